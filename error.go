@@ -1,0 +1,136 @@
+package j17
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Code names one kind of failure for programs. Codes are stable: they never change their meaning. Each has one
+// HTTP status (package httpapi) and one row in docs/reference/errors.md.
+type Code string
+
+// All codes.
+const (
+	CodeInvalidJSON        Code = "invalid_json"
+	CodeInvalidContentType Code = "invalid_content_type"
+	CodeInvalidRequest     Code = "invalid_request"
+	CodeInvalidParameter   Code = "invalid_parameter"
+	CodeInvalidHeader      Code = "invalid_header"
+	CodeMissingField       Code = "missing_field"
+	CodeUnknownField       Code = "unknown_field"
+	CodeInvalidField       Code = "invalid_field"
+	CodeUndeclaredType     Code = "undeclared_type"
+	CodeReservedEventType  Code = "reserved_event_type"
+	CodeSkipOCCNotAllowed  Code = "skip_occ_not_allowed"
+	CodeSchemaViolation    Code = "validation_failed"
+	CodeUnauthorized       Code = "unauthorized"
+	CodeWrongEnvironment   Code = "wrong_environment"
+	CodeWrongInstance      Code = "wrong_instance"
+	CodeInsufficientScope  Code = "insufficient_scope"
+	CodeForbidden          Code = "forbidden"
+	CodeNotFound           Code = "not_found"
+	CodeAggregateNotFound  Code = "aggregate_not_found"
+	CodeUnknownType        Code = "unknown_aggregate_type"
+	CodeUnknownEventType   Code = "unknown_event_type"
+	CodeMethodNotAllowed   Code = "method_not_allowed"
+	CodeConflict           Code = "conflict"
+	CodePreconditionFailed Code = "precondition_failed"
+	CodePayloadTooLarge    Code = "payload_too_large"
+	CodeInvalidIdentifier  Code = "invalid_identifier"
+	CodeIdempotencyReuse   Code = "idempotency_key_reused"
+	CodeInvalidSpec        Code = "invalid_spec"
+	CodeIncompatibleSpec   Code = "spec_incompatible"
+	CodeRateLimited        Code = "rate_limited"
+	CodeInternal           Code = "internal"
+	CodeCorruption         Code = "corruption"
+	CodeNoSpec             Code = "no_spec_deployed"
+	CodeStorageFull        Code = "storage_full"
+	CodeOutcomeUnknown     Code = "outcome_unknown"
+	CodeUnavailable        Code = "unavailable"
+)
+
+// Codes lists every code once.
+func Codes() []Code {
+	return []Code{
+		CodeInvalidJSON, CodeInvalidContentType, CodeInvalidRequest, CodeInvalidParameter, CodeInvalidHeader,
+		CodeMissingField, CodeUnknownField, CodeInvalidField, CodeUndeclaredType, CodeReservedEventType,
+		CodeSkipOCCNotAllowed, CodeSchemaViolation, CodeUnauthorized, CodeWrongEnvironment, CodeWrongInstance,
+		CodeInsufficientScope, CodeForbidden, CodeNotFound, CodeAggregateNotFound, CodeUnknownType,
+		CodeUnknownEventType, CodeMethodNotAllowed, CodeConflict, CodePreconditionFailed, CodePayloadTooLarge,
+		CodeInvalidIdentifier, CodeIdempotencyReuse, CodeInvalidSpec, CodeIncompatibleSpec, CodeRateLimited,
+		CodeInternal, CodeCorruption, CodeNoSpec, CodeStorageFull, CodeOutcomeUnknown, CodeUnavailable,
+	}
+}
+
+// FieldError is one finding about one place of a document.
+type FieldError struct {
+	// Pointer is a JSON pointer (RFC 6901) into the document.
+	Pointer string `json:"pointer"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+	// Line and Column count from 1; 0 where the document has no text form of its own.
+	Line   int `json:"line,omitempty"`
+	Column int `json:"column,omitempty"`
+}
+
+// Error is a failure that a user of the API sees.
+type Error struct {
+	Code Code
+	// Message is one whole sentence that says what is wrong and, where it is not plain, what to do.
+	Message string
+	// Path leads to the fault in the request: "data.items[0].sku", "metadata.actor.id", "key".
+	Path string
+	// EventIndex is the position of the faulty event in a batch, counted from 0.
+	EventIndex *int
+	// Details is marshalled to JSON as it is.
+	Details any
+	// Errors lists every finding where there can be several.
+	Errors []FieldError
+	// Err is the cause. It is logged and never shown.
+	Err error
+}
+
+// Errorf returns an error with a formatted message.
+func Errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// At returns a copy of e that points at path.
+func (e *Error) At(path string) *Error {
+	c := *e
+	c.Path = path
+	return &c
+}
+
+// Because returns a copy of e with its cause.
+func (e *Error) Because(err error) *Error {
+	c := *e
+	c.Err = err
+	return &c
+}
+
+// Error returns the message, with the path and the cause where there are any.
+func (e *Error) Error() string {
+	s := e.Message
+	if e.Path != "" {
+		s = e.Path + ": " + s
+	}
+	if e.Err != nil {
+		s += " (" + e.Err.Error() + ")"
+	}
+	return s
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// CodeOf returns the code of the first *Error in err's chain, CodeInternal for other errors, "" for nil.
+func CodeOf(err error) Code {
+	if err == nil {
+		return ""
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Code
+	}
+	return CodeInternal
+}
