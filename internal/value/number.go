@@ -1,0 +1,267 @@
+package value
+
+import (
+	"math/big"
+	"strconv"
+	"strings"
+)
+
+// maxCoef bounds the coefficient of a number that is held inline: 18 nines, so that sums cannot overflow.
+const maxCoef = 999_999_999_999_999_999
+
+// maxInlineScale bounds the digits after the decimal point of a number that is held inline.
+const maxInlineScale = 18
+
+// Num returns the text of a number as it was written; "" for every other kind.
+func (v Value) Num() string {
+	switch {
+	case v.kind != Number:
+		return ""
+	case v.text:
+		return v.str()
+	default:
+		var buf [24]byte
+		return string(appendDecimal(buf[:0], v.coef(), v.scale))
+	}
+}
+
+func appendDecimal(dst []byte, coef int64, scale uint8) []byte {
+	if scale == 0 {
+		return strconv.AppendInt(dst, coef, 10)
+	}
+	if coef < 0 {
+		dst = append(dst, '-')
+		coef = -coef
+	}
+	start := len(dst)
+	dst = strconv.AppendInt(dst, coef, 10)
+	for len(dst)-start <= int(scale) {
+		dst = append(dst, 0)
+		copy(dst[start+1:], dst[start:])
+		dst[start] = '0'
+	}
+	point := len(dst) - int(scale)
+	dst = append(dst, 0)
+	copy(dst[point+1:], dst[point:])
+	dst[point] = '.'
+	return dst
+}
+
+// number returns the value of a number's text, which must be valid JSON.
+func number(s string) Value {
+	digits, scale, point := 0, 0, false
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c >= '0' && c <= '9':
+			digits++
+			if point {
+				scale++
+			}
+		case c == '.':
+			point = true
+		case c == '-':
+		default:
+			return numberText(s)
+		}
+	}
+	if digits > maxInlineScale {
+		return numberText(s)
+	}
+	var coef int64
+	negative := s[0] == '-'
+	for i := range len(s) {
+		if c := s[i]; c >= '0' && c <= '9' {
+			coef = coef*10 + int64(c-'0')
+		}
+	}
+	if negative {
+		if coef == 0 {
+			return numberText(s)
+		}
+		coef = -coef
+	}
+	return decimal(coef, uint8(scale))
+}
+
+func bigInt(i int64) Value { return numberText(strconv.FormatInt(i, 10)) }
+
+// wide is a decimal of any size: coef * 10^-scale. scale may be negative.
+type wide struct {
+	coef  *big.Int
+	scale int
+}
+
+func (v Value) wide() wide {
+	if !v.text {
+		return wide{big.NewInt(v.coef()), int(v.scale)}
+	}
+	s := v.str()
+	exp := 0
+	if i := strings.IndexAny(s, "eE"); i >= 0 {
+		exp, _ = strconv.Atoi(strings.TrimPrefix(s[i+1:], "+"))
+		s = s[:i]
+	}
+	whole, frac, _ := strings.Cut(s, ".")
+	coef, ok := new(big.Int).SetString(whole+frac, 10)
+	if !ok {
+		coef = new(big.Int)
+	}
+	return wide{coef, len(frac) - exp}
+}
+
+func pow10(n int) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil) }
+
+// aligned returns the coefficients of a and b over their larger scale.
+func aligned(a, b wide) (x, y *big.Int, scale int) {
+	switch {
+	case a.scale < b.scale:
+		return new(big.Int).Mul(a.coef, pow10(b.scale-a.scale)), b.coef, b.scale
+	case a.scale > b.scale:
+		return a.coef, new(big.Int).Mul(b.coef, pow10(a.scale-b.scale)), a.scale
+	default:
+		return a.coef, b.coef, a.scale
+	}
+}
+
+func (w wide) value() Value {
+	if w.scale < 0 {
+		w = wide{new(big.Int).Mul(w.coef, pow10(-w.scale)), 0}
+	}
+	s := w.coef.String()
+	if w.scale > 0 {
+		sign := ""
+		if s[0] == '-' {
+			sign, s = "-", s[1:]
+		}
+		if pad := w.scale + 1 - len(s); pad > 0 {
+			s = strings.Repeat("0", pad) + s
+		}
+		s = sign + s[:len(s)-w.scale] + "." + s[len(s)-w.scale:]
+	}
+	return number(s)
+}
+
+// Add returns a+b as an exact decimal with the larger of the two scales (1.10 + 2 is 3.10). It reports false when
+// one of them is no number or the sum would have more than MaxDigits digits.
+func Add(a, b Value) (Value, bool) { return add(a, b, false) }
+
+// Sub returns a-b under the rules of Add.
+func Sub(a, b Value) (Value, bool) { return add(a, b, true) }
+
+func add(a, b Value, negate bool) (Value, bool) {
+	if a.kind != Number || b.kind != Number {
+		return Value{}, false
+	}
+	if !a.text && !b.text && a.scale == b.scale {
+		y := b.coef()
+		if negate {
+			y = -y
+		}
+		if sum := a.coef() + y; sum <= maxCoef && sum >= -maxCoef {
+			return decimal(sum, a.scale), true
+		}
+	}
+	x, y, scale := aligned(a.wide(), b.wide())
+	sum := new(big.Int)
+	if negate {
+		sum.Sub(x, y)
+	} else {
+		sum.Add(x, y)
+	}
+	v := wide{sum, scale}.value()
+	if v.text && v.n > MaxDigits {
+		return Value{}, false
+	}
+	return v, true
+}
+
+func compareNumbers(a, b Value) int {
+	if !a.text && !b.text && a.scale == b.scale {
+		switch x, y := a.coef(), b.coef(); {
+		case x < y:
+			return -1
+		case x > y:
+			return 1
+		default:
+			return 0
+		}
+	}
+	x, y, _ := aligned(a.wide(), b.wide())
+	return x.Cmp(y)
+}
+
+// IsInteger reports whether v is a number without a fractional part; 1.0 and 1e2 are integers.
+func (v Value) IsInteger() bool {
+	if v.kind != Number {
+		return false
+	}
+	if !v.text && v.scale == 0 {
+		return true
+	}
+	w := v.wide()
+	if w.scale <= 0 {
+		return true
+	}
+	return new(big.Int).Rem(w.coef, pow10(w.scale)).Sign() == 0
+}
+
+// Sign returns -1, 0 or 1 as a number is negative, zero or positive; 0 for every other kind.
+func (v Value) Sign() int {
+	switch {
+	case v.kind != Number:
+		return 0
+	case v.text:
+		return v.wide().coef.Sign()
+	case v.coef() < 0:
+		return -1
+	case v.coef() > 0:
+		return 1
+	default:
+		return 0
+	}
+}
+
+// MultipleOf reports whether the number v divided by the number m, which is not zero, is an integer.
+func (v Value) MultipleOf(m Value) bool {
+	if !v.text && !m.text && v.scale <= m.scale {
+		// coef(v) * 10^(scale(m)-scale(v)) mod coef(m), where that fits.
+		x, d := v.coef(), m.coef()
+		for s := v.scale; s < m.scale; s++ {
+			if x > maxCoef/10 || x < -maxCoef/10 {
+				return v.multipleOfWide(m)
+			}
+			x *= 10
+		}
+		return d != 0 && x%d == 0
+	}
+	return v.multipleOfWide(m)
+}
+
+func (v Value) multipleOfWide(m Value) bool {
+	x, y, _ := aligned(v.wide(), m.wide())
+	return y.Sign() != 0 && new(big.Int).Rem(x, y).Sign() == 0
+}
+
+// Int64 returns a number that is an integer of 64 bits. It reports false for everything else.
+func (v Value) Int64() (int64, bool) {
+	if v.kind != Number {
+		return 0, false
+	}
+	if !v.text && v.scale == 0 {
+		return v.coef(), true
+	}
+	w := v.wide()
+	switch {
+	case w.scale > 0:
+		q, r := new(big.Int).QuoRem(w.coef, pow10(w.scale), new(big.Int))
+		if r.Sign() != 0 {
+			return 0, false
+		}
+		return q.Int64(), q.IsInt64()
+	case w.scale < -20 && w.coef.Sign() != 0:
+		return 0, false
+	default:
+		q := new(big.Int).Mul(w.coef, pow10(-w.scale))
+		return q.Int64(), q.IsInt64()
+	}
+}

@@ -1,0 +1,482 @@
+package value
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Limits of what Parse accepts.
+const (
+	// MaxDepth is how deep containers may nest.
+	MaxDepth = 128
+	// MaxExponent bounds a number's exponent in both directions.
+	MaxExponent = 400
+	// MaxDigits bounds the length of a number's text.
+	MaxDigits = 10_000
+	// maxStoredDepth bounds what was checked before it was stored and has since been nested further by handlers.
+	maxStoredDepth = 4096
+)
+
+// SyntaxError says where and why a text is not acceptable JSON.
+type SyntaxError struct {
+	// Offset counts bytes from 0, Line and Column (in characters) count from 1.
+	Offset, Line, Column int
+	Message              string
+}
+
+// Error returns the message and its place.
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Message)
+}
+
+// Parse reads one JSON text. It is strict: valid UTF-8, no lone surrogates, no duplicate keys, nothing but white space
+// after the value, and within MaxDepth, MaxExponent and MaxDigits. Errors are *SyntaxError. The value keeps a copy of
+// src alive.
+func Parse(src []byte) (Value, error) { return ParseString(string(src)) }
+
+// ParseString is Parse for a string, which the value keeps alive.
+func ParseString(src string) (Value, error) {
+	return parse(src, MaxDepth, MaxExponent, MaxDigits)
+}
+
+// ParseStored reads what an Encode function wrote: it lifts the limits that protect against hostile input.
+func ParseStored(src string) (Value, error) {
+	return parse(src, maxStoredDepth, math.MaxInt32, math.MaxInt)
+}
+
+// parsers keeps the stacks of parsers for reuse.
+//
+//nolint:gochecknoglobals // a pool has to outlive its users
+var parsers = sync.Pool{New: func() any { return new(parser) }}
+
+func parse(src string, depth, exponent, digits int) (Value, error) {
+	p, _ := parsers.Get().(*parser)
+	p.src, p.pos, p.depth, p.exponent, p.digits = src, 0, depth, exponent, digits
+	v, err := p.document()
+	p.release()
+	return v, err
+}
+
+// maxKeptStack bounds the stacks that a pooled parser keeps.
+const maxKeptStack = 1024
+
+func (p *parser) release() {
+	clear(p.members)
+	clear(p.elems)
+	p.src, p.members, p.elems, p.objects, p.arrays = "", p.members[:0], p.elems[:0], nil, nil
+	if cap(p.members) <= maxKeptStack && cap(p.elems) <= maxKeptStack {
+		parsers.Put(p)
+	}
+}
+
+type parser struct {
+	src      string
+	pos      int
+	depth    int
+	exponent int
+	digits   int
+	// members and elems are stacks: a container's parts stand on top until it is closed.
+	members []Member
+	elems   []Value
+	// objects and arrays are slabs that containers are cut from.
+	objects []object
+	arrays  []array
+}
+
+func (p *parser) document() (Value, error) {
+	p.space()
+	v, err := p.value()
+	if err != nil {
+		return Value{}, err
+	}
+	p.space()
+	if p.pos < len(p.src) {
+		return Value{}, p.fail(p.pos, "there is more after the end of the JSON value")
+	}
+	return v, nil
+}
+
+func (p *parser) fail(at int, format string, args ...any) error {
+	line, column := Position(p.src, at)
+	return &SyntaxError{Offset: at, Line: line, Column: column, Message: fmt.Sprintf(format, args...)}
+}
+
+// Position returns line and column, both from 1, of the byte at offset; columns count characters.
+func Position(src string, offset int) (line, column int) {
+	offset = min(offset, len(src))
+	before := src[:offset]
+	line = 1 + strings.Count(before, "\n")
+	return line, 1 + utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:])
+}
+
+func (p *parser) space() {
+	for p.pos < len(p.src) {
+		switch p.src[p.pos] {
+		case ' ', '\t', '\n', '\r':
+			p.pos++
+		default:
+			return
+		}
+	}
+}
+
+func (p *parser) value() (Value, error) {
+	if p.pos >= len(p.src) {
+		return Value{}, p.fail(p.pos, "the JSON text ends where a value should stand")
+	}
+	switch c := p.src[p.pos]; c {
+	case '{':
+		return p.object()
+	case '[':
+		return p.array()
+	case '"':
+		s, err := p.string()
+		return StringValue(s), err
+	case 't':
+		return p.word("true", BoolValue(true))
+	case 'f':
+		return p.word("false", BoolValue(false))
+	case 'n':
+		return p.word("null", NullValue())
+	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+		return p.number()
+	default:
+		r, _ := utf8.DecodeRuneInString(p.src[p.pos:])
+		return Value{}, p.fail(p.pos, "unexpected %q where a value should stand", r)
+	}
+}
+
+func (p *parser) word(w string, v Value) (Value, error) {
+	if !strings.HasPrefix(p.src[p.pos:], w) {
+		return Value{}, p.fail(p.pos, "unknown word: JSON has true, false and null, in lower case")
+	}
+	p.pos += len(w)
+	return v, nil
+}
+
+func (p *parser) enter() error {
+	if p.depth == 0 {
+		return p.fail(p.pos, "containers are nested too deeply: at most %d levels are accepted", MaxDepth)
+	}
+	p.depth--
+	p.pos++
+	return nil
+}
+
+func (p *parser) object() (Value, error) {
+	if err := p.enter(); err != nil {
+		return Value{}, err
+	}
+	base, opened := len(p.members), p.pos-1
+	p.space()
+	if p.peek() == '}' {
+		p.pos++
+		p.depth++
+		return objectOf(p.newObject()), nil
+	}
+	for {
+		if p.peek() != '"' {
+			return Value{}, p.fail(p.pos, "expected a key in double quotes")
+		}
+		key, err := p.string()
+		if err != nil {
+			return Value{}, err
+		}
+		p.space()
+		if p.peek() != ':' {
+			return Value{}, p.fail(p.pos, "expected a colon after the key %q", key)
+		}
+		p.pos++
+		p.space()
+		v, err := p.value()
+		if err != nil {
+			return Value{}, err
+		}
+		p.members = append(p.members, Member{key, v})
+		p.space()
+		switch p.peek() {
+		case ',':
+			p.pos++
+			p.space()
+			if p.peek() == '}' {
+				return Value{}, p.fail(p.pos, "there is a comma before the closing brace")
+			}
+		case '}':
+			p.pos++
+			p.depth++
+			return p.closeObject(base, opened)
+		default:
+			return Value{}, p.fail(p.pos, "expected a comma or a closing brace")
+		}
+	}
+}
+
+func (p *parser) closeObject(base, opened int) (Value, error) {
+	o := p.newObject()
+	o.members = append(make([]Member, 0, len(p.members)-base), p.members[base:]...)
+	clear(p.members[base:])
+	p.members = p.members[:base]
+	if len(o.members) > indexFrom {
+		o.index = newIndex(o.members)
+		if len(o.index.at) < len(o.members) {
+			seen := make(map[string]bool, len(o.members))
+			for i := range o.members {
+				if seen[o.members[i].Key] {
+					return Value{}, p.duplicate(opened, o.members[i].Key)
+				}
+				seen[o.members[i].Key] = true
+			}
+		}
+		return objectOf(o), nil
+	}
+	for i := 1; i < len(o.members); i++ {
+		for j := range i {
+			if o.members[i].Key == o.members[j].Key {
+				return Value{}, p.duplicate(opened, o.members[i].Key)
+			}
+		}
+	}
+	return objectOf(o), nil
+}
+
+func (p *parser) duplicate(opened int, key string) error {
+	if len(key) > 64 {
+		key = strings.ToValidUTF8(key[:64], "") + "..."
+	}
+	return p.fail(opened, "the object has the key %q more than once", key)
+}
+
+func (p *parser) array() (Value, error) {
+	if err := p.enter(); err != nil {
+		return Value{}, err
+	}
+	base := len(p.elems)
+	p.space()
+	if p.peek() == ']' {
+		p.pos++
+		p.depth++
+		return arrayOf(p.newArray()), nil
+	}
+	for {
+		v, err := p.value()
+		if err != nil {
+			return Value{}, err
+		}
+		p.elems = append(p.elems, v)
+		p.space()
+		switch p.peek() {
+		case ',':
+			p.pos++
+			p.space()
+			if p.peek() == ']' {
+				return Value{}, p.fail(p.pos, "there is a comma before the closing bracket")
+			}
+		case ']':
+			p.pos++
+			p.depth++
+			a := p.newArray()
+			a.elems = append(make([]Value, 0, len(p.elems)-base), p.elems[base:]...)
+			clear(p.elems[base:])
+			p.elems = p.elems[:base]
+			return arrayOf(a), nil
+		default:
+			return Value{}, p.fail(p.pos, "expected a comma or a closing bracket")
+		}
+	}
+}
+
+func (p *parser) newObject() *object {
+	if len(p.objects) == 0 {
+		p.objects = make([]object, 4)
+	}
+	o := &p.objects[0]
+	p.objects = p.objects[1:]
+	return o
+}
+
+func (p *parser) newArray() *array {
+	if len(p.arrays) == 0 {
+		p.arrays = make([]array, 2)
+	}
+	a := &p.arrays[0]
+	p.arrays = p.arrays[1:]
+	return a
+}
+
+// peek returns the byte at the current position, 0 at the end.
+func (p *parser) peek() byte {
+	if p.pos < len(p.src) {
+		return p.src[p.pos]
+	}
+	return 0
+}
+
+func (p *parser) number() (Value, error) {
+	start := p.pos
+	if p.peek() == '-' {
+		p.pos++
+	}
+	switch c := p.peek(); {
+	case c == '0':
+		p.pos++
+		if c := p.peek(); c >= '0' && c <= '9' {
+			return Value{}, p.fail(start, "a number must not start with a zero followed by more digits")
+		}
+	case c >= '1' && c <= '9':
+		p.skipDigits()
+	default:
+		return Value{}, p.fail(p.pos, "expected a digit after the minus sign")
+	}
+	if p.peek() == '.' {
+		p.pos++
+		if p.skipDigits() == 0 {
+			return Value{}, p.fail(p.pos, "expected a digit after the decimal point")
+		}
+	}
+	if c := p.peek(); c == 'e' || c == 'E' {
+		p.pos++
+		if c := p.peek(); c == '+' || c == '-' {
+			p.pos++
+		}
+		first := p.pos
+		if p.skipDigits() == 0 {
+			return Value{}, p.fail(p.pos, "expected a digit in the exponent")
+		}
+		if exp, err := strconv.Atoi("0" + p.src[first:p.pos]); err != nil || exp > p.exponent {
+			return Value{}, p.fail(start, "the exponent of a number must stay between -%d and %d", MaxExponent, MaxExponent)
+		}
+	}
+	if p.pos-start > p.digits {
+		return Value{}, p.fail(start, "a number may have at most %d digits", MaxDigits)
+	}
+	return number(p.src[start:p.pos]), nil
+}
+
+func (p *parser) skipDigits() int {
+	start := p.pos
+	for p.pos < len(p.src) && p.src[p.pos] >= '0' && p.src[p.pos] <= '9' {
+		p.pos++
+	}
+	return p.pos - start
+}
+
+// string reads a string that starts at the current position. Without escapes it is a part of src.
+func (p *parser) string() (string, error) {
+	start := p.pos + 1
+	ascii := true
+	for i := start; i < len(p.src); i++ {
+		switch c := p.src[i]; {
+		case c == '"':
+			s := p.src[start:i]
+			if !ascii && !utf8.ValidString(s) {
+				return "", p.fail(start, "the string is not valid UTF-8")
+			}
+			p.pos = i + 1
+			return s, nil
+		case c == '\\':
+			return p.escaped(start, i)
+		case c < 0x20:
+			return "", p.fail(i, "a string holds the control character U+%04X unescaped: write it as an escape", c)
+		case c >= utf8.RuneSelf:
+			ascii = false
+		}
+	}
+	return "", p.fail(start-1, "the string has no closing quote")
+}
+
+// escaped reads the rest of a string from its first backslash, at i.
+func (p *parser) escaped(start, i int) (string, error) {
+	buf := append(make([]byte, 0, i-start+32), p.src[start:i]...)
+	for i < len(p.src) {
+		c := p.src[i]
+		switch {
+		case c == '"':
+			if !utf8.Valid(buf) {
+				return "", p.fail(start, "the string is not valid UTF-8")
+			}
+			p.pos = i + 1
+			return string(buf), nil
+		case c < 0x20:
+			return "", p.fail(i, "a string holds the control character U+%04X unescaped: write it as an escape", c)
+		case c != '\\':
+			buf = append(buf, c)
+			i++
+			continue
+		}
+		if i+1 >= len(p.src) {
+			break
+		}
+		i++
+		switch p.src[i] {
+		case '"', '\\', '/':
+			buf = append(buf, p.src[i])
+		case 'b':
+			buf = append(buf, '\b')
+		case 'f':
+			buf = append(buf, '\f')
+		case 'n':
+			buf = append(buf, '\n')
+		case 'r':
+			buf = append(buf, '\r')
+		case 't':
+			buf = append(buf, '\t')
+		case 'u':
+			r, n := p.unicode(i - 1)
+			if n == 0 {
+				return "", p.fail(i-1, `\u must be followed by four hexadecimal digits, and surrogates must come in pairs`)
+			}
+			buf = utf8.AppendRune(buf, r)
+			i += n - 2
+		default:
+			return "", p.fail(i-1, "unknown escape in a string")
+		}
+		i++
+	}
+	return "", p.fail(start-1, "the string has no closing quote")
+}
+
+// unicode reads \uXXXX at i, or a pair of them, and returns the rune and the bytes read; 0 bytes when it is invalid.
+func (p *parser) unicode(i int) (rune, int) {
+	hi, ok := hex4(p.src, i)
+	if !ok {
+		return 0, 0
+	}
+	if !utf16.IsSurrogate(hi) {
+		return hi, 6
+	}
+	lo, ok := hex4(p.src, i+6)
+	if !ok {
+		return 0, 0
+	}
+	r := utf16.DecodeRune(hi, lo)
+	if r == utf8.RuneError {
+		return 0, 0
+	}
+	return r, 12
+}
+
+func hex4(s string, i int) (rune, bool) {
+	if i+6 > len(s) || s[i] != '\\' || s[i+1] != 'u' {
+		return 0, false
+	}
+	var r rune
+	for _, c := range []byte(s[i+2 : i+6]) {
+		switch {
+		case c >= '0' && c <= '9':
+			c -= '0'
+		case c >= 'a' && c <= 'f':
+			c -= 'a' - 10
+		case c >= 'A' && c <= 'F':
+			c -= 'A' - 10
+		default:
+			return 0, false
+		}
+		r = r<<4 | rune(c)
+	}
+	return r, true
+}

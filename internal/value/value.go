@@ -1,0 +1,367 @@
+// Package value holds JSON documents as immutable trees: numbers are exact, objects keep the order of their keys.
+//
+// A Value may be shared by any number of goroutines. Trees are changed through an Editor, which copies a
+// container the first time it touches it and changes its own copies in place from then on.
+package value
+
+import "unsafe"
+
+// Kind is the JSON type of a value.
+type Kind uint8
+
+// The kinds. Missing is the kind of the zero Value: what a path that leads nowhere resolves to.
+const (
+	Missing Kind = iota
+	Null
+	Bool
+	Number
+	String
+	Array
+	Object
+)
+
+// String returns the JSON Schema name of the kind.
+func (k Kind) String() string {
+	switch k {
+	case Missing:
+		return "missing"
+	case Null:
+		return "null"
+	case Bool:
+		return "boolean"
+	case Number:
+		return "number"
+	case String:
+		return "string"
+	case Array:
+		return "array"
+	case Object:
+		return "object"
+	default:
+		return "invalid"
+	}
+}
+
+// Value is one JSON value. The zero Value is Missing.
+//
+// It is a tagged union in 24 bytes: p and n are, by kind, the bytes of a string, the text of a number that does
+// not fit n, a *array, a *object, or n alone (booleans, small decimals). This file is the only one that knows.
+type Value struct {
+	p     unsafe.Pointer
+	n     uint64
+	kind  Kind
+	text  bool  // Number: p and n are its text, else n is a decimal coefficient
+	scale uint8 // Number in n: digits after the decimal point
+}
+
+// Member is one key and value of an object.
+type Member struct {
+	Key   string
+	Value Value
+}
+
+type array struct {
+	owner *token
+	elems []Value
+}
+
+type object struct {
+	owner   *token
+	members []Member
+	index   *index
+}
+
+// index finds the members of a large object. It is immutable, covers the first n members and is shared by the
+// versions of an object that have those members in the same places.
+type index struct {
+	at map[string]int
+	n  int
+}
+
+// indexFrom is the number of members from which an object gets an index.
+const indexFrom = 16
+
+func newIndex(members []Member) *index {
+	if len(members) <= indexFrom {
+		return nil
+	}
+	at := make(map[string]int, len(members))
+	for i := range members {
+		at[members[i].Key] = i
+	}
+	return &index{at: at, n: len(members)}
+}
+
+func (o *object) find(key string) int {
+	from := 0
+	if o.index != nil {
+		if i, ok := o.index.at[key]; ok {
+			return i
+		}
+		from = o.index.n
+	}
+	for i := from; i < len(o.members); i++ {
+		if o.members[i].Key == key {
+			return i
+		}
+	}
+	return -1
+}
+
+// NullValue returns null.
+func NullValue() Value { return Value{kind: Null} }
+
+// BoolValue returns true or false.
+func BoolValue(b bool) Value {
+	if b {
+		return Value{kind: Bool, n: 1}
+	}
+	return Value{kind: Bool}
+}
+
+// StringValue returns a string; s must be valid UTF-8.
+func StringValue(s string) Value {
+	return Value{p: unsafe.Pointer(unsafe.StringData(s)), n: uint64(len(s)), kind: String}
+}
+
+// Int returns an integer.
+func Int(i int64) Value {
+	if i > maxCoef || i < -maxCoef {
+		return bigInt(i)
+	}
+	return decimal(i, 0)
+}
+
+func decimal(coef int64, scale uint8) Value {
+	return Value{n: uint64(coef), kind: Number, scale: scale}
+}
+
+func numberText(s string) Value {
+	return Value{p: unsafe.Pointer(unsafe.StringData(s)), n: uint64(len(s)), kind: Number, text: true}
+}
+
+// ArrayValue returns an array of elems, which must not be changed afterwards.
+func ArrayValue(elems ...Value) Value { return arrayOf(&array{elems: elems}) }
+
+// ObjectValue returns an object of members, which have distinct keys and must not be changed afterwards.
+func ObjectValue(members ...Member) Value {
+	return objectOf(&object{members: members, index: newIndex(members)})
+}
+
+func arrayOf(a *array) Value   { return Value{p: unsafe.Pointer(a), kind: Array} }
+func objectOf(o *object) Value { return Value{p: unsafe.Pointer(o), kind: Object} }
+
+func (v Value) array() *array   { return (*array)(v.p) }
+func (v Value) object() *object { return (*object)(v.p) }
+func (v Value) coef() int64     { return int64(v.n) }
+
+// str returns the bytes of a string or of a number's text.
+func (v Value) str() string { return unsafe.String((*byte)(v.p), int(v.n)) }
+
+// Kind returns the value's kind.
+func (v Value) Kind() Kind { return v.kind }
+
+// IsMissing reports whether there is no value.
+func (v Value) IsMissing() bool { return v.kind == Missing }
+
+// OrNull returns v, or null where v is missing.
+func (v Value) OrNull() Value {
+	if v.kind == Missing {
+		return NullValue()
+	}
+	return v
+}
+
+// Truth returns the boolean; false for every other kind.
+func (v Value) Truth() bool { return v.kind == Bool && v.n == 1 }
+
+// Str returns the string; "" for every other kind.
+func (v Value) Str() string {
+	if v.kind != String {
+		return ""
+	}
+	return v.str()
+}
+
+// Elems returns the elements of an array, nil for every other kind. The slice must not be changed.
+func (v Value) Elems() []Value {
+	if v.kind != Array {
+		return nil
+	}
+	return v.array().elems
+}
+
+// Members returns the members of an object in order, nil for every other kind. The slice must not be changed.
+func (v Value) Members() []Member {
+	if v.kind != Object {
+		return nil
+	}
+	return v.object().members
+}
+
+// Len returns the number of elements or members; 0 for scalars.
+func (v Value) Len() int {
+	switch v.kind {
+	case Array:
+		return len(v.array().elems)
+	case Object:
+		return len(v.object().members)
+	default:
+		return 0
+	}
+}
+
+// Get returns the member of an object, or the zero Value.
+func (v Value) Get(key string) Value {
+	if v.kind != Object {
+		return Value{}
+	}
+	o := v.object()
+	if i := o.find(key); i >= 0 {
+		return o.members[i].Value
+	}
+	return Value{}
+}
+
+// Index returns the element of an array, counted from the end when i is negative, or the zero Value.
+func (v Value) Index(i int) Value {
+	if v.kind != Array {
+		return Value{}
+	}
+	elems := v.array().elems
+	if i < 0 {
+		i += len(elems)
+	}
+	if i < 0 || i >= len(elems) {
+		return Value{}
+	}
+	return elems[i]
+}
+
+// Step is one step of a path: a member's key or an element's index.
+type Step struct {
+	Key     string
+	Index   int
+	IsIndex bool
+}
+
+// At follows steps from v and returns what they lead to, or the zero Value.
+func (v Value) At(steps []Step) Value {
+	for i := range steps {
+		if steps[i].IsIndex {
+			v = v.Index(steps[i].Index)
+		} else {
+			v = v.Get(steps[i].Key)
+		}
+		if v.kind == Missing {
+			return v
+		}
+	}
+	return v
+}
+
+// Equal reports whether a and b are the same JSON value: numbers compare by what they are worth, objects
+// regardless of order. Values of different kinds are never equal; Missing equals Missing only.
+func Equal(a, b Value) bool {
+	if a.kind != b.kind {
+		return false
+	}
+	switch a.kind {
+	case Missing, Null:
+		return true
+	case Bool:
+		return a.n == b.n
+	case Number:
+		return compareNumbers(a, b) == 0
+	case String:
+		return a.str() == b.str()
+	case Array:
+		x, y := a.array(), b.array()
+		if x == y {
+			return true
+		}
+		if len(x.elems) != len(y.elems) {
+			return false
+		}
+		for i := range x.elems {
+			if !Equal(x.elems[i], y.elems[i]) {
+				return false
+			}
+		}
+		return true
+	case Object:
+		x, y := a.object(), b.object()
+		if x == y {
+			return true
+		}
+		if len(x.members) != len(y.members) {
+			return false
+		}
+		for i := range x.members {
+			m := &x.members[i]
+			var other Value
+			if j := i; j < len(y.members) && y.members[j].Key == m.Key {
+				other = y.members[j].Value
+			} else {
+				other = b.Get(m.Key)
+			}
+			if !Equal(m.Value, other) {
+				return false
+			}
+		}
+		return true
+	default:
+		return false
+	}
+}
+
+// Compare orders two numbers or two strings (by code point). It reports false for every other pair.
+func Compare(a, b Value) (int, bool) {
+	switch {
+	case a.kind == Number && b.kind == Number:
+		return compareNumbers(a, b), true
+	case a.kind == String && b.kind == String:
+		x, y := a.str(), b.str()
+		switch {
+		case x < y:
+			return -1, true
+		case x > y:
+			return 1, true
+		default:
+			return 0, true
+		}
+	default:
+		return 0, false
+	}
+}
+
+// Within reports whether v is nested at most depth containers deep and made of at most nodes values.
+func (v Value) Within(depth, nodes int) bool {
+	_, ok := v.measure(depth, nodes)
+	return ok
+}
+
+// measure returns how many of the allowed nodes are left.
+func (v Value) measure(depth, nodes int) (int, bool) {
+	nodes--
+	if nodes < 0 {
+		return nodes, false
+	}
+	switch v.kind {
+	case Array, Object:
+		if depth == 0 {
+			return nodes, false
+		}
+	case Missing, Null, Bool, Number, String:
+		return nodes, true
+	}
+	ok := true
+	for i := 0; ok && i < v.Len(); i++ {
+		if v.kind == Array {
+			nodes, ok = v.array().elems[i].measure(depth-1, nodes)
+		} else {
+			nodes, ok = v.object().members[i].Value.measure(depth-1, nodes)
+		}
+	}
+	return nodes, ok
+}
