@@ -1,0 +1,129 @@
+# `make` alone lists the targets. Go and make are all it needs; recipes are plain sh.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+GOLANGCI_LINT_VERSION := v2.15.0
+# The version is part of the name, so another version is another file and gets built.
+GOLANGCI_LINT := .tools/golangci-lint-$(GOLANGCI_LINT_VERSION)
+
+# Settings of one call, as in `make bench BENCH=Append` or `make test TESTFLAGS=-count=1`.
+SPEC      ?= examples/orders/spec.json
+ARGS      ?=
+BENCH     ?= .
+FUZZTIME  ?= 10s
+TESTFLAGS ?=
+# The acceptance suites that must pass whole.
+SUITES    ?= tick data_plane
+
+# A folder with data too large for the repository: data/ (official test suites) and acceptance/ (black-box suites).
+# Tests that want it say so where it is absent.
+J17_SHARED ?= $(wildcard ../shared)
+ifneq ($(J17_SHARED),)
+override J17_SHARED := $(abspath $(J17_SHARED))
+export J17_SHARED
+endif
+
+# Succeeds where `go test -race` works: cgo on, a C compiler with its headers, a supported platform.
+race_works := go build -race runtime/cgo >/dev/null 2>&1
+
+.PHONY: help
+help: ## list the targets
+	@echo 'usage: make TARGET [NAME=value ...]'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+# --- Run and build
+
+.PHONY: dev
+dev: ## run a development server on an example spec (SPEC=file, ARGS='more flags')
+	@go run ./cmd/j17 dev $(SPEC) $(ARGS)
+
+.PHONY: build
+build: ## build bin/j17, a static program
+	CGO_ENABLED=0 go build -trimpath -o bin/j17 ./cmd/j17
+
+.PHONY: clean
+clean: ## remove what these targets have built
+	rm -rf bin .tools
+
+# --- Test
+
+.PHONY: test
+test: ## run all tests, with the race detector where there is a C compiler (TESTFLAGS=...)
+	@if $(race_works); then \
+		echo 'go test -race $(TESTFLAGS) ./...'; \
+		go test -race $(TESTFLAGS) ./... && echo 'All tests passed, with the race detector.'; \
+	else \
+		hint='the race detector is off: it needs a C compiler (gcc or clang, with the C headers) and CGO_ENABLED=1.'; \
+		echo "hint: $$hint"; \
+		echo 'go test $(TESTFLAGS) ./...'; \
+		go test $(TESTFLAGS) ./... && echo "All tests passed; $$hint"; \
+	fi
+
+.PHONY: bench
+bench: ## run the benchmarks (BENCH=regexp)
+	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for a short while (FUZZTIME=10s)
+	@list=$$(go test -list '^Fuzz' ./...) || { printf '%s\n' "$$list"; exit 1; }; \
+	targets=$$(printf '%s\n' "$$list" | awk ' \
+		/^Fuzz/ {name[++n] = $$1} \
+		/^ok/   {for (i = 1; i <= n; i++) print $$2, name[i]; n = 0}'); \
+	[ -n "$$targets" ] || { echo 'There is no fuzz target.'; exit 1; }; \
+	printf '%s\n' "$$targets" | while read -r pkg name; do \
+		echo "== $$pkg $$name"; \
+		go test -run '^$$' -fuzz "^$$name\$$" -fuzztime '$(FUZZTIME)' "$$pkg" </dev/null || exit 1; \
+	done
+
+.PHONY: acceptance
+acceptance: build ## run the black-box suites against bin/j17 (SUITES='tick data_plane')
+	@if [ -z '$(J17_SHARED)' ] || [ ! -x '$(J17_SHARED)/acceptance/run' ]; then \
+		echo '**********************************************************************'; \
+		echo '** SKIPPED: the acceptance suites are not on this machine.          **'; \
+		echo '** Set J17_SHARED to the folder that holds acceptance/run.          **'; \
+		echo '**********************************************************************'; \
+	elif ! command -v python3 >/dev/null; then \
+		echo 'The acceptance suites need python3, which is not installed. Install it and try again.' >&2; exit 1; \
+	else \
+		J17_BIN='$(CURDIR)/bin/j17' .ci/acceptance '$(J17_SHARED)/acceptance' $(SUITES); \
+	fi
+
+# --- Check
+
+.PHONY: check
+check: ## do all that CI does, in its order
+	@set -e; begin=$$(date +%s); \
+	for step in tools fmt-check vet lint build test acceptance; do \
+		printf '\n=== %s\n' "$$step"; \
+		start=$$(date +%s); \
+		$(MAKE) --no-print-directory "$$step" || { printf '\n=== FAILED: make %s\n' "$$step" >&2; exit 1; }; \
+		printf -- '--- %s: %s s\n' "$$step" "$$(($$(date +%s) - start))"; \
+	done; \
+	printf '\n=== check passed in %s s\n' "$$(($$(date +%s) - begin))"
+
+.PHONY: fmt
+fmt: $(GOLANGCI_LINT) ## format the code (gofumpt, goimports)
+	$(GOLANGCI_LINT) fmt
+
+.PHONY: fmt-check
+fmt-check: $(GOLANGCI_LINT) ## show what `make fmt` would change, and fail if it is anything
+	@$(GOLANGCI_LINT) fmt --diff || { echo 'The files above are not formatted. Run "make fmt".' >&2; exit 1; }
+
+.PHONY: vet
+vet: ## run go vet
+	go vet ./...
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## run the linters (.golangci.yml): import rules, bans, style, security
+	$(GOLANGCI_LINT) run ./...
+
+.PHONY: tools
+tools: $(GOLANGCI_LINT) ## build the pinned linter into .tools (some minutes, once)
+
+$(GOLANGCI_LINT):
+	@echo 'Building golangci-lint $(GOLANGCI_LINT_VERSION) into .tools; this takes some minutes the first time.'
+	@rm -rf .tools && mkdir -p .tools
+	@CGO_ENABLED=0 GOBIN='$(CURDIR)/.tools' \
+		go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+	@mv .tools/golangci-lint '$@'
