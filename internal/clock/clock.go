@@ -87,7 +87,7 @@ func (m *Movable) Wait(ctx context.Context, t time.Time) error {
 			}
 		case <-moved:
 			stop()
-			<-done
+			_ = <-done
 		}
 	}
 }

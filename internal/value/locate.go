@@ -21,10 +21,11 @@ func Locate(src, pointer string) (Place, bool) {
 	start := s.pos
 	place := Place{Key: start, Start: start, End: s.skip()}
 	for pointer != "" {
-		var token string
-		token, pointer, _ = strings.Cut(strings.TrimPrefix(pointer, "/"), "/")
-		if pointer != "" {
-			pointer = "/" + pointer
+		token := strings.TrimPrefix(pointer, "/")
+		if i := strings.IndexByte(token, '/'); i >= 0 {
+			token, pointer = token[:i], token[i:]
+		} else {
+			pointer = ""
 		}
 		token = strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
 		next, ok := s.child(place.Start, token)
@@ -64,7 +65,8 @@ func (s *scanner) child(start int, token string) (Place, bool) {
 		if s.pos >= len(s.src) || s.src[s.pos] == '}' || s.src[s.pos] == ']' {
 			return Place{}, false
 		}
-		key, found := s.pos, false
+		key := s.pos
+		var found bool
 		if open == '{' {
 			end := s.skip()
 			name, err := ParseStored(s.src[key:end])

@@ -133,7 +133,7 @@ func Int(i int64) Value {
 }
 
 func decimal(coef int64, scale uint8) Value {
-	return Value{n: uint64(coef), kind: Number, scale: scale}
+	return Value{n: uint64(coef), kind: Number, scale: scale} //nolint:gosec // coef reads it back
 }
 
 func numberText(s string) Value {
@@ -153,10 +153,10 @@ func objectOf(o *object) Value { return Value{p: unsafe.Pointer(o), kind: Object
 
 func (v Value) array() *array   { return (*array)(v.p) }
 func (v Value) object() *object { return (*object)(v.p) }
-func (v Value) coef() int64     { return int64(v.n) }
+func (v Value) coef() int64     { return int64(v.n) } //nolint:gosec // decimal wrote it
 
 // str returns the bytes of a string or of a number's text.
-func (v Value) str() string { return unsafe.String((*byte)(v.p), int(v.n)) }
+func (v Value) str() string { return unsafe.String((*byte)(v.p), int(v.n)) } //nolint:gosec // the length of a string
 
 // Kind returns the value's kind.
 func (v Value) Kind() Kind { return v.kind }
@@ -206,9 +206,9 @@ func (v Value) Len() int {
 		return len(v.array().elems)
 	case Object:
 		return len(v.object().members)
-	default:
-		return 0
+	case Missing, Null, Bool, Number, String:
 	}
+	return 0
 }
 
 // Get returns the member of an object, or the zero Value.

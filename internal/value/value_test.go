@@ -16,11 +16,11 @@ import (
 	"j17/internal/value"
 )
 
-func parse(t testing.TB, src string) value.Value {
-	t.Helper()
+func parse(tb testing.TB, src string) value.Value {
+	tb.Helper()
 	v, err := value.ParseString(src)
 	if err != nil {
-		t.Fatalf("parse %s: %v", src, err)
+		tb.Fatalf("parse %s: %v", src, err)
 	}
 	return v
 }
@@ -312,6 +312,9 @@ func TestLocate(t *testing.T) {
 		if ok != tc.ok || src[got.Start:got.End] != tc.want {
 			t.Errorf("%s: %q, %v", tc.pointer, src[got.Start:got.End], ok)
 		}
+	}
+	if place, ok := value.Locate(`{"a":{"":1}}`, "/a/"); !ok || place.Start != 9 {
+		t.Errorf("an empty key: %+v, %v", place, ok)
 	}
 	place, _ := value.Locate(src, "/c")
 	if line, column := value.Position(src, place.Key); line != 3 || column != 3 {

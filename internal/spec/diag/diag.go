@@ -38,6 +38,18 @@ func (p Pointer) Key(key string) Pointer {
 // Index returns the pointer to an element of the array that p names.
 func (p Pointer) Index(i int) Pointer { return p + "/" + Pointer(strconv.Itoa(i)) }
 
+// Steps returns the keys and indexes that p is made of, unescaped.
+func (p Pointer) Steps() []string {
+	if p == "" {
+		return nil
+	}
+	steps := strings.Split(strings.TrimPrefix(string(p), "/"), "/")
+	for i, s := range steps {
+		steps[i] = strings.ReplaceAll(strings.ReplaceAll(s, "~1", "/"), "~0", "~")
+	}
+	return steps
+}
+
 // Diagnostic is one finding.
 type Diagnostic struct {
 	Severity Severity
@@ -46,25 +58,63 @@ type Diagnostic struct {
 	OnKey bool
 	// Line and Column count from 1. The compiler of the whole spec fills them in.
 	Line, Column int
-	// Message is a sentence that says what is wrong, Hint what to do about it.
+	// Message is a sentence that says what is wrong, Hint what to do about it. Both begin in lower case and end
+	// without a full stop, to be shown after a place.
 	Message string
 	Hint    string
 }
 
+// String returns the finding in one line: place, message and hint.
+func (d Diagnostic) String() string {
+	s := fmt.Sprintf("%d:%d %s: %s", d.Line, d.Column, d.Severity, d.Message)
+	if d.Hint != "" {
+		s += " (" + d.Hint + ")"
+	}
+	return s
+}
+
+// Count returns how many errors and how many warnings there are.
+func Count(found []Diagnostic) (errors, warnings int) {
+	for i := range found {
+		if found[i].Severity == Error {
+			errors++
+		} else {
+			warnings++
+		}
+	}
+	return errors, warnings
+}
+
+// MaxKept is how many findings of each severity a List keeps. A hostile spec has a fault every few bytes.
+const MaxKept = 1000
+
 // List gathers findings. The zero List is ready for use.
-type List struct{ found []Diagnostic }
+type List struct {
+	found            []Diagnostic
+	errors, warnings int
+	// spare takes what is not kept.
+	spare Diagnostic
+}
 
 // Errorf adds an error at p and returns it, so that a hint can be added.
 func (l *List) Errorf(p Pointer, format string, args ...any) *Diagnostic {
-	l.found = append(l.found, Diagnostic{Pointer: p, Message: fmt.Sprintf(format, args...)})
-	return &l.found[len(l.found)-1]
+	l.errors++
+	return l.add(l.errors, Error, p, format, args)
 }
 
 // Warnf adds a warning at p and returns it, so that a hint can be added.
 func (l *List) Warnf(p Pointer, format string, args ...any) *Diagnostic {
-	d := l.Errorf(p, format, args...)
-	d.Severity = Warning
-	return d
+	l.warnings++
+	return l.add(l.warnings, Warning, p, format, args)
+}
+
+func (l *List) add(nth int, s Severity, p Pointer, format string, args []any) *Diagnostic {
+	if nth > MaxKept {
+		l.spare = Diagnostic{}
+		return &l.spare
+	}
+	l.found = append(l.found, Diagnostic{Severity: s, Pointer: p, Message: fmt.Sprintf(format, args...)})
+	return &l.found[len(l.found)-1]
 }
 
 // Hintf sets the hint. The diagnostic must not have been followed by another one yet.
@@ -79,23 +129,25 @@ func (d *Diagnostic) AtKey() *Diagnostic {
 	return d
 }
 
-// All returns the findings in the order in which they were made.
+// All returns the findings that were kept, in the order in which they were made.
 func (l *List) All() []Diagnostic { return l.found }
 
-// Errors returns the number of findings that are errors.
-func (l *List) Errors() int {
-	n := 0
-	for i := range l.found {
-		if l.found[i].Severity == Error {
-			n++
-		}
-	}
-	return n
-}
+// Full reports whether further errors are only counted, so that it is no use to look for what they could say.
+func (l *List) Full() bool { return l.errors >= MaxKept }
+
+// Errors returns the number of findings that are errors, kept or not.
+func (l *List) Errors() int { return l.errors }
+
+// Dropped returns the number of findings that were not kept.
+func (l *List) Dropped() int { return max(0, l.errors-MaxKept) + max(0, l.warnings-MaxKept) }
 
 // UnknownKey adds the error for a key that means nothing at that place, with the nearest known key as its hint.
 func (l *List) UnknownKey(object Pointer, key string, known []string) {
-	d := l.Errorf(object.Key(key), "unknown key %q", key).AtKey()
+	full := l.Full()
+	d := l.Errorf(object.Key(key), "unknown key %s", Quote(key)).AtKey()
+	if full {
+		return
+	}
 	if near := Nearest(key, known); near != "" {
 		d.Hintf("did you mean %q?", near)
 	} else if len(known) > 0 {
@@ -104,10 +156,27 @@ func (l *List) UnknownKey(object Pointer, key string, known []string) {
 	}
 }
 
+// maxQuoted is how many bytes of somebody else's text a message repeats.
+const maxQuoted = 64
+
+// Quote returns s in double quotes for use in a message: escaped, and cut when it is long.
+func Quote(s string) string {
+	if len(s) <= maxQuoted {
+		return strconv.Quote(s)
+	}
+	return strconv.Quote(strings.ToValidUTF8(s[:maxQuoted], "") + "...")
+}
+
+// maxCompared bounds the length of words that are compared letter by letter.
+const maxCompared = 64
+
 // Nearest returns the candidate that most likely was meant by word, "" when none is close.
 func Nearest(word string, candidates []string) string {
 	best, least := "", max(1, len(word)/3)+1
 	for _, c := range candidates {
+		if len(c)-len(word) >= least || len(word)-len(c) >= least || max(len(c), len(word)) > maxCompared {
+			continue
+		}
 		if d := distance(strings.ToLower(word), strings.ToLower(c)); d < least {
 			best, least = c, d
 		}
@@ -117,9 +186,6 @@ func Nearest(word string, candidates []string) string {
 
 // distance is the number of insertions, deletions, replacements and swaps of neighbours that turn a into b.
 func distance(a, b string) int {
-	if len(a) > 64 || len(b) > 64 {
-		return max(len(a), len(b))
-	}
 	before, last, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
 		last[j] = j
