@@ -32,10 +32,11 @@ func ParseEnvironment(s string) (Environment, error) {
 
 // Title is the environment's name as the first word of a sentence ("Staging key ...").
 func (e Environment) Title() string {
-	if e == "" {
+	name := e.LongName()
+	if name == "" {
 		return ""
 	}
-	return strings.ToUpper(string(e[:1])) + string(e[1:])
+	return strings.ToUpper(name[:1]) + name[1:]
 }
 
 // LongName is the environment's name inside a sentence ("... cannot access production").

@@ -122,6 +122,9 @@ func (e *Editor) Put(root Value, steps []Step, v Value) (Value, bool) {
 	}
 	switch root.kind {
 	case Missing, Null, Object:
+		if len(steps) == 1 {
+			return e.SetMember(root, s.Key, v), true
+		}
 		child, ok := e.Put(root.Get(s.Key), steps[1:], v)
 		if !ok {
 			return root, false

@@ -2,6 +2,7 @@ package value
 
 import (
 	"math/bits"
+	"slices"
 	"strings"
 	"unsafe"
 )
@@ -103,15 +104,15 @@ func (w *want) settle() int {
 func (w *want) gather(end *want, path []Step) {
 	if w != end {
 		for _, o := range w.outs {
-			end.outs = append(end.outs, outlet{o.index, append(path[:len(path):len(path)], o.rest...)})
+			end.outs = append(end.outs, outlet{o.index, append(slices.Clip(path), o.rest...)})
 		}
 	}
 	for _, k := range w.keys {
 		key, _ := ParseStored(k.encoded)
-		k.node.gather(end, append(path[:len(path):len(path)], Step{Key: key.Str()}))
+		k.node.gather(end, append(slices.Clip(path), Step{Key: key.Str()}))
 	}
 	for _, e := range w.elems {
-		e.node.gather(end, append(path[:len(path):len(path)], Step{Index: e.index, IsIndex: true}))
+		e.node.gather(end, append(slices.Clip(path), Step{Index: e.index, IsIndex: true}))
 	}
 }
 

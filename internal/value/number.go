@@ -1,6 +1,7 @@
 package value
 
 import (
+	"cmp"
 	"math/big"
 	"strconv"
 	"strings"
@@ -176,18 +177,28 @@ func add(a, b Value, negate bool) (Value, bool) {
 }
 
 func compareNumbers(a, b Value) int {
-	if !a.text && !b.text && a.scale == b.scale {
-		switch x, y := a.coef(), b.coef(); {
-		case x < y:
-			return -1
-		case x > y:
-			return 1
-		default:
-			return 0
+	if !a.text && !b.text {
+		scale := max(a.scale, b.scale)
+		x, fits := a.scaled(scale)
+		y, fit := b.scaled(scale)
+		if fits && fit {
+			return cmp.Compare(x, y)
 		}
 	}
 	x, y, _ := aligned(a.wide(), b.wide())
 	return x.Cmp(y)
+}
+
+// scaled returns the coefficient that a decimal has at a larger scale, and false when that does not fit.
+func (v Value) scaled(scale uint8) (int64, bool) {
+	coef := v.coef()
+	for s := v.scale; s < scale; s++ {
+		if coef > maxCoef/10 || coef < -maxCoef/10 {
+			return 0, false
+		}
+		coef *= 10
+	}
+	return coef, true
 }
 
 // IsInteger reports whether v is a number without a fractional part; 1.0 and 1e2 are integers.
@@ -223,21 +234,14 @@ func (v Value) Sign() int {
 
 // MultipleOf reports whether the number v divided by the number m, which is not zero, is an integer.
 func (v Value) MultipleOf(m Value) bool {
-	if !v.text && !m.text && v.scale <= m.scale {
-		// coef(v) * 10^(scale(m)-scale(v)) mod coef(m), where that fits.
-		x, d := v.coef(), m.coef()
-		for s := v.scale; s < m.scale; s++ {
-			if x > maxCoef/10 || x < -maxCoef/10 {
-				return v.multipleOfWide(m)
-			}
-			x *= 10
+	if !v.text && !m.text {
+		scale := max(v.scale, m.scale)
+		x, fits := v.scaled(scale)
+		y, fit := m.scaled(scale)
+		if fits && fit {
+			return y != 0 && x%y == 0
 		}
-		return d != 0 && x%d == 0
 	}
-	return v.multipleOfWide(m)
-}
-
-func (v Value) multipleOfWide(m Value) bool {
 	x, y, _ := aligned(v.wide(), m.wide())
 	return y.Sign() != 0 && new(big.Int).Rem(x, y).Sign() == 0
 }

@@ -244,11 +244,32 @@ func (p *parser) closeObject(base, opened int) (Value, error) {
 	return objectOf(o), nil
 }
 
+// duplicate is the error for the second member of that key in the object that was opened there.
 func (p *parser) duplicate(opened int, key string) error {
+	at := opened
+	s := scanner{src: p.src, pos: opened + 1}
+	for seen := false; s.pos < p.pos; {
+		s.space()
+		from := s.pos
+		name, err := ParseStored(p.src[from:s.skip()])
+		if err == nil && name.Str() == key {
+			if seen {
+				at = from
+				break
+			}
+			seen = true
+		}
+		s.space()
+		s.pos++ // the colon
+		s.space()
+		s.skip()
+		s.space()
+		s.pos++ // the comma
+	}
 	if len(key) > 64 {
 		key = strings.ToValidUTF8(key[:64], "") + "..."
 	}
-	return p.fail(opened, "the object has the key %q more than once", key)
+	return p.fail(at, "the object has the key %q more than once", key)
 }
 
 func (p *parser) array() (Value, error) {
