@@ -1,0 +1,174 @@
+package schema
+
+import (
+	"j17/internal/spec/diag"
+	"j17/internal/spec/schema/ecma"
+	"j17/internal/value"
+)
+
+// compiler turns one document into nodes. Pointers of type diag.Pointer inside it lead from the document's root;
+// only findings are placed in the whole spec.
+type compiler struct {
+	doc  value.Value
+	at   diag.Pointer
+	list *diag.List
+	// scopes has the base URI of every schema in the document, resources the root of what each URI stands for.
+	scopes    map[diag.Pointer]scope
+	resources map[string]diag.Pointer
+	schemas   int
+	// nodes has every schema that has been compiled, or is being compiled, and order the same in that order.
+	nodes    map[diag.Pointer]*node
+	order    []*node
+	patterns map[string]*ecma.Regexp
+}
+
+func newCompiler(doc value.Value, at diag.Pointer, l *diag.List) *compiler {
+	return &compiler{
+		doc: doc, at: at, list: l,
+		scopes: map[diag.Pointer]scope{}, resources: map[string]diag.Pointer{},
+		nodes: map[diag.Pointer]*node{}, patterns: map[string]*ecma.Regexp{},
+	}
+}
+
+func (c *compiler) errorf(at diag.Pointer, format string, args ...any) *diag.Diagnostic {
+	return c.list.Errorf(c.at+at, format, args...)
+}
+
+func (c *compiler) warnf(at diag.Pointer, format string, args ...any) *diag.Diagnostic {
+	return c.list.Warnf(c.at+at, format, args...)
+}
+
+func (c *compiler) compile() *node {
+	before := c.list.Errors()
+	if !c.index(c.doc, "", scope{}, true) {
+		c.errorf("", "the schema holds more than %d schemas", maxSchemas).
+			Hintf(`say what repeats once, under "$defs", and refer to it with "$ref"`)
+		return nil
+	}
+	root := c.node(c.doc, "")
+	if c.list.Errors() == before {
+		c.checkGraph()
+	}
+	return root
+}
+
+// node compiles the schema v, which stands at the place at of the document. It returns a node even where v is faulty.
+func (c *compiler) node(v value.Value, at diag.Pointer) *node {
+	if n, ok := c.nodes[at]; ok {
+		return n
+	}
+	n := &node{at: at}
+	c.nodes[at] = n
+	c.order = append(c.order, n)
+	switch v.Kind() {
+	case value.Bool:
+		n.never = !v.Truth()
+	case value.Object:
+		c.keywords(n, v, at)
+	case value.Missing, value.Null, value.Number, value.String, value.Array:
+		c.noSchema(v, at)
+	}
+	return n
+}
+
+func (c *compiler) noSchema(v value.Value, at diag.Pointer) {
+	d := c.errorf(at, "a schema must be an object, true or false, but this is %s", kindPhrase(v))
+	switch {
+	case v.Kind() == value.Array:
+		d.Hintf(`for alternatives write {"anyOf": [...]}, for a list with given positions {"prefixItems": [...]}`)
+	case v.Kind() == value.String && typeNamed(v.Str()) != "":
+		d.Hintf(`write {"type": %q}`, typeNamed(v.Str()))
+	}
+}
+
+// keywords compiles the members of a schema that is an object.
+func (c *compiler) keywords(n *node, v value.Value, at diag.Pointer) {
+	for _, m := range v.Members() {
+		p := at.Key(m.Key)
+		switch shapeOf(m.Key) {
+		case unknown:
+			c.unknownKeyword(m.Key, p)
+		case unsupported:
+			c.unsupportedKeyword(m.Key, p)
+		case annotation:
+			c.annotation(m.Key, m.Value, p)
+		case core:
+			c.core(n, m.Key, m.Value, p)
+		case assertion:
+			c.assertion(n, m.Key, m.Value, p)
+		case oneSchema:
+			c.oneSchema(n, m.Key, m.Value, p)
+		case schemaList:
+			c.schemaList(n, m.Key, m.Value, p)
+		case schemaMap:
+			c.schemaMap(n, m.Key, m.Value, p)
+		}
+	}
+	c.lonelyKeywords(v, at)
+}
+
+// lonelyKeywords warns of keywords that do nothing without another one.
+func (c *compiler) lonelyKeywords(v value.Value, at diag.Pointer) {
+	for _, pair := range [][2]string{{"then", "if"}, {"else", "if"}, {"minContains", "contains"}, {"maxContains", "contains"}} {
+		if has(v, pair[0]) && !has(v, pair[1]) {
+			c.warnf(at.Key(pair[0]), "%q has no effect without %q", pair[0], pair[1]).AtKey()
+		}
+	}
+	if has(v, "if") && !has(v, "then") && !has(v, "else") {
+		c.warnf(at.Key("if"), `"if" has no effect without "then" or "else"`).AtKey()
+	}
+}
+
+func (n *node) textRule() *textRule {
+	if n.text == nil {
+		n.text = &textRule{maxLength: unlimited}
+	}
+	return n.text
+}
+
+func (n *node) numberRule() *numberRule {
+	if n.number == nil {
+		n.number = &numberRule{}
+	}
+	return n.number
+}
+
+func (n *node) arrayRule() *arrayRule {
+	if n.array == nil {
+		n.array = &arrayRule{maxItems: unlimited, minContains: 1, maxContains: unlimited}
+	}
+	return n.array
+}
+
+func (n *node) objectRule() *objectRule {
+	if n.object == nil {
+		n.object = &objectRule{maxFields: unlimited}
+	}
+	return n.object
+}
+
+func (n *node) sameRule() *sameRule {
+	if n.same == nil {
+		n.same = &sameRule{}
+	}
+	return n.same
+}
+
+// field returns the field of the name, which it adds if it is new.
+func (o *objectRule) field(name string) *field {
+	i := o.find(name, 0)
+	if i < 0 {
+		i = len(o.fields)
+		o.fields = append(o.fields, field{name: name})
+		switch {
+		case o.byName != nil:
+			o.byName[name] = i
+		case len(o.fields) >= fieldMapFrom:
+			o.byName = make(map[string]int, 2*fieldMapFrom)
+			for j := range o.fields {
+				o.byName[o.fields[j].name] = j
+			}
+		}
+	}
+	return &o.fields[i]
+}

@@ -1,0 +1,136 @@
+// Package ecma matches text against the regular expressions of ECMA-262 under the flag u, which is what JSON Schema
+// means by a pattern. A match reports only whether there is one: a pattern is not anchored and has no flags of its own.
+//
+// A pattern without look-around and back-references describes a regular language. It is rewritten for the standard
+// library's regexp, whose time is linear in the text. Every class is spelled out as ranges of code points on the way,
+// so the two languages cannot differ in what \s, \w, a dot or \p{...} mean, and since only the existence of a match is asked
+// for, the preference of one match over another, where they do differ, does not matter. All other patterns, and those with very
+// large counted repetitions, run on a backtracking matcher that counts its steps and gives up in time.
+package ecma
+
+import (
+	"fmt"
+	"regexp"
+	"sync"
+	"unicode/utf8"
+)
+
+// MaxPattern is the length in bytes from which a pattern is too long for Compile.
+const MaxPattern = 8192
+
+// maxNesting is how deep groups may nest.
+const maxNesting = 200
+
+// SyntaxError says why a pattern is none.
+type SyntaxError struct {
+	// Position counts characters of the pattern from 1.
+	Position int
+	// Message says what is wrong; Hint, which may be empty, what to write instead. Both begin in lower case and end
+	// without a full stop.
+	Message, Hint string
+}
+
+// Error returns the message and its place.
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("character %d: %s", e.Position, e.Message)
+}
+
+// Regexp is a compiled pattern. It may be used by any number of goroutines.
+type Regexp struct {
+	pattern string
+	// linear is nil for patterns that only the backtracking matcher can run.
+	linear *regexp.Regexp
+	// weight is the number of instructions of linear.
+	weight int
+	// program is nil for patterns that linear runs best.
+	program  *program
+	machines sync.Pool
+}
+
+// Compile compiles a pattern. Errors are *SyntaxError.
+func Compile(pattern string) (*Regexp, error) {
+	if len(pattern) > MaxPattern {
+		return nil, &SyntaxError{Position: 1, Message: fmt.Sprintf("the pattern is longer than %d bytes", MaxPattern)}
+	}
+	p := parser{src: pattern}
+	tree, err := p.parse()
+	if err != nil {
+		return nil, err
+	}
+	re := &Regexp{pattern: pattern}
+	re.linear, re.weight = linear(tree)
+	if re.linear == nil || re.weight > smallProgram {
+		re.program = assemble(tree, p.groups)
+	}
+	return re, nil
+}
+
+// Valid reports whether text is a pattern.
+func Valid(text string) bool {
+	p := parser{src: text, checkOnly: true}
+	_, err := p.parse()
+	return err == nil
+}
+
+// String returns the pattern.
+func (re *Regexp) String() string { return re.pattern }
+
+const (
+	// smallProgram is the number of instructions up to which the linear engine is also the fastest.
+	smallProgram = 500
+	// stepsPerChar bounds what the backtracking matcher may try before the linear engine takes over.
+	stepsPerChar = 16
+	// linearShare is how many instructions the linear engine executes in the time of one step.
+	linearShare = 16
+)
+
+// Match reports whether s, which is valid UTF-8, holds a match. It takes what that costs from steps, at least one.
+// When steps is below zero afterwards, the match was given up and the result means nothing.
+func (re *Regexp) Match(s string, steps *int) bool {
+	*steps--
+	if re.program != nil {
+		allowed := *steps
+		if re.linear != nil {
+			allowed = min(allowed, (len(s)+4)*stepsPerChar)
+		}
+		left := allowed
+		matched := re.backtrack(s, &left)
+		*steps -= allowed - left
+		if left >= 0 || re.linear == nil {
+			return matched
+		}
+	}
+	if *steps -= len(s) * re.weight / linearShare; *steps < 0 {
+		return false
+	}
+	return re.linear.MatchString(s)
+}
+
+func (re *Regexp) backtrack(s string, steps *int) bool {
+	m, ok := re.machines.Get().(*machine)
+	if !ok {
+		m = &machine{program: re.program, slots: make([]int, re.program.slots)}
+	}
+	m.text, m.steps = s, *steps
+	matched := m.search()
+	*steps = m.steps
+	m.text = ""
+	if cap(m.stack) <= maxKeptStack {
+		re.machines.Put(m)
+	}
+	return matched
+}
+
+func runeAt(s string, i int) (rune, int) {
+	if c := s[i]; c < utf8.RuneSelf {
+		return rune(c), 1
+	}
+	return utf8.DecodeRuneInString(s[i:])
+}
+
+func runeBefore(s string, i int) (rune, int) {
+	if c := s[i-1]; c < utf8.RuneSelf {
+		return rune(c), 1
+	}
+	return utf8.DecodeLastRuneInString(s[:i])
+}

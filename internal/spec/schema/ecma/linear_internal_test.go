@@ -1,0 +1,34 @@
+package ecma
+
+import (
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestEnginesAgree runs regular patterns on both engines.
+func TestEnginesAgree(t *testing.T) {
+	parts := []string{"a", "b", ".", `\w`, "[^a]", "(?:a|b)", "(a|)", "(b*)", `\b`, "^", "$", "(?:ab?)+?", "a{2,3}", "(?:a*)*", "(?:|a)+"}
+	rapid.Check(t, func(t *rapid.T) {
+		pattern := strings.Join(rapid.SliceOfN(rapid.SampledFrom(parts), 0, 5).Draw(t, "pattern"), "")
+		if rapid.Bool().Draw(t, "repeat") {
+			pattern = "(" + pattern + "){1,2}"
+		}
+		p := parser{src: pattern}
+		tree, err := p.parse()
+		if err != nil {
+			t.Fatal(err)
+		}
+		fast, _ := linear(tree)
+		if fast == nil {
+			t.Fatalf("%q is not linear", pattern)
+		}
+		re := &Regexp{pattern: pattern, program: assemble(tree, p.groups)}
+		text := rapid.StringMatching(`[ab\n é]{0,8}`).Draw(t, "text")
+		steps := 1_000_000
+		if got, want := re.Match(text, &steps), fast.MatchString(text); got != want || steps < 0 {
+			t.Fatalf("%q on %q: backtracking says %v with %d steps left, linear %v", pattern, text, got, steps, want)
+		}
+	})
+}

@@ -1,0 +1,84 @@
+package schema_test
+
+import (
+	"testing"
+	"time"
+
+	"j17/internal/spec/diag"
+	"j17/internal/spec/schema"
+	"j17/internal/value"
+)
+
+func seeds() []string {
+	return []string{
+		orderSchema, order, `true`, `{"$ref": "#"}`, `{"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"items": {"$ref": "#/$defs/a"}}}, "$ref": "#/$defs/a"}`,
+		`{"$id": "http://a/b", "allOf": [{"$id": "c", "$ref": "b#/allOf/0"}], "x": {"$ref": "#/x/0"}}`,
+		`{"pattern": "^(?=(a+)+$)", "format": "idn-hostname", "uniqueItems": true, "enum": [1, {"a": []}]}`,
+		`{"oneOf": [{"type": "integer"}, {"not": {}}], "if": {}, "then": false, "patternProperties": {"": {"minimum": 1e400}}}`,
+		`{"dependencies": {"a": ["b"], "c": false}, "propertyNames": {"format": "regex"}, "contains": true, "maxContains": 0}`,
+		`{"properties": {"a": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}}, "required": ["a"]}`,
+	}
+}
+
+// slow is much longer than any check may take, even on a busy machine under the race detector.
+const slow = 30 * time.Second
+
+func FuzzCompile(f *testing.F) {
+	for _, s := range seeds() {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, src string) {
+		v, err := value.ParseString(src)
+		if err != nil {
+			return
+		}
+		var l diag.List
+		start := time.Now()
+		s := schema.Compile(v, "", &l)
+		s.Validate(v)
+		if took := time.Since(start); took > slow {
+			t.Fatalf("it took %v", took)
+		}
+		for _, d := range l.All() {
+			if d.Message == "" {
+				t.Fatalf("a finding without a message: %+v", d)
+			}
+			if _, ok := value.Locate(src, string(d.Pointer)); !ok {
+				t.Fatalf("the finding %v is at %q, which is not there", d, d.Pointer)
+			}
+		}
+	})
+}
+
+func FuzzValidate(f *testing.F) {
+	for _, s := range seeds() {
+		for _, v := range seeds() {
+			f.Add(s, v)
+		}
+	}
+	f.Fuzz(func(t *testing.T, schemaSrc, src string) {
+		v, err := value.ParseString(schemaSrc)
+		if err != nil {
+			return
+		}
+		data, err := value.ParseString(src)
+		if err != nil {
+			return
+		}
+		var l diag.List
+		s := schema.Compile(v, "", &l)
+		start := time.Now()
+		failures := s.Validate(data)
+		if took := time.Since(start); took > slow {
+			t.Fatalf("it took %v", took)
+		}
+		if s.Valid(data) != (failures == nil) || len(failures) > schema.MaxFailures {
+			t.Fatalf("%d failures, but Valid says %v", len(failures), s.Valid(data))
+		}
+		for _, f := range failures {
+			if f.Message == "" || f.Constraint == "" {
+				t.Fatalf("%+v", f)
+			}
+		}
+	})
+}

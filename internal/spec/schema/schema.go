@@ -1,0 +1,95 @@
+// Package schema compiles JSON Schemas of draft 2020-12 and checks values against them. Formats are asserted. What
+// needs more than one document (remote references) or bookkeeping between keywords (unevaluatedProperties,
+// unevaluatedItems), dynamic references, anchors and vocabularies are rejected when a schema is compiled.
+//
+// A life of a check:
+//
+//  1. Compile walks the document once to find the schemas in it and the URIs they go by (index.go), then turns each
+//     schema into a node (compile.go, keywords.go), connects references (reference.go), and refuses what could not
+//     be checked in bounded time (graph.go).
+//  2. Validate first asks only whether the value fits (check.go). That allocates nothing for an ordinary value.
+//  3. If it does not fit, a second pass over the same nodes finds out why (explain.go, message.go).
+//
+// Both passes count their steps, and so do patterns: no schema and no value can hold a caller for long, and
+// the same value gets the same answer on every machine.
+package schema
+
+import (
+	"hash/maphash"
+
+	"j17/internal/spec/diag"
+	"j17/internal/value"
+)
+
+// Limits of what is compiled and checked.
+const (
+	// MaxFailures is the number of failures that Validate reports of one value.
+	MaxFailures = 20
+	// maxSchemas bounds the schemas in one document, itself included.
+	maxSchemas = 10_000
+	// maxPatterns bounds the different patterns in one document.
+	maxPatterns = 500
+	// maxCost bounds the schemas that have to be checked against one and the same value.
+	maxCost = 10_000
+	// maxChain bounds how many references and combinations may lead from one schema to the next for the same value.
+	maxChain = 200
+	// maxSteps bounds the work of one pass of Validate: schemas times values, and characters in patterns. A pass
+	// that uses all of them takes a fraction of a second.
+	maxSteps = 5_000_000
+)
+
+// Schema is a compiled schema. It is immutable and may be used by any number of goroutines.
+type Schema struct {
+	root *node
+	seed maphash.Seed
+}
+
+// Failure is one reason why a value does not fit a schema.
+type Failure struct {
+	// Path leads to the part of the value that is at fault, in the form items[0].sku; "" is the whole value. For a
+	// missing field it is the path that the field would have.
+	Path string
+	// Pointer is the same place as a JSON pointer (RFC 6901).
+	Pointer string
+	// Constraint is the keyword of the schema that is not met.
+	Constraint string
+	// Expected is what the schema asks for. It is missing where no single value says that.
+	Expected value.Value
+	// Received is what was found, shortened if it is large; for a constraint on a number of parts, that number. It is
+	// missing for a field that is missing.
+	Received value.Value
+	// Message is a sentence.
+	Message string
+}
+
+// Compile compiles the schema v, which stands at the place at of a spec. It reports everything that is wrong with it
+// to l. The result is never nil; if there was an error, it is a schema that every value fits.
+func Compile(v value.Value, at diag.Pointer, l *diag.List) *Schema {
+	before := l.Errors()
+	c := newCompiler(v, at, l)
+	root := c.compile()
+	if l.Errors() > before {
+		root = &node{}
+	}
+	return &Schema{root: root, seed: maphash.MakeSeed()}
+}
+
+// Valid reports whether v fits the schema.
+func (s *Schema) Valid(v value.Value) bool {
+	r := run{steps: maxSteps, seed: s.seed}
+	return r.accepts(s.root, v) && r.steps >= 0
+}
+
+// Validate returns why v does not fit the schema: at most MaxFailures failures in the order in which what they are
+// about stands in v, a container before its parts. It returns nil if v fits.
+func (s *Schema) Validate(v value.Value) []Failure {
+	if s.Valid(v) {
+		return nil
+	}
+	e := newExplainer(run{steps: maxSteps, seed: s.seed}, MaxFailures)
+	e.explain(s.root, v, "")
+	if len(e.found) == 0 {
+		return []Failure{tooComplex()}
+	}
+	return e.failures()
+}

@@ -1,0 +1,315 @@
+package schema_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"j17/internal/spec/diag"
+	"j17/internal/spec/schema"
+	"j17/internal/value"
+)
+
+var update = flag.Bool("update", false, "write what the tests found into testdata")
+
+// archive runs a test for each case of an archive. A case is the files that share a name up to the dot; run returns
+// what the file with the ending .want should hold.
+func archive(t *testing.T, name string, run func(t *testing.T, files map[string]string) string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	a, err := txtar.ParseFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]map[string]string{}
+	for _, f := range a.Files {
+		name, end, _ := strings.Cut(f.Name, ".")
+		if cases[name] == nil {
+			cases[name] = map[string]string{}
+		}
+		cases[name][end] = string(f.Data)
+	}
+	for i := range a.Files {
+		name, end, _ := strings.Cut(a.Files[i].Name, ".")
+		if end != "want" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			got := run(t, cases[name])
+			if *update {
+				a.Files[i].Data = []byte(got)
+			} else if diff := cmp.Diff(cases[name]["want"], got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	if *update {
+		if err := os.WriteFile(path, txtar.Format(a), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestCompile(t *testing.T) {
+	archive(t, "compile.txtar", func(t *testing.T, files map[string]string) string {
+		t.Helper()
+		const at diag.Pointer = "/s"
+		var l diag.List
+		s := schema.Compile(parse(t, files["json"]), at, &l)
+		var b strings.Builder
+		for _, d := range l.All() {
+			key := ""
+			if d.OnKey {
+				key = " (key)"
+			}
+			fmt.Fprintf(&b, "%s%s %s: %s\n", d.Pointer, key, d.Severity, d.Message)
+			if d.Hint != "" {
+				fmt.Fprintf(&b, "\t(%s)\n", d.Hint)
+			}
+			if !strings.HasPrefix(string(d.Pointer), string(at)) {
+				t.Errorf("the pointer %s is not inside of %s", d.Pointer, at)
+			}
+		}
+		if l.Errors() > 0 && s.Validate(parse(t, `{"a": [1, "x"]}`)) != nil {
+			t.Error("a faulty schema refuses values")
+		}
+		if b.Len() == 0 {
+			return "nothing\n"
+		}
+		return b.String()
+	})
+}
+
+func TestValidate(t *testing.T) {
+	archive(t, "validate.txtar", func(t *testing.T, files map[string]string) string {
+		t.Helper()
+		s, v := compile(t, files["schema"]), parse(t, files["data"])
+		failures := s.Validate(v)
+		if s.Valid(v) != (failures == nil) {
+			t.Error("Valid and Validate disagree")
+		}
+		var b strings.Builder
+		for _, f := range failures {
+			fmt.Fprintf(&b, "%s %s %s", or(f.Path, "-"), or(f.Pointer, "-"), f.Constraint)
+			if !f.Expected.IsMissing() {
+				fmt.Fprintf(&b, " expected=%s", f.Expected)
+			}
+			if !f.Received.IsMissing() {
+				fmt.Fprintf(&b, " received=%s", f.Received)
+			}
+			fmt.Fprintf(&b, "\n\t%s\n", f.Message)
+		}
+		if b.Len() == 0 {
+			return "fits\n"
+		}
+		return b.String()
+	})
+}
+
+func or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// soon fails the test when f takes longer than anybody should wait, even for a busy machine.
+func soon(t *testing.T, f func()) {
+	t.Helper()
+	start := time.Now()
+	f()
+	if took := time.Since(start); took > slow {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// onlyFailure returns the one failure of a value.
+func onlyFailure(t *testing.T, s *schema.Schema, v value.Value) schema.Failure {
+	t.Helper()
+	var failures []schema.Failure
+	soon(t, func() { failures = s.Validate(v) })
+	if len(failures) != 1 {
+		t.Fatalf("there are %d failures: %.200v", len(failures), failures)
+	}
+	return failures[0]
+}
+
+// TestHostilePatterns checks that a pattern which would take forever is a failure with a reason.
+func TestHostilePatterns(t *testing.T) {
+	bait := value.StringValue(strings.Repeat("a", 5000) + "!")
+	for _, pattern := range []string{`^(a+)+$`, `^(a|aa)+$`, `^(?:a?){900}a{900}$`} { // in linear time
+		s := compile(t, fmt.Sprintf(`{"pattern": %q}`, pattern))
+		if f := onlyFailure(t, s, bait); f.Constraint != "pattern" || strings.Contains(f.Message, "work") {
+			t.Errorf("%s: %+v", pattern, f)
+		}
+	}
+	for _, pattern := range []string{`^(?=(a+)+$)`, `^(?:(a|aa)+)\\1!!$`} { // given up
+		s := compile(t, fmt.Sprintf(`{"items": {"pattern": "%s"}}`, pattern))
+		many := make([]value.Value, 1000)
+		for i := range many {
+			many[i] = bait
+		}
+		f := onlyFailure(t, s, value.ArrayValue(many...))
+		if f.Constraint != "pattern" || f.Path != "[0]" || !strings.Contains(f.Message, "too much work") {
+			t.Errorf("%s: %+v", pattern, f)
+		}
+		// A pattern that was given up has neither matched nor not matched.
+		s = compile(t, fmt.Sprintf(`{"not": {"pattern": "%s"}}`, pattern))
+		if f := onlyFailure(t, s, bait); f.Constraint != "complexity" {
+			t.Errorf("not %s: %+v", pattern, f)
+		}
+	}
+}
+
+// TestHostileSchemas checks that schemas which would take forever to check are refused or given up.
+func TestHostileSchemas(t *testing.T) {
+	refused := func(name, src, message string) {
+		t.Helper()
+		v := parse(t, src)
+		var l diag.List
+		soon(t, func() { schema.Compile(v, "", &l) })
+		if !slices.ContainsFunc(l.All(), func(d diag.Diagnostic) bool { return d.Severity == diag.Error && strings.Contains(d.Message, message) }) {
+			t.Errorf("%s: %.300v", name, l.All())
+		}
+	}
+	double := `{"$ref": "#/$defs/d0", "$defs": {"d30": {"type": "null"}`
+	for i := range 30 {
+		double += fmt.Sprintf(`, "d%d": {"allOf": [{"$ref": "#/$defs/d%d"}, {"$ref": "#/$defs/d%d"}]}`, i, i+1, i+1)
+	}
+	refused("doubling references", double+"}}", "more than 10000 schemas")
+
+	chain := `{"$ref": "#/$defs/d0", "$defs": {"d3000": {"type": "null"}`
+	for i := range 3000 {
+		chain += fmt.Sprintf(`, "d%d": {"$ref": "#/$defs/d%d"}`, i, i+1)
+	}
+	refused("a long chain", chain+"}}", "more than 200 steps")
+
+	many := strings.Repeat(`{},`, 20_000) + `{}`
+	refused("many schemas", `{"anyOf": [`+many+`]}`, "more than 10000 schemas")
+
+	unknown := `{"notes": {"anyOf": [` + many + `]}, "$ref": "#/notes"}`
+	refused("many schemas where none should be", unknown, "more than 10000 schemas")
+
+	var patterns strings.Builder
+	for i := range 600 {
+		fmt.Fprintf(&patterns, `"a%d": {"pattern": "a%d"},`, i, i)
+	}
+	refused("many patterns", `{"properties": {`+patterns.String()+`"z": {}}}`, "more than 500 different patterns")
+
+	refused("a long pattern", `{"pattern": "`+strings.Repeat("a", 10_000)+`"}`, "longer than")
+
+	deep := strings.Repeat(`{"not": `, 126) + "true" + strings.Repeat("}", 126)
+	if s := compile(t, deep); !s.Valid(value.NullValue()) {
+		t.Error("an even number of negations is no affirmation")
+	}
+
+	// Each level of the value doubles what has to be checked on the next.
+	tree := `{"anyOf": [{"properties": {"a": {"allOf": [{"$ref": "#"}, {"maxProperties": 0}]}}, "required": ["a"]},
+		{"properties": {"a": {"$ref": "#"}}, "required": ["a"]}]}`
+	nested := strings.Repeat(`{"a": `, 100) + "{}" + strings.Repeat("}", 100)
+	if f := onlyFailure(t, compile(t, tree), parse(t, nested)); f.Message == "" {
+		t.Errorf("%+v", f)
+	}
+	for _, keyword := range []string{"anyOf", "allOf", "oneOf"} {
+		s := compile(t, fmt.Sprintf(`{"properties": {"a": {"%s": [{"$ref": "#"}, {"$ref": "#"}, {"$ref": "#"}]}}, "required": ["a"]}`, keyword))
+		for _, depth := range []int{12, 120} {
+			v := parse(t, strings.Repeat(`{"a": `, depth)+"{}"+strings.Repeat("}", depth))
+			if f := onlyFailure(t, s, v); f.Message == "" {
+				t.Errorf("%s, depth %d: %+v", keyword, depth, f)
+			}
+		}
+	}
+}
+
+// TestHostileValues checks values that make single keywords work hard.
+func TestHostileValues(t *testing.T) {
+	numbers := make([]value.Value, 100)
+	for i := range numbers {
+		numbers[i] = parse(t, strings.Repeat("7", 9000)+fmt.Sprint(i)+"e-400")
+	}
+	long := value.ArrayValue(numbers...)
+	s := compile(t, `{"uniqueItems": true, "items": {"multipleOf": 1e-400, "minimum": 1e-400, "maximum": 1e400, "exclusiveMaximum": 1e399}}`)
+	soon(t, func() { s.Validate(long) })
+
+	items := make([]value.Value, 100_000)
+	for i := range items {
+		items[i] = value.ObjectValue(value.Member{Key: "a", Value: value.Int(int64(i))})
+	}
+	unique := compile(t, `{"uniqueItems": true}`)
+	soon(t, func() {
+		if got := unique.Validate(value.ArrayValue(items...)); got != nil {
+			t.Error(got)
+		}
+	})
+	items[99_999] = items[5]
+	if f := onlyFailure(t, unique, value.ArrayValue(items...)); f.Path != "[99999]" {
+		t.Errorf("%+v", f)
+	}
+
+	wide := compile(t, `{"additionalProperties": {"type": "null"}, "patternProperties": {"b(?=(x+)+y)": {}}}`)
+	var members []value.Member
+	for i := range 100_000 {
+		members = append(members, value.Member{Key: fmt.Sprintf("b%sx%d", strings.Repeat("x", 30), i), Value: value.NullValue()})
+	}
+	soon(t, func() { wide.Validate(value.ObjectValue(members...)) })
+
+	deep := value.NullValue()
+	for range 4000 {
+		deep = value.ArrayValue(deep)
+	}
+	nested := compile(t, `{"type": "array", "items": {"$ref": "#"}}`)
+	if f := onlyFailure(t, nested, deep); f.Constraint != "type" {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestUniqueItems compares the two ways to find duplicates, and values that are equal in unlike forms.
+func TestUniqueItems(t *testing.T) {
+	s := compile(t, `{"uniqueItems": true}`)
+	for _, pair := range [][2]string{
+		{"1", "1.0"},
+		{"100", "1e2"},
+		{"0.5", "5e-1"},
+		{"1e300", "10e299"},
+		{"0", "-0.0"},
+		{"-1.50e-30", "-15e-31"},
+		{"123456789012345678901234567890", "12345678901234567890123456789e1"},
+		{`"a"`, `"\u0061"`},
+		{`{"a": 1, "b": [2]}`, `{"b": [2.0], "a": 1}`},
+		{"[]", "[]"},
+		{"{}", "{}"},
+		{"null", "null"},
+		{"false", "false"},
+	} {
+		for _, filler := range []string{"", `"p","q","r","s","t","u","v","w","x","y","z",`} {
+			if s.Valid(parse(t, "["+filler+pair[0]+","+pair[1]+"]")) {
+				t.Errorf("%s and %s are different", pair[0], pair[1])
+			}
+		}
+	}
+	different := `[0, false, "", null, [], {}, 1, true, "1", [1], {"1": 1}, [[1]], {"a": null}, {"b": null}, [1, 2], [2, 1], 0.1, 1e-2, -1, 1e300, 1e299]`
+	if got := s.Validate(parse(t, different)); got != nil {
+		t.Error(got)
+	}
+}
+
+func TestMissingValue(t *testing.T) {
+	for _, src := range []string{`{"type": "object"}`, `{"enum": [null]}`, `false`} {
+		if compile(t, src).Valid(value.Value{}) {
+			t.Errorf("no value fits %s", src)
+		}
+	}
+	for _, src := range []string{`{}`, `{"minLength": 3, "required": ["a"], "items": false, "minimum": 1}`} {
+		if !compile(t, src).Valid(value.Value{}) {
+			t.Errorf("no value does not fit %s", src)
+		}
+	}
+}
