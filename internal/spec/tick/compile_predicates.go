@@ -1,0 +1,259 @@
+package tick
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"j17/internal/spec/diag"
+	"j17/internal/spec/jsonpath"
+	"j17/internal/value"
+)
+
+// predicateNames lists the predicates.
+func predicateNames() []string {
+	return []string{
+		"equals", "not_equals", "gt", "gte", "lt", "lte", "in", "not_in", "exists", "includes", "minItems", "maxItems",
+		"expired", "every", "some", "subset_of", "and", "or", "not", "eq",
+	}
+}
+
+// operandKind is the kind of JSON that a predicate takes; Missing for a name that is none.
+func operandKind(name string) value.Kind {
+	switch name {
+	case "equals", "eq", "not_equals", "gt", "gte", "lt", "lte", "in", "not_in", "and", "or":
+		return value.Array
+	case "includes", "minItems", "maxItems", "expired", "every", "some", "subset_of", "not":
+		return value.Object
+	case "exists":
+		return value.String
+	default:
+		return value.Missing
+	}
+}
+
+func (c *compiler) predicate(v value.Value, at diag.Pointer) predicate {
+	if v.Kind() != value.Object {
+		c.errorf(at, "a predicate is an object, not %s", kindOf(v)).Hintf("write %s", example("equals"))
+		return nil
+	}
+	if v.Len() != 1 {
+		d := c.errorf(at, "a predicate is an object with one key, and this one has %d", v.Len())
+		if v.Len() > 1 {
+			d.Hintf(`put several predicates together with {"and": [...]} or {"or": [...]}`)
+		} else {
+			d.Hintf("write %s", example("equals"))
+		}
+		return nil
+	}
+	name, operand := v.Members()[0].Key, v.Members()[0].Value
+	kind := operandKind(name)
+	if kind == value.Missing {
+		d := c.errorf(at.Key(name), "unknown predicate %s", diag.Quote(name)).AtKey()
+		if near := predicateMeant(name); near != "" {
+			d.Hintf("did you mean %q?", near)
+		} else {
+			d.Hintf("the predicates are %s", wordList(predicateNames()))
+		}
+		return nil
+	}
+	at = at.Key(name)
+	if operand.Kind() != kind {
+		c.errorf(at, "%s takes %s, not %s", name, operandText(kind), kindOf(operand)).Hintf("write %s", example(name))
+		return nil
+	}
+	switch name {
+	case "and", "or":
+		return c.predicateList(name, operand, at)
+	case "not":
+		return &notNode{c.predicate(operand, at)}
+	case "exists":
+		return c.exists(operand, at)
+	case "includes":
+		m, _ := c.members(operand, at, name, "array", "value")
+		n := &memberNode{array: c.arrayMember(m[0], at, name, "array")}
+		if c.required(m[1], at, name, "value") {
+			n.value = c.value(m[1], at.Key("value"), false)
+		}
+		return n
+	case "minItems":
+		m, _ := c.members(operand, at, name, "array", "min")
+		return &countNode{array: c.arrayMember(m[0], at, name, "array"), limit: c.limit(m[1], at, name, "min")}
+	case "maxItems":
+		m, _ := c.members(operand, at, name, "array", "max")
+		return &countNode{array: c.arrayMember(m[0], at, name, "array"), limit: c.limit(m[1], at, name, "max"), most: true}
+	case "expired":
+		return c.expired(operand, at)
+	case "every", "some":
+		return c.elements(name, operand, at)
+	case "subset_of":
+		m, _ := c.members(operand, at, name, "items", "array")
+		return &subsetNode{items: c.arrayMember(m[0], at, name, "items"), array: c.arrayMember(m[1], at, name, "array")}
+	default:
+		return c.comparison(name, operand, at)
+	}
+}
+
+// operandText names what a predicate takes.
+func operandText(k value.Kind) string {
+	if k == value.String {
+		return "a path"
+	}
+	return "an " + k.String()
+}
+
+// comparison compiles the predicates that take two operands.
+func (c *compiler) comparison(name string, v value.Value, at diag.Pointer) predicate {
+	if v.Len() != 2 {
+		c.errorf(at, "%s takes two operands, and this array has %d", name, v.Len()).Hintf("write %s", example(name))
+		return nil
+	}
+	left := c.value(v.Index(0), at.Index(0), false)
+	if name == "in" || name == "not_in" {
+		return &memberNode{value: left, array: c.array(v.Index(1), at.Index(1)), absent: name == "not_in"}
+	}
+	right := c.value(v.Index(1), at.Index(1), false)
+	switch name {
+	case "gt":
+		return &orderNode{left: left, right: right, greater: true}
+	case "gte":
+		return &orderNode{left: left, right: right, greater: true, equal: true}
+	case "lt":
+		return &orderNode{left: left, right: right, less: true}
+	case "lte":
+		return &orderNode{left: left, right: right, less: true, equal: true}
+	default:
+		return &equalNode{left: left, right: right, unequal: name == "not_equals"}
+	}
+}
+
+func (c *compiler) predicateList(name string, v value.Value, at diag.Pointer) predicate {
+	if v.Len() == 0 {
+		c.errorf(at, "%s needs at least one predicate", name).Hintf("write %s", example(name))
+	}
+	n := &listNode{any: name == "or"}
+	for i, p := range v.Elems() {
+		n.of = append(n.of, c.predicate(p, at.Index(i)))
+	}
+	return n
+}
+
+func (c *compiler) exists(v value.Value, at diag.Pointer) predicate {
+	p, err := jsonpath.ParseAny(v.Str())
+	if err != nil {
+		c.syntax(at, err)
+		return nil
+	}
+	return &existsNode{c.path(p, at, false)}
+}
+
+func (c *compiler) arrayMember(v value.Value, at diag.Pointer, what, key string) node {
+	if !c.required(v, at, what, key) {
+		return &literal{}
+	}
+	return c.array(v, at.Key(key))
+}
+
+// limit compiles the number of minItems and maxItems.
+func (c *compiler) limit(v value.Value, at diag.Pointer, what, key string) node {
+	if !c.required(v, at, what, key) {
+		return &literal{}
+	}
+	n := c.number(v, at.Key(key), strconv.Quote(key))
+	if lit, ok := n.(*literal); ok && lit.v.Kind() == value.Number && (!lit.v.IsInteger() || lit.v.Sign() < 0) {
+		c.errorf(at.Key(key), "%q is a number of elements, and %s is none", key, lit.v).Hintf("write a whole number from 0")
+	}
+	return n
+}
+
+func (c *compiler) expired(v value.Value, at diag.Pointer) predicate {
+	m, _ := c.members(v, at, "expired", "timestamp", "maxAgeSeconds", "now")
+	n := &expiredNode{}
+	if c.required(m[0], at, "expired", "timestamp") {
+		n.timestamp = c.number(m[0], at.Key("timestamp"), `"timestamp"`)
+	}
+	if c.required(m[1], at, "expired", "maxAgeSeconds") {
+		n.age = c.number(m[1], at.Key("maxAgeSeconds"), `"maxAgeSeconds"`)
+	}
+	if m[2].IsMissing() {
+		m[2] = value.StringValue("$.metadata.timestamp")
+	}
+	n.now = c.number(m[2], at.Key("now"), `"now"`)
+	return n
+}
+
+func (c *compiler) elements(name string, v value.Value, at diag.Pointer) predicate {
+	m, _ := c.members(v, at, name, "in", "match", "as")
+	n := &elementsNode{every: name == "every", in: c.arrayMember(m[0], at, name, "in")}
+	binding := c.bindingName(m[2], at.Key("as"))
+	if c.required(m[1], at, name, "match") {
+		n.slot, _ = c.bound(binding, func() { n.match = c.predicate(m[1], at.Key("match")) })
+	}
+	return n
+}
+
+// match compiles the choice of elements of an array: fields and their values, or a predicate. It is a predicate if
+// its only key names one and has the kind of JSON that the predicate takes.
+func (c *compiler) match(v value.Value, at diag.Pointer, binding string) *match {
+	m := &match{}
+	switch {
+	case v.Kind() != value.Object:
+		c.errorf(at, "a match is an object, not %s", kindOf(v)).Hintf(`write {"id": "$.data.id"}, or a predicate on %s`, binding)
+		return m
+	case v.Len() == 0:
+		c.errorf(at, "a match needs at least one field").Hintf(`write {"id": "$.data.id"}, or a predicate on %s`, binding)
+		return m
+	case v.Len() == 1 && isPredicate(v.Members()[0]):
+		m.slot, _ = c.bound(binding, func() { m.when = c.predicate(v, at) })
+		return m
+	}
+	for _, f := range v.Members() {
+		if isPredicate(f) {
+			c.errorf(at.Key(f.Key), "the predicate %q stands beside other keys", f.Key).AtKey().
+				Hintf(`put predicates together with {"and": [...]}; for a field of that name use {"equals": ["%s.%s", ...]}`, binding, f.Key)
+			continue
+		}
+		p := c.field(value.StringValue(f.Key), at.Key(f.Key))
+		m.fields = append(m.fields, field{steps: p.steps, want: c.value(f.Value, at.Key(f.Key), false)})
+	}
+	return m
+}
+
+func isPredicate(m value.Member) bool {
+	kind := operandKind(m.Key)
+	return kind != value.Missing && m.Value.Kind() == kind && (kind != value.String || jsonpath.IsPath(m.Value.Str()))
+}
+
+// predicateMeant returns the predicate that an unknown name stands for.
+func predicateMeant(name string) string {
+	switch name {
+	case "==", "===", "=", "is", "equal":
+		return "equals"
+	case "!=", "!==", "ne", "neq", "<>", "is_not":
+		return "not_equals"
+	case ">":
+		return "gt"
+	case ">=", "ge", "min":
+		return "gte"
+	case "<":
+		return "lt"
+	case "<=", "le", "max":
+		return "lte"
+	case "contains", "has":
+		return "includes"
+	case "all":
+		return "every"
+	case "any":
+		return "some"
+	case "nin":
+		return "not_in"
+	default:
+		return diag.Nearest(name, predicateNames())
+	}
+}
+
+func wordList(words []string) string {
+	words = slices.Sorted(slices.Values(words))
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " and " + words[last]
+}

@@ -1,0 +1,151 @@
+package tick
+
+import (
+	"fmt"
+	"slices"
+
+	"j17/internal/value"
+)
+
+// Limits of what one event may cost. They count what a handler does, not how long it takes, so that every replay
+// decides alike.
+const (
+	// maxSteps is how many array elements may be visited.
+	maxSteps = 1 << 22
+	// maxCopied is how much JSON, in bytes, may be copied from the state, or into several elements.
+	maxCopied = 16 << 20
+	// maxDepth is how deep a value that is copied from the state may be nested.
+	maxDepth = 128
+)
+
+// maxHits is how many positions an Env that waits for its next event keeps room for.
+const maxHits = 4096
+
+// Scope is the list of names that an expression may use beside the event and the state: bindings ("$item") and
+// members of "$" ("$.id").
+type Scope []string
+
+// Env is what predicates and templates are evaluated in: an event, a state and the values of a scope's names. It
+// is for one goroutine.
+type Env struct {
+	scope Scope
+	event *Event
+	// state is "$.state", current is "@".
+	state, current value.Value
+	// slots has the values of bindings.
+	slots []value.Value
+
+	// The rest is used by handlers only.
+	ed       *value.Editor
+	faults   func(Fault)
+	data     picked
+	metadata picked
+	hits     []int
+	// steps and copies are what is left of maxSteps and maxCopied.
+	steps, copies int
+	// problem says which limit made an evaluation stop.
+	problem string
+}
+
+// Env returns the environment of one event, with all names of the scope missing. state is what "$.state" and "@"
+// stand for.
+func (s Scope) Env(ev *Event, state value.Value) *Env {
+	return &Env{scope: s, event: ev, state: state, current: state, slots: make([]value.Value, len(s), len(s)+2)}
+}
+
+// Set gives a name of the scope its value.
+func (e *Env) Set(name string, v value.Value) {
+	if i := slices.Index(e.scope, name); i >= 0 {
+		e.slots[i] = v
+	}
+}
+
+// begin makes room for the bindings of an expression and renews the limits.
+func (e *Env) begin(slots int) {
+	if n := slots - len(e.slots); n > 0 {
+		e.slots = append(e.slots, make([]value.Value, n)...)
+	}
+	e.steps, e.copies, e.problem = maxSteps, maxCopied, ""
+}
+
+// reset lets go of everything that belongs to one event.
+func (e *Env) reset() {
+	e.event, e.ed, e.faults = nil, nil, nil
+	e.state, e.current = value.Value{}, value.Value{}
+	clear(e.slots)
+	e.data.reset()
+	e.metadata.reset()
+	e.problem = ""
+	if cap(e.hits) > maxHits {
+		e.hits = nil
+	}
+}
+
+func (e *Env) run(ops []operation) {
+	for _, op := range ops {
+		op.apply(e)
+	}
+}
+
+// spend takes n visits of elements from what is left and reports whether there were as many.
+func (e *Env) spend(n int) bool {
+	if e.steps < n {
+		e.steps = 0
+		e.problem = fmt.Sprintf("the event visits more than %d array elements", maxSteps)
+		return false
+	}
+	e.steps -= n
+	return true
+}
+
+// charge takes the size of v from what may be copied and reports whether that was enough.
+func (e *Env) charge(v value.Value) bool {
+	left, ok := measure(v, e.copies, maxDepth)
+	e.copies = left
+	if !ok {
+		e.problem = fmt.Sprintf("the value is nested more than %d levels deep, or the event copies more than %d MiB within the state", maxDepth, maxCopied>>20)
+	}
+	return ok
+}
+
+// measure subtracts about the number of bytes that v has as JSON from left. It reports false when that is not enough or
+// v is nested more than depth levels deep.
+func measure(v value.Value, left, depth int) (int, bool) {
+	left -= 8
+	switch v.Kind() {
+	case value.String:
+		left -= len(v.Str())
+	case value.Array:
+		if depth == 0 {
+			return left, false
+		}
+		for _, elem := range v.Elems() {
+			var ok bool
+			if left, ok = measure(elem, left, depth-1); !ok {
+				return left, false
+			}
+		}
+	case value.Object:
+		if depth == 0 {
+			return left, false
+		}
+		members := v.Members()
+		for i := range members {
+			var ok bool
+			if left, ok = measure(members[i].Value, left-len(members[i].Key), depth-1); !ok {
+				return left, false
+			}
+		}
+	case value.Missing, value.Null, value.Bool, value.Number:
+	}
+	return left, left >= 0
+}
+
+// keep gives up what the editor owns if v, which is about to be kept in a second place, is a container.
+func (e *Env) keep(v value.Value) {
+	if e.ed != nil && isContainer(v) {
+		e.ed.Freeze()
+	}
+}
+
+func isContainer(v value.Value) bool { return v.Kind() == value.Array || v.Kind() == value.Object }

@@ -1,0 +1,371 @@
+package tick_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"j17/internal/spec/diag"
+	"j17/internal/spec/tick"
+	"j17/internal/value"
+)
+
+// TestExpressions covers predicates and templates outside of handlers: with bindings and members of "$" that the
+// caller supplies, and with the state under both of its names.
+func TestExpressions(t *testing.T) {
+	scope := tick.Scope{"$item", "$prev", "$.id"}
+	ev := newEvent("was_placed", mustParse(t, `{"n": 5, "list": [1, 2]}`), firstTime)
+	env := scope.Env(ev.raw(), mustParse(t, `{"tier": "gold", "tags": ["a"]}`))
+	env.Set("$item", mustParse(t, `{"sku": "s1", "tags": ["a", "b"]}`))
+	env.Set("$.id", value.StringValue("550e8400"))
+	env.Set("$unknown", value.Int(1))
+
+	predicates := []struct {
+		src       string
+		holds, ok bool
+	}{
+		{`{"equals": ["$item.sku", "s1"]}`, true, true},
+		{`{"equals": ["$.state.tier", "@.tier"]}`, true, true},
+		{`{"equals": ["$.id", "550e8400"]}`, true, true},
+		{`{"exists": "$prev"}`, false, true},
+		{`{"equals": ["$prev.type", null]}`, true, true},
+		{`{"gt": ["$.data.n", 5]}`, false, true},
+		{`{"some": {"in": "$item.tags", "match": {"includes": {"array": "tags", "value": "$item"}}}}`, true, true},
+		{`{"every": {"in": "$item.tags", "as": "$tag", "match": {"equals": ["$item.sku", "s1"]}}}`, true, true},
+		{`{"equals": ["$.data.none?", 1]}`, false, false},
+		{`{"not": {"equals": ["$.data.none?", 1]}}`, false, false},
+		{`{"or": [{"exists": "$item"}, {"equals": ["$.data.none?", 1]}]}`, true, true},
+	}
+	for _, test := range predicates {
+		var l diag.List
+		p := tick.CompilePredicate(mustParse(t, test.src), "/condition", scope, &l)
+		if p == nil {
+			t.Errorf("%s: %v", test.src, l.All())
+			continue
+		}
+		for range 2 {
+			if holds, ok := p.Test(env); holds != test.holds || ok != test.ok {
+				t.Errorf("%s is %v, %v; want %v, %v", test.src, holds, ok, test.holds, test.ok)
+			}
+		}
+	}
+
+	templates := []struct{ src, want string }{
+		{`{"sku": "$item.sku", "order": "$.id", "tier": "$.state.tier", "at": "$.metadata.timestamp"}`, `{"sku":"s1","order":"550e8400","tier":"gold","at":1700000000}`},
+		{`"$.key"`, `"` + eventKey + `"`},
+		{`"$prev.data.x"`, `null`},
+		{`"text"`, `"text"`},
+		{`{"$merge": ["@", {"tier": "x"}]}`, `{"tier":"x","tags":["a"]}`},
+		{`["$.data.none?"]`, ``},
+	}
+	for _, test := range templates {
+		var l diag.List
+		v := tick.CompileValue(mustParse(t, test.src), "/emit/data", scope, &l)
+		if v == nil {
+			t.Errorf("%s: %v", test.src, l.All())
+			continue
+		}
+		got, ok := v.Eval(env)
+		if want := test.want; ok != (want != "") || ok && got.String() != want {
+			t.Errorf("%s gives %s, %v; want %s", test.src, got, ok, want)
+		}
+		lit, same := v.Literal()
+		if wantSame := test.src == test.want; same != wantSame || same && lit.String() != test.want {
+			t.Errorf("%s has the literal %s, %v", test.src, lit, same)
+		}
+	}
+
+	arrays := []struct{ src, want string }{
+		{`"tags"`, `["a"]`},
+		{`"$.data.list"`, `[1,2]`},
+		{`"$item.tags"`, `["a","b"]`},
+		{`"$.state.$entries"`, `[{"key":"tier","value":"gold"},{"key":"tags","value":["a"]}]`},
+		{`["$.data.n", 6]`, `[5,6]`},
+	}
+	for _, test := range arrays {
+		var l diag.List
+		v := tick.CompileArray(mustParse(t, test.src), "/map/in", scope, &l)
+		if v == nil {
+			t.Errorf("%s: %v", test.src, l.All())
+			continue
+		}
+		if got, ok := v.Eval(env); !ok || got.String() != test.want {
+			t.Errorf("%s gives %s, %v; want %s", test.src, got, ok, test.want)
+		}
+	}
+}
+
+func TestExpressionErrors(t *testing.T) {
+	scope := tick.Scope{"$item", "$.id"}
+	var l diag.List
+	if tick.CompilePredicate(mustParse(t, `{"equals": ["$itm.x", "$.ids"]}`), "/condition", scope, &l) != nil {
+		t.Error("a predicate with unknown names compiles")
+	}
+	if tick.CompileValue(mustParse(t, `{"a": ["$.dta"]}`), "/data", scope, &l) != nil {
+		t.Error("a template with an unknown member compiles")
+	}
+	if tick.CompileArray(mustParse(t, `5`), "/in", scope, &l) != nil {
+		t.Error("a number compiles as an array")
+	}
+	var got []string
+	for _, d := range l.All() {
+		got = append(got, string(d.Pointer)+": "+d.Message+" | "+d.Hint)
+	}
+	want := []string{
+		`/condition/equals/0: nothing is bound to $itm here | did you mean "$item"?`,
+		`/condition/equals/1: an event has no member "ids" | did you mean "$.id"?`,
+		`/data/a/0: an event has no member "dta" | did you mean "$.data"?`,
+		`/in: an array is needed here, not a number | write a path like "items", "@.items" or "$.data.items", or an array`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestOperationLimit(t *testing.T) {
+	op := `{"set":{"target":"a","value":1}},`
+	list := func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat(op, n), ",") + "]" }
+	tests := []struct {
+		src  string
+		fits bool
+	}{
+		{list(100), true},
+		{list(101), false},
+		{`[{"if":{"exists":"$.data"},"then":` + list(50) + `,"else":` + list(49) + `}]`, true},
+		{`[{"if":{"exists":"$.data"},"then":` + list(50) + `,"else":` + list(50) + `}]`, false},
+		{`{"map":{"target":"xs","apply":` + list(99) + `}}`, true},
+		{`{"map":{"target":"xs","apply":` + list(100) + `}}`, false},
+	}
+	for _, test := range tests {
+		var l diag.List
+		h := tick.CompileHandler(mustParse(t, test.src), "/handler", &l)
+		if (h != nil) != test.fits {
+			t.Errorf("%.80s: compiles %v, want %v", test.src, h != nil, test.fits)
+		}
+		if !test.fits && (l.Errors() != 1 || !strings.Contains(l.All()[0].Message, "more than 100 operations")) {
+			t.Errorf("%.80s: %v", test.src, l.All())
+		}
+	}
+}
+
+func TestReads(t *testing.T) {
+	tests := []struct {
+		src  string
+		want []string
+	}{
+		{`[]`, nil},
+		{`{"set": {"target": "a", "value": ["@.x", "$.state.y", 5]}}`, nil},
+		{
+			`{"set": {"target": "a", "value": ["$.data.b.c?", "$.data.b.c", "$.data.a[0].$entries", "$.key", "$.type", "$.metadata.timestamp", "$.metadata.actor.id"]}}`,
+			[]string{"$.data.a[0]", "$.data.b.c", "$.key", "$.metadata.actor.id", "$.metadata.timestamp", "$.type"},
+		},
+		{`{"if": {"exists": "$.data.a"}, "then": {"merge": {"target": "", "value": "$.data"}}}`, []string{"$.data", "$.data.a"}},
+		{`{"filter": {"target": "xs", "keep": {"expired": {"timestamp": "$item.t", "maxAgeSeconds": "$.data.age"}}}}`, []string{"$.data.age", "$.metadata.timestamp"}},
+		{`{"set": {"target": "a", "value": "$"}}`, []string{"$"}},
+	}
+	for _, test := range tests {
+		if diff := cmp.Diff(test.want, compile(t, test.src).Reads()); diff != "" {
+			t.Errorf("%s: %s", test.src, diff)
+		}
+	}
+}
+
+// A handler that reads nothing of an event's data does not look at its bytes, and one that reads a member does not look
+// at what stands behind it.
+func TestUnreadDataIsNotParsed(t *testing.T) {
+	broken := &tick.Event{Data: tick.Raw([]byte(`{"n":5,"broken`)), Metadata: tick.Raw([]byte(`broken`))}
+	state := compile(t, `{"set": {"target": "a", "value": "$.metadata.timestamp"}}`).Apply(value.NewEditor(), value.ObjectValue(), broken, nil)
+	state = compile(t, `{"set": {"target": "n", "value": "$.data.n"}}`).Apply(value.NewEditor(), state, broken, nil)
+	if got := state.String(); got != `{"a":0,"n":5}` {
+		t.Error(got)
+	}
+}
+
+// Text that is not JSON counts as missing, and white space, which stored events never have, does no harm.
+func TestUnusualRawData(t *testing.T) {
+	h := compile(t, `[{"set": {"target": "n", "value": "$.data.o.n"}}, {"set": {"target": "m", "value": "$.data.m?"}}]`)
+	whole := compile(t, `[{"set": {"target": "n", "value": "$.data"}}]`)
+	for data, want := range map[string][2]string{
+		`{ "x" : {"n": 9} , "o": {"m" :1, "n": 7}, "m" :2}`: {`{"n":7,"m":2}`, `{"n":{"x":{"n":9},"o":{"m":1,"n":7},"m":2}}`},
+		`{"m":1,"o":{"n":tru`:                               {`{"n":null}`, `{"n":null}`},
+		`not JSON`:                                          {`{"n":null}`, `{"n":null}`},
+		``:                                                  {`{"n":null}`, `{"n":null}`},
+		`[1]`:                                               {`{"n":null}`, `{"n":[1]}`},
+		`5`:                                                 {`{"n":null}`, `{"n":5}`},
+	} {
+		for i, h := range []*tick.Handler{h, whole} {
+			ev := &tick.Event{Data: tick.Raw([]byte(data))}
+			if got := h.Apply(value.NewEditor(), value.ObjectValue(), ev, nil).String(); got != want[i] {
+				t.Errorf("%s: %s, want %s", data, got, want[i])
+			}
+		}
+	}
+}
+
+// The state does not hold on to the bytes of events.
+func TestStateDoesNotKeepRawData(t *testing.T) {
+	for _, src := range []string{
+		`{"set": {"target": "a", "value": ["$.data.s", "$.data.n", "$.data.o", "$.metadata.actor"]}}`,
+		`{"set": {"target": "a", "value": ["$.data", "$.metadata"]}}`,
+		`{"set": {"target": "a", "value": "$"}}`,
+	} {
+		data, metadata := []byte(`{"s":"text","n":123456789012345678901,"o":{"k":["v"]}}`), []byte(`{"actor":{"id":"u1"}}`)
+		ev := &tick.Event{Data: tick.Raw(data), Metadata: tick.Raw(metadata)}
+		state := compile(t, src).Apply(value.NewEditor(), value.ObjectValue(), ev, nil)
+		want := state.String()
+		clear(data)
+		clear(metadata)
+		if got := state.String(); got != want {
+			t.Errorf("%s: the state changed from %s to %s", src, want, got)
+		}
+	}
+}
+
+// Handlers, predicates and templates are shared.
+func TestConcurrentUse(t *testing.T) {
+	h := compile(t, `[
+		{"let": {"name": "$f", "find": {"in": "items", "where": {"id": "$.data.id"}}}},
+		{"map": {"target": "items", "apply": [{"set": {"target": "n", "value": ["$item.id", "$f.id"]}}]}},
+		{"set": {"target": "last", "value": {"$merge": ["$f", {"by": "$.data.id"}]}}}]`)
+	shared := mustParse(t, `{"items": [{"id": 1}, {"id": 2}, {"id": 3}]}`)
+	var wg sync.WaitGroup
+	for id := range 3 {
+		wg.Go(func() {
+			data := mustParse(t, `[{"id":1},{"id":2},{"id":3}]`).Index(id).AppendJSON(nil)
+			n := string(rune('1' + id))
+			want := `{"items":[{"id":1,"n":[1,` + n + `]},{"id":2,"n":[2,` + n + `]},{"id":3,"n":[3,` + n + `]}],"last":{"id":` + n + `,"by":` + n + `}}`
+			for range 300 {
+				ev := &tick.Event{Data: tick.Raw(data)}
+				if got := h.Apply(value.NewEditor(), shared, ev, nil).String(); got != want {
+					t.Errorf("got %s, want %s", got, want)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestStamp(t *testing.T) {
+	for state, want := range map[string]string{
+		`{}`:                          `{"created_at":5,"updated_at":9}`,
+		`{"a":1}`:                     `{"a":1,"created_at":5,"updated_at":9}`,
+		`{"updated_at":"x","b":null}`: `{"updated_at":9,"b":null,"created_at":5}`,
+		`[1]`:                         `[1]`,
+		`null`:                        `null`,
+		`5`:                           `5`,
+	} {
+		if got := tick.Stamp(value.NewEditor(), mustParse(t, state), 5, 9).String(); got != want {
+			t.Errorf("%s becomes %s, want %s", state, got, want)
+		}
+	}
+	if got := tick.Stamp(value.NewEditor(), value.Value{}, 5, 9); !got.IsMissing() {
+		t.Errorf("no state becomes %s", got)
+	}
+}
+
+// What a hostile or careless handler costs is bounded, by what it does and not by the time it takes.
+func TestLimits(t *testing.T) {
+	numbers := func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat("0,", n), ",") + "]" }
+	long := strings.Repeat("x", 1<<20)
+	deep := strings.Repeat(`{"a":`, 127) + "1" + strings.Repeat("}", 127)
+	tests := []struct {
+		name, handler, state, data string
+		fault                      string // "" where the operation fits
+		want                       string // the member "r" afterwards
+	}{
+		{
+			"elements by elements", `{"if": {"every": {"in": "xs", "as": "$a", "match": {"every": {"in": "xs", "as": "$b", "match": {"equals": ["$a", "$b"]}}}}}, "then": {"set": {"target": "r", "value": 1}}}`,
+			`{"xs":` + numbers(3000) + `}`, `{}`, "if changes nothing: the event visits more than 4194304 array elements", ``,
+		},
+		{
+			"elements by elements that fit", `{"if": {"every": {"in": "xs", "as": "$a", "match": {"every": {"in": "xs", "as": "$b", "match": {"equals": ["$a", "$b"]}}}}}, "then": {"set": {"target": "r", "value": 1}}}`,
+			`{"xs":` + numbers(1000) + `}`, `{}`, "", `1`,
+		},
+		{
+			"a subset of many", `{"if": {"subset_of": {"items": "xs", "array": "ys"}}, "then": {"set": {"target": "r", "value": 1}}}`,
+			`{"xs":` + numbers(3000) + `,"ys":` + strings.ReplaceAll(numbers(3000), "0", "1") + `}`, `{}`, "", ``,
+		},
+		{
+			"a subset of many, again and again", `{"filter": {"target": "xs", "keep": {"not": {"subset_of": {"items": ["$item"], "array": "ys"}}}}}`,
+			`{"r":1,"xs":` + numbers(3000) + `,"ys":` + strings.ReplaceAll(numbers(3000), "0", "1") + `}`, `{}`, "filter changes nothing: the event visits more", `1`,
+		},
+		{
+			"lookups in a loop", `{"map": {"target": "xs", "apply": {"let": {"name": "$x", "find": {"in": "$.state.ys", "where": {"id": 1}}}}}}`,
+			`{"r":1,"xs":` + numbers(3000) + `,"ys":` + numbers(3000) + `}`, `{}`, "let changes nothing: the event visits more", `1`,
+		},
+		{
+			"removals in a loop", `{"map": {"target": "xs", "apply": {"if": {"in": ["$item", "$.state.xs"]}, "then": [], "else": []}}}`,
+			`{"r":1,"xs":[1,2` + strings.Repeat(",3", 2998) + `]}`, `{}`, "if changes nothing: the event visits more", `1`,
+		},
+		{
+			"the event in every element", `{"map": {"target": "xs", "apply": {"set": {"target": "", "value": "$.data.s"}}}}`,
+			`{"r":1,"xs":` + numbers(20) + `}`, `{"s":"` + long + `"}`, "set changes nothing: the value is nested more than 128 levels deep, or the event copies more than 16 MiB within the state", `1`,
+		},
+		{
+			"the event merged into every element", `{"update_where": {"target": "xs", "match": {"id": 1}, "merge": "$.data"}}`,
+			`{"r":1,"xs":[{"id":1}` + strings.Repeat(`,{"id":1}`, 19) + `]}`, `{"s":"` + long + `"}`, "update_where changes nothing: the value is nested", `1`,
+		},
+		{
+			"the state in itself", `[` + strings.TrimSuffix(strings.Repeat(`{"set": {"target": "a", "value": ["@", "@"]}},`, 40), ",") + `,{"set": {"target": "r", "value": 1}}]`,
+			`{"s":"` + long + `"}`, `{}`, "set changes nothing: the value is nested", `1`,
+		},
+		{
+			"too deep", `[{"set": {"target": "a.b", "value": ["@.d"]}}, {"set": {"target": "a.c", "value": [["@.d"]]}}]`,
+			`{"r":1,"d":` + deep + `}`, `{}`, "set changes nothing: the value is nested", `1`,
+		},
+		{
+			"a sum of too many digits", `{"increment": {"target": "r", "by": "$.data.n"}}`,
+			`{"r":1}`, `{"n":1` + strings.Repeat("0", 9000) + `e380}`, "", ``,
+		},
+		{
+			"a sum of far too many digits", `[{"increment": {"target": "n", "by": "$.data.n"}}]`,
+			`{"r":1,"n":0.` + strings.Repeat("0", 9000) + `1}`, `{"n":1` + strings.Repeat("0", 9000) + `}`, "increment changes nothing: the sum would have more than 10000 digits", `1`,
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			ev := &tick.Event{Data: tick.Raw([]byte(test.data))}
+			var faults []tick.Fault
+			state := compile(t, test.handler).Apply(value.NewEditor(), mustParse(t, test.state), ev, func(f tick.Fault) { faults = append(faults, f) })
+			switch {
+			case test.fault == "" && len(faults) > 0:
+				t.Errorf("faults: %v", faults[0])
+			case test.fault != "" && (len(faults) == 0 || !strings.HasPrefix(faults[0].Message, test.fault)):
+				t.Errorf("faults: %v, want %s", faults, test.fault)
+			}
+			if got := state.Get("r").String(); test.want != "" && got != test.want {
+				t.Errorf("r is %.100s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// When a map runs into a limit it ends in the same state whether or not its array was the editor's own.
+func TestStoppedMapDoesNotDependOnOwnership(t *testing.T) {
+	h := compile(t, `{"map": {"target": "xs", "apply": [{"set": {"target": "a", "value": 1}}, {"if": {"in": [0, "$.state.ys"]}, "then": []}]}}`)
+	src := `{"xs":[{"a":0}` + strings.Repeat(`,{"a":0}`, 2999) + `],"ys":[1` + strings.Repeat(",1", 2999) + `]}`
+	ev := &tick.Event{}
+	var texts []string
+	for _, own := range []bool{false, true} {
+		ed := value.NewEditor()
+		state := mustParse(t, src)
+		if own {
+			state = compile(t, `{"map": {"target": "xs", "apply": {"set": {"target": "a", "value": 0}}}}`).Apply(ed, state, ev, nil)
+		}
+		var last tick.Fault
+		state = h.Apply(ed, state, ev, func(f tick.Fault) { last = f })
+		if !strings.HasPrefix(last.Message, "map stops before its end") {
+			t.Errorf("the last fault is %v", last)
+		}
+		texts = append(texts, state.String())
+	}
+	if texts[0] != texts[1] {
+		t.Error("the results differ")
+	}
+	if !strings.Contains(texts[0], `{"a":1}`) || !strings.Contains(texts[0], `{"a":0}`) {
+		t.Error("the map did not stop in the middle")
+	}
+}

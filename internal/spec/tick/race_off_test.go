@@ -1,0 +1,5 @@
+//go:build !race
+
+package tick_test
+
+const raceEnabled = false
