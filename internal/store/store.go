@@ -4,11 +4,16 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
+	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"j17"
 )
@@ -39,7 +44,7 @@ type Store interface {
 	Heads(ctx context.Context, t Tenant, keys []j17.Key) ([]Head, error)
 
 	// ReadStream yields the durable events of one stream with from <= Version <= to in order of version; to 0
-	// means the head. The bytes of an event are valid until the next step of the iteration.
+	// means the head. An event and its bytes are valid until the next step of the iteration.
 	ReadStream(ctx context.Context, t Tenant, key j17.Key, from, to uint64) iter.Seq2[*j17.Event, error]
 
 	// VersionAfter returns the version of the first event of the stream whose StreamID is greater than after;
@@ -50,7 +55,7 @@ type Store interface {
 	Streams(ctx context.Context, t Tenant, aggregateType, after string, limit int) ([]string, error)
 
 	// ReadFeed yields up to limit durable events of the tenant in order of StreamID, greater than after. No
-	// event ever appears before one that was yielded already.
+	// event ever appears before one that was yielded already. An event is valid until the next step.
 	ReadFeed(ctx context.Context, t Tenant, after j17.StreamID, limit int) iter.Seq2[*j17.Event, error]
 
 	// AwaitFeed blocks until the feed has an event greater than after.
@@ -58,7 +63,8 @@ type Store interface {
 
 	// Rewrite replaces the type, data and metadata of events of one stream, for erasure only. Version, position and
 	// timestamp stay; each rewritten event keeps the leaf hash of what it replaced, so that the chain and every proof
-	// given out before still verify. The old bytes are gone from disk when it returns.
+	// given out before still verify. The old bytes are gone from disk when it returns; it waits for readers that began
+	// before. All or nothing, with the limits of a unit; ErrNotFound when there is no such version.
 	Rewrite(ctx context.Context, t Tenant, key j17.Key, events []Rewritten) error
 
 	// Get returns one side item; ErrNotFound when there is none or it has expired.
@@ -74,13 +80,16 @@ type Store interface {
 	// ClaimDue leases up to limit items of a space whose Due has come, earliest first: their Due moves to now plus
 	// lease and their Rev changes. The Rev is the fencing token: finish with a Side on IfRev, in the same commit as
 	// the work's events if it has any. A claim that is not finished comes up again after the lease: at least once.
+	// Values and times are those that the items have after the claim.
 	ClaimDue(ctx context.Context, t Tenant, space Space, limit int, lease time.Duration) ([]Item, error)
 
-	// Tenants lists the tenants that hold anything, in byte order.
+	// Tenants lists the tenants that were written to and not dropped since, in byte order.
 	Tenants(ctx context.Context) ([]Tenant, error)
-	// ExportTenant writes everything of one tenant as of one moment; docs/storage-format.md describes the lines.
+	// ExportTenant writes everything of one tenant as of one moment; docs/storage-format.md describes the lines. It
+	// verifies what it writes. ErrNotFound when Tenants does not list the tenant.
 	ExportTenant(ctx context.Context, t Tenant, w io.Writer) error
-	// ImportTenant reads what ExportTenant wrote into an empty tenant and verifies its chains.
+	// ImportTenant reads what ExportTenant wrote into a tenant that Tenants does not list (else ErrNotEmpty) and verifies
+	// counts, order, hashes and chains. It is all or nothing: what does not verify is an *ImportError and leaves no trace.
 	ImportTenant(ctx context.Context, t Tenant, r io.Reader) error
 	// DropTenant removes everything of one tenant.
 	DropTenant(ctx context.Context, t Tenant) error
@@ -102,8 +111,8 @@ type Append struct {
 	Pre     []Pre
 	Events  []NewEvent
 	Side    []Side
-	// Timestamp is the Unix second for the unit's events. The store raises it to that of the tenant's last event,
-	// so that time never runs backward in a feed.
+	// Timestamp is the Unix second for the unit's events. The store raises it to the latest one of the tenant's
+	// events, so that time never runs backward in a feed.
 	Timestamp int64
 }
 
@@ -111,7 +120,8 @@ type Append struct {
 type Command struct {
 	ID CommandID
 	// Memo is kept with the result and returned with a duplicate.
-	Memo    []byte
+	Memo []byte
+	// Expires is when the id is forgotten; the zero time means never.
 	Expires time.Time
 }
 
@@ -189,7 +199,7 @@ type Rewritten struct {
 // Space names a set of side items. Spaces are declared by the package that owns them.
 type Space string
 
-// Item is one side item.
+// Item is one side item. Its times have a resolution of one nanosecond and lie between 1970 and 2262.
 type Item struct {
 	Key   string
 	Value []byte
@@ -217,7 +227,8 @@ const (
 // Cond is a condition on a side item.
 type Cond uint8
 
-// The conditions. An expired item counts as absent.
+// The conditions. They are tested on what was there before the unit, and an expired item counts as absent (Rev 0).
+// The writes of a unit then apply in their order.
 const (
 	Always Cond = iota
 	IfAbsent
@@ -270,8 +281,12 @@ var (
 	ErrFull = errors.New("store: free disk space is below the floor")
 	// ErrUnknown: the write may or may not be durable.
 	ErrUnknown = errors.New("store: the outcome of the write is unknown")
+	// ErrFailed: an earlier write failed in a way that only a restart clears. Nothing was written; reads go on.
+	ErrFailed = errors.New("store: writes have stopped after a fault")
 	// ErrLimit: a unit exceeds a limit of the store. Nothing was written.
 	ErrLimit = errors.New("store: limit exceeded")
+	// ErrInvalid: an argument has not the form that the types of this package ask for. Nothing was written.
+	ErrInvalid = errors.New("store: invalid argument")
 	// ErrNotEmpty: an import found data.
 	ErrNotEmpty = errors.New("store: tenant is not empty")
 )
@@ -290,10 +305,176 @@ func (e *CorruptionError) Error() string {
 // Unwrap returns the cause.
 func (e *CorruptionError) Unwrap() error { return e.Err }
 
-// Limits of every store.
+// ImportError tells why a file is no export of a tenant, or is a damaged one.
+type ImportError struct {
+	// Line counts from 1.
+	Line int
+	Err  error
+}
+
+// Error describes the fault.
+func (e *ImportError) Error() string {
+	return "line " + strconv.Itoa(e.Line) + " of the export: " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *ImportError) Unwrap() error { return e.Err }
+
+// Limits of every store. Names (tenants, aggregate types and ids, event types, spaces, side keys) are valid UTF-8
+// without NUL.
 const (
+	// MaxTenantBytes is the length of a tenant's name.
+	MaxTenantBytes = 64
+	// MaxNameBytes is the length of every other name.
+	MaxNameBytes = 1024
 	// MaxUnitEvents is the number of events one unit may append.
 	MaxUnitEvents = 20_000
-	// MaxUnitBytes bounds the events and side values of one unit.
+	// MaxUnitBytes bounds the events, the side values and the memo of one unit.
 	MaxUnitBytes = 64 << 20
 )
+
+// Validate checks the form and the limits of the unit. What it reports is ErrInvalid or ErrLimit.
+func (a *Append) Validate() error {
+	if len(a.Events) > MaxUnitEvents {
+		return fmt.Errorf("%w: %d events in one unit, %d are allowed", ErrLimit, len(a.Events), MaxUnitEvents)
+	}
+	size := 0
+	if a.Command != nil {
+		size += len(a.Command.Memo)
+		if err := validTime("expiry of the command", a.Command.Expires); err != nil {
+			return err
+		}
+	}
+	for i := range a.Pre {
+		if err := ValidKey(a.Pre[i].Key); err != nil {
+			return err
+		}
+	}
+	for i := range a.Events {
+		e := &a.Events[i]
+		if err := e.validate(); err != nil {
+			return fmt.Errorf("event %d: %w", i, err)
+		}
+		size += len(e.Type) + len(e.Data) + len(e.Metadata)
+	}
+	for i := range a.Side {
+		s := &a.Side[i]
+		if err := s.validate(); err != nil {
+			return fmt.Errorf("side write %d: %w", i, err)
+		}
+		size += len(s.Key) + len(s.Value)
+	}
+	if size > MaxUnitBytes {
+		return fmt.Errorf("%w: %d bytes in one unit, %d are allowed", ErrLimit, size, MaxUnitBytes)
+	}
+	return nil
+}
+
+// Validate checks the form and the length of the tenant's name. What it reports is ErrInvalid or ErrLimit.
+func (t Tenant) Validate() error {
+	if len(t) > MaxTenantBytes {
+		return fmt.Errorf("%w: a tenant's name of %d bytes, %d are allowed", ErrLimit, len(t), MaxTenantBytes)
+	}
+	return validName("tenant", string(t))
+}
+
+// ValidKey checks the form and the length of a stream's key. What it reports is ErrInvalid or ErrLimit.
+func ValidKey(k j17.Key) error {
+	if err := validPlain("aggregate type", k.Type); err != nil {
+		return err
+	}
+	if strings.IndexByte(k.Type, ':') >= 0 {
+		return fmt.Errorf("%w: the aggregate type %q has a colon", ErrInvalid, k.Type)
+	}
+	return validPlain("aggregate id", k.ID)
+}
+
+func (e *NewEvent) validate() error {
+	if err := ValidKey(e.Key); err != nil {
+		return err
+	}
+	return validContent(e.Type, e.Data, e.Metadata)
+}
+
+// ValidateRewrite checks the form and the limits of what Rewrite takes. What it reports is ErrInvalid or ErrLimit.
+func ValidateRewrite(events []Rewritten) error {
+	if len(events) > MaxUnitEvents {
+		return fmt.Errorf("%w: %d events to rewrite, %d are allowed at a time", ErrLimit, len(events), MaxUnitEvents)
+	}
+	size := 0
+	for i := range events {
+		r := &events[i]
+		if err := validContent(r.Type, r.Data, r.Metadata); err != nil {
+			return fmt.Errorf("version %d: %w", r.Version, err)
+		}
+		size += len(r.Type) + len(r.Data) + len(r.Metadata)
+	}
+	if size > MaxUnitBytes {
+		return fmt.Errorf("%w: %d bytes to rewrite, %d are allowed at a time", ErrLimit, size, MaxUnitBytes)
+	}
+	return nil
+}
+
+func validContent(typ string, data, metadata []byte) error {
+	if err := validPlain("event type", typ); err != nil {
+		return err
+	}
+	if len(data) == 0 || bytes.IndexByte(data, '\n') >= 0 {
+		return fmt.Errorf("%w: the data of an event is no compact JSON value", ErrInvalid)
+	}
+	n := len(metadata)
+	if n < len("{}") || metadata[0] != '{' || metadata[n-1] != '}' || bytes.IndexByte(metadata, '\n') >= 0 {
+		return fmt.Errorf("%w: the metadata of an event is no compact JSON object", ErrInvalid)
+	}
+	return nil
+}
+
+func (s *Side) validate() error {
+	if s.Op < Put || s.Op > Check {
+		return fmt.Errorf("%w: unknown side operation %d", ErrInvalid, s.Op)
+	}
+	if s.Cond > IfRev {
+		return fmt.Errorf("%w: unknown condition %d", ErrInvalid, s.Cond)
+	}
+	if err := validName("space", string(s.Space)); err != nil {
+		return err
+	}
+	if err := validName("side key", s.Key); err != nil {
+		return err
+	}
+	if err := validTime("expiry of the item", s.Expires); err != nil {
+		return err
+	}
+	return validTime("due time of the item", s.Due)
+}
+
+// validTime checks that Unix nanoseconds can hold t.
+func validTime(what string, t time.Time) error {
+	if !t.IsZero() && (t.Unix() < 1 || t.Year() > 2261) {
+		return fmt.Errorf("%w: the %s, %s, is not between the years 1970 and 2262", ErrInvalid, what, t)
+	}
+	return nil
+}
+
+func validName(what, s string) error {
+	switch {
+	case s == "":
+		return fmt.Errorf("%w: the %s is empty", ErrInvalid, what)
+	case len(s) > MaxNameBytes:
+		return fmt.Errorf("%w: the %s has %d bytes, %d are allowed", ErrLimit, what, len(s), MaxNameBytes)
+	case strings.IndexByte(s, 0) >= 0 || !utf8.ValidString(s):
+		return fmt.Errorf("%w: the %s %q is no UTF-8 text without NUL", ErrInvalid, what, s)
+	default:
+		return nil
+	}
+}
+
+// validPlain checks a name that stands in canonical bytes as it is.
+func validPlain(what, s string) error {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' {
+			return fmt.Errorf("%w: the %s %q has a character that JSON escapes", ErrInvalid, what, s)
+		}
+	}
+	return validName(what, s)
+}

@@ -1,0 +1,320 @@
+package pebble
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"j17"
+	"j17/internal/store"
+)
+
+const (
+	// maxBatchBytes is the size at which a batch takes no more units. The last one may exceed it.
+	maxBatchBytes = 4 << 20
+	// reapAt is the number of former views that are closed together. Closing the oldest one makes Pebble look for
+	// work, which is too dear for every batch.
+	reapAt = 64
+)
+
+// commitLoop is the committer. It ends when the store closes and all calls are answered.
+func (s *Store) commitLoop() {
+	defer close(s.committed)
+	b := &batch{store: s}
+	b.init()
+	var calls []*call
+	for s.queue.wait() {
+		calls = s.queue.take(calls[:0])
+		if !s.commitAll(b, calls) {
+			calls = nil
+		}
+	}
+}
+
+// commitAll executes and answers calls. It reports false when the calls were answered by somebody else, who then
+// also has the slice.
+func (s *Store) commitAll(b *batch, calls []*call) bool {
+	full := s.disk.check()
+	for len(calls) > 0 {
+		b.reset()
+		complete := b.fill(calls, full)
+		if !b.empty() {
+			if err := s.queue.begin(calls); err != nil {
+				refuse(calls, err)
+				return true
+			}
+			ours, err := s.write(b)
+			if !ours {
+				return false
+			}
+			if err != nil {
+				refuse(calls, err)
+				return true
+			}
+		}
+		for _, c := range calls[:complete] {
+			c.answer(c.err)
+		}
+		calls = calls[complete:]
+	}
+	return true
+}
+
+// write makes the batch durable and visible. It reports whether the calls are still to be answered.
+func (s *Store) write(b *batch) (ours bool, err error) {
+	b.finish()
+	err = s.db.Apply(b.writes, pebble.Sync)
+	ours = s.queue.end()
+	if s.disk.failed.Load() {
+		return ours, unknown(store.ErrFailed)
+	}
+	if err != nil {
+		s.disk.fail(fmt.Errorf("apply a batch: %w", err))
+		return ours, unknown(err)
+	}
+	s.publish(b)
+	return ours, nil
+}
+
+// refuse answers calls of which nothing was written, unless earlier batches hold a part.
+func refuse(calls []*call, err error) {
+	for _, c := range calls {
+		if c.split && !errors.Is(err, store.ErrUnknown) {
+			c.answer(unknown(err))
+			continue
+		}
+		c.answer(err)
+	}
+}
+
+// unknown is ErrUnknown with a cause, which it does not wrap: the cause may be an error that promises that nothing was
+// written.
+func unknown(cause error) error { return fmt.Errorf("%w: %v", store.ErrUnknown, cause) } //nolint:errorlint // see above
+
+// publish makes a durable batch visible to all readers.
+func (s *Store) publish(b *batch) {
+	fresh := &view{snapshot: s.db.NewSnapshot()}
+	s.mu.Lock()
+	fresh.number = s.view.number + 1
+	s.retired = append(s.retired, s.view)
+	s.view = fresh
+	for _, h := range b.changed {
+		s.heads.put(h.key, h.Head)
+	}
+	for _, t := range b.tenants {
+		t.number = t.nextNumber
+		t.move(t.next.last)
+	}
+	for _, t := range b.dropped {
+		t.nextNumber, t.next, t.listed, t.number = 0, tenantState{}, false, 0
+		t.move(t.next.last)
+	}
+	s.mu.Unlock()
+	if len(s.retired) >= reapAt {
+		s.reap()
+	}
+}
+
+// move sets the position of the last durable event and wakes those who wait for another one. It needs Store.mu.
+func (t *tenant) move(last j17.StreamID) {
+	if t.last == last {
+		return
+	}
+	t.last = last
+	if t.changed != nil {
+		close(t.changed)
+		t.changed = nil
+	}
+}
+
+// reap closes the former views that have no readers. Only the committer calls it, or Close when the committer has
+// ended.
+func (s *Store) reap() {
+	s.mu.Lock()
+	var idle []*view
+	busy := s.retired[:0]
+	for _, v := range s.retired {
+		if v.readers == 0 {
+			idle = append(idle, v)
+		} else {
+			busy = append(busy, v)
+		}
+	}
+	clear(s.retired[len(busy):])
+	s.retired = busy
+	s.mu.Unlock()
+	// The youngest first: only closing the oldest one of all makes Pebble look for work.
+	for _, v := range slices.Backward(idle) {
+		if err := v.snapshot.Close(); err != nil {
+			s.disk.fail(fmt.Errorf("release a snapshot: %w", err))
+			return
+		}
+	}
+}
+
+// batch is what the committer writes at once, and the state after it.
+type batch struct {
+	store  *Store
+	writes *pebble.Batch
+	// now is the time of the batch in Unix nanoseconds.
+	now int64
+	ms  int64
+
+	heads    map[streamKey]*stagedHead
+	changed  []*stagedHead
+	slab     []stagedHead
+	tenants  []*tenant
+	dropped  []*tenant
+	items    map[string]*stagedItem
+	commands map[commandKey]*stagedCommand
+
+	// Results that are handed out; never reused.
+	ids     []j17.StreamID
+	lengths []uint64
+
+	// Scratch space.
+	key   []byte
+	key2  []byte
+	value []byte
+	unit  []*stagedHead
+	sides []*stagedItem
+}
+
+// stagedHead is the head of a stream after what was staged so far.
+type stagedHead struct {
+	key streamKey
+	store.Head
+	changed bool
+}
+
+// stagedItem is a side item, without its value, after what was staged so far.
+type stagedItem struct{ itemMeta }
+
+type commandKey struct {
+	tenant uint32
+	id     store.CommandID
+}
+
+// stagedCommand is a command that was looked up or staged. result is nil when there is none; one that has expired
+// is there until it is swept.
+type stagedCommand struct {
+	result  *store.Result
+	memo    []byte
+	expires int64
+}
+
+func (b *batch) init() {
+	b.heads = make(map[streamKey]*stagedHead)
+	b.items = make(map[string]*stagedItem)
+	b.commands = make(map[commandKey]*stagedCommand)
+}
+
+// reset makes the batch an empty one of the present moment.
+func (b *batch) reset() {
+	if b.writes != nil {
+		// A batch holds memory only; closing one cannot fail in a way that matters.
+		_ = b.writes.Close()
+	}
+	b.writes = b.store.db.NewBatch()
+	now := b.store.clock.Now()
+	b.now, b.ms = now.UnixNano(), now.UnixMilli()
+	clear(b.heads)
+	clear(b.items)
+	clear(b.commands)
+	for _, t := range b.tenants {
+		t.staged = false
+	}
+	b.changed, b.tenants, b.dropped, b.slab = b.changed[:0], b.tenants[:0], b.dropped[:0], b.slab[:0]
+	b.ids = make([]j17.StreamID, 0, cap(b.ids))
+	b.lengths = make([]uint64, 0, cap(b.lengths))
+}
+
+func (b *batch) empty() bool { return b.writes.Empty() && len(b.tenants) == 0 }
+
+// fill stages calls until the batch is full, and returns how many of them are complete.
+func (b *batch) fill(calls []*call, full bool) int {
+	for i, c := range calls {
+		switch {
+		case full && !c.always:
+			c.err = store.ErrFull
+			if c.split {
+				c.err = unknown(store.ErrFull)
+			}
+		case c.op != nil:
+			if c.err = c.op(b); c.err != nil {
+				b.reset()
+			}
+		default:
+			if !b.stageUnits(c) {
+				c.split = true
+				return i
+			}
+		}
+	}
+	return len(calls)
+}
+
+// stageUnits stages the units of a call. It reports false when the batch was full before the last one.
+func (b *batch) stageUnits(c *call) bool {
+	t := b.tenant(c.tenant)
+	for ; c.done < len(c.units); c.done++ {
+		if b.writes.Len() >= maxBatchBytes {
+			return false
+		}
+		if c.err = b.stageUnit(t, &c.units[c.done], &c.results[c.done]); c.err != nil {
+			return true
+		}
+	}
+	return true
+}
+
+// stage marks the tenant as changed by this batch, and lists it when it is new.
+func (b *batch) stage(t *tenant) {
+	if t.staged {
+		return
+	}
+	t.staged = true
+	b.tenants = append(b.tenants, t)
+	if !t.listed {
+		t.listed = true
+		b.list(t.name, t.nextNumber)
+	}
+}
+
+// list puts a tenant into the directory.
+func (b *batch) list(name store.Tenant, number uint32) {
+	b.put(appendTenantKey(b.key[:0], name), appendNumber(b.value[:0], number))
+	b.putNextNumber()
+}
+
+// putNextNumber stores that all numbers given out so far are in use.
+func (b *batch) putNextNumber() {
+	b.put(appendPrefix(b.key[:0], storeNumber, kindNext), appendNumber(b.value[:0], b.store.nextNumber))
+}
+
+// finish stages what is written once a batch.
+func (b *batch) finish() {
+	for _, h := range b.changed {
+		b.put(appendHeadKey(b.key[:0], h.key.tenant, h.key.Key), appendHeadRecord(b.value[:0], &h.Head))
+	}
+	for _, t := range b.tenants {
+		b.put(appendPrefix(b.key[:0], t.nextNumber, kindState), appendStateRecord(b.value[:0], &t.next))
+	}
+}
+
+// put stages a write. key and value may be b.key and b.value, which then keep their memory.
+func (b *batch) put(key, value []byte) {
+	b.key, b.value = key, value
+	must(b.writes.Set(key, value, nil))
+}
+
+func (b *batch) remove(key []byte) { must(b.writes.Delete(key, nil)) }
+
+// must takes the errors of a batch that has no index: there are none.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

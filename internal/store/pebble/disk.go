@@ -1,0 +1,412 @@
+package pebble
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"j17/internal/clock"
+)
+
+// disk is the file system that Pebble sees. It takes from Pebble the faults that Pebble answers by ending the
+// process, and it knows how much room there is.
+//
+//   - A write that finds no space waits until there is some. Table files are the exception: Pebble discards a table
+//     that it cannot finish and starts anew, which frees what the unfinished one occupied.
+//   - Any other failed write stops all writes for good: from then on the files stand still as they would after a
+//     crash, and whoever wants to change them blocks. Reads go on.
+//   - Log files are handed out for reuse without their old content once they have been scrubbed.
+//
+// Until it is armed, and again while the store closes, errors go to Pebble as they are.
+type disk struct {
+	vfs.FS
+	dir    string
+	floor  uint64
+	clock  clock.Clock
+	logger *slog.Logger
+	life   context.Context //nolint:containedctx // the life of the store, which no call's context can stand for
+
+	// onFull is called when a write found no space, onFault once, when writes stop for good.
+	onFull  func()
+	onFault func(error)
+
+	armed  atomic.Bool
+	failed atomic.Bool
+	// short tells that writes are refused for want of space.
+	short atomic.Bool
+
+	mu       sync.Mutex
+	ballast  bool
+	retry    time.Time
+	free     uint64
+	lock     io.Closer
+	log      uint64
+	scrubbed uint64
+}
+
+const (
+	// defaultFloor is the free space that is kept, unless the volume is so small that it is more than a twentieth.
+	defaultFloor = 256 << 20
+	// retryPause is the time between two attempts to write to a full volume.
+	retryPause  = time.Second
+	ballastName = "ballast"
+	logSuffix   = ".log"
+	tableSuffix = ".sst"
+	blobSuffix  = ".blob"
+)
+
+var errInUse = errors.New("the lock is held")
+
+// setFloor fixes the free space below which no writes are accepted; 0 chooses it by the size of the volume.
+func (d *disk) setFloor(floor uint64) {
+	if floor == 0 {
+		floor = defaultFloor
+		if usage, err := d.GetDiskUsage(d.dir); err == nil {
+			floor = min(floor, usage.TotalBytes/20)
+		}
+	}
+	d.floor = floor
+}
+
+// ballastBytes is the size of a file that is given up when the volume runs full, so that what was begun can end.
+func (d *disk) ballastBytes() uint64 { return d.floor / 4 }
+
+func (d *disk) ballastPath() string { return d.PathJoin(d.dir, ballastName) }
+
+// findBallast notes a ballast file that an earlier run has left.
+func (d *disk) findBallast() {
+	_, err := d.Stat(d.ballastPath())
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ballast = err == nil
+}
+
+// check looks at the free space and returns whether writes must be refused.
+func (d *disk) check() bool {
+	usage, err := d.GetDiskUsage(d.dir)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err != nil {
+		d.free = 0
+		short := d.clock.Now().Before(d.retry)
+		d.short.Store(short)
+		return short
+	}
+	d.free = usage.AvailBytes
+	want := d.floor
+	if !d.ballast {
+		want += d.ballastBytes()
+	}
+	switch {
+	case usage.AvailBytes >= want:
+		if !d.ballast {
+			d.ballast = d.inflate()
+		}
+		d.setShort(false)
+	case usage.AvailBytes < d.floor:
+		d.setShort(true)
+	}
+	return d.short.Load()
+}
+
+func (d *disk) setShort(short bool) {
+	if d.short.Swap(short) == short {
+		return
+	}
+	at := slog.Uint64("free_bytes", d.free)
+	if short {
+		d.logger.Error("disk space has run low, writes are refused", at, slog.Uint64("floor_bytes", d.floor))
+	} else {
+		d.logger.Info("disk space is sufficient again, writes are accepted", at)
+	}
+}
+
+// inflate creates the ballast file.
+func (d *disk) inflate() bool {
+	f, err := d.FS.Create(d.ballastPath(), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return false
+	}
+	err = f.Preallocate(0, int64(d.ballastBytes())) //nolint:gosec // a quarter of a volume at most
+	if err = errors.Join(err, f.Close()); err != nil {
+		return d.FS.Remove(d.ballastPath()) != nil
+	}
+	return true
+}
+
+// outOfSpace notes that a write found no space. It reports true when it could free some.
+func (d *disk) outOfSpace() bool {
+	d.mu.Lock()
+	released := d.ballast && d.FS.Remove(d.ballastPath()) == nil
+	d.ballast = d.ballast && !released
+	d.retry = d.clock.Now().Add(retryPause)
+	d.free = 0
+	d.setShort(true)
+	d.mu.Unlock()
+	if d.armed.Load() {
+		d.onFull()
+	}
+	return released
+}
+
+func (d *disk) freeBytes() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.free
+}
+
+// used returns the size of all files in the data folder. Pebble's own figures are not to be had while it writes its
+// manifest, which can take until there is space.
+func (d *disk) used() uint64 {
+	names, err := d.List(d.dir)
+	if err != nil {
+		return 0
+	}
+	var total int64
+	for _, name := range names {
+		if info, err := d.Stat(d.PathJoin(d.dir, name)); err == nil {
+			total += info.Size()
+		}
+	}
+	return uint64(max(total, 0))
+}
+
+// pause waits until another attempt to write is due. It returns an error when the store closes.
+func (d *disk) pause() error {
+	d.mu.Lock()
+	retry := d.retry
+	d.mu.Unlock()
+	return d.clock.Wait(d.life, retry)
+}
+
+// attempt runs op, which changes files. table tells whether Pebble can go on without it, again whether op may be
+// repeated when it found no space.
+func (d *disk) attempt(table, again bool, op func() error) error {
+	for {
+		if d.failed.Load() {
+			park()
+		}
+		err := op()
+		if err == nil {
+			return nil
+		}
+		full := vfs.IsNoSpaceError(err)
+		if full && d.outOfSpace() && again {
+			continue
+		}
+		if !d.armed.Load() || (full && table) {
+			return err
+		}
+		if full && again {
+			if err = d.pause(); err == nil {
+				continue
+			}
+		}
+		d.fail(err)
+	}
+}
+
+// fail stops all writes for good. While the store opens or closes, the error alone has to do.
+func (d *disk) fail(err error) {
+	if d.armed.Load() && !d.failed.Swap(true) {
+		d.onFault(err)
+	}
+}
+
+// park blocks for ever. A goroutine of Pebble that could not write ends here: the files must not change any more,
+// and an error would make Pebble end the process.
+func park() { select {} }
+
+// unlock releases the folder of a store that cannot be closed in an orderly way.
+func (d *disk) unlock() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lock.Close()
+}
+
+// scrub marks all log files that exist now: none of them will be reused, and removeScrubbed removes them.
+func (d *disk) scrub() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.scrubbed = d.log
+}
+
+// removeScrubbed removes the marked log files that are still there. Pebble must not need them any more.
+func (d *disk) removeScrubbed() error {
+	names, err := d.List(d.dir)
+	if err != nil {
+		return fmt.Errorf("list the data folder: %w", err)
+	}
+	d.mu.Lock()
+	scrubbed := d.scrubbed
+	d.mu.Unlock()
+	for _, name := range names {
+		if n, ok := logNumber(name); !ok || n > scrubbed {
+			continue
+		}
+		if err := d.Remove(d.PathJoin(d.dir, name)); err != nil {
+			if _, missing := d.Stat(d.PathJoin(d.dir, name)); missing == nil {
+				return fmt.Errorf("remove an old log: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+func logNumber(name string) (uint64, bool) {
+	digits, ok := strings.CutSuffix(name, logSuffix)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(digits, 10, 64)
+	return n, err == nil
+}
+
+// startLog notes that a log file comes into being and returns the last log that was scrubbed.
+func (d *disk) startLog(path string) uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if n, ok := logNumber(d.PathBase(path)); ok {
+		d.log = max(d.log, n)
+	}
+	return d.scrubbed
+}
+
+func isTable(path string) bool {
+	return strings.HasSuffix(path, tableSuffix) || strings.HasSuffix(path, blobSuffix)
+}
+
+// Create creates a file.
+func (d *disk) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	table := isTable(name)
+	if table && d.armed.Load() && d.short.Load() {
+		// A flush that found no space starts again at once; the error means no more than that the store closes.
+		_ = d.pause()
+	}
+	d.startLog(name)
+	return d.open(table, func() (vfs.File, error) { return d.FS.Create(name, category) })
+}
+
+// ReuseForWrite makes a new log out of an old one.
+func (d *disk) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	scrubbed := d.startLog(newname)
+	if n, ok := logNumber(d.PathBase(oldname)); ok && n <= scrubbed {
+		// removeScrubbed may have been faster.
+		_ = d.Remove(oldname)
+		return d.Create(newname, category)
+	}
+	return d.open(false, func() (vfs.File, error) { return d.FS.ReuseForWrite(oldname, newname, category) })
+}
+
+// OpenDir opens a folder for syncing.
+func (d *disk) OpenDir(name string) (vfs.File, error) {
+	return d.open(false, func() (vfs.File, error) { return d.FS.OpenDir(name) })
+}
+
+func (d *disk) open(table bool, op func() (vfs.File, error)) (vfs.File, error) {
+	var f vfs.File
+	err := d.attempt(table, true, func() (err error) {
+		f, err = op()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &diskFile{File: f, disk: d, table: table}, nil
+}
+
+// Link creates a hard link.
+func (d *disk) Link(oldname, newname string) error {
+	return d.attempt(isTable(newname), true, func() error { return d.FS.Link(oldname, newname) })
+}
+
+// Rename renames a file.
+func (d *disk) Rename(oldname, newname string) error {
+	return d.attempt(isTable(newname), true, func() error { return d.FS.Rename(oldname, newname) })
+}
+
+// Remove removes a file. Pebble does not depend on it.
+func (d *disk) Remove(name string) error {
+	if d.failed.Load() {
+		park()
+	}
+	return d.FS.Remove(name)
+}
+
+// RemoveAll removes a folder. Pebble does not depend on it.
+func (d *disk) RemoveAll(name string) error {
+	if d.failed.Load() {
+		park()
+	}
+	return d.FS.RemoveAll(name)
+}
+
+// Lock locks the data folder.
+func (d *disk) Lock(name string) (io.Closer, error) {
+	c, err := d.FS.Lock(name)
+	if err != nil {
+		if errors.Is(err, syscall.EAGAIN) || strings.Contains(err.Error(), "lock held") {
+			err = errInUse
+		}
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lock = c
+	return c, nil
+}
+
+// Unwrap returns the file system below.
+func (d *disk) Unwrap() vfs.FS { return d.FS }
+
+// diskFile is a file or folder that is open for writing or syncing.
+type diskFile struct {
+	vfs.File
+	disk  *disk
+	table bool
+}
+
+// Write appends p.
+func (f *diskFile) Write(p []byte) (int, error) {
+	written := 0
+	err := f.disk.attempt(f.table, true, func() error {
+		n, err := f.File.Write(p[written:])
+		written += n
+		return err
+	})
+	return written, err
+}
+
+// Preallocate is an optimisation, so its errors do not count: a write will meet them again.
+func (f *diskFile) Preallocate(offset, length int64) error {
+	_ = f.File.Preallocate(offset, length)
+	return nil
+}
+
+// Sync makes the file durable. A failed one must not be repeated: the system may have dropped what it could not write.
+func (f *diskFile) Sync() error { return f.disk.attempt(f.table, false, f.File.Sync) }
+
+// SyncData makes the file's data durable.
+func (f *diskFile) SyncData() error { return f.disk.attempt(f.table, false, f.File.SyncData) }
+
+// SyncTo starts to make a part of the file durable.
+func (f *diskFile) SyncTo(length int64) (full bool, err error) {
+	err = f.disk.attempt(f.table, false, func() (err error) {
+		full, err = f.File.SyncTo(length)
+		return err
+	})
+	return full, err
+}
+
+// Close closes the file.
+func (f *diskFile) Close() error { return f.disk.attempt(f.table, false, f.File.Close) }

@@ -1,0 +1,80 @@
+package pebble
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"j17/internal/store"
+)
+
+// engineLogger passes Pebble's messages on. What would end the process stops all writes instead.
+type engineLogger struct {
+	logger *slog.Logger
+	fatal  func(error)
+}
+
+// Infof logs what only a developer of the store wants to know.
+func (l *engineLogger) Infof(format string, args ...any) {
+	l.logger.Debug("storage engine", slog.String("message", fmt.Sprintf(format, args...)))
+}
+
+// Errorf logs an error.
+func (l *engineLogger) Errorf(format string, args ...any) {
+	l.logger.Error("storage engine", slog.String("message", fmt.Sprintf(format, args...)))
+}
+
+// Fatalf stops all writes.
+func (l *engineLogger) Fatalf(format string, args ...any) { l.fatal(fmt.Errorf(format, args...)) }
+
+// events lets goroutines wait until Pebble has changed its files.
+type events struct {
+	mu      sync.Mutex
+	changed chan struct{}
+}
+
+func newEvents() *events { return &events{changed: make(chan struct{})} }
+
+// next returns a channel that is closed when files change the next time.
+func (e *events) next() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.changed
+}
+
+func (e *events) broadcast() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+func (e *events) listener(logger *slog.Logger) *pebble.EventListener {
+	return &pebble.EventListener{
+		BackgroundError: func(err error) { logger.Error("background work failed and is repeated", slog.Any("error", err)) },
+		DataCorruption: func(info pebble.DataCorruptionInfo) {
+			logger.Error("stored data are damaged", slog.String("file", info.Path), slog.Any("error", info.Details))
+		},
+		WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
+			logger.Warn("writes wait for background work", slog.String("reason", info.Reason))
+		},
+		WriteStallEnd: func() { logger.Info("writes go on") },
+		FlushEnd:      func(pebble.FlushInfo) { e.broadcast() },
+		CompactionEnd: func(pebble.CompactionInfo) { e.broadcast() },
+		TableDeleted:  func(pebble.TableDeleteInfo) { e.broadcast() },
+	}
+}
+
+// fault gives an error of Pebble the type that the store promises.
+func fault(where string, err error) error {
+	if pebble.IsCorruptionError(err) {
+		return &store.CorruptionError{Where: where, Err: err}
+	}
+	return fmt.Errorf("read %s: %w", where, err)
+}
+
+func corruption(err error, where string, args ...any) error {
+	return &store.CorruptionError{Where: fmt.Sprintf(where, args...), Err: err}
+}

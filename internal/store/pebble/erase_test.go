@@ -1,0 +1,281 @@
+package pebble_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"j17/internal/clock"
+	"j17/internal/store"
+	"j17/internal/store/pebble"
+)
+
+// secret is what must not be found any more. It is made of parts that compression cannot shorten.
+const secret = "Zx9-Quetzalcoatl-7781-Myxomatosis-Brindle"
+
+// holding returns the files of a folder that hold the secret, as they are or in compressed blocks.
+func holding(t *testing.T, dir string) []string {
+	t.Helper()
+	var found []string
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		// Compression keeps a text without repetitions in pieces; the shortest one that is telling will do.
+		if bytes.Contains(content, []byte(secret)) || bytes.Contains(content, []byte("Quetzalcoatl")) {
+			found = append(found, filepath.Base(path))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func erase(versions ...uint64) []store.Rewritten {
+	var list []store.Rewritten
+	for _, v := range versions {
+		list = append(list, store.Rewritten{Version: v, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)})
+	}
+	return list
+}
+
+// TestErasedBytes looks through all files for what was erased, whatever the way of the bytes was: only in a log, in
+// tables of several levels, in a table that holds both versions because somebody read the old one, or in an old log
+// that is kept for reuse.
+func TestErasedBytes(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(t *testing.T, dir string, s *pebble.Store) *pebble.Store{
+		"log": func(_ *testing.T, _ string, s *pebble.Store) *pebble.Store { return s },
+		"table": func(t *testing.T, dir string, s *pebble.Store) *pebble.Store {
+			t.Helper()
+			closeStore(t, s)
+			return open(t, pebble.Options{Dir: dir})
+		},
+		"many files": func(t *testing.T, dir string, s *pebble.Store) *pebble.Store {
+			t.Helper()
+			for n := range 4 {
+				closeStore(t, s)
+				s = open(t, pebble.Options{Dir: dir})
+				fillLog(t, s, n, 300<<10)
+				// A rewrite of something else compacts, and leaves logs for reuse.
+				if err := s.Rewrite(t.Context(), tenant, key("other"), erase(1)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return s
+		},
+		"recycled logs": func(t *testing.T, _ string, s *pebble.Store) *pebble.Store {
+			t.Helper()
+			for n := range 8 {
+				fillLog(t, s, n, 3<<20)
+			}
+			return s
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			s := open(t, pebble.Options{Dir: dir})
+			list := append(events(key("a"), `"before"`, `"`+secret+`"`, `"between"`, `{"again":"`+secret+`"}`), events(key("other"), `1`)...)
+			if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: list}}); err != nil {
+				t.Fatal(err)
+			}
+			s = prepare(t, dir, s)
+			if len(holding(t, dir)) == 0 {
+				t.Fatal("the secret was nowhere before it was erased")
+			}
+			eraseAndLook(t, dir, s)
+			closeStore(t, s)
+			closeStore(t, open(t, pebble.Options{Dir: dir}))
+			if found := holding(t, dir); len(found) > 0 {
+				t.Errorf("after another opening the secret is in %v", found)
+			}
+		})
+	}
+}
+
+// eraseAndLook erases the secret while others read and write.
+func eraseAndLook(t *testing.T, dir string, s *pebble.Store) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for n := range 2 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				for _, err := range s.ReadStream(t.Context(), tenant, key("a"), 1, 0) {
+					if err != nil {
+						t.Errorf("read: %v", err)
+						return
+					}
+				}
+				if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: events(key(fmt.Sprint("w", n)), `1`)}}); err != nil {
+					t.Errorf("append: %v", err)
+					return
+				}
+			}
+		})
+	}
+	for _, err := range s.ReadStream(t.Context(), tenant, key("a"), 1, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := s.Rewrite(t.Context(), tenant, key("a"), erase(2, 4))
+	found := holding(t, dir)
+	stop()
+	wg.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) > 0 {
+		t.Errorf("the secret is in %v", found)
+	}
+	for e, err := range s.ReadStream(t.Context(), tenant, key("a"), 1, 0) {
+		if err != nil || strings.Contains(string(e.Raw), secret) {
+			t.Errorf("version %d: %v, %s", e.Version, err, e.Raw)
+		}
+	}
+}
+
+// fillLog writes bytes without the secret that cannot be compressed.
+func fillLog(t *testing.T, s *pebble.Store, n, size int) {
+	t.Helper()
+	rng := rand.NewChaCha8([32]byte{byte(n)})
+	noise := make([]byte, size/2)
+	if _, err := rng.Read(noise); err != nil {
+		t.Fatal(err)
+	}
+	data := `"` + hex.EncodeToString(noise) + `"`
+	if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: events(key("filler"), data)}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestEraseWaitsForReaders erases what somebody is reading: the reader goes on with what was there, and the erasure
+// ends when he has.
+func TestEraseWaitsForReaders(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, pebble.Options{Dir: dir})
+	defer closeStore(t, s)
+	if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: events(key("a"), `1`, `"`+secret+`"`, `"`+secret+`"`)}}); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	n := 0
+	for e, err := range s.ReadStream(t.Context(), tenant, key("a"), 1, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch n++; n {
+		case 1:
+			go func() { done <- s.Rewrite(t.Context(), tenant, key("a"), erase(2, 3)) }()
+			// The new content is visible to whoever begins to read now.
+			for !erased(t, s, 2) {
+			}
+			// Old and new come into the same table, which no compaction would have a reason to write anew.
+			for i := 0; !slices.ContainsFunc(holding(t, dir), func(name string) bool { return strings.HasSuffix(name, ".sst") }); i++ {
+				fillLog(t, s, i, 2<<20)
+			}
+		default:
+			if !strings.Contains(string(e.Data), secret) {
+				t.Errorf("a reader that had begun sees %s", e.Data)
+			}
+			select {
+			case err := <-done:
+				t.Fatalf("the erasure has ended while the old bytes are read: %v", err)
+			default:
+			}
+		}
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if found := holding(t, dir); len(found) > 0 {
+		t.Errorf("the secret is in %v", found)
+	}
+	// An erasure can be given up; it can be repeated then.
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for _, err := range s.ReadStream(t.Context(), tenant, key("a"), 1, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { done <- s.Rewrite(ctx, tenant, key("a"), erase(1)) }()
+		for !erased(t, s, 1) {
+		}
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("a cancelled erasure: %v", err)
+		}
+		break
+	}
+	if err := s.Rewrite(t.Context(), tenant, key("a"), erase(1)); err != nil {
+		t.Error(err)
+	}
+}
+
+// erased reports whether one version reads as erased.
+func erased(t *testing.T, s *pebble.Store, version uint64) bool {
+	t.Helper()
+	for e, err := range s.ReadStream(t.Context(), tenant, key("a"), version, version) {
+		return err == nil && string(e.Data) == "null"
+	}
+	return false
+}
+
+// slowRemoval lets the removal of tables wait until it is told to go on.
+type slowRemoval struct {
+	vfs.FS
+	proceed chan struct{}
+}
+
+func (f slowRemoval) Remove(name string) error {
+	if strings.HasSuffix(name, ".sst") {
+		<-f.proceed
+	}
+	return f.FS.Remove(name)
+}
+
+// TestEraseWaitsForRemoval erases on a file system that removes files late.
+func TestEraseWaitsForRemoval(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fs := slowRemoval{vfs.NewMem(), make(chan struct{})}
+		s := open(t, pebble.Options{Dir: "data", FS: fs, Clock: clock.NewManual(frozenTime())})
+		if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: events(key("a"), `1`)}}); err != nil {
+			t.Fatal(err)
+		}
+		closeStore(t, s)
+		s = open(t, pebble.Options{Dir: "data", FS: fs, Clock: clock.NewManual(frozenTime())})
+		done := make(chan error, 1)
+		go func() { done <- s.Rewrite(t.Context(), tenant, key("a"), erase(1)) }()
+		synctest.Wait()
+		if len(done) > 0 {
+			t.Error("the erasure has ended before the old table was removed")
+		}
+		close(fs.proceed)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		closeStore(t, s)
+	})
+}

@@ -1,0 +1,425 @@
+package pebble_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"j17/internal/clock"
+	"j17/internal/store"
+	"j17/internal/store/pebble"
+)
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// faults injects an error into every operation that match accepts, while it is on.
+type faults struct {
+	on    atomic.Bool
+	hits  atomic.Int64
+	err   error
+	match func(errorfs.Op) bool
+	// hit, if not nil, gets a message when an error is injected and nobody has taken the last one.
+	hit chan struct{}
+}
+
+func (f *faults) String() string { return "faults" }
+
+func (f *faults) MaybeError(op errorfs.Op) error {
+	if !f.on.Load() || !f.match(op) {
+		return nil
+	}
+	f.hits.Add(1)
+	select {
+	case f.hit <- struct{}{}:
+	default:
+	}
+	return f.err
+}
+
+func writesTo(suffix string) func(errorfs.Op) bool {
+	return func(op errorfs.Op) bool {
+		return op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, suffix)
+	}
+}
+
+// TestWriteErrors lets writes fail from some operation on. Whoever was told nothing, or nothing certain, may find the
+// unit or not; all others must be right, in the running store and after it was opened again.
+func TestWriteErrors(t *testing.T) {
+	t.Parallel()
+	onlyKind := func(kind errorfs.OpKind, suffix string) func(errorfs.Op) bool {
+		return func(op errorfs.Op) bool { return op.Kind == kind && strings.HasSuffix(op.Path, suffix) }
+	}
+	anyWrite := func(op errorfs.Op) bool { return op.Kind.ReadOrWrite() == errorfs.OpIsWrite }
+	cases := map[string]func(errorfs.Op) bool{
+		"log writes":       writesTo(".log"),
+		"log syncs":        onlyKind(errorfs.OpFileSyncData, ".log"),
+		"new logs":         onlyKind(errorfs.OpCreate, ".log"),
+		"tables":           writesTo(".sst"),
+		"table syncs":      onlyKind(errorfs.OpFileSyncData, ".sst"),
+		"folder syncs":     onlyKind(errorfs.OpFileSync, "data"),
+		"manifest":         func(op errorfs.Op) bool { return anyWrite(op) && strings.Contains(op.Path, "MANIFEST") },
+		"everything":       anyWrite,
+		"everything again": anyWrite,
+	}
+	for name, match := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for skip := range 4 {
+				testWriteErrors(t, match, int64(skip*skip*skip))
+			}
+		})
+	}
+}
+
+func testWriteErrors(t *testing.T, match func(errorfs.Op) bool, skip int64) {
+	t.Helper()
+	base := vfs.NewCrashableMem()
+	var seen atomic.Int64
+	f := &faults{err: syscall.EIO, match: func(op errorfs.Op) bool { return match(op) && seen.Add(1) > skip }}
+	s := open(t, pebble.Options{Dir: "data", FS: errorfs.Wrap(base, f), Logger: quiet()})
+	w := newWorkload(3000)
+	for range 20 {
+		if err := w.write(t, s); err != nil {
+			t.Fatalf("append before the fault: %v", err)
+		}
+	}
+	f.on.Store(true)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 40 {
+				if err := w.write(t, s); err != nil {
+					if !errors.Is(err, store.ErrUnknown) && !errors.Is(err, store.ErrFailed) {
+						t.Errorf("append: %v", err)
+					}
+					return
+				}
+			}
+		})
+	}
+	// A rewrite needs all kinds of files.
+	erasing := s.Rewrite(t.Context(), tenant, unitKeys(1)[0], []store.Rewritten{
+		{Version: 1, Type: "was_changed", Data: []byte(`{"unit":1,"padding":""}`), Metadata: []byte(`{}`)},
+	})
+	wg.Wait()
+	if f.hits.Load() == 0 {
+		if skip == 0 || erasing != nil {
+			t.Fatalf("no error was injected, and the rewrite ended with %v", erasing)
+		}
+		closeStore(t, s)
+		return
+	}
+	if err := w.write(t, s); !errors.Is(err, store.ErrFailed) {
+		t.Errorf("append after the fault: %v", err)
+	}
+	if st := s.Status(); st.Writable || !strings.Contains(st.Reason, "restart") {
+		t.Errorf("status %+v", st)
+	}
+	// Nothing is visible that is not certain.
+	acked := w.acknowledged()
+	if units := w.stored(t, s); fmt.Sprint(units) != fmt.Sprint(acked) {
+		t.Errorf("the store shows %d units, %d were acknowledged", len(units), len(acked))
+	}
+	rng := rand.New(rand.NewPCG(uint64(skip), 1))
+	clone := base.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng})
+	if err := s.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	w.checkKept(t, clone, acked)
+	// The folder is free for another process although this one could not close it in order.
+	w.checkKept(t, base, acked)
+}
+
+// TestOpenErrors lets the disk fail from each operation of an opening on. It must end with an error, and do no harm.
+func TestOpenErrors(t *testing.T) {
+	t.Parallel()
+	base := vfs.NewCrashableMem()
+	w := newWorkload(10)
+	opened := false
+	for skip := int64(0); !opened; skip++ {
+		before := base.CrashClone(vfs.CrashCloneCfg{})
+		var seen atomic.Int64
+		f := &faults{err: syscall.EIO, match: func(op errorfs.Op) bool {
+			return op.Kind != errorfs.OpFileClose && op.Kind != errorfs.OpLock && seen.Add(1) > skip
+		}}
+		f.on.Store(true)
+		s, err := pebble.Open(pebble.Options{Dir: "data", FS: errorfs.Wrap(base, f), Logger: quiet()})
+		f.on.Store(false)
+		if opened = err == nil; opened {
+			closeStore(t, s)
+		}
+		w.checkKept(t, base.CrashClone(vfs.CrashCloneCfg{}), w.acknowledged())
+		if skip == 20 {
+			// The rest opens what is there already.
+			base = before
+			s := open(t, pebble.Options{Dir: "data", FS: base})
+			if err := w.write(t, s); err != nil {
+				t.Fatal(err)
+			}
+			closeStore(t, s)
+		}
+	}
+}
+
+// TestReadErrors lets reads fail: the calls that need them fail, and nothing else happens.
+func TestReadErrors(t *testing.T) {
+	t.Parallel()
+	base := vfs.NewMem()
+	w := newWorkload(100)
+	s := open(t, pebble.Options{Dir: "data", FS: base})
+	for range 200 {
+		if err := w.write(t, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closeStore(t, s)
+	f := &faults{err: syscall.EIO, match: func(op errorfs.Op) bool {
+		return (op.Kind == errorfs.OpFileReadAt || op.Kind == errorfs.OpOpen) && strings.HasSuffix(op.Path, ".sst")
+	}}
+	// A second opening finds tables and an empty cache.
+	s = open(t, pebble.Options{Dir: "data", FS: errorfs.Wrap(base, f), Logger: quiet()})
+	defer closeStore(t, s)
+	f.on.Store(true)
+	ctx := t.Context()
+	_, headsErr := s.Heads(ctx, tenant, unitKeys(1))
+	_, getErr := s.Get(ctx, tenant, space, "1")
+	_, scanErr := s.Scan(ctx, tenant, space, "", "", 10)
+	_, streamsErr := s.Streams(ctx, tenant, "order", "", 10)
+	var streamErr error
+	for _, err := range s.ReadStream(ctx, tenant, unitKeys(1)[0], 1, 0) {
+		streamErr = err
+	}
+	for name, err := range map[string]error{
+		"heads": headsErr, "get": getErr, "scan": scanErr, "streams": streamsErr, "stream": streamErr,
+		"export": s.ExportTenant(ctx, tenant, io.Discard), "append": w.write(t, s),
+		"rewrite": s.Rewrite(ctx, tenant, unitKeys(1)[0], []store.Rewritten{{Version: 1, Type: "t", Data: []byte(`1`), Metadata: []byte(`{}`)}}),
+	} {
+		if !errors.Is(err, syscall.EIO) {
+			t.Errorf("%s: %v, want the error of the disk", name, err)
+		}
+	}
+	f.on.Store(false)
+	if err := w.write(t, s); err != nil {
+		t.Errorf("append after the fault: %v", err)
+	}
+	acked := w.acknowledged()
+	if units := w.stored(t, s); fmt.Sprint(units) != fmt.Sprint(acked) {
+		t.Errorf("the store shows %d units, %d were acknowledged", len(units), len(acked))
+	}
+}
+
+// TestLowSpace lets other programs fill the volume and free it again.
+func TestLowSpace(t *testing.T) {
+	t.Parallel()
+	fs := vfs.NewMem()
+	const floor = 1 << 20
+	free := func(bytes uint64) { fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: bytes, TotalBytes: 1 << 30}) }
+	free(10 * floor)
+	s := open(t, pebble.Options{Dir: "data", FS: fs, Logger: quiet(), MinFreeBytes: floor})
+	defer closeStore(t, s)
+	w := newWorkload(10)
+	for range 3 {
+		if err := w.write(t, s); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Append(t.Context(), "spare", []store.Append{{Events: events(key("a"), `1`)}}); err != nil {
+			t.Fatal(err)
+		}
+		free(floor - 1)
+		if err := w.write(t, s); !errors.Is(err, store.ErrFull) {
+			t.Fatalf("append: %v, want ErrFull", err)
+		}
+		if err := s.Write(t.Context(), tenant, []store.Side{{Op: store.Delete, Space: space, Key: "1"}}); !errors.Is(err, store.ErrFull) {
+			t.Fatalf("write: %v, want ErrFull", err)
+		}
+		if err := s.ImportTenant(t.Context(), "new", strings.NewReader("x\n")); !errors.Is(err, store.ErrFull) {
+			t.Fatalf("import: %v, want ErrFull", err)
+		}
+		if st := s.Status(); st.Writable || st.Reason == "" || st.FreeBytes != floor-1 || st.DiskBytes == 0 {
+			t.Fatalf("status %+v", st)
+		}
+		if units := w.stored(t, s); fmt.Sprint(units) != fmt.Sprint(w.acknowledged()) {
+			t.Fatalf("reads are wrong: %v", units)
+		}
+		// Removing makes room.
+		if err := s.DropTenant(t.Context(), "spare"); err != nil {
+			t.Fatal(err)
+		}
+		free(floor)
+		if st := s.Status(); !st.Writable {
+			t.Fatalf("status %+v", st)
+		}
+	}
+	if err := w.write(t, s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fullDisk is a volume without space.
+func fullDisk(match func(errorfs.Op) bool) *faults {
+	return &faults{err: syscall.ENOSPC, hit: make(chan struct{}, 1), match: func(op errorfs.Op) bool {
+		return (op.Kind == errorfs.OpFileWrite || op.Kind == errorfs.OpCreate) && match(op)
+	}}
+}
+
+// TestDiskFull runs into a full volume in the middle of a write. Nobody may wait for it, and when there is space again
+// the store must go on by itself.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	for name, match := range map[string]func(errorfs.Op) bool{
+		"log":      writesTo(".log"),
+		"manifest": func(op errorfs.Op) bool { return strings.Contains(op.Path, "MANIFEST") },
+		"tables":   writesTo(".sst"),
+		"all":      func(errorfs.Op) bool { return true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			base := vfs.NewCrashableMem()
+			f := fullDisk(match)
+			c := clock.NewManual(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+			s := open(t, pebble.Options{Dir: "data", FS: errorfs.Wrap(base, f), Clock: c, Logger: quiet()})
+			w := newWorkload(2000)
+			for range 3 {
+				fillUp(t, s, w, f, c)
+			}
+			acked := w.acknowledged()
+			clone := base.CrashClone(vfs.CrashCloneCfg{})
+			units := w.stored(t, s)
+			for n := range acked {
+				if !units[n] {
+					t.Errorf("unit %d was acknowledged and is lost", n)
+				}
+			}
+			closeStore(t, s)
+			w.checkKept(t, clone, acked)
+		})
+	}
+}
+
+// fillUp writes until the volume is full, looks what the store does, and makes room again.
+func fillUp(t *testing.T, s *pebble.Store, w *workload, f *faults, c *clock.Manual) {
+	t.Helper()
+	if err := w.write(t, s); err != nil {
+		t.Fatalf("append before the volume is full: %v", err)
+	}
+	select {
+	case <-f.hit:
+	default:
+	}
+	f.on.Store(true)
+	ctx, cancel := context.WithCancel(t.Context())
+	erased := make(chan error, 1)
+	go func() {
+		erased <- s.Rewrite(ctx, tenant, unitKeys(1)[0], []store.Rewritten{
+			{Version: 1, Type: "was_changed", Data: []byte(`{"unit":1,"padding":""}`), Metadata: []byte(`{}`)},
+		})
+	}()
+	<-f.hit
+	// From now on the store knows that there is no space. One call may still be on its way.
+	err := w.write(t, s)
+	if err != nil && !errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrUnknown) {
+		t.Fatalf("append on a full volume: %v, want ErrFull", err)
+	}
+	for n := range w.acknowledged() {
+		if _, err := s.Get(t.Context(), tenant, space, fmt.Sprint(n)); err != nil {
+			t.Fatalf("get on a full volume: %v", err)
+		}
+	}
+	f.on.Store(false)
+	c.Advance(time.Minute)
+	if err := w.write(t, s); err != nil && !errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrUnknown) {
+		t.Fatalf("append when there is space again: %v", err)
+	}
+	c.Advance(time.Minute)
+	if err := w.write(t, s); err != nil {
+		t.Fatalf("append when there is space again: %v", err)
+	}
+	if st := s.Status(); !st.Writable {
+		t.Fatalf("status %+v", st)
+	}
+	cancel()
+	if err := <-erased; err != nil && !errors.Is(err, store.ErrUnknown) && !errors.Is(err, store.ErrFull) && !errors.Is(err, context.Canceled) {
+		t.Fatalf("rewrite: %v", err)
+	}
+}
+
+// TestBallast gives up the ballast file when the volume is full, so that what was begun can end.
+func TestBallast(t *testing.T) {
+	t.Parallel()
+	base := vfs.NewMem()
+	const floor = 1 << 20
+	free := func(bytes uint64) { base.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: bytes, TotalBytes: 1 << 30}) }
+	ballast := func() bool {
+		_, err := base.Stat("data/ballast")
+		return err == nil
+	}
+	free(2 * floor)
+	f := fullDisk(func(op errorfs.Op) bool { return ballast() })
+	s := open(t, pebble.Options{Dir: "data", FS: errorfs.Wrap(base, f), Logger: quiet(), MinFreeBytes: floor})
+	defer closeStore(t, s)
+	if !ballast() {
+		t.Fatal("there is no ballast file")
+	}
+	w := newWorkload(10)
+	f.on.Store(true)
+	// The write meets the full volume, and what it is told depends on who is faster.
+	if err := w.write(t, s); err != nil && !errors.Is(err, store.ErrUnknown) {
+		t.Fatal(err)
+	}
+	if ballast() || f.hits.Load() == 0 {
+		t.Fatal("the ballast was not given up")
+	}
+	for _, bytes := range []uint64{0, floor - 1, floor + floor/4 - 1} {
+		free(bytes)
+		if err := w.write(t, s); !errors.Is(err, store.ErrFull) {
+			t.Fatalf("append with %d bytes free: %v, want ErrFull", bytes, err)
+		}
+	}
+	f.on.Store(false)
+	free(2 * floor)
+	if err := w.write(t, s); err != nil {
+		t.Fatal(err)
+	}
+	if !ballast() {
+		t.Fatal("the ballast file is not there again")
+	}
+}
+
+// TestOpenOnFullDisk needs the space of the ballast file to open the store at all.
+func TestOpenOnFullDisk(t *testing.T) {
+	t.Parallel()
+	base := vfs.NewMem()
+	base.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1 << 30, TotalBytes: 1 << 30})
+	w := newWorkload(10)
+	s := open(t, pebble.Options{Dir: "data", FS: base})
+	if err := w.write(t, s); err != nil {
+		t.Fatal(err)
+	}
+	closeStore(t, s)
+	base.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 100, TotalBytes: 1 << 30})
+	f := fullDisk(func(op errorfs.Op) bool {
+		_, err := base.Stat("data/ballast")
+		return err == nil
+	})
+	f.on.Store(true)
+	s = open(t, pebble.Options{Dir: "data", FS: errorfs.Wrap(base, f), Logger: quiet()})
+	defer closeStore(t, s)
+	if err := w.write(t, s); !errors.Is(err, store.ErrFull) {
+		t.Fatalf("append: %v, want ErrFull", err)
+	}
+	if units := w.stored(t, s); len(units) != 1 {
+		t.Fatalf("units %v", units)
+	}
+}

@@ -1,0 +1,468 @@
+package pebble_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	engine "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"j17"
+	"j17/internal/clock"
+	"j17/internal/store"
+	"j17/internal/store/pebble"
+)
+
+var update = flag.Bool("update", false, "write the frozen store of this format version anew")
+
+const (
+	frozenStore  = "testdata/format1"
+	frozenExport = "testdata/format1.export"
+)
+
+// frozenTime is before all expiry times of the frozen store.
+func frozenTime() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// TestFrozen opens a store that an earlier version of this package has written. When a change of the format makes it
+// fail, the format version must change, and the program must still be able to read this one.
+func TestFrozen(t *testing.T) {
+	t.Parallel()
+	if *update {
+		freeze(t)
+	}
+	fs := vfs.NewMem()
+	if ok, err := vfs.Clone(vfs.Default, fs, frozenStore, "data"); err != nil || !ok {
+		t.Fatalf("copy the frozen store: %v, %v", ok, err)
+	}
+	s := open(t, pebble.Options{Dir: "data", FS: fs, Clock: clock.NewManual(frozenTime())})
+	defer closeStore(t, s)
+	want, err := os.ReadFile(frozenExport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got bytes.Buffer
+	if err := s.ExportTenant(t.Context(), tenant, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.String() != string(want) {
+		t.Errorf("the export of the frozen store has changed:\n%s\nwant\n%s", got.String(), want)
+	}
+	if err := s.ImportTenant(t.Context(), "copy", bytes.NewReader(want)); err != nil {
+		t.Errorf("the frozen export cannot be read: %v", err)
+	}
+	feed := 0
+	for e, err := range s.ReadFeed(t.Context(), tenant, j17.StreamID{}, 100) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(want, append(e.Raw, '\n')) {
+			t.Errorf("the export does not hold %s", e.Raw)
+		}
+		feed++
+	}
+	if feed != 24 {
+		t.Errorf("%d events in the feed, want 24", feed)
+	}
+	r, err := s.Command(t.Context(), tenant, store.CommandID{5})
+	if err != nil || r == nil || string(r.Memo) != "memo" || len(r.IDs) != 2 {
+		t.Errorf("command %+v, %v", r, err)
+	}
+	due, err := s.ClaimDue(t.Context(), tenant, "work", 9, time.Minute)
+	if err != nil || len(due) != 1 || due[0].Key != "job" {
+		t.Errorf("due work %v, %v", due, err)
+	}
+	if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: events(key("1"), `1`)}}); err != nil {
+		t.Errorf("append: %v", err)
+	}
+}
+
+// freeze writes the frozen store and its export.
+func freeze(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	c := clock.NewManual(frozenTime().Add(-time.Hour))
+	s := open(t, pebble.Options{Dir: dir, Clock: c})
+	for n := range 11 {
+		c.Advance(time.Millisecond)
+		u := store.Append{
+			Timestamp: c.Now().Unix(), Command: &store.Command{ID: store.CommandID{byte(n)}, Memo: []byte("memo"), Expires: frozenTime().Add(time.Hour)},
+			Events: append(events(key("1"), `{"n":1.50}`), events(j17.Key{Type: "user", ID: string(rune('a' + n%3))}, `null`)...),
+			Side:   []store.Side{{Op: store.Put, Space: space, Key: string(rune('a' + n%5)), Value: []byte{0, byte(n)}, Expires: frozenTime().Add(time.Hour)}},
+		}
+		if _, err := s.Append(t.Context(), tenant, []store.Append{u}); err != nil {
+			t.Fatal(err)
+		}
+		if n == 6 {
+			// The rest stays in the log.
+			rewritten := []store.Rewritten{{Version: 2, Type: "was_erased", Data: []byte(`{}`), Metadata: []byte(`{}`)}}
+			if err := s.Rewrite(t.Context(), tenant, key("1"), rewritten); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	last := store.Append{
+		Events: append(events(key("2"), `"é"`), events(key("3"), `[]`)...),
+		Side:   []store.Side{{Op: store.Put, Space: "work", Key: "job", Due: frozenTime()}},
+	}
+	if _, err := s.Append(t.Context(), tenant, []store.Append{last}); err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if err := s.ExportTenant(t.Context(), tenant, &text); err != nil {
+		t.Fatal(err)
+	}
+	closeStore(t, s)
+	for _, name := range []string{"LOCK", "ballast"} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	err := errors.Join(os.RemoveAll(frozenStore), os.CopyFS(frozenStore, os.DirFS(dir)), os.WriteFile(frozenExport, text.Bytes(), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// raw opens the store's files with Pebble, to look at keys and values or to spoil them.
+func raw(t *testing.T, fs vfs.FS, do func(*engine.DB)) {
+	t.Helper()
+	db, err := engine.Open("data", &engine.Options{FS: fs, Logger: silent{}, FormatMajorVersion: engine.FormatTableFormatV6})
+	if err != nil {
+		t.Fatal(err)
+	}
+	do(db)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+type silent struct{}
+
+func (silent) Infof(string, ...any)  {}
+func (silent) Errorf(string, ...any) {}
+func (silent) Fatalf(string, ...any) {}
+
+// written returns a file system with a closed store: 5 events in order:a and one in order:b, tenant number 1.
+func written(t *testing.T) *vfs.MemFS {
+	t.Helper()
+	fs := vfs.NewMem()
+	s := open(t, pebble.Options{Dir: "data", FS: fs, Clock: clock.NewManual(frozenTime())})
+	for _, list := range [][]store.NewEvent{events(key("a"), `1`, `2`, `3`, `4`, `5`), events(key("b"), `1`)} {
+		_, err := s.Append(t.Context(), tenant, []store.Append{{Events: list, Side: []store.Side{
+			{Op: store.Put, Space: space, Key: "k", Value: []byte("v"), Due: frozenTime().Add(-time.Hour)},
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	closeStore(t, s)
+	return fs
+}
+
+// eventKey builds a key as docs/storage-format.md describes it.
+func eventKey(id string, version uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte("\x00\x00\x00\x01eorder\x00"+id+"\x00"), version)
+}
+
+// TestDocumentedFormat reads the files with nothing but what docs/storage-format.md says.
+func TestDocumentedFormat(t *testing.T) {
+	t.Parallel()
+	get := func(db *engine.DB, key []byte) []byte {
+		v, closer, err := db.Get(key)
+		if err != nil {
+			t.Fatalf("key %q: %v", key, err)
+		}
+		defer func() { _ = closer.Close() }()
+		return bytes.Clone(v)
+	}
+	raw(t, written(t), func(db *engine.DB) {
+		if v := get(db, []byte("\x00\x00\x00\x00v")); !bytes.Equal(v, []byte{0, 0, 0, 1}) {
+			t.Errorf("format version %x", v)
+		}
+		if v := get(db, []byte("\x00\x00\x00\x00tshop/prod")); !bytes.Equal(v, []byte{0, 0, 0, 1}) {
+			t.Errorf("tenant number %x", v)
+		}
+		var chain [32]byte
+		for version := range uint64(5) {
+			v := get(db, eventKey("a", version+1))
+			if v[0] != 1 || v[1] != 0 || v[30] != 0 {
+				t.Errorf("header %x", v[:31])
+			}
+			ms, seq := binary.BigEndian.Uint64(v[2:]), binary.BigEndian.Uint32(v[10:])
+			if ms != uint64(frozenTime().UnixMilli()) || uint64(seq) != version {
+				t.Errorf("position %d-%d", ms, seq)
+			}
+			canonical := v[31:]
+			data, metadata := binary.BigEndian.Uint32(v[22:]), binary.BigEndian.Uint32(v[26:])
+			if got := string(canonical[data : metadata-12]); got != string(rune('1'+version)) {
+				t.Errorf("data %s", got)
+			}
+			if got := string(canonical[metadata : len(canonical)-1]); got != `{"timestamp":0}` {
+				t.Errorf("metadata %s", got)
+			}
+			leaf := sha256.Sum256(v[30:])
+			chain = sha256.Sum256(append(chain[:], leaf[:]...))
+			position := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64([]byte("\x00\x00\x00\x01f"), ms), seq)
+			if v := get(db, position); !bytes.Equal(v, eventKey("a", version+1)[5:]) {
+				t.Errorf("feed entry %q", v)
+			}
+		}
+		head := get(db, []byte("\x00\x00\x00\x01horder\x00a"))
+		if len(head) != 69 || binary.BigEndian.Uint64(head[1:]) != 5 || !bytes.Equal(head[9:41], chain[:]) {
+			t.Errorf("head %x", head)
+		}
+		item := get(db, []byte("\x00\x00\x00\x01inotes\x00k"))
+		if item[0] != 1 || binary.BigEndian.Uint64(item[1:]) != 2 || string(item[25:]) != "v" {
+			t.Errorf("item %x", item)
+		}
+		due := binary.BigEndian.AppendUint64([]byte("\x00\x00\x00\x01dnotes\x00"), uint64(frozenTime().Add(-time.Hour).UnixNano()))
+		get(db, append(due, 'k'))
+		state := get(db, []byte("\x00\x00\x00\x01s"))
+		if len(state) != 37 || binary.BigEndian.Uint64(state[21:]) != 2 || binary.BigEndian.Uint64(state[29:]) != 6 {
+			t.Errorf("state %x", state)
+		}
+	})
+}
+
+// TestContradictions spoils single records. Whoever reads them must hear of it.
+func TestContradictions(t *testing.T) {
+	t.Parallel()
+	set := func(key, value []byte) func(*engine.DB) error {
+		return func(db *engine.DB) error { return db.Set(key, value, engine.Sync) }
+	}
+	change := func(key []byte, change func([]byte) []byte) func(*engine.DB) error {
+		return func(db *engine.DB) error {
+			v, closer, err := db.Get(key)
+			if err != nil {
+				return err
+			}
+			v = change(bytes.Clone(v))
+			return errors.Join(closer.Close(), db.Set(key, v, engine.Sync))
+		}
+	}
+	flip := func(at int) func([]byte) []byte {
+		return func(v []byte) []byte {
+			v[at] ^= 1
+			return v
+		}
+	}
+	cut := func(n int) func([]byte) []byte { return func(v []byte) []byte { return v[:n] } }
+	remove := func(key []byte) func(*engine.DB) error {
+		return func(db *engine.DB) error { return db.Delete(key, engine.Sync) }
+	}
+	headKey := []byte("\x00\x00\x00\x01horder\x00a")
+	itemKey := []byte("\x00\x00\x00\x01inotes\x00k")
+	feedKey := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64([]byte("\x00\x00\x00\x01f"), uint64(frozenTime().UnixMilli())), 2)
+
+	const stream, feed, export, append_, item, due, after = "stream", "feed", "export", "append", "item", "due", "after"
+	for name, c := range map[string]struct {
+		spoil  func(*engine.DB) error
+		detect []string
+	}{
+		"first event missing":  {remove(eventKey("a", 1)), []string{stream, feed, export}},
+		"middle event missing": {remove(eventKey("a", 3)), []string{stream, feed, export, after}},
+		"last event missing":   {remove(eventKey("a", 5)), []string{stream, feed, export}},
+		"event too many":       {set(eventKey("a", 6), []byte("x")), []string{export}},
+		"event of no stream":   {set(eventKey("zz", 1), []byte("x")), []string{export}},
+		"event cut":            {change(eventKey("a", 3), cut(20)), []string{stream, feed, export, after}},
+		"event empty":          {change(eventKey("a", 3), cut(0)), []string{stream, feed, export, after}},
+		"event without end":    {change(eventKey("a", 3), cut(60)), []string{stream, feed, export, after}},
+		"unknown format":       {change(eventKey("a", 3), flip(0)), []string{stream, feed, export, after}},
+		"unknown flag":         {change(eventKey("a", 3), func(v []byte) []byte { v[1] = 8; return v }), []string{stream, feed, export, after}},
+		"rewritten by mistake": {change(eventKey("a", 3), flip(1)), []string{stream, feed, export, after}},
+		"no zero byte":         {change(eventKey("a", 3), flip(30)), []string{stream, feed, export, after}},
+		"place of data":        {change(eventKey("a", 3), flip(25)), []string{stream, feed, export, after}},
+		"place of metadata":    {change(eventKey("a", 3), func(v []byte) []byte { v[26] = 0xff; return v }), []string{stream, feed, export, after}},
+		"position":             {change(eventKey("a", 3), flip(13)), []string{feed}},
+		"last position":        {change(eventKey("a", 5), flip(13)), []string{stream, feed}},
+		"data":                 {change(eventKey("a", 3), flip(31+75)), []string{export}},
+		"head longer":          {change(headKey, flip(7)), []string{stream, export, after}},
+		"head cut":             {change(headKey, cut(30)), []string{stream, export, append_, after}},
+		"chain":                {change(headKey, flip(20)), []string{export}},
+		"feed entry missing":   {remove(feedKey), []string{export}},
+		"feed entry cut":       {change(feedKey, cut(4)), []string{feed}},
+		"feed entry astray":    {change(feedKey, flip(15)), []string{feed}},
+		"item":                 {change(itemKey, cut(7)), []string{item, export, due}},
+		"due item missing":     {remove(itemKey), []string{due}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fs := written(t)
+			raw(t, fs, func(db *engine.DB) {
+				if err := c.spoil(db); err != nil {
+					t.Fatal(err)
+				}
+			})
+			s := open(t, pebble.Options{Dir: "data", FS: fs, Clock: clock.NewManual(frozenTime())})
+			defer closeStore(t, s)
+			got := map[string]error{}
+			for _, err := range s.ReadStream(t.Context(), tenant, key("a"), 1, 0) {
+				got[stream] = err
+			}
+			for _, err := range s.ReadFeed(t.Context(), tenant, j17.StreamID{}, 100) {
+				got[feed] = err
+			}
+			got[export] = s.ExportTenant(t.Context(), tenant, io.Discard)
+			_, got[after] = s.VersionAfter(t.Context(), tenant, key("a"), j17.StreamID{Ms: frozenTime().UnixMilli(), Seq: 1})
+			_, got[append_] = s.Append(t.Context(), tenant, []store.Append{{Pre: []store.Pre{{Key: key("a"), Length: 1}}}})
+			if _, err := s.Get(t.Context(), tenant, space, "k"); !errors.Is(err, store.ErrNotFound) {
+				got[item] = err
+			}
+			_, got[due] = s.ClaimDue(t.Context(), tenant, space, 5, time.Minute)
+			for _, what := range c.detect {
+				var corrupt *store.CorruptionError
+				if !errors.As(got[what], &corrupt) && (what != due || got[what] == nil) {
+					t.Errorf("%s: %v, want a CorruptionError", what, got[what])
+				}
+				delete(got, what)
+			}
+			for what, err := range got {
+				if err != nil && what != export {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			// The neighbour is untouched.
+			n := 0
+			for _, err := range s.ReadStream(t.Context(), tenant, key("b"), 1, 0) {
+				if err == nil {
+					n++
+				}
+			}
+			if n != 1 {
+				t.Errorf("%d events in the other stream", n)
+			}
+		})
+	}
+}
+
+// TestDamagedFiles flips bits in the files. A damaged store may refuse to open, fail to read, or have lost the end of a
+// log that it cannot tell from one that was never finished; it must not serve anything that was not written.
+func TestDamagedFiles(t *testing.T) {
+	t.Parallel()
+	base := vfs.NewMem()
+	w := newWorkload(50)
+	s := open(t, pebble.Options{Dir: "data", FS: base})
+	for range 40 {
+		if err := w.write(t, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	good := feedOf(t, s)
+	closeStore(t, s)
+	// The second opening moves all from the log to tables.
+	closeStore(t, open(t, pebble.Options{Dir: "data", FS: base}))
+	rng := rand.New(rand.NewPCG(7, 7))
+	names, err := base.List("data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	detected := 0
+	for _, name := range names {
+		if name == "LOCK" {
+			continue
+		}
+		for range 25 {
+			fs := vfs.NewMem()
+			if _, err := vfs.Clone(base, fs, "data", "data"); err != nil {
+				t.Fatal(err)
+			}
+			content, err := fs.UnsafeGetFileDataBuffer("data/" + name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(content) == 0 {
+				break
+			}
+			content[rng.IntN(len(content))] ^= 1 << rng.IntN(8)
+			s, err := pebble.Open(pebble.Options{Dir: "data", FS: fs, Logger: quiet()})
+			if err != nil {
+				detected++
+				continue
+			}
+			n := 0
+			for e, err := range s.ReadFeed(t.Context(), tenant, j17.StreamID{}, 1<<30) {
+				if err != nil {
+					detected++
+					break
+				}
+				if n >= len(good) || string(e.Raw) != good[n] {
+					t.Fatalf("a damaged %s makes the store serve %s", name, e.Raw)
+				}
+				n++
+			}
+			if err := s.Close(); err != nil {
+				detected++
+			}
+		}
+	}
+	if detected == 0 {
+		t.Error("no damage was noticed")
+	}
+}
+
+func feedOf(t *testing.T, s store.Store) []string {
+	t.Helper()
+	var list []string
+	for e, err := range s.ReadFeed(t.Context(), tenant, j17.StreamID{}, 1<<30) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, string(e.Raw))
+	}
+	return list
+}
+
+func TestNewerFormat(t *testing.T) {
+	t.Parallel()
+	fs := written(t)
+	raw(t, fs, func(db *engine.DB) {
+		if err := db.Set([]byte("\x00\x00\x00\x00v"), []byte{0, 0, 0, 2}, engine.Sync); err != nil {
+			t.Fatal(err)
+		}
+	})
+	s, err := pebble.Open(pebble.Options{Dir: "data", FS: fs})
+	if err == nil {
+		closeStore(t, s)
+		t.Fatal("a store of a newer format was opened")
+	}
+	if !strings.Contains(err.Error(), "storage format 2") || !strings.Contains(err.Error(), "newer j17") {
+		t.Errorf("error %q does not say what to do", err)
+	}
+}
+
+func TestLock(t *testing.T) {
+	t.Parallel()
+	for name, fs := range map[string]vfs.FS{"memory": vfs.NewMem(), "disk": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "deep", "data")
+			s := open(t, pebble.Options{Dir: dir, FS: fs})
+			if second, err := pebble.Open(pebble.Options{Dir: dir, FS: fs}); err == nil {
+				closeStore(t, second)
+				t.Error("the folder was opened twice")
+			} else if !strings.Contains(err.Error(), "in use by another j17") || !strings.Contains(err.Error(), dir) {
+				t.Errorf("error %q does not say that another process uses the folder", err)
+			}
+			closeStore(t, s)
+			closeStore(t, open(t, pebble.Options{Dir: dir, FS: fs}))
+		})
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := pebble.Open(pebble.Options{Dir: file}); err == nil {
+		closeStore(t, s)
+		t.Error("a file was opened as a folder")
+	}
+}

@@ -1,0 +1,302 @@
+// Package pebble is the embedded event store: one folder, one process, no other software.
+//
+// One goroutine, the committer, does all writing. It takes the calls that have queued up, checks their
+// preconditions, gives out positions, timestamps, versions and hashes, and writes one batch, which one fsync makes
+// durable. While a batch is on its way no other is begun, and readers work on a snapshot that was taken when the
+// last batch had become durable. So nobody ever sees what a crash could still take away.
+package pebble
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"j17"
+	"j17/internal/clock"
+	"j17/internal/store"
+)
+
+// Options says where and how a store is opened.
+type Options struct {
+	// Dir is the data folder. It is created when it does not exist.
+	Dir string
+	// FS is the file system; nil means the operating system's.
+	FS vfs.FS
+	// Clock gives positions and expiry their time; nil means the machine's clock.
+	Clock clock.Clock
+	// Logger gets what concerns the operator; nil means that nothing is logged.
+	Logger *slog.Logger
+	// MinFreeBytes is the free space of the volume below which writes are refused; 0 means 256 MiB, or a twentieth
+	// of the volume if that is less.
+	MinFreeBytes uint64
+	// CacheBytes bounds the memory for blocks of stored data; 0 means 32 MiB.
+	CacheBytes int64
+}
+
+const (
+	// formatVersion is the version of keys and values.
+	formatVersion = 1
+	// engineFormat is the version of Pebble's files. It is fixed, so that a newer library does not change a folder
+	// that an older program must still be able to open.
+	engineFormat = pebble.FormatTableFormatV6
+
+	defaultCacheBytes = 96 << 20
+	memTableBytes     = 16 << 20
+	memTables         = 4
+	blockBytes        = 16 << 10
+	bloomBits         = 10
+	maxOpenFiles      = 1000
+	// dropDelay is the time after which the disk space of a dropped tenant is reclaimed at the latest.
+	dropDelay = 10 * time.Second
+	// cachedHeads is the number of stream heads in memory, about 200 bytes each.
+	cachedHeads = 1 << 16
+)
+
+// Store is the embedded event store. It implements store.Store.
+type Store struct {
+	db     *pebble.DB
+	disk   *disk
+	clock  clock.Clock
+	logger *slog.Logger
+	life   *lifetime
+	events *events
+	queue  *queue
+	// background counts the goroutines of the store but the committer.
+	background sync.WaitGroup
+	// committed is closed when the committer has ended.
+	committed chan struct{}
+	// nextNumber is the number of the next new tenant. Only the committer uses it.
+	nextNumber uint32
+
+	mu      sync.Mutex
+	closed  bool
+	view    *view
+	readers int
+	// released, if not nil, is closed when a view has lost its last reader.
+	released chan struct{}
+	tenants  map[store.Tenant]*tenant
+	heads    headCache
+	// retired are former views in order of age. Their readers are counted under mu, the list is the committer's.
+	retired []*view
+}
+
+var _ store.Store = (*Store)(nil)
+
+// tenant is what the store keeps in memory for a tenant.
+type tenant struct {
+	name store.Tenant
+
+	// The committer's: the state with all that was staged, whether the tenant stands in the directory, and whether
+	// the present batch changes it.
+	nextNumber uint32
+	next       tenantState
+	listed     bool
+	staged     bool
+
+	// Guarded by Store.mu: the durable state. number is 0 while the tenant holds nothing. changed, if not nil, is
+	// closed when the feed grows.
+	number  uint32
+	last    j17.StreamID
+	changed chan struct{}
+}
+
+// lifetime is a context that ends when the store closes.
+type lifetime struct{ done chan struct{} }
+
+func (l *lifetime) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (l *lifetime) Done() <-chan struct{}       { return l.done }
+func (l *lifetime) Value(any) any               { return nil }
+
+func (l *lifetime) Err() error {
+	select {
+	case <-l.done:
+		return context.Canceled
+	default:
+		return nil
+	}
+}
+
+// Open opens the store in a folder, or creates one. Only one process can have it open.
+func Open(o Options) (*Store, error) {
+	if o.FS == nil {
+		o.FS = vfs.Default
+		dir, err := filepath.Abs(o.Dir)
+		if err != nil {
+			return nil, fmt.Errorf("find the data folder %s: %w", o.Dir, err)
+		}
+		o.Dir = dir
+	}
+	if o.Clock == nil {
+		o.Clock = clock.System{}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.CacheBytes == 0 {
+		o.CacheBytes = defaultCacheBytes
+	}
+	s := &Store{
+		clock:     o.Clock,
+		logger:    o.Logger,
+		life:      &lifetime{done: make(chan struct{})},
+		events:    newEvents(),
+		queue:     newQueue(),
+		committed: make(chan struct{}),
+		tenants:   map[store.Tenant]*tenant{},
+		heads:     newHeadCache(cachedHeads),
+	}
+	s.disk = &disk{
+		FS: o.FS, dir: o.Dir, clock: o.Clock, logger: o.Logger, life: s.life,
+		onFull: s.stalled, onFault: s.fail,
+	}
+	s.disk.setFloor(o.MinFreeBytes)
+	s.disk.findBallast()
+	if err := s.open(o); err != nil {
+		return nil, err
+	}
+	s.disk.armed.Store(true)
+	s.disk.check()
+	go s.commitLoop()
+	s.background.Go(s.sweepLoop)
+	return s, nil
+}
+
+func (s *Store) open(o Options) error {
+	if err := s.disk.MkdirAll(o.Dir, 0o700); err != nil {
+		return fmt.Errorf("create the data folder %s: %w", o.Dir, err)
+	}
+	db, err := pebble.Open(o.Dir, s.engineOptions(o))
+	switch {
+	case errors.Is(err, errInUse):
+		return fmt.Errorf("the data folder %s is in use by another j17 process: stop that one or choose another folder", o.Dir)
+	case err != nil:
+		return fmt.Errorf("open the data folder %s: %w", o.Dir, err)
+	}
+	s.db = db
+	if err := s.load(); err != nil {
+		return errors.Join(fmt.Errorf("open the data folder %s: %w", o.Dir, err), db.Close())
+	}
+	s.view = &view{snapshot: db.NewSnapshot()}
+	return nil
+}
+
+func (s *Store) engineOptions(o Options) *pebble.Options {
+	logger := &engineLogger{logger: o.Logger, fatal: s.disk.fail}
+	opts := &pebble.Options{
+		FS:                          s.disk,
+		CacheSize:                   o.CacheBytes,
+		MaxOpenFiles:                maxOpenFiles,
+		MemTableSize:                memTableBytes,
+		MemTableStopWritesThreshold: memTables,
+		FlushDelayDeleteRange:       dropDelay,
+		FormatMajorVersion:          engineFormat,
+		Logger:                      logger,
+		EventListener:               s.events.listener(o.Logger),
+	}
+	for i := range opts.Levels {
+		opts.Levels[i].BlockSize = blockBytes
+		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBits)
+		opts.Levels[i].FilterType = pebble.TableFilter
+	}
+	return opts
+}
+
+// load reads what the store must know before the first call, and ends what the last run has begun.
+func (s *Store) load() error {
+	if err := s.checkFormat(); err != nil {
+		return err
+	}
+	if err := s.dropPending(); err != nil {
+		return fmt.Errorf("remove an unfinished import: %w", err)
+	}
+	next, err := s.getNumber(appendPrefix(nil, storeNumber, kindNext))
+	if err != nil {
+		return err
+	}
+	s.nextNumber = max(next, storeNumber+1)
+	return s.loadTenants()
+}
+
+// checkFormat refuses a folder of a newer version and marks a new one.
+func (s *Store) checkFormat() error {
+	key := appendPrefix(nil, storeNumber, kindFormat)
+	version, err := s.getNumber(key)
+	switch {
+	case err != nil:
+		return err
+	case version == 0:
+		return s.db.Set(key, appendNumber(nil, formatVersion), pebble.Sync)
+	case version != formatVersion:
+		return fmt.Errorf("it has the storage format %d, and this version of j17 knows only format %d: use a newer j17",
+			version, formatVersion)
+	default:
+		return nil
+	}
+}
+
+// Status tells whether writes are accepted and how much room there is.
+func (s *Store) Status() store.Status {
+	st := store.Status{Writable: true}
+	switch err := s.queue.refusal(); {
+	case err != nil:
+		st.Writable, st.Reason = false, err.Error()
+		if errors.Is(err, store.ErrClosed) {
+			return st
+		}
+	case s.disk.check():
+		st.Writable, st.Reason = false, store.ErrFull.Error()
+	}
+	st.FreeBytes = s.disk.freeBytes()
+	st.DiskBytes = s.disk.used()
+	return st
+}
+
+// fail stops all writes after a fault that leaves it open what has become durable.
+func (s *Store) fail(cause error) {
+	s.logger.Error("a write to disk failed, no more writes are accepted", slog.Any("error", cause))
+	s.queue.shut(fmt.Errorf("%w: restart j17 when the fault is mended: %w", store.ErrFailed, cause))
+	s.queue.abandon(unknown(cause), s.queue.refusal())
+}
+
+// stalled answers those who would have to wait until the volume has room again.
+func (s *Store) stalled() {
+	s.queue.abandon(unknown(store.ErrFull), store.ErrFull)
+}
+
+// Close waits for running calls and releases the store. A reader that iterates counts as a running call. After a
+// fault it waits for nobody: readers then may go on, and the memory of the store stays in use.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	s.mu.Unlock()
+	s.queue.shut(store.ErrClosed)
+	close(s.life.done)
+	s.background.Wait()
+	select {
+	case <-s.committed:
+	case <-s.queue.faulted:
+	}
+	if !s.disk.failed.Load() {
+		s.awaitRelease(nil, func() bool { return s.readers == 0 })
+		s.disk.armed.Store(false)
+	}
+	if s.disk.failed.Load() {
+		// Goroutines of Pebble are blocked in writes that must not happen any more. They hold its locks.
+		return s.disk.unlock()
+	}
+	s.reap()
+	err := s.view.snapshot.Close()
+	return errors.Join(err, s.db.Close())
+}

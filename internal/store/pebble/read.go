@@ -1,0 +1,438 @@
+package pebble
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"j17"
+	"j17/internal/store"
+)
+
+// cancelEvery is the number of events after which an iteration looks whether it was cancelled.
+const cancelEvery = 1024
+
+var errGap = errors.New("an event is missing")
+
+// Heads returns the durable heads of streams. See store.Store.
+func (s *Store) Heads(_ context.Context, t store.Tenant, keys []j17.Key) ([]store.Head, error) {
+	if err := t.Validate(); err != nil {
+		return nil, err
+	}
+	heads := make([]store.Head, len(keys))
+	s.mu.Lock()
+	number := s.numberLocked(t)
+	var missing []int
+	for i, key := range keys {
+		var ok bool
+		if heads[i], ok = s.heads.get(streamKey{number, key}); !ok && number != 0 {
+			missing = append(missing, i)
+		}
+	}
+	if len(missing) == 0 && !s.closed {
+		s.mu.Unlock()
+		return heads, nil
+	}
+	// The view of the same moment.
+	v, err := s.acquireLocked()
+	s.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	r := reader{v, s, number}
+	defer r.close()
+	for _, i := range missing {
+		if !canExist(keys[i]) {
+			continue
+		}
+		if heads[i], err = r.load(keys[i]); err != nil {
+			return nil, err
+		}
+	}
+	return heads, nil
+}
+
+// canExist reports whether a stream can have the key. What cannot is no fault of the caller's: it has no events.
+func canExist(key j17.Key) bool { return store.ValidKey(key) == nil }
+
+// load reads a head from disk and puts it into the cache, unless it may be outdated. The cache also keeps that a
+// stream has no events: its first one probably comes next.
+func (r reader) load(key j17.Key) (store.Head, error) {
+	h, err := getHead(r.snapshot, appendHeadKey(nil, r.tenant, key), key)
+	if err != nil {
+		return store.Head{}, err
+	}
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	if r.store.view == r.view {
+		r.store.heads.put(streamKey{r.tenant, key}, h)
+	}
+	return h, nil
+}
+
+// head returns the head of a stream as of the reader's view.
+func (r reader) head(key j17.Key) (store.Head, error) {
+	if r.tenant == 0 || !canExist(key) {
+		return store.Head{}, nil
+	}
+	r.store.mu.Lock()
+	current := r.store.view == r.view
+	var h store.Head
+	var ok bool
+	if current {
+		h, ok = r.store.heads.get(streamKey{r.tenant, key})
+	}
+	r.store.mu.Unlock()
+	if ok {
+		return h, nil
+	}
+	return r.load(key)
+}
+
+// ReadStream yields the durable events of one stream. See store.Store.
+func (s *Store) ReadStream(
+	ctx context.Context, t store.Tenant, key j17.Key, from, to uint64,
+) iter.Seq2[*j17.Event, error] {
+	return sequence(func(yield func(*j17.Event) bool) error {
+		return s.readStream(ctx, t, key, from, to, yield)
+	})
+}
+
+// sequence turns a function that passes events to yield, until that says false, into an iterator.
+func sequence(read func(yield func(*j17.Event) bool) error) iter.Seq2[*j17.Event, error] {
+	return func(yield func(*j17.Event, error) bool) {
+		stopped := false
+		err := read(func(e *j17.Event) bool {
+			stopped = !yield(e, nil)
+			return !stopped
+		})
+		if err != nil && !stopped {
+			yield(nil, err)
+		}
+	}
+}
+
+func (s *Store) readStream(
+	ctx context.Context, t store.Tenant, key j17.Key, from, to uint64, yield func(*j17.Event) bool,
+) (err error) {
+	r, err := s.read(t)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	head, err := r.head(key)
+	if err != nil {
+		return err
+	}
+	from = max(from, 1)
+	if to == 0 || to > head.Length {
+		to = head.Length
+	}
+	if from > to {
+		return nil
+	}
+	c, err := r.events(key, from, to)
+	if err != nil {
+		return err
+	}
+	defer closeIter(c.it, &err, key.String())
+	for version := from; version <= to; version++ {
+		if version%cancelEvery == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := c.next(version); err != nil {
+			return corruption(err, "%s version %d of tenant %s", key, version, t)
+		}
+		if version == head.Length && (c.event.StreamID != head.Last || c.event.Timestamp != head.LastTime) {
+			return corruption(errors.New("the last event is not the one that the head names"), "%s of tenant %s", key, t)
+		}
+		if !yield(&c.event) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// streamCursor reads the events of one stream in order.
+type streamCursor struct {
+	it     *pebble.Iterator
+	prefix int
+	keyLen int
+	fresh  bool
+	record eventRecord
+	types  typeNames
+	event  j17.Event
+}
+
+// events opens a cursor on the versions from to to, which must be closed.
+func (r reader) events(key j17.Key, from, to uint64) (*streamCursor, error) {
+	lower := appendEventKey(nil, r.tenant, key, from)
+	it, err := r.iterate(lower, next(appendEventKey(nil, r.tenant, key, to)))
+	if err != nil {
+		return nil, err
+	}
+	return &streamCursor{
+		it: it, prefix: len(lower) - versionSuffix, keyLen: len(key.Type) + len(":") + len(key.ID), fresh: true,
+		event: j17.Event{Key: key},
+	}, nil
+}
+
+// next moves to the next event, which must have the given version, and fills c.event.
+func (c *streamCursor) next(version uint64) error {
+	var ok bool
+	if c.fresh {
+		ok, c.fresh = c.it.First(), false
+	} else {
+		ok = c.it.Next()
+	}
+	if !ok {
+		if err := c.it.Error(); err != nil {
+			return err
+		}
+		return errGap
+	}
+	if k := c.it.Key(); len(k) != c.prefix+versionSuffix || binary.BigEndian.Uint64(k[c.prefix:]) != version {
+		return errGap
+	}
+	v, err := c.it.ValueAndErr()
+	if err != nil {
+		return err
+	}
+	c.event.Version = version
+	return c.record.fill(v, c.keyLen, &c.types, &c.event)
+}
+
+// fill parses an event's value into e, which has key and version already.
+func (r *eventRecord) fill(v []byte, keyLen int, types *typeNames, e *j17.Event) error {
+	if err := r.parse(v); err != nil {
+		return err
+	}
+	typ, err := r.eventType(keyLen)
+	if err != nil {
+		return err
+	}
+	e.StreamID, e.Timestamp, e.Type = r.id, r.timestamp, types.name(typ)
+	e.Raw = slices.Clip(r.raw)
+	e.Data, e.Metadata = r.layout.DataOf(r.raw), r.layout.MetadataOf(r.raw)
+	return nil
+}
+
+// typeNames keeps the names of types, so that an iteration allocates each of them once.
+type typeNames struct{ names []string }
+
+func (t *typeNames) name(b []byte) string {
+	for i, name := range t.names {
+		if name == string(b) {
+			// The next event probably has the same type, or one that stood near it.
+			if i > 0 {
+				t.names[i], t.names[i-1] = t.names[i-1], t.names[i]
+			}
+			return name
+		}
+	}
+	name := string(b)
+	const enough = 32
+	if len(t.names) < enough {
+		t.names = append(t.names, name)
+	}
+	return name
+}
+
+// VersionAfter returns the version of the first event after a position. See store.Store.
+func (s *Store) VersionAfter(_ context.Context, t store.Tenant, key j17.Key, after j17.StreamID) (_ uint64, err error) {
+	r, err := s.read(t)
+	if err != nil {
+		return 0, err
+	}
+	defer r.close()
+	head, err := r.head(key)
+	if err != nil || after.Compare(head.Last) >= 0 {
+		return head.Length + 1, err
+	}
+	it, err := r.iterate(appendEventKey(nil, r.tenant, key, 1), next(appendEventKey(nil, r.tenant, key, head.Length)))
+	if err != nil {
+		return 0, err
+	}
+	defer closeIter(it, &err, key.String())
+	var record eventRecord
+	n := sort.Search(int(head.Length), func(i int) bool { //nolint:gosec // lengths are far below
+		if err != nil {
+			return true
+		}
+		version := uint64(i) + 1 //nolint:gosec // i counts from 0
+		want := appendEventKey(nil, r.tenant, key, version)
+		if !it.SeekGE(want) || !bytes.Equal(it.Key(), want) {
+			err = errors.Join(errGap, it.Error())
+		} else if v, failed := it.ValueAndErr(); failed != nil {
+			err = failed
+		} else {
+			err = record.parse(v)
+		}
+		if err != nil {
+			err = corruption(err, "%s version %d of tenant %s", key, version, t)
+		}
+		return record.id.Compare(after) > 0
+	})
+	return uint64(n) + 1, err //nolint:gosec // n counts from 0
+}
+
+// Streams returns ids of streams. See store.Store.
+func (s *Store) Streams(
+	_ context.Context, t store.Tenant, aggregateType, afterID string, limit int,
+) (ids []string, err error) {
+	r, err := s.read(t)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	if r.tenant == 0 || limit <= 0 || strings.IndexByte(aggregateType+afterID, 0) >= 0 {
+		return nil, nil
+	}
+	lower := appendHeadKey(nil, r.tenant, j17.Key{Type: aggregateType})
+	prefix := len(lower)
+	upper := after(lower)
+	if afterID != "" {
+		lower = next(append(lower, afterID...))
+	}
+	it, err := r.iterate(lower, upper)
+	if err != nil {
+		return nil, err
+	}
+	defer closeIter(it, &err, "the list of streams")
+	for it.First(); it.Valid() && len(ids) < limit; it.Next() {
+		ids = append(ids, string(it.Key()[prefix:]))
+	}
+	return ids, nil
+}
+
+// ReadFeed yields durable events in order of their positions. See store.Store.
+func (s *Store) ReadFeed(
+	ctx context.Context, t store.Tenant, after j17.StreamID, limit int,
+) iter.Seq2[*j17.Event, error] {
+	return sequence(func(yield func(*j17.Event) bool) error {
+		return s.readFeed(ctx, t, after, limit, yield)
+	})
+}
+
+func (s *Store) readFeed(
+	ctx context.Context, t store.Tenant, position j17.StreamID, limit int, yield func(*j17.Event) bool,
+) (err error) {
+	r, err := s.read(t)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	if r.tenant == 0 || limit <= 0 {
+		return nil
+	}
+	feed, err := r.iterate(
+		appendFeedKey(nil, r.tenant, position.Next()), after(appendPrefix(nil, r.tenant, kindFeed)))
+	if err != nil {
+		return err
+	}
+	defer closeIter(feed, &err, "the feed")
+	events, err := r.iterate(
+		appendPrefix(nil, r.tenant, kindEvent), after(appendPrefix(nil, r.tenant, kindEvent)))
+	if err != nil {
+		return err
+	}
+	defer closeIter(events, &err, "events")
+	c := feedCursor{events: events, key: appendPrefix(nil, r.tenant, kindEvent)}
+	n := 0
+	for ok := feed.First(); ok && n < limit; ok = feed.Next() {
+		if n++; n%cancelEvery == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		reference, err := feed.ValueAndErr()
+		if err == nil {
+			err = c.load(feed.Key(), reference)
+		}
+		if err != nil {
+			return corruption(err, "the feed of tenant %s after %s", t, c.event.StreamID)
+		}
+		if !yield(&c.event) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// feedCursor looks up the events that feed entries refer to.
+type feedCursor struct {
+	events *pebble.Iterator
+	key    []byte
+	record eventRecord
+	// The names of event types and of aggregate types.
+	types, aggregates typeNames
+
+	event j17.Event
+}
+
+// load fills c.event with the event of a feed entry.
+func (c *feedCursor) load(position, reference []byte) error {
+	id, ok := feedPosition(position)
+	n := len(reference) - versionSuffix - 1
+	if !ok || n < 0 || reference[n] != 0 {
+		return errFormat
+	}
+	typ, aggregate, ok := bytes.Cut(reference[:n], []byte{0})
+	if !ok {
+		return errFormat
+	}
+	key := j17.Key{Type: c.aggregates.name(typ), ID: string(aggregate)}
+	c.key = append(c.key[:tenantPrefix+1], reference...)
+	if !c.events.SeekGE(c.key) || !bytes.Equal(c.events.Key(), c.key) {
+		return errors.Join(errGap, c.events.Error())
+	}
+	v, err := c.events.ValueAndErr()
+	if err != nil {
+		return err
+	}
+	c.event.Key, c.event.Version = key, binary.BigEndian.Uint64(reference[n+1:])
+	if err := c.record.fill(v, len(key.Type)+len(":")+len(key.ID), &c.types, &c.event); err != nil {
+		return err
+	}
+	if c.event.StreamID != id {
+		return fmt.Errorf("the entry %s refers to an event of another position, %s", id, c.event.StreamID)
+	}
+	return nil
+}
+
+// AwaitFeed blocks until the feed has grown. See store.Store.
+func (s *Store) AwaitFeed(ctx context.Context, name store.Tenant, after j17.StreamID) error {
+	if err := name.Validate(); err != nil {
+		return err
+	}
+	for {
+		s.mu.Lock()
+		if s.closed {
+			s.mu.Unlock()
+			return store.ErrClosed
+		}
+		t := s.tenantLocked(name)
+		if t.last.Compare(after) > 0 {
+			s.mu.Unlock()
+			return nil
+		}
+		if t.changed == nil {
+			t.changed = make(chan struct{})
+		}
+		changed := t.changed
+		s.mu.Unlock()
+		select {
+		case <-changed:
+		case <-s.life.Done():
+			return store.ErrClosed
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

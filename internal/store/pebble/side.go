@@ -1,0 +1,358 @@
+package pebble
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"j17/internal/store"
+)
+
+const (
+	// sweepEvery is the time between two searches for what has expired.
+	sweepEvery = time.Minute
+	// sweepLimit is the number of items that are removed in one batch.
+	sweepLimit = 1000
+)
+
+// Get returns one side item. See store.Store.
+func (s *Store) Get(_ context.Context, t store.Tenant, space store.Space, key string) (store.Item, error) {
+	r, err := s.read(t)
+	if err != nil {
+		return store.Item{}, err
+	}
+	defer r.close()
+	if strings.IndexByte(string(space), 0) >= 0 {
+		return store.Item{}, store.ErrNotFound
+	}
+	v, closer, err := r.snapshot.Get(appendItemKey(nil, r.tenant, space, key))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return store.Item{}, store.ErrNotFound
+	}
+	if err != nil {
+		return store.Item{}, fault("a side item", err)
+	}
+	meta, value, err := parseItemRecord(v)
+	item := meta.item(key, value)
+	if err = errors.Join(err, closer.Close()); err != nil {
+		return store.Item{}, corruption(err, "side item %s/%s of tenant %s", space, key, t)
+	}
+	if !meta.live(s.clock.Now().UnixNano()) {
+		return store.Item{}, store.ErrNotFound
+	}
+	return item, nil
+}
+
+// item returns the item in its public form, with a copy of the value.
+func (m itemMeta) item(key string, value []byte) store.Item {
+	return store.Item{
+		Key: key, Value: append([]byte(nil), value...), Rev: m.rev, Expires: fromNanos(m.expires), Due: fromNanos(m.due),
+	}
+}
+
+// Scan returns side items in order of their keys. See store.Store.
+func (s *Store) Scan(
+	_ context.Context, t store.Tenant, space store.Space, prefix, afterKey string, limit int,
+) (items []store.Item, err error) {
+	r, err := s.read(t)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	if limit <= 0 || strings.IndexByte(string(space), 0) >= 0 {
+		return nil, nil
+	}
+	all := appendSpace(nil, r.tenant, kindItem, space)
+	lower := append(slices.Clip(all), prefix...)
+	upper := after(lower)
+	if afterKey >= prefix && afterKey != "" {
+		lower = next(append(slices.Clip(all), afterKey...))
+	}
+	it, err := r.iterate(lower, upper)
+	if err != nil {
+		return nil, err
+	}
+	defer closeIter(it, &err, "side items")
+	now := s.clock.Now().UnixNano()
+	for it.First(); it.Valid() && len(items) < limit; it.Next() {
+		key := string(it.Key()[len(all):])
+		v, err := it.ValueAndErr()
+		if err != nil {
+			return nil, fault("side items", err)
+		}
+		meta, value, err := parseItemRecord(v)
+		if err != nil {
+			return nil, corruption(err, "side item %s/%s of tenant %s", space, key, t)
+		}
+		if meta.live(now) {
+			items = append(items, meta.item(key, value))
+		}
+	}
+	return items, nil
+}
+
+// Write applies side writes. See store.Store.
+func (s *Store) Write(ctx context.Context, t store.Tenant, side []store.Side) error {
+	results, err := s.Append(ctx, t, []store.Append{{Side: side}})
+	if err != nil {
+		return err
+	}
+	if results[0].Outcome == store.Conflict {
+		return &results[0].Sides[0]
+	}
+	return nil
+}
+
+// item returns a side item after what was staged so far.
+func (b *batch) item(t *tenant, space store.Space, key string) (*stagedItem, error) {
+	b.key = appendItemKey(b.key[:0], t.nextNumber, space, key)
+	if item := b.items[string(b.key)]; item != nil {
+		return item, nil
+	}
+	item := &stagedItem{}
+	v, closer, err := b.store.db.Get(b.key)
+	switch {
+	case errors.Is(err, pebble.ErrNotFound):
+	case err != nil:
+		return nil, fault("a side item", err)
+	default:
+		item.itemMeta, _, err = parseItemRecord(v)
+		if err = errors.Join(err, closer.Close()); err != nil {
+			return nil, corruption(err, "side item %s/%s of tenant %s", space, key, t.name)
+		}
+	}
+	b.items[string(b.key)] = item
+	return item, nil
+}
+
+// stageSide stages one side write, whose condition holds.
+func (b *batch) stageSide(t *tenant, w *store.Side, item *stagedItem) {
+	switch w.Op {
+	case store.Put:
+		b.stageItem(t, w.Space, w.Key, item, nanos(w.Expires), nanos(w.Due), w.Value)
+	case store.Delete:
+		if item.rev != 0 {
+			b.stage(t)
+			b.removeItem(t.nextNumber, w.Space, w.Key, item.itemMeta)
+			item.itemMeta = itemMeta{}
+		}
+	case store.Check:
+	}
+}
+
+// stageItem stages the new content of an item, and its entries in the orders of due times and expiry.
+func (b *batch) stageItem(
+	t *tenant, space store.Space, key string, item *stagedItem, expires, due int64, value []byte,
+) {
+	b.stage(t)
+	old := item.itemMeta
+	t.next.rev++
+	item.itemMeta = itemMeta{rev: t.next.rev, expires: expires, due: due}
+	b.put(appendItemKey(b.key[:0], t.nextNumber, space, key), appendItemRecord(b.value[:0], item.itemMeta, value))
+	b.replaceExpiry(t.nextNumber, old.expires, expires)
+	if old.due == due {
+		return
+	}
+	if old.due != 0 {
+		b.key2 = appendDueKey(b.key2[:0], t.nextNumber, space, old.due, key)
+		b.remove(b.key2)
+	}
+	if due != 0 {
+		b.key2 = appendDueKey(b.key2[:0], t.nextNumber, space, due, key)
+		must(b.writes.Set(b.key2, nil, nil))
+	}
+}
+
+// removeItem stages the removal of an item.
+func (b *batch) removeItem(tenant uint32, space store.Space, key string, old itemMeta) {
+	b.key = appendItemKey(b.key[:0], tenant, space, key)
+	b.remove(b.key)
+	b.replaceExpiry(tenant, old.expires, 0)
+	if old.due != 0 {
+		b.key2 = appendDueKey(b.key2[:0], tenant, space, old.due, key)
+		b.remove(b.key2)
+	}
+}
+
+// ClaimDue leases items whose time has come. See store.Store.
+func (s *Store) ClaimDue(
+	ctx context.Context, t store.Tenant, space store.Space, limit int, lease time.Duration,
+) (items []store.Item, err error) {
+	if lease < 0 {
+		return nil, fmt.Errorf("%w: a lease of %s", store.ErrInvalid, lease)
+	}
+	if due, err := s.anyDue(t, space); err != nil || !due || limit <= 0 {
+		return nil, err
+	}
+	err = s.run(ctx, false, func(b *batch) error {
+		items, err = b.claim(b.tenant(t), space, limit, lease)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+// anyDue reports whether a claim would find anything, so that polling costs no write.
+func (s *Store) anyDue(t store.Tenant, space store.Space) (due bool, err error) {
+	r, err := s.read(t)
+	if err != nil {
+		return false, err
+	}
+	defer r.close()
+	if r.tenant == 0 || strings.IndexByte(string(space), 0) >= 0 {
+		return false, nil
+	}
+	return hasAny(r.snapshot, appendSpace(nil, r.tenant, kindDue, space),
+		appendDueTime(nil, r.tenant, space, s.clock.Now().UnixNano()+1))
+}
+
+func (b *batch) claim(t *tenant, space store.Space, limit int, lease time.Duration) (items []store.Item, err error) {
+	prefix := appendSpace(nil, t.nextNumber, kindDue, space)
+	it, err := newIter(b.store.db, prefix, appendDueTime(nil, t.nextNumber, space, b.now+1))
+	if err != nil {
+		return nil, err
+	}
+	defer closeIter(it, &err, "due work")
+	until := b.now + int64(lease)
+	for it.First(); it.Valid() && len(items) < limit; it.Next() {
+		key := string(it.Key()[len(prefix)+timeBytes:])
+		item, value, err := b.dueItem(t, space, key)
+		if err != nil {
+			return nil, err
+		}
+		if want := appendDueKey(nil, t.nextNumber, space, item.due, key); string(want) != string(it.Key()) {
+			return nil, corruption(errors.New("the entry is not that of the item"), "due item %s/%s of tenant %s", space, key, t.name)
+		}
+		if !item.live(b.now) {
+			continue
+		}
+		b.stageItem(t, space, key, item, item.expires, until, value)
+		items = append(items, item.item(key, value))
+	}
+	return items, nil
+}
+
+// dueItem returns an item that must exist, and a copy of its value.
+func (b *batch) dueItem(t *tenant, space store.Space, key string) (*stagedItem, []byte, error) {
+	v, closer, err := b.store.db.Get(appendItemKey(nil, t.nextNumber, space, key))
+	if err != nil {
+		return nil, nil, fault(fmt.Sprintf("due item %s/%s", space, key), err)
+	}
+	meta, value, err := parseItemRecord(v)
+	value = append([]byte(nil), value...)
+	if err = errors.Join(err, closer.Close()); err != nil {
+		return nil, nil, corruption(err, "side item %s/%s of tenant %s", space, key, t.name)
+	}
+	return &stagedItem{meta}, value, nil
+}
+
+// sweepLoop removes what has expired. Reads do not see it anyway.
+func (s *Store) sweepLoop() {
+	for s.clock.Wait(s.life, s.clock.Now().Add(sweepEvery)) == nil {
+		if err := s.sweep(s.life); err != nil && s.life.Err() == nil {
+			s.logger.ErrorContext(s.life, "expired items could not be removed", slog.Any("error", err))
+		}
+	}
+}
+
+// sweep removes everything that has expired by now.
+func (s *Store) sweep(ctx context.Context) error {
+	names, err := s.Tenants(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		for more := true; more; {
+			if more, err = s.sweepTenant(ctx, name); err != nil {
+				return fmt.Errorf("tenant %s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// sweepTenant removes some of what has expired and reports whether there is more.
+func (s *Store) sweepTenant(ctx context.Context, name store.Tenant) (more bool, err error) {
+	r, err := s.read(name)
+	if err != nil {
+		return false, err
+	}
+	lower := appendPrefix(nil, r.tenant, kindExpiry)
+	found, err := hasAny(r.snapshot, lower, appendTime(appendPrefix(nil, r.tenant, kindExpiry), s.clock.Now().UnixNano()+1))
+	r.close()
+	if err != nil || !found {
+		return false, err
+	}
+	err = s.run(ctx, false, func(b *batch) (err error) {
+		more, err = b.removeExpired(b.tenant(name))
+		return err
+	})
+	return more, err
+}
+
+// hasAny reports whether there is a key in [lower, upper).
+func hasAny(from pebble.Reader, lower, upper []byte) (found bool, err error) {
+	it, err := newIter(from, lower, upper)
+	if err != nil {
+		return false, err
+	}
+	defer closeIter(it, &err, "an index")
+	return it.First(), nil
+}
+
+func (b *batch) removeExpired(t *tenant) (more bool, err error) {
+	prefix := appendPrefix(nil, t.nextNumber, kindExpiry)
+	it, err := newIter(b.store.db, prefix, appendTime(appendPrefix(nil, t.nextNumber, kindExpiry), b.now+1))
+	if err != nil {
+		return false, err
+	}
+	defer closeIter(it, &err, "the order of expiry")
+	n := 0
+	for it.First(); it.Valid(); it.Next() {
+		if n++; n > sweepLimit {
+			return true, nil
+		}
+		if err := b.removeEntry(t, it.Key()[len(prefix):]); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// removeEntry stages the removal of what an expiry entry, without its prefix, refers to, and of the entry.
+func (b *batch) removeEntry(t *tenant, entry []byte) error {
+	if len(entry) <= timeBytes {
+		return corruption(errFormat, "the order of expiry of tenant %s", t.name)
+	}
+	expires := int64(binary.BigEndian.Uint64(entry)) //nolint:gosec // within the bounds of the iteration
+	kind, rest := entry[timeBytes], entry[timeBytes+1:]
+	b.stage(t)
+	switch kind {
+	case kindItem:
+		space, key, ok := strings.Cut(string(rest), "\x00")
+		if !ok {
+			return corruption(errFormat, "the order of expiry of tenant %s", t.name)
+		}
+		item, _, err := b.dueItem(t, store.Space(space), key)
+		if err != nil {
+			return err
+		}
+		b.removeItem(t.nextNumber, store.Space(space), key, item.itemMeta)
+	case kindCommand:
+		b.key = append(appendPrefix(b.key[:0], t.nextNumber, kindCommand), rest...)
+		b.remove(b.key)
+		b.replaceExpiry(t.nextNumber, expires, 0)
+	default:
+		return corruption(errFormat, "the order of expiry of tenant %s", t.name)
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package pebble
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"j17/internal/store"
+)
+
+// Tenants lists the tenants. See store.Store.
+func (s *Store) Tenants(context.Context) ([]store.Tenant, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, store.ErrClosed
+	}
+	var names []store.Tenant
+	for name, t := range s.tenants {
+		if t.number != 0 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// DropTenant removes everything of one tenant. See store.Store.
+func (s *Store) DropTenant(ctx context.Context, name store.Tenant) error {
+	if err := name.Validate(); err != nil {
+		return err
+	}
+	return s.run(ctx, true, func(b *batch) error {
+		t := b.tenant(name)
+		if !t.listed {
+			return nil
+		}
+		b.remove(appendTenantKey(nil, name))
+		b.removeAll(t.nextNumber)
+		b.dropped = append(b.dropped, t)
+		return nil
+	})
+}
+
+// removeAll stages the removal of all that is stored under a tenant's number.
+func (b *batch) removeAll(number uint32) {
+	lower, upper := allOf(number)
+	must(b.writes.DeleteRange(lower, upper, nil))
+}
+
+// tenantLocked returns what is known of a tenant, and begins to know it when it is new.
+func (s *Store) tenantLocked(name store.Tenant) *tenant {
+	t := s.tenants[name]
+	if t == nil {
+		t = &tenant{name: name}
+		s.tenants[name] = t
+	}
+	return t
+}
+
+// tenant returns a tenant with a number, under which things may be staged.
+func (b *batch) tenant(name store.Tenant) *tenant {
+	b.store.mu.Lock()
+	t := b.store.tenantLocked(name)
+	b.store.mu.Unlock()
+	if t.nextNumber == 0 {
+		t.nextNumber = b.allocate()
+	}
+	return t
+}
+
+// allocate takes a number for a tenant.
+func (b *batch) allocate() uint32 {
+	b.store.nextNumber++
+	return b.store.nextNumber - 1
+}
+
+// loadTenants reads the directory and the state of each tenant.
+func (s *Store) loadTenants() (err error) {
+	lower := appendPrefix(nil, storeNumber, kindTenant)
+	it, err := newIter(s.db, lower, after(lower))
+	if err != nil {
+		return err
+	}
+	defer closeIter(it, &err, "the directory of tenants")
+	for it.First(); it.Valid(); it.Next() {
+		name := store.Tenant(it.Key()[len(lower):])
+		number, err := parseNumber(it.Value())
+		if err != nil || number == storeNumber || number >= s.nextNumber {
+			return corruption(errFormat, "the directory of tenants, at %q", name)
+		}
+		state, err := s.getState(number)
+		if err != nil {
+			return err
+		}
+		s.tenants[name] = &tenant{
+			name: name, nextNumber: number, next: state, listed: true, number: number, last: state.last,
+		}
+	}
+	return nil
+}
+
+func (s *Store) getState(number uint32) (tenantState, error) {
+	where := fmt.Sprintf("the state of tenant number %d", number)
+	v, closer, err := s.db.Get(appendPrefix(nil, number, kindState))
+	if err != nil {
+		return tenantState{}, fault(where, err)
+	}
+	state, err := parseStateRecord(v)
+	if err = errors.Join(err, closer.Close()); err != nil {
+		return tenantState{}, corruption(err, "%s", where)
+	}
+	return state, nil
+}
+
+// dropPending removes what imports have left that did not end.
+func (s *Store) dropPending() (err error) {
+	lower := appendPrefix(nil, storeNumber, kindPending)
+	it, err := newIter(s.db, lower, after(lower))
+	if err != nil {
+		return err
+	}
+	defer closeIter(it, &err, "the list of imports")
+	b := s.db.NewBatch()
+	defer func() { err = errors.Join(err, b.Close()) }()
+	for it.First(); it.Valid(); it.Next() {
+		number, err := parseNumber(it.Key()[len(lower):])
+		if err != nil {
+			return corruption(err, "the list of imports")
+		}
+		from, to := allOf(number)
+		must(b.DeleteRange(from, to, nil))
+		must(b.Delete(it.Key(), nil))
+	}
+	if b.Empty() {
+		return nil
+	}
+	return s.db.Apply(b, pebble.Sync)
+}

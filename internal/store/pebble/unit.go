@@ -1,0 +1,271 @@
+package pebble
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"j17"
+	"j17/internal/store"
+)
+
+// Append commits units. See store.Store.
+func (s *Store) Append(ctx context.Context, t store.Tenant, units []store.Append) ([]store.Result, error) {
+	if err := t.Validate(); err != nil {
+		return nil, err
+	}
+	for i := range units {
+		if err := units[i].Validate(); err != nil {
+			return nil, fmt.Errorf("unit %d: %w", i, err)
+		}
+	}
+	results := make([]store.Result, len(units))
+	if len(units) == 0 {
+		return results, nil
+	}
+	if err := s.appendUnits(ctx, t, units, results); err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+func (s *Store) appendUnits(ctx context.Context, t store.Tenant, units []store.Append, results []store.Result) error {
+	c := s.queue.get()
+	c.tenant, c.units, c.results = t, units, results
+	err := s.submit(ctx, c)
+	s.queue.release(c)
+	return err
+}
+
+// Command returns the result of a command. See store.Store.
+func (s *Store) Command(_ context.Context, t store.Tenant, id store.CommandID) (*store.Result, error) {
+	r, err := s.read(t)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	result, expires, err := getCommand(r.snapshot, r.tenant, id)
+	if err != nil || expired(expires, s.clock.Now().UnixNano()) {
+		return nil, err
+	}
+	return result, nil
+}
+
+// getCommand returns the stored result of a command and when it expires, or nil.
+func getCommand(from pebble.Reader, tenant uint32, id store.CommandID) (*store.Result, int64, error) {
+	var key [tenantPrefix + 1 + len(id)]byte
+	value, closer, err := from.Get(appendCommandKey(key[:0], tenant, id))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, fault("a command", err)
+	}
+	result, expires, err := parseCommandRecord(value)
+	if err = errors.Join(err, closer.Close()); err != nil {
+		return nil, 0, corruption(err, "command %x", id)
+	}
+	return result, expires, nil
+}
+
+// stageUnit decides a unit and, when it holds, stages it. An error leaves nothing staged.
+func (b *batch) stageUnit(t *tenant, u *store.Append, r *store.Result) error {
+	command, err := b.command(t, u)
+	if err != nil {
+		return err
+	}
+	if command != nil && command.result != nil && !expired(command.expires, b.now) {
+		*r = *command.result
+		r.Outcome, r.Memo = store.Duplicate, command.memo
+		return nil
+	}
+	*r = store.Result{Timestamp: t.next.raise(u.Timestamp)}
+	if err := b.checkUnit(t, u, r); err != nil {
+		return err
+	}
+	if len(r.Streams) > 0 || len(r.Sides) > 0 {
+		r.Outcome = store.Conflict
+		return nil
+	}
+	// Everything that can fail comes before the first change.
+	if err := b.loadUnit(t, u); err != nil {
+		return err
+	}
+	if len(u.Events) > 0 || u.Command != nil {
+		b.stage(t)
+	}
+	b.stageEvents(t, u, r)
+	for i := range u.Side {
+		b.stageSide(t, &u.Side[i], b.sides[i])
+	}
+	if command != nil {
+		b.stageCommand(t, u.Command, command, r)
+	}
+	r.Outcome = store.Committed
+	return nil
+}
+
+// command looks the unit's command up; it returns nil when the unit has none.
+func (b *batch) command(t *tenant, u *store.Append) (*stagedCommand, error) {
+	if u.Command == nil {
+		return nil, nil
+	}
+	k := commandKey{t.nextNumber, u.Command.ID}
+	if c := b.commands[k]; c != nil {
+		return c, nil
+	}
+	result, expires, err := getCommand(b.store.db, t.nextNumber, u.Command.ID)
+	if err != nil {
+		return nil, err
+	}
+	c := &stagedCommand{result: result, expires: expires}
+	if result != nil {
+		c.memo = result.Memo
+	}
+	b.commands[k] = c
+	return c, nil
+}
+
+// checkUnit tests the preconditions and side conditions and puts those that fail into r.
+func (b *batch) checkUnit(t *tenant, u *store.Append, r *store.Result) error {
+	for i := range u.Pre {
+		p := &u.Pre[i]
+		h, err := b.head(t.nextNumber, p.Key)
+		if err != nil {
+			return err
+		}
+		if h.Length != p.Length {
+			r.Streams = append(r.Streams, store.StreamConflict{Key: p.Key, Expected: p.Length, Actual: h.Length})
+		}
+	}
+	for i := range u.Side {
+		w := &u.Side[i]
+		if w.Cond == store.Always {
+			continue
+		}
+		item, err := b.item(t, w.Space, w.Key)
+		if err != nil {
+			return err
+		}
+		var rev uint64
+		if item.live(b.now) {
+			rev = item.rev
+		}
+		if (w.Cond == store.IfAbsent && rev != 0) || (w.Cond == store.IfRev && rev != w.Rev) {
+			r.Sides = append(r.Sides, store.SideConflict{Space: w.Space, Key: w.Key, Rev: rev})
+		}
+	}
+	return nil
+}
+
+// loadUnit puts what the unit changes into b.unit and b.sides.
+func (b *batch) loadUnit(t *tenant, u *store.Append) error {
+	b.unit, b.sides = b.unit[:0], b.sides[:0]
+	for i := range u.Events {
+		h, err := b.head(t.nextNumber, u.Events[i].Key)
+		if err != nil {
+			return err
+		}
+		b.unit = append(b.unit, h)
+	}
+	for i := range u.Side {
+		item, err := b.item(t, u.Side[i].Space, u.Side[i].Key)
+		if err != nil {
+			return err
+		}
+		b.sides = append(b.sides, item)
+	}
+	return nil
+}
+
+// head returns the head of a stream after what was staged so far.
+func (b *batch) head(tenant uint32, key j17.Key) (*stagedHead, error) {
+	k := streamKey{tenant, key}
+	if h := b.heads[k]; h != nil {
+		return h, nil
+	}
+	head, ok := b.store.cachedHead(k)
+	if !ok {
+		var err error
+		b.key = appendHeadKey(b.key[:0], tenant, key)
+		if head, err = getHead(b.store.db, b.key, key); err != nil {
+			return nil, err
+		}
+	}
+	if len(b.slab) == cap(b.slab) {
+		b.slab = make([]stagedHead, 0, 256)
+	}
+	b.slab = append(b.slab, stagedHead{key: k, Head: head})
+	h := &b.slab[len(b.slab)-1]
+	b.heads[k] = h
+	return h, nil
+}
+
+// stageEvents stages the unit's events; b.unit holds their heads.
+func (b *batch) stageEvents(t *tenant, u *store.Append, r *store.Result) {
+	if len(u.Events) == 0 {
+		return
+	}
+	id := j17.StreamID{Ms: b.ms}
+	if id.Compare(t.next.last) <= 0 {
+		id = t.next.last.Next()
+	}
+	first := len(b.ids)
+	for i := range u.Events {
+		e := &u.Events[i]
+		timestamp := r.Timestamp
+		if e.Timestamp != 0 {
+			timestamp = e.Timestamp
+		}
+		h := b.unit[i]
+		b.value = appendEventRecord(b.value[:0], id, e.Key, e.Type, e.Data, e.Metadata, timestamp, nil)
+		h.Chain = link(h.Chain, sha256.Sum256(b.value[eventHeader:]))
+		h.Length++
+		if h.Length == 1 {
+			h.FirstTime = timestamp
+		}
+		h.Last, h.LastTime = id, timestamp
+		if !h.changed {
+			h.changed = true
+			b.changed = append(b.changed, h)
+		}
+		b.key = appendEventKey(b.key[:0], t.nextNumber, e.Key, h.Length)
+		must(b.writes.Set(b.key, b.value, nil))
+		b.key2 = appendFeedKey(b.key2[:0], t.nextNumber, id)
+		must(b.writes.Set(b.key2, b.key[tenantPrefix+1:], nil))
+
+		b.ids = append(b.ids, id)
+		b.lengths = append(b.lengths, h.Length)
+		t.next.lastTime = t.next.raise(timestamp)
+		t.next.last = id
+		t.next.events++
+		id = id.Next()
+	}
+	r.IDs, r.Lengths = b.ids[first:len(b.ids):len(b.ids)], b.lengths[first:len(b.lengths):len(b.lengths)]
+}
+
+func (b *batch) stageCommand(t *tenant, cmd *store.Command, c *stagedCommand, r *store.Result) {
+	b.key = appendCommandKey(b.key[:0], t.nextNumber, cmd.ID)
+	b.replaceExpiry(t.nextNumber, c.expires, nanos(cmd.Expires))
+	c.expires, c.result, c.memo = nanos(cmd.Expires), r, bytes.Clone(cmd.Memo)
+	b.put(b.key, appendCommandRecord(b.value[:0], c.expires, r, cmd.Memo))
+}
+
+// replaceExpiry moves the expiry entry of the item or command whose key is b.key.
+func (b *batch) replaceExpiry(tenant uint32, from, to int64) {
+	if from == to {
+		return
+	}
+	if from != 0 {
+		b.key2 = appendExpiryKey(b.key2[:0], tenant, from, b.key)
+		b.remove(b.key2)
+	}
+	if to != 0 {
+		b.key2 = appendExpiryKey(b.key2[:0], tenant, to, b.key)
+		must(b.writes.Set(b.key2, nil, nil))
+	}
+}

@@ -1,0 +1,194 @@
+package pebble
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"j17"
+	"j17/internal/store"
+)
+
+// view is the data as they were when a batch had become durable. readers is guarded by Store.mu.
+type view struct {
+	snapshot *pebble.Snapshot
+	number   uint64
+	readers  int
+}
+
+// acquire returns the present view, which must be released.
+func (s *Store) acquire() (*view, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.acquireLocked()
+}
+
+func (s *Store) acquireLocked() (*view, error) {
+	if s.closed {
+		return nil, store.ErrClosed
+	}
+	s.view.readers++
+	s.readers++
+	return s.view, nil
+}
+
+func (s *Store) release(v *view) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v.readers--
+	s.readers--
+	if v.readers == 0 && s.released != nil {
+		close(s.released)
+		s.released = nil
+	}
+}
+
+// awaitRelease blocks until condition, which is tested under mu, holds. It reports false when done is closed first.
+func (s *Store) awaitRelease(done <-chan struct{}, condition func() bool) bool {
+	for {
+		s.mu.Lock()
+		if condition() {
+			s.mu.Unlock()
+			return true
+		}
+		if s.released == nil {
+			s.released = make(chan struct{})
+		}
+		released := s.released
+		s.mu.Unlock()
+		select {
+		case <-released:
+		case <-done:
+			return false
+		}
+	}
+}
+
+// reader is a view as one tenant's calls see it. tenant is the tenant's number, 0 when it holds nothing.
+type reader struct {
+	*view
+	store  *Store
+	tenant uint32
+}
+
+// read opens a reader, which must be closed.
+func (s *Store) read(t store.Tenant) (reader, error) {
+	if err := t.Validate(); err != nil {
+		return reader{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, err := s.acquireLocked()
+	if err != nil {
+		return reader{}, err
+	}
+	return reader{v, s, s.numberLocked(t)}, nil
+}
+
+func (r reader) close() { r.store.release(r.view) }
+
+func (s *Store) numberLocked(t store.Tenant) uint32 {
+	if known := s.tenants[t]; known != nil {
+		return known.number
+	}
+	return 0
+}
+
+// iterate returns an iterator over the keys in [lower, upper), which must be closed.
+func (r reader) iterate(lower, upper []byte) (*pebble.Iterator, error) {
+	return newIter(r.snapshot, lower, upper)
+}
+
+func newIter(from pebble.Reader, lower, upper []byte) (*pebble.Iterator, error) {
+	it, err := from.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err != nil {
+		return nil, fmt.Errorf("open an iterator: %w", err)
+	}
+	return it, nil
+}
+
+// closeIter closes an iterator and adds its error, if any, to err.
+func closeIter(it *pebble.Iterator, err *error, where string) {
+	if closing := it.Close(); closing != nil && *err == nil {
+		*err = fault(where, closing)
+	}
+}
+
+// getNumber reads a number of the store itself, 0 when there is none.
+func (s *Store) getNumber(key []byte) (uint32, error) {
+	v, closer, err := s.db.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fault("the store's own records", err)
+	}
+	n, err := parseNumber(v)
+	if err = errors.Join(err, closer.Close()); err != nil {
+		return 0, corruption(err, "the store's own records")
+	}
+	return n, nil
+}
+
+// streamKey names a stream in the whole store.
+type streamKey struct {
+	tenant uint32
+	j17.Key
+}
+
+// headCache holds the durable heads of streams that were used lately. It has two halves: entries enter the young
+// one, and when that is full, it becomes the old one, whose entries are forgotten unless they were used since.
+type headCache struct {
+	young, old map[streamKey]store.Head
+	half       int
+}
+
+func newHeadCache(size int) headCache {
+	return headCache{young: map[streamKey]store.Head{}, half: size / 2}
+}
+
+func (c *headCache) get(k streamKey) (store.Head, bool) {
+	if h, ok := c.young[k]; ok {
+		return h, true
+	}
+	h, ok := c.old[k]
+	if ok {
+		c.put(k, h)
+	}
+	return h, ok
+}
+
+func (c *headCache) put(k streamKey, h store.Head) {
+	if _, ok := c.young[k]; !ok {
+		if len(c.young) >= c.half {
+			c.young, c.old = map[streamKey]store.Head{}, c.young
+		}
+		// The key may be a part of something large, such as a request.
+		k.Key = j17.Key{Type: strings.Clone(k.Type), ID: strings.Clone(k.ID)}
+	}
+	c.young[k] = h
+}
+
+func (s *Store) cachedHead(k streamKey) (store.Head, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.heads.get(k)
+}
+
+// getHead reads a head from disk; the zero Head when the stream has no events.
+func getHead(from pebble.Reader, headKey []byte, key j17.Key) (store.Head, error) {
+	v, closer, err := from.Get(headKey)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return store.Head{}, nil
+	}
+	if err != nil {
+		return store.Head{}, fault("the head of "+key.String(), err)
+	}
+	h, err := parseHeadRecord(v)
+	if err = errors.Join(err, closer.Close()); err != nil {
+		return store.Head{}, corruption(err, "the head of %s", key)
+	}
+	return h, nil
+}

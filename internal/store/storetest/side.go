@@ -1,0 +1,366 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"j17"
+	"j17/internal/store"
+)
+
+func testSide(s *suite) {
+	t := s.t
+	f := s.fixture(t)
+	missing := func(tn store.Tenant, sp store.Space, key string) {
+		t.Helper()
+		if item, err := f.Get(t.Context(), tn, sp, key); !errors.Is(err, store.ErrNotFound) {
+			t.Fatalf("get %s/%s: %v, %v, want ErrNotFound", sp, key, item, err)
+		}
+	}
+	missing(tenant, space, "k")
+	at := f.clock.Now().Add(time.Hour + 7)
+	write(t, f, tenant, put("k", "one"), store.Side{Op: store.Put, Space: space, Key: "k2", Expires: at, Due: at.Add(1)})
+	one := get(t, f, tenant, space, "k")
+	if diff := cmp.Diff(store.Item{Key: "k", Value: []byte("one"), Rev: one.Rev}, one); diff != "" || one.Rev == 0 {
+		t.Fatalf("item (-want +got):\n%s", diff)
+	}
+	timed := get(t, f, tenant, space, "k2")
+	if !timed.Expires.Equal(at) || !timed.Due.Equal(at.Add(1)) || len(timed.Value) != 0 || timed.Rev == one.Rev {
+		t.Fatalf("item %+v", timed)
+	}
+	missing(tenant, "notes2", "k")
+	missing(tenant, "note", "s\x00k")
+	missing(tenant, "notes\x00k", "k")
+	missing(other, space, "k")
+	// Every write gives another Rev, also across deletion and reopening.
+	revs := []uint64{one.Rev, timed.Rev}
+	for i := range 6 {
+		switch i {
+		case 2:
+			write(t, f, tenant, store.Side{Op: store.Delete, Space: space, Key: "k"}, store.Side{Op: store.Delete, Space: space, Key: "none"})
+			missing(tenant, space, "k")
+		case 4:
+			f.reopen(t, t)
+		}
+		write(t, f, tenant, put("k", fmt.Sprint(i)), put("k", fmt.Sprint(i, "again")))
+		item := get(t, f, tenant, space, "k")
+		if string(item.Value) != fmt.Sprint(i, "again") {
+			t.Fatalf("value %q in round %d: the last write counts", item.Value, i)
+		}
+		if slices.Contains(revs, item.Rev) {
+			t.Fatalf("rev %d was used before: %v", item.Rev, revs)
+		}
+		revs = append(revs, item.Rev)
+	}
+	// What was written and what was read belong to the caller.
+	value := []byte("mine")
+	write(t, f, tenant, store.Side{Op: store.Put, Space: space, Key: "k", Value: value})
+	value[0] = 'X'
+	got := get(t, f, tenant, space, "k")
+	got.Value[1] = 'X'
+	if item := get(t, f, tenant, space, "k"); string(item.Value) != "mine" {
+		t.Fatalf("value %q", item.Value)
+	}
+}
+
+func testSideConditions(s *suite) {
+	t := s.t
+	f := s.fixture(t)
+	write(t, f, tenant, put("k", "v"))
+	rev := get(t, f, tenant, space, "k").Rev
+	for _, op := range []store.SideOp{store.Put, store.Delete, store.Check} {
+		for _, c := range []struct {
+			key  string
+			cond store.Cond
+			rev  uint64
+			want uint64
+		}{
+			{"k", store.IfAbsent, 0, rev},
+			{"k", store.IfRev, rev + 1, rev},
+			{"k", store.IfRev, 0, rev},
+			{"none", store.IfRev, rev, 0},
+		} {
+			err := f.Write(t.Context(), tenant, []store.Side{
+				put("other", "v"), {Op: op, Space: space, Key: c.key, Cond: c.cond, Rev: c.rev},
+			})
+			var conflict *store.SideConflict
+			if !errors.As(err, &conflict) || *conflict != (store.SideConflict{Space: space, Key: c.key, Rev: c.want}) {
+				t.Errorf("op %d, %+v: %v", op, c, err)
+			}
+		}
+	}
+	if _, err := f.Get(t.Context(), tenant, space, "other"); !errors.Is(err, store.ErrNotFound) {
+		t.Fatalf("a conflict has written: %v", err)
+	}
+	// Each condition looks at what was there before the unit.
+	write(t, f, tenant,
+		store.Side{Op: store.Check, Space: space, Key: "k", Cond: store.IfRev, Rev: rev},
+		store.Side{Op: store.Put, Space: space, Key: "k", Value: []byte("w"), Cond: store.IfRev, Rev: rev},
+		store.Side{Op: store.Check, Space: space, Key: "none", Cond: store.IfAbsent},
+		store.Side{Op: store.Put, Space: space, Key: "new", Cond: store.IfAbsent},
+		store.Side{Op: store.Delete, Space: space, Key: "new", Cond: store.IfAbsent},
+	)
+	r := appendUnit(t, f, tenant, store.Append{Side: []store.Side{
+		{Op: store.Check, Space: space, Key: "k", Cond: store.IfRev, Rev: rev},
+		{Op: store.Check, Space: space, Key: "none", Cond: store.IfAbsent},
+		{Op: store.Delete, Space: space, Key: "k", Cond: store.IfAbsent},
+	}})
+	now := get(t, f, tenant, space, "k").Rev
+	want := []store.SideConflict{{Space: space, Key: "k", Rev: now}, {Space: space, Key: "k", Rev: now}}
+	if diff := cmp.Diff(want, r.Sides); diff != "" || r.Outcome != store.Conflict {
+		t.Fatalf("conflicts (-want +got):\n%s", diff)
+	}
+	// Checks of an absent item write nothing, not even a tenant.
+	write(t, f, other, store.Side{Op: store.Check, Space: space, Key: "none", Cond: store.IfAbsent})
+	if names, err := f.Tenants(t.Context()); err != nil || !slices.Equal(names, []store.Tenant{tenant}) {
+		t.Fatalf("tenants %v, %v", names, err)
+	}
+}
+
+func testScan(s *suite) {
+	t := s.t
+	f := s.fixture(t)
+	var all []string
+	for _, key := range []string{"a", "a/1", "a/2", "a/3", "ab", "b", "b/\xc3\xbf", "\xf4\x8f\xbf\xbf"} {
+		write(t, f, tenant, put(key, key))
+		write(t, f, tenant, store.Side{Op: store.Put, Space: "notes2", Key: key})
+		write(t, f, other, put("z"+key, key))
+		all = append(all, key)
+	}
+	write(t, f, tenant, put("a/0", ""), store.Side{Op: store.Put, Space: space, Key: "a/25", Expires: f.clock.Now()})
+	write(t, f, tenant, store.Side{Op: store.Delete, Space: space, Key: "a/0"})
+	for _, c := range []struct {
+		prefix, after string
+		limit         int
+		want          []string
+	}{
+		{"", "", 100, all},
+		{"", "", 3, all[:3]},
+		{"", "a/2", 100, all[3:]},
+		{"", "a/25", 2, all[3:5]},
+		{"a/", "", 100, all[1:4]},
+		{"a/", "a", 100, all[1:4]},
+		{"a/", "a/1", 1, all[2:3]},
+		{"a/", "a/9", 100, nil},
+		{"a/", "b", 100, nil},
+		{"\xf4\x8f\xbf\xbf", "", 100, all[7:]},
+		{"c", "", 100, nil},
+		{"", "", 0, nil},
+	} {
+		items, err := f.Scan(t.Context(), tenant, space, c.prefix, c.after, c.limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, item := range items {
+			got = append(got, item.Key)
+			if string(item.Value) != item.Key {
+				t.Errorf("value %q of %q", item.Value, item.Key)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("prefix %q, after %q, limit %d: got %q, want %q", c.prefix, c.after, c.limit, got, c.want)
+		}
+	}
+}
+
+func testExpiry(s *suite) {
+	t := s.t
+	f := s.fixture(t)
+	at := f.clock.Now().Add(time.Minute)
+	timed := store.Side{Op: store.Put, Space: space, Key: "k", Value: []byte("v"), Expires: at, Due: f.clock.Now().Add(time.Hour)}
+	write(t, f, tenant, timed)
+	old := get(t, f, tenant, space, "k").Rev
+	f.clock.Advance(time.Minute - time.Nanosecond)
+	get(t, f, tenant, space, "k")
+	f.clock.Advance(time.Nanosecond)
+	for _, reopen := range []bool{false, true} {
+		if reopen {
+			f.reopen(t, t)
+		}
+		if item, err := f.Get(t.Context(), tenant, space, "k"); !errors.Is(err, store.ErrNotFound) {
+			t.Fatalf("an expired item: %v, %v", item, err)
+		}
+		if items, err := f.Scan(t.Context(), tenant, space, "", "", 9); err != nil || len(items) != 0 {
+			t.Fatalf("expired items: %v, %v", items, err)
+		}
+	}
+	// It counts as absent.
+	err := f.Write(t.Context(), tenant, []store.Side{{Op: store.Put, Space: space, Key: "k", Cond: store.IfRev, Rev: old}})
+	var conflict *store.SideConflict
+	if !errors.As(err, &conflict) || conflict.Rev != 0 {
+		t.Fatalf("a write on the Rev of an expired item: %v", err)
+	}
+	write(t, f, tenant, store.Side{Op: store.Put, Space: space, Key: "k", Cond: store.IfAbsent})
+	// Work that has expired is not handed out.
+	write(t, f, tenant, store.Side{Op: store.Put, Space: "work", Key: "w", Due: f.clock.Now(), Expires: f.clock.Now().Add(time.Second)})
+	f.clock.Advance(2 * time.Hour)
+	for _, sp := range []store.Space{space, "work"} {
+		if items, err := f.ClaimDue(t.Context(), tenant, sp, 9, time.Minute); err != nil || len(items) != 0 {
+			t.Fatalf("claim: %v, %v", items, err)
+		}
+	}
+	if item := get(t, f, tenant, space, "k"); !item.Expires.IsZero() || !item.Due.IsZero() {
+		t.Fatalf("item %+v: the new write has neither expiry nor due time", item)
+	}
+}
+
+func claim(t failer, s store.Store, limit int, lease time.Duration) []store.Item {
+	t.Helper()
+	items, err := s.ClaimDue(t.Context(), tenant, "work", limit, lease)
+	if err != nil {
+		t.Fatalf("claim: %v", err)
+	}
+	return items
+}
+
+func keysOf(items []store.Item) []string {
+	var keys []string
+	for _, item := range items {
+		keys = append(keys, item.Key)
+	}
+	return keys
+}
+
+func testDue(s *suite) {
+	t := s.t
+	f := s.fixture(t)
+	start := f.clock.Now()
+	job := func(key string, due time.Duration) store.Side {
+		return store.Side{Op: store.Put, Space: "work", Key: key, Value: []byte("do " + key), Due: start.Add(due)}
+	}
+	write(t, f, tenant, job("late", time.Hour), job("b", 2*time.Second), job("a", 3*time.Second), job("c", time.Second))
+	write(t, f, tenant, store.Side{Op: store.Put, Space: "work", Key: "idle"}, store.Side{Op: store.Put, Space: "work2", Key: "x", Due: start})
+	write(t, f, other, job("theirs", 0))
+	if got := claim(t, f, 9, time.Minute); len(got) != 0 {
+		t.Fatalf("nothing is due: %v", keysOf(got))
+	}
+	f.clock.Advance(2 * time.Second)
+	rev := get(t, f, tenant, "work", "c").Rev
+	got := claim(t, f, 9, time.Minute)
+	if !slices.Equal(keysOf(got), []string{"c", "b"}) {
+		t.Fatalf("claimed %v, want c and b, the earliest first", keysOf(got))
+	}
+	want := store.Item{Key: "c", Value: []byte("do c"), Rev: got[0].Rev, Due: start.Add(2*time.Second + time.Minute)}
+	if diff := cmp.Diff(want, got[0]); diff != "" || got[0].Rev == rev {
+		t.Fatalf("claimed item (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, get(t, f, tenant, "work", "c")); diff != "" {
+		t.Fatalf("stored item (-want +got):\n%s", diff)
+	}
+	// While the lease lasts nobody else gets it; the limit holds.
+	f.clock.Advance(time.Second)
+	if got := claim(t, f, 1, time.Hour); !slices.Equal(keysOf(got), []string{"a"}) {
+		t.Fatalf("claimed %v, want a", keysOf(got))
+	}
+	// c is finished in the same commit as its events. b is not and comes again after its lease, also in another run.
+	done := store.Side{Op: store.Delete, Space: "work", Key: "c", Cond: store.IfRev, Rev: got[0].Rev}
+	commit(t, f, tenant, store.Append{Events: events(order("c"), `1`), Side: []store.Side{done}})
+	f.reopen(t, t)
+	f.clock.Advance(time.Minute)
+	again := claim(t, f, 9, time.Minute)
+	if !slices.Equal(keysOf(again), []string{"b"}) {
+		t.Fatalf("claimed %v, want b", keysOf(again))
+	}
+	// Who lost the lease cannot finish.
+	lost := store.Side{Op: store.Delete, Space: "work", Key: "b", Cond: store.IfRev, Rev: got[1].Rev}
+	if r := appendUnit(t, f, tenant, store.Append{Events: events(order("b"), `1`), Side: []store.Side{lost}}); r.Outcome != store.Conflict {
+		t.Fatal("a lost lease was accepted")
+	}
+	// Moving an item is a write like any other.
+	write(t, f, tenant, store.Side{Op: store.Put, Space: "work", Key: "b", Due: f.clock.Now().Add(-time.Hour), Cond: store.IfRev, Rev: again[0].Rev})
+	if got := claim(t, f, 9, 0); !slices.Equal(keysOf(got), []string{"b"}) {
+		t.Fatalf("claimed %v, want b", keysOf(got))
+	}
+	if got := claim(t, f, 0, 0); len(got) != 0 {
+		t.Fatalf("claimed %v with limit 0", keysOf(got))
+	}
+	if _, err := f.ClaimDue(t.Context(), tenant, "work", 1, -1); !errors.Is(err, store.ErrInvalid) {
+		t.Fatalf("a negative lease: %v", err)
+	}
+}
+
+// testDueAtOnce lets workers share work: each job is done once, although some workers fail.
+func testDueAtOnce(s *suite) {
+	t := s.t
+	f := s.fixture(t)
+	const workers, jobs = 5, 40
+	for i := range jobs {
+		write(t, f, tenant, store.Side{Op: store.Put, Space: "work", Key: fmt.Sprintf("%02d", i), Due: f.clock.Now()})
+	}
+	var mu sync.Mutex
+	done, attempts := map[string]int{}, map[string]int{}
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			w := worker{t}
+			for {
+				mu.Lock()
+				finished := len(done) == jobs
+				mu.Unlock()
+				if finished {
+					return
+				}
+				for _, item := range claim(w, f, 3, time.Minute) {
+					mu.Lock()
+					attempts[item.Key]++
+					fails := attempts[item.Key] == 1 && item.Key[1] == '3'
+					mu.Unlock()
+					if fails {
+						f.clock.Advance(2 * time.Minute)
+						continue
+					}
+					finish := store.Side{Op: store.Delete, Space: "work", Key: item.Key, Cond: store.IfRev, Rev: item.Rev}
+					r := appendUnit(w, f, tenant, store.Append{Events: events(order(item.Key), `1`), Side: []store.Side{finish}})
+					if r.Outcome == store.Committed {
+						mu.Lock()
+						done[item.Key]++
+						mu.Unlock()
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for i := range jobs {
+		key := fmt.Sprintf("%02d", i)
+		if n := head(t, f, tenant, order(key)).Length; n != 1 || done[key] != 1 {
+			t.Errorf("job %s has %d events and was done %d times", key, n, done[key])
+		}
+	}
+}
+
+func testAtomicity(s *suite) {
+	t := s.t
+	f := s.fixture(t)
+	commit(t, f, tenant, store.Append{Events: events(order("a"), `1`), Side: []store.Side{put("k", "1")}})
+	rev := get(t, f, tenant, space, "k").Rev
+	for name, u := range map[string]store.Append{
+		"stream": {Pre: []store.Pre{pre(order("a"), 0)}},
+		"side":   {Side: []store.Side{{Op: store.Check, Space: space, Key: "k", Cond: store.IfAbsent}}},
+	} {
+		u.Events = append(events(order("a"), `2`), events(order("b"), `1`)...)
+		u.Side = append(u.Side, put("k", "2"), put("k2", "2"))
+		u.Command = &store.Command{ID: store.CommandID{1}}
+		if r := appendUnit(t, f, tenant, u); r.Outcome != store.Conflict || r.IDs != nil {
+			t.Fatalf("%s: %+v", name, r)
+		}
+		if a, b := head(t, f, tenant, order("a")), head(t, f, tenant, order("b")); a.Length != 1 || b.Length != 0 {
+			t.Errorf("%s: lengths %d and %d", name, a.Length, b.Length)
+		}
+		if item := get(t, f, tenant, space, "k"); item.Rev != rev {
+			t.Errorf("%s: the side item has changed", name)
+		}
+		if c, err := f.Command(t.Context(), tenant, store.CommandID{1}); c != nil || err != nil {
+			t.Errorf("%s: the command is remembered: %v, %v", name, c, err)
+		}
+	}
+	if n := len(readFeed(t, f, tenant, j17.StreamID{}, everything)); n != 1 {
+		t.Errorf("%d events in the feed", n)
+	}
+}
