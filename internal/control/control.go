@@ -1,0 +1,224 @@
+// Package control keeps what exists on this server: operators, instances, API keys, the deployed specs and the
+// server's own secrets. All of it lives in the store's System tenant as JSON side items; credentials only as hashes,
+// but for the two secrets that the server itself must know.
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+
+	"j17"
+	"j17/internal/clock"
+	"j17/internal/ident"
+	"j17/internal/store"
+)
+
+// The side spaces of the System tenant. Things are kept under their UUIDv7, which never leaves the store, so that a
+// scan meets them in the order in which they came to be. Names and e-mail addresses are items of their own, because a
+// conditional write is what makes them unique.
+const (
+	instanceSpace store.Space = "control.instances"
+	nameSpace     store.Space = "control.instance_names"
+	operatorSpace store.Space = "control.operators"
+	emailSpace    store.Space = "control.operator_emails"
+	keySpace      store.Space = "control.keys"
+	secretSpace   store.Space = "control.secrets"
+	// specSpace holds every deployed version under "<instance uuid>/<environment>/<version, 10 digits>", and
+	// specHeadSpace the number of the current one under "<instance uuid>/<environment>".
+	specSpace     store.Space = "control.specs"
+	specHeadSpace store.Space = "control.spec_heads"
+)
+
+// scanLimit is the number of items read at once.
+const scanLimit = 1000
+
+// Registry answers what exists. Instances, operators and keys are held in memory as well, a few hundred bytes each,
+// for look-ups on the path of every request; MaxActiveKeys and the fact that only operators create anything keep that
+// small. Specs are read from the store. Every change is durable before any look-up shows it, and is shown when the
+// method that made it returns. A Registry is safe for concurrent use.
+type Registry struct {
+	store  store.Store
+	clock  clock.Clock
+	mint   *ident.Minter
+	hasher *hasher
+
+	signingKey []byte
+	nodeSecret string
+
+	// change is held from before a write until memory shows it, so that memory sees changes in the store's order.
+	change sync.Mutex
+
+	mu    sync.RWMutex
+	known *known
+}
+
+// known is the memory of a registry, guarded by its mu. The records in it are never modified, only replaced.
+type known struct {
+	instances map[string]*instanceRecord // by handle
+	names     map[string]*instanceRecord
+	operators map[string]*operatorRecord // by handle
+	emails    map[string]*operatorRecord
+	keys      map[string]*keyRecord // by handle
+	hashes    map[tokenHash]*keyRecord
+}
+
+// Open reads the registry from the store, and creates the server's secrets on the first start.
+func Open(ctx context.Context, st store.Store, clk clock.Clock) (*Registry, error) {
+	r := &Registry{store: st, clock: clk, mint: ident.NewMinter(clk.Now), hasher: newHasher()}
+	if err := r.load(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.openSecrets(ctx); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// load replaces the memory by what the store holds.
+func (r *Registry) load(ctx context.Context) error {
+	k := &known{
+		instances: map[string]*instanceRecord{},
+		names:     map[string]*instanceRecord{},
+		operators: map[string]*operatorRecord{},
+		emails:    map[string]*operatorRecord{},
+		keys:      map[string]*keyRecord{},
+		hashes:    map[tokenHash]*keyRecord{},
+	}
+	if err := scan(ctx, r.store, instanceSpace, k.putInstance); err != nil {
+		return err
+	}
+	if err := scan(ctx, r.store, operatorSpace, k.putOperator); err != nil {
+		return err
+	}
+	if err := scan(ctx, r.store, keySpace, k.putKey); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known = k
+	return nil
+}
+
+// scan hands every item of a space to put.
+func scan[T any](ctx context.Context, st store.Store, space store.Space, put func(*T)) error {
+	after := ""
+	for {
+		items, err := st.Scan(ctx, store.System, space, "", after, scanLimit)
+		if err != nil {
+			return failure(err)
+		}
+		for _, it := range items {
+			v, err := decode[T](space, it)
+			if err != nil {
+				return err
+			}
+			put(v)
+			after = it.Key
+		}
+		if len(items) < scanLimit {
+			return nil
+		}
+	}
+}
+
+func decode[T any](space store.Space, it store.Item) (*T, error) {
+	v := new(T)
+	if err := json.Unmarshal(it.Value, v); err != nil {
+		return nil, failure(&store.CorruptionError{Where: string(space) + "/" + it.Key, Err: err})
+	}
+	return v, nil
+}
+
+// get reads one item and its revision. It returns store.ErrNotFound as it is.
+func get[T any](ctx context.Context, st store.Store, space store.Space, key string) (*T, uint64, error) {
+	it, err := st.Get(ctx, store.System, space, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, 0, store.ErrNotFound
+	}
+	if err != nil {
+		return nil, 0, failure(err)
+	}
+	v, err := decode[T](space, it)
+	return v, it.Rev, err
+}
+
+// putNew returns the write that creates an item and fails when there is one.
+func putNew(space store.Space, key string, v any) (store.Side, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return store.Side{}, internal(err)
+	}
+	return store.Side{Op: store.Put, Space: space, Key: key, Value: b, Cond: store.IfAbsent}, nil
+}
+
+// putOver returns the write that replaces the item of revision rev.
+func putOver(space store.Space, key string, v any, rev uint64) (store.Side, error) {
+	side, err := putNew(space, key, v)
+	side.Cond, side.Rev = store.IfRev, rev
+	return side, err
+}
+
+// commit writes and, when that succeeds, lets apply change the memory. The caller holds r.change. A condition that
+// does not hold comes back as *store.SideConflict; then, and when the outcome is unknown, the store holds something else than
+// the memory does, so the memory is read anew.
+func (r *Registry) commit(ctx context.Context, apply func(*known), side ...store.Side) error {
+	err := r.store.Write(ctx, store.System, side)
+	if err == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		apply(r.known)
+		return nil
+	}
+	if !errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrClosed) && !errors.Is(err, store.ErrLimit) {
+		// Should this fail as well, the memory stays as it was, and the next conflict finds out.
+		_ = r.load(context.WithoutCancel(ctx))
+	}
+	if conflict, ok := errors.AsType[*store.SideConflict](err); ok {
+		return conflict
+	}
+	return failure(err)
+}
+
+// isConflict reports whether a commit failed because a condition on an item of the space did not hold.
+func isConflict(err error, space store.Space) bool {
+	conflict, ok := errors.AsType[*store.SideConflict](err)
+	return ok && conflict.Space == space
+}
+
+// failure turns what the store reports into what a user is told. A side conflict that the caller has not made sense of
+// comes from another server on the same store.
+func failure(err error) error {
+	var (
+		public   *j17.Error
+		conflict *store.SideConflict
+		corrupt  *store.CorruptionError
+		told     *j17.Error
+	)
+	switch {
+	case errors.As(err, &public):
+		return err
+	case errors.As(err, &conflict):
+		told = j17.Errorf(j17.CodeConflict, "Someone else changed the same thing at the same moment. Try again.")
+	case errors.As(err, &corrupt):
+		told = j17.Errorf(j17.CodeCorruption, "The server's registry is damaged. Its operator has to restore it.")
+	case errors.Is(err, store.ErrFull):
+		told = j17.Errorf(j17.CodeStorageFull, "The server is short of disk space and accepts no changes until there is room again.")
+	case errors.Is(err, store.ErrLimit):
+		told = j17.Errorf(j17.CodePayloadTooLarge, "This is more than the server can save at once.")
+	case errors.Is(err, store.ErrFailed) && !errors.Is(err, store.ErrUnknown):
+		told = j17.Errorf(j17.CodeUnavailable, "The server's disk has failed. Nothing was changed; its operator has to restart the server on a sound disk.")
+	case errors.Is(err, store.ErrUnknown):
+		told = j17.Errorf(j17.CodeOutcomeUnknown, "It is not known whether the change was saved. Look it up before you try again.")
+	case errors.Is(err, store.ErrClosed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		told = j17.Errorf(j17.CodeUnavailable, "The server did not finish in time or is shutting down. Try again.")
+	default:
+		return internal(err)
+	}
+	return told.Because(err)
+}
+
+func internal(err error) error {
+	return j17.Errorf(j17.CodeInternal, "The server could not read or write its registry.").Because(err)
+}

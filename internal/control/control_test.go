@@ -1,0 +1,429 @@
+package control_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/go-cmp/cmp"
+
+	"j17"
+	"j17/internal/clock"
+	"j17/internal/control"
+	"j17/internal/store"
+	"j17/internal/store/pebble"
+)
+
+// server is a registry on a store of its own, whose disk is in memory and outlives both.
+type server struct {
+	*control.Registry
+	disk  vfs.FS
+	clock *clock.Manual
+	store store.Store
+}
+
+func start(tb testing.TB) *server {
+	tb.Helper()
+	s := &server{disk: vfs.NewMem(), clock: clock.NewManual(time.Date(2026, 11, 21, 12, 0, 0, 500, time.UTC))}
+	s.open(tb)
+	tb.Cleanup(func() { _ = s.store.Close() })
+	return s
+}
+
+func (s *server) open(tb testing.TB) {
+	tb.Helper()
+	var err error
+	if s.store, err = pebble.Open(pebble.Options{Dir: "data", FS: s.disk, Clock: s.clock}); err != nil {
+		tb.Fatal(err)
+	}
+	s.Registry = s.node(tb)
+}
+
+// node returns one more registry on the same store, as another server would open it.
+func (s *server) node(tb testing.TB) *control.Registry {
+	tb.Helper()
+	r, err := control.Open(tb.Context(), s.store, s.clock)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+func (s *server) restart(tb testing.TB) {
+	tb.Helper()
+	if err := s.store.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	s.open(tb)
+}
+
+// everything returns all that the registry has stored: the lines of an export, each followed by the value that it holds
+// in base64.
+func (s *server) everything(tb testing.TB) string {
+	tb.Helper()
+	var export, all bytes.Buffer
+	if err := s.store.ExportTenant(tb.Context(), store.System, &export); err != nil {
+		tb.Fatal(err)
+	}
+	for line := range bytes.Lines(export.Bytes()) {
+		var exported struct {
+			Item struct {
+				Value []byte `json:"value"`
+			} `json:"item"`
+		}
+		if err := json.Unmarshal(line, &exported); err != nil {
+			tb.Fatal(err)
+		}
+		all.Write(line)
+		all.Write(exported.Item.Value)
+		all.WriteByte('\n')
+	}
+	return all.String()
+}
+
+func (s *server) instance(tb testing.TB, name string) control.Instance {
+	tb.Helper()
+	i, err := s.CreateInstance(tb.Context(), name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return i
+}
+
+// want checks code and path of an error.
+func want(tb testing.TB, what string, err error, code j17.Code, path string) {
+	tb.Helper()
+	e, ok := errors.AsType[*j17.Error](err)
+	if !ok || e.Code != code || e.Path != path {
+		tb.Errorf("%s: %v; want code %s at %q", what, err, code, path)
+	}
+}
+
+// race runs f n times at once and returns the codes of its errors with their number; "" counts successes.
+func race(n int, f func(i int) error) map[j17.Code]int {
+	codes := map[j17.Code]int{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			err := f(i)
+			mu.Lock()
+			defer mu.Unlock()
+			codes[j17.CodeOf(err)]++
+		})
+	}
+	wg.Wait()
+	return codes
+}
+
+func TestInstances(t *testing.T) {
+	s := start(t)
+	if got := s.Instances(); len(got) != 0 {
+		t.Errorf("a new server has instances: %v", got)
+	}
+	a := s.instance(t, "app")
+	s.clock.Advance(-time.Hour) // Order is that of creation, whatever the clock does.
+	b := s.instance(t, "app-2")
+	if !regexp.MustCompile(`^ins_[1-9a-hjkmnp-z]{15}$`).MatchString(a.ID) {
+		t.Errorf("handle %q", a.ID)
+	}
+	if diff := cmp.Diff(control.Instance{ID: a.ID, Name: "app", CreatedAt: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}, a); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for range 2 {
+		if diff := cmp.Diff([]control.Instance{a, b}, s.Instances()); diff != "" {
+			t.Errorf("Instances (-want +got):\n%s", diff)
+		}
+		if got, ok := s.InstanceByName("app-2"); !ok || got != b {
+			t.Errorf("InstanceByName = %v, %v", got, ok)
+		}
+		if got, ok := s.InstanceByID(a.ID); !ok || got != a {
+			t.Errorf("InstanceByID = %v, %v", got, ok)
+		}
+		_, byName := s.InstanceByName("nope")
+		_, byID := s.InstanceByID("app")
+		if byName || byID {
+			t.Error("an instance that does not exist is found")
+		}
+		_, err := s.CreateInstance(t.Context(), "app")
+		want(t, "taken name", err, j17.CodeConflict, "name")
+		s.restart(t)
+	}
+}
+
+func TestInstanceNames(t *testing.T) {
+	for _, name := range []string{"a", "app", "my-app", "0", "7up", "staging", "test", "stagings", "controls", "x-staging-x", strings.Repeat("a", 55)} {
+		if err := control.CheckInstanceName(name); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	for _, name := range []string{
+		"", "UP", "a b", "x-staging", "x-test", "-staging", "control", "-a", "a-", "-", "a--b", "xn--bcher-kva", "a_b", "a.b", "ü", "a\x00", "a/b",
+		strings.Repeat("a", 56), strings.Repeat("a", 1<<20),
+	} {
+		err := control.CheckInstanceName(name)
+		want(t, name, err, j17.CodeInvalidField, "name")
+		if len(err.Error()) > 200 {
+			t.Errorf("the message has %d bytes", len(err.Error()))
+		}
+	}
+	_, err := start(t).CreateInstance(t.Context(), "x-test")
+	want(t, "CreateInstance", err, j17.CodeInvalidField, "name")
+}
+
+func TestConcurrentCreationHasOneWinner(t *testing.T) {
+	s := start(t)
+	nodes := []*control.Registry{s.Registry, s.node(t), s.node(t)}
+	got := race(18, func(i int) error {
+		_, err := nodes[i%3].CreateInstance(t.Context(), "app")
+		return err
+	})
+	if diff := cmp.Diff(map[j17.Code]int{"": 1, j17.CodeConflict: 17}, got); diff != "" {
+		t.Errorf("instances (-want +got):\n%s", diff)
+	}
+	first := s.node(t).Instances()
+	if len(first) != 1 {
+		t.Fatalf("%d instances of one name", len(first))
+	}
+	for i, n := range nodes { // Who lost knows who won.
+		if diff := cmp.Diff(first, n.Instances()); diff != "" {
+			t.Errorf("node %d (-want +got):\n%s", i, diff)
+		}
+	}
+
+	got = race(6, func(i int) error {
+		_, err := nodes[i%3].CreateOperator(t.Context(), control.NewOperator{Email: "a@example.com", Password: "a long password", Role: control.RolePlatformAdmin})
+		return err
+	})
+	if diff := cmp.Diff(map[j17.Code]int{"": 1, j17.CodeConflict: 5}, got); diff != "" {
+		t.Errorf("operators (-want +got):\n%s", diff)
+	}
+}
+
+func TestSecretsAreMadeOnceAndKept(t *testing.T) {
+	s := start(t)
+	key, node := s.SigningKey(), s.NodeSecret()
+	if len(key) != 32 || len(node) < 40 || bytes.Equal(key, make([]byte, 32)) {
+		t.Errorf("secrets of %d and %d bytes", len(key), len(node))
+	}
+	s.restart(t)
+	if !bytes.Equal(key, s.SigningKey()) || node != s.NodeSecret() {
+		t.Error("a restart changed the secrets")
+	}
+	other := start(t)
+	if bytes.Equal(key, other.SigningKey()) || node == other.NodeSecret() {
+		t.Error("two servers have the same secrets")
+	}
+}
+
+func TestServersThatStartAtOnceAgreeOnSecrets(t *testing.T) {
+	clk := clock.NewManual(time.Unix(1, 0))
+	st, err := pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: clk})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = st.Close() }()
+	nodes := make([]*control.Registry, 8)
+	race(len(nodes), func(i int) (err error) {
+		nodes[i], err = control.Open(t.Context(), st, clk)
+		return err
+	})
+	for _, n := range nodes {
+		if n == nil || !bytes.Equal(n.SigningKey(), nodes[0].SigningKey()) || n.NodeSecret() != nodes[0].NodeSecret() {
+			t.Fatal("servers on one store disagree")
+		}
+	}
+}
+
+func TestDamageIsReported(t *testing.T) {
+	for _, item := range []store.Side{
+		{Space: "control.instances", Key: "x", Value: []byte("{")},
+		{Space: "control.operators", Key: "x", Value: []byte(`{"created_at":7}`)},
+		{Space: "control.keys", Key: "x", Value: []byte(`{"sha256":"00"}`)},
+		{Space: "control.secrets", Key: "signing", Value: []byte(`{}`)},
+	} {
+		s := start(t)
+		item.Op = store.Put
+		if err := s.store.Write(t.Context(), store.System, []store.Side{item}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := control.Open(t.Context(), s.store, s.clock)
+		want(t, string(item.Space), err, j17.CodeCorruption, "")
+	}
+	s := start(t)
+	app := s.instance(t, "app")
+	if _, err := s.PutSpec(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("{}")}); err != nil {
+		t.Fatal(err)
+	}
+	items, err := s.store.Scan(t.Context(), store.System, "control.specs", "", "", 10)
+	if err != nil || len(items) != 1 {
+		t.Fatal(items, err)
+	}
+	if err := s.store.Write(t.Context(), store.System, []store.Side{{Op: store.Delete, Space: "control.specs", Key: items[0].Key}}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Spec(t.Context(), app.ID, j17.Prod)
+	want(t, "a version that is gone", err, j17.CodeCorruption, "")
+}
+
+func TestClosedStoreRefusesChangesAndKeepsAnswering(t *testing.T) {
+	s := start(t)
+	app := s.instance(t, "app")
+	key, token, err := s.CreateKey(t.Context(), control.NewKey{Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.CreateInstance(t.Context(), "two")
+	want(t, "CreateInstance", err, j17.CodeUnavailable, "")
+	_, err = s.RevokeKey(t.Context(), key.ID, time.Time{})
+	want(t, "RevokeKey", err, j17.CodeUnavailable, "")
+	if got, ok := s.KeyByToken(token); !ok || got != key {
+		t.Errorf("KeyByToken = %v, %v", got, ok)
+	}
+	if _, ok := s.InstanceByName("two"); ok {
+		t.Error("an instance that was not stored is shown")
+	}
+}
+
+// lossy is a store that loses the answers to writes: they are made, and reported as of unknown outcome.
+type lossy struct {
+	store.Store
+	lose bool
+}
+
+func (l *lossy) Write(ctx context.Context, t store.Tenant, side []store.Side) error {
+	if err := l.Store.Write(ctx, t, side); err != nil || !l.lose {
+		return err
+	}
+	return store.ErrUnknown
+}
+
+func TestUnknownOutcomeLeavesMemoryAsTheStoreIs(t *testing.T) {
+	s := start(t)
+	l := &lossy{Store: s.store}
+	r, err := control.Open(t.Context(), l, s.clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	app, err := r.CreateInstance(t.Context(), "app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, token, err := r.CreateKey(t.Context(), control.NewKey{Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.lose = true
+	_, err = r.CreateInstance(t.Context(), "two")
+	want(t, "CreateInstance", err, j17.CodeOutcomeUnknown, "")
+	if _, ok := r.InstanceByName("two"); !ok {
+		t.Error("the instance is stored but not shown")
+	}
+	_, err = r.RevokeKey(t.Context(), key.ID, time.Time{})
+	want(t, "RevokeKey", err, j17.CodeOutcomeUnknown, "")
+	if got, ok := r.KeyByToken(token); !ok || got.Active(s.clock.Now()) {
+		t.Error("the key is stored as revoked but still works")
+	}
+}
+
+// overtaken is a store on which someone else is a little faster.
+type overtaken struct {
+	store.Store
+	first func()
+}
+
+func (o *overtaken) Write(ctx context.Context, t store.Tenant, side []store.Side) error {
+	if o.first != nil {
+		o.first()
+		o.first = nil
+	}
+	return o.Store.Write(ctx, t, side)
+}
+
+func TestNoChangeOfAnotherServerIsOverwritten(t *testing.T) {
+	s := start(t)
+	app := s.instance(t, "app")
+	key, _, err := s.CreateKey(t.Context(), control.NewKey{Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	op := operator(t, s, "a@example.com")
+	o := &overtaken{Store: s.store}
+	r, err := control.Open(t.Context(), o, s.clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	o.first = func() {
+		if _, err := s.RevokeKey(t.Context(), key.ID, time.Time{}); err != nil {
+			t.Error(err)
+		}
+	}
+	_, err = r.RevokeKey(t.Context(), key.ID, s.clock.Now().Add(time.Hour))
+	want(t, "RevokeKey", err, j17.CodeConflict, "")
+	if got, _ := r.KeyByID(key.ID); got.RevokedAt.IsZero() {
+		t.Error("the key was revoked elsewhere and still works here")
+	}
+
+	o.first = func() {
+		if err := s.SetPassword(t.Context(), op.ID, "the faster password"); err != nil {
+			t.Error(err)
+		}
+	}
+	want(t, "SetPassword", r.SetPassword(t.Context(), op.ID, "the slower password"), j17.CodeConflict, "")
+	if _, err := r.VerifyPassword(t.Context(), op.Email, "the faster password"); err != nil {
+		t.Errorf("the password was changed elsewhere, yet here: %v", err)
+	}
+
+	deploy := control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("{}")}
+	for base := range 2 {
+		deploy.Base = base
+		o.first = func() {
+			faster := deploy
+			faster.Source = []byte{byte('0' + base)}
+			if _, err := s.PutSpec(t.Context(), faster); err != nil {
+				t.Error(err)
+			}
+		}
+		_, err = r.PutSpec(t.Context(), deploy)
+		want(t, "PutSpec", err, j17.CodeConflict, "")
+	}
+}
+
+func TestInternalIDsStayInside(t *testing.T) {
+	s := start(t)
+	app := s.instance(t, "app")
+	op, err := s.CreateOperator(t.Context(), control.NewOperator{Email: "a@example.com", Password: "a long password", Role: control.RoleInstanceAdmin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, _, err := s.CreateKey(t.Context(), control.NewKey{Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := s.PutSpec(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("{}")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, err := json.Marshal([]any{app, op, key, spec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v7 := regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-`)
+	if v7.Match(shown) || bytes.Contains(shown, []byte("argon2id")) || regexp.MustCompile(`"[0-9a-f]{64}"`).Match(bytes.ReplaceAll(shown, []byte(spec.Hash), nil)) {
+		t.Errorf("what can be shown contains an internal id or a hash: %s", shown)
+	}
+	if !v7.MatchString(s.everything(t)) {
+		t.Error("what is stored has no UUIDv7")
+	}
+}

@@ -1,0 +1,99 @@
+package control_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"j17"
+	"j17/internal/control"
+	"j17/internal/store"
+)
+
+func TestSpecs(t *testing.T) {
+	s := start(t)
+	app, other := s.instance(t, "app"), s.instance(t, "other")
+	_, err := s.Spec(t.Context(), app.ID, j17.Prod)
+	want(t, "none yet", err, j17.CodeNoSpec, "")
+
+	put := func(d control.Deployment) control.Spec {
+		t.Helper()
+		sp, err := s.PutSpec(t.Context(), d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.Spec(t.Context(), d.Instance, d.Environment)
+		if diff := cmp.Diff(sp, got); diff != "" || err != nil {
+			t.Errorf("Spec (-want +got): %v\n%s", err, diff)
+		}
+		return sp
+	}
+	// Bytes are kept as they are, whatever they are.
+	first := put(control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("{\"a\": \"<ü>\\u0041\"}\r\n\xff")})
+	if diff := cmp.Diff(control.Spec{
+		ID: first.ID, Version: 1, Hash: "bde5d659fbafee263e1f8f53b8f3da4ad7684873dceee7e18893cbc1f50429ee", DeployedAt: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC),
+		Source: []byte("{\"a\": \"<ü>\\u0041\"}\r\n\xff"),
+	}, first); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	s.clock.Advance(time.Hour)
+	second := put(control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("{}"), Base: 1})
+	if second.Version != 2 || second.ID == first.ID || second.DeployedAt != first.DeployedAt.Add(time.Hour) {
+		t.Errorf("the second version is %+v", second)
+	}
+	if diff := cmp.Diff(second, put(control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("{}"), Base: 2})); diff != "" {
+		t.Errorf("deploying the same again (-want +got):\n%s", diff)
+	}
+	if third := put(control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: first.Source, Base: 2}); third.Version != 3 {
+		t.Errorf("going back makes version %d", third.Version)
+	}
+
+	for _, base := range []int{0, 1, 2, 4, -1} {
+		_, err := s.PutSpec(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("[]"), Base: base})
+		want(t, "out of date", err, j17.CodeConflict, "")
+	}
+	for _, d := range []control.Deployment{{Instance: app.ID, Environment: j17.Staging}, {Instance: other.ID, Environment: j17.Prod}} {
+		_, err := s.Spec(t.Context(), d.Instance, d.Environment)
+		want(t, "elsewhere", err, j17.CodeNoSpec, "")
+		d.Source = []byte(`{"elsewhere":true}`)
+		if sp := put(d); sp.Version != 1 {
+			t.Errorf("elsewhere, the first version is %d", sp.Version)
+		}
+	}
+	s.restart(t)
+	if got, err := s.Spec(t.Context(), app.ID, j17.Prod); err != nil || got.Version != 3 || !bytes.Equal(got.Source, first.Source) {
+		t.Errorf("after a restart: %+v, %v", got, err)
+	}
+	items, err := s.store.Scan(t.Context(), store.System, "control.specs", "", "", 10)
+	if err != nil || len(items) != 5 {
+		t.Errorf("%d versions are kept, want 5: %v", len(items), err)
+	}
+
+	for _, d := range []control.Deployment{{Instance: "app", Environment: j17.Prod}, {Instance: "", Environment: j17.Prod}} {
+		_, err := s.PutSpec(t.Context(), d)
+		want(t, "no instance", err, j17.CodeNotFound, "")
+		_, err = s.Spec(t.Context(), d.Instance, d.Environment)
+		want(t, "no instance", err, j17.CodeNotFound, "")
+	}
+	_, err = s.PutSpec(t.Context(), control.Deployment{Instance: app.ID, Environment: "dev"})
+	want(t, "no environment", err, j17.CodeInvalidField, "environment")
+	_, err = s.PutSpec(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Test, Source: make([]byte, store.MaxUnitBytes)})
+	want(t, "too large", err, j17.CodePayloadTooLarge, "")
+}
+
+func TestConcurrentDeploymentsHaveOneWinner(t *testing.T) {
+	s := start(t)
+	app := s.instance(t, "app")
+	nodes := []*control.Registry{s.Registry, s.node(t)}
+	for base := range 3 {
+		got := race(10, func(i int) error {
+			_, err := nodes[i%2].PutSpec(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte{byte(base), byte(i)}, Base: base})
+			return err
+		})
+		if diff := cmp.Diff(map[j17.Code]int{"": 1, j17.CodeConflict: 9}, got); diff != "" {
+			t.Errorf("onto version %d (-want +got):\n%s", base, diff)
+		}
+	}
+}
