@@ -1,0 +1,127 @@
+package spec
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"j17/internal/ident"
+	"j17/internal/spec/diag"
+	"j17/internal/value"
+)
+
+// Compare finds out what of next would break events that were stored under old. Findings that are errors block a deploy
+// unless it is forced; those that are warnings do not. Pointers and places are those of next, of what is left there of
+// something removed. Nothing is found where both are the same.
+func Compare(old, next *Compiled) []diag.Diagnostic {
+	c := &comparer{left: maxAllComparisons}
+	if old.Hash == next.Hash {
+		return nil
+	}
+	was, is := old.root.Get("aggregate_types"), next.root.Get("aggregate_types")
+	at := diag.Pointer("/aggregate_types")
+	added := missingIn(is, was)
+	for _, t := range was.Members() {
+		if v := is.Get(t.Key); v.IsMissing() {
+			c.typeRemoved(at, t.Key, added)
+		} else {
+			c.events(t.Key, t.Value.Get("events"), v.Get("events"), at.Key(t.Key).Key("events"))
+		}
+	}
+	c.names(old, next)
+	return place(next.text, c.All())
+}
+
+// missingIn returns the keys of v that are not in other.
+func missingIn(v, other value.Value) []string {
+	var keys []string
+	for _, m := range v.Members() {
+		if other.Get(m.Key).IsMissing() {
+			keys = append(keys, m.Key)
+		}
+	}
+	return keys
+}
+
+type comparer struct {
+	messages
+	// left is what comparing schemas may still cost.
+	left int
+}
+
+func (c *comparer) events(aggregateType string, was, is value.Value, at diag.Pointer) {
+	added := missingIn(is, was)
+	for _, e := range was.Members() {
+		switch v := is.Get(e.Key); {
+		case ident.IsReservedEventType(e.Key):
+			// The platform knows its own events without a spec.
+		case v.IsMissing():
+			c.eventRemoved(at, aggregateType, e.Key, added)
+		default:
+			c.schemas(e.Value.Get("schema"), v.Get("schema"), at.Key(e.Key).Key("schema"))
+		}
+	}
+}
+
+func (c *comparer) schemas(was, is value.Value, at diag.Pointer) {
+	if value.Equal(was, is) {
+		return
+	}
+	most := min(maxComparisons, c.left)
+	b := &budget{left: most}
+	p := pair{
+		c: c, was: document{was, b}, is: document{is, b}, budget: b, seen: map[string]verdict{}, patterns: map[string]*regexp.Regexp{},
+	}
+	v := p.cover([]node{{schema: was}}, []node{{schema: is}}, "data")
+	c.left -= most - max(b.left, 0)
+	if b.left <= 0 || b.refused {
+		c.tooComplex(at)
+		return
+	}
+	said := map[diag.Pointer]bool{}
+	for _, b := range v.breaks {
+		if !said[b.at] {
+			said[b.at] = true
+			b.say(at + b.at)
+		}
+	}
+}
+
+// names compares what identifiers are made of.
+func (c *comparer) names(old, next *Compiled) {
+	sequenced := false
+	for _, t := range old.Types {
+		sequenced = sequenced || t.Sequence
+	}
+	if sequenced && old.ProjectKey != next.ProjectKey {
+		c.projectKeyChanged("/project_key", old.ProjectKey)
+	}
+	for _, name := range old.Singletons.Sorted() {
+		if !next.Singletons.Has(name) {
+			c.singletonRemoved("/singletons", name)
+		}
+	}
+	for v := 1; v <= 8; v++ {
+		// An id of that version and of no other meaning.
+		n := strconv.Itoa(v)
+		id := "00000000-0000-" + n + "000-8000-000000000000"
+		if _, _, err := old.IDs.Check(id); err != nil {
+			continue
+		}
+		if _, _, err := next.IDs.Check(id); err != nil {
+			c.versionRemoved("/identity/uuid_versions", n)
+		}
+	}
+}
+
+// sortedKeys returns the keys of several objects, each once, in order.
+func sortedKeys(objects ...value.Value) []string {
+	keys := map[string]bool{}
+	for _, o := range objects {
+		for _, m := range o.Members() {
+			keys[m.Key] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(keys))
+}

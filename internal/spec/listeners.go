@@ -1,0 +1,147 @@
+package spec
+
+import (
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"j17"
+	"j17/internal/spec/diag"
+	"j17/internal/value"
+)
+
+func (c *compiler) listener(name string, v value.Value, at diag.Pointer) *Listener {
+	c.name(name, at, "a listener")
+	l := &Listener{Name: name, URLs: map[j17.Environment]string{}, Headers: map[string]string{}}
+	if !c.object(v, at, shape{what: "a listener", required: []string{"url", "events"}, optional: []string{"condition", "when", "headers"}}) {
+		return l
+	}
+	c.notYet(listeners, at)
+	c.urls(l, v.Get("url"), at.Key("url"))
+	events := v.Get("events")
+	if events.Kind() == value.Array && events.Len() == 0 {
+		c.empty(at.Key("events"), "events")
+	}
+	c.elems(events, at.Key("events"), "the events of a listener", maxPatterns, func(_ int, v value.Value, at diag.Pointer) {
+		if p, ok := c.pattern(v, at); ok {
+			l.Events = append(l.Events, p)
+		}
+	})
+	l.Condition = c.condition(v, at, scope{roots: []string{"key", "type", "data", "metadata"}})
+	c.members(v.Get("headers"), at.Key("headers"), "headers", maxHeaders, func(name string, v value.Value, at diag.Pointer) {
+		if s, ok := c.header(name, v, at); ok {
+			l.Headers[name] = s
+		}
+	})
+	return l
+}
+
+func (c *compiler) urls(l *Listener, v value.Value, at diag.Pointer) {
+	if v.Kind() != value.Object {
+		if u := c.url(v, at); u != "" {
+			for _, env := range j17.Environments() {
+				l.URLs[env] = u
+			}
+		}
+		return
+	}
+	if v.Len() == 0 {
+		c.empty(at, "url")
+	}
+	var known []string
+	for _, env := range j17.Environments() {
+		known = append(known, string(env))
+	}
+	c.object(v, at, shape{what: "url", optional: known})
+	for _, env := range j17.Environments() {
+		if u := c.url(v.Get(string(env)), at.Key(string(env))); u != "" {
+			l.URLs[env] = u
+		}
+	}
+}
+
+func (c *compiler) url(v value.Value, at diag.Pointer) string {
+	text, ok := c.text(v, at, "a listener's URL")
+	if !ok {
+		return ""
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Hostname() == "" || u.Opaque != "" || (u.Scheme != "https" && u.Scheme != "http"):
+		c.badURL(at, text)
+	case u.User != nil:
+		c.urlWithPassword(at)
+	case u.Fragment != "" || strings.HasSuffix(text, "#"):
+		c.urlWithFragment(at)
+	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+		c.urlNotSecure(at, text)
+	default:
+		return text
+	}
+	return ""
+}
+
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback() || host == "localhost" || strings.HasSuffix(host, ".localhost")
+}
+
+// pattern reads "type.event", "type.*" or "*".
+func (c *compiler) pattern(v value.Value, at diag.Pointer) (Pattern, bool) {
+	text, ok := c.text(v, at, "a pattern of events")
+	if !ok {
+		return Pattern{}, false
+	}
+	if text == "*" {
+		return Pattern{}, true
+	}
+	aggregateType, event, ok := strings.Cut(text, ".")
+	if !ok || aggregateType == "" || aggregateType == "*" || event == "" {
+		c.badPattern(at, text)
+		return Pattern{}, false
+	}
+	if _, ok := c.aggregateTypeRef(value.StringValue(aggregateType), at); !ok {
+		return Pattern{}, false
+	}
+	if event == "*" {
+		return Pattern{AggregateType: aggregateType}, true
+	}
+	if event != tombstoned {
+		c.eventDeclared(at, aggregateType, event)
+	}
+	return Pattern{AggregateType: aggregateType, EventType: event}, true
+}
+
+func (c *compiler) header(name string, v value.Value, at diag.Pointer) (string, bool) {
+	const special = "!#$%&'*+-.^_`|~"
+	token := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(special, r)
+	}
+	if name == "" || len(name) > MaxNameLength || strings.ContainsFunc(name, func(r rune) bool { return !token(r) }) {
+		c.badHeaderName(at, name)
+		return "", false
+	}
+	lower := strings.ToLower(name)
+	if slices.Contains(reservedHeaders(), lower) || strings.HasPrefix(lower, "x-j17-") || strings.HasPrefix(lower, "webhook-") {
+		c.reservedHeader(at, name)
+		return "", false
+	}
+	s, ok := c.text(v, at, "a header")
+	if !ok {
+		return "", false
+	}
+	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r > '~' }) || strings.TrimSpace(s) != s {
+		c.badHeaderValue(at)
+		return "", false
+	}
+	return s, true
+}
+
+// reservedHeaders lists, in lower case, what each delivery sets itself.
+func reservedHeaders() []string {
+	return []string{
+		"accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect", "host", "keep-alive", "te", "trailer",
+		"transfer-encoding", "upgrade", "user-agent",
+	}
+}

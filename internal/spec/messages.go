@@ -1,0 +1,542 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"j17/internal/spec/diag"
+	"j17/internal/spec/jsonpath"
+	"j17/internal/value"
+)
+
+// messages is every sentence that this package has for users, and the findings they were put into.
+type messages struct{ diag.List }
+
+// feature is a part of the spec that later versions run.
+type feature string
+
+const (
+	implications feature = "implications"
+	schedules    feature = "scheduled events"
+	sagas        feature = "sagas"
+	listeners    feature = "listeners"
+	projections  feature = "projections"
+	geo          feature = "geo queries"
+	customCode   feature = "WebAssembly modules and containers"
+	publicIDs    feature = "handles and sequences"
+	erasure      feature = "erasure rules (onTombstone)"
+)
+
+// notYet warns, once for each feature, that what is declared has no effect yet. A feature that is built loses its
+// calls.
+func (c *compiler) notYet(f feature, at diag.Pointer) {
+	if !c.unfinished[f] {
+		c.unfinished[f] = true
+		c.Warnf(at, "%s are checked but do not run in this version", f).AtKey()
+	}
+}
+
+func quote(s string) string { return diag.Quote(s) }
+
+// aKind names a kind of value with its article.
+func aKind(k value.Kind) string {
+	switch k {
+	case value.Array, value.Object:
+		return "an " + k.String()
+	case value.Null, value.Missing:
+		return k.String()
+	case value.Bool, value.Number, value.String:
+		return "a " + k.String()
+	default:
+		return k.String()
+	}
+}
+
+// list joins words as a sentence does.
+func list(words []string, and string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " " + and + " " + words[last]
+}
+
+// nearest sets a hint that names what may have been meant, or the choice there is if it is small.
+func nearest[V any](d *diag.Diagnostic, word string, declared map[string]V) {
+	const few, many = 12, 2000
+	if len(declared) > many {
+		return
+	}
+	known := slices.Sorted(maps.Keys(declared))
+	if near := diag.Nearest(word, known); near != "" {
+		d.Hintf("did you mean %q?", near)
+	} else if len(known) > 0 && len(known) <= few {
+		d.Hintf("declared are %s", strings.Join(known, ", "))
+	}
+}
+
+// Structure.
+
+func (m *messages) tooLarge(size int) {
+	m.Errorf("", "the spec has %d bytes; at most %d are accepted", size, MaxSize).
+		Hintf("split the application into several instances, or move large constants into events")
+}
+
+func droppedFindings(n int) diag.Diagnostic {
+	return diag.Diagnostic{Severity: diag.Warning, Message: fmt.Sprintf("%d more findings are left out", n), Hint: "repair those above first"}
+}
+
+func (m *messages) wrongKind(at diag.Pointer, what string, want, got value.Kind) {
+	m.Errorf(at, "%s must be %s, not %s", what, aKind(want), aKind(got))
+}
+
+func (m *messages) missingKey(at diag.Pointer, what, key string) {
+	d := m.Errorf(at, "%s needs the key %q", what, key).AtKey()
+	switch key {
+	case "handler":
+		d.Hintf(`write "handler": [] for events that leave the state as it is`)
+	case "schema":
+		d.Hintf(`write "schema": {"type": "object"} to accept every object`)
+	case "delay":
+		d.Hintf(`write how long to wait, as in "delay": "24h"`)
+	case "as":
+		d.Hintf(`name each element, as in "as": "$item"`)
+	}
+}
+
+func (m *messages) bothKeys(at diag.Pointer, one, other string) {
+	m.Errorf(at, "%q and %q cannot stand side by side", one, other).AtKey().Hintf("keep one of them")
+}
+
+func (m *messages) empty(at diag.Pointer, what string) {
+	m.Errorf(at, "%s must not be empty", what)
+}
+
+func (m *messages) tooLong(at diag.Pointer, what string, most int) {
+	m.Errorf(at, "%s is longer than %d bytes", what, most)
+}
+
+func (m *messages) tooMany(at diag.Pointer, what string, most, has int) {
+	m.Errorf(at, "%s may have at most %d entries and has %d", what, most, has)
+}
+
+func (m *messages) notInRange(at diag.Pointer, what string, most int64) {
+	m.Errorf(at, "%s must be a whole number from 1 to %d", what, most)
+}
+
+func (m *messages) notOneOf(at diag.Pointer, what, got string, words []string) {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = quote(w)
+	}
+	d := m.Errorf(at, "%s cannot be %s; it is %s", what, quote(got), list(quoted, "or"))
+	if near := diag.Nearest(got, words); near != "" {
+		d.Hintf("did you mean %q?", near)
+	}
+}
+
+func (m *messages) badName(at diag.Pointer, what, name string) {
+	d := m.Errorf(at, "%s cannot be named %s", what, quote(name)).AtKey()
+	switch {
+	case strings.HasPrefix(name, "_"):
+		d.Hintf("names that start with an underscore belong to the platform")
+	case len(name) > MaxNameLength:
+		d.Hintf("a name has at most %d characters", MaxNameLength)
+	default:
+		d.Hintf(`a name starts with a letter and goes on with letters, digits, "_" and "-"`)
+	}
+}
+
+func (m *messages) listedTwice(at diag.Pointer, name, in string) {
+	m.Warnf(at, "%s stands in %s more than once", quote(name), in)
+}
+
+// Types.
+
+func (m *messages) noAggregateTypes(at diag.Pointer) {
+	m.Warnf(at, "the spec declares no aggregate type, so that nothing can be written").AtKey()
+}
+
+func (m *messages) noEvents(at diag.Pointer, name string) {
+	m.Warnf(at, "the aggregate type %s has no event types, so that nothing can be written to it", quote(name)).AtKey()
+}
+
+func (m *messages) noAgentTypes(at diag.Pointer) {
+	m.Errorf(at, "agent_types must not be empty, since every event has an actor").
+		Hintf(`name who acts, as in "agent_types": ["user"]`)
+}
+
+func (m *messages) systemAgentType(at diag.Pointer, name string) {
+	m.Errorf(at, "the agent type %s is reserved: those that start with \"system_\" belong to the platform", quote(name)).
+		Hintf("use another name, such as %s", quote(strings.TrimPrefix(name, "system_")))
+}
+
+func (m *messages) unknownSystemEvent(at diag.Pointer, name string) {
+	m.Errorf(at, "the event type %s is reserved: those that start with an underscore belong to the platform", quote(name)).AtKey().
+		Hintf("a spec may give %q a handler; name events of your own without the underscore", tombstoned)
+}
+
+func (m *messages) systemSchema(at diag.Pointer, name string) {
+	m.Errorf(at, "the event type %s must not have a schema, because the platform owns its data", quote(name)).AtKey().Hintf("remove the schema")
+}
+
+func (m *messages) systemEventUsed(at diag.Pointer, name string) {
+	m.Errorf(at, "the event type %s belongs to the platform and cannot be named here", quote(name))
+}
+
+func (c *compiler) undeclaredType(at diag.Pointer, name string) {
+	full := c.Full()
+	d := c.Errorf(at, "there is no aggregate type %s in this spec", quote(name))
+	if !full {
+		nearest(d, name, c.declared)
+	}
+}
+
+func (c *compiler) undeclaredEvent(at diag.Pointer, aggregateType, name string) {
+	full := c.Full()
+	d := c.Errorf(at, "the aggregate type %s has no event type %s", quote(aggregateType), quote(name))
+	if !full {
+		nearest(d, name, c.declared[aggregateType])
+	}
+}
+
+// Identity.
+
+func (m *messages) badSingleton(at diag.Pointer, err error) {
+	m.Errorf(at, "%v", err).Hintf("a singleton's name goes into URLs as it is: use letters, digits and underscores")
+}
+
+func (m *messages) globalDeclared(at diag.Pointer) {
+	m.Warnf(at, `"global" is a singleton of every aggregate type without being declared`).Hintf("remove it")
+}
+
+func (m *messages) looksLike(at diag.Pointer, name, what string) {
+	m.Warnf(at, "the singleton %s looks like %s, which logs and tools will take it for", quote(name), what).
+		Hintf(`choose a name that says what it stands for, as in "twilio_webhook"`)
+}
+
+func (m *messages) hiddenByType(at diag.Pointer, name string) {
+	m.Warnf(at, "GET /%s lists the aggregate type of that name, so it cannot answer with the singleton", name).
+		Hintf("rename one of the two, or read the singleton under each aggregate type")
+}
+
+func (m *messages) versionTwice(at diag.Pointer, n int) {
+	if n != 0 {
+		m.Warnf(at, "version %d stands in uuid_versions more than once", n)
+	}
+}
+
+func (m *messages) noVersion4(at diag.Pointer) {
+	m.Errorf(at, "uuid_versions must contain 4, the version of the ids that the server chooses").Hintf("add 4")
+}
+
+func (m *messages) badProjectKey(at diag.Pointer, key string) {
+	m.Errorf(at, "project_key cannot be %s; it has 2 to 10 upper-case letters and digits and starts with a letter", quote(key)).
+		Hintf(`public ids are made of it, as in "VNO" and VNO-42`)
+}
+
+func (m *messages) badHandle(at diag.Pointer, handle string) {
+	m.Errorf(at, "the handle %s is not made of 3 lower-case letters", quote(handle)).Hintf(`abbreviate the type's name, as in "pmt" for payments`)
+}
+
+func (m *messages) handleTaken(at diag.Pointer, handle, by string) {
+	m.Errorf(at, "the handle %s is taken by the aggregate type %s", quote(handle), quote(by)).Hintf("each type needs a handle of its own")
+}
+
+func (m *messages) handleOfOurs(at diag.Pointer, handle string) {
+	m.Warnf(at, "the handle %s also starts ids of the platform, which logs show beside yours", quote(handle)).Hintf("choose another one")
+}
+
+func (m *messages) sequenceWithoutKey(at diag.Pointer) {
+	m.Errorf(at, "a sequence needs the top-level key \"project_key\", which its ids start with").Hintf(`add "project_key": "VNO" to get VNO-1, VNO-2 and so on`)
+}
+
+func (m *messages) badLiteralID(at diag.Pointer, id string) {
+	m.Errorf(at, "the id %s is no identifier and no declared singleton", quote(id)).
+		Hintf(`declare it under "singletons", or start it with "$" to take the id from the event`)
+}
+
+// Paths and templates.
+
+func (m *messages) noPath(at diag.Pointer, what, text string) {
+	m.Errorf(at, "%s must be a path, which %s is not", what, quote(text)).Hintf(`paths start with "$", as in "$.data.items"`)
+}
+
+func (m *messages) badPath(at diag.Pointer, err error) {
+	d := m.Errorf(at, "%v", err)
+	if syntax, ok := errors.AsType[*jsonpath.SyntaxError](err); ok {
+		d.Hint = syntax.Hint
+	}
+}
+
+func (m *messages) noStateHere(at diag.Pointer, text string) {
+	m.Errorf(at, "%s starts with \"@\", which stands for the state in handlers and conditions only", quote(text)).
+		Hintf(`the state before the event is "$.state" in implications`)
+}
+
+func (m *messages) noState(at diag.Pointer, text string) {
+	m.Errorf(at, "%s leads to a state, but there is none here", quote(text)).Hintf(`the event is below "$.data" and "$.metadata"`)
+}
+
+func (m *messages) unknownBinding(at diag.Pointer, name string, known []string) {
+	d := m.Errorf(at, "nothing here is bound to %s", quote("$"+name))
+	switch near := diag.Nearest(name, known); {
+	case near != "":
+		d.Hintf("did you mean %q?", "$"+near)
+	case len(known) > 0:
+		d.Hintf("bound are $%s", strings.Join(known, ", $"))
+	default:
+		d.Hintf(`paths into the event look like "$.data.name"`)
+	}
+}
+
+func (m *messages) unknownRoot(at diag.Pointer, step value.Step, known []string) {
+	name := step.Key
+	if step.IsIndex {
+		name = fmt.Sprintf("[%d]", step.Index)
+	}
+	d := m.Errorf(at, "there is no %s below \"$\" here", quote(name))
+	if near := diag.Nearest(name, known); near != "" {
+		d.Hintf("did you mean %q?", "$."+near)
+	} else if len(known) > 0 {
+		d.Hintf("there are $.%s", strings.Join(known, ", $."))
+	}
+}
+
+func (m *messages) badBinding(at diag.Pointer, text string) {
+	m.Errorf(at, "%s cannot name an element; names look like \"$item\"", quote(text)).Hintf(`use "$", a letter, and letters, digits and "_"`)
+}
+
+func (m *messages) bindingTaken(at diag.Pointer, text string) {
+	m.Errorf(at, "%s is bound already", quote(text)).Hintf("choose another name")
+}
+
+func (m *messages) operatorWithoutArray(at diag.Pointer, operator string) {
+	m.Errorf(at.Key(operator), "%s takes an array", operator).
+		Hintf(`an object whose only key is concat, coalesce or merge is an operator; write {"$literal": ...} for data that looks like one`)
+}
+
+// Implications.
+
+func (m *messages) notOneKind(at diag.Pointer, what string, has, kinds []string) {
+	if len(has) == 0 {
+		m.Errorf(at, "%s needs one of the keys %s", what, list(kinds, "or"))
+		return
+	}
+	m.Errorf(at, "%s cannot have %s together", what, list(has, "and")).Hintf("write one implication for each")
+}
+
+func (m *messages) transformAlone(at diag.Pointer) {
+	m.Errorf(at.Key("mode"), "the mode \"transform\" prepares for later steps, but there are none outside of a pipeline").
+		Hintf(`make it a step of a "pipeline", or set the mode to "emit"`)
+}
+
+func (m *messages) noSteps(at diag.Pointer, what string) {
+	m.Errorf(at, "%s needs at least one step", what)
+}
+
+func (m *messages) badDelay(at diag.Pointer, text string) {
+	m.Errorf(at, "%s is no delay", quote(text)).Hintf(`write a whole number and s, m, h or d for its unit, as in "30m", "24h" or "7d"`)
+}
+
+func (m *messages) badDelayMs(at diag.Pointer) {
+	m.Errorf(at, "delay_ms must be a whole number of milliseconds").Hintf("300000 is five minutes")
+}
+
+func (m *messages) delayOutOfRange(at diag.Pointer) {
+	m.Errorf(at, "the delay must be between 5 minutes and 365 days").Hintf("what happens at once is an implication without a schedule")
+}
+
+func (m *messages) cycle(at diag.Pointer, circle []eventName) {
+	const shown = 12
+	names := make([]string, 0, len(circle))
+	for i, n := range circle {
+		if len(circle) > shown && i == shown/2 {
+			names = append(names, "...")
+		}
+		if len(circle) <= shown || i < shown/2 || i >= len(circle)-shown/2 {
+			names = append(names, n.String())
+		}
+	}
+	m.Errorf(at, "these implications form a cycle: %s", strings.Join(names, " -> ")).
+		Hintf("take one of them out, or put a schedule in between")
+}
+
+// Custom code.
+
+func (m *messages) badBlob(at diag.Pointer, name string) {
+	m.Errorf(at, "%s is no name of a blob", quote(name)).
+		Hintf(`write the name it is uploaded under, as in "order.wasm", or with a version, as in "order.wasm:v2"`)
+}
+
+func (m *messages) badFunction(at diag.Pointer, name string) {
+	m.Errorf(at, "%s is no name of an exported function", quote(name)).Hintf("use at most 128 printable characters without spaces")
+}
+
+func (m *messages) badImage(at diag.Pointer, image string) {
+	m.Errorf(at, "the image %s has white space in its name", quote(image))
+}
+
+func (m *messages) badSourceFile(at diag.Pointer, file string) {
+	m.Errorf(at, "the entrypoint %s is no relative path within the source code", quote(file)).Hintf(`write it without "..", as in "implications/order.js"`)
+}
+
+// Sagas.
+
+func (m *messages) stepTwice(at diag.Pointer, name string) {
+	m.Errorf(at, "there is a step %s already", quote(name)).Hintf("later steps read its result by name, so each step needs its own")
+}
+
+func (m *messages) awaitWithoutTimeout(at diag.Pointer) {
+	m.Errorf(at, "a step that awaits events needs the key \"timeout_ms\"").AtKey().Hintf(`write how long to wait, as in "timeout_ms": 30000`)
+}
+
+func (m *messages) timeoutWithoutAwait(at diag.Pointer) {
+	m.Warnf(at, "the timeout has no effect, because the step awaits nothing").AtKey()
+}
+
+// Projections.
+
+func (m *messages) badProjectionName(at diag.Pointer, name string) {
+	m.Errorf(at, "a projection cannot be named %s", quote(name)).AtKey().
+		Hintf("use at most %d lower-case letters, digits and underscores, and start with a letter", MaxNameLength)
+}
+
+func (m *messages) otherName(at diag.Pointer, name, key string) {
+	m.Errorf(at, "the projection is called %s here and %s by its key", quote(name), quote(key)).Hintf("leave the name out, or make them the same")
+}
+
+func (m *messages) boundTwice(at diag.Pointer, name string) {
+	m.Errorf(at, "%s stands under both sources and include", quote(name)).AtKey().Hintf("choose another name")
+}
+
+func (m *messages) badSourceName(at diag.Pointer, name string) {
+	m.Errorf(at, "a source cannot be named %s", quote(name)).AtKey().Hintf(`paths start with it, as in "$.customer": use letters, digits and "_"`)
+}
+
+func (m *messages) badSource(at diag.Pointer, text string) {
+	m.Errorf(at, "%s is no source", quote(text)).Hintf(`write "$key" for the aggregate that is asked for, or {"type": ..., "id": ...}`)
+}
+
+func (m *messages) sourceWithoutID(at diag.Pointer) {
+	m.Errorf(at, "a source needs one of the keys \"id\" and \"query\"").Hintf(`write "id": "$.user_id", or "query": "user_id = $.user_id"`)
+}
+
+func (m *messages) notGlobal(at diag.Pointer, text string) {
+	m.Errorf(at, "%s cannot be included; include takes singletons such as \"settings:global\"", quote(text)).
+		Hintf("read other aggregates through sources")
+}
+
+func (m *messages) badQuery(at diag.Pointer, text string) {
+	m.Errorf(at, "%s is no query", quote(text)).Hintf(`write a field, "=" and a value or a path, as in "user_id = $.user_id"`)
+}
+
+func (m *messages) geoTypeNamedLikeShape(at diag.Pointer, name string) {
+	m.Errorf(at, "a geo type cannot be named %s, since that is a shape", quote(name)).AtKey().Hintf("choose another name")
+}
+
+// Listeners.
+
+func (m *messages) badURL(at diag.Pointer, text string) {
+	m.Errorf(at, "%s is no URL to deliver to", quote(text)).Hintf(`write it in full, as in "https://example.com/hooks/orders"`)
+}
+
+func (m *messages) urlWithPassword(at diag.Pointer) {
+	m.Errorf(at, "a listener's URL must not hold a user name or a password").Hintf("check the signature of deliveries, or send a header")
+}
+
+func (m *messages) urlWithFragment(at diag.Pointer) {
+	m.Errorf(at, "a listener's URL must not have a fragment, which is never sent").Hintf(`remove "#" and what follows`)
+}
+
+func (m *messages) urlNotSecure(at diag.Pointer, text string) {
+	m.Errorf(at, "deliveries to %s would not be encrypted", quote(text)).Hintf("use https; http is for addresses of the own machine")
+}
+
+func (m *messages) badPattern(at diag.Pointer, text string) {
+	m.Errorf(at, "%s is no pattern of events", quote(text)).Hintf(`write "order.was_placed", "order.*" or "*"`)
+}
+
+func (m *messages) badHeaderName(at diag.Pointer, name string) {
+	m.Errorf(at, "%s is no name of a header", quote(name)).AtKey()
+}
+
+func (m *messages) reservedHeader(at diag.Pointer, name string) {
+	m.Errorf(at, "the header %s is set by the delivery itself", quote(name)).AtKey().Hintf("remove it")
+}
+
+func (m *messages) badHeaderValue(at diag.Pointer) {
+	m.Errorf(at, "a header must be printable ASCII without spaces around it")
+}
+
+// Compatibility.
+
+func (m *messages) typeRemoved(at diag.Pointer, name string, added []string) {
+	d := m.Errorf(at, "the aggregate type %s was removed; its events could no longer be read", quote(name)).AtKey()
+	renamed(d, name, added)
+}
+
+func (m *messages) eventRemoved(at diag.Pointer, aggregateType, name string, added []string) {
+	d := m.Errorf(at, "the event type %s of %s was removed; events of it could no longer be applied", quote(name), quote(aggregateType)).AtKey()
+	renamed(d, name, added)
+}
+
+func renamed(d *diag.Diagnostic, name string, added []string) {
+	if near := diag.Nearest(name, added); near != "" {
+		d.Hintf("if it is called %q now, keep %q beside it for what is stored", near, name)
+		return
+	}
+	d.Hintf("keep it; what is no longer written does no harm")
+}
+
+func (m *messages) nowRequired(at diag.Pointer, path, name string) {
+	m.Errorf(at, "%s is required now and was not before; stored events may lack it", dataPath(path, name)).
+		Hintf("leave it optional, and let handlers do without it")
+}
+
+func (m *messages) nowRequiredWith(at diag.Pointer, path, name, with string) {
+	m.Errorf(at, "%s is required now beside %s and was not before; stored events may lack it", dataPath(path, name), quote(with)).
+		Hintf("leave it optional, and let handlers do without it")
+}
+
+func (m *messages) typeChanged(at diag.Pointer, path string, was, is kinds) {
+	d := m.Errorf(at, "%s was %s and is %s now; stored events have the old type", path, was, is)
+	if is == 0 {
+		d.Message = fmt.Sprintf("%s was %s and is not allowed now; stored events have it", path, was)
+	}
+	d.Hintf("accept the old type too, or use a property of another name")
+}
+
+func (m *messages) nowClosed(at diag.Pointer, path string) {
+	m.Errorf(at, "%s no longer accepts undeclared properties; stored events may have some", path).
+		Hintf("remove \"additionalProperties\": false, which has to be there from the first version on")
+}
+
+func (m *messages) projectKeyChanged(at diag.Pointer, was string) {
+	m.Errorf(at, "project_key was %s; public ids that were given out start with it", quote(was)).AtKey().Hintf("keep it")
+}
+
+func (m *messages) singletonRemoved(at diag.Pointer, name string) {
+	m.Warnf(at, "the singleton %s was removed; what is stored under it can no longer be reached", quote(name)).AtKey().Hintf("keep it if it was used")
+}
+
+func (m *messages) versionRemoved(at diag.Pointer, version string) {
+	m.Warnf(at, "UUIDs of version %s are no longer accepted; aggregates with such ids can no longer be reached", version).AtKey().
+		Hintf("keep the version if it was used")
+}
+
+func (m *messages) tooComplex(at diag.Pointer) {
+	m.Errorf(at, "the schema combines too many alternatives to be compared with the one before").
+		Hintf("simplify it, or deploy with force after checking that stored events fit")
+}
+
+// dataPath appends a property to a path that starts with "data".
+func dataPath(path, name string) string {
+	if isName(name) {
+		return path + "." + name
+	}
+	return path + "[" + quote(name) + "]"
+}

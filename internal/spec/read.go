@@ -1,0 +1,226 @@
+package spec
+
+import (
+	"slices"
+	"strings"
+
+	"j17/internal/spec/diag"
+	"j17/internal/spec/jsonpath"
+	"j17/internal/value"
+)
+
+// shape says which keys an object of a spec may have. what names the object with its article.
+type shape struct {
+	what     string
+	required []string
+	optional []string
+	// refused are keys that have an error of their own.
+	refused []string
+}
+
+// object reports whether v is an object. It adds errors for keys that are unknown or missing.
+func (c *compiler) object(v value.Value, at diag.Pointer, s shape) bool {
+	if v.Kind() != value.Object {
+		c.wrongKind(at, s.what, value.Object, v.Kind())
+		return false
+	}
+	known := slices.Concat(s.required, s.optional)
+	var misspelt []string
+	for _, m := range v.Members() {
+		if slices.Contains(known, m.Key) || slices.Contains(s.refused, m.Key) {
+			continue
+		}
+		if !c.Full() {
+			misspelt = append(misspelt, diag.Nearest(m.Key, known))
+		}
+		c.UnknownKey(at, m.Key, known)
+	}
+	for _, key := range s.required {
+		// Who misspells a key does not need to hear that it is missing.
+		if v.Get(key).IsMissing() && !slices.Contains(misspelt, key) {
+			c.missingKey(at, s.what, key)
+		}
+	}
+	return true
+}
+
+// members calls f for each member of the object v, up to a limit. A missing v has none.
+func (c *compiler) members(v value.Value, at diag.Pointer, what string, limit int, f func(key string, v value.Value, at diag.Pointer)) {
+	if v.IsMissing() {
+		return
+	}
+	if v.Kind() != value.Object {
+		c.wrongKind(at, what, value.Object, v.Kind())
+		return
+	}
+	if v.Len() > limit {
+		c.tooMany(at, what, limit, v.Len())
+		return
+	}
+	for _, m := range v.Members() {
+		f(m.Key, m.Value, at.Key(m.Key))
+	}
+}
+
+// elems calls f for each element of the array v, up to a limit. A missing v has none.
+func (c *compiler) elems(v value.Value, at diag.Pointer, what string, limit int, f func(i int, v value.Value, at diag.Pointer)) {
+	if v.IsMissing() {
+		return
+	}
+	if v.Kind() != value.Array {
+		c.wrongKind(at, what, value.Array, v.Kind())
+		return
+	}
+	if v.Len() > limit {
+		c.tooMany(at, what, limit, v.Len())
+		return
+	}
+	for i, e := range v.Elems() {
+		f(i, e, at.Index(i))
+	}
+}
+
+// text returns a string that is not empty.
+func (c *compiler) text(v value.Value, at diag.Pointer, what string) (string, bool) {
+	switch {
+	case v.IsMissing():
+		return "", false
+	case v.Kind() != value.String:
+		c.wrongKind(at, what, value.String, v.Kind())
+		return "", false
+	case v.Str() == "":
+		c.empty(at, what)
+		return "", false
+	case len(v.Str()) > maxText:
+		c.tooLong(at, what, maxText)
+		return "", false
+	default:
+		return v.Str(), true
+	}
+}
+
+// flag returns a boolean, false where v is missing.
+func (c *compiler) flag(v value.Value, at diag.Pointer, what string) bool {
+	if !v.IsMissing() && v.Kind() != value.Bool {
+		c.wrongKind(at, what, value.Bool, v.Kind())
+	}
+	return v.Truth()
+}
+
+// integer returns a whole number from 1 to most, or otherwise where v is missing or wrong.
+func (c *compiler) integer(v value.Value, at diag.Pointer, what string, most, otherwise int64) int64 {
+	if v.IsMissing() {
+		return otherwise
+	}
+	n, ok := v.Int64()
+	if v.Kind() != value.Number || !ok || n < 1 || n > most {
+		c.notInRange(at, what, most)
+		return otherwise
+	}
+	return n
+}
+
+// choice returns one of the given words, the first where v is missing or wrong.
+func (c *compiler) choice(v value.Value, at diag.Pointer, what string, words ...string) string {
+	s, ok := c.text(v, at, what)
+	if !ok {
+		return words[0]
+	}
+	if !slices.Contains(words, s) {
+		c.notOneOf(at, what, s, words)
+		return words[0]
+	}
+	return s
+}
+
+// name reports whether s can be declared as a name: it can stand in a URL and in JSON as it is.
+func (c *compiler) name(s string, at diag.Pointer, what string) bool {
+	if isName(s) {
+		return true
+	}
+	c.badName(at, what, s)
+	return false
+}
+
+func isName(s string) bool {
+	for i := range len(s) {
+		b := s[i]
+		letter := b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z'
+		if !letter && (i == 0 || !strings.ContainsRune("0123456789_-", rune(b))) {
+			return false
+		}
+	}
+	return s != "" && len(s) <= MaxNameLength
+}
+
+// names reads an array of distinct names.
+func (c *compiler) names(v value.Value, at diag.Pointer, what, each string, accept func(name string, at diag.Pointer) bool) Names {
+	found := Names{}
+	c.elems(v, at, what, maxNames, func(_ int, v value.Value, at diag.Pointer) {
+		s, ok := c.text(v, at, each)
+		if !ok || !accept(s, at) {
+			return
+		}
+		if found.Has(s) {
+			c.listedTwice(at, s, what)
+		}
+		found[s] = struct{}{}
+	})
+	return found
+}
+
+// scope says what paths can start with at some place of a spec.
+type scope struct {
+	// bindings are the names that may follow "$".
+	bindings []string
+	// wildcards allows "[*]".
+	wildcards bool
+	// roots, where not nil, are the members that "$" has.
+	roots []string
+}
+
+func (s scope) has(binding string) bool { return slices.Contains(s.bindings, binding) }
+
+// with returns the scope in which one more name is bound.
+func (s scope) with(binding string) scope {
+	s.bindings = append(slices.Clone(s.bindings), binding)
+	return s
+}
+
+// path reads a path that starts with "$".
+func (c *compiler) path(v value.Value, at diag.Pointer, what string, s scope) jsonpath.Path {
+	text, ok := c.text(v, at, what)
+	if !ok {
+		return jsonpath.Path{}
+	}
+	if text[0] != '$' {
+		c.noPath(at, what, text)
+		return jsonpath.Path{}
+	}
+	p, _ := c.pathText(text, at, s)
+	return p
+}
+
+func (c *compiler) pathText(text string, at diag.Pointer, s scope) (jsonpath.Path, bool) {
+	parse := jsonpath.Parse
+	if s.wildcards {
+		parse = jsonpath.ParseProjection
+	}
+	p, err := parse(text)
+	if err != nil {
+		c.badPath(at, err)
+		return jsonpath.Path{}, false
+	}
+	switch {
+	case p.Root == jsonpath.Current:
+		c.noStateHere(at, text)
+		return jsonpath.Path{}, false
+	case p.Root == jsonpath.Binding && !s.has(p.Name):
+		c.unknownBinding(at, p.Name, s.bindings)
+		return jsonpath.Path{}, false
+	case p.Root == jsonpath.Document && s.roots != nil && len(p.Steps) > 0 && !slices.Contains(s.roots, p.Steps[0].Key):
+		c.unknownRoot(at, p.Steps[0], s.roots)
+		return jsonpath.Path{}, false
+	}
+	return p, true
+}

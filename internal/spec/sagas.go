@@ -1,0 +1,111 @@
+package spec
+
+import (
+	"time"
+
+	"j17/internal/spec/diag"
+	"j17/internal/value"
+)
+
+const (
+	maxStepTimeout          = maxDelay
+	maxCompensationAttempts = 3
+)
+
+func (c *compiler) saga(name string, v value.Value, at diag.Pointer) *Saga {
+	c.name(name, at, "a saga")
+	s := &Saga{Name: name, MaxCompensationAttempts: maxCompensationAttempts}
+	if !c.object(v, at, shape{
+		what: "a saga", required: []string{"trigger", "steps"}, optional: []string{"on_complete", "on_failed", "max_compensation_attempts"},
+	}) {
+		return s
+	}
+	c.notYet(sagas, at)
+	if t := v.Get("trigger"); !t.IsMissing() {
+		c.trigger(s, t, at.Key("trigger"))
+	}
+
+	in := scope{bindings: []string{"prev", "context"}, roots: []string{"key", "id", "type", "data", "metadata"}}
+	failed := in.with("error")
+	steps := v.Get("steps")
+	if steps.Kind() == value.Array && steps.Len() == 0 {
+		c.noSteps(at.Key("steps"), "a saga")
+	}
+	named := map[string]bool{}
+	c.elems(steps, at.Key("steps"), "the steps of a saga", maxSagaSteps, func(_ int, v value.Value, at diag.Pointer) {
+		step := c.step(v, at, in, failed)
+		if named[step.Name] && step.Name != "" {
+			c.stepTwice(at.Key("name"), step.Name)
+		}
+		named[step.Name] = true
+		s.Steps = append(s.Steps, step)
+	})
+	s.OnComplete = c.optionalEmit(v.Get("on_complete"), at.Key("on_complete"), in)
+	s.OnFailed = c.optionalEmit(v.Get("on_failed"), at.Key("on_failed"), failed)
+	s.MaxCompensationAttempts = int(c.integer(v.Get("max_compensation_attempts"), at.Key("max_compensation_attempts"),
+		"max_compensation_attempts", maxCompensationAttempts, maxCompensationAttempts))
+	return s
+}
+
+func (c *compiler) trigger(s *Saga, v value.Value, at diag.Pointer) {
+	if c.object(v, at, shape{what: "the trigger of a saga", required: []string{"aggregate_type", "event_type"}}) {
+		s.TriggerAggregate, _ = c.aggregateTypeRef(v.Get("aggregate_type"), at.Key("aggregate_type"))
+		s.TriggerEvent = c.eventTypeRef(v.Get("event_type"), at.Key("event_type"), s.TriggerAggregate)
+	}
+}
+
+func (c *compiler) optionalEmit(v value.Value, at diag.Pointer, s scope) *Emit {
+	if v.IsMissing() {
+		return nil
+	}
+	return c.emit(v, at, s)
+}
+
+func (c *compiler) step(v value.Value, at diag.Pointer, in, failed scope) Step {
+	var step Step
+	if !c.object(v, at, shape{
+		what: "a step of a saga", required: []string{"name", "emit"}, optional: []string{"condition", "when", "await", "compensate", "timeout_ms"},
+	}) {
+		return step
+	}
+	if name, ok := c.text(v.Get("name"), at.Key("name"), "a step's name"); ok && c.name(name, at.Key("name"), "a step") {
+		step.Name = name
+	}
+	step.Condition = c.condition(v, at, in)
+	step.Emit = c.optionalEmit(v.Get("emit"), at.Key("emit"), in)
+	step.Compensate = c.optionalEmit(v.Get("compensate"), at.Key("compensate"), failed)
+
+	await, timeout := v.Get("await"), v.Get("timeout_ms")
+	if !await.IsMissing() {
+		step.Await = c.await(await, at.Key("await"), in)
+	}
+	switch {
+	case !await.IsMissing() && timeout.IsMissing():
+		c.awaitWithoutTimeout(at.Key("await"))
+	case await.IsMissing() && !timeout.IsMissing():
+		c.timeoutWithoutAwait(at.Key("timeout_ms"))
+	}
+	ms := c.integer(timeout, at.Key("timeout_ms"), "timeout_ms", maxStepTimeout.Milliseconds(), 0)
+	step.Timeout = time.Duration(ms) * time.Millisecond
+	return step
+}
+
+func (c *compiler) await(v value.Value, at diag.Pointer, s scope) *Await {
+	a := &Await{}
+	if !c.object(v, at, shape{what: "an await", required: []string{"aggregate_type", "event_types"}, optional: []string{"id"}}) {
+		return a
+	}
+	a.AggregateType, _ = c.aggregateTypeRef(v.Get("aggregate_type"), at.Key("aggregate_type"))
+	types := v.Get("event_types")
+	if types.Kind() == value.Array && types.Len() == 0 {
+		c.empty(at.Key("event_types"), "event_types")
+	}
+	c.elems(types, at.Key("event_types"), "event_types", maxAwaited, func(_ int, v value.Value, at diag.Pointer) {
+		a.EventTypes = append(a.EventTypes, c.eventTypeRef(v, at, a.AggregateType))
+	})
+	if id := v.Get("id"); !id.IsMissing() {
+		ref := c.id(id, at.Key("id"), a.AggregateType, s)
+		a.ID = &ref
+	}
+	return a
+}

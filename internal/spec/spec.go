@@ -1,0 +1,319 @@
+// Package spec turns the text of a spec into a *Compiled, which everything else works from, or into diagnostics: all
+// of them at once, each with its place. It also compares two specs for backward compatibility.
+//
+// The languages inside a spec have packages of their own below this one: diag, jsonpath, schema and tick.
+package spec
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"j17"
+	"j17/internal/ident"
+	"j17/internal/spec/diag"
+	"j17/internal/spec/jsonpath"
+	"j17/internal/spec/schema"
+	"j17/internal/spec/tick"
+	"j17/internal/value"
+)
+
+// Limits of a spec.
+const (
+	// MaxSize is the number of bytes of a spec's text.
+	MaxSize = 4 << 20
+	// MaxNameLength is the number of characters of a declared name.
+	MaxNameLength = 64
+
+	maxAggregateTypes = 1000
+	maxEventTypes     = 10_000 // of all aggregate types together
+	maxNames          = 1000   // in agent_types, target_types and singletons
+	maxDefinitions    = 1000   // in geo_types, projections, listeners and sagas
+	maxImplications   = 100    // of one event type
+	maxPipelineSteps  = 50
+	maxCancelOn       = 100
+	maxSagaSteps      = 50
+	maxAwaited        = 100
+	maxSources        = 10 // of one projection
+	maxPatterns       = 100
+	maxHeaders        = 50
+	maxText           = 2048 // bytes of a URL, a header, an image's name
+
+	minDelay = 5 * time.Minute
+	maxDelay = 365 * 24 * time.Hour
+)
+
+// Compiled is a spec that was found valid. It is immutable and shared: nothing that it leads to may be changed.
+type Compiled struct {
+	// Hash identifies what the spec says: SHA-256, in lower-case hexadecimal, of its text without insignificant
+	// white space. The order of keys counts, since handlers keep it.
+	Hash string
+	// Source is the text as it was given.
+	Source []byte
+
+	Types       map[string]*AggregateType
+	AgentTypes  Names
+	TargetTypes Names
+	// Singletons holds the declared names, without "global".
+	Singletons Names
+	// IDs decides what is an identifier under this spec.
+	IDs *ident.Rules
+	// ProjectKey starts the public ids of aggregate types with a sequence, "" where there are none.
+	ProjectKey string
+
+	GeoTypes    map[string]*GeoType
+	Projections map[string]*Projection
+	Listeners   map[string]*Listener
+	Sagas       map[string]*Saga
+
+	root value.Value
+	// text is Source with what stood around it blanked out: the text that places count in.
+	text string
+}
+
+// EventType returns the event type of an aggregate type, nil where either is not declared.
+func (c *Compiled) EventType(aggregateType, eventType string) *EventType {
+	t := c.Types[aggregateType]
+	if t == nil {
+		return nil
+	}
+	return t.Events[eventType]
+}
+
+// Names is a set of declared names.
+type Names map[string]struct{}
+
+// Has reports whether name is declared.
+func (n Names) Has(name string) bool {
+	_, ok := n[name]
+	return ok
+}
+
+// Sorted returns the names in order.
+func (n Names) Sorted() []string { return slices.Sorted(maps.Keys(n)) }
+
+// AggregateType is one member of aggregate_types.
+type AggregateType struct {
+	Name string
+	// Fingerprint changes whenever the type's definition does: a state is good as long as this is the same.
+	Fingerprint [32]byte
+	Events      map[string]*EventType
+	// Cache asks to keep states warm.
+	Cache bool
+	// Handle is the prefix of the type's handles, "" where it has none.
+	Handle ident.Prefix
+	// Sequence asks for public ids that count up.
+	Sequence bool
+	// OnTombstone is nil where other aggregates' erasure never reaches this type.
+	OnTombstone *OnTombstone
+}
+
+// OnTombstone tells whether an aggregate goes along when somebody named in its events is erased.
+type OnTombstone struct {
+	CascadeFromActor  bool
+	CascadeFromTarget bool
+}
+
+// EventType is one member of an aggregate type's events.
+type EventType struct {
+	AggregateType string
+	Name          string
+	// System marks event types that only the platform writes. They have no schema.
+	System bool
+	Schema *schema.Schema
+	// Handler is nil where Code computes the state, and where a system event leaves it alone.
+	Handler      *tick.Handler
+	Code         *Code
+	Implications []*Implication
+	AllowSkipOCC bool
+	// Geo is nil where events say nothing about a place.
+	Geo *Geo
+}
+
+// Ref names an aggregate in a template.
+type Ref struct {
+	// Literal is an id in canonical form, "" where the id is taken from Path.
+	Literal string
+	Path    *jsonpath.Path
+}
+
+// Condition decides whether something happens. The environment that Predicate is tested in is one of Scope.
+type Condition struct {
+	Predicate *tick.Predicate
+	Scope     tick.Scope
+}
+
+// Emit is the template of an event.
+type Emit struct {
+	Pointer       diag.Pointer
+	AggregateType string
+	ID            Ref
+	EventType     string
+	// Data is a template: strings that start with "$" are paths, objects whose only key is concat, coalesce or merge
+	// are operators. It is missing where the event has no data.
+	Data value.Value
+}
+
+// Implication is what an event brings about. Exactly one of its pointers and Pipeline is set, Condition aside.
+type Implication struct {
+	Pointer   diag.Pointer
+	Condition *Condition
+	Emit      *Emit
+	Map       *Map
+	Schedule  *Schedule
+	Code      *Code
+	Pipeline  []*Implication
+}
+
+// Map is an implication for each element of an array.
+type Map struct {
+	In jsonpath.Path
+	// As is the name of the element's binding with its "$".
+	As        string
+	Condition *Condition
+	Emit      *Emit
+}
+
+// Schedule is an implication that comes later.
+type Schedule struct {
+	Delay    time.Duration
+	Emit     *Emit
+	CancelOn []Match
+}
+
+// Match names events of one aggregate.
+type Match struct {
+	AggregateType string
+	ID            Ref
+	EventType     string
+}
+
+// Runtime is what runs custom code.
+type Runtime string
+
+// The runtimes. Those below BinaryContainer are built from source code.
+const (
+	WASM            Runtime = "wasm"
+	BinaryContainer Runtime = "binary"
+	NodeContainer   Runtime = "node"
+	ElixirContainer Runtime = "elixir"
+	RubyContainer   Runtime = "ruby"
+	PythonContainer Runtime = "python"
+)
+
+// Code names custom code, as a handler or as an implication.
+type Code struct {
+	Runtime Runtime
+	// Artifact is the name of a WebAssembly blob or of a container's image, "" for source code.
+	Artifact string
+	// Version pins a blob's version; 0 is the latest.
+	Version int
+	// Entrypoint is an exported function, or the path of a source file.
+	Entrypoint string
+	// Timeout is set for handlers.
+	Timeout time.Duration
+	// Transform marks a step that enriches the context of a pipeline instead of emitting events.
+	Transform bool
+}
+
+// Geo says where an event's place is.
+type Geo struct {
+	// Shape is point or polygon.
+	Shape string
+	// Type is the geo type that was named, "" where the shape was.
+	Type string
+	Path jsonpath.Path
+}
+
+// GeoType is one member of geo_types.
+type GeoType struct {
+	Name       string
+	Shape      string
+	Properties []string
+}
+
+// Projection is one member of projections. ForEach is set in the named form only, in which Include and Select are
+// allowed.
+type Projection struct {
+	Name    string
+	ForEach string
+	Sources []Source
+	// Include maps bindings to aggregate types, whose "global" is meant.
+	Include map[string]string
+	// Select is the shape of the result: strings that start with "$" are paths.
+	Select value.Value
+}
+
+// Source is an aggregate, or are aggregates, that a projection reads.
+type Source struct {
+	// Name is the binding, "" in the array form.
+	Name          string
+	AggregateType string
+	// Key stands for the aggregate that the projection is asked for. Else ID or Query is set.
+	Key   bool
+	ID    Ref
+	Query *Query
+	// Many tells that the path of ID yields an array of ids.
+	Many bool
+}
+
+// Query finds aggregates by a field of their state.
+type Query struct {
+	// Field leads to the field within the state.
+	Field jsonpath.Path
+	// Param is a path into what the projection is asked with, nil where Literal is meant.
+	Param   *jsonpath.Path
+	Literal value.Value
+}
+
+// Listener is one member of listeners.
+type Listener struct {
+	Name string
+	// URLs holds an entry for each environment that is listened to.
+	URLs      map[j17.Environment]string
+	Events    []Pattern
+	Condition *Condition
+	Headers   map[string]string
+}
+
+// Pattern selects events. An empty EventType selects all of an aggregate type, an empty AggregateType all there are.
+type Pattern struct {
+	AggregateType string
+	EventType     string
+}
+
+// Matches reports whether the pattern selects an event.
+func (p Pattern) Matches(aggregateType, eventType string) bool {
+	return (p.AggregateType == "" || p.AggregateType == aggregateType) && (p.EventType == "" || p.EventType == eventType)
+}
+
+// Saga is one member of modules.sagas.
+type Saga struct {
+	Name             string
+	TriggerAggregate string
+	TriggerEvent     string
+	Steps            []Step
+	OnComplete       *Emit
+	OnFailed         *Emit
+	// MaxCompensationAttempts is how often one compensation is tried.
+	MaxCompensationAttempts int
+}
+
+// Step is one step of a saga.
+type Step struct {
+	Name       string
+	Condition  *Condition
+	Emit       *Emit
+	Await      *Await
+	Compensate *Emit
+	// Timeout is set where Await is.
+	Timeout time.Duration
+}
+
+// Await names the events that finish a step.
+type Await struct {
+	AggregateType string
+	EventTypes    []string
+	// ID is nil where the aggregate that the step emitted to is meant.
+	ID *Ref
+}

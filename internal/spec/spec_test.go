@@ -1,0 +1,117 @@
+package spec_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"j17/internal/spec"
+	"j17/internal/spec/diag"
+)
+
+var update = flag.Bool("update", false, "write what the tests found into testdata")
+
+// written writes findings one a line, in the form that testdata has.
+func written(found []diag.Diagnostic) string {
+	var b strings.Builder
+	for _, d := range found {
+		key := ""
+		if d.OnKey {
+			key = " (key)"
+		}
+		fmt.Fprintf(&b, "%d:%d %s%s\n\t%s: %s\n", d.Line, d.Column, d.Pointer, key, d.Severity, d.Message)
+		if d.Hint != "" {
+			fmt.Fprintf(&b, "\t(%s)\n", d.Hint)
+		}
+	}
+	if len(found) == 0 {
+		return "nothing\n"
+	}
+	return b.String()
+}
+
+// archives runs a test for each case of the archives that a pattern names. A case is the files that share a name but
+// for what follows its last dot; run returns what the file with the ending ".want" should hold.
+func archives(t *testing.T, pattern string, run func(t *testing.T, files map[string]string) string) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join("testdata", pattern))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no testdata matches %s (%v)", pattern, err)
+	}
+	for _, path := range paths {
+		archive, err := txtar.ParseFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cases := map[string]map[string]string{}
+		for _, f := range archive.Files {
+			name, end, _ := strings.Cut(f.Name, ".")
+			if cases[name] == nil {
+				cases[name] = map[string]string{}
+			}
+			cases[name][end] = string(f.Data)
+		}
+		for i := range archive.Files {
+			name, end, _ := strings.Cut(archive.Files[i].Name, ".")
+			if end != "want" {
+				continue
+			}
+			t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar")+"/"+name, func(t *testing.T) {
+				got := run(t, cases[name])
+				if *update {
+					archive.Files[i].Data = []byte(got)
+					return
+				}
+				if diff := cmp.Diff(cases[name]["want"], got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			})
+		}
+		if *update {
+			if err := os.WriteFile(path, txtar.Format(archive), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestCompile(t *testing.T) {
+	archives(t, "compile_*.txtar", func(t *testing.T, files map[string]string) string {
+		t.Helper()
+		c, found := spec.Compile([]byte(files["json"]))
+		if errors, _ := diag.Count(found); (c == nil) != (errors > 0) {
+			t.Errorf("Compile returns %v with %d errors", c, errors)
+		}
+		return written(found)
+	})
+}
+
+// whole returns src if it is a spec, else the spec of one event type with the schema src.
+func whole(src string) []byte {
+	if strings.Contains(src, `"aggregate_types"`) {
+		return []byte(src)
+	}
+	return []byte(`{"agent_types": ["user"], "aggregate_types": {"t": {"events": {"e": {"handler": [], "schema":` + "\n" + src + `}}}}}`)
+}
+
+func compile(t *testing.T, src []byte) *spec.Compiled {
+	t.Helper()
+	c, found := spec.Compile(src)
+	if c == nil {
+		t.Fatalf("%s\nis no spec:\n%s", src, written(found))
+	}
+	return c
+}
+
+func TestCompare(t *testing.T) {
+	archives(t, "compare_*.txtar", func(t *testing.T, files map[string]string) string {
+		t.Helper()
+		return written(spec.Compare(compile(t, whole(files["old"])), compile(t, whole(files["new"]))))
+	})
+}
