@@ -1,0 +1,108 @@
+package engine_test
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"j17/internal/clock"
+	"j17/internal/engine"
+	"j17/internal/spec"
+	"j17/internal/store/pebble"
+)
+
+// newBench is an engine on a store in a folder, on the machine's own clock and disk.
+func newBench(b *testing.B) *engine.Engine {
+	b.Helper()
+	s, err := pebble.Open(pebble.Options{Dir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	e := engine.New(engine.Options{Store: s, Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler)})
+	c, found := spec.Compile([]byte(counterSpec))
+	if c == nil {
+		b.Fatal(found)
+	}
+	e.Deploy(tenant, c)
+	return e
+}
+
+// BenchmarkExecute measures schema-checked, synced writes by 64 writers: each event to an aggregate of its own, and all
+// to one.
+func BenchmarkExecute(b *testing.B) {
+	for _, hot := range []bool{false, true} {
+		b.Run(fmt.Sprintf("hot=%v", hot), func(b *testing.B) {
+			e := newBench(b)
+			c := command(b, "counter/global/was_counted", count(1))
+			b.SetParallelism(32)
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					own := *c
+					if !hot {
+						own.ID = uuid.NewString()
+					}
+					if _, err := e.Execute(b.Context(), &own); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		})
+	}
+}
+
+// fill writes n events of about 300 bytes to one aggregate, a thousand a batch.
+func fill(b *testing.B, e *engine.Engine, n int) {
+	b.Helper()
+	event := `{"type":"was_named","data":{"name":"` + strings.Repeat("n", 60) + `"}},{"type":"was_counted","data":{"by":1}},`
+	for done := 0; done < n; done += 1000 {
+		body := `{"events":[` + strings.TrimSuffix(strings.Repeat(event, 500), ",") + `],` + meta + `}`
+		if _, err := e.Execute(b.Context(), command(b, "counter/"+id, body)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkLoad measures reads of one aggregate of 10,000 events: from the cache, and replayed from the first event.
+func BenchmarkLoad(b *testing.B) {
+	e := newBench(b)
+	fill(b, e, 10_000)
+	for _, replay := range []bool{false, true} {
+		b.Run(fmt.Sprintf("replay=%v", replay), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := e.Load(b.Context(), tenant, "counter", id, engine.LoadOptions{Replay: replay}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkWriteThenRead measures a read that finds one new event.
+func BenchmarkWriteThenRead(b *testing.B) {
+	e := newBench(b)
+	fill(b, e, 1000)
+	c := command(b, "counter/"+id+"/was_counted", count(1))
+	var n atomic.Uint64
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := e.Execute(b.Context(), c); err != nil {
+			b.Fatal(err)
+		}
+		s, err := e.Load(b.Context(), tenant, "counter", id, engine.LoadOptions{})
+		if err != nil || s.Length <= n.Swap(s.Length) {
+			b.Fatal(s.Length, err)
+		}
+	}
+}

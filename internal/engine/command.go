@@ -1,0 +1,41 @@
+package engine
+
+import (
+	"j17"
+	"j17/internal/store"
+	"j17/internal/value"
+)
+
+// Command asks for one or more events on one aggregate, all or none.
+type Command struct {
+	Tenant store.Tenant
+	// Type and ID name the aggregate as the caller wrote them.
+	Type, ID string
+	// EventType is that of a single event; "" for a batch.
+	EventType string
+	// Body is the request's body: {"data", "metadata"} for a single event, {"events": [{"type", "data"}], "metadata"}
+	// for a batch.
+	Body value.Value
+	// IdempotencyKey, if not "", makes a retry answer what the first try answered.
+	IdempotencyKey string
+	// Fingerprint tells requests with the same idempotency key apart: a digest of everything the caller sent.
+	Fingerprint [32]byte
+	// IfMatch lists entity tags of which the aggregate must have one; "*" is any that exists. Empty: no condition.
+	IfMatch []string
+	// CorrelationID is kept with every event the command causes.
+	CorrelationID string
+	// Trusted lets the command act as one of the platform's own actors.
+	Trusted bool
+}
+
+// Receipt tells what a command has written.
+type Receipt struct {
+	// IDs are the positions of the command's own events, in order.
+	IDs []j17.StreamID
+	// Length is the aggregate's number of events after the command.
+	Length uint64
+	// Implied is the number of events that the command's events implied.
+	Implied int
+	// Replayed is true when an earlier try with the same idempotency key has written the events.
+	Replayed bool
+}

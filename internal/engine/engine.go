@@ -1,0 +1,164 @@
+// Package engine turns commands into committed events and streams into states. It is the only writer of events:
+// whatever else wants to write one sends a command here.
+//
+// Writing: Execute admits a command (admit.go), plans one atomic append (write.go) and hands it to the store.
+// Reading: Load and At fold a stream with the handlers of the deployed spec (fold.go), starting from the state
+// cache (cache.go) or the last snapshot (snapshot.go). A state is served only when it was folded up to the durable
+// head of its stream under the spec that is deployed at that moment.
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"j17"
+	"j17/internal/clock"
+	"j17/internal/spec"
+	"j17/internal/store"
+)
+
+// Options configures an engine.
+type Options struct {
+	Store  store.Store
+	Clock  clock.Clock
+	Logger *slog.Logger
+	// CacheBytes bounds the memory for states of aggregates; 0 means 64 MiB.
+	CacheBytes int64
+	// SnapshotEvery is the number of events after which a stream gets a new snapshot; 0 means 1000.
+	SnapshotEvery uint64
+}
+
+// Engine executes commands and answers reads for all tenants of one store.
+type Engine struct {
+	store  store.Store
+	clock  clock.Clock
+	logger *slog.Logger
+	every  uint64
+
+	mu    sync.Mutex // serialises deploys
+	specs atomic.Pointer[map[store.Tenant]*deployed]
+
+	cache   *cache
+	folding foldLocks
+	refresh chan stateKey
+	counts  counters
+}
+
+// deployed is the spec of one tenant.
+type deployed struct{ spec *spec.Compiled }
+
+// Stats counts what an engine has done since it was made.
+type Stats struct {
+	Events      uint64 // events committed, implied ones included
+	Reads       uint64 // states served
+	CacheHits   uint64 // states served without folding an event
+	Folded      uint64 // events folded
+	Conflicts   uint64 // commands refused with a conflict
+	Snapshots   uint64 // snapshots written
+	CacheBytes  int64  // memory that cached states are charged for
+	CacheStates int    // states in the cache
+}
+
+type counters struct {
+	events, reads, hits, folded, conflicts, snapshots atomic.Uint64
+}
+
+const (
+	defaultCacheBytes    = 64 << 20
+	defaultSnapshotEvery = 1000
+	refreshQueue         = 1024
+)
+
+// New returns an engine. Run must be called for snapshots and warm states to be made.
+func New(o Options) *Engine {
+	if o.CacheBytes == 0 {
+		o.CacheBytes = defaultCacheBytes
+	}
+	if o.SnapshotEvery == 0 {
+		o.SnapshotEvery = defaultSnapshotEvery
+	}
+	e := &Engine{
+		store:   o.Store,
+		clock:   o.Clock,
+		logger:  o.Logger,
+		every:   o.SnapshotEvery,
+		cache:   newCache(o.CacheBytes),
+		refresh: make(chan stateKey, refreshQueue),
+	}
+	e.specs.Store(&map[store.Tenant]*deployed{})
+	return e
+}
+
+// Deploy makes c the spec of a tenant. Reads and writes that begin afterwards see it; states that were folded with the
+// handlers of the spec before are not used any more.
+func (e *Engine) Deploy(t store.Tenant, c *spec.Compiled) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	next := maps.Clone(*e.specs.Load())
+	next[t] = &deployed{spec: c}
+	e.specs.Store(&next)
+}
+
+// Spec returns the deployed spec of a tenant, nil when there is none.
+func (e *Engine) Spec(t store.Tenant) *spec.Compiled {
+	if d := (*e.specs.Load())[t]; d != nil {
+		return d.spec
+	}
+	return nil
+}
+
+func (e *Engine) deployed(t store.Tenant) (*deployed, error) {
+	if d := (*e.specs.Load())[t]; d != nil {
+		return d, nil
+	}
+	return nil, j17.Errorf(j17.CodeNoSpec, "No spec is deployed to this environment. Deploy one and try again.")
+}
+
+func (d *deployed) aggregateType(name string) (*spec.AggregateType, error) {
+	if at := d.spec.Types[name]; at != nil {
+		return at, nil
+	}
+	return nil, j17.Errorf(j17.CodeUnknownType, "Aggregate type '%s' not found in spec", printable(name))
+}
+
+// key checks the two halves of an aggregate key that came from outside.
+func (d *deployed) key(aggregateType, id string) (j17.Key, error) {
+	canonical, _, err := d.spec.IDs.Check(id)
+	if err != nil {
+		return j17.Key{}, at(err, "key")
+	}
+	return j17.Key{Type: aggregateType, ID: canonical}, nil
+}
+
+// Stats returns the counters.
+func (e *Engine) Stats() Stats {
+	bytes, states := e.cache.size()
+	return Stats{
+		Events:      e.counts.events.Load(),
+		Reads:       e.counts.reads.Load(),
+		CacheHits:   e.counts.hits.Load(),
+		Folded:      e.counts.folded.Load(),
+		Conflicts:   e.counts.conflicts.Load(),
+		Snapshots:   e.counts.snapshots.Load(),
+		CacheBytes:  bytes,
+		CacheStates: states,
+	}
+}
+
+// Run makes snapshots and keeps states warm until the context ends.
+func (e *Engine) Run(ctx context.Context) error {
+	for {
+		select {
+		case job := <-e.refresh:
+			if err := e.refreshOne(ctx, job); err != nil && ctx.Err() == nil {
+				e.logger.LogAttrs(ctx, slog.LevelWarn, "state refresh failed",
+					slog.String("tenant", string(job.tenant)), slog.String("key", job.key.String()), slog.Any("error", err))
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}

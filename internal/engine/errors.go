@@ -1,0 +1,89 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"j17"
+	"j17/internal/store"
+)
+
+// at returns err with a path when it is a *j17.Error.
+func at(err error, path string) error {
+	if e, ok := errors.AsType[*j17.Error](err); ok {
+		return e.At(path)
+	}
+	return err
+}
+
+// inEvent returns err with the position of the faulty event in a batch.
+func inEvent(err error, index int) error {
+	if e, ok := errors.AsType[*j17.Error](err); ok {
+		c := *e
+		c.EventIndex = &index
+		return &c
+	}
+	return err
+}
+
+// printable is a name from outside, fit for a sentence: control characters replaced, long ones cut.
+func printable(s string) string {
+	const most = 80
+	cut := false
+	if len(s) > most {
+		s, cut = s[:most], true
+	}
+	s = strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
+	if cut {
+		s += "..."
+	}
+	return s
+}
+
+// conflictDetails are the details of a conflict.
+type conflictDetails struct {
+	Expected uint64 `json:"expected"`
+	Actual   uint64 `json:"actual"`
+}
+
+func conflict(c store.StreamConflict) error {
+	return &j17.Error{
+		Code:    j17.CodeConflict,
+		Message: fmt.Sprintf("Concurrent write detected. Stream has %d events, expected %d.", c.Actual, c.Expected),
+		Details: conflictDetails{Expected: c.Expected, Actual: c.Actual},
+	}
+}
+
+func preconditionFailed() error {
+	return j17.Errorf(j17.CodePreconditionFailed, "The aggregate is no longer the one that If-Match names. Read it again and decide anew.")
+}
+
+// storage translates the failure of a store's call.
+func storage(err error) error {
+	var corruption *store.CorruptionError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &corruption):
+		return j17.Errorf(j17.CodeCorruption, "Stored data is damaged and is not served. Restore it from a backup.").Because(err)
+	case errors.Is(err, store.ErrFull):
+		return j17.Errorf(j17.CodeStorageFull, "The server is short of disk space: nothing was written. Reads go on; writes resume by themselves when there is space.").Because(err)
+	case errors.Is(err, store.ErrFailed) && !errors.Is(err, store.ErrUnknown):
+		return j17.Errorf(j17.CodeUnavailable, "The server's disk has failed: nothing was written. Reads go on; writes resume when the server has been restarted on a sound disk.").Because(err)
+	case errors.Is(err, store.ErrUnknown):
+		return j17.Errorf(j17.CodeOutcomeUnknown, "The write may or may not have been stored. Read the aggregate, or retry with the same idempotency key.").Because(err)
+	case errors.Is(err, store.ErrLimit):
+		return j17.Errorf(j17.CodePayloadTooLarge, "The write is too large for one commit: nothing was written. Split it into smaller ones.").Because(err)
+	case errors.Is(err, store.ErrClosed):
+		return j17.Errorf(j17.CodeUnavailable, "The server is shutting down. Try again.").Because(err)
+	default:
+		return err
+	}
+}

@@ -1,0 +1,213 @@
+package engine
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+
+	"j17"
+	"j17/internal/ident"
+	"j17/internal/spec"
+	"j17/internal/store"
+	"j17/internal/value"
+)
+
+// State is what an aggregate's events fold to.
+type State struct {
+	// Key is the aggregate's key in canonical form.
+	Key j17.Key
+	// Data is the state, JSON its encoding. Both are immutable.
+	Data value.Value
+	JSON []byte
+	// Length is the number of events that were folded.
+	Length uint64
+	// EntityTag changes whenever the state can have changed. It has its quotes.
+	EntityTag string
+}
+
+// LoadOptions tells which state of an aggregate is wanted.
+type LoadOptions struct {
+	// Replay folds from the first event on, whatever is cached.
+	Replay bool
+	// Until, if not nil, leaves out events later than that Unix second.
+	Until *int64
+	// Length, if not nil, leaves out events after the first so many.
+	Length *uint64
+}
+
+// entityTag names the state of an aggregate after length events under the type's present handlers.
+func entityTag(typ *spec.AggregateType, length uint64) string {
+	var buf [48]byte
+	b := append(buf[:0], '"')
+	b = strconv.AppendUint(b, length, 10)
+	b = append(b, '-')
+	b = hex.AppendEncode(b, typ.Fingerprint[:4])
+	return string(append(b, '"'))
+}
+
+func notFound() error { return j17.Errorf(j17.CodeAggregateNotFound, "Aggregate not found") }
+
+// locate checks an aggregate's name from outside and returns its key and durable head.
+func (e *Engine) locate(ctx context.Context, t store.Tenant, aggregateType, id string) (*deployed, j17.Key, store.Head, error) {
+	d, err := e.deployed(t)
+	if err != nil {
+		return nil, j17.Key{}, store.Head{}, err
+	}
+	if _, err := d.aggregateType(aggregateType); err != nil {
+		return nil, j17.Key{}, store.Head{}, err
+	}
+	key, err := d.key(aggregateType, id)
+	if err != nil {
+		return nil, j17.Key{}, store.Head{}, err
+	}
+	heads, err := e.store.Heads(ctx, t, []j17.Key{key})
+	if err != nil {
+		return nil, j17.Key{}, store.Head{}, storage(err)
+	}
+	return d, key, heads[0], nil
+}
+
+// Load returns the state of an aggregate. Singletons always exist; other aggregates without events, and any aggregate
+// without events in the part of its history that was asked for, are CodeAggregateNotFound.
+func (e *Engine) Load(ctx context.Context, t store.Tenant, aggregateType, id string, o LoadOptions) (State, error) {
+	d, key, head, err := e.locate(ctx, t, aggregateType, id)
+	if err != nil {
+		return State{}, err
+	}
+	e.counts.reads.Add(1)
+	length := head.Length
+	past := false
+	if o.Length != nil && *o.Length < length {
+		length, past = *o.Length, true
+	}
+	if o.Until != nil && head.LastTime > *o.Until {
+		past = true
+		if length, err = e.lengthAt(ctx, t, key, length, *o.Until); err != nil {
+			return State{}, storage(err)
+		}
+	}
+	if length == 0 {
+		if o.Until == nil && o.Length == nil && d.spec.IDs.IsSingleton(key.ID) {
+			return State{Key: key, Data: value.ObjectValue(), JSON: []byte("{}"), EntityTag: entityTag(d.spec.Types[key.Type], 0)}, nil
+		}
+		return State{}, notFound()
+	}
+	s, err := e.stateOf(ctx, t, d, key, length, past, o.Replay)
+	if err != nil {
+		return State{}, storage(err)
+	}
+	return State{Key: key, Data: s.data, JSON: s.json, Length: s.length, EntityTag: entityTag(d.spec.Types[key.Type], s.length)}, nil
+}
+
+// lengthAt returns how many of the stream's first events have timestamps up to until. Timestamps never decrease, so
+// it looks for the boundary by halving.
+func (e *Engine) lengthAt(ctx context.Context, t store.Tenant, key j17.Key, length uint64, until int64) (uint64, error) {
+	low, high := uint64(0), length // events up to low are in, those after high are out
+	for low < high {
+		middle := low + (high-low+1)/2
+		at, err := e.timeOf(ctx, t, key, middle)
+		if err != nil {
+			return 0, err
+		}
+		if at <= until {
+			low = middle
+		} else {
+			high = middle - 1
+		}
+	}
+	return low, nil
+}
+
+func (e *Engine) timeOf(ctx context.Context, t store.Tenant, key j17.Key, version uint64) (int64, error) {
+	for ev, err := range e.store.ReadStream(ctx, t, key, version, version) {
+		if err != nil {
+			return 0, err
+		}
+		return ev.Timestamp, nil
+	}
+	return 0, &store.CorruptionError{Where: key.String(), Err: errors.New("an event is missing")}
+}
+
+// Length returns the number of events of an aggregate, 0 when there are none.
+func (e *Engine) Length(ctx context.Context, t store.Tenant, aggregateType, id string) (uint64, error) {
+	_, _, head, err := e.locate(ctx, t, aggregateType, id)
+	return head.Length, err
+}
+
+// Events yields up to count events of an aggregate that stand after a position, in order. The bytes of an event are
+// valid until the next step.
+func (e *Engine) Events(ctx context.Context, t store.Tenant, aggregateType, id string, after j17.StreamID, count int) (iter.Seq2[*j17.Event, error], error) {
+	_, key, head, err := e.locate(ctx, t, aggregateType, id)
+	if err != nil {
+		return nil, err
+	}
+	from := uint64(1)
+	if !after.IsZero() {
+		if from, err = e.store.VersionAfter(ctx, t, key, after); err != nil {
+			return nil, storage(err)
+		}
+	}
+	to := min(head.Length, from+uint64(max(count, 1))-1)
+	return func(yield func(*j17.Event, error) bool) {
+		if from > to {
+			return
+		}
+		for ev, err := range e.store.ReadStream(ctx, t, key, from, to) {
+			if !yield(ev, storage(err)) {
+				return
+			}
+		}
+	}, nil
+}
+
+// IDs returns up to count ids of aggregates of one type in byte order, after the id given, and whether there are more.
+func (e *Engine) IDs(ctx context.Context, t store.Tenant, aggregateType, after string, count int) (ids []string, more bool, err error) {
+	d, err := e.deployed(t)
+	if err != nil {
+		return nil, false, err
+	}
+	if _, err := d.aggregateType(aggregateType); err != nil {
+		return nil, false, err
+	}
+	ids, err = e.store.Streams(ctx, t, aggregateType, after, count+1)
+	if err != nil {
+		return nil, false, storage(err)
+	}
+	if len(ids) > count {
+		return ids[:count], true, nil
+	}
+	return ids, false, nil
+}
+
+// HasType reports whether the tenant's spec has an aggregate type of that name.
+func (e *Engine) HasType(t store.Tenant, aggregateType string) bool {
+	c := e.Spec(t)
+	return c != nil && c.Types[aggregateType] != nil
+}
+
+// Singleton returns the states that a declared singleton has, one for each aggregate type under which it has events.
+// It reports false when the spec declares no singleton of that name.
+func (e *Engine) Singleton(ctx context.Context, t store.Tenant, name string) ([]State, bool, error) {
+	d, err := e.deployed(t)
+	if err != nil {
+		return nil, false, err
+	}
+	if name == ident.Global || !d.spec.IDs.IsSingleton(name) {
+		return nil, false, nil
+	}
+	var states []State
+	for _, typ := range slices.Sorted(maps.Keys(d.spec.Types)) {
+		s, err := e.Load(ctx, t, typ, name, LoadOptions{})
+		if err != nil {
+			return nil, false, err
+		}
+		if s.Length > 0 {
+			states = append(states, s)
+		}
+	}
+	return states, true, nil
+}
