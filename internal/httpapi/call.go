@@ -1,0 +1,158 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/klauspost/compress/gzhttp"
+
+	"j17"
+	"j17/internal/clock"
+	"j17/internal/store"
+)
+
+// Names of headers of our own.
+const (
+	headerCorrelationID       = "X-Correlation-Id"
+	headerRequestID           = "X-Request-Id"
+	headerIdempotencyKey      = "X-Idempotency-Key"
+	headerIdempotencyReplayed = "X-Idempotency-Replayed"
+	headerRateLimit           = "X-Ratelimit-Limit"
+	headerRateRemaining       = "X-Ratelimit-Remaining"
+	headerRateScope           = "X-Ratelimit-Scope"
+)
+
+// call is one request on its way through the API.
+type call struct {
+	api     *API
+	request *http.Request
+	// control is true on the control plane's host; else instance, env and tenant say which environment is meant.
+	control   bool
+	instance  string
+	env       j17.Environment
+	tenant    store.Tenant
+	principal j17.Principal
+
+	requestID     string
+	correlationID string
+
+	route   string
+	status  int
+	bytes   int64
+	failure *j17.Error
+}
+
+type callKey struct{}
+
+// callOf returns the call that recorded has put into the request's context.
+func callOf(r *http.Request) *call {
+	c, _ := r.Context().Value(callKey{}).(*call)
+	return c
+}
+
+// recorded gives every request its call, ids, log line and metrics, and turns a panic into an error.
+func (a *API) recorded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		stopwatch := clock.System{} // durations are real, whatever the server's clock shows
+		start := stopwatch.Now()
+		c := &call{api: a, requestID: a.mint.UUIDv7()}
+		c.request = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+		c.correlationID = c.requestID
+		if given := r.Header.Get(headerCorrelationID); given != "" {
+			if id, err := uuid.Parse(given); err == nil && len(given) == 36 {
+				c.correlationID = id.String()
+			}
+		}
+		h := w.Header()
+		h[headerRequestID] = []string{c.requestID}
+		h[headerCorrelationID] = []string{c.correlationID}
+		defer func() {
+			if p := recover(); p != nil {
+				if p == http.ErrAbortHandler { //nolint:errorlint // a panic value, compared as net/http does
+					panic(p)
+				}
+				a.Logger.LogAttrs(c.request.Context(), slog.LevelError, "handler panicked", slog.String("stack", string(debug.Stack())))
+				if c.status == 0 {
+					c.fail(w, fmt.Errorf("panic: %v", p))
+				}
+			}
+			a.finish(c, stopwatch.Now().Sub(start))
+		}()
+		next.ServeHTTP(w, c.request)
+	})
+}
+
+// finish counts and logs an answered request.
+func (a *API) finish(c *call, took time.Duration) {
+	if c.status == 0 {
+		c.status = http.StatusNoContent // answered by the CORS handler
+	}
+	a.metrics.observe(c, took)
+	if a.Logger.Enabled(c.request.Context(), slog.LevelDebug) {
+		a.Logger.LogAttrs(c.request.Context(), slog.LevelDebug, "request",
+			slog.String("method", c.request.Method), slog.String("host", c.request.Host), slog.String("path", c.request.URL.Path),
+			slog.Int("status", c.status), slog.Int64("bytes", c.bytes), slog.Duration("duration", took),
+			slog.String("request_id", c.requestID), slog.String("correlation_id", c.correlationID), slog.String("principal", c.principal.ID))
+	}
+	if a.Observe != nil {
+		x := Exchange{
+			Method: c.request.Method, Host: c.request.Host, Path: c.request.URL.Path, Status: c.status, Bytes: c.bytes,
+			Duration: took, Environment: c.env,
+		}
+		if c.failure != nil {
+			x.Code, x.Detail = c.failure.Code, c.failure.Message
+		}
+		a.Observe(x)
+	}
+}
+
+// write sends an answer whose headers are set.
+func (c *call) write(w http.ResponseWriter, status int, body []byte) {
+	c.status = status
+	c.bytes += int64(len(body))
+	w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
+	w.WriteHeader(status)
+	if c.request.Method != http.MethodHead {
+		_, _ = w.Write(body) //nolint:gosec // JSON, never HTML; the client may be gone, there is nobody to tell
+	}
+}
+
+// reply sends a JSON answer.
+func (c *call) reply(w http.ResponseWriter, status int, body []byte) error {
+	w.Header()["Content-Type"] = []string{typeJSON}
+	c.write(w, status, body)
+	return nil
+}
+
+// clientAddress is the address that the request came from.
+func (c *call) clientAddress() netip.Addr {
+	ap, err := netip.ParseAddrPort(c.request.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return ap.Addr().Unmap()
+}
+
+// compressed compresses large answers for clients that accept it.
+func compressed(next http.Handler) http.Handler {
+	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(1024), gzhttp.EnableZstd(true), gzhttp.PreferZstd(true))
+	if err != nil {
+		panic(errors.Join(errors.New("httpapi: compression options"), err))
+	}
+	zipped := wrap(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header["Accept-Encoding"] == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		zipped.ServeHTTP(w, r)
+	})
+}

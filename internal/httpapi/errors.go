@@ -1,0 +1,171 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+
+	"j17"
+	"j17/internal/auth"
+	"j17/internal/ident"
+)
+
+// problem is how a code shows in HTTP.
+type problem struct {
+	status int
+	title  string
+}
+
+// StatusOf returns the HTTP status of a code.
+func StatusOf(code j17.Code) int { return problemOf(code).status }
+
+// problemOf is the only map from codes to statuses.
+func problemOf(code j17.Code) problem {
+	switch code {
+	case j17.CodeInvalidJSON:
+		return problem{http.StatusBadRequest, "Invalid JSON"}
+	case j17.CodeInvalidContentType:
+		return problem{http.StatusBadRequest, "Invalid content type"}
+	case j17.CodeInvalidRequest:
+		return problem{http.StatusBadRequest, "Invalid request"}
+	case j17.CodeInvalidParameter:
+		return problem{http.StatusBadRequest, "Invalid query parameter"}
+	case j17.CodeInvalidHeader:
+		return problem{http.StatusBadRequest, "Invalid header"}
+	case j17.CodeMissingField:
+		return problem{http.StatusBadRequest, "Missing field"}
+	case j17.CodeUnknownField:
+		return problem{http.StatusBadRequest, "Unknown field"}
+	case j17.CodeInvalidField:
+		return problem{http.StatusBadRequest, "Invalid field"}
+	case j17.CodeUndeclaredType:
+		return problem{http.StatusBadRequest, "Undeclared actor or target type"}
+	case j17.CodeReservedEventType:
+		return problem{http.StatusBadRequest, "Reserved event type"}
+	case j17.CodeSkipOCCNotAllowed:
+		return problem{http.StatusBadRequest, "skip_occ is not allowed"}
+	case j17.CodeSchemaViolation:
+		return problem{http.StatusBadRequest, "Schema validation failed"}
+	case j17.CodeUnauthorized:
+		return problem{http.StatusUnauthorized, "Unauthorized"}
+	case j17.CodeWrongEnvironment:
+		return problem{http.StatusForbidden, "Wrong environment"}
+	case j17.CodeWrongInstance:
+		return problem{http.StatusForbidden, "Wrong instance"}
+	case j17.CodeInsufficientScope:
+		return problem{http.StatusForbidden, "Insufficient scope"}
+	case j17.CodeForbidden:
+		return problem{http.StatusForbidden, "Forbidden"}
+	case j17.CodeNotFound:
+		return problem{http.StatusNotFound, "Not found"}
+	case j17.CodeAggregateNotFound:
+		return problem{http.StatusNotFound, "Aggregate not found"}
+	case j17.CodeUnknownType:
+		return problem{http.StatusNotFound, "Unknown aggregate type"}
+	case j17.CodeUnknownEventType:
+		return problem{http.StatusNotFound, "Unknown event type"}
+	case j17.CodeMethodNotAllowed:
+		return problem{http.StatusMethodNotAllowed, "Method not allowed"}
+	case j17.CodeConflict:
+		return problem{http.StatusConflict, "Conflict"}
+	case j17.CodePreconditionFailed:
+		return problem{http.StatusPreconditionFailed, "Precondition failed"}
+	case j17.CodePayloadTooLarge:
+		return problem{http.StatusRequestEntityTooLarge, "Payload too large"}
+	case j17.CodeInvalidIdentifier:
+		return problem{http.StatusUnprocessableEntity, "Invalid identifier"}
+	case j17.CodeIdempotencyReuse:
+		return problem{http.StatusUnprocessableEntity, "Idempotency key reused"}
+	case j17.CodeInvalidSpec:
+		return problem{http.StatusUnprocessableEntity, "Invalid spec"}
+	case j17.CodeIncompatibleSpec:
+		return problem{http.StatusUnprocessableEntity, "Incompatible spec"}
+	case j17.CodeRateLimited:
+		return problem{http.StatusTooManyRequests, "Too many requests"}
+	case j17.CodeInternal:
+		return problem{http.StatusInternalServerError, "Internal error"}
+	case j17.CodeCorruption:
+		return problem{http.StatusInternalServerError, "Damaged data"}
+	case j17.CodeNoSpec:
+		return problem{http.StatusServiceUnavailable, "No spec deployed"}
+	case j17.CodeStorageFull:
+		return problem{http.StatusServiceUnavailable, "Storage full"}
+	case j17.CodeOutcomeUnknown:
+		return problem{http.StatusServiceUnavailable, "Outcome unknown"}
+	case j17.CodeUnavailable:
+		return problem{http.StatusServiceUnavailable, "Unavailable"}
+	default:
+		return problem{http.StatusInternalServerError, "Internal error"}
+	}
+}
+
+// problemBody is the body of every error: RFC 9457, and the members that clients of the API know.
+type problemBody struct {
+	Type       string           `json:"type"`
+	Title      string           `json:"title"`
+	Status     int              `json:"status"`
+	Detail     string           `json:"detail"`
+	OK         bool             `json:"ok"`
+	Error      string           `json:"error"`
+	Code       j17.Code         `json:"code"`
+	Path       string           `json:"path,omitempty"`
+	EventIndex *int             `json:"event_index,omitempty"`
+	Details    any              `json:"details,omitempty"`
+	Errors     []j17.FieldError `json:"errors,omitempty"`
+	ErrorID    string           `json:"error_id,omitempty"`
+}
+
+// fail answers with an error and logs it if the fault is the server's.
+func (c *call) fail(w http.ResponseWriter, err error) {
+	e, ok := errors.AsType[*j17.Error](err)
+	switch {
+	case ok:
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		e = j17.Errorf(j17.CodeUnavailable, "The request was given up before it was answered. Try again.")
+	default:
+		e = j17.Errorf(j17.CodeInternal, "The server failed to answer. Report the error_id to whoever runs it.").Because(err)
+	}
+	p := problemOf(e.Code)
+	body := problemBody{
+		Type: "urn:j17:error:" + string(e.Code), Title: p.title, Status: p.status, Detail: e.Message, Error: e.Message, Code: e.Code,
+		Path: e.Path, EventIndex: e.EventIndex, Details: e.Details, Errors: e.Errors,
+	}
+	c.failure = e
+	h := w.Header()
+	switch {
+	case p.status >= http.StatusInternalServerError:
+		body.ErrorID = c.api.mint.Handle(ident.ErrorPrefix)
+		level := slog.LevelError
+		if p.status == http.StatusServiceUnavailable {
+			level = slog.LevelDebug // the state of the server, which it has logged when it came about
+		}
+		c.api.Logger.LogAttrs(c.request.Context(), level, "request failed",
+			slog.String("error_id", body.ErrorID), slog.String("code", string(e.Code)), slog.String("request_id", c.requestID),
+			slog.String("method", c.request.Method), slog.String("path", c.request.URL.Path), slog.Any("error", err))
+		if p.status == http.StatusServiceUnavailable {
+			h.Set("Retry-After", "1")
+		}
+	case p.status == http.StatusUnauthorized:
+		h.Set("WWW-Authenticate", "Bearer")
+	case p.status == http.StatusTooManyRequests:
+		if d, ok := e.Details.(auth.RetryAfter); ok {
+			h.Set("Retry-After", strconv.FormatInt(d.Seconds, 10))
+		}
+	}
+	var raw bytes.Buffer
+	enc := json.NewEncoder(&raw)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(body); err != nil {
+		raw.Reset()
+		body.Details, body.Errors = nil, nil
+		_ = enc.Encode(body) // strings and numbers only
+	}
+	h.Del("Etag")
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Cache-Control", "no-store")
+	c.write(w, p.status, bytes.TrimSuffix(raw.Bytes(), []byte{10}))
+}

@@ -1,0 +1,64 @@
+package httpapi
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// metrics are what /metrics on the internal listener shows.
+type metrics struct {
+	registry *prometheus.Registry
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+}
+
+func newMetrics(a *API) *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "j17_http_requests_total", Help: "Answered HTTP requests.",
+		}, []string{"method", "route", "status"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "j17_http_request_seconds", Help: "Time from the start of a request to its answer.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10},
+		}, []string{"method", "route"}),
+	}
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.requests, m.seconds)
+	counter := func(name, help string, read func() uint64) {
+		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(read()) }))
+	}
+	gauge := func(name, help string, read func() float64) {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read))
+	}
+	counter("j17_events_committed_total", "Events written, implied ones included.", func() uint64 { return a.Engine.Stats().Events })
+	counter("j17_events_folded_total", "Events that handlers were applied to.", func() uint64 { return a.Engine.Stats().Folded })
+	counter("j17_states_read_total", "States of aggregates served.", func() uint64 { return a.Engine.Stats().Reads })
+	counter("j17_state_cache_hits_total", "States served without folding an event.", func() uint64 { return a.Engine.Stats().CacheHits })
+	counter("j17_conflicts_total", "Commands refused with a conflict.", func() uint64 { return a.Engine.Stats().Conflicts })
+	counter("j17_snapshots_total", "Snapshots written.", func() uint64 { return a.Engine.Stats().Snapshots })
+	gauge("j17_state_cache_bytes", "Memory that cached states are charged for.", func() float64 { return float64(a.Engine.Stats().CacheBytes) })
+	gauge("j17_store_writable", "1 while the store takes writes.", func() float64 {
+		if a.Store.Status().Writable {
+			return 1
+		}
+		return 0
+	})
+	gauge("j17_store_free_bytes", "Free space of the store's volume.", func() float64 { return float64(a.Store.Status().FreeBytes) })
+	gauge("j17_store_disk_bytes", "What the store occupies on disk.", func() float64 { return float64(a.Store.Status().DiskBytes) })
+	return m
+}
+
+// observe counts an answered request. Routes are patterns, so that there are few of them.
+func (m *metrics) observe(c *call, took time.Duration) {
+	method := c.request.Method
+	switch method {
+	case "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS":
+	default:
+		method = "other"
+	}
+	m.requests.WithLabelValues(method, c.route, strconv.Itoa(c.status)).Inc()
+	m.seconds.WithLabelValues(method, c.route).Observe(took.Seconds())
+}

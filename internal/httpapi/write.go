@@ -1,0 +1,215 @@
+package httpapi
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"j17"
+	"j17/internal/engine"
+	"j17/internal/value"
+)
+
+// postEvent is POST /{type}/{id}/{event}.
+func (c *call) postEvent(w http.ResponseWriter) error {
+	cmd := engine.Command{EventType: c.request.PathValue("event")}
+	receipt, err := c.execute(&cmd, w, c.api.MaxEventBytes)
+	if err != nil {
+		return err
+	}
+	b := append(make([]byte, 0, 128), `{"ok":true,"stream_id":"`...)
+	b = receipt.IDs[0].Append(b)
+	b = append(b, '"')
+	return c.created(w, b, receipt)
+}
+
+// postBatch is POST /{type}/{id}.
+func (c *call) postBatch(w http.ResponseWriter) error {
+	var cmd engine.Command
+	receipt, err := c.execute(&cmd, w, c.api.MaxBatchBytes)
+	if err != nil {
+		return err
+	}
+	b := append(make([]byte, 0, 64+20*len(receipt.IDs)), `{"ok":true,"stream_ids":[`...)
+	for i, id := range receipt.IDs {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, '"')
+		b = id.Append(b)
+		b = append(b, '"')
+	}
+	b = append(b, `],"count":`...)
+	b = strconv.AppendInt(b, int64(len(receipt.IDs)), 10)
+	return c.created(w, b, receipt)
+}
+
+// created ends the answer to a write.
+func (c *call) created(w http.ResponseWriter, b []byte, r engine.Receipt) error {
+	b = append(b, `,"length":`...)
+	b = strconv.AppendUint(b, r.Length, 10)
+	if r.Implied > 0 {
+		b = append(b, `,"implied_count":`...)
+		b = strconv.AppendInt(b, int64(r.Implied), 10)
+	}
+	b = append(b, '}')
+	if r.Replayed {
+		w.Header().Set(headerIdempotencyReplayed, "true")
+	}
+	return c.reply(w, http.StatusCreated, b)
+}
+
+// execute reads the request and carries out the command.
+func (c *call) execute(cmd *engine.Command, w http.ResponseWriter, limit int64) (engine.Receipt, error) {
+	r := c.request
+	if err := noParameters(r); err != nil {
+		return engine.Receipt{}, err
+	}
+	raw, err := readBody(w, r, limit)
+	if err != nil {
+		return engine.Receipt{}, err
+	}
+	if cmd.IdempotencyKey, err = idempotencyKey(r.Header); err != nil {
+		return engine.Receipt{}, err
+	}
+	if cmd.IdempotencyKey != "" {
+		h := sha256.New()
+		h.Write([]byte(r.URL.Path))
+		h.Write([]byte{0})
+		h.Write(raw)
+		h.Sum(cmd.Fingerprint[:0])
+	}
+	if cmd.IfMatch, err = entityTags(r.Header, "If-Match"); err != nil {
+		return engine.Receipt{}, err
+	}
+	if cmd.Body, err = value.Parse(raw); err != nil {
+		return engine.Receipt{}, invalidJSON(err)
+	}
+	cmd.Tenant = c.tenant
+	cmd.Type = r.PathValue("type")
+	cmd.ID = r.PathValue("id")
+	cmd.CorrelationID = c.correlationID
+	return c.api.Engine.Execute(r.Context(), cmd)
+}
+
+type syntaxDetails struct {
+	Line   int `json:"line"`
+	Column int `json:"column"`
+}
+
+func invalidJSON(err error) error {
+	e := j17.Errorf(j17.CodeInvalidJSON, "The request body is not valid JSON")
+	if s, ok := errors.AsType[*value.SyntaxError](err); ok {
+		e.Message += ": " + s.Error()
+		e.Details = syntaxDetails{Line: s.Line, Column: s.Column}
+	}
+	return e
+}
+
+// readBody returns a JSON request's body. The content type is checked before a byte is read.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if err := jsonContent(r.Header); err != nil {
+		return nil, err
+	}
+	tooLarge := j17.Errorf(j17.CodePayloadTooLarge, "The request body is larger than %d bytes", limit)
+	if r.ContentLength > limit {
+		return nil, tooLarge
+	}
+	buf := bytes.NewBuffer(make([]byte, 0, max(r.ContentLength, 0)+bytes.MinRead))
+	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, tooLarge
+	}
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF), err != nil:
+		return nil, j17.Errorf(j17.CodeInvalidRequest, "The request body could not be read to its end").Because(err)
+	case buf.Len() == 0:
+		return nil, j17.Errorf(j17.CodeInvalidJSON, "The request body is empty; it must be a JSON object")
+	}
+	return buf.Bytes(), nil
+}
+
+func jsonContent(h http.Header) error {
+	if enc := h.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
+		return j17.Errorf(j17.CodeInvalidContentType, "Request bodies must not be compressed; send them without Content-Encoding")
+	}
+	ct := h.Get("Content-Type")
+	if ct == "application/json" {
+		return nil
+	}
+	media, params, err := mime.ParseMediaType(ct)
+	if err != nil || media != "application/json" {
+		return j17.Errorf(j17.CodeInvalidContentType, "The Content-Type must be application/json")
+	}
+	if cs := params["charset"]; cs != "" && !strings.EqualFold(cs, "utf-8") {
+		return j17.Errorf(j17.CodeInvalidContentType, "JSON must be sent as UTF-8")
+	}
+	return nil
+}
+
+// maxIdempotencyKey is the length of the longest idempotency key.
+const maxIdempotencyKey = 255
+
+func idempotencyKey(h http.Header) (string, error) {
+	values, ok := h[headerIdempotencyKey]
+	if !ok {
+		return "", nil
+	}
+	invalid := j17.Errorf(j17.CodeInvalidHeader, "X-Idempotency-Key must be one value of 1 to %d printable ASCII characters", maxIdempotencyKey).At(strings.ToLower(headerIdempotencyKey))
+	if len(values) != 1 || values[0] == "" || len(values[0]) > maxIdempotencyKey {
+		return "", invalid
+	}
+	for i := range len(values[0]) {
+		if b := values[0][i]; b < ' ' || b > '~' {
+			return "", invalid
+		}
+	}
+	return values[0], nil
+}
+
+// entityTags reads a list of strong entity tags or "*". Weak tags are left out: they never match a strong comparison, so
+// a list of nothing else matches nothing.
+func entityTags(h http.Header, name string) ([]string, error) {
+	values := h.Values(name)
+	if len(values) == 0 {
+		return nil, nil
+	}
+	bad := j17.Errorf(j17.CodeInvalidHeader, "%s must be * or a list of entity tags in double quotes, as ETag shows them", name).At(strings.ToLower(name))
+	var tags []string
+	rest := strings.TrimSpace(strings.Join(values, ","))
+	if rest == "*" {
+		return []string{"*"}, nil
+	}
+	for rest != "" {
+		weak := strings.HasPrefix(rest, "W/")
+		rest = strings.TrimPrefix(rest, "W/")
+		if rest == "" || rest[0] != '"' {
+			return nil, bad
+		}
+		end := strings.IndexByte(rest[1:], '"')
+		if end < 0 {
+			return nil, bad
+		}
+		tag := rest[:end+2]
+		if weak {
+			tag = "W/" + tag
+		}
+		tags = append(tags, tag)
+		rest = strings.TrimSpace(rest[end+2:])
+		if rest != "" {
+			if rest[0] != ',' {
+				return nil, bad
+			}
+			rest = strings.TrimSpace(rest[1:])
+		}
+	}
+	if tags == nil {
+		return nil, bad
+	}
+	return tags, nil
+}
