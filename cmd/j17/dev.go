@@ -1,0 +1,135 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"j17"
+	"j17/internal/clock"
+	"j17/internal/server"
+	"j17/internal/spec/diag"
+)
+
+func (e *env) dev() *cobra.Command {
+	var o server.DevOptions
+	var asJSON, verbose bool
+	cmd := &cobra.Command{
+		Use:   "dev [SPEC]",
+		Short: "Run a development server",
+		Long: `Run a development server on this machine: one instance with the environments prod, staging and test, keys for each, and
+the spec deployed to all of them. When the spec file changes, it is deployed again. Everything is kept in the data folder.`,
+		Example: "  j17 dev spec.json",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usageError{fmt.Errorf("%s takes one spec file", cmd.CommandPath())}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				o.SpecFile = args[0]
+			}
+			stderr := &lockedWriter{w: e.err}
+			level := slog.LevelInfo
+			if verbose {
+				level = slog.LevelDebug
+			}
+			o.Logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+			o.Clock = clock.System{}
+			o.Version = programVersion
+			o.Deployed = func(d server.Deployment) { reportDeployment(stderr, d) }
+			d, err := server.OpenDev(cmd.Context(), o)
+			if errors.Is(err, server.ErrInvalidSpec) {
+				return silent{err}
+			}
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = json.NewEncoder(e.out).Encode(d.Ready())
+			} else {
+				err = printReady(e.out, d.Ready(), o.Dir)
+			}
+			if err == nil {
+				err = d.Run(cmd.Context())
+			}
+			return errors.Join(err, d.Close())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Dir, "data", "j17-data", "data `folder`")
+	f.StringVar(&o.Listen, "listen", "127.0.0.1:17000", "public `address`")
+	f.StringVar(&o.InternalListen, "internal-listen", "127.0.0.1:17001", "internal `address`: metrics and health")
+	f.IntVar(&o.KeyRate, "rate-limit-per-key", 0, "requests a minute of each API key; 0 for no limit")
+	f.IntVar(&o.AddressRate, "rate-limit-per-ip", 0, "requests a minute of each client address; 0 for no limit")
+	f.BoolVar(&asJSON, "json", false, "print one line of JSON when the server is ready")
+	f.BoolVar(&verbose, "verbose", false, "log every request")
+	return cmd
+}
+
+// reportDeployment tells what became of a spec file.
+func reportDeployment(w io.Writer, d server.Deployment) {
+	var b strings.Builder
+	b.WriteString(diag.Render(d.File, d.Source, d.Found))
+	switch {
+	case errors.Is(d.Err, server.ErrInvalidSpec):
+		fmt.Fprintf(&b, "%s was not deployed; the spec before it, if any, stays in place\n", d.File)
+	case d.Err != nil:
+		fmt.Fprintf(&b, "%s was not deployed: %v\n", d.File, d.Err)
+	default:
+		if refused, _ := diag.Count(d.Incompatible); refused > 0 {
+			b.WriteString("A real server would refuse these changes, because events that exist already may not survive them:\n")
+		}
+		if len(d.Incompatible) > 0 {
+			b.WriteString(diag.Render(d.File, d.Source, d.Incompatible))
+		}
+		fmt.Fprintf(&b, "%s is deployed to prod, staging and test\n", d.File)
+	}
+	_, _ = io.WriteString(w, b.String())
+}
+
+// printReady tells a person how to use the server.
+func printReady(out io.Writer, r server.Ready, dir string) error {
+	var b, rows strings.Builder
+	fmt.Fprintf(&b, "\nj17 %s is ready. Its data is in %s.\n\n", r.Version, dir)
+	for _, env := range j17.Environments() {
+		fmt.Fprintf(&rows, "  %s\t%s\n", env, r.URLs[string(env)])
+		fmt.Fprintf(&rows, "\twrite key\t%s\n", r.Keys[env].Write)
+		fmt.Fprintf(&rows, "\tread key\t%s\n", r.Keys[env].Read)
+	}
+	fmt.Fprintf(&rows, "  control\t%s\n", r.URLs["control"])
+	fmt.Fprintf(&rows, "\toperator\t%s\n", r.Operator.Email)
+	fmt.Fprintf(&rows, "\tpassword\t%s\n", r.Operator.Password)
+	fmt.Fprintf(&rows, "  internal\t%s\n", r.URLs["internal"])
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	if _, err := io.WriteString(t, rows.String()); err != nil {
+		return err
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	b.WriteString("\nPress Ctrl-C to stop.\n\n")
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// lockedWriter lets several goroutines write whole lines.
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+// Write writes p without anything of others in it.
+func (l *lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
+}

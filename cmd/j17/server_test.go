@@ -1,0 +1,274 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+const plainSpec = `{"agent_types":["user"],"aggregate_types":{"note":{"events":{"was_written":{"schema":{"type":"object"},"handler":[{"set":{"target":"","value":"$.data"}}]}}}}}`
+
+// started starts a development server on a spec and stops it at the end of the test.
+func started(t *testing.T, specText string) (p *process, specFile string) {
+	t.Helper()
+	dir := t.TempDir()
+	specFile = filepath.Join(dir, "spec.json")
+	if err := os.WriteFile(specFile, []byte(specText), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := startDev(t.Context(), dir, specFile, "--data", filepath.Join(dir, "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.end(syscall.SIGTERM) })
+	return p, specFile
+}
+
+// dial opens a connection to the server and sends the start of a request.
+func dial(t *testing.T, p *process, start string) net.Conn {
+	t.Helper()
+	var d net.Dialer
+	conn, err := d.DialContext(t.Context(), "tcp", strings.TrimPrefix(p.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if _, err := io.WriteString(conn, start); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// TestStopAnswersWhatIsUnderWay stops the server in the middle of a request's body.
+func TestStopAnswersWhatIsUnderWay(t *testing.T) {
+	p, _ := started(t, plainSpec)
+	body := `{"data":{"text":"last words"},"metadata":{"actor":{"type":"user","id":"global"}}}`
+	conn := dial(t, p, fmt.Sprintf("POST /note/global/was_written HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", p.ready.Keys["prod"].Write, len(body)))
+	r := bufio.NewReader(conn)
+	if line, err := r.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") { // the handler reads the body now
+		t.Fatal(line, err)
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for { // wait until the listener is closed
+		probe, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(p.url, "http://"))
+		if err != nil {
+			break
+		}
+		_ = probe.Close()
+	}
+	if _, err := io.WriteString(conn, body); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = r.ReadString('\n') // the end of the interim answer
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // not needed any more
+	if resp.StatusCode != http.StatusCreated {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+	if err := p.cmd.Wait(); err != nil {
+		t.Errorf("the server did not stop cleanly: %v\n%s", err, p.err.String())
+	}
+}
+
+// TestOversizedHeaders checks that a client cannot make the server hold headers without end.
+func TestOversizedHeaders(t *testing.T) {
+	p, _ := started(t, plainSpec)
+	conn := dial(t, p, "GET / HTTP/1.1\r\nHost: localhost\r\n")
+	go func() { // the server closes the connection before it has read all of this
+		for range 10_000 {
+			if _, err := io.WriteString(conn, "X-Filler: "+strings.Repeat("x", 1000)+"\r\n"); err != nil {
+				return
+			}
+		}
+	}()
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // not needed
+	if resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+}
+
+// TestTheSpecFollowsItsFile changes the spec file of a running server: to a broken one, which changes nothing, and to
+// another good one.
+func TestTheSpecFollowsItsFile(t *testing.T) {
+	dir := t.TempDir()
+	specFile := filepath.Join(dir, "spec.json")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(specFile, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(plainSpec)
+	cmd := exec.CommandContext(t.Context(), "j17", "dev", specFile, "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0")
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+	}()
+	errs, out := bufio.NewScanner(stderr), bufio.NewScanner(stdout)
+	until := func(s *bufio.Scanner, text string) string {
+		t.Helper()
+		for s.Scan() {
+			if strings.Contains(s.Text(), text) {
+				return s.Text()
+			}
+		}
+		t.Fatalf("the server never said %q", text)
+		return ""
+	}
+	until(errs, "is deployed")
+	url := strings.Fields(until(out, "prod "))[1]
+	key := strings.Fields(until(out, "write key"))[2]
+	url = "http://127.0.0.1" + url[strings.LastIndexByte(url, ':'):]
+	post := func(event string) int {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/note/global/"+event, strings.NewReader(`{"data":{},"metadata":{"actor":{"type":"user","id":"global"}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+key)
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close() //nolint:errcheck // not needed any more
+		return resp.StatusCode
+	}
+	until(out, "Press Ctrl-C")
+	write(strings.Replace(plainSpec, "agent_types", "agnt_types", 1))
+	until(errs, `did you mean "agent_types"?`)
+	until(errs, "was not deployed")
+	if s := post("was_written"); s != http.StatusCreated {
+		t.Errorf("the spec before the broken one: %d", s)
+	}
+	write(strings.Replace(plainSpec, "was_written", "was_noted", 1))
+	until(errs, "refuse")
+	until(errs, "is deployed")
+	if s := post("was_noted"); s != http.StatusCreated {
+		t.Errorf("the new event type: %d", s)
+	}
+	if s := post("was_written"); s != http.StatusNotFound {
+		t.Errorf("the removed event type: %d", s)
+	}
+}
+
+// TestExamples runs the script of each example against its spec, twice.
+func TestExamples(t *testing.T) {
+	specs, err := filepath.Glob("../../examples/*/spec.json")
+	if err != nil || len(specs) == 0 {
+		t.Fatal(specs, err)
+	}
+	for _, file := range specs {
+		dir, err := filepath.Abs(filepath.Dir(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			raw, err := os.ReadFile(filepath.Join(dir, "spec.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, _ := started(t, string(raw))
+			script := filepath.Join(dir, "run.sh")
+			if _, err := os.Stat(script); err != nil {
+				return // the spec of the README, whose script is the README
+			}
+			for range 2 {
+				cmd := exec.CommandContext(t.Context(), "sh", script)
+				cmd.Env = append(os.Environ(), "J17_URL="+p.url, "J17_KEY="+p.ready.Keys["prod"].Write)
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Fatalf("%v\n%s", err, out)
+				}
+			}
+		})
+	}
+}
+
+// TestTheDataFolderKeepsItsKeys restarts a server and compares what it says.
+func TestTheDataFolderKeepsItsKeys(t *testing.T) {
+	p, specFile := started(t, plainSpec)
+	first := p.ready
+	if err := p.end(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	again, err := startDev(t.Context(), filepath.Dir(specFile), specFile, "--data", filepath.Join(filepath.Dir(specFile), "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = again.end(syscall.SIGTERM) })
+	if fmt.Sprint(first.Keys, first.Operator, first.NodeSecret, first.Instance) != fmt.Sprint(again.ready.Keys, again.ready.Operator, again.ready.NodeSecret, again.ready.Instance) {
+		t.Errorf("first %+v\nthen %+v", first, again.ready)
+	}
+	info, err := os.Stat(filepath.Join(filepath.Dir(specFile), "data", "dev.json"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("dev.json: %v, %v", info.Mode(), err)
+	}
+}
+
+// TestExitCodes calls the program as a shell does.
+func TestExitCodes(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"good.json": plainSpec, "bad.json": "{}", "wrapped.json": `{"spec":` + plainSpec + `,"environment":"test"}`, "wrapped-badly.json": `{"spec":` + plainSpec + `,"enviroment":"test"}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		args string
+		want int
+	}{
+		{"version", exitOK},
+		{"spec validate good.json", exitOK},
+		{"spec validate wrapped.json", exitOK},
+		{"spec validate wrapped-badly.json", exitInvalid},
+		{"spec validate bad.json", exitInvalid},
+		{"spec validate --json bad.json", exitInvalid},
+		{"dev bad.json --data d --listen 127.0.0.1:0 --internal-listen 127.0.0.1:0", exitInvalid},
+		{"dev none.json --data d --listen 127.0.0.1:0 --internal-listen 127.0.0.1:0", exitFailure},
+		{"dev --listen nonsense --data d", exitFailure},
+		{"spec validate none.json", exitFailure},
+		{"spec validate", exitUsage},
+		{"spec validate a b", exitUsage},
+		{"spec nonsense", exitUsage},
+		{"nonsense", exitUsage},
+		{"version --nonsense", exitUsage},
+		{"dev a b", exitUsage},
+	} {
+		cmd := exec.CommandContext(t.Context(), "j17", strings.Fields(tc.args)...)
+		cmd.Dir = dir
+		out, _ := cmd.CombinedOutput()
+		if got := cmd.ProcessState.ExitCode(); got != tc.want {
+			t.Errorf("j17 %s: exit code %d, want %d\n%s", tc.args, got, tc.want, out)
+		}
+	}
+}

@@ -1,0 +1,324 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"j17"
+	"j17/internal/clock"
+	"j17/internal/control"
+	"j17/internal/httpapi"
+	"j17/internal/spec"
+	"j17/internal/spec/diag"
+	"j17/internal/store"
+)
+
+// DevOptions configures a development server.
+type DevOptions struct {
+	Options
+	// SpecFile is deployed to every environment at the start and whenever it changes; "" leaves what is deployed.
+	SpecFile string
+	// Deployed is called after every attempt to deploy the file. Without an error it was deployed, and the findings
+	// are warnings; with one, the spec before it stays.
+	Deployed func(Deployment)
+	// Observe, if not nil, is called after every request.
+	Observe func(httpapi.Exchange)
+}
+
+// Deployment is one attempt to deploy a spec file.
+type Deployment struct {
+	File   string
+	Source []byte
+	Found  []diag.Diagnostic
+	// Incompatible lists what existing events may not survive. A development server deploys all the same.
+	Incompatible []diag.Diagnostic
+	Err          error
+}
+
+// ErrInvalidSpec is the error of a deployment whose findings say why.
+var ErrInvalidSpec = errors.New("the spec is not valid")
+
+// KeyPair is the tokens of one environment's API keys.
+type KeyPair struct {
+	Read  string `json:"read"`
+	Write string `json:"write"`
+}
+
+// Ready tells how to use a development server.
+type Ready struct {
+	Ready    bool   `json:"ready"`
+	Version  string `json:"version"`
+	Instance struct {
+		ID   string `json:"id"`
+		Name string `json:"name"`
+	} `json:"instance"`
+	URLs       map[string]string           `json:"urls"`
+	Keys       map[j17.Environment]KeyPair `json:"keys"`
+	Operator   Login                       `json:"operator"`
+	NodeSecret string                      `json:"node_secret"`
+}
+
+// Login is what an operator logs in with.
+type Login struct {
+	Email    string `json:"email"`
+	Password string `json:"password"`
+}
+
+// credentials is the file in which a development server keeps what it would otherwise know only as hashes.
+type credentials struct {
+	Instance string                      `json:"instance"`
+	Operator Login                       `json:"operator"`
+	Keys     map[j17.Environment]KeyPair `json:"keys"`
+	// ClockOffset is by how much the clock has been moved, so that time does not run backward with a restart.
+	ClockOffset time.Duration `json:"clock_offset,omitempty"`
+}
+
+const (
+	devInstance     = "app"
+	devEmail        = "dev@localhost.localdomain"
+	devBaseDomain   = "localhost"
+	credentialsFile = "dev.json"
+	// maxClockOffset keeps a moved clock within what times can be stored.
+	maxClockOffset = 50 * year
+	year           = 365 * 24 * time.Hour
+	// watchInterval is how often the spec file is looked at.
+	watchInterval = 250 * time.Millisecond
+)
+
+// Dev is a development server: one instance with its keys and operator, a spec that follows its file, and a clock that
+// can be moved.
+type Dev struct {
+	server *Server
+	clock  *clock.Movable
+	// mu guards creds after the start.
+	mu    sync.Mutex
+	creds credentials
+	api   *httpapi.API
+	// specFile and deployed are those of the options.
+	specFile string
+	deployed func(Deployment)
+	// last is the content that was tried last.
+	last []byte
+}
+
+// OpenDev opens a development server. An invalid spec file is ErrInvalidSpec, after DevOptions.Deployed has been told.
+func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
+	d := &Dev{clock: clock.NewMovable(o.Clock), specFile: o.SpecFile, deployed: o.Deployed}
+	o.Clock = d.clock
+	o.BaseDomain = devBaseDomain
+	if d.server, err = Open(ctx, o.Options); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.server.Close())
+		}
+	}()
+	if err := d.openCredentials(ctx); err != nil {
+		return nil, err
+	}
+	if d.specFile != "" {
+		if err := d.deployFile(ctx); err != nil {
+			return nil, err
+		}
+	}
+	d.api = d.server.api(httpapi.Options{DefaultInstance: d.creds.Instance, AdvanceClock: d.advance, Observe: o.Observe})
+	return d, nil
+}
+
+// Run serves until the context ends.
+func (d *Dev) Run(ctx context.Context) error { return d.server.run(ctx, d.api, d.watch) }
+
+// Close releases the server's resources.
+func (d *Dev) Close() error { return d.server.Close() }
+
+// Ready returns what a person or a program needs to use the server.
+func (d *Dev) Ready() Ready {
+	r := Ready{Ready: true, Version: d.server.options.Version, Keys: d.creds.Keys, Operator: d.creds.Operator, NodeSecret: d.server.registry.NodeSecret()}
+	r.Instance.ID, r.Instance.Name = d.creds.Instance, devInstance
+	_, port, _ := net.SplitHostPort(d.server.public.Addr().String())
+	at := func(label string) string { return "http://" + label + "." + devBaseDomain + ":" + port }
+	r.URLs = map[string]string{
+		"prod": at(devInstance), "staging": at(devInstance + "-staging"), "test": at(devInstance + "-test"),
+		"control": at("control"), "dashboard": at("control") + "/", "internal": "http://" + d.server.internal.Addr().String(),
+	}
+	return r
+}
+
+// openCredentials makes the instance, its keys and its operator on the first start and reads them back later.
+func (d *Dev) openCredentials(ctx context.Context) error {
+	file := filepath.Join(d.server.options.Dir, credentialsFile)
+	raw, err := os.ReadFile(file) //nolint:gosec // a fixed name in the data folder
+	switch {
+	case err == nil:
+		if err := json.Unmarshal(raw, &d.creds); err != nil {
+			return fmt.Errorf("%s is damaged: remove it together with the data folder, or restore it: %w", file, err)
+		}
+		if _, ok := d.server.registry.InstanceByID(d.creds.Instance); ok {
+			d.clock.Advance(d.creds.ClockOffset)
+			return nil
+		}
+		return fmt.Errorf("%s names an instance that the store in the same folder does not have: they do not belong together", file)
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if err := d.makeCredentials(ctx); err != nil {
+		return err
+	}
+	return d.saveCredentials()
+}
+
+func (d *Dev) saveCredentials() error {
+	raw, err := json.MarshalIndent(d.creds, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(d.server.options.Dir, credentialsFile), append(raw, '\n'))
+}
+
+// advance moves the clock and keeps by how much.
+func (d *Dev) advance(by time.Duration) (time.Time, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.creds.ClockOffset+by > maxClockOffset {
+		return time.Time{}, j17.Errorf(j17.CodeInvalidField, "The clock of this data folder can be moved by %d years in all. Start with an empty folder.", maxClockOffset/year).At("by")
+	}
+	d.creds.ClockOffset += by
+	if err := d.saveCredentials(); err != nil {
+		d.creds.ClockOffset -= by
+		return time.Time{}, err
+	}
+	return d.clock.Advance(by), nil
+}
+
+// makeCredentials makes what a development server needs. A crash before the file is written leaves an instance without
+// known keys; it gets new ones.
+func (d *Dev) makeCredentials(ctx context.Context) error {
+	registry := d.server.registry
+	instance, ok := registry.InstanceByName(devInstance)
+	if !ok {
+		var err error
+		if instance, err = registry.CreateInstance(ctx, devInstance); err != nil {
+			return err
+		}
+	}
+	for _, key := range registry.Keys(instance.ID) { // of a credentials file that is gone
+		if _, err := registry.RevokeKey(ctx, key.ID, d.clock.Now()); err != nil {
+			return err
+		}
+	}
+	d.creds = credentials{Instance: instance.ID, Keys: map[j17.Environment]KeyPair{}}
+	for _, env := range j17.Environments() {
+		var pair KeyPair
+		for scope, into := range map[j17.Scope]*string{j17.ScopeRead: &pair.Read, j17.ScopeWrite: &pair.Write} {
+			_, token, err := registry.CreateKey(ctx, control.NewKey{Instance: instance.ID, Environment: env, Scope: scope, Name: "dev " + string(scope)})
+			if err != nil {
+				return err
+			}
+			*into = token
+		}
+		d.creds.Keys[env] = pair
+	}
+	d.creds.Operator = Login{Email: devEmail, Password: newPassword()}
+	for _, op := range registry.Operators() {
+		if op.Email == devEmail {
+			return registry.SetPassword(ctx, op.ID, d.creds.Operator.Password)
+		}
+	}
+	_, err := registry.CreateOperator(ctx, control.NewOperator{Email: devEmail, Password: d.creds.Operator.Password, Role: control.RolePlatformAdmin})
+	return err
+}
+
+func newPassword() string {
+	var b [15]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// writeFile writes a file that only its owner may read, in one step.
+func writeFile(name string, data []byte) error {
+	tmp, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(data)
+	err = errors.Join(err, tmp.Sync(), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), name)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(tmp.Name()))
+	}
+	return nil
+}
+
+// deployFile deploys the spec file to every environment. The file is remembered whatever comes of it.
+func (d *Dev) deployFile(ctx context.Context) error {
+	source, err := os.ReadFile(d.specFile)
+	if err != nil {
+		return fmt.Errorf("the spec file cannot be read: %w", err)
+	}
+	d.last = source
+	return d.deploySource(ctx, source)
+}
+
+func (d *Dev) deploySource(ctx context.Context, source []byte) error {
+	report := Deployment{File: d.specFile, Source: source}
+	var compiled *spec.Compiled
+	envelope, found := spec.Unwrap(source)
+	if len(found) == 0 {
+		compiled, found = spec.Compile(envelope.Spec)
+	}
+	report.Found = found
+	if compiled == nil {
+		report.Err = ErrInvalidSpec
+	} else {
+		if old := d.server.engine.Spec(store.TenantOf(d.creds.Instance, j17.Prod)); old != nil {
+			report.Incompatible = spec.Compare(old, compiled)
+		}
+		for _, env := range j17.Environments() {
+			if report.Err = d.server.deploy(ctx, d.creds.Instance, env, envelope.Spec, compiled); report.Err != nil {
+				break
+			}
+		}
+	}
+	if d.deployed != nil {
+		d.deployed(report)
+	}
+	return report.Err
+}
+
+// watch deploys the spec file whenever its content changes. Failures are reported and leave the spec before in place.
+func (d *Dev) watch(ctx context.Context) error {
+	if d.specFile == "" {
+		return nil
+	}
+	var seen os.FileInfo
+	for {
+		if err := d.clock.Wait(ctx, d.clock.Now().Add(watchInterval)); err != nil {
+			return nil //nolint:nilerr // the context has ended
+		}
+		info, err := os.Stat(d.specFile)
+		if err != nil || seen != nil && os.SameFile(seen, info) && seen.ModTime().Equal(info.ModTime()) && seen.Size() == info.Size() {
+			continue // unchanged, or gone for the moment as editors do it
+		}
+		seen = info
+		source, err := os.ReadFile(d.specFile)
+		if err != nil || bytes.Equal(source, d.last) {
+			continue
+		}
+		d.last = source
+		_ = d.deploySource(ctx, source) // reported by the callback
+	}
+}
