@@ -1,0 +1,129 @@
+package j17_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"j17"
+)
+
+func TestStreamIDs(t *testing.T) {
+	for _, tc := range []struct {
+		text string
+		want j17.StreamID
+		ok   bool
+	}{
+		{"1706789012345-0", j17.StreamID{Ms: 1706789012345}, true},
+		{"1706789012345-17", j17.StreamID{Ms: 1706789012345, Seq: 17}, true},
+		{"0000000000001-4294967295", j17.StreamID{Ms: 1, Seq: 1<<32 - 1}, true},
+		{"0000000000001-4294967296", j17.StreamID{}, false},
+		{"1706789012345-00", j17.StreamID{}, false},
+		{"1706789012345-", j17.StreamID{}, false},
+		{"1706789012345", j17.StreamID{}, false},
+		{"170678901234-0", j17.StreamID{}, false},
+		{"170678901234x-0", j17.StreamID{}, false},
+		{"1706789012345_0", j17.StreamID{}, false},
+		{"-706789012345-0", j17.StreamID{}, false},
+		{"", j17.StreamID{}, false},
+	} {
+		got, err := j17.ParseStreamID(tc.text)
+		if (err == nil) != tc.ok || got != tc.want {
+			t.Errorf("%q: %v, %v", tc.text, got, err)
+		}
+		if tc.ok && got.String() != tc.text {
+			t.Errorf("%q became %q", tc.text, got)
+		}
+	}
+}
+
+func TestStreamIDOrder(t *testing.T) {
+	ordered := []j17.StreamID{{}, {Ms: 1}, {Ms: 1, Seq: 1}, {Ms: 1, Seq: 1<<32 - 1}, {Ms: 2}}
+	for i, a := range ordered {
+		for k, b := range ordered {
+			if want := min(max(i-k, -1), 1); a.Compare(b) != want {
+				t.Errorf("%v compared with %v: %d", a, b, a.Compare(b))
+			}
+		}
+		if a.Compare(a.Next()) != -1 {
+			t.Errorf("%v is followed by %v", a, a.Next())
+		}
+	}
+}
+
+func TestCanonicalEvents(t *testing.T) {
+	for _, metadata := range []string{`{}`, `{"actor":{"type":"user","id":"global"}}`} {
+		raw, at := j17.AppendEvent([]byte("before"), j17.StreamID{Ms: 7, Seq: 2}, j17.Key{Type: "order", ID: "ABC123XYZ"}, "was_placed", []byte(`{"n":1.10}`), []byte(metadata), 1700000000)
+		raw = raw[len("before"):]
+		var event struct {
+			StreamID string          `json:"stream_id"`
+			Key      string          `json:"key"`
+			Type     string          `json:"type"`
+			Data     json.RawMessage `json:"data"`
+			Metadata json.RawMessage `json:"metadata"`
+		}
+		if err := json.Unmarshal(raw, &event); err != nil {
+			t.Fatalf("%s: %v", raw, err)
+		}
+		if event.StreamID != "0000000000007-2" || event.Key != "order:ABC123XYZ" || event.Type != "was_placed" {
+			t.Errorf("%s", raw)
+		}
+		if string(at.DataOf(raw)) != string(event.Data) || string(at.MetadataOf(raw)) != string(event.Metadata) {
+			t.Errorf("views %s and %s of %s", at.DataOf(raw), at.MetadataOf(raw), raw)
+		}
+		var m map[string]any
+		if err := json.Unmarshal(event.Metadata, &m); err != nil || m["timestamp"] != float64(1700000000) {
+			t.Errorf("metadata %s", event.Metadata)
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	err := j17.Errorf(j17.CodeConflict, "no %d", 1)
+	located := err.At("data").Because(io.ErrUnexpectedEOF)
+	if err.Path != "" || err.Err != nil {
+		t.Error("the original was changed")
+	}
+	if located.Error() != "data: no 1 (unexpected EOF)" || !errors.Is(located, io.ErrUnexpectedEOF) {
+		t.Error(located)
+	}
+	for _, tc := range []struct {
+		err  error
+		want j17.Code
+	}{{nil, ""}, {io.EOF, j17.CodeInternal}, {fmt.Errorf("more: %w", located), j17.CodeConflict}} {
+		if got := j17.CodeOf(tc.err); got != tc.want {
+			t.Errorf("%v: %s", tc.err, got)
+		}
+	}
+	seen := map[j17.Code]bool{}
+	for _, c := range j17.Codes() {
+		if seen[c] {
+			t.Errorf("%s is listed twice", c)
+		}
+		seen[c] = true
+	}
+}
+
+func TestEnvironments(t *testing.T) {
+	for _, e := range j17.Environments() {
+		if got, err := j17.ParseEnvironment(string(e)); got != e || err != nil {
+			t.Error(got, err)
+		}
+	}
+	if _, err := j17.ParseEnvironment("Prod"); err == nil {
+		t.Error("Prod was accepted")
+	}
+	if j17.Prod.Title() != "Production" || j17.Staging.Title() != "Staging" || j17.Prod.LongName() != "production" {
+		t.Error("names for sentences")
+	}
+	if k, ok := j17.ParseKey("order:0b6e:2026"); !ok || k != (j17.Key{Type: "order", ID: "0b6e:2026"}) || k.String() != "order:0b6e:2026" {
+		t.Error(k, ok)
+	}
+	for _, bad := range []string{"", "order", "order:", ":x"} {
+		if _, ok := j17.ParseKey(bad); ok {
+			t.Errorf("%q was accepted", bad)
+		}
+	}
+}
