@@ -42,6 +42,11 @@ dev: ## run a development server on an example spec (SPEC=file, ARGS='more flags
 build: ## build bin/j17, a static program
 	CGO_ENABLED=0 go build -trimpath -o bin/j17 ./cmd/j17
 
+.PHONY: docs
+docs: ## write llms.txt and llms-full.txt from the pages in docs/
+	go run ./cmd/j17 docs --llms > llms.txt.new && mv llms.txt.new llms.txt
+	go run ./cmd/j17 docs --llms-full > llms-full.txt.new && mv llms-full.txt.new llms-full.txt
+
 .PHONY: clean
 clean: ## remove what these targets have built
 	rm -rf bin .tools
@@ -63,6 +68,10 @@ test: ## run all tests, with the race detector where there is a C compiler (TEST
 .PHONY: bench
 bench: ## run the benchmarks (BENCH=regexp)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+.PHONY: bench-http
+bench-http: ## compare the server with an empty HTTP handler and with Redis (SECONDS_EACH=5 ROUNDS=3)
+	@bench/http.sh
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for a short while (FUZZTIME=10s)

@@ -5,6 +5,7 @@ package httpapi
 import (
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/rs/cors"
@@ -64,6 +65,7 @@ type API struct {
 	metrics *metrics
 	data    http.Handler
 	control http.Handler
+	chunks  sync.Pool // of *[chunkSize]byte
 	// draining is closed when the server is about to stop.
 	draining chan struct{}
 }
@@ -82,6 +84,7 @@ func New(o Options) *API {
 		o.MaxBatchBytes = defaultMaxBatch
 	}
 	a := &API{Options: o, mint: ident.NewMinter(o.Clock.Now), draining: make(chan struct{})}
+	a.chunks.New = func() any { return new([chunkSize]byte) }
 	a.metrics = newMetrics(a)
 	a.data = a.router(dataSite)
 	a.control = a.router(controlSite)

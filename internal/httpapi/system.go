@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -108,14 +107,14 @@ func (c *call) advanceClock(w http.ResponseWriter) error {
 
 // decode reads a small JSON object with known members only.
 func (c *call) decode(w http.ResponseWriter, into any) error {
-	raw, err := readBody(w, c.request, maxSmallBody)
+	raw, err := c.readBody(w, maxSmallBody)
 	if err != nil {
 		return err
 	}
-	if _, err := value.Parse(raw); err != nil {
+	if _, err := value.ParseString(raw); err != nil {
 		return invalidJSON(err)
 	}
-	d := json.NewDecoder(bytes.NewReader(raw))
+	d := json.NewDecoder(strings.NewReader(raw))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {

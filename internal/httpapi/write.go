@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"errors"
 	"io"
@@ -70,7 +69,7 @@ func (c *call) execute(cmd *engine.Command, w http.ResponseWriter, limit int64) 
 	if err := noParameters(r); err != nil {
 		return engine.Receipt{}, err
 	}
-	raw, err := readBody(w, r, limit)
+	raw, err := c.readBody(w, limit)
 	if err != nil {
 		return engine.Receipt{}, err
 	}
@@ -78,16 +77,12 @@ func (c *call) execute(cmd *engine.Command, w http.ResponseWriter, limit int64) 
 		return engine.Receipt{}, err
 	}
 	if cmd.IdempotencyKey != "" {
-		h := sha256.New()
-		h.Write([]byte(r.URL.Path))
-		h.Write([]byte{0})
-		h.Write(raw)
-		h.Sum(cmd.Fingerprint[:0])
+		cmd.Fingerprint = sha256.Sum256([]byte(r.URL.Path + "\x00" + raw))
 	}
 	if cmd.IfMatch, err = entityTags(r.Header, "If-Match"); err != nil {
 		return engine.Receipt{}, err
 	}
-	if cmd.Body, err = value.Parse(raw); err != nil {
+	if cmd.Body, err = value.ParseString(raw); err != nil {
 		return engine.Receipt{}, invalidJSON(err)
 	}
 	cmd.Tenant = c.tenant
@@ -111,27 +106,35 @@ func invalidJSON(err error) error {
 	return e
 }
 
-// readBody returns a JSON request's body. The content type is checked before a byte is read.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+// chunkSize is how much of a body is read at once.
+const chunkSize = 8 << 10
+
+// readBody returns a JSON request's body, as the string that parsed values will share. The content type is checked before a
+// byte is read.
+func (c *call) readBody(w http.ResponseWriter, limit int64) (string, error) {
+	r := c.request
 	if err := jsonContent(r.Header); err != nil {
-		return nil, err
+		return "", err
 	}
 	tooLarge := j17.Errorf(j17.CodePayloadTooLarge, "The request body is larger than %d bytes", limit)
 	if r.ContentLength > limit {
-		return nil, tooLarge
+		return "", tooLarge
 	}
-	buf := bytes.NewBuffer(make([]byte, 0, max(r.ContentLength, 0)+bytes.MinRead))
-	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
+	var body strings.Builder
+	body.Grow(int(max(r.ContentLength, 0)))
+	chunk, _ := c.api.chunks.Get().(*[chunkSize]byte)
+	_, err := io.CopyBuffer(&body, http.MaxBytesReader(w, r.Body, limit), chunk[:])
+	c.api.chunks.Put(chunk)
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, tooLarge
+		return "", tooLarge
 	}
 	switch {
-	case errors.Is(err, io.ErrUnexpectedEOF), err != nil:
-		return nil, j17.Errorf(j17.CodeInvalidRequest, "The request body could not be read to its end").Because(err)
-	case buf.Len() == 0:
-		return nil, j17.Errorf(j17.CodeInvalidJSON, "The request body is empty; it must be a JSON object")
+	case err != nil:
+		return "", j17.Errorf(j17.CodeInvalidRequest, "The request body could not be read to its end").Because(err)
+	case body.Len() == 0:
+		return "", j17.Errorf(j17.CodeInvalidJSON, "The request body is empty; it must be a JSON object")
 	}
-	return buf.Bytes(), nil
+	return body.String(), nil
 }
 
 func jsonContent(h http.Header) error {

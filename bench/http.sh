@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# Measures the server against an empty net/http handler and against Redis, all on this machine and in turns, and prints
+# ratios. SECONDS_EACH is the length of one measurement, ROUNDS their number; the median round counts.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+each=${SECONDS_EACH:-5}
+rounds=${ROUNDS:-3}
+
+need() { # command, Debian package
+  command -v "$1" >/dev/null && return
+  if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$2"; } >&2
+  else
+    echo "$1 is missing: install it (Debian: $2)." >&2
+    exit 1
+  fi
+}
+need wrk wrk
+need redis-server redis-server
+need redis-benchmark redis-tools
+need curl curl
+
+tmp=$(mktemp -d)
+pids=()
+cleanup() {
+  kill "${pids[@]}" 2>/dev/null || true
+  wait 2>/dev/null || true
+  rm -rf "$tmp"
+}
+trap cleanup EXIT
+
+CGO_ENABLED=0 go build -trimpath -o "$tmp/j17" ./cmd/j17
+CGO_ENABLED=0 go build -trimpath -o "$tmp/empty" ./bench/empty
+port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])' 2>/dev/null || echo $((20000 + RANDOM)); }
+ours=$(port) internal=$(port) empty_write=$(port) empty_read=$(port) redis=$(port)
+
+"$tmp/j17" dev bench/spec.json --data "$tmp/data" --listen "127.0.0.1:$ours" --internal-listen "127.0.0.1:$internal" --json >"$tmp/ready" 2>"$tmp/log" &
+server=$!
+pids+=("$server")
+"$tmp/empty" "127.0.0.1:$empty_write" 201 '{"ok":true,"stream_id":"1706789012345-0","length":1}' &
+pids+=($!)
+redis-server --port "$redis" --dir "$tmp" --appendonly yes --appendfsync always --save '' >/dev/null &
+pids+=($!)
+until [[ -s $tmp/ready ]]; do kill -0 "$server"; done
+KEY=$(sed -n 's/.*"prod":{"read":"[^"]*","write":"\([^"]*\)".*/\1/p' "$tmp/ready")
+export KEY
+idle=$(awk '/VmRSS/ {printf "%.0f", $2 / 1024}' "/proc/$server/status")
+curl -sf "http://127.0.0.1:$ours/order/ABC123XYZ/was_placed" -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json' \
+  -d '{"data":{"customer_id":"550e8400-e29b-41d4-a716-446655440003","currency":"EUR","lines":[{"sku":"LAMP-2","unit_price":39.90,"quantity":1}]},"metadata":{"actor":{"type":"customer","id":"global"}}}' >/dev/null
+state=$(curl -sf "http://127.0.0.1:$ours/order/ABC123XYZ" -H "Authorization: Bearer $KEY")
+"$tmp/empty" "127.0.0.1:$empty_read" 200 "$state" &
+pids+=($!)
+
+load() { # script, port: prints requests a second and the 99th percentile in ms
+  wrk -t1 -c64 -d"${each}s" --latency -s "bench/$1" "http://127.0.0.1:$2" >"$tmp/wrk"
+  if grep -q 'Non-2xx' "$tmp/wrk"; then
+    cat "$tmp/wrk" >&2
+    exit 1
+  fi
+  awk '/Requests\/sec/ {rate = $2} $1 == "99%" {p = $2 + 0; if ($2 ~ /us$/) p /= 1000; else if ($2 ~ /ms$/) p += 0; else p *= 1000}
+       END {printf "%.0f %.1f\n", rate, p}' "$tmp/wrk"
+}
+
+for ((round = 1; round <= rounds; round++)); do
+  echo "round $round of $rounds" >&2
+  read -r ew _ < <(load write.lua "$empty_write")
+  read -r w p99 < <(load write.lua "$ours")
+  read -r hot _ < <(HOT=1 load write.lua "$ours")
+  read -r er _ < <(load read.lua "$empty_read")
+  read -r r _ < <(load read.lua "$ours")
+  x=$(redis-benchmark -p "$redis" -c 64 -n $((each * 15000)) -r 1000000 -q --csv XADD order:__rand_int__ '*' \
+    key order:550e8400-e29b-41d4-a716-446655440003 type was_placed data "$(head -c 300 /dev/zero | tr '\0' x)" | tail -1 | awk -F, '{gsub(/"/, ""); printf "%.0f", $2}')
+  echo "$w $ew $hot $er $r $x $p99" >>"$tmp/rounds"
+done
+
+median() { sort -g | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}'; }
+ratio() { awk "{printf \"%.2f\n\", $1}" "$tmp/rounds" | median; }
+value() { awk "{print $1}" "$tmp/rounds" | median; }
+cat <<TABLE
+| measured | result | bar |
+|---|---|---|
+| write, distinct aggregates, to empty handler | $(ratio '$1 / $2') ($(value '$1') to $(value '$2') a second) | 0.45 |
+| write, distinct aggregates, to Redis XADD with appendfsync always | $(ratio '$1 / $6') ($(value '$1') to $(value '$6') a second) | 0.70 |
+| write, one aggregate with skip_occ, to distinct aggregates | $(ratio '$3 / $1') ($(value '$3') to $(value '$1') a second) | 0.60 |
+| read, cached, to empty handler | $(ratio '$5 / $4') ($(value '$5') to $(value '$4') a second) | 0.60 |
+| write, 64 connections, 99th percentile | $(value '$7') ms | 10 ms |
+| memory of the idle server | $idle MB | 60 MB |
+TABLE
