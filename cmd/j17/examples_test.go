@@ -1,0 +1,244 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"j17/internal/spec"
+	"j17/internal/spec/tick"
+	"j17/internal/value"
+)
+
+// apps are the examples that are whole applications. examples/counter is the first spec of README.md and nothing else.
+func apps() []string { return []string{"gather", "invoicer", "orders", "taskboard"} }
+
+func examplePath(elem ...string) string {
+	return filepath.Join(append([]string{"..", "..", "examples"}, elem...)...)
+}
+
+func readExample(t *testing.T, elem ...string) string {
+	t.Helper()
+	raw, err := os.ReadFile(examplePath(elem...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+func compileExample(t *testing.T, app string) (*spec.Compiled, value.Value) {
+	t.Helper()
+	text := readExample(t, app, "spec.json")
+	compiled, found := spec.Compile([]byte(text))
+	if compiled == nil || len(found) > 0 {
+		t.Fatal(app, found)
+	}
+	v, err := value.ParseString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return compiled, v
+}
+
+// TestExampleAppsAreListed fails for an example that no other test knows.
+func TestExampleAppsAreListed(t *testing.T) {
+	entries, err := os.ReadDir(examplePath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, e := range entries {
+		if e.IsDir() && e.Name() != "counter" {
+			found = append(found, e.Name())
+		}
+	}
+	if diff := cmp.Diff(apps(), found); diff != "" {
+		t.Error(diff)
+	}
+	overview := readExample(t, "README.md")
+	for _, app := range apps() {
+		if !strings.Contains(overview, "("+app+"/README.md)") {
+			t.Errorf("examples/README.md has no link to %s/README.md", app)
+		}
+	}
+}
+
+// TestExampleScripts looks for scripts that can be called, and for event types that neither they nor the seed write.
+func TestExampleScripts(t *testing.T) {
+	for _, app := range apps() {
+		info, err := os.Stat(examplePath(app, "run.sh"))
+		if err != nil || info.Mode()&0o111 == 0 {
+			t.Errorf("%s/run.sh is no program: %v", app, err)
+			continue
+		}
+		text := readExample(t, app, "run.sh")
+		for _, file := range seedFiles(t, app) {
+			text += readExample(t, app, "seed", filepath.Base(file))
+		}
+		compiled, _ := compileExample(t, app)
+		for _, aggregate := range compiled.Types {
+			for name, et := range aggregate.Events {
+				if !et.System && !regexp.MustCompile(`\b`+name+`\b`).MatchString(text) {
+					t.Errorf("%s: nothing writes %s.%s", app, aggregate.Name, name)
+				}
+			}
+		}
+	}
+}
+
+// TestExampleReadmes checks that what the pages show of a spec stands there.
+func TestExampleReadmes(t *testing.T) {
+	fence := regexp.MustCompile("(?ms)^ *```json\n(.*?)^ *```$")
+	bare := func(text string) string { return strings.Join(strings.Fields(text), "") }
+	for _, app := range apps() {
+		excerpts := fence.FindAllStringSubmatch(readExample(t, app, "README.md"), -1)
+		if len(excerpts) == 0 {
+			t.Errorf("%s/README.md shows nothing of the spec", app)
+		}
+		whole := bare(readExample(t, app, "spec.json"))
+		for _, m := range excerpts {
+			if !strings.Contains(whole, bare(m[1])) {
+				t.Errorf("%s/README.md shows what is not in the spec:\n%s", app, m[1])
+			}
+		}
+	}
+}
+
+func seedFiles(t *testing.T, app string) []string {
+	t.Helper()
+	files, err := filepath.Glob(examplePath(app, "seed", "*.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(app, "has no seed", err)
+	}
+	return files
+}
+
+// TestExampleSeeds checks every seed file as a write would be, and that its events fit the handlers.
+func TestExampleSeeds(t *testing.T) {
+	for _, app := range apps() {
+		compiled, _ := compileExample(t, app)
+		seeded := map[string]bool{}
+		for _, file := range seedFiles(t, app) {
+			name := strings.TrimSuffix(filepath.Base(file), ".json")
+			t.Run(app+"/"+name, func(t *testing.T) {
+				typ, id, _ := strings.Cut(name, ".")
+				if _, _, err := compiled.IDs.Check(id); err != nil {
+					t.Error(err)
+				}
+				batch, err := value.ParseString(readExample(t, app, "seed", filepath.Base(file)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				seeded[typ] = true
+				checkSeed(t, compiled, typ, id, batch)
+			})
+		}
+		for typ := range compiled.Types {
+			if !seeded[typ] {
+				t.Errorf("%s: no seed for aggregates of type %s", app, typ)
+			}
+		}
+	}
+}
+
+func checkSeed(t *testing.T, compiled *spec.Compiled, typ, id string, batch value.Value) {
+	t.Helper()
+	metadata := batch.Get("metadata")
+	if n, ok := metadata.Get("previous_length").Int64(); !ok || n != 0 {
+		t.Error("previous_length is not 0, so a second run would write the events again")
+	}
+	actor := metadata.Get("actor")
+	if !compiled.AgentTypes.Has(actor.Get("type").Str()) {
+		t.Errorf("unknown actor type %s", actor.Get("type"))
+	}
+	if _, _, err := compiled.IDs.Check(actor.Get("id").Str()); err != nil {
+		t.Error(err)
+	}
+	const now = 1_900_000_000
+	stamped := value.ObjectValue(append(slices.Clone(metadata.Members()), value.Member{Key: "timestamp", Value: value.Int(now)})...)
+	ed, state := value.NewEditor(), value.ObjectValue()
+	for _, event := range batch.Get("events").Elems() {
+		name := event.Get("type").Str()
+		et := compiled.EventType(typ, name)
+		if et == nil {
+			t.Errorf("there is no event type %s.%s", typ, name)
+			continue
+		}
+		data := event.Get("data")
+		if data.IsMissing() {
+			data = value.ObjectValue()
+		}
+		for _, failure := range et.Schema.Validate(data) {
+			t.Errorf("%s: %+v", name, failure)
+		}
+		before := state.String()
+		ev := &tick.Event{Key: typ + ":" + id, Type: name, Timestamp: now, Data: tick.Parsed(data), Metadata: tick.Parsed(stamped)}
+		state = et.Handler.Apply(ed, state, ev, func(f tick.Fault) { t.Errorf("%s: %s: %s", name, f.Pointer, f.Message) })
+		if state.String() == before {
+			t.Errorf("%s changes nothing", name)
+		}
+	}
+}
+
+// TestExamplesUseTheLanguage keeps the examples a tour of all that handlers can do. What there is, is read from the manual.
+func TestExamplesUseTheLanguage(t *testing.T) {
+	manual, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "handlers.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	contents, predicates, _ := strings.Cut(string(manual), "\n## Predicates\n")
+	_, contents, _ = strings.Cut(contents, "\n- Operations: ")
+	contents, _, _ = strings.Cut(contents, "\n- [Predicates]")
+	_, predicates, _ = strings.Cut(predicates, "|---|---|")
+	predicates, _, _ = strings.Cut(predicates, "\n\n")
+
+	used := map[string]bool{}
+	for _, app := range apps() {
+		_, text := compileExample(t, app)
+		for _, aggregate := range text.Get("aggregate_types").Members() {
+			for _, event := range aggregate.Value.Get("events").Members() {
+				keysOf(event.Value.Get("handler"), used)
+			}
+		}
+	}
+	operations := 0
+	for _, m := range regexp.MustCompile("\\[`(\\w+)`\\]").FindAllStringSubmatch(contents, -1) {
+		operations++
+		if !used[m[1]] {
+			t.Errorf("no example uses the operation %s", m[1])
+		}
+	}
+	tests := 0
+	for row := range strings.SplitSeq(predicates, "\n") {
+		first, _, _ := strings.Cut(strings.TrimPrefix(row, "|"), "|")
+		for _, m := range regexp.MustCompile("`(?:\\{\"(\\w+)\"[^`]*|(\\w+))`").FindAllStringSubmatch(first, -1) {
+			tests++
+			if name := m[1] + m[2]; name != "eq" && !used[name] { // eq is another name of equals
+				t.Errorf("no example uses the predicate %s", name)
+			}
+		}
+	}
+	if operations != 17 || tests != 20 {
+		t.Errorf("the manual lists %d operations and %d predicates; examples use %v", operations, tests, slices.Sorted(maps.Keys(used)))
+	}
+}
+
+// keysOf collects the keys of objects that have only one: operations and predicates, and fields of matches, whose names
+// are others. "if" stands next to "then".
+func keysOf(v value.Value, into map[string]bool) {
+	for _, m := range v.Members() {
+		if v.Len() == 1 || m.Key == "if" {
+			into[m.Key] = true
+		}
+		keysOf(m.Value, into)
+	}
+	for _, e := range v.Elems() {
+		keysOf(e, into)
+	}
+}
