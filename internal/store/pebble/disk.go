@@ -27,7 +27,8 @@ import (
 //     crash, and whoever wants to change them blocks. Reads go on.
 //   - Log files are handed out for reuse without their old content once they have been scrubbed.
 //
-// Until it is armed, and again while the store closes, errors go to Pebble as they are.
+// While the store opens, every write that fails stops it: Pebble would try some of them for ever. While it closes,
+// errors go to Pebble as they are.
 type disk struct {
 	vfs.FS
 	dir    string
@@ -40,7 +41,7 @@ type disk struct {
 	onFull  func()
 	onFault func(error)
 
-	armed  atomic.Bool
+	phase  atomic.Int32
 	failed atomic.Bool
 	// short tells that writes are refused for want of space.
 	short atomic.Bool
@@ -53,6 +54,13 @@ type disk struct {
 	log      uint64
 	scrubbed uint64
 }
+
+// The phases of a store's life.
+const (
+	opening int32 = iota
+	running
+	closing
+)
 
 const (
 	// defaultFloor is the free space that is kept, unless the volume is so small that it is more than a twentieth.
@@ -153,7 +161,7 @@ func (d *disk) outOfSpace() bool {
 	d.free = 0
 	d.setShort(true)
 	d.mu.Unlock()
-	if d.armed.Load() {
+	if d.phase.Load() == running {
 		d.onFull()
 	}
 	return released
@@ -204,10 +212,11 @@ func (d *disk) attempt(table, again bool, op func() error) error {
 		if full && d.outOfSpace() && again {
 			continue
 		}
-		if !d.armed.Load() || (full && table) {
+		phase := d.phase.Load()
+		if phase == closing || (phase == running && full && table) {
 			return err
 		}
-		if full && again {
+		if phase == running && full && again {
 			if err = d.pause(); err == nil {
 				continue
 			}
@@ -216,9 +225,9 @@ func (d *disk) attempt(table, again bool, op func() error) error {
 	}
 }
 
-// fail stops all writes for good. While the store opens or closes, the error alone has to do.
+// fail stops all writes for good. While the store closes, the error alone has to do.
 func (d *disk) fail(err error) {
-	if d.armed.Load() && !d.failed.Swap(true) {
+	if d.phase.Load() != closing && !d.failed.Swap(true) {
 		d.onFault(err)
 	}
 }
@@ -231,6 +240,9 @@ func park() { select {} }
 func (d *disk) unlock() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.lock == nil {
+		return nil
+	}
 	return d.lock.Close()
 }
 
@@ -289,7 +301,7 @@ func isTable(path string) bool {
 // Create creates a file.
 func (d *disk) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	table := isTable(name)
-	if table && d.armed.Load() && d.short.Load() {
+	if table && d.phase.Load() == running && d.short.Load() {
 		// A flush that found no space starts again at once; the error means no more than that the store closes.
 		_ = d.pause()
 	}
@@ -362,8 +374,21 @@ func (d *disk) Lock(name string) (io.Closer, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.lock = c
-	return c, nil
+	d.lock = &onceCloser{Closer: c}
+	return d.lock, nil
+}
+
+// onceCloser can be closed by Pebble and, where Pebble may not get to it, by the store.
+type onceCloser struct {
+	io.Closer
+	once sync.Once
+	err  error
+}
+
+// Close closes what it holds, the first time.
+func (c *onceCloser) Close() error {
+	c.once.Do(func() { c.err = c.Closer.Close() })
+	return c.err
 }
 
 // Unwrap returns the file system below.

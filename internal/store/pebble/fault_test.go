@@ -145,32 +145,42 @@ func testWriteErrors(t *testing.T, match func(errorfs.Op) bool, skip int64) {
 // TestOpenErrors lets the disk fail from each operation of an opening on. It must end with an error, and do no harm.
 func TestOpenErrors(t *testing.T) {
 	t.Parallel()
-	base := vfs.NewCrashableMem()
-	w := newWorkload(10)
-	opened := false
-	for skip := int64(0); !opened; skip++ {
-		before := base.CrashClone(vfs.CrashCloneCfg{})
-		var seen atomic.Int64
-		f := &faults{err: syscall.EIO, match: func(op errorfs.Op) bool {
-			return op.Kind != errorfs.OpFileClose && op.Kind != errorfs.OpLock && seen.Add(1) > skip
-		}}
-		f.on.Store(true)
-		s, err := pebble.Open(pebble.Options{Dir: "data", FS: errorfs.Wrap(base, f), Logger: quiet()})
-		f.on.Store(false)
-		if opened = err == nil; opened {
-			closeStore(t, s)
-		}
-		w.checkKept(t, base.CrashClone(vfs.CrashCloneCfg{}), w.acknowledged())
-		if skip == 20 {
-			// The rest opens what is there already.
-			base = before
-			s := open(t, pebble.Options{Dir: "data", FS: base})
-			if err := w.write(t, s); err != nil {
-				t.Fatal(err)
+	for name, units := range map[string]int{"new folder": 0, "full folder": 30} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			base := vfs.NewCrashableMem()
+			w := newWorkload(10)
+			if units > 0 {
+				s := open(t, pebble.Options{Dir: "data", FS: base})
+				for range units {
+					if err := w.write(t, s); err != nil {
+						t.Fatal(err)
+					}
+				}
+				closeStore(t, s)
 			}
-			closeStore(t, s)
-		}
+			for skip := int64(0); !openWithFault(t, w, base.CrashClone(vfs.CrashCloneCfg{}), skip); skip++ {
+			}
+		})
 	}
+}
+
+// openWithFault opens the store on a disk that fails after some operations, and reports whether those were enough.
+func openWithFault(t *testing.T, w *workload, base *vfs.MemFS, skip int64) bool {
+	t.Helper()
+	var seen atomic.Int64
+	f := &faults{err: syscall.EIO, match: func(op errorfs.Op) bool { return op.Kind != errorfs.OpLock && seen.Add(1) > skip }}
+	f.on.Store(true)
+	s, err := pebble.Open(pebble.Options{Dir: "data", FS: errorfs.Wrap(base, f), Logger: quiet()})
+	clone := base.CrashClone(vfs.CrashCloneCfg{})
+	f.on.Store(false)
+	if err == nil {
+		closeStore(t, s)
+	}
+	w.checkKept(t, clone, w.acknowledged())
+	// What the attempt has left behind does not disturb another one on the same disk.
+	w.checkKept(t, base, w.acknowledged())
+	return f.hits.Load() == 0
 }
 
 // TestReadErrors lets reads fail: the calls that need them fail, and nothing else happens.

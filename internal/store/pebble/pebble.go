@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
@@ -37,7 +38,8 @@ type Options struct {
 	// MinFreeBytes is the free space of the volume below which writes are refused; 0 means 256 MiB, or a twentieth
 	// of the volume if that is less.
 	MinFreeBytes uint64
-	// CacheBytes bounds the memory for blocks of stored data; 0 means 32 MiB.
+	// CacheBytes bounds the memory for stored data: blocks that were read lately, and what was written lately, which
+	// alone can take 64 MiB under load. 0 means 96 MiB. A store without load uses next to nothing of it.
 	CacheBytes int64
 }
 
@@ -157,12 +159,9 @@ func Open(o Options) (*Store, error) {
 		FS: o.FS, dir: o.Dir, clock: o.Clock, logger: o.Logger, life: s.life,
 		onFull: s.stalled, onFault: s.fail,
 	}
-	s.disk.setFloor(o.MinFreeBytes)
-	s.disk.findBallast()
 	if err := s.open(o); err != nil {
 		return nil, err
 	}
-	s.disk.armed.Store(true)
 	s.disk.check()
 	go s.commitLoop()
 	s.background.Go(s.sweepLoop)
@@ -173,19 +172,48 @@ func (s *Store) open(o Options) error {
 	if err := s.disk.MkdirAll(o.Dir, 0o700); err != nil {
 		return fmt.Errorf("create the data folder %s: %w", o.Dir, err)
 	}
-	db, err := pebble.Open(o.Dir, s.engineOptions(o))
+	s.disk.setFloor(o.MinFreeBytes)
+	s.disk.findBallast()
+	err := s.unlessFaulted(nil, func() error { return s.openEngine(o) })
 	switch {
 	case errors.Is(err, errInUse):
 		return fmt.Errorf("the data folder %s is in use by another j17 process: stop that one or choose another folder", o.Dir)
 	case err != nil:
-		return fmt.Errorf("open the data folder %s: %w", o.Dir, err)
+		// Pebble may have left goroutines behind that still want to write.
+		s.disk.failed.Store(true)
+		return errors.Join(fmt.Errorf("open the data folder %s: %w", o.Dir, err), s.disk.unlock())
 	}
-	s.db = db
-	if err := s.load(); err != nil {
-		return errors.Join(fmt.Errorf("open the data folder %s: %w", o.Dir, err), db.Close())
+	if err := s.unlessFaulted(nil, s.load); err != nil {
+		return errors.Join(fmt.Errorf("open the data folder %s: %w", o.Dir, err), s.closeEngine())
 	}
-	s.view = &view{snapshot: db.NewSnapshot()}
+	s.disk.phase.Store(running)
+	s.view = &view{snapshot: s.db.NewSnapshot()}
 	return nil
+}
+
+// unlessFaulted runs work that would never return after a fault. It also ends, with a nil error, when done is closed.
+func (s *Store) unlessFaulted(done <-chan struct{}, work func() error) error {
+	result := make(chan error, 1)
+	go func() { result <- work() }()
+	select {
+	case err := <-result:
+		return err
+	case <-s.queue.faulted:
+		return s.queue.refusal()
+	case <-done:
+		return nil
+	}
+}
+
+// openEngine opens Pebble, which panics on some errors of the disk.
+func (s *Store) openEngine(o Options) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the storage engine has given up: %v", p)
+		}
+	}()
+	s.db, err = pebble.Open(o.Dir, s.engineOptions(o))
+	return err
 }
 
 func (s *Store) engineOptions(o Options) *pebble.Options {
@@ -197,9 +225,11 @@ func (s *Store) engineOptions(o Options) *pebble.Options {
 		MemTableSize:                memTableBytes,
 		MemTableStopWritesThreshold: memTables,
 		FlushDelayDeleteRange:       dropDelay,
-		FormatMajorVersion:          engineFormat,
-		Logger:                      logger,
-		EventListener:               s.events.listener(o.Logger),
+		// Background work may take half of the processors when it falls behind.
+		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.GOMAXPROCS(0)/2) },
+		FormatMajorVersion:         engineFormat,
+		Logger:                     logger,
+		EventListener:              s.events.listener(o.Logger),
 	}
 	for i := range opts.Levels {
 		opts.Levels[i].BlockSize = blockBytes
@@ -288,15 +318,22 @@ func (s *Store) Close() error {
 	case <-s.committed:
 	case <-s.queue.faulted:
 	}
-	if !s.disk.failed.Load() {
-		s.awaitRelease(nil, func() bool { return s.readers == 0 })
-		s.disk.armed.Store(false)
+	if s.awaitRelease(s.queue.faulted, func() bool { return s.readers == 0 }) && !s.disk.failed.Load() {
+		s.reap()
 	}
+	return s.closeEngine()
+}
+
+// closeEngine closes Pebble, and after a fault no more than the folder's lock.
+func (s *Store) closeEngine() error {
+	s.disk.phase.Store(closing)
 	if s.disk.failed.Load() {
 		// Goroutines of Pebble are blocked in writes that must not happen any more. They hold its locks.
 		return s.disk.unlock()
 	}
-	s.reap()
-	err := s.view.snapshot.Close()
+	var err error
+	if s.view != nil {
+		err = s.view.snapshot.Close()
+	}
 	return errors.Join(err, s.db.Close())
 }

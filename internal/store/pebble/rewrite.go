@@ -99,7 +99,7 @@ func (s *Store) purge(ctx context.Context, number uint32, key j17.Key, events []
 		return err
 	}
 	s.disk.scrub()
-	if err := s.unlessFaulted(ctx, s.db.Flush); err != nil {
+	if err := s.inBackground(ctx, s.db.Flush); err != nil {
 		return err
 	}
 	first, last := events[0].Version, events[0].Version
@@ -107,7 +107,7 @@ func (s *Store) purge(ctx context.Context, number uint32, key j17.Key, events []
 		first, last = min(first, events[i].Version), max(last, events[i].Version)
 	}
 	lower, upper := appendEventKey(nil, number, key, first), next(appendEventKey(nil, number, key, last))
-	err = s.unlessFaulted(ctx, func() error { return s.db.Compact(ctx, lower, upper, false) })
+	err = s.inBackground(ctx, func() error { return s.db.Compact(ctx, lower, upper, false) })
 	if err != nil {
 		return err
 	}
@@ -127,28 +127,23 @@ func (s *Store) idleBefore(v *view) bool {
 	return true
 }
 
-// unlessFaulted runs work of Pebble that would never return after a fault. It holds the store open until it ends.
-func (s *Store) unlessFaulted(ctx context.Context, work func() error) error {
+// inBackground runs work of Pebble that may never return after a fault. It holds the store open until the work ends.
+func (s *Store) inBackground(ctx context.Context, work func() error) error {
 	v, err := s.acquire()
 	if err != nil {
 		return err
 	}
-	done := make(chan error, 1)
-	go func() {
+	err = s.unlessFaulted(ctx.Done(), func() error {
 		defer s.release(v)
-		done <- work()
-	}()
-	select {
-	case err := <-done:
-		if err != nil {
-			return fmt.Errorf("remove old bytes: %w", err)
-		}
-		return nil
-	case <-s.queue.faulted:
-		return s.queue.refusal()
-	case <-ctx.Done():
-		return ctx.Err()
+		return work()
+	})
+	if err == nil {
+		err = ctx.Err()
 	}
+	if err != nil {
+		return fmt.Errorf("remove old bytes: %w", err)
+	}
+	return nil
 }
 
 // awaitDeletion blocks until each table file that is on disk now is either in use or gone.

@@ -146,7 +146,7 @@ type headCache struct {
 }
 
 func newHeadCache(size int) headCache {
-	return headCache{young: map[streamKey]store.Head{}, half: size / 2}
+	return headCache{young: map[streamKey]store.Head{}, old: map[streamKey]store.Head{}, half: size / 2}
 }
 
 func (c *headCache) get(k streamKey) (store.Head, bool) {
@@ -163,7 +163,8 @@ func (c *headCache) get(k streamKey) (store.Head, bool) {
 func (c *headCache) put(k streamKey, h store.Head) {
 	if _, ok := c.young[k]; !ok {
 		if len(c.young) >= c.half {
-			c.young, c.old = map[streamKey]store.Head{}, c.young
+			c.young, c.old = c.old, c.young
+			clear(c.young)
 		}
 		// The key may be a part of something large, such as a request.
 		k.Key = j17.Key{Type: strings.Clone(k.Type), ID: strings.Clone(k.ID)}
