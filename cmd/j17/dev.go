@@ -20,12 +20,14 @@ import (
 
 func (e *env) dev() *cobra.Command {
 	var o server.DevOptions
-	var asJSON, verbose bool
+	var asJSON, verbose, quiet bool
 	cmd := &cobra.Command{
 		Use:   "dev [SPEC]",
 		Short: "Run a development server",
 		Long: `Run a development server on this machine: one instance with the environments prod, staging and test, keys for each, and
-the spec deployed to all of them. When the spec file changes, it is deployed again. Everything is kept in the data folder.`,
+the spec deployed to all of them. When the spec file changes, it is deployed again. Everything is kept in the data folder.
+
+Each request is shown on a line of its own, on standard error.`,
 		Example: "  j17 dev spec.json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -46,6 +48,9 @@ the spec deployed to all of them. When the spec file changes, it is deployed aga
 			o.Clock = clock.System{}
 			o.Version = programVersion
 			o.Deployed = func(d server.Deployment) { reportDeployment(stderr, d) }
+			if !quiet && !asJSON {
+				o.Observe = requestLog(stderr, o.Clock, e.colored(e.err))
+			}
 			d, err := server.OpenDev(cmd.Context(), o)
 			if errors.Is(err, server.ErrInvalidSpec) {
 				return silent{err}
@@ -56,7 +61,7 @@ the spec deployed to all of them. When the spec file changes, it is deployed aga
 			if asJSON {
 				err = json.NewEncoder(e.out).Encode(d.Ready())
 			} else {
-				err = printReady(e.out, d.Ready(), o.Dir)
+				err = printReady(e.out, d.Ready(), o.Dir, firstRequests(d.Spec(), d.URL(), d.Ready().Keys[j17.Prod].Write))
 			}
 			if err == nil {
 				err = d.Run(cmd.Context())
@@ -70,8 +75,9 @@ the spec deployed to all of them. When the spec file changes, it is deployed aga
 	f.StringVar(&o.InternalListen, "internal-listen", "127.0.0.1:17001", "internal `address`: metrics and health")
 	f.IntVar(&o.KeyRate, "rate-limit-per-key", 0, "requests a minute of each API key; 0 for no limit")
 	f.IntVar(&o.AddressRate, "rate-limit-per-ip", 0, "requests a minute of each client address; 0 for no limit")
-	f.BoolVar(&asJSON, "json", false, "print one line of JSON when the server is ready")
-	f.BoolVar(&verbose, "verbose", false, "log every request")
+	f.BoolVar(&asJSON, "json", false, "print one line of JSON when the server is ready, and show no requests")
+	f.BoolVar(&quiet, "quiet", false, "show no requests")
+	f.BoolVar(&verbose, "verbose", false, "log every request with all its details")
 	return cmd
 }
 
@@ -96,8 +102,8 @@ func reportDeployment(w io.Writer, d server.Deployment) {
 	_, _ = io.WriteString(w, b.String())
 }
 
-// printReady tells a person how to use the server.
-func printReady(out io.Writer, r server.Ready, dir string) error {
+// printReady tells a person how to use the server; first are commands to try.
+func printReady(out io.Writer, r server.Ready, dir, first string) error {
 	var b, rows strings.Builder
 	fmt.Fprintf(&b, "\nj17 %s is ready. Its data is in %s.\n\n", r.Version, dir)
 	for _, env := range j17.Environments() {
@@ -115,6 +121,9 @@ func printReady(out io.Writer, r server.Ready, dir string) error {
 	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	if first != "" {
+		fmt.Fprintf(&b, "\nWrite an event and read the state that it makes:\n\n%s", first)
 	}
 	b.WriteString("\nPress Ctrl-C to stop.\n\n")
 	_, err := io.WriteString(out, b.String())

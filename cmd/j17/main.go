@@ -110,8 +110,8 @@ func (e *env) root() *cobra.Command {
 	root.SetOut(e.out)
 	root.SetErr(e.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(e.dev(), e.spec(), e.version())
-	root.AddCommand(e.docs())
+	root.AddCommand(e.dev(), e.spec(), e.handler(), e.events(), e.state(), e.version())
+	root.AddCommand(e.docs(), e.mcp())
 	return root
 }
 

@@ -237,7 +237,7 @@ func TestTheDataFolderKeepsItsKeys(t *testing.T) {
 func TestExitCodes(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"good.json": plainSpec, "bad.json": "{}", "wrapped.json": `{"spec":` + plainSpec + `,"environment":"test"}`, "wrapped-badly.json": `{"spec":` + plainSpec + `,"enviroment":"test"}`,
+		"good.json": plainSpec, "bad.json": "{}", "wrapped.json": `{"spec":` + plainSpec + `,"environment":"test"}`, "wrapped-badly.json": `{"spec":` + plainSpec + `,"environmnt":"test"}`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

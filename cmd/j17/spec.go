@@ -2,10 +2,8 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +19,7 @@ func (e *env) spec() *cobra.Command {
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(e.specValidate())
+	cmd.AddCommand(e.specValidate(), e.specFmt(), e.specDiff(), e.specNew(), e.specTypes())
 	return cmd
 }
 
@@ -43,7 +41,8 @@ func (e *env) specValidate() *cobra.Command {
 		Long: `Check a spec as a deploy would and report all findings at once, each with its place. FILE may be - for standard input.
 
 Exit code 0: the spec is valid, 3: it is not.`,
-		Args: exactly("FILE"),
+		Args:              exactly("FILE"),
+		ValidArgsFunction: jsonFiles,
 		RunE: func(_ *cobra.Command, args []string) error {
 			source, err := e.read(args[0])
 			if err != nil {
@@ -73,11 +72,16 @@ func (e *env) writeFindings(valid bool, found []diag.Diagnostic) error {
 	out := struct {
 		Valid    bool      `json:"valid"`
 		Findings []finding `json:"findings"`
-	}{valid, make([]finding, 0, len(found))}
-	for _, d := range found {
-		out.Findings = append(out.Findings, finding{d.Severity.String(), string(d.Pointer), d.Line, d.Column, d.Message, d.Hint})
-	}
+	}{valid, findingsOf(found)}
 	return json.NewEncoder(e.out).Encode(out)
+}
+
+func findingsOf(found []diag.Diagnostic) []finding {
+	out := make([]finding, 0, len(found))
+	for _, d := range found {
+		out = append(out, finding{d.Severity.String(), string(d.Pointer), d.Line, d.Column, d.Message, d.Hint})
+	}
+	return out
 }
 
 func (e *env) renderFindings(name string, source []byte, compiled *spec.Compiled, found []diag.Diagnostic) error {
@@ -102,22 +106,4 @@ func count(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// read returns the content of a file, or of standard input for "-".
-func (e *env) read(name string) ([]byte, error) {
-	var raw []byte
-	var err error
-	if name == "-" {
-		raw, err = io.ReadAll(io.LimitReader(e.in, spec.MaxSize+1))
-	} else {
-		raw, err = os.ReadFile(name) //nolint:gosec // the caller names the file
-	}
-	if err != nil {
-		if path, ok := errors.AsType[*os.PathError](err); ok {
-			return nil, fmt.Errorf("cannot read %s: %w", name, path.Err)
-		}
-		return nil, fmt.Errorf("cannot read %s: %w", name, err)
-	}
-	return raw, nil
 }

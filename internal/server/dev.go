@@ -33,8 +33,11 @@ type DevOptions struct {
 	// are warnings; with one, the spec before it stays.
 	Deployed func(Deployment)
 	// Observe, if not nil, is called after every request.
-	Observe func(httpapi.Exchange)
+	Observe func(Exchange)
 }
+
+// Exchange describes one answered request.
+type Exchange = httpapi.Exchange
 
 // Deployment is one attempt to deploy a spec file.
 type Deployment struct {
@@ -82,6 +85,30 @@ type credentials struct {
 	Keys     map[j17.Environment]KeyPair `json:"keys"`
 	// ClockOffset is by how much the clock has been moved, so that time does not run backward with a restart.
 	ClockOffset time.Duration `json:"clock_offset,omitempty"`
+	// URL is where the server listened last, so that clients in the same folder find it.
+	URL string `json:"url,omitempty"`
+}
+
+// DevAccess is how to reach the development server of a data folder.
+type DevAccess struct {
+	// URL is where it listens, or has listened last; "" where that is not known.
+	URL  string
+	Keys map[j17.Environment]KeyPair
+}
+
+// ReadDevAccess reads from a data folder how to reach its development server. It fails with fs.ErrNotExist where the
+// folder is none of a development server.
+func ReadDevAccess(dir string) (DevAccess, error) {
+	file := filepath.Join(dir, credentialsFile)
+	raw, err := os.ReadFile(file) //nolint:gosec // a fixed name in the folder that the caller names
+	if err != nil {
+		return DevAccess{}, err
+	}
+	var c credentials
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return DevAccess{}, fmt.Errorf("%s is damaged: %w", file, err)
+	}
+	return DevAccess{URL: c.URL, Keys: c.Keys}, nil
 }
 
 const (
@@ -128,6 +155,12 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 	if err := d.openCredentials(ctx); err != nil {
 		return nil, err
 	}
+	if url := d.URL(); d.creds.URL != url {
+		d.creds.URL = url
+		if err := d.saveCredentials(); err != nil {
+			return nil, err
+		}
+	}
 	if d.specFile != "" {
 		if err := d.deployFile(ctx); err != nil {
 			return nil, err
@@ -139,6 +172,20 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 
 // Run serves until the context ends.
 func (d *Dev) Run(ctx context.Context) error { return d.server.run(ctx, d.api, d.watch) }
+
+// URL returns the address of the public listener as clients on this machine use it.
+func (d *Dev) URL() string {
+	host, port, _ := net.SplitHostPort(d.server.public.Addr().String())
+	if ip := net.ParseIP(host); ip != nil && (ip.IsUnspecified() || ip.Equal(net.IPv4(127, 0, 0, 1))) {
+		host = devBaseDomain
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}
+
+// Spec returns the spec that is deployed to prod, nil where there is none.
+func (d *Dev) Spec() *spec.Compiled {
+	return d.server.engine.Spec(store.TenantOf(d.creds.Instance, j17.Prod))
+}
 
 // Close releases the server's resources.
 func (d *Dev) Close() error { return d.server.Close() }

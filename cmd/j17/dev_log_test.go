@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"j17"
+	"j17/internal/clock"
+	"j17/internal/server"
+	"j17/internal/spec"
+)
+
+// TestDevShowsWhatToDoNext runs the commands that a development server prints for each example, then finds its data folder
+// with the command line.
+func TestDevShowsWhatToDoNext(t *testing.T) {
+	specs, err := filepath.Glob("../../examples/*/spec.json")
+	if err != nil || len(specs) == 0 {
+		t.Fatal(specs, err)
+	}
+	for _, file := range specs {
+		t.Run(filepath.Base(filepath.Dir(file)), func(t *testing.T) {
+			file, err := filepath.Abs(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			cmd := exec.CommandContext(t.Context(), "j17", "dev", file, "--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0")
+			cmd.Dir = dir
+			stdout, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			stderr, err := cmd.StderrPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				_ = cmd.Process.Signal(syscall.SIGTERM)
+				_ = cmd.Wait()
+			}()
+			var commands []string
+			out := bufio.NewScanner(stdout)
+			for shown := false; out.Scan() && !strings.Contains(out.Text(), "Press Ctrl-C"); {
+				shown = shown || strings.Contains(out.Text(), "Write an event")
+				if shown && strings.HasPrefix(out.Text(), "  ") {
+					commands = append(commands, out.Text())
+				}
+			}
+			first, then, _ := strings.Cut(strings.Join(commands, "\n"), "'\n  curl")
+			for i, script := range []string{first + "'", "curl" + then, "exec j17 state get $(echo '" + then + "' | sed 's#.*localhost:[0-9]*/##; s# .*##')"} {
+				sh := exec.CommandContext(t.Context(), "sh", "-c", script)
+				sh.Dir = dir
+				reply, err := sh.Output()
+				if err != nil || i == 0 && !strings.Contains(string(reply), `"length":1}`) || i > 0 && !strings.Contains(string(reply), `"created_at":`) {
+					t.Errorf("%s\nprints %s, %v", script, reply, err)
+				}
+			}
+			lines := bufio.NewScanner(stderr)
+			for want := range strings.SplitSeq("201 POST,200 GET,200 GET", ",") {
+				for lines.Scan() && strings.Contains(lines.Text(), "is deployed") {
+				}
+				if !regexp.MustCompile(`^\d\d:\d\d:\d\d ` + want + ` +/\S+ \d+\.\d ms$`).MatchString(lines.Text()) {
+					t.Errorf("%q is no line about %s", lines.Text(), want)
+				}
+			}
+		})
+	}
+}
+
+func TestRequestLog(t *testing.T) {
+	at := clock.NewManual(time.Date(2026, 1, 31, 12, 0, 5, 0, time.Local))
+	x := server.Exchange{Method: "GET", Path: "/a\x1b[2J/ü", Status: 404, Duration: 1234567, Environment: j17.Test, Code: j17.CodeAggregateNotFound, Detail: "Nothing\nthere"}
+	var b strings.Builder
+	requestLog(&b, at, false)(x)
+	requestLog(&b, at, true)(server.Exchange{Method: "POST", Path: "/a", Status: 500, Environment: j17.Prod})
+	requestLog(&b, at, true)(server.Exchange{Method: "GET", Path: "/livez", Status: 200})
+	want := "12:00:05 404 GET  /a%1B%5B2J/%C3%BC 1.2 ms [test] aggregate_not_found: Nothing\uFFFDthere\n12:00:05 \x1b[31m500\x1b[0m POST /a 0.0 ms\n"
+	if b.String() != want {
+		t.Errorf("%q", b.String())
+	}
+}
+
+// TestNoFirstRequest checks that nothing is shown that would be refused.
+func TestNoFirstRequest(t *testing.T) {
+	const text = `{"agent_types":["user"],"aggregate_types":{"note":{"events":{
+		"was_hard":{"schema":{"type":"object","required":["a"],"properties":{"a":{"type":"string","pattern":"^[a-z]+$","minLength":5}}},"handler":[]}EASY}}}}`
+	compile := func(easy string) *spec.Compiled {
+		c, found := spec.Compile([]byte(strings.Replace(text, "EASY", easy, 1)))
+		if c == nil {
+			t.Fatal(found)
+		}
+		return c
+	}
+	if got := firstRequests(compile(""), "http://localhost:1", "k") + firstRequests(nil, "", ""); got != "" {
+		t.Error(got)
+	}
+	if got := firstRequests(compile(`,"was_easy":{"schema":{"type":"object","required":["it's"]},"handler":[]}`), "http://localhost:1", "k"); !strings.Contains(got, "/was_easy ") || !strings.Contains(got, `"it'\''s"`) {
+		t.Error(got)
+	}
+}
+
+// TestFindingTheServer checks where requests go, by what is said about it.
+func TestFindingTheServer(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "dev.json"), []byte(`{"url":"http://localhost:4711","keys":{"prod":{"write":"p"},"staging":{"write":"s"}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		url, env, key   string
+		want, host, pwd string
+	}{
+		{"", "", "", "http://localhost:4711", "", "p"},
+		{"", "staging", "", "http://localhost:4711", "app-staging.localhost", "s"},
+		{"http://127.0.0.1:9", "staging", "k", "http://127.0.0.1:9", "app-staging.localhost", "k"},
+		{"http://app-staging.localhost:9", "", "", "http://localhost:9", "app-staging.localhost", "s"},
+		{"http://shop-test.localhost:9/", "prod", "", "http://localhost:9/", "shop.localhost", "p"},
+		{"https://shop.example.com", "", "k", "https://shop.example.com", "", "k"},
+		{"https://shop.example.com/base", "test", "k", "https://shop-test.example.com/base", "", "k"},
+		{"https://shop-staging.example.com", "prod", "k", "https://shop.example.com", "", "k"},
+		{"https://shop.example.com", "", "", "", "", ""}, // the keys of a folder are not sent elsewhere
+		{"https://shop", "test", "k", "", "", ""},
+		{"http://192.0.2.1", "test", "k", "", "", ""},
+		{"shop", "", "k", "", "", ""},
+		{"", "live", "k", "", "", ""},
+		{"", "", "two words", "", "", ""},
+	} {
+		e := &env{getenv: func(string) string { return "" }}
+		got, err := e.resolve(&remote{url: tc.url, env: tc.env, key: tc.key, data: dir})
+		if got != (target{url: tc.want, host: tc.host, key: tc.pwd}) && err == nil || (err != nil) != (tc.want == "") {
+			t.Errorf("%q %q: %+v, %v", tc.url, tc.env, got, err)
+		}
+	}
+}

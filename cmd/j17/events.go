@@ -1,0 +1,260 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"j17"
+	"j17/internal/clock"
+	"j17/internal/engine"
+	"j17/internal/spec"
+	"j17/internal/spec/diag"
+	"j17/internal/value"
+)
+
+func (e *env) events() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "events",
+		Short: "Check, try, write and read events",
+		Args:  noArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(e.eventsValidate(), e.eventsDryRun())
+	cmd.AddCommand(e.eventsOnline()...)
+	return cmd
+}
+
+// eventFiles says what a file of events looks like, for the help of the commands that read one.
+const eventFiles = `EVENTS is a file with one event a line (JSONL), or with a JSON array of events; - is standard input. An event is
+
+  {"key": "order:global", "type": "was_placed", "data": {...}, "metadata": {"actor": {"type": "user", "id": "..."}}}
+
+where "aggregate_type" and "id" may take the place of "key", and "metadata" may have a "timestamp" in Unix seconds. Lines of an
+export, which have a "stream_id", are accepted as they are.`
+
+func (e *env) eventsValidate() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "validate SPEC EVENTS",
+		Short: "Check events against a spec",
+		Long: `Check events as a server with that spec would, and report everything that is wrong with them, each finding with its place.
+
+` + eventFiles + `
+
+Exit code 0: all events are valid, 3: some are not, or the spec is not.`,
+		Example:           "  j17 events validate spec.json events.jsonl",
+		Args:              exactly("SPEC", "EVENTS"),
+		ValidArgsFunction: specThenEvents,
+		RunE: func(_ *cobra.Command, args []string) error {
+			run, err := e.dryRun(args[0], args[1], nil)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = e.printJSON(run.validation())
+			} else {
+				err = run.report(e)
+			}
+			if err == nil && len(run.Findings) == 0 && !asJSON {
+				_, err = fmt.Fprintf(e.out, "%s is valid: %s\n", run.name, count(run.Events, "event"))
+			}
+			return run.verdict(err)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (e *env) eventsDryRun() *cobra.Command {
+	var asJSON, strict bool
+	var at int64
+	cmd := &cobra.Command{
+		Use:   "dry-run SPEC EVENTS",
+		Short: "Show the states that events would lead to",
+		Long: `Check events as a server with that spec would, apply the handlers to those that are valid, in memory, and print the state of
+every aggregate. Operations of handlers that did not fit and so changed nothing are reported with their place in the spec.
+
+` + eventFiles + `
+
+Exit code 0: all events are valid, 3: some are not, or the spec is not. With --strict it is 1 when an operation changed
+nothing.`,
+		Example:           "  j17 events dry-run spec.json events.jsonl",
+		Args:              exactly("SPEC", "EVENTS"),
+		ValidArgsFunction: specThenEvents,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var now *int64
+			if cmd.Flags().Changed("at") {
+				now = &at
+			}
+			run, err := e.dryRun(args[0], args[1], now)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = e.printJSON(run.outcome())
+			} else if err = run.report(e); err == nil {
+				err = run.printStates(e.out)
+			}
+			if err = run.verdict(err); err == nil && strict && len(run.Faults) > 0 {
+				err = silent{errChangedNothing}
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	f.BoolVar(&strict, "strict", false, "fail when an operation of a handler changed nothing")
+	f.Int64Var(&at, "at", 0, "the `time` of events without a timestamp, in Unix seconds (default the present)")
+	return cmd
+}
+
+// dryRun is a dry run with the texts that its places count in.
+type dryRun struct {
+	engine.DryRunResult
+	name, specName string
+	source, spec   []byte
+}
+
+// dryRun reads a spec and events and runs them in memory. now is the time of events without one, nil for the present.
+func (e *env) dryRun(specName, eventsName string, now *int64) (*dryRun, error) {
+	if specName == "-" && eventsName == "-" {
+		return nil, usageError{fmt.Errorf("only one of SPEC and EVENTS can be standard input")}
+	}
+	c, specSource, err := e.compile(specName)
+	if err != nil {
+		return nil, err
+	}
+	source, err := e.readAll(eventsName, 0)
+	if err != nil {
+		return nil, err
+	}
+	at := clock.System{}.Now().Unix()
+	if now != nil {
+		at = *now
+	}
+	return &dryRun{
+		DryRunResult: engine.DryRun(c, string(source), at), name: eventsName, specName: specName, source: source, spec: specSource,
+	}, nil
+}
+
+// verdict is the result of a command that went as far as err.
+func (r *dryRun) verdict(err error) error {
+	if err == nil && len(r.Findings) > 0 {
+		err = silent{j17.Errorf(j17.CodeSchemaViolation, "Some events are not valid")}
+	}
+	return err
+}
+
+// report tells people what was found.
+func (r *dryRun) report(e *env) error {
+	found := make([]diag.Diagnostic, 0, len(r.Findings))
+	bad := map[int]bool{}
+	for _, f := range r.Findings {
+		found = append(found, f.Diagnostic)
+		if f.Path != "" {
+			found[len(found)-1].Message = f.Path + ": " + f.Message
+		}
+		bad[f.Event] = true
+	}
+	var b strings.Builder
+	b.WriteString(diag.Render(r.name, r.source, found))
+	faults := make([]diag.Diagnostic, 0, len(r.Faults))
+	for _, f := range r.Faults {
+		d := f.Diagnostic
+		d.Message = fmt.Sprintf("%s (%s of %s, %s:%d)", d.Message, f.Type, f.Key, r.name, f.EventLine)
+		faults = append(faults, d)
+	}
+	b.WriteString(diag.Render(r.specName, r.spec, faults))
+	if r.Dropped > 0 {
+		fmt.Fprintf(&b, "%s more not shown\n", count(r.Dropped, "finding"))
+	}
+	if r.Events > r.Accepted {
+		fmt.Fprintf(&b, "%d of %s not valid\n", r.Events-r.Accepted, count(r.Events, "event"))
+	}
+	_, err := io.WriteString(e.err, b.String())
+	return err
+}
+
+func (r *dryRun) printStates(w io.Writer) error {
+	for i, s := range r.States {
+		gap := "\n"
+		if i == 0 {
+			gap = ""
+		}
+		if _, err := fmt.Fprintf(w, "%s%s (%s)\n%s", gap, s.Key, count(int(min(s.Length, 1<<31)), "event"), spec.FormatValue(s.Data)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eventFinding is a finding about an event in the output of --json.
+type eventFinding struct {
+	Event   int      `json:"event"`
+	Line    int      `json:"line"`
+	Column  int      `json:"column"`
+	Path    string   `json:"path"`
+	Pointer string   `json:"pointer"`
+	Code    j17.Code `json:"code"`
+	Message string   `json:"message"`
+}
+
+// handlerFault is an operation that changed nothing in the output of --json. Event, EventLine, Key and Type are those of
+// the event that it did not fit.
+type handlerFault struct {
+	Event     int    `json:"event,omitempty"`
+	EventLine int    `json:"event_line,omitempty"`
+	Key       string `json:"key"`
+	Type      string `json:"type"`
+	Pointer   string `json:"pointer"`
+	Line      int    `json:"line"`
+	Column    int    `json:"column"`
+	Message   string `json:"message"`
+}
+
+type validation struct {
+	Valid    bool           `json:"valid"`
+	Events   int            `json:"events"`
+	Accepted int            `json:"accepted"`
+	Findings []eventFinding `json:"findings"`
+	// Dropped is how many findings were not kept.
+	Dropped int `json:"dropped,omitempty"`
+}
+
+type outcome struct {
+	validation
+	Faults []handlerFault `json:"faults"`
+	States []stateEntry   `json:"states"`
+}
+
+type stateEntry struct {
+	Key    string      `json:"key"`
+	Length uint64      `json:"length"`
+	Data   value.Value `json:"data"`
+}
+
+func (r *dryRun) validation() validation {
+	return validation{len(r.Findings) == 0, r.Events, r.Accepted, eventFindings(r.Findings), r.Dropped}
+}
+
+func eventFindings(found []engine.EventFinding) []eventFinding {
+	out := make([]eventFinding, 0, len(found))
+	for _, f := range found {
+		out = append(out, eventFinding{f.Event, f.Line, f.Column, f.Path, string(f.Pointer), f.Code, f.Message})
+	}
+	return out
+}
+
+func (r *dryRun) outcome() outcome {
+	o := outcome{validation: r.validation(), Faults: make([]handlerFault, 0, len(r.Faults)), States: make([]stateEntry, 0, len(r.States))}
+	for _, f := range r.Faults {
+		o.Faults = append(o.Faults, handlerFault{f.Event, f.EventLine, f.Key.String(), f.Type, string(f.Pointer), f.Line, f.Column, f.Message})
+	}
+	for _, s := range r.States {
+		o.States = append(o.States, stateEntry{s.Key.String(), s.Length, s.Data})
+	}
+	return o
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bufio"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"j17"
+	"j17/internal/client"
+)
+
+// eventsOnline returns the commands of "j17 events" that talk to a server.
+func (e *env) eventsOnline() []*cobra.Command {
+	return []*cobra.Command{e.eventsPost(), e.eventsList(), e.eventsImport()}
+}
+
+func (e *env) eventsPost() *cobra.Command {
+	var actor, about, idempotencyKey string
+	var previous uint64
+	var skipOCC, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "post KEY EVENT_TYPE [DATA|@FILE|-]",
+		Short: "Write one event",
+		Long: `Write one event. KEY names the aggregate as TYPE/ID or TYPE:ID. The data is JSON: in the command line, in a file after @,
+or on standard input for -; without it, it is {}.
+
+A lost connection does no harm: the write is repeated with the same idempotency key, and is stored once.`,
+		Example: `  j17 events post counter/global was_raised '{"by": 0.1}' --actor user:global
+  j17 events post order/7c0f6a38-91b2-4d6e-8f57-2b4e1a9c3d05 was_placed @order.json --actor clerk:global --previous-length 0`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			return exactly([]string{"KEY", "EVENT_TYPE", "DATA"}[:min(max(len(args), 2), 3)]...)(cmd, args)
+		},
+	}
+	r := remoteFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&actor, "actor", "", "who causes the event, `TYPE:ID`; required")
+	f.StringVar(&about, "target", "", "whom or what it is about, `TYPE:ID`")
+	f.Uint64Var(&previous, "previous-length", 0, "`number` of events that the aggregate must have; exit code 4 if it has not")
+	f.BoolVar(&skipOCC, "skip-occ", false, "concurrent writes do not matter; the event type must allow it")
+	f.StringVar(&idempotencyKey, "idempotency-key", "", "the same `key` with the same event writes once within 24 hours; one is made up if left out")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		key, err := parseKey(args[0])
+		if err != nil {
+			return err
+		}
+		if actor == "" {
+			return usageError{errors.New("--actor is missing: every event says who caused it, as in --actor user:global")}
+		}
+		o := client.WriteOptions{SkipOCC: skipOCC, IdempotencyKey: idempotencyKey}
+		if o.Actor, err = parseAgent("actor", actor); err != nil {
+			return err
+		}
+		if about != "" {
+			target, err := parseAgent("target", about)
+			if err != nil {
+				return err
+			}
+			o.Target = &target
+		}
+		if f.Changed("previous-length") {
+			o.PreviousLength = &previous
+		}
+		if o.IdempotencyKey == "" {
+			o.IdempotencyKey = "cli-" + rand.Text()
+		}
+		ev := client.NewEvent{Type: args[1]}
+		if len(args) > 2 {
+			if ev.Data, err = e.data(args[2]); err != nil {
+				return err
+			}
+		}
+		c, err := e.connect(r)
+		if err != nil {
+			return err
+		}
+		receipt, err := c.PostEvent(cmd.Context(), key, ev, o)
+		if err != nil {
+			return interrupted(cmd.Context(), e.explained(err))
+		}
+		return e.printReceipt(key, receipt, asJSON)
+	}
+	return cmd
+}
+
+// data returns the JSON that an argument holds or names.
+func (e *env) data(arg string) (json.RawMessage, error) {
+	raw, from := []byte(arg), "the data"
+	if name, ok := strings.CutPrefix(arg, "@"); ok || arg == "-" {
+		var err error
+		if raw, err = e.read(name); err != nil {
+			return nil, err
+		}
+		from = name
+	}
+	if !json.Valid(raw) {
+		var v any
+		return nil, &j17.Error{Code: j17.CodeSchemaViolation, Message: fmt.Sprintf("%s is not valid JSON: %v", from, json.Unmarshal(raw, &v))}
+	}
+	return raw, nil
+}
+
+// explained lists the findings of a refusal on the error stream, where there are more than the error itself says.
+func (e *env) explained(err error) error {
+	if refused, ok := errors.AsType[*client.Error](err); ok {
+		for _, f := range refused.Problem.Errors {
+			e.note("%s: %s\n", f.Pointer, f.Message)
+		}
+	}
+	return err
+}
+
+func (e *env) printReceipt(key j17.Key, r client.Receipt, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(e.out).Encode(struct {
+			StreamID     string `json:"stream_id"`
+			Length       uint64 `json:"length"`
+			ImpliedCount int    `json:"implied_count,omitempty"`
+			Replayed     bool   `json:"replayed,omitempty"`
+		}{strings.Join(r.StreamIDs, ","), r.Length, r.ImpliedCount, r.Replayed})
+	}
+	was := "stored"
+	if r.Replayed {
+		was = "had been stored before"
+	}
+	_, err := fmt.Fprintf(e.out, "%s %s as %s; length %d\n", key, was, strings.Join(r.StreamIDs, ", "), r.Length)
+	return err
+}
+
+func (e *env) eventsList() *cobra.Command {
+	var start string
+	var count uint64
+	var all, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list TYPE/ID",
+		Short: "Print the events of an aggregate",
+		Long: `Print the events of an aggregate, oldest first, one line of JSON each: exactly the bytes that are stored. The lines are
+what "j17 events import" reads.`,
+		Example: `  j17 events list order/7c0f6a38-91b2-4d6e-8f57-2b4e1a9c3d05 --all > order.jsonl`,
+		Args:    exactly("TYPE/ID"),
+	}
+	r := remoteFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&start, "start", "", "only events after the one with this `stream_id`")
+	f.Uint64Var(&count, "count", 100, "how many at most")
+	f.BoolVar(&all, "all", false, "all of them, however many")
+	f.BoolVar(&asJSON, "json", false, "print one JSON array")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		key, err := parseKey(args[0])
+		if err != nil {
+			return err
+		}
+		switch {
+		case all && f.Changed("count"):
+			return usageError{errors.New("--all and --count exclude each other")}
+		case all:
+			count = 0
+		case count == 0:
+			return usageError{errors.New("--count must be 1 or more; --all prints all events")}
+		}
+		c, err := e.connect(r)
+		if err != nil {
+			return err
+		}
+		out := bufio.NewWriter(e.out)
+		err = writeEvents(out, c.Events(cmd.Context(), key, start, count), asJSON)
+		return interrupted(cmd.Context(), errors.Join(err, out.Flush()))
+	}
+	return cmd
+}
+
+// writeEvents writes events as lines or as one array. An array is closed only if nothing is missing.
+func writeEvents(out io.Writer, events func(func(json.RawMessage, error) bool), asArray bool) error {
+	before, after := "", "\n"
+	if asArray {
+		before, after = "[", ""
+	}
+	for ev, err := range events {
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(out, "%s%s%s", before, ev, after); err != nil {
+			return err
+		}
+		if asArray {
+			before = ",\n"
+		}
+	}
+	if !asArray {
+		return nil
+	}
+	if before == "[" {
+		before = "[]\n"
+	} else {
+		before = "]\n"
+	}
+	_, err := io.WriteString(out, before)
+	return err
+}

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"j17"
+	"j17/internal/clock"
+	"j17/internal/engine"
+	"j17/internal/spec"
+	"j17/internal/spec/diag"
+	"j17/internal/value"
+)
+
+// errChangedNothing is what --strict makes of an operation that did not fit.
+var errChangedNothing = errors.New("an operation of a handler changed nothing")
+
+func (e *env) handler() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "handler",
+		Short: "Try handlers",
+		Args:  noArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(e.handlerTest())
+	return cmd
+}
+
+func (e *env) handlerTest() *cobra.Command {
+	var t engine.HandlerTrial
+	var state, data, metadata string
+	var asJSON, strict bool
+	cmd := &cobra.Command{
+		Use:   "test SPEC --aggregate TYPE --event TYPE",
+		Short: "Apply one handler to one state",
+		Long: `Check an event against its schema, apply its handler to a state and print the new state, as the handler leaves it: without the
+created_at and updated_at that a server adds. Operations that did not fit and so changed nothing are reported with their
+place in the spec.
+
+A document is JSON, or @FILE for the content of a file (@- for standard input). Metadata that are left out are made up: the
+first agent type of the spec with the id "global" as the actor, and the present time.
+
+Exit code 0: the handler ran, 3: the event or the spec is not valid. With --strict it is 1 when an operation changed
+nothing.`,
+		Example:           `  j17 handler test spec.json --aggregate user --event was_created --state '{}' --event-data '{"name":"Alice"}'`,
+		Args:              exactly("SPEC"),
+		ValidArgsFunction: specThenEvents,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for name, v := range map[string]string{"--aggregate": t.AggregateType, "--event": t.EventType} {
+				if v == "" {
+					return usageError{fmt.Errorf("%s needs %s", cmd.CommandPath(), name)}
+				}
+			}
+			c, source, err := e.compile(args[0])
+			if err != nil {
+				return err
+			}
+			texts := map[string]string{}
+			for _, d := range []struct {
+				flag, text string
+				into       *value.Value
+			}{{"--state", state, &t.State}, {"--event-data", data, &t.Data}, {"--metadata", metadata, &t.Metadata}} {
+				if texts[d.flag], *d.into, err = e.document(d.flag, d.text); err != nil {
+					return err
+				}
+			}
+			t.Now = clock.System{}.Now().Unix()
+			out, found, err := engine.TryHandler(c, t)
+			if err != nil {
+				return withNearest(err, c, t)
+			}
+			if len(found) > 0 {
+				return e.reportTrial(found, texts, asJSON)
+			}
+			if asJSON {
+				err = e.printJSON(trialOutcome(out, t.EventType))
+			} else {
+				err = e.printTrial(args[0], source, out)
+			}
+			if err == nil && strict && len(out.Faults) > 0 {
+				err = silent{errChangedNothing}
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&t.AggregateType, "aggregate", "", "the aggregate `type`")
+	f.StringVar(&t.EventType, "event", "", "the event `type`")
+	f.StringVar(&t.ID, "id", "", "the aggregate's `id` (default \"global\")")
+	f.StringVar(&state, "state", "", "the state before the event, a `document` (default {})")
+	f.StringVar(&data, "event-data", "", "the event's data, a `document` (default {})")
+	f.StringVar(&metadata, "metadata", "", "the event's metadata, a `document`")
+	f.BoolVar(&strict, "strict", false, "fail when an operation changed nothing")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	e.completeNames(cmd)
+	return cmd
+}
+
+// document reads the value of a flag that takes JSON or @FILE. A text of "" is missing.
+func (e *env) document(flag, text string) (string, value.Value, error) {
+	if text == "" {
+		return "", value.Value{}, nil
+	}
+	if name, ok := strings.CutPrefix(text, "@"); ok {
+		raw, err := e.readAll(name, 0)
+		if err != nil {
+			return "", value.Value{}, err
+		}
+		text = string(raw)
+	}
+	v, err := value.ParseString(text)
+	if err == nil {
+		return text, v, nil
+	}
+	d := diag.Diagnostic{Message: err.Error()}
+	if syntax, ok := errors.AsType[*value.SyntaxError](err); ok {
+		d = diag.Diagnostic{Line: syntax.Line, Column: syntax.Column, Message: syntax.Message}
+	}
+	if _, err := io.WriteString(e.err, diag.Render(flag, []byte(text), []diag.Diagnostic{d})); err != nil {
+		return "", value.Value{}, err
+	}
+	return "", value.Value{}, silent{j17.Errorf(j17.CodeSchemaViolation, "%s is no JSON", flag)}
+}
+
+// reportTrial tells why an event was not tried.
+func (e *env) reportTrial(found []engine.EventFinding, texts map[string]string, asJSON bool) error {
+	var b strings.Builder
+	for i := range found {
+		f := &found[i]
+		flag, below := "--event-data", strings.TrimPrefix(string(f.Pointer), "/data")
+		if p, ok := strings.CutPrefix(string(f.Pointer), "/metadata"); ok {
+			flag, below = "--metadata", p
+		}
+		if text := texts[flag]; text != "" {
+			at, _ := value.Locate(text, below)
+			from := at.Start
+			if f.OnKey {
+				from = at.Key
+			}
+			f.Line, f.Column = value.Position(text, from)
+		}
+		d := f.Diagnostic
+		if f.Path != "" {
+			d.Message = f.Path + ": " + d.Message
+		}
+		b.WriteString(diag.Render(flag, []byte(texts[flag]), []diag.Diagnostic{d}))
+	}
+	var err error
+	if asJSON {
+		err = e.printJSON(struct {
+			Valid    bool           `json:"valid"`
+			Findings []eventFinding `json:"findings"`
+		}{false, eventFindings(found)})
+	} else {
+		_, err = io.WriteString(e.err, b.String())
+	}
+	if err != nil {
+		return err
+	}
+	return silent{j17.Errorf(j17.CodeSchemaViolation, "The event is not valid")}
+}
+
+func trialOutcome(out engine.HandlerOutcome, eventType string) any {
+	o := struct {
+		Valid   bool           `json:"valid"`
+		Key     string         `json:"key"`
+		State   value.Value    `json:"state"`
+		Changed bool           `json:"changed"`
+		Faults  []handlerFault `json:"faults"`
+	}{true, out.Key.String(), out.State, out.Changed, make([]handlerFault, 0, len(out.Faults))}
+	for _, d := range out.Faults {
+		o.Faults = append(o.Faults, handlerFault{
+			Key: o.Key, Type: eventType, Pointer: string(d.Pointer), Line: d.Line, Column: d.Column, Message: d.Message,
+		})
+	}
+	return o
+}
+
+func (e *env) printTrial(name string, source []byte, out engine.HandlerOutcome) error {
+	text := diag.Render(name, source, out.Faults)
+	if !out.Changed {
+		text += "The event leaves the state as it is.\n"
+	}
+	if _, err := io.WriteString(e.err, text); err != nil {
+		return err
+	}
+	_, err := e.out.Write(spec.FormatValue(out.State))
+	return err
+}
+
+// withNearest adds the name that was probably meant to an error about a type that does not exist.
+func withNearest(err error, c *spec.Compiled, t engine.HandlerTrial) error {
+	var word string
+	var known []string
+	//nolint:exhaustive // all other errors stay as they are
+	switch j17.CodeOf(err) {
+	case j17.CodeUnknownType:
+		word, known = t.AggregateType, slices.Sorted(maps.Keys(c.Types))
+	case j17.CodeUnknownEventType:
+		word, known = t.EventType, slices.Sorted(maps.Keys(c.Types[t.AggregateType].Events))
+	default:
+		return err
+	}
+	if near := diag.Nearest(word, known); near != "" {
+		return fmt.Errorf("%w: did you mean '%s'?", err, near)
+	}
+	return fmt.Errorf("%w: there are %s", err, strings.Join(known, ", "))
+}
+
+// completeNames completes --aggregate and --event with the names in the spec that the command line names.
+func (e *env) completeNames(cmd *cobra.Command) {
+	names := func(args []string, of func(*spec.Compiled) []string) []string {
+		if len(args) == 0 || args[0] == "-" {
+			return nil
+		}
+		source, err := e.read(args[0])
+		if err != nil {
+			return nil
+		}
+		envelope, _ := spec.Unwrap(source)
+		c, _ := spec.Compile(envelope.Spec)
+		if c == nil {
+			return nil
+		}
+		return of(c)
+	}
+	// The flags exist, so registering cannot fail.
+	_ = cmd.RegisterFlagCompletionFunc("aggregate", func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return names(args, func(c *spec.Compiled) []string { return slices.Sorted(maps.Keys(c.Types)) }), cobra.ShellCompDirectiveNoFileComp
+	})
+	_ = cmd.RegisterFlagCompletionFunc("event", func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return names(args, func(c *spec.Compiled) []string {
+			t := c.Types[cmd.Flag("aggregate").Value.String()]
+			if t == nil {
+				return nil
+			}
+			return slices.Sorted(maps.Keys(t.Events))
+		}), cobra.ShellCompDirectiveNoFileComp
+	})
+}

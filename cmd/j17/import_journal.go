@@ -1,0 +1,221 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+)
+
+// journalSuffix is what the name of a file's journal ends with.
+const journalSuffix = ".j17-import"
+
+// journal is the file in which an import keeps what the server has acknowledged. It is lines of JSON: a head, then one
+// entry for each acknowledged batch and for each batch that had to be cut. A line that a crash has cut off is worth
+// nothing; the idempotency key of its batch still is.
+type journal struct {
+	name string
+	head journalHead
+	// resumed is true where the journal was there already.
+	resumed bool
+	done    spans
+	cuts    map[span][]int
+
+	mu   sync.Mutex
+	file *os.File
+}
+
+type journalHead struct {
+	// Target is the server and environment that the import goes to.
+	Target string `json:"target"`
+	// Seed starts the idempotency keys; it is made of the content that the file had when the import began.
+	Seed string `json:"seed"`
+	// Events is the number of events of that content.
+	Events int `json:"events"`
+	// Batch is how many events a batch may have: batches must be cut in the same way again.
+	Batch int `json:"batch"`
+}
+
+type journalEntry struct {
+	Done *span `json:"done,omitempty"`
+	// Cut is a batch that is sent in parts, which end before the events of these indexes.
+	Cut *span `json:"cut,omitempty"`
+	At  []int `json:"at,omitempty"`
+}
+
+// span is a range of events by their indexes, without the last.
+type span struct {
+	From int `json:"from"`
+	To   int `json:"to"`
+}
+
+// spans are ranges in order that do not touch.
+type spans []span
+
+func (s spans) has(i int) bool {
+	at, found := slices.BinarySearchFunc(s, i, func(e span, i int) int { return cmp.Compare(e.From, i) })
+	return found || at > 0 && i < s[at-1].To
+}
+
+// merged returns the ranges in order and joined.
+func merged(s spans) spans {
+	slices.SortFunc(s, func(a, b span) int { return cmp.Compare(a.From, b.From) })
+	out := s[:0]
+	for _, e := range s {
+		if n := len(out); n > 0 && e.From <= out[n-1].To {
+			out[n-1].To = max(out[n-1].To, e.To)
+			continue
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// journalNames are the places where the journal of a file may be: beside it, or in a folder of the user's where that
+// cannot be written.
+func journalNames(file string, getenv func(string) string) []string {
+	names := []string{file + journalSuffix}
+	if state := cmp.Or(getenv("XDG_STATE_HOME"), homeState(getenv("HOME"))); state != "" {
+		if whole, err := filepath.Abs(file); err == nil {
+			sum := sha256.Sum256([]byte(whole))
+			names = append(names, filepath.Join(state, "j17", filepath.Base(file)+"-"+hex.EncodeToString(sum[:8])+journalSuffix))
+		}
+	}
+	return names
+}
+
+func homeState(home string) string {
+	if home == "" {
+		return ""
+	}
+	return filepath.Join(home, ".local", "state")
+}
+
+// openJournal opens the journal of a file, or makes one with head.
+func openJournal(names []string, head journalHead) (*journal, error) {
+	for _, name := range names {
+		raw, err := os.ReadFile(name) //nolint:gosec // beside the file that the caller names
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the progress of an earlier import cannot be read: %w", err)
+		}
+		return resumeJournal(name, raw, head)
+	}
+	var errs []error
+	for i, name := range names {
+		if i > 0 {
+			if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+		}
+		j, err := createJournal(name, head)
+		if err == nil {
+			return j, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, fmt.Errorf("the progress of the import cannot be kept: %w", errors.Join(errs...))
+}
+
+func createJournal(name string, head journalHead) (*journal, error) {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600) //nolint:gosec // as above
+	if err != nil {
+		return nil, err
+	}
+	j := &journal{name: name, head: head, cuts: map[span][]int{}, file: f}
+	if err := j.write(head); err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(name))
+	}
+	return j, nil
+}
+
+func resumeJournal(name string, raw []byte, head journalHead) (*journal, error) {
+	j := &journal{name: name, resumed: true, cuts: map[span][]int{}}
+	whole := bytes.LastIndexByte(raw, '\n') + 1
+	lines := bufio.NewScanner(bytes.NewReader(raw[:whole]))
+	lines.Buffer(nil, len(raw)+1)
+	if !lines.Scan() { // a crash before the head was written: nothing was sent
+		if err := os.Remove(name); err != nil {
+			return nil, err
+		}
+		return createJournal(name, head)
+	}
+	if err := json.Unmarshal(lines.Bytes(), &j.head); err != nil || j.head.Seed == "" || j.head.Batch < 1 {
+		return nil, fmt.Errorf("%s is damaged. Delete it to import the file from its start; what was stored within the last 24 hours is not stored twice", name)
+	}
+	if j.head.Target != head.Target {
+		return nil, fmt.Errorf("an import of this file into %s has not come to its end. Finish it, or delete %s, before you import the file into %s", j.head.Target, name, head.Target)
+	}
+	if j.head.Events != head.Events {
+		return nil, fmt.Errorf("the file has %d events now, but had %d when its import began: lines may be corrected in between, but not added or removed. Restore the file, or delete %s to import it from its start", head.Events, j.head.Events, name)
+	}
+	for n := 2; lines.Scan(); n++ {
+		var e journalEntry
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return nil, fmt.Errorf("%s is damaged in line %d. Remove the line to go on; what was stored within the last 24 hours is not stored twice", name, n)
+		}
+		if e.Done != nil {
+			j.done = append(j.done, *e.Done)
+		}
+		if e.Cut != nil {
+			j.cuts[*e.Cut] = e.At
+		}
+	}
+	j.done = merged(j.done)
+	f, err := os.OpenFile(name, os.O_WRONLY, 0) //nolint:gosec // as above
+	if err != nil {
+		return nil, err
+	}
+	j.file = f
+	_, seekErr := f.Seek(int64(whole), io.SeekStart)
+	if err := errors.Join(f.Truncate(int64(whole)), seekErr); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return j, nil
+}
+
+func (j *journal) write(entry any) error {
+	raw, err := json.Marshal(entry)
+	if err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_, err = j.file.Write(append(raw, '\n'))
+	return err
+}
+
+// stored notes that the server has acknowledged events.
+func (j *journal) stored(s span) error { return j.kept(j.write(journalEntry{Done: &s})) }
+
+// cut notes that a batch is sent in parts.
+func (j *journal) cut(s span, at []int) error { return j.kept(j.write(journalEntry{Cut: &s, At: at})) }
+
+func (j *journal) kept(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("the progress of the import cannot be kept in %s: %w", j.name, err)
+}
+
+// close ends the use of the journal, and of its file if nothing is left to do.
+func (j *journal) close(finished bool) error {
+	err := j.file.Close()
+	if finished {
+		err = errors.Join(err, os.Remove(j.name))
+	}
+	return err
+}

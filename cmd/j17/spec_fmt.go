@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"j17/internal/server"
+	"j17/internal/spec"
+	"j17/internal/spec/diag"
+)
+
+// errNotFormatted is the verdict of "spec fmt --check".
+var errNotFormatted = errors.New("some files are not formatted")
+
+func (e *env) specFmt() *cobra.Command {
+	var check, write bool
+	cmd := &cobra.Command{
+		Use:   "fmt FILE...",
+		Short: "Write specs in the usual form",
+		Long: `Print specs, or any other JSON, in the usual form: two spaces a level, and an array or an object on one line where it fits
+into 100 columns. Keys keep their order and numbers the way they are written. A FILE may be - for standard input.
+
+Exit code 0: done, 1: with --check, some files are not formatted, 3: a file is no JSON.`,
+		Example: "  j17 spec fmt --write spec.json",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError{fmt.Errorf("%s needs FILE", cmd.CommandPath())}
+			}
+			if check && write {
+				return usageError{errors.New("--check and --write exclude each other: leave one out")}
+			}
+			return nil
+		},
+		ValidArgsFunction: jsonFiles,
+		RunE: func(_ *cobra.Command, args []string) error {
+			var broken, differs bool
+			for _, name := range args {
+				source, err := e.read(name)
+				if err != nil {
+					return err
+				}
+				if len(source) > spec.MaxSize {
+					return fmt.Errorf("%s is larger than a spec can be: %d bytes", name, spec.MaxSize)
+				}
+				formatted, found := spec.Format(source)
+				same := bytes.Equal(source, formatted)
+				switch {
+				case len(found) > 0:
+					broken = true
+					_, err = io.WriteString(e.err, diag.Render(name, source, found))
+				case check && !same:
+					differs = true
+					_, err = fmt.Fprintln(e.out, name)
+				case check || write && same:
+				case write && name != "-":
+					err = rewrite(name, formatted)
+				default:
+					_, err = e.out.Write(formatted)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			switch {
+			case broken:
+				return silent{server.ErrInvalidSpec}
+			case differs:
+				return silent{errNotFormatted}
+			default:
+				return nil
+			}
+		},
+	}
+	cmd.Flags().BoolVar(&check, "check", false, "print the names of the files that are not in this form, and change nothing")
+	cmd.Flags().BoolVar(&write, "write", false, "write the files instead of printing them")
+	return cmd
+}
+
+// rewrite replaces the content of a file all at once: whatever happens, the old or the new one is there.
+func rewrite(name string, content []byte) error {
+	name, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return fmt.Errorf("cannot write: %w", err)
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return fmt.Errorf("cannot write: %w", err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", name, err)
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Chmod(info.Mode().Perm())
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", name, errors.Join(err, os.Remove(f.Name())))
+	}
+	return nil
+}

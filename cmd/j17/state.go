@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"j17/internal/client"
+)
+
+func (e *env) state() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "state",
+		Short: "Read the states of aggregates",
+		Args:  noArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(e.stateGet())
+	return cmd
+}
+
+func (e *env) stateGet() *cobra.Command {
+	var at string
+	var length uint64
+	var synchronous, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "get TYPE/ID",
+		Short: "Print the state of an aggregate, now or in the past",
+		Long: `Print the state of an aggregate as JSON: with line breaks on a terminal, on one line elsewhere.
+
+Exit code 6: the aggregate has no events, or had none yet at the time or length asked for.`,
+		Example: `  j17 state get counter/global
+  j17 state get order/7c0f6a38-91b2-4d6e-8f57-2b4e1a9c3d05 --at 2026-01-31T12:00:00Z`,
+		Args: exactly("TYPE/ID"),
+	}
+	r := remoteFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&at, "at", "", "the state at a `time`, in Unix seconds or as 2026-01-31T12:00:00Z")
+	f.Uint64Var(&length, "length", 0, "the state after the first `n` events")
+	f.BoolVar(&synchronous, "synchronous", false, "compute the state from the first event on")
+	f.BoolVar(&asJSON, "json", false, "print one line with the metadata too")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		key, err := parseKey(args[0])
+		if err != nil {
+			return err
+		}
+		o := client.StateOptions{Synchronous: synchronous}
+		if f.Changed("at") && f.Changed("length") {
+			return usageError{errors.New("--at and --length exclude each other")}
+		}
+		if f.Changed("at") {
+			seconds, err := parseTime(at)
+			if err != nil {
+				return usageError{err}
+			}
+			o.At = &seconds
+		}
+		if f.Changed("length") {
+			o.Length = &length
+		}
+		c, err := e.connect(r)
+		if err != nil {
+			return err
+		}
+		s, err := c.State(cmd.Context(), key, o)
+		if err != nil {
+			return interrupted(cmd.Context(), err)
+		}
+		return e.printState(s, asJSON)
+	}
+	return cmd
+}
+
+func (e *env) printState(s client.State, asJSON bool) error {
+	var b bytes.Buffer
+	switch {
+	case asJSON:
+		fmt.Fprintf(&b, `{"data":%s,"metadata":%s}`, s.Data, s.Metadata)
+	case terminal(e.out):
+		if err := json.Indent(&b, s.Data, "", "  "); err != nil {
+			return err
+		}
+	default:
+		b.Write(s.Data)
+	}
+	b.WriteByte('\n')
+	_, err := e.out.Write(b.Bytes())
+	return err
+}
+
+// parseTime reads Unix seconds or RFC 3339. A state is that of the end of the second, so fractions are left out.
+func parseTime(s string) (int64, error) {
+	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
+		return n, nil
+	}
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return 0, fmt.Errorf("--at %q is no time: give Unix seconds, such as 1769860800, or RFC 3339, such as 2026-01-31T12:00:00Z", s)
+	}
+	return t.Unix(), nil
+}

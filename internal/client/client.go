@@ -1,0 +1,431 @@
+// Package client speaks the HTTP API of a server: the part of it that reads and writes the data of one environment.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"j17"
+	"j17/internal/clock"
+)
+
+// Options configures a client. URL, Key and Clock are required.
+type Options struct {
+	// URL is where the server is: scheme, host and port, and a path where a proxy has put it under one.
+	URL string
+	// Host is sent as the Host header, which picks instance and environment; "" leaves that to the URL.
+	Host string
+	// Key is an API key.
+	Key string
+	// Clock measures the waits between attempts.
+	Clock clock.Clock
+	// HTTP sends the requests; nil means a client with limits on time.
+	HTTP *http.Client
+	// Attempts is how often a request that may be repeated is sent at most; 0 means 6.
+	Attempts int
+	// Retrying, if not nil, is called before each wait.
+	Retrying func(err error, wait time.Duration)
+}
+
+const (
+	defaultAttempts = 6
+	firstWait       = 250 * time.Millisecond
+	longestWait     = 8 * time.Second
+	// mostRetryAfter bounds what a server may make a client wait at a time.
+	mostRetryAfter = 2 * time.Minute
+	requestTime    = 3 * time.Minute
+	// maxReply bounds what is read of a reply.
+	maxReply = 256 << 20
+)
+
+// Client sends requests to one environment of one instance. It is safe for concurrent use.
+type Client struct {
+	o    Options
+	base *url.URL
+}
+
+// New returns a client. It fails where the URL is none.
+func New(o Options) (*Client, error) {
+	base, err := url.Parse(o.URL)
+	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
+		return nil, fmt.Errorf("%q is no URL of a server; it has the form http://localhost:17000", o.URL)
+	}
+	if base.RawQuery != "" || base.Fragment != "" || base.User != nil {
+		return nil, errors.New("the URL of a server has no user, query or fragment; pass the key on its own")
+	}
+	base.Path = strings.TrimSuffix(base.Path, "/")
+	if o.HTTP == nil {
+		transport := &http.Transport{
+			Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
+			MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 10 * time.Second,
+		}
+		o.HTTP = &http.Client{
+			Transport: transport, Timeout: requestTime,
+			// A key must not follow a redirect to wherever it leads.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
+	}
+	if o.Attempts == 0 {
+		o.Attempts = defaultAttempts
+	}
+	return &Client{o: o, base: base}, nil
+}
+
+// URL returns where the client sends requests to, with the host that names the environment.
+func (c *Client) URL() string {
+	u := *c.base
+	if c.o.Host != "" {
+		host := c.o.Host
+		if port := u.Port(); port != "" {
+			host += ":" + port
+		}
+		u.Host = host
+	}
+	return u.String()
+}
+
+// NewEvent is an event to write. Data is JSON; empty data is left to the server's default in batches and is {} alone.
+type NewEvent struct {
+	Type string          `json:"type"`
+	Data json.RawMessage `json:"data,omitempty"`
+}
+
+// WriteOptions is what goes with a write.
+type WriteOptions struct {
+	Actor j17.Agent
+	// Target is nil where the event is about nobody else.
+	Target *j17.Agent
+	// PreviousLength is nil where the length of the aggregate does not matter.
+	PreviousLength *uint64
+	SkipOCC        bool
+	// IdempotencyKey makes a write safe to repeat. Without one it is sent once.
+	IdempotencyKey string
+}
+
+// Receipt is the reply to a write.
+type Receipt struct {
+	StreamIDs    []string
+	Length       uint64
+	ImpliedCount int
+	// Replayed is true where an earlier request with the same idempotency key had written the events.
+	Replayed bool
+}
+
+type agent struct {
+	Type string `json:"type"`
+	ID   string `json:"id"`
+}
+
+type metadata struct {
+	Actor          agent   `json:"actor"`
+	Target         *agent  `json:"target,omitempty"`
+	PreviousLength *uint64 `json:"previous_length,omitempty"`
+	SkipOCC        bool    `json:"skip_occ,omitempty"`
+}
+
+func (o WriteOptions) metadata() metadata {
+	m := metadata{Actor: agent(o.Actor), PreviousLength: o.PreviousLength, SkipOCC: o.SkipOCC}
+	if o.Target != nil {
+		m.Target = (*agent)(o.Target)
+	}
+	return m
+}
+
+// PostEvent writes one event.
+func (c *Client) PostEvent(ctx context.Context, key j17.Key, ev NewEvent, o WriteOptions) (Receipt, error) {
+	if len(ev.Data) == 0 {
+		ev.Data = json.RawMessage(`{}`)
+	}
+	body, err := encode(struct {
+		Data     json.RawMessage `json:"data"`
+		Metadata metadata        `json:"metadata"`
+	}{ev.Data, o.metadata()})
+	if err != nil {
+		return Receipt{}, err
+	}
+	return c.write(ctx, request{path: []string{key.Type, key.ID, ev.Type}, body: body, idempotencyKey: o.IdempotencyKey})
+}
+
+// PostBatch writes events of one aggregate, all or none. The same arguments make the same request, byte for byte.
+func (c *Client) PostBatch(ctx context.Context, key j17.Key, events []NewEvent, o WriteOptions) (Receipt, error) {
+	body, err := encode(struct {
+		Events   []NewEvent `json:"events"`
+		Metadata metadata   `json:"metadata"`
+	}{events, o.metadata()})
+	if err != nil {
+		return Receipt{}, err
+	}
+	return c.write(ctx, request{path: []string{key.Type, key.ID}, body: body, idempotencyKey: o.IdempotencyKey})
+}
+
+func (c *Client) write(ctx context.Context, r request) (Receipt, error) {
+	r.method = http.MethodPost
+	reply, err := c.do(ctx, r)
+	if err != nil {
+		return Receipt{}, err
+	}
+	var b struct {
+		StreamID     string   `json:"stream_id"`
+		StreamIDs    []string `json:"stream_ids"`
+		Length       uint64   `json:"length"`
+		ImpliedCount int      `json:"implied_count"`
+	}
+	if err := json.Unmarshal(reply.body, &b); err != nil {
+		return Receipt{}, notOurs(reply, err)
+	}
+	if b.StreamID != "" {
+		b.StreamIDs = []string{b.StreamID}
+	}
+	return Receipt{b.StreamIDs, b.Length, b.ImpliedCount, reply.header.Get(headerReplayed) == "true"}, nil
+}
+
+// StateOptions picks a state other than the present one. At most one of At and Length is set.
+type StateOptions struct {
+	// At is a time in Unix seconds.
+	At     *int64
+	Length *uint64
+	// Synchronous has the server compute the state from the first event on.
+	Synchronous bool
+}
+
+// State is the reply to a read of a state.
+type State struct {
+	Data   json.RawMessage
+	Length uint64
+	// Metadata is the whole of the reply's metadata.
+	Metadata json.RawMessage
+}
+
+// State reads the state of an aggregate.
+func (c *Client) State(ctx context.Context, key j17.Key, o StateOptions) (State, error) {
+	q := url.Values{}
+	if o.At != nil {
+		q.Set("at", strconv.FormatInt(*o.At, 10))
+	}
+	if o.Length != nil {
+		q.Set("length", strconv.FormatUint(*o.Length, 10))
+	}
+	if o.Synchronous {
+		q.Set("synchronous", "true")
+	}
+	var b struct {
+		Data     json.RawMessage `json:"data"`
+		Metadata json.RawMessage `json:"metadata"`
+	}
+	if err := c.get(ctx, []string{key.Type, key.ID}, q, &b); err != nil {
+		return State{}, err
+	}
+	var m struct {
+		Length uint64 `json:"length"`
+	}
+	if err := json.Unmarshal(b.Metadata, &m); err != nil {
+		return State{}, fmt.Errorf("the reply has no metadata that can be read: %w", err)
+	}
+	return State{b.Data, m.Length, b.Metadata}, nil
+}
+
+// Length returns the number of events of an aggregate, 0 where there are none.
+func (c *Client) Length(ctx context.Context, key j17.Key) (uint64, error) {
+	var b struct {
+		Length uint64 `json:"length"`
+	}
+	err := c.get(ctx, []string{key.Type, key.ID, "length"}, nil, &b)
+	return b.Length, err
+}
+
+// maxPage is the largest page of a list.
+const maxPage = 1000
+
+// Events goes through the events of an aggregate after start, "" for all, oldest first: at most count of them, 0 for no
+// limit. Each is handed over as its canonical bytes. It ends after an error.
+func (c *Client) Events(ctx context.Context, key j17.Key, start string, count uint64) func(yield func(json.RawMessage, error) bool) {
+	return func(yield func(json.RawMessage, error) bool) {
+		for left := count; count == 0 || left > 0; {
+			size := uint64(maxPage)
+			if count > 0 {
+				size = min(left, maxPage)
+			}
+			var page struct {
+				Events []json.RawMessage `json:"events"`
+			}
+			if err := c.get(ctx, []string{key.Type, key.ID, "events"}, pageQuery(start, size), &page); err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, ev := range page.Events {
+				if !yield(ev, nil) {
+					return
+				}
+			}
+			got := uint64(len(page.Events))
+			if got < size {
+				return
+			}
+			left -= min(got, left)
+			var last struct {
+				StreamID string `json:"stream_id"`
+			}
+			if err := json.Unmarshal(page.Events[got-1], &last); err != nil || last.StreamID == "" || last.StreamID == start {
+				yield(nil, fmt.Errorf("the server sent an event without a stream_id to go on from"))
+				return
+			}
+			start = last.StreamID
+		}
+	}
+}
+
+// IDs goes through the ids of an aggregate type after start in byte order: at most count of them, 0 for no limit. It ends
+// after an error.
+func (c *Client) IDs(ctx context.Context, aggregateType, start string, count uint64) func(yield func(string, error) bool) {
+	return func(yield func(string, error) bool) {
+		for left := count; count == 0 || left > 0; {
+			size := uint64(maxPage)
+			if count > 0 {
+				size = min(left, maxPage)
+			}
+			var page struct {
+				IDs  []string `json:"ids"`
+				Next *string  `json:"next"`
+			}
+			if err := c.get(ctx, []string{aggregateType}, pageQuery(start, size), &page); err != nil {
+				yield("", err)
+				return
+			}
+			for _, id := range page.IDs {
+				if !yield(id, nil) {
+					return
+				}
+			}
+			left -= min(uint64(len(page.IDs)), left)
+			if page.Next == nil || *page.Next == start {
+				return
+			}
+			start = *page.Next
+		}
+	}
+}
+
+func pageQuery(start string, size uint64) url.Values {
+	q := url.Values{"count": {strconv.FormatUint(size, 10)}}
+	if start != "" {
+		q.Set("start", start)
+	}
+	return q
+}
+
+func (c *Client) get(ctx context.Context, path []string, query url.Values, into any) error {
+	reply, err := c.do(ctx, request{method: http.MethodGet, path: path, query: query})
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(reply.body, into); err != nil {
+		return notOurs(reply, err)
+	}
+	return nil
+}
+
+// Names of headers.
+const (
+	headerIdempotencyKey = "X-Idempotency-Key"
+	headerReplayed       = "X-Idempotency-Replayed"
+)
+
+type request struct {
+	method         string
+	path           []string
+	query          url.Values
+	body           []byte
+	idempotencyKey string
+}
+
+type reply struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// do sends a request, again if it failed in a way that may pass and repeating it is safe.
+func (c *Client) do(ctx context.Context, r request) (reply, error) {
+	wait := firstWait
+	for attempt := 1; ; attempt++ {
+		got, err := c.once(ctx, r)
+		if err == nil || ctx.Err() != nil || attempt >= c.o.Attempts {
+			return got, err
+		}
+		pause, again := retryAfter(err, r.method == http.MethodGet || r.idempotencyKey != "")
+		if !again {
+			return got, err
+		}
+		pause = max(pause, wait)
+		if c.o.Retrying != nil {
+			c.o.Retrying(err, pause)
+		}
+		if waitErr := c.o.Clock.Wait(ctx, c.o.Clock.Now().Add(pause)); waitErr != nil {
+			return got, waitErr
+		}
+		wait = min(2*wait, longestWait)
+	}
+}
+
+func (c *Client) once(ctx context.Context, r request) (reply, error) {
+	u := *c.base
+	for _, segment := range r.path {
+		u.RawPath = u.EscapedPath() + "/" + url.PathEscape(segment)
+		u.Path += "/" + segment
+	}
+	u.RawQuery = r.query.Encode()
+	var body io.Reader
+	if r.body != nil {
+		body = bytes.NewReader(r.body)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), body)
+	if err != nil {
+		return reply{}, err
+	}
+	if c.o.Host != "" {
+		req.Host = c.o.Host
+	}
+	req.Header.Set("Authorization", "Bearer "+c.o.Key)
+	if r.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if r.idempotencyKey != "" {
+		req.Header.Set(headerIdempotencyKey, r.idempotencyKey)
+	}
+	resp, err := c.o.HTTP.Do(req)
+	if err != nil {
+		return reply{}, c.unreachable(ctx, err)
+	}
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	if closeErr := resp.Body.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return reply{}, c.unreachable(ctx, err)
+	}
+	got := reply{resp.StatusCode, resp.Header, raw}
+	if got.status < 200 || got.status > 299 {
+		return got, failure(got)
+	}
+	return got, nil
+}
+
+// encode returns compact JSON that leaves characters as they are.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), nil
+}

@@ -1,0 +1,248 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"j17"
+	"j17/internal/client"
+	"j17/internal/clock"
+)
+
+// served returns a client of a server that answers with the handler, and the waits that it has announced. Its clock stands
+// still.
+func served(t *testing.T, handle http.HandlerFunc, change func(*client.Options)) (*client.Client, *[]time.Duration) {
+	t.Helper()
+	s := httptest.NewServer(handle)
+	t.Cleanup(s.Close)
+	manual := clock.NewManual(time.Unix(1_800_000_000, 0))
+	var waits []time.Duration
+	o := client.Options{URL: s.URL, Key: "secret", Clock: manual, Retrying: func(_ error, wait time.Duration) {
+		waits = append(waits, wait)
+	}}
+	if change != nil {
+		change(&o)
+	}
+	c, err := client.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, &waits
+}
+
+// stepped is a clock on which every wait is over at once; it notes what was waited.
+type stepped struct {
+	clock.Manual
+	waits []time.Duration
+}
+
+// Wait notes the wait until t.
+func (s *stepped) Wait(ctx context.Context, t time.Time) error {
+	s.waits = append(s.waits, t.Sub(s.Now()))
+	return ctx.Err()
+}
+
+func answer(w http.ResponseWriter, status int, body string) {
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, body)
+}
+
+var note = j17.Key{Type: "note", ID: "global"}
+
+func TestPostEvent(t *testing.T) {
+	c, _ := served(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		want := `{"data":{"n":0.10,"s":"<&>"},"metadata":{"actor":{"type":"user","id":"u:tag"},"target":{"type":"room","id":"r"},"previous_length":0,"skip_occ":true}}`
+		if string(body) != want {
+			t.Errorf("sent %s", body)
+		}
+		if got := r.Method + " " + r.URL.EscapedPath(); got != "POST /note/a%2Fb:c/was_written" {
+			t.Error(got)
+		}
+		if r.Host != "app-test.localhost" || r.Header.Get("Authorization") != "Bearer secret" || r.Header.Get("X-Idempotency-Key") != "k" || r.Header.Get("Content-Type") != "application/json" {
+			t.Error(r.Host, r.Header)
+		}
+		w.Header().Set("X-Idempotency-Replayed", "true")
+		answer(w, 201, `{"ok":true,"stream_id":"1700000000000-0","length":7,"implied_count":2}`)
+	}, func(o *client.Options) { o.Host = "app-test.localhost" })
+	var zero uint64
+	got, err := c.PostEvent(t.Context(), j17.Key{Type: "note", ID: "a/b:c"}, client.NewEvent{Type: "was_written", Data: json.RawMessage(`{"n": 0.10, "s":"<&>"}`)},
+		client.WriteOptions{Actor: j17.Agent{Type: "user", ID: "u:tag"}, Target: &j17.Agent{Type: "room", ID: "r"}, PreviousLength: &zero, SkipOCC: true, IdempotencyKey: "k"})
+	if err != nil || fmt.Sprint(got) != "{[1700000000000-0] 7 2 true}" {
+		t.Error(got, err)
+	}
+}
+
+// TestErrors checks that a refusal arrives whole.
+func TestErrors(t *testing.T) {
+	c, waits := served(t, func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, 400, `{"ok":false,"status":400,"error":"The data does not fit.","code":"validation_failed","path":"data.n","event_index":3,"details":{"field":"n"},"errors":[{"pointer":"/data/n","message":"Too small."}]}`)
+	}, nil)
+	_, err := c.PostBatch(t.Context(), note, []client.NewEvent{{Type: "x"}}, client.WriteOptions{IdempotencyKey: "k"})
+	e, ok := errors.AsType[*j17.Error](err)
+	refused, ok2 := errors.AsType[*client.Error](err)
+	if !ok || !ok2 || e.Code != j17.CodeSchemaViolation || e.Path != "data.n" || *e.EventIndex != 3 || e.Errors[0].Message != "Too small." || refused.Status != 400 {
+		t.Fatalf("%+v", err)
+	}
+	if raw, _ := e.Details.(json.RawMessage); string(raw) != `{"field":"n"}` {
+		t.Errorf("details %s", raw)
+	}
+	if len(*waits) > 0 {
+		t.Error("a refusal was repeated")
+	}
+}
+
+// TestRetries checks what is repeated, and when.
+func TestRetries(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		status    []int // of the replies in turn; 0 is no reply
+		header    string
+		key       string
+		want      int // requests
+		ok        bool
+		wantWaits []time.Duration
+	}{
+		{name: "safe with a key", status: []int{0, 503, 500, 201}, key: "k", want: 4, ok: true, wantWaits: []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, time.Second}},
+		{name: "not safe without", status: []int{503, 201}, want: 1},
+		{name: "lost without a key", status: []int{0, 201}, want: 1},
+		{name: "refused for the rate", status: []int{429, 201}, header: "7", want: 2, ok: true, wantWaits: []time.Duration{7 * time.Second}},
+		{name: "the server asks for more time than is sensible", status: []int{503, 201}, key: "k", header: "99999", want: 2, ok: true, wantWaits: []time.Duration{2 * time.Minute}},
+		{name: "a conflict stays one", status: []int{409, 201}, key: "k", want: 1},
+		{name: "it gives up", status: []int{503, 503, 503, 503, 503, 503, 201}, key: "k", want: 6, wantWaits: []time.Duration{250e6, 500e6, 1e9, 2e9, 4e9}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			requests := 0
+			waiting := &stepped{}
+			c, _ := served(t, func(w http.ResponseWriter, _ *http.Request) {
+				status := tc.status[requests]
+				requests++
+				if status == 0 {
+					panic(http.ErrAbortHandler)
+				}
+				if tc.header != "" {
+					w.Header().Set("Retry-After", tc.header)
+				}
+				if status == 201 {
+					answer(w, status, `{"ok":true,"stream_id":"1700000000000-0","length":1}`)
+					return
+				}
+				answer(w, status, `{"ok":false,"error":"No.","code":"unavailable"}`)
+			}, func(o *client.Options) { o.Clock, o.Retrying = waiting, nil })
+			_, err := c.PostEvent(t.Context(), note, client.NewEvent{Type: "x"}, client.WriteOptions{IdempotencyKey: tc.key})
+			if requests != tc.want || (err == nil) != tc.ok || !slices.Equal(waiting.waits, tc.wantWaits) {
+				t.Errorf("%d requests, waits %v, %v", requests, waiting.waits, err)
+			}
+		})
+	}
+}
+
+// TestWaitsEndWithTheContext stops a client that waits for its next attempt.
+func TestWaitsEndWithTheContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	c, _ := served(t, func(w http.ResponseWriter, _ *http.Request) { answer(w, 503, `{"code":"unavailable"}`) },
+		func(o *client.Options) { o.Retrying = func(error, time.Duration) { cancel() } })
+	if _, err := c.Length(ctx, note); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// TestPages checks that lists go on where the page before has ended.
+func TestPages(t *testing.T) {
+	var asked []string
+	c, _ := served(t, func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.RequestURI())
+		q := r.URL.Query()
+		var rows []string
+		n := 0
+		_, _ = fmt.Sscanf(q.Get("start"), "%d", &n)
+		if strings.HasSuffix(r.URL.Path, "/events") {
+			for i := n + 1; i <= 1500 && i-n <= 1000 && fmt.Sprint(len(rows)) != q.Get("count"); i++ {
+				rows = append(rows, fmt.Sprintf(`{"stream_id":"%d"}`, i))
+			}
+			answer(w, 200, `{"ok":true,"events":[`+strings.Join(rows, ",")+`]}`)
+			return
+		}
+		next := `"b"`
+		if q.Get("start") == "b" {
+			next = "null"
+		}
+		answer(w, 200, `{"ok":true,"ids":["a","b"],"next":`+next+`}`)
+	}, nil)
+	count := func(limit uint64) (n int) {
+		for ev, err := range c.Events(t.Context(), note, "", limit) {
+			if n++; err != nil || string(ev) != fmt.Sprintf(`{"stream_id":"%d"}`, n) {
+				t.Fatal(n, string(ev), err)
+			}
+		}
+		return n
+	}
+	if n := count(0); n != 1500 {
+		t.Error(n, "events")
+	}
+	if n := count(1200); n != 1200 {
+		t.Error(n, "events")
+	}
+	if want := []string{
+		"/note/global/events?count=1000", "/note/global/events?count=1000&start=1000",
+		"/note/global/events?count=1000", "/note/global/events?count=200&start=1000",
+	}; !slices.Equal(asked, want) {
+		t.Error(asked)
+	}
+	var ids []string
+	for id, err := range c.IDs(t.Context(), "note", "", 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	if len(ids) != 4 {
+		t.Error(ids)
+	}
+}
+
+// TestOtherServers checks what a reply that is none of ours becomes.
+func TestOtherServers(t *testing.T) {
+	c, _ := served(t, func(w http.ResponseWriter, _ *http.Request) { answer(w, 404, "<html>nothing here</html>") }, nil)
+	if _, err := c.State(t.Context(), note, client.StateOptions{}); j17.CodeOf(err) != j17.CodeNotFound || !strings.Contains(err.Error(), "not that of a j17 server") {
+		t.Error(err)
+	}
+	c, _ = served(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/note/global" {
+			t.Error("the redirect was followed with the key")
+		}
+		http.Redirect(w, r, "/elsewhere", http.StatusFound)
+	}, nil)
+	if _, err := c.State(t.Context(), note, client.StateOptions{}); err == nil {
+		t.Error("a redirect passed for a state")
+	}
+	for _, bad := range []string{"localhost:17000", "ftp://x", "", "http://", "http://u:p@h", "http://h?x=1"} {
+		if _, err := client.New(client.Options{URL: bad}); err == nil {
+			t.Errorf("%q passed for the URL of a server", bad)
+		}
+	}
+}
+
+// TestState checks the parameters of reads and the reply.
+func TestState(t *testing.T) {
+	c, _ := served(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.RequestURI() != "/base/note/global?at=5&synchronous=true" {
+			t.Error(r.URL.RequestURI())
+		}
+		answer(w, 200, `{"ok":true,"data":{"n":0.10},"metadata":{"length":3,"handle":"nte_1"}}`)
+	}, func(o *client.Options) { o.URL += "/base/" })
+	at := int64(5)
+	s, err := c.State(t.Context(), note, client.StateOptions{At: &at, Synchronous: true})
+	if err != nil || string(s.Data) != `{"n":0.10}` || s.Length != 3 || string(s.Metadata) != `{"length":3,"handle":"nte_1"}` {
+		t.Errorf("%+v %v", s, err)
+	}
+}

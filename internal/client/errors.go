@@ -1,0 +1,141 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"j17"
+)
+
+// Error is a reply that refuses a request. It wraps what the server said as a *j17.Error, details as json.RawMessage.
+type Error struct {
+	Problem *j17.Error
+	Status  int
+	// ErrorID names the failure in the server's log, "" where the fault is the request's.
+	ErrorID string
+	// RetryAfter is how long the server asks to wait; 0 where it does not say.
+	RetryAfter time.Duration
+}
+
+// Error returns the message with what tells where the fault is.
+func (e *Error) Error() string {
+	s := e.Problem.Error()
+	if e.ErrorID != "" {
+		s += " (" + e.ErrorID + ")"
+	}
+	return s
+}
+
+// Unwrap returns the *j17.Error.
+func (e *Error) Unwrap() error { return e.Problem }
+
+// Unreachable is a request that got no reply: whether it was carried out is not known.
+type Unreachable struct {
+	URL string
+	Err error
+}
+
+// Error returns a sentence with the address.
+func (e *Unreachable) Error() string {
+	return fmt.Sprintf("There is no answer from %s: %v. Is the server running, and is this its address?", e.URL, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *Unreachable) Unwrap() error { return e.Err }
+
+func (c *Client) unreachable(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
+	return &Unreachable{URL: c.URL(), Err: err}
+}
+
+// failure turns a reply that is no success into an error.
+func failure(r reply) error {
+	var b struct {
+		Error      string           `json:"error"`
+		Code       j17.Code         `json:"code"`
+		Path       string           `json:"path"`
+		EventIndex *int             `json:"event_index"`
+		Details    json.RawMessage  `json:"details"`
+		Errors     []j17.FieldError `json:"errors"`
+		ErrorID    string           `json:"error_id"`
+	}
+	if err := json.Unmarshal(r.body, &b); err != nil || b.Code == "" {
+		return notOurs(r, err)
+	}
+	e := &Error{
+		Problem: &j17.Error{Code: b.Code, Message: b.Error, Path: b.Path, EventIndex: b.EventIndex, Errors: b.Errors},
+		Status:  r.status, ErrorID: b.ErrorID, RetryAfter: retryHeader(r),
+	}
+	if len(b.Details) > 0 {
+		e.Problem.Details = b.Details
+	}
+	return e
+}
+
+// notOurs is the error of a reply that does not have the API's form.
+func notOurs(r reply, err error) error {
+	return &Error{
+		Problem: j17.Errorf(codeOf(r.status), "The reply, with status %d, is not that of a j17 server. Check the address, and what stands in between.", r.status).Because(err),
+		Status:  r.status, RetryAfter: retryHeader(r),
+	}
+}
+
+// codeOf is the nearest code of a status, for replies of proxies.
+func codeOf(status int) j17.Code {
+	switch status {
+	case http.StatusUnauthorized:
+		return j17.CodeUnauthorized
+	case http.StatusForbidden:
+		return j17.CodeForbidden
+	case http.StatusNotFound:
+		return j17.CodeNotFound
+	case http.StatusRequestEntityTooLarge:
+		return j17.CodePayloadTooLarge
+	case http.StatusTooManyRequests:
+		return j17.CodeRateLimited
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return j17.CodeUnavailable
+	default:
+		return j17.CodeInternal
+	}
+}
+
+// retryHeader reads Retry-After in seconds, the form that the API uses.
+func retryHeader(r reply) time.Duration {
+	seconds, err := strconv.ParseUint(r.header.Get("Retry-After"), 10, 31)
+	if err != nil {
+		return 0
+	}
+	return min(time.Duration(seconds)*time.Second, mostRetryAfter)
+}
+
+// retryAfter reports whether a failed request may be sent again and how long the server asks to wait. Refusals for the
+// rate are always safe to repeat: nothing was done.
+func retryAfter(err error, repeatable bool) (time.Duration, bool) {
+	if _, ok := errors.AsType[*Unreachable](err); ok {
+		return 0, repeatable
+	}
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return 0, false
+	}
+	switch {
+	case e.Status == http.StatusTooManyRequests:
+		return e.RetryAfter, true
+	case e.Status >= http.StatusInternalServerError:
+		return e.RetryAfter, repeatable && e.Problem.Code != j17.CodeCorruption && e.Problem.Code != j17.CodeNoSpec
+	default:
+		return 0, false
+	}
+}

@@ -1,0 +1,257 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+
+	"j17"
+	"j17/internal/client"
+)
+
+const (
+	// usualCount is how many events or ids a call returns unless it says otherwise, mostCount how many it can ask for.
+	usualCount = 20
+	mostCount  = 200
+)
+
+// aggregate names an aggregate in the arguments of a call.
+type aggregate struct {
+	Type string `json:"type"`
+	ID   string `json:"id"`
+}
+
+func (a aggregate) key() (j17.Key, error) {
+	if a.Type == "" || a.ID == "" {
+		return j17.Key{}, sentencef("The arguments \"type\" and \"id\" must not be empty.")
+	}
+	return j17.Key{Type: a.Type, ID: a.ID}, nil
+}
+
+func typeParameter() parameter {
+	return parameter{"type", `{"type":"string"}`, "The aggregate type, as in the spec.", true}
+}
+
+func idParameter() parameter {
+	return parameter{"id", `{"type":"string"}`, "The id of the aggregate: a UUID, a humane code or the name of a singleton.", true}
+}
+
+func countParameter(what string) parameter {
+	return parameter{"count", `{"type":"integer","minimum":1,"maximum":200}`, "How many " + what + " at most; 20 unless said otherwise.", false}
+}
+
+func (s *Server) addDataTools() {
+	add(s, tool{
+		name: "read_state", title: "Read a state",
+		description: "Returns the state of one aggregate of the running server and the number of events that it is made of: the present one, or a past one by length or by time.",
+		parameters: []parameter{
+			typeParameter(),
+			idParameter(),
+			{"length", `{"type":"integer","minimum":0}`, "The state after the first so many events.", false},
+			{"at", `{"type":"integer","minimum":0}`, "The state at the end of this Unix second.", false},
+		},
+	}, s.readState)
+	add(s, tool{
+		name: "read_events", title: "Read events",
+		description: "Returns the events of one aggregate of the running server as they are stored, oldest first. If there are more, \"next\" is the \"start\" of the next call.",
+		parameters: []parameter{
+			typeParameter(),
+			idParameter(),
+			{"start", `{"type":"string"}`, "A stream_id: only events after it.", false},
+			countParameter("events"),
+		},
+	}, s.readEvents)
+	add(s, tool{
+		name: "list_ids", title: "List ids",
+		description: "Lists the ids of the aggregates of one type that have events on the running server, in byte order. If there are more, \"next\" is the \"start\" of the next call.",
+		parameters: []parameter{
+			typeParameter(),
+			{"start", `{"type":"string"}`, "An id: only ids after it.", false},
+			countParameter("ids"),
+		},
+	}, s.listIDs)
+	if s.o.Writer == nil {
+		return
+	}
+	agent := `{"type":"object","properties":{"type":{"type":"string"},"id":{"type":"string"}},"required":["type","id"],"additionalProperties":false}`
+	add(s, tool{
+		name: nameOfPost, title: "Write an event", writes: true,
+		description: "Writes one event to an aggregate of the running server. The event is stored for good: it cannot be changed or removed. Try it with dry_run_events first, " +
+			"and pass previous_length when the event depends on a state that was read.",
+		parameters: []parameter{
+			typeParameter(),
+			idParameter(),
+			{"event", `{"type":"string"}`, "The event type, as in the spec.", true},
+			{"data", `{"type":"object"}`, "The event's data, which has to fit the schema of the event type; {} unless given.", false},
+			{"actor", agent, "Who causes the event: one of the spec's agent_types, and an id.", true},
+			{"target", agent, "Whom or what the event is about, beside the aggregate: one of the spec's target_types, and an id.", false},
+			{"previous_length", `{"type":"integer","minimum":0}`, "The number of events that the aggregate must have; otherwise nothing is written.", false},
+			{"idempotency_key", `{"type":"string","minLength":1,"maxLength":255}`, "Makes the call safe to repeat: the same key never writes twice.", false},
+		},
+	}, s.postEvent)
+}
+
+type stateIn struct {
+	aggregate
+	Length *uint64 `json:"length"`
+	At     *int64  `json:"at"`
+}
+
+type stateOut struct {
+	Key   string          `json:"key"`
+	State json.RawMessage `json:"state"`
+	// Length is the number of events that the state is made of.
+	Length uint64 `json:"length"`
+}
+
+func (s *Server) readState(ctx context.Context, in stateIn) (any, error) {
+	key, err := in.key()
+	if err != nil {
+		return nil, err
+	}
+	if in.Length != nil && in.At != nil {
+		return nil, sentencef("Pass either \"length\" or \"at\", not both.")
+	}
+	if in.At != nil && *in.At < 0 {
+		return nil, sentencef("\"at\" must be a time in Unix seconds, 0 or more.")
+	}
+	state, err := s.o.Reader.State(ctx, key, client.StateOptions{At: in.At, Length: in.Length})
+	if err != nil {
+		return nil, err
+	}
+	return stateOut{Key: key.String(), State: state.Data, Length: state.Length}, nil
+}
+
+type page struct {
+	Start string  `json:"start"`
+	Count *uint64 `json:"count"`
+}
+
+func (p page) size() (uint64, error) {
+	if p.Count == nil {
+		return usualCount, nil
+	}
+	if *p.Count < 1 || *p.Count > mostCount {
+		return 0, sentencef("\"count\" must be from 1 to %d.", mostCount)
+	}
+	return *p.Count, nil
+}
+
+type eventsIn struct {
+	aggregate
+	page
+}
+
+type eventsOut struct {
+	Key    string            `json:"key"`
+	Events []json.RawMessage `json:"events"`
+	Next   *string           `json:"next"`
+}
+
+func (s *Server) readEvents(ctx context.Context, in eventsIn) (any, error) {
+	key, err := in.key()
+	if err != nil {
+		return nil, err
+	}
+	count, err := in.size()
+	if err != nil {
+		return nil, err
+	}
+	bytes := 0
+	events, more, err := collect(s.o.Reader.Events(ctx, key, in.Start, count+1), count, func(ev json.RawMessage) bool {
+		first := bytes == 0
+		bytes += len(ev) + 1
+		return first || bytes < maxAnswer-1024
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := eventsOut{Key: key.String(), Events: events}
+	if more {
+		var last struct {
+			StreamID string `json:"stream_id"`
+		}
+		if err := json.Unmarshal(events[len(events)-1], &last); err != nil || last.StreamID == "" {
+			return nil, sentencef("The server sent an event without a stream_id, so that the next page cannot be asked for.")
+		}
+		out.Next = &last.StreamID
+	}
+	return out, nil
+}
+
+type idsIn struct {
+	Type string `json:"type"`
+	page
+}
+
+type idsOut struct {
+	Type string   `json:"type"`
+	IDs  []string `json:"ids"`
+	Next *string  `json:"next"`
+}
+
+func (s *Server) listIDs(ctx context.Context, in idsIn) (any, error) {
+	if in.Type == "" {
+		return nil, sentencef("The argument \"type\" must not be empty.")
+	}
+	count, err := in.size()
+	if err != nil {
+		return nil, err
+	}
+	ids, more, err := collect(s.o.Reader.IDs(ctx, in.Type, in.Start, count+1), count, func(string) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	out := idsOut{Type: in.Type, IDs: ids}
+	if more {
+		out.Next = &ids[len(ids)-1]
+	}
+	return out, nil
+}
+
+// agentIn is an actor or a target in the arguments of a call.
+type agentIn struct {
+	Type string `json:"type"`
+	ID   string `json:"id"`
+}
+
+type postIn struct {
+	aggregate
+	Event          string          `json:"event"`
+	Data           json.RawMessage `json:"data"`
+	Actor          agentIn         `json:"actor"`
+	Target         *agentIn        `json:"target"`
+	PreviousLength *uint64         `json:"previous_length"`
+	IdempotencyKey string          `json:"idempotency_key"`
+}
+
+type postOut struct {
+	Key      string `json:"key"`
+	StreamID string `json:"stream_id"`
+	// Length is the number of events of the aggregate, this one included.
+	Length   uint64 `json:"length"`
+	Replayed bool   `json:"replayed"`
+}
+
+func (s *Server) postEvent(ctx context.Context, in postIn) (any, error) {
+	key, err := in.key()
+	if err != nil {
+		return nil, err
+	}
+	if in.Event == "" {
+		return nil, sentencef("The argument \"event\" must not be empty.")
+	}
+	o := client.WriteOptions{Actor: j17.Agent(in.Actor), PreviousLength: in.PreviousLength, IdempotencyKey: in.IdempotencyKey}
+	if in.Target != nil {
+		target := j17.Agent(*in.Target)
+		o.Target = &target
+	}
+	receipt, err := s.o.Writer.PostEvent(ctx, key, client.NewEvent{Type: in.Event, Data: in.Data}, o)
+	if err != nil {
+		return nil, err
+	}
+	out := postOut{Key: key.String(), Length: receipt.Length, Replayed: receipt.Replayed}
+	if len(receipt.StreamIDs) > 0 {
+		out.StreamID = receipt.StreamIDs[0]
+	}
+	return out, nil
+}

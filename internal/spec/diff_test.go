@@ -1,0 +1,62 @@
+package spec_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"j17/internal/spec"
+)
+
+func TestDiff(t *testing.T) {
+	const old = `{
+		"agent_types": ["user", "clerk"], "singletons": ["main"], "project_key": "ABC",
+		"aggregate_types": {
+			"order": {"events": {
+				"was_placed": {"schema": {"type": "object"}, "handler": [{"set": {"target": "a", "value": 1}}]},
+				"was_lost": {"schema": {}, "handler": []},
+				"was_seen": {"schema": {}, "handler": []}
+			}},
+			"cart": {"events": {"was_filled": {"schema": {}, "handler": []}}}
+		},
+		"modules": {"cache": ["cart"]}
+	}`
+	const next = `{
+		"agent_types": ["robot", "user"], "singletons": ["main"], "identity": {"uuid_versions": [4, 5, 7]},
+		"aggregate_types": {
+			"order": {"onTombstone": {"actor": "cascade"}, "events": {
+				"was_seen": {"schema": {}, "handler": []},
+				"was_placed": {"schema": {}, "handler": [{"set": {"value": 1, "target": "a"}}], "allow_skip_occ": true},
+				"was_found": {"schema": {}, "handler": []}
+			}},
+			"parcel": {"events": {"was_sent": {"schema": {}, "handler": []}}}
+		}
+	}`
+	compile := func(src string) *spec.Compiled {
+		c, found := spec.Compile([]byte(src))
+		if c == nil {
+			t.Fatal(found)
+		}
+		return c
+	}
+	got := spec.Diff(compile(old), compile(next))
+	want := []spec.Change{
+		{Kind: spec.Changed, What: "aggregate type", Name: "order", Keys: []string{"onTombstone"}},
+		{Kind: spec.Changed, What: "event type", Name: "order.was_placed", Keys: []string{"allow_skip_occ", "handler", "schema"}},
+		{Kind: spec.Removed, What: "event type", Name: "order.was_lost"},
+		{Kind: spec.Added, What: "event type", Name: "order.was_found"},
+		{Kind: spec.Removed, What: "aggregate type", Name: "cart"},
+		{Kind: spec.Added, What: "aggregate type", Name: "parcel"},
+		{Kind: spec.Removed, What: "agent type", Name: "clerk"},
+		{Kind: spec.Added, What: "agent type", Name: "robot"},
+		{Kind: spec.Removed, What: "cached aggregate type", Name: "cart"},
+		{Kind: spec.Added, What: "identity"},
+		{Kind: spec.Removed, What: "project_key"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if same := spec.Diff(compile(old), compile(old)); len(same) > 0 {
+		t.Error(same)
+	}
+}

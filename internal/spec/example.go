@@ -1,0 +1,46 @@
+package spec
+
+import (
+	"j17/internal/ident"
+	"j17/internal/spec/example"
+	"j17/internal/value"
+)
+
+// Example is an event that a spec accepts.
+type Example struct {
+	AggregateType, ID, EventType string
+	ActorType, ActorID           string
+	Data                         value.Value
+}
+
+// Example makes up an event for people to start from: one of the first event type, in the order of the spec, for which it
+// finds data that fits the schema. It reports false where there is none.
+func (c *Compiled) Example() (Example, bool) {
+	root, err := value.Parse(c.Source)
+	if err != nil {
+		return Example{}, false
+	}
+	actors := root.Get("agent_types").Elems()
+	if len(actors) == 0 {
+		return Example{}, false
+	}
+	ex := Example{ActorType: actors[0].Str(), ActorID: ident.Global, ID: "7c0f6a38-91b2-4d6e-8f57-2b4e1a9c3d05"}
+	if _, _, err := c.IDs.Check(ex.ID); err != nil {
+		ex.ID = ident.Global
+	}
+	for _, aggregate := range root.Get("aggregate_types").Members() {
+		for _, event := range aggregate.Value.Get("events").Members() {
+			t := c.EventType(aggregate.Key, event.Key)
+			if t == nil || t.System || t.Schema == nil {
+				continue
+			}
+			data, ok := example.Of(event.Value.Get("schema"))
+			if !ok || !t.Schema.Valid(data) {
+				continue
+			}
+			ex.AggregateType, ex.EventType, ex.Data = aggregate.Key, event.Key, data
+			return ex, true
+		}
+	}
+	return Example{}, false
+}

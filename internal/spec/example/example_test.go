@@ -1,0 +1,65 @@
+package example_test
+
+import (
+	"testing"
+
+	"j17/internal/spec/diag"
+	"j17/internal/spec/example"
+	"j17/internal/spec/schema"
+	"j17/internal/value"
+)
+
+func TestOf(t *testing.T) {
+	for _, tc := range []struct{ schema, want string }{
+		{`{}`, `"text"`},
+		{`true`, `"text"`},
+		{`{"const":{"a":1}}`, `{"a":1}`},
+		{`{"enum":["b","a"]}`, `"b"`},
+		{`{"type":"string","examples":["Ada"]}`, `"Ada"`},
+		{`{"type":["string","null"],"minLength":6,"maxLength":8}`, `"text.."`},
+		{`{"type":"string","maxLength":2}`, `"te"`},
+		{`{"format":"date-time"}`, `"2026-01-31T12:00:00Z"`},
+		{`{"pattern":"^[A-Z]{3}-\\d{2,}(x|y)?$"}`, `"AAA-11"`},
+		{`{"type":"integer","minimum":18}`, `18`},
+		{`{"type":"number","maximum":-0.5}`, `-0.5`},
+		{`{"type":"integer","exclusiveMinimum":0}`, `1`},
+		{`{"type":"integer","exclusiveMinimum":7}`, `8`},
+		{`{"type":"integer","multipleOf":5}`, `5`},
+		{`{"type":"array","items":{"type":"boolean"},"minItems":2}`, `[true,true]`},
+		{`{"type":"array"}`, `[]`},
+		{`{"type":"array","prefixItems":[{"type":"null"}],"minItems":1}`, `[null]`},
+		{
+			`{"type":"object","required":["display_name","line"],"properties":{"display_name":{"type":"string"},"line":{"$ref":"#/$defs/a~1b"},"more":{}},"$defs":{"a/b":{"type":"object","required":["n"],"properties":{"n":{"type":"integer"}}}}}`,
+			`{"display_name":"display name","line":{"n":1}}`,
+		},
+		{`{"allOf":[{"required":["a"],"properties":{"a":{"const":1}}},{"required":["b"],"properties":{"b":{"const":2}}}],"type":"object"}`, `{"a":1,"b":2}`},
+		{`{"oneOf":[{"type":"object","required":["k"]},{"type":"null"}]}`, `{"k":"text"}`},
+		{`{"type":"object","properties":{"a":{"type":"integer"},"b":{}},"minProperties":1}`, `{"a":1}`},
+	} {
+		s, err := value.ParseString(tc.schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, ok := example.Of(s)
+		if !ok || got.String() != tc.want {
+			t.Errorf("%s: %s, %v; want %s", tc.schema, got, ok, tc.want)
+			continue
+		}
+		var l diag.List
+		if !schema.Compile(s, "", &l).Valid(got) {
+			t.Errorf("%s does not fit %s", got, tc.schema)
+		}
+	}
+	for _, none := range []string{
+		`false`, `{"$ref":"#/$defs/none"}`, `{"$ref":"#"}`, `{"$ref":"https://example.com/x"}`, `{"pattern":"("}`, `{"type":"array","minItems":100}`,
+		`{"type":"object","required":["a"],"properties":{"a":{"$ref":"#"}}}`,
+	} {
+		s, err := value.ParseString(none)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := example.Of(s); ok {
+			t.Errorf("%s: %s", none, got)
+		}
+	}
+}

@@ -1,0 +1,282 @@
+// Package typegen writes the types of a spec's events and states in other languages.
+//
+// The types of events come from their schemas. Those of states are derived from what handlers write, without running
+// them: every member of a state is optional, since it depends on the events that happened, and what cannot be told is of
+// the type that any value has. docs/reference/cli.md says what is derived from what.
+//
+// Life of a type: schema.go and state.go turn a spec into a model, which knows no language; typescript.go and golang.go
+// print it.
+package typegen
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"j17/internal/value"
+)
+
+type kind uint8
+
+const (
+	unknown kind = iota
+	null
+	boolean
+	integer
+	number
+	text
+	literal
+	array
+	mapping
+	object
+	union
+	both
+	reference
+)
+
+// typ is a type in no particular language.
+type typ struct {
+	kind kind
+	// elem is the type of the elements of an array, or of the members of a mapping.
+	elem *typ
+	// fields are those of an object.
+	fields []field
+	// parts are the options of a union, or the types that hold together.
+	parts []*typ
+	// values are the values of a literal.
+	values []value.Value
+	// name is that of a declaration.
+	name string
+}
+
+type field struct {
+	key      string
+	typ      *typ
+	optional bool
+	about    string
+}
+
+// declaration is a type with a name.
+type declaration struct {
+	name, about string
+	typ         *typ
+}
+
+// aggregate is what a language has to say about one aggregate type.
+type aggregate struct {
+	name, typeName string
+	events         []event
+}
+
+type event struct{ name, data string }
+
+// model is a spec as types. Declarations are in the order of the spec.
+type model struct {
+	declarations []*declaration
+	byName       map[string]*declaration
+	aggregates   []aggregate
+}
+
+const agentName = "Agent"
+
+// newModel reads a spec that is known to be valid.
+func newModel(root value.Value) *model {
+	m := &model{byName: map[string]*declaration{}}
+	m.declare(agentName, "who caused an event, or whom it is about", &typ{kind: object, fields: []field{
+		{key: "type", typ: &typ{kind: text}}, {key: "id", typ: &typ{kind: text}},
+	}})
+	for _, t := range root.Get("aggregate_types").Members() {
+		a := aggregate{name: t.Key, typeName: pascal(t.Key)}
+		data := map[string]*typ{}
+		for _, e := range t.Value.Get("events").Members() {
+			s := e.Value.Get("schema")
+			if s.IsMissing() {
+				continue // an event of the platform
+			}
+			c := &schemas{model: m, root: s, prefix: a.typeName + pascal(e.Key), refs: map[string]string{}}
+			d := m.declare(c.prefix+"Data", "the data of "+t.Key+"."+e.Key, &typ{})
+			c.refs["#"] = d.name
+			d.typ = c.of(s)
+			data[e.Key] = d.typ
+			a.events = append(a.events, event{e.Key, d.name})
+		}
+		m.declare(a.typeName+"State", "the state of "+t.Key+", as far as its handlers tell", m.state(t.Value.Get("events"), data))
+		m.aggregates = append(m.aggregates, a)
+	}
+	return m
+}
+
+// declare adds a declaration, under a name that is not taken yet.
+func (m *model) declare(name, about string, t *typ) *declaration {
+	unique := name
+	for i := 2; m.byName[unique] != nil; i++ {
+		unique = name + strconv.Itoa(i)
+	}
+	d := &declaration{name: unique, about: about, typ: t}
+	m.declarations = append(m.declarations, d)
+	m.byName[unique] = d
+	return d
+}
+
+// resolve returns the type that t names, t itself where it names none.
+func (m *model) resolve(t *typ) *typ {
+	for range maxHops {
+		if t.kind != reference {
+			return t
+		}
+		t = m.byName[t.name].typ
+	}
+	return &typ{}
+}
+
+// maxHops bounds chains of names.
+const maxHops = 100
+
+// members returns the fields of a type that is an object, or several objects that hold together.
+func (m *model) members(t *typ) ([]field, bool) {
+	t = m.resolve(t)
+	if t.kind == object {
+		return t.fields, true
+	}
+	if t.kind != both {
+		return nil, false
+	}
+	var all []field
+	for _, p := range t.parts {
+		fields, ok := m.members(p)
+		if !ok {
+			return nil, false
+		}
+		for _, f := range fields {
+			all = put(all, f)
+		}
+	}
+	return all, true
+}
+
+// put adds a field that holds together with the one of the same key.
+func put(fields []field, f field) []field {
+	for i := range fields {
+		if fields[i].key == f.key {
+			was := fields[i]
+			fields[i] = field{key: f.key, typ: together(was.typ, f.typ), optional: was.optional && f.optional, about: was.about + f.about}
+			return fields
+		}
+	}
+	return append(slices.Clip(fields), f)
+}
+
+// together is the type of what has all the given types.
+func together(types ...*typ) *typ {
+	var parts []*typ
+	for _, t := range types {
+		if t.kind != unknown {
+			parts = append(parts, t)
+		}
+	}
+	switch len(parts) {
+	case 0:
+		return &typ{}
+	case 1:
+		return parts[0]
+	default:
+		return &typ{kind: both, parts: parts}
+	}
+}
+
+// either is the type of what has one of the given types.
+func either(types ...*typ) *typ {
+	u := &typ{kind: union}
+	var seen []string
+	var values []value.Value
+	for _, t := range types {
+		parts := []*typ{t}
+		if t.kind == union {
+			parts = t.parts
+		}
+		for _, p := range parts {
+			if p.kind == unknown {
+				return &typ{}
+			}
+			if p.kind == literal {
+				values = append(values, p.values...)
+				continue
+			}
+			if !slices.Contains(seen, typescriptOf(p)) {
+				seen = append(seen, typescriptOf(p))
+				u.parts = append(u.parts, p)
+			}
+		}
+	}
+	if l := literalOf(values, seen); l != nil {
+		u.parts = append(u.parts, l)
+	}
+	if len(u.parts) == 1 {
+		return u.parts[0]
+	}
+	return u
+}
+
+// literalOf is the type of the values that the types seen do not include already.
+func literalOf(values []value.Value, seen []string) *typ {
+	l := &typ{kind: literal}
+	var texts []string
+	for _, v := range values {
+		wide := map[value.Kind]string{value.String: "string", value.Number: "number", value.Bool: "boolean", value.Null: "null"}[v.Kind()]
+		if slices.Contains(texts, v.String()) || slices.Contains(seen, wide) {
+			continue
+		}
+		texts = append(texts, v.String())
+		l.values = append(l.values, v)
+	}
+	if len(l.values) == 0 {
+		return nil
+	}
+	return l
+}
+
+// distinct leaves out types that are written as another one that has a name.
+func (m *model) distinct(options []*typ) []*typ {
+	var named []string
+	for _, t := range options {
+		if t.kind == reference {
+			named = append(named, typescriptOf(m.resolve(t)))
+		}
+	}
+	return slices.DeleteFunc(options, func(t *typ) bool { return t.kind != reference && slices.Contains(named, typescriptOf(t)) })
+}
+
+// pascal turns a name of a spec into one of a type: "was_placed" into "WasPlaced", "order_id" into "OrderID".
+func pascal(name string) string {
+	var b strings.Builder
+	words := strings.FieldsFunc(name, func(r rune) bool {
+		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	})
+	for _, w := range words {
+		if strings.EqualFold(w, "id") {
+			b.WriteString("ID")
+		} else {
+			b.WriteString(strings.ToUpper(w[:1]) + w[1:])
+		}
+	}
+	s := b.String()
+	if s == "" || unicode.IsDigit(rune(s[0])) {
+		return "X" + s
+	}
+	return s
+}
+
+// remark is a text from a spec, fit for one line of a comment.
+func remark(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) {
+			return ' '
+		}
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, s)
+	return strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "*/", "* /")
+}

@@ -1,0 +1,157 @@
+package typegen_test
+
+import (
+	"flag"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"j17/internal/spec"
+	"j17/internal/spec/typegen"
+	"j17/internal/value"
+)
+
+var update = flag.Bool("update", false, "write the expected types")
+
+// read returns the JSON of a spec that must be valid.
+func read(t *testing.T, file string) value.Value {
+	t.Helper()
+	src, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, found := spec.Compile(src); c == nil {
+		t.Fatal(file, found)
+	}
+	root, err := value.Parse(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func TestTypes(t *testing.T) {
+	root := read(t, "testdata/spec.json")
+	goTypes, err := typegen.Go(root, "trees")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, got := range map[string][]byte{"testdata/want.ts": typegen.TypeScript(root), "testdata/want.go.txt": goTypes} {
+		if *update {
+			if err := os.WriteFile(file, got, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), string(got)); diff != "" {
+			t.Errorf("%s\n%s", file, diff)
+		}
+	}
+}
+
+// TestEverySpec makes types of every spec of the repository. The Go types must compile; of the TypeScript ones the brackets
+// must match and every name that is used must be declared.
+func TestEverySpec(t *testing.T) {
+	var files []string
+	for _, pattern := range []string{"testdata/*.json", "../../../examples/*/spec.json", "../../../cmd/j17/templates/*.json"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatal(pattern, err)
+		}
+		files = append(files, found...)
+	}
+	for _, file := range files {
+		t.Run(file, func(t *testing.T) {
+			root := read(t, file)
+			src, err := typegen.Go(root, "events")
+			if err != nil {
+				t.Fatal(err)
+			}
+			fset := token.NewFileSet()
+			parsed, err := parser.ParseFile(fset, "types.go", src, parser.ParseComments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conf := types.Config{Importer: importer.Default()}
+			if _, err := conf.Check("events", fset, []*ast.File{parsed}, nil); err != nil {
+				t.Errorf("%v\n%s", err, src)
+			}
+			checkTypeScript(t, string(typegen.TypeScript(root)))
+		})
+	}
+}
+
+// checkTypeScript reads types as far as this package writes them.
+func checkTypeScript(t *testing.T, src string) {
+	t.Helper()
+	declared, used := map[string]bool{"Array": true, "Record": true}, map[string]bool{}
+	var open []byte
+	closes := map[byte]byte{'}': '{', ']': '[', ')': '(', '>': '<'}
+	previous := ""
+	for i := 0; i < len(src); {
+		switch c := src[i]; {
+		case strings.HasPrefix(src[i:], "//"):
+			i += strings.IndexByte(src[i:], '\n')
+		case strings.HasPrefix(src[i:], "/*"):
+			i += strings.Index(src[i:], "*/") + 2
+		case c == '"':
+			for i++; src[i] != '"'; i++ {
+				if src[i] == '\\' {
+					i++
+				}
+			}
+			i++
+		case strings.IndexByte("{[(<", c) >= 0:
+			open = append(open, c)
+			i++
+		case closes[c] != 0:
+			if len(open) == 0 || open[len(open)-1] != closes[c] {
+				t.Fatalf("%q at byte %d closes nothing\n%s", c, i, src)
+			}
+			open = open[:len(open)-1]
+			i++
+		case c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == '_':
+			end := i
+			for end < len(src) && (src[end] == '_' || src[end] >= '0' && src[end] <= '9' || src[end]|0x20 >= 'a' && src[end]|0x20 <= 'z') {
+				end++
+			}
+			word := src[i:end]
+			isKey := src[end] == ':' || strings.HasPrefix(src[end:], "?:")
+			switch {
+			case previous == "type":
+				if declared[word] {
+					t.Errorf("%s is declared twice", word)
+				}
+				declared[word] = true
+			case !isKey && c >= 'A' && c <= 'Z':
+				used[word] = true
+			}
+			previous = word
+			if isKey {
+				previous = ""
+			}
+			i = end
+		default:
+			i++
+		}
+	}
+	if len(open) > 0 {
+		t.Errorf("%q is not closed\n%s", open, src)
+	}
+	for name := range used {
+		if !declared[name] {
+			t.Errorf("%s is used and not declared\n%s", name, src)
+		}
+	}
+}
