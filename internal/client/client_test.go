@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -121,11 +122,10 @@ func TestRetries(t *testing.T) {
 		{name: "it gives up", status: []int{503, 503, 503, 503, 503, 503, 201}, key: "k", want: 6, wantWaits: []time.Duration{250e6, 500e6, 1e9, 2e9, 4e9}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			requests := 0
+			var count atomic.Int32
 			waiting := &stepped{}
 			c, _ := served(t, func(w http.ResponseWriter, _ *http.Request) {
-				status := tc.status[requests]
-				requests++
+				status := tc.status[count.Add(1)-1]
 				if status == 0 {
 					panic(http.ErrAbortHandler)
 				}
@@ -139,7 +139,7 @@ func TestRetries(t *testing.T) {
 				answer(w, status, `{"ok":false,"error":"No.","code":"unavailable"}`)
 			}, func(o *client.Options) { o.Clock, o.Retrying = waiting, nil })
 			_, err := c.PostEvent(t.Context(), note, client.NewEvent{Type: "x"}, client.WriteOptions{IdempotencyKey: tc.key})
-			if requests != tc.want || (err == nil) != tc.ok || !slices.Equal(waiting.waits, tc.wantWaits) {
+			if requests := int(count.Load()); requests != tc.want || (err == nil) != tc.ok || !slices.Equal(waiting.waits, tc.wantWaits) {
 				t.Errorf("%d requests, waits %v, %v", requests, waiting.waits, err)
 			}
 		})
