@@ -51,6 +51,7 @@ Each request is shown on a line of its own, on standard error.`,
 			if !quiet && !asJSON {
 				o.Observe = requestLog(stderr, o.Clock, e.colored(e.err))
 			}
+			tuneRuntime(e.getenv)
 			d, err := server.OpenDev(cmd.Context(), o)
 			if errors.Is(err, server.ErrInvalidSpec) {
 				return silent{err}

@@ -116,17 +116,20 @@ func (c *call) readBody(w http.ResponseWriter, limit int64) (string, error) {
 	if err := jsonContent(r.Header); err != nil {
 		return "", err
 	}
-	tooLarge := j17.Errorf(j17.CodePayloadTooLarge, "The request body is larger than %d bytes", limit)
 	if r.ContentLength > limit {
-		return "", tooLarge
+		return "", tooLarge(limit)
+	}
+	from := r.Body
+	if r.ContentLength < 0 {
+		from = http.MaxBytesReader(w, from, limit)
 	}
 	var body strings.Builder
 	body.Grow(int(max(r.ContentLength, 0)))
 	chunk, _ := c.api.chunks.Get().(*[chunkSize]byte)
-	_, err := io.CopyBuffer(&body, http.MaxBytesReader(w, r.Body, limit), chunk[:])
+	_, err := io.CopyBuffer(&body, from, chunk[:])
 	c.api.chunks.Put(chunk)
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return "", tooLarge
+		return "", tooLarge(limit)
 	}
 	switch {
 	case err != nil:
@@ -135,6 +138,10 @@ func (c *call) readBody(w http.ResponseWriter, limit int64) (string, error) {
 		return "", j17.Errorf(j17.CodeInvalidJSON, "The request body is empty; it must be a JSON object")
 	}
 	return body.String(), nil
+}
+
+func tooLarge(limit int64) error {
+	return j17.Errorf(j17.CodePayloadTooLarge, "The request body is larger than %d bytes", limit)
 }
 
 func jsonContent(h http.Header) error {

@@ -40,6 +40,7 @@ func (s *Store) commitAll(b *batch, calls []*call) bool {
 	for len(calls) > 0 {
 		b.reset()
 		complete := b.fill(calls, full)
+		b.endLookup()
 		if !b.empty() {
 			if err := s.queue.begin(calls); err != nil {
 				refuse(calls, err)
@@ -170,6 +171,9 @@ type batch struct {
 	items    map[string]*stagedItem
 	commands map[commandKey]*stagedCommand
 
+	// lookup, if not nil, finds heads on disk.
+	lookup *pebble.Iterator
+
 	// Results that are handed out; never reused.
 	ids     []j17.StreamID
 	lengths []uint64
@@ -213,6 +217,7 @@ func (b *batch) init() {
 
 // reset makes the batch an empty one of the present moment.
 func (b *batch) reset() {
+	b.endLookup()
 	if b.writes != nil {
 		// A batch holds memory only; closing one cannot fail in a way that matters.
 		_ = b.writes.Close()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"j17"
@@ -226,7 +227,7 @@ func (s *Store) engineOptions(o Options) *pebble.Options {
 		MemTableStopWritesThreshold: memTables,
 		FlushDelayDeleteRange:       dropDelay,
 		// Background work may take half of the processors when it falls behind.
-		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.GOMAXPROCS(0)/2) },
+		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.NumCPU()/2) },
 		FormatMajorVersion:         engineFormat,
 		Logger:                     logger,
 		EventListener:              s.events.listener(o.Logger),
@@ -235,6 +236,7 @@ func (s *Store) engineOptions(o Options) *pebble.Options {
 		opts.Levels[i].BlockSize = blockBytes
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBits)
 		opts.Levels[i].FilterType = pebble.TableFilter
+		opts.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.FastestCompression }
 	}
 	return opts
 }

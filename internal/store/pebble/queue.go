@@ -3,6 +3,7 @@ package pebble
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -97,7 +98,12 @@ func (q *queue) push(c *call) error {
 	return nil
 }
 
-// wait blocks until there are calls. It reports false when there will be none any more.
+// gatherRounds bounds how often wait lets others run before a batch is taken.
+const gatherRounds = 8
+
+// wait blocks until there are calls, and then lets whoever is ready to run push its call too, as long as more come: a
+// batch costs one sync, however many calls it holds. A lone caller does not wait for anybody. It reports false when
+// there will be no calls any more.
 func (q *queue) wait() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -106,6 +112,15 @@ func (q *queue) wait() bool {
 			return false
 		}
 		q.filled.Wait()
+	}
+	for range gatherRounds {
+		n := len(q.waiting)
+		q.mu.Unlock()
+		runtime.Gosched()
+		q.mu.Lock()
+		if len(q.waiting) == n {
+			break
+		}
 	}
 	return true
 }

@@ -192,7 +192,7 @@ func (b *batch) head(tenant uint32, key j17.Key) (*stagedHead, error) {
 	if !ok {
 		var err error
 		b.key = appendHeadKey(b.key[:0], tenant, key)
-		if head, err = getHead(b.store.db, b.key, key); err != nil {
+		if head, err = b.findHead(b.key, key); err != nil {
 			return nil, err
 		}
 	}
@@ -203,6 +203,42 @@ func (b *batch) head(tenant uint32, key j17.Key) (*stagedHead, error) {
 	h := &b.slab[len(b.slab)-1]
 	b.heads[k] = h
 	return h, nil
+}
+
+// findHead reads a head from disk. One iterator serves the whole batch: unlike single look-ups it asks the filters of the
+// lowest level too, which tell of most new streams that they are new without reading a block.
+func (b *batch) findHead(headKey []byte, key j17.Key) (store.Head, error) {
+	if b.lookup == nil {
+		lookup, err := b.store.db.NewIter(&pebble.IterOptions{UseL6Filters: true})
+		if err != nil {
+			return store.Head{}, fault("the head of "+key.String(), err)
+		}
+		b.lookup = lookup
+	}
+	if !b.lookup.SeekPrefixGE(headKey) {
+		if err := b.lookup.Error(); err != nil {
+			return store.Head{}, fault("the head of "+key.String(), err)
+		}
+		return store.Head{}, nil
+	}
+	v, err := b.lookup.ValueAndErr()
+	if err != nil {
+		return store.Head{}, fault("the head of "+key.String(), err)
+	}
+	h, err := parseHeadRecord(v)
+	if err != nil {
+		return store.Head{}, corruption(err, "the head of %s", key)
+	}
+	return h, nil
+}
+
+// endLookup closes the batch's iterator, if there is one.
+func (b *batch) endLookup() {
+	if b.lookup != nil {
+		// What a seek could not read it has reported.
+		_ = b.lookup.Close()
+		b.lookup = nil
+	}
 }
 
 // stageEvents stages the unit's events; b.unit holds their heads.
