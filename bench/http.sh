@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Measures the server against an empty net/http handler and against Redis, all on this machine and in turns, and prints
-# ratios. SECONDS_EACH is the length of one measurement, ROUNDS their number; the median round counts.
+# ratios. SECONDS_EACH is the length of one measurement, ROUNDS their number; the median round counts. PROFILES, if set, is
+# a folder for flame graphs of writing and reading, which are drawn in rounds of their own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 each=${SECONDS_EACH:-5}
@@ -73,6 +74,27 @@ for ((round = 1; round <= rounds; round++)); do
   echo "$w $ew $hot $er $r $x $p99" >>"$tmp/rounds"
 done
 
+profile() { # script, file: draws a flame graph of the server under load
+  load "$1" "$ours" >/dev/null &
+  curl -sf "http://127.0.0.1:$internal/debug/pprof/profile?seconds=$each" -o "$tmp/profile"
+  wait $!
+  go run ./bench/flame "j17 on $(nproc) processors, 64 connections, $1" <"$tmp/profile" >"$PROFILES/$2"
+}
+if [[ -n ${PROFILES:-} ]]; then
+  profile write.lua write.svg
+  profile read.lua read.svg
+fi
+
+# A restart shows what aggregates cost that nobody uses.
+aggregates=$(curl -sf "http://127.0.0.1:$internal/metrics" | awk '$1 == "j17_events_committed_total" {printf "%.0f", $2}')
+kill "$server"
+wait "$server" 2>/dev/null || true
+"$tmp/j17" dev bench/spec.json --data "$tmp/data" --listen "127.0.0.1:$ours" --internal-listen "127.0.0.1:$internal" --json >"$tmp/ready2" 2>>"$tmp/log" &
+server=$!
+pids+=("$server")
+until [[ -s $tmp/ready2 ]]; do kill -0 "$server"; done
+full=$(awk '/VmRSS/ {printf "%.0f", $2 / 1024}' "/proc/$server/status")
+
 median() { sort -g | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}'; }
 ratio() { awk "{printf \"%.2f\n\", $1}" "$tmp/rounds" | median; }
 value() { awk "{print $1}" "$tmp/rounds" | median; }
@@ -84,5 +106,6 @@ cat <<TABLE
 | write, one aggregate with skip_occ, to distinct aggregates | $(ratio '$3 / $1') ($(value '$3') to $(value '$1') a second) | 0.60 |
 | read, cached, to empty handler | $(ratio '$5 / $4') ($(value '$5') to $(value '$4') a second) | 0.60 |
 | write, 64 connections, 99th percentile | $(value '$7') ms | 10 ms |
-| memory of the idle server | $idle MB | 60 MB |
+| memory of the idle server, empty | $idle MB | 60 MB |
+| memory of the idle server, after a restart with $aggregates events | $full MB | 60 MB |
 TABLE

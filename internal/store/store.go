@@ -111,6 +111,8 @@ type Append struct {
 	Pre     []Pre
 	Events  []NewEvent
 	Side    []Side
+	// Assign gives owners values of their own. It can only fail where a proposed value belongs to another owner.
+	Assign []Assignment
 	// Timestamp is the Unix second for the unit's events. The store raises it to the latest one of the tenant's
 	// events, so that time never runs backward in a feed.
 	Timestamp int64
@@ -142,6 +144,20 @@ type NewEvent struct {
 	Timestamp int64
 }
 
+// Assignment gives an owner a value of its own, once for all: an owner that has one keeps it. Values of counters follow
+// each other without gaps, because a unit that is not committed takes none.
+type Assignment struct {
+	// Space holds the value under the owner's name.
+	Space Space
+	Owner string
+	// Index holds the owner's name under the value.
+	Index Space
+	// Value is what an owner without a value gets. "" means the next number, from 1, of the counter that is the item Counter
+	// of the index.
+	Value   string
+	Counter string
+}
+
 // Outcome tells what became of a unit.
 type Outcome uint8
 
@@ -161,6 +177,8 @@ type Result struct {
 	// IDs and Lengths tell position and resulting stream length for each event of the unit (Committed, Duplicate).
 	IDs     []j17.StreamID
 	Lengths []uint64
+	// Assigned tells for each assignment which value the owner has (Committed).
+	Assigned []string
 	// Timestamp is the Unix second that the events carry.
 	Timestamp int64
 	// Memo is that of the first command (Duplicate).
@@ -329,6 +347,8 @@ const (
 	MaxNameBytes = 1024
 	// MaxUnitEvents is the number of events one unit may append.
 	MaxUnitEvents = 20_000
+	// MaxUnitAssignments is the number of assignments of one unit.
+	MaxUnitAssignments = 1000
 	// MaxUnitBytes bounds the events, the side values and the memo of one unit.
 	MaxUnitBytes = 64 << 20
 )
@@ -337,6 +357,9 @@ const (
 func (a *Append) Validate() error {
 	if len(a.Events) > MaxUnitEvents {
 		return fmt.Errorf("%w: %d events in one unit, %d are allowed", ErrLimit, len(a.Events), MaxUnitEvents)
+	}
+	if len(a.Assign) > MaxUnitAssignments {
+		return fmt.Errorf("%w: %d assignments in one unit, %d are allowed", ErrLimit, len(a.Assign), MaxUnitAssignments)
 	}
 	size := 0
 	if a.Command != nil {
@@ -363,6 +386,17 @@ func (a *Append) Validate() error {
 			return fmt.Errorf("side write %d: %w", i, err)
 		}
 		size += len(s.Key) + len(s.Value)
+	}
+	for i := range a.Assign {
+		if err := a.Assign[i].validate(); err != nil {
+			return fmt.Errorf("assignment %d: %w", i, err)
+		}
+		size += len(a.Assign[i].Owner) + len(a.Assign[i].Value)
+		for j := range i {
+			if p, q := &a.Assign[j], &a.Assign[i]; p.Value != "" && p.Value == q.Value && p.Index == q.Index {
+				return fmt.Errorf("%w: assignment %d proposes the same value as assignment %d", ErrInvalid, i, j)
+			}
+		}
 	}
 	if size > MaxUnitBytes {
 		return fmt.Errorf("%w: %d bytes in one unit, %d are allowed", ErrLimit, size, MaxUnitBytes)
@@ -446,6 +480,22 @@ func (s *Side) validate() error {
 		return err
 	}
 	return validTime("due time of the item", s.Due)
+}
+
+func (a *Assignment) validate() error {
+	if (a.Value == "") == (a.Counter == "") {
+		return fmt.Errorf("%w: an assignment needs either a value or a counter", ErrInvalid)
+	}
+	if err := validName("space", string(a.Space)); err != nil {
+		return err
+	}
+	if err := validName("index", string(a.Index)); err != nil {
+		return err
+	}
+	if err := validName("owner", a.Owner); err != nil {
+		return err
+	}
+	return validName("value or counter", a.Value+a.Counter)
 }
 
 // validTime checks that Unix nanoseconds can hold t.

@@ -179,11 +179,12 @@ type batch struct {
 	lengths []uint64
 
 	// Scratch space.
-	key   []byte
-	key2  []byte
-	value []byte
-	unit  []*stagedHead
-	sides []*stagedItem
+	key    []byte
+	key2   []byte
+	value  []byte
+	unit   []*stagedHead
+	sides  []*stagedItem
+	assign []stagedAssignment
 }
 
 // stagedHead is the head of a stream after what was staged so far.
@@ -193,8 +194,11 @@ type stagedHead struct {
 	changed bool
 }
 
-// stagedItem is a side item, without its value, after what was staged so far.
-type stagedItem struct{ itemMeta }
+// stagedItem is a side item after what was staged so far. value is its value where it was staged or asked for.
+type stagedItem struct {
+	itemMeta
+	value []byte
+}
 
 type commandKey struct {
 	tenant uint32

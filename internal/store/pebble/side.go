@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -18,6 +19,8 @@ import (
 const (
 	// sweepEvery is the time between two searches for what has expired.
 	sweepEvery = time.Minute
+	// maxKeptValue is the length of the longest value that the committer keeps of an item it looks up: that of a name.
+	maxKeptValue = store.MaxNameBytes
 	// sweepLimit is the number of items that are removed in one batch.
 	sweepLimit = 1000
 )
@@ -123,7 +126,11 @@ func (b *batch) item(t *tenant, space store.Space, key string) (*stagedItem, err
 	case err != nil:
 		return nil, fault("a side item", err)
 	default:
-		item.itemMeta, _, err = parseItemRecord(v)
+		var value []byte
+		item.itemMeta, value, err = parseItemRecord(v)
+		if len(value) <= maxKeptValue {
+			item.value = bytes.Clone(value)
+		}
 		if err = errors.Join(err, closer.Close()); err != nil {
 			return nil, corruption(err, "side item %s/%s of tenant %s", space, key, t.name)
 		}
@@ -155,6 +162,7 @@ func (b *batch) stageItem(
 	old := item.itemMeta
 	t.next.rev++
 	item.itemMeta = itemMeta{rev: t.next.rev, expires: expires, due: due}
+	item.value = value
 	b.put(appendItemKey(b.key[:0], t.nextNumber, space, key), appendItemRecord(b.value[:0], item.itemMeta, value))
 	b.replaceExpiry(t.nextNumber, old.expires, expires)
 	if old.due == due {
@@ -252,7 +260,7 @@ func (b *batch) dueItem(t *tenant, space store.Space, key string) (*stagedItem, 
 	if err = errors.Join(err, closer.Close()); err != nil {
 		return nil, nil, corruption(err, "side item %s/%s of tenant %s", space, key, t.name)
 	}
-	return &stagedItem{meta}, value, nil
+	return &stagedItem{itemMeta: meta, value: value}, value, nil
 }
 
 // sweepLoop removes what has expired. Reads do not see it anyway.

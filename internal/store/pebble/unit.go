@@ -102,6 +102,7 @@ func (b *batch) stageUnit(t *tenant, u *store.Append, r *store.Result) error {
 	for i := range u.Side {
 		b.stageSide(t, &u.Side[i], b.sides[i])
 	}
+	b.stageAssignments(t, u, r)
 	if command != nil {
 		b.stageCommand(t, u.Command, command, r)
 	}
@@ -159,7 +160,7 @@ func (b *batch) checkUnit(t *tenant, u *store.Append, r *store.Result) error {
 			r.Sides = append(r.Sides, store.SideConflict{Space: w.Space, Key: w.Key, Rev: rev})
 		}
 	}
-	return nil
+	return b.checkAssignments(t, u, r)
 }
 
 // loadUnit puts what the unit changes into b.unit and b.sides.

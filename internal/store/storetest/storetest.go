@@ -51,6 +51,8 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"FeedFollowed", testFeedFollowed},
 		{"AwaitFeed", testAwaitFeed},
 		{"Side", testSide},
+		{"Assignments", testAssignments},
+		{"AssignmentsAtOnce", testAssignmentsAtOnce},
 		{"SideConditions", testSideConditions},
 		{"Scan", testScan},
 		{"Expiry", testExpiry},
