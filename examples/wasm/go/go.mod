@@ -1,0 +1,3 @@
+module orderlines
+
+go 1.26

@@ -1,0 +1,369 @@
+package wasm
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Limits of what a binary may hold. They keep the time and the memory in bounds that its compilation takes, far above what
+// compilers make of sensible programs.
+const (
+	maxTypes       = 50_000
+	maxFunctions   = 100_000
+	maxGlobals     = 10_000
+	maxExports     = 10_000
+	maxImports     = 1_000
+	maxSegments    = 100_000
+	maxBody        = 2 << 20 // bytes of one function
+	maxLocals      = 20_000  // of one function
+	maxNesting     = 10_000  // of blocks in one function
+	maxLoopNesting = 500     // of loops in one function
+	// maxLocalsBlocks is the most that the local variables of a function times its blocks may be; a loop counts as five.
+	maxLocalsBlocks = 2_000_000
+	maxTableLength  = 100_000 // entries of all tables together
+	maxTables       = 16
+)
+
+// The sections of a binary.
+const (
+	secCustom = iota
+	secType
+	secImport
+	secFunction
+	secTable
+	secMemory
+	secGlobal
+	secExport
+	secStart
+	secElement
+	secCode
+	secData
+	secDataCount
+	secEnd
+)
+
+// Value types.
+const (
+	typeI32  = 0x7f
+	typeI64  = 0x7e
+	typeF32  = 0x7d
+	typeF64  = 0x7c
+	typeV128 = 0x7b
+)
+
+// Kinds of imports and exports.
+const (
+	kindFunction = iota
+	kindTable
+	kindMemory
+	kindGlobal
+)
+
+// signature is the type of a function, a byte a value.
+type signature struct{ params, results string }
+
+// String returns the signature as in "(i32, i32) -> i64".
+func (s signature) String() string {
+	list := func(types string) string {
+		names := make([]string, len(types))
+		for i := range names {
+			names[i] = typeName(types[i])
+		}
+		return strings.Join(names, ", ")
+	}
+	out := "(" + list(s.params) + ")"
+	switch len(s.results) {
+	case 0:
+		return out
+	case 1:
+		return out + " -> " + list(s.results)
+	default:
+		return out + " -> (" + list(s.results) + ")"
+	}
+}
+
+func typeName(t byte) string {
+	switch t {
+	case typeI32:
+		return "i32"
+	case typeI64:
+		return "i64"
+	case typeF32:
+		return "f32"
+	case typeF64:
+		return "f64"
+	case typeV128:
+		return "v128"
+	case 0x70:
+		return "funcref"
+	default:
+		return "externref"
+	}
+}
+
+type imported struct {
+	module, name string
+	sig          signature
+}
+
+type exported struct {
+	name  string
+	kind  byte
+	index uint32
+}
+
+type global struct {
+	typ     byte
+	mutable bool
+}
+
+type limits struct {
+	min, max uint32
+	hasMax   bool
+}
+
+// module is what is known of a binary before it is compiled.
+type module struct {
+	sections [secEnd][]byte // by number, without their heads; nil where there is none
+	names    []byte         // the custom section "name"
+	types    []signature
+	imports  []imported
+	funcs    []uint32 // the types of the functions that the module defines
+	tables   []byte   // their types
+	globals  []global
+	exports  []exported
+	memory   limits
+	hasStart bool
+	start    uint32
+	data     []uint32 // the sizes of the data segments
+	// disposable is set where an instance holds state beside its memory and its numeric globals, so that it cannot be put
+	// back into the state it began in.
+	disposable bool
+}
+
+// parse reads as much of a binary as is needed to check and to rewrite it. What it lets pass is validated by the compiler.
+func parse(binary []byte) (*module, error) {
+	switch {
+	case len(binary) > MaxBinary:
+		return nil, fmt.Errorf("the file is larger than %d MiB", MaxBinary>>20)
+	case len(binary) < 8 || !bytes.HasPrefix(binary, []byte("\x00asm")):
+		return nil, errors.New("the file is not a WebAssembly binary: it does not begin with \\0asm")
+	case bytes.Equal(binary[4:8], []byte{0x0d, 0, 1, 0}):
+		return nil, errors.New("the file is a WebAssembly component; what is needed is a core module")
+	case !bytes.Equal(binary[4:8], []byte{1, 0, 0, 0}):
+		return nil, errors.New("the file is no WebAssembly binary of version 1")
+	}
+	m := &module{}
+	r := &reader{b: binary, at: 8}
+	for !r.done() && r.err == nil {
+		id := r.byte()
+		body := r.bytes(r.u32())
+		switch {
+		case r.err != nil:
+		case id == secCustom:
+			c := reader{b: body}
+			if c.name() == "name" && c.err == nil {
+				m.names = body[c.at:]
+			}
+		case id >= secEnd:
+			r.failf("section %d is unknown: build without experimental features", id)
+		case m.sections[id] != nil:
+			r.failf("section %d is there twice", id)
+		default:
+			m.sections[id] = body
+		}
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	for _, section := range []struct {
+		id   int
+		read func(*reader)
+	}{
+		{secType, m.readTypes},
+		{secImport, m.readImports},
+		{secFunction, m.readFunctions},
+		{secTable, m.readTables},
+		{secMemory, m.readMemory},
+		{secGlobal, m.readGlobals},
+		{secExport, m.readExports},
+		{secStart, func(r *reader) { m.hasStart, m.start = true, r.u32() }},
+		{secData, m.readData},
+	} {
+		if body := m.sections[section.id]; body != nil {
+			r := &reader{b: body}
+			section.read(r)
+			if r.err == nil && !r.done() {
+				r.failf("section %d is longer than what it holds", section.id)
+			}
+			if r.err != nil {
+				return nil, r.err
+			}
+		}
+	}
+	return m, nil
+}
+
+func (m *module) readTypes(r *reader) {
+	for range r.count("types", maxTypes) {
+		if r.byte() != 0x60 {
+			r.failf("a type is no function type: build without experimental features")
+		}
+		params := r.bytes(r.u32())
+		results := r.bytes(r.u32())
+		if len(params) > 1000 || len(results) > 1000 {
+			r.failf("a function type has more than 1000 values")
+		}
+		if r.err != nil {
+			return
+		}
+		m.types = append(m.types, signature{string(params), string(results)})
+	}
+}
+
+func (m *module) typeAt(r *reader, index uint32) signature {
+	if int(index) >= len(m.types) {
+		r.failf("there is no type %d", index)
+		return signature{}
+	}
+	return m.types[index]
+}
+
+func (m *module) readImports(r *reader) {
+	for range r.count("imports", maxImports) {
+		i := imported{module: r.name(), name: r.name()}
+		kind := r.byte()
+		if r.err != nil {
+			return
+		}
+		if kind != kindFunction {
+			what := "a global"
+			switch kind {
+			case kindTable:
+				what = "a table"
+			case kindMemory:
+				what = "its memory"
+			}
+			r.failf("the module imports %s, %.60q of %.60q; a module has to bring all but the functions of WASI and AssemblyScript's abort", what, i.name, i.module)
+			return
+		}
+		i.sig = m.typeAt(r, r.u32())
+		m.imports = append(m.imports, i)
+	}
+}
+
+func (m *module) readFunctions(r *reader) {
+	for range r.count("functions", maxFunctions) {
+		t := r.u32()
+		m.typeAt(r, t)
+		if r.err != nil {
+			return
+		}
+		m.funcs = append(m.funcs, t)
+	}
+}
+
+func readLimits(r *reader) limits {
+	var l limits
+	switch flags := r.byte(); flags {
+	case 0, 1:
+		l.min, l.hasMax = r.u32(), flags == 1
+		if l.hasMax {
+			l.max = r.u32()
+		}
+	default:
+		r.failf("shared and 64-bit memories are not supported: build without threads and memory64")
+	}
+	return l
+}
+
+func (m *module) readTables(r *reader) {
+	n := r.count("tables", maxTables)
+	total := uint64(0)
+	for range n {
+		typ := r.byte()
+		if typ != 0x70 && typ != 0x6f && r.err == nil {
+			r.failf("a table has an unknown type")
+		}
+		total += uint64(readLimits(r).min)
+		m.tables = append(m.tables, typ)
+	}
+	if total > maxTableLength {
+		r.failf("the module's tables have %d entries, more than the %d that are allowed", total, maxTableLength)
+	}
+}
+
+func (m *module) readMemory(r *reader) {
+	if n := r.count("memories", 1); n == 1 {
+		m.memory = readLimits(r)
+	}
+}
+
+func (m *module) readGlobals(r *reader) {
+	for range r.count("globals", maxGlobals) {
+		g := global{typ: r.byte(), mutable: r.byte() == 1}
+		walk(r, nil)
+		if r.err != nil {
+			return
+		}
+		if g.mutable && (g.typ < typeF64 || g.typ > typeI32) {
+			m.disposable = true
+		}
+		m.globals = append(m.globals, g)
+	}
+}
+
+func (m *module) readExports(r *reader) {
+	for range r.count("exports", maxExports) {
+		e := exported{name: r.name(), kind: r.byte(), index: r.u32()}
+		if r.err != nil {
+			return
+		}
+		m.exports = append(m.exports, e)
+	}
+}
+
+func (m *module) readData(r *reader) {
+	for range r.count("data segments", maxSegments) {
+		switch r.u32() {
+		case 0:
+			walk(r, nil)
+		case 1:
+		case 2:
+			r.u32()
+			walk(r, nil)
+		default:
+			r.failf("a data segment has an unknown form")
+		}
+		n := r.u32()
+		r.bytes(n)
+		if r.err != nil {
+			return
+		}
+		m.data = append(m.data, n)
+	}
+}
+
+// export returns an export of the module.
+func (m *module) export(name string, kind byte) (exported, bool) {
+	i := slices.IndexFunc(m.exports, func(e exported) bool { return e.name == name && e.kind == kind })
+	if i < 0 {
+		return exported{}, false
+	}
+	return m.exports[i], true
+}
+
+// function returns the signature of a function by its index.
+func (m *module) function(index uint32) (signature, bool) {
+	n := uint32(len(m.imports)) //nolint:gosec // at most maxImports
+	if index < n {
+		return m.imports[index].sig, true
+	}
+	if index -= n; int(index) < len(m.funcs) {
+		return m.types[m.funcs[index]], true
+	}
+	return signature{}, false
+}

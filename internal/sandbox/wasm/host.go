@@ -1,0 +1,267 @@
+package wasm
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf16"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+)
+
+// Error numbers of WASI.
+const (
+	wasiOK     = 0
+	wasiBadf   = 8
+	wasiFault  = 21
+	wasiNosys  = 52
+	wasiModule = "wasi_snapshot_preview1"
+)
+
+type runKey struct{}
+
+func runOf(ctx context.Context) *run {
+	r, _ := ctx.Value(runKey{}).(*run)
+	return r
+}
+
+// hostFunction is a function that a module may import. The stack holds the parameters and receives the result.
+type hostFunction func(r *run, mod api.Module, stack []uint64)
+
+const i32x4 = "\x7f\x7f\x7f\x7f"
+
+// offered returns the host function for an import, or an error that names the import.
+func offered(i imported) (hostFunction, error) {
+	if i.module == "env" && i.name == "abort" && i.sig == (signature{params: i32x4}) {
+		return abort, nil
+	}
+	if i.module != wasiModule {
+		return nil, fmt.Errorf("the module imports the function %.60q of %.60q, which does not exist here", i.name, i.module)
+	}
+	f, sig := wasiFunction(i.name)
+	switch {
+	case f != nil && i.sig != sig:
+		return nil, fmt.Errorf("the module imports %.60q of %.60q as %s, but it is %s", i.name, i.module, i.sig, sig)
+	case f != nil:
+		return f, nil
+	case slices.Contains(wasiRefused(), i.name) && i.sig.results == "\x7f":
+		return func(_ *run, _ api.Module, stack []uint64) { stack[0] = wasiNosys }, nil
+	default:
+		return nil, fmt.Errorf("the module imports %.60q of %.60q as %s, which is no function of WASI preview 1", i.name, i.module, i.sig)
+	}
+}
+
+// wasiRefused lists the functions of WASI that exist so that programs start, and that fail.
+func wasiRefused() []string {
+	return strings.Fields(`fd_advise fd_allocate fd_datasync fd_fdstat_set_rights fd_filestat_get fd_filestat_set_size
+		fd_filestat_set_times fd_pread fd_pwrite fd_readdir fd_renumber fd_sync fd_tell path_create_directory path_filestat_get
+		path_filestat_set_times path_link path_open path_readlink path_remove_directory path_rename path_symlink
+		path_unlink_file proc_raise sock_accept sock_recv sock_send sock_shutdown`)
+}
+
+// wasiFunction returns a function of WASI that does something, with its signature. There are no arguments, no variables and
+// no files but an empty standard input and an output that goes to the log. The clock stands still, and what is random
+// elsewhere is zero, so that a module's answer depends on its input alone.
+func wasiFunction(name string) (hostFunction, signature) {
+	i32s := func(n int) signature { return signature{strings.Repeat("\x7f", n), "\x7f"} }
+	switch name {
+	case "args_get", "environ_get":
+		return constant(wasiOK), i32s(2)
+	case "args_sizes_get", "environ_sizes_get":
+		return func(_ *run, mod api.Module, stack []uint64) {
+			ok := putU32(mod, stack[0], 0) && putU32(mod, stack[1], 0)
+			stack[0] = errno(ok)
+		}, i32s(2)
+	case "clock_res_get":
+		return func(_ *run, mod api.Module, stack []uint64) { stack[0] = errno(putU64(mod, stack[1], 1)) }, i32s(2)
+	case "clock_time_get":
+		// Not zero, which Go takes for a broken clock.
+		return func(_ *run, mod api.Module, stack []uint64) { stack[0] = errno(putU64(mod, stack[2], 1)) }, signature{"\x7f\x7e\x7f", "\x7f"}
+	case "random_get":
+		return func(_ *run, mod api.Module, stack []uint64) {
+			b, ok := mod.Memory().Read(uint32(stack[0]), uint32(stack[1])) //nolint:gosec // parameters are i32
+			clear(b)
+			stack[0] = errno(ok)
+		}, i32s(2)
+	case "fd_write":
+		return fdWrite, i32s(4)
+	case "poll_oneoff":
+		return poll, i32s(4)
+	case "fd_read":
+		return func(_ *run, mod api.Module, stack []uint64) {
+			if uint32(stack[0]) != 0 { //nolint:gosec // the upper half of an i32 is undefined
+				stack[0] = wasiBadf
+				return
+			}
+			stack[0] = errno(putU32(mod, stack[3], 0))
+		}, i32s(4)
+	case "fd_fdstat_get":
+		return func(_ *run, mod api.Module, stack []uint64) {
+			if uint32(stack[0]) > 2 { //nolint:gosec // the upper half of an i32 is undefined
+				stack[0] = wasiBadf
+				return
+			}
+			b, ok := mod.Memory().Read(uint32(stack[1]), 24) //nolint:gosec // parameters are i32
+			clear(b)
+			if ok {
+				b[0] = 2 // a character device
+			}
+			stack[0] = errno(ok)
+		}, i32s(2)
+	case "fd_fdstat_set_flags":
+		return constant(wasiOK), i32s(2)
+	case "fd_close", "fd_prestat_get", "fd_prestat_dir_name", "fd_seek":
+		sig := i32s(1)
+		switch name {
+		case "fd_prestat_get":
+			sig = i32s(2)
+		case "fd_prestat_dir_name":
+			sig = i32s(3)
+		case "fd_seek":
+			sig = signature{"\x7f\x7e\x7f\x7f", "\x7f"}
+		}
+		return constant(wasiBadf), sig
+	case "sched_yield":
+		return constant(wasiOK), i32s(0)
+	case "proc_exit":
+		return func(_ *run, _ api.Module, stack []uint64) { panic(exit{uint32(stack[0])}) }, signature{params: "\x7f"} //nolint:gosec // parameters are i32
+	default:
+		return nil, signature{}
+	}
+}
+
+func constant(errno uint64) hostFunction {
+	return func(_ *run, _ api.Module, stack []uint64) { stack[0] = errno }
+}
+
+func errno(ok bool) uint64 {
+	if ok {
+		return wasiOK
+	}
+	return wasiFault
+}
+
+func putU32(mod api.Module, at uint64, v uint32) bool {
+	return mod.Memory().WriteUint32Le(uint32(at), v) //nolint:gosec // parameters are i32
+}
+
+func putU64(mod api.Module, at, v uint64) bool {
+	return mod.Memory().WriteUint64Le(uint32(at), v) //nolint:gosec // parameters are i32
+}
+
+// maxVectors is how many pieces one write may have, as in POSIX.
+const maxVectors = 1024
+
+// fdWrite puts what is written to standard output and standard error into the log.
+func fdWrite(r *run, mod api.Module, stack []uint64) {
+	if fd := uint32(stack[0]); fd != 1 && fd != 2 { //nolint:gosec // the upper half of an i32 is undefined
+		stack[0] = wasiBadf
+		return
+	}
+	at, n, total := uint32(stack[1]), uint32(stack[2]), uint32(0) //nolint:gosec // parameters are i32
+	mem := mod.Memory()
+	for i := range min(n, maxVectors) {
+		from, ok1 := mem.ReadUint32Le(at + 8*i)
+		size, ok2 := mem.ReadUint32Le(at + 8*i + 4)
+		b, ok3 := mem.Read(from, size)
+		if !ok1 || !ok2 || !ok3 {
+			stack[0] = wasiFault
+			return
+		}
+		r.log.write(b)
+		total += size
+	}
+	stack[0] = errno(putU32(mod, stack[3], total))
+}
+
+// poll reports at once that all that was waited for has happened: there is nothing to wait for. Go does so before it tells
+// of a panic.
+func poll(_ *run, mod api.Module, stack []uint64) {
+	in, out, n := uint32(stack[0]), uint32(stack[1]), uint32(stack[2]) //nolint:gosec // parameters are i32
+	n = min(n, maxVectors)
+	mem := mod.Memory()
+	for i := range n {
+		user, ok1 := mem.ReadUint64Le(in + 48*i)
+		kind, ok2 := mem.ReadByte(in + 48*i + 8)
+		event, ok3 := mem.Read(out+32*i, 32)
+		if !ok1 || !ok2 || !ok3 {
+			stack[0] = wasiFault
+			return
+		}
+		clear(event)
+		binary.LittleEndian.PutUint64(event, user)
+		event[10] = kind
+	}
+	stack[0] = errno(putU32(mod, stack[3], n))
+}
+
+// abort is how AssemblyScript ends: with a message, a file, a line and a column.
+func abort(r *run, mod api.Module, stack []uint64) {
+	text := func(param uint64) string {
+		at := uint32(param) //nolint:gosec // parameters are i32
+		mem := mod.Memory()
+		size, ok := mem.ReadUint32Le(at - 4)
+		if at < 4 || !ok {
+			return ""
+		}
+		b, ok := mem.Read(at, min(size, 1<<10))
+		if !ok {
+			return ""
+		}
+		units := make([]uint16, len(b)/2)
+		for i := range units {
+			units[i] = uint16(b[2*i]) | uint16(b[2*i+1])<<8
+		}
+		return string(utf16.Decode(units))
+	}
+	message, file := text(stack[0]), text(stack[1])
+	if message == "" {
+		message = "without a message"
+	}
+	r.abort = message
+	if file != "" {
+		r.abort += fmt.Sprintf(", at %s:%d:%d", file, uint32(stack[2]), uint32(stack[3])) //nolint:gosec // parameters are i32
+	}
+	panic(exit{1})
+}
+
+// provide instantiates the functions that a module imports, and the tick that its rewritten form imports as well.
+func provide(ctx context.Context, rt wazero.Runtime, imports []imported) error {
+	functions := map[string]map[string]bool{}
+	builders := map[string]wazero.HostModuleBuilder{}
+	add := func(i imported, f hostFunction) {
+		if builders[i.module] == nil {
+			builders[i.module], functions[i.module] = rt.NewHostModuleBuilder(i.module), map[string]bool{}
+		}
+		if functions[i.module][i.name] {
+			return
+		}
+		functions[i.module][i.name] = true
+		call := api.GoModuleFunc(func(ctx context.Context, mod api.Module, stack []uint64) { f(runOf(ctx), mod, stack) })
+		builders[i.module].NewFunctionBuilder().WithGoModuleFunction(call, valueTypes(i.sig.params), valueTypes(i.sig.results)).Export(i.name)
+	}
+	for _, i := range imports {
+		f, err := offered(i)
+		if err != nil {
+			return err
+		}
+		add(i, f)
+	}
+	add(imported{module: tickModule, name: tickName}, func(r *run, _ api.Module, _ []uint64) {
+		if err := r.tick(); err != nil {
+			panic(err)
+		}
+	})
+	for _, b := range builders {
+		if _, err := b.Instantiate(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// valueTypes returns types as the compiler names them: by the same numbers.
+func valueTypes(types string) []api.ValueType { return []api.ValueType(types) }

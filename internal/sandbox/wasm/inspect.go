@@ -1,0 +1,89 @@
+package wasm
+
+// Inspection is what can be said about a binary without running it.
+type Inspection struct {
+	Exports []Export
+	Imports []Import
+	// MemoryPages and MaxMemoryPages are the sizes of the memory in pages of 64 KiB, with the limit of the default
+	// Options where the module sets no lower one.
+	MemoryPages, MaxMemoryPages uint32
+	// Entrypoints are the exports that can be called, sorted.
+	Entrypoints []string
+	// Pooled is whether an instance serves one call after the other. One that changes its tables or drops segments is
+	// started anew for each call.
+	Pooled bool
+	// Problems are whole sentences about what keeps the module from being used; none if it can be.
+	Problems []string
+}
+
+// Export is something that a module offers.
+type Export struct {
+	Name string
+	// Kind is "function", "table", "memory" or "global".
+	Kind string
+	// Signature is that of a function, as in "(i32, i32) -> i64".
+	Signature string
+}
+
+// Import is a function that a module needs.
+type Import struct {
+	Module, Name, Signature string
+	// Exists is whether the module gets it.
+	Exists bool
+}
+
+// Inspect reads a binary. The error is a *sandbox.Fault of kind Start where it cannot be read.
+func Inspect(binary []byte) (Inspection, error) {
+	m, err := parse(binary)
+	if err != nil {
+		return Inspection{}, invalid(err)
+	}
+	const pages = DefaultMemory / pageSize
+	in := Inspection{MemoryPages: m.memory.min, MaxMemoryPages: pages, Entrypoints: m.entrypoints()}
+	if m.memory.hasMax {
+		in.MaxMemoryPages = min(m.memory.max, pages)
+	}
+	for _, e := range m.exports {
+		x := Export{Name: e.name}
+		switch e.kind {
+		case kindFunction:
+			sig, _ := m.function(e.index)
+			x.Kind, x.Signature = "function", sig.String()
+		case kindTable:
+			x.Kind = "table"
+		case kindMemory:
+			x.Kind = "memory"
+		default:
+			x.Kind = "global"
+		}
+		in.Exports = append(in.Exports, x)
+	}
+	if fault := m.contract(pages); fault != nil {
+		in.Problems = append(in.Problems, sentence(fault.Detail))
+	}
+	for _, i := range m.imports {
+		_, err := offered(i)
+		if err != nil {
+			in.Problems = append(in.Problems, sentence(err.Error()))
+		}
+		in.Imports = append(in.Imports, Import{i.module, i.name, i.sig.String(), err == nil})
+	}
+	if len(in.Entrypoints) == 0 {
+		in.Problems = append(in.Problems, "The module exports no function with the signature "+entrySignature().String()+" that could be an entry point.")
+	}
+	if len(in.Problems) == 0 {
+		if _, err := m.rewrite(pages); err != nil {
+			in.Problems = append(in.Problems, sentence(err.Error()))
+		}
+	}
+	in.Pooled = !m.disposable
+	return in, nil
+}
+
+// sentence makes a whole one of the detail of a fault.
+func sentence(s string) string {
+	if s[0] >= 'a' && s[0] <= 'z' {
+		s = string(s[0]-'a'+'A') + s[1:]
+	}
+	return s + "."
+}

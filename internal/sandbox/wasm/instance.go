@@ -1,0 +1,359 @@
+package wasm
+
+import (
+	"bytes"
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+
+	"j17/internal/sandbox"
+)
+
+// image is the state that every call begins from: that of an instance after its start.
+type image struct {
+	memory  []byte
+	globals []uint64
+}
+
+// instance is one running copy of a module. It serves one call at a time.
+type instance struct {
+	module  *Module
+	mod     api.Module
+	globals []api.MutableGlobal
+	refused api.Global
+	malloc  api.Function
+	entries map[string]api.Function
+	inPool  *list.Element // guarded by the pool
+}
+
+// Result is what a call has led to.
+type Result struct {
+	// Output is the answer, nil if there was an error.
+	Output []byte
+	// Log is the end of what the code wrote to its standard output and error, up to 8 KiB.
+	Log string
+	// Used is how long the code ran, without waiting for its turn.
+	Used time.Duration
+	// Memory is how many bytes of memory the instance had at the end.
+	Memory uint32
+}
+
+// Run calls an entry point, which must be one of m.Entrypoints. A timeout of 0 is DefaultTimeout; waiting for a turn does
+// not count. Errors are those of sandbox.Function.
+func (m *Module) Run(ctx context.Context, entrypoint string, timeout time.Duration, input []byte) (Result, error) {
+	if len(input) > MaxInput {
+		return Result{}, &sandbox.Fault{
+			Kind: sandbox.Memory, Detail: fmt.Sprintf("the input has %d bytes, more than the %d MiB that code can be given", len(input), MaxInput>>20),
+			Hint: "Keep the state of the aggregate smaller.",
+		}
+	}
+	if timeout <= 0 {
+		timeout = DefaultTimeout
+	}
+	if !m.enter() {
+		return Result{}, start("the module has been replaced or removed", "Try again.")
+	}
+	defer m.active.Done()
+	select {
+	case m.calls <- struct{}{}:
+		defer func() { <-m.calls }()
+	case <-ctx.Done():
+		return Result{}, ctx.Err()
+	}
+	r := &run{ctx: ctx, sched: m.rt.sched, limit: startTimeout}
+	if err := r.begin(); err != nil {
+		return Result{}, err
+	}
+	defer r.end()
+	i, err := m.instance(r)
+	if err != nil {
+		return Result{}, err
+	}
+	r.limit, r.used, r.since = timeout, 0, m.rt.sched.clock.Now() // making an instance is not the code's time
+	output, err := i.call(r, entrypoint, input)
+	now := m.rt.sched.clock.Now()
+	result := Result{Output: output, Log: r.log.text(), Used: r.used, Memory: i.mod.Memory().Size()}
+	if r.lane != nil {
+		result.Used += now.Sub(r.since)
+	}
+	if err == nil && !m.parsed.disposable && i.reset() {
+		m.rt.pool.put(ctx, i)
+		return result, nil
+	}
+	i.close(ctx)
+	m.refill(ctx)
+	return result, err
+}
+
+// start runs the module's initialization once and keeps the state it leaves.
+func (m *Module) start(ctx context.Context) error {
+	r := &run{ctx: ctx, sched: m.rt.sched, limit: startTimeout}
+	if err := r.begin(); err != nil {
+		return err
+	}
+	defer r.end()
+	i, err := m.boot(r)
+	if err != nil {
+		return err
+	}
+	if m.parsed.disposable {
+		i.close(ctx)
+		return nil
+	}
+	m.image = i.snapshot()
+	// Some allocators, as that of Rust, get their first page when they are first used. If that happened in a call, no
+	// instance could serve a second one, so it happens here.
+	stack := [1]uint64{1}
+	err = i.malloc.CallWithStack(context.WithValue(ctx, runKey{}, r), stack[:])
+	if grown := i.snapshot(); err == nil && len(grown.memory) > len(m.image.memory) {
+		m.image = grown
+	}
+	if err != nil || !i.reset() {
+		i.close(ctx)
+		return ctx.Err()
+	}
+	m.rt.pool.put(ctx, i)
+	return nil
+}
+
+// snapshot copies the state of the instance.
+func (i *instance) snapshot() image {
+	mem, _ := i.mod.Memory().Read(0, i.mod.Memory().Size())
+	s := image{memory: bytes.Clone(mem)}
+	for _, g := range i.globals {
+		s.globals = append(s.globals, g.Get())
+	}
+	return s
+}
+
+// boot instantiates the module and runs its start function and its _initialize.
+func (m *Module) boot(r *run) (*instance, error) {
+	i, err := m.instantiate(r.ctx)
+	if err != nil {
+		return nil, err
+	}
+	var functions []string
+	if m.exports.start != "" {
+		functions = append(functions, m.exports.start)
+	}
+	if e, ok := m.parsed.export("_initialize", kindFunction); ok {
+		if sig, _ := m.parsed.function(e.index); sig == (signature{}) {
+			functions = append(functions, e.name)
+		}
+	}
+	running := context.WithValue(r.ctx, runKey{}, r)
+	for _, name := range functions {
+		if _, err := i.mod.ExportedFunction(name).Call(running); err != nil {
+			err = m.fault(r, err, i.refused.Get() != 0)
+			i.close(r.ctx)
+			if f, ok := errors.AsType[*sandbox.Fault](err); ok {
+				f.Kind, f.Detail = sandbox.Start, "the module could not be started: "+f.Detail
+				f.Hint = strings.Replace(f.Hint, ", or raise timeout_ms", "", 1)
+			}
+			return nil, err
+		}
+	}
+	return i, nil
+}
+
+// instance returns an instance in its first state: one from the pool, or a new one.
+func (m *Module) instance(r *run) (*instance, error) {
+	if m.parsed.disposable {
+		return m.boot(r)
+	}
+	if i := m.rt.pool.take(m); i != nil {
+		return i, nil
+	}
+	return m.fresh(r.ctx)
+}
+
+// fresh makes an instance from the image.
+func (m *Module) fresh(ctx context.Context) (*instance, error) {
+	i, err := m.instantiate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	mem := i.mod.Memory()
+	if missing := uint32(len(m.image.memory)) - mem.Size(); missing > 0 { //nolint:gosec // at most 4 GiB
+		mem.Grow(missing / pageSize)
+	}
+	if !i.reset() {
+		i.close(ctx)
+		return nil, start("a new instance of the module could not be made", "Try again.")
+	}
+	return i, nil
+}
+
+func (m *Module) instantiate(ctx context.Context) (*instance, error) {
+	mod, err := m.wz.InstantiateModule(ctx, m.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, start("the module could not be started: "+firstLine(err).Error(), "Check the places of its data and element segments.")
+	}
+	i := &instance{module: m, mod: mod, malloc: mod.ExportedFunction("malloc"), entries: map[string]api.Function{}}
+	i.refused = mod.ExportedGlobal(m.exports.refused)
+	for _, name := range m.exports.globals {
+		if g, ok := mod.ExportedGlobal(name).(api.MutableGlobal); ok {
+			i.globals = append(i.globals, g)
+		}
+	}
+	return i, nil
+}
+
+func (i *instance) close(ctx context.Context) { _ = i.mod.Close(context.WithoutCancel(ctx)) }
+
+// block is how much of the memory is compared and put back at once, in bytes.
+const block = 4 << 10
+
+// reset puts the instance back into its first state and reports whether that was possible. Memory cannot shrink.
+func (i *instance) reset() bool {
+	image := &i.module.image
+	mem, ok := i.mod.Memory().Read(0, i.mod.Memory().Size())
+	if !ok || len(mem) != len(image.memory) || len(i.globals) != len(image.globals) {
+		return false
+	}
+	for at := 0; at < len(mem); at += block {
+		is, was := mem[at:at+block], image.memory[at:at+block]
+		if !bytes.Equal(is, was) {
+			copy(is, was)
+		}
+	}
+	for n, g := range i.globals {
+		g.Set(image.globals[n])
+	}
+	return true
+}
+
+// call passes the input in and copies the output out.
+func (i *instance) call(r *run, entrypoint string, input []byte) ([]byte, error) {
+	ctx := context.WithValue(r.ctx, runKey{}, r)
+	f := i.entries[entrypoint]
+	if f == nil {
+		if f = i.mod.ExportedFunction(entrypoint); f == nil {
+			return nil, i.module.parsed.checkFunction(entrypoint, entrySignature())
+		}
+		i.entries[entrypoint] = f
+	}
+	mem := i.mod.Memory()
+	var stack [2]uint64
+	stack[0] = uint64(len(input))
+	if err := i.malloc.CallWithStack(ctx, stack[:]); err != nil {
+		return nil, i.module.fault(r, err, i.refused.Get() != 0)
+	}
+	at := uint32(stack[0]) //nolint:gosec // an i32
+	if at == 0 {
+		return nil, &sandbox.Fault{
+			Kind: sandbox.Memory, Detail: fmt.Sprintf("malloc had no room for the %d bytes of the input", len(input)),
+			Hint: "Let malloc return a block of the size it is asked for; 0 means that there is none.", Log: r.log.text(),
+		}
+	}
+	if !mem.Write(at, input) {
+		return nil, &sandbox.Fault{
+			Kind: sandbox.InvalidOutput, Detail: fmt.Sprintf("malloc answered a block of %d bytes at %d, but the memory has %d bytes", len(input), at, mem.Size()),
+			Hint: "Let malloc return a block inside the memory, and grow the memory if there is none.", Log: r.log.text(),
+		}
+	}
+	stack[0], stack[1] = uint64(at), uint64(len(input))
+	if err := f.CallWithStack(ctx, stack[:]); err != nil {
+		return nil, i.module.fault(r, err, i.refused.Get() != 0)
+	}
+	at, size := uint32(stack[0]>>32), uint32(stack[0]) //nolint:gosec // the two halves
+	var bad string
+	hint := "Return the pointer in the upper and the length in the lower 32 bits: (ptr << 32) | len, both taken as unsigned."
+	b, ok := mem.Read(at, size)
+	switch {
+	case size == 0:
+		bad = fmt.Sprintf("%s answered an empty output (pointer %d, length 0)", entrypoint, at)
+	case size > MaxOutput:
+		bad = fmt.Sprintf("%s answered an output of %d bytes, more than the %d MiB that are allowed", entrypoint, size, MaxOutput>>20)
+	case !ok:
+		bad = fmt.Sprintf("%s answered an output of %d bytes at %d, but the memory has %d bytes", entrypoint, size, at, mem.Size())
+	default:
+		return bytes.Clone(b), nil
+	}
+	return nil, &sandbox.Fault{Kind: sandbox.InvalidOutput, Detail: bad, Hint: hint, Log: r.log.text()}
+}
+
+// refill makes an instance in the background, for the next call.
+func (m *Module) refill(ctx context.Context) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.parsed.disposable || m.closed || m.refilling || m.rt.pool.has(m) {
+		return
+	}
+	m.refilling = true
+	m.active.Go(func() {
+		ctx := context.WithoutCancel(ctx)
+		if i, err := m.fresh(ctx); err == nil {
+			m.rt.pool.put(ctx, i)
+		} // else the next call meets the error itself
+		m.mu.Lock()
+		m.refilling = false
+		m.mu.Unlock()
+	})
+}
+
+// pool keeps instances that wait for their next call, all of them in their first state. When they take too much memory,
+// those go that have waited longest, whatever module they are of.
+type pool struct {
+	mu    sync.Mutex
+	limit int64
+	bytes int64
+	order list.List // of *instance, the longest waiting first
+}
+
+func newPool(limit int64) *pool { return &pool{limit: limit} }
+
+func (p *pool) take(m *Module) *instance {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(m.idle)
+	if n == 0 {
+		return nil
+	}
+	return p.remove(m, n-1)
+}
+
+func (p *pool) has(m *Module) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(m.idle) > 0
+}
+
+func (p *pool) remove(m *Module, n int) *instance {
+	i := m.idle[n]
+	m.idle = append(m.idle[:n], m.idle[n+1:]...)
+	p.order.Remove(i.inPool)
+	p.bytes -= int64(len(m.image.memory))
+	return i
+}
+
+func (p *pool) put(ctx context.Context, i *instance) {
+	p.mu.Lock()
+	i.inPool = p.order.PushBack(i)
+	i.module.idle = append(i.module.idle, i)
+	p.bytes += int64(len(i.module.image.memory))
+	var out []*instance
+	for p.bytes > p.limit && p.order.Len() > 0 {
+		oldest, _ := p.order.Front().Value.(*instance)
+		for n, i := range oldest.module.idle {
+			if i == oldest {
+				out = append(out, p.remove(oldest.module, n))
+				break
+			}
+		}
+	}
+	p.mu.Unlock()
+	for _, i := range out {
+		i.close(ctx)
+	}
+}

@@ -1,0 +1,151 @@
+package wasm
+
+// visitor is told of the instructions that a rewrite changes. from is where the instruction begins.
+type visitor interface {
+	// loop is told of a loop when its opening has been read.
+	loop(r *reader)
+	// call: a call of a function, or the making of a reference to one.
+	call(r *reader, from int, opcode byte, function uint32)
+	// grow, copyMemory, fillMemory: memory.grow, memory.copy, memory.fill.
+	grow(r *reader, from int)
+	copyMemory(r *reader, from int)
+	fillMemory(r *reader, from int)
+	// bulk: an instruction that may take long, before which cost has to be charged. A data segment's index, or -1.
+	bulk(r *reader, from, segment int)
+	// keeps: an instruction that changes something besides memory and globals.
+	keeps()
+	// end of the loop, block or expression that was opened last.
+	open(isLoop bool, at int)
+	end(at int)
+}
+
+// walk reads one expression, up to and with the end that closes it. The visitor may be nil.
+func walk(r *reader, v visitor) {
+	for depth := 1; depth > 0 && r.err == nil; {
+		from := r.at
+		switch op := r.byte(); {
+		case op == 0x02 || op == 0x03 || op == 0x04: // block, loop, if
+			r.leb(5)
+			if depth++; depth > maxNesting {
+				r.failf("blocks are nested more than %d deep", maxNesting)
+			}
+			if v != nil {
+				v.open(op == 0x03, r.at)
+				if op == 0x03 {
+					v.loop(r)
+				}
+			}
+		case op == 0x0b:
+			depth--
+			if v != nil {
+				v.end(from)
+			}
+		case op == 0x0c || op == 0x0d || op >= 0x20 && op <= 0x25: // br, br_if, local.*, global.*, table.get
+			r.leb(5)
+		case op == 0x26: // table.set
+			r.leb(5)
+			if v != nil {
+				v.keeps()
+			}
+		case op == 0x0e: // br_table
+			for range r.count("branches", maxBody) {
+				r.leb(5)
+			}
+			r.leb(5)
+		case op == 0x10 || op == 0xd2: // call, ref.func
+			f := r.u32()
+			if v != nil {
+				v.call(r, from, op, f)
+			}
+		case op == 0x11: // call_indirect
+			r.leb(5)
+			r.leb(5)
+		case op == 0x1c: // select with types
+			r.bytes(r.u32())
+		case op >= 0x28 && op <= 0x3e: // loads and stores
+			r.leb(5)
+			r.leb(5)
+		case op == 0x3f: // memory.size
+			r.byte()
+		case op == 0x40: // memory.grow
+			r.byte()
+			if v != nil {
+				v.grow(r, from)
+			}
+		case op == 0x41:
+			r.leb(5)
+		case op == 0x42:
+			r.leb(10)
+		case op == 0x43:
+			r.skip(4)
+		case op == 0x44:
+			r.skip(8)
+		case op == 0xd0: // ref.null
+			r.byte()
+		case op == 0xfc:
+			walkMisc(r, v, from)
+		case op == 0xfd:
+			walkVector(r)
+		case op <= 0x01 || op == 0x05 || op == 0x0f || op == 0x1a || op == 0x1b || op >= 0x45 && op <= 0xc4 || op == 0xd1:
+		default:
+			r.failf("instruction 0x%02x is not supported: build without experimental features", op)
+		}
+	}
+}
+
+// walkMisc reads the rest of an instruction that begins with 0xfc.
+func walkMisc(r *reader, v visitor, from int) {
+	op := r.u32()
+	segment := -1
+	switch {
+	case op <= 7: // saturating conversions
+		return
+	case op == 8: // memory.init
+		segment = int(r.u32())
+		r.byte()
+	case op == 10:
+		r.skip(2)
+	case op == 11:
+		r.skip(1)
+	case op == 12 || op == 14: // table.init, table.copy
+		r.leb(5)
+		r.leb(5)
+	case op == 9 || op == 13 || op >= 15 && op <= 17: // data.drop, elem.drop, table.grow, table.size, table.fill
+		r.leb(5)
+	default:
+		r.failf("instruction 0xfc %d is not supported: build without experimental features", op)
+		return
+	}
+	switch {
+	case v == nil || r.err != nil:
+	case op == 8:
+		v.bulk(r, from, segment)
+	case op == 10:
+		v.copyMemory(r, from)
+	case op == 11:
+		v.fillMemory(r, from)
+	case op == 16:
+	default:
+		v.keeps()
+		v.bulk(r, from, -1)
+	}
+}
+
+// walkVector reads the rest of an instruction that begins with 0xfd.
+func walkVector(r *reader) {
+	switch op := r.u32(); {
+	case op <= 11 || op == 92 || op == 93: // loads and stores
+		r.leb(5)
+		r.leb(5)
+	case op == 12 || op == 13: // constants, shuffles
+		r.skip(16)
+	case op >= 21 && op <= 34: // lanes
+		r.byte()
+	case op >= 84 && op <= 91: // loads and stores of lanes
+		r.leb(5)
+		r.leb(5)
+		r.byte()
+	case op > 255:
+		r.failf("instruction 0xfd %d is not supported: build without relaxed SIMD", op)
+	}
+}

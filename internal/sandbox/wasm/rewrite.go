@@ -1,0 +1,464 @@
+package wasm
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+const (
+	// budget is how many bytes of instructions may run between two ticks. Machine code cannot be preempted, not even to
+	// collect garbage, so this bounds how long a call can hold up the rest of the process: some hundred microseconds.
+	budget = 1 << 19
+	// tickModule and tickName are what a rewritten module imports to report that its budget is used up.
+	tickModule, tickName = "j17", "tick"
+)
+
+// rewritten is a module made ready for the runtime.
+type rewritten struct {
+	binary []byte
+	// globals are the exports by which all mutable globals of the module can be read and set.
+	globals []string
+	// refused is the export of the global that is 1 when the memory could not grow.
+	refused string
+	// start is the export of the start function, "" where there is none.
+	start string
+}
+
+// rewrite makes a module interruptible and resettable:
+//
+//   - Every loop and every function begins by charging its length to a counter. When the counter is used up, the module
+//     calls the host, which stops it, lets it wait or lets it go on. Every endless computation passes such a place.
+//   - All mutable globals are exported, so that an instance can be put back into the state it began in.
+//   - The start function is no longer called by the instantiation, which could not be interrupted, but exported.
+//   - Memory and tables are limited, and a memory that cannot grow leaves a mark, to tell what a trap was caused by.
+//
+// The functions of a module are numbered after its imports, so the import of the tick moves all of them by one.
+func (m *module) rewrite(maxPages uint32) (*rewritten, error) {
+	w := &rewriter{m: m, imports: uint32(len(m.imports))} //nolint:gosec // at most maxImports
+	w.helpers = w.imports + 1 + uint32(len(m.funcs))      //nolint:gosec // at most maxFunctions
+	w.counter = uint32(len(m.globals))                    //nolint:gosec // at most maxGlobals
+	out := &rewritten{}
+	b := []byte("\x00asm\x01\x00\x00\x00")
+	section := func(id byte, body []byte) { b = appendSized(append(b, id), body) }
+
+	types := uint32(len(m.types)) //nolint:gosec // at most maxTypes
+	_, rest := cutCount(m.sections[secType])
+	body := append(appendU32(nil, types+3), rest...)
+	body = append(body, 0x60, 0, 0)                                       // tick
+	body = append(body, 0x60, 1, typeI32, 1, typeI32)                     // grow
+	section(secType, append(body, 0x60, 3, typeI32, typeI32, typeI32, 0)) // copy, fill
+
+	_, rest = cutCount(m.sections[secImport])
+	body = append(appendU32(nil, w.imports+1), rest...)
+	body = appendName(appendName(body, tickModule), tickName)
+	section(secImport, appendU32(append(body, kindFunction), types))
+
+	_, rest = cutCount(m.sections[secFunction])
+	body = append(appendU32(nil, uint32(len(m.funcs))+3), rest...) //nolint:gosec // at most maxFunctions
+	section(secFunction, appendU32(appendU32(appendU32(body, types+1), types+2), types+2))
+
+	if len(m.tables) > 0 {
+		section(secTable, m.limitTables())
+	}
+	if m.sections[secMemory] != nil {
+		largest := maxPages
+		if m.memory.hasMax {
+			largest = min(largest, m.memory.max)
+		}
+		section(secMemory, appendU32(appendU32([]byte{1, 1}, m.memory.min), largest))
+	}
+
+	n, rest := cutCount(m.sections[secGlobal])
+	body = appendU32(nil, n+2)
+	body = append(body, w.copyItems(rest, func(r *reader) { r.skip(2); w.expression(r) }, int(n))...)
+	body = append(appendS32(append(body, typeI32, 1, 0x41), budget), 0x0b) // the counter
+	section(secGlobal, append(body, typeI32, 1, 0x41, 0, 0x0b))            // the mark
+
+	section(secExport, w.exports(out))
+	if body := m.sections[secElement]; body != nil {
+		section(secElement, w.elements(body))
+	}
+	if body := m.sections[secDataCount]; body != nil {
+		section(secDataCount, body)
+	}
+	code, err := w.code(m.sections[secCode])
+	if err != nil {
+		return nil, err
+	}
+	section(secCode, code)
+	if body := m.sections[secData]; body != nil {
+		section(secData, body)
+	}
+	if names := w.functionNames(m.names); names != nil {
+		section(secCustom, append(appendName(nil, "name"), names...))
+	}
+	out.binary = b
+	return out, w.err
+}
+
+// cutCount splits the number at the head of a section from its items.
+func cutCount(section []byte) (uint32, []byte) {
+	if section == nil {
+		return 0, nil
+	}
+	r := &reader{b: section}
+	n := r.u32()
+	return n, section[r.at:]
+}
+
+// rewriter copies code and changes it on the way.
+type rewriter struct {
+	m       *module
+	imports uint32 // how many functions the module imported; the tick takes the next number
+	helpers uint32 // the function that stands for memory.grow; those for memory.copy and memory.fill follow
+	counter uint32 // the global that counts down; the one that marks refused growth follows
+	err     error
+
+	raw   []byte
+	from  int // what comes before has been copied
+	out   []byte
+	costs []uint32 // of the loops of the function, in order
+	loops int      // how many of them have been seen
+}
+
+// begin starts copying at the place where the reader is.
+func (w *rewriter) begin(r *reader) { w.raw, w.from, w.out = r.b, r.at, nil }
+
+// flush copies what was left out up to a place.
+func (w *rewriter) flush(to int) { w.out = append(w.out, w.raw[w.from:to]...); w.from = to }
+
+// replace copies up to the beginning of an instruction and leaves it out.
+func (w *rewriter) replace(r *reader, from int, instruction ...byte) {
+	if r.err == nil {
+		w.flush(from)
+		w.out, w.from = append(w.out, instruction...), r.at
+	}
+}
+
+// expression copies one expression without a loop in it.
+func (w *rewriter) expression(r *reader) { walk(r, w) }
+
+// copyItems copies n items that read reads.
+func (w *rewriter) copyItems(raw []byte, read func(*reader), n int) []byte {
+	r := &reader{b: raw}
+	w.begin(r)
+	for range n {
+		read(r)
+	}
+	if r.err != nil {
+		w.err = r.err
+		return nil
+	}
+	w.flush(r.at)
+	return w.out
+}
+
+func (w *rewriter) moved(function uint32) uint32 {
+	if function >= w.imports {
+		return function + 1
+	}
+	return function
+}
+
+// charge returns code that lowers the counter by cost and ticks when it is used up.
+func (w *rewriter) charge(cost uint32) []byte {
+	b := appendU32([]byte{0x23}, w.counter)
+	b = append(appendS32(append(b, 0x41), min(max(cost, 1), budget)), 0x6b)
+	return w.settle(b)
+}
+
+// settle appends code that takes the new value of the counter from the stack.
+func (w *rewriter) settle(b []byte) []byte {
+	b = appendU32(append(b, 0x24), w.counter)
+	b = appendU32(append(b, 0x23), w.counter)
+	b = append(b, 0x41, 0, 0x48, 0x04, 0x40) // if it is below 0
+	b = appendU32(append(appendS32(append(b, 0x41), budget), 0x24), w.counter)
+	return append(appendU32(append(b, 0x10), w.imports), 0x0b) // call tick
+}
+
+func (w *rewriter) open(bool, int) {}
+func (w *rewriter) end(int)        {}
+func (w *rewriter) keeps()         {}
+
+func (w *rewriter) loop(r *reader) {
+	if w.loops < len(w.costs) {
+		w.flush(r.at)
+		w.out = append(w.out, w.charge(w.costs[w.loops])...)
+		w.loops++
+	}
+}
+
+func (w *rewriter) call(r *reader, from int, opcode byte, function uint32) {
+	w.replace(r, from, appendU32([]byte{opcode}, w.moved(function))...)
+}
+
+func (w *rewriter) grow(r *reader, from int) {
+	w.replace(r, from, appendU32([]byte{0x10}, w.helpers)...)
+}
+
+func (w *rewriter) copyMemory(r *reader, from int) {
+	w.replace(r, from, appendU32([]byte{0x10}, w.helpers+1)...)
+}
+
+func (w *rewriter) fillMemory(r *reader, from int) {
+	w.replace(r, from, appendU32([]byte{0x10}, w.helpers+2)...)
+}
+
+func (w *rewriter) bulk(r *reader, from, segment int) {
+	cost := uint32(budget / 4)
+	if segment >= 0 && segment < len(w.m.data) {
+		cost = w.m.data[segment] / 8
+	}
+	if r.err == nil {
+		w.flush(from)
+		w.out = append(w.out, w.charge(cost)...)
+	}
+}
+
+func (m *module) limitTables() []byte {
+	r := &reader{b: m.sections[secTable]}
+	b := appendU32(nil, r.u32())
+	for range m.tables {
+		b = append(b, r.byte(), 1)
+		l := readLimits(r)
+		largest := uint32(maxTableLength)
+		if l.hasMax {
+			largest = min(largest, l.max)
+		}
+		b = appendU32(appendU32(b, l.min), largest)
+	}
+	return b
+}
+
+// exports copies the exports and adds those that the runtime needs, under names that the module does not use.
+func (w *rewriter) exports(out *rewritten) []byte {
+	prefix := "j17"
+	for taken := true; taken; {
+		taken = false
+		for _, e := range w.m.exports {
+			taken = taken || strings.HasPrefix(e.name, prefix)
+		}
+		if taken {
+			prefix += "_"
+		}
+	}
+	var b []byte
+	n := uint32(0)
+	add := func(name string, kind byte, index uint32) {
+		b = appendU32(append(appendName(b, name), kind), index)
+		n++
+	}
+	for _, e := range w.m.exports {
+		if e.kind == kindFunction {
+			e.index = w.moved(e.index)
+		}
+		add(e.name, e.kind, e.index)
+	}
+	for i, g := range w.m.globals {
+		if g.mutable && g.typ >= typeF64 && g.typ <= typeI32 {
+			out.globals = append(out.globals, prefix+".global."+strconv.Itoa(i))
+			add(out.globals[len(out.globals)-1], kindGlobal, uint32(i))
+		}
+	}
+	out.globals = append(out.globals, prefix+".counter")
+	add(prefix+".counter", kindGlobal, w.counter)
+	out.refused = prefix + ".refused"
+	out.globals = append(out.globals, out.refused)
+	add(out.refused, kindGlobal, w.counter+1)
+	if w.m.hasStart {
+		out.start = prefix + ".start"
+		add(out.start, kindFunction, w.moved(w.m.start))
+	}
+	return append(appendU32(nil, n), b...)
+}
+
+// elements copies the segments that fill tables, with the functions' new numbers.
+func (w *rewriter) elements(section []byte) []byte {
+	n, rest := cutCount(section)
+	functions := func(r *reader) {
+		for range r.count("elements of a segment", maxTableLength) {
+			from := r.at
+			f := r.u32()
+			w.replace(r, from, appendU32(nil, w.moved(f))...)
+		}
+	}
+	expressions := func(r *reader) {
+		for range r.count("elements of a segment", maxTableLength) {
+			w.expression(r)
+		}
+	}
+	return append(appendU32(nil, n), w.copyItems(rest, func(r *reader) {
+		flags := r.u32()
+		if flags > 7 {
+			r.failf("an element segment has an unknown form")
+			return
+		}
+		if flags&1 == 0 { // active: a table and a place in it
+			if flags&2 != 0 {
+				r.u32()
+			}
+			w.expression(r)
+		}
+		if flags&3 != 0 { // a kind or a type
+			r.byte()
+		}
+		if flags&4 == 0 {
+			functions(r)
+		} else {
+			expressions(r)
+		}
+	}, int(min(n, maxSegments+1)))...)
+}
+
+// code rewrites all functions and appends the helpers.
+func (w *rewriter) code(section []byte) ([]byte, error) {
+	r := &reader{b: section}
+	n := 0
+	if section != nil {
+		n = r.count("functions", maxFunctions)
+	}
+	if r.err == nil && n != len(w.m.funcs) {
+		return nil, fmt.Errorf("the module declares %d functions and has code for %d", len(w.m.funcs), n)
+	}
+	b := appendU32(make([]byte, 0, len(section)*5/4), uint32(n)+3)
+	for range n {
+		size := r.u32()
+		if size > maxBody {
+			return nil, fmt.Errorf("a function has %d bytes of code, more than the %d that are allowed", size, maxBody)
+		}
+		body := r.bytes(size)
+		if r.err != nil {
+			break
+		}
+		out, err := w.function(body)
+		if err != nil {
+			return nil, err
+		}
+		b = appendSized(b, out)
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	if !r.done() && section != nil {
+		return nil, fmt.Errorf("section %d is longer than what it holds", secCode)
+	}
+	refused := w.counter + 1
+	grow := append([]byte{0, 0x20, 0, 0x40, 0, 0x22, 0, 0x41, 0x7f, 0x46, 0x04, 0x40, 0x41, 1, 0x24}, appendU32(nil, refused)...)
+	b = appendSized(b, append(grow, 0x0b, 0x20, 0, 0x0b))
+	for _, instruction := range []string{"\xfc\x0a\x00\x00", "\xfc\x0b\x00"} {
+		body := appendU32([]byte{0, 0x23}, w.counter)
+		body = w.settle(append(body, 0x20, 2, 0x41, 3, 0x76, 0x6b)) // the counter less an eighth of the length
+		body = append(append(body, 0x20, 0, 0x20, 1, 0x20, 2), instruction...)
+		b = appendSized(b, append(body, 0x0b))
+	}
+	return b, nil
+}
+
+func (w *rewriter) function(body []byte) ([]byte, error) {
+	r := &reader{b: body}
+	locals := uint64(0)
+	for range r.count("groups of locals", maxLocals) {
+		locals += uint64(r.u32())
+		r.byte()
+	}
+	if locals > maxLocals {
+		return nil, fmt.Errorf("a function has %d local variables, more than the %d that are allowed", locals, maxLocals)
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	at := r.at
+	price := &pricer{m: w.m}
+	walk(r, price)
+	if r.err == nil && !r.done() {
+		r.failf("a function is longer than its code")
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	// The compiler's time grows with these products.
+	if price.deepest > maxLoopNesting {
+		return nil, fmt.Errorf("loops are nested more than %d deep", maxLoopNesting)
+	}
+	if blocks := uint64(price.blocks + 4*len(price.costs)); locals*blocks > maxLocalsBlocks { //nolint:gosec // counts
+		return nil, fmt.Errorf("a function has %d local variables and %d blocks, too many of both to be compiled in time", locals, price.blocks)
+	}
+	r.at = at
+	w.begin(r)
+	w.from, w.costs, w.loops = 0, price.costs, 0
+	w.flush(at)
+	w.out = append(w.out, w.charge(uint32(len(body)))...) //nolint:gosec // at most maxBody
+	walk(r, w)
+	w.flush(r.at)
+	w.costs = nil
+	return w.out, nil
+}
+
+// functionNames renumbers the names of functions, for traces. It returns nil where there are none or they make no sense.
+func (w *rewriter) functionNames(section []byte) []byte {
+	r := &reader{b: section}
+	for !r.done() && r.err == nil {
+		id := r.byte()
+		sub := &reader{b: r.bytes(r.u32())}
+		if id != 1 {
+			continue
+		}
+		n := sub.count("names", maxFunctions+maxImports)
+		b := appendU32(nil, uint32(n)) //nolint:gosec // limited
+		for range n {
+			f := sub.u32()
+			b = appendName(appendU32(b, w.moved(f)), sub.name())
+		}
+		if sub.err != nil || r.err != nil {
+			return nil
+		}
+		return appendSized([]byte{1}, b)
+	}
+	return nil
+}
+
+// pricer finds what each loop of a function costs, and whether the function changes what cannot be put back.
+type pricer struct {
+	m     *module
+	costs []uint32
+	stack []frame
+	// blocks counts all blocks, loops the loops that are open, deepest the most that were.
+	blocks, loops, deepest int
+}
+
+// frame is a block that is open.
+type frame struct {
+	loop int // the loop's number, -1 for other blocks
+	at   int
+}
+
+func (p *pricer) open(isLoop bool, at int) {
+	f := frame{loop: -1, at: at}
+	p.blocks++
+	if isLoop {
+		p.loops++
+		p.deepest = max(p.deepest, p.loops)
+		f.loop = len(p.costs)
+		p.costs = append(p.costs, 0)
+	}
+	p.stack = append(p.stack, f)
+}
+
+func (p *pricer) end(at int) {
+	if n := len(p.stack); n > 0 {
+		if f := p.stack[n-1]; f.loop >= 0 {
+			p.costs[f.loop] = uint32(at - f.at) //nolint:gosec // at most maxBody
+			p.loops--
+		}
+		p.stack = p.stack[:n-1]
+	}
+}
+
+func (p *pricer) keeps()                          { p.m.disposable = true }
+func (p *pricer) loop(*reader)                    {}
+func (p *pricer) call(*reader, int, byte, uint32) {}
+func (p *pricer) grow(*reader, int)               {}
+func (p *pricer) copyMemory(*reader, int)         {}
+func (p *pricer) fillMemory(*reader, int)         {}
+func (p *pricer) bulk(*reader, int, int)          {}

@@ -1,0 +1,115 @@
+package wasm
+
+import (
+	"context"
+	"time"
+
+	"j17/internal/clock"
+)
+
+const (
+	// quickTime is how long a call may run before it counts as a long one.
+	quickTime = 2 * time.Millisecond
+	// slice is how long a long call runs before it lets another one run.
+	slice = 10 * time.Millisecond
+)
+
+// scheduler shares the processors among calls. Every call begins in the quick lane, which has a place for each processor;
+// most calls end there. A call that runs on is parked until it gets one of the places for long calls, of which there is at
+// least one less than processors, and gives it up from time to time to those that wait. Whoever waits is served in the
+// order of arrival. So endless loops slow each other down, hold at most that many processors, and a quick call never
+// waits for more than the quick time of those before it. Waiting does not count as running.
+type scheduler struct {
+	clock       clock.Clock
+	quick, long chan struct{}
+}
+
+func newScheduler(c clock.Clock, processors int) *scheduler {
+	return &scheduler{clock: c, quick: make(chan struct{}, processors), long: make(chan struct{}, max(1, processors-1))}
+}
+
+// run is one call or one start of an instance. It is used by one goroutine at a time.
+type run struct {
+	ctx   context.Context
+	sched *scheduler
+	limit time.Duration
+
+	lane  chan struct{} // the lane that the run has a place in
+	since time.Time
+	used  time.Duration // before since
+
+	log   tail
+	abort string // what the module has said about its end
+}
+
+// timeUp is what stops a run that has used up its time.
+type timeUp struct{}
+
+func (timeUp) Error() string { return "the time is used up" }
+
+// exit is what stops a run that has ended itself.
+type exit struct{ code uint32 }
+
+func (exit) Error() string { return "the module has ended itself" }
+
+// begin waits for a place in the quick lane.
+func (r *run) begin() error { return r.enter(r.sched.quick) }
+
+func (r *run) enter(lane chan struct{}) error {
+	select {
+	case lane <- struct{}{}:
+	case <-r.ctx.Done():
+		return r.ctx.Err()
+	}
+	r.lane, r.since = lane, r.sched.clock.Now()
+	return nil
+}
+
+func (r *run) leave() {
+	r.used += r.sched.clock.Now().Sub(r.since)
+	<-r.lane
+	r.lane = nil
+}
+
+// end gives up the place that the run has, if any.
+func (r *run) end() {
+	if r.lane != nil {
+		r.leave()
+	}
+}
+
+// tick is called by the module every now and then. It returns what the run has to be stopped for.
+func (r *run) tick() error {
+	if err := r.ctx.Err(); err != nil {
+		return err
+	}
+	now := r.sched.clock.Now().Sub(r.since)
+	switch {
+	case r.used+now > r.limit:
+		return timeUp{}
+	case r.lane == r.sched.quick && now > quickTime, r.lane == r.sched.long && now > slice:
+		r.leave()
+		return r.enter(r.sched.long)
+	default:
+		return nil
+	}
+}
+
+// maxLog is how many bytes are kept of what a module writes.
+const maxLog = 8 << 10
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	b   []byte
+	cut bool
+}
+
+func (t *tail) write(b []byte) {
+	if len(b) > maxLog {
+		b, t.cut = b[len(b)-maxLog:], true
+	}
+	if over := len(t.b) + len(b) - maxLog; over > 0 {
+		t.b, t.cut = append(t.b[:0], t.b[over:]...), true
+	}
+	t.b = append(t.b, b...)
+}
