@@ -1,4 +1,4 @@
-# `make` alone lists the targets. Go and make are all it needs; recipes are plain sh.
+# `make` alone lists the targets. Go and make are all it needs, and for `make check` Node with npm; recipes are plain sh.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -6,6 +6,10 @@
 GOLANGCI_LINT_VERSION := v2.15.0
 # The version is part of the name, so another version is another file and gets built.
 GOLANGCI_LINT := .tools/golangci-lint-$(GOLANGCI_LINT_VERSION)
+
+# Compiles what `j17 spec types` prints, in a test; the program itself needs neither Node nor npm.
+TYPESCRIPT_VERSION := 5.9.3
+TYPESCRIPT := .tools/typescript-$(TYPESCRIPT_VERSION)
 
 # Settings of one call, as in `make bench BENCH=Append` or `make test TESTFLAGS=-count=1`.
 SPEC      ?= examples/orders/spec.json
@@ -101,7 +105,8 @@ acceptance: build ## run the black-box suites against bin/j17 (SUITES='tick data
 # --- Check
 
 .PHONY: check
-check: ## do all that CI does, in its order
+check: export J17_ALL_TOOLS := 1
+check: ## do all that CI does, in its order; a test whose tool is missing fails
 	@set -e; begin=$$(date +%s); \
 	for step in tools fmt-check vet lint build test acceptance; do \
 		printf '\n=== %s\n' "$$step"; \
@@ -128,11 +133,18 @@ lint: $(GOLANGCI_LINT) ## run the linters (.golangci.yml): import rules, bans, s
 	$(GOLANGCI_LINT) run ./...
 
 .PHONY: tools
-tools: $(GOLANGCI_LINT) ## build the pinned linter into .tools (some minutes, once)
+tools: $(GOLANGCI_LINT) $(TYPESCRIPT) ## put the pinned linter and TypeScript into .tools (some minutes, once)
 
 $(GOLANGCI_LINT):
 	@echo 'Building golangci-lint $(GOLANGCI_LINT_VERSION) into .tools; this takes some minutes the first time.'
-	@rm -rf .tools && mkdir -p .tools
+	@rm -f .tools/golangci-lint* && mkdir -p .tools
 	@CGO_ENABLED=0 GOBIN='$(CURDIR)/.tools' \
 		go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
 	@mv .tools/golangci-lint '$@'
+
+$(TYPESCRIPT):
+	@command -v npm >/dev/null || { echo 'npm is not installed. Install Node 20 or later with npm: "make check" compiles TypeScript.' >&2; exit 1; }
+	@echo 'Installing TypeScript $(TYPESCRIPT_VERSION) into .tools.'
+	@rm -rf .tools/typescript* && mkdir -p '$@.new'
+	@npm install --prefix '$@.new' --ignore-scripts --no-audit --no-fund --no-save --loglevel=error typescript@$(TYPESCRIPT_VERSION)
+	@mv '$@.new' '$@'

@@ -35,11 +35,18 @@ const (
 	CodeMethodNotAllowed   Code = "method_not_allowed"
 	CodeConflict           Code = "conflict"
 	CodePreconditionFailed Code = "precondition_failed"
+	CodeMisdirected        Code = "misdirected"
 	CodePayloadTooLarge    Code = "payload_too_large"
 	CodeInvalidIdentifier  Code = "invalid_identifier"
 	CodeIdempotencyReuse   Code = "idempotency_key_reused"
 	CodeInvalidSpec        Code = "invalid_spec"
 	CodeIncompatibleSpec   Code = "spec_incompatible"
+	CodeHandlerRejected    Code = "handler_rejected"
+	CodeImplicationFailed  Code = "implication_failed"
+	CodeImplicationLimit   Code = "implication_limit"
+	CodeCustomCodeFailed   Code = "custom_code_failed"
+	CodeInvalidBlob        Code = "invalid_blob"
+	CodeBlobInUse          Code = "blob_in_use"
 	CodeRateLimited        Code = "rate_limited"
 	CodeInternal           Code = "internal"
 	CodeCorruption         Code = "corruption"
@@ -56,8 +63,9 @@ func Codes() []Code {
 		CodeMissingField, CodeUnknownField, CodeInvalidField, CodeUndeclaredType, CodeReservedEventType,
 		CodeSkipOCCNotAllowed, CodeSchemaViolation, CodeUnauthorized, CodeWrongEnvironment, CodeWrongInstance,
 		CodeInsufficientScope, CodeForbidden, CodeNotFound, CodeAggregateNotFound, CodeUnknownType,
-		CodeUnknownEventType, CodeMethodNotAllowed, CodeConflict, CodePreconditionFailed, CodePayloadTooLarge,
-		CodeInvalidIdentifier, CodeIdempotencyReuse, CodeInvalidSpec, CodeIncompatibleSpec, CodeRateLimited,
+		CodeUnknownEventType, CodeMethodNotAllowed, CodeConflict, CodePreconditionFailed, CodeMisdirected, CodePayloadTooLarge,
+		CodeInvalidIdentifier, CodeIdempotencyReuse, CodeInvalidSpec, CodeIncompatibleSpec, CodeHandlerRejected, CodeImplicationFailed,
+		CodeImplicationLimit, CodeCustomCodeFailed, CodeInvalidBlob, CodeBlobInUse, CodeRateLimited,
 		CodeInternal, CodeCorruption, CodeNoSpec, CodeStorageFull, CodeOutcomeUnknown, CodeUnavailable,
 	}
 }

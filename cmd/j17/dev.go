@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"j17"
 	"j17/internal/clock"
@@ -76,10 +77,17 @@ Each request is shown on a line of its own, on standard error.`,
 	f.StringVar(&o.InternalListen, "internal-listen", "127.0.0.1:17001", "internal `address`: metrics and health")
 	f.IntVar(&o.KeyRate, "rate-limit-per-key", 0, "requests a minute of each API key; 0 for no limit")
 	f.IntVar(&o.AddressRate, "rate-limit-per-ip", 0, "requests a minute of each client address; 0 for no limit")
+	containerFlags(f, &o.Options)
 	f.BoolVar(&asJSON, "json", false, "print one line of JSON when the server is ready, and show no requests")
 	f.BoolVar(&quiet, "quiet", false, "show no requests")
 	f.BoolVar(&verbose, "verbose", false, "log every request with all its details")
 	return cmd
+}
+
+// containerFlags declares the flags that switch containers on.
+func containerFlags(f *pflag.FlagSet, o *server.Options) {
+	f.StringVar((*string)(&o.Containers), "containers", "", "run custom code in containers with a `driver`: bubblewrap, runc, docker or podman")
+	f.BoolVar(&o.ContainerBuildNetwork, "containers-build-network", false, "let the installation of dependencies of uploaded source code use the network")
 }
 
 // reportDeployment tells what became of a spec file.

@@ -18,7 +18,7 @@ import (
 //	<!-- server: examples/orders/spec.json -->
 //
 // all blocks marked "sh run" are one session of a shell, in an empty folder, against a development server with that spec.
-// The variables J17_URL, J17_KEY (a write key), J17_READ_KEY, J17_STAGING_KEY and, for the program itself, a PATH with j17
+// The variables J17_URL, J17_KEY (a write key), J17_READ_KEY, J17_STAGING_KEY, J17_OPERATOR_EMAIL, J17_OPERATOR_PASSWORD and, for the program itself, a PATH with j17
 // on it are set. A block marked "reply" that follows one of them is what it prints; "…" stands for anything up to the next
 // character that is not.
 func TestDocs(t *testing.T) {
@@ -121,7 +121,8 @@ func (s session) run(t *testing.T, root string) {
 	cmd.Dir = dir
 	cmd.Stdin = strings.NewReader(script.String())
 	cmd.Env = append(os.Environ(), "J17_URL="+p.url, "J17_KEY="+p.ready.Keys["prod"].Write, "J17_READ_KEY="+p.ready.Keys["prod"].Read,
-		"J17_STAGING_KEY="+p.ready.Keys["staging"].Write)
+		"J17_STAGING_KEY="+p.ready.Keys["staging"].Write,
+		"J17_OPERATOR_EMAIL="+p.ready.Operator.Email, "J17_OPERATOR_PASSWORD="+p.ready.Operator.Password)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -27,6 +28,9 @@ func (e *env) events() *cobra.Command {
 	return cmd
 }
 
+// maxEventFile is how many bytes of events are tried at a time: they are kept in memory.
+const maxEventFile = 1 << 30
+
 // eventFiles says what a file of events looks like, for the help of the commands that read one.
 const eventFiles = `EVENTS is a file with one event a line (JSONL), or with a JSON array of events; - is standard input. An event is
 
@@ -48,8 +52,8 @@ Exit code 0: all events are valid, 3: some are not, or the spec is not.`,
 		Example:           "  j17 events validate spec.json events.jsonl",
 		Args:              exactly("SPEC", "EVENTS"),
 		ValidArgsFunction: specThenEvents,
-		RunE: func(_ *cobra.Command, args []string) error {
-			run, err := e.dryRun(args[0], args[1], nil)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			run, err := e.dryRun(cmd.Context(), args[0], args[1], nil)
 			if err != nil {
 				return err
 			}
@@ -89,7 +93,7 @@ nothing.`,
 			if cmd.Flags().Changed("at") {
 				now = &at
 			}
-			run, err := e.dryRun(args[0], args[1], now)
+			run, err := e.dryRun(cmd.Context(), args[0], args[1], now)
 			if err != nil {
 				return err
 			}
@@ -119,7 +123,7 @@ type dryRun struct {
 }
 
 // dryRun reads a spec and events and runs them in memory. now is the time of events without one, nil for the present.
-func (e *env) dryRun(specName, eventsName string, now *int64) (*dryRun, error) {
+func (e *env) dryRun(ctx context.Context, specName, eventsName string, now *int64) (*dryRun, error) {
 	if specName == "-" && eventsName == "-" {
 		return nil, usageError{fmt.Errorf("only one of SPEC and EVENTS can be standard input")}
 	}
@@ -127,7 +131,7 @@ func (e *env) dryRun(specName, eventsName string, now *int64) (*dryRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	source, err := e.readAll(eventsName, 0)
+	source, err := e.readAll(eventsName, maxEventFile, "Split it, or import it to see what a server makes of it.")
 	if err != nil {
 		return nil, err
 	}
@@ -135,9 +139,11 @@ func (e *env) dryRun(specName, eventsName string, now *int64) (*dryRun, error) {
 	if now != nil {
 		at = *now
 	}
-	return &dryRun{
-		DryRunResult: engine.DryRun(c, string(source), at), name: eventsName, specName: specName, source: source, spec: specSource,
-	}, nil
+	result, err := engine.DryRun(ctx, c, string(source), at)
+	if err != nil {
+		return nil, interrupted(ctx, err)
+	}
+	return &dryRun{DryRunResult: result, name: eventsName, specName: specName, source: source, spec: specSource}, nil
 }
 
 // verdict is the result of a command that went as far as err.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
@@ -32,6 +33,8 @@ const (
 	maxBatch     = 10_000
 	// maxBatchBytes keeps batches well below what the server accepts.
 	maxBatchBytes = 4 << 20
+	// barInterval is how often the progress bar is drawn at most.
+	barInterval = 100 * time.Millisecond
 	// mostListed is how many faults are listed on the error stream.
 	mostListed = 20
 )
@@ -82,6 +85,7 @@ Exit code 3: events were refused.`,
 		if err != nil {
 			return err
 		}
+		keepOnWithoutReader()
 		im := &importer{env: e, o: o, client: c, file: file, stop: make(chan struct{})}
 		if file == "-" {
 			return im.fromStdin(cmd.Context())
@@ -120,12 +124,16 @@ func (b importBatch) span() span { return span{b[0].index, b[len(b)-1].index + 1
 
 // fromFile reads the file twice: first to see whether it can be imported and to name the import, then to do it.
 func (im *importer) fromFile(ctx context.Context) (err error) {
+	info, err := os.Stat(im.file)
+	if err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is a pipe or a device, and an import reads a file twice. Use - to import what standard input has", fileName(im.file))
+	}
+	if err != nil {
+		return unreadable(im.file, err)
+	}
 	f, err := os.Open(im.file)
 	if err != nil {
-		if path, ok := errors.AsType[*os.PathError](err); ok {
-			err = path.Err
-		}
-		return fmt.Errorf("cannot read %s: %w", im.file, err)
+		return unreadable(im.file, err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	source, faults, err := im.check(ctx, f)
@@ -151,7 +159,8 @@ func (im *importer) fromFile(ctx context.Context) (err error) {
 	if _, err = f.Seek(0, io.SeekStart); err == nil {
 		err = im.run(ctx, newImportSource(f, im.o.name), source.index)
 	}
-	return errors.Join(err, im.journal.close(err == nil))
+	_, unprinted := errors.AsType[unprintedSummary](err)
+	return errors.Join(err, im.journal.close(err == nil || unprinted))
 }
 
 // resume tells from where on the import goes on.
@@ -198,12 +207,12 @@ func (im *importer) check(ctx context.Context, f io.Reader) (*importSource, int,
 // unread is the error of a source that cannot be read to its end.
 func (im *importer) unread(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return errors.New("interrupted")
+		return errInterrupted
 	}
 	if bad, ok := errors.AsType[*lineError](err); ok {
 		return refusal("%s:%s", im.file, bad.Error())
 	}
-	return fmt.Errorf("cannot read %s: %w", im.file, err)
+	return unreadable(im.file, err)
 }
 
 func (im *importer) list(n int, bad *lineError) {
@@ -228,7 +237,7 @@ func wrong(n int) string {
 }
 
 func (im *importer) fromStdin(ctx context.Context) error {
-	return im.run(ctx, newImportSource(im.env.in, im.o.name), -1)
+	return im.run(ctx, newImportSource(im.env.interruptible(im.env.in), im.o.name), -1)
 }
 
 // batchSize is how many events a batch may have. Batches of standard input have one, unless told otherwise: what sends
@@ -247,7 +256,7 @@ func (im *importer) batchSize() int {
 // run sends the events of a source, total of them, -1 where that is not known.
 func (im *importer) run(ctx context.Context, s *importSource, total int) error {
 	if terminal(im.env.err) && !im.o.json {
-		im.bar = progressbar.NewOptions(total, progressbar.OptionSetWriter(im.env.err), progressbar.OptionShowCount(),
+		im.bar = progressbar.NewOptions(total, progressbar.OptionSetWriter(im.env.err), progressbar.OptionShowCount(), progressbar.OptionThrottle(barInterval),
 			progressbar.OptionSetDescription("events"), progressbar.OptionClearOnFinish())
 	}
 	queues := make([]chan importBatch, im.o.concurrency)
@@ -340,7 +349,7 @@ func (im *importer) read(ctx context.Context, s *importSource, queues []chan imp
 		if err != nil {
 			return errors.Join(flush(), im.unread(ctx, err))
 		}
-		if len(b) > 0 && (len(b) >= most || size+len(ev.data) > maxBatchBytes || ev.key != b[0].key || ev.actor != b[0].actor || ev.target != b[0].target) {
+		if len(b) > 0 && (len(b) >= most || size+len(ev.data) > maxBatchBytes || !ev.joins(&b[0])) {
 			if err := flush(); err != nil {
 				return err
 			}
@@ -408,9 +417,11 @@ func (im *importer) send(ctx context.Context, b importBatch) error {
 	for i, ev := range b {
 		events[i] = client.NewEvent{Type: ev.eventType, Data: ev.data}
 	}
-	o := client.WriteOptions{Actor: b[0].actor, IdempotencyKey: im.idempotencyKey(b)}
-	if b[0].target != (j17.Agent{}) {
-		o.Target = &b[0].target
+	o := client.WriteOptions{
+		Actor: b[0].Actor, PreviousLength: b[0].PreviousLength, SkipOCC: b[0].SkipOCC, IdempotencyKey: im.idempotencyKey(b),
+	}
+	if b[0].Target != (j17.Agent{}) {
+		o.Target = &b[0].Target
 	}
 	receipt, err := im.client.PostBatch(ctx, b[0].key, events, o)
 	if err != nil {
@@ -437,7 +448,13 @@ func (im *importer) idempotencyKey(b importBatch) string {
 	} else {
 		h.Write(b[len(b)-1].seed[:])
 	}
-	_, _ = fmt.Fprintf(h, "\n%d %d %q %q %q\n", b[0].index, len(b), b[0].key.String(), b[0].actor, b[0].target)
+	_, _ = fmt.Fprintf(h, "\n%d %d %q %q %q\n", b[0].index, len(b), b[0].key.String(), b[0].Actor, b[0].Target)
+	if b[0].PreviousLength != nil {
+		_, _ = fmt.Fprintf(h, "length %d\n", *b[0].PreviousLength)
+	}
+	if b[0].SkipOCC {
+		_, _ = io.WriteString(h, "skip_occ\n")
+	}
 	for _, ev := range b {
 		_, _ = fmt.Fprintf(h, "%q %d\n%s\n", ev.eventType, len(ev.data), ev.data)
 	}
@@ -447,11 +464,12 @@ func (im *importer) idempotencyKey(b importBatch) string {
 // failed decides what a failed request means for the import.
 func (im *importer) failed(ctx context.Context, b importBatch, err error) error {
 	e, ok := errors.AsType[*client.Error](err)
-	if !ok || !aboutEvents(e.Problem.Code) {
+	expects := ok && e.Problem.Code == j17.CodeConflict && b[0].PreviousLength != nil
+	if !ok || !expects && !aboutEvents(e.Problem.Code) {
 		return err
 	}
-	at, found := 0, e.Problem.EventIndex != nil
-	if found {
+	at, found := 0, e.Problem.EventIndex != nil || expects
+	if e.Problem.EventIndex != nil {
 		at = *e.Problem.EventIndex
 		found = at >= 0 && at < len(b)
 	}
@@ -476,7 +494,11 @@ func (im *importer) failed(ctx context.Context, b importBatch, err error) error 
 	if !im.o.continueOnError {
 		bad := fault(b[0], e)
 		im.list(1, &bad)
-		return refusal("the import has stopped at line %d of %s, which the server refuses (%s)", bad.line, im.file, e.Problem.Code)
+		stopped := refusal("the import has stopped at line %d of %s, which the server refuses (%s)", bad.line, im.file, e.Problem.Code)
+		if expects {
+			stopped = j17.Errorf(j17.CodeConflict, "%v", stopped)
+		}
+		return stopped
 	}
 	for _, ev := range b {
 		if err := im.refuse(fault(ev, e), e.Problem.Code); err != nil {
@@ -501,7 +523,7 @@ func aboutEvents(code j17.Code) bool {
 	switch code {
 	case j17.CodeInvalidJSON, j17.CodeMissingField, j17.CodeUnknownField, j17.CodeInvalidField, j17.CodeUndeclaredType,
 		j17.CodeReservedEventType, j17.CodeSchemaViolation, j17.CodeForbidden, j17.CodeUnknownType, j17.CodeUnknownEventType,
-		j17.CodePayloadTooLarge, j17.CodeInvalidIdentifier:
+		j17.CodePayloadTooLarge, j17.CodeInvalidIdentifier, j17.CodeSkipOCCNotAllowed:
 		return true
 	default:
 		return false
@@ -565,7 +587,10 @@ func (im *importer) conclude(ctx context.Context, events int, err error) error {
 		err = refusal("%s refused and left out; see %s. Correct them in %s and run the same command again: it sends only what is not stored yet", countWere(im.refused), im.o.errorsFile, im.file)
 	}
 	if printErr := im.summary(events, err == nil); printErr != nil {
-		return errors.Join(err, printErr)
+		if err == nil {
+			return unprintedSummary{fmt.Errorf("the import is complete, but its summary could not be printed: %w", printErr)}
+		}
+		im.env.note("The summary could not be printed: %v\n", printErr)
 	}
 	if err == nil || im.refused > 0 && ctx.Err() == nil && im.failure == nil {
 		return err
@@ -574,9 +599,12 @@ func (im *importer) conclude(ctx context.Context, events int, err error) error {
 	if im.journal == nil {
 		again = "Run the same command on the same input again within 24 hours: no event is stored twice."
 	}
-	im.env.note("The import is not complete: %d events are known to be stored. %s\n", im.stored+im.known, again)
+	im.env.note("The import is not complete; known to be stored: %s. %s\n", count(im.stored+im.known, "event"), again)
 	return interrupted(ctx, err)
 }
+
+// unprintedSummary is the error of an import that lacks nothing but its summary.
+type unprintedSummary struct{ error }
 
 func countWere(n int) string {
 	if n == 1 {

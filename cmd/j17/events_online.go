@@ -13,6 +13,7 @@ import (
 
 	"j17"
 	"j17/internal/client"
+	"j17/internal/engine"
 )
 
 // eventsOnline returns the commands of "j17 events" that talk to a server.
@@ -80,6 +81,7 @@ A lost connection does no harm: the write is repeated with the same idempotency 
 		if err != nil {
 			return err
 		}
+		keepOnWithoutReader()
 		receipt, err := c.PostEvent(cmd.Context(), key, ev, o)
 		if err != nil {
 			return interrupted(cmd.Context(), e.explained(err))
@@ -94,7 +96,7 @@ func (e *env) data(arg string) (json.RawMessage, error) {
 	raw, from := []byte(arg), "the data"
 	if name, ok := strings.CutPrefix(arg, "@"); ok || arg == "-" {
 		var err error
-		if raw, err = e.read(name); err != nil {
+		if raw, err = e.readAll(name, engine.MaxEventText, "No event can be that large."); err != nil {
 			return nil, err
 		}
 		from = name
@@ -117,6 +119,15 @@ func (e *env) explained(err error) error {
 }
 
 func (e *env) printReceipt(key j17.Key, r client.Receipt, asJSON bool) error {
+	err := e.writeReceipt(key, r, asJSON)
+	if err != nil {
+		// Whoever reads nothing but a failure would write the event again.
+		return fmt.Errorf("the event is stored as %s, but this could not be printed: %w", strings.Join(r.StreamIDs, ", "), err)
+	}
+	return nil
+}
+
+func (e *env) writeReceipt(key j17.Key, r client.Receipt, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(e.out).Encode(struct {
 			StreamID     string `json:"stream_id"`

@@ -54,7 +54,8 @@ func TestExampleAppsAreListed(t *testing.T) {
 	}
 	var found []string
 	for _, e := range entries {
-		if e.IsDir() && e.Name() != "counter" {
+		// A folder without a spec holds sources of custom code.
+		if _, err := os.Stat(examplePath(e.Name(), "spec.json")); err == nil && e.Name() != "counter" {
 			found = append(found, e.Name())
 		}
 	}
@@ -66,6 +67,35 @@ func TestExampleAppsAreListed(t *testing.T) {
 		if !strings.Contains(overview, "("+app+"/README.md)") {
 			t.Errorf("examples/README.md has no link to %s/README.md", app)
 		}
+	}
+}
+
+// TestSpecsAreFormatted holds the specs that people read and copy to the form of "spec fmt", and the first one of README.md
+// to the file that it shows.
+func TestSpecsAreFormatted(t *testing.T) {
+	files, err := filepath.Glob("templates/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, app := range append(apps(), "counter") {
+		files = append(files, examplePath(app, "spec.json"))
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		formatted, found := spec.Format(raw)
+		if diff := cmp.Diff(string(formatted), string(raw)); diff != "" || found != nil {
+			t.Errorf("%s is not formatted; run j17 spec fmt --write on it\n%v%s", file, found, diff)
+		}
+	}
+	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if shown := "```json spec\n" + readExample(t, "counter", "spec.json") + "```\n"; !strings.Contains(string(readme), shown) {
+		t.Error("README.md does not show examples/counter/spec.json as it is")
 	}
 }
 

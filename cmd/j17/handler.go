@@ -71,7 +71,7 @@ nothing.`,
 				}
 			}
 			t.Now = clock.System{}.Now().Unix()
-			out, found, err := engine.TryHandler(c, t)
+			out, found, err := engine.TryHandler(cmd.Context(), c, t)
 			if err != nil {
 				return withNearest(err, c, t)
 			}
@@ -108,7 +108,7 @@ func (e *env) document(flag, text string) (string, value.Value, error) {
 		return "", value.Value{}, nil
 	}
 	if name, ok := strings.CutPrefix(text, "@"); ok {
-		raw, err := e.readAll(name, 0)
+		raw, err := e.readAll(name, engine.MaxEventText, "No event can be that large.")
 		if err != nil {
 			return "", value.Value{}, err
 		}

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -15,27 +20,63 @@ import (
 )
 
 // read returns the text of a spec, see readAll.
-func (e *env) read(name string) ([]byte, error) { return e.readAll(name, spec.MaxSize+1) }
+func (e *env) read(name string) ([]byte, error) {
+	raw, err := e.readAll(name, spec.MaxSize, "Split the application into several instances, or move large constants into events.")
+	if _, ok := errors.AsType[tooLarge](err); ok {
+		return nil, notASpec{err}
+	}
+	if err == nil && len(bytes.TrimSpace(raw)) == 0 {
+		return nil, notASpec{fmt.Errorf("%s is empty. 'j17 spec new' prints a spec to start from", fileName(name))}
+	}
+	return raw, err
+}
 
-// readAll returns the content of a file, or up to limit bytes of standard input for "-"; 0 is no limit.
-func (e *env) readAll(name string, limit int64) ([]byte, error) {
-	var raw []byte
-	var err error
-	switch {
-	case name != "-":
-		raw, err = os.ReadFile(name) //nolint:gosec // the caller names the file
-	case limit > 0:
-		raw, err = io.ReadAll(io.LimitReader(e.in, limit))
-	default:
-		raw, err = io.ReadAll(e.in)
+// notASpec is the error of a file that no spec can have come from.
+type notASpec struct{ error }
+
+// Is makes it an invalid spec.
+func (notASpec) Is(target error) bool { return target == server.ErrInvalidSpec }
+
+// tooLarge is the error of a file of more bytes than are accepted.
+type tooLarge struct{ error }
+
+// readAll returns the content of a file, or of standard input for "-". One of more than limit bytes is refused; hint says
+// what to do then.
+func (e *env) readAll(name string, limit int64, hint string) ([]byte, error) {
+	in := e.in
+	if name != "-" {
+		in = &lateFile{name: name}
+	}
+	raw, err := io.ReadAll(io.LimitReader(e.interruptible(in), limit+1))
+	if err != nil {
+		return nil, unreadable(name, err)
+	}
+	if int64(len(raw)) > limit {
+		return nil, tooLarge{fmt.Errorf("%s is too large: it has more than %d MiB. %s", fileName(name), limit>>20, hint)}
+	}
+	return raw, nil
+}
+
+// unreadable is the error of a file that cannot be read.
+func unreadable(name string, err error) error {
+	if errors.Is(err, errInterrupted) {
+		return errInterrupted
 	}
 	if path, ok := errors.AsType[*os.PathError](err); ok {
 		err = path.Err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", name, err)
+	if name == "-" {
+		name = "standard input"
 	}
-	return raw, nil
+	return fmt.Errorf("cannot read %s: %w", fileName(name), err)
+}
+
+// fileName is the name of a file for messages: in quotes where it is empty or has characters that are not to be seen.
+func fileName(name string) string {
+	if name == "" || strings.ContainsFunc(name, func(c rune) bool { return c == utf8.RuneError || !unicode.IsPrint(c) }) {
+		return strconv.Quote(name)
+	}
+	return name
 }
 
 // compile reads and compiles a spec. Of a spec that is not valid everything is reported that is wrong with it; warnings

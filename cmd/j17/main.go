@@ -2,22 +2,27 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"j17"
 	"j17/internal/server"
+	"j17/internal/spec/diag"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program whatever it does
 	code := run(ctx, os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
@@ -41,6 +46,8 @@ type env struct {
 	in     io.Reader
 	out    io.Writer // data
 	err    io.Writer // everything else
+	// interruptible returns a reader of another one whose reads end when the command is interrupted.
+	interruptible func(io.Reader) io.Reader
 }
 
 // usageError is a mistake in how a command was called.
@@ -55,17 +62,43 @@ func (e silent) Unwrap() error { return e.error }
 
 func run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
 	e := &env{getenv: getenv, in: stdin, out: stdout, err: stderr}
+	e.interruptible = func(in io.Reader) io.Reader { return &interruptibleReader{ctx: ctx, in: in} }
 	root := e.root()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	help := &checkedWriter{Writer: stdout}
+	root.SetOut(help)
+	err := cmp.Or(root.ExecuteContext(ctx), help.err)
 	if _, ok := errors.AsType[silent](err); err != nil && !ok {
-		text := fmt.Sprintf("j17: %v\n", err)
+		text := fmt.Sprintf("j17: %v\n", readable(err))
 		if _, ok := errors.AsType[usageError](err); ok {
-			text += "Run 'j17 help' for how to use it.\n"
+			text += fmt.Sprintf("Run '%s --help' for how to use it.\n", called(root, args))
 		}
 		_, _ = io.WriteString(stderr, text) // there is nowhere else to say it
 	}
 	return exitCode(err)
+}
+
+// checkedWriter remembers that a write has failed, for those who do not look.
+type checkedWriter struct {
+	io.Writer
+	err error
+}
+
+// Write implements io.Writer.
+func (w *checkedWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if w.err == nil {
+		w.err = err
+	}
+	return n, err
+}
+
+// readable says what an error of the output means; its own text has the name of a device only.
+func readable(err error) error {
+	if path, ok := errors.AsType[*os.PathError](err); ok && path.Op == "write" && path.Path == os.Stdout.Name() && err.Error() == path.Error() {
+		return fmt.Errorf("the output cannot be written: %w", path.Err)
+	}
+	return err
 }
 
 // exitCode is the only map from errors to exit codes.
@@ -107,19 +140,90 @@ func (e *env) root() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetIn(e.in)
-	root.SetOut(e.out)
 	root.SetErr(e.err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{flagError(cmd, err)} })
 	root.AddCommand(e.dev(), e.spec(), e.handler(), e.events(), e.state(), e.version())
-	root.AddCommand(e.docs(), e.mcp())
+	root.AddCommand(e.docs(), e.mcp(), e.wasm())
+	// Of the commands that cobra adds, these two take any argument for one that asks for help.
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "help":
+			cmd.Args = func(_ *cobra.Command, args []string) error {
+				if found, rest, err := root.Find(args); err != nil || len(rest) > 0 {
+					return unknownCommand(found, rest)
+				}
+				return nil
+			}
+		case "completion":
+			cmd.Args = noArgs
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
 	return root
+}
+
+// called is the command that arguments name, as far as they name one.
+func called(root *cobra.Command, args []string) string {
+	cmd, _, err := root.Find(args)
+	if err != nil || cmd == nil {
+		return root.Name()
+	}
+	return cmd.CommandPath()
 }
 
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usageError{fmt.Errorf("unknown command or argument %q for %q", args[0], cmd.CommandPath())}
+		return unknownCommand(cmd, args)
 	}
 	return nil
+}
+
+// unknownCommand is the error of arguments that a command has no use for.
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if !cmd.HasAvailableSubCommands() {
+		return usageError{fmt.Errorf("%s does not take %q", cmd.CommandPath(), args[0])}
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() || c.Name() == "help" {
+			names = append(names, c.Name())
+		}
+	}
+	hint := "There are " + strings.Join(names, ", ")
+	if near := diag.Nearest(args[0], names); near != "" {
+		hint = fmt.Sprintf("Did you mean %q?", near)
+	}
+	return usageError{fmt.Errorf("%s has no command %q. %s", cmd.CommandPath(), args[0], hint)}
+}
+
+// flagError says what is wrong with a flag in words of this program.
+func flagError(cmd *cobra.Command, err error) error {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if near := diag.Nearest(unknown.GetSpecifiedName(), names); near != "" {
+			return fmt.Errorf("%s has no flag --%s. Did you mean --%s?", cmd.CommandPath(), unknown.GetSpecifiedName(), near)
+		}
+		return fmt.Errorf("%s has no flag --%s", cmd.CommandPath(), unknown.GetSpecifiedName())
+	}
+	bad, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	takes := "a value of another kind"
+	switch bad.GetFlag().Value.Type() {
+	case "uint64":
+		takes = "a whole number of 0 or more"
+	case "int", "int64":
+		takes = "a whole number"
+	case "bool":
+		takes = "true or false"
+	case "duration":
+		takes = "a time such as 30s or 5m"
+	}
+	return fmt.Errorf("--%s cannot be %q: it takes %s", bad.GetFlag().Name, bad.GetValue(), takes)
 }
 
 // exactly checks the number of arguments and names the missing one.

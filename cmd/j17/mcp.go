@@ -100,6 +100,9 @@ func (s *assistedServer) connect() (*client.Client, error) {
 	}
 	s.remember(t.key)
 	transport := http.DefaultTransport
+	if t.roots != nil {
+		transport = client.Transport(t.roots)
+	}
 	if !s.writes {
 		t.key = s.readKey(t.key)
 		s.remember(t.key)

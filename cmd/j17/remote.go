@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +26,7 @@ import (
 
 // remote is how a command finds its server: its flags as they were given.
 type remote struct {
-	url, key, env, data string
+	url, key, env, data, context, instance, caFile string
 }
 
 // Where a development server is unless told otherwise.
@@ -35,70 +36,299 @@ const (
 	// devInstance and devDomain make up the hosts of a server that is reached by a bare address.
 	devInstance = "app"
 	devDomain   = "localhost"
+	// controlLabel starts the host of the routes of operators.
+	controlLabel = "control"
 )
 
-// remoteFlags declares the flags of every command that talks to a server.
+// remoteFlags declares the flags of every command that talks to an environment.
 func remoteFlags(cmd *cobra.Command) *remote {
+	r := serverFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&r.key, "key", "", "API `key` (J17_KEY or J17_KEY_FILE; else that of the context; else, for a server on this machine, from the data folder)")
+	environmentFlag(cmd, r)
+	instanceFlag(cmd, r)
+	return r
+}
+
+// serverFlags declares the flags of every command that talks to a server.
+func serverFlags(cmd *cobra.Command) *remote {
 	var r remote
 	f := cmd.Flags()
-	f.StringVar(&r.url, "url", "", "`URL` of the server (J17_URL; else that of the data folder, else "+defaultURL+")")
-	f.StringVar(&r.key, "key", "", "API `key` (J17_KEY or J17_KEY_FILE; else, for a server on this machine, from the data folder)")
-	f.StringVar(&r.env, "env", "", "`environment`: prod, staging or test (J17_ENV; else the one that the URL names)")
+	f.StringVar(&r.url, "url", "", "`URL` of the server (J17_URL; else that of the context, of the data folder, or "+defaultURL+")")
+	f.StringVar(&r.context, "context", "", "`name` of the context to use (J17_CONTEXT; else the current one, see 'j17 context')")
+	f.StringVar(&r.caFile, "ca-file", "", "`file` of the authorities whose certificates are trusted (J17_CA_FILE)")
 	f.StringVar(&r.data, "data", "", "data `folder` of a development server (J17_DATA; else "+defaultData+")")
 	return &r
 }
 
-// target is a server, one of its environments, and the key for it.
-type target struct {
-	url, host, key string
+func environmentFlag(cmd *cobra.Command, r *remote) {
+	cmd.Flags().StringVar(&r.env, "env", "", "`environment`: prod, staging or test (J17_ENV; else that of the context, or the one that the URL names)")
 }
 
-// resolve is the only place that decides which server, environment and key a command uses: flags, then variables, then
-// what a development server has left in its data folder.
-func (e *env) resolve(r *remote) (target, error) {
-	t := target{url: cmp.Or(r.url, e.getenv("J17_URL")), key: cmp.Or(r.key, e.getenv("J17_KEY"))}
-	if t.key == "" {
-		if file := e.getenv("J17_KEY_FILE"); file != "" {
-			raw, err := e.read(file)
-			if err != nil {
-				return target{}, fmt.Errorf("J17_KEY_FILE: %w", err)
-			}
-			t.key = strings.TrimSpace(string(raw))
-		}
+func instanceFlag(cmd *cobra.Command, r *remote) {
+	cmd.Flags().StringVar(&r.instance, "instance", "", "`name` of the instance (J17_INSTANCE; else that of the context, or the one that the URL names)")
+}
+
+// target is a server, one of its environments, and the credential for it.
+type target struct {
+	url, host, key string
+	roots          *x509.CertPool
+}
+
+// sourced is a setting and where it comes from.
+type sourced struct{ value, from string }
+
+// settings is what a command uses: flags, then the context that a flag names, then variables, then the current context,
+// then what a development server has left in its data folder.
+type settings struct {
+	// context is the name of the context that counts, "" where none does.
+	context, url, instance, env, key, token, caFile sourced
+	// chosen is the context itself, nil where none counts.
+	chosen *serverContext
+	config *config
+	dev    server.DevAccess
+	hasDev bool
+}
+
+// settings is the only place that decides which server, environment and credentials a command uses.
+func (e *env) settings(r *remote) (*settings, error) {
+	s := &settings{}
+	var err error
+	if s.config, err = e.config(); err != nil {
+		return nil, err
 	}
-	var want j17.Environment
-	if name := cmp.Or(r.env, e.getenv("J17_ENV")); name != "" {
-		var err error
-		if want, err = j17.ParseEnvironment(name); err != nil {
-			return target{}, usageError{err}
-		}
+	if r.context != "" && (r.url != "" || r.data != "") {
+		return nil, usageError{errors.New("--context names a server, and so do --url and --data: give one of them")}
 	}
 	dir := cmp.Or(r.data, e.getenv("J17_DATA"))
-	dev, err := server.ReadDevAccess(cmp.Or(dir, defaultData))
-	found := err == nil
-	if err != nil && (dir != "" || !errors.Is(err, fs.ErrNotExist)) {
-		return target{}, fmt.Errorf("the keys of the development server cannot be read: %w", err)
+	if s.dev, err = server.ReadDevAccess(cmp.Or(dir, defaultData)); err == nil {
+		s.hasDev = true
+	} else if dir != "" || !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the keys of the development server cannot be read: %w", err)
 	}
-	if t.url == "" {
-		t.url = cmp.Or(dev.URL, defaultURL)
+	if err := s.choose(e, r, dir != ""); err != nil {
+		return nil, err
 	}
-	u, err := url.Parse(t.url)
+	var kept serverContext
+	if s.chosen != nil {
+		kept = *s.chosen
+	}
+	pick := func(flag, given, variable, inContext string) sourced {
+		v := e.getenv(variable)
+		ofContext := sourced{inContext, "context " + s.context.value}
+		for _, c := range []sourced{{given, "--" + flag}, sourcedIf(r.context != "", ofContext), {v, variable}, ofContext} {
+			if c.value != "" {
+				return c
+			}
+		}
+		return sourced{}
+	}
+	s.instance = pick("instance", r.instance, "J17_INSTANCE", kept.Instance)
+	s.env = pick("env", r.env, "J17_ENV", string(kept.Environment))
+	s.caFile = pick("ca-file", r.caFile, "J17_CA_FILE", kept.CAFile)
+	return s, s.credentials(e, r, kept)
+}
+
+func sourcedIf(ok bool, s sourced) sourced {
+	if ok {
+		return s
+	}
+	return sourced{}
+}
+
+// choose picks the address: whoever names one by itself wants nothing from a context.
+func (s *settings) choose(e *env, r *remote, folder bool) error {
+	variable := e.getenv("J17_URL")
+	named := sourced{r.context, "--context"}
+	switch {
+	case r.context != "":
+	case r.url != "":
+		s.url = sourced{r.url, "--url"}
+		return nil
+	case variable != "":
+		s.url = sourced{variable, "J17_URL"}
+		return nil
+	case folder:
+	case e.getenv("J17_CONTEXT") != "":
+		named = sourced{e.getenv("J17_CONTEXT"), "J17_CONTEXT"}
+	case s.config.Current != "":
+		named = sourced{s.config.Current, "current context"}
+	}
+	if named.value != "" {
+		ctx, err := s.config.context(named.value)
+		if err != nil {
+			return err
+		}
+		s.context, s.chosen = named, ctx
+		s.url = sourced{ctx.Server, "context " + named.value}
+		return nil
+	}
+	s.url = sourced{defaultURL, "default"}
+	if s.dev.URL != "" {
+		s.url = sourced{s.dev.URL, "data folder"}
+	}
+	return nil
+}
+
+// credentials adds the API key and the operator's token. Those of a context are for its server and its instance alone.
+func (s *settings) credentials(e *env, r *remote, kept serverContext) error {
+	fromContext := sourced{from: "context " + s.context.value}
+	if s.chosen != nil && s.instance.value == kept.Instance {
+		fromContext.value = kept.Keys[cmp.Or(j17.Environment(s.env.value), j17.Prod)]
+	}
+	key, err := e.secret("J17_KEY", "a key")
+	if err != nil {
+		return err
+	}
+	for _, c := range []sourced{{r.key, "--key"}, sourcedIf(r.context != "", fromContext), key, fromContext} {
+		if s.key.value == "" && c.value != "" {
+			s.key = c
+		}
+	}
+	token, err := e.secret("J17_TOKEN", "a token")
+	if err != nil {
+		return err
+	}
+	var logged sourced
+	if kept.Login != nil {
+		logged = sourced{kept.Login.Token, "context " + s.context.value}
+	}
+	for _, c := range []sourced{sourcedIf(r.context != "", logged), token, logged} {
+		if s.token.value == "" && c.value != "" {
+			s.token = c
+		}
+	}
+	return nil
+}
+
+// secret reads a variable, or the file that the variable with _FILE names.
+func (e *env) secret(variable, what string) (sourced, error) {
+	if v := e.getenv(variable); v != "" {
+		return sourced{v, variable}, nil
+	}
+	file := e.getenv(variable + "_FILE")
+	if file == "" {
+		return sourced{}, nil
+	}
+	raw, err := e.readAll(file, 1<<20, "It should hold nothing but "+what+".")
+	if err != nil {
+		return sourced{}, fmt.Errorf("%s_FILE: %w", variable, err)
+	}
+	return sourced{strings.TrimSpace(string(raw)), variable + "_FILE"}, nil
+}
+
+// address is the URL of the settings in parts.
+func (s *settings) address() (*url.URL, error) {
+	u, err := url.Parse(s.url.value)
 	if err != nil || u.Hostname() == "" {
-		return target{}, usageError{fmt.Errorf("%q is no URL of a server; it has the form %s", t.url, defaultURL)}
+		return nil, usageError{fmt.Errorf("%q is no URL of a server; it has the form %s", s.url.value, defaultURL)}
 	}
-	if err := t.address(u, want); err != nil {
+	return u, nil
+}
+
+// environment is the environment that is asked for, "" where that is left to the address.
+func (s *settings) environment() (j17.Environment, error) {
+	if s.env.value == "" {
+		return "", nil
+	}
+	want, err := j17.ParseEnvironment(s.env.value)
+	if err != nil {
+		return "", usageError{err}
+	}
+	return want, nil
+}
+
+// resolve returns the environment that a command talks to.
+func (e *env) resolve(r *remote) (target, error) {
+	s, err := e.settings(r)
+	if err != nil {
+		return target{}, err
+	}
+	return s.target()
+}
+
+// target is the environment that the settings lead to.
+func (s *settings) target() (target, error) {
+	t := target{url: s.url.value, key: s.key.value}
+	want, err := s.environment()
+	if err != nil {
+		return target{}, err
+	}
+	u, err := s.address()
+	if err != nil {
+		return target{}, err
+	}
+	if t.roots, err = trusted(s.caFile.value); err != nil {
+		return target{}, err
+	}
+	if s.instance.value == "" {
+		err = t.address(u, want)
+	} else {
+		err = t.instance(u, s.instance.value, want)
+	}
+	if err != nil {
 		return target{}, usageError{err}
 	}
-	if t.key == "" && found && local(u.Hostname()) {
-		t.key = dev.Keys[environmentOf(t.host, want)].Write
+	if t.key == "" && s.hasDev && local(u.Hostname()) && (s.instance.value == "" || s.instance.value == devInstance) {
+		t.key = s.dev.Keys[environmentOf(t.host, want)].Write
 	}
 	if t.key == "" {
-		return target{}, usageError{fmt.Errorf("there is no API key for %s: pass --key, set J17_KEY or J17_KEY_FILE, or run this in the folder in which 'j17 dev' runs (or name its data folder with --data)", t.url)}
+		return target{}, usageError{fmt.Errorf("there is no API key for %s: pass --key, set J17_KEY or J17_KEY_FILE, make one with 'j17 keys create --save', or run this in the folder in which 'j17 dev' runs (or name its data folder with --data)", t.url)}
 	}
+	return t, t.checkCredential("API key")
+}
+
+func (t *target) checkCredential(what string) error {
 	if strings.ContainsFunc(t.key, func(c rune) bool { return c <= ' ' || c > '~' }) {
-		return target{}, usageError{errors.New("the API key contains characters that no key has: it was not copied whole, or more than it was")}
+		return usageError{fmt.Errorf("the %s contains characters that no %[1]s has: it was not copied whole, or more than it was", what)}
 	}
-	return t, nil
+	return nil
+}
+
+// trusted returns the authorities in a file, nil for those of the machine where no file is named.
+func trusted(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	raw, err := os.ReadFile(file) //nolint:gosec // the user names the file
+	if err != nil {
+		return nil, unreadable(file, err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(raw) {
+		return nil, fmt.Errorf("%s holds no certificate in PEM form", fileName(file))
+	}
+	return roots, nil
+}
+
+// instance sets URL and Host header so that the request reaches an environment of an instance of the server at u.
+func (t *target) instance(u *url.URL, instance string, want j17.Environment) error {
+	if strings.HasPrefix(instance, "ins_") {
+		return fmt.Errorf("--instance takes the name of the instance here, not its id %s: it is a part of the address", instance)
+	}
+	if want != "" && want != j17.Prod {
+		instance += "-" + string(want)
+	}
+	return t.below(u, instance)
+}
+
+// below sets URL and Host header to a host directly below that of u.
+func (t *target) below(u *url.URL, label string) error {
+	name := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+	_, numeric := netip.ParseAddr(name)
+	switch {
+	case local(name):
+		t.host = label + "." + devDomain
+		if numeric != nil {
+			u.Host = devDomain + portOf(u)
+		}
+	case numeric == nil:
+		return fmt.Errorf("the address %s has no host name, below which the server's hosts are: use a name such as example.com", u.Host)
+	default:
+		u.Host = label + "." + strings.TrimPrefix(name, controlLabel+".") + portOf(u)
+	}
+	t.url = u.String()
+	return nil
 }
 
 // address sets URL and Host header so that the request reaches the environment that is wanted, "" for the one that the
@@ -178,7 +408,7 @@ func (e *env) connect(r *remote) (*client.Client, error) {
 		return nil, err
 	}
 	c, err := client.New(client.Options{
-		URL: t.url, Host: t.host, Key: t.key, Clock: clock.System{},
+		URL: t.url, Host: t.host, Key: t.key, RootCAs: t.roots, Clock: clock.System{},
 		Retrying: func(err error, wait time.Duration) {
 			e.note("%v Trying again in %s.\n", sentence(err), wait)
 		},
@@ -206,7 +436,7 @@ func sentence(err error) string {
 // interrupted tells a command that was stopped by the user from one that failed.
 func interrupted(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
-		return errors.New("interrupted")
+		return errInterrupted
 	}
 	return err
 }

@@ -45,9 +45,6 @@ Exit code 0: done, 1: with --check, some files are not formatted, 3: a file is n
 				if err != nil {
 					return err
 				}
-				if len(source) > spec.MaxSize {
-					return fmt.Errorf("%s is larger than a spec can be: %d bytes", name, spec.MaxSize)
-				}
 				formatted, found := spec.Format(source)
 				same := bytes.Equal(source, formatted)
 				switch {

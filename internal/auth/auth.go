@@ -16,19 +16,21 @@ type Authenticator struct {
 	registry *control.Registry
 	clock    clock.Clock
 	tokens   *tokens
-	// byEmail and byClient slow down who guesses passwords.
-	byEmail  *throttle
-	byClient *throttle
+	// These slow down who guesses passwords.
+	byPair, byNetwork, byAccount *throttle
+	networks                     *networks
 }
 
 // New returns an authenticator for what the registry knows.
 func New(registry *control.Registry, clk clock.Clock) *Authenticator {
 	return &Authenticator{
-		registry: registry,
-		clock:    clk,
-		tokens:   newTokens(registry.SigningKey(), clk.Now),
-		byEmail:  newThrottle(emailBurst, emailInterval),
-		byClient: newThrottle(clientBurst, clientInterval),
+		registry:  registry,
+		clock:     clk,
+		tokens:    newTokens(registry, clk.Now),
+		byPair:    newThrottle(pairBurst, pairInterval),
+		byNetwork: newThrottle(networkBurst, networkInterval),
+		byAccount: newThrottle(accountBurst, accountInterval),
+		networks:  newNetworks(),
 	}
 }
 
@@ -36,18 +38,10 @@ func New(registry *control.Registry, clk clock.Clock) *Authenticator {
 // tell unknown, mistyped and revoked keys apart. It does not allocate unless it fails.
 func (a *Authenticator) APIKey(token string) (j17.Principal, error) {
 	key, ok := a.registry.KeyByToken(token)
-	if !ok || !a.active(&key) {
+	if !ok {
 		return j17.Principal{}, j17.Errorf(j17.CodeUnauthorized, "Invalid API key")
 	}
 	return j17.Principal{Kind: j17.APIKey, ID: key.ID, Instance: key.Instance, Environment: key.Environment, Scope: key.Scope}, nil
-}
-
-// active reports whether a key works now. Few keys have a date, and only those make it ask for the time.
-func (a *Authenticator) active(key *control.Key) bool {
-	if key.RevokeAt.IsZero() {
-		return key.RevokedAt.IsZero()
-	}
-	return key.Active(a.clock.Now())
 }
 
 // Node returns the principal of another node, which knows the node secret.

@@ -2,6 +2,7 @@ package auth_test
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/rsa"
 	"encoding/base64"
@@ -41,7 +42,7 @@ func TestLogin(t *testing.T) {
 	s := start(t)
 	session := login(t, s)
 	now := s.clock.Now().Unix()
-	if session.ExpiresAt != now+86400 || session.Operator != s.operator {
+	if session.ExpiresAt != now+86400 || !cmp.Equal(session.Operator, s.operator) {
 		t.Errorf("expires at %d, now is %d; operator %+v", session.ExpiresAt, now, session.Operator)
 	}
 	parts := strings.Split(session.Token, ".")
@@ -60,11 +61,16 @@ func TestLogin(t *testing.T) {
 		}
 		return m
 	}
-	if diff := cmp.Diff(map[string]any{"alg": "HS256", "typ": "JWT"}, decode(parts[0])); diff != "" {
+	if diff := cmp.Diff(map[string]any{"alg": "HS256", "typ": "JWT", "kid": s.registry.SigningKeys()[0].ID}, decode(parts[0])); diff != "" {
 		t.Errorf("header (-want +got):\n%s", diff)
 	}
 	claims := map[string]any{"sub": s.operator.ID, "email": email, "role": "platform_admin", "iat": float64(now), "exp": float64(now + 86400)}
-	if diff := cmp.Diff(claims, decode(parts[1])); diff != "" {
+	got := decode(parts[1])
+	if jti, _ := got["jti"].(string); len(jti) < 20 {
+		t.Errorf("jti %q", jti)
+	}
+	delete(got, "jti")
+	if diff := cmp.Diff(claims, got); diff != "" {
 		t.Errorf("claims (-want +got):\n%s", diff)
 	}
 
@@ -75,7 +81,7 @@ func TestLogin(t *testing.T) {
 	for what, c := range map[string][2]string{"wrong password": {email, "x"}, "unknown address": {"no@body.example", password}, "nothing": {"", ""}} {
 		got, err := s.Login(t.Context(), c[0], c[1], client)
 		refused(t, what, err, j17.CodeUnauthorized, "The e-mail address or the password is wrong.")
-		if got != (auth.Session{}) {
+		if !cmp.Equal(got, auth.Session{}) {
 			t.Errorf("%s: %+v", what, got)
 		}
 	}
@@ -101,24 +107,34 @@ func TestTokensThatAreNone(t *testing.T) {
 	parts := strings.Split(good, ".")
 	claims := func(edit func(jwt.MapClaims)) jwt.MapClaims {
 		now := s.clock.Now().Unix()
-		m := jwt.MapClaims{"sub": s.operator.ID, "email": email, "role": "platform_admin", "iat": now, "exp": now + 60}
+		m := jwt.MapClaims{"jti": "1", "sub": s.operator.ID, "email": email, "role": "platform_admin", "iat": now, "exp": now + 60}
 		edit(m)
 		return m
 	}
 	same := func(jwt.MapClaims) {}
+	kid := any(s.registry.SigningKeys()[0].ID)
 	sign := func(method jwt.SigningMethod, key any, c jwt.MapClaims) string {
 		t.Helper()
-		token, err := jwt.NewWithClaims(method, c).SignedString(key)
+		unsigned := jwt.NewWithClaims(method, c)
+		unsigned.Header["kid"] = kid
+		if kid == nil {
+			delete(unsigned.Header, "kid")
+		}
+		token, err := unsigned.SignedString(key)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return token
 	}
-	key := s.registry.SigningKey()
+	key := s.registry.SigningKeys()[0].Secret
 	if _, err := s.Operator(sign(jwt.SigningMethodHS256, key, claims(same))); err != nil {
 		t.Fatalf("the forger of this test is no good: %v", err)
 	}
 	pair, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, ed, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,9 +153,11 @@ func TestTokensThatAreNone(t *testing.T) {
 		"another algorithm":   sign(jwt.SigningMethodHS512, key, claims(same)),
 		"a public key's":      sign(jwt.SigningMethodRS256, pair, claims(same)),
 		"another key":         sign(jwt.SigningMethodHS256, []byte("another key"), claims(same)),
-		"the key of another":  sign(jwt.SigningMethodHS256, start(t).registry.SigningKey(), claims(same)),
+		"the key of another":  sign(jwt.SigningMethodHS256, start(t).registry.SigningKeys()[0].Secret, claims(same)),
 		"an empty key":        sign(jwt.SigningMethodHS256, []byte{}, claims(same)),
 		"no expiry":           sign(jwt.SigningMethodHS256, key, claims(func(m jwt.MapClaims) { delete(m, "exp") })),
+		"no id":               sign(jwt.SigningMethodHS256, key, claims(func(m jwt.MapClaims) { delete(m, "jti") })),
+		"EdDSA":               sign(jwt.SigningMethodEdDSA, ed, claims(same)),
 		"no time of issue":    sign(jwt.SigningMethodHS256, key, claims(func(m jwt.MapClaims) { delete(m, "iat") })),
 		"nobody":              sign(jwt.SigningMethodHS256, key, claims(func(m jwt.MapClaims) { delete(m, "sub") })),
 		"an unknown operator": sign(jwt.SigningMethodHS256, key, claims(func(m jwt.MapClaims) { m["sub"] = "opr_111111111111111" })),
@@ -152,6 +170,11 @@ func TestTokensThatAreNone(t *testing.T) {
 			t.Errorf("%s: %+v", what, p)
 		}
 	}
+	for _, kid = range []any{nil, "", "another", 7, []any{"x"}, map[string]any{}, "../../dev/null"} {
+		_, err := s.Operator(sign(jwt.SigningMethodHS256, key, claims(same)))
+		refused(t, fmt.Sprintf("kid %v", kid), err, j17.CodeUnauthorized, "Invalid token")
+	}
+	kid = s.registry.SigningKeys()[0].ID
 	// The role is the operator's, not the token's.
 	p, err := s.Operator(sign(jwt.SigningMethodHS256, key, claims(func(m jwt.MapClaims) { m["role"] = "god" })))
 	if err != nil || p.Role != "platform_admin" {
@@ -185,17 +208,17 @@ func TestLoginIsThrottledByAddress(t *testing.T) {
 			_, err := s.Login(t.Context(), strings.ToUpper(address)+strings.Repeat(" ", i%3), pw, netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}))
 			return err
 		}
-		for i := range 10 {
+		for i := range 50 {
 			refused(t, "failure", attempt(i, tooLong), j17.CodeUnauthorized, wrong)
 		}
 		for i := range 3 {
-			throttled(t, attempt(20+i, password), 30)
+			throttled(t, attempt(60+i, password), 30)
 		}
 		s.clock.Advance(29 * time.Second)
-		throttled(t, attempt(30, password), 1)
+		throttled(t, attempt(70, password), 1)
 		s.clock.Advance(time.Second)
-		refused(t, "half a minute later", attempt(31, tooLong), j17.CodeUnauthorized, wrong)
-		throttled(t, attempt(32, password), 30)
+		refused(t, "half a minute later", attempt(71, tooLong), j17.CodeUnauthorized, wrong)
+		throttled(t, attempt(72, password), 30)
 
 		// Others are not concerned, but for one in 65,536 who shares the budget.
 		free := 0
@@ -328,7 +351,7 @@ func TestNoCredentialIsEverRepeated(t *testing.T) {
 	s := start(t)
 	k, apiKey := s.key(t, j17.Prod, j17.ScopeRead)
 	session := login(t, s)
-	secrets := []string{apiKey, apiKey[len(apiKey)-30:], session.Token, strings.Split(session.Token, ".")[2], password, "another long password", "short one", s.registry.NodeSecret(), string(s.registry.SigningKey())}
+	secrets := []string{apiKey, apiKey[len(apiKey)-30:], session.Token, strings.Split(session.Token, ".")[2], password, "another long password", "short one", s.registry.NodeSecret(), string(s.registry.SigningKeys()[0].Secret)}
 
 	var log bytes.Buffer
 	logger := slog.New(slog.NewJSONHandler(&log, nil))

@@ -13,8 +13,6 @@ const maxTracked = 100_000
 // has passed. It is safe for concurrent use.
 type RateLimit struct {
 	perMinute int
-	interval  time.Duration
-	slack     time.Duration
 	overflow  *throttle
 
 	mu sync.Mutex
@@ -25,42 +23,53 @@ type RateLimit struct {
 	pruned int64
 }
 
+// Budget is what a caller has left.
+type Budget struct {
+	// Limit is the number of requests a minute, Left how many more there may be at once.
+	Limit, Left int
+	// Wait is how long until there is room for the request; 0 means that it was let in.
+	Wait time.Duration
+	// Full is how long until the whole limit is there again.
+	Full time.Duration
+}
+
 // pruneInterval is the least time between two looks through all budgets, which take milliseconds.
 const pruneInterval = time.Second
 
 // minPrune is the number of budgets from which it is worth looking.
 const minPrune = 1024
 
-// NewRateLimit returns a limit of perMinute requests; fewer than 1 count as 1.
+// NewRateLimit returns a limit of perMinute requests for those who have no other; fewer than 1 count as 1.
 func NewRateLimit(perMinute int) *RateLimit {
 	perMinute = max(perMinute, 1)
-	interval := time.Minute / time.Duration(perMinute)
-	return &RateLimit{
-		perMinute: perMinute, interval: interval, slack: time.Duration(perMinute-1) * interval,
-		overflow: newThrottle(perMinute, interval), full: map[string]int64{}, prune: minPrune,
-	}
+	return &RateLimit{perMinute: perMinute, overflow: newThrottle(perMinute, time.Minute/time.Duration(perMinute)), full: map[string]int64{}, prune: minPrune}
 }
 
-// PerMinute returns the number of requests a minute.
-func (l *RateLimit) PerMinute() int { return l.perMinute }
-
-// Take counts a request of a caller. It returns how many more there may be at once and, when this one is too many, how
-// long until there is room for it.
-func (l *RateLimit) Take(caller string, now time.Time) (left int, wait time.Duration) {
+// Take counts a request of a caller who may send perMinute of them; 0 means the limit's own number.
+func (l *RateLimit) Take(caller string, perMinute int, now time.Time) Budget {
+	if perMinute <= 0 {
+		perMinute = l.perMinute
+	}
+	interval := time.Minute / time.Duration(perMinute)
+	slack := time.Duration(perMinute-1) * interval
+	b := Budget{Limit: perMinute}
 	at := now.UnixNano()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	full, known := l.full[caller]
 	if !known && !l.room(at) {
-		return 0, l.overflow.take([]byte(caller), now)
+		b.Wait = l.overflow.take([]byte(caller), now)
+		b.Full = time.Minute
+		return b
 	}
 	full = max(full, at)
-	if wait := time.Duration(full-at) - l.slack; wait > 0 {
-		return 0, wait
+	if b.Wait = max(0, time.Duration(full-at)-slack); b.Wait == 0 {
+		full += int64(interval)
+		l.full[caller] = full
 	}
-	full += int64(l.interval)
-	l.full[caller] = full
-	return int((l.slack + l.interval - time.Duration(full-at)) / l.interval), 0
+	b.Full = time.Duration(full - at)
+	b.Left = int((slack + interval - min(b.Full, slack+interval)) / interval)
+	return b
 }
 
 // room makes sure that there is room for one more caller, forgetting those whose budgets are full.

@@ -7,12 +7,16 @@ import (
 	"time"
 )
 
-// How many failed logins there may be in a row, and how often one more is allowed after that.
+// How many failed logins there may be in a row, and how often one more is allowed after that: from one network to one
+// account, from one network, and to one account from all networks where no one has logged in to it before. The last is
+// what slows down a guesser with many addresses; who has logged in from where they are is not held up by it.
 const (
-	emailBurst     = 10
-	emailInterval  = 30 * time.Second
-	clientBurst    = 50
-	clientInterval = 6 * time.Second
+	pairBurst       = 10
+	pairInterval    = 30 * time.Second
+	networkBurst    = 50
+	networkInterval = 6 * time.Second
+	accountBurst    = 50
+	accountInterval = 30 * time.Second
 )
 
 // throttleCells is the number of budgets in a throttle: 512 KiB.
@@ -65,14 +69,41 @@ func (t *throttle) giveBack(key []byte) {
 
 func (t *throttle) cell(key []byte) uint64 { return maphash.Bytes(t.seed, key) % throttleCells }
 
-// clientKey names the client that an address belongs to: the address itself, but for IPv6 its /64 network, of which
-// one client has all addresses.
-func clientKey(addr netip.Addr) []byte {
+// familiar is how long a network is remembered after a login.
+const familiar = 30 * 24 * time.Hour
+
+// networks remembers from which networks there were logins to which account, in a table of fixed size like a throttle's.
+type networks struct {
+	seed maphash.Seed
+	mu   sync.Mutex
+	// until holds how long each cell is remembered, in Unix seconds.
+	until []int64
+}
+
+func newNetworks() *networks {
+	return &networks{seed: maphash.MakeSeed(), until: make([]int64, throttleCells)}
+}
+
+func (n *networks) remember(pair []byte, now time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.until[maphash.Bytes(n.seed, pair)%throttleCells] = now.Add(familiar).Unix()
+}
+
+func (n *networks) knows(pair []byte, now time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return now.Unix() < n.until[maphash.Bytes(n.seed, pair)%throttleCells]
+}
+
+// Network returns the network by which a client is known: the address itself, but for IPv6 the first address of its /64
+// network, of which one client has all addresses.
+func Network(addr netip.Addr) netip.Addr {
 	addr = addr.Unmap()
 	if addr.Is6() {
 		if network, err := addr.WithZone("").Prefix(64); err == nil {
-			addr = network.Addr()
+			return network.Addr()
 		}
 	}
-	return addr.AsSlice()
+	return addr
 }

@@ -3,7 +3,10 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,14 +21,18 @@ import (
 	"j17/internal/clock"
 )
 
-// Options configures a client. URL, Key and Clock are required.
+// Options configures a client. URL and Clock are required.
 type Options struct {
 	// URL is where the server is: scheme, host and port, and a path where a proxy has put it under one.
 	URL string
 	// Host is sent as the Host header, which picks instance and environment; "" leaves that to the URL.
 	Host string
-	// Key is an API key.
+	// Key is an API key, or the token of an operator for the routes of operators; "" sends none.
 	Key string
+	// RootCAs are the authorities whose certificates are trusted; nil means those of the machine.
+	RootCAs *x509.CertPool
+	// Timeout bounds one attempt; 0 means 3 minutes.
+	Timeout time.Duration
 	// Clock measures the waits between attempts.
 	Clock clock.Clock
 	// HTTP sends the requests; nil means a client with limits on time.
@@ -64,12 +71,8 @@ func New(o Options) (*Client, error) {
 	}
 	base.Path = strings.TrimSuffix(base.Path, "/")
 	if o.HTTP == nil {
-		transport := &http.Transport{
-			Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
-			MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 10 * time.Second,
-		}
 		o.HTTP = &http.Client{
-			Transport: transport, Timeout: requestTime,
+			Transport: Transport(o.RootCAs), Timeout: cmp.Or(o.Timeout, requestTime),
 			// A key must not follow a redirect to wherever it leads.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
@@ -78,6 +81,19 @@ func New(o Options) (*Client, error) {
 		o.Attempts = defaultAttempts
 	}
 	return &Client{o: o, base: base}, nil
+}
+
+// Transport returns what carries requests to servers whose certificates the authorities in roots have signed; nil means
+// those that the machine trusts.
+func Transport(roots *x509.CertPool) *http.Transport {
+	t := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
+		MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 10 * time.Second,
+	}
+	if roots != nil {
+		t.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	}
+	return t
 }
 
 // URL returns where the client sends requests to, with the host that names the environment.
@@ -109,6 +125,8 @@ type WriteOptions struct {
 	SkipOCC        bool
 	// IdempotencyKey makes a write safe to repeat. Without one it is sent once.
 	IdempotencyKey string
+	// CorrelationID is a UUID that the metadata of the events keep; "" leaves it to the server.
+	CorrelationID string
 }
 
 // Receipt is the reply to a write.
@@ -152,7 +170,7 @@ func (c *Client) PostEvent(ctx context.Context, key j17.Key, ev NewEvent, o Writ
 	if err != nil {
 		return Receipt{}, err
 	}
-	return c.write(ctx, request{path: []string{key.Type, key.ID, ev.Type}, body: body, idempotencyKey: o.IdempotencyKey})
+	return c.write(ctx, request{path: []string{key.Type, key.ID, ev.Type}, body: body, idempotencyKey: o.IdempotencyKey, correlationID: o.CorrelationID})
 }
 
 // PostBatch writes events of one aggregate, all or none. The same arguments make the same request, byte for byte.
@@ -164,7 +182,7 @@ func (c *Client) PostBatch(ctx context.Context, key j17.Key, events []NewEvent, 
 	if err != nil {
 		return Receipt{}, err
 	}
-	return c.write(ctx, request{path: []string{key.Type, key.ID}, body: body, idempotencyKey: o.IdempotencyKey})
+	return c.write(ctx, request{path: []string{key.Type, key.ID}, body: body, idempotencyKey: o.IdempotencyKey, correlationID: o.CorrelationID})
 }
 
 func (c *Client) write(ctx context.Context, r request) (Receipt, error) {
@@ -184,6 +202,9 @@ func (c *Client) write(ctx context.Context, r request) (Receipt, error) {
 	}
 	if b.StreamID != "" {
 		b.StreamIDs = []string{b.StreamID}
+	}
+	if len(b.StreamIDs) == 0 {
+		return Receipt{}, notOurs(reply, errors.New("it has no stream_id"))
 	}
 	return Receipt{b.StreamIDs, b.Length, b.ImpliedCount, reply.header.Get(headerReplayed) == "true"}, nil
 }
@@ -221,14 +242,11 @@ func (c *Client) State(ctx context.Context, key j17.Key, o StateOptions) (State,
 		Data     json.RawMessage `json:"data"`
 		Metadata json.RawMessage `json:"metadata"`
 	}
-	if err := c.get(ctx, []string{key.Type, key.ID}, q, &b); err != nil {
-		return State{}, err
-	}
 	var m struct {
 		Length uint64 `json:"length"`
 	}
-	if err := json.Unmarshal(b.Metadata, &m); err != nil {
-		return State{}, fmt.Errorf("the reply has no metadata that can be read: %w", err)
+	if err := c.get(ctx, []string{key.Type, key.ID}, q, &b, func() error { return json.Unmarshal(b.Metadata, &m) }); err != nil {
+		return State{}, err
 	}
 	return State{b.Data, m.Length, b.Metadata}, nil
 }
@@ -236,10 +254,13 @@ func (c *Client) State(ctx context.Context, key j17.Key, o StateOptions) (State,
 // Length returns the number of events of an aggregate, 0 where there are none.
 func (c *Client) Length(ctx context.Context, key j17.Key) (uint64, error) {
 	var b struct {
-		Length uint64 `json:"length"`
+		Length *uint64 `json:"length"`
 	}
-	err := c.get(ctx, []string{key.Type, key.ID, "length"}, nil, &b)
-	return b.Length, err
+	err := c.get(ctx, []string{key.Type, key.ID, "length"}, nil, &b, func() error { return needs(b.Length != nil, "length") })
+	if err != nil {
+		return 0, err
+	}
+	return *b.Length, nil
 }
 
 // maxPage is the largest page of a list.
@@ -257,7 +278,7 @@ func (c *Client) Events(ctx context.Context, key j17.Key, start string, count ui
 			var page struct {
 				Events []json.RawMessage `json:"events"`
 			}
-			if err := c.get(ctx, []string{key.Type, key.ID, "events"}, pageQuery(start, size), &page); err != nil {
+			if err := c.get(ctx, []string{key.Type, key.ID, "events"}, pageQuery(start, size), &page, func() error { return needs(page.Events != nil, "events") }); err != nil {
 				yield(nil, err)
 				return
 			}
@@ -296,7 +317,7 @@ func (c *Client) IDs(ctx context.Context, aggregateType, start string, count uin
 				IDs  []string `json:"ids"`
 				Next *string  `json:"next"`
 			}
-			if err := c.get(ctx, []string{aggregateType}, pageQuery(start, size), &page); err != nil {
+			if err := c.get(ctx, []string{aggregateType}, pageQuery(start, size), &page, func() error { return needs(page.IDs != nil, "ids") }); err != nil {
 				yield("", err)
 				return
 			}
@@ -322,21 +343,35 @@ func pageQuery(start string, size uint64) url.Values {
 	return q
 }
 
-func (c *Client) get(ctx context.Context, path []string, query url.Values, into any) error {
+// get reads the reply to a GET into a value, which complete looks at then: not all that is JSON is a reply of ours.
+func (c *Client) get(ctx context.Context, path []string, query url.Values, into any, complete func() error) error {
 	reply, err := c.do(ctx, request{method: http.MethodGet, path: path, query: query})
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(reply.body, into); err != nil {
+	if err = json.Unmarshal(reply.body, into); err == nil {
+		err = complete()
+	}
+	if err != nil {
 		return notOurs(reply, err)
 	}
 	return nil
+}
+
+// needs is the error of a reply that lacks a member.
+func needs(there bool, name string) error {
+	if there {
+		return nil
+	}
+	return fmt.Errorf("it has no %s", name)
 }
 
 // Names of headers.
 const (
 	headerIdempotencyKey = "X-Idempotency-Key"
 	headerReplayed       = "X-Idempotency-Replayed"
+	headerCorrelationID  = "X-Correlation-ID"
+	headerIfMatch        = "If-Match"
 )
 
 type request struct {
@@ -345,6 +380,8 @@ type request struct {
 	query          url.Values
 	body           []byte
 	idempotencyKey string
+	correlationID  string
+	ifMatch        string
 }
 
 type reply struct {
@@ -377,29 +414,16 @@ func (c *Client) do(ctx context.Context, r request) (reply, error) {
 }
 
 func (c *Client) once(ctx context.Context, r request) (reply, error) {
-	u := *c.base
-	for _, segment := range r.path {
-		u.RawPath = u.EscapedPath() + "/" + url.PathEscape(segment)
-		u.Path += "/" + segment
-	}
-	u.RawQuery = r.query.Encode()
 	var body io.Reader
 	if r.body != nil {
 		body = bytes.NewReader(r.body)
 	}
-	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), body)
+	req, err := c.request(ctx, r, body)
 	if err != nil {
 		return reply{}, err
 	}
-	if c.o.Host != "" {
-		req.Host = c.o.Host
-	}
-	req.Header.Set("Authorization", "Bearer "+c.o.Key)
 	if r.body != nil {
 		req.Header.Set("Content-Type", "application/json")
-	}
-	if r.idempotencyKey != "" {
-		req.Header.Set(headerIdempotencyKey, r.idempotencyKey)
 	}
 	resp, err := c.o.HTTP.Do(req)
 	if err != nil {
@@ -417,6 +441,32 @@ func (c *Client) once(ctx context.Context, r request) (reply, error) {
 		return got, failure(got)
 	}
 	return got, nil
+}
+
+// request returns what is sent for r.
+func (c *Client) request(ctx context.Context, r request, body io.Reader) (*http.Request, error) {
+	u := *c.base
+	for _, segment := range r.path {
+		u.RawPath = u.EscapedPath() + "/" + url.PathEscape(segment)
+		u.Path += "/" + segment
+	}
+	u.RawQuery = r.query.Encode()
+	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), body)
+	if err != nil {
+		return nil, err
+	}
+	if c.o.Host != "" {
+		req.Host = c.o.Host
+	}
+	for name, v := range map[string]string{headerIdempotencyKey: r.idempotencyKey, headerCorrelationID: r.correlationID, headerIfMatch: r.ifMatch} {
+		if v != "" {
+			req.Header.Set(name, v)
+		}
+	}
+	if c.o.Key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.o.Key)
+	}
+	return req, nil
 }
 
 // encode returns compact JSON that leaves characters as they are.

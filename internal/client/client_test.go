@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -213,7 +214,7 @@ func TestPages(t *testing.T) {
 // TestOtherServers checks what a reply that is none of ours becomes.
 func TestOtherServers(t *testing.T) {
 	c, _ := served(t, func(w http.ResponseWriter, _ *http.Request) { answer(w, 404, "<html>nothing here</html>") }, nil)
-	if _, err := c.State(t.Context(), note, client.StateOptions{}); j17.CodeOf(err) != j17.CodeNotFound || !strings.Contains(err.Error(), "not that of a j17 server") {
+	if _, err := c.State(t.Context(), note, client.StateOptions{}); j17.CodeOf(err) != j17.CodeInternal || !strings.Contains(err.Error(), "not that of a j17 server") {
 		t.Error(err)
 	}
 	c, _ = served(t, func(w http.ResponseWriter, r *http.Request) {
@@ -225,9 +226,67 @@ func TestOtherServers(t *testing.T) {
 	if _, err := c.State(t.Context(), note, client.StateOptions{}); err == nil {
 		t.Error("a redirect passed for a state")
 	}
+	for _, body := range []string{`{"ok":true}`, `[]`, `{"events":null,"ids":7,"metadata":null}`, ""} {
+		c, _ := served(t, func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, body) }, nil)
+		_, lengthErr := c.Length(t.Context(), note)
+		_, postErr := c.PostEvent(t.Context(), note, client.NewEvent{Type: "was_written"}, client.WriteOptions{})
+		errs := []error{lengthErr, postErr}
+		for _, err := range c.Events(t.Context(), note, "", 0) {
+			errs = append(errs, err)
+		}
+		for _, err := range c.IDs(t.Context(), "note", "", 0) {
+			errs = append(errs, err)
+		}
+		for _, err := range errs {
+			if err == nil || !strings.Contains(err.Error(), "not that of a j17 server") {
+				t.Errorf("%s: %v", body, err)
+			}
+		}
+		if len(errs) != 4 {
+			t.Errorf("%s: %v", body, errs)
+		}
+	}
 	for _, bad := range []string{"localhost:17000", "ftp://x", "", "http://", "http://u:p@h", "http://h?x=1"} {
 		if _, err := client.New(client.Options{URL: bad}); err == nil {
 			t.Errorf("%q passed for the URL of a server", bad)
+		}
+	}
+}
+
+// TestAddressesThatWillNotAnswer checks that nobody is made to wait for what cannot get better.
+func TestAddressesThatWillNotAnswer(t *testing.T) {
+	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(secure.Close)
+	plain := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(plain.Close)
+	raw, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = raw.Close() })
+	go func() {
+		for {
+			conn, err := raw.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Write([]byte("220 mail.example.com ready\r\n"))
+			_ = conn.Close()
+		}
+	}()
+	for address, want := range map[string]string{
+		secure.URL: "certificate cannot be trusted",
+		"https" + strings.TrimPrefix(plain.URL, "http"): "try the address with http://",
+		"http://" + raw.Addr().String():                 "no HTTP server",
+	} {
+		c, err := client.New(client.Options{
+			URL: address, Key: "k", Clock: clock.System{}, Retrying: func(err error, _ time.Duration) { t.Errorf("tried again after %v", err) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.State(t.Context(), note, client.StateOptions{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", address, err)
 		}
 	}
 }

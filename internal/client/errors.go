@@ -1,13 +1,17 @@
 package client
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"j17"
@@ -43,7 +47,8 @@ type Unreachable struct {
 
 // Error returns a sentence with the address.
 func (e *Unreachable) Error() string {
-	return fmt.Sprintf("There is no answer from %s: %v. Is the server running, and is this its address?", e.URL, e.Err)
+	hint := cmp.Or(e.lasting(), "Is the server running, and is this its address?")
+	return fmt.Sprintf("There is no answer from %s: %v. %s", e.URL, e.Err, hint)
 }
 
 // Unwrap returns the cause.
@@ -57,6 +62,23 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 		err = u.Err
 	}
 	return &Unreachable{URL: c.URL(), Err: err}
+}
+
+// lasting says why an address will not answer a second time either, "" where it may.
+func (e *Unreachable) lasting() string {
+	if dns, ok := errors.AsType[*net.DNSError](e.Err); ok && dns.IsNotFound {
+		return "There is no host with that name. Check the address."
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](e.Err); ok {
+		return "Its certificate cannot be trusted: check the address, or have this machine trust the authority that has signed the certificate."
+	}
+	if _, ok := errors.AsType[tls.RecordHeaderError](e.Err); ok || errors.Is(e.Err, http.ErrSchemeMismatch) {
+		return "It does not speak HTTPS there: try the address with http:// in front."
+	}
+	if strings.Contains(e.Err.Error(), "malformed HTTP") { // net/http has no type for it
+		return "What answers there is no HTTP server. Check scheme and port of the address."
+	}
+	return ""
 }
 
 // failure turns a reply that is no success into an error.
@@ -91,15 +113,14 @@ func notOurs(r reply, err error) error {
 	}
 }
 
-// codeOf is the nearest code of a status, for replies of proxies.
+// codeOf is the nearest code of a status, for replies of proxies. That something was not found is not one: it would say
+// that an aggregate is not there.
 func codeOf(status int) j17.Code {
 	switch status {
 	case http.StatusUnauthorized:
 		return j17.CodeUnauthorized
 	case http.StatusForbidden:
 		return j17.CodeForbidden
-	case http.StatusNotFound:
-		return j17.CodeNotFound
 	case http.StatusRequestEntityTooLarge:
 		return j17.CodePayloadTooLarge
 	case http.StatusTooManyRequests:
@@ -123,8 +144,8 @@ func retryHeader(r reply) time.Duration {
 // retryAfter reports whether a failed request may be sent again and how long the server asks to wait. Refusals for the
 // rate are always safe to repeat: nothing was done.
 func retryAfter(err error, repeatable bool) (time.Duration, bool) {
-	if _, ok := errors.AsType[*Unreachable](err); ok {
-		return 0, repeatable
+	if u, ok := errors.AsType[*Unreachable](err); ok {
+		return 0, repeatable && u.lasting() == ""
 	}
 	e, ok := errors.AsType[*Error](err)
 	if !ok {

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"j17"
 	"j17/internal/clock"
@@ -43,8 +45,13 @@ type Registry struct {
 	clock  clock.Clock
 	mint   *ident.Minter
 	hasher *hasher
+	plans  map[string]Plan // by name; never changes
+	faults *faults
+	// replication is what replicas are told; upstream is nil unless this registry is one itself.
+	replication *replication
+	upstream    Upstream
 
-	signingKey []byte
+	signing    atomic.Pointer[signingRecord]
 	nodeSecret string
 
 	// change is held from before a write until memory shows it, so that memory sees changes in the store's order.
@@ -62,12 +69,24 @@ type known struct {
 	emails    map[string]*operatorRecord
 	keys      map[string]*keyRecord // by handle
 	hashes    map[tokenHash]*keyRecord
+	// instanceKeys are the keys of each instance by handle.
+	instanceKeys map[string]map[string]*keyRecord
+	revoked      map[string]time.Time // tokens of operators by id, until they expire
+	nodes        map[string]*Node     // by name
 }
 
-// Open reads the registry from the store, and creates the server's secrets on the first start.
-func Open(ctx context.Context, st store.Store, clk clock.Clock) (*Registry, error) {
-	r := &Registry{store: st, clock: clk, mint: ident.NewMinter(clk.Now), hasher: newHasher()}
+// Open reads the registry from the store, and creates the server's secrets on the first start. The given plans stand beside
+// the built-in ones, or in the place of those with the same name. Run has to be called for what is done in the background.
+func Open(ctx context.Context, st store.Store, clk clock.Clock, plans ...Plan) (*Registry, error) {
+	r := &Registry{store: st, clock: clk, mint: ident.NewMinter(clk.Now), hasher: newHasher(), faults: newFaults(), replication: newReplication()}
+	var err error
+	if r.plans, err = plansOf(plans); err != nil {
+		return nil, err
+	}
 	if err := r.load(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.loadFaults(ctx); err != nil {
 		return nil, err
 	}
 	if err := r.openSecrets(ctx); err != nil {
@@ -79,12 +98,15 @@ func Open(ctx context.Context, st store.Store, clk clock.Clock) (*Registry, erro
 // load replaces the memory by what the store holds.
 func (r *Registry) load(ctx context.Context) error {
 	k := &known{
-		instances: map[string]*instanceRecord{},
-		names:     map[string]*instanceRecord{},
-		operators: map[string]*operatorRecord{},
-		emails:    map[string]*operatorRecord{},
-		keys:      map[string]*keyRecord{},
-		hashes:    map[tokenHash]*keyRecord{},
+		instances:    map[string]*instanceRecord{},
+		names:        map[string]*instanceRecord{},
+		operators:    map[string]*operatorRecord{},
+		emails:       map[string]*operatorRecord{},
+		keys:         map[string]*keyRecord{},
+		hashes:       map[tokenHash]*keyRecord{},
+		instanceKeys: map[string]map[string]*keyRecord{},
+		revoked:      map[string]time.Time{},
+		nodes:        map[string]*Node{},
 	}
 	if err := scan(ctx, r.store, instanceSpace, k.putInstance); err != nil {
 		return err
@@ -95,8 +117,24 @@ func (r *Registry) load(ctx context.Context) error {
 	if err := scan(ctx, r.store, keySpace, k.putKey); err != nil {
 		return err
 	}
+	if err := scan(ctx, r.store, revokedSpace, func(t *revokedToken) { k.revoked[t.ID] = t.Expires }); err != nil {
+		return err
+	}
+	if err := scan(ctx, r.store, nodeSpace, func(n *Node) { k.nodes[n.Name] = n }); err != nil {
+		return err
+	}
+	if err := loadUses(ctx, r.store, k); err != nil {
+		return err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.known != nil { // what is not stored yet
+		for id, rec := range k.keys {
+			if before := r.known.keys[id]; before != nil {
+				rec.use = before.use
+			}
+		}
+	}
 	r.known = k
 	return nil
 }
@@ -164,16 +202,21 @@ func putOver(space store.Space, key string, v any, rev uint64) (store.Side, erro
 // does not hold comes back as *store.SideConflict; then, and when the outcome is unknown, the store holds something else than
 // the memory does, so the memory is read anew.
 func (r *Registry) commit(ctx context.Context, apply func(*known), side ...store.Side) error {
+	if r.upstream != nil {
+		return readOnly()
+	}
 	err := r.store.Write(ctx, store.System, side)
 	if err == nil {
 		r.mu.Lock()
-		defer r.mu.Unlock()
 		apply(r.known)
+		r.mu.Unlock()
+		r.replication.add(side)
 		return nil
 	}
 	if !errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrClosed) && !errors.Is(err, store.ErrLimit) {
 		// Should this fail as well, the memory stays as it was, and the next conflict finds out.
 		_ = r.load(context.WithoutCancel(ctx))
+		r.replication.forget()
 	}
 	if conflict, ok := errors.AsType[*store.SideConflict](err); ok {
 		return conflict

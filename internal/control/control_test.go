@@ -134,7 +134,7 @@ func TestInstances(t *testing.T) {
 	if !regexp.MustCompile(`^ins_[1-9a-hjkmnp-z]{15}$`).MatchString(a.ID) {
 		t.Errorf("handle %q", a.ID)
 	}
-	if diff := cmp.Diff(control.Instance{ID: a.ID, Name: "app", CreatedAt: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}, a); diff != "" {
+	if diff := cmp.Diff(control.Instance{ID: a.ID, Name: "app", Plan: control.DefaultPlan, CreatedAt: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}, a); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for range 2 {
@@ -209,16 +209,16 @@ func TestConcurrentCreationHasOneWinner(t *testing.T) {
 
 func TestSecretsAreMadeOnceAndKept(t *testing.T) {
 	s := start(t)
-	key, node := s.SigningKey(), s.NodeSecret()
+	key, node := s.SigningKeys()[0].Secret, s.NodeSecret()
 	if len(key) != 32 || len(node) < 40 || bytes.Equal(key, make([]byte, 32)) {
 		t.Errorf("secrets of %d and %d bytes", len(key), len(node))
 	}
 	s.restart(t)
-	if !bytes.Equal(key, s.SigningKey()) || node != s.NodeSecret() {
+	if !bytes.Equal(key, s.SigningKeys()[0].Secret) || node != s.NodeSecret() {
 		t.Error("a restart changed the secrets")
 	}
 	other := start(t)
-	if bytes.Equal(key, other.SigningKey()) || node == other.NodeSecret() {
+	if bytes.Equal(key, other.SigningKeys()[0].Secret) || node == other.NodeSecret() {
 		t.Error("two servers have the same secrets")
 	}
 }
@@ -236,7 +236,7 @@ func TestServersThatStartAtOnceAgreeOnSecrets(t *testing.T) {
 		return err
 	})
 	for _, n := range nodes {
-		if n == nil || !bytes.Equal(n.SigningKey(), nodes[0].SigningKey()) || n.NodeSecret() != nodes[0].NodeSecret() {
+		if n == nil || !cmp.Equal(n.SigningKeys(), nodes[0].SigningKeys()) || n.NodeSecret() != nodes[0].NodeSecret() {
 			t.Fatal("servers on one store disagree")
 		}
 	}
@@ -247,7 +247,7 @@ func TestDamageIsReported(t *testing.T) {
 		{Space: "control.instances", Key: "x", Value: []byte("{")},
 		{Space: "control.operators", Key: "x", Value: []byte(`{"created_at":7}`)},
 		{Space: "control.keys", Key: "x", Value: []byte(`{"sha256":"00"}`)},
-		{Space: "control.secrets", Key: "signing", Value: []byte(`{}`)},
+		{Space: "control.secrets", Key: "signing_keys", Value: []byte(`{}`)},
 	} {
 		s := start(t)
 		item.Op = store.Put
@@ -263,11 +263,13 @@ func TestDamageIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	items, err := s.store.Scan(t.Context(), store.System, "control.specs", "", "", 10)
-	if err != nil || len(items) != 1 {
+	if err != nil || len(items) == 0 {
 		t.Fatal(items, err)
 	}
-	if err := s.store.Write(t.Context(), store.System, []store.Side{{Op: store.Delete, Space: "control.specs", Key: items[0].Key}}); err != nil {
-		t.Fatal(err)
+	for _, it := range items {
+		if err := s.store.Write(t.Context(), store.System, []store.Side{{Op: store.Delete, Space: "control.specs", Key: it.Key}}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	_, err = s.Spec(t.Context(), app.ID, j17.Prod)
 	want(t, "a version that is gone", err, j17.CodeCorruption, "")
@@ -331,7 +333,7 @@ func TestUnknownOutcomeLeavesMemoryAsTheStoreIs(t *testing.T) {
 	}
 	_, err = r.RevokeKey(t.Context(), key.ID, time.Time{})
 	want(t, "RevokeKey", err, j17.CodeOutcomeUnknown, "")
-	if got, ok := r.KeyByToken(token); !ok || got.Active(s.clock.Now()) {
+	if _, ok := r.KeyByToken(token); ok {
 		t.Error("the key is stored as revoked but still works")
 	}
 }

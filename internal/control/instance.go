@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"j17"
 	"j17/internal/ident"
+	"j17/internal/store"
 )
 
 // Instance is one tenant of the server, with three environments of its own.
@@ -16,8 +18,12 @@ type Instance struct {
 	// ID is the instance's handle.
 	ID string `json:"id"`
 	// Name is what the instance is called in host names.
-	Name      string    `json:"name"`
+	Name string `json:"name"`
+	// Plan is the name of the plan (Registry.PlanOf).
+	Plan      string    `json:"plan"`
 	CreatedAt time.Time `json:"created_at"`
+	// Node is the name of the worker that has the instance's events; "" where this server has them itself.
+	Node string `json:"node,omitempty"`
 }
 
 type instanceRecord struct {
@@ -36,6 +42,9 @@ const ControlHost = "control"
 // MaxInstanceName is the number of characters an instance's name may have: with "-staging" after it, it must still be a
 // host label of 63.
 const MaxInstanceName = 63 - len(stagingSuffix)
+
+// MaxInstances is the number of instances that a server may have.
+const MaxInstances = 10_000
 
 const (
 	stagingSuffix = "-staging"
@@ -69,37 +78,287 @@ func CheckInstanceName(name string) error {
 	return nil
 }
 
-// CreateInstance creates an instance. A name that is taken is a *j17.Error of CodeConflict.
+// NewInstance says what instance to create.
+type NewInstance struct {
+	Name string
+	// Plan is the name of a plan; "" means DefaultPlan.
+	Plan string
+}
+
+// CreateInstance creates an instance with the default plan. A name that is taken is a *j17.Error of CodeConflict.
 func (r *Registry) CreateInstance(ctx context.Context, name string) (Instance, error) {
-	if err := CheckInstanceName(name); err != nil {
+	return r.AddInstance(ctx, NewInstance{Name: name})
+}
+
+// AddInstance creates an instance. A name that is taken is a *j17.Error of CodeConflict.
+func (r *Registry) AddInstance(ctx context.Context, n NewInstance) (Instance, error) {
+	if n.Plan == "" {
+		n.Plan = DefaultPlan
+	}
+	if err := CheckInstanceName(n.Name); err != nil {
 		return Instance{}, err
 	}
-	taken := j17.Errorf(j17.CodeConflict, "There is an instance named %q already. Choose another name.", name).At("name")
+	if err := r.checkPlanName(n.Plan); err != nil {
+		return Instance{}, err
+	}
 	r.change.Lock()
 	defer r.change.Unlock()
-	if _, ok := r.InstanceByName(name); ok {
-		return Instance{}, taken
+	if _, ok := r.InstanceByName(n.Name); ok {
+		return Instance{}, nameTaken(n.Name)
+	}
+	if len(r.Instances()) >= MaxInstances {
+		return Instance{}, j17.Errorf(j17.CodeConflict, "The server has %d instances, which is as many as it may have. Delete those that are not used.", MaxInstances)
 	}
 	rec := &instanceRecord{
 		UUID:     r.mint.UUIDv7(),
-		Instance: Instance{ID: r.mint.Handle(ident.InstancePrefix), Name: name, CreatedAt: r.second()},
+		Instance: Instance{ID: r.mint.Handle(ident.InstancePrefix), Name: n.Name, Plan: n.Plan, CreatedAt: r.second(), Node: r.leastLoaded()},
 	}
 	item, err := putNew(instanceSpace, rec.UUID, rec)
 	if err != nil {
 		return Instance{}, err
 	}
-	index, err := putNew(nameSpace, name, nameRecord{UUID: rec.UUID})
+	index, err := putNew(nameSpace, n.Name, nameRecord{UUID: rec.UUID})
 	if err != nil {
 		return Instance{}, err
 	}
-	err = r.commit(ctx, func(k *known) { k.putInstance(rec) }, item, index)
+	entry := Record{Action: "instance.create", Instance: rec.ID, Target: rec.ID, Details: map[string]string{"name": n.Name, "plan": n.Plan}}
+	err = r.record(ctx, entry, func(k *known) { k.putInstance(rec) }, item, index)
 	if isConflict(err, nameSpace) {
-		return Instance{}, taken
+		return Instance{}, nameTaken(n.Name)
 	}
 	if err != nil {
 		return Instance{}, failure(err)
 	}
 	return rec.Instance, nil
+}
+
+func nameTaken(name string) error {
+	return j17.Errorf(j17.CodeConflict, "There is an instance named %q already. Choose another name.", name).At("name")
+}
+
+// InstanceChange says what to change of an instance; nil leaves things as they are.
+type InstanceChange struct {
+	// Name is a new name. The hosts of the old one lead nowhere from then on.
+	Name *string
+	Plan *string
+}
+
+// ChangeInstance renames an instance or changes its plan.
+func (r *Registry) ChangeInstance(ctx context.Context, id string, c InstanceChange) (Instance, error) {
+	if c.Name != nil {
+		if err := CheckInstanceName(*c.Name); err != nil {
+			return Instance{}, err
+		}
+	}
+	if c.Plan != nil {
+		if err := r.checkPlanName(*c.Plan); err != nil {
+			return Instance{}, err
+		}
+	}
+	r.change.Lock()
+	defer r.change.Unlock()
+	rec, rev, err := r.storedInstance(ctx, id)
+	if err != nil {
+		return Instance{}, err
+	}
+	old := rec.Instance
+	entry := Record{Action: "instance.change", Instance: id, Target: id, Details: map[string]string{"name": rec.Name}}
+	var sides []store.Side
+	if c.Name != nil && *c.Name != rec.Name {
+		if _, ok := r.InstanceByName(*c.Name); ok {
+			return Instance{}, nameTaken(*c.Name)
+		}
+		index, err := putNew(nameSpace, *c.Name, nameRecord{UUID: rec.UUID})
+		if err != nil {
+			return Instance{}, err
+		}
+		sides = append(sides, index, store.Side{Op: store.Delete, Space: nameSpace, Key: rec.Name})
+		entry.Details["new_name"] = *c.Name
+		rec.Name = *c.Name
+	}
+	if c.Plan != nil && *c.Plan != rec.Plan {
+		entry.Details["plan"] = *c.Plan
+		rec.Plan = *c.Plan
+	}
+	if rec.Instance == old {
+		return old, nil
+	}
+	item, err := putOver(instanceSpace, rec.UUID, rec, rev)
+	if err != nil {
+		return Instance{}, err
+	}
+	err = r.record(ctx, entry, func(k *known) {
+		delete(k.names, old.Name)
+		k.putInstance(rec)
+	}, append(sides, item)...)
+	if isConflict(err, nameSpace) {
+		return Instance{}, nameTaken(rec.Name)
+	}
+	if err != nil {
+		return Instance{}, failure(err)
+	}
+	return rec.Instance, nil
+}
+
+// DeleteInstance removes an instance with its keys, specs and grants, and all data of its environments. confirm must be
+// the instance's name. What is left of the data after a crash is removed by Run.
+func (r *Registry) DeleteInstance(ctx context.Context, id, confirm string) error {
+	gone, err := r.removeInstance(ctx, id, confirm)
+	if err != nil {
+		return err
+	}
+	// The instance is gone whatever happens now.
+	return r.dropData(context.WithoutCancel(ctx), gone)
+}
+
+// removeInstance removes everything by which an instance is known, in one step.
+func (r *Registry) removeInstance(ctx context.Context, id, confirm string) (string, error) {
+	r.change.Lock()
+	defer r.change.Unlock()
+	rec, rev, err := r.storedInstance(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	if confirm != rec.Name {
+		return "", j17.Errorf(j17.CodeInvalidField, "Deleting an instance removes all its data for good. Give its name, %q, to confirm.", rec.Name).At("confirm")
+	}
+	sides := []store.Side{
+		{Op: store.Delete, Space: instanceSpace, Key: rec.UUID, Cond: store.IfRev, Rev: rev},
+		{Op: store.Delete, Space: nameSpace, Key: rec.Name},
+	}
+	for _, key := range r.keyRecords(id) {
+		sides = append(sides, store.Side{Op: store.Delete, Space: keySpace, Key: key.UUID}, store.Side{Op: store.Delete, Space: keyUseSpace, Key: key.UUID})
+	}
+	granted, err := r.withoutGrant(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	for _, op := range granted {
+		item, err := putOver(operatorSpace, op.rec.UUID, op.rec, op.rev)
+		if err != nil {
+			return "", err
+		}
+		sides = append(sides, item)
+	}
+	for _, space := range []store.Space{specSpace, specHeadSpace} {
+		keys, err := r.keysOf(ctx, space, rec.UUID+"/")
+		if err != nil {
+			return "", err
+		}
+		for _, key := range keys {
+			sides = append(sides, store.Side{Op: store.Delete, Space: space, Key: key})
+		}
+	}
+	leftover, err := putNew(droppedSpace, rec.ID, droppedRecord{DeletedAt: r.second()})
+	if err != nil {
+		return "", err
+	}
+	entry := Record{Action: "instance.delete", Instance: id, Target: id, Details: map[string]string{"name": rec.Name}}
+	err = r.record(ctx, entry, func(k *known) {
+		k.dropInstance(rec.ID)
+		for _, op := range granted {
+			k.putOperator(op.rec)
+		}
+	}, append(sides, leftover)...)
+	if err != nil {
+		return "", failure(err)
+	}
+	return rec.ID, nil
+}
+
+type storedOperator struct {
+	rec *operatorRecord
+	rev uint64
+}
+
+// withoutGrant returns the operators who have a grant for an instance, without it.
+func (r *Registry) withoutGrant(ctx context.Context, instanceID string) ([]storedOperator, error) {
+	var granted []storedOperator
+	for _, op := range r.Operators() {
+		if !slices.Contains(op.Instances, instanceID) {
+			continue
+		}
+		rec, rev, err := r.storedOperator(ctx, op.ID)
+		if err != nil {
+			return nil, err
+		}
+		rec.Instances = slices.DeleteFunc(rec.Instances, func(id string) bool { return id == instanceID })
+		granted = append(granted, storedOperator{rec, rev})
+	}
+	return granted, nil
+}
+
+// keysOf lists the keys of a space that start with prefix.
+func (r *Registry) keysOf(ctx context.Context, space store.Space, prefix string) ([]string, error) {
+	var keys []string
+	after := ""
+	for {
+		items, err := r.store.Scan(ctx, store.System, space, prefix, after, scanLimit)
+		if err != nil {
+			return nil, failure(err)
+		}
+		for _, it := range items {
+			keys = append(keys, it.Key)
+			after = it.Key
+		}
+		if len(items) < scanLimit {
+			return keys, nil
+		}
+	}
+}
+
+// droppedSpace holds the instances whose data is to be removed, under their handles.
+const droppedSpace store.Space = "control.dropped_instances"
+
+type droppedRecord struct {
+	DeletedAt time.Time `json:"deleted_at"`
+}
+
+// lateWrites is how long after its deletion an instance may still be written to by what had begun before.
+const lateWrites = time.Hour
+
+// dropData removes the data of a deleted instance.
+func (r *Registry) dropData(ctx context.Context, id string) error {
+	tenants, err := r.store.Tenants(ctx)
+	if err != nil {
+		return failure(err)
+	}
+	for _, env := range j17.Environments() {
+		if tenant := store.TenantOf(id, env); slices.Contains(tenants, tenant) {
+			if err := r.store.DropTenant(ctx, tenant); err != nil && !errors.Is(err, store.ErrNotFound) {
+				return failure(err)
+			}
+		}
+	}
+	return nil
+}
+
+// dropLeftovers removes data of deleted instances that is still or again there.
+func (r *Registry) dropLeftovers(ctx context.Context) error {
+	ids, err := r.keysOf(ctx, droppedSpace, "")
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		rec, rev, err := get[droppedRecord](ctx, r.store, droppedSpace, id)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err == nil {
+			err = r.dropData(ctx, id)
+		}
+		if err != nil {
+			return err
+		}
+		if r.clock.Now().Sub(rec.DeletedAt) < lateWrites {
+			continue
+		}
+		done := store.Side{Op: store.Delete, Space: droppedSpace, Key: id, Cond: store.IfRev, Rev: rev}
+		if err := r.store.Write(ctx, store.System, []store.Side{done}); err != nil {
+			return failure(err)
+		}
+	}
+	return nil
 }
 
 // InstanceByName returns the instance of that name.
@@ -142,9 +401,37 @@ func (r *Registry) instance(id string) *instanceRecord {
 	return r.known.instances[id]
 }
 
+// storedInstance reads an instance's record and its revision.
+func (r *Registry) storedInstance(ctx context.Context, id string) (*instanceRecord, uint64, error) {
+	old := r.instance(id)
+	if old == nil {
+		return nil, 0, noInstance()
+	}
+	rec, rev, err := get[instanceRecord](ctx, r.store, instanceSpace, old.UUID)
+	if err != nil {
+		return nil, 0, failure(err)
+	}
+	return rec, rev, nil
+}
+
 func (k *known) putInstance(rec *instanceRecord) {
+	if rec.Plan == "" {
+		rec.Plan = DefaultPlan
+	}
 	k.instances[rec.ID] = rec
 	k.names[rec.Name] = rec
+}
+
+// dropInstance forgets an instance and its keys.
+func (k *known) dropInstance(id string) {
+	if rec := k.instances[id]; rec != nil {
+		delete(k.instances, id)
+		delete(k.names, rec.Name)
+	}
+	for _, key := range k.instanceKeys[id] {
+		k.dropKey(key)
+	}
+	delete(k.instanceKeys, id)
 }
 
 // second is the present time, cut to a whole second as replies show it.

@@ -5,14 +5,18 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"errors"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"j17"
 	"j17/internal/ident"
+	"j17/internal/store"
 )
 
 // Key is an API key without its token.
@@ -26,6 +30,10 @@ type Key struct {
 	// Prefix is the start of the token, by which people recognise it.
 	Prefix    string    `json:"prefix"`
 	CreatedAt time.Time `json:"created_at"`
+	// CreatedBy is the handle of the operator who created the key; "" for the server itself.
+	CreatedBy string `json:"created_by,omitempty"`
+	// LastUsedAt is when the key opened something last, within a minute; zero means never.
+	LastUsedAt time.Time `json:"last_used_at,omitzero"`
 	// RevokeAt is when the key is scheduled to cease to work; zero means never.
 	RevokeAt time.Time `json:"revoke_at,omitzero"`
 	// RevokedAt is when the key was revoked; zero means that it was not. A revoked key stays so, even if the clock is
@@ -38,10 +46,51 @@ func (k Key) Active(now time.Time) bool {
 	return k.RevokedAt.IsZero() && (k.RevokeAt.IsZero() || now.Before(k.RevokeAt))
 }
 
+// KeyStatus is what a key is good for at some time.
+type KeyStatus string
+
+// The states of a key.
+const (
+	KeyActive    KeyStatus = "active"
+	KeyScheduled KeyStatus = "scheduled" // works until a time that is set
+	KeyRevoked   KeyStatus = "revoked"
+)
+
+// Status returns the state of the key at the time now.
+func (k Key) Status(now time.Time) KeyStatus {
+	switch {
+	case !k.Active(now):
+		return KeyRevoked
+	case !k.RevokeAt.IsZero():
+		return KeyScheduled
+	default:
+		return KeyActive
+	}
+}
+
 type keyRecord struct {
 	UUID string `json:"uuid"`
 	Key
 	Hash tokenHash `json:"sha256"`
+	// use is shared by all records of one key that follow each other.
+	use *keyUse
+}
+
+// keyUse tells when a key was used. Requests only set a flag, and only if it is not set; the time comes from who collects
+// the flags once a minute.
+type keyUse struct {
+	flag atomic.Bool
+	// last is Unix seconds, 0 for never.
+	last atomic.Int64
+}
+
+// shown returns the key as people see it.
+func (rec *keyRecord) shown() Key {
+	k := rec.Key
+	if last := rec.use.last.Load(); last != 0 {
+		k.LastUsedAt = time.Unix(last, 0).UTC()
+	}
+	return k
 }
 
 // NewKey says what API key to create.
@@ -55,15 +104,21 @@ type NewKey struct {
 }
 
 // MaxActiveKeys is the number of keys that an instance may have at a time, not counting revoked ones.
-const MaxActiveKeys = 1000
+const MaxActiveKeys = 200
+
+// Revoked keys are kept for a while, so that people can see what became of them, and not more than a number of them.
+const (
+	maxRevokedKeys = 500
+	keepRevoked    = 90 * 24 * time.Hour
+)
 
 // maxKeyName is the number of characters of a key's name.
 const maxKeyName = 100
 
 // CreateKey creates an API key and returns it with its token, which cannot be had again.
 func (r *Registry) CreateKey(ctx context.Context, nk NewKey) (key Key, token string, err error) {
-	name := strings.TrimSpace(nk.Name)
-	if err := checkKey(nk, name); err != nil {
+	nk.Name = strings.TrimSpace(nk.Name)
+	if err := checkKey(nk); err != nil {
 		return Key{}, "", err
 	}
 	r.change.Lock()
@@ -71,29 +126,86 @@ func (r *Registry) CreateKey(ctx context.Context, nk NewKey) (key Key, token str
 	if r.instance(nk.Instance) == nil {
 		return Key{}, "", noInstance()
 	}
-	if r.activeKeys(nk.Instance) >= MaxActiveKeys {
+	active, revoked := r.sortedKeys(nk.Instance)
+	if len(active) >= MaxActiveKeys {
 		return Key{}, "", j17.Errorf(j17.CodeConflict, "The instance has %d active keys, which is as many as it may have. Revoke those that are not used.", MaxActiveKeys)
 	}
-	token, shown, hash := newToken(nk.Environment)
-	rec := &keyRecord{
-		UUID: r.mint.UUIDv7(),
-		Key: Key{
-			ID: r.mint.Handle(ident.KeyPrefix), Instance: nk.Instance, Environment: nk.Environment, Scope: nk.Scope,
-			Name: name, Prefix: shown, CreatedAt: r.second(),
-		},
-		Hash: hash,
-	}
+	rec, token := r.newKey(ctx, nk)
 	item, err := putNew(keySpace, rec.UUID, rec)
 	if err != nil {
 		return Key{}, "", err
 	}
-	if err := r.commit(ctx, func(k *known) { k.putKey(rec) }, item); err != nil {
+	old, sides := forgetOldest(revoked)
+	entry := Record{
+		Action: "key.create", Instance: rec.Instance, Environment: rec.Environment, Target: rec.ID,
+		Details: map[string]string{"name": rec.Name, "scope": string(rec.Scope), "prefix": rec.Prefix},
+	}
+	err = r.record(ctx, entry, func(k *known) {
+		k.putKey(rec)
+		k.dropKeys(old)
+	}, append(sides, item)...)
+	if err != nil {
 		return Key{}, "", failure(err)
 	}
-	return rec.Key, token, nil
+	return rec.shown(), token, nil
 }
 
-func checkKey(nk NewKey, name string) error {
+// newKey returns a key that is not stored yet, and its token.
+func (r *Registry) newKey(ctx context.Context, nk NewKey) (rec *keyRecord, token string) {
+	token, shown, hash := newToken(nk.Environment)
+	return &keyRecord{
+		UUID: r.mint.UUIDv7(),
+		Key: Key{
+			ID: r.mint.Handle(ident.KeyPrefix), Instance: nk.Instance, Environment: nk.Environment, Scope: nk.Scope,
+			Name: nk.Name, Prefix: shown, CreatedAt: r.second(), CreatedBy: originOf(ctx).actor.ID,
+		},
+		Hash: hash,
+		use:  &keyUse{},
+	}, token
+}
+
+// RotateKey creates a key like the one with that handle and revokes that one, in one step. Like CreateKey it returns the
+// token, which cannot be had again. A key that has ceased to work is a *j17.Error of CodeConflict.
+func (r *Registry) RotateKey(ctx context.Context, id string) (key Key, token string, err error) {
+	r.change.Lock()
+	defer r.change.Unlock()
+	old, rev, err := r.storedKey(ctx, id)
+	if err != nil {
+		return Key{}, "", err
+	}
+	now := r.clock.Now().UTC()
+	if !old.Active(now) {
+		return Key{}, "", j17.Errorf(j17.CodeConflict, "The API key is revoked already. Create a new one instead.")
+	}
+	_, revoked := r.sortedKeys(old.Instance)
+	rec, token := r.newKey(ctx, NewKey{Instance: old.Instance, Environment: old.Environment, Scope: old.Scope, Name: old.Name})
+	item, err := putNew(keySpace, rec.UUID, rec)
+	if err != nil {
+		return Key{}, "", err
+	}
+	old.RevokedAt = now.Round(0)
+	over, err := putOver(keySpace, old.UUID, old, rev)
+	if err != nil {
+		return Key{}, "", err
+	}
+	forgotten, sides := forgetOldest(revoked)
+	entry := Record{
+		Action: "key.rotate", Instance: rec.Instance, Environment: rec.Environment, Target: old.ID,
+		Details: map[string]string{"name": rec.Name, "new_key": rec.ID, "prefix": rec.Prefix},
+	}
+	err = r.record(ctx, entry, func(k *known) {
+		k.putKey(rec)
+		k.putKey(old)
+		k.dropKeys(forgotten)
+	}, append(sides, item, over)...)
+	if err != nil {
+		return Key{}, "", failure(err)
+	}
+	return rec.shown(), token, nil
+}
+
+func checkKey(nk NewKey) error {
+	name := nk.Name
 	if _, err := j17.ParseEnvironment(string(nk.Environment)); err != nil {
 		return j17.Errorf(j17.CodeInvalidField, "The key's environment must be prod, staging or test.").At("environment")
 	}
@@ -113,8 +225,9 @@ func checkKey(nk NewKey, name string) error {
 	return nil
 }
 
-// KeyByToken returns the key that a token belongs to, also when it is revoked. What is no token at all is found out
-// by its checksum, without hashing. It does not allocate.
+// KeyByToken returns the key that a token belongs to if it works now, and notes that it was used. What is no token at all is
+// found out by its checksum, without hashing, and what is unknown by one look into memory, so that nothing about wrong tokens
+// is kept. It does not allocate.
 func (r *Registry) KeyByToken(token string) (Key, bool) {
 	hash, ok := hashToken(token)
 	if !ok {
@@ -125,6 +238,13 @@ func (r *Registry) KeyByToken(token string) (Key, bool) {
 	r.mu.RUnlock()
 	if rec == nil || subtle.ConstantTimeCompare(rec.Hash[:], hash[:]) != 1 {
 		return Key{}, false
+	}
+	// Few keys have a date, and only those make it ask for the time.
+	if !rec.RevokedAt.IsZero() || !rec.RevokeAt.IsZero() && !rec.Active(r.clock.Now()) {
+		return Key{}, false
+	}
+	if !rec.use.flag.Load() {
+		rec.use.flag.Store(true)
 	}
 	return rec.Key, true
 }
@@ -137,25 +257,77 @@ func (r *Registry) KeyByID(id string) (Key, bool) {
 	if rec == nil {
 		return Key{}, false
 	}
-	return rec.Key, true
+	return rec.shown(), true
 }
 
 // Keys lists the keys of an instance, revoked ones too, oldest first.
 func (r *Registry) Keys(instance string) []Key {
-	var recs []*keyRecord
+	recs := r.keyRecords(instance)
+	all := make([]Key, len(recs))
+	for i, rec := range recs {
+		all[i] = rec.shown()
+	}
+	return all
+}
+
+// keyRecords returns the records of an instance's keys, oldest first.
+func (r *Registry) keyRecords(instance string) []*keyRecord {
+	r.mu.RLock()
+	recs := slices.Collect(maps.Values(r.known.instanceKeys[instance]))
+	r.mu.RUnlock()
+	slices.SortFunc(recs, func(a, b *keyRecord) int { return strings.Compare(a.UUID, b.UUID) })
+	return recs
+}
+
+// sortedKeys returns the records of an instance's keys that work now and of those that do not, oldest first.
+func (r *Registry) sortedKeys(instance string) (active, revoked []*keyRecord) {
+	now := r.clock.Now()
+	for _, rec := range r.keyRecords(instance) {
+		if rec.Active(now) {
+			active = append(active, rec)
+		} else {
+			revoked = append(revoked, rec)
+		}
+	}
+	return active, revoked
+}
+
+// forgetOldest returns the revoked keys that are too many once there is one more, and the writes that remove them.
+func forgetOldest(revoked []*keyRecord) ([]*keyRecord, []store.Side) {
+	old := revoked[:max(0, len(revoked)-maxRevokedKeys+1)]
+	return old, removeKeys(old)
+}
+
+func removeKeys(recs []*keyRecord) []store.Side {
+	var sides []store.Side
+	for _, rec := range recs {
+		sides = append(sides,
+			store.Side{Op: store.Delete, Space: keySpace, Key: rec.UUID},
+			store.Side{Op: store.Delete, Space: keyUseSpace, Key: rec.UUID})
+	}
+	return sides
+}
+
+// forgetRevoked removes keys that were revoked long ago.
+func (r *Registry) forgetRevoked(ctx context.Context) error {
+	r.change.Lock()
+	defer r.change.Unlock()
+	before := r.clock.Now().Add(-keepRevoked)
+	var old []*keyRecord
 	r.mu.RLock()
 	for _, rec := range r.known.keys {
-		if rec.Instance == instance {
-			recs = append(recs, rec)
+		if len(old) < scanLimit && !rec.Active(before) {
+			old = append(old, rec)
 		}
 	}
 	r.mu.RUnlock()
-	slices.SortFunc(recs, func(a, b *keyRecord) int { return strings.Compare(a.UUID, b.UUID) })
-	all := make([]Key, len(recs))
-	for i, rec := range recs {
-		all[i] = rec.Key
+	if len(old) == 0 {
+		return nil
 	}
-	return all
+	if err := r.commit(ctx, func(k *known) { k.dropKeys(old) }, removeKeys(old)...); err != nil {
+		return failure(err)
+	}
+	return nil
 }
 
 // RevokeKey makes a key cease to work at the time at, which replaces an earlier schedule; the zero time and any time
@@ -168,25 +340,24 @@ func (r *Registry) RevokeKey(ctx context.Context, id string, at time.Time) (Key,
 	}
 	r.change.Lock()
 	defer r.change.Unlock()
-	r.mu.RLock()
-	old := r.known.keys[id]
-	r.mu.RUnlock()
-	if old == nil {
-		return Key{}, j17.Errorf(j17.CodeNotFound, "There is no such API key.")
-	}
-	rec, rev, err := get[keyRecord](ctx, r.store, keySpace, old.UUID)
+	rec, rev, err := r.storedKey(ctx, id)
 	if err != nil {
-		return Key{}, failure(err)
+		return Key{}, err
 	}
 	now := r.clock.Now().UTC()
 	later := at.After(now)
+	entry := Record{
+		Action: "key.revoke", Instance: rec.Instance, Environment: rec.Environment, Target: rec.ID,
+		Details: map[string]string{"name": rec.Name, "prefix": rec.Prefix},
+	}
 	switch {
 	case !rec.Active(now) && later:
 		return Key{}, j17.Errorf(j17.CodeConflict, "The API key is revoked already.")
 	case !rec.Active(now):
-		return rec.Key, nil
+		return rec.shown(), nil
 	case later:
 		rec.RevokeAt = at.Round(0)
+		entry.Action, entry.Details["revoke_at"] = "key.schedule_revocation", rec.RevokeAt.Format(time.RFC3339)
 	default:
 		rec.RevokedAt = now.Round(0)
 	}
@@ -194,28 +365,106 @@ func (r *Registry) RevokeKey(ctx context.Context, id string, at time.Time) (Key,
 	if err != nil {
 		return Key{}, err
 	}
-	if err := r.commit(ctx, func(k *known) { k.putKey(rec) }, item); err != nil {
+	if err := r.record(ctx, entry, func(k *known) { k.putKey(rec) }, item); err != nil {
 		return Key{}, failure(err)
 	}
-	return rec.Key, nil
+	return rec.shown(), nil
 }
 
-func (r *Registry) activeKeys(instance string) int {
-	now := r.clock.Now()
-	n := 0
+// storedKey reads a key's record and its revision.
+func (r *Registry) storedKey(ctx context.Context, id string) (*keyRecord, uint64, error) {
 	r.mu.RLock()
-	defer r.mu.RUnlock()
-	for _, rec := range r.known.keys {
-		if rec.Instance == instance && rec.Active(now) {
-			n++
-		}
+	old := r.known.keys[id]
+	r.mu.RUnlock()
+	if old == nil {
+		return nil, 0, j17.Errorf(j17.CodeNotFound, "There is no such API key.")
 	}
-	return n
+	rec, rev, err := get[keyRecord](ctx, r.store, keySpace, old.UUID)
+	if err != nil {
+		return nil, 0, failure(err)
+	}
+	rec.use = old.use
+	return rec, rev, nil
 }
 
 func (k *known) putKey(rec *keyRecord) {
+	if rec.use == nil {
+		rec.use = &keyUse{}
+	}
 	k.keys[rec.ID] = rec
 	k.hashes[rec.Hash] = rec
+	if k.instanceKeys[rec.Instance] == nil {
+		k.instanceKeys[rec.Instance] = map[string]*keyRecord{}
+	}
+	k.instanceKeys[rec.Instance][rec.ID] = rec
+}
+
+func (k *known) dropKey(rec *keyRecord) {
+	delete(k.keys, rec.ID)
+	delete(k.hashes, rec.Hash)
+	delete(k.instanceKeys[rec.Instance], rec.ID)
+}
+
+func (k *known) dropKeys(recs []*keyRecord) {
+	for _, rec := range recs {
+		k.dropKey(rec)
+	}
+}
+
+// keyUseSpace holds when each key was used last, in Unix seconds, under the key's UUID.
+const keyUseSpace store.Space = "control.key_uses"
+
+// saveUses stores the last uses of the keys that were used since the last time.
+func (r *Registry) saveUses(ctx context.Context) error {
+	now := r.clock.Now().Unix()
+	var used []*keyRecord
+	r.mu.RLock()
+	for _, rec := range r.known.keys {
+		if rec.use.flag.Load() {
+			used = append(used, rec)
+		}
+	}
+	r.mu.RUnlock()
+	for part := range slices.Chunk(used, scanLimit) {
+		sides := make([]store.Side, 0, len(part))
+		for _, rec := range part {
+			rec.use.flag.Store(false)
+			rec.use.last.Store(now)
+			sides = append(sides, store.Side{Op: store.Put, Space: keyUseSpace, Key: rec.UUID, Value: strconv.AppendInt(nil, now, 10)})
+		}
+		if err := r.store.Write(ctx, store.System, sides); err != nil {
+			for _, rec := range part { // for the next time
+				rec.use.flag.Store(true)
+			}
+			return failure(err)
+		}
+	}
+	return nil
+}
+
+// loadUses puts the stored last uses into the records.
+func loadUses(ctx context.Context, st store.Store, k *known) error {
+	last := map[string]int64{}
+	after := ""
+	for {
+		items, err := st.Scan(ctx, store.System, keyUseSpace, "", after, scanLimit)
+		if err != nil {
+			return failure(err)
+		}
+		for _, it := range items {
+			after = it.Key
+			if last[it.Key], err = strconv.ParseInt(string(it.Value), 10, 64); err != nil {
+				return failure(&store.CorruptionError{Where: string(keyUseSpace) + "/" + it.Key, Err: err})
+			}
+		}
+		if len(items) < scanLimit {
+			break
+		}
+	}
+	for _, rec := range k.keys {
+		rec.use.last.Store(last[rec.UUID])
+	}
+	return nil
 }
 
 // MarshalText writes a hash in hexadecimal.

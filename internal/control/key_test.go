@@ -131,11 +131,11 @@ func TestRevocation(t *testing.T) {
 	k, token := createKey(t, s, app.ID, j17.Prod, j17.ScopeWrite)
 	works := func() bool {
 		t.Helper()
-		got, ok := s.KeyByToken(token)
-		if !ok {
-			t.Fatal("the key is gone")
+		_, works := s.KeyByToken(token)
+		if shown, ok := s.KeyByID(k.ID); !ok || shown.Active(s.clock.Now()) != works {
+			t.Fatalf("the key works: %v; shown as %+v", works, shown)
 		}
-		return got.Active(s.clock.Now())
+		return works
 	}
 	revoke := func(at time.Time) control.Key {
 		t.Helper()

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net/mail"
 	"slices"
@@ -11,15 +12,7 @@ import (
 
 	"j17"
 	"j17/internal/ident"
-)
-
-// Role is what an operator may do.
-type Role string
-
-// The roles. A platform admin may do everything; an instance admin what concerns the instances granted to them.
-const (
-	RolePlatformAdmin Role = "platform_admin"
-	RoleInstanceAdmin Role = "instance_admin"
+	"j17/internal/store"
 )
 
 // Operator is a person who administers the server.
@@ -27,8 +20,10 @@ type Operator struct {
 	// ID is the operator's handle.
 	ID string `json:"id"`
 	// Email is the address in canonical form (CanonicalEmail).
-	Email     string    `json:"email"`
-	Role      Role      `json:"role"`
+	Email string `json:"email"`
+	Role  Role   `json:"role"`
+	// Instances are the handles of the instances that are granted to the operator; platform admins need none.
+	Instances []string  `json:"instances,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
 	// TokensFrom is the Unix second before which no token of the operator counts: one after the last change of the
 	// password, 0 before any.
@@ -47,6 +42,8 @@ type NewOperator struct {
 	Email    string
 	Password string
 	Role     Role
+	// Instances are the handles of the instances to grant.
+	Instances []string
 }
 
 // The limits of passwords: characters at least, bytes at most.
@@ -58,20 +55,30 @@ const (
 // maxEmail is the longest address that mail can be sent to.
 const maxEmail = 254
 
+// MaxOperators is the number of operators that a server may have.
+const MaxOperators = 10_000
+
+// errUnchanged is what an edit returns when there is nothing to do.
+var errUnchanged = errors.New("control: nothing to change")
+
 // CanonicalEmail returns the form under which an e-mail address is kept and looked up: without surrounding space and in
 // lower case.
 func CanonicalEmail(email string) string { return strings.ToLower(strings.TrimSpace(email)) }
 
 // CreateOperator creates an operator. An e-mail address that is taken is a *j17.Error of CodeConflict.
 func (r *Registry) CreateOperator(ctx context.Context, op NewOperator) (Operator, error) {
+	return r.createOperator(ctx, op, func() error { return nil })
+}
+
+// createOperator creates an operator if allowed, which is asked when nothing else can change any more, agrees. More side writes
+// commit with it.
+func (r *Registry) createOperator(ctx context.Context, op NewOperator, allowed func() error, side ...store.Side) (Operator, error) {
 	email := CanonicalEmail(op.Email)
 	if a, err := mail.ParseAddress(email); err != nil || a.Address != email || len(email) > maxEmail {
 		return Operator{}, j17.Errorf(j17.CodeInvalidField, "The operator's e-mail address is not valid. Write it as name@example.com.").At("email")
 	}
-	switch op.Role {
-	case RolePlatformAdmin, RoleInstanceAdmin:
-	default:
-		return Operator{}, j17.Errorf(j17.CodeInvalidField, "The operator's role must be %s or %s.", RolePlatformAdmin, RoleInstanceAdmin).At("role")
+	if err := checkRole(op.Role); err != nil {
+		return Operator{}, err
 	}
 	taken := j17.Errorf(j17.CodeConflict, "There is an operator with this e-mail address already.").At("email")
 	if r.operatorByEmail(email) != nil {
@@ -83,9 +90,19 @@ func (r *Registry) CreateOperator(ctx context.Context, op NewOperator) (Operator
 	}
 	r.change.Lock()
 	defer r.change.Unlock()
+	if err := allowed(); err != nil {
+		return Operator{}, err
+	}
+	instances, err := r.checkGrants(op.Role, op.Instances)
+	if err != nil {
+		return Operator{}, err
+	}
+	if len(r.Operators()) >= MaxOperators {
+		return Operator{}, j17.Errorf(j17.CodeConflict, "The server has %d operators, which is as many as it may have. Remove those who have left.", MaxOperators)
+	}
 	rec := &operatorRecord{
 		UUID:     r.mint.UUIDv7(),
-		Operator: Operator{ID: r.mint.Handle(ident.OperatorPrefix), Email: email, Role: op.Role, CreatedAt: r.second()},
+		Operator: Operator{ID: r.mint.Handle(ident.OperatorPrefix), Email: email, Role: op.Role, Instances: instances, CreatedAt: r.second()},
 		Password: hash,
 	}
 	item, err := putNew(operatorSpace, rec.UUID, rec)
@@ -96,7 +113,8 @@ func (r *Registry) CreateOperator(ctx context.Context, op NewOperator) (Operator
 	if err != nil {
 		return Operator{}, err
 	}
-	err = r.commit(ctx, func(k *known) { k.putOperator(rec) }, item, index)
+	entry := Record{Action: "operator.create", Target: rec.ID, Details: map[string]string{"email": email, "role": string(op.Role)}}
+	err = r.record(ctx, entry, func(k *known) { k.putOperator(rec) }, append(side, item, index)...)
 	if isConflict(err, emailSpace) {
 		return Operator{}, taken
 	}
@@ -104,6 +122,37 @@ func (r *Registry) CreateOperator(ctx context.Context, op NewOperator) (Operator
 		return Operator{}, failure(err)
 	}
 	return rec.Operator, nil
+}
+
+func checkRole(role Role) error {
+	if slices.Contains(Roles(), role) {
+		return nil
+	}
+	names := make([]string, 0, len(Roles()))
+	for _, r := range Roles() {
+		names = append(names, string(r))
+	}
+	return j17.Errorf(j17.CodeInvalidField, "The operator's role must be one of %s.", strings.Join(names, ", ")).At("role")
+}
+
+// checkGrants checks the instances that are to be granted and returns them without repetitions.
+func (r *Registry) checkGrants(role Role, instances []string) ([]string, error) {
+	if len(instances) == 0 {
+		return nil, nil
+	}
+	if role == RolePlatformAdmin {
+		return nil, j17.Errorf(j17.CodeInvalidField, "A platform admin has every right in every instance and needs no grants.").At("instances")
+	}
+	instances = slices.Compact(slices.Sorted(slices.Values(instances)))
+	if len(instances) > maxGrants {
+		return nil, j17.Errorf(j17.CodeInvalidField, "An operator can have at most %d instances.", maxGrants).At("instances")
+	}
+	for _, id := range instances {
+		if r.instance(id) == nil {
+			return nil, j17.Errorf(j17.CodeInvalidField, "One of the instances to grant does not exist.").At("instances")
+		}
+	}
+	return instances, nil
 }
 
 // VerifyPassword returns the operator whom e-mail address and password belong to. It takes the same time whether the
@@ -137,26 +186,125 @@ func (r *Registry) SetPassword(ctx context.Context, id, password string) error {
 	}
 	r.change.Lock()
 	defer r.change.Unlock()
+	_, err = r.changeOperator(ctx, id, func(rec *operatorRecord) (Record, error) {
+		rec.Password = hash
+		rec.TokensFrom = r.afterNow(rec)
+		return Record{Action: "operator.set_password", Target: rec.ID, Details: map[string]string{"email": rec.Email}}, nil
+	})
+	return err
+}
+
+// RevokeTokens makes every token of an operator that was issued until now void.
+func (r *Registry) RevokeTokens(ctx context.Context, id string) error {
+	r.change.Lock()
+	defer r.change.Unlock()
+	_, err := r.changeOperator(ctx, id, func(rec *operatorRecord) (Record, error) {
+		rec.TokensFrom = r.afterNow(rec)
+		return Record{Action: "operator.revoke_tokens", Target: rec.ID, Details: map[string]string{"email": rec.Email}}, nil
+	})
+	return err
+}
+
+// afterNow is the second from which tokens count that are issued after what happens now.
+func (r *Registry) afterNow(rec *operatorRecord) int64 {
+	return max(r.clock.Now().Unix(), rec.TokensFrom) + 1
+}
+
+// SetRole changes what an operator is there for. The last platform admin stays one.
+func (r *Registry) SetRole(ctx context.Context, id string, role Role) (Operator, error) {
+	if err := checkRole(role); err != nil {
+		return Operator{}, err
+	}
+	r.change.Lock()
+	defer r.change.Unlock()
+	return r.changeOperator(ctx, id, func(rec *operatorRecord) (Record, error) {
+		if rec.Role == role {
+			return Record{}, errUnchanged
+		}
+		if err := r.mayLose(rec); err != nil {
+			return Record{}, err
+		}
+		entry := Record{Action: "operator.set_role", Target: rec.ID, Details: map[string]string{"email": rec.Email, "from": string(rec.Role), "to": string(role)}}
+		rec.Role = role
+		if role == RolePlatformAdmin {
+			rec.Instances = nil
+		}
+		return entry, nil
+	})
+}
+
+// DeleteOperator removes an operator; their tokens are void from now on. The last platform admin stays.
+func (r *Registry) DeleteOperator(ctx context.Context, id string) error {
+	r.change.Lock()
+	defer r.change.Unlock()
+	rec, rev, err := r.storedOperator(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := r.mayLose(rec); err != nil {
+		return err
+	}
+	sides := []store.Side{
+		{Op: store.Delete, Space: operatorSpace, Key: rec.UUID, Cond: store.IfRev, Rev: rev},
+		{Op: store.Delete, Space: emailSpace, Key: rec.Email},
+	}
+	entry := Record{Action: "operator.delete", Target: rec.ID, Details: map[string]string{"email": rec.Email, "role": string(rec.Role)}}
+	if err := r.record(ctx, entry, func(k *known) { k.dropOperator(rec.ID) }, sides...); err != nil {
+		return failure(err)
+	}
+	return nil
+}
+
+// mayLose reports whether the server can do without an operator as a platform admin.
+func (r *Registry) mayLose(rec *operatorRecord) error {
+	if rec.Role != RolePlatformAdmin {
+		return nil
+	}
+	for _, op := range r.Operators() {
+		if op.Role == RolePlatformAdmin && op.ID != rec.ID {
+			return nil
+		}
+	}
+	return j17.Errorf(j17.CodeConflict, "This is the last platform admin. Make someone else one first.")
+}
+
+// changeOperator lets edit change an operator's record and commits it with the audit record that edit returns. The
+// caller holds r.change. errUnchanged from edit is no error.
+func (r *Registry) changeOperator(ctx context.Context, id string, edit func(*operatorRecord) (Record, error)) (Operator, error) {
+	rec, rev, err := r.storedOperator(ctx, id)
+	if err != nil {
+		return Operator{}, err
+	}
+	entry, err := edit(rec)
+	if errors.Is(err, errUnchanged) {
+		return rec.Operator, nil
+	}
+	if err != nil {
+		return Operator{}, err
+	}
+	item, err := putOver(operatorSpace, rec.UUID, rec, rev)
+	if err != nil {
+		return Operator{}, err
+	}
+	if err := r.record(ctx, entry, func(k *known) { k.putOperator(rec) }, item); err != nil {
+		return Operator{}, failure(err)
+	}
+	return rec.Operator, nil
+}
+
+// storedOperator reads an operator's record and its revision.
+func (r *Registry) storedOperator(ctx context.Context, id string) (*operatorRecord, uint64, error) {
 	r.mu.RLock()
 	old := r.known.operators[id]
 	r.mu.RUnlock()
 	if old == nil {
-		return j17.Errorf(j17.CodeNotFound, "There is no such operator.")
+		return nil, 0, j17.Errorf(j17.CodeNotFound, "There is no such operator.")
 	}
 	rec, rev, err := get[operatorRecord](ctx, r.store, operatorSpace, old.UUID)
 	if err != nil {
-		return failure(err)
+		return nil, 0, failure(err)
 	}
-	rec.Password = hash
-	rec.TokensFrom = max(r.clock.Now().Unix(), rec.TokensFrom) + 1
-	item, err := putOver(operatorSpace, rec.UUID, rec, rev)
-	if err != nil {
-		return err
-	}
-	if err := r.commit(ctx, func(k *known) { k.putOperator(rec) }, item); err != nil {
-		return failure(err)
-	}
-	return nil
+	return rec, rev, nil
 }
 
 // newPassword hashes a password that an operator is to have from now on.
@@ -200,4 +348,11 @@ func (r *Registry) operatorByEmail(email string) *operatorRecord {
 func (k *known) putOperator(rec *operatorRecord) {
 	k.operators[rec.ID] = rec
 	k.emails[rec.Email] = rec
+}
+
+func (k *known) dropOperator(id string) {
+	if rec := k.operators[id]; rec != nil {
+		delete(k.operators, id)
+		delete(k.emails, rec.Email)
+	}
 }

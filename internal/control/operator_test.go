@@ -36,14 +36,14 @@ func TestOperators(t *testing.T) {
 		if diff := cmp.Diff([]control.Operator{a, b}, s.Operators()); diff != "" {
 			t.Errorf("Operators (-want +got):\n%s", diff)
 		}
-		if got, ok := s.OperatorByID(a.ID); !ok || got != a {
+		if got, ok := s.OperatorByID(a.ID); !ok || !cmp.Equal(got, a) {
 			t.Errorf("OperatorByID = %v, %v", got, ok)
 		}
 		if _, ok := s.OperatorByID(a.Email); ok {
 			t.Error("an operator is found by what is no handle")
 		}
 		for _, email := range []string{"admin@example.com", " ADMIN@example.com\n"} {
-			if got, err := s.VerifyPassword(t.Context(), email, password); err != nil || got != a {
+			if got, err := s.VerifyPassword(t.Context(), email, password); err != nil || !cmp.Equal(got, a) {
 				t.Errorf("VerifyPassword(%q) = %v, %v", email, got, err)
 			}
 		}

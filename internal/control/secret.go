@@ -4,48 +4,92 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"maps"
 	"time"
 
+	"j17"
 	"j17/internal/store"
 )
 
 // The items of secretSpace.
 const (
-	signingSecret = "signing"
+	signingSecret = "signing_keys"
 	nodeSecret    = "node"
 )
 
-// secretBytes is the length of the signing key.
-const secretBytes = 32
+// secretBytes is the length of a signing key, keyName that of its name.
+const (
+	secretBytes = 32
+	keyName     = 12
+)
 
-// secretRecord is kept as it is: the server cannot sign or call other nodes with a hash.
+// secretRecord is kept as it is: the server cannot call other nodes with a hash.
 type secretRecord struct {
 	Secret    []byte    `json:"secret"`
 	CreatedAt time.Time `json:"created_at"`
 }
 
+// SigningKey is a key that signs operators' tokens.
+type SigningKey struct {
+	// ID is the key's name in the header of tokens ("kid").
+	ID string `json:"id"`
+	// Secret must not be modified.
+	Secret    []byte    `json:"secret"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// signingRecord holds the signing keys, the newest first.
+type signingRecord struct {
+	Keys []SigningKey `json:"keys"`
+}
+
+// How long a signing key signs, and how many are kept. A key that has been replaced checks tokens for as long as there
+// can be any that it has signed; maxSigningKeys is reached only by who rotates for its own sake.
+const (
+	signingKeyAge  = 30 * 24 * time.Hour
+	maxSigningKeys = 8
+)
+
+// TokenLifetime is how long an operator stays logged in.
+const TokenLifetime = 24 * time.Hour
+
 // openSecrets reads the server's secrets and creates those that are missing.
 func (r *Registry) openSecrets(ctx context.Context) error {
-	key := make([]byte, secretBytes)
-	_, _ = rand.Read(key) // Never fails: the program ends when the machine has no randomness.
-	key, err := r.secret(ctx, signingSecret, key)
+	keys, err := secret(ctx, r, signingSecret, signingRecord{Keys: []SigningKey{r.newSigningKey()}})
 	if err != nil {
 		return err
 	}
-	node, err := r.secret(ctx, nodeSecret, []byte(rand.Text()+rand.Text()))
+	if len(keys.Keys) == 0 || len(keys.Keys[0].Secret) == 0 {
+		return damagedSecret(signingSecret)
+	}
+	node, err := secret(ctx, r, nodeSecret, secretRecord{Secret: []byte(rand.Text() + rand.Text()), CreatedAt: r.second()})
 	if err != nil {
 		return err
 	}
-	r.signingKey, r.nodeSecret = key, string(node)
+	if len(node.Secret) == 0 {
+		return damagedSecret(nodeSecret)
+	}
+	r.signing.Store(keys)
+	r.nodeSecret = string(node.Secret)
 	return nil
 }
 
+func damagedSecret(name string) error {
+	return failure(&store.CorruptionError{Where: string(secretSpace) + "/" + name, Err: errors.New("the secret is empty")})
+}
+
+func (r *Registry) newSigningKey() SigningKey {
+	key := make([]byte, secretBytes)
+	_, _ = rand.Read(key) // Never fails: the program ends when the machine has no randomness.
+	return SigningKey{ID: rand.Text()[:keyName], Secret: key, CreatedAt: r.second()}
+}
+
 // secret returns the secret of that name, which becomes fresh if there is none.
-func (r *Registry) secret(ctx context.Context, name string, fresh []byte) ([]byte, error) {
-	rec, _, err := get[secretRecord](ctx, r.store, secretSpace, name)
+func secret[T any](ctx context.Context, r *Registry, name string, fresh T) (*T, error) {
+	rec, _, err := get[T](ctx, r.store, secretSpace, name)
 	if errors.Is(err, store.ErrNotFound) {
 		var item store.Side
-		if item, err = putNew(secretSpace, name, secretRecord{Secret: fresh, CreatedAt: r.second()}); err != nil {
+		if item, err = putNew(secretSpace, name, fresh); err != nil {
 			return nil, err
 		}
 		err = r.store.Write(ctx, store.System, []store.Side{item})
@@ -53,19 +97,106 @@ func (r *Registry) secret(ctx context.Context, name string, fresh []byte) ([]byt
 			return nil, failure(err)
 		}
 		// Another node may have been first: what counts is what is stored.
-		rec, _, err = get[secretRecord](ctx, r.store, secretSpace, name)
+		rec, _, err = get[T](ctx, r.store, secretSpace, name)
 	}
 	if err != nil {
 		return nil, failure(err)
 	}
-	if len(rec.Secret) == 0 {
-		return nil, failure(&store.CorruptionError{Where: string(secretSpace) + "/" + name, Err: errors.New("the secret is empty")})
-	}
-	return rec.Secret, nil
+	return rec, nil
 }
 
-// SigningKey returns the key for operators' tokens. The caller must not modify it.
-func (r *Registry) SigningKey() []byte { return r.signingKey }
+// SigningKeys returns the keys whose tokens count, the one that signs first. The caller must not modify them.
+func (r *Registry) SigningKeys() []SigningKey { return r.signing.Load().Keys }
+
+// RotateSigningKey makes a new key sign operators' tokens. Those before it go on checking what they have signed, until
+// it has expired; with revoke they do not, and every operator has to log in anew.
+func (r *Registry) RotateSigningKey(ctx context.Context, revoke bool) error {
+	r.change.Lock()
+	defer r.change.Unlock()
+	rec, rev, err := get[signingRecord](ctx, r.store, secretSpace, signingSecret)
+	if err != nil {
+		return failure(err)
+	}
+	fresh := r.newSigningKey()
+	next := &signingRecord{Keys: []SigningKey{fresh}}
+	if !revoke {
+		for i, key := range rec.Keys {
+			replaced := fresh.CreatedAt
+			if i > 0 {
+				replaced = rec.Keys[i-1].CreatedAt
+			}
+			if fresh.CreatedAt.Sub(replaced) <= TokenLifetime && len(next.Keys) < maxSigningKeys {
+				next.Keys = append(next.Keys, key)
+			}
+		}
+	}
+	item, err := putOver(secretSpace, signingSecret, next, rev)
+	if err != nil {
+		return err
+	}
+	entry := Record{Action: "signing_key.rotate", Target: fresh.ID}
+	if revoke {
+		entry.Details = map[string]string{"old_tokens": "revoked"}
+	}
+	if err := r.record(ctx, entry, func(*known) { r.signing.Store(next) }, item); err != nil {
+		_ = r.openSecrets(context.WithoutCancel(ctx)) // Another node may have been faster, or the outcome is unknown.
+		return failure(err)
+	}
+	return nil
+}
+
+// rotateOldKey replaces a signing key that has signed for long enough.
+func (r *Registry) rotateOldKey(ctx context.Context) error {
+	if r.clock.Now().Sub(r.SigningKeys()[0].CreatedAt) < signingKeyAge {
+		return nil
+	}
+	return r.RotateSigningKey(ctx, false)
+}
 
 // NodeSecret returns the secret by which nodes know each other.
 func (r *Registry) NodeSecret() string { return r.nodeSecret }
+
+// revokedSpace holds the ids of tokens whose owners have logged out, until the tokens expire.
+const revokedSpace store.Space = "control.revoked_tokens"
+
+// revokedToken is a token that does not count any more.
+type revokedToken struct {
+	ID      string    `json:"id"`
+	Expires time.Time `json:"expires"`
+}
+
+// RevokeToken makes one token of an operator void for the rest of its life.
+func (r *Registry) RevokeToken(ctx context.Context, operatorID, tokenID string, expires time.Time) error {
+	if tokenID == "" {
+		return j17.Errorf(j17.CodeInvalidField, "The token has no id by which it could be revoked.")
+	}
+	r.change.Lock()
+	defer r.change.Unlock()
+	rec := &revokedToken{ID: tokenID, Expires: expires.UTC()}
+	item, err := putNew(revokedSpace, tokenID, rec)
+	if err != nil {
+		return err
+	}
+	item.Cond, item.Expires = store.Always, rec.Expires
+	entry := Record{Action: "operator.logout", Target: operatorID}
+	if err := r.record(ctx, entry, func(k *known) { k.revoked[rec.ID] = rec.Expires }, item); err != nil {
+		return failure(err)
+	}
+	return nil
+}
+
+// TokenRevoked reports whether the token of that id was revoked.
+func (r *Registry) TokenRevoked(tokenID string) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	_, revoked := r.known.revoked[tokenID]
+	return revoked
+}
+
+// forgetTokens forgets revoked tokens that have expired.
+func (r *Registry) forgetTokens() {
+	now := r.clock.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.known.revoked, func(_ string, until time.Time) bool { return now.After(until) })
+}

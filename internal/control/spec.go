@@ -6,7 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"j17"
 	"j17/internal/ident"
@@ -22,8 +25,34 @@ type Spec struct {
 	// Hash is the SHA-256 of Source in hexadecimal.
 	Hash       string    `json:"hash"`
 	DeployedAt time.Time `json:"deployed_at"`
-	// Source is the spec's text, byte for byte.
-	Source []byte `json:"source"`
+	// DeployedBy is who deployed it, without an address.
+	DeployedBy Actor `json:"deployed_by,omitzero"`
+	// How tells what made this version.
+	How How `json:"how,omitempty"`
+	// From is where the source came from with a rollback or a promotion.
+	From *SpecOrigin `json:"from,omitempty"`
+	// Forced tells that it was deployed although stored events may not survive it.
+	Forced bool `json:"forced,omitempty"`
+	// Note is what the author has said about it.
+	Note string `json:"note,omitempty"`
+	// Source is the spec's text, byte for byte. Lists leave it out.
+	Source []byte `json:"source,omitempty"`
+}
+
+// How is the way in which a version of a spec came to be.
+type How string
+
+// The ways.
+const (
+	Deployed   How = "deploy"
+	RolledBack How = "rollback"
+	Promoted   How = "promote"
+)
+
+// SpecOrigin names the version that another one is a copy of.
+type SpecOrigin struct {
+	Environment j17.Environment `json:"environment"`
+	Version     int             `json:"version"`
 }
 
 // specHead is the current version of an environment.
@@ -40,6 +69,27 @@ type Deployment struct {
 	Source []byte
 	// Base is the version that was current when the caller compared Source with it, 0 for none.
 	Base int
+	// How, From, Forced and Note are kept with the version; an empty How means Deployed.
+	How    How
+	From   *SpecOrigin
+	Forced bool
+	Note   string
+}
+
+// maxSpecNote is the number of characters of a note.
+const maxSpecNote = 500
+
+// CheckSpecNote reports whether a note can be kept. The error is a *j17.Error of CodeInvalidField.
+func CheckSpecNote(note string) error {
+	for _, r := range note {
+		if unicode.IsControl(r) || r == utf8.RuneError {
+			return j17.Errorf(j17.CodeInvalidField, "The note must be one line of text.").At("note")
+		}
+	}
+	if utf8.RuneCountInString(note) > maxSpecNote {
+		return j17.Errorf(j17.CodeInvalidField, "The note is longer than %d characters.", maxSpecNote).At("note")
+	}
+	return nil
 }
 
 // Spec returns the current spec of an environment. It is a *j17.Error of CodeNoSpec when none has been deployed.
@@ -55,6 +105,47 @@ func (r *Registry) Spec(ctx context.Context, instance string, env j17.Environmen
 	return s, err
 }
 
+// SpecVersion returns a version of an environment's spec. It is a *j17.Error of CodeNotFound when there is none.
+func (r *Registry) SpecVersion(ctx context.Context, instance string, env j17.Environment, version int) (Spec, error) {
+	at, err := r.specPlace(instance, env)
+	if err != nil {
+		return Spec{}, err
+	}
+	s, err := r.specVersion(ctx, at, version, true)
+	if errors.Is(err, store.ErrNotFound) {
+		return Spec{}, j17.Errorf(j17.CodeNotFound, "There is no version %d of the spec of %s.", version, env.LongName())
+	}
+	return s, err
+}
+
+// SpecHistory returns up to limit versions of an environment's spec without their sources, the newest first and without
+// the first offset ones; none when none has been deployed.
+func (r *Registry) SpecHistory(ctx context.Context, instance string, env j17.Environment, offset, limit int) ([]Spec, error) {
+	at, err := r.specPlace(instance, env)
+	if err != nil {
+		return nil, err
+	}
+	head, _, err := get[specHead](ctx, r.store, specHeadSpace, at)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []Spec
+	for version := head.Version - offset; version > 0 && len(all) < limit; version-- {
+		s, err := r.specVersion(ctx, at, version, false)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil, missingSpec(at, version)
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
 // PutSpec makes a spec the current one and keeps those before it. Deploying what is current already changes nothing
 // and returns it. When the current version is not d.Base, it is a *j17.Error of CodeConflict: what the caller compared
 // the spec with is out of date.
@@ -62,6 +153,15 @@ func (r *Registry) PutSpec(ctx context.Context, d Deployment) (Spec, error) {
 	at, err := r.specPlace(d.Instance, d.Environment)
 	if err != nil {
 		return Spec{}, err
+	}
+	if err := CheckSpecNote(d.Note); err != nil {
+		return Spec{}, err
+	}
+	if d.How == "" {
+		d.How = Deployed
+	}
+	if r.upstream != nil {
+		return r.putUpstream(ctx, at, d)
 	}
 	r.change.Lock()
 	defer r.change.Unlock()
@@ -74,9 +174,12 @@ func (r *Registry) PutSpec(ctx context.Context, d Deployment) (Spec, error) {
 		return Spec{}, outdated
 	}
 	sum := sha256.Sum256(d.Source)
+	author := originOf(ctx).actor
+	author.Address = "" // which is the audit log's business
 	next := Spec{
 		ID: r.mint.Handle(ident.DeploymentPrefix), Version: current.Version + 1,
-		Hash: hex.EncodeToString(sum[:]), DeployedAt: r.second(), Source: d.Source,
+		Hash: hex.EncodeToString(sum[:]), DeployedAt: r.second(), DeployedBy: author,
+		How: d.How, From: d.From, Forced: d.Forced, Note: d.Note,
 	}
 	if next.Hash == current.Hash {
 		return current, nil
@@ -85,6 +188,7 @@ func (r *Registry) PutSpec(ctx context.Context, d Deployment) (Spec, error) {
 	if err != nil {
 		return Spec{}, err
 	}
+	source := store.Side{Op: store.Put, Space: specSpace, Key: specSourceKey(at, next.Version), Value: d.Source}
 	head, err := putOver(specHeadSpace, at, specHead{Version: next.Version}, rev)
 	if err != nil {
 		return Spec{}, err
@@ -92,13 +196,24 @@ func (r *Registry) PutSpec(ctx context.Context, d Deployment) (Spec, error) {
 	if rev == 0 {
 		head.Cond = store.IfAbsent
 	}
-	err = r.commit(ctx, func(*known) {}, version, head)
+	entry := Record{
+		Action: "spec." + string(d.How), Instance: d.Instance, Environment: d.Environment, Target: next.ID,
+		Details: map[string]string{"version": strconv.Itoa(next.Version), "hash": next.Hash},
+	}
+	if d.Forced {
+		entry.Details["forced"] = "true"
+	}
+	if d.From != nil {
+		entry.Details["from_environment"], entry.Details["from_version"] = string(d.From.Environment), strconv.Itoa(d.From.Version)
+	}
+	err = r.record(ctx, entry, func(*known) {}, version, source, head)
 	if isConflict(err, specHeadSpace) || isConflict(err, specSpace) {
 		return Spec{}, outdated
 	}
 	if err != nil {
 		return Spec{}, failure(err)
 	}
+	next.Source = d.Source
 	return next, nil
 }
 
@@ -108,14 +223,46 @@ func (r *Registry) currentSpec(ctx context.Context, at string) (Spec, uint64, er
 	if err != nil {
 		return Spec{}, 0, err
 	}
-	s, _, err := get[Spec](ctx, r.store, specSpace, specKey(at, head.Version))
+	s, err := r.specVersion(ctx, at, head.Version, true)
 	if errors.Is(err, store.ErrNotFound) {
-		err = failure(&store.CorruptionError{Where: string(specHeadSpace) + "/" + at, Err: fmt.Errorf("version %d does not exist", head.Version)})
+		err = missingSpec(at, head.Version)
 	}
 	if err != nil {
 		return Spec{}, 0, err
 	}
-	return *s, rev, nil
+	return s, rev, nil
+}
+
+// specVersion returns a version, with its source if that is wanted; store.ErrNotFound when there is none.
+func (r *Registry) specVersion(ctx context.Context, at string, version int, source bool) (Spec, error) {
+	if version < 1 {
+		return Spec{}, store.ErrNotFound
+	}
+	s, _, err := get[Spec](ctx, r.store, specSpace, specKey(at, version))
+	if err != nil {
+		return Spec{}, err
+	}
+	switch {
+	case !source:
+		s.Source = nil
+	case s.Source == nil:
+		it, err := r.store.Get(ctx, store.System, specSpace, specSourceKey(at, version))
+		if errors.Is(err, store.ErrNotFound) && r.upstream != nil {
+			return r.sourceUpstream(ctx, at, version)
+		}
+		if errors.Is(err, store.ErrNotFound) {
+			return Spec{}, missingSpec(at, version)
+		}
+		if err != nil {
+			return Spec{}, failure(err)
+		}
+		s.Source = it.Value
+	}
+	return *s, nil
+}
+
+func missingSpec(at string, version int) error {
+	return failure(&store.CorruptionError{Where: string(specHeadSpace) + "/" + at, Err: fmt.Errorf("version %d does not exist", version)})
 }
 
 // specPlace returns the key under which an environment's specs are kept.
@@ -131,3 +278,5 @@ func (r *Registry) specPlace(instance string, env j17.Environment) (string, erro
 }
 
 func specKey(at string, version int) string { return fmt.Sprintf("%s/%010d", at, version) }
+
+func specSourceKey(at string, version int) string { return specKey(at, version) + "/source" }

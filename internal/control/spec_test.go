@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,6 +35,7 @@ func TestSpecs(t *testing.T) {
 	first := put(control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("{\"a\": \"<ü>\\u0041\"}\r\n\xff")})
 	if diff := cmp.Diff(control.Spec{
 		ID: first.ID, Version: 1, Hash: "bde5d659fbafee263e1f8f53b8f3da4ad7684873dceee7e18893cbc1f50429ee", DeployedAt: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC),
+		DeployedBy: control.Actor{Kind: control.ActorServer}, How: control.Deployed,
 		Source: []byte("{\"a\": \"<ü>\\u0041\"}\r\n\xff"),
 	}, first); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -67,8 +69,8 @@ func TestSpecs(t *testing.T) {
 		t.Errorf("after a restart: %+v, %v", got, err)
 	}
 	items, err := s.store.Scan(t.Context(), store.System, "control.specs", "", "", 10)
-	if err != nil || len(items) != 5 {
-		t.Errorf("%d versions are kept, want 5: %v", len(items), err)
+	if err != nil || len(items) != 2*5 {
+		t.Errorf("%d items are kept, want 5 versions with their sources: %v", len(items), err)
 	}
 
 	for _, d := range []control.Deployment{{Instance: "app", Environment: j17.Prod}, {Instance: "", Environment: j17.Prod}} {
@@ -81,6 +83,54 @@ func TestSpecs(t *testing.T) {
 	want(t, "no environment", err, j17.CodeInvalidField, "environment")
 	_, err = s.PutSpec(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Test, Source: make([]byte, store.MaxUnitBytes)})
 	want(t, "too large", err, j17.CodePayloadTooLarge, "")
+}
+
+func TestSpecHistory(t *testing.T) {
+	s := start(t)
+	app := s.instance(t, "app")
+	if all, err := s.SpecHistory(t.Context(), app.ID, j17.Prod, 0, 10); err != nil || len(all) != 0 {
+		t.Errorf("before the first deployment: %v, %v", all, err)
+	}
+	who := control.Actor{Kind: control.ActorOperator, ID: "opr_4k7vx9tz2nqr8w3", Email: "a@example.com", Address: "192.0.2.1"}
+	ctx := control.WithActor(t.Context(), who, "req")
+	from := &control.SpecOrigin{Environment: j17.Staging, Version: 7}
+	for _, d := range []control.Deployment{
+		{Source: []byte("one"), Note: "the first"},
+		{Source: []byte("two"), How: control.Promoted, From: from, Forced: true, Base: 1},
+		{Source: []byte("one"), How: control.RolledBack, From: &control.SpecOrigin{Environment: j17.Prod, Version: 1}, Base: 2},
+	} {
+		d.Instance, d.Environment = app.ID, j17.Prod
+		if _, err := s.PutSpec(ctx, d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.restart(t)
+	all, err := s.SpecHistory(t.Context(), app.ID, j17.Prod, 0, 2)
+	if err != nil || len(all) != 2 || all[0].Version != 3 || all[1].Version != 2 || all[0].Source != nil {
+		t.Fatalf("the newest two: %+v, %v", all, err)
+	}
+	who.Address = ""
+	if got := all[1]; got.DeployedBy != who || got.How != control.Promoted || !got.Forced || *got.From != *from {
+		t.Errorf("a promotion: %+v", got)
+	}
+	if all, err = s.SpecHistory(t.Context(), app.ID, j17.Prod, 2, 2); err != nil || len(all) != 1 || all[0].Note != "the first" || all[0].How != control.Deployed {
+		t.Errorf("the oldest: %+v, %v", all, err)
+	}
+	if got, err := s.SpecVersion(t.Context(), app.ID, j17.Prod, 2); err != nil || string(got.Source) != "two" {
+		t.Errorf("version 2: %+v, %v", got, err)
+	}
+	for _, version := range []int{0, -1, 4} {
+		_, err := s.SpecVersion(t.Context(), app.ID, j17.Prod, version)
+		want(t, "no such version", err, j17.CodeNotFound, "")
+	}
+	for _, note := range []string{"two\nlines", "\xff", strings.Repeat("x", 501)} {
+		_, err := s.PutSpec(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("x"), Base: 3, Note: note})
+		want(t, "a bad note", err, j17.CodeInvalidField, "note")
+	}
+	records, _, err := s.AuditLog(t.Context(), control.AuditQuery{Instance: app.ID, Action: "spec"}, 10)
+	if err != nil || len(records) != 3 || records[0].Action != "spec.rollback" || records[1].Details["forced"] != "true" || records[1].Actor.Address != "192.0.2.1" {
+		t.Errorf("the audit log: %+v, %v", records, err)
+	}
 }
 
 func TestConcurrentDeploymentsHaveOneWinner(t *testing.T) {

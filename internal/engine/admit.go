@@ -31,8 +31,9 @@ type proposed struct {
 // maxErrors bounds the findings that a failed schema check reports.
 const maxErrors = 20
 
-// admit checks a command in the order of the contract: aggregate type, event types, key, metadata, data.
-func (d *deployed) admit(c *Command) (*admitted, error) {
+// admit checks a command in the order of the contract: aggregate type, event types, key, metadata, data. resolve returns the
+// aggregate's key.
+func (d *deployed) admit(c *Command, resolve func() (j17.Key, error)) (*admitted, error) {
 	typ, err := d.aggregateType(c.Type)
 	if err != nil {
 		return nil, err
@@ -46,7 +47,7 @@ func (d *deployed) admit(c *Command) (*admitted, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.key, err = d.key(c.Type, c.ID); err != nil {
+	if a.key, err = resolve(); err != nil {
 		return nil, err
 	}
 	if err := a.readMetadata(d.spec, c); err != nil {
@@ -170,7 +171,7 @@ func join(path, more string) string {
 func (a *admitted) readMetadata(s *spec.Compiled, c *Command) error {
 	meta := c.Body.Get("metadata")
 	if meta.IsMissing() {
-		return j17.Errorf(j17.CodeMissingField, "Missing 'metadata': every event names its actor").At("metadata")
+		return errNoMetadata()
 	}
 	if err := onlyMembers(meta, "metadata", "actor", "target", "previous_length", "skip_occ"); err != nil {
 		return err
@@ -179,7 +180,7 @@ func (a *admitted) readMetadata(s *spec.Compiled, c *Command) error {
 	if err != nil {
 		return err
 	}
-	a.metadata = append(a.metadata, `{"actor":`...)
+	a.metadata = append(make([]byte, 0, 256), `{"actor":`...)
 	a.metadata = appendAgent(a.metadata, actor)
 	if t := meta.Get("target"); !t.IsMissing() {
 		target, err := readAgent(t, "metadata.target", s.TargetTypes, "target_types", s.IDs)
@@ -231,7 +232,7 @@ func (a *admitted) readConcurrency(meta value.Value) error {
 func readActor(s *spec.Compiled, v value.Value, trusted bool) (j17.Agent, error) {
 	const path = "metadata.actor"
 	if v.IsMissing() {
-		return j17.Agent{}, j17.Errorf(j17.CodeMissingField, "Missing 'actor': every event names who caused it").At(path)
+		return j17.Agent{}, errNoActor()
 	}
 	if typ := v.Get("type"); typ.Kind() == value.String && ident.IsSystemActorType(typ.Str()) {
 		if err := onlyMembers(v, path, "type", "id"); err != nil {
@@ -252,7 +253,32 @@ func readActor(s *spec.Compiled, v value.Value, trusted bool) (j17.Agent, error)
 	return readAgent(v, path, s.AgentTypes, "agent_types", s.IDs)
 }
 
+func errNoMetadata() error {
+	return j17.Errorf(j17.CodeMissingField, "Missing 'metadata': every event names its actor").At("metadata")
+}
+
+func errNoActor() error {
+	return j17.Errorf(j17.CodeMissingField, "Missing 'actor': every event names who caused it").At("metadata.actor")
+}
+
 func readAgent(v value.Value, path string, declared spec.Names, list string, rules *ident.Rules) (j17.Agent, error) {
+	agent, err := readHalves(v, path)
+	if err != nil {
+		return agent, err
+	}
+	if !declared.Has(agent.Type) {
+		return agent, j17.Errorf(j17.CodeUndeclaredType, "Type '%s' is not declared in the spec's %s", printable(agent.Type), list).At(path + ".type")
+	}
+	id, _, err := rules.Check(agent.ID)
+	if err != nil {
+		return agent, at(err, path+".id")
+	}
+	agent.ID = id
+	return agent, nil
+}
+
+// readHalves reads an actor or target as far as that needs no spec.
+func readHalves(v value.Value, path string) (j17.Agent, error) {
 	if err := onlyMembers(v, path, "type", "id"); err != nil {
 		return j17.Agent{}, err
 	}
@@ -270,14 +296,6 @@ func readAgent(v value.Value, path string, declared spec.Names, list string, rul
 		}
 		*half.into = m.Str()
 	}
-	if !declared.Has(agent.Type) {
-		return agent, j17.Errorf(j17.CodeUndeclaredType, "Type '%s' is not declared in the spec's %s", printable(agent.Type), list).At(path + ".type")
-	}
-	id, _, err := rules.Check(agent.ID)
-	if err != nil {
-		return agent, at(err, path+".id")
-	}
-	agent.ID = id
 	return agent, nil
 }
 

@@ -32,7 +32,7 @@ func newBench(b *testing.B) *engine.Engine {
 	if c == nil {
 		b.Fatal(found)
 	}
-	e.Deploy(tenant, c)
+	e.Deploy(tenant, c, nil)
 	return e
 }
 

@@ -9,8 +9,10 @@ import (
 // Command asks for one or more events on one aggregate, all or none.
 type Command struct {
 	Tenant store.Tenant
-	// Type and ID name the aggregate as the caller wrote them.
+	// Type and ID name the aggregate as the caller wrote them. ID may be one of its public names.
 	Type, ID string
+	// New asks for an aggregate that does not exist yet; ID is "" then.
+	New bool
 	// EventType is that of a single event; "" for a batch.
 	EventType string
 	// Body is the request's body: {"data", "metadata"} for a single event, {"events": [{"type", "data"}], "metadata"}
@@ -30,6 +32,9 @@ type Command struct {
 
 // Receipt tells what a command has written.
 type Receipt struct {
+	// ID is the aggregate's id, Identity what else it is called.
+	ID string
+	Identity
 	// IDs are the positions of the command's own events, in order.
 	IDs []j17.StreamID
 	// Length is the aggregate's number of events after the command.

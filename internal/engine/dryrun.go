@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -24,7 +25,10 @@ type DryRunResult struct {
 	Findings []EventFinding
 	// Faults lists the operations of handlers that changed nothing. At most diag.MaxKept are kept.
 	Faults []EventFault
-	// Dropped is how many findings and faults were not kept.
+	// Implied lists what the events of the file brought about, those of one event after each other. At most diag.MaxKept
+	// are kept.
+	Implied []ImpliedEvent
+	// Dropped is how many findings, faults and implied events were not kept.
 	Dropped int
 	// States are those of all aggregates with accepted events, in the order of their keys.
 	States []State
@@ -38,6 +42,20 @@ type EventFinding struct {
 	Code  j17.Code
 	// Path is the pointer in the form "data.items[0].sku".
 	Path string
+}
+
+// ImpliedEvent is an event that another one brings about.
+type ImpliedEvent struct {
+	// Event is the number of the event in the file at the beginning of the chain, from 1, EventLine the line where it
+	// starts. Both are 0 where there is no file.
+	Event, EventLine int
+	Key              j17.Key
+	Type             string
+	Data             value.Value
+	// Depth is 1 for what an event implies itself, 2 for what that implies. An event stands behind the one that implies it.
+	Depth int
+	// Pointer is the implication's place in the spec.
+	Pointer diag.Pointer
 }
 
 // EventFault is an operation of a handler that did not fit an event. Its pointer and its place are those of the
@@ -58,29 +76,34 @@ type EventFault struct {
 // An event with a "stream_id" was written before, by a server: ids have to ascend, the platform's own actors and event
 // types are accepted, and so is whatever else a server has put into the metadata. An event without a timestamp happens
 // at now, in Unix seconds, or with the latest event before it if that is later.
-func DryRun(c *spec.Compiled, src string, now int64) DryRunResult {
-	r := dryRun{deployed: deployed{c}, src: src, latest: now, states: map[j17.Key]*simulated{}}
+//
+// The only error is that of a context that ends before the last event.
+func DryRun(ctx context.Context, c *spec.Compiled, src string, now int64) (DryRunResult, error) {
+	r := dryRun{deployed: newDeployed(c, nil), src: src, latest: now, states: map[j17.Key]*simulated{}}
 	events, broken := SplitEvents(src)
 	for _, d := range broken {
 		r.Findings = append(r.Findings, EventFinding{Diagnostic: d, Code: j17.CodeInvalidJSON})
 	}
 	r.Events = len(events)
 	for _, text := range events {
-		r.event(text)
+		if err := ctx.Err(); err != nil {
+			return DryRunResult{}, err
+		}
+		r.event(ctx, text)
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(r.states), func(a, b j17.Key) int {
 		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.ID, b.ID))
 	}) {
 		f := &r.states[key].folded
 		r.States = append(r.States, State{
-			Key: key, Data: f.data, JSON: f.data.AppendJSON(nil), Length: f.length, EntityTag: entityTag(c.Types[key.Type], f.length),
+			Key: key, Data: f.data, JSON: f.data.AppendJSON(nil), Length: f.length, EntityTag: entityTag(r.program(key.Type), f.length),
 		})
 	}
-	return r.DryRunResult
+	return r.DryRunResult, nil
 }
 
 type dryRun struct {
-	deployed
+	*deployed
 	DryRunResult
 	src    string
 	latest int64
@@ -94,15 +117,7 @@ type simulated struct {
 	ed *value.Editor
 }
 
-// candidate is an event that is to be checked.
-type candidate struct {
-	aggregateType, id, eventType string
-	data, metadata               value.Value
-	// recorded tells that a server has written the event before.
-	recorded bool
-}
-
-// examined is a candidate that passed the checks.
+// examined is an event of a file that passed the checks.
 type examined struct {
 	admitted
 	// timestamp is nil where the metadata do not have one.
@@ -110,13 +125,13 @@ type examined struct {
 }
 
 // event checks and folds one event.
-func (r *dryRun) event(text EventText) {
+func (r *dryRun) event(ctx context.Context, text EventText) {
 	v, err := value.ParseString(text.Text)
 	if err != nil {
 		r.syntax(text, err)
 		return
 	}
-	c, id, faults := r.read(v)
+	c, faults := r.read(v)
 	var e *examined
 	if len(faults) == 0 {
 		e, faults = r.examine(&c)
@@ -130,9 +145,70 @@ func (r *dryRun) event(text EventText) {
 		r.refuse(text, v, faults)
 		return
 	}
+	if e.timestamp == nil {
+		e.timestamp = &r.latest
+	}
+	r.latest = max(r.latest, *e.timestamp)
+	implied, err := r.imply(ctx, text, &c, e)
+	if err != nil {
+		r.refuse(text, v, []error{err})
+		return
+	}
 	r.Accepted++
-	r.last = id
-	r.fold(text, &c, e)
+	if c.Recorded {
+		r.last = c.StreamID
+	}
+	r.fold(ctx, text, c.event(e, *e.timestamp), e.key)
+	for i := range implied {
+		r.fold(ctx, text, implied[i].event(*e.timestamp), implied[i].key)
+	}
+}
+
+// imply computes what an event brings about. An event that was written before has brought it about then.
+func (r *dryRun) imply(ctx context.Context, text EventText, c *FileEvent, e *examined) ([]occurrence, error) {
+	if c.Recorded || !e.reacts() {
+		return nil, nil
+	}
+	x := newExpansion(r.deployed, &e.admitted, *e.timestamp)
+	x.maxDepth, x.maxImplied = defaultMaxDepth, defaultMaxImplied
+	x.lookup = func(_ context.Context, key j17.Key) (*folded, error) {
+		s := r.states[key]
+		if s == nil {
+			return r.program(key.Type).first(), nil
+		}
+		s.ed.Freeze()
+		before := s.folded
+		return &before, nil
+	}
+	x.skipped = func(at diag.Pointer, code *spec.Code) {
+		r.fault(text, e.key, c.Type, tick.Fault{Pointer: at, Message: notRun(code)})
+	}
+	if err := x.expand(ctx); err != nil {
+		return nil, err
+	}
+	for _, i := range x.inOrder() {
+		if len(r.Implied) >= diag.MaxKept {
+			r.Dropped++
+			continue
+		}
+		implied := x.events[i].implied()
+		implied.Event, implied.EventLine = text.Number, text.Line
+		r.Implied = append(r.Implied, implied)
+	}
+	return x.events[1:], nil
+}
+
+func (o *occurrence) implied() ImpliedEvent {
+	return ImpliedEvent{Key: o.key, Type: o.typ.Name, Data: o.data, Depth: o.depth, Pointer: o.at}
+}
+
+// notRun says that custom code had no say.
+func notRun(code *spec.Code) string {
+	name := code.Artifact
+	if name == "" {
+		name = code.Entrypoint
+	}
+	return "the custom code " + name + " was not run here, so what it would do is missing"
 }
 
 func (r *dryRun) length(key j17.Key) uint64 {
@@ -142,90 +218,49 @@ func (r *dryRun) length(key j17.Key) uint64 {
 	return 0
 }
 
-// read takes an event of a file apart.
-func (r *dryRun) read(v value.Value) (c candidate, id j17.StreamID, faults []error) {
-	id = r.last
-	if err := onlyMembers(v, "", "stream_id", "key", "aggregate_type", "id", "type", "data", "metadata"); err != nil {
-		if v.Kind() != value.Object {
-			err = j17.Errorf(j17.CodeInvalidField, "An event must be a JSON object")
-			return c, id, []error{err}
-		}
-		faults = append(faults, err)
+// read takes an event of a file apart. Stream ids have to ascend.
+func (r *dryRun) read(v value.Value) (FileEvent, []error) {
+	e, faults := ReadFileEvent(v)
+	if e.StreamID != (j17.StreamID{}) && e.StreamID.Compare(r.last) <= 0 {
+		faults = append(faults, j17.Errorf(j17.CodeInvalidField, "The stream id does not come after the one before it, %s: put the events in the order of their ids", r.last).At("stream_id"))
 	}
-	text := func(name string) string {
-		m := v.Get(name)
-		switch {
-		case m.IsMissing():
-			faults = append(faults, j17.Errorf(j17.CodeMissingField, "Missing '%s'", name).At(name))
-		case m.Kind() != value.String:
-			faults = append(faults, j17.Errorf(j17.CodeInvalidField, "'%s' must be a string", name).At(name))
-		}
-		return m.Str()
-	}
-	c = candidate{data: v.Get("data"), metadata: v.Get("metadata"), recorded: !v.Get("stream_id").IsMissing()}
-	if c.recorded {
-		if s := text("stream_id"); s != "" {
-			var err error
-			if id, err = j17.ParseStreamID(s); err != nil {
-				faults = append(faults, j17.Errorf(j17.CodeInvalidField, "%v", err).At("stream_id"))
-			} else if id.Compare(r.last) <= 0 {
-				faults = append(faults, j17.Errorf(j17.CodeInvalidField, "The stream id does not come after the one before it, %s: put the events in the order of their ids", r.last).At("stream_id"))
-			}
-		}
-	}
-	switch split := !v.Get("aggregate_type").IsMissing() || !v.Get("id").IsMissing(); {
-	case split && !v.Get("key").IsMissing():
-		faults = append(faults, j17.Errorf(j17.CodeInvalidField, "An event has either a 'key' or an 'aggregate_type' and an 'id'").At("key"))
-	case split:
-		c.aggregateType, c.id = text("aggregate_type"), text("id")
-	case v.Get("key").IsMissing():
-		faults = append(faults, j17.Errorf(j17.CodeMissingField, `Missing 'key': every event names its aggregate, as in "order:global"`).At("key"))
-	default:
-		before := len(faults)
-		key, ok := j17.ParseKey(text("key"))
-		if !ok && len(faults) == before {
-			faults = append(faults, j17.Errorf(j17.CodeInvalidField, "'key' must be an aggregate type, a colon and an id").At("key"))
-		}
-		c.aggregateType, c.id = key.Type, key.ID
-	}
-	c.eventType = text("type")
-	return c, id, faults
+	return e, faults
 }
 
 // examine makes the checks of admit and tells all that fails, not only the first.
-func (d *deployed) examine(c *candidate) (*examined, []error) {
-	typ, err := d.aggregateType(c.aggregateType)
+func (d *deployed) examine(c *FileEvent) (*examined, []error) {
+	typ, err := d.aggregateType(c.AggregateType)
 	if err != nil {
 		return nil, []error{at(err, "key")}
 	}
 	var faults []error
 	e := &examined{}
-	if e.key, err = d.key(c.aggregateType, c.id); err != nil {
+	if e.key, err = d.key(c.AggregateType, c.ID); err != nil {
 		faults = append(faults, err)
 	}
 	own, kept, err := e.splitMetadata(c)
 	if err != nil {
 		faults = append(faults, err)
 	}
-	if c.recorded && ident.IsReservedEventType(c.eventType) {
+	if c.Recorded && ident.IsReservedEventType(c.Type) {
 		// The platform's own events have no schema, and nobody can post them.
-		if c.metadata.Kind() != value.Object {
+		if c.Metadata.Kind() != value.Object {
 			faults = append(faults, j17.Errorf(j17.CodeInvalidField, "'metadata' must be a JSON object").At("metadata"))
 		}
-		e.metadata = withoutTimestamp(c.metadata)
-		e.events = []proposed{{data: c.data}}
+		e.metadata = withoutTimestamp(c.Metadata)
+		e.events = []proposed{{data: c.Data}}
 		return e, faults
 	}
-	et, err := eventType(typ, c.eventType)
+	et, err := eventType(typ, c.Type)
 	if err != nil {
 		return nil, append(faults, at(err, "type"))
 	}
-	e.events = []proposed{{typ: et, data: c.data}}
+	e.events = []proposed{{typ: et, data: c.Data}}
 	body := value.ObjectValue()
 	if !own.IsMissing() {
 		body = value.ObjectValue(value.Member{Key: "metadata", Value: own})
 	}
-	if err := e.readMetadata(d.spec, &Command{Body: body, Trusted: c.recorded}); err != nil {
+	if err := e.readMetadata(d.spec, &Command{Body: body, Trusted: c.Recorded}); err != nil {
 		faults = append(faults, err)
 	}
 	if err := e.events[0].check(); err != nil {
@@ -238,12 +273,12 @@ func (d *deployed) examine(c *candidate) (*examined, []error) {
 }
 
 // splitMetadata separates what a write may say from what only a server writes.
-func (e *examined) splitMetadata(c *candidate) (own value.Value, kept []value.Member, err error) {
-	if c.metadata.Kind() != value.Object {
-		return c.metadata, nil, nil
+func (e *examined) splitMetadata(c *FileEvent) (own value.Value, kept []value.Member, err error) {
+	if c.Metadata.Kind() != value.Object {
+		return c.Metadata, nil, nil
 	}
 	var said []value.Member
-	for _, m := range c.metadata.Members() {
+	for _, m := range c.Metadata.Members() {
 		switch m.Key {
 		case "timestamp":
 			n, ok := m.Value.Int64()
@@ -260,7 +295,7 @@ func (e *examined) splitMetadata(c *candidate) (own value.Value, kept []value.Me
 		case "actor", "target", "previous_length", "skip_occ":
 			said = append(said, m)
 		default:
-			if c.recorded {
+			if c.Recorded {
 				kept = append(kept, m)
 			} else {
 				said = append(said, m)
@@ -288,36 +323,36 @@ func withoutTimestamp(metadata value.Value) []byte {
 }
 
 // fold takes an event that is valid into the state of its aggregate.
-func (r *dryRun) fold(text EventText, c *candidate, e *examined) {
-	if e.timestamp == nil {
-		e.timestamp = &r.latest
-	}
-	timestamp := *e.timestamp
-	r.latest = max(r.latest, timestamp)
-	typ := r.spec.Types[e.key.Type]
-	s := r.states[e.key]
+func (r *dryRun) fold(ctx context.Context, text EventText, ev *tick.Event, key j17.Key) {
+	p := r.program(key.Type)
+	s := r.states[key]
 	if s == nil {
-		s = &simulated{folded: folded{fingerprint: typ.Fingerprint, data: value.ObjectValue()}, ed: value.NewEditor()}
-		r.states[e.key] = s
+		s = &simulated{folded: *p.first(), ed: value.NewEditor()}
+		r.states[key] = s
 	}
-	line := 0
-	s.apply(s.ed, typ, c.event(e, timestamp), func(f tick.Fault) {
-		if len(r.Faults) >= diag.MaxKept {
-			r.Dropped++
-			return
-		}
-		if line == 0 {
-			line, _ = value.Position(r.src, text.Offset)
-		}
-		r.Faults = append(r.Faults, EventFault{Diagnostic: inSpec(r.spec, f), Event: text.Number, EventLine: line, Key: e.key, Type: c.eventType})
-	})
+	if et := p.Events[ev.Type]; et != nil && et.Code != nil {
+		at := diag.Pointer("/aggregate_types").Key(key.Type).Key("events").Key(ev.Type).Key("handler")
+		r.fault(text, key, ev.Type, tick.Fault{Pointer: at, Message: notRun(et.Code)})
+		s.pass(s.ed, ev)
+		return
+	}
+	// Handlers that are no custom code do not fail.
+	_ = p.apply(ctx, &s.folded, s.ed, ev, func(f tick.Fault) { r.fault(text, key, ev.Type, f) })
+}
+
+func (r *dryRun) fault(text EventText, key j17.Key, eventType string, f tick.Fault) {
+	if len(r.Faults) >= diag.MaxKept {
+		r.Dropped++
+		return
+	}
+	r.Faults = append(r.Faults, EventFault{Diagnostic: inSpec(r.spec, f), Event: text.Number, EventLine: text.Line, Key: key, Type: eventType})
 }
 
 // event returns the event as handlers see it once it is stored.
-func (c *candidate) event(e *examined, timestamp int64) *tick.Event {
-	raw, layout := j17.AppendEvent(nil, j17.StreamID{}, e.key, c.eventType, c.data.OrNull().AppendJSON(nil), e.metadata, timestamp)
+func (c *FileEvent) event(e *examined, timestamp int64) *tick.Event {
+	raw, layout := j17.AppendEvent(nil, j17.StreamID{}, e.key, c.Type, c.Data.OrNull().AppendJSON(nil), e.metadata, timestamp)
 	return &tick.Event{
-		Key: e.key.String(), Type: c.eventType, Timestamp: timestamp,
+		Key: e.key.String(), Type: c.Type, Timestamp: timestamp,
 		Data: tick.Raw(layout.DataOf(raw)), Metadata: tick.Raw(layout.MetadataOf(raw)),
 	}
 }

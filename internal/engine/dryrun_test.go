@@ -1,6 +1,8 @@
 package engine_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -30,6 +32,9 @@ func TestSplitEvents(t *testing.T) {
 		{"lines are not looked into", "x\n{", `1@0:x 2@2:{`},
 		{"array", "\n [ {\"a\": 1},\n 2 ]", `1@4:{"a": 1} 2@15:2`},
 		{"empty array", "[]", ""},
+		{"a byte order mark", "\uFEFF{}\n{}", "1@3:{} 2@6:{}"},
+		{"a byte order mark and an array", "\uFEFF [{}]", "1@5:{}"},
+		{"something after the array", "[{}]\n{}", "2:1"},
 		{"broken array", "[{},\n {]", "2:3"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -45,6 +50,23 @@ func TestSplitEvents(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+func dryRun(t *testing.T, c *spec.Compiled, src string, now int64) engine.DryRunResult {
+	t.Helper()
+	r, err := engine.DryRun(t.Context(), c, src, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestDryRunEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if r, err := engine.DryRun(ctx, compiled(t, counterSpec), "{}", 0); !errors.Is(err, context.Canceled) || r.Events > 0 {
+		t.Error(r, err)
 	}
 }
 
@@ -88,7 +110,7 @@ func TestDryRunFindings(t *testing.T) {
 		{"a broken array", "[{}", "1:4 invalid_json "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := engine.DryRun(compiled(t, counterSpec), tc.src, 1_700_000_000)
+			r := dryRun(t, compiled(t, counterSpec), tc.src, 1_700_000_000)
 			var got []string
 			bad := map[int]bool{}
 			for _, f := range r.Findings {
@@ -147,7 +169,7 @@ func TestDryRunIsWhatTheEngineDoes(t *testing.T) {
 		}
 	}
 	sortLines(lines) // by stream id, which comes first
-	r := engine.DryRun(compiled(t, counterSpec), strings.Join(lines, "\n"), 0)
+	r := dryRun(t, compiled(t, counterSpec), strings.Join(lines, "\n"), 0)
 	if len(r.Findings) > 0 || r.Accepted != 4 {
 		t.Fatalf("%+v", r.Findings)
 	}
@@ -180,7 +202,7 @@ func body(t *testing.T, src string) value.Value {
 func TestDryRunOfRecordedEvents(t *testing.T) {
 	const src = `{"stream_id":"1700000000000-0","key":"counter:global","type":"was_named","data":{"name":"x"},"metadata":{"actor":{"type":"system_agent","id":"saga_coordinator"},"implied_by":{"deep":[1]},"timestamp":1600000000}}
 {"stream_id":"1700000000000-1","key":"counter:global","type":"_was_tombstoned","data":{},"metadata":{"actor":{"type":"system","id":"system"},"timestamp":1600000009}}`
-	r := engine.DryRun(compiled(t, counterSpec), src, 0)
+	r := dryRun(t, compiled(t, counterSpec), src, 0)
 	if len(r.Findings) > 0 || len(r.States) != 1 {
 		t.Fatalf("%+v", r)
 	}
@@ -198,7 +220,7 @@ const faultySpec = `{"agent_types": ["user", "clerk"], "aggregate_types": {"note
 
 func TestDryRunFaults(t *testing.T) {
 	const src = "\n" + `{"key":"note:global","type":"was_written","data":{"name":"x"},"metadata":{"actor":{"type":"user","id":"global"}}}`
-	r := engine.DryRun(compiled(t, faultySpec), src, 1_700_000_000)
+	r := dryRun(t, compiled(t, faultySpec), src, 1_700_000_000)
 	if len(r.Findings) > 0 || len(r.Faults) != 1 {
 		t.Fatalf("%+v", r)
 	}
@@ -214,7 +236,7 @@ func TestDryRunFaults(t *testing.T) {
 }
 
 func TestDryRunBoundsWhatItKeeps(t *testing.T) {
-	r := engine.DryRun(compiled(t, counterSpec), strings.Repeat("x\n", 1234), 0)
+	r := dryRun(t, compiled(t, counterSpec), strings.Repeat("x\n", 1234), 0)
 	if len(r.Findings) != 1000 || r.Dropped != 234 || r.Events != 1234 || r.Accepted != 0 {
 		t.Errorf("%d findings, %d dropped, %d of %d accepted", len(r.Findings), r.Dropped, r.Accepted, r.Events)
 	}
@@ -227,7 +249,7 @@ func TestTryHandler(t *testing.T) {
 		if trial.AggregateType == "" {
 			trial.AggregateType, trial.EventType = "note", "was_written"
 		}
-		return engine.TryHandler(c, trial)
+		return engine.TryHandler(t.Context(), c, trial)
 	}
 	out, found, err := try(engine.HandlerTrial{State: body(t, `{"name":"old","x":1.0}`), Data: body(t, `{"name":"new"}`)})
 	if err != nil || found != nil {
@@ -271,7 +293,7 @@ func FuzzDryRun(f *testing.F) {
 	f.Add("[{},\n{\"stream_id\":\"1700000000000-0\",\"metadata\":[]}]")
 	f.Add("{\"metadata\":{\"timestamp\":1e300,\"a/b~\":0}}\n\n]")
 	f.Fuzz(func(t *testing.T, src string) {
-		r := engine.DryRun(c, src, 0)
+		r := dryRun(t, c, src, 0)
 		lines := strings.Count(src, "\n") + 1
 		for _, found := range r.Findings {
 			if found.Line < 1 || found.Line > lines || found.Column < 1 || found.Message == "" {

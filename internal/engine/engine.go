@@ -16,6 +16,7 @@ import (
 
 	"j17"
 	"j17/internal/clock"
+	"j17/internal/ident"
 	"j17/internal/spec"
 	"j17/internal/store"
 )
@@ -27,6 +28,9 @@ type Options struct {
 	Logger *slog.Logger
 	// CacheBytes bounds the memory for states of aggregates; 0 means 64 MiB.
 	CacheBytes int64
+	// MaxDepth and MaxImplied bound what one event may imply: how long the chains and how many the events are; 0 means 5
+	// and 100.
+	MaxDepth, MaxImplied int
 	// SnapshotEvery is the number of events after which a stream gets a new snapshot; 0 means 1000.
 	SnapshotEvery uint64
 }
@@ -36,7 +40,12 @@ type Engine struct {
 	store  store.Store
 	clock  clock.Clock
 	logger *slog.Logger
+	mint   *ident.Minter
 	every  uint64
+	// maxDepth and maxImplied are those of the options.
+	maxDepth, maxImplied int
+	// failures numbers the rejections that are kept.
+	failures atomic.Uint32
 
 	mu    sync.Mutex // serialises deploys
 	specs atomic.Pointer[map[store.Tenant]*deployed]
@@ -46,9 +55,6 @@ type Engine struct {
 	refresh chan stateKey
 	counts  counters
 }
-
-// deployed is the spec of one tenant.
-type deployed struct{ spec *spec.Compiled }
 
 // Stats counts what an engine has done since it was made.
 type Stats struct {
@@ -69,6 +75,8 @@ type counters struct {
 const (
 	defaultCacheBytes    = 64 << 20
 	defaultSnapshotEvery = 1000
+	defaultMaxDepth      = 5
+	defaultMaxImplied    = 100
 	refreshQueue         = 1024
 )
 
@@ -80,11 +88,21 @@ func New(o Options) *Engine {
 	if o.SnapshotEvery == 0 {
 		o.SnapshotEvery = defaultSnapshotEvery
 	}
+	if o.MaxDepth == 0 {
+		o.MaxDepth = defaultMaxDepth
+	}
+	if o.MaxImplied == 0 {
+		o.MaxImplied = defaultMaxImplied
+	}
 	e := &Engine{
-		store:   o.Store,
-		clock:   o.Clock,
-		logger:  o.Logger,
-		every:   o.SnapshotEvery,
+		store:  o.Store,
+		clock:  o.Clock,
+		logger: o.Logger,
+		mint:   ident.NewMinter(o.Clock.Now),
+		every:  o.SnapshotEvery,
+
+		maxDepth: o.MaxDepth, maxImplied: o.MaxImplied,
+
 		cache:   newCache(o.CacheBytes),
 		refresh: make(chan stateKey, refreshQueue),
 	}
@@ -92,13 +110,14 @@ func New(o Options) *Engine {
 	return e
 }
 
-// Deploy makes c the spec of a tenant. Reads and writes that begin afterwards see it; states that were folded with the
-// handlers of the spec before are not used any more.
-func (e *Engine) Deploy(t store.Tenant, c *spec.Compiled) {
+// Deploy makes c the spec of a tenant, with the functions of its custom code: event types whose code has none are refused
+// with CodeCustomCodeFailed. Reads and writes that begin afterwards see it; states that were folded with other handlers or
+// functions are not used any more.
+func (e *Engine) Deploy(t store.Tenant, c *spec.Compiled, functions Functions) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	next := maps.Clone(*e.specs.Load())
-	next[t] = &deployed{spec: c}
+	next[t] = newDeployed(c, functions)
 	e.specs.Store(&next)
 }
 
@@ -115,22 +134,6 @@ func (e *Engine) deployed(t store.Tenant) (*deployed, error) {
 		return d, nil
 	}
 	return nil, j17.Errorf(j17.CodeNoSpec, "No spec is deployed to this environment. Deploy one and try again.")
-}
-
-func (d *deployed) aggregateType(name string) (*spec.AggregateType, error) {
-	if at := d.spec.Types[name]; at != nil {
-		return at, nil
-	}
-	return nil, j17.Errorf(j17.CodeUnknownType, "Aggregate type '%s' not found in spec", printable(name))
-}
-
-// key checks the two halves of an aggregate key that came from outside.
-func (d *deployed) key(aggregateType, id string) (j17.Key, error) {
-	canonical, _, err := d.spec.IDs.Check(id)
-	if err != nil {
-		return j17.Key{}, at(err, "key")
-	}
-	return j17.Key{Type: aggregateType, ID: canonical}, nil
 }
 
 // Stats returns the counters.

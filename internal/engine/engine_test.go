@@ -75,7 +75,7 @@ func (f *fixture) deploy(tb testing.TB, src string) {
 	if c == nil {
 		tb.Fatalf("the spec is not valid: %+v", found)
 	}
-	f.Deploy(tenant, c)
+	f.Deploy(tenant, c, nil)
 }
 
 func command(tb testing.TB, path, body string) *engine.Command {

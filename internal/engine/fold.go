@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"j17"
-	"j17/internal/spec"
 	"j17/internal/spec/tick"
 	"j17/internal/store"
 	"j17/internal/value"
@@ -31,9 +30,9 @@ func (f *folded) charge() int64 { return 256 + 5*int64(len(f.json)) }
 // stateOf returns the state after the first length events, which the stream has. past tells that the stream has more of
 // them; such states are not cached. replay starts from nothing, whatever is known.
 func (e *Engine) stateOf(ctx context.Context, t store.Tenant, d *deployed, key j17.Key, length uint64, past, replay bool) (*folded, error) {
-	typ := d.spec.Types[key.Type]
+	typ := d.program(key.Type)
 	if replay {
-		return e.fold(ctx, t, typ, key, &folded{fingerprint: typ.Fingerprint, data: value.ObjectValue()}, length)
+		return e.fold(ctx, t, typ, key, typ.first(), length)
 	}
 	k := stateKey{t, key}
 	if f := e.cached(k, typ, length, past); f != nil {
@@ -65,9 +64,9 @@ func (e *Engine) stateOf(ctx context.Context, t store.Tenant, d *deployed, key j
 
 // cached returns the cached state of the type's present handlers with at least so many events; exactly so many when
 // the caller wants the past.
-func (e *Engine) cached(k stateKey, typ *spec.AggregateType, length uint64, past bool) *folded {
+func (e *Engine) cached(k stateKey, typ *program, length uint64, past bool) *folded {
 	f := e.cache.get(k)
-	if f == nil || f.fingerprint != typ.Fingerprint || f.length < length || past && length > 0 && f.length != length {
+	if f == nil || f.fingerprint != typ.fingerprint || f.length < length || past && length > 0 && f.length != length {
 		return nil
 	}
 	return f
@@ -77,7 +76,7 @@ func (e *Engine) cached(k stateKey, typ *spec.AggregateType, length uint64, past
 const compactAbove = 4
 
 // fold applies the events after base up to length.
-func (e *Engine) fold(ctx context.Context, t store.Tenant, typ *spec.AggregateType, key j17.Key, base *folded, length uint64) (*folded, error) {
+func (e *Engine) fold(ctx context.Context, t store.Tenant, typ *program, key j17.Key, base *folded, length uint64) (*folded, error) {
 	if base.length == length {
 		return base, nil
 	}
@@ -91,7 +90,9 @@ func (e *Engine) fold(ctx context.Context, t store.Tenant, typ *spec.AggregateTy
 		}
 		read += len(ev.Data)
 		te := tick.Event{Key: name, Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data), Metadata: tick.Raw(ev.Metadata)}
-		f.apply(ed, typ, &te, nil)
+		if err := typ.apply(ctx, &f, ed, &te, nil); err != nil {
+			return nil, err
+		}
 	}
 	if f.length != length {
 		return nil, &store.CorruptionError{Where: name, Err: fmt.Errorf("%d events were found where %d should be", f.length, length)}
@@ -106,15 +107,4 @@ func (e *Engine) fold(ctx context.Context, t store.Tenant, typ *spec.AggregateTy
 		f.data = compact
 	}
 	return &f, nil
-}
-
-// apply takes one more event into the state. faults, if not nil, is told of the operations that did not fit.
-func (f *folded) apply(ed *value.Editor, typ *spec.AggregateType, ev *tick.Event, faults func(tick.Fault)) {
-	if f.length++; f.length == 1 {
-		f.created = ev.Timestamp
-	}
-	if et := typ.Events[ev.Type]; et != nil && et.Handler != nil {
-		f.data = et.Handler.Apply(ed, f.data, ev, faults)
-	}
-	f.data = tick.Stamp(ed, f.data, f.created, ev.Timestamp)
 }

@@ -11,15 +11,15 @@ import (
 
 	"j17"
 	"j17/internal/ident"
-	"j17/internal/spec"
 	"j17/internal/store"
 	"j17/internal/value"
 )
 
 // State is what an aggregate's events fold to.
 type State struct {
-	// Key is the aggregate's key in canonical form.
+	// Key is the aggregate's key in canonical form, Identity what else it is called.
 	Key j17.Key
+	Identity
 	// Data is the state, JSON its encoding. Both are immutable.
 	Data value.Value
 	JSON []byte
@@ -40,12 +40,12 @@ type LoadOptions struct {
 }
 
 // entityTag names the state of an aggregate after length events under the type's present handlers.
-func entityTag(typ *spec.AggregateType, length uint64) string {
+func entityTag(typ *program, length uint64) string {
 	var buf [48]byte
 	b := append(buf[:0], '"')
 	b = strconv.AppendUint(b, length, 10)
 	b = append(b, '-')
-	b = hex.AppendEncode(b, typ.Fingerprint[:4])
+	b = hex.AppendEncode(b, typ.fingerprint[:4])
 	return string(append(b, '"'))
 }
 
@@ -60,7 +60,7 @@ func (e *Engine) locate(ctx context.Context, t store.Tenant, aggregateType, id s
 	if _, err := d.aggregateType(aggregateType); err != nil {
 		return nil, j17.Key{}, store.Head{}, err
 	}
-	key, err := d.key(aggregateType, id)
+	key, err := e.resolve(ctx, t, d, aggregateType, id)
 	if err != nil {
 		return nil, j17.Key{}, store.Head{}, err
 	}
@@ -92,7 +92,7 @@ func (e *Engine) Load(ctx context.Context, t store.Tenant, aggregateType, id str
 	}
 	if length == 0 {
 		if o.Until == nil && o.Length == nil && d.spec.IDs.IsSingleton(key.ID) {
-			return State{Key: key, Data: value.ObjectValue(), JSON: []byte("{}"), EntityTag: entityTag(d.spec.Types[key.Type], 0)}, nil
+			return State{Key: key, Data: value.ObjectValue(), JSON: []byte("{}"), EntityTag: entityTag(d.program(key.Type), 0)}, nil
 		}
 		return State{}, notFound()
 	}
@@ -100,7 +100,11 @@ func (e *Engine) Load(ctx context.Context, t store.Tenant, aggregateType, id str
 	if err != nil {
 		return State{}, storage(err)
 	}
-	return State{Key: key, Data: s.data, JSON: s.json, Length: s.length, EntityTag: entityTag(d.spec.Types[key.Type], s.length)}, nil
+	state := State{Key: key, Data: s.data, JSON: s.json, Length: s.length, EntityTag: entityTag(d.program(key.Type), s.length)}
+	if named(d.spec.Types[key.Type]) {
+		state.Identity, err = e.identity(ctx, t, d, key)
+	}
+	return state, err
 }
 
 // lengthAt returns how many of the stream's first events have timestamps up to until. Timestamps never decrease, so

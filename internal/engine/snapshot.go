@@ -6,7 +6,6 @@ import (
 	"errors"
 
 	"j17"
-	"j17/internal/spec"
 	"j17/internal/store"
 	"j17/internal/value"
 )
@@ -29,12 +28,12 @@ func encodeSnapshot(f *folded) []byte {
 }
 
 // decodeSnapshot reports false for a snapshot that other handlers or another version of this program made.
-func decodeSnapshot(b []byte, typ *spec.AggregateType) (*folded, bool) {
-	if len(b) < 1+len(typ.Fingerprint) || b[0] != snapshotFormat || [32]byte(b[1:]) != typ.Fingerprint {
+func decodeSnapshot(b []byte, typ *program) (*folded, bool) {
+	if len(b) < 1+len(typ.fingerprint) || b[0] != snapshotFormat || [32]byte(b[1:]) != typ.fingerprint {
 		return nil, false
 	}
-	f := &folded{fingerprint: typ.Fingerprint}
-	b = b[1+len(typ.Fingerprint):]
+	f := &folded{fingerprint: typ.fingerprint}
+	b = b[1+len(typ.fingerprint):]
 	var n, m int
 	if f.length, n = binary.Uvarint(b); n <= 0 {
 		return nil, false
@@ -51,8 +50,8 @@ func decodeSnapshot(b []byte, typ *spec.AggregateType) (*folded, bool) {
 
 // snapshot returns the stored snapshot if it is of the type's present handlers and not longer than length; else the
 // state before the first event.
-func (e *Engine) snapshot(ctx context.Context, t store.Tenant, typ *spec.AggregateType, key j17.Key, length uint64) (*folded, error) {
-	empty := &folded{fingerprint: typ.Fingerprint, data: value.ObjectValue()}
+func (e *Engine) snapshot(ctx context.Context, t store.Tenant, typ *program, key j17.Key, length uint64) (*folded, error) {
+	empty := typ.first()
 	if length < e.every {
 		return empty, nil
 	}

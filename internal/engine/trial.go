@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"context"
+
 	"j17"
 	"j17/internal/ident"
 	"j17/internal/spec"
@@ -22,6 +24,9 @@ type HandlerTrial struct {
 	Metadata value.Value
 	// Now is the time in Unix seconds.
 	Now int64
+	// Functions are those of custom code. Implications in code without a function imply nothing, which is a fault of the
+	// outcome; a handler without one cannot be tried.
+	Functions Functions
 }
 
 // HandlerOutcome tells what a handler did.
@@ -34,13 +39,16 @@ type HandlerOutcome struct {
 	Changed bool
 	// Faults lists the operations that changed nothing because they did not fit, with their places in the spec.
 	Faults []diag.Diagnostic
+	// Implied lists what the event brings about, where other aggregates have no events yet. Each stands behind the one that
+	// implies it.
+	Implied []ImpliedEvent
 }
 
 // TryHandler checks an event as Execute does and applies its handler to a state. The findings tell why it was not
 // applied: their pointers start with /data or /metadata, or are empty where the names are at fault. The error is that of
 // an aggregate type or an event type that does not exist, of an id, or of a handler that this program cannot run.
-func TryHandler(c *spec.Compiled, t HandlerTrial) (HandlerOutcome, []EventFinding, error) {
-	d := &deployed{c}
+func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerOutcome, []EventFinding, error) {
+	d := newDeployed(c, t.Functions)
 	typ, err := d.aggregateType(t.AggregateType)
 	if err != nil {
 		return HandlerOutcome{}, nil, err
@@ -52,7 +60,7 @@ func TryHandler(c *spec.Compiled, t HandlerTrial) (HandlerOutcome, []EventFindin
 		}
 	}
 	et := typ.Events[t.EventType]
-	if et.Code != nil {
+	if et.Code != nil && t.Functions[et.Code] == nil {
 		return HandlerOutcome{}, nil, j17.Errorf(j17.CodeInvalidSpec, "The handler of %s.%s is custom code, which cannot be tried here", typ.Name, et.Name)
 	}
 	if t.ID == "" {
@@ -67,12 +75,12 @@ func TryHandler(c *spec.Compiled, t HandlerTrial) (HandlerOutcome, []EventFindin
 	if t.State.IsMissing() {
 		t.State = value.ObjectValue()
 	}
-	cand := candidate{
-		aggregateType: t.AggregateType, id: t.ID, eventType: t.EventType, data: t.Data, metadata: withActor(c, t.Metadata), recorded: system,
+	cand := FileEvent{
+		AggregateType: t.AggregateType, ID: t.ID, Type: t.EventType, Data: t.Data, Metadata: withActor(c, t.Metadata), Recorded: system,
 	}
 	e, faults := d.examine(&cand)
 	if len(faults) > 0 {
-		event := value.ObjectValue(value.Member{Key: "data", Value: t.Data}, value.Member{Key: "metadata", Value: cand.metadata})
+		event := value.ObjectValue(value.Member{Key: "data", Value: t.Data}, value.Member{Key: "metadata", Value: cand.Metadata})
 		var found []EventFinding
 		for _, f := range faults {
 			found = append(found, findings(event, f)...)
@@ -83,13 +91,45 @@ func TryHandler(c *spec.Compiled, t HandlerTrial) (HandlerOutcome, []EventFindin
 		e.timestamp = &t.Now
 	}
 	out := HandlerOutcome{Key: e.key, State: t.State}
-	if et.Handler != nil {
-		out.State = et.Handler.Apply(value.NewEditor(), t.State, cand.event(e, *e.timestamp), func(f tick.Fault) {
-			out.Faults = append(out.Faults, inSpec(c, f))
-		})
+	fault := func(f tick.Fault) { out.Faults = append(out.Faults, inSpec(c, f)) }
+	ev := cand.event(e, *e.timestamp)
+	switch {
+	case et.Handler != nil:
+		out.State = et.Handler.Apply(value.NewEditor(), t.State, ev, fault)
+	case et.Code != nil:
+		if out.State, err = t.Functions.handle(ctx, et.Code, t.State, ev); err != nil {
+			return HandlerOutcome{}, nil, err
+		}
 	}
 	out.Changed = !value.Equal(t.State, out.State)
-	return out, nil, nil
+	if !system {
+		out.Implied, err = d.tryImplications(ctx, e, t.State, *e.timestamp, fault)
+	}
+	return out, nil, err
+}
+
+// tryImplications returns what an event implies in a world where its aggregate has the state and no other has any.
+func (d *deployed) tryImplications(
+	ctx context.Context, e *examined, state value.Value, timestamp int64, fault func(tick.Fault),
+) ([]ImpliedEvent, error) {
+	x := newExpansion(d, &e.admitted, timestamp)
+	x.maxDepth, x.maxImplied = defaultMaxDepth, defaultMaxImplied
+	x.lookup = func(_ context.Context, key j17.Key) (*folded, error) {
+		f := d.program(key.Type).first()
+		if key == e.key {
+			f.data = state
+		}
+		return f, nil
+	}
+	x.skipped = func(at diag.Pointer, code *spec.Code) { fault(tick.Fault{Pointer: at, Message: notRun(code)}) }
+	if err := x.expand(ctx); err != nil {
+		return nil, err
+	}
+	var implied []ImpliedEvent
+	for _, i := range x.inOrder() {
+		implied = append(implied, x.events[i].implied())
+	}
+	return implied, nil
 }
 
 // withActor adds an actor to metadata that have none.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"j17"
@@ -29,10 +30,14 @@ func (e *Engine) Execute(ctx context.Context, c *Command) (Receipt, error) {
 			return Receipt{}, storage(err)
 		}
 		if first != nil {
-			return replay(c, first)
+			return e.replay(ctx, d, c, first)
 		}
 	}
-	a, err := d.admit(c)
+	id := c.ID
+	if c.New {
+		id = e.mintID(d)
+	}
+	a, err := d.admit(c, func() (j17.Key, error) { return e.resolve(ctx, c.Tenant, d, c.Type, id) })
 	if err != nil {
 		return Receipt{}, err
 	}
@@ -47,14 +52,18 @@ func (e *Engine) Execute(ctx context.Context, c *Command) (Receipt, error) {
 		}
 		switch r := &results[0]; r.Outcome {
 		case store.Committed:
-			e.committed(c.Tenant, d, a.key, r)
-			return p.receipt(r), nil
+			e.committed(c.Tenant, d, p, r)
+			receipt := p.receipt(r)
+			if len(r.Assigned) > 0 && named(d.spec.Types[a.key.Type]) {
+				receipt.Identity = d.assigned(a.key, r.Assigned)
+			}
+			return receipt, nil
 		case store.Duplicate:
-			return replay(c, r)
+			return e.replay(ctx, d, c, r)
 		case store.Conflict:
-			if p.expected != nil || try == tries {
+			if err := p.refusal(r, try == tries); err != nil {
 				e.counts.conflicts.Add(1)
-				return Receipt{}, p.refusal(r)
+				return Receipt{}, err
 			}
 		default:
 			return Receipt{}, fmt.Errorf("engine: unknown outcome %d of an append", r.Outcome)
@@ -65,17 +74,24 @@ func (e *Engine) Execute(ctx context.Context, c *Command) (Receipt, error) {
 // plan is one atomic append that carries out a command, and how to read its result.
 type plan struct {
 	unit store.Append
-	// own is the number of the command's own events; they come first.
+	// key is the command's aggregate, own the number of the command's own events; they come first.
+	key j17.Key
 	own int
+	// last is the number of the last event of the command's aggregate, which may be an implied one.
+	last int
+	// after has the states after the commit that planning had to compute.
+	after []*computed
 	// expected is the length that the caller expects, nil for none. A conflict with it is the caller's to resolve:
 	// planning anew would change nothing.
 	expected *uint64
+	// matched tells that the caller named entity tags.
+	matched bool
 }
 
 // plan turns an admitted command into an append. What it reads becomes a precondition: a stream that was not looked at
 // cannot conflict.
 func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *admitted) (*plan, error) {
-	p := &plan{own: len(a.events), expected: a.expected}
+	p := &plan{key: a.key, own: len(a.events), last: len(a.events) - 1, expected: a.expected, matched: len(c.IfMatch) > 0}
 	p.unit.Timestamp = e.clock.Now().Unix()
 	if a.expected != nil {
 		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: a.key, Length: *a.expected})
@@ -94,10 +110,16 @@ func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *admitted)
 		data = a.events[i].data.AppendJSON(data)
 		p.unit.Events[i] = store.NewEvent{Key: a.key, Type: a.events[i].typ.Name, Data: data[from:len(data):len(data)], Metadata: a.metadata}
 	}
+	if a.reacts() {
+		if err := e.react(ctx, d, c, a, p); err != nil {
+			return nil, err
+		}
+	}
+	p.assign(d, e.mint)
 	if c.IdempotencyKey != "" {
 		p.unit.Command = &store.Command{
 			ID:      commandID(c.IdempotencyKey),
-			Memo:    memo(c.Fingerprint, p.own),
+			Memo:    memo(c.Fingerprint, p, a.key.ID),
 			Expires: e.clock.Now().Add(idempotencyWindow),
 		}
 	}
@@ -111,7 +133,7 @@ func (e *Engine) matching(ctx context.Context, d *deployed, c *Command, key j17.
 		return 0, storage(err)
 	}
 	length := heads[0].Length
-	present := entityTag(d.spec.Types[key.Type], length)
+	present := entityTag(d.program(key.Type), length)
 	for _, tag := range c.IfMatch {
 		if tag == present || (tag == "*" && length > 0) {
 			return length, nil
@@ -121,27 +143,47 @@ func (e *Engine) matching(ctx context.Context, d *deployed, c *Command, key j17.
 }
 
 func (p *plan) receipt(r *store.Result) Receipt {
-	return Receipt{IDs: r.IDs[:p.own], Length: r.Lengths[p.own-1], Implied: len(r.IDs) - p.own}
+	return Receipt{ID: p.key.ID, IDs: r.IDs[:p.own], Length: r.Lengths[p.last], Implied: len(r.IDs) - p.own}
 }
 
-// refusal is the error of a plan that was overtaken: a conflict where the caller named a length that does not hold, else a
-// failed If-Match.
-func (p *plan) refusal(r *store.Result) error {
+// refusal is the error of a plan that was overtaken: a conflict where the caller named a length that does not hold. Else
+// there is none before the last try, since a new plan from fresh state may succeed.
+func (p *plan) refusal(r *store.Result, last bool) error {
 	for _, c := range r.Streams {
-		if p.expected != nil && c.Expected == *p.expected {
+		if p.expected != nil && c.Key == p.key && c.Expected == *p.expected {
 			return conflict(c)
 		}
 	}
-	return preconditionFailed()
+	switch {
+	case !last:
+		return nil
+	case len(r.Streams) == 0 || p.matched && slices.ContainsFunc(r.Streams, func(c store.StreamConflict) bool { return c.Key == p.key }):
+		return preconditionFailed()
+	default:
+		return conflict(r.Streams[0])
+	}
 }
 
-// committed does what has to follow a write: counting, and making the snapshots and warm states that are due.
-func (e *Engine) committed(t store.Tenant, d *deployed, key j17.Key, r *store.Result) {
+// committed does what has to follow a write: counting, keeping states that are known, and making the snapshots and warm
+// states that are due.
+func (e *Engine) committed(t store.Tenant, d *deployed, p *plan, r *store.Result) {
 	e.counts.events.Add(uint64(len(r.IDs)))
-	last := r.Lengths[len(r.Lengths)-1]
-	due := last/e.every != (last-uint64(len(r.Lengths)))/e.every
-	if due || d.spec.Types[key.Type].Cache {
-		e.enqueue(stateKey{t, key})
+	for _, c := range p.after {
+		// The store may have raised the time, of which the state then knows nothing.
+		if r.Timestamp == p.unit.Timestamp {
+			c.state.json = c.state.data.AppendJSON(nil)
+			e.cache.put(stateKey{t, c.key}, &c.state)
+		}
+	}
+	last := r.Lengths[p.own-1]
+	due := last/e.every != (last-uint64(p.own))/e.every //nolint:gosec // not negative
+	if due || d.spec.Types[p.key.Type].Cache {
+		e.enqueue(stateKey{t, p.key})
+	}
+	for i := p.own; i < len(r.Lengths); i++ {
+		if key := p.unit.Events[i].Key; r.Lengths[i]%e.every == 0 || d.spec.Types[key.Type].Cache {
+			e.enqueue(stateKey{t, key})
+		}
 	}
 }
 
@@ -151,22 +193,32 @@ func commandID(key string) store.CommandID {
 	return store.CommandID(sum[:16])
 }
 
-// memo is what is kept with a command's result: the fingerprint of its request and the number of its own events.
-func memo(fingerprint [32]byte, own int) []byte {
-	return binary.AppendUvarint(fingerprint[:], uint64(max(own, 0)))
+// memo is what is kept with a command's result: the fingerprint of its request, the numbers of its own events and of the
+// last event of its aggregate, and the aggregate's id.
+func memo(fingerprint [32]byte, p *plan, id string) []byte {
+	b := binary.AppendUvarint(fingerprint[:], uint64(p.own)) //nolint:gosec // not negative
+	b = binary.AppendUvarint(b, uint64(p.last))              //nolint:gosec // not negative
+	return append(b, id...)
 }
 
 // replay answers a command that was carried out before.
-func replay(c *Command, first *store.Result) (Receipt, error) {
+func (e *Engine) replay(ctx context.Context, d *deployed, c *Command, first *store.Result) (Receipt, error) {
 	if len(first.Memo) <= len(c.Fingerprint) || [32]byte(first.Memo) != c.Fingerprint {
 		return Receipt{}, j17.Errorf(j17.CodeIdempotencyReuse, "The idempotency key was used before with a different request. Use a new key for a new operation.")
 	}
-	own, n := binary.Uvarint(first.Memo[len(c.Fingerprint):])
-	if n <= 0 || own == 0 || own > uint64(len(first.IDs)) {
+	rest := first.Memo[len(c.Fingerprint):]
+	own, n := binary.Uvarint(rest)
+	last, m := binary.Uvarint(rest[max(n, 0):])
+	if n <= 0 || m <= 0 || own == 0 || own > uint64(len(first.IDs)) || last >= uint64(len(first.IDs)) {
 		return Receipt{}, storage(&store.CorruptionError{Where: "the record of an idempotency key", Err: fmt.Errorf("%d own events of %d", own, len(first.IDs))})
 	}
-	p := plan{own: int(own)} //nolint:gosec // at most len(first.IDs)
+	p := plan{key: j17.Key{Type: c.Type, ID: string(rest[n+m:])}, own: int(own), last: int(last)} //nolint:gosec // at most len(first.IDs)
 	r := p.receipt(first)
 	r.Replayed = true
-	return r, nil
+	if typ := d.spec.Types[c.Type]; typ == nil || !named(typ) || p.key.ID == "" {
+		return r, nil
+	}
+	var err error
+	r.Identity, err = e.identity(ctx, c.Tenant, d, p.key)
+	return r, err
 }

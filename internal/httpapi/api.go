@@ -5,6 +5,8 @@ package httpapi
 import (
 	"log/slog"
 	"net/http"
+	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,11 +14,14 @@ import (
 
 	"j17"
 	"j17/internal/auth"
+	"j17/internal/blob"
 	"j17/internal/clock"
 	"j17/internal/control"
+	"j17/internal/deploy"
 	"j17/internal/engine"
 	"j17/internal/ident"
 	"j17/internal/store"
+	"j17/internal/usage"
 )
 
 // Options configures an API. All fields are required unless they say otherwise.
@@ -24,12 +29,22 @@ type Options struct {
 	Engine   *engine.Engine
 	Store    store.Store
 	Registry *control.Registry
+	Blobs    *blob.Store
+	Deploy   *deploy.Service
 	Auth     *auth.Authenticator
 	// Keys and Addresses limit the rate of requests; nil means no limit.
 	Keys      *auth.RateLimit
 	Addresses *auth.RateLimit
-	Clock     clock.Clock
-	Logger    *slog.Logger
+	// TrustedProxies are the networks of the proxies in front of the server, ForwardedHeader the one in which they pass on
+	// the address of a client; "" means X-Forwarded-For.
+	TrustedProxies  []netip.Prefix
+	ForwardedHeader ForwardedHeader
+	// Cluster is nil where this is the only server.
+	Cluster *Cluster
+	// Usage, if not nil, counts what instances use.
+	Usage  *usage.Meter
+	Clock  clock.Clock
+	Logger *slog.Logger
 	// Version is shown by the root route.
 	Version string
 	// BaseDomain is the domain under which instances have their hosts.
@@ -61,11 +76,14 @@ type Exchange struct {
 // API answers HTTP requests.
 type API struct {
 	Options
-	mint    *ident.Minter
-	metrics *metrics
-	data    http.Handler
-	control http.Handler
-	chunks  sync.Pool // of *[chunkSize]byte
+	mint     *ident.Minter
+	refusals refusals
+	guesses  *auth.Guesses
+	metrics  *metrics
+	data     http.Handler
+	control  http.Handler
+	admin    http.Handler
+	chunks   sync.Pool // of *[chunkSize]byte
 	// draining is closed when the server is about to stop.
 	draining chan struct{}
 }
@@ -83,11 +101,12 @@ func New(o Options) *API {
 	if o.MaxBatchBytes == 0 {
 		o.MaxBatchBytes = defaultMaxBatch
 	}
-	a := &API{Options: o, mint: ident.NewMinter(o.Clock.Now), draining: make(chan struct{})}
+	a := &API{Options: o, mint: ident.NewMinter(o.Clock.Now), guesses: auth.NewGuesses(badSecrets), draining: make(chan struct{})}
 	a.chunks.New = func() any { return new([chunkSize]byte) }
 	a.metrics = newMetrics(a)
 	a.data = a.router(dataSite)
 	a.control = a.router(controlSite)
+	a.admin = a.router(adminSite)
 	return a
 }
 
@@ -98,11 +117,11 @@ func (a *API) Drain() { close(a.draining) }
 func (a *API) Public() http.Handler {
 	crossOrigin := cors.New(cors.Options{
 		AllowedOrigins: []string{"*"},
-		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete},
+		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete},
 		AllowedHeaders: []string{"Authorization", "Content-Type", "Accept", headerIdempotencyKey, headerCorrelationID, "If-Match", "If-None-Match"},
 		ExposedHeaders: []string{
 			"ETag", "Retry-After", headerIdempotencyReplayed, headerCorrelationID, headerRequestID,
-			headerRateLimit, headerRateRemaining, headerRateScope,
+			headerRateLimit, headerRateRemaining, headerRateScope, headerRate, headerRatePolicy,
 		},
 		MaxAge: int((24 * time.Hour).Seconds()),
 	})
@@ -115,13 +134,21 @@ func (a *API) Internal() http.Handler { return a.router(internalSite) }
 // dispatch picks the site by the request's host.
 func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {
 	c := callOf(r)
+	if strings.HasPrefix(r.URL.Path, "/internal/") {
+		c.fail(w, j17.Errorf(j17.CodeNotFound, "There is nothing at this path"))
+		return
+	}
 	if err := a.resolveHost(c, r.Host); err != nil {
+		c.limitRefused(w, err)
 		c.fail(w, err)
 		return
 	}
-	if c.control {
+	switch {
+	case c.control:
 		a.control.ServeHTTP(w, r)
-	} else {
+	case strings.HasPrefix(r.URL.Path, adminPrefix):
+		a.admin.ServeHTTP(w, r)
+	default:
 		a.data.ServeHTTP(w, r)
 	}
 }

@@ -70,7 +70,7 @@ func newFixture(tb testing.TB, change func(*httpapi.Options)) *fixture {
 	}
 	logger := slog.New(slog.DiscardHandler)
 	e := engine.New(engine.Options{Store: s, Clock: f.clock, Logger: logger})
-	e.Deploy(store.TenantOf(f.instance.ID, j17.Prod), compiled)
+	e.Deploy(store.TenantOf(f.instance.ID, j17.Prod), compiled, nil)
 	o := httpapi.Options{
 		Engine: e, Store: s, Registry: f.registry, Auth: auth.New(f.registry, f.clock), Clock: f.clock, Logger: logger,
 		Version: "test", BaseDomain: "j17.example", DefaultInstance: f.instance.ID,
@@ -334,7 +334,7 @@ func TestReadiness(t *testing.T) {
 // TestEveryCodeHasAStatus checks that no code falls through to the status of the unexpected.
 func TestEveryCodeHasAStatus(t *testing.T) {
 	for _, code := range j17.Codes() {
-		if s := httpapi.StatusOf(code); s < 400 || s == 500 && code != j17.CodeInternal && code != j17.CodeCorruption {
+		if s := httpapi.StatusOf(code); s < 400 || s == 500 && code != j17.CodeInternal && code != j17.CodeCorruption && code != j17.CodeCustomCodeFailed {
 			t.Errorf("%s has status %d", code, s)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"runtime/debug"
 	"strconv"
 	"time"
@@ -16,6 +15,7 @@ import (
 
 	"j17"
 	"j17/internal/clock"
+	"j17/internal/control"
 	"j17/internal/store"
 )
 
@@ -40,9 +40,13 @@ type call struct {
 	env       j17.Environment
 	tenant    store.Tenant
 	principal j17.Principal
+	// actor is who the headnode asks for, where a node asks.
+	actor control.Actor
 
 	requestID     string
 	correlationID string
+	// fresh asks for an aggregate that does not exist yet.
+	fresh bool
 
 	route   string
 	status  int
@@ -98,17 +102,17 @@ func (a *API) finish(c *call, took time.Duration) {
 	a.metrics.observe(c, took)
 	if a.Logger.Enabled(c.request.Context(), slog.LevelDebug) {
 		a.Logger.LogAttrs(c.request.Context(), slog.LevelDebug, "request",
-			slog.String("method", c.request.Method), slog.String("host", c.request.Host), slog.String("path", c.request.URL.Path),
+			slog.String("method", c.request.Method), slog.String("host", c.request.Host), slog.String("path", a.Registry.Redact(c.request.URL.Path)),
 			slog.Int("status", c.status), slog.Int64("bytes", c.bytes), slog.Duration("duration", took),
 			slog.String("request_id", c.requestID), slog.String("correlation_id", c.correlationID), slog.String("principal", c.principal.ID))
 	}
 	if a.Observe != nil {
 		x := Exchange{
-			Method: c.request.Method, Host: c.request.Host, Path: c.request.URL.Path, Status: c.status, Bytes: c.bytes,
+			Method: c.request.Method, Host: c.request.Host, Path: a.Registry.Redact(c.request.URL.Path), Status: c.status, Bytes: c.bytes,
 			Duration: took, Environment: c.env,
 		}
 		if c.failure != nil {
-			x.Code, x.Detail = c.failure.Code, c.failure.Message
+			x.Code, x.Detail = c.failure.Code, a.Registry.Redact(c.failure.Message)
 		}
 		a.Observe(x)
 	}
@@ -118,6 +122,9 @@ func (a *API) finish(c *call, took time.Duration) {
 func (c *call) write(w http.ResponseWriter, status int, body []byte) {
 	c.status = status
 	c.bytes += int64(len(body))
+	if c.control && c.request.Method != http.MethodGet && c.request.Method != http.MethodHead {
+		c.awaitReplicas()
+	}
 	w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(status)
 	if c.request.Method != http.MethodHead {
@@ -130,15 +137,6 @@ func (c *call) reply(w http.ResponseWriter, status int, body []byte) error {
 	w.Header()["Content-Type"] = []string{typeJSON}
 	c.write(w, status, body)
 	return nil
-}
-
-// clientAddress is the address that the request came from.
-func (c *call) clientAddress() netip.Addr {
-	ap, err := netip.ParseAddrPort(c.request.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return ap.Addr().Unmap()
 }
 
 // compressed compresses large answers for clients that accept it.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 
 	"j17"
@@ -72,6 +73,8 @@ func problemOf(code j17.Code) problem {
 		return problem{http.StatusMethodNotAllowed, "Method not allowed"}
 	case j17.CodeConflict:
 		return problem{http.StatusConflict, "Conflict"}
+	case j17.CodeMisdirected:
+		return problem{http.StatusMisdirectedRequest, "Misdirected request"}
 	case j17.CodePreconditionFailed:
 		return problem{http.StatusPreconditionFailed, "Precondition failed"}
 	case j17.CodePayloadTooLarge:
@@ -84,6 +87,18 @@ func problemOf(code j17.Code) problem {
 		return problem{http.StatusUnprocessableEntity, "Invalid spec"}
 	case j17.CodeIncompatibleSpec:
 		return problem{http.StatusUnprocessableEntity, "Incompatible spec"}
+	case j17.CodeHandlerRejected:
+		return problem{http.StatusUnprocessableEntity, "Event refused by the aggregate"}
+	case j17.CodeImplicationFailed:
+		return problem{http.StatusUnprocessableEntity, "Implied event refused"}
+	case j17.CodeImplicationLimit:
+		return problem{http.StatusUnprocessableEntity, "Too many implied events"}
+	case j17.CodeCustomCodeFailed:
+		return problem{http.StatusInternalServerError, "Custom code failed"}
+	case j17.CodeInvalidBlob:
+		return problem{http.StatusUnprocessableEntity, "Invalid blob"}
+	case j17.CodeBlobInUse:
+		return problem{http.StatusConflict, "Blob in use"}
 	case j17.CodeRateLimited:
 		return problem{http.StatusTooManyRequests, "Too many requests"}
 	case j17.CodeInternal:
@@ -145,7 +160,8 @@ func (c *call) fail(w http.ResponseWriter, err error) {
 		}
 		c.api.Logger.LogAttrs(c.request.Context(), level, "request failed",
 			slog.String("error_id", body.ErrorID), slog.String("code", string(e.Code)), slog.String("request_id", c.requestID),
-			slog.String("method", c.request.Method), slog.String("path", c.request.URL.Path), slog.Any("error", err))
+			slog.String("method", c.request.Method), slog.String("path", c.api.Registry.Redact(c.request.URL.Path)), slog.String("error", c.api.Registry.Redact(err.Error())))
+		c.reportFault(body.ErrorID, e, err, string(debug.Stack()))
 		if p.status == http.StatusServiceUnavailable {
 			h.Set("Retry-After", "1")
 		}

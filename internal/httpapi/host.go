@@ -2,7 +2,9 @@ package httpapi
 
 import (
 	"net"
+	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 
 	"j17"
@@ -12,10 +14,17 @@ import (
 // controlHost is the label of the control plane's host.
 const controlHost = "control"
 
-// resolveHost finds out what a request's host names: the control plane, or an environment of an instance.
+// resolveHost finds out what a request's host names: the control plane, or an environment of an instance. Only the host of
+// the request itself counts, never what headers such as X-Forwarded-Host say about it.
 func (a *API) resolveHost(c *call, host string) error {
-	host = hostname(host)
+	host, ok := hostname(host)
+	if !ok {
+		return j17.Errorf(j17.CodeNotFound, "The host in the request is malformed.")
+	}
 	if host == a.BaseDomain || isAddress(host) {
+		if a.DefaultInstance == "" && !aboutServer(c.request.URL.Path) {
+			return j17.Errorf(j17.CodeNotFound, "This server has no default instance. Use the host of an instance, such as {instance}.%s, or %s.%[1]s.", a.BaseDomain, controlHost)
+		}
 		c.target(a.DefaultInstance, j17.Prod)
 		return nil
 	}
@@ -25,7 +34,7 @@ func (a *API) resolveHost(c *call, host string) error {
 	}
 	if label == controlHost {
 		c.control = true
-		return nil
+		return a.headnodeOnly()
 	}
 	env := j17.Prod
 	for _, e := range []j17.Environment{j17.Staging, j17.Test} {
@@ -39,8 +48,11 @@ func (a *API) resolveHost(c *call, host string) error {
 		return j17.Errorf(j17.CodeNotFound, "There is no instance of that name on this server")
 	}
 	c.target(instance.ID, env)
-	return nil
+	return c.here(instance)
 }
+
+// aboutServer reports whether a path asks about the server and not about an instance.
+func aboutServer(path string) bool { return path == "/" || path == "/livez" || path == "/readyz" }
 
 // target sets the environment that the call is about.
 func (c *call) target(instance string, env j17.Environment) {
@@ -48,14 +60,26 @@ func (c *call) target(instance string, env j17.Environment) {
 	c.tenant = store.TenantOf(instance, env)
 }
 
-// hostname is the host without port, trailing dot and capitals.
-func hostname(host string) string {
+// hostOf is the name of the host of an environment.
+func (a *API) hostOf(instance string, env j17.Environment) string {
+	if env != j17.Prod {
+		instance += "-" + string(env)
+	}
+	return instance + "." + a.BaseDomain
+}
+
+// hostname is the host without port, trailing dot and capitals; false where its port is none.
+func hostname(host string) (string, bool) {
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
-		if h, _, err := net.SplitHostPort(host); err == nil {
+		h, port, err := net.SplitHostPort(host)
+		if err == nil {
 			host = h
+			if _, err := strconv.ParseUint(port, 10, 16); err != nil && port != "" {
+				return "", false
+			}
 		}
 	}
-	return strings.ToLower(strings.TrimSuffix(host, "."))
+	return strings.ToLower(strings.TrimSuffix(host, ".")), true
 }
 
 func isAddress(host string) bool {
@@ -67,4 +91,88 @@ func isAddress(host string) bool {
 	}
 	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	return err == nil
+}
+
+// ForwardedHeader names the header in which trusted proxies pass on the addresses of clients.
+type ForwardedHeader string
+
+// The headers there are. A proxy sets one of them and passes on whatever a client puts into the other, so that only the one
+// that the proxies are known to set may be read.
+const (
+	XForwardedFor ForwardedHeader = "X-Forwarded-For"
+	Forwarded     ForwardedHeader = "Forwarded"
+)
+
+// maxForwarded is the number of addresses in the header that are looked at, from the right.
+const maxForwarded = 32
+
+// clientAddress is the address that the request came from: the peer's, or, where the peer is a trusted proxy, the
+// right-most one in the proxies' header that is not trusted itself. What stands to the left of that was sent by the client
+// and may say anything.
+func (c *call) clientAddress() netip.Addr {
+	ap, err := netip.ParseAddrPort(c.request.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	client := ap.Addr().Unmap()
+	if !c.api.trusted(client) {
+		return client
+	}
+	hops := forwardedFor(c.request.Header, c.api.ForwardedHeader)
+	for i := range min(len(hops), maxForwarded) {
+		addr, ok := hopAddress(hops[len(hops)-1-i])
+		if !ok {
+			break // A proxy that hides its client stands for it.
+		}
+		if client = addr; !c.api.trusted(addr) {
+			break
+		}
+	}
+	return client
+}
+
+// peer is the address at the other end of the connection.
+func (c *call) peer() netip.Addr {
+	ap, _ := netip.ParseAddrPort(c.request.RemoteAddr) // the zero address where there is no connection, as in tests
+	return ap.Addr().Unmap()
+}
+
+func (a *API) trusted(addr netip.Addr) bool {
+	for _, p := range a.TrustedProxies {
+		if p.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// forwardedFor returns the hops that the header lists, the client's first.
+func forwardedFor(h http.Header, name ForwardedHeader) []string {
+	if name != Forwarded {
+		if values := h.Values(string(XForwardedFor)); len(values) > 0 {
+			return strings.Split(strings.Join(values, ","), ",")
+		}
+		return nil
+	}
+	var hops []string
+	for element := range strings.SplitSeq(strings.Join(h.Values(string(Forwarded)), ","), ",") {
+		hop := ""
+		for pair := range strings.SplitSeq(element, ";") {
+			if name, v, ok := strings.Cut(pair, "="); ok && strings.EqualFold(strings.TrimSpace(name), "for") {
+				hop = strings.Trim(strings.TrimSpace(v), `"`)
+			}
+		}
+		hops = append(hops, hop)
+	}
+	return hops
+}
+
+// hopAddress reads an address with or without port and brackets; false for names and obfuscated identifiers.
+func hopAddress(hop string) (netip.Addr, bool) {
+	hop = strings.TrimSpace(hop)
+	if ap, err := netip.ParseAddrPort(hop); err == nil {
+		return ap.Addr().Unmap(), true
+	}
+	addr, err := netip.ParseAddr(strings.Trim(hop, "[]"))
+	return addr.Unmap(), err == nil
 }

@@ -1,39 +1,108 @@
 package httpapi
 
 import (
+	"log/slog"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"j17"
 	"j17/internal/auth"
+	"j17/internal/control"
+)
+
+// Headers of the IETF draft on rate limits (draft-ietf-httpapi-ratelimit-headers), which stand beside our own.
+const (
+	headerRatePolicy = "Ratelimit-Policy"
+	headerRate       = "Ratelimit"
+)
+
+// The scopes of limits, as headers and messages name them.
+const (
+	scopeKey     = "api-key"
+	scopeAddress = "ip"
 )
 
 // limit counts the request against the limit of its address and, where it came with an API key, against that of the key.
-// The headers tell about the narrower of the two that decided.
+// X-RateLimit headers tell about the narrower of the two that decided, the others about both. Platform admins are exempt.
 func (c *call) limit(w http.ResponseWriter) error {
+	if c.principal.Kind == j17.Operator && c.principal.Role == string(control.RolePlatformAdmin) {
+		return nil
+	}
+	now := c.api.Clock.Now()
 	if l := c.api.Addresses; l != nil {
-		if err := charge(w, l, "ip", c.clientAddress().String(), c.api.Clock.Now()); err != nil {
+		if err := charge(w, scopeAddress, l.Take(auth.Network(c.clientAddress()).String(), 0, now)); err != nil {
 			return err
 		}
 	}
 	if l := c.api.Keys; l != nil && c.principal.Kind == j17.APIKey {
-		return charge(w, l, "api-key", c.principal.ID, c.api.Clock.Now())
+		return charge(w, scopeKey, l.Take(c.principal.ID, c.api.Registry.PlanOf(c.instance).RequestsPerMinute, now))
 	}
 	return nil
 }
 
-func charge(w http.ResponseWriter, l *auth.RateLimit, scope, who string, now time.Time) error {
-	left, wait := l.Take(who, now)
+// limitRefused counts a request that was refused before its turn for the limits came, and is refused either way.
+func (c *call) limitRefused(w http.ResponseWriter, err error) {
+	c.api.refusals.note(c, err)
+	if l := c.api.Addresses; l != nil {
+		_ = charge(w, scopeAddress, l.Take(auth.Network(c.clientAddress()).String(), 0, c.api.Clock.Now()))
+	}
+}
+
+// refusals tells the log of requests with wrong credentials: of the first, and then at most once a second, with how many
+// there were in between.
+type refusals struct {
+	mu     sync.Mutex
+	next   time.Time
+	silent int
+}
+
+const refusalInterval = time.Second
+
+func (r *refusals) note(c *call, err error) {
+	now := c.api.Clock.Now()
+	r.mu.Lock()
+	silent := r.silent
+	if now.Before(r.next) {
+		r.silent++
+		r.mu.Unlock()
+		return
+	}
+	r.silent, r.next = 0, now.Add(refusalInterval)
+	r.mu.Unlock()
+	if c.api.Observe != nil {
+		return // Someone is shown every request.
+	}
+	c.api.Logger.LogAttrs(c.request.Context(), slog.LevelInfo, "request refused",
+		slog.String("code", string(j17.CodeOf(err))), slog.String("address", c.clientAddress().String()), slog.String("route", c.route),
+		slog.String("instance_id", c.instance), slog.String("principal", c.principal.ID), slog.String("request_id", c.requestID), slog.Int("not_logged_before", silent))
+}
+
+// charge shows a budget and says whether the request was let in.
+func charge(w http.ResponseWriter, scope string, b auth.Budget) error {
 	h := w.Header()
-	h[headerRateLimit] = []string{strconv.Itoa(l.PerMinute())}
-	h[headerRateRemaining] = []string{strconv.Itoa(left)}
+	limit, left := strconv.Itoa(b.Limit), strconv.Itoa(b.Left)
+	h[headerRateLimit] = []string{limit}
+	h[headerRateRemaining] = []string{left}
 	h[headerRateScope] = []string{scope}
-	if wait == 0 {
+	h[headerRatePolicy] = []string{joined(h[headerRatePolicy], `"`+scope+`";q=`+limit+`;w=60`)}
+	h[headerRate] = []string{joined(h[headerRate], `"`+scope+`";r=`+left+`;t=`+strconv.FormatInt(seconds(b.Full), 10))}
+	if b.Wait == 0 {
 		return nil
 	}
-	seconds := int64((wait + time.Second - 1) / time.Second)
-	e := j17.Errorf(j17.CodeRateLimited, "Too many requests: the limit is %d a minute per %s. Try again in %d seconds.", l.PerMinute(), scope, seconds)
-	e.Details = auth.RetryAfter{Seconds: seconds}
+	wait := seconds(b.Wait)
+	e := j17.Errorf(j17.CodeRateLimited, "Too many requests: the limit is %s a minute per %s. Try again in %d seconds.", limit, scope, wait)
+	e.Details = auth.RetryAfter{Seconds: wait}
 	return e
 }
+
+func joined(before []string, item string) string {
+	if len(before) == 0 {
+		return item
+	}
+	return before[0] + ", " + item
+}
+
+// seconds rounds up, so that who waits for as long does not come too early.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

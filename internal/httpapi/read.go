@@ -172,6 +172,11 @@ func (c *call) aggregate(w http.ResponseWriter) error {
 	b = append(b, s.JSON...)
 	b = append(b, `,"metadata":{"length":`...)
 	b = strconv.AppendUint(b, s.Length, 10)
+	if s.Identity != (engine.Identity{}) {
+		b = append(b, `,"id":`...)
+		b = value.AppendString(b, s.Key.ID)
+		b = appendIdentity(b, s.Identity)
+	}
 	return c.reply(w, http.StatusOK, append(b, `}}`...))
 }
 

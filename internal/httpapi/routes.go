@@ -20,6 +20,7 @@ const (
 	dataSite site = 1 << iota
 	controlSite
 	internalSite
+	adminSite // paths below /_admin/ on the hosts of an environment
 )
 
 // access is what a route asks of its caller.
@@ -31,6 +32,7 @@ const (
 	read     // an API key of the environment
 	write    // an API key with scope write
 	operator // an operator's token
+	node     // the node secret
 )
 
 // route is one row of the table.
@@ -53,11 +55,16 @@ func (a *API) routes() []route {
 		{dataSite, http.MethodGet, "/{type}/{id}", read, (*call).aggregate},
 		{dataSite, http.MethodGet, "/{type}/{id}/length", read, (*call).length},
 		{dataSite, http.MethodGet, "/{type}/{id}/events", read, (*call).events},
+		{dataSite, http.MethodPost, "/{type}/_new", write, (*call).postNewBatch},
+		{dataSite, http.MethodPost, "/{type}/_new/{event}", write, (*call).postNewEvent},
 		{dataSite, http.MethodPost, "/{type}/{id}", write, (*call).postBatch},
 		{dataSite, http.MethodPost, "/{type}/{id}/{event}", write, (*call).postEvent},
-
-		{controlSite, http.MethodPost, "/api/login", open, (*call).login},
 	}
+	all = append(all, a.controlRoutes()...)
+	all = append(all, a.specRoutes()...)
+	all = append(all, a.adminMounts()...)
+	all = append(all, a.nodeRoutes()...)
+	all = append(all, route{controlSite, http.MethodGet, "/setup", open, (*call).setupPage})
 	if a.AdvanceClock != nil {
 		all = append(all, route{dataSite | controlSite, http.MethodPost, "/_dev/clock/advance", operator, (*call).advanceClock})
 	}
@@ -82,7 +89,11 @@ func (a *API) router(s site) http.Handler {
 		}
 		rt.methods[r.method].HandleFunc(r.pattern, a.serve(r))
 	}
-	rt.other = a.serve(route{pattern: "unmatched", handle: rt.unmatched})
+	nothing := route{pattern: "unmatched", access: open, handle: rt.unmatched}
+	if s == internalSite {
+		nothing.access = free
+	}
+	rt.other = a.serve(nothing)
 	for _, mux := range rt.methods {
 		mux.Handle("/", rt.other)
 	}
@@ -167,17 +178,30 @@ func (c *call) admit(need access, w http.ResponseWriter) error {
 		return nil
 	case open:
 		return c.limit(w)
+	case node:
+		return c.admitNode()
 	case read, write, operator:
 	}
+	if err := c.authenticate(need); err != nil {
+		c.limitRefused(w, err)
+		return err
+	}
+	if err := c.limit(w); err != nil {
+		return err
+	}
+	c.count(need)
+	return nil
+}
+
+// authenticate finds out who asks and whether they may ask what needs the access.
+func (c *call) authenticate(need access) error {
 	token, err := bearer(c.request)
 	if err != nil {
 		return err
 	}
 	if need == operator {
-		if c.principal, err = c.api.Auth.Operator(token); err != nil {
-			return err
-		}
-		return c.limit(w)
+		c.principal, err = c.api.Auth.Operator(token)
+		return err
 	}
 	if c.principal, err = c.api.Auth.APIKey(token); err != nil {
 		return err
@@ -186,10 +210,7 @@ func (c *call) admit(need access, w http.ResponseWriter) error {
 	if need == write {
 		scope = j17.ScopeWrite
 	}
-	if err := auth.Authorize(c.principal, c.instance, c.env, scope); err != nil {
-		return err
-	}
-	return c.limit(w)
+	return auth.Authorize(c.principal, c.instance, c.env, scope)
 }
 
 // bearer returns the token of the Authorization header.

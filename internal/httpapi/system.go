@@ -48,34 +48,6 @@ func (c *call) ready(w http.ResponseWriter) error {
 	return c.live(w)
 }
 
-// login is POST /api/login on the control host.
-func (c *call) login(w http.ResponseWriter) error {
-	var body struct {
-		Email    *string `json:"email"`
-		Password *string `json:"password"`
-	}
-	if err := c.decode(w, &body); err != nil {
-		return err
-	}
-	if body.Email == nil || body.Password == nil {
-		return j17.Errorf(j17.CodeMissingField, "'email' and 'password' must be given as strings")
-	}
-	s, err := c.api.Auth.Login(c.request.Context(), *body.Email, *body.Password, c.clientAddress())
-	if err != nil {
-		return err
-	}
-	raw, err := json.Marshal(struct {
-		OK        bool   `json:"ok"`
-		Token     string `json:"token"`
-		ExpiresAt int64  `json:"expires_at"`
-	}{true, s.Token, s.ExpiresAt})
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Cache-Control", "no-store")
-	return c.reply(w, http.StatusOK, raw)
-}
-
 // maxAdvance bounds one move of a development server's clock.
 const maxAdvance = 10 * 365 * 24 * time.Hour
 

@@ -27,6 +27,18 @@ func (c *call) postEvent(w http.ResponseWriter) error {
 	return c.created(w, b, receipt)
 }
 
+// postNewEvent is POST /{type}/_new/{event}.
+func (c *call) postNewEvent(w http.ResponseWriter) error {
+	c.fresh = true
+	return c.postEvent(w)
+}
+
+// postNewBatch is POST /{type}/_new.
+func (c *call) postNewBatch(w http.ResponseWriter) error {
+	c.fresh = true
+	return c.postBatch(w)
+}
+
 // postBatch is POST /{type}/{id}.
 func (c *call) postBatch(w http.ResponseWriter) error {
 	var cmd engine.Command
@@ -56,11 +68,29 @@ func (c *call) created(w http.ResponseWriter, b []byte, r engine.Receipt) error 
 		b = append(b, `,"implied_count":`...)
 		b = strconv.AppendInt(b, int64(r.Implied), 10)
 	}
+	if c.fresh || r.Identity != (engine.Identity{}) {
+		b = append(b, `,"id":`...)
+		b = value.AppendString(b, r.ID)
+	}
+	b = appendIdentity(b, r.Identity)
 	b = append(b, '}')
 	if r.Replayed {
 		w.Header().Set(headerIdempotencyReplayed, "true")
 	}
 	return c.reply(w, http.StatusCreated, b)
+}
+
+// appendIdentity appends the members that tell what an aggregate is called.
+func appendIdentity(b []byte, id engine.Identity) []byte {
+	if id.Handle != "" {
+		b = append(b, `,"handle":`...)
+		b = value.AppendString(b, id.Handle)
+	}
+	if id.PublicID != "" {
+		b = append(b, `,"public_id":`...)
+		b = value.AppendString(b, id.PublicID)
+	}
+	return b
 }
 
 // execute reads the request and carries out the command.
@@ -87,7 +117,7 @@ func (c *call) execute(cmd *engine.Command, w http.ResponseWriter, limit int64) 
 	}
 	cmd.Tenant = c.tenant
 	cmd.Type = r.PathValue("type")
-	cmd.ID = r.PathValue("id")
+	cmd.ID, cmd.New = r.PathValue("id"), c.fresh
 	cmd.CorrelationID = c.correlationID
 	return c.api.Engine.Execute(r.Context(), cmd)
 }

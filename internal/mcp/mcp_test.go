@@ -465,6 +465,20 @@ func TestDryRunEvents(t *testing.T) {
 	}
 }
 
+// hasty is a clock that is always where it is waited for.
+type hasty struct{ clock.Clock }
+
+func (hasty) Wait(context.Context, time.Time) error { return nil }
+
+func TestDryRunTakesBoundedTime(t *testing.T) {
+	o := options(t, &running{})
+	o.Clock = hasty{o.Clock}
+	o.Spec = func() ([]byte, error) { return []byte(counter), nil }
+	s := connect(t, o)
+	many := `{"events":[` + event("was_counted", `{"by":1}`) + strings.Repeat(","+event("was_counted", `{"by":1}`), 9_999) + `]}`
+	refusal(t, s, "dry_run_events", many, "took more than 10 seconds")
+}
+
 func TestReadState(t *testing.T) {
 	r := &running{events: 3, state: json.RawMessage(`{"sum":12345678901234567890.50,"key":"` + secret + `"}`)}
 	s := connect(t, options(t, r))

@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"j17/internal/engine"
 	"j17/internal/spec"
@@ -223,7 +224,7 @@ type dryRunOut struct {
 	Omitted int `json:"omitted,omitempty"`
 }
 
-func (s *Server) dryRunEvents(_ context.Context, in dryRunIn) (any, error) {
+func (s *Server) dryRunEvents(ctx context.Context, in dryRunIn) (any, error) {
 	events, err := s.events(in)
 	if err != nil {
 		return nil, err
@@ -237,7 +238,34 @@ func (s *Server) dryRunEvents(_ context.Context, in dryRunIn) (any, error) {
 		v := validationOf(nil, found)
 		return dryRunOut{Spec: &v, Findings: []eventFinding{}, Faults: []eventFault{}, States: []dryRunState{}}, nil
 	}
-	return dryRunOf(engine.DryRun(compiled, events, s.o.Clock.Now().Unix())), nil
+	result, err := s.tried(ctx, compiled, events)
+	if err != nil {
+		return nil, err
+	}
+	return dryRunOf(result), nil
+}
+
+// maxDryRun is how long a dry run may take. It is stopped between two events; what one event may cost is limited by the
+// budgets of handlers.
+const maxDryRun = 10 * time.Second
+
+// errDryRunTime is the cause of a dry run that was stopped for its time.
+var errDryRunTime = sentencef("The dry run took more than %d seconds and was stopped. Try fewer events, or look for handlers that search large arrays again and again.", maxDryRun/time.Second)
+
+func (s *Server) tried(ctx context.Context, compiled *spec.Compiled, events string) (engine.DryRunResult, error) {
+	now := s.o.Clock.Now()
+	limited, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go func() {
+		if s.o.Clock.Wait(limited, now.Add(maxDryRun)) == nil {
+			stop(errDryRunTime)
+		}
+	}()
+	result, err := engine.DryRun(limited, compiled, events, now.Unix())
+	if err != nil {
+		err = context.Cause(limited)
+	}
+	return result, err
 }
 
 // events returns the text of the events to try, one after another.

@@ -9,22 +9,24 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
 
+	"golang.org/x/crypto/acme/autocert"
 	"golang.org/x/sync/errgroup"
 
-	"j17"
 	"j17/internal/auth"
+	"j17/internal/blob"
 	"j17/internal/clock"
 	"j17/internal/control"
+	"j17/internal/deploy"
 	"j17/internal/engine"
 	"j17/internal/httpapi"
-	"j17/internal/spec"
-	"j17/internal/spec/diag"
-	"j17/internal/store"
+	"j17/internal/sandbox/container"
 	"j17/internal/store/pebble"
+	"j17/internal/usage"
 )
 
 // Options configures a server.
@@ -41,8 +43,23 @@ type Options struct {
 	// KeyRate and AddressRate limit the requests a minute of each API key and each address; 0 means no limit.
 	KeyRate     int
 	AddressRate int
-	Clock       clock.Clock
-	Logger      *slog.Logger
+	// TrustedProxies are the networks of the proxies in front of the server, ForwardedHeader the header in which they pass on
+	// the addresses of clients; "" means X-Forwarded-For.
+	TrustedProxies  []netip.Prefix
+	ForwardedHeader httpapi.ForwardedHeader
+	// Containers is what runs containers; "" leaves them off. ContainerBuildNetwork lets the installation of dependencies,
+	// and nothing else, use the network.
+	Containers            container.Driver
+	ContainerBuildNetwork bool
+	// Plans stand beside the built-in ones, or in their place. Alerts are told when much of a plan is used up.
+	Plans  []control.Plan
+	Alerts []usage.Channel
+	Clock  clock.Clock
+	Logger *slog.Logger
+
+	// cluster is nil where this is the only server; nodeSecret is "" where the server makes its own.
+	cluster    *cluster
+	nodeSecret string
 }
 
 // Server is one running process.
@@ -52,9 +69,24 @@ type Server struct {
 	registry *control.Registry
 	engine   *engine.Engine
 	auth     *auth.Authenticator
+	blobs    *blob.Store
+	deploy   *deploy.Service
+	runner   *container.Runner // nil where containers are off
+	usage    *usage.Meter
 	// public and internal are the open listeners.
 	public   net.Listener
 	internal net.Listener
+
+	// The rest is set by OpenServe, where it is wanted: what stands in front of the public handler, the plain listener beside
+	// an encrypted one, certificates from files, what asks to read them anew, those of an authority, and what keeps a worker
+	// in step.
+	face         func(http.Handler) http.Handler
+	plain        net.Listener
+	plainHandler http.Handler
+	certificates []*certificates
+	reload       <-chan struct{}
+	acme         *autocert.Manager
+	follower     *follower
 }
 
 // drainTime is how long requests that are under way may take when the server stops.
@@ -74,13 +106,30 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	if s.store, err = pebble.Open(pebble.Options{Dir: filepath.Join(o.Dir, "store"), Clock: o.Clock, Logger: o.Logger}); err != nil {
 		return nil, err
 	}
-	if s.registry, err = control.Open(ctx, s.store, o.Clock); err != nil {
+	if s.registry, err = control.Open(ctx, s.store, o.Clock, o.Plans...); err != nil {
 		return nil, err
 	}
+	if o.nodeSecret != "" {
+		s.registry.UseNodeSecret(o.nodeSecret)
+	}
+	if o.cluster != nil && o.cluster.upstream != nil {
+		s.registry.Follow(o.cluster.upstream)
+	}
 	s.auth = auth.New(s.registry, o.Clock)
-	s.engine = engine.New(engine.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger})
-	if err := s.deployStored(ctx); err != nil {
+	s.usage = usage.New(usage.Options{Store: s.store, Registry: s.registry, Clock: o.Clock, Logger: o.Logger, Channels: o.Alerts})
+	s.engine = engine.New(engine.Options{Store: s.usage.Wrap(s.store), Clock: o.Clock, Logger: o.Logger})
+	s.blobs = blob.New(blob.Options{Store: s.store, Clock: o.Clock})
+	modules, containers, err := s.openCode(ctx)
+	if err != nil {
 		return nil, err
+	}
+	s.deploy = deploy.New(deploy.Options{
+		Registry: s.registry, Engine: s.engine, Blobs: s.blobs, Modules: modules, Containers: containers, Clock: o.Clock, Logger: o.Logger,
+	})
+	if o.cluster == nil { // else a worker takes over its own, and a headnode none
+		if err := s.deploy.Restore(ctx); err != nil {
+			return nil, err
+		}
 	}
 	var listen net.ListenConfig
 	if s.public, err = listen.Listen(ctx, "tcp", o.Listen); err != nil {
@@ -95,13 +144,17 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 // Close releases what Open opened. It is safe to call more than once.
 func (s *Server) Close() error {
 	var errs []error
-	for _, l := range []net.Listener{s.public, s.internal} {
+	for _, l := range []net.Listener{s.public, s.internal, s.plain} {
 		if l == nil {
 			continue
 		}
 		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			errs = append(errs, err)
 		}
+	}
+	if s.runner != nil {
+		errs = append(errs, s.runner.Close())
+		s.runner = nil
 	}
 	if s.store != nil {
 		errs = append(errs, s.store.Close())
@@ -110,58 +163,10 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// deployStored hands the specs that were deployed before to the engine.
-func (s *Server) deployStored(ctx context.Context) error {
-	for _, instance := range s.registry.Instances() {
-		for _, env := range j17.Environments() {
-			stored, err := s.registry.Spec(ctx, instance.ID, env)
-			if j17.CodeOf(err) == j17.CodeNoSpec {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			compiled, found := spec.Compile(stored.Source)
-			if compiled == nil {
-				s.options.Logger.LogAttrs(ctx, slog.LevelError, "a deployed spec is not valid for this version of the program; deploy a corrected one",
-					slog.String("instance", instance.Name), slog.String("environment", string(env)), slog.String("first_error", firstError(found)))
-				continue
-			}
-			s.engine.Deploy(store.TenantOf(instance.ID, env), compiled)
-		}
-	}
-	return nil
-}
-
-func firstError(found []diag.Diagnostic) string {
-	for _, d := range found {
-		if d.Severity == diag.Error {
-			return string(d.Pointer) + ": " + d.Message
-		}
-	}
-	return ""
-}
-
-// deploy makes source, which compiled is made of, the spec of one environment.
-func (s *Server) deploy(ctx context.Context, instance string, env j17.Environment, source []byte, compiled *spec.Compiled) error {
-	base := 0
-	current, err := s.registry.Spec(ctx, instance, env)
-	switch {
-	case err == nil:
-		base = current.Version
-	case j17.CodeOf(err) != j17.CodeNoSpec:
-		return err
-	}
-	if _, err := s.registry.PutSpec(ctx, control.Deployment{Instance: instance, Environment: env, Source: source, Base: base}); err != nil {
-		return err
-	}
-	s.engine.Deploy(store.TenantOf(instance, env), compiled)
-	return nil
-}
-
 // api completes the options of the HTTP interface with what every server has.
 func (s *Server) api(o httpapi.Options) *httpapi.API {
-	o.Engine, o.Store, o.Registry, o.Auth = s.engine, s.store, s.registry, s.auth
+	o.Engine, o.Store, o.Registry, o.Auth, o.Blobs, o.Deploy = s.engine, s.store, s.registry, s.auth, s.blobs, s.deploy
+	o.Usage, o.TrustedProxies, o.ForwardedHeader = s.usage, s.options.TrustedProxies, s.options.ForwardedHeader
 	o.Keys, o.Addresses = rateLimit(s.options.KeyRate), rateLimit(s.options.AddressRate)
 	o.Clock, o.Logger, o.Version, o.BaseDomain = s.options.Clock, s.options.Logger, s.options.Version, s.options.BaseDomain
 	return httpapi.New(o)
@@ -177,24 +182,35 @@ func rateLimit(perMinute int) *auth.RateLimit {
 // run serves api until the context ends, then drains: it stops to say that it is ready, answers what is under way, and
 // returns. workers run beside it and are stopped after the listeners.
 func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(context.Context) error) error {
-	public := httpServer(s.options.Logger, api.Public())
+	handler := api.Public()
+	if s.face != nil {
+		handler = s.face(handler)
+	}
+	public := httpServer(s.options.Logger, handler)
 	internal := httpServer(s.options.Logger, api.Internal())
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	g, failed := errgroup.WithContext(ctx)
 	g.Go(func() error { return serve(public, s.public) })
 	g.Go(func() error { return serve(internal, s.internal) })
-	for _, worker := range append(workers, s.engine.Run) {
+	plain := httpServer(s.options.Logger, s.plainHandler)
+	if s.plain != nil {
+		g.Go(func() error { return serve(plain, s.plain) })
+	}
+	for _, worker := range append(workers, s.engine.Run, s.blobs.Run, s.usage.Run, s.upkeep) {
 		g.Go(func() error { return worker(work) })
 	}
 	<-failed.Done()
 	api.Drain()
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
-	err := errors.Join(public.Shutdown(drain), internal.Shutdown(drain))
+	err := errors.Join(plain.Shutdown(drain), public.Shutdown(drain), internal.Shutdown(drain))
 	stopWork()
 	return errors.Join(err, g.Wait())
 }
+
+// upkeep lets the registry look after itself.
+func (s *Server) upkeep(ctx context.Context) error { return s.registry.Run(ctx, s.options.Logger) }
 
 func serve(h *http.Server, l net.Listener) error {
 	if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {

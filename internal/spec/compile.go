@@ -12,6 +12,7 @@ import (
 	"j17/internal/ident"
 	"j17/internal/spec/diag"
 	"j17/internal/spec/schema"
+	"j17/internal/spec/template"
 	"j17/internal/spec/tick"
 	"j17/internal/value"
 )
@@ -234,7 +235,6 @@ func (c *compiler) publicIdentity(t *AggregateType, v value.Value, at diag.Point
 	if v.IsMissing() || !c.object(v, at, shape{what: "an aggregate type's identity", optional: []string{"handle", "sequence"}}) {
 		return
 	}
-	c.notYet(publicIDs, at)
 	if s, ok := c.text(v.Get("handle"), at.Key("handle"), "handle"); ok {
 		prefix, err := ident.ParsePrefix(s)
 		switch first, taken := c.handles[prefix]; {
@@ -288,7 +288,6 @@ func (c *compiler) eventType(aggregateType, name string, v value.Value, at diag.
 		e.Geo = c.geo(g, at.Key("geo"))
 	}
 	c.elems(v.Get("implications"), at.Key("implications"), "implications", maxImplications, func(_ int, v value.Value, p diag.Pointer) {
-		c.notYet(implications, at.Key("implications"))
 		if i := c.implication(v, p, implicationScope(), false); i != nil {
 			e.Implications = append(e.Implications, i)
 		}
@@ -315,7 +314,6 @@ func (c *compiler) handler(e *EventType, v value.Value, at diag.Pointer) {
 	case v.Get("wasm").IsMissing():
 		e.Handler = tick.CompileHandler(v, at, &c.List)
 	case c.object(v, at, shape{what: "a handler in WebAssembly", required: []string{"wasm"}}):
-		c.notYet(customCode, at)
 		e.Code = c.wasmHandler(v.Get("wasm"), at.Key("wasm"))
 	}
 }
@@ -423,7 +421,7 @@ func (c *compiler) id(v value.Value, at diag.Pointer, aggregateType string, s sc
 	}
 	if text[0] == '$' {
 		if p, ok := c.pathText(text, at, s); ok {
-			return Ref{Path: &p}
+			return Ref{Path: template.NewPath(p)}
 		}
 		return Ref{}
 	}

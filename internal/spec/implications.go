@@ -9,6 +9,7 @@ import (
 
 	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
+	"j17/internal/spec/template"
 	"j17/internal/spec/tick"
 	"j17/internal/value"
 )
@@ -43,7 +44,26 @@ func (c *compiler) condition(v value.Value, at diag.Pointer, s scope) *Condition
 	if s.roots != nil && !slices.Contains(s.roots, "state") {
 		c.stateless(p, at.Key(key))
 	}
-	return &Condition{Predicate: tick.CompilePredicate(p, at.Key(key), names, &c.List), Scope: names}
+	return &Condition{Predicate: tick.CompilePredicate(p, at.Key(key), names, &c.List), Scope: names, ReadsState: readsState(p, false)}
+}
+
+// readsState reports whether a predicate may read the state. anyPath tells that v stands where every string is a path.
+func readsState(v value.Value, anyPath bool) bool {
+	if text := v.Str(); v.Kind() == value.String && (anyPath || jsonpath.IsPath(text)) {
+		p, err := jsonpath.ParseAny(text)
+		return err != nil || template.NewPath(p).ReadsState()
+	}
+	if slices.ContainsFunc(v.Elems(), func(e value.Value) bool { return readsState(e, anyPath) }) {
+		return true
+	}
+	return slices.ContainsFunc(v.Members(), func(m value.Member) bool {
+		switch m.Key {
+		case "exists", "minItems", "maxItems", "includes", "every", "some", "subset_of", "expired":
+			return readsState(m.Value, true)
+		default:
+			return readsState(m.Value, anyPath)
+		}
+	})
 }
 
 // stateless adds errors for paths into a state where there is none.
@@ -114,7 +134,6 @@ func (c *compiler) implication(v value.Value, at diag.Pointer, s scope, step boo
 	case "pipeline":
 		i.Pipeline = c.pipeline(body, at, s)
 	default:
-		c.notYet(customCode, at)
 		i.Code = c.code(has[0], body, at)
 		if i.Code.Transform && !step {
 			c.transformAlone(at)
@@ -131,8 +150,11 @@ func (c *compiler) emit(v value.Value, at diag.Pointer, s scope) *Emit {
 	e.AggregateType, _ = c.aggregateTypeRef(v.Get("aggregate_type"), at.Key("aggregate_type"))
 	e.ID = c.id(v.Get("id"), at.Key("id"), e.AggregateType, s)
 	e.EventType = c.eventTypeRef(v.Get("event_type"), at.Key("event_type"), e.AggregateType)
-	e.Data = v.Get("data")
-	c.template(e.Data, at.Key("data"), s)
+	before := c.Errors()
+	c.template(v.Get("data"), at.Key("data"), s)
+	if c.Errors() == before {
+		e.Data = template.Compile(v.Get("data"))
+	}
 	return e
 }
 
@@ -172,7 +194,7 @@ func (c *compiler) mapped(v value.Value, at diag.Pointer, s scope) *Map {
 	if !c.object(v, at, shape{what: "a map", required: []string{"in", "as", "emit"}, optional: []string{"condition", "when"}}) {
 		return m
 	}
-	m.In = c.path(v.Get("in"), at.Key("in"), "in", s)
+	m.In = template.NewPath(c.path(v.Get("in"), at.Key("in"), "in", s))
 	m.As = c.binding(v.Get("as"), at.Key("as"), s)
 	if m.As != "" {
 		s = s.with(m.As[1:])

@@ -19,15 +19,13 @@ type messages struct{ diag.List }
 type feature string
 
 const (
-	implications feature = "implications"
-	schedules    feature = "scheduled events"
-	sagas        feature = "sagas"
-	listeners    feature = "listeners"
-	projections  feature = "projections"
-	geo          feature = "geo queries"
-	customCode   feature = "WebAssembly modules and containers"
-	publicIDs    feature = "handles and sequences"
-	erasure      feature = "erasure rules (onTombstone)"
+	schedules   feature = "scheduled events"
+	sagas       feature = "sagas"
+	listeners   feature = "listeners"
+	projections feature = "projections"
+	geo         feature = "geo queries"
+	customCode  feature = "WebAssembly modules and containers"
+	erasure     feature = "erasure rules (onTombstone)"
 )
 
 // notYet warns, once for each feature, that what is declared has no effect yet. A feature that is built loses its

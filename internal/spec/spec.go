@@ -14,6 +14,7 @@ import (
 	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
 	"j17/internal/spec/schema"
+	"j17/internal/spec/template"
 	"j17/internal/spec/tick"
 	"j17/internal/value"
 )
@@ -134,13 +135,15 @@ type EventType struct {
 type Ref struct {
 	// Literal is an id in canonical form, "" where the id is taken from Path.
 	Literal string
-	Path    *jsonpath.Path
+	Path    *template.Path
 }
 
 // Condition decides whether something happens. The environment that Predicate is tested in is one of Scope.
 type Condition struct {
 	Predicate *tick.Predicate
 	Scope     tick.Scope
+	// ReadsState tells that the predicate may read the state.
+	ReadsState bool
 }
 
 // Emit is the template of an event.
@@ -149,9 +152,8 @@ type Emit struct {
 	AggregateType string
 	ID            Ref
 	EventType     string
-	// Data is a template: strings that start with "$" are paths, objects whose only key is concat, coalesce or merge
-	// are operators. It is missing where the event has no data.
-	Data value.Value
+	// Data is nil where the event has no data.
+	Data *template.Template
 }
 
 // Implication is what an event brings about. Exactly one of its pointers and Pipeline is set, Condition aside.
@@ -167,7 +169,7 @@ type Implication struct {
 
 // Map is an implication for each element of an array.
 type Map struct {
-	In jsonpath.Path
+	In *template.Path
 	// As is the name of the element's binding with its "$".
 	As        string
 	Condition *Condition

@@ -365,3 +365,36 @@ func (v Value) measure(depth, nodes int) (int, bool) {
 	}
 	return nodes, ok
 }
+
+// Measure subtracts about the number of bytes that v has as JSON from left. It reports false when that is not enough or v
+// is nested more than depth containers deep.
+func (v Value) Measure(left, depth int) (int, bool) {
+	left -= 8
+	switch v.Kind() {
+	case String:
+		left -= len(v.Str())
+	case Array:
+		if depth == 0 {
+			return left, false
+		}
+		for _, elem := range v.Elems() {
+			var ok bool
+			if left, ok = elem.Measure(left, depth-1); !ok {
+				return left, false
+			}
+		}
+	case Object:
+		if depth == 0 {
+			return left, false
+		}
+		members := v.Members()
+		for i := range members {
+			var ok bool
+			if left, ok = members[i].Value.Measure(left-len(members[i].Key), depth-1); !ok {
+				return left, false
+			}
+		}
+	case Missing, Null, Bool, Number:
+	}
+	return left, left >= 0
+}

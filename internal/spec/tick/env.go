@@ -100,45 +100,12 @@ func (e *Env) spend(n int) bool {
 
 // charge takes the size of v from what may be copied and reports whether that was enough.
 func (e *Env) charge(v value.Value) bool {
-	left, ok := measure(v, e.copies, maxDepth)
+	left, ok := v.Measure(e.copies, maxDepth)
 	e.copies = left
 	if !ok {
 		e.problem = fmt.Sprintf("the value is nested more than %d levels deep, or the event copies more than %d MiB within the state", maxDepth, maxCopied>>20)
 	}
 	return ok
-}
-
-// measure subtracts about the number of bytes that v has as JSON from left. It reports false when that is not enough or
-// v is nested more than depth levels deep.
-func measure(v value.Value, left, depth int) (int, bool) {
-	left -= 8
-	switch v.Kind() {
-	case value.String:
-		left -= len(v.Str())
-	case value.Array:
-		if depth == 0 {
-			return left, false
-		}
-		for _, elem := range v.Elems() {
-			var ok bool
-			if left, ok = measure(elem, left, depth-1); !ok {
-				return left, false
-			}
-		}
-	case value.Object:
-		if depth == 0 {
-			return left, false
-		}
-		members := v.Members()
-		for i := range members {
-			var ok bool
-			if left, ok = measure(members[i].Value, left-len(members[i].Key), depth-1); !ok {
-				return left, false
-			}
-		}
-	case value.Missing, value.Null, value.Bool, value.Number:
-	}
-	return left, left >= 0
 }
 
 // keep gives up what the editor owns if v, which is about to be kept in a second place, is a container.

@@ -60,9 +60,9 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// TestEverySpec makes types of every spec of the repository. The Go types must compile; of the TypeScript ones the brackets
-// must match and every name that is used must be declared.
-func TestEverySpec(t *testing.T) {
+// specs returns the files of all valid specs of the repository.
+func specs(t *testing.T) []string {
+	t.Helper()
 	var files []string
 	for _, pattern := range []string{"testdata/*.json", "../../../examples/*/spec.json", "../../../cmd/j17/templates/*.json"} {
 		found, err := filepath.Glob(pattern)
@@ -71,6 +71,13 @@ func TestEverySpec(t *testing.T) {
 		}
 		files = append(files, found...)
 	}
+	return files
+}
+
+// TestEverySpec makes types of every spec of the repository. The Go types must compile; of the TypeScript ones the brackets
+// must match and every name that is used must be declared, which needs no compiler.
+func TestEverySpec(t *testing.T) {
+	files := specs(t)
 	for _, file := range files {
 		t.Run(file, func(t *testing.T) {
 			root := read(t, file)

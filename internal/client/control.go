@@ -1,0 +1,194 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// Request is one for the routes of operators.
+type Request struct {
+	// Method is that of HTTP; "" means GET.
+	Method string
+	// Path is the path in segments, each as it is: they are escaped here.
+	Path  []string
+	Query url.Values
+	// Body is sent as JSON, bytes as they are; nil sends none.
+	Body any
+	// IfMatch is the entity tag that must be current, "" where that does not matter.
+	IfMatch string
+}
+
+// Call sends a request and decodes the reply, a JSON object, into a value. Reads are repeated like those of Client.
+func (c *Client) Call(ctx context.Context, r Request, into any) error {
+	wire := request{method: r.Method, path: r.Path, query: r.Query, ifMatch: r.IfMatch}
+	if wire.method == "" {
+		wire.method = http.MethodGet
+	}
+	switch body := r.Body.(type) {
+	case nil:
+	case []byte:
+		wire.body = body
+	default:
+		var err error
+		if wire.body, err = encode(body); err != nil {
+			return err
+		}
+	}
+	got, err := c.do(ctx, wire)
+	if err != nil {
+		return err
+	}
+	var ours struct {
+		OK bool `json:"ok"`
+	}
+	if err := json.Unmarshal(got.body, &ours); err != nil || !ours.OK {
+		return notOurs(got, err)
+	}
+	if err := json.Unmarshal(got.body, into); err != nil {
+		return notOurs(got, err)
+	}
+	return nil
+}
+
+// Rows goes through the rows of a list, page by page: at most count of them, 0 for no limit. It ends after an error.
+func (c *Client) Rows(ctx context.Context, path []string, query url.Values, plural string, count int) iter.Seq2[json.RawMessage, error] {
+	return func(yield func(json.RawMessage, error) bool) {
+		q := url.Values{}
+		for name, v := range query {
+			q[name] = v
+		}
+		for left := count; count == 0 || left > 0; {
+			size := maxPage
+			if count > 0 {
+				size = min(left, maxPage)
+			}
+			q.Set("limit", strconv.Itoa(size))
+			var page map[string]json.RawMessage
+			var rows []json.RawMessage
+			err := c.get(ctx, path, q, &page, func() error {
+				if err := json.Unmarshal(page[plural], &rows); err != nil || rows == nil {
+					return needs(false, plural)
+				}
+				return nil
+			})
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, row := range rows {
+				if !yield(row, nil) {
+					return
+				}
+			}
+			left -= len(rows)
+			more, err := follow(q, page["next"])
+			if err != nil {
+				yield(nil, err)
+			}
+			if err != nil || !more {
+				return
+			}
+		}
+	}
+}
+
+// follow turns a query into that for the next page: a number counts rows, a text is a cursor.
+func follow(q url.Values, next json.RawMessage) (bool, error) {
+	var at any
+	if len(next) > 0 {
+		if err := json.Unmarshal(next, &at); err != nil {
+			return false, err
+		}
+	}
+	name, to := "start", ""
+	switch at := at.(type) {
+	case nil:
+		return false, nil
+	case string:
+		to = at
+	case float64:
+		name, to = "offset", strconv.FormatFloat(at, 'f', 0, 64)
+	}
+	if to == "" || q.Get(name) == to {
+		return false, errors.New("the server sent a list whose pages do not end")
+	}
+	q.Set(name, to)
+	return true, nil
+}
+
+// Download returns a reply as it arrives, with its headers. The caller closes the body.
+func (c *Client) Download(ctx context.Context, path []string, query url.Values) (io.ReadCloser, http.Header, error) {
+	req, err := c.request(ctx, request{method: http.MethodGet, path: path, query: query}, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	resp, err := c.o.HTTP.Do(req)
+	if err != nil {
+		return nil, nil, c.unreachable(ctx, err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp.Body, resp.Header, nil
+	}
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return nil, nil, c.unreachable(ctx, err)
+	}
+	return nil, nil, failure(reply{resp.StatusCode, resp.Header, raw})
+}
+
+// Upload sends a form of a name and a file, which is read once, and decodes the reply into a value.
+func (c *Client) Upload(ctx context.Context, path []string, name string, file io.Reader, into any) error {
+	in, out := io.Pipe()
+	form := multipart.NewWriter(out)
+	written := make(chan error, 1)
+	go func() {
+		err := form.WriteField("name", name)
+		var part io.Writer
+		if err == nil {
+			part, err = form.CreateFormFile("file", "file")
+		}
+		if err == nil {
+			_, err = io.Copy(part, file)
+		}
+		if err == nil {
+			err = form.Close()
+		}
+		out.CloseWithError(err) //nolint:errcheck,gosec // it never fails
+		written <- err
+	}()
+	req, err := c.request(ctx, request{method: http.MethodPost, path: path}, in)
+	if err != nil {
+		return errors.Join(err, in.Close())
+	}
+	req.Header.Set("Content-Type", form.FormDataContentType())
+	resp, err := c.o.HTTP.Do(req)
+	_ = in.CloseWithError(errNotRead) // the writer must not wait for what nobody reads
+	if fileErr := <-written; fileErr != nil && !errors.Is(fileErr, errNotRead) && err != nil {
+		return fmt.Errorf("the file could not be sent whole: %w", fileErr)
+	}
+	if err != nil {
+		return c.unreachable(ctx, err)
+	}
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return c.unreachable(ctx, err)
+	}
+	got := reply{resp.StatusCode, resp.Header, raw}
+	if got.status < 200 || got.status > 299 {
+		return failure(got)
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return notOurs(got, err)
+	}
+	return nil
+}
+
+var errNotRead = errors.New("the server did not read all of it")

@@ -1,0 +1,199 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"j17"
+	"j17/internal/store"
+)
+
+// Fault is what is kept about a request that the server failed to answer, so that whoever has its id can find out why. It
+// holds no credential and no event data.
+type Fault struct {
+	// ID is the error_id of the answer.
+	ID      string    `json:"id"`
+	At      time.Time `json:"at"`
+	Code    j17.Code  `json:"code"`
+	Status  int       `json:"status"`
+	Message string    `json:"message"`
+	// Cause is the chain of causes, which is not shown in the answer.
+	Cause string `json:"cause,omitempty"`
+	Stack string `json:"stack,omitempty"`
+	// Route is the pattern that the request matched, Path what it asked for, without its query.
+	Method        string          `json:"method"`
+	Route         string          `json:"route"`
+	Path          string          `json:"path"`
+	Instance      string          `json:"instance,omitempty"`
+	Environment   j17.Environment `json:"environment,omitempty"`
+	Principal     string          `json:"principal,omitempty"`
+	RequestID     string          `json:"request_id"`
+	CorrelationID string          `json:"correlation_id"`
+	Version       string          `json:"version,omitempty"`
+}
+
+// How many faults are kept and for how long, how many may wait to be written, and how many are taken a minute.
+const (
+	maxFaults     = 10_000
+	keepFaults    = 7 * 24 * time.Hour
+	maxPending    = 1000
+	faultsMinute  = 600
+	maxFaultText  = 2000
+	maxFaultStack = 8000
+)
+
+// Faults stand under their ids; a second space has the ids under UUIDv7s, that is by age.
+const (
+	faultSpace    store.Space = "control.faults"
+	faultAgeSpace store.Space = "control.faults_by_age"
+)
+
+type faultAge struct {
+	UUID string `json:"uuid"`
+	ID   string `json:"id"`
+}
+
+// faults is the log of faults: it takes them without waiting and writes them in the background.
+type faults struct {
+	secrets *regexp.Regexp
+	wake    chan struct{}
+	// saving is held while faults are written.
+	saving sync.Mutex
+
+	mu sync.Mutex
+	// pending are the faults that are not written yet, in order; stored the written ones, oldest first.
+	pending []*Fault
+	stored  []faultAge
+	// taken counts the faults of the minute that ends at until.
+	taken int
+	until time.Time
+}
+
+func newFaults() *faults {
+	return &faults{
+		// API keys, JWTs, listeners' secrets, authorization headers, and passwords in URLs.
+		secrets: regexp.MustCompile(`j17_\d_[a-z]+_\w+|eyJ[\w-]+\.[\w-]+\.[\w-]*|whsec_[\w+/=-]+|(?i:bearer\s+|basic\s+)[\w+/=.~-]+|://[^/\s:@]+:[^/\s@]+@`),
+		wake:    make(chan struct{}, 1),
+	}
+}
+
+func (r *Registry) loadFaults(ctx context.Context) error {
+	return scan(ctx, r.store, faultAgeSpace, func(a *faultAge) { r.faults.stored = append(r.faults.stored, *a) })
+}
+
+// ReportFault keeps a fault. It does not wait, and drops what comes in a flood; texts are cut and secrets in them blacked
+// out.
+func (r *Registry) ReportFault(f Fault) {
+	l := r.faults
+	now := r.clock.Now().UTC()
+	f.At = now.Truncate(time.Millisecond)
+	f.Message, f.Cause = l.redact(f.Message, maxFaultText), l.redact(f.Cause, maxFaultText)
+	f.Stack, f.Path = l.redact(f.Stack, maxFaultStack), l.redact(f.Path, maxFaultText)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !now.Before(l.until) {
+		l.taken, l.until = 0, now.Add(time.Minute)
+	}
+	if len(l.pending) >= maxPending || l.taken >= faultsMinute {
+		return
+	}
+	l.taken++
+	l.pending = append(l.pending, &f)
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Redact blacks out what looks like a credential, for texts that come from outside and go into a log.
+func (r *Registry) Redact(s string) string {
+	if !strings.Contains(s, "j17_") && !strings.Contains(s, "eyJ") && !strings.Contains(s, "whsec_") && !strings.Contains(s, "://") {
+		return s // nearly always
+	}
+	return r.faults.secrets.ReplaceAllString(s, "[redacted]")
+}
+
+func (l *faults) redact(s string, limit int) string {
+	if len(s) > 4*limit {
+		s = s[:4*limit] // what is cut off below must not split a secret, and need not be searched
+	}
+	s = strings.ToValidUTF8(l.secrets.ReplaceAllString(s, "[redacted]"), "?")
+	if len(s) > limit {
+		s = strings.ToValidUTF8(s[:limit], "") + "..."
+	}
+	return s
+}
+
+// FaultByID returns the fault with that id. It is a *j17.Error of CodeNotFound when there is none, or none any more.
+func (r *Registry) FaultByID(ctx context.Context, id string) (Fault, error) {
+	l := r.faults
+	l.mu.Lock()
+	for _, f := range l.pending {
+		if f.ID == id {
+			l.mu.Unlock()
+			return *f, nil
+		}
+	}
+	l.mu.Unlock()
+	missing := j17.Errorf(j17.CodeNotFound, "Nothing is known about an error with this id. Errors are kept for %d days, and the newest %d of them.", int(keepFaults.Hours())/24, maxFaults)
+	if id == "" || len(id) > store.MaxNameBytes {
+		return Fault{}, missing
+	}
+	f, _, err := get[Fault](ctx, r.store, faultSpace, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return Fault{}, missing
+	}
+	if err != nil {
+		return Fault{}, err
+	}
+	return *f, nil
+}
+
+// saveFaults writes the faults that are waiting and removes the oldest if there are too many.
+func (r *Registry) saveFaults(ctx context.Context) error {
+	l := r.faults
+	l.saving.Lock()
+	defer l.saving.Unlock()
+	l.mu.Lock()
+	batch := l.pending
+	excess := l.stored[:max(0, len(l.stored)+len(batch)-maxFaults)]
+	l.mu.Unlock()
+	if len(batch) == 0 {
+		return nil
+	}
+	expires := r.clock.Now().Add(keepFaults)
+	var sides []store.Side
+	ages := make([]faultAge, 0, len(batch))
+	for _, f := range batch {
+		age := faultAge{UUID: r.mint.UUIDv7(), ID: f.ID}
+		for _, put := range []struct {
+			space store.Space
+			key   string
+			v     any
+		}{{faultSpace, f.ID, f}, {faultAgeSpace, age.UUID, age}} {
+			raw, err := json.Marshal(put.v)
+			if err != nil {
+				return internal(err)
+			}
+			sides = append(sides, store.Side{Op: store.Put, Space: put.space, Key: put.key, Value: raw, Expires: expires})
+		}
+		ages = append(ages, age)
+	}
+	for _, old := range excess {
+		sides = append(sides,
+			store.Side{Op: store.Delete, Space: faultSpace, Key: old.ID}, store.Side{Op: store.Delete, Space: faultAgeSpace, Key: old.UUID})
+	}
+	if err := r.store.Write(ctx, store.System, sides); err != nil {
+		return failure(err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pending = append([]*Fault(nil), l.pending[len(batch):]...)
+	l.stored = append(append([]faultAge(nil), l.stored[len(excess):]...), ages...)
+	return nil
+}

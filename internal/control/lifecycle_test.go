@@ -1,0 +1,460 @@
+package control_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"j17"
+	"j17/internal/clock"
+	"j17/internal/control"
+	"j17/internal/store"
+)
+
+// write puts one event into every environment of an instance.
+func write(tb testing.TB, s *server, instance string) {
+	tb.Helper()
+	for _, env := range j17.Environments() {
+		unit := store.Append{Events: []store.NewEvent{{Key: j17.Key{Type: "note", ID: "global"}, Type: "was_made", Data: []byte("{}"), Metadata: []byte("{}")}}}
+		if _, err := s.store.Append(tb.Context(), store.TenantOf(instance, env), []store.Append{unit}); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+func (s *server) tenants(tb testing.TB) []store.Tenant {
+	tb.Helper()
+	all, err := s.store.Tenants(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return all
+}
+
+func TestDeleteInstance(t *testing.T) {
+	s := start(t)
+	app, other := s.instance(t, "app"), s.instance(t, "other")
+	for _, id := range []string{app.ID, other.ID} {
+		write(t, s, id)
+		if _, err := s.PutSpec(t.Context(), control.Deployment{Instance: id, Environment: j17.Prod, Source: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	key, token := createKey(t, s, app.ID, j17.Prod, j17.ScopeRead)
+	_, otherToken := createKey(t, s, other.ID, j17.Prod, j17.ScopeRead)
+	op, err := s.CreateOperator(t.Context(), control.NewOperator{Email: "a@example.com", Password: password, Role: control.RoleInstanceAdmin, Instances: []string{app.ID, other.ID}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, confirm := range []string{"", "APP", "other", app.ID} {
+		want(t, "confirmed by "+confirm, s.DeleteInstance(t.Context(), app.ID, confirm), j17.CodeInvalidField, "confirm")
+	}
+	if err := s.DeleteInstance(t.Context(), app.ID, "app"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got, _ := s.OperatorByID(op.ID); !cmp.Equal(got.Instances, []string{other.ID}) {
+			t.Errorf("the operator has %v", got.Instances)
+		}
+		_, byName := s.InstanceByName("app")
+		_, byID := s.InstanceByID(app.ID)
+		_, byToken := s.KeyByToken(token)
+		_, byKey := s.KeyByID(key.ID)
+		if byName || byID || byToken || byKey || s.May(op.ID, app.ID, control.RightView) {
+			t.Errorf("left of the instance: %v %v %v %v", byName, byID, byToken, byKey)
+		}
+		if _, ok := s.KeyByToken(otherToken); !ok {
+			t.Error("a key of another instance is gone")
+		}
+		if got := len(s.tenants(t)); got != 4 { // three of the other, and the system's
+			t.Errorf("tenants: %v", s.tenants(t))
+		}
+		s.restart(t)
+	}
+	for _, space := range []store.Space{"control.specs", "control.spec_heads", "control.keys"} {
+		items, err := s.store.Scan(t.Context(), store.System, space, "", "", 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, it := range items {
+			if bytes.Contains(it.Value, []byte(app.ID)) {
+				t.Errorf("%s/%s is left", space, it.Key)
+			}
+		}
+	}
+	want(t, "again", s.DeleteInstance(t.Context(), app.ID, "app"), j17.CodeNotFound, "")
+	if again := s.instance(t, "app"); again.ID == app.ID {
+		t.Error("a handle was used twice")
+	}
+}
+
+// TestDataOfDeletedInstancesIsRemovedLater checks that what is written after a deletion, by what had begun before it, goes too.
+func TestDataOfDeletedInstancesIsRemovedLater(t *testing.T) {
+	s := start(t)
+	app := s.instance(t, "app")
+	if err := s.DeleteInstance(t.Context(), app.ID, "app"); err != nil {
+		t.Fatal(err)
+	}
+	write(t, s, app.ID)
+	runUpkeep(t, s)
+	if got := s.tenants(t); len(got) != 1 {
+		t.Errorf("tenants: %v", got)
+	}
+	s.clock.Advance(2 * time.Hour)
+	runUpkeep(t, s)
+	if items, err := s.store.Scan(t.Context(), store.System, "control.dropped_instances", "", "", 10); err != nil || len(items) != 0 {
+		t.Error(items, err)
+	}
+}
+
+// runUpkeep lets the registry's worker run once from its start to its end.
+func runUpkeep(tb testing.TB, s *server) {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(tb.Context())
+	w := &waiter{Manual: s.clock, waiting: make(chan struct{})}
+	r, err := control.Open(tb.Context(), s.store, w)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var done sync.WaitGroup
+	done.Go(func() {
+		if err := r.Run(ctx, slog.New(slog.DiscardHandler)); err != nil {
+			tb.Error(err)
+		}
+	})
+	<-w.waiting
+	cancel()
+	done.Wait()
+}
+
+// waiter tells when someone waits for it the first time.
+type waiter struct {
+	*clock.Manual
+	once    sync.Once
+	waiting chan struct{}
+}
+
+// Wait waits like the clock it is made of.
+func (w *waiter) Wait(ctx context.Context, t time.Time) error {
+	w.once.Do(func() { close(w.waiting) })
+	return w.Manual.Wait(ctx, t)
+}
+
+func TestChangeInstance(t *testing.T) {
+	s := start(t)
+	app := s.instance(t, "app")
+	s.instance(t, "other")
+	change := func(name, plan string) (control.Instance, error) {
+		c := control.InstanceChange{Name: &name, Plan: &plan}
+		if name == "" {
+			c.Name = nil
+		}
+		if plan == "" {
+			c.Plan = nil
+		}
+		return s.ChangeInstance(t.Context(), app.ID, c)
+	}
+	_, err := change("other", "")
+	want(t, "a taken name", err, j17.CodeConflict, "name")
+	_, err = change("Bad", "")
+	want(t, "a bad name", err, j17.CodeInvalidField, "name")
+	_, err = change("", "gold")
+	want(t, "no such plan", err, j17.CodeInvalidField, "plan")
+	got, err := change("renamed", "free")
+	if err != nil || got.Name != "renamed" || got.Plan != "free" || got.ID != app.ID {
+		t.Fatal(got, err)
+	}
+	for range 2 {
+		if _, ok := s.InstanceByName("app"); ok {
+			t.Error("the old name still leads to the instance")
+		}
+		if i, ok := s.InstanceByName("renamed"); !ok || i != got {
+			t.Errorf("by the new name: %v", i)
+		}
+		if p := s.PlanOf(app.ID); p.Name != "free" || p.EventsPerMonth != 1000 || p.StorageBytes != 1<<30 || p.RequestsPerMinute != 100 {
+			t.Errorf("plan %+v", p)
+		}
+		s.restart(t)
+	}
+	s.instance(t, "app") // The old name is free.
+}
+
+func TestPlans(t *testing.T) {
+	s := start(t)
+	r, err := control.Open(t.Context(), s.store, s.clock, control.Plan{Name: "free", EventsPerMonth: 5}, control.Plan{Name: "gold"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]control.Plan{{Name: "free", EventsPerMonth: 5}, {Name: "gold"}, {Name: control.DefaultPlan}}, r.Plans()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	gold, err := r.AddInstance(t.Context(), control.NewInstance{Name: "app", Plan: "gold"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.restart(t) // A server whose configuration does not know the plan any more.
+	if got := s.PlanOf(gold.ID); got.Name != control.DefaultPlan {
+		t.Errorf("plan %+v", got)
+	}
+	for _, bad := range []control.Plan{{}, {Name: "Gold"}, {Name: "-"}, {Name: "a b"}, {Name: "a", EventsPerMonth: -1}, {Name: strings.Repeat("a", 50)}} {
+		if _, err := control.Open(t.Context(), s.store, s.clock, bad); j17.CodeOf(err) != j17.CodeInvalidField {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+}
+
+func TestRotateKey(t *testing.T) {
+	s := start(t)
+	app := s.instance(t, "app")
+	old, oldToken := createKey(t, s, app.ID, j17.Staging, j17.ScopeWrite)
+	fresh, token, err := s.RotateKey(t.Context(), old.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, ok := s.KeyByToken(oldToken); ok {
+			t.Error("the old token still works")
+		}
+		if k, ok := s.KeyByToken(token); !ok || k.ID != fresh.ID || k.ID == old.ID || k.Name != old.Name || k.Environment != old.Environment || k.Scope != old.Scope {
+			t.Errorf("the new token leads to %+v", k)
+		}
+		s.restart(t)
+	}
+	_, _, err = s.RotateKey(t.Context(), old.ID)
+	want(t, "a revoked key", err, j17.CodeConflict, "")
+	_, _, err = s.RotateKey(t.Context(), "key_111111111111111")
+	want(t, "no key", err, j17.CodeNotFound, "")
+	id := fresh.ID
+	codes := race(8, func(int) error {
+		_, _, err := s.RotateKey(t.Context(), id)
+		return err
+	})
+	if codes[""] != 1 || codes[j17.CodeConflict] != 7 {
+		t.Errorf("rotated at once: %v", codes)
+	}
+}
+
+// TestMassRotationIsBounded checks that revoked keys do not pile up.
+func TestMassRotationIsBounded(t *testing.T) {
+	s := start(t)
+	k, _ := createKey(t, s, s.instance(t, "app").ID, j17.Prod, j17.ScopeRead)
+	for range 600 {
+		var err error
+		if k, _, err = s.RotateKey(t.Context(), k.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(s.Keys(k.Instance)); n != 501 {
+		t.Errorf("%d keys are kept", n)
+	}
+	s.restart(t)
+	if n := len(s.Keys(k.Instance)); n != 501 {
+		t.Errorf("%d keys are kept after a restart", n)
+	}
+	s.clock.Advance(91 * 24 * time.Hour)
+	runUpkeep(t, s)
+	s.restart(t)
+	if n := len(s.Keys(k.Instance)); n != 1 {
+		t.Errorf("%d keys are kept after three months", n)
+	}
+}
+
+func TestLastUse(t *testing.T) {
+	s := start(t)
+	k, token := createKey(t, s, s.instance(t, "app").ID, j17.Prod, j17.ScopeRead)
+	unused, _ := createKey(t, s, k.Instance, j17.Prod, j17.ScopeRead)
+	s.clock.Advance(time.Hour)
+	if _, ok := s.KeyByToken(token); !ok {
+		t.Fatal("the key does not work")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Run(ctx, slog.New(slog.DiscardHandler)); err != nil { // notes uses even when it has to end at once
+		t.Fatal(err)
+	}
+	used := s.clock.Now().UTC().Truncate(time.Second)
+	for range 2 {
+		if got, _ := s.KeyByID(k.ID); !got.LastUsedAt.Equal(used) {
+			t.Errorf("last used at %v, want %v", got.LastUsedAt, used)
+		}
+		if got, _ := s.KeyByID(unused.ID); !got.LastUsedAt.IsZero() {
+			t.Errorf("the other was used at %v", got.LastUsedAt)
+		}
+		s.restart(t)
+	}
+	revoked, err := s.RevokeKey(t.Context(), k.ID, time.Time{})
+	if err != nil || !revoked.LastUsedAt.Equal(used) {
+		t.Errorf("%+v, %v", revoked, err)
+	}
+}
+
+func TestFaults(t *testing.T) {
+	s := start(t)
+	_, token := createKey(t, s, s.instance(t, "app").ID, j17.Prod, j17.ScopeRead)
+	s.ReportFault(control.Fault{
+		ID: "err_1", Code: j17.CodeInternal, Status: 500, Message: "It broke.",
+		Cause: "dial postgres://me:hunter2@db: token " + token + " and eyJhbGciOiJub25lIn0.eyJzdWIiOiJ4In0. and Authorization: Bearer abc.def\xff",
+		Stack: strings.Repeat("frame\n", 10_000), Path: "/" + strings.Repeat("x", 10_000), Instance: "ins_1", Environment: j17.Prod,
+	})
+	check := func() {
+		t.Helper()
+		f, err := s.FaultByID(t.Context(), "err_1")
+		if err != nil || f.Message != "It broke." || !f.At.Equal(s.clock.Now().Truncate(time.Millisecond)) || f.Environment != j17.Prod {
+			t.Fatalf("%+v, %v", f, err)
+		}
+		if len(f.Stack) > 9000 || len(f.Path) > 3000 || !strings.HasPrefix(f.Stack, "frame\n") {
+			t.Errorf("stack of %d bytes, path of %d", len(f.Stack), len(f.Path))
+		}
+		for _, secret := range []string{token, "hunter2", "eyJ", "abc.def"} {
+			if strings.Contains(f.Cause, secret) {
+				t.Errorf("the cause holds a secret: %s", f.Cause)
+			}
+		}
+		if !strings.Contains(f.Cause, "dial postgres[redacted]db: token [redacted] and [redacted] and") {
+			t.Errorf("cause %q", f.Cause)
+		}
+	}
+	check() // at once
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Run(ctx, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	check()
+	s.restart(t)
+	check()
+	for _, id := range []string{"", "err_2", strings.Repeat("x", 5000)} {
+		_, err := s.FaultByID(t.Context(), id)
+		want(t, id, err, j17.CodeNotFound, "")
+	}
+	s.clock.Advance(7 * 24 * time.Hour)
+	_, err := s.FaultByID(t.Context(), "err_1")
+	want(t, "a week later", err, j17.CodeNotFound, "")
+}
+
+func TestFaultsAreBounded(t *testing.T) {
+	s := start(t)
+	for i := range 5000 {
+		s.ReportFault(control.Fault{ID: fmt.Sprint("flood_", i)})
+	}
+	kept := 0
+	for i := range 5000 {
+		if _, err := s.FaultByID(t.Context(), fmt.Sprint("flood_", i)); err == nil {
+			kept++
+		}
+	}
+	if kept != 600 {
+		t.Errorf("%d faults of a flood are kept", kept)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for minute := range 18 {
+		s.clock.Advance(time.Minute)
+		for i := range 600 {
+			s.ReportFault(control.Fault{ID: fmt.Sprintf("err_%d_%d", minute, i)})
+		}
+		if err := s.Run(ctx, slog.New(slog.DiscardHandler)); err != nil {
+			t.Fatal(err)
+		}
+		if minute == 9 {
+			s.restart(t)
+		}
+	}
+	count := func(prefix string) (n int) {
+		for after := ""; ; {
+			items, err := s.store.Scan(t.Context(), store.System, "control.faults", prefix, after, 1000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += len(items)
+			if len(items) < 1000 {
+				return n
+			}
+			after = items[len(items)-1].Key
+		}
+	}
+	if all, oldest := count(""), count("flood_"); all != 10_000 || oldest != 0 {
+		t.Errorf("%d faults are kept, %d of them the oldest", all, oldest)
+	}
+	if _, err := s.FaultByID(t.Context(), "err_17_599"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRunReportsWhatFails(t *testing.T) {
+	s := start(t)
+	_, token := createKey(t, s, s.instance(t, "app").ID, j17.Prod, j17.ScopeRead)
+	s.KeyByToken(token)
+	if err := s.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Run(ctx, slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), "last uses of keys could not be stored") {
+		t.Errorf("log: %s", log.String())
+	}
+}
+
+func TestSigningKeysOfAnotherServerAreSeenAfterAConflict(t *testing.T) {
+	s := start(t)
+	o := &overtaken{Store: s.store}
+	r, err := control.Open(t.Context(), o, s.clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.first = func() {
+		if err := s.RotateSigningKey(t.Context(), true); err != nil {
+			t.Error(err)
+		}
+	}
+	want(t, "RotateSigningKey", r.RotateSigningKey(t.Context(), false), j17.CodeConflict, "")
+	if diff := cmp.Diff(s.SigningKeys(), r.SigningKeys()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestSigningKeysAreReplacedWithTime(t *testing.T) {
+	s := start(t)
+	first := s.SigningKeys()[0].ID
+	runUpkeep(t, s)
+	s.restart(t)
+	if s.SigningKeys()[0].ID != first {
+		t.Error("a fresh key was replaced")
+	}
+	s.clock.Advance(31 * 24 * time.Hour)
+	runUpkeep(t, s)
+	s.restart(t)
+	if keys := s.SigningKeys(); keys[0].ID == first || len(keys) != 2 || keys[1].ID != first {
+		t.Errorf("%d keys after a month", len(keys))
+	}
+	records, _, err := s.AuditLog(t.Context(), control.AuditQuery{Action: "signing_key"}, 10)
+	if err != nil || len(records) != 1 || records[0].Actor.Kind != control.ActorServer {
+		t.Error(records, err)
+	}
+}
+
+func TestRedact(t *testing.T) {
+	s := start(t)
+	for text, want := range map[string]string{
+		"plain /order/global":                      "plain /order/global",
+		"/note/j17_0_staging_abc9/x":               "/note/[redacted]/x",
+		"x eyJhbGciOiJI.eyJzdWIiOiJ.c2lnbmF0dXJl!": "x [redacted]!",
+		"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw":   "[redacted]",
+		"https://me:pw@example.com/":               "https[redacted]example.com/",
+	} {
+		if got := s.Redact(text); got != want {
+			t.Errorf("Redact(%q) = %q", text, got)
+		}
+	}
+}

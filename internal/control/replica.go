@@ -1,0 +1,538 @@
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"j17"
+	"j17/internal/store"
+)
+
+// replicatedSpaces are the side spaces that replicas have copies of, with whole deletions by key.
+func replicatedSpaces() []store.Space {
+	return []store.Space{
+		instanceSpace, nameSpace, operatorSpace, emailSpace, keySpace, secretSpace, specSpace, specHeadSpace, revokedSpace, nodeSpace, droppedSpace,
+	}
+}
+
+// positionSpace has one item in a replica: the position that it has reached.
+const positionSpace store.Space = "control.replica"
+
+const positionKey = "position"
+
+// Change is one item of the registry as it is now. A nil Value means that the item is gone.
+type Change struct {
+	Space store.Space `json:"space"`
+	Key   string      `json:"key"`
+	Value []byte      `json:"value,omitempty"`
+	// Expires is when the item goes by itself; zero means never.
+	Expires time.Time `json:"expires,omitzero"`
+}
+
+// Replication brings a replica from one position to another.
+type Replication struct {
+	// Position is where the replica is afterwards.
+	Position string `json:"position"`
+	// Whole tells that Changes are everything there is, and that the replica must forget whatever else it has.
+	Whole   bool     `json:"whole,omitempty"`
+	Changes []Change `json:"changes,omitempty"`
+}
+
+// Upstream is the headnode as a replica sees it. Errors are *j17.Errors; CodeUnavailable where it cannot be reached.
+type Upstream interface {
+	// PutSpec does what Registry.PutSpec does, as the actor of the context.
+	PutSpec(ctx context.Context, d Deployment) (Spec, error)
+	// SpecVersion does what Registry.SpecVersion does.
+	SpecVersion(ctx context.Context, instance string, env j17.Environment, version int) (Spec, error)
+	// Audit adds a record, whose actor is set, to the headnode's log.
+	Audit(ctx context.Context, rec Record) error
+}
+
+// The number of changes, and of bytes in them, that are remembered. A replica that is further behind gets everything.
+const (
+	maxRemembered      = 4096
+	maxRememberedBytes = 8 << 20
+)
+
+// replication is what a registry remembers for its replicas.
+type replication struct {
+	mu sync.Mutex
+	// epoch names this run of the registry: positions of another one mean nothing to it.
+	epoch   string
+	commits []commit // the last ones, in order
+	bytes   int
+	last    uint64
+	// moved is closed when last grows or a replica has come further.
+	moved    chan struct{}
+	replicas map[string]*progress // by node
+}
+
+type commit struct {
+	number  uint64
+	changes []Change
+}
+
+// progress is how far a replica has come.
+type progress struct {
+	reached   uint64
+	connected bool
+}
+
+func newReplication() *replication {
+	return &replication{epoch: rand.Text(), moved: make(chan struct{}), replicas: map[string]*progress{}}
+}
+
+// wake lets everyone look again. The caller holds l.mu.
+func (l *replication) wake() {
+	close(l.moved)
+	l.moved = make(chan struct{})
+}
+
+// add remembers what a commit has written.
+func (l *replication) add(sides []store.Side) {
+	var changes []Change
+	size := 0
+	for _, side := range sides {
+		if c, ok := changeOf(side.Space, side.Key, side.Value, side.Op == store.Delete, side.Expires); ok {
+			changes = append(changes, c)
+			size += len(c.Value)
+		}
+	}
+	if changes == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last++
+	l.bytes += size
+	l.commits = append(l.commits, commit{l.last, changes})
+	for len(l.commits) > 1 && (len(l.commits) > maxRemembered || l.bytes > maxRememberedBytes) {
+		for _, c := range l.commits[0].changes {
+			l.bytes -= len(c.Value)
+		}
+		l.commits = slices.Delete(l.commits, 0, 1)
+	}
+	l.wake()
+}
+
+// forget makes every replica get everything, since the store may hold something else than was remembered.
+func (l *replication) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.epoch, l.commits, l.bytes = rand.Text(), nil, 0
+	l.last++
+	l.wake()
+}
+
+// changeOf returns an item as replicas get it: passwords stay here, and so do secrets other than those that check tokens.
+func changeOf(space store.Space, key string, value []byte, gone bool, expires time.Time) (Change, bool) {
+	switch {
+	case !slices.Contains(replicatedSpaces(), space), space == secretSpace && key != signingSecret:
+		return Change{}, false
+	case gone:
+		return Change{Space: space, Key: key}, true
+	case space == operatorSpace:
+		var rec operatorRecord
+		if err := json.Unmarshal(value, &rec); err != nil {
+			return Change{}, false // Damaged, which whoever loads it reports.
+		}
+		rec.Password = ""
+		stripped, err := json.Marshal(rec)
+		if err != nil {
+			return Change{}, false
+		}
+		value = stripped
+	}
+	return Change{Space: space, Key: key, Value: value, Expires: expires}, true
+}
+
+// position is where the registry is now. The caller holds l.mu.
+func (l *replication) position() string { return l.epoch + "-" + strconv.FormatUint(l.last, 10) }
+
+// since returns the changes after a position; ok is false where they are not remembered. The caller holds l.mu.
+func (l *replication) since(position string) (changes []Change, number uint64, ok bool) {
+	epoch, digits, _ := strings.Cut(position, "-")
+	number, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || epoch != l.epoch || number > l.last {
+		return nil, 0, false
+	}
+	if number == l.last {
+		return nil, number, true
+	}
+	if len(l.commits) == 0 || l.commits[0].number > number+1 {
+		return nil, number, false
+	}
+	for _, c := range l.commits {
+		if c.number > number {
+			changes = append(changes, c.changes...)
+		}
+	}
+	return changes, number, true
+}
+
+// Replicate waits until there is something that the replica of the node does not have, which is at a position, and returns
+// it; nothing when the context ends before. To ask for what follows a position means to have stored what leads to it.
+func (r *Registry) Replicate(ctx context.Context, node, position string) (Replication, error) {
+	l := r.replication
+	for {
+		l.mu.Lock()
+		changes, reached, ok := l.since(position)
+		if p := l.replicas[node]; ok && (p == nil || p.reached != reached || !p.connected) {
+			l.replicas[node] = &progress{reached: reached, connected: true}
+			l.wake()
+		}
+		moved, now := l.moved, l.position()
+		l.mu.Unlock()
+		switch {
+		case !ok:
+			return r.everything(ctx)
+		case len(changes) > 0:
+			return Replication{Position: now, Changes: changes}, nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return Replication{Position: position}, nil
+		}
+	}
+}
+
+// Disconnected tells that a node's replica is not there any more, so that nobody waits for it.
+func (r *Registry) Disconnected(node string) {
+	l := r.replication
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p := l.replicas[node]; p != nil && p.connected {
+		p.connected = false
+		l.wake()
+	}
+}
+
+// AwaitReplicas waits until every replica that is connected has what this registry has now. When the context ends before, it
+// counts those that have not as disconnected and returns how many there were.
+func (r *Registry) AwaitReplicas(ctx context.Context) (missing int) {
+	l := r.replication
+	l.mu.Lock()
+	target := l.last
+	for {
+		missing = 0
+		for _, p := range l.replicas {
+			if p.connected && p.reached < target {
+				missing++
+			}
+		}
+		if missing == 0 {
+			l.mu.Unlock()
+			return 0
+		}
+		moved := l.moved
+		l.mu.Unlock()
+		select {
+		case <-moved:
+			l.mu.Lock()
+		case <-ctx.Done():
+			l.mu.Lock()
+			for _, p := range l.replicas {
+				p.connected = p.connected && p.reached >= target
+			}
+			l.mu.Unlock()
+			return missing
+		}
+	}
+}
+
+// everything returns all items that replicas have copies of. Of the sources of specs it has the current ones only; a replica
+// asks for others when it needs them.
+func (r *Registry) everything(ctx context.Context) (Replication, error) {
+	r.change.Lock() // so that nothing is written between the look at the position and the end of the scans
+	defer r.change.Unlock()
+	r.replication.mu.Lock()
+	whole := Replication{Position: r.replication.position(), Whole: true}
+	r.replication.mu.Unlock()
+	current := map[string]bool{}
+	for _, space := range slices.Backward(replicatedSpaces()) { // heads come before specs
+		after := ""
+		for {
+			items, err := r.store.Scan(ctx, store.System, space, "", after, scanLimit)
+			if err != nil {
+				return Replication{}, failure(err)
+			}
+			for _, it := range items {
+				after = it.Key
+				if space == specHeadSpace {
+					head, err := decode[specHead](space, it)
+					if err != nil {
+						return Replication{}, err
+					}
+					current[specSourceKey(it.Key, head.Version)] = true
+				}
+				if space == specSpace && strings.HasSuffix(it.Key, sourceSuffix) && !current[it.Key] {
+					continue
+				}
+				if c, ok := changeOf(space, it.Key, it.Value, false, it.Expires); ok {
+					whole.Changes = append(whole.Changes, c)
+				}
+			}
+			if len(items) < scanLimit {
+				break
+			}
+		}
+	}
+	return whole, nil
+}
+
+// sourceSuffix ends the keys of the sources of specs (specSourceKey).
+const sourceSuffix = "/source"
+
+// Follow makes the registry a replica of the one behind up: from now on it changes through Apply only, what it is asked to
+// change it refuses, and specs and audit records go to up. It must be called before the registry is used.
+func (r *Registry) Follow(up Upstream) { r.upstream = up }
+
+// UseNodeSecret makes nodes know each other by a secret that was configured, in place of the registry's own. It must be
+// called before the registry is used.
+func (r *Registry) UseNodeSecret(secret string) { r.nodeSecret = secret }
+
+// Position returns the position that a replica has reached; "" before the first Apply.
+func (r *Registry) Position(ctx context.Context) (string, error) {
+	it, err := r.store.Get(ctx, store.System, positionSpace, positionKey)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", failure(err)
+	}
+	return string(it.Value), nil
+}
+
+// The size of the writes in which a replica takes over changes.
+const (
+	maxAppliedItems = 500
+	maxAppliedBytes = 4 << 20
+)
+
+// Apply takes over what the headnode has sent. What it has taken over is durable and shown when it returns, and its
+// position is stored last, so that what a crash has cut short is sent again.
+func (r *Registry) Apply(ctx context.Context, rep Replication) error {
+	r.change.Lock()
+	defer r.change.Unlock()
+	changes := rep.Changes
+	if rep.Whole {
+		gone, err := r.surplus(ctx, changes)
+		if err != nil {
+			return err
+		}
+		changes = slices.Concat(gone, changes) // A name that was given up may have a new owner.
+	}
+	var sides []store.Side
+	size := 0
+	flush := func() error {
+		if err := r.store.Write(ctx, store.System, sides); err != nil {
+			return failure(err)
+		}
+		sides, size = sides[:0], 0
+		return nil
+	}
+	for _, c := range changes {
+		if !slices.Contains(replicatedSpaces(), c.Space) || c.Space == secretSpace && c.Key != signingSecret {
+			return j17.Errorf(j17.CodeInvalidField, "The headnode has sent something that this version of the program does not know. Bring both to the same version.")
+		}
+		if len(sides) > 0 && (len(sides) == maxAppliedItems || size+len(c.Value) > maxAppliedBytes) {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		side := store.Side{Op: store.Put, Space: c.Space, Key: c.Key, Value: c.Value, Expires: c.Expires}
+		if c.Value == nil {
+			side = store.Side{Op: store.Delete, Space: c.Space, Key: c.Key}
+		}
+		sides = append(sides, side)
+		size += len(c.Value)
+	}
+	sides = append(sides, store.Side{Op: store.Put, Space: positionSpace, Key: positionKey, Value: []byte(rep.Position)})
+	if err := flush(); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(changes, func(c Change) bool { return c.Space == secretSpace }) {
+		if err := r.openSigningKeys(ctx); err != nil {
+			return err
+		}
+	}
+	if !rep.Whole {
+		if r.show(changes) {
+			return nil
+		}
+	}
+	return r.load(ctx)
+}
+
+// openSigningKeys reads the keys that check tokens anew.
+func (r *Registry) openSigningKeys(ctx context.Context) error {
+	keys, _, err := get[signingRecord](ctx, r.store, secretSpace, signingSecret)
+	if err != nil {
+		return failure(err)
+	}
+	if len(keys.Keys) == 0 || len(keys.Keys[0].Secret) == 0 {
+		return damagedSecret(signingSecret)
+	}
+	r.signing.Store(keys)
+	return nil
+}
+
+// surplus returns the deletion of every item that the replica has and the headnode has not.
+func (r *Registry) surplus(ctx context.Context, whole []Change) ([]Change, error) {
+	type place struct {
+		space store.Space
+		key   string
+	}
+	there := make(map[place]bool, len(whole))
+	for _, c := range whole {
+		there[place{c.Space, c.Key}] = true
+	}
+	var gone []Change
+	for _, space := range replicatedSpaces() {
+		keys, err := r.keysOf(ctx, space, "")
+		if err != nil {
+			return nil, err
+		}
+		for _, key := range keys {
+			// Sources of versions that are not current are kept where the version itself is.
+			if there[place{space, key}] || space == secretSpace || space == specSpace && there[place{space, strings.TrimSuffix(key, sourceSuffix)}] {
+				continue
+			}
+			gone = append(gone, Change{Space: space, Key: key})
+		}
+	}
+	return gone, nil
+}
+
+// show brings the memory up to date with a few changes. It returns false where only reading everything anew can.
+func (r *Registry) show(changes []Change) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range changes {
+		if !r.known.show(c) {
+			return false
+		}
+	}
+	return true
+}
+
+func (k *known) show(c Change) bool {
+	switch c.Space {
+	case keySpace:
+		rec := &keyRecord{}
+		if c.Value == nil || json.Unmarshal(c.Value, rec) != nil {
+			return false
+		}
+		if old := k.keys[rec.ID]; old != nil {
+			rec.use = old.use
+		}
+		k.putKey(rec)
+	case instanceSpace:
+		rec := &instanceRecord{}
+		if c.Value == nil || json.Unmarshal(c.Value, rec) != nil {
+			return false
+		}
+		if old := k.instances[rec.ID]; old != nil && k.names[old.Name] == old {
+			delete(k.names, old.Name)
+		}
+		k.putInstance(rec)
+	case specSpace, specHeadSpace, nameSpace, emailSpace, droppedSpace, secretSpace: // not in memory, or not here
+	default:
+		return false
+	}
+	return true
+}
+
+// readOnly is the refusal of a change to a replica.
+func readOnly() error {
+	return j17.Errorf(j17.CodeUnavailable, "This server is a worker, and the headnode alone can change this. Send the request to the headnode.")
+}
+
+// putUpstream is PutSpec of a replica. What the headnode has stored is here as well when it returns.
+func (r *Registry) putUpstream(ctx context.Context, at string, d Deployment) (Spec, error) {
+	put, err := r.upstream.PutSpec(ctx, d)
+	if err != nil {
+		return Spec{}, err
+	}
+	source := d.Source
+	put.Source = nil
+	r.change.Lock()
+	defer r.change.Unlock()
+	if head, _, err := get[specHead](ctx, r.store, specHeadSpace, at); err == nil && head.Version > put.Version {
+		return Spec{}, outdatedSpec(d.Environment)
+	}
+	version, err := putNew(specSpace, specKey(at, put.Version), put)
+	if err != nil {
+		return Spec{}, err
+	}
+	head, err := putNew(specHeadSpace, at, specHead{Version: put.Version})
+	if err != nil {
+		return Spec{}, err
+	}
+	version.Cond, head.Cond = store.Always, store.Always
+	sides := []store.Side{version, head, {Op: store.Put, Space: specSpace, Key: specSourceKey(at, put.Version), Value: source}}
+	if err := r.store.Write(context.WithoutCancel(ctx), store.System, sides); err != nil {
+		return Spec{}, failure(err)
+	}
+	put.Source = source
+	return put, nil
+}
+
+func outdatedSpec(env j17.Environment) error {
+	return j17.Errorf(j17.CodeConflict, "Another spec has been deployed to %s in the meantime. Compare with that one and deploy again.", env.LongName())
+}
+
+// sourceUpstream reads a version of a spec from the headnode and keeps it.
+func (r *Registry) sourceUpstream(ctx context.Context, at string, version int) (Spec, error) {
+	uuid, env, _ := strings.Cut(at, "/")
+	id := ""
+	r.mu.RLock()
+	for _, rec := range r.known.instances {
+		if rec.UUID == uuid {
+			id = rec.ID
+		}
+	}
+	r.mu.RUnlock()
+	s, err := r.upstream.SpecVersion(ctx, id, j17.Environment(env), version)
+	if err != nil {
+		return Spec{}, err
+	}
+	side := store.Side{Op: store.Put, Space: specSpace, Key: specSourceKey(at, version), Value: s.Source}
+	if err := r.store.Write(ctx, store.System, []store.Side{side}); err != nil {
+		return Spec{}, failure(err)
+	}
+	return s, nil
+}
+
+// KeyUses returns when keys were used last, in Unix seconds by handle, for those that were used from a time on.
+func (r *Registry) KeyUses(since time.Time) map[string]int64 {
+	uses := map[string]int64{}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for id, rec := range r.known.keys {
+		if last := rec.use.last.Load(); last >= since.Unix() && last > 0 {
+			uses[id] = last
+		}
+	}
+	return uses
+}
+
+// NoteKeyUses takes over what a replica has seen of the use of keys.
+func (r *Registry) NoteKeyUses(uses map[string]int64) {
+	now := r.clock.Now().Unix()
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for id, last := range uses {
+		if rec := r.known.keys[id]; rec != nil && last <= now+int64(time.Minute/time.Second) && rec.use.last.Load() < last {
+			rec.use.flag.Store(true) // which stores it, a minute late at most
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package control
+
+import (
+	"context"
+	"slices"
+
+	"j17"
+)
+
+// Role is what an operator is there for. It decides which rights they have, and where.
+type Role string
+
+// The roles. A platform admin may do everything everywhere. All others may do something in the instances that are
+// granted to them and nothing elsewhere: an instance admin everything, an auditor look at things and verify them, a
+// privacy officer look at things and erase personal data.
+const (
+	RolePlatformAdmin  Role = "platform_admin"
+	RoleInstanceAdmin  Role = "instance_admin"
+	RoleAuditor        Role = "auditor"
+	RolePrivacyOfficer Role = "privacy_officer"
+)
+
+// Roles lists every role once.
+func Roles() []Role {
+	return []Role{RolePlatformAdmin, RoleInstanceAdmin, RoleAuditor, RolePrivacyOfficer}
+}
+
+// Right is one kind of thing that an operator may do in an instance.
+type Right string
+
+// The rights.
+const (
+	// RightView is to see what there is and how it is: instance, spec, keys without tokens, work in progress, usage.
+	RightView Right = "view"
+	// RightOperate is to change how it runs: retry, cancel, checkpoints, backups, blobs, imports.
+	RightOperate Right = "operate"
+	// RightDeploy is to deploy, promote and roll back specs.
+	RightDeploy Right = "deploy"
+	// RightAudit is to read the audit log and to verify and export events.
+	RightAudit Right = "audit"
+	// RightErase is to request, cancel and carry out the erasure of personal data.
+	RightErase Right = "erase"
+	// RightManage is to manage the instance itself: its keys and settings.
+	RightManage Right = "manage"
+)
+
+// has reports whether the role has a right in an instance that is granted to it.
+func (r Role) has(right Right) bool {
+	switch r {
+	case RolePlatformAdmin, RoleInstanceAdmin:
+		return true
+	case RoleAuditor:
+		return right == RightView || right == RightAudit
+	case RolePrivacyOfficer:
+		return right == RightView || right == RightErase
+	default:
+		return false
+	}
+}
+
+// May reports whether an operator has a right in an instance, both named by their handles. The instance "" stands for
+// the server as a whole, where only platform admins have rights. It answers from memory, as of now.
+func (r *Registry) May(operatorID, instanceID string, right Right) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	rec := r.known.operators[operatorID]
+	switch {
+	case rec == nil:
+		return false
+	case rec.Role == RolePlatformAdmin:
+		return true
+	case r.known.instances[instanceID] == nil:
+		return false
+	default:
+		return rec.Role.has(right) && slices.Contains(rec.Instances, instanceID)
+	}
+}
+
+// Grant lets an operator exercise the rights of their role in an instance. Granting twice changes nothing.
+func (r *Registry) Grant(ctx context.Context, operatorID, instanceID string) (Operator, error) {
+	r.change.Lock()
+	defer r.change.Unlock()
+	instance := r.instance(instanceID)
+	if instance == nil {
+		return Operator{}, noInstance()
+	}
+	return r.changeOperator(ctx, operatorID, func(rec *operatorRecord) (Record, error) {
+		switch {
+		case rec.Role == RolePlatformAdmin:
+			return Record{}, j17.Errorf(j17.CodeConflict, "A platform admin has every right in every instance and needs no grants.")
+		case slices.Contains(rec.Instances, instanceID):
+			return Record{}, errUnchanged
+		case len(rec.Instances) >= maxGrants:
+			return Record{}, j17.Errorf(j17.CodeConflict, "An operator can have at most %d instances. Make them a platform admin, or take away those that are not needed.", maxGrants)
+		}
+		rec.Instances = append(slices.Clone(rec.Instances), instanceID)
+		return Record{Action: "operator.grant", Instance: instanceID, Target: rec.ID, Details: map[string]string{"email": rec.Email, "instance": instance.Name}}, nil
+	})
+}
+
+// Withdraw undoes a Grant. Withdrawing what was not granted changes nothing.
+func (r *Registry) Withdraw(ctx context.Context, operatorID, instanceID string) (Operator, error) {
+	r.change.Lock()
+	defer r.change.Unlock()
+	return r.changeOperator(ctx, operatorID, func(rec *operatorRecord) (Record, error) {
+		i := slices.Index(rec.Instances, instanceID)
+		if i < 0 {
+			return Record{}, errUnchanged
+		}
+		rec.Instances = slices.Delete(slices.Clone(rec.Instances), i, i+1)
+		return Record{Action: "operator.withdraw", Instance: instanceID, Target: rec.ID, Details: map[string]string{"email": rec.Email}}, nil
+	})
+}
+
+// maxGrants bounds the size of an operator's record.
+const maxGrants = 1000

@@ -1,0 +1,97 @@
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"time"
+
+	"j17"
+	"j17/internal/store"
+)
+
+// setupSecret is the item of secretSpace that holds the hash of the setup token.
+const setupSecret = "setup"
+
+// setupTime is how long a setup token is good for.
+const setupTime = 24 * time.Hour
+
+type setupRecord struct {
+	Hash tokenHash `json:"sha256"`
+}
+
+// SetupToken returns a token with which the first operator can be created, once, within a day. It replaces the one
+// before. needed is false when there are operators already; there is no token then.
+func (r *Registry) SetupToken(ctx context.Context) (token string, needed bool, err error) {
+	r.change.Lock()
+	defer r.change.Unlock()
+	if len(r.Operators()) > 0 {
+		return "", false, nil
+	}
+	token = rand.Text()
+	item, err := putNew(secretSpace, setupSecret, setupRecord{Hash: sha256.Sum256([]byte(token))})
+	if err != nil {
+		return "", false, err
+	}
+	item.Cond, item.Expires = store.Always, r.clock.Now().Add(setupTime)
+	if err := r.store.Write(ctx, store.System, []store.Side{item}); err != nil {
+		return "", false, failure(err)
+	}
+	return token, true, nil
+}
+
+// SetupTokenWorks reports whether a token would do for Setup now.
+func (r *Registry) SetupTokenWorks(ctx context.Context, token string) (bool, error) {
+	rec, _, err := get[setupRecord](ctx, r.store, secretSpace, setupSecret)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	sum := sha256.Sum256([]byte(token))
+	return subtle.ConstantTimeCompare(sum[:], rec.Hash[:]) == 1 && len(r.Operators()) == 0, nil
+}
+
+// Setup creates the first operator, a platform admin, and uses up the setup token. A token that is wrong, used or expired
+// is a *j17.Error of CodeUnauthorized.
+func (r *Registry) Setup(ctx context.Context, token, email, password string) (Operator, error) {
+	wrong := j17.Errorf(j17.CodeUnauthorized, "The setup token is wrong, expired or used already. Restart the server to get a new one, or log in.")
+	rec, rev, err := get[setupRecord](ctx, r.store, secretSpace, setupSecret)
+	if errors.Is(err, store.ErrNotFound) {
+		return Operator{}, wrong
+	}
+	if err != nil {
+		return Operator{}, err
+	}
+	if sum := sha256.Sum256([]byte(token)); subtle.ConstantTimeCompare(sum[:], rec.Hash[:]) != 1 {
+		return Operator{}, wrong
+	}
+	first := func() error {
+		if len(r.Operators()) > 0 {
+			return wrong
+		}
+		return nil
+	}
+	used := store.Side{Op: store.Delete, Space: secretSpace, Key: setupSecret, Cond: store.IfRev, Rev: rev}
+	op, err := r.createOperator(ctx, NewOperator{Email: email, Password: password, Role: RolePlatformAdmin}, first, used)
+	if isConflict(err, secretSpace) {
+		return Operator{}, wrong
+	}
+	return op, err
+}
+
+// EnsureOperator creates a platform admin unless there is an operator with that e-mail address. The password of one who
+// exists is left alone: what is configured is how to begin.
+func (r *Registry) EnsureOperator(ctx context.Context, email, password string) error {
+	if r.operatorByEmail(CanonicalEmail(email)) != nil {
+		return nil
+	}
+	_, err := r.CreateOperator(ctx, NewOperator{Email: email, Password: password, Role: RolePlatformAdmin})
+	if j17.CodeOf(err) == j17.CodeConflict && r.operatorByEmail(CanonicalEmail(email)) != nil {
+		return nil // another node was first
+	}
+	return err
+}

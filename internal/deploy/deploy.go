@@ -1,0 +1,325 @@
+// Package deploy is the one way in which a spec becomes the spec of an environment: compiled, compared with the one before
+// it, its custom code found and loaded, stored with its history, handed to the engine. What can change that code later,
+// the upload and the deletion of blobs, goes through here too.
+package deploy
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"j17"
+	"j17/internal/blob"
+	"j17/internal/clock"
+	"j17/internal/control"
+	"j17/internal/engine"
+	"j17/internal/spec"
+	"j17/internal/spec/diag"
+	"j17/internal/store"
+)
+
+// Options configures a Service. All fields are required unless they say otherwise.
+type Options struct {
+	Registry *control.Registry
+	Engine   *engine.Engine
+	Blobs    *blob.Store
+	// Modules compiles WebAssembly; nil where the server cannot.
+	Modules Modules
+	// Containers runs containers; nil where the operator has not switched them on.
+	Containers Containers
+	Clock      clock.Clock
+	Logger     *slog.Logger
+}
+
+// Service deploys specs to all environments of a server. It is safe for concurrent use; what concerns one environment is
+// done one after the other.
+type Service struct {
+	registry   *control.Registry
+	engine     *engine.Engine
+	blobs      *blob.Store
+	modules    *moduleCache
+	containers Containers
+	clock      clock.Clock
+	logger     *slog.Logger
+
+	mu           sync.Mutex
+	environments map[store.Tenant]*environment
+}
+
+// environment is what is deployed to one environment.
+type environment struct {
+	tenant   store.Tenant
+	instance string
+	env      j17.Environment
+	trace    trace
+
+	// mu is held while anything of the rest changes, and while something is compared with it.
+	mu       sync.Mutex
+	version  int            // that of the registry, 0 where nothing is deployed
+	compiled *spec.Compiled // nil where there is none, or none that this version of the program accepts
+	code     *code
+}
+
+// New returns a service. Restore must be called before it is used.
+func New(o Options) *Service {
+	return &Service{
+		registry: o.Registry, engine: o.Engine, blobs: o.Blobs, modules: newModuleCache(o.Modules), containers: o.Containers,
+		clock: o.Clock, logger: o.Logger, environments: map[store.Tenant]*environment{},
+	}
+}
+
+// environment returns the record of an environment, which may be new. The error is a *j17.Error of CodeNotFound.
+func (s *Service) environment(instance string, env j17.Environment) (*environment, error) {
+	if _, ok := s.registry.InstanceByID(instance); !ok {
+		return nil, j17.Errorf(j17.CodeNotFound, "There is no such instance.")
+	}
+	if _, err := j17.ParseEnvironment(string(env)); err != nil {
+		return nil, j17.Errorf(j17.CodeInvalidField, "The environment must be prod, staging or test.").At("environment")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := store.TenantOf(instance, env)
+	e := s.environments[t]
+	if e == nil {
+		e = &environment{tenant: t, instance: instance, env: env, code: &code{}}
+		e.trace.clock, e.trace.logger, e.trace.instance, e.trace.environment = s.clock, s.logger, instance, env
+		s.environments[t] = e
+	}
+	return e, nil
+}
+
+// Request asks for a spec to be deployed.
+type Request struct {
+	// Instance is the instance's handle.
+	Instance string
+	// Environment is where to; "" leaves it to the envelope, which means prod where it does not say.
+	Environment j17.Environment
+	// Source is the text of the spec, or of an envelope around it.
+	Source []byte
+	// Force deploys although stored events may not survive it. An envelope may ask for it as well.
+	Force bool
+	// Lenient deploys although custom code is missing or cannot be run; events that need it are refused until it is there.
+	Lenient bool
+	// Base, if not nil, is the hash of the spec that must be deployed now; "" for none.
+	Base *string
+	// Note is kept in the history.
+	Note string
+	// Aggregates, if not 0, makes this a dry run: nothing changes, and the states of that many aggregates are compared.
+	Aggregates int
+
+	how  control.How
+	from *control.SpecOrigin
+}
+
+// Result tells what came of a deployment.
+type Result struct {
+	Environment j17.Environment
+	// Spec is the version that is deployed now, without its source; that from before with a dry run.
+	Spec control.Spec
+	// Created is false where the spec was deployed already.
+	Created bool
+	// Compiled is the spec of the request.
+	Compiled *spec.Compiled
+	// Found holds the warnings about the spec, Incompatible what the comparison with the one before had to say.
+	Found        []diag.Diagnostic
+	Incompatible []diag.Diagnostic
+	// Changes is what the spec says differently than the one before.
+	Changes []spec.Change
+	// Replay is set by a dry run.
+	Replay *Replay
+}
+
+// Warnings returns the findings of the compiler and of the comparison that do not stand in the way of a deployment.
+func (r *Result) Warnings() []diag.Diagnostic {
+	return slices.DeleteFunc(slices.Concat(r.Found, r.Incompatible), func(d diag.Diagnostic) bool { return d.Severity != diag.Warning })
+}
+
+// Breaks returns what stored events may not survive.
+func (r *Result) Breaks() []diag.Diagnostic { return errorsOf(r.Incompatible) }
+
+// Deploy deploys a spec. Readers and writers see the old spec or the new one, never anything in between. Errors are
+// *j17.Errors: CodeInvalidSpec and CodeIncompatibleSpec with all findings, CodePreconditionFailed where Base is not what is
+// deployed, CodeConflict where somebody else was faster.
+func (s *Service) Deploy(ctx context.Context, r Request) (Result, error) {
+	envelope, found := spec.Unwrap(r.Source)
+	if len(found) > 0 {
+		return Result{}, invalid(found)
+	}
+	r.Source, r.Force = envelope.Spec, r.Force || envelope.Force
+	switch {
+	case r.Environment == "" && envelope.Environment == "":
+		r.Environment = j17.Prod
+	case r.Environment == "":
+		r.Environment = envelope.Environment
+	case envelope.Environment != "" && envelope.Environment != r.Environment:
+		return Result{}, j17.Errorf(j17.CodeInvalidField, "The body names the environment %s, the path %s. Leave one out.", envelope.Environment, r.Environment).At("environment")
+	}
+	if err := control.CheckSpecNote(r.Note); err != nil {
+		return Result{}, err
+	}
+	e, err := s.environment(r.Instance, r.Environment)
+	if err != nil {
+		return Result{}, err
+	}
+	compiled, found := spec.Compile(r.Source)
+	if compiled == nil {
+		return Result{}, invalid(found)
+	}
+	if r.Aggregates > 0 {
+		return s.dryRun(ctx, e, r, compiled, found)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	result, loaded, err := s.prepare(ctx, e, r, compiled, found)
+	if err != nil {
+		return Result{}, err
+	}
+	base := result.Spec.Version
+	// Once it is written it counts, even for a client that has gone.
+	result.Spec, err = s.registry.PutSpec(context.WithoutCancel(ctx), control.Deployment{
+		Instance: e.instance, Environment: e.env, Source: compiled.Source, Base: base,
+		How: r.how, From: r.from, Forced: len(result.Breaks()) > 0, Note: r.Note,
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	result.Created = result.Spec.Version != base
+	result.Spec.Source = nil
+	s.swap(e, result.Spec.Version, compiled, loaded)
+	return result, nil
+}
+
+// prepare compares a spec with the one that is deployed and loads its custom code. The Spec of the result is that which is
+// deployed. The caller holds e.mu.
+func (s *Service) prepare(ctx context.Context, e *environment, r Request, compiled *spec.Compiled, found []diag.Diagnostic) (Result, *code, error) {
+	current, err := s.registry.Spec(ctx, e.instance, e.env)
+	if err != nil && j17.CodeOf(err) != j17.CodeNoSpec {
+		return Result{}, nil, err
+	}
+	if r.Base != nil && *r.Base != current.Hash {
+		return Result{}, nil, j17.Errorf(j17.CodePreconditionFailed, "Another spec is deployed to %s than the one that If-Match names. Compare with that one and deploy again.", e.env.LongName())
+	}
+	if current.Version != e.version { // deployed by another server of the same store
+		if err := s.adopt(ctx, e, current); err != nil {
+			return Result{}, nil, err
+		}
+	}
+	result := Result{Environment: e.env, Spec: current, Compiled: compiled, Found: found}
+	result.Spec.Source = nil
+	if e.compiled != nil {
+		result.Incompatible = spec.Compare(e.compiled, compiled)
+		result.Changes = spec.Diff(e.compiled, compiled)
+	}
+	if dry := r.Aggregates > 0; len(result.Breaks()) > 0 && !r.Force && !dry {
+		return Result{}, nil, incompatible(result.Incompatible, e.env)
+	}
+	loaded, missing := s.load(ctx, e, compiled, nil)
+	if err := ctx.Err(); err != nil {
+		return Result{}, nil, err
+	}
+	if len(missing) > 0 && !r.Lenient {
+		return Result{}, nil, invalid(missing)
+	}
+	result.Found = append(result.Found, asWarnings(missing)...)
+	return result, loaded, nil
+}
+
+// dryRun tells what a deployment would find and change, and changes nothing. Deployments may happen meanwhile.
+func (s *Service) dryRun(ctx context.Context, e *environment, r Request, compiled *spec.Compiled, found []diag.Diagnostic) (Result, error) {
+	e.mu.Lock()
+	result, loaded, err := s.prepare(ctx, e, r, compiled, found)
+	before := deployed{e.compiled, e.code}
+	e.mu.Unlock()
+	if err != nil {
+		return Result{}, err
+	}
+	result.Replay, err = s.replay(ctx, e.tenant, before, deployed{compiled, loaded}, r.Aggregates)
+	return result, err
+}
+
+// deployed is a spec with its custom code.
+type deployed struct {
+	compiled *spec.Compiled // nil for none
+	code     *code
+}
+
+// swap makes a spec and its code what the engine works with. The caller holds e.mu.
+func (s *Service) swap(e *environment, version int, compiled *spec.Compiled, loaded *code) {
+	s.engine.Deploy(e.tenant, compiled, loaded.functions)
+	e.version, e.compiled, e.code = version, compiled, loaded
+}
+
+// Restore hands the specs that were deployed before to the engine. A spec whose custom code cannot be loaded is deployed
+// without it, so that everything else goes on; one that is not valid any more is not deployed. Both are logged.
+func (s *Service) Restore(ctx context.Context) error {
+	for _, instance := range s.registry.Instances() {
+		for _, env := range j17.Environments() {
+			if err := s.restore(ctx, instance, env); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Service) restore(ctx context.Context, instance control.Instance, env j17.Environment) error {
+	e, err := s.environment(instance.ID, env)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	stored, err := s.registry.Spec(ctx, instance.ID, env)
+	if j17.CodeOf(err) == j17.CodeNoSpec {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return s.adopt(ctx, e, stored)
+}
+
+// adopt hands a stored spec to the engine. The caller holds e.mu.
+func (s *Service) adopt(ctx context.Context, e *environment, stored control.Spec) error {
+	where := []slog.Attr{slog.String("instance", e.instance), slog.String("environment", string(e.env)), slog.Int("version", stored.Version)}
+	compiled, found := spec.Compile(stored.Source)
+	if compiled == nil {
+		s.logger.LogAttrs(ctx, slog.LevelError, "a deployed spec is not valid for this version of the program; deploy a corrected one",
+			append(where, slog.String("first_error", first(found)))...)
+		e.version = stored.Version
+		return nil
+	}
+	loaded, missing := s.load(ctx, e, compiled, nil)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for _, m := range missing {
+		s.logger.LogAttrs(ctx, slog.LevelError, "custom code of a deployed spec cannot be loaded; events that need it are refused",
+			append(where, slog.String("pointer", string(m.Pointer)), slog.String("error", m.Message))...)
+	}
+	s.swap(e, stored.Version, compiled, loaded)
+	return nil
+}
+
+// first returns the first error among findings.
+func first(found []diag.Diagnostic) string {
+	for _, d := range found {
+		if d.Severity == diag.Error {
+			return string(d.Pointer) + ": " + d.Message
+		}
+	}
+	return ""
+}
+
+// Spec returns what is deployed to an environment, nil where there is nothing.
+func (s *Service) Spec(instance string, env j17.Environment) *spec.Compiled {
+	return s.engine.Spec(store.TenantOf(instance, env))
+}
+
+// isNotFound reports whether an error says that something does not exist.
+func isNotFound(err error) bool {
+	e, ok := errors.AsType[*j17.Error](err)
+	return ok && e.Code == j17.CodeNotFound
+}

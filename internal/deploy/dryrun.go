@@ -1,0 +1,233 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"j17"
+	"j17/internal/engine"
+	"j17/internal/sandbox"
+	"j17/internal/spec"
+	"j17/internal/store"
+	"j17/internal/value"
+)
+
+// Limits of a dry run and of its report.
+const (
+	// MaxAggregates is the number of aggregates that a dry run replays at most.
+	MaxAggregates = 1000
+	// maxReplayed is the number of events that it replays at most.
+	maxReplayed = 500_000
+	// maxDiffering is how many aggregates with another state it shows, maxChanges how many changes of each.
+	maxDiffering = 100
+	maxChanges   = 20
+	// maxShown is how many bytes of JSON it shows of a value.
+	maxShown = 512
+)
+
+// Replay tells what a spec would make of the states that there are.
+type Replay struct {
+	// Types lists the aggregate types whose states may change: their definition or their custom code is another.
+	Types []string `json:"types"`
+	// Aggregates is how many were replayed, Events how many events of them. Complete tells that there are no more.
+	Aggregates int    `json:"aggregates"`
+	Events     uint64 `json:"events"`
+	Complete   bool   `json:"complete"`
+	// Changed is how many have another state, Failed how many have none under the new spec, because custom code fails.
+	Changed int `json:"changed"`
+	Failed  int `json:"failed"`
+	// Differences shows the first of both.
+	Differences []StateDifference `json:"differences"`
+}
+
+// StateDifference is an aggregate that has another state under the new spec, or none.
+type StateDifference struct {
+	Key     string        `json:"key"`
+	Length  uint64        `json:"length"`
+	Changes []ValueChange `json:"changes,omitempty"`
+	// More is how many changes are not shown.
+	More int `json:"more,omitempty"`
+	// Error says why there is no state under the new spec.
+	Error string `json:"error,omitempty"`
+}
+
+// replay compares the states of aggregates under the deployed spec and under another one.
+func (s *Service) replay(ctx context.Context, t store.Tenant, before, after deployed, most int) (*Replay, error) {
+	r := &Replay{Types: []string{}, Complete: true, Differences: []StateDifference{}}
+	if before.compiled == nil {
+		return r, nil
+	}
+	for _, typ := range slices.Sorted(maps.Keys(before.compiled.Types)) {
+		was, is := before.compiled.Types[typ], after.compiled.Types[typ]
+		if is != nil && (was.Fingerprint != is.Fingerprint || !sameCode(was, is, before.code.functions, after.code.functions)) {
+			r.Types = append(r.Types, typ)
+		}
+	}
+	left := min(most, MaxAggregates)
+	for i, typ := range r.Types {
+		// What one type does not use of its share goes to those after it.
+		share := left / (len(r.Types) - i)
+		ids, more, err := s.engine.IDs(ctx, t, typ, "", max(share, 1))
+		if err != nil {
+			return nil, err
+		}
+		r.Complete = r.Complete && !more && len(ids) <= share
+		for _, id := range ids[:min(share, len(ids))] {
+			if err := s.replayOne(ctx, t, before, after, j17.Key{Type: typ, ID: id}, r); err != nil {
+				return nil, err
+			}
+			left--
+		}
+	}
+	return r, nil
+}
+
+// replayOne compares the states of one aggregate.
+func (s *Service) replayOne(ctx context.Context, t store.Tenant, before, after deployed, key j17.Key, r *Replay) error {
+	length, err := s.engine.Length(ctx, t, key.Type, key.ID)
+	if err != nil {
+		return err
+	}
+	if r.Events+length > maxReplayed {
+		r.Complete = false
+		return nil
+	}
+	r.Aggregates++
+	r.Events += length
+	d := StateDifference{Key: key.String(), Length: length}
+	was, err := s.engine.Replay(ctx, t, before.compiled, before.code.functions, key, length)
+	if _, ok := codeError(err); ok {
+		return nil // there is no state to compare with; that there may be one now is no harm
+	}
+	if err != nil {
+		return err
+	}
+	is, err := s.engine.Replay(ctx, t, after.compiled, after.code.functions, key, length)
+	if why, ok := codeError(err); ok {
+		r.Failed++
+		d.Error = why
+		r.show(d)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	changes := compare(was, is)
+	if len(changes) == 0 {
+		return nil
+	}
+	r.Changed++
+	if len(changes) > maxChanges {
+		d.More = len(changes) - maxChanges
+		changes = changes[:maxChanges]
+	}
+	d.Changes = changes
+	r.show(d)
+	return nil
+}
+
+func (r *Replay) show(d StateDifference) {
+	if len(r.Differences) < maxDiffering {
+		r.Differences = append(r.Differences, d)
+	}
+}
+
+// codeError reports whether a state cannot be had because of custom code, and why.
+func codeError(err error) (string, bool) {
+	if fault, ok := errors.AsType[*sandbox.Fault](err); ok {
+		return fault.Detail, true
+	}
+	if e, ok := errors.AsType[*j17.Error](err); ok && (e.Code == j17.CodeCustomCodeFailed || e.Code == j17.CodeHandlerRejected) {
+		return e.Message, true
+	}
+	return "", false
+}
+
+// sameCode reports whether the handlers of an aggregate type run the same custom code.
+func sameCode(was, is *spec.AggregateType, before, after engine.Functions) bool {
+	for name, old := range was.Events {
+		next := is.Events[name]
+		if old.Code == nil || next == nil || next.Code == nil {
+			continue // the fingerprints tell
+		}
+		f, g := before[old.Code], after[next.Code]
+		if (f == nil) != (g == nil) || f != nil && f.Digest() != g.Digest() {
+			return false
+		}
+	}
+	return true
+}
+
+// ValueChange is one place in which two states differ.
+type ValueChange struct {
+	Pointer string          `json:"pointer"`
+	Change  spec.ChangeKind `json:"change"`
+	// Before and After are the values there, as JSON text cut to 512 bytes; "" where there is none.
+	Before string `json:"before,omitempty"`
+	After  string `json:"after,omitempty"`
+}
+
+// compare lists the places in which two values differ, as deep as they can be told apart: members by key, elements by
+// index.
+func compare(was, is value.Value) []ValueChange {
+	var c comparison
+	c.values("", was, is)
+	return c
+}
+
+type comparison []ValueChange
+
+func (c *comparison) values(at string, was, is value.Value) {
+	switch {
+	case value.Equal(was, is):
+	case was.Kind() == value.Object && is.Kind() == value.Object:
+		for _, m := range was.Members() {
+			c.values(at+"/"+escape(m.Key), m.Value, is.Get(m.Key))
+		}
+		for _, m := range is.Members() {
+			if was.Get(m.Key).IsMissing() {
+				c.values(at+"/"+escape(m.Key), value.Value{}, m.Value)
+			}
+		}
+	case was.Kind() == value.Array && is.Kind() == value.Array:
+		for i := range max(was.Len(), is.Len()) {
+			a, b := value.Value{}, value.Value{}
+			if i < was.Len() {
+				a = was.Index(i)
+			}
+			if i < is.Len() {
+				b = is.Index(i)
+			}
+			c.values(at+"/"+strconv.Itoa(i), a, b)
+		}
+	default:
+		change := ValueChange{Pointer: at, Change: spec.Changed, Before: shown(was), After: shown(is)}
+		switch {
+		case was.IsMissing():
+			change.Change = spec.Added
+		case is.IsMissing():
+			change.Change = spec.Removed
+		}
+		*c = append(*c, change)
+	}
+}
+
+func escape(key string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
+}
+
+// shown is the start of a value's JSON text.
+func shown(v value.Value) string {
+	if v.IsMissing() {
+		return ""
+	}
+	text := string(v.AppendJSON(nil))
+	if len(text) <= maxShown {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxShown], "") + "..."
+}

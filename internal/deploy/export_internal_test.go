@@ -1,0 +1,40 @@
+package deploy
+
+import (
+	"fmt"
+	"slices"
+
+	"j17"
+	"j17/internal/sandbox"
+	"j17/internal/store"
+)
+
+// Bindings lists what the deployed spec of an environment uses, as "pointer name version".
+func (s *Service) Bindings(instance string, env j17.Environment) []string {
+	e, _ := s.environment(instance, env)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var all []string
+	for _, b := range e.code.bindings {
+		all = append(all, fmt.Sprint(b.at, " ", b.name, " ", b.version))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Functions returns the functions of the deployed spec of an environment by the places that need them.
+func (s *Service) Functions(instance string, env j17.Environment) map[string]sandbox.Function {
+	e, _ := s.environment(instance, env)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := map[string]sandbox.Function{}
+	for _, f := range e.code.functions {
+		if f, ok := f.(*function); ok {
+			all[string(f.at)] = f
+		}
+	}
+	return all
+}
+
+// Tenant returns the tenant of an environment.
+func Tenant(instance string, env j17.Environment) store.Tenant { return store.TenantOf(instance, env) }

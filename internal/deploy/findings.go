@@ -1,0 +1,69 @@
+package deploy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"j17"
+	"j17/internal/spec/diag"
+)
+
+// FieldErrors returns findings in the form of the API.
+func FieldErrors(found []diag.Diagnostic) []j17.FieldError {
+	all := make([]j17.FieldError, 0, len(found))
+	for _, d := range found {
+		all = append(all, j17.FieldError{Pointer: string(d.Pointer), Message: sentence(d.Message), Hint: sentence(d.Hint), Line: d.Line, Column: d.Column})
+	}
+	return all
+}
+
+// sentence gives a finding's text, which begins in lower case and has no full stop, the form of a sentence.
+func sentence(s string) string {
+	if s == "" {
+		return ""
+	}
+	first, size := utf8.DecodeRuneInString(s)
+	s = string(unicode.ToUpper(first)) + s[size:]
+	if strings.ContainsRune(".?!", rune(s[len(s)-1])) {
+		return s
+	}
+	return s + "."
+}
+
+// invalid returns the error for a spec that has errors among its findings.
+func invalid(found []diag.Diagnostic) *j17.Error {
+	wrong := errorsOf(found)
+	e := j17.Errorf(j17.CodeInvalidSpec, "The spec has %s and was not deployed. Correct what 'errors' lists.", count(len(wrong), "error"))
+	e.Errors = FieldErrors(wrong)
+	return e
+}
+
+// incompatible returns the error for a spec that stored events may not survive.
+func incompatible(found []diag.Diagnostic, env j17.Environment) *j17.Error {
+	wrong := errorsOf(found)
+	e := j17.Errorf(j17.CodeIncompatibleSpec, "Events that are stored in %s may not survive this spec, for %s. Change what 'errors' lists, or deploy with \"force\": true.", env.LongName(), count(len(wrong), "reason"))
+	e.Errors = FieldErrors(wrong)
+	return e
+}
+
+func errorsOf(found []diag.Diagnostic) []diag.Diagnostic {
+	return slices.DeleteFunc(slices.Clone(found), func(d diag.Diagnostic) bool { return d.Severity != diag.Error })
+}
+
+func asWarnings(found []diag.Diagnostic) []diag.Diagnostic {
+	found = slices.Clone(found)
+	for i := range found {
+		found[i].Severity = diag.Warning
+	}
+	return found
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

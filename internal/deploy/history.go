@@ -1,0 +1,110 @@
+package deploy
+
+import (
+	"context"
+	"strconv"
+
+	"j17"
+	"j17/internal/control"
+	"j17/internal/spec"
+)
+
+// Rollback asks for a version of an environment's history to be deployed again, as a new version.
+type Rollback struct {
+	Instance    string
+	Environment j17.Environment
+	Version     int
+	// Force, Note and Aggregates are those of a Request.
+	Force      bool
+	Note       string
+	Aggregates int
+}
+
+// Rollback deploys an earlier version again, with all that Deploy checks.
+func (s *Service) Rollback(ctx context.Context, r Rollback) (Result, error) {
+	old, err := s.registry.SpecVersion(ctx, r.Instance, r.Environment, r.Version)
+	if err != nil {
+		return Result{}, err
+	}
+	return s.Deploy(ctx, Request{
+		Instance: r.Instance, Environment: r.Environment, Source: old.Source, Force: r.Force, Note: r.Note, Aggregates: r.Aggregates,
+		how: control.RolledBack, from: &control.SpecOrigin{Environment: r.Environment, Version: old.Version},
+	})
+}
+
+// Promotion asks for the spec of one environment to be deployed to another.
+type Promotion struct {
+	Instance string
+	From, To j17.Environment
+	// Version is which of From's versions is meant, 0 for the current one.
+	Version int
+	// Force, Note and Aggregates are those of a Request.
+	Force      bool
+	Note       string
+	Aggregates int
+}
+
+// Promote deploys the spec of one environment to another, with all that Deploy checks there. Blobs do not move along: the
+// spec must find those that it names in the environment it goes to.
+func (s *Service) Promote(ctx context.Context, p Promotion) (Result, error) {
+	if p.From == p.To {
+		return Result{}, j17.Errorf(j17.CodeInvalidField, "'from' and 'to' name the same environment. To deploy an earlier version again, use a rollback.").At("to")
+	}
+	var source control.Spec
+	var err error
+	if p.Version == 0 {
+		source, err = s.registry.Spec(ctx, p.Instance, p.From)
+	} else {
+		source, err = s.registry.SpecVersion(ctx, p.Instance, p.From, p.Version)
+	}
+	if j17.CodeOf(err) == j17.CodeNoSpec {
+		return Result{}, j17.Errorf(j17.CodeNotFound, "No spec has been deployed to %s, so there is nothing to promote.", p.From.LongName())
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	return s.Deploy(ctx, Request{
+		Instance: p.Instance, Environment: p.To, Source: source.Source, Force: p.Force, Note: p.Note, Aggregates: p.Aggregates,
+		how: control.Promoted, from: &control.SpecOrigin{Environment: p.From, Version: source.Version},
+	})
+}
+
+// Difference is what two versions of a spec say differently.
+type Difference struct {
+	From, To int
+	Changes  []spec.Change
+	// Incompatible is what Compare has to say about the step from one to the other.
+	Incompatible []j17.FieldError
+}
+
+// Diff compares two versions of an environment's spec. It is a *j17.Error of CodeInvalidSpec where this version of the
+// program does not accept one of them.
+func (s *Service) Diff(ctx context.Context, instance string, env j17.Environment, from, to int) (Difference, error) {
+	old, err := s.compiled(ctx, instance, env, from)
+	if err != nil {
+		return Difference{}, err
+	}
+	next, err := s.compiled(ctx, instance, env, to)
+	if err != nil {
+		return Difference{}, err
+	}
+	changes := spec.Diff(old, next)
+	if changes == nil {
+		changes = []spec.Change{}
+	}
+	return Difference{From: from, To: to, Changes: changes, Incompatible: FieldErrors(errorsOf(spec.Compare(old, next)))}, nil
+}
+
+func (s *Service) compiled(ctx context.Context, instance string, env j17.Environment, version int) (*spec.Compiled, error) {
+	stored, err := s.registry.SpecVersion(ctx, instance, env, version)
+	if err != nil {
+		return nil, err
+	}
+	compiled, found := spec.Compile(stored.Source)
+	if compiled == nil {
+		e := invalid(found)
+		e.Message = "Version " + strconv.Itoa(version) + " of the spec is not valid for this version of the program, so it cannot be compared."
+		return nil, e
+	}
+	return compiled, nil
+}

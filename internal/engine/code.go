@@ -1,0 +1,163 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"j17"
+	"j17/internal/sandbox"
+	"j17/internal/spec"
+	"j17/internal/spec/tick"
+	"j17/internal/value"
+)
+
+// Custom code gets and returns JSON. A handler gets {"state", "event": {"key", "type", "data", "metadata"}} and returns
+// {"state"}; an implication gets {"event": {..., "state"}, "context"} and returns {"actions": [{"emit"}]}, or in transform
+// mode an object whose members are added to the context. Both may return {"error": {"type", "message", "code", "context"}}.
+
+// rejectionDetails are the details of an error that custom code has returned.
+type rejectionDetails struct {
+	Type    string      `json:"type"`
+	Message string      `json:"message"`
+	Code    string      `json:"code,omitempty"`
+	Context value.Value `json:"context,omitzero"`
+}
+
+// faultDetails are the details of a fault of custom code.
+type faultDetails struct {
+	Kind       sandbox.Kind `json:"kind"`
+	Hint       string       `json:"hint,omitempty"`
+	Artifact   string       `json:"artifact,omitempty"`
+	Entrypoint string       `json:"entrypoint,omitempty"`
+}
+
+// handle computes the state after an event with a handler in custom code.
+func (f Functions) handle(ctx context.Context, code *spec.Code, state value.Value, ev *tick.Event) (value.Value, error) {
+	in := append(make([]byte, 0, 1024), `{"state":`...)
+	in = state.OrNull().AppendJSON(in)
+	in = append(in, `,"event":`...)
+	in = appendEvent(in, ev)
+	in = append(in, "}}"...)
+	out, err := f.call(ctx, code, in)
+	if err != nil {
+		return value.Value{}, err
+	}
+	next := out.Get("state")
+	if next.IsMissing() {
+		return value.Value{}, faulty(code, &sandbox.Fault{
+			Kind: sandbox.InvalidOutput, Detail: `the answer has neither the key "state" nor the key "error"`,
+			Hint: `Return {"state": ...} with the whole new state, or {"error": {"type": ..., "message": ...}}.`,
+		})
+	}
+	return next, nil
+}
+
+// appendEvent appends an event without its closing brace.
+func appendEvent(dst []byte, ev *tick.Event) []byte {
+	dst = append(dst, `{"key":`...)
+	dst = value.AppendString(dst, ev.Key)
+	dst = append(dst, `,"type":`...)
+	dst = value.AppendString(dst, ev.Type)
+	dst = append(dst, `,"data":`...)
+	dst = ev.Data.Value().OrNull().AppendJSON(dst)
+	dst = append(dst, `,"metadata":`...)
+	return ev.Metadata.Value().OrNull().AppendJSON(dst)
+}
+
+// call runs custom code and returns the object that it answers.
+func (f Functions) call(ctx context.Context, code *spec.Code, in []byte) (value.Value, error) {
+	function := f[code]
+	if function == nil {
+		return value.Value{}, faulty(code, &sandbox.Fault{
+			Kind: sandbox.Start, Detail: "the code is not loaded",
+			Hint: "Upload it again, or turn on what runs it, and deploy the spec again.",
+		})
+	}
+	raw, err := function.Call(ctx, in)
+	if err != nil {
+		return value.Value{}, faulty(code, err)
+	}
+	out, err := value.Parse(raw)
+	if err != nil {
+		return value.Value{}, faulty(code, &sandbox.Fault{
+			Kind: sandbox.InvalidOutput, Detail: "the answer is not valid JSON: " + err.Error(), Hint: "Return one JSON document in UTF-8.",
+		})
+	}
+	if e := out.Get("error"); !e.IsMissing() && e.Kind() != value.Null {
+		return value.Value{}, rejection(code, e)
+	}
+	return out, nil
+}
+
+// rejection is the error that custom code has returned.
+func rejection(code *spec.Code, e value.Value) error {
+	d := rejectionDetails{Type: e.Get("type").Str(), Message: e.Get("message").Str(), Code: e.Get("code").Str(), Context: e.Get("context")}
+	if e.Get("type").Kind() != value.String || e.Get("message").Kind() != value.String {
+		return faulty(code, &sandbox.Fault{
+			Kind: sandbox.InvalidOutput, Detail: "the error that the code returned has no type or no message",
+			Hint: `Return {"error": {"type": "...", "message": "..."}}, both strings.`,
+		})
+	}
+	out := j17.Errorf(j17.CodeHandlerRejected, "%s", d.Message)
+	if d.Message == "" {
+		out.Message = "The event was refused by the aggregate's own rules: " + d.Type
+	}
+	out.Details = d
+	return out
+}
+
+// faulty turns a fault of custom code into what the caller sees.
+func faulty(code *spec.Code, err error) error {
+	fault, ok := errors.AsType[*sandbox.Fault](err)
+	if !ok {
+		return err
+	}
+	name := code.Artifact
+	if name == "" {
+		name = code.Entrypoint
+	}
+	out := j17.Errorf(j17.CodeCustomCodeFailed, "The custom code %s failed (%s): %s. Nothing was changed.", printable(name), fault.Kind, fault.Detail)
+	out.Details = faultDetails{Kind: fault.Kind, Hint: fault.Hint, Artifact: code.Artifact, Entrypoint: code.Entrypoint}
+	cause := error(fault)
+	if fault.Log != "" {
+		cause = fmt.Errorf("%w; its log ends with: %s", fault, fault.Log)
+	}
+	return out.Because(cause)
+}
+
+// imply runs an implication in custom code. In emit mode the result is the array of emits, in transform mode the object
+// that enriches the context.
+func (f Functions) imply(ctx context.Context, code *spec.Code, ev *tick.Event, state value.Value, more []value.Member) (value.Value, error) {
+	in := append(make([]byte, 0, 1024), `{"event":`...)
+	in = appendEvent(in, ev)
+	in = append(in, `,"state":`...)
+	in = state.OrNull().AppendJSON(in)
+	in = append(in, `},"context":`...)
+	in = value.ObjectValue(more...).AppendJSON(in)
+	in = append(in, '}')
+	out, err := f.call(ctx, code, in)
+	if err != nil {
+		return value.Value{}, err
+	}
+	if code.Transform {
+		if inner := out.Get("context"); inner.Kind() == value.Object {
+			out = inner
+		}
+		if out.Kind() != value.Object {
+			return value.Value{}, faulty(code, &sandbox.Fault{
+				Kind: sandbox.InvalidOutput, Detail: "the answer of a transform step is no object", Hint: `Return {"context": {...}} with what later steps need.`,
+			})
+		}
+		return out, nil
+	}
+	if actions := out.Get("actions"); !actions.IsMissing() {
+		out = actions
+	}
+	if out.Kind() != value.Array {
+		return value.Value{}, faulty(code, &sandbox.Fault{
+			Kind: sandbox.InvalidOutput, Detail: "the answer has no array of actions", Hint: `Return {"actions": [{"emit": {...}}]}; the array may be empty.`,
+		})
+	}
+	return out, nil
+}

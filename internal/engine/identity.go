@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"j17"
+	"j17/internal/ident"
+	"j17/internal/spec"
+	"j17/internal/store"
+)
+
+// Identity is what an aggregate is called outside: in replies, URLs and documents. The first event of an aggregate takes
+// its names in its own commit, for good.
+type Identity struct {
+	// Handle is "pmt_4k7vx9tz2nqr8w3", "" where the type has no handles.
+	Handle string
+	// PublicID is "VNO-42", "" where the type has no sequence.
+	PublicID string
+}
+
+// The spaces of names. Under the key of an aggregate stands its name, under the name, in the index, the key.
+const (
+	handles      store.Space = "identity.handle"
+	handleIndex  store.Space = "identity.handle.index"
+	numbers      store.Space = "identity.number"
+	numberIndex  store.Space = "identity.number.index"
+	numberLatest             = "latest"
+)
+
+// named reports whether aggregates of the type have names beside their id.
+func named(typ *spec.AggregateType) bool { return typ.Handle != "" || typ.Sequence }
+
+// assign lets every aggregate of the unit that has none yet take its names. The names of the command's own aggregate stand
+// first.
+func (p *plan) assign(d *deployed, mint *ident.Minter) {
+	var seen map[j17.Key]bool
+	for i := range p.unit.Events {
+		key := p.unit.Events[i].Key
+		typ := d.spec.Types[key.Type]
+		if !named(typ) || seen[key] || i > 0 && key == p.unit.Events[i-1].Key {
+			continue
+		}
+		if seen == nil {
+			seen = map[j17.Key]bool{}
+		}
+		seen[key] = true
+		if typ.Handle != "" {
+			p.unit.Assign = append(p.unit.Assign, store.Assignment{Space: handles, Owner: key.String(), Index: handleIndex, Value: mint.Handle(typ.Handle)})
+		}
+		if typ.Sequence {
+			p.unit.Assign = append(p.unit.Assign, store.Assignment{Space: numbers, Owner: key.String(), Index: numberIndex, Counter: numberLatest})
+		}
+	}
+}
+
+// assigned returns the names that the command's own aggregate has after the commit.
+func (d *deployed) assigned(key j17.Key, values []string) Identity {
+	var id Identity
+	typ := d.spec.Types[key.Type]
+	if typ.Handle != "" {
+		id.Handle, values = values[0], values[1:]
+	}
+	if typ.Sequence {
+		id.PublicID = d.publicID(values[0])
+	}
+	return id
+}
+
+func (d *deployed) publicID(number string) string { return d.spec.ProjectKey + "-" + number }
+
+// identity returns the names that an aggregate has taken.
+func (e *Engine) identity(ctx context.Context, t store.Tenant, d *deployed, key j17.Key) (Identity, error) {
+	var id Identity
+	typ := d.spec.Types[key.Type]
+	if typ.Handle != "" {
+		v, err := e.name(ctx, t, handles, key.String())
+		if err != nil {
+			return id, err
+		}
+		id.Handle = v
+	}
+	if typ.Sequence {
+		v, err := e.name(ctx, t, numbers, key.String())
+		if err != nil {
+			return id, err
+		}
+		if v != "" {
+			id.PublicID = d.publicID(v)
+		}
+	}
+	return id, nil
+}
+
+// name returns an item of a space of names, "" when there is none.
+func (e *Engine) name(ctx context.Context, t store.Tenant, space store.Space, key string) (string, error) {
+	item, err := e.store.Get(ctx, t, space, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", nil
+	}
+	return string(item.Value), storage(err)
+}
+
+// resolve turns what a caller calls an aggregate into its key. A handle or a public id of an aggregate type that has them
+// leads to an existing aggregate and is CodeAggregateNotFound otherwise; anything else is an id.
+func (e *Engine) resolve(ctx context.Context, t store.Tenant, d *deployed, aggregateType, id string) (j17.Key, error) {
+	typ := d.spec.Types[aggregateType]
+	if typ == nil || !named(typ) {
+		return d.key(aggregateType, id)
+	}
+	index, name := handleIndex, id
+	if number, ok := d.number(id); ok && typ.Sequence {
+		index, name = numberIndex, number
+	} else if _, err := ident.ParseHandle(id); err != nil || typ.Handle == "" {
+		return d.key(aggregateType, id)
+	}
+	owner, err := e.name(ctx, t, index, name)
+	if err != nil {
+		return j17.Key{}, err
+	}
+	if ownerType, ownerID, ok := strings.Cut(owner, ":"); ok && ownerType == aggregateType {
+		return j17.Key{Type: ownerType, ID: ownerID}, nil
+	}
+	return j17.Key{}, notFound()
+}
+
+// number returns the number of a public id in its only spelling.
+func (d *deployed) number(id string) (string, bool) {
+	key, number, ok := strings.Cut(id, "-")
+	if !ok || d.spec.ProjectKey == "" || key != d.spec.ProjectKey || number == "" || number[0] == '0' {
+		return "", false
+	}
+	_, err := strconv.ParseUint(number, 10, 63)
+	return number, err == nil
+}
+
+// mintID returns an id for a new aggregate: a UUID of version 7 where the spec accepts those, else of version 4.
+func (e *Engine) mintID(d *deployed) string {
+	if id := e.mint.UUIDv7(); acceptsID(d, id) {
+		return id
+	}
+	return e.mint.UUIDv4()
+}
+
+func acceptsID(d *deployed, id string) bool {
+	_, _, err := d.spec.IDs.Check(id)
+	return err == nil
+}

@@ -1,0 +1,387 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"j17"
+	"j17/internal/ident"
+	"j17/internal/sandbox"
+	"j17/internal/spec"
+	"j17/internal/spec/diag"
+	"j17/internal/spec/template"
+	"j17/internal/spec/tick"
+	"j17/internal/store"
+	"j17/internal/value"
+)
+
+// maxImpliedBytes bounds the data of all events that one command implies.
+const maxImpliedBytes = 16 << 20
+
+// expansion turns the events of a command into all events that they bring about, breadth first: what the command's own
+// events imply stands behind them in their order, then what those events imply, and so on. Every event is checked as if
+// it had come from outside. States are those before the command, whatever else it writes.
+type expansion struct {
+	d *deployed
+	// maxDepth and maxImplied bound what one event may imply.
+	maxDepth, maxImplied int
+	// lookup returns the present state of an aggregate.
+	lookup func(context.Context, j17.Key) (*folded, error)
+	// skipped, if not nil, is told of implications in custom code that there is no function for; they imply nothing then.
+	skipped func(at diag.Pointer, code *spec.Code)
+	// base is the metadata of the command's own events without its closing brace.
+	base      []byte
+	timestamp int64
+
+	events []occurrence
+	// implied counts the events that each of the command's own events implies, directly or not.
+	implied []int
+	bytes   int
+	// before has the states that were looked at, in the order in which they were.
+	before map[j17.Key]*folded
+	looked []j17.Key
+	// failure describes why the write was rejected.
+	failure *ImplicationFailure
+}
+
+// occurrence is an event that is about to be written.
+type occurrence struct {
+	key      j17.Key
+	typ      *spec.EventType
+	data     value.Value
+	json     []byte
+	metadata []byte
+	// cause is the number of the event that implied it, own the number of the command's event at the beginning of the
+	// chain, and depth the number of links between them.
+	cause, own, depth int
+	// at is the implication's place in the spec.
+	at diag.Pointer
+}
+
+// expand computes all events of a command.
+func (x *expansion) expand(ctx context.Context) error {
+	for i := 0; i < len(x.events); i++ {
+		if len(x.events[i].typ.Implications) == 0 {
+			continue
+		}
+		s := x.scene(ctx, i)
+		for _, imp := range x.events[i].typ.Implications {
+			if err := s.imply(imp); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// inOrder returns the numbers of the implied events, each behind the one that implies it.
+func (x *expansion) inOrder() []int {
+	children := make([][]int, len(x.events))
+	var own []int
+	for i := range x.events {
+		if c := x.events[i].cause; c >= 0 {
+			children[c] = append(children[c], i)
+		} else {
+			own = append(own, i)
+		}
+	}
+	var order []int
+	var visit func(i int)
+	visit = func(i int) {
+		for _, child := range children[i] {
+			order = append(order, child)
+			visit(child)
+		}
+	}
+	for _, i := range own {
+		visit(i)
+	}
+	return order
+}
+
+// event returns the event as handlers see it.
+func (o *occurrence) event(timestamp int64) *tick.Event {
+	metadata, _ := value.ParseStored(string(appendTimestamp(o.metadata, timestamp)))
+	return &tick.Event{
+		Key: o.key.String(), Type: o.typ.Name, Timestamp: timestamp, Data: tick.Parsed(o.data), Metadata: tick.Parsed(metadata),
+	}
+}
+
+// stateBefore returns the state of an aggregate before the command.
+func (x *expansion) stateBefore(ctx context.Context, key j17.Key) (*folded, error) {
+	if f := x.before[key]; f != nil {
+		return f, nil
+	}
+	f, err := x.lookup(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if x.before == nil {
+		x.before = map[j17.Key]*folded{}
+	}
+	x.before[key] = f
+	x.looked = append(x.looked, key)
+	return f, nil
+}
+
+// scene is one event while its implications are looked at.
+type scene struct {
+	*expansion
+	ctx   context.Context //nolint:containedctx // lives as long as one call
+	cause int
+	// c is what templates see, event what predicates see. Both get the state when something asks for it.
+	c     template.Context
+	event *tick.Event
+}
+
+func (x *expansion) scene(ctx context.Context, cause int) *scene {
+	o := &x.events[cause]
+	s := &scene{expansion: x, ctx: ctx, cause: cause, event: o.event(x.timestamp)}
+	s.c = template.Context{Key: s.event.Key, ID: o.key.ID, Type: o.typ.Name, Data: o.data, Metadata: s.event.Metadata.Value()}
+	return s
+}
+
+// appendTimestamp returns event metadata with the timestamp that the store will add.
+func appendTimestamp(metadata []byte, timestamp int64) []byte {
+	b := append(make([]byte, 0, len(metadata)+32), metadata[:len(metadata)-1]...)
+	b = append(b, `,"timestamp":`...)
+	return append(strconv.AppendInt(b, timestamp, 10), '}')
+}
+
+// needState loads the state before the command if something that is about to be evaluated reads it.
+func (s *scene) needState(reads bool) error {
+	if !reads || !s.c.State.IsMissing() {
+		return nil
+	}
+	f, err := s.stateBefore(s.ctx, s.events[s.cause].key)
+	if err != nil {
+		return err
+	}
+	s.c.State = f.data
+	return nil
+}
+
+func (s *scene) imply(imp *spec.Implication) error {
+	holds, err := s.holds(imp.Condition)
+	if err != nil || !holds {
+		return err
+	}
+	switch {
+	case imp.Emit != nil:
+		return s.emit(imp.Emit)
+	case imp.Map != nil:
+		return s.each(imp.Map)
+	case imp.Code != nil:
+		return s.run(imp.Code, imp.Pointer)
+	case imp.Pipeline != nil:
+		more := s.c.More
+		for _, step := range imp.Pipeline {
+			if err := s.imply(step); err != nil {
+				return err
+			}
+		}
+		s.c.More = more
+	}
+	return nil
+}
+
+// holds tests a condition in the event and the bindings that there are.
+func (s *scene) holds(c *spec.Condition) (bool, error) {
+	if c == nil {
+		return true, nil
+	}
+	if err := s.needState(c.ReadsState); err != nil {
+		return false, err
+	}
+	env := c.Scope.Env(s.event, s.c.State)
+	env.Set("$.id", value.StringValue(s.c.ID))
+	for _, m := range s.c.More {
+		env.Set("$."+m.Key, m.Value)
+	}
+	if s.c.Name != "" {
+		env.Set("$"+s.c.Name, s.c.Binding)
+	}
+	holds, ok := c.Predicate.Test(env)
+	return holds && ok, nil
+}
+
+// each emits for every element of an array. What is no array has no elements.
+func (s *scene) each(m *spec.Map) error {
+	if err := s.needState(m.In.ReadsState()); err != nil {
+		return err
+	}
+	list := m.In.In(&s.c)
+	s.c.Name = strings.TrimPrefix(m.As, "$")
+	defer func() { s.c.Name, s.c.Binding = "", value.Value{} }()
+	for _, elem := range list.Elems() {
+		s.c.Binding = elem
+		holds, err := s.holds(m.Condition)
+		if err == nil && holds {
+			err = s.emit(m.Emit)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *scene) emit(e *spec.Emit) error {
+	if err := s.needState(e.Data.ReadsState() || e.ID.Path != nil && e.ID.Path.ReadsState()); err != nil {
+		return err
+	}
+	id := value.StringValue(e.ID.Literal)
+	if e.ID.Path != nil {
+		id = e.ID.Path.In(&s.c)
+		if id.IsMissing() && e.ID.Path.Optional() {
+			return nil
+		}
+	}
+	data, err := e.Data.Eval(&s.c, maxImpliedBytes)
+	switch {
+	case errors.Is(err, template.ErrAbsent):
+		return nil
+	case err != nil:
+		return s.refuseAt(e.Pointer, j17.Errorf(j17.CodePayloadTooLarge, "The data of %s %s would be larger than %d MiB or nested too deep", e.AggregateType, e.EventType, maxImpliedBytes>>20))
+	}
+	return s.add(e.AggregateType, id, e.EventType, data, e.Pointer)
+}
+
+// add appends an implied event if it passes all checks.
+func (s *scene) add(aggregateType string, id value.Value, eventTypeName string, data value.Value, at diag.Pointer) error {
+	cause := &s.events[s.cause]
+	o := occurrence{
+		key: j17.Key{Type: aggregateType, ID: id.Str()}, typ: s.d.spec.EventType(aggregateType, eventTypeName), data: data,
+		cause: s.cause, own: cause.own, depth: cause.depth + 1, at: at,
+	}
+	if o.depth > s.maxDepth {
+		return s.limit(&o, fmt.Sprintf("Implications are nested more than %d levels deep", s.maxDepth), s.maxDepth)
+	}
+	if s.implied[o.own]++; s.implied[o.own] > s.maxImplied {
+		return s.limit(&o, fmt.Sprintf("One event implies more than %d events", s.maxImplied), s.maxImplied)
+	}
+	if len(s.events) >= store.MaxUnitEvents {
+		return s.limit(&o, fmt.Sprintf("One write makes more than %d events", store.MaxUnitEvents), store.MaxUnitEvents)
+	}
+	if err := s.check(&o, id); err != nil {
+		return s.refuse(&o, err)
+	}
+	o.json = data.AppendJSON(nil)
+	if s.bytes += len(o.json); s.bytes > maxImpliedBytes {
+		return s.limit(&o, fmt.Sprintf("The data of the implied events is larger than %d MiB", maxImpliedBytes>>20), maxImpliedBytes)
+	}
+	o.metadata = append(append(make([]byte, 0, len(s.base)+128), s.base...), `,"implied_by":{"key":`...)
+	o.metadata = value.AppendString(o.metadata, s.c.Key)
+	o.metadata = append(o.metadata, `,"event_type":`...)
+	o.metadata = value.AppendString(o.metadata, s.c.Type)
+	o.metadata = append(o.metadata, `,"depth":`...)
+	o.metadata = append(strconv.AppendInt(o.metadata, int64(o.depth), 10), "}}"...)
+	s.events = append(s.events, o)
+	return nil
+}
+
+// check puts the canonical key into o and checks it and the data as those of an event from outside.
+func (s *scene) check(o *occurrence, id value.Value) error {
+	text := id.Str()
+	if id.Kind() == value.Number {
+		text = id.String()
+	}
+	if text == "" {
+		return j17.Errorf(j17.CodeInvalidIdentifier, "The id of the implied event is %s, not an identifier", describe(id)).At("id")
+	}
+	// An id may be given as the key of an aggregate of the emitting or of the emitted event's type.
+	if typ, half, ok := strings.Cut(text, ":"); ok && (typ == s.events[s.cause].key.Type || typ == o.key.Type) {
+		text = half
+	}
+	o.key.ID = text
+	canonical, _, err := s.d.spec.IDs.Check(text)
+	if err != nil {
+		return at(err, "id")
+	}
+	o.key.ID = canonical
+	if _, ok := o.data.Measure(maxImpliedBytes, value.MaxDepth-1); !ok {
+		return j17.Errorf(j17.CodeInvalidField, "The data of the implied event is too large or nested too deep").At("data")
+	}
+	return (&proposed{typ: o.typ, data: o.data}).check()
+}
+
+// describe names a value that is no identifier.
+func describe(v value.Value) string {
+	switch v.Kind() {
+	case value.Missing, value.Null:
+		return "null"
+	case value.String:
+		return "an empty string"
+	case value.Bool, value.Number, value.Array, value.Object:
+		return "of the kind " + v.Kind().String()
+	default:
+		return v.Kind().String()
+	}
+}
+
+// run runs custom code: it emits events or enriches the context.
+func (s *scene) run(code *spec.Code, at diag.Pointer) error {
+	if s.skipped != nil && s.d.functions[code] == nil {
+		s.skipped(at, code)
+		return nil
+	}
+	if err := s.needState(true); err != nil {
+		return err
+	}
+	out, err := s.d.functions.imply(s.ctx, code, s.event, s.c.State, s.c.More)
+	if err != nil {
+		return s.refuseAt(at, err)
+	}
+	if code.Transform {
+		more := append([]value.Member{}, s.c.More...)
+		for _, m := range out.Members() {
+			more = append(more, m)
+		}
+		s.c.More = more
+		return nil
+	}
+	for _, action := range out.Elems() {
+		if err := s.act(code, action, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// act emits the event of one action that custom code asks for.
+func (s *scene) act(code *spec.Code, action value.Value, at diag.Pointer) error {
+	wrong := func(format string, args ...any) error {
+		return s.refuseAt(at, faulty(code, &sandbox.Fault{
+			Kind: sandbox.InvalidOutput, Detail: fmt.Sprintf(format, args...),
+			Hint: `Each action is {"emit": {"aggregate_type": ..., "id": ..., "event_type": ..., "data": {...}}}; "key": "type:id" may stand for the first two.`,
+		}))
+	}
+	emit := action.Get("emit")
+	if emit.IsMissing() {
+		emit = action
+	}
+	if emit.Kind() != value.Object {
+		return wrong("an action has no emit")
+	}
+	typ, id := emit.Get("aggregate_type").Str(), emit.Get("id")
+	if key := emit.Get("key"); !key.IsMissing() {
+		var half string
+		typ, half, _ = strings.Cut(key.Str(), ":")
+		id = value.StringValue(half)
+	}
+	name := emit.Get("event_type").Str()
+	if s.d.spec.Types[typ] == nil {
+		return wrong("an action names the aggregate type %q, which the spec does not have", printable(typ))
+	}
+	if ident.IsReservedEventType(name) || s.d.spec.EventType(typ, name) == nil {
+		return wrong("an action names the event type %q, which %s does not have", printable(name), typ)
+	}
+	data := emit.Get("data")
+	if data.IsMissing() {
+		data = value.ObjectValue()
+	}
+	return s.add(typ, id, name, data, at)
+}

@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"context"
+
+	"j17"
+	"j17/internal/store"
+	"j17/internal/value"
+)
+
+// reacts reports whether an event of the command brings about more than itself: implications, or custom code that may
+// refuse it.
+func (a *admitted) reacts() bool {
+	for i := range a.events {
+		if et := a.events[i].typ; et.Implications != nil || et.Code != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// react adds to the plan all that the command's events bring about. The states that it looked at become preconditions.
+func (e *Engine) react(ctx context.Context, d *deployed, c *Command, a *admitted, p *plan) error {
+	x := newExpansion(d, a, p.unit.Timestamp)
+	x.maxDepth, x.maxImplied = e.maxDepth, e.maxImplied
+	x.lookup = func(ctx context.Context, key j17.Key) (*folded, error) {
+		heads, err := e.store.Heads(ctx, c.Tenant, []j17.Key{key})
+		if err != nil {
+			return nil, storage(err)
+		}
+		if heads[0].Length == 0 {
+			return d.program(key.Type).first(), nil
+		}
+		f, err := e.stateOf(ctx, c.Tenant, d, key, heads[0].Length, false, false)
+		return f, storage(err)
+	}
+	err := x.expand(ctx)
+	if err == nil {
+		p.after, err = x.handle(ctx)
+	}
+	if err != nil {
+		if x.failure != nil {
+			e.keepFailure(context.WithoutCancel(ctx), c.Tenant, x.failure)
+		}
+		return err
+	}
+	for i := p.own; i < len(x.events); i++ {
+		o := &x.events[i]
+		if o.key == a.key {
+			p.last = i
+		}
+		p.unit.Events = append(p.unit.Events, store.NewEvent{Key: o.key, Type: o.typ.Name, Data: o.json, Metadata: o.metadata})
+	}
+	for _, key := range x.looked {
+		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key, Length: x.before[key].length})
+	}
+	return nil
+}
+
+// newExpansion begins with the events of an admitted command.
+func newExpansion(d *deployed, a *admitted, timestamp int64) *expansion {
+	x := &expansion{
+		d: d, base: a.metadata[:len(a.metadata)-1], timestamp: timestamp,
+		events: make([]occurrence, len(a.events), 2*len(a.events)+4), implied: make([]int, len(a.events)),
+	}
+	for i := range a.events {
+		x.events[i] = occurrence{key: a.key, typ: a.events[i].typ, data: a.events[i].data, metadata: a.metadata, cause: -1, own: i}
+	}
+	return x
+}
+
+// computed is the state of an aggregate as it will be after the commit.
+type computed struct {
+	key   j17.Key
+	state folded
+	ed    *value.Editor
+}
+
+// handle runs the handlers of all aggregates that get an event whose handler is custom code, which may refuse it. It
+// returns their states after the commit.
+func (x *expansion) handle(ctx context.Context) ([]*computed, error) {
+	byKey := map[j17.Key]*computed{}
+	var all []*computed
+	for i := range x.events {
+		o := &x.events[i]
+		if o.typ.Code == nil || byKey[o.key] != nil {
+			continue
+		}
+		before, err := x.stateBefore(ctx, o.key)
+		if err != nil {
+			return nil, err
+		}
+		byKey[o.key] = &computed{key: o.key, state: *before, ed: value.NewEditor()}
+		all = append(all, byKey[o.key])
+	}
+	for i := range x.events {
+		o := &x.events[i]
+		c := byKey[o.key]
+		if c == nil {
+			continue
+		}
+		err := x.d.program(o.key.Type).apply(ctx, &c.state, c.ed, o.event(x.timestamp), nil)
+		switch {
+		case err == nil:
+		case o.cause >= 0:
+			return nil, x.reject(x.chain(i), o.at, err)
+		case len(x.implied) > 1:
+			return nil, inEvent(err, i)
+		default:
+			return nil, err
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,173 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"time"
+
+	"j17"
+	"j17/internal/spec/diag"
+	"j17/internal/store"
+)
+
+// Link is one event of a chain of implications.
+type Link struct {
+	Key       string `json:"key"`
+	EventType string `json:"event_type"`
+}
+
+// ImplicationFailure tells of a write that was rejected because of what it implied.
+type ImplicationFailure struct {
+	// At is the Unix second of the rejection.
+	At int64 `json:"at"`
+	// Trigger is the event that was written; Chain leads from it to the event that was refused.
+	Trigger Link   `json:"trigger"`
+	Chain   []Link `json:"chain"`
+	// Pointer is the place of the implication in the spec.
+	Pointer diag.Pointer `json:"pointer,omitempty"`
+	Code    j17.Code     `json:"code"`
+	Error   string       `json:"error"`
+	Path    string       `json:"path,omitempty"`
+}
+
+// implicationDetails are the details of the error that rejects a write because of what it implied.
+type implicationDetails struct {
+	Chain   []Link       `json:"chain"`
+	Pointer diag.Pointer `json:"pointer,omitempty"`
+	// Cause is the code of the refused event's own error, Details are its details.
+	Cause   j17.Code `json:"cause,omitempty"`
+	Details any      `json:"details,omitempty"`
+	Limit   int      `json:"limit,omitempty"`
+}
+
+// failedImplications is the space of the latest rejections, the newest first.
+const failedImplications store.Space = "implication.failed"
+
+const (
+	// keptFailures is how many rejections are shown; some more are kept until the next clearing. failureAge is for how long.
+	keptFailures = 100
+	failureAge   = 7 * 24 * time.Hour
+)
+
+// chain leads from the command's own event to the event number i.
+func (x *expansion) chain(i int) []Link {
+	if i < 0 {
+		return nil
+	}
+	o := &x.events[i]
+	return append(x.chain(o.cause), Link{o.key.String(), o.typ.Name})
+}
+
+// refuse rejects the write because of the implied event o. Faults of the server and of custom code stay what they are.
+func (s *scene) refuse(o *occurrence, err error) error {
+	return s.reject(append(s.chain(s.cause), Link{o.key.Type + ":" + printable(o.key.ID), o.typ.Name}), o.at, err)
+}
+
+// refuseAt rejects the write because of an implication that has not got as far as to an event.
+func (s *scene) refuseAt(at diag.Pointer, err error) error {
+	return s.reject(s.chain(s.cause), at, err)
+}
+
+func (x *expansion) reject(chain []Link, at diag.Pointer, err error) error {
+	cause, ok := errors.AsType[*j17.Error](err)
+	if !ok {
+		return err
+	}
+	out := cause
+	switch cause.Code { //nolint:exhaustive // all others are refusals
+	case j17.CodeCustomCodeFailed:
+	case j17.CodeCorruption, j17.CodeUnavailable, j17.CodeInternal:
+		return err
+	default:
+		last := chain[len(chain)-1]
+		out = j17.Errorf(j17.CodeImplicationFailed, "Nothing was written, because an implied event was refused: %s. The chain is %s.",
+			strings.TrimSuffix(cause.Message, "."), chainText(chain))
+		if cause.Path != "" {
+			out.Message = fmt.Sprintf("Nothing was written, because the implied event %s was refused at %s: %s. The chain is %s.",
+				last.EventType, cause.Path, strings.TrimSuffix(cause.Message, "."), chainText(chain))
+		}
+		out.Path, out.Errors = cause.Path, cause.Errors
+		out.Details = implicationDetails{Chain: chain, Pointer: at, Cause: cause.Code, Details: cause.Details}
+	}
+	x.failure = &ImplicationFailure{
+		At: x.timestamp, Trigger: chain[0], Chain: chain, Pointer: at, Code: cause.Code, Error: cause.Message, Path: cause.Path,
+	}
+	return out
+}
+
+// limit rejects the write because of an implied event that is one too many.
+func (s *scene) limit(o *occurrence, what string, limit int) error {
+	chain := append(s.chain(s.cause), Link{o.key.Type + ":" + printable(o.key.ID), o.typ.Name})
+	s.failure = &ImplicationFailure{
+		At: s.timestamp, Trigger: chain[0], Chain: chain, Pointer: o.at, Code: j17.CodeImplicationLimit, Error: what + ".",
+	}
+	err := j17.Errorf(j17.CodeImplicationLimit, "%s, so nothing was written. The chain is %s.", what, chainText(chain))
+	err.Details = implicationDetails{Chain: chain, Pointer: o.at, Limit: limit}
+	return err
+}
+
+// chainText writes a chain as one line.
+func chainText(chain []Link) string {
+	var b strings.Builder
+	for i, l := range chain {
+		if i > 0 {
+			b.WriteString(" → ")
+		}
+		b.WriteString(l.Key + " " + l.EventType)
+	}
+	return b.String()
+}
+
+// keepFailure stores a rejection for those who look into it later. What goes wrong with that is logged, no more.
+func (e *Engine) keepFailure(ctx context.Context, t store.Tenant, f *ImplicationFailure) {
+	now := e.clock.Now()
+	raw, err := json.Marshal(f)
+	if err == nil {
+		key := fmt.Sprintf("%019d-%s", math.MaxInt64-now.UnixNano(), j17.StreamID{Seq: e.failures.Add(1)})
+		err = e.store.Write(ctx, t, []store.Side{{Op: store.Put, Space: failedImplications, Key: key, Value: raw, Expires: now.Add(failureAge)}})
+	}
+	if err == nil && e.failures.Load()%(keptFailures/4) == 0 {
+		err = e.forgetFailures(ctx, t)
+	}
+	if err != nil {
+		e.logger.LogAttrs(ctx, slog.LevelWarn, "a rejection could not be kept", slog.String("tenant", string(t)), slog.Any("error", err))
+	}
+}
+
+// forgetFailures removes all but the latest rejections.
+func (e *Engine) forgetFailures(ctx context.Context, t store.Tenant) error {
+	items, err := e.store.Scan(ctx, t, failedImplications, "", "", 2*keptFailures)
+	if err != nil || len(items) <= keptFailures {
+		return err
+	}
+	var side []store.Side
+	for _, item := range items[keptFailures:] {
+		side = append(side, store.Side{Op: store.Delete, Space: failedImplications, Key: item.Key})
+	}
+	return e.store.Write(ctx, t, side)
+}
+
+// ImplicationFailures returns up to limit of a tenant's latest rejections, the newest first, after the first offset of
+// them, and whether there are more. The latest hundred are kept, for seven days.
+func (e *Engine) ImplicationFailures(ctx context.Context, t store.Tenant, offset, limit int) (list []ImplicationFailure, more bool, err error) {
+	items, err := e.store.Scan(ctx, t, failedImplications, "", "", keptFailures)
+	if err != nil {
+		return nil, false, storage(err)
+	}
+	for i := offset; i < len(items); i++ {
+		if len(list) == limit {
+			return list, true, nil
+		}
+		var f ImplicationFailure
+		if err := json.Unmarshal(items[i].Value, &f); err != nil {
+			return nil, false, storage(&store.CorruptionError{Where: "a kept rejection", Err: err})
+		}
+		list = append(list, f)
+	}
+	return list, false, nil
+}

@@ -1,0 +1,299 @@
+package httpapi
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"j17"
+	"j17/internal/blob"
+	"j17/internal/clock"
+	"j17/internal/control"
+	"j17/internal/deploy"
+)
+
+// blobRoutes is the table of what can be done with blobs.
+func (a *API) blobRoutes() []adminRoute {
+	return []adminRoute{
+		{http.MethodGet, "blobs", control.RightView, (*call).listBlobs},
+		{http.MethodPost, "blobs", control.RightOperate, auditedHere("blob.upload", (*call).putBlob)},
+		{http.MethodGet, "blobs/{name}", control.RightView, (*call).getBlob},
+		{http.MethodGet, "blobs/{name}/versions", control.RightView, (*call).listBlobVersions},
+		{http.MethodDelete, "blobs/{name}", control.RightOperate, auditedHere("blob.delete", (*call).deleteBlob)},
+	}
+}
+
+// Limits of an upload beside those of the blob itself.
+const (
+	// transferTime is how long an upload or a download may take.
+	transferTime = time.Hour
+	// maxFormOverhead bounds what a form consists of apart from the file, maxFormField each of its fields.
+	maxFormOverhead = 64 << 10
+	maxFormField    = 1 << 10
+)
+
+// listBlobs is GET blobs.
+func (c *call) listBlobs(w http.ResponseWriter) error {
+	l, err := c.listing()
+	if err != nil {
+		return err
+	}
+	rows, err := c.api.Blobs.List(c.request.Context(), c.tenant, l.offset, l.limit+1)
+	if err != nil {
+		return err
+	}
+	return list(c, w, "blobs", l, rows)
+}
+
+// listBlobVersions is GET blobs/{name}/versions.
+func (c *call) listBlobVersions(w http.ResponseWriter) error {
+	l, err := c.listing()
+	if err != nil {
+		return err
+	}
+	all, err := c.api.Blobs.Versions(c.request.Context(), c.tenant, c.request.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	return list(c, w, "versions", l, part(all, l))
+}
+
+// putBlob is POST blobs: a form with the fields name and file.
+func (c *call) putBlob(w http.ResponseWriter) error {
+	if err := noParameters(c.request); err != nil {
+		return err
+	}
+	c.allowTime(w, transferTime)
+	form, err := c.form(w)
+	if err != nil {
+		return err
+	}
+	name, file, err := form.open()
+	if err != nil {
+		return err
+	}
+	b, created, err := c.api.Deploy.PutBlob(c.acting(), deploy.Upload{
+		Instance: c.instance, Environment: c.env, Name: name, By: c.principal.ID, Content: file,
+	})
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+	}
+	return c.answer(w, status, nil, member{"blob", b})
+}
+
+// allowTime extends what the server allows for reading a request and for answering it.
+func (c *call) allowTime(w http.ResponseWriter, d time.Duration) {
+	until := clock.System{}.Now().Add(d) // of the connection, whatever the server's clock shows
+	control := http.NewResponseController(w)
+	// Where there is no connection, as in tests, there are no limits either.
+	_ = control.SetReadDeadline(until)
+	_ = control.SetWriteDeadline(until)
+}
+
+// uploadForm is a form with a file that is read as it arrives.
+type uploadForm struct {
+	parts *multipart.Reader
+	limit int64
+}
+
+// form prepares to read a form with a file.
+func (c *call) form(w http.ResponseWriter) (*uploadForm, error) {
+	wrong := j17.Errorf(j17.CodeInvalidContentType, "The Content-Type must be multipart/form-data with a boundary, as HTML forms and 'curl -F' send it")
+	if enc := c.request.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
+		return nil, j17.Errorf(j17.CodeInvalidContentType, "Uploads must not be compressed as a whole; send them without Content-Encoding")
+	}
+	media, params, err := mime.ParseMediaType(c.request.Header.Get("Content-Type"))
+	if err != nil || media != "multipart/form-data" {
+		return nil, wrong
+	}
+	const maxBoundary = 70 // RFC 2046
+	if b := params["boundary"]; b == "" || len(b) > maxBoundary {
+		return nil, wrong
+	}
+	limit := c.api.Blobs.MaxBytes()
+	if c.request.ContentLength > limit+maxFormOverhead {
+		return nil, tooLargeUpload(limit)
+	}
+	body := http.MaxBytesReader(w, c.request.Body, limit+maxFormOverhead)
+	return &uploadForm{parts: multipart.NewReader(body, params["boundary"]), limit: limit}, nil
+}
+
+func tooLargeUpload(limit int64) error {
+	return j17.Errorf(j17.CodePayloadTooLarge, "The file is larger than %d bytes", limit).At("file")
+}
+
+// open reads the fields up to the file, and returns the name and the file. The file's reader fails where anything follows
+// that does not belong there.
+func (f *uploadForm) open() (name string, file io.Reader, err error) {
+	named := false
+	for {
+		p, err := f.parts.NextPart()
+		if errors.Is(err, io.EOF) {
+			missing := "file"
+			if !named {
+				missing = "name"
+			}
+			return "", nil, j17.Errorf(j17.CodeMissingField, "The form has no field '%s'. It needs 'name' and 'file'.", missing).At(missing)
+		}
+		if err != nil {
+			return "", nil, f.broken(err)
+		}
+		switch field := p.FormName(); {
+		case field == "name" && named:
+			return "", nil, j17.Errorf(j17.CodeInvalidField, "The form has the field 'name' twice").At("name")
+		case field == "name":
+			if name, err = f.text(p); err != nil {
+				return "", nil, err
+			}
+			named = true
+		case field == "file" && !named:
+			return "", nil, j17.Errorf(j17.CodeMissingField, "The field 'name' must come before 'file'").At("name")
+		case field == "file":
+			return name, &lastPart{form: f, part: p}, nil
+		default:
+			return "", nil, unknownPart(field)
+		}
+	}
+}
+
+func unknownPart(field string) error {
+	return j17.Errorf(j17.CodeUnknownField, "The form has an unknown field; it needs 'name' and then 'file', once each").At(safe(field))
+}
+
+// text reads a short field.
+func (f *uploadForm) text(p *multipart.Part) (string, error) {
+	raw, err := io.ReadAll(io.LimitReader(p, maxFormField+1))
+	if err != nil {
+		return "", f.broken(err)
+	}
+	if len(raw) > maxFormField {
+		return "", j17.Errorf(j17.CodeInvalidField, "The field is longer than %d bytes", maxFormField).At(p.FormName())
+	}
+	return string(raw), nil
+}
+
+// broken tells what is wrong with a body that could not be read.
+func (f *uploadForm) broken(err error) error {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return tooLargeUpload(f.limit)
+	}
+	return j17.Errorf(j17.CodeInvalidRequest, "The form is malformed, or did not arrive whole").Because(err)
+}
+
+// lastPart reads the last part of a form and ends only where the form does.
+type lastPart struct {
+	form *uploadForm
+	part *multipart.Part
+}
+
+// Read reads on in the part.
+func (l *lastPart) Read(p []byte) (int, error) {
+	n, err := l.part.Read(p)
+	switch {
+	case err == nil:
+		return n, nil
+	case !errors.Is(err, io.EOF):
+		return n, l.form.broken(err)
+	}
+	next, err := l.form.parts.NextPart()
+	switch {
+	case errors.Is(err, io.EOF):
+		return n, io.EOF
+	case err != nil:
+		return n, l.form.broken(err)
+	default:
+		return n, unknownPart(next.FormName())
+	}
+}
+
+// blobVersion reads the version of a blob that a request is about, from the name ("handler.wasm:v2") or the parameter
+// version; 0 where neither says.
+func (c *call) blobVersion() (name string, version int, err error) {
+	p, err := parameters(c.request, "version")
+	if err != nil {
+		return "", 0, err
+	}
+	name, pin, pinned := strings.Cut(c.request.PathValue("name"), ":v")
+	text, asked := p["version"]
+	switch {
+	case pinned && asked:
+		return "", 0, j17.Errorf(j17.CodeInvalidParameter, "The version is given twice, in the name and as a parameter").At("version")
+	case pinned:
+		text = pin
+	case !asked:
+		return name, 0, nil
+	}
+	version, err = strconv.Atoi(text)
+	if err != nil || version < 1 || strconv.Itoa(version) != text {
+		return "", 0, j17.Errorf(j17.CodeInvalidParameter, "A version is a whole number from 1 on, as in ?version=2 or handler.wasm:v2").At("version")
+	}
+	return name, version, nil
+}
+
+// getBlob is GET blobs/{name}: the content.
+func (c *call) getBlob(w http.ResponseWriter) error {
+	name, version, err := c.blobVersion()
+	if err != nil {
+		return err
+	}
+	b, chunks, err := c.api.Blobs.Open(c.request.Context(), c.tenant, name, version)
+	if err != nil {
+		return err
+	}
+	h := w.Header()
+	h.Set("X-Blob-Version", strconv.Itoa(b.Version))
+	if known, err := c.known(w, `"`+b.SHA256+`"`); known || err != nil {
+		return err
+	}
+	// What was uploaded is data, never a page: browsers must not show or guess it.
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
+	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": b.Name}))
+	h.Set("Content-Length", strconv.FormatInt(b.Size, 10))
+	if c.request.Method == http.MethodHead {
+		c.status = http.StatusOK
+		w.WriteHeader(http.StatusOK)
+		return nil
+	}
+	c.allowTime(w, transferTime)
+	for chunk, err := range chunks {
+		if err != nil {
+			if c.bytes == 0 {
+				h.Del("Content-Length")
+				return err
+			}
+			panic(http.ErrAbortHandler) // the only way left to tell the client that this is not all
+		}
+		c.status = http.StatusOK
+		c.bytes += int64(len(chunk))
+		if _, err := w.Write(chunk); err != nil {
+			return nil // the client is gone
+		}
+	}
+	return nil
+}
+
+// deleteBlob is DELETE blobs/{name}: one version, or all of them.
+func (c *call) deleteBlob(w http.ResponseWriter) error {
+	name, version, err := c.blobVersion()
+	if err != nil {
+		return err
+	}
+	if err := blob.CheckName(name); err != nil {
+		return j17.Errorf(j17.CodeNotFound, "There is no blob of that name.")
+	}
+	if err := c.api.Deploy.DeleteBlob(c.acting(), c.instance, c.env, name, version); err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, nil)
+}

@@ -1,0 +1,75 @@
+package httpapi
+
+import (
+	"net/http"
+	"time"
+
+	"j17"
+	"j17/internal/control"
+	"j17/internal/deploy"
+)
+
+// debugRoutes is the table of what helps to find faults in custom code.
+func (a *API) debugRoutes() []adminRoute {
+	return []adminRoute{
+		{http.MethodGet, "debug", control.RightView, (*call).getDebug},
+		{http.MethodPost, "debug", control.RightOperate, auditedHere("debug.set", (*call).setDebug)},
+	}
+}
+
+// debugState is what is switched on for an environment.
+type debugState struct {
+	WASMTrace bool `json:"wasm_trace"`
+	// Until is when tracing ends.
+	Until time.Time `json:"until,omitzero"`
+}
+
+// getDebug is GET debug.
+func (c *call) getDebug(w http.ResponseWriter) error {
+	if err := noParameters(c.request); err != nil {
+		return err
+	}
+	until, err := c.api.Deploy.Tracing(c.instance, c.env)
+	if err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, nil, member{"debug", debugState{WASMTrace: !until.IsZero(), Until: until}})
+}
+
+// setDebug is POST debug.
+func (c *call) setDebug(w http.ResponseWriter) error {
+	if err := noParameters(c.request); err != nil {
+		return err
+	}
+	var body struct {
+		WASMTrace *bool `json:"wasm_trace"`
+		Minutes   *int  `json:"minutes"`
+	}
+	if err := c.decode(w, &body); err != nil {
+		return err
+	}
+	if body.WASMTrace == nil {
+		return j17.Errorf(j17.CodeMissingField, "'wasm_trace' must be true or false").At("wasm_trace")
+	}
+	most := int(deploy.MaxTrace / time.Minute)
+	length := deploy.MaxTrace
+	if m := body.Minutes; m != nil {
+		if *m < 1 || *m > most {
+			return j17.Errorf(j17.CodeInvalidField, "'minutes' must be a whole number from 1 to %d", most).At("minutes")
+		}
+		length = time.Duration(*m) * time.Minute
+	}
+	record := control.Record{Action: "debug.set", Instance: c.instance, Environment: c.env, Target: "wasm_trace", Details: map[string]string{"on": "true"}}
+	if !*body.WASMTrace {
+		length, record.Details["on"] = 0, "false"
+	}
+	// Whoever makes event data appear in the log is known before it does.
+	if err := c.api.Registry.Audit(c.acting(), record); err != nil {
+		return err
+	}
+	until, err := c.api.Deploy.Trace(c.request.Context(), c.instance, c.env, length)
+	if err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, nil, member{"debug", debugState{WASMTrace: !until.IsZero(), Until: until}})
+}

@@ -1,0 +1,191 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"j17"
+	"j17/internal/control"
+)
+
+// operatorRow is an operator as people see them.
+type operatorRow struct {
+	ID        string       `json:"id"`
+	Email     string       `json:"email"`
+	Role      control.Role `json:"role"`
+	Instances []string     `json:"instances"`
+	CreatedAt time.Time    `json:"created_at"`
+}
+
+func (c *call) operatorRow(op control.Operator) operatorRow {
+	row := operatorRow{ID: op.ID, Email: op.Email, Role: op.Role, Instances: op.Instances, CreatedAt: op.CreatedAt}
+	if row.Instances == nil {
+		row.Instances = []string{}
+	}
+	return row
+}
+
+// listOperators is GET /api/operators.
+func (c *call) listOperators(w http.ResponseWriter) error {
+	if err := c.needRight("", control.RightManage); err != nil {
+		return err
+	}
+	l, err := c.listing()
+	if err != nil {
+		return err
+	}
+	rows := make([]operatorRow, 0)
+	for _, op := range part(c.api.Registry.Operators(), l) {
+		rows = append(rows, c.operatorRow(op))
+	}
+	return list(c, w, "operators", l, rows)
+}
+
+// instanceOperators is GET /api/instances/{id}/operators: those who have a grant for the instance. Only what concerns it
+// is shown of them.
+func (c *call) instanceOperators(w http.ResponseWriter) error {
+	id := c.request.PathValue("id")
+	if err := c.needRight(id, control.RightManage); err != nil {
+		return err
+	}
+	l, err := c.listing()
+	if err != nil {
+		return err
+	}
+	rows := make([]operatorRow, 0)
+	for _, op := range c.api.Registry.Operators() {
+		if slices.Contains(op.Instances, id) {
+			op.Instances = []string{id}
+			rows = append(rows, c.operatorRow(op))
+		}
+	}
+	return list(c, w, "operators", l, part(rows, l))
+}
+
+// createOperator is POST /api/operators.
+func (c *call) createOperator(w http.ResponseWriter) error {
+	if err := c.needRight("", control.RightManage); err != nil {
+		return err
+	}
+	var body struct {
+		Email     *string       `json:"email"`
+		Password  *string       `json:"password"`
+		Role      *control.Role `json:"role"`
+		Instances []string      `json:"instances"`
+	}
+	if err := c.decode(w, &body); err != nil {
+		return err
+	}
+	if body.Email == nil || body.Password == nil || body.Role == nil {
+		return j17.Errorf(j17.CodeMissingField, "'email', 'password' and 'role' must be given as strings")
+	}
+	op, err := c.api.Registry.CreateOperator(c.acting(), control.NewOperator{Email: *body.Email, Password: *body.Password, Role: *body.Role, Instances: body.Instances})
+	if err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusCreated, c.operatorRow(op))
+}
+
+// getOperator is GET /api/operators/{id}. Everyone may look at themselves.
+func (c *call) getOperator(w http.ResponseWriter) error {
+	id := c.request.PathValue("id")
+	if id != c.principal.ID {
+		if err := c.needRight("", control.RightManage); err != nil {
+			return err
+		}
+	}
+	op, ok := c.api.Registry.OperatorByID(id)
+	if !ok {
+		return j17.Errorf(j17.CodeNotFound, "There is no such operator.")
+	}
+	return c.answer(w, http.StatusOK, c.operatorRow(op))
+}
+
+// changeOperator is PATCH /api/operators/{id}.
+func (c *call) changeOperator(w http.ResponseWriter) error {
+	if err := c.needRight("", control.RightManage); err != nil {
+		return err
+	}
+	var body struct {
+		Role *control.Role `json:"role"`
+	}
+	if err := c.decode(w, &body); err != nil {
+		return err
+	}
+	if body.Role == nil {
+		return j17.Errorf(j17.CodeMissingField, "'role' must be given as a string")
+	}
+	op, err := c.api.Registry.SetRole(c.acting(), c.request.PathValue("id"), *body.Role)
+	if err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, c.operatorRow(op))
+}
+
+// deleteOperator is DELETE /api/operators/{id}.
+func (c *call) deleteOperator(w http.ResponseWriter) error {
+	if err := c.needRight("", control.RightManage); err != nil {
+		return err
+	}
+	if err := c.api.Registry.DeleteOperator(c.acting(), c.request.PathValue("id")); err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, nil)
+}
+
+// resetPassword is POST /api/operators/{id}/password.
+func (c *call) resetPassword(w http.ResponseWriter) error {
+	if err := c.needRight("", control.RightManage); err != nil {
+		return err
+	}
+	var body struct {
+		Password *string `json:"password"`
+	}
+	if err := c.decode(w, &body); err != nil {
+		return err
+	}
+	if body.Password == nil {
+		return j17.Errorf(j17.CodeMissingField, "'password' must be given as a string")
+	}
+	if err := c.api.Registry.SetPassword(c.acting(), c.request.PathValue("id"), *body.Password); err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, nil)
+}
+
+// revokeTokens is POST /api/operators/{id}/revoke_tokens. Everyone may log themselves out everywhere.
+func (c *call) revokeTokens(w http.ResponseWriter) error {
+	id := c.request.PathValue("id")
+	if id != c.principal.ID {
+		if err := c.needRight("", control.RightManage); err != nil {
+			return err
+		}
+	}
+	if err := c.api.Registry.RevokeTokens(c.acting(), id); err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, nil)
+}
+
+// grant is PUT /api/operators/{id}/grants/{instance}.
+func (c *call) grant(w http.ResponseWriter) error {
+	return c.changeGrant(w, c.api.Registry.Grant)
+}
+
+// withdraw is DELETE /api/operators/{id}/grants/{instance}.
+func (c *call) withdraw(w http.ResponseWriter) error {
+	return c.changeGrant(w, c.api.Registry.Withdraw)
+}
+
+func (c *call) changeGrant(w http.ResponseWriter, change func(ctx context.Context, operatorID, instanceID string) (control.Operator, error)) error {
+	if err := c.needRight("", control.RightManage); err != nil {
+		return err
+	}
+	op, err := change(c.acting(), c.request.PathValue("id"), c.request.PathValue("instance"))
+	if err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, c.operatorRow(op))
+}

@@ -1,0 +1,131 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+
+	"j17"
+	"j17/internal/control"
+)
+
+// forwardTime is how long a worker may take for what the headnode passes on: as long as the longest of its routes.
+const forwardTime = transferTime
+
+// elsewhere reports whether this is a headnode and a worker has the instance, whose name it returns; "" where none has it
+// yet.
+func (a *API) elsewhere(instance string) (control.Node, bool) {
+	if a.Cluster == nil || a.Cluster.Node != "" {
+		return control.Node{}, false
+	}
+	i, _ := a.Registry.InstanceByID(instance)
+	n, _ := a.Registry.NodeByName(i.Node)
+	return n, true
+}
+
+// forwarded wraps a handler that needs the events of an environment: a headnode passes the request on to the worker that
+// has them, at the path on its internal listener. Who asks has been found to have the right.
+func (c *call) forwarded(w http.ResponseWriter, path string, handle func(*call, http.ResponseWriter) error) error {
+	n, ok := c.api.elsewhere(c.instance)
+	if !ok {
+		return handle(c, w)
+	}
+	target, err := url.Parse(n.InternalURL)
+	if err != nil || n.Name == "" {
+		return j17.Errorf(j17.CodeUnavailable, "No worker has this instance yet. Start a worker for this headnode.")
+	}
+	who, _ := control.ActorOf(c.acting())
+	actor, err := json.Marshal(who)
+	if err != nil {
+		return err
+	}
+	c.allowTime(w, forwardTime)
+	var failed error
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.URL.Path, p.Out.URL.RawPath = target.Scheme, target.Host, path, ""
+			p.Out.URL.RawQuery = p.In.URL.RawQuery
+			p.Out.Host = target.Host
+			for name := range p.Out.Header {
+				if !passedOn(name) {
+					delete(p.Out.Header, name)
+				}
+			}
+			p.Out.Header.Set(headerNodeSecret, c.api.Registry.NodeSecret())
+			p.Out.Header.Set(headerActor, base64.StdEncoding.EncodeToString(actor))
+			p.Out.Header.Set(headerCorrelationID, c.correlationID)
+		},
+		ModifyResponse: func(r *http.Response) error {
+			c.status = r.StatusCode
+			for _, own := range []string{headerRequestID, headerCorrelationID} { // which stand in the reply already
+				r.Header.Del(own)
+			}
+			return nil
+		},
+		ErrorHandler:  func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },
+		ErrorLog:      slog.NewLogLogger(c.api.Logger.Handler(), slog.LevelDebug),
+		Transport:     c.api.Cluster.Transport,
+		FlushInterval: -1,
+	}
+	ctx, cancel := context.WithTimeout(c.request.Context(), forwardTime)
+	defer cancel()
+	proxy.ServeHTTP(w, c.request.WithContext(ctx))
+	if failed != nil {
+		return j17.Errorf(j17.CodeUnavailable, "The worker %s, which has the instance, cannot be reached. Try again.", n.Name).Because(failed)
+	}
+	return nil
+}
+
+// passedOn reports whether a header of an operator's request means something to a worker. Credentials do not.
+func passedOn(name string) bool {
+	switch name {
+	case "Content-Type", "Content-Length", "Accept", "If-Match", "If-None-Match", "Range", headerIdempotencyKey:
+		return true
+	default:
+		return strings.HasPrefix(name, "Content-")
+	}
+}
+
+// usageElsewhere is the usage that a worker knows of; nil where it cannot be had now.
+func (c *call) usageElsewhere(n control.Node, instance string) json.RawMessage {
+	if n.Name == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(c.request.Context(), replicaTime)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(n.InternalURL, "/")+"/internal/control/instances/"+url.PathEscape(instance)+"/month", nil)
+	if err != nil {
+		return nil
+	}
+	r.Header.Set(headerNodeSecret, c.api.Registry.NodeSecret())
+	resp, err := c.api.Cluster.Transport.RoundTrip(r)
+	if err != nil {
+		c.api.Logger.LogAttrs(ctx, slog.LevelDebug, "the usage of an instance cannot be had from its worker", slog.String("node", n.Name), slog.Any("error", err))
+		return nil
+	}
+	defer resp.Body.Close() //nolint:errcheck // read to its end
+	var body struct {
+		Usage json.RawMessage `json:"usage"`
+	}
+	if resp.StatusCode != http.StatusOK || json.NewDecoder(http.MaxBytesReader(nil, resp.Body, maxSmallBody)).Decode(&body) != nil {
+		return nil
+	}
+	return body.Usage
+}
+
+// usageMonth is GET /internal/control/instances/{instance_}/month.
+func (c *call) usageMonth(w http.ResponseWriter) error {
+	if c.api.Usage == nil {
+		return j17.Errorf(j17.CodeNotFound, "This worker does not count usage.")
+	}
+	used, err := c.api.Usage.Month(c.request.Context(), c.instance)
+	if err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, nil, member{"usage", used})
+}

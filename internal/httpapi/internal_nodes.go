@@ -1,0 +1,272 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"j17"
+	"j17/internal/control"
+	"j17/internal/spec"
+)
+
+// Cluster says what part of several servers this one is.
+type Cluster struct {
+	// Node is the name of this worker; "" where this is the headnode.
+	Node string
+	// Transport reaches the other nodes.
+	Transport http.RoundTripper
+}
+
+// headerActor tells a worker for whom the headnode asks: a control.Actor as JSON in base64. It counts only with the node
+// secret.
+const headerActor = "X-J17-Actor"
+
+// PollTime is how long the headnode keeps a worker waiting for changes before it answers that there are none.
+const PollTime = 25 * time.Second
+
+// replicaTime is how long a change waits for the workers that are connected.
+const replicaTime = 2 * time.Second
+
+// badSecrets is the number of wrong node secrets that an address may send a minute before it is not listened to any more.
+const badSecrets = 60
+
+// Poll is what a worker tells the headnode each time it asks for changes.
+type Poll struct {
+	Node     control.Node `json:"node"`
+	Writable bool         `json:"writable"`
+	// Position is where the worker is; "" where it has nothing.
+	Position string `json:"position"`
+	// KeyUses are the last uses of keys that the headnode may not know of, in Unix seconds.
+	KeyUses map[string]int64 `json:"key_uses,omitempty"`
+}
+
+// Put is a spec that a worker has found to be good, on its way to the headnode.
+type Put struct {
+	Deployment control.Deployment `json:"deployment"`
+	Actor      control.Actor      `json:"actor"`
+	RequestID  string             `json:"request_id"`
+}
+
+// nodeRoutes is the table of what workers ask of the headnode, and the headnode of workers.
+func (a *API) nodeRoutes() []route {
+	all := []route{{controlSite, http.MethodGet, "/api/nodes", operator, (*call).listNodes}}
+	if a.Cluster == nil {
+		return all
+	}
+	row := func(method, pattern string, handle func(*call, http.ResponseWriter) error) route {
+		return route{internalSite, method, "/internal/control/" + pattern, node, handle}
+	}
+	if a.Cluster.Node == "" {
+		return append(
+			all,
+			row(http.MethodPost, "changes", (*call).pollChanges),
+			row(http.MethodPost, "specs", (*call).putSpecOfWorker),
+			row(http.MethodGet, "specs/{instance}/{env}/{version}", (*call).specOfHeadnode),
+			row(http.MethodPost, "audit", (*call).auditOfWorker),
+		)
+	}
+	here := func(handle func(*call, http.ResponseWriter) error) func(*call, http.ResponseWriter) error {
+		return func(c *call, w http.ResponseWriter) error {
+			instance, ok := c.api.Registry.InstanceByID(c.request.PathValue("instance_"))
+			if !ok {
+				return j17.Errorf(j17.CodeNotFound, "This worker does not know the instance yet. Try again.")
+			}
+			if err := c.here(instance); err != nil {
+				return err
+			}
+			c.instance = instance.ID
+			return handle(c, w)
+		}
+	}
+	return append(
+		all,
+		row(http.MethodPost, "instances/{instance_}/spec", here(auditedHere("spec.deploy", (*call).deploySpec))),
+		row(http.MethodPost, "instances/{instance_}/spec/rollback", here(auditedHere("spec.rollback", (*call).rollBackSpec))),
+		row(http.MethodPost, "instances/{instance_}/spec/promote", here(auditedHere("spec.promote", (*call).promoteSpec))),
+		row(http.MethodGet, "instances/{instance_}/usage", here((*call).usageDays)),
+		row(http.MethodGet, "instances/{instance_}/month", here((*call).usageMonth)),
+	)
+}
+
+// pollChanges is POST /internal/control/changes: a worker tells that it is there, and waits for what it does not have.
+func (c *call) pollChanges(w http.ResponseWriter) error {
+	var p Poll
+	if err := c.decodeLarge(w, &p, maxPoll); err != nil {
+		return err
+	}
+	p.Node.Writable = p.Writable
+	if err := c.api.Registry.RegisterNode(c.acting(), p.Node); err != nil {
+		return err
+	}
+	c.api.Registry.NoteKeyUses(p.KeyUses)
+	c.allowTime(w, 2*PollTime)
+	ctx, cancel := context.WithTimeout(c.request.Context(), PollTime)
+	defer cancel()
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		select {
+		case <-c.api.draining:
+			cancel()
+		case <-stop:
+		}
+	}()
+	rep, err := c.api.Registry.Replicate(ctx, p.Node.Name, p.Position)
+	if err != nil {
+		return err
+	}
+	if c.request.Context().Err() != nil {
+		c.api.Registry.Disconnected(p.Node.Name)
+	}
+	raw, err := json.Marshal(rep)
+	if err != nil {
+		return err
+	}
+	return c.reply(w, http.StatusOK, raw)
+}
+
+// maxPoll bounds what a worker may say: the uses of all keys there can be.
+const maxPoll = 64 << 20
+
+// decodeLarge reads a JSON object of another node.
+func (c *call) decodeLarge(w http.ResponseWriter, into any, limit int64) error {
+	raw, err := c.readBody(w, limit)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal([]byte(raw), into); err != nil {
+		return j17.Errorf(j17.CodeInvalidJSON, "The request is not what another node of this version would send.").Because(err)
+	}
+	return nil
+}
+
+// putSpecOfWorker is POST /internal/control/specs: the last step of a deployment on a worker.
+func (c *call) putSpecOfWorker(w http.ResponseWriter) error {
+	var p Put
+	if err := c.decodeLarge(w, &p, 2*maxSpecBody); err != nil {
+		return err
+	}
+	if compiled, _ := spec.Compile(p.Deployment.Source); compiled == nil {
+		return j17.Errorf(j17.CodeInvalidSpec, "The headnode does not accept the spec that the worker has accepted. Bring both to the same version.")
+	}
+	ctx := control.WithActor(c.request.Context(), p.Actor, p.RequestID)
+	s, err := c.api.Registry.PutSpec(ctx, p.Deployment)
+	if err != nil {
+		return err
+	}
+	s.Source = nil // which the worker has
+	return c.answer(w, http.StatusOK, nil, member{"spec", s})
+}
+
+// specOfHeadnode is GET /internal/control/specs/{instance}/{env}/{version}.
+func (c *call) specOfHeadnode(w http.ResponseWriter) error {
+	version, err := strconv.Atoi(c.request.PathValue("version"))
+	if err != nil {
+		return j17.Errorf(j17.CodeNotFound, "Versions of specs are numbered from 1 on.")
+	}
+	s, err := c.api.Registry.SpecVersion(c.request.Context(), c.request.PathValue("instance"), j17.Environment(c.request.PathValue("env")), version)
+	if err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, nil, member{"spec", s})
+}
+
+// auditOfWorker is POST /internal/control/audit.
+func (c *call) auditOfWorker(w http.ResponseWriter) error {
+	var rec control.Record
+	if err := c.decodeLarge(w, &rec, 1<<20); err != nil {
+		return err
+	}
+	if err := c.api.Registry.Audit(c.request.Context(), rec); err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, nil)
+}
+
+// listNodes is GET /api/nodes.
+func (c *call) listNodes(w http.ResponseWriter) error {
+	if err := c.needRight("", control.RightView); err != nil {
+		return err
+	}
+	l, err := c.listing()
+	if err != nil {
+		return err
+	}
+	type nodeRow struct {
+		Name        string     `json:"name"`
+		PublicURL   string     `json:"public_url"`
+		InternalURL string     `json:"internal_url"`
+		Version     string     `json:"version"`
+		Instances   int        `json:"instances"`
+		SeenAt      *time.Time `json:"seen_at"`
+		Writable    *bool      `json:"writable"`
+	}
+	load := map[string]int{}
+	for _, i := range c.api.Registry.Instances() {
+		load[i.Node]++
+	}
+	rows := make([]nodeRow, 0)
+	for _, n := range c.api.Registry.Nodes() {
+		row := nodeRow{Name: n.Name, PublicURL: n.PublicURL, InternalURL: n.InternalURL, Version: n.Version, Instances: load[n.Name]}
+		if !n.SeenAt.IsZero() {
+			row.SeenAt, row.Writable = &n.SeenAt, &n.Writable
+		}
+		rows = append(rows, row)
+	}
+	return list(c, w, "nodes", l, part(rows, l))
+}
+
+// here reports whether this server has an instance. Where another one has it, the error says which.
+func (c *call) here(i control.Instance) error {
+	cluster := c.api.Cluster
+	if cluster == nil || cluster.Node != "" && cluster.Node == i.Node {
+		return nil
+	}
+	n, ok := c.api.Registry.NodeByName(i.Node)
+	if !ok {
+		return j17.Errorf(j17.CodeUnavailable, "No worker has this instance yet. Start a worker for this headnode.")
+	}
+	e := j17.Errorf(j17.CodeMisdirected, "The instance is on another node. Send the request there, to the same host name.")
+	e.Details = struct {
+		URL string `json:"url"`
+	}{n.PublicURL}
+	return e
+}
+
+// headnodeOnly is the refusal of a worker to be the control plane.
+func (a *API) headnodeOnly() error {
+	if a.Cluster == nil || a.Cluster.Node == "" {
+		return nil
+	}
+	return j17.Errorf(j17.CodeMisdirected, "This is a worker. The control plane is on the headnode.")
+}
+
+// awaitReplicas lets workers catch up with a change before its maker is told that it is done.
+func (c *call) awaitReplicas() {
+	if c.api.Cluster == nil || c.api.Cluster.Node != "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.request.Context()), replicaTime)
+	defer cancel()
+	c.api.Registry.AwaitReplicas(ctx)
+}
+
+// actFor takes over for whom the headnode asks.
+func (c *call) actFor() {
+	values := c.request.Header[headerActor]
+	if len(values) != 1 {
+		return
+	}
+	raw, err := base64.StdEncoding.DecodeString(values[0])
+	if err != nil {
+		return
+	}
+	var a control.Actor
+	if json.Unmarshal(raw, &a) == nil {
+		c.actor = a
+	}
+}

@@ -1,0 +1,277 @@
+package container
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"syscall"
+	"time"
+
+	"j17/internal/sandbox"
+)
+
+// function is one entry point with its workers.
+type function struct {
+	runner *Runner
+	job    *job
+	digest [sha256.Size]byte
+	once   bool // a process answers one request, at the end of its input
+	greets bool // a worker announces by a first line that it is ready
+
+	slots chan struct{} // one for each call that runs
+
+	mu       sync.Mutex
+	idle     []*worker // the one used last is at the end
+	failures int       // workers in a row that ended without an answer
+	resume   time.Time // no worker starts before
+}
+
+func (r *Runner) function(j *job, identity ...string) *function {
+	hash := sha256.New()
+	for _, part := range identity {
+		_, _ = fmt.Fprintf(hash, "%d:%s", len(part), part)
+	}
+	f := &function{runner: r, job: j, slots: make(chan struct{}, r.opts.Workers)}
+	hash.Sum(f.digest[:0])
+	return f
+}
+
+// Digest identifies the code and the entry point.
+func (f *function) Digest() [sha256.Size]byte { return f.digest }
+
+// errTimedOut is the cause of a context that ends with the time of a call.
+var errTimedOut = errors.New("the time of the call is over")
+
+// Call passes one request to a worker. Where a worker ends between calls of its own will, another one answers.
+func (f *function) Call(ctx context.Context, input []byte) ([]byte, error) {
+	line, err := oneLineJSON(input)
+	if err != nil {
+		return nil, err
+	}
+	release, err := f.slot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	for {
+		w, err := f.worker(ctx)
+		if err != nil {
+			return nil, err
+		}
+		answer, err := f.call(ctx, w, line)
+		if !errors.Is(err, errLeft) {
+			return answer, err
+		}
+	}
+}
+
+// slot waits for the right to run a call.
+func (f *function) slot(ctx context.Context) (release func(), err error) {
+	release = func() { <-f.slots }
+	select {
+	case f.slots <- struct{}{}:
+		return release, nil
+	default:
+	}
+	waiting, cancel := context.WithTimeout(ctx, f.runner.opts.Timeout)
+	defer cancel()
+	select {
+	case f.slots <- struct{}{}:
+		return release, nil
+	case <-waiting.Done():
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, &sandbox.Fault{
+			Kind: sandbox.Timeout, Detail: fmt.Sprintf("all %d workers were busy for %v", f.runner.opts.Workers, f.runner.opts.Timeout),
+			Hint: "Make calls shorter, or let the operator allow more workers.",
+		}
+	}
+}
+
+// oneLineJSON returns a JSON text as a line.
+func oneLineJSON(input []byte) ([]byte, error) {
+	if bytes.ContainsAny(input, "\n\r") {
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, input); err != nil {
+			return nil, fmt.Errorf("the request is no JSON text: %w", err)
+		}
+		input = compact.Bytes()
+	}
+	return append(append(make([]byte, 0, len(input)+1), input...), '\n'), nil
+}
+
+// worker returns one that waits for a call, or starts one.
+func (f *function) worker(ctx context.Context) (*worker, error) {
+	for {
+		var w *worker
+		f.mu.Lock()
+		if n := len(f.idle); n > 0 {
+			w = f.idle[n-1]
+			f.idle = f.idle[:n-1]
+			w.idle = time.Time{}
+		}
+		f.mu.Unlock()
+		if w == nil {
+			return f.startWorker(ctx)
+		}
+		if w.quiet() {
+			return w, nil
+		}
+		w.end(caller)
+	}
+}
+
+// take removes a worker from those that wait; false means that it was not there.
+func (f *function) take(w *worker) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.idle {
+		if f.idle[i] == w {
+			f.idle = append(f.idle[:i], f.idle[i+1:]...)
+			w.idle = time.Time{}
+			return true
+		}
+	}
+	return false
+}
+
+const (
+	freeFailures = 3 // workers that may fail in a row before the next one has to wait
+	firstPause   = 100 * time.Millisecond
+	longestPause = 30 * time.Second
+)
+
+// failed counts a worker that ended without an answer.
+func (f *function) failed() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.failures++; f.failures >= freeFailures {
+		pause := longestPause
+		if shift := f.failures - freeFailures; shift < 16 {
+			pause = min(pause, firstPause<<shift)
+		}
+		f.resume = f.runner.opts.Clock.Now().Add(pause)
+	}
+}
+
+func (f *function) startWorker(ctx context.Context) (*worker, error) {
+	f.mu.Lock()
+	failures, wait := f.failures, f.resume.Sub(f.runner.opts.Clock.Now())
+	f.mu.Unlock()
+	if failures >= freeFailures && wait > 0 {
+		return nil, &sandbox.Fault{
+			Kind: sandbox.Start, Detail: fmt.Sprintf("the last %d workers ended without an answer; the next one starts in %v", failures, wait.Round(time.Millisecond)),
+			Hint: "See the faults before this one, and correct the code.",
+		}
+	}
+	p, err := f.runner.spawn(f.job)
+	if errors.Is(err, errClosed) || ctx.Err() != nil {
+		if p != nil {
+			p.end(caller)
+		}
+		return nil, errors.Join(err, context.Cause(ctx))
+	}
+	if err != nil {
+		f.failed()
+		return nil, &sandbox.Fault{Kind: sandbox.Start, Detail: "the process could not be started: " + err.Error(), Hint: "This is for the operator of the server: see whether the container driver works."}
+	}
+	w := &worker{function: f, process: p, reader: bufio.NewReaderSize(p.out, 64<<10), baseline: -1}
+	f.runner.mu.Lock()
+	f.runner.workers[w] = true
+	f.runner.mu.Unlock()
+	if !f.greets {
+		return w, nil
+	}
+	starting, cancel := context.WithTimeoutCause(ctx, startTimeout, errTimedOut)
+	defer cancel()
+	greeting, err := w.exchange(starting, nil)
+	if err == nil && string(greeting) == ready {
+		return w, nil
+	}
+	w.end(caller)
+	f.failed()
+	if err == nil {
+		_, err = f.answer(greeting, p.log)
+	} else {
+		err = w.failure(starting, err)
+	}
+	var fault *sandbox.Fault
+	if errors.As(err, &fault) && fault.Kind != sandbox.Memory {
+		if fault.Kind == sandbox.Timeout {
+			fault.Detail = fmt.Sprintf("the code was not loaded within %v", startTimeout)
+		}
+		fault.Kind = sandbox.Start
+	}
+	if err == nil {
+		err = &sandbox.Fault{Kind: sandbox.Start, Detail: "the code wrote to standard output while it was loaded", Hint: "Write to standard error instead."}
+	}
+	return nil, err
+}
+
+// ready is the first line of a worker that has loaded the author's file.
+const ready = `"ready"`
+
+// errLeft is the cause of a call that a worker did not see, for it ended after the call before.
+var errLeft = errors.New("the worker has left")
+
+// call runs one call on a worker and then keeps or ends the worker.
+func (f *function) call(ctx context.Context, w *worker, line []byte) ([]byte, error) {
+	timed, cancel := context.WithTimeoutCause(ctx, f.runner.opts.Timeout, errTimedOut)
+	defer cancel()
+	said, err := w.exchange(timed, line)
+	ended := errors.Is(err, io.EOF) || f.once && err == nil
+	if ended {
+		w.awaitEnd(timed)
+	}
+	if err != nil || ended && w.process.err != nil {
+		w.end(caller)
+		if ended && len(said) == 0 && w.answered > 0 && w.process.killedBy() == itself && w.process.err == nil {
+			return nil, errLeft
+		}
+		err = w.failure(timed, err)
+		if fault := (*sandbox.Fault)(nil); errors.As(err, &fault) {
+			f.failed()
+		}
+		return nil, err
+	}
+	w.answered++
+	answer, err := f.answer(said, w.process.log)
+	var fault *sandbox.Fault
+	broken := errors.As(err, &fault) && fault.Kind != sandbox.Trap
+	if broken || f.once || w.reader.Buffered() > 0 {
+		w.end(caller)
+		if broken {
+			f.failed()
+		}
+	} else {
+		f.keep(w)
+	}
+	if !broken {
+		f.mu.Lock()
+		f.failures = 0
+		f.mu.Unlock()
+	}
+	return answer, err
+}
+
+// keep makes a worker wait for the next call.
+func (f *function) keep(w *worker) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w.idle = f.runner.opts.Clock.Now()
+	f.idle = append(f.idle, w)
+}
+
+// kernelKilled tells whether the kernel has killed the process for its memory, as far as its status shows: with drivers
+// that leave the control groups to another program.
+func (f *function) kernelKilled(p *process) bool {
+	const killed = 128 + int(syscall.SIGKILL)
+	return f.runner.opts.Driver != Bubblewrap && p.killedBy() == itself && exitCode(p.err) == killed
+}

@@ -1,0 +1,31 @@
+package container
+
+import (
+	"os"
+	"strings"
+	"syscall"
+)
+
+const nobody = 65534
+
+// attributes returns how the driver's process starts: in a process group of its own, killed when the thread that started
+// it ends and, when drop is set and this process is root's, as nobody.
+func attributes(drop bool) *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if drop && os.Geteuid() == 0 {
+		a.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+	}
+	return a
+}
+
+// syncDisk brings what was written to disk.
+func syncDisk() { syscall.Sync() }
+
+// kernelRelease returns the kernel's version, as in "6.1.0-18-amd64".
+func kernelRelease() string {
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(release))
+}

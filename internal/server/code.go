@@ -1,0 +1,98 @@
+package server
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"path/filepath"
+
+	"j17"
+	"j17/internal/deploy"
+	"j17/internal/sandbox"
+	"j17/internal/sandbox/container"
+	"j17/internal/sandbox/wasm"
+)
+
+// openCode opens what runs custom code. Machine code and what containers consist of are kept in the data folder; both can
+// be removed while the server is stopped, and are made again.
+func (s *Server) openCode(ctx context.Context) (deploy.Modules, deploy.Containers, error) {
+	runtime, err := wasm.New(wasm.Options{CacheDir: filepath.Join(s.options.Dir, "cache", "wasm")})
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.options.Containers == container.Off {
+		return modules{runtime}, nil, nil
+	}
+	s.runner, err = container.New(ctx, container.Options{
+		Driver: s.options.Containers, Dir: filepath.Join(s.options.Dir, "cache", "containers"),
+		BuildNetwork: s.options.ContainerBuildNetwork, Clock: s.options.Clock,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return modules{runtime}, containers{s.runner}, nil
+}
+
+// modules compiles WebAssembly for package deploy.
+type modules struct{ runtime *wasm.Runtime }
+
+// Compile compiles a module.
+func (m modules) Compile(ctx context.Context, binary []byte) (deploy.Module, error) {
+	compiled, err := m.runtime.Compile(ctx, binary)
+	if err != nil {
+		return nil, err
+	}
+	return module{compiled, context.WithoutCancel(ctx)}, nil
+}
+
+type module struct {
+	*wasm.Module
+	ctx context.Context
+}
+
+// Close frees the module.
+func (m module) Close() error { return m.Module.Close(m.ctx) }
+
+// containers runs containers for package deploy.
+type containers struct{ runner *container.Runner }
+
+// Image returns the function of an image.
+func (c containers) Image(ctx context.Context, reference string, archive *deploy.Archive) (sandbox.Function, error) {
+	if archive == nil {
+		f, err := c.runner.Image(ctx, container.ImageSource{Reference: reference})
+		return f, public(err)
+	}
+	return withArchive(ctx, archive, func(a container.Archive) (sandbox.Function, error) {
+		return c.runner.Image(ctx, container.ImageSource{Archive: a})
+	})
+}
+
+// Source returns the function of a file of source code.
+func (c containers) Source(ctx context.Context, runtime, file string, archive *deploy.Archive) (sandbox.Function, error) {
+	return withArchive(ctx, archive, func(a container.Archive) (sandbox.Function, error) {
+		return c.runner.Source(ctx, runtime, a, file)
+	})
+}
+
+// withArchive opens an archive for as long as make needs it.
+func withArchive(ctx context.Context, archive *deploy.Archive, make func(container.Archive) (sandbox.Function, error)) (sandbox.Function, error) {
+	var a container.Archive
+	if n, err := hex.Decode(a.SHA256[:], []byte(archive.SHA256)); err != nil || n != len(a.SHA256) {
+		return nil, errors.Join(errors.New("the hash of a blob is malformed"), err)
+	}
+	content, err := archive.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a.Reader = content
+	f, err := make(a)
+	return f, errors.Join(public(err), content.Close())
+}
+
+// public turns a refusal that is meant for users into one that they get to see.
+func public(err error) error {
+	if refusal, ok := errors.AsType[*container.Error](err); ok {
+		return j17.Errorf(j17.CodeInvalidSpec, "%s", refusal.Message).Because(refusal.Err)
+	}
+	return err
+}

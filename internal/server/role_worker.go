@@ -1,0 +1,277 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"j17"
+	"j17/internal/control"
+	"j17/internal/httpapi"
+)
+
+// Limits of talks between nodes.
+const (
+	nodeTime     = 30 * time.Second // of a request that nobody keeps waiting
+	maxNodeReply = 1 << 30
+	// The pauses before a headnode that does not answer is asked again, and one that refuses.
+	firstPause, longestPause = time.Second, 15 * time.Second
+)
+
+// upstream reaches the headnode of a worker. It implements control.Upstream.
+type upstream struct {
+	base      string
+	secret    string
+	transport *http.Transport
+}
+
+// call sends a request to the headnode and decodes the answer. Errors are *j17.Errors.
+func (u *upstream) call(ctx context.Context, method, path string, body, into any) error {
+	var content io.Reader
+	if body != nil {
+		raw, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		content = bytes.NewReader(raw)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, u.base+path, content)
+	if err != nil {
+		return unreachable(err)
+	}
+	r.Header.Set("X-Node-Secret", u.secret)
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := u.transport.RoundTrip(r)
+	if err != nil {
+		return unreachable(err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // nothing was written to it
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxNodeReply))
+	if err != nil {
+		return unreachable(err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		var p struct {
+			Code   j17.Code         `json:"code"`
+			Detail string           `json:"detail"`
+			Path   string           `json:"path"`
+			Errors []j17.FieldError `json:"errors"`
+		}
+		if json.Unmarshal(raw, &p) != nil || p.Code == "" {
+			return unreachable(fmt.Errorf("it answered with status %d", resp.StatusCode))
+		}
+		return &j17.Error{Code: p.Code, Message: p.Detail, Path: p.Path, Errors: p.Errors}
+	}
+	if into == nil {
+		return nil
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return unreachable(err)
+	}
+	return nil
+}
+
+func unreachable(err error) error {
+	return j17.Errorf(j17.CodeUnavailable, "The headnode cannot be reached, and without it this cannot be changed. Try again.").Because(err)
+}
+
+// PutSpec stores a spec at the headnode.
+func (u *upstream) PutSpec(ctx context.Context, d control.Deployment) (control.Spec, error) {
+	ctx, cancel := context.WithTimeout(ctx, nodeTime)
+	defer cancel()
+	var reply struct {
+		Spec control.Spec `json:"spec"`
+	}
+	put := httpapi.Put{Deployment: d}
+	put.Actor, put.RequestID = control.ActorOf(ctx)
+	err := u.call(ctx, http.MethodPost, "/internal/control/specs", put, &reply)
+	return reply.Spec, err
+}
+
+// SpecVersion reads a version of a spec from the headnode.
+func (u *upstream) SpecVersion(ctx context.Context, instance string, env j17.Environment, version int) (control.Spec, error) {
+	ctx, cancel := context.WithTimeout(ctx, nodeTime)
+	defer cancel()
+	var reply struct {
+		Spec control.Spec `json:"spec"`
+	}
+	path := "/internal/control/specs/" + url.PathEscape(instance) + "/" + url.PathEscape(string(env)) + "/" + strconv.Itoa(version)
+	err := u.call(ctx, http.MethodGet, path, nil, &reply)
+	return reply.Spec, err
+}
+
+// Audit adds a record to the headnode's log.
+func (u *upstream) Audit(ctx context.Context, rec control.Record) error {
+	ctx, cancel := context.WithTimeout(ctx, nodeTime)
+	defer cancel()
+	return u.call(ctx, http.MethodPost, "/internal/control/audit", rec, nil)
+}
+
+// follower keeps a worker in step with its headnode.
+type follower struct {
+	server *Server
+	up     *upstream
+	self   control.Node
+	// arrived is signalled when there may be specs that the engine does not have.
+	arrived chan struct{}
+	// reported is when uses of keys were told last.
+	reported time.Time
+	// connected tells whether the last talk went well, for metrics and tests.
+	connected atomic.Bool
+}
+
+// poll asks the headnode for what is new and takes it over.
+func (f *follower) poll(ctx context.Context) error {
+	registry := f.server.registry
+	position, err := registry.Position(ctx)
+	if err != nil {
+		return err
+	}
+	asked := f.server.options.Clock.Now()
+	body := httpapi.Poll{Node: f.self, Writable: f.server.store.Status().Writable, Position: position, KeyUses: registry.KeyUses(f.reported)}
+	ctx, cancel := context.WithTimeout(ctx, httpapi.PollTime+nodeTime)
+	defer cancel()
+	var rep control.Replication
+	if err := f.up.call(ctx, http.MethodPost, "/internal/control/changes", body, &rep); err != nil {
+		return err
+	}
+	f.reported = asked
+	if !rep.Whole && len(rep.Changes) == 0 {
+		return nil
+	}
+	if err := registry.Apply(ctx, rep); err != nil {
+		return err
+	}
+	select {
+	case f.arrived <- struct{}{}:
+	default: // signalled already
+	}
+	return nil
+}
+
+// run polls until the context ends.
+func (f *follower) run(ctx context.Context) error {
+	clk, logger := f.server.options.Clock, f.server.options.Logger
+	pause := firstPause
+	for ctx.Err() == nil {
+		err := f.poll(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		was := f.connected.Swap(err == nil)
+		switch {
+		case err == nil && !was:
+			logger.LogAttrs(ctx, slog.LevelInfo, "in step with the headnode", slog.String("headnode", f.up.base))
+		case err != nil && was, err != nil && pause == firstPause:
+			logger.LogAttrs(ctx, slog.LevelWarn, "the headnode does not answer; this worker goes on with what it knows", slog.String("headnode", f.up.base), slog.Any("error", err))
+		}
+		if err == nil {
+			pause = firstPause
+			continue
+		}
+		if clk.Wait(ctx, clk.Now().Add(pause)) != nil {
+			return nil //nolint:nilerr // the context has ended
+		}
+		pause = min(2*pause, longestPause)
+	}
+	return nil
+}
+
+// adopt hands specs that have arrived to the engine, until the context ends.
+func (f *follower) adopt(ctx context.Context) error {
+	for {
+		select {
+		case <-f.arrived:
+			if err := f.server.adoptAll(ctx); err != nil && ctx.Err() == nil {
+				f.server.options.Logger.LogAttrs(ctx, slog.LevelError, "specs could not be taken over", slog.Any("error", err))
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// adoptAll hands the specs of the instances that this server has to the engine.
+func (s *Server) adoptAll(ctx context.Context) error {
+	for _, instance := range s.registry.Instances() {
+		if !s.owns(instance) {
+			continue
+		}
+		for _, env := range j17.Environments() {
+			if err := s.deploy.Adopt(ctx, instance.ID, env); err != nil && j17.CodeOf(err) != j17.CodeNotFound {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// owns reports whether this server has the events of an instance.
+func (s *Server) owns(i control.Instance) bool {
+	switch c := s.options.cluster; {
+	case c == nil:
+		return true
+	case c.upstream == nil:
+		return false
+	default:
+		return i.Node == c.node
+	}
+}
+
+// follow makes the server a worker: it takes over what the headnode has, which it must at least once.
+func (s *Server) follow(ctx context.Context, o ServeOptions) error {
+	identity, err := nodeIdentity(o.Dir)
+	if err != nil {
+		return err
+	}
+	self := control.Node{Name: o.Node, Identity: identity, PublicURL: o.PublicURL, InternalURL: o.InternalURL, Version: o.Version}
+	if self.PublicURL == "" {
+		self.PublicURL = urlOf(s.public, o.encrypted())
+	}
+	if self.InternalURL == "" {
+		self.InternalURL = urlOf(s.internal, o.InternalCertificate.given())
+	}
+	s.follower = &follower{server: s, up: o.cluster.upstream, self: self, arrived: make(chan struct{}, 1)}
+	position, err := s.registry.Position(ctx)
+	if err != nil {
+		return err
+	}
+	if position == "" {
+		if err := s.follower.poll(ctx); err != nil {
+			return fmt.Errorf("this worker knows nothing yet, and the headnode at %s gives no answer that helps: %w", o.Headnode, err)
+		}
+		s.follower.connected.Store(true)
+	}
+	return s.adoptAll(ctx)
+}
+
+func urlOf(l net.Listener, encrypted bool) string {
+	if encrypted {
+		return "https://" + l.Addr().String()
+	}
+	return "http://" + l.Addr().String()
+}
+
+var errSecret = errors.New("a node secret has at least 32 characters and no spaces")
+
+// parseSecret reads the content of a file with a node secret.
+func parseSecret(raw []byte) (string, error) {
+	secret := strings.TrimSpace(string(raw))
+	if len(secret) < 32 || len(secret) > 1024 || strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", errSecret
+	}
+	return secret, nil
+}

@@ -1,0 +1,534 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"j17/internal/control"
+	"j17/internal/httpapi"
+)
+
+// Role is the part that a server has among several.
+type Role string
+
+// The roles. A headnode has the operators, the instances, their keys and specs, and no events; a worker has the events of
+// some instances and follows its headnode in everything else.
+const (
+	RoleAll      Role = "all"
+	RoleHeadnode Role = "headnode"
+	RoleWorker   Role = "worker"
+)
+
+// ServeOptions configures a server for use by others. Check says what is wrong with it.
+type ServeOptions struct {
+	Options
+	Role Role
+	// Proxies are TrustedProxies in CIDR notation, or single addresses.
+	Proxies []string
+	// DefaultInstance is the name of the instance that answers for the base domain itself; "" for none.
+	DefaultInstance string
+
+	// OperatorEmail and OperatorPasswordFile name a platform admin who is created unless there is one of that address. Without
+	// them, SetupURL is told where the first operator can be created, until there is one.
+	OperatorEmail        string
+	OperatorPasswordFile string
+	SetupURL             func(url string)
+
+	Certificate Certificate
+	ACME        ACME
+	// TLSMin is the lowest version of TLS on the public listener: "1.3", or "1.2".
+	TLSMin string
+	// HTTPListen is the address of the plain listener beside an encrypted one, which leads to it; "" for none.
+	HTTPListen string
+	// Reload, if not nil, makes the server read its certificates anew.
+	Reload <-chan struct{}
+
+	// NodeSecretFile holds the secret that nodes know each other by; "" means one of the server's own making.
+	NodeSecretFile      string
+	InternalCertificate Certificate
+	// InternalCAFile holds the certificates by which those of other nodes are checked; "" means those of the system.
+	InternalCAFile string
+	// Node is the name of a worker, Headnode the URL of its headnode's internal listener, PublicURL and InternalURL where the
+	// worker's own listeners can be reached; "" means the addresses that they listen on.
+	Node, Headnode, PublicURL, InternalURL string
+}
+
+// cluster is the part of a server among several.
+type cluster struct {
+	node     string
+	upstream *upstream // nil for the headnode
+}
+
+func (o *ServeOptions) encrypted() bool { return o.Certificate.given() || o.ACME.On }
+
+// Check reports everything that is wrong with the options, and opens nothing but the files that they name. It fills in what
+// follows from the rest.
+func (o *ServeOptions) Check() []error {
+	var c checks
+	c.addresses(o)
+	c.proxies(o)
+	c.publicTLS(o)
+	c.operator(o)
+	c.nodes(o)
+	if o.KeyRate < 0 || o.AddressRate < 0 {
+		c.add("a rate limit cannot be negative; 0 means none")
+	}
+	for _, p := range o.Plans {
+		if err := control.CheckPlan(p); err != nil {
+			c.add("plan %q: %w", p.Name, err)
+		}
+	}
+	return c.found
+}
+
+// checks gathers what is wrong.
+type checks struct{ found []error }
+
+func (c *checks) add(format string, args ...any) {
+	c.found = append(c.found, fmt.Errorf(format, args...))
+}
+
+func (c *checks) addresses(o *ServeOptions) {
+	if o.Dir == "" {
+		c.add("data: name the folder for the data")
+	}
+	switch {
+	case o.BaseDomain == "":
+		c.add("base-domain: name the domain under which instances have their hosts, such as example.com")
+	case !isDomain(o.BaseDomain):
+		c.add("base-domain: %q is no domain name in lower case", o.BaseDomain)
+	}
+	if o.DefaultInstance != "" {
+		if err := control.CheckInstanceName(o.DefaultInstance); err != nil {
+			c.add("default-instance: %w", err)
+		}
+	}
+	addresses := []struct{ name, value string }{{"listen", o.Listen}, {"internal-listen", o.InternalListen}}
+	if o.encrypted() && o.HTTPListen != "" {
+		addresses = append(addresses, struct{ name, value string }{"http-listen", o.HTTPListen})
+	}
+	taken := map[string]string{}
+	for _, a := range addresses {
+		_, port, err := net.SplitHostPort(a.value)
+		if err != nil {
+			c.add("%s: %q must be an address and a port, such as 127.0.0.1:17000 or :443", a.name, a.value)
+			continue
+		}
+		if other, ok := taken[a.value]; ok && port != "0" {
+			c.add("%s: %s is the address of %s already", a.name, a.value, other)
+		}
+		taken[a.value] = a.name
+	}
+}
+
+// isDomain reports whether a name is a domain in lower case, and no address.
+func isDomain(name string) bool {
+	label := regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	if _, err := netip.ParseAddr(name); err == nil || len(name) > 200 {
+		return false
+	}
+	for part := range strings.SplitSeq(name, ".") {
+		if !label.MatchString(part) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *checks) proxies(o *ServeOptions) {
+	o.TrustedProxies = nil
+	for _, text := range o.Proxies {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			addr, single := netip.ParseAddr(text)
+			if single != nil {
+				c.add("trusted-proxy: %q is no network such as 10.0.0.0/8 and no address", text)
+				continue
+			}
+			p = netip.PrefixFrom(addr, addr.BitLen())
+		}
+		if p.Bits() == 0 {
+			c.add("trusted-proxy: %s is every address there is; whoever connects could say that requests come from someone else", text)
+		}
+		o.TrustedProxies = append(o.TrustedProxies, p.Masked())
+	}
+	switch o.ForwardedHeader {
+	case "", httpapi.XForwardedFor, httpapi.Forwarded:
+	default:
+		c.add("forwarded-header: it must be %s or %s", httpapi.XForwardedFor, httpapi.Forwarded)
+	}
+}
+
+func (c *checks) publicTLS(o *ServeOptions) {
+	switch o.TLSMin {
+	case "":
+		o.TLSMin = "1.3"
+	case "1.2", "1.3":
+	default:
+		c.add("tls-min: it must be 1.3 or 1.2")
+	}
+	if o.ACME.On && o.Certificate.given() {
+		c.add("acme: a certificate is given as well; use one of the two")
+	}
+	c.certificate("tls", o.Certificate)
+	if o.ACME.On && (!strings.Contains(o.BaseDomain, ".") || strings.HasSuffix(o.BaseDomain, ".localhost")) {
+		c.add("acme: no authority gives certificates for %q; use a domain that others can look up", o.BaseDomain)
+	}
+	if o.ACME.Directory != "" {
+		if u, err := url.Parse(o.ACME.Directory); err != nil || u.Scheme != "https" || u.Host == "" {
+			c.add("acme-directory: %q is no URL that starts with https://", o.ACME.Directory)
+		}
+	}
+	c.pool("acme-ca", o.ACME.CAFile)
+	if !o.ACME.On && (o.ACME.Email != "" || o.ACME.Directory != "" || o.ACME.CAFile != "") {
+		c.add("acme: settings for it are given, but it is off; add --acme")
+	}
+	if !o.encrypted() && !isLoopback(o.Listen) && len(o.Proxies) == 0 {
+		c.add("listen: %s can be reached over the network, and without TLS keys and data would travel in clear. Give --tls-cert and --tls-key, or --acme; "+
+			"behind a proxy that speaks TLS, name it with --trusted-proxy; or listen on 127.0.0.1", o.Listen)
+	}
+}
+
+// isLoopback reports whether an address is reached from this machine only.
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return true // which has been reported
+	}
+	if host == "localhost" {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+func (c *checks) certificate(name string, files Certificate) {
+	switch {
+	case !files.given():
+	case files.CertFile == "":
+		c.add("%s-cert: it is missing beside %[1]s-key", name)
+	case files.KeyFile == "":
+		c.add("%s-key: it is missing beside %[1]s-cert", name)
+	default:
+		if _, err := openCertificates(files, nil); err != nil {
+			c.add("%s-cert: %w", name, err)
+		}
+	}
+}
+
+func (c *checks) pool(name, file string) {
+	if file == "" {
+		return
+	}
+	if _, err := certPool(file); err != nil {
+		c.add("%s: %w", name, err)
+	}
+}
+
+func (c *checks) operator(o *ServeOptions) {
+	switch {
+	case o.OperatorEmail == "" && o.OperatorPasswordFile == "":
+		return
+	case o.Role == RoleWorker:
+		c.add("operator-email: a worker has no operators of its own")
+		return
+	case o.OperatorEmail == "":
+		c.add("operator-email: it is missing beside operator-password-file")
+	case o.OperatorPasswordFile == "":
+		c.add("operator-password-file: it is missing beside operator-email")
+	case !strings.Contains(o.OperatorEmail, "@"):
+		c.add("operator-email: %q is no e-mail address", o.OperatorEmail)
+	}
+	if o.OperatorPasswordFile == "" {
+		return
+	}
+	password, err := readPassword(o.OperatorPasswordFile)
+	switch {
+	case err != nil:
+		c.add("operator-password-file: %w", err)
+	case utf8.RuneCountInString(password) < control.MinPassword || len(password) > control.MaxPassword:
+		c.add("operator-password-file: the password must have at least %d characters and at most %d bytes", control.MinPassword, control.MaxPassword)
+	}
+}
+
+// readPassword reads a password from a file, without the end of its line.
+func readPassword(file string) (string, error) {
+	raw, err := os.ReadFile(file) //nolint:gosec // the operator names it
+	return strings.TrimRight(string(raw), "\r\n"), err
+}
+
+func (c *checks) nodes(o *ServeOptions) {
+	secret := ""
+	if o.NodeSecretFile != "" {
+		raw, err := os.ReadFile(o.NodeSecretFile)
+		if err == nil {
+			secret, err = parseSecret(raw)
+		}
+		if err != nil {
+			c.add("node-secret-file: %w", err)
+		}
+	}
+	c.certificate("internal-tls", o.InternalCertificate)
+	c.pool("internal-ca", o.InternalCAFile)
+	o.cluster, o.nodeSecret = nil, secret
+	switch o.Role {
+	case RoleAll, "":
+		o.Role = RoleAll
+	case RoleHeadnode, RoleWorker:
+		o.cluster = &cluster{}
+		if o.NodeSecretFile == "" {
+			c.add("node-secret-file: a %s needs the secret that all nodes share", o.Role)
+		}
+	default:
+		c.add("role: it must be %s, %s or %s", RoleAll, RoleHeadnode, RoleWorker)
+		return
+	}
+	if o.Role != RoleWorker {
+		if o.Node != "" || o.Headnode != "" || o.PublicURL != "" || o.InternalURL != "" {
+			c.add("role: node, headnode, public-url and internal-url are settings of a worker; this server is a %s", o.Role)
+		}
+		return
+	}
+	c.worker(o)
+	o.cluster.node = o.Node
+	o.cluster.upstream = &upstream{base: strings.TrimSuffix(o.Headnode, "/"), secret: secret}
+}
+
+func (c *checks) worker(o *ServeOptions) {
+	if err := control.CheckNodeName(o.Node); err != nil {
+		c.add("node: %w", err)
+	}
+	if o.DefaultInstance != "" {
+		c.add("default-instance: it is a setting of a server with the role all")
+	}
+	if o.Headnode == "" {
+		c.add("headnode: name the URL of the headnode's internal listener, such as https://headnode.internal:17001")
+	}
+	for _, u := range []struct{ name, value, listen string }{
+		{"headnode", o.Headnode, ""}, {"public-url", o.PublicURL, o.Listen}, {"internal-url", o.InternalURL, o.InternalListen},
+	} {
+		if u.value != "" {
+			if err := control.CheckNodeURL(u.value, u.name); err != nil {
+				c.add("%w", err)
+			}
+			continue
+		}
+		if host, _, err := net.SplitHostPort(u.listen); err == nil {
+			if addr, err := netip.ParseAddr(host); err != nil || addr.IsUnspecified() {
+				c.add("%s: say where others reach this worker; it cannot be told from the address %s", u.name, u.listen)
+			}
+		}
+	}
+}
+
+// Serve is a server for use by others.
+type Serve struct {
+	server  *Server
+	options ServeOptions
+	api     *httpapi.API
+}
+
+// OpenServe opens a server whose options have been checked.
+func OpenServe(ctx context.Context, o ServeOptions) (_ *Serve, err error) {
+	s := &Serve{options: o}
+	if s.server, err = Open(ctx, o.Options); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.server.Close())
+		}
+	}()
+	s.server.reload = o.Reload
+	if err := s.server.publicTLS(o); err != nil {
+		return nil, err
+	}
+	transport, err := s.server.internalTLS(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.server.redirect(ctx, o); err != nil {
+		return nil, err
+	}
+	options := httpapi.Options{}
+	switch o.Role {
+	case RoleWorker:
+		o.cluster.upstream.transport = transport
+		options.Cluster = &httpapi.Cluster{Node: o.Node, Transport: transport}
+		err = s.server.follow(ctx, o)
+	case RoleHeadnode:
+		options.Cluster = &httpapi.Cluster{Transport: transport}
+		if err = s.server.checkHeadnode(ctx); err == nil {
+			err = s.firstOperator(ctx)
+		}
+	case RoleAll:
+		if err = s.server.checkAlone(); err == nil {
+			err = s.firstOperator(ctx)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if o.DefaultInstance != "" {
+		instance, ok := s.server.registry.InstanceByName(o.DefaultInstance)
+		if !ok {
+			return nil, fmt.Errorf("default-instance: there is no instance named %q; create it first, then name it", o.DefaultInstance)
+		}
+		options.DefaultInstance = instance.ID
+	}
+	s.api = s.server.api(options)
+	s.server.face = func(next http.Handler) http.Handler { return secured(next, o.encrypted(), o.TrustedProxies) }
+	return s, nil
+}
+
+// Run serves until the context ends.
+func (s *Serve) Run(ctx context.Context) error {
+	workers := []func(context.Context) error{s.server.watchCertificates}
+	if f := s.server.follower; f != nil {
+		workers = append(workers, f.run, f.adopt)
+	}
+	return s.server.run(ctx, s.api, workers...)
+}
+
+// Close releases the server's resources.
+func (s *Serve) Close() error { return s.server.Close() }
+
+// ServeReady tells where a server can be reached.
+type ServeReady struct {
+	Ready   bool              `json:"ready"`
+	Version string            `json:"version"`
+	Role    Role              `json:"role"`
+	Node    string            `json:"node,omitempty"`
+	URLs    map[string]string `json:"urls"`
+	// Addresses are those that are listened on.
+	Addresses map[string]string `json:"addresses"`
+}
+
+// Ready returns where the server can be reached.
+func (s *Serve) Ready() ServeReady {
+	r := ServeReady{Ready: true, Version: s.options.Version, Role: s.options.Role, Node: s.options.Node, URLs: map[string]string{}, Addresses: map[string]string{}}
+	if s.options.Role != RoleWorker {
+		r.URLs["control"] = s.controlURL()
+	}
+	r.URLs["internal"] = urlOf(s.server.internal, s.options.InternalCertificate.given())
+	for name, l := range map[string]net.Listener{"public": s.server.public, "internal": s.server.internal, "http": s.server.plain} {
+		if l != nil {
+			r.Addresses[name] = l.Addr().String()
+		}
+	}
+	return r
+}
+
+// controlURL is the address of the control plane: behind a proxy, that of the proxy.
+func (s *Serve) controlURL() string {
+	host, scheme, standard := control.ControlHost+"."+s.options.BaseDomain, "https", "443"
+	if !s.options.encrypted() {
+		if len(s.options.TrustedProxies) > 0 {
+			return scheme + "://" + host
+		}
+		scheme, standard = "http", "80"
+	}
+	if _, port, err := net.SplitHostPort(s.server.public.Addr().String()); err == nil && port != standard {
+		host = net.JoinHostPort(host, port)
+	}
+	return scheme + "://" + host
+}
+
+// checkHeadnode refuses a data folder with events, which nobody would serve.
+func (s *Server) checkHeadnode(ctx context.Context) error {
+	tenants, err := s.store.Tenants(ctx)
+	if err != nil {
+		return err
+	}
+	for _, t := range tenants {
+		for _, i := range s.registry.Instances() {
+			if strings.HasPrefix(string(t), i.ID+"/") {
+				return fmt.Errorf("the data folder holds events of the instance %s, and a headnode serves none; start it with the role all, or on a folder without events", i.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// checkAlone refuses a data folder whose instances are on workers.
+func (s *Server) checkAlone() error {
+	for _, i := range s.registry.Instances() {
+		if i.Node != "" {
+			return fmt.Errorf("the events of the instance %s are on the worker %s; start this folder with the role it had", i.Name, i.Node)
+		}
+	}
+	return nil
+}
+
+// setupFile keeps the setup token in the data folder until it is used, so that its URL holds over restarts.
+const setupFile = "setup-token"
+
+// firstOperator makes sure that there is an operator, or a way to create one.
+func (s *Serve) firstOperator(ctx context.Context) error {
+	registry := s.server.registry
+	if s.options.OperatorEmail != "" {
+		password, err := readPassword(s.options.OperatorPasswordFile)
+		if err != nil {
+			return err
+		}
+		return registry.EnsureOperator(ctx, s.options.OperatorEmail, password)
+	}
+	file := filepath.Join(s.options.Dir, setupFile)
+	raw, err := os.ReadFile(file) //nolint:gosec // a fixed name in the data folder
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	token := string(raw)
+	works, err := registry.SetupTokenWorks(ctx, token)
+	if err != nil {
+		return err
+	}
+	if !works {
+		needed := false
+		if token, needed, err = registry.SetupToken(ctx); err != nil {
+			return err
+		}
+		if !needed {
+			if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			return nil
+		}
+		if err := writeFile(file, []byte(token)); err != nil {
+			return err
+		}
+	}
+	if s.options.SetupURL != nil {
+		s.options.SetupURL(s.controlURL() + "/setup#token=" + token)
+	}
+	return nil
+}
+
+// identityFile tells the data folders of workers apart.
+const identityFile = "node"
+
+// nodeIdentity returns the random text that a worker's data folder is known by, and makes it at the first start.
+func nodeIdentity(dir string) (string, error) {
+	file := filepath.Join(dir, identityFile)
+	raw, err := os.ReadFile(file) //nolint:gosec // a fixed name in the data folder
+	switch {
+	case err == nil && len(raw) > 0:
+		return string(raw), nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return "", err
+	}
+	identity := rand.Text()
+	return identity, writeFile(file, []byte(identity))
+}

@@ -1,0 +1,306 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/crypto/acme"
+	"golang.org/x/crypto/acme/autocert"
+
+	"j17"
+	"j17/internal/control"
+)
+
+// Certificate is a pair of files in PEM format.
+type Certificate struct {
+	CertFile, KeyFile string
+}
+
+func (c Certificate) given() bool { return c.CertFile != "" || c.KeyFile != "" }
+
+// ACME says how certificates are got from an authority.
+type ACME struct {
+	// On asks for certificates of the hosts of the server. It means that the terms of the authority are accepted.
+	On bool
+	// Email is where the authority writes to; it may be empty.
+	Email string
+	// Directory is the URL of the authority; "" means that of Let's Encrypt.
+	Directory string
+	// CAFile holds certificates by which the authority's own is checked; "" means those of the system.
+	CAFile string
+}
+
+// certificates holds a pair of files in memory and reads them anew when they change.
+type certificates struct {
+	files  Certificate
+	logger *slog.Logger
+	now    atomic.Pointer[tls.Certificate]
+
+	mu   sync.Mutex
+	seen [2]time.Time // when the files were changed last
+}
+
+func openCertificates(files Certificate, logger *slog.Logger) (*certificates, error) {
+	c := &certificates{files: files, logger: logger}
+	if _, err := c.load(true); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// load reads the files if they have changed, or in any case. Where they are not a pair, the one before stays in use.
+func (c *certificates) load(always bool) (changed bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var seen [2]time.Time
+	for i, name := range []string{c.files.CertFile, c.files.KeyFile} {
+		info, err := os.Stat(name)
+		if err != nil {
+			return false, err
+		}
+		seen[i] = info.ModTime()
+	}
+	if seen == c.seen && !always {
+		return false, nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.files.CertFile, c.files.KeyFile)
+	if err != nil {
+		return false, fmt.Errorf("the certificate %s and the key %s cannot be used: %w", c.files.CertFile, c.files.KeyFile, err)
+	}
+	c.seen = seen
+	c.now.Store(&pair)
+	return true, nil
+}
+
+func (c *certificates) reload(ctx context.Context, always bool) {
+	changed, err := c.load(always)
+	switch {
+	case err != nil:
+		c.logger.LogAttrs(ctx, slog.LevelError, "the certificate could not be read anew; the one before stays in use", slog.Any("error", err))
+	case changed:
+		c.logger.LogAttrs(ctx, slog.LevelInfo, "certificate read anew", slog.String("file", c.files.CertFile))
+	}
+}
+
+func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.now.Load(), nil }
+
+// certificateInterval is how often files of certificates are looked at.
+const certificateInterval = 10 * time.Second
+
+// watchCertificates reads certificates anew when their files change, and when asked to.
+func (s *Server) watchCertificates(ctx context.Context) error {
+	if len(s.certificates) == 0 {
+		return nil
+	}
+	var asked sync.WaitGroup
+	asked.Go(func() {
+		for {
+			select {
+			case <-s.reload:
+				for _, c := range s.certificates {
+					c.reload(ctx, true)
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	for s.options.Clock.Wait(ctx, s.options.Clock.Now().Add(certificateInterval)) == nil {
+		for _, c := range s.certificates {
+			c.reload(ctx, false)
+		}
+	}
+	asked.Wait()
+	return nil
+}
+
+// publicTLS makes the public listener speak TLS, if it is to.
+func (s *Server) publicTLS(o ServeOptions) error {
+	minimum := uint16(tls.VersionTLS13)
+	if o.TLSMin == "1.2" {
+		minimum = tls.VersionTLS12
+	}
+	switch {
+	case o.Certificate.given():
+		c, err := openCertificates(o.Certificate, o.Logger)
+		if err != nil {
+			return err
+		}
+		s.certificates = append(s.certificates, c)
+		s.public = tls.NewListener(s.public, &tls.Config{MinVersion: minimum, GetCertificate: c.get, NextProtos: []string{"h2", "http/1.1"}})
+	case o.ACME.On:
+		client := &acme.Client{DirectoryURL: o.ACME.Directory, UserAgent: "j17/" + o.Version}
+		if o.ACME.CAFile != "" {
+			pool, err := certPool(o.ACME.CAFile)
+			if err != nil {
+				return err
+			}
+			client.HTTPClient = &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
+		}
+		s.acme = &autocert.Manager{
+			Prompt: autocert.AcceptTOS, Cache: autocert.DirCache(filepath.Join(o.Dir, "acme")), Email: o.ACME.Email, Client: client,
+			HostPolicy: func(_ context.Context, host string) error {
+				if !s.hasHost(host) {
+					return fmt.Errorf("there is no %q here", host)
+				}
+				return nil
+			},
+		}
+		config := s.acme.TLSConfig()
+		config.MinVersion = minimum
+		s.public = tls.NewListener(s.public, config)
+	}
+	return nil
+}
+
+// internalTLS makes the internal listener speak TLS, if it is to, and returns what reaches other nodes.
+func (s *Server) internalTLS(o ServeOptions) (*http.Transport, error) {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13}, IdleConnTimeout: idleTime, MaxIdleConnsPerHost: 16}
+	if o.InternalCAFile != "" {
+		pool, err := certPool(o.InternalCAFile)
+		if err != nil {
+			return nil, err
+		}
+		transport.TLSClientConfig.RootCAs = pool
+	}
+	if o.InternalCertificate.given() {
+		c, err := openCertificates(o.InternalCertificate, o.Logger)
+		if err != nil {
+			return nil, err
+		}
+		s.certificates = append(s.certificates, c)
+		s.internal = tls.NewListener(s.internal, &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: c.get})
+	}
+	return transport, nil
+}
+
+func certPool(file string) (*x509.CertPool, error) {
+	raw, err := os.ReadFile(file) //nolint:gosec // the operator names it
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(raw) {
+		return nil, fmt.Errorf("%s holds no certificate in PEM format", file)
+	}
+	return pool, nil
+}
+
+// hasHost reports whether this server answers for a host name: that of the control plane, of an instance, or the base
+// domain itself.
+func (s *Server) hasHost(host string) bool {
+	base := s.options.BaseDomain
+	if host == base {
+		return true
+	}
+	label, ok := strings.CutSuffix(host, "."+base)
+	if !ok || strings.Contains(label, ".") {
+		return false
+	}
+	if label == control.ControlHost {
+		return s.options.cluster == nil || s.options.cluster.upstream == nil
+	}
+	for _, env := range []j17.Environment{j17.Staging, j17.Test} {
+		if name, ok := strings.CutSuffix(label, "-"+string(env)); ok {
+			label = name
+			break
+		}
+	}
+	instance, ok := s.registry.InstanceByName(label)
+	return ok && s.owns(instance)
+}
+
+// strict is what browsers are told about plain HTTP: not to use it for a year.
+const strict = "max-age=31536000"
+
+// secured is the public handler as it may stand in a network: over TLS, or for loopback and trusted proxies only.
+func secured(next http.Handler, encrypted bool, proxies []netip.Prefix) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if encrypted {
+			w.Header().Set("Strict-Transport-Security", strict)
+			next.ServeHTTP(w, r)
+			return
+		}
+		ap, _ := netip.ParseAddrPort(r.RemoteAddr)
+		peer, trusted := ap.Addr().Unmap(), false
+		for _, p := range proxies {
+			trusted = trusted || p.Contains(peer)
+		}
+		switch {
+		case trusted && strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https"):
+			w.Header().Set("Strict-Transport-Security", strict)
+		case !trusted && !peer.IsLoopback():
+			refuse(w, "This server takes requests from its proxies only. Send yours to the proxy, over HTTPS.")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// redirected is the handler of the plain listener beside an encrypted one: it leads readers to HTTPS, and refuses whatever
+// would send data again that has gone over the network in clear.
+func (s *Server) redirected(port string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = r.Host
+		}
+		host = strings.ToLower(strings.TrimSuffix(host, "."))
+		switch {
+		case !s.hasHost(host):
+			http.NotFound(w, r)
+			return
+		case r.Method != http.MethodGet && r.Method != http.MethodHead, r.Header.Get("Authorization") != "":
+			refuse(w, "This server takes requests over HTTPS only. What this one carried has gone over the network in clear: replace the key or the token that it had.")
+			return
+		}
+		if port != "443" {
+			host = net.JoinHostPort(host, port)
+		}
+		// The host is one of ours.
+		http.Redirect(w, r, "https://"+host+r.URL.RequestURI(), http.StatusPermanentRedirect) //nolint:gosec // see above
+	})
+}
+
+// refuse answers with an error in the form that every error has.
+func refuse(w http.ResponseWriter, message string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusForbidden)
+	_, _ = fmt.Fprintf(w, `{"type":"urn:j17:error:%s","title":"Forbidden","status":403,"detail":%q,"ok":false,"error":%[2]q,"code":"%[1]s"}`, j17.CodeForbidden, message)
+}
+
+// redirect opens the plain listener beside the encrypted one.
+func (s *Server) redirect(ctx context.Context, o ServeOptions) error {
+	if !o.encrypted() || o.HTTPListen == "" {
+		return nil
+	}
+	var listen net.ListenConfig
+	l, err := listen.Listen(ctx, "tcp", o.HTTPListen)
+	if err != nil {
+		return fmt.Errorf("the address for plain HTTP cannot be listened on: %w", err)
+	}
+	s.plain = l
+	_, port, err := net.SplitHostPort(s.public.Addr().String())
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	s.plainHandler = s.redirected(port)
+	if s.acme != nil {
+		s.plainHandler = s.acme.HTTPHandler(s.plainHandler)
+	}
+	return nil
+}

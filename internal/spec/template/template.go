@@ -1,0 +1,343 @@
+// Package template computes the data and the ids of events that other events bring about. Templates are JSON in which
+// strings that start with "$" or "@" are paths and objects whose only key is concat, coalesce or merge are operators.
+// They are compiled once, when a spec is deployed. docs/reference/implications.md is the language's manual.
+package template
+
+import (
+	"errors"
+	"strings"
+
+	"j17/internal/spec/jsonpath"
+	"j17/internal/value"
+)
+
+// Context is what paths in templates lead into. Missing members are missing in templates.
+type Context struct {
+	// Key and Type are those of the event, ID is the second half of its key.
+	Key, ID, Type  string
+	Data, Metadata value.Value
+	// State is the state of the event's aggregate before the write that the event belongs to. It need only be set for
+	// templates that read it.
+	State value.Value
+	// More has further members of "$", which steps of a pipeline have added.
+	More []value.Member
+	// Binding is the value of the binding called Name, which has no "$".
+	Name    string
+	Binding value.Value
+}
+
+// member returns a member of "$".
+func (c *Context) member(name string) value.Value {
+	for i := len(c.More) - 1; i >= 0; i-- {
+		if c.More[i].Key == name {
+			return c.More[i].Value
+		}
+	}
+	switch name {
+	case "key":
+		return value.StringValue(c.Key)
+	case "id":
+		return value.StringValue(c.ID)
+	case "type":
+		return value.StringValue(c.Type)
+	case "data":
+		return c.Data
+	case "metadata":
+		return c.Metadata
+	case "state":
+		return c.State
+	default:
+		return value.Value{}
+	}
+}
+
+// document is "$" itself.
+func (c *Context) document() value.Value {
+	var members []value.Member
+	for _, name := range []string{"key", "id", "type", "data", "metadata", "state"} {
+		if v := c.member(name); !v.IsMissing() {
+			members = append(members, value.Member{Key: name, Value: v})
+		}
+	}
+	for _, m := range c.More {
+		if len(members) == 0 || value.ObjectValue(members...).Get(m.Key).IsMissing() {
+			members = append(members, m)
+		}
+	}
+	return value.ObjectValue(members...)
+}
+
+// Path is a compiled path.
+type Path struct {
+	path jsonpath.Path
+	// first is the member of "$" that the path goes through; "" where it does not start with "$." or stops there.
+	first string
+	rest  jsonpath.Path
+}
+
+// NewPath compiles a path.
+func NewPath(p jsonpath.Path) *Path {
+	c := &Path{path: p}
+	if p.Root == jsonpath.Document && len(p.Steps) > 0 && !p.Steps[0].IsIndex {
+		c.first, c.rest = p.Steps[0].Key, p
+		c.rest.Steps = p.Steps[1:]
+	}
+	return c
+}
+
+// Text is the path as it was written.
+func (p *Path) Text() string { return p.path.Text }
+
+// ReadsState reports whether the path may lead into the state.
+func (p *Path) ReadsState() bool {
+	switch p.path.Root {
+	case jsonpath.Current:
+		return true
+	case jsonpath.Document:
+		return p.first == "" || p.first == "state"
+	case jsonpath.Binding:
+		return false
+	default:
+		return true
+	}
+}
+
+// Optional reports whether the path ends in "?": where it leads nowhere, what it stands in is left out.
+func (p *Path) Optional() bool { return p.path.Optional }
+
+// In follows the path. The result is missing where it leads nowhere.
+func (p *Path) In(c *Context) value.Value {
+	switch {
+	case p.first != "":
+		return p.rest.In(c.member(p.first))
+	case p.path.Root == jsonpath.Current:
+		return p.path.In(c.State)
+	case p.path.Root == jsonpath.Document:
+		return p.path.In(c.document())
+	case p.path.Name == c.Name:
+		return p.path.In(c.Binding)
+	default:
+		return value.Value{}
+	}
+}
+
+// Template is a compiled template. It is immutable.
+type Template struct {
+	source     value.Value
+	node       node
+	readsState bool
+}
+
+// Source is what the template was compiled from, missing for a nil Template.
+func (t *Template) Source() value.Value {
+	if t == nil {
+		return value.Value{}
+	}
+	return t.source
+}
+
+// ReadsState reports whether the template may read the state.
+func (t *Template) ReadsState() bool { return t != nil && t.readsState }
+
+// Errors of Eval.
+var (
+	// ErrAbsent: an optional path, one with "?", leads nowhere.
+	ErrAbsent = errors.New("template: an optional path leads nowhere")
+	// ErrTooLarge: the value would be larger than allowed, or nested too deep.
+	ErrTooLarge = errors.New("template: the value is too large")
+)
+
+// Eval computes the template's value, which has at most about limit bytes as JSON; paths that lead nowhere yield null. A
+// nil Template is an empty object.
+func (t *Template) Eval(c *Context, limit int) (value.Value, error) {
+	if t == nil {
+		return value.ObjectValue(), nil
+	}
+	e := evaluation{Context: c, left: limit}
+	v := t.node.eval(&e)
+	switch {
+	case e.absent:
+		return value.Value{}, ErrAbsent
+	case e.left < 0:
+		return value.Value{}, ErrTooLarge
+	}
+	if _, ok := v.Measure(limit, value.MaxDepth-1); !ok {
+		return value.Value{}, ErrTooLarge
+	}
+	return v, nil
+}
+
+type evaluation struct {
+	*Context
+	// absent tells that an optional path led nowhere.
+	absent bool
+	// left is how many bytes strings that are put together may still have; below 0 there were too many.
+	left int
+}
+
+type node interface{ eval(*evaluation) value.Value }
+
+// Compile compiles a template whose paths and operators have been checked. A missing v yields nil.
+func Compile(v value.Value) *Template {
+	if v.IsMissing() {
+		return nil
+	}
+	t := &Template{source: v}
+	t.node = t.compile(v)
+	return t
+}
+
+func (t *Template) compile(v value.Value) node {
+	switch v.Kind() {
+	case value.String:
+		if jsonpath.IsPath(v.Str()) {
+			if p, err := jsonpath.Parse(v.Str()); err == nil {
+				path := NewPath(p)
+				t.readsState = t.readsState || path.ReadsState()
+				return pathNode{path}
+			}
+		}
+	case value.Array:
+		return t.array(v)
+	case value.Object:
+		return t.object(v)
+	case value.Missing, value.Null, value.Bool, value.Number:
+	}
+	return literal{v}
+}
+
+func (t *Template) list(v value.Value) []node {
+	elems := make([]node, v.Len())
+	for i, e := range v.Elems() {
+		elems[i] = t.compile(e)
+	}
+	return elems
+}
+
+func (t *Template) array(v value.Value) node {
+	elems := t.list(v)
+	if allLiteral(elems) {
+		return literal{v}
+	}
+	return arrayNode(elems)
+}
+
+func allLiteral(nodes []node) bool {
+	for _, n := range nodes {
+		if _, ok := n.(literal); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func (t *Template) object(v value.Value) node {
+	members := v.Members()
+	if len(members) == 1 {
+		switch arg := members[0].Value; members[0].Key {
+		case "concat":
+			return concat(t.list(arg))
+		case "coalesce":
+			return coalesce(t.list(arg))
+		case "merge":
+			return merge(t.list(arg))
+		case "$literal":
+			return literal{arg}
+		}
+	}
+	o := objectNode{keys: make([]string, len(members)), values: make([]node, len(members))}
+	for i, m := range members {
+		o.keys[i], o.values[i] = m.Key, t.compile(m.Value)
+	}
+	if allLiteral(o.values) {
+		return literal{v}
+	}
+	return o
+}
+
+type literal struct{ v value.Value }
+
+func (n literal) eval(*evaluation) value.Value { return n.v }
+
+type pathNode struct{ *Path }
+
+func (n pathNode) eval(e *evaluation) value.Value {
+	v := n.In(e.Context)
+	if v.IsMissing() && n.Optional() {
+		e.absent = true
+	}
+	return v.OrNull()
+}
+
+type arrayNode []node
+
+func (n arrayNode) eval(e *evaluation) value.Value {
+	elems := make([]value.Value, len(n))
+	for i := range n {
+		elems[i] = n[i].eval(e)
+	}
+	return value.ArrayValue(elems...)
+}
+
+type objectNode struct {
+	keys   []string
+	values []node
+}
+
+func (n objectNode) eval(e *evaluation) value.Value {
+	members := make([]value.Member, len(n.keys))
+	for i := range n.keys {
+		members[i] = value.Member{Key: n.keys[i], Value: n.values[i].eval(e)}
+	}
+	return value.ObjectValue(members...)
+}
+
+// concat joins its arguments to one string. Numbers, booleans and containers stand for their JSON, null for nothing.
+type concat []node
+
+func (n concat) eval(e *evaluation) value.Value {
+	var b strings.Builder
+	for i := range n {
+		v := n[i].eval(e)
+		if e.left, _ = v.Measure(e.left, value.MaxDepth); e.left < 0 {
+			return value.NullValue()
+		}
+		switch v.Kind() {
+		case value.String:
+			b.WriteString(v.Str())
+		case value.Bool, value.Number, value.Array, value.Object:
+			b.WriteString(v.String())
+		case value.Missing, value.Null:
+		}
+	}
+	return value.StringValue(b.String())
+}
+
+// coalesce is the first of its arguments that is not null.
+type coalesce []node
+
+func (n coalesce) eval(e *evaluation) value.Value {
+	for i := range n {
+		// An optional path that leads nowhere is just what coalesce is for.
+		inner := evaluation{Context: e.Context, left: e.left}
+		v := n[i].eval(&inner)
+		if e.left = inner.left; v.Kind() != value.Null && !inner.absent {
+			return v
+		}
+	}
+	return value.NullValue()
+}
+
+// merge joins the members of its arguments, later ones over earlier ones. What is no object is left out.
+type merge []node
+
+func (n merge) eval(e *evaluation) value.Value {
+	ed := value.NewEditor()
+	out := value.ObjectValue()
+	for i := range n {
+		if v := n[i].eval(e); v.Kind() == value.Object {
+			out = ed.Merge(out, v)
+		}
+	}
+	return out
+}

@@ -1,0 +1,35 @@
+// What a user of the types in want.ts writes. Lines after "@ts-expect-error" must not compile.
+import type { Agent, TreeNodeEvent, TreeNodeState, TreeNodeWasCutData, TreeNodeWasGrownData } from "./want";
+
+export const grown: TreeNodeWasGrownData = { id: "a", weight: null, kind: "oak", pair: ["x", 1], by_name: { a: 1 } };
+export const cut: TreeNodeWasCutData = { branch: "a" };
+export const events: TreeNodeEvent[] = [
+  { type: "was_grown", data: grown },
+  { type: "was_cut", data: cut },
+];
+
+export function fold(state: TreeNodeState, event: TreeNodeEvent): TreeNodeState {
+  switch (event.type) {
+    case "was_grown":
+      return { ...state, status: "young", weight: event.data.weight };
+    case "was_cut":
+      return { ...state, status: "cut", why: event.data.why };
+    default: {
+      const never: never = event;
+      return never;
+    }
+  }
+}
+
+export const by: Agent | undefined = fold({ created_at: 1, updated_at: 1 }, events[0]!).grown?.by;
+
+// @ts-expect-error: weight and kind are required
+export const incomplete: TreeNodeWasGrownData = { id: "a" };
+// @ts-expect-error: "birch" is none of the kinds
+export const other: TreeNodeWasGrownData = { id: "a", weight: 1, kind: "birch" };
+// @ts-expect-error: there is no such event
+export const unknown: TreeNodeEvent = { type: "was_felled", data: cut };
+// @ts-expect-error: these are the data of another event
+export const mixed: TreeNodeEvent = { type: "was_cut", data: grown };
+// @ts-expect-error: a state has no such member
+export const state: TreeNodeState = { created_at: 1, updated_at: 1, colour: "green" };

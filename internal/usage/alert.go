@@ -1,0 +1,195 @@
+package usage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"time"
+
+	"j17/internal/store"
+)
+
+// alertSpace holds the alerts that were raised under "<instance>/<month>/<metric>/<limit>/<threshold>". An alert is due until every
+// channel has it.
+const alertSpace store.Space = "usage.alerts"
+
+// The parts of a plan's limit, in percent, whose use raises an alert.
+func thresholds() []int64 { return []int64{100, 80, 50} }
+
+// Alert says that an instance has used up a part of its plan.
+type Alert struct {
+	// Instance is the instance's handle.
+	Instance string `json:"instance_id"`
+	Name     string `json:"instance"`
+	Plan     string `json:"plan"`
+	// Period is the calendar month (UTC).
+	Period string `json:"period"`
+	// Metric is "events" or "storage_bytes".
+	Metric string `json:"metric"`
+	// Threshold is the part of the limit in percent that was reached.
+	Threshold int64     `json:"threshold"`
+	Used      int64     `json:"used"`
+	Limit     int64     `json:"limit"`
+	At        time.Time `json:"at"`
+}
+
+// Summary says in a sentence what the alert is about.
+func (a Alert) Summary() string {
+	what := strconv.FormatInt(a.Used, 10) + " of " + strconv.FormatInt(a.Limit, 10) + " events in " + a.Period
+	if a.Metric == metricStorage {
+		what = strconv.FormatInt(a.Used, 10) + " of " + strconv.FormatInt(a.Limit, 10) + " bytes of storage"
+	}
+	return fmt.Sprintf("Instance %s has used %d %% of its plan %q: %s.", a.Name, a.Threshold, a.Plan, what)
+}
+
+// The metrics.
+const (
+	metricEvents  = "events"
+	metricStorage = "storage_bytes"
+)
+
+// Channel is a way to tell someone about an alert.
+type Channel struct {
+	// Name tells channels apart, in the log and in what is kept about an alert; it must stay the same.
+	Name string
+	// Send hands an alert over. It may be called again for the same alert after it has failed.
+	Send func(context.Context, Alert) error
+}
+
+// raised is an alert and what became of it.
+type raised struct {
+	Alert
+	// Waiting are the channels that do not have it yet.
+	Waiting  []string `json:"waiting"`
+	Attempts int      `json:"attempts"`
+}
+
+// Deliveries are tried again after a minute, two, four, and so on.
+const (
+	maxAttempts  = 8
+	firstRetry   = time.Minute
+	deliverLease = 2 * time.Minute
+	sendTime     = 30 * time.Second
+	keepAlerts   = 62 * 24 * time.Hour
+	deliverBatch = 16
+)
+
+// check raises the alerts that the use of an instance calls for, of each metric the highest one. The caller holds flushing.
+func (m *Meter) check(ctx context.Context, instance string) error {
+	i, ok := m.registry.InstanceByID(instance)
+	if !ok {
+		return nil
+	}
+	used, err := m.month(ctx, instance)
+	if err != nil {
+		return err
+	}
+	if m.raisedMonth != used.Period {
+		clear(m.raised)
+		m.raisedMonth = used.Period
+	}
+	for metric, a := range map[string]Amount{metricEvents: used.Events, metricStorage: used.Storage} {
+		reached := slices.IndexFunc(thresholds(), func(t int64) bool { return a.Limit > 0 && a.Percent >= t })
+		if reached < 0 {
+			continue
+		}
+		alert := Alert{
+			Instance: instance, Name: i.Name, Plan: m.registry.PlanOf(instance).Name, Period: used.Period,
+			Metric: metric, Threshold: thresholds()[reached], Used: a.Used, Limit: a.Limit, At: m.clock.Now().UTC().Truncate(time.Second),
+		}
+		if err := m.raise(ctx, alert); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// raise keeps an alert for delivery and logs it, once.
+func (m *Meter) raise(ctx context.Context, a Alert) error {
+	key := a.Instance + "/" + a.Period + "/" + a.Metric + "/" + strconv.FormatInt(a.Limit, 10) + "/" + strconv.FormatInt(a.Threshold, 10)
+	if m.raised[key] {
+		return nil
+	}
+	r := raised{Alert: a}
+	for _, c := range m.channels {
+		r.Waiting = append(r.Waiting, c.Name)
+	}
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	now := m.clock.Now()
+	side := store.Side{Op: store.Put, Space: alertSpace, Key: key, Value: raw, Cond: store.IfAbsent, Expires: now.Add(keepAlerts)}
+	if len(r.Waiting) > 0 {
+		side.Due = now
+	}
+	err = m.store.Write(ctx, store.System, []store.Side{side})
+	if _, ok := errors.AsType[*store.SideConflict](err); ok {
+		err = nil // raised before the last restart
+	} else if err == nil {
+		m.logger.LogAttrs(ctx, slog.LevelWarn, "usage of a plan", slog.String("instance", a.Name), slog.String("instance_id", a.Instance),
+			slog.String("plan", a.Plan), slog.String("metric", a.Metric), slog.Int64("threshold_percent", a.Threshold),
+			slog.Int64("used", a.Used), slog.Int64("limit", a.Limit))
+	}
+	if err == nil {
+		m.raised[key] = true
+	}
+	return err
+}
+
+// deliver hands alerts to the channels that do not have them yet.
+func (m *Meter) deliver(ctx context.Context) error {
+	if len(m.channels) == 0 {
+		return nil
+	}
+	items, err := m.store.ClaimDue(ctx, store.System, alertSpace, deliverBatch, deliverLease)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, it := range items {
+		var r raised
+		if err := json.Unmarshal(it.Value, &r); err != nil {
+			errs = append(errs, &store.CorruptionError{Where: string(alertSpace) + "/" + it.Key, Err: err})
+			continue
+		}
+		m.send(ctx, &r)
+		raw, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		side := store.Side{Op: store.Put, Space: alertSpace, Key: it.Key, Value: raw, Cond: store.IfRev, Rev: it.Rev, Expires: it.Expires}
+		if len(r.Waiting) > 0 && r.Attempts < maxAttempts {
+			side.Due = m.clock.Now().Add(firstRetry << (r.Attempts - 1))
+		}
+		if err := m.store.Write(ctx, store.System, []store.Side{side}); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// send tries every channel that waits.
+func (m *Meter) send(ctx context.Context, r *raised) {
+	r.Attempts++
+	var waiting []string
+	for _, c := range m.channels {
+		if !slices.Contains(r.Waiting, c.Name) {
+			continue
+		}
+		limited, cancel := context.WithTimeout(ctx, sendTime)
+		err := c.Send(limited, r.Alert)
+		cancel()
+		if err == nil {
+			continue
+		}
+		waiting = append(waiting, c.Name)
+		m.logger.LogAttrs(ctx, slog.LevelWarn, "an alert could not be delivered", slog.String("channel", c.Name),
+			slog.String("instance_id", r.Instance), slog.Int("attempt", r.Attempts), slog.Bool("final", r.Attempts >= maxAttempts), slog.Any("error", err))
+	}
+	r.Waiting = waiting
+}

@@ -1,0 +1,158 @@
+package usage
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+
+	"github.com/wneessen/go-mail"
+
+	"j17/internal/control"
+)
+
+// WebhookOptions says where alerts are posted to.
+type WebhookOptions struct {
+	URL string
+	// Secret, if not "", signs the body: X-J17-Signature is "sha256=" and its HMAC-SHA256 in hexadecimal.
+	Secret string
+	// Client sends the requests; nil means one that follows no redirects, to where the secret may not belong.
+	Client *http.Client
+}
+
+// Webhook returns a channel that posts alerts as JSON. The address comes from the server's configuration, so that it may well
+// be a private one. Its errors do not repeat the address, which may hold a secret.
+func Webhook(o WebhookOptions) Channel {
+	if o.Client == nil {
+		o.Client = &http.Client{
+			Timeout:       sendTime,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
+	}
+	return Channel{Name: "webhook", Send: func(ctx context.Context, a Alert) error {
+		body, err := json.Marshal(struct {
+			Type    string `json:"type"`
+			Summary string `json:"summary"`
+			Alert
+		}{"usage.alert", a.Summary(), a})
+		if err != nil {
+			return err
+		}
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, o.URL, bytes.NewReader(body))
+		if err != nil {
+			return errors.New("the webhook's URL is not valid")
+		}
+		r.Header.Set("Content-Type", "application/json")
+		if o.Secret != "" {
+			mac := hmac.New(sha256.New, []byte(o.Secret))
+			_, _ = mac.Write(body) // never fails
+			r.Header.Set("X-J17-Signature", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+		}
+		answer, err := o.Client.Do(r)
+		if err != nil {
+			return errors.New("the webhook could not be reached")
+		}
+		_, err = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10))
+		err = errors.Join(err, answer.Body.Close())
+		if answer.StatusCode/100 != 2 {
+			return fmt.Errorf("the webhook answered with status %d", answer.StatusCode)
+		}
+		return err
+	}}
+}
+
+// TLSMode says how a connection to a mail server is protected.
+type TLSMode string
+
+// The modes: TLS from the start, STARTTLS required (the default), and none, for a relay on the same machine.
+const (
+	TLSImplicit TLSMode = "tls"
+	TLSStart    TLSMode = "starttls"
+	TLSNone     TLSMode = "none"
+)
+
+// MailOptions says how alerts are mailed.
+type MailOptions struct {
+	Host string
+	// Port 0 means the usual one of the mode.
+	Port int
+	TLS  TLSMode
+	// User and Password log in where the server asks for it; "" means not to.
+	User     string
+	Password string
+	From     string
+	// To gets every alert. If it is empty, those get it who manage the instance: the instance admins with a grant for it, or
+	// the platform admins where there are none.
+	To []string
+}
+
+// Mail returns a channel that sends alerts over SMTP.
+func Mail(o MailOptions, registry *control.Registry) (Channel, error) {
+	options := []mail.Option{mail.WithTimeout(sendTime)}
+	switch o.TLS {
+	case TLSImplicit:
+		options = append(options, mail.WithSSLPort(false))
+	case TLSStart, "":
+		options = append(options, mail.WithTLSPortPolicy(mail.TLSMandatory))
+	case TLSNone:
+		options = append(options, mail.WithTLSPortPolicy(mail.NoTLS))
+	default:
+		return Channel{}, fmt.Errorf("the mail server's TLS mode must be %s, %s or %s", TLSImplicit, TLSStart, TLSNone)
+	}
+	if o.Port != 0 {
+		options = append(options, mail.WithPort(o.Port))
+	}
+	if o.User != "" {
+		options = append(options, mail.WithSMTPAuth(mail.SMTPAuthAutoDiscover), mail.WithUsername(o.User), mail.WithPassword(o.Password))
+	}
+	client, err := mail.NewClient(o.Host, options...)
+	if err != nil {
+		return Channel{}, fmt.Errorf("the mail server's settings are not valid: %w", err)
+	}
+	for _, address := range append([]string{o.From}, o.To...) {
+		if err := mail.NewMsg().From(address); err != nil {
+			return Channel{}, fmt.Errorf("%q is not a mail address: %w", address, err)
+		}
+	}
+	return Channel{Name: "mail", Send: func(ctx context.Context, a Alert) error {
+		to := o.To
+		if len(to) == 0 {
+			to = managers(registry, a.Instance)
+		}
+		if len(to) == 0 {
+			return nil
+		}
+		m := mail.NewMsg()
+		err := errors.Join(m.From(o.From), m.To(to...))
+		m.Subject(fmt.Sprintf("%s: %d %% of the plan used", a.Name, a.Threshold))
+		m.SetBodyString(mail.TypeTextPlain, a.Summary()+"\n\nNothing is switched off because of this. Choose a larger plan, or use less.\n")
+		if err != nil {
+			return err
+		}
+		return client.DialAndSendWithContext(ctx, m)
+	}}, nil
+}
+
+// managers returns the addresses of those who manage an instance.
+func managers(registry *control.Registry, instance string) []string {
+	var granted, platform []string
+	for _, op := range registry.Operators() {
+		switch {
+		case op.Role == control.RolePlatformAdmin:
+			platform = append(platform, op.Email)
+		case op.Role == control.RoleInstanceAdmin && slices.Contains(op.Instances, instance):
+			granted = append(granted, op.Email)
+		}
+	}
+	if len(granted) > 0 {
+		return granted
+	}
+	return platform
+}
