@@ -14,11 +14,11 @@ TYPESCRIPT := .tools/typescript-$(TYPESCRIPT_VERSION)
 # Settings of one call, as in `make bench BENCH=Append` or `make test TESTFLAGS=-count=1`.
 SPEC      ?= examples/orders/spec.json
 ARGS      ?=
-BENCH     ?= .
+BENCH     ?=
 FUZZTIME  ?= 10s
 TESTFLAGS ?=
 # The acceptance suites that must pass whole.
-SUITES    ?= tick data_plane
+SUITES    ?= tick data_plane implications control identity
 
 # A folder with data too large for the repository: data/ (official test suites) and acceptance/ (black-box suites).
 # Tests that want it say so where it is absent.
@@ -70,8 +70,8 @@ test: ## run all tests, with the race detector where there is a C compiler (TEST
 	fi
 
 .PHONY: bench
-bench: ## run the benchmarks (BENCH=regexp)
-	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+bench: ## measure single parts against their bars (BENCHTIME=1s), or run the benchmarks that match BENCH=regexp
+	@if [ -n '$(BENCH)' ]; then go test -run '^$$' -bench '$(BENCH)' -benchmem ./...; else bench/parts.sh; fi
 
 .PHONY: bench-http
 bench-http: ## compare the server with an empty HTTP handler and with Redis (SECONDS_EACH=5 ROUNDS=3)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"j17"
+	"j17/internal/store"
 )
 
 // Adopt hands the spec that the registry has for an environment to the engine, where that is not the one in use: another
@@ -23,4 +24,21 @@ func (s *Service) Adopt(ctx context.Context, instance string, env j17.Environmen
 		return err
 	}
 	return s.adopt(ctx, e, stored)
+}
+
+// Forget lets go of the specs and the code of an instance that has been deleted.
+func (s *Service) Forget(instance string) {
+	for _, env := range j17.Environments() {
+		t := store.TenantOf(instance, env)
+		s.mu.Lock()
+		e := s.environments[t]
+		delete(s.environments, t)
+		s.mu.Unlock()
+		if e == nil {
+			continue
+		}
+		e.mu.Lock()
+		s.engine.Undeploy(t)
+		e.mu.Unlock()
+	}
 }

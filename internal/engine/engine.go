@@ -121,6 +121,15 @@ func (e *Engine) Deploy(t store.Tenant, c *spec.Compiled, functions Functions) {
 	e.specs.Store(&next)
 }
 
+// Undeploy takes a tenant's spec away: nothing can be written or read until there is another one.
+func (e *Engine) Undeploy(t store.Tenant) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	next := maps.Clone(*e.specs.Load())
+	delete(next, t)
+	e.specs.Store(&next)
+}
+
 // Spec returns the deployed spec of a tenant, nil when there is none.
 func (e *Engine) Spec(t store.Tenant) *spec.Compiled {
 	if d := (*e.specs.Load())[t]; d != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -336,11 +337,7 @@ func (s *scene) run(code *spec.Code, at diag.Pointer) error {
 		return s.refuseAt(at, err)
 	}
 	if code.Transform {
-		more := append([]value.Member{}, s.c.More...)
-		for _, m := range out.Members() {
-			more = append(more, m)
-		}
-		s.c.More = more
+		s.c.More = slices.Concat(s.c.More, out.Members())
 		return nil
 	}
 	for _, action := range out.Elems() {

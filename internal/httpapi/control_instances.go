@@ -140,6 +140,9 @@ func (c *call) deleteInstance(w http.ResponseWriter) error {
 	if err := c.api.Registry.DeleteInstance(c.acting(), id, body.Confirm); err != nil {
 		return err
 	}
+	if c.api.Deploy != nil {
+		c.api.Deploy.Forget(id)
+	}
 	if c.api.Usage != nil {
 		if err := c.api.Usage.Forget(c.request.Context(), id); err != nil {
 			return err

@@ -5,6 +5,7 @@ package template
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"j17/internal/spec/jsonpath"
@@ -28,9 +29,9 @@ type Context struct {
 
 // member returns a member of "$".
 func (c *Context) member(name string) value.Value {
-	for i := len(c.More) - 1; i >= 0; i-- {
-		if c.More[i].Key == name {
-			return c.More[i].Value
+	for _, m := range slices.Backward(c.More) {
+		if m.Key == name {
+			return m.Value
 		}
 	}
 	switch name {

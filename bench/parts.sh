@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Runs the benchmarks of single parts that have a bar and prints them beside it. BENCHTIME is the length of each.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+time=${BENCHTIME:-1s}
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+
+bench() { # package, pattern
+  echo "benchmarks of $1: $2" >&2
+  go test -run '^$' -bench "$2" -benchmem -benchtime "$time" "$1" >>"$out"
+}
+bench ./internal/spec/tick '^BenchmarkOperation$'
+bench ./internal/engine '^Benchmark(Load|Imply)$'
+bench ./internal/sandbox/wasm '^BenchmarkCall$'
+bench ./internal/spec/schema '^BenchmarkValidate$'
+
+column() { # benchmark's name, unit: the number that stands before the unit
+  awk -v name="$1" -v unit="$2" '{n = $1; sub(/-[0-9]+$/, "", n)}
+    n == name {for (i = 2; i <= NF; i++) if ($i == unit) {print $(i - 1); exit}}' "$out"
+}
+ms() { awk -v n="$(column "$1" ns/op)" 'BEGIN {printf "%.3g ms", n / 1e6}'; }
+us() { awk -v n="$(column "$1" ns/op)" 'BEGIN {printf "%.3g µs", n / 1e3}'; }
+millions() { awk -v n="$(column "$1" ns/op)" 'BEGIN {printf "%.1f million a second", 1e3 / n}'; }
+cat <<TABLE
+| measured | result | bar |
+|---|---|---|
+| cold read of 10,000 events of 300 bytes, each handled | $(ms BenchmarkLoad/replay=true) | 10 ms |
+| Tick, set of a literal | $(millions BenchmarkOperation/set-literal), $(column BenchmarkOperation/set-literal allocs/op) allocations | 3 million, 0 |
+| Tick, increment | $(millions BenchmarkOperation/increment), $(column BenchmarkOperation/increment allocs/op) allocations | 3 million, 0 |
+| Tick, a hundred increments in one event | $(awk -v n="$(column BenchmarkOperation/hundred-in-one-event ops/s)" 'BEGIN {printf "%.1f million a second", n / 1e6}') | 3 million |
+| schema check of an order with a line | $(us BenchmarkValidate/order) | |
+| WebAssembly, a minimal guest | $(us BenchmarkCall/minimal) | 30 µs |
+| WebAssembly, a guest in Go | $(us BenchmarkCall/go) | 500 µs |
+TABLE
