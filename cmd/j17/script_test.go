@@ -27,6 +27,8 @@ func TestMain(m *testing.M) {
 // TestScripts runs testdata/script: the program as its users meet it. Beside the usual commands of testscript they have
 //
 //	dev [ARG...]                    start j17 dev on free ports with the data folder $WORK/data and wait until it is ready
+//	serve [ARG...] | servelog       start j17 serve likewise; end it and put what it has logged on stdout
+//	certify                         write cert.pem and key.pem
 //	shutdown | crash                end it with SIGTERM, which must succeed, or with SIGKILL
 //	http METHOD PATH [HEADER...] [@FILE|BODY]   send a request; stdout gets the status, the headers and the body
 //
@@ -44,6 +46,9 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"dev":      scriptDev,
+			"serve":    scriptServe,
+			"servelog": scriptServeLog, // ends it too
+			"certify":  scriptCertificate,
 			"shutdown": func(ts *testscript.TestScript, _ bool, _ []string) { endScriptServer(ts, syscall.SIGTERM) },
 			"crash":    func(ts *testscript.TestScript, _ bool, _ []string) { endScriptServer(ts, syscall.SIGKILL) },
 			"http":     scriptHTTP,

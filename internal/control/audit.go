@@ -110,13 +110,7 @@ const (
 // registry's other methods record themselves.
 func (r *Registry) Audit(ctx context.Context, rec Record) error {
 	if r.upstream != nil {
-		if rec.Actor == (Actor{}) {
-			rec.Actor, rec.RequestID = originOf(ctx).actor, originOf(ctx).requestID
-		}
-		if err := r.upstream.Audit(ctx, rec); err == nil {
-			return nil
-		}
-		// Kept here while the headnode is away.
+		return r.auditUpstream(ctx, rec)
 	}
 	sides, err := r.auditSides(ctx, rec)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,6 +44,11 @@ type Replication struct {
 	// Whole tells that Changes are everything there is, and that the replica must forget whatever else it has.
 	Whole   bool     `json:"whole,omitempty"`
 	Changes []Change `json:"changes,omitempty"`
+}
+
+// MovesSpecs reports whether there may be environments whose current spec is another one now, or is needed here now.
+func (r *Replication) MovesSpecs() bool {
+	return r.Whole || slices.ContainsFunc(r.Changes, func(c Change) bool { return c.Space == specHeadSpace || c.Space == instanceSpace })
 }
 
 // Upstream is the headnode as a replica sees it. Errors are *j17.Errors; CodeUnavailable where it cannot be reached.
@@ -144,7 +150,7 @@ func changeOf(space store.Space, key string, value []byte, gone bool, expires ti
 			return Change{}, false // Damaged, which whoever loads it reports.
 		}
 		rec.Password = ""
-		stripped, err := json.Marshal(rec)
+		stripped, err := json.Marshal(rec) //nolint:gosec // the password has just been taken out
 		if err != nil {
 			return Change{}, false
 		}
@@ -510,6 +516,57 @@ func (r *Registry) sourceUpstream(ctx context.Context, at string, version int) (
 		return Spec{}, failure(err)
 	}
 	return s, nil
+}
+
+// unsentSpace has the audit records of a replica that the headnode could not take, oldest first.
+const unsentSpace store.Space = "control.unsent_audit"
+
+// auditUpstream is Audit of a replica. What the headnode cannot take now is kept for SendRecords.
+func (r *Registry) auditUpstream(ctx context.Context, rec Record) error {
+	if rec.Actor == (Actor{}) {
+		rec.Actor, rec.RequestID = ActorOf(ctx)
+	}
+	if err := r.upstream.Audit(ctx, rec); err == nil {
+		return nil
+	}
+	rec.At = r.second()
+	side, err := putNew(unsentSpace, r.mint.UUIDv7(), rec)
+	if err != nil {
+		return err
+	}
+	if err := r.store.Write(context.WithoutCancel(ctx), store.System, []store.Side{side}); err != nil {
+		return failure(err)
+	}
+	return nil
+}
+
+// SendRecords sends the audit records that were made while the headnode was away; their detail happened_at says when. After a
+// crash one may be sent twice.
+func (r *Registry) SendRecords(ctx context.Context) error {
+	for {
+		items, err := r.store.Scan(ctx, store.System, unsentSpace, "", "", scanLimit)
+		if err != nil {
+			return failure(err)
+		}
+		for _, it := range items {
+			rec, err := decode[Record](unsentSpace, it)
+			if err != nil {
+				return err
+			}
+			details := map[string]string{"happened_at": rec.At.Format(time.RFC3339)}
+			maps.Copy(details, rec.Details)
+			rec.Details = details
+			if err := r.upstream.Audit(ctx, *rec); err != nil {
+				return err
+			}
+			if err := r.store.Write(ctx, store.System, []store.Side{{Op: store.Delete, Space: unsentSpace, Key: it.Key}}); err != nil {
+				return failure(err)
+			}
+		}
+		if len(items) < scanLimit {
+			return nil
+		}
+	}
 }
 
 // KeyUses returns when keys were used last, in Unix seconds by handle, for those that were used from a time on.

@@ -67,8 +67,7 @@ func (a *API) adminMounts() []route {
 				return err
 			}
 			if c.control {
-				_, rest, _ := strings.Cut(c.request.URL.Path, "/ops/")
-				return c.forwarded(w, "/internal/instances/"+c.instance+"/"+rest, row.handle)
+				return c.forwarded(w, c.opsPath(), row.handle)
 			}
 			return row.handle(c, w)
 		}

@@ -28,8 +28,8 @@ func (a *API) elsewhere(instance string) (control.Node, bool) {
 	return n, true
 }
 
-// forwarded wraps a handler that needs the events of an environment: a headnode passes the request on to the worker that
-// has them, at the path on its internal listener. Who asks has been found to have the right.
+// forwarded answers what needs the events of an environment with handle, and on a headnode by passing the request on to the
+// worker that has them, at an escaped path on its internal listener. Who asks has been found to have the right.
 func (c *call) forwarded(w http.ResponseWriter, path string, handle func(*call, http.ResponseWriter) error) error {
 	n, ok := c.api.elsewhere(c.instance)
 	if !ok {
@@ -44,11 +44,15 @@ func (c *call) forwarded(w http.ResponseWriter, path string, handle func(*call, 
 	if err != nil {
 		return err
 	}
+	plain, err := url.PathUnescape(path)
+	if err != nil {
+		return j17.Errorf(j17.CodeNotFound, "There is nothing at this path")
+	}
 	c.allowTime(w, forwardTime)
 	var failed error
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
-			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.URL.Path, p.Out.URL.RawPath = target.Scheme, target.Host, path, ""
+			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.URL.Path, p.Out.URL.RawPath = target.Scheme, target.Host, plain, path
 			p.Out.URL.RawQuery = p.In.URL.RawQuery
 			p.Out.Host = target.Host
 			for name := range p.Out.Header {
@@ -81,6 +85,13 @@ func (c *call) forwarded(w http.ResponseWriter, path string, handle func(*call, 
 	return nil
 }
 
+// opsPath is the path on the internal listener of what /api/instances/{id}/ops/{env}/ has. What follows stays escaped as it was, so
+// that it means the same row to the worker.
+func (c *call) opsPath() string {
+	parts := strings.SplitN(c.request.URL.EscapedPath(), "/", 7) // "", api, instances, id, ops, environment, the rest
+	return "/internal/instances/" + c.instance + "/" + string(c.env) + "/" + parts[len(parts)-1]
+}
+
 // passedOn reports whether a header of an operator's request means something to a worker. Credentials do not.
 func passedOn(name string) bool {
 	switch name {
@@ -98,7 +109,7 @@ func (c *call) usageElsewhere(n control.Node, instance string) json.RawMessage {
 	}
 	ctx, cancel := context.WithTimeout(c.request.Context(), replicaTime)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(n.InternalURL, "/")+"/internal/control/instances/"+url.PathEscape(instance)+"/month", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(n.InternalURL, "/")+"/internal/control/instances/"+url.PathEscape(instance)+"/month", nil) //nolint:gosec // where a worker that knows the node secret has said it is
 	if err != nil {
 		return nil
 	}

@@ -267,6 +267,6 @@ func (c *call) actFor() {
 	}
 	var a control.Actor
 	if json.Unmarshal(raw, &a) == nil {
-		c.actor = a
+		c.actor, c.principal.ID = a, a.ID
 	}
 }

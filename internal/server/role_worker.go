@@ -155,6 +155,9 @@ func (f *follower) poll(ctx context.Context) error {
 	if err := registry.Apply(ctx, rep); err != nil {
 		return err
 	}
+	if !rep.MovesSpecs() {
+		return nil
+	}
 	select {
 	case f.arrived <- struct{}{}:
 	default: // signalled already
@@ -169,7 +172,7 @@ func (f *follower) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := f.poll(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the poll was cut short by the end
 		}
 		was := f.connected.Swap(err == nil)
 		switch {
@@ -180,6 +183,9 @@ func (f *follower) run(ctx context.Context) error {
 		}
 		if err == nil {
 			pause = firstPause
+			if err := f.server.registry.SendRecords(ctx); err != nil && ctx.Err() == nil {
+				logger.LogAttrs(ctx, slog.LevelWarn, "audit records could not be sent to the headnode; they are tried again", slog.Any("error", err))
+			}
 			continue
 		}
 		if clk.Wait(ctx, clk.Now().Add(pause)) != nil {

@@ -1,11 +1,14 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -18,6 +21,7 @@ import (
 
 	"j17/internal/control"
 	"j17/internal/httpapi"
+	"j17/internal/usage"
 )
 
 // Role is the part that a server has among several.
@@ -37,6 +41,13 @@ type ServeOptions struct {
 	Role Role
 	// Proxies are TrustedProxies in CIDR notation, or single addresses.
 	Proxies []string
+	// PlansFile holds plans as a JSON array, beside the built-in ones or in their place.
+	PlansFile string
+	// Webhook and Mail are told when much of a plan is used up, where they have an address; their secrets are in files.
+	Webhook           usage.WebhookOptions
+	WebhookSecretFile string
+	Mail              usage.MailOptions
+	MailPasswordFile  string
 	// DefaultInstance is the name of the instance that answers for the base domain itself; "" for none.
 	DefaultInstance string
 
@@ -85,11 +96,8 @@ func (o *ServeOptions) Check() []error {
 	if o.KeyRate < 0 || o.AddressRate < 0 {
 		c.add("a rate limit cannot be negative; 0 means none")
 	}
-	for _, p := range o.Plans {
-		if err := control.CheckPlan(p); err != nil {
-			c.add("plan %q: %w", p.Name, err)
-		}
-	}
+	c.plans(o)
+	c.alerts(o)
 	return c.found
 }
 
@@ -269,6 +277,60 @@ func readPassword(file string) (string, error) {
 	return strings.TrimRight(string(raw), "\r\n"), err
 }
 
+func (c *checks) plans(o *ServeOptions) {
+	if o.PlansFile == "" {
+		return
+	}
+	raw, err := os.ReadFile(o.PlansFile)
+	if err != nil {
+		c.add("plans-file: %w", err)
+		return
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	o.Plans = nil
+	if err := d.Decode(&o.Plans); err != nil {
+		c.add("plans-file: %s must hold a JSON array of plans: %w", o.PlansFile, err)
+	}
+	for _, p := range o.Plans {
+		if err := control.CheckPlan(p); err != nil {
+			c.add("plans-file: plan %q: %w", p.Name, err)
+		}
+	}
+}
+
+func (c *checks) alerts(o *ServeOptions) {
+	secret := func(name, file string, into *string) {
+		if file == "" {
+			return
+		}
+		var err error
+		if *into, err = readPassword(file); err != nil {
+			c.add("%s: %w", name, err)
+		}
+	}
+	secret("alert-webhook-secret-file", o.WebhookSecretFile, &o.Webhook.Secret)
+	secret("alert-mail-password-file", o.MailPasswordFile, &o.Mail.Password)
+	o.Alerts = nil
+	if o.Webhook.URL != "" {
+		if u, err := url.Parse(o.Webhook.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			c.add("alert-webhook: it is no URL that starts with https:// or http://")
+		}
+		o.Alerts = append(o.Alerts, usage.Webhook(o.Webhook))
+	} else if o.WebhookSecretFile != "" {
+		c.add("alert-webhook: it is missing beside alert-webhook-secret-file")
+	}
+	switch {
+	case o.Mail.Host != "":
+		if _, err := usage.Mail(o.Mail, nil); err != nil {
+			c.add("alert-mail: %w", err)
+		}
+	case o.Mail.From != "" || o.Mail.User != "" || len(o.Mail.To) > 0 || o.MailPasswordFile != "":
+		c.add("alert-mail-host: it is missing beside the other settings of mail")
+	}
+	o.mail = o.Mail
+}
+
 func (c *checks) nodes(o *ServeOptions) {
 	secret := ""
 	if o.NodeSecretFile != "" {
@@ -352,6 +414,7 @@ func OpenServe(ctx context.Context, o ServeOptions) (_ *Serve, err error) {
 		}
 	}()
 	s.server.reload = o.Reload
+	s.warn(ctx)
 	if err := s.server.publicTLS(o); err != nil {
 		return nil, err
 	}
@@ -414,6 +477,17 @@ type ServeReady struct {
 	URLs    map[string]string `json:"urls"`
 	// Addresses are those that are listened on.
 	Addresses map[string]string `json:"addresses"`
+}
+
+// warn tells what is allowed and deserves a second look.
+func (s *Serve) warn(ctx context.Context) {
+	o := s.options
+	if !o.InternalCertificate.given() && !isLoopback(o.InternalListen) {
+		o.Logger.LogAttrs(ctx, slog.LevelWarn, "the internal listener can be reached over the network without TLS; keep it on a private network, or give --internal-tls-cert", slog.String("address", o.InternalListen))
+	}
+	if u, err := url.Parse(o.Headnode); err == nil && u.Scheme == "http" && !isLoopback(net.JoinHostPort(u.Hostname(), "0")) {
+		o.Logger.LogAttrs(ctx, slog.LevelWarn, "the node secret goes to the headnode in clear; use https:// or a private network", slog.String("headnode", o.Headnode))
+	}
 }
 
 // Ready returns where the server can be reached.
@@ -496,10 +570,11 @@ func (s *Serve) firstOperator(ctx context.Context) error {
 		return err
 	}
 	if !works {
-		needed := false
-		if token, needed, err = registry.SetupToken(ctx); err != nil {
+		fresh, needed, err := registry.SetupToken(ctx)
+		if err != nil {
 			return err
 		}
+		token = fresh
 		if !needed {
 			if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/crypto/acme/autocert"
@@ -60,6 +61,8 @@ type Options struct {
 	// cluster is nil where this is the only server; nodeSecret is "" where the server makes its own.
 	cluster    *cluster
 	nodeSecret string
+	// mail is where alerts are mailed, if it has a host.
+	mail usage.MailOptions
 }
 
 // Server is one running process.
@@ -116,6 +119,13 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 		s.registry.Follow(o.cluster.upstream)
 	}
 	s.auth = auth.New(s.registry, o.Clock)
+	if o.mail.Host != "" {
+		mail, err := usage.Mail(o.mail, s.registry)
+		if err != nil {
+			return nil, err
+		}
+		o.Alerts = append(slices.Clone(o.Alerts), mail)
+	}
 	s.usage = usage.New(usage.Options{Store: s.store, Registry: s.registry, Clock: o.Clock, Logger: o.Logger, Channels: o.Alerts})
 	s.engine = engine.New(engine.Options{Store: s.usage.Wrap(s.store), Clock: o.Clock, Logger: o.Logger})
 	s.blobs = blob.New(blob.Options{Store: s.store, Clock: o.Clock})

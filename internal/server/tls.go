@@ -22,6 +22,7 @@ import (
 
 	"j17"
 	"j17/internal/control"
+	"j17/internal/httpapi"
 )
 
 // Certificate is a pair of files in PEM format.
@@ -243,7 +244,7 @@ func secured(next http.Handler, encrypted bool, proxies []netip.Prefix) http.Han
 		case trusted && strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https"):
 			w.Header().Set("Strict-Transport-Security", strict)
 		case !trusted && !peer.IsLoopback():
-			refuse(w, "This server takes requests from its proxies only. Send yours to the proxy, over HTTPS.")
+			httpapi.Refuse(w, j17.CodeForbidden, "This server takes requests from its proxies only. Send yours to the proxy, over HTTPS.")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -261,10 +262,10 @@ func (s *Server) redirected(port string) http.Handler {
 		host = strings.ToLower(strings.TrimSuffix(host, "."))
 		switch {
 		case !s.hasHost(host):
-			http.NotFound(w, r)
+			httpapi.Refuse(w, j17.CodeNotFound, "This server does not answer for the host in the request.")
 			return
 		case r.Method != http.MethodGet && r.Method != http.MethodHead, r.Header.Get("Authorization") != "":
-			refuse(w, "This server takes requests over HTTPS only. What this one carried has gone over the network in clear: replace the key or the token that it had.")
+			httpapi.Refuse(w, j17.CodeForbidden, "This server takes requests over HTTPS only. What this one carried has gone over the network in clear: replace the key or the token that it had.")
 			return
 		}
 		if port != "443" {
@@ -273,14 +274,6 @@ func (s *Server) redirected(port string) http.Handler {
 		// The host is one of ours.
 		http.Redirect(w, r, "https://"+host+r.URL.RequestURI(), http.StatusPermanentRedirect) //nolint:gosec // see above
 	})
-}
-
-// refuse answers with an error in the form that every error has.
-func refuse(w http.ResponseWriter, message string) {
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusForbidden)
-	_, _ = fmt.Fprintf(w, `{"type":"urn:j17:error:%s","title":"Forbidden","status":403,"detail":%q,"ok":false,"error":%[2]q,"code":"%[1]s"}`, j17.CodeForbidden, message)
 }
 
 // redirect opens the plain listener beside the encrypted one.

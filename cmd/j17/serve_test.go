@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/pflag"
+
+	"j17/internal/clock"
+	"j17/internal/server"
+)
+
+// scriptServe starts j17 serve on free ports with the data folder $WORK/data and waits until it is ready. It sets URL,
+// INTERNAL, HOST (the control plane's) and SETUPTOKEN, which is empty where the server is set up.
+func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
+	if neg {
+		ts.Fatalf("serve does not take !")
+	}
+	args = append([]string{
+		"serve", "--json", "--data", ts.Getenv("WORK") + "/data", "--base-domain", "example.test",
+		"--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0", "--http-listen", "",
+	}, args...)
+	p := &process{}
+	p.cmd = exec.CommandContext(scriptContext(ts), "j17", args...)
+	p.cmd.Dir = ts.Getenv("WORK")
+	p.cmd.Stderr = &p.err
+	out, err := p.cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(p.cmd.Start())
+	ts.Defer(func() { _ = p.cmd.Process.Kill() })
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	if err != nil {
+		_ = p.cmd.Wait()
+		ts.Fatalf("j17 serve did not become ready: %v\n%s", err, p.err.String())
+	}
+	var ready server.ServeReady
+	ts.Check(json.Unmarshal(line, &ready))
+	serverOf(ts).process = p
+	scheme, _, _ := strings.Cut(ready.URLs["control"], ":")
+	ts.Setenv("URL", scheme+"://"+ready.Addresses["public"])
+	ts.Setenv("INTERNAL", ready.URLs["internal"])
+	ts.Setenv("HOST", "control.example.test")
+	_, port, err := net.SplitHostPort(ready.Addresses["public"])
+	ts.Check(err)
+	ts.Setenv("PORT", port)
+	ts.Setenv("SETUPTOKEN", "")
+}
+
+// scriptServeLog ends the server with SIGTERM, puts its standard error on stdout, and sets SETUPTOKEN to the token in it.
+func scriptServeLog(ts *testscript.TestScript, neg bool, _ []string) {
+	if neg {
+		ts.Fatalf("servelog does not take !")
+	}
+	s := serverOf(ts)
+	ts.Check(s.end(os.Interrupt))
+	text := s.err.String()
+	s.process = nil
+	ts.Setenv("SETUPTOKEN", "")
+	if _, after, ok := strings.Cut(text, "#token="); ok {
+		token, _, _ := strings.Cut(after, `"`)
+		ts.Setenv("SETUPTOKEN", token)
+	}
+	_, err := ts.Stdout().Write([]byte(text))
+	ts.Check(err)
+}
+
+// scriptCertificate writes cert.pem and key.pem for *.example.test.
+func scriptCertificate(ts *testscript.TestScript, neg bool, _ []string) {
+	if neg {
+		ts.Fatalf("certify does not take !")
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	ts.Check(err)
+	now := clock.System{}.Now()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "example.test"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
+		DNSNames: []string{"example.test", "*.example.test"},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	ts.Check(err)
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs("cert.pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	ts.Check(os.WriteFile(ts.MkAbs("key.pem"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}), 0o600))
+}
+
+func TestServeSettingsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/guides/self-hosting.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "## Settings")
+	(&env{}).serve().Flags().VisitAll(func(f *pflag.Flag) {
+		if !strings.Contains(table, "`--"+f.Name+"`") {
+			t.Errorf("--%s is not in the table", f.Name)
+		}
+	})
+}
