@@ -202,7 +202,9 @@ func (c *compiler) aggregateTypes(v value.Value, at diag.Pointer) {
 		c.noAggregateTypes(at)
 	}
 	c.members(v, at, "aggregate_types", maxAggregateTypes, func(name string, v value.Value, at diag.Pointer) {
-		c.name(name, at, "an aggregate type")
+		if c.name(name, at, "an aggregate type") && isPath(name) {
+			c.reservedType(at, name)
+		}
 		c.out.Types[name] = c.aggregateType(name, v, at)
 	})
 	if c.events > maxEventTypes {

@@ -172,6 +172,11 @@ func (m *messages) systemAgentType(at diag.Pointer, name string) {
 		Hintf("use another name, such as %s", quote(strings.TrimPrefix(name, "system_")))
 }
 
+func (m *messages) reservedType(at diag.Pointer, name string) {
+	m.Errorf(at, "the aggregate type %s is reserved: the server answers at /%s itself", quote(name), name).AtKey().
+		Hintf("choose another name, such as %s", quote(name+"_record"))
+}
+
 func (m *messages) unknownSystemEvent(at diag.Pointer, name string) {
 	m.Errorf(at, "the event type %s is reserved: those that start with an underscore belong to the platform", quote(name)).AtKey().
 		Hintf("a spec may give %q a handler; name events of your own without the underscore", tombstoned)

@@ -153,6 +153,9 @@ func isName(s string) bool {
 	return s != "" && len(s) <= MaxNameLength
 }
 
+// isPath reports whether a name is that of a path of every server, where an aggregate type of that name could not be reached.
+func isPath(name string) bool { return name == "internal" || name == "livez" || name == "readyz" }
+
 // names reads an array of distinct names.
 func (c *compiler) names(v value.Value, at diag.Pointer, what, each string, accept func(name string, at diag.Pointer) bool) Names {
 	found := Names{}
