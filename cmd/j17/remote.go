@@ -78,9 +78,9 @@ type target struct {
 // sourced is a setting and where it comes from.
 type sourced struct{ value, from string }
 
-// settings is what a command uses: flags, then the context that a flag names, then variables, then the current context,
+// connection is what a command uses: flags, then the context that a flag names, then variables, then the current context,
 // then what a development server has left in its data folder.
-type settings struct {
+type connection struct {
 	// context is the name of the context that counts, "" where none does.
 	context, url, instance, env, key, token, caFile sourced
 	// chosen is the context itself, nil where none counts.
@@ -90,9 +90,9 @@ type settings struct {
 	hasDev bool
 }
 
-// settings is the only place that decides which server, environment and credentials a command uses.
-func (e *env) settings(r *remote) (*settings, error) {
-	s := &settings{}
+// connection is the only place that decides which server, environment and credentials a command uses.
+func (e *env) connection(r *remote) (*connection, error) {
+	s := &connection{}
 	var err error
 	if s.config, err = e.config(); err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func sourcedIf(ok bool, s sourced) sourced {
 }
 
 // choose picks the address: whoever names one by itself wants nothing from a context.
-func (s *settings) choose(e *env, r *remote, folder bool) error {
+func (s *connection) choose(e *env, r *remote, folder bool) error {
 	variable := e.getenv("J17_URL")
 	named := sourced{r.context, "--context"}
 	switch {
@@ -171,7 +171,7 @@ func (s *settings) choose(e *env, r *remote, folder bool) error {
 }
 
 // credentials adds the API key and the operator's token. Those of a context are for its server and its instance alone.
-func (s *settings) credentials(e *env, r *remote, kept serverContext) error {
+func (s *connection) credentials(e *env, r *remote, kept serverContext) error {
 	fromContext := sourced{from: "context " + s.context.value}
 	if s.chosen != nil && s.instance.value == kept.Instance {
 		fromContext.value = kept.Keys[cmp.Or(j17.Environment(s.env.value), j17.Prod)]
@@ -217,8 +217,8 @@ func (e *env) secret(variable, what string) (sourced, error) {
 	return sourced{strings.TrimSpace(string(raw)), variable + "_FILE"}, nil
 }
 
-// address is the URL of the settings in parts.
-func (s *settings) address() (*url.URL, error) {
+// address is the URL in parts.
+func (s *connection) address() (*url.URL, error) {
 	u, err := url.Parse(s.url.value)
 	if err != nil || u.Hostname() == "" {
 		return nil, usageError{fmt.Errorf("%q is no URL of a server; it has the form %s", s.url.value, defaultURL)}
@@ -227,7 +227,7 @@ func (s *settings) address() (*url.URL, error) {
 }
 
 // environment is the environment that is asked for, "" where that is left to the address.
-func (s *settings) environment() (j17.Environment, error) {
+func (s *connection) environment() (j17.Environment, error) {
 	if s.env.value == "" {
 		return "", nil
 	}
@@ -240,15 +240,15 @@ func (s *settings) environment() (j17.Environment, error) {
 
 // resolve returns the environment that a command talks to.
 func (e *env) resolve(r *remote) (target, error) {
-	s, err := e.settings(r)
+	s, err := e.connection(r)
 	if err != nil {
 		return target{}, err
 	}
 	return s.target()
 }
 
-// target is the environment that the settings lead to.
-func (s *settings) target() (target, error) {
+// target is the environment that the connection leads to.
+func (s *connection) target() (target, error) {
 	t := target{url: s.url.value, key: s.key.value}
 	want, err := s.environment()
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"mime/multipart"
 	"net/http"
 	"net/url"
@@ -62,9 +63,7 @@ func (c *Client) Call(ctx context.Context, r Request, into any) error {
 func (c *Client) Rows(ctx context.Context, path []string, query url.Values, plural string, count int) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
 		q := url.Values{}
-		for name, v := range query {
-			q[name] = v
-		}
+		maps.Copy(q, query)
 		for left := count; count == 0 || left > 0; {
 			size := maxPage
 			if count > 0 {
@@ -161,7 +160,7 @@ func (c *Client) Upload(ctx context.Context, path []string, name string, file io
 		if err == nil {
 			err = form.Close()
 		}
-		out.CloseWithError(err) //nolint:errcheck,gosec // it never fails
+		_ = out.CloseWithError(err) // never fails
 		written <- err
 	}()
 	req, err := c.request(ctx, request{method: http.MethodPost, path: path}, in)

@@ -75,7 +75,8 @@ func (e *Unreachable) lasting() string {
 	if _, ok := errors.AsType[tls.RecordHeaderError](e.Err); ok || errors.Is(e.Err, http.ErrSchemeMismatch) {
 		return "It does not speak HTTPS there: try the address with http:// in front."
 	}
-	if strings.Contains(e.Err.Error(), "malformed HTTP") { // net/http has no type for it
+	// net/http has no type for these. The second is that of a server that speaks before it is asked.
+	if text := e.Err.Error(); strings.Contains(text, "malformed HTTP") || strings.Contains(text, "readLoopPeekFailLocked: %!w(<nil>)") {
 		return "What answers there is no HTTP server. Check scheme and port of the address."
 	}
 	return ""

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"net/url"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+func (e *env) auditLog() *cobra.Command {
+	return group("audit", "Who has done what on a server", e.auditList(), e.auditExport())
+}
+
+// auditFilter selects records of the audit log.
+type auditFilter struct{ actor, action, target, outcome, from, to string }
+
+func (a *auditFilter) flags(f *pflag.FlagSet) {
+	f.StringVar(&a.actor, "actor", "", "only what `somebody` did: an id, an e-mail address, or operator, server, node, anonymous")
+	f.StringVar(&a.action, "action", "", "only an `action` such as key.create, or key for all that begin with it")
+	f.StringVar(&a.target, "target", "", "only what was done to something, by its `id`")
+	f.StringVar(&a.outcome, "outcome", "", "only what was done, refused or failed")
+	f.StringVar(&a.from, "from", "", "only from a `time` on: 2026-11-21 or 2026-11-21T08:00:00Z")
+	f.StringVar(&a.to, "to", "", "only before a `time`")
+}
+
+func (a *auditFilter) query() url.Values {
+	q := url.Values{}
+	for name, v := range map[string]string{"actor": a.actor, "action": a.action, "target": a.target, "outcome": a.outcome, "from": a.from, "to": a.to} {
+		if v != "" {
+			q.Set(name, v)
+		}
+	}
+	return q
+}
+
+// auditPath is where the log of an instance is, or that of all where no flag names one.
+func (o *operating) auditPath(cmd *cobra.Command, r *remote, more ...string) ([]string, error) {
+	path := []string{"audit"}
+	if r.instance != "" {
+		i, err := o.instance(cmd.Context(), r.instance)
+		if err != nil {
+			return nil, err
+		}
+		path = []string{"instances", i.ID, "audit"}
+	}
+	return append(path, more...), nil
+}
+
+type auditRow struct {
+	At     string `json:"at"`
+	Action string `json:"action"`
+	Actor  struct {
+		Kind  string `json:"kind"`
+		ID    string `json:"id"`
+		Email string `json:"email"`
+	} `json:"actor"`
+	Environment string `json:"environment"`
+	Target      string `json:"target"`
+	Outcome     string `json:"outcome"`
+	Code        string `json:"code"`
+}
+
+func (e *env) auditList() *cobra.Command {
+	var filter auditFilter
+	var limit int
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "list", Short: "List records of the audit log, the newest first", Args: noArgs,
+		Long:    "List records of the audit log, the newest first: of all instances that you may audit, or of one with --instance.",
+		Example: "  j17 audit list --instance shop --action key --limit 20",
+	}
+	r := serverFlags(cmd)
+	cmd.Flags().StringVar(&r.instance, "instance", "", "only what concerns an instance, by its `name`")
+	filter.flags(cmd.Flags())
+	cmd.Flags().IntVar(&limit, "limit", 50, "at most this `number` of records")
+	jsonFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if limit < 1 {
+			return usageError{errors.New("--limit takes a whole number from 1 on")}
+		}
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		path, err := o.auditPath(cmd, r)
+		if err != nil {
+			return err
+		}
+		rows, err := o.rows(cmd.Context(), path, filter.query(), "records", limit)
+		if err != nil {
+			return err
+		}
+		return printRows(e, rows, asJSON, []string{"at", "action", "who", "environment", "target", "outcome"}, func(a auditRow) []string {
+			outcome := a.Outcome
+			if a.Code != "" {
+				outcome += " (" + a.Code + ")"
+			}
+			return []string{when(a.At), a.Action, cmp.Or(a.Actor.Email, a.Actor.ID, a.Actor.Kind), a.Environment, a.Target, outcome}
+		})
+	}
+	return cmd
+}
+
+func (e *env) auditExport() *cobra.Command {
+	var filter auditFilter
+	cmd := &cobra.Command{
+		Use: "export", Short: "Print the audit log as lines of JSON, the newest first", Args: noArgs,
+		Example: "  j17 audit export --from 2026-11-01 --to 2026-12-01 > november.jsonl",
+	}
+	r := serverFlags(cmd)
+	cmd.Flags().StringVar(&r.instance, "instance", "", "only what concerns an instance, by its `name`")
+	filter.flags(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		path, err := o.auditPath(cmd, r, "export")
+		if err != nil {
+			return err
+		}
+		body, _, err := o.Download(cmd.Context(), append([]string{"api"}, path...), filter.query())
+		if err != nil {
+			return o.explained(cmd.Context(), err)
+		}
+		_, err = io.Copy(e.out, body)
+		return interrupted(cmd.Context(), errors.Join(err, body.Close()))
+	}
+	return cmd
+}

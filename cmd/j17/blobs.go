@@ -1,0 +1,246 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"j17"
+)
+
+func (e *env) blobs() *cobra.Command {
+	return group("blobs", "The code of an environment: WebAssembly modules and archives", e.blobsPut(), e.blobsList(), e.blobsGet(), e.blobsDelete())
+}
+
+// blobRow is a version of a blob as the server describes it.
+type blobRow struct {
+	Name      string `json:"name"`
+	Version   int    `json:"version"`
+	Size      int64  `json:"size"`
+	SHA256    string `json:"sha256"`
+	CreatedAt string `json:"created_at"`
+	Versions  int    `json:"versions"`
+}
+
+// blobPath is where the blobs of the environment are that a command is about.
+func (o *operating) blobPath(ctx context.Context, more ...string) ([]string, error) {
+	env, err := o.environment(j17.Prod)
+	if err != nil {
+		return nil, err
+	}
+	i, err := o.chosenInstance(ctx)
+	return append([]string{"instances", i.ID, "ops", string(env), "blobs"}, more...), err
+}
+
+func blobFlags(cmd *cobra.Command) *remote {
+	r := serverFlags(cmd)
+	instanceFlag(cmd, r)
+	environmentFlag(cmd, r)
+	return r
+}
+
+func (e *env) blobsPut() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "put FILE [NAME]", Short: "Upload a file as the next version of a blob",
+		Long: `Upload a file as the next version of a blob. NAME is the name that specs use; without it, it is the file's. The same content again
+is no new version.`,
+		Example: "  j17 blobs put build/orders.wasm --env staging\n  j17 blobs put image.tar order-processor --env staging",
+		Args: func(cmd *cobra.Command, args []string) error {
+			return exactly([]string{"FILE", "NAME"}[:min(max(len(args), 1), 2)]...)(cmd, args)
+		},
+	}
+	r := blobFlags(cmd)
+	jsonFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		name := filepath.Base(args[0])
+		if len(args) > 1 {
+			name = args[1]
+		}
+		file := e.interruptible(e.in)
+		if args[0] != "-" {
+			f, err := os.Open(args[0])
+			if err != nil {
+				return unreadable(args[0], err)
+			}
+			defer func() { err = errors.Join(err, f.Close()) }()
+			file = f
+		} else if len(args) < 2 {
+			return usageError{errors.New("a blob from standard input needs a NAME")}
+		}
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		raw, err := o.putBlob(cmd.Context(), name, file)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return e.printJSON(raw)
+		}
+		var b blobRow
+		if err := json.Unmarshal(raw, &b); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(e.out, "%s:v%d, %s\n", plain(b.Name), b.Version, count(int(b.Size), "byte"))
+		return err
+	}
+	return cmd
+}
+
+func (o *operating) putBlob(ctx context.Context, name string, file io.Reader) (json.RawMessage, error) {
+	path, err := o.blobPath(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Blob json.RawMessage `json:"blob"`
+	}
+	err = o.Upload(ctx, append([]string{"api"}, path...), name, file, &answer)
+	return answer.Blob, o.explained(ctx, err)
+}
+
+func (e *env) blobsList() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "list [NAME]", Short: "List the blobs of an environment, or the versions of one",
+		Example: "  j17 blobs list --env staging\n  j17 blobs list orders.wasm --env staging", Args: atMost("NAME"),
+	}
+	r := blobFlags(cmd)
+	jsonFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		var more []string
+		plural := "blobs"
+		if len(args) > 0 {
+			more, plural = []string{args[0], "versions"}, "versions"
+		}
+		path, err := o.blobPath(cmd.Context(), more...)
+		if err != nil {
+			return err
+		}
+		rows, err := o.rows(cmd.Context(), path, nil, plural, 0)
+		if err != nil {
+			return err
+		}
+		return printRows(e, rows, asJSON, []string{"name", "version", "size", "sha256", "created"}, func(b blobRow) []string {
+			return []string{b.Name, "v" + strconv.Itoa(b.Version), strconv.FormatInt(b.Size, 10), b.SHA256[:min(12, len(b.SHA256))], when(b.CreatedAt)}
+		})
+	}
+	return cmd
+}
+
+func (e *env) blobsGet() *cobra.Command {
+	var version uint64
+	var output string
+	cmd := &cobra.Command{
+		Use: "get NAME", Short: "Download a blob", Args: exactly("NAME"),
+		Long:    "Download a blob, to standard output or to a file that does not exist yet. What has arrived is compared with its hash.",
+		Example: "  j17 blobs get orders.wasm --version 2 -o orders.wasm --env staging",
+	}
+	r := blobFlags(cmd)
+	cmd.Flags().Uint64Var(&version, "version", 0, "`number` of the version; the latest if left out")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "`file` to write")
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if output == "" && terminal(e.out) {
+			return usageError{errors.New("blobs are no text for a terminal: name a file with -o, or redirect the output")}
+		}
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		path, err := o.blobPath(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		body, header, err := o.Download(cmd.Context(), append([]string{"api"}, path...), versionQuery(version))
+		if err != nil {
+			return o.explained(cmd.Context(), err)
+		}
+		defer func() { err = interrupted(cmd.Context(), errors.Join(err, body.Close())) }()
+		out := e.out
+		if output != "" {
+			f, err := os.OpenFile(output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // a download like any other
+			if err != nil {
+				return fmt.Errorf("cannot write %s: %w", fileName(output), err)
+			}
+			defer func() {
+				if err = errors.Join(err, f.Close()); err != nil {
+					err = errors.Join(err, os.Remove(output))
+				}
+			}()
+			out = f
+		}
+		sum := sha256.New()
+		if _, err := io.Copy(io.MultiWriter(out, sum), body); err != nil {
+			return err
+		}
+		if want := header.Get("Etag"); want != "" && want != `"`+hex.EncodeToString(sum.Sum(nil))+`"` {
+			return errors.New("what has arrived is not what was uploaded: its hash is another. Try again")
+		}
+		return nil
+	}
+	return cmd
+}
+
+func versionQuery(version uint64) url.Values {
+	q := url.Values{}
+	if version > 0 {
+		q.Set("version", strconv.FormatUint(version, 10))
+	}
+	return q
+}
+
+func (e *env) blobsDelete() *cobra.Command {
+	var version uint64
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "delete NAME", Short: "Delete a blob, or one version of it", Args: exactly("NAME"),
+		Long:    "Delete all versions of a blob, or one with --version. What the deployed spec uses cannot be deleted.",
+		Example: "  j17 blobs delete orders.wasm --version 1 --env staging",
+	}
+	r := blobFlags(cmd)
+	cmd.Flags().Uint64Var(&version, "version", 0, "`number` of the version; all if left out")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		path, err := o.blobPath(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		what := "all versions of " + plain(args[0])
+		if version > 0 {
+			what = fmt.Sprintf("version %d of %s", version, plain(args[0]))
+		}
+		env := cmp.Or(o.connection.env.value, string(j17.Prod))
+		if err := e.confirm(cmd.Context(), yes, fmt.Sprintf("Delete %s in %s?", what, env)); err != nil {
+			return err
+		}
+		var raw json.RawMessage
+		if err := o.call(cmd.Context(), http.MethodDelete, path, versionQuery(version), nil, &raw); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(e.out, "Deleted %s in %s.\n", what, env)
+		return err
+	}
+	return cmd
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+func (e *env) instances() *cobra.Command {
+	return group("instances", "The instances of a server", e.instancesList(), e.instancesCreate(), e.instancesShow(), e.instancesDelete())
+}
+
+func (e *env) instancesList() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{Use: "list", Short: "List the instances that you may see", Example: "  j17 instances list", Args: noArgs}
+	r := serverFlags(cmd)
+	jsonFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		rows, err := o.rows(cmd.Context(), []string{"instances"}, nil, "instances", 0)
+		if err != nil {
+			return err
+		}
+		return printRows(e, rows, asJSON, []string{"name", "id", "plan", "created"}, func(i instanceRow) []string {
+			return []string{i.Name, i.ID, i.Plan, when(i.CreatedAt)}
+		})
+	}
+	return cmd
+}
+
+func (e *env) instancesCreate() *cobra.Command {
+	var plan string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "create NAME", Short: "Create an instance",
+		Long: `Create an instance with the environments prod, staging and test. The name becomes a part of its host names: lower-case letters,
+digits and hyphens.`,
+		Example: "  j17 instances create shop --plan free", Args: exactly("NAME"),
+	}
+	r := serverFlags(cmd)
+	cmd.Flags().StringVar(&plan, "plan", "", "`name` of its plan; the server has a default")
+	jsonFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		body := map[string]string{"name": args[0]}
+		if plan != "" {
+			body["plan"] = plan
+		}
+		var raw json.RawMessage
+		if err := o.call(cmd.Context(), http.MethodPost, []string{"instances"}, nil, body, &raw); err != nil {
+			return err
+		}
+		return e.printInstance(raw, asJSON)
+	}
+	return cmd
+}
+
+func (e *env) printInstance(raw json.RawMessage, asJSON bool) error {
+	if asJSON {
+		return e.printAnswer(raw)
+	}
+	var i struct {
+		instanceRow
+		Usage *struct {
+			Period string        `json:"period"`
+			Events limitedNumber `json:"events"`
+			Bytes  limitedNumber `json:"storage_bytes"`
+		} `json:"usage"`
+	}
+	if err := json.Unmarshal(raw, &i); err != nil {
+		return err
+	}
+	rows := [][]string{{"id", i.ID}, {"plan", i.Plan}, {"created", when(i.CreatedAt)}}
+	for _, env := range i.Environments {
+		rows = append(rows, []string{string(env.Name), env.Host})
+	}
+	if i.Usage != nil {
+		rows = append(rows, []string{"events in " + i.Usage.Period, i.Usage.Events.String()}, []string{"bytes stored", i.Usage.Bytes.String()})
+	}
+	return e.printTable([]string{"name", i.Name}, rows)
+}
+
+// limitedNumber is how much of something was used, and how much there is.
+type limitedNumber struct {
+	Used  json.Number `json:"used"`
+	Limit json.Number `json:"limit"`
+}
+
+// String returns both for people.
+func (n limitedNumber) String() string {
+	if n.Limit == "" || n.Limit == "0" {
+		return n.Used.String()
+	}
+	return n.Used.String() + " of " + n.Limit.String()
+}
+
+func (e *env) instancesShow() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "show [NAME|ID]", Short: "Show an instance, its plan and what it has used", Example: "  j17 instances show shop",
+		Args: atMost("NAME|ID"),
+	}
+	r := serverFlags(cmd)
+	jsonFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r.instance = strings.Join(args, "")
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		i, err := o.chosenInstance(cmd.Context())
+		if err != nil {
+			return err
+		}
+		var raw json.RawMessage
+		if err := o.call(cmd.Context(), http.MethodGet, []string{"instances", i.ID}, nil, nil, &raw); err != nil {
+			return err
+		}
+		return e.printInstance(raw, asJSON)
+	}
+	return cmd
+}
+
+// atMost takes one argument or none.
+func atMost(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return exactly(name)(cmd, args)
+	}
+}
+
+func (e *env) instancesDelete() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "delete NAME|ID", Short: "Delete an instance with all its data, keys and specs",
+		Long:    "Delete an instance with all its data, keys and specs, in all environments. There is no way back but a backup.",
+		Example: "  j17 instances delete shop", Args: exactly("NAME|ID"),
+	}
+	r := serverFlags(cmd)
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		i, err := o.instance(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		if err := e.confirm(cmd.Context(), yes, fmt.Sprintf("Delete the instance %s (%s) with all its events, for good?", plain(i.Name), i.ID)); err != nil {
+			return err
+		}
+		var raw json.RawMessage
+		if err := o.call(cmd.Context(), http.MethodDelete, []string{"instances", i.ID}, nil, map[string]string{"confirm": i.Name}, &raw); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(e.out, "The instance %s is deleted.\n", plain(i.Name))
+		return err
+	}
+	return cmd
+}

@@ -1,0 +1,257 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"j17"
+	"j17/internal/clock"
+)
+
+func (e *env) keys() *cobra.Command {
+	return group("keys", "The API keys of an instance",
+		e.keysList(), e.keysCreate(), e.keysRotate(), e.keysRevoke(), e.keysScheduleRevocation())
+}
+
+// apiKeyRow is an API key as the server describes it.
+type apiKeyRow struct {
+	ID          string          `json:"id"`
+	Name        string          `json:"name"`
+	Environment j17.Environment `json:"environment"`
+	Scope       string          `json:"scope"`
+	Prefix      string          `json:"prefix"`
+	Status      string          `json:"status"`
+	CreatedAt   string          `json:"created_at"`
+	LastUsedAt  string          `json:"last_used_at"`
+	RevokeAt    string          `json:"revoke_at"`
+	// Key is the token, which only the answer to its creation has.
+	Key string `json:"key"`
+}
+
+func (e *env) keysList() *cobra.Command {
+	var status string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the API keys of an instance, without their tokens",
+		Long:    "List the API keys of an instance, without their tokens; with --env those of one environment.",
+		Example: "  j17 keys list --env staging", Args: noArgs,
+	}
+	r := serverFlags(cmd)
+	instanceFlag(cmd, r)
+	cmd.Flags().StringVar(&r.env, "env", "", "only those of an `environment`: prod, staging or test")
+	cmd.Flags().StringVar(&status, "status", "", "only those with a `status`: active, scheduled or revoked")
+	jsonFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		if _, err := o.connection.environment(); err != nil {
+			return err
+		}
+		i, err := o.chosenInstance(cmd.Context())
+		if err != nil {
+			return err
+		}
+		q := url.Values{}
+		if status != "" {
+			q.Set("status", status)
+		}
+		raw, err := o.rows(cmd.Context(), []string{"instances", i.ID, "keys"}, q, "keys", 0)
+		if err != nil {
+			return err
+		}
+		if r.env != "" {
+			rows, err := decodeRows[apiKeyRow](raw)
+			if err != nil {
+				return err
+			}
+			n := 0
+			raw = slices.DeleteFunc(raw, func(json.RawMessage) bool { n++; return string(rows[n-1].Environment) != r.env })
+		}
+		return printRows(e, raw, asJSON, []string{"id", "name", "environment", "scope", "prefix", "status", "last used"}, func(k apiKeyRow) []string {
+			if k.RevokeAt != "" && k.Status == "scheduled" {
+				k.Status = "until " + when(k.RevokeAt)
+			}
+			return []string{k.ID, k.Name, string(k.Environment), k.Scope, k.Prefix, k.Status, when(k.LastUsedAt)}
+		})
+	}
+	return cmd
+}
+
+func (e *env) keysCreate() *cobra.Command {
+	var scope string
+	var save, asJSON bool
+	cmd := &cobra.Command{
+		Use: "create NAME", Short: "Create an API key and show its token, this once",
+		Long: `Create an API key for one environment. The token is printed on standard output, once: the server keeps a hash of it only. With
+--save it goes into the context as well, for the commands that read and write events.`,
+		Example: "  j17 keys create website --scope read --env staging\n  j17 keys create laptop --env staging --save", Args: exactly("NAME"),
+	}
+	r := serverFlags(cmd)
+	instanceFlag(cmd, r)
+	environmentFlag(cmd, r)
+	cmd.Flags().StringVar(&scope, "scope", "write", "what it may do: read or write")
+	cmd.Flags().BoolVar(&save, "save", false, "keep it in the context")
+	jsonFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if scope != string(j17.ScopeRead) && scope != string(j17.ScopeWrite) {
+			return usageError{fmt.Errorf("--scope cannot be %q: it takes read or write", scope)}
+		}
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		if save && o.connection.chosen == nil {
+			return usageError{errors.New("--save needs a context, and none is in use here: 'j17 login' makes one")}
+		}
+		env, err := o.environment(j17.Prod)
+		if err != nil {
+			return err
+		}
+		i, err := o.chosenInstance(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if save && o.connection.chosen.Instance != "" && o.connection.chosen.Instance != i.Name {
+			return usageError{fmt.Errorf("the context %s is for the instance %s: --save cannot keep a key of %s in it", o.connection.context.value, o.connection.chosen.Instance, i.Name)}
+		}
+		var raw json.RawMessage
+		body := map[string]string{"name": args[0], "scope": scope, "environment": string(env)}
+		if err := o.call(cmd.Context(), http.MethodPost, []string{"instances", i.ID, "keys"}, nil, body, &raw); err != nil {
+			return err
+		}
+		key, err := e.printKey(raw, asJSON)
+		if err != nil || !save {
+			return err
+		}
+		o.connection.chosen.Instance = i.Name
+		o.connection.chosen.keep(env, key.Key)
+		return e.saveConfig(o.connection.config)
+	}
+	return cmd
+}
+
+// printKey prints a new key: its token on standard output, what there is to know about it beside.
+func (e *env) printKey(raw json.RawMessage, asJSON bool) (apiKeyRow, error) {
+	var key apiKeyRow
+	if err := json.Unmarshal(raw, &key); err != nil {
+		return key, err
+	}
+	if asJSON {
+		return key, e.printAnswer(raw)
+	}
+	e.note("%s: %s key %q for %s. This is the only time that its token is shown.\n", plain(key.ID), plain(key.Scope), key.Name, plain(string(key.Environment)))
+	_, err := io.WriteString(e.out, plain(key.Key)+"\n")
+	return key, err
+}
+
+func (e *env) keysRotate() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "rotate KEY_ID", Short: "Replace an API key: a new one is shown, the old one is revoked",
+		Long: `Replace an API key by a new one with the same name, environment and scope. The old one is revoked in the same step. To have both for
+a while, create another key and schedule the revocation of the old one.`,
+		Example: "  j17 keys rotate key_4k7vx9tz2nqr8w3", Args: exactly("KEY_ID"),
+	}
+	r := serverFlags(cmd)
+	jsonFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		var raw json.RawMessage
+		if err := o.call(cmd.Context(), http.MethodPost, []string{"keys", args[0], "rotate"}, nil, nil, &raw); err != nil {
+			return err
+		}
+		key, err := e.printKey(raw, asJSON)
+		if err != nil || o.connection.chosen == nil {
+			return err
+		}
+		// What the context has of the old key does not work any more.
+		kept := o.connection.chosen
+		if old := kept.Keys[key.Environment]; old != "" {
+			var prior apiKeyRow
+			if err := o.call(cmd.Context(), http.MethodGet, []string{"keys", args[0]}, nil, nil, &prior); err != nil {
+				return err
+			}
+			if prior.Prefix != "" && strings.HasPrefix(old, prior.Prefix) {
+				kept.keep(key.Environment, key.Key)
+				e.note("The context %s has the new key.\n", o.connection.context.value)
+				return e.saveConfig(o.connection.config)
+			}
+		}
+		return nil
+	}
+	return cmd
+}
+
+func (e *env) keysRevoke() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "revoke KEY_ID", Short: "Revoke an API key, with effect at once", Example: "  j17 keys revoke key_4k7vx9tz2nqr8w3", Args: exactly("KEY_ID"),
+	}
+	r := serverFlags(cmd)
+	jsonFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return e.changeKey(cmd, r, http.MethodDelete, []string{"keys", args[0]}, nil, asJSON)
+	}
+	return cmd
+}
+
+func (e *env) keysScheduleRevocation() *cobra.Command {
+	var at string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "schedule-revocation KEY_ID --at TIME", Short: "Let an API key work until a time", Args: exactly("KEY_ID"),
+		Example: "  j17 keys schedule-revocation key_4k7vx9tz2nqr8w3 --at 2026-12-01T00:00:00Z\n  j17 keys schedule-revocation key_4k7vx9tz2nqr8w3 --at 48h",
+	}
+	r := serverFlags(cmd)
+	cmd.Flags().StringVar(&at, "at", "", "`time` from which on it does not work: 2026-12-01T00:00:00Z, or from now, such as 48h; required")
+	jsonFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var revokeAt time.Time
+		if d, err := time.ParseDuration(at); err == nil {
+			revokeAt = clock.System{}.Now().Add(d).UTC()
+		} else if revokeAt, err = time.Parse(time.RFC3339, at); err != nil {
+			return usageError{fmt.Errorf("--at %q is no time: give one such as 2026-12-01T00:00:00Z, or a time from now, such as 48h", at)}
+		}
+		body := map[string]string{"revoke_at": revokeAt.Format(time.RFC3339)}
+		return e.changeKey(cmd, r, http.MethodPost, []string{"keys", args[0], "schedule_revocation"}, body, asJSON)
+	}
+	return cmd
+}
+
+func (e *env) changeKey(cmd *cobra.Command, r *remote, method string, path []string, body any, asJSON bool) error {
+	o, err := e.operate(cmd, r)
+	if err != nil {
+		return err
+	}
+	var raw json.RawMessage
+	if err := o.call(cmd.Context(), method, path, nil, body, &raw); err != nil {
+		return err
+	}
+	if asJSON {
+		return e.printAnswer(raw)
+	}
+	var key apiKeyRow
+	if err := json.Unmarshal(raw, &key); err != nil {
+		return err
+	}
+	what := "is revoked"
+	if key.Status == "scheduled" {
+		what = "works until " + when(key.RevokeAt)
+	}
+	_, err = fmt.Fprintf(e.out, "The key %s (%s) %s.\n", plain(key.ID), plain(key.Name), what)
+	return err
+}

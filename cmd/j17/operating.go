@@ -1,0 +1,363 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"j17"
+	"j17/internal/client"
+	"j17/internal/clock"
+)
+
+// operating is an operator's connection to the control plane of a server.
+type operating struct {
+	*client.Client
+	connection *connection
+	env        *env
+}
+
+const (
+	// longRequest bounds requests that deploy or carry a blob.
+	longRequest = time.Hour
+	// controlAttempts is how often a request of a person, who waits for it, is sent.
+	controlAttempts = 3
+)
+
+// operate returns the connection of an operator who has logged in. For the development server of the data folder there is
+// no need to.
+func (e *env) operate(cmd *cobra.Command, r *remote) (*operating, error) {
+	s, err := e.connection(r)
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.control()
+	if err != nil {
+		return nil, err
+	}
+	t.key = s.token.value
+	switch l := s.loginOf(); {
+	case t.key == "" && s.hasDev && s.isDev():
+		c, err := e.controlClient(t, 0)
+		if err != nil {
+			return nil, err
+		}
+		got, err := logIn(cmd.Context(), c, s.dev.Operator.Email, s.dev.Operator.Password)
+		if err != nil {
+			return nil, fmt.Errorf("logging in to the development server of the data folder failed: %w", err)
+		}
+		t.key = got.Token
+	case t.key == "":
+		return nil, unauthorized("You are not logged in to %s. Log in with 'j17 login %[1]s', or set J17_TOKEN or J17_TOKEN_FILE.", s.url.value)
+	case l != nil && t.key == l.Token && !clock.System{}.Now().Before(l.expires()):
+		return nil, unauthorized("Your login to %s has expired, on %s. Log in again: j17 login --context %s", s.url.value, moment(l.expires()), s.context.value)
+	}
+	if err := t.checkCredential("token"); err != nil {
+		return nil, err
+	}
+	c, err := e.controlClient(t, longRequest)
+	return &operating{c, s, e}, err
+}
+
+func unauthorized(format string, args ...any) error {
+	return &j17.Error{Code: j17.CodeUnauthorized, Message: fmt.Sprintf(format, args...)}
+}
+
+// loginOf is the login of the context, nil where there is none.
+func (s *connection) loginOf() *login {
+	if s.chosen == nil {
+		return nil
+	}
+	return s.chosen.Login
+}
+
+// isDev reports whether the address is that of the data folder's server.
+func (s *connection) isDev() bool {
+	u, err := s.address()
+	if err != nil || !local(u.Hostname()) {
+		return false
+	}
+	dev, err := url.Parse(s.dev.URL)
+	return err == nil && dev.Port() == u.Port()
+}
+
+// control is the control plane that the connection leads to, without a credential.
+func (s *connection) control() (target, error) {
+	u, err := s.address()
+	if err != nil {
+		return target{}, err
+	}
+	t := target{url: s.url.value}
+	if t.roots, err = trusted(s.caFile.value); err != nil {
+		return target{}, err
+	}
+	if err := t.below(u, controlLabel); err != nil {
+		return target{}, usageError{err}
+	}
+	return t, nil
+}
+
+// controlClient returns a client for the routes of operators.
+func (e *env) controlClient(t target, timeout time.Duration) (*client.Client, error) {
+	c, err := client.New(client.Options{
+		URL: t.url, Host: t.host, Key: t.key, RootCAs: t.roots, Clock: clock.System{}, Timeout: timeout, Attempts: controlAttempts,
+		Retrying: func(err error, wait time.Duration) { e.note("%v Trying again in %s.\n", sentence(err), wait) },
+	})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return c, nil
+}
+
+// loginAnswer is the answer to a login.
+type loginAnswer struct {
+	Token     string          `json:"token"`
+	ExpiresAt json.RawMessage `json:"expires_at"`
+	Operator  operatorRow     `json:"operator"`
+}
+
+func logIn(ctx context.Context, c *client.Client, email, password string) (loginAnswer, error) {
+	var got loginAnswer
+	err := c.Call(ctx, client.Request{
+		Method: http.MethodPost, Path: []string{"api", "login"}, Body: map[string]string{"email": email, "password": password},
+	}, &got)
+	if err == nil && got.Token == "" {
+		err = errors.New("the server's answer to the login has no token")
+	}
+	return got, err
+}
+
+// call sends a request below /api and decodes its answer.
+func (o *operating) call(ctx context.Context, method string, path []string, query url.Values, body, into any) error {
+	err := o.Call(ctx, client.Request{Method: method, Path: append([]string{"api"}, path...), Query: query, Body: body}, into)
+	return o.explained(ctx, err)
+}
+
+// rows gathers a list below /api; count is the most that is wanted, 0 for all.
+func (o *operating) rows(ctx context.Context, path []string, query url.Values, plural string, count int) ([]json.RawMessage, error) {
+	all := []json.RawMessage{}
+	for row, err := range o.Rows(ctx, append([]string{"api"}, path...), query, plural, count) {
+		if err != nil {
+			return nil, o.explained(ctx, err)
+		}
+		all = append(all, row)
+	}
+	return all, nil
+}
+
+// explained says what to do about an error.
+func (o *operating) explained(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Problem.Code == j17.CodeUnauthorized && o.connection.token.value != "" {
+		again := "j17 login " + o.connection.url.value
+		if o.connection.context.value != "" {
+			again = "j17 login --context " + o.connection.context.value
+		}
+		return unauthorized("The server does not accept your login any more: it has expired or was revoked. Log in again: %s", again)
+	}
+	return interrupted(ctx, o.env.explained(err))
+}
+
+// instanceRow is an instance as the server describes it.
+type instanceRow struct {
+	ID           string `json:"id"`
+	Name         string `json:"name"`
+	Plan         string `json:"plan"`
+	Environments []struct {
+		Name j17.Environment `json:"name"`
+		Host string          `json:"host"`
+	} `json:"environments"`
+	CreatedAt string `json:"created_at"`
+}
+
+// instance finds the instance that a command is about: by name or id, or the only one there is.
+func (o *operating) instance(ctx context.Context, want string) (instanceRow, error) {
+	raw, err := o.rows(ctx, []string{"instances"}, nil, "instances", 0)
+	if err != nil {
+		return instanceRow{}, err
+	}
+	all, err := decodeRows[instanceRow](raw)
+	if err != nil {
+		return instanceRow{}, err
+	}
+	var names []string
+	for _, i := range all {
+		if i.ID == want || i.Name == want {
+			return i, nil
+		}
+		names = append(names, i.Name)
+	}
+	switch {
+	case want != "":
+		return instanceRow{}, notFound("There is no instance %q here, or none that you may see. 'j17 instances list' shows them.", want)
+	case len(all) == 1:
+		return all[0], nil
+	case len(all) == 0:
+		return instanceRow{}, notFound("There is no instance that you may see. Platform admins make one with 'j17 instances create NAME'.")
+	default:
+		return instanceRow{}, usageError{fmt.Errorf("there are several instances (%s): say which one with --instance", strings.Join(names, ", "))}
+	}
+}
+
+func notFound(format string, args ...any) error {
+	return &j17.Error{Code: j17.CodeNotFound, Message: fmt.Sprintf(format, args...)}
+}
+
+// chosenInstance is the instance that flags, variables or the context name.
+func (o *operating) chosenInstance(ctx context.Context) (instanceRow, error) {
+	want := o.connection.instance.value
+	if want == "" && o.connection.isDev() && o.connection.hasDev {
+		want = devInstance
+	}
+	return o.instance(ctx, want)
+}
+
+// environment is the environment that a command is about; otherwise stands for one that nobody has named.
+func (o *operating) environment(otherwise j17.Environment) (j17.Environment, error) {
+	want, err := o.connection.environment()
+	if want == "" {
+		want = otherwise
+	}
+	return want, err
+}
+
+func decodeRows[T any](raw []json.RawMessage) ([]T, error) {
+	rows := make([]T, len(raw))
+	for i := range raw {
+		if err := json.Unmarshal(raw[i], &rows[i]); err != nil {
+			return nil, fmt.Errorf("the server's answer cannot be read: %w", err)
+		}
+	}
+	return rows, nil
+}
+
+// printTable prints rows under a header. Characters that terminals obey are left out.
+func (e *env) printTable(header []string, rows [][]string) error {
+	t := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
+	for _, row := range append([][]string{header}, rows...) {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = plain(cell)
+		}
+		if _, err := io.WriteString(t, strings.TrimRight(strings.Join(cells, "\t"), "\t")+"\n"); err != nil {
+			return err
+		}
+	}
+	return t.Flush()
+}
+
+// plain is a text on one line without characters that terminals obey; "-" stands for none.
+func plain(s string) string {
+	s = strings.Map(func(c rune) rune {
+		if !unicode.IsPrint(c) {
+			return -1
+		}
+		return c
+	}, s)
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// printRows prints rows of the server as an array of JSON, or as a table that describe makes.
+func printRows[T any](e *env, raw []json.RawMessage, asJSON bool, header []string, describe func(T) []string) error {
+	if asJSON {
+		return e.printJSON(raw)
+	}
+	rows, err := decodeRows[T](raw)
+	if err != nil {
+		return err
+	}
+	cells := make([][]string, len(rows))
+	for i, row := range rows {
+		cells[i] = describe(row)
+	}
+	return e.printTable(header, cells)
+}
+
+// printAnswer prints an answer of the server as JSON, without the member that says that it is one.
+func (e *env) printAnswer(raw json.RawMessage) error {
+	text := string(raw)
+	if rest, ok := strings.CutPrefix(text, `{"ok":true`); ok {
+		text = "{" + strings.TrimPrefix(rest, ",")
+	}
+	_, err := io.WriteString(e.out, text+"\n")
+	return err
+}
+
+// moment is a time for people.
+func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// when turns a time of the server, RFC 3339, into one for people.
+func when(s string) string {
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil || t.IsZero() {
+		return s
+	}
+	return moment(t)
+}
+
+// confirm asks a person before something that cannot be taken back lightly. Without a terminal only --yes says so.
+func (e *env) confirm(ctx context.Context, yes bool, question string) error {
+	if yes {
+		return nil
+	}
+	if !terminal(e.in) {
+		return usageError{errors.New("this needs a confirmation, and there is no terminal to ask on: pass --yes")}
+	}
+	e.note("%s [y/N] ", question)
+	answer, err := e.line(ctx)
+	if err != nil {
+		return err
+	}
+	if answer = strings.ToLower(answer); answer != "y" && answer != "yes" {
+		return errors.New("nothing was done")
+	}
+	return nil
+}
+
+// line reads a line that a person types.
+func (e *env) line(ctx context.Context) (string, error) {
+	const longest = 4 << 10
+	in, b := e.interruptible(e.in), make([]byte, 1)
+	var s strings.Builder
+	for s.Len() < longest {
+		n, err := in.Read(b)
+		if n > 0 && b[0] == '\n' {
+			break
+		}
+		s.Write(b[:n])
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return "", interrupted(ctx, err)
+		}
+	}
+	return strings.TrimSpace(s.String()), nil
+}
+
+// group is a command that has nothing but commands.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short, Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+// jsonFlag declares --json.
+func jsonFlag(cmd *cobra.Command, into *bool) { cmd.Flags().BoolVar(into, "json", false, "print JSON") }

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+func (e *env) operators() *cobra.Command {
+	return group("operators", "The people who run a server",
+		e.operatorsList(), e.operatorsCreate(), e.operatorsRole(), e.operatorsGrant(true), e.operatorsGrant(false),
+		e.operatorsPassword(), e.operatorsRevokeTokens(), e.operatorsDelete())
+}
+
+// operatorRow is an operator as the server describes them.
+type operatorRow struct {
+	ID        string   `json:"id"`
+	Email     string   `json:"email"`
+	Role      string   `json:"role"`
+	Instances []string `json:"instances"`
+	CreatedAt string   `json:"created_at"`
+}
+
+func (e *env) operatorsList() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{Use: "list", Short: "List the operators of a server", Example: "  j17 operators list", Args: noArgs}
+	r := serverFlags(cmd)
+	jsonFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		rows, err := o.rows(cmd.Context(), []string{"operators"}, nil, "operators", 0)
+		if err != nil {
+			return err
+		}
+		return printRows(e, rows, asJSON, []string{"email", "id", "role", "instances", "created"}, func(op operatorRow) []string {
+			return []string{op.Email, op.ID, op.Role, strings.Join(op.Instances, ", "), when(op.CreatedAt)}
+		})
+	}
+	return cmd
+}
+
+// operator finds an operator by id or e-mail address.
+func (o *operating) operator(ctx context.Context, want string) (operatorRow, error) {
+	raw, err := o.rows(ctx, []string{"operators"}, nil, "operators", 0)
+	if err != nil {
+		return operatorRow{}, err
+	}
+	all, err := decodeRows[operatorRow](raw)
+	if err != nil {
+		return operatorRow{}, err
+	}
+	for _, op := range all {
+		if op.ID == want || strings.EqualFold(op.Email, want) {
+			return op, nil
+		}
+	}
+	return operatorRow{}, notFound("There is no operator %q. 'j17 operators list' shows them.", want)
+}
+
+func (e *env) operatorsCreate() *cobra.Command {
+	var role string
+	var instances []string
+	var passwordStdin, asJSON bool
+	cmd := &cobra.Command{
+		Use: "create EMAIL", Short: "Create an operator", Args: exactly("EMAIL"),
+		Long: `Create an operator. The password, 12 characters or more, is asked for on the terminal or read from standard input; they should
+change it.`,
+		Example: "  j17 operators create ada@example.com --role instance_admin --grant shop",
+	}
+	r := serverFlags(cmd)
+	cmd.Flags().StringVar(&role, "role", "", "platform_admin, instance_admin, auditor or privacy_officer; required")
+	cmd.Flags().StringArrayVar(&instances, "grant", nil, "an `instance` that they may work with; can be given several times")
+	cmd.Flags().BoolVar(&passwordStdin, "password-stdin", false, "read the password from standard input")
+	jsonFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if role == "" {
+			return usageError{errors.New("--role is missing: platform_admin, instance_admin, auditor or privacy_officer")}
+		}
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		ids := []string{}
+		for _, name := range instances {
+			i, err := o.instance(cmd.Context(), name)
+			if err != nil {
+				return err
+			}
+			ids = append(ids, i.ID)
+		}
+		password, err := e.newPassword(cmd.Context(), args[0], passwordStdin)
+		if err != nil {
+			return err
+		}
+		var raw json.RawMessage
+		body := map[string]any{"email": args[0], "password": password, "role": role, "instances": ids}
+		if err := o.call(cmd.Context(), http.MethodPost, []string{"operators"}, nil, body, &raw); err != nil {
+			return err
+		}
+		return e.printOperator(raw, asJSON)
+	}
+	return cmd
+}
+
+// newPassword asks for a password for somebody.
+func (e *env) newPassword(ctx context.Context, whose string, passwordStdin bool) (string, error) {
+	if passwordStdin {
+		raw, err := e.readAll("-", 1<<20, "It should hold nothing but a password.")
+		return strings.TrimRight(string(raw), "\r\n"), err
+	}
+	in, ok := e.in.(*os.File)
+	if !ok || !terminal(e.in) {
+		return "", usageError{errors.New("there is no terminal to ask for the password on: pass --password-stdin")}
+	}
+	e.note("New password of %s: ", plain(whose))
+	first, err := readPassword(ctx, in)
+	if err != nil {
+		return "", err
+	}
+	e.note("\nOnce more: ")
+	again, err := readPassword(ctx, in)
+	e.note("\n")
+	if err == nil && first != again {
+		err = errors.New("these were two different passwords; nothing was done")
+	}
+	return first, err
+}
+
+func (e *env) printOperator(raw json.RawMessage, asJSON bool) error {
+	if asJSON {
+		return e.printAnswer(raw)
+	}
+	var op operatorRow
+	if err := json.Unmarshal(raw, &op); err != nil {
+		return err
+	}
+	return e.printTable([]string{"email", op.Email}, [][]string{{"id", op.ID}, {"role", op.Role}, {"instances", strings.Join(op.Instances, ", ")}})
+}
+
+// operatorChange is a command that changes one operator; request makes the request for the operator that it has found.
+func (e *env) operatorChange(cmd *cobra.Command, asJSON *bool, request func(o *operating, op operatorRow, args []string) (method string, path []string, body any, err error)) *cobra.Command {
+	r := serverFlags(cmd)
+	jsonFlag(cmd, asJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		op, err := o.operator(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		method, path, body, err := request(o, op, args)
+		if err != nil {
+			return err
+		}
+		var raw json.RawMessage
+		if err := o.call(cmd.Context(), method, append([]string{"operators", op.ID}, path...), nil, body, &raw); err != nil {
+			return err
+		}
+		if method == http.MethodPost || len(path) == 0 && method == http.MethodDelete { // answers without the operator
+			if *asJSON {
+				return e.printAnswer(raw)
+			}
+			_, err = fmt.Fprintln(e.out, "Done.")
+			return err
+		}
+		return e.printOperator(raw, *asJSON)
+	}
+	return cmd
+}
+
+func (e *env) operatorsRole() *cobra.Command {
+	var asJSON bool
+	return e.operatorChange(&cobra.Command{
+		Use: "set-role EMAIL|ID ROLE", Short: "Change the role of an operator", Args: exactly("EMAIL|ID", "ROLE"),
+		Example: "  j17 operators set-role ada@example.com auditor",
+	}, &asJSON, func(_ *operating, _ operatorRow, args []string) (string, []string, any, error) {
+		return http.MethodPatch, nil, map[string]string{"role": args[1]}, nil
+	})
+}
+
+func (e *env) operatorsGrant(give bool) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "grant EMAIL|ID INSTANCE", Short: "Let an operator work with an instance", Args: exactly("EMAIL|ID", "INSTANCE"),
+		Example: "  j17 operators grant ada@example.com shop",
+	}
+	method := http.MethodPut
+	if !give {
+		cmd.Use, cmd.Short, cmd.Example = "withdraw EMAIL|ID INSTANCE", "Take an instance away from an operator", "  j17 operators withdraw ada@example.com shop"
+		method = http.MethodDelete
+	}
+	return e.operatorChange(cmd, &asJSON, func(o *operating, _ operatorRow, args []string) (string, []string, any, error) {
+		i, err := o.instance(cmd.Context(), args[1])
+		return method, []string{"grants", i.ID}, nil, err
+	})
+}
+
+func (e *env) operatorsPassword() *cobra.Command {
+	var asJSON, passwordStdin bool
+	cmd := &cobra.Command{
+		Use: "set-password EMAIL|ID", Short: "Set the password of an operator, who is logged out everywhere", Args: exactly("EMAIL|ID"),
+		Example: "  j17 operators set-password ada@example.com",
+	}
+	cmd.Flags().BoolVar(&passwordStdin, "password-stdin", false, "read the password from standard input")
+	return e.operatorChange(cmd, &asJSON, func(_ *operating, op operatorRow, _ []string) (string, []string, any, error) {
+		password, err := e.newPassword(cmd.Context(), op.Email, passwordStdin)
+		return http.MethodPost, []string{"password"}, map[string]string{"password": password}, err
+	})
+}
+
+func (e *env) operatorsRevokeTokens() *cobra.Command {
+	var asJSON bool
+	return e.operatorChange(&cobra.Command{
+		Use: "revoke-tokens EMAIL|ID", Short: "Log an operator out everywhere", Args: exactly("EMAIL|ID"),
+		Example: "  j17 operators revoke-tokens ada@example.com",
+	}, &asJSON, func(*operating, operatorRow, []string) (string, []string, any, error) {
+		return http.MethodPost, []string{"revoke_tokens"}, nil, nil
+	})
+}
+
+func (e *env) operatorsDelete() *cobra.Command {
+	var asJSON, yes bool
+	cmd := &cobra.Command{
+		Use: "delete EMAIL|ID", Short: "Remove an operator, who is logged out everywhere", Args: exactly("EMAIL|ID"),
+		Example: "  j17 operators delete ada@example.com",
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return e.operatorChange(cmd, &asJSON, func(_ *operating, op operatorRow, _ []string) (string, []string, any, error) {
+		return http.MethodDelete, nil, nil, e.confirm(cmd.Context(), yes, "Remove the operator "+plain(op.Email)+"?")
+	})
+}

@@ -1,0 +1,415 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"j17"
+	"j17/internal/client"
+	"j17/internal/spec"
+	"j17/internal/spec/diag"
+	"j17/internal/value"
+)
+
+// deployment is a way to give an environment a spec: by a file, by a promotion or by a rollback.
+type deployment struct {
+	dryRun, force, yes, asJSON bool
+	note                       string
+	aggregates                 int
+}
+
+func (d *deployment) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&d.dryRun, "dry-run", false, "show what would change, and change nothing")
+	f.BoolVar(&d.force, "force", false, "deploy although stored events may not survive it")
+	f.BoolVar(&d.yes, "yes", false, "do not ask before a deployment to prod")
+	f.StringVar(&d.note, "note", "", "a `line` for the history")
+	f.IntVar(&d.aggregates, "aggregates", 100, "at most this `number` of aggregates is replayed to compare states")
+	jsonFlag(cmd, &d.asJSON)
+}
+
+// deployRequest is a deployment in terms of the API.
+type deployRequest struct {
+	path  []string
+	query url.Values
+	body  any
+	// instance and env are those whose spec changes.
+	instance instanceRow
+	env      j17.Environment
+	// current is the entity tag of the spec that the changes are shown for, "" where it does not count.
+	current string
+	// name and source are those of the spec file, "" where there is none here.
+	name   string
+	source []byte
+}
+
+// dryRunAnswer is what the server says about a deployment that was tried.
+type dryRunAnswer struct {
+	Compatible   bool             `json:"compatible"`
+	Changes      []spec.Change    `json:"changes"`
+	Incompatible []j17.FieldError `json:"incompatible"`
+	Warnings     []j17.FieldError `json:"warnings"`
+	Replay       struct {
+		Types       []string `json:"types"`
+		Aggregates  int      `json:"aggregates"`
+		Events      uint64   `json:"events"`
+		Complete    bool     `json:"complete"`
+		Changed     int      `json:"changed"`
+		Failed      int      `json:"failed"`
+		Differences []struct {
+			Key     string `json:"key"`
+			Changes []struct {
+				Pointer string          `json:"pointer"`
+				Change  spec.ChangeKind `json:"change"`
+				Before  string          `json:"before"`
+				After   string          `json:"after"`
+			} `json:"changes"`
+			More  int    `json:"more"`
+			Error string `json:"error"`
+		} `json:"differences"`
+	} `json:"replay"`
+}
+
+// deploymentRow is a version of a spec as the server describes it.
+type deploymentRow struct {
+	ID         string `json:"id"`
+	Version    int    `json:"version"`
+	Hash       string `json:"hash"`
+	DeployedAt string `json:"deployed_at"`
+	DeployedBy struct {
+		Kind  string `json:"kind"`
+		ID    string `json:"id"`
+		Email string `json:"email"`
+	} `json:"deployed_by"`
+	How  string `json:"how"`
+	From *struct {
+		Environment j17.Environment `json:"environment"`
+		Version     int             `json:"version"`
+	} `json:"from"`
+	Forced      bool            `json:"forced"`
+	Note        string          `json:"note"`
+	Environment j17.Environment `json:"environment"`
+}
+
+func (e *env) specDeploy() *cobra.Command {
+	var d deployment
+	cmd := &cobra.Command{
+		Use: "deploy FILE", Short: "Deploy a spec to an environment of a server", Args: exactly("FILE"), ValidArgsFunction: jsonFiles,
+		Long: `Show what a spec changes in an environment, and deploy it: what is added, removed and changed, what of it stored events may not
+survive, and which states would differ, of up to --aggregates aggregates. On a terminal it asks before it changes prod.
+
+Exit code 0: deployed (or with --dry-run: it could be), 3: the spec is not valid, or not compatible and there is no --force,
+4: somebody else has deployed in between.`,
+		Example: "  j17 spec deploy spec.json --env staging\n  j17 spec deploy spec.json --dry-run",
+	}
+	r := blobFlags(cmd)
+	d.flags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		source, err := e.read(args[0])
+		if err != nil {
+			return err
+		}
+		envelope, found := spec.Unwrap(source)
+		if len(found) > 0 {
+			return errors.Join(e.renderFindings(args[0], source, nil, found), silent{j17.Errorf(j17.CodeInvalidSpec, "The envelope is not valid")})
+		}
+		d.force = d.force || envelope.Force
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		env, err := o.environment(cmp.Or(envelope.Environment, j17.Prod))
+		if err != nil {
+			return err
+		}
+		i, err := o.chosenInstance(cmd.Context())
+		if err != nil {
+			return err
+		}
+		q := deployRequest{
+			path: []string{"instances", i.ID, "spec"}, query: url.Values{"environment": {string(env)}}, body: envelope.Spec,
+			instance: i, env: env, name: args[0], source: envelope.Spec,
+		}
+		if d.note != "" {
+			q.query.Set("note", d.note)
+		}
+		if d.force && json.Valid(envelope.Spec) {
+			q.body = append(append([]byte(`{"force":true,"spec":`), bytes.TrimSpace(envelope.Spec)...), '}')
+		}
+		if q.current, err = o.deployed(cmd.Context(), i, env); err != nil {
+			return err
+		}
+		return o.deploy(cmd.Context(), q, &d)
+	}
+	return cmd
+}
+
+func (e *env) specPromote() *cobra.Command {
+	var d deployment
+	var from, to string
+	var version uint64
+	cmd := &cobra.Command{
+		Use: "promote --from ENVIRONMENT --to ENVIRONMENT", Short: "Deploy the spec of one environment to another", Args: noArgs,
+		Long: `Deploy the spec of one environment to another: the very text that was tried there. What it changes is shown first, as by
+'j17 spec deploy'. Blobs do not move along.`,
+		Example: "  j17 spec promote --from staging --to prod",
+	}
+	r := serverFlags(cmd)
+	instanceFlag(cmd, r)
+	d.flags(cmd)
+	cmd.Flags().StringVar(&from, "from", "", "`environment` whose spec it is; required")
+	cmd.Flags().StringVar(&to, "to", "", "`environment` that gets it; required")
+	cmd.Flags().Uint64Var(&version, "version", 0, "`number` of the version in --from; the current one if left out")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if from == "" || to == "" {
+			return usageError{errors.New("--from and --to say which environments, as in --from staging --to prod")}
+		}
+		if _, err := j17.ParseEnvironment(from); err != nil {
+			return usageError{err}
+		}
+		target, err := j17.ParseEnvironment(to)
+		if err != nil {
+			return usageError{err}
+		}
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		i, err := o.chosenInstance(cmd.Context())
+		if err != nil {
+			return err
+		}
+		body := map[string]any{"from": from, "to": to, "force": d.force, "note": d.note}
+		if version > 0 {
+			body["version"] = version
+		}
+		return o.deploy(cmd.Context(), deployRequest{path: []string{"instances", i.ID, "spec", "promote"}, body: body, instance: i, env: target}, &d)
+	}
+	return cmd
+}
+
+func (e *env) specRollback() *cobra.Command {
+	var d deployment
+	cmd := &cobra.Command{
+		Use: "rollback VERSION", Short: "Deploy an earlier version of the spec again", Args: exactly("VERSION"),
+		Long: `Deploy an earlier version of the spec of an environment again, as a new version. What it changes is shown first, as by
+'j17 spec deploy'; going back often needs --force. 'j17 spec history' lists the versions.`,
+		Example: "  j17 spec rollback 3 --env staging",
+	}
+	r := blobFlags(cmd)
+	d.flags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		version, err := strconv.Atoi(strings.TrimPrefix(args[0], "v"))
+		if err != nil || version < 1 {
+			return usageError{fmt.Errorf("%q is no version: it is a number from 1 on, see 'j17 spec history'", args[0])}
+		}
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		env, err := o.environment(j17.Prod)
+		if err != nil {
+			return err
+		}
+		i, err := o.chosenInstance(cmd.Context())
+		if err != nil {
+			return err
+		}
+		body := map[string]any{"version": version, "environment": env, "force": d.force, "note": d.note}
+		return o.deploy(cmd.Context(), deployRequest{path: []string{"instances", i.ID, "spec", "rollback"}, body: body, instance: i, env: env}, &d)
+	}
+	return cmd
+}
+
+// deployed returns the entity tag of the deployed spec, "" where there is none.
+func (o *operating) deployed(ctx context.Context, i instanceRow, env j17.Environment) (string, error) {
+	var answer struct {
+		Deployment deploymentRow `json:"deployment"`
+	}
+	err := o.call(ctx, http.MethodGet, []string{"instances", i.ID, "spec"}, url.Values{"environment": {string(env)}}, nil, &answer)
+	if j17.CodeOf(err) == j17.CodeNotFound {
+		return "", nil
+	}
+	return `"` + answer.Deployment.Hash + `"`, err
+}
+
+// deploy shows what a deployment changes, asks where it should, and deploys.
+func (o *operating) deploy(ctx context.Context, q deployRequest, d *deployment) error {
+	trial := url.Values{"dry_run": {"true"}, "aggregates": {strconv.Itoa(d.aggregates)}}
+	maps.Copy(trial, q.query)
+	var raw json.RawMessage
+	if err := o.send(ctx, q, trial, &raw); err != nil {
+		return err
+	}
+	var tried dryRunAnswer
+	if err := json.Unmarshal(raw, &tried); err != nil {
+		return fmt.Errorf("the server's answer cannot be read: %w", err)
+	}
+	e := o.env
+	if d.asJSON && (d.dryRun || !tried.Compatible && !d.force) {
+		if err := e.printAnswer(raw); err != nil {
+			return err
+		}
+	} else if !d.asJSON {
+		if err := e.printTried(q, &tried, d); err != nil {
+			return err
+		}
+	}
+	if !tried.Compatible && !d.force {
+		e.note("Nothing was deployed: stored events may not survive this. --force deploys it all the same.\n")
+		return silent{j17.Errorf(j17.CodeIncompatibleSpec, "The spec is not compatible")}
+	}
+	if d.dryRun {
+		return nil
+	}
+	if q.env == j17.Prod && !d.yes && terminal(e.in) {
+		if err := e.confirm(ctx, false, fmt.Sprintf("Deploy to %s of %s?", q.env, plain(q.instance.Name))); err != nil {
+			return err
+		}
+	}
+	if err := o.send(ctx, q, q.query, &raw); err != nil {
+		return err
+	}
+	if d.asJSON {
+		return e.printAnswer(raw)
+	}
+	var done struct {
+		Deployment deploymentRow `json:"deployment"`
+		Created    bool          `json:"created"`
+	}
+	if err := json.Unmarshal(raw, &done); err != nil {
+		return err
+	}
+	text := "%s of %s has version %d now.\n"
+	if !done.Created {
+		text = "%s of %s has this very spec already, as version %d.\n"
+	}
+	_, err := fmt.Fprintf(e.out, text, q.env, plain(q.instance.Name), done.Deployment.Version)
+	return err
+}
+
+// send sends a deployment and shows the findings of a refusal.
+func (o *operating) send(ctx context.Context, q deployRequest, query url.Values, into *json.RawMessage) error {
+	err := o.Call(ctx, client.Request{
+		Method: http.MethodPost, Path: append([]string{"api"}, q.path...), Query: query, Body: q.body, IfMatch: q.current,
+	}, into)
+	refused, ok := errors.AsType[*client.Error](err)
+	if ok && q.name != "" && len(refused.Problem.Errors) > 0 {
+		if _, err := io.WriteString(o.env.err, diag.Render(q.name, q.source, q.findings(refused.Problem.Errors, diag.Error))); err != nil {
+			return err
+		}
+		refused.Problem.Errors = nil // shown
+	}
+	return o.explained(ctx, err)
+}
+
+// findings puts what the server says about a spec into its places in the file here.
+func (q *deployRequest) findings(from []j17.FieldError, severity diag.Severity) []diag.Diagnostic {
+	var found []diag.Diagnostic
+	for _, f := range from {
+		d := diag.Diagnostic{Severity: severity, Pointer: diag.Pointer(f.Pointer), Message: f.Message, Hint: f.Hint}
+		if json.Valid(q.source) {
+			place, _ := value.Locate(string(q.source), f.Pointer)
+			d.Line, d.Column = value.Position(string(q.source), place.Key)
+		} else {
+			d.Line, d.Column = f.Line, f.Column
+		}
+		found = append(found, d)
+	}
+	return found
+}
+
+// printTried shows what a deployment changes.
+func (e *env) printTried(q deployRequest, t *dryRunAnswer, d *deployment) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s of %s:\n", q.env, plain(q.instance.Name))
+	for _, c := range t.Changes {
+		b.WriteString("  " + describeChange(c) + "\n")
+	}
+	if len(t.Changes) == 0 {
+		b.WriteString("  nothing in the spec changes\n")
+	}
+	r := &t.Replay
+	if len(r.Types) > 0 {
+		rest := ""
+		if !r.Complete {
+			rest = "; there are more"
+		}
+		fmt.Fprintf(&b, "%s replayed (%s): %d would have another state%s\n", count(r.Aggregates, "aggregate"), strings.Join(r.Types, ", "), r.Changed, rest)
+	}
+	if r.Failed > 0 {
+		fmt.Fprintf(&b, "%d would have no state, because custom code fails\n", r.Failed)
+	}
+	const shown = 10
+	for i, difference := range r.Differences {
+		if i == shown {
+			fmt.Fprintf(&b, "  and %d more; --json shows them\n", len(r.Differences)-shown)
+			break
+		}
+		fmt.Fprintf(&b, "  %s\n", plain(difference.Key))
+		if difference.Error != "" {
+			fmt.Fprintf(&b, "    ! %s\n", plain(difference.Error))
+		}
+		for _, c := range difference.Changes {
+			switch c.Change {
+			case spec.Added:
+				fmt.Fprintf(&b, "    + %s: %s\n", plain(c.Pointer), plain(c.After))
+			case spec.Removed:
+				fmt.Fprintf(&b, "    - %s: %s\n", plain(c.Pointer), plain(c.Before))
+			case spec.Changed:
+				fmt.Fprintf(&b, "    ~ %s: %s → %s\n", plain(c.Pointer), plain(c.Before), plain(c.After))
+			}
+		}
+		if difference.More > 0 {
+			fmt.Fprintf(&b, "    and %d more\n", difference.More)
+		}
+	}
+	out := e.out
+	if !d.dryRun {
+		out = e.err // what leads to the deployment; the deployment is the data
+	}
+	if _, err := io.WriteString(out, b.String()); err != nil {
+		return err
+	}
+	if q.name != "" {
+		found := append(q.findings(t.Incompatible, diag.Error), q.findings(t.Warnings, diag.Warning)...)
+		_, err := io.WriteString(e.err, diag.Render(q.name, q.source, found))
+		return err
+	}
+	for _, f := range append(t.Incompatible, t.Warnings...) {
+		e.note("%s: %s\n", plain(f.Pointer), plain(f.Message))
+	}
+	return nil
+}
+
+// describeChange is a line about a change of a spec.
+func describeChange(c spec.Change) string {
+	sign := "~"
+	switch c.Kind {
+	case spec.Added:
+		sign = "+"
+	case spec.Removed:
+		sign = "-"
+	case spec.Changed:
+	}
+	s := sign + " " + plain(c.What)
+	if c.Name != "" {
+		s += " " + plain(c.Name)
+	}
+	if len(c.Keys) > 0 {
+		s += ": " + strings.Join(c.Keys, ", ")
+	}
+	return s
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"j17"
+	"j17/internal/client"
+	"j17/internal/clock"
+	"j17/internal/server"
+	"j17/internal/spec"
+)
+
+// localWorld is a server in this program, on a folder that is removed in the end, with an instance for each scenario.
+func (e *env) localWorld(ctx context.Context, o *testOptions) (scenarioWorld, error) {
+	_, source, err := e.compile(o.spec)
+	if err != nil {
+		return scenarioWorld{}, err
+	}
+	envelope, _ := spec.Unwrap(source)
+	l := &localServer{env: e, name: o.spec, source: envelope.Spec}
+	for _, b := range o.blobs {
+		name, file, ok := strings.Cut(b, "=")
+		if !ok || name == "" || file == "" {
+			return scenarioWorld{}, usageError{fmt.Errorf("--blob %q does not have the form NAME=FILE", b)}
+		}
+		l.blobs = append(l.blobs, [2]string{name, file})
+	}
+	dir, err := os.MkdirTemp("", "j17-test-")
+	if err != nil {
+		return scenarioWorld{}, err
+	}
+	dev, err := server.OpenDev(ctx, server.DevOptions{Options: server.Options{
+		Dir: dir, Listen: "127.0.0.1:0", InternalListen: "127.0.0.1:0", Version: programVersion,
+		Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler),
+	}})
+	if err != nil {
+		return scenarioWorld{}, errors.Join(err, os.RemoveAll(dir))
+	}
+	running, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- dev.Run(running) }()
+	end := func() error {
+		stop()
+		return errors.Join(<-done, dev.Close(), os.RemoveAll(dir))
+	}
+	if err := l.open(ctx, dev.URL(), dev.Ready().Operator); err != nil {
+		return scenarioWorld{}, errors.Join(err, end())
+	}
+	return scenarioWorld{l.instance, end}, nil
+}
+
+// localServer makes instances with a spec on a server in this program.
+type localServer struct {
+	env    *env
+	name   string
+	source []byte
+	blobs  [][2]string
+	url    string
+	*operating
+}
+
+func (l *localServer) open(ctx context.Context, at string, operator server.Login) error {
+	l.url = at
+	s := &connection{url: sourced{value: at}}
+	t, err := s.control()
+	if err != nil {
+		return err
+	}
+	c, err := l.env.controlClient(t, 0)
+	if err != nil {
+		return err
+	}
+	got, err := logIn(ctx, c, operator.Email, operator.Password)
+	if err != nil {
+		return err
+	}
+	t.key = got.Token
+	c, err = l.env.controlClient(t, longRequest)
+	if err != nil {
+		return err
+	}
+	l.operating = &operating{c, s, l.env}
+	// What is wrong with the spec here is said once, and not by every scenario.
+	_, err = l.instance(ctx, -1)
+	if j17.CodeOf(err) == j17.CodeInvalidSpec && len(l.blobs) == 0 {
+		l.env.note("--blob NAME=FILE brings custom code along.\n")
+	}
+	return err
+}
+
+// instance makes an instance for the nth scenario and returns its production environment, where nothing has happened yet.
+func (l *localServer) instance(ctx context.Context, n int) (*client.Client, error) {
+	var made instanceRow
+	name := fmt.Sprintf("scenario-%d", n+1)
+	if err := l.call(ctx, http.MethodPost, []string{"instances"}, nil, map[string]string{"name": name}, &made); err != nil {
+		return nil, err
+	}
+	for _, b := range l.blobs {
+		if err := l.upload(ctx, made.ID, b[0], b[1]); err != nil {
+			return nil, err
+		}
+	}
+	var raw json.RawMessage
+	q := deployRequest{path: []string{"instances", made.ID, "spec"}, body: l.source, name: l.name, source: l.source}
+	if err := l.send(ctx, q, url.Values{"environment": {string(j17.Prod)}}, &raw); err != nil {
+		return nil, err
+	}
+	var key apiKeyRow
+	body := map[string]string{"name": name, "scope": string(j17.ScopeWrite), "environment": string(j17.Prod)}
+	if err := l.call(ctx, http.MethodPost, []string{"instances", made.ID, "keys"}, nil, body, &key); err != nil {
+		return nil, err
+	}
+	return client.New(client.Options{URL: l.url, Host: name + "." + devDomain, Key: key.Key, Clock: clock.System{}})
+}
+
+func (l *localServer) upload(ctx context.Context, instance, name, file string) error {
+	f, err := os.Open(file) //nolint:gosec // the user names the file
+	if err != nil {
+		return unreadable(file, err)
+	}
+	var answer json.RawMessage
+	err = l.Upload(ctx, []string{"api", "instances", instance, "ops", string(j17.Prod), "blobs"}, name, f, &answer)
+	return errors.Join(err, f.Close())
+}

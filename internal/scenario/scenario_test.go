@@ -1,0 +1,184 @@
+package scenario_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"j17/internal/client"
+	"j17/internal/clock"
+	"j17/internal/scenario"
+)
+
+// TestParse checks what is said about texts that are no scenarios: line, column and message of each finding.
+func TestParse(t *testing.T) {
+	for src, want := range map[string][]string{
+		`{`:                                 {"1:2: this is no JSON"},
+		`7`:                                 {"1:1: this must be an object"},
+		`[{}]`:                              {`1:2: "name" is missing`, `1:2: "then" is missing`},
+		`{"name":"","then":{}}`:             {`1:9: "name" must be a text`},
+		`{"name":"n","then":[]}`:            {"1:20: this must be an object"},
+		`{"name":"n","then":{"error":"x"}}`: {`1:29: an error can only be that of "when"`},
+		`{"name":"n","then":{"implied":7}}`: {`1:31: "implied" must be an array`, `1:31: events can only be implied`},
+		`{"name":"n","then":{"state":{"order":{}}}}`:                                             {`1:30: "order" is no aggregate`},
+		`{"name":"n","then":{"exact":1}}`:                                                        {`1:29: "exact" must be true or false`},
+		`{"name":"n","actor":"ada","given":{},"then":{}}`:                                        {`1:21: "ada" does not have the form type:id`, `1:35: "given" must be an array`},
+		"{\"name\":\"n\",\n\"when\":{\"key\":\"a:b\",\"type\":\"x\",\"events\":[]},\"then\":{}}": {`2:8: "events" stands in the place`, `2:8: there is no "actor"`},
+		`{"name":"n","actor":"u:{{u}}","when":{"key":"a:b","events":[],"previous_length":-1,"skip_occ":0},"then":{}}`: {
+			`1:60: "events" must be an array of events`, `1:81: "previous_length" must be`, `1:95: "skip_occ" must be true or false`,
+		},
+	} {
+		all, found := scenario.Parse("f.json", src)
+		if len(all) > 0 || len(found) != len(want) {
+			t.Errorf("%s: %v, %v", src, all, found)
+			continue
+		}
+		for i, d := range found {
+			if got := fmt.Sprintf("%d:%d: %s", d.Line, d.Column, d.Message); !strings.HasPrefix(got, want[i]) {
+				t.Errorf("%s: %s; want %s", src, got, want[i])
+			}
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(`[{"name":"n","actor":"u:{{u}}","given":[{"key":"a:{{a}}","type":"x","data":{"{{a}}":1}}],"when":{"key":"a:b","events":[{"type":"y"}]},"then":{"state":{"a:{{a}}":{"$absent":true}},"implied":[],"exact":true}}]`)
+	f.Fuzz(func(t *testing.T, src string) {
+		all, found := scenario.Parse("f.json", src)
+		for _, d := range found {
+			if d.Line < 1 || d.Column < 1 || d.Message == "" {
+				t.Errorf("%+v", d)
+			}
+		}
+		if len(all) > 0 && len(found) > 0 {
+			t.Error("scenarios that are not valid")
+		}
+	})
+}
+
+// TestCompare checks what counts as the same, by the failures of a scenario whose state a server answers with.
+func TestCompare(t *testing.T) {
+	for _, tc := range []struct {
+		name, expected, got string
+		exact               bool
+		want                []scenario.Failure
+	}{
+		{name: "numbers by what they are worth", expected: `{"a":0.30,"b":1e2}`, got: `{"a":0.3,"b":100}`},
+		{name: "numbers beyond those of machines", expected: `{"a":12345678901234567890.1}`, got: `{"a":12345678901234567890.2}`, want: []scenario.Failure{
+			{Message: "the state of a:{{a}}, a, is not as expected", Expected: "12345678901234567890.1", Got: "12345678901234567890.2"},
+		}},
+		{name: "a number is no text", expected: `{"a":1}`, got: `{"a":"1"}`, want: []scenario.Failure{{Message: "the state of a:{{a}}, a, is not as expected", Expected: "1", Got: `"1"`}}},
+		{name: "more members, at every depth", expected: `{"a":[{"x":1}]}`, got: `{"a":[{"x":1,"y":2}],"z":3}`},
+		{name: "not when exact", exact: true, expected: `{"a":[{"x":1}]}`, got: `{"a":[{"x":1,"y":2}],"created_at":5}`, want: []scenario.Failure{
+			{Message: "the state of a:{{a}}, a.0.y, is not as expected", Expected: "nothing", Got: "2"},
+		}},
+		{name: "the length of arrays", expected: `{"a":[1]}`, got: `{"a":[1,2]}`, want: []scenario.Failure{
+			{Message: "the state of a:{{a}}, a, is not as expected", Expected: "1 elements: [1]", Got: "2: [1,2]"},
+		}},
+		{name: "null is something", expected: `{"a":null,"b":{"$any":true},"c":{"$absent":true}}`, got: `{"a":null,"b":null}`},
+		{name: "matchers that do not", expected: `{"b":{"$any":true},"c":{"$absent":true}}`, got: `{"c":0}`, want: []scenario.Failure{
+			{Message: "the state of a:{{a}}, b, is not as expected", Expected: "any value", Got: "nothing"},
+			{Message: "the state of a:{{a}}, c, is not as expected", Expected: "nothing", Got: "0"},
+		}},
+		{name: "missing", expected: `{"a":null}`, got: `{}`, want: []scenario.Failure{{Message: "the state of a:{{a}}, a, is not as expected", Expected: "null", Got: "nothing"}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.WriteString(w, `{"ok":true,"data":`+tc.got+`,"metadata":{"length":1}}`)
+			}))
+			defer server.Close()
+			exact, err := json.Marshal(tc.exact)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := runOne(t, server.URL, `{"name":"n","then":{"exact":`+string(exact)+`,"state":{"a:{{a}}":`+tc.expected+`}}}`)
+			for i := range tc.want {
+				tc.want[i].Line = 1
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func runOne(t *testing.T, url, src string) []scenario.Failure {
+	t.Helper()
+	all, found := scenario.Parse("f.json", src)
+	if len(found) > 0 || len(all) != 1 {
+		t.Fatal(found)
+	}
+	c, err := client.New(client.Options{URL: url, Key: "k", Clock: clock.System{}, Attempts: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	failures, err := all[0].Run(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return failures
+}
+
+// TestIdentifiers checks that a name stands for one identifier in a run, and for another one in the next.
+func TestIdentifiers(t *testing.T) {
+	var ids []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		id := strings.Split(r.URL.Path, "/")[2]
+		ids = append(ids, id)
+		if want := `{"data":{"` + id + `":["` + id + `"]},"metadata":{"actor":{"type":"u","id":"` + id + `"}}}`; string(body) != want {
+			t.Errorf("%s; want %s", body, want)
+		}
+		_, _ = io.WriteString(w, `{"ok":true,"stream_id":"1-0","length":1}`)
+	}))
+	defer server.Close()
+	for _, name := range []string{"x", "the x", "code:x", "uuid7:x"} {
+		text := strings.ReplaceAll(`{"name":"n","when":{"key":"a:{{x}}","type":"y","data":{"{{ x }}":["{{x}}"]},"actor":"u:{{x}}"},"then":{}}`, "x", name)
+		for range 2 {
+			if failures := runOne(t, server.URL, text); len(failures) > 0 {
+				t.Error(failures)
+			}
+		}
+	}
+	seen := map[string]bool{}
+	for _, id := range ids {
+		if seen[id] {
+			t.Error(id, "was used twice")
+		}
+		seen[id] = true
+	}
+	if len(ids) != 8 || ids[0][14] != '4' || len(ids[4]) != 9 || ids[6][14] != '7' {
+		t.Error(ids)
+	}
+}
+
+// TestServersThatCannotBeUsed checks that what has nothing to do with a scenario is an error and no failure.
+func TestServersThatCannotBeUsed(t *testing.T) {
+	for _, answer := range []struct {
+		status int
+		body   string
+	}{{401, `{"code":"unauthorized","error":"No."}`}, {503, `{"code":"unavailable","error":"No."}`}, {404, "<html>"}, {403, `{"code":"insufficient_scope","error":"No."}`}} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(answer.status)
+			_, _ = io.WriteString(w, answer.body)
+		}))
+		c, err := client.New(client.Options{URL: server.URL, Key: "k", Clock: clock.System{}, Attempts: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, _ := scenario.Parse("f", `{"name":"n","actor":"u:global","when":{"key":"a:global","type":"x"},"then":{"error":{"status":`+"503"+`}}}`)
+		if failures, err := all[0].Run(t.Context(), c); err == nil {
+			t.Error(answer, failures)
+		}
+		server.Close()
+	}
+}
