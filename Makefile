@@ -51,6 +51,10 @@ docs: ## write llms.txt and llms-full.txt from the pages in docs/
 	go run ./cmd/j17 docs --llms > llms.txt.new && mv llms.txt.new llms.txt
 	go run ./cmd/j17 docs --llms-full > llms-full.txt.new && mv llms-full.txt.new llms-full.txt
 
+.PHONY: container-tools
+container-tools: ## install what the tests of custom code in containers run (Debian, as root)
+	apt-get install -y --no-install-recommends bubblewrap python3 nodejs
+
 .PHONY: clean
 clean: ## remove what these targets have built
 	rm -rf bin .tools

@@ -21,50 +21,50 @@ import (
 )
 
 // need says loudly that a program is missing. On CI that is a failure.
-func need(t testing.TB, program string) {
-	t.Helper()
+func need(tb testing.TB, program string) {
+	tb.Helper()
 	if _, err := exec.LookPath(program); err == nil {
 		return
 	}
 	const advice = "install it with: make container-tools"
 	if os.Getenv("CI") != "" {
-		t.Fatalf("THIS TEST NEEDS THE PROGRAM %s, which is not installed; %s", program, advice)
+		tb.Fatalf("THIS TEST NEEDS THE PROGRAM %s, which is not installed; %s", program, advice)
 	}
-	t.Skipf("NOT TESTED: the program %s is not installed; %s", program, advice)
+	tb.Skipf("NOT TESTED: the program %s is not installed; %s", program, advice)
 }
 
 // folder returns a folder that the sandbox's user can pass through.
-func folder(t testing.TB) string {
-	t.Helper()
-	dir := t.TempDir()
+func folder(tb testing.TB) string {
+	tb.Helper()
+	dir := tb.TempDir()
 	for _, path := range []string{dir, filepath.Dir(dir)} {
 		if err := os.Chmod(path, 0o711); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	return filepath.Join(dir, "containers")
 }
 
 // open returns a runner that closes with the test.
-func open(t testing.TB, opts container.Options) *container.Runner {
-	t.Helper()
+func open(tb testing.TB, opts container.Options) *container.Runner {
+	tb.Helper()
 	switch opts.Driver {
 	case container.Bubblewrap:
-		need(t, "bwrap")
+		need(tb, "bwrap")
 	case container.Runc:
-		need(t, "runc")
+		need(tb, "runc")
 	case container.Docker, container.Podman, container.Off:
 	}
 	if opts.Dir == "" {
-		opts.Dir = folder(t)
+		opts.Dir = folder(tb)
 	}
-	r, err := container.New(t.Context(), opts)
+	r, err := container.New(tb.Context(), opts)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := r.Close(); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
 	return r
@@ -83,8 +83,8 @@ func file(name, content string) entry {
 	return entry{Header: tar.Header{Name: name, Mode: 0o644, Typeflag: tar.TypeReg}, content: content}
 }
 
-func tarOf(t testing.TB, entries ...entry) []byte {
-	t.Helper()
+func tarOf(tb testing.TB, entries ...entry) []byte {
+	tb.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, e := range entries {
@@ -92,46 +92,46 @@ func tarOf(t testing.TB, entries ...entry) []byte {
 			e.Size = int64(len(e.content))
 		}
 		if err := w.WriteHeader(&e.Header); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		if _, err := w.Write([]byte(e.content)); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	if err := w.Close(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b.Bytes()
 }
 
-func gzipOf(t testing.TB, content []byte) []byte {
-	t.Helper()
+func gzipOf(tb testing.TB, content []byte) []byte {
+	tb.Helper()
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
 	if _, err := w.Write(content); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b.Bytes()
 }
 
 // sources returns an archive of source code.
-func sources(t testing.TB, files map[string]string) container.Archive {
-	t.Helper()
+func sources(tb testing.TB, files map[string]string) container.Archive {
+	tb.Helper()
 	var entries []entry
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		entries = append(entries, file(name, files[name]))
 	}
-	return archiveOf(gzipOf(t, tarOf(t, entries...)))
+	return archiveOf(gzipOf(tb, tarOf(tb, entries...)))
 }
 
 type object = map[string]any
 
 // image returns an OCI archive with layers, which are tar files, and a configuration.
-func image(t testing.TB, config object, layers ...[]byte) []byte {
-	t.Helper()
+func image(tb testing.TB, config object, layers ...[]byte) []byte {
+	tb.Helper()
 	var entries []entry
 	blob := func(content []byte) object {
 		sum := sha256.Sum256(content)
@@ -142,7 +142,7 @@ func image(t testing.TB, config object, layers ...[]byte) []byte {
 	encode := func(v any) []byte {
 		text, err := json.Marshal(v)
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		return text
 	}
@@ -156,30 +156,30 @@ func image(t testing.TB, config object, layers ...[]byte) []byte {
 	}))
 	entries = append(entries, file("oci-layout", `{"imageLayoutVersion":"1.0.0"}`),
 		file("index.json", string(encode(object{"schemaVersion": 2, "manifests": []object{manifest}}))))
-	return tarOf(t, entries...)
+	return tarOf(tb, entries...)
 }
 
 // guest returns the layer with the program of testdata/guest as /bin/guest.
-func guest(t testing.TB) []byte {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "guest")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./testdata/guest")
+func guest(tb testing.TB) []byte {
+	tb.Helper()
+	program := filepath.Join(tb.TempDir(), "guest")
+	build := exec.CommandContext(tb.Context(), "go", "build", "-o", program, "./testdata/guest")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, text)
+		tb.Fatalf("%v: %s", err, text)
 	}
 	content, err := os.ReadFile(program)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	return tarOf(t, entry{Header: tar.Header{Name: "bin/guest", Mode: 0o755, Typeflag: tar.TypeReg}, content: string(content)})
+	return tarOf(tb, entry{Header: tar.Header{Name: "bin/guest", Mode: 0o755, Typeflag: tar.TypeReg}, content: string(content)})
 }
 
-func call(t testing.TB, f sandbox.Function, input string) string {
-	t.Helper()
-	answer, err := f.Call(t.Context(), []byte(input))
+func call(tb testing.TB, f sandbox.Function, input string) string {
+	tb.Helper()
+	answer, err := f.Call(tb.Context(), []byte(input))
 	if err != nil {
-		t.Fatalf("%s: %v%s", input, err, logOf(err))
+		tb.Fatalf("%s: %v%s", input, err, logOf(err))
 	}
 	return string(answer)
 }
@@ -193,12 +193,12 @@ func logOf(err error) string {
 }
 
 // fails expects a call to fail with a fault of a kind, and returns the fault.
-func fails(t testing.TB, f sandbox.Function, input string, kind sandbox.Kind) *sandbox.Fault {
-	t.Helper()
-	answer, err := f.Call(t.Context(), []byte(input))
+func fails(tb testing.TB, f sandbox.Function, input string, kind sandbox.Kind) *sandbox.Fault {
+	tb.Helper()
+	answer, err := f.Call(tb.Context(), []byte(input))
 	var fault *sandbox.Fault
 	if !errors.As(err, &fault) || fault.Kind != kind || fault.Detail == "" || fault.Hint == "" {
-		t.Fatalf("%s: got %q and %#v, want a fault of the kind %s", input, answer, err, kind)
+		tb.Fatalf("%s: got %q and %#v, want a fault of the kind %s", input, answer, err, kind)
 	}
 	return fault
 }

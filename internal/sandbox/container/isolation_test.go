@@ -31,13 +31,13 @@ func drivers(t *testing.T, test func(t *testing.T, opts container.Options)) {
 	}
 }
 
-func guestImage(t testing.TB, r *container.Runner, args ...string) sandbox.Function {
-	t.Helper()
-	f, err := r.Image(t.Context(), container.ImageSource{
-		Archive: archiveOf(image(t, object{"Entrypoint": append([]string{"/bin/guest"}, args...), "Env": []string{"FROM_IMAGE=yes"}}, guest(t))),
+func guestImage(tb testing.TB, r *container.Runner, args ...string) sandbox.Function {
+	tb.Helper()
+	f, err := r.Image(tb.Context(), container.ImageSource{
+		Archive: archiveOf(image(tb, object{"Entrypoint": append([]string{"/bin/guest"}, args...), "Env": []string{"FROM_IMAGE=yes"}}, guest(tb))),
 	})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return f
 }
@@ -63,6 +63,7 @@ func text(t *testing.T, f sandbox.Function, do, with string) string {
 func TestIsolation(t *testing.T) {
 	t.Setenv("J17_SECRET_FOR_THIS_TEST", "secret")
 	drivers(t, func(t *testing.T, opts container.Options) {
+		t.Helper()
 		opts.Dir = folder(t)
 		r := open(t, opts)
 		f := guestImage(t, r)
@@ -108,7 +109,7 @@ func TestIsolation(t *testing.T) {
 			t.Error("/tmp takes", filled)
 		}
 
-		listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a listener that lives as long as the test
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,6 +144,7 @@ func TestIsolation(t *testing.T) {
 
 func TestHostile(t *testing.T) {
 	drivers(t, func(t *testing.T, opts container.Options) {
+		t.Helper()
 		r := open(t, opts)
 		f := guestImage(t, r)
 		well := func() {
@@ -202,6 +204,7 @@ func TestHostile(t *testing.T) {
 func TestForkBomb(t *testing.T) {
 	const marker = "bomb_of_this_test.py"
 	drivers(t, func(t *testing.T, opts container.Options) {
+		t.Helper()
 		need(t, "python3")
 		r := open(t, opts)
 		f, err := r.Source(t.Context(), "python", sources(t, map[string]string{marker: `
@@ -236,7 +239,7 @@ def compute_implications(input):
 			t.Errorf("%d processes", n)
 		}
 		begin := time.Now()
-		fails(t, f, `{"kind":"bomb"}`, sandbox.Timeout)
+		_ = fails(t, f, `{"kind":"bomb"}`, sandbox.Timeout)
 		if took := time.Since(begin); took > 5*time.Second {
 			t.Error("the bomb took", took)
 		}
@@ -275,6 +278,7 @@ func processes(t *testing.T, word string) int {
 // TestBackgroundWork ends a worker that goes on working after it has answered.
 func TestBackgroundWork(t *testing.T) {
 	drivers(t, func(t *testing.T, opts container.Options) {
+		t.Helper()
 		opts.Workers = 1
 		f := guestImage(t, open(t, opts))
 		text(t, f, "write", "/tmp/mark") // a new worker has a new /tmp
@@ -291,6 +295,7 @@ func TestBackgroundWork(t *testing.T) {
 
 func TestCloseLeavesNothing(t *testing.T) {
 	drivers(t, func(t *testing.T, opts container.Options) {
+		t.Helper()
 		need(t, "python3")
 		const marker = "left_over_of_this_test.py"
 		opts.Dir = folder(t)

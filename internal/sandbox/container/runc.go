@@ -132,7 +132,7 @@ func (d *runc) waitFor(pidFile string, cmd *exec.Cmd) (int, error) {
 	defer cancel()
 	var real clock.System
 	for {
-		if text, err := os.ReadFile(pidFile); err == nil {
+		if text, err := os.ReadFile(pidFile); err == nil { //nolint:gosec // a file that this driver has named
 			if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
 				return pid, nil
 			}

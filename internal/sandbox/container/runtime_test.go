@@ -160,9 +160,9 @@ func TestRuntimes(t *testing.T) {
 			if !strings.Contains(fault.Log, "broken by wish") || !strings.Contains(fault.Log, filepath.Base(l.file)) {
 				t.Errorf("the account is %q", fault.Log)
 			}
-			fails(t, f, `{"do":"nothing"}`, sandbox.Trap)
-			fails(t, f, `{"do":"shadow"}`, sandbox.Trap)
-			fails(t, f, `{"do":"network"}`, sandbox.Trap)
+			_ = fails(t, f, `{"do":"nothing"}`, sandbox.Trap)
+			_ = fails(t, f, `{"do":"shadow"}`, sandbox.Trap)
+			_ = fails(t, f, `{"do":"network"}`, sandbox.Trap)
 			if fault := fails(t, f, `{"do":"exit"}`, sandbox.Exit); !strings.Contains(fault.Detail, "status 3") || !strings.Contains(fault.Log, "called") {
 				t.Error(fault, fault.Log)
 			}
@@ -173,13 +173,13 @@ func TestRuntimes(t *testing.T) {
 				}
 			}
 			well()
-			fails(t, f, `{"do":"hang"}`, sandbox.Timeout)
+			_ = fails(t, f, `{"do":"hang"}`, sandbox.Timeout)
 			well()
-			fails(t, f, `{"do":"hog"}`, sandbox.Memory)
+			_ = fails(t, f, `{"do":"hog"}`, sandbox.Memory)
 			well()
-			fails(t, f, `{"do":"buffers"}`, sandbox.Memory)
+			_ = fails(t, f, `{"do":"buffers"}`, sandbox.Memory)
 			well()
-			fails(t, f, `{"do":"large"}`, sandbox.InvalidOutput)
+			_ = fails(t, f, `{"do":"large"}`, sandbox.InvalidOutput)
 			well()
 
 			for _, bad := range []struct{ file, want string }{
@@ -197,11 +197,11 @@ func TestRuntimes(t *testing.T) {
 	}
 }
 
-func refused(t testing.TB, err error, want string) {
-	t.Helper()
+func refused(tb testing.TB, err error, want string) {
+	tb.Helper()
 	var e *container.Error
 	if !errors.As(err, &e) || !strings.Contains(e.Message, want) {
-		t.Errorf("the error is %v, want a refusal with %q", err, want)
+		tb.Errorf("the error is %v, want a refusal with %q", err, want)
 	}
 }
 
@@ -255,7 +255,8 @@ func TestDependencies(t *testing.T) {
 		if got := call(t, f, "7"); got != "21" {
 			t.Error(got)
 		}
-		app["package-lock.json"] = strings.ReplaceAll(lock, "file:triple.tgz", "file:absent.tgz")
+		app["package.json"] = `{"name":"app","version":"1.0.0","dependencies":{"triple":"1.0.0"}}`
+		app["package-lock.json"] = strings.NewReplacer(`"triple":"file:triple.tgz"`, `"triple":"1.0.0"`, "file:triple.tgz", "https://registry.example/triple-1.0.0.tgz").Replace(lock)
 		_, err = r.Source(t.Context(), "node", sources(t, app), "main.js")
 		refused(t, err, "The dependencies of the node code cannot be installed.")
 		refused(t, err, "container_build_network")
@@ -334,21 +335,21 @@ func TestBuiltOnce(t *testing.T) {
 	}
 }
 
-func zipOf(t testing.TB, files map[string]string) []byte {
-	t.Helper()
+func zipOf(tb testing.TB, files map[string]string) []byte {
+	tb.Helper()
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
 	for name, content := range files {
 		f, err := w.Create(name)
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		if _, err := f.Write([]byte(content)); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	if err := w.Close(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b.Bytes()
 }

@@ -152,7 +152,7 @@ func seccompFilter(network bool) []byte {
 	for _, d := range denials() {
 		if n := number(d); n != absent {
 			add(jeq, 0, 1, n)
-			add(ret, 0, 0, fail|uint32(d.errno))
+			add(ret, 0, 0, fail|uint32(d.errno)) //nolint:gosec // error numbers are small
 		}
 	}
 	add(jeq, 0, 4, clone)
@@ -177,7 +177,7 @@ func seccompRules(network bool) map[string]any {
 	type object = map[string]any
 	rules := []object{}
 	for _, d := range denials() {
-		rules = append(rules, object{"names": []string{d.name}, "action": "SCMP_ACT_ERRNO", "errnoRet": uint32(d.errno)})
+		rules = append(rules, object{"names": []string{d.name}, "action": "SCMP_ACT_ERRNO", "errnoRet": uint32(d.errno)}) //nolint:gosec // error numbers are small
 	}
 	// Each bit of its own, for the specification can compare under a mask with one value only.
 	for bit := uint32(1); bit != 0; bit <<= 1 {

@@ -85,8 +85,7 @@ func (f *function) loadOnce(ctx context.Context, record, entrypoint string) erro
 		return nil
 	}
 	w, err := f.startWorker(ctx)
-	var fault *sandbox.Fault
-	if errors.As(err, &fault) {
+	if fault, ok := errors.AsType[*sandbox.Fault](err); ok {
 		return &Error{Message: strings.TrimSpace(fmt.Sprintf("The entry point %q cannot be loaded: %s. %s\n%s", entrypoint, fault.Detail, fault.Hint, fault.Log)), Err: err}
 	}
 	if err != nil {
@@ -175,7 +174,7 @@ func (r *Runner) buildSource(ctx context.Context, runtime string, archive Archiv
 	if err := t.open(); err != nil {
 		return err
 	}
-	script, err := buildScript(runtime, root)
+	script, err := buildScript(runtime, root, r.opts.BuildNetwork)
 	if err != nil || script == "" {
 		return err
 	}
@@ -204,11 +203,16 @@ func (t *tree) unpackSource(ctx context.Context, file *os.File) error {
 }
 
 // buildScript returns the commands that install what the lockfile of an application names, "" where there is nothing to
-// install. They run in a writable copy of the application and write their result, as a tar file, to standard output.
-func buildScript(runtime string, root *os.Root) (string, error) {
+// install. They run in a writable copy of the application and write their result, as a tar file, to standard output. Without
+// a network they do not try to reach one.
+func buildScript(runtime string, root *os.Root, network bool) (string, error) {
 	has := func(name string) bool {
 		_, err := root.Lstat(name)
 		return err == nil
+	}
+	npmOffline, pipOffline := " --offline", " --no-index"
+	if network {
+		npmOffline, pipOffline = "", ""
 	}
 	switch runtime {
 	case "node":
@@ -216,14 +220,14 @@ func buildScript(runtime string, root *os.Root) (string, error) {
 		case has("node_modules"):
 			return "", nil
 		case has("package-lock.json"), has("npm-shrinkwrap.json"):
-			return "npm ci --ignore-scripts --omit=dev --no-audit --no-fund --no-update-notifier --cache /build/.npm >&2 && mkdir -p node_modules && tar -cf - node_modules", nil
+			return "npm ci --ignore-scripts --omit=dev --no-audit --no-fund --no-update-notifier --cache /build/.npm" + npmOffline + " >&2 && mkdir -p node_modules && tar -cf - node_modules", nil
 		case has("yarn.lock"), has("pnpm-lock.yaml"):
 			return "", refuse("The archive locks its dependencies for yarn or pnpm. Add a package-lock.json (npm install --package-lock-only), or the folder node_modules.")
 		}
 	case "python":
 		for _, lock := range []string{"requirements.lock", "requirements.txt"} {
 			if has(lock) {
-				return "python3 -m pip install --disable-pip-version-check --no-cache-dir --no-compile --only-binary :all: --require-hashes --target .packages -r " + lock +
+				return "python3 -m pip install --disable-pip-version-check --no-cache-dir --no-compile --only-binary :all: --require-hashes --target .packages -r " + lock + pipOffline +
 					" >&2 && mkdir -p .packages && tar -cf - .packages", nil
 			}
 		}

@@ -99,8 +99,7 @@ func (t *tree) entry(ctx context.Context, name string) (string, error) {
 
 // reason returns the part of an error that names no file of this machine.
 func reason(err error) string {
-	var at *fs.PathError
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		return at.Err.Error()
 	}
 	return err.Error()

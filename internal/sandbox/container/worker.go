@@ -102,7 +102,7 @@ func (w *worker) quiet() bool {
 	quiet := false
 	var one [1]byte
 	err = raw.Read(func(fd uintptr) bool {
-		_, err := syscall.Read(int(fd), one[:]) //nolint:gosec // a file descriptor
+		_, err := syscall.Read(int(fd), one[:])
 		quiet = errors.Is(err, syscall.EAGAIN)
 		return true
 	})
@@ -163,7 +163,7 @@ func memoryFault(limit int64, log string) *sandbox.Fault {
 func lacksMemory(text string) bool {
 	for _, sign := range []string{
 		"heap out of memory", "MemoryError", "NoMemoryError", "failed to allocate memory", "annot allocate memory",
-		"bad_alloc", "eheap_alloc", "runtime: out of memory", "Array buffer allocation failed",
+		"bad_alloc", "eheap_alloc", "out of memory", "cannot map pages", "failed to reserve", "failed to create new OS thread", "Array buffer allocation failed",
 	} {
 		if strings.Contains(text, sign) {
 			return true

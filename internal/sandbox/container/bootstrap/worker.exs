@@ -90,7 +90,13 @@ defmodule J17.JSON do
   def encode!(number) when is_integer(number), do: Integer.to_string(number)
   def encode!(number) when is_float(number), do: Float.to_string(number)
   def encode!(items) when is_list(items), do: ["[", items |> Enum.map(&encode!/1) |> Enum.intersperse(","), "]"]
-  def encode!(text) when is_binary(text), do: ["\"", quoted(text, []), "\""]
+
+  # Most texts need no escapes and are not taken apart.
+  @escaped for c <- [?", ?\\ | Enum.to_list(0..0x1F)], do: <<c>>
+  def encode!(text) when is_binary(text) do
+    plain = :binary.match(text, @escaped) == :nomatch and String.valid?(text)
+    ["\"", if(plain, do: text, else: quoted(text, [])), "\""]
+  end
 
   def encode!(map) when is_map(map) do
     members = for {name, item} <- map, do: [encode!(to_string(name)), ":", encode!(item)]
@@ -110,6 +116,8 @@ defmodule J17.Worker do
   def run(file) do
     # Standard output belongs to the answers: what the author prints goes to standard error.
     answers = Process.group_leader()
+    # Lines are bytes; the reader below takes UTF-8 apart itself.
+    :ok = :io.setopts(answers, encoding: :latin1)
     Process.group_leader(self(), Process.whereis(:standard_error))
 
     case attempt(fn -> load(file) end) do

@@ -11,6 +11,7 @@ import traceback
 # Standard output belongs to the answers: what the author prints, in C code too, goes to standard error.
 answers = os.fdopen(os.dup(1), "wb", buffering=0)
 os.dup2(2, 1)
+sys.stdout.reconfigure(line_buffering=True)
 
 
 def say(line):
