@@ -67,11 +67,13 @@ for ((round = 1; round <= rounds; round++)); do
   read -r ew _ < <(load write.lua "$empty_write")
   read -r w p99 < <(load write.lua "$ours")
   read -r hot _ < <(HOT=1 load write.lua "$ours")
+  read -r spread _ < <(EVENT=was_spread load write.lua "$ours")
+  read -r shared _ < <(EVENT=was_shared load write.lua "$ours")
   read -r er _ < <(load read.lua "$empty_read")
   read -r r _ < <(load read.lua "$ours")
   x=$(redis-benchmark -p "$redis" -c 64 -n $((each * 15000)) -r 1000000 -q --csv XADD order:__rand_int__ '*' \
     key order:550e8400-e29b-41d4-a716-446655440003 type was_placed data "$(head -c 300 /dev/zero | tr '\0' x)" | tail -1 | awk -F, '{gsub(/"/, ""); printf "%.0f", $2}')
-  echo "$w $ew $hot $er $r $x $p99" >>"$tmp/rounds"
+  echo "$w $ew $hot $er $r $x $p99 $spread $shared" >>"$tmp/rounds"
 done
 
 profile() { # script, file: draws a flame graph of the server under load
@@ -104,6 +106,8 @@ cat <<TABLE
 | write, distinct aggregates, to empty handler | $(ratio '$1 / $2') ($(value '$1') to $(value '$2') a second) | 0.45 |
 | write, distinct aggregates, to Redis XADD with appendfsync always | $(ratio '$1 / $6') ($(value '$1') to $(value '$6') a second) | 0.70 |
 | write, one aggregate with skip_occ, to distinct aggregates | $(ratio '$3 / $1') ($(value '$3') to $(value '$1') a second) | 0.60 |
+| write that implies three events in aggregates of their own, to plain write | $(ratio '$8 / $1') ($(value '$8') to $(value '$1') a second) | 0.50 |
+| write that implies three events in one shared aggregate, to plain write | $(ratio '$9 / $1') ($(value '$9') to $(value '$1') a second) | 0.40 |
 | read, cached, to empty handler | $(ratio '$5 / $4') ($(value '$5') to $(value '$4') a second) | 0.60 |
 | write, 64 connections, 99th percentile | $(value '$7') ms | 10 ms |
 | memory of the idle server, empty | $idle MB | 60 MB |

@@ -79,7 +79,8 @@ func (e *env) eventsDryRun() *cobra.Command {
 		Use:   "dry-run SPEC EVENTS",
 		Short: "Show the states that events would lead to",
 		Long: `Check events as a server with that spec would, apply the handlers to those that are valid, in memory, and print the state of
-every aggregate. Operations of handlers that did not fit and so changed nothing are reported with their place in the spec.
+every aggregate. Operations of handlers that did not fit and so changed nothing are reported with their place in the spec. What the
+events imply is shown and applied too.
 
 ` + eventFiles + `
 
@@ -174,6 +175,14 @@ func (r *dryRun) report(e *env) error {
 		faults = append(faults, d)
 	}
 	b.WriteString(diag.Render(r.specName, r.spec, faults))
+	for from := 0; from < len(r.Implied); {
+		to := from
+		for to < len(r.Implied) && r.Implied[to].Event == r.Implied[from].Event {
+			to++
+		}
+		fmt.Fprintf(&b, "The event on line %d of %s implies:\n%s", r.Implied[from].EventLine, r.name, impliedTree(r.Implied[from:to]))
+		from = to
+	}
 	if r.Dropped > 0 {
 		fmt.Fprintf(&b, "%s more not shown\n", count(r.Dropped, "finding"))
 	}
@@ -232,8 +241,9 @@ type validation struct {
 
 type outcome struct {
 	validation
-	Faults []handlerFault `json:"faults"`
-	States []stateEntry   `json:"states"`
+	Faults  []handlerFault `json:"faults"`
+	Implied []impliedEvent `json:"implied"`
+	States  []stateEntry   `json:"states"`
 }
 
 type stateEntry struct {
@@ -255,7 +265,7 @@ func eventFindings(found []engine.EventFinding) []eventFinding {
 }
 
 func (r *dryRun) outcome() outcome {
-	o := outcome{validation: r.validation(), Faults: make([]handlerFault, 0, len(r.Faults)), States: make([]stateEntry, 0, len(r.States))}
+	o := outcome{validation: r.validation(), Faults: make([]handlerFault, 0, len(r.Faults)), Implied: impliedEvents(r.Implied), States: make([]stateEntry, 0, len(r.States))}
 	for _, f := range r.Faults {
 		o.Faults = append(o.Faults, handlerFault{f.Event, f.EventLine, f.Key.String(), f.Type, string(f.Pointer), f.Line, f.Column, f.Message})
 	}

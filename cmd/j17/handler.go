@@ -41,7 +41,7 @@ func (e *env) handlerTest() *cobra.Command {
 		Short: "Apply one handler to one state",
 		Long: `Check an event against its schema, apply its handler to a state and print the new state, as the handler leaves it: without the
 created_at and updated_at that a server adds. Operations that did not fit and so changed nothing are reported with their
-place in the spec.
+place in the spec, and events that the event implies are shown below it, as if no other aggregate had any events yet.
 
 A document is JSON, or @FILE for the content of a file (@- for standard input). Metadata that are left out are made up: the
 first agent type of the spec with the id "global" as the actor, and the present time.
@@ -173,7 +173,8 @@ func trialOutcome(out engine.HandlerOutcome, eventType string) any {
 		State   value.Value    `json:"state"`
 		Changed bool           `json:"changed"`
 		Faults  []handlerFault `json:"faults"`
-	}{true, out.Key.String(), out.State, out.Changed, make([]handlerFault, 0, len(out.Faults))}
+		Implied []impliedEvent `json:"implied"`
+	}{true, out.Key.String(), out.State, out.Changed, make([]handlerFault, 0, len(out.Faults)), impliedEvents(out.Implied)}
 	for _, d := range out.Faults {
 		o.Faults = append(o.Faults, handlerFault{
 			Key: o.Key, Type: eventType, Pointer: string(d.Pointer), Line: d.Line, Column: d.Column, Message: d.Message,
@@ -186,6 +187,9 @@ func (e *env) printTrial(name string, source []byte, out engine.HandlerOutcome) 
 	text := diag.Render(name, source, out.Faults)
 	if !out.Changed {
 		text += "The event leaves the state as it is.\n"
+	}
+	if len(out.Implied) > 0 {
+		text += "The event implies:\n" + impliedTree(out.Implied)
 	}
 	if _, err := io.WriteString(e.err, text); err != nil {
 		return err

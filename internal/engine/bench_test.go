@@ -106,3 +106,41 @@ func BenchmarkWriteThenRead(b *testing.B) {
 		}
 	}
 }
+
+// implyingSpec has an event that implies nothing, one that implies three events in aggregates of their own, and one that
+// implies three in one that all share.
+const implyingSpec = `{"agent_types": ["user"], "aggregate_types": {
+  "order": {"events": {
+    "was_noted": {"schema": {"type": "object"}, "handler": [{"set": {"target": "", "value": "$.data"}}]},
+    "was_spread": {"schema": {"type": "object"}, "handler": [{"set": {"target": "", "value": "$.data"}}], "implications": [
+      {"map": {"in": "$.data.ids", "as": "$id", "emit": {"aggregate_type": "entry", "id": "$id", "event_type": "was_added", "data": {"of": "$.key"}}}}]},
+    "was_shared": {"schema": {"type": "object"}, "handler": [{"set": {"target": "", "value": "$.data"}}], "implications": [
+      {"map": {"in": "$.data.ids", "as": "$id", "emit": {"aggregate_type": "entry", "id": "global", "event_type": "was_added", "data": {"of": "$.key", "id": "$id"}}}}]}
+  }},
+  "entry": {"events": {"was_added": {"schema": {"type": "object"}, "handler": [{"increment": {"target": "n", "by": 1}}]}}}
+}}`
+
+// BenchmarkImply measures writes by 64 writers to aggregates of their own: plain ones, and ones that imply three events.
+func BenchmarkImply(b *testing.B) {
+	for _, event := range []string{"was_noted", "was_spread", "was_shared"} {
+		b.Run(event, func(b *testing.B) {
+			e := newBench(b)
+			c, found := spec.Compile([]byte(implyingSpec))
+			if c == nil {
+				b.Fatal(found)
+			}
+			e.Deploy(tenant, c, nil)
+			b.SetParallelism(32)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					body := `{"data":{"ids":["` + uuid.NewString() + `","` + uuid.NewString() + `","` + uuid.NewString() + `"]},` + meta + `}`
+					if _, err := e.Execute(b.Context(), command(b, "order/"+uuid.NewString()+"/"+event, body)); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "writes/s")
+		})
+	}
+}

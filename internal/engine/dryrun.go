@@ -151,6 +151,10 @@ func (r *dryRun) event(ctx context.Context, text EventText) {
 	r.latest = max(r.latest, *e.timestamp)
 	implied, err := r.imply(ctx, text, &c, e)
 	if err != nil {
+		if refused, ok := errors.AsType[*j17.Error](err); ok {
+			// Its places are those of the implied event, which stands nowhere in the file.
+			err = &j17.Error{Code: refused.Code, Message: refused.Message}
+		}
 		r.refuse(text, v, []error{err})
 		return
 	}
