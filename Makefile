@@ -129,8 +129,9 @@ fmt-check: $(GOLANGCI_LINT) ## show what `make fmt` would change, and fail if it
 	@$(GOLANGCI_LINT) fmt --diff || { echo 'The files above are not formatted. Run "make fmt".' >&2; exit 1; }
 
 .PHONY: vet
-vet: ## run go vet
+vet: ## run go vet, and see that go.mod lists what is imported
 	go vet ./...
+	go mod tidy -diff
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## run the linters (.golangci.yml): import rules, bans, style, security
