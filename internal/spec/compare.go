@@ -27,6 +27,7 @@ func Compare(old, next *Compiled) []diag.Diagnostic {
 			c.typeRemoved(at, t.Key, added)
 		} else {
 			c.events(t.Key, t.Value.Get("events"), v.Get("events"), at.Key(t.Key).Key("events"))
+			c.publicIdentity(old.Types[t.Key], next.Types[t.Key], at.Key(t.Key).Key("identity"))
 		}
 	}
 	c.names(old, next)
@@ -88,6 +89,20 @@ func (c *comparer) schemas(was, is value.Value, at diag.Pointer) {
 	}
 }
 
+// publicIdentity compares what the aggregates of a type are called outside.
+func (c *comparer) publicIdentity(was, is *AggregateType, at diag.Pointer) {
+	switch {
+	case was.Handle == is.Handle || was.Handle == "":
+	case is.Handle == "":
+		c.handleRemoved(at.Key("handle"), was.Name, string(was.Handle))
+	default:
+		c.handleChanged(at.Key("handle"), was.Name, string(was.Handle), string(is.Handle))
+	}
+	if was.Sequence && !is.Sequence {
+		c.sequenceRemoved(at.Key("sequence"), was.Name)
+	}
+}
+
 // names compares what identifiers are made of.
 func (c *comparer) names(old, next *Compiled) {
 	sequenced := false
@@ -95,7 +110,7 @@ func (c *comparer) names(old, next *Compiled) {
 		sequenced = sequenced || t.Sequence
 	}
 	if sequenced && old.ProjectKey != next.ProjectKey {
-		c.projectKeyChanged("/project_key", old.ProjectKey)
+		c.projectKeyChanged("/project_key", old.ProjectKey, next.ProjectKey)
 	}
 	for _, name := range old.Singletons.Sorted() {
 		if !next.Singletons.Has(name) {

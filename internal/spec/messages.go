@@ -518,8 +518,28 @@ func (m *messages) nowClosed(at diag.Pointer, path string) {
 		Hintf("remove \"additionalProperties\": false, which has to be there from the first version on")
 }
 
-func (m *messages) projectKeyChanged(at diag.Pointer, was string) {
-	m.Errorf(at, "project_key was %s; public ids that were given out start with it", quote(was)).AtKey().Hintf("keep it")
+func (m *messages) projectKeyChanged(at diag.Pointer, was, is string) {
+	if is == "" {
+		m.Errorf(at, "project_key was %s and is gone; public ids that were given out, such as %s-1, would lead nowhere", quote(was), was).AtKey().Hintf("keep it")
+		return
+	}
+	m.Errorf(at, "project_key was %s; every public id would change, %s-1 into %s-1, and those that were given out would lead nowhere", quote(was), was, is).
+		AtKey().Hintf("keep it")
+}
+
+func (m *messages) handleRemoved(at diag.Pointer, aggregateType, was string) {
+	m.Errorf(at, "aggregates of the type %s had handles; those that were given out, %s_..., would lead nowhere", quote(aggregateType), was).AtKey().
+		Hintf(`keep "handle": %s`, quote(was))
+}
+
+func (m *messages) handleChanged(at diag.Pointer, aggregateType, was, is string) {
+	m.Warnf(at, "handles of the type %s began with %s_; aggregates that have one keep it, only new ones get %s_...", quote(aggregateType), was, is).AtKey().
+		Hintf("keep %s if anybody tells by these letters what a handle names", quote(was))
+}
+
+func (m *messages) sequenceRemoved(at diag.Pointer, aggregateType string) {
+	m.Errorf(at, "aggregates of the type %s had public ids; those that were given out would lead nowhere", quote(aggregateType)).AtKey().
+		Hintf(`keep "sequence": true`)
 }
 
 func (m *messages) singletonRemoved(at diag.Pointer, name string) {
