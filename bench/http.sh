@@ -21,6 +21,7 @@ need redis-server redis-server
 need redis-benchmark redis-tools
 need curl curl
 
+[[ -z ${PROFILES:-} ]] || mkdir -p "$PROFILES"
 tmp=$(mktemp -d)
 pids=()
 cleanup() {

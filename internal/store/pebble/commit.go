@@ -182,6 +182,7 @@ type batch struct {
 	key    []byte
 	key2   []byte
 	value  []byte
+	run    feedRun
 	unit   []*stagedHead
 	sides  []*stagedItem
 	assign []stagedAssignment

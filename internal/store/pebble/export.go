@@ -127,8 +127,13 @@ func (x *exporter) export() error {
 		return err
 	}
 	var feed uint64
-	err = x.each(kindFeed, func([]byte, []byte) error {
-		feed++
+	var run [][]byte
+	err = x.each(kindFeed, func(_, value []byte) error {
+		var err error
+		if run, err = references(run[:0], value); err != nil {
+			return corruption(err, "the feed of tenant %s", x.name)
+		}
+		feed += uint64(len(run))
 		return nil
 	})
 	if err != nil {

@@ -23,30 +23,43 @@ import (
 	"j17/internal/store/pebble"
 )
 
+const formatVersion = 2
+
 var update = flag.Bool("update", false, "write the frozen store of this format version anew")
 
+// frozenStore is the folder of the present format version. Those of the earlier versions stay beside it, as they are.
 const (
-	frozenStore  = "testdata/format1"
-	frozenExport = "testdata/format1.export"
+	frozenStore  = "testdata/format2"
+	frozenExport = "testdata/format2.export"
 )
 
 // frozenTime is before all expiry times of the frozen store.
 func frozenTime() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// TestFrozen opens a store that an earlier version of this package has written. When a change of the format makes it
-// fail, the format version must change, and the program must still be able to read this one.
+// TestFrozen opens stores that earlier versions of this package have written. When a change of the format makes it
+// fail, the format version must change, and the program must still be able to read these.
 func TestFrozen(t *testing.T) {
 	t.Parallel()
 	if *update {
 		freeze(t)
 	}
+	folders, err := filepath.Glob("testdata/format?")
+	if err != nil || len(folders) != formatVersion || folders[formatVersion-1] != frozenStore {
+		t.Fatal(folders, err)
+	}
+	for _, folder := range folders {
+		t.Run(filepath.Base(folder), func(t *testing.T) { testFrozen(t, folder) })
+	}
+}
+
+func testFrozen(t *testing.T, folder string) {
+	t.Helper()
 	fs := vfs.NewMem()
-	if ok, err := vfs.Clone(vfs.Default, fs, frozenStore, "data"); err != nil || !ok {
+	if ok, err := vfs.Clone(vfs.Default, fs, folder, "data"); err != nil || !ok {
 		t.Fatalf("copy the frozen store: %v, %v", ok, err)
 	}
 	s := open(t, pebble.Options{Dir: "data", FS: fs, Clock: clock.NewManual(frozenTime())})
-	defer closeStore(t, s)
-	want, err := os.ReadFile(frozenExport)
+	want, err := os.ReadFile(folder + ".export")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,9 +94,23 @@ func TestFrozen(t *testing.T) {
 	if err != nil || len(due) != 1 || due[0].Key != "job" {
 		t.Errorf("due work %v, %v", due, err)
 	}
-	if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: events(key("1"), `1`)}}); err != nil {
+	if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: events(key("1"), `1`, `2`, `3`)}}); err != nil {
 		t.Errorf("append: %v", err)
 	}
+	if n := len(feedOf(t, s)); n != 27 {
+		t.Errorf("%d events in the feed after an append, want 27", n)
+	}
+	if err := s.ExportTenant(t.Context(), tenant, io.Discard); err != nil {
+		t.Errorf("export after an append: %v", err)
+	}
+	closeStore(t, s)
+	raw(t, fs, func(db *engine.DB) {
+		v, closer, err := db.Get([]byte("\x00\x00\x00\x00v"))
+		if err != nil || !bytes.Equal(v, []byte{0, 0, 0, formatVersion}) {
+			t.Errorf("format version %x, %v", v, err)
+		}
+		_ = closer.Close()
+	})
 }
 
 // freeze writes the frozen store and its export.
@@ -174,6 +201,11 @@ func eventKey(id string, version uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte("\x00\x00\x00\x01eorder\x00"+id+"\x00"), version)
 }
 
+func feedEntryKey(number uint32) []byte {
+	key := binary.BigEndian.AppendUint64([]byte("\x00\x00\x00\x01f"), uint64(frozenTime().UnixMilli()))
+	return binary.BigEndian.AppendUint32(key, number)
+}
+
 // TestDocumentedFormat reads the files with nothing but what docs/storage-format.md says.
 func TestDocumentedFormat(t *testing.T) {
 	t.Parallel()
@@ -186,7 +218,7 @@ func TestDocumentedFormat(t *testing.T) {
 		return bytes.Clone(v)
 	}
 	raw(t, written(t), func(db *engine.DB) {
-		if v := get(db, []byte("\x00\x00\x00\x00v")); !bytes.Equal(v, []byte{0, 0, 0, 1}) {
+		if v := get(db, []byte("\x00\x00\x00\x00v")); !bytes.Equal(v, []byte{0, 0, 0, formatVersion}) {
 			t.Errorf("format version %x", v)
 		}
 		if v := get(db, []byte("\x00\x00\x00\x00tshop/prod")); !bytes.Equal(v, []byte{0, 0, 0, 1}) {
@@ -212,10 +244,17 @@ func TestDocumentedFormat(t *testing.T) {
 			}
 			leaf := sha256.Sum256(v[30:])
 			chain = sha256.Sum256(append(chain[:], leaf[:]...))
-			position := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64([]byte("\x00\x00\x00\x01f"), ms), seq)
-			if v := get(db, position); !bytes.Equal(v, eventKey("a", version+1)[5:]) {
-				t.Errorf("feed entry %q", v)
-			}
+		}
+		run := []byte{0}
+		for version := range uint64(5) {
+			reference := eventKey("a", version+1)[5:]
+			run = append(append(run, byte(len(reference))), reference...)
+		}
+		if v := get(db, feedEntryKey(4)); !bytes.Equal(v, run) {
+			t.Errorf("feed entry of a run %q", v)
+		}
+		if v := get(db, feedEntryKey(5)); !bytes.Equal(v, eventKey("b", 1)[5:]) {
+			t.Errorf("feed entry %q", v)
 		}
 		head := get(db, []byte("\x00\x00\x00\x01horder\x00a"))
 		if len(head) != 69 || binary.BigEndian.Uint64(head[1:]) != 5 || !bytes.Equal(head[9:41], chain[:]) {
@@ -262,7 +301,7 @@ func TestContradictions(t *testing.T) {
 	}
 	headKey := []byte("\x00\x00\x00\x01horder\x00a")
 	itemKey := []byte("\x00\x00\x00\x01inotes\x00k")
-	feedKey := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64([]byte("\x00\x00\x00\x01f"), uint64(frozenTime().UnixMilli())), 2)
+	runKey, feedKey := feedEntryKey(4), feedEntryKey(5)
 
 	const stream, feed, export, append_, item, due, after = "stream", "feed", "export", "append", "item", "due", "after"
 	for name, c := range map[string]struct {
@@ -291,7 +330,15 @@ func TestContradictions(t *testing.T) {
 		"chain":                {change(headKey, flip(20)), []string{export}},
 		"feed entry missing":   {remove(feedKey), []string{export}},
 		"feed entry cut":       {change(feedKey, cut(4)), []string{feed}},
+		"feed entry empty":     {change(feedKey, cut(0)), []string{feed, export}},
 		"feed entry astray":    {change(feedKey, flip(15)), []string{feed}},
+		"run missing":          {remove(runKey), []string{export}},
+		"run cut":              {change(runKey, cut(40)), []string{feed, export}},
+		"run shorter":          {change(runKey, func(v []byte) []byte { return v[:1+(len(v)-1)/5*4] }), []string{feed, export}},
+		"run of one":           {change(runKey, func(v []byte) []byte { return v[:1+(len(v)-1)/5] }), []string{feed, export}},
+		"run of none":          {change(runKey, cut(1)), []string{feed, export}},
+		"run astray":           {change(runKey, flip(17)), []string{feed}},
+		"run length":           {change(runKey, func(v []byte) []byte { v[1] = 0xff; return v }), []string{feed, export}},
 		"item":                 {change(itemKey, cut(7)), []string{item, export, due}},
 		"due item missing":     {remove(itemKey), []string{due}},
 	} {
@@ -426,7 +473,7 @@ func TestNewerFormat(t *testing.T) {
 	t.Parallel()
 	fs := written(t)
 	raw(t, fs, func(db *engine.DB) {
-		if err := db.Set([]byte("\x00\x00\x00\x00v"), []byte{0, 0, 0, 2}, engine.Sync); err != nil {
+		if err := db.Set([]byte("\x00\x00\x00\x00v"), []byte{0, 0, 0, formatVersion + 1}, engine.Sync); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -435,7 +482,7 @@ func TestNewerFormat(t *testing.T) {
 		closeStore(t, s)
 		t.Fatal("a store of a newer format was opened")
 	}
-	if !strings.Contains(err.Error(), "storage format 2") || !strings.Contains(err.Error(), "newer j17") {
+	if !strings.Contains(err.Error(), "storage format 3") || !strings.Contains(err.Error(), "newer j17") {
 		t.Errorf("error %q does not say what to do", err)
 	}
 }

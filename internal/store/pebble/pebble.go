@@ -45,8 +45,9 @@ type Options struct {
 }
 
 const (
-	// formatVersion is the version of keys and values.
-	formatVersion = 1
+	// formatVersion is the version of keys and values. Version 1, whose feed has an entry for each event, is read as it
+	// is, and goes on with this one.
+	formatVersion = 2
 	// engineFormat is the version of Pebble's files. It is fixed, so that a newer library does not change a folder
 	// that an older program must still be able to open.
 	engineFormat = pebble.FormatTableFormatV6
@@ -236,8 +237,10 @@ func (s *Store) engineOptions(o Options) *pebble.Options {
 		opts.Levels[i].BlockSize = blockBytes
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBits)
 		opts.Levels[i].FilterType = pebble.TableFilter
-		opts.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.FastestCompression }
+		opts.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
 	}
+	// Tables above the lowest level are soon written again, so compressing them is hardly worth its time.
+	opts.Levels[len(opts.Levels)-1].Compression = func() *sstable.CompressionProfile { return sstable.FastestCompression }
 	return opts
 }
 
@@ -257,18 +260,18 @@ func (s *Store) load() error {
 	return s.loadTenants()
 }
 
-// checkFormat refuses a folder of a newer version and marks a new one.
+// checkFormat refuses a folder of a newer version and marks a new or an older one.
 func (s *Store) checkFormat() error {
 	key := appendPrefix(nil, storeNumber, kindFormat)
 	version, err := s.getNumber(key)
 	switch {
 	case err != nil:
 		return err
-	case version == 0:
-		return s.db.Set(key, appendNumber(nil, formatVersion), pebble.Sync)
-	case version != formatVersion:
+	case version > formatVersion:
 		return fmt.Errorf("it has the storage format %d, and this version of j17 knows only format %d: use a newer j17",
 			version, formatVersion)
+	case version < formatVersion:
+		return s.db.Set(key, appendNumber(nil, formatVersion), pebble.Sync)
 	default:
 		return nil
 	}

@@ -272,8 +272,11 @@ func (b *batch) stageEvents(t *tenant, u *store.Append, r *store.Result) {
 		}
 		b.key = appendEventKey(b.key[:0], t.nextNumber, e.Key, h.Length)
 		must(b.writes.Set(b.key, b.value, nil))
-		b.key2 = appendFeedKey(b.key2[:0], t.nextNumber, id)
-		must(b.writes.Set(b.key2, b.key[tenantPrefix+1:], nil))
+		b.run.add(b.key)
+		if i == len(u.Events)-1 || b.run.n == maxRun {
+			b.key2 = appendFeedKey(b.key2[:0], t.nextNumber, id)
+			must(b.writes.Set(b.key2, b.run.take(), nil))
+		}
 
 		b.ids = append(b.ids, id)
 		b.lengths = append(b.lengths, h.Length)

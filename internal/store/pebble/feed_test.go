@@ -1,0 +1,59 @@
+package pebble_test
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"j17"
+	"j17/internal/store"
+	"j17/internal/store/pebble"
+)
+
+// TestFeedOfLongUnits reads the feed from every position and with every limit, over units of one event, of as many as one
+// entry holds, and of more, in one stream and in several.
+func TestFeedOfLongUnits(t *testing.T) {
+	t.Parallel()
+	s := open(t, pebble.Options{Dir: "data", FS: vfs.NewMem()})
+	defer closeStore(t, s)
+	var want []j17.StreamID
+	for n, size := range []int{1, 2, 63, 64, 65, 1, 128, 200, 3} {
+		var list []store.NewEvent
+		for i := range size {
+			list = append(list, events(key(strconv.Itoa(i%(n+1))), strconv.Itoa(i))...)
+		}
+		results, err := s.Append(t.Context(), tenant, []store.Append{{Events: list}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, results[0].IDs...)
+	}
+	read := func(after j17.StreamID, limit int) (got []j17.StreamID) {
+		for e, err := range s.ReadFeed(t.Context(), tenant, after, limit) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, e.StreamID)
+		}
+		return got
+	}
+	after := j17.StreamID{}
+	for i := range want {
+		for _, limit := range []int{1, 2, 64, len(want)} {
+			got := read(after, limit)
+			if len(got) != min(limit, len(want)-i) {
+				t.Fatalf("after %s, limit %d: %d events", after, limit, len(got))
+			}
+			for j, id := range got {
+				if id != want[i+j] {
+					t.Fatalf("after %s, limit %d: %s in place %d, want %s", after, limit, id, j, want[i+j])
+				}
+			}
+		}
+		after = want[i]
+	}
+	if got := read(after, 1); len(got) != 0 {
+		t.Errorf("%d events after the last", len(got))
+	}
+}
