@@ -294,6 +294,8 @@ func (c *compiler) eventType(aggregateType, name string, v value.Value, at diag.
 			e.Implications = append(e.Implications, i)
 		}
 	})
+	c.dataPaths(v.Get("handler"), v.Get("schema"), at.Key("handler"))
+	c.dataPaths(v.Get("implications"), v.Get("schema"), at.Key("implications"))
 	return e
 }
 

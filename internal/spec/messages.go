@@ -100,6 +100,10 @@ func (m *messages) missingKey(at diag.Pointer, what, key string) {
 		d.Hintf(`write "schema": {"type": "object"} to accept every object`)
 	case "delay":
 		d.Hintf(`write how long to wait, as in "delay": "24h"`)
+	case "agent_types":
+		d.Hintf(`write who or what may cause events, as in "agent_types": ["user", "service"]`)
+	case "aggregate_types":
+		d.Hintf(`write "aggregate_types": {}, or start with "j17 spec new"`)
 	case "as":
 		d.Hintf(`name each element, as in "as": "$item"`)
 	}
@@ -273,6 +277,15 @@ func (m *messages) badPath(at diag.Pointer, err error) {
 	if syntax, ok := errors.AsType[*jsonpath.SyntaxError](err); ok {
 		d.Hint = syntax.Hint
 	}
+}
+
+func (m *messages) nothingThere(at diag.Pointer, path, parent, name string, declared []string) {
+	d := m.Warnf(at, "%s leads nowhere in any event: the schema of %s does not allow %s", quote(path), parent, quote(name))
+	if near := diag.Nearest(name, declared); near != "" {
+		d.Hintf("did you mean %q?", near)
+		return
+	}
+	d.Hintf("declare it in the schema, or correct the path")
 }
 
 func (m *messages) noStateHere(at diag.Pointer, text string) {
