@@ -15,6 +15,7 @@ import (
 
 	"j17"
 	"j17/internal/clock"
+	"j17/internal/engine"
 	"j17/internal/server"
 	"j17/internal/spec/diag"
 )
@@ -44,6 +45,9 @@ Each request is shown on a line of its own, on standard error.`,
 			level := slog.LevelInfo
 			if verbose {
 				level = slog.LevelDebug
+			}
+			if problems := o.Check(); len(problems) > 0 {
+				return usageError{errors.Join(problems...)}
 			}
 			o.Logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
 			o.Clock = clock.System{}
@@ -77,11 +81,18 @@ Each request is shown on a line of its own, on standard error.`,
 	f.StringVar(&o.InternalListen, "internal-listen", "127.0.0.1:17001", "internal `address`: metrics and health")
 	f.IntVar(&o.KeyRate, "rate-limit-per-key", 0, "requests a minute of each API key; 0 for no limit")
 	f.IntVar(&o.AddressRate, "rate-limit-per-ip", 0, "requests a minute of each client address; 0 for no limit")
+	implicationFlags(f, &o.Options)
 	containerFlags(f, &o.Options)
 	f.BoolVar(&asJSON, "json", false, "print one line of JSON when the server is ready, and show no requests")
 	f.BoolVar(&quiet, "quiet", false, "show no requests")
 	f.BoolVar(&verbose, "verbose", false, "log every request with all its details")
 	return cmd
+}
+
+// implicationFlags declares the flags that bound what one event may imply.
+func implicationFlags(f *pflag.FlagSet, o *server.Options) {
+	f.IntVar(&o.ImplicationsMaxDepth, "implications-max-depth", engine.DefaultMaxDepth, "how many events long the chains may be that one event sets off")
+	f.IntVar(&o.ImplicationsMaxTotal, "implications-max-total", engine.DefaultMaxImplied, "how many events one event may imply in all")
 }
 
 // containerFlags declares the flags that switch containers on.

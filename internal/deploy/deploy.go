@@ -4,6 +4,7 @@
 package deploy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -125,7 +126,7 @@ type Result struct {
 	// Found holds the warnings about the spec, Incompatible what the comparison with the one before had to say.
 	Found        []diag.Diagnostic
 	Incompatible []diag.Diagnostic
-	// Changes is what the spec says differently than the one before.
+	// Changes is what the spec says differently than the one before; of the first spec, all that it declares.
 	Changes []spec.Change
 	// Replay is set by a dry run.
 	Replay *Replay
@@ -210,8 +211,8 @@ func (s *Service) prepare(ctx context.Context, e *environment, r Request, compil
 	result.Spec.Source = nil
 	if e.compiled != nil {
 		result.Incompatible = spec.Compare(e.compiled, compiled)
-		result.Changes = spec.Diff(e.compiled, compiled)
 	}
+	result.Changes = spec.Diff(cmp.Or(e.compiled, &spec.Compiled{}), compiled) // in the first spec everything is new
 	if dry := r.Aggregates > 0; len(result.Breaks()) > 0 && !r.Force && !dry {
 		return Result{}, nil, incompatible(result.Incompatible, e.env)
 	}

@@ -174,7 +174,7 @@ func (r *dryRun) imply(ctx context.Context, text EventText, c *FileEvent, e *exa
 		return nil, nil
 	}
 	x := newExpansion(r.deployed, &e.admitted, *e.timestamp)
-	x.maxDepth, x.maxImplied = defaultMaxDepth, defaultMaxImplied
+	x.maxDepth, x.maxImplied = DefaultMaxDepth, DefaultMaxImplied
 	x.lookup = func(_ context.Context, key j17.Key) (*folded, error) {
 		s := r.states[key]
 		if s == nil {

@@ -75,9 +75,13 @@ type counters struct {
 const (
 	defaultCacheBytes    = 64 << 20
 	defaultSnapshotEvery = 1000
-	defaultMaxDepth      = 5
-	defaultMaxImplied    = 100
 	refreshQueue         = 1024
+)
+
+// What one event may imply where the options do not say.
+const (
+	DefaultMaxDepth   = 5
+	DefaultMaxImplied = 100
 )
 
 // New returns an engine. Run must be called for snapshots and warm states to be made.
@@ -89,10 +93,10 @@ func New(o Options) *Engine {
 		o.SnapshotEvery = defaultSnapshotEvery
 	}
 	if o.MaxDepth == 0 {
-		o.MaxDepth = defaultMaxDepth
+		o.MaxDepth = DefaultMaxDepth
 	}
 	if o.MaxImplied == 0 {
-		o.MaxImplied = defaultMaxImplied
+		o.MaxImplied = DefaultMaxImplied
 	}
 	e := &Engine{
 		store:  o.Store,

@@ -113,7 +113,7 @@ func (d *deployed) tryImplications(
 	ctx context.Context, e *examined, state value.Value, timestamp int64, fault func(tick.Fault),
 ) ([]ImpliedEvent, error) {
 	x := newExpansion(d, &e.admitted, timestamp)
-	x.maxDepth, x.maxImplied = defaultMaxDepth, defaultMaxImplied
+	x.maxDepth, x.maxImplied = DefaultMaxDepth, DefaultMaxImplied
 	x.lookup = func(_ context.Context, key j17.Key) (*folded, error) {
 		f := d.program(key.Type).first()
 		if key == e.key {

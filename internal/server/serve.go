@@ -96,9 +96,32 @@ func (o *ServeOptions) Check() []error {
 	if o.KeyRate < 0 || o.AddressRate < 0 {
 		c.add("a rate limit cannot be negative; 0 means none")
 	}
+	c.implications(&o.Options)
 	c.plans(o)
 	c.alerts(o)
 	return c.found
+}
+
+// Check returns everything that is wrong with the options of a development server.
+func (o *DevOptions) Check() []error {
+	var c checks
+	c.implications(&o.Options)
+	return c.found
+}
+
+// What a server may be told to let one event imply. All of it is one commit, which others wait for.
+const (
+	mostDepth   = 50
+	mostImplied = 10_000
+)
+
+func (c *checks) implications(o *Options) {
+	if n := o.ImplicationsMaxDepth; n < 0 || n > mostDepth {
+		c.add("implications-max-depth: %d is not between 1 and %d", n, mostDepth)
+	}
+	if n := o.ImplicationsMaxTotal; n < 0 || n > mostImplied {
+		c.add("implications-max-total: %d is not between 1 and %d", n, mostImplied)
+	}
 }
 
 // checks gathers what is wrong.

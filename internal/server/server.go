@@ -52,6 +52,9 @@ type Options struct {
 	// and nothing else, use the network.
 	Containers            container.Driver
 	ContainerBuildNetwork bool
+	// ImplicationsMaxDepth and ImplicationsMaxTotal bound how long the chains of events are that one event implies, and how
+	// many events these are; 0 means 5 and 100.
+	ImplicationsMaxDepth, ImplicationsMaxTotal int
 	// Plans stand beside the built-in ones, or in their place. Alerts are told when much of a plan is used up.
 	Plans  []control.Plan
 	Alerts []usage.Channel
@@ -127,7 +130,9 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 		o.Alerts = append(slices.Clone(o.Alerts), mail)
 	}
 	s.usage = usage.New(usage.Options{Store: s.store, Registry: s.registry, Clock: o.Clock, Logger: o.Logger, Channels: o.Alerts})
-	s.engine = engine.New(engine.Options{Store: s.usage.Wrap(s.store), Clock: o.Clock, Logger: o.Logger})
+	s.engine = engine.New(engine.Options{
+		Store: s.usage.Wrap(s.store), Clock: o.Clock, Logger: o.Logger, MaxDepth: o.ImplicationsMaxDepth, MaxImplied: o.ImplicationsMaxTotal,
+	})
 	s.blobs = blob.New(blob.Options{Store: s.store, Clock: o.Clock})
 	modules, containers, err := s.openCode(ctx)
 	if err != nil {
