@@ -53,7 +53,7 @@ docs: ## write llms.txt and llms-full.txt from the pages in docs/
 
 .PHONY: container-tools
 container-tools: ## install what the tests of custom code in containers run (Debian, as root)
-	apt-get install -y --no-install-recommends bubblewrap python3 nodejs
+	apt-get install -y --no-install-recommends bubblewrap runc python3 nodejs
 
 .PHONY: clean
 clean: ## remove what these targets have built
