@@ -132,6 +132,14 @@ func TestInstancesOverHTTP(t *testing.T) {
 	for _, bad := range []string{`{}`, `{"name":7}`, `{"name":"UP"}`, `{"name":"x-test"}`, `{"name":"a","plan":"gold"}`, `{"nam":"a"}`, `[]`, `{`, `"x"`, `null`} {
 		p.must(t, 400, "POST", "/api/instances", bad)
 	}
+	for body, want := range map[string]string{
+		`{"nam":"a"}`:              "Unknown field 'nam': did you mean 'name'?",
+		`{"name":"a","colour":""}`: "Unknown field 'colour': known fields are name, plan",
+	} {
+		if got := p.must(t, 400, "POST", "/api/instances", body)["error"]; got != want {
+			t.Errorf("%s: %v", body, got)
+		}
+	}
 	if all := rows(p.must(t, 200, "GET", "/api/instances", ""), "instances"); len(all) != 2 {
 		t.Errorf("%v", all)
 	}

@@ -3,13 +3,16 @@ package httpapi
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
 
 	"j17"
+	"j17/internal/spec/diag"
 	"j17/internal/value"
 )
 
@@ -93,9 +96,31 @@ func (c *call) decode(w http.ResponseWriter, into any) error {
 			return j17.Errorf(j17.CodeInvalidField, "'%s' must not be a %s", wrong.Field, wrong.Value).At(wrong.Field)
 		}
 		if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-			return j17.Errorf(j17.CodeUnknownField, "Unknown field %s", name)
+			if plain, err := strconv.Unquote(name); err == nil {
+				name = plain
+			}
+			return unknownField(name, members(reflect.TypeOf(into).Elem()))
 		}
 		return j17.Errorf(j17.CodeInvalidField, "The request body must be a JSON object")
 	}
 	return nil
+}
+
+func unknownField(name string, known []string) error {
+	hint := "known fields are " + strings.Join(known, ", ")
+	if near := diag.Nearest(name, known); near != "" {
+		hint = fmt.Sprintf("did you mean '%s'?", near)
+	}
+	return j17.Errorf(j17.CodeUnknownField, "Unknown field '%s': %s", safe(name), hint).At(safe(name))
+}
+
+// members returns what the members of a struct are called in JSON.
+func members(t reflect.Type) []string {
+	var names []string
+	for _, f := range reflect.VisibleFields(t) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
