@@ -256,6 +256,9 @@ func (c *compiler) publicIdentity(t *AggregateType, v value.Value, at diag.Point
 	if t.Sequence && c.root.Get("project_key").IsMissing() {
 		c.sequenceWithoutKey(at.Key("sequence"))
 	}
+	if t.Sequence { // replies with a state have the public id
+		t.Fingerprint = sha256.Sum256(append(t.Fingerprint[:], c.out.ProjectKey...))
+	}
 }
 
 func (c *compiler) onTombstone(v value.Value, at diag.Pointer) *OnTombstone {

@@ -291,3 +291,22 @@ func TestSchemasThatCannotBeComparedAreReported(t *testing.T) {
 		}
 	}
 }
+
+func TestFingerprint(t *testing.T) {
+	types := func(projectKey string) map[string]*spec.AggregateType {
+		c, found := spec.Compile([]byte(`{"agent_types": ["user"], "project_key": "` + projectKey + `", "aggregate_types": {
+			"ticket": {"identity": {"sequence": true}, "events": {"was_opened": {"schema": {}, "handler": []}}},
+			"note": {"events": {"was_written": {"schema": {}, "handler": []}}}}}`))
+		if c == nil {
+			t.Fatal(found)
+		}
+		return c.Types
+	}
+	was, is := types("VNO"), types("OPS")
+	if was["ticket"].Fingerprint == is["ticket"].Fingerprint {
+		t.Error("another project key does not show in the fingerprint of a type with public ids")
+	}
+	if was["note"].Fingerprint != is["note"].Fingerprint {
+		t.Error("another project key shows in the fingerprint of a type without public ids")
+	}
+}

@@ -96,7 +96,8 @@ func (n Names) Sorted() []string { return slices.Sorted(maps.Keys(n)) }
 // AggregateType is one member of aggregate_types.
 type AggregateType struct {
 	Name string
-	// Fingerprint changes whenever the type's definition does: a state is good as long as this is the same.
+	// Fingerprint changes whenever the type's definition or the public ids of its aggregates do: a state, and what was
+	// replied with it, is good as long as this is the same.
 	Fingerprint [32]byte
 	Events      map[string]*EventType
 	// Cache asks to keep states warm.

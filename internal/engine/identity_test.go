@@ -1,0 +1,533 @@
+package engine_test
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"j17"
+	"j17/internal/engine"
+	"j17/internal/spec"
+	"j17/internal/store"
+)
+
+// identitySpec has types with a handle, with a number, with both and with neither. Payments write tickets.
+const identitySpec = `{"agent_types": ["user"], "target_types": ["user"], "project_key": "VNO", %s "aggregate_types": {
+	"payment": {"identity": {"handle": "pmt"}, "events": {
+		"was_made": {"schema": {}, "handler": {"merge":{"target":"","value":"$.data"}}, "implications": [
+			{"map": {"in": "$.data.tickets", "as": "$t", "emit": {"aggregate_type": "ticket", "id": "$t", "event_type": "was_filed", "data": {"by": "$.key", "seen": "$.state.seen"}}}}]},
+		"was_settled": {"schema": {}, "handler": {"merge":{"target":"","value":"$.data"}}}}},
+	"ticket": {"identity": {"sequence": true}, "events": {
+		"was_filed": {"schema": {"type": "object", "properties": {"n": {"type": "integer"}}}, "handler": {"merge":{"target":"","value":"$.data"}}},
+		"was_split": {"schema": {}, "handler": [], "implications": [
+			{"map": {"in": "$.data.into", "as": "$i", "emit": {"aggregate_type": "ticket", "id": "$i", "event_type": "was_filed"}}}]}}},
+	"refund": {"identity": {"sequence": true, "handle": "rfd"}, "events": {
+		"was_made": {"schema": {}, "handler": {"merge":{"target":"","value":"$.data"}}}}},
+	"note": {"events": {"was_written": {"schema": {}, "handler": {"merge":{"target":"","value":"$.data"}}}}}
+}}`
+
+func naming(tb testing.TB) *fixture {
+	tb.Helper()
+	f := newFixture(tb, engine.Options{})
+	f.deploy(tb, fmt.Sprintf(identitySpec, ""))
+	return f
+}
+
+func written(data string) string { return `{"data":` + data + `,` + meta + `}` }
+
+// fresh returns the id of an aggregate that does not exist yet.
+func fresh() string { return uuid.NewString() }
+
+// create writes {type}/_new/{event} or {type}/_new.
+func (f *fixture) create(tb testing.TB, path, body string) engine.Receipt {
+	tb.Helper()
+	r, err := f.Execute(tb.Context(), creation(tb, path, body))
+	if err != nil {
+		tb.Fatalf("%s: %v", path, err)
+	}
+	return r
+}
+
+func creation(tb testing.TB, path, body string) *engine.Command {
+	tb.Helper()
+	c := command(tb, strings.Replace(path, "_new", "", 1), body)
+	c.New = true
+	return c
+}
+
+// file creates a ticket and returns its number.
+func (f *fixture) file(tb testing.TB) int {
+	tb.Helper()
+	return number(tb, f.post(tb, "ticket/"+fresh()+"/was_filed", written(`{}`)).Identity)
+}
+
+func number(tb testing.TB, id engine.Identity) int {
+	tb.Helper()
+	text, ok := strings.CutPrefix(id.PublicID, "VNO-")
+	n, err := strconv.Atoi(text)
+	if !ok || err != nil {
+		tb.Errorf("the public id is %q", id.PublicID)
+	}
+	return n
+}
+
+func isHandle(prefix, s string) bool {
+	return regexp.MustCompile(`^` + prefix + `_[1-9a-hjkmnp-z]{15}$`).MatchString(s)
+}
+
+func TestAnAggregateIsTheSameUnderEachOfItsNames(t *testing.T) {
+	f := naming(t)
+	first := f.post(t, "refund/"+strings.ToUpper(id)+"/was_made", written(`{"a":1}`))
+	if first.ID != id || !isHandle("rfd", first.Handle) || first.PublicID != "VNO-1" {
+		t.Fatalf("receipt %+v", first)
+	}
+	for i, name := range []string{first.Handle, first.PublicID, id} {
+		r := f.post(t, "refund/"+name+"/was_made", written(fmt.Sprintf(`{"by":"%d"}`, i)))
+		if r.ID != id || r.Identity != first.Identity || r.Length != uint64(i+2) {
+			t.Errorf("a write to %s: receipt %+v, first %+v", name, r, first)
+		}
+	}
+	for _, name := range []string{first.Handle, first.PublicID, id} {
+		s, err := f.Load(t.Context(), tenant, "refund", name, engine.LoadOptions{})
+		if err != nil || s.Key != (j17.Key{Type: "refund", ID: id}) || s.Identity != first.Identity || s.Length != 4 || s.Data.Get("by").Str() != "2" {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
+		if n := f.length(t, "refund", name); n != 4 {
+			t.Errorf("%s has %d events", name, n)
+		}
+		events, err := f.Events(t.Context(), tenant, "refund", name, j17.StreamID{}, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for ev, err := range events {
+			if n++; err != nil || ev.Key.ID != id {
+				t.Errorf("%s: event of %v, %v", name, ev.Key, err)
+			}
+		}
+		if n != 4 {
+			t.Errorf("%s lists %d events", name, n)
+		}
+	}
+}
+
+func TestTypesShareOneSequenceAndEnvironmentsDoNot(t *testing.T) {
+	f := naming(t)
+	got := []int{
+		f.file(t),
+		number(t, f.create(t, "refund/_new/was_made", written(`{}`)).Identity),
+		f.file(t),
+		number(t, f.post(t, "ticket/global/was_filed", written(`{}`)).Identity),
+	}
+	if diff := cmp.Diff([]int{1, 2, 3, 4}, got); diff != "" {
+		t.Errorf("numbers (-want +got):\n%s", diff)
+	}
+	c, _ := spec.Compile(fmt.Appendf(nil, identitySpec, ""))
+	other := store.Tenant("ins_test/staging")
+	f.Deploy(other, c, nil)
+	cmd := command(t, "ticket/"+fresh()+"/was_filed", written(`{}`))
+	cmd.Tenant = other
+	if r, err := f.Execute(t.Context(), cmd); err != nil || r.PublicID != "VNO-1" {
+		t.Errorf("the first one of another environment: %+v, %v", r, err)
+	}
+	if _, err := f.Load(t.Context(), other, "ticket", "VNO-2", engine.LoadOptions{}); j17.CodeOf(err) != j17.CodeAggregateNotFound {
+		t.Errorf("a number of another environment: %v", err)
+	}
+}
+
+func TestABatchTakesNamesOnce(t *testing.T) {
+	f := naming(t)
+	batch := `{"events":[{"type":"was_made","data":{"a":1}},{"type":"was_made","data":{"b":2}},{"type":"was_made"}],` + meta + `}`
+	r := f.post(t, "refund/"+id, batch)
+	if r.PublicID != "VNO-1" || !isHandle("rfd", r.Handle) || len(r.IDs) != 3 {
+		t.Errorf("receipt %+v", r)
+	}
+	if again := f.post(t, "refund/"+r.PublicID, batch); again.Identity != r.Identity || again.Length != 6 {
+		t.Errorf("the second batch: %+v, first %+v", again, r)
+	}
+	if n := f.file(t); n != 2 {
+		t.Errorf("then comes number %d", n)
+	}
+}
+
+func TestImpliedAggregatesTakeNamesToo(t *testing.T) {
+	f := naming(t)
+	a, b := fresh(), fresh()
+	r := f.post(t, "payment/"+id+"/was_made", written(`{"tickets":["`+b+`","`+a+`","`+b+`"]}`))
+	if r.Implied != 3 || !isHandle("pmt", r.Handle) || r.PublicID != "" {
+		t.Errorf("receipt %+v", r)
+	}
+	if s := f.state(t, "ticket/VNO-1", engine.LoadOptions{}); !strings.Contains(s, `"by":"payment:`+id+`"`) {
+		t.Errorf("the first ticket is %s", s)
+	}
+	for name, want := range map[string]string{"VNO-1": b, "VNO-2": a} {
+		s, err := f.Load(t.Context(), tenant, "ticket", name, engine.LoadOptions{})
+		if err != nil || s.Key.ID != want || s.PublicID != name || s.Handle != "" {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
+	}
+	// What exists keeps its number, whoever writes to it.
+	c := fresh()
+	f.post(t, "payment/"+r.Handle+"/was_made", written(`{"tickets":["`+a+`","`+c+`"]}`))
+	if kept := f.post(t, "ticket/"+a+"/was_filed", written(`{}`)); kept.PublicID != "VNO-2" || kept.Length != 3 {
+		t.Errorf("receipt %+v", kept)
+	}
+	// The command's own aggregate comes first, also if it is implied once more.
+	own := fresh()
+	split := f.post(t, "ticket/"+own+"/was_split", written(`{"into":["`+fresh()+`","`+own+`","`+c+`"]}`))
+	if split.PublicID != "VNO-4" || split.Length != 2 {
+		t.Errorf("receipt %+v", split)
+	}
+	if n := f.file(t); n != 6 {
+		t.Errorf("then comes number %d, want 6", n)
+	}
+}
+
+func TestRefusedWritesTakeNoNames(t *testing.T) {
+	f := naming(t)
+	f.file(t)
+	last := 1
+	for name, c := range map[string]struct {
+		path, body string
+		match      string
+		code       j17.Code
+	}{
+		"length":          {"ticket/" + fresh() + "/was_filed", strings.Replace(written(`{}`), `"metadata":{`, `"metadata":{"previous_length":4,`, 1), "", j17.CodeConflict},
+		"entity tag":      {"ticket/" + fresh() + "/was_filed", written(`{}`), `"1-00000000"`, j17.CodePreconditionFailed},
+		"id":              {"ticket/nope/was_filed", written(`{}`), "", j17.CodeInvalidIdentifier},
+		"schema":          {"ticket/" + fresh() + "/was_filed", written(`{"n":"1"}`), "", j17.CodeSchemaViolation},
+		"event type":      {"ticket/" + fresh() + "/was_lost", written(`{}`), "", j17.CodeUnknownEventType},
+		"second of batch": {"ticket/" + fresh(), `{"events":[{"type":"was_filed"},{"type":"was_filed","data":{"n":"1"}}],` + meta + `}`, "", j17.CodeSchemaViolation},
+		"implied":         {"ticket/" + fresh() + "/was_split", written(`{"into":["` + fresh() + `","nope"]}`), "", j17.CodeImplicationFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := command(t, c.path, c.body)
+			if c.match != "" {
+				cmd.IfMatch = []string{c.match}
+			}
+			if _, err := f.Execute(t.Context(), cmd); j17.CodeOf(err) != c.code {
+				t.Fatalf("error %v, want %s", err, c.code)
+			}
+			if last++; f.file(t) != last {
+				t.Errorf("the next number is not %d", last)
+			}
+		})
+	}
+}
+
+// TestRetriesOfConflictsLeaveNoGap lets writers overtake each other: each payment looks at a state that all of them change.
+func TestRetriesOfConflictsLeaveNoGap(t *testing.T) {
+	const writers, each = 8, 25
+	f := naming(t)
+	var mu sync.Mutex
+	filed := map[string]bool{}
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for range each {
+				ticket := fresh()
+				_, err := f.Execute(t.Context(), command(t, "payment/global/was_made", written(`{"tickets":["`+ticket+`"]}`)))
+				if err != nil && j17.CodeOf(err) != j17.CodeConflict {
+					t.Error(err)
+				}
+				mu.Lock()
+				filed[ticket] = err == nil
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	var numbers []int
+	for ticket, ok := range filed {
+		s, err := f.Load(t.Context(), tenant, "ticket", ticket, engine.LoadOptions{})
+		if ok != (err == nil) {
+			t.Errorf("%s: written is %t, then %v", ticket, ok, err)
+		}
+		if ok {
+			numbers = append(numbers, number(t, s.Identity))
+		}
+	}
+	slices.Sort(numbers)
+	for i, n := range numbers {
+		if n != i+1 {
+			t.Fatalf("the numbers are %v", numbers)
+		}
+	}
+	if n := f.file(t); n != len(numbers)+1 {
+		t.Errorf("then comes %d, want %d", n, len(numbers)+1)
+	}
+}
+
+func TestNamesThatLeadNowhere(t *testing.T) {
+	f := naming(t)
+	refund := f.post(t, "refund/"+id+"/was_made", written(`{}`))
+	payment := f.post(t, "payment/"+id+"/was_made", written(`{}`))
+	const unknown = "_123456789abcdef"
+	for path, code := range map[string]j17.Code{
+		"payment/pmt" + unknown:           j17.CodeAggregateNotFound,
+		"payment/xyz" + unknown:           j17.CodeAggregateNotFound, // a handle of nobody's
+		"payment/" + refund.Handle:        j17.CodeAggregateNotFound, // of another type
+		"refund/" + payment.Handle:        j17.CodeAggregateNotFound,
+		"refund/VNO-2":                    j17.CodeAggregateNotFound,
+		"refund/VNO-9223372036854775807":  j17.CodeAggregateNotFound,
+		"ticket/VNO-1":                    j17.CodeAggregateNotFound, // a refund's
+		"refund/vno-1":                    j17.CodeInvalidIdentifier,
+		"refund/VNO-01":                   j17.CodeInvalidIdentifier,
+		"refund/VNO-0":                    j17.CodeInvalidIdentifier,
+		"refund/VNO-":                     j17.CodeInvalidIdentifier,
+		"refund/VNO-latest":               j17.CodeInvalidIdentifier, // the counter's name
+		"refund/VNO-+1":                   j17.CodeInvalidIdentifier,
+		"refund/OTHER-1":                  j17.CodeInvalidIdentifier,
+		"refund/1":                        j17.CodeInvalidIdentifier,
+		"payment/PMT_4K7VX9TZ2NQR8W3":     j17.CodeInvalidIdentifier,
+		"payment/" + payment.Handle + "x": j17.CodeInvalidIdentifier,
+		"payment/VNO-1":                   j17.CodeInvalidIdentifier, // payments have no numbers
+		"ticket/" + refund.Handle:         j17.CodeInvalidIdentifier, // tickets have no handles
+		"note/" + payment.Handle:          j17.CodeInvalidIdentifier, // notes have no names at all
+		"note/VNO-1":                      j17.CodeInvalidIdentifier,
+	} {
+		typ, name, _ := strings.Cut(path, "/")
+		event := map[string]string{"ticket": "was_filed", "note": "was_written"}[typ]
+		if event == "" {
+			event = "was_made"
+		}
+		_, wrote := f.Execute(t.Context(), command(t, path+"/"+event, written(`{}`)))
+		_, loaded := f.Load(t.Context(), tenant, typ, name, engine.LoadOptions{})
+		_, measured := f.Length(t.Context(), tenant, typ, name)
+		_, listed := f.Events(t.Context(), tenant, typ, name, j17.StreamID{}, 1)
+		for doing, err := range map[string]error{"write": wrote, "load": loaded, "length": measured, "events": listed} {
+			if j17.CodeOf(err) != code {
+				t.Errorf("%s, %s: error %v, want %s", path, doing, err, code)
+			}
+		}
+	}
+	for typ, want := range map[string]int{"payment": 1, "refund": 1, "ticket": 0, "note": 0} {
+		if ids, _, err := f.IDs(t.Context(), tenant, typ, "", 10); err != nil || len(ids) != want {
+			t.Errorf("%s: %v, %v", typ, ids, err)
+		}
+	}
+	// A name is not an identifier of an actor, nor of what an event implies.
+	body := strings.Replace(written(`{}`), user, payment.Handle, 1)
+	if _, err := f.Execute(t.Context(), command(t, "note/global/was_written", body)); j17.CodeOf(err) != j17.CodeInvalidIdentifier {
+		t.Errorf("a handle as the actor: %v", err)
+	}
+	body = written(`{"tickets":["VNO-1"]}`)
+	if _, err := f.Execute(t.Context(), command(t, "payment/global/was_made", body)); j17.CodeOf(err) != j17.CodeImplicationFailed {
+		t.Errorf("a public id in an implication: %v", err)
+	}
+}
+
+func TestThePastIsReadByName(t *testing.T) {
+	f := naming(t)
+	start := f.clock.Now().Unix()
+	first := f.post(t, "refund/"+id+"/was_made", written(`{"v":1}`))
+	f.clock.Advance(time.Hour)
+	f.post(t, "refund/"+id+"/was_made", written(`{"v":2}`))
+	one, hour, before := uint64(1), start+3600, start-1
+	for _, name := range []string{id, first.Handle, first.PublicID} {
+		for what, c := range map[string]struct {
+			o    engine.LoadOptions
+			want string
+		}{
+			"length 1": {engine.LoadOptions{Length: &one}, "1"},
+			"at first": {engine.LoadOptions{Until: &start}, "1"},
+			"an hour":  {engine.LoadOptions{Until: &hour}, "2"},
+			"replayed": {engine.LoadOptions{Replay: true}, "2"},
+		} {
+			s, err := f.Load(t.Context(), tenant, "refund", name, c.o)
+			if err != nil || s.Data.Get("v").String() != c.want || s.Key.ID != id || s.Identity != first.Identity {
+				t.Errorf("%s, %s: %s %+v, %v", name, what, s.JSON, s.Identity, err)
+			}
+		}
+		if s := f.state(t, "refund/"+name, engine.LoadOptions{Until: &before}); s != string(j17.CodeAggregateNotFound) {
+			t.Errorf("%s before its first event: %s", name, s)
+		}
+	}
+}
+
+func TestNamesGoAlongWithAnExport(t *testing.T) {
+	f := naming(t)
+	f.file(t)
+	r := f.post(t, "refund/"+id+"/was_made", written(`{"v":1}`))
+	var export bytes.Buffer
+	if err := f.store.ExportTenant(t.Context(), tenant, &export); err != nil {
+		t.Fatal(err)
+	}
+	c, _ := spec.Compile(fmt.Appendf(nil, identitySpec, ""))
+	other := store.Tenant("ins_other/prod")
+	if err := f.store.ImportTenant(t.Context(), other, &export); err != nil {
+		t.Fatal(err)
+	}
+	f.Deploy(other, c, nil)
+	for _, name := range []string{id, r.Handle, "VNO-2"} {
+		if s, err := f.Load(t.Context(), other, "refund", name, engine.LoadOptions{}); err != nil || s.Key.ID != id || s.Identity != r.Identity {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
+	}
+	cmd := command(t, "ticket/"+fresh()+"/was_filed", written(`{}`))
+	cmd.Tenant = other
+	if next, err := f.Execute(t.Context(), cmd); err != nil || next.PublicID != "VNO-3" {
+		t.Errorf("then comes %+v, %v", next, err)
+	}
+}
+
+// TestNamesAreStoredAsDocumented compares the items of the store with docs/storage-format.md.
+func TestNamesAreStoredAsDocumented(t *testing.T) {
+	f := naming(t)
+	f.file(t)
+	r := f.post(t, "refund/"+id+"/was_made", written(`{}`))
+	for _, item := range [][3]string{
+		{"identity.handle", "refund:" + id, r.Handle},
+		{"identity.handle.index", r.Handle, "refund:" + id},
+		{"identity.number", "refund:" + id, "2"},
+		{"identity.number.index", "2", "refund:" + id},
+		{"identity.number.index", "latest", "2"},
+	} {
+		got, err := f.store.Get(t.Context(), tenant, store.Space(item[0]), item[1])
+		if err != nil || string(got.Value) != item[2] || !got.Expires.IsZero() || !got.Due.IsZero() {
+			t.Errorf("%s, %s: %+v, %v, want %s", item[0], item[1], got, err, item[2])
+		}
+	}
+}
+
+func TestNamesAreThereAfterARestart(t *testing.T) {
+	f := naming(t)
+	r := f.post(t, "refund/"+id+"/was_made", written(`{"v":1}`))
+	if err := f.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f.open(t, engine.Options{})
+	f.deploy(t, fmt.Sprintf(identitySpec, ""))
+	for _, name := range []string{id, r.Handle, r.PublicID} {
+		if s, err := f.Load(t.Context(), tenant, "refund", name, engine.LoadOptions{}); err != nil || s.Key.ID != id || s.Identity != r.Identity {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
+	}
+	if n := f.file(t); n != 2 {
+		t.Errorf("then comes number %d", n)
+	}
+}
+
+func TestAnAggregateOlderThanItsTypesIdentity(t *testing.T) {
+	f := naming(t)
+	withNames := fmt.Sprintf(identitySpec, "")
+	f.deploy(t, strings.ReplaceAll(withNames, `"identity": {"sequence": true, "handle": "rfd"}, `, ""))
+	if r := f.post(t, "refund/"+id+"/was_made", written(`{}`)); r.Identity != (engine.Identity{}) {
+		t.Errorf("names without a spec that asks for them: %+v", r)
+	}
+	f.deploy(t, withNames)
+	s, err := f.Load(t.Context(), tenant, "refund", id, engine.LoadOptions{})
+	if err != nil || s.Identity != (engine.Identity{}) {
+		t.Errorf("before the next event: %+v, %v", s.Identity, err)
+	}
+	r := f.post(t, "refund/"+id+"/was_made", written(`{}`))
+	if r.PublicID != "VNO-1" || !isHandle("rfd", r.Handle) || r.Length != 2 {
+		t.Errorf("with the next event: %+v", r)
+	}
+	// Who has a name keeps it when the prefix changes.
+	f.deploy(t, strings.ReplaceAll(withNames, `"rfd"`, `"ref"`))
+	if kept := f.post(t, "refund/"+r.Handle+"/was_made", written(`{}`)); kept.Identity != r.Identity || kept.ID != id {
+		t.Errorf("with another prefix: %+v, was %+v", kept, r)
+	}
+	if next := f.create(t, "refund/_new/was_made", written(`{}`)); !isHandle("ref", next.Handle) {
+		t.Errorf("a new one with another prefix: %+v", next)
+	}
+}
+
+func TestTheServerChoosesTheID(t *testing.T) {
+	f := naming(t)
+	for path, named := range map[string]bool{"refund/_new/was_made": true, "note/_new/was_written": false} {
+		r := f.create(t, path, written(`{"v":1}`))
+		typ, _, _ := strings.Cut(path, "/")
+		if u, err := uuid.Parse(r.ID); err != nil || u.Version() != 4 || r.Length != 1 || (r.PublicID != "") != named || isHandle("rfd", r.Handle) != named {
+			t.Errorf("%s: %+v, %v", path, r, err)
+		}
+		if s := f.state(t, typ+"/"+r.ID, engine.LoadOptions{}); !strings.Contains(s, `"v":1`) {
+			t.Errorf("%s: the state is %s", path, s)
+		}
+		if again := f.create(t, path, written(`{"v":1}`)); again.ID == r.ID || again.Length != 1 {
+			t.Errorf("%s a second time: %+v", path, again)
+		}
+		// A retry gets what the first try got.
+		var tries [2]engine.Receipt
+		for i := range tries {
+			c := creation(t, path, written(`{"v":2}`))
+			c.IdempotencyKey = "once " + path
+			var err error
+			if tries[i], err = f.Execute(t.Context(), c); err != nil || tries[i].Replayed != (i == 1) {
+				t.Errorf("%s, try %d: %+v, %v", path, i, tries[i], err)
+			}
+		}
+		if tries[0].ID != tries[1].ID || tries[0].Identity != tries[1].Identity || (tries[1].PublicID != "") != named {
+			t.Errorf("%s: %+v, retried %+v", path, tries[0], tries[1])
+		}
+	}
+	batch := `{"events":[{"type":"was_made","data":{"v":1}},{"type":"was_made","data":{"v":2}}],` + meta + `}`
+	if r := f.create(t, "refund/_new", batch); r.Length != 2 || len(r.IDs) != 2 || f.length(t, "refund", r.Handle) != 2 {
+		t.Errorf("a batch: %+v", r)
+	}
+	expecting := func(n int) string {
+		return strings.Replace(written(`{}`), `"metadata":{`, fmt.Sprintf(`"metadata":{"previous_length":%d,`, n), 1)
+	}
+	if r := f.create(t, "refund/_new/was_made", expecting(0)); r.Length != 1 {
+		t.Errorf("with previous_length 0: %+v", r)
+	}
+	if _, err := f.Execute(t.Context(), creation(t, "refund/_new/was_made", expecting(1))); j17.CodeOf(err) != j17.CodeConflict {
+		t.Errorf("with previous_length 1: %v", err)
+	}
+	c := creation(t, "refund/_new/was_made", written(`{}`))
+	c.IfMatch = []string{"*"}
+	if _, err := f.Execute(t.Context(), c); j17.CodeOf(err) != j17.CodePreconditionFailed {
+		t.Errorf("with If-Match: %v", err)
+	}
+}
+
+func TestUUIDVersions(t *testing.T) {
+	f := newFixture(t, engine.Options{})
+	const v = "0190a5c8-7b1a-%dc3d-9e4f-0123456789ab"
+	for versions, accepted := range map[string][]int{
+		"": {4, 5}, `[4]`: {4}, `[4, 5]`: {4, 5}, `[4, 5, 7]`: {4, 5, 7}, `[4, 1, 8]`: {1, 4, 8},
+	} {
+		widened := ""
+		if versions != "" {
+			widened = `"identity": {"uuid_versions": ` + versions + `},`
+		}
+		f.deploy(t, fmt.Sprintf(identitySpec, widened))
+		for n := 1; n <= 8; n++ {
+			u := fmt.Sprintf(v, n)
+			want := j17.CodeInvalidIdentifier
+			if slices.Contains(accepted, n) {
+				want = ""
+			}
+			actor := func(s string) string { return `{"data":{},"metadata":{"actor":{"type":"user","id":` + s + `}}}` }
+			for path, body := range map[string]string{
+				"note/" + u + "/was_written":          written(`{}`),
+				"note/" + u + ":2026/was_written":     written(`{}`),
+				"note/global/was_written":             actor(`"` + u + `"`),
+				"note/" + fresh() + "/was_written":    strings.Replace(written(`{}`), `"metadata":{`, `"metadata":{"target":{"type":"user","id":"`+u+`"},`, 1),
+				"payment/" + fresh() + "/was_settled": actor(`"` + strings.ToUpper(u) + `"`),
+			} {
+				if _, err := f.Execute(t.Context(), command(t, path, body)); j17.CodeOf(err) != want {
+					t.Errorf("versions %s: %s by version %d: error %v, want %q", versions, path, n, err, want)
+				}
+			}
+		}
+		want := uuid.Version(4)
+		if slices.Contains(accepted, 7) {
+			want = 7
+		}
+		r := f.create(t, "note/_new/was_written", written(`{}`))
+		if u, err := uuid.Parse(r.ID); err != nil || u.Version() != want {
+			t.Errorf("versions %s: the server chose %s, want version %d", versions, r.ID, want)
+		}
+	}
+}
