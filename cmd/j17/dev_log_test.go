@@ -61,7 +61,7 @@ func TestDevShowsWhatToDoNext(t *testing.T) {
 				sh := exec.CommandContext(t.Context(), "sh", "-c", script)
 				sh.Dir = dir
 				reply, err := sh.Output()
-				if err != nil || i == 0 && !strings.Contains(string(reply), `"length":1}`) || i > 0 && !strings.Contains(string(reply), `"created_at":`) {
+				if err != nil || i == 0 && !strings.Contains(string(reply), `"length":1`) || i > 0 && !strings.Contains(string(reply), `"created_at":`) {
 					t.Errorf("%s\nprints %s, %v", script, reply, err)
 				}
 			}

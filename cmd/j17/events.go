@@ -53,7 +53,7 @@ Exit code 0: all events are valid, 3: some are not, or the spec is not.`,
 		Args:              exactly("SPEC", "EVENTS"),
 		ValidArgsFunction: specThenEvents,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			run, err := e.dryRun(cmd.Context(), args[0], args[1], nil)
+			run, err := e.dryRun(cmd.Context(), args[0], args[1], nil, nil)
 			if err != nil {
 				return err
 			}
@@ -75,6 +75,7 @@ Exit code 0: all events are valid, 3: some are not, or the spec is not.`,
 func (e *env) eventsDryRun() *cobra.Command {
 	var asJSON, strict bool
 	var at int64
+	var blobs localBlobs
 	cmd := &cobra.Command{
 		Use:   "dry-run SPEC EVENTS",
 		Short: "Show the states that events would lead to",
@@ -83,6 +84,8 @@ every aggregate. Operations of handlers that did not fit and so changed nothing 
 events imply is shown and applied too.
 
 ` + eventFiles + `
+
+` + blobHelp + `
 
 Exit code 0: all events are valid, 3: some are not, or the spec is not. With --strict it is 1 when an operation changed
 nothing.`,
@@ -94,7 +97,7 @@ nothing.`,
 			if cmd.Flags().Changed("at") {
 				now = &at
 			}
-			run, err := e.dryRun(cmd.Context(), args[0], args[1], now)
+			run, err := e.dryRun(cmd.Context(), args[0], args[1], now, blobs)
 			if err != nil {
 				return err
 			}
@@ -102,6 +105,9 @@ nothing.`,
 				err = e.printJSON(run.outcome())
 			} else if err = run.report(e); err == nil {
 				err = run.printStates(e.out)
+			}
+			if err == nil && run.Events == 0 && len(run.Findings) == 0 {
+				_, err = fmt.Fprintf(e.err, "%s has no events, so nothing was tried\n", run.title())
 			}
 			if err = run.verdict(err); err == nil && strict && len(run.Faults) > 0 {
 				err = silent{errChangedNothing}
@@ -112,6 +118,7 @@ nothing.`,
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.BoolVar(&strict, "strict", false, "fail when an operation of a handler changed nothing")
+	blobs.flag(f, "run the module of that name in the spec")
 	f.Int64Var(&at, "at", 0, "the `time` of events without a timestamp, in Unix seconds (default the present)")
 	return cmd
 }
@@ -121,10 +128,20 @@ type dryRun struct {
 	engine.DryRunResult
 	name, specName string
 	source, spec   []byte
+	compiled       *spec.Compiled
 }
 
-// dryRun reads a spec and events and runs them in memory. now is the time of events without one, nil for the present.
-func (e *env) dryRun(ctx context.Context, specName, eventsName string, now *int64) (*dryRun, error) {
+// title is the name of the events for a sentence.
+func (r *dryRun) title() string {
+	if r.name == "-" {
+		return "Standard input"
+	}
+	return fileName(r.name)
+}
+
+// dryRun reads a spec and events and runs them in memory. now is the time of events without one, nil for the present; blobs
+// are the custom code that is run.
+func (e *env) dryRun(ctx context.Context, specName, eventsName string, now *int64, blobs localBlobs) (*dryRun, error) {
 	if specName == "-" && eventsName == "-" {
 		return nil, usageError{fmt.Errorf("only one of SPEC and EVENTS can be standard input")}
 	}
@@ -140,11 +157,18 @@ func (e *env) dryRun(ctx context.Context, specName, eventsName string, now *int6
 	if now != nil {
 		at = *now
 	}
-	result, err := engine.DryRun(ctx, c, string(source), at)
+	custom, err := e.loadCode(ctx, c, specName, specSource, blobs)
 	if err != nil {
 		return nil, interrupted(ctx, err)
 	}
-	return &dryRun{DryRunResult: result, name: eventsName, specName: specName, source: source, spec: specSource}, nil
+	defer custom.close(ctx)
+	result, err := engine.DryRun(ctx, c, custom.functions, string(source), at)
+	if err != nil {
+		return nil, interrupted(ctx, err)
+	}
+	return &dryRun{
+		DryRunResult: result, name: eventsName, specName: specName, source: source, spec: specSource, compiled: c,
+	}, nil
 }
 
 // verdict is the result of a command that went as far as err.
@@ -174,7 +198,7 @@ func (r *dryRun) report(e *env) error {
 		d.Message = fmt.Sprintf("%s (%s of %s, %s:%d)", d.Message, f.Type, f.Key, r.name, f.EventLine)
 		faults = append(faults, d)
 	}
-	b.WriteString(diag.Render(r.specName, r.spec, faults))
+	b.WriteString(diag.Render(r.specName, r.spec, hinted(r.compiled, faults)))
 	for from := 0; from < len(r.Implied); {
 		to := from
 		for to < len(r.Implied) && r.Implied[to].Event == r.Implied[from].Event {

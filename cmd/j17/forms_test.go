@@ -78,7 +78,7 @@ func TestOneFormOfEventFiles(t *testing.T) {
 		"a stream id that is a number":    `{"stream_id":7,` + head + `,` + meta + `}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			tried, err := engine.DryRun(t.Context(), compiled, src, 1_700_000_000)
+			tried, err := engine.DryRun(t.Context(), compiled, nil, src, 1_700_000_000)
 			if err != nil {
 				t.Fatal(err)
 			}

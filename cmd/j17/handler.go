@@ -35,6 +35,7 @@ func (e *env) handler() *cobra.Command {
 func (e *env) handlerTest() *cobra.Command {
 	var t engine.HandlerTrial
 	var state, data, metadata string
+	var blobs localBlobs
 	var asJSON, strict bool
 	cmd := &cobra.Command{
 		Use:   "test SPEC --aggregate TYPE --event TYPE",
@@ -46,7 +47,9 @@ place in the spec, and events that the event implies are shown below it, as if n
 A document is JSON, or @FILE for the content of a file (@- for standard input). Metadata that are left out are made up: the
 first agent type of the spec with the id "global" as the actor, and the present time.
 
-Exit code 0: the handler ran, 3: the event or the spec is not valid. With --strict it is 1 when an operation changed
+` + blobHelp + `
+
+Exit code 0: the handler ran, 3: the event or the spec is not valid, or custom code refuses the event. With --strict it is 1 when an operation changed
 nothing.`,
 		Example:           `  j17 handler test spec.json --aggregate user --event was_created --state '{}' --event-data '{"name":"Alice"}'`,
 		Args:              exactly("SPEC"),
@@ -70,11 +73,18 @@ nothing.`,
 					return err
 				}
 			}
-			t.Now = clock.System{}.Now().Unix()
+			code, err := e.loadCode(cmd.Context(), c, args[0], source, blobs)
+			if err != nil {
+				return err
+			}
+			defer code.close(cmd.Context())
+			t.Now, t.Functions = clock.System{}.Now().Unix(), code.functions
 			out, found, err := engine.TryHandler(cmd.Context(), c, t)
 			if err != nil {
-				return withNearest(err, c, t)
+				e.reportFault(err)
+				return notTried(err, c, t)
 			}
+			out.Faults = hinted(c, out.Faults)
 			if len(found) > 0 {
 				return e.reportTrial(found, texts, asJSON)
 			}
@@ -96,6 +106,7 @@ nothing.`,
 	f.StringVar(&state, "state", "", "the state before the event, a `document` (default {})")
 	f.StringVar(&data, "event-data", "", "the event's data, a `document` (default {})")
 	f.StringVar(&metadata, "metadata", "", "the event's metadata, a `document`")
+	blobs.flag(f, "run the module of that name in the spec")
 	f.BoolVar(&strict, "strict", false, "fail when an operation changed nothing")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	e.completeNames(cmd)
@@ -196,6 +207,16 @@ func (e *env) printTrial(name string, source []byte, out engine.HandlerOutcome) 
 	}
 	_, err := e.out.Write(spec.FormatValue(out.State))
 	return err
+}
+
+// notTried explains the error of a trial: where to get the code from that it is missing, or which names there are.
+func notTried(err error, c *spec.Compiled, t engine.HandlerTrial) error {
+	if typ := c.Types[t.AggregateType]; typ != nil && j17.CodeOf(err) == j17.CodeInvalidSpec {
+		if et := typ.Events[t.EventType]; et != nil && et.Code != nil && et.Code.Runtime == spec.WASM {
+			return fmt.Errorf("%w. %s", err, blobHint)
+		}
+	}
+	return withNearest(err, c, t)
 }
 
 // withNearest adds the name that was probably meant to an error about a type that does not exist.

@@ -114,7 +114,8 @@ func exitCode(err error) int {
 	}
 	//nolint:exhaustive // all other codes are plain failures
 	switch j17.CodeOf(err) {
-	case j17.CodeInvalidSpec, j17.CodeIncompatibleSpec, j17.CodeSchemaViolation:
+	case j17.CodeInvalidSpec, j17.CodeIncompatibleSpec, j17.CodeSchemaViolation,
+		j17.CodeHandlerRejected, j17.CodeImplicationFailed, j17.CodeImplicationLimit:
 		return exitInvalid
 	case j17.CodeConflict, j17.CodePreconditionFailed:
 		return exitConflict
@@ -222,6 +223,8 @@ func flagError(cmd *cobra.Command, err error) error {
 		takes = "a whole number"
 	case "bool":
 		takes = "true or false"
+	case blobFlagType:
+		takes = "a blob and its content, as in orders.wasm=build/orders.wasm"
 	case "duration":
 		takes = "a time such as 30s or 5m"
 	}

@@ -33,7 +33,7 @@ const maxScenarioFile = 16 << 20
 // testOptions are the flags of a run of scenarios.
 type testOptions struct {
 	spec, run, junit string
-	blobs            []string
+	blobs            localBlobs
 	parallel         int
 	asJSON           bool
 }
@@ -57,7 +57,7 @@ Exit code 0: all is as the scenarios say, 1: something is not, 3: a scenario or 
 	r := remoteFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.spec, "spec", "", "run without a server, on a spec `file`")
-	f.StringArrayVar(&o.blobs, "blob", nil, "with --spec: upload a file as a blob first, `NAME=FILE`; can be given several times")
+	o.blobs.flag(f, "with --spec: upload a file as a blob first")
 	f.StringVar(&o.run, "run", "", "only scenarios whose names match a `regular expression`")
 	f.StringVar(&o.junit, "junit", "", "write a report in the form of JUnit to a `file`")
 	f.IntVar(&o.parallel, "parallel", 4, "`number` of scenarios that run at the same time")

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"strings"
 
 	"j17"
 	"j17/internal/client"
@@ -25,14 +24,7 @@ func (e *env) localWorld(ctx context.Context, o *testOptions) (scenarioWorld, er
 		return scenarioWorld{}, err
 	}
 	envelope, _ := spec.Unwrap(source)
-	l := &localServer{env: e, name: o.spec, source: envelope.Spec}
-	for _, b := range o.blobs {
-		name, file, ok := strings.Cut(b, "=")
-		if !ok || name == "" || file == "" {
-			return scenarioWorld{}, usageError{fmt.Errorf("--blob %q does not have the form NAME=FILE", b)}
-		}
-		l.blobs = append(l.blobs, [2]string{name, file})
-	}
+	l := &localServer{env: e, name: o.spec, source: envelope.Spec, blobs: o.blobs}
 	dir, err := os.MkdirTemp("", "j17-test-")
 	if err != nil {
 		return scenarioWorld{}, err
@@ -62,7 +54,7 @@ type localServer struct {
 	env    *env
 	name   string
 	source []byte
-	blobs  [][2]string
+	blobs  localBlobs
 	url    string
 	*operating
 }
@@ -104,7 +96,7 @@ func (l *localServer) instance(ctx context.Context, n int) (*client.Client, erro
 		return nil, err
 	}
 	for _, b := range l.blobs {
-		if err := l.upload(ctx, made.ID, b[0], b[1]); err != nil {
+		if err := l.upload(ctx, made.ID, b.name, b.file); err != nil {
 			return nil, err
 		}
 	}

@@ -34,15 +34,22 @@ done
 call 200 GET /order/7d2f1c3a-5b64-4c8e-9a10-2f6f0c5d8e01
 shows '"status":"delivered"'
 shows '"paid":52.95'
+call 200 GET /customer/0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10
+shows '"orders":["7d2f1c3a-5b64-4c8e-9a10-2f6f0c5d8e01"]'
 
 order=$(uuid) shopper=$(uuid)
 metadata='"metadata": {"actor": {"type": "customer", "id": "'"$shopper"'"}}'
 at_length() { printf '"metadata": {"actor": {"type": "customer", "id": "%s"}, "previous_length": %s}' "$shopper" "$1"; }
 
-echo '# Place an order and change it. A line that is changed moves to the end.'
+echo '# Place an order.'
 call 201 POST "/order/$order/was_placed" -d '{"data": {"customer_id": "'"$shopper"'", "currency": "EUR", "lines": [
   {"sku": "PEN", "title": "Pen", "unit_price": 0.10, "quantity": 1},
   {"sku": "INK", "title": "Ink", "unit_price": 7.50, "quantity": 1}]}, '"$(at_length 0)"'}'
+shows '"implied_count":1'
+echo '# The same commit has put it on the list of its customer (had_order_placed).'
+call 200 GET "/customer/$shopper"
+shows '"orders":["'"$order"'"]'
+echo '# Change it. A line that is changed moves to the end.'
 call 201 POST "/order/$order/had_line_changed" \
   -d '{"data": {"sku": "PEN", "title": "Pen", "unit_price": 0.10, "quantity": 3}, '"$metadata"'}'
 call 201 POST "/order/$order/had_line_removed" -d '{"data": {"sku": "INK"}, '"$metadata"'}'

@@ -77,9 +77,12 @@ type EventFault struct {
 // types are accepted, and so is whatever else a server has put into the metadata. An event without a timestamp happens
 // at now, in Unix seconds, or with the latest event before it if that is later.
 //
+// functions are those of custom code, nil for none. Code without one is not run, which is a fault of the result; an event
+// that code refuses is not valid.
+//
 // The only error is that of a context that ends before the last event.
-func DryRun(ctx context.Context, c *spec.Compiled, src string, now int64) (DryRunResult, error) {
-	r := dryRun{deployed: newDeployed(c, nil), src: src, latest: now, states: map[j17.Key]*simulated{}}
+func DryRun(ctx context.Context, c *spec.Compiled, functions Functions, src string, now int64) (DryRunResult, error) {
+	r := dryRun{deployed: newDeployed(c, functions), src: src, latest: now, states: map[j17.Key]*simulated{}}
 	events, broken := SplitEvents(src)
 	for _, d := range broken {
 		r.Findings = append(r.Findings, EventFinding{Diagnostic: d, Code: j17.CodeInvalidJSON})
@@ -149,8 +152,7 @@ func (r *dryRun) event(ctx context.Context, text EventText) {
 		e.timestamp = &r.latest
 	}
 	r.latest = max(r.latest, *e.timestamp)
-	implied, err := r.imply(ctx, text, &c, e)
-	if err != nil {
+	if err := r.happen(ctx, text, &c, e); err != nil {
 		if refused, ok := errors.AsType[*j17.Error](err); ok {
 			// Its places are those of the implied event, which stands nowhere in the file.
 			err = &j17.Error{Code: refused.Code, Message: refused.Message}
@@ -162,14 +164,72 @@ func (r *dryRun) event(ctx context.Context, text EventText) {
 	if c.Recorded {
 		r.last = c.StreamID
 	}
-	r.fold(ctx, text, c.event(e, *e.timestamp), e.key)
-	for i := range implied {
-		r.fold(ctx, text, implied[i].event(*e.timestamp), implied[i].key)
+}
+
+// happen folds a valid event and what it brings about. Where custom code refuses one of them, none has happened.
+func (r *dryRun) happen(ctx context.Context, text EventText, c *FileEvent, e *examined) error {
+	faults, dropped := len(r.Faults), r.Dropped
+	x, err := r.imply(ctx, text, c, e)
+	undo := r.mark(x, e.key)
+	if err == nil {
+		err = r.fold(ctx, text, c.event(e, *e.timestamp), e.key)
+	}
+	for i := 1; x != nil && err == nil && i < len(x.events); i++ {
+		o := &x.events[i]
+		if err = r.fold(ctx, text, o.event(*e.timestamp), o.key); err != nil {
+			err = x.reject(x.chain(i), o.at, err)
+		}
+	}
+	if err != nil {
+		undo()
+		r.Faults, r.Dropped = r.Faults[:faults], dropped
+		return err
+	}
+	if x == nil {
+		return nil
+	}
+	for _, i := range x.inOrder() {
+		if len(r.Implied) >= diag.MaxKept {
+			r.Dropped++
+			continue
+		}
+		implied := x.events[i].implied()
+		implied.Event, implied.EventLine = text.Number, text.Line
+		r.Implied = append(r.Implied, implied)
+	}
+	return nil
+}
+
+// mark returns a function that puts the states back that an event and what it implies are folded into. Only custom code
+// refuses events then, so without any there is nothing to go back to.
+func (r *dryRun) mark(x *expansion, own j17.Key) (undo func()) {
+	if len(r.functions) == 0 {
+		return func() {}
+	}
+	keys := []j17.Key{own}
+	for i := 1; x != nil && i < len(x.events); i++ {
+		keys = append(keys, x.events[i].key)
+	}
+	before := map[j17.Key]folded{}
+	for _, key := range keys {
+		if s := r.states[key]; s != nil {
+			s.ed.Freeze()
+			before[key] = s.folded
+		}
+	}
+	return func() {
+		for _, key := range keys {
+			if was, ok := before[key]; ok {
+				r.states[key].folded = was
+			} else {
+				delete(r.states, key)
+			}
+		}
 	}
 }
 
-// imply computes what an event brings about. An event that was written before has brought it about then.
-func (r *dryRun) imply(ctx context.Context, text EventText, c *FileEvent, e *examined) ([]occurrence, error) {
+// imply computes what an event brings about, nil for nothing. An event that was written before has brought it about then.
+func (r *dryRun) imply(ctx context.Context, text EventText, c *FileEvent, e *examined) (*expansion, error) {
 	if c.Recorded || !e.reacts() {
 		return nil, nil
 	}
@@ -190,16 +250,7 @@ func (r *dryRun) imply(ctx context.Context, text EventText, c *FileEvent, e *exa
 	if err := x.expand(ctx); err != nil {
 		return nil, err
 	}
-	for _, i := range x.inOrder() {
-		if len(r.Implied) >= diag.MaxKept {
-			r.Dropped++
-			continue
-		}
-		implied := x.events[i].implied()
-		implied.Event, implied.EventLine = text.Number, text.Line
-		r.Implied = append(r.Implied, implied)
-	}
-	return x.events[1:], nil
+	return x, nil
 }
 
 func (o *occurrence) implied() ImpliedEvent {
@@ -326,22 +377,25 @@ func withoutTimestamp(metadata value.Value) []byte {
 	return value.ObjectValue(members...).AppendJSON(nil)
 }
 
-// fold takes an event that is valid into the state of its aggregate.
-func (r *dryRun) fold(ctx context.Context, text EventText, ev *tick.Event, key j17.Key) {
+// fold takes an event that is valid into the state of its aggregate. The error is that of custom code.
+func (r *dryRun) fold(ctx context.Context, text EventText, ev *tick.Event, key j17.Key) error {
 	p := r.program(key.Type)
 	s := r.states[key]
 	if s == nil {
 		s = &simulated{folded: *p.first(), ed: value.NewEditor()}
 		r.states[key] = s
 	}
-	if et := p.Events[ev.Type]; et != nil && et.Code != nil {
-		at := diag.Pointer("/aggregate_types").Key(key.Type).Key("events").Key(ev.Type).Key("handler")
-		r.fault(text, key, ev.Type, tick.Fault{Pointer: at, Message: notRun(et.Code)})
+	if et := p.Events[ev.Type]; et != nil && et.Code != nil && r.functions[et.Code] == nil {
+		r.fault(text, key, ev.Type, tick.Fault{Pointer: handlerAt(key.Type, ev.Type), Message: notRun(et.Code)})
 		s.pass(s.ed, ev)
-		return
+		return nil
 	}
-	// Handlers that are no custom code do not fail.
-	_ = p.apply(ctx, &s.folded, s.ed, ev, func(f tick.Fault) { r.fault(text, key, ev.Type, f) })
+	return p.apply(ctx, &s.folded, s.ed, ev, func(f tick.Fault) { r.fault(text, key, ev.Type, f) })
+}
+
+// handlerAt is the place of a handler in a spec.
+func handlerAt(aggregateType, eventType string) diag.Pointer {
+	return diag.Pointer("/aggregate_types").Key(aggregateType).Key("events").Key(eventType).Key("handler")
 }
 
 func (r *dryRun) fault(text EventText, key j17.Key, eventType string, f tick.Fault) {

@@ -55,7 +55,7 @@ func TestSplitEvents(t *testing.T) {
 
 func dryRun(t *testing.T, c *spec.Compiled, src string, now int64) engine.DryRunResult {
 	t.Helper()
-	r, err := engine.DryRun(t.Context(), c, src, now)
+	r, err := engine.DryRun(t.Context(), c, nil, src, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func dryRun(t *testing.T, c *spec.Compiled, src string, now int64) engine.DryRun
 func TestDryRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if r, err := engine.DryRun(ctx, compiled(t, counterSpec), "{}", 0); !errors.Is(err, context.Canceled) || r.Events > 0 {
+	if r, err := engine.DryRun(ctx, compiled(t, counterSpec), nil, "{}", 0); !errors.Is(err, context.Canceled) || r.Events > 0 {
 		t.Error(r, err)
 	}
 }
@@ -304,4 +304,34 @@ func FuzzDryRun(f *testing.F) {
 			t.Errorf("%d events, %d accepted, %d states", r.Events, r.Accepted, len(r.States))
 		}
 	})
+}
+
+// TestDryRunRunsCustomCode: what code refuses has not happened, and neither has what led to it.
+func TestDryRunRunsCustomCode(t *testing.T) {
+	c := compiled(t, strings.Replace(codedSpec, `"was_judged": {`, `"was_doubled": {"schema": {"type": "object"}, "handler": [{"increment": {"target": "seen", "by": 1}}], "implications": [
+		{"emit": {"aggregate_type": "review", "id": "global", "event_type": "was_opened", "data": {"level": 1}}},
+		{"emit": {"aggregate_type": "order", "id": "$.key", "event_type": "had_line", "data": "$.data"}}]}, "was_judged": {`, 1))
+	functions := functionsOf(c, map[string]coded{"sum.wasm": summing("v1", 1)})
+	event := func(key, typ, amount string) string {
+		return `{"key":"` + key + `","type":"` + typ + `","data":{"amount":` + amount + `},` + meta + "}\n"
+	}
+	r, err := engine.DryRun(t.Context(), c, functions, event("order:global", "had_line", "2")+event("order:global", "had_line", "-1")+
+		event("order:global", "was_doubled", "-1")+event("order:"+id, "was_doubled", "13")+event("order:global", "was_doubled", "3")+event("order:global", "was_seen", "0"), 1_700_000_000)
+	if err != nil || r.Accepted != 3 || len(r.Findings) != 3 || len(r.Implied) != 2 || len(r.Faults) != 0 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	for i, want := range []j17.Code{j17.CodeHandlerRejected, j17.CodeImplicationFailed, j17.CodeCustomCodeFailed} {
+		if f := r.Findings[i]; f.Code != want || f.Event != i+2 {
+			t.Errorf("finding %d is %+v, want %s", i, f, want)
+		}
+	}
+	var states []string
+	for _, s := range r.States {
+		states = append(states, fmt.Sprintf("%s %d %s", s.Key, s.Length, s.JSON))
+	}
+	const stamps = `"created_at":1700000000,"updated_at":1700000000`
+	want := []string{`order:global 4 {"total":5,` + stamps + `,"seen":true}`, `review:global 1 {"level":1,` + stamps + `}`}
+	if diff := cmp.Diff(want, states); diff != "" {
+		t.Error(diff)
+	}
 }

@@ -261,7 +261,7 @@ func (s *Server) tried(ctx context.Context, compiled *spec.Compiled, events stri
 			stop(errDryRunTime)
 		}
 	}()
-	result, err := engine.DryRun(limited, compiled, events, now.Unix())
+	result, err := engine.DryRun(limited, compiled, nil, events, now.Unix())
 	if err != nil {
 		err = context.Cause(limited)
 	}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"j17"
+	"j17/internal/clock"
+	"j17/internal/engine"
+	"j17/internal/sandbox"
+	"j17/internal/sandbox/wasm"
+	"j17/internal/spec"
+	"j17/internal/spec/diag"
+)
+
+// localBlobs are files that stand for the blobs of an environment, as the values of a flag: NAME=FILE. The first file of a
+// name is its version 1, the next one version 2.
+type localBlobs []localBlob
+
+type localBlob struct{ name, file string }
+
+// flag declares --blob.
+func (l *localBlobs) flag(f *pflag.FlagSet, usage string) {
+	f.Var(l, "blob", usage+", `NAME=FILE`; can be given several times")
+}
+
+// Set adds one. Together with Type and String it makes a flag.
+func (l *localBlobs) Set(text string) error {
+	name, file, ok := strings.Cut(text, "=")
+	if !ok || name == "" || file == "" {
+		return errors.New("it does not have the form NAME=FILE")
+	}
+	*l = append(*l, localBlob{name, file})
+	return nil
+}
+
+// Type returns the placeholder of the flag's value.
+func (l *localBlobs) Type() string { return blobFlagType }
+
+const blobFlagType = "NAME=FILE"
+
+// String returns "", the value of a flag that was not given.
+func (l *localBlobs) String() string { return "" }
+
+// find returns the file of a version, or with 0 that of the latest.
+func (l localBlobs) find(name string, version int) (string, bool) {
+	file := ""
+	for _, b := range l {
+		if b.name == name {
+			file = b.file
+			if version--; version == 0 {
+				break
+			}
+		}
+	}
+	return file, file != "" && version <= 0
+}
+
+// blobHint says how custom code that was not run can be.
+const blobHint = "--blob NAME=FILE brings a WebAssembly module along"
+
+// blobHelp is what the help of commands that try custom code says about it.
+const blobHelp = `Custom code in WebAssembly runs where --blob NAME=FILE says which file is the module of that name; the second file of a name is its
+version 2. Other code is not run, and code in containers never is.`
+
+// codeUse is a place of a spec that needs custom code.
+type codeUse struct {
+	*spec.Code
+	at diag.Pointer
+}
+
+// codeUses lists the places of a spec that need WebAssembly, in the order of names.
+func codeUses(c *spec.Compiled) []codeUse {
+	var all []codeUse
+	add := func(code *spec.Code, at diag.Pointer) {
+		if code != nil && code.Runtime == spec.WASM {
+			all = append(all, codeUse{code, at})
+		}
+	}
+	var implied func(list []*spec.Implication)
+	implied = func(list []*spec.Implication) {
+		for _, i := range list {
+			add(i.Code, i.Pointer)
+			implied(i.Pipeline)
+		}
+	}
+	for _, typ := range slices.Sorted(maps.Keys(c.Types)) {
+		events := c.Types[typ].Events
+		for _, name := range slices.Sorted(maps.Keys(events)) {
+			add(events[name].Code, diag.Pointer("/aggregate_types").Key(typ).Key("events").Key(name).Key("handler"))
+			implied(events[name].Implications)
+		}
+	}
+	return all
+}
+
+// hinted adds to warnings about code that was not run how it can be.
+func hinted(c *spec.Compiled, found []diag.Diagnostic) []diag.Diagnostic {
+	for _, u := range codeUses(c) {
+		for i := range found {
+			if found[i].Pointer == u.at {
+				found[i].Hint = blobHint
+			}
+		}
+	}
+	return found
+}
+
+// localCode is the custom code of a spec from files.
+type localCode struct {
+	functions engine.Functions
+	modules   map[string]*wasm.Module
+}
+
+// close frees the modules.
+func (l *localCode) close(ctx context.Context) {
+	for _, m := range l.modules {
+		_ = m.Close(ctx) // the program ends anyway
+	}
+}
+
+// loadCode compiles the modules that a spec names and that there are files of. Modules that cannot be used are reported with
+// their places in the spec, all at once.
+func (e *env) loadCode(ctx context.Context, c *spec.Compiled, specName string, source []byte, blobs localBlobs) (*localCode, error) {
+	l := &localCode{functions: engine.Functions{}, modules: map[string]*wasm.Module{}}
+	if len(blobs) == 0 {
+		return l, nil
+	}
+	rt, err := wasm.New(wasm.Options{Clock: clock.System{}})
+	if err != nil {
+		return nil, err
+	}
+	var bad []diag.Diagnostic
+	for _, u := range codeUses(c) {
+		file, ok := blobs.find(u.Artifact, u.Version)
+		if !ok {
+			continue
+		}
+		f, err := l.function(ctx, e, rt, u, file)
+		fault, ok := errors.AsType[*sandbox.Fault](err)
+		switch {
+		case ok:
+			line, column := c.Position(u.at)
+			bad = append(bad, diag.Diagnostic{
+				Pointer: u.at, Line: line, Column: column, Hint: fault.Hint,
+				Message: fmt.Sprintf("the module %s cannot be used: %s", fileName(file), fault.Detail),
+			})
+		case err != nil:
+			l.close(ctx)
+			return nil, err
+		default:
+			l.functions[u.Code] = f
+		}
+	}
+	if len(bad) == 0 {
+		return l, nil
+	}
+	l.close(ctx)
+	if _, err := io.WriteString(e.err, diag.Render(specName, source, bad)); err != nil {
+		return nil, err
+	}
+	return nil, silent{j17.Errorf(j17.CodeInvalidSpec, "Some modules cannot be used")}
+}
+
+// function returns the function of a use, and compiles its module if no other has needed it before.
+func (l *localCode) function(ctx context.Context, e *env, rt *wasm.Runtime, u codeUse, file string) (sandbox.Function, error) {
+	m := l.modules[file]
+	if m == nil {
+		binary, err := e.readAll(file, wasm.MaxBinary, "Leave out what the module does not need, and build with optimisation for size.")
+		if err != nil {
+			return nil, fmt.Errorf("%w. It is the custom code of %s in the spec", err, u.at)
+		}
+		if m, err = rt.Compile(ctx, binary); err != nil {
+			return nil, err
+		}
+		l.modules[file] = m
+	}
+	return m.Function(u.Entrypoint, cmp.Or(u.Timeout, wasm.DefaultTimeout))
+}
+
+// reportFault tells what the author of custom code can do about an error of it; the error itself is for the caller.
+func (e *env) reportFault(err error) {
+	fault, ok := errors.AsType[*sandbox.Fault](err)
+	if !ok {
+		return
+	}
+	if fault.Log != "" {
+		e.note("The log of the code ends with:\n%s\n", fault.Log)
+	}
+	if fault.Hint != "" {
+		e.note("%s\n", fault.Hint)
+	}
+}
