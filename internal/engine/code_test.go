@@ -50,25 +50,34 @@ func deployCoded(t *testing.T, f *fixture, functions map[string]coded) {
 	if c == nil {
 		t.Fatal(found)
 	}
-	loaded := engine.Functions{}
+	f.Deploy(tenant, c, functionsOf(c, functions))
+}
+
+// functionsOf returns the functions of a spec's custom code, of those blobs that there are.
+func functionsOf(c *spec.Compiled, blobs map[string]coded) engine.Functions {
+	functions := engine.Functions{}
 	add := func(code *spec.Code) {
-		if fn, ok := functions[code.Artifact]; ok {
-			loaded[code] = fn
+		if code == nil {
+			return
+		}
+		if fn, ok := blobs[code.Artifact]; ok {
+			functions[code] = fn
 		}
 	}
-	for _, et := range c.Types["order"].Events {
-		if et.Code != nil {
+	var walk func(list []*spec.Implication)
+	walk = func(list []*spec.Implication) {
+		for _, imp := range list {
+			add(imp.Code)
+			walk(imp.Pipeline)
+		}
+	}
+	for _, typ := range c.Types {
+		for _, et := range typ.Events {
 			add(et.Code)
-		}
-		for _, imp := range et.Implications {
-			for _, step := range append(imp.Pipeline, imp) {
-				if step.Code != nil {
-					add(step.Code)
-				}
-			}
+			walk(et.Implications)
 		}
 	}
-	f.Deploy(tenant, c, loaded)
+	return functions
 }
 
 // summing adds up amounts and refuses those below zero.
@@ -213,5 +222,44 @@ func TestImplicationsInCustomCode(t *testing.T) {
 	list, _, err := f.ImplicationFailures(t.Context(), tenant, 0, 100)
 	if err != nil || len(list) != 8 || list[0].Trigger.EventType != "was_judged" {
 		t.Error(len(list), list, err)
+	}
+}
+
+// TestStepsOfAPipelineAddToOneContext: what a later step says of a member replaces what an earlier one has said, for the
+// paths and conditions behind it as for the code.
+func TestStepsOfAPipelineAddToOneContext(t *testing.T) {
+	const src = `{"agent_types": ["user"], "aggregate_types": {
+	  "order": {"events": {"was_enriched": {"schema": {}, "handler": [], "implications": [{"pipeline": [
+	    {"wasm": {"blob_name": "one.wasm", "mode": "transform"}},
+	    {"wasm": {"blob_name": "two.wasm", "mode": "transform"}},
+	    {"wasm": {"blob_name": "echo.wasm", "mode": "transform"}},
+	    {"condition": {"equals": ["$.level", 2]}, "emit": {"aggregate_type": "review", "id": "global", "event_type": "was_opened",
+	      "data": {"level": "$.level", "desk": "$.desk", "seen": "$.seen", "all": "$"}}}]}]}}},
+	  "review": {"events": {"was_opened": {"schema": {}, "handler": [{"set": {"target": "", "value": "$.data"}}]}}}}}`
+	c, found := spec.Compile([]byte(src))
+	if c == nil {
+		t.Fatal(found)
+	}
+	answering := func(text string) coded { return coded{text, func(map[string]any) (string, error) { return text, nil }} }
+	echo := coded{"echo", func(in map[string]any) (string, error) {
+		raw, err := json.Marshal(map[string]any{"seen": in["context"]})
+		return string(raw), err
+	}}
+	f := newFixture(t, engine.Options{})
+	f.Deploy(tenant, c, functionsOf(c, map[string]coded{
+		"one.wasm": answering(`{"context":{"level":1,"desk":"a"}}`), "two.wasm": answering(`{"context":{"level":2}}`), "echo.wasm": echo,
+	}))
+	if r := f.post(t, "order/"+id+"/was_enriched", `{"data":{},`+meta+`}`); r.Implied != 1 {
+		t.Fatal(r)
+	}
+	s, err := f.Load(t.Context(), tenant, "review", "global", engine.LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Data.Get("seen").String(); got != `{"desk":"a","level":2}` {
+		t.Errorf("the third step has seen %s", got)
+	}
+	if got := s.Data.Get("level").String() + s.Data.Get("desk").String() + s.Data.Get("all").Get("level").String(); got != `2"a"2` {
+		t.Errorf("the event has %s", s.JSON)
 	}
 }

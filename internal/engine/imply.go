@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -255,7 +254,7 @@ func (s *scene) emit(e *spec.Emit) error {
 func (s *scene) add(aggregateType string, id value.Value, eventTypeName string, data value.Value, at diag.Pointer) error {
 	cause := &s.events[s.cause]
 	o := occurrence{
-		key: j17.Key{Type: aggregateType, ID: id.Str()}, typ: s.d.spec.EventType(aggregateType, eventTypeName), data: data,
+		key: j17.Key{Type: aggregateType, ID: half(id, cause.key.Type, aggregateType)}, typ: s.d.spec.EventType(aggregateType, eventTypeName), data: data,
 		cause: s.cause, own: cause.own, depth: cause.depth + 1, at: at,
 	}
 	if o.depth > s.maxDepth {
@@ -286,19 +285,10 @@ func (s *scene) add(aggregateType string, id value.Value, eventTypeName string, 
 
 // check puts the canonical key into o and checks it and the data as those of an event from outside.
 func (s *scene) check(o *occurrence, id value.Value) error {
-	text := id.Str()
-	if id.Kind() == value.Number {
-		text = id.String()
-	}
-	if text == "" {
+	if o.key.ID == "" {
 		return j17.Errorf(j17.CodeInvalidIdentifier, "The id of the implied event is %s, not an identifier", describe(id)).At("id")
 	}
-	// An id may be given as the key of an aggregate of the emitting or of the emitted event's type.
-	if typ, half, ok := strings.Cut(text, ":"); ok && (typ == s.events[s.cause].key.Type || typ == o.key.Type) {
-		text = half
-	}
-	o.key.ID = text
-	canonical, _, err := s.d.spec.IDs.Check(text)
+	canonical, _, err := s.d.spec.IDs.Check(o.key.ID)
 	if err != nil {
 		return at(err, "id")
 	}
@@ -307,6 +297,19 @@ func (s *scene) check(o *occurrence, id value.Value) error {
 		return j17.Errorf(j17.CodeInvalidField, "The data of the implied event is too large or nested too deep").At("data")
 	}
 	return (&proposed{typ: o.typ, data: o.data}).check()
+}
+
+// half returns the text of an id, which may also be given as the key of an aggregate of one of two types: that of the emitting
+// event and that of the emitted one. It is "" for a value that cannot be an identifier.
+func half(id value.Value, emitting, emitted string) string {
+	text := id.Str()
+	if id.Kind() == value.Number {
+		text = id.String()
+	}
+	if typ, rest, ok := strings.Cut(text, ":"); ok && (typ == emitting || typ == emitted) {
+		return rest
+	}
+	return text
 }
 
 // describe names a value that is no identifier.
@@ -337,7 +340,7 @@ func (s *scene) run(code *spec.Code, at diag.Pointer) error {
 		return s.refuseAt(at, err)
 	}
 	if code.Transform {
-		s.c.More = slices.Concat(s.c.More, out.Members())
+		s.c.More = value.NewEditor().Merge(value.ObjectValue(s.c.More...), out).Members()
 		return nil
 	}
 	for _, action := range out.Elems() {
@@ -365,9 +368,9 @@ func (s *scene) act(code *spec.Code, action value.Value, at diag.Pointer) error 
 	}
 	typ, id := emit.Get("aggregate_type").Str(), emit.Get("id")
 	if key := emit.Get("key"); !key.IsMissing() {
-		var half string
-		typ, half, _ = strings.Cut(key.Str(), ":")
-		id = value.StringValue(half)
+		var rest string
+		typ, rest, _ = strings.Cut(key.Str(), ":")
+		id = value.StringValue(rest)
 	}
 	name := emit.Get("event_type").Str()
 	if s.d.spec.Types[typ] == nil {

@@ -110,6 +110,24 @@ func TestARejectedImplicationLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestAChainNamesAggregatesByTheirKeys: an id may be taken from a key, and then is not the whole of it.
+func TestAChainNamesAggregatesByTheirKeys(t *testing.T) {
+	f := newFixture(t, engine.Options{})
+	f.deploy(t, `{"agent_types": ["user"], "aggregate_types": {
+		"order": {"events": {"was_spread": {"schema": {}, "handler": [], "implications": [
+			{"map": {"in": "$.data.list", "as": "$x", "emit": {"aggregate_type": "tally", "id": "$.key", "event_type": "was_counted", "data": {"n": "$x"}}}}]}}},
+		"tally": {"events": {"was_counted": {"schema": {"type": "object", "properties": {"n": {"type": "integer"}}}, "handler": []}}}}}`)
+	for list, code := range map[string]j17.Code{
+		"[" + strings.Repeat("1,", 100) + "1]": j17.CodeImplicationLimit,
+		`[1,"two"]`:                            j17.CodeImplicationFailed,
+	} {
+		_, err := f.Execute(t.Context(), command(t, "order/"+id+"/was_spread", `{"data":{"list":`+list+`},`+meta+`}`))
+		if j17.CodeOf(err) != code || !strings.Contains(err.Error(), "order:"+id+" was_spread → tally:"+id+" was_counted") {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
 func TestAFullChainAndAFullFanOutAreAccepted(t *testing.T) {
 	f := implying(t)
 	if r := f.post(t, "c1/"+id+"/e", `{"data":{},`+meta+`}`); r.Implied != 5 {

@@ -24,7 +24,6 @@ const (
 	listeners   feature = "listeners"
 	projections feature = "projections"
 	geo         feature = "geo queries"
-	customCode  feature = "WebAssembly modules and containers"
 	erasure     feature = "erasure rules (onTombstone)"
 )
 

@@ -178,7 +178,8 @@ type evaluation struct {
 
 type node interface{ eval(*evaluation) value.Value }
 
-// Compile compiles a template whose paths and operators have been checked. A missing v yields nil.
+// Compile compiles a template whose paths and operators have been checked: a text that is no path stands for itself, and an
+// operator without an array has no arguments. A missing v yields nil.
 func Compile(v value.Value) *Template {
 	if v.IsMissing() {
 		return nil
@@ -208,9 +209,9 @@ func (t *Template) compile(v value.Value) node {
 }
 
 func (t *Template) list(v value.Value) []node {
-	elems := make([]node, v.Len())
-	for i, e := range v.Elems() {
-		elems[i] = t.compile(e)
+	var elems []node
+	for _, e := range v.Elems() {
+		elems = append(elems, t.compile(e))
 	}
 	return elems
 }
