@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"j17"
 	"j17/internal/sandbox"
@@ -124,6 +125,38 @@ func faulty(code *spec.Code, err error) error {
 		cause = fmt.Errorf("%w; its log ends with: %s", fault, fault.Log)
 	}
 	return out.Because(cause)
+}
+
+// replayFailed is an error of custom code for an event that was accepted long ago: whoever asks for the state is not to blame.
+// length is that of the stream with the event.
+func replayFailed(err error, ev *tick.Event, length uint64) error {
+	cause, ok := errors.AsType[*j17.Error](err)
+	if !ok || cause.Code != j17.CodeHandlerRejected && cause.Code != j17.CodeCustomCodeFailed {
+		return err
+	}
+	d := replayDetails{faultDetails: faultDetails{Kind: refusedReplay, Hint: "Deploy code that accepts the events there are; they are all safe."}, Key: ev.Key, EventType: ev.Type, Length: length}
+	if fault, ok := cause.Details.(faultDetails); ok {
+		d.faultDetails = fault
+	} else {
+		d.Rejection = cause.Details
+	}
+	out := j17.Errorf(j17.CodeCustomCodeFailed, "The state of %s cannot be computed: the custom code of its stored event number %d, %s, failed or refused it: %s",
+		ev.Key, length, ev.Type, strings.TrimSuffix(cause.Message, " Nothing was changed."))
+	out.Details = d
+	return out.Because(cause)
+}
+
+// refusedReplay is the kind of fault of code that refuses an event which is stored already.
+const refusedReplay sandbox.Kind = "refused_replay"
+
+// replayDetails are the details of an error that a stored event has caused.
+type replayDetails struct {
+	faultDetails
+
+	Key       string `json:"key"`
+	EventType string `json:"event_type"`
+	Length    uint64 `json:"length"`
+	Rejection any    `json:"rejection,omitempty"`
 }
 
 // imply runs an implication in custom code. In emit mode the result is the array of emits, in transform mode the object

@@ -168,6 +168,40 @@ func TestHandlersInCustomCode(t *testing.T) {
 	}
 }
 
+// TestStoredEventsThatCodeRefuses: whoever asks for a state is not to blame for code that no longer accepts the events there are.
+func TestStoredEventsThatCodeRefuses(t *testing.T) {
+	f := newFixture(t, engine.Options{})
+	deployCoded(t, f, map[string]coded{"sum.wasm": summing("v1", 1)})
+	for _, amount := range []string{"2", "3"} {
+		f.post(t, "order/"+id+"/had_line", line(amount))
+	}
+	for name, code := range map[string]coded{
+		"refuses": {"no", func(map[string]any) (string, error) {
+			return `{"error":{"type":"closed","message":"Not any more"}}`, nil
+		}},
+		"traps": {"trap", func(map[string]any) (string, error) {
+			return "", &sandbox.Fault{Kind: sandbox.Trap, Detail: "unreachable"}
+		}},
+	} {
+		deployCoded(t, f, map[string]coded{"sum.wasm": code})
+		_, err := f.Load(t.Context(), tenant, "order", id, engine.LoadOptions{})
+		e, ok := errors.AsType[*j17.Error](err)
+		if !ok || e.Code != j17.CodeCustomCodeFailed || !strings.Contains(e.Message, "of its stored event number 1, had_line,") || strings.Contains(e.Message, "Nothing was changed") {
+			t.Fatalf("%s: %v", name, err)
+		}
+		raw, err := json.Marshal(e.Details)
+		if err != nil || !strings.Contains(string(raw), `"key":"order:`+id+`","event_type":"had_line","length":1`) {
+			t.Errorf("%s: %s %v", name, raw, err)
+		}
+		// Events whose handlers do not need the state go on.
+		f.post(t, "order/"+id+"/was_seen", `{"data":{},`+meta+`}`)
+	}
+	deployCoded(t, f, map[string]coded{"sum.wasm": summing("v1", 1)})
+	if got := f.state(t, "order/"+id, engine.LoadOptions{}); !strings.Contains(got, `"total":5`) {
+		t.Error(got)
+	}
+}
+
 func TestImplicationsInCustomCode(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	judge := coded{"judge", func(in map[string]any) (string, error) {
@@ -201,6 +235,9 @@ func TestImplicationsInCustomCode(t *testing.T) {
 		`{"actions":[{"emit":{"key":"review:nobody","event_type":"was_opened"}}]}`:                         j17.CodeImplicationFailed,
 		`{"actions":[{"emit":{"key":"ghost:global","event_type":"was_opened"}}]}`:                          j17.CodeCustomCodeFailed,
 		`{"actions":[{"emit":{"key":"review:global","event_type":"_was_tombstoned"}}]}`:                    j17.CodeCustomCodeFailed,
+		`{"actions":[{"emit":{"key":"review","event_type":"was_opened"}}]}`:                                j17.CodeCustomCodeFailed,
+		`{"actions":[{"key":"review:global","id":"other","event_type":"was_opened"}]}`:                     j17.CodeCustomCodeFailed,
+		`{"actions":[{"key":"review:global","aggregate_type":"order","event_type":"was_opened"}]}`:         j17.CodeCustomCodeFailed,
 		`{"actions":{}}`:  j17.CodeCustomCodeFailed,
 		`{"actions":[1]}`: j17.CodeCustomCodeFailed,
 		`nonsense`:        j17.CodeCustomCodeFailed,
@@ -208,6 +245,12 @@ func TestImplicationsInCustomCode(t *testing.T) {
 		if _, err := post("was_judged", answer); j17.CodeOf(err) != want {
 			t.Errorf("%s: %v", answer, err)
 		}
+	}
+	// In a batch, the refusal names the event that it goes back to.
+	batch := `{"events":[{"type":"was_seen"},{"type":"was_judged","data":{"answer":"{\"actions\":[{\"key\":\"review:global\",\"event_type\":\"was_opened\",\"data\":{\"level\":\"high\"}}]}"}}],` + meta + `}`
+	_, err := f.Execute(t.Context(), command(t, "order/"+id, batch))
+	if e, ok := errors.AsType[*j17.Error](err); !ok || e.Code != j17.CodeImplicationFailed || e.EventIndex == nil || *e.EventIndex != 1 {
+		t.Errorf("the batch: %v", err)
 	}
 	if after, _ := f.Length(t.Context(), tenant, "order", id); after != before {
 		t.Errorf("%d events were written by refused requests", after-before)
@@ -220,7 +263,7 @@ func TestImplicationsInCustomCode(t *testing.T) {
 		t.Error(s.Data, err)
 	}
 	list, _, err := f.ImplicationFailures(t.Context(), tenant, 0, 100)
-	if err != nil || len(list) != 8 || list[0].Trigger.EventType != "was_judged" {
+	if err != nil || len(list) != 12 || list[0].Trigger.EventType != "was_judged" {
 		t.Error(len(list), list, err)
 	}
 }

@@ -177,7 +177,7 @@ func (r *dryRun) happen(ctx context.Context, text EventText, c *FileEvent, e *ex
 	for i := 1; x != nil && err == nil && i < len(x.events); i++ {
 		o := &x.events[i]
 		if err = r.fold(ctx, text, o.event(*e.timestamp), o.key); err != nil {
-			err = x.reject(x.chain(i), o.at, err)
+			err = x.reject(i, nil, o.at, err)
 		}
 	}
 	if err != nil {

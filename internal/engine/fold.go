@@ -92,7 +92,7 @@ func (e *Engine) fold(ctx context.Context, t store.Tenant, typ *program, key j17
 		read += len(ev.Data)
 		te = tick.Event{Key: name, Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data), Metadata: tick.Raw(ev.Metadata)}
 		if err := typ.apply(ctx, &f, ed, &te, nil); err != nil {
-			return nil, err
+			return nil, replayFailed(err, &te, f.length+1)
 		}
 	}
 	if f.length != length {

@@ -198,7 +198,7 @@ func (s *scene) holds(c *spec.Condition) (bool, error) {
 	}
 	env := c.Scope.Env(s.event, s.c.State)
 	env.Set("$.id", value.StringValue(s.c.ID))
-	for _, m := range s.c.More {
+	for _, m := range s.c.Added() {
 		env.Set("$."+m.Key, m.Value)
 	}
 	if s.c.Name != "" {
@@ -368,9 +368,14 @@ func (s *scene) act(code *spec.Code, action value.Value, at diag.Pointer) error 
 	}
 	typ, id := emit.Get("aggregate_type").Str(), emit.Get("id")
 	if key := emit.Get("key"); !key.IsMissing() {
-		var rest string
-		typ, rest, _ = strings.Cut(key.Str(), ":")
-		id = value.StringValue(rest)
+		first, rest, ok := strings.Cut(key.Str(), ":")
+		switch {
+		case !ok:
+			return wrong(`an action has the key %s, which does not have the form "type:id"`, printable(key.String()))
+		case typ != "" && typ != first, !id.IsMissing() && id.Str() != rest:
+			return wrong("an action has the key %s, and another aggregate_type or id beside it", printable(key.String()))
+		}
+		typ, id = first, value.StringValue(rest)
 	}
 	name := emit.Get("event_type").Str()
 	if s.d.spec.Types[typ] == nil {

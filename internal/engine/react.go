@@ -103,11 +103,9 @@ func (x *expansion) handle(ctx context.Context) ([]*computed, error) {
 		switch {
 		case err == nil:
 		case o.cause >= 0:
-			return nil, x.reject(x.chain(i), o.at, err)
-		case len(x.implied) > 1:
-			return nil, inEvent(err, i)
+			return nil, x.reject(i, nil, o.at, err)
 		default:
-			return nil, err
+			return nil, x.inOwn(err, i)
 		}
 	}
 	return all, nil

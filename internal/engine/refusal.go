@@ -65,15 +65,20 @@ func (x *expansion) chain(i int) []Link {
 
 // refuse rejects the write because of the implied event o. Faults of the server and of custom code stay what they are.
 func (s *scene) refuse(o *occurrence, err error) error {
-	return s.reject(append(s.chain(s.cause), Link{o.key.Type + ":" + printable(o.key.ID), o.typ.Name}), o.at, err)
+	return s.reject(s.cause, &Link{o.key.Type + ":" + printable(o.key.ID), o.typ.Name}, o.at, err)
 }
 
 // refuseAt rejects the write because of an implication that has not got as far as to an event.
 func (s *scene) refuseAt(at diag.Pointer, err error) error {
-	return s.reject(s.chain(s.cause), at, err)
+	return s.reject(s.cause, nil, at, err)
 }
 
-func (x *expansion) reject(chain []Link, at diag.Pointer, err error) error {
+// reject rejects the write because of what event number i implies; refused is that, if it has got as far as to an event.
+func (x *expansion) reject(i int, refused *Link, at diag.Pointer, err error) error {
+	chain := x.chain(i)
+	if refused != nil {
+		chain = append(chain, *refused)
+	}
 	cause, ok := errors.AsType[*j17.Error](err)
 	if !ok {
 		return err
@@ -97,7 +102,15 @@ func (x *expansion) reject(chain []Link, at diag.Pointer, err error) error {
 	x.failure = &ImplicationFailure{
 		At: x.timestamp, Trigger: chain[0], Chain: chain, Pointer: at, Code: cause.Code, Error: cause.Message, Path: cause.Path,
 	}
-	return out
+	return x.inOwn(out, i)
+}
+
+// inOwn adds to an error which event of a batch it goes back to; i is the number of any event.
+func (x *expansion) inOwn(err error, i int) error {
+	if len(x.implied) > 1 {
+		return inEvent(err, x.events[i].own)
+	}
+	return err
 }
 
 // limit rejects the write because of an implied event that is one too many.
@@ -108,7 +121,7 @@ func (s *scene) limit(o *occurrence, what string, limit int) error {
 	}
 	err := j17.Errorf(j17.CodeImplicationLimit, "%s, so nothing was written. The chain is %s.", what, chainText(chain))
 	err.Details = implicationDetails{Chain: chain, Pointer: o.at, Limit: limit}
-	return err
+	return s.inOwn(err, s.cause)
 }
 
 // chainText writes a chain as one line.

@@ -20,7 +20,8 @@ type Context struct {
 	// State is the state of the event's aggregate before the write that the event belongs to. It need only be set for
 	// templates that read it.
 	State value.Value
-	// More has further members of "$", which steps of a pipeline have added.
+	// More has further members of "$", which steps of a pipeline have added. They hide none of those above. All of them
+	// together are "$.enriched", unless one of them is called so.
 	More []value.Member
 	// Binding is the value of the binding called Name, which has no "$".
 	Name    string
@@ -29,11 +30,6 @@ type Context struct {
 
 // member returns a member of "$".
 func (c *Context) member(name string) value.Value {
-	for _, m := range slices.Backward(c.More) {
-		if m.Key == name {
-			return m.Value
-		}
-	}
 	switch name {
 	case "key":
 		return value.StringValue(c.Key)
@@ -48,20 +44,44 @@ func (c *Context) member(name string) value.Value {
 	case "state":
 		return c.State
 	default:
-		return value.Value{}
+		return value.ObjectValue(c.Added()...).Get(name)
 	}
 }
+
+// enriched is the member that has all that steps of a pipeline have added.
+const enriched = "enriched"
+
+// Added returns the members of "$" that steps of a pipeline have added, and the one that has them all.
+func (c *Context) Added() []value.Member {
+	if c.More == nil {
+		return nil
+	}
+	all := value.ObjectValue(c.More...)
+	var added []value.Member
+	for _, m := range c.More {
+		if !slices.Contains(own(), m.Key) {
+			added = append(added, m)
+		}
+	}
+	if all.Get(enriched).IsMissing() {
+		added = append(added, value.Member{Key: enriched, Value: all})
+	}
+	return added
+}
+
+// own are the members of "$" that every event has.
+func own() []string { return []string{"key", "id", "type", "data", "metadata", "state"} }
 
 // document is "$" itself.
 func (c *Context) document() value.Value {
 	var members []value.Member
-	for _, name := range []string{"key", "id", "type", "data", "metadata", "state"} {
+	for _, name := range own() {
 		if v := c.member(name); !v.IsMissing() {
 			members = append(members, value.Member{Key: name, Value: v})
 		}
 	}
 	for _, m := range c.More {
-		if len(members) == 0 || value.ObjectValue(members...).Get(m.Key).IsMissing() {
+		if !slices.Contains(own(), m.Key) {
 			members = append(members, m)
 		}
 	}

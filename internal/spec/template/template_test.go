@@ -162,12 +162,31 @@ func TestTheWholeDocument(t *testing.T) {
 	}
 	eval(`{"key":"a:b","id":"b","type":"e","data":{"d":1}}`)
 	c.More = []value.Member{{Key: "desk", Value: parse(t, `7`)}, {Key: "data", Value: parse(t, `{"d":2}`)}}
-	eval(`{"key":"a:b","id":"b","type":"e","data":{"d":2},"desk":7}`)
-	for path, want := range map[string]string{`"$.desk"`: "7", `"$.data.d"`: "2", `"$.key"`: `"a:b"`, `"$.metadata"`: "null"} {
+	eval(`{"key":"a:b","id":"b","type":"e","data":{"d":1},"desk":7}`) // the event's own members stay
+	for path, want := range map[string]string{
+		`"$.desk"`: "7", `"$.data.d"`: "1", `"$.key"`: `"a:b"`, `"$.metadata"`: "null", `"$.enriched.desk"`: "7", `"$.enriched.data.d"`: "2",
+	} {
 		if got, err := template.Compile(parse(t, path)).Eval(c, limit); err != nil || got.String() != want {
 			t.Errorf("%s: got %s, %v, want %s", path, got, err, want)
 		}
 	}
+}
+
+// TestEnriched: what steps of a pipeline have added goes by one name too, unless one of them has used it.
+func TestEnriched(t *testing.T) {
+	tmpl := template.Compile(parse(t, `"$.enriched.desk"`))
+	c := &template.Context{Key: "a:b", ID: "b", Type: "e"}
+	eval := func(want string) {
+		t.Helper()
+		if got, err := tmpl.Eval(c, limit); err != nil || got.String() != want {
+			t.Errorf("got %s, %v, want %s", got, err, want)
+		}
+	}
+	eval("null")
+	c.More = []value.Member{{Key: "desk", Value: parse(t, `7`)}}
+	eval("7")
+	c.More = append(c.More, value.Member{Key: "enriched", Value: parse(t, `{"desk":8}`)})
+	eval("8")
 }
 
 // TestNoTemplate: an emit without data has those of an empty object.
