@@ -119,6 +119,9 @@ func faulty(code *spec.Code, err error) error {
 		name = code.Entrypoint
 	}
 	out := j17.Errorf(j17.CodeCustomCodeFailed, "The custom code %s failed (%s): %s. Nothing was changed.", printable(name), fault.Kind, fault.Detail)
+	if fault.Kind == sandbox.Busy {
+		out = j17.Errorf(j17.CodeUnavailable, "The custom code %s could not run now: %s. Nothing was changed. Try again.", printable(name), fault.Detail)
+	}
 	out.Details = faultDetails{Kind: fault.Kind, Hint: fault.Hint, Artifact: code.Artifact, Entrypoint: code.Entrypoint}
 	cause := error(fault)
 	if fault.Log != "" {

@@ -92,6 +92,8 @@ func summing(version string, factor float64) coded {
 			return `{"error":{"type":"business_rule","message":"Amounts are not negative","code":"NEGATIVE","context":{"amount":-1}}}`, nil
 		case amount == 13:
 			return "", &sandbox.Fault{Kind: sandbox.Trap, Detail: "unreachable", Hint: "Look at the log."}
+		case amount == 16:
+			return "", &sandbox.Fault{Kind: sandbox.Busy, Detail: "others are there", Hint: "Wait."}
 		case amount == 14:
 			return `{"stat":{}}`, nil
 		case amount == 15:
@@ -136,6 +138,7 @@ func TestHandlersInCustomCode(t *testing.T) {
 		"13": {j17.CodeCustomCodeFailed, "unreachable"},
 		"14": {j17.CodeCustomCodeFailed, `neither the key "state"`},
 		"15": {j17.CodeCustomCodeFailed, "not valid JSON"},
+		"16": {j17.CodeUnavailable, "could not run now: others are there"},
 	} {
 		err := post("had_line", line(amount))
 		if j17.CodeOf(err) != want.code || !strings.Contains(err.Error(), want.text) {

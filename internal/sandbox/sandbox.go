@@ -31,6 +31,8 @@ const (
 	Exit Kind = "exit"
 	// Start: the code could not be started.
 	Start Kind = "start"
+	// Busy: the code was not run, or not to its end, because other calls need what it needs. It is not at fault.
+	Busy Kind = "busy"
 )
 
 // Fault is a failure of custom code.

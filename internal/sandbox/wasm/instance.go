@@ -18,8 +18,15 @@ import (
 
 // image is the state that every call begins from: that of an instance after its start.
 type image struct {
-	memory  []byte
+	// size is that of the memory, blocks are those parts of it that are not all zeros, in the order of their places.
+	size    int
+	blocks  []imageBlock
 	globals []uint64
+}
+
+type imageBlock struct {
+	at      int
+	content []byte
 }
 
 // instance is one running copy of a module. It serves one call at a time.
@@ -27,6 +34,7 @@ type instance struct {
 	module  *Module
 	mod     api.Module
 	globals []api.MutableGlobal
+	memory  *linear
 	refused api.Global
 	malloc  api.Function
 	entries map[string]api.Function
@@ -67,21 +75,29 @@ func (m *Module) Run(ctx context.Context, entrypoint string, timeout time.Durati
 	case <-ctx.Done():
 		return Result{}, ctx.Err()
 	}
-	r := &run{ctx: ctx, sched: m.rt.sched, limit: startTimeout}
+	r := &run{ctx: ctx, sched: m.rt.sched, memory: m.rt.memory, limit: startTimeout}
+	defer r.end()
+	if err := r.acquire(max(int64(m.image.size), int64(m.parsed.memory.min)*pageSize)); err != nil {
+		return Result{}, err
+	}
 	if err := r.begin(); err != nil {
 		return Result{}, err
 	}
-	defer r.end()
 	i, err := m.instance(r)
 	if err != nil {
 		return Result{}, err
 	}
+	i.memory.run = r
 	r.limit, r.used, r.since = timeout, 0, m.rt.sched.clock.Now() // making an instance is not the code's time
 	output, err := i.call(r, entrypoint, input)
 	now := m.rt.sched.clock.Now()
 	result := Result{Output: output, Log: r.log.text(), Used: r.used, Memory: i.mod.Memory().Size()}
 	if r.lane != nil {
 		result.Used += now.Sub(r.since)
+	}
+	i.memory.run = nil
+	if r.denied { // whatever the code has made of that
+		result.Output, err = nil, busy(r)
 	}
 	if err == nil && !m.parsed.disposable && i.reset() {
 		m.rt.pool.put(ctx, i)
@@ -92,13 +108,22 @@ func (m *Module) Run(ctx context.Context, entrypoint string, timeout time.Durati
 	return result, err
 }
 
+func busy(r *run) error {
+	return &sandbox.Fault{
+		Kind: sandbox.Busy, Detail: "the memory for custom code is taken by other calls", Hint: "Try again, or let the code get by with less memory.", Log: r.log.text(),
+	}
+}
+
 // start runs the module's initialization once and keeps the state it leaves.
 func (m *Module) start(ctx context.Context) error {
-	r := &run{ctx: ctx, sched: m.rt.sched, limit: startTimeout}
+	r := &run{ctx: ctx, sched: m.rt.sched, memory: m.rt.memory, limit: startTimeout}
+	defer r.end()
+	if err := r.acquire(int64(m.rt.pages) * pageSize); err != nil {
+		return err
+	}
 	if err := r.begin(); err != nil {
 		return err
 	}
-	defer r.end()
 	i, err := m.boot(r)
 	if err != nil {
 		return err
@@ -112,7 +137,7 @@ func (m *Module) start(ctx context.Context) error {
 	// instance could serve a second one, so it happens here.
 	stack := [1]uint64{1}
 	err = i.malloc.CallWithStack(context.WithValue(ctx, runKey{}, r), stack[:])
-	if grown := i.snapshot(); err == nil && len(grown.memory) > len(m.image.memory) {
+	if grown := i.snapshot(); err == nil && grown.size > m.image.size {
 		m.image = grown
 	}
 	if err != nil || !i.reset() {
@@ -126,7 +151,13 @@ func (m *Module) start(ctx context.Context) error {
 // snapshot copies the state of the instance.
 func (i *instance) snapshot() image {
 	mem, _ := i.mod.Memory().Read(0, i.mod.Memory().Size())
-	s := image{memory: bytes.Clone(mem)}
+	s := image{size: len(mem)}
+	var zeros [block]byte
+	for at := 0; at < len(mem); at += block {
+		if b := mem[at : at+block]; !bytes.Equal(b, zeros[:]) {
+			s.blocks = append(s.blocks, imageBlock{at, bytes.Clone(b)})
+		}
+	}
 	for _, g := range i.globals {
 		s.globals = append(s.globals, g.Get())
 	}
@@ -181,7 +212,7 @@ func (m *Module) fresh(ctx context.Context) (*instance, error) {
 		return nil, err
 	}
 	mem := i.mod.Memory()
-	if missing := uint32(len(m.image.memory)) - mem.Size(); missing > 0 { //nolint:gosec // at most 4 GiB
+	if missing := uint32(m.image.size) - mem.Size(); missing > 0 { //nolint:gosec // at most 4 GiB
 		mem.Grow(missing / pageSize)
 	}
 	if !i.reset() {
@@ -192,14 +223,18 @@ func (m *Module) fresh(ctx context.Context) (*instance, error) {
 }
 
 func (m *Module) instantiate(ctx context.Context) (*instance, error) {
-	mod, err := m.wz.InstantiateModule(ctx, m.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+	var memory *linear
+	mod, err := m.wz.InstantiateModule(withLinear(ctx, &memory), m.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())
 	if err != nil {
+		if memory != nil {
+			memory.Free()
+		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		return nil, start("the module could not be started: "+firstLine(err).Error(), "Check the places of its data and element segments.")
 	}
-	i := &instance{module: m, mod: mod, malloc: mod.ExportedFunction("malloc"), entries: map[string]api.Function{}}
+	i := &instance{module: m, mod: mod, memory: memory, malloc: mod.ExportedFunction("malloc"), entries: map[string]api.Function{}}
 	i.refused = mod.ExportedGlobal(m.exports.refused)
 	for _, name := range m.exports.globals {
 		if g, ok := mod.ExportedGlobal(name).(api.MutableGlobal); ok {
@@ -218,11 +253,16 @@ const block = 4 << 10
 func (i *instance) reset() bool {
 	image := &i.module.image
 	mem, ok := i.mod.Memory().Read(0, i.mod.Memory().Size())
-	if !ok || len(mem) != len(image.memory) || len(i.globals) != len(image.globals) {
+	if !ok || len(mem) != image.size || len(i.globals) != len(image.globals) {
 		return false
 	}
+	blocks := image.blocks
+	var zeros [block]byte
 	for at := 0; at < len(mem); at += block {
-		is, was := mem[at:at+block], image.memory[at:at+block]
+		is, was := mem[at:at+block], zeros[:]
+		if len(blocks) > 0 && blocks[0].at == at {
+			was, blocks = blocks[0].content, blocks[1:]
+		}
 		if !bytes.Equal(is, was) {
 			copy(is, was)
 		}
@@ -333,7 +373,7 @@ func (p *pool) remove(m *Module, n int) *instance {
 	i := m.idle[n]
 	m.idle = append(m.idle[:n], m.idle[n+1:]...)
 	p.order.Remove(i.inPool)
-	p.bytes -= int64(len(m.image.memory))
+	p.bytes -= int64(m.image.size)
 	return i
 }
 
@@ -341,7 +381,7 @@ func (p *pool) put(ctx context.Context, i *instance) {
 	p.mu.Lock()
 	i.inPool = p.order.PushBack(i)
 	i.module.idle = append(i.module.idle, i)
-	p.bytes += int64(len(i.module.image.memory))
+	p.bytes += int64(i.module.image.size)
 	var out []*instance
 	for p.bytes > p.limit && p.order.Len() > 0 {
 		oldest, _ := p.order.Front().Value.(*instance)

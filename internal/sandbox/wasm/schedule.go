@@ -38,6 +38,11 @@ type run struct {
 	since time.Time
 	used  time.Duration // before since
 
+	// memory is what the run may take, charged what it has taken of it. denied says that it wanted more than there was.
+	memory  *memories
+	charged int64
+	denied  bool
+
 	log   tail
 	abort string // what the module has said about its end
 }
@@ -71,8 +76,29 @@ func (r *run) leave() {
 	r.lane = nil
 }
 
-// end gives up the place that the run has, if any.
+// acquire waits for the memory that the run begins with.
+func (r *run) acquire(n int64) error {
+	if err := r.memory.acquire(r.ctx, n); err != nil {
+		return err
+	}
+	r.charged += n
+	return nil
+}
+
+// extend reports whether the run can have more memory.
+func (r *run) extend(n int64) bool {
+	if !r.memory.extend(n) {
+		r.denied = true
+		return false
+	}
+	r.charged += n
+	return true
+}
+
+// end gives up the place that the run has, if any, and its memory.
 func (r *run) end() {
+	r.memory.release(r.charged)
+	r.charged = 0
 	if r.lane != nil {
 		r.leave()
 	}

@@ -46,6 +46,7 @@ const (
 	startTimeout   = 2 * time.Second
 	compileTimeout = 30 * time.Second
 	defaultIdle    = 256 << 20
+	defaultRunning = 1 << 30
 	// callsOfModule is how many calls of one module may have begun at once. The others wait, so that the waiting long calls
 	// of one module can take neither all memory nor the turns of the others.
 	callsOfModule = 8
@@ -59,6 +60,9 @@ type Options struct {
 	MemoryPages uint32
 	// IdleBytes is how much memory instances may take that wait for their next call, 256 MiB if 0.
 	IdleBytes int64
+	// RunningBytes is how much memory all calls may take together that are running or wait for their turn, 1 GiB if 0. A call
+	// waits for what its module has to begin with; one that wants more than there is ends with a fault of kind Busy.
+	RunningBytes int64
 	// Clock measures how long calls run: the machine's clock if nil, and never one that can be moved.
 	Clock clock.Clock
 }
@@ -69,6 +73,7 @@ type Runtime struct {
 	cache     cache
 	sched     *scheduler
 	pool      *pool
+	memory    *memories
 	compiling chan struct{}
 }
 
@@ -83,11 +88,14 @@ func New(o Options) (*Runtime, error) {
 	if o.IdleBytes == 0 {
 		o.IdleBytes = defaultIdle
 	}
+	if o.RunningBytes == 0 {
+		o.RunningBytes = defaultRunning
+	}
 	if o.Clock == nil {
 		o.Clock = clock.System{}
 	}
 	return &Runtime{
-		pages: o.MemoryPages, cache: cache{o.CacheDir}, pool: newPool(o.IdleBytes), compiling: make(chan struct{}, 1),
+		pages: o.MemoryPages, cache: cache{o.CacheDir}, pool: newPool(o.IdleBytes), memory: &memories{limit: o.RunningBytes}, compiling: make(chan struct{}, 1),
 		sched: newScheduler(o.Clock, runtime.GOMAXPROCS(0)),
 	}, nil
 }
