@@ -2,10 +2,12 @@ package httpapi
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"mime/multipart"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -73,6 +75,7 @@ func (c *call) putBlob(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
+	defer form.close()
 	name, file, err := form.open()
 	if err != nil {
 		return err
@@ -99,10 +102,47 @@ func (c *call) allowTime(w http.ResponseWriter, d time.Duration) {
 	_ = control.SetWriteDeadline(until)
 }
 
-// uploadForm is a form with a file that is read as it arrives.
+// uploadForm is a form with a file that is read as it arrives, if its name is known by then.
 type uploadForm struct {
 	parts *multipart.Reader
 	limit int64
+	// early is the file where it came before the name.
+	early *os.File
+}
+
+// close removes what was put aside.
+func (f *uploadForm) close() {
+	if f.early != nil {
+		_ = f.early.Close()
+		_ = os.Remove(f.early.Name()) //nolint:gosec // a name that CreateTemp has made
+	}
+}
+
+// putAside keeps a file until the name is there.
+func (f *uploadForm) putAside(p *multipart.Part) (err error) {
+	if f.early, err = os.CreateTemp("", "j17-upload-*"); err != nil {
+		return fmt.Errorf("an upload cannot be put aside: %w", err)
+	}
+	if _, err := f.early.ReadFrom(&partReader{form: f, part: p}); err != nil {
+		return err
+	}
+	_, err = f.early.Seek(0, io.SeekStart)
+	return err
+}
+
+// partReader tells what is wrong with the form where a part cannot be read.
+type partReader struct {
+	form *uploadForm
+	part *multipart.Part
+}
+
+// Read reads on in the part.
+func (r *partReader) Read(p []byte) (int, error) {
+	n, err := r.part.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = r.form.broken(err)
+	}
+	return n, err
 }
 
 // form prepares to read a form with a file.
@@ -137,6 +177,9 @@ func (f *uploadForm) open() (name string, file io.Reader, err error) {
 	named := false
 	for {
 		p, err := f.parts.NextPart()
+		if errors.Is(err, io.EOF) && named && f.early != nil {
+			return name, f.early, nil
+		}
 		if errors.Is(err, io.EOF) {
 			missing := "file"
 			if !named {
@@ -155,9 +198,11 @@ func (f *uploadForm) open() (name string, file io.Reader, err error) {
 				return "", nil, err
 			}
 			named = true
-		case field == "file" && !named:
-			return "", nil, j17.Errorf(j17.CodeMissingField, "The field 'name' must come before 'file'").At("name")
-		case field == "file":
+		case field == "file" && f.early == nil && !named:
+			if err := f.putAside(p); err != nil {
+				return "", nil, err
+			}
+		case field == "file" && f.early == nil:
 			return name, &lastPart{form: f, part: p}, nil
 		default:
 			return "", nil, unknownPart(field)
@@ -166,7 +211,7 @@ func (f *uploadForm) open() (name string, file io.Reader, err error) {
 }
 
 func unknownPart(field string) error {
-	return j17.Errorf(j17.CodeUnknownField, "The form has an unknown field; it needs 'name' and then 'file', once each").At(safe(field))
+	return j17.Errorf(j17.CodeUnknownField, "The form has an unknown field; it needs 'name' and 'file', once each").At(safe(field))
 }
 
 // text reads a short field.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -280,6 +281,22 @@ func TestBlobs(t *testing.T) {
 	}
 }
 
+func TestUploadWithTheFileFirst(t *testing.T) {
+	a := administer(t)
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	content := strings.Repeat("content ", 1000)
+	if got := a.upload(t, "@file", content, "name", "late"); got.status != 201 {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	if got := a.ops(t, "GET", "blobs/late", ""); got.body != content {
+		t.Errorf("%d bytes came back", len(got.body))
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
 func TestHostileUploads(t *testing.T) {
 	a := administer(t)
 	large := strings.Repeat("x", 1<<20)
@@ -291,7 +308,10 @@ func TestHostileUploads(t *testing.T) {
 		{"nothing", j17.CodeMissingField, nil},
 		{"no file", j17.CodeMissingField, []string{"name", "a"}},
 		{"no name", j17.CodeMissingField, []string{"@file", "x"}},
-		{"the wrong order", j17.CodeMissingField, []string{"@file", "x", "name", "a"}},
+		{"two files before a name", j17.CodeUnknownField, []string{"@file", "x", "@file", "y", "name", "a"}},
+		{"two names behind a file", j17.CodeInvalidField, []string{"@file", "x", "name", "a", "name", "b"}},
+		{"a large file before its name", j17.CodePayloadTooLarge, []string{"@file", large + large, "name", "a"}},
+		{"a file before its name, a little too large", j17.CodePayloadTooLarge, []string{"@file", large + "x", "name", "a"}},
 		{"two names", j17.CodeInvalidField, []string{"name", "a", "name", "b", "@file", "x"}},
 		{"a name behind the file", j17.CodeUnknownField, []string{"name", "a", "@file", "x", "name", "b"}},
 		{"two files", j17.CodeUnknownField, []string{"name", "a", "@file", "x", "@file", "y"}},
