@@ -2,8 +2,10 @@ package server
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"log/slog"
 	"path/filepath"
 
 	"j17"
@@ -14,7 +16,8 @@ import (
 )
 
 // openCode opens what runs custom code. Machine code and what containers consist of are kept in the data folder; both can
-// be removed while the server is stopped, and are made again.
+// be removed while the server is stopped, and are made again. Root's data folder is closed to the user whom containers run
+// as, so what they consist of is kept in /var/cache then.
 func (s *Server) openCode(ctx context.Context) (deploy.Modules, deploy.Containers, error) {
 	runtime, err := wasm.New(wasm.Options{CacheDir: filepath.Join(s.options.Dir, "cache", "wasm")})
 	if err != nil {
@@ -23,14 +26,29 @@ func (s *Server) openCode(ctx context.Context) (deploy.Modules, deploy.Container
 	if s.options.Containers == container.Off {
 		return modules{runtime}, nil, nil
 	}
+	dir, err := filepath.Abs(filepath.Join(s.options.Dir, "cache", "containers"))
+	if err != nil {
+		return nil, nil, err
+	}
 	s.runner, err = container.New(ctx, container.Options{
-		Driver: s.options.Containers, Dir: filepath.Join(s.options.Dir, "cache", "containers"),
+		Driver: s.options.Containers, Dir: dir, Spare: spareFolder(dir),
 		BuildNetwork: s.options.ContainerBuildNetwork, Clock: s.options.Clock,
 	})
 	if err != nil {
 		return nil, nil, err
 	}
+	if used := s.runner.Dir(); used != dir {
+		s.options.Logger.LogAttrs(ctx, slog.LevelInfo, "the data folder is closed to the user of containers; what they consist of is kept elsewhere",
+			slog.String("folder", used))
+	}
 	return modules{runtime}, containers{s.runner}, nil
+}
+
+// spareFolder returns the place of a folder of containers below /var/cache, one for each data folder.
+func spareFolder(dir string) string {
+	const length = 6
+	sum := sha256.Sum256([]byte(filepath.Dir(filepath.Dir(dir))))
+	return filepath.Join("/var/cache/j17", hex.EncodeToString(sum[:length]), "containers")
 }
 
 // modules compiles WebAssembly for package deploy.

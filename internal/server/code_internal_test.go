@@ -5,6 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"log/slog"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -96,6 +99,65 @@ func TestContainerOptions(t *testing.T) {
 	s := &Server{options: Options{Dir: t.TempDir(), Containers: "rocket"}}
 	if _, _, err := s.openCode(t.Context()); err == nil || !strings.Contains(err.Error(), "bubblewrap, runc, docker or podman") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestSpareFolder starts containers as root on a fresh data folder, which is closed to their user.
+func TestSpareFolder(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("NOT TESTED: only root's containers run as somebody else")
+	}
+	if _, err := exec.LookPath("bwrap"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("THIS TEST NEEDS THE PROGRAM bwrap, which is not installed; install it with: make container-tools")
+		}
+		t.Skip("NOT TESTED: the program bwrap is not installed; install it with: make container-tools")
+	}
+	data := filepath.Join(t.TempDir(), "data")
+	if err := os.Mkdir(data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	spare := spareFolder(filepath.Join(data, "cache", "containers"))
+	t.Cleanup(func() {
+		if err := os.RemoveAll(filepath.Dir(spare)); err != nil {
+			t.Error(err)
+		}
+	})
+	var log strings.Builder
+	s := &Server{options: Options{Dir: data, Containers: container.Bubblewrap, Logger: slog.New(slog.NewTextHandler(&log, nil))}}
+	if _, _, err := s.openCode(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.runner.Close(); err != nil {
+		t.Error(err)
+	}
+	if strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "level=INFO") || !strings.Contains(log.String(), "folder="+spare) {
+		t.Errorf("the log is %q", log.String())
+	}
+	for dir := spare; dir != "/var/cache"; dir = filepath.Dir(dir) {
+		if info, err := os.Lstat(dir); err != nil || info.Mode() != os.ModeDir|0o711 {
+			t.Error(dir, info, err)
+		}
+	}
+	if other := spareFolder(filepath.Join(t.TempDir(), "cache", "containers")); other == spare {
+		t.Error("two data folders share a folder")
+	}
+	// Where everybody can pass through the data folder, nothing is kept elsewhere.
+	open := t.TempDir()
+	for _, dir := range []string{open, filepath.Dir(open)} {
+		if err := os.Chmod(dir, 0o711); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s = &Server{options: Options{Dir: open, Containers: container.Bubblewrap}}
+	if _, _, err := s.openCode(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.runner.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := s.runner.Dir(); got != filepath.Join(open, "cache", "containers") {
+		t.Error("it uses", got)
 	}
 }
 

@@ -35,19 +35,10 @@ func (b *bubblewrap) check(ctx context.Context) error {
 	} else if !atLeast(kernelRelease(), 5, 14) {
 		return refuse("The container driver bubblewrap needs Linux 5.14 or newer, or a folder of the cgroup v2 file system in the setting container_cgroup, to contain processes that multiply. This is Linux %q.", kernelRelease())
 	}
-	if os.Geteuid() == 0 {
-		for dir := b.runner.opts.Dir; ; dir = filepath.Dir(dir) {
-			info, err := os.Stat(dir)
-			if err != nil {
-				return err
-			}
-			if info.Mode()&1 == 0 {
-				return refuse("The user nobody, as whom containers run when the server is started by root, cannot pass through the folder %s to the containers' folder %s. Run the server as a user of its own (better), choose another folder, or allow it with: chmod o+x %s", dir, b.runner.opts.Dir, dir)
-			}
-			if dir == filepath.Dir(dir) {
-				break
-			}
-		}
+	if barrier, err := b.runner.barrier(); err != nil {
+		return err
+	} else if barrier != "" {
+		return refuse("The user nobody, as whom containers run when the server is started by root, cannot pass through the folder %s to the containers' folder %s. Run the server as a user of its own (better), choose another folder, or allow it with: chmod o+x %s", barrier, b.runner.opts.Dir, barrier)
 	}
 	j := b.runner.hostJob([]string{"/bin/sh", "-c", "echo works"})
 	var answer []byte

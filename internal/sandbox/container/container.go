@@ -4,9 +4,15 @@
 //
 // # Protocol
 //
-// A worker reads one request a line from its standard input, a JSON text, and writes one answer a line to its standard
-// output, a JSON text too. It answers in order, writes nothing else there, and ends when its input does. A line that
-// begins with "!" says that this call failed; a JSON string with the reason follows. Workers live for many calls.
+// The program of an image answers one call: it reads a request, a JSON text on one line, from its standard input, which
+// ends there, writes the answer, a JSON text on as many lines as it likes, to its standard output, and ends with status 0.
+// The process of the next call is started ahead and waits for its input.
+//
+// A worker answers many calls: it reads one request a line and writes one answer a line, in order, writes nothing else to
+// standard output, and ends when its input does. Images with the label j17.calls=many are workers, and so is source code,
+// for which a script of this package speaks the protocol.
+//
+// An answer that begins with "!" says that the call failed; a JSON string with the reason follows.
 package container
 
 import (
@@ -42,7 +48,12 @@ type Options struct {
 	Program string
 	// Dir holds unpacked images and built source code, by digest. It is made where it does not exist.
 	Dir string
-	// Timeout bounds a call on a running worker; 1 s. Starting a worker may take longer (10 s).
+	// Spare is the absolute path of a folder that takes the place of Dir where bubblewrap is started by root and its
+	// containers' user cannot pass through the folders to Dir; "" for none. It is made where it does not exist, and not
+	// used where others than root can change it.
+	Spare string
+	// Timeout bounds a call on a running worker; 1 s. Starting a worker may take longer (10 s), and so may the wait for one
+	// that is free (10 s).
 	Timeout time.Duration
 	// Memory bounds a worker, in bytes; 128 MiB.
 	Memory int64
@@ -52,9 +63,9 @@ type Options struct {
 	CPUs float64
 	// Output bounds an answer, in bytes; 1 MiB.
 	Output int
-	// Workers bounds the workers of one function; 4.
+	// Workers bounds the processes of one function; 4.
 	Workers int
-	// Idle is how long a worker without calls lives on; 1 minute.
+	// Idle is how long a process without calls lives on; 1 minute.
 	Idle time.Duration
 	// BuildNetwork lets the step that installs the dependencies of source code, and nothing else, use the network.
 	BuildNetwork bool
@@ -83,6 +94,7 @@ func (o Options) withDefaults() Options {
 
 const (
 	startTimeout = 10 * time.Second
+	busyTimeout  = 10 * time.Second // of the wait for a worker, which the time of a call does not count
 	buildTimeout = 5 * time.Minute
 	buildMemory  = 1 << 30
 	buildTasks   = 256
@@ -123,7 +135,7 @@ type Runner struct {
 	mu      sync.Mutex
 	closed  bool
 	workers map[*worker]bool
-	running sync.WaitGroup // processes
+	running sync.WaitGroup // processes, and what starts them ahead
 }
 
 // New checks that the driver works and returns a Runner. The values of ctx stay with the Runner, its end does not. The
@@ -153,36 +165,6 @@ func New(ctx context.Context, opts Options) (*Runner, error) {
 	}
 	go r.watch()
 	return r, nil
-}
-
-// prepareDir makes the folder with what all containers share. What an earlier process left half done goes.
-func (r *Runner) prepareDir() error {
-	if r.opts.Dir == "" {
-		return refuse("Containers need a folder for unpacked images and built code. Set one.")
-	}
-	dir, err := filepath.Abs(r.opts.Dir)
-	if err != nil {
-		return err
-	}
-	r.opts.Dir = dir
-	if err := os.RemoveAll(filepath.Join(dir, "staging")); err != nil {
-		return err
-	}
-	for _, name := range []string{"", "images", "sources", "staging"} {
-		if err := makeFolder(filepath.Join(dir, name)); err != nil {
-			return err
-		}
-	}
-	r.boot = filepath.Join(dir, "shared")
-	return writeShared(r.boot)
-}
-
-// makeFolder makes a folder that the sandbox's user can pass through but not list.
-func makeFolder(path string) error {
-	if err := os.MkdirAll(path, 0o711); err != nil { //nolint:gosec // the sandbox's user must pass through
-		return err
-	}
-	return os.Chmod(path, 0o711) //nolint:gosec // the sandbox's user must pass through
 }
 
 // writeShared writes the scripts that load source code, and what /etc consists of.
@@ -218,6 +200,14 @@ func writeShared(dir string) error {
 		}
 	}
 	return nil
+}
+
+// Dir returns the folder in use, an absolute path: that of the options, or the spare one. It is "" when containers are off.
+func (r *Runner) Dir() string {
+	if r.driver == nil {
+		return ""
+	}
+	return r.opts.Dir
 }
 
 // off returns the error for code that wants containers where there are none.

@@ -179,7 +179,7 @@ func call(tb testing.TB, f sandbox.Function, input string) string {
 	tb.Helper()
 	answer, err := f.Call(tb.Context(), []byte(input))
 	if err != nil {
-		tb.Fatalf("%s: %v%s", input, err, logOf(err))
+		tb.Fatalf("%.200s: %v%s", input, err, logOf(err))
 	}
 	return string(answer)
 }
@@ -198,7 +198,7 @@ func fails(tb testing.TB, f sandbox.Function, input string, kind sandbox.Kind) *
 	answer, err := f.Call(tb.Context(), []byte(input))
 	var fault *sandbox.Fault
 	if !errors.As(err, &fault) || fault.Kind != kind || fault.Detail == "" || fault.Hint == "" {
-		tb.Fatalf("%s: got %q and %#v, want a fault of the kind %s", input, answer, err, kind)
+		tb.Fatalf("%.200s: got %.200q and %#v, want a fault of the kind %s", input, answer, err, kind)
 	}
 	return fault
 }

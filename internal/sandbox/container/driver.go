@@ -144,15 +144,22 @@ func (p *process) killedBy() killer {
 	return p.killed
 }
 
-// spawn starts a job. The process ends with the Runner at the latest.
-func (r *Runner) spawn(j *job) (*process, error) {
+// begin announces something that Close waits for, until running.Done; false means that the Runner is closed.
+func (r *Runner) begin() bool {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.closed || r.life.Err() != nil {
-		r.mu.Unlock()
-		return nil, errClosed
+		return false
 	}
 	r.running.Add(1)
-	r.mu.Unlock()
+	return true
+}
+
+// spawn starts a job. The process ends with the Runner at the latest.
+func (r *Runner) spawn(j *job) (*process, error) {
+	if !r.begin() {
+		return nil, errClosed
+	}
 	running := false
 	defer func() {
 		if !running {

@@ -29,11 +29,11 @@ func (d *engine) check(ctx context.Context) error {
 	return nil
 }
 
-// inspect returns the identity of an image that the engine has, and whether it asks for a process a call.
-func (d *engine) inspect(ctx context.Context, reference string) (id string, once bool, err error) {
+// inspect returns the identity of an image that the engine has, and whether its processes answer many calls.
+func (d *engine) inspect(ctx context.Context, reference string) (id string, many bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	format := `{{.Id}} {{with .Config}}{{index .Labels "` + onceLabel + `"}}{{end}}`
+	format := `{{.Id}} {{with .Config}}{{index .Labels "` + callsLabel + `"}}{{end}}`
 	text, err := exec.CommandContext(ctx, d.program, "image", "inspect", "--format", format, "--", reference).Output() //nolint:gosec // running programs is the purpose
 	if err != nil {
 		return "", false, &Error{
@@ -46,7 +46,7 @@ func (d *engine) inspect(ctx context.Context, reference string) (id string, once
 	if id == "" || strings.HasPrefix(id, "-") {
 		return "", false, fmt.Errorf("%s image inspect answered %q", d.program, text)
 	}
-	return id, label == onceValue, nil
+	return id, label == callsMany, nil
 }
 
 func (d *engine) prepare(j *job) (*launch, error) {

@@ -31,11 +31,12 @@ func drivers(t *testing.T, test func(t *testing.T, opts container.Options)) {
 	}
 }
 
-func guestImage(tb testing.TB, r *container.Runner, args ...string) sandbox.Function {
+// guestImage returns the guest as a worker that answers many calls.
+func guestImage(tb testing.TB, r *container.Runner) sandbox.Function {
 	tb.Helper()
-	f, err := r.Image(tb.Context(), container.ImageSource{
-		Archive: archiveOf(image(tb, object{"Entrypoint": append([]string{"/bin/guest"}, args...), "Env": []string{"FROM_IMAGE=yes"}}, guest(tb))),
-	})
+	f, err := r.Image(tb.Context(), container.ImageSource{Archive: archiveOf(image(tb, object{
+		"Entrypoint": []string{"/bin/guest"}, "Env": []string{"FROM_IMAGE=yes"}, "Labels": object{"j17.calls": "many"},
+	}, guest(tb)))})
 	if err != nil {
 		tb.Fatal(err)
 	}

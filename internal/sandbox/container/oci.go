@@ -28,10 +28,10 @@ type ImageSource struct {
 	Archive Archive
 }
 
+// The processes of an image with this label and value answer many calls, one a line. Those of others answer one.
 const (
-	// An image with this label and value answers one request, at the end of its input, and exits.
-	onceLabel = "j17.calls"
-	onceValue = "one"
+	callsLabel = "j17.calls"
+	callsMany  = "many"
 )
 
 // imageConfig is what an image says about how to run it.
@@ -53,13 +53,13 @@ func (r *Runner) Image(ctx context.Context, source ImageSource) (sandbox.Functio
 		if source.Reference == "" {
 			return nil, refuse("The container driver %s runs images by their name only. Load the archive into the engine and name the image in the spec, or let the operator choose bubblewrap or runc.", r.opts.Driver)
 		}
-		id, once, err := e.inspect(ctx, source.Reference)
+		id, many, err := e.inspect(ctx, source.Reference)
 		if err != nil {
 			return nil, err
 		}
 		j.reference, j.env = id, []string{"HOME=/tmp", "TMPDIR=/tmp"}
 		f := r.function(j, "image", id)
-		f.once = once
+		f.once = !many
 		return f, nil
 	}
 	if source.Reference != "" {
@@ -83,7 +83,7 @@ func (r *Runner) Image(ctx context.Context, source ImageSource) (sandbox.Functio
 	j.env = override(environment(), config.Env...)
 	j.dir = path.Join("/", config.WorkingDir)
 	f := r.function(j, "image", key)
-	f.once = config.Labels[onceLabel] == onceValue
+	f.once = config.Labels[callsLabel] != callsMany
 	return f, nil
 }
 

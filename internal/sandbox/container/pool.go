@@ -21,10 +21,10 @@ type function struct {
 	runner *Runner
 	job    *job
 	digest [sha256.Size]byte
-	once   bool // a process answers one request, at the end of its input
+	once   bool // a worker answers one call, at the end of its input
 	greets bool // a worker announces by a first line that it is ready
 
-	slots chan struct{} // one for each call that runs
+	slots chan struct{} // one for each worker that starts or answers
 
 	mu       sync.Mutex
 	idle     []*worker // the one used last is at the end
@@ -48,51 +48,76 @@ func (f *function) Digest() [sha256.Size]byte { return f.digest }
 // errTimedOut is the cause of a context that ends with the time of a call.
 var errTimedOut = errors.New("the time of the call is over")
 
-// Call passes one request to a worker. Where a worker ends between calls of its own will, another one answers.
+// Call passes one request to a worker. Where a worker ends between calls of its own will, another one answers. Where
+// workers answer one call, the one of the next call is started once the answer is known.
 func (f *function) Call(ctx context.Context, input []byte) ([]byte, error) {
 	line, err := oneLineJSON(input)
 	if err != nil {
 		return nil, err
 	}
-	release, err := f.slot(ctx)
-	if err != nil {
+	if err := f.slot(ctx); err != nil {
 		return nil, err
 	}
-	defer release()
 	for {
 		w, err := f.worker(ctx)
 		if err != nil {
+			f.free()
 			return nil, err
 		}
 		answer, err := f.call(ctx, w, line)
-		if !errors.Is(err, errLeft) {
-			return answer, err
+		if errors.Is(err, errLeft) {
+			continue
+		}
+		if f.once && sound(err) {
+			f.startAhead()
+		} else {
+			f.free()
+		}
+		return answer, err
+	}
+}
+
+// slot waits for the right to have a process of which nobody else knows: one that starts or answers.
+func (f *function) slot(ctx context.Context) error {
+	select {
+	case f.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	waiting, cancel := context.WithTimeout(ctx, busyTimeout)
+	defer cancel()
+	select {
+	case f.slots <- struct{}{}:
+		return nil
+	case <-f.runner.life.Done():
+		return errClosed
+	case <-waiting.Done():
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return &sandbox.Fault{
+			Kind: sandbox.Busy, Detail: fmt.Sprintf("all %d workers were busy with other calls for %v", f.runner.opts.Workers, busyTimeout),
+			Hint: "Try again; if it happens often, make the calls shorter.",
 		}
 	}
 }
 
-// slot waits for the right to run a call.
-func (f *function) slot(ctx context.Context) (release func(), err error) {
-	release = func() { <-f.slots }
-	select {
-	case f.slots <- struct{}{}:
-		return release, nil
-	default:
+func (f *function) free() { <-f.slots }
+
+// startAhead starts the worker of a later call in the background. It hands the slot of the caller back when it is done, so
+// that the workers that wait and those that do not are never more than the slots.
+func (f *function) startAhead() {
+	if !f.runner.begin() {
+		f.free()
+		return
 	}
-	waiting, cancel := context.WithTimeout(ctx, f.runner.opts.Timeout)
-	defer cancel()
-	select {
-	case f.slots <- struct{}{}:
-		return release, nil
-	case <-waiting.Done():
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+	go func() {
+		defer f.runner.running.Done()
+		defer f.free()
+		if w, err := f.startWorker(f.runner.life); err == nil {
+			f.keep(w)
 		}
-		return nil, &sandbox.Fault{
-			Kind: sandbox.Timeout, Detail: fmt.Sprintf("all %d workers were busy for %v", f.runner.opts.Workers, f.runner.opts.Timeout),
-			Hint: "Make calls shorter, or let the operator allow more workers.",
-		}
-	}
+	}()
 }
 
 // oneLineJSON returns a JSON text as a line.
@@ -121,7 +146,7 @@ func (f *function) worker(ctx context.Context) (*worker, error) {
 		if w == nil {
 			return f.startWorker(ctx)
 		}
-		if w.quiet() {
+		if w.waits() {
 			return w, nil
 		}
 		w.end(caller)
@@ -227,10 +252,10 @@ func (f *function) call(ctx context.Context, w *worker, line []byte) ([]byte, er
 	defer cancel()
 	said, err := w.exchange(timed, line)
 	ended := errors.Is(err, io.EOF) || f.once && err == nil
-	if ended {
-		w.awaitEnd(timed)
+	if ended && !w.awaitEnd(timed) && f.once {
+		err = context.Cause(timed)
 	}
-	if err != nil || ended && w.process.err != nil {
+	if err != nil || ended && exitCode(w.process.err) != 0 {
 		w.end(caller)
 		if ended && len(said) == 0 && w.answered > 0 && w.process.killedBy() == itself && w.process.err == nil {
 			return nil, errLeft
@@ -243,8 +268,7 @@ func (f *function) call(ctx context.Context, w *worker, line []byte) ([]byte, er
 	}
 	w.answered++
 	answer, err := f.answer(said, w.process.log)
-	var fault *sandbox.Fault
-	broken := errors.As(err, &fault) && fault.Kind != sandbox.Trap
+	broken := !sound(err)
 	if broken || f.once || w.reader.Buffered() > 0 {
 		w.end(caller)
 		if broken {
@@ -259,6 +283,12 @@ func (f *function) call(ctx context.Context, w *worker, line []byte) ([]byte, er
 		f.mu.Unlock()
 	}
 	return answer, err
+}
+
+// sound tells whether a call has shown that the code works, be it that it refused this one request.
+func sound(err error) bool {
+	fault, ok := errors.AsType[*sandbox.Fault](err)
+	return err == nil || ok && fault.Kind == sandbox.Trap
 }
 
 // keep makes a worker wait for the next call.

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -45,9 +46,9 @@ export async function compute_implications(input) {
 		},
 		{
 			runtime: "python", program: "python3", file: "implications/order.py",
-			code: `import os, sys
-sys.path.insert(0, os.path.dirname(__file__))
+			code: `import os
 import doubling
+import rooted
 print("loading")
 def compute_implications(input):
     print("called"); os.write(1, b"raw\n")
@@ -128,6 +129,7 @@ func (l language) source() map[string]string {
 	return map[string]string{
 		l.file: l.code, "implications/math.mjs": "export const double = (n) => n * 2;",
 		"implications/doubling.py": "def double(n): return n * 2", "implications/doubling.rb": "def double(n) = n * 2",
+		"rooted.py": "", "doubling.py": "raise ImportError('the neighbour comes first')",
 		"broken/" + filepath.Base(l.file): l.broken, "lacking/" + filepath.Base(l.file): l.lacking,
 	}
 }
@@ -335,6 +337,37 @@ func TestBuiltOnce(t *testing.T) {
 	}
 }
 
+// TestGuide runs the examples of the guide: a file of source code and the program of an image.
+func TestGuide(t *testing.T) {
+	need(t, "python3")
+	page, err := os.ReadFile("../../../docs/guides/containers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(page), "```python\n")[1:]
+	if len(blocks) != 2 {
+		t.Fatal(len(blocks), "examples")
+	}
+	for i := range blocks {
+		blocks[i], _, _ = strings.Cut(blocks[i], "```")
+	}
+	const request = `{"event":{"key":"order:7","type":"was_placed","data":{"total":1500},"metadata":{}},"context":{}}`
+	r := open(t, container.Options{Driver: container.Bubblewrap})
+	f, err := r.Source(t.Context(), "python", sources(t, map[string]string{"review.py": blocks[0]}), "review.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := call(t, f, request); got != `{"actions":[{"emit":{"key":"review:desk","event_type":"was_requested","data":{"order":"order:7"}}}]}` {
+		t.Error(got)
+	}
+	program := exec.CommandContext(t.Context(), "python3", "-c", blocks[1])
+	program.Stdin = strings.NewReader(request + "\n")
+	got, err := program.Output()
+	if err != nil || string(got) != "{\n  \"actions\": []\n}" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 func zipOf(tb testing.TB, files map[string]string) []byte {
 	tb.Helper()
 	var b bytes.Buffer
@@ -376,24 +409,6 @@ func BenchmarkWarmCall(b *testing.B) {
 					}
 				}
 			})
-		})
-	}
-}
-
-// BenchmarkStart measures a call that starts a worker, answers and ends it.
-func BenchmarkStart(b *testing.B) {
-	for _, driver := range []container.Driver{container.Bubblewrap, container.Runc} {
-		b.Run(string(driver), func(b *testing.B) {
-			r := open(b, container.Options{Driver: driver})
-			f, err := r.Image(b.Context(), container.ImageSource{
-				Archive: archiveOf(image(b, object{"Entrypoint": []string{"/bin/guest", "once"}, "Labels": object{"j17.calls": "one"}}, guest(b))),
-			})
-			if err != nil {
-				b.Fatal(err)
-			}
-			for b.Loop() {
-				call(b, f, "1")
-			}
 		})
 	}
 }

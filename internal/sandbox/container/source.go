@@ -61,9 +61,22 @@ func (r *Runner) Source(ctx context.Context, runtime string, archive Archive, en
 	j.mounts = append(j.mounts, mount{app, "/app"})
 	j.dir = "/app"
 	j.args = append(j.args, "/j17/"+bootstrapFor(runtime), "/app/"+entrypoint)
+	if runtime == "node" { // which cannot do that itself
+		j.args = append([]string{"/bin/sh", "-c", `exec "$@" 3<&0 4>&1 </dev/null >&2`, "sh"}, j.args...)
+	}
 	f := r.function(j, "source", runtime, key, entrypoint)
 	f.greets = true
-	return f, f.loadOnce(ctx, filepath.Join(dir, "loads-"+hex.EncodeToString(f.digest[:])), entrypoint)
+	return f, f.loadOnce(ctx, filepath.Join(dir, "loads-"+hex.EncodeToString(f.digest[:])), runtime, entrypoint)
+}
+
+// contract says what a file of source code has to have.
+func contract(runtime string) string {
+	also := ""
+	if runtime == "node" {
+		also = " or a default export,"
+	}
+	return "The file needs a function compute_implications(input) or handler(input)," + also +
+		" which is called for every event and returns the answer; nothing comes through standard input."
 }
 
 // isFile tells whether a name stands for a file in a folder, with an *Error where it does not.
@@ -80,13 +93,13 @@ func isFile(dir, name string) error {
 }
 
 // loadOnce starts a worker to see whether the code can be loaded, unless that is on record.
-func (f *function) loadOnce(ctx context.Context, record, entrypoint string) error {
+func (f *function) loadOnce(ctx context.Context, record, runtime, entrypoint string) error {
 	if _, err := os.Stat(record); err == nil {
 		return nil
 	}
 	w, err := f.startWorker(ctx)
 	if fault, ok := errors.AsType[*sandbox.Fault](err); ok {
-		return &Error{Message: strings.TrimSpace(fmt.Sprintf("The entry point %q cannot be loaded: %s. %s\n%s", entrypoint, fault.Detail, fault.Hint, fault.Log)), Err: err}
+		return &Error{Message: strings.TrimSpace(fmt.Sprintf("The entry point %q cannot be loaded: %s. %s %s\n%s", entrypoint, fault.Detail, fault.Hint, contract(runtime), fault.Log)), Err: err}
 	}
 	if err != nil {
 		return err

@@ -21,6 +21,14 @@ func attributes(drop bool) *syscall.SysProcAttr {
 // syncDisk brings what was written to disk.
 func syncDisk() { syscall.Sync() }
 
+// ownerOf returns the user whom a file belongs to, -1 where it is not known.
+func ownerOf(info os.FileInfo) int {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(s.Uid)
+	}
+	return -1
+}
+
 // kernelRelease returns the kernel's version, as in "6.1.0-18-amd64".
 func kernelRelease() string {
 	release, err := os.ReadFile("/proc/sys/kernel/osrelease")

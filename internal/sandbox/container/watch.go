@@ -15,6 +15,8 @@ const (
 	// A worker without calls may use idleCPU and then one part in idleShare of the time.
 	idleCPU   = 500 * time.Millisecond
 	idleShare = 20
+	// A process that was started ahead gets ready in that time.
+	aheadCPU = 2 * time.Second
 	// tick is the unit of processor time in /proc; Linux shows it as 1/100 s on all machines.
 	tick = 10 * time.Millisecond
 )
@@ -54,13 +56,16 @@ func (r *Runner) inspect(w *worker, now time.Time) {
 		w.end(memoryWatch)
 		return
 	}
-	cpu := cpuOf(all)
+	cpu, allowance := cpuOf(all), idleCPU
+	if w.function.once {
+		allowance = aheadCPU
+	}
 	switch {
 	case !idle:
 		w.baseline = -1
 	case w.baseline < 0 || !w.baselineAt.Equal(since):
 		w.baseline, w.baselineAt = cpu, since
-	case cpu-w.baseline > idleCPU+now.Sub(since)/idleShare && w.function.take(w):
+	case cpu-w.baseline > allowance+now.Sub(since)/idleShare && w.function.take(w):
 		w.end(cpuWatch)
 	}
 }

@@ -63,13 +63,12 @@ func (w *worker) exchange(ctx context.Context, line []byte) ([]byte, error) {
 }
 
 func (w *worker) transfer(line []byte) ([]byte, error) {
-	if len(line) > 0 {
+	if w.function.once {
+		defer w.send(line)()
+	} else if len(line) > 0 {
 		if _, err := w.process.in.Write(line); err != nil && !errors.Is(err, syscall.EPIPE) {
 			return nil, err
 		}
-	}
-	if w.function.once {
-		_ = w.process.in.Close()
 	}
 	var answer []byte
 	for {
@@ -87,6 +86,34 @@ func (w *worker) transfer(line []byte) ([]byte, error) {
 		default:
 			return answer, err
 		}
+	}
+}
+
+// send writes all input of a worker that answers one call, while it may already write its answer. It need not read its
+// input. The function returned gives up.
+func (w *worker) send(line []byte) func() {
+	in, done := w.process.in, make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = in.Write(line)
+		_ = in.Close()
+	}()
+	return func() {
+		_ = in.SetDeadline(time.Unix(1, 0))
+		<-done
+	}
+}
+
+// waits tells whether the worker can take a call.
+func (w *worker) waits() bool {
+	if !w.function.once {
+		return w.quiet()
+	}
+	select {
+	case <-w.process.done:
+		return false
+	default:
+		return true // it may have begun with its answer
 	}
 }
 
@@ -109,13 +136,18 @@ func (w *worker) quiet() bool {
 	return err == nil && quiet
 }
 
-// awaitEnd gives a worker that has closed its output the moment that it needs to end.
-func (w *worker) awaitEnd(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
+// awaitEnd gives a worker that has closed its output the moment that it needs to end, and tells whether it has.
+func (w *worker) awaitEnd(ctx context.Context) bool {
+	if !w.function.once {
+		moment, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		ctx = moment
+	}
 	select {
 	case <-w.process.done:
+		return true
 	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -134,21 +166,28 @@ func (w *worker) failure(ctx context.Context, err error) error {
 	case p.oom, p.killedBy() == memoryWatch, w.function.kernelKilled(p), p.log.lacksMemory():
 		return memoryFault(opts.Memory, log)
 	case cause != nil, errors.Is(err, os.ErrDeadlineExceeded):
-		return &sandbox.Fault{
-			Kind: sandbox.Timeout, Detail: fmt.Sprintf("no answer came within %v", opts.Timeout),
-			Hint: "Look for loops that do not end, or do less in one call.", Log: log,
+		detail, hint := "no answer came within %v", "Look for loops that do not end, or do less in one call."
+		if w.function.once {
+			detail, hint = "the program did not end within %v", "Look for loops that do not end, or do less in one call; end the program after its answer."
 		}
+		return &sandbox.Fault{Kind: sandbox.Timeout, Detail: fmt.Sprintf(detail, opts.Timeout), Hint: hint, Log: log}
 	case errors.Is(err, errOver):
 		return &sandbox.Fault{
 			Kind: sandbox.InvalidOutput, Detail: fmt.Sprintf("the answer is larger than %d bytes", opts.Output),
 			Hint: "Answer with less, and write nothing but the answer to standard output.", Log: log,
 		}
 	default:
-		detail := fmt.Sprintf("the process ended with status %d instead of answering", exitCode(p.err))
-		if p.err == nil {
-			detail = "the process ended by itself instead of answering"
+		detail, hint := "the process ended by itself instead of answering", "See the log for what it wrote to standard error; keep the process running and write one line for each line read."
+		if w.function.once {
+			hint = "See the log for what it wrote to standard error; write the answer, one JSON text, to standard output, and end with status 0."
 		}
-		return &sandbox.Fault{Kind: sandbox.Exit, Detail: detail, Hint: "See the log for what it wrote to standard error; keep the process running and write one line for each line read.", Log: log}
+		if code := exitCode(p.err); code != 0 {
+			detail = fmt.Sprintf("the process ended with status %d instead of answering", code)
+			if w.function.once {
+				detail = fmt.Sprintf("the process ended with status %d", code)
+			}
+		}
+		return &sandbox.Fault{Kind: sandbox.Exit, Detail: detail, Hint: hint, Log: log}
 	}
 }
 
@@ -172,8 +211,9 @@ func lacksMemory(text string) bool {
 	return false
 }
 
-// answer checks a line that a worker has written.
+// answer checks what a worker has written.
 func (f *function) answer(line []byte, log *tail) ([]byte, error) {
+	line = bytes.TrimSpace(line)
 	if reason, failed := bytes.CutPrefix(line, []byte("!")); failed {
 		var text string
 		if json.Unmarshal(reason, &text) != nil {
@@ -191,10 +231,11 @@ func (f *function) answer(line []byte, log *tail) ([]byte, error) {
 		}
 	}
 	if !json.Valid(line) {
-		return nil, &sandbox.Fault{
-			Kind: sandbox.InvalidOutput, Detail: "the answer is no JSON text",
-			Hint: "Write one line of JSON for each request to standard output, and everything else to standard error.", Log: log.String(),
+		hint := "Write one line of JSON for each request to standard output, and everything else to standard error."
+		if f.once {
+			hint = "Write one JSON text to standard output, and everything else to standard error."
 		}
+		return nil, &sandbox.Fault{Kind: sandbox.InvalidOutput, Detail: "the answer is no JSON text", Hint: hint, Log: log.String()}
 	}
 	return line, nil
 }

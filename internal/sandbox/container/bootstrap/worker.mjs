@@ -1,13 +1,15 @@
 // Runs the author's file in node: loads it, then answers one line of JSON for each line of JSON.
+// Requests come from file 3, answers go to file 4: the author finds standard input at its end, and what the author prints
+// goes to standard error.
 import { writeSync } from 'node:fs';
-import { Console } from 'node:console';
+import { Socket } from 'node:net';
 import { pathToFileURL } from 'node:url';
 
 function say(line) {
   const bytes = Buffer.from(line + '\n');
   for (let at = 0; at < bytes.length;) {
     try {
-      at += writeSync(1, bytes, at);
+      at += writeSync(4, bytes, at);
     } catch (error) {
       if (error.code !== 'EAGAIN') throw error;
     }
@@ -17,10 +19,6 @@ function say(line) {
 function account(error) {
   return '!' + JSON.stringify(String(error?.stack ?? error));
 }
-
-// Standard output belongs to the answers: what the author prints goes to standard error.
-globalThis.console = new Console(process.stderr, process.stderr);
-process.stdout.write = process.stderr.write.bind(process.stderr);
 
 let answer;
 try {
@@ -47,7 +45,7 @@ async function respond(line) {
 }
 
 let pending = [];
-for await (const chunk of process.stdin) {
+for await (const chunk of new Socket({ fd: 3, readable: true, writable: false })) {
   let from = 0;
   for (let at; (at = chunk.indexOf(10, from)) >= 0; from = at + 1) {
     pending.push(chunk.subarray(from, at));

@@ -8,10 +8,15 @@ import os
 import sys
 import traceback
 
-# Standard output belongs to the answers: what the author prints, in C code too, goes to standard error.
+# Standard output belongs to the answers: what the author prints, in C code too, goes to standard error. Standard input
+# belongs to the requests: the author finds it at its end.
 answers = os.fdopen(os.dup(1), "wb", buffering=0)
 os.dup2(2, 1)
 sys.stdout.reconfigure(line_buffering=True)
+requests = os.fdopen(os.dup(0), "rb")
+nothing = os.open(os.devnull, os.O_RDONLY)
+os.dup2(nothing, 0)
+os.close(nothing)
 
 
 def say(line):
@@ -21,11 +26,12 @@ def say(line):
 
 
 def account():
-    return "!" + json.dumps(traceback.format_exc())
+    summary = "".join(traceback.format_exception_only(*sys.exc_info()[:2])).strip().splitlines()[-1:]
+    return "!" + json.dumps("\n".join([*summary, traceback.format_exc()]))
 
 
 def load(path):
-    sys.path[:0] = ["/app", "/app/.packages"]
+    sys.path[:0] = [*dict.fromkeys([os.path.dirname(path), "/app"]), "/app/.packages"]
     spec = importlib.util.spec_from_file_location("entrypoint", path)
     if spec is None:
         raise ImportError("the entry point must be a file whose name ends in .py")
@@ -46,7 +52,7 @@ except BaseException:
     sys.exit(1)
 say('"ready"')
 
-for line in sys.stdin.buffer:
+for line in requests:
     try:
         result = function(json.loads(line))
         if inspect.isawaitable(result):

@@ -1,10 +1,13 @@
 # Runs the author's file in Ruby: loads it, then answers one line of JSON for each line of JSON.
 require "json"
 
-# Standard output belongs to the answers: what the author prints goes to standard error.
+# Standard output belongs to the answers: what the author prints goes to standard error. Standard input belongs to the
+# requests: the author finds it at its end.
 ANSWERS = $stdout.dup
 ANSWERS.sync = true
 $stdout.reopen($stderr)
+REQUESTS = $stdin.dup
+$stdin.reopen(File::NULL)
 
 def account(error)
   "!" + JSON.generate(error.full_message(highlight: false, order: :top).scrub)
@@ -24,7 +27,7 @@ rescue Exception => error
 end
 ANSWERS.puts '"ready"'
 
-$stdin.each_line do |line|
+REQUESTS.each_line do |line|
   reply = begin
     JSON.generate(send(entry, JSON.parse(line)))
   rescue StandardError, ScriptError, NoMemoryError, SystemStackError => error

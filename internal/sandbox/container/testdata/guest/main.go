@@ -20,14 +20,8 @@ type request struct {
 }
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "once" {
-		text, _ := io.ReadAll(os.Stdin)
-		fmt.Printf("{\n  \"length\": %d\n}\n", len(text))
-		return
-	}
-	if len(os.Args) > 1 && os.Args[1] == "leave" {
-		line, _ := bufio.NewReader(os.Stdin).ReadString('\n')
-		fmt.Printf("%d\n", len(line))
+	if len(os.Args) > 1 {
+		once(os.Args[1])
 		return
 	}
 	lines := bufio.NewScanner(os.Stdin)
@@ -43,6 +37,48 @@ func main() {
 		if err := answer.Encode(do(r)); err != nil {
 			panic(err)
 		}
+	}
+}
+
+// once answers one call. Other words than these are answered like a request without a word, after all input was read.
+func once(word string) {
+	switch word {
+	case "leave":
+		line, _ := bufio.NewReader(os.Stdin).ReadString('\n')
+		fmt.Printf("%d\n", len(line))
+	case "early":
+		fmt.Println(1)
+	case "stream":
+		io.Copy(os.Stdout, os.Stdin)
+	case "start": // in the unit of /proc, which has it for processes of other namespaces too
+		io.Copy(io.Discard, os.Stdin)
+		stat, _ := os.ReadFile("/proc/self/stat")
+		_, fields, _ := strings.Cut(string(stat), ") ")
+		fmt.Println(strings.Fields(fields)[19])
+	case "status":
+		io.Copy(io.Discard, os.Stdin)
+		fmt.Println("{}")
+		fmt.Fprintln(os.Stderr, "parting words")
+		os.Exit(3)
+	case "silent":
+		io.Copy(io.Discard, os.Stdin)
+	case "refuse":
+		io.Copy(io.Discard, os.Stdin)
+		fmt.Println(`!"by wish"`)
+	case "two":
+		fmt.Println("1\n2")
+	case "flood":
+		fmt.Println(do(request{Do: word}))
+	case "hang":
+		do(request{Do: word})
+	case "stay":
+		io.Copy(io.Discard, os.Stdin)
+		fmt.Println(1)
+		os.Stdout.Close()
+		time.Sleep(time.Hour)
+	default:
+		text, _ := io.ReadAll(os.Stdin)
+		fmt.Printf("{\n  \"length\": %d\n}\n", len(text))
 	}
 }
 

@@ -1,0 +1,216 @@
+package container_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"j17/internal/clock"
+	"j17/internal/sandbox"
+	"j17/internal/sandbox/container"
+)
+
+// program returns a function of the guest whose processes answer one call.
+func program(tb testing.TB, r *container.Runner, args ...string) sandbox.Function {
+	tb.Helper()
+	f, err := r.Image(tb.Context(), container.ImageSource{
+		Archive: archiveOf(image(tb, object{"Entrypoint": append([]string{"/bin/guest"}, args...)}, guest(tb))),
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return f
+}
+
+func TestOneCall(t *testing.T) {
+	drivers(t, func(t *testing.T, opts container.Options) {
+		t.Helper()
+		opts.Output = 1 << 20
+		r := open(t, opts)
+		large := `"` + strings.Repeat("larger than all buffers ", 40_000) + `"`
+		for _, good := range []struct{ word, input, want string }{
+			{"whole", `{"n": 1}`, "{\n  \"length\": 9\n}"},
+			{"whole", "{\n\"n\":\n1}", "{\n  \"length\": 8\n}"},
+			{"leave", `{"n": 1}`, "9"},
+			{"early", large + "  ", "1"},
+			{"stream", large, large},
+		} {
+			f := program(t, r, good.word)
+			for range 3 { // of which the first finds no process
+				if got := call(t, f, good.input); got != good.want {
+					t.Errorf("%s: %.100q", good.word, got)
+				}
+			}
+		}
+		for _, bad := range []struct {
+			word   string
+			kind   sandbox.Kind
+			detail string
+		}{
+			{"status", sandbox.Exit, "the process ended with status 3"},
+			{"silent", sandbox.Exit, "the process ended by itself instead of answering"},
+			{"refuse", sandbox.Trap, "the code failed: by wish"},
+			{"two", sandbox.InvalidOutput, "the answer is no JSON text"},
+			{"flood", sandbox.InvalidOutput, "the answer is larger than 1048576 bytes"},
+			{"hang", sandbox.Timeout, "the program did not end within 2s"},
+			{"stay", sandbox.Timeout, "the program did not end within 2s"},
+		} {
+			f := program(t, r, bad.word)
+			fault := fails(t, f, `1`, bad.kind)
+			if fault.Detail != bad.detail || bad.word == "status" && fault.Log != "parting words" {
+				t.Errorf("%s: %s\n%s", bad.word, fault.Detail, fault.Log)
+			}
+		}
+	})
+}
+
+// guests returns the processes of the guest with some argument, and when they began.
+func guests(tb testing.TB, arg string) []string {
+	tb.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var starts []string
+	for _, e := range entries {
+		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if args := bytes.Split(line, []byte{0}); string(args[0]) != "/bin/guest" || !slices.ContainsFunc(args, func(a []byte) bool { return string(a) == arg }) {
+			continue
+		}
+		stat, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "stat"))
+		if _, fields, found := strings.Cut(string(stat), ") "); found {
+			starts = append(starts, strings.Fields(fields)[19])
+		}
+	}
+	return starts
+}
+
+// await waits until some number of such processes wait for a call.
+func await(tb testing.TB, arg string, n int) []string {
+	tb.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; <-time.After(time.Millisecond) {
+		starts := guests(tb, arg)
+		if len(starts) == n {
+			return starts
+		}
+		if time.Now().After(deadline) {
+			tb.Fatalf("%d processes, want %d", len(starts), n)
+		}
+	}
+}
+
+// TestStartedAhead finds a process ready for the next call, for as long as processes without calls live.
+func TestStartedAhead(t *testing.T) {
+	drivers(t, func(t *testing.T, opts container.Options) {
+		t.Helper()
+		now := clock.NewManual(time.Now())
+		opts.Clock, opts.Workers = now, 1 // a call waits for the process that is being started
+		r := open(t, opts)
+		marker := "ahead of " + t.Name()
+		f := program(t, r, "start", marker)
+		if n := len(guests(t, marker)); n != 0 {
+			t.Fatal(n, "processes before a call")
+		}
+		call(t, f, "1")
+		for range 3 {
+			waiting := await(t, marker, 1)
+			if got := call(t, f, "1"); got != waiting[0] {
+				t.Errorf("a process answers that began at %s, and one waits that began at %s", got, waiting[0])
+			}
+		}
+		// Processes without calls end, and then a call starts one.
+		for deadline := time.Now().Add(20 * time.Second); len(guests(t, marker)) > 0; <-time.After(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("processes without calls live on")
+			}
+			now.Advance(time.Minute)
+		}
+		call(t, f, "1")
+		await(t, marker, 1)
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		if n := len(guests(t, marker)); n != 0 {
+			t.Error(n, "processes are left")
+		}
+	})
+}
+
+// TestProcessesBounded makes more calls at once than there may be processes.
+func TestProcessesBounded(t *testing.T) {
+	drivers(t, func(t *testing.T, opts container.Options) {
+		t.Helper()
+		marker := "bounded by " + t.Name()
+		f := program(t, open(t, opts), "whole", marker)
+		var calls sync.WaitGroup
+		for range 20 {
+			calls.Go(func() {
+				if _, err := f.Call(t.Context(), []byte("1")); err != nil {
+					t.Error(err)
+				}
+				if n := len(guests(t, marker)); n > opts.Workers {
+					t.Errorf("%d processes, more than %d", n, opts.Workers)
+				}
+			})
+		}
+		calls.Wait()
+		await(t, marker, opts.Workers)
+	})
+}
+
+// TestProgramInsteadOfFunction loads files that read standard input as if they were programs of their own.
+func TestProgramInsteadOfFunction(t *testing.T) {
+	r := open(t, container.Options{Driver: container.Bubblewrap})
+	for _, bad := range []struct{ runtime, program, file, code string }{
+		{"python", "python3", "all.py", "import sys, json\ni = json.load(sys.stdin)\nprint(json.dumps({'actions': []}))\n"},
+		{"python", "python3", "lines.py", "import sys\nfor line in sys.stdin:\n  pass\nprint('[]')\n"},
+		{"node", "node", "all.js", "const i = JSON.parse(require('fs').readFileSync(0, 'utf8')); console.log('[]')"},
+		{"node", "node", "events.mjs", "let s = ''; process.stdin.on('data', (c) => s += c); process.stdin.on('end', () => console.log('[]'))"},
+		{"node", "node", "wait.mjs", "for await (const c of process.stdin) {} console.log('[]')"},
+		{"ruby", "ruby", "all.rb", "require 'json'\nputs JSON.generate(JSON.parse($stdin.read))\n"},
+	} {
+		t.Run(bad.file, func(t *testing.T) {
+			if bad.runtime == "ruby" {
+				if _, err := os.Stat("/usr/bin/ruby"); err != nil {
+					t.Skip("NOT TESTED: the runtime ruby is not installed; install it with: apt-get install ruby")
+				}
+			}
+			need(t, bad.program)
+			begin := time.Now()
+			_, err := r.Source(t.Context(), bad.runtime, sources(t, map[string]string{bad.file: bad.code}), bad.file)
+			refused(t, err, "The file needs a function compute_implications(input) or handler(input)")
+			if took := time.Since(begin); took > 5*time.Second {
+				t.Error("the refusal took", took)
+			}
+		})
+	}
+}
+
+// BenchmarkImageCall measures calls of a program that answers one: as fast as they can follow each other, and with a
+// pause before each in which a process gets ready.
+func BenchmarkImageCall(b *testing.B) {
+	for _, driver := range []container.Driver{container.Bubblewrap, container.Runc} {
+		for _, pause := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%s/pause=%t", driver, pause), func(b *testing.B) {
+				marker := "bench " + b.Name() + strconv.Itoa(b.N)
+				f := program(b, open(b, container.Options{Driver: driver, Workers: 1}), "whole", marker)
+				call(b, f, "1")
+				for b.Loop() {
+					if pause {
+						b.StopTimer()
+						await(b, marker, 1)
+						b.StartTimer()
+					}
+					call(b, f, "1")
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"j17/internal/sandbox"
+)
+
+func TestSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		life, stop := context.WithCancel(t.Context())
+		f := (&Runner{opts: Options{Workers: 1}.withDefaults(), life: life}).function(&job{})
+		if err := f.slot(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		// Within the time there is one.
+		go func() {
+			<-time.After(busyTimeout - time.Nanosecond)
+			f.free()
+		}()
+		if err := f.slot(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		var fault *sandbox.Fault
+		if err := f.slot(t.Context()); !errors.As(err, &fault) || fault.Kind != sandbox.Busy || fault.Hint == "" || time.Since(begin) != busyTimeout {
+			t.Errorf("%v after %v", err, time.Since(begin))
+		}
+		begin = time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := f.slot(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(begin))
+		}
+		stop()
+		if err := f.slot(t.Context()); !errors.Is(err, errClosed) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestMakeSafe(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("NOT TESTED: only root can make files of others")
+	}
+	top := t.TempDir()
+	for _, dir := range []string{top, filepath.Dir(top)} {
+		if err := os.Chmod(dir, 0o711); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do := func(errs ...error) {
+		t.Helper()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := func(names ...string) string { return filepath.Join(append([]string{top}, names...)...) }
+	do(os.Mkdir(at("closed"), 0o700), os.Mkdir(at("open"), 0o755), os.Mkdir(at("theirs"), 0o755), os.Mkdir(at("shared"), 0o755),
+		os.Mkdir(at("sticky"), 0o755), os.Mkdir(at("group"), 0o755))
+	do(os.Chown(at("theirs"), nobody, nobody), os.Chmod(at("shared"), 0o777), os.Chmod(at("sticky"), 0o777|os.ModeSticky), os.Chmod(at("group"), 0o775),
+		os.Symlink(at("open"), at("link")), os.WriteFile(at("file"), nil, 0o755))
+	for _, good := range []string{at("new"), at("new", "deeper"), at("open"), at("open", "a", "b"), at("sticky", "own"), at("new", "deeper")} {
+		if err := makeSafe(good); err != nil {
+			t.Error(err)
+		} else if info, err := os.Lstat(good); err != nil || !info.IsDir() || good != at("open") && info.Mode().Perm() != 0o711 {
+			t.Error(good, info, err)
+		}
+	}
+	for _, bad := range []string{
+		at("closed"), at("closed", "a"), at("theirs"), at("theirs", "a"), at("shared"), at("shared", "a"), at("sticky"), at("group"), at("group", "a"), at("link"), at("link", "a"), at("file"),
+	} {
+		if makeSafe(bad) == nil {
+			t.Error(bad, "was accepted")
+		}
+	}
+}

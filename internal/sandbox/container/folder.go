@@ -1,0 +1,107 @@
+package container
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// prepareDir makes the folder with what all containers share. What an earlier process left half done goes.
+func (r *Runner) prepareDir() error {
+	if r.opts.Dir == "" {
+		return refuse("Containers need a folder for unpacked images and built code. Set one.")
+	}
+	dir, err := filepath.Abs(r.opts.Dir)
+	if err != nil {
+		return err
+	}
+	r.opts.Dir = dir
+	if err := makeFolder(dir); err != nil {
+		return err
+	}
+	if barrier, err := r.barrier(); err != nil {
+		return err
+	} else if barrier != "" {
+		// That there is no spare folder to be had leads to the refusal of the driver's check.
+		if r.opts.Spare != "" && makeSafe(r.opts.Spare) == nil {
+			_ = os.Remove(dir) // it stays where it is in use
+			r.opts.Dir = r.opts.Spare
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(r.opts.Dir, "staging")); err != nil {
+		return err
+	}
+	for _, name := range []string{"images", "sources", "staging"} {
+		if err := makeFolder(filepath.Join(r.opts.Dir, name)); err != nil {
+			return err
+		}
+	}
+	r.boot = filepath.Join(r.opts.Dir, "shared")
+	return writeShared(r.boot)
+}
+
+// barrier returns the folder on the way to Dir that the sandbox's user cannot pass through, "" where there is none or
+// where the user need not: only bubblewrap gives root's privileges up before it mounts what is in Dir.
+func (r *Runner) barrier() (string, error) {
+	if r.opts.Driver != Bubblewrap || os.Geteuid() != 0 {
+		return "", nil
+	}
+	for dir := r.opts.Dir; ; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err != nil {
+			return "", err
+		}
+		if info.Mode()&1 == 0 {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", nil
+		}
+	}
+}
+
+// makeFolder makes a folder that the sandbox's user can pass through but not list.
+func makeFolder(path string) error {
+	if err := os.MkdirAll(path, 0o711); err != nil { //nolint:gosec // the sandbox's user must pass through
+		return err
+	}
+	return os.Chmod(path, 0o711) //nolint:gosec // the sandbox's user must pass through
+}
+
+// makeSafe makes a folder with an absolute path that everybody can pass through, and nobody but this process's user and
+// root can put something else in the place of, nor of any folder above it. What exists is not changed.
+func makeSafe(path string) error {
+	root := string(filepath.Separator)
+	at := root
+	for _, name := range append([]string{""}, strings.Split(strings.Trim(filepath.Clean(path), root), root)...) {
+		at = filepath.Join(at, name)
+		err := os.Mkdir(at, 0o711) //nolint:gosec // the sandbox's user must pass through
+		if err == nil {
+			err = os.Chmod(at, 0o711) //nolint:gosec // the umask may have taken rights away
+		} else if errors.Is(err, os.ErrExist) {
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+		info, err := os.Lstat(at)
+		if err != nil {
+			return err
+		}
+		const others = 0o022
+		owner := ownerOf(info)
+		switch {
+		case !info.IsDir():
+			return fmt.Errorf("%s is no folder", at)
+		case info.Mode()&1 == 0:
+			return fmt.Errorf("not everybody can pass through %s", at)
+		case owner != 0 && owner != os.Geteuid():
+			return fmt.Errorf("%s belongs to the user %d", at, owner)
+		case info.Mode()&others != 0 && (info.Mode()&os.ModeSticky == 0 || at == path):
+			return fmt.Errorf("others can write to %s", at)
+		}
+	}
+	return nil
+}
