@@ -98,6 +98,9 @@ func (a *Authenticator) ChangePassword(ctx context.Context, operatorID, present,
 	if err != nil {
 		return err
 	}
+	if next == present {
+		return j17.Errorf(j17.CodeInvalidField, "The new password is the present one.").At("new_password")
+	}
 	return a.registry.SetPassword(ctx, operatorID, next)
 }
 

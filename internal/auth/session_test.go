@@ -103,6 +103,9 @@ func TestChangePassword(t *testing.T) {
 	if _, err := s.Operator(session.Token); err != nil {
 		t.Errorf("a refused change ended the session: %v", err)
 	}
+	if err := s.ChangePassword(t.Context(), s.operator.ID, password, password, client); j17.CodeOf(err) != j17.CodeInvalidField {
+		t.Errorf("the present password again: %v", err)
+	}
 	if err := s.ChangePassword(t.Context(), s.operator.ID, password, "another long password", client); err != nil {
 		t.Fatal(err)
 	}

@@ -46,6 +46,14 @@ func (k Key) Active(now time.Time) bool {
 	return k.RevokedAt.IsZero() && (k.RevokeAt.IsZero() || now.Before(k.RevokeAt))
 }
 
+// ceased is when the key ceased to work, or is to; zero means never.
+func (k Key) ceased() time.Time {
+	if k.RevokedAt.IsZero() {
+		return k.RevokeAt
+	}
+	return k.RevokedAt
+}
+
 // KeyStatus is what a key is good for at some time.
 type KeyStatus string
 
@@ -316,7 +324,7 @@ func (r *Registry) forgetRevoked(ctx context.Context) error {
 	var old []*keyRecord
 	r.mu.RLock()
 	for _, rec := range r.known.keys {
-		if len(old) < scanLimit && !rec.Active(before) {
+		if end := rec.ceased(); len(old) < scanLimit && !end.IsZero() && end.Before(before) {
 			old = append(old, rec)
 		}
 	}

@@ -258,7 +258,13 @@ func TestMassRotationIsBounded(t *testing.T) {
 	if n := len(s.Keys(k.Instance)); n != 501 {
 		t.Errorf("%d keys are kept after a restart", n)
 	}
-	s.clock.Advance(91 * 24 * time.Hour)
+	runUpkeep(t, s)
+	s.clock.Advance(89 * 24 * time.Hour)
+	runUpkeep(t, s)
+	if n := len(s.Keys(k.Instance)); n != 501 {
+		t.Errorf("%d keys are kept for 89 days", n)
+	}
+	s.clock.Advance(2 * 24 * time.Hour)
 	runUpkeep(t, s)
 	s.restart(t)
 	if n := len(s.Keys(k.Instance)); n != 1 {

@@ -20,7 +20,8 @@ type Command struct {
 	Body value.Value
 	// IdempotencyKey, if not "", makes a retry answer what the first try answered.
 	IdempotencyKey string
-	// Fingerprint tells requests with the same idempotency key apart: a digest of everything the caller sent.
+	// Fingerprint tells requests with the same idempotency key apart: a digest of everything the
+	// caller sent but the aggregate's name, of which it may have several.
 	Fingerprint [32]byte
 	// IfMatch lists entity tags of which the aggregate must have one; "*" is any that exists. Empty: no condition.
 	IfMatch []string

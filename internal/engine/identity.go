@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"strconv"
 	"strings"
 
 	"j17"
@@ -126,14 +125,13 @@ func (e *Engine) resolve(ctx context.Context, t store.Tenant, d *deployed, aggre
 	return j17.Key{}, notFound()
 }
 
-// number returns the number of a public id in its only spelling.
+// number returns the number of a public id in its only spelling. One that is never given out is a number too: it leads nowhere.
 func (d *deployed) number(id string) (string, bool) {
 	key, number, ok := strings.Cut(id, "-")
-	if !ok || d.spec.ProjectKey == "" || key != d.spec.ProjectKey || number == "" || number[0] == '0' {
+	if !ok || d.spec.ProjectKey == "" || key != d.spec.ProjectKey || number == "" || number[0] == '0' && number != "0" {
 		return "", false
 	}
-	_, err := strconv.ParseUint(number, 10, 63)
-	return number, err == nil
+	return number, !strings.ContainsFunc(number, func(r rune) bool { return r < '0' || r > '9' })
 }
 
 // mintID returns an id for a new aggregate: a UUID of version 7 where the spec accepts those, else of version 4.

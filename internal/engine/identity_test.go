@@ -282,7 +282,8 @@ func TestNamesThatLeadNowhere(t *testing.T) {
 		"ticket/VNO-1":                    j17.CodeAggregateNotFound, // a refund's
 		"refund/vno-1":                    j17.CodeInvalidIdentifier,
 		"refund/VNO-01":                   j17.CodeInvalidIdentifier,
-		"refund/VNO-0":                    j17.CodeInvalidIdentifier,
+		"refund/VNO-0":                    j17.CodeAggregateNotFound,
+		"refund/VNO-99999999999999999999": j17.CodeAggregateNotFound,
 		"refund/VNO-":                     j17.CodeInvalidIdentifier,
 		"refund/VNO-latest":               j17.CodeInvalidIdentifier, // the counter's name
 		"refund/VNO-+1":                   j17.CodeInvalidIdentifier,
@@ -528,6 +529,32 @@ func TestUUIDVersions(t *testing.T) {
 		r := f.create(t, "note/_new/was_written", written(`{}`))
 		if u, err := uuid.Parse(r.ID); err != nil || u.Version() != want {
 			t.Errorf("versions %s: the server chose %s, want version %d", versions, r.ID, want)
+		}
+	}
+}
+
+// TestRetriesByAnotherName: a retry is one by whichever name it calls the aggregate, and another aggregate is another request.
+func TestRetriesByAnotherName(t *testing.T) {
+	f := naming(t)
+	f.post(t, "refund/"+id+"/was_made", written(`{}`))
+	c := command(t, "refund/"+id+"/was_made", written(`{}`))
+	c.IdempotencyKey = "key"
+	first, err := f.Execute(t.Context(), c)
+	if err != nil || first.Handle == "" || first.PublicID == "" {
+		t.Fatal(first, err)
+	}
+	for _, name := range []string{id, first.Handle, first.PublicID} {
+		retry := *c
+		retry.ID = name
+		if r, err := f.Execute(t.Context(), &retry); err != nil || !r.Replayed || r.PublicID != first.PublicID {
+			t.Errorf("%s: %v, %v", name, r, err)
+		}
+	}
+	for _, name := range []string{"global", "VNO-77", "rfd_123456789abcdef", "no name"} {
+		other := *c
+		other.ID = name
+		if _, err := f.Execute(t.Context(), &other); j17.CodeOf(err) != j17.CodeIdempotencyReuse {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

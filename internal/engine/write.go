@@ -203,8 +203,9 @@ func memo(fingerprint [32]byte, p *plan, id string) []byte {
 
 // replay answers a command that was carried out before.
 func (e *Engine) replay(ctx context.Context, d *deployed, c *Command, first *store.Result) (Receipt, error) {
+	reused := j17.Errorf(j17.CodeIdempotencyReuse, "The idempotency key was used before with a different request. Use a new key for a new operation.")
 	if len(first.Memo) <= len(c.Fingerprint) || [32]byte(first.Memo) != c.Fingerprint {
-		return Receipt{}, j17.Errorf(j17.CodeIdempotencyReuse, "The idempotency key was used before with a different request. Use a new key for a new operation.")
+		return Receipt{}, reused
 	}
 	rest := first.Memo[len(c.Fingerprint):]
 	own, n := binary.Uvarint(rest)
@@ -213,6 +214,15 @@ func (e *Engine) replay(ctx context.Context, d *deployed, c *Command, first *sto
 		return Receipt{}, storage(&store.CorruptionError{Where: "the record of an idempotency key", Err: fmt.Errorf("%d own events of %d", own, len(first.IDs))})
 	}
 	p := plan{key: j17.Key{Type: c.Type, ID: string(rest[n+m:])}, own: int(own), last: int(last)} //nolint:gosec // at most len(first.IDs)
+	if !c.New {                                                                                   // by whichever of its names
+		key, err := e.resolve(ctx, c.Tenant, d, c.Type, c.ID)
+		if err != nil && j17.CodeOf(err) != j17.CodeAggregateNotFound && j17.CodeOf(err) != j17.CodeInvalidIdentifier {
+			return Receipt{}, err
+		}
+		if key.ID != p.key.ID {
+			return Receipt{}, reused
+		}
+	}
 	r := p.receipt(first)
 	r.Replayed = true
 	if typ := d.spec.Types[c.Type]; typ == nil || !named(typ) || p.key.ID == "" {

@@ -38,7 +38,7 @@ func (a *API) adminRoutes() []adminRoute {
 	return slices.Concat(
 		[]adminRoute{
 			{http.MethodGet, "tombstones", control.RightView, (*call).listTombstones},
-			{http.MethodGet, "errors/{error_id}", control.RightView, (*call).getFault},
+			{http.MethodGet, faultPattern, control.RightView, (*call).getFault},
 		},
 		a.specAdminRoutes(),
 		a.blobRoutes(),
@@ -65,6 +65,9 @@ func (a *API) adminMounts() []route {
 			}
 			if err := allowed(c.instance, row.right); err != nil {
 				return err
+			}
+			if c.control && row.pattern == faultPattern && c.faultHere() {
+				return row.handle(c, w)
 			}
 			if c.control {
 				return c.forwarded(w, c.opsPath(), row.handle)
@@ -140,12 +143,15 @@ func (c *call) admitNode() error {
 	if wait := c.api.guesses.Take(peer, c.api.Clock.Now()); wait > 0 {
 		e := j17.Errorf(j17.CodeRateLimited, "Too many wrong node secrets came from this address. Try again in %d seconds.", seconds(wait))
 		e.Details = auth.RetryAfter{Seconds: seconds(wait)}
+		c.api.refusals.note(c, e)
 		return e
 	}
 	// Hashes have one length, so that not even the secret's length shows in the time this takes.
 	got, want := sha256.Sum256([]byte(given[0])), sha256.Sum256([]byte(c.api.Registry.NodeSecret()))
 	if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-		return j17.Errorf(j17.CodeForbidden, "This is not the node secret of this server.")
+		err := j17.Errorf(j17.CodeForbidden, "This is not the node secret of this server.")
+		c.api.refusals.note(c, err)
+		return err
 	}
 	c.api.guesses.Right(peer)
 	c.principal = j17.Principal{Kind: j17.Node}

@@ -1,11 +1,14 @@
 package httpapi_test
 
 import (
+	"bufio"
+	"bytes"
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -197,6 +200,43 @@ func TestHostileBodies(t *testing.T) {
 	}
 }
 
+// TestTooLargeBodiesAreReadToTheirEnd: a client that sends everything before it reads gets the reply, and no broken connection.
+func TestTooLargeBodiesAreReadToTheirEnd(t *testing.T) {
+	f := newFixture(t, func(o *httpapi.Options) { o.MaxBatchBytes = 2000 })
+	server := httptest.NewServer(f.handler)
+	defer server.Close()
+	const size = 32 << 20 // more than the system keeps for a connection
+	chunk := bytes.Repeat([]byte("x"), 1<<20)
+	for name, head := range map[string]string{"length": fmt.Sprintf("Content-Length: %d", size), "chunks": "Transfer-Encoding: chunked"} {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		send := func(s string) {
+			t.Helper()
+			if _, err := io.WriteString(conn, s); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		send("POST /note/global HTTP/1.1\r\nHost: " + server.Listener.Addr().String() + "\r\nAuthorization: Bearer " + f.key + "\r\nContent-Type: application/json\r\n" + head + "\r\n\r\n")
+		for range size / len(chunk) {
+			if name == "chunks" {
+				send(fmt.Sprintf("%x\r\n%s\r\n", len(chunk), chunk))
+			} else {
+				send(string(chunk))
+			}
+		}
+		if name == "chunks" {
+			send("0\r\n\r\n")
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil) //nolint:bodyclose // the connection is closed
+		if err != nil || resp.StatusCode != http.StatusRequestEntityTooLarge {
+			t.Errorf("%s: %v %v", name, resp, err)
+		}
+		_ = conn.Close()
+	}
+}
+
 // TestBodyWithoutLength checks the limits on a body whose length is not announced.
 func TestBodyWithoutLength(t *testing.T) {
 	f := newFixture(t, func(o *httpapi.Options) { o.MaxEventBytes = 1000; o.MaxBatchBytes = 2000 })
@@ -308,7 +348,7 @@ func TestLargeAnswersAreCompressed(t *testing.T) {
 func TestCrossOrigin(t *testing.T) {
 	f := newFixture(t, nil)
 	pre := f.do(t, "OPTIONS", "/note/global/was_written", "", "Origin: https://app.example", "Access-Control-Request-Method: POST",
-		"Access-Control-Request-Headers: authorization,content-type,x-idempotency-key")
+		"Access-Control-Request-Headers: authorization, Content-Type, x-idempotency-key, if-match, x-correlation-id")
 	if pre.status >= 300 || pre.header.Get("Access-Control-Allow-Origin") != "*" || !strings.Contains(pre.header.Get("Access-Control-Allow-Headers"), "x-idempotency-key") {
 		t.Errorf("%d %v", pre.status, pre.header)
 	}

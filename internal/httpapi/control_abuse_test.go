@@ -85,6 +85,30 @@ func TestBadKeysUseUpTheBudgetOfTheAddress(t *testing.T) {
 	}
 }
 
+// TestEachKindOfAbuseIsLogged: many refusals of one kind do not hide one of another.
+func TestEachKindOfAbuseIsLogged(t *testing.T) {
+	p := newPlane(t, func(o *httpapi.Options) { o.MaxBatchBytes = 1000 })
+	for range 5 {
+		p.do(t, "GET", "/note", "", "Authorization: Bearer j17_0_prod_x")
+	}
+	if got := p.do(t, "POST", "/note/global", strings.Repeat("x", 2000)); got.status != 413 {
+		t.Fatal(got)
+	}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1/internal/instances/"+p.instance.ID+"/prod/blobs", nil)
+	r.Header.Set("X-Node-Secret", "a guess")
+	w := httptest.NewRecorder()
+	p.Internal().ServeHTTP(w, r)
+	log := p.log.String()
+	for _, code := range []string{"unauthorized", "payload_too_large", "forbidden"} {
+		if n := strings.Count(log, `"request refused","code":"`+code+`"`); n != 1 {
+			t.Errorf("%s: %d lines (%d)\n%s", code, n, w.Code, log)
+		}
+	}
+	if strings.Contains(log, "a guess") || strings.Contains(log, "j17_0_prod_x") {
+		t.Error("the log has what was guessed")
+	}
+}
+
 func TestClientAddresses(t *testing.T) {
 	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
 	for what, c := range map[string]struct {

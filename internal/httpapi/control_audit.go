@@ -129,6 +129,15 @@ func (c *call) getFault(w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, nil, member{"failure", f})
 }
 
+// faultPattern is the route of one failed request of an environment.
+const faultPattern = "errors/{error_id}"
+
+// faultHere reports whether it was this server that failed, and not the worker that has the environment.
+func (c *call) faultHere() bool {
+	f, err := c.api.Registry.FaultByID(c.request.Context(), c.request.PathValue("error_id"))
+	return err == nil && f.Instance == c.instance && f.Environment == c.env
+}
+
 // reportFault keeps what there is to know about a request that failed through the server's fault.
 func (c *call) reportFault(id string, e *j17.Error, err error, stack string) {
 	f := control.Fault{

@@ -102,6 +102,9 @@ func (c *call) rotateKey(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
+	if err := c.decodeOptional(w, &struct{}{}); err != nil {
+		return err
+	}
 	key, token, err := c.api.Registry.RotateKey(c.acting(), old.ID)
 	if err != nil {
 		return err

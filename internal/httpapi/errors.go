@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"strings"
 
 	"j17"
 	"j17/internal/auth"
@@ -134,6 +136,17 @@ type problemBody struct {
 	ErrorID    string           `json:"error_id,omitempty"`
 }
 
+// maxDrained is how much is read of a body that is too large, for the sake of its sender: many clients read no reply before they
+// have sent everything, and a connection that is closed meanwhile is all that they would see of it.
+const maxDrained = 64 << 20
+
+// drain reads what is left of the body, unless its sender waits for permission to send it.
+func (c *call) drain() {
+	if !strings.EqualFold(c.request.Header.Get("Expect"), "100-continue") {
+		_, _ = io.CopyN(io.Discard, c.request.Body, maxDrained)
+	}
+}
+
 // fail answers with an error and logs it if the fault is the server's.
 func (c *call) fail(w http.ResponseWriter, err error) {
 	e, ok := errors.AsType[*j17.Error](err)
@@ -150,6 +163,10 @@ func (c *call) fail(w http.ResponseWriter, err error) {
 		Path: e.Path, EventIndex: e.EventIndex, Details: e.Details, Errors: e.Errors,
 	}
 	c.failure = e
+	if e.Code == j17.CodePayloadTooLarge {
+		c.api.refusals.note(c, e)
+		c.drain()
+	}
 	h := w.Header()
 	switch {
 	case p.status >= http.StatusInternalServerError:

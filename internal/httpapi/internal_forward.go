@@ -39,6 +39,9 @@ func (c *call) forwarded(w http.ResponseWriter, path string, handle func(*call, 
 	if err != nil || n.Name == "" {
 		return j17.Errorf(j17.CodeUnavailable, "No worker has this instance yet. Start a worker for this headnode.")
 	}
+	if err := c.reach(n); err != nil {
+		return j17.Errorf(j17.CodeUnavailable, "The worker %s, which has the instance, does not answer. Try again.", n.Name).Because(err)
+	}
 	who, _ := control.ActorOf(c.acting())
 	actor, err := json.Marshal(who)
 	if err != nil {
@@ -83,6 +86,21 @@ func (c *call) forwarded(w http.ResponseWriter, path string, handle func(*call, 
 		return j17.Errorf(j17.CodeUnavailable, "The worker %s, which has the instance, cannot be reached. Try again.", n.Name).Because(failed)
 	}
 	return nil
+}
+
+// reach asks a worker whether it answers at all, so that a request that may take long need not find out.
+func (c *call) reach(n control.Node) error {
+	ctx, cancel := context.WithTimeout(c.request.Context(), replicaTime)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(n.InternalURL, "/")+"/livez", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := c.api.Cluster.Transport.RoundTrip(r)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
 }
 
 // opsPath is the path on the internal listener of what /api/instances/{id}/ops/{env}/ has. What follows stays escaped as it was, so

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/control"
 	"j17/internal/spec/diag"
 	"j17/internal/value"
 )
@@ -56,6 +57,9 @@ const maxAdvance = 10 * 365 * 24 * time.Hour
 
 // advanceClock is POST /_dev/clock/advance on a development server.
 func (c *call) advanceClock(w http.ResponseWriter) error {
+	if err := c.needRight("", control.RightManage); err != nil {
+		return err
+	}
 	var body struct {
 		By string `json:"by"`
 	}
@@ -108,6 +112,9 @@ func (c *call) decode(w http.ResponseWriter, into any) error {
 
 func unknownField(name string, known []string) error {
 	hint := "known fields are " + strings.Join(known, ", ")
+	if len(known) == 0 {
+		hint = "there are none here"
+	}
 	if near := diag.Nearest(name, known); near != "" {
 		hint = fmt.Sprintf("did you mean '%s'?", near)
 	}

@@ -107,7 +107,7 @@ func (c *call) execute(cmd *engine.Command, w http.ResponseWriter, limit int64) 
 		return engine.Receipt{}, err
 	}
 	if cmd.IdempotencyKey != "" {
-		cmd.Fingerprint = sha256.Sum256([]byte(r.URL.Path + "\x00" + raw))
+		cmd.Fingerprint = sha256.Sum256([]byte(r.PathValue("type") + "\x00" + strconv.FormatBool(c.fresh) + "\x00" + cmd.EventType + "\x00" + raw))
 	}
 	if cmd.IfMatch, err = entityTags(r.Header, "If-Match"); err != nil {
 		return engine.Receipt{}, err

@@ -196,11 +196,15 @@ func (d *Dev) Close() error { return d.server.Close() }
 // Ready returns what a person or a program needs to use the server.
 func (d *Dev) Ready() Ready {
 	r := Ready{Ready: true, Version: d.server.options.Version, Keys: d.creds.Keys, Operator: d.creds.Operator, NodeSecret: d.server.registry.NodeSecret()}
-	r.Instance.ID, r.Instance.Name = d.creds.Instance, devInstance
+	name := devInstance
+	if i, ok := d.server.registry.InstanceByID(d.creds.Instance); ok {
+		name = i.Name // which an operator may have changed
+	}
+	r.Instance.ID, r.Instance.Name = d.creds.Instance, name
 	_, port, _ := net.SplitHostPort(d.server.public.Addr().String())
 	at := func(label string) string { return "http://" + label + "." + devBaseDomain + ":" + port }
 	r.URLs = map[string]string{
-		"prod": at(devInstance), "staging": at(devInstance + "-staging"), "test": at(devInstance + "-test"),
+		"prod": at(name), "staging": at(name + "-staging"), "test": at(name + "-test"),
 		"control": at("control"), "dashboard": at("control") + "/", "internal": "http://" + d.server.internal.Addr().String(),
 	}
 	return r

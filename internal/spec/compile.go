@@ -92,6 +92,7 @@ func (c *compiler) spec() {
 		func(name string, at diag.Pointer) bool { return c.name(name, at, "a target type") })
 	c.out.GeoTypes = definitions(c, "geo_types", c.geoType)
 	c.aggregateTypes(c.root.Get("aggregate_types"), "/aggregate_types")
+	c.singletonsApart(c.root.Get("singletons"), "/singletons")
 	c.modules(c.root.Get("modules"), "/modules")
 	c.out.Projections = definitions(c, "projections", c.projection)
 	c.out.Listeners = definitions(c, "listeners", c.listener)
@@ -169,6 +170,25 @@ func (c *compiler) uuidVersions(v value.Value, at diag.Pointer) []int {
 		c.noVersion4(at)
 	}
 	return slices.DeleteFunc(versions, func(n int) bool { return n == 0 })
+}
+
+// singletonsApart refuses singletons that would share a name with an aggregate that the server names.
+func (c *compiler) singletonsApart(v value.Value, at diag.Pointer) {
+	sequenced := false
+	for _, t := range c.out.Types {
+		sequenced = sequenced || t.Sequence
+	}
+	for i, name := range v.Elems() {
+		prefix, err := ident.ParseHandle(name.Str())
+		owner := c.handles[prefix]
+		number, ok := strings.CutPrefix(name.Str(), c.out.ProjectKey+"-")
+		switch {
+		case err == nil && owner != "":
+			c.singletonNamed(at.Index(i), name.Str(), "a handle of the type "+quote(owner))
+		case ok && sequenced && c.out.ProjectKey != "" && number != "" && strings.Trim(number, "0123456789") == "":
+			c.singletonNamed(at.Index(i), name.Str(), "a public id of this project")
+		}
+	}
 }
 
 func (c *compiler) projectKey(v value.Value, at diag.Pointer) string {

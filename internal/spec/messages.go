@@ -248,6 +248,10 @@ func (m *messages) badHandle(at diag.Pointer, handle string) {
 	m.Errorf(at, "the handle %s is not made of 3 lower-case letters", quote(handle)).Hintf(`abbreviate the type's name, as in "pmt" for payments`)
 }
 
+func (m *messages) singletonNamed(at diag.Pointer, name, what string) {
+	m.Errorf(at, "the singleton %s is spelt like %s, so two aggregates could have that name", quote(name), what).Hintf("choose another name for the singleton")
+}
+
 func (m *messages) handleTaken(at diag.Pointer, handle, by string) {
 	m.Errorf(at, "the handle %s is taken by the aggregate type %s", quote(handle), quote(by)).Hintf("each type needs a handle of its own")
 }
