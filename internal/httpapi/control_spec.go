@@ -11,6 +11,7 @@ import (
 	"j17/internal/control"
 	"j17/internal/deploy"
 	"j17/internal/spec"
+	"j17/internal/value"
 )
 
 // Limits of requests that deploy.
@@ -46,6 +47,7 @@ func (a *API) specRoutes() []route {
 		row(http.MethodGet, "spec/history", control.RightView, (*call).listSpecs),
 		row(http.MethodGet, "spec/versions/{version}", control.RightView, (*call).getSpecVersion),
 		row(http.MethodGet, "spec/diff", control.RightView, (*call).diffSpecs),
+		row(http.MethodGet, "projections", control.RightView, (*call).listProjections),
 	}
 }
 
@@ -120,6 +122,34 @@ func (c *call) spec(w http.ResponseWriter, s control.Spec) error {
 		return err
 	}
 	return c.answer(w, http.StatusOK, nil, member{"deployment", row(s, c.env)}, member{"spec", json.RawMessage(s.Source)})
+}
+
+// listProjections is GET projections: those that the deployed spec declares, in its order; none where there is no spec.
+func (c *call) listProjections(w http.ResponseWriter) error {
+	p, err := parameters(c.request, "environment")
+	if err == nil {
+		err = c.environment(p)
+	}
+	if err != nil {
+		return err
+	}
+	s, err := c.api.Registry.Spec(c.request.Context(), c.instance, c.env)
+	if err != nil && j17.CodeOf(err) != j17.CodeNoSpec {
+		return err
+	}
+	type projectionRow struct {
+		Name       string          `json:"name"`
+		Projection json.RawMessage `json:"projection"`
+	}
+	rows := []projectionRow{}
+	if declared, err := value.Parse(s.Source); err == nil {
+		for _, m := range declared.Get("projections").Members() {
+			rows = append(rows, projectionRow{m.Key, m.Value.AppendJSON(nil)})
+		}
+	}
+	return c.answer(w, http.StatusOK, struct {
+		Environment j17.Environment `json:"environment"`
+	}{c.env}, member{"projections", rows})
 }
 
 // getSpecVersion is GET spec/versions/{version}.
