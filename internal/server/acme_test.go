@@ -12,6 +12,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -24,16 +25,17 @@ import (
 	"time"
 
 	"j17/internal/clock"
+	"j17/internal/server"
 )
 
 // authority is a certificate authority with as much of ACME (RFC 8555) as a client needs. It proves that it was asked by who
-// answers for a name with TLS-ALPN-01 (RFC 8737), and does not check signatures.
+// answers for a name with TLS-ALPN-01 (RFC 8737) or HTTP-01, and does not check signatures.
 type authority struct {
 	*httptest.Server
 	key  *ecdsa.PrivateKey
 	cert *x509.Certificate
-	// address is where names are looked for.
-	address string
+	// address is where names are looked for, plain where over plain HTTP. challenge is the kind of proof that it asks for.
+	address, plain, challenge string
 
 	mu     sync.Mutex
 	orders []string // names, by number of the order
@@ -57,7 +59,7 @@ func newAuthority(tb testing.TB) *authority {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	a := &authority{key: key, chains: map[int][]byte{}}
+	a := &authority{key: key, chains: map[int][]byte{}, challenge: "tls-alpn-01"}
 	if a.cert, err = x509.ParseCertificate(der); err != nil {
 		tb.Fatal(err)
 	}
@@ -118,7 +120,7 @@ func (a *authority) serve(w http.ResponseWriter, r *http.Request) {
 		if a.proven[number] {
 			status = "valid"
 		}
-		return map[string]any{"type": "tls-alpn-01", "url": at("challenge", number), "token": "token", "status": status}
+		return map[string]any{"type": a.challenge, "url": at("challenge", number), "token": "token", "status": status}
 	}
 	switch what {
 	case "/dir":
@@ -171,6 +173,9 @@ func (a *authority) serve(w http.ResponseWriter, r *http.Request) {
 
 // prove asks the server of a name whether it has asked for the certificate.
 func (a *authority) prove(ctx context.Context, name string) error {
+	if a.challenge == "http-01" {
+		return a.proveOverHTTP(ctx, name)
+	}
 	d := tls.Dialer{Config: &tls.Config{ServerName: name, NextProtos: []string{"acme-tls/1"}, InsecureSkipVerify: true}} // as RFC 8737 has it
 	conn, err := d.DialContext(ctx, "tcp", a.address)
 	if err != nil {
@@ -186,6 +191,24 @@ func (a *authority) prove(ctx context.Context, name string) error {
 		}
 	}
 	return errors.New("the server does not answer the challenge")
+}
+
+func (a *authority) proveOverHTTP(ctx context.Context, name string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+a.plain+"/.well-known/acme-challenge/token", nil)
+	if err != nil {
+		return err
+	}
+	r.Host = name
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close() //nolint:errcheck // read to its end
+	raw, err := io.ReadAll(resp.Body)
+	if err == nil && (resp.StatusCode != http.StatusOK || !strings.HasPrefix(string(raw), "token.")) {
+		err = fmt.Errorf("the server does not answer the challenge: %d %s", resp.StatusCode, raw)
+	}
+	return err
 }
 
 func (a *authority) issue(csr, name string) ([]byte, error) {
@@ -212,35 +235,61 @@ func (a *authority) issue(csr, name string) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
 
-func TestACME(t *testing.T) {
-	a := newAuthority(t)
+// get asks the server of a name whether it is ready, with certificates of the authority.
+func (a *authority) get(ctx context.Context, name string) (int, error) {
+	roots := x509.NewCertPool()
+	roots.AddCert(a.cert)
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13},
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, network, a.address)
+		},
+	}}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+name+"/readyz", nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := client.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	return resp.StatusCode, resp.Body.Close()
+}
+
+// customer returns the options of a server that gets its certificates from the authority.
+func (a *authority) customer(t *testing.T) server.ServeOptions {
+	t.Helper()
 	o := options(t)
 	o.HTTPListen = "127.0.0.1:0"
 	o.OperatorEmail, o.OperatorPasswordFile = adminEmail, file(t, adminPass)
 	o.ACME.On, o.ACME.Directory = true, a.URL+"/dir"
 	o.ACME.CAFile = file(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.Certificate().Raw})))
+	return o
+}
+
+// TestACMEOverPlainHTTP: an authority that asks over plain HTTP gets its answer there.
+func TestACMEOverPlainHTTP(t *testing.T) {
+	a := newAuthority(t)
+	a.challenge = "http-01"
+	n := start(t, a.customer(t))
+	a.address, a.plain = n.serve.Ready().Addresses["public"], n.serve.Ready().Addresses["http"]
+	if status, err := a.get(t.Context(), "control.example.test"); status != 200 || err != nil {
+		t.Fatal(status, err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.issued) != 1 {
+		t.Errorf("issued: %v", a.issued)
+	}
+}
+
+func TestACME(t *testing.T) {
+	a := newAuthority(t)
+	o := a.customer(t)
 	n := start(t, o)
 	a.address = n.serve.Ready().Addresses["public"]
-	roots := x509.NewCertPool()
-	roots.AddCert(a.cert)
-	get := func(name string) (int, error) {
-		client := &http.Client{Transport: &http.Transport{
-			DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13},
-			DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-				var d net.Dialer
-				return d.DialContext(ctx, network, a.address)
-			},
-		}}
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+name+"/readyz", nil)
-		if err != nil {
-			return 0, err
-		}
-		resp, err := client.Do(r)
-		if err != nil {
-			return 0, err
-		}
-		return resp.StatusCode, resp.Body.Close()
-	}
+	get := func(name string) (int, error) { return a.get(t.Context(), name) }
 	for range 2 { // the second time from memory
 		if status, err := get("control.example.test"); status != 200 || err != nil {
 			t.Fatal(status, err)

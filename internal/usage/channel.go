@@ -129,7 +129,7 @@ func Mail(o MailOptions, registry *control.Registry) (Channel, error) {
 		if len(to) == 0 {
 			return nil
 		}
-		m := mail.NewMsg()
+		m := mail.NewMsg(mail.WithNoDefaultUserAgent())
 		err := errors.Join(m.From(o.From), m.To(to...))
 		m.Subject(fmt.Sprintf("%s: %d %% of the plan used", a.Name, a.Threshold))
 		m.SetBodyString(mail.TypeTextPlain, a.Summary()+"\n\nNothing is switched off because of this. Choose a larger plan, or use less.\n")
