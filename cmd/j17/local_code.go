@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -71,42 +69,11 @@ const blobHint = "--blob NAME=FILE brings a WebAssembly module along"
 const blobHelp = `Custom code in WebAssembly runs where --blob NAME=FILE says which file is the module of that name; the second file of a name is its
 version 2. Other code is not run, and code in containers never is.`
 
-// codeUse is a place of a spec that needs custom code.
-type codeUse struct {
-	*spec.Code
-	at diag.Pointer
-}
-
-// codeUses lists the places of a spec that need WebAssembly, in the order of names.
-func codeUses(c *spec.Compiled) []codeUse {
-	var all []codeUse
-	add := func(code *spec.Code, at diag.Pointer) {
-		if code != nil && code.Runtime == spec.WASM {
-			all = append(all, codeUse{code, at})
-		}
-	}
-	var implied func(list []*spec.Implication)
-	implied = func(list []*spec.Implication) {
-		for _, i := range list {
-			add(i.Code, i.Pointer)
-			implied(i.Pipeline)
-		}
-	}
-	for _, typ := range slices.Sorted(maps.Keys(c.Types)) {
-		events := c.Types[typ].Events
-		for _, name := range slices.Sorted(maps.Keys(events)) {
-			add(events[name].Code, diag.Pointer("/aggregate_types").Key(typ).Key("events").Key(name).Key("handler"))
-			implied(events[name].Implications)
-		}
-	}
-	return all
-}
-
 // hinted adds to warnings about code that was not run how it can be.
 func hinted(c *spec.Compiled, found []diag.Diagnostic) []diag.Diagnostic {
-	for _, u := range codeUses(c) {
+	for _, u := range c.CodeUses() {
 		for i := range found {
-			if found[i].Pointer == u.at {
+			if found[i].Pointer == u.Pointer && u.Runtime == spec.WASM {
 				found[i].Hint = blobHint
 			}
 		}
@@ -139,18 +106,18 @@ func (e *env) loadCode(ctx context.Context, c *spec.Compiled, specName string, s
 		return nil, err
 	}
 	var bad []diag.Diagnostic
-	for _, u := range codeUses(c) {
+	for _, u := range c.CodeUses() {
 		file, ok := blobs.find(u.Artifact, u.Version)
-		if !ok {
+		if !ok || u.Runtime != spec.WASM {
 			continue
 		}
 		f, err := l.function(ctx, e, rt, u, file)
 		fault, ok := errors.AsType[*sandbox.Fault](err)
 		switch {
 		case ok:
-			line, column := c.Position(u.at)
+			line, column := c.Position(u.Pointer)
 			bad = append(bad, diag.Diagnostic{
-				Pointer: u.at, Line: line, Column: column, Hint: fault.Hint,
+				Pointer: u.Pointer, Line: line, Column: column, Hint: fault.Hint,
 				Message: fmt.Sprintf("the module %s cannot be used: %s", fileName(file), fault.Detail),
 			})
 		case err != nil:
@@ -171,12 +138,12 @@ func (e *env) loadCode(ctx context.Context, c *spec.Compiled, specName string, s
 }
 
 // function returns the function of a use, and compiles its module if no other has needed it before.
-func (l *localCode) function(ctx context.Context, e *env, rt *wasm.Runtime, u codeUse, file string) (sandbox.Function, error) {
+func (l *localCode) function(ctx context.Context, e *env, rt *wasm.Runtime, u spec.CodeUse, file string) (sandbox.Function, error) {
 	m := l.modules[file]
 	if m == nil {
 		binary, err := e.readAll(file, wasm.MaxBinary, "Leave out what the module does not need, and build with optimisation for size.")
 		if err != nil {
-			return nil, fmt.Errorf("%w. It is the custom code of %s in the spec", err, u.at)
+			return nil, fmt.Errorf("%w. It is the custom code of %s in the spec", err, u.Pointer)
 		}
 		if m, err = rt.Compile(ctx, binary); err != nil {
 			return nil, err

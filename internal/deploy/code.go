@@ -84,32 +84,6 @@ type use struct {
 	at diag.Pointer
 }
 
-// uses lists the places of a spec that need custom code, in the order of names.
-func uses(c *spec.Compiled) []use {
-	var all []use
-	for _, typ := range slices.Sorted(maps.Keys(c.Types)) {
-		events := c.Types[typ].Events
-		for _, name := range slices.Sorted(maps.Keys(events)) {
-			at := diag.Pointer("/aggregate_types").Key(typ).Key("events").Key(name)
-			if code := events[name].Code; code != nil {
-				all = append(all, use{code, at.Key("handler").Key("wasm")})
-			}
-			all = implied(all, events[name].Implications)
-		}
-	}
-	return all
-}
-
-func implied(all []use, implications []*spec.Implication) []use {
-	for _, i := range implications {
-		if i.Code != nil {
-			all = append(all, use{i.Code, i.Pointer.Key(kindOf(i.Code.Runtime))})
-		}
-		all = implied(all, i.Pipeline)
-	}
-	return all
-}
-
 // kindOf returns the key under which a spec names code of a runtime.
 func kindOf(r spec.Runtime) string {
 	switch r {
@@ -177,7 +151,8 @@ type loader struct {
 func (s *Service) load(ctx context.Context, e *environment, c *spec.Compiled, new *blob.Upload) (*code, []diag.Diagnostic) {
 	l := loader{s: s, e: e, c: c, new: new, modules: map[string]*module{}}
 	loaded := &code{}
-	for _, u := range uses(c) {
+	for _, needed := range c.CodeUses() {
+		u := use{needed.Code, needed.Pointer.Key(kindOf(needed.Runtime))}
 		f, b := l.function(ctx, u)
 		if f != nil {
 			if loaded.functions == nil {

@@ -147,13 +147,21 @@ func onlyMembers(v value.Value, path string, known ...string) error {
 		if slices.Contains(known, m.Key) {
 			continue
 		}
-		hint := "known fields are " + strings.Join(known, ", ")
-		if near := diag.Nearest(m.Key, known); near != "" {
-			hint = "did you mean '" + near + "'?"
-		}
-		return j17.Errorf(j17.CodeUnknownField, "Unknown field '%s': %s", printable(m.Key), hint).At(join(path, printable(m.Key)))
+		return UnknownField(path, m.Key, known)
 	}
 	return nil
+}
+
+// UnknownField refuses a member of the object at path, "" for the whole body, whose fields are known.
+func UnknownField(path, name string, known []string) error {
+	hint := "known fields are " + strings.Join(known, ", ")
+	if len(known) == 0 {
+		hint = "there are none here"
+	}
+	if near := diag.Nearest(name, known); near != "" {
+		hint = "did you mean '" + near + "'?"
+	}
+	return j17.Errorf(j17.CodeUnknownField, "Unknown field '%s': %s", printable(name), hint).At(join(path, printable(name)))
 }
 
 // join extends a path in dotted form: "data" by "items[0].sku", by "[0]" or by nothing.

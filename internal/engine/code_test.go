@@ -56,25 +56,9 @@ func deployCoded(t *testing.T, f *fixture, functions map[string]coded) {
 // functionsOf returns the functions of a spec's custom code, of those blobs that there are.
 func functionsOf(c *spec.Compiled, blobs map[string]coded) engine.Functions {
 	functions := engine.Functions{}
-	add := func(code *spec.Code) {
-		if code == nil {
-			return
-		}
-		if fn, ok := blobs[code.Artifact]; ok {
-			functions[code] = fn
-		}
-	}
-	var walk func(list []*spec.Implication)
-	walk = func(list []*spec.Implication) {
-		for _, imp := range list {
-			add(imp.Code)
-			walk(imp.Pipeline)
-		}
-	}
-	for _, typ := range c.Types {
-		for _, et := range typ.Events {
-			add(et.Code)
-			walk(et.Implications)
+	for _, u := range c.CodeUses() {
+		if fn, ok := blobs[u.Artifact]; ok {
+			functions[u.Code] = fn
 		}
 	}
 	return functions

@@ -214,7 +214,8 @@ func (e *Engine) replay(ctx context.Context, d *deployed, c *Command, first *sto
 		return Receipt{}, storage(&store.CorruptionError{Where: "the record of an idempotency key", Err: fmt.Errorf("%d own events of %d", own, len(first.IDs))})
 	}
 	p := plan{key: j17.Key{Type: c.Type, ID: string(rest[n+m:])}, own: int(own), last: int(last)} //nolint:gosec // at most len(first.IDs)
-	if !c.New {                                                                                   // by whichever of its names
+	if !c.New {
+		// The aggregate may be called by another of its names.
 		key, err := e.resolve(ctx, c.Tenant, d, c.Type, c.ID)
 		if err != nil && j17.CodeOf(err) != j17.CodeAggregateNotFound && j17.CodeOf(err) != j17.CodeInvalidIdentifier {
 			return Receipt{}, err

@@ -66,10 +66,7 @@ func (a *API) adminMounts() []route {
 			if err := allowed(c.instance, row.right); err != nil {
 				return err
 			}
-			if c.control && row.pattern == faultPattern && c.faultHere() {
-				return row.handle(c, w)
-			}
-			if c.control {
+			if c.control && (row.pattern != faultPattern || !c.faultHere()) {
 				return c.forwarded(w, c.opsPath(), row.handle)
 			}
 			return row.handle(c, w)

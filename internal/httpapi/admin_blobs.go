@@ -203,7 +203,7 @@ func (f *uploadForm) open() (name string, file io.Reader, err error) {
 				return "", nil, err
 			}
 		case field == "file" && f.early == nil:
-			return name, &lastPart{form: f, part: p}, nil
+			return name, &lastPart{partReader{form: f, part: p}}, nil
 		default:
 			return "", nil, unknownPart(field)
 		}
@@ -235,19 +235,13 @@ func (f *uploadForm) broken(err error) error {
 }
 
 // lastPart reads the last part of a form and ends only where the form does.
-type lastPart struct {
-	form *uploadForm
-	part *multipart.Part
-}
+type lastPart struct{ partReader }
 
 // Read reads on in the part.
 func (l *lastPart) Read(p []byte) (int, error) {
-	n, err := l.part.Read(p)
-	switch {
-	case err == nil:
-		return n, nil
-	case !errors.Is(err, io.EOF):
-		return n, l.form.broken(err)
+	n, err := l.partReader.Read(p)
+	if !errors.Is(err, io.EOF) {
+		return n, err
 	}
 	next, err := l.form.parts.NextPart()
 	switch {

@@ -92,15 +92,21 @@ func (c *call) forwarded(w http.ResponseWriter, path string, handle func(*call, 
 func (c *call) reach(n control.Node) error {
 	ctx, cancel := context.WithTimeout(c.request.Context(), replicaTime)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(n.InternalURL, "/")+"/livez", nil)
-	if err != nil {
-		return err
-	}
-	resp, err := c.api.Cluster.Transport.RoundTrip(r)
+	resp, err := c.askNode(ctx, n, "/livez")
 	if err != nil {
 		return err
 	}
 	return resp.Body.Close()
+}
+
+// askNode sends a request of this server's own to an escaped path on the internal listener of another.
+func (c *call) askNode(ctx context.Context, n control.Node, path string) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(n.InternalURL, "/")+path, nil) //nolint:gosec // where a worker that knows the node secret has said it is
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set(headerNodeSecret, c.api.Registry.NodeSecret())
+	return c.api.Cluster.Transport.RoundTrip(r)
 }
 
 // opsPath is the path on the internal listener of what /api/instances/{id}/ops/{env}/ has. What follows stays escaped as it was, so
@@ -127,12 +133,7 @@ func (c *call) usageElsewhere(n control.Node, instance string) json.RawMessage {
 	}
 	ctx, cancel := context.WithTimeout(c.request.Context(), replicaTime)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(n.InternalURL, "/")+"/internal/control/instances/"+url.PathEscape(instance)+"/month", nil) //nolint:gosec // where a worker that knows the node secret has said it is
-	if err != nil {
-		return nil
-	}
-	r.Header.Set(headerNodeSecret, c.api.Registry.NodeSecret())
-	resp, err := c.api.Cluster.Transport.RoundTrip(r)
+	resp, err := c.askNode(ctx, n, "/internal/control/instances/"+url.PathEscape(instance)+"/month")
 	if err != nil {
 		c.api.Logger.LogAttrs(ctx, slog.LevelDebug, "the usage of an instance cannot be had from its worker", slog.String("node", n.Name), slog.Any("error", err))
 		return nil

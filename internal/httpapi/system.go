@@ -3,7 +3,6 @@ package httpapi
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -13,7 +12,7 @@ import (
 
 	"j17"
 	"j17/internal/control"
-	"j17/internal/spec/diag"
+	"j17/internal/engine"
 	"j17/internal/value"
 )
 
@@ -103,22 +102,11 @@ func (c *call) decode(w http.ResponseWriter, into any) error {
 			if plain, err := strconv.Unquote(name); err == nil {
 				name = plain
 			}
-			return unknownField(name, members(reflect.TypeOf(into).Elem()))
+			return engine.UnknownField("", name, members(reflect.TypeOf(into).Elem()))
 		}
 		return j17.Errorf(j17.CodeInvalidField, "The request body must be a JSON object")
 	}
 	return nil
-}
-
-func unknownField(name string, known []string) error {
-	hint := "known fields are " + strings.Join(known, ", ")
-	if len(known) == 0 {
-		hint = "there are none here"
-	}
-	if near := diag.Nearest(name, known); near != "" {
-		hint = fmt.Sprintf("did you mean '%s'?", near)
-	}
-	return j17.Errorf(j17.CodeUnknownField, "Unknown field '%s': %s", safe(name), hint).At(safe(name))
 }
 
 // members returns what the members of a struct are called in JSON.

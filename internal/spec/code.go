@@ -1,7 +1,9 @@
 package spec
 
 import (
+	"maps"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -117,4 +119,35 @@ func (c *compiler) function(code *Code, v value.Value, at diag.Pointer) {
 		return
 	}
 	code.Entrypoint = name
+}
+
+// CodeUse is a place of a spec that needs custom code.
+type CodeUse struct {
+	*Code
+	// Pointer leads to the handler or the implication.
+	Pointer diag.Pointer
+}
+
+// CodeUses lists the places that need custom code, in the order of names.
+func (c *Compiled) CodeUses() []CodeUse {
+	var all []CodeUse
+	var implied func(list []*Implication)
+	implied = func(list []*Implication) {
+		for _, i := range list {
+			if i.Code != nil {
+				all = append(all, CodeUse{i.Code, i.Pointer})
+			}
+			implied(i.Pipeline)
+		}
+	}
+	for _, typ := range slices.Sorted(maps.Keys(c.Types)) {
+		events := c.Types[typ].Events
+		for _, name := range slices.Sorted(maps.Keys(events)) {
+			if code := events[name].Code; code != nil {
+				all = append(all, CodeUse{code, diag.Pointer("/aggregate_types").Key(typ).Key("events").Key(name).Key("handler")})
+			}
+			implied(events[name].Implications)
+		}
+	}
+	return all
 }

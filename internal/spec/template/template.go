@@ -56,17 +56,22 @@ func (c *Context) Added() []value.Member {
 	if c.More == nil {
 		return nil
 	}
-	all := value.ObjectValue(c.More...)
-	var added []value.Member
-	for _, m := range c.More {
-		if !slices.Contains(own(), m.Key) {
-			added = append(added, m)
-		}
-	}
-	if all.Get(enriched).IsMissing() {
+	added := c.shown()
+	if all := value.ObjectValue(c.More...); all.Get(enriched).IsMissing() {
 		added = append(added, value.Member{Key: enriched, Value: all})
 	}
 	return added
+}
+
+// shown returns what steps of a pipeline have added but what the event's own members hide.
+func (c *Context) shown() []value.Member {
+	var members []value.Member
+	for _, m := range c.More {
+		if !slices.Contains(own(), m.Key) {
+			members = append(members, m)
+		}
+	}
+	return members
 }
 
 // own are the members of "$" that every event has.
@@ -80,12 +85,7 @@ func (c *Context) document() value.Value {
 			members = append(members, value.Member{Key: name, Value: v})
 		}
 	}
-	for _, m := range c.More {
-		if !slices.Contains(own(), m.Key) {
-			members = append(members, m)
-		}
-	}
-	return value.ObjectValue(members...)
+	return value.ObjectValue(append(members, c.shown()...)...)
 }
 
 // Path is a compiled path.
