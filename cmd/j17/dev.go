@@ -99,6 +99,8 @@ func implicationFlags(f *pflag.FlagSet, o *server.Options) {
 func containerFlags(f *pflag.FlagSet, o *server.Options) {
 	f.StringVar((*string)(&o.Containers), "containers", "", "run custom code in containers with a `driver`: bubblewrap, runc, docker or podman")
 	f.BoolVar(&o.ContainerBuildNetwork, "containers-build-network", false, "let the installation of dependencies of uploaded source code use the network")
+	f.StringVar(&o.ContainerCgroup, "containers-cgroup", "", "`folder` of the cgroup v2 file system in which bubblewrap's containers get groups, and so shares of the processors")
+	f.StringToStringVar(&o.ContainerImages, "containers-image", nil, "`RUNTIME=IMAGE` that docker and podman run source code in, such as node=node:24; can be repeated")
 }
 
 // reportDeployment tells what became of a spec file.

@@ -32,7 +32,7 @@ func (s *Server) openCode(ctx context.Context) (deploy.Modules, deploy.Container
 	}
 	s.runner, err = container.New(ctx, container.Options{
 		Driver: s.options.Containers, Dir: dir, Spare: spareFolder(dir),
-		BuildNetwork: s.options.ContainerBuildNetwork, Clock: s.options.Clock,
+		BuildNetwork: s.options.ContainerBuildNetwork, Cgroup: s.options.ContainerCgroup, Images: s.options.ContainerImages, Clock: s.options.Clock,
 	})
 	if err != nil {
 		return nil, nil, err

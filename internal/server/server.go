@@ -52,6 +52,10 @@ type Options struct {
 	// and nothing else, use the network.
 	Containers            container.Driver
 	ContainerBuildNetwork bool
+	// ContainerCgroup is a folder of the cgroup v2 file system for bubblewrap to make groups in, "" for none; ContainerImages are
+	// the images that docker and podman run source code in, by runtime ("node", "python", "ruby", "elixir").
+	ContainerCgroup string
+	ContainerImages map[string]string
 	// ImplicationsMaxDepth and ImplicationsMaxTotal bound how long the chains of events are that one event implies, and how
 	// many events these are; 0 means 5 and 100.
 	ImplicationsMaxDepth, ImplicationsMaxTotal int

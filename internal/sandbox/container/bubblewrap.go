@@ -33,7 +33,7 @@ func (b *bubblewrap) check(ctx context.Context) error {
 			return err
 		}
 	} else if !atLeast(kernelRelease(), 5, 14) {
-		return refuse("The container driver bubblewrap needs Linux 5.14 or newer, or a folder of the cgroup v2 file system in the setting container_cgroup, to contain processes that multiply. This is Linux %q.", kernelRelease())
+		return refuse("The container driver bubblewrap needs Linux 5.14 or newer, or a folder of the cgroup v2 file system named with --containers-cgroup, to contain processes that multiply. This is Linux %q.", kernelRelease())
 	}
 	if barrier, err := b.runner.barrier(); err != nil {
 		return err

@@ -22,7 +22,7 @@ func openCgroup(dir string) (*cgroup, error) {
 	control := filepath.Join(dir, "cgroup.subtree_control")
 	text, err := os.ReadFile(control) //nolint:gosec // below a folder that the operator names
 	if err != nil {
-		return nil, &Error{Message: fmt.Sprintf("The folder %s is not part of the cgroup v2 file system, or cannot be read (%v). Correct the setting container_cgroup.", dir, err), Err: err}
+		return nil, &Error{Message: fmt.Sprintf("The folder %s is not part of the cgroup v2 file system, or cannot be read (%v). Correct --containers-cgroup.", dir, err), Err: err}
 	}
 	for _, name := range []string{"memory", "pids", "cpu"} {
 		if strings.Contains(" "+oneLine(string(text))+" ", " "+name+" ") {
@@ -35,7 +35,7 @@ func openCgroup(dir string) (*cgroup, error) {
 	probe := &cgroup{dir: dir}
 	g, err := probe.create(&job{memory: 1 << 20, tasks: 1, cpus: 1})
 	if err != nil {
-		return nil, &Error{Message: fmt.Sprintf("The server cannot make control groups in %s (%v). Make the folder its user's, or correct the setting container_cgroup.", dir, err), Err: err}
+		return nil, &Error{Message: fmt.Sprintf("The server cannot make control groups in %s (%v). Make the folder its user's, or correct --containers-cgroup.", dir, err), Err: err}
 	}
 	_ = removeGroup(g.dir)
 	return probe, nil

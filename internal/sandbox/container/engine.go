@@ -37,7 +37,7 @@ func (d *engine) inspect(ctx context.Context, reference string) (id string, many
 	text, err := exec.CommandContext(ctx, d.program, "image", "inspect", "--format", format, "--", reference).Output() //nolint:gosec // running programs is the purpose
 	if err != nil {
 		return "", false, &Error{
-			Message: fmt.Sprintf("The container engine on this server has no image %q. Images are never fetched: load it there with %s pull or %s load, or upload an archive of it as a blob.",
+			Message: fmt.Sprintf("The container engine on this server has no image %q. Images are never fetched: load it there with %s pull or %s load.",
 				reference, d.runner.opts.Driver, d.runner.opts.Driver),
 			Err: err,
 		}

@@ -115,7 +115,7 @@ func (r *Runner) runtimeJob(runtime string) (*job, error) {
 	if e, ok := r.driver.(*engine); ok {
 		reference := r.opts.Images[runtime]
 		if reference == "" {
-			return nil, refuse("The container driver %s needs an image to run %s in. The operator names one in the setting container_images.", r.opts.Driver, runtime)
+			return nil, refuse("The container driver %s needs an image to run %s in. The operator names one with --containers-image %s=IMAGE.", r.opts.Driver, runtime, runtime)
 		}
 		id, _, err := e.inspect(context.WithoutCancel(r.life), reference)
 		if err != nil {
