@@ -11,8 +11,8 @@ import (
 type Role string
 
 // The roles. A platform admin may do everything everywhere. All others may do something in the instances that are
-// granted to them and nothing elsewhere: an instance admin everything, an auditor look at things and verify them, a
-// privacy officer look at things and erase personal data.
+// granted to them and nothing elsewhere: an instance admin everything, an auditor see who
+// did and may do what and verify it, a privacy officer see what is kept and erase personal data.
 const (
 	RolePlatformAdmin  Role = "platform_admin"
 	RoleInstanceAdmin  Role = "instance_admin"
@@ -30,13 +30,15 @@ type Right string
 
 // The rights.
 const (
-	// RightView is to see what there is and how it is: instance, spec, keys without tokens, work in progress, usage.
+	// RightView is to see what there is: the instance and its usage, its specs, its erasures.
 	RightView Right = "view"
+	// RightInspect is to see how it runs: custom code, faults, rejected and unfinished work.
+	RightInspect Right = "inspect"
 	// RightOperate is to change how it runs: retry, cancel, checkpoints, backups, blobs, imports.
 	RightOperate Right = "operate"
 	// RightDeploy is to deploy, promote and roll back specs.
 	RightDeploy Right = "deploy"
-	// RightAudit is to read the audit log and to verify and export events.
+	// RightAudit is to read the audit log and the list of keys, without tokens, and to verify and export events.
 	RightAudit Right = "audit"
 	// RightErase is to request, cancel and carry out the erasure of personal data.
 	RightErase Right = "erase"

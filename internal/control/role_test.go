@@ -14,7 +14,7 @@ import (
 func TestRights(t *testing.T) {
 	s := start(t)
 	app, other := s.instance(t, "app"), s.instance(t, "other")
-	all := []control.Right{control.RightView, control.RightOperate, control.RightDeploy, control.RightAudit, control.RightErase, control.RightManage}
+	all := []control.Right{control.RightView, control.RightInspect, control.RightOperate, control.RightDeploy, control.RightAudit, control.RightErase, control.RightManage}
 	for role, inGranted := range map[control.Role][]control.Right{
 		control.RoleInstanceAdmin:  all,
 		control.RoleAuditor:        {control.RightView, control.RightAudit},

@@ -38,7 +38,7 @@ func (a *API) adminRoutes() []adminRoute {
 	return slices.Concat(
 		[]adminRoute{
 			{http.MethodGet, "tombstones", control.RightView, (*call).listTombstones},
-			{http.MethodGet, faultPattern, control.RightView, (*call).getFault},
+			{http.MethodGet, faultPattern, control.RightInspect, (*call).getFault},
 		},
 		a.specAdminRoutes(),
 		a.blobRoutes(),

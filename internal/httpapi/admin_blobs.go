@@ -22,10 +22,10 @@ import (
 // blobRoutes is the table of what can be done with blobs.
 func (a *API) blobRoutes() []adminRoute {
 	return []adminRoute{
-		{http.MethodGet, "blobs", control.RightView, (*call).listBlobs},
+		{http.MethodGet, "blobs", control.RightInspect, (*call).listBlobs},
 		{http.MethodPost, "blobs", control.RightOperate, auditedHere("blob.upload", (*call).putBlob)},
-		{http.MethodGet, "blobs/{name}", control.RightView, (*call).getBlob},
-		{http.MethodGet, "blobs/{name}/versions", control.RightView, (*call).listBlobVersions},
+		{http.MethodGet, "blobs/{name}", control.RightInspect, (*call).getBlob},
+		{http.MethodGet, "blobs/{name}/versions", control.RightInspect, (*call).listBlobVersions},
 		{http.MethodDelete, "blobs/{name}", control.RightOperate, auditedHere("blob.delete", (*call).deleteBlob)},
 	}
 }

@@ -302,7 +302,7 @@ func TestRateLimits(t *testing.T) {
 			t.Errorf("%d: %d %v", i, got.status, got.header)
 		}
 	}
-	if got := f.do(t, "GET", "/note", ""); got.status != 429 || got.header.Get("Retry-After") != "20" || got.header.Get("X-RateLimit-Scope") != "api-key" {
+	if got := f.do(t, "GET", "/note", ""); got.status != 429 || got.header.Get("Retry-After") != "60" || got.header.Get("X-RateLimit-Scope") != "api-key" {
 		t.Errorf("%d %v", got.status, got.header)
 	}
 	f.do(t, "GET", "/", "")

@@ -38,7 +38,7 @@ func (c *call) keyRow(k control.Key) keyRow {
 // listKeys is GET /api/instances/{id}/keys.
 func (c *call) listKeys(w http.ResponseWriter) error {
 	id := c.request.PathValue("id")
-	if err := c.needRight(id, control.RightView); err != nil {
+	if err := c.needRight(id, control.RightAudit); err != nil {
 		return err
 	}
 	l, err := c.listing(string(control.KeyActive), string(control.KeyScheduled), string(control.KeyRevoked))
@@ -89,7 +89,7 @@ func (c *call) ownKey(right control.Right) (control.Key, error) {
 
 // getKey is GET /api/keys/{id}.
 func (c *call) getKey(w http.ResponseWriter) error {
-	key, err := c.ownKey(control.RightView)
+	key, err := c.ownKey(control.RightAudit)
 	if err != nil {
 		return err
 	}

@@ -239,7 +239,7 @@ func TestRolesOverHTTP(t *testing.T) {
 		ia, au, po, no     int
 	}{
 		{"GET", here, "", 200, 200, 200, 404},
-		{"GET", here + "/keys", "", 200, 200, 200, 404},
+		{"GET", here + "/keys", "", 200, 200, 403, 404},
 		{"GET", here + "/usage", "", 200, 200, 200, 404},
 		{"GET", here + "/operators", "", 200, 403, 403, 404},
 		{"GET", here + "/audit", "", 200, 200, 403, 404},
@@ -247,7 +247,12 @@ func TestRolesOverHTTP(t *testing.T) {
 		{"GET", "/api/audit", "", 200, 200, 403, 403},
 		{"POST", here + "/keys", `{"name":"k","scope":"read","environment":"prod"}`, 201, 403, 403, 404},
 		{"POST", "/api/keys/" + key.ID + "/schedule_revocation", `{"revoke_at":"2030-01-01T00:00:00Z"}`, 200, 403, 403, 404},
-		{"GET", "/api/keys/" + key.ID, "", 200, 200, 200, 404},
+		{"GET", "/api/keys/" + key.ID, "", 200, 200, 403, 404},
+		{"GET", here + "/spec/history?environment=prod", "", 200, 200, 200, 404},
+		{"GET", here + "/projections", "", 200, 200, 200, 404},
+		{"GET", here + "/ops/prod/tombstones", "", 200, 200, 200, 404},
+		{"GET", here + "/ops/prod/implications/failed", "", 200, 403, 403, 404},
+		{"GET", here + "/ops/prod/errors/err_1", "", 404, 403, 403, 404},
 		{"PATCH", here, `{"name":"app"}`, 200, 403, 403, 404},
 		{"PATCH", here, `{"plan":"free"}`, 403, 403, 403, 404},
 		{"DELETE", here, `{"confirm":"app"}`, 403, 403, 403, 404},
