@@ -174,29 +174,35 @@ func (e *env) blobsGet() *cobra.Command {
 			return o.explained(cmd.Context(), err)
 		}
 		defer func() { err = interrupted(cmd.Context(), errors.Join(err, body.Close())) }()
-		out := e.out
-		if output != "" {
-			f, err := os.OpenFile(output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // a download like any other
-			if err != nil {
-				return fmt.Errorf("cannot write %s: %w", fileName(output), err)
+		return e.save(output, func(out io.Writer) error {
+			sum := sha256.New()
+			if _, err := io.Copy(io.MultiWriter(out, sum), body); err != nil {
+				return err
 			}
-			defer func() {
-				if err = errors.Join(err, f.Close()); err != nil {
-					err = errors.Join(err, os.Remove(output))
-				}
-			}()
-			out = f
-		}
-		sum := sha256.New()
-		if _, err := io.Copy(io.MultiWriter(out, sum), body); err != nil {
-			return err
-		}
-		if want := header.Get("Etag"); want != "" && want != `"`+hex.EncodeToString(sum.Sum(nil))+`"` {
-			return errors.New("what has arrived is not what was uploaded: its hash is another. Try again")
-		}
-		return nil
+			if want := header.Get("Etag"); want != "" && want != `"`+hex.EncodeToString(sum.Sum(nil))+`"` {
+				return errors.New("what has arrived is not what was uploaded: its hash is another. Try again")
+			}
+			return nil
+		})
 	}
 	return cmd
+}
+
+// save has a download written to a file that does not exist yet, which is gone again if that fails, or to standard output for "".
+func (e *env) save(output string, write func(io.Writer) error) (err error) {
+	if output == "" {
+		return write(e.out)
+	}
+	f, err := os.OpenFile(output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // a download like any other
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", fileName(output), err)
+	}
+	defer func() {
+		if err = errors.Join(err, f.Close()); err != nil {
+			err = errors.Join(err, os.Remove(output))
+		}
+	}()
+	return write(f)
 }
 
 func versionQuery(version uint64) url.Values {

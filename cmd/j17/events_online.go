@@ -18,7 +18,7 @@ import (
 
 // eventsOnline returns the commands of "j17 events" that talk to a server.
 func (e *env) eventsOnline() []*cobra.Command {
-	return []*cobra.Command{e.eventsPost(), e.eventsList(), e.eventsImport()}
+	return []*cobra.Command{e.eventsPost(), e.eventsList(), e.eventsImport(), e.eventsExport()}
 }
 
 func (e *env) eventsPost() *cobra.Command {

@@ -103,6 +103,12 @@ func (s *importSource) parse(text string) (importEvent, *lineError) {
 	if e.Recorded {
 		s.leave("stream_id")
 	}
+	if e.Handle != "" {
+		s.leave("handle")
+	}
+	if e.PublicID != "" {
+		s.leave("public_id")
+	}
 	for _, name := range w.Left {
 		s.leave("metadata." + name)
 	}

@@ -315,7 +315,7 @@ func (d *deployed) examine(c *FileEvent) (*examined, []error) {
 	if !own.IsMissing() {
 		body = value.ObjectValue(value.Member{Key: "metadata", Value: own})
 	}
-	if err := e.readMetadata(d.spec, &Command{Body: body, Trusted: c.Recorded}); err != nil {
+	if err := e.readMetadata(d.spec, &Command{Body: body, Trusted: c.Recorded || c.trusted}); err != nil {
 		faults = append(faults, err)
 	}
 	if err := e.events[0].check(); err != nil {

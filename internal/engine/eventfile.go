@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"j17"
@@ -26,16 +27,17 @@ type EventText struct {
 // MaxEventText is how many bytes the text of one event in a file may have.
 const MaxEventText = 16 << 20
 
-// EventReader finds the events in a file: the elements of a JSON array, or else one event a line with empty lines in
-// between; a byte order mark at the start is passed over. It is the only reader of such files, so that what can be tried
-// can be imported. What an event looks like inside is the business of ReadFileEvent.
+// EventReader finds the events in a file: the elements of a JSON array, which may be the member "events" of an object, or else
+// one event a line with empty lines in between; a byte order mark at the start is passed over. It is the only reader of such
+// files, so that what can be tried can be imported. What an event looks like inside is the business of ReadFileEvent.
 type EventReader struct {
 	in      *bufio.Reader
 	started bool
-	// array is set where the file is one array, which starts at base.
-	array *json.Decoder
-	base  int
-	lines *lineCounter
+	// array is set where the file is one array, which starts at base, or an object that has it, if wrapped.
+	array   *json.Decoder
+	base    int
+	wrapped bool
+	lines   *lineCounter
 	// offset, line and number are those of what is read next, number counted from 0.
 	offset, line, number int
 }
@@ -100,14 +102,29 @@ func (r *EventReader) start() error {
 		if err := r.in.UnreadByte(); err != nil {
 			return err
 		}
-		if c == '[' {
+		r.wrapped = c == '{' && r.atWrapper()
+		if c == '[' || r.wrapped {
 			r.base = r.offset
 			r.lines = &lineCounter{in: r.in, line: r.line}
 			r.array = json.NewDecoder(r.lines)
-			_, err = r.array.Token()
+			for opening := json.Token(nil); opening != json.Delim('['); {
+				if opening, err = r.array.Token(); err != nil {
+					return err
+				}
+			}
 		}
 		return err
 	}
+}
+
+// wrapper is how an object begins whose member "events" is the array.
+var wrapper = regexp.MustCompile(`^\{\s*"events"\s*:\s*\[`)
+
+// atWrapper reports whether the array follows as a member of an object.
+func (r *EventReader) atWrapper() bool {
+	const most = 256 // white space included
+	head, _ := r.in.Peek(most)
+	return wrapper.Match(head)
 }
 
 // nextLine returns the next line that is not empty.
@@ -144,7 +161,7 @@ func (r *EventReader) element() (EventText, error) {
 	var err error
 	if r.array.More() {
 		err = r.array.Decode(&raw)
-	} else if _, err = r.array.Token(); err == nil {
+	} else if err = r.close(); err == nil {
 		if _, err = r.array.Token(); err == nil {
 			err = errors.New("there is something after the end of the array")
 		} else if errors.Is(err, io.EOF) {
@@ -166,6 +183,19 @@ func (r *EventReader) element() (EventText, error) {
 		end = max(end, syntax.Offset-1)
 	}
 	return EventText{}, &EventTextError{r.lines.lineAt(end), "this is not valid JSON: " + err.Error()}
+}
+
+// close reads what ends the array.
+func (r *EventReader) close() error {
+	_, err := r.array.Token()
+	if err != nil || !r.wrapped {
+		return err
+	}
+	end, err := r.array.Token()
+	if err == nil && end != json.Delim('}') {
+		err = errors.New("the object may have no other member than 'events'")
+	}
+	return err
 }
 
 // lineCounter tells the lines of offsets in what is read through it. Offsets are asked for in ascending order.
@@ -234,17 +264,21 @@ type FileEvent struct {
 	// any members.
 	Recorded bool
 	StreamID j17.StreamID
+	// Identity is what the aggregate was called where the event comes from, "" where the file does not say.
+	Identity
+	// trusted lets the event name one of the platform's own actors.
+	trusted bool
 }
 
 // ReadFileEvent takes an event of a file apart: an object with the members "type", "data", "metadata" and either "key"
-// ("order:global") or "aggregate_type" and "id", and maybe "stream_id". It returns all that is wrong with these, each a
+// ("order:global") or "aggregate_type" and "id", and maybe "stream_id", "handle" and "public_id". It returns all that is wrong with these, each a
 // *j17.Error. FileEvent.Write does the same for the metadata.
 func ReadFileEvent(v value.Value) (FileEvent, []error) {
 	if v.Kind() != value.Object {
 		return FileEvent{}, []error{j17.Errorf(j17.CodeInvalidField, "An event must be a JSON object")}
 	}
 	var faults []error
-	if err := onlyMembers(v, "", "stream_id", "key", "aggregate_type", "id", "type", "data", "metadata"); err != nil {
+	if err := onlyMembers(v, "", "stream_id", "key", "aggregate_type", "id", "type", "data", "metadata", "handle", "public_id"); err != nil {
 		faults = append(faults, err)
 	}
 	text := func(name string) string {
@@ -265,6 +299,12 @@ func ReadFileEvent(v value.Value) (FileEvent, []error) {
 				faults = append(faults, j17.Errorf(j17.CodeInvalidField, "%v", err).At("stream_id"))
 			}
 		}
+	}
+	if !v.Get("handle").IsMissing() {
+		e.Handle = text("handle")
+	}
+	if !v.Get("public_id").IsMissing() {
+		e.PublicID = text("public_id")
 	}
 	switch split := !v.Get("aggregate_type").IsMissing() || !v.Get("id").IsMissing(); {
 	case split && !v.Get("key").IsMissing():

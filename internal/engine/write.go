@@ -74,7 +74,8 @@ func (e *Engine) Execute(ctx context.Context, c *Command) (Receipt, error) {
 // plan is one atomic append that carries out a command, and how to read its result.
 type plan struct {
 	unit store.Append
-	// key is the command's aggregate, own the number of the command's own events; they come first.
+	// key is the command's aggregate, own the number of the command's own events; they come first. A recording has no such
+	// aggregate.
 	key j17.Key
 	own int
 	// last is the number of the last event of the command's aggregate, which may be an implied one.
@@ -175,10 +176,12 @@ func (e *Engine) committed(t store.Tenant, d *deployed, p *plan, r *store.Result
 			e.cache.put(stateKey{t, c.key}, &c.state)
 		}
 	}
-	last := r.Lengths[p.own-1]
-	due := last/e.every != (last-uint64(p.own))/e.every //nolint:gosec // not negative
-	if due || d.spec.Types[p.key.Type].Cache {
-		e.enqueue(stateKey{t, p.key})
+	if p.own > 0 {
+		last := r.Lengths[p.own-1]
+		due := last/e.every != (last-uint64(p.own))/e.every
+		if due || d.spec.Types[p.key.Type].Cache {
+			e.enqueue(stateKey{t, p.key})
+		}
 	}
 	for i := p.own; i < len(r.Lengths); i++ {
 		if key := p.unit.Events[i].Key; r.Lengths[i]%e.every == 0 || d.spec.Types[key.Type].Cache {

@@ -44,6 +44,7 @@ func (a *API) adminRoutes() []adminRoute {
 		a.blobRoutes(),
 		a.debugRoutes(),
 		a.implicationRoutes(),
+		a.historyRoutes(),
 	)
 }
 

@@ -33,12 +33,20 @@ type administration struct {
 
 func administer(tb testing.TB) *administration {
 	tb.Helper()
+	return administerWith(tb, nil)
+}
+
+func administerWith(tb testing.TB, change func(*httpapi.Options)) *administration {
+	tb.Helper()
 	a := &administration{log: &bytes.Buffer{}}
 	a.fixture = newFixture(tb, func(o *httpapi.Options) {
 		logger := slog.New(slog.NewTextHandler(a.log, nil))
 		a.blobs = blob.New(blob.Options{Store: o.Store, Clock: o.Clock, MaxBytes: 1 << 20})
 		o.Blobs = a.blobs
 		o.Deploy = deploy.New(deploy.Options{Registry: o.Registry, Engine: o.Engine, Blobs: o.Blobs, Clock: o.Clock, Logger: logger})
+		if change != nil {
+			change(o)
+		}
 	})
 	login := func(email string, role control.Role, grants ...string) string {
 		op, err := a.registry.CreateOperator(tb.Context(), control.NewOperator{Email: email, Password: "a long password", Role: role})

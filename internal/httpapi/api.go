@@ -51,9 +51,10 @@ type Options struct {
 	BaseDomain string
 	// DefaultInstance is the handle of the instance that answers for the base domain itself and for bare addresses.
 	DefaultInstance string
-	// MaxEventBytes and MaxBatchBytes bound request bodies; 0 means 1 MiB and 10 MiB.
-	MaxEventBytes int64
-	MaxBatchBytes int64
+	// MaxEventBytes, MaxBatchBytes and MaxImportBytes bound request bodies; 0 means 1 MiB, 10 MiB and 256 MiB.
+	MaxEventBytes  int64
+	MaxBatchBytes  int64
+	MaxImportBytes int64
 	// AdvanceClock, if not nil, moves a development server's clock and returns the new time once due work has run.
 	AdvanceClock func(time.Duration) (time.Time, error)
 	// Observe, if not nil, is called after every request on the public listener.
@@ -89,8 +90,9 @@ type API struct {
 }
 
 const (
-	defaultMaxEvent = 1 << 20
-	defaultMaxBatch = 10 << 20
+	defaultMaxEvent  = 1 << 20
+	defaultMaxBatch  = 10 << 20
+	defaultMaxImport = 256 << 20
 )
 
 // New returns an API.
@@ -100,6 +102,9 @@ func New(o Options) *API {
 	}
 	if o.MaxBatchBytes == 0 {
 		o.MaxBatchBytes = defaultMaxBatch
+	}
+	if o.MaxImportBytes == 0 {
+		o.MaxImportBytes = defaultMaxImport
 	}
 	a := &API{Options: o, mint: ident.NewMinter(o.Clock.Now), guesses: auth.NewGuesses(badSecrets), draining: make(chan struct{})}
 	a.chunks.New = func() any { return new([chunkSize]byte) }

@@ -1,0 +1,533 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"j17"
+	"j17/internal/ident"
+	"j17/internal/store"
+	"j17/internal/value"
+)
+
+// ExportedEvent is a stored event as an export shows it.
+type ExportedEvent struct {
+	*j17.Event
+	// Identity is what the aggregate is called, with the first event of an aggregate only.
+	Identity
+}
+
+// exportPage is how many events of a feed are read at once.
+const exportPage = 1000
+
+// Export yields the events of a tenant that stand after a position in the order in which they were stored, of one aggregate
+// type or, for "", of all. It ends where there are no more. An event is valid until the next step.
+func (e *Engine) Export(ctx context.Context, t store.Tenant, aggregateType string, after j17.StreamID) (iter.Seq2[ExportedEvent, error], error) {
+	d, err := e.deployed(t)
+	if err != nil {
+		return nil, err
+	}
+	if aggregateType != "" {
+		if _, err := d.aggregateType(aggregateType); err != nil {
+			return nil, err
+		}
+	}
+	return func(yield func(ExportedEvent, error) bool) {
+		for more := true; more; {
+			more = false
+			for ev, err := range e.store.ReadFeed(ctx, t, after, exportPage) {
+				if err != nil {
+					yield(ExportedEvent{}, storage(err))
+					return
+				}
+				after, more = ev.StreamID, true
+				if aggregateType != "" && ev.Key.Type != aggregateType {
+					continue
+				}
+				out := ExportedEvent{Event: ev}
+				if typ := d.spec.Types[ev.Key.Type]; ev.Version == 1 && typ != nil && named(typ) {
+					out.Identity, err = e.identity(ctx, t, d, ev.Key)
+				}
+				if !yield(out, err) || err != nil {
+					return
+				}
+			}
+		}
+	}, nil
+}
+
+// Types lists the aggregate types of a tenant's spec in byte order.
+func (e *Engine) Types(t store.Tenant) ([]string, error) {
+	d, err := e.deployed(t)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Sorted(maps.Keys(d.spec.Types)), nil
+}
+
+// Recording is a file of events that happened before, here or elsewhere, and are to be stored as they were: with their time,
+// their actors and the names of their aggregates. What they bring about, they have brought about then: nothing reacts to
+// them.
+type Recording struct {
+	Tenant store.Tenant
+	// ID names the file by its content. A recording that was cut short goes on where it was when it is made again within a
+	// day, and one that was complete stores nothing again.
+	ID [32]byte
+	// First refuses a tenant that has events which are not of this recording.
+	First bool
+	// Open begins to read the file, which is read twice: nothing is stored of a file with faults.
+	Open func() (*EventReader, error)
+}
+
+// Recorded tells what became of a recording.
+type Recorded struct {
+	// Events is the number of events in the file: Stored now or Known from the try before.
+	Events int `json:"events"`
+	Stored int `json:"stored"`
+	Known  int `json:"already_stored"`
+	// Streams is the number of aggregates that they belong to.
+	Streams int `json:"aggregates"`
+}
+
+// What one unit of a recording holds at most.
+const (
+	recordEvents = 500
+	recordBytes  = 1 << 20
+)
+
+// recordTries is how often a unit is written anew that was overtaken by another write.
+const recordTries = 5
+
+// Record stores the events of a recording. A file with faults is refused as a whole, with the place of each; what it returns
+// beside any later error has been stored.
+func (e *Engine) Record(ctx context.Context, r *Recording) (Recorded, error) {
+	d, err := e.deployed(r.Tenant)
+	if err != nil {
+		return Recorded{}, err
+	}
+	c := &recorder{e: e, d: d, r: r, now: e.clock.Now().Unix(), streams: map[j17.Key]*pastStream{}, claimed: map[string]j17.Key{}, known: map[int]bool{}}
+	c.examine = c.examinePast
+	if err := c.units(ctx, c.check); err != nil {
+		return Recorded{}, err
+	}
+	if err := c.refusal(); err != nil {
+		return Recorded{}, err
+	}
+	if r.First && len(c.known) == 0 {
+		for _, err := range e.store.ReadFeed(ctx, r.Tenant, j17.StreamID{}, 1) {
+			if err != nil {
+				return Recorded{}, storage(err)
+			}
+			return Recorded{}, j17.Errorf(j17.CodeConflict, "The environment has events already. Only an empty one can be loaded for the first time; others take an import.")
+		}
+	}
+	c.done = Recorded{Streams: len(c.streams)}
+	err = c.units(ctx, c.store)
+	return c.done, err
+}
+
+// recorder stores one recording.
+type recorder struct {
+	e   *Engine
+	d   *deployed
+	r   *Recording
+	now int64
+	// examine makes the checks of one event that need no other.
+	examine func(*FileEvent) (*examined, error)
+	streams map[j17.Key]*pastStream
+	// claimed holds which aggregate of the file a name belongs to.
+	claimed map[string]j17.Key
+	// known tells which units the try before has stored.
+	known  map[int]bool
+	faults []error
+	done   Recorded
+}
+
+// pastStream is what is known of an aggregate while a file is checked.
+type pastStream struct {
+	// last is the time of its last event.
+	last int64
+	Identity
+}
+
+// pastUnit is events of a recording that are stored together.
+type pastUnit struct {
+	// number counts the units of a recording, which are the same each time.
+	number int
+	events []pastEvent
+	bytes  int
+}
+
+// pastEvent is one event of a recording, the index-th of its file from 0.
+type pastEvent struct {
+	index int
+	line  int
+	file  FileEvent
+	examined
+}
+
+// command names a unit, so that it is stored once.
+func (c *recorder) command(u *pastUnit) store.CommandID {
+	sum := sha256.Sum256(binary.BigEndian.AppendUint64(append([]byte("record "), c.r.ID[:]...), uint64(u.number))) //nolint:gosec // not negative
+	return store.CommandID(sum[:16])
+}
+
+// units reads the file and hands its events to do, a unit at a time. Faults of single events are kept.
+func (c *recorder) units(ctx context.Context, do func(context.Context, *pastUnit) error) error {
+	in, err := c.r.Open()
+	if err != nil {
+		return err
+	}
+	u := &pastUnit{}
+	flush := func() error {
+		if len(u.events) == 0 {
+			return nil
+		}
+		err := do(ctx, u)
+		*u = pastUnit{number: u.number + 1, events: u.events[:0]}
+		return err
+	}
+	for {
+		text, err := in.Next()
+		broken, ok := errors.AsType[*EventTextError](err)
+		switch {
+		case errors.Is(err, io.EOF):
+			return flush()
+		case ok:
+			return j17.Errorf(j17.CodeInvalidJSON, "Line %d: %s", broken.Line, broken.Message)
+		case err != nil:
+			return err
+		}
+		ev := pastEvent{index: text.Number - 1, line: text.Line}
+		c.done.Events++
+		if err := c.read(text, &ev); err != nil {
+			if c.fault(&ev, err) {
+				return nil
+			}
+			continue
+		}
+		u.events = append(u.events, ev)
+		if u.bytes += len(text.Text); len(u.events) >= recordEvents || u.bytes >= recordBytes {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// fault keeps what is wrong with an event and reports whether that is enough.
+func (c *recorder) fault(ev *pastEvent, err error) bool {
+	if e, ok := errors.AsType[*j17.Error](err); ok {
+		f := *e
+		f.Message = "Line " + strconv.Itoa(ev.line) + ": " + strings.TrimSuffix(e.Message, ".")
+		err = &f
+	}
+	c.faults = append(c.faults, inEvent(err, ev.index))
+	return len(c.faults) >= maxErrors
+}
+
+// refusal is the error of a file with faults: the first one, and all in its list.
+func (c *recorder) refusal() error {
+	if len(c.faults) == 0 {
+		return nil
+	}
+	first, ok := errors.AsType[*j17.Error](c.faults[0])
+	if !ok {
+		return c.faults[0]
+	}
+	whole := *first
+	whole.Errors = nil
+	whole.Message += ". Nothing was stored."
+	if len(c.faults) > 1 || len(first.Errors) > 1 {
+		whole.Message = fmt.Sprintf("%s. %s more faults are listed. Nothing was stored.", first.Message, atLeast(len(c.faults)))
+	}
+	for _, fault := range c.faults {
+		f, ok := errors.AsType[*j17.Error](fault)
+		if !ok || len(whole.Errors) >= maxErrors {
+			break
+		}
+		at := "/" + strconv.Itoa(*f.EventIndex)
+		if len(f.Errors) == 0 {
+			whole.Errors = append(whole.Errors, j17.FieldError{Pointer: at, Message: f.Message})
+		}
+		for _, detail := range f.Errors {
+			detail.Pointer = at + detail.Pointer
+			whole.Errors = append(whole.Errors, detail)
+		}
+	}
+	return &whole
+}
+
+// atLeast counts the faults beside the first one.
+func atLeast(n int) string {
+	if n >= maxErrors {
+		return "At least " + strconv.Itoa(n-1)
+	}
+	return strconv.Itoa(n - 1)
+}
+
+// read takes an event of the file apart and examines it.
+func (c *recorder) read(text EventText, ev *pastEvent) error {
+	v, err := value.ParseString(text.Text)
+	if err != nil {
+		return j17.Errorf(j17.CodeInvalidJSON, "The event is not valid JSON: %v", err)
+	}
+	file, faults := ReadFileEvent(v)
+	if len(faults) > 0 {
+		return faults[0]
+	}
+	x, err := c.examine(&file)
+	if err == nil {
+		ev.file, ev.examined = file, *x
+	}
+	return err
+}
+
+// examinePast examines an event that is history.
+func (c *recorder) examinePast(file *FileEvent) (*examined, error) {
+	file.Recorded = true // as far as the rules for it go
+	x, faults := c.d.examine(file)
+	if len(faults) > 0 {
+		return nil, faults[0]
+	}
+	switch meta := file.Metadata; {
+	case !meta.Get("previous_length").IsMissing(), !meta.Get("skip_occ").IsMissing():
+		return nil, j17.Errorf(j17.CodeInvalidField, "'previous_length' and 'skip_occ' are for events that happen now; leave them out").At("metadata")
+	case x.timestamp != nil && (*x.timestamp < 1 || *x.timestamp > c.now):
+		return nil, j17.Errorf(j17.CodeInvalidField, "'timestamp' must be the time of the event in Unix seconds and not lie in the future").At("metadata.timestamp")
+	}
+	return x, c.d.checkNames(x.key, file.Identity)
+}
+
+// checkNames checks the form of names that an aggregate is to have.
+func (d *deployed) checkNames(key j17.Key, names Identity) error {
+	typ := d.spec.Types[key.Type]
+	if names.Handle != "" {
+		h, err := ident.ParseHandle(names.Handle)
+		if typ.Handle == "" || err != nil || h != typ.Handle {
+			return j17.Errorf(j17.CodeInvalidField, "'%s' is no handle of aggregate type '%s'", printable(names.Handle), typ.Name).At("handle")
+		}
+	}
+	if names.PublicID != "" {
+		number, ok := d.number(names.PublicID)
+		if n, err := strconv.ParseInt(number, 10, 64); !typ.Sequence || !ok || err != nil || n < 1 {
+			return j17.Errorf(j17.CodeInvalidField, "'%s' is no public id of aggregate type '%s'", printable(names.PublicID), typ.Name).At("public_id")
+		}
+	}
+	return nil
+}
+
+// check compares a unit with the events before it, in the file and in the store.
+func (c *recorder) check(ctx context.Context, u *pastUnit) error {
+	first, err := c.e.store.Command(ctx, c.r.Tenant, c.command(u))
+	if err != nil {
+		return storage(err)
+	}
+	if first != nil {
+		c.known[u.number] = true
+	}
+	for i := range u.events {
+		ev := &u.events[i]
+		s := c.streams[ev.key]
+		fresh := s == nil
+		if fresh {
+			s = &pastStream{Identity: ev.file.Identity}
+			if first == nil {
+				heads, err := c.e.store.Heads(ctx, c.r.Tenant, []j17.Key{ev.key})
+				if err != nil {
+					return storage(err)
+				}
+				s.last = heads[0].LastTime
+			}
+			c.streams[ev.key] = s
+		}
+		at := s.last
+		if ev.timestamp != nil {
+			at = *ev.timestamp
+		} else if at < c.now {
+			at = c.now
+		}
+		err := c.claim(ctx, ev.key, ev.file.Identity, s, fresh && first == nil)
+		if code := j17.CodeOf(err); err != nil && code != j17.CodeInvalidField && code != j17.CodeConflict {
+			return err
+		}
+		if at < s.last {
+			err = j17.Errorf(j17.CodeInvalidField, "The event lies before the one that its aggregate has already, at %d: time never runs backward in an aggregate", s.last).At("metadata.timestamp")
+		}
+		if err != nil && c.fault(ev, err) {
+			return c.refusal()
+		}
+		s.last = max(s.last, at)
+	}
+	return nil
+}
+
+// claim makes sure that names are free or the aggregate's own. Whether they are in the store is asked where look is set.
+func (c *recorder) claim(ctx context.Context, key j17.Key, names Identity, s *pastStream, look bool) error {
+	if names == (Identity{}) {
+		return nil
+	}
+	if names != s.Identity {
+		return j17.Errorf(j17.CodeInvalidField, "The aggregate has other names in an event before: names stand with the first event of an aggregate").At("key")
+	}
+	taken := func(path, name string) error {
+		return j17.Errorf(j17.CodeConflict, "'%s' is the name of another aggregate", name).At(path)
+	}
+	present := Identity{}
+	if look {
+		var err error
+		if present, err = c.e.identity(ctx, c.r.Tenant, c.d, key); err != nil {
+			return err
+		}
+	}
+	number, _ := c.d.number(names.PublicID)
+	for _, n := range []struct {
+		path, name, present string
+		index               store.Space
+		indexed             string
+	}{
+		{"handle", names.Handle, present.Handle, handleIndex, names.Handle},
+		{"public_id", names.PublicID, present.PublicID, numberIndex, number},
+	} {
+		if n.name == "" {
+			continue
+		}
+		if owner, ok := c.claimed[n.name]; ok && owner != key {
+			return taken(n.path, n.name)
+		}
+		c.claimed[n.name] = key
+		if !look {
+			continue
+		}
+		if n.present != "" && n.present != n.name {
+			return j17.Errorf(j17.CodeConflict, "The aggregate is called '%s' here, and names are for good", n.present).At(n.path)
+		}
+		owner, err := c.e.name(ctx, c.r.Tenant, n.index, n.indexed)
+		if err != nil {
+			return err
+		}
+		if owner != "" && owner != key.String() {
+			return taken(n.path, n.name)
+		}
+	}
+	return nil
+}
+
+// store writes a unit that was checked.
+func (c *recorder) store(ctx context.Context, u *pastUnit) error {
+	if len(c.faults) > 0 {
+		return c.refusal()
+	}
+	if c.known[u.number] {
+		c.done.Known += len(u.events)
+		return nil
+	}
+	for range recordTries {
+		p, err := c.plan(ctx, u)
+		if err != nil {
+			return err
+		}
+		results, err := c.e.store.Append(ctx, c.r.Tenant, []store.Append{p.unit})
+		if err != nil {
+			return storage(err)
+		}
+		switch r := &results[0]; r.Outcome {
+		case store.Committed:
+			c.done.Stored += len(u.events)
+			c.e.committed(c.r.Tenant, c.d, p, r)
+			return nil
+		case store.Duplicate:
+			c.done.Known += len(u.events)
+			return nil
+		case store.Conflict:
+			c.e.counts.conflicts.Add(1)
+		default:
+			return fmt.Errorf("engine: unknown outcome %d of an append", r.Outcome)
+		}
+	}
+	return j17.Errorf(j17.CodeConflict, "Others write to the aggregates of the file, or have taken their names, while it is stored")
+}
+
+// plan turns a unit into an append, from what the store has now.
+func (c *recorder) plan(ctx context.Context, u *pastUnit) (*plan, error) {
+	p := &plan{own: 0}
+	p.unit.Timestamp = c.e.clock.Now().Unix()
+	p.unit.Command = &store.Command{ID: c.command(u), Expires: c.e.clock.Now().Add(idempotencyWindow)}
+	var keys []j17.Key
+	first := map[j17.Key]*pastEvent{}
+	for i := range u.events {
+		ev := &u.events[i]
+		if first[ev.key] == nil {
+			first[ev.key] = ev
+			keys = append(keys, ev.key)
+		}
+		n := store.NewEvent{Key: ev.key, Type: ev.file.Type, Data: ev.file.Data.OrNull().AppendJSON(nil), Metadata: ev.metadata}
+		if ev.timestamp != nil {
+			n.Timestamp = *ev.timestamp
+		}
+		p.unit.Events = append(p.unit.Events, n)
+	}
+	heads, err := c.e.store.Heads(ctx, c.r.Tenant, keys)
+	if err != nil {
+		return nil, storage(err)
+	}
+	highest := uint64(0)
+	for i, key := range keys {
+		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key, Length: heads[i].Length})
+		ev := first[key]
+		if ev.timestamp != nil && *ev.timestamp < heads[i].LastTime {
+			return nil, j17.Errorf(j17.CodeConflict, "Somebody else has written to %s meanwhile, so that the events of the file lie before its last one", key)
+		}
+		typ := c.d.spec.Types[key.Type]
+		if typ.Handle != "" {
+			p.unit.Assign = append(p.unit.Assign, store.Assignment{
+				Space: handles, Owner: key.String(), Index: handleIndex, Value: cmp.Or(ev.file.Handle, c.e.mint.Handle(typ.Handle)),
+			})
+		}
+		if typ.Sequence {
+			a := store.Assignment{Space: numbers, Owner: key.String(), Index: numberIndex, Counter: numberLatest}
+			if number, ok := c.d.number(ev.file.PublicID); ok {
+				a.Value, a.Counter = number, ""
+				n, _ := strconv.ParseUint(number, 10, 63) // checked
+				highest = max(highest, n)
+			}
+			p.unit.Assign = append(p.unit.Assign, a)
+		}
+	}
+	if highest > 0 {
+		return p, c.raise(ctx, p, highest)
+	}
+	return p, nil
+}
+
+// raise makes the counter of public ids go on after a number that the unit brings along.
+func (c *recorder) raise(ctx context.Context, p *plan, number uint64) error {
+	item, err := c.e.store.Get(ctx, c.r.Tenant, numberIndex, numberLatest)
+	side := store.Side{Op: store.Put, Space: numberIndex, Key: numberLatest, Value: strconv.AppendUint(nil, number, 10), Cond: store.IfAbsent}
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+	case err != nil:
+		return storage(err)
+	default:
+		side.Cond, side.Rev = store.IfRev, item.Rev
+		latest, err := strconv.ParseUint(string(item.Value), 10, 63)
+		if err != nil {
+			return storage(&store.CorruptionError{Where: "the counter of public ids", Err: err})
+		}
+		if latest >= number {
+			return nil
+		}
+	}
+	p.unit.Side = append(p.unit.Side, side)
+	return nil
+}

@@ -1,0 +1,324 @@
+package engine_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"j17"
+	"j17/internal/engine"
+	"j17/internal/spec"
+	"j17/internal/store"
+)
+
+const elsewhere = store.Tenant("ins_test/staging")
+
+// historians has the same spec deployed to two tenants.
+func historians(tb testing.TB) *fixture {
+	tb.Helper()
+	f := naming(tb)
+	c, found := spec.Compile(fmt.Appendf(nil, identitySpec, ""))
+	if c == nil {
+		tb.Fatal(found)
+	}
+	f.Deploy(elsewhere, c, nil)
+	return f
+}
+
+// export returns a tenant's events, one a line.
+func (f *fixture) export(tb testing.TB, t store.Tenant, aggregateType string, after j17.StreamID) string {
+	tb.Helper()
+	events, err := f.Export(tb.Context(), t, aggregateType, after)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var b strings.Builder
+	for ev, err := range events {
+		if err != nil {
+			tb.Fatal(err)
+		}
+		line := strings.TrimSuffix(string(ev.Raw), "}")
+		if ev.Handle != "" {
+			line += `,"handle":"` + ev.Handle + `"`
+		}
+		if ev.PublicID != "" {
+			line += `,"public_id":"` + ev.PublicID + `"`
+		}
+		b.WriteString(line + "}\n")
+	}
+	return b.String()
+}
+
+func recording(text string) *engine.Recording {
+	return &engine.Recording{
+		Tenant: elsewhere, ID: sha256.Sum256([]byte(text)),
+		Open: func() (*engine.EventReader, error) { return engine.NewEventReader(strings.NewReader(text)), nil },
+	}
+}
+
+// states returns the states of all aggregates of a tenant as they were at a time, with their names and lengths.
+func (f *fixture) states(tb testing.TB, t store.Tenant, at int64) []string {
+	tb.Helper()
+	types, err := f.Types(t)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var all []string
+	for _, typ := range types {
+		ids, _, err := f.IDs(tb.Context(), t, typ, "", 1000)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		for _, id := range ids {
+			s, err := f.Load(tb.Context(), t, typ, id, engine.LoadOptions{Until: &at})
+			if err != nil {
+				all = append(all, typ+"/"+id+" "+string(j17.CodeOf(err)))
+				continue
+			}
+			all = append(all, fmt.Sprintf("%s %v %d %s", s.Key, s.Identity, s.Length, s.JSON))
+		}
+	}
+	return all
+}
+
+func TestHistoryMovesToAnotherTenant(t *testing.T) {
+	f := historians(t)
+	var payment string
+	for i := range 5 {
+		tickets := `"` + fresh() + `","` + fresh() + `"`
+		r := f.create(t, "payment/_new/was_made", written(fmt.Sprintf(`{"amount":%d.50,"tickets":[%s]}`, i, tickets)))
+		payment = r.ID
+		f.clock.Advance(time.Minute)
+		f.post(t, "payment/"+r.Handle+"/was_settled", written(`{"settled":true}`))
+		f.create(t, "refund/_new/was_made", written(`{"of":"`+r.Handle+`"}`))
+		f.create(t, "note/_new/was_written", written(`{"text":"\u00e4 \"quoted\""}`))
+		f.clock.Advance(time.Minute)
+	}
+	text := f.export(t, tenant, "", j17.StreamID{})
+	f.clock.Advance(time.Hour)
+	done, err := f.Record(t.Context(), recording(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := strings.Count(text, "\n")
+	if want := (engine.Recorded{Events: events, Stored: events, Streams: 25}); done != want {
+		t.Errorf("recorded %+v, want %+v", done, want)
+	}
+	start := time.Unix(1_700_000_000, 0)
+	for _, at := range []time.Duration{0, 90 * time.Second, 4 * time.Minute, 30 * time.Hour} {
+		second := start.Add(at).Unix()
+		if diff := cmp.Diff(f.states(t, tenant, second), f.states(t, elsewhere, second)); diff != "" {
+			t.Errorf("after %s (-there +here):\n%s", at, diff)
+		}
+	}
+	// What it brought about stands in the history and is not brought about again; positions are new.
+	if got := strings.Count(f.export(t, elsewhere, "", j17.StreamID{}), "\n"); got != events {
+		t.Errorf("%d events of %d", got, events)
+	}
+	// Numbers go on after those that came along.
+	c := creation(t, "refund/_new/was_made", written(`{}`))
+	c.Tenant = elsewhere
+	r, err := f.Execute(t.Context(), c)
+	if err != nil || r.PublicID != "VNO-16" {
+		t.Errorf("the next number is %q, %v", r.PublicID, err)
+	}
+	if s, err := f.Load(t.Context(), elsewhere, "refund", "VNO-1", engine.LoadOptions{}); j17.CodeOf(err) != j17.CodeAggregateNotFound {
+		t.Errorf("VNO-1, a ticket, is the refund %+v", s)
+	}
+	// The same again stores nothing.
+	again, err := f.Record(t.Context(), recording(text))
+	if want := (engine.Recorded{Events: events, Known: events, Streams: 25}); err != nil || again != want {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+	// One type, and what is new since.
+	if got := f.export(t, tenant, "note", j17.StreamID{}); strings.Count(got, "\n") != 5 || strings.Contains(got, "payment:") {
+		t.Errorf("notes: %s", got)
+	}
+	last := f.post(t, "payment/"+payment+"/was_settled", written(`{}`)).IDs[0]
+	if got := f.export(t, tenant, "", before(last)); strings.Count(got, "\n") != 1 || strings.Contains(got, `"handle"`) {
+		t.Errorf("the last one: %s", got)
+	}
+}
+
+// before is the position before another.
+func before(id j17.StreamID) j17.StreamID {
+	if id.Seq > 0 {
+		return j17.StreamID{Ms: id.Ms, Seq: id.Seq - 1}
+	}
+	return j17.StreamID{Ms: id.Ms - 1, Seq: 1 << 30}
+}
+
+// cutShort is a context that ends after so many looks at it.
+type cutShort struct {
+	context.Context
+	left int
+}
+
+func (c *cutShort) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestARecordingGoesOnWhereItWasCutShort(t *testing.T) {
+	var b strings.Builder
+	for i := range 2300 {
+		fmt.Fprintf(&b, `{"key":"ticket:00000000-0000-4000-8000-%012d","type":"was_filed","data":{"n":%d},"metadata":{"actor":{"type":"user","id":"%s"},"timestamp":%d},"public_id":"VNO-%d"}`+"\n",
+			i%1200, i, user, 1_600_000_000+i, i%1200+1)
+	}
+	stored := map[int]bool{}
+	for looks := 1; len(stored) < 4; looks++ {
+		f := historians(t)
+		done, err := f.Record(&cutShort{Context: t.Context(), left: looks}, recording(b.String()))
+		if err == nil {
+			t.Fatalf("all %d events were stored with %d looks at the context", done.Stored, looks)
+		}
+		if stored[done.Stored] {
+			continue
+		}
+		stored[done.Stored] = true
+		more, err := f.Record(t.Context(), recording(b.String()))
+		if want := (engine.Recorded{Events: 2300, Known: done.Stored, Stored: 2300 - done.Stored, Streams: 1200}); err != nil || more != want {
+			t.Errorf("after %d events: %+v, %v", done.Stored, more, err)
+		}
+		s, err := f.Load(t.Context(), elsewhere, "ticket", "VNO-8", engine.LoadOptions{})
+		if err != nil || s.Length != 2 || !strings.Contains(string(s.JSON), `"n":1207`) {
+			t.Errorf("after %d events, VNO-8: %s, %v", done.Stored, s.JSON, err)
+		}
+	}
+}
+
+func TestNothingOfAFaultyRecordingIsStored(t *testing.T) {
+	event := func(key, typ, data, metadata, more string) string {
+		return `{"key":"` + key + `","type":"` + typ + `","data":` + data + `,"metadata":{"actor":{"type":"user","id":"` + user + `"}` + metadata + `}` + more + `}` + "\n"
+	}
+	one, two := fresh(), fresh()
+	good := event("note:"+one, "was_written", `{}`, `,"timestamp":1600000100`, "")
+	for name, tc := range map[string]struct {
+		text string
+		code j17.Code
+		path string
+		at   int
+	}{
+		"no JSON":                    {good + "{\n", j17.CodeInvalidJSON, "", 1},
+		"an unclosed array":          {"[" + good, j17.CodeInvalidJSON, "", -1},
+		"more than events":           {`{"events":[` + good + `],"more":1}`, j17.CodeInvalidJSON, "", -1},
+		"an unknown type":            {good + event("nope:"+one, "was_written", `{}`, "", ""), j17.CodeUnknownType, "key", 1},
+		"an unknown event type":      {good + event("note:"+one, "was_eaten", `{}`, "", ""), j17.CodeUnknownEventType, "type", 1},
+		"a wrong id":                 {event("note:1", "was_written", `{}`, "", ""), j17.CodeInvalidIdentifier, "key", 0},
+		"wrong data":                 {good + event("ticket:"+one, "was_filed", `{"n":"x"}`, "", ""), j17.CodeSchemaViolation, "data.n", 1},
+		"an undeclared actor":        {good + strings.Replace(good, `"user"`, `"robot"`, 1), j17.CodeUndeclaredType, "metadata.actor.type", 1},
+		"time that runs backward":    {good + event("note:"+one, "was_written", `{}`, `,"timestamp":1600000099`, ""), j17.CodeInvalidField, "metadata.timestamp", 1},
+		"before what is there":       {event("note:"+id, "was_written", `{}`, `,"timestamp":1600000099`, ""), j17.CodeInvalidField, "metadata.timestamp", 0},
+		"the future":                 {event("note:"+one, "was_written", `{}`, `,"timestamp":1700000001`, ""), j17.CodeInvalidField, "metadata.timestamp", 0},
+		"an expected length":         {event("note:"+one, "was_written", `{}`, `,"previous_length":0`, ""), j17.CodeInvalidField, "metadata", 0},
+		"a handle without handles":   {event("note:"+one, "was_written", `{}`, "", `,"handle":"pmt_4k7vx9tz2nqr8w3"`), j17.CodeInvalidField, "handle", 0},
+		"a handle of another type":   {event("payment:"+one, "was_made", `{}`, "", `,"handle":"rfd_4k7vx9tz2nqr8w3"`), j17.CodeInvalidField, "handle", 0},
+		"a number of another spec":   {event("ticket:"+one, "was_filed", `{}`, "", `,"public_id":"XYZ-1"`), j17.CodeInvalidField, "public_id", 0},
+		"number 0":                   {event("ticket:"+one, "was_filed", `{}`, "", `,"public_id":"VNO-0"`), j17.CodeInvalidField, "public_id", 0},
+		"a number beyond all":        {event("ticket:"+one, "was_filed", `{}`, "", `,"public_id":"VNO-99999999999999999999"`), j17.CodeInvalidField, "public_id", 0},
+		"a name given twice":         {event("ticket:"+one, "was_filed", `{}`, "", `,"public_id":"VNO-9"`) + event("ticket:"+two, "was_filed", `{}`, "", `,"public_id":"VNO-9"`), j17.CodeConflict, "public_id", 1},
+		"a name that is another's":   {event("ticket:"+one, "was_filed", `{}`, "", `,"public_id":"VNO-1"`), j17.CodeConflict, "public_id", 0},
+		"another name for the known": {event("ticket:"+id, "was_filed", `{}`, "", `,"public_id":"VNO-7"`), j17.CodeConflict, "public_id", 0},
+		"a name that comes late":     {event("ticket:"+one, "was_filed", `{}`, "", "") + event("ticket:"+one, "was_filed", `{}`, "", `,"public_id":"VNO-7"`), j17.CodeInvalidField, "key", 1},
+	} {
+		f := historians(t)
+		for _, path := range []string{"ticket/" + id + "/was_filed", "note/" + id + "/was_written"} {
+			c := command(t, path, written(`{}`))
+			c.Tenant = elsewhere
+			if _, err := f.Execute(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		there := f.export(t, elsewhere, "", j17.StreamID{})
+		done, err := f.Record(t.Context(), recording(tc.text))
+		e, _ := errors.AsType[*j17.Error](err)
+		switch {
+		case e == nil || e.Code != tc.code || e.Path != tc.path || done.Stored != 0:
+			t.Errorf("%s: %+v, %v", name, done, err)
+		case tc.at >= 0 && (e.EventIndex == nil || *e.EventIndex != tc.at || len(e.Errors) != 1 || !strings.HasPrefix(e.Errors[0].Pointer, fmt.Sprintf("/%d", tc.at))):
+			t.Errorf("%s: the place is %v, %+v", name, e.EventIndex, e.Errors)
+		case !strings.HasPrefix(e.Message, "Line "):
+			t.Errorf("%s: %s", name, e.Message)
+		}
+		if now := f.export(t, elsewhere, "", j17.StreamID{}); now != there {
+			t.Errorf("%s: something was stored:\n%s", name, now)
+		}
+	}
+}
+
+func TestAllFaultsOfARecordingAreListed(t *testing.T) {
+	f := historians(t)
+	bad := `{"key":"ticket:` + id + `","type":"was_filed","data":{"n":"x"},"metadata":{"actor":{"type":"user","id":"` + user + `"}}}` + "\n"
+	_, err := f.Record(t.Context(), recording("\n"+bad+"\n"+bad+bad))
+	e, _ := errors.AsType[*j17.Error](err)
+	if e == nil || len(e.Errors) != 3 || e.Errors[1].Pointer != "/1/data/n" || !strings.HasPrefix(e.Message, "Line 2: ") || !strings.Contains(e.Message, "2 more faults") {
+		t.Errorf("%+v", err)
+	}
+	_, err = f.Record(t.Context(), recording(strings.Repeat(bad, 100)))
+	if e, _ = errors.AsType[*j17.Error](err); e == nil || len(e.Errors) != 20 || !strings.Contains(e.Message, "At least 19 more faults") {
+		t.Errorf("%+v", err)
+	}
+}
+
+func TestFirstLoadNeedsAnEmptyTenant(t *testing.T) {
+	f := historians(t)
+	f.create(t, "refund/_new/was_made", written(`{}`))
+	r := recording(f.export(t, tenant, "", j17.StreamID{}))
+	r.First = true
+	for range 2 {
+		if _, err := f.Record(t.Context(), r); err != nil {
+			t.Error(err)
+		}
+	}
+	other := recording(strings.ReplaceAll(f.export(t, tenant, "", j17.StreamID{}), "refund:", "note:"))
+	other.First = true
+	if _, err := f.Record(t.Context(), other); err == nil {
+		t.Error("a tenant with events was loaded for the first time")
+	}
+}
+
+func TestTestDataHappenNow(t *testing.T) {
+	f := historians(t)
+	inject := func(text string) (engine.Injected, error) {
+		return f.Inject(t.Context(), elsewhere, "corr", recording(text).Open)
+	}
+	ticket := fresh()
+	done, err := inject(`{"events": [{"key":"payment:` + id + `","type":"was_made","data":{"tickets":["` + ticket + `"]}},
+		{"aggregate_type":"note","id":"` + id + `","type":"was_written","data":{},"metadata":{"actor":{"type":"user","id":"` + user + `"}}}]}`)
+	if want := (engine.Injected{Events: 2, Stored: 2, Implied: 1}); err != nil || done != want {
+		t.Errorf("%+v, %v", done, err)
+	}
+	got := f.export(t, elsewhere, "", j17.StreamID{})
+	for _, want := range []string{`"actor":{"type":"system_agent","id":"test_data_importer"}`, `"actor":{"type":"user","id":"` + user, "ticket:" + ticket, `"correlation_id":"corr"`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s is not in\n%s", want, got)
+		}
+	}
+	for _, bad := range []string{
+		`{"key":"note:` + id + `","type":"was_written","data":{},"metadata":{"timestamp":1}}`,
+		`{"key":"payment:` + id + `","type":"was_made","data":{},"handle":"pmt_4k7vx9tz2nqr8w3"}`,
+		`{"key":"ticket:` + id + `","type":"was_filed","data":{"n":1.5}}`,
+		`{"key":"note:` + id + `","type":"was_written","data":{},"metadata":{"actor":{"type":"system_agent","id":"nobody"}}}`,
+		`{"key":"note:` + id + `","type":"_was_tombstoned","data":{}}`,
+	} {
+		if done, err := inject(`{"key":"note:` + id + `","type":"was_written","data":{}}` + "\n" + bad); err == nil || done.Stored != 0 {
+			t.Errorf("%s: %+v, %v", bad, done, err)
+		}
+	}
+	if now := f.export(t, elsewhere, "", j17.StreamID{}); now != got {
+		t.Errorf("something was written:\n%s", now)
+	}
+	// What a state refuses is met while writing, and what was written before stays.
+	done, err = inject(`{"key":"note:` + id + `","type":"was_written","data":{}}` + "\n" + `{"key":"note:` + id + `","type":"was_written","data":{},"metadata":{"previous_length":1}}`)
+	if e, _ := errors.AsType[*j17.Error](err); e == nil || e.Code != j17.CodeConflict || *e.EventIndex != 1 || done.Stored != 1 {
+		t.Errorf("%+v, %v", done, err)
+	}
+}

@@ -1,0 +1,308 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"j17"
+	"j17/internal/control"
+	"j17/internal/engine"
+)
+
+// historyRoutes is the table of what loads whole files of events and hands out all there are.
+func (a *API) historyRoutes() []adminRoute {
+	return []adminRoute{
+		{http.MethodGet, "export", control.RightAudit, (*call).exportEvents},
+		{http.MethodPost, "import", control.RightOperate, auditedHere("events.import", (*call).importEvents)},
+		{http.MethodPost, "import_jsonl", control.RightOperate, auditedHere("events.import", (*call).importEvents)},
+		{http.MethodPost, "cold_start", control.RightOperate, auditedHere("events.cold_start", (*call).coldStart)},
+		{http.MethodPost, "inject", control.RightOperate, auditedHere("events.inject", (*call).injectEvents)},
+	}
+}
+
+// exportEvents is GET export: all events, or the present states of all aggregates, one a line or as one document.
+func (c *call) exportEvents(w http.ResponseWriter) error {
+	p, err := parameters(c.request, "of", "type", "after", "format")
+	if err != nil {
+		return err
+	}
+	of, format := p["of"], p["format"]
+	switch {
+	case of != "" && of != "events" && of != "aggregates":
+		return j17.Errorf(j17.CodeInvalidParameter, "of must be events or aggregates").At("of")
+	case format != "" && format != "ndjson" && format != "json":
+		return j17.Errorf(j17.CodeInvalidParameter, "format must be ndjson or json").At("format")
+	case of == "aggregates" && p["after"] != "":
+		return j17.Errorf(j17.CodeInvalidParameter, "after is a position of events; aggregates are exported as they are now").At("after")
+	}
+	var after j17.StreamID
+	if v, ok := p["after"]; ok {
+		if after, err = j17.ParseStreamID(v); err != nil {
+			return j17.Errorf(j17.CodeInvalidParameter, "%v", err).At("after")
+		}
+	}
+	out := &lines{c: c, w: w, of: "events"}
+	if of == "aggregates" {
+		out.of = of
+	}
+	out.whole = format == "json"
+	events, err := c.api.Engine.Export(c.request.Context(), c.tenant, p["type"], after)
+	if err != nil {
+		return err
+	}
+	c.allowTime(w, transferTime)
+	if of == "aggregates" {
+		return out.close(c.exportAggregates(out, p["type"]))
+	}
+	for ev, err := range events {
+		if err != nil {
+			return out.close(err)
+		}
+		line := append(out.line[:0], ev.Raw[:len(ev.Raw)-1]...)
+		line = append(appendIdentity(line, ev.Identity), '}')
+		if err := out.add(line); err != nil {
+			return err
+		}
+	}
+	return out.close(nil)
+}
+
+// exportAggregates adds the present states of all aggregates of a type, of all types for "".
+func (c *call) exportAggregates(out *lines, only string) error {
+	ctx := c.request.Context()
+	types, err := c.api.Engine.Types(c.tenant)
+	if err != nil {
+		return err
+	}
+	for _, typ := range types {
+		if only != "" && typ != only {
+			continue
+		}
+		for after, more := "", true; more; {
+			var ids []string
+			if ids, more, err = c.api.Engine.IDs(ctx, c.tenant, typ, after, maxCount); err != nil {
+				return err
+			}
+			for _, id := range ids {
+				after = id
+				state, err := c.api.Engine.Load(ctx, c.tenant, typ, id, engine.LoadOptions{})
+				if err != nil {
+					return err
+				}
+				line := append(out.line[:0], `{"key":"`...)
+				line = append(line, state.Key.String()...)
+				line = append(line, `","length":`...)
+				line = strconv.AppendUint(line, state.Length, 10)
+				line = append(line, `,"state":`...)
+				line = append(line, state.JSON...)
+				line = append(appendIdentity(line, state.Identity), '}')
+				if err := out.add(line); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// lines is an answer of many objects, one a line or, as one document, in an array. What is wrong before the first one is
+// answered as an error; later, only breaking the answer off tells that it is not whole.
+type lines struct {
+	c     *call
+	w     http.ResponseWriter
+	of    string
+	whole bool
+	line  []byte
+	begun bool
+}
+
+// add writes an object, which may be made in l.line.
+func (l *lines) add(object []byte) error {
+	l.line = object
+	if err := l.start(); err != nil {
+		return err
+	}
+	switch {
+	case !l.whole:
+		object = append(object, '\n')
+	case l.begun:
+		if err := l.put([]byte(",\n")); err != nil {
+			return err
+		}
+	}
+	l.begun = true
+	return l.put(object)
+}
+
+// start begins the answer.
+func (l *lines) start() error {
+	if l.c.status != 0 {
+		return nil
+	}
+	if !l.whole {
+		l.c.startLines(l.w)
+		return nil
+	}
+	h := l.w.Header()
+	h.Set("Content-Type", typeJSON)
+	h.Set("Cache-Control", "no-store")
+	l.c.status = http.StatusOK
+	l.w.WriteHeader(http.StatusOK)
+	return l.put([]byte(`{"ok":true,"` + l.of + `":[`))
+}
+
+func (l *lines) put(p []byte) error {
+	n, err := l.w.Write(p)
+	l.c.bytes += int64(n)
+	if err != nil {
+		panic(http.ErrAbortHandler) // The client is gone.
+	}
+	return nil
+}
+
+// close ends the answer, or breaks it off.
+func (l *lines) close(err error) error {
+	switch {
+	case err != nil && l.c.status == 0:
+		return err
+	case err != nil:
+		panic(http.ErrAbortHandler)
+	}
+	if err := l.start(); err != nil || !l.whole {
+		return err
+	}
+	return l.put([]byte("]}"))
+}
+
+// importEvents is POST import and POST import_jsonl: events that are history.
+func (c *call) importEvents(w http.ResponseWriter) error { return c.record(w, "events.import", false) }
+
+// coldStart is POST cold_start: the same for an environment that has no events yet.
+func (c *call) coldStart(w http.ResponseWriter) error { return c.record(w, "events.cold_start", true) }
+
+func (c *call) record(w http.ResponseWriter, action string, first bool) error {
+	file, err := c.eventFile(w)
+	if err != nil {
+		return err
+	}
+	defer file.close()
+	done, err := c.api.Engine.Record(c.request.Context(), &engine.Recording{Tenant: c.tenant, ID: file.sum, First: first, Open: file.open})
+	if done.Stored > 0 {
+		c.loaded(action, done.Stored)
+	}
+	if err != nil {
+		return partly(err, done.Stored, "Send the same file again to go on: nothing is stored twice")
+	}
+	return c.answer(w, http.StatusOK, done)
+}
+
+// injectEvents is POST inject: test data.
+func (c *call) injectEvents(w http.ResponseWriter) error {
+	if c.env == j17.Prod {
+		return j17.Errorf(j17.CodeForbidden, "Test data can be injected into staging and test only. Use an import for events that have happened.")
+	}
+	file, err := c.eventFile(w)
+	if err != nil {
+		return err
+	}
+	defer file.close()
+	done, err := c.api.Engine.Inject(c.request.Context(), c.tenant, c.correlationID, file.open)
+	if done.Stored > 0 {
+		c.loaded("events.inject", done.Stored)
+	}
+	if err != nil {
+		return partly(err, done.Stored, "Send the others to go on")
+	}
+	return c.answer(w, http.StatusOK, done)
+}
+
+// loaded records that events were loaded.
+func (c *call) loaded(action string, events int) {
+	rec := control.Record{Action: action, Instance: c.instance, Environment: c.env, Details: map[string]string{"events": strconv.Itoa(events)}}
+	if err := c.api.Registry.Audit(context.WithoutCancel(c.acting()), rec); err != nil {
+		c.notAudited(action, err)
+	}
+}
+
+// partly adds to an error how many events were stored before it.
+func partly(err error, stored int, next string) error {
+	e, ok := errors.AsType[*j17.Error](err)
+	if !ok || stored == 0 {
+		return err
+	}
+	with := *e
+	before := strconv.Itoa(stored) + " events were"
+	if stored == 1 {
+		before = "1 event was"
+	}
+	with.Message = strings.TrimSuffix(e.Message, ".") + ". " + before + " stored before. " + next + "."
+	return &with
+}
+
+// eventFile is a body that was put aside.
+type eventFile struct {
+	f   *os.File
+	sum [sha256.Size]byte
+}
+
+// close removes the file.
+func (f *eventFile) close() {
+	_ = f.f.Close()
+	_ = os.Remove(f.f.Name()) //nolint:gosec // a name that CreateTemp has made
+}
+
+// open begins to read the file.
+func (f *eventFile) open() (*engine.EventReader, error) {
+	if _, err := f.f.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	return engine.NewEventReader(f.f), nil
+}
+
+// eventFile reads the body, which may be large, to a file.
+func (c *call) eventFile(w http.ResponseWriter) (*eventFile, error) {
+	if err := noParameters(c.request); err != nil {
+		return nil, err
+	}
+	r, limit := c.request, c.api.MaxImportBytes
+	if enc := r.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
+		return nil, j17.Errorf(j17.CodeInvalidContentType, "Request bodies must not be compressed; send them without Content-Encoding")
+	}
+	accepted := []string{"application/json", typeLines, "application/jsonl", "application/jsonlines"}
+	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || !slices.Contains(accepted, media) {
+		return nil, j17.Errorf(j17.CodeInvalidContentType, "The Content-Type must be application/x-ndjson for one event a line, or application/json for an array of events")
+	}
+	if r.ContentLength > limit {
+		return nil, tooLarge(limit)
+	}
+	c.allowTime(w, transferTime)
+	f, err := os.CreateTemp("", "j17-events-*")
+	if err != nil {
+		return nil, err
+	}
+	file, sum := &eventFile{f: f}, sha256.New()
+	n, err := io.Copy(io.MultiWriter(f, sum), http.MaxBytesReader(w, r.Body, limit))
+	sum.Sum(file.sum[:0])
+	if err == nil && n > 0 {
+		return file, nil
+	}
+	file.close()
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, tooLarge(limit)
+	}
+	if _, ok := errors.AsType[*os.PathError](err); ok {
+		return nil, err
+	}
+	if err != nil {
+		return nil, j17.Errorf(j17.CodeInvalidRequest, "The request body could not be read to its end").Because(err)
+	}
+	return nil, j17.Errorf(j17.CodeInvalidJSON, "The request body is empty; it must have events")
+}

@@ -1,0 +1,149 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"j17/internal/control"
+	"j17/internal/httpapi"
+	"j17/internal/spec"
+	"j17/internal/store"
+
+	"j17"
+)
+
+// loading is an administration whose staging environment has the spec of production.
+func loading(tb testing.TB, change func(*httpapi.Options)) *administration {
+	tb.Helper()
+	tb.Setenv("TMPDIR", tb.TempDir())
+	a := administerWith(tb, change)
+	c, found := spec.Compile([]byte(apiSpec))
+	if c == nil {
+		tb.Fatal(found)
+	}
+	for _, env := range []j17.Environment{j17.Staging, j17.Test} {
+		a.Engine.Deploy(store.TenantOf(a.instance.ID, env), c, nil)
+	}
+	return a
+}
+
+func note(id, text, more string) string {
+	return fmt.Sprintf(`{"key":"note:%s","type":"was_written","data":{"text":%q},"metadata":{%s%s}}`, id, text, strings.Trim(actor, "{}")[len(`"metadata":{`):]+"}", more)
+}
+
+func TestEventsMoveBetweenEnvironments(t *testing.T) {
+	a := loading(t, nil)
+	const staging = "app-staging.j17.example"
+	for i := range 3 {
+		a.do(t, "POST", "/note/global/was_written", fmt.Sprintf(`{"data":{"text":"<%d>"},%s}`, i, actor))
+	}
+	exported := a.ops(t, "GET", "export", "")
+	if exported.status != 200 || exported.header.Get("Content-Type") != "application/x-ndjson" || strings.Count(exported.body, "\n") != 3 {
+		t.Fatalf("%d %v %s", exported.status, exported.header, exported.body)
+	}
+	one := a.ops(t, "GET", "export?format=json&type=note", "")
+	var document struct {
+		OK     bool
+		Events []json.RawMessage
+	}
+	if err := json.Unmarshal([]byte(one.body), &document); err != nil || !document.OK || len(document.Events) != 3 || one.header.Get("Content-Type") != "application/json" {
+		t.Errorf("%v: %s", err, one.body)
+	}
+	if got := a.ops(t, "GET", "export?of=aggregates", ""); !strings.HasPrefix(got.body, `{"key":"note:global","length":3,"state":{`) || strings.Count(got.body, "\n") != 1 {
+		t.Errorf("aggregates: %s", got.body)
+	}
+	if got := a.ops(t, "GET", "export?of=aggregates&format=json&type=other", ""); got.body != `{"ok":true,"aggregates":[]}` && got.status != 404 {
+		t.Errorf("no aggregates: %d %s", got.status, got.body)
+	}
+
+	for name, tc := range map[string]struct{ route, contentType, body string }{
+		"lines":    {"import_jsonl", "application/x-ndjson", exported.body},
+		"again":    {"import", "application/jsonl; charset=utf-8", exported.body},
+		"document": {"cold_start", "application/json", `{"events":` + one.body[len(`{"ok":true,"events":`):]},
+	} {
+		host := staging
+		if tc.route == "cold_start" {
+			host = "app-test.j17.example"
+		}
+		got := a.ask(t, a.admin, "POST", host, "/_admin/"+tc.route, tc.body, "Content-Type: "+tc.contentType)
+		if got.status != 200 || got.member(t, "events") != "3" || got.member(t, "aggregates") != "1" {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+		if there := a.ask(t, a.admin, "GET", host, "/_admin/export?of=aggregates", ""); !strings.Contains(there.body, `"length":3,"state":{`) {
+			t.Errorf("%s: %s", name, there.body)
+		}
+	}
+	if got := a.ask(t, a.admin, "POST", staging, "/_admin/cold_start", note("ABC123XYZ", "x", "")); got.status != 409 {
+		t.Errorf("an environment with events is loaded for the first time: %d %s", got.status, got.body)
+	}
+	records, _, err := a.registry.AuditLog(t.Context(), control.AuditQuery{Instance: a.instance.ID, Action: "events"}, 10)
+	if err != nil || len(records) != 3 || records[0].Action != "events.cold_start" && records[0].Outcome != control.Refused {
+		t.Errorf("the audit log: %+v, %v", records, err)
+	}
+	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) != 0 {
+		t.Errorf("files were left: %v, %v", left, err)
+	}
+}
+
+func TestWhatCannotBeLoaded(t *testing.T) {
+	a := loading(t, func(o *httpapi.Options) { o.MaxImportBytes = 1000 })
+	good := note("ABC123XYZ", "x", `,"timestamp":1600000000`)
+	for name, tc := range map[string]struct {
+		token, env, route, contentType, body string
+		want                                 int
+		in                                   string
+	}{
+		"by an auditor":          {a.viewer, "", "import", "application/json", good, 403, "operate"},
+		"by a stranger":          {a.stranger, "", "import", "application/json", good, 403, ""},
+		"with an API key":        {a.key, "", "import", "application/json", good, 401, ""},
+		"without a type":         {a.admin, "", "import", "", good, 400, "x-ndjson"},
+		"text":                   {a.admin, "", "import", "text/plain", good, 400, "x-ndjson"},
+		"nothing":                {a.admin, "", "import", "application/json", "", 400, "empty"},
+		"too much":               {a.admin, "", "import", "application/x-ndjson", strings.Repeat(good+"\n", 20), 413, "1000"},
+		"one fault":              {a.admin, "", "import_jsonl", "application/x-ndjson", good + "\n" + note("1", "x", ""), 422, `"event_index":1`},
+		"a fault in the schema":  {a.admin, "", "import_jsonl", "application/x-ndjson", strings.Replace(good, `{"text":"x"}`, "7", 1), 400, `"pointer":"/0/data"`},
+		"a parameter":            {a.admin, "", "import?dry=1", "application/json", good, 400, ""},
+		"test data, production":  {a.admin, "", "inject", "application/json", good, 403, "staging and test"},
+		"test data with a time":  {a.admin, "-test", "inject", "application/json", good, 400, "history"},
+		"nothing is deployed to": {a.admin, "-none", "import", "application/json", good, 404, ""},
+	} {
+		got := a.ask(t, tc.token, "POST", "app"+tc.env+".j17.example", "/_admin/"+tc.route, tc.body, "Content-Type: "+tc.contentType)
+		if got.status != tc.want || !strings.Contains(got.body, tc.in) {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+	if got := a.ops(t, "GET", "export", ""); got.status != 200 || got.body != "" {
+		t.Errorf("something was stored: %s", got.body)
+	}
+	for _, target := range []string{"export?of=states", "export?format=xml", "export?after=x", "export?of=aggregates&after=1700000000000-0", "export?limit=1"} {
+		if got := a.ops(t, "GET", target, ""); got.status != 400 {
+			t.Errorf("%s: %d %s", target, got.status, got.body)
+		}
+	}
+	if got := a.ops(t, "GET", "export?type=nope", ""); got.status != 404 {
+		t.Errorf("a type that is not there: %d %s", got.status, got.body)
+	}
+	if got := a.ask(t, a.viewer, "GET", "app.j17.example", "/_admin/export", ""); got.status != 200 {
+		t.Errorf("an auditor exports: %d %s", got.status, got.body)
+	}
+	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) != 0 {
+		t.Errorf("files were left: %v, %v", left, err)
+	}
+}
+
+func TestTestDataOverHTTP(t *testing.T) {
+	a := loading(t, nil)
+	body := `[{"key":"note:global","type":"was_written","data":{"text":"one"}},` + note("global", "two", "") + `]`
+	got := a.ask(t, a.admin, http.MethodPost, "control.j17.example", "/api/instances/"+a.instance.ID+"/ops/staging/inject", body)
+	if got.status != 200 || got.body != `{"ok":true,"events":2,"stored":2,"implied":0}` {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	got = a.ask(t, a.admin, "POST", "app-staging.j17.example", "/_admin/inject", note("global", "three", "")+"\n"+note("global", "four", `,"previous_length":2`))
+	if got.status != 409 || !strings.Contains(got.body, "1 event was stored before. Send the others to go on.") || !strings.Contains(got.body, `"event_index":1`) {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+}
