@@ -3,6 +3,8 @@ package j17
 import (
 	"errors"
 	"fmt"
+	"runtime"
+	"strings"
 )
 
 // Code names one kind of failure for programs. Codes are stable: they never change their meaning. Each has one
@@ -110,11 +112,39 @@ func (e *Error) At(path string) *Error {
 	return &c
 }
 
-// Because returns a copy of e with its cause.
+// Because returns a copy of e with its cause, met by the caller.
 func (e *Error) Because(err error) *Error {
 	c := *e
-	c.Err = err
+	const most = 32
+	met := &located{error: err, callers: make([]uintptr, most)}
+	met.callers = met.callers[:runtime.Callers(2, met.callers)] //nolint:mnd // skips Callers and Because
+	c.Err = met
 	return &c
+}
+
+// located is a cause with where it was met.
+type located struct {
+	error
+	callers []uintptr
+}
+
+// Unwrap returns the cause itself.
+func (l *located) Unwrap() error { return l.error }
+
+// Stack tells where the cause of the error was met, a function with its place on each line; "" for an error without a cause.
+func (e *Error) Stack() string {
+	met, ok := errors.AsType[*located](e.Err)
+	if !ok {
+		return ""
+	}
+	var b strings.Builder
+	for frames := runtime.CallersFrames(met.callers); ; {
+		frame, more := frames.Next()
+		fmt.Fprintf(&b, "%s\n\t%s:%d\n", frame.Function, frame.File, frame.Line)
+		if !more {
+			return b.String()
+		}
+	}
 }
 
 // Error returns the message, with the path and the cause where there are any.

@@ -39,11 +39,13 @@ type RetryAfter struct {
 // Login checks an operator's password and issues a token. After too many failures it says CodeRateLimited without looking
 // at the password; successful logins do not count.
 func (a *Authenticator) Login(ctx context.Context, email, password string, client netip.Addr) (Session, error) {
+	// The token is as old as the request: what makes tokens void while the password is checked makes this one void too.
+	asked := a.clock.Now()
 	op, err := a.verify(ctx, email, password, client)
 	if err != nil {
 		return Session{}, err
 	}
-	token, expires, err := a.tokens.issue(op)
+	token, expires, err := a.tokens.issue(op, asked)
 	if err != nil {
 		return Session{}, err
 	}
@@ -91,7 +93,7 @@ func (a *Authenticator) ChangePassword(ctx context.Context, operatorID, present,
 	if !ok {
 		return j17.Errorf(j17.CodeNotFound, "There is no such operator.")
 	}
-	_, err := a.verify(ctx, op.Email, present, client)
+	verified, err := a.verify(ctx, op.Email, present, client)
 	if j17.CodeOf(err) == j17.CodeUnauthorized {
 		return j17.Errorf(j17.CodeForbidden, "The present password is wrong.").At("current_password")
 	}
@@ -101,7 +103,7 @@ func (a *Authenticator) ChangePassword(ctx context.Context, operatorID, present,
 	if next == present {
 		return j17.Errorf(j17.CodeInvalidField, "The new password is the present one.").At("new_password")
 	}
-	return a.registry.SetPassword(ctx, operatorID, next)
+	return a.registry.ReplacePassword(ctx, verified, next)
 }
 
 // Setup creates the first operator with a setup token (control.Registry.Setup), under the limits of Login for the network
@@ -194,10 +196,10 @@ func newTokens(registry *control.Registry, now func() time.Time) *tokens {
 // keyID is the member of a token's header that names the key it was signed with.
 const keyID = "kid"
 
-// issue returns a token for an operator and its expiry in Unix seconds.
-func (t *tokens) issue(op control.Operator) (token string, expires int64, err error) {
+// issue returns a token for an operator who asked for it at a time, and its expiry in Unix seconds.
+func (t *tokens) issue(op control.Operator, asked time.Time) (token string, expires int64, err error) {
 	// In the second of a password change, new tokens are dated into the next one, where they count.
-	issued := time.Unix(max(t.now().Unix(), op.TokensFrom), 0)
+	issued := time.Unix(max(asked.Unix(), op.TokensFrom), 0)
 	until := issued.Add(TokenLifetime)
 	c := claims{
 		RegisteredClaims: jwt.RegisteredClaims{

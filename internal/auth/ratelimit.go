@@ -51,6 +51,21 @@ func NewRateLimit(perMinute int) *RateLimit {
 // Untouched is the budget of a caller whose requests are not counted.
 func (l *RateLimit) Untouched() Budget { return Budget{Limit: l.perMinute, Left: l.perMinute} }
 
+// Look tells what a caller has left of the limit's own number, and counts nothing.
+func (l *RateLimit) Look(caller string, now time.Time) Budget {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.Untouched()
+	if w := l.callers[caller]; w != nil {
+		at := now.UnixNano()
+		if w.forget(at); w.n > 0 {
+			b.Left = max(0, l.perMinute-w.n)
+			b.Full = time.Duration(w.at(w.n-1) + int64(rateWindow) - at)
+		}
+	}
+	return b
+}
+
 // Take counts a request of a caller who may send perMinute of them; 0 means the limit's own number.
 func (l *RateLimit) Take(caller string, perMinute int, now time.Time) Budget {
 	if perMinute <= 0 {

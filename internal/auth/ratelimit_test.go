@@ -32,6 +32,16 @@ func TestRateLimit(t *testing.T) {
 	now = now.Add(time.Minute)
 	take("a", 0, auth.Budget{Limit: 5, Left: 4, Full: time.Minute})
 
+	// Looking counts nothing.
+	for range 3 {
+		if diff := cmp.Diff(auth.Budget{Limit: 5, Left: 4, Full: time.Minute}, l.Look("a", now)); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if diff := cmp.Diff(auth.Budget{Limit: 5, Left: 5}, l.Look("unknown", now)); diff != "" {
+		t.Error(diff)
+	}
+
 	// A caller with a number of their own.
 	take("c", 2, auth.Budget{Limit: 2, Left: 1, Full: time.Minute})
 	now = now.Add(time.Second)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -154,4 +155,44 @@ func TestSetupIsThrottled(t *testing.T) {
 	}
 	_, err := s.Setup(t.Context(), "wrong", "c@example.com", password, client)
 	throttled(t, err, 6)
+}
+
+// TestAPasswordChangeEndsLoginsThatAreUnderWay checks that no token of the old password outlives the change, whenever it was
+// asked for, and that of changes with the same present password one succeeds.
+func TestAPasswordChangeEndsLoginsThatAreUnderWay(t *testing.T) {
+	s := start(t)
+	tokens := make(chan string, 6)
+	changes := make(chan error, 3)
+	var all sync.WaitGroup
+	for range cap(tokens) {
+		all.Go(func() {
+			if session, err := s.Login(t.Context(), s.operator.Email, password, client); err == nil {
+				tokens <- session.Token
+			}
+		})
+	}
+	for i := range cap(changes) {
+		all.Go(func() {
+			changes <- s.ChangePassword(t.Context(), s.operator.ID, password, fmt.Sprint("another long password ", i), client)
+		})
+	}
+	all.Wait()
+	close(tokens)
+	close(changes)
+	changed := 0
+	for err := range changes {
+		if err == nil {
+			changed++
+		} else if code := j17.CodeOf(err); code != j17.CodeForbidden && code != j17.CodeUnauthorized {
+			t.Error(err)
+		}
+	}
+	if changed != 1 {
+		t.Errorf("%d changes of the same password succeeded", changed)
+	}
+	for token := range tokens {
+		if p, err := s.Operator(token); err == nil {
+			t.Errorf("a token of the old password is that of %v", p)
+		}
+	}
 }

@@ -43,6 +43,7 @@ const (
 	keepFaults    = 7 * 24 * time.Hour
 	maxPending    = 1000
 	faultsMinute  = 600
+	faultsEach    = 60 // of one instance
 	maxFaultText  = 2000
 	maxFaultStack = 8000
 )
@@ -54,8 +55,9 @@ const (
 )
 
 type faultAge struct {
-	UUID string `json:"uuid"`
-	ID   string `json:"id"`
+	UUID     string `json:"uuid"`
+	ID       string `json:"id"`
+	Instance string `json:"instance,omitempty"`
 }
 
 // faults is the log of faults: it takes them without waiting and writes them in the background.
@@ -69,15 +71,16 @@ type faults struct {
 	// pending are the faults that are not written yet, in order; stored the written ones, oldest first.
 	pending []*Fault
 	stored  []faultAge
-	// taken counts the faults of the minute that ends at until.
+	// taken counts the faults of the minute that ends at until, of each instance those that are its own.
 	taken int
+	each  map[string]int
 	until time.Time
 }
 
 func newFaults() *faults {
 	return &faults{
 		// API keys, JWTs, listeners' secrets, authorization headers, and passwords in URLs.
-		secrets: regexp.MustCompile(`j17_\d_[a-z]+_\w+|eyJ[\w-]+\.[\w-]+\.[\w-]*|whsec_[\w+/=-]+|(?i:bearer\s+|basic\s+)[\w+/=.~-]+|://[^/\s:@]+:[^/\s@]+@`),
+		secrets: regexp.MustCompile(`(?i:j17_\d_[a-z]+_\w+)|eyJ[\w-]+\.[\w-]+\.[\w-]*|whsec_[\w+/=-]+|(?i:bearer\s+|basic\s+)[\w+/=.~-]+|://[^/\s:@]+:[^/\s@]+@`),
 		wake:    make(chan struct{}, 1),
 	}
 }
@@ -97,12 +100,13 @@ func (r *Registry) ReportFault(f Fault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !now.Before(l.until) {
-		l.taken, l.until = 0, now.Add(time.Minute)
+		l.taken, l.each, l.until = 0, map[string]int{}, now.Add(time.Minute)
 	}
-	if len(l.pending) >= maxPending || l.taken >= faultsMinute {
+	if len(l.pending) >= maxPending || l.taken >= faultsMinute || f.Instance != "" && l.each[f.Instance] >= faultsEach {
 		return
 	}
 	l.taken++
+	l.each[f.Instance]++
 	l.pending = append(l.pending, &f)
 	select {
 	case l.wake <- struct{}{}:
@@ -112,9 +116,6 @@ func (r *Registry) ReportFault(f Fault) {
 
 // Redact blacks out what looks like a credential, for texts that come from outside and go into a log.
 func (r *Registry) Redact(s string) string {
-	if !strings.Contains(s, "j17_") && !strings.Contains(s, "eyJ") && !strings.Contains(s, "whsec_") && !strings.Contains(s, "://") {
-		return s // nearly always
-	}
 	return r.faults.secrets.ReplaceAllString(s, "[redacted]")
 }
 
@@ -161,7 +162,7 @@ func (r *Registry) saveFaults(ctx context.Context) error {
 	defer l.saving.Unlock()
 	l.mu.Lock()
 	batch := l.pending
-	excess := l.stored[:max(0, len(l.stored)+len(batch)-maxFaults)]
+	kept, excess := thinned(l.stored, len(l.stored)+len(batch)-maxFaults)
 	l.mu.Unlock()
 	if len(batch) == 0 {
 		return nil
@@ -170,7 +171,7 @@ func (r *Registry) saveFaults(ctx context.Context) error {
 	var sides []store.Side
 	ages := make([]faultAge, 0, len(batch))
 	for _, f := range batch {
-		age := faultAge{UUID: r.mint.UUIDv7(), ID: f.ID}
+		age := faultAge{UUID: r.mint.UUIDv7(), ID: f.ID, Instance: f.Instance}
 		for _, put := range []struct {
 			space store.Space
 			key   string
@@ -194,6 +195,35 @@ func (r *Registry) saveFaults(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pending = append([]*Fault(nil), l.pending[len(batch):]...)
-	l.stored = append(append([]faultAge(nil), l.stored[len(excess):]...), ages...)
+	l.stored = append(kept, ages...)
 	return nil
+}
+
+// thinned splits n faults off: the oldest of the instance that has the most of them, so that none can push out what others have.
+func thinned(stored []faultAge, n int) (kept, excess []faultAge) {
+	counts := map[string]int{}
+	for _, a := range stored {
+		counts[a.Instance]++
+	}
+	drop := map[string]int{}
+	for range n {
+		most := ""
+		for instance, count := range counts {
+			if count > counts[most] || count == counts[most] && instance < most {
+				most = instance
+			}
+		}
+		counts[most]--
+		drop[most]++
+	}
+	kept = make([]faultAge, 0, max(0, len(stored)-max(n, 0))+maxPending)
+	for _, a := range stored {
+		if drop[a.Instance] > 0 {
+			drop[a.Instance]--
+			excess = append(excess, a)
+			continue
+		}
+		kept = append(kept, a)
+	}
+	return kept, excess
 }

@@ -84,12 +84,17 @@ type keyRecord struct {
 	use *keyUse
 }
 
-// keyUse tells when a key was used. Requests only set a flag, and only if it is not set; the time comes from who collects
-// the flags once a minute.
+// keyUse tells when a key was used, in Unix seconds, 0 for never. Requests write it once a second at most.
 type keyUse struct {
-	flag atomic.Bool
-	// last is Unix seconds, 0 for never.
 	last atomic.Int64
+	// saved is the last use that is stored.
+	saved atomic.Int64
+}
+
+// note takes a use over if it is later than the last one.
+func (u *keyUse) note(at int64) {
+	for last := u.last.Load(); last < at && !u.last.CompareAndSwap(last, at); last = u.last.Load() {
+	}
 }
 
 // shown returns the key as people see it.
@@ -247,13 +252,11 @@ func (r *Registry) KeyByToken(token string) (Key, bool) {
 	if rec == nil || subtle.ConstantTimeCompare(rec.Hash[:], hash[:]) != 1 {
 		return Key{}, false
 	}
-	// Few keys have a date, and only those make it ask for the time.
-	if !rec.RevokedAt.IsZero() || !rec.RevokeAt.IsZero() && !rec.Active(r.clock.Now()) {
+	now := r.clock.Now()
+	if !rec.RevokedAt.IsZero() || !rec.RevokeAt.IsZero() && !rec.Active(now) {
 		return Key{}, false
 	}
-	if !rec.use.flag.Load() {
-		rec.use.flag.Store(true)
-	}
+	rec.use.note(now.Unix())
 	return rec.Key, true
 }
 
@@ -424,27 +427,26 @@ const keyUseSpace store.Space = "control.key_uses"
 
 // saveUses stores the last uses of the keys that were used since the last time.
 func (r *Registry) saveUses(ctx context.Context) error {
-	now := r.clock.Now().Unix()
 	var used []*keyRecord
 	r.mu.RLock()
 	for _, rec := range r.known.keys {
-		if rec.use.flag.Load() {
+		if rec.use.last.Load() > rec.use.saved.Load() {
 			used = append(used, rec)
 		}
 	}
 	r.mu.RUnlock()
 	for part := range slices.Chunk(used, scanLimit) {
 		sides := make([]store.Side, 0, len(part))
-		for _, rec := range part {
-			rec.use.flag.Store(false)
-			rec.use.last.Store(now)
-			sides = append(sides, store.Side{Op: store.Put, Space: keyUseSpace, Key: rec.UUID, Value: strconv.AppendInt(nil, now, 10)})
+		written := make([]int64, len(part))
+		for i, rec := range part {
+			written[i] = rec.use.last.Load()
+			sides = append(sides, store.Side{Op: store.Put, Space: keyUseSpace, Key: rec.UUID, Value: strconv.AppendInt(nil, written[i], 10)})
 		}
 		if err := r.store.Write(ctx, store.System, sides); err != nil {
-			for _, rec := range part { // for the next time
-				rec.use.flag.Store(true)
-			}
 			return failure(err)
+		}
+		for i, rec := range part {
+			rec.use.saved.Store(written[i])
 		}
 	}
 	return nil
@@ -471,6 +473,7 @@ func loadUses(ctx context.Context, st store.Store, k *known) error {
 	}
 	for _, rec := range k.keys {
 		rec.use.last.Store(last[rec.UUID])
+		rec.use.saved.Store(last[rec.UUID])
 	}
 	return nil
 }

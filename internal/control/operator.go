@@ -175,11 +175,26 @@ func (r *Registry) VerifyPassword(ctx context.Context, email, password string) (
 	if !ok || rec == nil {
 		return Operator{}, wrong
 	}
-	return rec.Operator, nil
+	// Hashing takes a while, and waiting for it longer: the password may be another one by now.
+	now := r.operatorByEmail(rec.Email)
+	if now == nil || now.Password != rec.Password {
+		return Operator{}, wrong
+	}
+	return now.Operator, nil
 }
 
 // SetPassword replaces an operator's password and makes every token issued until now void.
 func (r *Registry) SetPassword(ctx context.Context, id, password string) error {
+	return r.setPassword(ctx, id, password, func(*operatorRecord) bool { return true })
+}
+
+// ReplacePassword is SetPassword for an operator as VerifyPassword has returned them. It says CodeUnauthorized when their
+// password has changed since, or their tokens were revoked.
+func (r *Registry) ReplacePassword(ctx context.Context, verified Operator, password string) error {
+	return r.setPassword(ctx, verified.ID, password, func(rec *operatorRecord) bool { return rec.TokensFrom == verified.TokensFrom })
+}
+
+func (r *Registry) setPassword(ctx context.Context, id, password string, current func(*operatorRecord) bool) error {
 	hash, err := r.newPassword(ctx, password)
 	if err != nil {
 		return err
@@ -187,6 +202,9 @@ func (r *Registry) SetPassword(ctx context.Context, id, password string) error {
 	r.change.Lock()
 	defer r.change.Unlock()
 	_, err = r.changeOperator(ctx, id, func(rec *operatorRecord) (Record, error) {
+		if !current(rec) {
+			return Record{}, j17.Errorf(j17.CodeUnauthorized, "The password was changed, or the sessions were ended, while this request was under way.")
+		}
 		rec.Password = hash
 		rec.TokensFrom = r.afterNow(rec)
 		return Record{Action: "operator.set_password", Target: rec.ID, Details: map[string]string{"email": rec.Email}}, nil

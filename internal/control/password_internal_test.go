@@ -2,11 +2,16 @@ package control
 
 import (
 	"context"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"j17"
+	"j17/internal/clock"
+	"j17/internal/store/pebble"
 )
 
 func TestHasherBoundsWhoWaits(t *testing.T) {
@@ -62,5 +67,58 @@ func TestHashesOfAnotherCostAndDamagedOnes(t *testing.T) {
 		if damaged != "" && len(damaged) > 5 && strings.Contains(err.Error(), damaged) {
 			t.Errorf("the error repeats the hash: %v", err)
 		}
+	}
+}
+
+// TestAPasswordThatChangesWhileItIsChecked holds a check up until the password is another one.
+func TestAPasswordThatChangesWhileItIsChecked(t *testing.T) {
+	st, err := pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: clock.System{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close() //nolint:errcheck // in memory
+	r, err := Open(t.Context(), st, clock.System{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	op, err := r.CreateOperator(t.Context(), NewOperator{Email: "a@example.com", Password: "the first password", Role: RolePlatformAdmin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verified, err := r.VerifyPassword(t.Context(), op.Email, "the first password")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash, err := r.newPassword(t.Context(), "the second password")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range cap(r.hasher.slots) {
+		if err := r.hasher.acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	outcome := make(chan error)
+	go func() {
+		_, err := r.VerifyPassword(t.Context(), op.Email, "the first password")
+		outcome <- err
+	}()
+	for r.hasher.waiting.Load() == 0 {
+		runtime.Gosched()
+	}
+	if _, err := r.changeOperator(t.Context(), op.ID, func(rec *operatorRecord) (Record, error) {
+		rec.Password, rec.TokensFrom = hash, r.afterNow(rec)
+		return Record{Action: "operator.set_password"}, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for range cap(r.hasher.slots) {
+		r.hasher.release()
+	}
+	if err := <-outcome; j17.CodeOf(err) != j17.CodeUnauthorized {
+		t.Errorf("the former password was accepted: %v", err)
+	}
+	if err := r.ReplacePassword(t.Context(), verified, "the third password"); j17.CodeOf(err) != j17.CodeUnauthorized {
+		t.Errorf("a change that was allowed by the former password: %v", err)
 	}
 }

@@ -222,21 +222,36 @@ func (r *Registry) Disconnected(node string) {
 }
 
 // AwaitReplicas waits until every replica that is connected has what this registry has now. When the context ends before, it
-// counts those that have not as disconnected and returns how many there were.
-func (r *Registry) AwaitReplicas(ctx context.Context) (missing int) {
+// counts those that have not as disconnected. It returns which nodes do not have it for sure: these, and those that have
+// instances and are not connected.
+func (r *Registry) AwaitReplicas(ctx context.Context) (behind []string) {
 	l := r.replication
+	busy := map[string]bool{}
+	for _, i := range r.Instances() {
+		if i.Node != "" {
+			busy[i.Node] = true
+		}
+	}
 	l.mu.Lock()
 	target := l.last
+	away := func() []string {
+		for name, p := range l.replicas {
+			if p.reached >= target {
+				delete(busy, name)
+			}
+		}
+		return slices.Sorted(maps.Keys(busy))
+	}
 	for {
-		missing = 0
+		missing := 0
 		for _, p := range l.replicas {
 			if p.connected && p.reached < target {
 				missing++
 			}
 		}
 		if missing == 0 {
-			l.mu.Unlock()
-			return 0
+			defer l.mu.Unlock()
+			return away()
 		}
 		moved := l.moved
 		l.mu.Unlock()
@@ -245,11 +260,13 @@ func (r *Registry) AwaitReplicas(ctx context.Context) (missing int) {
 			l.mu.Lock()
 		case <-ctx.Done():
 			l.mu.Lock()
-			for _, p := range l.replicas {
-				p.connected = p.connected && p.reached >= target
+			defer l.mu.Unlock()
+			for name, p := range l.replicas {
+				if p.connected && p.reached < target {
+					p.connected, busy[name] = false, true
+				}
 			}
-			l.mu.Unlock()
-			return missing
+			return away()
 		}
 	}
 }
@@ -588,8 +605,8 @@ func (r *Registry) NoteKeyUses(uses map[string]int64) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	for id, last := range uses {
-		if rec := r.known.keys[id]; rec != nil && last <= now+int64(time.Minute/time.Second) && rec.use.last.Load() < last {
-			rec.use.flag.Store(true) // which stores it, a minute late at most
+		if rec := r.known.keys[id]; rec != nil && last <= now+int64(time.Minute/time.Second) {
+			rec.use.note(last)
 		}
 	}
 }

@@ -31,14 +31,16 @@ type adminRoute struct {
 	pattern string
 	right   control.Right
 	handle  func(*call, http.ResponseWriter) error
+	// action is what the audit log calls an attempt that comes to nothing; "" for what only reads.
+	action string
 }
 
 // adminRoutes is the table of all rows. Areas with many have a table of their own in their file.
 func (a *API) adminRoutes() []adminRoute {
 	return slices.Concat(
 		[]adminRoute{
-			{http.MethodGet, "tombstones", control.RightView, (*call).listTombstones},
-			{http.MethodGet, faultPattern, control.RightInspect, (*call).getFault},
+			{http.MethodGet, "tombstones", control.RightView, (*call).listTombstones, ""},
+			{http.MethodGet, faultPattern, control.RightInspect, (*call).getFault, ""},
 		},
 		a.specAdminRoutes(),
 		a.blobRoutes(),
@@ -85,9 +87,9 @@ func (a *API) adminMounts() []route {
 		}
 		all = append(
 			all,
-			route{adminSite, row.method, adminPrefix + row.pattern, operator, byOperator},
-			route{controlSite, row.method, "/api/instances/{instance_}/ops/{env_}/" + row.pattern, operator, byOperator},
-			route{internalSite, row.method, "/internal/instances/{instance_}/{env_}/" + row.pattern, node, byNode},
+			route{adminSite, row.method, adminPrefix + row.pattern, operator, auditedHere(row.action, byOperator)},
+			route{controlSite, row.method, "/api/instances/{instance_}/ops/{env_}/" + row.pattern, operator, auditedHere(row.action, byOperator)},
+			route{internalSite, row.method, "/internal/instances/{instance_}/{env_}/" + row.pattern, node, auditedHere(row.action, byNode)},
 		)
 	}
 	return all
@@ -119,14 +121,21 @@ func (c *call) authorizeOperator(instance string, need control.Right) error {
 	return j17.Errorf(j17.CodeForbidden, "This needs the right '%s' on the instance, which your role does not give you. Ask a platform admin for it.", need)
 }
 
-// auditedHere makes the audit log tell of attempts at an action in an environment that came to nothing. What succeeds is
-// recorded where it happens.
+// auditedHere makes the audit log tell of attempts at an action in an environment that came to nothing; "" is none. What
+// succeeds is recorded where it happens, and a dry run is no attempt.
 func auditedHere(action string, handle func(*call, http.ResponseWriter) error) func(*call, http.ResponseWriter) error {
+	if action == "" {
+		return handle
+	}
 	return func(c *call, w http.ResponseWriter) error {
 		err := handle(c, w)
-		if err != nil {
-			c.recordFailure(control.Record{Action: action, Instance: c.instance, Environment: c.env, Target: c.request.PathValue("name")}, err)
+		if dry := c.request.URL.Query().Get("dry_run"); err == nil || dry == "true" || dry == "1" {
+			return err
 		}
+		if i, ok := c.api.Registry.InstanceByID(c.request.PathValue("instance_")); ok {
+			c.instance = i.ID
+		}
+		c.recordFailure(control.Record{Action: action, Instance: c.instance, Environment: c.env, Target: c.request.PathValue("name")}, err)
 		return err
 	}
 }
@@ -231,6 +240,9 @@ type member struct {
 // answer sends {"ok":true,...}: the members, then those of rest, which is a struct or nil. Texts are not escaped for HTML.
 func (c *call) answer(w http.ResponseWriter, status int, rest any, members ...member) error {
 	b := []byte(`{"ok":true`)
+	if c.awaitReplicas(); c.behind != nil {
+		members = append(members, member{"workers_behind", c.behind})
+	}
 	for _, m := range members {
 		raw, err := marshal(m.value)
 		if err != nil {

@@ -22,11 +22,11 @@ import (
 // blobRoutes is the table of what can be done with blobs.
 func (a *API) blobRoutes() []adminRoute {
 	return []adminRoute{
-		{http.MethodGet, "blobs", control.RightInspect, (*call).listBlobs},
-		{http.MethodPost, "blobs", control.RightOperate, auditedHere("blob.upload", (*call).putBlob)},
-		{http.MethodGet, "blobs/{name}", control.RightInspect, (*call).getBlob},
-		{http.MethodGet, "blobs/{name}/versions", control.RightInspect, (*call).listBlobVersions},
-		{http.MethodDelete, "blobs/{name}", control.RightOperate, auditedHere("blob.delete", (*call).deleteBlob)},
+		{http.MethodGet, "blobs", control.RightInspect, (*call).listBlobs, ""},
+		{http.MethodPost, "blobs", control.RightOperate, (*call).putBlob, "blob.upload"},
+		{http.MethodGet, "blobs/{name}", control.RightInspect, (*call).getBlob, ""},
+		{http.MethodGet, "blobs/{name}/versions", control.RightInspect, (*call).listBlobVersions, ""},
+		{http.MethodDelete, "blobs/{name}", control.RightOperate, (*call).deleteBlob, "blob.delete"},
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 // debugRoutes is the table of what helps to find faults in custom code.
 func (a *API) debugRoutes() []adminRoute {
 	return []adminRoute{
-		{http.MethodGet, "debug", control.RightInspect, (*call).getDebug},
-		{http.MethodPost, "debug", control.RightOperate, auditedHere("debug.set", (*call).setDebug)},
+		{http.MethodGet, "debug", control.RightInspect, (*call).getDebug, ""},
+		{http.MethodPost, "debug", control.RightOperate, (*call).setDebug, "debug.set"},
 	}
 }
 

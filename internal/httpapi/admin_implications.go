@@ -7,7 +7,7 @@ import (
 )
 
 func (a *API) implicationRoutes() []adminRoute {
-	return []adminRoute{{http.MethodGet, "implications/failed", control.RightInspect, (*call).listFailedImplications}}
+	return []adminRoute{{http.MethodGet, "implications/failed", control.RightInspect, (*call).listFailedImplications, ""}}
 }
 
 // listFailedImplications lists the latest writes that were rejected because of what they implied.

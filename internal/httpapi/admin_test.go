@@ -433,7 +433,7 @@ func TestDebug(t *testing.T) {
 		t.Errorf("at last: %s", got.body)
 	}
 	records, _, err := a.registry.AuditLog(t.Context(), control.AuditQuery{Instance: a.instance.ID, Action: "debug"}, 10)
-	if err != nil || len(records) != 3 || records[2].Actor.Email != "admin@example.com" {
+	if err != nil || len(records) != 4 || records[0].Outcome != control.Refused || records[3].Actor.Email != "admin@example.com" {
 		t.Errorf("the audit log: %+v, %v", records, err)
 	}
 }

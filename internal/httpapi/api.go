@@ -130,7 +130,13 @@ func (a *API) Public() http.Handler {
 		},
 		MaxAge: int((24 * time.Hour).Seconds()),
 	})
-	return a.recorded(crossOrigin.Handler(compressed(http.HandlerFunc(a.dispatch))))
+	served := crossOrigin.Handler(compressed(http.HandlerFunc(a.dispatch)))
+	return a.recorded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodOptions && r.Header["Access-Control-Request-Method"] != nil {
+			callOf(r).showLimit(w) // a browser asks before it sends what counts
+		}
+		served.ServeHTTP(w, r)
+	}))
 }
 
 // Internal returns the handler of the internal listener: health, metrics and what other nodes may do.
@@ -140,7 +146,9 @@ func (a *API) Internal() http.Handler { return a.router(internalSite) }
 func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {
 	c := callOf(r)
 	if strings.HasPrefix(r.URL.Path, "/internal/") {
-		c.fail(w, j17.Errorf(j17.CodeNotFound, "There is nothing at this path"))
+		err := j17.Errorf(j17.CodeNotFound, "There is nothing at this path")
+		c.limitRefused(w, err)
+		c.fail(w, err)
 		return
 	}
 	if err := a.resolveHost(c, r.Host); err != nil {

@@ -47,6 +47,9 @@ type call struct {
 	correlationID string
 	// fresh asks for an aggregate that does not exist yet.
 	fresh bool
+	// awaited tells that workers have had their time to catch up, behind which of them have not.
+	awaited bool
+	behind  []string
 
 	route   string
 	status  int
@@ -102,7 +105,7 @@ func (a *API) finish(c *call, took time.Duration) {
 	a.metrics.observe(c, took)
 	if a.Logger.Enabled(c.request.Context(), slog.LevelDebug) {
 		a.Logger.LogAttrs(c.request.Context(), slog.LevelDebug, "request",
-			slog.String("method", c.request.Method), slog.String("host", c.request.Host), slog.String("path", a.Registry.Redact(c.request.URL.Path)),
+			slog.String("method", a.Registry.Redact(c.request.Method)), slog.String("host", a.Registry.Redact(c.request.Host)), slog.String("path", a.Registry.Redact(c.request.URL.Path)),
 			slog.Int("status", c.status), slog.Int64("bytes", c.bytes), slog.Duration("duration", took),
 			slog.String("request_id", c.requestID), slog.String("correlation_id", c.correlationID), slog.String("principal", c.principal.ID))
 	}
@@ -122,9 +125,7 @@ func (a *API) finish(c *call, took time.Duration) {
 func (c *call) write(w http.ResponseWriter, status int, body []byte) {
 	c.status = status
 	c.bytes += int64(len(body))
-	if c.control && c.request.Method != http.MethodGet && c.request.Method != http.MethodHead {
-		c.awaitReplicas()
-	}
+	c.awaitReplicas()
 	w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(status)
 	if c.request.Method != http.MethodHead {

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -49,9 +50,16 @@ func TestPerPlanAndExemptRates(t *testing.T) {
 			t.Errorf("a platform admin: %d %v", got.status, got.header)
 		}
 	}
+	// A browser's question counts nothing and shows the limit.
+	for range 2 {
+		asked := p.do(t, "OPTIONS", "/note", "", "Origin: https://x.example", "Access-Control-Request-Method: POST")
+		if asked.status != 204 || asked.header.Get("X-RateLimit-Remaining") != "997" {
+			t.Errorf("a preflight: %d %v", asked.status, asked.header)
+		}
+	}
 	// Refusals, dead ends and unknown hosts carry the headers too.
 	for _, got := range []answer{
-		p.do(t, "GET", "/note", "", "Authorization: Bearer x"), p.do(t, "GET", "/a/b/c/d/e", ""), p.do(t, "GET", "/", "", "Host: nowhere.j17.example"), p.do(t, "GET", "/", ""),
+		p.do(t, "GET", "/note", "", "Authorization: Bearer x"), p.do(t, "GET", "/a/b/c/d/e", ""), p.do(t, "GET", "/internal/x", ""), p.do(t, "GET", "/", "", "Host: nowhere.j17.example"), p.do(t, "GET", "/", ""),
 	} {
 		if got.header.Get("X-RateLimit-Scope") != "ip" || got.header.Get("RateLimit-Policy") != `"ip";q=1000;w=60` {
 			t.Errorf("%d %v", got.status, got.header)
@@ -347,5 +355,67 @@ func TestEveryControlRouteNeedsAToken(t *testing.T) {
 				t.Errorf("%s: %d %s", r, got.status, got.body)
 			}
 		}
+	}
+}
+
+// TestTokensInTheWrongPlace checks that a token that was pasted where an id, a name or a value belongs is repeated nowhere.
+func TestTokensInTheWrongPlace(t *testing.T) {
+	p := newPlane(t, nil)
+	key, jwt := p.key, p.admin
+	body := func(s string) string { return strings.ReplaceAll(s, "$", key) }
+	var answers []answer
+	for _, token := range []string{key, strings.ToUpper(key), jwt} {
+		answers = append(
+			answers,
+			p.control(t, "DELETE", "/api/keys/"+token, "", p.admin), p.control(t, "POST", "/api/keys/"+token+"/rotate", "", p.admin),
+			p.control(t, "DELETE", "/api/operators/"+token, "", p.admin), p.control(t, "DELETE", "/api/instances/"+token, `{"confirm":"x"}`, p.admin),
+			p.control(t, "GET", "/api/errors/"+token, "", p.admin), p.control(t, "GET", "/api/audit?actor="+token+"&nope=1", "", p.admin),
+			p.do(t, "GET", "/"+token, ""), p.do(t, "GET", "/note/"+token, ""), p.do(t, "POST", "/note/global/"+token, "{}"), p.do(t, "GET", "/note?"+token+"=1", ""),
+		)
+	}
+	answers = append(
+		answers,
+		p.do(t, "POST", "/note/global/was_written", body(`{"$":1}`)), p.do(t, "POST", "/note/global/was_written", body(`{"data":{},"metadata":{"actor":{"type":"$","id":"$"}}}`)),
+		p.do(t, "POST", "/note/global/was_written", body(`{"data":{},"metadata":{"actor":{"type":"user","id":"$"}}}`)), p.control(t, "POST", "/api/instances", body(`{"name":"$"}`), p.admin),
+	)
+	for _, got := range answers {
+		if got.status < 400 || strings.Contains(strings.ToLower(got.body), strings.ToLower(key)) || strings.Contains(got.body, jwt) || !json.Valid([]byte(got.body)) {
+			t.Errorf("%d %s", got.status, got.body)
+		}
+	}
+	for _, where := range []string{p.control(t, "GET", "/api/audit/export", "", p.admin).body, p.log.String()} {
+		if strings.Contains(strings.ToLower(where), strings.ToLower(key)) || strings.Contains(where, jwt) {
+			t.Errorf("a token stands in\n%s", where)
+		}
+	}
+}
+
+// TestBodiesOfTheControlPlaneAreExact checks that members have one spelling, and that nothing is passed over.
+func TestBodiesOfTheControlPlaneAreExact(t *testing.T) {
+	p := newPlane(t, nil)
+	for _, c := range []struct {
+		path, body, want string
+	}{
+		{"/api/login", `{"EMAIL":"a@example.com","password":"x"}`, `"path":"EMAIL"`},
+		{"/api/login", `{"email":"a@example.com","Email":"b@example.com","password":"x"}`, `"path":"Email"`},
+		{"/api/login", `{"email":"a@example.com"}`, `"path":"password"`},
+		{"/api/login", `null`, "JSON object"},
+		{"/api/login", `[]`, "JSON object"},
+		{"/api/login?x=1", `{"email":"a@example.com","password":"x"}`, "query parameter"},
+		{"/api/signing_keys/rotate", `null`, "JSON object"},
+		{"/api/me/password", `{"current_password":"` + testPassword + `","new_password":"short"}`, `"path":"new_password"`},
+		{"/api/instances?x=1", `{"name":"other"}`, "query parameter"},
+	} {
+		if got := p.control(t, "POST", c.path, c.body, p.admin); got.status != 400 || !strings.Contains(got.body, c.want) {
+			t.Errorf("%s %s: %d %s", c.path, c.body, got.status, got.body)
+		}
+	}
+	for _, path := range []string{"/api/me?x=1", "/api/instances/" + p.instance.ID + "?x=1"} {
+		if got := p.control(t, "GET", path, "", p.admin); got.status != 400 {
+			t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
+	}
+	if got := p.do(t, "GET", "/api/me", "", "Host: control.j17.example", "Authorization: "); got.status != 401 || strings.Contains(got.body, "API key") {
+		t.Errorf("without a token: %s", got.body)
 	}
 }

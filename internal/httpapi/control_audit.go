@@ -1,7 +1,10 @@
 package httpapi
 
 import (
+	"context"
+	"encoding/json"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 
@@ -120,9 +123,55 @@ func (c *call) getFault(w http.ResponseWriter) error {
 		return err
 	}
 	f, err := c.api.Registry.FaultByID(c.request.Context(), c.request.PathValue("error_id"))
+	if c.instance == "" && j17.CodeOf(err) == j17.CodeNotFound {
+		if raw := c.faultElsewhere(); raw != nil {
+			return c.answer(w, http.StatusOK, nil, member{"failure", raw})
+		}
+	}
 	if err == nil && c.instance != "" && (f.Instance != c.instance || f.Environment != c.env) {
 		err = j17.Errorf(j17.CodeNotFound, "Nothing is known about an error with this id in this environment.")
 	}
+	if err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, nil, member{"failure", f})
+}
+
+// faultElsewhere asks all workers for the error that the path names; nil where none knows it.
+func (c *call) faultElsewhere() json.RawMessage {
+	if c.api.Cluster == nil || c.api.Cluster.Node != "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(c.request.Context(), replicaTime)
+	defer cancel()
+	nodes := c.api.Registry.Nodes()
+	found := make(chan json.RawMessage, len(nodes))
+	for _, n := range nodes {
+		go func() {
+			var body struct {
+				Failure json.RawMessage `json:"failure"`
+			}
+			resp, err := c.askNode(ctx, n, "/internal/control/errors/"+url.PathEscape(c.request.PathValue("error_id")))
+			if err == nil {
+				if resp.StatusCode != http.StatusOK || json.NewDecoder(http.MaxBytesReader(nil, resp.Body, maxSmallBody)).Decode(&body) != nil {
+					body.Failure = nil
+				}
+				_ = resp.Body.Close() // read as far as it matters
+			}
+			found <- body.Failure
+		}()
+	}
+	for range nodes {
+		if raw := <-found; raw != nil {
+			return raw
+		}
+	}
+	return nil
+}
+
+// faultOfWorker is GET /internal/control/errors/{error_id}.
+func (c *call) faultOfWorker(w http.ResponseWriter) error {
+	f, err := c.api.Registry.FaultByID(c.request.Context(), c.request.PathValue("error_id"))
 	if err != nil {
 		return err
 	}

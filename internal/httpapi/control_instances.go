@@ -74,6 +74,9 @@ func (c *call) createInstance(w http.ResponseWriter) error {
 
 // getInstance is GET /api/instances/{id}: the instance, its plan, and what it has used of it.
 func (c *call) getInstance(w http.ResponseWriter) error {
+	if err := noParameters(c.request); err != nil {
+		return err
+	}
 	id := c.request.PathValue("id")
 	if err := c.needRight(id, control.RightView); err != nil {
 		return err
@@ -81,9 +84,7 @@ func (c *call) getInstance(w http.ResponseWriter) error {
 	i, _ := c.api.Registry.InstanceByID(id)
 	members := []member{{"limits", c.api.Registry.PlanOf(id)}}
 	if n, ok := c.api.elsewhere(id); ok {
-		if used := c.usageElsewhere(n, id); used != nil {
-			members = append(members, member{"usage", used})
-		}
+		members = append(members, member{"usage", c.usageElsewhere(n, id)})
 	} else if c.api.Usage != nil {
 		used, err := c.api.Usage.Month(c.request.Context(), id)
 		if err != nil {

@@ -27,7 +27,7 @@ type keyRow struct {
 func (c *call) keyRow(k control.Key) keyRow {
 	row := keyRow{
 		ID: k.ID, Name: k.Name, Instance: k.Instance, Environment: k.Environment, Scope: k.Scope, Prefix: k.Prefix,
-		Status: k.Status(c.api.Clock.Now()), CreatedAt: k.CreatedAt, CreatedBy: k.CreatedBy, RevokeAt: k.RevokeAt, RevokedAt: k.RevokedAt,
+		Status: k.Status(c.api.Clock.Now()), CreatedAt: k.CreatedAt, CreatedBy: k.CreatedBy, RevokeAt: k.RevokeAt, RevokedAt: k.RevokedAt.Truncate(time.Second),
 	}
 	if !k.LastUsedAt.IsZero() {
 		row.LastUsedAt = &k.LastUsedAt
@@ -68,8 +68,8 @@ func (c *call) createKey(w http.ResponseWriter) error {
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}
-	if body.Name == nil || body.Scope == nil || body.Environment == nil {
-		return j17.Errorf(j17.CodeMissingField, "'name', 'scope' and 'environment' must be given as strings")
+	if err := required(given{"name", body.Name != nil}, given{"scope", body.Scope != nil}, given{"environment", body.Environment != nil}); err != nil {
+		return err
 	}
 	key, token, err := c.api.Registry.CreateKey(c.acting(), control.NewKey{Instance: id, Environment: *body.Environment, Scope: *body.Scope, Name: *body.Name})
 	if err != nil {
@@ -89,6 +89,9 @@ func (c *call) ownKey(right control.Right) (control.Key, error) {
 
 // getKey is GET /api/keys/{id}.
 func (c *call) getKey(w http.ResponseWriter) error {
+	if err := noParameters(c.request); err != nil {
+		return err
+	}
 	key, err := c.ownKey(control.RightAudit)
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"time"
@@ -13,11 +14,14 @@ import (
 // controlRoutes is the table of the control plane's own routes.
 func (a *API) controlRoutes() []route {
 	row := func(method, pattern string, handle func(*call, http.ResponseWriter) error) route {
+		if method != http.MethodGet {
+			handle = bare(handle)
+		}
 		return route{controlSite, method, "/api/" + pattern, operator, handle}
 	}
 	return []route{
-		{controlSite, http.MethodPost, "/api/login", open, (*call).login},
-		{controlSite, http.MethodPost, "/api/setup", open, (*call).setup},
+		{controlSite, http.MethodPost, "/api/login", open, bare((*call).login)},
+		{controlSite, http.MethodPost, "/api/setup", open, bare((*call).setup)},
 		row(http.MethodPost, "logout", (*call).logout),
 		row(http.MethodGet, "me", (*call).me),
 		row(http.MethodPost, "me/password", audited("operator.set_password", (*call).changePassword)),
@@ -57,6 +61,16 @@ func (a *API) controlRoutes() []route {
 	}
 }
 
+// bare refuses parameters, which no change takes.
+func bare(handle func(*call, http.ResponseWriter) error) func(*call, http.ResponseWriter) error {
+	return func(c *call, w http.ResponseWriter) error {
+		if err := noParameters(c.request); err != nil {
+			return err
+		}
+		return handle(c, w)
+	}
+}
+
 // login is POST /api/login.
 func (c *call) login(w http.ResponseWriter) error {
 	var body struct {
@@ -66,8 +80,8 @@ func (c *call) login(w http.ResponseWriter) error {
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}
-	if body.Email == nil || body.Password == nil {
-		return j17.Errorf(j17.CodeMissingField, "'email' and 'password' must be given as strings")
+	if err := required(given{"email", body.Email != nil}, given{"password", body.Password != nil}); err != nil {
+		return err
 	}
 	s, err := c.api.Auth.Login(c.request.Context(), *body.Email, *body.Password, c.clientAddress())
 	if err != nil {
@@ -105,8 +119,8 @@ func (c *call) setup(w http.ResponseWriter) error {
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}
-	if body.Token == nil || body.Email == nil || body.Password == nil {
-		return j17.Errorf(j17.CodeMissingField, "'token', 'email' and 'password' must be given as strings")
+	if err := required(given{"token", body.Token != nil}, given{"email", body.Email != nil}, given{"password", body.Password != nil}); err != nil {
+		return err
 	}
 	op, err := c.api.Auth.Setup(c.acting(), *body.Token, *body.Email, *body.Password, c.clientAddress())
 	if err != nil {
@@ -131,6 +145,9 @@ func (c *call) logout(w http.ResponseWriter) error {
 
 // me is GET /api/me.
 func (c *call) me(w http.ResponseWriter) error {
+	if err := noParameters(c.request); err != nil {
+		return err
+	}
 	op, ok := c.api.Registry.OperatorByID(c.principal.ID)
 	if !ok {
 		return j17.Errorf(j17.CodeUnauthorized, "Invalid token")
@@ -147,10 +164,14 @@ func (c *call) changePassword(w http.ResponseWriter) error {
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}
-	if body.Current == nil || body.New == nil {
-		return j17.Errorf(j17.CodeMissingField, "'current_password' and 'new_password' must be given as strings")
+	if err := required(given{"current_password", body.Current != nil}, given{"new_password", body.New != nil}); err != nil {
+		return err
 	}
-	if err := c.api.Auth.ChangePassword(c.acting(), c.principal.ID, *body.Current, *body.New, c.clientAddress()); err != nil {
+	err := c.api.Auth.ChangePassword(c.acting(), c.principal.ID, *body.Current, *body.New, c.clientAddress())
+	if e, ok := errors.AsType[*j17.Error](err); ok && e.Path == "password" {
+		return e.At("new_password")
+	}
+	if err != nil {
 		return err
 	}
 	return c.answer(w, http.StatusOK, nil)
@@ -207,6 +228,7 @@ func audited(action string, handle func(*call, http.ResponseWriter) error) func(
 // the error itself.
 func (c *call) recordFailure(rec control.Record, err error) {
 	rec.Code, rec.Outcome = j17.CodeOf(err), control.Refused
+	rec.Target = c.api.Registry.Redact(rec.Target) // which may be a token, pasted where its id belongs
 	switch status := StatusOf(rec.Code); {
 	case status >= http.StatusInternalServerError:
 		rec.Outcome = control.Failed

@@ -78,8 +78,8 @@ func (c *call) createOperator(w http.ResponseWriter) error {
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}
-	if body.Email == nil || body.Password == nil || body.Role == nil {
-		return j17.Errorf(j17.CodeMissingField, "'email', 'password' and 'role' must be given as strings")
+	if err := required(given{"email", body.Email != nil}, given{"password", body.Password != nil}, given{"role", body.Role != nil}); err != nil {
+		return err
 	}
 	op, err := c.api.Registry.CreateOperator(c.acting(), control.NewOperator{Email: *body.Email, Password: *body.Password, Role: *body.Role, Instances: body.Instances})
 	if err != nil {
@@ -115,7 +115,7 @@ func (c *call) changeOperator(w http.ResponseWriter) error {
 		return err
 	}
 	if body.Role == nil {
-		return j17.Errorf(j17.CodeMissingField, "'role' must be given as a string")
+		return required(given{"role", false})
 	}
 	op, err := c.api.Registry.SetRole(c.acting(), c.request.PathValue("id"), *body.Role)
 	if err != nil {
@@ -147,7 +147,7 @@ func (c *call) resetPassword(w http.ResponseWriter) error {
 		return err
 	}
 	if body.Password == nil {
-		return j17.Errorf(j17.CodeMissingField, "'password' must be given as a string")
+		return required(given{"password", false})
 	}
 	if err := c.api.Registry.SetPassword(c.acting(), c.request.PathValue("id"), *body.Password); err != nil {
 		return err

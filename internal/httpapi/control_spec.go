@@ -26,8 +26,8 @@ const (
 
 // specRoutes is the table of deployments on the control host, where the environment is a parameter or a member of the body.
 func (a *API) specRoutes() []route {
-	row := func(method, pattern string, need control.Right, handle func(*call, http.ResponseWriter) error) route {
-		return route{controlSite, method, "/api/instances/{instance_}/" + pattern, operator, func(c *call, w http.ResponseWriter) error {
+	row := func(method, pattern string, need control.Right, handle func(*call, http.ResponseWriter) error, action string) route {
+		return route{controlSite, method, "/api/instances/{instance_}/" + pattern, operator, auditedHere(action, func(c *call, w http.ResponseWriter) error {
 			id := c.request.PathValue("instance_")
 			if err := c.needRight(id, need); err != nil {
 				return err
@@ -37,27 +37,27 @@ func (a *API) specRoutes() []route {
 				return c.forwarded(w, "/internal/control/instances/"+id+"/"+pattern, handle)
 			}
 			return handle(c, w)
-		}}
+		})}
 	}
 	return []route{
-		row(http.MethodPost, "spec", control.RightDeploy, auditedHere("spec.deploy", (*call).deploySpec)),
-		row(http.MethodPost, "spec/rollback", control.RightDeploy, auditedHere("spec.rollback", (*call).rollBackSpec)),
-		row(http.MethodPost, "spec/promote", control.RightDeploy, auditedHere("spec.promote", (*call).promoteSpec)),
-		row(http.MethodGet, "spec", control.RightView, (*call).getSpec),
-		row(http.MethodGet, "spec/history", control.RightView, (*call).listSpecs),
-		row(http.MethodGet, "spec/versions/{version}", control.RightView, (*call).getSpecVersion),
-		row(http.MethodGet, "spec/diff", control.RightView, (*call).diffSpecs),
-		row(http.MethodGet, "projections", control.RightView, (*call).listProjections),
+		row(http.MethodPost, "spec", control.RightDeploy, (*call).deploySpec, "spec.deploy"),
+		row(http.MethodPost, "spec/rollback", control.RightDeploy, (*call).rollBackSpec, "spec.rollback"),
+		row(http.MethodPost, "spec/promote", control.RightDeploy, (*call).promoteSpec, "spec.promote"),
+		row(http.MethodGet, "spec", control.RightView, (*call).getSpec, ""),
+		row(http.MethodGet, "spec/history", control.RightView, (*call).listSpecs, ""),
+		row(http.MethodGet, "spec/versions/{version}", control.RightView, (*call).getSpecVersion, ""),
+		row(http.MethodGet, "spec/diff", control.RightView, (*call).diffSpecs, ""),
+		row(http.MethodGet, "projections", control.RightView, (*call).listProjections, ""),
 	}
 }
 
 // specAdminRoutes is the table of what can be read about the spec of an environment where the path names that.
 func (a *API) specAdminRoutes() []adminRoute {
 	return []adminRoute{
-		{http.MethodGet, "spec", control.RightView, (*call).getSpec},
-		{http.MethodGet, "spec/history", control.RightView, (*call).listSpecs},
-		{http.MethodGet, "spec/versions/{version}", control.RightView, (*call).getSpecVersion},
-		{http.MethodGet, "spec/diff", control.RightView, (*call).diffSpecs},
+		{http.MethodGet, "spec", control.RightView, (*call).getSpec, ""},
+		{http.MethodGet, "spec/history", control.RightView, (*call).listSpecs, ""},
+		{http.MethodGet, "spec/versions/{version}", control.RightView, (*call).getSpecVersion, ""},
+		{http.MethodGet, "spec/diff", control.RightView, (*call).diffSpecs, ""},
 	}
 }
 
@@ -270,6 +270,7 @@ func (c *call) deploySpec(w http.ResponseWriter) error {
 		if r.Environment, err = j17.ParseEnvironment(name); err != nil {
 			return j17.Errorf(j17.CodeInvalidParameter, "environment must be prod, staging or test").At("environment")
 		}
+		c.env = r.Environment
 	}
 	if r.Aggregates, err = dryRun(p); err != nil {
 		return err
@@ -350,6 +351,7 @@ func (c *call) rollBackSpec(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
+	c.env = env
 	c.allowTime(w, deployTime)
 	result, err := c.api.Deploy.Rollback(c.acting(), deploy.Rollback{
 		Instance: c.instance, Environment: env, Version: *body.Version, Force: body.Force, Note: body.Note, Aggregates: aggregates,
@@ -388,6 +390,7 @@ func (c *call) promoteSpec(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
+	c.env = to
 	promotion := deploy.Promotion{Instance: c.instance, From: from, To: to, Force: body.Force, Note: body.Note, Aggregates: aggregates}
 	if body.Version != nil {
 		if promotion.Version = *body.Version; promotion.Version < 1 {

@@ -178,7 +178,11 @@ func (c *call) fail(w http.ResponseWriter, err error) {
 		c.api.Logger.LogAttrs(c.request.Context(), level, "request failed",
 			slog.String("error_id", body.ErrorID), slog.String("code", string(e.Code)), slog.String("request_id", c.requestID),
 			slog.String("method", c.request.Method), slog.String("path", c.api.Registry.Redact(c.request.URL.Path)), slog.String("error", c.api.Registry.Redact(err.Error())))
-		c.reportFault(body.ErrorID, e, err, string(debug.Stack()))
+		stack := e.Stack()
+		if stack == "" {
+			stack = string(debug.Stack())
+		}
+		c.reportFault(body.ErrorID, e, err, stack)
 		if p.status == http.StatusServiceUnavailable {
 			h.Set("Retry-After", "1")
 		}
@@ -200,5 +204,6 @@ func (c *call) fail(w http.ResponseWriter, err error) {
 	h.Del("Etag")
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Cache-Control", "no-store")
-	c.write(w, p.status, bytes.TrimSuffix(raw.Bytes(), []byte{10}))
+	// Errors quote what was sent, and that may be a token, pasted where it does not belong.
+	c.write(w, p.status, []byte(strings.TrimSuffix(c.api.Registry.Redact(raw.String()), "\n")))
 }

@@ -66,6 +66,7 @@ func (c *call) forwarded(w http.ResponseWriter, path string, handle func(*call, 
 			p.Out.Header.Set(headerNodeSecret, c.api.Registry.NodeSecret())
 			p.Out.Header.Set(headerActor, base64.StdEncoding.EncodeToString(actor))
 			p.Out.Header.Set(headerCorrelationID, c.correlationID)
+			p.Out.Header.Set(headerRequestID, c.requestID)
 		},
 		ModifyResponse: func(r *http.Response) error {
 			c.status = r.StatusCode

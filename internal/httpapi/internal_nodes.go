@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/google/uuid"
 
 	"j17"
 	"j17/internal/control"
@@ -40,6 +43,8 @@ type Poll struct {
 	Writable bool         `json:"writable"`
 	// Position is where the worker is; "" where it has nothing.
 	Position string `json:"position"`
+	// AtOnce asks for an answer even where there is nothing new.
+	AtOnce bool `json:"at_once,omitempty"`
 	// KeyUses are the last uses of keys that the headnode may not know of, in Unix seconds.
 	KeyUses map[string]int64 `json:"key_uses,omitempty"`
 }
@@ -89,6 +94,7 @@ func (a *API) nodeRoutes() []route {
 		row(http.MethodPost, "instances/{instance_}/spec/promote", here(auditedHere("spec.promote", (*call).promoteSpec))),
 		row(http.MethodGet, "instances/{instance_}/usage", here((*call).usageDays)),
 		row(http.MethodGet, "instances/{instance_}/month", here((*call).usageMonth)),
+		row(http.MethodGet, "errors/{error_id}", (*call).faultOfWorker),
 	)
 }
 
@@ -106,6 +112,9 @@ func (c *call) pollChanges(w http.ResponseWriter) error {
 	c.allowTime(w, 2*PollTime)
 	ctx, cancel := context.WithTimeout(c.request.Context(), PollTime)
 	defer cancel()
+	if p.AtOnce {
+		cancel()
+	}
 	stop := make(chan struct{})
 	defer close(stop)
 	go func() {
@@ -213,7 +222,8 @@ func (c *call) listNodes(w http.ResponseWriter) error {
 	for _, n := range c.api.Registry.Nodes() {
 		row := nodeRow{Name: n.Name, PublicURL: n.PublicURL, InternalURL: n.InternalURL, Version: n.Version, Instances: load[n.Name]}
 		if !n.SeenAt.IsZero() {
-			row.SeenAt, row.Writable = &n.SeenAt, &n.Writable
+			seen := n.SeenAt.UTC().Truncate(time.Second)
+			row.SeenAt, row.Writable = &seen, &n.Writable
 		}
 		rows = append(rows, row)
 	}
@@ -245,17 +255,22 @@ func (a *API) headnodeOnly() error {
 	return j17.Errorf(j17.CodeMisdirected, "This is a worker. The control plane is on the headnode.")
 }
 
-// awaitReplicas lets workers catch up with a change before its maker is told that it is done.
+// awaitReplicas lets workers catch up with a change before its maker is told that it is done, and notes which have not.
 func (c *call) awaitReplicas() {
-	if c.api.Cluster == nil || c.api.Cluster.Node != "" {
+	reads := c.request.Method == http.MethodGet || c.request.Method == http.MethodHead
+	if !c.control || reads || c.awaited || c.api.Cluster == nil || c.api.Cluster.Node != "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.request.Context()), replicaTime)
 	defer cancel()
-	c.api.Registry.AwaitReplicas(ctx)
+	c.awaited = true
+	if c.behind = c.api.Registry.AwaitReplicas(ctx); c.behind != nil {
+		c.api.Logger.LogAttrs(ctx, slog.LevelWarn, "a change has not reached all workers yet",
+			slog.Any("behind", c.behind), slog.String("route", c.route), slog.String("request_id", c.requestID))
+	}
 }
 
-// actFor takes over for whom the headnode asks.
+// actFor takes over for whom the headnode asks, and under which id.
 func (c *call) actFor() {
 	values := c.request.Header[headerActor]
 	if len(values) != 1 {
@@ -268,5 +283,8 @@ func (c *call) actFor() {
 	var a control.Actor
 	if json.Unmarshal(raw, &a) == nil {
 		c.actor, c.principal.ID = a, a.ID
+	}
+	if id, err := uuid.Parse(c.request.Header.Get(headerRequestID)); err == nil {
+		c.requestID = id.String()
 	}
 }

@@ -46,6 +46,13 @@ func (c *call) limit(w http.ResponseWriter) error {
 	return nil
 }
 
+// showLimit shows the limit of the address without counting.
+func (c *call) showLimit(w http.ResponseWriter) {
+	if l := c.api.Addresses; l != nil {
+		_ = charge(w, scopeAddress, l.Look(auth.Network(c.clientAddress()).String(), c.api.Clock.Now()))
+	}
+}
+
 // limitRefused counts a request that was refused before its turn for the limits came, and is refused either way.
 func (c *call) limitRefused(w http.ResponseWriter, err error) {
 	c.api.refusals.note(c, err)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"net/http"
 	"net/http/pprof"
 	"path"
@@ -197,6 +198,11 @@ func (c *call) admit(need access, w http.ResponseWriter) error {
 func (c *call) authenticate(need access) error {
 	token, err := bearer(c.request)
 	if err != nil {
+		if e, ok := errors.AsType[*j17.Error](err); ok && need == operator {
+			as := *e
+			as.Message = strings.NewReplacer("an API key", "the token of POST /api/login", "<key>", "<token>").Replace(e.Message)
+			err = &as
+		}
 		return err
 	}
 	if need == operator {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -89,22 +90,40 @@ func (c *call) decode(w http.ResponseWriter, into any) error {
 	if err != nil {
 		return err
 	}
-	if _, err := value.ParseString(raw); err != nil {
+	parsed, err := value.ParseString(raw)
+	if err != nil {
 		return invalidJSON(err)
 	}
-	d := json.NewDecoder(strings.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
+	if parsed.Kind() != value.Object {
+		return j17.Errorf(j17.CodeInvalidField, "The request body must be a JSON object")
+	}
+	known := members(reflect.TypeOf(into).Elem())
+	for _, m := range parsed.Members() { // encoding/json takes names in any case
+		if !slices.Contains(known, m.Key) {
+			return engine.UnknownField("", m.Key, known)
+		}
+	}
+	if err := json.Unmarshal([]byte(raw), into); err != nil {
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
 			return j17.Errorf(j17.CodeInvalidField, "'%s' must not be a %s", wrong.Field, wrong.Value).At(wrong.Field)
 		}
-		if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-			if plain, err := strconv.Unquote(name); err == nil {
-				name = plain
-			}
-			return engine.UnknownField("", name, members(reflect.TypeOf(into).Elem()))
+		return j17.Errorf(j17.CodeInvalidField, "The request body has not the form that is asked for")
+	}
+	return nil
+}
+
+// given is a member of a body, and whether it is there.
+type given struct {
+	name  string
+	there bool
+}
+
+// required reports the first member that is missing.
+func required(all ...given) error {
+	for _, g := range all {
+		if !g.there {
+			return j17.Errorf(j17.CodeMissingField, "'%s' must be given as a string", g.name).At(g.name)
 		}
-		return j17.Errorf(j17.CodeInvalidField, "The request body must be a JSON object")
 	}
 	return nil
 }

@@ -171,6 +171,7 @@ func workerOptions(tb testing.TB, name, head string) server.ServeOptions {
 }
 
 func TestNodes(t *testing.T) {
+	whole := t // for nodes that outlive a part of it
 	head := headnode(t)
 	internal := head.internal()
 	first := start(t, workerOptions(t, "one", internal))
@@ -256,6 +257,40 @@ func TestNodes(t *testing.T) {
 		}
 	})
 
+	t.Run("a change that has not reached a worker says so", func(t *testing.T) {
+		made := head.send(t, "POST", ctl, "/api/instances/"+beta.id+"/keys", token, `{"environment":"prod","scope":"read","name":"late"}`).want(t, "key", 201)
+		if strings.Contains(made.text, "workers_behind") {
+			t.Errorf("all workers are there: %s", made.text)
+		}
+		key, id := made.text1(t, "key"), made.text1(t, "id")
+		second.send(t, "GET", beta.host, "/counter", key, "").want(t, "the key", 200)
+		options := second.options
+		second.end(t)
+		gone := head.send(t, "DELETE", ctl, "/api/keys/"+id, token, "").want(t, "revoke", 200)
+		if !strings.Contains(gone.text, `"workers_behind":["two"]`) {
+			t.Errorf("the worker two is away: %s", gone.text)
+		}
+		second = start(whole, options)
+		second.send(t, "GET", beta.host, "/counter", key, "").want(t, "revoked while the worker was away", 401)
+	})
+
+	t.Run("errors of workers are found from the headnode", func(t *testing.T) {
+		failed := first.send(t, "GET", "alpha-test.example.test", "/counter", testKey(t, head, ctl, token, alpha.id), "").want(t, "no spec", 503)
+		found := head.send(t, "GET", ctl, "/api/errors/"+failed.text1(t, "error_id"), token, "").want(t, "error", 200)
+		if got := found.text1(t, "failure", "request_id"); got != failed.header.Get("X-Request-Id") {
+			t.Errorf("the error is that of request %s: %s", got, found.text)
+		}
+		head.send(t, "GET", ctl, "/api/errors/err_111111111111111", token, "").want(t, "an error that nobody knows", 404)
+	})
+
+	t.Run("a refusal has the id of the request", func(t *testing.T) {
+		refused := head.send(t, "POST", ctl, "/api/instances/"+alpha.id+"/ops/prod/inject", token, `[]`).want(t, "test data in production", 403)
+		records := head.send(t, "GET", ctl, "/api/audit?action=events.inject", token, "").want(t, "audit", 200)
+		if !strings.Contains(records.text, refused.header.Get("X-Request-Id")) {
+			t.Errorf("request %s is not in %s", refused.header.Get("X-Request-Id"), records.text)
+		}
+	})
+
 	t.Run("the internal API", func(t *testing.T) {
 		path := "/internal/instances/" + alpha.id + "/prod/tombstones"
 		with := func(url, secret string) reply {
@@ -310,6 +345,12 @@ func TestNodes(t *testing.T) {
 			t.Errorf("state: %s", got)
 		}
 	})
+}
+
+// testKey makes a key for the test environment of an instance.
+func testKey(tb testing.TB, head *node, host, token, instance string) string {
+	tb.Helper()
+	return head.send(tb, "POST", host, "/api/instances/"+instance+"/keys", token, `{"environment":"test","scope":"read","name":"t"}`).want(tb, "key", 201).text1(tb, "key")
 }
 
 func TestWorkerNeedsItsHeadnodeOnce(t *testing.T) {

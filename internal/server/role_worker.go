@@ -24,9 +24,10 @@ import (
 // Limits of talks between nodes.
 const (
 	nodeTime     = 30 * time.Second // of a request that nobody keeps waiting
+	startTime    = 5 * time.Second  // of the question that a worker starts with, if it can do without an answer
 	maxNodeReply = 1 << 30
 	// The pauses before a headnode that does not answer is asked again, and one that refuses.
-	firstPause, longestPause = time.Second, 15 * time.Second
+	firstPause, longestPause = time.Second, 2 * time.Second
 )
 
 // upstream reaches the headnode of a worker. It implements control.Upstream.
@@ -133,16 +134,20 @@ type follower struct {
 	connected atomic.Bool
 }
 
-// poll asks the headnode for what is new and takes it over.
-func (f *follower) poll(ctx context.Context) error {
+// poll asks the headnode for what is new, which it waits for unless at once is set, and takes it over.
+func (f *follower) poll(ctx context.Context, atOnce bool) error {
 	registry := f.server.registry
 	position, err := registry.Position(ctx)
 	if err != nil {
 		return err
 	}
 	asked := f.server.options.Clock.Now()
-	body := httpapi.Poll{Node: f.self, Writable: f.server.store.Status().Writable, Position: position, KeyUses: registry.KeyUses(f.reported)}
-	ctx, cancel := context.WithTimeout(ctx, httpapi.PollTime+nodeTime)
+	body := httpapi.Poll{Node: f.self, Writable: f.server.store.Status().Writable, Position: position, AtOnce: atOnce, KeyUses: registry.KeyUses(f.reported)}
+	limit := httpapi.PollTime + nodeTime
+	if atOnce && position != "" {
+		limit = startTime
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var rep control.Replication
 	if err := f.up.call(ctx, http.MethodPost, "/internal/control/changes", body, &rep); err != nil {
@@ -170,7 +175,7 @@ func (f *follower) run(ctx context.Context) error {
 	clk, logger := f.server.options.Clock, f.server.options.Logger
 	pause := firstPause
 	for ctx.Err() == nil {
-		err := f.poll(ctx)
+		err := f.poll(ctx, false)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the poll was cut short by the end
 		}
@@ -255,11 +260,14 @@ func (s *Server) follow(ctx context.Context, o ServeOptions) error {
 	if err != nil {
 		return err
 	}
-	if position == "" {
-		if err := s.follower.poll(ctx); err != nil {
-			return fmt.Errorf("this worker knows nothing yet, and the headnode at %s gives no answer that helps: %w", o.Headnode, err)
-		}
-		s.follower.connected.Store(true)
+	// What was revoked while this worker was away must not be served again, if the headnode can tell.
+	err = s.follower.poll(ctx, true)
+	s.follower.connected.Store(err == nil)
+	if err != nil && position == "" {
+		return fmt.Errorf("this worker knows nothing yet, and the headnode at %s gives no answer that helps: %w", o.Headnode, err)
+	}
+	if err != nil {
+		s.options.Logger.LogAttrs(ctx, slog.LevelWarn, "the headnode does not answer; this worker starts with what it knows", slog.String("headnode", o.Headnode), slog.Any("error", err))
 	}
 	return s.adoptAll(ctx)
 }
