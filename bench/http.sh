@@ -34,12 +34,14 @@ trap cleanup EXIT
 CGO_ENABLED=0 go build -trimpath -o "$tmp/j17" ./cmd/j17
 CGO_ENABLED=0 go build -trimpath -o "$tmp/empty" ./bench/empty
 port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])' 2>/dev/null || echo $((20000 + RANDOM)); }
-ours=$(port) internal=$(port) empty_write=$(port) empty_read=$(port) redis=$(port)
+ours=$(port) internal=$(port) empty_write=$(port) floor=$(port) empty_read=$(port) redis=$(port)
 
 "$tmp/j17" dev bench/spec.json --data "$tmp/data" --listen "127.0.0.1:$ours" --internal-listen "127.0.0.1:$internal" --json >"$tmp/ready" 2>"$tmp/log" &
 server=$!
 pids+=("$server")
 "$tmp/empty" "127.0.0.1:$empty_write" 201 '{"ok":true,"stream_id":"1706789012345-0","length":1}' &
+pids+=($!)
+"$tmp/empty" "127.0.0.1:$floor" 201 '{"ok":true,"stream_id":"1706789012345-0","length":1}' "$tmp/floor" &
 pids+=($!)
 redis-server --port "$redis" --dir "$tmp" --appendonly yes --appendfsync always --save '' >/dev/null &
 pids+=($!)
@@ -66,6 +68,7 @@ load() { # script, port: prints requests a second and the 99th percentile in ms
 for ((round = 1; round <= rounds; round++)); do
   echo "round $round of $rounds" >&2
   read -r ew _ < <(load write.lua "$empty_write")
+  read -r f _ < <(load write.lua "$floor")
   read -r w p99 < <(load write.lua "$ours")
   read -r hot _ < <(HOT=1 load write.lua "$ours")
   read -r spread _ < <(EVENT=was_spread load write.lua "$ours")
@@ -74,7 +77,7 @@ for ((round = 1; round <= rounds; round++)); do
   read -r r _ < <(load read.lua "$ours")
   x=$(redis-benchmark -p "$redis" -c 64 -n $((each * 15000)) -r 1000000 -q --csv XADD order:__rand_int__ '*' \
     key order:550e8400-e29b-41d4-a716-446655440003 type was_placed data "$(head -c 300 /dev/zero | tr '\0' x)" | tail -1 | awk -F, '{gsub(/"/, ""); printf "%.0f", $2}')
-  echo "$w $ew $hot $er $r $x $p99 $spread $shared" >>"$tmp/rounds"
+  echo "$w $ew $hot $er $r $x $p99 $spread $shared $f" >>"$tmp/rounds"
 done
 
 profile() { # script, file: draws a flame graph of the server under load
@@ -105,6 +108,8 @@ cat <<TABLE
 | measured | result | bar |
 |---|---|---|
 | write, distinct aggregates, to empty handler | $(ratio '$1 / $2') ($(value '$1') to $(value '$2') a second) | 0.45 |
+| append and sync alone (net/http, no store), to empty handler | $(ratio '$10 / $2') ($(value '$10') to $(value '$2') a second) | |
+| write, distinct aggregates, to append and sync alone | $(ratio '$1 / $10') ($(value '$1') to $(value '$10') a second) | |
 | write, distinct aggregates, to Redis XADD with appendfsync always | $(ratio '$1 / $6') ($(value '$1') to $(value '$6') a second) | 0.70 |
 | write, one aggregate with skip_occ, to distinct aggregates | $(ratio '$3 / $1') ($(value '$3') to $(value '$1') a second) | 0.60 |
 | write that implies three events in aggregates of their own, to plain write | $(ratio '$8 / $1') ($(value '$8') to $(value '$1') a second) | 0.50 |

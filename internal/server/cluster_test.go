@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -345,6 +346,32 @@ func TestNodes(t *testing.T) {
 			t.Errorf("state: %s", got)
 		}
 	})
+}
+
+// TestAWorkerThatHangs checks that the headnode does not wait for a worker that takes connections and answers nothing.
+func TestAWorkerThatHangs(t *testing.T) {
+	head := headnode(t)
+	const ctl = "control.example.test"
+	token := head.send(t, "POST", ctl, "/api/login", "", `{"email":"`+adminEmail+`","password":"`+adminPass+`"}`).want(t, "login", 200).text1(t, "token")
+	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close() //nolint:errcheck // of a test
+	poll := `{"node":{"name":"mute","identity":"0123456789abcdef0123456789abcdef","public_url":"http://127.0.0.1:1","internal_url":"http://` + silent.Addr().String() + `","version":"test"},"writable":true,"position":"","at_once":true}`
+	request(t, "POST", head.internal()+"/internal/control/changes", "", poll, map[string]string{"X-Node-Secret": nodeSecret}).want(t, "a node that polls", 200)
+	made := head.send(t, "POST", ctl, "/api/instances", token, `{"name":"alpha"}`).want(t, "create", 201)
+	if made.text1(t, "node") != "mute" {
+		t.Fatalf("the instance is elsewhere: %s", made.text)
+	}
+	if behind, _ := made.body["workers_behind"].([]any); len(behind) != 1 {
+		t.Errorf("the worker that is there no more: %s", made.text)
+	}
+	id := made.text1(t, "id")
+	head.send(t, "GET", ctl, "/api/instances/"+id+"/ops/prod/tombstones", token, "").want(t, "ops", 503)
+	if got := head.send(t, "GET", ctl, "/api/instances/"+id, token, "").want(t, "the instance", 200); !strings.Contains(got.text, `"usage":null`) {
+		t.Errorf("its usage: %s", got.text)
+	}
 }
 
 // testKey makes a key for the test environment of an instance.
