@@ -88,12 +88,13 @@ is no new version.`,
 		if err != nil {
 			return err
 		}
-		if asJSON {
-			return e.printJSON(raw)
-		}
 		var b blobRow
 		if err := json.Unmarshal(raw, &b); err != nil {
-			return err
+			return fmt.Errorf("the blob is stored, but the server's answer cannot be read: %w", err)
+		}
+		e.changed("the blob is stored as %s:v%d", plain(b.Name), b.Version)
+		if asJSON {
+			return e.printJSON(raw)
 		}
 		_, err = fmt.Fprintf(e.out, "%s:v%d, %s\n", plain(b.Name), b.Version, count(int(b.Size), "byte"))
 		return err
@@ -109,8 +110,8 @@ func (o *operating) putBlob(ctx context.Context, name string, file io.Reader) (j
 	var answer struct {
 		Blob json.RawMessage `json:"blob"`
 	}
-	err = o.Upload(ctx, append([]string{"api"}, path...), name, file, &answer)
-	return answer.Blob, o.explained(ctx, err)
+	err = o.change(ctx, true, func() error { return o.Upload(ctx, append([]string{"api"}, path...), name, file, &answer) })
+	return answer.Blob, err
 }
 
 func (e *env) blobsList() *cobra.Command {
@@ -215,7 +216,7 @@ func versionQuery(version uint64) url.Values {
 
 func (e *env) blobsDelete() *cobra.Command {
 	var version uint64
-	var yes bool
+	var yes, asJSON bool
 	cmd := &cobra.Command{
 		Use: "delete NAME", Short: "Delete a blob, or one version of it", Args: exactly("NAME"),
 		Long:    "Delete all versions of a blob, or one with --version. What the deployed spec uses cannot be deleted.",
@@ -224,6 +225,7 @@ func (e *env) blobsDelete() *cobra.Command {
 	r := blobFlags(cmd)
 	cmd.Flags().Uint64Var(&version, "version", 0, "`number` of the version; all if left out")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o, err := e.operate(cmd, r)
 		if err != nil {
@@ -244,6 +246,14 @@ func (e *env) blobsDelete() *cobra.Command {
 		var raw json.RawMessage
 		if err := o.call(cmd.Context(), http.MethodDelete, path, versionQuery(version), nil, &raw); err != nil {
 			return err
+		}
+		if asJSON {
+			return e.printJSON(struct {
+				Name        string `json:"name"`
+				Version     uint64 `json:"version,omitempty"`
+				Environment string `json:"environment"`
+				Deleted     bool   `json:"deleted"`
+			}{args[0], version, env, true})
 		}
 		_, err = fmt.Fprintf(e.out, "Deleted %s in %s.\n", what, env)
 		return err

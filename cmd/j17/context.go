@@ -96,7 +96,7 @@ func (e *env) completeContexts(_ *cobra.Command, args []string, _ string) ([]str
 }
 
 func (e *env) contextUse() *cobra.Command {
-	var none bool
+	var none, asJSON bool
 	cmd := &cobra.Command{
 		Use: "use NAME", Short: "Make a context the current one", Example: "  j17 context use example.com\n  j17 context use --none",
 		ValidArgsFunction: e.completeContexts,
@@ -119,10 +119,13 @@ func (e *env) contextUse() *cobra.Command {
 				}
 				c.Current = args[0]
 			}
-			return e.saveConfig(c)
+			return e.keepConfig(c, asJSON, struct {
+				Current string `json:"current"`
+			}{c.Current})
 		},
 	}
 	cmd.Flags().BoolVar(&none, "none", false, "let no context be the current one")
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
@@ -183,6 +186,16 @@ comes from. Secrets are shown by their first characters only.`,
 	return cmd
 }
 
+// keepConfig saves the contexts and, if asked to, prints what has become of the one that the command is about.
+func (e *env) keepConfig(c *config, asJSON bool, result any) error {
+	e.changing()
+	if err := e.saveConfig(c); err != nil || !asJSON {
+		return err
+	}
+	e.changed("the contexts are saved")
+	return e.printJSON(result)
+}
+
 // shortened is the beginning of a secret, enough to tell which one it is.
 func shortened(secret string) string {
 	const shown = 16
@@ -194,7 +207,7 @@ func shortened(secret string) string {
 
 func (e *env) contextSet() *cobra.Command {
 	var serverURL, instance, environment, caFile string
-	var keyStdin bool
+	var keyStdin, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "set NAME",
 		Short: "Make or change a context",
@@ -210,6 +223,7 @@ instance and the environment of the context, or prod.`,
 	f.StringVar(&environment, "env", "", "`environment`: prod, staging or test; \"\" for none")
 	f.StringVar(&caFile, "ca-file", "", "`file` of the authorities whose certificates are trusted")
 	f.BoolVar(&keyStdin, "key-stdin", false, "read an API key from standard input")
+	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		c, err := e.config()
 		if err != nil {
@@ -257,7 +271,7 @@ instance and the environment of the context, or prod.`,
 			}
 		}
 		if keyStdin {
-			raw, err := e.readAll("-", 1<<20, "It should hold nothing but a key.")
+			raw, err := e.readText("-", 1<<20, "It should hold nothing but a key.")
 			if err != nil {
 				return err
 			}
@@ -270,7 +284,7 @@ instance and the environment of the context, or prod.`,
 		if c.Current == "" && len(c.Contexts) == 1 {
 			c.Current = args[0]
 		}
-		return e.saveConfig(c)
+		return e.keepConfig(c, asJSON, c.row(args[0]))
 	}
 	return cmd
 }
@@ -284,7 +298,8 @@ func (c *serverContext) keep(env j17.Environment, key string) {
 }
 
 func (e *env) contextDelete() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use: "delete NAME", Short: "Forget a context and its credentials",
 		Long: `Forget a context and its credentials. Nothing changes on the server: 'j17 logout' makes the login void before, 'j17 keys revoke' an
 API key.`,
@@ -301,7 +316,12 @@ API key.`,
 			if c.Current == args[0] {
 				c.Current = ""
 			}
-			return e.saveConfig(c)
+			return e.keepConfig(c, asJSON, struct {
+				Name    string `json:"name"`
+				Deleted bool   `json:"deleted"`
+			}{args[0], true})
 		},
 	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
 }

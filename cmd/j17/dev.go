@@ -1,14 +1,22 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
+	"math"
+	"net"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -46,7 +54,7 @@ Each request is shown on a line of its own, on standard error.`,
 			if verbose {
 				level = slog.LevelDebug
 			}
-			if problems := o.Check(); len(problems) > 0 {
+			if problems := append(o.Check(), devProblems(&o)...); len(problems) > 0 {
 				return usageError{errors.Join(problems...)}
 			}
 			o.Logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
@@ -70,7 +78,7 @@ Each request is shown on a line of its own, on standard error.`,
 				err = printReady(e.out, d.Ready(), o.Dir, firstRequests(d.Spec(), d.URL(), d.Ready().Keys[j17.Prod].Write))
 			}
 			if err == nil {
-				err = d.Run(cmd.Context())
+				err = runDev(cmd.Context(), d, &o, stderr)
 			}
 			return errors.Join(err, d.Close())
 		},
@@ -87,6 +95,73 @@ Each request is shown on a line of its own, on standard error.`,
 	f.BoolVar(&quiet, "quiet", false, "show no requests")
 	f.BoolVar(&verbose, "verbose", false, "log every request with all its details")
 	return cmd
+}
+
+// devProblems is what is wrong with the flags of a development server.
+func devProblems(o *server.DevOptions) []error {
+	var found []error
+	for _, a := range []struct{ flag, address string }{{"listen", o.Listen}, {"internal-listen", o.InternalListen}} {
+		if _, port, err := net.SplitHostPort(a.address); err != nil || !isPort(port) {
+			found = append(found, fmt.Errorf("--%s cannot be %q: it takes an address and a port, such as 127.0.0.1:17000", a.flag, a.address))
+		}
+	}
+	for _, r := range []struct {
+		flag string
+		rate int
+	}{{"rate-limit-per-key", o.KeyRate}, {"rate-limit-per-ip", o.AddressRate}} {
+		if r.rate < 0 {
+			found = append(found, fmt.Errorf("--%s cannot be %d: it takes a number of requests, or 0 for no limit", r.flag, r.rate))
+		}
+	}
+	drivers := containerDrivers()
+	if driver := string(o.Containers); driver != "" && !slices.Contains(drivers, driver) {
+		hint := "it takes " + strings.Join(drivers, ", ")
+		if near := diag.Nearest(driver, drivers); near != "" {
+			hint = fmt.Sprintf("did you mean %q?", near)
+		}
+		found = append(found, fmt.Errorf("--containers cannot be %q: %s", driver, hint))
+	}
+	return found
+}
+
+// containerDrivers are what can run containers.
+func containerDrivers() []string { return []string{"bubblewrap", "runc", "docker", "podman"} }
+
+// isPort reports whether a port can be listened on. Names of services are left to the system.
+func isPort(port string) bool {
+	n, err := strconv.Atoi(port)
+	return port != "" && (err != nil || n >= 0 && n <= math.MaxUint16)
+}
+
+// runDev runs the server, and tells once when its spec file is gone.
+func runDev(ctx context.Context, d *server.Dev, o *server.DevOptions, stderr io.Writer) error {
+	watching, stop := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	if o.SpecFile != "" {
+		watch.Go(func() { watchGone(watching, o.Clock, o.SpecFile, stderr) })
+	}
+	err := d.Run(ctx)
+	stop()
+	watch.Wait()
+	return err
+}
+
+// goneInterval is how often the spec file is looked for. It has to be missing twice in a row: some editors remove a file
+// and write it anew.
+const goneInterval = time.Second
+
+// watchGone tells of a file that is removed, until the context ends.
+func watchGone(ctx context.Context, c clock.Clock, file string, stderr io.Writer) {
+	missing := 0
+	for c.Wait(ctx, c.Now().Add(goneInterval)) == nil {
+		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+			missing = 0
+			continue
+		}
+		if missing++; missing == 2 {
+			_, _ = fmt.Fprintf(stderr, "%s is gone. The spec that was read from it last stays in place; once the file is there again, it is followed as before\n", fileName(file))
+		}
+	}
 }
 
 // implicationFlags declares the flags that bound what one event may imply.
@@ -124,7 +199,7 @@ func reportDeployment(w io.Writer, d server.Deployment) {
 	_, _ = io.WriteString(w, b.String())
 }
 
-// printReady tells a person how to use the server; first are commands to try.
+// printReady tells a person how to use the server; first says what to try.
 func printReady(out io.Writer, r server.Ready, dir, first string) error {
 	var b, rows strings.Builder
 	fmt.Fprintf(&b, "\nj17 %s is ready. Its data is in %s.\n\n", r.Version, dir)
@@ -144,9 +219,7 @@ func printReady(out io.Writer, r server.Ready, dir, first string) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	if first != "" {
-		fmt.Fprintf(&b, "\nWrite an event and read the state that it makes:\n\n%s", first)
-	}
+	fmt.Fprintf(&b, "\n%s", first)
 	b.WriteString("\nPress Ctrl-C to stop.\n\n")
 	_, err := io.WriteString(out, b.String())
 	return err

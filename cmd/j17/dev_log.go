@@ -3,8 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -61,21 +63,45 @@ func printable(s string) string {
 	}, s)
 }
 
-// firstRequests returns commands that write an event of the spec and read the state it makes; "" where no example can be
-// made up.
+// globalID is an id that every aggregate type and every agent type has.
+const globalID = "global"
+
+// firstRequests says what to try first: commands that write an event of the spec and read the state that it makes, or what
+// is missing for that.
 func firstRequests(c *spec.Compiled, base, key string) string {
 	if c == nil {
-		return ""
+		return noTypes("There is no spec yet, so no event can be written.")
 	}
-	x, ok := c.Example()
-	if !ok {
-		return ""
+	if len(c.Types) == 0 {
+		return noTypes("The spec has no aggregate types, so no event can be written.")
 	}
-	body := fmt.Sprintf(`{"data": %s, "metadata": {"actor": {"type": %q, "id": %q}}}`, x.Data, x.ActorType, x.ActorID)
-	aggregate := base + "/" + url.PathEscape(x.AggregateType) + "/" + url.PathEscape(x.ID)
+	if x, ok := c.Example(); ok {
+		body := fmt.Sprintf(`{"data": %s, "metadata": {"actor": {"type": %q, "id": %q}}}`, x.Data, x.ActorType, x.ActorID)
+		return "Write an event and read the state that it makes:\n\n" + curls(base, key, x.AggregateType, x.ID, x.EventType, body)
+	}
+	for _, typ := range slices.Sorted(maps.Keys(c.Types)) {
+		for _, event := range slices.Sorted(maps.Keys(c.Types[typ].Events)) {
+			if c.Types[typ].Events[event].System {
+				continue
+			}
+			body := fmt.Sprintf(`{"data": DATA, "metadata": {"actor": {"type": %q, "id": %q}}}`, slices.Concat(c.AgentTypes.Sorted(), []string{"AGENT_TYPE"})[0], globalID)
+			return "Write an event and read the state that it makes. No data could be made up for the schemas of this spec: put what fits the schema of\n" +
+				event + " in the place of DATA.\n\n" + curls(base, key, typ, globalID, event, body)
+		}
+	}
+	return noTypes("The spec has no event types, so no event can be written.")
+}
+
+func noTypes(what string) string {
+	return what + " 'j17 spec new orders -o spec.json' writes one to start from;\n'j17 dev spec.json' runs it, and deploys it anew whenever it changes.\n"
+}
+
+// curls returns commands that write an event and read the state of its aggregate.
+func curls(base, key, aggregateType, id, eventType, body string) string {
+	aggregate := base + "/" + url.PathEscape(aggregateType) + "/" + url.PathEscape(id)
 	return fmt.Sprintf(`  curl %s/%s \
     -H 'Authorization: Bearer %s' -H 'Content-Type: application/json' \
     -d '%s'
   curl %s -H 'Authorization: Bearer %s'
-`, aggregate, url.PathEscape(x.EventType), key, strings.ReplaceAll(body, "'", `'\''`), aggregate, key)
+`, aggregate, url.PathEscape(eventType), key, strings.ReplaceAll(body, "'", `'\''`), aggregate, key)
 }

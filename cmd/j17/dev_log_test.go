@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,10 +11,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"j17"
 	"j17/internal/clock"
+	"j17/internal/control"
+	"j17/internal/sandbox/container"
 	"j17/internal/server"
 	"j17/internal/spec"
 )
@@ -101,11 +108,91 @@ func TestNoFirstRequest(t *testing.T) {
 		}
 		return c
 	}
-	if got := firstRequests(compile(""), "http://localhost:1", "k") + firstRequests(nil, "", ""); got != "" {
+	if got := firstRequests(compile(""), "http://localhost:1", "k"); !strings.Contains(got, "No data could be made up") ||
+		!strings.Contains(got, "curl http://localhost:1/note/global/was_hard ") || !strings.Contains(got, `{"data": DATA, "metadata": {"actor": {"type": "user", "id": "global"}}}`) {
 		t.Error(got)
+	}
+	for _, text := range []string{"", `{"agent_types":["user"],"aggregate_types":{}}`, `{"agent_types":["user"],"aggregate_types":{"note":{"events":{}}}}`} {
+		c, _ := spec.Compile([]byte(text))
+		if got := firstRequests(c, "http://localhost:1", "k"); !strings.Contains(got, "so no event can be written. 'j17 spec new orders -o spec.json'") || strings.Contains(got, "curl") {
+			t.Errorf("%s: %s", text, got)
+		}
 	}
 	if got := firstRequests(compile(`,"was_easy":{"schema":{"type":"object","required":["it's"]},"handler":[]}`), "http://localhost:1", "k"); !strings.Contains(got, "/was_easy ") || !strings.Contains(got, `"it'\''s"`) {
 		t.Error(got)
+	}
+}
+
+// TestAFileThatIsGone removes a file that is watched, twice, and once for a moment only.
+func TestAFileThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "spec.json")
+		write := func() {
+			if err := os.WriteFile(file, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var said strings.Builder
+		var now clock.System
+		write()
+		go watchGone(ctx, now, file, &said)
+		for i, step := range []struct {
+			change func()
+			said   int
+		}{
+			{func() {}, 0},
+			{func() { _ = os.Remove(file) }, 0},
+			{write, 0},
+			{func() { _ = os.Remove(file) }, 0},
+			{func() {}, 1},
+			{func() {}, 1},
+			{write, 1},
+			{func() { _ = os.Remove(file) }, 1},
+			{func() {}, 2},
+		} {
+			step.change()
+			if err := now.Wait(ctx, now.Now().Add(goneInterval)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if n := strings.Count(said.String(), "spec.json is gone."); n != step.said {
+				t.Errorf("step %d: said %d times\n%s", i, n, said.String())
+			}
+		}
+		stop()
+		synctest.Wait()
+	})
+}
+
+// TestRetriesAreToldOnce has several requests fail side by side.
+func TestRetriesAreToldOnce(t *testing.T) {
+	var said strings.Builder
+	c := clock.NewManual(time.Unix(1_700_000_000, 0))
+	retrying := (&env{err: &said}).retrying(c)
+	for range 8 {
+		retrying(errors.New("no answer"), time.Second)
+		c.Advance(10 * time.Millisecond)
+	}
+	c.Advance(time.Second)
+	retrying(errors.New("no answer"), 2*time.Second)
+	retrying(errors.New("no answer"), 2*time.Second)
+	if want := "no answer. Trying again in 1s.\nno answer. Trying again in 2s.\n"; said.String() != want {
+		t.Error(said.String())
+	}
+}
+
+// TestNamesOfOthers compares what flags are checked against with what the server knows.
+func TestNamesOfOthers(t *testing.T) {
+	var roles []string
+	for _, r := range control.Roles() {
+		roles = append(roles, string(r))
+	}
+	if diff := cmp.Diff(roles, operatorRoles()); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{string(container.Bubblewrap), string(container.Runc), string(container.Docker), string(container.Podman)}, containerDrivers()); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -107,7 +109,7 @@ nothing.`,
 				err = run.printStates(e.out)
 			}
 			if err == nil && run.Events == 0 && len(run.Findings) == 0 {
-				_, err = fmt.Fprintf(e.err, "%s has no events, so nothing was tried\n", run.title())
+				e.note("%s has no events, so nothing was tried\n", run.title())
 			}
 			if err = run.verdict(err); err == nil && strict && len(run.Faults) > 0 {
 				err = silent{errChangedNothing}
@@ -149,7 +151,7 @@ func (e *env) dryRun(ctx context.Context, specName, eventsName string, now *int6
 	if err != nil {
 		return nil, err
 	}
-	source, err := e.readAll(eventsName, maxEventFile, "Split it, or import it to see what a server makes of it.")
+	source, err := e.readText(eventsName, maxEventFile, "Split it, or import it to see what a server makes of it.")
 	if err != nil {
 		return nil, err
 	}
@@ -166,9 +168,57 @@ func (e *env) dryRun(ctx context.Context, specName, eventsName string, now *int6
 	if err != nil {
 		return nil, interrupted(ctx, err)
 	}
+	suggest(result.Findings, c, string(source))
 	return &dryRun{
 		DryRunResult: result, name: eventsName, specName: specName, source: source, spec: specSource, compiled: c,
 	}, nil
+}
+
+// suggest adds the type that was probably meant to findings about types that do not exist.
+func suggest(found []engine.EventFinding, c *spec.Compiled, source string) {
+	var texts []engine.EventText
+	for i := range found {
+		f := &found[i]
+		//nolint:exhaustive // all other codes are not about names of types
+		switch f.Code {
+		case j17.CodeUnknownType, j17.CodeUnknownEventType, j17.CodeUndeclaredType:
+		default:
+			continue
+		}
+		if texts == nil {
+			texts, _ = engine.SplitEvents(source) // what is wrong with it was found already
+		}
+		if f.Event < 1 || f.Event > len(texts) {
+			continue
+		}
+		if near := nearestType(f, c, texts[f.Event-1].Text); near != "" {
+			f.Hint = fmt.Sprintf("did you mean %q?", near)
+		}
+	}
+}
+
+// nearestType returns the type that is probably meant where the text of an event has one that does not exist.
+func nearestType(f *engine.EventFinding, c *spec.Compiled, text string) string {
+	v, err := value.ParseString(text)
+	if err != nil {
+		return ""
+	}
+	ev, _ := engine.ReadFileEvent(v)
+	//nolint:exhaustive // as above
+	switch f.Code {
+	case j17.CodeUnknownType:
+		return diag.Nearest(ev.AggregateType, slices.Sorted(maps.Keys(c.Types)))
+	case j17.CodeUnknownEventType:
+		if typ := c.Types[ev.AggregateType]; typ != nil {
+			return diag.Nearest(ev.Type, slices.Sorted(maps.Keys(typ.Events)))
+		}
+		return ""
+	}
+	agent, known := "actor", c.AgentTypes.Sorted()
+	if strings.HasPrefix(string(f.Pointer), "/metadata/target") {
+		agent, known = "target", c.TargetTypes.Sorted()
+	}
+	return diag.Nearest(v.Get("metadata").Get(agent).Get("type").Str(), known)
 }
 
 // verdict is the result of a command that went as far as err.
@@ -239,6 +289,7 @@ type eventFinding struct {
 	Pointer string   `json:"pointer"`
 	Code    j17.Code `json:"code"`
 	Message string   `json:"message"`
+	Hint    string   `json:"hint,omitempty"`
 }
 
 // handlerFault is an operation that changed nothing in the output of --json. Event, EventLine, Key and Type are those of
@@ -283,7 +334,7 @@ func (r *dryRun) validation() validation {
 func eventFindings(found []engine.EventFinding) []eventFinding {
 	out := make([]eventFinding, 0, len(found))
 	for _, f := range found {
-		out = append(out, eventFinding{f.Event, f.Line, f.Column, f.Path, string(f.Pointer), f.Code, f.Message})
+		out = append(out, eventFinding{f.Event, f.Line, f.Column, f.Path, string(f.Pointer), f.Code, f.Message, f.Hint})
 	}
 	return out
 }

@@ -16,7 +16,7 @@ func (e *env) eventsExport() *cobra.Command {
 	var output string
 	query := struct{ of, typ, after string }{}
 	cmd := &cobra.Command{
-		Use: "export", Short: "Download all events of an environment", Args: cobra.NoArgs,
+		Use: "export", Short: "Download all events of an environment", Args: noArgs,
 		Long: `Download all events of an environment, one a line in the order in which they were stored, to standard output or to a file that
 does not exist yet. It needs an operator who may read them (see j17 login). What was downloaded can be imported into another
 environment, as history, with POST /_admin/import.`,
@@ -57,7 +57,7 @@ environment, as history, with POST /_admin/import.`,
 		defer func() { err = interrupted(ctx, errors.Join(err, body.Close())) }()
 		lines := &lineTally{}
 		if output != "" && terminal(e.err) {
-			lines.bar = progressbar.NewOptions(-1, progressbar.OptionSetWriter(e.err), progressbar.OptionShowCount(), progressbar.OptionSetDescription("lines"),
+			lines.bar = progressbar.NewOptions(-1, progressbar.OptionSetWriter(e.terminalErr()), progressbar.OptionShowCount(), progressbar.OptionSetDescription("lines"),
 				progressbar.OptionThrottle(barInterval), progressbar.OptionClearOnFinish())
 		}
 		err = e.save(output, func(out io.Writer) error {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -81,11 +82,18 @@ Exit code 3: events were refused.`,
 		case o.errorsFile == "":
 			o.errorsFile = file + ".errors.jsonl"
 		}
+		if o.continueOnError {
+			for _, taken := range append(journalNames(file, e.getenv), file) {
+				if e.sameFile(o.errorsFile, taken) {
+					return usageError{fmt.Errorf("--errors cannot be %s, which the import reads: name another file", fileName(o.errorsFile))}
+				}
+			}
+		}
 		c, err := e.connect(r)
 		if err != nil {
 			return err
 		}
-		keepOnWithoutReader()
+		e.changing()
 		im := &importer{env: e, o: o, client: c, file: file, stop: make(chan struct{})}
 		if file == "-" {
 			return im.fromStdin(cmd.Context())
@@ -138,6 +146,7 @@ func (im *importer) fromFile(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, f.Close()) }()
 	source, faults, err := im.check(ctx, f)
 	if err != nil {
+		im.env.note("Nothing was sent.\n")
 		return err
 	}
 	if len(source.ignored) > 0 {
@@ -159,8 +168,7 @@ func (im *importer) fromFile(ctx context.Context) (err error) {
 	if _, err = f.Seek(0, io.SeekStart); err == nil {
 		err = im.run(ctx, newImportSource(f, im.o.name), source.index)
 	}
-	_, unprinted := errors.AsType[unprintedSummary](err)
-	return errors.Join(err, im.journal.close(err == nil || unprinted))
+	return errors.Join(err, im.journal.close(err == nil))
 }
 
 // resume tells from where on the import goes on.
@@ -179,7 +187,11 @@ func (im *importer) resume(now journalHead) {
 }
 
 // check reads a whole file and lists what cannot be read as an event.
-func (im *importer) check(ctx context.Context, f io.Reader) (*importSource, int, error) {
+func (im *importer) check(ctx context.Context, f *os.File) (*importSource, int, error) {
+	var head [64]byte
+	if n, _ := f.ReadAt(head[:], 0); isUTF16(head[:n&^1]) {
+		return nil, 0, refusal("%s is in UTF-16: save it as UTF-8", im.file)
+	}
 	s, faults := newImportSource(f, im.o.name), 0
 	for {
 		_, err := s.next()
@@ -210,7 +222,7 @@ func (im *importer) unread(ctx context.Context, err error) error {
 		return errInterrupted
 	}
 	if bad, ok := errors.AsType[*lineError](err); ok {
-		return refusal("%s:%s", im.file, bad.Error())
+		return faultyEvent{refusal("%s:%s", im.file, bad.Error()), bad.line}
 	}
 	return unreadable(im.file, err)
 }
@@ -256,7 +268,7 @@ func (im *importer) batchSize() int {
 // run sends the events of a source, total of them, -1 where that is not known.
 func (im *importer) run(ctx context.Context, s *importSource, total int) error {
 	if terminal(im.env.err) && !im.o.json {
-		im.bar = progressbar.NewOptions(total, progressbar.OptionSetWriter(im.env.err), progressbar.OptionShowCount(), progressbar.OptionThrottle(barInterval),
+		im.bar = progressbar.NewOptions(total, progressbar.OptionSetWriter(im.env.terminalErr()), progressbar.OptionShowCount(), progressbar.OptionThrottle(barInterval),
 			progressbar.OptionSetDescription("events"), progressbar.OptionClearOnFinish())
 	}
 	queues := make([]chan importBatch, im.o.concurrency)
@@ -425,6 +437,9 @@ func (im *importer) send(ctx context.Context, b importBatch) error {
 	}
 	receipt, err := im.client.PostBatch(ctx, b[0].key, events, o)
 	if err != nil {
+		if refused, ok := errors.AsType[*client.Error](err); im.journal != nil && (!ok || refused.Status >= http.StatusInternalServerError) {
+			im.journal.need() // what has become of the request is not known
+		}
 		return im.failed(ctx, b, err)
 	}
 	if im.journal != nil {
@@ -494,11 +509,11 @@ func (im *importer) failed(ctx context.Context, b importBatch, err error) error 
 	if !im.o.continueOnError {
 		bad := fault(b[0], e)
 		im.list(1, &bad)
-		stopped := refusal("the import has stopped at line %d of %s, which the server refuses (%s)", bad.line, im.file, e.Problem.Code)
+		code := j17.CodeSchemaViolation
 		if expects {
-			stopped = j17.Errorf(j17.CodeConflict, "%v", stopped)
+			code = j17.CodeConflict
 		}
-		return stopped
+		return faultyEvent{j17.Errorf(code, "the import has stopped at line %d of %s, which the server refuses (%s)", bad.line, im.file, e.Problem.Code), bad.line}
 	}
 	for _, ev := range b {
 		if err := im.refuse(fault(ev, e), e.Problem.Code); err != nil {
@@ -554,12 +569,12 @@ func (im *importer) refuse(bad lineError, code j17.Code) error {
 	if im.errors == nil {
 		f, err := os.OpenFile(im.o.errorsFile, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 		if err != nil {
-			return fmt.Errorf("the file of errors cannot be made: %w", err)
+			return fmt.Errorf("the file of errors %s cannot be made: %w. Name another one with --errors", fileName(im.o.errorsFile), pathless(err))
 		}
 		im.errors = f
 	}
 	if err := json.NewEncoder(im.errors).Encode(row); err != nil {
-		return fmt.Errorf("the file of errors cannot be written: %w", err)
+		return fmt.Errorf("the file of errors %s cannot be written: %w. Make room, or name another one with --errors", fileName(im.o.errorsFile), pathless(err))
 	}
 	im.refused++
 	im.list(im.refused, &bad)
@@ -581,30 +596,47 @@ func (im *importer) advance(n int) {
 	}
 }
 
-// conclude prints the summary, and for an import that is not complete how to go on.
-func (im *importer) conclude(ctx context.Context, events int, err error) error {
-	if err == nil && im.refused > 0 {
-		err = refusal("%s refused and left out; see %s. Correct them in %s and run the same command again: it sends only what is not stored yet", countWere(im.refused), im.o.errorsFile, im.file)
-	}
-	if printErr := im.summary(events, err == nil); printErr != nil {
-		if err == nil {
-			return unprintedSummary{fmt.Errorf("the import is complete, but its summary could not be printed: %w", printErr)}
-		}
-		im.env.note("The summary could not be printed: %v\n", printErr)
-	}
-	if err == nil || im.refused > 0 && ctx.Err() == nil && im.failure == nil {
-		return err
-	}
-	again := "Run the same command again to go on from there; no event is stored twice."
-	if im.journal == nil {
-		again = "Run the same command on the same input again within 24 hours: no event is stored twice."
-	}
-	im.env.note("The import is not complete; known to be stored: %s. %s\n", count(im.stored+im.known, "event"), again)
-	return interrupted(ctx, err)
+// faultyEvent is the error of an import that stops at the same event again until that is corrected.
+type faultyEvent struct {
+	error
+	line int
 }
 
-// unprintedSummary is the error of an import that lacks nothing but its summary.
-type unprintedSummary struct{ error }
+func (e faultyEvent) Unwrap() error { return e.error }
+
+// conclude prints the summary, and for an import that is not complete how to go on.
+func (im *importer) conclude(ctx context.Context, events int, err error) error {
+	ended := err == nil
+	if ended && im.refused > 0 {
+		err = refusal("%s refused and left out; see %s. Correct them in %s and run the same command again: it sends only what is not stored yet", countWere(im.refused), im.o.errorsFile, im.file)
+	}
+	if err == nil {
+		im.env.changed("the import is complete")
+	} else {
+		im.env.changed("%s stored", countWere(im.stored+im.known))
+	}
+	_ = im.summary(events, err == nil) // the end of the program tells of a failure
+	if !ended {
+		im.env.note("The import is not complete; known to be stored: %s. %s\n", count(im.stored+im.known, "event"), im.again(err))
+		err = interrupted(ctx, err)
+	}
+	return err
+}
+
+// again says how an import that was stopped by an error goes on.
+func (im *importer) again(err error) string {
+	faulty, ok := errors.AsType[faultyEvent](err)
+	switch {
+	case ok && im.journal == nil:
+		return fmt.Sprintf("Correct line %d, and send the whole input again with the same command within 24 hours: no event is stored twice.", faulty.line)
+	case ok:
+		return fmt.Sprintf("Correct line %d of %s and run the same command again: it goes on from there, and no event is stored twice.", faulty.line, im.file)
+	case im.journal == nil:
+		return "Run the same command on the same input again within 24 hours: no event is stored twice."
+	default:
+		return "Run the same command again to go on from there; no event is stored twice."
+	}
+}
 
 func countWere(n int) string {
 	if n == 1 {

@@ -54,6 +54,9 @@ A lost connection does no harm: the write is repeated with the same idempotency 
 		if actor == "" {
 			return usageError{errors.New("--actor is missing: every event says who caused it, as in --actor user:global")}
 		}
+		if skipOCC && f.Changed("previous-length") {
+			return usageError{errors.New("--previous-length and --skip-occ exclude each other: either the number of events counts, or it does not matter")}
+		}
 		o := client.WriteOptions{SkipOCC: skipOCC, IdempotencyKey: idempotencyKey}
 		if o.Actor, err = parseAgent("actor", actor); err != nil {
 			return err
@@ -81,10 +84,10 @@ A lost connection does no harm: the write is repeated with the same idempotency 
 		if err != nil {
 			return err
 		}
-		keepOnWithoutReader()
+		e.changing()
 		receipt, err := c.PostEvent(cmd.Context(), key, ev, o)
 		if err != nil {
-			return interrupted(cmd.Context(), e.explained(err))
+			return interrupted(cmd.Context(), refusedEvent(e.explained(err)))
 		}
 		return e.printReceipt(key, receipt, asJSON)
 	}
@@ -93,19 +96,28 @@ A lost connection does no harm: the write is repeated with the same idempotency 
 
 // data returns the JSON that an argument holds or names.
 func (e *env) data(arg string) (json.RawMessage, error) {
-	raw, from := []byte(arg), "the data"
+	from := "DATA"
 	if name, ok := strings.CutPrefix(arg, "@"); ok || arg == "-" {
-		var err error
-		if raw, err = e.readAll(name, engine.MaxEventText, "No event can be that large."); err != nil {
+		raw, err := e.readText(name, engine.MaxEventText, "No event can be that large.")
+		if err != nil {
 			return nil, err
 		}
-		from = name
+		arg, from = string(raw), name
 	}
-	if !json.Valid(raw) {
-		var v any
-		return nil, &j17.Error{Code: j17.CodeSchemaViolation, Message: fmt.Sprintf("%s is not valid JSON: %v", from, json.Unmarshal(raw, &v))}
+	if _, err := e.parsed(from, arg); err != nil {
+		return nil, err
 	}
-	return raw, nil
+	return json.RawMessage(arg), nil
+}
+
+// refusedEvent marks the error of an event that is itself at fault. That there is no such type, and that another write was
+// faster, have exit codes of their own.
+func refusedEvent(err error) error {
+	code := j17.CodeOf(err)
+	if code == j17.CodeForbidden || code == j17.CodeUnknownType || code == j17.CodeUnknownEventType || !aboutEvents(code) {
+		return err
+	}
+	return eventError{err}
 }
 
 // explained lists the findings of a refusal on the error stream, where there are more than the error itself says.
@@ -119,15 +131,7 @@ func (e *env) explained(err error) error {
 }
 
 func (e *env) printReceipt(key j17.Key, r client.Receipt, asJSON bool) error {
-	err := e.writeReceipt(key, r, asJSON)
-	if err != nil {
-		// Whoever reads nothing but a failure would write the event again.
-		return fmt.Errorf("the event is stored as %s, but this could not be printed: %w", strings.Join(r.StreamIDs, ", "), err)
-	}
-	return nil
-}
-
-func (e *env) writeReceipt(key j17.Key, r client.Receipt, asJSON bool) error {
+	e.changed("the event is stored as %s", strings.Join(r.StreamIDs, ", "))
 	if asJSON {
 		return json.NewEncoder(e.out).Encode(struct {
 			StreamID     string `json:"stream_id"`

@@ -60,6 +60,11 @@ nothing.`,
 					return usageError{fmt.Errorf("%s needs %s", cmd.CommandPath(), name)}
 				}
 			}
+			if err := stdinOnce(map[string]string{
+				"SPEC": args[0], "--state": fileOf(state), "--event-data": fileOf(data), "--metadata": fileOf(metadata),
+			}); err != nil {
+				return err
+			}
 			c, source, err := e.compile(args[0])
 			if err != nil {
 				return err
@@ -82,7 +87,7 @@ nothing.`,
 			out, found, err := engine.TryHandler(cmd.Context(), c, t)
 			if err != nil {
 				e.reportFault(err)
-				return notTried(err, c, t)
+				return refusedEvent(notTried(err, c, t))
 			}
 			out.Faults = hinted(c, out.Faults)
 			if len(found) > 0 {
@@ -113,30 +118,43 @@ nothing.`,
 	return cmd
 }
 
+// fileOf is the name of the file in a document given as @FILE, "" for one that is JSON.
+func fileOf(document string) string {
+	name, ok := strings.CutPrefix(document, "@")
+	if !ok {
+		return ""
+	}
+	return name
+}
+
 // document reads the value of a flag that takes JSON or @FILE. A text of "" is missing.
 func (e *env) document(flag, text string) (string, value.Value, error) {
 	if text == "" {
 		return "", value.Value{}, nil
 	}
 	if name, ok := strings.CutPrefix(text, "@"); ok {
-		raw, err := e.readAll(name, engine.MaxEventText, "No event can be that large.")
+		raw, err := e.readText(name, engine.MaxEventText, "No event can be that large.")
 		if err != nil {
 			return "", value.Value{}, err
 		}
 		text = string(raw)
 	}
+	v, err := e.parsed(flag, text)
+	return text, v, err
+}
+
+// parsed reads JSON. What is wrong with it is reported with its place in the text; name is where that comes from.
+func (e *env) parsed(name, text string) (value.Value, error) {
 	v, err := value.ParseString(text)
 	if err == nil {
-		return text, v, nil
+		return v, nil
 	}
 	d := diag.Diagnostic{Message: err.Error()}
 	if syntax, ok := errors.AsType[*value.SyntaxError](err); ok {
 		d = diag.Diagnostic{Line: syntax.Line, Column: syntax.Column, Message: syntax.Message}
 	}
-	if _, err := io.WriteString(e.err, diag.Render(flag, []byte(text), []diag.Diagnostic{d})); err != nil {
-		return "", value.Value{}, err
-	}
-	return "", value.Value{}, silent{j17.Errorf(j17.CodeSchemaViolation, "%s is no JSON", flag)}
+	e.note("%s", diag.Render(name, []byte(text), []diag.Diagnostic{d}))
+	return value.Value{}, silent{j17.Errorf(j17.CodeSchemaViolation, "%s is no JSON", name)}
 }
 
 // reportTrial tells why an event was not tried.

@@ -33,6 +33,8 @@ type journal struct {
 
 	mu   sync.Mutex
 	file *os.File
+	// needed is true once the server may have stored something.
+	needed bool
 }
 
 type journalHead struct {
@@ -101,17 +103,22 @@ func homeState(home string) string {
 	return filepath.Join(home, ".local", "state")
 }
 
-// openJournal opens the journal of a file, or makes one with head.
+// errImportRunning is the error of an import whose file another one is reading.
+var errImportRunning = errors.New("another import of this file is under way: wait until it has ended, or stop it")
+
+// openJournal opens the journal of a file, or makes one with head. It is locked until it is closed.
 func openJournal(names []string, head journalHead) (*journal, error) {
 	for _, name := range names {
-		raw, err := os.ReadFile(name) //nolint:gosec // beside the file that the caller names
-		if errors.Is(err, fs.ErrNotExist) {
+		j, err := lockJournal(name, os.O_RDWR)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
 			continue
-		}
-		if err != nil {
+		case errors.Is(err, errImportRunning):
+			return nil, err
+		case err != nil:
 			return nil, fmt.Errorf("the progress of an earlier import cannot be read: %w", err)
 		}
-		return resumeJournal(name, raw, head)
+		return j.begin(head)
 	}
 	var errs []error
 	for i, name := range names {
@@ -121,7 +128,13 @@ func openJournal(names []string, head journalHead) (*journal, error) {
 				continue
 			}
 		}
-		j, err := createJournal(name, head)
+		j, err := lockJournal(name, os.O_RDWR|os.O_CREATE)
+		if errors.Is(err, errImportRunning) {
+			return nil, err
+		}
+		if err == nil {
+			j, err = j.begin(head)
+		}
 		if err == nil {
 			return j, nil
 		}
@@ -130,42 +143,84 @@ func openJournal(names []string, head journalHead) (*journal, error) {
 	return nil, fmt.Errorf("the progress of the import cannot be kept: %w", errors.Join(errs...))
 }
 
-func createJournal(name string, head journalHead) (*journal, error) {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600) //nolint:gosec // as above
+// lockJournal opens a file that no other import has open.
+func lockJournal(name string, flag int) (*journal, error) {
+	for {
+		f, err := os.OpenFile(name, flag, 0o600) //nolint:gosec // beside the file that the caller names
+		if err != nil {
+			return nil, err
+		}
+		if err := lock(f); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		opened, err := f.Stat()
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		if now, err := os.Stat(name); err == nil && os.SameFile(opened, now) {
+			return &journal{name: name, cuts: map[span][]int{}, file: f}, nil
+		}
+		if err := f.Close(); err != nil { // the import that had it has removed it at its end
+			return nil, err
+		}
+	}
+}
+
+// begin reads what the journal tells of an earlier import, or makes it one with head.
+func (j *journal) begin(head journalHead) (_ *journal, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, j.file.Close())
+		}
+	}()
+	raw, err := io.ReadAll(j.file)
 	if err != nil {
 		return nil, err
 	}
-	j := &journal{name: name, head: head, cuts: map[span][]int{}, file: f}
+	whole := int64(bytes.LastIndexByte(raw, '\n') + 1)
+	if whole > 0 {
+		if err := j.read(raw[:whole], head); err != nil {
+			return nil, err
+		}
+	}
+	// Without a head, a crash came before it was written. One of another target that nothing is known to be stored in does
+	// not bind the file to it.
+	fresh := whole == 0 || j.head.Target != head.Target
+	if fresh {
+		whole = 0
+	}
+	_, seekErr := j.file.Seek(whole, io.SeekStart)
+	if err := errors.Join(j.file.Truncate(whole), seekErr); err != nil {
+		return nil, err
+	}
+	if !fresh {
+		j.resumed, j.needed = true, true
+		return j, nil
+	}
+	j.head, j.cuts = head, map[span][]int{}
 	if err := j.write(head); err != nil {
-		return nil, errors.Join(err, f.Close(), os.Remove(name))
+		return nil, errors.Join(err, os.Remove(j.name))
 	}
 	return j, nil
 }
 
-func resumeJournal(name string, raw []byte, head journalHead) (*journal, error) {
-	j := &journal{name: name, resumed: true, cuts: map[span][]int{}}
-	whole := bytes.LastIndexByte(raw, '\n') + 1
-	lines := bufio.NewScanner(bytes.NewReader(raw[:whole]))
+// read takes over the lines of a journal. They have to be of an import that can go on with head, or that has not stored
+// anything in another target.
+func (j *journal) read(raw []byte, head journalHead) error {
+	name := j.name
+	lines := bufio.NewScanner(bytes.NewReader(raw))
 	lines.Buffer(nil, len(raw)+1)
-	if !lines.Scan() { // a crash before the head was written: nothing was sent
-		if err := os.Remove(name); err != nil {
-			return nil, err
-		}
-		return createJournal(name, head)
-	}
+	lines.Scan()
 	if err := json.Unmarshal(lines.Bytes(), &j.head); err != nil || j.head.Seed == "" || j.head.Batch < 1 {
-		return nil, fmt.Errorf("%s is damaged. Delete it to import the file from its start; what was stored within the last 24 hours is not stored twice", name)
+		return fmt.Errorf("%s is damaged. Delete it to import the file from its start; what was stored within the last 24 hours is not stored twice", name)
 	}
-	if j.head.Target != head.Target {
-		return nil, fmt.Errorf("an import of this file into %s has not come to its end. Finish it, or delete %s, before you import the file into %s", j.head.Target, name, head.Target)
-	}
-	if j.head.Events != head.Events {
-		return nil, fmt.Errorf("the file has %d events now, but had %d when its import began: lines may be corrected in between, but not added or removed. Restore the file, or delete %s to import it from its start", head.Events, j.head.Events, name)
+	if j.head.Target == head.Target && j.head.Events != head.Events {
+		return fmt.Errorf("the file has %d events now, but had %d when its import began: lines may be corrected in between, but not added or removed. Restore the file, or delete %s to import it from its start", head.Events, j.head.Events, name)
 	}
 	for n := 2; lines.Scan(); n++ {
 		var e journalEntry
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			return nil, fmt.Errorf("%s is damaged in line %d. Remove the line to go on; what was stored within the last 24 hours is not stored twice", name, n)
+			return fmt.Errorf("%s is damaged in line %d. Remove the line to go on; what was stored within the last 24 hours is not stored twice", name, n)
 		}
 		if e.Done != nil {
 			j.done = append(j.done, *e.Done)
@@ -175,16 +230,10 @@ func resumeJournal(name string, raw []byte, head journalHead) (*journal, error) 
 		}
 	}
 	j.done = merged(j.done)
-	f, err := os.OpenFile(name, os.O_WRONLY, 0) //nolint:gosec // as above
-	if err != nil {
-		return nil, err
+	if j.head.Target != head.Target && len(j.done) > 0 {
+		return fmt.Errorf("an import of this file into %s has not come to its end. Finish it, or delete %s, before you import the file into %s", j.head.Target, name, head.Target)
 	}
-	j.file = f
-	_, seekErr := f.Seek(int64(whole), io.SeekStart)
-	if err := errors.Join(f.Truncate(int64(whole)), seekErr); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return j, nil
+	return nil
 }
 
 func (j *journal) write(entry any) error {
@@ -199,7 +248,17 @@ func (j *journal) write(entry any) error {
 }
 
 // stored notes that the server has acknowledged events.
-func (j *journal) stored(s span) error { return j.kept(j.write(journalEntry{Done: &s})) }
+func (j *journal) stored(s span) error {
+	j.need()
+	return j.kept(j.write(journalEntry{Done: &s}))
+}
+
+// need notes that the server may have stored something.
+func (j *journal) need() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.needed = true
+}
 
 // cut notes that a batch is sent in parts.
 func (j *journal) cut(s span, at []int) error { return j.kept(j.write(journalEntry{Cut: &s, At: at})) }
@@ -211,11 +270,11 @@ func (j *journal) kept(err error) error {
 	return fmt.Errorf("the progress of the import cannot be kept in %s: %w", j.name, err)
 }
 
-// close ends the use of the journal, and of its file if nothing is left to do.
+// close ends the use of the journal, and of its file if nothing is left to do, or nothing was done.
 func (j *journal) close(finished bool) error {
-	err := j.file.Close()
-	if finished {
-		err = errors.Join(err, os.Remove(j.name))
+	var err error
+	if finished || !j.needed {
+		err = os.Remove(j.name) // while it is locked
 	}
-	return err
+	return errors.Join(err, j.file.Close())
 }

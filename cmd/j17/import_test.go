@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -295,5 +297,94 @@ func TestImportAfterCorrections(t *testing.T) {
 		if !slices.Equal(numbers, want) {
 			t.Errorf("note %d has the events %v and not %v", i, numbers, want)
 		}
+	}
+}
+
+// TestImportOfNothingKnownBindsNothing kills an import before the server has acknowledged anything: the file may go to
+// another place then. Once something is stored, it may not.
+func TestImportOfNothingKnownBindsNothing(t *testing.T) {
+	p, specFile := started(t, importSpec)
+	dir := filepath.Dir(specFile)
+	lines := notes(40, 1)
+	if err := os.WriteFile(filepath.Join(dir, "notes.jsonl"), []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var a ambush
+	run := importRun{p: p, dir: dir, url: a.serve(t, p.url)}
+	kill := func(run importRun, a *ambush, at int) {
+		ready := make(chan *exec.Cmd, 1)
+		a.arm(at, false, func() { _ = (<-ready).Process.Kill() })
+		cmd, _ := run.start(t, "notes.jsonl", "--batch", "5", "--concurrency", "1")
+		ready <- cmd
+		if err := cmd.Wait(); err == nil {
+			t.Fatal("nobody killed it")
+		}
+		if _, err := os.Stat(filepath.Join(dir, "notes.jsonl.j17-import")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	elsewhere := run
+	elsewhere.url = p.url
+	kill(run, &a, 1)
+	cmd, out := elsewhere.start(t, "notes.jsonl", "--json")
+	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), `"stored":40`) {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "notes.jsonl"), []byte(strings.ReplaceAll(lines, noteID(0), noteID(1))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// From the first place to a second one, where something is stored: the file is bound to that one.
+	var b ambush
+	second := run
+	second.url = b.serve(t, p.url)
+	kill(run, &a, 1)
+	kill(second, &b, 3)
+	cmd, out = run.start(t, "notes.jsonl")
+	if err := cmd.Wait(); err == nil || !strings.Contains(out.String(), "an import of this file into "+second.url+" has not come to its end") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// TestTwoImportsAtOnce starts a second import of a file while the first one waits for the server.
+func TestTwoImportsAtOnce(t *testing.T) {
+	p, specFile := started(t, importSpec)
+	dir := filepath.Dir(specFile)
+	lines := notes(30, 2)
+	if err := os.WriteFile(filepath.Join(dir, "notes.jsonl"), []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var a ambush
+	run := importRun{p: p, dir: dir, url: a.serve(t, p.url)}
+	second := make(chan string, 1)
+	a.arm(1, true, func() {
+		cmd, out := run.start(t, "notes.jsonl")
+		_ = cmd.Wait()
+		second <- fmt.Sprint(cmd.ProcessState.ExitCode(), " ", out)
+	})
+	cmd, out := run.start(t, "notes.jsonl", "--concurrency", "1")
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if got := <-second; got != "1 j17: another import of this file is under way: wait until it has ended, or stop it\n" {
+		t.Error(got)
+	}
+	exactlyOnce(t, p, lines)
+	if left, err := filepath.Glob(filepath.Join(dir, "*.j17-import")); err != nil || len(left) > 0 {
+		t.Error(left, err)
+	}
+}
+
+// TestInterruptBeforeAnythingIsSent ends an import while it reads the file for the first time.
+func TestInterruptBeforeAnythingIsSent(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "notes.jsonl")
+	if err := os.WriteFile(file, []byte(notes(10, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	var said bytes.Buffer
+	im := &importer{env: &env{err: &said, getenv: func(string) string { return "" }}, file: file, stop: make(chan struct{})}
+	if err := im.fromFile(ctx); !errors.Is(err, errInterrupted) || said.String() != "Nothing was sent.\n" {
+		t.Errorf("%v\n%s", err, said.String())
 	}
 }

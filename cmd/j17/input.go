@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"j17"
 	"j17/internal/server"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
@@ -21,7 +24,7 @@ import (
 
 // read returns the text of a spec, see readAll.
 func (e *env) read(name string) ([]byte, error) {
-	raw, err := e.readAll(name, spec.MaxSize, "Split the application into several instances, or move large constants into events.")
+	raw, err := e.readText(name, spec.MaxSize, "Split the application into several instances, or move large constants into events.")
 	if _, ok := errors.AsType[tooLarge](err); ok {
 		return nil, notASpec{err}
 	}
@@ -29,6 +32,20 @@ func (e *env) read(name string) ([]byte, error) {
 		return nil, notASpec{fmt.Errorf("%s is empty. 'j17 spec new' prints a spec to start from", fileName(name))}
 	}
 	return raw, err
+}
+
+// stdinOnce refuses a call in which several arguments or flags, given by name, are standard input.
+func stdinOnce(named map[string]string) error {
+	var from []string
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		if named[name] == "-" {
+			from = append(from, name)
+		}
+	}
+	if len(from) < 2 {
+		return nil
+	}
+	return usageError{fmt.Errorf("only one of %s can be standard input", strings.Join(from, " and "))}
 }
 
 // notASpec is the error of a file that no spec can have come from.
@@ -57,18 +74,47 @@ func (e *env) readAll(name string, limit int64, hint string) ([]byte, error) {
 	return raw, nil
 }
 
+// readText is readAll for a text in UTF-8, without the byte order mark that it may start with.
+func (e *env) readText(name string, limit int64, hint string) ([]byte, error) {
+	raw, err := e.readAll(name, limit, hint)
+	if err != nil {
+		return nil, err
+	}
+	if isUTF16(raw) {
+		if name == "-" {
+			name = "standard input"
+		}
+		return nil, j17.Errorf(j17.CodeSchemaViolation, "%s is in UTF-16: save it as UTF-8", fileName(name))
+	}
+	return bytes.TrimPrefix(raw, []byte("\uFEFF")), nil
+}
+
+// isUTF16 reports whether a text that starts with ASCII, or with a byte order mark, is in UTF-16.
+func isUTF16(raw []byte) bool {
+	if len(raw) < 2 {
+		return false
+	}
+	a, b := raw[0], raw[1]
+	return a == 0xFF && b == 0xFE || a == 0xFE && b == 0xFF || len(raw)%2 == 0 && (a == 0) != (b == 0) && a|b < utf8.RuneSelf
+}
+
 // unreadable is the error of a file that cannot be read.
 func unreadable(name string, err error) error {
 	if errors.Is(err, errInterrupted) {
 		return errInterrupted
 	}
-	if path, ok := errors.AsType[*os.PathError](err); ok {
-		err = path.Err
-	}
 	if name == "-" {
 		name = "standard input"
 	}
-	return fmt.Errorf("cannot read %s: %w", fileName(name), err)
+	return fmt.Errorf("cannot read %s: %w", fileName(name), pathless(err))
+}
+
+// pathless is an error of the system without the name of its file, which the message has already.
+func pathless(err error) error {
+	if path, ok := errors.AsType[*os.PathError](err); ok {
+		return path.Err
+	}
+	return err
 }
 
 // fileName is the name of a file for messages: in quotes where it is empty or has characters that are not to be seen.
@@ -94,9 +140,7 @@ func (e *env) compile(name string) (*spec.Compiled, []byte, error) {
 	if c != nil {
 		return c, source, nil
 	}
-	if _, err := io.WriteString(e.err, diag.Render(name, source, found)); err != nil {
-		return nil, nil, err
-	}
+	e.note("%s", diag.Render(name, source, found))
 	return nil, nil, silent{server.ErrInvalidSpec}
 }
 

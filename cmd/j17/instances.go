@@ -141,7 +141,7 @@ func atMost(name string) cobra.PositionalArgs {
 }
 
 func (e *env) instancesDelete() *cobra.Command {
-	var yes bool
+	var yes, asJSON bool
 	cmd := &cobra.Command{
 		Use: "delete NAME|ID", Short: "Delete an instance with all its data, keys and specs",
 		Long:    "Delete an instance with all its data, keys and specs, in all environments. There is no way back but a backup.",
@@ -149,6 +149,7 @@ func (e *env) instancesDelete() *cobra.Command {
 	}
 	r := serverFlags(cmd)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o, err := e.operate(cmd, r)
 		if err != nil {
@@ -164,6 +165,14 @@ func (e *env) instancesDelete() *cobra.Command {
 		var raw json.RawMessage
 		if err := o.call(cmd.Context(), http.MethodDelete, []string{"instances", i.ID}, nil, map[string]string{"confirm": i.Name}, &raw); err != nil {
 			return err
+		}
+		e.changed("the instance %s is deleted", plain(i.Name))
+		if asJSON {
+			return e.printJSON(struct {
+				ID      string `json:"id"`
+				Name    string `json:"name"`
+				Deleted bool   `json:"deleted"`
+			}{i.ID, i.Name, true})
 		}
 		_, err = fmt.Fprintf(e.out, "The instance %s is deleted.\n", plain(i.Name))
 		return err

@@ -3,10 +3,13 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -16,19 +19,31 @@ func TestInterruptWhileWaitingForInput(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "spec.json"), []byte(plainSpec), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for args, want := range map[string]string{
-		"spec validate -":             "j17: interrupted\n",
-		"spec fmt -":                  "j17: interrupted\n",
-		"events validate spec.json -": "j17: interrupted\n",
-		"events import - --key k":     "The import is not complete; known to be stored: 0 events. Run the same command on the same input again within 24 hours: no event is stored twice.\nj17: interrupted\n",
+	const stopped = "The import is not complete; known to be stored: 0 events. Run the same command on the same input again within 24 hours: no event is stored twice.\nj17: interrupted\n"
+	for _, tc := range []struct {
+		args string
+		sig  os.Signal
+		want string
+	}{
+		{"spec validate -", os.Interrupt, "j17: interrupted\n"},
+		{"spec fmt -", os.Interrupt, "j17: interrupted\n"},
+		{"events validate spec.json -", os.Interrupt, "j17: interrupted\n"},
+		{"events validate spec.json -", syscall.SIGQUIT, "j17: interrupted\n"},
+		{"events import - --key k", os.Interrupt, stopped},
+		{"events import - --key k", syscall.SIGTERM, stopped},
+		{"events import - --key k", syscall.SIGQUIT, stopped},
+		{"events import - --key k", syscall.SIGHUP, stopped},
 	} {
-		t.Run(args, func(t *testing.T) {
+		if signal.Ignored(tc.sig) {
+			continue // the tests run under nohup, and so does what they start
+		}
+		t.Run(fmt.Sprint(tc.args, tc.sig), func(t *testing.T) {
 			// The program has read what was written once it can no longer be in the pipe.
 			in, feed, err := os.Pipe()
 			if err != nil {
 				t.Fatal(err)
 			}
-			cmd := exec.CommandContext(t.Context(), "j17", strings.Fields(args)...)
+			cmd := exec.CommandContext(t.Context(), "j17", strings.Fields(tc.args)...)
 			var stderr bytes.Buffer
 			cmd.Dir, cmd.Stdin, cmd.Stderr = dir, in, &stderr
 			if err := cmd.Start(); err != nil {
@@ -38,11 +53,11 @@ func TestInterruptWhileWaitingForInput(t *testing.T) {
 			if _, err := feed.Write(blanks); err != nil { // more than a pipe holds
 				t.Fatal(err)
 			}
-			if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			if err := cmd.Process.Signal(tc.sig); err != nil {
 				t.Fatal(err)
 			}
 			exit, ok := errors.AsType[*exec.ExitError](cmd.Wait())
-			if !ok || exit.ExitCode() != exitFailure || stderr.String() != want {
+			if !ok || exit.ExitCode() != exitFailure || stderr.String() != tc.want {
 				t.Errorf("%v: %s", exit, stderr.String())
 			}
 			if err := errors.Join(in.Close(), feed.Close()); err != nil {

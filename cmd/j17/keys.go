@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -130,29 +131,62 @@ func (e *env) keysCreate() *cobra.Command {
 		if err := o.call(cmd.Context(), http.MethodPost, []string{"instances", i.ID, "keys"}, nil, body, &raw); err != nil {
 			return err
 		}
-		key, err := e.printKey(raw, asJSON)
-		if err != nil || !save {
+		key, err := newKey(raw)
+		if err != nil {
 			return err
 		}
-		o.connection.chosen.Instance = i.Name
-		o.connection.chosen.keep(env, key.Key)
-		return e.saveConfig(o.connection.config)
+		e.madeKey(&key, "")
+		if save {
+			o.connection.chosen.Instance = i.Name
+			err = o.connection.keepKey(e, &key)
+		}
+		return errors.Join(err, e.printKey(&key, raw, asJSON))
 	}
 	return cmd
 }
 
-// printKey prints a new key: its token on standard output, what there is to know about it beside.
-func (e *env) printKey(raw json.RawMessage, asJSON bool) (apiKeyRow, error) {
+// newKey reads the answer that has a new key.
+func newKey(raw json.RawMessage) (apiKeyRow, error) {
 	var key apiKeyRow
-	if err := json.Unmarshal(raw, &key); err != nil {
-		return key, err
+	err := json.Unmarshal(raw, &key)
+	if err == nil && key.Key == "" {
+		err = errors.New("it has no token")
 	}
+	if err != nil {
+		return key, fmt.Errorf("a key was made, but the server's answer cannot be read: %w. 'j17 keys list' shows the key, 'j17 keys revoke' revokes it", err)
+	}
+	return key, nil
+}
+
+// madeKey tells of a new key before anything is done with it; replaced is the id of the one whose place it takes, "" for none.
+func (e *env) madeKey(key *apiKeyRow, replaced string) {
+	what := "the key " + plain(key.ID) + " exists"
+	if replaced != "" {
+		what = fmt.Sprintf("the key %s is replaced by %s", plain(replaced), plain(key.ID))
+	}
+	e.changed("%s", what)
+	e.otherwise("Nobody has its token, which cannot be shown again: revoke it with 'j17 keys revoke %s' and create another one", plain(key.ID))
+}
+
+// keepKey puts a new key into the context, where it is safe before anybody tries to print it.
+func (s *connection) keepKey(e *env, key *apiKeyRow) error {
+	s.chosen.keep(key.Environment, key.Key)
+	if err := e.saveConfig(s.config); err != nil {
+		return fmt.Errorf("the key %s exists, but the context %s does not have it: %w", plain(key.ID), s.context.value, err)
+	}
+	e.note("The context %s has the new key.\n", s.context.value)
+	e.otherwise("The context %s has the key", s.context.value)
+	return nil
+}
+
+// printKey prints a new key: its token on standard output, what there is to know about it beside.
+func (e *env) printKey(key *apiKeyRow, raw json.RawMessage, asJSON bool) error {
 	if asJSON {
-		return key, e.printAnswer(raw)
+		return e.printAnswer(raw)
 	}
 	e.note("%s: %s key %q for %s. This is the only time that its token is shown.\n", plain(key.ID), plain(key.Scope), key.Name, plain(string(key.Environment)))
 	_, err := io.WriteString(e.out, plain(key.Key)+"\n")
-	return key, err
+	return err
 }
 
 func (e *env) keysRotate() *cobra.Command {
@@ -170,30 +204,37 @@ a while, create another key and schedule the revocation of the old one.`,
 		if err != nil {
 			return err
 		}
+		kept, err := o.keeps(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
 		var raw json.RawMessage
 		if err := o.call(cmd.Context(), http.MethodPost, []string{"keys", args[0], "rotate"}, nil, nil, &raw); err != nil {
 			return err
 		}
-		key, err := e.printKey(raw, asJSON)
-		if err != nil || o.connection.chosen == nil {
+		key, err := newKey(raw)
+		if err != nil {
 			return err
 		}
-		// What the context has of the old key does not work any more.
-		kept := o.connection.chosen
-		if old := kept.Keys[key.Environment]; old != "" {
-			var prior apiKeyRow
-			if err := o.call(cmd.Context(), http.MethodGet, []string{"keys", args[0]}, nil, nil, &prior); err != nil {
-				return err
-			}
-			if prior.Prefix != "" && strings.HasPrefix(old, prior.Prefix) {
-				kept.keep(key.Environment, key.Key)
-				e.note("The context %s has the new key.\n", o.connection.context.value)
-				return e.saveConfig(o.connection.config)
-			}
+		e.madeKey(&key, args[0])
+		if kept { // what the context has of the old key does not work any more
+			err = o.connection.keepKey(e, &key)
 		}
-		return nil
+		return errors.Join(err, e.printKey(&key, raw, asJSON))
 	}
 	return cmd
+}
+
+// keeps reports whether the context has the token of an API key.
+func (o *operating) keeps(ctx context.Context, id string) (bool, error) {
+	if o.connection.chosen == nil || len(o.connection.chosen.Keys) == 0 {
+		return false, nil
+	}
+	var key apiKeyRow
+	if err := o.call(ctx, http.MethodGet, []string{"keys", id}, nil, nil, &key); err != nil {
+		return false, err
+	}
+	return key.Prefix != "" && strings.HasPrefix(o.connection.chosen.Keys[key.Environment], key.Prefix), nil
 }
 
 func (e *env) keysRevoke() *cobra.Command {

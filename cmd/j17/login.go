@@ -193,9 +193,11 @@ func (e *env) keepLogin(ctx context.Context, s *connection, t target, name strin
 		return err
 	}
 	s.config.Current = name
+	e.changing()
 	if err := e.saveConfig(s.config); err != nil {
 		return err
 	}
+	e.changed("you are logged in to %s, in the context %s", kept.Server, name)
 	if asJSON {
 		return e.printJSON(struct {
 			Context   string `json:"context"`
@@ -222,7 +224,7 @@ func (e *env) keepInstance(ctx context.Context, s *connection, t target, kept *s
 		return err
 	}
 	want := s.instance.value
-	found, err := (&operating{c, s, e}).instance(ctx, want)
+	found, err := (&operating{Client: c, connection: s, env: e}).instance(ctx, want)
 	if err != nil {
 		if want != "" {
 			return err
@@ -294,7 +296,9 @@ whole of it.`,
 		Args:    noArgs,
 	}
 	var r remote
+	var asJSON bool
 	cmd.Flags().StringVar(&r.context, "context", "", "`name` of the context (J17_CONTEXT; else the current one)")
+	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		name := cmp.Or(r.context, e.getenv("J17_CONTEXT"))
 		kept, err := e.config()
@@ -313,6 +317,7 @@ whole of it.`,
 			return unauthorized("You are not logged in in the context %s.", s.context.value)
 		}
 		s.chosen.Login = nil
+		e.changing()
 		if err := e.saveConfig(s.config); err != nil {
 			return err
 		}
@@ -326,9 +331,17 @@ whole of it.`,
 			return err
 		}
 		var answer json.RawMessage
-		err = (&operating{c, s, e}).call(cmd.Context(), http.MethodPost, []string{"logout"}, nil, nil, &answer)
+		err = (&operating{Client: c, connection: s, env: e}).call(cmd.Context(), http.MethodPost, []string{"logout"}, nil, nil, &answer)
 		if err != nil && j17.CodeOf(err) != j17.CodeUnauthorized { // void already
 			return fmt.Errorf("the login is forgotten here, but the server could not be told, where it is valid until %s: %w", moment(l.expires()), err)
+		}
+		e.changed("you are logged out of %s", s.url.value)
+		if asJSON {
+			return e.printJSON(struct {
+				Context   string `json:"context"`
+				Server    string `json:"server"`
+				LoggedOut bool   `json:"logged_out"`
+			}{s.context.value, s.url.value, true})
 		}
 		_, err = fmt.Fprintf(e.out, "Logged out of %s.\n", s.url.value)
 		return err

@@ -2,7 +2,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,11 +20,26 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program whatever it does
+	ctx, stop := signal.NotifyContext(context.Background(), endings()...)
+	context.AfterFunc(ctx, func() { // a second signal ends the program whatever it does
+		quit := make(chan os.Signal, 1)
+		signal.Notify(quit, syscall.SIGQUIT) // without the stack dump that it has otherwise
+		stop()
+		<-quit
+		os.Exit(exitFailure)
+	})
 	code := run(ctx, os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
+}
+
+// endings are the signals that end the program in an orderly way.
+func endings() []os.Signal {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT}
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signals
 }
 
 // Exit codes.
@@ -50,6 +64,11 @@ type env struct {
 	interruptible func(io.Reader) io.Reader
 }
 
+// eventError is a refusal that is about an event, whatever its code is used for besides.
+type eventError struct{ error }
+
+func (e eventError) Unwrap() error { return e.error }
+
 // usageError is a mistake in how a command was called.
 type usageError struct{ error }
 
@@ -61,44 +80,21 @@ type silent struct{ error }
 func (e silent) Unwrap() error { return e.error }
 
 func run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
-	e := &env{getenv: getenv, in: stdin, out: stdout, err: stderr}
+	out := &output{w: stdout}
+	e := &env{getenv: getenv, in: stdin, out: out, err: asides{stderr}}
 	e.interruptible = func(in io.Reader) io.Reader { return &interruptibleReader{ctx: ctx, in: in} }
 	root := e.root()
 	root.SetArgs(args)
-	help := &checkedWriter{Writer: stdout}
-	root.SetOut(help)
-	err := cmp.Or(root.ExecuteContext(ctx), help.err)
+	root.SetOut(out)
+	err := out.verdict(root.ExecuteContext(ctx))
 	if _, ok := errors.AsType[silent](err); err != nil && !ok {
 		text := fmt.Sprintf("j17: %v\n", readable(err))
 		if _, ok := errors.AsType[usageError](err); ok {
 			text += fmt.Sprintf("Run '%s --help' for how to use it.\n", called(root, args))
 		}
-		_, _ = io.WriteString(stderr, text) // there is nowhere else to say it
+		e.note("%s", text)
 	}
 	return exitCode(err)
-}
-
-// checkedWriter remembers that a write has failed, for those who do not look.
-type checkedWriter struct {
-	io.Writer
-	err error
-}
-
-// Write implements io.Writer.
-func (w *checkedWriter) Write(p []byte) (int, error) {
-	n, err := w.Writer.Write(p)
-	if w.err == nil {
-		w.err = err
-	}
-	return n, err
-}
-
-// readable says what an error of the output means; its own text has the name of a device only.
-func readable(err error) error {
-	if path, ok := errors.AsType[*os.PathError](err); ok && path.Op == "write" && path.Path == os.Stdout.Name() && err.Error() == path.Error() {
-		return fmt.Errorf("the output cannot be written: %w", path.Err)
-	}
-	return err
 }
 
 // exitCode is the only map from errors to exit codes.
@@ -110,6 +106,9 @@ func exitCode(err error) int {
 		return exitUsage
 	}
 	if errors.Is(err, server.ErrInvalidSpec) {
+		return exitInvalid
+	}
+	if _, ok := errors.AsType[eventError](err); ok {
 		return exitInvalid
 	}
 	//nolint:exhaustive // all other codes are plain failures
@@ -162,6 +161,9 @@ func (e *env) root() *cobra.Command {
 		case "completion":
 			cmd.Args = noArgs
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+			for _, shell := range cmd.Commands() {
+				shell.Args = noArgs
+			}
 		}
 	}
 	return root

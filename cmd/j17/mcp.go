@@ -60,7 +60,7 @@ started with --allow-writes. Assistants start it themselves; 'j17 docs assistant
 		}
 		running := &assistedServer{env: e, flags: r, writes: allowWrites}
 		if _, err := running.connect(); err != nil {
-			if allowWrites || *r != (remote{}) {
+			if _, ok := errors.AsType[notYet](err); !ok {
 				return errors.Join(err, files.Close())
 			}
 			e.note("States and events cannot be read yet: %s\n", sentence(err))

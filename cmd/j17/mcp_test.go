@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -98,6 +100,26 @@ func TestAssistantWithoutServer(t *testing.T) {
 	}
 	if text, failed := call("read_state", map[string]any{"type": "note", "id": "global"}); !failed || !strings.Contains(text, "There is no API key for") {
 		t.Errorf("a state: %s", text)
+	}
+}
+
+// TestAssistantBeforeTheServer starts before the development server has ever run, and finds its keys when it needs them.
+func TestAssistantBeforeTheServer(t *testing.T) {
+	dir := t.TempDir()
+	call := assistant(t, dir, "--data", "data", "--allow-writes")
+	if text, failed := call("list_ids", map[string]any{"type": "note"}); !failed || !strings.Contains(text, "start one with 'j17 dev --data data'") {
+		t.Errorf("before: %s", text)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "spec.json"), []byte(plainSpec), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := startDev(t.Context(), dir, "spec.json", "--data", "data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.end(syscall.SIGTERM) })
+	if text, failed := call("list_ids", map[string]any{"type": "note"}); failed || text != `{"type":"note","ids":[],"next":null}` {
+		t.Errorf("then: %s", text)
 	}
 }
 

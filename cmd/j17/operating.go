@@ -25,6 +25,8 @@ type operating struct {
 	*client.Client
 	connection *connection
 	env        *env
+	// scratch is true where what is changed is gone again at the end of the command.
+	scratch bool
 }
 
 const (
@@ -66,7 +68,7 @@ func (e *env) operate(cmd *cobra.Command, r *remote) (*operating, error) {
 		return nil, err
 	}
 	c, err := e.controlClient(t, longRequest)
-	return &operating{c, s, e}, err
+	return &operating{Client: c, connection: s, env: e}, err
 }
 
 func unauthorized(format string, args ...any) error {
@@ -111,7 +113,7 @@ func (s *connection) control() (target, error) {
 func (e *env) controlClient(t target, timeout time.Duration) (*client.Client, error) {
 	c, err := client.New(client.Options{
 		URL: t.url, Host: t.host, Key: t.key, RootCAs: t.roots, Clock: clock.System{}, Timeout: timeout, Attempts: controlAttempts,
-		Retrying: func(err error, wait time.Duration) { e.note("%v Trying again in %s.\n", sentence(err), wait) },
+		Retrying: e.retrying(clock.System{}),
 	})
 	if err != nil {
 		return nil, usageError{err}
@@ -139,7 +141,22 @@ func logIn(ctx context.Context, c *client.Client, email, password string) (login
 
 // call sends a request below /api and decodes its answer.
 func (o *operating) call(ctx context.Context, method string, path []string, query url.Values, body, into any) error {
-	err := o.Call(ctx, client.Request{Method: method, Path: append([]string{"api"}, path...), Query: query, Body: body}, into)
+	return o.change(ctx, method != http.MethodGet, func() error {
+		return o.Call(ctx, client.Request{Method: method, Path: append([]string{"api"}, path...), Query: query, Body: body}, into)
+	})
+}
+
+// change sends a request; changes tells whether it changes something. If it does and has succeeded, the command says so
+// whatever becomes of its output.
+func (o *operating) change(ctx context.Context, changes bool, send func() error) error {
+	changes = changes && !o.scratch
+	if changes {
+		o.env.changing()
+	}
+	err := send()
+	if changes && err == nil {
+		o.env.changed("the change was made")
+	}
 	return o.explained(ctx, err)
 }
 

@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"j17/internal/spec/diag"
 )
 
 func (e *env) operators() *cobra.Command {
@@ -85,6 +88,9 @@ change it.`,
 		if role == "" {
 			return usageError{errors.New("--role is missing: platform_admin, instance_admin, auditor or privacy_officer")}
 		}
+		if err := checkRole("--role", role); err != nil {
+			return err
+		}
 		o, err := e.operate(cmd, r)
 		if err != nil {
 			return err
@@ -109,6 +115,24 @@ change it.`,
 		return e.printOperator(raw, asJSON)
 	}
 	return cmd
+}
+
+// operatorRoles are those that an operator can have.
+func operatorRoles() []string {
+	return []string{"platform_admin", "instance_admin", "auditor", "privacy_officer"}
+}
+
+// checkRole refuses a role that there is not; what is the flag or the argument that it comes from.
+func checkRole(what, role string) error {
+	roles := operatorRoles()
+	if slices.Contains(roles, role) {
+		return nil
+	}
+	hint := "it takes " + strings.Join(roles, ", ")
+	if near := diag.Nearest(role, roles); near != "" {
+		hint = fmt.Sprintf("did you mean %q?", near)
+	}
+	return usageError{fmt.Errorf("%s cannot be %q: %s", what, role, hint)}
 }
 
 // newPassword asks for a password for somebody.
@@ -182,7 +206,12 @@ func (e *env) operatorChange(cmd *cobra.Command, asJSON *bool, request func(o *o
 func (e *env) operatorsRole() *cobra.Command {
 	var asJSON bool
 	return e.operatorChange(&cobra.Command{
-		Use: "set-role EMAIL|ID ROLE", Short: "Change the role of an operator", Args: exactly("EMAIL|ID", "ROLE"),
+		Use: "set-role EMAIL|ID ROLE", Short: "Change the role of an operator", Args: func(cmd *cobra.Command, args []string) error {
+			if err := exactly("EMAIL|ID", "ROLE")(cmd, args); err != nil {
+				return err
+			}
+			return checkRole("ROLE", args[1])
+		},
 		Example: "  j17 operators set-role ada@example.com auditor",
 	}, &asJSON, func(_ *operating, _ operatorRow, args []string) (string, []string, any, error) {
 		return http.MethodPatch, nil, map[string]string{"role": args[1]}, nil

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -103,7 +104,9 @@ func (e *env) connection(r *remote) (*connection, error) {
 	dir := cmp.Or(r.data, e.getenv("J17_DATA"))
 	if s.dev, err = server.ReadDevAccess(cmp.Or(dir, defaultData)); err == nil {
 		s.hasDev = true
-	} else if dir != "" || !errors.Is(err, fs.ErrNotExist) {
+	} else if dir != "" && errors.Is(err, fs.ErrNotExist) {
+		return nil, notYet{fmt.Errorf("the folder %s has no keys of a development server: start one with 'j17 dev --data %[1]s', or name another folder", fileName(dir))}
+	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the keys of the development server cannot be read: %w", err)
 	}
 	if err := s.choose(e, r, dir != ""); err != nil {
@@ -128,6 +131,11 @@ func (e *env) connection(r *remote) (*connection, error) {
 	s.caFile = pick("ca-file", r.caFile, "J17_CA_FILE", kept.CAFile)
 	return s, s.credentials(e, r, kept)
 }
+
+// notYet is the error of a connection that a development server will make possible when it is started.
+type notYet struct{ error }
+
+func (e notYet) Unwrap() error { return e.error }
 
 func sourcedIf(ok bool, s sourced) sourced {
 	if ok {
@@ -210,7 +218,7 @@ func (e *env) secret(variable, what string) (sourced, error) {
 	if file == "" {
 		return sourced{}, nil
 	}
-	raw, err := e.readAll(file, 1<<20, "It should hold nothing but "+what+".")
+	raw, err := e.readText(file, 1<<20, "It should hold nothing but "+what+".")
 	if err != nil {
 		return sourced{}, fmt.Errorf("%s_FILE: %w", variable, err)
 	}
@@ -273,7 +281,11 @@ func (s *connection) target() (target, error) {
 		t.key = s.dev.Keys[environmentOf(t.host, want)].Write
 	}
 	if t.key == "" {
-		return target{}, usageError{fmt.Errorf("there is no API key for %s: pass --key, set J17_KEY or J17_KEY_FILE, make one with 'j17 keys create --save', or run this in the folder in which 'j17 dev' runs (or name its data folder with --data)", t.url)}
+		err := usageError{fmt.Errorf("there is no API key for %s: pass --key, set J17_KEY or J17_KEY_FILE, make one with 'j17 keys create --save', or run this in the folder in which 'j17 dev' runs (or name its data folder with --data)", t.url)}
+		if local(u.Hostname()) {
+			return target{}, notYet{err}
+		}
+		return target{}, err
 	}
 	return t, t.checkCredential("API key")
 }
@@ -409,14 +421,28 @@ func (e *env) connect(r *remote) (*client.Client, error) {
 	}
 	c, err := client.New(client.Options{
 		URL: t.url, Host: t.host, Key: t.key, RootCAs: t.roots, Clock: clock.System{},
-		Retrying: func(err error, wait time.Duration) {
-			e.note("%v Trying again in %s.\n", sentence(err), wait)
-		},
+		Retrying: e.retrying(clock.System{}),
 	})
 	if err != nil {
 		return nil, usageError{err}
 	}
 	return c, nil
+}
+
+// retrying returns what tells of a request that is repeated. Of requests that fail side by side it tells once.
+func (e *env) retrying(c clock.Clock) func(err error, wait time.Duration) {
+	var mu sync.Mutex
+	var until time.Time
+	return func(err error, wait time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		now := c.Now()
+		if now.Before(until) {
+			return
+		}
+		until = now.Add(wait)
+		e.note("%v Trying again in %s.\n", sentence(err), wait)
+	}
 }
 
 // note tells a person something beside the data.
@@ -443,7 +469,7 @@ func interrupted(ctx context.Context, err error) error {
 
 // terminal reports whether a stream is a terminal.
 func terminal(stream any) bool {
-	f, ok := stream.(*os.File)
+	f, ok := streamOf(stream).(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 

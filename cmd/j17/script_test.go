@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -60,8 +61,55 @@ func TestScripts(t *testing.T) {
 type process struct {
 	cmd   *exec.Cmd
 	ready server.Ready
-	err   bytes.Buffer
+	err   heard
 	url   string
+}
+
+// heard is what a process has said. Others may wait until it has said something.
+type heard struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	more chan struct{}
+}
+
+// Write implements io.Writer.
+func (h *heard) Write(p []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.more != nil {
+		close(h.more)
+		h.more = nil
+	}
+	return h.text.Write(p)
+}
+
+// String returns what was said.
+func (h *heard) String() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.text.String()
+}
+
+// await waits until a text was said so many times, and reports false where that does not happen.
+func (h *heard) await(text string, times int) bool {
+	late := time.After(30 * time.Second)
+	for {
+		h.mu.Lock()
+		found := strings.Count(h.text.String(), text) >= times
+		if h.more == nil {
+			h.more = make(chan struct{})
+		}
+		more := h.more
+		h.mu.Unlock()
+		if found {
+			return true
+		}
+		select {
+		case <-more:
+		case <-late:
+			return false
+		}
+	}
 }
 
 // startDev starts the program of this test binary as "j17 dev" and waits until it is ready.

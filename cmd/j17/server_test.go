@@ -178,6 +178,10 @@ func TestTheSpecFollowsItsFile(t *testing.T) {
 	if s := post("was_written"); s != http.StatusNotFound {
 		t.Errorf("the removed event type: %d", s)
 	}
+	if err := os.Remove(specFile); err != nil {
+		t.Fatal(err)
+	}
+	until(errs, "spec.json is gone. The spec that was read from it last stays in place")
 }
 
 // TestExamples runs the script of each example against its spec, twice.
@@ -255,7 +259,27 @@ func TestExitCodes(t *testing.T) {
 		{"spec validate --json bad.json", exitInvalid},
 		{"dev bad.json --data d --listen 127.0.0.1:0 --internal-listen 127.0.0.1:0", exitInvalid},
 		{"dev none.json --data d --listen 127.0.0.1:0 --internal-listen 127.0.0.1:0", exitFailure},
-		{"dev --listen nonsense --data d", exitFailure},
+		{"dev --listen nonsense --data d", exitUsage},
+		{"dev --listen 127.0.0.1:99999 --data d", exitUsage},
+		{"dev --internal-listen nonsense --data d", exitUsage},
+		{"dev --containers nope --data d", exitUsage},
+		{"dev --rate-limit-per-key -1 --data d", exitUsage},
+		{"dev --rate-limit-per-ip -1 --data d", exitUsage},
+		{"completion bash x", exitUsage},
+		{"spec promote --from test --to test", exitUsage},
+		{"state get note/global --at -1", exitUsage},
+		{"state get note/global --at 1960-01-01T00:00:00Z", exitUsage},
+		{"operators create ada@example.com --role nope", exitUsage},
+		{"operators set-role ada@example.com nope", exitUsage},
+		{"events post note/global was_written --actor user:global --previous-length 4 --skip-occ", exitUsage},
+		{"handler test good.json --aggregate note --event was_written --state @- --event-data @-", exitUsage},
+		{"handler test - --aggregate note --event was_written --state @-", exitUsage},
+		{"handler test good.json --aggregate note --event was_written --event-data {", exitInvalid},
+		{"handler test good.json --aggregate note --event was_written --id no!", exitInvalid},
+		{"handler test good.json --aggregate note --event _was_written", exitInvalid},
+		{"handler test good.json --aggregate note --event was_writtn", exitNotFound},
+		{"handler test good.json --aggregate nte --event was_written", exitNotFound},
+		{"events export x", exitUsage},
 		{"spec validate none.json", exitFailure},
 		{"spec validate", exitUsage},
 		{"spec validate a b", exitUsage},

@@ -183,6 +183,9 @@ func (e *env) specPromote() *cobra.Command {
 		if err != nil {
 			return usageError{err}
 		}
+		if from == to {
+			return usageError{fmt.Errorf("--from and --to are both %s: a promotion goes from one environment to another one. 'j17 spec rollback' deploys an earlier version again", to)}
+		}
 		o, err := e.operate(cmd, r)
 		if err != nil {
 			return err
@@ -282,37 +285,39 @@ func (o *operating) deploy(ctx context.Context, q deployRequest, d *deployment) 
 	if err := o.send(ctx, q, q.query, &raw); err != nil {
 		return err
 	}
-	if d.asJSON {
-		return e.printAnswer(raw)
-	}
 	var done struct {
 		Deployment deploymentRow `json:"deployment"`
 		Created    bool          `json:"created"`
 	}
 	if err := json.Unmarshal(raw, &done); err != nil {
-		return err
+		return fmt.Errorf("the spec is deployed, but the server's answer cannot be read: %w", err)
 	}
-	text := "%s of %s has version %d now.\n"
+	text := "%s of %s has version %d now"
 	if !done.Created {
-		text = "%s of %s has this very spec already, as version %d.\n"
+		text = "%s of %s has this very spec already, as version %d"
 	}
-	_, err := fmt.Fprintf(e.out, text, q.env, plain(q.instance.Name), done.Deployment.Version)
+	text = fmt.Sprintf(text, q.env, plain(q.instance.Name), done.Deployment.Version)
+	e.changed("%s", text)
+	if d.asJSON {
+		return e.printAnswer(raw)
+	}
+	_, err := fmt.Fprintln(e.out, text+".")
 	return err
 }
 
 // send sends a deployment and shows the findings of a refusal.
 func (o *operating) send(ctx context.Context, q deployRequest, query url.Values, into *json.RawMessage) error {
-	err := o.Call(ctx, client.Request{
-		Method: http.MethodPost, Path: append([]string{"api"}, q.path...), Query: query, Body: q.body, IfMatch: q.current,
-	}, into)
-	refused, ok := errors.AsType[*client.Error](err)
-	if ok && q.name != "" && len(refused.Problem.Errors) > 0 {
-		if _, err := io.WriteString(o.env.err, diag.Render(q.name, q.source, q.findings(refused.Problem.Errors, diag.Error))); err != nil {
-			return err
+	return o.change(ctx, !query.Has("dry_run"), func() error {
+		err := o.Call(ctx, client.Request{
+			Method: http.MethodPost, Path: append([]string{"api"}, q.path...), Query: query, Body: q.body, IfMatch: q.current,
+		}, into)
+		refused, ok := errors.AsType[*client.Error](err)
+		if ok && q.name != "" && len(refused.Problem.Errors) > 0 {
+			o.env.note("%s", diag.Render(q.name, q.source, q.findings(refused.Problem.Errors, diag.Error)))
+			refused.Problem.Errors = nil // shown
 		}
-		refused.Problem.Errors = nil // shown
-	}
-	return o.explained(ctx, err)
+		return err
+	})
 }
 
 // findings puts what the server says about a spec into its places in the file here.

@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -50,13 +47,13 @@ Exit code 0: done, 1: with --check, some files are not formatted, 3: a file is n
 				switch {
 				case len(found) > 0:
 					broken = true
-					_, err = io.WriteString(e.err, diag.Render(name, source, found))
+					e.note("%s", diag.Render(name, source, found))
 				case check && !same:
 					differs = true
 					_, err = fmt.Fprintln(e.out, name)
 				case check || write && same:
 				case write && name != "-":
-					err = rewrite(name, formatted)
+					err = replace(name, formatted, 0o644)
 				default:
 					_, err = e.out.Write(formatted)
 				}
@@ -77,31 +74,4 @@ Exit code 0: done, 1: with --check, some files are not formatted, 3: a file is n
 	cmd.Flags().BoolVar(&check, "check", false, "print the names of the files that are not in this form, and change nothing")
 	cmd.Flags().BoolVar(&write, "write", false, "write the files instead of printing them")
 	return cmd
-}
-
-// rewrite replaces the content of a file all at once: whatever happens, the old or the new one is there.
-func rewrite(name string, content []byte) error {
-	name, err := filepath.EvalSymlinks(name)
-	if err != nil {
-		return fmt.Errorf("cannot write: %w", err)
-	}
-	info, err := os.Stat(name)
-	if err != nil {
-		return fmt.Errorf("cannot write: %w", err)
-	}
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
-	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", name, err)
-	}
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Chmod(info.Mode().Perm())
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", name, errors.Join(err, os.Remove(f.Name())))
-	}
-	return nil
 }

@@ -74,7 +74,7 @@ shows all there are.`,
 			if err != nil {
 				return err
 			}
-			if file == "" {
+			if file == "" || file == "-" {
 				_, err = e.out.Write(source)
 				return err
 			}
@@ -82,7 +82,7 @@ shows all there are.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&file, "output", "o", "", "write to a new `file`")
+	f.StringVarP(&file, "output", "o", "", "write to a new `file`; - for standard output")
 	f.BoolVar(&list, "list", false, "list the templates")
 	f.BoolVar(&asJSON, "json", false, "list them as JSON")
 	return cmd

@@ -96,11 +96,17 @@ func (e *env) printState(s client.State, asJSON bool) error {
 // parseTime reads Unix seconds or RFC 3339. A state is that of the end of the second, so fractions are left out.
 func parseTime(s string) (int64, error) {
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
+		if n < 0 {
+			return 0, fmt.Errorf("--at cannot be %d: no state is older than 1970, from which on Unix seconds are counted", n)
+		}
 		return n, nil
 	}
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil {
 		return 0, fmt.Errorf("--at %q is no time: give Unix seconds, such as 1769860800, or RFC 3339, such as 2026-01-31T12:00:00Z", s)
+	}
+	if t.Unix() < 0 {
+		return 0, fmt.Errorf("--at cannot be %s: no state is older than 1970", s)
 	}
 	return t.Unix(), nil
 }

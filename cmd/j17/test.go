@@ -72,7 +72,14 @@ Exit code 0: all is as the scenarios say, 1: something is not, 3: a scenario or 
 		if o.spec == "" && len(o.blobs) > 0 {
 			return usageError{errors.New("--blob goes with --spec; 'j17 blobs put' uploads to a server")}
 		}
-		all, err := e.scenarios(args, o.run)
+		files, err := scenarioFiles(args)
+		if err != nil {
+			return err
+		}
+		if err := e.checkJUnit(&o, files); err != nil {
+			return err
+		}
+		all, err := e.scenarios(files, o.run)
 		if err != nil {
 			return err
 		}
@@ -85,38 +92,59 @@ Exit code 0: all is as the scenarios say, 1: something is not, 3: a scenario or 
 		if err != nil {
 			return interrupted(cmd.Context(), err)
 		}
+		if o.spec == "" {
+			e.changing()
+		}
 		results, err := e.runScenarios(cmd.Context(), world, all, o.parallel)
 		if err = errors.Join(err, world.close()); err != nil {
 			return interrupted(cmd.Context(), err)
+		}
+		if o.spec == "" {
+			e.changed("the scenarios were run")
+			e.otherwise("What they wrote stays")
 		}
 		return e.reportScenarios(results, &o)
 	}
 	return cmd
 }
 
-// scenarios reads the scenarios of files and folders whose names match a pattern. What is wrong with any of them is reported.
-func (e *env) scenarios(args []string, pattern string) ([]*scenario.Scenario, error) {
+// checkJUnit refuses a report in the place of a file that is read.
+func (e *env) checkJUnit(o *testOptions, files []string) error {
+	if o.junit == "" {
+		return nil
+	}
+	read := slices.Clone(files)
+	if o.spec != "" {
+		read = append(read, o.spec)
+	}
+	for _, b := range o.blobs {
+		read = append(read, b.file)
+	}
+	for _, file := range read {
+		if e.sameFile(o.junit, file) {
+			return usageError{fmt.Errorf("--junit cannot be %s: the report would replace what is tested", fileName(o.junit))}
+		}
+	}
+	return nil
+}
+
+// scenarios reads the scenarios of files whose names match a pattern. What is wrong with any of them is reported.
+func (e *env) scenarios(files []string, pattern string) ([]*scenario.Scenario, error) {
 	wanted, err := regexp.Compile(pattern)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("--run %q is no regular expression: %w", pattern, err)}
 	}
-	files, err := scenarioFiles(args)
-	if err != nil {
-		return nil, err
-	}
 	var all []*scenario.Scenario
 	invalid := false
 	for _, file := range files {
-		raw, err := e.readAll(file, maxScenarioFile, "Split it into several files.")
+		raw, err := e.readText(file, maxScenarioFile, "Split it into several files.")
 		if err != nil {
 			return nil, err
 		}
 		found, wrong := scenario.Parse(file, string(raw))
 		if len(wrong) > 0 {
 			invalid = true
-			if _, err := io.WriteString(e.err, diag.Render(file, raw, wrong)); err != nil {
-				return nil, err
-			}
+			e.note("%s", diag.Render(file, raw, wrong))
 		}
 		all = append(all, found...)
 	}
@@ -240,7 +268,7 @@ func (e *env) reportScenarios(results []scenarioResult, o *testOptions) error {
 	}
 	if o.junit != "" {
 		if err := writeJUnit(o.junit, results); err != nil {
-			return fmt.Errorf("the report %s cannot be written: %w", fileName(o.junit), err)
+			return fmt.Errorf("the report of --junit: %w", err)
 		}
 	}
 	if o.asJSON {
@@ -339,5 +367,5 @@ func writeJUnit(name string, results []scenarioResult) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(name, append([]byte(xml.Header), append(raw, '\n')...), 0o644) //nolint:gosec // a report for everyone
+	return replace(name, append([]byte(xml.Header), append(raw, '\n')...), 0o644)
 }

@@ -79,7 +79,7 @@ func (l *localServer) open(ctx context.Context, at string, operator server.Login
 	if err != nil {
 		return err
 	}
-	l.operating = &operating{c, s, l.env}
+	l.operating = &operating{Client: c, connection: s, env: l.env, scratch: true}
 	// What is wrong with the spec here is said once, and not by every scenario.
 	_, err = l.instance(ctx, -1)
 	if j17.CodeOf(err) == j17.CodeInvalidSpec && len(l.blobs) == 0 {

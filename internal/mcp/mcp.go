@@ -101,16 +101,12 @@ const maxMessage = 16 << 20
 
 // Run serves one client over in and out, until in ends, with every call answered, or the context does. Neither is an error.
 func (s *Server) Run(ctx context.Context, in io.Reader, out io.Writer) error {
-	err := s.sdk.Run(ctx, draining{&sdk.IOTransport{Reader: io.NopCloser(in), Writer: nopCloser{out}, MaxLineLength: maxMessage}})
+	err := s.sdk.Run(ctx, draining{stdio{in: in, out: out, longest: maxMessage}})
 	if ended := ctx.Err() != nil || errors.Is(err, io.EOF); err == nil || ended {
 		return nil
 	}
 	return fmt.Errorf("the connection to the assistant failed: %w", err)
 }
-
-type nopCloser struct{ io.Writer }
-
-func (nopCloser) Close() error { return nil }
 
 // refuseUnknownTools answers calls of tools that are not there with a result that an assistant can read.
 func (s *Server) refuseUnknownTools(next sdk.MethodHandler) sdk.MethodHandler {

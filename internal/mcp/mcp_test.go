@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"testing/iotest"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -189,7 +190,7 @@ func refusal(t *testing.T, s *sdk.ClientSession, tool, arguments string, want ..
 		}
 	}
 	first, _, _ := strings.Cut(text, "\n")
-	if strings.ToUpper(first[:1]) != first[:1] && !strings.HasPrefix(first, tool) || !strings.HasSuffix(first, ".") && !strings.HasSuffix(first, "?") {
+	if strings.ToUpper(first[:1]) != first[:1] && !strings.HasPrefix(first, tool) || strings.HasPrefix(first, strings.ToUpper(tool[:1])+tool[1:]) || !strings.HasSuffix(first, ".") && !strings.HasSuffix(first, "?") {
 		t.Errorf("%s(%.200s) does not answer with a sentence: %q", tool, arguments, first)
 	}
 }
@@ -607,6 +608,10 @@ func TestDocs(t *testing.T) {
 	if text, failed := call(t, s, "read_doc", `{"topic":"errors"}`); failed || !strings.HasPrefix(text, "# Errors\n") {
 		t.Errorf("%.200s", text)
 	}
+	if text, failed := call(t, s, "read_doc", `{"topic":"cli#exit-codes"}`); failed || !strings.HasPrefix(text, "## Exit codes\n") {
+		t.Errorf("%.200s", text)
+	}
+	refusal(t, s, "read_doc", `{"topic":"cli#xyzzy"}`, "Its sections are")
 	refusal(t, s, "search_docs", `{"query":"xyzzy"}`, "holds all of these words")
 	refusal(t, s, "search_docs", `{"query":" "}`, "holds all of these words")
 	refusal(t, s, "read_doc", `{"topic":"../go.mod"}`, "The topics are")
@@ -620,14 +625,101 @@ func TestRunEndsWithItsInput(t *testing.T) {
 	if err := mcp.New(o).Run(t.Context(), strings.NewReader(""), &out); err != nil || out.Len() != 0 {
 		t.Errorf("an empty input: %v, %q", err, out.String())
 	}
-	if err := mcp.New(o).Run(t.Context(), strings.NewReader("GET / HTTP/1.1\r\n\r\n"), &out); err == nil || !strings.Contains(err.Error(), "connection to the assistant") {
-		t.Errorf("what is no JSON: %v", err)
+	broken := errors.New("broken")
+	if err := mcp.New(o).Run(t.Context(), iotest.ErrReader(broken), &out); !errors.Is(err, broken) || !strings.Contains(err.Error(), "connection to the assistant") {
+		t.Errorf("an input that cannot be read: %v", err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	in, _ := io.Pipe()
 	if err := mcp.New(o).Run(ctx, in, &out); err != nil {
 		t.Errorf("an end from outside: %v", err)
+	}
+}
+
+// TestMalformedMessages sends one bad line after the other, and a good one in the end.
+func TestMalformedMessages(t *testing.T) {
+	const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}` +
+		"\n" + `{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n"
+	for name, tc := range map[string]struct{ line, id, code string }{
+		"no JSON":           {"GET / HTTP/1.1\r", "null", "-32700"},
+		"JSON that ends":    {`{"jsonrpc":"2.0","id":1`, "null", "-32700"},
+		"two on a line":     {`{"jsonrpc":"2.0","id":1,"method":"ping"}{}`, "null", "-32700"},
+		"invalid UTF-8":     {"\xff\xfe", "null", "-32700"},
+		"a number":          {"17", "null", "-32600"},
+		"null":              {"null", "null", "-32600"},
+		"no method":         {`{"jsonrpc":"2.0","id":7}`, "7", "-32600"},
+		"another version":   {`{"jsonrpc":"1.0","id":"a","method":"ping"}`, `"a"`, "-32600"},
+		"an object as id":   {`{"jsonrpc":"2.0","id":{},"method":"ping"}`, "null", "-32600"},
+		"an empty batch":    {"[]", "null", "-32600"},
+		"too long":          {`{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("x", 17<<20) + `"}`, "null", "-32600"},
+		"an array":          {`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":[]}`, "8", "-32602"},
+		"a name of numbers": {`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":5}}`, "9", "-32602"},
+		"no such method":    {`{"jsonrpc":"2.0","id":10,"method":"nope"}`, "10", "-32601"},
+		"level":             {`{"jsonrpc":"2.0","id":11,"method":"resources/read","params":{"uri":[]}}`, "11", "-32602"},
+		"a pointless init":  {`{"jsonrpc":"2.0","id":12,"method":"initialize","params":{"protocolVersion":7}}`, "12", "-32602"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			in := initialize + tc.line + "\n" + `{"jsonrpc":"2.0","id":99,"method":"ping"}`
+			if err := mcp.New(options(t, &running{})).Run(t.Context(), strings.NewReader(in), &out); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(out.String(), `{"jsonrpc":"2.0","id":99,"result":{}}`) {
+				t.Errorf("what follows is not answered: %s", out.String())
+			}
+			answered := false
+			for line := range strings.Lines(out.String()) {
+				var answer struct {
+					ID    json.RawMessage
+					Error struct {
+						Code    json.Number
+						Message string
+					}
+				}
+				if err := json.Unmarshal([]byte(line), &answer); err != nil {
+					t.Fatal(err)
+				}
+				if answer.Error.Code == "" {
+					continue
+				}
+				answered = true
+				if string(answer.ID) != tc.id || answer.Error.Code.String() != tc.code {
+					t.Errorf("id %s and code %s: %s", tc.id, tc.code, line)
+				}
+				for _, own := range []string{"mcp.", "Go ", "unmarshal", "jsonrpc2"} {
+					if strings.Contains(answer.Error.Message, own) {
+						t.Errorf("the message shows its inside: %s", answer.Error.Message)
+					}
+				}
+			}
+			if !answered {
+				t.Errorf("no error: %s", out.String())
+			}
+		})
+	}
+}
+
+// TestBatch sends several messages in one line: the answers come in one, with those to what is no request.
+func TestBatch(t *testing.T) {
+	in := `[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","method":"notifications/x"},3,{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"ping"}]` + "\n"
+	var out strings.Builder
+	if err := mcp.New(options(t, &running{})).Run(t.Context(), strings.NewReader(in), &out); err != nil {
+		t.Fatal(err)
+	}
+	var answers []struct {
+		ID     json.RawMessage
+		Result json.RawMessage
+	}
+	if err := json.Unmarshal([]byte(out.String()), &answers); err != nil {
+		t.Fatal(err, out.String())
+	}
+	got := map[string]int{}
+	for _, a := range answers {
+		got[string(a.ID)+" "+string(a.Result)]++
+	}
+	if got["1 {}"] != 1 || got["2 {}"] != 1 || got["null "] != 1 || got["1 "] != 1 || len(answers) != 4 {
+		t.Errorf("%s", out.String())
 	}
 }
 

@@ -32,7 +32,7 @@ func (s *Server) addDocTools() {
 		name: "read_doc", title: "Read the documentation",
 		description: "Returns a page of the j17 documentation in Markdown, or one section of it. The topics are " + strings.Join(s.o.Docs.Topics(), ", ") + ".",
 		parameters: []parameter{
-			{"topic", `{"type":"string"}`, "The name of the page.", true},
+			{"topic", `{"type":"string"}`, "The name of the page, or of a section as in cli#exit-codes.", true},
 			{"section", `{"type":"string"}`, "A heading of the page, for only that part of it.", false},
 		},
 	}, s.readDoc)
@@ -177,9 +177,13 @@ func (s *Server) readDoc(_ context.Context, in struct {
 	Section string `json:"section"`
 },
 ) (any, error) {
-	page, ok := s.o.Docs.Find(in.Topic)
+	topic, heading, part := strings.Cut(in.Topic, "#")
+	if part && in.Section == "" {
+		in.Section = heading
+	}
+	page, ok := s.o.Docs.Find(topic)
 	if !ok {
-		return nil, sentencef("There is no page %s. The topics are %s.", diag.Quote(in.Topic), strings.Join(s.o.Docs.Topics(), ", "))
+		return nil, sentencef("There is no page %s. The topics are %s.", diag.Quote(topic), strings.Join(s.o.Docs.Topics(), ", "))
 	}
 	if in.Section == "" {
 		return page.Text, nil

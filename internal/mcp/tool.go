@@ -169,6 +169,9 @@ const maxError = 8 << 10
 // failed makes the result of a call that failed: what is wrong and, where the error has a code, what to do.
 func (s *Server) failed(err error) *sdk.CallToolResult {
 	text := full(err.Error())
+	if said, ok := errors.AsType[sentence](err); ok {
+		text = string(said)
+	}
 	if e, ok := errors.AsType[*j17.Error](err); ok {
 		text = s.describe(e)
 	}
@@ -198,13 +201,15 @@ func (s *Server) describe(e *j17.Error) string {
 	return b.String()
 }
 
-// full makes a sentence of the text of an error: a capital at its beginning, a full stop at its end.
+// full makes a sentence of the text of an error: a capital at its beginning, unless that is a name, a full stop at its end.
 func full(text string) string {
 	if text == "" {
 		return "The call failed without saying why."
 	}
-	first, size := utf8.DecodeRuneInString(text)
-	text = string(unicode.ToUpper(first)) + text[size:]
+	if word, _, _ := strings.Cut(text, " "); !strings.ContainsAny(word, "_./:-'\"") {
+		first, size := utf8.DecodeRuneInString(text)
+		text = string(unicode.ToUpper(first)) + text[size:]
+	}
 	if strings.HasSuffix(text, ".") || strings.HasSuffix(text, "?") {
 		return text
 	}

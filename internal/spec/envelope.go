@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"bytes"
 	"strings"
 
 	"j17"
@@ -19,8 +20,15 @@ type Envelope struct {
 }
 
 // Unwrap opens {"spec": ..., "force": ..., "environment": ...}. A text that is no such envelope, be it a bare spec or no
-// JSON at all, comes back as it is. The diagnostics are about the envelope alone.
+// JSON at all, comes back as it is, with a space in place of a byte order mark. The diagnostics are about the envelope and
+// the encoding alone.
 func Unwrap(src []byte) (Envelope, []diag.Diagnostic) {
+	if bytes.HasPrefix(src, []byte{0xFF, 0xFE}) || bytes.HasPrefix(src, []byte{0xFE, 0xFF}) {
+		return Envelope{Spec: src}, []diag.Diagnostic{{Line: 1, Column: 1, Message: "the file is in UTF-16", Hint: "save it as UTF-8"}}
+	}
+	if rest, ok := bytes.CutPrefix(src, []byte("\uFEFF")); ok {
+		src = append([]byte{' '}, rest...)
+	}
 	whole := Envelope{Spec: src}
 	if len(src) > MaxSize {
 		return whole, nil

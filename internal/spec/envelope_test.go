@@ -70,3 +70,22 @@ func TestPlacesAreThoseOfTheWholeText(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// TestUnwrapEncoding has what editors put before a text.
+func TestUnwrapEncoding(t *testing.T) {
+	const bare = `{"agent_types":["user"]}`
+	for src, want := range map[string]string{
+		"\uFEFF" + bare:                    " " + bare,
+		"\uFEFF" + `{"spec":` + bare + "}": strings.Repeat(" ", 9) + bare,
+		bare:                               bare,
+	} {
+		if got, found := spec.Unwrap([]byte(src)); string(got.Spec) != want || len(found) > 0 {
+			t.Errorf("%q: %q, %v", src, got.Spec, found)
+		}
+	}
+	for _, src := range []string{"\xff\xfe{\x00}\x00", "\xfe\xff\x00{\x00}"} {
+		if _, found := spec.Unwrap([]byte(src)); len(found) != 1 || !strings.Contains(found[0].String(), "UTF-16") {
+			t.Errorf("%q: %v", src, found)
+		}
+	}
+}

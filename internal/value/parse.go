@@ -395,7 +395,7 @@ func (p *parser) string() (string, error) {
 		case c == '"':
 			s := p.src[start:i]
 			if !ascii && !utf8.ValidString(s) {
-				return "", p.fail(start, "the string is not valid UTF-8")
+				return "", p.notUTF8(start, i)
 			}
 			p.pos = i + 1
 			return s, nil
@@ -410,6 +410,18 @@ func (p *parser) string() (string, error) {
 	return "", p.fail(start-1, "the string has no closing quote")
 }
 
+// notUTF8 is the error for a string from start to end that has bytes that are no UTF-8.
+func (p *parser) notUTF8(start, end int) error {
+	for start < end {
+		r, size := utf8.DecodeRuneInString(p.src[start:end])
+		if r == utf8.RuneError && size == 1 {
+			break
+		}
+		start += size
+	}
+	return p.fail(start, "the string is not valid UTF-8: it has the byte 0x%02X here", p.src[start])
+}
+
 // escaped reads the rest of a string from its first backslash, at i.
 func (p *parser) escaped(start, i int) (string, error) {
 	buf := append(make([]byte, 0, i-start+32), p.src[start:i]...)
@@ -418,7 +430,7 @@ func (p *parser) escaped(start, i int) (string, error) {
 		switch {
 		case c == '"':
 			if !utf8.Valid(buf) {
-				return "", p.fail(start, "the string is not valid UTF-8")
+				return "", p.notUTF8(start, i)
 			}
 			p.pos = i + 1
 			return string(buf), nil

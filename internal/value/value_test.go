@@ -395,3 +395,17 @@ func BenchmarkAppendJSON(b *testing.B) {
 }
 
 const order = `{"customer_id":"550e8400-e29b-41d4-a716-446655440003","items":[{"sku":"WIDGET-1","name":"Widget","price":29.99,"quantity":2},{"sku":"GADGET-2","name":"Gadget","price":19.99,"quantity":1}],"shipping_address":{"street":"123 Main St","city":"Austin","zip":"78701"},"gift":false,"note":null,"x":12}`
+
+// TestInvalidUTF8IsFound has the offending byte at the end of each text, before the closing quote and more.
+func TestInvalidUTF8IsFound(t *testing.T) {
+	for _, before := range []string{`["`, `["abc`, `["\u4e2d\u00fc`, `["a\n\"b`, "[\n \"a", `[{"é`, `["é", "a\u00e9ü`} {
+		for _, after := range []string{`"]`, `x\n"]`, "\xff\"]"} {
+			src := before + "\xe9" + after
+			_, err := value.ParseString(src)
+			var syntax *value.SyntaxError
+			if !errors.As(err, &syntax) || syntax.Offset != len(before) || !strings.Contains(syntax.Message, "0xE9") {
+				t.Errorf("%q: %v", src, err)
+			}
+		}
+	}
+}

@@ -118,6 +118,30 @@ func TestRender(t *testing.T) {
 	}
 }
 
+// TestRenderCountsColumns puts the mark under characters behind others that are wide, or that take no column at all.
+func TestRenderCountsColumns(t *testing.T) {
+	for line, columns := range map[string]int{
+		"abcX":                             3,
+		"\u4e2d\u6587X":                    4, // wide
+		"e\u0301X":                         1, // a letter and its accent
+		"\uac00\u1100\u1161X":              4, // a syllable, and another one in parts
+		"\uff21X":                          2, // full width
+		"\U0001f600X":                      2,
+		"\u0924\u0941X":                    1,
+		strings.Repeat("\u4e2d", 70) + "X": 4 + 2*55, // cut
+	} {
+		place := utf8.RuneCountInString(line)
+		out := diag.Render("f", []byte(line), []diag.Diagnostic{{Line: 1, Column: place, Message: "m"}})
+		if !strings.Contains(out, "\n    | "+strings.Repeat(" ", columns)+"^\n") {
+			t.Errorf("the mark is not in column %d:\n%s", columns, out)
+		}
+	}
+	// The accent is a part of its letter.
+	if out := diag.Render("f", []byte("xe\u0301"), []diag.Diagnostic{{Line: 1, Column: 3, Message: "m"}}); !strings.Contains(out, "\n    |  ^\n") {
+		t.Errorf("the mark is not under the letter:\n%s", out)
+	}
+}
+
 func FuzzRender(f *testing.F) {
 	f.Add("{\n}", 2, 1, "m")
 	f.Add("\xff\xfe\n\n", 1, 2, "\x1b")

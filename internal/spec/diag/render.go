@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/rivo/uniseg"
 )
 
 // shown is how many characters of a source line are rendered; a longer one is cut around the place.
@@ -107,11 +109,27 @@ func excerpt(line string, at int) (text, mark string) {
 			before = before[1:]
 		}
 	}
-	text = printable(string(before) + string(after))
+	front := printable(string(before))
+	text = front + printable(string(after))
+	mark = strings.Repeat(" ", columns(text, len(front))) + "^"
 	if end < len(line) {
 		text += " ..."
 	}
-	return text, strings.Repeat(" ", len(before)) + "^"
+	return text, mark
+}
+
+// columns returns in which column of a terminal, from 0, the character at byte at stands. Wide characters take two columns,
+// and what a character is made of takes none of its own.
+func columns(text string, at int) int {
+	column, offset := 0, 0
+	for state := -1; offset < at; {
+		cluster, _, width, next := uniseg.FirstGraphemeClusterInString(text[offset:], state)
+		if offset += len(cluster); offset > at {
+			break
+		}
+		column, state = column+width, next
+	}
+	return column
 }
 
 // printable keeps somebody else's text from commanding the terminal: what is not printable becomes one mark each.

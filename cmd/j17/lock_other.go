@@ -1,0 +1,8 @@
+//go:build !unix
+
+package main
+
+import "os"
+
+// lock does nothing on systems without such locks.
+func lock(*os.File) error { return nil }

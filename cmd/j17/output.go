@@ -1,0 +1,110 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// output is standard output. It remembers that a write has failed, for those who do not look, and what the command has
+// changed by then: whoever reads of nothing but a failure would do it again.
+type output struct {
+	w   io.Writer
+	err error
+	// done is what has been changed, as the beginning of a sentence, "" for nothing; hint says what to do where this could
+	// not be printed.
+	done, hint string
+}
+
+// Write implements io.Writer.
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.w.Write(p)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
+// Unwrap returns the stream itself.
+func (o *output) Unwrap() io.Writer { return o.w }
+
+// verdict adds to the result of a command what it does not tell of its output.
+func (o *output) verdict(err error) error {
+	switch {
+	case o.err == nil:
+		return err
+	case o.done == "" && err == nil:
+		return o.err
+	case o.done == "":
+		return err
+	}
+	unprinted := fmt.Errorf("%s, but this could not be printed: %w", o.done, pathless(o.err))
+	if o.hint != "" {
+		unprinted = fmt.Errorf("%w. %s", unprinted, o.hint)
+	}
+	if err == nil || errors.Is(err, o.err) {
+		return unprinted
+	}
+	return errors.Join(unprinted, err)
+}
+
+// asides is standard error. What cannot be said there can be said nowhere, so no write to it fails.
+type asides struct{ w io.Writer }
+
+// Write implements io.Writer.
+func (n asides) Write(p []byte) (int, error) {
+	if len(p) > 0 {
+		_, _ = n.w.Write(p)
+	}
+	return len(p), nil
+}
+
+// Unwrap returns the stream itself.
+func (n asides) Unwrap() io.Writer { return n.w }
+
+// changing tells that the command is about to change something. From here on it lives without a reader of what it prints.
+func (e *env) changing() { keepOnWithoutReader() }
+
+// changed tells that the command has changed something. What is a beginning such as "the key is revoked"; it is used where
+// the result cannot be printed.
+func (e *env) changed(format string, args ...any) {
+	keepOnWithoutReader()
+	if o, ok := e.out.(*output); ok {
+		o.done, o.hint = fmt.Sprintf(format, args...), ""
+	}
+}
+
+// otherwise tells what to do about a change whose result could not be printed.
+func (e *env) otherwise(format string, args ...any) {
+	if o, ok := e.out.(*output); ok {
+		o.hint = fmt.Sprintf(format, args...)
+	}
+}
+
+// streamOf returns the stream below what this package puts around it.
+func streamOf(stream any) any {
+	for {
+		around, ok := stream.(interface{ Unwrap() io.Writer })
+		if !ok {
+			return stream
+		}
+		stream = around.Unwrap()
+	}
+}
+
+// terminalErr is standard error for what has to know how wide the terminal is.
+func (e *env) terminalErr() io.Writer {
+	if f, ok := streamOf(e.err).(*os.File); ok {
+		return f
+	}
+	return e.err
+}
+
+// readable says what an error of the output means; its own text has the name of a device only.
+func readable(err error) error {
+	if path, ok := errors.AsType[*os.PathError](err); ok && path.Op == "write" && path.Path == os.Stdout.Name() && err.Error() == path.Error() {
+		return fmt.Errorf("the output cannot be written: %w", path.Err)
+	}
+	return err
+}
