@@ -115,6 +115,9 @@ func (e *Error) At(path string) *Error {
 // Because returns a copy of e with its cause, met by the caller.
 func (e *Error) Because(err error) *Error {
 	c := *e
+	if c.Err = err; err == nil {
+		return &c
+	}
 	const most = 32
 	met := &located{error: err, callers: make([]uintptr, most)}
 	met.callers = met.callers[:runtime.Callers(2, met.callers)] //nolint:mnd // skips Callers and Because

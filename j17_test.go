@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 
 	"j17"
@@ -82,6 +83,12 @@ func TestCanonicalEvents(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	err := j17.Errorf(j17.CodeConflict, "no %d", 1)
+	if s := err.Because(nil).Error() + err.Because(nil).Stack(); s != err.Error() {
+		t.Errorf("without a cause: %q", s)
+	}
+	if s := err.Because(io.EOF).Stack(); !strings.Contains(s, "j17_test.go:") || strings.Contains(s, "error.go:") {
+		t.Errorf("the cause was met in\n%s", s)
+	}
 	located := err.At("data").Because(io.ErrUnexpectedEOF)
 	if err.Path != "" || err.Err != nil {
 		t.Error("the original was changed")

@@ -133,7 +133,7 @@ func TestAFileThatIsGone(t *testing.T) {
 			}
 		}
 		ctx, stop := context.WithCancel(t.Context())
-		var said strings.Builder
+		var said heard
 		var now clock.System
 		write()
 		go watchGone(ctx, now, file, &said)
