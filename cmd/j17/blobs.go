@@ -34,14 +34,19 @@ type blobRow struct {
 	Versions  int    `json:"versions"`
 }
 
-// blobPath is where the blobs of the environment are that a command is about.
-func (o *operating) blobPath(ctx context.Context, more ...string) ([]string, error) {
+// opsPath is where the administration of the environment is that a command is about.
+func (o *operating) opsPath(ctx context.Context, more ...string) ([]string, error) {
 	env, err := o.environment(j17.Prod)
 	if err != nil {
 		return nil, err
 	}
 	i, err := o.chosenInstance(ctx)
-	return append([]string{"instances", i.ID, "ops", string(env), "blobs"}, more...), err
+	return append([]string{"instances", i.ID, "ops", string(env)}, more...), err
+}
+
+// blobPath is where the blobs of that environment are.
+func (o *operating) blobPath(ctx context.Context, more ...string) ([]string, error) {
+	return o.opsPath(ctx, append([]string{"blobs"}, more...)...)
 }
 
 func blobFlags(cmd *cobra.Command) *remote {

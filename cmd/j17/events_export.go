@@ -8,8 +8,6 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-
-	"j17"
 )
 
 func (e *env) eventsExport() *cobra.Command {
@@ -36,11 +34,7 @@ environment, as history, with POST /_admin/import.`,
 		if err != nil {
 			return err
 		}
-		env, err := o.environment(j17.Prod)
-		if err != nil {
-			return err
-		}
-		i, err := o.chosenInstance(ctx)
+		path, err := o.opsPath(ctx, "export")
 		if err != nil {
 			return err
 		}
@@ -50,7 +44,7 @@ environment, as history, with POST /_admin/import.`,
 				q.Set(name, v)
 			}
 		}
-		body, _, err := o.Download(ctx, []string{"api", "instances", i.ID, "ops", string(env), "export"}, q)
+		body, _, err := o.Download(ctx, append([]string{"api"}, path...), q)
 		if err != nil {
 			return o.explained(ctx, err)
 		}
