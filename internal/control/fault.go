@@ -80,7 +80,7 @@ type faults struct {
 func newFaults() *faults {
 	return &faults{
 		// API keys, JWTs, listeners' secrets, authorization headers, and passwords in URLs.
-		secrets: regexp.MustCompile(`(?i:j17_\d_[a-z]+_\w+)|eyJ[\w-]+\.[\w-]+\.[\w-]*|whsec_[\w+/=-]+|(?i:bearer\s+|basic\s+)[\w+/=.~-]+|://[^/\s:@]+:[^/\s@]+@`),
+		secrets: regexp.MustCompile(`(?i:j17_\d_[a-z]+_\w+)|eyJ[\w-]+\.[\w-]+\.[\w-]*|whsec_[\w+/=-]+|(?i:authorization:\s*\w+)\s+[\w+/=.~-]+|(?i:bearer|basic)\s+[\w+/=.~-]{16,}|://[^/\s:@"]+:[^/\s@"]+@`),
 		wake:    make(chan struct{}, 1),
 	}
 }

@@ -180,7 +180,9 @@ func (r *Registry) VerifyPassword(ctx context.Context, email, password string) (
 	if now == nil || now.Password != rec.Password {
 		return Operator{}, wrong
 	}
-	return now.Operator, nil
+	op := now.Operator
+	op.TokensFrom = rec.TokensFrom // What has ended sessions since ends the one that follows.
+	return op, nil
 }
 
 // SetPassword replaces an operator's password and makes every token issued until now void.

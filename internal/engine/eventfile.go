@@ -117,8 +117,8 @@ func (r *EventReader) start() error {
 	}
 }
 
-// wrapper is how an object begins whose member "events" is the array.
-var wrapper = regexp.MustCompile(`^\{\s*"events"\s*:\s*\[`)
+// wrapper is how an object begins whose member "events" is the array. Exports have "ok" before it.
+var wrapper = regexp.MustCompile(`^\{\s*("ok"\s*:\s*true\s*,\s*)?"events"\s*:\s*\[`)
 
 // atWrapper reports whether the array follows as a member of an object.
 func (r *EventReader) atWrapper() bool {

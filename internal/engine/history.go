@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -115,12 +116,9 @@ func (e *Engine) Record(ctx context.Context, r *Recording) (Recorded, error) {
 	if err != nil {
 		return Recorded{}, err
 	}
-	c := &recorder{e: e, d: d, r: r, now: e.clock.Now().Unix(), streams: map[j17.Key]*pastStream{}, claimed: map[string]j17.Key{}, known: map[int]bool{}}
+	c := &recorder{e: e, d: d, r: r, now: e.clock.Now().Unix()}
 	c.examine = c.examinePast
-	if err := c.units(ctx, c.check); err != nil {
-		return Recorded{}, err
-	}
-	if err := c.refusal(); err != nil {
+	if err := c.checkAll(ctx); err != nil {
 		return Recorded{}, err
 	}
 	if r.First && len(c.known) == 0 {
@@ -128,12 +126,38 @@ func (e *Engine) Record(ctx context.Context, r *Recording) (Recorded, error) {
 			if err != nil {
 				return Recorded{}, storage(err)
 			}
-			return Recorded{}, j17.Errorf(j17.CodeConflict, "The environment has events already. Only an empty one can be loaded for the first time; others take an import.")
+			return Recorded{}, notEmpty()
+		}
+	}
+	if c.highest > 0 {
+		// From here on nobody is given a number that the file has. Whoever was given one before has it now.
+		number := strconv.AppendUint(nil, c.highest, 10)
+		if err := e.store.Write(ctx, r.Tenant, []store.Side{{Op: store.Raise, Space: numberIndex, Key: numberLatest, Value: number}}); err != nil {
+			return Recorded{}, storage(err)
+		}
+		if err := c.checkAll(ctx); err != nil {
+			return Recorded{}, err
 		}
 	}
 	c.done = Recorded{Streams: len(c.streams)}
 	err = c.units(ctx, c.store)
 	return c.done, err
+}
+
+// checkAll checks the whole file and stores nothing.
+func (c *recorder) checkAll(ctx context.Context) error {
+	c.streams, c.claimed, c.known, c.highest = map[j17.Key]*pastStream{}, map[string]j17.Key{}, map[int]bool{}, 0
+	if err := c.units(ctx, c.check); err != nil {
+		return err
+	}
+	return c.refusal()
+}
+
+// firstLoad holds the name of the file that was loaded first, under the key "file".
+const firstLoad store.Space = "engine.first_load"
+
+func notEmpty() error {
+	return j17.Errorf(j17.CodeConflict, "The environment has events already. Only an empty one can be loaded for the first time; others take an import.")
 }
 
 // recorder stores one recording.
@@ -148,9 +172,11 @@ type recorder struct {
 	// claimed holds which aggregate of the file a name belongs to.
 	claimed map[string]j17.Key
 	// known tells which units the try before has stored.
-	known  map[int]bool
-	faults []error
-	done   Recorded
+	known map[int]bool
+	// highest is the highest number in a public id of the file.
+	highest uint64
+	faults  []error
+	done    Recorded
 }
 
 // pastStream is what is known of an aggregate while a file is checked.
@@ -280,6 +306,9 @@ func atLeast(n int) string {
 func (c *recorder) read(text EventText, ev *pastEvent) error {
 	v, err := value.ParseString(text.Text)
 	if err != nil {
+		if syntax, ok := errors.AsType[*value.SyntaxError](err); ok {
+			return j17.Errorf(j17.CodeInvalidJSON, "The event is not valid JSON: %s", syntax.Message)
+		}
 		return j17.Errorf(j17.CodeInvalidJSON, "The event is not valid JSON: %v", err)
 	}
 	file, faults := ReadFileEvent(v)
@@ -296,6 +325,9 @@ func (c *recorder) read(text EventText, ev *pastEvent) error {
 // examinePast examines an event that is history.
 func (c *recorder) examinePast(file *FileEvent) (*examined, error) {
 	file.Recorded = true // as far as the rules for it go
+	if ident.IsReservedEventType(file.Type) && file.Type != ident.WasTombstoned {
+		return nil, j17.Errorf(j17.CodeReservedEventType, "'%s' is no event type of the platform", printable(file.Type)).At("type")
+	}
 	x, faults := c.d.examine(file)
 	if len(faults) > 0 {
 		return nil, faults[0]
@@ -309,6 +341,10 @@ func (c *recorder) examinePast(file *FileEvent) (*examined, error) {
 	return x, c.d.checkNames(x.key, file.Identity)
 }
 
+// maxPastNumber is the highest number that an import may bring along: far beyond what anyone counts to, and far below where
+// the counter, which goes on after it, ends.
+const maxPastNumber = 1_000_000_000_000_000
+
 // checkNames checks the form of names that an aggregate is to have.
 func (d *deployed) checkNames(key j17.Key, names Identity) error {
 	typ := d.spec.Types[key.Type]
@@ -320,7 +356,7 @@ func (d *deployed) checkNames(key j17.Key, names Identity) error {
 	}
 	if names.PublicID != "" {
 		number, ok := d.number(names.PublicID)
-		if n, err := strconv.ParseInt(number, 10, 64); !typ.Sequence || !ok || err != nil || n < 1 {
+		if n, err := strconv.ParseInt(number, 10, 64); !typ.Sequence || !ok || err != nil || n < 1 || n > maxPastNumber {
 			return j17.Errorf(j17.CodeInvalidField, "'%s' is no public id of aggregate type '%s'", printable(names.PublicID), typ.Name).At("public_id")
 		}
 	}
@@ -329,6 +365,30 @@ func (d *deployed) checkNames(key j17.Key, names Identity) error {
 
 // check compares a unit with the events before it, in the file and in the store.
 func (c *recorder) check(ctx context.Context, u *pastUnit) error {
+	if err := c.recall(ctx, u); err != nil {
+		return err
+	}
+	faults := len(c.faults)
+	if err := c.compare(ctx, u); err != nil {
+		return err
+	}
+	if len(c.faults) > faults && !c.known[u.number] {
+		// Somebody may be storing the same file at this moment.
+		if err := c.recall(ctx, u); err != nil {
+			return err
+		}
+		if c.known[u.number] {
+			c.faults = c.faults[:faults]
+		}
+	}
+	if len(c.faults) >= maxErrors {
+		return c.refusal()
+	}
+	return nil
+}
+
+// recall notes whether a unit is stored already.
+func (c *recorder) recall(ctx context.Context, u *pastUnit) error {
 	first, err := c.e.store.Command(ctx, c.r.Tenant, c.command(u))
 	if err != nil {
 		return storage(err)
@@ -336,13 +396,19 @@ func (c *recorder) check(ctx context.Context, u *pastUnit) error {
 	if first != nil {
 		c.known[u.number] = true
 	}
+	return nil
+}
+
+// compare keeps what of a unit contradicts the events before it.
+func (c *recorder) compare(ctx context.Context, u *pastUnit) error {
+	stored := c.known[u.number]
 	for i := range u.events {
 		ev := &u.events[i]
 		s := c.streams[ev.key]
 		fresh := s == nil
 		if fresh {
 			s = &pastStream{Identity: ev.file.Identity}
-			if first == nil {
+			if !stored {
 				heads, err := c.e.store.Heads(ctx, c.r.Tenant, []j17.Key{ev.key})
 				if err != nil {
 					return storage(err)
@@ -357,7 +423,7 @@ func (c *recorder) check(ctx context.Context, u *pastUnit) error {
 		} else if at < c.now {
 			at = c.now
 		}
-		err := c.claim(ctx, ev.key, ev.file.Identity, s, fresh && first == nil)
+		err := c.claim(ctx, ev.key, ev.file.Identity, s, fresh && !stored)
 		if code := j17.CodeOf(err); err != nil && code != j17.CodeInvalidField && code != j17.CodeConflict {
 			return err
 		}
@@ -365,9 +431,13 @@ func (c *recorder) check(ctx context.Context, u *pastUnit) error {
 			err = j17.Errorf(j17.CodeInvalidField, "The event lies before the one that its aggregate has already, at %d: time never runs backward in an aggregate", s.last).At("metadata.timestamp")
 		}
 		if err != nil && c.fault(ev, err) {
-			return c.refusal()
+			return nil
 		}
 		s.last = max(s.last, at)
+		if number, ok := c.d.number(ev.file.PublicID); ok {
+			n, _ := strconv.ParseUint(number, 10, 63) // checked
+			c.highest = max(c.highest, n)
+		}
 	}
 	return nil
 }
@@ -434,6 +504,16 @@ func (c *recorder) store(ctx context.Context, u *pastUnit) error {
 	}
 	for range recordTries {
 		p, err := c.plan(ctx, u)
+		if j17.CodeOf(err) == j17.CodeConflict {
+			// Unless it was the same file, which somebody else is storing.
+			if err := c.recall(ctx, u); err != nil {
+				return err
+			}
+			if c.known[u.number] {
+				c.done.Known += len(u.events)
+				return nil
+			}
+		}
 		if err != nil {
 			return err
 		}
@@ -450,6 +530,9 @@ func (c *recorder) store(ctx context.Context, u *pastUnit) error {
 			c.done.Known += len(u.events)
 			return nil
 		case store.Conflict:
+			if slices.ContainsFunc(r.Sides, func(s store.SideConflict) bool { return s.Space == firstLoad }) {
+				return notEmpty()
+			}
 			c.e.counts.conflicts.Add(1)
 		default:
 			return fmt.Errorf("engine: unknown outcome %d of an append", r.Outcome)
@@ -481,7 +564,9 @@ func (c *recorder) plan(ctx context.Context, u *pastUnit) (*plan, error) {
 	if err != nil {
 		return nil, storage(err)
 	}
-	highest := uint64(0)
+	if c.r.First && u.number == 0 {
+		p.unit.Side = append(p.unit.Side, store.Side{Op: store.Put, Space: firstLoad, Key: "file", Value: []byte(hex.EncodeToString(c.r.ID[:])), Cond: store.IfAbsent})
+	}
 	for i, key := range keys {
 		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key, Length: heads[i].Length})
 		ev := first[key]
@@ -498,36 +583,9 @@ func (c *recorder) plan(ctx context.Context, u *pastUnit) (*plan, error) {
 			a := store.Assignment{Space: numbers, Owner: key.String(), Index: numberIndex, Counter: numberLatest}
 			if number, ok := c.d.number(ev.file.PublicID); ok {
 				a.Value, a.Counter = number, ""
-				n, _ := strconv.ParseUint(number, 10, 63) // checked
-				highest = max(highest, n)
 			}
 			p.unit.Assign = append(p.unit.Assign, a)
 		}
 	}
-	if highest > 0 {
-		return p, c.raise(ctx, p, highest)
-	}
 	return p, nil
-}
-
-// raise makes the counter of public ids go on after a number that the unit brings along.
-func (c *recorder) raise(ctx context.Context, p *plan, number uint64) error {
-	item, err := c.e.store.Get(ctx, c.r.Tenant, numberIndex, numberLatest)
-	side := store.Side{Op: store.Put, Space: numberIndex, Key: numberLatest, Value: strconv.AppendUint(nil, number, 10), Cond: store.IfAbsent}
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-	case err != nil:
-		return storage(err)
-	default:
-		side.Cond, side.Rev = store.IfRev, item.Rev
-		latest, err := strconv.ParseUint(string(item.Value), 10, 63)
-		if err != nil {
-			return storage(&store.CorruptionError{Where: "the counter of public ids", Err: err})
-		}
-		if latest >= number {
-			return nil
-		}
-	}
-	p.unit.Side = append(p.unit.Side, side)
-	return nil
 }

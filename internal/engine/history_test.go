@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -223,6 +224,8 @@ func TestNothingOfAFaultyRecordingIsStored(t *testing.T) {
 		"a handle of another type":   {event("payment:"+one, "was_made", `{}`, "", `,"handle":"rfd_4k7vx9tz2nqr8w3"`), j17.CodeInvalidField, "handle", 0},
 		"a number of another spec":   {event("ticket:"+one, "was_filed", `{}`, "", `,"public_id":"XYZ-1"`), j17.CodeInvalidField, "public_id", 0},
 		"number 0":                   {event("ticket:"+one, "was_filed", `{}`, "", `,"public_id":"VNO-0"`), j17.CodeInvalidField, "public_id", 0},
+		"a number that leaves none":  {event("ticket:"+one, "was_filed", `{}`, "", `,"public_id":"VNO-9223372036854775807"`), j17.CodeInvalidField, "public_id", 0},
+		"an event type of nobody's":  {good + event("note:"+one, "_was_x", `{}`, "", ""), j17.CodeReservedEventType, "type", 1},
 		"a number beyond all":        {event("ticket:"+one, "was_filed", `{}`, "", `,"public_id":"VNO-99999999999999999999"`), j17.CodeInvalidField, "public_id", 0},
 		"a name given twice":         {event("ticket:"+one, "was_filed", `{}`, "", `,"public_id":"VNO-9"`) + event("ticket:"+two, "was_filed", `{}`, "", `,"public_id":"VNO-9"`), j17.CodeConflict, "public_id", 1},
 		"a name that is another's":   {event("ticket:"+one, "was_filed", `{}`, "", `,"public_id":"VNO-1"`), j17.CodeConflict, "public_id", 0},
@@ -320,5 +323,111 @@ func TestTestDataHappenNow(t *testing.T) {
 	done, err = inject(`{"key":"note:` + id + `","type":"was_written","data":{}}` + "\n" + `{"key":"note:` + id + `","type":"was_written","data":{},"metadata":{"previous_length":1}}`)
 	if e, _ := errors.AsType[*j17.Error](err); e == nil || e.Code != j17.CodeConflict || *e.EventIndex != 1 || done.Stored != 1 {
 		t.Errorf("%+v, %v", done, err)
+	}
+}
+
+// TestNumbersThatAFileBringsAlongAreNotGivenAway imports numbered aggregates, some of them without a number, while others are created.
+func TestNumbersThatAFileBringsAlongAreNotGivenAway(t *testing.T) {
+	f := historians(t)
+	var b strings.Builder
+	line := func(more string) {
+		fmt.Fprintf(&b, `{"key":"ticket:%s","type":"was_filed","data":{},"metadata":{"actor":{"type":"user","id":"%s"}}%s}`+"\n", fresh(), user, more)
+	}
+	line("")
+	for i := range 1200 {
+		line(fmt.Sprintf(`,"public_id":"VNO-%d"`, 1000+i))
+	}
+	line("")
+	ctx, stop := context.WithCancel(t.Context())
+	var created sync.WaitGroup
+	for range 3 {
+		created.Go(func() {
+			for ctx.Err() == nil {
+				c := creation(t, "ticket/_new/was_filed", written(`{}`))
+				c.Tenant = elsewhere
+				if _, err := f.Execute(t.Context(), c); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	done, err := f.Record(t.Context(), recording(b.String()))
+	stop()
+	created.Wait()
+	if want := (engine.Recorded{Events: 1202, Stored: 1202, Streams: 1202}); err != nil || done != want {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	seen := map[string]string{}
+	after := ""
+	for more := true; more; {
+		var ids []string
+		if ids, more, err = f.IDs(t.Context(), elsewhere, "ticket", after, 1000); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range ids {
+			after = id
+			s, err := f.Load(t.Context(), elsewhere, "ticket", id, engine.LoadOptions{})
+			if err != nil || s.PublicID == "" || seen[s.PublicID] != "" {
+				t.Errorf("%s is called %q like %s, %v", id, s.PublicID, seen[s.PublicID], err)
+			}
+			seen[s.PublicID] = id
+		}
+	}
+}
+
+// TestTheSameFileTwiceAtOnce checks that both imports succeed and nothing is stored twice.
+func TestTheSameFileTwiceAtOnce(t *testing.T) {
+	f := historians(t)
+	var b strings.Builder
+	for i := range 3000 {
+		fmt.Fprintf(&b, `{"key":"note:%s","type":"was_written","data":{"n":%d},"metadata":{"actor":{"type":"user","id":"%s"},"timestamp":%d}}`+"\n", id, i, user, 1_600_000_000+i)
+	}
+	results := make(chan engine.Recorded, 4)
+	var all sync.WaitGroup
+	for range cap(results) {
+		all.Go(func() {
+			done, err := f.Record(t.Context(), recording(b.String()))
+			if err != nil || done.Stored+done.Known != 3000 {
+				t.Errorf("%+v, %v", done, err)
+			}
+			results <- done
+		})
+	}
+	all.Wait()
+	close(results)
+	stored := 0
+	for done := range results {
+		stored += done.Stored
+	}
+	if n := strings.Count(f.export(t, elsewhere, "", j17.StreamID{}), "\n"); stored != 3000 || n != 3000 {
+		t.Errorf("%d were stored, %d are there", stored, n)
+	}
+}
+
+// TestOneOfTwoFirstLoads checks that different files cannot both be the first.
+func TestOneOfTwoFirstLoads(t *testing.T) {
+	f := historians(t)
+	results := make(chan error, 4)
+	var all sync.WaitGroup
+	for i := range cap(results) {
+		all.Go(func() {
+			r := recording(fmt.Sprintf(`{"key":"note:%s","type":"was_written","data":{"n":%d},"metadata":{"actor":{"type":"user","id":"%s"}}}`, fresh(), i, user))
+			r.First = true
+			_, err := f.Record(t.Context(), r)
+			results <- err
+		})
+	}
+	all.Wait()
+	close(results)
+	succeeded := 0
+	for err := range results {
+		if err == nil {
+			succeeded++
+		} else if j17.CodeOf(err) != j17.CodeConflict {
+			t.Error(err)
+		}
+	}
+	if succeeded != 1 {
+		t.Errorf("%d files were the first", succeeded)
 	}
 }

@@ -122,14 +122,15 @@ func (c *call) authorizeOperator(instance string, need control.Right) error {
 }
 
 // auditedHere makes the audit log tell of attempts at an action in an environment that came to nothing; "" is none. What
-// succeeds is recorded where it happens, and a dry run is no attempt.
+// succeeds is recorded where it happens, and the dry run of a deployment is no attempt.
 func auditedHere(action string, handle func(*call, http.ResponseWriter) error) func(*call, http.ResponseWriter) error {
 	if action == "" {
 		return handle
 	}
 	return func(c *call, w http.ResponseWriter) error {
 		err := handle(c, w)
-		if dry := c.request.URL.Query().Get("dry_run"); err == nil || dry == "true" || dry == "1" {
+		dry := c.request.URL.Query().Get("dry_run")
+		if err == nil || strings.HasPrefix(action, "spec.") && (dry == "true" || dry == "1") {
 			return err
 		}
 		if i, ok := c.api.Registry.InstanceByID(c.request.PathValue("instance_")); ok {

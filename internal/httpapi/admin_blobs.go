@@ -123,6 +123,8 @@ func (f *uploadForm) putAside(p *multipart.Part) (err error) {
 	if f.early, err = os.CreateTemp("", "j17-upload-*"); err != nil {
 		return fmt.Errorf("an upload cannot be put aside: %w", err)
 	}
+	// So that nothing is left whatever happens; where that works only later, close does it.
+	_ = os.Remove(f.early.Name()) //nolint:gosec // a name that CreateTemp has made
 	if _, err := f.early.ReadFrom(&partReader{form: f, part: p}); err != nil {
 		return err
 	}

@@ -58,6 +58,9 @@ func (c *call) exportEvents(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
+	if c.request.Method == http.MethodHead {
+		return out.start()
+	}
 	c.allowTime(w, transferTime)
 	if of == "aggregates" {
 		return out.close(c.exportAggregates(out, p["type"]))
@@ -234,9 +237,12 @@ func (c *call) loaded(action string, events int) {
 
 // partly adds to an error how many events were stored before it.
 func partly(err error, stored int, next string) error {
-	e, ok := errors.AsType[*j17.Error](err)
-	if !ok || stored == 0 {
+	if stored == 0 {
 		return err
+	}
+	e, ok := errors.AsType[*j17.Error](err)
+	if !ok {
+		e = j17.Errorf(j17.CodeInternal, "The server failed to store the whole file").Because(err)
 	}
 	with := *e
 	before := strconv.Itoa(stored) + " events were"
@@ -286,8 +292,9 @@ func (c *call) eventFile(w http.ResponseWriter) (*eventFile, error) {
 	c.allowTime(w, transferTime)
 	f, err := os.CreateTemp("", "j17-events-*")
 	if err != nil {
-		return nil, err
+		return nil, noRoom(err)
 	}
+	_ = os.Remove(f.Name()) // so that nothing is left whatever happens; where that works only later, close does it
 	file, sum := &eventFile{f: f}, sha256.New()
 	n, err := io.Copy(io.MultiWriter(f, sum), http.MaxBytesReader(w, r.Body, limit))
 	sum.Sum(file.sum[:0])
@@ -299,10 +306,15 @@ func (c *call) eventFile(w http.ResponseWriter) (*eventFile, error) {
 		return nil, tooLarge(limit)
 	}
 	if _, ok := errors.AsType[*os.PathError](err); ok {
-		return nil, err
+		return nil, noRoom(err)
 	}
 	if err != nil {
 		return nil, j17.Errorf(j17.CodeInvalidRequest, "The request body could not be read to its end").Because(err)
 	}
 	return nil, j17.Errorf(j17.CodeInvalidJSON, "The request body is empty; it must have events")
+}
+
+// noRoom is the error of a body that could not be put aside.
+func noRoom(err error) error {
+	return j17.Errorf(j17.CodeStorageFull, "The server could not put the file aside: there is no room in its folder for temporary files (TMPDIR), or no such folder. Nothing was stored.").Because(err)
 }

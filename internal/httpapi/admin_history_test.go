@@ -63,7 +63,7 @@ func TestEventsMoveBetweenEnvironments(t *testing.T) {
 	for name, tc := range map[string]struct{ route, contentType, body string }{
 		"lines":    {"import_jsonl", "application/x-ndjson", exported.body},
 		"again":    {"import", "application/jsonl; charset=utf-8", exported.body},
-		"document": {"cold_start", "application/json", `{"events":` + one.body[len(`{"ok":true,"events":`):]},
+		"document": {"cold_start", "application/json", one.body},
 	} {
 		host := staging
 		if tc.route == "cold_start" {
@@ -123,6 +123,12 @@ func TestWhatCannotBeLoaded(t *testing.T) {
 		if got := a.ops(t, "GET", target, ""); got.status != 400 {
 			t.Errorf("%s: %d %s", target, got.status, got.body)
 		}
+	}
+	if got := a.ops(t, "HEAD", "export", ""); got.status != 200 || got.body != "" {
+		t.Errorf("HEAD: %d %s", got.status, got.body)
+	}
+	if got := a.ops(t, "POST", "import?dry_run=1", good); got.status != 400 {
+		t.Errorf("a dry run that there is not: %d", got.status)
 	}
 	if got := a.ops(t, "GET", "export?type=nope", ""); got.status != 404 {
 		t.Errorf("a type that is not there: %d %s", got.status, got.body)

@@ -383,6 +383,10 @@ func TestTokensInTheWrongPlace(t *testing.T) {
 			t.Errorf("%d %s", got.status, got.body)
 		}
 	}
+	// What is no token is left alone.
+	if got := p.do(t, "POST", "/note/global/was_written", `{"data":{},"metadata":{"actor":{"type":"user","id":"global"},"basic plan":1}}`); !strings.Contains(got.body, `"path":"metadata.basic plan"`) {
+		t.Errorf("a member is blacked out: %s", got.body)
+	}
 	for _, where := range []string{p.control(t, "GET", "/api/audit/export", "", p.admin).body, p.log.String()} {
 		if strings.Contains(strings.ToLower(where), strings.ToLower(key)) || strings.Contains(where, jwt) {
 			t.Errorf("a token stands in\n%s", where)

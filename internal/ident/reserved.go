@@ -19,6 +19,9 @@ const (
 	SagaCompensator  = "saga_compensator"
 )
 
+// WasTombstoned is the type of the events that erasure leaves behind.
+const WasTombstoned = "_was_tombstoned"
+
 const (
 	systemActorPrefix   = "system_"
 	reservedEventPrefix = "_"

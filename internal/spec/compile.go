@@ -18,7 +18,7 @@ import (
 )
 
 // tombstoned is the one event type of the platform's own that a spec may mention.
-const tombstoned = "_was_tombstoned"
+const tombstoned = ident.WasTombstoned
 
 // compiler works through one spec. What it finds goes into the list, what it understands into out.
 type compiler struct {

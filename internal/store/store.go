@@ -240,6 +240,8 @@ const (
 	Delete
 	// Check writes nothing and only tests the condition.
 	Check
+	// Raise makes an item that is a decimal number, such as the counter of an Assignment, at least Value.
+	Raise
 )
 
 // Cond is a condition on a side item.
@@ -464,8 +466,13 @@ func validContent(typ string, data, metadata []byte) error {
 }
 
 func (s *Side) validate() error {
-	if s.Op < Put || s.Op > Check {
+	if s.Op < Put || s.Op > Raise {
 		return fmt.Errorf("%w: unknown side operation %d", ErrInvalid, s.Op)
+	}
+	if s.Op == Raise {
+		if _, err := strconv.ParseUint(string(s.Value), 10, 63); err != nil {
+			return fmt.Errorf("%w: a number to raise to: %q", ErrInvalid, s.Value)
+		}
 	}
 	if s.Cond > IfRev {
 		return fmt.Errorf("%w: unknown condition %d", ErrInvalid, s.Cond)

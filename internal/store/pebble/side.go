@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -151,7 +152,18 @@ func (b *batch) stageSide(t *tenant, w *store.Side, item *stagedItem) {
 			item.itemMeta = itemMeta{}
 		}
 	case store.Check:
+	case store.Raise:
+		if less(item, w.Value, b.now) {
+			b.stageItem(t, w.Space, w.Key, item, nanos(w.Expires), nanos(w.Due), w.Value)
+		}
 	}
+}
+
+// less reports whether an item is absent, no number, or a smaller one than a valid one.
+func less(item *stagedItem, number []byte, now int64) bool {
+	want, _ := strconv.ParseUint(string(number), 10, 63)
+	have, err := strconv.ParseUint(string(item.value), 10, 63)
+	return !item.live(now) || err != nil || have < want
 }
 
 // stageItem stages the new content of an item, and its entries in the orders of due times and expiry.

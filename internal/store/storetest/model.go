@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -126,6 +127,12 @@ func (t *modelTenant) apply(u *store.Append, got *store.Result, now time.Time) e
 			t.written = true
 		case store.Delete:
 			delete(t.items, k)
+		case store.Raise:
+			want, _ := strconv.ParseUint(string(w.Value), 10, 63)
+			if have, err := strconv.ParseUint(string(t.items[k].Value), 10, 63); err != nil || have < want {
+				t.items[k] = store.Item{Key: w.Key, Value: w.Value, Expires: w.Expires, Due: w.Due}
+				t.written = true
+			}
 		case store.Check:
 		}
 	}

@@ -364,3 +364,39 @@ func testAtomicity(s *suite) {
 		t.Errorf("%d events in the feed", n)
 	}
 }
+
+// testRaise checks that a number only grows, and that a counter goes on after it.
+func testRaise(s *suite) {
+	t := s.t
+	f := s.fixture(t)
+	raise := func(n, want string) {
+		t.Helper()
+		write(t, f, tenant, store.Side{Op: store.Raise, Space: space, Key: "latest", Value: []byte(n)})
+		if got := get(t, f, tenant, space, "latest"); string(got.Value) != want {
+			t.Errorf("raised to %s: %s", n, got.Value)
+		}
+	}
+	raise("7", "7")
+	rev := get(t, f, tenant, space, "latest").Rev
+	raise("6", "7")
+	raise("7", "7")
+	if again := get(t, f, tenant, space, "latest").Rev; again != rev {
+		t.Errorf("nothing changed, yet the revision is %d and not %d", again, rev)
+	}
+	raise("10", "10")
+	results, err := f.Append(t.Context(), tenant, []store.Append{{
+		Side:   []store.Side{{Op: store.Raise, Space: space, Key: "latest", Value: []byte("20")}},
+		Assign: []store.Assignment{{Space: "names", Owner: "a", Index: space, Counter: "latest"}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := results[0]; got.Outcome != store.Committed || got.Assigned[0] != "21" {
+		t.Errorf("the counter goes on with %v", got.Assigned)
+	}
+	for _, bad := range []string{"", "x", "-1", "9223372036854775808"} {
+		if err := f.Write(t.Context(), tenant, []store.Side{{Op: store.Raise, Space: space, Key: "latest", Value: []byte(bad)}}); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("raised to %q: %v", bad, err)
+		}
+	}
+}

@@ -54,6 +54,7 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Assignments", testAssignments},
 		{"AssignmentsAtOnce", testAssignmentsAtOnce},
 		{"SideConditions", testSideConditions},
+		{"Raise", testRaise},
 		{"Scan", testScan},
 		{"Expiry", testExpiry},
 		{"Counter", testCounter},
