@@ -373,6 +373,32 @@ func TestNumbersThatAFileBringsAlongAreNotGivenAway(t *testing.T) {
 			seen[s.PublicID] = id
 		}
 	}
+	c := creation(t, "ticket/_new/was_filed", written(`{}`))
+	c.Tenant = elsewhere
+	r, err := f.Execute(t.Context(), c)
+	if err != nil || number(t, r.Identity) < 2200 {
+		t.Errorf("after the numbers up to 2199 comes %q, %v", r.PublicID, err)
+	}
+}
+
+// TestAFileDoesNotTakeItsOwnNumbers imports an aggregate without a number long before one that has the next number to be given.
+func TestAFileDoesNotTakeItsOwnNumbers(t *testing.T) {
+	f := historians(t)
+	var b strings.Builder
+	ticket := func(more string) {
+		fmt.Fprintf(&b, `{"key":"ticket:%s","type":"was_filed","data":{},"metadata":{"actor":{"type":"user","id":"%s"}}%s}`+"\n", fresh(), user, more)
+	}
+	ticket("")
+	for range 600 { // more than a unit
+		fmt.Fprintf(&b, `{"key":"note:%s","type":"was_written","data":{},"metadata":{"actor":{"type":"user","id":"%s"}}}`+"\n", id, user)
+	}
+	ticket(`,"public_id":"VNO-1"`)
+	if done, err := f.Record(t.Context(), recording(b.String())); err != nil || done.Stored != 602 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if got := f.export(t, elsewhere, "ticket", j17.StreamID{}); !strings.Contains(got, `"public_id":"VNO-2"`) || !strings.Contains(got, `"public_id":"VNO-1"`) {
+		t.Errorf("%s", got)
+	}
 }
 
 // TestTheSameFileTwiceAtOnce checks that both imports succeed and nothing is stored twice.
