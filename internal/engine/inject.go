@@ -25,9 +25,10 @@ func (e *Engine) Inject(ctx context.Context, t store.Tenant, correlationID strin
 	if err != nil {
 		return Injected{}, err
 	}
+	importer := j17.Agent{Type: ident.SystemActorType, ID: ident.TestDataImporter}
 	c := &recorder{e: e, d: d, r: &Recording{Tenant: t, Open: open}}
 	c.examine = func(file *FileEvent) (*examined, error) {
-		file.Metadata, file.trusted = byImporter(file.Metadata), true
+		file.Metadata, file.trusted = withActor(file.Metadata, importer), true
 		x, faults := d.examine(file)
 		if len(faults) > 0 {
 			return nil, faults[0]
@@ -63,19 +64,4 @@ func (e *Engine) Inject(ctx context.Context, t store.Tenant, correlationID strin
 		return nil
 	})
 	return done, err
-}
-
-// byImporter adds the importer of test data to metadata that name no actor.
-func byImporter(metadata value.Value) value.Value {
-	if !metadata.IsMissing() && metadata.Kind() != value.Object || !metadata.Get("actor").IsMissing() {
-		return metadata
-	}
-	actor := value.ObjectValue(
-		value.Member{Key: "type", Value: value.StringValue(ident.SystemActorType)}, value.Member{Key: "id", Value: value.StringValue(ident.TestDataImporter)},
-	)
-	members := []value.Member{{Key: "actor", Value: actor}}
-	if metadata.IsMissing() {
-		return value.ObjectValue(members...)
-	}
-	return value.ObjectValue(append(members, metadata.Members()...)...)
 }

@@ -75,8 +75,11 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 	if t.State.IsMissing() {
 		t.State = value.ObjectValue()
 	}
+	if names := c.AgentTypes.Sorted(); len(names) > 0 {
+		t.Metadata = withActor(t.Metadata, j17.Agent{Type: names[0], ID: ident.Global})
+	}
 	cand := FileEvent{
-		AggregateType: t.AggregateType, ID: t.ID, Type: t.EventType, Data: t.Data, Metadata: withActor(c, t.Metadata), Recorded: system,
+		AggregateType: t.AggregateType, ID: t.ID, Type: t.EventType, Data: t.Data, Metadata: t.Metadata, Recorded: system,
 	}
 	e, faults := d.examine(&cand)
 	if len(faults) > 0 {
@@ -133,15 +136,11 @@ func (d *deployed) tryImplications(
 }
 
 // withActor adds an actor to metadata that have none.
-func withActor(c *spec.Compiled, metadata value.Value) value.Value {
+func withActor(metadata value.Value, actor j17.Agent) value.Value {
 	if !metadata.IsMissing() && metadata.Kind() != value.Object || !metadata.Get("actor").IsMissing() {
 		return metadata
 	}
-	names := c.AgentTypes.Sorted()
-	if len(names) == 0 {
-		return metadata
-	}
-	actor := value.ObjectValue(value.Member{Key: "type", Value: value.StringValue(names[0])}, value.Member{Key: "id", Value: value.StringValue(ident.Global)})
-	members := []value.Member{{Key: "actor", Value: actor}}
+	added := value.ObjectValue(value.Member{Key: "type", Value: value.StringValue(actor.Type)}, value.Member{Key: "id", Value: value.StringValue(actor.ID)})
+	members := []value.Member{{Key: "actor", Value: added}}
 	return value.ObjectValue(append(members, metadata.Members()...)...)
 }

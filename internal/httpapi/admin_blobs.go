@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -114,17 +113,14 @@ type uploadForm struct {
 func (f *uploadForm) close() {
 	if f.early != nil {
 		_ = f.early.Close()
-		_ = os.Remove(f.early.Name()) //nolint:gosec // a name that CreateTemp has made
 	}
 }
 
 // putAside keeps a file until the name is there.
 func (f *uploadForm) putAside(p *multipart.Part) (err error) {
-	if f.early, err = os.CreateTemp("", "j17-upload-*"); err != nil {
-		return fmt.Errorf("an upload cannot be put aside: %w", err)
+	if f.early, err = aside(); err != nil {
+		return err
 	}
-	// So that nothing is left whatever happens; where that works only later, close does it.
-	_ = os.Remove(f.early.Name()) //nolint:gosec // a name that CreateTemp has made
 	if _, err := f.early.ReadFrom(&partReader{form: f, part: p}); err != nil {
 		return err
 	}

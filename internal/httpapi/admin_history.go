@@ -59,7 +59,8 @@ func (c *call) exportEvents(w http.ResponseWriter) error {
 		return err
 	}
 	if c.request.Method == http.MethodHead {
-		return out.start()
+		out.start()
+		return nil
 	}
 	c.allowTime(w, transferTime)
 	if of == "aggregates" {
@@ -70,10 +71,7 @@ func (c *call) exportEvents(w http.ResponseWriter) error {
 			return out.close(err)
 		}
 		line := append(out.line[:0], ev.Raw[:len(ev.Raw)-1]...)
-		line = append(appendIdentity(line, ev.Identity), '}')
-		if err := out.add(line); err != nil {
-			return err
-		}
+		out.add(append(appendIdentity(line, ev.Identity), '}'))
 	}
 	return out.close(nil)
 }
@@ -106,10 +104,7 @@ func (c *call) exportAggregates(out *lines, only string) error {
 				line = strconv.AppendUint(line, state.Length, 10)
 				line = append(line, `,"state":`...)
 				line = append(line, state.JSON...)
-				line = append(appendIdentity(line, state.Identity), '}')
-				if err := out.add(line); err != nil {
-					return err
-				}
+				out.add(append(appendIdentity(line, state.Identity), '}'))
 			}
 		}
 	}
@@ -128,47 +123,42 @@ type lines struct {
 }
 
 // add writes an object, which may be made in l.line.
-func (l *lines) add(object []byte) error {
+func (l *lines) add(object []byte) {
 	l.line = object
-	if err := l.start(); err != nil {
-		return err
-	}
+	l.start()
 	switch {
 	case !l.whole:
 		object = append(object, '\n')
 	case l.begun:
-		if err := l.put([]byte(",\n")); err != nil {
-			return err
-		}
+		l.put([]byte(",\n"))
 	}
 	l.begun = true
-	return l.put(object)
+	l.put(object)
 }
 
 // start begins the answer.
-func (l *lines) start() error {
+func (l *lines) start() {
 	if l.c.status != 0 {
-		return nil
+		return
 	}
 	if !l.whole {
 		l.c.startLines(l.w)
-		return nil
+		return
 	}
 	h := l.w.Header()
 	h.Set("Content-Type", typeJSON)
 	h.Set("Cache-Control", "no-store")
 	l.c.status = http.StatusOK
 	l.w.WriteHeader(http.StatusOK)
-	return l.put([]byte(`{"ok":true,"` + l.of + `":[`))
+	l.put([]byte(`{"ok":true,"` + l.of + `":[`))
 }
 
-func (l *lines) put(p []byte) error {
+func (l *lines) put(p []byte) {
 	n, err := l.w.Write(p)
 	l.c.bytes += int64(n)
 	if err != nil {
 		panic(http.ErrAbortHandler) // The client is gone.
 	}
-	return nil
 }
 
 // close ends the answer, or breaks it off.
@@ -179,10 +169,11 @@ func (l *lines) close(err error) error {
 	case err != nil:
 		panic(http.ErrAbortHandler)
 	}
-	if err := l.start(); err != nil || !l.whole {
-		return err
+	l.start()
+	if l.whole {
+		l.put([]byte("]}"))
 	}
-	return l.put([]byte("]}"))
+	return nil
 }
 
 // importEvents is POST import and POST import_jsonl: events that are history.
@@ -196,7 +187,7 @@ func (c *call) record(w http.ResponseWriter, action string, first bool) error {
 	if err != nil {
 		return err
 	}
-	defer file.close()
+	defer file.f.Close() //nolint:errcheck // it was only read
 	done, err := c.api.Engine.Record(c.request.Context(), &engine.Recording{Tenant: c.tenant, ID: file.sum, First: first, Open: file.open})
 	if done.Stored > 0 {
 		c.loaded(action, done.Stored)
@@ -216,7 +207,7 @@ func (c *call) injectEvents(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	defer file.close()
+	defer file.f.Close() //nolint:errcheck // it was only read
 	done, err := c.api.Engine.Inject(c.request.Context(), c.tenant, c.correlationID, file.open)
 	if done.Stored > 0 {
 		c.loaded("events.inject", done.Stored)
@@ -259,12 +250,6 @@ type eventFile struct {
 	sum [sha256.Size]byte
 }
 
-// close removes the file.
-func (f *eventFile) close() {
-	_ = f.f.Close()
-	_ = os.Remove(f.f.Name()) //nolint:gosec // a name that CreateTemp has made
-}
-
 // open begins to read the file.
 func (f *eventFile) open() (*engine.EventReader, error) {
 	if _, err := f.f.Seek(0, io.SeekStart); err != nil {
@@ -290,18 +275,17 @@ func (c *call) eventFile(w http.ResponseWriter) (*eventFile, error) {
 		return nil, tooLarge(limit)
 	}
 	c.allowTime(w, transferTime)
-	f, err := os.CreateTemp("", "j17-events-*")
+	f, err := aside()
 	if err != nil {
-		return nil, noRoom(err)
+		return nil, err
 	}
-	_ = os.Remove(f.Name()) // so that nothing is left whatever happens; where that works only later, close does it
 	file, sum := &eventFile{f: f}, sha256.New()
 	n, err := io.Copy(io.MultiWriter(f, sum), http.MaxBytesReader(w, r.Body, limit))
 	sum.Sum(file.sum[:0])
 	if err == nil && n > 0 {
 		return file, nil
 	}
-	file.close()
+	_ = f.Close() // and with it the file is gone
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, tooLarge(limit)
 	}
@@ -312,6 +296,18 @@ func (c *call) eventFile(w http.ResponseWriter) (*eventFile, error) {
 		return nil, j17.Errorf(j17.CodeInvalidRequest, "The request body could not be read to its end").Because(err)
 	}
 	return nil, j17.Errorf(j17.CodeInvalidJSON, "The request body is empty; it must have events")
+}
+
+// aside opens a file for what has to wait. It has no name, so that nothing is left of it whatever happens.
+func aside() (*os.File, error) {
+	f, err := os.CreateTemp("", "j17-*")
+	if err != nil {
+		return nil, noRoom(err)
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // noRoom is the error of a body that could not be put aside.
