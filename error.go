@@ -56,6 +56,9 @@ const (
 	CodeStorageFull        Code = "storage_full"
 	CodeOutcomeUnknown     Code = "outcome_unknown"
 	CodeUnavailable        Code = "unavailable"
+	CodeWorkLimit          Code = "work_limit"
+	CodeBusy               Code = "busy"
+	CodeStateNotReady      Code = "state_not_ready"
 )
 
 // Codes lists every code once.
@@ -69,6 +72,7 @@ func Codes() []Code {
 		CodeInvalidIdentifier, CodeIdempotencyReuse, CodeInvalidSpec, CodeIncompatibleSpec, CodeHandlerRejected, CodeImplicationFailed,
 		CodeImplicationLimit, CodeCustomCodeFailed, CodeInvalidBlob, CodeBlobInUse, CodeRateLimited,
 		CodeInternal, CodeCorruption, CodeNoSpec, CodeStorageFull, CodeOutcomeUnknown, CodeUnavailable,
+		CodeWorkLimit, CodeBusy, CodeStateNotReady,
 	}
 }
 

@@ -115,6 +115,12 @@ func problemOf(code j17.Code) problem {
 		return problem{http.StatusServiceUnavailable, "Outcome unknown"}
 	case j17.CodeUnavailable:
 		return problem{http.StatusServiceUnavailable, "Unavailable"}
+	case j17.CodeWorkLimit:
+		return problem{http.StatusUnprocessableEntity, "Too much work"}
+	case j17.CodeBusy:
+		return problem{http.StatusServiceUnavailable, "Busy"}
+	case j17.CodeStateNotReady:
+		return problem{http.StatusServiceUnavailable, "State not ready"}
 	default:
 		return problem{http.StatusInternalServerError, "Internal error"}
 	}

@@ -1,0 +1,92 @@
+// Package work counts what a request costs the processor. One Budget goes with a command or a read through everything
+// that is done for it: schemas, conditions, templates, handlers. What is done is charged in units as it is done, and when
+// the budget is used up everything stops and the request is refused with j17.CodeWorkLimit.
+//
+// A unit is about what it takes to visit one element of an array, some ten to twenty nanoseconds on a current machine.
+// Units are counted and not timed, so that a request is accepted or refused alike on every machine and at any load.
+package work
+
+import (
+	"context"
+
+	"j17"
+)
+
+// Sizes of budgets, in units.
+const (
+	// Command is the budget of a write: all that is done to check its events and to find out what follows from them. It
+	// takes a fraction of a second.
+	Command = 8 << 20
+	// ReplayFactor is how many times the budget of a write the fold of one event may take. What was admitted can therefore
+	// always be replayed by the handlers that admitted it, also where the replay has to find anew what the write knew.
+	ReplayFactor = 4
+	// Replay is the budget for folding one event.
+	Replay = ReplayFactor * Command
+)
+
+// BytesPerUnit is how many bytes of text are read or copied in the time of one unit.
+const BytesPerUnit = 16
+
+// lookEvery is how many units pass between two looks at the context.
+const lookEvery = 1 << 16
+
+// Budget is what may still be done for one request. It is for one goroutine. The zero Budget is used up; see New.
+type Budget struct {
+	// left is what may still be spent; below mark it is time for a look at the context, or for the end.
+	left, mark int64
+	limit      int64
+	ctx        context.Context //nolint:containedctx // lives as long as one request
+	err        error
+}
+
+// New returns a budget of limit units that also ends with ctx.
+func New(ctx context.Context, limit int64) *Budget {
+	b := &Budget{ctx: ctx}
+	b.Renew(limit)
+	return b
+}
+
+// Unlimited returns a budget that ends with ctx only.
+func Unlimited(ctx context.Context) *Budget { return New(ctx, 1<<62) }
+
+// Renew fills the budget up to limit units and forgets that it was used up.
+func (b *Budget) Renew(limit int64) {
+	b.limit, b.left, b.err = limit, limit, nil
+	b.mark = max(0, limit-lookEvery)
+}
+
+// Spend takes n units, which is not negative, from what is left, and reports whether there were as many. When it reports
+// false, Err says why, and every later Spend reports false too: the caller gives up, and nothing that it has found counts.
+func (b *Budget) Spend(n int) bool {
+	b.left -= int64(n)
+	return b.left >= b.mark || b.look()
+}
+
+// SpendBytes takes what reading or copying n bytes costs, beside one unit.
+func (b *Budget) SpendBytes(n int) bool { return b.Spend(1 + n/BytesPerUnit) }
+
+// look finds out whether the budget is used up or its context has ended.
+func (b *Budget) look() bool {
+	switch {
+	case b.err != nil:
+	case b.left < 0:
+		b.err = j17.Errorf(j17.CodeWorkLimit, "The request would take more work than the %d units that it may", b.limit)
+	case b.ctx.Err() != nil:
+		b.err = b.ctx.Err()
+	default:
+		b.mark = max(0, b.left-lookEvery)
+		return true
+	}
+	b.left = -1 // stays below every mark
+	return false
+}
+
+// Err returns why the budget ended: nil while it has not, a *j17.Error with CodeWorkLimit where it was used up, the
+// context's error where that ended first.
+func (b *Budget) Err() error { return b.err }
+
+// Spent returns how many units have been taken since the budget was filled.
+func (b *Budget) Spent() int64 { return b.limit - max(b.left, 0) }
+
+// Left returns how many units there are left.
+func (b *Budget) Left() int64 { return max(b.left, 0) }
