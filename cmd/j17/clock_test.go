@@ -35,7 +35,7 @@ func TestTheClockCanBeMoved(t *testing.T) {
 	if err := p.end(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	p, err := startDev(t.Context(), filepath.Dir(specFile), specFile, "--data", filepath.Join(filepath.Dir(specFile), "data"))
+	p, err := startDev(t, filepath.Dir(specFile), specFile, "--data", filepath.Join(filepath.Dir(specFile), "data"))
 	if err != nil {
 		t.Fatal(err)
 	}

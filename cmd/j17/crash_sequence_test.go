@@ -133,7 +133,7 @@ func TestKillLeavesNoGapInNumbers(t *testing.T) {
 		at[w] = take()
 	}
 	for round := range kills + 1 {
-		p, err := startDev(t.Context(), dir, specFile, "--data", filepath.Join(dir, "data"))
+		p, err := startDev(t, dir, specFile, "--data", filepath.Join(dir, "data"))
 		if err != nil {
 			t.Fatal(err)
 		}

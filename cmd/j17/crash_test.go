@@ -41,7 +41,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 		ids[i] = uuid.New().String()
 	}
 	for round := range rounds {
-		p, err := startDev(t.Context(), dir, specFile, "--data", filepath.Join(dir, "data"))
+		p, err := startDev(t, dir, specFile, "--data", filepath.Join(dir, "data"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 		close(total)
 		client.CloseIdleConnections()
 	}
-	p, err := startDev(t.Context(), dir, specFile, "--data", filepath.Join(dir, "data"))
+	p, err := startDev(t, dir, specFile, "--data", filepath.Join(dir, "data"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -38,13 +37,13 @@ func TestDevShowsWhatToDoNext(t *testing.T) {
 				t.Fatal(err)
 			}
 			dir := t.TempDir()
-			cmd := exec.CommandContext(t.Context(), "j17", "dev", file, "--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0")
+			cmd := command(t, "j17", "dev", file, "--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0")
 			cmd.Dir = dir
-			stdout, err := cmd.StdoutPipe()
+			stdout, err := said(cmd.StdoutPipe)
 			if err != nil {
 				t.Fatal(err)
 			}
-			stderr, err := cmd.StderrPipe()
+			stderr, err := said(cmd.StderrPipe)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,7 +64,7 @@ func TestDevShowsWhatToDoNext(t *testing.T) {
 			}
 			first, then, _ := strings.Cut(strings.Join(commands, "\n"), "'\n  curl")
 			for i, script := range []string{first + "'", "curl" + then, "exec j17 state get $(echo '" + then + "' | sed 's#.*localhost:[0-9]*/##; s# .*##')"} {
-				sh := exec.CommandContext(t.Context(), "sh", "-c", script)
+				sh := command(t, "sh", "-c", script)
 				sh.Dir = dir
 				reply, err := sh.Output()
 				if err != nil || i == 0 && !strings.Contains(string(reply), `"length":1`) || i > 0 && !strings.Contains(string(reply), `"created_at":`) {

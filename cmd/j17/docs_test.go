@@ -165,9 +165,9 @@ type shell struct {
 func openShell(t *testing.T) *shell {
 	t.Helper()
 	sh := &shell{dir: t.TempDir()}
-	sh.cmd = exec.CommandContext(t.Context(), "bash", "-eu", "-o", "pipefail", "-s")
+	sh.cmd = command(t, "bash", "-eu", "-o", "pipefail", "-s")
 	sh.cmd.Dir, sh.cmd.Stderr = sh.dir, &sh.errs
-	out, err := sh.cmd.StdoutPipe()
+	out, err := said(sh.cmd.StdoutPipe)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,11 +184,10 @@ func openShell(t *testing.T) *shell {
 // serve starts a server and tells the shell of it.
 func (sh *shell) serve(t *testing.T, specFile string) *process {
 	t.Helper()
-	p, err := startDev(t.Context(), sh.dir, specFile, "--data", filepath.Join(t.TempDir(), "data"))
+	p, err := startDev(t, sh.dir, specFile, "--data", filepath.Join(t.TempDir(), "data"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
 	sh.deployed = 1
 	for name, v := range map[string]string{
 		"J17_URL": p.url, "J17_KEY": p.ready.Keys["prod"].Write, "J17_READ_KEY": p.ready.Keys["prod"].Read, "J17_STAGING_KEY": p.ready.Keys["staging"].Write,

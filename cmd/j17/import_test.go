@@ -48,9 +48,9 @@ type importRun struct {
 
 func (r importRun) start(t *testing.T, args ...string) (*exec.Cmd, *bytes.Buffer) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "j17", append([]string{"events", "import", "--url", r.url}, args...)...)
+	cmd := command(t, "j17", append([]string{"events", "import", "--url", r.url}, args...)...)
 	cmd.Dir = r.dir
-	cmd.Env = append(os.Environ(), "J17_KEY="+r.p.ready.Keys["prod"].Write, "HOME="+r.dir)
+	cmd.Env = append(cmd.Env, "J17_KEY="+r.p.ready.Keys["prod"].Write, "HOME="+r.dir)
 	cmd.Stdin = r.stdin
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -63,7 +63,7 @@ func (r importRun) start(t *testing.T, args ...string) (*exec.Cmd, *bytes.Buffer
 // numbersOf reads what n the events of a note have, in order.
 func numbersOf(t *testing.T, p *process, id string) []int {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "j17", "events", "list", "note/"+id, "--all", "--json", "--url", p.url, "--key", p.ready.Keys["prod"].Read)
+	cmd := command(t, "j17", "events", "list", "note/"+id, "--all", "--json", "--url", p.url, "--key", p.ready.Keys["prod"].Read)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -21,7 +19,7 @@ import (
 // assistant starts j17 mcp in a folder, as an assistant does, and returns what calls its tools.
 func assistant(t *testing.T, dir string, args ...string) (call func(tool string, arguments any) (text string, failed bool)) {
 	t.Helper()
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "j17", append([]string{"mcp"}, args...)...)
+	cmd := command(t, "j17", append([]string{"mcp"}, args...)...)
 	cmd.Dir = dir
 	s, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &sdk.CommandTransport{Command: cmd}, nil)
 	if err != nil {
@@ -113,7 +111,7 @@ func TestAssistantBeforeTheServer(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "spec.json"), []byte(plainSpec), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := startDev(t.Context(), dir, "spec.json", "--data", "data")
+	p, err := startDev(t, dir, "spec.json", "--data", "data")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,12 +18,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"j17/internal/clock"
 	"j17/internal/server"
 )
-
-func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"j17": main})
-}
 
 // TestScripts runs testdata/script: the program as its users meet it. Beside the usual commands of testscript they have
 //
@@ -39,9 +36,11 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
+		Deadline:            clock.System{}.Now().Add(scriptsTime),
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("NO_COLOR", "1")
 			e.Setenv("HOME", e.WorkDir)
+			e.Setenv(lifeline, os.Getenv(lifeline))
 			e.Values[serverKey{}] = &scriptServer{ctx: t.Context()}
 			return nil
 		},
@@ -92,7 +91,7 @@ func (h *heard) String() string {
 
 // await waits until a text was said so many times, and reports false where that does not happen.
 func (h *heard) await(text string, times int) bool {
-	late := time.After(30 * time.Second)
+	late := time.After(patience)
 	for {
 		h.mu.Lock()
 		found := strings.Count(h.text.String(), text) >= times
@@ -113,13 +112,20 @@ func (h *heard) await(text string, times int) bool {
 }
 
 // startDev starts the program of this test binary as "j17 dev" and waits until it is ready.
-func startDev(ctx context.Context, dir string, args ...string) (*process, error) {
-	p := &process{}
-	args = append([]string{"dev", "--json", "--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0"}, args...)
-	p.cmd = exec.CommandContext(ctx, "j17", args...) // testscript.Main has put it on the path
+func startDev(t *testing.T, dir string, args ...string) (*process, error) {
+	t.Helper()
+	return startDevAs(command(t, "j17", devArgs(args)...), dir) // testscript.Main has put it on the path
+}
+
+func devArgs(more []string) []string {
+	return append([]string{"dev", "--json", "--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0"}, more...)
+}
+
+func startDevAs(cmd *exec.Cmd, dir string) (*process, error) {
+	p := &process{cmd: cmd}
 	p.cmd.Dir = dir
 	p.cmd.Stderr = &p.err
-	out, err := p.cmd.StdoutPipe()
+	out, err := said(p.cmd.StdoutPipe)
 	if err != nil {
 		return nil, err
 	}
@@ -167,9 +173,9 @@ func scriptDev(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("dev does not take !")
 	}
-	p, err := startDev(scriptContext(ts), ts.Getenv("WORK"), append([]string{"--data", ts.Getenv("WORK") + "/data"}, args...)...)
+	args = append([]string{"--data", ts.Getenv("WORK") + "/data"}, args...)
+	p, err := startDevAs(child(scriptContext(ts), ts.Getenv("WORK"), ts.Defer, "j17", devArgs(args)...), ts.Getenv("WORK"))
 	ts.Check(err)
-	ts.Defer(func() { _ = p.cmd.Process.Kill() })
 	serverOf(ts).process = p
 	host := func(name string) string { return strings.TrimPrefix(p.ready.URLs[name], "http://") }
 	for name, v := range map[string]string{

@@ -12,7 +12,6 @@ import (
 	"math/big"
 	"net"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -34,14 +33,12 @@ func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
 		"serve", "--json", "--data", ts.Getenv("WORK") + "/data", "--base-domain", "example.test",
 		"--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0", "--http-listen", "",
 	}, args...)
-	p := &process{}
-	p.cmd = exec.CommandContext(scriptContext(ts), "j17", args...)
+	p := &process{cmd: child(scriptContext(ts), ts.Getenv("WORK"), ts.Defer, "j17", args...)}
 	p.cmd.Dir = ts.Getenv("WORK")
 	p.cmd.Stderr = &p.err
-	out, err := p.cmd.StdoutPipe()
+	out, err := said(p.cmd.StdoutPipe)
 	ts.Check(err)
 	ts.Check(p.cmd.Start())
-	ts.Defer(func() { _ = p.cmd.Process.Kill() })
 	line, err := bufio.NewReader(out).ReadBytes('\n')
 	if err != nil {
 		_ = p.cmd.Wait()

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -24,7 +23,7 @@ func started(t *testing.T, specText string) (p *process, specFile string) {
 	if err := os.WriteFile(specFile, []byte(specText), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := startDev(t.Context(), dir, specFile, "--data", filepath.Join(dir, "data"))
+	p, err := startDev(t, dir, specFile, "--data", filepath.Join(dir, "data"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,12 +115,12 @@ func TestTheSpecFollowsItsFile(t *testing.T) {
 		}
 	}
 	write(plainSpec)
-	cmd := exec.CommandContext(t.Context(), "j17", "dev", specFile, "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0")
-	stderr, err := cmd.StderrPipe()
+	cmd := command(t, "j17", "dev", specFile, "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0")
+	stderr, err := said(cmd.StderrPipe)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stdout, err := cmd.StdoutPipe()
+	stdout, err := said(cmd.StdoutPipe)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,8 +205,8 @@ func TestExamples(t *testing.T) {
 				return // the spec of the README, whose script is the README
 			}
 			for range 2 {
-				cmd := exec.CommandContext(t.Context(), "sh", script)
-				cmd.Env = append(os.Environ(), "J17_URL="+p.url, "J17_KEY="+p.ready.Keys["prod"].Write)
+				cmd := command(t, "sh", script)
+				cmd.Env = append(cmd.Env, "J17_URL="+p.url, "J17_KEY="+p.ready.Keys["prod"].Write)
 				if out, err := cmd.CombinedOutput(); err != nil {
 					t.Fatalf("%v\n%s", err, out)
 				}
@@ -223,7 +222,7 @@ func TestTheDataFolderKeepsItsKeys(t *testing.T) {
 	if err := p.end(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	again, err := startDev(t.Context(), filepath.Dir(specFile), specFile, "--data", filepath.Join(filepath.Dir(specFile), "data"))
+	again, err := startDev(t, filepath.Dir(specFile), specFile, "--data", filepath.Join(filepath.Dir(specFile), "data"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +287,7 @@ func TestExitCodes(t *testing.T) {
 		{"version --nonsense", exitUsage},
 		{"dev a b", exitUsage},
 	} {
-		cmd := exec.CommandContext(t.Context(), "j17", strings.Fields(tc.args)...)
+		cmd := command(t, "j17", strings.Fields(tc.args)...)
 		cmd.Dir = dir
 		out, _ := cmd.CombinedOutput()
 		if got := cmd.ProcessState.ExitCode(); got != tc.want {

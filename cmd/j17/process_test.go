@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"j17/internal/clock"
+)
+
+// What tests start has a home of its own, so that nobody's logins count; ends after a time, as does each read of what it
+// prints; and does not outlive the tests, however they end. This file is the only one that starts processes.
+
+const (
+	// patience is how long a test waits for something that a process has to say.
+	patience = time.Minute
+	// lifetime is how long a process may run.
+	lifetime = 6 * time.Minute
+	// scriptsTime bounds all scripts of TestScripts together.
+	scriptsTime = 10 * time.Minute
+	// lifeline names the variable with the address that the program of the tests is connected to for as long as the tests run.
+	lifeline = "J17_TEST_LIFELINE"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(leading{m}, map[string]func(){"j17": following})
+}
+
+// leading runs the tests. It listens where the processes that they start notice its end.
+type leading struct{ m *testing.M }
+
+// Run implements testscript.TestingM.
+func (l leading) Run() int {
+	ends, err := net.Listen("tcp", "127.0.0.1:0")
+	if err == nil {
+		err = os.Setenv(lifeline, ends.Addr().String())
+	}
+	if err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	go func() {
+		var held []net.Conn // closed by the system when the tests have ended
+		for {
+			conn, err := ends.Accept()
+			if err != nil {
+				return
+			}
+			held = append(held, conn)
+		}
+	}()
+	return l.m.Run()
+}
+
+// following runs the program, and ends it when the tests that have started it are gone.
+func following() {
+	var d net.Dialer
+	conn, err := d.DialContext(context.Background(), "tcp", os.Getenv(lifeline))
+	if err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "the tests have ended:", err)
+		os.Exit(exitFailure)
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, conn)
+		os.Exit(exitFailure)
+	}()
+	main()
+}
+
+// command returns a program that a test may start. More variables than those of environment can be appended to its Env.
+func command(t *testing.T, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	return child(t.Context(), t.TempDir(), t.Cleanup, name, args...)
+}
+
+// child returns a program with a home and a limited time. At the end of the test it is killed with all that it has started.
+func child(ctx context.Context, home string, atEnd func(func()), name string, args ...string) *exec.Cmd {
+	// The context of a test ends before its cleanups, which may want to end the program in an orderly way.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lifetime)
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = environment(os.Environ(), home)
+	cmd.WaitDelay = time.Second
+	killWithChildren(cmd)
+	atEnd(func() {
+		if cmd.Process != nil && cmd.ProcessState == nil {
+			_ = cmd.Cancel()
+			_ = cmd.Wait()
+		}
+		cancel()
+	})
+	return cmd
+}
+
+// environment is the variables of the tests without what is about the person who runs them.
+func environment(of []string, home string) []string {
+	vars := make([]string, 0, len(of)+1)
+	for _, v := range of {
+		name, _, _ := strings.Cut(v, "=")
+		if name == lifeline || name != "HOME" && name != "USERPROFILE" && !strings.HasPrefix(name, "XDG_") && !strings.HasPrefix(name, "J17_") {
+			vars = append(vars, v)
+		}
+	}
+	return append(vars, "HOME="+home, "USERPROFILE="+home)
+}
+
+// patient is the output of a process. Nobody waits for it for ever.
+type patient struct{ pipe io.ReadCloser }
+
+// Read implements io.Reader.
+func (p patient) Read(b []byte) (int, error) {
+	if f, ok := p.pipe.(*os.File); ok {
+		if err := f.SetReadDeadline(clock.System{}.Now().Add(patience)); err != nil {
+			return 0, err
+		}
+	}
+	return p.pipe.Read(b)
+}
+
+// said returns what a process is going to write to a stream: cmd.StdoutPipe or cmd.StderrPipe.
+func said(pipe func() (io.ReadCloser, error)) (io.Reader, error) {
+	out, err := pipe()
+	return patient{out}, err
+}
+
+// TestProcessesHaveTheirOwnHome runs the tests' processes where somebody has logged in: none of them looks there.
+func TestProcessesHaveTheirOwnHome(t *testing.T) {
+	home, config := t.TempDir(), t.TempDir()
+	for _, file := range []string{filepath.Join(home, ".config", "j17", "config.json"), filepath.Join(config, "j17", "config.json")} {
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		login := `{"current":"elsewhere","contexts":{"elsewhere":{"server":"https://elsewhere.example","login":{"email":"a@example.com","token":"t","expires_at":9999999999}}}}`
+		if err := os.WriteFile(file, []byte(login), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, v := range map[string]string{
+		"HOME": home, "USERPROFILE": home, "XDG_CONFIG_HOME": config, "XDG_STATE_HOME": config,
+		"J17_CONTEXT": "elsewhere", "J17_URL": "https://elsewhere.example", "J17_KEY": "k", "J17_TOKEN": "t", "J17_ENV": "staging",
+	} {
+		t.Setenv(name, v)
+	}
+	cmd := command(t, "j17", "context", "show")
+	cmd.Dir = t.TempDir()
+	out, err := cmd.CombinedOutput()
+	if err != nil || strings.Contains(string(out), "elsewhere") || strings.Contains(string(out), "J17_") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	sh := openShell(t)
+	if got := sh.run(t, 0, block{code: "j17 context list 2>&1; env | grep -c '^J17_[A-KM-SU-Z]' || true"}); strings.Contains(got, "elsewhere") || !strings.Contains(got, "0\n") {
+		t.Error(got)
+	}
+	sh.close(t)
+	p, _ := started(t, plainSpec)
+	for _, v := range p.cmd.Env {
+		if strings.Contains(v, "elsewhere") || strings.Contains(v, home) || strings.Contains(v, config) {
+			t.Error(v)
+		}
+	}
+}
+
+// TestProcessesEndWithTheTests leaves a process alone: it ends by itself.
+func TestProcessesEndWithTheTests(t *testing.T) {
+	ends, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := command(t, "sh", "-c", "j17 dev --listen 127.0.0.1:0 --internal-listen 127.0.0.1:0")
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(cmd.Env, lifeline+"="+ends.Addr().String())
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := ends.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != exitFailure {
+		t.Error(err)
+	}
+}
+
+// TestOneFileStartsProcesses keeps other tests from starting processes on their own.
+func TestOneFileStartsProcesses(t *testing.T) {
+	files, err := filepath.Glob("*_test.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if file != "process_test.go" && (strings.Contains(string(raw), "exec.Command") || strings.Contains(string(raw), "os.StartProcess")) {
+			t.Errorf("%s starts a process: command in process_test.go gives it a home and an end", file)
+		}
+	}
+}
