@@ -54,8 +54,12 @@ type Registry struct {
 	signing    atomic.Pointer[signingRecord]
 	nodeSecret string
 
-	// change is held from before a write until memory shows it, so that memory sees changes in the store's order.
+	// change is held from before a write until memory shows it, so that memory sees changes in the store's order. See lock.
 	change sync.Mutex
+	// inDoubt, guarded by change, says that memory may lack a write that the store holds or is about to hold. doubted is
+	// signalled when it comes to be true, settled when it does not any more.
+	inDoubt          bool
+	doubted, settled chan struct{}
 
 	mu    sync.RWMutex
 	known *known
@@ -78,7 +82,10 @@ type known struct {
 // Open reads the registry from the store, and creates the server's secrets on the first start. The given plans stand beside
 // the built-in ones, or in the place of those with the same name. Run has to be called for what is done in the background.
 func Open(ctx context.Context, st store.Store, clk clock.Clock, plans ...Plan) (*Registry, error) {
-	r := &Registry{store: st, clock: clk, mint: ident.NewMinter(clk.Now), hasher: newHasher(), faults: newFaults(), replication: newReplication()}
+	r := &Registry{
+		store: st, clock: clk, mint: ident.NewMinter(clk.Now), hasher: newHasher(), faults: newFaults(), replication: newReplication(),
+		doubted: make(chan struct{}, 1), settled: make(chan struct{}, 1),
+	}
 	var err error
 	if r.plans, err = plansOf(plans); err != nil {
 		return nil, err
@@ -198,9 +205,9 @@ func putOver(space store.Space, key string, v any, rev uint64) (store.Side, erro
 	return side, err
 }
 
-// commit writes and, when that succeeds, lets apply change the memory. The caller holds r.change. A condition that
-// does not hold comes back as *store.SideConflict; then, and when the outcome is unknown, the store holds something else than
-// the memory does, so the memory is read anew.
+// commit writes and, when that succeeds, lets apply change the memory. The caller has begun with lock. A condition that
+// does not hold comes back as *store.SideConflict; then the store holds something else than the memory does, so the memory is
+// read anew. When the outcome is unknown, what the memory should be is in doubt.
 func (r *Registry) commit(ctx context.Context, apply func(*known), side ...store.Side) error {
 	if r.upstream != nil {
 		return readOnly()
@@ -213,15 +220,27 @@ func (r *Registry) commit(ctx context.Context, apply func(*known), side ...store
 		r.replication.add(side)
 		return nil
 	}
-	if !errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrClosed) && !errors.Is(err, store.ErrLimit) {
-		// Should this fail as well, the memory stays as it was, and the next conflict finds out.
-		_ = r.load(context.WithoutCancel(ctx))
-		r.replication.forget()
-	}
 	if conflict, ok := errors.AsType[*store.SideConflict](err); ok {
+		// Whatever was in doubt has been decided before the conflict.
+		if r.reload(context.WithoutCancel(ctx)) != nil {
+			r.doubt(nil)
+		}
 		return conflict
 	}
+	if !unwritten(err) {
+		r.doubt(side)
+	}
 	return failure(err)
+}
+
+// unwritten reports whether the error of a write promises that nothing was written.
+func unwritten(err error) bool {
+	if errors.Is(err, store.ErrUnknown) {
+		return false
+	}
+	_, conflict := errors.AsType[*store.SideConflict](err)
+	return conflict || errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrClosed) ||
+		errors.Is(err, store.ErrLimit) || errors.Is(err, store.ErrInvalid)
 }
 
 // isConflict reports whether a commit failed because a condition on an item of the space did not hold.

@@ -297,47 +297,6 @@ func TestClosedStoreRefusesChangesAndKeepsAnswering(t *testing.T) {
 	}
 }
 
-// lossy is a store that loses the answers to writes: they are made, and reported as of unknown outcome.
-type lossy struct {
-	store.Store
-	lose bool
-}
-
-func (l *lossy) Write(ctx context.Context, t store.Tenant, side []store.Side) error {
-	if err := l.Store.Write(ctx, t, side); err != nil || !l.lose {
-		return err
-	}
-	return store.ErrUnknown
-}
-
-func TestUnknownOutcomeLeavesMemoryAsTheStoreIs(t *testing.T) {
-	s := start(t)
-	l := &lossy{Store: s.store}
-	r, err := control.Open(t.Context(), l, s.clock)
-	if err != nil {
-		t.Fatal(err)
-	}
-	app, err := r.CreateInstance(t.Context(), "app")
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, token, err := r.CreateKey(t.Context(), control.NewKey{Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.lose = true
-	_, err = r.CreateInstance(t.Context(), "two")
-	want(t, "CreateInstance", err, j17.CodeOutcomeUnknown, "")
-	if _, ok := r.InstanceByName("two"); !ok {
-		t.Error("the instance is stored but not shown")
-	}
-	_, err = r.RevokeKey(t.Context(), key.ID, time.Time{})
-	want(t, "RevokeKey", err, j17.CodeOutcomeUnknown, "")
-	if _, ok := r.KeyByToken(token); ok {
-		t.Error("the key is stored as revoked but still works")
-	}
-}
-
 // overtaken is a store on which someone else is a little faster.
 type overtaken struct {
 	store.Store

@@ -101,7 +101,9 @@ func (r *Registry) AddInstance(ctx context.Context, n NewInstance) (Instance, er
 	if err := r.checkPlanName(n.Plan); err != nil {
 		return Instance{}, err
 	}
-	r.change.Lock()
+	if err := r.lock(ctx); err != nil {
+		return Instance{}, err
+	}
 	defer r.change.Unlock()
 	if _, ok := r.InstanceByName(n.Name); ok {
 		return Instance{}, nameTaken(n.Name)
@@ -155,7 +157,9 @@ func (r *Registry) ChangeInstance(ctx context.Context, id string, c InstanceChan
 			return Instance{}, err
 		}
 	}
-	r.change.Lock()
+	if err := r.lock(ctx); err != nil {
+		return Instance{}, err
+	}
 	defer r.change.Unlock()
 	rec, rev, err := r.storedInstance(ctx, id)
 	if err != nil {

@@ -134,7 +134,9 @@ func (r *Registry) CreateKey(ctx context.Context, nk NewKey) (key Key, token str
 	if err := checkKey(nk); err != nil {
 		return Key{}, "", err
 	}
-	r.change.Lock()
+	if err := r.lock(ctx); err != nil {
+		return Key{}, "", err
+	}
 	defer r.change.Unlock()
 	if r.instance(nk.Instance) == nil {
 		return Key{}, "", noInstance()
@@ -180,7 +182,9 @@ func (r *Registry) newKey(ctx context.Context, nk NewKey) (rec *keyRecord, token
 // RotateKey creates a key like the one with that handle and revokes that one, in one step. Like CreateKey it returns the
 // token, which cannot be had again. A key that has ceased to work is a *j17.Error of CodeConflict.
 func (r *Registry) RotateKey(ctx context.Context, id string) (key Key, token string, err error) {
-	r.change.Lock()
+	if err := r.lock(ctx); err != nil {
+		return Key{}, "", err
+	}
 	defer r.change.Unlock()
 	old, rev, err := r.storedKey(ctx, id)
 	if err != nil {
@@ -321,7 +325,9 @@ func removeKeys(recs []*keyRecord) []store.Side {
 
 // forgetRevoked removes keys that were revoked long ago.
 func (r *Registry) forgetRevoked(ctx context.Context) error {
-	r.change.Lock()
+	if err := r.lock(ctx); err != nil {
+		return err
+	}
 	defer r.change.Unlock()
 	before := r.clock.Now().Add(-keepRevoked)
 	var old []*keyRecord
@@ -349,7 +355,9 @@ func (r *Registry) RevokeKey(ctx context.Context, id string, at time.Time) (Key,
 	if at.Year() > 9999 {
 		return Key{}, j17.Errorf(j17.CodeInvalidField, "The time of revocation must lie before the year 10000.").At("revoke_at")
 	}
-	r.change.Lock()
+	if err := r.lock(ctx); err != nil {
+		return Key{}, err
+	}
 	defer r.change.Unlock()
 	rec, rev, err := r.storedKey(ctx, id)
 	if err != nil {

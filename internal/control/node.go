@@ -62,7 +62,9 @@ func (r *Registry) RegisterNode(ctx context.Context, n Node) error {
 		return j17.Errorf(j17.CodeInvalidField, "A node has to tell its identity and its version.").At("identity")
 	}
 	n.SeenAt = r.clock.Now()
-	r.change.Lock()
+	if err := r.lock(ctx); err != nil {
+		return err
+	}
 	defer r.change.Unlock()
 	r.mu.RLock()
 	old := r.known.nodes[n.Name]

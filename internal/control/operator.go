@@ -88,7 +88,9 @@ func (r *Registry) createOperator(ctx context.Context, op NewOperator, allowed f
 	if err != nil {
 		return Operator{}, err
 	}
-	r.change.Lock()
+	if err := r.lock(ctx); err != nil {
+		return Operator{}, err
+	}
 	defer r.change.Unlock()
 	if err := allowed(); err != nil {
 		return Operator{}, err
@@ -201,7 +203,9 @@ func (r *Registry) setPassword(ctx context.Context, id, password string, current
 	if err != nil {
 		return err
 	}
-	r.change.Lock()
+	if err := r.lock(ctx); err != nil {
+		return err
+	}
 	defer r.change.Unlock()
 	_, err = r.changeOperator(ctx, id, func(rec *operatorRecord) (Record, error) {
 		if !current(rec) {
@@ -216,7 +220,9 @@ func (r *Registry) setPassword(ctx context.Context, id, password string, current
 
 // RevokeTokens makes every token of an operator that was issued until now void.
 func (r *Registry) RevokeTokens(ctx context.Context, id string) error {
-	r.change.Lock()
+	if err := r.lock(ctx); err != nil {
+		return err
+	}
 	defer r.change.Unlock()
 	_, err := r.changeOperator(ctx, id, func(rec *operatorRecord) (Record, error) {
 		rec.TokensFrom = r.afterNow(rec)
@@ -235,7 +241,9 @@ func (r *Registry) SetRole(ctx context.Context, id string, role Role) (Operator,
 	if err := checkRole(role); err != nil {
 		return Operator{}, err
 	}
-	r.change.Lock()
+	if err := r.lock(ctx); err != nil {
+		return Operator{}, err
+	}
 	defer r.change.Unlock()
 	return r.changeOperator(ctx, id, func(rec *operatorRecord) (Record, error) {
 		if rec.Role == role {
@@ -255,7 +263,9 @@ func (r *Registry) SetRole(ctx context.Context, id string, role Role) (Operator,
 
 // DeleteOperator removes an operator; their tokens are void from now on. The last platform admin stays.
 func (r *Registry) DeleteOperator(ctx context.Context, id string) error {
-	r.change.Lock()
+	if err := r.lock(ctx); err != nil {
+		return err
+	}
 	defer r.change.Unlock()
 	rec, rev, err := r.storedOperator(ctx, id)
 	if err != nil {

@@ -341,9 +341,12 @@ const (
 )
 
 // Apply takes over what the headnode has sent. What it has taken over is durable and shown when it returns, and its
-// position is stored last, so that what a crash has cut short is sent again.
+// position is stored last, so that what a crash has cut short is sent again. Where it fails, what the headnode takes away is
+// gone here all the same, until the memory is read anew.
 func (r *Registry) Apply(ctx context.Context, rep Replication) error {
-	r.change.Lock()
+	if err := r.lock(ctx); err != nil {
+		return err
+	}
 	defer r.change.Unlock()
 	changes := rep.Changes
 	if rep.Whole {
@@ -353,46 +356,52 @@ func (r *Registry) Apply(ctx context.Context, rep Replication) error {
 		}
 		changes = slices.Concat(gone, changes) // A name that was given up may have a new owner.
 	}
-	var sides []store.Side
-	size := 0
-	flush := func() error {
-		if err := r.store.Write(ctx, store.System, sides); err != nil {
-			return failure(err)
-		}
-		sides, size = sides[:0], 0
-		return nil
-	}
+	sides := make([]store.Side, 0, len(changes)+1)
 	for _, c := range changes {
 		if !slices.Contains(replicatedSpaces(), c.Space) || c.Space == secretSpace && c.Key != signingSecret {
 			return j17.Errorf(j17.CodeInvalidField, "The headnode has sent something that this version of the program does not know. Bring both to the same version.")
-		}
-		if len(sides) > 0 && (len(sides) == maxAppliedItems || size+len(c.Value) > maxAppliedBytes) {
-			if err := flush(); err != nil {
-				return err
-			}
 		}
 		side := store.Side{Op: store.Put, Space: c.Space, Key: c.Key, Value: c.Value, Expires: c.Expires}
 		if c.Value == nil {
 			side = store.Side{Op: store.Delete, Space: c.Space, Key: c.Key}
 		}
 		sides = append(sides, side)
-		size += len(c.Value)
 	}
 	sides = append(sides, store.Side{Op: store.Put, Space: positionSpace, Key: positionKey, Value: []byte(rep.Position)})
-	if err := flush(); err != nil {
+	if err := r.takeOver(ctx, sides); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(changes, func(c Change) bool { return c.Space == secretSpace }) {
-		if err := r.openSigningKeys(ctx); err != nil {
-			return err
-		}
+	if !rep.Whole && !slices.ContainsFunc(changes, func(c Change) bool { return c.Space == secretSpace }) && r.show(changes) {
+		return nil
 	}
-	if !rep.Whole {
-		if r.show(changes) {
-			return nil
-		}
+	if err := r.reload(ctx); err != nil {
+		r.doubt(sides)
+		return err
 	}
-	return r.load(ctx)
+	return nil
+}
+
+// takeOver writes what a replica takes over, in parts.
+func (r *Registry) takeOver(ctx context.Context, sides []store.Side) error {
+	for begun := 0; begun < len(sides); {
+		end, size := begun, 0
+		for end < len(sides) && end-begun < maxAppliedItems && (end == begun || size+len(sides[end].Value) <= maxAppliedBytes) {
+			size += len(sides[end].Value)
+			end++
+		}
+		err := r.store.Write(ctx, store.System, sides[begun:end])
+		switch {
+		case err == nil:
+			begun = end
+			continue
+		case begun > 0, !unwritten(err):
+			r.doubt(sides)
+		default:
+			r.restrict(sides)
+		}
+		return failure(err)
+	}
+	return nil
 }
 
 // openSigningKeys reads the keys that check tokens anew.
@@ -487,7 +496,9 @@ func (r *Registry) putUpstream(ctx context.Context, at string, d Deployment) (Sp
 	}
 	source := d.Source
 	put.Source = nil
-	r.change.Lock()
+	if err := r.lock(ctx); err != nil {
+		return Spec{}, err
+	}
 	defer r.change.Unlock()
 	if head, _, err := get[specHead](ctx, r.store, specHeadSpace, at); err == nil && head.Version > put.Version {
 		return Spec{}, outdatedSpec(d.Environment)
@@ -503,6 +514,9 @@ func (r *Registry) putUpstream(ctx context.Context, at string, d Deployment) (Sp
 	version.Cond, head.Cond = store.Always, store.Always
 	sides := []store.Side{version, head, {Op: store.Put, Space: specSpace, Key: specSourceKey(at, put.Version), Value: source}}
 	if err := r.store.Write(context.WithoutCancel(ctx), store.System, sides); err != nil {
+		if !unwritten(err) {
+			r.doubt(sides)
+		}
 		return Spec{}, failure(err)
 	}
 	put.Source = source

@@ -80,7 +80,9 @@ func (r *Registry) May(operatorID, instanceID string, right Right) bool {
 
 // Grant lets an operator exercise the rights of their role in an instance. Granting twice changes nothing.
 func (r *Registry) Grant(ctx context.Context, operatorID, instanceID string) (Operator, error) {
-	r.change.Lock()
+	if err := r.lock(ctx); err != nil {
+		return Operator{}, err
+	}
 	defer r.change.Unlock()
 	instance := r.instance(instanceID)
 	if instance == nil {
@@ -102,7 +104,9 @@ func (r *Registry) Grant(ctx context.Context, operatorID, instanceID string) (Op
 
 // Withdraw undoes a Grant. Withdrawing what was not granted changes nothing.
 func (r *Registry) Withdraw(ctx context.Context, operatorID, instanceID string) (Operator, error) {
-	r.change.Lock()
+	if err := r.lock(ctx); err != nil {
+		return Operator{}, err
+	}
 	defer r.change.Unlock()
 	return r.changeOperator(ctx, operatorID, func(rec *operatorRecord) (Record, error) {
 		i := slices.Index(rec.Instances, instanceID)

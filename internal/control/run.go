@@ -25,6 +25,7 @@ func (r *Registry) Run(ctx context.Context, logger *slog.Logger) error {
 			}
 		}
 	})
+	writer.Go(func() { r.settleDoubts(ctx, logger) })
 	for ended := false; !ended; {
 		r.upkeep(ctx, logger)
 		ended = r.clock.Wait(ctx, r.clock.Now().Add(upkeepInterval)) != nil

@@ -111,7 +111,9 @@ func (r *Registry) SigningKeys() []SigningKey { return r.signing.Load().Keys }
 // RotateSigningKey makes a new key sign operators' tokens. Those before it go on checking what they have signed, until
 // it has expired; with revoke they do not, and every operator has to log in anew.
 func (r *Registry) RotateSigningKey(ctx context.Context, revoke bool) error {
-	r.change.Lock()
+	if err := r.lock(ctx); err != nil {
+		return err
+	}
 	defer r.change.Unlock()
 	rec, rev, err := get[signingRecord](ctx, r.store, secretSpace, signingSecret)
 	if err != nil {
@@ -139,7 +141,6 @@ func (r *Registry) RotateSigningKey(ctx context.Context, revoke bool) error {
 		entry.Details = map[string]string{"old_tokens": "revoked"}
 	}
 	if err := r.record(ctx, entry, func(*known) { r.signing.Store(next) }, item); err != nil {
-		_ = r.openSecrets(context.WithoutCancel(ctx)) // Another node may have been faster, or the outcome is unknown.
 		return failure(err)
 	}
 	return nil
@@ -170,7 +171,9 @@ func (r *Registry) RevokeToken(ctx context.Context, operatorID, tokenID string, 
 	if tokenID == "" {
 		return j17.Errorf(j17.CodeInvalidField, "The token has no id by which it could be revoked.")
 	}
-	r.change.Lock()
+	if err := r.lock(ctx); err != nil {
+		return err
+	}
 	defer r.change.Unlock()
 	rec := &revokedToken{ID: tokenID, Expires: expires.UTC()}
 	item, err := putNew(revokedSpace, tokenID, rec)

@@ -25,7 +25,9 @@ type setupRecord struct {
 // SetupToken returns a token with which the first operator can be created, once, within a day. It replaces the one
 // before. needed is false when there are operators already; there is no token then.
 func (r *Registry) SetupToken(ctx context.Context) (token string, needed bool, err error) {
-	r.change.Lock()
+	if err := r.lock(ctx); err != nil {
+		return "", false, err
+	}
 	defer r.change.Unlock()
 	if len(r.Operators()) > 0 {
 		return "", false, nil

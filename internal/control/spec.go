@@ -163,7 +163,9 @@ func (r *Registry) PutSpec(ctx context.Context, d Deployment) (Spec, error) {
 	if r.upstream != nil {
 		return r.putUpstream(ctx, at, d)
 	}
-	r.change.Lock()
+	if err := r.lock(ctx); err != nil {
+		return Spec{}, err
+	}
 	defer r.change.Unlock()
 	current, rev, err := r.currentSpec(ctx, at)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
