@@ -277,8 +277,11 @@ func (c *Client) Events(ctx context.Context, key j17.Key, start string, count ui
 			}
 			var page struct {
 				Events []json.RawMessage `json:"events"`
+				Next   json.RawMessage   `json:"next"`
 			}
-			if err := c.get(ctx, []string{key.Type, key.ID, "events"}, pageQuery(start, size), &page, func() error { return needs(page.Events != nil, "events") }); err != nil {
+			if err := c.get(ctx, []string{key.Type, key.ID, "events"}, pageQuery(start, size), &page, func() error {
+				return errors.Join(needs(page.Events != nil, "events"), needs(page.Next != nil, "next"))
+			}); err != nil {
 				yield(nil, err)
 				return
 			}
@@ -287,19 +290,20 @@ func (c *Client) Events(ctx context.Context, key j17.Key, start string, count ui
 					return
 				}
 			}
-			got := uint64(len(page.Events))
-			if got < size {
+			var next string // which stays empty where the page is the last one
+			if err := json.Unmarshal(page.Next, &next); err != nil {
+				yield(nil, fmt.Errorf("the server sent a page of events whose next one cannot be found: %w", err))
 				return
 			}
-			left -= min(got, left)
-			var last struct {
-				StreamID string `json:"stream_id"`
-			}
-			if err := json.Unmarshal(page.Events[got-1], &last); err != nil || last.StreamID == "" || last.StreamID == start {
-				yield(nil, fmt.Errorf("the server sent an event without a stream_id to go on from"))
+			switch {
+			case next == "":
+				return
+			case len(page.Events) == 0 || next == start:
+				yield(nil, fmt.Errorf("the server sent a page of events whose next one starts where it did"))
 				return
 			}
-			start = last.StreamID
+			left -= min(uint64(len(page.Events)), left)
+			start = next
 		}
 	}
 }

@@ -70,6 +70,7 @@ func (c *call) exportEvents(w http.ResponseWriter) error {
 		if err != nil {
 			return out.close(err)
 		}
+		out.position = ev.StreamID
 		line := append(out.line[:0], ev.Raw[:len(ev.Raw)-1]...)
 		out.add(append(appendIdentity(line, ev.Identity), '}'))
 	}
@@ -120,7 +121,13 @@ type lines struct {
 	whole bool
 	line  []byte
 	begun bool
+	// position is where an export of events has got to. Where it ends is not known before it does, so that this can only be a
+	// trailer: an export has no end to look ahead to.
+	position j17.StreamID
 }
+
+// headerPosition says up to which position of an environment an answer has all events.
+const headerPosition = "X-J17-Position"
 
 // add writes an object, which may be made in l.line.
 func (l *lines) add(object []byte) {
@@ -130,16 +137,19 @@ func (l *lines) add(object []byte) {
 	case !l.whole:
 		object = append(object, '\n')
 	case l.begun:
-		l.put([]byte(",\n"))
+		l.c.put(l.w, []byte(",\n"))
 	}
 	l.begun = true
-	l.put(object)
+	l.c.put(l.w, object)
 }
 
 // start begins the answer.
 func (l *lines) start() {
 	if l.c.status != 0 {
 		return
+	}
+	if l.of == "events" {
+		l.w.Header().Set("Trailer", headerPosition)
 	}
 	if !l.whole {
 		l.c.startLines(l.w)
@@ -150,15 +160,7 @@ func (l *lines) start() {
 	h.Set("Cache-Control", "no-store")
 	l.c.status = http.StatusOK
 	l.w.WriteHeader(http.StatusOK)
-	l.put([]byte(`{"ok":true,"` + l.of + `":[`))
-}
-
-func (l *lines) put(p []byte) {
-	n, err := l.w.Write(p)
-	l.c.bytes += int64(n)
-	if err != nil {
-		panic(http.ErrAbortHandler) // The client is gone.
-	}
+	l.c.put(l.w, []byte(`{"ok":true,"`+l.of+`":[`))
 }
 
 // close ends the answer, or breaks it off.
@@ -171,7 +173,10 @@ func (l *lines) close(err error) error {
 	}
 	l.start()
 	if l.whole {
-		l.put([]byte("]}"))
+		l.c.put(l.w, []byte("]}"))
+	}
+	if !l.position.IsZero() {
+		l.w.Header().Set(headerPosition, l.position.String())
 	}
 	return nil
 }

@@ -45,6 +45,9 @@ func TestEventsMoveBetweenEnvironments(t *testing.T) {
 	if exported.status != 200 || exported.header.Get("Content-Type") != "application/x-ndjson" || strings.Count(exported.body, "\n") != 3 {
 		t.Fatalf("%d %v %s", exported.status, exported.header, exported.body)
 	}
+	if at := exported.header.Get("X-J17-Position"); at == "" || exported.header.Get("Trailer") != "X-J17-Position" || !strings.Contains(exported.body[strings.LastIndex(exported.body[:len(exported.body)-1], "\n")+1:], at) {
+		t.Errorf("the export ends at %q: %s", at, exported.body)
+	}
 	one := a.ops(t, "GET", "export?format=json&type=note", "")
 	var document struct {
 		OK     bool

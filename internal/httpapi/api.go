@@ -125,7 +125,7 @@ func (a *API) Public() http.Handler {
 		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete},
 		AllowedHeaders: []string{"*"}, // credentials are in a header that a page has to know, so there is nothing to protect
 		ExposedHeaders: []string{
-			"ETag", "Retry-After", headerIdempotencyReplayed, headerCorrelationID, headerRequestID,
+			"ETag", "Retry-After", headerIdempotencyReplayed, headerCorrelationID, headerRequestID, headerNext,
 			headerRateLimit, headerRateRemaining, headerRateScope, headerRate, headerRatePolicy,
 		},
 		MaxAge: int((24 * time.Hour).Seconds()),

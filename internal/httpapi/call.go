@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -121,15 +122,30 @@ func (a *API) finish(c *call, took time.Duration) {
 	}
 }
 
-// write sends an answer whose headers are set.
-func (c *call) write(w http.ResponseWriter, status int, body []byte) {
+// smallAnswer is how large an answer is put together in memory, since one call of the system is cheaper than several.
+const smallAnswer = 16 << 10
+
+// write sends an answer of one or more parts whose headers are set. Large parts are not copied: they may belong to a cache.
+func (c *call) write(w http.ResponseWriter, status int, parts ...[]byte) {
+	size := 0
+	for _, part := range parts {
+		size += len(part)
+	}
 	c.status = status
-	c.bytes += int64(len(body))
+	c.bytes += int64(size)
 	c.awaitReplicas()
-	w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
+	w.Header()["Content-Length"] = []string{strconv.Itoa(size)}
 	w.WriteHeader(status)
-	if c.request.Method != http.MethodHead {
-		_, _ = w.Write(body) //nolint:gosec // JSON, never HTML; the client may be gone, there is nobody to tell
+	if c.request.Method == http.MethodHead {
+		return
+	}
+	if len(parts) > 1 && size <= smallAnswer {
+		parts = [][]byte{bytes.Join(parts, nil)}
+	}
+	for _, part := range parts {
+		if _, err := w.Write(part); err != nil { //nolint:gosec // JSON, never HTML
+			return // the client is gone, there is nobody to tell
+		}
 	}
 }
 

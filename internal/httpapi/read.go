@@ -168,16 +168,16 @@ func (c *call) aggregate(w http.ResponseWriter) error {
 	if known, err := c.known(w, s.EntityTag); known || err != nil {
 		return err
 	}
-	b := append(make([]byte, 0, 64+len(s.JSON)), `{"ok":true,"data":`...)
-	b = append(b, s.JSON...)
-	b = append(b, `,"metadata":{"length":`...)
+	b := append(make([]byte, 0, 128), `,"metadata":{"length":`...)
 	b = strconv.AppendUint(b, s.Length, 10)
 	if s.Identity != (engine.Identity{}) {
 		b = append(b, `,"id":`...)
 		b = value.AppendString(b, s.Key.ID)
 		b = appendIdentity(b, s.Identity)
 	}
-	return c.reply(w, http.StatusOK, append(b, `}}`...))
+	w.Header()["Content-Type"] = []string{typeJSON}
+	c.write(w, http.StatusOK, []byte(`{"ok":true,"data":`), s.JSON, append(b, `}}`...))
+	return nil
 }
 
 // known sets the entity tag of what is read. If the client has that already, it answers so and reports true.
@@ -247,32 +247,13 @@ func (c *call) events(w http.ResponseWriter) error {
 			return j17.Errorf(j17.CodeInvalidParameter, "'start' must be the stream_id of an event, such as 1706789012345-0").At("start")
 		}
 	}
-	page, err := c.api.Engine.Events(r.Context(), c.tenant, r.PathValue("type"), r.PathValue("id"), after, count)
-	if err != nil {
+	page := &eventPage{
+		c: c, typ: r.PathValue("type"), id: r.PathValue("id"), after: after, count: count, lines: acceptsLines(r.Header),
+	}
+	if err := page.measure(); err != nil {
 		return err
 	}
-	lines := acceptsLines(r.Header)
-	var b []byte
-	if !lines {
-		b = append(b, `{"ok":true,"events":[`...)
-	}
-	n := 0
-	for ev, err := range page {
-		if err != nil {
-			return err
-		}
-		if n++; n > 1 && !lines {
-			b = append(b, ',')
-		}
-		b = append(b, ev.Raw...)
-		if lines {
-			b = append(b, '\n')
-		}
-	}
-	if lines {
-		return c.page(w, typeLines, b)
-	}
-	return c.page(w, typeJSON, append(b, `]}`...))
+	return page.write(w)
 }
 
 // acceptsLines reports whether the client asks for one event a line.
