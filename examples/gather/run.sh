@@ -116,7 +116,7 @@ shows '"attending":["'"$ben"'","'"$cleo"'","'"$ana"'"]'
 
 echo '# A program reminds everybody, at most once a day.'
 for attempt in 1 2; do
-  call 201 POST "/gathering/$supper/had_reminder_sent" -H "X-Idempotency-Key: reminder-$attempt-$supper" \
+  call 201 POST "/gathering/$supper/had_reminder_sent" -H "Idempotency-Key: reminder-$attempt-$supper" \
     -d '{"data": {}, "metadata": {"actor": {"type": "program", "id": "reminder_job"}}}'
 done
 call 200 GET "/gathering/$supper"

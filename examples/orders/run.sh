@@ -57,15 +57,15 @@ call 200 GET "/order/$order"
 shows '"lines":[{"sku":"PEN","title":"Pen","unit_price":0.10,"quantity":3}]'
 
 echo '# Pay for it in two parts. The amounts add up exactly.'
-call 201 POST "/order/$order/had_payment_received" -H "X-Idempotency-Key: first-$order" \
+call 201 POST "/order/$order/had_payment_received" -H "Idempotency-Key: first-$order" \
   -d '{"data": {"amount": 0.1, "method": "card"}, '"$metadata"'}'
-call 201 POST "/order/$order/had_payment_received" -H "X-Idempotency-Key: second-$order" \
+call 201 POST "/order/$order/had_payment_received" -H "Idempotency-Key: second-$order" \
   -d '{"data": {"amount": 0.2, "method": "card"}, '"$metadata"'}'
 call 200 GET "/order/$order"
 shows '"paid":0.3,'
 
 echo '# The same idempotency key again: the first answer is repeated, nothing is written.'
-call 201 POST "/order/$order/had_payment_received" -H "X-Idempotency-Key: second-$order" \
+call 201 POST "/order/$order/had_payment_received" -H "Idempotency-Key: second-$order" \
   -d '{"data": {"amount": 0.2, "method": "card"}, '"$metadata"'}'
 call 200 GET "/order/$order/length"
 shows '"length":5'

@@ -372,7 +372,7 @@ func needs(there bool, name string) error {
 
 // Names of headers.
 const (
-	headerIdempotencyKey = "X-Idempotency-Key"
+	headerIdempotencyKey = "Idempotency-Key"
 	headerReplayed       = "X-Idempotency-Replayed"
 	headerCorrelationID  = "X-Correlation-ID"
 	headerIfMatch        = "If-Match"

@@ -70,7 +70,7 @@ func TestPostEvent(t *testing.T) {
 		if got := r.Method + " " + r.URL.EscapedPath(); got != "POST /note/a%2Fb:c/was_written" {
 			t.Error(got)
 		}
-		if r.Host != "app-test.localhost" || r.Header.Get("Authorization") != "Bearer secret" || r.Header.Get("X-Idempotency-Key") != "k" || r.Header.Get("Content-Type") != "application/json" {
+		if r.Host != "app-test.localhost" || r.Header.Get("Authorization") != "Bearer secret" || r.Header.Get("Idempotency-Key") != "k" || r.Header.Get("Content-Type") != "application/json" {
 			t.Error(r.Host, r.Header)
 		}
 		w.Header().Set("X-Idempotency-Replayed", "true")

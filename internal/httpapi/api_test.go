@@ -280,14 +280,22 @@ func TestIdempotencyKeys(t *testing.T) {
 		{"grün", 400},
 		{"with space and ~!", 201},
 	} {
-		if got := f.do(t, "POST", "/note/global/was_written", body, "X-Idempotency-Key: "+tc.key); got.status != tc.want {
-			t.Errorf("%q: %d %s", tc.key, got.status, got.body)
+		for _, name := range []string{"Idempotency-Key: ", "X-Idempotency-Key: "} {
+			if got := f.do(t, "POST", "/note/global/was_written", body, name+tc.key); got.status != tc.want {
+				t.Errorf("%s%q: %d %s", name, tc.key, got.status, got.body)
+			}
 		}
 	}
-	first := f.do(t, "POST", "/note/global/was_written", body, "X-Idempotency-Key: k")
+	first := f.do(t, "POST", "/note/global/was_written", body, "Idempotency-Key: k")
 	again := f.do(t, "POST", "/note/global/was_written", body, "X-Idempotency-Key: k")
 	if first.body != again.body || first.header.Get("X-Idempotency-Replayed") != "" || again.header.Get("X-Idempotency-Replayed") != "true" {
 		t.Errorf("first %+v, again %+v", first, again)
+	}
+	if both := f.do(t, "POST", "/note/global/was_written", body, "Idempotency-Key: k", "X-Idempotency-Key: k"); both.body != first.body {
+		t.Errorf("both headers: %d %s", both.status, both.body)
+	}
+	if two := f.do(t, "POST", "/note/global/was_written", body, "Idempotency-Key: k", "X-Idempotency-Key: l"); two.status != 400 {
+		t.Errorf("two keys: %d %s", two.status, two.body)
 	}
 	if other := f.do(t, "POST", "/note/ABC123XYZ/was_written", body, "X-Idempotency-Key: k"); other.status != 422 {
 		t.Errorf("the same key for another aggregate: %d %s", other.status, other.body)

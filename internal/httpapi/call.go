@@ -24,7 +24,8 @@ import (
 const (
 	headerCorrelationID       = "X-Correlation-Id"
 	headerRequestID           = "X-Request-Id"
-	headerIdempotencyKey      = "X-Idempotency-Key"
+	headerIdempotencyKey      = "Idempotency-Key"
+	headerIdempotencyKeyOld   = "X-Idempotency-Key" // an older name of the same header
 	headerIdempotencyReplayed = "X-Idempotency-Replayed"
 	headerRateLimit           = "X-Ratelimit-Limit"
 	headerRateRemaining       = "X-Ratelimit-Remaining"

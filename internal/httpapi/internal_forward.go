@@ -120,7 +120,7 @@ func (c *call) opsPath() string {
 // passedOn reports whether a header of an operator's request means something to a worker. Credentials do not.
 func passedOn(name string) bool {
 	switch name {
-	case "Content-Type", "Content-Length", "Accept", "If-Match", "If-None-Match", "Range", headerIdempotencyKey:
+	case "Content-Type", "Content-Length", "Accept", "If-Match", "If-None-Match", "Range", headerIdempotencyKey, headerIdempotencyKeyOld:
 		return true
 	default:
 		return strings.HasPrefix(name, "Content-")

@@ -195,21 +195,34 @@ func jsonContent(h http.Header) error {
 // maxIdempotencyKey is the length of the longest idempotency key.
 const maxIdempotencyKey = 255
 
+// idempotencyKey returns the key that a request is repeated with, "" where it has none. It may stand in either of two headers,
+// or in both.
 func idempotencyKey(h http.Header) (string, error) {
-	values, ok := h[headerIdempotencyKey]
-	if !ok {
-		return "", nil
+	key := ""
+	for _, name := range []string{headerIdempotencyKey, headerIdempotencyKeyOld} {
+		values, ok := h[name]
+		if !ok {
+			continue
+		}
+		if len(values) != 1 || !validKey(values[0]) {
+			return "", j17.Errorf(j17.CodeInvalidHeader, "%s must be one value of 1 to %d printable ASCII characters", name, maxIdempotencyKey).At(strings.ToLower(name))
+		}
+		if key != "" && key != values[0] {
+			return "", j17.Errorf(j17.CodeInvalidHeader, "%s and %s are two names of one header and have different values. Send one of them.", headerIdempotencyKey, headerIdempotencyKeyOld).At(strings.ToLower(name))
+		}
+		key = values[0]
 	}
-	invalid := j17.Errorf(j17.CodeInvalidHeader, "X-Idempotency-Key must be one value of 1 to %d printable ASCII characters", maxIdempotencyKey).At(strings.ToLower(headerIdempotencyKey))
-	if len(values) != 1 || values[0] == "" || len(values[0]) > maxIdempotencyKey {
-		return "", invalid
-	}
-	for i := range len(values[0]) {
-		if b := values[0][i]; b < ' ' || b > '~' {
-			return "", invalid
+	return key, nil
+}
+
+// validKey reports whether a text may be an idempotency key.
+func validKey(key string) bool {
+	for i := range len(key) {
+		if b := key[i]; b < ' ' || b > '~' {
+			return false
 		}
 	}
-	return values[0], nil
+	return key != "" && len(key) <= maxIdempotencyKey
 }
 
 // entityTags reads a list of strong entity tags or "*". Weak tags are left out: they never match a strong comparison, so
