@@ -116,6 +116,11 @@ type Append struct {
 	// Timestamp is the Unix second for the unit's events. The store raises it to the latest one of the tenant's
 	// events, so that time never runs backward in a feed.
 	Timestamp int64
+	// Decided tells that the unit was decided at Timestamp: it is not written with another one, but refused as TooEarly.
+	Decided bool
+	// After numbers units before this one in the same call, from 0, on whose events this one was decided: unless all of
+	// them are committed by this call, it is a Conflict.
+	After []int
 }
 
 // Command identifies a unit for as long as a retry of it may come.
@@ -169,6 +174,9 @@ const (
 	Conflict
 	// Duplicate: the command was committed before; the result is that of the first time.
 	Duplicate
+	// TooEarly: the unit was decided at a time before the tenant's latest event; nothing was written. Result.Timestamp is
+	// the time to decide anew for.
+	TooEarly
 )
 
 // Result is the outcome of one unit.
@@ -179,7 +187,7 @@ type Result struct {
 	Lengths []uint64
 	// Assigned tells for each assignment which value the owner has (Committed).
 	Assigned []string
-	// Timestamp is the Unix second that the events carry.
+	// Timestamp is the Unix second that the events carry, or that of the tenant's latest event (TooEarly).
 	Timestamp int64
 	// Memo is that of the first command (Duplicate).
 	Memo []byte

@@ -273,7 +273,12 @@ func (b *batch) stageUnits(c *call) bool {
 		if b.writes.Len() >= maxBatchBytes {
 			return false
 		}
-		if c.err = b.stageUnit(t, &c.units[c.done], &c.results[c.done]); c.err != nil {
+		u, r := &c.units[c.done], &c.results[c.done]
+		if slices.ContainsFunc(u.After, func(n int) bool { return c.results[n].Outcome != store.Committed }) {
+			*r = store.Result{Outcome: store.Conflict}
+			continue
+		}
+		if c.err = b.stageUnit(t, u, r); c.err != nil {
 			return true
 		}
 	}

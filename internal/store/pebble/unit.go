@@ -22,6 +22,11 @@ func (s *Store) Append(ctx context.Context, t store.Tenant, units []store.Append
 		if err := units[i].Validate(); err != nil {
 			return nil, fmt.Errorf("unit %d: %w", i, err)
 		}
+		for _, n := range units[i].After {
+			if n < 0 || n >= i {
+				return nil, fmt.Errorf("%w: unit %d is decided on the events of unit %d, which does not come before it", store.ErrInvalid, i, n)
+			}
+		}
 	}
 	results := make([]store.Result, len(units))
 	if len(units) == 0 {
@@ -87,8 +92,12 @@ func (b *batch) stageUnit(t *tenant, u *store.Append, r *store.Result) error {
 	if err := b.checkUnit(t, u, r); err != nil {
 		return err
 	}
-	if len(r.Streams) > 0 || len(r.Sides) > 0 {
+	switch {
+	case len(r.Streams) > 0 || len(r.Sides) > 0:
 		r.Outcome = store.Conflict
+		return nil
+	case u.Decided && r.Timestamp != u.Timestamp:
+		r.Outcome = store.TooEarly
 		return nil
 	}
 	// Everything that can fail comes before the first change.

@@ -141,6 +141,26 @@ func testManyUnits(s *suite) {
 	if want := []store.Outcome{store.Committed, store.Conflict, store.Committed, store.Conflict}; !cmp.Equal(got, want) {
 		t.Fatalf("outcomes %v, want %v", got, want)
 	}
+	// A unit that was decided on the events of others is written only if those are.
+	behind := order("behind")
+	results, err = f.Append(t.Context(), tenant, []store.Append{
+		{Events: events(behind, `1`)},
+		{After: []int{0}, Pre: []store.Pre{pre(behind, 1)}, Events: events(behind, `2`)},
+		{After: []int{1}, Pre: []store.Pre{pre(behind, 9)}, Events: events(behind, `3`)},
+		{After: []int{2}, Events: events(behind, `4`)},
+		{After: []int{0, 3}, Events: events(behind, `5`)},
+		{After: []int{0, 1}, Events: events(behind, `6`)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = got[:0]
+	for _, r := range results {
+		got = append(got, r.Outcome)
+	}
+	if want := []store.Outcome{store.Committed, store.Committed, store.Conflict, store.Conflict, store.Conflict, store.Committed}; !cmp.Equal(got, want) {
+		t.Fatalf("outcomes %v, want %v", got, want)
+	}
 	// More than a store would put into one batch.
 	big := strings.Repeat("x", 100_000)
 	units := make([]store.Append, 200)
@@ -340,6 +360,8 @@ func testInvalid(s *suite) {
 		"colon":          bad(func(e *store.NewEvent) { e.Key.Type = "a:b" }),
 		"not UTF-8":      bad(func(e *store.NewEvent) { e.Key.ID = "\xff" }),
 		"pre":            {Pre: []store.Pre{{Key: j17.Key{Type: "order"}}}},
+		"after itself":   {After: []int{0}},
+		"after":          {After: []int{-1}},
 		"no op":          {Side: []store.Side{{Space: space, Key: "k"}}},
 		"cond":           {Side: []store.Side{{Op: store.Put, Space: space, Key: "k", Cond: 9}}},
 		"no space":       {Side: []store.Side{{Op: store.Put, Key: "k"}}},
@@ -450,6 +472,20 @@ func testTimestamps(s *suite) {
 	}
 	if h := head(t, f, tenant, key); h.FirstTime != -5 || h.LastTime != 300 {
 		t.Errorf("times of the head: %d, %d", h.FirstTime, h.LastTime)
+	}
+	// What was decided at a time is not written with another one.
+	for _, c := range []struct {
+		at   int64
+		want store.Outcome
+		time int64
+	}{{299, store.TooEarly, 300}, {300, store.Committed, 300}, {310, store.Committed, 310}, {309, store.TooEarly, 310}} {
+		r := appendUnit(t, f, tenant, store.Append{Timestamp: c.at, Decided: true, Events: events(key, `1`)})
+		if r.Outcome != c.want || r.Timestamp != c.time || len(r.IDs) != 0 && r.Outcome != store.Committed {
+			t.Errorf("decided at %d: %+v, want outcome %d at %d", c.at, r, c.want, c.time)
+		}
+	}
+	if r := appendUnit(t, f, tenant, store.Append{Timestamp: 1, Decided: true, Pre: []store.Pre{pre(key, 1)}, Events: events(key, `1`)}); r.Outcome != store.Conflict {
+		t.Errorf("too early, and overtaken: %+v", r)
 	}
 	// Another tenant has its own time.
 	if r := commit(t, f, other, store.Append{Timestamp: 3, Events: events(key, `1`)}); r.Timestamp != 3 {

@@ -106,7 +106,7 @@ func (h *history) side(rt *rapid.T, name store.Tenant) store.Side {
 }
 
 func (h *history) unit(rt *rapid.T, name store.Tenant) store.Append {
-	u := store.Append{Timestamp: int64(rapid.IntRange(0, 1000).Draw(rt, "unit timestamp"))}
+	u := store.Append{Timestamp: int64(rapid.IntRange(0, 1000).Draw(rt, "unit timestamp")), Decided: rapid.Bool().Draw(rt, "decided")}
 	for range rapid.IntRange(0, 4).Draw(rt, "events") {
 		u.Events = append(u.Events, h.newEvent(rt))
 	}
@@ -132,14 +132,24 @@ func (h *history) unit(rt *rapid.T, name store.Tenant) store.Append {
 func (h *history) append(rt *rapid.T) {
 	name := tenants().Draw(rt, "tenant")
 	var units []store.Append
-	for range rapid.IntRange(1, 3).Draw(rt, "units") {
-		units = append(units, h.unit(rt, name))
+	for i := range rapid.IntRange(1, 3).Draw(rt, "units") {
+		u := h.unit(rt, name)
+		if i > 0 && rapid.Bool().Draw(rt, "depends") {
+			u.After = []int{rapid.IntRange(0, i-1).Draw(rt, "after")}
+		}
+		units = append(units, u)
 	}
 	results, err := h.f.Append(rt.Context(), name, units)
 	if err != nil {
 		rt.Fatalf("append: %v", err)
 	}
 	for i := range units {
+		if slices.ContainsFunc(units[i].After, func(n int) bool { return results[n].Outcome != store.Committed }) {
+			if err := same("a unit behind one that was not written", store.Result{Outcome: store.Conflict}, results[i]); err != nil {
+				rt.Fatalf("unit %d: %v", i, err)
+			}
+			continue
+		}
 		if err := h.model.tenant(name).apply(&units[i], &results[i], h.f.clock.Now()); err != nil {
 			rt.Fatalf("unit %d: %v", i, err)
 		}

@@ -116,6 +116,10 @@ func (t *modelTenant) apply(u *store.Append, got *store.Result, now time.Time) e
 		want.Outcome = store.Conflict
 		return same("conflict", want, *got)
 	}
+	if u.Decided && want.Timestamp != u.Timestamp {
+		want.Outcome = store.TooEarly
+		return same("too early", want, *got)
+	}
 	if err := t.applyEvents(u, got, &want, now); err != nil {
 		return err
 	}
