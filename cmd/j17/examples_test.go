@@ -14,6 +14,7 @@ import (
 	"j17/internal/spec"
 	"j17/internal/spec/tick"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // apps are the examples that are whole applications. examples/counter is the first spec of README.md and nothing else.
@@ -209,7 +210,11 @@ func checkSeed(t *testing.T, compiled *spec.Compiled, typ, id string, batch valu
 		}
 		before := state.String()
 		ev := &tick.Event{Key: typ + ":" + id, Type: name, Timestamp: now, Data: tick.Parsed(data), Metadata: tick.Parsed(stamped)}
-		state = et.Handler.Apply(ed, state, ev, func(f tick.Fault) { t.Errorf("%s: %s: %s", name, f.Pointer, f.Message) })
+		var err error
+		state, err = et.Handler.Apply(ed, state, ev, work.New(t.Context(), work.Replay), func(f tick.Fault) { t.Errorf("%s: %s: %s", name, f.Pointer, f.Message) })
+		if err != nil {
+			t.Fatal(err)
+		}
 		if state.String() == before {
 			t.Errorf("%s changes nothing", name)
 		}

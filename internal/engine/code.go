@@ -11,6 +11,7 @@ import (
 	"j17/internal/spec"
 	"j17/internal/spec/tick"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // Custom code gets and returns JSON. A handler gets {"state", "event": {"key", "type", "data", "metadata"}} and returns
@@ -134,6 +135,9 @@ func faulty(code *spec.Code, err error) error {
 // length is that of the stream with the event.
 func replayFailed(err error, ev *tick.Event, length uint64) error {
 	cause, ok := errors.AsType[*j17.Error](err)
+	if ok && cause.Code == j17.CodeWorkLimit {
+		return tooMuchWork(cause, ev, length)
+	}
 	if !ok || cause.Code != j17.CodeHandlerRejected && cause.Code != j17.CodeCustomCodeFailed {
 		return err
 	}
@@ -146,6 +150,21 @@ func replayFailed(err error, ev *tick.Event, length uint64) error {
 	out := j17.Errorf(j17.CodeCustomCodeFailed, "The state of %s cannot be computed: the custom code of its stored event number %d, %s, failed or refused it: %s",
 		ev.Key, length, ev.Type, strings.TrimSuffix(cause.Message, " Nothing was changed."))
 	out.Details = d
+	return out.Because(cause)
+}
+
+// workDetails are the details of an error that says that an event takes too much work.
+type workDetails struct {
+	Key       string `json:"key"`
+	EventType string `json:"event_type"`
+	Length    uint64 `json:"length"`
+}
+
+// tooMuchWork is the error for a stored event that takes more work than the fold of one may, as its handler is now.
+func tooMuchWork(cause *j17.Error, ev *tick.Event, length uint64) error {
+	out := j17.Errorf(j17.CodeWorkLimit, "The state of %s cannot be computed: its stored event number %d, %s, takes more than the %d units of work that one event may take. Deploy a handler that does less.",
+		ev.Key, length, ev.Type, work.Replay)
+	out.Details = workDetails{Key: ev.Key, EventType: ev.Type, Length: length}
 	return out.Because(cause)
 }
 

@@ -15,6 +15,7 @@ import (
 	"j17/internal/spec/diag"
 	"j17/internal/spec/tick"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // DryRunResult is what would become of the events of a file.
@@ -233,7 +234,7 @@ func (r *dryRun) imply(ctx context.Context, text EventText, c *FileEvent, e *exa
 	if c.Recorded || !e.reacts() {
 		return nil, nil
 	}
-	x := newExpansion(r.deployed, &e.admitted, *e.timestamp)
+	x := newExpansion(r.deployed, &e.admitted, *e.timestamp, work.New(ctx, work.Command))
 	x.maxDepth, x.maxImplied = DefaultMaxDepth, DefaultMaxImplied
 	x.lookup = func(_ context.Context, key j17.Key) (*folded, error) {
 		s := r.states[key]
@@ -390,7 +391,7 @@ func (r *dryRun) fold(ctx context.Context, text EventText, ev *tick.Event, key j
 		s.pass(s.ed, ev)
 		return nil
 	}
-	return p.apply(ctx, &s.folded, s.ed, ev, func(f tick.Fault) { r.fault(text, key, ev.Type, f) })
+	return p.apply(ctx, &s.folded, s.ed, ev, work.New(ctx, work.Replay), func(f tick.Fault) { r.fault(text, key, ev.Type, f) })
 }
 
 // handlerAt is the place of a handler in a spec.

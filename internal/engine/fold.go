@@ -8,6 +8,7 @@ import (
 	"j17/internal/spec/tick"
 	"j17/internal/store"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // folded is the state of an aggregate after the first length events of its stream. It is immutable.
@@ -84,6 +85,7 @@ func (e *Engine) fold(ctx context.Context, t store.Tenant, typ *program, key j17
 	ed := value.NewEditor()
 	read := 0
 	name := key.String()
+	b := work.New(ctx, work.Replay)
 	var te tick.Event // of its own memory in every turn, it would be a quarter of all that a replay allocates
 	for ev, err := range e.store.ReadStream(ctx, t, key, base.length+1, length) {
 		if err != nil {
@@ -91,7 +93,8 @@ func (e *Engine) fold(ctx context.Context, t store.Tenant, typ *program, key j17
 		}
 		read += len(ev.Data)
 		te = tick.Event{Key: name, Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data), Metadata: tick.Raw(ev.Metadata)}
-		if err := typ.apply(ctx, &f, ed, &te, nil); err != nil {
+		b.Renew(work.Replay)
+		if err := typ.apply(ctx, &f, ed, &te, b, nil); err != nil {
 			return nil, replayFailed(err, &te, f.length+1)
 		}
 	}

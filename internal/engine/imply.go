@@ -16,6 +16,7 @@ import (
 	"j17/internal/spec/tick"
 	"j17/internal/store"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // maxImpliedBytes bounds the data of all events that one command implies.
@@ -35,6 +36,8 @@ type expansion struct {
 	// base is the metadata of the command's own events without its closing brace.
 	base      []byte
 	timestamp int64
+	// work is what all conditions, templates and handlers are charged to.
+	work *work.Budget
 
 	events []occurrence
 	// implied counts the events that each of the command's own events implies, directly or not.
@@ -140,7 +143,7 @@ type scene struct {
 func (x *expansion) scene(ctx context.Context, cause int) *scene {
 	o := &x.events[cause]
 	s := &scene{expansion: x, ctx: ctx, cause: cause, event: o.event(x.timestamp)}
-	s.c = template.Context{Key: s.event.Key, ID: o.key.ID, Type: o.typ.Name, Data: o.data, Metadata: s.event.Metadata.Value()}
+	s.c = template.Context{Key: s.event.Key, ID: o.key.ID, Type: o.typ.Name, Data: o.data, Metadata: s.event.Metadata.Value(), Work: x.work}
 	return s
 }
 
@@ -196,7 +199,7 @@ func (s *scene) holds(c *spec.Condition) (bool, error) {
 	if err := s.needState(c.ReadsState); err != nil {
 		return false, err
 	}
-	env := c.Scope.Env(s.event, s.c.State)
+	env := c.Scope.Env(s.event, s.c.State, s.work)
 	env.Set("$.id", value.StringValue(s.c.ID))
 	for _, m := range s.c.Added() {
 		env.Set("$."+m.Key, m.Value)
@@ -204,8 +207,8 @@ func (s *scene) holds(c *spec.Condition) (bool, error) {
 	if s.c.Name != "" {
 		env.Set("$"+s.c.Name, s.c.Binding)
 	}
-	holds, ok := c.Predicate.Test(env)
-	return holds && ok, nil
+	holds, ok, err := c.Predicate.Test(env)
+	return holds && ok, err
 }
 
 // each emits for every element of an array. What is no array has no elements.
@@ -213,7 +216,10 @@ func (s *scene) each(m *spec.Map) error {
 	if err := s.needState(m.In.ReadsState()); err != nil {
 		return err
 	}
-	list := m.In.In(&s.c)
+	list, err := m.In.In(&s.c)
+	if err != nil {
+		return err
+	}
 	s.c.Name = strings.TrimPrefix(m.As, "$")
 	defer func() { s.c.Name, s.c.Binding = "", value.Value{} }()
 	for _, elem := range list.Elems() {
@@ -235,7 +241,10 @@ func (s *scene) emit(e *spec.Emit) error {
 	}
 	id := value.StringValue(e.ID.Literal)
 	if e.ID.Path != nil {
-		id = e.ID.Path.In(&s.c)
+		var err error
+		if id, err = e.ID.Path.In(&s.c); err != nil {
+			return err
+		}
 		if id.IsMissing() && e.ID.Path.Optional() {
 			return nil
 		}
@@ -244,6 +253,8 @@ func (s *scene) emit(e *spec.Emit) error {
 	switch {
 	case errors.Is(err, template.ErrAbsent):
 		return nil
+	case err != nil && !errors.Is(err, template.ErrTooLarge):
+		return err
 	case err != nil:
 		return s.refuseAt(e.Pointer, j17.Errorf(j17.CodePayloadTooLarge, "The data of %s %s would be larger than %d MiB or nested too deep", e.AggregateType, e.EventType, maxImpliedBytes>>20))
 	}

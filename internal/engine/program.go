@@ -10,6 +10,7 @@ import (
 	"j17/internal/spec"
 	"j17/internal/spec/tick"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // Functions has the function of each custom code of a spec.
@@ -68,13 +69,18 @@ func (p *program) first() *folded {
 	return &folded{fingerprint: p.fingerprint, data: value.ObjectValue()}
 }
 
-// apply takes one more event into the state. faults, if not nil, is told of the operations that did not fit. The error is
-// that of custom code, and the state then stays what it was.
-func (p *program) apply(ctx context.Context, f *folded, ed *value.Editor, ev *tick.Event, faults func(tick.Fault)) error {
+// apply takes one more event into the state. faults, if not nil, is told of the operations that did not fit. All work
+// is charged to b. The error is that of b or of custom code; the state is then what it was, but whoever goes on with it must
+// have frozen ed before.
+func (p *program) apply(ctx context.Context, f *folded, ed *value.Editor, ev *tick.Event, b *work.Budget, faults func(tick.Fault)) error {
 	if et := p.Events[ev.Type]; et != nil {
 		switch {
 		case et.Handler != nil:
-			f.data = et.Handler.Apply(ed, f.data, ev, faults)
+			state, err := et.Handler.Apply(ed, f.data, ev, b, faults)
+			if err != nil {
+				return err
+			}
+			f.data = state
 		case et.Code != nil:
 			state, err := p.functions.handle(ctx, et.Code, f.data, ev)
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 	"j17"
 	"j17/internal/store"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // reacts reports whether an event of the command brings about more than itself: implications, or custom code that may
@@ -20,8 +21,8 @@ func (a *admitted) reacts() bool {
 }
 
 // react adds to the plan all that the command's events bring about. The states that it looked at become preconditions.
-func (e *Engine) react(ctx context.Context, d *deployed, c *Command, a *admitted, p *plan) error {
-	x := newExpansion(d, a, p.unit.Timestamp)
+func (e *Engine) react(ctx context.Context, d *deployed, c *Command, a *admitted, p *plan, b *work.Budget) error {
+	x := newExpansion(d, a, p.unit.Timestamp, b)
 	x.maxDepth, x.maxImplied = e.maxDepth, e.maxImplied
 	x.lookup = func(ctx context.Context, key j17.Key) (*folded, error) {
 		heads, err := e.store.Heads(ctx, c.Tenant, []j17.Key{key})
@@ -57,10 +58,10 @@ func (e *Engine) react(ctx context.Context, d *deployed, c *Command, a *admitted
 	return nil
 }
 
-// newExpansion begins with the events of an admitted command.
-func newExpansion(d *deployed, a *admitted, timestamp int64) *expansion {
+// newExpansion begins with the events of an admitted command. All work is charged to b.
+func newExpansion(d *deployed, a *admitted, timestamp int64, b *work.Budget) *expansion {
 	x := &expansion{
-		d: d, base: a.metadata[:len(a.metadata)-1], timestamp: timestamp,
+		d: d, base: a.metadata[:len(a.metadata)-1], timestamp: timestamp, work: b,
 		events: make([]occurrence, len(a.events), 2*len(a.events)+4), implied: make([]int, len(a.events)),
 	}
 	for i := range a.events {
@@ -99,7 +100,7 @@ func (x *expansion) handle(ctx context.Context) ([]*computed, error) {
 		if c == nil {
 			continue
 		}
-		err := x.d.program(o.key.Type).apply(ctx, &c.state, c.ed, o.event(x.timestamp), nil)
+		err := x.d.program(o.key.Type).apply(ctx, &c.state, c.ed, o.event(x.timestamp), x.work, nil)
 		switch {
 		case err == nil:
 		case o.cause >= 0:

@@ -9,6 +9,7 @@ import (
 	"j17/internal/spec/diag"
 	"j17/internal/spec/tick"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // HandlerTrial is one event that is tried on one state.
@@ -98,7 +99,9 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 	ev := cand.event(e, *e.timestamp)
 	switch {
 	case et.Handler != nil:
-		out.State = et.Handler.Apply(value.NewEditor(), t.State, ev, fault)
+		if out.State, err = et.Handler.Apply(value.NewEditor(), t.State, ev, work.New(ctx, work.Command), fault); err != nil {
+			return HandlerOutcome{}, nil, err
+		}
 	case et.Code != nil:
 		if out.State, err = t.Functions.handle(ctx, et.Code, t.State, ev); err != nil {
 			return HandlerOutcome{}, nil, err
@@ -115,7 +118,7 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 func (d *deployed) tryImplications(
 	ctx context.Context, e *examined, state value.Value, timestamp int64, fault func(tick.Fault),
 ) ([]ImpliedEvent, error) {
-	x := newExpansion(d, &e.admitted, timestamp)
+	x := newExpansion(d, &e.admitted, timestamp, work.New(ctx, work.Command))
 	x.maxDepth, x.maxImplied = DefaultMaxDepth, DefaultMaxImplied
 	x.lookup = func(_ context.Context, key j17.Key) (*folded, error) {
 		f := d.program(key.Type).first()

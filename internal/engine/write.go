@@ -10,6 +10,7 @@ import (
 
 	"j17"
 	"j17/internal/store"
+	"j17/internal/work"
 )
 
 // idempotencyWindow is how long the outcome of a command with an idempotency key is kept.
@@ -37,12 +38,14 @@ func (e *Engine) Execute(ctx context.Context, c *Command) (Receipt, error) {
 	if c.New {
 		id = e.mintID(d)
 	}
+	b := work.New(ctx, work.Command)
 	a, err := d.admit(c, func() (j17.Key, error) { return e.resolve(ctx, c.Tenant, d, c.Type, id) })
 	if err != nil {
 		return Receipt{}, err
 	}
 	for try := 1; ; try++ {
-		p, err := e.plan(ctx, d, c, a)
+		b.Renew(work.Command)
+		p, err := e.plan(ctx, d, c, a, b)
 		if err != nil {
 			return Receipt{}, err
 		}
@@ -90,8 +93,8 @@ type plan struct {
 }
 
 // plan turns an admitted command into an append. What it reads becomes a precondition: a stream that was not looked at
-// cannot conflict.
-func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *admitted) (*plan, error) {
+// cannot conflict. All work is charged to b.
+func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *admitted, b *work.Budget) (*plan, error) {
 	p := &plan{key: a.key, own: len(a.events), last: len(a.events) - 1, expected: a.expected, matched: len(c.IfMatch) > 0}
 	p.unit.Timestamp = e.clock.Now().Unix()
 	if a.expected != nil {
@@ -112,7 +115,7 @@ func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *admitted)
 		p.unit.Events[i] = store.NewEvent{Key: a.key, Type: a.events[i].typ.Name, Data: data[from:len(data):len(data)], Metadata: a.metadata}
 	}
 	if a.reacts() {
-		if err := e.react(ctx, d, c, a, p); err != nil {
+		if err := e.react(ctx, d, c, a, p, b); err != nil {
 			return nil, err
 		}
 	}

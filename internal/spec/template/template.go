@@ -10,6 +10,7 @@ import (
 
 	"j17/internal/spec/jsonpath"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // Context is what paths in templates lead into. Missing members are missing in templates.
@@ -26,6 +27,8 @@ type Context struct {
 	// Binding is the value of the binding called Name, which has no "$".
 	Name    string
 	Binding value.Value
+	// Work is what evaluating is charged to.
+	Work *work.Budget
 }
 
 // member returns a member of "$".
@@ -126,8 +129,17 @@ func (p *Path) ReadsState() bool {
 // Optional reports whether the path ends in "?": where it leads nowhere, what it stands in is left out.
 func (p *Path) Optional() bool { return p.path.Optional }
 
-// In follows the path. The result is missing where it leads nowhere.
-func (p *Path) In(c *Context) value.Value {
+// In follows the path. The result is missing where it leads nowhere. The error is that of the context's budget, which has
+// ended.
+func (p *Path) In(c *Context) (value.Value, error) {
+	v := p.in(c)
+	return v, c.Work.Err()
+}
+
+func (p *Path) in(c *Context) value.Value {
+	if !c.Work.Spend(1 + len(p.path.Steps)) {
+		return value.Value{}
+	}
 	switch {
 	case p.first != "":
 		return p.rest.In(c.member(p.first))
@@ -169,13 +181,16 @@ var (
 )
 
 // Eval computes the template's value, which has at most about limit bytes as JSON; paths that lead nowhere yield null. A
-// nil Template is an empty object.
+// nil Template is an empty object. Errors are those above and that of the context's budget, which has ended.
 func (t *Template) Eval(c *Context, limit int) (value.Value, error) {
 	if t == nil {
 		return value.ObjectValue(), nil
 	}
 	e := evaluation{Context: c, left: limit}
 	v := t.node.eval(&e)
+	if err := c.Work.Err(); err != nil {
+		return value.Value{}, err
+	}
 	switch {
 	case e.absent:
 		return value.Value{}, ErrAbsent
@@ -284,7 +299,7 @@ func (n literal) eval(*evaluation) value.Value { return n.v }
 type pathNode struct{ *Path }
 
 func (n pathNode) eval(e *evaluation) value.Value {
-	v := n.In(e.Context)
+	v := n.in(e.Context)
 	if v.IsMissing() && n.Optional() {
 		e.absent = true
 	}

@@ -9,6 +9,7 @@ import (
 	"j17/internal/spec/jsonpath"
 	"j17/internal/spec/template"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 const (
@@ -31,7 +32,8 @@ func parse(tb testing.TB, text string) value.Value {
 func context(tb testing.TB) *template.Context {
 	tb.Helper()
 	return &template.Context{
-		Key: key, ID: id, Type: "was_placed",
+		Work: work.New(tb.Context(), work.Command),
+		Key:  key, ID: id, Type: "was_placed",
 		Data: parse(tb, `{"n":1.50,"zero":0,"yes":true,"no":false,"nil":null,"text":"a","empty":"","list":[1,"two",{"three":3}],
 			"obj":{"x":1,"y":{"z":2}},"$literal":9,"big":123456789012345678901234567890}`),
 		Metadata: parse(tb, `{"actor":{"type":"user","id":"`+actor+`"},"timestamp":1700000000}`),
@@ -153,7 +155,7 @@ func TestTheWholeDocument(t *testing.T) {
 	if !tmpl.ReadsState() {
 		t.Error(`"$" has the state in it`)
 	}
-	c := &template.Context{Key: "a:b", ID: "b", Type: "e", Data: parse(t, `{"d":1}`)}
+	c := &template.Context{Work: work.New(t.Context(), work.Command), Key: "a:b", ID: "b", Type: "e", Data: parse(t, `{"d":1}`)}
 	eval := func(want string) {
 		t.Helper()
 		if got, err := tmpl.Eval(c, limit); err != nil || got.String() != want {
@@ -175,7 +177,7 @@ func TestTheWholeDocument(t *testing.T) {
 // TestEnriched: what steps of a pipeline have added goes by one name too, unless one of them has used it.
 func TestEnriched(t *testing.T) {
 	tmpl := template.Compile(parse(t, `"$.enriched.desk"`))
-	c := &template.Context{Key: "a:b", ID: "b", Type: "e"}
+	c := &template.Context{Work: work.New(t.Context(), work.Command), Key: "a:b", ID: "b", Type: "e"}
 	eval := func(want string) {
 		t.Helper()
 		if got, err := tmpl.Eval(c, limit); err != nil || got.String() != want {
@@ -230,7 +232,10 @@ func TestPaths(t *testing.T) {
 		if p.ReadsState() != tc.state || p.Optional() != tc.optional || p.Text() != text {
 			t.Errorf("%s: reads the state %t, optional %t, text %s", text, p.ReadsState(), p.Optional(), p.Text())
 		}
-		got := p.In(context(t))
+		got, err := p.In(context(t))
+		if err != nil {
+			t.Fatal(err)
+		}
 		if got.IsMissing() != (tc.want == "") || !got.IsMissing() && got.String() != tc.want {
 			t.Errorf("%s: got %s, want %s", text, got, tc.want)
 		}
@@ -239,7 +244,7 @@ func TestPaths(t *testing.T) {
 
 // TestValuesAreBounded: what a template puts together, or multiplies, must not fill the memory.
 func TestValuesAreBounded(t *testing.T) {
-	c := &template.Context{Data: parse(t, `{"s":"`+strings.Repeat("x", 1000)+`"}`)}
+	c := &template.Context{Work: work.New(t.Context(), work.Command), Data: parse(t, `{"s":"`+strings.Repeat("x", 1000)+`"}`)}
 	many := strings.TrimSuffix(strings.Repeat(`"$.data.s",`, 10), ",")
 	deep := strings.Repeat(`{"a":`, value.MaxDepth-3) + `"$.data"` + strings.Repeat(`}`, value.MaxDepth-3)
 	for text, fits := range map[string]bool{
@@ -369,7 +374,7 @@ func FuzzEval(f *testing.F) {
 		if err != nil {
 			return
 		}
-		c := &template.Context{Key: key, ID: id, Type: "e", Metadata: value.ObjectValue(), Name: "item"}
+		c := &template.Context{Work: work.New(t.Context(), work.Command), Key: key, ID: id, Type: "e", Metadata: value.ObjectValue(), Name: "item"}
 		for src, into := range map[string]*value.Value{data: &c.Data, state: &c.State, binding: &c.Binding} {
 			// What is no JSON is missing.
 			*into, _ = value.ParseString(src)

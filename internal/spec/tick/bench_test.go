@@ -8,6 +8,7 @@ import (
 	"j17/internal/spec/diag"
 	"j17/internal/spec/tick"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 func compile(tb testing.TB, src string) *tick.Handler {
@@ -58,10 +59,11 @@ func BenchmarkOperation(b *testing.B) {
 				Key: eventKey, Type: "happened", Timestamp: firstTime,
 				Data: tick.Parsed(mustParse(b, orderData)), Metadata: tick.Parsed(mustParse(b, `{"timestamp":1700000000}`)),
 			}
-			state := h.Apply(ed, mustParse(b, orderState), ev, nil)
+			budget := work.Unlimited(b.Context())
+			state := apply(b, h, ed, mustParse(b, orderState), ev, nil)
 			b.ReportAllocs()
 			for b.Loop() {
-				state = h.Apply(ed, state, ev, nil)
+				state, _ = h.Apply(ed, state, ev, budget, nil)
 			}
 		})
 	}
@@ -69,6 +71,7 @@ func BenchmarkOperation(b *testing.B) {
 		h := compile(b, `{"append":{"target":"log","value":"$.data.x"}}`)
 		ed := value.NewEditor()
 		ev := &tick.Event{Data: tick.Parsed(mustParse(b, orderData))}
+		budget := work.Unlimited(b.Context())
 		first := mustParse(b, orderState)
 		state := first
 		b.ReportAllocs()
@@ -76,18 +79,19 @@ func BenchmarkOperation(b *testing.B) {
 			if n%1000 == 0 {
 				state = first
 			}
-			state = h.Apply(ed, state, ev, nil)
+			state, _ = h.Apply(ed, state, ev, budget, nil)
 		}
 	})
 	b.Run("hundred-in-one-event", func(b *testing.B) {
 		h := compile(b, "["+strings.TrimSuffix(strings.Repeat(`{"set":{"target":"status","value":"active"}},{"increment":{"target":"count","by":1}},`, 50), ",")+"]")
 		ed := value.NewEditor()
 		ev := &tick.Event{}
+		budget := work.Unlimited(b.Context())
 		state := mustParse(b, orderState)
 		b.ReportAllocs()
 		n := 0
 		for b.Loop() {
-			state = h.Apply(ed, state, ev, nil)
+			state, _ = h.Apply(ed, state, ev, budget, nil)
 			n += 100
 		}
 		b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "ops/s")
@@ -113,9 +117,11 @@ func BenchmarkEvent(b *testing.B) {
 			b.SetBytes(int64(len(data) + len(metadata)))
 			b.ReportAllocs()
 			var ev tick.Event
+			budget := work.Unlimited(b.Context())
 			for b.Loop() {
 				ev = tick.Event{Key: eventKey, Type: "happened", Timestamp: firstTime, Data: tick.Raw(data), Metadata: tick.Raw(metadata)}
-				state = tick.Stamp(ed, h.Apply(ed, state, &ev, nil), firstTime, firstTime)
+				next, _ := h.Apply(ed, state, &ev, budget, nil)
+				state = tick.Stamp(ed, next, firstTime, firstTime)
 			}
 		})
 	}
@@ -149,15 +155,17 @@ func TestNoAllocations(t *testing.T) {
 				parsed := tick.Parsed(mustParse(t, orderData))
 				state := mustParse(t, orderState)
 				var ev tick.Event
-				apply := func() {
+				budget := work.Unlimited(t.Context())
+				step := func() {
 					ev = tick.Event{Key: eventKey, Type: "happened", Timestamp: firstTime, Data: parsed}
 					if raw {
 						ev.Data, ev.Metadata = tick.Raw(data), tick.Raw(metadata)
 					}
-					state = tick.Stamp(ed, h.Apply(ed, state, &ev, nil), firstTime, firstTime)
+					next, _ := h.Apply(ed, state, &ev, budget, nil)
+					state = tick.Stamp(ed, next, firstTime, firstTime)
 				}
-				apply()
-				if n := testing.AllocsPerRun(100, apply); n > 0 {
+				step()
+				if n := testing.AllocsPerRun(100, step); n > 0 {
 					t.Errorf("%v allocations", n)
 				}
 			})

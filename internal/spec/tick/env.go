@@ -5,13 +5,12 @@ import (
 	"slices"
 
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // Limits of what one event may cost. They count what a handler does, not how long it takes, so that every replay
 // decides alike.
 const (
-	// maxSteps is how many array elements may be visited.
-	maxSteps = 1 << 22
 	// maxCopied is how much JSON, in bytes, may be copied from the state, or into several elements.
 	maxCopied = 16 << 20
 	// maxDepth is how deep a value that is copied from the state may be nested.
@@ -41,16 +40,18 @@ type Env struct {
 	data     picked
 	metadata picked
 	hits     []int
-	// steps and copies are what is left of maxSteps and maxCopied.
-	steps, copies int
+	// work is what everything is charged to.
+	work *work.Budget
+	// copies is what is left of maxCopied.
+	copies int
 	// problem says which limit made an evaluation stop.
 	problem string
 }
 
 // Env returns the environment of one event, with all names of the scope missing. state is what "$.state" and "@"
-// stand for.
-func (s Scope) Env(ev *Event, state value.Value) *Env {
-	return &Env{scope: s, event: ev, state: state, current: state, slots: make([]value.Value, len(s), len(s)+2)}
+// stand for, and b what all work is charged to.
+func (s Scope) Env(ev *Event, state value.Value, b *work.Budget) *Env {
+	return &Env{scope: s, event: ev, state: state, current: state, work: b, slots: make([]value.Value, len(s), len(s)+2)}
 }
 
 // Set gives a name of the scope its value.
@@ -65,12 +66,12 @@ func (e *Env) begin(slots int) {
 	if n := slots - len(e.slots); n > 0 {
 		e.slots = append(e.slots, make([]value.Value, n)...)
 	}
-	e.steps, e.copies, e.problem = maxSteps, maxCopied, ""
+	e.copies, e.problem = maxCopied, ""
 }
 
 // reset lets go of everything that belongs to one event.
 func (e *Env) reset() {
-	e.event, e.ed, e.faults = nil, nil, nil
+	e.event, e.ed, e.faults, e.work = nil, nil, nil, nil
 	e.state, e.current = value.Value{}, value.Value{}
 	clear(e.slots)
 	e.data.reset()
@@ -83,20 +84,15 @@ func (e *Env) reset() {
 
 func (e *Env) run(ops []operation) {
 	for _, op := range ops {
+		if !e.work.Spend(1) {
+			return
+		}
 		op.apply(e)
 	}
 }
 
-// spend takes n visits of elements from what is left and reports whether there were as many.
-func (e *Env) spend(n int) bool {
-	if e.steps < n {
-		e.steps = 0
-		e.problem = fmt.Sprintf("the event visits more than %d array elements", maxSteps)
-		return false
-	}
-	e.steps -= n
-	return true
-}
+// spend takes n units of work from what is left and reports whether there were as many. If not, everything ends.
+func (e *Env) spend(n int) bool { return e.work.Spend(n) }
 
 // charge takes the size of v from what may be copied and reports whether that was enough.
 func (e *Env) charge(v value.Value) bool {

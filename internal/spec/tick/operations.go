@@ -29,14 +29,6 @@ func (o *base) fault(e *Env, format string, args ...any) {
 	}
 }
 
-// stopped ends an operation that was cut short by a limit.
-func (o *base) stopped(e *Env) {
-	if e.faults != nil {
-		e.faults(Fault{Pointer: o.at, Message: o.name + " stops before its end: " + e.problem})
-	}
-	e.problem = ""
-}
-
 // skipped ends an operation whose operands are not there. That is a fault only if a limit is the reason.
 func (o *base) skipped(e *Env) {
 	if e.problem != "" {
@@ -546,10 +538,9 @@ func (o *mapOp) apply(e *Env) {
 	for _, slot := range o.lets {
 		outer = append(outer, e.slots[slot])
 	}
-	stopped := false
 	for i := range out {
-		if stopped = !e.spend(1); stopped {
-			break
+		if !e.spend(1) {
+			return
 		}
 		e.slots[o.slot], e.current = out[i], out[i]
 		e.run(o.ops)
@@ -559,10 +550,6 @@ func (o *mapOp) apply(e *Env) {
 		}
 	}
 	e.slots[o.slot], e.current = item, root
-	if stopped {
-		// What was done so far stays: some of it may have been done in place.
-		o.stopped(e)
-	}
 	o.put(e, &o.target, e.ed.Array(out))
 }
 

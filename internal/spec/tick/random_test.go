@@ -534,7 +534,7 @@ func TestReadsIsComplete(t *testing.T) {
 		if h == nil {
 			t.Fatalf("%s does not compile: %v", handler, l.All())
 		}
-		want := h.Apply(value.NewEditor(), state, ev.raw(), nil)
+		want := apply(t, h, value.NewEditor(), state, ev.raw(), nil)
 		read := func(name string) bool {
 			for _, p := range h.Reads() {
 				if p == "$" || p == "$.data" || p == "$.data."+name || strings.HasPrefix(p, "$.data."+name+".") || strings.HasPrefix(p, "$.data."+name+"[") {
@@ -550,7 +550,7 @@ func TestReadsIsComplete(t *testing.T) {
 			}
 		}
 		ev.data = value.ObjectValue(members...)
-		if got := h.Apply(value.NewEditor(), state, ev.raw(), nil); got.String() != want.String() {
+		if got := apply(t, h, value.NewEditor(), state, ev.raw(), nil); got.String() != want.String() {
 			t.Fatalf("%s reads %v, and without the rest of the event its result is\n%s, not\n%s", handler, h.Reads(), got, want)
 		}
 	})

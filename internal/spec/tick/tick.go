@@ -12,6 +12,7 @@ import (
 	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // Limits of a handler.
@@ -87,9 +88,12 @@ func (h *Handler) Reads() []string { return h.reads }
 // Apply returns the state after the event. ed makes all changes, so containers of state that ed owns are changed in
 // place: state must not be used afterwards unless ed was frozen before. faults, if not nil, is told of each operation
 // that did not fit. Apply does not add timestamps: see Stamp.
-func (h *Handler) Apply(ed *value.Editor, state value.Value, ev *Event, faults func(Fault)) value.Value {
+//
+// All work is charged to b. When that ends, Apply does too and returns its error. The state is then what it was before; but
+// whoever goes on with it must have frozen ed before Apply.
+func (h *Handler) Apply(ed *value.Editor, state value.Value, ev *Event, b *work.Budget, faults func(Fault)) (value.Value, error) {
 	if len(h.ops) == 0 {
-		return state
+		return state, nil
 	}
 	e, _ := h.envs.Get().(*Env)
 	if e == nil {
@@ -104,12 +108,15 @@ func (h *Handler) Apply(ed *value.Editor, state value.Value, ev *Event, faults f
 		e.state = state
 	}
 	e.event, e.current, e.ed, e.faults = ev, state, ed, faults
-	e.steps, e.copies = maxSteps, maxCopied
+	e.work, e.copies = b, maxCopied
 	e.run(h.ops)
-	state = e.current
+	err := b.Err()
+	if err == nil {
+		state = e.current
+	}
 	e.reset()
 	h.envs.Put(e)
-	return state
+	return state, err
 }
 
 // Members that the engine adds to the state of every aggregate.
@@ -198,35 +205,14 @@ type Predicate struct {
 }
 
 // Test reports whether the predicate holds. ok is false when a path that ends in "?" leads nowhere: what the predicate
-// guards is then to be left out altogether.
-func (p *Predicate) Test(e *Env) (holds, ok bool) {
+// guards is then to be left out altogether. The error is that of the budget of e, which has ended.
+func (p *Predicate) Test(e *Env) (holds, ok bool, err error) {
 	e.begin(p.slots)
 	v := p.root.test(e)
-	return v == yes, v != skip
-}
-
-// Template is a compiled value: literals, paths and objects and arrays made of them. It may be used by many
-// goroutines at the same time.
-type Template struct {
-	root  node
-	slots int
-}
-
-// Eval returns the value. ok is false when a path that ends in "?" leads nowhere: what the value is for is then to be
-// left out.
-func (t *Template) Eval(e *Env) (v value.Value, ok bool) {
-	e.begin(t.slots)
-	v, ok = t.root.eval(e)
-	return v.OrNull(), ok
-}
-
-// Literal returns the template's value if it is the same for every event.
-func (t *Template) Literal() (value.Value, bool) {
-	c, ok := t.root.(*literal)
-	if !ok {
-		return value.Value{}, false
+	if err := e.work.Err(); err != nil {
+		return false, false, err
 	}
-	return c.v, true
+	return v == yes, v != skip, nil
 }
 
 // CompileHandler compiles a handler that is an array of operations or a single one. at is its place in the spec. It
@@ -259,30 +245,6 @@ func CompilePredicate(v value.Value, at diag.Pointer, scope Scope, l *diag.List)
 		return nil
 	}
 	return &Predicate{root: root, slots: len(c.slots)}
-}
-
-// CompileValue compiles a value under the rules of CompilePredicate. Strings that are paths, see jsonpath.IsPath, and
-// objects like {"$merge": [...]} are evaluated at any depth.
-func CompileValue(v value.Value, at diag.Pointer, scope Scope, l *diag.List) *Template {
-	c := newCompiler(scope, l)
-	before := l.Errors()
-	root := c.value(v, at, false)
-	if l.Errors() > before {
-		return nil
-	}
-	return &Template{root: root, slots: len(c.slots)}
-}
-
-// CompileArray compiles a value that has to be an array under the rules of CompileValue, but that every string is a
-// path: a string without a prefix is a state path.
-func CompileArray(v value.Value, at diag.Pointer, scope Scope, l *diag.List) *Template {
-	c := newCompiler(scope, l)
-	before := l.Errors()
-	root := c.array(v, at)
-	if l.Errors() > before {
-		return nil
-	}
-	return &Template{root: root, slots: len(c.slots)}
 }
 
 func newCompiler(scope Scope, l *diag.List) *compiler {

@@ -1,6 +1,7 @@
 package tick_test
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"j17/internal/spec/diag"
 	"j17/internal/spec/tick"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 var update = flag.Bool("update", false, "rewrite the results in testdata")
@@ -96,6 +98,17 @@ func limited(f tick.Fault) bool {
 type fataler interface {
 	Helper()
 	Fatalf(format string, args ...any)
+	Context() context.Context
+}
+
+// apply takes one event into a state, with the budget of a fold.
+func apply(t fataler, h *tick.Handler, ed *value.Editor, state value.Value, ev *tick.Event, faults func(tick.Fault)) value.Value {
+	t.Helper()
+	next, err := h.Apply(ed, state, ev, work.New(t.Context(), work.Replay), faults)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return next
 }
 
 // history applies events to a state in three ways that have to agree with each other and with the reference: with one
@@ -126,9 +139,9 @@ func history(t fataler, handlers map[string]value.Value, state value.Value, even
 			return func(f tick.Fault) { faults[n] = append(faults[n], f) }
 		}
 		each := value.NewEditor()
-		inPlace = h.Apply(one, inPlace, ev.raw(), collect(0))
-		fresh = h.Apply(each, fresh, ev.parsed(), collect(1))
-		mixed = h.Apply(frozen, mixed, ev.raw(), collect(2))
+		inPlace = apply(t, h, one, inPlace, ev.raw(), collect(0))
+		fresh = apply(t, h, each, fresh, ev.parsed(), collect(1))
+		mixed = apply(t, h, frozen, mixed, ev.raw(), collect(2))
 		if slices.ContainsFunc(faults[0], limited) {
 			// The reference knows no limits.
 			break
@@ -166,7 +179,7 @@ func history(t fataler, handlers map[string]value.Value, state value.Value, even
 			break
 		}
 		// Nobody reports faults and nothing else changes.
-		silent := h.Apply(value.NewEditor(), snapshots[0].state, ev.parsed(), nil)
+		silent := apply(t, h, value.NewEditor(), snapshots[0].state, ev.parsed(), nil)
 		if i == 0 && !stamp && silent.String() != got.state {
 			t.Fatalf("event %d: without a fault function the state is\n%s, with one\n%s", i, silent, got.state)
 		}
