@@ -89,6 +89,9 @@ type assistedServer struct {
 	mu sync.Mutex
 	// keys are all that were used, to keep them out of answers.
 	keys []string
+	// client is the one that was used last, and leads to a target; nil before the first.
+	client *client.Client
+	leads  target
 }
 
 // connect returns a client. Unless writes are allowed it has the read key of a development server, and whatever key it
@@ -99,22 +102,21 @@ func (s *assistedServer) connect() (*client.Client, error) {
 		return nil, err
 	}
 	s.remember(t.key)
-	transport := http.DefaultTransport
-	if t.roots != nil {
-		transport = client.Transport(t.roots)
-	}
+	o := client.Options{Clock: clock.System{}, Attempts: mcpAttempts, Timeout: mcpRequestTime}
 	if !s.writes {
 		t.key = s.readKey(t.key)
 		s.remember(t.key)
-		transport = readOnly{transport}
+		o.Around = func(next http.RoundTripper) http.RoundTripper { return readOnly{next} }
 	}
-	return client.New(client.Options{
-		URL: t.url, Host: t.host, Key: t.key, Clock: clock.System{}, Attempts: mcpAttempts,
-		HTTP: &http.Client{
-			Transport: transport, Timeout: mcpRequestTime,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client != nil && s.leads.url == t.url && s.leads.host == t.host && s.leads.key == t.key && s.leads.roots.Equal(t.roots) {
+		return s.client, nil
+	}
+	o.URL, o.Host, o.Key, o.RootCAs = t.url, t.host, t.key, t.roots
+	s.client, err = client.New(o)
+	s.leads = t
+	return s.client, err
 }
 
 // readKey returns the read key that belongs to the write key of a development server, any other key as it is.

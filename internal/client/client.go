@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"j17"
@@ -35,11 +36,12 @@ type Options struct {
 	Timeout time.Duration
 	// Clock measures the waits between attempts.
 	Clock clock.Clock
-	// HTTP sends the requests; nil means a client with limits on time.
-	HTTP *http.Client
-	// Attempts is how often a request that may be repeated is sent at most; 0 means 6.
+	// Around, if not nil, returns what carries requests in the place of what would without it.
+	Around func(http.RoundTripper) http.RoundTripper
+	// Attempts is how often a request that may be repeated is sent at most; 0 means 6. To a server that refuses connections
+	// and has not answered before it is sent twice at most.
 	Attempts int
-	// Retrying, if not nil, is called before each wait.
+	// Retrying, if not nil, is called before each wait of some length.
 	Retrying func(err error, wait time.Duration)
 }
 
@@ -56,8 +58,20 @@ const (
 
 // Client sends requests to one environment of one instance. It is safe for concurrent use.
 type Client struct {
-	o    Options
+	o Options
+	// first is where the options say that the server is, node where the instance turned out to be, nil for there as well.
+	first *place
+	node  atomic.Pointer[place]
+	// answered is true once there was a reply.
+	answered atomic.Bool
+}
+
+// place is an address that requests go to.
+type place struct {
 	base *url.URL
+	// host is the Host header, "" for that of base.
+	host string
+	http *http.Client
 }
 
 // New returns a client. It fails where the URL is none.
@@ -70,35 +84,32 @@ func New(o Options) (*Client, error) {
 		return nil, errors.New("the URL of a server has no user, query or fragment; pass the key on its own")
 	}
 	base.Path = strings.TrimSuffix(base.Path, "/")
-	if o.HTTP == nil {
-		o.HTTP = &http.Client{
-			Transport: Transport(o.RootCAs), Timeout: cmp.Or(o.Timeout, requestTime),
-			// A key must not follow a redirect to wherever it leads.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		}
-	}
 	if o.Attempts == 0 {
 		o.Attempts = defaultAttempts
 	}
-	return &Client{o: o, base: base}, nil
+	return &Client{o: o, first: &place{base: base, host: o.Host, http: o.carrier("")}}, nil
 }
 
-// Transport returns what carries requests to servers whose certificates the authorities in roots have signed; nil means
-// those that the machine trusts.
-func Transport(roots *x509.CertPool) *http.Transport {
-	t := &http.Transport{
+// carrier returns what sends requests. Certificates have to be for a name, "" for that of the address.
+func (o *Options) carrier(name string) *http.Client {
+	var t http.RoundTripper = &http.Transport{
 		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
 		MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 10 * time.Second,
+		TLSClientConfig: &tls.Config{RootCAs: o.RootCAs, ServerName: name, MinVersion: tls.VersionTLS12},
 	}
-	if roots != nil {
-		t.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	if o.Around != nil {
+		t = o.Around(t)
 	}
-	return t
+	return &http.Client{
+		Transport: t, Timeout: cmp.Or(o.Timeout, requestTime),
+		// A key must not follow a redirect to wherever it leads.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 // URL returns where the client sends requests to, with the host that names the environment.
 func (c *Client) URL() string {
-	u := *c.base
+	u := *c.first.base
 	if c.o.Host != "" {
 		host := c.o.Host
 		if port := u.Port(); port != "" {
@@ -134,6 +145,10 @@ type Receipt struct {
 	StreamIDs    []string
 	Length       uint64
 	ImpliedCount int
+	// ID is that of the aggregate where the server has chosen it or the aggregate has more names, "" else.
+	ID string
+	// Handle and PublicID are its other names, "" where it has none.
+	Handle, PublicID string
 	// Replayed is true where an earlier request with the same idempotency key had written the events.
 	Replayed bool
 }
@@ -196,6 +211,9 @@ func (c *Client) write(ctx context.Context, r request) (Receipt, error) {
 		StreamIDs    []string `json:"stream_ids"`
 		Length       uint64   `json:"length"`
 		ImpliedCount int      `json:"implied_count"`
+		ID           string   `json:"id"`
+		Handle       string   `json:"handle"`
+		PublicID     string   `json:"public_id"`
 	}
 	if err := json.Unmarshal(reply.body, &b); err != nil {
 		return Receipt{}, notOurs(reply, err)
@@ -206,7 +224,7 @@ func (c *Client) write(ctx context.Context, r request) (Receipt, error) {
 	if len(b.StreamIDs) == 0 {
 		return Receipt{}, notOurs(reply, errors.New("it has no stream_id"))
 	}
-	return Receipt{b.StreamIDs, b.Length, b.ImpliedCount, reply.header.Get(headerReplayed) == "true"}, nil
+	return Receipt{b.StreamIDs, b.Length, b.ImpliedCount, b.ID, b.Handle, b.PublicID, reply.header.Get(headerReplayed) == "true"}, nil
 }
 
 // StateOptions picks a state other than the present one. At most one of At and Length is set.
@@ -402,12 +420,14 @@ func (c *Client) do(ctx context.Context, r request) (reply, error) {
 		if err == nil || ctx.Err() != nil || attempt >= c.o.Attempts {
 			return got, err
 		}
+		// A server that has never answered is not one that comes back in a moment.
+		absent := refused(err) && !c.answered.Load()
 		pause, again := retryAfter(err, r.method == http.MethodGet || r.idempotencyKey != "")
-		if !again {
+		if !again || absent && attempt > 1 {
 			return got, err
 		}
 		pause = max(pause, wait)
-		if c.o.Retrying != nil {
+		if c.o.Retrying != nil && !absent {
 			c.o.Retrying(err, pause)
 		}
 		if waitErr := c.o.Clock.Wait(ctx, c.o.Clock.Now().Add(pause)); waitErr != nil {
@@ -418,38 +438,68 @@ func (c *Client) do(ctx context.Context, r request) (reply, error) {
 }
 
 func (c *Client) once(ctx context.Context, r request) (reply, error) {
-	var body io.Reader
-	if r.body != nil {
-		body = bytes.NewReader(r.body)
-	}
-	req, err := c.request(ctx, r, body)
+	resp, err := c.open(ctx, r)
 	if err != nil {
 		return reply{}, err
 	}
-	if r.body != nil {
-		req.Header.Set("Content-Type", "application/json")
+	got, err := c.whole(ctx, resp)
+	if err == nil && (got.status < 200 || got.status > 299) {
+		err = failure(got)
 	}
-	resp, err := c.o.HTTP.Do(req)
-	if err != nil {
-		return reply{}, c.unreachable(ctx, err)
-	}
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
-	if closeErr := resp.Body.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return reply{}, c.unreachable(ctx, err)
-	}
-	got := reply{resp.StatusCode, resp.Header, raw}
-	if got.status < 200 || got.status > 299 {
-		return got, failure(got)
-	}
-	return got, nil
+	return got, err
 }
 
-// request returns what is sent for r.
-func (c *Client) request(ctx context.Context, r request, body io.Reader) (*http.Request, error) {
-	u := *c.base
+// open sends a request to where the instance is, and returns the reply before its body is read.
+func (c *Client) open(ctx context.Context, r request) (*http.Response, error) {
+	to := cmp.Or(c.node.Load(), c.first)
+	for {
+		var body io.Reader
+		if r.body != nil {
+			body = bytes.NewReader(r.body)
+		}
+		req, err := c.request(ctx, to, r, body)
+		if err != nil {
+			return nil, err
+		}
+		if r.body != nil {
+			req.Header.Set("Content-Type", "application/json")
+		}
+		resp, err := to.http.Do(req)
+		if err != nil {
+			return nil, c.unreachable(ctx, err)
+		}
+		c.answered.Store(true)
+		if resp.StatusCode != http.StatusMisdirectedRequest {
+			return resp, nil
+		}
+
+		// Another node has the instance. Nothing was done here, so the request can go there.
+		got, err := c.whole(ctx, resp)
+		if err != nil {
+			return nil, err
+		}
+		err = failure(got)
+		next := c.elsewhere(err)
+		if next == nil || to != c.first {
+			return nil, err
+		}
+		c.node.Store(next)
+		to = next
+	}
+}
+
+// whole reads a reply to its end.
+func (c *Client) whole(ctx context.Context, resp *http.Response) (reply, error) {
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return reply{}, c.unreachable(ctx, err)
+	}
+	return reply{resp.StatusCode, resp.Header, raw}, nil
+}
+
+// request returns what is sent to a place for r.
+func (c *Client) request(ctx context.Context, to *place, r request, body io.Reader) (*http.Request, error) {
+	u := *to.base
 	for _, segment := range r.path {
 		u.RawPath = u.EscapedPath() + "/" + url.PathEscape(segment)
 		u.Path += "/" + segment
@@ -459,8 +509,8 @@ func (c *Client) request(ctx context.Context, r request, body io.Reader) (*http.
 	if err != nil {
 		return nil, err
 	}
-	if c.o.Host != "" {
-		req.Host = c.o.Host
+	if to.host != "" {
+		req.Host = to.host
 	}
 	for name, v := range map[string]string{headerIdempotencyKey: r.idempotencyKey, headerCorrelationID: r.correlationID, headerIfMatch: r.ifMatch} {
 		if v != "" {

@@ -74,12 +74,12 @@ func TestPostEvent(t *testing.T) {
 			t.Error(r.Host, r.Header)
 		}
 		w.Header().Set("X-Idempotency-Replayed", "true")
-		answer(w, 201, `{"ok":true,"stream_id":"1700000000000-0","length":7,"implied_count":2}`)
+		answer(w, 201, `{"ok":true,"stream_id":"1700000000000-0","length":7,"implied_count":2,"id":"u","handle":"nte_1","public_id":"N-1"}`)
 	}, func(o *client.Options) { o.Host = "app-test.localhost" })
 	var zero uint64
 	got, err := c.PostEvent(t.Context(), j17.Key{Type: "note", ID: "a/b:c"}, client.NewEvent{Type: "was_written", Data: json.RawMessage(`{"n": 0.10, "s":"<&>"}`)},
 		client.WriteOptions{Actor: j17.Agent{Type: "user", ID: "u:tag"}, Target: &j17.Agent{Type: "room", ID: "r"}, PreviousLength: &zero, SkipOCC: true, IdempotencyKey: "k"})
-	if err != nil || fmt.Sprint(got) != "{[1700000000000-0] 7 2 true}" {
+	if err != nil || fmt.Sprint(got) != "{[1700000000000-0] 7 2 u nte_1 N-1 true}" {
 		t.Error(got, err)
 	}
 }
@@ -114,11 +114,12 @@ func TestRetries(t *testing.T) {
 		ok        bool
 		wantWaits []time.Duration
 	}{
-		{name: "safe with a key", status: []int{0, 503, 500, 201}, key: "k", want: 4, ok: true, wantWaits: []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, time.Second}},
+		{name: "safe with a key", status: []int{0, 503, 502, 201}, key: "k", want: 4, ok: true, wantWaits: []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, time.Second}},
 		{name: "not safe without", status: []int{503, 201}, want: 1},
 		{name: "lost without a key", status: []int{0, 201}, want: 1},
 		{name: "refused for the rate", status: []int{429, 201}, header: "7", want: 2, ok: true, wantWaits: []time.Duration{7 * time.Second}},
 		{name: "the server asks for more time than is sensible", status: []int{503, 201}, key: "k", header: "99999", want: 2, ok: true, wantWaits: []time.Duration{2 * time.Minute}},
+		{name: "a fault is not looked for again", status: []int{500, 201}, key: "k", want: 1},
 		{name: "a conflict stays one", status: []int{409, 201}, key: "k", want: 1},
 		{name: "it gives up", status: []int{503, 503, 503, 503, 503, 503, 201}, key: "k", want: 6, wantWaits: []time.Duration{250e6, 500e6, 1e9, 2e9, 4e9}},
 	} {
@@ -293,6 +294,122 @@ func TestAddressesThatWillNotAnswer(t *testing.T) {
 		if _, err := c.State(t.Context(), note, client.StateOptions{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", address, err)
 		}
+	}
+}
+
+// TestAMissingServer checks that somebody who has no server running is told at once, and that a server which has answered
+// is waited for.
+func TestAMissingServer(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, `{"ok":true,"length":0}`) }))
+	told := 0
+	for _, tc := range []struct {
+		answered bool
+		waits    []time.Duration
+		told     int
+	}{
+		{true, []time.Duration{250e6, 500e6, 1e9, 2e9, 4e9}, 5},
+		{false, []time.Duration{250e6}, 0},
+	} {
+		waiting := &stepped{}
+		c, err := client.New(client.Options{URL: s.URL, Clock: waiting, Retrying: func(error, time.Duration) { told++ }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tc.answered {
+			if _, err := c.Length(t.Context(), note); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.Close()
+		if _, err := c.Length(t.Context(), note); err == nil || !strings.Contains(err.Error(), "Is the server running") {
+			t.Error(err)
+		}
+		if !slices.Equal(waiting.waits, tc.waits) || told != tc.told {
+			t.Errorf("%v: waits %v, told %d times", tc.answered, waiting.waits, told)
+		}
+		told = 0
+	}
+}
+
+// TestAnotherNode has the first node name another one, which is asked in its place where it is certain to be one of the same
+// servers.
+func TestAnotherNode(t *testing.T) {
+	var asked []string
+	worker := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Host+" "+r.Header.Get("Authorization"))
+		answer(w, 200, `{"ok":true,"length":3}`)
+	})
+	plain, secure := httptest.NewServer(worker), httptest.NewTLSServer(worker) // with a certificate for example.com
+	t.Cleanup(plain.Close)
+	t.Cleanup(secure.Close)
+	roots := secure.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs //nolint:forcetypeassert // what net/http/httptest makes
+	here := func(node string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			answer(w, 421, `{"ok":false,"error":"The instance is on another node.","code":"misdirected","details":{"url":"`+node+`"}}`)
+		})
+	}
+	for _, tc := range []struct {
+		name, node, host string
+		https            bool
+		ok               bool
+	}{
+		{"this machine", plain.URL, "shop.example.com", false, true},
+		{"a certificate for the host name", secure.URL, "example.com", true, true},
+		{"a certificate for another name", secure.URL, "shop.example.org", true, false},
+		{"not as safe as the first one", plain.URL, "example.com", true, false},
+		{"another machine, unproven", "http://192.0.2.1:9", "example.com", false, false},
+		{"no address", "worker-1", "example.com", false, false},
+		{"with a user", strings.Replace(plain.URL, "http://", "http://u@", 1), "example.com", false, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			asked = nil
+			first := httptest.NewUnstartedServer(here(tc.node))
+			if first.Start(); tc.https {
+				first.Close()
+				first = httptest.NewTLSServer(here(tc.node))
+			}
+			t.Cleanup(first.Close)
+			c, err := client.New(client.Options{URL: first.URL, Host: tc.host, Key: "k", Clock: clock.System{}, RootCAs: roots, Attempts: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				n, err := c.Length(t.Context(), note)
+				if (err == nil && n == 3) != tc.ok {
+					t.Errorf("%d, %v", n, err)
+				}
+				if refused, ok := errors.AsType[*client.Error](err); ok && !strings.Contains(err.Error(), refused.Node) {
+					t.Error(err)
+				}
+			}
+			want := []string{tc.host + " Bearer k", tc.host + " Bearer k"}
+			if !tc.ok {
+				want = nil
+			}
+			if !slices.Equal(asked, want) {
+				t.Errorf("asked %q", asked)
+			}
+		})
+	}
+}
+
+// TestNodesDoNotSendEachOther has two nodes name each other: the second one's refusal stays.
+func TestNodesDoNotSendEachOther(t *testing.T) {
+	var count atomic.Int32
+	var other string
+	send := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		count.Add(1)
+		answer(w, 421, `{"ok":false,"error":"Elsewhere.","code":"misdirected","details":{"url":"`+other+`"}}`)
+	})
+	s := httptest.NewServer(send)
+	t.Cleanup(s.Close)
+	other = s.URL
+	c, err := client.New(client.Options{URL: s.URL, Clock: clock.System{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Length(t.Context(), note); j17.CodeOf(err) != j17.CodeMisdirected || count.Load() != 2 {
+		t.Error(count.Load(), err)
 	}
 }
 

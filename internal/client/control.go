@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -125,22 +126,18 @@ func follow(q url.Values, next json.RawMessage) (bool, error) {
 
 // Download returns a reply as it arrives, with its headers. The caller closes the body.
 func (c *Client) Download(ctx context.Context, path []string, query url.Values) (io.ReadCloser, http.Header, error) {
-	req, err := c.request(ctx, request{method: http.MethodGet, path: path, query: query}, nil)
+	resp, err := c.open(ctx, request{method: http.MethodGet, path: path, query: query})
 	if err != nil {
 		return nil, nil, err
-	}
-	resp, err := c.o.HTTP.Do(req)
-	if err != nil {
-		return nil, nil, c.unreachable(ctx, err)
 	}
 	if resp.StatusCode == http.StatusOK {
 		return resp.Body, resp.Header, nil
 	}
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
-	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		return nil, nil, c.unreachable(ctx, err)
+	got, err := c.whole(ctx, resp)
+	if err == nil {
+		err = failure(got)
 	}
-	return nil, nil, failure(reply{resp.StatusCode, resp.Header, raw})
+	return nil, nil, err
 }
 
 // Upload sends a form of a name and a file, which is read once, and decodes the reply into a value.
@@ -163,12 +160,13 @@ func (c *Client) Upload(ctx context.Context, path []string, name string, file io
 		_ = out.CloseWithError(err) // never fails
 		written <- err
 	}()
-	req, err := c.request(ctx, request{method: http.MethodPost, path: path}, in)
+	to := cmp.Or(c.node.Load(), c.first)
+	req, err := c.request(ctx, to, request{method: http.MethodPost, path: path}, in)
 	if err != nil {
 		return errors.Join(err, in.Close())
 	}
 	req.Header.Set("Content-Type", form.FormDataContentType())
-	resp, err := c.o.HTTP.Do(req)
+	resp, err := to.http.Do(req)
 	_ = in.CloseWithError(errNotRead) // the writer must not wait for what nobody reads
 	if fileErr := <-written; fileErr != nil && !errors.Is(fileErr, errNotRead) && err != nil {
 		return fmt.Errorf("the file could not be sent whole: %w", fileErr)
@@ -176,15 +174,14 @@ func (c *Client) Upload(ctx context.Context, path []string, name string, file io
 	if err != nil {
 		return c.unreachable(ctx, err)
 	}
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
-	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		return c.unreachable(ctx, err)
+	got, err := c.whole(ctx, resp)
+	if err != nil {
+		return err
 	}
-	got := reply{resp.StatusCode, resp.Header, raw}
 	if got.status < 200 || got.status > 299 {
 		return failure(got)
 	}
-	if err := json.Unmarshal(raw, into); err != nil {
+	if err := json.Unmarshal(got.body, into); err != nil {
 		return notOurs(got, err)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"j17"
@@ -25,6 +26,8 @@ type Error struct {
 	ErrorID string
 	// RetryAfter is how long the server asks to wait; 0 where it does not say.
 	RetryAfter time.Duration
+	// Node is the address of the node that has the instance, "" where the request came to the right one.
+	Node string
 }
 
 // Error returns the message with what tells where the fault is.
@@ -32,6 +35,9 @@ func (e *Error) Error() string {
 	s := e.Problem.Error()
 	if e.ErrorID != "" {
 		s += " (" + e.ErrorID + ")"
+	}
+	if e.Node != "" {
+		s += " It is at " + e.Node + "."
 	}
 	return s
 }
@@ -103,7 +109,50 @@ func failure(r reply) error {
 	if len(b.Details) > 0 {
 		e.Problem.Details = b.Details
 	}
+	var node struct {
+		URL string `json:"url"`
+	}
+	if b.Code == j17.CodeMisdirected && json.Unmarshal(b.Details, &node) == nil {
+		e.Node = node.URL
+	}
 	return e
+}
+
+// elsewhere is where a refusal says that the instance is, nil where it does not say or what is sent there might not reach
+// the same set of servers. Over HTTPS that is certain: who answers there has to show a certificate for the host name that
+// the request is for. Without, only this machine and the same host are near enough.
+func (c *Client) elsewhere(err error) *place {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Node == "" {
+		return nil
+	}
+	u, err := url.Parse(e.Node)
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil
+	}
+	u.Path = strings.TrimSuffix(u.Path, "/")
+	host := cmp.Or(c.o.Host, c.first.base.Host)
+	name := (&url.URL{Host: host}).Hostname()
+	switch from, to := c.first.base.Hostname(), u.Hostname(); {
+	case u.Scheme == "https":
+		return &place{base: u, host: host, http: c.o.carrier(name)}
+	case u.Scheme == "http" && c.first.base.Scheme == "http" && (from == to || loopback(from) && loopback(to)):
+		return &place{base: u, host: host, http: c.o.carrier("")}
+	default:
+		return nil
+	}
+}
+
+// loopback reports whether a host name is this machine.
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || ip != nil && ip.IsLoopback()
+}
+
+// refused reports whether nothing listens at the address that a request went to.
+func refused(err error) bool {
+	_, unreachable := errors.AsType[*Unreachable](err)
+	return unreachable && errors.Is(err, syscall.ECONNREFUSED)
 }
 
 // notOurs is the error of a reply that does not have the API's form.
@@ -152,12 +201,13 @@ func retryAfter(err error, repeatable bool) (time.Duration, bool) {
 	if !ok {
 		return 0, false
 	}
-	switch {
-	case e.Status == http.StatusTooManyRequests:
+	switch e.Status {
+	case http.StatusTooManyRequests:
 		return e.RetryAfter, true
-	case e.Status >= http.StatusInternalServerError:
-		return e.RetryAfter, repeatable && e.Problem.Code != j17.CodeCorruption && e.Problem.Code != j17.CodeNoSpec
-	default:
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		// A spec has to be deployed and room to be made by somebody.
+		return e.RetryAfter, repeatable && e.Problem.Code != j17.CodeNoSpec && e.Problem.Code != j17.CodeStorageFull
+	default: // a 500 is a fault that would be there again, and in the log twice
 		return 0, false
 	}
 }
