@@ -2,11 +2,13 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -28,8 +30,8 @@ func (e *env) eventsPost() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "post KEY EVENT_TYPE [DATA|@FILE|-]",
 		Short: "Write one event",
-		Long: `Write one event. KEY names the aggregate as TYPE/ID or TYPE:ID. The data is JSON: in the command line, in a file after @,
-or on standard input for -; without it, it is {}.
+		Long: `Write one event. KEY names the aggregate as TYPE/ID or TYPE:ID; TYPE/_new is one whose id the server chooses and tells. The
+data is JSON: in the command line, in a file after @, or on standard input for -; without it, it is {}.
 
 A lost connection does no harm: the write is repeated with the same idempotency key, and is stored once.`,
 		Example: `  j17 events post counter/global was_raised '{"by": 0.1}' --actor user:global
@@ -137,14 +139,26 @@ func (e *env) printReceipt(key j17.Key, r client.Receipt, asJSON bool) error {
 			StreamID     string `json:"stream_id"`
 			Length       uint64 `json:"length"`
 			ImpliedCount int    `json:"implied_count,omitempty"`
+			ID           string `json:"id,omitempty"`
+			Handle       string `json:"handle,omitempty"`
+			PublicID     string `json:"public_id,omitempty"`
 			Replayed     bool   `json:"replayed,omitempty"`
-		}{strings.Join(r.StreamIDs, ","), r.Length, r.ImpliedCount, r.Replayed})
+		}{strings.Join(r.StreamIDs, ","), r.Length, r.ImpliedCount, r.ID, r.Handle, r.PublicID, r.Replayed})
 	}
 	was := "stored"
 	if r.Replayed {
 		was = "had been stored before"
 	}
-	_, err := fmt.Fprintf(e.out, "%s %s as %s; length %d\n", key, was, strings.Join(r.StreamIDs, ", "), r.Length)
+	key.ID = cmp.Or(r.ID, key.ID)
+	text := plain(key.String())
+	if names := slices.DeleteFunc([]string{r.Handle, r.PublicID}, func(s string) bool { return s == "" }); len(names) > 0 {
+		text += " (" + plain(strings.Join(names, ", ")) + ")"
+	}
+	text += fmt.Sprintf(" %s as %s; length %d", was, strings.Join(r.StreamIDs, ", "), r.Length)
+	if r.ImpliedCount > 0 {
+		text += "; implied " + count(r.ImpliedCount, "event")
+	}
+	_, err := fmt.Fprintln(e.out, text)
 	return err
 }
 

@@ -80,6 +80,9 @@ func (e *env) printInstance(raw json.RawMessage, asJSON bool) error {
 		return err
 	}
 	rows := [][]string{{"id", i.ID}, {"plan", i.Plan}, {"created", when(i.CreatedAt)}}
+	if i.Node != "" {
+		rows = append(rows, []string{"node", i.Node})
+	}
 	for _, env := range i.Environments {
 		rows = append(rows, []string{string(env.Name), env.Host})
 	}

@@ -197,6 +197,8 @@ type instanceRow struct {
 		Host string          `json:"host"`
 	} `json:"environments"`
 	CreatedAt string `json:"created_at"`
+	// Node is the worker that has it, "" where there is one server only.
+	Node string `json:"node"`
 }
 
 // instance finds the instance that a command is about: by name or id, or the only one there is.

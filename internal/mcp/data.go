@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -31,9 +32,11 @@ func typeParameter() parameter {
 	return parameter{"type", `{"type":"string"}`, "The aggregate type, as in the spec.", true}
 }
 
-func idParameter() parameter {
-	return parameter{"id", `{"type":"string"}`, "The id of the aggregate: a UUID, a humane code or the name of a singleton.", true}
-}
+// anyName is what an id parameter takes.
+const anyName = "The id of the aggregate: a UUID, a humane code or the name of a singleton; or another name that the server has given it: " +
+	"its handle, or its public id, such as BANK-1."
+
+func idParameter() parameter { return parameter{"id", `{"type":"string"}`, anyName, true} }
 
 func countParameter(what string) parameter {
 	return parameter{"count", `{"type":"integer","minimum":1,"maximum":200}`, "How many " + what + " at most; 20 unless said otherwise.", false}
@@ -42,7 +45,7 @@ func countParameter(what string) parameter {
 func (s *Server) addDataTools() {
 	add(s, tool{
 		name: "read_state", title: "Read a state",
-		description: "Returns the state of one aggregate of the running server and the number of events that it is made of: the present one, or a past one by length or by time.",
+		description: "Returns the state of one aggregate of the running server, what the aggregate is called, and the number of events that the state is made of: the present one, or a past one by length or by time.",
 		parameters: []parameter{
 			typeParameter(),
 			idParameter(),
@@ -79,7 +82,7 @@ func (s *Server) addDataTools() {
 			"and pass previous_length when the event depends on a state that was read.",
 		parameters: []parameter{
 			typeParameter(),
-			idParameter(),
+			{"id", `{"type":"string"}`, anyName + " \"_new\" makes a new aggregate, whose id is in the answer.", true},
 			{"event", `{"type":"string"}`, "The event type, as in the spec.", true},
 			{"data", `{"type":"object"}`, "The event's data, which has to fit the schema of the event type; {} unless given.", false},
 			{"actor", agent, "Who causes the event: one of the spec's agent_types, and an id.", true},
@@ -96,8 +99,22 @@ type stateIn struct {
 	At     *int64  `json:"at"`
 }
 
+// names is what an aggregate is called. ID is "" where it is that of the call, the others where there is none.
+type names struct {
+	ID       string `json:"id,omitempty"`
+	Handle   string `json:"handle,omitempty"`
+	PublicID string `json:"public_id,omitempty"`
+}
+
+// keyOf is the key of an aggregate that may have been asked for by another name.
+func (n names) keyOf(asked j17.Key) string {
+	asked.ID = cmp.Or(n.ID, asked.ID)
+	return asked.String()
+}
+
 type stateOut struct {
-	Key   string          `json:"key"`
+	Key string `json:"key"`
+	names
 	State json.RawMessage `json:"state"`
 	// Length is the number of events that the state is made of.
 	Length uint64 `json:"length"`
@@ -118,7 +135,14 @@ func (s *Server) readState(ctx context.Context, in stateIn) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return stateOut{Key: key.String(), State: state.Data, Length: state.Length}, nil
+	var called names
+	if len(state.Metadata) > 0 {
+		if err := json.Unmarshal(state.Metadata, &called); err != nil {
+			return nil, sentencef("The server sent a state with metadata that cannot be read.")
+		}
+	}
+	called.ID = cmp.Or(called.ID, key.ID)
+	return stateOut{Key: called.keyOf(key), names: called, State: state.Data, Length: state.Length}, nil
 }
 
 type page struct {
@@ -225,11 +249,14 @@ type postIn struct {
 }
 
 type postOut struct {
-	Key      string `json:"key"`
+	Key string `json:"key"`
+	names
 	StreamID string `json:"stream_id"`
 	// Length is the number of events of the aggregate, this one included.
-	Length   uint64 `json:"length"`
-	Replayed bool   `json:"replayed"`
+	Length uint64 `json:"length"`
+	// ImpliedCount is how many events this one has implied.
+	ImpliedCount int  `json:"implied_count"`
+	Replayed     bool `json:"replayed"`
 }
 
 func (s *Server) postEvent(ctx context.Context, in postIn) (any, error) {
@@ -249,7 +276,8 @@ func (s *Server) postEvent(ctx context.Context, in postIn) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := postOut{Key: key.String(), Length: receipt.Length, Replayed: receipt.Replayed}
+	called := names{cmp.Or(receipt.ID, key.ID), receipt.Handle, receipt.PublicID}
+	out := postOut{Key: called.keyOf(key), names: called, Length: receipt.Length, ImpliedCount: receipt.ImpliedCount, Replayed: receipt.Replayed}
 	if len(receipt.StreamIDs) > 0 {
 		out.StreamID = receipt.StreamIDs[0]
 	}

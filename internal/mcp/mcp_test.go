@@ -46,7 +46,10 @@ type running struct {
 	events  int
 	padding int
 	state   json.RawMessage
-	err     error
+	// metadata is that of states, called what a receipt says that the aggregate is called.
+	metadata json.RawMessage
+	called   client.Receipt
+	err      error
 	written []client.NewEvent
 	with    []client.WriteOptions
 }
@@ -59,7 +62,7 @@ func (r *running) State(_ context.Context, _ j17.Key, o client.StateOptions) (cl
 	if o.Length != nil {
 		length = min(length, *o.Length)
 	}
-	return client.State{Data: r.state, Length: length}, nil
+	return client.State{Data: r.state, Length: length, Metadata: r.metadata}, nil
 }
 
 func (r *running) Events(_ context.Context, key j17.Key, start string, count uint64) func(yield func(json.RawMessage, error) bool) {
@@ -109,7 +112,9 @@ func (r *running) PostEvent(_ context.Context, _ j17.Key, ev client.NewEvent, o 
 	}
 	r.written, r.with = append(r.written, ev), append(r.with, o)
 	r.events++
-	return client.Receipt{StreamIDs: []string{"1795300000000-9"}, Length: uint64(r.events)}, nil
+	receipt := r.called
+	receipt.StreamIDs, receipt.Length = []string{"1795300000000-9"}, uint64(r.events)
+	return receipt, nil
 }
 
 func options(t *testing.T, r *running) mcp.Options {
@@ -480,11 +485,33 @@ func TestDryRunTakesBoundedTime(t *testing.T) {
 	refusal(t, s, "dry_run_events", many, "took more than 10 seconds")
 }
 
+// TestNames reads and writes aggregates by other names than their id: the answers have all of them.
+func TestNames(t *testing.T) {
+	const id = "7c0f6a38-91b2-4d6e-8f57-2b4e1a9c3d05"
+	r := &running{
+		events: 1, state: json.RawMessage(`{}`), metadata: json.RawMessage(`{"length":1,"id":"` + id + `","handle":"acc_1","public_id":"BANK-1"}`),
+		called: client.Receipt{ID: id, Handle: "acc_1", PublicID: "BANK-1", ImpliedCount: 2},
+	}
+	o := options(t, r)
+	o.Writer = r
+	s := connect(t, o)
+	names := `{"key":"counter:` + id + `","id":"` + id + `","handle":"acc_1","public_id":"BANK-1",`
+	if text, failed := call(t, s, "read_state", `{"type":"counter","id":"BANK-1"}`); failed || text != names+`"state":{},"length":1}` {
+		t.Error(text)
+	}
+	text, failed := call(t, s, "post_event", `{"type":"counter","id":"_new","event":"was_counted","actor":{"type":"user","id":"global"}}`)
+	if failed || !strings.HasPrefix(text, names) || !strings.Contains(text, `"implied_count":2`) {
+		t.Error(text)
+	}
+	r.metadata = json.RawMessage(`[]`)
+	refusal(t, s, "read_state", `{"type":"counter","id":"BANK-1"}`, "metadata that cannot be read")
+}
+
 func TestReadState(t *testing.T) {
 	r := &running{events: 3, state: json.RawMessage(`{"sum":12345678901234567890.50,"key":"` + secret + `"}`)}
 	s := connect(t, options(t, r))
 	text, failed := call(t, s, "read_state", `{"type":"counter","id":"global","length":2}`)
-	if want := `{"key":"counter:global","state":{"sum":12345678901234567890.50,"key":"[API key]"},"length":2}`; failed || text != want {
+	if want := `{"key":"counter:global","id":"global","state":{"sum":12345678901234567890.50,"key":"[API key]"},"length":2}`; failed || text != want {
 		t.Errorf("%s", text)
 	}
 	for arguments, want := range map[string]string{
