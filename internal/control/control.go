@@ -240,7 +240,7 @@ func unwritten(err error) bool {
 	}
 	_, conflict := errors.AsType[*store.SideConflict](err)
 	return conflict || errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrClosed) ||
-		errors.Is(err, store.ErrLimit) || errors.Is(err, store.ErrInvalid)
+		errors.Is(err, store.ErrLimit) || errors.Is(err, store.ErrInvalid) || errors.Is(err, store.ErrBusy) || errors.Is(err, store.ErrClock)
 }
 
 // isConflict reports whether a commit failed because a condition on an item of the space did not hold.
@@ -271,6 +271,10 @@ func failure(err error) error {
 		told = j17.Errorf(j17.CodePayloadTooLarge, "This is more than the server can save at once.")
 	case errors.Is(err, store.ErrFailed) && !errors.Is(err, store.ErrUnknown):
 		told = j17.Errorf(j17.CodeUnavailable, "The server's disk has failed. Nothing was changed; its operator has to restart the server on a sound disk.")
+	case errors.Is(err, store.ErrClock):
+		told = j17.Errorf(j17.CodeUnavailable, "The server's clock has jumped and is not believed. Nothing was changed; its operator has to set the clock right or confirm it.")
+	case errors.Is(err, store.ErrBusy):
+		told = j17.Errorf(j17.CodeBusy, "The server is short of file descriptors. Nothing was changed; try again in a moment.")
 	case errors.Is(err, store.ErrUnknown):
 		told = j17.Errorf(j17.CodeOutcomeUnknown, "It is not known whether the change was saved. Look it up before you try again.")
 	case errors.Is(err, store.ErrClosed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -77,6 +77,10 @@ func storage(err error) error {
 		return j17.Errorf(j17.CodeStorageFull, "The server is short of disk space: nothing was written. Reads go on; writes resume by themselves when there is space.").Because(err)
 	case errors.Is(err, store.ErrFailed) && !errors.Is(err, store.ErrUnknown):
 		return j17.Errorf(j17.CodeUnavailable, "The server's disk has failed: nothing was written. Reads go on; writes resume when the server has been restarted on a sound disk.").Because(err)
+	case errors.Is(err, store.ErrClock):
+		return j17.Errorf(j17.CodeUnavailable, "The server's clock has jumped and is not believed: nothing was written. Reads go on; its operator has to set the clock right or confirm it.").Because(err)
+	case errors.Is(err, store.ErrBusy):
+		return j17.Errorf(j17.CodeBusy, "The server is short of file descriptors: nothing was written. Try again in a moment.").Because(err)
 	case errors.Is(err, store.ErrUnknown):
 		return j17.Errorf(j17.CodeOutcomeUnknown, "The write may or may not have been stored. Read the aggregate, or retry with the same idempotency key.").Because(err)
 	case errors.Is(err, store.ErrLimit):

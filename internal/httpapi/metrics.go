@@ -47,7 +47,7 @@ func newMetrics(a *API) *metrics {
 		return 0
 	})
 	gauge("j17_store_free_bytes", "Free space of the store's volume.", func() float64 { return float64(a.Store.Status().FreeBytes) })
-	gauge("j17_store_disk_bytes", "What the store occupies on disk.", func() float64 { return float64(a.Store.Status().DiskBytes) })
+	gauge("j17_store_disk_bytes", "What the store occupies on disk.", func() float64 { return float64(a.Store.DiskBytes()) })
 	return m
 }
 

@@ -33,8 +33,8 @@ func TenantOf(instance string, env j17.Environment) Tenant {
 type Store interface {
 	// Append commits units. Units are independent: each is all or nothing by itself, and results stand in the
 	// units' order. It returns only when every committed unit is durable. A non-nil error concerns the whole
-	// call: nothing is known about its units unless the error says so (ErrFull and ErrClosed: nothing was
-	// written; ErrUnknown: a retry with the same CommandID is safe).
+	// call: nothing is known about its units unless the error says so (ErrFull, ErrBusy, ErrClock and
+	// ErrClosed: nothing was written; ErrUnknown: a retry with the same CommandID is safe).
 	Append(ctx context.Context, t Tenant, units []Append) ([]Result, error)
 
 	// Command returns the result of the command with that id, or nil when there is none or it has expired.
@@ -94,11 +94,29 @@ type Store interface {
 	// DropTenant removes everything of one tenant.
 	DropTenant(ctx context.Context, t Tenant) error
 
-	// Status tells whether writes are accepted and how much room there is.
+	// Extent tells how many events the tenant holds and where the last one is, both as of one moment; the zero Extent for a
+	// tenant without events. Who hands out all events can compare.
+	Extent(ctx context.Context, t Tenant) (Extent, error)
+
+	// Barrier returns nil when every write that was called before is decided: it is durable and can be seen, or will never
+	// be. Whoever was told ErrUnknown reads after it what has become of the write. ErrFull and ErrBusy mean that a write is
+	// still on its way and that Barrier has to be called again; after ErrFailed only a restart tells. It is never refused for
+	// want of space alone.
+	Barrier(ctx context.Context) error
+
+	// Status tells what is accepted and how much room there is. It costs next to nothing.
 	Status() Status
 
-	// Close waits for running calls and releases the store.
+	// DiskBytes returns what the store occupies. It looks at every file.
+	DiskBytes() uint64
+
+	// Close waits for running calls and releases the store. Iterations end with ErrClosed at their next step, and Close waits
+	// for that step.
 	Close() error
+
+	// Shutdown is Close with an end: when ctx ends it waits no longer for iterations that take no step. Everything
+	// acknowledged is on disk and another process can open the store, but the memory of this one stays in use.
+	Shutdown(ctx context.Context) error
 }
 
 // CommandID makes a command idempotent: the second append with the same id is not executed.
@@ -121,6 +139,26 @@ type Append struct {
 	// After numbers units before this one in the same call, from 0, on whose events this one was decided: unless all of
 	// them are committed by this call, it is a Conflict.
 	After []int
+	// Freeing marks a unit that makes room, or that has to be stored before something else can make room. It is committed
+	// below the floor of free space too, as long as the store has some of its reserve left. Units that do nothing but delete
+	// side items need no mark.
+	Freeing bool
+}
+
+// Frees reports whether the unit is committed when free space is below the floor.
+func (a *Append) Frees() bool {
+	if a.Freeing {
+		return true
+	}
+	if len(a.Side) == 0 || len(a.Events) > 0 || len(a.Assign) > 0 || a.Command != nil {
+		return false
+	}
+	for i := range a.Side {
+		if op := a.Side[i].Op; op != Delete && op != Check {
+			return false
+		}
+	}
+	return true
 }
 
 // Command identifies a unit for as long as a retry of it may come.
@@ -289,16 +327,25 @@ func (c *SideConflict) Error() string {
 	return "side item " + string(c.Space) + "/" + c.Key + " has changed"
 }
 
+// Extent is how far the events of a tenant reach.
+type Extent struct {
+	// Events is the number of events.
+	Events uint64
+	// Last is the position of the last one.
+	Last j17.StreamID
+}
+
 // Status is the state of a store.
 type Status struct {
-	// Writable is false while free space is below the floor or after a fault that only a restart clears.
+	// Readable is false when the store is closed.
+	Readable bool
+	// Writable is false while free space is below the floor, while the clock is not believed, and after a fault that only a
+	// restart clears.
 	Writable bool
 	// Reason says why not.
 	Reason string
 	// FreeBytes is the free space of the volume, 0 where unknown.
 	FreeBytes uint64
-	// DiskBytes is what the store occupies.
-	DiskBytes uint64
 }
 
 // Errors that concern a whole call.
@@ -307,6 +354,11 @@ var (
 	ErrClosed   = errors.New("store: closed")
 	// ErrFull: free space is below the floor. Nothing was written.
 	ErrFull = errors.New("store: free disk space is below the floor")
+	// ErrBusy: the store lacks something that comes back by itself, such as file descriptors. Nothing was written, and the
+	// same call is worth another try.
+	ErrBusy = errors.New("store: busy, try again")
+	// ErrClock: the clock has jumped, and what it shows is not believed. Nothing was written; reads go on.
+	ErrClock = errors.New("store: the clock has jumped")
 	// ErrUnknown: the write may or may not be durable.
 	ErrUnknown = errors.New("store: the outcome of the write is unknown")
 	// ErrFailed: an earlier write failed in a way that only a restart clears. Nothing was written; reads go on.

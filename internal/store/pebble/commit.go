@@ -247,7 +247,7 @@ func (b *batch) empty() bool { return b.writes.Empty() && len(b.tenants) == 0 }
 func (b *batch) fill(calls []*call, full bool) int {
 	for i, c := range calls {
 		switch {
-		case full && !c.always:
+		case full && b.store.disk.refuses(c.need):
 			c.err = store.ErrFull
 			if c.split {
 				c.err = unknown(store.ErrFull)

@@ -66,7 +66,10 @@ const (
 	// defaultFloor is the free space that is kept, unless the volume is so small that it is more than a twentieth.
 	defaultFloor = 256 << 20
 	// retryPause is the time between two attempts to write to a full volume.
-	retryPause  = time.Second
+	retryPause = time.Second
+	// reserveShare is the part of the floor that is left alone even by what makes room.
+	reserveShare = 16
+
 	ballastName = "ballast"
 	logSuffix   = ".log"
 	tableSuffix = ".sst"
@@ -127,6 +130,17 @@ func (d *disk) check() bool {
 	return d.short.Load()
 }
 
+// refuses reports whether calls of a need are refused while space is short. What makes room goes on until the ballast is
+// given up and little of what it held is left.
+func (d *disk) refuses(n need) bool {
+	if n != freeing {
+		return n == ordinary
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.ballast && d.free < d.floor/reserveShare
+}
+
 func (d *disk) setShort(short bool) {
 	if d.short.Swap(short) == short {
 		return
@@ -161,7 +175,7 @@ func (d *disk) outOfSpace() bool {
 	d.free = 0
 	d.setShort(true)
 	d.mu.Unlock()
-	if d.phase.Load() == running {
+	if d.phase.Load() == running && !released {
 		d.onFull()
 	}
 	return released

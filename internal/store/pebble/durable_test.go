@@ -194,7 +194,7 @@ func TestCancelledInQueue(t *testing.T) {
 	})
 }
 
-// TestCloseWaits closes a store that is being read and written.
+// TestCloseWaits closes a store that is being read and written: writes end, readers are told at their next step.
 func TestCloseWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -237,9 +237,78 @@ func TestCloseWaits(t *testing.T) {
 			t.Error("the store was closed under a reader")
 		}
 		close(proceed)
-		if err := errors.Join(<-reading, <-closed); err != nil {
+		if err := <-reading; !errors.Is(err, store.ErrClosed) {
+			t.Errorf("a reader under which the store closes: %v", err)
+		}
+		if err := <-closed; err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// TestShutdownEnds shuts a store down whose reader takes no step for ever. What was acknowledged is there for the next one
+// that opens the folder, and the reader is told in the end.
+func TestShutdownEnds(t *testing.T) {
+	t.Parallel()
+	fs := vfs.NewMem()
+	s := open(t, pebble.Options{Dir: "data", FS: fs, Logger: quiet()})
+	w := newWorkload(10)
+	for range 3 {
+		if err := w.write(t, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reading, proceed, ended := make(chan struct{}, 1), make(chan struct{}), make(chan error, 1)
+	go func() {
+		var last error
+		for _, err := range s.ReadStream(t.Context(), tenant, key("all"), 1, 0) {
+			last = err
+			if err == nil {
+				reading <- struct{}{}
+				<-proceed
+			}
+		}
+		ended <- last
+	}()
+	<-reading
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Shutdown(ctx); err != nil {
+		t.Fatal(err)
+	}
+	w.checkKept(t, fs, w.acknowledged())
+	close(proceed)
+	if err := <-ended; !errors.Is(err, store.ErrClosed) {
+		t.Errorf("the reader that was left behind: %v", err)
+	}
+}
+
+// TestBarrier holds a write on its way, whose outcome its caller does not wait for, and waits for it with a barrier.
+func TestBarrier(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fs := &slowSync{FS: vfs.NewMem(), proceed: make(chan struct{})}
+		s := open(t, pebble.Options{Dir: "data", FS: fs, Clock: clock.NewManual(frozenTime())})
+		fs.held.Store(true)
+		go func() {
+			_ = s.Write(t.Context(), tenant, []store.Side{{Op: store.Put, Space: space, Key: "k"}})
+		}()
+		synctest.Wait()
+		passed := make(chan error, 1)
+		go func() { passed <- s.Barrier(t.Context()) }()
+		synctest.Wait()
+		if len(passed) > 0 {
+			t.Error("the barrier was passed by a write that is not decided")
+		}
+		fs.held.Store(false)
+		close(fs.proceed)
+		if err := <-passed; err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Get(t.Context(), tenant, space, "k"); err != nil {
+			t.Errorf("behind the barrier: %v", err)
+		}
+		closeStore(t, s)
 	})
 }
 

@@ -109,13 +109,9 @@ type exporter struct {
 }
 
 func (x *exporter) export() error {
-	v, closer, err := x.snapshot.Get(appendPrefix(nil, x.tenant, kindState))
+	state, err := getState(x.snapshot, x.tenant)
 	if err != nil {
-		return fault("the state of the tenant", err)
-	}
-	state, err := parseStateRecord(v)
-	if err = errors.Join(err, closer.Close()); err != nil {
-		return corruption(err, "the state of tenant %s", x.name)
+		return err
 	}
 	err = x.line(&exportLine{Tenant: &tenantLine{
 		Format: exportFormat, Name: x.name, Last: state.last.String(), Time: state.lastTime, Rev: state.rev,
@@ -180,10 +176,11 @@ func (x *exporter) each(kind byte, do func(key, value []byte) error) (err error)
 		return err
 	}
 	defer closeIter(it, &err, "tenant "+string(x.name))
-	n := 0
+	n := uint64(0)
 	for it.First(); it.Valid(); it.Next() {
-		if n++; n%cancelEvery == 0 && x.ctx.Err() != nil {
-			return x.ctx.Err()
+		n++
+		if err := x.store.interrupted(x.ctx, n); err != nil {
+			return err
 		}
 		v, err := it.ValueAndErr()
 		if err != nil {
@@ -250,8 +247,8 @@ func (x *exporter) stream(events *pebble.Iterator, stream, headRecord []byte) er
 		if err := x.event(&record); err != nil {
 			return err
 		}
-		if version%cancelEvery == 0 && x.ctx.Err() != nil {
-			return x.ctx.Err()
+		if err := x.store.interrupted(x.ctx, version); err != nil {
+			return err
 		}
 		events.Next()
 	}

@@ -251,13 +251,16 @@ func TestLowSpace(t *testing.T) {
 		if err := w.write(t, s); !errors.Is(err, store.ErrFull) {
 			t.Fatalf("append: %v, want ErrFull", err)
 		}
-		if err := s.Write(t.Context(), tenant, []store.Side{{Op: store.Delete, Space: space, Key: "1"}}); !errors.Is(err, store.ErrFull) {
+		if err := s.Write(t.Context(), tenant, []store.Side{{Op: store.Put, Space: space, Key: "new"}}); !errors.Is(err, store.ErrFull) {
 			t.Fatalf("write: %v, want ErrFull", err)
+		}
+		if err := s.Barrier(t.Context()); err != nil {
+			t.Fatalf("barrier: %v", err)
 		}
 		if err := s.ImportTenant(t.Context(), "new", strings.NewReader("x\n")); !errors.Is(err, store.ErrFull) {
 			t.Fatalf("import: %v, want ErrFull", err)
 		}
-		if st := s.Status(); st.Writable || st.Reason == "" || st.FreeBytes != floor-1 || st.DiskBytes == 0 {
+		if st := s.Status(); st.Writable || !st.Readable || st.Reason == "" || st.FreeBytes != floor-1 || s.DiskBytes() == 0 {
 			t.Fatalf("status %+v", st)
 		}
 		if units := w.stored(t, s); fmt.Sprint(units) != fmt.Sprint(w.acknowledged()) {
@@ -273,6 +276,65 @@ func TestLowSpace(t *testing.T) {
 		}
 	}
 	if err := w.write(t, s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDeletingMakesRoom deletes on a volume that another program has filled to the last byte: the ballast is given up for it,
+// and it goes on until little of that is left.
+func TestDeletingMakesRoom(t *testing.T) {
+	t.Parallel()
+	base := vfs.NewMem()
+	const floor = 1 << 20
+	free := func(bytes uint64) { base.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: bytes, TotalBytes: 1 << 30}) }
+	free(2 * floor)
+	f := fullDisk(func(errorfs.Op) bool {
+		_, err := base.Stat("data/ballast")
+		return err == nil
+	})
+	s := open(t, pebble.Options{Dir: "data", FS: errorfs.Wrap(base, f), Logger: quiet(), MinFreeBytes: floor})
+	defer closeStore(t, s)
+	var side []store.Side
+	for i := range 3 {
+		side = append(side, store.Side{Op: store.Put, Space: space, Key: fmt.Sprint(i)})
+	}
+	if err := s.Write(t.Context(), tenant, side); err != nil {
+		t.Fatal(err)
+	}
+	free(0)
+	f.on.Store(true)
+	remove := func(key string) error {
+		return s.Write(t.Context(), tenant, []store.Side{{Op: store.Check, Space: space, Key: key}, {Op: store.Delete, Space: space, Key: key}})
+	}
+	note := func(freeing bool) error {
+		_, err := s.Append(t.Context(), tenant, []store.Append{{
+			Freeing: freeing, Side: []store.Side{{Op: store.Put, Space: space, Key: "note"}},
+		}})
+		return err
+	}
+	if err := remove("0"); err != nil {
+		t.Fatalf("delete on a full volume: %v", err)
+	}
+	if f.hits.Load() == 0 {
+		t.Fatal("the write has not met the full volume")
+	}
+	free(floor / 16)
+	if err := errors.Join(remove("1"), note(true)); err != nil {
+		t.Fatalf("delete with some of the ballast left: %v", err)
+	}
+	if err := note(false); !errors.Is(err, store.ErrFull) {
+		t.Fatalf("a write that makes no room: %v, want ErrFull", err)
+	}
+	free(floor/16 - 1)
+	if err := errors.Join(remove("2"), note(true)); !errors.Is(err, store.ErrFull) {
+		t.Fatalf("delete with the reserve used up: %v, want ErrFull", err)
+	}
+	if err := s.DropTenant(t.Context(), tenant); err != nil {
+		t.Fatalf("drop: %v", err)
+	}
+	f.on.Store(false)
+	free(2 * floor)
+	if err := note(false); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -123,8 +123,9 @@ func (s *Store) readFeed(
 			if id.Compare(position) <= 0 {
 				continue
 			}
-			if n++; n%cancelEvery == 0 && ctx.Err() != nil {
-				return ctx.Err()
+			n++
+			if err := s.interrupted(ctx, uint64(n)); err != nil { //nolint:gosec // counts from 1
+				return err
 			}
 			if err := c.load(id, reference); err != nil {
 				return corruption(err, "the feed of tenant %s after %s", t, c.event.StreamID)

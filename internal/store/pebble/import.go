@@ -128,7 +128,7 @@ const (
 
 // begin takes a number for the data.
 func (m *importer) begin() error {
-	return m.store.run(m.ctx, false, func(b *batch) error {
+	return m.store.run(m.ctx, ordinary, func(b *batch) error {
 		if err := m.checkEmpty(b); err != nil {
 			return err
 		}
@@ -148,7 +148,7 @@ func (m *importer) checkEmpty(b *batch) error {
 
 // discard removes what was written.
 func (m *importer) discard() error {
-	return m.store.run(m.store.life, true, func(b *batch) error {
+	return m.store.run(m.store.life, always, func(b *batch) error {
 		b.removeAll(m.number)
 		b.remove(appendPendingKey(nil, m.number))
 		return nil
@@ -157,7 +157,7 @@ func (m *importer) discard() error {
 
 // list makes the data the tenant's.
 func (m *importer) list() error {
-	return m.store.run(m.ctx, false, func(b *batch) error {
+	return m.store.run(m.ctx, ordinary, func(b *batch) error {
 		if err := m.checkEmpty(b); err != nil {
 			return err
 		}
@@ -455,7 +455,7 @@ func (m *importer) flush() error {
 	if m.writes.Empty() {
 		return m.ctx.Err()
 	}
-	err := m.store.run(m.ctx, false, func(b *batch) error { return b.writes.Apply(m.writes, nil) })
+	err := m.store.run(m.ctx, ordinary, func(b *batch) error { return b.writes.Apply(m.writes, nil) })
 	m.writes.Reset()
 	return err
 }

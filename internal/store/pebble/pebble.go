@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -79,6 +80,9 @@ type Store struct {
 	committed chan struct{}
 	// nextNumber is the number of the next new tenant. Only the committer uses it.
 	nextNumber uint32
+
+	// ending tells iterations that the store closes.
+	ending atomic.Bool
 
 	mu      sync.Mutex
 	closed  bool
@@ -277,22 +281,24 @@ func (s *Store) checkFormat() error {
 	}
 }
 
-// Status tells whether writes are accepted and how much room there is.
+// Status tells what is accepted and how much room there is. See store.Store.
 func (s *Store) Status() store.Status {
-	st := store.Status{Writable: true}
+	st := store.Status{Readable: true, Writable: true}
 	switch err := s.queue.refusal(); {
 	case err != nil:
 		st.Writable, st.Reason = false, err.Error()
 		if errors.Is(err, store.ErrClosed) {
-			return st
+			return store.Status{Reason: st.Reason}
 		}
 	case s.disk.check():
 		st.Writable, st.Reason = false, store.ErrFull.Error()
 	}
 	st.FreeBytes = s.disk.freeBytes()
-	st.DiskBytes = s.disk.used()
 	return st
 }
+
+// DiskBytes returns the size of all files of the store.
+func (s *Store) DiskBytes() uint64 { return s.disk.used() }
 
 // fail stops all writes after a fault that leaves it open what has become durable.
 func (s *Store) fail(cause error) {
@@ -306,9 +312,14 @@ func (s *Store) stalled() {
 	s.queue.abandon(unknown(store.ErrFull), store.ErrFull)
 }
 
-// Close waits for running calls and releases the store. A reader that iterates counts as a running call. After a
-// fault it waits for nobody: readers then may go on, and the memory of the store stays in use.
-func (s *Store) Close() error {
+// Close waits for running calls and releases the store. See store.Store. After a fault it waits for nobody: readers then may
+// go on, and the memory of the store stays in use.
+func (s *Store) Close() error { return s.shutdown(nil) }
+
+// Shutdown is Close with an end. See store.Store.
+func (s *Store) Shutdown(ctx context.Context) error { return s.shutdown(ctx.Done()) }
+
+func (s *Store) shutdown(end <-chan struct{}) error {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -316,6 +327,7 @@ func (s *Store) Close() error {
 	}
 	s.closed = true
 	s.mu.Unlock()
+	s.ending.Store(true)
 	s.queue.shut(store.ErrClosed)
 	close(s.life.done)
 	s.background.Wait()
@@ -323,8 +335,15 @@ func (s *Store) Close() error {
 	case <-s.committed:
 	case <-s.queue.faulted:
 	}
-	if s.awaitRelease(s.queue.faulted, func() bool { return s.readers == 0 }) && !s.disk.failed.Load() {
+	switch released := s.awaitRelease(s.queue.faulted, end, func() bool { return s.readers == 0 }); {
+	case s.disk.failed.Load():
+	case released:
 		s.reap()
+	default:
+		// Readers hold what closing would take away from under them. No file changes from here on.
+		s.logger.Warn("readers that take no step are left behind")
+		s.disk.phase.Store(closing)
+		s.disk.failed.Store(true)
 	}
 	return s.closeEngine()
 }

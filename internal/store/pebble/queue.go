@@ -20,13 +20,25 @@ type call struct {
 	split bool
 	// op stages an operation.
 	op func(*batch) error
-	// always lets the operation run when disk space is low.
-	always bool
+	// need tells how urgent the call is when disk space is low.
+	need need
 
 	err      error
 	state    atomic.Int32
 	answered chan struct{}
 }
+
+// need tells which calls are executed when disk space is low.
+type need uint8
+
+const (
+	// ordinary calls wait for space.
+	ordinary need = iota
+	// freeing calls make room, or are on the way to it: they go on while there is some reserve.
+	freeing
+	// always is for what the store cannot do without.
+	always
+)
 
 // The states of a call. Whoever moves it on from queued decides whether it is executed.
 const (
@@ -204,7 +216,7 @@ func (s *Store) submit(ctx context.Context, c *call) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if !c.always && s.disk.short.Load() && s.disk.check() {
+	if s.disk.short.Load() && s.disk.check() && s.disk.refuses(c.need) {
 		return store.ErrFull
 	}
 	if err := s.queue.push(c); err != nil {
@@ -222,6 +234,12 @@ func (s *Store) submit(ctx context.Context, c *call) error {
 }
 
 // run executes an operation in the committer, in a batch of its own.
-func (s *Store) run(ctx context.Context, always bool, op func(*batch) error) error {
-	return s.submit(ctx, &call{op: op, always: always, answered: make(chan struct{}, 1)})
+func (s *Store) run(ctx context.Context, need need, op func(*batch) error) error {
+	return s.submit(ctx, &call{op: op, need: need, answered: make(chan struct{}, 1)})
+}
+
+// Barrier waits until all writes before it are decided. See store.Store.
+func (s *Store) Barrier(ctx context.Context) error {
+	// The committer takes a call when the batch before it is durable, published and answered.
+	return s.run(ctx, always, func(*batch) error { return nil })
 }

@@ -119,6 +119,17 @@ func sequence(read func(yield func(*j17.Event) bool) error) iter.Seq2[*j17.Event
 	}
 }
 
+// interrupted tells whether an iteration has to end before its nth step: the store closes, or ctx has ended.
+func (s *Store) interrupted(ctx context.Context, n uint64) error {
+	if s.ending.Load() {
+		return store.ErrClosed
+	}
+	if n%cancelEvery == 0 {
+		return ctx.Err()
+	}
+	return nil
+}
+
 func (s *Store) readStream(
 	ctx context.Context, t store.Tenant, key j17.Key, from, to uint64, yield func(*j17.Event) bool,
 ) (err error) {
@@ -144,8 +155,8 @@ func (s *Store) readStream(
 	}
 	defer closeIter(c.it, &err, key.String())
 	for version := from; version <= to; version++ {
-		if version%cancelEvery == 0 && ctx.Err() != nil {
-			return ctx.Err()
+		if err := s.interrupted(ctx, version); err != nil {
+			return err
 		}
 		if err := c.next(version); err != nil {
 			return corruption(err, "%s version %d of tenant %s", key, version, t)

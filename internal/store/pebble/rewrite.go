@@ -22,7 +22,7 @@ func (s *Store) Rewrite(ctx context.Context, t store.Tenant, key j17.Key, events
 		return err
 	}
 	var number uint32
-	err := s.run(ctx, false, func(b *batch) error {
+	err := s.run(ctx, ordinary, func(b *batch) error {
 		tn := b.tenant(t)
 		number = tn.nextNumber
 		return b.rewrite(tn, key, events)
@@ -77,10 +77,10 @@ func (s *Store) purge(ctx context.Context, number uint32, key j17.Key, events []
 		return err
 	}
 	defer s.release(v)
-	if !s.awaitRelease(ctx.Done(), func() bool { return s.idleBefore(v) }) {
+	if !s.awaitRelease(ctx.Done(), nil, func() bool { return s.idleBefore(v) }) {
 		return ctx.Err()
 	}
-	err = s.run(ctx, false, func(b *batch) error {
+	err = s.run(ctx, ordinary, func(b *batch) error {
 		s.reap()
 		for i := range events {
 			v, err := b.event(number, key, events[i].Version)

@@ -211,7 +211,7 @@ func (s *Store) ClaimDue(
 	if due, err := s.anyDue(t, space); err != nil || !due || limit <= 0 {
 		return nil, err
 	}
-	err = s.run(ctx, false, func(b *batch) error {
+	err = s.run(ctx, ordinary, func(b *batch) error {
 		items, err = b.claim(b.tenant(t), space, limit, lease)
 		return err
 	})
@@ -312,7 +312,7 @@ func (s *Store) sweepTenant(ctx context.Context, name store.Tenant) (more bool, 
 	if err != nil || !found {
 		return false, err
 	}
-	err = s.run(ctx, false, func(b *batch) (err error) {
+	err = s.run(ctx, freeing, func(b *batch) (err error) {
 		more, err = b.removeExpired(b.tenant(name))
 		return err
 	})

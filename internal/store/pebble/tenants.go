@@ -28,12 +28,26 @@ func (s *Store) Tenants(context.Context) ([]store.Tenant, error) {
 	return names, nil
 }
 
+// Extent tells how far a tenant's events reach. See store.Store.
+func (s *Store) Extent(_ context.Context, t store.Tenant) (store.Extent, error) {
+	r, err := s.read(t)
+	if err != nil {
+		return store.Extent{}, err
+	}
+	defer r.close()
+	if r.tenant == 0 {
+		return store.Extent{}, nil
+	}
+	state, err := getState(r.snapshot, r.tenant)
+	return store.Extent{Events: state.events, Last: state.last}, err
+}
+
 // DropTenant removes everything of one tenant. See store.Store.
 func (s *Store) DropTenant(ctx context.Context, name store.Tenant) error {
 	if err := name.Validate(); err != nil {
 		return err
 	}
-	return s.run(ctx, true, func(b *batch) error {
+	return s.run(ctx, always, func(b *batch) error {
 		t := b.tenant(name)
 		if !t.listed {
 			return nil
@@ -92,7 +106,7 @@ func (s *Store) loadTenants() (err error) {
 		if err != nil || number == storeNumber || number >= s.nextNumber {
 			return corruption(errFormat, "the directory of tenants, at %q", name)
 		}
-		state, err := s.getState(number)
+		state, err := getState(s.db, number)
 		if err != nil {
 			return err
 		}
@@ -103,9 +117,9 @@ func (s *Store) loadTenants() (err error) {
 	return nil
 }
 
-func (s *Store) getState(number uint32) (tenantState, error) {
+func getState(from pebble.Reader, number uint32) (tenantState, error) {
 	where := fmt.Sprintf("the state of tenant number %d", number)
-	v, closer, err := s.db.Get(appendPrefix(nil, number, kindState))
+	v, closer, err := from.Get(appendPrefix(nil, number, kindState))
 	if err != nil {
 		return tenantState{}, fault(where, err)
 	}

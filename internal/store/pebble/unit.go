@@ -18,6 +18,7 @@ func (s *Store) Append(ctx context.Context, t store.Tenant, units []store.Append
 	if err := t.Validate(); err != nil {
 		return nil, err
 	}
+	need := freeing
 	for i := range units {
 		if err := units[i].Validate(); err != nil {
 			return nil, fmt.Errorf("unit %d: %w", i, err)
@@ -27,20 +28,25 @@ func (s *Store) Append(ctx context.Context, t store.Tenant, units []store.Append
 				return nil, fmt.Errorf("%w: unit %d is decided on the events of unit %d, which does not come before it", store.ErrInvalid, i, n)
 			}
 		}
+		if !units[i].Frees() {
+			need = ordinary
+		}
 	}
 	results := make([]store.Result, len(units))
 	if len(units) == 0 {
 		return results, nil
 	}
-	if err := s.appendUnits(ctx, t, units, results); err != nil {
+	if err := s.appendUnits(ctx, t, units, results, need); err != nil {
 		return nil, err
 	}
 	return results, nil
 }
 
-func (s *Store) appendUnits(ctx context.Context, t store.Tenant, units []store.Append, results []store.Result) error {
+func (s *Store) appendUnits(
+	ctx context.Context, t store.Tenant, units []store.Append, results []store.Result, need need,
+) error {
 	c := s.queue.get()
-	c.tenant, c.units, c.results = t, units, results
+	c.tenant, c.units, c.results, c.need = t, units, results, need
 	err := s.submit(ctx, c)
 	s.queue.release(c)
 	return err

@@ -45,8 +45,9 @@ func (s *Store) release(v *view) {
 	}
 }
 
-// awaitRelease blocks until condition, which is tested under mu, holds. It reports false when done is closed first.
-func (s *Store) awaitRelease(done <-chan struct{}, condition func() bool) bool {
+// awaitRelease blocks until condition, which is tested under mu, holds. It reports false when one of
+// the channels is closed first.
+func (s *Store) awaitRelease(done, end <-chan struct{}, condition func() bool) bool {
 	for {
 		s.mu.Lock()
 		if condition() {
@@ -61,6 +62,8 @@ func (s *Store) awaitRelease(done <-chan struct{}, condition func() bool) bool {
 		select {
 		case <-released:
 		case <-done:
+			return false
+		case <-end:
 			return false
 		}
 	}

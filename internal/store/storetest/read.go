@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -282,7 +283,7 @@ func testClosed(s *suite) {
 	t := s.t
 	f := s.start(t)
 	commit(t, f, tenant, store.Append{Events: events(order("a"), `1`)})
-	if st := f.Status(); !st.Writable || st.Reason != "" {
+	if st := f.Status(); !st.Readable || !st.Writable || st.Reason != "" {
 		t.Errorf("status %+v", st)
 	}
 	f.stop(t)
@@ -297,6 +298,7 @@ func testClosed(s *suite) {
 	_, tenantsErr := f.Tenants(ctx)
 	_, afterErr := f.VersionAfter(ctx, tenant, order("a"), j17.StreamID{})
 	_, streamsErr := f.Streams(ctx, tenant, "order", "", 1)
+	_, extentErr := f.Extent(ctx, tenant)
 	var streamErr, feedErr error
 	for _, err := range f.ReadStream(ctx, tenant, order("a"), 1, 0) {
 		streamErr = err
@@ -308,13 +310,89 @@ func testClosed(s *suite) {
 		"Append": appendErr, "Command": commandErr, "Heads": headsErr, "Get": getErr, "Scan": scanErr, "ClaimDue": claimErr,
 		"Tenants": tenantsErr, "VersionAfter": afterErr, "Streams": streamsErr, "ReadStream": streamErr, "ReadFeed": feedErr,
 		"Write": f.Write(ctx, tenant, []store.Side{put("k", "v")}), "AwaitFeed": f.AwaitFeed(ctx, tenant, j17.StreamID{}),
-		"DropTenant": f.DropTenant(ctx, tenant),
+		"DropTenant": f.DropTenant(ctx, tenant), "Extent": extentErr, "Barrier": f.Barrier(ctx),
 	} {
 		if !errors.Is(err, store.ErrClosed) {
 			t.Errorf("%s of a closed store: %v", name, err)
 		}
 	}
-	if st := f.Status(); st.Writable || st.Reason == "" {
+	if st := f.Status(); st.Readable || st.Writable || st.Reason == "" {
 		t.Errorf("status of a closed store %+v", st)
 	}
+}
+
+// testClosedUnderReaders closes a store under iterations: they end with ErrClosed at their next step.
+func testClosedUnderReaders(s *suite) {
+	t := s.t
+	f := s.start(t)
+	commit(t, f, tenant, store.Append{Events: events(order("a"), `1`, `2`, `3`)})
+	reading, proceed := make(chan struct{}), make(chan struct{})
+	ended := make(chan error, 2)
+	read := func(seq func(func(*j17.Event, error) bool)) {
+		n := 0
+		for _, err := range seq {
+			if err != nil {
+				ended <- err
+				return
+			}
+			if n++; n == 1 {
+				reading <- struct{}{}
+				<-proceed
+			}
+		}
+		ended <- fmt.Errorf("all %d events were read", n)
+	}
+	go read(f.ReadStream(t.Context(), tenant, order("a"), 1, 0))
+	go read(f.ReadFeed(t.Context(), tenant, j17.StreamID{}, everything))
+	<-reading
+	<-reading
+	closed := make(chan struct{})
+	go func() {
+		f.stop(worker{t})
+		close(closed)
+	}()
+	// The store is closing as soon as it does not take calls any more.
+	for f.Status().Readable {
+		runtime.Gosched()
+	}
+	close(proceed)
+	for range 2 {
+		if err := <-ended; !errors.Is(err, store.ErrClosed) {
+			t.Errorf("an iteration under which the store was closed: %v", err)
+		}
+	}
+	<-closed
+}
+
+// testExtent compares how far a tenant reaches with its feed.
+func testExtent(s *suite) {
+	t := s.t
+	f := s.start(t)
+	check := func(tn store.Tenant) {
+		t.Helper()
+		var want store.Extent
+		for _, r := range readFeed(t, f, tn, j17.StreamID{}, everything) {
+			want.Events, want.Last = want.Events+1, r.ID
+		}
+		if got, err := f.Extent(t.Context(), tn); err != nil || got != want {
+			t.Errorf("extent of %s: %+v, %v, want %+v", tn, got, err, want)
+		}
+	}
+	check(tenant)
+	write(t, f, tenant, put("k", "v"))
+	check(tenant)
+	commit(t, f, tenant, store.Append{Events: events(order("a"), `1`, `2`, `3`)})
+	commit(t, f, other, store.Append{Events: events(order("a"), `1`)})
+	check(tenant)
+	f.reopen(t, t)
+	check(tenant)
+	if err := f.DropTenant(t.Context(), tenant); err != nil {
+		t.Fatal(err)
+	}
+	check(tenant)
+	check(other)
+	if err := f.Barrier(t.Context()); err != nil {
+		t.Errorf("barrier: %v", err)
+	}
+	f.stop(t)
 }

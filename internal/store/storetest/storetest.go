@@ -69,6 +69,8 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"ImportCancelled", testImportCancelled},
 		{"Rewrite", testRewrite},
 		{"Closed", testClosed},
+		{"ClosedUnderReaders", testClosedUnderReaders},
+		{"Extent", testExtent},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.run(&suite{t: t, open: open})
