@@ -59,6 +59,8 @@ type Options struct {
 	// ImplicationsMaxDepth and ImplicationsMaxTotal bound how long the chains of events are that one event implies, and how
 	// many events these are; 0 means 5 and 100.
 	ImplicationsMaxDepth, ImplicationsMaxTotal int
+	// DrainTime is how long requests that are under way may take when the server stops; 0 means 20 seconds.
+	DrainTime time.Duration
 	// Plans stand beside the built-in ones, or in their place. Alerts are told when much of a plan is used up.
 	Plans  []control.Plan
 	Alerts []usage.Channel
@@ -83,9 +85,10 @@ type Server struct {
 	deploy   *deploy.Service
 	runner   *container.Runner // nil where containers are off
 	usage    *usage.Meter
-	// public and internal are the open listeners.
-	public   net.Listener
-	internal net.Listener
+	// public and internal are the open listeners, connections what has come in through them.
+	public      net.Listener
+	internal    net.Listener
+	connections *connections
 
 	// The rest is set by OpenServe, where it is wanted: what stands in front of the public handler, the plain listener beside
 	// an encrypted one, certificates from files, what asks to read them anew, those of an authority, and what keeps a worker
@@ -99,8 +102,7 @@ type Server struct {
 	follower     *follower
 }
 
-// drainTime is how long requests that are under way may take when the server stops.
-const drainTime = 20 * time.Second
+const defaultDrainTime = 20 * time.Second
 
 // Open opens the data folder and both listeners and loads what is deployed. The server answers once Run is called.
 func Open(ctx context.Context, o Options) (_ *Server, err error) {
@@ -150,6 +152,7 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 			return nil, err
 		}
 	}
+	s.connections = newConnections(o.Logger, o.TrustedProxies)
 	var listen net.ListenConfig
 	if s.public, err = listen.Listen(ctx, "tcp", o.Listen); err != nil {
 		return nil, fmt.Errorf("the public address cannot be listened on: %w", err)
@@ -157,6 +160,7 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	if s.internal, err = listen.Listen(ctx, "tcp", o.InternalListen); err != nil {
 		return nil, fmt.Errorf("the internal address cannot be listened on: %w", err)
 	}
+	s.public, s.internal = s.connections.wrap(s.public), s.connections.wrap(s.internal)
 	return s, nil
 }
 
@@ -199,33 +203,61 @@ func rateLimit(perMinute int) *auth.RateLimit {
 }
 
 // run serves api until the context ends, then drains: it stops to say that it is ready, answers what is under way, and
-// returns. workers run beside it and are stopped after the listeners.
+// returns. What is not answered by the end of drainTime is cut off. workers run beside it and are stopped after the listeners.
 func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(context.Context) error) error {
+	requests, stopRequests := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopRequests()
 	handler := api.Public()
 	if s.face != nil {
 		handler = s.face(handler)
 	}
-	public := httpServer(s.options.Logger, handler)
-	internal := httpServer(s.options.Logger, api.Internal())
+	servers := map[net.Listener]*http.Server{
+		s.public:   s.httpServer(requests, handler),
+		s.internal: s.httpServer(requests, api.Internal()),
+	}
+	if s.plain != nil {
+		servers[s.plain] = s.httpServer(requests, s.plainHandler)
+	}
+
+	// Serve until the end, or until something fails.
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	g, failed := errgroup.WithContext(ctx)
-	g.Go(func() error { return serve(public, s.public) })
-	g.Go(func() error { return serve(internal, s.internal) })
-	plain := httpServer(s.options.Logger, s.plainHandler)
-	if s.plain != nil {
-		g.Go(func() error { return serve(plain, s.plain) })
+	for l, h := range servers {
+		g.Go(func() error { return serve(h, l) })
 	}
 	for _, worker := range append(workers, s.engine.Run, s.blobs.Run, s.usage.Run, s.upkeep) {
 		g.Go(func() error { return worker(work) })
 	}
 	<-failed.Done()
+
+	// Let requests end. Those that do not have to: their contexts end, and their connections are closed under them.
 	api.Drain()
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drainTime())
 	defer cancel()
-	err := errors.Join(plain.Shutdown(drain), public.Shutdown(drain), internal.Shutdown(drain))
+	var drained errgroup.Group
+	for _, h := range servers {
+		drained.Go(func() error { return h.Shutdown(drain) })
+	}
+	err := drained.Wait()
+	if errors.Is(err, context.DeadlineExceeded) {
+		s.options.Logger.Warn("requests that had not ended when the server stopped were cut off", slog.Duration("after", s.drainTime()))
+		err = nil
+		stopRequests()
+		for _, h := range servers {
+			err = errors.Join(err, h.Close())
+		}
+	}
 	stopWork()
 	return errors.Join(err, g.Wait())
+}
+
+// drainTime is how long requests that are under way may take when the server stops.
+func (s *Server) drainTime() time.Duration {
+	if s.options.DrainTime > 0 {
+		return s.options.DrainTime
+	}
+	return defaultDrainTime
 }
 
 // upkeep lets the registry look after itself.
@@ -247,7 +279,7 @@ const (
 	maxHeader  = 32 << 10
 )
 
-func httpServer(logger *slog.Logger, h http.Handler) *http.Server {
+func (s *Server) httpServer(requests context.Context, h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: headerTime,
@@ -255,6 +287,8 @@ func httpServer(logger *slog.Logger, h http.Handler) *http.Server {
 		WriteTimeout:      writeTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelDebug),
+		BaseContext:       func(net.Listener) context.Context { return requests },
+		ConnState:         s.connections.observe,
 	}
 }

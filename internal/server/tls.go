@@ -286,7 +286,7 @@ func (s *Server) redirect(ctx context.Context, o ServeOptions) error {
 	if err != nil {
 		return fmt.Errorf("the address for plain HTTP cannot be listened on: %w", err)
 	}
-	s.plain = l
+	s.plain = s.connections.wrap(l)
 	_, port, err := net.SplitHostPort(s.public.Addr().String())
 	if err != nil {
 		return errors.Join(err, l.Close())

@@ -1,0 +1,236 @@
+package server
+
+import (
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"j17/internal/auth"
+)
+
+// connections bounds the open connections of a server, so that clients can never take the descriptors that the store needs.
+// At the bound, connections that nobody uses make room for new ones; where all are in use, new ones are closed.
+type connections struct {
+	logger *slog.Logger
+	// limit returns how many descriptors the process may have open. It is asked again for each connection: it can be changed
+	// from outside while the process runs.
+	limit func() int
+	// shared reports whether many clients may come from an address, so that its connections are not counted together.
+	shared func(netip.Addr) bool
+	// uses counts how often a connection was left idle, for their order.
+	uses atomic.Int64
+
+	mu        sync.Mutex
+	open      map[*connection]struct{}
+	byAddress map[netip.Addr]int // by what auth.Network returns
+	// crowded is set when connections have been closed for want of room, until there is much room again.
+	crowded bool
+}
+
+// connection is one of them. It is what a TCP connection is, to those who look.
+type connection struct {
+	*net.TCPConn
+	all *connections
+	// from is what the connection is counted by, the zero address if it is not.
+	from netip.Addr
+	// idle orders connections that nobody uses: those that never had a request have negative numbers, those that were left
+	// idle since positive ones. 0 is a connection that is in use.
+	idle atomic.Int64
+}
+
+const (
+	// mostReserved is how many descriptors are kept for others than connections, which is mostly the store. Where only few may
+	// be open at all, it is half of them.
+	mostReserved = 1536
+	// addressShare is the part of all connections that one address may have.
+	addressShare = 2
+	// evictShare is the part of all connections that is closed at once to make room.
+	evictShare = 32
+)
+
+// newConnections returns connections of which those from trusted proxies and from this machine are not counted by address.
+func newConnections(logger *slog.Logger, trusted []netip.Prefix) *connections {
+	return &connections{
+		logger: logger, limit: descriptorLimit, open: map[*connection]struct{}{}, byAddress: map[netip.Addr]int{},
+		shared: func(addr netip.Addr) bool {
+			return addr.IsLoopback() || slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(addr) })
+		},
+	}
+}
+
+// descriptorLimit returns how many descriptors this process may have open.
+func descriptorLimit() int {
+	var l syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
+		return 1024 // what systems allow at the least
+	}
+	return int(min(l.Cur, math.MaxInt32))
+}
+
+// most returns how many connections may be open.
+func (c *connections) most() int {
+	limit := c.limit()
+	return max(limit-min(limit/2, mostReserved), 1)
+}
+
+// listener is one whose connections are counted.
+type listener struct {
+	net.Listener
+	connections *connections
+}
+
+// wrap returns the listener with its connections counted.
+func (c *connections) wrap(l net.Listener) net.Listener {
+	return &listener{Listener: l, connections: c}
+}
+
+// Accept returns the next connection that there is room for.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+			l.connections.shrink() // Others have taken descriptors. The caller waits a little and tries again.
+		}
+		if err != nil {
+			return nil, err
+		}
+		tcp, ok := conn.(*net.TCPConn)
+		if !ok {
+			return conn, nil
+		}
+		if counted := l.connections.admit(tcp); counted != nil {
+			return counted, nil
+		}
+		_ = tcp.Close() // there is no room
+	}
+}
+
+// admit counts a new connection, nil if there is no room for it.
+func (c *connections) admit(tcp *net.TCPConn) *connection {
+	n := &connection{TCPConn: tcp, all: c, from: c.network(tcp)}
+	n.idle.Store(math.MinInt64 + c.uses.Add(1))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	most := c.most()
+	if share := max(most/addressShare, 1); n.from.IsValid() && c.byAddress[n.from] >= share {
+		if !c.evict(max(share/evictShare, 1), n.from) {
+			return nil
+		}
+	}
+	if over := len(c.open) + 1 - most; over > 0 {
+		c.evict(over+most/evictShare, netip.Addr{})
+		if len(c.open) >= most {
+			return nil
+		}
+	}
+	c.open[n] = struct{}{}
+	if n.from.IsValid() {
+		c.byAddress[n.from]++
+	}
+	return n
+}
+
+// network returns what the connections of an address are counted by; the zero address if they are not.
+func (c *connections) network(tcp *net.TCPConn) netip.Addr {
+	from, ok := tcp.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	addr := from.AddrPort().Addr().Unmap()
+	if c.shared(addr) {
+		return netip.Addr{}
+	}
+	return auth.Network(addr)
+}
+
+// shrink closes some connections that nobody uses.
+func (c *connections) shrink() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.evict(max(len(c.open)/evictShare, 1), netip.Addr{})
+}
+
+// evict closes up to n connections that nobody uses, of one address if it is valid, and reports whether there was one:
+// first those that never had a request, then those that were left alone for longest. c.mu is held.
+func (c *connections) evict(n int, from netip.Addr) bool {
+	// Candidates, as they stand at this moment.
+	type candidate struct {
+		conn *connection
+		idle int64
+	}
+	var idle []candidate
+	for conn := range c.open {
+		if at := conn.idle.Load(); at != 0 && (!from.IsValid() || conn.from == from) {
+			idle = append(idle, candidate{conn, at})
+		}
+	}
+	slices.SortFunc(idle, func(a, b candidate) int { return cmp.Compare(a.idle, b.idle) })
+
+	// Close the first, but for one that has got a request since.
+	closed := 0
+	for _, victim := range idle {
+		if closed == n {
+			break
+		}
+		if victim.conn.idle.CompareAndSwap(victim.idle, 0) {
+			c.forget(victim.conn)
+			_ = victim.conn.TCPConn.Close()
+			closed++
+		}
+	}
+	if !c.crowded {
+		c.crowded = true
+		c.logger.Warn("connections are closed to keep descriptors for the store; allow the process more open files (LimitNOFILE)",
+			slog.Int("connections", len(c.open)), slog.Int("descriptors", c.limit()))
+	}
+	return closed > 0
+}
+
+// forget no longer counts a connection. c.mu is held.
+func (c *connections) forget(n *connection) {
+	if _, counted := c.open[n]; !counted {
+		return
+	}
+	delete(c.open, n)
+	if n.from.IsValid() {
+		if c.byAddress[n.from]--; c.byAddress[n.from] == 0 {
+			delete(c.byAddress, n.from)
+		}
+	}
+	c.crowded = c.crowded && len(c.open) > c.most()/2
+}
+
+// Close closes the connection and no longer counts it.
+func (n *connection) Close() error {
+	n.all.mu.Lock()
+	n.all.forget(n)
+	n.all.mu.Unlock()
+	return n.TCPConn.Close()
+}
+
+// observe follows what connections are used for. It is an http.Server's ConnState.
+func (c *connections) observe(conn net.Conn, state http.ConnState) {
+	if encrypted, ok := conn.(*tls.Conn); ok {
+		conn = encrypted.NetConn()
+	}
+	n, ok := conn.(*connection)
+	if !ok {
+		return
+	}
+	switch state {
+	case http.StateActive:
+		n.idle.Store(0)
+	case http.StateIdle:
+		n.idle.Store(c.uses.Add(1))
+	case http.StateNew, http.StateHijacked, http.StateClosed:
+	}
+}

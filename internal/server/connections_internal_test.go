@@ -1,0 +1,168 @@
+package server
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+)
+
+// counted is a server on a loopback address whose connections are bounded.
+type counted struct {
+	*connections
+	address string
+	limit   atomic.Int64
+}
+
+func newCounted(t *testing.T, limit int, handle http.HandlerFunc) *counted {
+	t.Helper()
+	c := &counted{connections: newConnections(slog.New(slog.DiscardHandler), nil)}
+	c.limit.Store(int64(limit))
+	c.connections.limit = func() int { return int(c.limit.Load()) }
+	var config net.ListenConfig
+	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.address = l.Addr().String()
+	h := &http.Server{Handler: handle, ConnState: c.observe, ReadHeaderTimeout: headerTime}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = h.Serve(c.wrap(l)) }()
+	t.Cleanup(func() { _ = h.Close(); <-done })
+	return c
+}
+
+// client is one connection to the server.
+type client struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+func (c *counted) dial(t *testing.T) *client {
+	t.Helper()
+	var d net.Dialer
+	conn, err := d.DialContext(t.Context(), "tcp", c.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return &client{conn, bufio.NewReader(conn)}
+}
+
+// get sends a request and returns the status of the answer, 0 if the connection is closed.
+func (c *client) get() int {
+	_, _ = fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	return c.status()
+}
+
+func (c *client) status() int {
+	resp, err := http.ReadResponse(c.in, nil)
+	if err != nil {
+		return 0
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	_ = resp.Body.Close()
+	return resp.StatusCode
+}
+
+func (c *counted) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.open)
+}
+
+func answerOK(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
+
+// TestUnusedConnectionsMakeRoom opens many connections that ask for nothing, beside one that is used.
+func TestUnusedConnectionsMakeRoom(t *testing.T) {
+	c := newCounted(t, 40, answerOK)
+	used := c.dial(t)
+	if got := used.get(); got != http.StatusNoContent {
+		t.Fatal(got)
+	}
+	for range 100 {
+		c.dial(t)
+	}
+	last := c.dial(t)
+	if got := last.get(); got != http.StatusNoContent {
+		t.Errorf("a new client is answered %d", got)
+	}
+	if got := used.get(); got != http.StatusNoContent {
+		t.Errorf("a client that has asked before is answered %d", got)
+	}
+	if n := c.count(); n > 20 {
+		t.Errorf("%d connections are open, of 40 descriptors 20 may be connections", n)
+	}
+}
+
+// TestTheLimitOfDescriptorsIsReadAgain lowers it while connections are open.
+func TestTheLimitOfDescriptorsIsReadAgain(t *testing.T) {
+	c := newCounted(t, 200, answerOK)
+	for range 60 {
+		if got := c.dial(t).get(); got != http.StatusNoContent {
+			t.Fatal(got)
+		}
+	}
+	c.limit.Store(40)
+	if got := c.dial(t).get(); got != http.StatusNoContent {
+		t.Errorf("a new client is answered %d", got)
+	}
+	if n := c.count(); n > 20 {
+		t.Errorf("%d connections are open", n)
+	}
+}
+
+// TestConnectionsInUseAreNotClosed fills the server with requests that are under way.
+func TestConnectionsInUseAreNotClosed(t *testing.T) {
+	arrived, end := make(chan struct{}), make(chan struct{})
+	c := newCounted(t, 8, func(w http.ResponseWriter, _ *http.Request) {
+		arrived <- struct{}{}
+		<-end
+		w.WriteHeader(http.StatusNoContent)
+	})
+	var used []*client
+	for range 4 {
+		one := c.dial(t)
+		_, _ = fmt.Fprint(one, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		<-arrived
+		used = append(used, one)
+	}
+	if got := c.dial(t).get(); got != 0 {
+		t.Errorf("a client without room is answered %d", got)
+	}
+	close(end)
+	for _, one := range used {
+		if got := one.status(); got != http.StatusNoContent {
+			t.Errorf("a request that was under way is answered %d", got)
+		}
+	}
+	_, _ = fmt.Fprint(c.dial(t), "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	<-arrived // there is room again
+}
+
+// TestOneAddressHasAShare counts loopback as if it were one client.
+func TestOneAddressHasAShare(t *testing.T) {
+	arrived, end := make(chan struct{}), make(chan struct{})
+	c := newCounted(t, 16, func(w http.ResponseWriter, _ *http.Request) {
+		arrived <- struct{}{}
+		<-end
+		w.WriteHeader(http.StatusNoContent)
+	})
+	defer close(end)
+	c.shared = func(netip.Addr) bool { return false }
+	for range 4 {
+		_, _ = fmt.Fprint(c.dial(t), "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		<-arrived
+	}
+	if got := c.dial(t).get(); got != 0 {
+		t.Errorf("the fifth connection of an address that may have four is answered %d", got)
+	}
+	c.shared = func(netip.Addr) bool { return true }
+	_, _ = fmt.Fprint(c.dial(t), "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	<-arrived // there is room for others
+}

@@ -1,0 +1,99 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"j17"
+	"j17/internal/clock"
+	"j17/internal/server"
+)
+
+// TestStoppingDoesNotWaitForASlowReader stops a server while a client reads a large page and takes no more of it.
+func TestStoppingDoesNotWaitForASlowReader(t *testing.T) {
+	dev, err := server.OpenDev(t.Context(), server.DevOptions{Options: server.Options{
+		Dir: t.TempDir(), Listen: "127.0.0.1:0", InternalListen: "127.0.0.1:0", Version: "test", Clock: clock.System{},
+		Logger: slog.New(slog.DiscardHandler), DrainTime: time.Millisecond,
+	}, SpecFile: specFile(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- dev.Run(ctx) }()
+	ready := dev.Ready()
+	key, base := ready.Keys[j17.Prod].Write, dev.URL()
+
+	// Enough events that no socket holds a page.
+	const actor = `"metadata":{"actor":{"type":"user","id":"global"}}`
+	event := fmt.Sprintf(`{"data":{"t":%q},%s}`, strings.Repeat("x", 900_000), actor)
+	for range 9 {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/note/global/was_written", strings.NewReader(event))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+key)
+		r.Header.Set("Content-Type", "application/json")
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusCreated {
+			t.Fatal(resp.Status)
+		}
+	}
+
+	var d net.Dialer
+	conn, err := d.DialContext(t.Context(), "tcp", strings.TrimPrefix(base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()                          //nolint:errcheck // it was only read
+	_ = conn.(*net.TCPConn).SetReadBuffer(4096) //nolint:errcheck,forcetypeassert // a dialled TCP connection
+	_, _ = fmt.Fprintf(conn, "GET /note/global/events HTTP/1.1\r\nHost: app.localhost\r\nAuthorization: Bearer %s\r\n\r\n", key)
+	if _, err := io.ReadFull(conn, make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	guard, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-guard.Done():
+		t.Fatal("the server waits for its client")
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- dev.Close() }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-guard.Done():
+		t.Fatal("the store waits for a reader")
+	}
+}
+
+// specFile writes a spec to a folder of the test's.
+func specFile(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "spec.json")
+	spec := `{"agent_types": ["user"], "aggregate_types": {"note": {"events": {"was_written": {"schema": {"type": "object"}, "handler": []}}}}}`
+	if err := os.WriteFile(file, []byte(spec), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
