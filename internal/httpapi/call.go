@@ -83,6 +83,11 @@ func (a *API) recorded(next http.Handler) http.Handler {
 		h := w.Header()
 		h[headerRequestID] = []string{c.requestID}
 		h[headerCorrelationID] = []string{c.correlationID}
+		if len(r.TransferEncoding) > 0 && r.ProtoMajor == 1 {
+			// It may have had a length as well, which net/http leaves out without a word. Then another server on its way may have
+			// seen its end elsewhere (RFC 9112, 6.1), and what follows on the connection is not to be trusted.
+			h["Connection"] = []string{"close"}
+		}
 		defer func() {
 			if p := recover(); p != nil {
 				if p == http.ErrAbortHandler { //nolint:errorlint // a panic value, compared as net/http does

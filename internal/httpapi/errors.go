@@ -11,9 +11,11 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"time"
 
 	"j17"
 	"j17/internal/auth"
+	"j17/internal/clock"
 	"j17/internal/ident"
 )
 
@@ -146,11 +148,19 @@ type problemBody struct {
 // have sent everything, and a connection that is closed meanwhile is all that they would see of it.
 const maxDrained = 64 << 20
 
-// drain reads what is left of the body, unless its sender waits for permission to send it.
-func (c *call) drain() {
-	if !strings.EqualFold(c.request.Header.Get("Expect"), "100-continue") {
-		_, _ = io.CopyN(io.Discard, c.request.Body, maxDrained)
+// drainTime is how long the sender of a body that is too large may take to send what is drained.
+const drainTime = 10 * time.Second
+
+// drain sends what has been answered and then reads what is left of the body, unless its sender waits for permission to send
+// it.
+func (c *call) drain(w http.ResponseWriter) {
+	control := http.NewResponseController(w)
+	_ = control.Flush() // the client may be gone, there is nobody to tell
+	if strings.EqualFold(c.request.Header.Get("Expect"), "100-continue") {
+		return
 	}
+	_ = control.SetReadDeadline(clock.System{}.Now().Add(drainTime)) // of the connection, whatever the server's clock shows
+	_, _ = io.CopyN(io.Discard, c.request.Body, maxDrained)
 }
 
 // fail answers with an error and logs it if the fault is the server's.
@@ -171,7 +181,8 @@ func (c *call) fail(w http.ResponseWriter, err error) {
 	c.failure = e
 	if e.Code == j17.CodePayloadTooLarge {
 		c.api.refusals.note(c, e)
-		c.drain()
+		_ = http.NewResponseController(w).EnableFullDuplex() // else the server reads on before it answers; HTTP/2 does not
+		defer c.drain(w)
 	}
 	h := w.Header()
 	switch {
