@@ -69,6 +69,33 @@ func (k kinds) String() string {
 	return list(words, "or")
 }
 
+// withArticles is String with an article before each type, as a sentence has it.
+func (k kinds) withArticles() string {
+	if k == anyKind {
+		return "of any type"
+	}
+	var words []string
+	for _, w := range []struct {
+		set  kinds
+		name string
+	}{
+		{kindObject, "an object"},
+		{kindArray, "an array"},
+		{kindString, "a text"},
+		{kindInteger | kindFraction, "a number"},
+		{kindInteger, "an integer"},
+		{kindFraction, "a fraction"},
+		{kindBoolean, "a boolean"},
+		{kindNull, "null"},
+	} {
+		if k&w.set == w.set {
+			words = append(words, w.name)
+			k &^= w.set
+		}
+	}
+	return list(words, "or")
+}
+
 // kindsNamed returns what the keyword "type" lets through.
 func kindsNamed(v value.Value) kinds {
 	if v.Kind() == value.Array {

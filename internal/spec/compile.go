@@ -97,6 +97,7 @@ func (c *compiler) spec() {
 	c.out.Projections = definitions(c, "projections", c.projection)
 	c.out.Listeners = definitions(c, "listeners", c.listener)
 	c.cycles()
+	c.slips()
 }
 
 // declare gathers the names that others refer to.
@@ -453,9 +454,12 @@ func (c *compiler) id(v value.Value, at diag.Pointer, aggregateType string, s sc
 		return Ref{}
 	}
 	literal, _ := strings.CutPrefix(text, aggregateType+":")
-	canonical, _, err := c.out.IDs.Check(literal)
-	if err != nil {
+	canonical, kind, err := c.out.IDs.Check(literal)
+	switch {
+	case err != nil:
 		c.badLiteralID(at, text)
+	case canonical != literal:
+		c.literalIDChanges(at, literal, canonical, kind)
 	}
 	return Ref{Literal: canonical}
 }

@@ -31,7 +31,7 @@ const everything = `
           "implications": [
             {"map": {"in": "$.data.lines", "as": "$line", "emit": {"aggregate_type": "note", "id": "note:ADMIN", "event_type": "was_written", "data": {"n": 1.50}}}},
             {"schedule": {"delay": "36h", "emit": {"aggregate_type": "note", "id": "$.key", "event_type": "was_written"},
-                          "cancel_on": [{"aggregate_type": "note", "id": "A0000000-0000-4000-A000-000000000001", "event_type": "was_written"}]}},
+                          "cancel_on": [{"aggregate_type": "note", "id": "a0000000-0000-4000-a000-000000000001", "event_type": "was_written"}]}},
             {"pipeline": [{"wasm": {"blob_name": "x.wasm:v3", "mode": "transform"}}, {"runtime_container": {"runtime": "ruby", "entrypoint": "a/b.rb"}}]}
           ]
         },

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
+	"j17/internal/ident"
 	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
 	"j17/internal/value"
@@ -62,13 +65,13 @@ func list(words []string, and string) string {
 }
 
 // nearest sets a hint that names what may have been meant, or the choice there is if it is small.
-func nearest[V any](d *diag.Diagnostic, word string, declared map[string]V) {
+func nearest[V any](l *diag.List, d *diag.Diagnostic, word string, declared map[string]V) {
 	const few, many = 12, 2000
-	if len(declared) > many {
+	if len(declared) > many || !l.Suggests() {
 		return
 	}
 	known := slices.Sorted(maps.Keys(declared))
-	if near := diag.Nearest(word, known); near != "" {
+	if near := l.Nearest(word, known); near != "" {
 		d.Hintf("did you mean %q?", near)
 	} else if len(known) > 0 && len(known) <= few {
 		d.Hintf("declared are %s", strings.Join(known, ", "))
@@ -129,12 +132,16 @@ func (m *messages) notInRange(at diag.Pointer, what string, most int64) {
 }
 
 func (m *messages) notOneOf(at diag.Pointer, what, got string, words []string) {
-	quoted := make([]string, len(words))
-	for i, w := range words {
-		quoted[i] = quote(w)
+	const shown = 12
+	var quoted []string
+	for _, w := range words[:min(shown, len(words))] {
+		quoted = append(quoted, quote(w))
+	}
+	if len(words) > shown {
+		quoted = append(quoted, "another of "+strconv.Itoa(len(words)))
 	}
 	d := m.Errorf(at, "%s cannot be %s; it is %s", what, quote(got), list(quoted, "or"))
-	if near := diag.Nearest(got, words); near != "" {
+	if near := m.Nearest(got, words); near != "" {
 		d.Hintf("did you mean %q?", near)
 	}
 }
@@ -197,7 +204,7 @@ func (c *compiler) undeclaredType(at diag.Pointer, name string) {
 	full := c.Full()
 	d := c.Errorf(at, "there is no aggregate type %s in this spec", quote(name))
 	if !full {
-		nearest(d, name, c.declared)
+		nearest(&c.List, d, name, c.declared)
 	}
 }
 
@@ -205,7 +212,7 @@ func (c *compiler) undeclaredEvent(at diag.Pointer, aggregateType, name string) 
 	full := c.Full()
 	d := c.Errorf(at, "the aggregate type %s has no event type %s", quote(aggregateType), quote(name))
 	if !full {
-		nearest(d, name, c.declared[aggregateType])
+		nearest(&c.List, d, name, c.declared[aggregateType])
 	}
 }
 
@@ -264,6 +271,15 @@ func (m *messages) sequenceWithoutKey(at diag.Pointer) {
 	m.Errorf(at, "a sequence needs the top-level key \"project_key\", which its ids start with").Hintf(`add "project_key": "VNO" to get VNO-1, VNO-2 and so on`)
 }
 
+func (m *messages) literalIDChanges(at diag.Pointer, id, canonical string, kind ident.Kind) {
+	d := m.Errorf(at, "the id %s is spelt in another way than it is stored: it names %s", quote(id), quote(canonical))
+	if kind == ident.HumaneCode {
+		d.Hintf(`write %s if that is meant; a name of your own is declared under "singletons"`, quote(canonical))
+		return
+	}
+	d.Hintf("write %s", quote(canonical))
+}
+
 func (m *messages) badLiteralID(at diag.Pointer, id string) {
 	m.Errorf(at, "the id %s is no identifier and no declared singleton", quote(id)).
 		Hintf(`declare it under "singletons", or start it with "$" to take the id from the event`)
@@ -284,11 +300,80 @@ func (m *messages) badPath(at diag.Pointer, err error) {
 
 func (m *messages) nothingThere(at diag.Pointer, path, parent, name string, declared []string) {
 	d := m.Warnf(at, "%s leads nowhere in any event: the schema of %s does not allow %s", quote(path), parent, quote(name))
-	if near := diag.Nearest(name, declared); near != "" {
+	if near := m.Nearest(name, declared); near != "" {
 		d.Hintf("did you mean %q?", near)
 		return
 	}
 	d.Hintf("declare it in the schema, or correct the path")
+}
+
+func (m *messages) neverWritten(at diag.Pointer, text, name string, members []string) {
+	d := m.Warnf(at, "%s leads to nothing: no handler of this aggregate type writes %s", quote(text), quote(name))
+	if near := m.Nearest(name, members); near != "" {
+		d.Hintf("did you mean %q?", near)
+		return
+	}
+	d.Hintf("write it in a handler, or correct the path")
+}
+
+func (m *messages) neverOfKind(at diag.Pointer, operation, target string, has, needs kinds) {
+	m.Warnf(at, "%s never changes anything here: handlers set %s to %s, and it works on %s",
+		operation, quote(target), has.withArticles(), needs.withArticles()).
+		Hintf("set it to %s, or use a member of another name", needs.withArticles())
+}
+
+func (m *messages) pathOfKind(at diag.Pointer, text string, has, needs kinds) {
+	if has != kindNull {
+		has &^= kindNull
+	}
+	m.Warnf(at, "%s is never %s: it is %s", quote(text), needs.withArticles(), has.withArticles()).
+		Hintf("correct the path, or the schema of the event's data")
+}
+
+func (m *messages) calculationInPath(at diag.Pointer, text, operator string) {
+	m.Warnf(at, "%s is read as a path to a member of that name; nothing is calculated, and %s is part of the name", quote(text), quote(operator)).
+		Hintf(`add with "increment" and "decrement", compare with predicates such as {"gt": ["$.data.amount", 0]}`)
+}
+
+func (m *messages) pathWithoutDollar(at diag.Pointer, text, meant string) {
+	m.Warnf(at, "%s is a text here, not a path", quote(text)).Hintf(`write %q for the path, or {"$literal": %q} for the text`, meant, text)
+}
+
+func (m *messages) neverFits(at diag.Pointer, event, path string, has, needs kinds) {
+	if needs == 0 {
+		m.neverAllowed(at, event, path)
+		return
+	}
+	m.Warnf(at, "this never fits the schema of %s, so that every write is refused: %s has to be %s there", quote(event), path, needs.withArticles()).
+		Hintf("it is %s here", has.withArticles())
+}
+
+func (m *messages) neverChosen(at diag.Pointer, event, path string, v value.Value) {
+	m.Warnf(at, "this never fits the schema of %s, so that every write is refused: %s cannot be %s there", quote(event), path, shortened(v)).
+		Hintf("write one of the values that the schema allows")
+}
+
+// shortened returns a value as JSON, cut when it is long.
+func shortened(v value.Value) string {
+	if v.Kind() == value.String {
+		return quote(v.Str())
+	}
+	const most = 40
+	s := v.String()
+	if len(s) > most {
+		return s[:most] + "..."
+	}
+	return s
+}
+
+func (m *messages) neverComplete(at diag.Pointer, event, path string) {
+	m.Warnf(at, "this never fits the schema of %s, so that every write is refused: %s is required there", quote(event), path).
+		Hintf("add it, or make it optional in the schema")
+}
+
+func (m *messages) neverAllowed(at diag.Pointer, event, path string) {
+	m.Warnf(at, "this never fits the schema of %s, so that every write is refused: %s is not allowed there", quote(event), path).AtKey().
+		Hintf("leave it out, or declare it in the schema")
 }
 
 func (m *messages) noStateHere(at diag.Pointer, text string) {
@@ -302,7 +387,7 @@ func (m *messages) noState(at diag.Pointer, text string) {
 
 func (m *messages) unknownBinding(at diag.Pointer, name string, known []string) {
 	d := m.Errorf(at, "nothing here is bound to %s", quote("$"+name))
-	switch near := diag.Nearest(name, known); {
+	switch near := m.Nearest(name, known); {
 	case near != "":
 		d.Hintf("did you mean %q?", "$"+near)
 	case len(known) > 0:
@@ -318,7 +403,7 @@ func (m *messages) unknownRoot(at diag.Pointer, step value.Step, known []string)
 		name = fmt.Sprintf("[%d]", step.Index)
 	}
 	d := m.Errorf(at, "there is no %s below \"$\" here", quote(name))
-	if near := diag.Nearest(name, known); near != "" {
+	if near := m.Nearest(name, known); near != "" {
 		d.Hintf("did you mean %q?", "$."+near)
 	} else if len(known) > 0 {
 		d.Hintf("there are $.%s", strings.Join(known, ", $."))
@@ -409,8 +494,9 @@ func (m *messages) stepTwice(at diag.Pointer, name string) {
 	m.Errorf(at, "there is a step %s already", quote(name)).Hintf("later steps read its result by name, so each step needs its own")
 }
 
-func (m *messages) awaitWithoutTimeout(at diag.Pointer) {
-	m.Errorf(at, "a step that awaits events needs the key \"timeout_ms\"").AtKey().Hintf(`write how long to wait, as in "timeout_ms": 30000`)
+func (m *messages) awaitWithoutTimeout(at diag.Pointer, otherwise time.Duration) {
+	m.Warnf(at, "the step awaits events without \"timeout_ms\", so that it waits %d milliseconds", otherwise.Milliseconds()).AtKey().
+		Hintf(`write how long to wait, as in "timeout_ms": %d`, otherwise.Milliseconds())
 }
 
 func (m *messages) timeoutWithoutAwait(at diag.Pointer) {
@@ -495,16 +581,16 @@ func (m *messages) badHeaderValue(at diag.Pointer) {
 
 func (m *messages) typeRemoved(at diag.Pointer, name string, added []string) {
 	d := m.Errorf(at, "the aggregate type %s was removed; its events could no longer be read", quote(name)).AtKey()
-	renamed(d, name, added)
+	m.renamed(d, name, added)
 }
 
 func (m *messages) eventRemoved(at diag.Pointer, aggregateType, name string, added []string) {
 	d := m.Errorf(at, "the event type %s of %s was removed; events of it could no longer be applied", quote(name), quote(aggregateType)).AtKey()
-	renamed(d, name, added)
+	m.renamed(d, name, added)
 }
 
-func renamed(d *diag.Diagnostic, name string, added []string) {
-	if near := diag.Nearest(name, added); near != "" {
+func (m *messages) renamed(d *diag.Diagnostic, name string, added []string) {
+	if near := m.Nearest(name, added); near != "" {
 		d.Hintf("if it is called %q now, keep %q beside it for what is stored", near, name)
 		return
 	}
@@ -512,25 +598,25 @@ func renamed(d *diag.Diagnostic, name string, added []string) {
 }
 
 func (m *messages) nowRequired(at diag.Pointer, path, name string) {
-	m.Errorf(at, "%s is required now and was not before; stored events may lack it", dataPath(path, name)).
+	m.Errorf(at, "the property %s is required now and was not before; stored events may lack it", dataPath(path, name)).
 		Hintf("leave it optional, and let handlers do without it")
 }
 
 func (m *messages) nowRequiredWith(at diag.Pointer, path, name, with string) {
-	m.Errorf(at, "%s is required now beside %s and was not before; stored events may lack it", dataPath(path, name), quote(with)).
+	m.Errorf(at, "the property %s is required now beside %s and was not before; stored events may lack it", dataPath(path, name), quote(with)).
 		Hintf("leave it optional, and let handlers do without it")
 }
 
 func (m *messages) typeChanged(at diag.Pointer, path string, was, is kinds) {
-	d := m.Errorf(at, "%s was %s and is %s now; stored events have the old type", path, was, is)
+	d := m.Errorf(at, "the value of %s was %s and is %s now; stored events have the old type", path, was, is)
 	if is == 0 {
-		d.Message = fmt.Sprintf("%s was %s and is not allowed now; stored events have it", path, was)
+		d.Message = fmt.Sprintf("the value of %s was %s and is not allowed now; stored events have it", path, was)
 	}
 	d.Hintf("accept the old type too, or use a property of another name")
 }
 
 func (m *messages) nowClosed(at diag.Pointer, path string) {
-	m.Errorf(at, "%s no longer accepts undeclared properties; stored events may have some", path).
+	m.Errorf(at, "the object %s no longer accepts undeclared properties; stored events may have some", path).
 		Hintf("remove \"additionalProperties\": false, which has to be there from the first version on")
 }
 

@@ -14,7 +14,7 @@ func (c *compiler) dataPaths(v, schema value.Value, at diag.Pointer) {
 	switch v.Kind() {
 	case value.String:
 		p, err := jsonpath.Parse(v.Str())
-		if err != nil || p.Root != jsonpath.Document || len(p.Steps) < 2 || p.Steps[0].Key != "data" {
+		if err != nil || p.Root != jsonpath.Document || len(p.Steps) < 2 || p.Steps[0].Key != "data" || calculation(p) != "" {
 			return
 		}
 		if parent, name, declared := closedAt(schema, p.Steps[1:]); name != "" {

@@ -30,8 +30,8 @@ func (c *compiler) object(v value.Value, at diag.Pointer, s shape) bool {
 		if slices.Contains(known, m.Key) || slices.Contains(s.refused, m.Key) {
 			continue
 		}
-		if !c.Full() {
-			misspelt = append(misspelt, diag.Nearest(m.Key, known))
+		if near := c.Nearest(m.Key, known); near != "" {
+			misspelt = append(misspelt, near)
 		}
 		c.UnknownKey(at, m.Key, known)
 	}

@@ -9,6 +9,7 @@ import (
 
 const (
 	maxStepTimeout          = maxDelay
+	defaultStepTimeout      = 30 * time.Second
 	maxCompensationAttempts = 3
 )
 
@@ -81,7 +82,9 @@ func (c *compiler) step(v value.Value, at diag.Pointer, in, failed scope) Step {
 	}
 	switch {
 	case !await.IsMissing() && timeout.IsMissing():
-		c.awaitWithoutTimeout(at.Key("await"))
+		c.awaitWithoutTimeout(at.Key("await"), defaultStepTimeout)
+		step.Timeout = defaultStepTimeout
+		return step
 	case await.IsMissing() && !timeout.IsMissing():
 		c.timeoutWithoutAwait(at.Key("timeout_ms"))
 	}

@@ -92,6 +92,8 @@ const MaxKept = 1000
 type List struct {
 	found            []Diagnostic
 	errors, warnings int
+	// searches counts those for what may have been meant, letters what they have cost.
+	searches, letters int
 	// spare takes what is not kept.
 	spare Diagnostic
 }
@@ -141,6 +143,28 @@ func (l *List) Errors() int { return l.errors }
 // Dropped returns the number of findings that were not kept.
 func (l *List) Dropped() int { return max(0, l.errors-MaxKept) + max(0, l.warnings-MaxKept) }
 
+// Bounds of what a List spends on finding out what may have been meant: who has a hundred such faults is helped by the first
+// ones.
+const (
+	maxSearches = 100
+	maxLetters  = 8 << 20 // pairs of letters that are compared
+)
+
+// Suggests reports whether Nearest still looks for anything, so that candidates need not be gathered when it does not.
+func (l *List) Suggests() bool { return l.searches < maxSearches && l.letters < maxLetters }
+
+// Nearest is the function of that name, as long as the findings of this list have not asked for too much: then nothing is
+// near.
+func (l *List) Nearest(word string, candidates []string) string {
+	if !l.Suggests() {
+		return ""
+	}
+	l.searches++
+	near, letters := nearest(word, candidates, maxLetters-l.letters)
+	l.letters += letters
+	return near
+}
+
 // UnknownKey adds the error for a key that means nothing at that place, with the nearest known key as its hint.
 func (l *List) UnknownKey(object Pointer, key string, known []string) {
 	full := l.Full()
@@ -148,7 +172,7 @@ func (l *List) UnknownKey(object Pointer, key string, known []string) {
 	if full {
 		return
 	}
-	if near := Nearest(key, known); near != "" {
+	if near := l.Nearest(key, known); near != "" {
 		d.Hintf("did you mean %q?", near)
 	} else if len(known) > 0 {
 		sorted := slices.Sorted(slices.Values(known))
@@ -170,18 +194,30 @@ func Quote(s string) string {
 // maxCompared bounds the length of words that are compared letter by letter.
 const maxCompared = 64
 
-// Nearest returns the candidate that most likely was meant by word, "" when none is close.
+// Nearest returns the candidate that most likely was meant by word, "" when none is close. It is for a few words: findings
+// of a List have a method of their own.
 func Nearest(word string, candidates []string) string {
-	best, least := "", max(1, len(word)/3)+1
+	near, _ := nearest(word, candidates, maxLetters)
+	return near
+}
+
+// nearest also returns how many pairs of letters were compared, about most at the highest.
+func nearest(word string, candidates []string, most int) (best string, letters int) {
+	least := max(1, len(word)/3) + 1
 	for _, c := range candidates {
+		letters++
+		if letters > most {
+			break
+		}
 		if len(c)-len(word) >= least || len(word)-len(c) >= least || max(len(c), len(word)) > maxCompared {
 			continue
 		}
-		if d := distance(strings.ToLower(word), strings.ToLower(c)); d < least {
+		letters += len(c) * len(word)
+		if d := distance(strings.ToLower(word), strings.ToLower(c)); d < least && d < len(word) {
 			best, least = c, d
 		}
 	}
-	return best
+	return best, letters
 }
 
 // distance is the number of insertions, deletions, replacements and swaps of neighbours that turn a into b.

@@ -72,8 +72,10 @@ func (c *compiler) follow(root diag.Pointer, pointer, ref string, at diag.Pointe
 		}
 		if next.IsMissing() {
 			d := c.errorf(at, "%s leads nowhere: there is no %s", diag.Quote(ref), diag.Quote(token))
-			if near := diag.Nearest(token, keys(v)); near != "" {
-				d.Hintf("did you mean %q?", near)
+			if c.list.Suggests() {
+				if near := c.list.Nearest(token, keys(v)); near != "" {
+					d.Hintf("did you mean %q?", near)
+				}
 			}
 			return "", value.Value{}, false
 		}

@@ -208,7 +208,7 @@ func (c *compiler) binding(name string, at diag.Pointer) int {
 			bindings = append(bindings, v)
 		}
 	}
-	switch near := diag.Nearest(name, bindings); {
+	switch near := c.l.Nearest(name, bindings); {
 	case slices.Contains(c.documentMembers(), name[1:]):
 		d.Hintf("did you mean %q?", "$."+name[1:])
 	case near != "":
@@ -266,7 +266,7 @@ func (c *compiler) eventPath(n *pathNode, at diag.Pointer) {
 			return
 		}
 		d := c.errorf(at, "an event has no member %s", diag.Quote(first.Key))
-		if near := diag.Nearest(first.Key, c.documentMembers()); near != "" {
+		if near := c.l.Nearest(first.Key, c.documentMembers()); near != "" {
 			d.Hintf("did you mean %q?", "$."+near)
 			return
 		}
@@ -350,7 +350,7 @@ func (c *compiler) special(v value.Value, at diag.Pointer, m value.Member, keeps
 	known := []string{"$", "$merge", "$literal"}
 	if !slices.Contains(known, m.Key) {
 		d := c.errorf(at.Key(m.Key), "unknown value form %s", diag.Quote(m.Key)).AtKey()
-		if near := diag.Nearest(m.Key, known[1:]); near != "" {
+		if near := c.l.Nearest(m.Key, known[1:]); near != "" {
 			d.Hintf("did you mean %q?", near)
 		} else {
 			d.Hintf(`there are {"$": path}, {"$merge": [...]} and {"$literal": value}; put an object with such a key into {"$literal": ...}`)

@@ -1,0 +1,203 @@
+package spec
+
+import (
+	"j17/internal/spec/diag"
+	"j17/internal/spec/jsonpath"
+	"j17/internal/value"
+)
+
+// implications looks at what an event brings about.
+func (r reader) implications(v value.Value, at diag.Pointer) {
+	for i, implication := range v.Elems() {
+		r.implication(implication, at.Index(i))
+	}
+}
+
+func (r reader) implication(v value.Value, at diag.Pointer) {
+	if !r.spend(1) {
+		return
+	}
+	r.conditions(v, at)
+	r.emit(v.Get("emit"), at.Key("emit"))
+	if m := v.Get("map"); !m.IsMissing() {
+		at := at.Key("map")
+		r.value(m.Get("in"), at.Key("in"), asArray)
+		r.conditions(m, at)
+		r.emit(m.Get("emit"), at.Key("emit"))
+	}
+	r.emit(v.Get("schedule").Get("emit"), at.Key("schedule").Key("emit"))
+	r.implications(v.Get("pipeline"), at.Key("pipeline"))
+}
+
+func (r reader) conditions(v value.Value, at diag.Pointer) {
+	for _, key := range []string{"condition", "when"} {
+		r.operand(v.Get(key), at.Key(key), asPredicate)
+	}
+}
+
+// emit looks at the template of an event, and whether what it makes can fit the event's schema.
+func (r reader) emit(v value.Value, at diag.Pointer) {
+	if v.IsMissing() || !r.spend(1) {
+		return
+	}
+	typ, event := v.Get("aggregate_type").Str(), v.Get("event_type").Str()
+	if id := v.Get("id"); jsonpath.IsPath(id.Str()) {
+		r.path(id.Str(), at.Key("id"), asValue)
+	}
+	data := v.Get("data")
+	r.template(data, at.Key("data"))
+	schema := r.c.root.Get("aggregate_types").Get(typ).Get("events").Get(event).Get("schema")
+	if data.IsMissing() {
+		data = value.ObjectValue()
+	} else {
+		at = at.Key("data")
+	}
+	r.fits(data, at, schema, typ+":"+event, "data")
+}
+
+// template looks at the texts in the data of an emit.
+func (r reader) template(v value.Value, at diag.Pointer) {
+	if !r.spend(1) {
+		return
+	}
+	switch v.Kind() {
+	case value.String:
+		r.value(v, at, asValue)
+	case value.Array:
+		for i, e := range v.Elems() {
+			r.template(e, at.Index(i))
+		}
+	case value.Object:
+		if _, ok := only(v, "$literal"); ok {
+			return
+		}
+		for _, m := range v.Members() {
+			r.template(m.Value, at.Key(m.Key))
+		}
+	case value.Missing, value.Null, value.Bool, value.Number:
+	}
+}
+
+// only returns the member of an object that has no other.
+func only(v value.Value, key string) (value.Value, bool) {
+	if v.Kind() != value.Object || v.Len() != 1 || v.Members()[0].Key != key {
+		return value.Value{}, false
+	}
+	return v.Members()[0].Value, true
+}
+
+// fits warns where a template can never make what a schema lets through, and reports whether it can. It looks at what
+// holds whatever else the schema says: types, choices, required and closed properties. path is where the data is.
+func (r reader) fits(v value.Value, at diag.Pointer, schema value.Value, event, path string) bool {
+	if !r.spend(1) || schema.Kind() != value.Object {
+		return true
+	}
+	if literal, ok := only(v, "$literal"); ok {
+		v = literal
+	}
+	allowed := kindsOf(schema)
+	if k := r.made(v); k&allowed == 0 {
+		r.c.neverFits(at, event, path, k, allowed)
+		return false
+	}
+	if !r.chosen(v, at, schema, event, path) {
+		return false
+	}
+	switch {
+	case v.Kind() == value.Array && schema.Get("prefixItems").IsMissing():
+		for i, e := range v.Elems() {
+			if !r.fits(e, at.Index(i), schema.Get("items"), event, path+diagIndex(i)) {
+				return false
+			}
+		}
+	case v.Kind() == value.Object && operator(v) == "":
+		return r.objectFits(v, at, schema, event, path)
+	}
+	return true
+}
+
+// chosen looks at a text, a number or a boolean that the schema may not have among its choices.
+func (r reader) chosen(v value.Value, at diag.Pointer, schema value.Value, event, path string) bool {
+	values, limited := node{schema: schema}.values()
+	if !limited || v.Kind() == value.Array || v.Kind() == value.Object || jsonpath.IsPath(v.Str()) {
+		return true
+	}
+	if !r.spend(len(values)) || contained([]value.Value{v}, values) {
+		return true
+	}
+	r.c.neverChosen(at, event, path, v)
+	return false
+}
+
+func (r reader) objectFits(v value.Value, at diag.Pointer, schema value.Value, event, path string) bool {
+	required := schema.Get("required").Elems()
+	if !r.spend(len(required)) {
+		return true
+	}
+	for _, name := range required {
+		if v.Get(name.Str()).IsMissing() {
+			r.c.neverComplete(at, event, dataPath(path, name.Str()))
+			return false
+		}
+	}
+	properties, closed := schema.Get("properties"), isClosed(schema)
+	for _, m := range v.Members() {
+		sub := properties.Get(m.Key)
+		if sub.IsMissing() && closed {
+			r.c.neverAllowed(at.Key(m.Key), event, dataPath(path, m.Key))
+			return false
+		}
+		if !r.fits(m.Value, at.Key(m.Key), sub, event, dataPath(path, m.Key)) {
+			return false
+		}
+	}
+	return true
+}
+
+// operator returns the operator that an object of a template is, "" where it stands for itself.
+func operator(v value.Value) string {
+	for _, key := range []string{"concat", "coalesce", "merge"} {
+		if _, ok := only(v, key); ok {
+			return key
+		}
+	}
+	return ""
+}
+
+// made returns the kinds of what a template can make.
+func (r reader) made(v value.Value) kinds {
+	if v.Kind() == value.String && jsonpath.IsPath(v.Str()) {
+		p, err := jsonpath.Parse(v.Str())
+		if err != nil {
+			return anyKind
+		}
+		return r.kindsAt(p)
+	}
+	if pathMeant(v.Str(), r.root) != "" {
+		return anyKind // there is a warning already
+	}
+	switch operator(v) {
+	case "concat":
+		return kindString
+	case "coalesce":
+		return anyKind
+	case "merge":
+		return kindObject
+	default:
+		return kindOfValue(v)
+	}
+}
+
+// saga looks at the events that a saga writes. What its trigger's data may be is not looked at.
+func (l *looks) saga(v value.Value, at diag.Pointer) {
+	r := reader{looks: l, root: "$"}
+	for i, step := range v.Get("steps").Elems() {
+		at := at.Key("steps").Index(i)
+		r.conditions(step, at)
+		r.emit(step.Get("emit"), at.Key("emit"))
+		r.emit(step.Get("compensate"), at.Key("compensate"))
+	}
+	for _, key := range []string{"on_complete", "on_failed"} {
+		r.emit(v.Get(key), at.Key(key))
+	}
+}

@@ -1,0 +1,271 @@
+package spec
+
+import (
+	"maps"
+	"slices"
+
+	"j17/internal/spec/diag"
+	"j17/internal/spec/jsonpath"
+	"j17/internal/value"
+)
+
+// written is what the handlers of an aggregate type write to one place of its state.
+type written struct {
+	// open tells that members may be written whose names nobody knows before the events are there.
+	open bool
+	// put is the kinds of the values that are put there as a whole.
+	put     kinds
+	members map[string]*written
+}
+
+func (w *written) member(key string) *written {
+	if w.members == nil {
+		w.members = map[string]*written{}
+	}
+	if w.members[key] == nil {
+		w.members[key] = &written{}
+	}
+	return w.members[key]
+}
+
+// anything is what stands where nobody can tell what is written.
+func (w *written) anything() { w.open, w.put = true, anyKind }
+
+// at returns the place that steps lead to; nil where it cannot be told, or where name, a member of what the steps before i
+// lead to, is never written.
+func (w *written) at(steps []value.Step) (place *written, i int, name string) {
+	for i, step := range steps {
+		if w.open || step.IsIndex {
+			return nil, 0, ""
+		}
+		next := w.members[step.Key]
+		if next == nil {
+			return nil, i, step.Key
+		}
+		w = next
+	}
+	return w, 0, ""
+}
+
+// states finds out what handlers write. It reads specs without errors only.
+type states struct {
+	*looks
+	// schema is that of the event's data.
+	schema value.Value
+}
+
+// state returns what the handlers of an aggregate type write.
+func (l *looks) state(events value.Value) *written {
+	root := &written{}
+	// The engine adds these to every state that is an object.
+	for _, stamp := range []string{"created_at", "updated_at"} {
+		root.member(stamp).put = kindInteger
+	}
+	for _, e := range events.Members() {
+		handler := e.Value.Get("handler")
+		if !handler.Get("wasm").IsMissing() {
+			root.anything()
+			continue
+		}
+		s := states{l, e.Value.Get("schema")}
+		s.operations(root, handler)
+	}
+	if l.left <= 0 {
+		root.anything()
+	}
+	return root
+}
+
+func (s *states) operations(root *written, v value.Value) {
+	for _, op := range oneOrMany(v) {
+		if !s.spend(1) {
+			return
+		}
+		if !op.Get("if").IsMissing() {
+			s.operations(root, op.Get("then"))
+			s.operations(root, op.Get("else"))
+			continue
+		}
+		for _, m := range op.Members() {
+			if !operationNamed(m.Key).makes {
+				continue
+			}
+			if w := s.target(root, m.Value.Get("target").Str()); w != nil {
+				s.operation(w, m)
+			}
+		}
+	}
+}
+
+// oneOrMany returns the operations of an array, or the one that stands by itself.
+func oneOrMany(v value.Value) []value.Value {
+	if v.Kind() == value.Object {
+		return []value.Value{v}
+	}
+	return v.Elems()
+}
+
+// target returns the place that a target names, nil for elements of arrays, of which nothing is kept.
+func (s *states) target(w *written, target string) *written {
+	p, err := jsonpath.ParseState(target)
+	if err != nil {
+		return nil
+	}
+	for _, step := range p.Steps {
+		if step.IsIndex {
+			return nil
+		}
+		w = w.member(step.Key)
+	}
+	return w
+}
+
+// operation notes what one operation writes to its target.
+func (s *states) operation(w *written, op value.Member) {
+	switch op.Key {
+	case "set":
+		s.put(w, op.Value.Get("value"))
+	case "merge":
+		s.merge(w, op.Value.Get("value"))
+	case "set_at", "merge_at", "increment_at":
+		w.open = true
+	}
+}
+
+// put notes that a value is written to a place as a whole.
+func (s *states) put(w *written, v value.Value) {
+	if !s.spend(1) {
+		w.anything()
+		return
+	}
+	switch v.Kind() {
+	case value.String:
+		if !jsonpath.IsPath(v.Str()) {
+			w.put |= kindString
+			return
+		}
+		s.putPath(w, v.Str())
+	case value.Object:
+		switch m := v.Members(); {
+		case len(m) == 1 && m[0].Key == "$":
+			s.putPath(w, m[0].Value.Str())
+		case len(m) == 1 && m[0].Key == "$literal":
+			s.literal(w, m[0].Value)
+		case len(m) == 1 && m[0].Key == "$merge":
+			w.put |= kindObject
+			for _, item := range m[0].Value.Elems() {
+				s.merge(w, item)
+			}
+		default:
+			w.put |= kindObject
+			for _, m := range v.Members() {
+				s.put(w.member(m.Key), m.Value)
+			}
+		}
+	default:
+		w.put |= kindOfValue(v)
+	}
+}
+
+// literal notes a value in which nothing is a path.
+func (s *states) literal(w *written, v value.Value) {
+	w.put |= kindOfValue(v)
+	for _, m := range v.Members() {
+		if !s.spend(1) {
+			w.anything()
+			return
+		}
+		s.literal(w.member(m.Key), m.Value)
+	}
+}
+
+// merge notes that the members of a value are written one by one.
+func (s *states) merge(w *written, v value.Value) {
+	was := w.put
+	s.put(w, v)
+	w.put = was
+}
+
+func (s *states) putPath(w *written, text string) {
+	p, err := jsonpath.Parse(text)
+	if err != nil || p.Root != jsonpath.Document || p.Entries || len(p.Steps) == 0 || p.Steps[0].IsIndex {
+		w.anything()
+		return
+	}
+	switch p.Steps[0].Key {
+	case "key", "type":
+		w.put |= kindString
+	case "data":
+		s.fromSchema(w, s.schemaAt(s.schema, p.Steps[1:]))
+	default:
+		w.anything()
+	}
+}
+
+// fromSchema notes that a value that fits a schema is written.
+func (s *states) fromSchema(w *written, schema value.Value) {
+	k := kindsOf(schema)
+	w.put |= k
+	if k&kindObject == 0 {
+		return
+	}
+	if !isClosed(schema) {
+		w.open = true
+		return
+	}
+	for _, m := range schema.Get("properties").Members() {
+		if !s.spend(1) {
+			w.anything()
+			return
+		}
+		s.fromSchema(w.member(m.Key), m.Value)
+	}
+}
+
+// isClosed reports whether an object that fits a schema has no members but those that stand under "properties".
+func isClosed(schema value.Value) bool {
+	more := schema.Get("additionalProperties")
+	return more.Kind() == value.Bool && !more.Truth() && schema.Get("patternProperties").Len() == 0
+}
+
+// kindsOf returns what a schema lets through as far as it says so itself, which is never too little.
+func kindsOf(schema value.Value) kinds {
+	a := alternative{{schema: schema}}
+	return a.kinds() & a.valueKinds()
+}
+
+// schemaAt returns the schema of what steps lead to: missing where nothing is said about it.
+func (l *looks) schemaAt(schema value.Value, steps []value.Step) value.Value {
+	for _, step := range steps {
+		if !l.spend(1) {
+			return value.Value{}
+		}
+		switch {
+		case !step.IsIndex:
+			schema = schema.Get("properties").Get(step.Key)
+		case schema.Get("prefixItems").IsMissing():
+			schema = schema.Get("items")
+		default:
+			return value.Value{}
+		}
+	}
+	return schema
+}
+
+// neverWritten warns of a path into the state that nothing is ever written to.
+func (l *looks) neverWritten(w *written, at diag.Pointer, text string, steps []value.Step) {
+	if l.left <= 0 {
+		return
+	}
+	place, i, name := w.at(steps)
+	if place != nil || name == "" {
+		return
+	}
+	for _, step := range steps[:i] {
+		w = w.members[step.Key]
+	}
+	if !l.spend(1 + len(w.members)) {
+		return
+	}
+	l.c.neverWritten(at, text, name, slices.Sorted(maps.Keys(w.members)))
+}
