@@ -19,8 +19,9 @@ func (e *env) contexts() *cobra.Command {
 	cmd.Long = `A context is a server with an instance, an environment and your credentials, under a name. Commands use the current one, or that
 of --context. They are kept in $XDG_CONFIG_HOME/j17/config.json (~/.config/j17/config.json), which only you can read.
 
-What counts, the first that is given: flags, the context of --context, variables (J17_...), the current context, and then what
-'j17 dev' has left in the folder. An address in --url or J17_URL stands alone: nothing of a current context goes there.`
+What counts, the first that is given: flags, the context of --context, variables (J17_...), the 'j17 dev' that runs in this folder,
+the current context, and then what a 'j17 dev' has left in the folder. An address in --url or J17_URL stands alone: nothing of a
+current context goes there.`
 	return cmd
 }
 

@@ -89,7 +89,7 @@ Exit code 3: events were refused.`,
 				}
 			}
 		}
-		c, err := e.connect(r)
+		c, err := e.connectToWrite(r)
 		if err != nil {
 			return err
 		}

@@ -82,7 +82,7 @@ A lost connection does no harm: the write is repeated with the same idempotency 
 				return err
 			}
 		}
-		c, err := e.connect(r)
+		c, err := e.connectToWrite(r)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -246,17 +247,15 @@ func (s *connection) base() (string, error) {
 	}
 	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
 	switch {
-	case strings.HasSuffix(host, "."+devDomain):
-		host = devDomain
-	case strings.HasPrefix(host, controlLabel+"."):
-		host = strings.TrimPrefix(host, controlLabel+".")
 	case strings.Contains(host, ":"):
 		host = "[" + host + "]"
+	case net.ParseIP(host) == nil:
+		host = baseDomain(host)
 	}
 	return (&url.URL{Scheme: u.Scheme, Host: host + portOf(u), Path: strings.TrimSuffix(u.Path, "/")}).String(), nil
 }
 
-// nameFor is the name of a context for a server: that of one that there is, or its host.
+// nameFor is the name of a context for a server: that of one that there is, or its host with the port.
 func (c *config) nameFor(base string) string {
 	if now := c.Contexts[c.Current]; now != nil && now.Server == base {
 		return c.Current
@@ -270,9 +269,9 @@ func (c *config) nameFor(base string) string {
 	if err != nil {
 		return base
 	}
-	name := u.Hostname()
+	name := u.Host
 	for i := 2; c.Contexts[name] != nil; i++ {
-		name = fmt.Sprintf("%s-%d", u.Hostname(), i)
+		name = fmt.Sprintf("%s-%d", u.Host, i)
 	}
 	return name
 }

@@ -62,6 +62,8 @@ type env struct {
 	err    io.Writer // everything else
 	// interruptible returns a reader of another one whose reads end when the command is interrupted.
 	interruptible func(io.Reader) io.Reader
+	// answers reports whether a development server answers at its URL; nil stands for none that does.
+	answers func(url string) bool
 }
 
 // eventError is a refusal that is about an event, whatever its code is used for besides.
@@ -83,6 +85,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin i
 	out := &output{w: stdout}
 	e := &env{getenv: getenv, in: stdin, out: out, err: asides{stderr}}
 	e.interruptible = func(in io.Reader) io.Reader { return &interruptibleReader{ctx: ctx, in: in} }
+	e.answers = func(url string) bool { return devAnswers(ctx, url) }
 	root := e.root()
 	root.SetArgs(args)
 	root.SetOut(out)

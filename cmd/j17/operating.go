@@ -27,6 +27,40 @@ type operating struct {
 	env        *env
 	// scratch is true where what is changed is gone again at the end of the command.
 	scratch bool
+	// about is the environment and the instance that the command is about, as far as it is about one.
+	about struct {
+		environment j17.Environment
+		instance    string
+	}
+	// told is true once it was said what is going to be changed.
+	told bool
+}
+
+// where is what the command is about, for people.
+func (o *operating) where() string {
+	base, err := o.connection.base()
+	if err != nil {
+		base = o.connection.url.value
+	}
+	switch about := o.about; {
+	case about.instance == "":
+		return base
+	case about.environment == "":
+		return fmt.Sprintf("%s of %s", plain(about.instance), base)
+	default:
+		u, err := o.connection.address()
+		var t target
+		if err == nil {
+			err = t.instance(u, about.instance, about.environment)
+		}
+		if err == nil && t.host != "" {
+			u.Host = t.host + portOf(u)
+		}
+		if err != nil {
+			return fmt.Sprintf("%s of %s, %s", about.environment, plain(about.instance), base)
+		}
+		return fmt.Sprintf("%s of %s", about.environment, u)
+	}
 }
 
 const (
@@ -84,8 +118,10 @@ func (s *connection) loginOf() *login {
 }
 
 // isDev reports whether the address is that of the data folder's server.
-func (s *connection) isDev() bool {
-	u, err := s.address()
+func (s *connection) isDev() bool { return s.isDevAt(s.url.value) }
+
+func (s *connection) isDevAt(address string) bool {
+	u, err := url.Parse(address)
 	if err != nil || !local(u.Hostname()) {
 		return false
 	}
@@ -152,6 +188,10 @@ func (o *operating) change(ctx context.Context, changes bool, send func() error)
 	changes = changes && !o.scratch
 	if changes {
 		o.env.changing()
+		if !o.told && !o.connection.ofFolder() {
+			o.env.note("Changing %s.\n", o.where())
+		}
+		o.told = true
 	}
 	err := send()
 	if changes && err == nil {
@@ -240,7 +280,9 @@ func (o *operating) chosenInstance(ctx context.Context) (instanceRow, error) {
 	if want == "" && o.connection.isDev() && o.connection.hasDev {
 		want = devInstance
 	}
-	return o.instance(ctx, want)
+	found, err := o.instance(ctx, want)
+	o.about.instance = found.Name
+	return found, err
 }
 
 // environment is the environment that a command is about; otherwise stands for one that nobody has named.
@@ -249,6 +291,7 @@ func (o *operating) environment(otherwise j17.Environment) (j17.Environment, err
 	if want == "" {
 		want = otherwise
 	}
+	o.about.environment = want
 	return want, err
 }
 

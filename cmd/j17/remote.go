@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
@@ -79,8 +80,8 @@ type target struct {
 // sourced is a setting and where it comes from.
 type sourced struct{ value, from string }
 
-// connection is what a command uses: flags, then the context that a flag names, then variables, then the current context,
-// then what a development server has left in its data folder.
+// connection is what a command uses: flags, then the context that a flag names, then variables, then the development server
+// of the folder if it runs, then the current context, then what a development server has left in its data folder.
 type connection struct {
 	// context is the name of the context that counts, "" where none does.
 	context, url, instance, env, key, token, caFile sourced
@@ -89,6 +90,9 @@ type connection struct {
 	config *config
 	dev    server.DevAccess
 	hasDev bool
+	// folder is the data folder of dev, and named whether somebody has named it.
+	folder string
+	named  bool
 }
 
 // connection is the only place that decides which server, environment and credentials a command uses.
@@ -102,14 +106,15 @@ func (e *env) connection(r *remote) (*connection, error) {
 		return nil, usageError{errors.New("--context names a server, and so do --url and --data: give one of them")}
 	}
 	dir := cmp.Or(r.data, e.getenv("J17_DATA"))
-	if s.dev, err = server.ReadDevAccess(cmp.Or(dir, defaultData)); err == nil {
+	s.folder, s.named = cmp.Or(dir, defaultData), dir != ""
+	if s.dev, err = server.ReadDevAccess(s.folder); err == nil {
 		s.hasDev = true
 	} else if dir != "" && errors.Is(err, fs.ErrNotExist) {
 		return nil, notYet{fmt.Errorf("the folder %s has no keys of a development server: start one with 'j17 dev --data %[1]s', or name another folder", fileName(dir))}
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the keys of the development server cannot be read: %w", err)
 	}
-	if err := s.choose(e, r, dir != ""); err != nil {
+	if err := s.choose(e, r); err != nil {
 		return nil, err
 	}
 	var kept serverContext
@@ -145,7 +150,7 @@ func sourcedIf(ok bool, s sourced) sourced {
 }
 
 // choose picks the address: whoever names one by itself wants nothing from a context.
-func (s *connection) choose(e *env, r *remote, folder bool) error {
+func (s *connection) choose(e *env, r *remote) error {
 	variable := e.getenv("J17_URL")
 	named := sourced{r.context, "--context"}
 	switch {
@@ -156,10 +161,10 @@ func (s *connection) choose(e *env, r *remote, folder bool) error {
 	case variable != "":
 		s.url = sourced{variable, "J17_URL"}
 		return nil
-	case folder:
+	case s.named:
 	case e.getenv("J17_CONTEXT") != "":
 		named = sourced{e.getenv("J17_CONTEXT"), "J17_CONTEXT"}
-	case s.config.Current != "":
+	case s.config.Current != "" && !s.beforeCurrent(e):
 		named = sourced{s.config.Current, "current context"}
 	}
 	if named.value != "" {
@@ -176,6 +181,39 @@ func (s *connection) choose(e *env, r *remote, folder bool) error {
 		s.url = sourced{s.dev.URL, "data folder"}
 	}
 	return nil
+}
+
+// beforeCurrent reports whether the development server of this folder counts before the current context: it runs, and the
+// context is for another server.
+func (s *connection) beforeCurrent(e *env) bool {
+	if !s.hasDev || s.dev.URL == "" || e.answers == nil {
+		return false
+	}
+	current := s.config.Contexts[s.config.Current]
+	if current != nil && s.isDevAt(current.Server) {
+		return false
+	}
+	return e.answers(s.dev.URL)
+}
+
+// aMoment is how long a server on this machine may take to show that it is there.
+const aMoment = time.Second
+
+// devAnswers reports whether a server answers at the URL of a data folder.
+func devAnswers(ctx context.Context, address string) bool {
+	u, err := url.Parse(address)
+	if err != nil || !local(u.Hostname()) {
+		return false
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.JoinPath("livez").String(), nil)
+	if err != nil {
+		return false
+	}
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: aMoment}).Do(req)
+	if err != nil {
+		return false
+	}
+	return errors.Join(resp.Body.Close()) == nil && resp.StatusCode == http.StatusOK
 }
 
 // credentials adds the API key and the operator's token. Those of a context are for its server and its instance alone.
@@ -277,7 +315,9 @@ func (s *connection) target() (target, error) {
 	if err != nil {
 		return target{}, usageError{err}
 	}
-	if t.key == "" && s.hasDev && local(u.Hostname()) && (s.instance.value == "" || s.instance.value == devInstance) {
+	// The keys of a folder are for its server. Who names the folder beside an address on this machine says that it is this one.
+	ours := s.hasDev && local(u.Hostname()) && (s.named || s.isDev())
+	if t.key == "" && ours && (s.instance.value == "" || s.instance.value == devInstance) {
 		t.key = s.dev.Keys[environmentOf(t.host, want)].Write
 	}
 	if t.key == "" {
@@ -330,17 +370,35 @@ func (t *target) below(u *url.URL, label string) error {
 	_, numeric := netip.ParseAddr(name)
 	switch {
 	case local(name):
-		t.host = label + "." + devDomain
+		t.host = label + "." + baseDomain(name)
 		if numeric != nil {
 			u.Host = devDomain + portOf(u)
 		}
 	case numeric == nil:
 		return fmt.Errorf("the address %s has no host name, below which the server's hosts are: use a name such as example.com", u.Host)
 	default:
-		u.Host = label + "." + strings.TrimPrefix(name, controlLabel+".") + portOf(u)
+		u.Host = label + "." + baseDomain(name) + portOf(u)
 	}
 	t.url = u.String()
 	return nil
+}
+
+// baseDomain is the host name below which a server has its hosts, by a name that somebody has given for it: itself, its
+// control plane's, or one that a development server prints.
+func baseDomain(name string) string {
+	name = strings.TrimPrefix(name, controlLabel+".")
+	if label, ok := strings.CutSuffix(name, "."+devDomain); ok {
+		for _, env := range j17.Environments() {
+			if label == devInstance || label == devInstance+"-"+string(env) {
+				return devDomain
+			}
+		}
+		return name
+	}
+	if local(name) { // by its number
+		return devDomain
+	}
+	return name
 }
 
 // address sets URL and Host header so that the request reaches the environment that is wanted, "" for the one that the
@@ -413,12 +471,50 @@ func local(host string) bool {
 	return host == devDomain || strings.HasSuffix(host, "."+devDomain) || ip != nil && ip.IsLoopback()
 }
 
-// connect returns the client that a command talks through. It tells about attempts that are repeated.
+// connect returns the client that a command reads through. It tells about attempts that are repeated.
 func (e *env) connect(r *remote) (*client.Client, error) {
-	t, err := e.resolve(r)
-	if err != nil {
-		return nil, err
+	c, _, err := e.reach(r)
+	return c, err
+}
+
+// connectToWrite returns the client that a command writes through. Where it does not lead to the server of this folder, it
+// says where to.
+func (e *env) connectToWrite(r *remote) (*client.Client, error) {
+	c, where, err := e.reach(r)
+	if err == nil && where != "" {
+		e.note("Writing to %s.\n", where)
 	}
+	return c, err
+}
+
+// reach returns a client for the environment that a command is about, and what to call it, "" if it is that of this folder's
+// server.
+func (e *env) reach(r *remote) (*client.Client, string, error) {
+	s, err := e.connection(r)
+	if err != nil {
+		return nil, "", err
+	}
+	t, err := s.target()
+	if err != nil {
+		return nil, "", err
+	}
+	c, err := e.clientOf(t)
+	if err != nil || s.ofFolder() {
+		return c, "", err
+	}
+	want, err := s.environment()
+	u, urlErr := url.Parse(c.URL())
+	if err = errors.Join(err, urlErr); err != nil {
+		return nil, "", err
+	}
+	return c, fmt.Sprintf("%s of %s", environmentOf(u.Hostname(), want), c.URL()), nil
+}
+
+// ofFolder reports whether the connection leads to the development server of the data folder.
+func (s *connection) ofFolder() bool { return s.hasDev && s.isDev() }
+
+// clientOf returns the client for an environment.
+func (e *env) clientOf(t target) (*client.Client, error) {
 	c, err := client.New(client.Options{
 		URL: t.url, Host: t.host, Key: t.key, RootCAs: t.roots, Clock: clock.System{},
 		Retrying: e.retrying(clock.System{}),

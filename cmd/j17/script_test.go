@@ -181,7 +181,7 @@ func scriptDev(ts *testscript.TestScript, neg bool, args []string) {
 	for name, v := range map[string]string{
 		"KEY": p.ready.Keys["prod"].Write, "READKEY": p.ready.Keys["prod"].Read, "STAGINGKEY": p.ready.Keys["staging"].Write,
 		"HOST": host("prod"), "STAGINGHOST": host("staging"), "TESTHOST": host("test"), "CONTROLHOST": host("control"),
-		"INSTANCEID": p.ready.Instance.ID, "EMAIL": p.ready.Operator.Email, "PASSWORD": p.ready.Operator.Password, "URL": p.url, "INTERNAL": p.ready.URLs["internal"],
+		"INSTANCEID": p.ready.Instance.ID, "EMAIL": p.ready.Operator.Email, "PASSWORD": p.ready.Operator.Password, "URL": p.url, "PORT": p.url[strings.LastIndexByte(p.url, ':')+1:], "INTERNAL": p.ready.URLs["internal"],
 	} {
 		ts.Setenv(name, v)
 	}

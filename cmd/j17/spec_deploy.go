@@ -179,7 +179,7 @@ func (e *env) specPromote() *cobra.Command {
 		if _, err := j17.ParseEnvironment(from); err != nil {
 			return usageError{err}
 		}
-		target, err := j17.ParseEnvironment(to)
+		into, err := j17.ParseEnvironment(to)
 		if err != nil {
 			return usageError{err}
 		}
@@ -194,11 +194,12 @@ func (e *env) specPromote() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		o.about.environment = into
 		body := map[string]any{"from": from, "to": to, "force": d.force, "note": d.note}
 		if version > 0 {
 			body["version"] = version
 		}
-		return o.deploy(cmd.Context(), deployRequest{path: []string{"instances", i.ID, "spec", "promote"}, body: body, instance: i, env: target}, &d)
+		return o.deploy(cmd.Context(), deployRequest{path: []string{"instances", i.ID, "spec", "promote"}, body: body, instance: i, env: into}, &d)
 	}
 	return cmd
 }
@@ -278,7 +279,7 @@ func (o *operating) deploy(ctx context.Context, q deployRequest, d *deployment) 
 		return nil
 	}
 	if q.env == j17.Prod && !d.yes && terminal(e.in) {
-		if err := e.confirm(ctx, false, fmt.Sprintf("Deploy to %s of %s?", q.env, plain(q.instance.Name))); err != nil {
+		if err := e.confirm(ctx, false, fmt.Sprintf("Deploy to %s?", o.where())); err != nil {
 			return err
 		}
 	}
