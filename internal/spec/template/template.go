@@ -350,29 +350,36 @@ func (n concat) eval(e *evaluation) value.Value {
 	return value.StringValue(b.String())
 }
 
+// item evaluates an argument that is passed over, and not all it stands in, where an optional path in it leads nowhere: it
+// then reports false.
+func (e *evaluation) item(n node) (value.Value, bool) {
+	inner := evaluation{Context: e.Context, left: e.left}
+	v := n.eval(&inner)
+	e.left = inner.left
+	return v, !inner.absent
+}
+
 // coalesce is the first of its arguments that is not null.
 type coalesce []node
 
 func (n coalesce) eval(e *evaluation) value.Value {
 	for i := range n {
-		// An optional path that leads nowhere is just what coalesce is for.
-		inner := evaluation{Context: e.Context, left: e.left}
-		v := n[i].eval(&inner)
-		if e.left = inner.left; v.Kind() != value.Null && !inner.absent {
+		if v, ok := e.item(n[i]); ok && v.Kind() != value.Null {
 			return v
 		}
 	}
 	return value.NullValue()
 }
 
-// merge joins the members of its arguments, later ones over earlier ones. What is no object is left out.
+// merge joins the members of its arguments, later ones over earlier ones. What is no object is left out, and so is an argument
+// with an optional path that leads nowhere.
 type merge []node
 
 func (n merge) eval(e *evaluation) value.Value {
 	ed := value.NewEditor()
 	out := value.ObjectValue()
 	for i := range n {
-		if v := n[i].eval(e); v.Kind() == value.Object {
+		if v, ok := e.item(n[i]); ok && v.Kind() == value.Object {
 			out = ed.Merge(out, v)
 		}
 	}

@@ -113,7 +113,7 @@ func TestEval(t *testing.T) {
 		"merge is shallow":            {`{"merge":["$.data.obj",{"y":{"w":1}}]}`, `{"x":1,"y":{"w":1}}`, false},
 		"merge skips the rest":        {`{"merge":["$.data.list","$.data.nil",1,"text",{"a":1},"$.data.none"]}`, `{"a":1}`, false},
 		"merge of nothing":            {`{"merge":[]}`, `{}`, false},
-		"merge with optional":         {`{"merge":[{"a":1},"$.data.none?"]}`, ``, false},
+		"merge with optional":         {`{"merge":["$.data.none?",{"a":1},{"b":"$.data.none?","c":2}]}`, `{"a":1}`, false},
 		"merge keeps null members":    {`{"merge":[{"a":1},{"a":"$.data.none"}]}`, `{"a":null}`, false},
 		"nested": {
 			`{"merge":[{"message":{"concat":["Order ",{"coalesce":["$.data.none","$.data.text"]}]}},
@@ -301,9 +301,12 @@ func naive(v value.Value, c *template.Context) (value.Value, bool) {
 				}
 				return value.StringValue(text), ok
 			case "merge":
-				elems, ok := naiveAll(arg.Elems(), c)
 				var members []value.Member
-				for _, e := range elems {
+				for _, item := range arg.Elems() {
+					e, ok := naive(item, c)
+					if !ok {
+						continue
+					}
 					for _, m := range e.Members() {
 						if i := slices.IndexFunc(members, func(o value.Member) bool { return o.Key == m.Key }); i >= 0 {
 							members[i] = m
@@ -312,7 +315,7 @@ func naive(v value.Value, c *template.Context) (value.Value, bool) {
 						}
 					}
 				}
-				return value.ObjectValue(members...), ok
+				return value.ObjectValue(members...), true
 			}
 		}
 		var members []value.Member
