@@ -41,44 +41,14 @@ func (c *compiler) condition(v value.Value, at diag.Pointer, s scope) *Condition
 	} else if slices.Contains(s.roots, "id") {
 		names = append(names, "$.id")
 	}
-	if s.roots != nil && !slices.Contains(s.roots, "state") {
-		c.stateless(p, at.Key(key))
-	}
-	return &Condition{Predicate: tick.CompilePredicate(p, at.Key(key), names, &c.List), Scope: names, ReadsState: readsState(p, false)}
-}
-
-// readsState reports whether a predicate may read the state. anyPath tells that v stands where every string is a path.
-func readsState(v value.Value, anyPath bool) bool {
-	if text := v.Str(); v.Kind() == value.String && (anyPath || jsonpath.IsPath(text)) {
-		p, err := jsonpath.ParseAny(text)
-		return err != nil || template.NewPath(p).ReadsState()
-	}
-	if slices.ContainsFunc(v.Elems(), func(e value.Value) bool { return readsState(e, anyPath) }) {
-		return true
-	}
-	return slices.ContainsFunc(v.Members(), func(m value.Member) bool {
-		switch m.Key {
-		case "exists", "minItems", "maxItems", "includes", "every", "some", "subset_of", "expired":
-			return readsState(m.Value, true)
-		default:
-			return readsState(m.Value, anyPath)
+	cond := &Condition{Scope: names}
+	cond.Predicate = tick.CompilePredicate(p, at.Key(key), names, &c.List, func(at diag.Pointer, path string) {
+		cond.ReadsState = true
+		if s.roots != nil && !slices.Contains(s.roots, "state") {
+			c.noState(at, path)
 		}
 	})
-}
-
-// stateless adds errors for paths into a state where there is none.
-func (c *compiler) stateless(v value.Value, at diag.Pointer) {
-	if p, err := jsonpath.Parse(v.Str()); err == nil {
-		if p.Root == jsonpath.Current || p.Root == jsonpath.Document && len(p.Steps) > 0 && p.Steps[0].Key == "state" {
-			c.noState(at, v.Str())
-		}
-	}
-	for i, e := range v.Elems() {
-		c.stateless(e, at.Index(i))
-	}
-	for _, m := range v.Members() {
-		c.stateless(m.Value, at.Key(m.Key))
-	}
+	return cond
 }
 
 // members adds what paths in v name below "$" to names, but for what an event always has.
@@ -183,6 +153,10 @@ func (c *compiler) template(v value.Value, at diag.Pointer, s scope) {
 			}
 		}
 		for _, m := range members {
+			if m.Key == "$" || m.Key == "$merge" {
+				c.handlerForm(at.Key(m.Key), m.Key)
+				continue
+			}
 			c.template(m.Value, at.Key(m.Key), s)
 		}
 	case value.Missing, value.Null, value.Bool, value.Number:

@@ -423,6 +423,16 @@ func (m *messages) operatorWithoutArray(at diag.Pointer, operator string) {
 		Hintf(`an object whose only key is concat, coalesce or merge is an operator; write {"$literal": ...} for data that looks like one`)
 }
 
+// handlerForm: an object of the language of handlers' values in a template.
+func (m *messages) handlerForm(at diag.Pointer, key string) {
+	d := m.Errorf(at, "%s is for the values of handlers, not for the data of an emit", quote(key)).AtKey()
+	if key == "$" {
+		d.Hintf(`write the path alone, as in "$.data.name", or {"$literal": ...} for data with such a key`)
+		return
+	}
+	d.Hintf(`write {"merge": [...]}, or {"$literal": ...} for data with such a key`)
+}
+
 // Implications.
 
 func (m *messages) notOneKind(at diag.Pointer, what string, has, kinds []string) {

@@ -33,6 +33,8 @@ type compiler struct {
 	count, depth int
 	// loops is how many maps are around this point.
 	loops int
+	// readsState, if not nil, is told of every path that reads the state.
+	readsState func(at diag.Pointer, path string)
 }
 
 func (c *compiler) errorf(at diag.Pointer, format string, args ...any) *diag.Diagnostic {
@@ -97,7 +99,9 @@ func (c *compiler) bound(name string, f func()) (slot int, read bool) {
 	visible := len(c.visible)
 	before := c.used
 	c.used = map[int]bool{}
-	c.visible = append(c.visible, name)
+	if name != "" {
+		c.visible = append(c.visible, name)
+	}
 	f()
 	c.visible = c.visible[:visible]
 	read = c.used[slot]
@@ -187,6 +191,9 @@ func (c *compiler) path(p jsonpath.Path, at diag.Pointer, keeps bool) *pathNode 
 		n.slot = c.binding("$"+p.Name, at)
 	case jsonpath.Document:
 		c.eventPath(n, at)
+	}
+	if c.readsState != nil && (n.from == fromCurrent || n.from == fromState) {
+		c.readsState(at, p.Text)
 	}
 	c.nodes = append(c.nodes, n)
 	return n
@@ -464,7 +471,7 @@ func (c *compiler) kept(v value.Value, at diag.Pointer) operand {
 	return operand{node: n, charged: charged}
 }
 
-// bindingName reads the name that a binding gets; missing ones are the default.
+// bindingName reads the name that a binding gets; missing ones are the default, wrong ones "".
 func (c *compiler) bindingName(v value.Value, at diag.Pointer) string {
 	if v.IsMissing() {
 		return defaultBinding
@@ -477,7 +484,7 @@ func (c *compiler) bindingName(v value.Value, at diag.Pointer) string {
 		} else {
 			d.Hintf(`write a name like "$line"`)
 		}
-		return defaultBinding
+		return ""
 	}
 	return name
 }

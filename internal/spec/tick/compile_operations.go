@@ -245,7 +245,7 @@ func (c *compiler) filter(b base, v value.Value, at diag.Pointer) operation {
 	op := &filterOp{base: b, target: c.target(m[0], at, b.name), keep: &match{}}
 	binding := c.bindingName(m[2], at.Key("as"))
 	if c.required(m[1], at, b.name, "keep") {
-		op.keep.slot, _ = c.bound(binding, func() { op.keep.when = c.predicate(m[1], at.Key("keep")) })
+		op.keep.slot, _ = c.bound(binding, func() { op.keep.when = c.condition(m[1], at.Key("keep")) })
 	}
 	return op
 }
@@ -330,7 +330,7 @@ func (c *compiler) dynamic(b base, v value.Value, at diag.Pointer) operation {
 func (c *compiler) conditional(v value.Value, at diag.Pointer) operation {
 	m, _ := c.members(v, at, "if", "if", "then", "else")
 	op := &ifOp{base: base{at: at, name: "if"}}
-	op.when = c.predicate(m[0], at.Key("if"))
+	op.when = c.condition(m[0], at.Key("if"))
 	if c.required(m[1], at, "if", "then") {
 		op.then = c.operations(m[1], at.Key("then"), `"then"`)
 	}
@@ -381,7 +381,7 @@ func (c *compiler) let(b base, v value.Value, at diag.Pointer) operation {
 	}
 	op.slot = c.slot(name)
 	c.lets = append(c.lets, op.slot)
-	if !slices.Contains(c.visible, name) {
+	if name != "" && !slices.Contains(c.visible, name) {
 		c.visible = append(c.visible, name)
 	}
 	return op

@@ -32,6 +32,12 @@ func operandKind(name string) value.Kind {
 	}
 }
 
+// condition compiles a predicate that decides on an operation or an element.
+func (c *compiler) condition(v value.Value, at diag.Pointer) predicate {
+	first := len(c.nodes)
+	return c.root(c.predicate(v, at), first)
+}
+
 func (c *compiler) predicate(v value.Value, at diag.Pointer) predicate {
 	if v.Kind() != value.Object {
 		c.errorf(at, "a predicate is an object, not %s", kindOf(v)).Hintf("write %s", example("equals"))
@@ -187,7 +193,9 @@ func (c *compiler) elements(name string, v value.Value, at diag.Pointer) predica
 	n := &elementsNode{every: name == "every", in: c.arrayMember(m[0], at, name, "in")}
 	binding := c.bindingName(m[2], at.Key("as"))
 	if c.required(m[1], at, name, "match") {
+		first := len(c.nodes)
 		n.slot, _ = c.bound(binding, func() { n.match = c.predicate(m[1], at.Key("match")) })
+		_, n.optional = c.root(n.match, first).(guarded)
 	}
 	return n
 }
@@ -204,7 +212,7 @@ func (c *compiler) match(v value.Value, at diag.Pointer, binding string) *match 
 		c.errorf(at, "a match needs at least one field").Hintf(`write {"id": "$.data.id"}, or a predicate on %s`, binding)
 		return m
 	case v.Len() == 1 && isPredicate(v.Members()[0]):
-		m.slot, _ = c.bound(binding, func() { m.when = c.predicate(v, at) })
+		m.slot, _ = c.bound(binding, func() { m.when = c.condition(v, at) })
 		return m
 	}
 	for _, f := range v.Members() {

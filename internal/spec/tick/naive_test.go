@@ -54,7 +54,7 @@ func (n *naive) operation(op value.Value, at string) {
 	}()
 	if test := op.Get("if"); !test.IsMissing() {
 		branch := "else"
-		if n.holds(test) {
+		if n.decides(test) {
 			branch = "then"
 		}
 		if ops := op.Get(branch); !ops.IsMissing() {
@@ -105,7 +105,7 @@ func (n *naive) result(name string, o value.Value, at string) value.Value {
 		}
 		return n.keep(target, func(elem value.Value) bool { return !meant(elem) })
 	case "filter":
-		return n.keep(target, func(elem value.Value) bool { return n.with(binding(o), elem).holds(o.Get("keep")) })
+		return n.keep(target, func(elem value.Value) bool { return n.with(binding(o), elem).decides(o.Get("keep")) })
 	case "upsert":
 		v := n.value(o.Get("value"))
 		meant := n.match(o.Get("match"), o)
@@ -240,7 +240,7 @@ func binding(o value.Value) string {
 
 func (n *naive) match(m, o value.Value) func(value.Value) bool {
 	if m.Len() == 1 && looksLikePredicate(m.Members()[0]) {
-		return func(elem value.Value) bool { return n.with(binding(o), elem).holds(m) }
+		return func(elem value.Value) bool { return n.with(binding(o), elem).decides(m) }
 	}
 	return n.fields(m)
 }
@@ -526,6 +526,43 @@ func (n *naive) item(v value.Value) (out value.Value) {
 		}
 	}()
 	return n.value(v)
+}
+
+// decides is holds after all optional paths have been looked at, which skips the operation where one leads nowhere.
+func (n *naive) decides(p value.Value) bool {
+	n.look(p)
+	return n.holds(p)
+}
+
+// look evaluates all operands of a predicate, whatever the others are.
+func (n *naive) look(p value.Value) {
+	name, o := p.Members()[0].Key, p.Members()[0].Value
+	switch name {
+	case "and", "or":
+		for _, q := range o.Elems() {
+			n.look(q)
+		}
+	case "not":
+		n.look(o)
+	case "exists":
+	case "in", "not_in":
+		n.value(o.Index(0))
+		n.array(o.Index(1))
+	case "equals", "eq", "not_equals", "gt", "gte", "lt", "lte":
+		n.value(o)
+	case "every", "some":
+		for _, elem := range n.array(o.Get("in")).Elems() {
+			n.with(binding(o), elem).look(o.Get("match"))
+		}
+	default:
+		for _, m := range o.Members() {
+			if m.Key == "array" || m.Key == "items" {
+				n.array(m.Value)
+			} else {
+				n.value(m.Value)
+			}
+		}
+	}
 }
 
 func (n *naive) holds(p value.Value) bool {

@@ -154,6 +154,8 @@ type elementsNode struct {
 	slot  int
 	match predicate
 	every bool
+	// optional tells that the match has optional paths.
+	optional bool
 }
 
 func (n *elementsNode) test(e *Env) verdict {

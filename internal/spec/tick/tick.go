@@ -236,11 +236,13 @@ func CompileHandler(v value.Value, at diag.Pointer, l *diag.List) *Handler {
 }
 
 // CompilePredicate compiles a condition whose paths may use the names of scope. It adds everything that is wrong to l
-// and returns nil if that includes an error.
-func CompilePredicate(v value.Value, at diag.Pointer, scope Scope, l *diag.List) *Predicate {
+// and returns nil if that includes an error. readsState, if not nil, is told of every path that reads the state, with its
+// place.
+func CompilePredicate(v value.Value, at diag.Pointer, scope Scope, l *diag.List, readsState func(at diag.Pointer, path string)) *Predicate {
 	c := newCompiler(scope, l)
+	c.readsState = readsState
 	before := l.Errors()
-	root := c.predicate(v, at)
+	root := c.condition(v, at)
 	if l.Errors() > before {
 		return nil
 	}
