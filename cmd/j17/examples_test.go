@@ -205,12 +205,12 @@ func checkSeed(t *testing.T, compiled *spec.Compiled, typ, id string, batch valu
 		if data.IsMissing() {
 			data = value.ObjectValue()
 		}
-		for _, failure := range et.Schema.Validate(data) {
-			t.Errorf("%s: %+v", name, failure)
+		failures, err := et.Schema.Validate(data, work.New(t.Context(), work.Command))
+		if len(failures) > 0 || err != nil {
+			t.Errorf("%s: %+v, %v", name, failures, err)
 		}
 		before := state.String()
 		ev := &tick.Event{Key: typ + ":" + id, Type: name, Timestamp: now, Data: tick.Parsed(data), Metadata: tick.Parsed(stamped)}
-		var err error
 		state, err = et.Handler.Apply(ed, state, ev, work.New(t.Context(), work.Replay), func(f tick.Fault) { t.Errorf("%s: %s: %s", name, f.Pointer, f.Message) })
 		if err != nil {
 			t.Fatal(err)

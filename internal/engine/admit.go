@@ -10,6 +10,7 @@ import (
 	"j17/internal/spec/diag"
 	"j17/internal/spec/schema"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // admitted is a command that passed every check but those on the state of streams.
@@ -32,8 +33,8 @@ type proposed struct {
 const maxErrors = 20
 
 // admit checks a command in the order of the contract: aggregate type, event types, key, metadata, data. resolve returns the
-// aggregate's key.
-func (d *deployed) admit(c *Command, resolve func() (j17.Key, error)) (*admitted, error) {
+// aggregate's key. The data of all events is checked at the cost of b.
+func (d *deployed) admit(c *Command, b *work.Budget, resolve func() (j17.Key, error)) (*admitted, error) {
 	typ, err := d.aggregateType(c.Type)
 	if err != nil {
 		return nil, err
@@ -54,7 +55,7 @@ func (d *deployed) admit(c *Command, resolve func() (j17.Key, error)) (*admitted
 		return nil, err
 	}
 	for i := range a.events {
-		if err := a.events[i].check(); err != nil {
+		if err := a.events[i].check(b); err != nil {
 			if c.EventType == "" {
 				err = inEvent(err, i)
 			}
@@ -323,16 +324,20 @@ type schemaDetails struct {
 	Received   value.Value `json:"received"`
 }
 
-// check validates the data of an event against its schema.
-func (p *proposed) check() error {
+// check validates the data of an event against its schema, at the cost of b. The error is b's where that ends.
+func (p *proposed) check(b *work.Budget) error {
 	if p.data.IsMissing() {
-		return j17.Errorf(j17.CodeMissingField, "Missing 'data': the event's payload, {} if it has none").At("data")
+		return errNoData()
 	}
-	failures := p.typ.Schema.Validate(p.data)
+	failures, err := p.typ.Schema.Validate(p.data, b)
 	if len(failures) == 0 {
-		return nil
+		return err
 	}
 	return schemaError(failures)
+}
+
+func errNoData() error {
+	return j17.Errorf(j17.CodeMissingField, "Missing 'data': the event's payload, {} if it has none").At("data")
 }
 
 func schemaError(failures []schema.Failure) error {

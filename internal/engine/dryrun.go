@@ -138,7 +138,7 @@ func (r *dryRun) event(ctx context.Context, text EventText) {
 	c, faults := r.read(v)
 	var e *examined
 	if len(faults) == 0 {
-		e, faults = r.examine(&c)
+		e, faults = r.examine(ctx, &c)
 	}
 	if len(faults) == 0 && e.expected != nil {
 		if length := r.length(e.key); length != *e.expected {
@@ -283,8 +283,8 @@ func (r *dryRun) read(v value.Value) (FileEvent, []error) {
 	return e, faults
 }
 
-// examine makes the checks of admit and tells all that fails, not only the first.
-func (d *deployed) examine(c *FileEvent) (*examined, []error) {
+// examine makes the checks of admit and tells all that fails, not only the first. Each event has the budget of a command.
+func (d *deployed) examine(ctx context.Context, c *FileEvent) (*examined, []error) {
 	typ, err := d.aggregateType(c.AggregateType)
 	if err != nil {
 		return nil, []error{at(err, "key")}
@@ -319,7 +319,7 @@ func (d *deployed) examine(c *FileEvent) (*examined, []error) {
 	if err := e.readMetadata(d.spec, &Command{Body: body, Trusted: c.Recorded || c.trusted}); err != nil {
 		faults = append(faults, err)
 	}
-	if err := e.events[0].check(); err != nil {
+	if err := e.events[0].check(work.New(ctx, work.Command)); err != nil {
 		faults = append(faults, err)
 	}
 	if len(faults) == 0 && len(kept) > 0 {

@@ -343,7 +343,7 @@ func (c *FileEvent) Write() (FileWrite, []error) {
 	var w FileWrite
 	var faults []error
 	if c.Data.IsMissing() {
-		faults = append(faults, (&proposed{}).check())
+		faults = append(faults, errNoData())
 	}
 	if c.Metadata.IsMissing() {
 		return w, append(faults, errNoMetadata())

@@ -167,7 +167,7 @@ type recorder struct {
 	r   *Recording
 	now int64
 	// examine makes the checks of one event that need no other.
-	examine func(*FileEvent) (*examined, error)
+	examine func(context.Context, *FileEvent) (*examined, error)
 	streams map[j17.Key]*pastStream
 	// claimed holds which aggregate of the file a name belongs to.
 	claimed map[string]j17.Key
@@ -236,7 +236,7 @@ func (c *recorder) units(ctx context.Context, do func(context.Context, *pastUnit
 		}
 		ev := pastEvent{index: text.Number - 1, line: text.Line}
 		c.done.Events++
-		if err := c.read(text, &ev); err != nil {
+		if err := c.read(ctx, text, &ev); err != nil {
 			if c.fault(&ev, err) {
 				return nil
 			}
@@ -303,7 +303,7 @@ func atLeast(n int) string {
 }
 
 // read takes an event of the file apart and examines it.
-func (c *recorder) read(text EventText, ev *pastEvent) error {
+func (c *recorder) read(ctx context.Context, text EventText, ev *pastEvent) error {
 	v, err := value.ParseString(text.Text)
 	if err != nil {
 		if syntax, ok := errors.AsType[*value.SyntaxError](err); ok {
@@ -315,7 +315,7 @@ func (c *recorder) read(text EventText, ev *pastEvent) error {
 	if len(faults) > 0 {
 		return faults[0]
 	}
-	x, err := c.examine(&file)
+	x, err := c.examine(ctx, &file)
 	if err == nil {
 		ev.file, ev.examined = file, *x
 	}
@@ -323,12 +323,12 @@ func (c *recorder) read(text EventText, ev *pastEvent) error {
 }
 
 // examinePast examines an event that is history.
-func (c *recorder) examinePast(file *FileEvent) (*examined, error) {
+func (c *recorder) examinePast(ctx context.Context, file *FileEvent) (*examined, error) {
 	file.Recorded = true // as far as the rules for it go
 	if ident.IsReservedEventType(file.Type) && file.Type != ident.WasTombstoned {
 		return nil, j17.Errorf(j17.CodeReservedEventType, "'%s' is no event type of the platform", printable(file.Type)).At("type")
 	}
-	x, faults := c.d.examine(file)
+	x, faults := c.d.examine(ctx, file)
 	if len(faults) > 0 {
 		return nil, faults[0]
 	}

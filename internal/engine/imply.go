@@ -277,7 +277,9 @@ func (s *scene) add(aggregateType string, id value.Value, eventTypeName string, 
 	if len(s.events) >= store.MaxUnitEvents {
 		return s.limit(&o, fmt.Sprintf("One write makes more than %d events", store.MaxUnitEvents), store.MaxUnitEvents)
 	}
-	if err := s.check(&o, id); err != nil {
+	if err := s.check(&o, id); s.work.Err() != nil {
+		return s.work.Err()
+	} else if err != nil {
 		return s.refuse(&o, err)
 	}
 	o.json = data.AppendJSON(nil)
@@ -307,7 +309,7 @@ func (s *scene) check(o *occurrence, id value.Value) error {
 	if _, ok := o.data.Measure(maxImpliedBytes, value.MaxDepth-1); !ok {
 		return j17.Errorf(j17.CodeInvalidField, "The data of the implied event is too large or nested too deep").At("data")
 	}
-	return (&proposed{typ: o.typ, data: o.data}).check()
+	return (&proposed{typ: o.typ, data: o.data}).check(s.work)
 }
 
 // half returns the text of an id, which may also be given as the key of an aggregate of one of two types: that of the emitting

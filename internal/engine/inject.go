@@ -27,9 +27,9 @@ func (e *Engine) Inject(ctx context.Context, t store.Tenant, correlationID strin
 	}
 	importer := j17.Agent{Type: ident.SystemActorType, ID: ident.TestDataImporter}
 	c := &recorder{e: e, d: d, r: &Recording{Tenant: t, Open: open}}
-	c.examine = func(file *FileEvent) (*examined, error) {
+	c.examine = func(ctx context.Context, file *FileEvent) (*examined, error) {
 		file.Metadata, file.trusted = withActor(file.Metadata, importer), true
-		x, faults := d.examine(file)
+		x, faults := d.examine(ctx, file)
 		if len(faults) > 0 {
 			return nil, faults[0]
 		}

@@ -82,7 +82,7 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 	cand := FileEvent{
 		AggregateType: t.AggregateType, ID: t.ID, Type: t.EventType, Data: t.Data, Metadata: t.Metadata, Recorded: system,
 	}
-	e, faults := d.examine(&cand)
+	e, faults := d.examine(ctx, &cand)
 	if len(faults) > 0 {
 		event := value.ObjectValue(value.Member{Key: "data", Value: t.Data}, value.Member{Key: "metadata", Value: cand.Metadata})
 		var found []EventFinding

@@ -39,7 +39,7 @@ func (e *Engine) Execute(ctx context.Context, c *Command) (Receipt, error) {
 		id = e.mintID(d)
 	}
 	b := work.New(ctx, work.Command)
-	a, err := d.admit(c, func() (j17.Key, error) { return e.resolve(ctx, c.Tenant, d, c.Type, id) })
+	a, err := d.admit(c, b, func() (j17.Key, error) { return e.resolve(ctx, c.Tenant, d, c.Type, id) })
 	if err != nil {
 		return Receipt{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"j17/internal/ident"
 	"j17/internal/spec/example"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // Example is an event that a spec accepts.
@@ -35,7 +36,10 @@ func (c *Compiled) Example() (Example, bool) {
 				continue
 			}
 			data, ok := example.Of(event.Value.Get("schema"))
-			if !ok || !t.Schema.Valid(data) {
+			if !ok {
+				continue
+			}
+			if fits, _ := t.Schema.Valid(data, work.Counted(work.Command)); !fits {
 				continue
 			}
 			ex.AggregateType, ex.EventType, ex.Data = aggregate.Key, event.Key, data

@@ -269,3 +269,43 @@ func (v Value) Int64() (int64, bool) {
 		return q.Int64(), q.IsInt64()
 	}
 }
+
+// NumberEffort returns about how many units of package work it takes to find out something about the number v alone,
+// such as whether it is an integer: 0 for an ordinary one, and for all that is no number.
+func (v Value) NumberEffort() int {
+	switch {
+	case v.kind != Number || !v.text && v.scale == 0:
+		return 0
+	case !v.text:
+		return wideEffort / 2
+	default:
+		return wideEffort + v.textEffort()
+	}
+}
+
+// CompareEffort returns about how many units of package work it takes to compare the numbers a and b, or to divide one by
+// the other.
+func CompareEffort(a, b Value) int {
+	if !a.text && !b.text {
+		if a.scale == b.scale {
+			return 0
+		}
+		scale := max(a.scale, b.scale)
+		_, fits := a.scaled(scale)
+		if _, fit := b.scaled(scale); fits && fit {
+			return 0
+		}
+	}
+	return wideEffort + a.textEffort() + b.textEffort()
+}
+
+// wideEffort is what it takes, beside the digits, to work with numbers as a wide.
+const wideEffort = 64
+
+// textEffort is what it takes to read the text of a number, which grows faster than its length.
+func (v Value) textEffort() int {
+	if v.kind != Number || !v.text {
+		return 0
+	}
+	return int(v.n + v.n*v.n/4096) //nolint:gosec // at most MaxDigits and the decimals of a sum
+}

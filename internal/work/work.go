@@ -35,8 +35,9 @@ type Budget struct {
 	// left is what may still be spent; below mark it is time for a look at the context, or for the end.
 	left, mark int64
 	limit      int64
-	ctx        context.Context //nolint:containedctx // lives as long as one request
-	err        error
+	// ctx is nil where nothing but the count ends the budget.
+	ctx context.Context //nolint:containedctx // lives as long as one request
+	err error
 }
 
 // New returns a budget of limit units that also ends with ctx.
@@ -48,6 +49,13 @@ func New(ctx context.Context, limit int64) *Budget {
 
 // Unlimited returns a budget that ends with ctx only.
 func Unlimited(ctx context.Context) *Budget { return New(ctx, 1<<62) }
+
+// Counted returns a budget of limit units that ends with nothing else: for what no request waits for.
+func Counted(limit int64) *Budget {
+	b := &Budget{}
+	b.Renew(limit)
+	return b
+}
 
 // Renew fills the budget up to limit units and forgets that it was used up.
 func (b *Budget) Renew(limit int64) {
@@ -71,7 +79,7 @@ func (b *Budget) look() bool {
 	case b.err != nil:
 	case b.left < 0:
 		b.err = j17.Errorf(j17.CodeWorkLimit, "The request would take more work than the %d units that it may", b.limit)
-	case b.ctx.Err() != nil:
+	case b.ctx != nil && b.ctx.Err() != nil:
 		b.err = b.ctx.Err()
 	default:
 		b.mark = max(0, b.left-lookEvery)

@@ -7,6 +7,7 @@ import (
 	"j17/internal/spec/example"
 	"j17/internal/spec/schema"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 func TestOf(t *testing.T) {
@@ -46,8 +47,8 @@ func TestOf(t *testing.T) {
 			continue
 		}
 		var l diag.List
-		if !schema.Compile(s, "", &l).Valid(got) {
-			t.Errorf("%s does not fit %s", got, tc.schema)
+		if fits, err := schema.Compile(s, "", &l).Valid(got, work.Counted(work.Command)); !fits {
+			t.Errorf("%s does not fit %s: %v", got, tc.schema, err)
 		}
 	}
 	for _, none := range []string{

@@ -7,6 +7,7 @@ import (
 	"j17/internal/spec/diag"
 	"j17/internal/spec/schema"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 const orderSchema = `{
@@ -60,17 +61,44 @@ func compile(tb testing.TB, src string) *schema.Schema {
 	var l diag.List
 	s := schema.Compile(parse(tb, src), "", &l)
 	if l.Errors() > 0 {
-		tb.Fatalf("%s: %v", src, l.All())
+		tb.Fatalf("%.200s: %.500v", src, l.All())
 	}
 	return s
 }
 
+// failer is what testing and rapid have in common.
+type failer interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+// validate checks a value with the budget of a command, which has to be enough.
+func validate(tb failer, s *schema.Schema, v value.Value) []schema.Failure {
+	tb.Helper()
+	failures, err := s.Validate(v, work.Counted(work.Command))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return failures
+}
+
+// valid is validate without the reasons.
+func valid(tb failer, s *schema.Schema, v value.Value) bool {
+	tb.Helper()
+	fits, err := s.Valid(v, work.Counted(work.Command))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return fits
+}
+
 func TestValidAllocatesNothing(t *testing.T) {
 	s, v := compile(t, orderSchema), parse(t, order)
-	if got := s.Validate(v); got != nil {
+	if got := validate(t, s, v); got != nil {
 		t.Fatal(got)
 	}
-	if n := testing.AllocsPerRun(100, func() { s.Validate(v) }); n != 0 {
+	budget := work.New(t.Context(), work.Command)
+	if n := testing.AllocsPerRun(100, func() { _, _ = s.Validate(v, budget) }); n != 0 {
 		t.Errorf("a valid value costs %v allocations", n)
 	}
 }
@@ -85,9 +113,11 @@ func BenchmarkValidate(b *testing.B) {
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			s, v := compile(b, bb.schema), parse(b, bb.data)
+			budget := work.New(b.Context(), work.Command)
 			b.ReportAllocs()
 			for b.Loop() {
-				if s.Validate(v) != nil {
+				budget.Renew(work.Command)
+				if failures, err := s.Validate(v, budget); failures != nil || err != nil {
 					b.Fatal("the value does not fit")
 				}
 			}
@@ -95,9 +125,11 @@ func BenchmarkValidate(b *testing.B) {
 	}
 	b.Run("failure", func(b *testing.B) {
 		s, v := compile(b, orderSchema), parse(b, strings.ReplaceAll(order, `"EUR"`, `"XXX"`))
+		budget := work.New(b.Context(), work.Command)
 		b.ReportAllocs()
 		for b.Loop() {
-			if s.Validate(v) == nil {
+			budget.Renew(work.Command)
+			if failures, _ := s.Validate(v, budget); failures == nil {
 				b.Fatal("the value fits")
 			}
 		}

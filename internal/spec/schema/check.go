@@ -7,21 +7,27 @@ import (
 	"unicode/utf8"
 
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
-// run is one pass over a value.
+// run is one pass over a value. Once its budget is used up the pass has been given up, and no result of it counts.
 type run struct {
-	// steps is what may still be done. Once it is negative the pass has been given up and no result of it counts.
-	steps int
-	seed  maphash.Seed
+	budget *work.Budget
+	seed   maphash.Seed
 }
+
+// spend takes n units from the budget and reports false when the pass has been given up.
+func (r *run) spend(n int) bool { return r.budget.Spend(n) }
+
+// givenUp reports whether the budget was used up.
+func (r *run) givenUp() bool { return r.budget.Err() != nil }
 
 // accepts reports whether v fits n.
 func (r *run) accepts(n *node, v value.Value) bool {
-	if r.steps--; r.steps < 0 || n.never {
+	if !r.spend(1) || n.never {
 		return false
 	}
-	if n.types != 0 && !n.types.accepts(v) {
+	if n.types != 0 && !r.hasType(n.types, v) {
 		return false
 	}
 	if n.enum != nil && !r.oneOf(n.enum, v) {
@@ -29,7 +35,7 @@ func (r *run) accepts(n *node, v value.Value) bool {
 	}
 	switch v.Kind() {
 	case value.Number:
-		if n.number != nil && !n.number.accepts(v) {
+		if n.number != nil && !r.acceptsNumber(n.number, v) {
 			return false
 		}
 	case value.String:
@@ -49,55 +55,143 @@ func (r *run) accepts(n *node, v value.Value) bool {
 	return n.same == nil || r.acceptsSame(n.same, v)
 }
 
-func (r *run) oneOf(e *enumRule, v value.Value) bool {
-	switch v.Kind() {
-	case value.String:
-		if e.texts != nil {
-			_, ok := e.texts[v.Str()]
-			return ok
-		}
-	case value.Array, value.Object:
-		r.steps -= e.weight
-	case value.Missing, value.Null, value.Bool, value.Number:
+// hasType reports whether v has one of the types.
+func (r *run) hasType(t typeSet, v value.Value) bool {
+	if t&integers != 0 && v.Kind() == value.Number && !r.spend(v.NumberEffort()) {
+		return false
 	}
-	r.steps -= len(e.values) / 8
+	return t.accepts(v)
+}
+
+// enumShare is how many values of other types are passed over in the time of one unit.
+const enumShare = 8
+
+func (r *run) oneOf(e *enumRule, v value.Value) bool {
+	if v.Kind() == value.String && e.texts != nil {
+		if !r.budget.SpendBytes(len(v.Str())) {
+			return false
+		}
+		_, ok := e.texts[v.Str()]
+		return ok
+	}
+	if !r.spend(len(e.values) / enumShare) {
+		return false
+	}
 	for i := range e.values {
-		if value.Equal(e.values[i], v) {
+		if r.equal(e.values[i], v) {
 			return true
 		}
 	}
 	return false
 }
 
-func (n *numberRule) accepts(v value.Value) bool {
-	return (n.minimum.IsMissing() || compare(v, n.minimum) >= 0) &&
-		(n.maximum.IsMissing() || compare(v, n.maximum) <= 0) &&
-		(n.exclusiveMinimum.IsMissing() || compare(v, n.exclusiveMinimum) > 0) &&
-		(n.exclusiveMaximum.IsMissing() || compare(v, n.exclusiveMaximum) < 0) &&
-		(n.multipleOf.IsMissing() || v.MultipleOf(n.multipleOf))
+// equal is value.Equal with its work counted.
+func (r *run) equal(a, b value.Value) bool {
+	if a.Kind() != b.Kind() || !r.spend(1) {
+		return false
+	}
+	switch a.Kind() {
+	case value.Number:
+		return r.spend(value.CompareEffort(a, b)) && value.Equal(a, b)
+	case value.String:
+		x, y := a.Str(), b.Str()
+		return len(x) == len(y) && r.spend(len(x)/work.BytesPerUnit) && x == y
+	case value.Array:
+		x, y := a.Elems(), b.Elems()
+		if len(x) != len(y) {
+			return false
+		}
+		for i := range x {
+			if !r.equal(x[i], y[i]) {
+				return false
+			}
+		}
+		return true
+	case value.Object:
+		return r.equalObjects(a.Members(), b)
+	case value.Missing, value.Null, value.Bool:
+	}
+	return value.Equal(a, b)
 }
 
-func compare(a, b value.Value) int {
+func (r *run) equalObjects(members []value.Member, object value.Value) bool {
+	others := object.Members()
+	if len(members) != len(others) {
+		return false
+	}
+	for i := range members {
+		m := &members[i]
+		if !r.spend(len(m.Key) / work.BytesPerUnit) {
+			return false
+		}
+		other := others[i].Value
+		if others[i].Key != m.Key {
+			other = r.get(object, m.Key)
+		}
+		if !r.equal(m.Value, other) {
+			return false
+		}
+	}
+	return true
+}
+
+// getCost is what it takes to look up a member of an object, beside reading its name.
+const getCost = 2
+
+// get is Value.Get with its work counted.
+func (r *run) get(object value.Value, name string) value.Value {
+	if !r.spend(getCost + len(name)/work.BytesPerUnit) {
+		return value.Value{}
+	}
+	return object.Get(name)
+}
+
+// has reports whether an object has a member with the name.
+func (r *run) has(object value.Value, name string) bool { return !r.get(object, name).IsMissing() }
+
+func (r *run) acceptsNumber(n *numberRule, v value.Value) bool {
+	return (n.minimum.IsMissing() || r.compare(v, n.minimum) >= 0) &&
+		(n.maximum.IsMissing() || r.compare(v, n.maximum) <= 0) &&
+		(n.exclusiveMinimum.IsMissing() || r.compare(v, n.exclusiveMinimum) > 0) &&
+		(n.exclusiveMaximum.IsMissing() || r.compare(v, n.exclusiveMaximum) < 0) &&
+		(n.multipleOf.IsMissing() || r.spend(value.CompareEffort(v, n.multipleOf)) && v.MultipleOf(n.multipleOf))
+}
+
+// compare orders two numbers.
+func (r *run) compare(a, b value.Value) int {
+	if !r.spend(value.CompareEffort(a, b)) {
+		return 0
+	}
 	c, _ := value.Compare(a, b)
 	return c
 }
 
-// formatShare is how many bytes of a text a format reads in the time of one step.
-const formatShare = 16
-
 func (r *run) acceptsText(t *textRule, s string) bool {
-	if t.minLength > 0 || t.maxLength != unlimited {
-		if n := utf8.RuneCountInString(s); n < t.minLength || t.maxLength != unlimited && n > t.maxLength {
-			return false
-		}
+	if !r.fitsLength(t, s) {
+		return false
 	}
-	if t.format.Valid != nil {
-		r.steps -= len(s) / formatShare
-		if !t.format.Valid(s) {
-			return false
-		}
+	if t.format.Valid != nil && (!r.spend(t.format.Effort(len(s))) || !t.format.Valid(s)) {
+		return false
 	}
-	return t.pattern == nil || t.pattern.Match(s, &r.steps)
+	return t.pattern == nil || t.pattern.Match(s, r.budget)
+}
+
+// fitsLength checks the number of characters. It counts them only where the number of bytes leaves it open.
+func (r *run) fitsLength(t *textRule, s string) bool {
+	if t.minLength == 0 && t.maxLength == unlimited {
+		return true
+	}
+	if len(s) < t.minLength || t.maxLength != unlimited && len(s) > utf8.UTFMax*t.maxLength {
+		return false
+	}
+	if len(s) >= utf8.UTFMax*t.minLength && (t.maxLength == unlimited || len(s) <= t.maxLength) {
+		return true
+	}
+	if !r.spend(len(s) / work.BytesPerUnit) {
+		return false
+	}
+	n := utf8.RuneCountInString(s)
+	return n >= t.minLength && (t.maxLength == unlimited || n <= t.maxLength)
 }
 
 func (r *run) acceptsArray(a *arrayRule, v value.Value) bool {
@@ -152,6 +246,9 @@ func (r *run) acceptsObject(o *objectRule, v value.Value) bool {
 	required, next := 0, 0
 	for i := range members {
 		m := &members[i]
+		if !r.budget.SpendBytes(len(m.Key)) {
+			return false
+		}
 		declared := false
 		if at := o.find(m.Key, next); at >= 0 {
 			next = at + 1
@@ -167,7 +264,7 @@ func (r *run) acceptsObject(o *objectRule, v value.Value) bool {
 			}
 		}
 		for j := range o.patterns {
-			if p := &o.patterns[j]; p.pattern.Match(m.Key, &r.steps) {
+			if p := &o.patterns[j]; p.pattern.Match(m.Key, r.budget) {
 				declared = true
 				if !r.accepts(p.schema, m.Value) {
 					return false
@@ -181,32 +278,27 @@ func (r *run) acceptsObject(o *objectRule, v value.Value) bool {
 			return false
 		}
 	}
-	r.steps -= len(members)
-	return required == o.required && r.steps >= 0 && r.acceptsDependents(o, v)
+	return required == o.required && r.acceptsDependents(o, v)
 }
 
 func (r *run) acceptsDependents(o *objectRule, v value.Value) bool {
-	r.steps -= len(o.needs) + len(o.dependents)
 	for i := range o.needs {
-		if !has(v, o.needs[i].name) {
+		if !r.has(v, o.needs[i].name) {
 			continue
 		}
-		r.steps -= len(o.needs[i].required)
 		for _, name := range o.needs[i].required {
-			if !has(v, name) {
+			if !r.has(v, name) {
 				return false
 			}
 		}
 	}
 	for i := range o.dependents {
-		if has(v, o.dependents[i].name) && !r.accepts(o.dependents[i].schema, v) {
+		if r.has(v, o.dependents[i].name) && !r.accepts(o.dependents[i].schema, v) {
 			return false
 		}
 	}
 	return true
 }
-
-func has(object value.Value, name string) bool { return !object.Get(name).IsMissing() }
 
 func (r *run) acceptsSame(s *sameRule, v value.Value) bool {
 	if s.ref != nil && !r.accepts(s.ref, v) {
@@ -263,42 +355,56 @@ func (r *run) duplicates(elems []value.Value) (first, second int, found bool) {
 	if len(elems) < hashFrom {
 		for second := range elems {
 			for first := range second {
-				r.steps--
-				if value.Equal(elems[first], elems[second]) {
+				if r.equal(elems[first], elems[second]) {
 					return first, second, true
 				}
 			}
 		}
 		return 0, 0, false
 	}
+	if !r.spend(keepCost * len(elems)) {
+		return 0, 0, false
+	}
 	seen := make(map[uint64][]int, len(elems))
 	for second := range elems {
 		h := r.hash(elems[second])
 		for _, first := range seen[h] {
-			if value.Equal(elems[first], elems[second]) {
+			if r.equal(elems[first], elems[second]) {
 				return first, second, true
 			}
+		}
+		if r.givenUp() {
+			return 0, 0, false
 		}
 		seen[h] = append(seen[h], second)
 	}
 	return 0, 0, false
 }
 
+// keepCost is what it takes to keep the hash of an item.
+const keepCost = 8
+
 // hash is equal for equal values.
 func (r *run) hash(v value.Value) uint64 {
-	r.steps--
+	if !r.spend(1) {
+		return 0
+	}
 	switch v.Kind() {
 	case value.Missing, value.Null:
 		return uint64(v.Kind())
 	case value.Bool:
 		return maphash.Comparable(r.seed, v.Truth())
 	case value.Number:
+		if !r.spend(2 * v.NumberEffort()) {
+			return 0
+		}
 		if i, ok := v.Int64(); ok {
 			return maphash.Comparable(r.seed, i)
 		}
 		digits, exponent := scientific(v.Num())
 		return maphash.String(r.seed, digits+"e"+strconv.Itoa(exponent))
 	case value.String:
+		r.spend(len(v.Str()) / work.BytesPerUnit)
 		return maphash.String(r.seed, v.Str())
 	case value.Array:
 		h := uint64(v.Kind())
@@ -309,6 +415,7 @@ func (r *run) hash(v value.Value) uint64 {
 	case value.Object:
 		h := uint64(v.Kind())
 		for _, m := range v.Members() { // the order makes no difference
+			r.spend(len(m.Key) / work.BytesPerUnit)
 			h += maphash.Comparable(r.seed, [2]uint64{maphash.String(r.seed, m.Key), r.hash(m.Value)})
 		}
 		return h

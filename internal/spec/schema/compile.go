@@ -119,6 +119,8 @@ func (c *compiler) lonelyKeywords(v value.Value, at diag.Pointer) {
 	}
 }
 
+func has(object value.Value, name string) bool { return !object.Get(name).IsMissing() }
+
 func (n *node) textRule() *textRule {
 	if n.text == nil {
 		n.text = &textRule{maxLength: unlimited}

@@ -50,7 +50,7 @@ func TestDocs(t *testing.T) {
 			data = v
 		default:
 			errors++
-			checkErrorBody(t, v, first.Validate(data))
+			checkErrorBody(t, v, validate(t, first, data))
 		}
 	}
 	if errors != 1 {

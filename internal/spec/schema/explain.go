@@ -5,9 +5,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"j17/internal/spec/diag"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // step is one step from a container to its part: a member or an item, counted from 0 as it stands in the document.
@@ -39,6 +41,8 @@ type explainer struct {
 	last []int
 	// nested is set while reasons for another failure are looked for.
 	nested bool
+	// hints is how many more misspelt names are compared with those that are known.
+	hints int
 }
 
 // partKey is a step from a part of the value to one of its own parts.
@@ -51,7 +55,7 @@ type visit struct {
 }
 
 func newExplainer(r run, limit int) *explainer {
-	return &explainer{run: r, parts: map[partKey]int{}, seen: map[visit]struct{}{}, limit: limit}
+	return &explainer{run: r, parts: map[partKey]int{}, seen: map[visit]struct{}{}, limit: limit, hints: limit}
 }
 
 // failures returns what was found in the order of the document.
@@ -94,14 +98,28 @@ func (e *explainer) place() []int {
 // add records a failure of what the path leads to.
 func (e *explainer) add(f Failure) { e.addAt(e.place(), f) }
 
-// How many steps of a check it takes to apply a schema in the second pass, and to make a failure.
+// How many units it takes to apply a schema in the second pass, to make a failure, and to look for what a name was meant
+// to be; and how many bytes of a path are copied for a failure in the time of one unit, since a failure keeps them.
 const (
-	visitCost = 4
-	addCost   = 32
+	visitCost = 8
+	addCost   = 128
+	hintCost  = 1 << 14
+	pathShare = 4
 )
 
+// late reports whether what the path leads to comes after everything that will be kept.
+func (e *explainer) late() bool {
+	return e.last != nil && e.spend(len(e.path)/visitCost) && slices.Compare(e.place(), e.last) > 0
+}
+
 func (e *explainer) addAt(place []int, f Failure) {
-	e.steps -= addCost + len(place)
+	cost := addCost
+	for i := range e.path {
+		cost += 1 + len(e.path[i].key)/pathShare
+	}
+	if !e.spend(cost) {
+		return
+	}
 	f.Path, f.Pointer = dotted(e.path), pointer(e.path)
 	f.Received = abridged(f.Received)
 	e.found = append(e.found, finding{place, f})
@@ -175,11 +193,8 @@ func (n *node) leadsOn() bool { return n.array != nil || n.object != nil || n.sa
 
 // explain adds the failures of v under n, which stands under keyword.
 func (e *explainer) explain(n *node, v value.Value, keyword string) {
-	if e.steps -= visitCost; e.steps < 0 {
+	if !e.spend(visitCost) || e.late() {
 		return
-	}
-	if e.last != nil && slices.Compare(e.place(), e.last) > 0 {
-		return // it comes after everything that will be kept
 	}
 	if n.leadsOn() {
 		if _, done := e.seen[visit{n, e.part}]; done {
@@ -191,11 +206,11 @@ func (e *explainer) explain(n *node, v value.Value, keyword string) {
 		e.never(v, keyword)
 		return
 	}
-	if n.types != 0 && !n.types.accepts(v) {
+	if n.types != 0 && !e.hasType(n.types, v) && !e.givenUp() {
 		e.add(Failure{Constraint: "type", Expected: n.types.value(), Received: v, Message: typeMessage(n.types, v)})
 		return // what else the schema says is about other values
 	}
-	if n.enum != nil && !e.oneOf(n.enum, v) && e.steps >= 0 {
+	if n.enum != nil && !e.oneOf(n.enum, v) && !e.givenUp() {
 		expected := abridgedList(n.enum.values)
 		if n.enum.keyword == "const" {
 			expected = abridged(n.enum.values[0])
@@ -242,21 +257,42 @@ func (e *explainer) never(v value.Value, keyword string) {
 }
 
 func (e *explainer) number(n *numberRule, v value.Value) {
-	check := func(ok bool, keyword string, bound value.Value, demand string) {
-		if !bound.IsMissing() && !ok {
+	check := func(bound value.Value, keyword, demand string, fits func(bound value.Value) bool) {
+		if !bound.IsMissing() && !fits(bound) && !e.givenUp() {
 			e.add(Failure{Constraint: keyword, Expected: abridged(bound), Received: v, Message: boundMessage(demand, bound, v)})
 		}
 	}
-	check(compare(v, n.minimum) >= 0, "minimum", n.minimum, "at least")
-	check(compare(v, n.maximum) <= 0, "maximum", n.maximum, "at most")
-	check(compare(v, n.exclusiveMinimum) > 0, "exclusiveMinimum", n.exclusiveMinimum, "greater than")
-	check(compare(v, n.exclusiveMaximum) < 0, "exclusiveMaximum", n.exclusiveMaximum, "less than")
-	check(n.multipleOf.IsMissing() || v.MultipleOf(n.multipleOf), "multipleOf", n.multipleOf, "a multiple of")
+	check(n.minimum, "minimum", "at least", func(bound value.Value) bool { return e.compare(v, bound) >= 0 })
+	check(n.maximum, "maximum", "at most", func(bound value.Value) bool { return e.compare(v, bound) <= 0 })
+	check(n.exclusiveMinimum, "exclusiveMinimum", "greater than", func(bound value.Value) bool { return e.compare(v, bound) > 0 })
+	check(n.exclusiveMaximum, "exclusiveMaximum", "less than", func(bound value.Value) bool { return e.compare(v, bound) < 0 })
+	check(n.multipleOf, "multipleOf", "a multiple of", func(bound value.Value) bool {
+		return e.spend(value.CompareEffort(v, bound)) && v.MultipleOf(bound)
+	})
 }
 
 func (e *explainer) text(t *textRule, v value.Value) {
 	s := v.Str()
-	n := len([]rune(s))
+	if !e.fitsLength(t, s) && e.spend(len(s)/work.BytesPerUnit) {
+		e.textLength(t, v)
+	}
+	if t.format.Valid != nil && e.spend(t.format.Effort(len(s))) && !t.format.Valid(s) {
+		e.add(Failure{
+			Constraint: "format", Expected: value.StringValue(t.formatName), Received: v,
+			Message: "The text must be " + t.format.Phrase + ".",
+		})
+	}
+	if t.pattern != nil && !t.pattern.Match(s, e.budget) && !e.givenUp() {
+		e.add(Failure{
+			Constraint: "pattern", Expected: value.StringValue(t.pattern.String()), Received: v,
+			Message: fmt.Sprintf("The text must match the pattern %s.", t.pattern),
+		})
+	}
+}
+
+// textLength adds the failures of a text that is too short or too long.
+func (e *explainer) textLength(t *textRule, v value.Value) {
+	n := utf8.RuneCountInString(v.Str())
 	if n < t.minLength {
 		e.add(Failure{
 			Constraint: "minLength", Expected: value.Int(int64(t.minLength)), Received: v,
@@ -269,24 +305,6 @@ func (e *explainer) text(t *textRule, v value.Value) {
 			Message: sizeMessage("text", "character", false, t.maxLength, n),
 		})
 	}
-	if t.format.Valid != nil {
-		e.steps -= len(s) / formatShare
-		if !t.format.Valid(s) {
-			e.add(Failure{
-				Constraint: "format", Expected: value.StringValue(t.formatName), Received: v,
-				Message: "The text must be " + t.format.Phrase + ".",
-			})
-		}
-	}
-	if t.pattern == nil || t.pattern.Match(s, &e.steps) {
-		return
-	}
-	f := Failure{Constraint: "pattern", Expected: value.StringValue(t.pattern.String()), Received: v}
-	f.Message = fmt.Sprintf("The text must match the pattern %s.", t.pattern)
-	if e.steps < 0 {
-		f.Message = fmt.Sprintf("The text takes too much work to check against the pattern %s. Send a shorter text, or simplify the pattern.", t.pattern)
-	}
-	e.add(f)
 }
 
 func (e *explainer) array(a *arrayRule, v value.Value) {
@@ -334,7 +352,7 @@ func (e *explainer) contains(a *arrayRule, elems []value.Value) {
 		}
 	}
 	switch {
-	case e.steps < 0:
+	case e.givenUp():
 	case n < a.minContains && a.minContains == 1:
 		e.size("contains", 1, n, `The list must have an item that fits the schema under "contains", but none does.`)
 	case n < a.minContains:
@@ -353,27 +371,26 @@ func (e *explainer) object(o *objectRule, v value.Value) {
 		e.size("maxProperties", o.maxFields, len(members), sizeMessage("object", "field", false, o.maxFields, len(members)))
 	}
 	for i := range o.fields {
-		if f := &o.fields[i]; f.required && !has(v, f.name) {
+		if f := &o.fields[i]; f.required && !e.has(v, f.name) && !e.givenUp() {
 			e.missing(f.name, "required", fmt.Sprintf("The field %s is missing.", shortened(value.StringValue(f.name))))
 		}
 	}
 	for _, need := range o.needs {
-		if !has(v, need.name) {
+		if !e.has(v, need.name) {
 			continue
 		}
 		for _, name := range need.required {
-			if !has(v, name) {
+			if !e.has(v, name) && !e.givenUp() {
 				e.missing(name, "dependentRequired", fmt.Sprintf("The field %s is missing, which is required because the field %s is there.",
 					shortened(value.StringValue(name)), shortened(value.StringValue(need.name))))
 			}
 		}
 	}
-	e.steps -= len(o.fields) + len(o.needs)
 	for i, m := range members {
 		e.field(o, i, m)
 	}
 	for _, d := range o.dependents {
-		if has(v, d.name) {
+		if e.has(v, d.name) {
 			e.explain(d.schema, v, "dependentSchemas")
 		}
 	}
@@ -389,18 +406,21 @@ func (e *explainer) missing(name, keyword, message string) {
 
 // field adds the failures of one member of an object.
 func (e *explainer) field(o *objectRule, i int, m value.Member) {
+	if !e.budget.SpendBytes(len(m.Key)) {
+		return
+	}
 	declared := false
 	if at := o.find(m.Key, 0); at >= 0 && o.fields[at].schema != nil {
 		declared = true
 		e.member(i, m, o.fields[at].schema, "properties")
 	}
 	for _, p := range o.patterns {
-		if p.pattern.Match(m.Key, &e.steps) {
+		if p.pattern.Match(m.Key, e.budget) {
 			declared = true
 			e.member(i, m, p.schema, "patternProperties")
 		}
 	}
-	if e.steps < 0 {
+	if e.givenUp() {
 		return
 	}
 	if !declared && o.additional != nil {
@@ -410,12 +430,12 @@ func (e *explainer) field(o *objectRule, i int, m value.Member) {
 			e.member(i, m, o.additional, "additionalProperties")
 		}
 	}
-	if name := value.StringValue(m.Key); o.names != nil && !e.accepts(o.names, name) {
+	if name := value.StringValue(m.Key); o.names != nil && !e.accepts(o.names, name) && !e.givenUp() {
 		e.at(step{position: i, key: m.Key}, func() {
-			inner := e.reasons(o.names, name)
-			if e.steps < 0 && len(inner) == 0 {
+			if e.late() {
 				return
 			}
+			inner := e.reasons(o.names, name)
 			f := Failure{Constraint: "propertyNames", Expected: value.BoolValue(false), Received: name}
 			f.Message = fmt.Sprintf("The name %s is not allowed for a field.", shortened(name))
 			if len(inner) > 0 && !o.names.never {
@@ -427,21 +447,35 @@ func (e *explainer) field(o *objectRule, i int, m value.Member) {
 	}
 }
 
+// maxCompared bounds the fields that a misspelt name is compared with.
+const maxCompared = 500
+
 // undeclared adds the failure of a member that additionalProperties forbids.
 func (e *explainer) undeclared(o *objectRule, m value.Member) {
+	if e.late() {
+		return
+	}
 	message := fmt.Sprintf("The field %s is not allowed.", shortened(value.StringValue(m.Key)))
+	if near := e.nearest(o, m.Key); near != "" {
+		message += fmt.Sprintf(" Did you mean %s?", shortened(value.StringValue(near)))
+	}
+	e.add(Failure{Constraint: "additionalProperties", Expected: value.BoolValue(false), Received: m.Value, Message: message})
+}
+
+// nearest returns the field that was most likely meant by a name, "" where none is close. It looks only for the first
+// names, and only where there are not too many fields.
+func (e *explainer) nearest(o *objectRule, name string) string {
+	if e.hints == 0 || len(o.fields) > maxCompared || !e.spend(hintCost) {
+		return ""
+	}
+	e.hints--
 	names := make([]string, 0, len(o.fields))
 	for i := range o.fields {
 		if o.fields[i].schema != nil {
 			names = append(names, o.fields[i].name)
 		}
 	}
-	if len(names) <= maxPatterns {
-		if near := diag.Nearest(m.Key, names); near != "" {
-			message += fmt.Sprintf(" Did you mean %s?", shortened(value.StringValue(near)))
-		}
-	}
-	e.add(Failure{Constraint: "additionalProperties", Expected: value.BoolValue(false), Received: m.Value, Message: message})
+	return diag.Nearest(name, names)
 }
 
 func (e *explainer) same(s *sameRule, v value.Value) {
@@ -451,7 +485,7 @@ func (e *explainer) same(s *sameRule, v value.Value) {
 	for _, n := range s.allOf {
 		e.explain(n, v, "allOf")
 	}
-	if s.anyOf != nil && !e.acceptsAny(s.anyOf, v) {
+	if s.anyOf != nil && !e.acceptsAny(s.anyOf, v) && !e.givenUp() {
 		e.alternatives("anyOf", s.anyOf, v)
 	}
 	if s.oneOf != nil {
@@ -462,9 +496,10 @@ func (e *explainer) same(s *sameRule, v value.Value) {
 			}
 		}
 		switch {
+		case e.givenUp():
 		case len(fitting) == 0:
 			e.alternatives("oneOf", s.oneOf, v)
-		case len(fitting) > 1 && e.steps >= 0:
+		case len(fitting) > 1:
 			e.add(Failure{
 				Constraint: "oneOf", Expected: value.Int(1), Received: value.Int(int64(len(fitting))),
 				Message: fmt.Sprintf("The value must fit exactly one of the %d alternatives, but it fits %d of them: numbers %s.",
@@ -472,7 +507,7 @@ func (e *explainer) same(s *sameRule, v value.Value) {
 			})
 		}
 	}
-	if s.not != nil && e.accepts(s.not, v) && e.steps >= 0 {
+	if s.not != nil && e.accepts(s.not, v) && !e.givenUp() {
 		e.add(Failure{Constraint: "not", Received: v, Message: `The value must not fit the schema under "not", but it does.`})
 	}
 	if s.condition != nil {
@@ -491,7 +526,7 @@ const maxAlternativesShown = 3
 
 // alternatives adds the failure of a value that fits none of several schemas.
 func (e *explainer) alternatives(keyword string, nodes []*node, v value.Value) {
-	if e.steps < 0 {
+	if e.late() || !e.spend(len(nodes)) {
 		return
 	}
 	f := Failure{Constraint: keyword, Received: v}
@@ -500,7 +535,7 @@ func (e *explainer) alternatives(keyword string, nodes []*node, v value.Value) {
 		e.add(f)
 		return
 	}
-	if values, ok := onlyValues(nodes); ok {
+	if values, ok := e.onlyValues(nodes); ok {
 		f.Expected, f.Message = abridgedList(values), enumMessage(&enumRule{values: values})
 		e.add(f)
 		return
@@ -534,10 +569,10 @@ func otherTypes(nodes []*node, v value.Value) (typeSet, bool) {
 }
 
 // onlyValues returns the values that all nodes list, if they do nothing else.
-func onlyValues(nodes []*node) ([]value.Value, bool) {
+func (e *explainer) onlyValues(nodes []*node) ([]value.Value, bool) {
 	var values []value.Value
 	for _, n := range nodes {
-		if n.enum == nil || n.same != nil {
+		if n.enum == nil || n.same != nil || !e.spend(len(n.enum.values)/enumShare) {
 			return nil, false
 		}
 		values = append(values, n.enum.values...)
@@ -550,6 +585,5 @@ func (e *explainer) reasons(n *node, v value.Value) []Failure {
 	inner := newExplainer(e.run, 1)
 	inner.path, inner.nested = slices.Clip(e.path), true
 	inner.explain(n, v, "")
-	e.steps = inner.steps
 	return inner.failures()
 }

@@ -4,9 +4,11 @@ import (
 	"testing"
 	"time"
 
+	"j17"
 	"j17/internal/spec/diag"
 	"j17/internal/spec/schema"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 func seeds() []string {
@@ -35,7 +37,7 @@ func FuzzCompile(f *testing.F) {
 		var l diag.List
 		start := time.Now()
 		s := schema.Compile(v, "", &l)
-		s.Validate(v)
+		_, _ = s.Validate(v, work.Counted(work.Command))
 		if took := time.Since(start); took > slow {
 			t.Fatalf("it took %v", took)
 		}
@@ -68,12 +70,15 @@ func FuzzValidate(f *testing.F) {
 		var l diag.List
 		s := schema.Compile(v, "", &l)
 		start := time.Now()
-		failures := s.Validate(data)
+		failures, err := s.Validate(data, work.Counted(work.Command))
 		if took := time.Since(start); took > slow {
 			t.Fatalf("it took %v", took)
 		}
-		if s.Valid(data) != (failures == nil) || len(failures) > schema.MaxFailures {
-			t.Fatalf("%d failures, but Valid says %v", len(failures), s.Valid(data))
+		if err != nil && j17.CodeOf(err) != j17.CodeWorkLimit {
+			t.Fatal(err)
+		}
+		if fits, err2 := s.Valid(data, work.Counted(work.Command)); err == nil && (err2 != nil || fits != (failures == nil)) || len(failures) > schema.MaxFailures {
+			t.Fatalf("%d failures, but Valid says %v, %v", len(failures), fits, err2)
 		}
 		for _, f := range failures {
 			if f.Message == "" || f.Constraint == "" {

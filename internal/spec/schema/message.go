@@ -2,6 +2,7 @@ package schema
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -34,24 +35,41 @@ func kindPhrase(v value.Value) string {
 // shortTexts is the number of characters of a value that a message shows.
 const shortTexts = 60
 
-// shortened is a value as a message shows it.
+// shortened is a value as a message shows it. It takes no more work for a large value than for a small one.
 func shortened(v value.Value) string {
-	if v.Len() > shortTexts {
-		return kindName(v.Kind())
-	}
-	s := v.String()
-	if utf8.RuneCountInString(s) <= shortTexts {
+	switch v.Kind() {
+	case value.Array, value.Object:
+		if !small(v) {
+			return kindName(v.Kind())
+		}
+		s := v.String()
+		if utf8.RuneCountInString(s) > shortTexts {
+			return kindName(v.Kind())
+		}
 		return s
+	case value.String:
+		quoted := value.StringValue(firstRunes(v.Str(), shortTexts+1)).String()
+		if utf8.RuneCountInString(quoted) <= shortTexts {
+			return quoted
+		}
+		return firstRunes(quoted, shortTexts) + `..."`
+	case value.Number:
+		if s := v.Num(); len(s) > shortTexts {
+			return s[:shortTexts] + "..."
+		}
+	case value.Missing, value.Null, value.Bool:
 	}
-	if v.Kind() == value.Array || v.Kind() == value.Object {
-		return kindName(v.Kind())
-	}
-	cut := firstRunes(s, shortTexts) + "..."
-	if v.Kind() == value.String {
-		cut += `"`
-	}
-	return cut
+	return v.String()
 }
+
+// small reports whether the text of a value could be short enough for a message.
+func small(v value.Value) bool {
+	_, ok := v.Measure(largestShown, value.MaxDepth)
+	return ok
+}
+
+// largestShown is more than Measure finds in any value whose text a message or a Failure may show.
+const largestShown = 2048
 
 func firstRunes(s string, n int) string {
 	for i := range s {
@@ -82,7 +100,7 @@ func abridged(v value.Value) value.Value {
 			return value.StringValue(s[:maxTextShown] + "...")
 		}
 	case value.Array, value.Object:
-		if !v.Within(maxNestedShown, maxValuesShown) || len(v.String()) > maxTextShown {
+		if !v.Within(maxNestedShown, maxValuesShown) || !small(v) || len(v.String()) > maxTextShown {
 			return value.StringValue(v.Kind().String())
 		}
 	case value.Missing, value.Null, value.Bool:
@@ -99,10 +117,10 @@ func abridgedList(values []value.Value) value.Value {
 	return value.ArrayValue(shown...)
 }
 
-// choice joins words: "a", "a or b", "a, b or c". It shows at most maxValuesShown.
-func choice(words []string) string {
-	if more := len(words) - maxValuesShown; more > 0 {
-		words = append(words[:maxValuesShown:maxValuesShown], strconv.Itoa(more)+" other values")
+// choice joins words: "a", "a or b", "a, b or c". It says of how many more values there are no words.
+func choice(words []string, more int) string {
+	if more > 0 {
+		words = append(slices.Clip(words), strconv.Itoa(more)+" other values")
 	}
 	if len(words) < 2 {
 		return strings.Join(words, "")
@@ -119,7 +137,7 @@ func plural(n int, noun string) string {
 }
 
 func typeMessage(t typeSet, v value.Value) string {
-	return fmt.Sprintf("The value must be %s, but it is %s.", choice(t.phrases()), kindPhrase(v))
+	return fmt.Sprintf("The value must be %s, but it is %s.", choice(t.phrases(), 0), kindPhrase(v))
 }
 
 // names lists the types of a set as a schema writes them, null last.
@@ -156,9 +174,9 @@ func (t typeSet) value() value.Value {
 }
 
 func enumMessage(e *enumRule) string {
-	words := make([]string, len(e.values))
-	for i, v := range e.values {
-		words[i] = shortened(v)
+	words := make([]string, min(len(e.values), maxValuesShown))
+	for i := range words {
+		words[i] = shortened(e.values[i])
 	}
 	switch len(words) {
 	case 0:
@@ -166,7 +184,7 @@ func enumMessage(e *enumRule) string {
 	case 1:
 		return "The value must be " + words[0] + "."
 	default:
-		return "The value must be one of " + choice(words) + "."
+		return "The value must be one of " + choice(words, len(e.values)-len(words)) + "."
 	}
 }
 
@@ -181,8 +199,4 @@ func sizeMessage(subject, noun string, least bool, bound, n int) string {
 		demand = "at least"
 	}
 	return fmt.Sprintf("The %s must have %s %s, but it has %d.", subject, demand, plural(bound, noun), n)
-}
-
-func tooComplex() Failure {
-	return Failure{Constraint: "complexity", Message: "The value takes too much work to check against its schema. Send a smaller value, or simplify the schema."}
 }

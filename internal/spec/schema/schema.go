@@ -10,8 +10,8 @@
 //  2. Validate first asks only whether the value fits (check.go). That allocates nothing for an ordinary value.
 //  3. If it does not fit, a second pass over the same nodes finds out why (explain.go, message.go).
 //
-// Both passes count their steps, and so do patterns: no schema and no value can hold a caller for long, and
-// the same value gets the same answer on every machine.
+// Both passes take what they do from the caller's budget, and so do patterns: no schema and no value can hold a caller
+// for longer than it allows, and the same value gets the same answer on every machine.
 package schema
 
 import (
@@ -19,6 +19,7 @@ import (
 
 	"j17/internal/spec/diag"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // Limits of what is compiled and checked.
@@ -33,9 +34,6 @@ const (
 	maxCost = 10_000
 	// maxChain bounds how many references and combinations may lead from one schema to the next for the same value.
 	maxChain = 200
-	// maxSteps bounds the work of one pass of Validate: schemas times values, and characters in patterns. A pass
-	// that uses all of them takes a fraction of a second.
-	maxSteps = 5_000_000
 )
 
 // Schema is a compiled schema. It is immutable and may be used by any number of goroutines.
@@ -74,22 +72,27 @@ func Compile(v value.Value, at diag.Pointer, l *diag.List) *Schema {
 	return &Schema{root: root, seed: maphash.MakeSeed()}
 }
 
-// Valid reports whether v fits the schema.
-func (s *Schema) Valid(v value.Value) bool {
-	r := run{steps: maxSteps, seed: s.seed}
-	return r.accepts(s.root, v) && r.steps >= 0
+// Valid reports whether v fits the schema. Its work is taken from the budget; the error is the budget's, where that ended.
+func (s *Schema) Valid(v value.Value, b *work.Budget) (bool, error) {
+	r := run{budget: b, seed: s.seed}
+	fits := r.accepts(s.root, v)
+	if err := b.Err(); err != nil {
+		return false, err
+	}
+	return fits, nil
 }
 
 // Validate returns why v does not fit the schema: at most MaxFailures failures in the order in which what they are
-// about stands in v, a container before its parts. It returns nil if v fits.
-func (s *Schema) Validate(v value.Value) []Failure {
-	if s.Valid(v) {
-		return nil
+// about stands in v, a container before its parts. It returns none if v fits. Its work is taken from the budget. Where
+// that ends, the error is the budget's, unless it is already known that v does not fit, and of one failure why.
+func (s *Schema) Validate(v value.Value, b *work.Budget) ([]Failure, error) {
+	if fits, err := s.Valid(v, b); fits || err != nil {
+		return nil, err
 	}
-	e := newExplainer(run{steps: maxSteps, seed: s.seed}, MaxFailures)
+	e := newExplainer(run{budget: b, seed: s.seed}, MaxFailures)
 	e.explain(s.root, v, "")
 	if len(e.found) == 0 {
-		return []Failure{tooComplex()}
+		return nil, b.Err()
 	}
-	return e.failures()
+	return e.failures(), nil
 }

@@ -16,6 +16,7 @@ import (
 	"j17/internal/spec/diag"
 	"j17/internal/spec/schema"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 var update = flag.Bool("update", false, "write what the tests found into testdata")
@@ -78,7 +79,7 @@ func TestCompile(t *testing.T) {
 				t.Errorf("the pointer %s is not inside of %s", d.Pointer, at)
 			}
 		}
-		if l.Errors() > 0 && s.Validate(parse(t, `{"a": [1, "x"]}`)) != nil {
+		if l.Errors() > 0 && validate(t, s, parse(t, `{"a": [1, "x"]}`)) != nil {
 			t.Error("a faulty schema refuses values")
 		}
 		if b.Len() == 0 {
@@ -92,8 +93,8 @@ func TestValidate(t *testing.T) {
 	archive(t, "validate.txtar", func(t *testing.T, files map[string]string) string {
 		t.Helper()
 		s, v := compile(t, files["schema"]), parse(t, files["data"])
-		failures := s.Validate(v)
-		if s.Valid(v) != (failures == nil) {
+		failures := validate(t, s, v)
+		if valid(t, s, v) != (failures == nil) {
 			t.Error("Valid and Validate disagree")
 		}
 		var b strings.Builder
@@ -135,36 +136,20 @@ func soon(t *testing.T, f func()) {
 func onlyFailure(t *testing.T, s *schema.Schema, v value.Value) schema.Failure {
 	t.Helper()
 	var failures []schema.Failure
-	soon(t, func() { failures = s.Validate(v) })
+	soon(t, func() { failures = validate(t, s, v) })
 	if len(failures) != 1 {
 		t.Fatalf("there are %d failures: %.200v", len(failures), failures)
 	}
 	return failures[0]
 }
 
-// TestHostilePatterns checks that a pattern which would take forever is a failure with a reason.
+// TestHostilePatterns checks that patterns which take forever in careless matchers do not. Those that still do: see work_test.go.
 func TestHostilePatterns(t *testing.T) {
-	bait := value.StringValue(strings.Repeat("a", 5000) + "!")
+	bait := value.StringValue(strings.Repeat("a", 2000) + "!")
 	for _, pattern := range []string{`^(a+)+$`, `^(a|aa)+$`, `^(?:a?){900}a{900}$`} { // in linear time
 		s := compile(t, fmt.Sprintf(`{"pattern": %q}`, pattern))
-		if f := onlyFailure(t, s, bait); f.Constraint != "pattern" || strings.Contains(f.Message, "work") {
+		if f := onlyFailure(t, s, bait); f.Constraint != "pattern" {
 			t.Errorf("%s: %+v", pattern, f)
-		}
-	}
-	for _, pattern := range []string{`^(?=(a+)+$)`, `^(?:(a|aa)+)\\1!!$`} { // given up
-		s := compile(t, fmt.Sprintf(`{"items": {"pattern": "%s"}}`, pattern))
-		many := make([]value.Value, 1000)
-		for i := range many {
-			many[i] = bait
-		}
-		f := onlyFailure(t, s, value.ArrayValue(many...))
-		if f.Constraint != "pattern" || f.Path != "[0]" || !strings.Contains(f.Message, "too much work") {
-			t.Errorf("%s: %+v", pattern, f)
-		}
-		// A pattern that was given up has neither matched nor not matched.
-		s = compile(t, fmt.Sprintf(`{"not": {"pattern": "%s"}}`, pattern))
-		if f := onlyFailure(t, s, bait); f.Constraint != "complexity" {
-			t.Errorf("not %s: %+v", pattern, f)
 		}
 	}
 }
@@ -207,7 +192,7 @@ func TestHostileSchemas(t *testing.T) {
 	refused("a long pattern", `{"pattern": "`+strings.Repeat("a", 10_000)+`"}`, "longer than")
 
 	deep := strings.Repeat(`{"not": `, 126) + "true" + strings.Repeat("}", 126)
-	if s := compile(t, deep); !s.Valid(value.NullValue()) {
+	if s := compile(t, deep); !valid(t, s, value.NullValue()) {
 		t.Error("an even number of negations is no affirmation")
 	}
 
@@ -215,16 +200,16 @@ func TestHostileSchemas(t *testing.T) {
 	tree := `{"anyOf": [{"properties": {"a": {"allOf": [{"$ref": "#"}, {"maxProperties": 0}]}}, "required": ["a"]},
 		{"properties": {"a": {"$ref": "#"}}, "required": ["a"]}]}`
 	nested := strings.Repeat(`{"a": `, 100) + "{}" + strings.Repeat("}", 100)
-	if f := onlyFailure(t, compile(t, tree), parse(t, nested)); f.Message == "" {
-		t.Errorf("%+v", f)
-	}
+	tooMuch(t, compile(t, tree), parse(t, nested))
 	for _, keyword := range []string{"anyOf", "allOf", "oneOf"} {
 		s := compile(t, fmt.Sprintf(`{"properties": {"a": {"%s": [{"$ref": "#"}, {"$ref": "#"}, {"$ref": "#"}]}}, "required": ["a"]}`, keyword))
 		for _, depth := range []int{12, 120} {
 			v := parse(t, strings.Repeat(`{"a": `, depth)+"{}"+strings.Repeat("}", depth))
-			if f := onlyFailure(t, s, v); f.Message == "" {
-				t.Errorf("%s, depth %d: %+v", keyword, depth, f)
-			}
+			soon(t, func() {
+				if failures, err := s.Validate(v, work.Counted(work.Command)); failures == nil && err == nil {
+					t.Errorf("%s, depth %d: the value fits", keyword, depth)
+				}
+			})
 		}
 	}
 }
@@ -237,7 +222,7 @@ func TestHostileValues(t *testing.T) {
 	}
 	long := value.ArrayValue(numbers...)
 	s := compile(t, `{"uniqueItems": true, "items": {"multipleOf": 1e-400, "minimum": 1e-400, "maximum": 1e400, "exclusiveMaximum": 1e399}}`)
-	soon(t, func() { s.Validate(long) })
+	soon(t, func() { _, _ = s.Validate(long, work.Counted(work.Command)) })
 
 	items := make([]value.Value, 100_000)
 	for i := range items {
@@ -245,7 +230,7 @@ func TestHostileValues(t *testing.T) {
 	}
 	unique := compile(t, `{"uniqueItems": true}`)
 	soon(t, func() {
-		if got := unique.Validate(value.ArrayValue(items...)); got != nil {
+		if got := validate(t, unique, value.ArrayValue(items...)); got != nil {
 			t.Error(got)
 		}
 	})
@@ -259,7 +244,7 @@ func TestHostileValues(t *testing.T) {
 	for i := range 100_000 {
 		members = append(members, value.Member{Key: fmt.Sprintf("b%sx%d", strings.Repeat("x", 30), i), Value: value.NullValue()})
 	}
-	soon(t, func() { wide.Validate(value.ObjectValue(members...)) })
+	soon(t, func() { _, _ = wide.Validate(value.ObjectValue(members...), work.Counted(work.Command)) })
 
 	deep := value.NullValue()
 	for range 4000 {
@@ -290,25 +275,25 @@ func TestUniqueItems(t *testing.T) {
 		{"false", "false"},
 	} {
 		for _, filler := range []string{"", `"p","q","r","s","t","u","v","w","x","y","z",`} {
-			if s.Valid(parse(t, "["+filler+pair[0]+","+pair[1]+"]")) {
+			if valid(t, s, parse(t, "["+filler+pair[0]+","+pair[1]+"]")) {
 				t.Errorf("%s and %s are different", pair[0], pair[1])
 			}
 		}
 	}
 	different := `[0, false, "", null, [], {}, 1, true, "1", [1], {"1": 1}, [[1]], {"a": null}, {"b": null}, [1, 2], [2, 1], 0.1, 1e-2, -1, 1e300, 1e299]`
-	if got := s.Validate(parse(t, different)); got != nil {
+	if got := validate(t, s, parse(t, different)); got != nil {
 		t.Error(got)
 	}
 }
 
 func TestMissingValue(t *testing.T) {
 	for _, src := range []string{`{"type": "object"}`, `{"enum": [null]}`, `false`} {
-		if compile(t, src).Valid(value.Value{}) {
+		if valid(t, compile(t, src), value.Value{}) {
 			t.Errorf("no value fits %s", src)
 		}
 	}
 	for _, src := range []string{`{}`, `{"minLength": 3, "required": ["a"], "items": false, "minimum": 1}`} {
-		if !compile(t, src).Valid(value.Value{}) {
+		if !valid(t, compile(t, src), value.Value{}) {
 			t.Errorf("no value does not fit %s", src)
 		}
 	}

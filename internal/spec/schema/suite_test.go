@@ -189,8 +189,8 @@ func (n *count) run(t *testing.T, file string, g suiteGroup, used []bool) {
 			t.Errorf("%s: %s: %v", name, test.Description, err)
 			continue
 		}
-		failures := s.Validate(data)
-		if (failures == nil) != test.Valid || s.Valid(data) != test.Valid {
+		failures := validate(t, s, data)
+		if (failures == nil) != test.Valid || valid(t, s, data) != test.Valid {
 			t.Errorf("%s: %s: want valid %v, got %v", name, test.Description, test.Valid, failures)
 			continue
 		}

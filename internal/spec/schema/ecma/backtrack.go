@@ -3,6 +3,8 @@ package ecma
 import (
 	"slices"
 	"unicode"
+
+	"j17/internal/work"
 )
 
 type code uint8
@@ -201,6 +203,8 @@ type frame struct {
 const (
 	// maxKeptStack bounds the stack that a machine keeps for its next text.
 	maxKeptStack = 4096
+	// resetShare is how many slots are set back in the time of one step.
+	resetShare = 16
 	// maxStack bounds the stack: about 8 MB.
 	maxStack = 1 << 18
 	// unset is the position of a group that took no part.
@@ -211,14 +215,53 @@ const (
 type machine struct {
 	program *program
 	text    string
-	steps   int
 	slots   []int
 	stack   []frame
+	// steps is how many steps are left of those taken last: negative when the machine has to take more, or has given
+	// up. allowed is how many it may still take.
+	steps, taken, allowed int
+	budget                *work.Budget
+	givenUp               bool
 }
 
-// search reports whether the program matches anywhere in the text. When steps is negative afterwards, it gave up.
+// stepsTaken is how many steps a machine makes before it pays for them.
+const stepsTaken = 1 << 12
+
+// begin allows a number of steps.
+func (m *machine) begin(allowed int, b *work.Budget) {
+	m.allowed, m.budget, m.givenUp = allowed, b, false
+	m.take()
+}
+
+func (m *machine) take() {
+	m.taken = min(stepsTaken, m.allowed)
+	m.steps = m.taken
+	m.allowed -= m.taken
+}
+
+// more pays for the steps that were taken, and reports whether the machine may go on.
+func (m *machine) more() bool {
+	if m.givenUp {
+		return false
+	}
+	m.allowed += m.steps // what it made beyond those taken
+	if !m.budget.Spend(m.taken-m.steps) || m.allowed <= 0 {
+		m.giveUp()
+		return false
+	}
+	m.take()
+	return true
+}
+
+func (m *machine) giveUp() { m.givenUp, m.steps = true, -1 }
+
+// end pays for the steps that were made, and reports whether the machine came to a result.
+func (m *machine) end() bool { return !m.givenUp && m.budget.Spend(m.taken-m.steps) }
+
+// search reports whether the program matches anywhere in the text, which means nothing when it has given up.
 func (m *machine) search() bool {
 	for start := 0; ; {
+		m.steps -= len(m.slots) / resetShare
 		for i := range m.slots {
 			m.slots[i] = unset
 		}
@@ -226,7 +269,7 @@ func (m *machine) search() bool {
 		if m.run(0, start) {
 			return true
 		}
-		if m.steps < 0 || m.program.anchored || start >= len(m.text) {
+		if m.givenUp || m.program.anchored || start >= len(m.text) {
 			return false
 		}
 		_, n := runeAt(m.text, start)
@@ -259,7 +302,7 @@ func (m *machine) fail(base int) (pc, pos int, ok bool) {
 
 func (m *machine) push(f frame) {
 	if len(m.stack) == maxStack {
-		m.steps = -1
+		m.giveUp()
 		return
 	}
 	m.stack = append(m.stack, f)
@@ -277,7 +320,7 @@ func (m *machine) set(slot, v int) {
 func (m *machine) run(pc, pos int) bool {
 	base := len(m.stack)
 	for {
-		if m.steps--; m.steps < 0 {
+		if m.steps--; m.steps < 0 && !m.more() {
 			return false
 		}
 		i := &m.program.code[pc]
@@ -367,7 +410,7 @@ func (m *machine) consume(i *instruction, pos int) (int, bool) {
 
 // consumeRun takes as many characters as it may and leaves a frame that gives them back.
 func (m *machine) consumeRun(i *instruction, pc, pos int) (int, bool) {
-	least, count := pos, 0
+	from, least, count := pos, pos, 0
 	for (i.max == unbounded || count < i.max) && pos < len(m.text) {
 		r, n := runeAt(m.text, pos)
 		if !i.set.contains(r) {
@@ -378,7 +421,7 @@ func (m *machine) consumeRun(i *instruction, pc, pos int) (int, bool) {
 			least = pos
 		}
 	}
-	m.steps -= count / 4 // a character of a run costs a quarter of a step
+	m.steps -= count/4 + (pos - from - count) // an ASCII character of a run costs a quarter of a step
 	if count < i.min {
 		return pos, false
 	}
@@ -465,7 +508,7 @@ func (m *machine) look(negative bool, pc, pos int) bool {
 	base := len(m.stack)
 	matched := m.run(pc, pos)
 	switch {
-	case m.steps < 0:
+	case m.givenUp:
 		return false
 	case !matched:
 		return negative

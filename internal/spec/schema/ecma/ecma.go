@@ -10,9 +10,12 @@ package ecma
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"sync"
 	"unicode/utf8"
+
+	"j17/internal/work"
 )
 
 // MaxPattern is the length in bytes from which a pattern is too long for Compile.
@@ -81,44 +84,47 @@ const (
 	// stepsPerChar bounds what the backtracking matcher may try before the linear engine takes over.
 	stepsPerChar = 16
 	// linearShare is how many instructions the linear engine executes in the time of one step.
-	linearShare = 16
+	linearShare = 4
 )
 
-// Match reports whether s, which is valid UTF-8, holds a match. It takes what that costs from steps, at least one.
-// When steps is below zero afterwards, the match was given up and the result means nothing.
-func (re *Regexp) Match(s string, steps *int) bool {
-	*steps--
-	if re.program != nil {
-		allowed := *steps
-		if re.linear != nil {
-			allowed = min(allowed, (len(s)+4)*stepsPerChar)
-		}
-		left := allowed
-		matched := re.backtrack(s, &left)
-		*steps -= allowed - left
-		if left >= 0 || re.linear == nil {
-			return matched
-		}
-	}
-	if *steps -= len(s) * re.weight / linearShare; *steps < 0 {
+// Match reports whether s, which is valid UTF-8, holds a match. It takes what that costs from the budget, at least one
+// unit. When the budget is used up the match has been given up, and the result means nothing.
+func (re *Regexp) Match(s string, b *work.Budget) bool {
+	if !b.Spend(1) {
 		return false
 	}
-	return re.linear.MatchString(s)
+	if re.program != nil {
+		allowed := math.MaxInt
+		if re.linear != nil {
+			allowed = (len(s) + 4) * stepsPerChar
+		}
+		matched, done := re.backtrack(s, allowed, b)
+		switch {
+		case done:
+			return matched
+		case re.linear == nil: // where the matcher's stack was too small, more work is no help
+			b.Spend(int(b.Left()) + 1)
+			return false
+		}
+	}
+	return b.Spend(len(s)*re.weight/linearShare) && re.linear.MatchString(s)
 }
 
-func (re *Regexp) backtrack(s string, steps *int) bool {
+// backtrack runs the backtracking matcher for at most the allowed steps. It reports whether it came to an end.
+func (re *Regexp) backtrack(s string, allowed int, b *work.Budget) (matched, done bool) {
 	m, ok := re.machines.Get().(*machine)
 	if !ok {
 		m = &machine{program: re.program, slots: make([]int, re.program.slots)}
 	}
-	m.text, m.steps = s, *steps
-	matched := m.search()
-	*steps = m.steps
-	m.text = ""
+	m.text = s
+	m.begin(allowed, b)
+	matched = m.search()
+	done = m.end()
+	m.text, m.budget = "", nil
 	if cap(m.stack) <= maxKeptStack {
 		re.machines.Put(m)
 	}
-	return matched
+	return matched, done
 }
 
 func runeAt(s string, i int) (rune, int) {

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"j17/internal/spec/schema/ecma"
+	"j17/internal/work"
 )
 
 const (
@@ -81,13 +82,13 @@ func TestMatch(t *testing.T) {
 			t.Errorf("%q is not valid or not kept", tt.pattern)
 		}
 		for _, s := range tt.yes {
-			if steps := plenty; !re.Match(s, &steps) || steps < 0 {
-				t.Errorf("%q does not match %q (%d steps left)", tt.pattern, s, steps)
+			if b := work.Counted(plenty); !re.Match(s, b) || b.Err() != nil {
+				t.Errorf("%q does not match %q (%d units left)", tt.pattern, s, b.Left())
 			}
 		}
 		for _, s := range tt.no {
-			if steps := plenty; re.Match(s, &steps) || steps < 0 {
-				t.Errorf("%q matches %q (%d steps left)", tt.pattern, s, steps)
+			if b := work.Counted(plenty); re.Match(s, b) || b.Err() != nil {
+				t.Errorf("%q matches %q (%d units left)", tt.pattern, s, b.Left())
 			}
 		}
 	}
@@ -205,12 +206,12 @@ func TestBombs(t *testing.T) {
 			t.Errorf("Compile(%q): %v", pattern, err)
 			continue
 		}
-		start, steps := time.Now(), plenty
-		re.Match(strings.Repeat("a", 50_000)+"!", &steps)
+		start, b := time.Now(), work.Counted(plenty)
+		re.Match(strings.Repeat("a", 50_000)+"!", b)
 		if took := time.Since(start); took > slow {
 			t.Errorf("%q took %v", pattern, took)
 		} else {
-			t.Logf("%-50q %8v, %d steps", pattern, took, plenty-steps)
+			t.Logf("%-50q %8v, %d units", pattern, took, b.Spent())
 		}
 	}
 }
@@ -320,9 +321,9 @@ func TestAgainstRegexp2(t *testing.T) {
 			if err != nil {
 				return
 			}
-			steps := plenty
-			got := re.Match(s, &steps)
-			if steps < 0 {
+			b := work.Counted(plenty)
+			got := re.Match(s, b)
+			if b.Err() != nil {
 				t.Fatalf("%q gave up on %q", p, s)
 			}
 			if got != want {
@@ -351,8 +352,8 @@ func FuzzMatch(f *testing.F) {
 		if !valid {
 			t.Fatal("the pattern compiles, but is not valid")
 		}
-		start, steps := time.Now(), 1_000_000
-		re.Match(text, &steps)
+		start := time.Now()
+		re.Match(text, work.Counted(1_000_000))
 		if took := time.Since(start); took > slow {
 			t.Fatalf("%q took %v", pattern, took)
 		}
@@ -369,10 +370,11 @@ func BenchmarkMatch(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
+			budget := work.Counted(plenty)
 			b.ReportAllocs()
 			for b.Loop() {
-				steps := plenty
-				if !re.Match(bb.text, &steps) {
+				budget.Renew(plenty)
+				if !re.Match(bb.text, budget) {
 					b.Fatal("no match")
 				}
 			}

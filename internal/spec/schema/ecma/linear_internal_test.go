@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"j17/internal/work"
 )
 
 // TestEnginesAgree runs regular patterns on both engines.
@@ -26,9 +28,9 @@ func TestEnginesAgree(t *testing.T) {
 		}
 		re := &Regexp{pattern: pattern, program: assemble(tree, p.groups)}
 		text := rapid.StringMatching(`[ab\n é]{0,8}`).Draw(t, "text")
-		steps := 1_000_000
-		if got, want := re.Match(text, &steps), fast.MatchString(text); got != want || steps < 0 {
-			t.Fatalf("%q on %q: backtracking says %v with %d steps left, linear %v", pattern, text, got, steps, want)
+		b := work.Counted(1_000_000)
+		if got, want := re.Match(text, b), fast.MatchString(text); got != want || b.Err() != nil {
+			t.Fatalf("%q on %q: backtracking says %v with %d units left, linear %v", pattern, text, got, b.Left(), want)
 		}
 	})
 }

@@ -57,10 +57,10 @@ const (
 func hostnames(wide bool) func(string) bool {
 	profile := idna.New(idna.ValidateForRegistration())
 	return func(s string) bool {
+		if len(s) > maxWide || !wide && len(s) > maxName {
+			return false
+		}
 		if wide {
-			if len(s) > maxWide {
-				return false
-			}
 			s = plainDots(s)
 		}
 		plain := true
