@@ -49,7 +49,7 @@ func Compile(src []byte) (*Compiled, []diag.Diagnostic) {
 	}
 	root, err := value.ParseString(c.out.text)
 	if err != nil {
-		return nil, []diag.Diagnostic{syntaxError(err)}
+		return nil, []diag.Diagnostic{syntaxError(c.out.text, err)}
 	}
 	c.root, c.out.root = root, root
 	c.spec()
@@ -65,10 +65,11 @@ func Compile(src []byte) (*Compiled, []diag.Diagnostic) {
 	return c.out, found
 }
 
-func syntaxError(err error) diag.Diagnostic {
+func syntaxError(text string, err error) diag.Diagnostic {
 	d := diag.Diagnostic{Message: err.Error()}
 	if syntax, ok := errors.AsType[*value.SyntaxError](err); ok {
 		d = diag.Diagnostic{Line: syntax.Line, Column: syntax.Column, Message: syntax.Message}
+		d.Hint = syntaxHint(text, min(syntax.Offset, len(text)))
 	}
 	return d
 }

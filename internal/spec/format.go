@@ -20,7 +20,7 @@ const indentation = "  "
 func Format(src []byte) ([]byte, []diag.Diagnostic) {
 	v, err := value.Parse(src)
 	if err != nil {
-		return nil, []diag.Diagnostic{syntaxError(err)}
+		return nil, []diag.Diagnostic{syntaxError(string(src), err)}
 	}
 	return FormatValue(v), nil
 }

@@ -89,6 +89,32 @@ func droppedFindings(n int) diag.Diagnostic {
 	return diag.Diagnostic{Severity: diag.Warning, Message: fmt.Sprintf("%d more findings are left out", n), Hint: "repair those above first"}
 }
 
+// syntaxHint says what to do about text that is no JSON, as far as what stands at its first fault tells.
+func syntaxHint(text string, at int) string {
+	before, rest := strings.TrimSpace(text[:at]), strings.TrimSpace(text[at:])
+	started := strings.HasPrefix(before, "{") || strings.HasPrefix(before, "[")
+	switch {
+	case strings.HasPrefix(rest, "//") || strings.HasPrefix(rest, "/*") || started && strings.HasPrefix(rest, "#"):
+		return `JSON has no comments: remove it, or say it in the "description" of a schema`
+	case rest == "" && before == "":
+		return `a spec is a JSON object; "j17 spec new" makes one to start from`
+	case !started && !strings.HasPrefix(rest, "{"):
+		return `specs are written in JSON, not in YAML or another language, and begin with "{"; "j17 spec new" makes one to start from`
+	case strings.HasPrefix(rest, "'"):
+		return `JSON has double quotes only, as in "name"`
+	default:
+		return ""
+	}
+}
+
+// notByName is the error for an object of named things that is something else.
+func (m *messages) notByName(at diag.Pointer, what string, got value.Kind) {
+	d := m.Errorf(at, "%s must be an object, not %s", what, aKind(got))
+	if got == value.Array {
+		d.Hintf(`write one member for each, with its name as the key, as in {"name": {...}, "other": {...}}`)
+	}
+}
+
 func (m *messages) wrongKind(at diag.Pointer, what string, want, got value.Kind) {
 	m.Errorf(at, "%s must be %s, not %s", what, aKind(want), aKind(got))
 }

@@ -50,7 +50,7 @@ func (c *compiler) members(v value.Value, at diag.Pointer, what string, limit in
 		return
 	}
 	if v.Kind() != value.Object {
-		c.wrongKind(at, what, value.Object, v.Kind())
+		c.notByName(at, what, v.Kind())
 		return
 	}
 	if v.Len() > limit {

@@ -69,6 +69,8 @@ func (c *compiler) operation(v value.Value, at diag.Pointer, ops []operation) []
 	if !slices.Contains(operationNames(), first.Key) {
 		d := c.errorf(at.Key(first.Key), "unknown operation %s", diag.Quote(first.Key)).AtKey()
 		switch near := operationMeant(first.Key); {
+		case first.Value.Kind() == value.String && slices.Contains(operationNames(), first.Value.Str()):
+			d.Hintf("the name of an operation is its key: write %s", example(first.Value.Str()))
 		case near == "if":
 			d.Hintf("write %s", example("if"))
 		case near != "":

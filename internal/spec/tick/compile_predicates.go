@@ -40,7 +40,7 @@ func (c *compiler) condition(v value.Value, at diag.Pointer) predicate {
 
 func (c *compiler) predicate(v value.Value, at diag.Pointer) predicate {
 	if v.Kind() != value.Object {
-		c.errorf(at, "a predicate is an object, not %s", kindOf(v)).Hintf("write %s", example("equals"))
+		c.errorf(at, "a predicate is an object, not %s", kindOf(v)).Hintf("write %s", comparisonMeant(v.Str()))
 		return nil
 	}
 	if v.Len() != 1 {
@@ -258,6 +258,23 @@ func predicateMeant(name string) string {
 	default:
 		return diag.Nearest(name, predicateNames())
 	}
+}
+
+// comparisonMeant returns the predicate for a text such as "$.data.due > 0", and an example for any other text.
+func comparisonMeant(text string) string {
+	words := strings.Fields(text)
+	if len(words) != 3 || !jsonpath.IsPath(words[0]) || len(text) > 100 {
+		return example("equals")
+	}
+	name := predicateMeant(words[1])
+	if operandKind(name) != value.Array {
+		return example("equals")
+	}
+	operand, err := value.ParseString(words[2])
+	if err != nil {
+		operand = value.StringValue(strings.Trim(words[2], "'"))
+	}
+	return value.ObjectValue(value.Member{Key: name, Value: value.ArrayValue(value.StringValue(words[0]), operand)}).String()
 }
 
 func wordList(words []string) string {
