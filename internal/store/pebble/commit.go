@@ -37,6 +37,9 @@ func (s *Store) commitLoop() {
 // also has the slice.
 func (s *Store) commitAll(b *batch, calls []*call) bool {
 	full := s.disk.check()
+	if s.disk.descriptors.wanting.Load() {
+		s.disk.descriptors.fill()
+	}
 	for len(calls) > 0 {
 		b.reset()
 		complete := b.fill(calls, full)

@@ -23,6 +23,7 @@ import (
 //
 //   - A write that finds no space waits until there is some. Table files are the exception: Pebble discards a table
 //     that it cannot finish and starts anew, which frees what the unfinished one occupied.
+//   - An operation that gets no file descriptor takes one of the reserve, or waits until there is one.
 //   - Any other failed write stops all writes for good: from then on the files stand still as they would after a
 //     crash, and whoever wants to change them blocks. Reads go on.
 //   - Log files are handed out for reuse without their old content once they have been scrubbed.
@@ -37,9 +38,16 @@ type disk struct {
 	logger *slog.Logger
 	life   context.Context //nolint:containedctx // the life of the store, which no call's context can stand for
 
-	// onFull is called when a write found no space, onFault once, when writes stop for good.
-	onFull  func()
-	onFault func(error)
+	// descriptors is the reserve of file descriptors.
+	descriptors *descriptors
+	// stalled tells that the engine takes no writes until a table has been written.
+	stalled atomic.Bool
+
+	// onFull is called when a write found no space, onStarved when one waits for a file descriptor, onFault once, when
+	// writes stop for good.
+	onFull    func()
+	onStarved func()
+	onFault   func(error)
 
 	phase  atomic.Int32
 	failed atomic.Bool
@@ -212,7 +220,7 @@ func (d *disk) pause() error {
 }
 
 // attempt runs op, which changes files. table tells whether Pebble can go on without it, again whether op may be
-// repeated when it found no space.
+// repeated when it found no space or no descriptor.
 func (d *disk) attempt(table, again bool, op func() error) error {
 	for {
 		if d.failed.Load() {
@@ -222,21 +230,44 @@ func (d *disk) attempt(table, again bool, op func() error) error {
 		if err == nil {
 			return nil
 		}
-		full := vfs.IsNoSpaceError(err)
-		if full && d.outOfSpace() && again {
+		full, starved := noSpace(err), noDescriptors(err)
+		if (full && d.outOfSpace() && again) || (starved && again && d.descriptors.giveBack()) {
 			continue
 		}
 		phase := d.phase.Load()
 		if phase == closing || (phase == running && full && table) {
 			return err
 		}
-		if phase == running && full && again {
-			if err = d.pause(); err == nil {
+		if phase == running && again && (full || starved) {
+			waiting := d.pause
+			if starved {
+				waiting = func() error { return d.starve(table) }
+			}
+			ended := waiting()
+			if ended == nil {
 				continue
 			}
+			if table {
+				return err
+			}
+			err = ended
 		}
 		d.fail(err)
 	}
+}
+
+// noSpace reports whether a write found no room, on the volume or within a quota.
+func noSpace(err error) bool { return vfs.IsNoSpaceError(err) || errors.Is(err, syscall.EDQUOT) }
+
+// starve waits until it is worth another try to get a file descriptor. Whoever waits for a log, or for a table without
+// which there is no room for writes in memory, is told so instead of waiting along.
+func (d *disk) starve(table bool) error {
+	d.descriptors.starving.Add(1)
+	defer d.descriptors.starving.Add(-1)
+	if !table || d.stalled.Load() {
+		d.onStarved()
+	}
+	return d.clock.Wait(d.life, d.clock.Now().Add(retryPause))
 }
 
 // fail stops all writes for good. While the store closes, the error alone has to do.
@@ -331,12 +362,29 @@ func (d *disk) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCate
 		_ = d.Remove(oldname)
 		return d.Create(newname, category)
 	}
-	return d.open(false, func() (vfs.File, error) { return d.FS.ReuseForWrite(oldname, newname, category) })
+	return d.open(false, func() (vfs.File, error) {
+		f, err := d.FS.ReuseForWrite(oldname, newname, category)
+		if _, gone := d.Stat(oldname); err != nil && gone != nil {
+			// It was renamed and could not be opened.
+			return d.FS.Create(newname, category)
+		}
+		return f, err
+	})
 }
 
 // OpenDir opens a folder for syncing.
 func (d *disk) OpenDir(name string) (vfs.File, error) {
 	return d.open(false, func() (vfs.File, error) { return d.FS.OpenDir(name) })
+}
+
+// Open opens a file for reading. That it gets no descriptor is for the caller to know, if the reserve has none either.
+func (d *disk) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	for {
+		f, err := d.FS.Open(name, opts...)
+		if err == nil || !noDescriptors(err) || !d.descriptors.giveBack() {
+			return f, err
+		}
+	}
 }
 
 func (d *disk) open(table bool, op func() (vfs.File, error)) (vfs.File, error) {

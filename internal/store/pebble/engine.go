@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -51,16 +52,21 @@ func (e *events) broadcast() {
 	e.changed = make(chan struct{})
 }
 
-func (e *events) listener(logger *slog.Logger) *pebble.EventListener {
+// listener returns what Pebble tells of its work. stalled is kept up to date.
+func (e *events) listener(logger *slog.Logger, stalled *atomic.Bool) *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: func(err error) { logger.Error("background work failed and is repeated", slog.Any("error", err)) },
 		DataCorruption: func(info pebble.DataCorruptionInfo) {
 			logger.Error("stored data are damaged", slog.String("file", info.Path), slog.Any("error", info.Details))
 		},
 		WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
+			stalled.Store(true)
 			logger.Warn("writes wait for background work", slog.String("reason", info.Reason))
 		},
-		WriteStallEnd: func() { logger.Info("writes go on") },
+		WriteStallEnd: func() {
+			stalled.Store(false)
+			logger.Info("writes go on")
+		},
 		FlushEnd:      func(pebble.FlushInfo) { e.broadcast() },
 		CompactionEnd: func(pebble.CompactionInfo) { e.broadcast() },
 		TableDeleted:  func(pebble.TableDeleteInfo) { e.broadcast() },
@@ -72,9 +78,16 @@ func fault(where string, err error) error {
 	if pebble.IsCorruptionError(err) {
 		return &store.CorruptionError{Where: where, Err: err}
 	}
+	if noDescriptors(err) {
+		return fmt.Errorf("read %s: %w: %w", where, store.ErrBusy, err)
+	}
 	return fmt.Errorf("read %s: %w", where, err)
 }
 
+// corruption reports data that contradict themselves. What could not be read for want of a descriptor says nothing of them.
 func corruption(err error, where string, args ...any) error {
+	if noDescriptors(err) {
+		return fault(fmt.Sprintf(where, args...), err)
+	}
 	return &store.CorruptionError{Where: fmt.Sprintf(where, args...), Err: err}
 }

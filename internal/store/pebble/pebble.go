@@ -58,7 +58,6 @@ const (
 	memTables         = 4
 	blockBytes        = 16 << 10
 	bloomBits         = 10
-	maxOpenFiles      = 1000
 	// dropDelay is the time after which the disk space of a dropped tenant is reclaimed at the latest.
 	dropDelay = 10 * time.Second
 	// cachedHeads is the number of stream heads in memory, about 200 bytes each.
@@ -163,7 +162,8 @@ func Open(o Options) (*Store, error) {
 	}
 	s.disk = &disk{
 		FS: o.FS, dir: o.Dir, clock: o.Clock, logger: o.Logger, life: s.life,
-		onFull: s.stalled, onFault: s.fail,
+		onFull: s.stalled, onStarved: s.starved, onFault: s.fail,
+		descriptors: &descriptors{fs: o.FS, dir: o.Dir, clock: o.Clock, logger: o.Logger},
 	}
 	if err := s.open(o); err != nil {
 		return nil, err
@@ -180,6 +180,7 @@ func (s *Store) open(o Options) error {
 	}
 	s.disk.setFloor(o.MinFreeBytes)
 	s.disk.findBallast()
+	s.disk.descriptors.fill()
 	err := s.unlessFaulted(nil, func() error { return s.openEngine(o) })
 	switch {
 	case errors.Is(err, errInUse):
@@ -187,6 +188,7 @@ func (s *Store) open(o Options) error {
 	case err != nil:
 		// Pebble may have left goroutines behind that still want to write.
 		s.disk.failed.Store(true)
+		s.disk.descriptors.close()
 		return errors.Join(fmt.Errorf("open the data folder %s: %w", o.Dir, err), s.disk.unlock())
 	}
 	if err := s.unlessFaulted(nil, s.load); err != nil {
@@ -227,7 +229,7 @@ func (s *Store) engineOptions(o Options) *pebble.Options {
 	opts := &pebble.Options{
 		FS:                          s.disk,
 		CacheSize:                   o.CacheBytes,
-		MaxOpenFiles:                maxOpenFiles,
+		MaxOpenFiles:                openFiles(descriptorLimit()),
 		MemTableSize:                memTableBytes,
 		MemTableStopWritesThreshold: memTables,
 		FlushDelayDeleteRange:       dropDelay,
@@ -235,7 +237,7 @@ func (s *Store) engineOptions(o Options) *pebble.Options {
 		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.NumCPU()/2) },
 		FormatMajorVersion:         engineFormat,
 		Logger:                     logger,
-		EventListener:              s.events.listener(o.Logger),
+		EventListener:              s.events.listener(o.Logger, &s.disk.stalled),
 	}
 	for i := range opts.Levels {
 		opts.Levels[i].BlockSize = blockBytes
@@ -312,6 +314,11 @@ func (s *Store) stalled() {
 	s.queue.abandon(unknown(store.ErrFull), store.ErrFull)
 }
 
+// starved answers those who would have to wait until the process may open files again.
+func (s *Store) starved() {
+	s.queue.abandon(unknown(store.ErrBusy), store.ErrBusy)
+}
+
 // Close waits for running calls and releases the store. See store.Store. After a fault it waits for nobody: readers then may
 // go on, and the memory of the store stays in use.
 func (s *Store) Close() error { return s.shutdown(nil) }
@@ -351,6 +358,7 @@ func (s *Store) shutdown(end <-chan struct{}) error {
 // closeEngine closes Pebble, and after a fault no more than the folder's lock.
 func (s *Store) closeEngine() error {
 	s.disk.phase.Store(closing)
+	defer s.disk.descriptors.close()
 	if s.disk.failed.Load() {
 		// Goroutines of Pebble are blocked in writes that must not happen any more. They hold its locks.
 		return s.disk.unlock()

@@ -278,6 +278,7 @@ func (b *batch) dueItem(t *tenant, space store.Space, key string) (*stagedItem, 
 // sweepLoop removes what has expired. Reads do not see it anyway.
 func (s *Store) sweepLoop() {
 	for s.clock.Wait(s.life, s.clock.Now().Add(sweepEvery)) == nil {
+		s.disk.descriptors.fill()
 		if err := s.sweep(s.life); err != nil && s.life.Err() == nil {
 			s.logger.ErrorContext(s.life, "expired items could not be removed", slog.Any("error", err))
 		}

@@ -2,7 +2,6 @@ package pebble
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -107,7 +106,7 @@ func (r reader) iterate(lower, upper []byte) (*pebble.Iterator, error) {
 func newIter(from pebble.Reader, lower, upper []byte) (*pebble.Iterator, error) {
 	it, err := from.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
 	if err != nil {
-		return nil, fmt.Errorf("open an iterator: %w", err)
+		return nil, fault("an index", err)
 	}
 	return it, nil
 }
