@@ -144,3 +144,33 @@ func BenchmarkImply(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkTurns measures payments by 16 writers to one account: such as imply something that depends on the account's
+// state, and such as imply the same without a look at it.
+func BenchmarkTurns(b *testing.B) {
+	for _, event := range []string{"was_told", "was_paid"} {
+		b.Run(event, func(b *testing.B) {
+			e := newBench(b)
+			c, found := spec.Compile([]byte(accountSpec))
+			if c == nil {
+				b.Fatal(found)
+			}
+			e.Deploy(tenant, c, nil)
+			if _, err := e.Execute(b.Context(), command(b, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)); err != nil {
+				b.Fatal(err)
+			}
+			pay := command(b, "account/"+id+"/"+event, paid(1))
+			b.SetParallelism(8)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if _, err := e.Execute(b.Context(), pay); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "writes/s")
+			b.ReportMetric(float64(e.Stats().Replanned)/float64(b.N), "replanned/op")
+		})
+	}
+}

@@ -10,14 +10,12 @@ package engine
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"sync"
 	"sync/atomic"
+	"time"
 
-	"j17"
 	"j17/internal/clock"
 	"j17/internal/ident"
-	"j17/internal/spec"
 	"j17/internal/store"
 )
 
@@ -33,6 +31,9 @@ type Options struct {
 	MaxDepth, MaxImplied int
 	// SnapshotEvery is the number of events after which a stream gets a new snapshot; 0 means 1000.
 	SnapshotEvery uint64
+	// WriteWait is how long a write waits for its turn among others that look at the same states, before it is refused
+	// with CodeBusy; 0 means DefaultWriteWait.
+	WriteWait time.Duration
 }
 
 // Engine executes commands and answers reads for all tenants of one store.
@@ -47,8 +48,9 @@ type Engine struct {
 	// failures numbers the rejections that are kept.
 	failures atomic.Uint32
 
-	mu    sync.Mutex // serialises deploys
-	specs atomic.Pointer[map[store.Tenant]*deployed]
+	writeWait time.Duration
+
+	environments sync.Map // of *environment by store.Tenant
 
 	cache   *cache
 	folding foldLocks
@@ -66,10 +68,13 @@ type Stats struct {
 	Snapshots   uint64 // snapshots written
 	CacheBytes  int64  // memory that cached states are charged for
 	CacheStates int    // states in the cache
+	Turns       uint64 // writes that waited for their turn behind others
+	Replanned   uint64 // plans of writes that others had overtaken
+	Busy        uint64 // writes refused because their turn did not come in time
 }
 
 type counters struct {
-	events, reads, hits, folded, conflicts, snapshots atomic.Uint64
+	events, reads, hits, folded, conflicts, snapshots, turns, replanned, busy atomic.Uint64
 }
 
 const (
@@ -83,6 +88,9 @@ const (
 	DefaultMaxDepth   = 5
 	DefaultMaxImplied = 100
 )
+
+// DefaultWriteWait is how long a write waits for its turn where the options do not say.
+const DefaultWriteWait = 5 * time.Second
 
 // New returns an engine. Run must be called for snapshots and warm states to be made.
 func New(o Options) *Engine {
@@ -98,6 +106,9 @@ func New(o Options) *Engine {
 	if o.MaxImplied == 0 {
 		o.MaxImplied = DefaultMaxImplied
 	}
+	if o.WriteWait == 0 {
+		o.WriteWait = DefaultWriteWait
+	}
 	e := &Engine{
 		store:  o.Store,
 		clock:  o.Clock,
@@ -105,48 +116,12 @@ func New(o Options) *Engine {
 		mint:   ident.NewMinter(o.Clock.Now),
 		every:  o.SnapshotEvery,
 
-		maxDepth: o.MaxDepth, maxImplied: o.MaxImplied,
+		maxDepth: o.MaxDepth, maxImplied: o.MaxImplied, writeWait: o.WriteWait,
 
 		cache:   newCache(o.CacheBytes),
 		refresh: make(chan stateKey, refreshQueue),
 	}
-	e.specs.Store(&map[store.Tenant]*deployed{})
 	return e
-}
-
-// Deploy makes c the spec of a tenant, with the functions of its custom code: event types whose code has none are refused
-// with CodeCustomCodeFailed. Reads and writes that begin afterwards see it; states that were folded with other handlers or
-// functions are not used any more.
-func (e *Engine) Deploy(t store.Tenant, c *spec.Compiled, functions Functions) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	next := maps.Clone(*e.specs.Load())
-	next[t] = newDeployed(c, functions)
-	e.specs.Store(&next)
-}
-
-// Undeploy takes a tenant's spec away: nothing can be written or read until there is another one.
-func (e *Engine) Undeploy(t store.Tenant) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	next := maps.Clone(*e.specs.Load())
-	delete(next, t)
-	e.specs.Store(&next)
-}
-
-// Spec returns the deployed spec of a tenant, nil when there is none.
-func (e *Engine) Spec(t store.Tenant) *spec.Compiled {
-	if d := (*e.specs.Load())[t]; d != nil {
-		return d.spec
-	}
-	return nil
-}
-
-func (e *Engine) deployed(t store.Tenant) (*deployed, error) {
-	if d := (*e.specs.Load())[t]; d != nil {
-		return d, nil
-	}
-	return nil, j17.Errorf(j17.CodeNoSpec, "No spec is deployed to this environment. Deploy one and try again.")
 }
 
 // Stats returns the counters.
@@ -161,6 +136,9 @@ func (e *Engine) Stats() Stats {
 		Snapshots:   e.counts.snapshots.Load(),
 		CacheBytes:  bytes,
 		CacheStates: states,
+		Turns:       e.counts.turns.Load(),
+		Replanned:   e.counts.replanned.Load(),
+		Busy:        e.counts.busy.Load(),
 	}
 }
 

@@ -20,6 +20,8 @@ type folded struct {
 	created int64
 	data    value.Value
 	json    []byte
+	// loose is how many bytes of events were folded since data was last copied: it may hold on to all of them.
+	loose int
 	// snapshot is the length of the latest snapshot that was seen on the way here.
 	snapshot uint64
 	cacheKey stateKey
@@ -83,7 +85,6 @@ func (e *Engine) fold(ctx context.Context, t store.Tenant, typ *program, key j17
 	}
 	f := *base
 	ed := value.NewEditor()
-	read := 0
 	name := key.String()
 	b := work.New(ctx, work.Replay)
 	var te tick.Event // of its own memory in every turn, it would be a quarter of all that a replay allocates
@@ -91,7 +92,7 @@ func (e *Engine) fold(ctx context.Context, t store.Tenant, typ *program, key j17
 		if err != nil {
 			return nil, err
 		}
-		read += len(ev.Data)
+		f.loose += len(ev.Data)
 		te = tick.Event{Key: name, Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data), Metadata: tick.Raw(ev.Metadata)}
 		b.Renew(work.Replay)
 		if err := typ.apply(ctx, &f, ed, &te, b, nil); err != nil {
@@ -102,13 +103,8 @@ func (e *Engine) fold(ctx context.Context, t store.Tenant, typ *program, key j17
 		return nil, &store.CorruptionError{Where: name, Err: fmt.Errorf("%d events were found where %d should be", f.length, length)}
 	}
 	e.counts.folded.Add(length - base.length)
-	f.json = f.data.AppendJSON(nil)
-	if read > compactAbove*len(f.json) {
-		compact, err := value.ParseStored(string(f.json))
-		if err != nil {
-			return nil, fmt.Errorf("engine: the state of %s cannot be read back: %w", name, err)
-		}
-		f.data = compact
+	if err := f.finish(name); err != nil {
+		return nil, err
 	}
 	return &f, nil
 }

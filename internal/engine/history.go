@@ -106,9 +106,6 @@ const (
 	recordBytes  = 1 << 20
 )
 
-// recordTries is how often a unit is written anew that was overtaken by another write.
-const recordTries = 5
-
 // Record stores the events of a recording. A file with faults is refused as a whole, with the place of each; what it returns
 // beside any later error has been stored.
 func (e *Engine) Record(ctx context.Context, r *Recording) (Recorded, error) {
@@ -502,7 +499,7 @@ func (c *recorder) store(ctx context.Context, u *pastUnit) error {
 		c.done.Known += len(u.events)
 		return nil
 	}
-	for range recordTries {
+	for deadline := c.e.clock.Now().Add(c.e.writeWait); ; {
 		p, err := c.plan(ctx, u)
 		if j17.CodeOf(err) == j17.CodeConflict {
 			// Unless it was the same file, which somebody else is storing.
@@ -517,14 +514,17 @@ func (c *recorder) store(ctx context.Context, u *pastUnit) error {
 		if err != nil {
 			return err
 		}
-		results, err := c.e.store.Append(ctx, c.r.Tenant, []store.Append{p.unit})
-		if err != nil {
-			return storage(err)
+		r, err := c.e.append(ctx, c.d, &p.unit)
+		if errors.Is(err, errRedeployed) {
+			return j17.Errorf(j17.CodeConflict, "Another spec was deployed while the file was stored, and the rest of it is to be checked against that one. Import the file again.")
 		}
-		switch r := &results[0]; r.Outcome {
+		if err != nil {
+			return err
+		}
+		switch r.Outcome {
 		case store.Committed:
 			c.done.Stored += len(u.events)
-			c.e.committed(c.r.Tenant, c.d, p, r)
+			c.e.committed(c.r.Tenant, c.d, p, &r)
 			return nil
 		case store.Duplicate:
 			c.done.Known += len(u.events)
@@ -533,12 +533,14 @@ func (c *recorder) store(ctx context.Context, u *pastUnit) error {
 			if slices.ContainsFunc(r.Sides, func(s store.SideConflict) bool { return s.Space == firstLoad }) {
 				return notEmpty()
 			}
-			c.e.counts.conflicts.Add(1)
-		default:
-			return fmt.Errorf("engine: unknown outcome %d of an append", r.Outcome)
+			c.e.counts.replanned.Add(1)
+		case store.TooEarly: // the unit has no time of its own
+		}
+		if !c.e.clock.Now().Before(deadline) {
+			c.e.counts.busy.Add(1)
+			return j17.Errorf(j17.CodeBusy, "Others write to the aggregates of the file, or take their names, while it is stored. Import the file again: it goes on where it was.")
 		}
 	}
-	return j17.Errorf(j17.CodeConflict, "Others write to the aggregates of the file, or have taken their names, while it is stored")
 }
 
 // plan turns a unit into an append, from what the store has now.

@@ -113,6 +113,13 @@ func (o *occurrence) event(timestamp int64) *tick.Event {
 	}
 }
 
+// stored returns the event as a fold sees it. What is kept of it holds on to nothing else of the request.
+func (o *occurrence) stored(timestamp int64) *tick.Event {
+	return &tick.Event{
+		Key: o.key.String(), Type: o.typ.Name, Timestamp: timestamp, Data: tick.Raw(o.json), Metadata: tick.Raw(appendTimestamp(o.metadata, timestamp)),
+	}
+}
+
 // stateBefore returns the state of an aggregate before the command.
 func (x *expansion) stateBefore(ctx context.Context, key j17.Key) (*folded, error) {
 	if f := x.before[key]; f != nil {

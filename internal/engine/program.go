@@ -20,7 +20,9 @@ type Functions map[*spec.Code]sandbox.Function
 type deployed struct {
 	spec      *spec.Compiled
 	functions Functions
-	programs  map[string]*program
+	// env is where it is deployed, nil where events are only tried.
+	env      *environment
+	programs map[string]*program
 }
 
 func newDeployed(c *spec.Compiled, functions Functions) *deployed {

@@ -21,19 +21,12 @@ func (a *admitted) reacts() bool {
 }
 
 // react adds to the plan all that the command's events bring about. The states that it looked at become preconditions.
-func (e *Engine) react(ctx context.Context, d *deployed, c *Command, a *admitted, p *plan, b *work.Budget) error {
+func (e *Engine) react(ctx context.Context, d *deployed, a *admitted, p *plan, b *work.Budget, v *view) error {
 	x := newExpansion(d, a, p.unit.Timestamp, b)
 	x.maxDepth, x.maxImplied = e.maxDepth, e.maxImplied
-	x.lookup = func(ctx context.Context, key j17.Key) (*folded, error) {
-		heads, err := e.store.Heads(ctx, c.Tenant, []j17.Key{key})
-		if err != nil {
-			return nil, storage(err)
-		}
-		if heads[0].Length == 0 {
-			return d.program(key.Type).first(), nil
-		}
-		f, err := e.stateOf(ctx, c.Tenant, d, key, heads[0].Length, false, false)
-		return f, storage(err)
+	x.lookup = func(ctx context.Context, key j17.Key) (*folded, error) { return e.look(ctx, d, key, v) }
+	for i := range p.unit.Events {
+		x.events[i].json = p.unit.Events[i].Data
 	}
 	err := x.expand(ctx)
 	if err == nil {
@@ -41,7 +34,7 @@ func (e *Engine) react(ctx context.Context, d *deployed, c *Command, a *admitted
 	}
 	if err != nil {
 		if x.failure != nil {
-			e.keepFailure(context.WithoutCancel(ctx), c.Tenant, x.failure)
+			p.failure = x.failure
 		}
 		return err
 	}
@@ -52,6 +45,7 @@ func (e *Engine) react(ctx context.Context, d *deployed, c *Command, a *admitted
 		}
 		p.unit.Events = append(p.unit.Events, store.NewEvent{Key: o.key, Type: o.typ.Name, Data: o.json, Metadata: o.metadata})
 	}
+	p.before = x.before
 	for _, key := range x.looked {
 		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key, Length: x.before[key].length})
 	}
@@ -100,7 +94,8 @@ func (x *expansion) handle(ctx context.Context) ([]*computed, error) {
 		if c == nil {
 			continue
 		}
-		err := x.d.program(o.key.Type).apply(ctx, &c.state, c.ed, o.event(x.timestamp), x.work, nil)
+		err := x.d.program(o.key.Type).apply(ctx, &c.state, c.ed, o.stored(x.timestamp), x.work, nil)
+		c.state.loose += len(o.json)
 		switch {
 		case err == nil:
 		case o.cause >= 0:

@@ -78,7 +78,7 @@ func (e *Engine) enqueue(job stateKey) {
 }
 
 func (e *Engine) refreshOne(ctx context.Context, job stateKey) error {
-	d := (*e.specs.Load())[job.tenant]
+	d := e.present(job.tenant)
 	if d == nil || d.spec.Types[job.key.Type] == nil {
 		return nil
 	}

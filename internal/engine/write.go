@@ -4,8 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"j17"
@@ -16,15 +16,22 @@ import (
 // idempotencyWindow is how long the outcome of a command with an idempotency key is kept.
 const idempotencyWindow = 24 * time.Hour
 
-// tries is how often a command is planned that was overtaken by another write: once, and once more from fresh state.
-const tries = 2
-
 // Execute writes the events of a command. When it returns without an error they are durable. Errors are *j17.Error.
 func (e *Engine) Execute(ctx context.Context, c *Command) (Receipt, error) {
-	d, err := e.deployed(c.Tenant)
-	if err != nil {
-		return Receipt{}, err
+	for {
+		d, err := e.deployed(c.Tenant)
+		if err != nil {
+			return Receipt{}, err
+		}
+		r, err := e.execute(ctx, d, c)
+		if !errors.Is(err, errRedeployed) {
+			return r, err
+		}
 	}
+}
+
+// execute is Execute under one spec. The error is errRedeployed where there is another one meanwhile.
+func (e *Engine) execute(ctx context.Context, d *deployed, c *Command) (Receipt, error) {
 	if c.IdempotencyKey != "" {
 		first, err := e.store.Command(ctx, c.Tenant, commandID(c.IdempotencyKey))
 		if err != nil {
@@ -43,35 +50,19 @@ func (e *Engine) Execute(ctx context.Context, c *Command) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, err
 	}
-	for try := 1; ; try++ {
-		b.Renew(work.Command)
-		p, err := e.plan(ctx, d, c, a, b)
-		if err != nil {
-			return Receipt{}, err
-		}
-		results, err := e.store.Append(ctx, c.Tenant, []store.Append{p.unit})
-		if err != nil {
-			return Receipt{}, storage(err)
-		}
-		switch r := &results[0]; r.Outcome {
-		case store.Committed:
-			e.committed(c.Tenant, d, p, r)
-			receipt := p.receipt(r)
-			if len(r.Assigned) > 0 && named(d.spec.Types[a.key.Type]) {
-				receipt.Identity = d.assigned(a.key, r.Assigned)
-			}
-			return receipt, nil
-		case store.Duplicate:
-			return e.replay(ctx, d, c, r)
-		case store.Conflict:
-			if err := p.refusal(r, try == tries); err != nil {
-				e.counts.conflicts.Add(1)
-				return Receipt{}, err
-			}
-		default:
-			return Receipt{}, fmt.Errorf("engine: unknown outcome %d of an append", r.Outcome)
-		}
+	p, r, err := e.write(ctx, d, c, a, b)
+	if err != nil {
+		return Receipt{}, err
 	}
+	if r.Outcome == store.Duplicate {
+		return e.replay(ctx, d, c, &r)
+	}
+	e.committed(c.Tenant, d, p, &r)
+	receipt := p.receipt(&r)
+	if len(r.Assigned) > 0 && named(d.spec.Types[a.key.Type]) {
+		receipt.Identity = d.assigned(a.key, r.Assigned)
+	}
+	return receipt, nil
 }
 
 // plan is one atomic append that carries out a command, and how to read its result.
@@ -83,24 +74,28 @@ type plan struct {
 	own int
 	// last is the number of the last event of the command's aggregate, which may be an implied one.
 	last int
-	// after has the states after the commit that planning had to compute.
-	after []*computed
+	// before has the states that were looked at, after those after the commit that planning had to compute.
+	before map[j17.Key]*folded
+	after  []*computed
+	// failure describes why there is no plan, where that is worth knowing.
+	failure *ImplicationFailure
 	// expected is the length that the caller expects, nil for none. A conflict with it is the caller's to resolve:
 	// planning anew would change nothing.
 	expected *uint64
-	// matched tells that the caller named entity tags.
-	matched bool
 }
 
 // plan turns an admitted command into an append. What it reads becomes a precondition: a stream that was not looked at
-// cannot conflict. All work is charged to b.
-func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *admitted, b *work.Budget) (*plan, error) {
-	p := &plan{key: a.key, own: len(a.events), last: len(a.events) - 1, expected: a.expected, matched: len(c.IfMatch) > 0}
-	p.unit.Timestamp = e.clock.Now().Unix()
+// cannot conflict. All work is charged to b. v, if not nil, is what a writer sees whose turn it is.
+func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *admitted, b *work.Budget, v *view) (*plan, error) {
+	p := &plan{key: a.key, own: len(a.events), last: len(a.events) - 1, expected: a.expected}
+	p.unit.Timestamp, p.unit.Decided = e.now(d.env), v != nil || a.reacts()
 	if a.expected != nil {
 		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: a.key, Length: *a.expected})
 	}
 	if len(c.IfMatch) > 0 {
+		if err := v.settled(ctx, a.key); err != nil {
+			return nil, err
+		}
 		length, err := e.matching(ctx, d, c, a.key)
 		if err != nil {
 			return nil, err
@@ -115,8 +110,8 @@ func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *admitted,
 		p.unit.Events[i] = store.NewEvent{Key: a.key, Type: a.events[i].typ.Name, Data: data[from:len(data):len(data)], Metadata: a.metadata}
 	}
 	if a.reacts() {
-		if err := e.react(ctx, d, c, a, p, b); err != nil {
-			return nil, err
+		if err := e.react(ctx, d, a, p, b, v); err != nil {
+			return p, err
 		}
 	}
 	p.assign(d, e.mint)
@@ -150,22 +145,15 @@ func (p *plan) receipt(r *store.Result) Receipt {
 	return Receipt{ID: p.key.ID, IDs: r.IDs[:p.own], Length: r.Lengths[p.last], Implied: len(r.IDs) - p.own}
 }
 
-// refusal is the error of a plan that was overtaken: a conflict where the caller named a length that does not hold. Else
-// there is none before the last try, since a new plan from fresh state may succeed.
-func (p *plan) refusal(r *store.Result, last bool) error {
+// refusal is the error of a plan that was overtaken where the caller named a length that does not hold. In all other cases
+// a new plan from fresh state may succeed, or finds that no entity tag of the caller's matches any more.
+func (p *plan) refusal(r *store.Result) error {
 	for _, c := range r.Streams {
 		if p.expected != nil && c.Key == p.key && c.Expected == *p.expected {
 			return conflict(c)
 		}
 	}
-	switch {
-	case !last:
-		return nil
-	case len(r.Streams) == 0 || p.matched && slices.ContainsFunc(r.Streams, func(c store.StreamConflict) bool { return c.Key == p.key }):
-		return preconditionFailed()
-	default:
-		return conflict(r.Streams[0])
-	}
+	return nil
 }
 
 // committed does what has to follow a write: counting, keeping states that are known, and making the snapshots and warm
@@ -173,11 +161,7 @@ func (p *plan) refusal(r *store.Result, last bool) error {
 func (e *Engine) committed(t store.Tenant, d *deployed, p *plan, r *store.Result) {
 	e.counts.events.Add(uint64(len(r.IDs)))
 	for _, c := range p.after {
-		// The store may have raised the time, of which the state then knows nothing.
-		if r.Timestamp == p.unit.Timestamp {
-			c.state.json = c.state.data.AppendJSON(nil)
-			e.cache.put(stateKey{t, c.key}, &c.state)
-		}
+		e.keep(stateKey{t, c.key}, &c.state)
 	}
 	if p.own > 0 {
 		last := r.Lengths[p.own-1]

@@ -492,3 +492,19 @@ func TestErrorLookup(t *testing.T) {
 	}
 	p.must(t, 404, "GET", "/api/errors/err_111111111111111", "")
 }
+
+// TestBusyIsNoFault: what goes away by itself asks to come again and leaves no error record.
+func TestBusyIsNoFault(t *testing.T) {
+	for _, code := range []j17.Code{j17.CodeBusy, j17.CodeStateNotReady} {
+		p := newPlane(t, func(o *httpapi.Options) {
+			o.AdvanceClock = func(time.Duration) (time.Time, error) { return time.Time{}, j17.Errorf(code, "Not now.") }
+		})
+		got := p.do(t, "POST", "/_dev/clock/advance", `{"by":"1s"}`, "Authorization: Bearer "+p.admin)
+		if got.status != 503 || got.header.Get("Retry-After") == "" || got.member(t, "code") != string(code) || strings.Contains(got.body, "error_id") {
+			t.Errorf("%d %v %s", got.status, got.header, got.body)
+		}
+		if list := p.control(t, "GET", "/api/errors", "", p.admin); strings.Contains(list.body, string(code)) {
+			t.Errorf("there is a record: %s", list.body)
+		}
+	}
+}

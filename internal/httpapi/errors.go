@@ -186,6 +186,9 @@ func (c *call) fail(w http.ResponseWriter, err error) {
 	}
 	h := w.Header()
 	switch {
+	case e.Code == j17.CodeBusy, e.Code == j17.CodeStateNotReady:
+		// Nothing is wrong: whoever comes again gets an answer.
+		h.Set("Retry-After", "1")
 	case p.status >= http.StatusInternalServerError:
 		body.ErrorID = c.api.mint.Handle(ident.ErrorPrefix)
 		level := slog.LevelError

@@ -38,6 +38,9 @@ func newMetrics(a *API) *metrics {
 	counter("j17_states_read_total", "States of aggregates served.", func() uint64 { return a.Engine.Stats().Reads })
 	counter("j17_state_cache_hits_total", "States served without folding an event.", func() uint64 { return a.Engine.Stats().CacheHits })
 	counter("j17_conflicts_total", "Commands refused with a conflict.", func() uint64 { return a.Engine.Stats().Conflicts })
+	counter("j17_turns_total", "Writes that waited for their turn.", func() uint64 { return a.Engine.Stats().Turns })
+	counter("j17_replanned_total", "Writes that others had overtaken and that were decided anew.", func() uint64 { return a.Engine.Stats().Replanned })
+	counter("j17_busy_total", "Writes refused because their turn had not come in time.", func() uint64 { return a.Engine.Stats().Busy })
 	counter("j17_snapshots_total", "Snapshots written.", func() uint64 { return a.Engine.Stats().Snapshots })
 	gauge("j17_state_cache_bytes", "Memory that cached states are charged for.", func() float64 { return float64(a.Engine.Stats().CacheBytes) })
 	gauge("j17_store_writable", "1 while the store takes writes.", func() float64 {

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"j17/internal/control"
@@ -115,12 +116,18 @@ const (
 	mostImplied = 10_000
 )
 
+// mostWriteWait is how long a write may be told to wait: less than a request may take.
+const mostWriteWait = time.Minute
+
 func (c *checks) implications(o *Options) {
 	if n := o.ImplicationsMaxDepth; n < 0 || n > mostDepth {
 		c.add("implications-max-depth: %d is not between 1 and %d", n, mostDepth)
 	}
 	if n := o.ImplicationsMaxTotal; n < 0 || n > mostImplied {
 		c.add("implications-max-total: %d is not between 1 and %d", n, mostImplied)
+	}
+	if w := o.WriteWait; w < 0 || w > mostWriteWait {
+		c.add("write-wait: %s is not between 1ns and %s", w, mostWriteWait)
 	}
 }
 

@@ -59,6 +59,8 @@ type Options struct {
 	// ImplicationsMaxDepth and ImplicationsMaxTotal bound how long the chains of events are that one event implies, and how
 	// many events these are; 0 means 5 and 100.
 	ImplicationsMaxDepth, ImplicationsMaxTotal int
+	// WriteWait is how long a write waits for others that look at the same states; 0 means 5 seconds.
+	WriteWait time.Duration
 	// DrainTime is how long requests that are under way may take when the server stops; 0 means 20 seconds.
 	DrainTime time.Duration
 	// Plans stand beside the built-in ones, or in their place. Alerts are told when much of a plan is used up.
@@ -138,6 +140,7 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	s.usage = usage.New(usage.Options{Store: s.store, Registry: s.registry, Clock: o.Clock, Logger: o.Logger, Channels: o.Alerts})
 	s.engine = engine.New(engine.Options{
 		Store: s.usage.Wrap(s.store), Clock: o.Clock, Logger: o.Logger, MaxDepth: o.ImplicationsMaxDepth, MaxImplied: o.ImplicationsMaxTotal,
+		WriteWait: o.WriteWait,
 	})
 	s.blobs = blob.New(blob.Options{Store: s.store, Clock: o.Clock})
 	modules, containers, err := s.openCode(ctx)

@@ -1,0 +1,391 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"j17"
+	"j17/internal/spec/tick"
+	"j17/internal/store"
+	"j17/internal/value"
+	"j17/internal/work"
+)
+
+// errCrowd tells that too many wait for a turn already.
+var errCrowd = errors.New("engine: too many wait for their turn")
+
+// maxPlanning is how many times its budget a write may use for planning anew.
+const maxPlanning = 8
+
+// write plans a command and stores its events, or finds that they are stored already. Who is alone plans from what is stored,
+// and that is that. Whoever is overtaken, or comes to streams where others are in each other's way already, takes turns with
+// them. The error is errRedeployed where there is another spec meanwhile.
+func (e *Engine) write(ctx context.Context, d *deployed, c *Command, a *admitted, b *work.Budget) (*plan, store.Result, error) {
+	t := &d.env.turns
+	var want claims
+	if t.crowded(a.key) {
+		want = want.with(a.key, true)
+	}
+	for want == nil {
+		b.Renew(work.Command)
+		p, err := e.plan(ctx, d, c, a, b, nil)
+		if err != nil {
+			return nil, store.Result{}, e.refused(ctx, c.Tenant, p, err)
+		}
+		var crowded bool
+		if want, crowded = p.claims(t); crowded {
+			break
+		}
+		r, err := e.append(ctx, d, &p.unit)
+		if err != nil {
+			return nil, store.Result{}, err
+		}
+		switch r.Outcome {
+		case store.Committed, store.Duplicate:
+			return p, r, nil
+		case store.TooEarly:
+			want = nil
+		case store.Conflict:
+			if err := p.refusal(&r); err != nil {
+				e.counts.conflicts.Add(1)
+				return nil, store.Result{}, err
+			}
+		}
+		e.counts.replanned.Add(1)
+	}
+	p, r, err := e.writeInTurn(ctx, d, c, a, b, want)
+	if !errors.Is(err, errAside) {
+		return p, r, err
+	}
+	if a.reacts() {
+		e.counts.busy.Add(1)
+		return nil, r, j17.Errorf(j17.CodeBusy, "Others write to what this write looks at, and its turn has not come within %s. Nothing was written. Try again.", e.writeWait)
+	}
+	return e.writeAside(ctx, d, c, a, b)
+}
+
+// errAside tells that a write's turn has not come.
+var errAside = errors.New("engine: the turn has not come")
+
+// writeAside writes events that bring about nothing more without waiting for a turn: nothing was looked at, so nobody can
+// overtake them.
+func (e *Engine) writeAside(ctx context.Context, d *deployed, c *Command, a *admitted, b *work.Budget) (*plan, store.Result, error) {
+	for try := 1; ; try++ {
+		p, err := e.plan(ctx, d, c, a, b, nil)
+		if err != nil {
+			return nil, store.Result{}, err
+		}
+		r, err := e.append(ctx, d, &p.unit)
+		if err != nil || r.Outcome != store.Conflict {
+			return p, r, err
+		}
+		if err := p.refusal(&r); err != nil {
+			e.counts.conflicts.Add(1)
+			return nil, store.Result{}, err
+		}
+		if try == maxPlanning {
+			// Names that were made up are taken, or the entity tag "*" is of a stream that many write to.
+			e.counts.busy.Add(1)
+			return nil, store.Result{}, j17.Errorf(j17.CodeBusy, "Others have been faster %d times in a row. Nothing was written. Try again.", try)
+		}
+	}
+}
+
+// refused keeps what is worth knowing of a plan that failed, and returns why it did.
+func (e *Engine) refused(ctx context.Context, t store.Tenant, p *plan, err error) error {
+	if p != nil && p.failure != nil {
+		e.keepFailure(context.WithoutCancel(ctx), t, p.failure)
+	}
+	return err
+}
+
+// claims returns the streams whose turn the plan needs: alone those that it writes after it has looked at them, and those
+// that it only writes where others take turns; shared those that it only looks at. crowded tells that others take turns at one
+// of them. The claims are never nil.
+func (p *plan) claims(t *turns) (want claims, crowded bool) {
+	want = claims{}
+	for key := range p.before {
+		want = want.with(key, false)
+		crowded = crowded || t.crowded(key)
+	}
+	for i := range p.unit.Events {
+		key := p.unit.Events[i].Key
+		if i > 0 && key == p.unit.Events[i-1].Key {
+			continue
+		}
+		if p.before[key] != nil {
+			want = want.with(key, true)
+		} else if t.crowded(key) {
+			want, crowded = want.with(key, true), true
+		}
+	}
+	return want, crowded
+}
+
+// writeInTurn is write for those who have to take turns. The error is errAside where the turn has not come in time, or an
+// event that brings about nothing was overtaken.
+func (e *Engine) writeInTurn(ctx context.Context, d *deployed, c *Command, a *admitted, b *work.Budget, want claims) (*plan, store.Result, error) {
+	deadline := e.clock.Now().Add(e.writeWait)
+	waiting, stop := e.until(ctx, deadline)
+	defer stop()
+	spent := int64(0)
+	for waited := false; ; {
+		if spent > maxPlanning*work.Command || waiting.Err() != nil && ctx.Err() == nil {
+			return nil, store.Result{}, errAside
+		}
+		// Wait for the turn, and decide.
+		had, err := d.env.turns.take(waiting, want)
+		if err != nil {
+			return nil, store.Result{}, cmp.Or(ctx.Err(), errAside)
+		}
+		if had && !waited {
+			waited = true
+			e.counts.turns.Add(1)
+		}
+		v := &view{turns: &d.env.turns, held: want}
+		b.Renew(work.Command)
+		p, tk, more, err := e.planInTurn(ctx, d, c, a, b, v)
+		spent += b.Spent()
+		d.env.turns.release(want)
+		switch {
+		case more != nil:
+			want = more
+			continue
+		case err != nil:
+			// It was decided on what others are about to store. Unless they do, it is to be decided anew.
+			if v.stored(ctx) {
+				return nil, store.Result{}, e.refused(ctx, c.Tenant, p, err)
+			}
+			if ctx.Err() != nil {
+				return nil, store.Result{}, ctx.Err()
+			}
+			continue
+		case tk == nil:
+			e.counts.replanned.Add(1)
+			continue
+		}
+		// See what becomes of it.
+		if err := d.env.turns.await(ctx, tk); err != nil && !errors.Is(err, errOvertaken) {
+			return nil, store.Result{}, err
+		}
+		switch tk.result.Outcome {
+		case store.Committed, store.Duplicate:
+			return p, tk.result, nil
+		case store.Conflict:
+			if err := p.refusal(&tk.result); err != nil {
+				e.counts.conflicts.Add(1)
+				return nil, store.Result{}, err
+			}
+		case store.TooEarly:
+		}
+		e.counts.replanned.Add(1)
+		if !a.reacts() {
+			return nil, store.Result{}, errAside
+		}
+	}
+}
+
+// planInTurn plans a command from what its view shows, and puts the plan behind those of others. more is not nil where it
+// needs turns that it does not have; the ticket is nil where what it was decided on has failed meanwhile.
+func (e *Engine) planInTurn(
+	ctx context.Context, d *deployed, c *Command, a *admitted, b *work.Budget, v *view,
+) (p *plan, tk *ticket, more claims, err error) {
+	p, err = e.plan(ctx, d, c, a, b, v)
+	if err != nil {
+		return p, nil, nil, err
+	}
+	if want, _ := p.claims(v.turns); !v.held.cover(want) {
+		for _, c := range v.held {
+			want = want.with(c.key, c.alone)
+		}
+		return nil, nil, want, nil
+	}
+	if err := p.unit.Validate(); err != nil {
+		return p, nil, nil, storage(err)
+	}
+	after := e.leaves(ctx, d, p, v)
+	tk = &ticket{d: d, plan: p, needs: v.needs, after: after, done: make(chan struct{})}
+	if !e.add(ctx, d.env, tk) {
+		return nil, nil, nil, nil
+	}
+	return p, tk, nil, nil
+}
+
+// until returns a context that also ends when the clock shows the deadline.
+func (e *Engine) until(ctx context.Context, deadline time.Time) (context.Context, context.CancelFunc) {
+	limited, stop := context.WithCancel(ctx)
+	go func() {
+		if e.clock.Wait(limited, deadline) == nil {
+			stop()
+		}
+	}()
+	return limited, stop
+}
+
+// view is what a writer sees whose turn it is: the states that those before it leave behind, stored or not.
+type view struct {
+	turns *turns
+	held  claims
+	// needs are the tickets whose events it has seen.
+	needs []*ticket
+}
+
+// pending returns the state that the last writer of a stream leaves behind, nil where all of it is stored.
+func (v *view) pending(ctx context.Context, key j17.Key) (*folded, error) {
+	if _, ok := v.held.of(key); !ok {
+		return nil, nil
+	}
+	p := v.turns.peek(key)
+	switch {
+	case p == nil:
+		return nil, nil
+	case p.state == nil:
+		return nil, v.settled(ctx, key)
+	}
+	v.needs = append(v.needs, p.ticket)
+	return p.state, nil
+}
+
+// settled waits until nothing is pending in the lane of a stream, which the view holds or has no part in.
+func (v *view) settled(ctx context.Context, key j17.Key) error {
+	if v == nil {
+		return nil
+	}
+	if _, ok := v.held.of(key); !ok {
+		return nil
+	}
+	for p := v.turns.peek(key); p != nil; p = v.turns.peek(key) {
+		select {
+		case <-p.ticket.done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// stored waits until it is known whether what the view has shown was stored.
+func (v *view) stored(ctx context.Context) bool {
+	for _, tk := range v.needs {
+		select {
+		case <-tk.done:
+		case <-ctx.Done():
+			return false
+		}
+		if tk.result.Outcome != store.Committed {
+			return false
+		}
+	}
+	return true
+}
+
+// look returns the present state of an aggregate, as a writer with that view sees it.
+func (e *Engine) look(ctx context.Context, d *deployed, key j17.Key, v *view) (*folded, error) {
+	if v != nil {
+		if f, err := v.pending(ctx, key); f != nil || err != nil {
+			return f, err
+		}
+	}
+	heads, err := e.store.Heads(ctx, d.env.tenant, []j17.Key{key})
+	if err != nil {
+		return nil, storage(err)
+	}
+	if heads[0].Length == 0 {
+		return d.program(key.Type).first(), nil
+	}
+	f, err := e.stateOf(ctx, d.env.tenant, d, key, heads[0].Length, false, false)
+	return f, storage(err)
+}
+
+// leaves computes the states that a plan leaves behind in the lanes that it holds alone.
+func (e *Engine) leaves(ctx context.Context, d *deployed, p *plan, v *view) []pendingState {
+	var after []pendingState
+	for _, c := range v.held {
+		if !c.alone || !p.writes(c.key) {
+			continue
+		}
+		state := pendingState{key: c.key}
+		for _, known := range p.after {
+			if known.key == c.key {
+				state.state = &known.state
+			}
+		}
+		if state.state == nil {
+			state.state = e.leave(ctx, d, p, v, c.key)
+		}
+		after = append(after, state)
+	}
+	return after
+}
+
+func (p *plan) writes(key j17.Key) bool {
+	for i := range p.unit.Events {
+		if p.unit.Events[i].Key == key {
+			return true
+		}
+	}
+	return false
+}
+
+// leave computes the state of a stream after a plan, nil where the one before it is not at hand.
+func (e *Engine) leave(ctx context.Context, d *deployed, p *plan, v *view, key j17.Key) *folded {
+	typ := d.program(key.Type)
+	base := p.before[key]
+	if base == nil {
+		// The plan has not looked at the stream, and shall not have to wait because others do.
+		if last := v.turns.peek(key); last != nil {
+			v.needs = append(v.needs, last.ticket)
+			base = last.state
+		} else if heads, err := e.store.Heads(ctx, d.env.tenant, []j17.Key{key}); err == nil {
+			if f := e.cached(stateKey{d.env.tenant, key}, typ, heads[0].Length, false); f != nil && f.length == heads[0].Length {
+				base = f
+			} else if heads[0].Length == 0 {
+				base = typ.first()
+			}
+		}
+	}
+	if base == nil {
+		return nil
+	}
+	f, ed, b, name := *base, value.NewEditor(), work.New(ctx, work.Replay), key.String()
+	for i := range p.unit.Events {
+		ev := &p.unit.Events[i]
+		if ev.Key != key {
+			continue
+		}
+		te := tick.Event{
+			Key: name, Type: ev.Type, Timestamp: p.unit.Timestamp,
+			Data: tick.Raw(ev.Data), Metadata: tick.Raw(appendTimestamp(ev.Metadata, p.unit.Timestamp)),
+		}
+		b.Renew(work.Replay)
+		if err := typ.apply(ctx, &f, ed, &te, b, nil); err != nil {
+			return nil
+		}
+		f.loose += len(ev.Data)
+	}
+	return &f
+}
+
+// keep caches a state that was computed while planning.
+func (e *Engine) keep(k stateKey, f *folded) {
+	kept := *f
+	if err := kept.finish(k.key.String()); err == nil {
+		e.cache.put(k, &kept)
+	}
+}
+
+// finish encodes a state, and copies it where it holds on to much more than itself.
+func (f *folded) finish(name string) error {
+	f.json = f.data.AppendJSON(nil)
+	if f.loose > compactAbove*len(f.json) {
+		compact, err := value.ParseStored(string(f.json))
+		if err != nil {
+			return fmt.Errorf("engine: the state of %s cannot be read back: %w", name, err)
+		}
+		f.data, f.loose = compact, 0
+	}
+	return nil
+}
