@@ -27,7 +27,7 @@ const crashSpec = `{
 // TestKillLosesNothingAcknowledged kills the server with SIGKILL while 64 writers write, again and again on the same data
 // folder, and checks that every acknowledged event is there once, in order, and nothing is there in part.
 func TestKillLosesNothingAcknowledged(t *testing.T) {
-	const writers, rounds = 64, 20
+	const writers = 64
 	dir := t.TempDir()
 	specFile := filepath.Join(dir, "spec.json")
 	if err := os.WriteFile(specFile, []byte(crashSpec), 0o600); err != nil {
@@ -40,7 +40,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 	for i := range ids {
 		ids[i] = uuid.New().String()
 	}
-	for round := range rounds {
+	for round := range rounds(3, 20) {
 		p, err := startDev(t, dir, specFile, "--data", filepath.Join(dir, "data"))
 		if err != nil {
 			t.Fatal(err)

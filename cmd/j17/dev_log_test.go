@@ -32,6 +32,7 @@ func TestDevShowsWhatToDoNext(t *testing.T) {
 	}
 	for _, file := range specs {
 		t.Run(filepath.Base(filepath.Dir(file)), func(t *testing.T) {
+			t.Parallel()
 			file, err := filepath.Abs(file)
 			if err != nil {
 				t.Fatal(err)

@@ -51,7 +51,10 @@ func TestDocs(t *testing.T) {
 			continue
 		}
 		ran++
-		t.Run(name, func(t *testing.T) { session.run(t, root) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			session.run(t, root)
+		})
 	}
 	if ran < 2 {
 		t.Errorf("only %d pages have examples", ran)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -27,6 +28,9 @@ const (
 	lifetime = 6 * time.Minute
 	// scriptsTime bounds all scripts of TestScripts together.
 	scriptsTime = 10 * time.Minute
+	// raceVariable has the options of the race detector, with which the program is built where the tests are. It makes every
+	// process sleep for a second before it ends, unless it is told not to.
+	raceVariable, noSleep = "GORACE", "atexit_sleep_ms=0"
 	// lifeline names the variable with the address that the program of the tests is connected to for as long as the tests run.
 	lifeline = "J17_TEST_LIFELINE"
 )
@@ -42,7 +46,7 @@ type leading struct{ m *testing.M }
 func (l leading) Run() int {
 	ends, err := net.Listen("tcp", "127.0.0.1:0")
 	if err == nil {
-		err = os.Setenv(lifeline, ends.Addr().String())
+		err = errors.Join(os.Setenv(lifeline, ends.Addr().String()), os.Setenv(raceVariable, strings.TrimSpace(os.Getenv(raceVariable)+" "+noSleep)))
 	}
 	if err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, err)
@@ -74,6 +78,15 @@ func following() {
 		os.Exit(exitFailure)
 	}()
 	main()
+}
+
+// rounds is how much of something that takes time the tests do: a little, which shows each kind of fault, or all of it where
+// J17_SOAK is set, as 'make soak' does.
+func rounds(little, all int) int {
+	if os.Getenv("J17_SOAK") != "" {
+		return all
+	}
+	return little
 }
 
 // command returns a program that a test may start. More variables than those of environment can be appended to its Env.

@@ -41,6 +41,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("NO_COLOR", "1")
 			e.Setenv("HOME", e.WorkDir)
 			e.Setenv(lifeline, os.Getenv(lifeline))
+			e.Setenv(raceVariable, os.Getenv(raceVariable))
 			e.Values[serverKey{}] = &scriptServer{ctx: t.Context()}
 			return nil
 		},

@@ -195,6 +195,7 @@ func TestExamples(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Run(filepath.Base(dir), func(t *testing.T) {
+			t.Parallel()
 			raw, err := os.ReadFile(filepath.Join(dir, "spec.json"))
 			if err != nil {
 				t.Fatal(err)
