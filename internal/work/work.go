@@ -38,11 +38,16 @@ type Budget struct {
 	// ctx is nil where nothing but the count ends the budget.
 	ctx context.Context //nolint:containedctx // lives as long as one request
 	err error
+	// slot is the request's turn on a processor, nil where it needs none or has one; spent is what was spent before the budget
+	// was filled last.
+	slot  *Slot
+	spent int64
 }
 
-// New returns a budget of limit units that also ends with ctx.
+// New returns a budget of limit units that also ends with ctx. Where ctx has a Slot, the budget takes a turn when HeavyAfter
+// units are spent; one that waits for it in vain ends with the error of the Slot.
 func New(ctx context.Context, limit int64) *Budget {
-	b := &Budget{ctx: ctx}
+	b := &Budget{ctx: ctx, slot: slotOf(ctx)}
 	b.Renew(limit)
 	return b
 }
@@ -59,8 +64,12 @@ func Counted(limit int64) *Budget {
 
 // Renew fills the budget up to limit units and forgets that it was used up.
 func (b *Budget) Renew(limit int64) {
+	b.spent += b.Spent()
 	b.limit, b.left, b.err = limit, limit, nil
 	b.mark = max(0, limit-lookEvery)
+	if b.slot != nil && b.spent >= HeavyAfter {
+		b.mark = limit // the next step takes a turn
+	}
 }
 
 // Spend takes n units, which is not negative, from what is left, and reports whether there were as many. When it reports
@@ -81,6 +90,7 @@ func (b *Budget) look() bool {
 		b.err = j17.Errorf(j17.CodeWorkLimit, "The request would take more work than the %d units that it may", b.limit)
 	case b.ctx != nil && b.ctx.Err() != nil:
 		b.err = b.ctx.Err()
+	case b.slot != nil && b.spent+b.Spent() >= HeavyAfter && b.turn() != nil:
 	default:
 		b.mark = max(0, b.left-lookEvery)
 		return true
@@ -89,8 +99,16 @@ func (b *Budget) look() bool {
 	return false
 }
 
-// Err returns why the budget ended: nil while it has not, a *j17.Error with CodeWorkLimit where it was used up, the
-// context's error where that ended first.
+// turn waits for a turn on a processor.
+func (b *Budget) turn() error {
+	if b.err = b.slot.Take(b.ctx); b.err == nil {
+		b.slot = nil
+	}
+	return b.err
+}
+
+// Err returns why the budget ended: nil while it has not, a *j17.Error with CodeWorkLimit where it was used up or
+// with CodeBusy where there was no turn, the context's error where that ended first.
 func (b *Budget) Err() error { return b.err }
 
 // Spent returns how many units have been taken since the budget was filled.
