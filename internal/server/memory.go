@@ -1,0 +1,69 @@
+package server
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Memory returns how many bytes of memory this process may use: what the machine has, or the limit of its control group (a
+// container's, or a unit's MemoryMax) where that is less. It returns 0 where that cannot be told.
+func Memory() int64 {
+	return memory("/")
+}
+
+// memory reads the files of the system below root.
+func memory(root string) int64 {
+	least := int64(math.MaxInt64)
+	if raw, err := os.ReadFile(filepath.Join(root, "proc/meminfo")); err == nil {
+		for line := range strings.Lines(string(raw)) {
+			if fields := strings.Fields(line); len(fields) >= 2 && fields[0] == "MemTotal:" {
+				if kilobytes, err := strconv.ParseInt(fields[1], 10, 64); err == nil && kilobytes > 0 {
+					least = kilobytes << 10
+				}
+			}
+		}
+	}
+	for _, file := range groupLimits(root) {
+		raw, err := os.ReadFile(file) //nolint:gosec // files of the system
+		if err != nil {
+			continue
+		}
+		// "max", or a number that is larger than any memory, is no limit.
+		if n, err := strconv.ParseInt(string(bytes.TrimSpace(raw)), 10, 64); err == nil && n > 0 {
+			least = min(least, n)
+		}
+	}
+	if least == math.MaxInt64 {
+		return 0
+	}
+	return least
+}
+
+// groupLimits returns the files with limits of memory of the control groups that the process is in, and of those around them.
+func groupLimits(root string) []string {
+	groups := filepath.Join(root, "sys/fs/cgroup")
+	files := []string{filepath.Join(groups, "memory.max"), filepath.Join(groups, "memory/memory.limit_in_bytes")}
+	raw, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
+	if err != nil {
+		return files
+	}
+	for line := range strings.Lines(string(raw)) { // hierarchy:controllers:path
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		for dir := filepath.Clean("/" + parts[2]); dir != "/"; dir = filepath.Dir(dir) {
+			switch {
+			case parts[1] == "":
+				files = append(files, filepath.Join(groups, dir, "memory.max"))
+			case strings.Contains(parts[1], "memory"):
+				files = append(files, filepath.Join(groups, "memory", dir, "memory.limit_in_bytes"))
+			}
+		}
+	}
+	return files
+}
