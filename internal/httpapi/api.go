@@ -85,6 +85,7 @@ type API struct {
 	control  http.Handler
 	admin    http.Handler
 	chunks   sync.Pool // of *[chunkSize]byte
+	room     *room
 	// draining is closed when the server is about to stop.
 	draining chan struct{}
 }
@@ -106,7 +107,7 @@ func New(o Options) *API {
 	if o.MaxImportBytes == 0 {
 		o.MaxImportBytes = defaultMaxImport
 	}
-	a := &API{Options: o, mint: ident.NewMinter(o.Clock.Now), guesses: auth.NewGuesses(badSecrets), draining: make(chan struct{})}
+	a := &API{Options: o, mint: ident.NewMinter(o.Clock.Now), guesses: auth.NewGuesses(badSecrets), draining: make(chan struct{}), room: newRoom()}
 	a.chunks.New = func() any { return new([chunkSize]byte) }
 	a.metrics = newMetrics(a)
 	a.data = a.router(dataSite)

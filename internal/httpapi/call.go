@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,6 +17,7 @@ import (
 	"j17/internal/clock"
 	"j17/internal/control"
 	"j17/internal/store"
+	"j17/internal/work"
 )
 
 // Names of headers of our own.
@@ -53,6 +53,10 @@ type call struct {
 	awaited bool
 	behind  []string
 
+	// slot is the request's turn on a processor, held what it has of the room.
+	slot work.Slot
+	held []holding
+
 	route   string
 	status  int
 	bytes   int64
@@ -73,7 +77,7 @@ func (a *API) recorded(next http.Handler) http.Handler {
 		stopwatch := clock.System{} // durations are real, whatever the server's clock shows
 		start := stopwatch.Now()
 		c := &call{api: a, requestID: a.mint.UUIDv7()}
-		c.request = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+		c.request = r.WithContext(callContext{r.Context(), c})
 		c.correlationID = c.requestID
 		if given := r.Header.Get(headerCorrelationID); given != "" {
 			if id, err := uuid.Parse(given); err == nil && len(given) == 36 {
@@ -90,6 +94,8 @@ func (a *API) recorded(next http.Handler) http.Handler {
 		}
 		defer func() {
 			if p := recover(); p != nil {
+				c.slot.End()
+				c.release()
 				if p == http.ErrAbortHandler { //nolint:errorlint // a panic value, compared as net/http does
 					panic(p)
 				}
@@ -98,6 +104,8 @@ func (a *API) recorded(next http.Handler) http.Handler {
 					c.fail(w, fmt.Errorf("panic: %v", p))
 				}
 			}
+			c.slot.End()
+			c.release()
 			a.finish(c, stopwatch.Now().Sub(start))
 		}()
 		next.ServeHTTP(w, c.request)

@@ -58,6 +58,7 @@ func aboutServer(path string) bool { return path == "/" || path == "/livez" || p
 func (c *call) target(instance string, env j17.Environment) {
 	c.instance, c.env = instance, env
 	c.tenant = store.TenantOf(instance, env)
+	c.slot.Open(c.api.room.turns, string(c.tenant))
 }
 
 // hostOf is the name of the host of an environment.

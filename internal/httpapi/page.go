@@ -117,6 +117,9 @@ func (p *eventPage) write(w http.ResponseWriter) error {
 	}
 
 	// Several pieces, each read when the one before is written.
+	if err := p.c.take(p.c.api.room.replies, int64(max(maxPiece, len(p.piece))), "such a page"); err != nil {
+		return err
+	}
 	w.Header()["Content-Length"] = []string{strconv.Itoa(len(head) + p.size + len(tail))}
 	p.c.status = http.StatusOK
 	w.WriteHeader(http.StatusOK)

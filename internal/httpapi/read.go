@@ -161,7 +161,7 @@ func (c *call) aggregate(w http.ResponseWriter) error {
 	default:
 		return j17.Errorf(j17.CodeInvalidParameter, "'synchronous' must be true or false").At("synchronous")
 	}
-	s, err := c.api.Engine.Load(r.Context(), c.tenant, r.PathValue("type"), r.PathValue("id"), o)
+	s, err := c.load(r.PathValue("type"), r.PathValue("id"), o)
 	if err != nil {
 		return err
 	}
@@ -178,6 +178,22 @@ func (c *call) aggregate(w http.ResponseWriter) error {
 	w.Header()["Content-Type"] = []string{typeJSON}
 	c.write(w, http.StatusOK, []byte(`{"ok":true,"data":`), s.JSON, append(b, `}}`...))
 	return nil
+}
+
+// load reads a state for which there is room among the replies.
+func (c *call) load(typ, id string, o engine.LoadOptions) (engine.State, error) {
+	for waited := false; ; waited = true {
+		s, err := c.api.Engine.Load(c.request.Context(), c.tenant, typ, id, o)
+		c.slot.Give() // what follows takes as long as the client likes
+		size := int64(len(s.JSON))
+		if err != nil || waited || size <= unaccounted || c.tryTake(c.api.room.replies, size) {
+			return s, err
+		}
+		s = engine.State{} // or it would be in memory while it waits
+		if err := c.take(c.api.room.replies, size, "such a reply"); err != nil {
+			return s, err
+		}
+	}
 }
 
 // known sets the entity tag of what is read. If the client has that already, it answers so and reports true.

@@ -112,6 +112,9 @@ func (c *call) execute(cmd *engine.Command, w http.ResponseWriter, limit int64) 
 	if cmd.IfMatch, err = entityTags(r.Header, "If-Match"); err != nil {
 		return engine.Receipt{}, err
 	}
+	if err := c.parsing(raw); err != nil {
+		return engine.Receipt{}, err
+	}
 	if cmd.Body, err = value.ParseString(raw); err != nil {
 		return engine.Receipt{}, invalidJSON(err)
 	}
@@ -119,7 +122,9 @@ func (c *call) execute(cmd *engine.Command, w http.ResponseWriter, limit int64) 
 	cmd.Type = r.PathValue("type")
 	cmd.ID, cmd.New = r.PathValue("id"), c.fresh
 	cmd.CorrelationID = c.correlationID
-	return c.api.Engine.Execute(r.Context(), cmd)
+	receipt, err := c.api.Engine.Execute(r.Context(), cmd)
+	c.release()
+	return receipt, err
 }
 
 type syntaxDetails struct {
@@ -149,25 +154,58 @@ func (c *call) readBody(w http.ResponseWriter, limit int64) (string, error) {
 	if r.ContentLength > limit {
 		return "", tooLarge(limit)
 	}
-	from := r.Body
-	if r.ContentLength < 0 {
-		from = http.MaxBytesReader(w, from, limit)
-	}
-	var body strings.Builder
-	body.Grow(int(max(r.ContentLength, 0)))
-	chunk, _ := c.api.chunks.Get().(*[chunkSize]byte)
-	_, err := io.CopyBuffer(&body, from, chunk[:])
-	c.api.chunks.Put(chunk)
+	body, err := c.text(w, limit)
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return "", tooLarge(limit)
+	}
+	if _, ok := errors.AsType[*j17.Error](err); ok {
+		return "", err
 	}
 	switch {
 	case err != nil:
 		return "", j17.Errorf(j17.CodeInvalidRequest, "The request body could not be read to its end").Because(err)
-	case body.Len() == 0:
+	case body == "":
 		return "", j17.Errorf(j17.CodeInvalidJSON, "The request body is empty; it must be a JSON object")
 	}
-	return body.String(), nil
+	return body, nil
+}
+
+// growth is how much larger the memory for a body becomes when it is full.
+const growth = 4
+
+// text reads the body. Memory is taken for what has arrived, not for what was announced, and the room for all of it when more
+// than a little has.
+func (c *call) text(w http.ResponseWriter, limit int64) (string, error) {
+	r := c.request
+	from, size := r.Body, r.ContentLength
+	if size < 0 {
+		from, size = http.MaxBytesReader(w, from, limit), limit
+	}
+	body := new(strings.Builder)
+	body.Grow(int(min(max(r.ContentLength, 0), unaccounted)))
+	chunk, _ := c.api.chunks.Get().(*[chunkSize]byte)
+	defer c.api.chunks.Put(chunk)
+	for {
+		n, err := from.Read(chunk[:])
+		if body.Len() <= unaccounted && body.Len()+n > unaccounted {
+			if err := c.take(c.api.room.bodies, size, "such a body"); err != nil {
+				return "", err
+			}
+		}
+		if need := body.Len() + n; need > body.Cap() {
+			larger := new(strings.Builder)
+			larger.Grow(max(need, int(min(size, int64(growth*need))))) // not more than there will be
+			larger.WriteString(body.String())
+			body = larger
+		}
+		body.Write(chunk[:n])
+		switch {
+		case errors.Is(err, io.EOF):
+			return body.String(), nil
+		case err != nil:
+			return "", err
+		}
+	}
 }
 
 func tooLarge(limit int64) error {

@@ -1,0 +1,137 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"j17"
+	"j17/internal/control"
+)
+
+// stalled is a body that stops in its middle until it is let go.
+type stalled struct {
+	io.Reader
+	more chan struct{}
+	rest io.Reader
+}
+
+func (s *stalled) Read(p []byte) (int, error) {
+	if n, err := s.Reader.Read(p); err == nil {
+		return n, nil
+	}
+	<-s.more
+	return s.rest.Read(p)
+}
+
+// batchOf is a batch of one event of about size bytes.
+func batchOf(size int) string {
+	return fmt.Sprintf(`{"events":[{"type":"was_written","data":{"t":%q}}],%s}`, strings.Repeat("x", size), actor)
+}
+
+func (f *fixture) request(t *testing.T, target, key string, body io.Reader, length int64) *http.Request {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, target, body)
+	r.ContentLength = length
+	r.Header.Set("Authorization", "Bearer "+key)
+	r.Header.Set("Content-Type", "application/json")
+	return r
+}
+
+// TestBodiesThatArriveSlowlyTakeWhatThereIs fills an environment's share with bodies that stop in their middle. Another
+// large one of that environment is refused in time, a small one and those of other environments are not.
+func TestBodiesThatArriveSlowlyTakeWhatThereIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil)
+		more := make(chan struct{})
+		var slow sync.WaitGroup
+		for range 4 { // of 10 MiB each, where 32 MiB are the share
+			body := batchOf(10<<20 - 1000)
+			r := f.request(t, "http://app.j17.example/note/global", f.key, &stalled{
+				Reader: strings.NewReader(body[:100_000]), more: more, rest: strings.NewReader(body[100_000:]),
+			}, int64(len(body)))
+			slow.Go(func() {
+				w := httptest.NewRecorder()
+				f.handler.ServeHTTP(w, r)
+				if w.Code != http.StatusCreated && w.Code != http.StatusServiceUnavailable {
+					t.Errorf("%d %s", w.Code, w.Body)
+				}
+			})
+		}
+		synctest.Wait()
+
+		large := f.do(t, http.MethodPost, "/note/global", batchOf(9<<20))
+		if large.status != http.StatusServiceUnavailable || large.member(t, "code") != "busy" || large.header.Get("Retry-After") == "" {
+			t.Errorf("one more: %d %.200s", large.status, large.body)
+		}
+		if strings.Contains(large.body, "error_id") {
+			t.Errorf("being busy is recorded as a fault: %s", large.body)
+		}
+		if small := f.do(t, http.MethodPost, "/note/global", batchOf(1000)); small.status != http.StatusCreated {
+			t.Errorf("a small one: %d %s", small.status, small.body)
+		}
+		other, err := f.registry.CreateInstance(t.Context(), "other")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, key, err := f.registry.CreateKey(t.Context(), control.NewKey{Instance: other.ID, Environment: j17.Prod, Scope: j17.ScopeWrite, Name: "k"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := batchOf(9 << 20)
+		w := httptest.NewRecorder()
+		f.handler.ServeHTTP(w, f.request(t, "http://other.j17.example/note/global", key, strings.NewReader(body), int64(len(body))))
+		if !strings.Contains(w.Body.String(), "no_spec") { // it has none, but was read
+			t.Errorf("another environment: %d %s", w.Code, w.Body)
+		}
+		close(more)
+		slow.Wait()
+		if a := f.do(t, http.MethodPost, "/note/global", batchOf(9<<20)); a.status != http.StatusCreated {
+			t.Errorf("afterwards: %d %.200s", a.status, a.body)
+		}
+	})
+}
+
+// TestABodyTakesMemoryAsItArrives announces bodies and sends little of them.
+func TestABodyTakesMemoryAsItArrives(t *testing.T) {
+	f := newFixture(t, nil)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range 20 {
+		w := httptest.NewRecorder()
+		f.handler.ServeHTTP(w, f.request(t, "http://app.j17.example/note/global", f.key, strings.NewReader(strings.Repeat(" ", 20_000)), 10<<20))
+		if w.Code != http.StatusBadRequest {
+			t.Fatal(w.Code, w.Body)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > 20*300_000 {
+		t.Errorf("%d bytes were allocated for 20 bodies of which 20,000 bytes came", got)
+	}
+}
+
+// TestABodyHasABoundedNumberOfValues: what stands in texts is none.
+func TestABodyHasABoundedNumberOfValues(t *testing.T) {
+	f := newFixture(t, nil)
+	batch := func(data string) string {
+		return fmt.Sprintf(`{"events":[{"type":"was_written","data":{"t":%s}}],%s}`, data, actor)
+	}
+	for name, tc := range map[string]struct {
+		data string
+		want int
+	}{
+		"many digits":           {"[" + strings.Repeat("0,", 2<<20) + "0]", http.StatusRequestEntityTooLarge},
+		"many empty arrays":     {"[" + strings.Repeat("[],", 1<<20) + "0]", http.StatusRequestEntityTooLarge},
+		"a text full of commas": {`"` + strings.Repeat(`,[{\"`, 1<<20) + `"`, http.StatusCreated},
+	} {
+		if a := f.do(t, http.MethodPost, "/note/global", batch(tc.data)); a.status != tc.want {
+			t.Errorf("%s: %d %.300s", name, a.status, a.body)
+		}
+	}
+}
