@@ -286,6 +286,9 @@ func (v Value) NumberEffort() int {
 // CompareEffort returns about how many units of package work it takes to compare the numbers a and b, or to divide one by
 // the other.
 func CompareEffort(a, b Value) int {
+	if a.kind != Number || b.kind != Number {
+		return 0
+	}
 	if !a.text && !b.text {
 		if a.scale == b.scale {
 			return 0
@@ -298,6 +301,10 @@ func CompareEffort(a, b Value) int {
 	}
 	return wideEffort + a.textEffort() + b.textEffort()
 }
+
+// IsCheap reports whether v is a number that takes next to no work to compare with any other cheap one: its coefficient keeps
+// fitting at the scale of the other.
+func (v Value) IsCheap() bool { return v.kind == Number && !v.text && v.scale <= 9 && v.n+1e9 < 2e9 }
 
 // wideEffort is what it takes, beside the digits, to work with numbers as a wide.
 const wideEffort = 64

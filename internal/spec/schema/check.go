@@ -14,10 +14,37 @@ import (
 type run struct {
 	budget *work.Budget
 	seed   maphash.Seed
+	// steps is how many units are left of those taken last. Those that were used are paid for when it is below zero, and
+	// by end.
+	steps, taken int
 }
 
-// spend takes n units from the budget and reports false when the pass has been given up.
-func (r *run) spend(n int) bool { return r.budget.Spend(n) }
+// unitsTaken is how many units a pass uses before it pays for them.
+const unitsTaken = 1 << 12
+
+// spend uses n units and reports false when the pass has been given up.
+func (r *run) spend(n int) bool {
+	r.steps -= n
+	return r.steps >= 0 || r.more()
+}
+
+// more pays for the units that were used, and reports whether there are more.
+func (r *run) more() bool {
+	if !r.end() {
+		r.steps = -1
+		return false
+	}
+	r.taken = int(min(unitsTaken, r.budget.Left()))
+	r.steps = r.taken
+	return true
+}
+
+// end pays for the units that were used, and reports false when the pass has been given up.
+func (r *run) end() bool {
+	used := r.taken - r.steps
+	r.taken, r.steps = 0, 0
+	return r.budget.Spend(used)
+}
 
 // givenUp reports whether the budget was used up.
 func (r *run) givenUp() bool { return r.budget.Err() != nil }
@@ -35,7 +62,13 @@ func (r *run) accepts(n *node, v value.Value) bool {
 	}
 	switch v.Kind() {
 	case value.Number:
-		if n.number != nil && !r.acceptsNumber(n.number, v) {
+		switch {
+		case n.number == nil:
+		case !n.number.dear && v.IsCheap():
+			if !n.number.accepts(v) {
+				return false
+			}
+		case !r.acceptsDear(n.number, v):
 			return false
 		}
 	case value.String:
@@ -57,10 +90,16 @@ func (r *run) accepts(n *node, v value.Value) bool {
 
 // hasType reports whether v has one of the types.
 func (r *run) hasType(t typeSet, v value.Value) bool {
-	if t&integers != 0 && v.Kind() == value.Number && !r.spend(v.NumberEffort()) {
+	if t&(1<<(v.Kind()&15)) != 0 {
+		return true
+	}
+	if t&integers == 0 || v.Kind() != value.Number {
 		return false
 	}
-	return t.accepts(v)
+	if effort := v.NumberEffort(); effort > 0 && !r.spend(effort) {
+		return false
+	}
+	return v.IsInteger()
 }
 
 // enumShare is how many values of other types are passed over in the time of one unit.
@@ -68,7 +107,7 @@ const enumShare = 8
 
 func (r *run) oneOf(e *enumRule, v value.Value) bool {
 	if v.Kind() == value.String && e.texts != nil {
-		if !r.budget.SpendBytes(len(v.Str())) {
+		if !r.spend(len(v.Str()) / work.BytesPerUnit) {
 			return false
 		}
 		_, ok := e.texts[v.Str()]
@@ -149,7 +188,21 @@ func (r *run) get(object value.Value, name string) value.Value {
 // has reports whether an object has a member with the name.
 func (r *run) has(object value.Value, name string) bool { return !r.get(object, name).IsMissing() }
 
-func (r *run) acceptsNumber(n *numberRule, v value.Value) bool {
+func (n *numberRule) accepts(v value.Value) bool {
+	return (n.minimum.IsMissing() || compare(v, n.minimum) >= 0) &&
+		(n.maximum.IsMissing() || compare(v, n.maximum) <= 0) &&
+		(n.exclusiveMinimum.IsMissing() || compare(v, n.exclusiveMinimum) > 0) &&
+		(n.exclusiveMaximum.IsMissing() || compare(v, n.exclusiveMaximum) < 0) &&
+		(n.multipleOf.IsMissing() || v.MultipleOf(n.multipleOf))
+}
+
+func compare(a, b value.Value) int {
+	c, _ := value.Compare(a, b)
+	return c
+}
+
+// acceptsDear is numberRule.accepts with its work counted.
+func (r *run) acceptsDear(n *numberRule, v value.Value) bool {
 	return (n.minimum.IsMissing() || r.compare(v, n.minimum) >= 0) &&
 		(n.maximum.IsMissing() || r.compare(v, n.maximum) <= 0) &&
 		(n.exclusiveMinimum.IsMissing() || r.compare(v, n.exclusiveMinimum) > 0) &&
@@ -162,8 +215,7 @@ func (r *run) compare(a, b value.Value) int {
 	if !r.spend(value.CompareEffort(a, b)) {
 		return 0
 	}
-	c, _ := value.Compare(a, b)
-	return c
+	return compare(a, b)
 }
 
 func (r *run) acceptsText(t *textRule, s string) bool {
@@ -238,15 +290,21 @@ func (r *run) count(a *arrayRule, elems []value.Value) int {
 	return n
 }
 
+// longName is the length from which the name of a member is more work than a member is anyhow.
+const longName = 64
+
 func (r *run) acceptsObject(o *objectRule, v value.Value) bool {
 	members := v.Members()
 	if len(members) < o.minFields || o.maxFields != unlimited && len(members) > o.maxFields {
 		return false
 	}
+	if !r.spend(len(members)) {
+		return false
+	}
 	required, next := 0, 0
 	for i := range members {
 		m := &members[i]
-		if !r.budget.SpendBytes(len(m.Key)) {
+		if len(m.Key) > longName && !r.spend(len(m.Key)/work.BytesPerUnit) {
 			return false
 		}
 		declared := false

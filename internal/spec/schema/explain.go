@@ -257,18 +257,19 @@ func (e *explainer) never(v value.Value, keyword string) {
 }
 
 func (e *explainer) number(n *numberRule, v value.Value) {
-	check := func(bound value.Value, keyword, demand string, fits func(bound value.Value) bool) {
-		if !bound.IsMissing() && !fits(bound) && !e.givenUp() {
+	check := func(fits bool, keyword string, bound value.Value, demand string) {
+		if !bound.IsMissing() && !fits && !e.givenUp() {
 			e.add(Failure{Constraint: keyword, Expected: abridged(bound), Received: v, Message: boundMessage(demand, bound, v)})
 		}
 	}
-	check(n.minimum, "minimum", "at least", func(bound value.Value) bool { return e.compare(v, bound) >= 0 })
-	check(n.maximum, "maximum", "at most", func(bound value.Value) bool { return e.compare(v, bound) <= 0 })
-	check(n.exclusiveMinimum, "exclusiveMinimum", "greater than", func(bound value.Value) bool { return e.compare(v, bound) > 0 })
-	check(n.exclusiveMaximum, "exclusiveMaximum", "less than", func(bound value.Value) bool { return e.compare(v, bound) < 0 })
-	check(n.multipleOf, "multipleOf", "a multiple of", func(bound value.Value) bool {
-		return e.spend(value.CompareEffort(v, bound)) && v.MultipleOf(bound)
-	})
+	check(e.compare(v, n.minimum) >= 0, "minimum", n.minimum, "at least")
+	check(e.compare(v, n.maximum) <= 0, "maximum", n.maximum, "at most")
+	check(e.compare(v, n.exclusiveMinimum) > 0, "exclusiveMinimum", n.exclusiveMinimum, "greater than")
+	check(e.compare(v, n.exclusiveMaximum) < 0, "exclusiveMaximum", n.exclusiveMaximum, "less than")
+	if !n.multipleOf.IsMissing() {
+		fits := e.spend(value.CompareEffort(v, n.multipleOf)) && v.MultipleOf(n.multipleOf)
+		check(fits, "multipleOf", n.multipleOf, "a multiple of")
+	}
 }
 
 func (e *explainer) text(t *textRule, v value.Value) {
@@ -406,7 +407,7 @@ func (e *explainer) missing(name, keyword, message string) {
 
 // field adds the failures of one member of an object.
 func (e *explainer) field(o *objectRule, i int, m value.Member) {
-	if !e.budget.SpendBytes(len(m.Key)) {
+	if !e.spend(1 + len(m.Key)/work.BytesPerUnit) {
 		return
 	}
 	declared := false
@@ -585,5 +586,6 @@ func (e *explainer) reasons(n *node, v value.Value) []Failure {
 	inner := newExplainer(e.run, 1)
 	inner.path, inner.nested = slices.Clip(e.path), true
 	inner.explain(n, v, "")
+	e.run = inner.run
 	return inner.failures()
 }

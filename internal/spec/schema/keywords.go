@@ -343,6 +343,7 @@ func (c *compiler) bound(n *numberRule, keyword string, v value.Value, at diag.P
 	if !c.expect(v, value.Number, keyword, at) {
 		return
 	}
+	n.dear = n.dear || !v.IsCheap()
 	switch keyword {
 	case "minimum":
 		n.minimum = v

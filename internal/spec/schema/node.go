@@ -44,6 +44,8 @@ type enumRule struct {
 // numberRule has missing values for the bounds that are not set.
 type numberRule struct {
 	minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf value.Value
+	// dear is set where one of them is no cheap number.
+	dear bool
 }
 
 // unlimited is an upper bound that is not set.

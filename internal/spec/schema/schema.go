@@ -76,8 +76,8 @@ func Compile(v value.Value, at diag.Pointer, l *diag.List) *Schema {
 func (s *Schema) Valid(v value.Value, b *work.Budget) (bool, error) {
 	r := run{budget: b, seed: s.seed}
 	fits := r.accepts(s.root, v)
-	if err := b.Err(); err != nil {
-		return false, err
+	if !r.end() {
+		return false, b.Err()
 	}
 	return fits, nil
 }
@@ -91,6 +91,7 @@ func (s *Schema) Validate(v value.Value, b *work.Budget) ([]Failure, error) {
 	}
 	e := newExplainer(run{budget: b, seed: s.seed}, MaxFailures)
 	e.explain(s.root, v, "")
+	e.end()
 	if len(e.found) == 0 {
 		return nil, b.Err()
 	}
