@@ -80,11 +80,15 @@ func Codes() []Code {
 type FieldError struct {
 	// Pointer is a JSON pointer (RFC 6901) into the document.
 	Pointer string `json:"pointer"`
+	// Path is the same place in the form "data.items[0].sku", where the document is a request or an event of a file.
+	Path    string `json:"path,omitempty"`
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
 	// Line and Column count from 1; 0 where the document has no text form of its own.
 	Line   int `json:"line,omitempty"`
 	Column int `json:"column,omitempty"`
+	// Index is the position of the faulty event in an array of events, counted from 0; nil where there is no array.
+	Index *int `json:"index,omitempty"`
 }
 
 // Error is a failure that a user of the API sees.

@@ -21,7 +21,9 @@ type EventText struct {
 	Number int
 	// Offset is where Text starts in the file, in bytes, and Line the number of its line, from 1.
 	Offset, Line int
-	Text         string
+	// Element tells that the event is an element of an array; else it is a line.
+	Element bool
+	Text    string
 }
 
 // MaxEventText is how many bytes the text of one event in a file may have.
@@ -174,7 +176,7 @@ func (r *EventReader) element() (EventText, error) {
 		return EventText{}, &EventTextError{r.lines.lineAt(end), fmt.Sprintf("the event is longer than %d bytes; none may be", MaxEventText)}
 	case err == nil:
 		start := end - int64(len(raw))
-		return EventText{Offset: r.base + int(start), Line: r.lines.lineAt(start), Text: string(raw)}, nil
+		return EventText{Offset: r.base + int(start), Line: r.lines.lineAt(start), Element: true, Text: string(raw)}, nil
 	case r.lines.err != nil:
 		return EventText{}, r.lines.err
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"iter"
 	"maps"
@@ -17,6 +18,7 @@ import (
 
 	"j17"
 	"j17/internal/ident"
+	"j17/internal/spec/diag"
 	"j17/internal/store"
 	"j17/internal/value"
 )
@@ -81,8 +83,8 @@ func (e *Engine) Types(t store.Tenant) ([]string, error) {
 // them.
 type Recording struct {
 	Tenant store.Tenant
-	// ID names the file by its content. A recording that was cut short goes on where it was when it is made again within a
-	// day, and one that was complete stores nothing again.
+	// ID names the file by its content. A recording that was cut short goes on where it was when it is made again, and one
+	// that was complete stores nothing again.
 	ID [32]byte
 	// First refuses a tenant that has events which are not of this recording.
 	First bool
@@ -96,6 +98,8 @@ type Recorded struct {
 	Events int `json:"events"`
 	Stored int `json:"stored"`
 	Known  int `json:"already_stored"`
+	// Imported is Stored under the name that all imports have.
+	Imported int `json:"imported"`
 	// Streams is the number of aggregates that they belong to.
 	Streams int `json:"aggregates"`
 }
@@ -113,7 +117,7 @@ func (e *Engine) Record(ctx context.Context, r *Recording) (Recorded, error) {
 	if err != nil {
 		return Recorded{}, err
 	}
-	c := &recorder{e: e, d: d, r: r, now: e.clock.Now().Unix()}
+	c := &recorder{e: e, d: d, r: r, now: e.now(d.env), seed: maphash.MakeSeed()}
 	c.examine = c.examinePast
 	if err := c.checkAll(ctx); err != nil {
 		return Recorded{}, err
@@ -138,12 +142,22 @@ func (e *Engine) Record(ctx context.Context, r *Recording) (Recorded, error) {
 	}
 	c.done = Recorded{Streams: len(c.streams)}
 	err = c.units(ctx, c.store)
+	c.done.Imported = c.done.Stored
 	return c.done, err
 }
 
 // checkAll checks the whole file and stores nothing.
 func (c *recorder) checkAll(ctx context.Context) error {
-	c.streams, c.claimed, c.known, c.highest = map[j17.Key]*pastStream{}, map[string]j17.Key{}, map[int]bool{}, 0
+	c.streams, c.claimed, c.known, c.highest = map[uint64]pastStream{}, map[uint64]uint64{}, map[int]bool{}, 0
+	item, err := c.e.store.Get(ctx, c.r.Tenant, recordedFiles, c.file())
+	switch {
+	case err == nil:
+		if c.stored, err = strconv.Atoi(string(item.Value)); err != nil {
+			return storage(&store.CorruptionError{Where: "the record of an imported file", Err: err})
+		}
+	case !errors.Is(err, store.ErrNotFound):
+		return storage(err)
+	}
 	if err := c.units(ctx, c.check); err != nil {
 		return err
 	}
@@ -152,6 +166,13 @@ func (c *recorder) checkAll(ctx context.Context) error {
 
 // firstLoad holds the name of the file that was loaded first, under the key "file".
 const firstLoad store.Space = "engine.first_load"
+
+// recordedFiles holds how many units of a file are stored, under its name: for good, since a file of history that is stored
+// twice cannot be told from history that has happened twice.
+const recordedFiles store.Space = "engine.recorded"
+
+// file names the file in recordedFiles.
+func (c *recorder) file() string { return hex.EncodeToString(c.r.ID[:]) }
 
 func notEmpty() error {
 	return j17.Errorf(j17.CodeConflict, "The environment has events already. Only an empty one can be loaded for the first time; others take an import.")
@@ -165,9 +186,14 @@ type recorder struct {
 	now int64
 	// examine makes the checks of one event that need no other.
 	examine func(context.Context, *FileEvent) (*examined, error)
-	streams map[j17.Key]*pastStream
+	// seed makes hashes, by which aggregates and names are remembered: a file may have millions of them. Two with the same hash
+	// are as unlikely as a fault of the machine, and what is decided by them is checked again when it is stored.
+	seed    maphash.Seed
+	streams map[uint64]pastStream
 	// claimed holds which aggregate of the file a name belongs to.
-	claimed map[string]j17.Key
+	claimed map[uint64]uint64
+	// stored is how many units were stored when the file was last looked up.
+	stored int
 	// known tells which units the try before has stored.
 	known map[int]bool
 	// highest is the highest number in a public id of the file.
@@ -180,7 +206,8 @@ type recorder struct {
 type pastStream struct {
 	// last is the time of its last event.
 	last int64
-	Identity
+	// names is the hash of its Identity.
+	names uint64
 }
 
 // pastUnit is events of a recording that are stored together.
@@ -195,6 +222,10 @@ type pastUnit struct {
 type pastEvent struct {
 	index int
 	line  int
+	// element tells that the file is an array.
+	element bool
+	// whole is the event as it stands in the file.
+	whole value.Value
 	file  FileEvent
 	examined
 }
@@ -231,7 +262,7 @@ func (c *recorder) units(ctx context.Context, do func(context.Context, *pastUnit
 		case err != nil:
 			return err
 		}
-		ev := pastEvent{index: text.Number - 1, line: text.Line}
+		ev := pastEvent{index: text.Number - 1, line: text.Line, element: text.Element}
 		c.done.Events++
 		if err := c.read(ctx, text, &ev); err != nil {
 			if c.fault(&ev, err) {
@@ -252,11 +283,36 @@ func (c *recorder) units(ctx context.Context, do func(context.Context, *pastUnit
 func (c *recorder) fault(ev *pastEvent, err error) bool {
 	if e, ok := errors.AsType[*j17.Error](err); ok {
 		f := *e
+		f.Errors = ev.places(e)
 		f.Message = "Line " + strconv.Itoa(ev.line) + ": " + strings.TrimSuffix(e.Message, ".")
 		err = &f
 	}
 	c.faults = append(c.faults, inEvent(err, ev.index))
 	return len(c.faults) >= maxErrors
+}
+
+// places lists what an error says about an event, with the event's place in the file.
+func (ev *pastEvent) places(e *j17.Error) []j17.FieldError {
+	all := slices.Clone(e.Errors)
+	if len(all) == 0 {
+		all = []j17.FieldError{{Message: e.Message, Path: e.Path}}
+		if e.Path != "" {
+			all[0].Pointer = "/" + strings.ReplaceAll(e.Path, ".", "/") // paths of the checks lead to members only
+		}
+	}
+	for i := range all {
+		f := &all[i]
+		if f.Path == "" {
+			f.Path = dotted(ev.whole, diag.Pointer(f.Pointer))
+		}
+		f.Pointer = "/" + strconv.Itoa(ev.index) + f.Pointer
+		if ev.element {
+			f.Index = &ev.index
+		} else {
+			f.Line = ev.line
+		}
+	}
+	return all
 }
 
 // refusal is the error of a file with faults: the first one, and all in its list.
@@ -279,14 +335,7 @@ func (c *recorder) refusal() error {
 		if !ok || len(whole.Errors) >= maxErrors {
 			break
 		}
-		at := "/" + strconv.Itoa(*f.EventIndex)
-		if len(f.Errors) == 0 {
-			whole.Errors = append(whole.Errors, j17.FieldError{Pointer: at, Message: f.Message})
-		}
-		for _, detail := range f.Errors {
-			detail.Pointer = at + detail.Pointer
-			whole.Errors = append(whole.Errors, detail)
-		}
+		whole.Errors = append(whole.Errors, f.Errors...)
 	}
 	return &whole
 }
@@ -308,6 +357,7 @@ func (c *recorder) read(ctx context.Context, text EventText, ev *pastEvent) erro
 		}
 		return j17.Errorf(j17.CodeInvalidJSON, "The event is not valid JSON: %v", err)
 	}
+	ev.whole = v
 	file, faults := ReadFileEvent(v)
 	if len(faults) > 0 {
 		return faults[0]
@@ -386,6 +436,10 @@ func (c *recorder) check(ctx context.Context, u *pastUnit) error {
 
 // recall notes whether a unit is stored already.
 func (c *recorder) recall(ctx context.Context, u *pastUnit) error {
+	if u.number < c.stored {
+		c.known[u.number] = true
+		return nil
+	}
 	first, err := c.e.store.Command(ctx, c.r.Tenant, c.command(u))
 	if err != nil {
 		return storage(err)
@@ -401,10 +455,11 @@ func (c *recorder) compare(ctx context.Context, u *pastUnit) error {
 	stored := c.known[u.number]
 	for i := range u.events {
 		ev := &u.events[i]
-		s := c.streams[ev.key]
-		fresh := s == nil
+		hash := maphash.Comparable(c.seed, ev.key)
+		s, ok := c.streams[hash]
+		fresh := !ok
 		if fresh {
-			s = &pastStream{Identity: ev.file.Identity}
+			s.names = maphash.Comparable(c.seed, ev.file.Identity)
 			if !stored {
 				heads, err := c.e.store.Heads(ctx, c.r.Tenant, []j17.Key{ev.key})
 				if err != nil {
@@ -412,7 +467,7 @@ func (c *recorder) compare(ctx context.Context, u *pastUnit) error {
 				}
 				s.last = heads[0].LastTime
 			}
-			c.streams[ev.key] = s
+			c.streams[hash] = s
 		}
 		at := s.last
 		if ev.timestamp != nil {
@@ -431,6 +486,7 @@ func (c *recorder) compare(ctx context.Context, u *pastUnit) error {
 			return nil
 		}
 		s.last = max(s.last, at)
+		c.streams[hash] = s
 		if number, ok := c.d.number(ev.file.PublicID); ok {
 			n, _ := strconv.ParseUint(number, 10, 63) // checked
 			c.highest = max(c.highest, n)
@@ -440,11 +496,11 @@ func (c *recorder) compare(ctx context.Context, u *pastUnit) error {
 }
 
 // claim makes sure that names are free or the aggregate's own. Whether they are in the store is asked where look is set.
-func (c *recorder) claim(ctx context.Context, key j17.Key, names Identity, s *pastStream, look bool) error {
+func (c *recorder) claim(ctx context.Context, key j17.Key, names Identity, s pastStream, look bool) error {
 	if names == (Identity{}) {
 		return nil
 	}
-	if names != s.Identity {
+	if maphash.Comparable(c.seed, names) != s.names {
 		return j17.Errorf(j17.CodeInvalidField, "The aggregate has other names in an event before: names stand with the first event of an aggregate").At("key")
 	}
 	taken := func(path, name string) error {
@@ -458,6 +514,7 @@ func (c *recorder) claim(ctx context.Context, key j17.Key, names Identity, s *pa
 		}
 	}
 	number, _ := c.d.number(names.PublicID)
+	claimant := maphash.Comparable(c.seed, key)
 	for _, n := range []struct {
 		path, name, present string
 		index               store.Space
@@ -469,10 +526,11 @@ func (c *recorder) claim(ctx context.Context, key j17.Key, names Identity, s *pa
 		if n.name == "" {
 			continue
 		}
-		if owner, ok := c.claimed[n.name]; ok && owner != key {
+		hash := maphash.String(c.seed, n.name)
+		if owner, ok := c.claimed[hash]; ok && owner != claimant {
 			return taken(n.path, n.name)
 		}
-		c.claimed[n.name] = key
+		c.claimed[hash] = claimant
 		if !look {
 			continue
 		}
@@ -546,7 +604,8 @@ func (c *recorder) store(ctx context.Context, u *pastUnit) error {
 // plan turns a unit into an append, from what the store has now.
 func (c *recorder) plan(ctx context.Context, u *pastUnit) (*plan, error) {
 	p := &plan{own: 0}
-	p.unit.Timestamp = c.e.clock.Now().Unix()
+	p.unit.Timestamp, p.unit.Decided = c.e.now(c.d.env), true
+	p.unit.Side = []store.Side{{Op: store.Raise, Space: recordedFiles, Key: c.file(), Value: strconv.AppendInt(nil, int64(u.number)+1, 10)}}
 	p.unit.Command = &store.Command{ID: c.command(u), Expires: c.e.clock.Now().Add(idempotencyWindow)}
 	var keys []j17.Key
 	first := map[j17.Key]*pastEvent{}
@@ -569,12 +628,11 @@ func (c *recorder) plan(ctx context.Context, u *pastUnit) (*plan, error) {
 	if c.r.First && u.number == 0 {
 		p.unit.Side = append(p.unit.Side, store.Side{Op: store.Put, Space: firstLoad, Key: "file", Value: []byte(hex.EncodeToString(c.r.ID[:])), Cond: store.IfAbsent})
 	}
+	last := make(map[j17.Key]int64, len(keys))
 	for i, key := range keys {
 		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key, Length: heads[i].Length})
 		ev := first[key]
-		if ev.timestamp != nil && *ev.timestamp < heads[i].LastTime {
-			return nil, j17.Errorf(j17.CodeConflict, "Somebody else has written to %s meanwhile, so that the events of the file lie before its last one", key)
-		}
+		last[key] = heads[i].LastTime
 		typ := c.d.spec.Types[key.Type]
 		if typ.Handle != "" {
 			p.unit.Assign = append(p.unit.Assign, store.Assignment{
@@ -588,6 +646,17 @@ func (c *recorder) plan(ctx context.Context, u *pastUnit) (*plan, error) {
 			}
 			p.unit.Assign = append(p.unit.Assign, a)
 		}
+	}
+	for i := range u.events {
+		ev := &u.events[i]
+		at := p.unit.Timestamp
+		if ev.timestamp != nil {
+			at = *ev.timestamp
+		}
+		if at < last[ev.key] {
+			return nil, j17.Errorf(j17.CodeConflict, "Line %d: the event lies before the last one of %s, at %d: somebody else has written to the aggregate meanwhile, or an event without a time in front of it happens now", ev.line, ev.key, last[ev.key])
+		}
+		last[ev.key] = at
 	}
 	return p, nil
 }

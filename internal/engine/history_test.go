@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -108,7 +109,7 @@ func TestHistoryMovesToAnotherTenant(t *testing.T) {
 		t.Fatal(err)
 	}
 	events := strings.Count(text, "\n")
-	if want := (engine.Recorded{Events: events, Stored: events, Streams: 25}); done != want {
+	if want := (engine.Recorded{Events: events, Stored: events, Imported: events, Streams: 25}); done != want {
 		t.Errorf("recorded %+v, want %+v", done, want)
 	}
 	start := time.Unix(1_700_000_000, 0)
@@ -186,7 +187,7 @@ func TestARecordingGoesOnWhereItWasCutShort(t *testing.T) {
 		}
 		stored[done.Stored] = true
 		more, err := f.Record(t.Context(), recording(b.String()))
-		if want := (engine.Recorded{Events: 2300, Known: done.Stored, Stored: 2300 - done.Stored, Streams: 1200}); err != nil || more != want {
+		if want := (engine.Recorded{Events: 2300, Known: done.Stored, Stored: 2300 - done.Stored, Imported: 2300 - done.Stored, Streams: 1200}); err != nil || more != want {
 			t.Errorf("after %d events: %+v, %v", done.Stored, more, err)
 		}
 		s, err := f.Load(t.Context(), elsewhere, "ticket", "VNO-8", engine.LoadOptions{})
@@ -455,5 +456,88 @@ func TestOneOfTwoFirstLoads(t *testing.T) {
 	}
 	if succeeded != 1 {
 		t.Errorf("%d files were the first", succeeded)
+	}
+}
+
+// TestTheSameFileIsStoredOnce: also long after what is kept of commands has expired, and where it was cut short.
+func TestTheSameFileIsStoredOnce(t *testing.T) {
+	f := historians(t)
+	var text strings.Builder
+	at := f.clock.Now().Unix()
+	for i := range 1200 {
+		fmt.Fprintf(&text, `{"key":"note:%s","type":"was_written","data":{"n":%d},"metadata":{"actor":{"type":"user","id":"%s"},"timestamp":%d}}`+"\n", id, i, user, at)
+	}
+	whole, cut := recording(text.String()), 0
+	broken := *whole
+	broken.Open = func() (*engine.EventReader, error) {
+		if cut++; cut == 2 {
+			return engine.NewEventReader(strings.NewReader(text.String()[:text.Len()/2])), nil
+		}
+		return whole.Open()
+	}
+	if done, err := f.Record(t.Context(), &broken); err != nil && done.Stored == 0 {
+		t.Fatal(done, err)
+	}
+	for i := range 3 {
+		f.clock.Advance(25 * time.Hour)
+		done, err := f.Record(t.Context(), whole)
+		if err != nil || done.Stored+done.Known != 1200 || done.Imported != done.Stored || i > 0 && done.Stored > 0 {
+			t.Errorf("time %d: %+v %v", i, done, err)
+		}
+	}
+	heads, err := f.store.Heads(t.Context(), elsewhere, []j17.Key{{Type: "note", ID: id}})
+	if err != nil || heads[0].Length != 1200 {
+		t.Errorf("%d events, %v", heads[0].Length, err)
+	}
+}
+
+// TestTimeNeverRunsBackwardInAnImport: every event is compared with the one before it, at the time that it is stored with.
+func TestTimeNeverRunsBackwardInAnImport(t *testing.T) {
+	f := historians(t)
+	f.clock.Advance(100 * time.Second)
+	c := command(t, "note/"+id+"/was_written", written(`{"n":0}`))
+	c.Tenant = elsewhere
+	if _, err := f.Execute(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	f.clock.Advance(-90 * time.Second) // the clock was wrong and is corrected
+	now := f.clock.Now().Unix()
+	text := `{"key":"note:` + user + `","type":"was_written","data":{"n":1},` + meta + `}` + "\n" +
+		fmt.Sprintf(`{"key":"note:`+user+`","type":"was_written","data":{"n":2},"metadata":{"actor":{"type":"user","id":"`+user+`"},"timestamp":%d}}`, now) + "\n"
+	if done, err := f.Record(t.Context(), recording(text)); err == nil || done.Stored != 0 || !strings.Contains(err.Error(), "Line 2: ") {
+		t.Errorf("%+v %v", done, err)
+	}
+	// The same behind an engine that has just started and does not know the latest time.
+	fresh := &fixture{Engine: engine.New(engine.Options{Store: f.store, Clock: f.clock, Logger: slog.New(slog.DiscardHandler)})}
+	compiled := f.Spec(elsewhere)
+	fresh.Deploy(elsewhere, compiled, nil)
+	if done, err := fresh.Record(t.Context(), recording(text)); err == nil || done.Stored != 0 {
+		t.Errorf("%+v %v", done, err)
+	}
+}
+
+// TestFaultsOfAnImportHaveTheirPlaces: the line in a file of lines, the index in an array, the path in the event.
+func TestFaultsOfAnImportHaveTheirPlaces(t *testing.T) {
+	f := historians(t)
+	good := `{"key":"note:` + id + `","type":"was_written","data":{"n":1},` + meta + `}`
+	unknown := strings.Replace(good, "was_written", "was_nothing", 1)
+	schema := `{"key":"ticket:` + id + `","type":"was_filed","data":{"n":"x"},` + meta + `}`
+	index := 2
+	for text, want := range map[string]j17.FieldError{
+		good + "\n\n" + unknown + "\n":                  {Line: 3, Path: "type", Pointer: "/1/type"},
+		good + "\n" + schema + "\n":                     {Line: 2, Path: "data.n", Pointer: "/1/data/n"},
+		"[" + good + "," + good + ",\n" + unknown + "]": {Index: &index, Path: "type", Pointer: "/2/type"},
+	} {
+		_, err := f.Record(t.Context(), recording(text))
+		e, _ := errors.AsType[*j17.Error](err)
+		if e == nil || len(e.Errors) != 1 || e.Errors[0].Message == "" {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		got := e.Errors[0]
+		got.Message = ""
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %s", text, diff)
+		}
 	}
 }

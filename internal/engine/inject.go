@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"hash/maphash"
 
 	"j17"
 	"j17/internal/ident"
@@ -15,6 +16,8 @@ type Injected struct {
 	Events  int `json:"events"`
 	Stored  int `json:"stored"`
 	Implied int `json:"implied"`
+	// Imported is Events under the name that all imports have.
+	Imported int `json:"imported"`
 }
 
 // Inject writes the events of a file one by one, as if each had been posted: they happen now, and bring about what they imply.
@@ -26,7 +29,7 @@ func (e *Engine) Inject(ctx context.Context, t store.Tenant, correlationID strin
 		return Injected{}, err
 	}
 	importer := j17.Agent{Type: ident.SystemActorType, ID: ident.TestDataImporter}
-	c := &recorder{e: e, d: d, r: &Recording{Tenant: t, Open: open}}
+	c := &recorder{e: e, d: d, r: &Recording{Tenant: t, Open: open}, seed: maphash.MakeSeed()}
 	c.examine = func(ctx context.Context, file *FileEvent) (*examined, error) {
 		file.Metadata, file.trusted = withActor(file.Metadata, importer), true
 		x, faults := d.examine(ctx, file)
@@ -47,7 +50,7 @@ func (e *Engine) Inject(ctx context.Context, t store.Tenant, correlationID strin
 	if err := c.refusal(); err != nil {
 		return Injected{}, err
 	}
-	done := Injected{Events: c.done.Events}
+	done := Injected{Events: c.done.Events, Imported: c.done.Events}
 	err = c.units(ctx, func(ctx context.Context, u *pastUnit) error {
 		for i := range u.events {
 			file := &u.events[i].file
