@@ -13,12 +13,21 @@ TYPESCRIPT := .tools/typescript-$(TYPESCRIPT_VERSION)
 
 # Settings of one call, as in `make bench BENCH=Append` or `make test TESTFLAGS=-count=1`.
 SPEC      ?= examples/orders/spec.json
+# Each spec has a data folder of its own, so that trying one does not change another's.
+DATA      ?= j17-data$(if $(filter examples/orders/spec.json,$(SPEC)),,-$(subst /,-,$(basename $(patsubst /%,%,$(SPEC)))))
 ARGS      ?=
 BENCH     ?=
 FUZZTIME  ?= 10s
 TESTFLAGS ?=
+# How long all tests of one package may take. The longest takes a good third of it on two busy processors.
+TIMEOUT   ?= 20m
+# How many times as many rounds `make soak` runs as `make test`.
+SOAK      ?= 10
 # The acceptance suites that must pass whole.
-SUITES    ?= tick data_plane implications control identity
+SUITES    ?= tick data_plane implications control identity repairs
+
+# One way to build what runs, so that targets share what they have compiled. Tests under the race detector cannot share it.
+BUILD := CGO_ENABLED=0 go build -trimpath
 
 # A folder with data too large for the repository: data/ (official test suites) and acceptance/ (black-box suites).
 # Tests that want it say so where it is absent.
@@ -39,12 +48,17 @@ help: ## list the targets
 # --- Run and build
 
 .PHONY: dev
-dev: ## run a development server on an example spec (SPEC=file, ARGS='more flags')
-	@go run ./cmd/j17 dev $(SPEC) $(ARGS)
+dev: build ## run a development server on an example spec (SPEC=file, DATA=folder, ARGS='more flags')
+	@trap 'stopped=yes' INT; \
+	bin/j17 dev $(SPEC) --data '$(DATA)' $(ARGS) || { code=$$?; [ -n "$$stopped" ] || exit $$code; }
 
 .PHONY: build
 build: ## build bin/j17, a static program
-	CGO_ENABLED=0 go build -trimpath -o bin/j17 ./cmd/j17
+	$(BUILD) -o bin/j17 ./cmd/j17
+
+.PHONY: dist
+dist: ## build archives of the program for Linux and macOS, with checksums, into dist/ (PLATFORMS='linux/amd64')
+	@packaging/dist.sh $(PLATFORMS)
 
 .PHONY: docs
 docs: ## write llms.txt and llms-full.txt from the pages in docs/
@@ -57,21 +71,26 @@ container-tools: ## install what the tests of custom code in containers run (Deb
 
 .PHONY: clean
 clean: ## remove what these targets have built
-	rm -rf bin .tools
+	rm -rf bin dist .tools
 
 # --- Test
 
 .PHONY: test
-test: ## run all tests, with the race detector where there is a C compiler (TESTFLAGS=...)
+test: ## run all tests, with the race detector where there is a C compiler (TESTFLAGS=..., TIMEOUT=20m)
 	@if $(race_works); then \
-		echo 'go test -race $(TESTFLAGS) ./...'; \
-		go test -race $(TESTFLAGS) ./... && echo 'All tests passed, with the race detector.'; \
+		echo 'go test -race -timeout=$(TIMEOUT) $(TESTFLAGS) ./...'; \
+		go run ./tools/testrun -race -timeout=$(TIMEOUT) $(TESTFLAGS) ./... && echo 'All tests passed, with the race detector.'; \
 	else \
 		hint='the race detector is off: it needs a C compiler (gcc or clang, with the C headers) and CGO_ENABLED=1.'; \
 		echo "hint: $$hint"; \
-		echo 'go test $(TESTFLAGS) ./...'; \
-		go test $(TESTFLAGS) ./... && echo "All tests passed; $$hint"; \
+		echo 'go test -timeout=$(TIMEOUT) $(TESTFLAGS) ./...'; \
+		go run ./tools/testrun -timeout=$(TIMEOUT) $(TESTFLAGS) ./... && echo "All tests passed; $$hint"; \
 	fi
+
+.PHONY: soak
+soak: ## run the rounds that are too long for `make test`: crashes, random operations, hostile input (SOAK=10 times as many)
+	@echo 'J17_SOAK=$(SOAK) go test -timeout=4h -count=1 ./...'
+	@J17_SOAK=$(SOAK) go run ./tools/testrun -timeout=4h -count=1 $(TESTFLAGS) ./... && echo 'All rounds passed.'
 
 .PHONY: bench
 bench: ## measure single parts against their bars (BENCHTIME=1s), or run the benchmarks that match BENCH=regexp

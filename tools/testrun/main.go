@@ -1,0 +1,189 @@
+// Command testrun runs `go test` with the arguments it is given and tells of each package when it ends, with a running
+// count; `go test` itself keeps results back until all packages before them have ended. What failed is shown in full, and
+// the slowest packages at the end. It exits as `go test` does.
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run returns the exit code of `go test`, or 1 where it did not run at all.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	list := exec.CommandContext(ctx, "go", append([]string{"list"}, packages(args)...)...) //nolint:gosec // the packages that make names
+	list.Stderr = stderr
+	found, err := list.Output()
+	if err != nil {
+		return exitCode(err, stderr)
+	}
+	test := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...) //nolint:gosec // the arguments that make gives
+	test.Stderr = stderr
+	events, err := test.StdoutPipe()
+	if err != nil {
+		return exitCode(err, stderr)
+	}
+	if err := test.Start(); err != nil {
+		return exitCode(err, stderr)
+	}
+	r := newReport(stdout, len(strings.Fields(string(found))))
+	r.read(events)
+	err = test.Wait()
+	r.end()
+	return exitCode(err, stderr)
+}
+
+// packages returns those of the arguments that name packages: flags and their values look different.
+func packages(args []string) []string {
+	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return !strings.HasPrefix(arg, ".") && !strings.HasPrefix(arg, "j17") })
+}
+
+func exitCode(err error, stderr io.Writer) int {
+	if err == nil {
+		return 0
+	}
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() > 0 {
+		return exit.ExitCode()
+	}
+	fmt.Fprintln(stderr, "testrun:", err)
+	return 1
+}
+
+// event is a line of `go test -json`.
+type event struct {
+	Action, Package, ImportPath, Test, Output string
+	Elapsed                                   float64
+}
+
+// report turns events into lines.
+type report struct {
+	out        io.Writer
+	ended, all int
+	failed     []string
+	outputs    map[string]*output // by package, or by what is built
+	times      []timing
+}
+
+type timing struct {
+	pkg     string
+	seconds float64
+}
+
+// output is what a package has printed: its own lines, and those of each test that has not passed yet.
+type output struct {
+	own   strings.Builder
+	tests map[string]*strings.Builder
+	order []string
+}
+
+func newReport(out io.Writer, all int) *report {
+	return &report{out: out, all: all, outputs: map[string]*output{}}
+}
+
+// read takes events until there are no more. Lines that are none are shown as they are.
+func (r *report) read(events io.Reader) {
+	lines := bufio.NewReader(events)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			var e event
+			if json.Unmarshal(line, &e) == nil && e.Action != "" {
+				r.event(e)
+			} else {
+				fmt.Fprintf(r.out, "%s", line)
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (r *report) event(e event) {
+	pkg := e.Package
+	if pkg == "" {
+		pkg, _, _ = strings.Cut(e.ImportPath, " ") // "j17/x [j17/x.test]" is built for j17/x
+	}
+	o := r.outputs[pkg]
+	if o == nil {
+		o = &output{tests: map[string]*strings.Builder{}}
+		r.outputs[pkg] = o
+	}
+	switch {
+	case e.Action == "build-output" || e.Action == "output" && e.Test == "":
+		o.own.WriteString(e.Output)
+	case e.Action == "output":
+		if o.tests[e.Test] == nil {
+			o.tests[e.Test] = &strings.Builder{}
+			o.order = append(o.order, e.Test)
+		}
+		o.tests[e.Test].WriteString(e.Output)
+	case e.Test != "" && (e.Action == "pass" || e.Action == "skip"):
+		delete(o.tests, e.Test)
+	case e.Test == "" && slices.Contains([]string{"pass", "fail", "skip"}, e.Action):
+		r.packageEnded(pkg, e, o)
+		delete(r.outputs, pkg)
+	}
+}
+
+func (r *report) packageEnded(pkg string, e event, o *output) {
+	r.ended++
+	word := "ok  "
+	switch {
+	case e.Action == "fail":
+		word = "FAIL"
+		r.failed = append(r.failed, pkg)
+	case strings.Contains(o.own.String(), "[no test files]"):
+		word = "none"
+	case strings.Contains(o.own.String(), "(cached)"):
+		word = "same" // as in an earlier run
+	}
+	r.times = append(r.times, timing{pkg, e.Elapsed})
+	fmt.Fprintf(r.out, "[%*d/%d] %s %7.1f s  %s\n", len(fmt.Sprint(r.all)), r.ended, r.all, word, e.Elapsed, pkg)
+	if e.Action != "fail" {
+		return
+	}
+	for _, test := range o.order {
+		if o.tests[test] != nil {
+			fmt.Fprint(r.out, indent(o.tests[test].String()))
+		}
+	}
+	fmt.Fprint(r.out, indent(o.own.String()))
+}
+
+func indent(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString("    " + line)
+	}
+	return b.String()
+}
+
+// end says what was slow and what failed.
+func (r *report) end() {
+	slices.SortFunc(r.times, func(a, b timing) int { return cmp.Compare(b.seconds, a.seconds) })
+	var slow []string
+	for _, t := range r.times[:min(5, len(r.times))] {
+		if t.seconds >= 1 {
+			slow = append(slow, fmt.Sprintf("%s %.0f s", t.pkg, t.seconds))
+		}
+	}
+	if len(slow) > 0 {
+		fmt.Fprintf(r.out, "The slowest: %s.\n", strings.Join(slow, ", "))
+	}
+	if len(r.failed) > 0 {
+		fmt.Fprintf(r.out, "%d of %d packages failed: %s\n", len(r.failed), r.all, strings.Join(r.failed, ", "))
+	}
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestReport(t *testing.T) {
+	for name, tc := range map[string]struct{ events, want string }{
+		"passes": {
+			events: `{"Action":"start","Package":"j17/a"}
+{"Action":"output","Package":"j17/a","Test":"TestX","Output":"=== RUN TestX\n"}
+{"Action":"pass","Package":"j17/a","Test":"TestX"}
+{"Action":"output","Package":"j17/a","Output":"ok  j17/a 2.5s\n"}
+{"Action":"pass","Package":"j17/a","Elapsed":2.5}
+{"Action":"output","Package":"j17/b","Output":"?   j17/b [no test files]\n"}
+{"Action":"skip","Package":"j17/b","Elapsed":0}
+`,
+			want: "[1/3] ok       2.5 s  j17/a\n[2/3] none     0.0 s  j17/b\nThe slowest: j17/a 2 s.\n",
+		},
+		"a failure is shown with its own lines only": {
+			events: `{"Action":"output","Package":"j17/a","Test":"TestGood","Output":"noise\n"}
+{"Action":"pass","Package":"j17/a","Test":"TestGood"}
+{"Action":"output","Package":"j17/a","Test":"TestBad","Output":"a_test.go:1: wrong\n"}
+{"Action":"fail","Package":"j17/a","Test":"TestBad"}
+{"Action":"output","Package":"j17/a","Output":"FAIL\n"}
+{"Action":"fail","Package":"j17/a","Elapsed":0.1}
+`,
+			want: "[1/3] FAIL     0.1 s  j17/a\n    a_test.go:1: wrong\n    FAIL\n1 of 3 packages failed: j17/a\n",
+		},
+		"a package that does not compile": {
+			events: `{"Action":"build-output","ImportPath":"j17/a [j17/a.test]","Output":"a.go:1: undefined: x\n"}
+{"Action":"build-fail","ImportPath":"j17/a [j17/a.test]"}
+{"Action":"start","Package":"j17/a"}
+{"Action":"fail","Package":"j17/a","Elapsed":0}
+`,
+			want: "[1/3] FAIL     0.0 s  j17/a\n    a.go:1: undefined: x\n1 of 3 packages failed: j17/a\n",
+		},
+		"a test that was cut off": {
+			events: `{"Action":"output","Package":"j17/a","Test":"TestHangs","Output":"panic: test timed out after 20m0s\n"}
+{"Action":"fail","Package":"j17/a","Elapsed":1200}
+`,
+			want: "[1/3] FAIL  1200.0 s  j17/a\n    panic: test timed out after 20m0s\nThe slowest: j17/a 1200 s.\n1 of 3 packages failed: j17/a\n",
+		},
+		"lines that are no events": {
+			events: "go: downloading x\n",
+			want:   "go: downloading x\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			r := newReport(&out, 3)
+			r.read(strings.NewReader(tc.events))
+			r.end()
+			if diff := cmp.Diff(tc.want, out.String()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRun(t *testing.T) {
+	var out, errs strings.Builder
+	if code := run(t.Context(), []string{"-run=^$", "j17/internal/work"}, &out, &errs); code != 0 || !strings.Contains(out.String(), "[1/1]") {
+		t.Errorf("exit code %d, %s%s", code, out.String(), errs.String())
+	}
+	if code := run(t.Context(), []string{"j17/internal/nowhere"}, &out, &errs); code == 0 {
+		t.Error("a package that does not exist is no failure")
+	}
+}
