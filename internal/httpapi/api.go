@@ -55,6 +55,9 @@ type Options struct {
 	MaxEventBytes  int64
 	MaxBatchBytes  int64
 	MaxImportBytes int64
+	// Restoring, if not nil, reports whether the spec of an environment is still to be restored, RestoringAny whether that of any is.
+	Restoring    func(store.Tenant) bool
+	RestoringAny func() bool
 	// AdvanceClock, if not nil, moves a development server's clock and returns the new time once due work has run.
 	AdvanceClock func(time.Duration) (time.Time, error)
 	// Observe, if not nil, is called after every request on the public listener.

@@ -367,8 +367,10 @@ func TestCrossOrigin(t *testing.T) {
 
 func TestReadiness(t *testing.T) {
 	f := newFixture(t, nil)
-	if got := f.do(t, "GET", "/readyz", ""); got.status != 200 {
-		t.Errorf("%d %s", got.status, got.body)
+	for target, want := range map[string]int{"/readyz": 200, "/readyz?for=reads": 200, "/readyz?for=writes": 200, "/readyz?for=tea": 400} {
+		if got := f.do(t, "GET", target, ""); got.status != want {
+			t.Errorf("%s: %d %s", target, got.status, got.body)
+		}
 	}
 	f.Drain()
 	if got := f.do(t, "GET", "/readyz", ""); got.status != 503 || !strings.HasPrefix(got.member(t, "error_id"), "err_") {
@@ -380,6 +382,65 @@ func TestReadiness(t *testing.T) {
 }
 
 // TestEveryCodeHasAStatus checks that no code falls through to the status of the unexpected.
+// saying is a store that says of itself what it is told to say.
+type saying struct {
+	store.Store
+	says store.Status
+}
+
+func (s *saying) Status() store.Status { return s.says }
+
+// TestReadinessForReadsAndForWrites: a server that takes no writes answers reads.
+func TestReadinessForReadsAndForWrites(t *testing.T) {
+	var s *saying
+	f := newFixture(t, func(o *httpapi.Options) {
+		s = &saying{Store: o.Store}
+		o.Store = s
+	})
+	for _, tc := range []struct {
+		says               store.Status
+		all, reads, writes int
+	}{
+		{store.Status{Readable: true, Writable: true}, 200, 200, 200},
+		{store.Status{Readable: true, Reason: "full"}, 503, 200, 503},
+		{store.Status{Reason: "closed"}, 503, 503, 503},
+	} {
+		s.says = tc.says
+		for target, want := range map[string]int{"/readyz": tc.all, "/readyz?for=reads": tc.reads, "/readyz?for=writes": tc.writes} {
+			if got := f.do(t, "GET", target, ""); got.status != want {
+				t.Errorf("%+v: %s: %d %s", tc.says, target, got.status, got.body)
+			}
+		}
+	}
+}
+
+// TestAnEnvironmentThatIsStillRestored is told from one without a spec.
+func TestAnEnvironmentThatIsStillRestored(t *testing.T) {
+	restoring := true
+	f := newFixture(t, func(o *httpapi.Options) {
+		prod := store.TenantOf(o.DefaultInstance, j17.Prod)
+		o.Engine.Undeploy(prod)
+		o.Restoring = func(t store.Tenant) bool { return restoring && t == prod }
+		o.RestoringAny = func() bool { return restoring }
+	})
+	for _, tc := range []struct {
+		target string
+		status int
+		code   string
+	}{{"/note/global", 503, "unavailable"}, {"/readyz", 503, "unavailable"}, {"/readyz?for=reads", 503, "unavailable"}} {
+		if got := f.do(t, "GET", tc.target, ""); got.status != tc.status || got.member(t, "code") != tc.code || got.header.Get("Retry-After") == "" {
+			t.Errorf("%s: %d %s", tc.target, got.status, got.body)
+		}
+	}
+	restoring = false
+	if got := f.do(t, "GET", "/note/global", ""); got.member(t, "code") != "no_spec_deployed" {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	if got := f.do(t, "GET", "/readyz", ""); got.status != 200 {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+}
+
 func TestEveryCodeHasAStatus(t *testing.T) {
 	for _, code := range j17.Codes() {
 		if s := httpapi.StatusOf(code); s < 400 || s == 500 && code != j17.CodeInternal && code != j17.CodeCorruption && code != j17.CodeCustomCodeFailed {

@@ -173,6 +173,9 @@ func (c *call) fail(w http.ResponseWriter, err error) {
 	default:
 		e = j17.Errorf(j17.CodeInternal, "The server failed to answer. Report the error_id to whoever runs it.").Because(err)
 	}
+	if e.Code == j17.CodeNoSpec && c.api.Restoring != nil && c.api.Restoring(c.tenant) {
+		e = j17.Errorf(j17.CodeUnavailable, "The server has just started and this environment is not ready yet. Try again in a moment.").Because(e)
+	}
 	p := problemOf(e.Code)
 	body := problemBody{
 		Type: "urn:j17:error:" + string(e.Code), Title: p.title, Status: p.status, Detail: e.Message, Error: e.Message, Code: e.Code,

@@ -39,14 +39,27 @@ func (c *call) live(w http.ResponseWriter) error {
 	return c.reply(w, http.StatusOK, []byte(`{"ok":true}`))
 }
 
-// ready is GET /readyz: the server takes writes.
+// ready is GET /readyz: the server takes writes, and with for=reads: it answers reads. It looks at nothing that costs time.
 func (c *call) ready(w http.ResponseWriter) error {
+	p, err := parameters(c.request, "for")
+	if err != nil {
+		return err
+	}
+	purpose, given := p["for"]
+	if given && purpose != "reads" && purpose != "writes" {
+		return j17.Errorf(j17.CodeInvalidParameter, "for must be reads or writes").At("for")
+	}
 	select {
 	case <-c.api.draining:
 		return j17.Errorf(j17.CodeUnavailable, "The server is shutting down")
 	default:
 	}
-	if s := c.api.Store.Status(); !s.Writable {
+	switch s := c.api.Store.Status(); {
+	case !s.Readable:
+		return j17.Errorf(j17.CodeUnavailable, "The server answers no reads: %s", s.Reason)
+	case c.api.RestoringAny != nil && c.api.RestoringAny():
+		return j17.Errorf(j17.CodeUnavailable, "The server has just started and not all environments are ready yet")
+	case !s.Writable && purpose != "reads":
 		return j17.Errorf(j17.CodeUnavailable, "The server takes no writes: %s", s.Reason)
 	}
 	return c.live(w)

@@ -155,6 +155,9 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 			err = errors.Join(err, d.server.Close())
 		}
 	}()
+	if err := d.server.restoreAll(ctx); err != nil {
+		return nil, err
+	}
 	if err := d.openCredentials(ctx); err != nil {
 		return nil, err
 	}

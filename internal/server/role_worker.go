@@ -206,40 +206,35 @@ func (f *follower) adopt(ctx context.Context) error {
 	for {
 		select {
 		case <-f.arrived:
-			if err := f.server.adoptAll(ctx); err != nil && ctx.Err() == nil {
-				f.server.options.Logger.LogAttrs(ctx, slog.LevelError, "specs could not be taken over", slog.Any("error", err))
-			}
+			f.round(ctx)
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-// adoptAll hands the specs of the instances that this server has to the engine.
-func (s *Server) adoptAll(ctx context.Context) error {
-	for _, instance := range s.registry.Instances() {
-		if !s.owns(instance) {
-			continue
+// round hands the specs of all environments of this server to the engine. What fails is tried again until more arrives, which
+// begins another round.
+func (f *follower) round(ctx context.Context) {
+	round, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f.server.handover(nil, nil).run(round, f.server.owned())
+	}()
+	select {
+	case <-done:
+		return
+	case <-f.arrived:
+		select {
+		case f.arrived <- struct{}{}: // for the next round
+		default: // more has come
 		}
-		for _, env := range j17.Environments() {
-			if err := s.deploy.Adopt(ctx, instance.ID, env); err != nil && j17.CodeOf(err) != j17.CodeNotFound {
-				return err
-			}
-		}
+	case <-ctx.Done():
 	}
-	return nil
-}
-
-// owns reports whether this server has the events of an instance.
-func (s *Server) owns(i control.Instance) bool {
-	switch c := s.options.cluster; {
-	case c == nil:
-		return true
-	case c.upstream == nil:
-		return false
-	default:
-		return i.Node == c.node
-	}
+	stop()
+	<-done
 }
 
 // follow makes the server a worker: it takes over what the headnode has, which it must at least once.
@@ -269,7 +264,7 @@ func (s *Server) follow(ctx context.Context, o ServeOptions) error {
 	if err != nil {
 		s.options.Logger.LogAttrs(ctx, slog.LevelWarn, "the headnode does not answer; this worker starts with what it knows", slog.String("headnode", o.Headnode), slog.Any("error", err))
 	}
-	return s.adoptAll(ctx)
+	return nil
 }
 
 func urlOf(l net.Listener, encrypted bool) string {

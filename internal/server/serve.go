@@ -481,6 +481,9 @@ func OpenServe(ctx context.Context, o ServeOptions) (_ *Serve, err error) {
 		}
 		options.DefaultInstance = instance.ID
 	}
+	if o.Role != RoleHeadnode {
+		s.server.restore(ctx)
+	}
 	s.api = s.server.api(options)
 	s.server.face = func(next http.Handler) http.Handler { return secured(next, o.encrypted(), o.TrustedProxies) }
 	return s, nil

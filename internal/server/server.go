@@ -102,11 +102,13 @@ type Server struct {
 	reload       <-chan struct{}
 	acme         *autocert.Manager
 	follower     *follower
+	// restoration is nil where everything was restored before the server answers.
+	restoration *restoration
 }
 
 const defaultDrainTime = 20 * time.Second
 
-// Open opens the data folder and both listeners and loads what is deployed. The server answers once Run is called.
+// Open opens the data folder and both listeners. What is deployed is not restored yet. The server answers once Run is called.
 func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	s := &Server{options: o}
 	defer func() {
@@ -150,11 +152,6 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	s.deploy = deploy.New(deploy.Options{
 		Registry: s.registry, Engine: s.engine, Blobs: s.blobs, Modules: modules, Containers: containers, Clock: o.Clock, Logger: o.Logger,
 	})
-	if o.cluster == nil { // else a worker takes over its own, and a headnode none
-		if err := s.deploy.Restore(ctx); err != nil {
-			return nil, err
-		}
-	}
 	s.connections = newConnections(o.Logger, o.TrustedProxies)
 	var listen net.ListenConfig
 	if s.public, err = listen.Listen(ctx, "tcp", o.Listen); err != nil {
@@ -178,6 +175,8 @@ func (s *Server) Close() error {
 			errs = append(errs, err)
 		}
 	}
+	s.restoration.close()
+	s.restoration = nil
 	if s.runner != nil {
 		errs = append(errs, s.runner.Close())
 		s.runner = nil
@@ -194,6 +193,9 @@ func (s *Server) api(o httpapi.Options) *httpapi.API {
 	o.Engine, o.Store, o.Registry, o.Auth, o.Blobs, o.Deploy = s.engine, s.store, s.registry, s.auth, s.blobs, s.deploy
 	o.Usage, o.TrustedProxies, o.ForwardedHeader = s.usage, s.options.TrustedProxies, s.options.ForwardedHeader
 	o.Keys, o.Addresses = rateLimit(s.options.KeyRate), rateLimit(s.options.AddressRate)
+	if r := s.restoration; r != nil {
+		o.Restoring, o.RestoringAny = r.of, func() bool { return r.left() > 0 }
+	}
 	o.Clock, o.Logger, o.Version, o.BaseDomain = s.options.Clock, s.options.Logger, s.options.Version, s.options.BaseDomain
 	return httpapi.New(o)
 }

@@ -1,0 +1,176 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"j17"
+	"j17/internal/clock"
+	"j17/internal/control"
+	"j17/internal/store"
+)
+
+// restoration hands the specs that were deployed before to the engine. It goes on while the server answers: an environment
+// whose turn has not come is not ready, and one that cannot be restored holds up no other.
+type restoration struct {
+	server *Server
+	stop   context.CancelFunc
+	// all is closed when every environment has had its turn, ended when nothing is left to do.
+	all, ended chan struct{}
+
+	mu      sync.Mutex
+	waiting map[store.Tenant]bool
+}
+
+// environment is one environment of an instance.
+type environment struct {
+	instance string
+	env      j17.Environment
+}
+
+const (
+	// restoreTime is how long the start of a server waits for environments to be restored. Most servers have restored all by then.
+	restoreTime = 3 * time.Second
+	// The pauses before what could not be restored is tried again.
+	firstRetry, longestRetry = time.Second, time.Minute
+)
+
+// restore begins to restore the environments that this server has, and waits a little for them.
+func (s *Server) restore(ctx context.Context) {
+	r := &restoration{server: s, all: make(chan struct{}), ended: make(chan struct{}), waiting: map[store.Tenant]bool{}}
+	environments := s.owned()
+	for _, e := range environments {
+		r.waiting[store.TenantOf(e.instance, e.env)] = true
+	}
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	r.stop = stop
+	s.restoration = r
+	go r.run(work, environments)
+
+	wait, cancel := context.WithTimeout(ctx, restoreTime)
+	defer cancel()
+	select {
+	case <-r.all:
+	case <-wait.Done():
+		s.options.Logger.Info("environments are still being restored; the others are served meanwhile", slog.Int("environments", r.left()))
+	}
+}
+
+// run restores environments until all are, or until ctx ends.
+func (r *restoration) run(ctx context.Context, environments []environment) {
+	defer close(r.ended)
+	tried := func(e environment) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.waiting, store.TenantOf(e.instance, e.env))
+	}
+	r.server.handover(tried, func() { close(r.all) }).run(ctx, environments)
+}
+
+// left returns how many environments have not had their turn.
+func (r *restoration) left() int {
+	if r == nil {
+		return 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.waiting)
+}
+
+// of reports whether an environment has not had its turn.
+func (r *restoration) of(t store.Tenant) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.waiting[t]
+}
+
+// close ends the restoration and waits for that.
+func (r *restoration) close() {
+	if r != nil {
+		r.stop()
+		<-r.ended
+	}
+}
+
+// handover hands the specs of environments to the engine. What fails holds up nothing else: it is told, and tried again until
+// it succeeds.
+type handover struct {
+	hand   func(ctx context.Context, instance string, env j17.Environment) error
+	clock  clock.Clock
+	logger *slog.Logger
+	// tried, if not nil, is called after the first attempt of each environment, and all after that of the last.
+	tried func(environment)
+	all   func()
+}
+
+func (s *Server) handover(tried func(environment), all func()) *handover {
+	return &handover{hand: s.deploy.Adopt, clock: s.options.Clock, logger: s.options.Logger, tried: tried, all: all}
+}
+
+// run hands over environments until all are, or until ctx ends.
+func (h *handover) run(ctx context.Context, environments []environment) {
+	for pause := firstRetry; ; pause = min(2*pause, longestRetry) {
+		var failed []environment
+		for _, e := range environments {
+			err := h.hand(ctx, e.instance, e.env)
+			if h.tried != nil {
+				h.tried(e)
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			if err == nil || j17.CodeOf(err) == j17.CodeNotFound { // gone since
+				continue
+			}
+			failed = append(failed, e)
+			h.logger.LogAttrs(ctx, slog.LevelError, "a deployed spec could not be taken over; it is tried again",
+				slog.String("instance", e.instance), slog.String("environment", string(e.env)), slog.Any("error", err))
+		}
+		if h.all != nil {
+			h.all()
+		}
+		h.tried, h.all = nil, nil
+		if environments = failed; len(failed) == 0 || h.clock.Wait(ctx, h.clock.Now().Add(pause)) != nil {
+			return
+		}
+	}
+}
+
+// owned returns the environments that this server has.
+func (s *Server) owned() []environment {
+	var environments []environment
+	for _, instance := range s.registry.Instances() {
+		for _, env := range j17.Environments() {
+			if s.owns(instance) {
+				environments = append(environments, environment{instance.ID, env})
+			}
+		}
+	}
+	return environments
+}
+
+// restoreAll restores the environments and waits for all of them.
+func (s *Server) restoreAll(ctx context.Context) error {
+	var errs []error
+	for _, e := range s.owned() {
+		if err := s.deploy.Adopt(ctx, e.instance, e.env); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// owns reports whether this server has the events of an instance.
+func (s *Server) owns(i control.Instance) bool {
+	switch c := s.options.cluster; {
+	case c == nil:
+		return true
+	case c.upstream == nil:
+		return false
+	default:
+		return i.Node == c.node
+	}
+}
