@@ -40,6 +40,7 @@ type disk struct {
 
 	// descriptors is the reserve of file descriptors.
 	descriptors *descriptors
+	marks       *marks
 	// stalled tells that the engine takes no writes until a table has been written.
 	stalled atomic.Bool
 
@@ -82,6 +83,8 @@ const (
 	logSuffix   = ".log"
 	tableSuffix = ".sst"
 	blobSuffix  = ".blob"
+
+	manifestPrefix = "MANIFEST-"
 )
 
 var errInUse = errors.New("the lock is held")
@@ -351,18 +354,29 @@ func (d *disk) Create(name string, category vfs.DiskWriteCategory) (vfs.File, er
 		_ = d.pause()
 	}
 	d.startLog(name)
-	return d.open(table, func() (vfs.File, error) { return d.FS.Create(name, category) })
+	f, err := d.open(table, func() (vfs.File, error) { return d.FS.Create(name, category) })
+	return d.marked(name, f), err
+}
+
+// marked lets the mark follow a file if it is of a kind that marks list.
+func (d *disk) marked(path string, f vfs.File) vfs.File {
+	name := d.PathBase(path)
+	if f == nil || !isMarked(name) {
+		return f
+	}
+	return &trackedFile{File: f, marks: d.marks, written: markedFile{Name: name}}
 }
 
 // ReuseForWrite makes a new log out of an old one.
 func (d *disk) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	scrubbed := d.startLog(newname)
-	if n, ok := logNumber(d.PathBase(oldname)); ok && n <= scrubbed {
+	n, ok := logNumber(d.PathBase(oldname))
+	if ok && (n <= scrubbed || d.marks.drop(d.PathBase(oldname)) != nil) {
 		// removeScrubbed may have been faster.
 		_ = d.Remove(oldname)
 		return d.Create(newname, category)
 	}
-	return d.open(false, func() (vfs.File, error) {
+	f, err := d.open(false, func() (vfs.File, error) {
 		f, err := d.FS.ReuseForWrite(oldname, newname, category)
 		if _, gone := d.Stat(oldname); err != nil && gone != nil {
 			// It was renamed and could not be opened.
@@ -370,6 +384,7 @@ func (d *disk) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCate
 		}
 		return f, err
 	})
+	return d.marked(newname, f), err
 }
 
 // OpenDir opens a folder for syncing.
@@ -409,10 +424,13 @@ func (d *disk) Rename(oldname, newname string) error {
 	return d.attempt(isTable(newname), true, func() error { return d.FS.Rename(oldname, newname) })
 }
 
-// Remove removes a file. Pebble does not depend on it.
+// Remove removes a file. Pebble does not depend on it. A file goes only when the mark does not name it any more.
 func (d *disk) Remove(name string) error {
 	if d.failed.Load() {
 		park()
+	}
+	if err := d.marks.drop(d.PathBase(name)); err != nil {
+		return fmt.Errorf("take the file off the mark: %w", err)
 	}
 	return d.FS.Remove(name)
 }
@@ -433,6 +451,10 @@ func (d *disk) Lock(name string) (io.Closer, error) {
 			err = errInUse
 		}
 		return nil, err
+	}
+	// From here on nobody else changes the folder.
+	if err := d.marks.open(); err != nil {
+		return nil, errors.Join(err, d.marks.close(), c.Close())
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -34,9 +34,24 @@ func (l *engineLogger) Fatalf(format string, args ...any) { l.fatal(fmt.Errorf(f
 type events struct {
 	mu      sync.Mutex
 	changed chan struct{}
+	failed  chan struct{}
 }
 
-func newEvents() *events { return &events{changed: make(chan struct{})} }
+func newEvents() *events { return &events{changed: make(chan struct{}), failed: make(chan struct{})} }
+
+// failing returns a channel that is closed when background work fails the next time.
+func (e *events) failing() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.failed
+}
+
+func (e *events) fail() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	close(e.failed)
+	e.failed = make(chan struct{})
+}
 
 // next returns a channel that is closed when files change the next time.
 func (e *events) next() <-chan struct{} {
@@ -55,7 +70,10 @@ func (e *events) broadcast() {
 // listener returns what Pebble tells of its work. stalled is kept up to date.
 func (e *events) listener(logger *slog.Logger, stalled *atomic.Bool) *pebble.EventListener {
 	return &pebble.EventListener{
-		BackgroundError: func(err error) { logger.Error("background work failed and is repeated", slog.Any("error", err)) },
+		BackgroundError: func(err error) {
+			e.fail()
+			logger.Error("background work failed and is repeated", slog.Any("error", err))
+		},
 		DataCorruption: func(info pebble.DataCorruptionInfo) {
 			logger.Error("stored data are damaged", slog.String("file", info.Path), slog.Any("error", info.Details))
 		},

@@ -165,12 +165,14 @@ func Open(o Options) (*Store, error) {
 		onFull: s.stalled, onStarved: s.starved, onFault: s.fail,
 		descriptors: &descriptors{fs: o.FS, dir: o.Dir, clock: o.Clock, logger: o.Logger},
 	}
+	s.disk.marks = newMarks(s.disk)
 	if err := s.open(o); err != nil {
 		return nil, err
 	}
 	s.disk.check()
 	go s.commitLoop()
 	s.background.Go(s.sweepLoop)
+	s.background.Go(s.markLoop)
 	return s, nil
 }
 
@@ -189,6 +191,7 @@ func (s *Store) open(o Options) error {
 		// Pebble may have left goroutines behind that still want to write.
 		s.disk.failed.Store(true)
 		s.disk.descriptors.close()
+		err = errors.Join(err, s.disk.marks.close())
 		return errors.Join(fmt.Errorf("open the data folder %s: %w", o.Dir, err), s.disk.unlock())
 	}
 	if err := s.unlessFaulted(nil, s.load); err != nil {
@@ -263,7 +266,10 @@ func (s *Store) load() error {
 		return err
 	}
 	s.nextNumber = max(next, storeNumber+1)
-	return s.loadTenants()
+	if err := s.loadTenants(); err != nil {
+		return err
+	}
+	return s.disk.marks.checkTotals(s.totals())
 }
 
 // checkFormat refuses a folder of a newer version and marks a new or an older one.
@@ -342,6 +348,7 @@ func (s *Store) shutdown(end <-chan struct{}) error {
 	case <-s.committed:
 	case <-s.queue.faulted:
 	}
+	s.settle(end)
 	switch released := s.awaitRelease(s.queue.faulted, end, func() bool { return s.readers == 0 }); {
 	case s.disk.failed.Load():
 	case released:
@@ -361,11 +368,13 @@ func (s *Store) closeEngine() error {
 	defer s.disk.descriptors.close()
 	if s.disk.failed.Load() {
 		// Goroutines of Pebble are blocked in writes that must not happen any more. They hold its locks.
-		return s.disk.unlock()
+		return errors.Join(s.disk.marks.close(), s.disk.unlock())
 	}
 	var err error
 	if s.view != nil {
 		err = s.view.snapshot.Close()
 	}
-	return errors.Join(err, s.db.Close())
+	err = errors.Join(err, s.db.Close())
+	s.disk.marks.renew()
+	return errors.Join(err, s.disk.marks.close())
 }

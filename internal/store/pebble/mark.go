@@ -1,0 +1,412 @@
+package pebble
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+const (
+	markName = "mark"
+	// slotBytes is the size of each of the two places in the file. They are written in turn, so that one is always whole.
+	slotBytes = 4096
+	// slotHeader is the length of what stands before the text in a slot: its length and its checksum.
+	slotHeader = 8
+	// markedFiles is the number of files that a mark lists at most. The youngest logs are the ones that matter.
+	markedFiles = 32
+	// markEvery is how long what was acknowledged may stand in the log without the mark knowing.
+	markEvery = 250 * time.Millisecond
+)
+
+// mark is what a start compares the folder with.
+type mark struct {
+	// Serial grows with each mark.
+	Serial uint64 `json:"serial"`
+	// Clean tells that the store was closed with everything in tables. Tenants, Events and Last count what it held.
+	Clean   bool   `json:"clean"`
+	Tenants int    `json:"tenants"`
+	Events  uint64 `json:"events"`
+	Last    string `json:"last"`
+	// Seen is the latest time that was believed, in Unix milliseconds.
+	Seen int64 `json:"seen"`
+	// Files are the logs that hold acknowledged writes, and the manifests, which say what else does.
+	Files []markedFile `json:"files"`
+}
+
+// markedFile says that the first Length bytes of a file were synced, and their CRC-32C.
+type markedFile struct {
+	Name   string `json:"name"`
+	Length uint64 `json:"length"`
+	Sum    uint32 `json:"sum"`
+}
+
+// isMarked reports whether a file is of a kind that marks list.
+func isMarked(name string) bool {
+	return strings.HasSuffix(name, logSuffix) || strings.HasPrefix(name, manifestPrefix)
+}
+
+// marks keeps the mark of a store that is open.
+type marks struct {
+	fs     vfs.FS
+	path   string
+	join   func(elem ...string) string
+	dir    string
+	logger *slog.Logger
+	table  *crc32.Table
+	// dirty gets a message when the mark is behind.
+	dirty chan struct{}
+
+	mu     sync.Mutex
+	file   vfs.File
+	now    mark
+	failed bool
+	// finished tells that nothing is in logs any more.
+	finished bool
+	files    map[string]*markedFile
+}
+
+func newMarks(d *disk) *marks {
+	return &marks{
+		fs: d.FS, path: d.PathJoin(d.dir, markName), logger: d.logger, table: crc32.MakeTable(crc32.Castagnoli),
+		join: d.PathJoin, dir: d.dir, dirty: make(chan struct{}, 1), files: map[string]*markedFile{},
+	}
+}
+
+// open reads the mark, compares the logs with it, and opens the file for marks to come.
+func (m *marks) open() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.read(); err != nil {
+		return err
+	}
+	for _, f := range m.now.Files {
+		if err := m.compare(&f); err != nil {
+			return m.lost(err)
+		}
+		m.files[f.Name] = &f
+	}
+	f, err := m.fs.OpenReadWrite(m.path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", m.path, err)
+	}
+	m.file = f
+	// What stands where no slot has been written takes its room now.
+	size, err := f.Stat()
+	if err == nil && size.Size() < 2*slotBytes {
+		_, err = f.WriteAt(make([]byte, 2*slotBytes), 0)
+	}
+	if err != nil {
+		return fmt.Errorf("prepare %s: %w", m.path, err)
+	}
+	return nil
+}
+
+// lost says what to do about acknowledged writes that are not there.
+func (m *marks) lost(err error) error {
+	return fmt.Errorf("%w. Events that were acknowledged are missing: restore the folder from a backup; or, to go on with what is left, "+
+		"remove the file %s and start again", err, m.path)
+}
+
+// read finds the last mark, if there is one.
+func (m *marks) read() error {
+	f, err := m.fs.Open(m.path)
+	if err != nil {
+		if _, missing := m.fs.Stat(m.path); missing != nil {
+			return nil
+		}
+		return fmt.Errorf("open %s: %w", m.path, err)
+	}
+	all, err := io.ReadAll(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("read %s: %w", m.path, err)
+	}
+	whole, written := 0, 0
+	for from := 0; from+slotBytes <= len(all); from += slotBytes {
+		slot := all[from : from+slotBytes]
+		found, ok := m.parse(slot)
+		if ok {
+			whole++
+		}
+		if ok && found.Serial > m.now.Serial {
+			m.now = found
+		}
+		if len(bytes.Trim(slot, "\x00")) > 0 {
+			written++
+		}
+	}
+	if whole == 0 && written > 1 {
+		return fmt.Errorf("%s is damaged: check the disk, and whether the folder is complete; to start without comparing, remove that file", m.path)
+	}
+	return nil
+}
+
+func (m *marks) parse(slot []byte) (found mark, ok bool) {
+	n := binary.BigEndian.Uint32(slot)
+	if n == 0 || n > slotBytes-slotHeader {
+		return mark{}, false
+	}
+	text := slot[slotHeader : slotHeader+n]
+	if crc32.Checksum(text, m.table) != binary.BigEndian.Uint32(slot[4:]) {
+		return mark{}, false
+	}
+	return found, json.Unmarshal(text, &found) == nil
+}
+
+// compare checks that the synced part of a file is there as it was written.
+func (m *marks) compare(want *markedFile) error {
+	path := m.join(m.dir, want.Name)
+	f, err := m.fs.Open(path)
+	if err != nil {
+		if _, missing := m.fs.Stat(path); missing != nil {
+			if strings.HasPrefix(want.Name, manifestPrefix) {
+				// It may never have stood in the folder durably; the engine misses the one that it needs.
+				return nil
+			}
+			return fmt.Errorf("the file %s is missing", path)
+		}
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	sum := crc32.New(m.table)
+	n, err := io.Copy(sum, io.LimitReader(f, int64(want.Length))) //nolint:gosec // some MiB
+	err = errors.Join(err, f.Close())
+	switch {
+	case err != nil:
+		return fmt.Errorf("read %s: %w", path, err)
+	case uint64(n) != want.Length: //nolint:gosec // not negative
+		return fmt.Errorf("the file %s has %d bytes and should have at least %d", path, n, want.Length)
+	case sum.Sum32() != want.Sum:
+		return fmt.Errorf("the file %s is damaged within its first %d bytes", path, want.Length)
+	default:
+		return nil
+	}
+}
+
+// checkTotals compares what the store has loaded with what it held when it was closed.
+func (m *marks) checkTotals(got mark) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if want := &m.now; want.Clean && (got.Tenants < want.Tenants || got.Events < want.Events || got.Last < want.Last) {
+		return m.lost(fmt.Errorf("%d events of %d environments up to %s are left of %d events of %d environments up to %s",
+			got.Events, got.Tenants, got.Last, want.Events, want.Tenants, want.Last))
+	}
+	return nil
+}
+
+// seen returns the latest time that was believed, in Unix milliseconds.
+func (m *marks) seen() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.now.Seen
+}
+
+// see notes a time that is believed. It is stored with the next mark.
+func (m *marks) see(ms int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.now.Seen = ms
+}
+
+// synced notes how much of a file is durable. That of a log which no mark names is marked before anybody is told.
+func (m *marks) synced(f markedFile) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	log := strings.HasSuffix(f.Name, logSuffix)
+	if log && m.finished {
+		return
+	}
+	known := m.files[f.Name]
+	m.files[f.Name] = &f
+	if known != nil {
+		select {
+		case m.dirty <- struct{}{}:
+		default:
+		}
+		return
+	}
+	m.now.Clean = m.now.Clean && !log
+	m.report(m.write())
+}
+
+// drop takes a file off the mark, so that the file may go.
+func (m *marks) drop(name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.files[name] == nil {
+		return nil
+	}
+	delete(m.files, name)
+	err := m.write()
+	m.report(err)
+	return err
+}
+
+// renew brings the mark up to date.
+func (m *marks) renew() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.report(m.write())
+}
+
+// finish marks a store that holds no more in logs. It is the last mark that says something new.
+func (m *marks) finish(totals mark) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name := range m.files {
+		if strings.HasSuffix(name, logSuffix) {
+			delete(m.files, name)
+		}
+	}
+	m.finished = true
+	m.now.Clean, m.now.Tenants, m.now.Events, m.now.Last = true, totals.Tenants, totals.Events, totals.Last
+	m.report(m.write())
+}
+
+// report logs when marks cannot be written any more. Writes go on: what is lost is only that damage would be noticed.
+func (m *marks) report(err error) {
+	if err != nil && !m.failed {
+		m.logger.Warn("the mark beside the log cannot be written, a start would not notice everything that is missing",
+			slog.String("file", m.path), slog.Any("error", err))
+	}
+	m.failed = err != nil
+}
+
+// write makes the next mark durable. It needs mu.
+func (m *marks) write() error {
+	if m.file == nil {
+		return nil
+	}
+	m.now.Serial++
+	m.now.Files = m.now.Files[:0]
+	for _, f := range m.files {
+		m.now.Files = append(m.now.Files, *f)
+	}
+	// The names of manifests are longer than those of logs, and a number that has one more digit is greater.
+	slices.SortFunc(m.now.Files, func(a, b markedFile) int {
+		return cmp.Or(cmp.Compare(len(b.Name), len(a.Name)), strings.Compare(b.Name, a.Name))
+	})
+	m.now.Files = m.now.Files[:min(len(m.now.Files), markedFiles)]
+	text, err := json.Marshal(&m.now)
+	if err != nil {
+		return err
+	}
+	slot := make([]byte, slotHeader, slotBytes)
+	binary.BigEndian.PutUint32(slot, uint32(len(text))) //nolint:gosec // bounded by markedFiles
+	binary.BigEndian.PutUint32(slot[4:], crc32.Checksum(text, m.table))
+	slot = append(slot, text...)[:slotBytes]
+	if _, err := m.file.WriteAt(slot, int64(m.now.Serial%2)*slotBytes); err != nil {
+		return err
+	}
+	return m.file.SyncData()
+}
+
+// close closes the file.
+func (m *marks) close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.file == nil {
+		return nil
+	}
+	err := m.file.Close()
+	m.file = nil
+	return err
+}
+
+// trackedFile is a file that knows what was written to it.
+type trackedFile struct {
+	vfs.File
+	marks *marks
+
+	mu      sync.Mutex
+	written markedFile
+}
+
+// Write appends p.
+func (f *trackedFile) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.written.Length += uint64(n) //nolint:gosec // not negative
+	f.written.Sum = crc32.Update(f.written.Sum, f.marks.table, p[:n])
+	return n, err
+}
+
+// Sync makes the file durable.
+func (f *trackedFile) Sync() error { return f.sync(f.File.Sync) }
+
+// SyncData makes the file's data durable.
+func (f *trackedFile) SyncData() error { return f.sync(f.File.SyncData) }
+
+func (f *trackedFile) sync(how func() error) error {
+	f.mu.Lock()
+	written := f.written
+	f.mu.Unlock()
+	err := how()
+	if err == nil && written.Length > 0 {
+		f.marks.synced(written)
+	}
+	return err
+}
+
+// markLoop keeps the mark near the end of the log.
+func (s *Store) markLoop() {
+	for {
+		select {
+		case <-s.disk.marks.dirty:
+		case <-s.life.Done():
+			return
+		}
+		if s.clock.Wait(s.life, s.clock.Now().Add(markEvery)) != nil {
+			return
+		}
+		if !s.disk.failed.Load() {
+			s.disk.marks.renew()
+		}
+	}
+}
+
+// totals counts what the store holds.
+func (s *Store) totals() mark {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var m mark
+	for _, t := range s.tenants {
+		if t.number != 0 {
+			m.Tenants++
+			m.Events += t.next.events
+			m.Last = max(m.Last, t.last.String())
+		}
+	}
+	return m
+}
+
+// settle puts everything into tables and marks that, so that no log matters any more. Where that cannot be done, the logs are
+// there for the next start.
+func (s *Store) settle(end <-chan struct{}) {
+	if s.disk.failed.Load() || s.disk.short.Load() {
+		return
+	}
+	failing := s.events.failing()
+	flushed := make(chan error, 1)
+	go func() { flushed <- s.db.Flush() }()
+	select {
+	case err := <-flushed:
+		if err == nil && !s.disk.failed.Load() {
+			s.disk.marks.finish(s.totals())
+		}
+	case <-failing:
+	case <-s.queue.faulted:
+	case <-end:
+	}
+}

@@ -1,0 +1,227 @@
+package pebble_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"j17/internal/clock"
+	"j17/internal/store/pebble"
+)
+
+// cloneFolder copies the folder of a store.
+func cloneFolder(t *testing.T, fs *vfs.MemFS) *vfs.MemFS {
+	t.Helper()
+	clone := vfs.NewMem()
+	if _, err := vfs.Clone(fs, clone, "data", "data"); err != nil {
+		t.Fatal(err)
+	}
+	return clone
+}
+
+// filesOf lists the files of a folder whose names end in one of the suffixes and that are not empty.
+func filesOf(t *testing.T, fs *vfs.MemFS, suffixes ...string) (names []string) {
+	t.Helper()
+	all, err := fs.List("data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range all {
+		info, err := fs.Stat("data/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Size() > 0 && slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(name, s) }) {
+			names = append(names, "data/"+name)
+		}
+	}
+	return names
+}
+
+// harm does something to a file. It reports false where it makes no difference.
+type harm func(t *testing.T, fs *vfs.MemFS, path string) bool
+
+func harms() map[string]harm {
+	cut := func(t *testing.T, fs *vfs.MemFS, path string, part int) bool {
+		t.Helper()
+		content, err := fs.UnsafeGetFileDataBuffer(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content = slices.Clone(content[:len(content)/4*part])
+		f, err := fs.Create(path, vfs.WriteCategoryUnspecified)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Write(content); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return true
+	}
+	return map[string]harm{
+		"removed": func(t *testing.T, fs *vfs.MemFS, path string) bool {
+			t.Helper()
+			return fs.Remove(path) == nil
+		},
+		"emptied":   func(t *testing.T, fs *vfs.MemFS, path string) bool { t.Helper(); return cut(t, fs, path, 0) },
+		"shortened": func(t *testing.T, fs *vfs.MemFS, path string) bool { t.Helper(); return cut(t, fs, path, 3) },
+		"flipped": func(t *testing.T, fs *vfs.MemFS, path string) bool {
+			t.Helper()
+			content, err := fs.UnsafeGetFileDataBuffer(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			content[len(content)-min(len(content), 20)] ^= 1
+			return true
+		},
+	}
+}
+
+// checkNothingMissing opens a folder that was harmed: either that is refused, with what to do, or all that was acknowledged is
+// there. It reports whether it was refused.
+func checkNothingMissing(t *testing.T, fs *vfs.MemFS, w *workload) (refused bool) {
+	t.Helper()
+	s, err := pebble.Open(pebble.Options{Dir: "data", FS: fs, Logger: quiet()})
+	if err != nil {
+		return true
+	}
+	defer closeStore(t, s)
+	units := w.stored(t, s)
+	for n := range w.acknowledged() {
+		if !units[n] {
+			t.Errorf("unit %d was acknowledged and is missing, and nobody says so", n)
+			break
+		}
+	}
+	return false
+}
+
+// TestHarmAfterCleanStop harms the logs of a store that was closed: nothing of it matters, since everything is in tables.
+func TestHarmAfterCleanStop(t *testing.T) {
+	t.Parallel()
+	fs := vfs.NewMem()
+	w := newWorkload(500)
+	for range 3 {
+		s := open(t, pebble.Options{Dir: "data", FS: fs})
+		for range 30 {
+			if err := w.write(t, s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		closeStore(t, s)
+	}
+	for name, harm := range harms() {
+		for _, path := range filesOf(t, fs, ".log", ".sst", "mark") {
+			clone := cloneFolder(t, fs)
+			if !harm(t, clone, path) {
+				continue
+			}
+			refused := checkNothingMissing(t, clone, w)
+			if refused && strings.HasSuffix(path, ".log") {
+				t.Errorf("%s was %s, and the store does not open although nothing is missing", path, name)
+			}
+		}
+	}
+}
+
+// TestHarmAfterCrash harms the logs of a store that was not closed: what was acknowledged when the mark was written last is
+// missed, the end of the log as well as what comes before.
+func TestHarmAfterCrash(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fs := vfs.NewCrashableMem()
+		w := newWorkload(100)
+		s := open(t, pebble.Options{Dir: "data", FS: fs, Clock: clock.System{}})
+		for range 50 {
+			if err := w.write(t, s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second) // of the bubble: the mark has caught up
+		synctest.Wait()
+		crashed := fs.CrashClone(vfs.CrashCloneCfg{})
+		closeStore(t, s)
+		if checkNothingMissing(t, cloneFolder(t, crashed), w) {
+			t.Fatal("the store does not open after a crash")
+		}
+		logs := filesOf(t, crashed, ".log")
+		if len(logs) == 0 {
+			t.Fatal("there is no log")
+		}
+		for name, harm := range harms() {
+			for _, path := range logs {
+				clone := cloneFolder(t, crashed)
+				if !harm(t, clone, path) || !checkNothingMissing(t, clone, w) {
+					t.Errorf("%s was %s, and nobody says so", path, name)
+				}
+				_, err := pebble.Open(pebble.Options{Dir: "data", FS: clone, Logger: quiet()})
+				if err == nil || !strings.Contains(err.Error(), "backup") || !strings.Contains(err.Error(), "data/mark") {
+					t.Errorf("%s was %s: error %q does not say what to do", path, name, fmt.Sprint(err))
+				}
+				// Without the mark the operator has chosen to go on.
+				if err := clone.Remove("data/mark"); err != nil {
+					t.Fatal(err)
+				}
+				closeStore(t, open(t, pebble.Options{Dir: "data", FS: clone, Logger: quiet()}))
+			}
+		}
+	})
+}
+
+// TestOlderTables puts the files of an earlier clean stop in the place of those of a later one, but for the mark.
+func TestOlderTables(t *testing.T) {
+	t.Parallel()
+	fs := vfs.NewMem()
+	w := newWorkload(100)
+	write := func() {
+		s := open(t, pebble.Options{Dir: "data", FS: fs})
+		if err := w.write(t, s); err != nil {
+			t.Fatal(err)
+		}
+		closeStore(t, s)
+	}
+	write()
+	older := cloneFolder(t, fs)
+	write()
+	if _, err := vfs.Clone(fs, older, "data/mark", "data/mark"); err != nil {
+		t.Fatal(err)
+	}
+	if !checkNothingMissing(t, older, w) {
+		t.Error("the folder of an earlier stop was opened")
+	}
+}
+
+// TestDamagedMark damages the mark itself: where one of its two places is whole that is enough.
+func TestDamagedMark(t *testing.T) {
+	t.Parallel()
+	fs := vfs.NewMem()
+	w := newWorkload(100)
+	s := open(t, pebble.Options{Dir: "data", FS: fs})
+	for range 3 {
+		if err := w.write(t, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closeStore(t, s)
+	for slots, want := range map[int]bool{1: false, 2: true} {
+		clone := cloneFolder(t, fs)
+		content, err := clone.UnsafeGetFileDataBuffer("data/mark")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range slots {
+			content[i*4096+20] ^= 1
+		}
+		if refused := checkNothingMissing(t, clone, w); refused != want {
+			t.Errorf("%d places of the mark are damaged: refused %v", slots, refused)
+		}
+	}
+}
