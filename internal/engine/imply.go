@@ -38,6 +38,8 @@ type expansion struct {
 	timestamp int64
 	// work is what all conditions, templates and handlers are charged to.
 	work *work.Budget
+	// envs are what conditions are tested in.
+	envs map[*spec.Condition]*tick.Env
 
 	events []occurrence
 	// implied counts the events that each of the command's own events implies, directly or not.
@@ -206,7 +208,7 @@ func (s *scene) holds(c *spec.Condition) (bool, error) {
 	if err := s.needState(c.ReadsState); err != nil {
 		return false, err
 	}
-	env := c.Scope.Env(s.event, s.c.State, s.work)
+	env := s.env(c)
 	env.Set("$.id", value.StringValue(s.c.ID))
 	for _, m := range s.c.Added() {
 		env.Set("$."+m.Key, m.Value)
@@ -216,6 +218,21 @@ func (s *scene) holds(c *spec.Condition) (bool, error) {
 	}
 	holds, ok, err := c.Predicate.Test(env)
 	return holds && ok, err
+}
+
+// env returns the environment of a condition. It is the same for all events of the command, so that an array which is searched
+// for each of them is known the next time.
+func (s *scene) env(c *spec.Condition) *tick.Env {
+	env := s.envs[c]
+	if env == nil {
+		env = c.Scope.Env(s.event, s.c.State, s.work)
+		if s.envs == nil {
+			s.envs = map[*spec.Condition]*tick.Env{}
+		}
+		s.envs[c] = env
+	}
+	env.Renew(s.event, s.c.State)
+	return env
 }
 
 // each emits for every element of an array. What is no array has no elements.
@@ -289,10 +306,14 @@ func (s *scene) add(aggregateType string, id value.Value, eventTypeName string, 
 	} else if err != nil {
 		return s.refuse(&o, err)
 	}
-	o.json = data.AppendJSON(nil)
-	if s.bytes += len(o.json); s.bytes > maxImpliedBytes {
+	size := data.Size()
+	if s.bytes += size; s.bytes > maxImpliedBytes {
 		return s.limit(&o, fmt.Sprintf("The data of the implied events is larger than %d MiB", maxImpliedBytes>>20), maxImpliedBytes)
 	}
+	if !s.work.SpendBytes(size) {
+		return s.work.Err()
+	}
+	o.json = data.AppendJSON(make([]byte, 0, size))
 	o.metadata = append(append(make([]byte, 0, len(s.base)+128), s.base...), `,"implied_by":{"key":`...)
 	o.metadata = value.AppendString(o.metadata, s.c.Key)
 	o.metadata = append(o.metadata, `,"event_type":`...)
@@ -313,7 +334,18 @@ func (s *scene) check(o *occurrence, id value.Value) error {
 		return at(err, "id")
 	}
 	o.key.ID = canonical
-	if _, ok := o.data.Measure(maxImpliedBytes, value.MaxDepth-1); !ok {
+	size, visited := o.data.Weigh()
+	if !s.work.Spend(visited) {
+		return s.work.Err()
+	}
+	flat := false
+	if size <= maxImpliedBytes {
+		flat, visited = o.data.Nested(value.MaxDepth - 1)
+	}
+	if !s.work.Spend(visited) {
+		return s.work.Err()
+	}
+	if !flat {
 		return j17.Errorf(j17.CodeInvalidField, "The data of the implied event is too large or nested too deep").At("data")
 	}
 	return (&proposed{typ: o.typ, data: o.data}).check(s.work)

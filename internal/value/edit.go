@@ -1,12 +1,25 @@
 package value
 
+import (
+	"slices"
+	"sync/atomic"
+)
+
 // token marks the containers that one editor may change in place. It has a size, so that each is distinct.
 type token struct{ _ byte }
 
 // Editor derives new values from old ones. Containers that it made itself are changed in place; all others are
 // copied the first time. An Editor is for one goroutine. What it returns may be read by others once the editor
 // is frozen or no longer used.
-type Editor struct{ own *token }
+//
+// The sizes of containers follow what is done to them. Where a container may have been changed in place before it is put back
+// where it stood, only the caller knows by how many bytes, so methods that put something back take that as grown.
+type Editor struct {
+	own *token
+	// moved counts elements and members that were copied, or moved to other places.
+	moved   int
+	lookups Lookups
+}
 
 // NewEditor returns an editor that owns nothing yet.
 func NewEditor() *Editor { return &Editor{own: new(token)} }
@@ -15,50 +28,107 @@ func NewEditor() *Editor { return &Editor{own: new(token)} }
 // called before a container is kept in a second place.
 func (e *Editor) Freeze() { e.own = new(token) }
 
+// Moved returns how many elements and members were copied, or moved to other places, since it was last called.
+func (e *Editor) Moved() int {
+	n := e.moved
+	e.moved = 0
+	return n
+}
+
+// Lookups finds elements in the arrays that the editor works on. It stays right while the editor changes them.
+func (e *Editor) Lookups() *Lookups { return &e.lookups }
+
 func (e *Editor) object(v Value) *object {
 	if v.kind != Object {
-		return &object{owner: e.own}
+		return &object{owner: e.own, size: 2}
 	}
 	o := v.object()
 	if o.owner == e.own {
 		return o
 	}
 	n := len(o.members)
-	return &object{owner: e.own, members: append(make([]Member, 0, n+n/4+4), o.members...), index: o.index}
+	e.moved += n
+	return &object{
+		owner: e.own, members: append(make([]Member, 0, n+n/4+4), o.members...), index: o.index, size: atomic.LoadInt64(&o.size),
+	}
 }
 
 func (e *Editor) array(v Value) *array {
 	if v.kind != Array {
-		return &array{owner: e.own}
+		return &array{owner: e.own, size: 2}
 	}
 	a := v.array()
 	if a.owner == e.own {
 		return a
 	}
 	n := len(a.elems)
-	return &array{owner: e.own, elems: append(make([]Value, 0, n+n/4+4), a.elems...)}
+	e.moved += n
+	out := &array{owner: e.own, elems: append(make([]Value, 0, n+n/4+4), a.elems...), size: atomic.LoadInt64(&a.size)}
+	e.lookups.follow(a, out)
+	return out
 }
 
-// Array returns an array of elems, which the editor owns from now on.
-func (e *Editor) Array(elems []Value) Value { return arrayOf(&array{owner: e.own, elems: elems}) }
+// grow adds to a size that is known.
+func grow(size *int64, by int) {
+	if *size != 0 {
+		*size += int64(by)
+	}
+}
+
+// Array returns an array of elems, which the editor owns from now on. size is that of the array as JSON.
+func (e *Editor) Array(elems []Value, size int) Value {
+	e.moved += len(elems)
+	return arrayOf(&array{owner: e.own, elems: elems, size: int64(size)})
+}
 
 // SetMember returns the object with the member set: in its old place if it had the key, else at the end. Anything but
 // an object counts as an empty one.
 func (e *Editor) SetMember(obj Value, key string, v Value) Value {
 	o := e.object(obj)
 	if i := o.find(key); i >= 0 {
+		if o.size != 0 {
+			o.size += int64(v.Size() - o.members[i].Value.Size())
+		}
 		o.members[i].Value = v
 		return objectOf(o)
 	}
-	o.members = append(o.members, Member{key, v})
-	covered := 0
-	if o.index != nil {
-		covered = o.index.n
+	if o.size != 0 {
+		o.size += int64(entrySize(len(o.members), key) + v.Size())
 	}
-	if len(o.members)-covered > indexFrom+covered/4 {
-		o.index = newIndex(o.members)
+	e.addMember(o, key, v)
+	return objectOf(o)
+}
+
+// SetGrown is SetMember for a member whose value may have been changed in place: it makes the object larger by grown bytes.
+func (e *Editor) SetGrown(obj Value, key string, v Value, grown int) Value {
+	o := e.object(obj)
+	grow(&o.size, grown)
+	if i := o.find(key); i >= 0 {
+		o.members[i].Value = v
+	} else {
+		e.addMember(o, key, v)
 	}
 	return objectOf(o)
+}
+
+// entrySize returns what a new member's key takes, with what separates it, in an object that has so many members.
+func entrySize(members int, key string) int { return StringSize(key) + 1 + min(members, 1) }
+
+// addMember puts a new member at the end.
+func (e *Editor) addMember(o *object, key string, v Value) {
+	o.members = append(o.members, Member{key, v})
+	covered := o.index.covers()
+	if len(o.members)-covered > indexFrom+covered/4 {
+		e.reindex(o)
+	}
+}
+
+// indexWork is how many times as long it takes to index a member as to copy it.
+const indexWork = 4
+
+func (e *Editor) reindex(o *object) {
+	e.moved += indexWork * len(o.members)
+	o.index = newIndex(o.members)
 }
 
 // RemoveMember returns the object without the member.
@@ -68,8 +138,24 @@ func (e *Editor) RemoveMember(obj Value, key string) Value {
 	}
 	o := e.object(obj)
 	i := o.find(key)
+	if o.size != 0 {
+		o.size -= int64(entrySize(len(o.members)-1, key) + o.members[i].Value.Size())
+	}
+	e.moved += len(o.members) - i
+	indexed := i < o.index.covers()
 	o.members = append(o.members[:i], o.members[i+1:]...)
-	o.index = newIndex(o.members)
+	switch x := o.index; {
+	case !indexed:
+	case len(o.members) <= indexFrom, len(x.gone) >= 2*indexFrom+x.n/8:
+		e.reindex(o)
+	default:
+		// The index stays as it is, but for what is gone: another version of the object may share it.
+		at := x.at[key]
+		before, _ := slices.BinarySearch(x.gone, at)
+		e.moved += len(x.gone) / 4
+		gone := append(make([]int, 0, len(x.gone)+1), x.gone[:before]...)
+		o.index = &index{at: x.at, n: x.n, gone: append(append(gone, at), x.gone[before:]...)}
+	}
 	return objectOf(o)
 }
 
@@ -79,7 +165,7 @@ func (e *Editor) Merge(dst, src Value) Value {
 		dst = e.SetMember(dst, m.Key, m.Value)
 	}
 	if dst.kind != Object {
-		return objectOf(&object{owner: e.own})
+		return objectOf(&object{owner: e.own, size: 2})
 	}
 	return dst
 }
@@ -87,21 +173,75 @@ func (e *Editor) Merge(dst, src Value) Value {
 // Append returns the array with v at its end. Anything but an array counts as an empty one.
 func (e *Editor) Append(arr, v Value) Value {
 	a := e.array(arr)
+	if a.size != 0 {
+		a.size += int64(min(len(a.elems), 1) + v.Size())
+	}
 	a.elems = append(a.elems, v)
+	e.lookups.appended(a)
 	return arrayOf(a)
 }
 
-// SetElem returns the array with element i replaced; i must be in range.
-func (e *Editor) SetElem(arr Value, i int, v Value) Value {
+// SetElem returns the array with element i replaced, which makes it larger by grown bytes; i must be in range.
+func (e *Editor) SetElem(arr Value, i int, v Value, grown int) Value {
 	a := e.array(arr)
+	grow(&a.size, grown)
 	a.elems[i] = v
+	e.lookups.replaced(a, i)
 	return arrayOf(a)
 }
 
-// Put returns root with v at the end of steps. Missing and null containers on the way become objects. It reports
-// false, and changes nothing, when a step does not fit what stands there: a key into anything but an object, an index
-// into anything but an array or out of its range.
-func (e *Editor) Put(root Value, steps []Step, v Value) (Value, bool) {
+// RemoveElem returns the array without element i, which must be in range.
+func (e *Editor) RemoveElem(arr Value, i int) Value {
+	a := e.array(arr)
+	if a.size != 0 {
+		a.size -= int64(a.elems[i].Size() + min(len(a.elems)-1, 1))
+	}
+	e.moved += len(a.elems) - i
+	a.elems = slices.Delete(a.elems, i, i+1)
+	e.lookups.removed(a, i)
+	return arrayOf(a)
+}
+
+// Room returns what it takes to put a value at the end of steps, beside the value: the value that stands there, and the number
+// of bytes of new keys and containers on the way when there is none. It reports false where Put does.
+func Room(root Value, steps []Step) (old Value, room int, ok bool) {
+	for i := range steps {
+		s := &steps[i]
+		if s.IsIndex {
+			if root = root.Index(s.Index); root.kind == Missing {
+				return Value{}, 0, false
+			}
+			continue
+		}
+		switch root.kind {
+		case Object:
+			o := root.object()
+			at := o.find(s.Key)
+			if at >= 0 {
+				root = o.members[at].Value
+				continue
+			}
+			room += entrySize(len(o.members), s.Key)
+		case Missing, Null:
+			room += 2 - root.Size() + entrySize(0, s.Key)
+		case Bool, Number, String, Array:
+			return Value{}, 0, false
+		}
+		for _, s := range steps[i+1:] {
+			if s.IsIndex {
+				return Value{}, 0, false
+			}
+			room += 2 + entrySize(0, s.Key)
+		}
+		return Value{}, room, true
+	}
+	return root, 0, true
+}
+
+// Put returns root with v at the end of steps, which makes it larger by grown bytes. Missing and null containers on the way
+// become objects. It reports false, and changes nothing, when a step does not fit what stands there: a key into anything but an
+// object, an index into anything but an array or out of its range.
+func (e *Editor) Put(root Value, steps []Step, v Value, grown int) (Value, bool) {
 	if len(steps) == 0 {
 		return v, true
 	}
@@ -114,23 +254,27 @@ func (e *Editor) Put(root Value, steps []Step, v Value) (Value, bool) {
 		if root.kind != Array || i < 0 || i >= n {
 			return root, false
 		}
-		child, ok := e.Put(root.array().elems[i], steps[1:], v)
+		child, ok := e.Put(root.array().elems[i], steps[1:], v, grown)
 		if !ok {
 			return root, false
 		}
-		return e.SetElem(root, i, child), true
+		return e.SetElem(root, i, child, grown), true
 	}
+	child := v
 	switch root.kind {
 	case Missing, Null, Object:
-		if len(steps) == 1 {
-			return e.SetMember(root, s.Key, v), true
+		if len(steps) > 1 {
+			var ok bool
+			if child, ok = e.Put(root.Get(s.Key), steps[1:], v, grown); !ok {
+				return root, false
+			}
 		}
-		child, ok := e.Put(root.Get(s.Key), steps[1:], v)
-		if !ok {
-			return root, false
-		}
-		return e.SetMember(root, s.Key, child), true
 	case Bool, Number, String, Array:
+		return root, false
 	}
-	return root, false
+	if root.kind != Object {
+		// It is new, so it may be asked for its size.
+		return objectOf(&object{owner: e.own, members: []Member{{s.Key, child}}}), true
+	}
+	return e.SetGrown(root, s.Key, child, grown), true
 }

@@ -30,7 +30,7 @@ func (v Value) AppendJSON(dst []byte) []byte {
 		return append(dst, "false"...)
 	case Number:
 		if v.text {
-			return append(dst, v.str()...)
+			return append(dst, v.num()...)
 		}
 		return appendDecimal(dst, v.coef(), v.scale)
 	case String:

@@ -19,7 +19,7 @@ func (v Value) Num() string {
 	case v.kind != Number:
 		return ""
 	case v.text:
-		return v.str()
+		return v.num()
 	default:
 		var buf [24]byte
 		return string(appendDecimal(buf[:0], v.coef(), v.scale))
@@ -96,7 +96,7 @@ func (v Value) wide() wide {
 	if !v.text {
 		return wide{big.NewInt(v.coef()), int(v.scale)}
 	}
-	s := v.str()
+	s := v.num()
 	exp := 0
 	if i := strings.IndexAny(s, "eE"); i >= 0 {
 		exp, _ = strconv.Atoi(strings.TrimPrefix(s[i+1:], "+"))
@@ -124,24 +124,6 @@ func aligned(a, b wide) (x, y *big.Int, scale int) {
 	}
 }
 
-func (w wide) value() Value {
-	if w.scale < 0 {
-		w = wide{new(big.Int).Mul(w.coef, pow10(-w.scale)), 0}
-	}
-	s := w.coef.String()
-	if w.scale > 0 {
-		sign := ""
-		if s[0] == '-' {
-			sign, s = "-", s[1:]
-		}
-		if pad := w.scale + 1 - len(s); pad > 0 {
-			s = strings.Repeat("0", pad) + s
-		}
-		s = sign + s[:len(s)-w.scale] + "." + s[len(s)-w.scale:]
-	}
-	return number(s)
-}
-
 // Add returns a+b as an exact decimal with the larger of the two scales (1.10 + 2 is 3.10). It reports false when
 // one of them is no number or the sum would have more than MaxDigits digits.
 func Add(a, b Value) (Value, bool) { return add(a, b, false) }
@@ -153,27 +135,18 @@ func add(a, b Value, negate bool) (Value, bool) {
 	if a.kind != Number || b.kind != Number {
 		return Value{}, false
 	}
-	if !a.text && !b.text && a.scale == b.scale {
-		y := b.coef()
+	if !a.text && !b.text {
+		scale := max(a.scale, b.scale)
+		x, fits := a.scaled(scale)
+		y, fit := b.scaled(scale)
 		if negate {
 			y = -y
 		}
-		if sum := a.coef() + y; sum <= maxCoef && sum >= -maxCoef {
-			return decimal(sum, a.scale), true
+		if sum := x + y; fits && fit && sum <= maxCoef && sum >= -maxCoef {
+			return decimal(sum, scale), true
 		}
 	}
-	x, y, scale := aligned(a.wide(), b.wide())
-	sum := new(big.Int)
-	if negate {
-		sum.Sub(x, y)
-	} else {
-		sum.Add(x, y)
-	}
-	v := wide{sum, scale}.value()
-	if v.text && v.n > MaxDigits {
-		return Value{}, false
-	}
-	return v, true
+	return addDecimals(a.decimal(), b.decimal(), negate)
 }
 
 func compareNumbers(a, b Value) int {
@@ -185,8 +158,18 @@ func compareNumbers(a, b Value) int {
 			return cmp.Compare(x, y)
 		}
 	}
-	x, y, _ := aligned(a.wide(), b.wide())
-	return x.Cmp(y)
+	var one, other [24]byte
+	x, y := a.parts(&one), b.parts(&other)
+	switch {
+	case x.sign != y.sign:
+		return cmp.Compare(x.sign, y.sign)
+	case x.sign == 0:
+		return 0
+	case x.mag != y.mag:
+		return x.sign * cmp.Compare(x.mag, y.mag)
+	default:
+		return x.sign * compareDigits(x, y)
+	}
 }
 
 // scaled returns the coefficient that a decimal has at a larger scale, and false when that does not fit.
@@ -209,11 +192,9 @@ func (v Value) IsInteger() bool {
 	if !v.text && v.scale == 0 {
 		return true
 	}
-	w := v.wide()
-	if w.scale <= 0 {
-		return true
-	}
-	return new(big.Int).Rem(w.coef, pow10(w.scale)).Sign() == 0
+	var buf [24]byte
+	p := v.parts(&buf)
+	return p.n <= int(p.mag) || p.n == 0
 }
 
 // Sign returns -1, 0 or 1 as a number is negative, zero or positive; 0 for every other kind.
@@ -222,7 +203,8 @@ func (v Value) Sign() int {
 	case v.kind != Number:
 		return 0
 	case v.text:
-		return v.wide().coef.Sign()
+		var buf [24]byte
+		return v.parts(&buf).sign
 	case v.coef() < 0:
 		return -1
 	case v.coef() > 0:
@@ -254,20 +236,31 @@ func (v Value) Int64() (int64, bool) {
 	if !v.text && v.scale == 0 {
 		return v.coef(), true
 	}
-	w := v.wide()
+	var buf [24]byte
+	p := v.parts(&buf)
 	switch {
-	case w.scale > 0:
-		q, r := new(big.Int).QuoRem(w.coef, pow10(w.scale), new(big.Int))
-		if r.Sign() != 0 {
-			return 0, false
-		}
-		return q.Int64(), q.IsInt64()
-	case w.scale < -20 && w.coef.Sign() != 0:
+	case p.n == 0:
+		return 0, true
+	case p.n > int(p.mag), p.mag > 19:
 		return 0, false
-	default:
-		q := new(big.Int).Mul(w.coef, pow10(-w.scale))
-		return q.Int64(), q.IsInt64()
 	}
+	text := make([]byte, 0, 24)
+	if p.sign < 0 {
+		text = append(text, '-')
+	}
+	for i, k := 0, 0; k < int(p.mag); k++ {
+		if k >= p.n {
+			text = append(text, '0')
+			continue
+		}
+		if p.text[i] == '.' {
+			i++
+		}
+		text = append(text, p.text[i])
+		i++
+	}
+	n, err := strconv.ParseInt(string(text), 10, 64)
+	return n, err == nil
 }
 
 // NumberEffort returns about how many units of package work it takes to find out something about the number v alone,

@@ -46,7 +46,7 @@ func ParseString(src string) (Value, error) {
 
 // ParseStored reads what an Encode function wrote: it lifts the limits that protect against hostile input.
 func ParseStored(src string) (Value, error) {
-	return parse(src, maxStoredDepth, math.MaxInt32, math.MaxInt)
+	return parse(src, maxStoredDepth, math.MaxInt32/2, maxTextLen)
 }
 
 // parsers keeps the stacks of parsers for reuse.

@@ -4,7 +4,10 @@
 // container the first time it touches it and changes its own copies in place from then on.
 package value
 
-import "unsafe"
+import (
+	"slices"
+	"unsafe"
+)
 
 // Kind is the JSON type of a value.
 type Kind uint8
@@ -50,9 +53,17 @@ type Value struct {
 	p     unsafe.Pointer
 	n     uint64
 	kind  Kind
-	text  bool  // Number: p and n are its text, else n is a decimal coefficient
+	text  bool  // Number: p is its text and n packs where its digits stand, else n is a decimal coefficient
 	scale uint8 // Number in n: digits after the decimal point
+	mag   int32 // Number as text: the number is 0.d times ten to the power of mag, where d are its significant digits
 }
+
+// A number's text is described by three lengths in n: that of the text, what stands before the first significant digit,
+// and the number of significant digits, which is zero for zero.
+const (
+	lenBits    = 21
+	maxTextLen = 1<<lenBits - 1
+)
 
 // Member is one key and value of an object.
 type Member struct {
@@ -63,19 +74,31 @@ type Member struct {
 type array struct {
 	owner *token
 	elems []Value
+	// size is that of the array as JSON, 0 while nobody has asked; see Size.
+	size int64
 }
 
 type object struct {
 	owner   *token
 	members []Member
 	index   *index
+	size    int64
 }
 
-// index finds the members of a large object. It is immutable, covers the first n members and is shared by the
-// versions of an object that have those members in the same places.
+// index finds the members of a large object. It is immutable and shared by the versions of an object that have those members
+// in the same order: it covers the members that were the first n, but for those at the positions gone, which are sorted.
 type index struct {
-	at map[string]int
-	n  int
+	at   map[string]int
+	n    int
+	gone []int
+}
+
+// covers returns how many members the index knows.
+func (x *index) covers() int {
+	if x == nil {
+		return 0
+	}
+	return x.n - len(x.gone)
 }
 
 // indexFrom is the number of members from which an object gets an index.
@@ -96,9 +119,14 @@ func (o *object) find(key string) int {
 	from := 0
 	if o.index != nil {
 		if i, ok := o.index.at[key]; ok {
-			return i
+			if len(o.index.gone) == 0 {
+				return i
+			}
+			if before, removed := slices.BinarySearch(o.index.gone, i); !removed {
+				return i - before
+			}
 		}
-		from = o.index.n
+		from = o.index.covers()
 	}
 	for i := from; i < len(o.members); i++ {
 		if o.members[i].Key == key {
@@ -137,7 +165,9 @@ func decimal(coef int64, scale uint8) Value {
 }
 
 func numberText(s string) Value {
-	return Value{p: unsafe.Pointer(unsafe.StringData(s)), n: uint64(len(s)), kind: Number, text: true}
+	before, digits, mag := significant(s)
+	n := uint64(len(s)) | uint64(before)<<lenBits | uint64(digits)<<(2*lenBits) //nolint:gosec // lengths within the text
+	return Value{p: unsafe.Pointer(unsafe.StringData(s)), n: n, kind: Number, text: true, mag: mag}
 }
 
 // ArrayValue returns an array of elems, which must not be changed afterwards.
@@ -155,8 +185,16 @@ func (v Value) array() *array   { return (*array)(v.p) }
 func (v Value) object() *object { return (*object)(v.p) }
 func (v Value) coef() int64     { return int64(v.n) } //nolint:gosec // decimal wrote it
 
-// str returns the bytes of a string or of a number's text.
+// str returns the bytes of a string.
 func (v Value) str() string { return unsafe.String((*byte)(v.p), int(v.n)) } //nolint:gosec // the length of a string
+
+// num returns the text of a number that is held as one.
+func (v Value) num() string { return unsafe.String((*byte)(v.p), int(v.n&maxTextLen)) }
+
+// digitsAt returns the text of such a number from its first significant digit on, and the number of those.
+func (v Value) digitsAt() (string, int) {
+	return v.num()[v.n>>lenBits&maxTextLen:], int(v.n >> (2 * lenBits)) //nolint:gosec // the length of a string
+}
 
 // Kind returns the value's kind.
 func (v Value) Kind() Kind { return v.kind }
@@ -263,6 +301,13 @@ func (v Value) At(steps []Step) Value {
 // Equal reports whether a and b are the same JSON value: numbers compare by what they are worth, objects
 // regardless of order. Values of different kinds are never equal; Missing equals Missing only.
 func Equal(a, b Value) bool {
+	var work int
+	return EqualCounted(a, b, &work)
+}
+
+// EqualCounted is Equal, and adds to work about how many values and sixteens of bytes had to be compared. It does not count
+// a and b themselves.
+func EqualCounted(a, b Value, work *int) bool {
 	if a.kind != b.kind {
 		return false
 	}
@@ -272,46 +317,72 @@ func Equal(a, b Value) bool {
 	case Bool:
 		return a.n == b.n
 	case Number:
+		*work += CompareWork(a, b)
 		return compareNumbers(a, b) == 0
 	case String:
+		if a.n != b.n {
+			return false
+		}
+		*work += int(a.n >> 4) //nolint:gosec // the length of a string
 		return a.str() == b.str()
 	case Array:
-		x, y := a.array(), b.array()
-		if x == y {
-			return true
-		}
-		if len(x.elems) != len(y.elems) {
-			return false
-		}
-		for i := range x.elems {
-			if !Equal(x.elems[i], y.elems[i]) {
-				return false
-			}
-		}
-		return true
+		return equalArrays(a.array(), b.array(), work)
 	case Object:
-		x, y := a.object(), b.object()
-		if x == y {
-			return true
-		}
-		if len(x.members) != len(y.members) {
-			return false
-		}
-		for i := range x.members {
-			m := &x.members[i]
-			var other Value
-			if j := i; j < len(y.members) && y.members[j].Key == m.Key {
-				other = y.members[j].Value
-			} else {
-				other = b.Get(m.Key)
-			}
-			if !Equal(m.Value, other) {
-				return false
-			}
-		}
-		return true
+		return equalObjects(a.object(), b.object(), work)
 	default:
 		return false
+	}
+}
+
+func equalArrays(x, y *array, work *int) bool {
+	if x == y {
+		return true
+	}
+	if len(x.elems) != len(y.elems) {
+		return false
+	}
+	for i := range x.elems {
+		*work++
+		if !EqualCounted(x.elems[i], y.elems[i], work) {
+			return false
+		}
+	}
+	return true
+}
+
+func equalObjects(x, y *object, work *int) bool {
+	if x == y {
+		return true
+	}
+	if len(x.members) != len(y.members) {
+		return false
+	}
+	for i := range x.members {
+		m := &x.members[i]
+		*work += 1 + len(m.Key)>>4
+		var other Value
+		if i < len(y.members) && y.members[i].Key == m.Key {
+			other = y.members[i].Value
+		} else if j := y.find(m.Key); j >= 0 {
+			*work++
+			other = y.members[j].Value
+		}
+		if !EqualCounted(m.Value, other, work) {
+			return false
+		}
+	}
+	return true
+}
+
+// CompareWork returns about how many sixteens of bytes Compare looks at, at most.
+func CompareWork(a, b Value) int {
+	switch {
+	case a.kind == String && b.kind == String:
+		return int(min(a.n, b.n) >> 4) //nolint:gosec // the length of a string
+	case a.text && b.text:
+		return int(min(a.n, b.n) >> (2*lenBits + 3)) //nolint:gosec // the length of a string
+	default:
+		return 0
 	}
 }
 
@@ -366,35 +437,5 @@ func (v Value) measure(depth, nodes int) (int, bool) {
 	return nodes, ok
 }
 
-// Measure subtracts about the number of bytes that v has as JSON from left. It reports false when that is not enough or v
-// is nested more than depth containers deep.
-func (v Value) Measure(left, depth int) (int, bool) {
-	left -= 8
-	switch v.Kind() {
-	case String:
-		left -= len(v.Str())
-	case Array:
-		if depth == 0 {
-			return left, false
-		}
-		for _, elem := range v.Elems() {
-			var ok bool
-			if left, ok = elem.Measure(left, depth-1); !ok {
-				return left, false
-			}
-		}
-	case Object:
-		if depth == 0 {
-			return left, false
-		}
-		members := v.Members()
-		for i := range members {
-			var ok bool
-			if left, ok = members[i].Value.Measure(left-len(members[i].Key), depth-1); !ok {
-				return left, false
-			}
-		}
-	case Missing, Null, Bool, Number:
-	}
-	return left, left >= 0
-}
+// bytesText returns b as a string without copying it. b must not be changed afterwards.
+func bytesText(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -64,11 +64,10 @@ func shortened(v value.Value) string {
 
 // small reports whether the text of a value could be short enough for a message.
 func small(v value.Value) bool {
-	_, ok := v.Measure(largestShown, value.MaxDepth)
-	return ok
+	return v.AtMost(largestShown)
 }
 
-// largestShown is more than Measure finds in any value whose text a message or a Failure may show.
+// largestShown is more bytes than any value has whose text a message or a Failure may show.
 const largestShown = 2048
 
 func firstRunes(s string, n int) string {

@@ -142,16 +142,24 @@ func (p *Path) in(c *Context) value.Value {
 	}
 	switch {
 	case p.first != "":
-		return p.rest.In(c.member(p.first))
+		return follow(&p.rest, c.member(p.first), c)
 	case p.path.Root == jsonpath.Current:
-		return p.path.In(c.State)
+		return follow(&p.path, c.State, c)
 	case p.path.Root == jsonpath.Document:
-		return p.path.In(c.document())
+		return follow(&p.path, c.document(), c)
 	case p.path.Name == c.Name:
-		return p.path.In(c.Binding)
+		return follow(&p.path, c.Binding, c)
 	default:
 		return value.Value{}
 	}
+}
+
+// follow is the path's In, and charges the entries that it makes.
+func follow(p *jsonpath.Path, root value.Value, c *Context) value.Value {
+	if p.Entries && !c.Work.Spend(memberWork*root.At(p.Steps).Len()) {
+		return value.Value{}
+	}
+	return p.In(root)
 }
 
 // Template is a compiled template. It is immutable.
@@ -197,10 +205,27 @@ func (t *Template) Eval(c *Context, limit int) (value.Value, error) {
 	case e.left < 0:
 		return value.Value{}, ErrTooLarge
 	}
-	if _, ok := v.Measure(limit, value.MaxDepth-1); !ok {
-		return value.Value{}, ErrTooLarge
+	return v, e.bounded(v, limit)
+}
+
+// bounded tells whether a value has at most limit bytes as JSON and is not nested too deep. Its size comes first: what is
+// small enough is quickly looked through.
+func (e *evaluation) bounded(v value.Value, limit int) error {
+	size, n := v.Weigh()
+	if !e.Work.Spend(n) {
+		return e.Work.Err()
 	}
-	return v, nil
+	if size > limit {
+		return ErrTooLarge
+	}
+	flat, n := v.Nested(value.MaxDepth - 1)
+	if !e.Work.Spend(n) {
+		return e.Work.Err()
+	}
+	if !flat {
+		return ErrTooLarge
+	}
+	return nil
 }
 
 type evaluation struct {
@@ -309,6 +334,9 @@ func (n pathNode) eval(e *evaluation) value.Value {
 type arrayNode []node
 
 func (n arrayNode) eval(e *evaluation) value.Value {
+	if !e.Work.Spend(1 + len(n)) {
+		return value.NullValue()
+	}
 	elems := make([]value.Value, len(n))
 	for i := range n {
 		elems[i] = n[i].eval(e)
@@ -322,6 +350,9 @@ type objectNode struct {
 }
 
 func (n objectNode) eval(e *evaluation) value.Value {
+	if !e.Work.Spend(1 + 2*len(n.keys)) {
+		return value.NullValue()
+	}
 	members := make([]value.Member, len(n.keys))
 	for i := range n.keys {
 		members[i] = value.Member{Key: n.keys[i], Value: n.values[i].eval(e)}
@@ -336,7 +367,8 @@ func (n concat) eval(e *evaluation) value.Value {
 	var b strings.Builder
 	for i := range n {
 		v := n[i].eval(e)
-		if e.left, _ = v.Measure(e.left, value.MaxDepth); e.left < 0 {
+		size, visited := v.Weigh()
+		if e.left -= size; e.left < 0 || !e.Work.Spend(1+visited) || !e.Work.SpendBytes(size) {
 			return value.NullValue()
 		}
 		switch v.Kind() {
@@ -371,6 +403,9 @@ func (n coalesce) eval(e *evaluation) value.Value {
 	return value.NullValue()
 }
 
+// memberWork is what it takes to put a member into an object, or to make an entry of it.
+const memberWork = 4
+
 // merge joins the members of its arguments, later ones over earlier ones. What is no object is left out, and so is an argument
 // with an optional path that leads nowhere.
 type merge []node
@@ -379,7 +414,11 @@ func (n merge) eval(e *evaluation) value.Value {
 	ed := value.NewEditor()
 	out := value.ObjectValue()
 	for i := range n {
-		if v, ok := e.item(n[i]); ok && v.Kind() == value.Object {
+		v, ok := e.item(n[i])
+		if !e.Work.Spend(1 + memberWork*v.Len()) {
+			break
+		}
+		if ok && v.Kind() == value.Object {
 			out = ed.Merge(out, v)
 		}
 	}

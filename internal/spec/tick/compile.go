@@ -16,7 +16,7 @@ const defaultBinding = "$item"
 // compiler holds what is known while one handler or expression is compiled.
 type compiler struct {
 	l *diag.List
-	// inHandler is false for expressions outside of handlers: they have no operation that could be skipped or charged.
+	// inHandler is false for expressions outside of handlers: they have no operation that could be skipped.
 	inHandler bool
 	// slots has a name for each slot: bindings as "$item", members of "$" as "$.id". A name has one slot, whoever binds
 	// it: an inner binding hides an outer one by taking its place until it ends.
@@ -311,10 +311,22 @@ func isLiteral(n node) bool {
 	return ok
 }
 
+// literalOf returns the value of a literal.
+func literalOf(n node) value.Value {
+	lit, ok := n.(*literal)
+	if !ok {
+		return value.Value{}
+	}
+	return lit.v
+}
+
 // literalArray returns the array of literals, which differ from v's elements only where {"$literal": ...} stands.
 func literalArray(v value.Value, elems []node) node {
-	n := arrayNode{elems}
-	lit, _ := n.eval(nil)
+	values := make([]value.Value, len(elems))
+	for i, elem := range elems {
+		values[i] = literalOf(elem)
+	}
+	lit := value.ArrayValue(values...)
 	if value.Equal(lit, v) {
 		lit = v
 	}
@@ -346,8 +358,11 @@ func (c *compiler) objectValue(v value.Value, at diag.Pointer, keeps bool) node 
 		same = same && isLiteral(n.values[i])
 	}
 	if same {
-		lit, _ := n.eval(nil)
-		return &literal{lit}
+		made := make([]value.Member, len(members))
+		for i, key := range n.keys {
+			made[i] = value.Member{Key: key, Value: literalOf(n.values[i])}
+		}
+		return &literal{value.ObjectValue(made...)}
 	}
 	return n
 }
@@ -464,11 +479,11 @@ func (c *compiler) key(v value.Value, at diag.Pointer, what string) node {
 func (c *compiler) kept(v value.Value, at diag.Pointer) operand {
 	first := len(c.nodes)
 	n := c.value(v, at, true)
-	charged := c.loops > 0
+	deep := false
 	for _, p := range c.nodes[first:] {
-		charged = charged || p.from == fromCurrent || p.from == fromState || p.from == fromSlot
+		deep = deep || p.from == fromCurrent || p.from == fromState || p.from == fromSlot
 	}
-	return operand{node: n, charged: charged}
+	return operand{node: n, deep: deep}
 }
 
 // bindingName reads the name that a binding gets; missing ones are the default, wrong ones "".

@@ -283,7 +283,6 @@ func (c *compiler) updateWhere(b base, v value.Value, at diag.Pointer) operation
 		op.match = c.match(m[1], at.Key("match"), binding)
 	}
 	op.match.slot, op.freezes = c.bound(binding, func() { op.merge = c.keptObject(m[2], at, b.name, "merge") })
-	op.merge.charged = true
 	return op
 }
 
@@ -358,7 +357,7 @@ func (c *compiler) let(b base, v value.Value, at diag.Pointer) operation {
 		op.in = c.arrayMember(m[2], at, b.name, "find_target")
 		if c.required(m[3], at, b.name, "find_field") && c.required(m[4], at, b.name, "find_value") {
 			f := c.field(m[3], at.Key("find_field"))
-			op.match.fields = []field{{steps: f.steps, want: c.value(m[4], at.Key("find_value"), false)}}
+			op.match.fields = []field{{text: f.text, steps: f.steps, want: c.value(m[4], at.Key("find_value"), false)}}
 		}
 	case c.required(m[1], at, b.name, "find"):
 		at := at.Key("find")

@@ -222,7 +222,7 @@ func (c *compiler) match(v value.Value, at diag.Pointer, binding string) *match 
 			continue
 		}
 		p := c.field(value.StringValue(f.Key), at.Key(f.Key))
-		m.fields = append(m.fields, field{steps: p.steps, want: c.value(f.Value, at.Key(f.Key), false)})
+		m.fields = append(m.fields, field{text: p.text, steps: p.steps, want: c.value(f.Value, at.Key(f.Key), false)})
 	}
 	return m
 }

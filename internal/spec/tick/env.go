@@ -1,18 +1,19 @@
 package tick
 
 import (
-	"fmt"
 	"slices"
 
 	"j17/internal/value"
 	"j17/internal/work"
 )
 
-// Limits of what one event may cost. They count what a handler does, not how long it takes, so that every replay
-// decides alike.
+// MaxState is how many bytes a state may have as JSON, with the members that the engine adds. An operation that would make
+// it larger changes nothing, and so may the state that custom code returns not be larger.
+const MaxState = 8 << 20
+
 const (
-	// maxCopied is how much JSON, in bytes, may be copied from the state, or into several elements.
-	maxCopied = 16 << 20
+	// maxState is how many bytes operations may fill. The members that the engine adds fit into the rest.
+	maxState = MaxState - 96
 	// maxDepth is how deep a value that is copied from the state may be nested.
 	maxDepth = 128
 )
@@ -40,12 +41,13 @@ type Env struct {
 	data     picked
 	metadata picked
 	hits     []int
+	grown    []int
 	// work is what everything is charged to.
 	work *work.Budget
-	// copies is what is left of maxCopied.
-	copies int
-	// problem says which limit made an evaluation stop.
-	problem string
+	// total is the size of the whole state, as it is now.
+	total int
+	// look finds elements for predicates outside of handlers, where there is no editor.
+	look value.Lookups
 }
 
 // Env returns the environment of one event, with all names of the scope missing. state is what "$.state" and "@"
@@ -61,12 +63,18 @@ func (e *Env) Set(name string, v value.Value) {
 	}
 }
 
-// begin makes room for the bindings of an expression and renews the limits.
+// Renew makes the environment that of another event, with all names of the scope missing. What it knows about arrays that it
+// has searched stays.
+func (e *Env) Renew(ev *Event, state value.Value) {
+	clear(e.slots)
+	e.event, e.state, e.current = ev, state, state
+}
+
+// begin makes room for the bindings of an expression.
 func (e *Env) begin(slots int) {
 	if n := slots - len(e.slots); n > 0 {
 		e.slots = append(e.slots, make([]value.Value, n)...)
 	}
-	e.copies, e.problem = maxCopied, ""
 }
 
 // reset lets go of everything that belongs to one event.
@@ -76,9 +84,8 @@ func (e *Env) reset() {
 	clear(e.slots)
 	e.data.reset()
 	e.metadata.reset()
-	e.problem = ""
 	if cap(e.hits) > maxHits {
-		e.hits = nil
+		e.hits, e.grown = nil, nil
 	}
 }
 
@@ -88,21 +95,43 @@ func (e *Env) run(ops []operation) {
 			return
 		}
 		op.apply(e)
+		if n := e.ed.Moved(); n > 0 && !e.work.Spend(n/movedPerUnit) {
+			return
+		}
 	}
 }
+
+// movedPerUnit is how many elements are copied in the time of one unit.
+const movedPerUnit = 4
 
 // spend takes n units of work from what is left and reports whether there were as many. If not, everything ends.
 func (e *Env) spend(n int) bool { return e.work.Spend(n) }
 
-// charge takes the size of v from what may be copied and reports whether that was enough.
-func (e *Env) charge(v value.Value) bool {
-	left, ok := v.Measure(e.copies, maxDepth)
-	e.copies = left
-	if !ok {
-		e.problem = fmt.Sprintf("the value is nested more than %d levels deep, or the event copies more than %d MiB within the state", maxDepth, maxCopied>>20)
+// lookups returns what finds elements of arrays.
+func (e *Env) lookups() *value.Lookups {
+	if e.ed != nil {
+		return e.ed.Lookups()
 	}
-	return ok
+	return &e.look
 }
+
+// contains reports whether an array has an element that equals v. ok is false when the budget has ended.
+func (e *Env) contains(array, v value.Value) (has, ok bool) {
+	var buf [1]int
+	hits, n := e.lookups().Find(array, "", nil, v, true, buf[:0])
+	return len(hits) > 0, e.spend(1 + n)
+}
+
+// parse returns the value of one of the event's documents.
+func (e *Env) parse(d *Document) value.Value {
+	if !d.parsed {
+		e.spend(len(d.raw) / parsedPerUnit)
+	}
+	return d.Value()
+}
+
+// parsedPerUnit is how many bytes are parsed in the time of one unit.
+const parsedPerUnit = 4
 
 // keep gives up what the editor owns if v, which is about to be kept in a second place, is a container.
 func (e *Env) keep(v value.Value) {

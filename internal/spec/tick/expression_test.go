@@ -248,27 +248,27 @@ func TestLimits(t *testing.T) {
 		},
 		{
 			"a subset of many, again and again", `{"filter": {"target": "xs", "keep": {"not": {"subset_of": {"items": ["$item"], "array": "ys"}}}}}`,
-			`{"r":1,"xs":` + numbers(6000) + `,"ys":` + strings.ReplaceAll(numbers(6000), "0", "1") + `}`, `{}`, "work_limit", ``,
+			`{"r":1,"xs":` + numbers(6000) + `,"ys":` + strings.ReplaceAll(numbers(6000), "0", "1") + `}`, `{}`, "", `1`,
 		},
 		{
 			"lookups in a loop", `{"map": {"target": "xs", "apply": {"let": {"name": "$x", "find": {"in": "$.state.ys", "where": {"id": 1}}}}}}`,
-			`{"r":1,"xs":` + numbers(6000) + `,"ys":` + numbers(6000) + `}`, `{}`, "work_limit", ``,
+			`{"r":1,"xs":` + numbers(6000) + `,"ys":` + numbers(6000) + `}`, `{}`, "", `1`,
 		},
 		{
 			"removals in a loop", `{"map": {"target": "xs", "apply": {"if": {"in": ["$item", "$.state.xs"]}, "then": [], "else": []}}}`,
-			`{"r":1,"xs":[1,2` + strings.Repeat(",3", 5998) + `]}`, `{}`, "work_limit", ``,
+			`{"r":1,"xs":[1,2` + strings.Repeat(",3", 5998) + `]}`, `{}`, "", `1`,
 		},
 		{
 			"the event in every element", `{"map": {"target": "xs", "apply": {"set": {"target": "", "value": "$.data.s"}}}}`,
-			`{"r":1,"xs":` + numbers(20) + `}`, `{"s":"` + long + `"}`, "set changes nothing: the value is nested more than 128 levels deep, or the event copies more than 16 MiB within the state", `1`,
+			`{"r":1,"xs":` + numbers(20) + `}`, `{"s":"` + long + `"}`, "set changes nothing: the state would be larger than 8 MiB", `1`,
 		},
 		{
 			"the event merged into every element", `{"update_where": {"target": "xs", "match": {"id": 1}, "merge": "$.data"}}`,
-			`{"r":1,"xs":[{"id":1}` + strings.Repeat(`,{"id":1}`, 19) + `]}`, `{"s":"` + long + `"}`, "update_where changes nothing: the value is nested", `1`,
+			`{"r":1,"xs":[{"id":1}` + strings.Repeat(`,{"id":1}`, 19) + `]}`, `{"s":"` + long + `"}`, "update_where changes nothing: the state would be larger than 8 MiB", `1`,
 		},
 		{
 			"the state in itself", `[` + strings.TrimSuffix(strings.Repeat(`{"set": {"target": "a", "value": ["@", "@"]}},`, 40), ",") + `,{"set": {"target": "r", "value": 1}}]`,
-			`{"s":"` + long + `"}`, `{}`, "set changes nothing: the value is nested", `1`,
+			`{"s":"` + long + `"}`, `{}`, "set changes nothing: the state would be larger than 8 MiB", `1`,
 		},
 		{
 			"too deep", `[{"set": {"target": "a.b", "value": ["@.d"]}}, {"set": {"target": "a.c", "value": [["@.d"]]}}]`,

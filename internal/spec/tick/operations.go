@@ -7,6 +7,7 @@ import (
 	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // operation is a compiled operation. It either changes the state that it was meant to change or leaves it as it was.
@@ -29,21 +30,11 @@ func (o *base) fault(e *Env, format string, args ...any) {
 	}
 }
 
-// skipped ends an operation whose operands are not there. That is a fault only if a limit is the reason.
-func (o *base) skipped(e *Env) {
-	if e.problem != "" {
-		o.fault(e, "%s", e.problem)
-		e.problem = ""
-	}
-}
-
 // place is a place in the state.
 type place struct {
 	text  string
 	steps []value.Step
 }
-
-func (p *place) get(e *Env) value.Value { return e.current.At(p.steps) }
 
 // String names the place in messages.
 func (p *place) String() string {
@@ -53,14 +44,46 @@ func (p *place) String() string {
 	return strconv.Quote(p.text)
 }
 
-// put makes v stand at the place. It has to be the last thing that an operation does.
-func (o *base) put(e *Env, p *place, v value.Value) {
-	next, ok := e.ed.Put(e.current, p.steps, v)
-	if !ok {
+// spot is what stands at a place, and how many bytes of keys and containers it takes to put something there, beside what is
+// put.
+type spot struct {
+	v    value.Value
+	room int
+	// blocked says that nothing can be put there.
+	blocked bool
+}
+
+// find looks at the place.
+func (p *place) find(e *Env) spot {
+	old, room, ok := value.Room(e.current, p.steps)
+	return spot{old, room, !ok}
+}
+
+// fits reports whether something can be put where s was found, and the state may grow by so many bytes, and counts them. It
+// comes before anything is changed.
+func (o *base) fits(e *Env, p *place, s spot, grown int) bool {
+	if s.blocked {
 		o.fault(e, "%s", p.obstacle(e.current))
-		return
+		return false
 	}
-	e.current = next
+	if grown > 0 && e.total+grown > maxState {
+		o.fault(e, "the state would be larger than %d MiB", MaxState>>20)
+		return false
+	}
+	e.total += grown
+	return true
+}
+
+// put makes v stand at the place, which something can be put at. It has to be the last thing that an operation does.
+func (o *base) put(e *Env, p *place, v value.Value, grown int) {
+	e.current, _ = e.ed.Put(e.current, p.steps, v, grown)
+}
+
+// replace makes v, which has size bytes, stand where s was found.
+func (o *base) replace(e *Env, p *place, s spot, v value.Value, size int) {
+	if grown := s.room + size - s.v.Size(); o.fits(e, p, s, grown) {
+		o.put(e, p, v, grown)
+	}
 }
 
 // obstacle says why nothing can be put at the place.
@@ -109,58 +132,64 @@ func absent(v value.Value) bool { return v.Kind() == value.Missing || v.Kind() =
 // operand is a value that ends up in the state.
 type operand struct {
 	node
-	// charged says that what is copied has to stay within bounds: it comes from the state, or ends up in several elements.
-	charged bool
+	// deep says that it may hold a part of the state, which operations have nested.
+	deep bool
 }
 
-// take evaluates an operand that is to be kept. It reports false when the operation has to be left out.
-func (o *base) take(e *Env, v *operand) (value.Value, bool) {
-	got, ok := v.eval(e)
-	if ok && v.charged {
-		ok = e.charge(got)
+// take evaluates an operand that is to be kept, and tells its size. It reports false when the operation has to be left out.
+func (o *base) take(e *Env, v *operand) (got value.Value, size int, ok bool) {
+	if got, ok = v.eval(e); !ok {
+		return got, 0, false
 	}
-	if !ok {
-		o.skipped(e)
+	size, n := got.Weigh()
+	if !e.spend(n/weighedPerUnit) || !v.deep || !isContainer(got) {
+		return got, size, e.work.Err() == nil
 	}
-	return got, ok
+	if size > maxState {
+		o.fault(e, "the state would be larger than %d MiB", MaxState>>20)
+		return got, size, false
+	}
+	flat, n := got.Nested(maxDepth)
+	if !e.spend(n / weighedPerUnit) {
+		return got, size, false
+	}
+	if !flat {
+		o.fault(e, "the value is nested more than %d levels deep", maxDepth)
+	}
+	return got, size, flat
 }
 
-// look evaluates an operand that is not kept.
-func (o *base) look(e *Env, n node) (value.Value, bool) {
-	v, ok := n.eval(e)
-	if !ok {
-		o.skipped(e)
-	}
-	return v, ok
-}
+// weighedPerUnit is how many values are visited in the time of one unit.
+const weighedPerUnit = 2
 
-// array returns the array at the place, or the zero Value if there is nothing. It reports false for anything else.
-func (o *base) array(e *Env, p *place) (value.Value, bool) {
-	arr := p.get(e)
-	switch {
-	case arr.Kind() == value.Array:
-		return arr, true
-	case absent(arr):
-		return value.Value{}, true
-	default:
-		o.fault(e, "%s is %s, not an array", p, kindOf(arr))
-		return arr, false
-	}
-}
+// array returns the array at the place, or the zero Value if there is nothing, with the room that an empty one takes. It
+// reports false for anything else.
+func (o *base) array(e *Env, p *place) (spot, bool) { return o.container(e, p, value.Array) }
 
 // object is array for objects.
-func (o *base) object(e *Env, p *place) (value.Value, bool) {
-	obj := p.get(e)
+func (o *base) object(e *Env, p *place) (spot, bool) { return o.container(e, p, value.Object) }
+
+func (o *base) container(e *Env, p *place, kind value.Kind) (spot, bool) {
+	s := p.find(e)
 	switch {
-	case obj.Kind() == value.Object:
-		return obj, true
-	case absent(obj):
-		return value.Value{}, true
+	case s.v.Kind() == kind:
+		return s, true
+	case absent(s.v):
+		return spot{room: s.room + emptySize - s.v.Size(), blocked: s.blocked}, true
 	default:
-		o.fault(e, "%s is %s, not an object", p, kindOf(obj))
-		return obj, false
+		o.fault(e, "%s is %s, not an %s", p, kindOf(s.v), kind)
+		return s, false
 	}
 }
+
+// emptySize is the size of an empty container.
+const emptySize = 2
+
+// comma is the size of what separates one more element or member from those that are there.
+func comma(container value.Value) int { return min(container.Len(), 1) }
+
+// entrySize is the size of a new member of an object, with what separates it.
+func entrySize(obj value.Value, key string) int { return comma(obj) + value.StringSize(key) + 1 }
 
 type setOp struct {
 	base
@@ -169,9 +198,11 @@ type setOp struct {
 }
 
 func (o *setOp) apply(e *Env) {
-	if v, ok := o.take(e, &o.value); ok {
-		o.put(e, &o.target, v)
+	v, size, ok := o.take(e, &o.value)
+	if !ok {
+		return
 	}
+	o.replace(e, &o.target, o.target.find(e), v, size)
 }
 
 type mergeOp struct {
@@ -185,14 +216,37 @@ func (o *mergeOp) apply(e *Env) {
 	if !ok {
 		return
 	}
-	if obj, ok := o.object(e, &o.target); ok {
-		o.put(e, &o.target, e.ed.Merge(obj, v))
+	s, ok := o.object(e, &o.target)
+	if !ok {
+		return
 	}
+	more, ok := o.merged(e, s.v, v)
+	if grown := s.room + more; ok && o.fits(e, &o.target, s, grown) {
+		o.put(e, &o.target, e.ed.Merge(s.v, v), grown)
+	}
+}
+
+// merged returns by how many bytes an object, or an empty one where there is none, grows when the members of another are set.
+func (o *base) merged(e *Env, obj, from value.Value) (grown int, ok bool) {
+	if !e.spend(memberWork * from.Len()) {
+		return 0, false
+	}
+	separated := comma(obj)
+	for _, m := range from.Members() {
+		grown += m.Value.Size()
+		if old := obj.Get(m.Key); !old.IsMissing() {
+			grown -= old.Size()
+			continue
+		}
+		grown += value.StringSize(m.Key) + 1 + separated
+		separated = 1
+	}
+	return grown, true
 }
 
 // takeObject is take for an operand that has to be an object.
 func (o *base) takeObject(e *Env, v *operand) (value.Value, bool) {
-	obj, ok := o.take(e, v)
+	obj, _, ok := o.take(e, v)
 	if ok && obj.Kind() != value.Object {
 		o.fault(e, "the value to merge is %s, not an object", kindOf(obj))
 		return obj, false
@@ -207,12 +261,19 @@ type appendOp struct {
 }
 
 func (o *appendOp) apply(e *Env) {
-	v, ok := o.take(e, &o.value)
+	v, size, ok := o.take(e, &o.value)
 	if !ok {
 		return
 	}
-	if arr, ok := o.array(e, &o.target); ok {
-		o.put(e, &o.target, e.ed.Append(arr, v))
+	if s, ok := o.array(e, &o.target); ok {
+		o.push(e, &o.target, s, v, size)
+	}
+}
+
+// push appends v to the array that was found.
+func (o *base) push(e *Env, p *place, s spot, v value.Value, size int) {
+	if grown := s.room + comma(s.v) + size; o.fits(e, p, s, grown) {
+		o.put(e, p, e.ed.Append(s.v, v), grown)
 	}
 }
 
@@ -226,33 +287,27 @@ type appendUniqueOp struct {
 }
 
 func (o *appendUniqueOp) apply(e *Env) {
-	v, ok := o.take(e, &o.value)
+	v, size, ok := o.take(e, &o.value)
 	if !ok {
 		return
 	}
-	var steps []value.Step
+	var by place
 	if o.by != nil {
-		steps = o.by.steps
+		by = *o.by
 	}
-	id := v.At(steps)
+	id := v.At(by.steps)
 	if id.IsMissing() {
 		o.fault(e, "the value has no field %s to tell it from others", o.by)
 		return
 	}
-	arr, ok := o.array(e, &o.target)
+	s, ok := o.array(e, &o.target)
 	if !ok {
 		return
 	}
-	if !e.spend(arr.Len()) {
-		o.skipped(e)
-		return
+	hits, n := e.lookups().Find(s.v, by.text, by.steps, id, true, e.hits[:0])
+	if e.hits = hits; e.spend(1+n) && len(hits) == 0 {
+		o.push(e, &o.target, s, v, size)
 	}
-	for _, elem := range arr.Elems() {
-		if value.Equal(elem.At(steps), id) {
-			return
-		}
-	}
-	o.put(e, &o.target, e.ed.Append(arr, v))
 }
 
 // addOp is "increment" and "decrement".
@@ -264,19 +319,29 @@ type addOp struct {
 }
 
 func (o *addOp) apply(e *Env) {
-	by, ok := o.look(e, o.by)
+	by, ok := o.by.eval(e)
 	if !ok {
 		return
 	}
-	if sum, ok := o.add(e, o.target.get(e), by, o.subtract, &o.target, ""); ok {
-		o.put(e, &o.target, sum)
+	s := o.target.find(e)
+	if sum, ok := o.add(e, s.v, by, o.subtract, &o.target, ""); ok {
+		o.replace(e, &o.target, s, sum, sum.Size())
 	}
 }
+
+// sumWork is what it takes to add two numbers.
+func sumWork(a, b value.Value) int { return (a.Digits() + b.Digits()) / digitsPerUnit }
+
+// digitsPerUnit is how many digits are added in the time of one unit.
+const digitsPerUnit = 4
 
 // add adds by to a number, or to zero where there is none. The number stands at p or is a member of what stands there.
 func (o *base) add(e *Env, number, by value.Value, subtract bool, p *place, member string) (value.Value, bool) {
 	if absent(number) {
 		number = value.Int(0)
+	}
+	if !e.spend(sumWork(number, by)) {
+		return value.Value{}, false
 	}
 	total := value.Add
 	if subtract {
@@ -307,24 +372,42 @@ type removeOp struct {
 func (o *removeOp) apply(e *Env) {
 	probe, ok := o.match.begin(e)
 	if !ok {
-		o.skipped(e)
 		return
 	}
-	arr, ok := o.array(e, &o.target)
-	if !ok {
-		return
-	}
-	if !probe.all(e, arr.Elems()) {
-		o.skipped(e)
-		return
-	}
-	if len(e.hits) > 0 {
-		o.put(e, &o.target, e.ed.Array(without(arr.Elems(), e.hits, 0)))
+	if s, ok := o.array(e, &o.target); ok && probe.all(e, s.v) {
+		o.removeHits(e, &o.target, s)
 	}
 }
 
-// without returns the elements that are not at the positions hits, with room for more.
-func without(elems []value.Value, hits []int, more int) []value.Value {
+// removeHits leaves out the elements at e.hits.
+func (o *base) removeHits(e *Env, p *place, s spot) {
+	arr := s.v
+	if len(e.hits) == 0 {
+		return
+	}
+	grown := -without(arr, e.hits)
+	if !o.fits(e, p, s, grown) {
+		return
+	}
+	if len(e.hits) == 1 {
+		o.put(e, p, e.ed.RemoveElem(arr, e.hits[0]), grown)
+		return
+	}
+	size := arr.Size() + grown
+	o.put(e, p, e.ed.Array(remaining(arr.Elems(), e.hits, 0), size), grown)
+}
+
+// without returns by how many bytes an array shrinks without the elements at the positions hits.
+func without(arr value.Value, hits []int) int {
+	shrunk := max(arr.Len()-1, 0) - max(arr.Len()-len(hits)-1, 0)
+	for _, i := range hits {
+		shrunk += arr.Index(i).Size()
+	}
+	return shrunk
+}
+
+// remaining returns the elements that are not at the positions hits, with room for more.
+func remaining(elems []value.Value, hits []int, more int) []value.Value {
 	out := make([]value.Value, 0, len(elems)-len(hits)+more)
 	from := 0
 	for _, i := range hits {
@@ -342,26 +425,17 @@ type removeValueOp struct {
 }
 
 func (o *removeValueOp) apply(e *Env) {
-	v, ok := o.look(e, o.value)
+	v, ok := o.value.eval(e)
 	if !ok {
 		return
 	}
-	arr, ok := o.array(e, &o.target)
+	s, ok := o.array(e, &o.target)
 	if !ok {
 		return
 	}
-	if !e.spend(arr.Len()) {
-		o.skipped(e)
-		return
-	}
-	e.hits = e.hits[:0]
-	for i, elem := range arr.Elems() {
-		if value.Equal(elem, v) {
-			e.hits = append(e.hits, i)
-		}
-	}
-	if len(e.hits) > 0 {
-		o.put(e, &o.target, e.ed.Array(without(arr.Elems(), e.hits, 0)))
+	hits, n := e.lookups().Find(s.v, "", nil, v, false, e.hits[:0])
+	if e.hits = hits; e.spend(1 + n) {
+		o.removeHits(e, &o.target, s)
 	}
 }
 
@@ -375,26 +449,21 @@ type filterOp struct {
 func (o *filterOp) apply(e *Env) {
 	probe, ok := o.keep.begin(e)
 	if !ok {
-		o.skipped(e)
 		return
 	}
-	arr, ok := o.array(e, &o.target)
-	if !ok {
+	s, ok := o.array(e, &o.target)
+	if !ok || !probe.all(e, s.v) || len(e.hits) == s.v.Len() {
 		return
 	}
-	elems := arr.Elems()
-	if !probe.all(e, elems) {
-		o.skipped(e)
-		return
-	}
-	if len(e.hits) == len(elems) {
-		return
-	}
-	kept := make([]value.Value, len(e.hits))
+	elems := s.v.Elems()
+	kept, size := make([]value.Value, len(e.hits)), emptySize+max(len(e.hits)-1, 0)
 	for i, hit := range e.hits {
 		kept[i] = elems[hit]
+		size += kept[i].Size()
 	}
-	o.put(e, &o.target, e.ed.Array(kept))
+	if grown := size - s.v.Size(); o.fits(e, &o.target, s, grown) {
+		o.put(e, &o.target, e.ed.Array(kept, size), grown)
+	}
 }
 
 // updateWhereOp is "update_where".
@@ -410,31 +479,37 @@ type updateWhereOp struct {
 func (o *updateWhereOp) apply(e *Env) {
 	probe, ok := o.match.begin(e)
 	if !ok {
-		o.skipped(e)
 		return
 	}
-	arr, ok := o.array(e, &o.target)
-	if !ok {
-		return
-	}
-	if !probe.all(e, arr.Elems()) {
-		o.skipped(e)
-		return
-	}
-	if len(e.hits) == 0 {
+	s, ok := o.array(e, &o.target)
+	if !ok || !probe.all(e, s.v) || len(e.hits) == 0 {
 		return
 	}
 	if o.freezes {
 		e.ed.Freeze()
 	}
+	arr := s.v
 	fields, ok := o.fields(e, arr)
 	if !ok {
 		return
 	}
+	total := 0
+	e.grown = e.grown[:0]
 	for n, i := range e.hits {
-		arr = e.ed.SetElem(arr, i, e.ed.Merge(arr.Index(i), fields[n%len(fields)]))
+		grown, ok := o.merged(e, arr.Index(i), fields[n%len(fields)])
+		if !ok {
+			return
+		}
+		e.grown = append(e.grown, grown)
+		total += grown
 	}
-	o.put(e, &o.target, arr)
+	if !o.fits(e, &o.target, s, total) {
+		return
+	}
+	for n, i := range e.hits {
+		arr = e.ed.SetElem(arr, i, e.ed.Merge(arr.Index(i), fields[n%len(fields)]), e.grown[n])
+	}
+	o.put(e, &o.target, arr, total)
 }
 
 // fields returns the values to merge into the elements at e.hits: one for each of them, or one for all of them.
@@ -447,11 +522,6 @@ func (o *updateWhereOp) fields(e *Env, arr value.Value) ([]value.Value, bool) {
 	}
 	if !o.freezes {
 		v, ok := o.takeObject(e, &o.merge)
-		for n := 1; ok && n < len(e.hits); n++ {
-			if ok = e.charge(v); !ok {
-				o.skipped(e)
-			}
-		}
 		return []value.Value{v}, ok
 	}
 	out := make([]value.Value, len(e.hits))
@@ -460,7 +530,7 @@ func (o *updateWhereOp) fields(e *Env, arr value.Value) ([]value.Value, bool) {
 	for n, i := range e.hits {
 		e.slots[o.match.slot] = arr.Index(i)
 		v, ok := o.takeObject(e, &o.merge)
-		if !ok {
+		if !ok || !e.spend(1) {
 			return nil, false
 		}
 		out[n] = v
@@ -476,38 +546,34 @@ type upsertOp struct {
 }
 
 func (o *upsertOp) apply(e *Env) {
-	v, ok := o.take(e, &o.value)
+	v, size, ok := o.take(e, &o.value)
 	if !ok {
 		return
 	}
 	probe, ok := o.match.begin(e)
 	if !ok {
-		o.skipped(e)
 		return
 	}
-	arr, ok := o.array(e, &o.target)
-	if !ok {
+	s, ok := o.array(e, &o.target)
+	if !ok || !probe.all(e, s.v) {
 		return
 	}
-	elems := arr.Elems()
-	if !probe.all(e, elems) {
-		o.skipped(e)
+	if len(e.hits) == 0 {
+		o.push(e, &o.target, s, v, size)
 		return
 	}
-	switch len(e.hits) {
-	case 0:
-		arr = e.ed.Append(arr, v)
-	case 1:
-		// The elements behind it move up, in place if the array is the editor's own.
-		last := len(elems) - 1
-		for i := e.hits[0]; i < last; i++ {
-			arr = e.ed.SetElem(arr, i, arr.Index(i+1))
-		}
-		arr = e.ed.SetElem(arr, last, v)
-	default:
-		arr = e.ed.Array(append(without(elems, e.hits, 1), v))
+	grown := size - without(s.v, e.hits) + min(s.v.Len()-len(e.hits), 1)
+	if !o.fits(e, &o.target, s, grown) {
+		return
 	}
-	o.put(e, &o.target, arr)
+	arr := s.v
+	if len(e.hits) == 1 {
+		arr = e.ed.Append(e.ed.RemoveElem(arr, e.hits[0]), v)
+	} else {
+		size := arr.Size() + grown
+		arr = e.ed.Array(append(remaining(arr.Elems(), e.hits, 1), v), size)
+	}
+	o.put(e, &o.target, arr, grown)
 }
 
 // mapOp is "map".
@@ -523,16 +589,17 @@ type mapOp struct {
 }
 
 func (o *mapOp) apply(e *Env) {
-	arr, ok := o.array(e, &o.target)
-	if !ok || arr.IsMissing() {
+	s, ok := o.array(e, &o.target)
+	if !ok || s.v.IsMissing() {
 		return
 	}
 	if o.freezes {
 		e.ed.Freeze()
 	}
-	elems := arr.Elems()
+	elems := s.v.Elems()
 	out := make([]value.Value, len(elems))
 	copy(out, elems)
+	size, total := s.v.Size(), e.total
 	root, item := e.current, e.slots[o.slot]
 	var outer []value.Value
 	for _, slot := range o.lets {
@@ -550,7 +617,8 @@ func (o *mapOp) apply(e *Env) {
 		}
 	}
 	e.slots[o.slot], e.current = item, root
-	o.put(e, &o.target, e.ed.Array(out))
+	grown := e.total - total // the operations inside have counted it
+	o.put(e, &o.target, e.ed.Array(out, size+grown), grown)
 }
 
 type setAtOp struct {
@@ -565,23 +633,36 @@ func (o *setAtOp) apply(e *Env) {
 	if !ok {
 		return
 	}
-	v, ok := o.take(e, &o.value)
+	v, size, ok := o.take(e, &o.value)
 	if !ok {
 		return
 	}
-	if obj, ok := o.object(e, &o.target); ok {
-		o.put(e, &o.target, e.ed.SetMember(obj, key, v))
+	if s, ok := o.object(e, &o.target); ok {
+		o.setMember(e, &o.target, s, key, v, size)
+	}
+}
+
+// setMember sets a member of the object that was found.
+func (o *base) setMember(e *Env, p *place, s spot, key string, v value.Value, size int) {
+	grown := s.room + size
+	if old := s.v.Get(key); old.IsMissing() {
+		grown += entrySize(s.v, key)
+	} else {
+		grown -= old.Size()
+	}
+	if o.fits(e, p, s, grown) {
+		o.put(e, p, e.ed.SetMember(s.v, key, v), grown)
 	}
 }
 
 // lookKey evaluates an operand that has to be a member's key.
 func (o *base) lookKey(e *Env, n node) (string, bool) {
-	key, ok := o.look(e, n)
+	key, ok := n.eval(e)
 	if ok && key.Kind() != value.String {
 		o.fault(e, "the key is %s, not a string", kindOf(key))
 		return "", false
 	}
-	return key.Str(), ok
+	return key.Str(), ok && e.spend(len(key.Str())/work.BytesPerUnit)
 }
 
 type mergeAtOp struct {
@@ -600,16 +681,28 @@ func (o *mergeAtOp) apply(e *Env) {
 	if !ok {
 		return
 	}
-	obj, ok := o.object(e, &o.target)
+	s, ok := o.object(e, &o.target)
 	if !ok {
 		return
 	}
-	old := obj.Get(key)
+	old := s.v.Get(key)
 	if old.Kind() != value.Object && !absent(old) {
 		o.fault(e, "%s in %s is %s, not an object", diag.Quote(key), &o.target, kindOf(old))
 		return
 	}
-	o.put(e, &o.target, e.ed.SetMember(obj, key, e.ed.Merge(old, v)))
+	inside, ok := o.merged(e, old, v)
+	if !ok {
+		return
+	}
+	if old.Kind() != value.Object {
+		inside += emptySize - old.Size()
+	}
+	if old.IsMissing() {
+		inside += entrySize(s.v, key)
+	}
+	if grown := s.room + inside; o.fits(e, &o.target, s, grown) {
+		o.put(e, &o.target, e.ed.SetGrown(s.v, key, e.ed.Merge(old, v), inside), grown)
+	}
 }
 
 type removeAtOp struct {
@@ -623,8 +716,17 @@ func (o *removeAtOp) apply(e *Env) {
 	if !ok {
 		return
 	}
-	if obj, ok := o.object(e, &o.target); ok && !obj.Get(key).IsMissing() {
-		o.put(e, &o.target, e.ed.RemoveMember(obj, key))
+	s, ok := o.object(e, &o.target)
+	if !ok {
+		return
+	}
+	old := s.v.Get(key)
+	if old.IsMissing() {
+		return
+	}
+	grown := -(old.Size() + value.StringSize(key) + 1 + min(s.v.Len()-1, 1))
+	if o.fits(e, &o.target, s, grown) {
+		o.put(e, &o.target, e.ed.RemoveMember(s.v, key), grown)
 	}
 }
 
@@ -640,16 +742,16 @@ func (o *incrementAtOp) apply(e *Env) {
 	if !ok {
 		return
 	}
-	by, ok := o.look(e, o.by)
+	by, ok := o.by.eval(e)
 	if !ok {
 		return
 	}
-	obj, ok := o.object(e, &o.target)
+	s, ok := o.object(e, &o.target)
 	if !ok {
 		return
 	}
-	if sum, ok := o.add(e, obj.Get(key), by, false, &o.target, key); ok {
-		o.put(e, &o.target, e.ed.SetMember(obj, key, sum))
+	if sum, ok := o.add(e, s.v.Get(key), by, false, &o.target, key); ok {
+		o.setMember(e, &o.target, s, key, sum, sum.Size())
 	}
 }
 
@@ -666,7 +768,6 @@ func (o *ifOp) apply(e *Env) {
 	case no:
 		e.run(o.otherwise)
 	case skip:
-		o.skipped(e)
 	}
 }
 
@@ -681,13 +782,12 @@ type letOp struct {
 }
 
 func (o *letOp) apply(e *Env) {
-	arr, ok := o.look(e, o.in)
+	arr, ok := o.in.eval(e)
 	if !ok {
 		return
 	}
 	probe, ok := o.match.begin(e)
 	if !ok {
-		o.skipped(e)
 		return
 	}
 	if arr.Kind() != value.Array && !absent(arr) {
@@ -695,9 +795,8 @@ func (o *letOp) apply(e *Env) {
 		e.slots[o.slot] = value.Value{}
 		return
 	}
-	i, ok := probe.find(e, arr.Elems())
+	i, ok := probe.find(e, arr)
 	if !ok {
-		o.skipped(e)
 		return
 	}
 	found := value.Value{}

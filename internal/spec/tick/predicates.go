@@ -31,6 +31,9 @@ type equalNode struct {
 }
 
 func (n *equalNode) test(e *Env) verdict {
+	if !e.spend(1) {
+		return skip
+	}
 	a, ok := n.left.eval(e)
 	if !ok {
 		return skip
@@ -39,7 +42,12 @@ func (n *equalNode) test(e *Env) verdict {
 	if !ok {
 		return skip
 	}
-	return verdictOf(value.Equal(a, b) != n.unequal)
+	var compared int
+	equal := value.EqualCounted(a, b, &compared)
+	if !e.spend(compared) {
+		return skip
+	}
+	return verdictOf(equal != n.unequal)
 }
 
 // orderNode is "gt", "gte", "lt" and "lte".
@@ -50,12 +58,18 @@ type orderNode struct {
 }
 
 func (n *orderNode) test(e *Env) verdict {
+	if !e.spend(1) {
+		return skip
+	}
 	a, ok := n.left.eval(e)
 	if !ok {
 		return skip
 	}
 	b, ok := n.right.eval(e)
 	if !ok {
+		return skip
+	}
+	if !e.spend(value.CompareWork(a, b)) {
 		return skip
 	}
 	order, ok := value.Compare(a, b)
@@ -83,19 +97,14 @@ func (n *memberNode) test(e *Env) verdict {
 		return skip
 	}
 	array, ok := n.array.eval(e)
-	if !ok || !e.spend(array.Len()) {
+	if !ok {
 		return skip
 	}
-	return verdictOf(contains(array.Elems(), v) != n.absent)
-}
-
-func contains(elems []value.Value, v value.Value) bool {
-	for i := range elems {
-		if value.Equal(elems[i], v) {
-			return true
-		}
+	has, ok := e.contains(array, v)
+	if !ok {
+		return skip
 	}
-	return false
+	return verdictOf(has != n.absent)
 }
 
 // existsNode is "exists".
@@ -110,6 +119,9 @@ type countNode struct {
 }
 
 func (n *countNode) test(e *Env) verdict {
+	if !e.spend(1) {
+		return skip
+	}
 	array, ok := n.array.eval(e)
 	if !ok {
 		return skip
@@ -139,6 +151,9 @@ func (n *expiredNode) test(e *Env) verdict {
 			return skip
 		}
 		operands[i] = v
+	}
+	if !e.spend(1 + sumWork(operands[2], operands[0])) {
+		return skip
 	}
 	passed, ok := value.Sub(operands[2], operands[0])
 	if !ok {
@@ -202,10 +217,11 @@ func (n *subsetNode) test(e *Env) verdict {
 		return no
 	}
 	for _, v := range items.Elems() {
-		if !e.spend(array.Len()) {
+		has, ok := e.contains(array, v)
+		if !ok {
 			return skip
 		}
-		if !contains(array.Elems(), v) {
+		if !has {
 			return no
 		}
 	}
@@ -251,6 +267,7 @@ type match struct {
 
 // field demands that a member of an element has a value.
 type field struct {
+	text  string
 	steps []value.Step
 	want  node
 }
@@ -279,60 +296,80 @@ func (m *match) begin(e *Env) (probe, bool) {
 	return p, true
 }
 
-// test says whether elem is meant. An element without the field never is.
-func (p *probe) test(e *Env, elem value.Value) verdict {
-	if !e.spend(1) {
-		return skip
-	}
-	if p.when != nil {
-		e.slots[p.slot] = elem
-		return p.when.test(e)
-	}
-	for i := range p.fields {
+// fit reports whether elem has all fields from number i on. An element without the field never does.
+func (p *probe) fit(e *Env, elem value.Value, i int) bool {
+	for ; i < len(p.fields); i++ {
 		want := p.first
 		if i > 0 {
 			want = p.more[i-1]
 		}
-		if !value.Equal(elem.At(p.fields[i].steps), want) {
-			return no
+		var n int
+		equal := value.EqualCounted(elem.At(p.fields[i].steps), want, &n)
+		if !e.spend(1+n+len(p.fields[i].steps)) || !equal {
+			return false
 		}
 	}
-	return yes
+	return true
 }
 
 // all collects the positions of the elements that are meant into e.hits. It reports false when the operation is to be
 // skipped.
-func (p *probe) all(e *Env, elems []value.Value) bool {
+func (p *probe) all(e *Env, arr value.Value) bool { return p.collect(e, arr, false) }
+
+// find returns the position of the first element that is meant, -1 if there is none. It reports false when the
+// operation is to be skipped.
+func (p *probe) find(e *Env, arr value.Value) (int, bool) {
+	if ok := p.collect(e, arr, true); !ok || len(e.hits) == 0 {
+		return -1, ok
+	}
+	return e.hits[0], true
+}
+
+// collect is all, or only looks for the first.
+func (p *probe) collect(e *Env, arr value.Value, first bool) bool {
 	e.hits = e.hits[:0]
+	if p.when != nil {
+		return p.ask(e, arr.Elems(), first)
+	}
+	var n int
+	alone := len(p.fields) == 1
+	e.hits, n = e.lookups().Find(arr, p.fields[0].text, p.fields[0].steps, p.first, first && alone, e.hits)
+	if !e.spend(1 + n) {
+		return false
+	}
+	if alone {
+		return true
+	}
+	kept := e.hits[:0]
+	for _, i := range e.hits {
+		if p.fit(e, arr.Index(i), 1) {
+			kept = append(kept, i)
+		}
+	}
+	e.hits = kept
+	return e.work.Err() == nil
+}
+
+// ask is collect for a predicate.
+func (p *probe) ask(e *Env, elems []value.Value, first bool) bool {
 	outer := p.enter(e)
 	defer p.leave(e, outer)
 	for i := range elems {
-		switch p.test(e, elems[i]) {
+		if !e.spend(1) {
+			return false
+		}
+		e.slots[p.slot] = elems[i]
+		switch p.when.test(e) {
 		case yes:
-			e.hits = append(e.hits, i)
+			if e.hits = append(e.hits, i); first {
+				return true
+			}
 		case skip:
 			return false
 		case no:
 		}
 	}
 	return true
-}
-
-// find returns the position of the first element that is meant, -1 if there is none. It reports false when the
-// operation is to be skipped.
-func (p *probe) find(e *Env, elems []value.Value) (int, bool) {
-	outer := p.enter(e)
-	defer p.leave(e, outer)
-	for i := range elems {
-		switch p.test(e, elems[i]) {
-		case yes:
-			return i, true
-		case skip:
-			return -1, false
-		case no:
-		}
-	}
-	return -1, true
 }
 
 // enter returns the outer value of the slot that test binds elements to, for leave.

@@ -108,7 +108,7 @@ func (h *Handler) Apply(ed *value.Editor, state value.Value, ev *Event, b *work.
 		e.state = state
 	}
 	e.event, e.current, e.ed, e.faults = ev, state, ed, faults
-	e.work, e.copies = b, maxCopied
+	e.work, e.total = b, state.Size()
 	e.run(h.ops)
 	err := b.Err()
 	if err == nil {
@@ -151,11 +151,14 @@ type picked struct {
 }
 
 // at returns the value that pick i found in d.
-func (p *picked) at(d *Document, i int) value.Value {
+func (p *picked) at(e *Env, d *Document, i int) value.Value {
 	if !p.done {
 		p.done = true
+		if !d.parsed {
+			e.spend(len(d.raw) / work.BytesPerUnit)
+		}
 		if d.parsed || !p.plan.finder.Find(d.raw, p.values) {
-			tree := d.Value()
+			tree := e.parse(d)
 			for j, steps := range p.plan.steps {
 				p.values[j] = tree.At(steps)
 			}

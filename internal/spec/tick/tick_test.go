@@ -91,7 +91,7 @@ const largeState = 1 << 14
 
 // limited reports whether a fault comes from a limit on what one event may cost.
 func limited(f tick.Fault) bool {
-	return strings.Contains(f.Message, "the event copies more") || strings.Contains(f.Message, "the event visits more")
+	return strings.Contains(f.Message, "the state would be larger") || strings.Contains(f.Message, "levels deep")
 }
 
 // fataler is what a test and a rapid test have in common.
@@ -155,6 +155,11 @@ func history(t fataler, handlers map[string]value.Value, state value.Value, even
 		}
 		reference = want
 		got := outcome{inPlace.String(), faults[0]}
+		for n, state := range []value.Value{inPlace, fresh, mixed} {
+			if state.Size() != len(state.String()) {
+				t.Fatalf("event %d: way %d has a state of %d bytes and says %d", i, n, len(state.String()), state.Size())
+			}
+		}
 		if got.state != want.String() {
 			t.Fatalf("event %d: the state is\n%.4000s, want\n%.4000s", i, got.state, want)
 		}

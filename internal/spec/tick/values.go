@@ -1,8 +1,6 @@
 package tick
 
 import (
-	"slices"
-
 	"j17/internal/spec/jsonpath"
 	"j17/internal/value"
 )
@@ -46,20 +44,29 @@ type pathNode struct {
 
 // find returns what the path leads to, which may be missing.
 func (n *pathNode) find(e *Env) value.Value {
+	if !e.spend(1 + len(n.steps)) {
+		return value.Value{}
+	}
 	v := n.base(e)
 	if n.entries {
+		if !e.spend(entryWork * v.Len()) {
+			return value.Value{}
+		}
 		return jsonpath.Entries(v)
 	}
 	return v
 }
 
+// entryWork is what it takes to make an entry of a member.
+const entryWork = 3
+
 func (n *pathNode) base(e *Env) value.Value {
 	switch n.from {
 	case fromData:
 		if n.pick >= 0 {
-			return e.data.at(&e.event.Data, n.pick)
+			return e.data.at(e, &e.event.Data, n.pick)
 		}
-		return e.event.Data.Value().At(n.steps)
+		return e.parse(&e.event.Data).At(n.steps)
 	case fromCurrent:
 		return e.current.At(n.steps)
 	case fromSlot:
@@ -68,9 +75,9 @@ func (n *pathNode) base(e *Env) value.Value {
 		return value.Int(e.event.Timestamp).At(n.steps)
 	case fromMetadata:
 		if n.pick >= 0 {
-			return e.metadata.at(&e.event.Metadata, n.pick)
+			return e.metadata.at(e, &e.event.Metadata, n.pick)
 		}
-		return e.event.Metadata.Value().At(n.steps)
+		return e.parse(&e.event.Metadata).At(n.steps)
 	case fromKey:
 		return value.StringValue(e.event.Key).At(n.steps)
 	case fromType:
@@ -78,6 +85,8 @@ func (n *pathNode) base(e *Env) value.Value {
 	case fromState:
 		return e.state.At(n.steps)
 	case fromEvent:
+		e.parse(&e.event.Data)
+		e.parse(&e.event.Metadata)
 		return e.event.value()
 	default:
 		return value.Value{}
@@ -96,7 +105,7 @@ func (ev *Event) value() value.Value {
 func (n *pathNode) eval(e *Env) (value.Value, bool) {
 	v := n.find(e)
 	if v.IsMissing() {
-		return value.NullValue(), !n.optional
+		return value.NullValue(), !n.optional && e.work.Err() == nil
 	}
 	if n.keeps {
 		e.keep(v)
@@ -111,6 +120,9 @@ type objectNode struct {
 }
 
 func (n *objectNode) eval(e *Env) (value.Value, bool) {
+	if !e.spend(1 + 2*len(n.keys)) {
+		return value.Value{}, false
+	}
 	members := make([]value.Member, len(n.keys))
 	for i, key := range n.keys {
 		v, ok := n.values[i].eval(e)
@@ -125,6 +137,9 @@ func (n *objectNode) eval(e *Env) (value.Value, bool) {
 type arrayNode struct{ elems []node }
 
 func (n *arrayNode) eval(e *Env) (value.Value, bool) {
+	if !e.spend(1 + len(n.elems)) {
+		return value.Value{}, false
+	}
 	elems := make([]value.Value, len(n.elems))
 	for i, elem := range n.elems {
 		v, ok := elem.eval(e)
@@ -140,43 +155,19 @@ func (n *arrayNode) eval(e *Env) (value.Value, bool) {
 type mergeNode struct{ items []node }
 
 func (n *mergeNode) eval(e *Env) (value.Value, bool) {
-	var members []value.Member
-	// at finds members once there are many.
-	var at map[string]int
+	ed := value.NewEditor()
+	out := value.ObjectValue()
 	for _, item := range n.items {
 		v, ok := item.eval(e)
-		if !ok || v.Kind() != value.Object {
-			continue
+		if !e.spend(1 + memberWork*v.Len()) {
+			return value.Value{}, false
 		}
-		from := v.Members()
-		members = slices.Grow(members, len(from))
-		for _, m := range from {
-			i := -1
-			switch {
-			case at != nil:
-				if j, ok := at[m.Key]; ok {
-					i = j
-				}
-			default:
-				i = slices.IndexFunc(members, func(have value.Member) bool { return have.Key == m.Key })
-			}
-			if i >= 0 {
-				members[i].Value = m.Value
-				continue
-			}
-			members = append(members, m)
-			if at != nil {
-				at[m.Key] = len(members) - 1
-			} else if len(members) > manyMembers {
-				at = make(map[string]int, 2*len(members))
-				for j := range members {
-					at[members[j].Key] = j
-				}
-			}
+		if ok && v.Kind() == value.Object {
+			out = ed.Merge(out, v)
 		}
 	}
-	return value.ObjectValue(members...), true
+	return out, true
 }
 
-// manyMembers is the number of members from which a map finds them faster than a search.
-const manyMembers = 16
+// memberWork is what it takes to put a member into an object.
+const memberWork = 4

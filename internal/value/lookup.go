@@ -1,0 +1,285 @@
+package value
+
+import (
+	"hash/maphash"
+	"slices"
+	"sync/atomic"
+)
+
+// Lookups finds the elements of arrays that have a value, or whose member at some path does. An array that is searched again
+// and again gets an index. Lookups are for one goroutine, and either for arrays that do not change or part of the Editor that
+// changes them.
+type Lookups struct {
+	seed   maphash.Seed
+	recent [4]*lookup
+	next   int
+}
+
+const (
+	// lookupFrom and lookupUpTo are the numbers of elements from which and up to which an array gets an index.
+	lookupFrom, lookupUpTo = 32, 1 << 17
+	// lookupAfter is how many times all elements are looked at before an index is made: that takes about as long.
+	lookupAfter = 4
+)
+
+// lookup is what is known about one array and one path.
+type lookup struct {
+	arr   *array
+	field string
+	steps []Step
+	// scanned is how many elements have been looked at without an index.
+	scanned int
+
+	// Elements are numbered in the order in which they came, so the numbers of those in the array ascend. at has them, by
+	// position. Elements with the same hash are a chain, from the one that last says, each with the number before.
+	at     []uint32
+	last   map[uint64]uint32
+	hashes []uint64
+	before []uint32
+}
+
+// none ends a chain.
+const none = 1<<32 - 1
+
+// Find appends to hits the positions, in order, of the elements of an array whose value at steps equals want; only the first
+// if first is set. field names the steps. work is about how many values were looked at.
+func (l *Lookups) Find(arr Value, field string, steps []Step, want Value, first bool, hits []int) (found []int, work int) {
+	if arr.kind != Array {
+		return hits, 0
+	}
+	a := arr.array()
+	if n := len(a.elems); n < lookupFrom || n > lookupUpTo {
+		return scan(a, steps, want, first, hits)
+	}
+	x := l.of(a, field, steps)
+	if x.last == nil {
+		if x.scanned < lookupAfter*len(a.elems) {
+			found, work = scan(a, steps, want, first, hits)
+			x.scanned += work
+			return found, work
+		}
+		work = l.build(x)
+	}
+	from := len(hits)
+	hash, hashed := l.hash(want)
+	work += hashed
+	n, ok := x.last[hash]
+	if !ok {
+		n = none
+	}
+	for ; n != none; n = x.before[n] {
+		i, _ := slices.BinarySearch(x.at, n)
+		work += 2
+		if EqualCounted(a.elems[i].At(steps), want, &work) {
+			hits = append(hits, i)
+		}
+	}
+	slices.Sort(hits[from:])
+	if first && len(hits) > from {
+		hits = hits[:from+1]
+	}
+	return hits, work
+}
+
+// scan is Find without an index.
+func scan(a *array, steps []Step, want Value, first bool, hits []int) (found []int, work int) {
+	visited := 0
+	for i := range a.elems {
+		v := a.elems[i].At(steps)
+		if visited++; v.kind != Missing {
+			visited += len(steps)
+		}
+		if EqualCounted(v, want, &work) {
+			if hits = append(hits, i); first {
+				break
+			}
+		}
+	}
+	return hits, work + 1 + visited/2
+}
+
+// of returns what is known about an array.
+func (l *Lookups) of(a *array, field string, steps []Step) *lookup {
+	for _, x := range l.recent {
+		if x != nil && x.arr == a && x.field == field {
+			return x
+		}
+	}
+	if l.seed == (maphash.Seed{}) {
+		l.seed = maphash.MakeSeed()
+	}
+	// One without an index goes before one that has it.
+	at := l.next
+	for i := range l.recent {
+		at = (l.next + i) % len(l.recent)
+		if x := l.recent[at]; x == nil || x.last == nil {
+			break
+		}
+	}
+	l.next = (at + 1) % len(l.recent)
+	l.recent[at] = &lookup{arr: a, field: field, steps: steps}
+	return l.recent[at]
+}
+
+// Forget lets go of all arrays.
+func (l *Lookups) Forget() { l.recent = [4]*lookup{} }
+
+// build makes the index and returns how many values were looked at.
+func (l *Lookups) build(x *lookup) (work int) {
+	n := len(x.arr.elems)
+	x.last, x.at, x.hashes, x.before = make(map[uint64]uint32, n), make([]uint32, 0, n+n/4), make([]uint64, 0, n+n/4), make([]uint32, 0, n+n/4)
+	for i := range n {
+		work += 2 + l.add(x, i)
+	}
+	return work
+}
+
+// add takes the last element, which is at position i, into the index.
+func (l *Lookups) add(x *lookup, i int) (work int) {
+	hash, work := l.hash(x.arr.elems[i].At(x.steps))
+	n := uint32(len(x.hashes)) //nolint:gosec // rebuilt long before
+	x.at = append(x.at, n)
+	x.hashes = append(x.hashes, hash)
+	x.before = append(x.before, none)
+	x.link(n)
+	return work
+}
+
+func (x *lookup) link(n uint32) {
+	if last, ok := x.last[x.hashes[n]]; ok {
+		x.before[n] = last
+	} else {
+		x.before[n] = none
+	}
+	x.last[x.hashes[n]] = n
+}
+
+func (x *lookup) unlink(n uint32) {
+	hash := x.hashes[n]
+	at := x.last[hash]
+	if at == n {
+		if x.before[n] == none {
+			delete(x.last, hash)
+		} else {
+			x.last[hash] = x.before[n]
+		}
+		return
+	}
+	for x.before[at] != n {
+		at = x.before[at]
+	}
+	x.before[at] = x.before[n]
+}
+
+// follow says that an array was copied, and that the copy is the one to be changed and searched from now on.
+func (l *Lookups) follow(from, to *array) {
+	for _, x := range l.recent {
+		if x != nil && x.arr == from {
+			x.arr = to
+		}
+	}
+}
+
+func (l *Lookups) appended(a *array) {
+	for _, x := range l.recent {
+		switch {
+		case x == nil || x.arr != a || x.last == nil:
+		case len(a.elems) > lookupUpTo || len(x.hashes) > 2*len(a.elems)+lookupFrom || long(a.elems[len(a.elems)-1].At(x.steps)):
+			x.drop()
+		default:
+			l.add(x, len(a.elems)-1)
+		}
+	}
+}
+
+func (l *Lookups) replaced(a *array, i int) {
+	for _, x := range l.recent {
+		if x == nil || x.arr != a || x.last == nil {
+			continue
+		}
+		v := a.elems[i].At(x.steps)
+		if long(v) {
+			x.drop()
+			continue
+		}
+		n := x.at[i]
+		if hash, _ := l.hash(v); hash != x.hashes[n] {
+			x.unlink(n)
+			x.hashes[n] = hash
+			x.link(n)
+		}
+	}
+}
+
+func (l *Lookups) removed(a *array, i int) {
+	for _, x := range l.recent {
+		if x != nil && x.arr == a && x.last != nil {
+			x.unlink(x.at[i])
+			x.at = slices.Delete(x.at, i, i+1)
+		}
+	}
+}
+
+// drop forgets the index. It is made anew when the array has been searched some more.
+func (x *lookup) drop() { *x = lookup{arr: x.arr, field: x.field, steps: x.steps} }
+
+// long reports whether a value is too large for its hash to be kept up to date with every change.
+func long(v Value) bool {
+	switch v.kind {
+	case Array:
+		size := atomic.LoadInt64(&v.array().size)
+		return size == 0 || size > maxHashed
+	case Object:
+		size := atomic.LoadInt64(&v.object().size)
+		return size == 0 || size > maxHashed
+	case String:
+		return len(v.str()) > maxHashed
+	case Missing, Null, Bool, Number:
+	}
+	return false
+}
+
+// maxHashed is the size of values that are hashed with every change.
+const maxHashed = 4096
+
+// hash returns the same for values that are equal.
+func (l *Lookups) hash(v Value) (hash uint64, work int) {
+	switch v.kind {
+	case Number:
+		return l.number(v)
+	case String:
+		return maphash.String(l.seed, v.str()), int(v.n >> 4) //nolint:gosec // the length of a string
+	case Array:
+		hash = 1
+		for _, elem := range v.array().elems {
+			h, n := l.hash(elem)
+			hash = maphash.Comparable(l.seed, [2]uint64{hash, h})
+			work += n + 2
+		}
+		return hash, work
+	case Object:
+		// The order of members does not count.
+		hash = 2
+		members := v.object().members
+		for i := range members {
+			h, n := l.hash(members[i].Value)
+			hash += maphash.Comparable(l.seed, [2]uint64{maphash.String(l.seed, members[i].Key), h})
+			work += n + 3
+		}
+		return hash, work
+	case Missing, Null, Bool:
+	}
+	return maphash.Comparable(l.seed, [2]uint64{uint64(v.kind), v.n}), 0
+}
+
+func (l *Lookups) number(v Value) (hash uint64, work int) {
+	var buf, digits [24]byte
+	p := v.parts(&buf)
+	text := digits[:0]
+	for i := 0; len(text) < p.n; i++ {
+		if p.text[i] != '.' {
+			text = append(text, p.text[i])
+		}
+	}
+	return maphash.Comparable(l.seed, [2]uint64{maphash.Bytes(l.seed, text), uint64(int64(p.mag)<<2 + int64(p.sign) + 1)}), p.n >> 4 //nolint:gosec // bits to hash
+}
