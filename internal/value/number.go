@@ -307,5 +307,6 @@ func (v Value) textEffort() int {
 	if v.kind != Number || !v.text {
 		return 0
 	}
-	return int(v.n + v.n*v.n/4096) //nolint:gosec // at most MaxDigits and the decimals of a sum
+	n := len(v.num())
+	return n + n*n/4096
 }
