@@ -3,8 +3,10 @@ package main
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"net/url"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -24,6 +26,18 @@ func (a *auditFilter) flags(f *pflag.FlagSet) {
 	f.StringVar(&a.outcome, "outcome", "", "only what was done, refused or failed")
 	f.StringVar(&a.from, "from", "", "only from a `time` on: 2026-11-21 or 2026-11-21T08:00:00Z")
 	f.StringVar(&a.to, "to", "", "only before a `time`")
+}
+
+// check says what is wrong with the filter, as far as that can be known here.
+func (a *auditFilter) check() error {
+	err := oneOf("--outcome", a.outcome, "", "done", "refused", "failed")
+	for flag, v := range map[string]string{"--from": a.from, "--to": a.to} {
+		_, day := time.Parse(time.DateOnly, v)
+		if _, moment := time.Parse(time.RFC3339, v); v != "" && day != nil && moment != nil {
+			err = errors.Join(err, usageError{fmt.Errorf("%s %q is no time: give a day, such as 2026-11-21, or RFC 3339, such as 2026-11-21T08:00:00Z", flag, v)})
+		}
+	}
+	return err
 }
 
 func (a *auditFilter) query() url.Values {
@@ -78,6 +92,9 @@ func (e *env) auditList() *cobra.Command {
 	cmd.Flags().IntVar(&limit, "limit", 50, "at most this `number` of records")
 	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := filter.check(); err != nil {
+			return err
+		}
 		if limit < 1 {
 			return usageError{errors.New("--limit takes a whole number from 1 on")}
 		}
@@ -114,6 +131,9 @@ func (e *env) auditExport() *cobra.Command {
 	cmd.Flags().StringVar(&r.instance, "instance", "", "only what concerns an instance, by its `name`")
 	filter.flags(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := filter.check(); err != nil {
+			return err
+		}
 		o, err := e.operate(cmd, r)
 		if err != nil {
 			return err

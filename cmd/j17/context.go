@@ -112,6 +112,7 @@ func (e *env) contextUse() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			said := "There is no current context now."
 			if none {
 				c.Current = ""
 			} else {
@@ -119,10 +120,11 @@ func (e *env) contextUse() *cobra.Command {
 					return err
 				}
 				c.Current = args[0]
+				said = fmt.Sprintf("The current context is %s: %s.", plain(args[0]), c.Contexts[args[0]].Server)
 			}
 			return e.keepConfig(c, asJSON, struct {
 				Current string `json:"current"`
-			}{c.Current})
+			}{c.Current}, said)
 		},
 	}
 	cmd.Flags().BoolVar(&none, "none", false, "let no context be the current one")
@@ -187,14 +189,18 @@ comes from. Secrets are shown by their first characters only.`,
 	return cmd
 }
 
-// keepConfig saves the contexts and, if asked to, prints what has become of the one that the command is about.
-func (e *env) keepConfig(c *config, asJSON bool, result any) error {
+// keepConfig saves the contexts and tells what has become of the one that the command is about: as JSON, or in a sentence.
+func (e *env) keepConfig(c *config, asJSON bool, result any, said string) error {
 	e.changing()
-	if err := e.saveConfig(c); err != nil || !asJSON {
+	if err := e.saveConfig(c); err != nil {
 		return err
 	}
 	e.changed("the contexts are saved")
-	return e.printJSON(result)
+	if asJSON {
+		return e.printJSON(result)
+	}
+	e.note("%s\n", said)
+	return nil
 }
 
 // shortened is the beginning of a secret, enough to tell which one it is.
@@ -234,6 +240,7 @@ instance and the environment of the context, or prod.`,
 			return usageError{errors.New("a context needs a name that can be seen")}
 		}
 		ctx := c.Contexts[args[0]]
+		existed := ctx != nil
 		if ctx == nil {
 			if serverURL == "" {
 				return usageError{fmt.Errorf("there is no context %q yet: --server says which server it is for", args[0])}
@@ -285,9 +292,32 @@ instance and the environment of the context, or prod.`,
 		if c.Current == "" && len(c.Contexts) == 1 {
 			c.Current = args[0]
 		}
-		return e.keepConfig(c, asJSON, c.row(args[0]))
+		return e.keepConfig(c, asJSON, c.row(args[0]), c.sentence(args[0], existed))
 	}
 	return cmd
+}
+
+// sentence says what a context is for.
+func (c *config) sentence(name string, existed bool) string {
+	row := c.row(name)
+	text := "The context " + plain(name) + " is new"
+	if existed {
+		text = "The context " + plain(name) + " is changed"
+	}
+	text += ": " + row.Server
+	if row.Instance != "" {
+		text += ", instance " + plain(row.Instance)
+	}
+	if row.Environment != "" {
+		text += ", environment " + string(row.Environment)
+	}
+	if len(row.Keys) > 0 {
+		text += fmt.Sprintf(", with a key for %s", row.Keys)
+	}
+	if row.Current {
+		text += ". It is the current one"
+	}
+	return text + "."
 }
 
 // keep puts an API key into a context.
@@ -320,7 +350,7 @@ API key.`,
 			return e.keepConfig(c, asJSON, struct {
 				Name    string `json:"name"`
 				Deleted bool   `json:"deleted"`
-			}{args[0], true})
+			}{args[0], true}, fmt.Sprintf("The context %s is forgotten.", plain(args[0])))
 		},
 	}
 	jsonFlag(cmd, &asJSON)

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 	"j17/internal/clock"
 	"j17/internal/engine"
 	"j17/internal/server"
+	"j17/internal/spec"
 	"j17/internal/spec/diag"
 )
 
@@ -57,6 +59,9 @@ Each request is shown on a line of its own, on standard error.`,
 			if problems := append(o.Check(), devProblems(&o)...); len(problems) > 0 {
 				return usageError{errors.Join(problems...)}
 			}
+			if usable, err := e.usableSpec(o.SpecFile); !usable {
+				return err
+			}
 			o.Logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
 			o.Clock = clock.System{}
 			o.Version = programVersion
@@ -70,12 +75,12 @@ Each request is shown on a line of its own, on standard error.`,
 				return silent{err}
 			}
 			if err != nil {
-				return err
+				return portTaken(err)
 			}
 			if asJSON {
 				err = json.NewEncoder(e.out).Encode(d.Ready())
 			} else {
-				err = printReady(e.out, d.Ready(), o.Dir, firstRequests(d.Spec(), d.URL(), d.Ready().Keys[j17.Prod].Write))
+				err = printReady(e.out, d.Ready(), o.Dir, firstRequests(d.Spec(), specBeside(),  d.URL(), d.Ready().Keys[j17.Prod].Write))
 			}
 			if err == nil {
 				err = runDev(cmd.Context(), d, &o, stderr)
@@ -95,6 +100,36 @@ Each request is shown on a line of its own, on standard error.`,
 	f.BoolVar(&quiet, "quiet", false, "show no requests")
 	f.BoolVar(&verbose, "verbose", false, "log every request with all its details")
 	return cmd
+}
+
+// usableSpec reports whether a server can start with a spec file, "" for none; it says what is wrong with one that it cannot
+// start with, before there is a data folder.
+func (e *env) usableSpec(file string) (bool, error) {
+	if file == "" {
+		return true, nil
+	}
+	source, err := os.ReadFile(file) //nolint:gosec // the user names it
+	if err != nil {
+		return false, fmt.Errorf("the spec file cannot be read: %w", err)
+	}
+	envelope, found := spec.Unwrap(source)
+	if len(found) == 0 {
+		var c *spec.Compiled
+		if c, found = spec.Compile(envelope.Spec); c != nil {
+			return true, nil
+		}
+	}
+	err = e.invalidFile(file, source, found, j17.CodeInvalidSpec, server.ErrInvalidSpec.Error())
+	e.note("%s was not deployed, and the server was not started\n", fileName(file))
+	return false, err
+}
+
+// portTaken says what to do about an address that another program listens at.
+func portTaken(err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%w. Another program has this port: end it, or choose others with --listen and --internal-listen (127.0.0.1:0 takes any)", err)
+	}
+	return err
 }
 
 // devProblems is what is wrong with the flags of a development server.
@@ -178,6 +213,7 @@ func containerFlags(f *pflag.FlagSet, o *server.Options) {
 	f.BoolVar(&o.ContainerBuildNetwork, "containers-build-network", false, "let the installation of dependencies of uploaded source code use the network")
 	f.StringVar(&o.ContainerCgroup, "containers-cgroup", "", "`folder` of the cgroup v2 file system in which bubblewrap's containers get groups, and so shares of the processors")
 	f.StringToStringVar(&o.ContainerImages, "containers-image", nil, "`RUNTIME=IMAGE` that docker and podman run source code in, such as node=node:24; can be repeated")
+	f.Lookup("containers-image").DefValue = "" // which is not shown
 }
 
 // reportDeployment tells what became of a spec file.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -68,7 +69,10 @@ const globalID = "global"
 
 // firstRequests says what to try first: commands that write an event of the spec and read the state that it makes, or what
 // is missing for that.
-func firstRequests(c *spec.Compiled, base, key string) string {
+func firstRequests(c *spec.Compiled, beside, base, key string) string {
+	if c == nil && beside != "" {
+		return fmt.Sprintf("No spec is deployed, so no event can be written. 'j17 dev %s' runs the one in this folder, and deploys it anew\nwhenever it changes.\n", beside)
+	}
 	if c == nil {
 		return noTypes("There is no spec yet, so no event can be written.")
 	}
@@ -90,6 +94,15 @@ func firstRequests(c *spec.Compiled, base, key string) string {
 		}
 	}
 	return noTypes("The spec has no event types, so no event can be written.")
+}
+
+// specBeside is the spec file of the present folder that a development server was not told of, "" where there is none.
+func specBeside() string {
+	const usual = "spec.json"
+	if _, err := os.Stat(usual); err != nil {
+		return ""
+	}
+	return usual
 }
 
 func noTypes(what string) string {

@@ -108,17 +108,20 @@ func TestNoFirstRequest(t *testing.T) {
 		}
 		return c
 	}
-	if got := firstRequests(compile(""), "http://localhost:1", "k"); !strings.Contains(got, "No data could be made up") ||
+	if got := firstRequests(nil, "spec.json", "http://localhost:1", "k"); !strings.Contains(got, "'j17 dev spec.json' runs the one in this folder") || strings.Contains(got, "spec new") {
+		t.Error(got)
+	}
+	if got := firstRequests(compile(""), "", "http://localhost:1", "k"); !strings.Contains(got, "No data could be made up") ||
 		!strings.Contains(got, "curl http://localhost:1/note/global/was_hard ") || !strings.Contains(got, `{"data": DATA, "metadata": {"actor": {"type": "user", "id": "global"}}}`) {
 		t.Error(got)
 	}
 	for _, text := range []string{"", `{"agent_types":["user"],"aggregate_types":{}}`, `{"agent_types":["user"],"aggregate_types":{"note":{"events":{}}}}`} {
 		c, _ := spec.Compile([]byte(text))
-		if got := firstRequests(c, "http://localhost:1", "k"); !strings.Contains(got, "so no event can be written. 'j17 spec new orders -o spec.json'") || strings.Contains(got, "curl") {
+		if got := firstRequests(c, "", "http://localhost:1", "k"); !strings.Contains(got, "so no event can be written. 'j17 spec new orders -o spec.json'") || strings.Contains(got, "curl") {
 			t.Errorf("%s: %s", text, got)
 		}
 	}
-	if got := firstRequests(compile(`,"was_easy":{"schema":{"type":"object","required":["it's"]},"handler":[]}`), "http://localhost:1", "k"); !strings.Contains(got, "/was_easy ") || !strings.Contains(got, `"it'\''s"`) {
+	if got := firstRequests(compile(`,"was_easy":{"schema":{"type":"object","required":["it's"]},"handler":[]}`), "", "http://localhost:1", "k"); !strings.Contains(got, "/was_easy ") || !strings.Contains(got, `"it'\''s"`) {
 		t.Error(got)
 	}
 }

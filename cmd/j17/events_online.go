@@ -124,7 +124,7 @@ func refusedEvent(err error) error {
 
 // explained lists the findings of a refusal on the error stream, where there are more than the error itself says.
 func (e *env) explained(err error) error {
-	if refused, ok := errors.AsType[*client.Error](err); ok {
+	if refused, ok := errors.AsType[*client.Error](err); ok && !e.machine {
 		for _, f := range refused.Problem.Errors {
 			e.note("%s: %s\n", f.Pointer, f.Message)
 		}

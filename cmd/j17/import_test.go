@@ -173,7 +173,7 @@ func TestImportSurvivesKills(t *testing.T) {
 		if err == nil {
 			t.Fatal("the import came to its end: nobody stopped it")
 		}
-		if sig == syscall.SIGINT && (cmd.ProcessState.ExitCode() != exitFailure || !strings.Contains(out.String(), "interrupted") || !strings.Contains(out.String(), "Run the same command again")) {
+		if sig == syscall.SIGINT && (cmd.ProcessState.ExitCode() != exitInterrupted || !strings.Contains(out.String(), "interrupted") || !strings.Contains(out.String(), "Run the same command again")) {
 			t.Errorf("exit code %d\n%s", cmd.ProcessState.ExitCode(), out)
 		}
 	}

@@ -19,7 +19,6 @@ import (
 	"j17"
 	"j17/internal/server"
 	"j17/internal/spec"
-	"j17/internal/spec/diag"
 )
 
 // read returns the text of a spec, see readAll.
@@ -140,8 +139,7 @@ func (e *env) compile(name string) (*spec.Compiled, []byte, error) {
 	if c != nil {
 		return c, source, nil
 	}
-	e.note("%s", diag.Render(name, source, found))
-	return nil, nil, silent{server.ErrInvalidSpec}
+	return nil, nil, e.invalidFile(name, source, found, j17.CodeInvalidSpec, server.ErrInvalidSpec.Error())
 }
 
 // printJSON prints a value on one line.

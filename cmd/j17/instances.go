@@ -162,7 +162,7 @@ func (e *env) instancesDelete() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := e.confirm(cmd.Context(), yes, fmt.Sprintf("Delete the instance %s (%s) with all its events, for good?", plain(i.Name), i.ID)); err != nil {
+		if err := e.confirmName(cmd.Context(), yes, fmt.Sprintf("The instance %s (%s) of %s goes with all its events, for good.", plain(i.Name), i.ID, o.connection.url.value), i.Name); err != nil {
 			return err
 		}
 		var raw json.RawMessage

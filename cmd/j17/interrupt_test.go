@@ -19,7 +19,7 @@ func TestInterruptWhileWaitingForInput(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "spec.json"), []byte(plainSpec), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const stopped = "The import is not complete; known to be stored: 0 events. Run the same command on the same input again within 24 hours: no event is stored twice.\nj17: interrupted\n"
+	const stopped = "Writing to prod of http://localhost:17000.\nThe import is not complete; known to be stored: 0 events. Run the same command on the same input again within 24 hours: no event is stored twice.\nj17: interrupted\n"
 	for _, tc := range []struct {
 		args string
 		sig  os.Signal
@@ -57,7 +57,7 @@ func TestInterruptWhileWaitingForInput(t *testing.T) {
 				t.Fatal(err)
 			}
 			exit, ok := errors.AsType[*exec.ExitError](cmd.Wait())
-			if !ok || exit.ExitCode() != exitFailure || stderr.String() != tc.want {
+			if !ok || exit.ExitCode() != exitInterrupted || stderr.String() != tc.want {
 				t.Errorf("%v: %s", exit, stderr.String())
 			}
 			if err := errors.Join(in.Close(), feed.Close()); err != nil {

@@ -52,6 +52,9 @@ func (e *env) keysList() *cobra.Command {
 	cmd.Flags().StringVar(&status, "status", "", "only those with a `status`: active, scheduled or revoked")
 	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := oneOf("--status", status, "", "active", "scheduled", "revoked"); err != nil {
+			return err
+		}
 		o, err := e.operate(cmd, r)
 		if err != nil {
 			return err
@@ -105,8 +108,8 @@ func (e *env) keysCreate() *cobra.Command {
 	cmd.Flags().BoolVar(&save, "save", false, "keep it in the context")
 	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if scope != string(j17.ScopeRead) && scope != string(j17.ScopeWrite) {
-			return usageError{fmt.Errorf("--scope cannot be %q: it takes read or write", scope)}
+		if err := oneOf("--scope", scope, string(j17.ScopeRead), string(j17.ScopeWrite)); err != nil {
+			return err
 		}
 		o, err := e.operate(cmd, r)
 		if err != nil {

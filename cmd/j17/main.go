@@ -26,7 +26,7 @@ func main() {
 		signal.Notify(quit, syscall.SIGQUIT) // without the stack dump that it has otherwise
 		stop()
 		<-quit
-		os.Exit(exitFailure)
+		os.Exit(exitInterrupted)
 	})
 	code := run(ctx, os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr)
 	stop()
@@ -52,6 +52,7 @@ const (
 	exitAuth        = 5
 	exitNotFound    = 6
 	exitVerifyFails = 7
+	exitInterrupted = 130 // as shells have it
 )
 
 // env is what a command may use of the world.
@@ -64,6 +65,8 @@ type env struct {
 	interruptible func(io.Reader) io.Reader
 	// answers reports whether a development server answers at its URL; nil stands for none that does.
 	answers func(url string) bool
+	// machine is true for a command with --json: findings are a part of what it prints.
+	machine bool
 }
 
 // eventError is a refusal that is about an event, whatever its code is used for besides.
@@ -89,13 +92,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin i
 	root := e.root()
 	root.SetArgs(args)
 	root.SetOut(out)
-	err := out.verdict(root.ExecuteContext(ctx))
-	if _, ok := errors.AsType[silent](err); err != nil && !ok {
-		text := fmt.Sprintf("j17: %v\n", readable(err))
-		if _, ok := errors.AsType[usageError](err); ok {
-			text += fmt.Sprintf("Run '%s --help' for how to use it.\n", called(root, args))
-		}
-		e.note("%s", text)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err = out.verdict(err); err != nil {
+		e.tell(err, wantsJSON(cmd, args), out, called(root, args))
 	}
 	return exitCode(err)
 }
@@ -107,6 +106,9 @@ func exitCode(err error) int {
 	}
 	if _, ok := errors.AsType[usageError](err); ok {
 		return exitUsage
+	}
+	if errors.Is(err, errInterrupted) {
+		return exitInterrupted
 	}
 	if errors.Is(err, server.ErrInvalidSpec) {
 		return exitInvalid
@@ -141,7 +143,12 @@ func (e *env) root() *cobra.Command {
 		SilenceErrors: true,
 		Args:          noArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+			e.machine = wantsJSON(cmd, nil)
+		},
 	}
+	root.Version = programVersion
+	root.SetVersionTemplate("j17 {{.Version}}\n")
 	root.SetIn(e.in)
 	root.SetErr(e.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{flagError(cmd, err)} })

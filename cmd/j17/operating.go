@@ -224,7 +224,19 @@ func (o *operating) explained(ctx context.Context, err error) error {
 		}
 		return unauthorized("The server does not accept your login any more: it has expired or was revoked. Log in again: %s", again)
 	}
-	return interrupted(ctx, o.env.explained(err))
+	return interrupted(ctx, o.env.explained(inCommands(err)))
+}
+
+// inCommands puts commands in the place of routes that a server names.
+func inCommands(err error) error {
+	if refused, ok := errors.AsType[*client.Error](err); ok {
+		refused.Problem.Message = strings.NewReplacer(
+			"GET /api/instances/{id}/keys lists them", "'j17 keys list' lists them",
+			"GET /api/instances lists them", "'j17 instances list' lists them",
+			"POST /_admin/blobs", "j17 blobs put FILE", "POST /api/login", "j17 login",
+		).Replace(refused.Problem.Message)
+	}
+	return err
 }
 
 // instanceRow is an instance as the server describes it.
@@ -389,6 +401,22 @@ func (e *env) confirm(ctx context.Context, yes bool, question string) error {
 		return errors.New("nothing was done")
 	}
 	return nil
+}
+
+// confirmName has a person type the name of what is going to be gone for good. Without a terminal only --yes says so.
+func (e *env) confirmName(ctx context.Context, yes bool, what, name string) error {
+	if yes {
+		return nil
+	}
+	if !terminal(e.in) {
+		return usageError{errors.New("this needs a confirmation, and there is no terminal to ask on: pass --yes")}
+	}
+	e.note("%s Type %s to confirm: ", what, plain(name))
+	answer, err := e.line(ctx)
+	if err == nil && answer != name {
+		err = errors.New("nothing was done: that is another name")
+	}
+	return err
 }
 
 // line reads a line that a person types.

@@ -170,8 +170,9 @@ func (e *env) printOperator(raw json.RawMessage, asJSON bool) error {
 	return e.printTable([]string{"email", op.Email}, [][]string{{"id", op.ID}, {"role", op.Role}, {"instances", strings.Join(op.Instances, ", ")}})
 }
 
-// operatorChange is a command that changes one operator; request makes the request for the operator that it has found.
-func (e *env) operatorChange(cmd *cobra.Command, asJSON *bool, request func(o *operating, op operatorRow, args []string) (method string, path []string, body any, err error)) *cobra.Command {
+// operatorChange is a command that changes one operator; request makes the request for the operator that it has found. done
+// is the sentence that is said, after the e-mail address, where the answer does not have the operator.
+func (e *env) operatorChange(cmd *cobra.Command, asJSON *bool, done string, request func(o *operating, op operatorRow, args []string) (method string, path []string, body any, err error)) *cobra.Command {
 	r := serverFlags(cmd)
 	jsonFlag(cmd, asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -195,7 +196,7 @@ func (e *env) operatorChange(cmd *cobra.Command, asJSON *bool, request func(o *o
 			if *asJSON {
 				return e.printAnswer(raw)
 			}
-			_, err = fmt.Fprintln(e.out, "Done.")
+			_, err = fmt.Fprintf(e.out, "%s %s.\n", plain(op.Email), done)
 			return err
 		}
 		return e.printOperator(raw, *asJSON)
@@ -213,7 +214,7 @@ func (e *env) operatorsRole() *cobra.Command {
 			return checkRole("ROLE", args[1])
 		},
 		Example: "  j17 operators set-role ada@example.com auditor",
-	}, &asJSON, func(_ *operating, _ operatorRow, args []string) (string, []string, any, error) {
+	}, &asJSON, "", func(_ *operating, _ operatorRow, args []string) (string, []string, any, error) {
 		return http.MethodPatch, nil, map[string]string{"role": args[1]}, nil
 	})
 }
@@ -229,7 +230,7 @@ func (e *env) operatorsGrant(give bool) *cobra.Command {
 		cmd.Use, cmd.Short, cmd.Example = "withdraw EMAIL|ID INSTANCE", "Take an instance away from an operator", "  j17 operators withdraw ada@example.com shop"
 		method = http.MethodDelete
 	}
-	return e.operatorChange(cmd, &asJSON, func(o *operating, _ operatorRow, args []string) (string, []string, any, error) {
+	return e.operatorChange(cmd, &asJSON, "", func(o *operating, _ operatorRow, args []string) (string, []string, any, error) {
 		i, err := o.instance(cmd.Context(), args[1])
 		return method, []string{"grants", i.ID}, nil, err
 	})
@@ -242,7 +243,7 @@ func (e *env) operatorsPassword() *cobra.Command {
 		Example: "  j17 operators set-password ada@example.com",
 	}
 	cmd.Flags().BoolVar(&passwordStdin, "password-stdin", false, "read the password from standard input")
-	return e.operatorChange(cmd, &asJSON, func(_ *operating, op operatorRow, _ []string) (string, []string, any, error) {
+	return e.operatorChange(cmd, &asJSON, "has another password and is logged out everywhere", func(_ *operating, op operatorRow, _ []string) (string, []string, any, error) {
 		password, err := e.newPassword(cmd.Context(), op.Email, passwordStdin)
 		return http.MethodPost, []string{"password"}, map[string]string{"password": password}, err
 	})
@@ -253,7 +254,7 @@ func (e *env) operatorsRevokeTokens() *cobra.Command {
 	return e.operatorChange(&cobra.Command{
 		Use: "revoke-tokens EMAIL|ID", Short: "Log an operator out everywhere", Args: exactly("EMAIL|ID"),
 		Example: "  j17 operators revoke-tokens ada@example.com",
-	}, &asJSON, func(*operating, operatorRow, []string) (string, []string, any, error) {
+	}, &asJSON, "is logged out everywhere", func(*operating, operatorRow, []string) (string, []string, any, error) {
 		return http.MethodPost, []string{"revoke_tokens"}, nil, nil
 	})
 }
@@ -265,7 +266,7 @@ func (e *env) operatorsDelete() *cobra.Command {
 		Example: "  j17 operators delete ada@example.com",
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return e.operatorChange(cmd, &asJSON, func(_ *operating, op operatorRow, _ []string) (string, []string, any, error) {
+	return e.operatorChange(cmd, &asJSON, "is no operator any more", func(_ *operating, op operatorRow, _ []string) (string, []string, any, error) {
 		return http.MethodDelete, nil, nil, e.confirm(cmd.Context(), yes, "Remove the operator "+plain(op.Email)+"?")
 	})
 }

@@ -12,6 +12,8 @@ import (
 type output struct {
 	w   io.Writer
 	err error
+	// written is true once there was something.
+	written bool
 	// done is what has been changed, as the beginning of a sentence, "" for nothing; hint says what to do where this could
 	// not be printed.
 	done, hint string
@@ -20,6 +22,7 @@ type output struct {
 // Write implements io.Writer.
 func (o *output) Write(p []byte) (int, error) {
 	n, err := o.w.Write(p)
+	o.written = o.written || n > 0
 	if o.err == nil {
 		o.err = err
 	}

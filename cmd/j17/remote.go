@@ -109,6 +109,8 @@ func (e *env) connection(r *remote) (*connection, error) {
 	s.folder, s.named = cmp.Or(dir, defaultData), dir != ""
 	if s.dev, err = server.ReadDevAccess(s.folder); err == nil {
 		s.hasDev = true
+	} else if dir != "" && errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(dir[:1], "{[@") {
+		return nil, usageError{fmt.Errorf("--data names the data folder of a development server, and %s is none. An event's data is no flag: j17 events post TYPE/ID EVENT_TYPE '{…}' --actor TYPE:ID", fileName(dir))}
 	} else if dir != "" && errors.Is(err, fs.ErrNotExist) {
 		return nil, notYet{fmt.Errorf("the folder %s has no keys of a development server: start one with 'j17 dev --data %[1]s', or name another folder", fileName(dir))}
 	} else if !errors.Is(err, fs.ErrNotExist) {

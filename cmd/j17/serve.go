@@ -64,7 +64,7 @@ At the first start, a URL for creating the first operator is printed on standard
 			tuneRuntime(e.getenv)
 			s, err := server.OpenServe(cmd.Context(), o)
 			if err != nil {
-				return err
+				return portTaken(err)
 			}
 			if err = showReady(e.out, s.Ready(), asJSON); err == nil {
 				err = s.Run(cmd.Context())
@@ -177,6 +177,10 @@ func configure(flags *pflag.FlagSet, getenv func(string) string) []error {
 				problems = append(problems, fmt.Errorf("%s: %s: %w", file, m.name, m.err))
 				continue
 			}
+			if takesText := f.Value.Type() == "string" || f.Value.Type() == "stringSlice"; takesText && !m.isText {
+				problems = append(problems, fmt.Errorf("%s: %s takes a text in quotes, not %s", file, m.name, m.text))
+				continue
+			}
 			set(f, file, m.text)
 		}
 	}
@@ -186,7 +190,9 @@ func configure(flags *pflag.FlagSet, getenv func(string) string) []error {
 // fileSetting is one member of a configuration file, as the text that its flag takes.
 type fileSetting struct {
 	name, text string
-	err        error
+	// isText is true for a string or a list of strings.
+	isText bool
+	err    error
 }
 
 func readSettings(file string) ([]fileSetting, error) {
@@ -205,6 +211,10 @@ func readSettings(file string) ([]fileSetting, error) {
 	for name, v := range object {
 		s := fileSetting{name: name}
 		s.text, s.err = settingText(v)
+		switch v.(type) {
+		case string, []any:
+			s.isText = true
+		}
 		all = append(all, s)
 	}
 	slices.SortFunc(all, func(a, b fileSetting) int { return strings.Compare(a.name, b.name) })

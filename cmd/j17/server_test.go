@@ -241,7 +241,7 @@ func TestTheDataFolderKeepsItsKeys(t *testing.T) {
 func TestExitCodes(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"good.json": plainSpec, "bad.json": "{}", "wrapped.json": `{"spec":` + plainSpec + `,"environment":"test"}`, "wrapped-badly.json": `{"spec":` + plainSpec + `,"environmnt":"test"}`,
+		"good.json": plainSpec, "bad.json": "{}", "warned.json": strings.Replace(plainSpec, `"type":"object"`, `"type":"object","properties":{"n":{"type":"string","format":"nonsense"}}`, 1), "wrapped.json": `{"spec":` + plainSpec + `,"environment":"test"}`, "wrapped-badly.json": `{"spec":` + plainSpec + `,"environmnt":"test"}`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -282,7 +282,19 @@ func TestExitCodes(t *testing.T) {
 		{"events export x", exitUsage},
 		{"spec validate none.json", exitFailure},
 		{"spec validate", exitUsage},
-		{"spec validate a b", exitUsage},
+		{"spec validate good.json wrapped.json", exitOK},
+		{"spec validate good.json bad.json", exitInvalid},
+		{"spec validate --strict good.json", exitOK},
+		{"spec validate --strict warned.json", exitInvalid},
+		{"spec validate warned.json", exitOK},
+		{"--version", exitOK},
+		{"state get note/global --at -10m", exitUsage},
+		{"state get note/global --at 2026-13-01", exitUsage},
+		{"audit list --outcome bad", exitUsage},
+		{"audit export --from soon", exitUsage},
+		{"keys list --status foo", exitUsage},
+		{"keys create x --scope admin", exitUsage},
+		{`events post note/global was_written --actor user:global --data {"a":1}`, exitUsage},
 		{"spec nonsense", exitUsage},
 		{"nonsense", exitUsage},
 		{"version --nonsense", exitUsage},
@@ -294,5 +306,8 @@ func TestExitCodes(t *testing.T) {
 		if got := cmd.ProcessState.ExitCode(); got != tc.want {
 			t.Errorf("j17 %s: exit code %d, want %d\n%s", tc.args, got, tc.want, out)
 		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "d")); err == nil {
+		t.Error("a development server without a spec that can be used has left a data folder")
 	}
 }

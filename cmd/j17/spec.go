@@ -2,8 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -35,45 +35,80 @@ type finding struct {
 }
 
 func (e *env) specValidate() *cobra.Command {
-	var asJSON bool
+	var asJSON, strict bool
 	cmd := &cobra.Command{
-		Use:   "validate FILE",
-		Short: "Check a spec and report everything that is wrong with it",
-		Long: `Check a spec as a deploy would and report all findings at once, each with its place. FILE may be - for standard input.
+		Use:   "validate FILE...",
+		Short: "Check specs and report everything that is wrong with them",
+		Long: `Check specs as a deploy would and report all findings at once, each with its place. A FILE may be - for standard input. With --json
+there is one line for each file.
 
-Exit code 0: the spec is valid, 3: it is not.`,
-		Args:              exactly("FILE"),
+Exit code 0: the specs are valid, 3: one is not, or, with --strict, there is a warning.`,
+		Example: "  j17 spec validate spec.json\n  j17 spec validate --strict specs/*.json",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return exactly("FILE")(cmd, args)
+			}
+			return nil
+		},
 		ValidArgsFunction: jsonFiles,
 		RunE: func(_ *cobra.Command, args []string) error {
-			source, err := e.read(args[0])
-			if err != nil {
-				return err
+			good := true
+			for _, name := range args {
+				valid, err := e.validateSpec(name, len(args) > 1, strict, asJSON)
+				if err != nil {
+					return err
+				}
+				good = good && valid
 			}
-			var compiled *spec.Compiled
-			envelope, found := spec.Unwrap(source)
-			if len(found) == 0 {
-				compiled, found = spec.Compile(envelope.Spec)
+			if !good {
+				return silent{server.ErrInvalidSpec}
 			}
-			if asJSON {
-				err = e.writeFindings(compiled != nil, found)
-			} else {
-				err = e.renderFindings(args[0], source, compiled, found)
-			}
-			if err == nil && compiled == nil {
-				err = silent{server.ErrInvalidSpec}
-			}
-			return err
+			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&strict, "strict", false, "take warnings for errors")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-func (e *env) writeFindings(valid bool, found []diag.Diagnostic) error {
+// validateSpec reports what is wrong with one spec of one or several, and whether it passes.
+func (e *env) validateSpec(name string, several, strict, asJSON bool) (bool, error) {
+	// What cannot be a spec at all is a finding without a place.
+	source, err := e.read(name)
+	if none, ok := errors.AsType[notASpec](err); ok && asJSON {
+		return false, e.writeFindings(name, several, false, []diag.Diagnostic{{Severity: diag.Error, Message: none.Error()}})
+	}
+	if err != nil {
+		return false, err
+	}
+
+	var compiled *spec.Compiled
+	envelope, found := spec.Unwrap(source)
+	if len(found) == 0 {
+		compiled, found = spec.Compile(envelope.Spec)
+	}
+	valid := compiled != nil && (len(found) == 0 || !strict)
+	if asJSON {
+		return valid, e.writeFindings(name, several, valid, found)
+	}
+	if compiled != nil && !valid {
+		e.show(name, source, found)
+		e.note("%s is valid but for %s, which --strict takes for errors\n", fileName(name), count(len(found), "warning"))
+		return false, nil
+	}
+	return valid, e.renderFindings(name, source, compiled, found)
+}
+
+// writeFindings prints findings as JSON, with the name of the file where there are several.
+func (e *env) writeFindings(name string, several, valid bool, found []diag.Diagnostic) error {
 	out := struct {
+		File     string    `json:"file,omitempty"`
 		Valid    bool      `json:"valid"`
 		Findings []finding `json:"findings"`
-	}{valid, findingsOf(found)}
+	}{Valid: valid, Findings: findingsOf(found)}
+	if several {
+		out.File = name
+	}
 	return json.NewEncoder(e.out).Encode(out)
 }
 
@@ -86,11 +121,7 @@ func findingsOf(found []diag.Diagnostic) []finding {
 }
 
 func (e *env) renderFindings(name string, source []byte, compiled *spec.Compiled, found []diag.Diagnostic) error {
-	if len(found) > 0 {
-		if _, err := io.WriteString(e.err, diag.Render(name, source, found)); err != nil {
-			return err
-		}
-	}
+	e.show(name, source, found)
 	if compiled == nil {
 		return nil
 	}

@@ -123,7 +123,7 @@ Exit code 0: deployed (or with --dry-run: it could be), 3: the spec is not valid
 		}
 		envelope, found := spec.Unwrap(source)
 		if len(found) > 0 {
-			return errors.Join(e.renderFindings(args[0], source, nil, found), silent{j17.Errorf(j17.CodeInvalidSpec, "The envelope is not valid")})
+			return e.invalidFile(args[0], source, found, j17.CodeInvalidSpec, "The envelope is not valid")
 		}
 		d.force = d.force || envelope.Force
 		o, err := e.operate(cmd, r)
@@ -313,8 +313,8 @@ func (o *operating) send(ctx context.Context, q deployRequest, query url.Values,
 			Method: http.MethodPost, Path: append([]string{"api"}, q.path...), Query: query, Body: q.body, IfMatch: q.current,
 		}, into)
 		refused, ok := errors.AsType[*client.Error](err)
-		if ok && q.name != "" && len(refused.Problem.Errors) > 0 {
-			o.env.note("%s", diag.Render(q.name, q.source, q.findings(refused.Problem.Errors, diag.Error)))
+		if ok && q.name != "" && len(refused.Problem.Errors) > 0 && !o.env.machine {
+			o.env.show(q.name, q.source, q.findings(refused.Problem.Errors, diag.Error))
 			refused.Problem.Errors = nil // shown
 		}
 		return err

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17/internal/client"
+	"j17/internal/clock"
 )
 
 func (e *env) state() *cobra.Command {
@@ -35,12 +36,13 @@ func (e *env) stateGet() *cobra.Command {
 
 Exit code 6: the aggregate has no events, or had none yet at the time or length asked for.`,
 		Example: `  j17 state get counter/global
-  j17 state get order/7c0f6a38-91b2-4d6e-8f57-2b4e1a9c3d05 --at 2026-01-31T12:00:00Z`,
+  j17 state get order/7c0f6a38-91b2-4d6e-8f57-2b4e1a9c3d05 --at 2026-01-31T12:00:00Z
+  j17 state get counter/global --at 10m`,
 		Args: exactly("TYPE/ID"),
 	}
 	r := remoteFlags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&at, "at", "", "the state at a `time`, in Unix seconds or as 2026-01-31T12:00:00Z")
+	f.StringVar(&at, "at", "", "the state at a `time`: 2026-01-31T12:00:00Z, 2026-01-31 (its beginning, UTC), 10m (so long ago), or Unix seconds")
 	f.Uint64Var(&length, "length", 0, "the state after the first `n` events")
 	f.BoolVar(&synchronous, "synchronous", false, "compute the state from the first event on")
 	f.BoolVar(&asJSON, "json", false, "print one line with the metadata too")
@@ -54,7 +56,7 @@ Exit code 6: the aggregate has no events, or had none yet at the time or length 
 			return usageError{errors.New("--at and --length exclude each other")}
 		}
 		if f.Changed("at") {
-			seconds, err := parseTime(at)
+			seconds, err := parseTime(clock.System{}.Now(), at)
 			if err != nil {
 				return usageError{err}
 			}
@@ -93,8 +95,9 @@ func (e *env) printState(s client.State, asJSON bool) error {
 	return err
 }
 
-// parseTime reads Unix seconds or RFC 3339. A state is that of the end of the second, so fractions are left out.
-func parseTime(s string) (int64, error) {
+// parseTime reads Unix seconds, RFC 3339, a day, which is its beginning in UTC, or how long before now. A state is that of the
+// end of the second, so fractions are left out.
+func parseTime(now time.Time, s string) (int64, error) {
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
 		if n < 0 {
 			return 0, fmt.Errorf("--at cannot be %d: no state is older than 1970, from which on Unix seconds are counted", n)
@@ -103,7 +106,16 @@ func parseTime(s string) (int64, error) {
 	}
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil {
-		return 0, fmt.Errorf("--at %q is no time: give Unix seconds, such as 1769860800, or RFC 3339, such as 2026-01-31T12:00:00Z", s)
+		t, err = time.Parse(time.DateOnly, s)
+	}
+	if ago, agoErr := time.ParseDuration(s); err != nil && agoErr == nil {
+		if ago < 0 {
+			return 0, fmt.Errorf("--at cannot be %s: it says how long ago, as in 10m", s)
+		}
+		t, err = now.Add(-ago), nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("--at %q is no time: give RFC 3339, such as 2026-01-31T12:00:00Z, a day, such as 2026-01-31, how long ago, such as 10m, or Unix seconds", s)
 	}
 	if t.Unix() < 0 {
 		return 0, fmt.Errorf("--at cannot be %s: no state is older than 1970", s)

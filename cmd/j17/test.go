@@ -304,7 +304,7 @@ func (e *env) printScenarios(results []scenarioResult, failed int) error {
 		for _, f := range r.Failures {
 			fmt.Fprintf(&b, "      %s:%d: %s\n", fileName(r.File), f.Line, plain(f.Message))
 			if f.Expected != "" || f.Got != "" {
-				fmt.Fprintf(&b, "        expected %s\n        got      %s\n", plain(f.Expected), plain(f.Got))
+				fmt.Fprintf(&b, "        expected %s\n        got      %s\n", plain(cmp.Or(f.Expected, "nothing")), plain(cmp.Or(f.Got, "nothing")))
 			}
 		}
 	}
@@ -353,7 +353,10 @@ func writeJUnit(name string, results []scenarioResult) error {
 		if !r.Passed {
 			var text strings.Builder
 			for _, f := range r.Failures {
-				fmt.Fprintf(&text, "%s:%d: %s\n  expected %s\n  got      %s\n", r.File, f.Line, f.Message, f.Expected, f.Got)
+				fmt.Fprintf(&text, "%s:%d: %s\n", r.File, f.Line, f.Message)
+				if f.Expected != "" || f.Got != "" {
+					fmt.Fprintf(&text, "  expected %s\n  got      %s\n", cmp.Or(f.Expected, "nothing"), cmp.Or(f.Got, "nothing"))
+				}
 			}
 			c.Failure = &junitFailure{r.Failures[0].Message, text.String()}
 			suite.Failures++

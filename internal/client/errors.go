@@ -76,7 +76,7 @@ func (e *Unreachable) lasting() string {
 		return "There is no host with that name. Check the address."
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](e.Err); ok {
-		return "Its certificate cannot be trusted: check the address, or have this machine trust the authority that has signed the certificate."
+		return "Its certificate cannot be trusted: check the address, or have this machine trust the authority that has signed the certificate, or name a file with the certificate of that authority (--ca-file)."
 	}
 	if _, ok := errors.AsType[tls.RecordHeaderError](e.Err); ok || errors.Is(e.Err, http.ErrSchemeMismatch) {
 		return "It does not speak HTTPS there: try the address with http:// in front."
