@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -168,57 +166,9 @@ func (e *env) dryRun(ctx context.Context, specName, eventsName string, now *int6
 	if err != nil {
 		return nil, interrupted(ctx, err)
 	}
-	suggest(result.Findings, c, string(source))
 	return &dryRun{
 		DryRunResult: result, name: eventsName, specName: specName, source: source, spec: specSource, compiled: c,
 	}, nil
-}
-
-// suggest adds the type that was probably meant to findings about types that do not exist.
-func suggest(found []engine.EventFinding, c *spec.Compiled, source string) {
-	var texts []engine.EventText
-	for i := range found {
-		f := &found[i]
-		//nolint:exhaustive // all other codes are not about names of types
-		switch f.Code {
-		case j17.CodeUnknownType, j17.CodeUnknownEventType, j17.CodeUndeclaredType:
-		default:
-			continue
-		}
-		if texts == nil {
-			texts, _ = engine.SplitEvents(source) // what is wrong with it was found already
-		}
-		if f.Event < 1 || f.Event > len(texts) {
-			continue
-		}
-		if near := nearestType(f, c, texts[f.Event-1].Text); near != "" {
-			f.Hint = fmt.Sprintf("did you mean %q?", near)
-		}
-	}
-}
-
-// nearestType returns the type that is probably meant where the text of an event has one that does not exist.
-func nearestType(f *engine.EventFinding, c *spec.Compiled, text string) string {
-	v, err := value.ParseString(text)
-	if err != nil {
-		return ""
-	}
-	ev, _ := engine.ReadFileEvent(v)
-	//nolint:exhaustive // as above
-	switch f.Code {
-	case j17.CodeUnknownType:
-		return diag.Nearest(ev.AggregateType, slices.Sorted(maps.Keys(c.Types)))
-	case j17.CodeUnknownEventType:
-		if typ := c.Types[ev.AggregateType]; typ != nil {
-			return diag.Nearest(ev.Type, slices.Sorted(maps.Keys(typ.Events)))
-		}
-		return ""
-	}
-	agent, known := "actor", c.AgentTypes.Sorted()
-	if strings.HasPrefix(string(f.Pointer), "/metadata/target") {
-		agent, known = "target", c.TargetTypes.Sorted()
-	}
-	return diag.Nearest(v.Get("metadata").Get(agent).Get("type").Str(), known)
 }
 
 // verdict is the result of a command that went as far as err.

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -132,7 +134,19 @@ func eventType(typ *spec.AggregateType, name string) (*spec.EventType, error) {
 	if et := typ.Events[name]; et != nil {
 		return et, nil
 	}
-	return nil, j17.Errorf(j17.CodeUnknownEventType, "Event type '%s' not found in spec for aggregate '%s'", printable(name), typ.Name)
+	return nil, j17.Errorf(j17.CodeUnknownEventType, "Event type '%s' not found in spec for aggregate '%s'%s", printable(name), typ.Name, meant(name, maps.Keys(typ.Events)))
+}
+
+// mostCompared is how many names an unknown one is compared with, letter by letter.
+const mostCompared = 256
+
+// meant is the end of a message about a name that is not among those that are known: which one was meant, if one is near.
+func meant(name string, known iter.Seq[string]) string {
+	names := slices.Sorted(known)
+	if near := diag.Nearest(name, names[:min(len(names), mostCompared)]); near != "" {
+		return ". Did you mean '" + near + "'?"
+	}
+	return ""
 }
 
 // onlyMembers checks that v is an object without members other than known. Misspelt members would be lost silently.
@@ -276,7 +290,7 @@ func readAgent(v value.Value, path string, declared spec.Names, list string, rul
 		return agent, err
 	}
 	if !declared.Has(agent.Type) {
-		return agent, j17.Errorf(j17.CodeUndeclaredType, "Type '%s' is not declared in the spec's %s", printable(agent.Type), list).At(path + ".type")
+		return agent, j17.Errorf(j17.CodeUndeclaredType, "Type '%s' is not declared in the spec's %s%s", printable(agent.Type), list, meant(agent.Type, slices.Values(declared.Sorted()))).At(path + ".type")
 	}
 	id, _, err := rules.Check(agent.ID)
 	if err != nil {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"crypto/sha256"
+	"maps"
 	"slices"
 
 	"j17"
@@ -110,7 +111,7 @@ func (d *deployed) aggregateType(name string) (*spec.AggregateType, error) {
 	if at := d.spec.Types[name]; at != nil {
 		return at, nil
 	}
-	return nil, j17.Errorf(j17.CodeUnknownType, "Aggregate type '%s' not found in spec", printable(name))
+	return nil, j17.Errorf(j17.CodeUnknownType, "Aggregate type '%s' not found in spec%s", printable(name), meant(name, maps.Keys(d.spec.Types)))
 }
 
 // key checks the two halves of an aggregate key that came from outside.
