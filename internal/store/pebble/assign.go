@@ -7,53 +7,127 @@ import (
 	"j17/internal/store"
 )
 
-// stagedAssignment is the items of an assignment. index is nil where the value comes from a counter, counter where it
-// does not.
+// stagedAssignment is the items of an assignment, and the value that the owner gets, "" where it has one. index is the item
+// under the value, counter is nil where the value was proposed.
 type stagedAssignment struct {
 	owner   *stagedItem
 	index   *stagedItem
 	counter *stagedItem
+	value   string
 }
 
 // checkAssignments loads the items of the unit's assignments into b.assign and puts proposed values that belong to others
 // into r.
 func (b *batch) checkAssignments(t *tenant, u *store.Append, r *store.Result) error {
 	b.assign = b.assign[:0]
+	if len(u.Assign) == 0 {
+		return nil
+	}
+	p := pendingAssignments{owners: map[*stagedItem]bool{}, values: map[*stagedItem]bool{}, counts: map[*stagedItem]uint64{}}
 	for i := range u.Assign {
-		a := &u.Assign[i]
-		owner, err := b.item(t, a.Space, a.Owner)
+		if a := &u.Assign[i]; a.Counter == "" {
+			index, err := b.item(t, a.Index, a.Value)
+			if err != nil {
+				return err
+			}
+			p.values[index] = true
+		}
+	}
+	for i := range u.Assign {
+		staged, err := b.checkAssignment(t, u, &u.Assign[i], &p, r)
 		if err != nil {
 			return err
-		}
-		staged := stagedAssignment{owner: owner}
-		if a.Counter != "" {
-			if staged.counter, err = b.item(t, a.Index, a.Counter); err != nil {
-				return err
-			}
-			if _, err := b.count(t, a, staged.counter); err != nil {
-				return err
-			}
-		} else {
-			if staged.index, err = b.item(t, a.Index, a.Value); err != nil {
-				return err
-			}
-			if !owner.live(b.now) && staged.index.live(b.now) {
-				r.Sides = append(r.Sides, store.SideConflict{Space: a.Index, Key: a.Value, Rev: staged.index.rev})
-			}
 		}
 		b.assign = append(b.assign, staged)
 	}
 	return nil
 }
 
-// count returns the last number that a counter has given out.
-func (b *batch) count(t *tenant, a *store.Assignment, counter *stagedItem) (uint64, error) {
-	if !counter.live(b.now) {
-		return 0, nil
+// pendingAssignments is what earlier assignments of a unit, which are not staged yet, are going to change: the owners that
+// get a value, the items under values that the unit proposes, and what counters have come to.
+type pendingAssignments struct {
+	owners map[*stagedItem]bool
+	values map[*stagedItem]bool
+	counts map[*stagedItem]uint64
+}
+
+// checkAssignment loads the items of one assignment and chooses the value.
+func (b *batch) checkAssignment(
+	t *tenant, u *store.Append, a *store.Assignment, p *pendingAssignments, r *store.Result,
+) (staged stagedAssignment, err error) {
+	if staged.owner, err = b.item(t, a.Space, a.Owner); err != nil {
+		return staged, err
 	}
-	n, err := strconv.ParseUint(string(counter.value), 10, 63)
-	if err != nil {
-		return 0, corruption(fmt.Errorf("the counter: %w", err), "side item %s/%s of tenant %s", a.Index, a.Counter, t.name)
+	has := b.liveAfter(u, a.Space, a.Owner, staged.owner) || p.owners[staged.owner]
+	if a.Counter == "" {
+		if staged.index, err = b.item(t, a.Index, a.Value); err != nil || has {
+			return staged, err
+		}
+		if staged.index.live(b.now) {
+			r.Sides = append(r.Sides, store.SideConflict{Space: a.Index, Key: a.Value, Rev: staged.index.rev})
+		}
+		staged.value = a.Value
+	} else {
+		if staged.counter, err = b.item(t, a.Index, a.Counter); err != nil {
+			return staged, err
+		}
+		last, known := p.counts[staged.counter]
+		if !known {
+			if last, err = b.count(t, u, a, staged.counter); err != nil {
+				return staged, err
+			}
+		}
+		if has {
+			return staged, nil
+		}
+		// Numbers that others were given by name are passed over.
+		for taken := true; taken; {
+			last++
+			staged.value = strconv.FormatUint(last, 10)
+			if staged.index, err = b.item(t, a.Index, staged.value); err != nil {
+				return staged, err
+			}
+			taken = staged.index.live(b.now) || p.values[staged.index]
+		}
+		p.counts[staged.counter] = last
+	}
+	p.owners[staged.owner] = true
+	return staged, nil
+}
+
+// liveAfter reports whether an item is live when the side writes of the unit have been applied.
+func (b *batch) liveAfter(u *store.Append, space store.Space, key string, item *stagedItem) bool {
+	live := item.live(b.now)
+	for i := range u.Side {
+		if w := &u.Side[i]; w.Op != store.Check && w.Space == space && w.Key == key {
+			live = w.Op != store.Delete
+		}
+	}
+	return live
+}
+
+// count returns the last number that a counter has given out when the side writes of the unit have been applied.
+func (b *batch) count(t *tenant, u *store.Append, a *store.Assignment, counter *stagedItem) (n uint64, err error) {
+	if counter.live(b.now) {
+		if n, err = strconv.ParseUint(string(counter.value), 10, 63); err != nil {
+			return 0, corruption(fmt.Errorf("the counter: %w", err), "side item %s/%s of tenant %s", a.Index, a.Counter, t.name)
+		}
+	}
+	for i := range u.Side {
+		w := &u.Side[i]
+		if w.Op == store.Check || w.Space != a.Index || w.Key != a.Counter {
+			continue
+		}
+		// What is no number counts as none.
+		written, _ := strconv.ParseUint(string(w.Value), 10, 63)
+		switch w.Op {
+		case store.Raise:
+			n = max(n, written)
+		case store.Delete:
+			n = 0
+		default:
+			n = written
+		}
 	}
 	return n, nil
 }
@@ -62,15 +136,12 @@ func (b *batch) count(t *tenant, a *store.Assignment, counter *stagedItem) (uint
 func (b *batch) stageAssignments(t *tenant, u *store.Append, r *store.Result) {
 	for i := range u.Assign {
 		a, staged := &u.Assign[i], &b.assign[i]
-		if !staged.owner.live(b.now) {
-			value, index := a.Value, staged.index
+		if staged.value != "" {
 			if staged.counter != nil {
-				last, _ := b.count(t, a, staged.counter) // checked when it was loaded
-				value, index = strconv.FormatUint(last+1, 10), &stagedItem{}
-				b.stageItem(t, a.Index, a.Counter, staged.counter, 0, 0, []byte(value))
+				b.stageItem(t, a.Index, a.Counter, staged.counter, 0, 0, []byte(staged.value))
 			}
-			b.stageItem(t, a.Space, a.Owner, staged.owner, 0, 0, []byte(value))
-			b.stageItem(t, a.Index, value, index, 0, 0, []byte(a.Owner))
+			b.stageItem(t, a.Space, a.Owner, staged.owner, 0, 0, []byte(staged.value))
+			b.stageItem(t, a.Index, staged.value, staged.index, 0, 0, []byte(a.Owner))
 		}
 		r.Assigned = append(r.Assigned, string(staged.owner.value))
 	}

@@ -17,6 +17,10 @@ const (
 	// reapAt is the number of former views that are closed together. Closing the oldest one makes Pebble look for
 	// work, which is too dear for every batch.
 	reapAt = 64
+	// keptScratch is the number of things that a batch keeps room for, keptBytes the size of a value: after a large batch
+	// the next ones are as cheap as before.
+	keptScratch = 1024
+	keptBytes   = 1 << 20
 )
 
 // commitLoop is the committer. It ends when the store closes and all calls are answered.
@@ -233,15 +237,29 @@ func (b *batch) reset() {
 	b.writes = b.store.db.NewBatch()
 	now := b.store.clock.Now()
 	b.now, b.ms = now.UnixNano(), now.UnixMilli()
-	clear(b.heads)
-	clear(b.items)
-	clear(b.commands)
+	b.heads, b.items, b.commands = emptied(b.heads), emptied(b.items), emptied(b.commands)
 	for _, t := range b.tenants {
 		t.staged = false
 	}
 	b.changed, b.tenants, b.dropped, b.slab = b.changed[:0], b.tenants[:0], b.dropped[:0], b.slab[:0]
-	b.ids = make([]j17.StreamID, 0, cap(b.ids))
-	b.lengths = make([]uint64, 0, cap(b.lengths))
+	if cap(b.changed) > keptScratch {
+		b.changed, b.slab, b.unit, b.sides = nil, nil, nil, nil
+	}
+	if cap(b.value) > keptBytes {
+		b.value, b.key2 = nil, nil
+	}
+	// What was handed out is not used again, but probably as much is needed as the last time.
+	b.ids = make([]j17.StreamID, 0, min(cap(b.ids), keptScratch))
+	b.lengths = make([]uint64, 0, min(cap(b.lengths), keptScratch))
+}
+
+// emptied returns an empty map: m, unless clearing that would take long, which goes by the most that it ever held.
+func emptied[K comparable, V any](m map[K]V) map[K]V {
+	if len(m) > keptScratch {
+		return make(map[K]V)
+	}
+	clear(m)
+	return m
 }
 
 func (b *batch) empty() bool { return b.writes.Empty() && len(b.tenants) == 0 }

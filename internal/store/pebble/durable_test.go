@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -355,4 +356,94 @@ func TestSweep(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestSweepGoesOn damages the order of expiry of one tenant: what has expired of others is removed all the same.
+func TestSweepGoesOn(t *testing.T) {
+	t.Parallel()
+	fs := vfs.NewMem()
+	synctest.Test(t, func(t *testing.T) {
+		c := clock.NewManual(frozenTime())
+		s := open(t, pebble.Options{Dir: "data", FS: fs, Clock: c})
+		for _, name := range []store.Tenant{"aaa/prod", "bbb/prod", "zzz/prod"} {
+			err := s.Write(t.Context(), name, []store.Side{{Op: store.Put, Space: space, Key: "k", Expires: frozenTime().Add(time.Minute)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		closeStore(t, s)
+	})
+	raw(t, fs, func(db *engine.DB) {
+		// An entry without an item, and one that is no entry at all.
+		for _, rest := range []string{"\x00\x00\x00\x01x\x00\x00\x00\x00\x00\x00\x00\x01inotes\x00missing", "\x00\x00\x00\x02x\x00\x00\x00\x00\x00\x00\x00\x01?"} {
+			if err := db.Set([]byte(rest), nil, engine.Sync); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		c := clock.NewManual(frozenTime())
+		s := open(t, pebble.Options{Dir: "data", FS: fs, Clock: c, Logger: quiet()})
+		synctest.Wait()
+		c.Advance(10 * time.Minute)
+		synctest.Wait()
+		closeStore(t, s)
+	})
+	raw(t, fs, func(db *engine.DB) {
+		for number, want := range map[byte]int{1: 0, 2: 1, 3: 0} {
+			n := 0
+			it, err := db.NewIter(&engine.IterOptions{LowerBound: []byte{0, 0, 0, number, 'i'}, UpperBound: []byte{0, 0, 0, number, 'j'}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for it.First(); it.Valid(); it.Next() {
+				n++
+			}
+			if err := it.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if n != want {
+				t.Errorf("%d items of tenant number %d are left, want %d", n, number, want)
+			}
+		}
+	})
+}
+
+// TestBurstIsForgotten writes large units and compares what a small one costs before and after them.
+func TestBurstIsForgotten(t *testing.T) {
+	s := open(t, pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: clock.NewManual(frozenTime())})
+	defer closeStore(t, s)
+	n := 0
+	cost := func() uint64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		const rounds = 200
+		for range rounds {
+			n++
+			if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: events(key(fmt.Sprint(n)), `1`)}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		runtime.ReadMemStats(&after)
+		return (after.TotalAlloc - before.TotalAlloc) / rounds
+	}
+	cost()
+	before := cost()
+	for _, same := range []bool{true, false} {
+		var list []store.NewEvent
+		for i := range store.MaxUnitEvents {
+			id := "burst"
+			if !same {
+				id = fmt.Sprint("burst", i)
+			}
+			list = append(list, events(key(id), `1`)...)
+		}
+		if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: list}}); err != nil {
+			t.Fatal(err)
+		}
+		cost()
+		if after := cost(); after > 4*before+64<<10 {
+			t.Errorf("a write allocates %d bytes before, and %d after %d events of one stream %v", before, after, len(list), same)
+		}
+	}
 }

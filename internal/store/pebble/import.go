@@ -23,6 +23,10 @@ import (
 // maxLineBytes bounds a line of an export: the largest value in base64, and room for the rest.
 const maxLineBytes = store.MaxUnitBytes/3*4 + 1<<20
 
+// lastImportable is the greatest time of a position, in Unix milliseconds, that an import takes: it is of the year 2286, and
+// positions have one more year before they need another digit.
+const lastImportable = 9_999_999_999_999 - 365*24*60*60*1000
+
 const timestampMember = `"timestamp":`
 
 // splitTimestamp takes the timestamp off canonical metadata.
@@ -113,6 +117,11 @@ type importer struct {
 	want  store.Head
 	kept  []byte
 	lines lineKind
+	// latest and latestTime are the greatest position and timestamp of all events so far.
+	latest     j17.StreamID
+	latestTime int64
+	// before is the name of the item, or of the command, that stood in the line before.
+	before string
 }
 
 // lineKind is the part of an export that has been reached: parts do not mix.
@@ -278,7 +287,19 @@ func (m *importer) enter(part lineKind) error {
 	if part < m.lines || (m.lines == atStart && part != atStreams) || m.head.Length != m.want.Length || m.kept != nil {
 		return errors.New("the line does not belong here")
 	}
+	if part != m.lines {
+		m.before = ""
+	}
 	m.lines = part
+	return nil
+}
+
+// follow checks that lines of a part stand in the order of their names, each name once.
+func (m *importer) follow(name string) error {
+	if name <= m.before {
+		return errors.New("the lines are out of order, or the same thing stands there twice")
+	}
+	m.before = name
 	return nil
 }
 
@@ -293,6 +314,9 @@ func (m *importer) tenant(l *tenantLine) error {
 	var err error
 	if m.state.last, err = j17.ParseStreamID(l.Last); err != nil {
 		return err
+	}
+	if m.state.last.Ms > lastImportable {
+		return fmt.Errorf("the position %s leaves no room for events to come", l.Last)
 	}
 	m.state.lastTime, m.state.rev, m.lines = l.Time, l.Rev, atStreams
 	return nil
@@ -352,6 +376,13 @@ func (m *importer) event(line []byte) error {
 	if e.Timestamp > m.state.lastTime {
 		return errors.New("the timestamp is later than the latest one")
 	}
+	if err := (&store.Append{Events: []store.NewEvent{{Key: m.key, Type: e.Type, Data: e.Data, Metadata: metadata}}}).Validate(); err != nil {
+		return err
+	}
+	if m.latest.Compare(e.StreamID) < 0 {
+		m.latest = e.StreamID
+	}
+	m.latestTime = max(m.latestTime, e.Timestamp)
 	value := appendEventRecord(nil, e.StreamID, m.key, e.Type, e.Data, metadata, e.Timestamp, m.kept)
 	var record eventRecord
 	if err := record.parse(value); err != nil {
@@ -389,6 +420,9 @@ func (m *importer) item(l *itemLine) error {
 	if err := w.Validate(); err != nil {
 		return err
 	}
+	if err := m.follow(string(l.Space) + "\x00" + l.Key); err != nil {
+		return err
+	}
 	if l.Rev == 0 || l.Rev > m.state.rev {
 		return fmt.Errorf("rev %d was never given out", l.Rev)
 	}
@@ -415,6 +449,9 @@ func (m *importer) command(l *commandLine) error {
 	id, err := hex.DecodeString(l.ID)
 	if err != nil || len(id) != len(store.CommandID{}) {
 		return fmt.Errorf("%q is no command id", l.ID)
+	}
+	if err := m.follow(string(id)); err != nil {
+		return err
 	}
 	r := &store.Result{Timestamp: l.Time, Lengths: l.Lengths}
 	if (l.First == "") != (len(l.Lengths) == 0) || len(l.Lengths) > store.MaxUnitEvents || l.Expires < 0 {
@@ -443,6 +480,10 @@ func (m *importer) end(l *endLine) error {
 	}
 	if l.SHA256 != hex.EncodeToString(m.digest.Sum(nil)) {
 		return errors.New("the SHA-256 of the lines is not that of the last line")
+	}
+	if m.latest != m.state.last || m.latestTime != m.state.lastTime {
+		return fmt.Errorf("the latest event has the position %s and the time %d, and the first line says %s and %d",
+			m.latest, m.latestTime, m.state.last, m.state.lastTime)
 	}
 	m.state.events = m.count.Events
 	return nil

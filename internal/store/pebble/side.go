@@ -279,26 +279,26 @@ func (b *batch) dueItem(t *tenant, space store.Space, key string) (*stagedItem, 
 func (s *Store) sweepLoop() {
 	for s.clock.Wait(s.life, s.clock.Now().Add(sweepEvery)) == nil {
 		s.disk.descriptors.fill()
-		if err := s.sweep(s.life); err != nil && s.life.Err() == nil {
-			s.logger.ErrorContext(s.life, "expired items could not be removed", slog.Any("error", err))
-		}
+		s.sweep(s.life)
 	}
 }
 
-// sweep removes everything that has expired by now.
-func (s *Store) sweep(ctx context.Context) error {
-	names, err := s.Tenants(ctx)
-	if err != nil {
-		return err
-	}
+// sweep removes everything that has expired by now. What cannot be removed of one tenant does not keep it from the others.
+func (s *Store) sweep(ctx context.Context) {
+	// It fails only when the store is closed.
+	names, _ := s.Tenants(ctx)
 	for _, name := range names {
 		for more := true; more; {
+			var err error
 			if more, err = s.sweepTenant(ctx, name); err != nil {
-				return fmt.Errorf("tenant %s: %w", name, err)
+				if ctx.Err() != nil || errors.Is(err, store.ErrClosed) {
+					return
+				}
+				s.logger.ErrorContext(ctx, "expired items could not be removed", slog.String("tenant", string(name)), slog.Any("error", err))
+				break
 			}
 		}
 	}
-	return nil
 }
 
 // sweepTenant removes some of what has expired and reports whether there is more.
@@ -363,9 +363,16 @@ func (b *batch) removeEntry(t *tenant, entry []byte) error {
 		if !ok {
 			return corruption(errFormat, "the order of expiry of tenant %s", t.name)
 		}
-		item, _, err := b.dueItem(t, store.Space(space), key)
+		item, err := b.item(t, store.Space(space), key)
 		if err != nil {
 			return err
+		}
+		if item.rev == 0 || item.expires != expires {
+			// The entry is not that of an item, so that it alone goes. What it belonged to cannot be told any more.
+			b.store.logger.Error("an entry in the order of expiry has no item and is removed",
+				slog.String("tenant", string(t.name)), slog.String("space", space))
+			b.remove(append(appendTime(appendPrefix(nil, t.nextNumber, kindExpiry), expires), entry[timeBytes:]...))
+			return nil
 		}
 		b.removeItem(t.nextNumber, store.Space(space), key, item.itemMeta)
 	case kindCommand:

@@ -139,3 +139,56 @@ func checkNumbers(t *testing.T, f *fixture, owners map[string]string, n int) {
 		}
 	}
 }
+
+// testAssignmentsMixed lets a counter meet values that were proposed, in one call and in several: no two owners get the same.
+func testAssignmentsMixed(s *suite) {
+	t := s.t
+	proposed := func(owner, value string) store.Assignment {
+		return store.Assignment{Space: numbers, Owner: owner, Index: byNumber, Value: value}
+	}
+	for name, units := range map[string][]store.Append{
+		"counter, then value": {{Assign: []store.Assignment{numbered("a")}}, {Assign: []store.Assignment{proposed("b", "1")}}},
+		"value, then counter": {{Assign: []store.Assignment{proposed("b", "1")}}, {Assign: []store.Assignment{numbered("a"), numbered("c")}}},
+		"values before and behind": {
+			{Assign: []store.Assignment{proposed("b", "1"), proposed("c", "3")}},
+			{Assign: []store.Assignment{numbered("a"), proposed("d", "4"), numbered("e")}},
+		},
+	} {
+		for _, together := range []bool{true, false} {
+			f := s.fixture(t)
+			var results []store.Result
+			if together {
+				var err error
+				if results, err = f.Append(t.Context(), tenant, units); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				for _, u := range units {
+					results = append(results, appendUnit(t, f, tenant, u))
+				}
+			}
+			owners := map[string]string{}
+			for i, r := range results {
+				if r.Outcome != store.Committed {
+					continue
+				}
+				for j, value := range r.Assigned {
+					owner := units[i].Assign[j].Owner
+					if before, taken := owners[value]; taken {
+						t.Errorf("%s, together %v: %s belongs to %s and %s", name, together, value, before, owner)
+					}
+					owners[value] = owner
+					if got := get(t, f, tenant, numbers, owner); string(got.Value) != value {
+						t.Errorf("%s, together %v: %s has %s, and was told %s", name, together, owner, got.Value, value)
+					}
+					if got := get(t, f, tenant, byNumber, value); string(got.Value) != owner {
+						t.Errorf("%s, together %v: %s belongs to %s, and was given to %s", name, together, value, got.Value, owner)
+					}
+				}
+			}
+			if wantConflict := name == "counter, then value"; (results[1].Outcome == store.Conflict) != wantConflict {
+				t.Errorf("%s, together %v: outcome %d", name, together, results[1].Outcome)
+			}
+		}
+	}
+}

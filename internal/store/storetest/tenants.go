@@ -3,6 +3,7 @@ package storetest
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
@@ -403,5 +404,54 @@ func testRewrite(s *suite) {
 	}
 	if got := readStream(t, f, tenant, key, 1, 1); got[0] != before[0] {
 		t.Errorf("a rewrite that failed has changed %+v", got[0])
+	}
+}
+
+// testImportCrafted imports files whose hashes and counts are right and which no export has written.
+func testImportCrafted(s *suite) {
+	t := s.t
+	f := s.fixture(t)
+	first := func(last string, time int64) string {
+		return fmt.Sprintf(`{"tenant":{"format":1,"name":"a/prod","last":"%s","time":%d,"rev":2}}`, last, time)
+	}
+	none := first("0000000000000-0", 0)
+	event := func(position, typ string) []string {
+		line := fmt.Sprintf(`{"stream_id":"%s","key":"order:a","type":"%s","data":1,"metadata":{"timestamp":1}}`, position, typ)
+		leaf := sha256.Sum256(append([]byte{0}, line...))
+		chain := sha256.Sum256(append(make([]byte, sha256.Size), leaf[:]...))
+		return []string{fmt.Sprintf(`{"stream":{"key":"order:a","length":1,"chain":"%x"}}`, chain), line}
+	}
+	const item = `{"item":{"space":"work","key":"%s","rev":%d,"value":"dg=="}}`
+	const command = `{"command":{"id":"%032x","time":0}}`
+	for name, c := range map[string]struct {
+		lines []string
+		good  bool
+	}{
+		"an event":                          {append([]string{first("0000000000001-0", 1)}, event("0000000000001-0", "was_made")...), true},
+		"things in their order":             {[]string{none, fmt.Sprintf(item, "a", 2), fmt.Sprintf(item, "z", 1), fmt.Sprintf(command, 1), fmt.Sprintf(command, 2)}, true},
+		"an item twice":                     {[]string{none, fmt.Sprintf(item, "k", 1), fmt.Sprintf(item, "k", 2)}, false},
+		"items out of order":                {[]string{none, fmt.Sprintf(item, "z", 1), fmt.Sprintf(item, "a", 2)}, false},
+		"a command twice":                   {[]string{none, fmt.Sprintf(command, 1), fmt.Sprintf(command, 1)}, false},
+		"commands out of order":             {[]string{none, fmt.Sprintf(command, 2), fmt.Sprintf(command, 1)}, false},
+		"an event without type":             {append([]string{first("0000000000001-0", 1)}, event("0000000000001-0", "")...), false},
+		"a last position that no event has": {[]string{first("1700000000000-0", 0)}, false},
+		"a time that no event has":          {append([]string{first("0000000000001-0", 9223372036854775807)}, event("0000000000001-0", "was_made")...), false},
+		"the end of all positions":          {append([]string{first("9999999999999-4294967295", 1)}, event("9999999999999-4294967295", "was_made")...), false},
+	} {
+		body := strings.Join(c.lines, "\n") + "\n"
+		count := func(of string) int { return strings.Count(body, `{"`+of+`":`) }
+		body += fmt.Sprintf(`{"end":{"streams":%d,"events":%d,"items":%d,"commands":%d,"sha256":"%x"}}`+"\n",
+			count("stream"), count("stream_id"), count("item"), count("command"), sha256.Sum256([]byte(body)))
+		err := f.ImportTenant(t.Context(), other, strings.NewReader(body))
+		var refused *store.ImportError
+		switch {
+		case c.good && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case !c.good && !errors.As(err, &refused):
+			t.Errorf("%s: %v, want an ImportError", name, err)
+		}
+		if err := f.DropTenant(t.Context(), other); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
