@@ -432,8 +432,12 @@ type Serve struct {
 	api     *httpapi.API
 }
 
+// maxClockJump is the longest step ahead of the machine's clock that is believed while the server runs.
+const maxClockJump = 24 * time.Hour
+
 // OpenServe opens a server whose options have been checked.
 func OpenServe(ctx context.Context, o ServeOptions) (_ *Serve, err error) {
+	o.maxClockJump = maxClockJump
 	s := &Serve{options: o}
 	if s.server, err = Open(ctx, o.Options); err != nil {
 		return nil, err

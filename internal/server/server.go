@@ -74,6 +74,8 @@ type Options struct {
 	nodeSecret string
 	// mail is where alerts are mailed, if it has a host.
 	mail usage.MailOptions
+	// maxClockJump is the longest step of the clock that the store believes; 0 believes any, for a clock that is moved.
+	maxClockJump time.Duration
 }
 
 // Server is one running process.
@@ -119,7 +121,10 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("the data folder cannot be made: %w", err)
 	}
-	if s.store, err = pebble.Open(pebble.Options{Dir: filepath.Join(o.Dir, "store"), Clock: o.Clock, Logger: o.Logger}); err != nil {
+	s.store, err = pebble.Open(pebble.Options{
+		Dir: filepath.Join(o.Dir, "store"), Clock: o.Clock, Logger: o.Logger, MaxClockJump: o.maxClockJump,
+	})
+	if err != nil {
 		return nil, err
 	}
 	if s.registry, err = control.Open(ctx, s.store, o.Clock, o.Plans...); err != nil {

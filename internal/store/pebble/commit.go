@@ -40,13 +40,17 @@ func (s *Store) commitLoop() {
 // commitAll executes and answers calls. It reports false when the calls were answered by somebody else, who then
 // also has the slice.
 func (s *Store) commitAll(b *batch, calls []*call) bool {
-	full := s.disk.check()
+	var refusal error
+	if s.disk.check() {
+		refusal = store.ErrFull
+	}
+	unbelieved := s.guard.check()
 	if s.disk.descriptors.wanting.Load() {
 		s.disk.descriptors.fill()
 	}
 	for len(calls) > 0 {
 		b.reset()
-		complete := b.fill(calls, full)
+		complete := b.fill(calls, refusal, unbelieved)
 		b.endLookup()
 		if !b.empty() {
 			if err := s.queue.begin(calls); err != nil {
@@ -265,13 +269,20 @@ func emptied[K comparable, V any](m map[K]V) map[K]V {
 func (b *batch) empty() bool { return b.writes.Empty() && len(b.tenants) == 0 }
 
 // fill stages calls until the batch is full, and returns how many of them are complete.
-func (b *batch) fill(calls []*call, full bool) int {
+func (b *batch) fill(calls []*call, full, unbelieved error) int {
 	for i, c := range calls {
+		var refusal error
 		switch {
-		case full && b.store.disk.refuses(c.need):
-			c.err = store.ErrFull
+		case unbelieved != nil && c.need != always:
+			refusal = unbelieved
+		case full != nil && b.store.disk.refuses(c.need):
+			refusal = full
+		}
+		switch {
+		case refusal != nil:
+			c.err = refusal
 			if c.split {
-				c.err = unknown(store.ErrFull)
+				c.err = unknown(refusal)
 			}
 		case c.op != nil:
 			if c.err = c.op(b); c.err != nil {

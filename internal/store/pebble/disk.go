@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,8 +33,11 @@ import (
 // errors go to Pebble as they are.
 type disk struct {
 	vfs.FS
-	dir    string
-	floor  uint64
+	dir   string
+	floor uint64
+	// ballastBytes is the size of the ballast.
+	ballastBytes uint64
+
 	clock  clock.Clock
 	logger *slog.Logger
 	life   context.Context //nolint:containedctx // the life of the store, which no call's context can stand for
@@ -72,8 +76,10 @@ const (
 )
 
 const (
-	// defaultFloor is the free space that is kept, unless the volume is so small that it is more than a twentieth.
-	defaultFloor = 256 << 20
+	// mostFloor and leastFloor bound the free space that is kept. The ballast has leastFloor: that is what the logs of a
+	// store hold at most which go to tables when it is opened.
+	mostFloor  = 256 << 20
+	leastFloor = 64 << 20
 	// retryPause is the time between two attempts to write to a full volume.
 	retryPause = time.Second
 	// reserveShare is the part of the floor that is left alone even by what makes room.
@@ -89,19 +95,44 @@ const (
 
 var errInUse = errors.New("the lock is held")
 
-// setFloor fixes the free space below which no writes are accepted; 0 chooses it by the size of the volume.
+// setFloor fixes the free space below which no writes are accepted, and the size of the ballast; 0 chooses them by the size of
+// the volume. The ballast is a file that is given up when the volume runs full, so that what was begun can end, and that what
+// is in the log can go to tables when the store is opened.
 func (d *disk) setFloor(floor uint64) {
-	if floor == 0 {
-		floor = defaultFloor
-		if usage, err := d.GetDiskUsage(d.dir); err == nil {
-			floor = min(floor, usage.TotalBytes/20)
-		}
+	if floor != 0 {
+		d.floor, d.ballastBytes = floor, floor/4
+		return
 	}
-	d.floor = floor
+	d.floor, d.ballastBytes = mostFloor, leastFloor
+	if usage, err := d.GetDiskUsage(d.dir); err == nil {
+		d.floor = min(mostFloor, max(leastFloor, usage.TotalBytes/20))
+	}
 }
 
-// ballastBytes is the size of a file that is given up when the volume runs full, so that what was begun can end.
-func (d *disk) ballastBytes() uint64 { return d.floor / 4 }
+// makeRoom gives up the ballast where the volume is too full to open the store. It refuses to make a new store where writes
+// would be refused from the first one on.
+func (d *disk) makeRoom() error {
+	usage, err := d.GetDiskUsage(d.dir)
+	if err != nil {
+		// Nothing is known about the volume.
+		return nil //nolint:nilerr // see above
+	}
+	names, err := d.List(d.dir)
+	if err != nil {
+		return fmt.Errorf("list the data folder %s: %w", d.dir, err)
+	}
+	used := slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, manifestPrefix) })
+	if need := d.floor + d.ballastBytes; !used && usage.AvailBytes < need {
+		return fmt.Errorf("the volume of %s has %d MiB of free space, and a new data folder needs %d: make room or choose another volume",
+			d.dir, usage.AvailBytes>>20, need>>20)
+	}
+	if usage.AvailBytes < d.ballastBytes {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.ballast = d.ballast && d.FS.Remove(d.ballastPath()) != nil
+	}
+	return nil
+}
 
 func (d *disk) ballastPath() string { return d.PathJoin(d.dir, ballastName) }
 
@@ -127,7 +158,7 @@ func (d *disk) check() bool {
 	d.free = usage.AvailBytes
 	want := d.floor
 	if !d.ballast {
-		want += d.ballastBytes()
+		want += d.ballastBytes
 	}
 	switch {
 	case usage.AvailBytes >= want:
@@ -170,7 +201,7 @@ func (d *disk) inflate() bool {
 	if err != nil {
 		return false
 	}
-	err = f.Preallocate(0, int64(d.ballastBytes())) //nolint:gosec // a quarter of a volume at most
+	err = f.Preallocate(0, int64(d.ballastBytes)) //nolint:gosec // a quarter of a volume at most
 	if err = errors.Join(err, f.Close()); err != nil {
 		return d.FS.Remove(d.ballastPath()) != nil
 	}

@@ -495,3 +495,67 @@ func TestOpenOnFullDisk(t *testing.T) {
 		t.Fatalf("units %v", units)
 	}
 }
+
+// TestSmallVolume makes a store where there is no room for one, and opens one whose volume has become full.
+func TestSmallVolume(t *testing.T) {
+	t.Parallel()
+	fs := vfs.NewMem()
+	free := func(mib uint64) { fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: mib << 20, TotalBytes: 6 << 30}) }
+	free(319)
+	if s, err := pebble.Open(pebble.Options{Dir: "data", FS: fs}); err == nil {
+		closeStore(t, s)
+		t.Fatal("a store was made on a volume that has no room for it")
+	} else if !strings.Contains(err.Error(), "319 MiB") || !strings.Contains(err.Error(), "needs 320") {
+		t.Errorf("error %q does not say what is needed", err)
+	}
+	free(320)
+	s := open(t, pebble.Options{Dir: "data", FS: fs})
+	w := newWorkload(10)
+	if err := w.write(t, s); err != nil {
+		t.Fatal(err)
+	}
+	closeStore(t, s)
+	// The ballast is given up before the first write of an opening can meet the full volume.
+	free(0)
+	f := fullDisk(func(errorfs.Op) bool {
+		_, err := fs.Stat("data/ballast")
+		return err == nil
+	})
+	f.on.Store(true)
+	s = open(t, pebble.Options{Dir: "data", FS: errorfs.Wrap(fs, f), Logger: quiet()})
+	defer closeStore(t, s)
+	if f.hits.Load() > 0 {
+		t.Error("opening has met the full volume although there was ballast")
+	}
+	if err := w.write(t, s); !errors.Is(err, store.ErrFull) {
+		t.Errorf("append: %v, want ErrFull", err)
+	}
+}
+
+// TestQuota uses up a quota, which is as good as a full volume.
+func TestQuota(t *testing.T) {
+	t.Parallel()
+	f := &faults{err: syscall.EDQUOT, match: writesTo(".log")}
+	c := clock.NewManual(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	s := open(t, pebble.Options{Dir: "data", FS: errorfs.Wrap(vfs.NewMem(), f), Clock: c, Logger: quiet()})
+	defer closeStore(t, s)
+	w := newWorkload(10)
+	if err := w.write(t, s); err != nil {
+		t.Fatal(err)
+	}
+	f.on.Store(true)
+	if err := w.write(t, s); !errors.Is(err, store.ErrUnknown) && !errors.Is(err, store.ErrFull) {
+		t.Fatalf("append: %v, want ErrUnknown or ErrFull", err)
+	}
+	f.on.Store(false)
+	c.Advance(time.Minute)
+	for err := s.Barrier(t.Context()); err != nil; err = s.Barrier(t.Context()) {
+		if !errors.Is(err, store.ErrFull) {
+			t.Fatalf("barrier: %v", err)
+		}
+		c.Advance(time.Minute)
+	}
+	if err := w.write(t, s); err != nil {
+		t.Errorf("append with room again: %v", err)
+	}
+}

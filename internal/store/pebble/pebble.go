@@ -37,12 +37,15 @@ type Options struct {
 	Clock clock.Clock
 	// Logger gets what concerns the operator; nil means that nothing is logged.
 	Logger *slog.Logger
-	// MinFreeBytes is the free space of the volume below which writes are refused; 0 means 256 MiB, or a twentieth
-	// of the volume if that is less.
+	// MinFreeBytes is the free space of the volume below which writes are refused; 0 means a twentieth of the volume, but
+	// at least 64 and at most 256 MiB.
 	MinFreeBytes uint64
 	// CacheBytes bounds the memory for stored data: blocks that were read lately, and what was written lately, which
 	// alone can take 64 MiB under load. 0 means 96 MiB. A store without load uses next to nothing of it.
 	CacheBytes int64
+	// MaxClockJump is the longest step ahead of the clock that is believed while the store is open; 0 believes any. A longer
+	// one makes writes fail with ErrClock, as docs/operations.md describes.
+	MaxClockJump time.Duration
 }
 
 const (
@@ -73,6 +76,7 @@ type Store struct {
 	life   *lifetime
 	events *events
 	queue  *queue
+	guard  *clockGuard
 	// background counts the goroutines of the store but the committer.
 	background sync.WaitGroup
 	// committed is closed when the committer has ended.
@@ -166,6 +170,7 @@ func Open(o Options) (*Store, error) {
 		descriptors: &descriptors{fs: o.FS, dir: o.Dir, clock: o.Clock, logger: o.Logger},
 	}
 	s.disk.marks = newMarks(s.disk)
+	s.guard = &clockGuard{clock: o.Clock, logger: o.Logger, disk: s.disk, bound: o.MaxClockJump}
 	if err := s.open(o); err != nil {
 		return nil, err
 	}
@@ -182,6 +187,9 @@ func (s *Store) open(o Options) error {
 	}
 	s.disk.setFloor(o.MinFreeBytes)
 	s.disk.findBallast()
+	if err := s.disk.makeRoom(); err != nil {
+		return err
+	}
 	s.disk.descriptors.fill()
 	err := s.unlessFaulted(nil, func() error { return s.openEngine(o) })
 	switch {
@@ -196,6 +204,9 @@ func (s *Store) open(o Options) error {
 	}
 	if err := s.unlessFaulted(nil, s.load); err != nil {
 		return errors.Join(fmt.Errorf("open the data folder %s: %w", o.Dir, err), s.closeEngine())
+	}
+	if seen := s.disk.marks.seen(); seen > 0 {
+		s.guard.seen = time.UnixMilli(seen)
 	}
 	s.disk.phase.Store(running)
 	s.view = &view{snapshot: s.db.NewSnapshot()}
@@ -300,6 +311,10 @@ func (s *Store) Status() store.Status {
 		}
 	case s.disk.check():
 		st.Writable, st.Reason = false, store.ErrFull.Error()
+	default:
+		if err := s.guard.check(); err != nil {
+			st.Writable, st.Reason = false, err.Error()
+		}
 	}
 	st.FreeBytes = s.disk.freeBytes()
 	return st

@@ -279,6 +279,9 @@ func (b *batch) dueItem(t *tenant, space store.Space, key string) (*stagedItem, 
 func (s *Store) sweepLoop() {
 	for s.clock.Wait(s.life, s.clock.Now().Add(sweepEvery)) == nil {
 		s.disk.descriptors.fill()
+		if s.guard.check() != nil {
+			continue
+		}
 		s.sweep(s.life)
 	}
 }
