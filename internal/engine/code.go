@@ -71,10 +71,7 @@ func appendEvent(dst []byte, ev *tick.Event) []byte {
 func (f Functions) call(ctx context.Context, code *spec.Code, in []byte) (value.Value, error) {
 	function := f[code]
 	if function == nil {
-		return value.Value{}, faulty(code, &sandbox.Fault{
-			Kind: sandbox.Start, Detail: "the code is not loaded",
-			Hint: "Upload it again, or turn on what runs it, and deploy the spec again.",
-		})
+		return value.Value{}, faulty(code, notLoaded(code))
 	}
 	raw, err := function.Call(ctx, in)
 	if err != nil {
@@ -90,6 +87,16 @@ func (f Functions) call(ctx context.Context, code *spec.Code, in []byte) (value.
 		return value.Value{}, rejection(code, e)
 	}
 	return out, nil
+}
+
+// notLoaded is the fault of code that the server does not have, or could not use when the spec was deployed.
+func notLoaded(code *spec.Code) *sandbox.Fault {
+	f := &sandbox.Fault{Kind: sandbox.Start, Detail: "the code is not loaded", Hint: "See what the server's log says of it, and deploy the spec again."}
+	if code.Runtime == spec.WASM {
+		f.Detail = fmt.Sprintf("the blob %s is missing in this environment, or it could not be loaded", printable(code.Artifact))
+		f.Hint = fmt.Sprintf("Upload it with 'j17 blobs put FILE %s'; nothing has to be deployed again. Until then, trying again cannot help.", printable(code.Artifact))
+	}
+	return f
 }
 
 // rejection is the error that custom code has returned.
@@ -120,8 +127,11 @@ func faulty(code *spec.Code, err error) error {
 		name = code.Entrypoint
 	}
 	out := j17.Errorf(j17.CodeCustomCodeFailed, "The custom code %s failed (%s): %s. Nothing was changed.", printable(name), fault.Kind, fault.Detail)
-	if fault.Kind == sandbox.Busy {
+	switch fault.Kind {
+	case sandbox.Busy:
 		out = j17.Errorf(j17.CodeUnavailable, "The custom code %s could not run now: %s. Nothing was changed. Try again.", printable(name), fault.Detail)
+	case sandbox.Exhausted:
+		out = j17.Errorf(j17.CodeWorkLimit, "The custom code %s was stopped: %s. Nothing was changed.", printable(name), fault.Detail)
 	}
 	out.Details = faultDetails{Kind: fault.Kind, Hint: fault.Hint, Artifact: code.Artifact, Entrypoint: code.Entrypoint}
 	cause := error(fault)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"j17"
+	"j17/internal/sandbox"
 	"j17/internal/spec/tick"
 	"j17/internal/store"
 	"j17/internal/value"
@@ -87,6 +88,7 @@ func (e *Engine) fold(ctx context.Context, t store.Tenant, typ *program, key j17
 	ed := value.NewEditor()
 	name := key.String()
 	b := work.New(ctx, work.Replay)
+	replaying := sandbox.ForReplay(ctx)
 	var te tick.Event // of its own memory in every turn, it would be a quarter of all that a replay allocates
 	for ev, err := range e.store.ReadStream(ctx, t, key, base.length+1, length) {
 		if err != nil {
@@ -95,7 +97,7 @@ func (e *Engine) fold(ctx context.Context, t store.Tenant, typ *program, key j17
 		f.loose += len(ev.Data)
 		te = tick.Event{Key: name, Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data), Metadata: tick.Raw(ev.Metadata)}
 		b.Renew(work.Replay)
-		if err := typ.apply(ctx, &f, ed, &te, b, nil); err != nil {
+		if err := typ.apply(replaying, &f, ed, &te, b, nil); err != nil {
 			return nil, replayFailed(err, &te, f.length+1)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"j17"
+	"j17/internal/sandbox"
 	"j17/internal/store"
 	"j17/internal/value"
 	"j17/internal/work"
@@ -28,6 +29,7 @@ func (e *Engine) react(ctx context.Context, d *deployed, a *admitted, p *plan, b
 	for i := range p.unit.Events {
 		x.events[i].json = p.unit.Events[i].Data
 	}
+	ctx = sandbox.ForCommand(ctx) // States that are looked at are folded as replays all the same.
 	err := x.expand(ctx)
 	if err == nil {
 		p.after, err = x.handle(ctx)

@@ -33,6 +33,8 @@ const (
 	Start Kind = "start"
 	// Busy: the code was not run, or not to its end, because other calls need what it needs. It is not at fault.
 	Busy Kind = "busy"
+	// Exhausted: the calls for one command would take more together than they may.
+	Exhausted Kind = "exhausted"
 )
 
 // Fault is a failure of custom code.

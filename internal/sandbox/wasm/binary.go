@@ -17,10 +17,10 @@ const (
 	maxExports     = 10_000
 	maxImports     = 1_000
 	maxSegments    = 100_000
-	maxBody        = 2 << 20 // bytes of one function
-	maxLocals      = 20_000  // of one function
-	maxNesting     = 10_000  // of blocks in one function
-	maxLoopNesting = 500     // of loops in one function
+	maxBody        = budget // bytes of one function, so that the counter never falls behind
+	maxLocals      = 20_000 // of one function
+	maxNesting     = 10_000 // of blocks in one function
+	maxLoopNesting = 500    // of loops in one function
 	// maxLocalsBlocks is the most that the local variables of a function times its blocks may be; a loop counts as five.
 	maxLocalsBlocks = 2_000_000
 	maxTableLength  = 100_000 // entries of all tables together

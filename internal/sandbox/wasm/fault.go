@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"j17/internal/sandbox"
 )
@@ -31,11 +32,16 @@ func (m *Module) fault(r *run, err error, refused bool) error {
 	f := &sandbox.Fault{Log: r.log.text()}
 	out, ended := errors.AsType[exit](err)
 	_, late := errors.AsType[timeUp](err)
+	_, stalled := errors.AsType[clockUp](err)
 	switch {
 	case late:
 		f.Kind = sandbox.Timeout
-		f.Detail = fmt.Sprintf("the code did not answer within %s", r.limit)
+		f.Detail = fmt.Sprintf("the code did not answer within %s", time.Duration(r.most)*tickTime)
 		f.Hint = "Look for a loop that does not end, do less in one call, or raise timeout_ms."
+	case stalled:
+		f.Kind = sandbox.Busy
+		f.Detail = fmt.Sprintf("the code did not answer within %s, and the processor had too little time for it", r.limit)
+		f.Hint = "Try again. If it happens often, let the code jump about less in its memory."
 	case refused:
 		f.Kind = sandbox.Memory
 		f.Detail = fmt.Sprintf("the code needs more than the %d MiB of memory that it may have", m.largest()/16)

@@ -81,8 +81,9 @@ func wasiFunction(name string) (hostFunction, signature) {
 		// Not zero, which Go takes for a broken clock.
 		return func(_ *run, mod api.Module, stack []uint64) { stack[0] = errno(putU64(mod, stack[2], 1)) }, signature{"\x7f\x7e\x7f", "\x7f"}
 	case "random_get":
-		return func(_ *run, mod api.Module, stack []uint64) {
+		return func(r *run, mod api.Module, stack []uint64) {
 			b, ok := mod.Memory().Read(uint32(stack[0]), uint32(stack[1])) //nolint:gosec // parameters are i32
+			r.spend(len(b) / bytesPerCost)
 			clear(b)
 			stack[0] = errno(ok)
 		}, i32s(2)
@@ -155,6 +156,9 @@ func putU64(mod api.Module, at, v uint64) bool {
 // maxVectors is how many pieces one write may have, as in POSIX.
 const maxVectors = 1024
 
+// costOfVector is what one of them costs, in simple instructions.
+const costOfVector = 64
+
 // fdWrite puts what is written to standard output and standard error into the log.
 func fdWrite(r *run, mod api.Module, stack []uint64) {
 	if fd := uint32(stack[0]); fd != 1 && fd != 2 { //nolint:gosec // the upper half of an i32 is undefined
@@ -171,6 +175,7 @@ func fdWrite(r *run, mod api.Module, stack []uint64) {
 			stack[0] = wasiFault
 			return
 		}
+		r.spend(costOfVector + min(len(b), maxLog)/bytesPerCost)
 		r.log.write(b)
 		total += size
 	}
@@ -179,7 +184,7 @@ func fdWrite(r *run, mod api.Module, stack []uint64) {
 
 // poll reports at once that all that was waited for has happened: there is nothing to wait for. Go does so before it tells
 // of a panic.
-func poll(_ *run, mod api.Module, stack []uint64) {
+func poll(r *run, mod api.Module, stack []uint64) {
 	in, out, n := uint32(stack[0]), uint32(stack[1]), uint32(stack[2]) //nolint:gosec // parameters are i32
 	n = min(n, maxVectors)
 	mem := mod.Memory()
@@ -191,6 +196,7 @@ func poll(_ *run, mod api.Module, stack []uint64) {
 			stack[0] = wasiFault
 			return
 		}
+		r.spend(costOfVector)
 		clear(event)
 		binary.LittleEndian.PutUint64(event, user)
 		event[10] = kind

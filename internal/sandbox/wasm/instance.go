@@ -36,6 +36,7 @@ type instance struct {
 	globals []api.MutableGlobal
 	memory  *linear
 	refused api.Global
+	counter api.Global
 	malloc  api.Function
 	entries map[string]api.Function
 	inPool  *list.Element // guarded by the pool
@@ -47,14 +48,14 @@ type Result struct {
 	Output []byte
 	// Log is the end of what the code wrote to its standard output and error, up to 8 KiB.
 	Log string
-	// Used is how long the code ran, without waiting for its turn.
-	Used time.Duration
+	// Used is how long the code ran, without waiting for its turn, Code its code time (sandbox.Allow).
+	Used, Code time.Duration
 	// Memory is how many bytes of memory the instance had at the end.
 	Memory uint32
 }
 
-// Run calls an entry point, which must be one of m.Entrypoints. A timeout of 0 is DefaultTimeout; waiting for a turn does
-// not count. Errors are those of sandbox.Function.
+// Run calls an entry point, which must be one of m.Entrypoints. The timeout is code time (sandbox.Allow), which is counted by
+// the instructions that run; 0 is DefaultTimeout. Errors are those of sandbox.Function.
 func (m *Module) Run(ctx context.Context, entrypoint string, timeout time.Duration, input []byte) (Result, error) {
 	if len(input) > MaxInput {
 		return Result{}, &sandbox.Fault{
@@ -64,6 +65,10 @@ func (m *Module) Run(ctx context.Context, entrypoint string, timeout time.Durati
 	}
 	if timeout <= 0 {
 		timeout = DefaultTimeout
+	}
+	allowed, err := sandbox.Allow(ctx, timeout)
+	if err != nil {
+		return Result{}, err
 	}
 	if !m.enter() {
 		return Result{}, start("the module has been replaced or removed", "Try again.")
@@ -75,7 +80,7 @@ func (m *Module) Run(ctx context.Context, entrypoint string, timeout time.Durati
 	case <-ctx.Done():
 		return Result{}, ctx.Err()
 	}
-	r := &run{ctx: ctx, sched: m.rt.sched, memory: m.rt.memory, limit: startTimeout}
+	r := &run{ctx: ctx, sched: m.rt.sched, memory: m.rt.memory}
 	defer r.end()
 	if err := r.acquire(max(int64(m.image.size), int64(m.parsed.memory.min)*pageSize)); err != nil {
 		return Result{}, err
@@ -83,15 +88,23 @@ func (m *Module) Run(ctx context.Context, entrypoint string, timeout time.Durati
 	if err := r.begin(); err != nil {
 		return Result{}, err
 	}
+	r.may(startTimeout, startPatience)
 	i, err := m.instance(r)
 	if err != nil {
 		return Result{}, err
 	}
 	i.memory.run = r
-	r.limit, r.used, r.since = timeout, 0, m.rt.sched.clock.Now() // making an instance is not the code's time
+	r.may(allowed.Code, allowed.Real) // making an instance is not the code's time
+	before := i.counted()
 	output, err := i.call(r, entrypoint, input)
 	now := m.rt.sched.clock.Now()
 	result := Result{Output: output, Log: r.log.text(), Used: r.used, Memory: i.mod.Memory().Size()}
+	result.Code = time.Duration(float64(r.work*budget+int64(r.host)+before-i.counted()) / budget * float64(tickTime))
+	// To compare its memory with what it was, and put it back, takes time as well.
+	allowed.Spend(result.Code+time.Duration(result.Memory/bytesPerNanosecond), len(input)+len(output))
+	if f, ok := errors.AsType[*sandbox.Fault](err); ok && f.Kind == sandbox.Timeout {
+		err = allowed.Over(f)
+	}
 	if r.lane != nil {
 		result.Used += now.Sub(r.since)
 	}
@@ -108,6 +121,14 @@ func (m *Module) Run(ctx context.Context, entrypoint string, timeout time.Durati
 	return result, err
 }
 
+// bytesPerNanosecond is how fast memory is compared.
+const bytesPerNanosecond = 10
+
+// counted is what is left of the budget of the instructions that run.
+func (i *instance) counted() int64 {
+	return int64(int32(uint32(i.counter.Get()))) //nolint:gosec // it is an i32
+}
+
 func busy(r *run) error {
 	return &sandbox.Fault{
 		Kind: sandbox.Busy, Detail: "the memory for custom code is taken by other calls", Hint: "Try again, or let the code get by with less memory.", Log: r.log.text(),
@@ -116,7 +137,7 @@ func busy(r *run) error {
 
 // start runs the module's initialization once and keeps the state it leaves.
 func (m *Module) start(ctx context.Context) error {
-	r := &run{ctx: ctx, sched: m.rt.sched, memory: m.rt.memory, limit: startTimeout}
+	r := &run{ctx: ctx, sched: m.rt.sched, memory: m.rt.memory}
 	defer r.end()
 	if err := r.acquire(int64(m.rt.pages) * pageSize); err != nil {
 		return err
@@ -124,6 +145,7 @@ func (m *Module) start(ctx context.Context) error {
 	if err := r.begin(); err != nil {
 		return err
 	}
+	r.may(startTimeout, startPatience)
 	i, err := m.boot(r)
 	if err != nil {
 		return err
@@ -235,7 +257,7 @@ func (m *Module) instantiate(ctx context.Context) (*instance, error) {
 		return nil, start("the module could not be started: "+firstLine(err).Error(), "Check the places of its data and element segments.")
 	}
 	i := &instance{module: m, mod: mod, memory: memory, malloc: mod.ExportedFunction("malloc"), entries: map[string]api.Function{}}
-	i.refused = mod.ExportedGlobal(m.exports.refused)
+	i.refused, i.counter = mod.ExportedGlobal(m.exports.refused), mod.ExportedGlobal(m.exports.counter)
 	for _, name := range m.exports.globals {
 		if g, ok := mod.ExportedGlobal(name).(api.MutableGlobal); ok {
 			i.globals = append(i.globals, g)

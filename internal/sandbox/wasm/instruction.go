@@ -2,7 +2,11 @@ package wasm
 
 // visitor is told of the instructions that a rewrite changes. from is where the instruction begins.
 type visitor interface {
-	// loop is told of a loop when its opening has been read.
+	// step is told of every instruction, before the rest of it is read.
+	step(op byte)
+	// segment is told of a place that code does not reach in every case when it has reached the one before: the beginning of a
+	// branch, what follows one, the end of a block. loop is told of a loop when its opening has been read.
+	segment(r *reader)
 	loop(r *reader)
 	// call: a call of a function, or the making of a reference to one.
 	call(r *reader, from int, opcode byte, function uint32)
@@ -12,6 +16,8 @@ type visitor interface {
 	fillMemory(r *reader, from int)
 	// bulk: an instruction that may take long, before which cost has to be charged. A data segment's index, or -1.
 	bulk(r *reader, from, segment int)
+	// branches: how many a table of them has.
+	branches(n int)
 	// keeps: an instruction that changes something besides memory and globals.
 	keeps()
 	// end of the loop, block or expression that was opened last.
@@ -23,7 +29,11 @@ type visitor interface {
 func walk(r *reader, v visitor) {
 	for depth := 1; depth > 0 && r.err == nil; {
 		from := r.at
-		switch op := r.byte(); {
+		op := r.byte()
+		if v != nil {
+			v.step(op)
+		}
+		switch {
 		case op == 0x02 || op == 0x03 || op == 0x04: // block, loop, if
 			r.leb(5)
 			if depth++; depth > maxNesting {
@@ -31,16 +41,31 @@ func walk(r *reader, v visitor) {
 			}
 			if v != nil {
 				v.open(op == 0x03, r.at)
-				if op == 0x03 {
+				switch op {
+				case 0x03:
 					v.loop(r)
+				case 0x04:
+					v.segment(r)
 				}
 			}
 		case op == 0x0b:
 			depth--
 			if v != nil {
 				v.end(from)
+				if depth > 0 {
+					v.segment(r)
+				}
 			}
-		case op == 0x0c || op == 0x0d || op >= 0x20 && op <= 0x25: // br, br_if, local.*, global.*, table.get
+		case op == 0x05: // else
+			if v != nil {
+				v.segment(r)
+			}
+		case op == 0x0d: // br_if
+			r.leb(5)
+			if v != nil {
+				v.segment(r)
+			}
+		case op == 0x0c || op >= 0x20 && op <= 0x25: // br, local.*, global.*, table.get
 			r.leb(5)
 		case op == 0x26: // table.set
 			r.leb(5)
@@ -48,8 +73,12 @@ func walk(r *reader, v visitor) {
 				v.keeps()
 			}
 		case op == 0x0e: // br_table
-			for range r.count("branches", maxBody) {
+			n := r.count("branches", maxBody)
+			for range n {
 				r.leb(5)
+			}
+			if v != nil {
+				v.branches(n)
 			}
 			r.leb(5)
 		case op == 0x10 || op == 0xd2: // call, ref.func
@@ -86,7 +115,7 @@ func walk(r *reader, v visitor) {
 			walkMisc(r, v, from)
 		case op == 0xfd:
 			walkVector(r)
-		case op <= 0x01 || op == 0x05 || op == 0x0f || op == 0x1a || op == 0x1b || op >= 0x45 && op <= 0xc4 || op == 0xd1:
+		case op <= 0x01 || op == 0x0f || op == 0x1a || op == 0x1b || op >= 0x45 && op <= 0xc4 || op == 0xd1:
 		default:
 			r.failf("instruction 0x%02x is not supported: build without experimental features", op)
 		}
@@ -147,5 +176,29 @@ func walkVector(r *reader) {
 		r.byte()
 	case op > 255:
 		r.failf("instruction 0xfd %d is not supported: build without relaxed SIMD", op)
+	}
+}
+
+// weight is what an instruction costs when it runs, where a simple one costs 1.
+func weight(op byte) uint32 {
+	switch {
+	case op == 0x0b, op == 0x05, op == 0x02, op == 0x01: // end, else, block, nop
+		return 0
+	case op == 0x10: // call
+		return 4
+	case op == 0x11, op == 0x0e: // call_indirect, br_table
+		return 8
+	case op >= 0x28 && op <= 0x3e, op == 0x25, op == 0x26: // memory and tables
+		return 2
+	case op == 0x3f, op == 0x40: // memory.size, memory.grow
+		return 8
+	case op >= 0x6d && op <= 0x70, op >= 0x7f && op <= 0x82: // div, rem
+		return 8
+	case op == 0x91, op == 0x95, op == 0x9f, op == 0xa3: // sqrt, div of floats
+		return 6
+	case op == 0xfc, op == 0xfd:
+		return 3
+	default:
+		return 1
 	}
 }

@@ -4,12 +4,19 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 const (
-	// budget is how many bytes of instructions may run between two ticks. Machine code cannot be preempted, not even to
-	// collect garbage, so this bounds how long a call can hold up the rest of the process: some hundred microseconds.
-	budget = 1 << 19
+	// budget is how much may run between two ticks, in simple instructions (weight). Machine code cannot be preempted, not
+	// even to collect garbage, so this bounds how long a call can hold up the rest of the process: some hundred microseconds.
+	budget = 1 << 18
+	// costOfSegment and costOfCheck are what it costs to charge, and to look whether the budget is used up. costOfGrowth is
+	// that of memory.grow, bytesPerCost how many bytes are copied for one.
+	costOfSegment = 3
+	costOfCheck   = 3
+	costOfGrowth  = 1 << 10
+	bytesPerCost  = 8
 	// tickModule and tickName are what a rewritten module imports to report that its budget is used up.
 	tickModule, tickName = "j17", "tick"
 )
@@ -19,16 +26,21 @@ type rewritten struct {
 	binary []byte
 	// globals are the exports by which all mutable globals of the module can be read and set.
 	globals []string
+	// counter is the export of the global that counts down to the next tick.
+	counter string
 	// refused is the export of the global that is 1 when the memory could not grow.
 	refused string
 	// start is the export of the start function, "" where there is none.
 	start string
+	// compiling is how long it takes to compile, roughly.
+	compiling time.Duration
 }
 
 // rewrite makes a module interruptible and resettable:
 //
-//   - Every loop and every function begins by charging its length to a counter. When the counter is used up, the module
-//     calls the host, which stops it, lets it wait or lets it go on. Every endless computation passes such a place.
+//   - What runs is charged to a counter, at the beginning of every segment, which is code that runs from its beginning to
+//     its end. Every loop and every function begins by looking whether the counter is used up. Then the module calls the
+//     host, which stops it, lets it wait or lets it go on. Every endless computation passes such a place.
 //   - All mutable globals are exported, so that an instance can be put back into the state it began in.
 //   - The start function is no longer called by the instantiation, which could not be interrupted, but exported.
 //   - Memory and tables are limited, and a memory that cannot grow leaves a mark, to tell what a trap was caused by.
@@ -93,7 +105,7 @@ func (m *module) rewrite(maxPages uint32) (*rewritten, error) {
 	if names := w.functionNames(m.names); names != nil {
 		section(secCustom, append(appendName(nil, "name"), names...))
 	}
-	out.binary = b
+	out.binary, out.compiling = b, time.Duration(w.compiling)*time.Microsecond
 	return out, w.err
 }
 
@@ -114,12 +126,14 @@ type rewriter struct {
 	helpers uint32 // the function that stands for memory.grow; those for memory.copy and memory.fill follow
 	counter uint32 // the global that counts down; the one that marks refused growth follows
 	err     error
+	// compiling is what the functions so far will take to compile, in microseconds.
+	compiling int
 
 	raw   []byte
 	from  int // what comes before has been copied
 	out   []byte
-	costs []uint32 // of the loops of the function, in order
-	loops int      // how many of them have been seen
+	costs []uint32 // of the segments of the function, in order
+	seen  int      // how many of them have begun
 }
 
 // begin starts copying at the place where the reader is.
@@ -161,20 +175,40 @@ func (w *rewriter) moved(function uint32) uint32 {
 	return function
 }
 
-// charge returns code that lowers the counter by cost and ticks when it is used up.
+// charge returns code that lowers the counter by cost.
 func (w *rewriter) charge(cost uint32) []byte {
 	b := appendU32([]byte{0x23}, w.counter)
-	b = append(appendS32(append(b, 0x41), min(max(cost, 1), budget)), 0x6b)
-	return w.settle(b)
+	b = append(appendS32(append(b, 0x41), cost), 0x6b)
+	return appendU32(append(b, 0x24), w.counter)
 }
 
-// settle appends code that takes the new value of the counter from the stack.
-func (w *rewriter) settle(b []byte) []byte {
-	b = appendU32(append(b, 0x24), w.counter)
+// check appends code that ticks when the counter is used up. What was used beyond it counts for the next one.
+func (w *rewriter) check(b []byte) []byte {
 	b = appendU32(append(b, 0x23), w.counter)
 	b = append(b, 0x41, 0, 0x48, 0x04, 0x40) // if it is below 0
-	b = appendU32(append(appendS32(append(b, 0x41), budget), 0x24), w.counter)
+	b = appendU32(append(b, 0x23), w.counter)
+	b = append(appendS32(append(b, 0x41), budget), 0x6a)
+	b = appendU32(append(b, 0x24), w.counter)
 	return append(appendU32(append(b, 0x10), w.imports), 0x0b) // call tick
+}
+
+// next returns the cost of the segment that begins.
+func (w *rewriter) next() uint32 {
+	if w.seen >= len(w.costs) {
+		return 0 // an expression that is no code
+	}
+	w.seen++
+	return w.costs[w.seen-1]
+}
+
+func (w *rewriter) step(byte)    {}
+func (w *rewriter) branches(int) {}
+
+func (w *rewriter) segment(r *reader) {
+	if cost := w.next(); cost > 0 && r.err == nil {
+		w.flush(r.at)
+		w.out = append(w.out, w.charge(cost+costOfSegment)...)
+	}
 }
 
 func (w *rewriter) open(bool, int) {}
@@ -182,10 +216,9 @@ func (w *rewriter) end(int)        {}
 func (w *rewriter) keeps()         {}
 
 func (w *rewriter) loop(r *reader) {
-	if w.loops < len(w.costs) {
+	if cost := w.next(); r.err == nil {
 		w.flush(r.at)
-		w.out = append(w.out, w.charge(w.costs[w.loops])...)
-		w.loops++
+		w.out = w.check(append(w.out, w.charge(cost+costOfSegment+costOfCheck)...))
 	}
 }
 
@@ -208,11 +241,11 @@ func (w *rewriter) fillMemory(r *reader, from int) {
 func (w *rewriter) bulk(r *reader, from, segment int) {
 	cost := uint32(budget / 4)
 	if segment >= 0 && segment < len(w.m.data) {
-		cost = w.m.data[segment] / 8
+		cost = min(budget, w.m.data[segment]/bytesPerCost)
 	}
 	if r.err == nil {
 		w.flush(from)
-		w.out = append(w.out, w.charge(cost)...)
+		w.out = w.check(append(w.out, w.charge(cost)...))
 	}
 }
 
@@ -261,8 +294,9 @@ func (w *rewriter) exports(out *rewritten) []byte {
 			add(out.globals[len(out.globals)-1], kindGlobal, uint32(i))
 		}
 	}
-	out.globals = append(out.globals, prefix+".counter")
-	add(prefix+".counter", kindGlobal, w.counter)
+	out.counter = prefix + ".counter"
+	out.globals = append(out.globals, out.counter)
+	add(out.counter, kindGlobal, w.counter)
 	out.refused = prefix + ".refused"
 	out.globals = append(out.globals, out.refused)
 	add(out.refused, kindGlobal, w.counter+1)
@@ -343,16 +377,26 @@ func (w *rewriter) code(section []byte) ([]byte, error) {
 	if !r.done() && section != nil {
 		return nil, fmt.Errorf("section %d is longer than what it holds", secCode)
 	}
+	return w.appendHelpers(b), nil
+}
+
+// appendHelpers appends the functions that stand for memory.grow, memory.copy and memory.fill.
+func (w *rewriter) appendHelpers(b []byte) []byte {
 	refused := w.counter + 1
-	grow := append([]byte{0, 0x20, 0, 0x40, 0, 0x22, 0, 0x41, 0x7f, 0x46, 0x04, 0x40, 0x41, 1, 0x24}, appendU32(nil, refused)...)
+	grow := w.check(append([]byte{0}, w.charge(costOfGrowth)...))
+	grow = append(grow, 0x20, 0, 0x40, 0, 0x22, 0, 0x41, 0x7f, 0x46, 0x04, 0x40, 0x41, 1, 0x24) // if it answers -1, the mark is set
+	grow = appendU32(grow, refused)
 	b = appendSized(b, append(grow, 0x0b, 0x20, 0, 0x0b))
 	for _, instruction := range []string{"\xfc\x0a\x00\x00", "\xfc\x0b\x00"} {
 		body := appendU32([]byte{0, 0x23}, w.counter)
-		body = w.settle(append(body, 0x20, 2, 0x41, 3, 0x76, 0x6b)) // the counter less an eighth of the length
+		body = append(body, 0x20, 2, 0x41, 3, 0x76, 0x6b) // the counter less the length by bytesPerCost
+		body = appendU32(append(body, 0x24), w.counter)
+		body = append(w.check(append(body, 0x03, 0x40)), 0x23) // a loop, until it is not below 0
+		body = append(appendU32(body, w.counter), 0x41, 0, 0x48, 0x0d, 0, 0x0b)
 		body = append(append(body, 0x20, 0, 0x20, 1, 0x20, 2), instruction...)
 		b = appendSized(b, append(body, 0x0b))
 	}
-	return b, nil
+	return b
 }
 
 func (w *rewriter) function(body []byte) ([]byte, error) {
@@ -369,7 +413,7 @@ func (w *rewriter) function(body []byte) ([]byte, error) {
 		return nil, r.err
 	}
 	at := r.at
-	price := &pricer{m: w.m}
+	price := newPricer(w.m)
 	walk(r, price)
 	if r.err == nil && !r.done() {
 		r.failf("a function is longer than its code")
@@ -377,18 +421,18 @@ func (w *rewriter) function(body []byte) ([]byte, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
-	// The compiler's time grows with these products.
-	if price.deepest > maxLoopNesting {
-		return nil, fmt.Errorf("loops are nested more than %d deep", maxLoopNesting)
+	if err := price.compiles(locals, len(body)); err != nil {
+		return nil, err
 	}
-	if blocks := uint64(price.blocks + 4*len(price.costs)); locals*blocks > maxLocalsBlocks { //nolint:gosec // counts
-		return nil, fmt.Errorf("a function has %d local variables and %d blocks, too many of both to be compiled in time", locals, price.blocks)
+	w.compiling += price.compiling
+	if w.compiling > maxCompiling {
+		return nil, fmt.Errorf("the module is too large to be compiled in time: it has too much code, or too many blocks, branches and loops in single functions")
 	}
 	r.at = at
 	w.begin(r)
-	w.from, w.costs, w.loops = 0, price.costs, 0
+	w.from, w.costs, w.seen = 0, price.costs, 0
 	w.flush(at)
-	w.out = append(w.out, w.charge(uint32(len(body)))...) //nolint:gosec // at most maxBody
+	w.out = w.check(append(w.out, w.charge(w.next()+costOfSegment+costOfCheck)...))
 	walk(r, w)
 	w.flush(r.at)
 	w.costs = nil
@@ -417,48 +461,3 @@ func (w *rewriter) functionNames(section []byte) []byte {
 	}
 	return nil
 }
-
-// pricer finds what each loop of a function costs, and whether the function changes what cannot be put back.
-type pricer struct {
-	m     *module
-	costs []uint32
-	stack []frame
-	// blocks counts all blocks, loops the loops that are open, deepest the most that were.
-	blocks, loops, deepest int
-}
-
-// frame is a block that is open.
-type frame struct {
-	loop int // the loop's number, -1 for other blocks
-	at   int
-}
-
-func (p *pricer) open(isLoop bool, at int) {
-	f := frame{loop: -1, at: at}
-	p.blocks++
-	if isLoop {
-		p.loops++
-		p.deepest = max(p.deepest, p.loops)
-		f.loop = len(p.costs)
-		p.costs = append(p.costs, 0)
-	}
-	p.stack = append(p.stack, f)
-}
-
-func (p *pricer) end(at int) {
-	if n := len(p.stack); n > 0 {
-		if f := p.stack[n-1]; f.loop >= 0 {
-			p.costs[f.loop] = uint32(at - f.at) //nolint:gosec // at most maxBody
-			p.loops--
-		}
-		p.stack = p.stack[:n-1]
-	}
-}
-
-func (p *pricer) keeps()                          { p.m.disposable = true }
-func (p *pricer) loop(*reader)                    {}
-func (p *pricer) call(*reader, int, byte, uint32) {}
-func (p *pricer) grow(*reader, int)               {}
-func (p *pricer) copyMemory(*reader, int)         {}
-func (p *pricer) fillMemory(*reader, int)         {}
-func (p *pricer) bulk(*reader, int, int)          {}

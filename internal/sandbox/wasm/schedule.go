@@ -12,6 +12,8 @@ const (
 	quickTime = 2 * time.Millisecond
 	// slice is how long a long call runs before it lets another one run.
 	slice = 10 * time.Millisecond
+	// tickTime is the code time of a tick: what the instructions of one budget take on a machine of moderate speed.
+	tickTime = 200 * time.Microsecond
 )
 
 // scheduler shares the processors among calls. Every call begins in the quick lane, which has a place for each processor;
@@ -32,7 +34,11 @@ func newScheduler(c clock.Clock, processors int) *scheduler {
 type run struct {
 	ctx   context.Context
 	sched *scheduler
-	limit time.Duration
+	// limit is the time on a clock that it may be at work, most and work the budgets that it may use up and has used up.
+	limit      time.Duration
+	most, work int64
+	// host counts what functions of the host have done since the last tick, in simple instructions.
+	host int
 
 	lane  chan struct{} // the lane that the run has a place in
 	since time.Time
@@ -47,10 +53,15 @@ type run struct {
 	abort string // what the module has said about its end
 }
 
-// timeUp is what stops a run that has used up its time.
+// timeUp is what stops a run that has used up its code time.
 type timeUp struct{}
 
 func (timeUp) Error() string { return "the time is used up" }
+
+// clockUp is what stops a run that has been at work for longer than its code time allows for, by far.
+type clockUp struct{}
+
+func (clockUp) Error() string { return "the time on the clock is used up" }
 
 // exit is what stops a run that has ended itself.
 type exit struct{ code uint32 }
@@ -104,15 +115,34 @@ func (r *run) end() {
 	}
 }
 
-// tick is called by the module every now and then. It returns what the run has to be stopped for.
+// may sets what the run may take from now on.
+func (r *run) may(code, real time.Duration) {
+	r.most, r.limit = max(1, int64(code/tickTime)), real
+	r.work, r.host, r.used, r.since = 0, 0, 0, r.sched.clock.Now()
+}
+
+// spend charges what a function of the host does in place of the module's own instructions, which nothing else counts. It
+// stops the run as a tick does.
+func (r *run) spend(cost int) {
+	for r.host += cost; r.host >= budget; r.host -= budget {
+		if err := r.tick(); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// tick is called by the module whenever it has used up its budget. It returns what the run has to be stopped for.
 func (r *run) tick() error {
 	if err := r.ctx.Err(); err != nil {
 		return err
 	}
+	if r.work++; r.work > r.most {
+		return timeUp{}
+	}
 	now := r.sched.clock.Now().Sub(r.since)
 	switch {
 	case r.used+now > r.limit:
-		return timeUp{}
+		return clockUp{}
 	case r.lane == r.sched.quick && now > quickTime, r.lane == r.sched.long && now > slice:
 		r.leave()
 		return r.enter(r.sched.long)

@@ -42,9 +42,11 @@ const (
 	// MaxOutput is the most bytes that come out of it.
 	MaxOutput = 16 << 20
 
-	pageSize       = 64 << 10
-	startTimeout   = 2 * time.Second
-	compileTimeout = 30 * time.Second
+	pageSize      = 64 << 10
+	startTimeout  = 2 * time.Second  // in code time
+	startPatience = 30 * time.Second // on a clock
+	// compileTimeout is how long a compilation may really take, at several times the most that limits let through.
+	compileTimeout = 2 * time.Minute
 	defaultIdle    = 256 << 20
 	defaultRunning = 1 << 30
 	// callsOfModule is how many calls of one module may have begun at once. The others wait, so that the waiting long calls
@@ -69,12 +71,14 @@ type Options struct {
 
 // Runtime compiles modules and shares the processors among their calls. It is safe for concurrent use.
 type Runtime struct {
-	pages     uint32
-	cache     cache
-	sched     *scheduler
-	pool      *pool
-	memory    *memories
-	compiling chan struct{}
+	pages  uint32
+	cache  cache
+	sched  *scheduler
+	pool   *pool
+	memory *memories
+	// quick and long are the places for compilations that take little time and for those that take more, so that no small
+	// module waits for a large one.
+	quick, long chan struct{}
 }
 
 // New returns a Runtime. It needs no closing; its modules do.
@@ -95,7 +99,8 @@ func New(o Options) (*Runtime, error) {
 		o.Clock = clock.System{}
 	}
 	return &Runtime{
-		pages: o.MemoryPages, cache: cache{o.CacheDir}, pool: newPool(o.IdleBytes), memory: &memories{limit: o.RunningBytes}, compiling: make(chan struct{}, 1),
+		pages: o.MemoryPages, cache: cache{o.CacheDir}, pool: newPool(o.IdleBytes), memory: &memories{limit: o.RunningBytes},
+		quick: make(chan struct{}, 2), long: make(chan struct{}, 1),
 		sched: newScheduler(o.Clock, runtime.GOMAXPROCS(0)),
 	}, nil
 }
@@ -149,13 +154,7 @@ func (rt *Runtime) Compile(ctx context.Context, binary []byte) (*Module, error) 
 	}
 	parsed.names = nil
 	m := &Module{rt: rt, parsed: parsed, digest: sha256.Sum256(binary), exports: out, calls: make(chan struct{}, callsOfModule)}
-	select {
-	case rt.compiling <- struct{}{}:
-		defer func() { <-rt.compiling }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	if err := m.compile(ctx); err != nil {
+	if err := m.compileInTurn(ctx); err != nil {
 		return nil, errors.Join(err, m.Close(ctx))
 	}
 	out.binary = nil
@@ -168,6 +167,24 @@ func (rt *Runtime) Compile(ctx context.Context, binary []byte) (*Module, error) 
 		return nil, errors.Join(err, m.Close(ctx))
 	}
 	return m, nil
+}
+
+// quickCompiling is what a module may take to compile, as estimated, to count as a small one.
+const quickCompiling = 500 * time.Millisecond
+
+// compileInTurn compiles the module when there is a place for it. To start it needs none, which has places of its own.
+func (m *Module) compileInTurn(ctx context.Context) error {
+	lane := m.rt.long
+	if m.exports.compiling <= quickCompiling {
+		lane = m.rt.quick
+	}
+	select {
+	case lane <- struct{}{}:
+		defer func() { <-lane }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return m.compile(ctx)
 }
 
 // compile turns the rewritten binary into machine code.
@@ -189,7 +206,7 @@ func (m *Module) compile(ctx context.Context) error {
 	case limited.Err() != nil:
 		return &sandbox.Fault{
 			Kind: sandbox.Start, Detail: fmt.Sprintf("compiling the module took longer than %s", compileTimeout),
-			Hint: "Make the module smaller: leave out what is not needed and build with optimisation for size.",
+			Hint: "The server may be busy: try again. If it happens often, leave out what is not needed and build with optimisation for size.",
 		}
 	case err != nil:
 		return invalid(firstLine(err))
