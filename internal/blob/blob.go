@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -48,6 +49,8 @@ type Options struct {
 	MaxBytes int64
 	// MaxModuleBytes is that of the largest WebAssembly module; 0 means 32 MiB.
 	MaxModuleBytes int64
+	// Logger takes what goes wrong in the background; nil for none.
+	Logger *slog.Logger
 }
 
 // Store keeps the files of all environments. It is safe for concurrent use.
@@ -57,6 +60,7 @@ type Store struct {
 	mint      *ident.Minter
 	maxBytes  int64
 	maxModule int64
+	logger    *slog.Logger
 }
 
 // Blob is one version of a file.
@@ -98,6 +102,9 @@ type headRecord struct {
 // New returns a store of files within st.
 func New(o Options) *Store {
 	s := &Store{store: o.Store, clock: o.Clock, mint: ident.NewMinter(o.Clock.Now), maxBytes: o.MaxBytes, maxModule: o.MaxModuleBytes}
+	if s.logger = o.Logger; s.logger == nil {
+		s.logger = slog.New(slog.DiscardHandler)
+	}
 	if s.maxBytes == 0 {
 		s.maxBytes = defaultMaxBytes
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -197,7 +198,7 @@ func (u *Upload) Commit(ctx context.Context) (Blob, bool, error) {
 func (u *Upload) Discard(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	fence := store.Side{Op: store.Put, Space: uploadSpace, Key: u.content, Due: u.s.clock.Now(), Cond: store.IfRev, Rev: u.rev}
-	if u.s.store.Write(ctx, u.tenant, []store.Side{fence}) == nil {
+	if store.WriteFreeing(ctx, u.s.store, u.tenant, []store.Side{fence}) == nil {
 		_ = u.s.remove(ctx, u.tenant, u.content)
 	}
 }
@@ -239,7 +240,7 @@ func (s *Store) Delete(ctx context.Context, t store.Tenant, name string, version
 				store.Side{Op: store.Put, Space: uploadSpace, Key: v.Content, Due: s.clock.Now()},
 			)
 		}
-		err = s.store.Write(ctx, t, sides)
+		err = store.WriteFreeing(ctx, s.store, t, sides)
 		if _, ok := errors.AsType[*store.SideConflict](err); ok {
 			continue // the head has changed since
 		}
@@ -322,18 +323,54 @@ func (s *Store) chunks(ctx context.Context, t store.Tenant, v versionRecord) ite
 }
 
 // Sweep removes the content of an environment that belongs to no version: of uploads that were cut short an hour ago or
-// more, and of deletions.
+// more, and of deletions. What cannot be removed now does not stand in the way of the rest; it is tried again later.
 func (s *Store) Sweep(ctx context.Context, t store.Tenant) error {
+	var errs []error
 	for {
 		items, err := s.store.ClaimDue(ctx, t, uploadSpace, 1, sweepLease)
+		if errors.Is(err, store.ErrFull) { // which is when it matters most
+			return errors.Join(append(errs, s.sweepFull(ctx, t))...)
+		}
 		if err != nil {
-			return failure(err)
+			return errors.Join(append(errs, failure(err))...)
 		}
 		if len(items) == 0 {
-			return nil
+			return errors.Join(errs...)
 		}
 		if err := s.remove(ctx, t, items[0].Key); err != nil {
-			return err
+			errs = append(errs, err)
+		}
+	}
+}
+
+// sweepFull is Sweep on a full disk, where nothing can be claimed.
+func (s *Store) sweepFull(ctx context.Context, t store.Tenant) error {
+	var errs []error
+	now, after := s.clock.Now(), ""
+	for {
+		items, err := s.store.Scan(ctx, t, uploadSpace, "", after, removeAtOnce)
+		if err != nil {
+			return errors.Join(append(errs, failure(err))...)
+		}
+		for _, it := range items {
+			after = it.Key
+			if it.Due.IsZero() || it.Due.After(now) {
+				continue
+			}
+			fence := store.Side{Op: store.Put, Space: uploadSpace, Key: it.Key, Due: now.Add(sweepLease), Cond: store.IfRev, Rev: it.Rev}
+			err := store.WriteFreeing(ctx, s.store, t, []store.Side{fence})
+			if _, conflict := errors.AsType[*store.SideConflict](err); conflict {
+				continue // it is a version now, or someone else removes it
+			}
+			if err == nil {
+				err = s.remove(ctx, t, it.Key)
+			}
+			if err != nil {
+				errs = append(errs, failure(err))
+			}
+		}
+		if len(items) < removeAtOnce {
+			return errors.Join(errs...)
 		}
 	}
 }
@@ -369,10 +406,21 @@ func (s *Store) Run(ctx context.Context) error {
 		if err := s.clock.Wait(ctx, s.clock.Now().Add(sweepEvery)); err != nil {
 			return nil //nolint:nilerr // the context has ended
 		}
-		// An error is that of the disk, which the store reports by itself. The next round tries again.
 		tenants, err := s.store.Tenants(ctx)
-		for i := 0; i < len(tenants) && err == nil; i++ {
-			err = s.Sweep(ctx, tenants[i])
+		if err != nil {
+			s.warn(ctx, "", err)
 		}
+		for _, t := range tenants {
+			if err := s.Sweep(ctx, t); err != nil {
+				s.warn(ctx, t, err)
+			}
+		}
+	}
+}
+
+// warn logs what could not be swept. The next round tries again.
+func (s *Store) warn(ctx context.Context, t store.Tenant, err error) {
+	if ctx.Err() == nil {
+		s.logger.LogAttrs(ctx, slog.LevelWarn, "content that belongs to no blob could not be removed; it is tried again", slog.String("tenant", string(t)), slog.Any("error", err))
 	}
 }

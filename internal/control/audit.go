@@ -356,6 +356,19 @@ func (r *Registry) record(ctx context.Context, rec Record, apply func(*known), s
 	return r.commit(ctx, apply, append(side, audit...)...)
 }
 
+// recordFreeing is record for changes that take something away, and so may make room: they are possible on a full disk too.
+func (r *Registry) recordFreeing(ctx context.Context, rec Record, apply func(*known), side ...store.Side) error {
+	if r.upstream != nil {
+		return readOnly()
+	}
+	audit, err := r.auditSides(ctx, rec)
+	if err != nil {
+		return err
+	}
+	side = append(side, audit...)
+	return r.committed(ctx, store.WriteFreeing(ctx, r.store, store.System, side), apply, side)
+}
+
 // ActorOf returns who acts in a context, and in which request (WithActor).
 func ActorOf(ctx context.Context) (a Actor, requestID string) {
 	o := originOf(ctx)

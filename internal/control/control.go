@@ -56,9 +56,9 @@ type Registry struct {
 
 	// change is held from before a write until memory shows it, so that memory sees changes in the store's order. See lock.
 	change sync.Mutex
-	// inDoubt, guarded by change, says that memory may lack a write that the store holds or is about to hold. doubted is
+	// inDoubt, which changes under change, says that memory may lack a write that the store holds or is about to hold. doubted is
 	// signalled when it comes to be true, settled when it does not any more.
-	inDoubt          bool
+	inDoubt          atomic.Bool
 	doubted, settled chan struct{}
 
 	mu    sync.RWMutex
@@ -213,6 +213,11 @@ func (r *Registry) commit(ctx context.Context, apply func(*known), side ...store
 		return readOnly()
 	}
 	err := r.store.Write(ctx, store.System, side)
+	return r.committed(ctx, err, apply, side)
+}
+
+// committed is what comes after the write of a commit.
+func (r *Registry) committed(ctx context.Context, err error, apply func(*known), side []store.Side) error {
 	if err == nil {
 		r.mu.Lock()
 		apply(r.known)

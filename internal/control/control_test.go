@@ -311,6 +311,15 @@ func (o *overtaken) Write(ctx context.Context, t store.Tenant, side []store.Side
 	return o.Store.Write(ctx, t, side)
 }
 
+func (o *overtaken) Append(ctx context.Context, t store.Tenant, units []store.Append) ([]store.Result, error) {
+	if o.first != nil {
+		first := o.first
+		o.first = nil
+		first()
+	}
+	return o.Store.Append(ctx, t, units)
+}
+
 func TestNoChangeOfAnotherServerIsOverwritten(t *testing.T) {
 	s := start(t)
 	app := s.instance(t, "app")

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -258,7 +259,7 @@ func (r *Registry) removeInstance(ctx context.Context, id, confirm string) (stri
 		return "", err
 	}
 	entry := Record{Action: "instance.delete", Instance: id, Target: id, Details: map[string]string{"name": rec.Name}}
-	err = r.record(ctx, entry, func(k *known) {
+	err = r.recordFreeing(ctx, entry, func(k *known) {
 		k.dropInstance(rec.ID)
 		for _, op := range granted {
 			k.putOperator(op.rec)
@@ -321,46 +322,56 @@ type droppedRecord struct {
 // lateWrites is how long after its deletion an instance may still be written to by what had begun before.
 const lateWrites = time.Hour
 
-// dropData removes the data of a deleted instance.
+// dropData removes the data of a deleted instance. What cannot be removed of one environment does not keep the others.
 func (r *Registry) dropData(ctx context.Context, id string) error {
 	tenants, err := r.store.Tenants(ctx)
 	if err != nil {
 		return failure(err)
 	}
+	var errs []error
 	for _, env := range j17.Environments() {
 		if tenant := store.TenantOf(id, env); slices.Contains(tenants, tenant) {
 			if err := r.store.DropTenant(ctx, tenant); err != nil && !errors.Is(err, store.ErrNotFound) {
-				return failure(err)
+				errs = append(errs, failure(err))
 			}
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// dropLeftovers removes data of deleted instances that is still or again there.
+// dropLeftovers removes data of deleted instances that is still or again there. What fails for one of them is tried again
+// the next time.
 func (r *Registry) dropLeftovers(ctx context.Context) error {
 	ids, err := r.keysOf(ctx, droppedSpace, "")
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, id := range ids {
-		rec, rev, err := get[droppedRecord](ctx, r.store, droppedSpace, id)
-		if errors.Is(err, store.ErrNotFound) {
-			continue
+		if err := r.dropLeftover(ctx, id); err != nil {
+			errs = append(errs, fmt.Errorf("the data of the deleted instance %s: %w", id, err))
 		}
-		if err == nil {
-			err = r.dropData(ctx, id)
-		}
-		if err != nil {
-			return err
-		}
-		if r.clock.Now().Sub(rec.DeletedAt) < lateWrites {
-			continue
-		}
-		done := store.Side{Op: store.Delete, Space: droppedSpace, Key: id, Cond: store.IfRev, Rev: rev}
-		if err := r.store.Write(ctx, store.System, []store.Side{done}); err != nil {
-			return failure(err)
-		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Registry) dropLeftover(ctx context.Context, id string) error {
+	rec, rev, err := get[droppedRecord](ctx, r.store, droppedSpace, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := r.dropData(ctx, id); err != nil {
+		return err
+	}
+	if r.clock.Now().Sub(rec.DeletedAt) < lateWrites {
+		return nil
+	}
+	done := store.Side{Op: store.Delete, Space: droppedSpace, Key: id, Cond: store.IfRev, Rev: rev}
+	if err := r.store.Write(ctx, store.System, []store.Side{done}); err != nil {
+		return failure(err)
 	}
 	return nil
 }

@@ -210,7 +210,7 @@ func (r *Registry) RotateKey(ctx context.Context, id string) (key Key, token str
 		Action: "key.rotate", Instance: rec.Instance, Environment: rec.Environment, Target: old.ID,
 		Details: map[string]string{"name": rec.Name, "new_key": rec.ID, "prefix": rec.Prefix},
 	}
-	err = r.record(ctx, entry, func(k *known) {
+	err = r.recordFreeing(ctx, entry, func(k *known) {
 		k.putKey(rec)
 		k.putKey(old)
 		k.dropKeys(forgotten)
@@ -384,7 +384,7 @@ func (r *Registry) RevokeKey(ctx context.Context, id string, at time.Time) (Key,
 	if err != nil {
 		return Key{}, err
 	}
-	if err := r.record(ctx, entry, func(k *known) { k.putKey(rec) }, item); err != nil {
+	if err := r.recordFreeing(ctx, entry, func(k *known) { k.putKey(rec) }, item); err != nil {
 		return Key{}, failure(err)
 	}
 	return rec.shown(), nil

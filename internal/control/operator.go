@@ -279,7 +279,7 @@ func (r *Registry) DeleteOperator(ctx context.Context, id string) error {
 		{Op: store.Delete, Space: emailSpace, Key: rec.Email},
 	}
 	entry := Record{Action: "operator.delete", Target: rec.ID, Details: map[string]string{"email": rec.Email, "role": string(rec.Role)}}
-	if err := r.record(ctx, entry, func(k *known) { k.dropOperator(rec.ID) }, sides...); err != nil {
+	if err := r.recordFreeing(ctx, entry, func(k *known) { k.dropOperator(rec.ID) }, sides...); err != nil {
 		return failure(err)
 	}
 	return nil
@@ -316,7 +316,7 @@ func (r *Registry) changeOperator(ctx context.Context, id string, edit func(*ope
 	if err != nil {
 		return Operator{}, err
 	}
-	if err := r.record(ctx, entry, func(k *known) { k.putOperator(rec) }, item); err != nil {
+	if err := r.recordFreeing(ctx, entry, func(k *known) { k.putOperator(rec) }, item); err != nil {
 		return Operator{}, failure(err)
 	}
 	return rec.Operator, nil

@@ -389,7 +389,8 @@ func (r *Registry) takeOver(ctx context.Context, sides []store.Side) error {
 			size += len(sides[end].Value)
 			end++
 		}
-		err := r.store.Write(ctx, store.System, sides[begun:end])
+		// What is taken away here may be what someone revoked; and there is only so much of it.
+		err := store.WriteFreeing(ctx, r.store, store.System, sides[begun:end])
 		switch {
 		case err == nil:
 			begun = end

@@ -140,7 +140,7 @@ func (r *Registry) RotateSigningKey(ctx context.Context, revoke bool) error {
 	if revoke {
 		entry.Details = map[string]string{"old_tokens": "revoked"}
 	}
-	if err := r.record(ctx, entry, func(*known) { r.signing.Store(next) }, item); err != nil {
+	if err := r.recordFreeing(ctx, entry, func(*known) { r.signing.Store(next) }, item); err != nil {
 		return failure(err)
 	}
 	return nil
@@ -182,7 +182,7 @@ func (r *Registry) RevokeToken(ctx context.Context, operatorID, tokenID string, 
 	}
 	item.Cond, item.Expires = store.Always, rec.Expires
 	entry := Record{Action: "operator.logout", Target: operatorID}
-	if err := r.record(ctx, entry, func(k *known) { k.revoked[rec.ID] = rec.Expires }, item); err != nil {
+	if err := r.recordFreeing(ctx, entry, func(k *known) { k.revoked[rec.ID] = rec.Expires }, item); err != nil {
 		return failure(err)
 	}
 	return nil

@@ -15,13 +15,14 @@ import (
 // settleInterval is how often the store is asked what became of a write whose outcome is unknown.
 const settleInterval = time.Second
 
-// barrierSpace is always empty: to delete from it is a write that changes nothing and ends after all that began before it.
-const barrierSpace store.Space = "control.barrier"
-
 // lock is how every change begins: it takes r.change and makes sure that the memory is what the store holds. When it
 // succeeds, the caller has to unlock r.change.
 func (r *Registry) lock(ctx context.Context) error {
-	r.change.Lock()
+	if !r.inDoubt.Load() {
+		r.change.Lock()
+	} else if !r.change.TryLock() {
+		return undecided() // someone else asks the store, which may take as long as it is full
+	}
 	err := r.settle(ctx)
 	if err != nil {
 		r.change.Unlock()
@@ -29,11 +30,16 @@ func (r *Registry) lock(ctx context.Context) error {
 	return err
 }
 
+// undecided is the refusal of a change while an earlier one is in doubt.
+func undecided() *j17.Error {
+	return j17.Errorf(j17.CodeUnavailable, "It is not known yet whether an earlier change was saved. Until the server knows, nothing can be changed. Try again in a few seconds.")
+}
+
 // doubt notes that it is not known whether the store holds some writes. Until that is known, nothing can be changed, and the
 // memory allows only what is allowed both with these writes and without them. The caller holds r.change.
 func (r *Registry) doubt(side []store.Side) {
 	r.restrict(side)
-	r.inDoubt = true
+	r.inDoubt.Store(true)
 	r.replication.forget()
 	select {
 	case r.doubted <- struct{}{}:
@@ -41,13 +47,13 @@ func (r *Registry) doubt(side []store.Side) {
 	}
 }
 
-// settle reads the memory anew where it is in doubt, once the store has told by a later write that earlier ones have ended.
+// settle reads the memory anew where it is in doubt, once the store has told that all writes are decided.
 // The caller holds r.change.
 func (r *Registry) settle(ctx context.Context) error {
-	if !r.inDoubt {
+	if !r.inDoubt.Load() {
 		return nil
 	}
-	err := r.store.Write(ctx, store.System, []store.Side{{Op: store.Delete, Space: barrierSpace, Key: "barrier"}})
+	err := r.store.Barrier(ctx)
 	if err == nil {
 		err = r.reload(ctx)
 	}
@@ -55,7 +61,7 @@ func (r *Registry) settle(ctx context.Context) error {
 		return nil
 	}
 	if errors.Is(err, store.ErrUnknown) || !errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrFailed) {
-		return j17.Errorf(j17.CodeUnavailable, "It is not known yet whether an earlier change was saved. Until the server knows, nothing can be changed. Try again in a few seconds.").Because(err)
+		return undecided().Because(err)
 	}
 	return failure(err)
 }
@@ -70,8 +76,7 @@ func (r *Registry) reload(ctx context.Context) error {
 	}
 	// Replicas may have asked in between, and got what the store held then.
 	r.replication.forget()
-	if r.inDoubt {
-		r.inDoubt = false
+	if r.inDoubt.Swap(false) {
 		select {
 		case r.settled <- struct{}{}:
 		default: // signalled already

@@ -149,7 +149,7 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 		Store: s.usage.Wrap(s.store), Clock: o.Clock, Logger: o.Logger, MaxDepth: o.ImplicationsMaxDepth, MaxImplied: o.ImplicationsMaxTotal,
 		WriteWait: o.WriteWait,
 	})
-	s.blobs = blob.New(blob.Options{Store: s.store, Clock: o.Clock})
+	s.blobs = blob.New(blob.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger})
 	modules, containers, err := s.openCode(ctx)
 	if err != nil {
 		return nil, err

@@ -161,6 +161,18 @@ func (a *Append) Frees() bool {
 	return true
 }
 
+// WriteFreeing is Store.Write for side writes that make room, or have to be stored before something else can (Append.Freeing).
+func WriteFreeing(ctx context.Context, st Store, t Tenant, side []Side) error {
+	results, err := st.Append(ctx, t, []Append{{Side: side, Freeing: true}})
+	if err != nil {
+		return err
+	}
+	if results[0].Outcome == Conflict {
+		return &results[0].Sides[0]
+	}
+	return nil
+}
+
 // Command identifies a unit for as long as a retry of it may come.
 type Command struct {
 	ID CommandID
