@@ -32,6 +32,7 @@ type compiler struct {
 	// unfinished holds the features that were already warned of.
 	unfinished map[feature]bool
 	events     int
+	schemas    *schema.Group
 }
 
 // Compile reads the text of a spec. It returns every finding, in the order of their places, and the compiled spec where
@@ -43,6 +44,7 @@ func Compile(src []byte) (*Compiled, []diag.Diagnostic) {
 		handles:    map[ident.Prefix]string{},
 		unfinished: map[feature]bool{},
 	}
+	c.schemas = schema.NewGroup(&c.List)
 	if len(src) > MaxSize {
 		c.tooLarge(len(src))
 		return nil, c.All()
@@ -307,7 +309,7 @@ func (c *compiler) eventType(aggregateType, name string, v value.Value, at diag.
 		return e
 	}
 	if s := v.Get("schema"); !s.IsMissing() {
-		e.Schema = schema.Compile(s, at.Key("schema"), &c.List)
+		e.Schema = c.schemas.Compile(s, at.Key("schema"))
 	}
 	c.handler(e, v.Get("handler"), at.Key("handler"))
 	e.AllowSkipOCC = c.flag(v.Get("allow_skip_occ"), at.Key("allow_skip_occ"), "allow_skip_occ")

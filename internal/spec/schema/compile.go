@@ -9,9 +9,9 @@ import (
 // compiler turns one document into nodes. Pointers of type diag.Pointer inside it lead from the document's root;
 // only findings are placed in the whole spec.
 type compiler struct {
-	doc  value.Value
-	at   diag.Pointer
-	list *diag.List
+	*Group
+	doc value.Value
+	at  diag.Pointer
 	// scopes has the base URI of every schema in the document, resources the root of what each URI stands for.
 	scopes    map[diag.Pointer]scope
 	resources map[string]diag.Pointer
@@ -19,14 +19,14 @@ type compiler struct {
 	// nodes has every schema that has been compiled, or is being compiled, and order the same in that order.
 	nodes    map[diag.Pointer]*node
 	order    []*node
-	patterns map[string]*ecma.Regexp
+	compiled map[string]*ecma.Regexp
 }
 
-func newCompiler(doc value.Value, at diag.Pointer, l *diag.List) *compiler {
+func newCompiler(doc value.Value, at diag.Pointer, g *Group) *compiler {
 	return &compiler{
-		doc: doc, at: at, list: l,
+		doc: doc, at: at, Group: g,
 		scopes: map[diag.Pointer]scope{}, resources: map[string]diag.Pointer{},
-		nodes: map[diag.Pointer]*node{}, patterns: map[string]*ecma.Regexp{},
+		nodes: map[diag.Pointer]*node{}, compiled: map[string]*ecma.Regexp{},
 	}
 }
 
@@ -76,8 +76,8 @@ func (c *compiler) noSchema(v value.Value, at diag.Pointer) {
 	switch {
 	case v.Kind() == value.Array:
 		d.Hintf(`for alternatives write {"anyOf": [...]}, for a list with given positions {"prefixItems": [...]}`)
-	case v.Kind() == value.String && typeNamed(v.Str()) != "":
-		d.Hintf(`write {"type": %q}`, typeNamed(v.Str()))
+	case v.Kind() == value.String && c.typeNamed(v.Str()) != "":
+		d.Hintf(`write {"type": %q}`, c.typeNamed(v.Str()))
 	}
 }
 

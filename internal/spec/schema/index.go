@@ -20,7 +20,7 @@ func (c *compiler) index(v value.Value, at diag.Pointer, s scope, register bool)
 	if c.schemas++; c.schemas > maxSchemas {
 		return false
 	}
-	if id := v.Get("$id"); id.Kind() == value.String {
+	if id := v.Get("$id"); id.Kind() == value.String && len(id.Str()) <= maxID {
 		if u, err := s.base.Parse(id.Str()); err == nil && u.Fragment == "" {
 			s = scope{base: *u, root: at}
 		}

@@ -88,7 +88,7 @@ func (c *compiler) unknownKeyword(keyword string, at diag.Pointer) {
 	case "example":
 		d.Hintf(`did you mean "examples", which takes a list?`)
 	default:
-		if near := diag.Nearest(keyword, knownKeywords()); near != "" {
+		if near := c.list.Nearest(keyword, knownKeywords()); near != "" {
 			d.Hintf("did you mean %q?", near)
 		} else {
 			d.Hintf(`fields of an object stand under "properties"; notes go into "$comment" or a keyword that starts with x-`)
@@ -250,7 +250,7 @@ func (c *compiler) oneType(v value.Value, at diag.Pointer) typeSet {
 		return t
 	}
 	d := c.errorf(at, "there is no type %s", diag.Quote(v.Str()))
-	switch name := typeNamed(v.Str()); {
+	switch name := c.typeNamed(v.Str()); {
 	case v.Str() == "any":
 		d.Hintf(`leave "type" out where all types are welcome`)
 	case v.Str() == "file" || v.Str() == "date" || v.Str() == "datetime" || v.Str() == "uuid":
@@ -281,7 +281,7 @@ func typeOf(name string) typeSet {
 }
 
 // typeNamed returns the type that a word stands for in other languages or by a slip, "" if there is none.
-func typeNamed(word string) string {
+func (c *compiler) typeNamed(word string) string {
 	switch strings.ToLower(word) {
 	case "int", "int32", "int64", "long", "bigint":
 		return "integer"
@@ -298,7 +298,7 @@ func typeNamed(word string) string {
 	case "nil", "none", "undefined":
 		return "null"
 	default:
-		return diag.Nearest(word, typeNames())
+		return c.list.Nearest(word, typeNames())
 	}
 }
 
@@ -401,14 +401,23 @@ func (c *compiler) names(keyword string, v value.Value, at diag.Pointer) []strin
 
 // pattern compiles a pattern, once for each text. onKey is set where the pattern is the key of the place.
 func (c *compiler) pattern(text string, at diag.Pointer, onKey bool) *ecma.Regexp {
-	if re, ok := c.patterns[text]; ok {
+	if re, ok := c.compiled[text]; ok {
 		return re
 	}
-	if len(c.patterns) == maxPatterns {
+	if len(c.compiled) == maxPatterns {
 		c.errorf(at, "the schema has more than %d different patterns", maxPatterns)
 		return nil
 	}
-	re, err := ecma.Compile(text)
+	if c.full {
+		return nil
+	}
+	re, err := c.patterns.Compile(text)
+	if limit := (*ecma.LimitError)(nil); errors.As(err, &limit) {
+		c.full = true
+		c.errorf(at, "the patterns of this spec are too much together, up to this one: %s", limit.Message).
+			Hintf("use fewer patterns, smaller repetitions and fewer different classes of characters")
+		return nil
+	}
 	if err != nil {
 		d := c.errorf(at, "the pattern %s is not valid: %s", shortened(value.StringValue(text)), err)
 		d.OnKey = onKey
@@ -417,7 +426,12 @@ func (c *compiler) pattern(text string, at diag.Pointer, onKey bool) *ecma.Regex
 		}
 		return nil
 	}
-	c.patterns[text] = re
+	if lax := re.Needless(); lax != nil {
+		d := c.warnf(at, "the pattern %s has an escape that it should not need: %s", shortened(value.StringValue(text)), lax)
+		d.OnKey = onKey
+		d.Hintf("%s", lax.Hint)
+	}
+	c.compiled[text] = re
 	return re
 }
 
@@ -428,7 +442,7 @@ func (c *compiler) format(n *node, v value.Value, at diag.Pointer) {
 	f, ok := format.Lookup(v.Str())
 	if !ok {
 		d := c.warnf(at, "the format %s is unknown and will not be checked", diag.Quote(v.Str()))
-		if near := diag.Nearest(v.Str(), format.Names()); near != "" {
+		if near := c.list.Nearest(v.Str(), format.Names()); near != "" {
 			d.Hintf("did you mean %q?", near)
 		} else {
 			d.Hintf("the formats are %s", strings.Join(format.Names(), ", "))

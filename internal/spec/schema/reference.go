@@ -130,6 +130,10 @@ func isDraft(uri string) bool {
 
 // checkID reports what is wrong with a $id.
 func (c *compiler) checkID(id string, at diag.Pointer) {
+	if len(id) > maxID {
+		c.errorf(at, "a $id can have at most %d bytes, and this one has %d", maxID, len(id)).Hintf("leave $id out: it is needed only where schemas refer to each other by URI")
+		return
+	}
 	u, err := url.Parse(id)
 	switch {
 	case err != nil:

@@ -18,6 +18,7 @@ import (
 	"hash/maphash"
 
 	"j17/internal/spec/diag"
+	"j17/internal/spec/schema/ecma"
 	"j17/internal/value"
 	"j17/internal/work"
 )
@@ -30,6 +31,10 @@ const (
 	maxSchemas = 10_000
 	// maxPatterns bounds the different patterns in one document.
 	maxPatterns = 500
+	// maxMatching bounds the work for finding required names that no pattern allows.
+	maxMatching = 1 << 20
+	// maxID bounds the length in bytes of a $id, which every reference below it is resolved against.
+	maxID = 2048
 	// maxCost bounds the schemas that have to be checked against one and the same value.
 	maxCost = 10_000
 	// maxChain bounds how many references and combinations may lead from one schema to the next for the same value.
@@ -60,17 +65,38 @@ type Failure struct {
 	Message string
 }
 
-// Compile compiles the schema v, which stands at the place at of a spec. It reports everything that is wrong with it
-// to l. The result is never nil; if there was an error, it is a schema that every value fits.
-func Compile(v value.Value, at diag.Pointer, l *diag.List) *Schema {
-	before := l.Errors()
-	c := newCompiler(v, at, l)
+// Group compiles the schemas of one spec. They share their patterns, and the limits on these.
+type Group struct {
+	list     *diag.List
+	patterns *ecma.Library
+	// full is set once the patterns were too much, which is reported once.
+	full bool
+	// matching is what may be spent on finding out what patterns have to do with names that are required.
+	matching *work.Budget
+}
+
+// NewGroup returns a group that reports everything that is wrong with its schemas to l.
+func NewGroup(l *diag.List) *Group {
+	return &Group{list: l, patterns: ecma.NewLibrary(), matching: work.Counted(maxMatching)}
+}
+
+// Compile compiles the schema v, which stands at the place at of the spec. The result is never nil; if there was an error, it
+// is a schema that every value fits.
+func (g *Group) Compile(v value.Value, at diag.Pointer) *Schema {
+	before := g.list.Errors()
+	c := newCompiler(v, at, g)
 	root := c.compile()
-	if l.Errors() > before {
+	if g.list.Errors() > before {
 		root = &node{}
+	}
+	for _, n := range c.order {
+		n.at = "" // of a deep schema, the places are much longer than all else
 	}
 	return &Schema{root: root, seed: maphash.MakeSeed()}
 }
+
+// Compile compiles a schema on its own; see Group.
+func Compile(v value.Value, at diag.Pointer, l *diag.List) *Schema { return NewGroup(l).Compile(v, at) }
 
 // Valid reports whether v fits the schema. Its work is taken from the budget; the error is the budget's, where that ended.
 func (s *Schema) Valid(v value.Value, b *work.Budget) (bool, error) {

@@ -38,9 +38,13 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("character %d: %s", e.Position, e.Message)
 }
 
-// Regexp is a compiled pattern. It may be used by any number of goroutines.
+// Regexp is a compiled pattern. It may be used by any number of goroutines. What it takes to match is made at the first use:
+// most patterns of most specs are not used soon.
 type Regexp struct {
-	pattern string
+	pattern  string
+	library  *Library
+	needless *SyntaxError
+	ready    sync.Once
 	// linear is nil for patterns that only the backtracking matcher can run.
 	linear *regexp.Regexp
 	// weight is the number of instructions of linear.
@@ -50,30 +54,28 @@ type Regexp struct {
 	machines sync.Pool
 }
 
-// Compile compiles a pattern. Errors are *SyntaxError.
-func Compile(pattern string) (*Regexp, error) {
-	if len(pattern) > MaxPattern {
-		return nil, &SyntaxError{Position: 1, Message: fmt.Sprintf("the pattern is longer than %d bytes", MaxPattern)}
-	}
-	p := parser{src: pattern}
-	tree, err := p.parse()
-	if err != nil {
-		return nil, err
-	}
-	re := &Regexp{pattern: pattern}
+// Compile compiles a pattern on its own. Errors are *SyntaxError, and *LimitError for one that is too large.
+func Compile(pattern string) (*Regexp, error) { return NewLibrary().Compile(pattern) }
+
+// makeReady makes what it takes to match.
+func (re *Regexp) makeReady() {
+	tree, groups := re.library.tree(re.pattern)
 	re.linear, re.weight = linear(tree)
 	if re.linear == nil || re.weight > smallProgram {
-		re.program = assemble(tree, p.groups)
+		re.program = assemble(tree, groups)
 	}
-	return re, nil
 }
 
-// Valid reports whether text is a pattern.
+// Valid reports whether text is a pattern, without any needless escape.
 func Valid(text string) bool {
-	p := parser{src: text, checkOnly: true}
+	p := parser{src: text}
 	_, err := p.parse()
 	return err == nil
 }
+
+// Needless returns what is wrong with the first escape of a punctuation mark that needs none and that ECMA-262 does not
+// know, such as \@; nil where there is none. Patterns with such escapes are compiled all the same: \@ means what @ does.
+func (re *Regexp) Needless() *SyntaxError { return re.needless }
 
 // String returns the pattern.
 func (re *Regexp) String() string { return re.pattern }
@@ -93,6 +95,7 @@ func (re *Regexp) Match(s string, b *work.Budget) bool {
 	if !b.Spend(1) {
 		return false
 	}
+	re.ready.Do(re.makeReady)
 	if re.program != nil {
 		allowed := math.MaxInt
 		if re.linear != nil {

@@ -117,8 +117,6 @@ func TestSyntaxErrors(t *testing.T) {
 		{`\Aa`, 1, "write ^"},
 		{`a\Z`, 2, "write $"},
 		{`a\z`, 2, "write $"},
-		{`\-`, 1, "write - without"},
-		{`[\_]`, 2, "write _ without"},
 		{`\é`, 1, ""},
 		{`]`, 1, `\]`},
 		{`a}`, 2, `\}`},
@@ -212,6 +210,44 @@ func TestBombs(t *testing.T) {
 			t.Errorf("%q took %v", pattern, took)
 		} else {
 			t.Logf("%-50q %8v, %d units", pattern, took, b.Spent())
+		}
+	}
+}
+
+// TestNeedlessEscapes checks that escapes of marks which need none are taken for what they mean, and told; not so in texts
+// that have to be patterns, and not for letters.
+func TestNeedlessEscapes(t *testing.T) {
+	for _, tt := range []struct {
+		pattern  string
+		yes, no  string
+		position int
+		hint     string
+	}{
+		{`^\d\-\d\@\_$`, "1-2@_", "12@_", 4, "write - without"},
+		{`^[\_\#]$`, "#", "\\", 3, "write _ without"},
+		{`^(?i:\"a)\'$`, `"A'`, `"A`, 6, `write " without`},
+	} {
+		re, err := ecma.Compile(tt.pattern)
+		if err != nil {
+			t.Errorf("Compile(%q): %v", tt.pattern, err)
+			continue
+		}
+		if b := work.Counted(plenty); !re.Match(tt.yes, b) || re.Match(tt.no, b) {
+			t.Errorf("%q does not mean what it says", tt.pattern)
+		}
+		if e := re.Needless(); e == nil || e.Position != tt.position || !strings.Contains(e.Hint, tt.hint) {
+			t.Errorf("%q: %+v", tt.pattern, e)
+		}
+		if ecma.Valid(tt.pattern) {
+			t.Errorf("Valid(%q) = true", tt.pattern)
+		}
+	}
+	if re, err := ecma.Compile(`[\-]\.\/`); err != nil || re.Needless() != nil {
+		t.Errorf("escapes that are needed, or known: %v", err)
+	}
+	for _, pattern := range []string{`\a`, `\ `, `\é`, `[\a]`} {
+		if _, err := ecma.Compile(pattern); err == nil {
+			t.Errorf("Compile(%q): no error", pattern)
 		}
 	}
 }
@@ -344,12 +380,12 @@ func FuzzMatch(f *testing.F) {
 		valid := ecma.Valid(pattern)
 		if err != nil {
 			// A pattern that is too large is one all the same.
-			if valid && !strings.Contains(err.Error(), "longer than") && !strings.Contains(err.Error(), "at most") {
+			if valid && !errors.As(err, new(*ecma.LimitError)) && !strings.Contains(err.Error(), "longer than") && !strings.Contains(err.Error(), "at most") {
 				t.Fatalf("the pattern is valid, but does not compile: %v", err)
 			}
 			return
 		}
-		if !valid {
+		if valid != (re.Needless() == nil) {
 			t.Fatal("the pattern compiles, but is not valid")
 		}
 		start := time.Now()

@@ -30,13 +30,16 @@ func (p *parser) escape() *node {
 		return p.refer(reference{pos: start, name: p.groupName(start)})
 	}
 	if s, ok := p.classEscape(start); ok {
-		return &node{op: opSet, set: p.fold(s)}
+		return p.leaf(p.atomSet(start, func() *set { return s }, false))
 	}
-	return &node{op: opSet, set: p.char(p.charEscape(start, false))}
+	return p.leaf(p.char(start, p.charEscape(start, false)))
 }
 
 func (p *parser) refer(r reference) *node {
-	r.node = &node{op: opBackref, ignoreCase: p.flags.ignoreCase}
+	r.node = &p.only
+	if p.library != nil {
+		r.node = &node{op: opBackref, ignoreCase: p.flags.ignoreCase}
+	}
 	p.refs = append(p.refs, r)
 	return r.node
 }
@@ -44,62 +47,66 @@ func (p *parser) refer(r reference) *node {
 // classEscape reads \d \D \s \S \w \W \p{...} \P{...} from the letter on.
 func (p *parser) classEscape(start int) (*set, bool) {
 	c := p.peek()
-	var s *set
+	property := ""
 	switch c {
-	case 'd', 'D':
-		s = digits()
-	case 's', 'S':
-		s = whiteSpace()
-	case 'w', 'W':
-		s = wordChars(p.flags.ignoreCase)
+	case 'd', 'D', 's', 'S', 'w', 'W':
 	case 'p', 'P':
-		s = p.property(start)
+		property = p.property(start)
 	default:
 		return nil, false
 	}
 	p.pos++
-	if c < 'a' {
-		s = s.complement()
+	if p.library == nil {
+		return &p.unread, true
 	}
-	return s, true
+	return p.library.set(setKey{p.src[start:p.pos], roleEscape, p.flags.ignoreCase}, func() *set {
+		var s *set
+		switch c {
+		case 'd', 'D':
+			s = digits()
+		case 's', 'S':
+			s = whiteSpace()
+		case 'w', 'W':
+			s = wordChars(p.flags.ignoreCase)
+		default:
+			s = p.library.property(property)
+		}
+		if c < 'a' {
+			s = s.complement()
+		}
+		return s
+	}), true
 }
 
-// property reads p{...} and leaves the position at its last character.
-func (p *parser) property(start int) *set {
+// property reads p{...}, leaves the position at its last character, and returns the name, which is that of a property.
+func (p *parser) property(start int) string {
 	end := strings.IndexByte(p.src[p.pos:], '}')
 	if !strings.HasPrefix(p.src[p.pos+1:], "{") || end < 0 {
 		p.fail(start, `write \p{L}, with braces`, `\%c must be followed by the name of a Unicode property in braces`, p.peek())
 	}
 	name := p.src[p.pos+2 : p.pos+end]
-	s, known := p.properties[name]
-	if !known {
-		s = p.newProperty(name, start)
-	}
-	p.pos += end
-	return s
-}
-
-func (p *parser) newProperty(name string, start int) *set {
-	found, ok := lookUpProperty(name)
-	if !ok {
+	if !p.isProperty(name) {
 		p.fail(start, `names are exact, such as \p{L}, \p{Lu}, \p{Script=Greek} or \p{Emoji}`, "there is no Unicode property with the name %.40q", name)
 	}
-	if p.properties == nil {
-		p.properties = map[string]*set{}
-	}
-	s := digits()
-	if !p.checkOnly {
-		if len(p.properties) == maxProperties {
-			p.fail(start, "", "a pattern can use at most %d different Unicode properties", maxProperties)
-		}
-		s = propertySet(name, found)
-	}
-	p.properties[name] = s
-	return s
+	p.pos += end
+	return name
 }
 
-// maxProperties bounds the tables that one pattern makes us build.
-const maxProperties = 16
+// isProperty reports whether there is a Unicode property with the name.
+func (p *parser) isProperty(name string) bool {
+	if p.library != nil {
+		return p.library.property(name) != nil
+	}
+	known, ok := p.known[name]
+	if !ok {
+		_, known = lookUpProperty(name)
+		if p.known == nil {
+			p.known = map[string]bool{}
+		}
+		p.known[name] = known
+	}
+	return known
+}
 
 // charEscape reads an escape that stands for one character, from after the backslash.
 func (p *parser) charEscape(start int, inClass bool) rune {
@@ -141,9 +148,20 @@ func (p *parser) charEscape(start int, inClass bool) rune {
 		if r == '-' && inClass {
 			return r
 		}
+		if isPunctuation(r) && p.library != nil {
+			if p.needless == nil {
+				p.needless = p.syntaxError(start, escapeHint(r), `ECMA-262 has no escape \%c`, r)
+			}
+			return r
+		}
 		p.fail(start, escapeHint(r), `the escape \%c does not exist in ECMA-262 patterns`, r)
 	}
 	return 0
+}
+
+// isPunctuation tells the marks of ASCII, of which some need no escape.
+func isPunctuation(r rune) bool {
+	return r > ' ' && r < 0x7F && !(r >= '0' && r <= '9') && !(r >= 'a' && r <= 'z') && !(r >= 'A' && r <= 'Z')
 }
 
 func escapeHint(r rune) string {
@@ -270,11 +288,7 @@ func (p *parser) class() *set {
 		}
 		spans = append(spans, span{low, high})
 	}
-	s := p.fold(union(append(parts, newSet(spans...))))
-	if negated {
-		s = s.complement()
-	}
-	return s
+	return p.atomSet(start, func() *set { return union(append(parts, newSet(spans...))) }, negated)
 }
 
 // classAtom reads one character or one set inside a class.

@@ -19,8 +19,8 @@ const (
 // linear rewrites a pattern for package regexp and returns it with the number of its instructions, or nil where the
 // pattern is not regular or too large.
 func linear(tree *node) (*regexp.Regexp, int) {
-	weight := tree.weight()
-	if weight > maxLinear {
+	size := tree.size()
+	if !size.fitsLinear() {
 		return nil, 0
 	}
 	var b strings.Builder
@@ -31,22 +31,7 @@ func linear(tree *node) (*regexp.Regexp, int) {
 	if err != nil { // repetitions that are too large only when multiplied
 		return nil, 0
 	}
-	return re, weight
-}
-
-// weight estimates the number of instructions of a pattern with its repetitions written out. It stops counting above
-// maxLinear.
-func (n *node) weight() int {
-	total := 1
-	for _, sub := range n.subs {
-		if total += sub.weight(); total > maxLinear {
-			return maxLinear + 1
-		}
-	}
-	if n.op == opRepeat {
-		total = min(total*max(n.min, n.max, 1), maxLinear+1)
-	}
-	return total
+	return re, size.weight
 }
 
 // rewrite appends n in the syntax of package regexp. It reports false for what that cannot express.

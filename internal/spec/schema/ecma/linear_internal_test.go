@@ -17,7 +17,7 @@ func TestEnginesAgree(t *testing.T) {
 		if rapid.Bool().Draw(t, "repeat") {
 			pattern = "(" + pattern + "){1,2}"
 		}
-		p := parser{src: pattern}
+		p := parser{src: pattern, library: NewLibrary()}
 		tree, err := p.parse()
 		if err != nil {
 			t.Fatal(err)
@@ -27,6 +27,7 @@ func TestEnginesAgree(t *testing.T) {
 			t.Fatalf("%q is not linear", pattern)
 		}
 		re := &Regexp{pattern: pattern, program: assemble(tree, p.groups)}
+		re.ready.Do(func() {}) // it is
 		text := rapid.StringMatching(`[ab\n é]{0,8}`).Draw(t, "text")
 		b := work.Counted(1_000_000)
 		if got, want := re.Match(text, b), fast.MatchString(text); got != want || b.Err() != nil {

@@ -59,19 +59,22 @@ type flags struct{ ignoreCase, multiline, dotAll bool }
 type parser struct {
 	src string
 	pos int
-	// checkOnly leaves out the contents of sets, which nobody will ask for.
-	checkOnly bool
-	depth     int
-	flags     flags
-	groups    int
-	names     map[string][]namedGroup
-	named     int
+	// library has the sets. Without one the pattern is only checked: no tree is made, and needless escapes are refused.
+	library *Library
+	// only is the one node of a tree that nobody will ask for, unread the one set.
+	only     node
+	unread   set
+	needless *SyntaxError
+	depth    int
+	flags    flags
+	groups   int
+	names    map[string][]namedGroup
+	named    int
 	// path names the alternative that is being read in each enclosing disjunction.
 	path         []alternative
 	disjunctions int
 	refs         []reference
-	properties   map[string]*set
-	letters      []rune
+	known        map[string]bool
 }
 
 type alternative struct{ disjunction, index int }
@@ -89,15 +92,16 @@ type reference struct {
 	number int
 }
 
-type failure struct{ err *SyntaxError }
+// failure is why parsing stopped.
+type failure struct{ err error }
 
 // fail stops parsing: parse recovers it.
 func (p *parser) fail(at int, hint, format string, args ...any) {
-	panic(failure{&SyntaxError{
-		Position: utf8.RuneCountInString(p.src[:at]) + 1,
-		Message:  fmt.Sprintf(format, args...),
-		Hint:     hint,
-	}})
+	panic(failure{p.syntaxError(at, hint, format, args...)})
+}
+
+func (p *parser) syntaxError(at int, hint, format string, args ...any) *SyntaxError {
+	return &SyntaxError{Position: utf8.RuneCountInString(p.src[:at]) + 1, Message: fmt.Sprintf(format, args...), Hint: hint}
 }
 
 func (p *parser) parse() (tree *node, err error) {
@@ -120,16 +124,19 @@ func (p *parser) parse() (tree *node, err error) {
 
 // resolve connects the back-references with their groups.
 func (p *parser) resolve() {
+	named := make(map[string][]int, len(p.names))
+	for name, groups := range p.names {
+		for _, g := range groups {
+			named[name] = append(named[name], g.group)
+		}
+	}
 	for _, r := range p.refs {
 		switch {
 		case r.name != "":
-			named, ok := p.names[r.name]
-			if !ok {
+			if named[r.name] == nil {
 				p.fail(r.pos, "", "there is no group with the name %.40q", r.name)
 			}
-			for _, g := range named {
-				r.node.groups = append(r.node.groups, g.group)
-			}
+			r.node.groups = named[r.name]
 		case r.number > p.groups:
 			p.fail(r.pos, "", `there is no group %d to refer to`, r.number)
 		default:
@@ -169,26 +176,42 @@ func (p *parser) disjunction() *node {
 	p.disjunctions++
 	level := len(p.path)
 	p.path = append(p.path, alternative{disjunction: p.disjunctions})
-	alternatives := []*node{p.alternative()}
+	first := p.alternative()
+	alternatives := []*node{first}
 	for p.accept("|") {
 		p.path[level].index++
-		alternatives = append(alternatives, p.alternative())
+		if next := p.alternative(); p.library != nil {
+			alternatives = append(alternatives, next)
+		}
 	}
 	p.path = p.path[:level]
 	p.depth--
 	if len(alternatives) == 1 {
-		return alternatives[0]
+		return first
 	}
 	return &node{op: opAlt, subs: alternatives}
+}
+
+// leaf returns a new node with a set.
+func (p *parser) leaf(s *set) *node {
+	if p.library == nil {
+		return &p.only
+	}
+	return &node{op: opSet, set: s}
 }
 
 func (p *parser) alternative() *node {
 	var terms []*node
 	for p.more() && p.peek() != '|' && p.peek() != ')' {
-		terms = append(terms, p.term())
+		if term := p.term(); p.library != nil {
+			terms = append(terms, term)
+		}
 	}
 	switch len(terms) {
 	case 0:
+		if p.library == nil {
+			return &p.only
+		}
 		return &node{op: opEmpty}
 	case 1:
 		return terms[0]
@@ -217,6 +240,9 @@ func (p *parser) term() *node {
 			hint = "ECMA-262 has no possessive repetition: leave the + out"
 		}
 		p.fail(p.pos, hint, "a repetition cannot be repeated")
+	}
+	if p.library == nil {
+		return n
 	}
 	return &node{
 		op: opRepeat, subs: []*node{n}, min: low, max: high, lazy: lazy,
@@ -288,11 +314,11 @@ func (p *parser) atom() *node {
 		return &node{op: opEnd, multiline: p.flags.multiline}
 	case '.':
 		p.pos++
-		return &node{op: opSet, set: p.dot()}
+		return p.leaf(p.dot())
 	case '(':
 		return p.group()
 	case '[':
-		return &node{op: opSet, set: p.class()}
+		return p.leaf(p.class())
 	case '\\':
 		return p.escape()
 	case '*', '+', '?':
@@ -300,35 +326,40 @@ func (p *parser) atom() *node {
 	case '{', '}', ']':
 		p.fail(start, fmt.Sprintf(`write \%c`, c), "the character %c has to be escaped", c)
 	}
-	return &node{op: opSet, set: p.char(p.rune())}
+	return p.leaf(p.char(start, p.rune()))
 }
 
 func (p *parser) dot() *set {
-	if p.checkOnly {
+	if p.library == nil {
 		return nil
 	}
 	if p.flags.dotAll {
-		return anySet()
+		return p.library.set(setKey{role: roleDotAll}, anySet)
 	}
-	return lineTerminators().complement()
+	return p.library.set(setKey{role: roleDot}, func() *set { return lineTerminators().complement() })
 }
 
-// char returns the set of one character and, where case is ignored, its relatives.
-func (p *parser) char(r rune) *set {
-	if p.checkOnly {
+// char returns the set of one character, whose text begins at start and ends here, and, where case is ignored, of its relatives.
+func (p *parser) char(start int, r rune) *set {
+	return p.atomSet(start, func() *set { return single(r) }, false)
+}
+
+// atomSet returns the set of the atom whose text begins at start and ends here: what build makes and, where case is ignored,
+// the other cases of its letters; of all that the complement, where it is negated.
+func (p *parser) atomSet(start int, build func() *set, negated bool) *set {
+	if p.library == nil {
 		return nil
 	}
-	return p.fold(single(r))
-}
-
-func (p *parser) fold(s *set) *set {
-	if !p.flags.ignoreCase || p.checkOnly {
+	return p.library.set(setKey{p.src[start:p.pos], roleAtom, p.flags.ignoreCase}, func() *set {
+		s := build()
+		if p.flags.ignoreCase {
+			s = p.library.fold(s)
+		}
+		if negated {
+			s = s.complement()
+		}
 		return s
-	}
-	if p.letters == nil {
-		p.letters = caseLetters()
-	}
-	return s.folded(p.letters)
+	})
 }
 
 func (p *parser) group() *node {
@@ -462,12 +493,18 @@ func (p *parser) groupName(start int) string {
 	return ""
 }
 
-// maxNamed bounds the groups with names, which are compared with each other.
-const maxNamed = 500
+// Limits of the groups with names: those that share one are compared with each other.
+const (
+	maxNamed   = 500
+	maxSharing = 20
+)
 
 // declare records the name of the group that starts here. Two groups may share a name only when they stand in
 // different alternatives, so that at most one of them takes part in a match.
 func (p *parser) declare(name string, start int) {
+	if len(p.names[name]) == maxSharing {
+		p.fail(start, "", "at most %d groups of a pattern can share a name", maxSharing)
+	}
 	for _, other := range p.names[name] {
 		if !exclusive(other.path, p.path) {
 			p.fail(start, "", "there are two groups with the name %.40q", name)

@@ -70,15 +70,47 @@ func union(sets []*set) *set {
 	return newSet(spans...)
 }
 
+// smallSet is how many code points a set may have for each of them to be looked at.
+const smallSet = 256
+
+func (s *set) isSmall() bool {
+	total := 0
+	for _, sp := range s.spans {
+		if total += int(sp.hi-sp.lo) + 1; total > smallSet {
+			return false
+		}
+	}
+	return true
+}
+
+// foldedEach is folded for a small set.
+func (s *set) foldedEach() *set {
+	var members []rune
+	for _, sp := range s.spans {
+		for r := sp.lo; r <= sp.hi; r++ {
+			members = append(members, r)
+		}
+	}
+	return s.folded(members)
+}
+
 // folded returns s with every code point that differs from one of its own only by simple case folding. letters are
-// the code points that have such relatives.
+// the code points that have such relatives, in order.
 func (s *set) folded(letters []rune) *set {
 	spans := slices.Clone(s.spans)
+	next := 0
 	for _, r := range letters {
-		if s.contains(r) {
-			for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
-				spans = append(spans, span{f, f})
-			}
+		for next < len(s.spans) && s.spans[next].hi < r {
+			next++
+		}
+		if next == len(s.spans) {
+			break
+		}
+		if s.spans[next].lo > r {
+			continue
+		}
+		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+			spans = append(spans, span{f, f})
 		}
 	}
 	return newSet(spans...)
@@ -137,13 +169,13 @@ func lookUpProperty(name string) (*syntax.RegexNode, bool) {
 	return tree.Root, true
 }
 
-// propertySet returns the members of a property that lookUpProperty has found.
-func propertySet(name string, found *syntax.RegexNode) *set {
+// propertySet returns the members of a property that lookUpProperty has found, and whether it had to search for them.
+func propertySet(name string, found *syntax.RegexNode) (members *set, searched bool) {
 	if canonical, ok := unicode.CategoryAliases[name]; ok {
 		name = canonical
 	}
 	if table, ok := unicode.Categories[name]; ok {
-		return tableSet(table)
+		return tableSet(table), false
 	}
 	for len(found.Children) == 1 && found.Set == nil {
 		found = found.Children[0]
@@ -159,18 +191,37 @@ func propertySet(name string, found *syntax.RegexNode) *set {
 	default:
 		has = func(rune) bool { return false }
 	}
+	return search(has), true
+}
+
+// search returns the code points that have a property. From plane 4 on those that are alike are not looked at one by one.
+func search(has func(r rune) bool) *set {
 	var spans []span
-	for r := rune(0); r <= unicode.MaxRune; r++ {
-		if !has(r) {
-			continue
+	for r := rune(0); r <= unicode.MaxRune; {
+		last := lastAlike(r)
+		if has(r) {
+			if n := len(spans); n > 0 && spans[n-1].hi == r-1 {
+				spans[n-1].hi = last
+			} else {
+				spans = append(spans, span{r, last})
+			}
 		}
-		if n := len(spans); n > 0 && spans[n-1].hi == r-1 {
-			spans[n-1].hi = r
-		} else {
-			spans = append(spans, span{r, r})
-		}
+		r = last + 1
 	}
 	return newSet(spans...)
+}
+
+// lastAlike returns the last of the code points from r on that have the same properties as r in every version of Unicode so far:
+// the planes 4 to 13 are unassigned, 14 has only tags and variation selectors at its start, 15 and 16 are private; the last
+// two code points of each are no characters.
+func lastAlike(r rune) rune {
+	const lastCharacter = 0xFFFD
+	switch inPlane := r & 0xFFFF; {
+	case r < 0x40000, inPlane > lastCharacter, r >= 0xE0000 && r < 0xE1000:
+		return r
+	default:
+		return r - inPlane + lastCharacter
+	}
 }
 
 func tableSet(table *unicode.RangeTable) *set {

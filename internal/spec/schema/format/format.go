@@ -18,7 +18,7 @@ type Format struct {
 const (
 	plain  = 6
 	mapped = 200
-	parsed = 64
+	parsed = 128
 )
 
 // Effort returns about how many units of package work Valid takes for a text of n bytes.
