@@ -105,6 +105,7 @@ func (c *compiler) keywords(n *node, v value.Value, at diag.Pointer) {
 		}
 	}
 	c.lonelyKeywords(v, at)
+	c.futileKeywords(n, v, at)
 }
 
 // lonelyKeywords warns of keywords that do nothing without another one.
