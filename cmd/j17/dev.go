@@ -80,7 +80,7 @@ Each request is shown on a line of its own, on standard error.`,
 			if asJSON {
 				err = json.NewEncoder(e.out).Encode(d.Ready())
 			} else {
-				err = printReady(e.out, d.Ready(), o.Dir, firstRequests(d.Spec(), specBeside(),  d.URL(), d.Ready().Keys[j17.Prod].Write))
+				err = printReady(e.out, d.Ready(), o.Dir, firstRequests(d.Spec(), specBeside(), d.URL(), d.Ready().Keys[j17.Prod].Write))
 			}
 			if err == nil {
 				err = runDev(cmd.Context(), d, &o, stderr)

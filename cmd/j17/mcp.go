@@ -65,6 +65,11 @@ started with --allow-writes. Assistants start it themselves; 'j17 docs assistant
 			}
 			e.note("States and events cannot be read yet: %s\n", sentence(err))
 		}
+		if allowWrites {
+			if _, where, err := e.reach(r); err == nil && where != "" {
+				e.note("Events are written to %s.\n", where)
+			}
+		}
 		o := mcp.Options{
 			Version: programVersion, Docs: library, Reader: running, Files: files.FS(), Clock: clock.System{}, Hide: running.hide,
 		}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -82,20 +83,16 @@ func (e *env) operate(cmd *cobra.Command, r *remote) (*operating, error) {
 		return nil, err
 	}
 	t.key = s.token.value
-	switch l := s.loginOf(); {
-	case t.key == "" && s.hasDev && s.isDev():
-		c, err := e.controlClient(t, 0)
-		if err != nil {
+	l := s.loginOf()
+	expired := l != nil && t.key == l.Token && !clock.System{}.Now().Before(l.expires())
+	switch {
+	case (t.key == "" || expired) && s.hasDev && s.isDev():
+		if t.key, err = e.devToken(cmd.Context(), s, t); err != nil {
 			return nil, err
 		}
-		got, err := logIn(cmd.Context(), c, s.dev.Operator.Email, s.dev.Operator.Password)
-		if err != nil {
-			return nil, fmt.Errorf("logging in to the development server of the data folder failed: %w", err)
-		}
-		t.key = got.Token
 	case t.key == "":
 		return nil, unauthorized("You are not logged in to %s. Log in with 'j17 login %[1]s', or set J17_TOKEN or J17_TOKEN_FILE.", s.url.value)
-	case l != nil && t.key == l.Token && !clock.System{}.Now().Before(l.expires()):
+	case expired:
 		return nil, unauthorized("Your login to %s has expired, on %s. Log in again: j17 login --context %s", s.url.value, moment(l.expires()), s.context.value)
 	}
 	if err := t.checkCredential("token"); err != nil {
@@ -103,6 +100,57 @@ func (e *env) operate(cmd *cobra.Command, r *remote) (*operating, error) {
 	}
 	c, err := e.controlClient(t, longRequest)
 	return &operating{Client: c, connection: s, env: e}, err
+}
+
+// devLogin is the file in a data folder that keeps the token of its operator: checking a password is slow on purpose.
+const devLogin = "dev-login.json"
+
+// devToken is a token of the operator of the data folder: the one that is kept there, as long as the server takes it, or that
+// of a new login.
+func (e *env) devToken(ctx context.Context, s *connection, t target) (string, error) {
+	const longest = 1 << 16
+	file := filepath.Join(s.folder, devLogin)
+	var kept struct {
+		Token string `json:"token"`
+	}
+	if raw, err := e.readAll(file, longest, ""); err == nil && json.Unmarshal(raw, &kept) == nil && kept.Token != "" {
+		with := t
+		with.key = kept.Token
+		taken, err := e.takes(ctx, with)
+		if err != nil || taken {
+			return kept.Token, err
+		}
+	}
+	c, err := e.controlClient(t, 0)
+	if err != nil {
+		return "", err
+	}
+	got, err := logIn(ctx, c, s.dev.Operator.Email, s.dev.Operator.Password)
+	if err != nil {
+		return "", interrupted(ctx, fmt.Errorf("logging in to the development server of the data folder failed: %w", err))
+	}
+	kept.Token = got.Token
+	if raw, err := json.Marshal(kept); err == nil {
+		_ = replace(file, append(raw, '\n'), 0o600) // without it the next command logs in again
+	}
+	return got.Token, nil
+}
+
+// takes reports whether a server takes the token of a target.
+func (e *env) takes(ctx context.Context, t target) (bool, error) {
+	if t.checkCredential("token") != nil {
+		return false, nil
+	}
+	c, err := e.controlClient(t, 0)
+	if err != nil {
+		return false, err
+	}
+	var me json.RawMessage
+	err = c.Call(ctx, client.Request{Path: []string{"api", "me"}}, &me)
+	if j17.CodeOf(err) == j17.CodeUnauthorized {
+		return false, nil
+	}
+	return err == nil, interrupted(ctx, err)
 }
 
 func unauthorized(format string, args ...any) error {

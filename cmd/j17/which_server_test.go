@@ -150,3 +150,48 @@ func TestHostsBelowLocalhost(t *testing.T) {
 		}
 	}
 }
+
+// TestTheFolderKeepsALogin runs several commands of the folder's operator: they log in once, and again when the token does not
+// count any more.
+func TestTheFolderKeepsALogin(t *testing.T) {
+	dir := t.TempDir()
+	p, err := startDev(t, dir, "--data", "j17-data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := home(t.TempDir())
+	run := func(args ...string) string {
+		t.Helper()
+		code, out, errs := h.run(t, dir, "", args...)
+		if code != exitOK {
+			t.Fatal(args, out, errs)
+		}
+		return out
+	}
+	logins := func() int { return strings.Count(run("audit", "list", "--action", "operator.login"), "operator.login") }
+	run("instances", "list")
+	first := logins()
+	if again := logins(); first == 0 || again != first {
+		t.Errorf("%d logins, then %d", first, again)
+	}
+	file := filepath.Join(dir, "j17-data", devLogin)
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatal(info, err)
+	}
+	run("operators", "revoke-tokens", p.ready.Operator.Email)
+	if again := logins(); again != first+1 {
+		t.Errorf("%d logins after the token was revoked, and %d before", again, first)
+	}
+	for _, damaged := range []string{"", "{", `{"token":"two words"}`, `{"token":7}`} {
+		if err := os.WriteFile(file, []byte(damaged), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		run("instances", "list")
+	}
+	if err := p.end(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := h.run(t, dir, "", "instances", "list"); code != exitFailure || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "no answer") {
+		t.Error(code, errs)
+	}
+}
