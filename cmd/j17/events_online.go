@@ -39,6 +39,7 @@ A lost connection does no harm: the write is repeated with the same idempotency 
 		Args: func(cmd *cobra.Command, args []string) error {
 			return exactly([]string{"KEY", "EVENT_TYPE", "DATA"}[:min(max(len(args), 2), 3)]...)(cmd, args)
 		},
+		ValidArgsFunction: e.completeKeys(true),
 	}
 	r := remoteFlags(cmd)
 	f := cmd.Flags()
@@ -172,7 +173,7 @@ func (e *env) eventsList() *cobra.Command {
 		Long: `Print the events of an aggregate, oldest first, one line of JSON each: exactly the bytes that are stored. The lines are
 what "j17 events import" reads.`,
 		Example: `  j17 events list order/7c0f6a38-91b2-4d6e-8f57-2b4e1a9c3d05 --all > order.jsonl`,
-		Args:    exactly("TYPE/ID"),
+		Args:    exactly("TYPE/ID"), ValidArgsFunction: e.completeKeys(false),
 	}
 	r := remoteFlags(cmd)
 	f := cmd.Flags()

@@ -156,6 +156,7 @@ func (e *env) root() *cobra.Command {
 	root.AddCommand(e.docs(), e.mcp(), e.wasm())
 	root.AddCommand(e.login(), e.logout(), e.whoami(), e.contexts(), e.instances(), e.keys(), e.operators(), e.auditLog(), e.blobs(), e.test())
 	root.AddCommand(e.serve())
+	e.completeFlags(root)
 	// Of the commands that cobra adds, these two take any argument for one that asks for help.
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

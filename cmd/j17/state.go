@@ -38,7 +38,7 @@ Exit code 6: the aggregate has no events, or had none yet at the time or length 
 		Example: `  j17 state get counter/global
   j17 state get order/7c0f6a38-91b2-4d6e-8f57-2b4e1a9c3d05 --at 2026-01-31T12:00:00Z
   j17 state get counter/global --at 10m`,
-		Args: exactly("TYPE/ID"),
+		Args: exactly("TYPE/ID"), ValidArgsFunction: e.completeKeys(false),
 	}
 	r := remoteFlags(cmd)
 	f := cmd.Flags()

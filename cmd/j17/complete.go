@@ -1,0 +1,84 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"j17"
+	"j17/internal/spec"
+)
+
+// completeFlags gives every command below cmd what its flags can be completed with.
+func (e *env) completeFlags(cmd *cobra.Command) {
+	var environments []string
+	for _, env := range j17.Environments() {
+		environments = append(environments, string(env))
+	}
+	words := map[string][]string{
+		"env": environments, "from": environments, "to": environments,
+		"scope": {string(j17.ScopeRead), string(j17.ScopeWrite)}, "role": operatorRoles(),
+		"status": {"active", "scheduled", "revoked"}, "outcome": {"done", "refused", "failed"},
+		"containers": containerDrivers(),
+	}
+	for name, all := range words {
+		f := cmd.Flags().Lookup(name)
+		times := strings.HasPrefix(cmd.CommandPath(), "j17 audit") && (name == "from" || name == "to")
+		serves := name == "role" && cmd.Name() == "serve"
+		if f == nil || times || serves {
+			continue
+		}
+		if _, known := cmd.GetFlagCompletionFunc(name); !known {
+			// The flag exists and has no function yet, so registering cannot fail.
+			_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(all, cobra.ShellCompDirectiveNoFileComp))
+		}
+	}
+	if cmd.Flags().Lookup("context") != nil {
+		_ = cmd.RegisterFlagCompletionFunc("context", func(cmd *cobra.Command, _ []string, to string) ([]string, cobra.ShellCompDirective) {
+			return e.completeContexts(cmd, nil, to)
+		})
+	}
+	for _, below := range cmd.Commands() {
+		e.completeFlags(below)
+	}
+}
+
+// completeKeys completes the aggregate of a command and, where the command takes one, an event type after it, from the spec
+// file of the folder.
+func (e *env) completeKeys(events bool) cobra.CompletionFunc {
+	const none = cobra.ShellCompDirectiveNoFileComp
+	return func(_ *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
+		file := specBeside()
+		if file == "" || strings.ContainsAny(to, "/:") {
+			return nil, none
+		}
+		source, err := e.read(file)
+		if err != nil {
+			return nil, none
+		}
+		envelope, found := spec.Unwrap(source)
+		if len(found) > 0 {
+			return nil, none
+		}
+		c, _ := spec.Compile(envelope.Spec)
+		switch {
+		case c == nil:
+		case len(args) == 0:
+			var types []string
+			for _, name := range slices.Sorted(maps.Keys(c.Types)) {
+				types = append(types, name+"/")
+			}
+			return types, none | cobra.ShellCompDirectiveNoSpace
+		case len(args) == 1 && events:
+			key, err := parseKey(args[0])
+			if t := c.Types[key.Type]; err == nil && t != nil {
+				return slices.Sorted(maps.Keys(t.Events)), none
+			}
+		case len(args) == 2 && events: // the data, which may be @FILE
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		return nil, none
+	}
+}
