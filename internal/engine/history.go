@@ -34,7 +34,8 @@ type ExportedEvent struct {
 const exportPage = 1000
 
 // Export yields the events of a tenant that stand after a position in the order in which they were stored, of one aggregate
-// type or, for "", of all. It ends where there are no more. An event is valid until the next step.
+// type or, for "", of all. It ends where there are no more, with an error if an export from the start has not found as many events
+// as the store says there were when it began. An event is valid until the next step.
 func (e *Engine) Export(ctx context.Context, t store.Tenant, aggregateType string, after j17.StreamID) (iter.Seq2[ExportedEvent, error], error) {
 	d, err := e.deployed(t)
 	if err != nil {
@@ -45,7 +46,13 @@ func (e *Engine) Export(ctx context.Context, t store.Tenant, aggregateType strin
 			return nil, err
 		}
 	}
+	from := after
+	extent, err := e.store.Extent(ctx, t)
+	if err != nil {
+		return nil, storage(err)
+	}
 	return func(yield func(ExportedEvent, error) bool) {
+		var found uint64
 		for more := true; more; {
 			more = false
 			for ev, err := range e.store.ReadFeed(ctx, t, after, exportPage) {
@@ -54,6 +61,9 @@ func (e *Engine) Export(ctx context.Context, t store.Tenant, aggregateType strin
 					return
 				}
 				after, more = ev.StreamID, true
+				if ev.StreamID.Compare(extent.Last) <= 0 {
+					found++
+				}
 				if aggregateType != "" && ev.Key.Type != aggregateType {
 					continue
 				}
@@ -65,6 +75,15 @@ func (e *Engine) Export(ctx context.Context, t store.Tenant, aggregateType strin
 					return
 				}
 			}
+		}
+		if from != (j17.StreamID{}) || found == extent.Events {
+			return
+		}
+		// An environment that was removed meanwhile has no events any more.
+		if now, err := e.store.Extent(ctx, t); err != nil || now.Events >= extent.Events {
+			yield(ExportedEvent{}, storage(&store.CorruptionError{
+				Where: "the events of " + string(t), Err: errors.Join(err, fmt.Errorf("%d were found of %d that were stored", found, extent.Events)),
+			}))
 		}
 	}, nil
 }

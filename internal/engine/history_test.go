@@ -541,3 +541,45 @@ func TestFaultsOfAnImportHaveTheirPlaces(t *testing.T) {
 		}
 	}
 }
+
+// forgetful is the real store, which says that it has stored more events than it shows.
+type forgetful struct{ store.Store }
+
+// Extent implements store.Store.
+func (f forgetful) Extent(ctx context.Context, t store.Tenant) (store.Extent, error) {
+	extent, err := f.Store.Extent(ctx, t)
+	extent.Events++
+	return extent, err
+}
+
+// TestAnExportIsComplete: an export from the start that lacks an event ends with an error.
+func TestAnExportIsComplete(t *testing.T) {
+	f := naming(t)
+	whole := f.export(t, tenant, "", j17.StreamID{})
+	lacking := &fixture{Engine: engine.New(engine.Options{Store: forgetful{f.store}, Clock: f.clock, Logger: slog.New(slog.DiscardHandler)})}
+	c, found := spec.Compile(fmt.Appendf(nil, identitySpec, ""))
+	if c == nil {
+		t.Fatal(found)
+	}
+	lacking.Deploy(tenant, c, nil)
+	for _, after := range []j17.StreamID{{}, {Ms: 1}} {
+		events, err := lacking.Export(t.Context(), tenant, "", after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var last error
+		n := 0
+		for _, err := range events {
+			if last = err; err == nil {
+				n++
+			}
+		}
+		if want := strings.Count(whole, "\n"); n != want {
+			t.Errorf("%d events after %s, want %d", n, after, want)
+		}
+		// What comes after a position is not counted.
+		if fromStart := after == (j17.StreamID{}); (j17.CodeOf(last) == j17.CodeCorruption) != fromStart {
+			t.Errorf("after %s: %v", after, last)
+		}
+	}
+}
