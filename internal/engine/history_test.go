@@ -355,7 +355,7 @@ func TestNumbersThatAFileBringsAlongAreNotGivenAway(t *testing.T) {
 	done, err := f.Record(t.Context(), recording(b.String()))
 	stop()
 	created.Wait()
-	if want := (engine.Recorded{Events: 1202, Stored: 1202, Streams: 1202}); err != nil || done != want {
+	if want := (engine.Recorded{Events: 1202, Stored: 1202, Imported: 1202, Streams: 1202}); err != nil || done != want {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	seen := map[string]string{}
