@@ -98,8 +98,3 @@ func (c *cache) size() (bytes int64, states int) {
 	}
 	return bytes, states
 }
-
-// foldLocks lets only one goroutine at a time bring the state of an aggregate up to date; the others find it done.
-type foldLocks [256]sync.Mutex
-
-func (l *foldLocks) of(hash uint64) *sync.Mutex { return &l[(hash/cacheShards)%uint64(len(l))] }

@@ -8,7 +8,6 @@
 package engine
 
 import (
-	"context"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -34,6 +33,9 @@ type Options struct {
 	// WriteWait is how long a write waits for its turn among others that look at the same states, before it is refused
 	// with CodeBusy; 0 means DefaultWriteWait.
 	WriteWait time.Duration
+	// ReadWait is how long a read waits for a state that takes long to fold, before it is refused with CodeStateNotReady; 0 means
+	// DefaultReadWait.
+	ReadWait time.Duration
 }
 
 // Engine executes commands and answers reads for all tenants of one store.
@@ -48,13 +50,13 @@ type Engine struct {
 	// failures numbers the rejections that are kept.
 	failures atomic.Uint32
 
-	writeWait time.Duration
+	writeWait, readWait time.Duration
 
 	environments sync.Map // of *environment by store.Tenant
 
 	cache   *cache
-	folding foldLocks
-	refresh chan stateKey
+	flights flights
+	refresh refreshQueue
 	counts  counters
 }
 
@@ -71,16 +73,17 @@ type Stats struct {
 	Turns       uint64 // writes that waited for their turn behind others
 	Replanned   uint64 // plans of writes that others had overtaken
 	Busy        uint64 // writes refused because their turn did not come in time
+	Flights     uint64 // folds that went on in the background
+	NotReady    uint64 // reads and writes refused because a state was not folded in time
 }
 
 type counters struct {
-	events, reads, hits, folded, conflicts, snapshots, turns, replanned, busy atomic.Uint64
+	events, reads, hits, folded, conflicts, snapshots, turns, replanned, busy, flights, notReady atomic.Uint64
 }
 
 const (
 	defaultCacheBytes    = 64 << 20
 	defaultSnapshotEvery = 1000
-	refreshQueue         = 1024
 )
 
 // What one event may imply where the options do not say.
@@ -91,6 +94,9 @@ const (
 
 // DefaultWriteWait is how long a write waits for its turn where the options do not say.
 const DefaultWriteWait = 5 * time.Second
+
+// DefaultReadWait is how long a read waits for a state where the options do not say.
+const DefaultReadWait = 2 * time.Second
 
 // New returns an engine. Run must be called for snapshots and warm states to be made.
 func New(o Options) *Engine {
@@ -109,6 +115,9 @@ func New(o Options) *Engine {
 	if o.WriteWait == 0 {
 		o.WriteWait = DefaultWriteWait
 	}
+	if o.ReadWait == 0 {
+		o.ReadWait = DefaultReadWait
+	}
 	e := &Engine{
 		store:  o.Store,
 		clock:  o.Clock,
@@ -116,10 +125,11 @@ func New(o Options) *Engine {
 		mint:   ident.NewMinter(o.Clock.Now),
 		every:  o.SnapshotEvery,
 
-		maxDepth: o.MaxDepth, maxImplied: o.MaxImplied, writeWait: o.WriteWait,
+		maxDepth: o.MaxDepth, maxImplied: o.MaxImplied, writeWait: o.WriteWait, readWait: o.ReadWait,
 
 		cache:   newCache(o.CacheBytes),
-		refresh: make(chan stateKey, refreshQueue),
+		flights: flights{byKey: map[flightKey]*flight{}, queue: map[store.Tenant][]*flight{}},
+		refresh: newRefreshQueue(),
 	}
 	return e
 }
@@ -139,20 +149,7 @@ func (e *Engine) Stats() Stats {
 		Turns:       e.counts.turns.Load(),
 		Replanned:   e.counts.replanned.Load(),
 		Busy:        e.counts.busy.Load(),
-	}
-}
-
-// Run makes snapshots and keeps states warm until the context ends.
-func (e *Engine) Run(ctx context.Context) error {
-	for {
-		select {
-		case job := <-e.refresh:
-			if err := e.refreshOne(ctx, job); err != nil && ctx.Err() == nil {
-				e.logger.LogAttrs(ctx, slog.LevelWarn, "state refresh failed",
-					slog.String("tenant", string(job.tenant)), slog.String("key", job.key.String()), slog.Any("error", err))
-			}
-		case <-ctx.Done():
-			return nil
-		}
+		Flights:     e.counts.flights.Load(),
+		NotReady:    e.counts.notReady.Load(),
 	}
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"j17"
 	"j17/internal/sandbox"
@@ -23,6 +24,9 @@ type folded struct {
 	json    []byte
 	// loose is how many bytes of events were folded since data was last copied: it may hold on to all of them.
 	loose int
+	// since is how many bytes of events, and cost how many units of work, were folded since a snapshot on the way was kept.
+	since int
+	cost  int64
 	// snapshot is the length of the latest snapshot that was seen on the way here.
 	snapshot uint64
 	cacheKey stateKey
@@ -35,35 +39,17 @@ func (f *folded) charge() int64 { return 256 + 5*int64(len(f.json)) }
 // them; such states are not cached. replay starts from nothing, whatever is known.
 func (e *Engine) stateOf(ctx context.Context, t store.Tenant, d *deployed, key j17.Key, length uint64, past, replay bool) (*folded, error) {
 	typ := d.program(key.Type)
-	if replay {
-		return e.fold(ctx, t, typ, key, typ.first(), length)
-	}
-	k := stateKey{t, key}
-	if f := e.cached(k, typ, length, past); f != nil {
-		e.counts.hits.Add(1)
-		return f, nil
-	}
-	lock := e.folding.of(e.cache.hash(k))
-	lock.Lock()
-	defer lock.Unlock()
-	base := e.cached(k, typ, 0, past)
-	if base == nil || base.length > length {
-		var err error
-		if base, err = e.snapshot(ctx, t, typ, key, length); err != nil {
-			return nil, err
+	k := flightKey{stateKey: stateKey{t, key}, fingerprint: typ.fingerprint, anew: replay}
+	if !replay {
+		if f := e.cached(k.stateKey, typ, length, past); f != nil {
+			e.counts.hits.Add(1)
+			return f, nil
 		}
-	} else if base.length == length || !past && base.length > length {
-		return base, nil
 	}
-	f, err := e.fold(ctx, t, typ, key, base, length)
-	if err != nil || past {
-		return f, err
+	if past || replay {
+		k.length = length
 	}
-	e.cache.put(k, f)
-	if f.length-f.snapshot >= e.every {
-		e.enqueue(stateKey{t, key})
-	}
-	return f, nil
+	return e.foldTo(ctx, k, typ, length, false)
 }
 
 // cached returns the cached state of the type's present handlers with at least so many events; exactly so many when
@@ -79,34 +65,65 @@ func (e *Engine) cached(k stateKey, typ *program, length uint64, past bool) *fol
 // compactAbove is how many times the size of a state its events must have before it is copied to let go of them.
 const compactAbove = 4
 
-// fold applies the events after base up to length.
+// fold applies the events after base up to length, however long that takes.
 func (e *Engine) fold(ctx context.Context, t store.Tenant, typ *program, key j17.Key, base *folded, length uint64) (*folded, error) {
+	f, _, err := e.advance(ctx, t, typ, key, base, length, math.MaxInt64)
+	if err != nil {
+		return nil, err
+	}
+	return f, f.finish(key.String())
+}
+
+const (
+	// eventWork is what it costs to read an event, beside its bytes, and codeWork what a call of custom code may take: a guess,
+	// since what it takes is not counted in the same units.
+	eventWork = 32
+	codeWork  = 1 << 17
+	// lookEvery is how many events pass between two looks at the context.
+	lookEvery = 256
+)
+
+// advance applies events after base up to length, or until that has cost more than limit; at least one. It returns what it
+// has cost, in units of package work. The state has no JSON until it is finished, unless it is base.
+func (e *Engine) advance(
+	ctx context.Context, t store.Tenant, typ *program, key j17.Key, base *folded, length uint64, limit int64,
+) (*folded, int64, error) {
 	if base.length == length {
-		return base, nil
+		return base, 0, nil
 	}
 	f := *base
+	f.json = nil
 	ed := value.NewEditor()
 	name := key.String()
 	b := work.New(ctx, work.Replay)
 	replaying := sandbox.ForReplay(ctx)
+	cost := int64(0)
 	var te tick.Event // of its own memory in every turn, it would be a quarter of all that a replay allocates
 	for ev, err := range e.store.ReadStream(ctx, t, key, base.length+1, length) {
 		if err != nil {
-			return nil, err
+			return nil, cost, err
 		}
-		f.loose += len(ev.Data)
+		if f.length%lookEvery == 0 && ctx.Err() != nil {
+			return nil, cost, ctx.Err()
+		}
 		te = tick.Event{Key: name, Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data), Metadata: tick.Raw(ev.Metadata)}
 		b.Renew(work.Replay)
 		if err := typ.apply(replaying, &f, ed, &te, b, nil); err != nil {
-			return nil, replayFailed(err, &te, f.length+1)
+			return nil, cost, replayFailed(err, &te, f.length+1)
+		}
+		f.loose += len(ev.Data)
+		f.since += len(ev.Data) + len(ev.Metadata)
+		cost += b.Spent() + eventWork + int64(len(ev.Data))/work.BytesPerUnit
+		if et := typ.Events[te.Type]; et != nil && et.Code != nil {
+			cost += codeWork
+		}
+		if cost > limit {
+			break
 		}
 	}
-	if f.length != length {
-		return nil, &store.CorruptionError{Where: name, Err: fmt.Errorf("%d events were found where %d should be", f.length, length)}
+	e.counts.folded.Add(f.length - base.length)
+	if f.length != length && cost <= limit {
+		return nil, cost, &store.CorruptionError{Where: name, Err: fmt.Errorf("%d events were found where %d should be", f.length, length)}
 	}
-	e.counts.folded.Add(length - base.length)
-	if err := f.finish(name); err != nil {
-		return nil, err
-	}
-	return &f, nil
+	return &f, cost, nil
 }

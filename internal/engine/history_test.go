@@ -297,7 +297,7 @@ func TestTestDataHappenNow(t *testing.T) {
 	ticket := fresh()
 	done, err := inject(`{"events": [{"key":"payment:` + id + `","type":"was_made","data":{"tickets":["` + ticket + `"]}},
 		{"aggregate_type":"note","id":"` + id + `","type":"was_written","data":{},"metadata":{"actor":{"type":"user","id":"` + user + `"}}}]}`)
-	if want := (engine.Injected{Events: 2, Stored: 2, Implied: 1}); err != nil || done != want {
+	if want := (engine.Injected{Events: 2, Stored: 2, Implied: 1, Imported: 2}); err != nil || done != want {
 		t.Errorf("%+v, %v", done, err)
 	}
 	got := f.export(t, elsewhere, "", j17.StreamID{})

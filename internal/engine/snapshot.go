@@ -3,7 +3,12 @@ package engine
 import (
 	"context"
 	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"log/slog"
+	"slices"
+	"strconv"
 
 	"j17"
 	"j17/internal/store"
@@ -48,33 +53,165 @@ func decodeSnapshot(b []byte, typ *program) (*folded, bool) {
 	return f, err == nil
 }
 
-// snapshot returns the stored snapshot if it is of the type's present handlers and not longer than length; else the
-// state before the first event.
+// The states that are kept along the way of a long stream, so that past ones need not be folded from the first event: under
+// "type:id/fingerprint/length" in pastSnapshots, in the same format. Which there are stands in pastIndex under the stream's key.
+// Whoever rewrites a stream removes both.
+const (
+	pastSnapshots store.Space = "snapshot.past"
+	pastIndex     store.Space = "snapshot.past.index"
+)
+
+const (
+	// pastEvery is how many events lie between two states that are kept along the way, at first.
+	pastEvery = 10_000
+	// keptPast is how many of them a stream has at most: when there would be more, every other one goes and they lie
+	// twice as far apart.
+	keptPast = 64
+	// pastShare is how many times the size of a state the events since the last one must have for it to be kept, unless they
+	// took more than pastWork to fold.
+	pastShare = 4
+	pastWork  = 64 << 20
+)
+
+// pastStates is what stands in pastIndex: the lengths of the states that are kept, ascending.
+type pastStates struct {
+	Fingerprint [32]byte `json:"fingerprint"`
+	Every       uint64   `json:"every"`
+	Lengths     []uint64 `json:"lengths"`
+}
+
+func pastKey(key j17.Key, fingerprint [32]byte, length uint64) string {
+	return key.String() + "/" + hex.EncodeToString(fingerprint[:8]) + "/" + strconv.FormatUint(length, 10)
+}
+
+// snapshot returns the longest stored state of the type's present handlers that is not longer than length; that before the
+// first event where there is none.
 func (e *Engine) snapshot(ctx context.Context, t store.Tenant, typ *program, key j17.Key, length uint64) (*folded, error) {
-	empty := typ.first()
 	if length < e.every {
-		return empty, nil
+		return typ.first(), nil
 	}
 	item, err := e.store.Get(ctx, t, snapshots, key.String())
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	if err == nil {
+		if f, ok := decodeSnapshot(item.Value, typ); ok && f.length <= length {
+			return f, nil
+		}
+	}
+	index, _, err := e.pastStates(ctx, t, key)
+	if err != nil || index.Fingerprint != typ.fingerprint {
+		return typ.first(), err
+	}
+	i, found := slices.BinarySearch(index.Lengths, length)
+	if found {
+		i++
+	}
+	if i == 0 {
+		return typ.first(), nil
+	}
+	item, err = e.store.Get(ctx, t, pastSnapshots, pastKey(key, typ.fingerprint, index.Lengths[i-1]))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return empty, nil
+		return typ.first(), nil
 	case err != nil:
 		return nil, err
 	}
 	if f, ok := decodeSnapshot(item.Value, typ); ok && f.length <= length {
 		return f, nil
 	}
-	return empty, nil
+	return typ.first(), nil
 }
 
-// enqueue asks for an aggregate's state to be folded in the background, and for a snapshot if one is due. It drops the
-// job when there are too many: the next read or the next write that is due makes up for it.
-func (e *Engine) enqueue(job stateKey) {
-	select {
-	case e.refresh <- job:
-	default:
+// pastStates returns which states of a stream are kept along its way, and the revision of the item that says so.
+func (e *Engine) pastStates(ctx context.Context, t store.Tenant, key j17.Key) (index pastStates, rev uint64, err error) {
+	item, err := e.store.Get(ctx, t, pastIndex, key.String())
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return index, 0, nil
+	case err != nil:
+		return index, 0, err
 	}
+	if json.Unmarshal(item.Value, &index) != nil { // another version's: made anew
+		index = pastStates{}
+	}
+	return index, item.Rev, nil
+}
+
+// checkpoint keeps a state on the way of a fold where one is due. What goes wrong with it is only logged: the fold goes on.
+func (e *Engine) checkpoint(ctx context.Context, t store.Tenant, key j17.Key, f *folded) {
+	if f.length%pastEvery != 0 && f.cost < pastWork {
+		return
+	}
+	e.tryKeepPast(ctx, t, key, f)
+}
+
+func (e *Engine) tryKeepPast(ctx context.Context, t store.Tenant, key j17.Key, f *folded) {
+	if err := e.keepPast(ctx, t, key, f); err != nil && ctx.Err() == nil {
+		e.logger.LogAttrs(ctx, slog.LevelWarn, "a state could not be kept",
+			slog.String("tenant", string(t)), slog.String("key", key.String()), slog.Any("error", err))
+	}
+}
+
+// keepPast keeps a state among those along the way of its stream, and thins these out.
+func (e *Engine) keepPast(ctx context.Context, t store.Tenant, key j17.Key, f *folded) error {
+	index, rev, err := e.pastStates(ctx, t, key)
+	if err != nil {
+		return err
+	}
+	var side []store.Side
+	drop := func(length uint64) {
+		side = append(side, store.Side{Op: store.Delete, Space: pastSnapshots, Key: pastKey(key, index.Fingerprint, length)})
+	}
+	if index.Fingerprint != f.fingerprint {
+		for _, length := range index.Lengths {
+			drop(length)
+		}
+		index = pastStates{Fingerprint: f.fingerprint, Every: pastEvery}
+	}
+	i, found := slices.BinarySearch(index.Lengths, f.length)
+	near := i > 0 && f.length-index.Lengths[i-1] < index.Every || i < len(index.Lengths) && index.Lengths[i]-f.length < index.Every
+	if found || near && f.cost < pastWork {
+		return nil
+	}
+	text := f.data.AppendJSON(nil)
+	if pastShare*len(text) > f.since && f.cost < pastWork {
+		return nil
+	}
+	kept := *f
+	kept.json = text
+	side = append(side, store.Side{Op: store.Put, Space: pastSnapshots, Key: pastKey(key, f.fingerprint, f.length), Value: encodeSnapshot(&kept)})
+	index.Lengths = slices.Insert(index.Lengths, i, f.length)
+	if len(index.Lengths) > keptPast {
+		// Every other one goes; the latest stays.
+		thin := index.Lengths[:0:0]
+		for i, length := range index.Lengths {
+			if (len(index.Lengths)-1-i)%2 == 0 {
+				thin = append(thin, length)
+			} else {
+				drop(length)
+			}
+		}
+		index.Lengths, index.Every = thin, 2*index.Every
+	}
+	raw, err := json.Marshal(index)
+	if err != nil {
+		return err
+	}
+	put := store.Side{Op: store.Put, Space: pastIndex, Key: key.String(), Value: raw, Cond: store.IfAbsent}
+	if rev > 0 {
+		put.Cond, put.Rev = store.IfRev, rev
+	}
+	err = e.store.Write(ctx, t, append(side, put))
+	if _, ok := errors.AsType[*store.SideConflict](err); ok {
+		return nil // somebody else keeps states of the stream
+	}
+	if err != nil {
+		return err
+	}
+	f.since, f.cost = 0, 0
+	e.counts.snapshots.Add(1)
+	return nil
 }
 
 func (e *Engine) refreshOne(ctx context.Context, job stateKey) error {
@@ -86,16 +223,23 @@ func (e *Engine) refreshOne(ctx context.Context, job stateKey) error {
 	if err != nil || heads[0].Length == 0 {
 		return err
 	}
-	f, err := e.stateOf(ctx, job.tenant, d, job.key, heads[0].Length, false, false)
+	typ := d.program(job.key.Type)
+	f, err := e.foldTo(ctx, flightKey{stateKey: job, fingerprint: typ.fingerprint}, typ, heads[0].Length, true)
+	if j17.CodeOf(err) == j17.CodeStateNotReady {
+		return nil // it goes on, and comes back here when it is done
+	}
 	if err != nil || f.length-f.snapshot < e.every {
 		return err
+	}
+	kept := *f
+	if f.length-f.snapshot >= pastEvery || f.length/pastEvery != f.snapshot/pastEvery {
+		e.tryKeepPast(ctx, job.tenant, job.key, &kept)
 	}
 	err = e.store.Write(ctx, job.tenant, []store.Side{{Op: store.Put, Space: snapshots, Key: job.key.String(), Value: encodeSnapshot(f)}})
 	if err != nil {
 		return err
 	}
 	e.counts.snapshots.Add(1)
-	kept := *f
 	kept.snapshot = f.length
 	e.cache.put(job, &kept)
 	return nil

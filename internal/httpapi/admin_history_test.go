@@ -148,7 +148,7 @@ func TestTestDataOverHTTP(t *testing.T) {
 	a := loading(t, nil)
 	body := `[{"key":"note:global","type":"was_written","data":{"text":"one"}},` + note("global", "two", "") + `]`
 	got := a.ask(t, a.admin, http.MethodPost, "control.j17.example", "/api/instances/"+a.instance.ID+"/ops/staging/inject", body)
-	if got.status != 200 || got.body != `{"ok":true,"events":2,"stored":2,"implied":0}` {
+	if got.status != 200 || got.body != `{"ok":true,"events":2,"stored":2,"implied":0,"imported":2}` {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	got = a.ask(t, a.admin, "POST", "app-staging.j17.example", "/_admin/inject", note("global", "three", "")+"\n"+note("global", "four", `,"previous_length":2`))

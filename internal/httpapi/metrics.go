@@ -41,6 +41,8 @@ func newMetrics(a *API) *metrics {
 	counter("j17_turns_total", "Writes that waited for their turn.", func() uint64 { return a.Engine.Stats().Turns })
 	counter("j17_replanned_total", "Writes that others had overtaken and that were decided anew.", func() uint64 { return a.Engine.Stats().Replanned })
 	counter("j17_busy_total", "Writes refused because their turn had not come in time.", func() uint64 { return a.Engine.Stats().Busy })
+	counter("j17_background_folds_total", "States whose computation went on in the background.", func() uint64 { return a.Engine.Stats().Flights })
+	counter("j17_states_not_ready_total", "Requests refused because a state was not computed in time.", func() uint64 { return a.Engine.Stats().NotReady })
 	counter("j17_snapshots_total", "Snapshots written.", func() uint64 { return a.Engine.Stats().Snapshots })
 	gauge("j17_state_cache_bytes", "Memory that cached states are charged for.", func() float64 { return float64(a.Engine.Stats().CacheBytes) })
 	gauge("j17_store_writable", "1 while the store takes writes.", func() float64 {

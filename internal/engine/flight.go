@@ -1,0 +1,392 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"j17"
+	"j17/internal/store"
+)
+
+// A flight is one fold that everybody waits for who wants its state. It begins in the goroutine of who wants it first; what
+// takes longer than a moment goes on in the background, where the tenants take turns, a slice each. Whoever has waited long
+// enough is told how far it is, and finds it done, or further on, when he comes again.
+
+// flightKey names what is folded: the first length events, or for 0 all there are; anew from the first one or not.
+type flightKey struct {
+	stateKey
+
+	fingerprint [32]byte
+	length      uint64
+	anew        bool
+}
+
+// flight is a fold under way. flights.mu guards what is not atomic, but for state, which is its runner's until it has landed.
+type flight struct {
+	flightKey
+
+	typ *program
+	// target is the length to which it folds, at the one that it has got to.
+	target uint64
+	at     atomic.Uint64
+
+	ctx    context.Context //nolint:containedctx // it lives as long as somebody wants the flight
+	cancel context.CancelFunc
+	// waiting is how many want it. A kept flight goes on without anybody.
+	waiting int
+	kept    bool
+	// done is closed when the flight has landed, if somebody waits.
+	done   chan struct{}
+	landed bool
+	state  *folded
+	err    error
+}
+
+// flights has all flights of an engine.
+type flights struct {
+	mu    sync.Mutex
+	byKey map[flightKey]*flight
+	// finished are kept flights whose states nobody has fetched yet and which are in no cache, the oldest first.
+	finished []*flight
+	queue    map[store.Tenant][]*flight
+	turn     []store.Tenant
+	workers  int
+	// ending tells that nothing goes on which nobody waits for. idle is closed when the last worker ends.
+	ending bool
+	idle   chan struct{}
+}
+
+const (
+	// inlineWork is what a fold may cost, in units of package work, before it goes on in the background; sliceWork is what
+	// it may cost there before it is another one's turn.
+	inlineWork = 1 << 20
+	sliceWork  = 8 << 20
+	// flightWorkers is how many flights are carried on at once in the background.
+	flightWorkers = 2
+	// maxFlights bounds the flights of one tenant in the background.
+	maxFlights = 16
+	// keptFinished bounds the states that wait for being fetched.
+	keptFinished = 16
+)
+
+// errLeft tells that whoever carried a flight on has gone.
+var errLeft = errors.New("engine: the fold was given up")
+
+// notReady is the details of the error of who has waited long enough.
+type notReady struct {
+	Done  uint64 `json:"done"`
+	Total uint64 `json:"total"`
+}
+
+// foldTo returns the state that k names, after target events or, where k names the present, after more. keep makes the flight
+// go on without the caller, who does not wait for what is not done in a moment.
+func (e *Engine) foldTo(ctx context.Context, k flightKey, typ *program, target uint64, keep bool) (*folded, error) {
+	past := k.length > 0
+	for {
+		if !k.anew {
+			if f := e.cached(k.stateKey, typ, target, past); f != nil {
+				return f, nil
+			}
+		}
+		fl, lead := e.flights.join(k, typ, target)
+		if lead {
+			e.begin(ctx, fl, keep)
+		}
+		err := e.await(ctx, fl, keep)
+		switch {
+		case errors.Is(err, errLeft) && ctx.Err() != nil:
+			return nil, ctx.Err()
+		case errors.Is(err, errLeft):
+			continue
+		case err != nil:
+			return nil, err
+		case fl.state.length >= target:
+			return fl.state, nil
+		}
+	}
+}
+
+// join returns the flight of a key and whether the caller has to begin it.
+func (s *flights) join(k flightKey, typ *program, target uint64) (fl *flight, lead bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fl = s.byKey[k]
+	if fl == nil {
+		fl = &flight{flightKey: k, typ: typ, target: target}
+		s.byKey[k] = fl
+		lead = true
+	}
+	fl.waiting++
+	if fl.landed { // and waits for being fetched
+		s.forget(fl)
+	} else if !lead && fl.done == nil {
+		fl.done = make(chan struct{})
+	}
+	return fl, lead
+}
+
+// forget takes a flight that has landed out of the list of those that wait for being fetched. The caller holds mu.
+func (s *flights) forget(fl *flight) {
+	delete(s.byKey, fl.flightKey)
+	for i, f := range s.finished {
+		if f == fl {
+			s.finished = append(s.finished[:i:i], s.finished[i+1:]...)
+			return
+		}
+	}
+}
+
+// begin folds for a moment, and hands on what is not done then.
+func (e *Engine) begin(ctx context.Context, fl *flight, keep bool) {
+	base, err := e.base(ctx, fl)
+	var cost int64
+	if err == nil {
+		fl.at.Store(base.length)
+		base, cost, err = e.advance(ctx, fl.tenant, fl.typ, fl.key, base, fl.next(base.length), inlineWork)
+	}
+	if err != nil && ctx.Err() != nil {
+		err = errLeft // the caller's own end; the others go on
+	}
+	if err == nil && base.length < fl.target {
+		fl.at.Store(base.length)
+		fl.state = base
+		fl.state.cost = cost
+		fl.ctx, fl.cancel = context.WithCancel(context.WithoutCancel(ctx))
+		if e.enqueueFlight(fl, keep) {
+			e.counts.flights.Add(1)
+			return
+		}
+		err = e.notReady(fl)
+	}
+	e.land(fl, base, err)
+}
+
+// base is the state from which a flight starts: the longest that is known and not too long.
+func (e *Engine) base(ctx context.Context, fl *flight) (*folded, error) {
+	if fl.anew {
+		return fl.typ.first(), nil
+	}
+	known := e.cached(fl.stateKey, fl.typ, 0, false)
+	if known != nil && known.length <= fl.target {
+		return known, nil
+	}
+	return e.snapshot(ctx, fl.tenant, fl.typ, fl.key, fl.target)
+}
+
+// enqueueFlight hands a flight to the background. It reports false when the tenant has too many there.
+func (e *Engine) enqueueFlight(fl *flight, keep bool) bool {
+	s := &e.flights
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue[fl.tenant]) >= maxFlights || s.ending && keep {
+		return false
+	}
+	fl.kept = keep
+	if fl.done == nil {
+		fl.done = make(chan struct{})
+	}
+	s.push(fl)
+	return true
+}
+
+// push puts a flight behind the others of its tenant, and starts another worker if there may be one. The caller holds mu.
+func (s *flights) push(fl *flight) {
+	waiting := s.queue[fl.tenant]
+	if len(waiting) == 0 {
+		s.turn = append(s.turn, fl.tenant)
+	}
+	s.queue[fl.tenant] = append(waiting, fl)
+}
+
+// pop returns the next flight, of the tenant whose turn it is. The caller holds mu.
+func (s *flights) pop() *flight {
+	if len(s.turn) == 0 {
+		return nil
+	}
+	t := s.turn[0]
+	waiting := s.queue[t]
+	fl := waiting[0]
+	s.turn = s.turn[1:]
+	if len(waiting) == 1 {
+		delete(s.queue, t)
+	} else {
+		s.queue[t] = waiting[1:]
+		s.turn = append(s.turn, t)
+	}
+	return fl
+}
+
+// carryOn starts a worker unless there are enough.
+func (e *Engine) carryOn() {
+	s := &e.flights
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.workers < flightWorkers && len(s.turn) > 0 {
+		s.workers++
+		go e.workOn()
+	}
+}
+
+// workOn carries flights on, a slice each, until there are none.
+func (e *Engine) workOn() {
+	s := &e.flights
+	for {
+		s.mu.Lock()
+		fl := s.pop()
+		if fl == nil {
+			if s.workers--; s.workers == 0 && s.idle != nil {
+				close(s.idle)
+				s.idle = nil
+			}
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+		if e.slice(fl) {
+			s.mu.Lock()
+			s.push(fl)
+			s.mu.Unlock()
+		}
+	}
+}
+
+// slice folds some more events of a flight. It reports whether there are more to fold.
+func (e *Engine) slice(fl *flight) bool {
+	if !fl.anew {
+		e.checkpoint(fl.ctx, fl.tenant, fl.key, fl.state)
+	}
+	f, cost, err := e.advance(fl.ctx, fl.tenant, fl.typ, fl.key, fl.state, fl.next(fl.state.length), sliceWork)
+	if err != nil {
+		if fl.ctx.Err() != nil {
+			err = errLeft
+		}
+		e.land(fl, nil, err)
+		return false
+	}
+	f.cost = fl.state.cost + cost
+	fl.state = f
+	fl.at.Store(f.length)
+	if f.length == fl.target {
+		e.land(fl, f, nil)
+		return false
+	}
+	return true
+}
+
+// next is how far a flight folds at once: to where a state may be kept on its way.
+func (fl *flight) next(length uint64) uint64 {
+	if fl.anew {
+		return fl.target
+	}
+	return min(fl.target, (length/pastEvery+1)*pastEvery)
+}
+
+// land tells all who wait what has become of a flight.
+func (e *Engine) land(fl *flight, f *folded, err error) {
+	if err == nil {
+		if f.json == nil {
+			err = f.finish(fl.key.String())
+		}
+		if err == nil && fl.length == 0 && !fl.anew {
+			e.cache.put(fl.stateKey, f)
+			if f.length-f.snapshot >= e.every {
+				e.enqueue(fl.stateKey)
+			}
+		}
+	}
+	if fl.cancel != nil {
+		fl.cancel()
+	}
+	s := &e.flights
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fl.landed, fl.state, fl.err = true, f, err
+	if fl.done != nil {
+		close(fl.done)
+	}
+	delete(s.byKey, fl.flightKey)
+	if err != nil || fl.waiting > 0 || !fl.kept || fl.length == 0 && !fl.anew {
+		return
+	}
+	// Somebody has been told to come again.
+	s.byKey[fl.flightKey] = fl
+	if s.finished = append(s.finished, fl); len(s.finished) > keptFinished {
+		s.forget(s.finished[0])
+	}
+}
+
+// await waits until a flight has landed, for so long as a read may wait.
+func (e *Engine) await(ctx context.Context, fl *flight, keep bool) error {
+	s := &e.flights
+	s.mu.Lock()
+	landed, done := fl.landed, fl.done
+	if landed {
+		fl.waiting--
+	}
+	s.mu.Unlock()
+	if landed {
+		return fl.err
+	}
+	e.carryOn()
+	if keep {
+		e.leaveFlight(fl, true)
+		return e.notReady(fl)
+	}
+	waiting, stop := e.until(ctx, e.clock.Now().Add(e.readWait))
+	defer stop()
+	select {
+	case <-done:
+		e.leaveFlight(fl, false)
+		return fl.err
+	case <-waiting.Done():
+	}
+	e.leaveFlight(fl, ctx.Err() == nil)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return e.notReady(fl)
+}
+
+// leaveFlight ends a wait. The flight ends with the last one, unless it was kept or keep asks for it.
+func (e *Engine) leaveFlight(fl *flight, keep bool) {
+	s := &e.flights
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fl.waiting--
+	fl.kept = fl.kept || keep && !s.ending
+	if fl.waiting == 0 && (!fl.kept || s.ending) && fl.cancel != nil {
+		fl.cancel()
+	}
+}
+
+// notReady is the error of who does not wait for a flight any longer.
+func (e *Engine) notReady(fl *flight) error {
+	e.counts.notReady.Add(1)
+	d := notReady{Done: fl.at.Load(), Total: fl.target}
+	err := j17.Errorf(j17.CodeStateNotReady, "The state of %s is being computed: %d of %d events are done. Try again in a moment.", fl.key, d.Done, d.Total)
+	err.Details = d
+	return err
+}
+
+// endFlights ends what nobody waits for, and waits for the rest.
+func (e *Engine) endFlights() {
+	s := &e.flights
+	s.mu.Lock()
+	s.ending = true
+	for _, fl := range s.byKey {
+		if fl.waiting == 0 && fl.cancel != nil {
+			fl.cancel()
+		}
+	}
+	idle := s.idle
+	if s.workers > 0 && idle == nil {
+		idle = make(chan struct{})
+		s.idle = idle
+	}
+	s.mu.Unlock()
+	if idle != nil {
+		<-idle
+	}
+}
