@@ -184,9 +184,28 @@ type budget struct {
 }
 
 // spend reports whether there was enough left.
-func (b *budget) spend() bool {
-	b.left--
+func (b *budget) spend() bool { return b.take(1) }
+
+// take is spend for what costs as much as n ordinary steps.
+func (b *budget) take(n int) bool {
+	b.left -= n
 	return b.left > 0
+}
+
+// perStep is how many names or small values are looked at in about the time of one step.
+const perStep = 20
+
+// size is what has to be looked at in the lists of an alternative.
+func (a alternative) size() int {
+	n := 0
+	for _, s := range a {
+		values, _ := s.values()
+		n += s.schema.Get("required").Len() + s.schema.Get("properties").Len() + s.schema.Get("patternProperties").Len() + len(values)
+		for _, m := range s.schema.Get("dependentRequired").Members() {
+			n += m.Value.Len()
+		}
+	}
+	return n
 }
 
 // document is a whole schema, which references point into.
@@ -443,7 +462,10 @@ func (p *pair) blame(is []node, lost kinds) diag.Pointer {
 // differ compares one alternative that was with one that is, as far as values of type k go.
 func (p *pair) differ(was, is alternative, k kinds, path string) verdict {
 	var v verdict
-	v.strange = strangers(was, is)
+	if !p.take((was.size() + is.size()) / perStep) {
+		return v
+	}
+	v.strange = p.strangers(was, is)
 	if k == kindObject {
 		v.add(p.required(was, is, path))
 		v.add(p.properties(was, is, path))
@@ -457,7 +479,7 @@ func (p *pair) differ(was, is alternative, k kinds, path string) verdict {
 }
 
 // strangers counts the schemas whose enum or const leaves out something that was allowed by one.
-func strangers(was, is alternative) int {
+func (p *pair) strangers(was, is alternative) int {
 	count := 0
 	for _, n := range is {
 		allowed, limited := n.values()
@@ -466,7 +488,7 @@ func strangers(was, is alternative) int {
 		}
 		fits := false
 		for _, o := range was {
-			if values, ok := o.values(); ok && contained(values, allowed) {
+			if values, ok := o.values(); ok && p.take(effort(values, allowed)/perStep) && contained(values, allowed) {
 				fits = true
 				break
 			}
@@ -478,14 +500,36 @@ func strangers(was, is alternative) int {
 	return count
 }
 
-func contained(values, in []value.Value) bool {
+// effort is how many values contained may look at, within reason.
+func effort(values, in []value.Value) int {
+	const most = 1 << 15
+	return len(values) + len(in) + min(noTexts(values), most)*min(noTexts(in), most)
+}
+
+func noTexts(values []value.Value) int {
+	n := 0
 	for _, v := range values {
-		found := false
-		for _, w := range in {
-			if value.Equal(v, w) {
-				found = true
-				break
-			}
+		if v.Kind() != value.String {
+			n++
+		}
+	}
+	return n
+}
+
+func contained(values, in []value.Value) bool {
+	texts := make(map[string]bool, len(in))
+	var others []value.Value
+	for _, w := range in {
+		if w.Kind() == value.String {
+			texts[w.Str()] = true
+		} else {
+			others = append(others, w)
+		}
+	}
+	for _, v := range values {
+		found := texts[v.Str()] && v.Kind() == value.String
+		if v.Kind() != value.String {
+			found = slices.ContainsFunc(others, func(w value.Value) bool { return value.Equal(v, w) })
 		}
 		if !found {
 			return false

@@ -33,6 +33,10 @@ type compiler struct {
 	unfinished map[feature]bool
 	events     int
 	schemas    *schema.Group
+	// shapes are what geo may name, once they are known.
+	shapes []string
+	// pathLooks is how much more looking for paths that lead nowhere may cost.
+	pathLooks int
 }
 
 // Compile reads the text of a spec. It returns every finding, in the order of their places, and the compiled spec where
@@ -43,6 +47,7 @@ func Compile(src []byte) (*Compiled, []diag.Diagnostic) {
 		declared:   map[string]map[string]bool{},
 		handles:    map[ident.Prefix]string{},
 		unfinished: map[feature]bool{},
+		pathLooks:  maxLooks,
 	}
 	c.schemas = schema.NewGroup(&c.List)
 	if len(src) > MaxSize {
@@ -52,6 +57,10 @@ func Compile(src []byte) (*Compiled, []diag.Diagnostic) {
 	root, err := value.ParseString(c.out.text)
 	if err != nil {
 		return nil, []diag.Diagnostic{syntaxError(c.out.text, err)}
+	}
+	if pointers(root, 0, maxPointers) < 0 {
+		c.longNames()
+		return nil, c.All()
 	}
 	c.root, c.out.root = root, root
 	c.spec()
@@ -65,6 +74,24 @@ func Compile(src []byte) (*Compiled, []diag.Diagnostic) {
 	sum := sha256.Sum256(root.AppendJSON(nil))
 	c.out.Hash = hex.EncodeToString(sum[:])
 	return c.out, found
+}
+
+// maxPointers bounds the bytes that the pointers to all values of a spec have together. A name that stands around much is
+// part of many pointers; an ordinary spec of 4 MiB has some 30 MiB of them.
+const maxPointers = 128 << 20
+
+// pointers returns what is left of a number of bytes once each value below v has taken the length of its pointer.
+func pointers(v value.Value, length, left int) int {
+	left -= length
+	for i := 0; i < v.Len() && left >= 0; i++ {
+		if v.Kind() == value.Object {
+			m := v.Members()[i]
+			left = pointers(m.Value, length+1+len(m.Key), left)
+		} else {
+			left = pointers(v.Elems()[i], length+7, left)
+		}
+	}
+	return left
 }
 
 func syntaxError(text string, err error) diag.Diagnostic {
@@ -368,6 +395,19 @@ func (c *compiler) geoType(name string, v value.Value, at diag.Pointer) *GeoType
 	return g
 }
 
+// knownShapes returns the shapes, and the geo types that are not called like one.
+func (c *compiler) knownShapes() []string {
+	if c.shapes == nil {
+		c.shapes = geoShapes()
+		for _, name := range slices.Sorted(maps.Keys(c.out.GeoTypes)) {
+			if !slices.Contains(geoShapes(), name) {
+				c.shapes = append(c.shapes, name)
+			}
+		}
+	}
+	return c.shapes
+}
+
 func geoShapes() []string { return []string{"point", "polygon"} }
 
 func (c *compiler) geo(v value.Value, at diag.Pointer) *Geo {
@@ -376,12 +416,7 @@ func (c *compiler) geo(v value.Value, at diag.Pointer) *Geo {
 		return g
 	}
 	c.notYet(geo, at)
-	known := geoShapes()
-	for _, name := range slices.Sorted(maps.Keys(c.out.GeoTypes)) {
-		if !slices.Contains(known, name) {
-			known = append(known, name)
-		}
-	}
+	known := c.knownShapes()
 	g.Shape = c.choice(v.Get("type"), at.Key("type"), "the type of geo", known...)
 	if t := c.out.GeoTypes[g.Shape]; t != nil {
 		g.Shape, g.Type = t.Shape, t.Name

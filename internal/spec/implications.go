@@ -37,7 +37,10 @@ func (c *compiler) condition(v value.Value, at diag.Pointer, s scope) *Condition
 		names = append(names, "$"+b)
 	}
 	if s.roots == nil {
-		names = members(p, names)
+		if names = members(p, names); len(names) > maxAddedNames {
+			c.tooManyNames(at.Key(key), maxAddedNames)
+			return nil
+		}
 	} else if slices.Contains(s.roots, "id") {
 		names = append(names, "$.id")
 	}
@@ -51,8 +54,14 @@ func (c *compiler) condition(v value.Value, at diag.Pointer, s scope) *Condition
 	return cond
 }
 
-// members adds what paths in v name below "$" to names, but for what an event always has.
+// maxAddedNames is how many members of "$" a condition may read that steps before it have added.
+const maxAddedNames = 100
+
+// members adds what paths in v name below "$" to names, but for what an event always has. It stops beyond maxAddedNames.
 func members(v value.Value, names tick.Scope) tick.Scope {
+	if len(names) > maxAddedNames {
+		return names
+	}
 	if p, err := jsonpath.Parse(v.Str()); err == nil && p.Root == jsonpath.Document && len(p.Steps) > 0 {
 		name := "$." + p.Steps[0].Key
 		always := []string{"$.", "$.key", "$.type", "$.data", "$.metadata", "$.state"}

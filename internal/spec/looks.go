@@ -21,8 +21,11 @@ type looks struct {
 	left int
 }
 
-// spend reports whether there was enough left.
+// spend reports whether there was enough left, and room for a warning.
 func (l *looks) spend(n int) bool {
+	if l.c.FullOfWarnings() {
+		l.left = 0
+	}
 	l.left -= n
 	return l.left > 0
 }

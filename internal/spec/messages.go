@@ -85,6 +85,10 @@ func (m *messages) tooLarge(size int) {
 		Hintf("split the application into several instances, or move large constants into events")
 }
 
+func (m *messages) longNames() {
+	m.Errorf("", "names of the spec are too long for what stands below them").Hintf("shorten the longest keys of objects that hold much")
+}
+
 func droppedFindings(n int) diag.Diagnostic {
 	return diag.Diagnostic{Severity: diag.Warning, Message: fmt.Sprintf("%d more findings are left out", n), Hint: "repair those above first"}
 }
@@ -467,6 +471,11 @@ func (m *messages) notOneKind(at diag.Pointer, what string, has, kinds []string)
 		return
 	}
 	m.Errorf(at, "%s cannot have %s together", what, list(has, "and")).Hintf("write one implication for each")
+}
+
+func (m *messages) tooManyNames(at diag.Pointer, most int) {
+	m.Errorf(at, "the condition reads more than %d different members of \"$\" that steps before it add", most).
+		Hintf(`let the step return one object, and read below "$.enriched"`)
 }
 
 func (m *messages) transformAlone(at diag.Pointer) {

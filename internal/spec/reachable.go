@@ -17,9 +17,20 @@ func (c *compiler) dataPaths(v, schema value.Value, at diag.Pointer) {
 		if err != nil || p.Root != jsonpath.Document || len(p.Steps) < 2 || p.Steps[0].Key != "data" || calculation(p) != "" {
 			return
 		}
-		if parent, name, declared := closedAt(schema, p.Steps[1:]); name != "" {
-			c.nothingThere(at, p.Text, "data"+parent, name, declared)
+		if c.pathLooks -= len(p.Steps); c.pathLooks < 0 {
+			return
 		}
+		parent, name, properties := closedAt(schema, p.Steps[1:])
+		if name == "" {
+			return
+		}
+		var declared []string
+		if c.Suggests() {
+			for _, m := range properties.Members() {
+				declared = append(declared, m.Key)
+			}
+		}
+		c.nothingThere(at, p.Text, "data"+parent, name, declared)
 	case value.Array:
 		for i, elem := range v.Elems() {
 			c.dataPaths(elem, schema, at.Index(i))
@@ -33,16 +44,16 @@ func (c *compiler) dataPaths(v, schema value.Value, at diag.Pointer) {
 }
 
 // closedAt follows steps through a schema to the first member that no event can have, because its object allows declared
-// properties only. It returns the way to the object, the member's name and the properties; the name is "" where there is
+// properties only. It returns the way to the object, the member's name and the schemas of the properties; the name is "" where there is
 // no such member or where it would take more than a look to know.
-func closedAt(schema value.Value, steps []value.Step) (parent, name string, declared []string) {
+func closedAt(schema value.Value, steps []value.Step) (parent, name string, declared value.Value) {
 	for i, step := range steps {
 		if schema.Kind() != value.Object || slices.ContainsFunc(indirect(), func(key string) bool { return !schema.Get(key).IsMissing() }) {
-			return "", "", nil
+			return "", "", value.Value{}
 		}
 		if step.IsIndex {
 			if !schema.Get("prefixItems").IsMissing() {
-				return "", "", nil
+				return "", "", value.Value{}
 			}
 			schema = schema.Get("items")
 			continue
@@ -53,14 +64,11 @@ func closedAt(schema value.Value, steps []value.Step) (parent, name string, decl
 			continue
 		}
 		if more := schema.Get("additionalProperties"); more.Kind() != value.Bool || more.Truth() {
-			return "", "", nil
+			return "", "", value.Value{}
 		}
-		for _, m := range properties.Members() {
-			declared = append(declared, m.Key)
-		}
-		return jsonpath.StepsText(steps[:i]), step.Key, declared
+		return jsonpath.StepsText(steps[:i]), step.Key, properties
 	}
-	return "", "", nil
+	return "", "", value.Value{}
 }
 
 // indirect are the keywords by which a schema says what an object holds other than with "properties".

@@ -137,6 +137,9 @@ func (l *List) All() []Diagnostic { return l.found }
 // Full reports whether further errors are only counted, so that it is no use to look for what they could say.
 func (l *List) Full() bool { return l.errors >= MaxKept }
 
+// FullOfWarnings reports the same of warnings.
+func (l *List) FullOfWarnings() bool { return l.warnings >= MaxKept }
+
 // Errors returns the number of findings that are errors, kept or not.
 func (l *List) Errors() int { return l.errors }
 

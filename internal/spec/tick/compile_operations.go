@@ -68,7 +68,7 @@ func (c *compiler) operation(v value.Value, at diag.Pointer, ops []operation) []
 	}
 	if !slices.Contains(operationNames(), first.Key) {
 		d := c.errorf(at.Key(first.Key), "unknown operation %s", diag.Quote(first.Key)).AtKey()
-		switch near := operationMeant(first.Key); {
+		switch near := operationMeant(c.l, first.Key); {
 		case first.Value.Kind() == value.String && slices.Contains(operationNames(), first.Value.Str()):
 			d.Hintf("the name of an operation is its key: write %s", example(first.Value.Str()))
 		case near == "if":
@@ -389,7 +389,7 @@ func (c *compiler) let(b base, v value.Value, at diag.Pointer) operation {
 }
 
 // operationMeant returns the operation that an unknown name stands for.
-func operationMeant(name string) string {
+func operationMeant(l *diag.List, name string) string {
 	switch name {
 	case "conditional", "when", "condition", "then", "else", "switch":
 		return "if"
@@ -410,7 +410,7 @@ func operationMeant(name string) string {
 	case "add_unique", "add_to_set":
 		return "append_unique"
 	default:
-		return diag.Nearest(name, operationNames())
+		return l.Nearest(name, operationNames())
 	}
 }
 

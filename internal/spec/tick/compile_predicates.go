@@ -40,7 +40,7 @@ func (c *compiler) condition(v value.Value, at diag.Pointer) predicate {
 
 func (c *compiler) predicate(v value.Value, at diag.Pointer) predicate {
 	if v.Kind() != value.Object {
-		c.errorf(at, "a predicate is an object, not %s", kindOf(v)).Hintf("write %s", comparisonMeant(v.Str()))
+		c.errorf(at, "a predicate is an object, not %s", kindOf(v)).Hintf("write %s", comparisonMeant(c.l, v.Str()))
 		return nil
 	}
 	if v.Len() != 1 {
@@ -56,7 +56,7 @@ func (c *compiler) predicate(v value.Value, at diag.Pointer) predicate {
 	kind := operandKind(name)
 	if kind == value.Missing {
 		d := c.errorf(at.Key(name), "unknown predicate %s", diag.Quote(name)).AtKey()
-		if near := predicateMeant(name); near != "" {
+		if near := predicateMeant(c.l, name); near != "" {
 			d.Hintf("did you mean %q?", near)
 		} else {
 			d.Hintf("the predicates are %s", wordList(predicateNames()))
@@ -233,7 +233,7 @@ func isPredicate(m value.Member) bool {
 }
 
 // predicateMeant returns the predicate that an unknown name stands for.
-func predicateMeant(name string) string {
+func predicateMeant(l *diag.List, name string) string {
 	switch name {
 	case "==", "===", "=", "is", "equal":
 		return "equals"
@@ -256,17 +256,17 @@ func predicateMeant(name string) string {
 	case "nin":
 		return "not_in"
 	default:
-		return diag.Nearest(name, predicateNames())
+		return l.Nearest(name, predicateNames())
 	}
 }
 
 // comparisonMeant returns the predicate for a text such as "$.data.due > 0", and an example for any other text.
-func comparisonMeant(text string) string {
+func comparisonMeant(l *diag.List, text string) string {
 	words := strings.Fields(text)
 	if len(words) != 3 || !jsonpath.IsPath(words[0]) || len(text) > 100 {
 		return example("equals")
 	}
-	name := predicateMeant(words[1])
+	name := predicateMeant(l, words[1])
 	if operandKind(name) != value.Array {
 		return example("equals")
 	}

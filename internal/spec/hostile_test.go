@@ -1,0 +1,156 @@
+package spec_test
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"j17/internal/spec"
+	"j17/internal/spec/diag"
+)
+
+// processorTime returns what this process has used so far.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// filled joins what f makes of 0, 1 and so on until the text is nearly as long as most.
+func filled(most int, f func(i int) string) string {
+	var b strings.Builder
+	for i := 0; b.Len() < most-200; i++ {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(f(i))
+	}
+	return b.String()
+}
+
+// event returns a spec with one event type.
+func event(schema, handler, implications string) string {
+	return `{"agent_types": ["u"], "aggregate_types": {"t": {"events": {"e": {"schema": ` + schema + `, "handler": [` + handler +
+		`], "implications": [` + implications + `]}, "f": {"schema": {"type": "object"}, "handler": []}}}}}`
+}
+
+func hostileSpecs() map[string]string {
+	const whole, half = spec.MaxSize - 4096, (spec.MaxSize - 4096) / 2
+	long := strings.Repeat("k", half)
+	names := func(n int, each func(i int) string) string {
+		var all []string
+		for i := range n {
+			all = append(all, each(i))
+		}
+		return strings.Join(all, ",")
+	}
+	quoted := func(i int) string { return fmt.Sprintf(`"member%07d"`, i) }
+	property := func(i int) string { return fmt.Sprintf(`"member%07d":{}`, i) }
+	const emit = `"emit": {"aggregate_type": "t", "id": "$.key", "event_type": "f"`
+	return map[string]string{
+		"a long name around many": `{"agent_types": ["u"], "aggregate_types": {"` + long + `": {"events": {` +
+			names(9000, func(i int) string { return fmt.Sprintf(`"e%d":{}`, i) }) + `}}}}`,
+		"a long property around many": event(`{"properties":{"`+long+`":{"properties":{`+names(9000, property)+`}}}}`, "", ""),
+		"long names in each other":    event(strings.Repeat(`{"properties":{"`+strings.Repeat("k", 9000)+`":`, 50)+`{"enum":[`+filled(half, quoted)+`]}`+strings.Repeat("}}", 50), "", ""),
+		"a template with a long name": event(`{}`, "", `{`+emit+`,"data":{"`+long+`":[`+filled(half, func(int) string { return `"$.x"` })+`]}}}`),
+		"wrong references":            event(`{"$defs":{`+names(9000, property)+`},"allOf":[`+filled(half/100, func(i int) string { return fmt.Sprintf(`{"$ref":"#/$defs/membor%07d"}`, i) })+`]}`, "", ""),
+		"unknown keywords":            event(`{`+filled(whole, func(i int) string { return fmt.Sprintf(`"typ%d":1`, i) })+`}`, "", ""),
+		"unknown keys":                `{` + filled(whole, func(i int) string { return fmt.Sprintf(`"aggregate_typos%d":1`, i) }) + `}`,
+		"emits to nowhere": `{"agent_types": ["u"], "aggregate_types": {` + names(900, func(i int) string {
+			return fmt.Sprintf(`"%s%d":{"events":{"e":{"schema":{},"handler":[]}}}`, strings.Repeat("x", 50), i)
+		}) + `,"t":{"events":{` + filled(half, func(i int) string {
+			return fmt.Sprintf(`"e%d":{"schema":{},"handler":[],"implications":[{"emit":{"aggregate_type":"%sy","id":"$.key","event_type":"e"}}]}`, i, strings.Repeat("x", 51))
+		}) + `}}}}`,
+		"paths into a large schema": event(`{"properties":{`+names(9000, property)+`},"additionalProperties":false}`, `{"set":{"target":"x","value":[`+filled(half, func(i int) string { return fmt.Sprintf(`"$.data.mumber%d"`, i) })+`]}}`, ""),
+		"large schemas written often": event(`{"properties":{`+names(9000, property)+`},"additionalProperties":false}`, names(99, func(i int) string {
+			return fmt.Sprintf(`{"set":{"target":"x%d","value":[0]}},{"set":{"target":"y%d","value":"$.data"}}`, i, i)
+		}), ""),
+		"names after a transformation": event(`{}`, "", `{"pipeline":[{"wasm":{"blob_name":"x.wasm","mode":"transform"}},{"condition":{"or":[`+filled(whole, func(i int) string { return fmt.Sprintf(`{"exists":"$.n%d"}`, i) })+`]},`+emit+`}}]}`),
+		"geo types of many events": `{"agent_types":["u"],"geo_types":{` + names(1000, func(i int) string { return fmt.Sprintf(`"g%d":{"type":"point"}`, i) }) + `},"aggregate_types":{"t":{"events":{` +
+			names(9000, func(i int) string {
+				return fmt.Sprintf(`"e%d":{"schema":{},"handler":[],"geo":{"type":"h%d","path":"$.data.x"}}`, i, i)
+			}) + `}}}}`,
+		"emits against a long list": `{"agent_types":["u"],"aggregate_types":{"a":{"events":{"f":{"schema":{"required":[` + filled(half, quoted) + `]},"handler":[]}}},"t":{"events":{` +
+			names(9000, func(i int) string {
+				return fmt.Sprintf(`"e%d":{"schema":{},"handler":[],"implications":[{"emit":{"aggregate_type":"a","id":"$.key","event_type":"f"}}]}`, i)
+			}) + `}}}}`,
+		"emits against many choices": `{"agent_types":["u"],"aggregate_types":{"a":{"events":{"f":{"schema":{"enum":[` + filled(half, quoted) + `]},"handler":[]}}},"t":{"events":{` +
+			names(9000, func(i int) string {
+				return fmt.Sprintf(`"e%d":{"schema":{},"handler":[],"implications":[{"emit":{"aggregate_type":"a","id":"$.key","event_type":"f","data":"x"}}]}`, i)
+			}) + `}}}}`,
+		"targets": event(`{}`, names(99, func(i int) string {
+			return `{"increment":{"target":"` + strings.Repeat("a.", 300) + fmt.Sprint(i) + `","by":1}}`
+		}), ""),
+		"texts":  event(`{}`, `{"set":{"target":"x","value":[`+filled(whole, func(int) string { return `"data.x"` })+`]}}`, ""),
+		"nested": event(`{}`, `{"set":{"target":"x","value":`+strings.Repeat("[", 100)+filled(whole, func(int) string { return `[[[[[]]]]]` })+strings.Repeat("]", 100)+`}}`, ""),
+		"a chain of events": `{"agent_types":["u"],"aggregate_types":{"t":{"events":{` +
+			names(9000, func(i int) string {
+				return fmt.Sprintf(`"e%d":{"schema":{},"handler":[],"implications":[{"emit":{"aggregate_type":"t","id":"$.key","event_type":"e%d"}},{"emit":{"aggregate_type":"t","id":"$.key","event_type":"e%d"}}]}`, i, (i+1)%9000, i/2)
+			}) + `}}}}`,
+		"comments": strings.Repeat("//\n", whole/3),
+	}
+}
+
+// No spec keeps a processor busy for long, whatever it holds. The slowest takes about a second on a machine that does nothing
+// else; the race detector makes everything slower.
+func TestHostileSpecsAreBounded(t *testing.T) {
+	most := 4 * time.Second
+	if raceDetector {
+		most *= 20
+	}
+	for name, src := range hostileSpecs() {
+		t.Run(name, func(t *testing.T) {
+			if len(src) > spec.MaxSize {
+				t.Fatalf("the spec has %d bytes", len(src))
+			}
+			before := processorTime(t)
+			c, found := spec.Compile([]byte(src))
+			used := processorTime(t) - before
+			t.Logf("%v, compiled %t, %d findings, such as %.100s", used, c != nil, len(found), append(found, diag.Diagnostic{})[0].Message)
+			if used > most {
+				t.Errorf("compiling took %v of processor time", used)
+			}
+		})
+	}
+}
+
+// Comparing with the spec before is bounded too.
+func TestHostileComparisonsAreBounded(t *testing.T) {
+	list := func(n int, each string) string {
+		var all []string
+		for i := range n {
+			all = append(all, fmt.Sprintf(each, i))
+		}
+		return strings.Join(all, ",")
+	}
+	events := func(letter string) string {
+		return `{"agent_types": ["u"], "aggregate_types": {"t": {"events": {` +
+			list(9000, `"`+strings.Repeat(letter, 40)+`%d":{"schema":{},"handler":[]}`) + `}}}}`
+	}
+	most := 4 * time.Second
+	if raceDetector {
+		most *= 20
+	}
+	for name, pair := range map[string][2]string{
+		"all renamed":       {events("x"), events("y")},
+		"large choices":     {event(`{"enum":[`+list(60_000, `"a%d"`)+`]}`, "", ""), event(`{"enum":[`+list(60_000, `"b%d"`)+`]}`, "", "")},
+		"long requirements": {event(`{"anyOf":[`+list(200, `{"required":["x%d",`+list(500, `"r%d"`)+`]}`)+`]}`, "", ""), event(`{"anyOf":[`+list(200, `{"required":["y%d",`+list(500, `"s%d"`)+`]}`)+`]}`, "", "")},
+		"many alternatives": {event(`{"anyOf":[`+list(250, `{"properties":{"x%d":{"type":"string"}}}`)+`]}`, "", ""), event(`{"anyOf":[`+list(250, `{"properties":{"x%d":{"type":"number"}}}`)+`]}`, "", "")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			was, is := compile(t, []byte(pair[0])), compile(t, []byte(pair[1]))
+			before := processorTime(t)
+			found := spec.Compare(was, is)
+			used := processorTime(t) - before
+			t.Logf("%v, %d findings, such as %.100s", used, len(found), append(found, diag.Diagnostic{})[0].Message)
+			if used > most {
+				t.Errorf("comparing took %v of processor time", used)
+			}
+		})
+	}
+}
