@@ -147,6 +147,9 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 	d := &Dev{clock: clock.NewMovable(o.Clock), specFile: o.SpecFile, deployed: o.Deployed}
 	o.Clock = d.clock
 	o.BaseDomain = devBaseDomain
+	if err := d.checkFile(); err != nil {
+		return nil, err
+	}
 	if d.server, err = Open(ctx, o.Options); err != nil {
 		return nil, err
 	}
@@ -318,6 +321,28 @@ func writeFile(name string, data []byte) error {
 		return errors.Join(err, os.Remove(tmp.Name()))
 	}
 	return nil
+}
+
+// checkFile reads and compiles the spec file, so that one that is missing or wrong leaves no data folder behind.
+func (d *Dev) checkFile() error {
+	if d.specFile == "" {
+		return nil
+	}
+	source, err := os.ReadFile(d.specFile)
+	if err != nil {
+		return fmt.Errorf("the spec file cannot be read: %w", err)
+	}
+	envelope, found := spec.Unwrap(source)
+	if len(found) == 0 {
+		var compiled *spec.Compiled
+		if compiled, found = spec.Compile(envelope.Spec); compiled != nil {
+			return nil
+		}
+	}
+	if d.deployed != nil {
+		d.deployed(Deployment{File: d.specFile, Source: source, Found: found, Err: ErrInvalidSpec})
+	}
+	return ErrInvalidSpec
 }
 
 // deployFile deploys the spec file to every environment. The file is remembered whatever comes of it.

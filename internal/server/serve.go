@@ -260,6 +260,10 @@ func (c *checks) certificate(name string, files Certificate) {
 	case files.KeyFile == "":
 		c.add("%s-key: it is missing beside %[1]s-cert", name)
 	default:
+		if _, err := os.Stat(files.KeyFile); err != nil {
+			c.add("%s-key: %w", name, err)
+			return
+		}
 		if _, err := openCertificates(files, nil); err != nil {
 			c.add("%s-cert: %w", name, err)
 		}

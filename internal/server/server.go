@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -236,7 +237,8 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 	for l, h := range servers {
 		g.Go(func() error { return serve(h, l) })
 	}
-	for _, worker := range append(workers, s.engine.Run, s.blobs.Run, s.usage.Run, s.upkeep) {
+	watch := func(ctx context.Context) error { return s.watchFolder(ctx, api) }
+	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.upkeep) {
 		g.Go(func() error { return worker(work) })
 	}
 	<-failed.Done()
@@ -268,6 +270,33 @@ func (s *Server) drainTime() time.Duration {
 		return s.options.DrainTime
 	}
 	return defaultDrainTime
+}
+
+// folderInterval is how often the server looks whether its data folder is still there.
+const folderInterval = time.Second
+
+// watchFolder notices when the data folder is removed, or another one put in its place, under the running server. The files
+// that are open stay readable, but what is written would be gone with the process.
+func (s *Server) watchFolder(ctx context.Context, api *httpapi.API) error {
+	folder := filepath.Join(s.options.Dir, "store")
+	first, err := os.Stat(folder)
+	if err != nil {
+		return fmt.Errorf("the data folder cannot be looked at: %w", err)
+	}
+	clk := clock.System{} // the folder does not care what the server's clock shows
+	for clk.Wait(ctx, clk.Now().Add(folderInterval)) == nil {
+		now, err := os.Stat(folder)
+		if err == nil && os.SameFile(first, now) {
+			continue
+		}
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			s.options.Logger.Error("the data folder is gone: events are refused from now on. What can still be read can be exported; restart the server once the folder is back",
+				slog.String("folder", s.options.Dir))
+			api.Lose()
+			return nil
+		}
+	}
+	return nil
 }
 
 // upkeep lets the registry look after itself.
