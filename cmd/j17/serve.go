@@ -107,8 +107,8 @@ func serveFlags(f *pflag.FlagSet, o *server.ServeOptions) {
 	f.StringSliceVar(&o.Proxies, "trusted-proxy", nil, "`network` of proxies in front of the server; can be repeated")
 	f.StringVar((*string)(&o.ForwardedHeader), "forwarded-header", "X-Forwarded-For", "`header` in which the proxies pass on addresses of clients: X-Forwarded-For or Forwarded")
 
-	f.IntVar(&o.KeyRate, "rate-limit-per-key", 500, "requests a minute of each API key whose plan says nothing else; 0 for no limit")
-	f.IntVar(&o.AddressRate, "rate-limit-per-ip", 2000, "requests a minute of each client address; 0 for no limit")
+	f.IntVar(&o.KeyRate, "rate-limit-per-key", 60_000, "requests a minute of each API key whose plan says nothing else; 0 for no limit")
+	f.IntVar(&o.AddressRate, "rate-limit-per-ip", 60_000, "requests a minute of each client address; 0 for no limit")
 	f.StringVar(&o.OperatorEmail, "operator-email", "", "`address` of a platform admin to create unless there is one")
 	f.StringVar(&o.OperatorPasswordFile, "operator-password-file", "", "`file` with the password of that operator")
 
