@@ -188,6 +188,9 @@ func (c *call) importEvents(w http.ResponseWriter) error { return c.record(w, "e
 func (c *call) coldStart(w http.ResponseWriter) error { return c.record(w, "events.cold_start", true) }
 
 func (c *call) record(w http.ResponseWriter, action string, first bool) error {
+	if c.api.lost.Load() {
+		return errLost()
+	}
 	file, err := c.eventFile(w)
 	if err != nil {
 		return err
@@ -198,13 +201,16 @@ func (c *call) record(w http.ResponseWriter, action string, first bool) error {
 		c.loaded(action, done.Stored)
 	}
 	if err != nil {
-		return partly(err, done.Stored, "Send the same file again to go on: nothing is stored twice")
+		return partly(inFile(err), done.Stored, "Send the same file again to go on: nothing is stored twice")
 	}
 	return c.answer(w, http.StatusOK, done)
 }
 
 // injectEvents is POST inject: test data.
 func (c *call) injectEvents(w http.ResponseWriter) error {
+	if c.api.lost.Load() {
+		return errLost()
+	}
 	if c.env == j17.Prod {
 		return j17.Errorf(j17.CodeForbidden, "Test data can be injected into staging and test only. Use an import for events that have happened.")
 	}
@@ -218,7 +224,7 @@ func (c *call) injectEvents(w http.ResponseWriter) error {
 		c.loaded("events.inject", done.Stored)
 	}
 	if err != nil {
-		return partly(err, done.Stored, "Send the others to go on")
+		return partly(inFile(err), done.Stored, "Send the others to go on")
 	}
 	return c.answer(w, http.StatusOK, done)
 }
@@ -229,6 +235,18 @@ func (c *call) loaded(action string, events int) {
 	if err := c.api.Registry.Audit(context.WithoutCancel(c.acting()), rec); err != nil {
 		c.notAudited(action, err)
 	}
+}
+
+// inFile is an error about an event of a file. A type that the event names and the spec does not have is a fault of the body;
+// with 404 it would look as if there were nothing at the path.
+func inFile(err error) error {
+	e, ok := errors.AsType[*j17.Error](err)
+	if !ok || e.EventIndex == nil || StatusOf(e.Code) != http.StatusNotFound {
+		return err
+	}
+	with := *e
+	with.Code = j17.CodeInvalidField
+	return &with
 }
 
 // partly adds to an error how many events were stored before it.

@@ -109,6 +109,7 @@ func TestWhatCannotBeLoaded(t *testing.T) {
 		"too much":               {a.admin, "", "import", "application/x-ndjson", strings.Repeat(good+"\n", 20), 413, "1000"},
 		"one fault":              {a.admin, "", "import_jsonl", "application/x-ndjson", good + "\n" + note("1", "x", ""), 422, `"event_index":1`},
 		"a fault in the schema":  {a.admin, "", "import_jsonl", "application/x-ndjson", strings.Replace(good, `{"text":"x"}`, "7", 1), 400, `"pointer":"/0/data"`},
+		"an unknown type":        {a.admin, "", "import_jsonl", "application/x-ndjson", good + "\n" + strings.Replace(good, "note:", "nota:", 1), 400, `"line":2`},
 		"a parameter":            {a.admin, "", "import?dry=1", "application/json", good, 400, ""},
 		"test data, production":  {a.admin, "", "inject", "application/json", good, 403, "staging and test"},
 		"test data with a time":  {a.admin, "-test", "inject", "application/json", good, 400, "history"},

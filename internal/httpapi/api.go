@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/cors"
@@ -82,6 +83,7 @@ type API struct {
 	Options
 	mint     *ident.Minter
 	refusals refusals
+	attempts attempts
 	guesses  *auth.Guesses
 	metrics  *metrics
 	data     http.Handler
@@ -91,6 +93,8 @@ type API struct {
 	room     *room
 	// draining is closed when the server is about to stop.
 	draining chan struct{}
+	// lost is set when what is written would be lost.
+	lost atomic.Bool
 }
 
 const (
@@ -121,6 +125,14 @@ func New(o Options) *API {
 
 // Drain makes the server say that it is not ready, so that load balancers turn away before it stops.
 func (a *API) Drain() { close(a.draining) }
+
+// Lose makes the server refuse events, and say that it is not ready for them: its data folder is gone.
+func (a *API) Lose() { a.lost.Store(true) }
+
+// errLost is the error of a write that would be lost.
+func errLost() error {
+	return j17.Errorf(j17.CodeUnavailable, "The server's data folder is gone: nothing was written, and nothing can be. Restart the server once the folder is back.")
+}
 
 // Public returns the handler of the public listener.
 func (a *API) Public() http.Handler {

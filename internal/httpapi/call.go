@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -130,10 +131,19 @@ func (a *API) finish(c *call, took time.Duration) {
 			Duration: took, Environment: c.env,
 		}
 		if c.failure != nil {
-			x.Code, x.Detail = c.failure.Code, a.Registry.Redact(c.failure.Message)
+			x.Code, x.Detail = c.failure.Code, a.Registry.Redact(described(c.failure))
 		}
 		a.Observe(x)
 	}
+}
+
+// described is an error with the first thing that was found wrong, where its message does not say.
+func described(e *j17.Error) string {
+	if len(e.Errors) == 0 {
+		return e.Message
+	}
+	first := e.Errors[0]
+	return e.Message + ": " + cmp.Or(e.Path, first.Path, first.Pointer) + ": " + first.Message
 }
 
 // smallAnswer is how large an answer is put together in memory, since one call of the system is cheaper than several.

@@ -224,7 +224,7 @@ func audited(action string, handle func(*call, http.ResponseWriter) error) func(
 	}
 }
 
-// recordFailure adds an attempt to the audit log, unless it was malformed. Should that fail too, there is nothing to add to
+// recordFailure adds an attempt to the audit log, unless it was malformed or one of many like it. Should that fail too, there is nothing to add to
 // the error itself.
 func (c *call) recordFailure(rec control.Record, err error) {
 	rec.Code, rec.Outcome = j17.CodeOf(err), control.Refused
@@ -240,6 +240,11 @@ func (c *call) recordFailure(rec control.Record, err error) {
 	} else if key, ok := c.api.Registry.KeyByID(rec.Target); ok {
 		rec.Instance, rec.Environment = key.Instance, key.Environment
 	}
+	silent, ok := c.api.attempts.admit(attempt{c.principal.ID, rec.Action, rec.Code}, c.api.Clock.Now())
+	if !ok {
+		return
+	}
+	rec.Details = withSilent(rec.Details, silent)
 	if err := c.api.Registry.Audit(context.WithoutCancel(c.acting()), rec); err != nil {
 		c.notAudited(rec.Action, err)
 	}

@@ -59,6 +59,8 @@ func (c *call) ready(w http.ResponseWriter) error {
 		return j17.Errorf(j17.CodeUnavailable, "The server answers no reads: %s", s.Reason)
 	case c.api.RestoringAny != nil && c.api.RestoringAny():
 		return j17.Errorf(j17.CodeUnavailable, "The server has just started and not all environments are ready yet")
+	case c.api.lost.Load() && purpose != "reads":
+		return errLost()
 	case !s.Writable && purpose != "reads":
 		return j17.Errorf(j17.CodeUnavailable, "The server takes no writes: %s", s.Reason)
 	}

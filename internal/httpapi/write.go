@@ -99,6 +99,9 @@ func (c *call) execute(cmd *engine.Command, w http.ResponseWriter, limit int64) 
 	if err := noParameters(r); err != nil {
 		return engine.Receipt{}, err
 	}
+	if c.api.lost.Load() {
+		return engine.Receipt{}, errLost()
+	}
 	raw, err := c.readBody(w, limit)
 	if err != nil {
 		return engine.Receipt{}, err
