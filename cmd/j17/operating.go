@@ -147,10 +147,11 @@ func (e *env) takes(ctx context.Context, t target) (bool, error) {
 	}
 	var me json.RawMessage
 	err = c.Call(ctx, client.Request{Path: []string{"api", "me"}}, &me)
+	taken := err == nil
 	if j17.CodeOf(err) == j17.CodeUnauthorized {
-		return false, nil
+		err = nil
 	}
-	return err == nil, interrupted(ctx, err)
+	return taken, interrupted(ctx, err)
 }
 
 func unauthorized(format string, args ...any) error {

@@ -53,13 +53,13 @@ func (l leading) Run() int {
 		return 1
 	}
 	go func() {
-		var held []net.Conn // closed by the system when the tests have ended
+		held := map[net.Conn]bool{} // closed by the system when the tests have ended
 		for {
 			conn, err := ends.Accept()
 			if err != nil {
 				return
 			}
-			held = append(held, conn)
+			held[conn] = true
 		}
 	}()
 	return l.m.Run()
@@ -68,7 +68,7 @@ func (l leading) Run() int {
 // following runs the program, and ends it when the tests that have started it are gone.
 func following() {
 	var d net.Dialer
-	conn, err := d.DialContext(context.Background(), "tcp", os.Getenv(lifeline))
+	conn, err := d.DialContext(context.Background(), "tcp", os.Getenv(lifeline)) //nolint:forbidigo // there is no test here
 	if err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "the tests have ended:", err)
 		os.Exit(exitFailure)

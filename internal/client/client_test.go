@@ -342,7 +342,7 @@ func TestAnotherNode(t *testing.T) {
 	plain, secure := httptest.NewServer(worker), httptest.NewTLSServer(worker) // with a certificate for example.com
 	t.Cleanup(plain.Close)
 	t.Cleanup(secure.Close)
-	roots := secure.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs //nolint:forcetypeassert // what net/http/httptest makes
+	roots := secure.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs //nolint:forcetypeassert,errcheck // what net/http/httptest makes
 	here := func(node string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			answer(w, 421, `{"ok":false,"error":"The instance is on another node.","code":"misdirected","details":{"url":"`+node+`"}}`)

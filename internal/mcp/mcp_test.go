@@ -50,8 +50,8 @@ type running struct {
 	metadata json.RawMessage
 	called   client.Receipt
 	err      error
-	written []client.NewEvent
-	with    []client.WriteOptions
+	written  []client.NewEvent
+	with     []client.WriteOptions
 }
 
 func (r *running) State(_ context.Context, _ j17.Key, o client.StateOptions) (client.State, error) {

@@ -265,7 +265,11 @@ func (c *checks) certificate(name string, files Certificate) {
 			return
 		}
 		if _, err := openCertificates(files, nil); err != nil {
-			c.add("%s-cert: %w", name, err)
+			setting := name + "-cert"
+			if file, ok := errors.AsType[*fs.PathError](err); ok && file.Path == files.KeyFile {
+				setting = name + "-key"
+			}
+			c.add("%s: %w", setting, err)
 		}
 	}
 }
