@@ -76,6 +76,12 @@ func wantsJSON(cmd *cobra.Command, args []string) bool {
 	return slices.Contains(args, "--json")
 }
 
+// servesAtLast reports whether a command prints something only once it serves: whoever waits for that line must not take
+// another one for it.
+func servesAtLast(cmd *cobra.Command) bool {
+	return cmd != nil && cmd.HasParent() && !cmd.Parent().HasParent() && (cmd.Name() == "dev" || cmd.Name() == "serve")
+}
+
 // tell says what came of a command that has failed: to people on standard error; to programs, which have asked for JSON, in
 // the place of the result, or on standard error where a part of the result is printed.
 func (e *env) tell(err error, asJSON bool, out *output, called string) {

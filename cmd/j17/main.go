@@ -94,7 +94,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin i
 	root.SetOut(out)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err = out.verdict(err); err != nil {
-		e.tell(err, wantsJSON(cmd, args), out, called(root, args))
+		e.tell(err, wantsJSON(cmd, args) && !servesAtLast(cmd), out, called(root, args))
 	}
 	return exitCode(err)
 }

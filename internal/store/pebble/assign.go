@@ -123,10 +123,10 @@ func (b *batch) count(t *tenant, u *store.Append, a *store.Assignment, counter *
 		switch w.Op {
 		case store.Raise:
 			n = max(n, written)
-		case store.Delete:
-			n = 0
-		default:
+		case store.Put:
 			n = written
+		case store.Delete, store.Check:
+			n = 0
 		}
 	}
 	return n, nil

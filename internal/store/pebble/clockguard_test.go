@@ -91,6 +91,15 @@ func TestClockJumps(t *testing.T) {
 	closeStore(t, s)
 }
 
+// rest lets the time of a synctest bubble go on.
+func rest(t *testing.T, d time.Duration) {
+	t.Helper()
+	c := clock.System{}
+	if err := c.Wait(t.Context(), c.Now().Add(d)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestClockGoesOn lets a store be idle for days, and a clock that has jumped go on evenly, as that of a machine that was
 // asleep does.
 func TestClockGoesOn(t *testing.T) {
@@ -99,17 +108,17 @@ func TestClockGoesOn(t *testing.T) {
 		c := clock.NewMovable(clock.System{})
 		s := open(t, pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: c, MaxClockJump: day, Logger: quiet()})
 		checkBelieved(t, s, true)
-		time.Sleep(3 * day) // of the bubble
+		rest(t, 3*day)
 		checkBelieved(t, s, true)
 		c.Advance(3 * day)
 		checkBelieved(t, s, false)
-		time.Sleep(5 * time.Minute)
+		rest(t, 5*time.Minute)
 		checkBelieved(t, s, false)
-		time.Sleep(7 * time.Minute)
+		rest(t, 7*time.Minute)
 		checkBelieved(t, s, true)
 		c.Advance(3 * 365 * day)
 		checkBelieved(t, s, false)
-		time.Sleep(2 * time.Hour)
+		rest(t, 2*time.Hour)
 		checkBelieved(t, s, false)
 		closeStore(t, s)
 	})

@@ -29,7 +29,7 @@ func Descriptors(limit uint64) int {
 	if limit == 0 || limit >= 2*(maxOpenFiles+ownDescriptors) {
 		return maxOpenFiles + ownDescriptors
 	}
-	return int(limit / 2) //nolint:gosec // bounded above
+	return int(limit / 2)
 }
 
 // openFiles returns how many files the engine may keep open under a limit of the process.

@@ -56,7 +56,7 @@ func (f *limitedFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCatego
 	if err := f.Rename(oldname, newname); err != nil {
 		return nil, err
 	}
-	return f.take(func() (vfs.File, error) { return f.FS.OpenReadWrite(newname, c) })
+	return f.take(func() (vfs.File, error) { return f.OpenReadWrite(newname, c) })
 }
 
 type limitedFile struct {
@@ -111,7 +111,7 @@ func TestDescriptorsRunOut(t *testing.T) {
 			t.Errorf("status %+v", st)
 		}
 		fs.limit.Store(1000)
-		time.Sleep(time.Minute) // of the bubble: whoever waits for a descriptor tries again
+		rest(t, time.Minute) // whoever waits for a descriptor tries again
 		if err := s.Barrier(t.Context()); err != nil {
 			t.Fatalf("barrier: %v", err)
 		}

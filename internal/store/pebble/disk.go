@@ -115,7 +115,7 @@ func (d *disk) makeRoom() error {
 	usage, err := d.GetDiskUsage(d.dir)
 	if err != nil {
 		// Nothing is known about the volume.
-		return nil //nolint:nilerr // see above
+		return nil
 	}
 	names, err := d.List(d.dir)
 	if err != nil {

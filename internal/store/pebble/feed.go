@@ -124,7 +124,7 @@ func (s *Store) readFeed(
 				continue
 			}
 			n++
-			if err := s.interrupted(ctx, uint64(n)); err != nil { //nolint:gosec // counts from 1
+			if err := s.interrupted(ctx, uint64(n)); err != nil {
 				return err
 			}
 			if err := c.load(id, reference); err != nil {

@@ -123,10 +123,10 @@ func (m *marks) lost(err error) error {
 func (m *marks) read() error {
 	f, err := m.fs.Open(m.path)
 	if err != nil {
-		if _, missing := m.fs.Stat(m.path); missing != nil {
-			return nil
+		if _, missing := m.fs.Stat(m.path); missing == nil {
+			return fmt.Errorf("open %s: %w", m.path, err)
 		}
-		return fmt.Errorf("open %s: %w", m.path, err)
+		return nil //nolint:nilerr // there is no mark
 	}
 	all, err := io.ReadAll(f)
 	if err = errors.Join(err, f.Close()); err != nil {

@@ -145,7 +145,7 @@ func TestHarmAfterCrash(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(time.Second) // of the bubble: the mark has caught up
+		rest(t, time.Second) // the mark has caught up
 		synctest.Wait()
 		crashed := fs.CrashClone(vfs.CrashCloneCfg{})
 		closeStore(t, s)

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -18,7 +19,6 @@ func (s *Store) Append(ctx context.Context, t store.Tenant, units []store.Append
 	if err := t.Validate(); err != nil {
 		return nil, err
 	}
-	need := freeing
 	for i := range units {
 		if err := units[i].Validate(); err != nil {
 			return nil, fmt.Errorf("unit %d: %w", i, err)
@@ -28,9 +28,10 @@ func (s *Store) Append(ctx context.Context, t store.Tenant, units []store.Append
 				return nil, fmt.Errorf("%w: unit %d is decided on the events of unit %d, which does not come before it", store.ErrInvalid, i, n)
 			}
 		}
-		if !units[i].Frees() {
-			need = ordinary
-		}
+	}
+	need := freeing
+	if slices.ContainsFunc(units, func(u store.Append) bool { return !u.Frees() }) {
+		need = ordinary
 	}
 	results := make([]store.Result, len(units))
 	if len(units) == 0 {

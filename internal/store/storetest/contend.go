@@ -40,8 +40,8 @@ func testContention(s *suite) {
 						return
 					}
 					expected = r.Streams[0].Actual
-				case store.Duplicate:
-					t.Error("a duplicate without a command")
+				case store.Duplicate, store.TooEarly:
+					t.Errorf("outcome %d without a command or a time", r.Outcome)
 					return
 				}
 			}
