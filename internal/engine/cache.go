@@ -61,6 +61,7 @@ func (c *cache) get(k stateKey) *folded {
 
 // put keeps f, unless the cache has a longer state of the same handlers already or f alone would fill it.
 func (c *cache) put(k stateKey, f *folded) {
+	size := f.measure()
 	s := c.shard(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,12 +71,12 @@ func (c *cache) put(k stateKey, f *folded) {
 		}
 		s.remove(el)
 	}
-	if f.charge() > s.limit/2 {
+	if size > s.limit/2 {
 		return
 	}
-	f.cacheKey = k
+	f.cacheKey, f.size = k, size
 	s.byKey[k] = s.order.PushFront(f)
-	s.used += f.charge()
+	s.used += f.size
 	for s.used > s.limit {
 		s.remove(s.order.Back())
 	}
@@ -84,7 +85,7 @@ func (c *cache) put(k stateKey, f *folded) {
 func (s *cacheShard) remove(el *list.Element) {
 	f, _ := s.order.Remove(el).(*folded)
 	delete(s.byKey, f.cacheKey)
-	s.used -= f.charge()
+	s.used -= f.size
 }
 
 // size returns what the cached states are charged for and how many they are.

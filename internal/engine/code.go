@@ -34,14 +34,18 @@ type faultDetails struct {
 	Entrypoint string       `json:"entrypoint,omitempty"`
 }
 
-// handle computes the state after an event with a handler in custom code.
-func (f Functions) handle(ctx context.Context, code *spec.Code, state value.Value, ev *tick.Event) (value.Value, error) {
+// callWork is what a call of custom code costs beside the bytes that go in and out, in units of package work. What the code
+// itself may do is counted where it runs.
+const callWork = 512
+
+// handle computes the state after an event with a handler in custom code. What goes in and out is charged to b.
+func (f Functions) handle(ctx context.Context, code *spec.Code, state value.Value, ev *tick.Event, b *work.Budget) (value.Value, error) {
 	in := append(make([]byte, 0, 1024), `{"state":`...)
 	in = state.OrNull().AppendJSON(in)
 	in = append(in, `,"event":`...)
 	in = appendEvent(in, ev)
 	in = append(in, "}}"...)
-	out, err := f.call(ctx, code, in)
+	out, size, err := f.call(ctx, code, in, b)
 	if err != nil {
 		return value.Value{}, err
 	}
@@ -51,6 +55,19 @@ func (f Functions) handle(ctx context.Context, code *spec.Code, state value.Valu
 			Kind: sandbox.InvalidOutput, Detail: `the answer has neither the key "state" nor the key "error"`,
 			Hint: `Return {"state": ...} with the whole new state, or {"error": {"type": ..., "message": ...}}.`,
 		})
+	}
+	text := next.AppendJSON(nil)
+	if len(text) > tick.MaxState {
+		return value.Value{}, faulty(code, &sandbox.Fault{
+			Kind: sandbox.InvalidOutput, Detail: fmt.Sprintf("the state has %d bytes as JSON, and may have %d", len(text), tick.MaxState),
+			Hint: "Keep less in the state; what has happened stays in the events.",
+		})
+	}
+	if size > compactAbove*len(text) {
+		// Else the state would hold on to the whole answer.
+		if next, err = value.ParseStored(string(text)); err != nil {
+			return value.Value{}, fmt.Errorf("engine: a state from custom code cannot be read back: %w", err)
+		}
 	}
 	return next, nil
 }
@@ -67,26 +84,32 @@ func appendEvent(dst []byte, ev *tick.Event) []byte {
 	return ev.Metadata.Value().OrNull().AppendJSON(dst)
 }
 
-// call runs custom code and returns the object that it answers.
-func (f Functions) call(ctx context.Context, code *spec.Code, in []byte) (value.Value, error) {
+// call runs custom code and returns the object that it answers, and how many bytes that was.
+func (f Functions) call(ctx context.Context, code *spec.Code, in []byte, b *work.Budget) (out value.Value, size int, err error) {
 	function := f[code]
 	if function == nil {
-		return value.Value{}, faulty(code, notLoaded(code))
+		return value.Value{}, 0, faulty(code, notLoaded(code))
+	}
+	if !b.Spend(callWork) || !b.SpendBytes(len(in)) {
+		return value.Value{}, 0, b.Err()
 	}
 	raw, err := function.Call(ctx, in)
 	if err != nil {
-		return value.Value{}, faulty(code, err)
+		return value.Value{}, 0, faulty(code, err)
 	}
-	out, err := value.Parse(raw)
+	if !b.SpendBytes(len(raw)) {
+		return value.Value{}, 0, b.Err()
+	}
+	out, err = value.Parse(raw)
 	if err != nil {
-		return value.Value{}, faulty(code, &sandbox.Fault{
+		return value.Value{}, 0, faulty(code, &sandbox.Fault{
 			Kind: sandbox.InvalidOutput, Detail: "the answer is not valid JSON: " + err.Error(), Hint: "Return one JSON document in UTF-8.",
 		})
 	}
 	if e := out.Get("error"); !e.IsMissing() && e.Kind() != value.Null {
-		return value.Value{}, rejection(code, e)
+		return value.Value{}, 0, rejection(code, e)
 	}
-	return out, nil
+	return out, len(raw), nil
 }
 
 // notLoaded is the fault of code that the server does not have, or could not use when the spec was deployed.
@@ -193,7 +216,7 @@ type replayDetails struct {
 
 // imply runs an implication in custom code. In emit mode the result is the array of emits, in transform mode the object
 // that enriches the context.
-func (f Functions) imply(ctx context.Context, code *spec.Code, ev *tick.Event, state value.Value, more []value.Member) (value.Value, error) {
+func (f Functions) imply(ctx context.Context, code *spec.Code, ev *tick.Event, state value.Value, more []value.Member, b *work.Budget) (value.Value, error) {
 	in := append(make([]byte, 0, 1024), `{"event":`...)
 	in = appendEvent(in, ev)
 	in = append(in, `,"state":`...)
@@ -201,7 +224,7 @@ func (f Functions) imply(ctx context.Context, code *spec.Code, ev *tick.Event, s
 	in = append(in, `},"context":`...)
 	in = value.ObjectValue(more...).AppendJSON(in)
 	in = append(in, '}')
-	out, err := f.call(ctx, code, in)
+	out, _, err := f.call(ctx, code, in, b)
 	if err != nil {
 		return value.Value{}, err
 	}

@@ -56,6 +56,7 @@ type Engine struct {
 
 	cache   *cache
 	flights flights
+	failed  failureLog
 	refresh refreshQueue
 	counts  counters
 }
@@ -130,6 +131,7 @@ func New(o Options) *Engine {
 		cache:   newCache(o.CacheBytes),
 		flights: flights{byKey: map[flightKey]*flight{}, queue: map[store.Tenant][]*flight{}},
 		refresh: newRefreshQueue(),
+		failed:  failureLog{waiting: map[store.Tenant][]store.Side{}, writing: map[store.Tenant]bool{}},
 	}
 	return e
 }

@@ -29,11 +29,40 @@ type folded struct {
 	cost  int64
 	// snapshot is the length of the latest snapshot that was seen on the way here.
 	snapshot uint64
+	// cacheKey and size, what the state is charged for, are the cache's.
 	cacheKey stateKey
+	size     int64
 }
 
-// charge is the memory that a state is charged for: its text, and its tree at a generous estimate.
-func (f *folded) charge() int64 { return 256 + 5*int64(len(f.json)) }
+// measure returns the memory that a state takes: its text, what its strings hold on to, and its tree.
+func (f *folded) measure() int64 {
+	return 256 + 2*int64(len(f.json)) + int64(min(f.loose, compactAbove*len(f.json))) + treeSize(f.data)
+}
+
+// treeSize returns what the nodes of a tree take beside the text of strings and numbers.
+func treeSize(v value.Value) int64 {
+	const node, member, container = 24, 40, 64
+	switch v.Kind() {
+	case value.Array:
+		n := int64(container)
+		for _, elem := range v.Elems() {
+			n += node + treeSize(elem)
+		}
+		return n
+	case value.Object:
+		const indexed, entry = 8, 40 // objects with more members than that have an index
+		n := int64(container)
+		for _, m := range v.Members() {
+			n += member + treeSize(m.Value)
+		}
+		if v.Len() > indexed {
+			n += entry * int64(v.Len())
+		}
+		return n
+	case value.Missing, value.Null, value.Bool, value.Number, value.String:
+	}
+	return 0
+}
 
 // stateOf returns the state after the first length events, which the stream has. past tells that the stream has more of
 // them; such states are not cached. replay starts from nothing, whatever is known.

@@ -387,7 +387,7 @@ func (s *scene) run(code *spec.Code, at diag.Pointer) error {
 	if err := s.needState(true); err != nil {
 		return err
 	}
-	out, err := s.d.functions.imply(s.ctx, code, s.event, s.c.State, s.c.More)
+	out, err := s.d.functions.imply(s.ctx, code, s.event, s.c.State, s.c.More, s.work)
 	if err != nil {
 		return s.refuseAt(at, err)
 	}

@@ -85,7 +85,7 @@ func (p *program) apply(ctx context.Context, f *folded, ed *value.Editor, ev *ti
 			}
 			f.data = state
 		case et.Code != nil:
-			state, err := p.functions.handle(ctx, et.Code, f.data, ev)
+			state, err := p.functions.handle(ctx, et.Code, f.data, ev, b)
 			if err != nil {
 				return err
 			}

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"j17"
@@ -86,7 +88,7 @@ func (x *expansion) reject(i int, refused *Link, at diag.Pointer, err error) err
 	out := cause
 	switch cause.Code { //nolint:exhaustive // all others are refusals
 	case j17.CodeCustomCodeFailed:
-	case j17.CodeCorruption, j17.CodeUnavailable, j17.CodeInternal:
+	case j17.CodeCorruption, j17.CodeUnavailable, j17.CodeInternal, j17.CodeWorkLimit:
 		return err
 	default:
 		last := chain[len(chain)-1]
@@ -136,20 +138,71 @@ func chainText(chain []Link) string {
 	return b.String()
 }
 
-// keepFailure stores a rejection for those who look into it later. What goes wrong with that is logged, no more.
+// failureLog has the rejections that are not stored yet, by tenant. One write at a time stores those of a tenant: what comes
+// meanwhile waits for the next one, and only the latest of it.
+type failureLog struct {
+	mu      sync.Mutex
+	waiting map[store.Tenant][]store.Side
+	writing map[store.Tenant]bool
+}
+
+// keepFailure stores a rejection for those who look into it later, soon. What goes wrong with that is logged, no more.
 func (e *Engine) keepFailure(ctx context.Context, t store.Tenant, f *ImplicationFailure) {
 	now := e.clock.Now()
 	raw, err := json.Marshal(f)
-	if err == nil {
-		key := fmt.Sprintf("%019d-%s", math.MaxInt64-now.UnixNano(), j17.StreamID{Seq: e.failures.Add(1)})
-		err = e.store.Write(ctx, t, []store.Side{{Op: store.Put, Space: failedImplications, Key: key, Value: raw, Expires: now.Add(failureAge)}})
-	}
-	if err == nil && e.failures.Load()%(keptFailures/4) == 0 {
-		err = e.forgetFailures(ctx, t)
-	}
 	if err != nil {
-		e.logger.LogAttrs(ctx, slog.LevelWarn, "a rejection could not be kept", slog.String("tenant", string(t)), slog.Any("error", err))
+		return // it holds strings and numbers only
 	}
+	key := fmt.Sprintf("%019d-%s", math.MaxInt64-now.UnixNano(), j17.StreamID{Seq: e.failures.Add(1)})
+	l := &e.failed
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	waiting := append(l.waiting[t], store.Side{Op: store.Put, Space: failedImplications, Key: key, Value: raw, Expires: now.Add(failureAge)})
+	l.waiting[t] = waiting[max(0, len(waiting)-keptFailures):]
+	if !l.writing[t] {
+		l.writing[t] = true
+		go e.writeFailures(ctx, t)
+	}
+}
+
+// writeFailures stores a tenant's rejections until there are none.
+func (e *Engine) writeFailures(ctx context.Context, t store.Tenant) {
+	l := &e.failed
+	for written := 0; ; {
+		l.mu.Lock()
+		some := slices.Clone(l.waiting[t])
+		if len(some) == 0 {
+			delete(l.waiting, t)
+			delete(l.writing, t)
+			l.mu.Unlock()
+			return
+		}
+		l.mu.Unlock()
+		err := e.store.Write(ctx, t, some)
+		if written += len(some); err == nil && (written >= keptFailures/4 || e.failures.Load()%(keptFailures/4) == 0) {
+			written = 0
+			err = e.forgetFailures(ctx, t)
+		}
+		if err != nil {
+			e.logger.LogAttrs(ctx, slog.LevelWarn, "rejections could not be kept", slog.String("tenant", string(t)), slog.Any("error", err))
+		}
+		l.mu.Lock()
+		l.waiting[t] = slices.DeleteFunc(l.waiting[t], func(s store.Side) bool {
+			return slices.ContainsFunc(some, func(w store.Side) bool { return w.Key == s.Key })
+		})
+		l.mu.Unlock()
+	}
+}
+
+// unwritten returns a tenant's rejections that are not stored yet.
+func (l *failureLog) unwritten(t store.Tenant) []store.Item {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var items []store.Item
+	for _, s := range l.waiting[t] {
+		items = append(items, store.Item{Key: s.Key, Value: s.Value})
+	}
+	return items
 }
 
 // forgetFailures removes all but the latest rejections.
@@ -168,10 +221,15 @@ func (e *Engine) forgetFailures(ctx context.Context, t store.Tenant) error {
 // ImplicationFailures returns up to limit of a tenant's latest rejections, the newest first, after the first offset of
 // them, and whether there are more. The latest hundred are kept, for seven days.
 func (e *Engine) ImplicationFailures(ctx context.Context, t store.Tenant, offset, limit int) (list []ImplicationFailure, more bool, err error) {
-	items, err := e.store.Scan(ctx, t, failedImplications, "", "", keptFailures)
+	items := e.failed.unwritten(t)
+	stored, err := e.store.Scan(ctx, t, failedImplications, "", "", keptFailures)
 	if err != nil {
 		return nil, false, storage(err)
 	}
+	items = append(items, stored...)
+	slices.SortFunc(items, func(a, b store.Item) int { return strings.Compare(a.Key, b.Key) })
+	items = slices.CompactFunc(items, func(a, b store.Item) bool { return a.Key == b.Key })
+	items = items[:min(len(items), keptFailures)]
 	for i := offset; i < len(items); i++ {
 		if len(list) == limit {
 			return list, true, nil

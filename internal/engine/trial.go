@@ -103,7 +103,7 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 			return HandlerOutcome{}, nil, err
 		}
 	case et.Code != nil:
-		if out.State, err = t.Functions.handle(ctx, et.Code, t.State, ev); err != nil {
+		if out.State, err = t.Functions.handle(ctx, et.Code, t.State, ev, work.New(ctx, work.Command)); err != nil {
 			return HandlerOutcome{}, nil, err
 		}
 	}
