@@ -29,6 +29,7 @@ func (c *Compiled) Example() (Example, bool) {
 	if _, _, err := c.IDs.Check(ex.ID); err != nil {
 		ex.ID = ident.Global
 	}
+	budget := work.Counted(work.Command)
 	for _, aggregate := range root.Get("aggregate_types").Members() {
 		for _, event := range aggregate.Value.Get("events").Members() {
 			t := c.EventType(aggregate.Key, event.Key)
@@ -39,7 +40,7 @@ func (c *Compiled) Example() (Example, bool) {
 			if !ok {
 				continue
 			}
-			if fits, _ := t.Schema.Valid(data, work.Counted(work.Command)); !fits {
+			if fits, _ := t.Schema.Valid(data, budget); !fits {
 				continue
 			}
 			ex.AggregateType, ex.EventType, ex.Data = aggregate.Key, event.Key, data

@@ -11,18 +11,32 @@ import (
 // maxDepth is how deep a made-up value nests.
 const maxDepth = 12
 
+// maxSteps bounds the members, names and alternatives that are looked at: references that are used several times inside each
+// other multiply.
+const maxSteps = 200_000
+
 // Of returns a small value for a schema, which must be the whole document that its references are about. It looks at what
 // schemas usually say, not at all they can: whether the value fits has to be checked. It reports false where it knows none.
 func Of(schema value.Value) (value.Value, bool) {
-	m := maker{root: schema}
+	m := &maker{root: schema, left: maxSteps}
 	return m.value(schema, "", 0)
 }
 
-type maker struct{ root value.Value }
+type maker struct {
+	root value.Value
+	// left is how many steps there are left.
+	left int
+}
+
+// take takes n steps, and reports whether there were as many.
+func (m *maker) take(n int) bool {
+	m.left -= n
+	return m.left >= 0
+}
 
 // value makes a value for the schema of a member called name.
-func (m maker) value(s value.Value, name string, depth int) (value.Value, bool) {
-	if depth > maxDepth {
+func (m *maker) value(s value.Value, name string, depth int) (value.Value, bool) {
+	if depth > maxDepth || !m.take(1) {
 		return value.Value{}, false
 	}
 	if s.Kind() == value.Bool {
@@ -62,7 +76,7 @@ func (m maker) value(s value.Value, name string, depth int) (value.Value, bool) 
 }
 
 // resolved follows references and takes the first of alternatives; what stands beside them counts too.
-func (m maker) resolved(s value.Value, depth int) (value.Value, bool) {
+func (m *maker) resolved(s value.Value, depth int) (value.Value, bool) {
 	edit := value.NewEditor()
 	for range maxDepth - min(depth, maxDepth-1) {
 		if s.Kind() != value.Object {
@@ -92,6 +106,9 @@ func (m maker) resolved(s value.Value, depth int) (value.Value, bool) {
 		}
 		s = edit.RemoveMember(s, used)
 		for _, part := range more {
+			if !m.take(1 + s.Len() + part.Len() + part.Get("properties").Len() + part.Get("required").Len()) {
+				return s, false
+			}
 			s = joined(edit, s, part)
 		}
 		edit.Freeze()
@@ -120,7 +137,7 @@ func joined(edit *value.Editor, s, more value.Value) value.Value {
 }
 
 // lookup finds what a reference within the document names.
-func (m maker) lookup(ref string) (value.Value, bool) {
+func (m *maker) lookup(ref string) (value.Value, bool) {
 	pointer, ok := strings.CutPrefix(ref, "#")
 	if !ok {
 		return value.Value{}, false
@@ -163,11 +180,14 @@ func kindOf(s value.Value) string {
 }
 
 // object has what is required and nothing else.
-func (m maker) object(s value.Value, depth int) (value.Value, bool) {
+func (m *maker) object(s value.Value, depth int) (value.Value, bool) {
 	var members []value.Member
 	required := s.Get("required")
 	for i := range required.Len() {
 		name := required.Index(i).Str()
+		if !m.take(1 + len(members)) {
+			return value.Value{}, false
+		}
 		if has(members, name) {
 			continue
 		}
@@ -202,7 +222,7 @@ func has(members []value.Member, name string) bool {
 }
 
 // array has as few elements as it may.
-func (m maker) array(s value.Value, depth int) (value.Value, bool) {
+func (m *maker) array(s value.Value, depth int) (value.Value, bool) {
 	least, _ := s.Get("minItems").Int64()
 	if least > 3 {
 		return value.Value{}, false

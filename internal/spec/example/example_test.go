@@ -1,6 +1,8 @@
 package example_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"j17/internal/spec/diag"
@@ -61,6 +63,41 @@ func TestOf(t *testing.T) {
 		}
 		if got, ok := example.Of(s); ok {
 			t.Errorf("%s: %s", none, got)
+		}
+	}
+}
+
+// TestExamplesAreBounded looks for examples of schemas whose parts multiply.
+func TestExamplesAreBounded(t *testing.T) {
+	var names []string
+	for i := range 100 {
+		names = append(names, fmt.Sprintf(`"n%d"`, i))
+	}
+	var wide, tree strings.Builder
+	for i := range 11 {
+		fmt.Fprintf(&tree, `"d%d":{"type":"object","required":[%s],"properties":{`, i, strings.Join(names, ","))
+		for j, name := range names {
+			if j > 0 {
+				tree.WriteByte(',')
+			}
+			fmt.Fprintf(&tree, `%s:{"$ref":"#/$defs/d%d"}`, name, i+1)
+		}
+		tree.WriteString("}},")
+	}
+	for i := range 50_000 {
+		fmt.Fprintf(&wide, `"n%d",`, i)
+	}
+	for _, src := range []string{
+		`{"$ref":"#/$defs/d0","$defs":{` + tree.String() + `"d11":{"type":"string"}}}`,
+		`{"type":"object","required":[` + wide.String() + `"z"]}`,
+		`{"allOf":[` + strings.Repeat(`{"required":["a"],"properties":{"a":{}}},`, 50_000) + `{}]}`,
+	} {
+		s, err := value.Parse([]byte(src))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := example.Of(s); ok {
+			t.Errorf("%.60s: there is an example of %d members", src, got.Len())
 		}
 	}
 }
