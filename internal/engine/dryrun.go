@@ -84,6 +84,11 @@ type EventFault struct {
 // The only error is that of a context that ends before the last event.
 func DryRun(ctx context.Context, c *spec.Compiled, functions Functions, src string, now int64) (DryRunResult, error) {
 	r := dryRun{deployed: newDeployed(c, functions), src: src, latest: now, states: map[j17.Key]*simulated{}}
+	for _, typ := range c.Types {
+		for _, et := range typ.Events {
+			r.refusing = r.refusing || tried(et)
+		}
+	}
 	events, broken := SplitEvents(src)
 	for _, d := range broken {
 		r.Findings = append(r.Findings, EventFinding{Diagnostic: d, Code: j17.CodeInvalidJSON})
@@ -113,6 +118,8 @@ type dryRun struct {
 	latest int64
 	last   j17.StreamID
 	states map[j17.Key]*simulated
+	// refusing tells that there are handlers that may refuse an event.
+	refusing bool
 }
 
 // simulated is an aggregate that exists in a dry run only.
@@ -201,10 +208,10 @@ func (r *dryRun) happen(ctx context.Context, text EventText, c *FileEvent, e *ex
 	return nil
 }
 
-// mark returns a function that puts the states back that an event and what it implies are folded into. Only custom code
-// refuses events then, so without any there is nothing to go back to.
+// mark returns a function that puts the states back that an event and what it implies are folded into. Only custom code and
+// heavy handlers refuse events then, so without any there is nothing to go back to.
 func (r *dryRun) mark(x *expansion, own j17.Key) (undo func()) {
-	if len(r.functions) == 0 {
+	if !r.refusing {
 		return func() {}
 	}
 	keys := []j17.Key{own}

@@ -5,6 +5,7 @@ import (
 
 	"j17"
 	"j17/internal/sandbox"
+	"j17/internal/spec"
 	"j17/internal/store"
 	"j17/internal/value"
 	"j17/internal/work"
@@ -14,12 +15,16 @@ import (
 // refuse it.
 func (a *admitted) reacts() bool {
 	for i := range a.events {
-		if et := a.events[i].typ; et.Implications != nil || et.Code != nil {
+		if et := a.events[i].typ; et.Implications != nil || tried(et) {
 			return true
 		}
 	}
 	return false
 }
+
+// tried reports whether an event has to be applied before it is written: custom code may refuse it, and a handler that may take
+// more work than a replay has must not.
+func tried(et *spec.EventType) bool { return et.Code != nil || et.Handler != nil && et.Handler.Heavy() }
 
 // react adds to the plan all that the command's events bring about. The states that it looked at become preconditions.
 func (e *Engine) react(ctx context.Context, d *deployed, a *admitted, p *plan, b *work.Budget, v *view) error {
@@ -73,14 +78,14 @@ type computed struct {
 	ed    *value.Editor
 }
 
-// handle runs the handlers of all aggregates that get an event whose handler is custom code, which may refuse it. It
-// returns their states after the commit.
+// handle runs the handlers of all aggregates that get an event whose handler is custom code, which may refuse it, or may take
+// more work than there is. It returns their states after the commit.
 func (x *expansion) handle(ctx context.Context) ([]*computed, error) {
 	byKey := map[j17.Key]*computed{}
 	var all []*computed
 	for i := range x.events {
 		o := &x.events[i]
-		if o.typ.Code == nil || byKey[o.key] != nil {
+		if !tried(o.typ) || byKey[o.key] != nil {
 			continue
 		}
 		before, err := x.stateBefore(ctx, o.key)

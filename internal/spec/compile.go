@@ -264,7 +264,7 @@ func (c *compiler) aggregateTypes(v value.Value, at diag.Pointer) {
 }
 
 func (c *compiler) aggregateType(name string, v value.Value, at diag.Pointer) *AggregateType {
-	t := &AggregateType{Name: name, Fingerprint: sha256.Sum256(v.AppendJSON(nil)), Events: map[string]*EventType{}}
+	t := &AggregateType{Name: name, Fingerprint: sha256.Sum256(v.AppendJSON([]byte{tick.Semantics})), Events: map[string]*EventType{}}
 	if !c.object(v, at, shape{what: "an aggregate type", required: []string{"events"}, optional: []string{"onTombstone", "identity"}}) {
 		return t
 	}

@@ -3,7 +3,6 @@ package value
 import (
 	"hash/maphash"
 	"slices"
-	"sync/atomic"
 )
 
 // Lookups finds the elements of arrays that have a value, or whose member at some path does. An array that is searched again
@@ -86,8 +85,8 @@ func scan(a *array, steps []Step, want Value, first bool, hits []int) (found []i
 	visited := 0
 	for i := range a.elems {
 		v := a.elems[i].At(steps)
-		if visited++; v.kind != Missing {
-			visited += len(steps)
+		if visited++; a.elems[i].kind == Object {
+			visited += 1 + len(steps)
 		}
 		if EqualCounted(v, want, &work) {
 			if hits = append(hits, i); first {
@@ -95,7 +94,7 @@ func scan(a *array, steps []Step, want Value, first bool, hits []int) (found []i
 			}
 		}
 	}
-	return hits, work + 1 + visited/2
+	return hits, 1 + (work+visited)/2
 }
 
 // of returns what is known about an array.
@@ -124,12 +123,15 @@ func (l *Lookups) of(a *array, field string, steps []Step) *lookup {
 // Forget lets go of all arrays.
 func (l *Lookups) Forget() { l.recent = [4]*lookup{} }
 
+// indexedWork is what it takes to put an element into an index.
+const indexedWork = 6
+
 // build makes the index and returns how many values were looked at.
 func (l *Lookups) build(x *lookup) (work int) {
 	n := len(x.arr.elems)
 	x.last, x.at, x.hashes, x.before = make(map[uint64]uint32, n), make([]uint32, 0, n+n/4), make([]uint64, 0, n+n/4), make([]uint32, 0, n+n/4)
 	for i := range n {
-		work += 2 + l.add(x, i)
+		work += indexedWork + l.add(x, i)
 	}
 	return work
 }
@@ -184,7 +186,7 @@ func (l *Lookups) appended(a *array) {
 	for _, x := range l.recent {
 		switch {
 		case x == nil || x.arr != a || x.last == nil:
-		case len(a.elems) > lookupUpTo || len(x.hashes) > 2*len(a.elems)+lookupFrom || long(a.elems[len(a.elems)-1].At(x.steps)):
+		case len(a.elems) > lookupUpTo || len(x.hashes) > 2*len(a.elems)+lookupFrom:
 			x.drop()
 		default:
 			l.add(x, len(a.elems)-1)
@@ -197,13 +199,8 @@ func (l *Lookups) replaced(a *array, i int) {
 		if x == nil || x.arr != a || x.last == nil {
 			continue
 		}
-		v := a.elems[i].At(x.steps)
-		if long(v) {
-			x.drop()
-			continue
-		}
 		n := x.at[i]
-		if hash, _ := l.hash(v); hash != x.hashes[n] {
+		if hash, _ := l.hash(a.elems[i].At(x.steps)); hash != x.hashes[n] {
 			x.unlink(n)
 			x.hashes[n] = hash
 			x.link(n)
@@ -223,63 +220,67 @@ func (l *Lookups) removed(a *array, i int) {
 // drop forgets the index. It is made anew when the array has been searched some more.
 func (x *lookup) drop() { *x = lookup{arr: x.arr, field: x.field, steps: x.steps} }
 
-// long reports whether a value is too large for its hash to be kept up to date with every change.
-func long(v Value) bool {
+// Limits of what a hash looks at, so that it takes a moment whatever the value is.
+const (
+	hashedBytes  = 256
+	hashedValues = 16
+)
+
+// hash returns the same for values that are equal. Of large values it looks at a part.
+func (l *Lookups) hash(v Value) (hash uint64, work int) {
 	switch v.kind {
 	case Array:
-		size := atomic.LoadInt64(&v.array().size)
-		return size == 0 || size > maxHashed
+		hash = uint64(v.Len())<<1 + 1
+		for _, elem := range v.Elems()[:min(v.Len(), hashedValues)] {
+			hash = maphash.Comparable(l.seed, [2]uint64{hash, l.scalar(elem)})
+			work++
+		}
+		return hash, work
 	case Object:
-		size := atomic.LoadInt64(&v.object().size)
-		return size == 0 || size > maxHashed
-	case String:
-		return len(v.str()) > maxHashed
-	case Missing, Null, Bool, Number:
+		hash = uint64(v.Len()) << 1
+		if v.Len() > hashedValues {
+			return hash, 0
+		}
+		// The order of members does not count.
+		for _, m := range v.Members() {
+			hash += maphash.Comparable(l.seed, [2]uint64{l.text(m.Key), l.scalar(m.Value)})
+			work++
+		}
+		return hash, work
+	case Missing, Null, Bool, Number, String:
 	}
-	return false
+	return l.scalar(v), 0
 }
 
-// maxHashed is the size of values that are hashed with every change.
-const maxHashed = 4096
-
-// hash returns the same for values that are equal.
-func (l *Lookups) hash(v Value) (hash uint64, work int) {
+// scalar is hash for what is no container, and the same for all containers of a kind.
+func (l *Lookups) scalar(v Value) uint64 {
 	switch v.kind {
 	case Number:
 		return l.number(v)
 	case String:
-		return maphash.String(l.seed, v.str()), int(v.n >> 4) //nolint:gosec // the length of a string
-	case Array:
-		hash = 1
-		for _, elem := range v.array().elems {
-			h, n := l.hash(elem)
-			hash = maphash.Comparable(l.seed, [2]uint64{hash, h})
-			work += n + 2
-		}
-		return hash, work
-	case Object:
-		// The order of members does not count.
-		hash = 2
-		members := v.object().members
-		for i := range members {
-			h, n := l.hash(members[i].Value)
-			hash += maphash.Comparable(l.seed, [2]uint64{maphash.String(l.seed, members[i].Key), h})
-			work += n + 3
-		}
-		return hash, work
-	case Missing, Null, Bool:
+		return l.text(v.str())
+	case Missing, Null, Array, Object:
+		return uint64(v.kind)
+	case Bool:
 	}
-	return maphash.Comparable(l.seed, [2]uint64{uint64(v.kind), v.n}), 0
+	return maphash.Comparable(l.seed, [2]uint64{uint64(v.kind), v.n})
 }
 
-func (l *Lookups) number(v Value) (hash uint64, work int) {
+func (l *Lookups) text(s string) uint64 {
+	if len(s) > hashedBytes {
+		return maphash.String(l.seed, s[:hashedBytes/2]) + maphash.String(l.seed, s[len(s)-hashedBytes/2:])
+	}
+	return maphash.String(l.seed, s)
+}
+
+func (l *Lookups) number(v Value) uint64 {
 	var buf, digits [24]byte
 	p := v.parts(&buf)
 	text := digits[:0]
-	for i := 0; len(text) < p.n; i++ {
+	for i := 0; len(text) < min(p.n, len(digits)); i++ {
 		if p.text[i] != '.' {
 			text = append(text, p.text[i])
 		}
 	}
-	return maphash.Comparable(l.seed, [2]uint64{maphash.Bytes(l.seed, text), uint64(int64(p.mag)<<2 + int64(p.sign) + 1)}), p.n >> 4 //nolint:gosec // bits to hash
+	return maphash.Comparable(l.seed, [3]uint64{maphash.Bytes(l.seed, text), uint64(int64(p.mag)<<2 + int64(p.sign) + 1), uint64(p.n)}) //nolint:gosec // bits to hash
 }

@@ -38,6 +38,7 @@ type Env struct {
 	// The rest is used by handlers only.
 	ed       *value.Editor
 	faults   func(Fault)
+	told     int
 	data     picked
 	metadata picked
 	hits     []int
@@ -79,7 +80,7 @@ func (e *Env) begin(slots int) {
 
 // reset lets go of everything that belongs to one event.
 func (e *Env) reset() {
-	e.event, e.ed, e.faults, e.work = nil, nil, nil, nil
+	e.event, e.ed, e.faults, e.work, e.told = nil, nil, nil, nil, 0
 	e.state, e.current = value.Value{}, value.Value{}
 	clear(e.slots)
 	e.data.reset()
@@ -131,7 +132,7 @@ func (e *Env) parse(d *Document) value.Value {
 }
 
 // parsedPerUnit is how many bytes are parsed in the time of one unit.
-const parsedPerUnit = 4
+const parsedPerUnit = 8
 
 // keep gives up what the editor owns if v, which is about to be kept in a second place, is a container.
 func (e *Env) keep(v value.Value) {

@@ -24,8 +24,15 @@ type base struct {
 	name string
 }
 
+// tells reports whether somebody wants to know of one more fault.
+func (o *base) tells(e *Env) bool { return e.faults != nil && e.told < maxFaults }
+
+// maxFaults is how many faults of one event are told.
+const maxFaults = 1000
+
 func (o *base) fault(e *Env, format string, args ...any) {
-	if e.faults != nil {
+	if o.tells(e) {
+		e.told++
 		e.faults(Fault{Pointer: o.at, Message: o.name + " changes nothing: " + fmt.Sprintf(format, args...)})
 	}
 }
@@ -63,7 +70,9 @@ func (p *place) find(e *Env) spot {
 // comes before anything is changed.
 func (o *base) fits(e *Env, p *place, s spot, grown int) bool {
 	if s.blocked {
-		o.fault(e, "%s", p.obstacle(e.current))
+		if o.tells(e) {
+			o.fault(e, "%s", p.obstacle(e.current))
+		}
 		return false
 	}
 	if grown > 0 && e.total+grown > maxState {
@@ -142,12 +151,15 @@ func (o *base) take(e *Env, v *operand) (got value.Value, size int, ok bool) {
 		return got, 0, false
 	}
 	size, n := got.Weigh()
-	if !e.spend(n/weighedPerUnit) || !v.deep || !isContainer(got) {
-		return got, size, e.work.Err() == nil
+	if !e.spend(n / weighedPerUnit) {
+		return got, size, false
 	}
 	if size > maxState {
 		o.fault(e, "the state would be larger than %d MiB", MaxState>>20)
 		return got, size, false
+	}
+	if !v.deep || !isContainer(got) {
+		return got, size, true
 	}
 	flat, n := got.Nested(maxDepth)
 	if !e.spend(n / weighedPerUnit) {
@@ -160,7 +172,7 @@ func (o *base) take(e *Env, v *operand) (got value.Value, size int, ok bool) {
 }
 
 // weighedPerUnit is how many values are visited in the time of one unit.
-const weighedPerUnit = 2
+const weighedPerUnit = 4
 
 // array returns the array at the place, or the zero Value if there is nothing, with the room that an empty one takes. It
 // reports false for anything else.
@@ -352,6 +364,7 @@ func (o *base) add(e *Env, number, by value.Value, subtract bool, p *place, memb
 	case ok:
 	case by.Kind() != value.Number:
 		o.fault(e, "the amount is %s, not a number", kindOf(by))
+	case !o.tells(e):
 	case number.Kind() != value.Number && member != "":
 		o.fault(e, "%s in %s is %s, not a number", diag.Quote(member), p, kindOf(number))
 	case number.Kind() != value.Number:
@@ -491,6 +504,11 @@ func (o *updateWhereOp) apply(e *Env) {
 	arr := s.v
 	fields, ok := o.fields(e, arr)
 	if !ok {
+		return
+	}
+	if !o.freezes && len(e.hits)*fields[0].Size() > maxState {
+		// Each of them would have all of it.
+		o.fits(e, &o.target, s, maxState)
 		return
 	}
 	total := 0
@@ -687,7 +705,9 @@ func (o *mergeAtOp) apply(e *Env) {
 	}
 	old := s.v.Get(key)
 	if old.Kind() != value.Object && !absent(old) {
-		o.fault(e, "%s in %s is %s, not an object", diag.Quote(key), &o.target, kindOf(old))
+		if o.tells(e) {
+			o.fault(e, "%s in %s is %s, not an object", diag.Quote(key), &o.target, kindOf(old))
+		}
 		return
 	}
 	inside, ok := o.merged(e, old, v)

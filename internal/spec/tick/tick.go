@@ -23,6 +23,10 @@ const (
 	MaxOperations = 100
 )
 
+// Semantics is the version of what handlers do. It is part of the fingerprint of each aggregate type, so that states which an
+// older version made are not taken for those of this one. TestSemantics fails when it has to be raised.
+const Semantics = 2
+
 // Event is an event as handlers, predicates and templates see it. It parses its data and metadata when they are
 // first needed, so it is for one goroutine.
 type Event struct {
@@ -78,6 +82,7 @@ type Handler struct {
 	data       picks
 	metadata   picks
 	reads      []string
+	heavy      bool
 	envs       sync.Pool
 }
 
@@ -235,6 +240,7 @@ func CompileHandler(v value.Value, at diag.Pointer, l *diag.List) *Handler {
 	h.wantsState = c.reading(fromState) != nil
 	h.data = planPicks(c.reading(fromData))
 	h.metadata = planPicks(c.reading(fromMetadata))
+	h.heavy = weigh(ops) > work.Replay
 	return h
 }
 

@@ -44,7 +44,7 @@ type pathNode struct {
 
 // find returns what the path leads to, which may be missing.
 func (n *pathNode) find(e *Env) value.Value {
-	if !e.spend(1 + len(n.steps)) {
+	if !e.spend(1 + len(n.steps)/2) {
 		return value.Value{}
 	}
 	v := n.base(e)
@@ -159,12 +159,13 @@ func (n *mergeNode) eval(e *Env) (value.Value, bool) {
 	out := value.ObjectValue()
 	for _, item := range n.items {
 		v, ok := item.eval(e)
+		if !ok || v.Kind() != value.Object {
+			continue
+		}
 		if !e.spend(1 + memberWork*v.Len()) {
 			return value.Value{}, false
 		}
-		if ok && v.Kind() == value.Object {
-			out = ed.Merge(out, v)
-		}
+		out = ed.Merge(out, v)
 	}
 	return out, true
 }
