@@ -98,6 +98,11 @@ bench: ## measure single parts against their bars (BENCHTIME=1s), or run the ben
 bench-http: ## compare the server with an empty HTTP handler and with Redis (SECONDS_EACH=5 ROUNDS=3)
 	@bench/http.sh
 
+.PHONY: bench-compare
+bench-compare: ## compare this tree with another commit, path by path (BASE=commit ROUNDS=10 EACH=2s)
+	@[ -n '$(BASE)' ] || { echo 'Name the commit to compare with: make bench-compare BASE=main' >&2; exit 2; }
+	@go run ./bench/compare -rounds $(or $(ROUNDS),10) -each $(or $(EACH),2s) '$(BASE)'
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for a short while (FUZZTIME=10s)
 	@list=$$(go test -list '^Fuzz' ./...) || { printf '%s\n' "$$list"; exit 1; }; \
