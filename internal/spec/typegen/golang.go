@@ -66,11 +66,7 @@ func (g *golang) of(t *typ, optional bool) string {
 		if !ok {
 			return "any"
 		}
-		s, ok := g.structure(fields)
-		if !ok {
-			return "map[string]any"
-		}
-		return pointer + s
+		return pointer + g.structure(fields)
 	case reference:
 		switch g.model.resolve(t).kind {
 		case object, both:
@@ -140,17 +136,18 @@ func (g *golang) union(t *typ) string {
 	return one
 }
 
-// structure writes an object. It reports false where Go cannot name one of its members in a tag.
-func (g *golang) structure(fields []field) (string, bool) {
+// structure writes an object. A member that Go cannot name in a tag is left out, and said to be.
+func (g *golang) structure(fields []field) string {
 	if len(fields) == 0 {
-		return "struct{}", true
+		return "struct{}"
 	}
 	var b strings.Builder
 	b.WriteString("struct {\n")
 	taken := map[string]bool{}
 	for _, f := range fields {
 		if !isTagName(f.key) {
-			return "", false
+			b.WriteString("// " + strconv.Quote(f.key) + " has no field, because a tag cannot name it.\n")
+			continue
 		}
 		name := pascal(f.key)
 		for i := 2; taken[name]; i++ {
@@ -168,7 +165,7 @@ func (g *golang) structure(fields []field) (string, bool) {
 		}
 		b.WriteString(name + " " + g.of(f.typ, f.optional) + " `json:" + strconv.Quote(tag) + "`\n")
 	}
-	return b.String() + "}", true
+	return b.String() + "}"
 }
 
 // isTagName reports whether encoding/json takes a key from a tag.

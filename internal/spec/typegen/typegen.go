@@ -86,8 +86,15 @@ func newModel(root value.Value) *model {
 	m.declare(agentName, "who caused an event, or whom it is about", &typ{kind: object, fields: []field{
 		{key: "type", typ: &typ{kind: text}}, {key: "id", typ: &typ{kind: text}},
 	}})
+	taken := map[string]bool{}
 	for _, t := range root.Get("aggregate_types").Members() {
-		a := aggregate{name: t.Key, typeName: pascal(t.Key)}
+		// "type" and "Type" are two types.
+		name := pascal(t.Key)
+		for i := 2; taken[name]; i++ {
+			name = pascal(t.Key) + strconv.Itoa(i)
+		}
+		taken[name] = true
+		a := aggregate{name: t.Key, typeName: name}
 		data := map[string]*typ{}
 		for _, e := range t.Value.Get("events").Members() {
 			s := e.Value.Get("schema")

@@ -162,3 +162,23 @@ func checkTypeScript(t *testing.T, src string) {
 		}
 	}
 }
+
+// Names that differ in their first letter only are two types, and one awkward member costs a struct only that member.
+func TestAwkwardNames(t *testing.T) {
+	root, err := value.ParseString(`{"agent_types": ["u"], "aggregate_types": {
+		"type": {"events": {"e": {"schema": {"type": "object", "properties": {"a": {"type": "string"}, "b\"c": {"type": "string"}}}, "handler": []}}},
+		"Type": {"events": {"e": {"schema": {"type": "object"}, "handler": []}}}}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ts := string(typegen.TypeScript(root)); strings.Count(ts, "export type TypeEvent ") != 1 || !strings.Contains(ts, "export type Type2Event ") {
+		t.Errorf("the events of type and Type have one name:\n%s", ts)
+	}
+	src, err := typegen.Go(root, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := string(src); !strings.Contains(text, "`json:\"a,omitempty\"`") || !strings.Contains(text, `"b\"c" has no field`) {
+		t.Errorf("the struct has lost more than one member:\n%s", text)
+	}
+}
