@@ -268,7 +268,7 @@ func (l *loader) find(ctx context.Context, b *binding) (blob.Blob, bool) {
 			return blob.Blob{}, false
 		}
 	}
-	d.Hintf("upload it first, to this environment: POST /_admin/blobs")
+	d.Hintf("upload it first, to this environment: 'j17 blobs put FILE %s', or POST /_admin/blobs", b.name)
 	return blob.Blob{}, false
 }
 
@@ -309,6 +309,11 @@ func (l *loader) module(ctx context.Context, b binding, found blob.Blob) (*modul
 	if m := l.modules[found.SHA256]; m != nil {
 		return m, nil
 	}
+	release, err := l.s.modules.turn(ctx, l.e.instance)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	m, err := l.s.modules.get(ctx, found.SHA256, func() ([]byte, error) {
 		if b.version == 0 {
 			return l.new.Bytes(ctx)
@@ -373,13 +378,48 @@ type moduleCache struct {
 	compiler Modules
 	mu       sync.Mutex
 	compiled map[string]weak.Pointer[module] // by SHA-256
+	// turns has a place for each instance that compiles or waits for it, and how many hold it or wait for it.
+	turns map[string]*turn
+}
+
+// turn is the right of an instance to compile: one module at a time, so that however many it has, another instance waits for
+// one of them at most.
+type turn struct {
+	place chan struct{}
+	users int // guarded by the cache's mutex
+}
+
+// turn waits for the instance's turn. The caller gives it back by release.
+func (c *moduleCache) turn(ctx context.Context, instance string) (release func(), err error) {
+	c.mu.Lock()
+	t := c.turns[instance]
+	if t == nil {
+		t = &turn{place: make(chan struct{}, 1)}
+		c.turns[instance] = t
+	}
+	t.users++
+	c.mu.Unlock()
+	leave := func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if t.users--; t.users == 0 {
+			delete(c.turns, instance)
+		}
+	}
+	select {
+	case t.place <- struct{}{}:
+		return func() { <-t.place; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, ctx.Err()
+	}
 }
 
 // module is a compiled module that is closed when nothing refers to it any more.
 type module struct{ Module }
 
 func newModuleCache(compiler Modules) *moduleCache {
-	return &moduleCache{compiler: compiler, compiled: map[string]weak.Pointer[module]{}}
+	return &moduleCache{compiler: compiler, compiled: map[string]weak.Pointer[module]{}, turns: map[string]*turn{}}
 }
 
 // get returns the module with that hash, and compiles what read returns where there is none.

@@ -4,12 +4,16 @@
 package deploy
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
+	"weak"
 
 	"j17"
 	"j17/internal/blob"
@@ -47,6 +51,9 @@ type Service struct {
 
 	mu           sync.Mutex
 	environments map[store.Tenant]*environment
+	// specs are the compiled specs that are in use, by the hash of their text: the environments of an instance mostly share
+	// one. It keeps none of them alive.
+	specs map[string]weak.Pointer[spec.Compiled]
 }
 
 // environment is what is deployed to one environment.
@@ -67,7 +74,7 @@ type environment struct {
 func New(o Options) *Service {
 	return &Service{
 		registry: o.Registry, engine: o.Engine, blobs: o.Blobs, modules: newModuleCache(o.Modules), containers: o.Containers,
-		clock: o.Clock, logger: o.Logger, environments: map[store.Tenant]*environment{},
+		clock: o.Clock, logger: o.Logger, environments: map[store.Tenant]*environment{}, specs: map[string]weak.Pointer[spec.Compiled]{},
 	}
 }
 
@@ -189,6 +196,7 @@ func (s *Service) Deploy(ctx context.Context, r Request) (Result, error) {
 	result.Created = result.Spec.Version != base
 	result.Spec.Source = nil
 	s.swap(e, result.Spec.Version, compiled, loaded)
+	s.share(result.Spec.Hash, compiled)
 	return result, nil
 }
 
@@ -253,16 +261,50 @@ func (s *Service) swap(e *environment, version int, compiled *spec.Compiled, loa
 }
 
 // Restore hands the specs that were deployed before to the engine. A spec whose custom code cannot be loaded is deployed
-// without it, so that everything else goes on; one that is not valid any more is not deployed. Both are logged.
+// without it, so that everything else goes on; one that is not valid any more is not deployed. Both are logged. An
+// environment that cannot be restored holds up no other; the error tells of all of them.
 func (s *Service) Restore(ctx context.Context) error {
+	var errs []error
 	for _, instance := range s.registry.Instances() {
 		for _, env := range j17.Environments() {
 			if err := s.restore(ctx, instance, env); err != nil {
-				return err
+				errs = append(errs, fmt.Errorf("restore %s of %s: %w", env, instance.ID, err))
 			}
 		}
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+// share remembers a compiled spec for other environments that have the same text.
+func (s *Service) share(hash string, compiled *spec.Compiled) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.specs[hash] = weak.Make(compiled)
+	runtime.AddCleanup(compiled, s.forgetSpec, hash)
+}
+
+// forgetSpec forgets a compiled spec that nobody uses any more.
+func (s *Service) forgetSpec(hash string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.specs[hash].Value() == nil {
+		delete(s.specs, hash)
+	}
+}
+
+// compile compiles a stored spec, or returns what another environment has compiled of the same text.
+func (s *Service) compile(stored *control.Spec) (*spec.Compiled, []diag.Diagnostic) {
+	s.mu.Lock()
+	shared := s.specs[stored.Hash].Value()
+	s.mu.Unlock()
+	if shared != nil && bytes.Equal(shared.Source, stored.Source) {
+		return shared, nil
+	}
+	compiled, found := spec.Compile(stored.Source)
+	if compiled != nil {
+		s.share(stored.Hash, compiled)
+	}
+	return compiled, found
 }
 
 func (s *Service) restore(ctx context.Context, instance control.Instance, env j17.Environment) error {
@@ -285,7 +327,7 @@ func (s *Service) restore(ctx context.Context, instance control.Instance, env j1
 // adopt hands a stored spec to the engine. The caller holds e.mu.
 func (s *Service) adopt(ctx context.Context, e *environment, stored control.Spec) error {
 	where := []slog.Attr{slog.String("instance", e.instance), slog.String("environment", string(e.env)), slog.Int("version", stored.Version)}
-	compiled, found := spec.Compile(stored.Source)
+	compiled, found := s.compile(&stored)
 	if compiled == nil {
 		s.logger.LogAttrs(ctx, slog.LevelError, "a deployed spec is not valid for this version of the program; deploy a corrected one",
 			append(where, slog.String("first_error", first(found)))...)

@@ -311,12 +311,12 @@ func TestCustomCode(t *testing.T) {
 	const events = "/aggregate_types/note/events"
 	_, err := f.Deploy(t.Context(), f.request(coded))
 	wantCode(t, "nothing is uploaded", err, j17.CodeInvalidSpec)
-	const first = `There is no blob %s in production. Upload it first, to this environment: POST /_admin/blobs.`
+	const first = `There is no blob %q in production. Upload it first, to this environment: 'j17 blobs put FILE %[1]s', or POST /_admin/blobs.`
 	if diff := cmp.Diff([]string{
-		events + "/a/handler/wasm: " + fmt.Sprintf(first, `"a.wasm"`),
-		events + "/b/handler/wasm/blob_name: " + fmt.Sprintf(first, `"a.wasm"`),
-		events + "/c/implications/0/wasm/blob_name: " + fmt.Sprintf(first, `"b.wasm"`),
-		events + "/c/implications/1/pipeline/0/wasm/blob_name: " + fmt.Sprintf(first, `"b.wasm"`),
+		events + "/a/handler/wasm: " + fmt.Sprintf(first, "a.wasm"),
+		events + "/b/handler/wasm/blob_name: " + fmt.Sprintf(first, "a.wasm"),
+		events + "/c/implications/0/wasm/blob_name: " + fmt.Sprintf(first, "b.wasm"),
+		events + "/c/implications/1/pipeline/0/wasm/blob_name: " + fmt.Sprintf(first, "b.wasm"),
 	}, fieldErrors(err)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -37,7 +37,8 @@ type Replay struct {
 	Aggregates int    `json:"aggregates"`
 	Events     uint64 `json:"events"`
 	Complete   bool   `json:"complete"`
-	// Changed is how many have another state, Failed how many have none under the new spec, because custom code fails.
+	// Changed is how many have another state, Failed how many have none under the new spec, because custom code fails
+	// or because an event takes more work than it may.
 	Changed int `json:"changed"`
 	Failed  int `json:"failed"`
 	// Differences shows the first of both.
@@ -136,12 +137,13 @@ func (r *Replay) show(d StateDifference) {
 	}
 }
 
-// codeError reports whether a state cannot be had because of custom code, and why.
+// codeError reports whether a state cannot be had because of the handlers: their custom code fails, or one event takes more
+// work than it may. It says why.
 func codeError(err error) (string, bool) {
 	if fault, ok := errors.AsType[*sandbox.Fault](err); ok {
 		return fault.Detail, true
 	}
-	if e, ok := errors.AsType[*j17.Error](err); ok && (e.Code == j17.CodeCustomCodeFailed || e.Code == j17.CodeHandlerRejected) {
+	if e, ok := errors.AsType[*j17.Error](err); ok && (e.Code == j17.CodeCustomCodeFailed || e.Code == j17.CodeHandlerRejected || e.Code == j17.CodeWorkLimit) {
 		return e.Message, true
 	}
 	return "", false

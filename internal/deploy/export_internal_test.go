@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -38,3 +39,23 @@ func (s *Service) Functions(instance string, env j17.Environment) map[string]san
 
 // Tenant returns the tenant of an environment.
 func Tenant(instance string, env j17.Environment) store.Tenant { return store.TenantOf(instance, env) }
+
+// CodeError is codeError.
+func CodeError(err error) (string, bool) { return codeError(err) }
+
+// ModuleCache is the cache of modules of a service.
+type ModuleCache struct{ cache *moduleCache }
+
+// NewModuleCache returns an empty cache.
+func NewModuleCache(m Modules) ModuleCache { return ModuleCache{newModuleCache(m)} }
+
+// Compile compiles a module for an instance, in its turn.
+func (c ModuleCache) Compile(ctx context.Context, instance, hash, binary string) error {
+	release, err := c.cache.turn(ctx, instance)
+	if err != nil {
+		return err
+	}
+	defer release()
+	_, err = c.cache.get(ctx, hash, func() ([]byte, error) { return []byte(binary), nil })
+	return err
+}

@@ -238,7 +238,7 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 		g.Go(func() error { return serve(h, l) })
 	}
 	watch := func(ctx context.Context) error { return s.watchFolder(ctx, api) }
-	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.upkeep) {
+	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.upkeep, s.settle) {
 		g.Go(func() error { return worker(work) })
 	}
 	<-failed.Done()
@@ -297,6 +297,19 @@ func (s *Server) watchFolder(ctx context.Context, api *httpapi.API) error {
 		}
 	}
 	return nil
+}
+
+// settle hands over what is deployed whenever the registry has found out what became of a deployment whose outcome was
+// unknown.
+func (s *Server) settle(ctx context.Context) error {
+	for {
+		select {
+		case <-s.registry.Settled():
+			s.handover(nil, nil).run(ctx, s.owned())
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 // upkeep lets the registry look after itself.

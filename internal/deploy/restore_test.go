@@ -1,0 +1,85 @@
+package deploy_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"j17"
+	"j17/internal/deploy"
+	"j17/internal/sandbox"
+)
+
+// TestEnvironmentsShareWhatIsCompiled restores three environments with the same text.
+func TestEnvironmentsShareWhatIsCompiled(t *testing.T) {
+	f := start(t)
+	const text = `{` + head + `[{"set":{"target":"","value":{"a":1}}}]}}}}}`
+	for _, env := range j17.Environments() {
+		if _, err := f.Deploy(t.Context(), deploy.Request{Instance: f.instance, Environment: env, Source: []byte(text)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.restart(t)
+	first := f.Spec(f.instance, j17.Prod)
+	if first == nil {
+		t.Fatal("nothing was restored")
+	}
+	for _, env := range j17.Environments() {
+		if f.Spec(f.instance, env) != first {
+			t.Errorf("%s has compiled the same text again", env)
+		}
+	}
+}
+
+// slow is a compiler that waits for its context where the module says so.
+type slow struct {
+	modules
+	entered chan struct{}
+}
+
+func (s *slow) Compile(ctx context.Context, binary []byte) (deploy.Module, error) {
+	if string(binary) == "\x00asm slow" {
+		s.entered <- struct{}{}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return s.modules.Compile(ctx, binary)
+}
+
+// TestInstancesCompileOneModuleAtATime keeps an instance from compiling several modules at once, and no other from compiling.
+func TestInstancesCompileOneModuleAtATime(t *testing.T) {
+	s := &slow{modules: modules{closed: make(chan string, 100)}, entered: make(chan struct{}, 10)}
+	c := deploy.NewModuleCache(s)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Compile(ctx, "one", "slow", "\x00asm slow") }()
+	<-s.entered
+	if err := c.Compile(t.Context(), "two", "quick", "\x00asm a"); err != nil {
+		t.Errorf("another instance: %v", err)
+	}
+	waiting, leave := context.WithCancel(t.Context())
+	leave()
+	if err := c.Compile(waiting, "one", "other", "\x00asm b"); !errors.Is(err, context.Canceled) {
+		t.Errorf("the same instance, of a client that has left: %v", err)
+	}
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if err := c.Compile(t.Context(), "one", "other", "\x00asm b"); err != nil {
+		t.Errorf("the same instance afterwards: %v", err)
+	}
+}
+
+// TestWorkLimitIsADifference tells that dry runs list events that would take too much work.
+func TestWorkLimitIsADifference(t *testing.T) {
+	if why, ok := deploy.CodeError(j17.Errorf(j17.CodeWorkLimit, "Too much")); !ok || why != "Too much" {
+		t.Error(why, ok)
+	}
+	if _, ok := deploy.CodeError(&sandbox.Fault{Kind: sandbox.Trap}); !ok {
+		t.Error("a fault of custom code is none")
+	}
+	if _, ok := deploy.CodeError(j17.Errorf(j17.CodeCorruption, "Damaged")); ok {
+		t.Error("damage is taken for a fault of a handler")
+	}
+}
