@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"j17/internal/clock"
 	"j17/internal/sandbox"
 )
 
@@ -248,7 +249,25 @@ var errLeft = errors.New("the worker has left")
 
 // call runs one call on a worker and then keeps or ends the worker.
 func (f *function) call(ctx context.Context, w *worker, line []byte) ([]byte, error) {
-	timed, cancel := context.WithTimeoutCause(ctx, f.runner.opts.Timeout, errTimedOut)
+	allowed, err := sandbox.Allow(ctx, f.runner.opts.Timeout)
+	if err != nil {
+		f.keep(w)
+		return nil, err
+	}
+	// What a process does can only be measured. Real time counts, whatever the server's clock shows.
+	var real clock.System
+	begin := real.Now()
+	answer, err := f.exchange(ctx, w, line, allowed)
+	allowed.Spend(real.Now().Sub(begin), len(line)+len(answer))
+	if fault, ok := errors.AsType[*sandbox.Fault](err); ok && fault.Kind == sandbox.Timeout {
+		err = allowed.Over(fault)
+	}
+	return answer, err
+}
+
+// exchange runs the call within what is allowed.
+func (f *function) exchange(ctx context.Context, w *worker, line []byte, allowed sandbox.Allowance) ([]byte, error) {
+	timed, cancel := context.WithTimeoutCause(ctx, allowed.Code, errTimedOut)
 	defer cancel()
 	said, err := w.exchange(timed, line)
 	ended := errors.Is(err, io.EOF) || f.once && err == nil
