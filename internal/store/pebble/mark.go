@@ -68,10 +68,13 @@ type marks struct {
 	// dirty gets a message when the mark is behind.
 	dirty chan struct{}
 
-	mu     sync.Mutex
-	file   vfs.File
-	now    mark
-	failed bool
+	// writing is held while a mark is written, and taken before mu: whoever notes a sync does not wait for that.
+	writing sync.Mutex
+	file    vfs.File
+	failed  bool
+
+	mu  sync.Mutex
+	now mark
 	// finished tells that nothing is in logs any more.
 	finished bool
 	files    map[string]*markedFile
@@ -86,6 +89,8 @@ func newMarks(d *disk) *marks {
 
 // open reads the mark, compares the logs with it, and opens the file for marks to come.
 func (m *marks) open() error {
+	m.writing.Lock()
+	defer m.writing.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.read(); err != nil {
@@ -220,49 +225,48 @@ func (m *marks) see(ms int64) {
 
 // synced notes how much of a file is durable. That of a log which no mark names is marked before anybody is told.
 func (m *marks) synced(f markedFile) {
+	if !m.note(f) {
+		_ = m.write() // it has reported what went wrong
+		return
+	}
+	select {
+	case m.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// note takes down what synced was told. It reports whether the mark may follow later.
+func (m *marks) note(f markedFile) (later bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	log := strings.HasSuffix(f.Name, logSuffix)
 	if log && m.finished {
-		return
+		return true
 	}
-	known := m.files[f.Name]
+	later = m.files[f.Name] != nil
 	m.files[f.Name] = &f
-	if known != nil {
-		select {
-		case m.dirty <- struct{}{}:
-		default:
-		}
-		return
-	}
 	m.now.Clean = m.now.Clean && !log
-	m.report(m.write())
+	return later
 }
 
 // drop takes a file off the mark, so that the file may go.
 func (m *marks) drop(name string) error {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.files[name] == nil {
+	known := m.files[name] != nil
+	delete(m.files, name)
+	m.mu.Unlock()
+	if !known {
 		return nil
 	}
-	delete(m.files, name)
-	err := m.write()
-	m.report(err)
-	return err
+	return m.write()
 }
 
 // renew brings the mark up to date.
-func (m *marks) renew() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.report(m.write())
-}
+func (m *marks) renew() { _ = m.write() } // it has reported what went wrong
 
-// finish marks a store that holds no more in logs. It is the last mark that says something new.
+// finish marks a store that holds no more in logs. No later mark names one.
 func (m *marks) finish(totals mark) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	for name := range m.files {
 		if strings.HasSuffix(name, logSuffix) {
 			delete(m.files, name)
@@ -270,10 +274,12 @@ func (m *marks) finish(totals mark) {
 	}
 	m.finished = true
 	m.now.Clean, m.now.Tenants, m.now.Events, m.now.Last = true, totals.Tenants, totals.Events, totals.Last
-	m.report(m.write())
+	m.mu.Unlock()
+	m.renew()
 }
 
-// report logs when marks cannot be written any more. Writes go on: what is lost is only that damage would be noticed.
+// report logs when marks cannot be written any more. Writes go on: what is lost is only that damage would be noticed. It needs
+// writing.
 func (m *marks) report(err error) {
 	if err != nil && !m.failed {
 		m.logger.Warn("the mark beside the log cannot be written, a start would not notice everything that is missing",
@@ -282,13 +288,35 @@ func (m *marks) report(err error) {
 	m.failed = err != nil
 }
 
-// write makes the next mark durable. It needs mu.
-func (m *marks) write() error {
+// write makes a mark of the present moment durable, and reports what goes wrong.
+func (m *marks) write() (err error) {
+	m.writing.Lock()
+	defer m.writing.Unlock()
 	if m.file == nil {
 		return nil
 	}
+	defer func() { m.report(err) }()
+	next := m.next()
+	text, err := json.Marshal(&next)
+	if err != nil {
+		return err
+	}
+	slot := make([]byte, slotHeader, slotBytes)
+	binary.BigEndian.PutUint32(slot, uint32(len(text))) //nolint:gosec // bounded by markedFiles
+	binary.BigEndian.PutUint32(slot[4:], crc32.Checksum(text, m.table))
+	slot = append(slot, text...)[:slotBytes]
+	if _, err := m.file.WriteAt(slot, int64(next.Serial%2)*slotBytes); err != nil {
+		return err
+	}
+	return m.file.SyncData()
+}
+
+// next returns the mark of the present moment.
+func (m *marks) next() mark {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.now.Serial++
-	m.now.Files = m.now.Files[:0]
+	m.now.Files = nil
 	for _, f := range m.files {
 		m.now.Files = append(m.now.Files, *f)
 	}
@@ -297,24 +325,13 @@ func (m *marks) write() error {
 		return cmp.Or(cmp.Compare(len(b.Name), len(a.Name)), strings.Compare(b.Name, a.Name))
 	})
 	m.now.Files = m.now.Files[:min(len(m.now.Files), markedFiles)]
-	text, err := json.Marshal(&m.now)
-	if err != nil {
-		return err
-	}
-	slot := make([]byte, slotHeader, slotBytes)
-	binary.BigEndian.PutUint32(slot, uint32(len(text))) //nolint:gosec // bounded by markedFiles
-	binary.BigEndian.PutUint32(slot[4:], crc32.Checksum(text, m.table))
-	slot = append(slot, text...)[:slotBytes]
-	if _, err := m.file.WriteAt(slot, int64(m.now.Serial%2)*slotBytes); err != nil {
-		return err
-	}
-	return m.file.SyncData()
+	return m.now
 }
 
 // close closes the file.
 func (m *marks) close() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.writing.Lock()
+	defer m.writing.Unlock()
 	if m.file == nil {
 		return nil
 	}
