@@ -94,6 +94,10 @@ soak: ## run all tests with the rounds of crashes and random operations that are
 bench: ## measure single parts against their bars (BENCHTIME=1s), or run the benchmarks that match BENCH=regexp
 	@if [ -n '$(BENCH)' ]; then go test -run '^$$' -bench '$(BENCH)' -benchmem ./...; else bench/parts.sh; fi
 
+.PHONY: bench-hostile
+bench-hostile: build ## what a light client notices while eight connections send the worst there is (ATTACK=20s)
+	@go run ./bench/hostile -bin bin/j17 -time '$(or $(ATTACK),20s)'
+
 .PHONY: bench-http
 bench-http: ## compare the server with an empty HTTP handler and with Redis (SECONDS_EACH=5 ROUNDS=3)
 	@bench/http.sh

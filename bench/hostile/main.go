@@ -1,0 +1,295 @@
+// Command hostile measures what a light client of a server notices while others send it the worst that they may. It starts
+// a development server of its own on loopback, and everything ends with it.
+//
+//	go run ./bench/hostile -bin bin/j17 -time 20s
+//
+// Eight connections send, in turn: bodies of ten million digits, reads that fold everything anew, pages of large events,
+// implications over large arrays, bodies that are announced and never sent. One client writes small events to an environment
+// of its own. The result is one line of JSON; the exit code is 1 when the light client's p99 or the memory is over its bound.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The bounds that docs/operations.md promises.
+const (
+	maxLatency = 100 * time.Millisecond
+	maxMemory  = 512 // MiB above idle
+)
+
+const hostileSpec = `{"agent_types": ["user"], "aggregate_types": {
+	"pile": {"events": {"was_piled": {"schema": {"type": "object"}, "handler": [{"append": {"target": "log", "value": "$.data"}}]}}},
+	"sum": {"events": {"was_added": {"schema": {"type": "object"}, "handler": [{"increment": {"target": "n", "by": "$.data.by"}}]}}},
+	"pick": {"events": {
+		"had_known": {"schema": {"type": "object"}, "handler": [{"set": {"target": "known", "value": "$.data.ids"}}]},
+		"was_picked": {"schema": {"type": "object"}, "handler": [], "implications": [{"map": {"in": "$.data.ids", "as": "$i", "condition": {"in": ["$i", "@.known"]},
+			"emit": {"aggregate_type": "sum", "id": "global", "event_type": "was_added", "data": {"by": 1}}}}]}}}
+}}`
+
+const actor = `"metadata":{"actor":{"type":"user","id":"global"}}`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "hostile:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// target is the server under test.
+type target struct {
+	url      string
+	pid      int
+	heavyKey string // of prod
+	lightKey string // of staging
+	client   *http.Client
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("hostile", flag.ContinueOnError)
+	bin := flags.String("bin", "j17", "the program to start")
+	long := flags.Duration("time", 20*time.Second, "how long to attack")
+	connections := flags.Int("connections", 8, "how many connections attack")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, *long+2*time.Minute)
+	defer cancel()
+	t, end, err := start(ctx, *bin)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if err := t.prepare(ctx); err != nil {
+		return err
+	}
+	idle, err := t.memory("VmRSS")
+	if err != nil {
+		return err
+	}
+
+	// The attack, and the light client beside it.
+	attack, over := context.WithTimeout(ctx, *long)
+	defer over()
+	var wg sync.WaitGroup
+	answers := newTally()
+	for n := range *connections {
+		wg.Go(func() { t.attack(attack, n, answers) })
+	}
+	latencies := t.light(attack)
+	wg.Wait()
+	peak, err := t.memory("VmHWM")
+	if err != nil {
+		return err
+	}
+	if len(latencies) == 0 {
+		return errors.New("the light client had no answer at all")
+	}
+	slices.Sort(latencies)
+	p99 := latencies[len(latencies)*99/100]
+	result := map[string]any{
+		"light_requests": len(latencies), "light_p50_ms": milliseconds(latencies[len(latencies)/2]), "light_p99_ms": milliseconds(p99),
+		"light_max_ms": milliseconds(latencies[len(latencies)-1]), "idle_mib": idle, "peak_mib": peak, "answers": answers.counts,
+	}
+	if err := json.NewEncoder(out).Encode(result); err != nil {
+		return err
+	}
+	if p99 > maxLatency || peak-idle > maxMemory {
+		return fmt.Errorf("over a bound: p99 %v (at most %v), %d MiB above idle (at most %d)", p99, maxLatency, peak-idle, maxMemory)
+	}
+	return nil
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// start starts a development server in a folder that is removed by end.
+func start(ctx context.Context, bin string) (_ *target, end func(), err error) {
+	dir, err := os.MkdirTemp("", "j17-hostile-*")
+	if err != nil {
+		return nil, nil, err
+	}
+	spec := filepath.Join(dir, "spec.json")
+	if err := os.WriteFile(spec, []byte(hostileSpec), 0o600); err != nil {
+		return nil, nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	server := exec.CommandContext(ctx, bin, "dev", spec, "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0", "--json") //nolint:gosec // the program that the caller names
+	server.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir)
+	server.Cancel = func() error { return server.Process.Signal(os.Interrupt) }
+	server.WaitDelay = 30 * time.Second
+	lines, err := server.StdoutPipe()
+	if err == nil {
+		err = server.Start()
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	end = func() {
+		_ = server.Process.Signal(os.Interrupt)
+		_ = server.Wait() // it was told to end
+		_ = os.RemoveAll(dir)
+	}
+	var ready struct {
+		URLs map[string]string
+		Keys map[string]struct{ Write string }
+	}
+	if err := json.NewDecoder(lines).Decode(&ready); err != nil {
+		end()
+		return nil, nil, fmt.Errorf("the server does not start: %w", err)
+	}
+	_, port, ok := strings.Cut(strings.TrimPrefix(ready.URLs["prod"], "http://"), ":")
+	if !ok {
+		end()
+		return nil, nil, errors.New("the server does not say where it listens")
+	}
+	return &target{
+		url: "http://127.0.0.1:" + port, pid: server.Process.Pid, heavyKey: ready.Keys["prod"].Write, lightKey: ready.Keys["staging"].Write,
+		client: &http.Client{Transport: &http.Transport{MaxConnsPerHost: 0}},
+	}, end, nil
+}
+
+// memory reads a line of the server's status, in MiB.
+func (t *target) memory(line string) (int, error) {
+	raw, err := os.ReadFile("/proc/" + strconv.Itoa(t.pid) + "/status")
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(raw), line+":")
+	fields := strings.Fields(rest)
+	if len(fields) == 0 {
+		return 0, fmt.Errorf("the status of the server has no %s", line)
+	}
+	kilobytes, err := strconv.Atoi(fields[0])
+	return kilobytes >> 10, err
+}
+
+// send sends a request to an environment and returns the status of the answer, whose body is read and forgotten.
+func (t *target) send(ctx context.Context, host, key, method, path string, body io.Reader) (int, error) {
+	r, err := http.NewRequestWithContext(ctx, method, t.url+path, body)
+	if err != nil {
+		return 0, err
+	}
+	r.Host = host
+	r.Header.Set("Authorization", "Bearer "+key)
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := t.client.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	_, _ = io.Copy(io.Discard, resp.Body) // it may be cut off by the end
+	return resp.StatusCode, resp.Body.Close()
+}
+
+// prepare writes what the reads of the attack read.
+func (t *target) prepare(ctx context.Context) error {
+	large := fmt.Sprintf(`{"data":{"t":%q},%s}`, strings.Repeat("x", 900_000), actor)
+	many := `{"events":[` + strings.TrimSuffix(strings.Repeat(`{"type":"was_added","data":{"by":1}},`, 10_000), ",") + `],` + actor + `}`
+	writes := []struct{ path, body string }{{"/pick/global/had_known", `{"data":{"ids":` + numbers(40_000, 0) + `},` + actor + `}`}}
+	for range 20 {
+		writes = append(writes, struct{ path, body string }{"/pile/global/was_piled", large}, struct{ path, body string }{"/sum/global", many})
+	}
+	for _, w := range writes {
+		if status, err := t.send(ctx, "app.localhost", t.heavyKey, http.MethodPost, w.path, strings.NewReader(w.body)); err != nil || status != http.StatusCreated {
+			return fmt.Errorf("preparing %s: %d %w", w.path, status, err)
+		}
+	}
+	return nil
+}
+
+// numbers is an array of n different numbers from first on.
+func numbers(n, first int) string {
+	b := []byte{'['}
+	for i := range n {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, int64(first+i), 10)
+	}
+	return string(append(b, ']'))
+}
+
+// silent is a body of which nothing comes before ctx ends.
+type silent struct{ ctx context.Context } //nolint:containedctx // lives as long as one request
+
+func (s silent) Read([]byte) (int, error) {
+	<-s.ctx.Done()
+	return 0, s.ctx.Err()
+}
+
+// attack sends the worst of each kind, one after the other, beginning with the nth.
+func (t *target) attack(ctx context.Context, n int, answers *tally) {
+	digits := `{"events":[{"type":"was_piled","data":{"t":[` + strings.Repeat("0,", 1<<20) + `0]}}],` + actor + `}`
+	picks := `{"data":{"ids":` + numbers(40_000, 1_000_000) + `},` + actor + `}`
+	kinds := []struct{ name, method, path, body string }{
+		{"digits", http.MethodPost, "/pile/_new", digits},
+		{"page", http.MethodGet, "/pile/global/events?count=1000", ""},
+		{"replay", http.MethodGet, "/sum/global?synchronous=true", ""},
+		{"past", http.MethodGet, "/sum/global?length=199999", ""},
+		{"implications", http.MethodPost, "/pick/global/was_picked", picks},
+		{"state", http.MethodGet, "/pile/global?synchronous=true", ""},
+		{"announced", http.MethodPost, "/pile/global", "-"},
+	}
+	for ; ctx.Err() == nil; n++ {
+		k := kinds[n%len(kinds)]
+		var body io.Reader = strings.NewReader(k.body)
+		one, cancel := context.WithTimeout(ctx, 10*time.Second)
+		if k.body == "-" {
+			cancel()
+			one, cancel = context.WithTimeout(ctx, 200*time.Millisecond)
+			body = io.MultiReader(bytes.NewReader(bytes.Repeat([]byte(" "), 20_000)), silent{one})
+		}
+		status, err := t.send(one, "app.localhost", t.heavyKey, k.method, k.path, body)
+		cancel()
+		switch {
+		case err != nil && ctx.Err() == nil:
+			answers.add(k.name + " none")
+		case err == nil:
+			answers.add(k.name + " " + strconv.Itoa(status))
+		}
+	}
+}
+
+// light writes small events until ctx ends and returns how long each took.
+func (t *target) light(ctx context.Context) []time.Duration {
+	var took []time.Duration
+	for ctx.Err() == nil {
+		began := time.Now() //nolint:forbidigo // this program measures the real time
+		status, err := t.send(ctx, "app-staging.localhost", t.lightKey, http.MethodPost, "/sum/_new/was_added", strings.NewReader(`{"data":{"by":1},`+actor+`}`))
+		if err == nil && status == http.StatusCreated {
+			took = append(took, time.Since(began)) //nolint:forbidigo // as above
+		}
+	}
+	return took
+}
+
+// tally counts answers by kind and status.
+type tally struct {
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func newTally() *tally { return &tally{counts: map[string]int{}} }
+
+func (t *tally) add(what string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.counts[what]++
+}
