@@ -2,12 +2,12 @@ package spec
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 
 	"j17/internal/ident"
 	"j17/internal/spec/diag"
+	"j17/internal/spec/schema/ecma"
 	"j17/internal/value"
 )
 
@@ -15,7 +15,7 @@ import (
 // unless it is forced; those that are warnings do not. Pointers and places are those of next, of what is left there of
 // something removed. Nothing is found where both are the same.
 func Compare(old, next *Compiled) []diag.Diagnostic {
-	c := &comparer{left: maxAllComparisons}
+	c := &comparer{left: maxAllComparisons, patterns: ecma.NewLibrary()}
 	if old.Hash == next.Hash {
 		return nil
 	}
@@ -46,6 +46,8 @@ func missingIn(v, other value.Value) []string {
 }
 
 type comparer struct {
+	// patterns are those of both specs.
+	patterns *ecma.Library
 	messages
 	// left is what comparing schemas may still cost.
 	left int
@@ -72,7 +74,7 @@ func (c *comparer) schemas(was, is value.Value, at diag.Pointer) {
 	most := min(maxComparisons, c.left)
 	b := &budget{left: most}
 	p := pair{
-		c: c, was: document{was, b}, is: document{is, b}, budget: b, seen: map[string]verdict{}, patterns: map[string]*regexp.Regexp{},
+		c: c, was: document{was, b}, is: document{is, b}, budget: b, seen: map[string]verdict{}, patterns: c.patterns,
 	}
 	v := p.cover([]node{{schema: was}}, []node{{schema: is}}, "data")
 	c.left -= most - max(b.left, 0)

@@ -3,12 +3,13 @@ package spec
 import (
 	"maps"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
 	"j17/internal/spec/diag"
+	"j17/internal/spec/schema/ecma"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // Bounds of the comparison of one pair of schemas, and of all of them together.
@@ -365,7 +366,7 @@ type pair struct {
 	// seen holds finished comparisons, and begun ones as if they had found nothing: schemas may contain themselves.
 	seen map[string]verdict
 	*budget
-	patterns map[string]*regexp.Regexp
+	patterns *ecma.Library
 }
 
 // cover compares schemas that held together with schemas that hold together now. path is where the data is.
@@ -589,17 +590,25 @@ func (p *pair) declared(a alternative, name string) bool {
 	return false
 }
 
-// matches reports whether a property's name matches a pattern. Of a pattern that Go cannot read it is taken to match.
+// maxMatching bounds the work for one pattern on one name, matchingShare is how much of it is a step.
+const (
+	maxMatching   = 10_000
+	matchingShare = 16
+)
+
+// matches reports whether a property's name matches a pattern. It is taken to match one that takes too much work.
 func (p *pair) matches(pattern, name string) bool {
 	if !p.spend() {
 		return false
 	}
-	re, ok := p.patterns[pattern]
-	if !ok {
-		re, _ = regexp.Compile(pattern)
-		p.patterns[pattern] = re
+	re, err := p.patterns.Compile(pattern)
+	if err != nil {
+		return true
 	}
-	return re == nil || re.MatchString(name)
+	b := work.Counted(maxMatching)
+	matched := re.Match(name, b)
+	p.take(int(b.Spent() / matchingShare))
+	return matched || b.Err() != nil
 }
 
 // property returns the schemas that hold for a property.

@@ -161,7 +161,7 @@ func (p *parser) charEscape(start int, inClass bool) rune {
 
 // isPunctuation tells the marks of ASCII, of which some need no escape.
 func isPunctuation(r rune) bool {
-	return r > ' ' && r < 0x7F && !(r >= '0' && r <= '9') && !(r >= 'a' && r <= 'z') && !(r >= 'A' && r <= 'Z')
+	return r > ' ' && r < 0x7F && !unicode.IsLetter(r) && !unicode.IsDigit(r)
 }
 
 func escapeHint(r rune) string {
