@@ -159,7 +159,7 @@ func BenchmarkTurns(b *testing.B) {
 			if _, err := e.Execute(b.Context(), command(b, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)); err != nil {
 				b.Fatal(err)
 			}
-			pay := command(b, "account/"+id+"/"+event, paid(1))
+			pay := command(b, "account/"+id+"/"+event, paid())
 			b.SetParallelism(8)
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {

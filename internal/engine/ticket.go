@@ -223,11 +223,11 @@ func (e *Engine) keepLast(t store.Tenant, tickets []*ticket, results []store.Res
 		return
 	}
 	kept := map[j17.Key]bool{}
-	for i := len(tickets) - 1; i >= 0; i-- {
+	for i, tk := range slices.Backward(tickets) {
 		if results[i].Outcome != store.Committed {
 			continue
 		}
-		for _, a := range tickets[i].after {
+		for _, a := range tk.after {
 			if !kept[a.key] && a.state != nil {
 				kept[a.key] = true
 				e.keep(stateKey{t, a.key}, a.state)

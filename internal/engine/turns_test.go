@@ -27,7 +27,7 @@ const accountSpec = `{"agent_types": ["user"], "aggregate_types": {"account": {"
 	"was_noted": {"schema": {}, "handler": [{"increment": {"target": "notes", "by": 1}}]}
 }}}}`
 
-func paid(amount int) string { return fmt.Sprintf(`{"data":{"amount":%d},%s}`, amount, meta) }
+func paid() string { return `{"data":{"amount":1},` + meta + `}` }
 
 // TestWritersThatLookTakeTurns lets writers that look at one account, others that only add to it, and some that name a
 // length get into each other's way. Nobody is refused who named no length, nothing is lost, and every payment has seen
@@ -43,7 +43,7 @@ func TestWritersThatLookTakeTurns(t *testing.T) {
 		wg.Go(func() {
 			for i := range each {
 				kind := (w + i) % 3
-				path, body := "account/"+id+"/was_paid", paid(1)
+				path, body := "account/"+id+"/was_paid", paid()
 				switch kind {
 				case 1:
 					path = "account/" + id + "/was_deposited"
@@ -105,11 +105,11 @@ func TestATurnThatDoesNotCome(t *testing.T) {
 	f.post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
 	overtaken := &rival{Store: f.store, times: 1000, by: func() {
 		f.clock.Advance(time.Second)
-		f.post(t, "account/"+id+"/was_deposited", paid(1))
+		f.post(t, "account/"+id+"/was_deposited", paid())
 	}}
 	slow := &fixture{Engine: engine.New(engine.Options{Store: overtaken, Clock: f.clock, Logger: slog.New(slog.DiscardHandler), WriteWait: 3 * time.Second})}
 	slow.deploy(t, accountSpec)
-	_, err := slow.Execute(t.Context(), command(t, "account/"+id+"/was_paid", paid(1)))
+	_, err := slow.Execute(t.Context(), command(t, "account/"+id+"/was_paid", paid()))
 	if j17.CodeOf(err) != j17.CodeBusy || overtaken.appends < 3 || overtaken.appends > 6 {
 		t.Errorf("%v after %d tries", err, overtaken.appends)
 	}
@@ -120,7 +120,7 @@ func TestATurnThatDoesNotCome(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	// A write that looks at nothing is not concerned.
-	if _, err := slow.Execute(t.Context(), command(t, "account/"+id+"/was_deposited", paid(1))); err != nil {
+	if _, err := slow.Execute(t.Context(), command(t, "account/"+id+"/was_deposited", paid())); err != nil {
 		t.Error(err)
 	}
 }
