@@ -58,7 +58,7 @@ func (t *target) load(p path, long time.Duration) (measured, error) {
 	all.Wait()
 	took := now.Now().Sub(start)
 	after, err := processorTime(t.pid)
-	if err = errors.Join(append(errs, err)...); err != nil {
+	if err = errors.Join(err, errors.Join(errs...)); err != nil {
 		return measured{}, err
 	}
 	n := 0

@@ -119,7 +119,7 @@ func comparePrograms(ctx context.Context, dir string, sources [2]string, rounds 
 	}
 
 	// Measure in turns. The one that goes first changes from round to round.
-	fmt.Fprintln(stdout, "| path | ratio, 95 % interval | requests a second | processor time a request, ratio |\n|---|---|---|---|")
+	_, _ = fmt.Fprintln(stdout, "| path | ratio, 95 % interval | requests a second | processor time a request, ratio |\n|---|---|---|---|")
 	for _, p := range paths() {
 		var rate, processor []float64
 		var last [2]measured
@@ -134,7 +134,7 @@ func comparePrograms(ctx context.Context, dir string, sources [2]string, rounds 
 			processor = append(processor, float64(max(1, last[1].processor))/float64(max(1, last[0].processor)))
 		}
 		r, c := ratios(rate), ratios(processor)
-		fmt.Fprintf(stdout, "| %s | %.3f (%.3f to %.3f)%s | %.0f, was %.0f | %v, was %v: %.3f (%.3f to %.3f) |\n", p.name, r.mean, r.low, r.high, verdict(r, p.bar, &slow),
+		_, _ = fmt.Fprintf(stdout, "| %s | %.3f (%.3f to %.3f)%s | %.0f, was %.0f | %v, was %v: %.3f (%.3f to %.3f) |\n", p.name, r.mean, r.low, r.high, verdict(r, p.bar, &slow),
 			last[1].perSecond, last[0].perSecond, last[1].processor.Round(time.Microsecond), last[0].processor.Round(time.Microsecond), c.mean, c.low, c.high)
 	}
 	return slow, nil
@@ -203,7 +203,7 @@ func (t *target) prepare() error {
 
 // compareParts measures benchmarks, and returns how many are below their bar.
 func compareParts(ctx context.Context, dir string, sources [2]string, rounds int, stdout, stderr io.Writer) (slow int, err error) {
-	fmt.Fprintln(stdout, "\n| part | ratio, 95 % interval | ns, was |\n|---|---|---|")
+	_, _ = fmt.Fprintln(stdout, "\n| part | ratio, 95 % interval | ns, was |\n|---|---|---|")
 	for n, p := range parts() {
 		var programs [2]string
 		for i, source := range sources {
@@ -224,7 +224,7 @@ func compareParts(ctx context.Context, dir string, sources [2]string, rounds int
 			all = append(all, last[0]/last[1])
 		}
 		r := ratios(all)
-		fmt.Fprintf(stdout, "| %s | %.3f (%.3f to %.3f)%s | %.4g, was %.4g |\n", p.name, r.mean, r.low, r.high, verdict(r, p.bar, &slow), last[1], last[0])
+		_, _ = fmt.Fprintf(stdout, "| %s | %.3f (%.3f to %.3f)%s | %.4g, was %.4g |\n", p.name, r.mean, r.low, r.high, verdict(r, p.bar, &slow), last[1], last[0])
 	}
 	return slow, nil
 }

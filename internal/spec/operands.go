@@ -28,7 +28,7 @@ type operand struct {
 	reading
 }
 
-// work says what an operation does to its target.
+// operationRow says what an operation does to its target.
 type operationRow struct {
 	name string
 	// on is what the target has to be, 0 where it may be anything.
@@ -38,7 +38,7 @@ type operationRow struct {
 	operands []operand
 }
 
-// operation returns what is known of an operation. The zero row stands for one that has no target.
+// operationNamed returns what is known of an operation. The zero row stands for one that has no target.
 func operationNamed(name string) operationRow {
 	number, value := kindInteger|kindFraction, operand{"value", asValue}
 	for _, row := range []operationRow{

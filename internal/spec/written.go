@@ -162,7 +162,7 @@ func (s *states) put(w *written, v value.Value) {
 				s.put(w.member(m.Key), m.Value)
 			}
 		}
-	default:
+	case value.Missing, value.Null, value.Bool, value.Number, value.Array:
 		w.put |= kindOfValue(v)
 	}
 }

@@ -57,7 +57,7 @@ func exitCode(err error, stderr io.Writer) int {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() > 0 {
 		return exit.ExitCode()
 	}
-	fmt.Fprintln(stderr, "testrun:", err)
+	_, _ = fmt.Fprintln(stderr, "testrun:", err)
 	return 1
 }
 
@@ -102,7 +102,7 @@ func (r *report) read(events io.Reader) {
 			if json.Unmarshal(line, &e) == nil && e.Action != "" {
 				r.event(e)
 			} else {
-				fmt.Fprintf(r.out, "%s", line)
+				_, _ = fmt.Fprintf(r.out, "%s", line)
 			}
 		}
 		if err != nil {
@@ -151,16 +151,16 @@ func (r *report) packageEnded(pkg string, e event, o *output) {
 		word = "same" // as in an earlier run
 	}
 	r.times = append(r.times, timing{pkg, e.Elapsed})
-	fmt.Fprintf(r.out, "[%*d/%d] %s %7.1f s  %s\n", len(fmt.Sprint(r.all)), r.ended, r.all, word, e.Elapsed, pkg)
+	_, _ = fmt.Fprintf(r.out, "[%*d/%d] %s %7.1f s  %s\n", len(fmt.Sprint(r.all)), r.ended, r.all, word, e.Elapsed, pkg)
 	if e.Action != "fail" {
 		return
 	}
 	for _, test := range o.order {
 		if o.tests[test] != nil {
-			fmt.Fprint(r.out, indent(o.tests[test].String()))
+			_, _ = fmt.Fprint(r.out, indent(o.tests[test].String()))
 		}
 	}
-	fmt.Fprint(r.out, indent(o.own.String()))
+	_, _ = fmt.Fprint(r.out, indent(o.own.String()))
 }
 
 func indent(text string) string {
@@ -181,9 +181,9 @@ func (r *report) end() {
 		}
 	}
 	if len(slow) > 0 {
-		fmt.Fprintf(r.out, "The slowest: %s.\n", strings.Join(slow, ", "))
+		_, _ = fmt.Fprintf(r.out, "The slowest: %s.\n", strings.Join(slow, ", "))
 	}
 	if len(r.failed) > 0 {
-		fmt.Fprintf(r.out, "%d of %d packages failed: %s\n", len(r.failed), r.all, strings.Join(r.failed, ", "))
+		_, _ = fmt.Fprintf(r.out, "%d of %d packages failed: %s\n", len(r.failed), r.all, strings.Join(r.failed, ", "))
 	}
 }
