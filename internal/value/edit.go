@@ -117,18 +117,27 @@ func entrySize(members int, key string) int { return StringSize(key) + 1 + min(m
 // addMember puts a new member at the end.
 func (e *Editor) addMember(o *object, key string, v Value) {
 	o.members = append(o.members, Member{key, v})
-	covered := o.index.covers()
-	if len(o.members)-covered > indexFrom+covered/4 {
+	x, covered := o.index, o.index.covers()
+	switch {
+	case x != nil && x.owner == e.own && covered == len(o.members)-1:
+		x.at[key] = x.n
+		x.n++
+	case len(o.members)-covered > maxUnindexed:
 		e.reindex(o)
 	}
 }
+
+// maxUnindexed is how many members at the end of an object are looked through one by one.
+const maxUnindexed = 2 * indexFrom
 
 // indexWork is how many times as long it takes to index a member as to copy it.
 const indexWork = 4
 
 func (e *Editor) reindex(o *object) {
 	e.moved += indexWork * len(o.members)
-	o.index = newIndex(o.members)
+	if o.index = newIndex(o.members); o.index != nil {
+		o.index.owner = e.own
+	}
 }
 
 // RemoveMember returns the object without the member.
@@ -153,6 +162,11 @@ func (e *Editor) RemoveMember(obj Value, key string) Value {
 		at := x.at[key]
 		before, _ := slices.BinarySearch(x.gone, at)
 		e.moved += len(x.gone) / 4
+		if x.owner == e.own {
+			delete(x.at, key)
+			x.gone = slices.Insert(x.gone, before, at)
+			return objectOf(o)
+		}
 		gone := append(make([]int, 0, len(x.gone)+1), x.gone[:before]...)
 		o.index = &index{at: x.at, n: x.n, gone: append(append(gone, at), x.gone[before:]...)}
 	}

@@ -85,12 +85,14 @@ type object struct {
 	size    int64
 }
 
-// index finds the members of a large object. It is immutable and shared by the versions of an object that have those members
-// in the same order: it covers the members that were the first n, but for those at the positions gone, which are sorted.
+// index finds the members of a large object. It is shared by the versions of an object that have those members in the same
+// order: it covers the members that were the first n, but for those at the positions gone, which are sorted. Only the editor
+// that owns it may change it, as long as nobody else has a version.
 type index struct {
-	at   map[string]int
-	n    int
-	gone []int
+	owner *token
+	at    map[string]int
+	n     int
+	gone  []int
 }
 
 // covers returns how many members the index knows.

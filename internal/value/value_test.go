@@ -16,7 +16,10 @@ import (
 	"j17/internal/value"
 )
 
-func parse(tb testing.TB, src string) value.Value {
+func parse(tb interface {
+	Helper()
+	Fatalf(string, ...any)
+}, src string) value.Value {
 	tb.Helper()
 	v, err := value.ParseString(src)
 	if err != nil {

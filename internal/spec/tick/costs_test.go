@@ -1,0 +1,129 @@
+package tick_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"j17"
+	"j17/internal/spec/tick"
+	"j17/internal/value"
+	"j17/internal/work"
+)
+
+// Folds of ordinary aggregates are linear: what looks for an element in an array of twenty thousand takes no longer than in one
+// of a few. The work is counted, so the test does not depend on the machine.
+func TestFoldsAreLinear(t *testing.T) {
+	const n = 20_000
+	for _, src := range []string{
+		`{"upsert":{"target":"xs","match":{"id":"$.data.id"},"value":{"id":"$.data.id","n":1}}}`,
+		`{"append_unique":{"target":"xs","value":"$.data.id"}}`,
+		`{"append_unique":{"target":"xs","value":"$.data","uniqueField":"id"}}`,
+		`{"append_unique":{"target":"xs","value":{"id":"$.data.id","n":1}}}`,
+		`{"if":{"not":{"includes":{"array":"xs","value":"$.data.id"}}},"then":{"append":{"target":"xs","value":"$.data.id"}}}`,
+		`[{"update_where":{"target":"xs","match":{"id":"$.data.id"},"merge":{"n":2}}},{"append":{"target":"xs","value":{"id":"$.data.id","n":1}}}]`,
+		`[{"if":{"some":{"in":["x"],"match":{"in":["$.data.id","xs"]}}},"then":[],"else":[{"append":{"target":"xs","value":"$.data.id"}}]}]`,
+	} {
+		h := compile(t, src)
+		ed, state := value.NewEditor(), value.ObjectValue()
+		b := work.New(t.Context(), work.Replay)
+		var spent int64
+		for i := range 2 * n {
+			b.Renew(work.Replay)
+			ev := &tick.Event{Data: tick.Raw(fmt.Appendf(nil, `{"id":"id-%d"}`, i%n))}
+			next, err := h.Apply(ed, state, ev, b, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			state = next
+			spent += b.Spent()
+		}
+		if strings.Contains(src, `"append_unique"`) || strings.Contains(src, `"upsert"`) || strings.Contains(src, `"includes"`) {
+			if got := state.Get("xs").Len(); got != n {
+				t.Errorf("%s leaves %d elements", src, got)
+			}
+		}
+		most := int64(2 * n * 100)
+		if strings.Contains(src, `"upsert"`) {
+			most += n * n / 4 // the elements behind one that is replaced move up
+		}
+		if spent > most {
+			t.Errorf("%s takes %d units an event", src, spent/(2*n))
+		}
+		if state.Size() != len(state.String()) {
+			t.Errorf("%s: the state has %d bytes and says %d", src, len(state.String()), state.Size())
+		}
+	}
+}
+
+// Comparisons and sums are charged by what they compare and add, and entries and objects by their members.
+func TestWhatIsDoneIsCharged(t *testing.T) {
+	list := func(elem string, n int) string {
+		return "[" + strings.TrimSuffix(strings.Repeat(elem+",", n), ",") + "]"
+	}
+	var members strings.Builder
+	for i := range 60_000 {
+		fmt.Fprintf(&members, `,"k%05d":0`, i)
+	}
+	object := `{` + members.String()[1:] + `}`
+	long := strings.Repeat("7", 9999)
+	for _, test := range []struct{ handler, state string }{
+		{`{"filter":{"target":"xs","keep":{"equals":["@.a","@.b"]}}}`, `{"a":` + list("0", 200_000) + `,"b":` + list("0", 200_000) + `,"xs":` + list("0", 8000) + `}`},
+		{`{"filter":{"target":"xs","keep":{"gt":["@.a","@.b"]}}}`, `{"a":` + long + `,"b":` + long + `,"xs":` + list("0", 40_000) + `}`},
+		{`{"filter":{"target":"xs","keep":{"some":{"in":"@.m.$entries","as":"$e","match":{"equals":["$e.key","none"]}}}}}`, `{"m":` + object + `,"xs":` + list("0", 1000) + `}`},
+		{`{"map":{"target":"xs","apply":{"set":{"target":"m","value":{"$merge":["$.state.m",{"a":1}]}}}}}`, `{"m":` + object + `,"xs":` + list("{}", 1000) + `}`},
+		{`{"map":{"target":"xs","apply":{"increment":{"target":"n","by":"$.state.a"}}}}`, `{"a":` + long + `,"xs":` + list(`{"n":`+long[:900]+`}`, 5000) + `}`},
+	} {
+		start := processorTime(t)
+		h := compile(t, test.handler)
+		_, err := h.Apply(value.NewEditor(), mustParse(t, test.state), &tick.Event{}, work.New(t.Context(), work.Command), nil)
+		if took := processorTime(t) - start; took > 5*time.Second {
+			t.Errorf("%s takes %v", test.handler, took)
+		}
+		if j17.CodeOf(err) != j17.CodeWorkLimit || !h.Heavy() {
+			t.Errorf("%s ends with %v and is heavy: %t", test.handler, err, h.Heavy())
+		}
+	}
+	// Ten thousand small sums on a number of nearly as many digits as there may be.
+	h := compile(t, `{"increment":{"target":"n","by":"$.data.by"}}`)
+	ed, state := value.NewEditor(), mustParse(t, `{"n":`+strings.Repeat("9", 9998)+`}`)
+	start := processorTime(t)
+	for range 10_000 {
+		state = apply(t, h, ed, state, &tick.Event{Data: tick.Raw([]byte(`{"by":1}`))}, nil)
+	}
+	if took := processorTime(t) - start; took > 3*time.Second {
+		t.Errorf("ten thousand sums of %d digits take %v", len(state.Get("n").Num()), took)
+	}
+	if got := state.Get("n").Num(); got != "1"+strings.Repeat("0", 9994)+"9999" {
+		t.Errorf("the sum is %.20s... of %d digits", got, len(got))
+	}
+}
+
+// A state does not grow beyond its limit, wherever a fold starts.
+func TestStatesHaveALimit(t *testing.T) {
+	h := compile(t, `[{"append":{"target":"l","value":"@.b"}},{"set":{"target":"n","value":1}}]`)
+	src := `{"b":"` + strings.Repeat("x\\n", 350_000) + `"}`
+	ed := value.NewEditor()
+	inMemory, stored := mustParse(t, src), mustParse(t, src)
+	for i := range 20 {
+		var faults []tick.Fault
+		tell := func(f tick.Fault) { faults = append(faults, f) }
+		inMemory = tick.Stamp(ed, apply(t, h, ed, inMemory, &tick.Event{}, tell), 5, 1_700_000_000)
+		again, err := value.ParseStored(stored.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		fresh := value.NewEditor()
+		stored = tick.Stamp(fresh, apply(t, h, fresh, again, &tick.Event{}, nil), 5, 1_700_000_000)
+		if inMemory.String() != stored.String() {
+			t.Fatal("a fold from a stored state gives another one")
+		}
+		if size := len(inMemory.String()); size > tick.MaxState || inMemory.Get("n").IsMissing() {
+			t.Fatalf("after %d events the state has %d bytes", i+1, size)
+		}
+		if full := inMemory.Get("l").Len() >= 6 && i >= 7; full && (len(faults) != 1 || !strings.Contains(faults[0].Message, "the state would be larger than 8 MiB")) {
+			t.Fatalf("event %d has the faults %v", i, faults)
+		}
+	}
+}
