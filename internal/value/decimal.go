@@ -82,7 +82,7 @@ func significant(s string) (before, digits int, mag int32) {
 	case point < 0:
 		point = seen
 	}
-	return before, last - first + 1, int32(max(min(point-first+exponent, maxMag), -maxMag)) //nolint:gosec // within bounds
+	return before, last - first + 1, int32(max(min(point-first+exponent, maxMag), -maxMag))
 }
 
 const maxMag = 1<<31 - 1
@@ -116,7 +116,8 @@ type decimalText struct {
 }
 
 func (v Value) decimal() decimalText {
-	s, exponent := "", 0
+	var s string
+	exponent := 0
 	if v.text {
 		s = v.num()
 		if i := strings.IndexAny(s, "eE"); i >= 0 {
@@ -154,33 +155,42 @@ func addDecimals(a, b decimalText, negate bool) (Value, bool) {
 	b.negative = b.negative != negate
 	x, y := a.aligned(n, scale), b.aligned(n, scale)
 	negative := a.negative
-	switch {
-	case a.negative == b.negative:
-		carry := byte(0)
-		for i := n - 1; i >= 0; i-- {
-			d := x[i] + y[i] + carry
-			carry = 0
-			if d > 9 {
-				d, carry = d-10, 1
-			}
-			x[i] = d
-		}
-	default:
+	if a.negative == b.negative {
+		addDigits(x, y)
+	} else {
 		if bytes.Compare(x, y) < 0 {
 			x, y, negative = y, x, b.negative
 		}
-		borrow := byte(0)
-		for i := n - 1; i >= 0; i-- {
-			d := x[i] - y[i] - borrow
-			borrow = 0
-			if d > 9 {
-				d, borrow = d+10, 1
-			}
-			x[i] = d
-		}
+		subtractDigits(x, y)
 	}
 	v := numberOf(x, scale, negative)
 	return v, !v.text || len(v.num()) <= MaxDigits
+}
+
+// addDigits adds y to x, which has room for the sum.
+func addDigits(x, y []byte) {
+	carry := byte(0)
+	for i := len(x) - 1; i >= 0; i-- {
+		d := x[i] + y[i] + carry
+		carry = 0
+		if d > 9 {
+			d, carry = d-10, 1
+		}
+		x[i] = d
+	}
+}
+
+// subtractDigits takes y, which is not larger, from x.
+func subtractDigits(x, y []byte) {
+	borrow := byte(0)
+	for i := len(x) - 1; i >= 0; i-- {
+		d := x[i] - y[i] - borrow
+		borrow = 0
+		if d > 9 {
+			d, borrow = d+10, 1
+		}
+		x[i] = d
+	}
 }
 
 // numberOf returns the number of digits over a scale, which there are more than scale of.

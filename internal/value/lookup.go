@@ -230,14 +230,14 @@ const (
 func (l *Lookups) hash(v Value) (hash uint64, work int) {
 	switch v.kind {
 	case Array:
-		hash = uint64(v.Len())<<1 + 1
+		hash = uint64(v.Len())<<1 + 1 //nolint:gosec // not negative
 		for _, elem := range v.Elems()[:min(v.Len(), hashedValues)] {
 			hash = maphash.Comparable(l.seed, [2]uint64{hash, l.scalar(elem)})
 			work++
 		}
 		return hash, work
 	case Object:
-		hash = uint64(v.Len()) << 1
+		hash = uint64(v.Len()) << 1 //nolint:gosec // not negative
 		if v.Len() > hashedValues {
 			return hash, 0
 		}

@@ -195,7 +195,7 @@ func (v Value) num() string { return unsafe.String((*byte)(v.p), int(v.n&maxText
 
 // digitsAt returns the text of such a number from its first significant digit on, and the number of those.
 func (v Value) digitsAt() (string, int) {
-	return v.num()[v.n>>lenBits&maxTextLen:], int(v.n >> (2 * lenBits)) //nolint:gosec // the length of a string
+	return v.num()[v.n>>lenBits&maxTextLen:], int(v.n >> (2 * lenBits))
 }
 
 // Kind returns the value's kind.
@@ -325,7 +325,7 @@ func EqualCounted(a, b Value, work *int) bool {
 		if a.n != b.n {
 			return false
 		}
-		*work += int(a.n >> 4) //nolint:gosec // the length of a string
+		*work += int(a.n >> 4)
 		return a.str() == b.str()
 	case Array:
 		return equalArrays(a.array(), b.array(), work)
@@ -380,9 +380,9 @@ func equalObjects(x, y *object, work *int) bool {
 func CompareWork(a, b Value) int {
 	switch {
 	case a.kind == String && b.kind == String:
-		return int(min(a.n, b.n) >> 4) //nolint:gosec // the length of a string
+		return int(min(a.n, b.n) >> 4)
 	case a.text && b.text:
-		return int(min(a.n, b.n) >> (2*lenBits + 3)) //nolint:gosec // the length of a string
+		return int(min(a.n, b.n) >> (2*lenBits + 3))
 	default:
 		return 0
 	}

@@ -16,10 +16,13 @@ import (
 	"j17/internal/value"
 )
 
-func parse(tb interface {
+// fataler is what a test and a rapid test have in common.
+type fataler interface {
 	Helper()
-	Fatalf(string, ...any)
-}, src string) value.Value {
+	Fatalf(format string, args ...any)
+}
+
+func parse(tb fataler, src string) value.Value {
 	tb.Helper()
 	v, err := value.ParseString(src)
 	if err != nil {

@@ -2,10 +2,8 @@ package tick
 
 import (
 	"fmt"
-	"strconv"
 
 	"j17/internal/spec/diag"
-	"j17/internal/spec/jsonpath"
 	"j17/internal/value"
 	"j17/internal/work"
 )
@@ -36,107 +34,6 @@ func (o *base) fault(e *Env, format string, args ...any) {
 		e.faults(Fault{Pointer: o.at, Message: o.name + " changes nothing: " + fmt.Sprintf(format, args...)})
 	}
 }
-
-// place is a place in the state.
-type place struct {
-	text  string
-	steps []value.Step
-}
-
-// String names the place in messages.
-func (p *place) String() string {
-	if p.text == "" {
-		return "the state"
-	}
-	return strconv.Quote(p.text)
-}
-
-// spot is what stands at a place, and how many bytes of keys and containers it takes to put something there, beside what is
-// put.
-type spot struct {
-	v    value.Value
-	room int
-	// blocked says that nothing can be put there.
-	blocked bool
-}
-
-// find looks at the place.
-func (p *place) find(e *Env) spot {
-	old, room, ok := value.Room(e.current, p.steps)
-	return spot{old, room, !ok}
-}
-
-// fits reports whether something can be put where s was found, and the state may grow by so many bytes, and counts them. It
-// comes before anything is changed.
-func (o *base) fits(e *Env, p *place, s spot, grown int) bool {
-	if s.blocked {
-		if o.tells(e) {
-			o.fault(e, "%s", p.obstacle(e.current))
-		}
-		return false
-	}
-	if grown > 0 && e.total+grown > maxState {
-		o.fault(e, "the state would be larger than %d MiB", MaxState>>20)
-		return false
-	}
-	e.total += grown
-	return true
-}
-
-// put makes v stand at the place, which something can be put at. It has to be the last thing that an operation does.
-func (o *base) put(e *Env, p *place, v value.Value, grown int) {
-	e.current, _ = e.ed.Put(e.current, p.steps, v, grown)
-}
-
-// replace makes v, which has size bytes, stand where s was found.
-func (o *base) replace(e *Env, p *place, s spot, v value.Value, size int) {
-	if grown := s.room + size - s.v.Size(); o.fits(e, p, s, grown) {
-		o.put(e, p, v, grown)
-	}
-}
-
-// obstacle says why nothing can be put at the place.
-func (p *place) obstacle(v value.Value) string {
-	for i := range p.steps {
-		s := &p.steps[i]
-		here := &place{text: jsonpath.StepsText(p.steps[:i])}
-		if here.text != "" && here.text[0] == '.' {
-			here.text = here.text[1:]
-		}
-		switch {
-		case s.IsIndex && v.Kind() != value.Array:
-			return fmt.Sprintf("%s leads to an element of %s, which is %s", p, here, kindOf(v))
-		case s.IsIndex && v.Index(s.Index).IsMissing():
-			return fmt.Sprintf("%s leads to element %d of %s, which has %d", p, s.Index, here, v.Len())
-		case !s.IsIndex && v.Kind() != value.Object && !absent(v):
-			return fmt.Sprintf("%s leads to a member of %s, which is %s", p, here, kindOf(v))
-		case s.IsIndex:
-			v = v.Index(s.Index)
-		default:
-			v = v.Get(s.Key)
-		}
-	}
-	return fmt.Sprintf("%s cannot be written", p)
-}
-
-// kindOf names a value's kind with its article.
-func kindOf(v value.Value) string {
-	switch k := v.Kind(); k {
-	case value.Missing:
-		return "not there"
-	case value.Null:
-		return "null"
-	case value.Array, value.Object:
-		return "an " + k.String()
-	case value.Bool, value.Number, value.String:
-		return "a " + k.String()
-	default:
-		return k.String()
-	}
-}
-
-// absent reports whether an operation may create its container or number in the place of v.
-func absent(v value.Value) bool { return v.Kind() == value.Missing || v.Kind() == value.Null }
 
 // operand is a value that ends up in the state.
 type operand struct {
