@@ -111,6 +111,22 @@ func (e *Editor) SetGrown(obj Value, key string, v Value, grown int) Value {
 	return objectOf(o)
 }
 
+// Position returns the place of a member among the members of an object, -1 where there is none.
+func (v Value) Position(key string) int {
+	if v.kind != Object {
+		return -1
+	}
+	return v.object().find(key)
+}
+
+// SetAt is SetGrown for the member at a position.
+func (e *Editor) SetAt(obj Value, i int, v Value, grown int) Value {
+	o := e.object(obj)
+	grow(&o.size, grown)
+	o.members[i].Value = v
+	return objectOf(o)
+}
+
 // entrySize returns what a new member's key takes, with what separates it, in an object that has so many members.
 func entrySize(members int, key string) int { return StringSize(key) + 1 + min(members, 1) }
 

@@ -483,7 +483,11 @@ func (c *compiler) kept(v value.Value, at diag.Pointer) operand {
 	for _, p := range c.nodes[first:] {
 		deep = deep || p.from == fromCurrent || p.from == fromState || p.from == fromSlot
 	}
-	return operand{node: n, deep: deep}
+	out := operand{node: n, deep: deep}
+	if lit, ok := n.(*literal); ok {
+		out.size = lit.v.Size()
+	}
+	return out
 }
 
 // bindingName reads the name that a binding gets; missing ones are the default, wrong ones "".

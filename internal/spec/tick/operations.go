@@ -40,12 +40,14 @@ type operand struct {
 	node
 	// deep says that it may hold a part of the state, which operations have nested.
 	deep bool
+	// size is that of a literal.
+	size int
 }
 
 // take evaluates an operand that is to be kept, and tells its size. It reports false when the operation has to be left out.
 func (o *base) take(e *Env, v *operand) (got value.Value, size int, ok bool) {
-	if got, ok = v.eval(e); !ok {
-		return got, 0, false
+	if got, ok = v.eval(e); !ok || v.size > 0 && v.size <= maxState {
+		return got, v.size, ok
 	}
 	size, n := got.Weigh()
 	if !e.spend(n / weighedPerUnit) {

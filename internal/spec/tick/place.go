@@ -29,12 +29,19 @@ type spot struct {
 	room int
 	// blocked says that nothing can be put there.
 	blocked bool
+	// at is the position, from 1, of what stands there among the members of the state; 0 where it is none of them.
+	at int
 }
 
 // find looks at the place.
 func (p *place) find(e *Env) spot {
+	if len(p.steps) == 1 && !p.steps[0].IsIndex {
+		if i := e.current.Position(p.steps[0].Key); i >= 0 {
+			return spot{v: e.current.Members()[i].Value, at: i + 1}
+		}
+	}
 	old, room, ok := value.Room(e.current, p.steps)
-	return spot{old, room, !ok}
+	return spot{v: old, room: room, blocked: !ok}
 }
 
 // fits reports whether something can be put where s was found, and the state may grow by so many bytes, and counts them. It
@@ -62,6 +69,10 @@ func (o *base) put(e *Env, p *place, v value.Value, grown int) {
 // replace makes v, which has size bytes, stand where s was found.
 func (o *base) replace(e *Env, p *place, s spot, v value.Value, size int) {
 	if grown := s.room + size - s.v.Size(); o.fits(e, p, s, grown) {
+		if s.at > 0 {
+			e.current = e.ed.SetAt(e.current, s.at-1, v, grown)
+			return
+		}
 		o.put(e, p, v, grown)
 	}
 }
