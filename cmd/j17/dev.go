@@ -39,7 +39,8 @@ func (e *env) dev() *cobra.Command {
 		Long: `Run a development server on this machine: one instance with the environments prod, staging and test, keys for each, and
 the spec deployed to all of them. When the spec file changes, it is deployed again. Everything is kept in the data folder.
 
-Each request is shown on a line of its own, on standard error.`,
+Each request is shown on a line of its own, on standard error; of many like each other that come at once, such as those of an
+import, the first are shown and the others counted. Each one that fails is shown.`,
 		Example: "  j17 dev spec.json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -65,9 +66,11 @@ Each request is shown on a line of its own, on standard error.`,
 			o.Logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
 			o.Clock = clock.System{}
 			o.Version = programVersion
-			o.Deployed = func(d server.Deployment) { reportDeployment(stderr, d) }
+			o.Deployed = func(d server.Deployment) { reportDeployment(stderr, o.Clock, d) }
+			var requests *requestLog
 			if !quiet && !asJSON {
-				o.Observe = requestLog(stderr, o.Clock, e.colored(e.err))
+				requests = &requestLog{w: stderr, clock: o.Clock, colored: e.colored(e.err)}
+				o.Observe = requests.observe
 			}
 			tuneRuntime(e.getenv)
 			d, err := server.OpenDev(cmd.Context(), o)
@@ -83,7 +86,7 @@ Each request is shown on a line of its own, on standard error.`,
 				err = printReady(e.out, d.Ready(), o.Dir, firstRequests(d.Spec(), specBeside(), d.URL(), d.Ready().Keys[j17.Prod].Write))
 			}
 			if err == nil {
-				err = runDev(cmd.Context(), d, &o, stderr)
+				err = runDev(cmd.Context(), d, &o, requests, stderr)
 			}
 			return errors.Join(err, d.Close())
 		},
@@ -168,12 +171,15 @@ func isPort(port string) bool {
 	return port != "" && (err != nil || n >= 0 && n <= math.MaxUint16)
 }
 
-// runDev runs the server, and tells once when its spec file is gone.
-func runDev(ctx context.Context, d *server.Dev, o *server.DevOptions, stderr io.Writer) error {
+// runDev runs the server, tells of requests that were counted, if requests are shown, and once when its spec file is gone.
+func runDev(ctx context.Context, d *server.Dev, o *server.DevOptions, requests *requestLog, stderr io.Writer) error {
 	watching, stop := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	if o.SpecFile != "" {
 		watch.Go(func() { watchGone(watching, o.Clock, o.SpecFile, stderr) })
+	}
+	if requests != nil {
+		watch.Go(func() { requests.follow(watching) })
 	}
 	err := d.Run(ctx)
 	stop()
@@ -194,7 +200,7 @@ func watchGone(ctx context.Context, c clock.Clock, file string, stderr io.Writer
 			continue
 		}
 		if missing++; missing == 2 {
-			_, _ = fmt.Fprintf(stderr, "%s is gone. The spec that was read from it last stays in place; once the file is there again, it is followed as before\n", fileName(file))
+			_, _ = fmt.Fprintf(stderr, "%s %s is gone. The spec that was read from it last stays in place; once the file is there again, it is followed as before\n", timeOfDay(c), fileName(file))
 		}
 	}
 }
@@ -216,15 +222,16 @@ func containerFlags(f *pflag.FlagSet, o *server.Options) {
 	f.Lookup("containers-image").DefValue = "" // which is not shown
 }
 
-// reportDeployment tells what became of a spec file.
-func reportDeployment(w io.Writer, d server.Deployment) {
+// reportDeployment tells what became of a spec file, and when.
+func reportDeployment(w io.Writer, c clock.Clock, d server.Deployment) {
 	var b strings.Builder
 	b.WriteString(diag.Render(d.File, d.Source, d.Found))
+	file := timeOfDay(c) + " " + fileName(d.File)
 	switch {
 	case errors.Is(d.Err, server.ErrInvalidSpec):
-		fmt.Fprintf(&b, "%s was not deployed; the spec before it, if any, stays in place\n", d.File)
+		fmt.Fprintf(&b, "%s was not deployed; the spec before it, if any, stays in place\n", file)
 	case d.Err != nil:
-		fmt.Fprintf(&b, "%s was not deployed: %v\n", d.File, d.Err)
+		fmt.Fprintf(&b, "%s was not deployed: %v\n", file, d.Err)
 	default:
 		if refused, _ := diag.Count(d.Incompatible); refused > 0 {
 			b.WriteString("A real server would refuse these changes, because events that exist already may not survive them:\n")
@@ -232,9 +239,40 @@ func reportDeployment(w io.Writer, d server.Deployment) {
 		if len(d.Incompatible) > 0 {
 			b.WriteString(diag.Render(d.File, d.Source, d.Incompatible))
 		}
-		fmt.Fprintf(&b, "%s is deployed to prod, staging and test\n", d.File)
+		fmt.Fprintf(&b, "%s is deployed to prod, staging and test%s\n", file, changesOf(d))
 	}
 	_, _ = io.WriteString(w, b.String())
+}
+
+// maxChangesShown is how many changes of a spec are named; the others are counted.
+const maxChangesShown = 8
+
+// changesOf says what a deployment has changed, "" where there was no spec before.
+func changesOf(d server.Deployment) string {
+	if !d.Compared {
+		return ""
+	}
+	if len(d.Changes) == 0 {
+		return ": nothing in it has changed"
+	}
+	shown := d.Changes[:min(maxChangesShown, len(d.Changes))]
+	var said []string
+	for _, c := range shown {
+		text := c.What
+		if c.Name != "" {
+			text += " " + c.Name
+		}
+		text += " " + string(c.Kind)
+		if len(c.Keys) > 0 {
+			text += " (" + strings.Join(c.Keys, ", ") + ")"
+		}
+		said = append(said, printable(text))
+	}
+	text := ": " + strings.Join(said, "; ")
+	if more := len(d.Changes) - len(shown); more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
 }
 
 // printReady tells a person how to use the server; first says what to try.

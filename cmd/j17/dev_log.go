@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -9,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -18,26 +21,133 @@ import (
 	"j17/internal/spec"
 )
 
-// requestLog returns what writes a line for each request, with colors if w may have them.
-func requestLog(w io.Writer, c clock.Clock, colored bool) func(server.Exchange) {
-	return func(x server.Exchange) {
-		if x.Path == "/livez" || x.Path == "/readyz" {
+// requestLog writes a line for each request. Of those that succeed and are alike, the first of a second have lines and the
+// others are counted. A request that fails always has its line.
+type requestLog struct {
+	w       io.Writer
+	clock   clock.Clock
+	colored bool
+
+	mu sync.Mutex
+	// since is when the present second began, zero where nothing has been seen in it.
+	since time.Time
+	runs  map[requestKind]*requestRun
+}
+
+// requestKind is what requests have in common that are alike. There are as many as routes, methods and environments allow.
+type requestKind struct {
+	method, route string
+	status        int
+	environment   j17.Environment
+}
+
+// requestRun is what has become of requests that are alike, in the present second.
+type requestRun struct {
+	shown, counted int
+	// going tells that there were so many in the second before that none has a line now.
+	going bool
+}
+
+// How many requests that are alike have lines, and within what time.
+const (
+	maxAlike    = 10
+	alikeWithin = time.Second
+)
+
+// observe writes the line of a request, or counts it.
+func (l *requestLog) observe(x server.Exchange) {
+	if x.Path == "/livez" || x.Path == "/readyz" {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.clock.Now()
+	l.tell(now)
+	if x.Code == "" && x.Status < http.StatusBadRequest {
+		if l.since.IsZero() {
+			l.since = now
+		}
+		kind := requestKind{method: x.Method, route: x.Route, status: x.Status, environment: x.Environment}
+		run := l.runs[kind]
+		if run == nil {
+			if l.runs == nil {
+				l.runs = map[requestKind]*requestRun{}
+			}
+			run = &requestRun{}
+			l.runs[kind] = run
+		}
+		if run.going || run.shown == maxAlike {
+			run.counted++
 			return
 		}
-		status := fmt.Sprint(x.Status)
-		if colored {
-			status = "\x1b[" + statusColor(x.Status) + "m" + status + "\x1b[0m"
+		run.shown++
+	}
+	line := l.start(now, x.Status, x.Method) + (&url.URL{Path: x.Path}).EscapedPath() + " " + milliseconds(x.Duration) + ofEnvironment(x.Environment)
+	if x.Code != "" {
+		line += fmt.Sprintf(" %s: %s", x.Code, printable(x.Detail))
+	}
+	_, _ = io.WriteString(l.w, line+"\n") // there is nowhere else to say it
+}
+
+// tell writes how many requests were counted, once their second is over.
+func (l *requestLog) tell(now time.Time) {
+	if l.since.IsZero() || now.Sub(l.since) < alikeWithin {
+		return
+	}
+	stillGoing := now.Sub(l.since) < 2*alikeWithin
+	kinds := slices.SortedFunc(maps.Keys(l.runs), func(a, b requestKind) int {
+		return cmp.Or(strings.Compare(a.route, b.route), strings.Compare(a.method, b.method), cmp.Compare(a.status, b.status), cmp.Compare(a.environment, b.environment))
+	})
+	for _, kind := range kinds {
+		run := l.runs[kind]
+		if run.counted > 0 {
+			_, _ = fmt.Fprintf(l.w, "%s%s: %d more like this%s\n", l.start(now, kind.status, kind.method), printable(kind.route), run.counted, ofEnvironment(kind.environment))
 		}
-		line := fmt.Sprintf("%s %s %-4s %s %s", c.Now().Local().Format(time.TimeOnly), status, printable(x.Method), (&url.URL{Path: x.Path}).EscapedPath(), milliseconds(x.Duration))
-		if x.Environment != "" && x.Environment != j17.Prod {
-			line += " [" + string(x.Environment) + "]"
+		if !stillGoing || run.counted <= maxAlike {
+			delete(l.runs, kind)
+			continue
 		}
-		if x.Code != "" {
-			line += fmt.Sprintf(" %s: %s", x.Code, printable(x.Detail))
-		}
-		_, _ = io.WriteString(w, line+"\n") // there is nowhere else to say it
+		*run = requestRun{going: true}
+	}
+	l.since = time.Time{}
+	if len(l.runs) > 0 {
+		l.since = now
 	}
 }
+
+// follow tells of what was counted when no request comes after it, until the context ends.
+func (l *requestLog) follow(ctx context.Context) {
+	for l.clock.Wait(ctx, l.clock.Now().Add(alikeWithin)) == nil {
+		l.mu.Lock()
+		l.tell(l.clock.Now())
+		l.mu.Unlock()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.since.IsZero() {
+		l.tell(l.since.Add(alikeWithin))
+	}
+}
+
+// start is the start of a line: when, how it ended, and what was asked for.
+func (l *requestLog) start(now time.Time, status int, method string) string {
+	code := fmt.Sprint(status)
+	if l.colored {
+		code = "\x1b[" + statusColor(status) + "m" + code + "\x1b[0m"
+	}
+	return fmt.Sprintf("%s %s %-4s ", now.Local().Format(time.TimeOnly), code, printable(method))
+}
+
+// ofEnvironment names an environment at the end of a line, but for prod.
+func ofEnvironment(e j17.Environment) string {
+	if e == "" || e == j17.Prod {
+		return ""
+	}
+	return " [" + string(e) + "]"
+}
+
+// timeOfDay is when something is told.
+func timeOfDay(c clock.Clock) string { return c.Now().Local().Format(time.TimeOnly) }
 
 func statusColor(status int) string {
 	switch {

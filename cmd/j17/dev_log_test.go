@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -88,12 +89,102 @@ func TestRequestLog(t *testing.T) {
 	at := clock.NewManual(time.Date(2026, 1, 31, 12, 0, 5, 0, time.Local))
 	x := server.Exchange{Method: "GET", Path: "/a\x1b[2J/ü", Status: 404, Duration: 1234567, Environment: j17.Test, Code: j17.CodeAggregateNotFound, Detail: "Nothing\nthere"}
 	var b strings.Builder
-	requestLog(&b, at, false)(x)
-	requestLog(&b, at, true)(server.Exchange{Method: "POST", Path: "/a", Status: 500, Environment: j17.Prod})
-	requestLog(&b, at, true)(server.Exchange{Method: "GET", Path: "/livez", Status: 200})
+	(&requestLog{w: &b, clock: at}).observe(x)
+	(&requestLog{w: &b, clock: at, colored: true}).observe(server.Exchange{Method: "POST", Path: "/a", Status: 500, Environment: j17.Prod})
+	(&requestLog{w: &b, clock: at, colored: true}).observe(server.Exchange{Method: "GET", Path: "/livez", Status: 200})
 	want := "12:00:05 404 GET  /a%1B%5B2J/%C3%BC 1.2 ms [test] aggregate_not_found: Nothing\uFFFDthere\n12:00:05 \x1b[31m500\x1b[0m POST /a 0.0 ms\n"
 	if b.String() != want {
 		t.Errorf("%q", b.String())
+	}
+}
+
+// TestRequestsThatAreAlike has many requests come at once: they are counted, and no failure is among those.
+func TestRequestsThatAreAlike(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const (
+			events = 20_000
+			every  = 7_000 // fails
+		)
+		ctx, stop := context.WithCancel(t.Context())
+		var said heard
+		var now clock.System
+		l := &requestLog{w: &said, clock: now}
+		go l.follow(ctx)
+		post := server.Exchange{Method: "POST", Route: "/{type}/{id}/{event}", Path: "/note/a/was_written", Status: 201, Environment: j17.Staging}
+		failed := post
+		failed.Status, failed.Code, failed.Detail = 400, j17.CodeSchemaViolation, "text: it is missing"
+
+		// An import takes ten seconds.
+		for i := range events {
+			l.observe(post)
+			if i%every == 0 {
+				l.observe(failed)
+			}
+			if i%(events/10) == 0 {
+				if err := now.Wait(ctx, now.Now().Add(time.Second)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		// Who comes much later has a line, and so has what is counted when nothing comes after it.
+		if err := now.Wait(ctx, now.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		text := said.String()
+		counted := 0
+		for _, n := range regexp.MustCompile(`201 POST /\{type\}/\{id\}/\{event\}: (\d+) more like this \[staging\]`).FindAllStringSubmatch(text, -1) {
+			more, err := strconv.Atoi(n[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			counted += more
+		}
+		shown := strings.Count(text, "201 POST /note/a/was_written ")
+		if lines := strings.Count(text, "\n"); shown+counted != events || shown > 2*maxAlike || lines > 60 {
+			t.Errorf("%d shown and %d counted of %d in %d lines", shown, counted, events, lines)
+		}
+		if n := strings.Count(text, "400 POST /note/a/was_written 0.0 ms [staging] validation_failed: text: it is missing"); n != 1+events/every {
+			t.Errorf("%d failures", n)
+		}
+		for range maxAlike + 1 {
+			l.observe(post)
+		}
+		stop()
+		synctest.Wait()
+		rest := strings.TrimPrefix(said.String(), text)
+		if strings.Count(rest, "/note/a/was_written") != maxAlike || !strings.HasSuffix(rest, ": 1 more like this [staging]\n") {
+			t.Error(rest)
+		}
+	})
+}
+
+// TestDeploymentsSayWhatChanged compares specs as a development server does when its file changes.
+func TestDeploymentsSayWhatChanged(t *testing.T) {
+	at := clock.NewManual(time.Date(2026, 1, 31, 12, 0, 5, 0, time.Local))
+	var many []spec.Change
+	for range maxChangesShown + 3 {
+		many = append(many, spec.Change{Kind: spec.Removed, What: "projection", Name: "p\x1b"})
+	}
+	for _, tc := range []struct {
+		d    server.Deployment
+		want string
+	}{
+		{server.Deployment{}, "is deployed to prod, staging and test\n"},
+		{server.Deployment{Compared: true}, "is deployed to prod, staging and test: nothing in it has changed\n"},
+		{server.Deployment{Compared: true, Changes: []spec.Change{
+			{Kind: spec.Added, What: "event type", Name: "order.was_paid"}, {Kind: spec.Changed, What: "project_key"},
+			{Kind: spec.Changed, What: "event type", Name: "order.was_placed", Keys: []string{"handler", "schema"}},
+		}}, "is deployed to prod, staging and test: event type order.was_paid added; project_key changed; event type order.was_placed changed (handler, schema)\n"},
+		{server.Deployment{Compared: true, Changes: many}, "test: " + strings.Repeat("projection p\uFFFD removed; ", maxChangesShown) + "and 3 more\n"},
+		{server.Deployment{Err: server.ErrInvalidSpec}, "was not deployed; the spec before it, if any, stays in place\n"},
+		{server.Deployment{Err: errors.New("the disk is full")}, "was not deployed: the disk is full\n"},
+	} {
+		tc.d.File = "spec.json"
+		var b strings.Builder
+		reportDeployment(&b, at, tc.d)
+		if got := b.String(); !strings.HasPrefix(got, "12:00:05 spec.json ") || !strings.HasSuffix(got, tc.want) {
+			t.Errorf("%q, not %q", got, tc.want)
+		}
 	}
 }
 

@@ -68,9 +68,11 @@ type Options struct {
 // Exchange describes one answered request.
 type Exchange struct {
 	Method, Host, Path string
-	Status             int
-	Bytes              int64
-	Duration           time.Duration
+	// Route is the pattern of the path, "unmatched" where there is none.
+	Route    string
+	Status   int
+	Bytes    int64
+	Duration time.Duration
 	// Environment is "" where the host names none.
 	Environment j17.Environment
 	// Code and Detail are those of the error, if there was one.

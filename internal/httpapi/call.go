@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -127,7 +128,7 @@ func (a *API) finish(c *call, took time.Duration) {
 	}
 	if a.Observe != nil {
 		x := Exchange{
-			Method: c.request.Method, Host: c.request.Host, Path: a.Registry.Redact(c.request.URL.Path), Status: c.status, Bytes: c.bytes,
+			Method: c.request.Method, Host: c.request.Host, Path: a.Registry.Redact(c.request.URL.Path), Route: c.route, Status: c.status, Bytes: c.bytes,
 			Duration: took, Environment: c.env,
 		}
 		if c.failure != nil {
@@ -137,13 +138,25 @@ func (a *API) finish(c *call, took time.Duration) {
 	}
 }
 
-// described is an error with the first thing that was found wrong, where its message does not say.
+// described is an error with the place that it is about and the first thing that was found wrong there, as far as its message
+// does not say them.
 func described(e *j17.Error) string {
-	if len(e.Errors) == 0 {
-		return e.Message
+	text, place := e.Message, e.Path
+	if e.EventIndex != nil {
+		text += fmt.Sprintf(": event %d of the request, counted from 0", *e.EventIndex)
 	}
-	first := e.Errors[0]
-	return e.Message + ": " + cmp.Or(e.Path, first.Path, first.Pointer) + ": " + first.Message
+	var first j17.FieldError
+	if len(e.Errors) > 0 {
+		first = e.Errors[0]
+		place = cmp.Or(first.Path, e.Path, first.Pointer)
+	}
+	if place != "" && (first.Message != "" || !strings.Contains(text, place)) {
+		text += ": " + place
+	}
+	if first.Message != "" && first.Message != e.Message {
+		text += ": " + first.Message
+	}
+	return text
 }
 
 // smallAnswer is how large an answer is put together in memory, since one call of the system is cheaper than several.

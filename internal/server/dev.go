@@ -47,7 +47,10 @@ type Deployment struct {
 	Found  []diag.Diagnostic
 	// Incompatible lists what existing events may not survive. A development server deploys all the same.
 	Incompatible []diag.Diagnostic
-	Err          error
+	// Compared tells that there was a spec before, and Changes what the new one says otherwise.
+	Compared bool
+	Changes  []spec.Change
+	Err      error
 }
 
 // ErrInvalidSpec is the error of a deployment whose findings say why.
@@ -366,6 +369,7 @@ func (d *Dev) deploySource(ctx context.Context, source []byte) error {
 	if compiled == nil {
 		report.Err = ErrInvalidSpec
 	}
+	before := d.Spec()
 	for _, env := range j17.Environments() {
 		if report.Err != nil {
 			break
@@ -378,6 +382,9 @@ func (d *Dev) deploySource(ctx context.Context, source []byte) error {
 			// Places count in the file. What is missing is the same everywhere at first; then uploads make a difference.
 			report.Found, report.Incompatible = r.Found, r.Incompatible
 		}
+	}
+	if report.Err == nil && before != nil {
+		report.Compared, report.Changes = true, spec.Diff(before, compiled)
 	}
 	if d.deployed != nil {
 		d.deployed(report)
