@@ -63,8 +63,8 @@ type env struct {
 	err    io.Writer // everything else
 	// interruptible returns a reader of another one whose reads end when the command is interrupted.
 	interruptible func(io.Reader) io.Reader
-	// answers reports whether a development server answers at its URL; nil stands for none that does.
-	answers func(url string) bool
+	// answers reports whether the development server of a data folder answers at its URL; nil stands for none that does.
+	answers func(server.DevAccess) bool
 	// machine is true for a command with --json: findings are a part of what it prints.
 	machine bool
 }
@@ -88,7 +88,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin i
 	out := &output{w: stdout}
 	e := &env{getenv: getenv, in: stdin, out: out, err: asides{stderr}}
 	e.interruptible = func(in io.Reader) io.Reader { return &interruptibleReader{ctx: ctx, in: in} }
-	e.answers = func(url string) bool { return devAnswers(ctx, url) }
+	e.answers = func(dev server.DevAccess) bool { return devAnswers(ctx, dev) }
 	root := e.root()
 	root.SetArgs(args)
 	root.SetOut(out)

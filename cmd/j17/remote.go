@@ -195,15 +195,16 @@ func (s *connection) beforeCurrent(e *env) bool {
 	if current != nil && s.isDevAt(current.Server) {
 		return false
 	}
-	return e.answers(s.dev.URL)
+	return e.answers(s.dev)
 }
 
 // aMoment is how long a server on this machine may take to show that it is there.
 const aMoment = time.Second
 
-// devAnswers reports whether a server answers at the URL of a data folder.
-func devAnswers(ctx context.Context, address string) bool {
-	u, err := url.Parse(address)
+// devAnswers reports whether the server of a data folder answers at its URL, and no other that has its port by now. Who it is
+// it says without a credential.
+func devAnswers(ctx context.Context, dev server.DevAccess) bool {
+	u, err := url.Parse(dev.URL)
 	if err != nil || !local(u.Hostname()) {
 		return false
 	}
@@ -215,7 +216,7 @@ func devAnswers(ctx context.Context, address string) bool {
 	if err != nil {
 		return false
 	}
-	return errors.Join(resp.Body.Close()) == nil && resp.StatusCode == http.StatusOK
+	return errors.Join(resp.Body.Close()) == nil && resp.StatusCode == http.StatusOK && resp.Header.Get(server.SignHeader) == dev.Sign
 }
 
 // credentials adds the API key and the operator's token. Those of a context are for its server and its instance alone.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"j17"
+	"j17/internal/server"
 )
 
 // home is a home in which commands are run.
@@ -116,6 +118,73 @@ func TestTheFolderOfARunningServerGoesFirst(t *testing.T) {
 	}
 	if code, out, errs := h.run(t, dir, "", post...); code != exitOK || !strings.Contains(errs, "Writing to prod of ") || !strings.Contains(out, "length 3") {
 		t.Error(code, out, errs)
+	}
+}
+
+// TestAnotherServerAtTheAddressOfTheFolder has another server listen at the address of the folder's: the folder counts as one whose
+// server does not run, and its keys do not go there while there is a current context.
+func TestAnotherServerAtTheAddressOfTheFolder(t *testing.T) {
+	dir := t.TempDir()
+	mine, err := startDev(t, dir, "--data", "j17-data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := server.ReadDevAccess(filepath.Join(dir, "j17-data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dev.Sign == "" || !devAnswers(t.Context(), dev) {
+		t.Fatal("the folder's server does not answer")
+	}
+	if err := mine.end(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if devAnswers(t.Context(), dev) {
+		t.Fatal("a server that has ended answers")
+	}
+	elsewhere := t.TempDir()
+	if err := os.WriteFile(filepath.Join(elsewhere, "spec.json"), []byte(plainSpec), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other, err := startDev(t, elsewhere, "spec.json", "--data", "j17-data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// It has the address that is in the first folder, as if it had taken the port.
+	file := filepath.Join(dir, "j17-data", "dev.json")
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw = bytes.ReplaceAll(raw, []byte(dev.URL), []byte(strings.Replace(other.url, "127.0.0.1", "localhost", 1)))
+	if err := os.WriteFile(file, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if dev, err = server.ReadDevAccess(filepath.Dir(file)); err != nil {
+		t.Fatal(err)
+	}
+	if devAnswers(t.Context(), dev) {
+		t.Error("another server counts as that of the folder")
+	}
+
+	// The current context leads to a third one, and so does the folder now.
+	third, _ := started(t, plainSpec)
+	h := home(t.TempDir())
+	if code, out, errs := h.run(t, t.TempDir(), third.ready.Operator.Password, "login", third.url, "--email", third.ready.Operator.Email, "--password-stdin"); code != exitOK {
+		t.Fatal(out, errs)
+	}
+	if code, _, errs := h.run(t, t.TempDir(), "", "keys", "create", "x", "--save"); code != exitOK {
+		t.Fatal(errs)
+	}
+	post := []string{"events", "post", "note/global", "was_written", `{"text":"x"}`, "--actor", "user:global"}
+	if code, out, errs := h.run(t, dir, "", post...); code != exitOK || !strings.Contains(out, "length 1") || !strings.HasPrefix(errs, "Writing to prod of ") {
+		t.Error(code, out, errs)
+	}
+	if code, out, errs := h.run(t, elsewhere, "", post...); code != exitOK || !strings.Contains(out, "length 1") || errs != "" {
+		t.Error(code, out, errs)
+	}
+	if err := other.end(syscall.SIGTERM); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -63,7 +63,13 @@ type Options struct {
 	AdvanceClock func(time.Duration) (time.Time, error)
 	// Observe, if not nil, is called after every request on the public listener.
 	Observe func(Exchange)
+	// Sign, if not "", is shown at /livez in HeaderSign, without a credential: a development server's clients know by it whether
+	// it is the one of their data folder. It is no secret.
+	Sign string
 }
+
+// HeaderSign has the sign of a development server.
+const HeaderSign = "X-J17-Dev"
 
 // Exchange describes one answered request.
 type Exchange struct {

@@ -35,3 +35,15 @@ func TestObservedFailures(t *testing.T) {
 		}
 	}
 }
+
+// TestASign checks that only a server that was given a sign shows one, to whoever asks.
+func TestASign(t *testing.T) {
+	for _, sign := range []string{"", "0123456789abcdef"} {
+		f := newFixture(t, func(o *httpapi.Options) { o.Sign = sign })
+		f.key = "none"
+		got, shown := f.do(t, "GET", "/livez", "").header[httpapi.HeaderSign]
+		if shown != (sign != "") || shown && got[0] != sign {
+			t.Errorf("%q: %q", sign, got)
+		}
+	}
+}

@@ -36,6 +36,9 @@ func (c *call) root(w http.ResponseWriter) error {
 
 // live is GET /livez: the process answers.
 func (c *call) live(w http.ResponseWriter) error {
+	if c.api.Sign != "" {
+		w.Header().Set(HeaderSign, c.api.Sign)
+	}
 	return c.reply(w, http.StatusOK, []byte(`{"ok":true}`))
 }
 

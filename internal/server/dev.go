@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -91,16 +92,23 @@ type credentials struct {
 	ClockOffset time.Duration `json:"clock_offset,omitempty"`
 	// URL is where the server listened last, so that clients in the same folder find it.
 	URL string `json:"url,omitempty"`
+	// Sign is what the server of this folder shows without a credential, so that they know it from another at the same address.
+	Sign string `json:"sign,omitempty"`
 }
 
 // DevAccess is how to reach the development server of a data folder.
 type DevAccess struct {
 	// URL is where it listens, or has listened last; "" where that is not known.
-	URL  string
+	URL string
+	// Sign is what the server of the folder shows in SignHeader at /livez.
+	Sign string
 	Keys map[j17.Environment]KeyPair
 	// Operator may do everything on it.
 	Operator Login
 }
+
+// SignHeader is the header in which a development server shows of which data folder it is.
+const SignHeader = httpapi.HeaderSign
 
 // ReadDevAccess reads from a data folder how to reach its development server. It fails with fs.ErrNotExist where the
 // folder is none of a development server.
@@ -114,7 +122,7 @@ func ReadDevAccess(dir string) (DevAccess, error) {
 	if err := json.Unmarshal(raw, &c); err != nil {
 		return DevAccess{}, fmt.Errorf("%s is damaged: %w", file, err)
 	}
-	return DevAccess{URL: c.URL, Keys: c.Keys, Operator: c.Operator}, nil
+	return DevAccess{URL: c.URL, Sign: c.Sign, Keys: c.Keys, Operator: c.Operator}, nil
 }
 
 const (
@@ -167,8 +175,9 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 	if err := d.openCredentials(ctx); err != nil {
 		return nil, err
 	}
-	if url := d.URL(); d.creds.URL != url {
+	if url := d.URL(); d.creds.URL != url || d.creds.Sign == "" {
 		d.creds.URL = url
+		d.creds.Sign = cmp.Or(d.creds.Sign, rand.Text())
 		if err := d.saveCredentials(); err != nil {
 			return nil, err
 		}
@@ -178,7 +187,7 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 			return nil, err
 		}
 	}
-	d.api = d.server.api(httpapi.Options{DefaultInstance: d.creds.Instance, AdvanceClock: d.advance, Observe: o.Observe})
+	d.api = d.server.api(httpapi.Options{DefaultInstance: d.creds.Instance, AdvanceClock: d.advance, Observe: o.Observe, Sign: d.creds.Sign})
 	return d, nil
 }
 
