@@ -79,7 +79,7 @@ func (d *doubtful) settle(t *testing.T) {
 		if _, err := d.CreateInstance(t.Context(), "after"); err == nil {
 			return
 		}
-		time.Sleep(time.Second) // of the bubble
+		_ = clock.System{}.Wait(t.Context(), time.Now().Add(time.Second)) // of the bubble
 	}
 	t.Fatal("the registry accepts no changes although there is room")
 }
@@ -114,45 +114,46 @@ func (d *doubtful) sameAsStored(t *testing.T) {
 func TestRightsInDoubt(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		change func(t *testing.T, d *doubtful) error
+		change func(context.Context, *doubtful) error
 		denied func(d *doubtful) bool
 	}{
-		{"revoked key", func(t *testing.T, d *doubtful) error {
-			_, err := d.RevokeKey(t.Context(), d.key.ID, time.Time{})
+		{"revoked key", func(ctx context.Context, d *doubtful) error {
+			_, err := d.RevokeKey(ctx, d.key.ID, time.Time{})
 			return err
 		}, (*doubtful).keyDenied},
-		{"rotated key", func(t *testing.T, d *doubtful) error {
-			_, _, err := d.RotateKey(t.Context(), d.key.ID)
+		{"rotated key", func(ctx context.Context, d *doubtful) error {
+			_, _, err := d.RotateKey(ctx, d.key.ID)
 			return err
 		}, (*doubtful).keyDenied},
-		{"deleted instance", func(t *testing.T, d *doubtful) error {
-			return d.DeleteInstance(t.Context(), d.app.ID, "app")
+		{"deleted instance", func(ctx context.Context, d *doubtful) error {
+			return d.DeleteInstance(ctx, d.app.ID, "app")
 		}, (*doubtful).keyDenied},
-		{"withdrawn grant", func(t *testing.T, d *doubtful) error {
-			_, err := d.Withdraw(t.Context(), d.admin.ID, d.app.ID)
+		{"withdrawn grant", func(ctx context.Context, d *doubtful) error {
+			_, err := d.Withdraw(ctx, d.admin.ID, d.app.ID)
 			return err
 		}, func(d *doubtful) bool { return !d.May(d.admin.ID, d.app.ID, control.RightView) }},
-		{"lower role", func(t *testing.T, d *doubtful) error {
-			_, err := d.SetRole(t.Context(), d.admin.ID, control.RoleAuditor)
+		{"lower role", func(ctx context.Context, d *doubtful) error {
+			_, err := d.SetRole(ctx, d.admin.ID, control.RoleAuditor)
 			return err
 		}, func(d *doubtful) bool { return !d.May(d.admin.ID, d.app.ID, control.RightManage) }},
-		{"deleted operator", func(t *testing.T, d *doubtful) error {
-			return d.DeleteOperator(t.Context(), d.admin.ID)
+		{"deleted operator", func(ctx context.Context, d *doubtful) error {
+			return d.DeleteOperator(ctx, d.admin.ID)
 		}, func(d *doubtful) bool { return !d.May(d.admin.ID, d.app.ID, control.RightView) }},
-		{"revoked tokens", func(t *testing.T, d *doubtful) error {
-			return d.RevokeTokens(t.Context(), d.admin.ID)
+		{"revoked tokens", func(ctx context.Context, d *doubtful) error {
+			return d.RevokeTokens(ctx, d.admin.ID)
 		}, func(d *doubtful) bool { op, _ := d.OperatorByID(d.admin.ID); return op.TokensFrom > 0 }},
-		{"revoked token", func(t *testing.T, d *doubtful) error {
-			return d.RevokeToken(t.Context(), d.admin.ID, "tok", time.Now().Add(time.Hour))
+		{"revoked token", func(ctx context.Context, d *doubtful) error {
+			return d.RevokeToken(ctx, d.admin.ID, "tok", time.Now().Add(time.Hour))
 		}, func(d *doubtful) bool { return d.TokenRevoked("tok") }},
-		{"signing key", func(t *testing.T, d *doubtful) error {
-			return d.RotateSigningKey(t.Context(), true)
+		{"signing key", func(ctx context.Context, d *doubtful) error {
+			return d.RotateSigningKey(ctx, true)
 		}, func(d *doubtful) bool { return len(d.SigningKeys()) == 1 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inDoubt(t, func(t *testing.T, d *doubtful) {
+				t.Helper()
 				d.full.on.Store(true)
-				want(t, "the change", c.change(t, d), j17.CodeOutcomeUnknown, "")
+				want(t, "the change", c.change(t.Context(), d), j17.CodeOutcomeUnknown, "")
 				if !c.denied(d) {
 					t.Error("what may have been taken away is still there")
 				}
@@ -175,6 +176,7 @@ func (d *doubtful) keyDenied() bool {
 // TestGrantInDoubt gives nothing before it is known to be stored, and everything afterwards.
 func TestGrantInDoubt(t *testing.T) {
 	inDoubt(t, func(t *testing.T, d *doubtful) {
+		t.Helper()
 		second := d.instance(t, "second")
 		d.full.on.Store(true)
 		_, err := d.Grant(t.Context(), d.admin.ID, second.ID)
@@ -196,6 +198,7 @@ func TestGrantInDoubt(t *testing.T) {
 // TestDoubtsEndByThemselves lets Run find out, and tell, without any other change.
 func TestDoubtsEndByThemselves(t *testing.T) {
 	inDoubt(t, func(t *testing.T, d *doubtful) {
+		t.Helper()
 		ended := make(chan error, 1)
 		ctx, stop := context.WithCancel(t.Context())
 		go func() { ended <- d.Run(ctx, slog.New(slog.DiscardHandler)) }()
@@ -221,6 +224,7 @@ func TestDoubtsEndByThemselves(t *testing.T) {
 // TestReplicaInDoubt takes away what the headnode takes away although it cannot be stored yet.
 func TestReplicaInDoubt(t *testing.T) {
 	inDoubt(t, func(t *testing.T, d *doubtful) {
+		t.Helper()
 		head := start(t)
 		app := head.instance(t, "elsewhere")
 		key, token, err := head.CreateKey(t.Context(), control.NewKey{Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"})
@@ -252,7 +256,7 @@ func TestReplicaInDoubt(t *testing.T) {
 		}
 		d.full.on.Store(false)
 		for err = d.Apply(t.Context(), change); err != nil; err = d.Apply(t.Context(), change) {
-			time.Sleep(time.Second) // of the bubble
+			_ = clock.System{}.Wait(t.Context(), time.Now().Add(time.Second)) // of the bubble
 		}
 		if _, ok := d.KeyByToken(token); ok {
 			t.Error("the key works again")

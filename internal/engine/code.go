@@ -155,6 +155,7 @@ func faulty(code *spec.Code, err error) error {
 		out = j17.Errorf(j17.CodeUnavailable, "The custom code %s could not run now: %s. Nothing was changed. Try again.", printable(name), fault.Detail)
 	case sandbox.Exhausted:
 		out = j17.Errorf(j17.CodeWorkLimit, "The custom code %s was stopped: %s. Nothing was changed.", printable(name), fault.Detail)
+	case sandbox.Timeout, sandbox.Memory, sandbox.Trap, sandbox.InvalidOutput, sandbox.Exit, sandbox.Start:
 	}
 	out.Details = faultDetails{Kind: fault.Kind, Hint: fault.Hint, Artifact: code.Artifact, Entrypoint: code.Entrypoint}
 	cause := error(fault)

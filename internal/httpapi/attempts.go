@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -65,8 +66,6 @@ func withSilent(details map[string]string, silent int) map[string]string {
 		return details
 	}
 	all := map[string]string{"not_recorded_before": strconv.Itoa(silent)}
-	for name, v := range details {
-		all[name] = v
-	}
+	maps.Copy(all, details)
 	return all
 }

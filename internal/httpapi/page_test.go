@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -162,8 +163,8 @@ func TestAPageIsBrokenOffWhenItsClientLeaves(t *testing.T) {
 	r := httptest.NewRequestWithContext(t.Context(), "GET", "http://app.j17.example/note/"+noteID+"/events", nil)
 	r.Header.Set("Authorization", "Bearer "+f.key)
 	defer func() {
-		if p := recover(); p != http.ErrAbortHandler {
-			t.Errorf("got the panic %v", p)
+		if err, _ := recover().(error); !errors.Is(err, http.ErrAbortHandler) {
+			t.Errorf("got the panic %v", err)
 		}
 	}()
 	f.handler.ServeHTTP(&gone{left: 400_000}, r)

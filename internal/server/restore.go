@@ -55,7 +55,7 @@ func (s *Server) restore(ctx context.Context) {
 	select {
 	case <-r.all:
 	case <-wait.Done():
-		s.options.Logger.Info("environments are still being restored; the others are served meanwhile", slog.Int("environments", r.left()))
+		s.options.Logger.InfoContext(ctx, "environments are still being restored; the others are served meanwhile", slog.Int("environments", r.left()))
 	}
 }
 

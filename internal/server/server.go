@@ -253,7 +253,7 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 	}
 	err := drained.Wait()
 	if errors.Is(err, context.DeadlineExceeded) {
-		s.options.Logger.Warn("requests that had not ended when the server stopped were cut off", slog.Duration("after", s.drainTime()))
+		s.options.Logger.WarnContext(ctx, "requests that had not ended when the server stopped were cut off", slog.Duration("after", s.drainTime()))
 		err = nil
 		stopRequests()
 		for _, h := range servers {
@@ -290,7 +290,7 @@ func (s *Server) watchFolder(ctx context.Context, api *httpapi.API) error {
 			continue
 		}
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			s.options.Logger.Error("the data folder is gone: events are refused from now on. What can still be read can be exported; restart the server once the folder is back",
+			s.options.Logger.ErrorContext(ctx, "the data folder is gone: events are refused from now on. What can still be read can be exported; restart the server once the folder is back",
 				slog.String("folder", s.options.Dir))
 			api.Lose()
 			return nil

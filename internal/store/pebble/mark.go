@@ -131,7 +131,7 @@ func (m *marks) read() error {
 		if _, missing := m.fs.Stat(m.path); missing == nil {
 			return fmt.Errorf("open %s: %w", m.path, err)
 		}
-		return nil //nolint:nilerr // there is no mark
+		return nil // there is no mark
 	}
 	all, err := io.ReadAll(f)
 	if err = errors.Join(err, f.Close()); err != nil {
