@@ -141,22 +141,25 @@ func (a *API) finish(c *call, took time.Duration) {
 // described is an error with the place that it is about and the first thing that was found wrong there, as far as its message
 // does not say them.
 func described(e *j17.Error) string {
-	text, place := e.Message, e.Path
-	if e.EventIndex != nil {
-		text += fmt.Sprintf(": event %d of the request, counted from 0", *e.EventIndex)
-	}
 	var first j17.FieldError
 	if len(e.Errors) > 0 {
 		first = e.Errors[0]
-		place = cmp.Or(first.Path, e.Path, first.Pointer)
 	}
-	if place != "" && (first.Message != "" || !strings.Contains(text, place)) {
-		text += ": " + place
+	if first.Message == e.Message {
+		first.Message = ""
 	}
-	if first.Message != "" && first.Message != e.Message {
-		text += ": " + first.Message
+	said, about := e.Message, ""
+	if e.EventIndex != nil {
+		about = fmt.Sprintf("event %d of the request, counted from 0: ", *e.EventIndex)
 	}
-	return text
+	place := cmp.Or(first.Path, e.Path, first.Pointer)
+	if place != "" && (first.Message != "" || !strings.Contains(said, place)) {
+		about += place + ": "
+	}
+	if first.Message != "" {
+		return said + ": " + about + first.Message
+	}
+	return about + said
 }
 
 // smallAnswer is how large an answer is put together in memory, since one call of the system is cheaper than several.
