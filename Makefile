@@ -41,7 +41,7 @@ race_works := go build -race runtime/cgo >/dev/null 2>&1
 .PHONY: help
 help: ## list the targets
 	@echo 'usage: make TARGET [NAME=value ...]'
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 # --- Run and build
 
@@ -101,6 +101,14 @@ bench-hostile: build ## what a light client notices while eight connections send
 .PHONY: bench-http
 bench-http: ## compare the server with an empty HTTP handler and with Redis (SECONDS_EACH=5 ROUNDS=3)
 	@bench/http.sh
+
+.PHONY: bench-peers
+bench-peers: ## compare the server with PostgreSQL, Redis and PocketBase behind HTTP (SECONDS_EACH=4 ROUNDS=5)
+	@bench/peers/run.sh
+
+.PHONY: bench-bulk
+bench-bulk: ## writes before and after an import, and what memory comes to (EVENTS=1000000 SECONDS_EACH=4 ROUNDS=3)
+	@bench/bulk.sh
 
 .PHONY: bench-compare
 bench-compare: ## compare this tree with another commit, path by path (BASE=commit ROUNDS=10 EACH=2s)

@@ -1,6 +1,8 @@
 -- Each request writes the first event of an aggregate of its own; with HOT set, all write to one. EVENT names the event:
--- was_placed, or one that implies three others, was_spread and was_shared.
+-- was_placed, or one that implies three others, was_spread and was_shared. With POCKETBASE set, the event is sent as a record
+-- of PocketBase's collection of events.
 local key, hot, event = os.getenv("KEY"), os.getenv("HOT"), os.getenv("EVENT") or "was_placed"
+local pocketbase = os.getenv("POCKETBASE")
 local n = 0
 math.randomseed(os.time())
 local a, b = math.random(0, 0x7fffffff), math.random(0, 0xffff)
@@ -10,6 +12,10 @@ local headers = {["Authorization"] = "Bearer " .. (key or ""), ["Content-Type"] 
 function request()
   n = n + 1
   local id = hot and "global" or uuid(0)
+  if pocketbase then
+    local record = '{"stream":"order:' .. id .. '","version":1,"type":"was_placed",' .. string.sub(body, 2)
+    return wrk.format("POST", "/api/collections/events/records", headers, record)
+  end
   if event == "was_placed" then
     return wrk.format("POST", "/order/" .. id .. "/was_placed", headers, body)
   end
