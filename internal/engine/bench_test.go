@@ -89,6 +89,35 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
+// placingSpec has an event whose handler sets an object, as that of bench/spec.json does.
+const placingSpec = `{"agent_types": ["user"], "aggregate_types": {"order": {"events": {"was_placed": {"schema": {"type": "object"},
+	"handler": [{"set": {"target": "", "value": "$.data"}}, {"set": {"target": "status", "value": "open"}}]}}}}}`
+
+// BenchmarkLoadObjects measures replays of one aggregate of 10,000 events whose handler sets the object that each brings.
+func BenchmarkLoadObjects(b *testing.B) {
+	e := newBench(b)
+	c, found := spec.Compile([]byte(placingSpec))
+	if c == nil {
+		b.Fatal(found)
+	}
+	e.Deploy(tenant, c, nil)
+	const event = `{"type":"was_placed","data":{"customer_id":"550e8400-e29b-41d4-a716-446655440003","currency":"EUR","lines":[` +
+		`{"sku":"LAMP-2","title":"Desk lamp","unit_price":39.90,"quantity":1},{"sku":"BULB-E27","title":"Bulb, warm white","unit_price":4.35,"quantity":3}]}},`
+	for range 10 {
+		body := `{"events":[` + strings.TrimSuffix(strings.Repeat(event, 1000), ",") + `],` + meta + `}`
+		if _, err := e.Execute(b.Context(), command(b, "order/"+id, body)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		s, err := e.Load(b.Context(), tenant, "order", id, engine.LoadOptions{Replay: true})
+		if err != nil || s.Length != 10_000 {
+			b.Fatal(s.Length, err)
+		}
+	}
+}
+
 // BenchmarkWriteThenRead measures a read that finds one new event.
 func BenchmarkWriteThenRead(b *testing.B) {
 	e := newBench(b)
