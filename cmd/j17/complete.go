@@ -40,9 +40,21 @@ func (e *env) completeFlags(cmd *cobra.Command) {
 			return e.completeContexts(cmd, nil, to)
 		})
 	}
+	if cmd.ValidArgsFunction == nil && takesNoFiles(cmd) {
+		cmd.ValidArgsFunction = cobra.NoFileCompletions
+	}
 	for _, below := range cmd.Commands() {
 		e.completeFlags(below)
 	}
+}
+
+// takesNoFiles reports whether a command's arguments are names of things on a server, in whose place a shell would offer files.
+func takesNoFiles(cmd *cobra.Command) bool {
+	words := strings.Fields(cmd.CommandPath())
+	if len(words) < 3 {
+		return false
+	}
+	return slices.Contains([]string{"audit", "instances", "keys", "operators"}, words[1]) || words[1] == "blobs" && words[2] != "put"
 }
 
 // completeKeys completes the aggregate of a command and, where the command takes one, an event type after it, from the spec
