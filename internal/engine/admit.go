@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"iter"
 	"maps"
 	"slices"
@@ -344,10 +345,17 @@ func (p *proposed) check(b *work.Budget) error {
 		return errNoData()
 	}
 	failures, err := p.typ.Schema.Validate(p.data, b)
-	if len(failures) == 0 {
+	if len(failures) > 0 {
+		return schemaError(failures)
+	}
+	cause, ok := errors.AsType[*j17.Error](err)
+	if !ok || cause.Code != j17.CodeWorkLimit {
 		return err
 	}
-	return schemaError(failures)
+	at := inType(p.typ, "schema")
+	out := j17.Errorf(j17.CodeWorkLimit, "%s; it was used up by the check of the data of an event %s against its schema, at %s. Nothing was written.", strings.TrimSuffix(cause.Message, "."), p.typ.Name, at)
+	out.Details = workDetails{EventType: p.typ.Name, Pointer: at}
+	return out.Because(cause)
 }
 
 func errNoData() error {

@@ -9,6 +9,7 @@ import (
 	"j17"
 	"j17/internal/sandbox"
 	"j17/internal/spec"
+	"j17/internal/spec/diag"
 	"j17/internal/spec/tick"
 	"j17/internal/value"
 	"j17/internal/work"
@@ -191,7 +192,13 @@ func replayFailed(err error, ev *tick.Event, length uint64) error {
 type workDetails struct {
 	Key       string `json:"key"`
 	EventType string `json:"event_type"`
-	Length    uint64 `json:"length"`
+	// Length is that of the stream with the event, where it is stored.
+	Length uint64 `json:"length,omitempty"`
+	// Pointer is the place of the implication, the handler or the schema in the spec, Chain leads from the command's own event
+	// to the event, and Details are those of a fault of custom code.
+	Pointer diag.Pointer `json:"pointer,omitempty"`
+	Chain   []Link       `json:"chain,omitempty"`
+	Details any          `json:"details,omitempty"`
 }
 
 // tooMuchWork is the error for a stored event that takes more work than the fold of one may, as its handler is now.

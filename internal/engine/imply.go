@@ -75,7 +75,7 @@ func (x *expansion) expand(ctx context.Context) error {
 		s := x.scene(ctx, i)
 		for _, imp := range x.events[i].typ.Implications {
 			if err := s.imply(imp); err != nil {
-				return err
+				return x.tooMuch(err, i, "what it implies", imp.Pointer)
 			}
 		}
 	}
@@ -192,7 +192,7 @@ func (s *scene) imply(imp *spec.Implication) error {
 		more := s.c.More
 		for _, step := range imp.Pipeline {
 			if err := s.imply(step); err != nil {
-				return err
+				return s.tooMuch(err, s.cause, "what it implies", step.Pointer)
 			}
 		}
 		s.c.More = more

@@ -6,6 +6,7 @@ import (
 	"j17"
 	"j17/internal/sandbox"
 	"j17/internal/spec"
+	"j17/internal/spec/diag"
 	"j17/internal/store"
 	"j17/internal/value"
 	"j17/internal/work"
@@ -105,6 +106,8 @@ func (x *expansion) handle(ctx context.Context) ([]*computed, error) {
 		c.state.loose += len(o.json)
 		switch {
 		case err == nil:
+		case j17.CodeOf(err) == j17.CodeWorkLimit:
+			return nil, x.tooMuch(err, i, "its handler", inType(o.typ, "handler"))
 		case o.cause >= 0:
 			return nil, x.reject(i, nil, o.at, err)
 		default:
@@ -112,4 +115,9 @@ func (x *expansion) handle(ctx context.Context) ([]*computed, error) {
 		}
 	}
 	return all, nil
+}
+
+// inType is the place of a part of an event type in the spec.
+func inType(et *spec.EventType, part string) diag.Pointer {
+	return diag.Pointer("/aggregate_types").Key(et.AggregateType).Key("events").Key(et.Name).Key(part)
 }

@@ -107,6 +107,26 @@ func (x *expansion) reject(i int, refused *Link, at diag.Pointer, err error) err
 	return x.inOwn(out, i)
 }
 
+// tooMuch says of a budget that is used up, where nothing has said it yet, that the work for event number i took it up: for its
+// handler, or for the implication at a place of the spec. Other errors are returned as they are.
+func (x *expansion) tooMuch(err error, i int, what string, at diag.Pointer) error {
+	cause, ok := errors.AsType[*j17.Error](err)
+	if !ok || cause.Code != j17.CodeWorkLimit {
+		return err
+	}
+	switch cause.Details.(type) {
+	case nil, faultDetails:
+	default: // it is said
+		return x.inOwn(err, i)
+	}
+	chain := x.chain(i)
+	last := chain[len(chain)-1]
+	out := j17.Errorf(j17.CodeWorkLimit, "%s; it was used up by the event %s of %s, by %s at %s. Nothing was written.",
+		strings.TrimSuffix(strings.TrimSuffix(cause.Message, " Nothing was changed."), "."), last.EventType, last.Key, what, at)
+	out.Details = workDetails{Key: last.Key, EventType: last.EventType, Pointer: at, Chain: chain, Details: cause.Details}
+	return x.inOwn(out.Because(cause), i)
+}
+
 // inOwn adds to an error which event of a batch it goes back to; i is the number of any event.
 func (x *expansion) inOwn(err error, i int) error {
 	if len(x.implied) > 1 {
