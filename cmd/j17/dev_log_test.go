@@ -172,7 +172,8 @@ func TestDeploymentsSayWhatChanged(t *testing.T) {
 		{server.Deployment{}, "is deployed to prod, staging and test\n"},
 		{server.Deployment{Compared: true}, "is deployed to prod, staging and test: nothing in it has changed\n"},
 		{server.Deployment{Compared: true, Changes: []spec.Change{
-			{Kind: spec.Added, What: "event type", Name: "order.was_paid"}, {Kind: spec.Changed, What: "project_key"},
+			{Kind: spec.Added, What: "event type", Name: "order.was_paid"},
+			{Kind: spec.Changed, What: "project_key"},
 			{Kind: spec.Changed, What: "event type", Name: "order.was_placed", Keys: []string{"handler", "schema"}},
 		}}, "is deployed to prod, staging and test: event type order.was_paid added; project_key changed; event type order.was_placed changed (handler, schema)\n"},
 		{server.Deployment{Compared: true, Changes: many}, "test: " + strings.Repeat("projection p\uFFFD removed; ", maxChangesShown) + "and 3 more\n"},
