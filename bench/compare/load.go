@@ -25,7 +25,8 @@ type target struct {
 	pid          int
 }
 
-// path is one kind of request. body is empty for reads; id makes a new id for each request, or none.
+// path is one kind of request. body is empty for reads. UUID in url and OTHER in body are a new id for
+// each request, CLIENT is the number of the connection.
 type path struct {
 	name, url, body string
 	// bar is the ratio that the interval has to reach.
@@ -52,7 +53,7 @@ func (t *target) load(p path, long time.Duration) (measured, error) {
 	var all sync.WaitGroup
 	for i := range connections {
 		all.Go(func() {
-			counts[i], errs[i] = t.client(p, func() bool { return now.Now().Before(end) })
+			counts[i], errs[i] = t.client(p, i, func() bool { return now.Now().Before(end) })
 		})
 	}
 	all.Wait()
@@ -71,8 +72,8 @@ func (t *target) load(p path, long time.Duration) (measured, error) {
 	return measured{perSecond: float64(n) / took.Seconds(), processor: (after - before) / time.Duration(n)}, nil
 }
 
-// client sends one request after the other on one connection.
-func (t *target) client(p path, more func() bool) (int, error) {
+// client sends one request after the other on one connection, which has a number.
+func (t *target) client(p path, number int, more func() bool) (int, error) {
 	conn, err := net.DialTimeout("tcp", t.address, 5*time.Second) //nolint:noctx // it ends by the deadline below
 	if err != nil {
 		return 0, err
@@ -82,6 +83,7 @@ func (t *target) client(p path, more func() bool) (int, error) {
 		return 0, err
 	}
 	answers := bufio.NewReader(conn)
+	p.url = strings.ReplaceAll(p.url, "CLIENT", fmt.Sprintf("%06d", number))
 	n := 0
 	for more() {
 		if err := t.send(conn, p); err != nil {

@@ -31,6 +31,10 @@ func main() {
 
 const data = `"customer_id":"550e8400-e29b-41d4-a716-446655440003","currency":"EUR","lines":[{"sku":"LAMP-2","title":"Desk lamp","unit_price":39.90,"quantity":1}]`
 
+// long is the aggregate of a thousand events that a connection has for itself. Reads of one that come at the same time may
+// share the work.
+const long = "00000000-0000-4000-8000-000000CLIENT"
+
 func paths() []path {
 	const metadata = `"metadata":{"actor":{"type":"customer","id":"550e8400-e29b-41d4-a716-446655440003"}`
 	plain := `{"data":{` + data + `},` + metadata + `}}`
@@ -39,7 +43,8 @@ func paths() []path {
 		{name: "write, one aggregate", url: "/order/global/was_placed", body: `{"data":{` + data + `},` + metadata + `,"skip_occ":true}}`, bar: 0.97},
 		{name: "write that implies three", url: "/order/UUID/was_spread", body: `{"data":{"parts":["OTHER","OTHER","OTHER"],` + data + `},` + metadata + `}}`, bar: 0.97},
 		{name: "read, cached", url: "/order/ABC123XYZ", bar: 0.97},
-		{name: "read, cold, 1,000 events", url: "/order/WXY987ZTV?synchronous=true", bar: 0.97},
+		{name: "read, cold, 1,000 events", url: "/order/" + long + "?synchronous=true", bar: 0.97},
+		{name: "read, cold, 1,000 events, all of one aggregate", url: "/order/WXY987ZTV?synchronous=true", bar: 0.97},
 	}
 }
 
@@ -187,14 +192,22 @@ func start(ctx context.Context, program, folder string, stderr io.Writer) (t *ta
 	return &target{address: addresses[0], key: ready.Keys.Prod.Write, pid: c.Process.Pid}, stop, nil
 }
 
-// prepare writes what is read later: one aggregate of one event, and one of a thousand.
+// prepare writes what is read later: one aggregate of one event, and some of a thousand.
 func (t *target) prepare() error {
 	event := `{"type":"was_placed","data":{` + data + `}}`
 	const metadata = `"metadata":{"actor":{"type":"customer","id":"global"}}}`
-	for url, n := range map[string]int{"/order/ABC123XYZ": 1, "/order/WXY987ZTV": 1000} {
+	type aggregate struct {
+		url            string
+		client, events int
+	}
+	all := []aggregate{{"/order/ABC123XYZ", 0, 1}, {"/order/WXY987ZTV", 0, 1000}}
+	for n := range connections {
+		all = append(all, aggregate{"/order/" + long, n, 1000})
+	}
+	for _, a := range all {
 		done := false
-		p := path{name: "preparation", url: url, body: `{"events":[` + strings.TrimSuffix(strings.Repeat(event+",", n), ",") + `],` + metadata}
-		if _, err := t.client(p, func() bool { more := !done; done = true; return more }); err != nil {
+		p := path{name: "preparation", url: a.url, body: `{"events":[` + strings.TrimSuffix(strings.Repeat(event+",", a.events), ",") + `],` + metadata}
+		if _, err := t.client(p, a.client, func() bool { more := !done; done = true; return more }); err != nil {
 			return err
 		}
 	}
