@@ -59,8 +59,8 @@ func TestOneCall(t *testing.T) {
 			{"refuse", sandbox.Trap, "the code failed: by wish"},
 			{"two", sandbox.InvalidOutput, "the answer is no JSON text"},
 			{"flood", sandbox.InvalidOutput, "the answer is larger than 1048576 bytes"},
-			{"hang", sandbox.Timeout, "the program did not end within 2s"},
-			{"stay", sandbox.Timeout, "the program did not end within 2s"},
+			{"hang", sandbox.Timeout, "the program did not end within 5s"},
+			{"stay", sandbox.Timeout, "the program did not end within 5s"},
 		} {
 			f := program(t, r, bad.word)
 			fault := fails(t, f, `1`, bad.kind)
@@ -213,4 +213,38 @@ func BenchmarkImageCall(b *testing.B) {
 			})
 		}
 	}
+}
+
+// TestPlaces runs more functions than there may be processes.
+func TestPlaces(t *testing.T) {
+	drivers(t, func(t *testing.T, opts container.Options) {
+		t.Helper()
+		opts.Processes = 2
+		r := open(t, opts)
+		marker := "places of " + t.Name()
+		var all []sandbox.Function
+		for i := range 4 {
+			all = append(all, program(t, r, "whole", marker, strconv.Itoa(i)))
+		}
+		// One after the other, each has the place of one that waits for calls.
+		for range 2 {
+			for _, f := range all {
+				call(t, f, "1")
+			}
+		}
+		var calls sync.WaitGroup
+		for range 5 {
+			for _, f := range all {
+				calls.Go(func() {
+					if _, err := f.Call(t.Context(), []byte("1")); err != nil {
+						t.Error(err)
+					}
+					if n := len(guests(t, marker)); n > opts.Processes {
+						t.Errorf("%d processes, more than %d", n, opts.Processes)
+					}
+				})
+			}
+		}
+		calls.Wait()
+	})
 }

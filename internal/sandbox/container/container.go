@@ -24,6 +24,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"j17/internal/clock"
@@ -52,8 +53,9 @@ type Options struct {
 	// containers' user cannot pass through the folders to Dir; "" for none. It is made where it does not exist, and not
 	// used where others than root can change it.
 	Spare string
-	// Timeout bounds a call on a running worker; 1 s. Starting a worker may take longer (10 s), and so may the wait for one
-	// that is free (10 s).
+	// Timeout bounds the processor time of a call on a running worker; 1 s. Ten times that on a clock ends the call as well.
+	// docker and podman do not tell the processor time: there the clock counts. Starting a worker may take longer (10 s), and
+	// so may the wait for one that is free (10 s).
 	Timeout time.Duration
 	// Memory bounds a worker, in bytes; 128 MiB.
 	Memory int64
@@ -65,6 +67,11 @@ type Options struct {
 	Output int
 	// Workers bounds the processes of one function; 4.
 	Workers int
+	// Processes bounds the processes of all functions together, and so, times Memory, what they may hold; 16.
+	Processes int
+	// Content bounds what unpacked images and built source code take of the disk together, in bytes; 8 GiB. What no function
+	// uses goes first.
+	Content int64
 	// Idle is how long a process without calls lives on; 1 minute.
 	Idle time.Duration
 	// BuildNetwork lets the step that installs the dependencies of source code, and nothing else, use the network.
@@ -85,6 +92,8 @@ func (o Options) withDefaults() Options {
 	o.CPUs = cmp.Or(o.CPUs, 1)
 	o.Output = cmp.Or(o.Output, 1<<20)
 	o.Workers = cmp.Or(o.Workers, 4)
+	o.Processes = cmp.Or(o.Processes, 16)
+	o.Content = cmp.Or(o.Content, 8<<30)
 	o.Idle = cmp.Or(o.Idle, time.Minute)
 	if o.Clock == nil {
 		o.Clock = clock.System{}
@@ -127,14 +136,19 @@ type Runner struct {
 	limits unpackLimits
 	boot   string // folder with the bootstrap scripts and small files of /etc
 
+	spare *os.File // the locked note of the spare folder; nil where that is not in use
+
 	life    context.Context // ends with Close
 	stop    context.CancelFunc
 	watcher chan struct{} // closed when the watch has ended
 	unpack  chan struct{} // held by the one who unpacks or builds
+	places  chan struct{} // one for each worker there is
+	wanting atomic.Int64  // calls that wait for a place
 
 	mu      sync.Mutex
 	closed  bool
 	workers map[*worker]bool
+	held    map[string]int // content in use, by the name of its folder below Dir
 	running sync.WaitGroup // processes, and what starts them ahead
 }
 
@@ -143,8 +157,9 @@ type Runner struct {
 func New(ctx context.Context, opts Options) (*Runner, error) {
 	r := &Runner{
 		opts: opts.withDefaults(), limits: defaultUnpackLimits(), unpack: make(chan struct{}, 1),
-		workers: map[*worker]bool{}, watcher: make(chan struct{}),
+		workers: map[*worker]bool{}, held: map[string]int{}, watcher: make(chan struct{}),
 	}
+	r.places = make(chan struct{}, r.opts.Processes)
 	r.life, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if opts.Driver == Off {
 		close(r.watcher)
@@ -152,6 +167,7 @@ func New(ctx context.Context, opts Options) (*Runner, error) {
 	}
 	if err := r.prepareDir(); err != nil {
 		r.stop()
+		r.letGo()
 		return nil, err
 	}
 	var err error
@@ -161,6 +177,7 @@ func New(ctx context.Context, opts Options) (*Runner, error) {
 	if err != nil {
 		r.stop()
 		r.running.Wait()
+		r.letGo()
 		return nil, err
 	}
 	go r.watch()
@@ -227,6 +244,7 @@ func (r *Runner) Close() error {
 	r.stop() // ends the processes, through their contexts
 	r.running.Wait()
 	<-r.watcher
+	r.letGo()
 	return nil
 }
 
@@ -240,38 +258,6 @@ func (r *Runner) stage() (dir string, done func(), err error) {
 		return "", nil, err
 	}
 	return dir, func() { _ = os.RemoveAll(dir) }, nil
-}
-
-// content returns the folder that holds what key stands for, and fills it where it does not exist yet.
-func (r *Runner) content(ctx context.Context, kind, key string, fill func(ctx context.Context, dir string) error) (string, error) {
-	final := filepath.Join(r.opts.Dir, kind, key)
-	if _, err := os.Stat(final); err == nil {
-		return final, nil
-	}
-	select {
-	case r.unpack <- struct{}{}:
-		defer func() { <-r.unpack }()
-	case <-ctx.Done():
-		return "", ctx.Err()
-	case <-r.life.Done():
-		return "", errClosed
-	}
-	if _, err := os.Stat(final); err == nil {
-		return final, nil
-	}
-	dir, done, err := r.stage()
-	if err != nil {
-		return "", err
-	}
-	defer done()
-	if err := fill(ctx, dir); err != nil {
-		return "", err
-	}
-	syncDisk() // or a crash after the rename could leave a folder that looks whole
-	if err := os.Rename(dir, final); err != nil {
-		return "", err
-	}
-	return final, nil
 }
 
 // bootstrapFor returns the name of the script that loads source code of a runtime.

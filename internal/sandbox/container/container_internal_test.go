@@ -81,3 +81,35 @@ func TestMakeSafe(t *testing.T) {
 		}
 	}
 }
+
+func TestNoPlaceIsBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		life, stop := context.WithCancel(t.Context())
+		r := &Runner{opts: Options{}.withDefaults(), life: life, places: make(chan struct{}, 1)}
+		if err := r.place(t.Context()); err != nil || r.tryPlace() {
+			t.Fatal("there is one place", err)
+		}
+		// A place that is given back in time is taken, by the one who waits for it.
+		go func() {
+			<-time.After(busyTimeout - time.Nanosecond)
+			<-r.places
+		}()
+		if err := r.place(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		var fault *sandbox.Fault
+		if err := r.place(t.Context()); !errors.As(err, &fault) || fault.Kind != sandbox.Busy || fault.Hint == "" || time.Since(begin) != busyTimeout {
+			t.Errorf("%v after %v", err, time.Since(begin))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := r.place(ctx); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		stop()
+		if err := r.place(t.Context()); !errors.Is(err, errClosed) {
+			t.Error(err)
+		}
+	})
+}

@@ -95,6 +95,7 @@ type process struct {
 
 	// Valid when done is closed.
 	err error
+	cpu time.Duration // of all processes that have been waited for, with the driver's
 	oom bool
 
 	mu     sync.Mutex
@@ -207,6 +208,9 @@ func (r *Runner) spawn(j *job) (*process, error) {
 		started <- err
 		if err == nil {
 			p.err = l.cmd.Wait()
+			if state := l.cmd.ProcessState; state != nil {
+				p.cpu = state.UserTime() + state.SystemTime()
+			}
 			p.oom = l.oom != nil && l.oom()
 			<-looked // at what clean removes
 		}

@@ -28,6 +28,9 @@ func (r *Runner) prepareDir() error {
 		if r.opts.Spare != "" && makeSafe(r.opts.Spare) == nil {
 			_ = os.Remove(dir) // it stays where it is in use
 			r.opts.Dir = r.opts.Spare
+			if err := r.ownSpare(dir); err != nil {
+				return err
+			}
 		}
 	}
 	if err := os.RemoveAll(filepath.Join(r.opts.Dir, "staging")); err != nil {

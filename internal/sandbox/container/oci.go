@@ -66,16 +66,13 @@ func (r *Runner) Image(ctx context.Context, source ImageSource) (sandbox.Functio
 		return nil, refuse("The container driver %s has no images of its own, so %q means nothing to it. Upload the image's archive as a blob and name it as in \"blob:order-processor:v2\", or let the operator choose docker or podman.", r.opts.Driver, source.Reference)
 	}
 	key := hex.EncodeToString(source.Archive.SHA256[:])
-	dir, err := r.content(ctx, "images", key, func(ctx context.Context, dir string) error { return r.unpackImage(ctx, source.Archive, dir) })
+	dir, release, err := r.content(ctx, "images", key, func(ctx context.Context, dir string) error { return r.unpackImage(ctx, source.Archive, dir) })
 	if err != nil {
 		return nil, err
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "config.json")) //nolint:gosec // a file of ours
+	config, err := readConfig(filepath.Join(dir, "config.json"))
 	if err != nil {
-		return nil, err
-	}
-	var config imageConfig
-	if err := json.Unmarshal(text, &config); err != nil {
+		release()
 		return nil, err
 	}
 	j.root = filepath.Join(dir, "root")
@@ -84,7 +81,17 @@ func (r *Runner) Image(ctx context.Context, source ImageSource) (sandbox.Functio
 	j.dir = path.Join("/", config.WorkingDir)
 	f := r.function(j, "image", key)
 	f.once = config.Labels[callsLabel] != callsMany
+	f.holds(release)
 	return f, nil
+}
+
+func readConfig(path string) (*imageConfig, error) {
+	text, err := os.ReadFile(path) //nolint:gosec // a file of ours
+	if err != nil {
+		return nil, err
+	}
+	config := &imageConfig{}
+	return config, json.Unmarshal(text, config)
 }
 
 // parts are the files of an image's archive, by their names within it.

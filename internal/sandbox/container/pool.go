@@ -9,11 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
 
-	"j17/internal/clock"
 	"j17/internal/sandbox"
 )
 
@@ -41,6 +41,11 @@ func (r *Runner) function(j *job, identity ...string) *function {
 	f := &function{runner: r, job: j, slots: make(chan struct{}, r.opts.Workers)}
 	hash.Sum(f.digest[:0])
 	return f
+}
+
+// holds ties the content that a function runs to the function: it is released once nobody has the function any more.
+func (f *function) holds(release func()) {
+	runtime.AddCleanup(f, func(release func()) { release() }, release)
 }
 
 // Digest identifies the code and the entry point.
@@ -115,7 +120,10 @@ func (f *function) startAhead() {
 	go func() {
 		defer f.runner.running.Done()
 		defer f.free()
-		if w, err := f.startWorker(f.runner.life); err == nil {
+		if !f.runner.tryPlace() {
+			return
+		}
+		if w, err := f.startIn(f.runner.life); err == nil {
 			f.keep(w)
 		}
 	}()
@@ -187,7 +195,22 @@ func (f *function) failed() {
 	}
 }
 
+// startWorker waits for a place and starts a worker there.
 func (f *function) startWorker(ctx context.Context) (*worker, error) {
+	if err := f.runner.place(ctx); err != nil {
+		return nil, err
+	}
+	return f.startIn(ctx)
+}
+
+// startIn starts a worker in a place that the caller has taken.
+func (f *function) startIn(ctx context.Context) (*worker, error) {
+	used := false
+	defer func() {
+		if !used {
+			<-f.runner.places
+		}
+	}()
 	f.mu.Lock()
 	failures, wait := f.failures, f.resume.Sub(f.runner.opts.Clock.Now())
 	f.mu.Unlock()
@@ -212,6 +235,7 @@ func (f *function) startWorker(ctx context.Context) (*worker, error) {
 	f.runner.mu.Lock()
 	f.runner.workers[w] = true
 	f.runner.mu.Unlock()
+	used = true // until the worker ends
 	if !f.greets {
 		return w, nil
 	}
@@ -226,7 +250,7 @@ func (f *function) startWorker(ctx context.Context) (*worker, error) {
 	if err == nil {
 		_, err = f.answer(greeting, p.log)
 	} else {
-		err = w.failure(starting, err)
+		err = w.failure(starting, err, &effort{clock: startTimeout})
 	}
 	var fault *sandbox.Fault
 	if errors.As(err, &fault) && fault.Kind != sandbox.Memory {
@@ -254,11 +278,10 @@ func (f *function) call(ctx context.Context, w *worker, line []byte) ([]byte, er
 		f.keep(w)
 		return nil, err
 	}
-	// What a process does can only be measured. Real time counts, whatever the server's clock shows.
-	var real clock.System
-	begin := real.Now()
-	answer, err := f.exchange(ctx, w, line, allowed)
-	allowed.Spend(real.Now().Sub(begin), len(line)+len(answer))
+	timed, e := w.begin(ctx, allowed)
+	defer e.stop(nil)
+	answer, err := f.exchange(timed, w, line, e)
+	allowed.Spend(e.spent, len(line)+len(answer))
 	if fault, ok := errors.AsType[*sandbox.Fault](err); ok && fault.Kind == sandbox.Timeout {
 		err = allowed.Over(fault)
 	}
@@ -266,20 +289,22 @@ func (f *function) call(ctx context.Context, w *worker, line []byte) ([]byte, er
 }
 
 // exchange runs the call within what is allowed.
-func (f *function) exchange(ctx context.Context, w *worker, line []byte, allowed sandbox.Allowance) ([]byte, error) {
-	timed, cancel := context.WithTimeoutCause(ctx, allowed.Code, errTimedOut)
-	defer cancel()
+func (f *function) exchange(timed context.Context, w *worker, line []byte, e *effort) ([]byte, error) {
 	said, err := w.exchange(timed, line)
 	ended := errors.Is(err, io.EOF) || f.once && err == nil
 	if ended && !w.awaitEnd(timed) && f.once {
 		err = context.Cause(timed)
+	}
+	if e.spent = e.used(); err == nil && e.measured && e.spent > e.code {
+		e.stop(errOverworked)
+		err = errOverworked
 	}
 	if err != nil || ended && exitCode(w.process.err) != 0 {
 		w.end(caller)
 		if ended && len(said) == 0 && w.answered > 0 && w.process.killedBy() == itself && w.process.err == nil {
 			return nil, errLeft
 		}
-		err = w.failure(timed, err)
+		err = w.failure(timed, err, e)
 		if fault := (*sandbox.Fault)(nil); errors.As(err, &fault) {
 			f.failed()
 		}
@@ -310,12 +335,15 @@ func sound(err error) bool {
 	return err == nil || ok && fault.Kind == sandbox.Trap
 }
 
-// keep makes a worker wait for the next call.
+// keep makes a worker wait for the next call, or ends it where others wait for its place.
 func (f *function) keep(w *worker) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	w.idle = f.runner.opts.Clock.Now()
 	f.idle = append(f.idle, w)
+	f.mu.Unlock()
+	if f.runner.wanting.Load() > 0 && f.take(w) {
+		w.end(caller)
+	}
 }
 
 // kernelKilled tells whether the kernel has killed the process for its memory, as far as its status shows: with drivers

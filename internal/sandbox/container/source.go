@@ -48,7 +48,7 @@ func (r *Runner) Source(ctx context.Context, runtime string, archive Archive, en
 	}
 	sum := sha256.Sum256([]byte(runtime + "\n" + string(archive.SHA256[:])))
 	key := hex.EncodeToString(sum[:])
-	dir, err := r.content(ctx, "sources", key, func(ctx context.Context, dir string) error {
+	dir, release, err := r.content(ctx, "sources", key, func(ctx context.Context, dir string) error {
 		return r.buildSource(ctx, runtime, archive, dir)
 	})
 	if err != nil {
@@ -56,6 +56,7 @@ func (r *Runner) Source(ctx context.Context, runtime string, archive Archive, en
 	}
 	app := filepath.Join(dir, "app")
 	if err := isFile(app, entrypoint); err != nil {
+		release()
 		return nil, err
 	}
 	j.mounts = append(j.mounts, mount{app, "/app"})
@@ -66,6 +67,7 @@ func (r *Runner) Source(ctx context.Context, runtime string, archive Archive, en
 	}
 	f := r.function(j, "source", runtime, key, entrypoint)
 	f.greets = true
+	f.holds(release)
 	return f, f.loadOnce(ctx, filepath.Join(dir, "loads-"+hex.EncodeToString(f.digest[:])), runtime, entrypoint)
 }
 
@@ -98,7 +100,7 @@ func (f *function) loadOnce(ctx context.Context, record, runtime, entrypoint str
 		return nil
 	}
 	w, err := f.startWorker(ctx)
-	if fault, ok := errors.AsType[*sandbox.Fault](err); ok {
+	if fault, ok := errors.AsType[*sandbox.Fault](err); ok && fault.Kind != sandbox.Busy {
 		return &Error{Message: strings.TrimSpace(fmt.Sprintf("The entry point %q cannot be loaded: %s. %s %s\n%s", entrypoint, fault.Detail, fault.Hint, contract(runtime), fault.Log)), Err: err}
 	}
 	if err != nil {

@@ -21,6 +21,11 @@ func attributes(drop bool) *syscall.SysProcAttr {
 // syncDisk brings what was written to disk.
 func syncDisk() { syscall.Sync() }
 
+// lock takes the lock of an open file, which goes with the file's end; false means that somebody else has it.
+func lock(file *os.File) bool {
+	return syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
+}
+
 // ownerOf returns the user whom a file belongs to, -1 where it is not known.
 func ownerOf(info os.FileInfo) int {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {

@@ -42,8 +42,12 @@ func (w *worker) end(why killer) {
 	w.process.close()
 	r := w.function.runner
 	r.mu.Lock()
+	mine := r.workers[w]
 	delete(r.workers, w)
 	r.mu.Unlock()
+	if mine {
+		<-r.places
+	}
 }
 
 // errOver is the cause of an answer that is larger than allowed.
@@ -153,24 +157,29 @@ func (w *worker) awaitEnd(ctx context.Context) bool {
 
 // failure turns what went wrong with a call, before or while the worker ended, into the error of the call. The worker
 // has ended.
-func (w *worker) failure(ctx context.Context, err error) error {
+func (w *worker) failure(ctx context.Context, err error, e *effort) error {
 	p := w.process
 	log := p.log.String()
 	opts := w.function.runner.opts
 	cause := context.Cause(ctx)
 	switch {
-	case cause != nil && !errors.Is(cause, errTimedOut):
+	case cause != nil && !errors.Is(cause, errTimedOut) && !errors.Is(cause, errOverworked):
 		return cause
 	case w.function.runner.life.Err() != nil:
 		return errClosed
 	case p.oom, p.killedBy() == memoryWatch, w.function.kernelKilled(p), p.log.lacksMemory():
 		return memoryFault(opts.Memory, log)
-	case cause != nil, errors.Is(err, os.ErrDeadlineExceeded):
-		detail, hint := "no answer came within %v", "Look for loops that do not end, or do less in one call."
-		if w.function.once {
-			detail, hint = "the program did not end within %v", "Look for loops that do not end, or do less in one call; end the program after its answer."
+	case errors.Is(cause, errOverworked):
+		return &sandbox.Fault{
+			Kind: sandbox.Timeout, Detail: fmt.Sprintf("the call took more than %v of processor time", e.code),
+			Hint: "Look for loops that do not end, or do less in one call.", Log: log,
 		}
-		return &sandbox.Fault{Kind: sandbox.Timeout, Detail: fmt.Sprintf(detail, opts.Timeout), Hint: hint, Log: log}
+	case cause != nil, errors.Is(err, os.ErrDeadlineExceeded):
+		detail, hint := "no answer came within %v", "Look for what the code waits for, or do less in one call."
+		if w.function.once {
+			detail, hint = "the program did not end within %v", "End the program after its answer, look for what it waits for, or do less in one call."
+		}
+		return &sandbox.Fault{Kind: sandbox.Timeout, Detail: fmt.Sprintf(detail, e.clock), Hint: hint, Log: log}
 	case errors.Is(err, errOver):
 		return &sandbox.Fault{
 			Kind: sandbox.InvalidOutput, Detail: fmt.Sprintf("the answer is larger than %d bytes", opts.Output),

@@ -169,6 +169,9 @@ func do(r request) any {
 		return len(all)
 	case "hang":
 		time.Sleep(time.Hour)
+	case "nap":
+		time.Sleep(time.Second)
+		return "rested"
 	case "spin":
 		for {
 		}
