@@ -79,6 +79,20 @@ type dryRunAnswer struct {
 			More  int    `json:"more"`
 			Error string `json:"error"`
 		} `json:"differences"`
+		Faults []struct {
+			Line      int    `json:"line"`
+			Column    int    `json:"column"`
+			Message   string `json:"message"`
+			Times     int    `json:"times"`
+			Key       string `json:"key"`
+			Length    uint64 `json:"length"`
+			EventType string `json:"event_type"`
+		} `json:"faults"`
+		Beyond []struct {
+			Key       string `json:"key"`
+			Length    uint64 `json:"length"`
+			EventType string `json:"event_type"`
+		} `json:"beyond"`
 	} `json:"replay"`
 }
 
@@ -356,7 +370,7 @@ func (e *env) printTried(q deployRequest, t *dryRunAnswer, d *deployment) error 
 		fmt.Fprintf(&b, "%s replayed (%s): %d would have another state%s\n", count(r.Aggregates, "aggregate"), strings.Join(r.Types, ", "), r.Changed, rest)
 	}
 	if r.Failed > 0 {
-		fmt.Fprintf(&b, "%d would have no state, because custom code fails\n", r.Failed)
+		fmt.Fprintf(&b, "%d would have no state, because custom code fails or an event takes too much work\n", r.Failed)
 	}
 	const shown = 10
 	for i, difference := range r.Differences {
@@ -381,6 +395,16 @@ func (e *env) printTried(q deployRequest, t *dryRunAnswer, d *deployment) error 
 		if difference.More > 0 {
 			fmt.Fprintf(&b, "    and %d more\n", difference.More)
 		}
+	}
+	for _, f := range r.Faults[:min(shown, len(r.Faults))] {
+		fmt.Fprintf(&b, "  line %d, column %d of the new spec: %s (%s; first event %d of %s, %s)\n",
+			f.Line, f.Column, plain(f.Message), count(f.Times, "time"), f.Length, plain(f.Key), plain(f.EventType))
+	}
+	for _, v := range r.Beyond[:min(shown, len(r.Beyond))] {
+		fmt.Fprintf(&b, "  event %d of %s, %s, takes more work than one event may\n", v.Length, plain(v.Key), plain(v.EventType))
+	}
+	if more := max(0, len(r.Faults)-shown) + max(0, len(r.Beyond)-shown); more > 0 {
+		fmt.Fprintf(&b, "  and %d more; --json shows them\n", more)
 	}
 	out := e.out
 	if !d.dryRun {

@@ -12,6 +12,7 @@ import (
 	"j17/internal/engine"
 	"j17/internal/sandbox"
 	"j17/internal/spec"
+	"j17/internal/spec/diag"
 	"j17/internal/store"
 	"j17/internal/value"
 )
@@ -25,6 +26,10 @@ const (
 	// maxDiffering is how many aggregates with another state it shows, maxChanges how many changes of each.
 	maxDiffering = 100
 	maxChanges   = 20
+	// maxFaults is how many places of the spec it shows whose operations did not fit, maxBeyond how many events that take more
+	// work than they may; after that many it stops, since each of them costs so much.
+	maxFaults = 100
+	maxBeyond = 100
 	// maxShown is how many bytes of JSON it shows of a value.
 	maxShown = 512
 )
@@ -43,6 +48,30 @@ type Replay struct {
 	Failed  int `json:"failed"`
 	// Differences shows the first of both.
 	Differences []StateDifference `json:"differences"`
+	// Faults are operations of handlers under the new spec that did not fit the events, one for each place in the spec; they
+	// changed nothing. FaultsMore is how many times more one did not, in places that are not shown.
+	Faults     []ReplayFault `json:"faults,omitempty"`
+	FaultsMore int           `json:"faults_more,omitempty"`
+	// Beyond lists the events that take more work under the new spec than one may.
+	Beyond []ReplayedEvent `json:"beyond,omitempty"`
+}
+
+// ReplayedEvent is a stored event: the one after which the stream of an aggregate has a length.
+type ReplayedEvent struct {
+	Key       string `json:"key"`
+	Length    uint64 `json:"length"`
+	EventType string `json:"event_type"`
+}
+
+// ReplayFault is an operation of a handler that did not fit events, with the first of them.
+type ReplayFault struct {
+	Pointer string `json:"pointer"`
+	Line    int    `json:"line"`
+	Column  int    `json:"column"`
+	Message string `json:"message"`
+	// Times is how often the operation did not fit.
+	Times int `json:"times"`
+	ReplayedEvent
 }
 
 // StateDifference is an aggregate that has another state under the new spec, or none.
@@ -97,17 +126,21 @@ func (s *Service) replayOne(ctx context.Context, t store.Tenant, before, after d
 		r.Complete = false
 		return nil
 	}
+	if len(r.Beyond) >= maxBeyond {
+		r.Complete = false
+		return nil
+	}
 	r.Aggregates++
 	r.Events += length
 	d := StateDifference{Key: key.String(), Length: length}
-	was, err := s.engine.Replay(ctx, t, before.compiled, before.code.functions, key, length)
+	was, err := s.engine.Replay(ctx, t, before.compiled, before.code.functions, key, length, engine.Replayed{})
 	if _, ok := codeError(err); ok {
 		return nil // there is no state to compare with; that there may be one now is no harm
 	}
 	if err != nil {
 		return err
 	}
-	is, err := s.engine.Replay(ctx, t, after.compiled, after.code.functions, key, length)
+	is, err := s.engine.Replay(ctx, t, after.compiled, after.code.functions, key, length, r.told(key))
 	if why, ok := codeError(err); ok {
 		r.Failed++
 		d.Error = why
@@ -129,6 +162,31 @@ func (s *Service) replayOne(ctx context.Context, t store.Tenant, before, after d
 	d.Changes = changes
 	r.show(d)
 	return nil
+}
+
+// told collects what the replay of an aggregate tells.
+func (r *Replay) told(key j17.Key) engine.Replayed {
+	return engine.Replayed{
+		Fault: func(length uint64, eventType string, d diag.Diagnostic) {
+			place := func(f ReplayFault) bool { return f.Pointer == string(d.Pointer) }
+			if i := slices.IndexFunc(r.Faults, place); i >= 0 {
+				r.Faults[i].Times++
+			} else if len(r.Faults) < maxFaults {
+				r.Faults = append(r.Faults, ReplayFault{
+					Pointer: string(d.Pointer), Line: d.Line, Column: d.Column, Message: beginning(d.Message), Times: 1,
+					ReplayedEvent: ReplayedEvent{key.String(), length, eventType},
+				})
+			} else {
+				r.FaultsMore++
+			}
+		},
+		Beyond: func(length uint64, eventType string) bool {
+			if len(r.Beyond) < maxBeyond {
+				r.Beyond = append(r.Beyond, ReplayedEvent{key.String(), length, eventType})
+			}
+			return len(r.Beyond) < maxBeyond
+		},
+	}
 }
 
 func (r *Replay) show(d StateDifference) {
@@ -227,7 +285,11 @@ func shown(v value.Value) string {
 	if v.IsMissing() {
 		return ""
 	}
-	text := string(v.AppendJSON(nil))
+	return beginning(string(v.AppendJSON(nil)))
+}
+
+// beginning is the start of a text.
+func beginning(text string) string {
 	if len(text) <= maxShown {
 		return text
 	}

@@ -2,26 +2,75 @@ package engine
 
 import (
 	"context"
+	"fmt"
 
 	"j17"
+	"j17/internal/sandbox"
 	"j17/internal/spec"
+	"j17/internal/spec/diag"
+	"j17/internal/spec/tick"
 	"j17/internal/store"
 	"j17/internal/value"
+	"j17/internal/work"
 )
+
+// Replayed is what Replay tells of the events of one aggregate. Both functions may be nil.
+type Replayed struct {
+	// Fault is called for each operation of a handler that did not fit an event; length is the event's number. The
+	// diagnostic's pointer and place are those of the operation in the spec.
+	Fault func(length uint64, eventType string, d diag.Diagnostic)
+	// Beyond is called for each event that takes more work than one may. Where it answers true, the replay goes on without the
+	// event, to find the others; the error of the first one is returned all the same.
+	Beyond func(length uint64, eventType string) bool
+}
 
 // Replay returns the state that the first length events of an aggregate fold to under a spec, which need not be the
 // deployed one, with the functions of its custom code. Nothing of it is kept.
 func (e *Engine) Replay(
-	ctx context.Context, t store.Tenant, c *spec.Compiled, functions Functions, key j17.Key, length uint64,
+	ctx context.Context, t store.Tenant, c *spec.Compiled, functions Functions, key j17.Key, length uint64, told Replayed,
 ) (value.Value, error) {
 	typ := c.Types[key.Type]
 	if typ == nil {
 		return value.Value{}, j17.Errorf(j17.CodeUnknownType, "Aggregate type '%s' not found in spec", printable(key.Type))
 	}
+	if length == 0 {
+		return newProgram(typ, functions).first().data, nil
+	}
 	p := newProgram(typ, functions)
-	f, err := e.fold(ctx, t, p, key, p.first(), length)
-	if err != nil {
-		return value.Value{}, storage(err)
+	f, ed, b := *p.first(), value.NewEditor(), work.New(ctx, work.Replay)
+	replaying := sandbox.ForReplay(ctx)
+	var beyond error
+	for ev, err := range e.store.ReadStream(ctx, t, key, 1, length) {
+		if err != nil {
+			return value.Value{}, storage(err)
+		}
+		if f.length%lookEvery == 0 && ctx.Err() != nil {
+			return value.Value{}, ctx.Err()
+		}
+		te := tick.Event{Key: key.String(), Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data), Metadata: tick.Raw(ev.Metadata)}
+		var faults func(tick.Fault)
+		if told.Fault != nil {
+			faults = func(fault tick.Fault) { told.Fault(f.length+1, te.Type, inSpec(c, fault)) }
+		}
+		b.Renew(work.Replay)
+		err = p.apply(replaying, &f, ed, &te, b, faults)
+		switch {
+		case err == nil:
+			continue
+		case j17.CodeOf(err) == j17.CodeWorkLimit && told.Beyond != nil && told.Beyond(f.length+1, te.Type):
+			if beyond == nil {
+				beyond = replayFailed(err, &te, f.length+1)
+			}
+			f.pass(ed, &te)
+		default:
+			return value.Value{}, storage(replayFailed(err, &te, f.length+1))
+		}
+	}
+	switch {
+	case beyond != nil:
+		return value.Value{}, beyond
+	case f.length != length:
+		return value.Value{}, storage(&store.CorruptionError{Where: key.String(), Err: fmt.Errorf("%d events were found where %d should be", f.length, length)})
 	}
 	return f.data, nil
 }
