@@ -7,8 +7,9 @@ import (
 	"j17/internal/store"
 )
 
-// Adopt hands the spec that the registry has for an environment to the engine, where that is not the one in use: another
-// server has deployed it. A spec that is not valid here, or whose code cannot be loaded, is treated as Restore does.
+// Adopt hands the spec that the registry has for an environment to the engine, where that is not the one in use: it was
+// deployed before this server started, or by another one. A spec whose custom code cannot be loaded is deployed without it, so that
+// everything else goes on; one that is not valid any more is not deployed. Both are logged.
 func (s *Service) Adopt(ctx context.Context, instance string, env j17.Environment) error {
 	e, err := s.environment(instance, env)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -70,7 +69,7 @@ type environment struct {
 	code     *code
 }
 
-// New returns a service. Restore must be called before it is used.
+// New returns a service. Adopt must be called for an environment before it is used.
 func New(o Options) *Service {
 	return &Service{
 		registry: o.Registry, engine: o.Engine, blobs: o.Blobs, modules: newModuleCache(o.Modules), containers: o.Containers,
@@ -260,21 +259,6 @@ func (s *Service) swap(e *environment, version int, compiled *spec.Compiled, loa
 	e.version, e.compiled, e.code = version, compiled, loaded
 }
 
-// Restore hands the specs that were deployed before to the engine. A spec whose custom code cannot be loaded is deployed
-// without it, so that everything else goes on; one that is not valid any more is not deployed. Both are logged. An
-// environment that cannot be restored holds up no other; the error tells of all of them.
-func (s *Service) Restore(ctx context.Context) error {
-	var errs []error
-	for _, instance := range s.registry.Instances() {
-		for _, env := range j17.Environments() {
-			if err := s.restore(ctx, instance, env); err != nil {
-				errs = append(errs, fmt.Errorf("restore %s of %s: %w", env, instance.ID, err))
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // share remembers a compiled spec for other environments that have the same text.
 func (s *Service) share(hash string, compiled *spec.Compiled) {
 	s.mu.Lock()
@@ -305,23 +289,6 @@ func (s *Service) compile(stored *control.Spec) (*spec.Compiled, []diag.Diagnost
 		s.share(stored.Hash, compiled)
 	}
 	return compiled, found
-}
-
-func (s *Service) restore(ctx context.Context, instance control.Instance, env j17.Environment) error {
-	e, err := s.environment(instance.ID, env)
-	if err != nil {
-		return err
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	stored, err := s.registry.Spec(ctx, instance.ID, env)
-	if j17.CodeOf(err) == j17.CodeNoSpec {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return s.adopt(ctx, e, stored)
 }
 
 // adopt hands a stored spec to the engine. The caller holds e.mu.

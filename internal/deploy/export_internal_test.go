@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -9,6 +10,17 @@ import (
 	"j17/internal/sandbox"
 	"j17/internal/store"
 )
+
+// Restore adopts all environments, as a server does at its start.
+func (s *Service) Restore(ctx context.Context) error {
+	var errs []error
+	for _, instance := range s.registry.Instances() {
+		for _, env := range j17.Environments() {
+			errs = append(errs, s.Adopt(ctx, instance.ID, env))
+		}
+	}
+	return errors.Join(errs...)
+}
 
 // Bindings lists what the deployed spec of an environment uses, as "pointer name version".
 func (s *Service) Bindings(instance string, env j17.Environment) []string {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"j17"
 	"j17/internal/clock"
 	"j17/internal/control"
@@ -101,7 +103,7 @@ type handover struct {
 	hand   func(ctx context.Context, instance string, env j17.Environment) error
 	clock  clock.Clock
 	logger *slog.Logger
-	// tried, if not nil, is called after the first attempt of each environment, and all after that of the last.
+	// tried, if not nil, is called, also by several at once, after the first attempt of each environment, and all after that of the last.
 	tried func(environment)
 	all   func()
 }
@@ -110,24 +112,16 @@ func (s *Server) handover(tried func(environment), all func()) *handover {
 	return &handover{hand: s.deploy.Adopt, clock: s.options.Clock, logger: s.options.Logger, tried: tried, all: all}
 }
 
+// handoverWorkers is how many environments are handed over at a time: one that is slow, as one whose code has to be compiled,
+// does not hold up all others.
+const handoverWorkers = 4
+
 // run hands over environments until all are, or until ctx ends.
 func (h *handover) run(ctx context.Context, environments []environment) {
 	for pause := firstRetry; ; pause = min(2*pause, longestRetry) {
-		var failed []environment
-		for _, e := range environments {
-			err := h.hand(ctx, e.instance, e.env)
-			if h.tried != nil {
-				h.tried(e)
-			}
-			if ctx.Err() != nil {
-				return
-			}
-			if err == nil || j17.CodeOf(err) == j17.CodeNotFound { // gone since
-				continue
-			}
-			failed = append(failed, e)
-			h.logger.LogAttrs(ctx, slog.LevelError, "a deployed spec could not be taken over; it is tried again",
-				slog.String("instance", e.instance), slog.String("environment", string(e.env)), slog.Any("error", err))
+		failed := h.round(ctx, environments)
+		if ctx.Err() != nil {
+			return
 		}
 		if h.all != nil {
 			h.all()
@@ -137,6 +131,44 @@ func (h *handover) run(ctx context.Context, environments []environment) {
 			return
 		}
 	}
+}
+
+// round tries each environment once, in order and several at a time, and returns those that failed.
+func (h *handover) round(ctx context.Context, environments []environment) []environment {
+	failed := make([]bool, len(environments))
+	var workers errgroup.Group
+	workers.SetLimit(handoverWorkers)
+	for i, e := range environments {
+		if ctx.Err() != nil {
+			break
+		}
+		workers.Go(func() error {
+			failed[i] = h.try(ctx, e)
+			return nil
+		})
+	}
+	_ = workers.Wait() // they return no errors
+	var again []environment
+	for i, e := range environments {
+		if failed[i] {
+			again = append(again, e)
+		}
+	}
+	return again
+}
+
+// try hands over one environment, and tells whether that has to be tried again.
+func (h *handover) try(ctx context.Context, e environment) bool {
+	err := h.hand(ctx, e.instance, e.env)
+	if h.tried != nil {
+		h.tried(e)
+	}
+	if ctx.Err() != nil || err == nil || j17.CodeOf(err) == j17.CodeNotFound { // gone since
+		return false
+	}
+	h.logger.LogAttrs(ctx, slog.LevelError, "a deployed spec could not be taken over; it is tried again",
+		slog.String("instance", e.instance), slog.String("environment", string(e.env)), slog.Any("error", err))
+	return true
 }
 
 // owned returns the environments that this server has.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -16,10 +18,13 @@ import (
 // TestOneEnvironmentDoesNotHoldUpOthers lets one fail twice and another be gone.
 func TestOneEnvironmentDoesNotHoldUpOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
 		var tried, first []string
 		failures, all := 2, 0
 		h := &handover{clock: clock.System{}, logger: slog.New(slog.DiscardHandler)}
 		h.hand = func(_ context.Context, instance string, _ j17.Environment) error {
+			mu.Lock()
+			defer mu.Unlock()
 			tried = append(tried, instance)
 			switch {
 			case instance == "gone":
@@ -30,9 +35,15 @@ func TestOneEnvironmentDoesNotHoldUpOthers(t *testing.T) {
 			}
 			return nil
 		}
-		h.tried = func(e environment) { first = append(first, e.instance) }
+		h.tried = func(e environment) {
+			mu.Lock()
+			defer mu.Unlock()
+			first = append(first, e.instance)
+		}
 		h.all = func() { all++ }
 		h.run(t.Context(), []environment{{"bad", j17.Prod}, {"gone", j17.Prod}, {"good", j17.Prod}})
+		slices.Sort(tried[:3])
+		slices.Sort(first)
 		if want := []string{"bad", "gone", "good", "bad", "bad"}; !slices.Equal(tried, want) {
 			t.Errorf("tried %v, want %v", tried, want)
 		}
@@ -52,5 +63,36 @@ func TestHandingOverEndsWithItsContext(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		<-done
+	})
+}
+
+// TestSlowEnvironmentsDoNotHoldUpOthers has one that never gets done.
+func TestSlowEnvironmentsDoNotHoldUpOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		h := &handover{clock: clock.System{}, logger: slog.New(slog.DiscardHandler)}
+		var done, running, most atomic.Int64
+		h.hand = func(ctx context.Context, instance string, _ j17.Environment) error {
+			most.Store(max(most.Load(), running.Add(1)))
+			defer running.Add(-1)
+			if instance == "slow" {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			done.Add(1)
+			return nil
+		}
+		all := []environment{{"slow", j17.Prod}}
+		for i := range 100 {
+			all = append(all, environment{fmt.Sprint(i), j17.Prod})
+		}
+		ended := make(chan struct{})
+		go func() { defer close(ended); h.run(ctx, all) }()
+		synctest.Wait()
+		if done.Load() != 100 || most.Load() > handoverWorkers {
+			t.Errorf("%d of 100 were handed over, %d at a time", done.Load(), most.Load())
+		}
+		cancel()
+		<-ended
 	})
 }
