@@ -65,6 +65,17 @@ func (d *runc) remove(ctx context.Context, id string) {
 	_ = exec.CommandContext(ctx, d.program, "--root", d.state(), "delete", "--force", id).Run() //nolint:gosec // running programs is the purpose
 }
 
+// removeGroups removes the control groups of a container that has ended. Where runc itself was killed while it started one, it
+// leaves them, and does not know of them any more.
+func (d *runc) removeGroups(id string) {
+	for _, pattern := range []string{"/sys/fs/cgroup/" + id, "/sys/fs/cgroup/*/" + id} { // of version 2 and 1
+		left, _ := filepath.Glob(pattern)
+		for _, dir := range left {
+			(&group{dir: dir}).remove(context.WithoutCancel(d.runner.life))
+		}
+	}
+}
+
 func (d *runc) prepare(j *job) (*launch, error) {
 	if len(j.args) == 0 {
 		return nil, refuse("The image says neither by Entrypoint nor by Cmd what to run.")
@@ -101,6 +112,7 @@ func (d *runc) prepare(j *job) (*launch, error) {
 			if _, err := os.Stat(filepath.Join(d.state(), id)); err == nil {
 				d.remove(d.runner.life, id)
 			}
+			d.removeGroups(id)
 			done()
 		},
 		begun: func() (int, error) {
