@@ -111,20 +111,61 @@ func (e *Editor) SetGrown(obj Value, key string, v Value, grown int) Value {
 	return objectOf(o)
 }
 
-// Position returns the place of a member among the members of an object, -1 where there is none.
-func (v Value) Position(key string) int {
-	if v.kind != Object {
-		return -1
+// Replace is SetMember in place, for a member that is there and a value that has size bytes as JSON. It tells by how many bytes the
+// object grew. It reports false, and changes nothing, where there is no such member or the object would grow by more than most
+// bytes. Its arguments are not kept: what is done for most events costs no more than it has to.
+func (e *Editor) Replace(obj *Value, key string, v *Value, size, most int) (grown int, ok bool) {
+	if obj.kind != Object {
+		return 0, false
 	}
-	return v.object().find(key)
+	o := obj.object()
+	i := o.find(key)
+	if i < 0 {
+		return 0, false
+	}
+	if grown = size - o.members[i].Value.Size(); grown > 0 && grown > most {
+		return 0, false
+	}
+	e.setAt(obj, o, i, v, grown)
+	return grown, true
 }
 
-// SetAt is SetGrown for the member at a position.
-func (e *Editor) SetAt(obj Value, i int, v Value, grown int) Value {
-	o := e.object(obj)
+// Add is Replace with the sum of the member's value and by, or with the difference. It reports false, too, where they are not
+// both small numbers.
+func (e *Editor) Add(obj *Value, key string, by *Value, subtract bool, most int) (grown int, ok bool) {
+	if obj.kind != Object {
+		return 0, false
+	}
+	o := obj.object()
+	i := o.find(key)
+	if i < 0 {
+		return 0, false
+	}
+	old := &o.members[i].Value
+	sum, scale, ok := addSmall(old, by, subtract)
+	if !ok {
+		return 0, false
+	}
+	if grown = decimalSize(sum, scale) - decimalSize(old.coef(), old.scale); grown > 0 && grown > most {
+		return 0, false
+	}
+	if v := decimal(sum, scale); o.owner == e.own {
+		*old = v
+		grow(&o.size, grown)
+	} else {
+		e.setAt(obj, o, i, &v, grown)
+	}
+	return grown, true
+}
+
+// setAt puts v in the place of the member at i of the object o, which is obj.
+func (e *Editor) setAt(obj *Value, o *object, i int, v *Value, grown int) {
+	if o.owner != e.own {
+		o = e.object(*obj)
+		*obj = objectOf(o)
+	}
 	grow(&o.size, grown)
-	o.members[i].Value = v
-	return objectOf(o)
+	o.members[i].Value = *v
 }
 
 // entrySize returns what a new member's key takes, with what separates it, in an object that has so many members.

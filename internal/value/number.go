@@ -135,18 +135,32 @@ func add(a, b Value, negate bool) (Value, bool) {
 	if a.kind != Number || b.kind != Number {
 		return Value{}, false
 	}
-	if !a.text && !b.text {
-		scale := max(a.scale, b.scale)
-		x, fits := a.scaled(scale)
-		y, fit := b.scaled(scale)
-		if negate {
-			y = -y
-		}
-		if sum := x + y; fits && fit && sum <= maxCoef && sum >= -maxCoef {
-			return decimal(sum, scale), true
-		}
+	if sum, scale, ok := addSmall(&a, &b, negate); ok {
+		return decimal(sum, scale), true
 	}
 	return addDecimals(a.decimal(), b.decimal(), negate)
+}
+
+// addSmall is add for numbers whose coefficients and those of the sum fit a machine word.
+func addSmall(a, b *Value, negate bool) (sum int64, scale uint8, ok bool) {
+	if a.kind != Number || b.kind != Number || a.text || b.text {
+		return 0, 0, false
+	}
+	x, y := a.coef(), b.coef()
+	if scale = a.scale; scale != b.scale {
+		scale = max(scale, b.scale)
+		var fits, fit bool
+		x, fits = a.scaled(scale)
+		y, fit = b.scaled(scale)
+		if !fits || !fit {
+			return 0, 0, false
+		}
+	}
+	if negate {
+		y = -y
+	}
+	sum = x + y
+	return sum, scale, sum <= maxCoef && sum >= -maxCoef
 }
 
 func compareNumbers(a, b Value) int {

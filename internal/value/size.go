@@ -5,6 +5,16 @@ import "sync/atomic"
 // Size returns the number of bytes that the value has as JSON, as AppendJSON writes it. Containers remember theirs, so asking
 // again costs nothing; an Editor keeps it up to date.
 func (v Value) Size() int {
+	switch {
+	case v.kind == String:
+		return StringSize(v.str())
+	case v.kind == Number && !v.text:
+		return decimalSize(v.coef(), v.scale)
+	case v.kind == Object:
+		if known := atomic.LoadInt64(&v.object().size); known != 0 {
+			return int(known)
+		}
+	}
 	size, _ := v.Weigh()
 	return size
 }
@@ -79,10 +89,7 @@ func decimalSize(coef int64, scale uint8) int {
 		n, coef = 1, -coef
 	}
 	digits := 1
-	for ; coef >= 10_000; coef /= 10_000 {
-		digits += 4
-	}
-	for ; coef >= 10; coef /= 10 {
+	for next := int64(10); coef >= next; next *= 10 { // a coefficient has at most 18 digits
 		digits++
 	}
 	if scale == 0 {

@@ -90,11 +90,12 @@ func (e *Env) reset() {
 	}
 }
 
+// run applies operations one after the other, which cost a unit each beside what they charge themselves.
 func (e *Env) run(ops []operation) {
+	if !e.work.Spend(len(ops)) {
+		return
+	}
 	for _, op := range ops {
-		if !e.work.Spend(1) {
-			return
-		}
 		op.apply(e)
 		if n := e.ed.Moved(); n > 0 && !e.work.Spend(n/movedPerUnit) {
 			return

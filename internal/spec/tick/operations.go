@@ -109,11 +109,13 @@ type setOp struct {
 }
 
 func (o *setOp) apply(e *Env) {
-	v, size, ok := o.take(e, &o.value)
-	if !ok {
+	if n, ok := o.value.node.(*literal); ok && o.value.size <= maxState && o.target.swap(e, &n.v, o.value.size) {
 		return
 	}
-	o.replace(e, &o.target, o.target.find(e), v, size)
+	v, size, ok := o.take(e, &o.value)
+	if ok && !o.target.swap(e, &v, size) {
+		o.replace(e, &o.target, o.target.find(e), v, size)
+	}
 }
 
 type mergeOp struct {
@@ -230,8 +232,11 @@ type addOp struct {
 }
 
 func (o *addOp) apply(e *Env) {
+	if n, ok := o.by.(*literal); ok && o.target.raise(e, &n.v, o.subtract) {
+		return
+	}
 	by, ok := o.by.eval(e)
-	if !ok {
+	if !ok || o.target.raise(e, &by, o.subtract) {
 		return
 	}
 	s := o.target.find(e)

@@ -29,17 +29,41 @@ type spot struct {
 	room int
 	// blocked says that nothing can be put there.
 	blocked bool
-	// at is the position, from 1, of what stands there among the members of the state; 0 where it is none of them.
-	at int
+}
+
+// member returns the key of the member of the state that stands at the place, and false for a place that is none.
+func (p *place) member() (string, bool) {
+	if len(p.steps) != 1 || p.steps[0].IsIndex {
+		return "", false
+	}
+	return p.steps[0].Key, true
+}
+
+// swap makes v, which has size bytes, stand at the place if that is a member of the state which is there already, as it mostly
+// is. It reports false, and changes nothing, where the place or the room has to be looked at more closely.
+func (p *place) swap(e *Env, v *value.Value, size int) bool {
+	key, ok := p.member()
+	if !ok {
+		return false
+	}
+	grown, ok := e.ed.Replace(&e.current, key, v, size, maxState-e.total)
+	e.total += grown
+	return ok
+}
+
+// raise adds by to the number that stands at the place, or takes it away, under the conditions of swap.
+func (p *place) raise(e *Env, by *value.Value, subtract bool) bool {
+	key, ok := p.member()
+	if !ok {
+		return false
+	}
+	grown, ok := e.ed.Add(&e.current, key, by, subtract, maxState-e.total)
+	e.total += grown
+	return ok
 }
 
 // find looks at the place.
 func (p *place) find(e *Env) spot {
-	if len(p.steps) == 1 && !p.steps[0].IsIndex {
-		if i := e.current.Position(p.steps[0].Key); i >= 0 {
-			return spot{v: e.current.Members()[i].Value, at: i + 1}
-		}
-	}
 	old, room, ok := value.Room(e.current, p.steps)
 	return spot{v: old, room: room, blocked: !ok}
 }
@@ -69,10 +93,6 @@ func (o *base) put(e *Env, p *place, v value.Value, grown int) {
 // replace makes v, which has size bytes, stand where s was found.
 func (o *base) replace(e *Env, p *place, s spot, v value.Value, size int) {
 	if grown := s.room + size - s.v.Size(); o.fits(e, p, s, grown) {
-		if s.at > 0 {
-			e.current = e.ed.SetAt(e.current, s.at-1, v, grown)
-			return
-		}
 		o.put(e, p, v, grown)
 	}
 }
