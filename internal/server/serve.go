@@ -116,8 +116,8 @@ const (
 	mostImplied = 10_000
 )
 
-// mostWriteWait is how long a write may be told to wait: less than a request may take.
-const mostWriteWait = time.Minute
+// mostWait is how long a write or a read may be told to wait: less than a request may take.
+const mostWait = time.Minute
 
 func (c *checks) implications(o *Options) {
 	if n := o.ImplicationsMaxDepth; n < 0 || n > mostDepth {
@@ -126,8 +126,11 @@ func (c *checks) implications(o *Options) {
 	if n := o.ImplicationsMaxTotal; n < 0 || n > mostImplied {
 		c.add("implications-max-total: %d is not between 1 and %d", n, mostImplied)
 	}
-	if w := o.WriteWait; w < 0 || w > mostWriteWait {
-		c.add("write-wait: %s is not between 1ns and %s", w, mostWriteWait)
+	if w := o.WriteWait; w < 0 || w > mostWait {
+		c.add("write-wait: %s is not between 1ns and %s", w, mostWait)
+	}
+	if w := o.ReadWait; w < 0 || w > mostWait {
+		c.add("read-wait: %s is not between 1ns and %s", w, mostWait)
 	}
 }
 

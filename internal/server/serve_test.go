@@ -248,6 +248,9 @@ func TestCheck(t *testing.T) {
 		{"mail", func(o *server.ServeOptions) { o.Mail.Host, o.Mail.From = "mail.example.com", "a@example.com" }, nil},
 		{"one address twice", func(o *server.ServeOptions) { o.Listen, o.InternalListen = "127.0.0.1:1", "127.0.0.1:1" }, []string{"already"}},
 		{"negative limits", func(o *server.ServeOptions) { o.KeyRate = -1 }, []string{"negative"}},
+		{"waiting", func(o *server.ServeOptions) { o.WriteWait, o.ReadWait = time.Minute, time.Millisecond }, nil},
+		{"waiting for less than nothing", func(o *server.ServeOptions) { o.WriteWait, o.ReadWait = -1, -1 }, []string{"write-wait: ", "read-wait: "}},
+		{"waiting for too long", func(o *server.ServeOptions) { o.WriteWait, o.ReadWait = time.Hour, time.Hour }, []string{"write-wait: 1h", "read-wait: 1h"}},
 		{"everything at once", func(o *server.ServeOptions) {
 			o.Dir, o.BaseDomain, o.Listen, o.InternalListen, o.TLSMin, o.Role = "", "", "x", "y", "z", server.RoleWorker
 		}, []string{"data", "base-domain", "listen", "internal-listen", "tls-min", "node-secret-file", "node", "headnode"}},

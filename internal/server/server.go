@@ -62,6 +62,8 @@ type Options struct {
 	ImplicationsMaxDepth, ImplicationsMaxTotal int
 	// WriteWait is how long a write waits for others that look at the same states; 0 means 5 seconds.
 	WriteWait time.Duration
+	// ReadWait is how long a read waits for a state that takes long to compute; 0 means 2 seconds.
+	ReadWait time.Duration
 	// DrainTime is how long requests that are under way may take when the server stops; 0 means 20 seconds.
 	DrainTime time.Duration
 	// Plans stand beside the built-in ones, or in their place. Alerts are told when much of a plan is used up.
@@ -148,7 +150,7 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	s.usage = usage.New(usage.Options{Store: s.store, Registry: s.registry, Clock: o.Clock, Logger: o.Logger, Channels: o.Alerts})
 	s.engine = engine.New(engine.Options{
 		Store: s.usage.Wrap(s.store), Clock: o.Clock, Logger: o.Logger, MaxDepth: o.ImplicationsMaxDepth, MaxImplied: o.ImplicationsMaxTotal,
-		WriteWait: o.WriteWait,
+		WriteWait: o.WriteWait, ReadWait: o.ReadWait,
 	})
 	s.blobs = blob.New(blob.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger})
 	modules, containers, err := s.openCode(ctx)
