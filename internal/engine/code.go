@@ -58,9 +58,9 @@ func (f Functions) handle(ctx context.Context, code *spec.Code, state value.Valu
 		})
 	}
 	text := next.AppendJSON(nil)
-	if len(text) > tick.MaxState {
+	if len(text) > tick.MaxUnstamped {
 		return value.Value{}, faulty(code, &sandbox.Fault{
-			Kind: sandbox.InvalidOutput, Detail: fmt.Sprintf("the state has %d bytes as JSON, and may have %d", len(text), tick.MaxState),
+			Kind: sandbox.InvalidOutput, Detail: fmt.Sprintf("the state has %d bytes as JSON, and may have %d", len(text), tick.MaxUnstamped),
 			Hint: "Keep less in the state; what has happened stays in the events.",
 		})
 	}

@@ -217,8 +217,10 @@ type recorder struct {
 	known map[int]bool
 	// highest is the highest number in a public id of the file.
 	highest uint64
-	faults  []error
-	done    Recorded
+	// spent is what trying the events has cost so far, in units of package work.
+	spent  int64
+	faults []error
+	done   Recorded
 }
 
 // pastStream is what is known of an aggregate while a file is checked.
@@ -589,6 +591,9 @@ func (c *recorder) store(ctx context.Context, u *pastUnit) error {
 			}
 		}
 		if err != nil {
+			return err
+		}
+		if err := c.try(ctx, u, p); err != nil {
 			return err
 		}
 		r, err := c.e.append(ctx, c.d, &p.unit)

@@ -11,9 +11,12 @@ import (
 // it larger changes nothing, and so may the state that custom code returns not be larger.
 const MaxState = 8 << 20
 
+// MaxUnstamped is how many bytes a state may have as JSON before the engine adds its members.
+const MaxUnstamped = MaxState - 96
+
 const (
 	// maxState is how many bytes operations may fill. The members that the engine adds fit into the rest.
-	maxState = MaxState - 96
+	maxState = MaxUnstamped
 	// maxDepth is how deep a value that is copied from the state may be nested.
 	maxDepth = 128
 )
