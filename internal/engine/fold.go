@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"j17"
 	"j17/internal/sandbox"
@@ -93,15 +92,6 @@ func (e *Engine) cached(k stateKey, typ *program, length uint64, past bool) *fol
 
 // compactAbove is how many times the size of a state its events must have before it is copied to let go of them.
 const compactAbove = 4
-
-// fold applies the events after base up to length, however long that takes.
-func (e *Engine) fold(ctx context.Context, t store.Tenant, typ *program, key j17.Key, base *folded, length uint64) (*folded, error) {
-	f, _, err := e.advance(ctx, t, typ, key, base, length, math.MaxInt64)
-	if err != nil {
-		return nil, err
-	}
-	return f, f.finish(key.String())
-}
 
 const (
 	// eventWork is what it costs to read an event, beside its bytes, and codeWork what a call of custom code may take: a guess,

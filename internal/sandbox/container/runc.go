@@ -68,10 +68,17 @@ func (d *runc) remove(ctx context.Context, id string) {
 // removeGroups removes the control groups of a container that has ended. Where runc itself was killed while it started one, it
 // leaves them, and does not know of them any more.
 func (d *runc) removeGroups(id string) {
-	for _, pattern := range []string{"/sys/fs/cgroup/" + id, "/sys/fs/cgroup/*/" + id} { // of version 2 and 1
-		left, _ := filepath.Glob(pattern)
-		for _, dir := range left {
-			(&group{dir: dir}).remove(context.WithoutCancel(d.runner.life))
+	own, _ := os.ReadFile("/proc/self/cgroup")
+	for line := range strings.Lines("0::/\n" + string(own)) { // the groups of this process, below which runc makes its own
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) < 3 {
+			continue
+		}
+		for _, top := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} { // of version 2 and 1
+			left, _ := filepath.Glob(filepath.Join(top, parts[2], id))
+			for _, dir := range left {
+				(&group{dir: dir}).remove(context.WithoutCancel(d.runner.life))
+			}
 		}
 	}
 }

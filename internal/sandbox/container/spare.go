@@ -89,7 +89,7 @@ func removeSpare(dir string) error {
 	// The note goes last, so that what a crash leaves is known for what it is.
 	for _, entry := range entries {
 		if entry.Name() != noteFile {
-			if err := os.RemoveAll(filepath.Join(dir, entry.Name())); err != nil {
+			if err := os.RemoveAll(filepath.Join(dir, entry.Name())); err != nil { //nolint:gosec // names that were compared above
 				return err
 			}
 		}
