@@ -389,3 +389,17 @@ func (f *folded) finish(name string) error {
 	}
 	return nil
 }
+
+// whole returns the state with its tree, where only its text was kept.
+func (f *folded) whole(name string) (*folded, error) {
+	if !f.data.IsMissing() {
+		return f, nil
+	}
+	data, err := value.ParseStored(string(f.json))
+	if err != nil {
+		return nil, fmt.Errorf("engine: the state of %s cannot be read back: %w", name, err)
+	}
+	all := *f
+	all.data, all.loose = data, 0
+	return &all, nil
+}

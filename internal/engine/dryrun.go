@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -86,7 +87,7 @@ func DryRun(ctx context.Context, c *spec.Compiled, functions Functions, src stri
 	r := dryRun{deployed: newDeployed(c, functions), src: src, latest: now, states: map[j17.Key]*simulated{}}
 	for _, typ := range c.Types {
 		for _, et := range typ.Events {
-			r.refusing = r.refusing || tried(et)
+			r.refusing = r.refusing || tried(et, math.MaxInt)
 		}
 	}
 	events, broken := SplitEvents(src)

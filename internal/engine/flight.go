@@ -3,16 +3,20 @@ package engine
 import (
 	"context"
 	"errors"
+	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	"j17"
 	"j17/internal/store"
+	"j17/internal/value"
 )
 
 // A flight is one fold that everybody waits for who wants its state. It begins in the goroutine of who wants it first; what
-// takes longer than a moment goes on in the background, where the tenants take turns, a slice each. Whoever has waited long
-// enough is told how far it is, and finds it done, or further on, when he comes again.
+// takes longer than a moment, or more memory than many readers may take at once, goes on in the background, where the tenants
+// take turns, a slice each. Whoever has waited long enough is told how far it is, and finds it done, or further on, when he
+// comes again.
 
 // flightKey names what is folded: the first length events, or for 0 all there are; anew from the first one or not.
 type flightKey struct {
@@ -37,6 +41,8 @@ type flight struct {
 	// waiting is how many want it. A kept flight goes on without anybody.
 	waiting int
 	kept    bool
+	// large tells that the flight has begun and that its state is larger than inlineBytes.
+	large bool
 	// done is closed when the flight has landed, if somebody waits.
 	done   chan struct{}
 	landed bool
@@ -50,9 +56,13 @@ type flights struct {
 	byKey map[flightKey]*flight
 	// finished are kept flights whose states nobody has fetched yet and which are in no cache, the oldest first.
 	finished []*flight
+	// kept is how many bytes their states have as JSON.
+	kept  int
 	queue    map[store.Tenant][]*flight
 	turn     []store.Tenant
 	workers  int
+	// large is how many flights in the queue or with a worker are large.
+	large int
 	// ending tells that nothing goes on which nobody waits for. idle is closed when the last worker ends.
 	ending bool
 	idle   chan struct{}
@@ -63,12 +73,21 @@ const (
 	// it may cost there before it is another one's turn.
 	inlineWork = 1 << 20
 	sliceWork  = 8 << 20
+	// inlineBytes is how large, as JSON, a state and the event that is folded into it may be for a reader to fold it himself. A
+	// tree takes up to some twenty times as much memory as its text, so what is larger is left to the background.
+	inlineBytes = 256 << 10
+	// maxLarge is how many flights with larger states are begun before others have to wait for one of them to land.
+	maxLarge = 4
 	// flightWorkers is how many flights are carried on at once in the background.
 	flightWorkers = 2
-	// maxFlights bounds the flights of one tenant in the background.
-	maxFlights = 16
+	// maxBegun is how many flights of one tenant may wait in the background with the state that they have got to; others begin
+	// anew when it is their turn. maxFlights bounds all of them.
+	maxBegun   = 16
+	maxFlights = 1024
 	// keptFinished bounds the states that wait for being fetched.
 	keptFinished = 16
+	// keptBytes bounds their text.
+	keptBytes = 64 << 20
 )
 
 // errLeft tells that whoever carried a flight on has gone.
@@ -103,7 +122,7 @@ func (e *Engine) foldTo(ctx context.Context, k flightKey, typ *program, target u
 		case err != nil:
 			return nil, err
 		case fl.state.length >= target:
-			return fl.state, nil
+			return fl.state.whole(k.key.String())
 		}
 	}
 }
@@ -133,6 +152,7 @@ func (s *flights) forget(fl *flight) {
 	for i, f := range s.finished {
 		if f == fl {
 			s.finished = append(s.finished[:i:i], s.finished[i+1:]...)
+			s.kept -= len(fl.state.json)
 			return
 		}
 	}
@@ -140,19 +160,21 @@ func (s *flights) forget(fl *flight) {
 
 // begin folds for a moment, and hands on what is not done then.
 func (e *Engine) begin(ctx context.Context, fl *flight, keep bool) {
-	base, err := e.base(ctx, fl)
+	base, err := e.base(ctx, fl, inlineBytes)
 	var cost int64
-	if err == nil {
+	if err == nil && base != nil {
 		fl.at.Store(base.length)
-		base, cost, err = e.advance(ctx, fl.tenant, fl.typ, fl.key, base, fl.next(base.length), inlineWork)
+		base, cost, err = e.advance(ctx, fl.tenant, fl.typ, fl.key, base, fl.next(base.length), portion{inlineWork, inlineBytes})
 	}
 	if err != nil && ctx.Err() != nil {
 		err = errLeft // the caller's own end; the others go on
 	}
-	if err == nil && base.length < fl.target {
-		fl.at.Store(base.length)
-		fl.state = base
-		fl.state.cost = cost
+	if err == nil && (base == nil || base.length < fl.target) {
+		if base != nil {
+			fl.at.Store(base.length)
+			fl.state = base
+			fl.state.cost = cost
+		}
 		fl.ctx, fl.cancel = context.WithCancel(context.WithoutCancel(ctx))
 		if e.enqueueFlight(fl, keep) {
 			e.counts.flights.Add(1)
@@ -163,8 +185,9 @@ func (e *Engine) begin(ctx context.Context, fl *flight, keep bool) {
 	e.land(fl, base, err)
 }
 
-// base is the state from which a flight starts: the longest that is known and not too long.
-func (e *Engine) base(ctx context.Context, fl *flight) (*folded, error) {
+// base is the state from which a flight starts: the longest that is known and not too long; nil where that has more than
+// most bytes.
+func (e *Engine) base(ctx context.Context, fl *flight, most int) (*folded, error) {
 	if fl.anew {
 		return fl.typ.first(), nil
 	}
@@ -172,7 +195,7 @@ func (e *Engine) base(ctx context.Context, fl *flight) (*folded, error) {
 	if known != nil && known.length <= fl.target {
 		return known, nil
 	}
-	return e.snapshot(ctx, fl.tenant, fl.typ, fl.key, fl.target)
+	return e.snapshot(ctx, fl.tenant, fl.typ, fl.key, fl.target, most)
 }
 
 // enqueueFlight hands a flight to the background. It reports false when the tenant has too many there.
@@ -180,8 +203,12 @@ func (e *Engine) enqueueFlight(fl *flight, keep bool) bool {
 	s := &e.flights
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.queue[fl.tenant]) >= maxFlights || s.ending && keep {
+	waiting := len(s.queue[fl.tenant])
+	if waiting >= maxFlights || s.ending && keep {
 		return false
+	}
+	if waiting >= maxBegun {
+		fl.state = nil
 	}
 	fl.kept = keep
 	if fl.done == nil {
@@ -200,15 +227,44 @@ func (s *flights) push(fl *flight) {
 	s.queue[fl.tenant] = append(waiting, fl)
 }
 
-// pop returns the next flight, of the tenant whose turn it is. The caller holds mu.
+// putBack puts a flight that is not done behind the others of its tenant, but before them if it is large: what has begun is to
+// land, and let go of its memory, before the next one begins. The caller holds mu.
+func (s *flights) putBack(fl *flight) {
+	if large := fl.state.data.Size() > inlineBytes; large != fl.large {
+		s.settleLarge(fl, large)
+	}
+	s.push(fl)
+	if waiting := s.queue[fl.tenant]; fl.large {
+		copy(waiting[1:], waiting)
+		waiting[0] = fl
+	}
+}
+
+// settleLarge keeps count of the flights that are large. The caller holds mu.
+func (s *flights) settleLarge(fl *flight, large bool) {
+	switch {
+	case large && !fl.large:
+		s.large++
+	case !large && fl.large:
+		s.large--
+	}
+	fl.large = large
+}
+
+// pop returns the next flight, of the tenant whose turn it is; where there are enough large ones, of the first that has one of
+// them. The caller holds mu.
 func (s *flights) pop() *flight {
 	if len(s.turn) == 0 {
 		return nil
 	}
-	t := s.turn[0]
+	at := 0
+	if s.large >= maxLarge {
+		at = max(0, slices.IndexFunc(s.turn, func(t store.Tenant) bool { return s.queue[t][0].large }))
+	}
+	t := s.turn[at]
 	waiting := s.queue[t]
 	fl := waiting[0]
-	s.turn = s.turn[1:]
+	s.turn = slices.Delete(slices.Clone(s.turn), at, at+1)
 	if len(waiting) == 1 {
 		delete(s.queue, t)
 	} else {
@@ -246,7 +302,7 @@ func (e *Engine) workOn() {
 		s.mu.Unlock()
 		if e.slice(fl) {
 			s.mu.Lock()
-			s.push(fl)
+			s.putBack(fl)
 			s.mu.Unlock()
 		}
 	}
@@ -254,10 +310,21 @@ func (e *Engine) workOn() {
 
 // slice folds some more events of a flight. It reports whether there are more to fold.
 func (e *Engine) slice(fl *flight) bool {
+	if fl.state == nil {
+		base, err := e.base(fl.ctx, fl, math.MaxInt)
+		if err != nil {
+			if fl.ctx.Err() != nil {
+				err = errLeft
+			}
+			e.land(fl, nil, err)
+			return false
+		}
+		fl.state = base
+	}
 	if !fl.anew {
 		e.checkpoint(fl.ctx, fl.tenant, fl.key, fl.state)
 	}
-	f, cost, err := e.advance(fl.ctx, fl.tenant, fl.typ, fl.key, fl.state, fl.next(fl.state.length), sliceWork)
+	f, cost, err := e.advance(fl.ctx, fl.tenant, fl.typ, fl.key, fl.state, fl.next(fl.state.length), portion{sliceWork, math.MaxInt})
 	if err != nil {
 		if fl.ctx.Err() != nil {
 			err = errLeft
@@ -302,6 +369,7 @@ func (e *Engine) land(fl *flight, f *folded, err error) {
 	s := &e.flights
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.settleLarge(fl, false)
 	fl.landed, fl.state, fl.err = true, f, err
 	if fl.done != nil {
 		close(fl.done)
@@ -310,9 +378,13 @@ func (e *Engine) land(fl *flight, f *folded, err error) {
 	if err != nil || fl.waiting > 0 || !fl.kept || fl.length == 0 && !fl.anew {
 		return
 	}
-	// Somebody has been told to come again.
+	// Somebody has been told to come again. The text is kept without the tree, which takes many times as much.
+	text := *f
+	text.data = value.Value{}
+	fl.state = &text
 	s.byKey[fl.flightKey] = fl
-	if s.finished = append(s.finished, fl); len(s.finished) > keptFinished {
+	s.finished = append(s.finished, fl)
+	for s.kept += len(f.json); len(s.finished) > keptFinished || s.kept > keptBytes; {
 		s.forget(s.finished[0])
 	}
 }

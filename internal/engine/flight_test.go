@@ -300,3 +300,54 @@ func TestTheBackgroundIsShared(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestLargeStatesAreFoldedInTheBackground: many readers of different past states of an aggregate with a large state do not hold
+// as many trees in memory, since none of them folds himself.
+func TestLargeStatesAreFoldedInTheBackground(t *testing.T) {
+	const readers = 40
+	f := newFixture(t, engine.Options{ReadWait: time.Hour})
+	f.deploy(t, `{"agent_types":["user"],"aggregate_types":{"order":{"events":{
+		"loaded":{"schema":{},"handler":[{"set":{"target":"x","value":"$.data.x"}}]},"fast":{"schema":{},"handler":[{"increment":{"target":"n","by":1}}]}}}}}`)
+	large := `{"x":[` + strings.Repeat("0,", 200_000) + `0]}`
+	event := store.NewEvent{Key: j17.Key{Type: "order", ID: id}, Type: "loaded", Data: []byte(large), Metadata: []byte(`{}`)}
+	if r, err := f.store.Append(t.Context(), tenant, []store.Append{{Events: []store.NewEvent{event}, Timestamp: 1}}); err != nil || r[0].Outcome != store.Committed {
+		t.Fatal(r, err)
+	}
+	f.put(t, tenant, id, "fast", readers)
+	var wg sync.WaitGroup
+	for i := range readers {
+		wg.Go(func() {
+			length := uint64(i) + 1
+			s, err := f.Load(t.Context(), tenant, "order", id, engine.LoadOptions{Length: &length})
+			if err != nil || s.Length != length || s.Data.Get("x").Len() != 200_001 {
+				t.Errorf("after %d events: %d, %v", length, s.Data.Get("x").Len(), err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := f.Stats().Flights; n != readers {
+		t.Errorf("of %d folds %d went on in the background", readers, n)
+	}
+}
+
+// TestATextWithoutItsTree: of large states that were computed and not fetched yet only the text is kept, and fetching gives both.
+func TestATextWithoutItsTree(t *testing.T) {
+	f := newFixture(t, engine.Options{})
+	g := newGate(40)
+	f.deploySlow(t, tenant, g)
+	f.put(t, tenant, id, "slow", 100)
+	done := make(chan error, 1)
+	go func() {
+		_, err := f.Load(t.Context(), tenant, "order", id, engine.LoadOptions{Replay: true})
+		done <- err
+	}()
+	<-g.reached
+	if err := f.wait(t, done); j17.CodeOf(err) != j17.CodeStateNotReady {
+		t.Fatal(err)
+	}
+	close(g.open)
+	await(t, "the state", func() bool {
+		s, err := f.Load(t.Context(), tenant, "order", id, engine.LoadOptions{Replay: true})
+		return err == nil && s.Data.Get("calls").Num() == "100"
+	})
+}

@@ -102,10 +102,17 @@ const (
 	lookEvery = 256
 )
 
-// advance applies events after base up to length, or until that has cost more than limit; at least one. It returns what it
-// has cost, in units of package work. The state has no JSON until it is finished, unless it is base.
+// portion is how much of a fold is done at once: until it has cost work units, and as long as the state and the next event
+// together have at most so many bytes.
+type portion struct {
+	work  int64
+	bytes int
+}
+
+// advance applies events after base up to length, or until the portion is done. It returns what it has cost, in units of package
+// work. The state has no JSON until it is finished, unless it is base.
 func (e *Engine) advance(
-	ctx context.Context, t store.Tenant, typ *program, key j17.Key, base *folded, length uint64, limit int64,
+	ctx context.Context, t store.Tenant, typ *program, key j17.Key, base *folded, length uint64, most portion,
 ) (*folded, int64, error) {
 	if base.length == length {
 		return base, 0, nil
@@ -116,7 +123,7 @@ func (e *Engine) advance(
 	name := key.String()
 	b := work.New(ctx, work.Replay)
 	replaying := sandbox.ForReplay(ctx)
-	cost := int64(0)
+	cost, done := int64(0), false
 	var te tick.Event // of its own memory in every turn, it would be a quarter of all that a replay allocates
 	for ev, err := range e.store.ReadStream(ctx, t, key, base.length+1, length) {
 		if err != nil {
@@ -124,6 +131,9 @@ func (e *Engine) advance(
 		}
 		if f.length%lookEvery == 0 && ctx.Err() != nil {
 			return nil, cost, ctx.Err()
+		}
+		if done = cost > most.work || f.data.Size()+len(ev.Data) > most.bytes; done {
+			break
 		}
 		te = tick.Event{Key: name, Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data), Metadata: tick.Raw(ev.Metadata)}
 		b.Renew(work.Replay)
@@ -136,12 +146,12 @@ func (e *Engine) advance(
 		if et := typ.Events[te.Type]; et != nil && et.Code != nil {
 			cost += codeWork
 		}
-		if cost > limit {
-			break
-		}
+	}
+	if f.length == base.length && done {
+		return base, cost, nil
 	}
 	e.counts.folded.Add(f.length - base.length)
-	if f.length != length && cost <= limit {
+	if f.length != length && !done {
 		return nil, cost, &store.CorruptionError{Where: name, Err: fmt.Errorf("%d events were found where %d should be", f.length, length)}
 	}
 	return &f, cost, nil

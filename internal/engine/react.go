@@ -16,16 +16,18 @@ import (
 // refuse it.
 func (a *admitted) reacts() bool {
 	for i := range a.events {
-		if et := a.events[i].typ; et.Implications != nil || tried(et) {
+		if et := a.events[i].typ; et.Implications != nil || tried(et, a.events[i].data.Size()+len(a.metadata)) {
 			return true
 		}
 	}
 	return false
 }
 
-// tried reports whether an event has to be applied before it is written: custom code may refuse it, and a handler that may take
-// more work than a replay has must not.
-func tried(et *spec.EventType) bool { return et.Code != nil || et.Handler != nil && et.Handler.Heavy() }
+// tried reports whether an event of so many bytes has to be applied before it is written: custom code may refuse it, and a
+// handler that may take more work than a replay has must not.
+func tried(et *spec.EventType, size int) bool {
+	return et.Code != nil || et.Handler != nil && et.Handler.Heavy(size)
+}
 
 // react adds to the plan all that the command's events bring about. The states that it looked at become preconditions.
 func (e *Engine) react(ctx context.Context, d *deployed, a *admitted, p *plan, b *work.Budget, v *view) error {
@@ -86,7 +88,7 @@ func (x *expansion) handle(ctx context.Context) ([]*computed, error) {
 	var all []*computed
 	for i := range x.events {
 		o := &x.events[i]
-		if !tried(o.typ) || byKey[o.key] != nil {
+		if !tried(o.typ, o.data.Size()+len(o.metadata)) || byKey[o.key] != nil {
 			continue
 		}
 		before, err := x.stateBefore(ctx, o.key)

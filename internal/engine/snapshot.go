@@ -85,8 +85,8 @@ func pastKey(key j17.Key, fingerprint [32]byte, length uint64) string {
 }
 
 // snapshot returns the longest stored state of the type's present handlers that is not longer than length; that before the
-// first event where there is none.
-func (e *Engine) snapshot(ctx context.Context, t store.Tenant, typ *program, key j17.Key, length uint64) (*folded, error) {
+// first event where there is none, and nil where what is stored has more than most bytes.
+func (e *Engine) snapshot(ctx context.Context, t store.Tenant, typ *program, key j17.Key, length uint64, most int) (*folded, error) {
 	if length < e.every {
 		return typ.first(), nil
 	}
@@ -95,6 +95,9 @@ func (e *Engine) snapshot(ctx context.Context, t store.Tenant, typ *program, key
 		return nil, err
 	}
 	if err == nil {
+		if len(item.Value) > most {
+			return nil, nil //nolint:nilnil // stated
+		}
 		if f, ok := decodeSnapshot(item.Value, typ); ok && f.length <= length {
 			return f, nil
 		}
@@ -116,6 +119,8 @@ func (e *Engine) snapshot(ctx context.Context, t store.Tenant, typ *program, key
 		return typ.first(), nil
 	case err != nil:
 		return nil, err
+	case len(item.Value) > most:
+		return nil, nil //nolint:nilnil // stated
 	}
 	if f, ok := decodeSnapshot(item.Value, typ); ok && f.length <= length {
 		return f, nil

@@ -26,7 +26,7 @@ func (c *recorder) try(ctx context.Context, u *pastUnit, p *plan) error {
 	states := map[j17.Key]*computed{}
 	for i := range u.events {
 		ev := &u.events[i]
-		if et := c.d.spec.EventType(ev.key.Type, ev.file.Type); et != nil && et.Handler != nil && et.Handler.Heavy() {
+		if et := c.d.spec.EventType(ev.key.Type, ev.file.Type); et != nil && et.Handler != nil && et.Handler.Heavy(len(p.unit.Events[i].Data)+len(p.unit.Events[i].Metadata)) {
 			states[ev.key] = nil
 		}
 	}

@@ -2,7 +2,8 @@
 // that is done for it: schemas, conditions, templates, handlers. What is done is charged in units as it is done, and when
 // the budget is used up everything stops and the request is refused with j17.CodeWorkLimit.
 //
-// A unit is about what it takes to visit one element of an array, some ten to twenty nanoseconds on a current machine.
+// A unit is about what it takes to visit one element of an array and to do something simple with it: some twenty to fifty
+// nanoseconds on a current machine, the memory that it takes included.
 // Units are counted and not timed, so that a request is accepted or refused alike on every machine and at any load.
 package work
 
@@ -16,10 +17,10 @@ import (
 const (
 	// Command is the budget of a write: all that is done to check its events and to find out what follows from them. It
 	// takes a fraction of a second.
-	Command = 8 << 20
+	Command = 4 << 20
 	// ReplayFactor is how many times the budget of a write the fold of one event may take. What was admitted can therefore
 	// always be replayed by the handlers that admitted it, also where the replay has to find anew what the write knew.
-	ReplayFactor = 4
+	ReplayFactor = 8
 	// Replay is the budget for folding one event.
 	Replay = ReplayFactor * Command
 )

@@ -81,8 +81,8 @@ func TestWhatIsDoneIsCharged(t *testing.T) {
 		if took := processorTime(t) - start; took > 5*time.Second {
 			t.Errorf("%s takes %v", test.handler, took)
 		}
-		if j17.CodeOf(err) != j17.CodeWorkLimit || !h.Heavy() {
-			t.Errorf("%s ends with %v and is heavy: %t", test.handler, err, h.Heavy())
+		if j17.CodeOf(err) != j17.CodeWorkLimit || !h.Heavy(0) {
+			t.Errorf("%s ends with %v and is heavy: %t", test.handler, err, h.Heavy(0))
 		}
 	}
 	// Ten thousand small sums on a number of nearly as many digits as there may be.

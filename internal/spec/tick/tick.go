@@ -82,7 +82,8 @@ type Handler struct {
 	data       picks
 	metadata   picks
 	reads      []string
-	heavy      bool
+	// light is how many bytes an event may have for the handler not to be heavy.
+	light int
 	envs       sync.Pool
 }
 
@@ -240,7 +241,7 @@ func CompileHandler(v value.Value, at diag.Pointer, l *diag.List) *Handler {
 	h.wantsState = c.reading(fromState) != nil
 	h.data = planPicks(c.reading(fromData))
 	h.metadata = planPicks(c.reading(fromMetadata))
-	h.heavy = weigh(ops) > work.Replay
+	h.light = lightUpTo(ops)
 	return h
 }
 

@@ -5,8 +5,9 @@ import (
 	"j17/internal/work"
 )
 
-// maxEvent is how many bytes an event may have.
-const maxEvent = 16 << 20
+// eventSizes are sizes of events, in bytes, for which the work of a handler is bounded: the largest that there are, and smaller
+// ones, for which many a handler has a bound that holds although it has none for the largest.
+func eventSizes() []int { return []int{16 << 20, 4 << 20, 1 << 20, 128 << 10, 16 << 10} }
 
 // weight is a bound of the work that something takes, or of the size of a value: a number, and for each value that operations
 // are at work on so many units a byte of it. The first of those is the state, further ones are elements of arrays, which do not
@@ -43,8 +44,8 @@ func (w weight) times(n float64) weight {
 	return out
 }
 
-// most is the weight at its largest.
-func (w weight) most() float64 {
+// most is the weight at its largest, with events of up to so many bytes.
+func (w weight) most(event int) float64 {
 	out := 0.0
 	for i, n := range w {
 		switch i {
@@ -53,7 +54,7 @@ func (w weight) most() float64 {
 		case 1:
 			out += n * MaxState
 		default:
-			out += n * maxEvent
+			out += n * float64(max(MaxState, event))
 		}
 	}
 	return out
@@ -67,6 +68,8 @@ const (
 
 // weigher finds the weights of the parts of a handler.
 type weigher struct {
+	// event is how many bytes an event has at most.
+	event int
 	// current is the level of the value that operations are at work on, levels the number of them so far.
 	current, levels int
 	// slots has the level of the elements that a slot stands for; none for one that is bound by let.
@@ -75,17 +78,28 @@ type weigher struct {
 	epochs int
 }
 
-// Heavy reports whether the handler may take more than work.Replay on some state and some event within the limits. Whatever
-// it takes at admission has to be found out then, by applying it; a handler that is not heavy can always be replayed.
-func (h *Handler) Heavy() bool { return h.heavy }
+// Heavy reports whether the handler may take more than work.Replay on some state within the limits and some event of that many
+// bytes. Whatever it takes at admission has to be found out then, by applying it; a handler that is not heavy can always be
+// replayed.
+func (h *Handler) Heavy(event int) bool { return event > h.light }
 
-// weigh bounds the work of a handler by what its operations are.
-func weigh(ops []operation) float64 {
-	w := &weigher{current: 1, levels: 1, slots: map[int]int{}}
+// lightUpTo returns how many bytes an event may have for the handler not to be heavy; -1 where it always is.
+func lightUpTo(ops []operation) int {
+	for _, event := range eventSizes() {
+		if weigh(ops, event) <= work.Replay {
+			return event
+		}
+	}
+	return -1
+}
+
+// weigh bounds the work of a handler by what its operations are, for events of up to so many bytes.
+func weigh(ops []operation, event int) float64 {
+	w := &weigher{event: event, current: 1, levels: 1, slots: map[int]int{}}
 	total := w.operations(ops)
 	// The event is parsed and measured once, and each time that the state was frozen its containers are copied again.
-	const eventWork = maxEvent/parsedPerUnit + maxEvent*(elementsPerByte/weighedPerUnit) + 2*maxEvent/work.BytesPerUnit
-	return total.most() + eventWork + float64(w.epochs+1)*MaxState*elementsPerByte/movedPerUnit
+	eventWork := float64(event) * (1./parsedPerUnit + elementsPerByte/weighedPerUnit + 2./work.BytesPerUnit)
+	return total.most(event) + eventWork + float64(w.epochs+1)*MaxState*elementsPerByte/movedPerUnit
 }
 
 // operations weighs operations that follow each other. Objects that get new members are indexed anew now and then.
@@ -155,7 +169,7 @@ func (w *weigher) rest() weight { return each(2*elementsPerByte/movedPerUnit, w.
 // digits is what it takes to add a number of that size. A number that is not larger may have zeros up to value.MaxExponent
 // on one side.
 func (w *weigher) digits(size weight) weight {
-	return units(min(size.most(), 2*value.MaxDigits)/digitsPerUnit + 3*value.MaxExponent/digitsPerUnit)
+	return units(min(size.most(w.event), 2*value.MaxDigits)/digitsPerUnit + 3*value.MaxExponent/digitsPerUnit)
 }
 
 // amount is digits for what a value may be.
@@ -182,7 +196,7 @@ func (w *weigher) merged(o *operand) weight {
 	}
 	// What is larger than a state is refused before.
 	members := w.size(o.node)
-	if members.most() > MaxState {
+	if members.most(w.event) > MaxState {
 		members = units(MaxState)
 	}
 	return sum(w.kept(o), members.times(2*memberWork*membersPerByte))
@@ -242,7 +256,7 @@ func (w *weigher) over(size weight, slot int, f func() weight) weight {
 		case i == 0:
 			total = sum(total, size.times(n*elementsPerByte))
 		default:
-			total = sum(total, each(n*size.most()*elementsPerByte, i))
+			total = sum(total, each(n*size.most(w.event)*elementsPerByte, i))
 		}
 	}
 	return total
@@ -324,7 +338,7 @@ func (w *weigher) base(n *pathNode) weight {
 		return units(1 << 10)
 	case fromEvent, fromData, fromMetadata:
 	}
-	return units(maxEvent)
+	return units(float64(w.event))
 }
 
 // size bounds the size of a value.
@@ -357,7 +371,7 @@ func (w *weigher) size(n node) weight {
 		}
 		return total
 	default:
-		return units(maxEvent)
+		return units(float64(w.event))
 	}
 }
 
@@ -376,7 +390,7 @@ func (w *weigher) compared(left, right node) weight {
 		return a.times(perByte)
 	case len(b) > len(a):
 		return b.times(perByte)
-	case a.most() < b.most():
+	case a.most(w.event) < b.most(w.event):
 		return a.times(perByte)
 	default:
 		return b.times(perByte)
@@ -411,7 +425,7 @@ func (w *weigher) predicate(p predicate) weight {
 		return sum(units(2), w.eval(p.in), w.over(w.size(p.in), p.slot, func() weight { return sum(units(1), w.predicate(p.match)) }))
 	case *subsetNode:
 		total := sum(units(1), w.eval(p.items), w.eval(p.array))
-		items := w.size(p.items).most() * elementsPerByte
+		items := w.size(p.items).most(w.event) * elementsPerByte
 		return sum(total, w.search(w.size(p.array), 0).times(1+items))
 	case *notNode:
 		return sum(units(1), w.predicate(p.of))

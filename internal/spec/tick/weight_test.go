@@ -41,7 +41,7 @@ func TestHeavy(t *testing.T) {
 		`{"if":{"subset_of":{"items":"xs","array":"ys"}},"then":[]}`:                                                                    true,
 		"[" + strings.TrimSuffix(strings.Repeat(`{"update_where":{"target":"xs","match":{"id":1},"merge":{"n":2}}},`, 90), ",") + "]":   true,
 	} {
-		if got := compile(t, src).Heavy(); got != want {
+		if got := compile(t, src).Heavy(10_000); got != want {
 			t.Errorf("%.120s is heavy: %t", src, got)
 		}
 	}
@@ -116,7 +116,8 @@ func TestHostileHandlers(t *testing.T) {
 			}
 			return mustParse(t, "{"+b.String()[1:]+"}")
 		}
-		ev := newEvent("e", document("event", "l", "v", "id", "o"), firstTime)
+		data := document("event", "l", "v", "id", "o")
+		ev := newEvent("e", data, firstTime)
 		state := document("state", "l", "m", "o", "t", "n")
 		for range 2 {
 			ed := value.NewEditor()
@@ -129,7 +130,7 @@ func TestHostileHandlers(t *testing.T) {
 			switch {
 			case err != nil && j17.CodeOf(err) != j17.CodeWorkLimit:
 				rt.Fatal(err)
-			case err != nil && !h.Heavy():
+			case err != nil && !h.Heavy(data.Size()):
 				if next, err = h.Apply(value.NewEditor(), state, ev.raw(), work.New(rt.Context(), work.Replay), nil); err != nil {
 					rt.Fatalf("%s is not heavy, and %v", src, err)
 				}
