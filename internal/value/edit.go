@@ -158,6 +158,35 @@ func (e *Editor) Add(obj *Value, key string, by *Value, subtract bool, most int)
 	return grown, true
 }
 
+// ReplaceIn is Replace for a member of the object at the end of steps. It reports false, too, where the editor does not own all
+// objects on the way, or there are many of them.
+func (e *Editor) ReplaceIn(root *Value, steps []Step, key string, v *Value, size, most int) (grown int, ok bool) {
+	var way [4]*object
+	if len(steps) > len(way) {
+		return 0, false
+	}
+	for i := range steps {
+		if root.kind != Object || steps[i].IsIndex || root.object().owner != e.own {
+			return 0, false
+		}
+		o := root.object()
+		at := o.find(steps[i].Key)
+		if at < 0 {
+			return 0, false
+		}
+		way[i], root = o, &o.members[at].Value
+	}
+	if root.kind != Object || root.object().owner != e.own {
+		return 0, false
+	}
+	if grown, ok = e.Replace(root, key, v, size, most); ok {
+		for _, o := range way[:len(steps)] {
+			grow(&o.size, grown)
+		}
+	}
+	return grown, ok
+}
+
 // setAt puts v in the place of the member at i of the object o, which is obj.
 func (e *Editor) setAt(obj *Value, o *object, i int, v *Value, grown int) {
 	if o.owner != e.own {

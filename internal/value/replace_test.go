@@ -72,3 +72,37 @@ func TestOnlyMembersThatAreThereAreReplaced(t *testing.T) {
 		}
 	}
 }
+
+// TestMembersOfMembersAreReplacedInPlace compares ReplaceIn with Put.
+func TestMembersOfMembersAreReplacedInPlace(t *testing.T) {
+	ed, v := value.NewEditor(), value.StringValue("longer")
+	start, err := value.ParseString(`{"a":{"b":{"c":1,"d":[2]}},"e":3}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, size := start, start.Size()
+	steps := []value.Step{{Key: "a"}, {Key: "b"}}
+	if _, ok := ed.ReplaceIn(&root, steps, "c", &v, v.Size(), 100); ok {
+		t.Error("what the editor does not own is changed")
+	}
+	root, _ = ed.Put(root, append(steps[:2:2], value.Step{Key: "c"}), value.Int(5), 0)
+	if _, ok := ed.ReplaceIn(&root, steps, "c", &v, v.Size(), v.Size()-2); ok {
+		t.Error("it grows by more than it may")
+	}
+	if grown, ok := ed.ReplaceIn(&root, steps, "c", &v, v.Size(), v.Size()-1); !ok || grown != v.Size()-1 {
+		t.Error(grown, ok)
+	}
+	for _, wrong := range [][]value.Step{{{Key: "x"}}, {{Key: "e"}}, {{IsIndex: true}}, {{Key: "a"}, {Key: "b"}, {Key: "d"}}} {
+		if _, ok := ed.ReplaceIn(&root, wrong, "c", &v, v.Size(), 100); ok {
+			t.Errorf("a member is replaced at %v", wrong)
+		}
+	}
+	want := `{"a":{"b":{"c":"longer","d":[2]}},"e":3}`
+	if root.String() != want || root.Size() != len(want) || start.Size() != size || start.String() == want {
+		t.Errorf("%s has %d bytes; what was there is %s", root, root.Size(), start)
+	}
+	ed.Freeze()
+	if _, ok := ed.ReplaceIn(&root, steps, "c", &v, v.Size(), 100); ok {
+		t.Error("what is frozen is changed")
+	}
+}

@@ -566,6 +566,9 @@ func (o *setAtOp) apply(e *Env) {
 
 // setMember sets a member of the object that was found.
 func (o *base) setMember(e *Env, p *place, s spot, key string, v value.Value, size int) {
+	if e.swapIn(p.steps, key, &v, size) {
+		return
+	}
 	grown := s.room + size
 	if old := s.v.Get(key); old.IsMissing() {
 		grown += entrySize(s.v, key)

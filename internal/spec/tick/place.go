@@ -39,14 +39,22 @@ func (p *place) member() (string, bool) {
 	return p.steps[0].Key, true
 }
 
-// swap makes v, which has size bytes, stand at the place if that is a member of the state which is there already, as it mostly
-// is. It reports false, and changes nothing, where the place or the room has to be looked at more closely.
+// swap makes v, which has size bytes, stand at the place if that is a member which is there already, as it mostly is. It
+// reports false, and changes nothing, where the place or the room has to be looked at more closely.
 func (p *place) swap(e *Env, v *value.Value, size int) bool {
 	key, ok := p.member()
 	if !ok {
-		return false
+		n := len(p.steps) - 1
+		return n > 0 && !p.steps[n].IsIndex && e.swapIn(p.steps[:n], p.steps[n].Key, v, size)
 	}
 	grown, ok := e.ed.Replace(&e.current, key, v, size, maxState-e.total)
+	e.total += grown
+	return ok
+}
+
+// swapIn is swap for a member of the object at the end of steps.
+func (e *Env) swapIn(steps []value.Step, key string, v *value.Value, size int) bool {
+	grown, ok := e.ed.ReplaceIn(&e.current, steps, key, v, size, maxState-e.total)
 	e.total += grown
 	return ok
 }
