@@ -56,7 +56,7 @@ func TestAnImportLeavesAggregatesReadable(t *testing.T) {
 					t.Error(e.Message)
 				}
 			}
-			if got, want := f.length(t, "a", id), uint64(done.Stored); got != want { //nolint:gosec // a count
+			if got, want := f.length(t, "a", id), uint64(done.Stored); got != want {
 				t.Errorf("%d events, want %d", got, want)
 			}
 			if got := f.state(t, "a/"+id, engine.LoadOptions{Replay: true}); !strings.HasPrefix(got, "{") {
