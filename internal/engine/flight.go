@@ -57,10 +57,10 @@ type flights struct {
 	// finished are kept flights whose states nobody has fetched yet and which are in no cache, the oldest first.
 	finished []*flight
 	// kept is how many bytes their states have as JSON.
-	kept  int
-	queue    map[store.Tenant][]*flight
-	turn     []store.Tenant
-	workers  int
+	kept    int
+	queue   map[store.Tenant][]*flight
+	turn    []store.Tenant
+	workers int
 	// large is how many flights in the queue or with a worker are large.
 	large int
 	// ending tells that nothing goes on which nobody waits for. idle is closed when the last worker ends.
