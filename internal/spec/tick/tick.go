@@ -84,7 +84,7 @@ type Handler struct {
 	reads      []string
 	// light is how many bytes an event may have for the handler not to be heavy.
 	light int
-	envs       sync.Pool
+	envs  sync.Pool
 }
 
 // Reads returns the event paths that the handler may read, sorted, without their "?" and ".$entries". What is not
