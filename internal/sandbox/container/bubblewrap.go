@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 )
 
 // bubblewrap runs jobs with bwrap, in a user namespace of their own. It needs no privileges.
@@ -236,11 +237,23 @@ func (b *bubblewrap) prepare(j *job) (*launch, error) {
 			return // it is the first of its process namespace: all others end with it, then bwrap does
 		}
 		if cmd.Process != nil {
-			_ = cmd.Process.Kill()
+			killUnbegun(cmd.Process)
 		}
 	}
 	l.oom = group.oom
 	return l, nil
+}
+
+// killUnbegun kills a bwrap that has not told yet which process is the first of its sandbox. That one waits for a word of bwrap's
+// and would wait for ever, so it goes first, while bwrap stands still and can neither start nor collect any.
+func killUnbegun(bwrap *os.Process) {
+	_ = bwrap.Signal(syscall.SIGSTOP)
+	for _, child := range descendants(bwrap.Pid)[1:] {
+		if p, err := os.FindProcess(child); err == nil {
+			_ = p.Kill()
+		}
+	}
+	_ = bwrap.Kill()
 }
 
 // dataAllowance is what the runtimes need in private memory that they reserve without using it.

@@ -246,5 +246,31 @@ func TestPlaces(t *testing.T) {
 			}
 		}
 		calls.Wait()
+		// Some are being started ahead now. Closing leaves none of them, nor what was to start them.
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		for deadline := time.Now().Add(20 * time.Second); len(named(t, marker)) > 0; <-time.After(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("processes are left: %q", named(t, marker))
+			}
+		}
 	})
+}
+
+// named returns the command lines of all processes that have arg among their arguments.
+func named(tb testing.TB, arg string) []string {
+	tb.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var lines []string
+	for _, e := range entries {
+		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if args := bytes.Split(line, []byte{0}); slices.ContainsFunc(args, func(a []byte) bool { return string(a) == arg }) {
+			lines = append(lines, string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
+		}
+	}
+	return lines
 }

@@ -89,7 +89,7 @@ func removeSpare(dir string) error {
 	// The note goes last, so that what a crash leaves is known for what it is.
 	for _, entry := range entries {
 		if entry.Name() != noteFile {
-			if err := os.RemoveAll(filepath.Join(dir, entry.Name())); err != nil { //nolint:gosec // names that were compared above
+			if err := os.RemoveAll(filepath.Join(dir, entry.Name())); err != nil {
 				return err
 			}
 		}
@@ -99,6 +99,6 @@ func removeSpare(dir string) error {
 
 // gone tells for certain that there is nothing with a name.
 func gone(path string) bool {
-	_, err := os.Lstat(path)
+	_, err := os.Lstat(path) //nolint:gosec // looked at, not opened
 	return errors.Is(err, fs.ErrNotExist)
 }
