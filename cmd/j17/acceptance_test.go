@@ -50,8 +50,8 @@ func TestAcceptanceScript(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			cmd := exec.CommandContext(t.Context(), bash, script, dir, tc.suite)
-			cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir)
+			cmd := command(t, bash, script, dir, tc.suite)
+			cmd.Env = append(cmd.Env, "HOME="+dir, "XDG_CONFIG_HOME="+dir)
 			out, err := cmd.CombinedOutput()
 			if (err == nil) != tc.passes || !strings.Contains(string(out), tc.says) {
 				t.Errorf("%v\n%s", err, out)

@@ -365,7 +365,7 @@ func TestTwoImportsAtOnce(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if got := <-second; got != "1 j17: another import of this file is under way: wait until it has ended, or stop it\n" {
+	if got := <-second; got != "1 Writing to prod of "+run.url+".\nj17: another import of this file is under way: wait until it has ended, or stop it\n" {
 		t.Error(got)
 	}
 	exactlyOnce(t, p, lines)

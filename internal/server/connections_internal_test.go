@@ -17,6 +17,8 @@ type counted struct {
 	*connections
 	address string
 	limit   atomic.Int64
+	// alone makes the connections of this machine count together, as those of one address.
+	alone atomic.Bool
 }
 
 func newCounted(t *testing.T, limit int, handle http.HandlerFunc) *counted {
@@ -24,6 +26,7 @@ func newCounted(t *testing.T, limit int, handle http.HandlerFunc) *counted {
 	c := &counted{connections: newConnections(slog.New(slog.DiscardHandler), nil)}
 	c.limit.Store(int64(limit))
 	c.connections.limit = func() int { return int(c.limit.Load()) }
+	c.shared = func(netip.Addr) bool { return !c.alone.Load() }
 	var config net.ListenConfig
 	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -154,7 +157,7 @@ func TestOneAddressHasAShare(t *testing.T) {
 		w.WriteHeader(http.StatusNoContent)
 	})
 	defer close(end)
-	c.shared = func(netip.Addr) bool { return false }
+	c.alone.Store(true)
 	for range 4 {
 		_, _ = fmt.Fprint(c.dial(t), "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 		<-arrived
@@ -162,7 +165,7 @@ func TestOneAddressHasAShare(t *testing.T) {
 	if got := c.dial(t).get(); got != 0 {
 		t.Errorf("the fifth connection of an address that may have four is answered %d", got)
 	}
-	c.shared = func(netip.Addr) bool { return true }
+	c.alone.Store(false)
 	_, _ = fmt.Fprint(c.dial(t), "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	<-arrived // there is room for others
 }
