@@ -216,7 +216,8 @@ func devAnswers(ctx context.Context, dev server.DevAccess) bool {
 	if err != nil {
 		return false
 	}
-	return errors.Join(resp.Body.Close()) == nil && resp.StatusCode == http.StatusOK && resp.Header.Get(server.SignHeader) == dev.Sign
+	return errors.Join(resp.Body.Close()) == nil && resp.StatusCode == http.StatusOK &&
+		dev.Sign != "" && resp.Header.Get(server.SignHeader) == dev.Sign
 }
 
 // credentials adds the API key and the operator's token. Those of a context are for its server and its instance alone.

@@ -466,6 +466,7 @@ func (c *Client) open(ctx context.Context, r request) (*http.Response, error) {
 		}
 		resp, err := to.http.Do(req)
 		if err != nil {
+			c.leave(to)
 			return nil, c.unreachable(ctx, err)
 		}
 		c.answered.Store(true)
@@ -481,10 +482,18 @@ func (c *Client) open(ctx context.Context, r request) (*http.Response, error) {
 		err = failure(got)
 		next := c.elsewhere(err)
 		if next == nil || to != c.first {
+			c.leave(to)
 			return nil, err
 		}
 		c.node.Store(next)
 		to = next
+	}
+}
+
+// leave forgets a node that does not answer, or has the instance no longer: the first one is asked again then.
+func (c *Client) leave(node *place) {
+	if node != c.first {
+		c.node.CompareAndSwap(node, nil)
 	}
 }
 

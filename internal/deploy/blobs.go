@@ -48,6 +48,9 @@ func (s *Service) PutBlob(ctx context.Context, u Upload) (blob.Blob, bool, error
 func (s *Service) commit(ctx context.Context, e *environment, upload *blob.Upload) (blob.Blob, bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if err := s.catchUp(ctx, e); err != nil { // else nothing would be known to be in use
+		return blob.Blob{}, false, err
+	}
 	used, latest := e.code.uses(upload.Name())
 	if latest {
 		checked, err := s.check(ctx, e, upload)
@@ -106,6 +109,9 @@ func (s *Service) DeleteBlob(ctx context.Context, instance string, env j17.Envir
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if err := s.catchUp(ctx, e); err != nil {
+		return err
+	}
 	var list diag.List
 	for _, b := range e.code.bindings {
 		if b.name == name && b.version != 0 && (version == 0 || version == b.version) {

@@ -284,7 +284,7 @@ func (s *Service) compile(stored *control.Spec) (*spec.Compiled, []diag.Diagnost
 	if shared != nil && bytes.Equal(shared.Source, stored.Source) {
 		return shared, nil
 	}
-	compiled, found := spec.Compile(stored.Source)
+	compiled, found := spec.CompileStored(stored.Source)
 	if compiled != nil {
 		s.share(stored.Hash, compiled)
 	}

@@ -100,7 +100,7 @@ func (s *Service) compiled(ctx context.Context, instance string, env j17.Environ
 	if err != nil {
 		return nil, err
 	}
-	compiled, found := spec.Compile(stored.Source)
+	compiled, found := spec.CompileStored(stored.Source)
 	if compiled == nil {
 		e := invalid(found)
 		e.Message = "Version " + strconv.Itoa(version) + " of the spec is not valid for this version of the program, so it cannot be compared."

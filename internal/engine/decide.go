@@ -137,6 +137,7 @@ func (e *Engine) writeInTurn(ctx context.Context, d *deployed, c *Command, a *ad
 			return nil, store.Result{}, errAside
 		}
 		// Wait for the turn, and decide.
+		b.Rest() // who has the lane may wait for a turn on a processor
 		had, err := d.env.turns.take(waiting, want)
 		if err != nil {
 			return nil, store.Result{}, cmp.Or(ctx.Err(), errAside)

@@ -11,6 +11,7 @@ import (
 	"j17"
 	"j17/internal/store"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // A flight is one fold that everybody waits for who wants its state. It begins in the goroutine of who wants it first; what
@@ -175,7 +176,7 @@ func (e *Engine) begin(ctx context.Context, fl *flight, keep bool) {
 			fl.state = base
 			fl.state.cost = cost
 		}
-		fl.ctx, fl.cancel = context.WithCancel(context.WithoutCancel(ctx))
+		fl.ctx, fl.cancel = context.WithCancel(work.WithoutSlot(context.WithoutCancel(ctx)))
 		if e.enqueueFlight(fl, keep) {
 			e.counts.flights.Add(1)
 			return

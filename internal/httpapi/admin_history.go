@@ -96,6 +96,7 @@ func (c *call) exportAggregates(out *lines, only string) error {
 			for _, id := range ids {
 				after = id
 				state, err := c.api.Engine.Load(ctx, c.tenant, typ, id, engine.LoadOptions{})
+				c.slot.Give() // what follows takes as long as the client likes
 				if err != nil {
 					return err
 				}

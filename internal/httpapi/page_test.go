@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -188,11 +189,16 @@ func TestAPageIsNotHeldInMemory(t *testing.T) {
 		f.handler.ServeHTTP(sink{http.Header{}}, r)
 	}
 	get() // fills pools and caches
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	get()
-	runtime.ReadMemStats(&after)
-	if got := after.TotalAlloc - before.TotalAlloc; got > 6<<20 { // some of it pools, which the race detector empties now and then
-		t.Errorf("%d bytes were allocated for a page of 7 MB", got)
+	// The least of some tries: pools are emptied now and then, more often under the race detector.
+	least := uint64(math.MaxUint64)
+	for range 12 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		get()
+		runtime.ReadMemStats(&after)
+		least = min(least, after.TotalAlloc-before.TotalAlloc)
+	}
+	if least > 6<<20 {
+		t.Errorf("%d bytes were allocated for a page of 7 MB", least)
 	}
 }

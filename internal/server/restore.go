@@ -24,7 +24,8 @@ type restoration struct {
 	all, ended chan struct{}
 
 	mu      sync.Mutex
-	waiting map[store.Tenant]bool
+	// waiting are the environments that have not had their turn, failing those that could not be restored when they had it.
+	waiting, failing map[store.Tenant]bool
 }
 
 // environment is one environment of an instance.
@@ -42,7 +43,7 @@ const (
 
 // restore begins to restore the environments that this server has, and waits a little for them.
 func (s *Server) restore(ctx context.Context) {
-	r := &restoration{server: s, all: make(chan struct{}), ended: make(chan struct{}), waiting: map[store.Tenant]bool{}}
+	r := &restoration{server: s, all: make(chan struct{}), ended: make(chan struct{}), waiting: map[store.Tenant]bool{}, failing: map[store.Tenant]bool{}}
 	environments := s.owned()
 	for _, e := range environments {
 		r.waiting[store.TenantOf(e.instance, e.env)] = true
@@ -64,10 +65,14 @@ func (s *Server) restore(ctx context.Context) {
 // run restores environments until all are, or until ctx ends.
 func (r *restoration) run(ctx context.Context, environments []environment) {
 	defer close(r.ended)
-	tried := func(e environment) {
+	tried := func(e environment, again bool) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		delete(r.waiting, store.TenantOf(e.instance, e.env))
+		t := store.TenantOf(e.instance, e.env)
+		delete(r.waiting, t)
+		if r.failing[t] = true; !again {
+			delete(r.failing, t)
+		}
 	}
 	r.server.handover(tried, func() { close(r.all) }).run(ctx, environments)
 }
@@ -82,11 +87,11 @@ func (r *restoration) left() int {
 	return len(r.waiting)
 }
 
-// of reports whether an environment has not had its turn.
+// of reports whether an environment has not had its turn, or could not be restored yet.
 func (r *restoration) of(t store.Tenant) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.waiting[t]
+	return r.waiting[t] || r.failing[t]
 }
 
 // close ends the restoration and waits for that.
@@ -103,12 +108,13 @@ type handover struct {
 	hand   func(ctx context.Context, instance string, env j17.Environment) error
 	clock  clock.Clock
 	logger *slog.Logger
-	// tried, if not nil, is called, also by several at once, after the first attempt of each environment, and all after that of the last.
-	tried func(environment)
+	// tried, if not nil, is called, also by several at once, after each attempt with an environment, with whether it is tried
+	// again; and all after the first attempt with the last one.
+	tried func(e environment, again bool)
 	all   func()
 }
 
-func (s *Server) handover(tried func(environment), all func()) *handover {
+func (s *Server) handover(tried func(e environment, again bool), all func()) *handover {
 	return &handover{hand: s.deploy.Adopt, clock: s.options.Clock, logger: s.options.Logger, tried: tried, all: all}
 }
 
@@ -126,7 +132,7 @@ func (h *handover) run(ctx context.Context, environments []environment) {
 		if h.all != nil {
 			h.all()
 		}
-		h.tried, h.all = nil, nil
+		h.all = nil
 		if environments = failed; len(failed) == 0 || h.clock.Wait(ctx, h.clock.Now().Add(pause)) != nil {
 			return
 		}
@@ -160,10 +166,11 @@ func (h *handover) round(ctx context.Context, environments []environment) []envi
 // try hands over one environment, and tells whether that has to be tried again.
 func (h *handover) try(ctx context.Context, e environment) bool {
 	err := h.hand(ctx, e.instance, e.env)
+	again := ctx.Err() == nil && err != nil && j17.CodeOf(err) != j17.CodeNotFound // else gone since
 	if h.tried != nil {
-		h.tried(e)
+		h.tried(e, again)
 	}
-	if ctx.Err() != nil || err == nil || j17.CodeOf(err) == j17.CodeNotFound { // gone since
+	if !again {
 		return false
 	}
 	h.logger.LogAttrs(ctx, slog.LevelError, "a deployed spec could not be taken over; it is tried again",

@@ -23,6 +23,8 @@ const tombstoned = ident.WasTombstoned
 // compiler works through one spec. What it finds goes into the list, what it understands into out.
 type compiler struct {
 	messages
+	// stored says that the spec was deployed before.
+	stored bool
 	root value.Value
 	out  *Compiled
 	// declared holds every aggregate type and its event types, sound or not, so that one fault in a definition is not
@@ -41,8 +43,15 @@ type compiler struct {
 
 // Compile reads the text of a spec. It returns every finding, in the order of their places, and the compiled spec where
 // none of them is an error. Findings that are warnings may come with a compiled spec.
-func Compile(src []byte) (*Compiled, []diag.Diagnostic) {
+func Compile(src []byte) (*Compiled, []diag.Diagnostic) { return compile(src, false) }
+
+// CompileStored is Compile for a spec that was deployed before: what a later version of the program came to refuse although it has
+// a meaning is only warned of, so that a new version of the program takes no environment down.
+func CompileStored(src []byte) (*Compiled, []diag.Diagnostic) { return compile(src, true) }
+
+func compile(src []byte, stored bool) (*Compiled, []diag.Diagnostic) {
 	c := &compiler{
+		stored:     stored,
 		out:        &Compiled{Source: bytes.Clone(bytes.TrimSpace(src)), text: string(src)},
 		declared:   map[string]map[string]bool{},
 		handles:    map[ident.Prefix]string{},
@@ -497,7 +506,7 @@ func (c *compiler) id(v value.Value, at diag.Pointer, aggregateType string, s sc
 	case err != nil:
 		c.badLiteralID(at, text)
 	case canonical != literal:
-		c.literalIDChanges(at, literal, canonical, kind)
+		c.literalIDChanges(at, literal, canonical, kind, c.stored)
 	}
 	return Ref{Literal: canonical}
 }

@@ -301,8 +301,12 @@ func (m *messages) sequenceWithoutKey(at diag.Pointer) {
 	m.Errorf(at, "a sequence needs the top-level key \"project_key\", which its ids start with").Hintf(`add "project_key": "VNO" to get VNO-1, VNO-2 and so on`)
 }
 
-func (m *messages) literalIDChanges(at diag.Pointer, id, canonical string, kind ident.Kind) {
-	d := m.Errorf(at, "the id %s is spelt in another way than it is stored: it names %s", quote(id), quote(canonical))
+func (m *messages) literalIDChanges(at diag.Pointer, id, canonical string, kind ident.Kind, stored bool) {
+	report := m.Errorf
+	if stored {
+		report = m.Warnf
+	}
+	d := report(at, "the id %s is spelt in another way than it is stored: it names %s", quote(id), quote(canonical))
 	if kind == ident.HumaneCode {
 		d.Hintf(`write %s if that is meant; a name of your own is declared under "singletons"`, quote(canonical))
 		return

@@ -115,3 +115,15 @@ func TestCompare(t *testing.T) {
 		return written(spec.Compare(compile(t, whole(files["old"])), compile(t, whole(files["new"]))))
 	})
 }
+
+// TestStoredSpecsGoOn: a spec that names an id in another spelling than it is stored was accepted once.
+func TestStoredSpecsGoOn(t *testing.T) {
+	src := []byte(`{"agent_types":["user"],"aggregate_types":{"a":{"events":{"e":{"schema":{},"handler":[],"implications":[
+		{"emit":{"aggregate_type":"a","id":"warehouse","event_type":"f","data":{}}}]},"f":{"schema":{},"handler":[]}}}}}`)
+	if c, found := spec.Compile(src); c != nil {
+		t.Errorf("a new spec is accepted: %v", found)
+	}
+	if c, found := spec.CompileStored(src); c == nil || len(found) == 0 {
+		t.Errorf("a stored spec is refused, or without a warning: %v", found)
+	}
+}

@@ -170,3 +170,30 @@ func TestHeavyRequestsTakeTurns(t *testing.T) {
 		}
 	})
 }
+
+// TestRestingGivesTheTurnBack: who waits for something else lets others have their turn, and takes it again afterwards.
+func TestRestingGivesTheTurnBack(t *testing.T) {
+	p := work.NewPool(2, 2)
+	var s work.Slot
+	s.Open(p, "a")
+	ctx := slotted{t.Context(), &s}
+	b := work.New(ctx, work.Command)
+	if !b.Spend(2*work.HeavyAfter) || p.Used() != 1 {
+		t.Fatalf("a heavy request has %d turns: %v", p.Used(), b.Err())
+	}
+	if b.Rest(); p.Used() != 0 {
+		t.Errorf("a request that rests has %d turns", p.Used())
+	}
+	if b.Renew(work.Command); !b.Spend(2*work.HeavyAfter) || p.Used() != 1 {
+		t.Errorf("a request that goes on has %d turns: %v", p.Used(), b.Err())
+	}
+	s.End()
+
+	// What goes on without the request takes no turn in its name.
+	var other work.Slot
+	other.Open(p, "a")
+	alone := work.New(work.WithoutSlot(slotted{t.Context(), &other}), work.Command)
+	if !alone.Spend(2*work.HeavyAfter) || p.Used() != 0 {
+		t.Errorf("work without a request has %d turns: %v", p.Used(), alone.Err())
+	}
+}

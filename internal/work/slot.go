@@ -87,6 +87,11 @@ type slotKey struct{}
 // SlotKey returns the key under which the context of a request has its *Slot.
 func SlotKey() any { return slotKey{} }
 
+// WithoutSlot returns ctx for work that goes on without the request: it takes no turns in the request's name.
+func WithoutSlot(ctx context.Context) context.Context {
+	return context.WithValue(ctx, slotKey{}, (*Slot)(nil))
+}
+
 func slotOf(ctx context.Context) *Slot {
 	s, _ := ctx.Value(slotKey{}).(*Slot)
 	return s

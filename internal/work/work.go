@@ -108,6 +108,18 @@ func (b *Budget) turn() error {
 	return b.err
 }
 
+// Rest gives the turn back that the request may hold, before it waits for something that others may hold who wait for a turn. The
+// budget takes it again when it is spent from.
+func (b *Budget) Rest() {
+	if b.ctx == nil {
+		return
+	}
+	if s := slotOf(b.ctx); s != nil {
+		s.Give()
+		b.slot = s
+	}
+}
+
 // Err returns why the budget ended: nil while it has not, a *j17.Error with CodeWorkLimit where it was used up or
 // with CodeBusy where there was no turn, the context's error where that ended first.
 func (b *Budget) Err() error { return b.err }
