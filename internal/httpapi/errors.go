@@ -185,7 +185,7 @@ func (c *call) fail(w http.ResponseWriter, err error) {
 	if e.Code == j17.CodePayloadTooLarge {
 		c.api.refusals.note(c, e)
 		_ = http.NewResponseController(w).EnableFullDuplex() // else the server reads on before it answers; HTTP/2 does not
-		c.release() // what is drained is kept nowhere
+		c.release()                                          // what is drained is kept nowhere
 		defer c.drain(w)
 	}
 	h := w.Header()

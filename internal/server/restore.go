@@ -23,7 +23,7 @@ type restoration struct {
 	// all is closed when every environment has had its turn, ended when nothing is left to do.
 	all, ended chan struct{}
 
-	mu      sync.Mutex
+	mu sync.Mutex
 	// waiting are the environments that have not had their turn, failing those that could not be restored when they had it.
 	waiting, failing map[store.Tenant]bool
 }

@@ -25,8 +25,8 @@ type compiler struct {
 	messages
 	// stored says that the spec was deployed before.
 	stored bool
-	root value.Value
-	out  *Compiled
+	root   value.Value
+	out    *Compiled
 	// declared holds every aggregate type and its event types, sound or not, so that one fault in a definition is not
 	// reported again wherever its name is used.
 	declared map[string]map[string]bool
