@@ -196,6 +196,15 @@ func (e *Engine) planInTurn(
 ) (p *plan, tk *ticket, more claims, err error) {
 	p, err = e.plan(ctx, d, c, a, b, v)
 	if err != nil {
+		if p != nil && len(v.needs) > 0 {
+			// It was refused on states of which some are not stored: what else it looked at has to be as new as they are.
+			if want, _ := p.claims(v.turns); !v.held.cover(want) {
+				for _, c := range v.held {
+					want = want.with(c.key, c.alone)
+				}
+				return nil, nil, want, nil
+			}
+		}
 		return p, nil, nil, err
 	}
 	if want, _ := p.claims(v.turns); !v.held.cover(want) {
@@ -276,7 +285,7 @@ func (v *view) stored(ctx context.Context) bool {
 		case <-ctx.Done():
 			return false
 		}
-		if tk.result.Outcome != store.Committed {
+		if tk.result.Outcome != store.Committed || tk.drifted {
 			return false
 		}
 	}

@@ -64,6 +64,8 @@ type flights struct {
 	workers int
 	// large is how many flights in the queue or with a worker are large.
 	large int
+	// pops counts the flights that workers have taken.
+	pops uint
 	// ending tells that nothing goes on which nobody waits for. idle is closed when the last worker ends.
 	ending bool
 	idle   chan struct{}
@@ -194,7 +196,8 @@ func (e *Engine) base(ctx context.Context, fl *flight, most int) (*folded, error
 	}
 	known := e.cached(fl.stateKey, fl.typ, 0, false)
 	if known != nil && known.length <= fl.target {
-		return known, nil
+		own := *known // others read the one in the cache
+		return &own, nil
 	}
 	return e.snapshot(ctx, fl.tenant, fl.typ, fl.key, fl.target, most)
 }
@@ -211,7 +214,7 @@ func (e *Engine) enqueueFlight(fl *flight, keep bool) bool {
 	if waiting >= maxBegun {
 		fl.state = nil
 	}
-	fl.kept = keep
+	fl.kept = fl.kept || keep
 	if fl.done == nil {
 		fl.done = make(chan struct{})
 	}
@@ -258,8 +261,9 @@ func (s *flights) pop() *flight {
 	if len(s.turn) == 0 {
 		return nil
 	}
+	s.pops++
 	at := 0
-	if s.large >= maxLarge {
+	if s.large >= maxLarge && s.pops%2 == 0 { // every other time, so that large flights do not keep the others from flying
 		at = max(0, slices.IndexFunc(s.turn, func(t store.Tenant) bool { return s.queue[t][0].large }))
 	}
 	t := s.turn[at]
@@ -337,6 +341,12 @@ func (e *Engine) slice(fl *flight) bool {
 	fl.state = f
 	fl.at.Store(f.length)
 	if f.length == fl.target {
+		// A state that is too large for the cache would be folded anew for its snapshot, and again after that.
+		if fl.length == 0 && !fl.anew && f.length-f.snapshot >= e.every && f.finish(fl.key.String()) == nil {
+			if kept, err := e.keepSnapshot(fl.ctx, fl.stateKey, f); err == nil {
+				f = kept
+			}
+		}
 		e.land(fl, f, nil)
 		return false
 	}

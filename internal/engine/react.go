@@ -42,6 +42,7 @@ func (e *Engine) react(ctx context.Context, d *deployed, a *admitted, p *plan, b
 	if err == nil {
 		p.after, err = x.handle(ctx)
 	}
+	p.before = x.before
 	if err != nil {
 		if x.failure != nil {
 			p.failure = x.failure
@@ -55,7 +56,6 @@ func (e *Engine) react(ctx context.Context, d *deployed, a *admitted, p *plan, b
 		}
 		p.unit.Events = append(p.unit.Events, store.NewEvent{Key: o.key, Type: o.typ.Name, Data: o.json, Metadata: o.metadata})
 	}
-	p.before = x.before
 	for _, key := range x.looked {
 		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key, Length: x.before[key].length})
 	}

@@ -236,16 +236,25 @@ func (e *Engine) refreshOne(ctx context.Context, job stateKey) error {
 	if err != nil || f.length-f.snapshot < e.every {
 		return err
 	}
+	kept, err := e.keepSnapshot(ctx, job, f)
+	if err != nil {
+		return err
+	}
+	e.cache.put(job, kept)
+	return nil
+}
+
+// keepSnapshot writes a finished state as the snapshot of its stream, and returns one that knows of that.
+func (e *Engine) keepSnapshot(ctx context.Context, job stateKey, f *folded) (*folded, error) {
 	kept := *f
 	if f.length-f.snapshot >= pastEvery || f.length/pastEvery != f.snapshot/pastEvery {
 		e.tryKeepPast(ctx, job.tenant, job.key, &kept)
 	}
-	err = e.store.Write(ctx, job.tenant, []store.Side{{Op: store.Put, Space: snapshots, Key: job.key.String(), Value: encodeSnapshot(f)}})
+	err := e.store.Write(ctx, job.tenant, []store.Side{{Op: store.Put, Space: snapshots, Key: job.key.String(), Value: encodeSnapshot(f)}})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	e.counts.snapshots.Add(1)
 	kept.snapshot = f.length
-	e.cache.put(job, &kept)
-	return nil
+	return &kept, nil
 }

@@ -24,6 +24,20 @@ type ticket struct {
 	state  ticketState
 	result store.Result
 	err    error
+	// drifted tells that the plan was stored behind events that came in between, so that the states that were computed with it
+	// never existed.
+	drifted bool
+}
+
+// exact reports whether a state that was computed with the plan is the one that the plan's events have left behind: an event
+// that brings about nothing has no precondition, so events of writers outside of the lane may stand before it.
+func (tk *ticket) exact(a pendingState, r *store.Result) bool {
+	for i := len(r.Lengths) - 1; i >= 0; i-- {
+		if tk.plan.unit.Events[i].Key == a.key {
+			return r.Lengths[i] == a.state.length
+		}
+	}
+	return false
 }
 
 // pendingState is the state of one stream after a ticket, nil where it is not known.
@@ -148,7 +162,8 @@ func (e *Engine) flight(ctx context.Context, env *environment) bool {
 
 // refusedWhole reports whether an error of an append says of all its units what became of them.
 func refusedWhole(err error) bool {
-	return errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrUnknown)
+	return errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrUnknown) ||
+		errors.Is(err, store.ErrClock)
 }
 
 // board takes the next tickets. Those that were decided under another spec, or on what was not stored, end here. tickets is nil
@@ -209,6 +224,9 @@ func (t *turns) land(tickets []*ticket, results []store.Result, err error) {
 			t.end(tk, ticketFailed, storage(err))
 		case results[i].Outcome == store.Committed:
 			tk.result = results[i]
+			for _, a := range tk.after {
+				tk.drifted = tk.drifted || a.state != nil && !tk.exact(a, &results[i])
+			}
 			t.end(tk, ticketStored, nil)
 		default:
 			tk.result = results[i]
@@ -228,7 +246,7 @@ func (e *Engine) keepLast(t store.Tenant, tickets []*ticket, results []store.Res
 			continue
 		}
 		for _, a := range tk.after {
-			if !kept[a.key] && a.state != nil {
+			if !kept[a.key] && a.state != nil && tk.exact(a, &results[i]) {
 				kept[a.key] = true
 				e.keep(stateKey{t, a.key}, a.state)
 			}

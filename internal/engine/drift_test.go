@@ -1,0 +1,63 @@
+package engine_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"j17"
+	"j17/internal/engine"
+	"j17/internal/store"
+)
+
+// hooked is a store whose next append is done by a hook.
+type hooked struct {
+	store.Store
+	hook func(do func() ([]store.Result, error)) ([]store.Result, error)
+}
+
+func (h *hooked) Append(ctx context.Context, t store.Tenant, u []store.Append) ([]store.Result, error) {
+	do := func() ([]store.Result, error) { return h.Store.Append(ctx, t, u) }
+	if hook := h.hook; hook != nil {
+		h.hook = nil
+		return hook(do)
+	}
+	return do()
+}
+
+// TestAStateThatNeverWasIsNotKept: an event that brings about nothing is stored in turn behind one of a writer who saw no lane, so the
+// state that was computed with it must not be cached, nor decided on.
+func TestAStateThatNeverWasIsNotKept(t *testing.T) {
+	f := newFixture(t, engine.Options{})
+	h := &hooked{Store: f.store}
+	f.Engine = engine.New(engine.Options{Store: h, Clock: f.clock, Logger: slog.New(slog.DiscardHandler)})
+	f.deploy(t, accountSpec)
+	dep := func(n string) string { return `{"data":{"amount":` + n + `},` + meta + `}` }
+	raw := func(n string) {
+		_, err := f.store.Append(t.Context(), tenant, []store.Append{{Timestamp: 1, Events: []store.NewEvent{{Key: j17.Key{Type: "account", ID: id}, Type: "was_deposited", Data: []byte(`{"amount":` + n + `}`), Metadata: []byte(`{}`)}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
+	// W1 is outside the lane: held back between its look at the lanes and the committer.
+	reached, goOn, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	h.hook = func(do func() ([]store.Result, error)) ([]store.Result, error) { close(reached); <-goOn; return do() }
+	go func() {
+		defer close(done)
+		if _, err := f.Execute(t.Context(), command(t, "account/"+id+"/was_deposited", dep("100"))); err != nil {
+			t.Error(err)
+		}
+	}()
+	<-reached
+	// A payment is overtaken: the lane comes into being.
+	h.hook = func(do func() ([]store.Result, error)) ([]store.Result, error) { raw("10"); return do() }
+	f.post(t, "account/"+id+"/was_paid", paid())
+	// W2 deposits in turn, W1 gets to the committer just before it.
+	h.hook = func(do func() ([]store.Result, error)) ([]store.Result, error) { close(goOn); <-done; return do() }
+	f.post(t, "account/"+id+"/was_deposited", dep("1000"))
+	served, truth := f.state(t, "account/"+id, engine.LoadOptions{}), f.state(t, "account/"+id, engine.LoadOptions{Replay: true})
+	if served != truth {
+		t.Errorf("served %s, truth %s", served, truth)
+	}
+}
