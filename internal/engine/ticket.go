@@ -32,9 +32,9 @@ type ticket struct {
 // exact reports whether a state that was computed with the plan is the one that the plan's events have left behind: an event
 // that brings about nothing has no precondition, so events of writers outside of the lane may stand before it.
 func (tk *ticket) exact(a pendingState, r *store.Result) bool {
-	for i := len(r.Lengths) - 1; i >= 0; i-- {
+	for i, length := range slices.Backward(r.Lengths) {
 		if tk.plan.unit.Events[i].Key == a.key {
-			return r.Lengths[i] == a.state.length
+			return length == a.state.length
 		}
 	}
 	return false
