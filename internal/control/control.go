@@ -55,7 +55,7 @@ type Registry struct {
 	nodeSecret string
 
 	// change is held from before a write until memory shows it, so that memory sees changes in the store's order. See lock.
-	change sync.Mutex
+	change turns
 	// inDoubt, which changes under change, says that memory may lack a write that the store holds or is about to hold. doubted is
 	// signalled when it comes to be true, settled when it does not any more.
 	inDoubt          atomic.Bool
@@ -84,7 +84,7 @@ type known struct {
 func Open(ctx context.Context, st store.Store, clk clock.Clock, plans ...Plan) (*Registry, error) {
 	r := &Registry{
 		store: st, clock: clk, mint: ident.NewMinter(clk.Now), hasher: newHasher(), faults: newFaults(), replication: newReplication(),
-		doubted: make(chan struct{}, 1), settled: make(chan struct{}, 1),
+		change: newTurns(), doubted: make(chan struct{}, 1), settled: make(chan struct{}, 1),
 	}
 	var err error
 	if r.plans, err = plansOf(plans); err != nil {

@@ -105,7 +105,7 @@ func (r *Registry) AddInstance(ctx context.Context, n NewInstance) (Instance, er
 	if err := r.lock(ctx); err != nil {
 		return Instance{}, err
 	}
-	defer r.change.Unlock()
+	defer r.change.pass()
 	if _, ok := r.InstanceByName(n.Name); ok {
 		return Instance{}, nameTaken(n.Name)
 	}
@@ -161,7 +161,7 @@ func (r *Registry) ChangeInstance(ctx context.Context, id string, c InstanceChan
 	if err := r.lock(ctx); err != nil {
 		return Instance{}, err
 	}
-	defer r.change.Unlock()
+	defer r.change.pass()
 	rec, rev, err := r.storedInstance(ctx, id)
 	if err != nil {
 		return Instance{}, err
@@ -218,8 +218,10 @@ func (r *Registry) DeleteInstance(ctx context.Context, id, confirm string) error
 
 // removeInstance removes everything by which an instance is known, in one step.
 func (r *Registry) removeInstance(ctx context.Context, id, confirm string) (string, error) {
-	r.change.Lock()
-	defer r.change.Unlock()
+	if err := r.change.take(ctx); err != nil {
+		return "", err
+	}
+	defer r.change.pass()
 	rec, rev, err := r.storedInstance(ctx, id)
 	if err != nil {
 		return "", err

@@ -137,7 +137,7 @@ func (r *Registry) CreateKey(ctx context.Context, nk NewKey) (key Key, token str
 	if err := r.lock(ctx); err != nil {
 		return Key{}, "", err
 	}
-	defer r.change.Unlock()
+	defer r.change.pass()
 	if r.instance(nk.Instance) == nil {
 		return Key{}, "", noInstance()
 	}
@@ -185,7 +185,7 @@ func (r *Registry) RotateKey(ctx context.Context, id string) (key Key, token str
 	if err := r.lock(ctx); err != nil {
 		return Key{}, "", err
 	}
-	defer r.change.Unlock()
+	defer r.change.pass()
 	old, rev, err := r.storedKey(ctx, id)
 	if err != nil {
 		return Key{}, "", err
@@ -328,7 +328,7 @@ func (r *Registry) forgetRevoked(ctx context.Context) error {
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
-	defer r.change.Unlock()
+	defer r.change.pass()
 	before := r.clock.Now().Add(-keepRevoked)
 	var old []*keyRecord
 	r.mu.RLock()
@@ -358,7 +358,7 @@ func (r *Registry) RevokeKey(ctx context.Context, id string, at time.Time) (Key,
 	if err := r.lock(ctx); err != nil {
 		return Key{}, err
 	}
-	defer r.change.Unlock()
+	defer r.change.pass()
 	rec, rev, err := r.storedKey(ctx, id)
 	if err != nil {
 		return Key{}, err

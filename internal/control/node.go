@@ -65,7 +65,7 @@ func (r *Registry) RegisterNode(ctx context.Context, n Node) error {
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
-	defer r.change.Unlock()
+	defer r.change.pass()
 	r.mu.RLock()
 	old := r.known.nodes[n.Name]
 	r.mu.RUnlock()

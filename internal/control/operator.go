@@ -91,7 +91,7 @@ func (r *Registry) createOperator(ctx context.Context, op NewOperator, allowed f
 	if err := r.lock(ctx); err != nil {
 		return Operator{}, err
 	}
-	defer r.change.Unlock()
+	defer r.change.pass()
 	if err := allowed(); err != nil {
 		return Operator{}, err
 	}
@@ -206,7 +206,7 @@ func (r *Registry) setPassword(ctx context.Context, id, password string, current
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
-	defer r.change.Unlock()
+	defer r.change.pass()
 	_, err = r.changeOperator(ctx, id, func(rec *operatorRecord) (Record, error) {
 		if !current(rec) {
 			return Record{}, j17.Errorf(j17.CodeUnauthorized, "The password was changed, or the sessions were ended, while this request was under way.")
@@ -223,7 +223,7 @@ func (r *Registry) RevokeTokens(ctx context.Context, id string) error {
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
-	defer r.change.Unlock()
+	defer r.change.pass()
 	_, err := r.changeOperator(ctx, id, func(rec *operatorRecord) (Record, error) {
 		rec.TokensFrom = r.afterNow(rec)
 		return Record{Action: "operator.revoke_tokens", Target: rec.ID, Details: map[string]string{"email": rec.Email}}, nil
@@ -244,7 +244,7 @@ func (r *Registry) SetRole(ctx context.Context, id string, role Role) (Operator,
 	if err := r.lock(ctx); err != nil {
 		return Operator{}, err
 	}
-	defer r.change.Unlock()
+	defer r.change.pass()
 	return r.changeOperator(ctx, id, func(rec *operatorRecord) (Record, error) {
 		if rec.Role == role {
 			return Record{}, errUnchanged
@@ -266,7 +266,7 @@ func (r *Registry) DeleteOperator(ctx context.Context, id string) error {
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
-	defer r.change.Unlock()
+	defer r.change.pass()
 	rec, rev, err := r.storedOperator(ctx, id)
 	if err != nil {
 		return err

@@ -274,8 +274,11 @@ func (r *Registry) AwaitReplicas(ctx context.Context) (behind []string) {
 // everything returns all items that replicas have copies of. Of the sources of specs it has the current ones only; a replica
 // asks for others when it needs them.
 func (r *Registry) everything(ctx context.Context) (Replication, error) {
-	r.change.Lock() // so that nothing is written between the look at the position and the end of the scans
-	defer r.change.Unlock()
+	// Nothing is written between the look at the position and the end of the scans.
+	if err := r.change.take(ctx); err != nil {
+		return Replication{}, err
+	}
+	defer r.change.pass()
 	r.replication.mu.Lock()
 	whole := Replication{Position: r.replication.position(), Whole: true}
 	r.replication.mu.Unlock()
@@ -347,7 +350,7 @@ func (r *Registry) Apply(ctx context.Context, rep Replication) error {
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
-	defer r.change.Unlock()
+	defer r.change.pass()
 	changes := rep.Changes
 	if rep.Whole {
 		gone, err := r.surplus(ctx, changes)
@@ -500,7 +503,7 @@ func (r *Registry) putUpstream(ctx context.Context, at string, d Deployment) (Sp
 	if err := r.lock(ctx); err != nil {
 		return Spec{}, err
 	}
-	defer r.change.Unlock()
+	defer r.change.pass()
 	if head, _, err := get[specHead](ctx, r.store, specHeadSpace, at); err == nil && head.Version > put.Version {
 		return Spec{}, outdatedSpec(d.Environment)
 	}

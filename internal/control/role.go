@@ -83,7 +83,7 @@ func (r *Registry) Grant(ctx context.Context, operatorID, instanceID string) (Op
 	if err := r.lock(ctx); err != nil {
 		return Operator{}, err
 	}
-	defer r.change.Unlock()
+	defer r.change.pass()
 	instance := r.instance(instanceID)
 	if instance == nil {
 		return Operator{}, noInstance()
@@ -107,7 +107,7 @@ func (r *Registry) Withdraw(ctx context.Context, operatorID, instanceID string) 
 	if err := r.lock(ctx); err != nil {
 		return Operator{}, err
 	}
-	defer r.change.Unlock()
+	defer r.change.pass()
 	return r.changeOperator(ctx, operatorID, func(rec *operatorRecord) (Record, error) {
 		i := slices.Index(rec.Instances, instanceID)
 		if i < 0 {

@@ -114,7 +114,7 @@ func (r *Registry) RotateSigningKey(ctx context.Context, revoke bool) error {
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
-	defer r.change.Unlock()
+	defer r.change.pass()
 	rec, rev, err := get[signingRecord](ctx, r.store, secretSpace, signingSecret)
 	if err != nil {
 		return failure(err)
@@ -174,7 +174,7 @@ func (r *Registry) RevokeToken(ctx context.Context, operatorID, tokenID string, 
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
-	defer r.change.Unlock()
+	defer r.change.pass()
 	rec := &revokedToken{ID: tokenID, Expires: expires.UTC()}
 	item, err := putNew(revokedSpace, tokenID, rec)
 	if err != nil {

@@ -15,17 +15,44 @@ import (
 // settleInterval is how often the store is asked what became of a write whose outcome is unknown.
 const settleInterval = time.Second
 
+// turns is a mutex whose waiters heed their context: whoever holds it may wait for a store that is full.
+type turns chan struct{}
+
+func newTurns() turns { return make(turns, 1) }
+
+func (t turns) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (t turns) tryTake() bool {
+	select {
+	case t <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (t turns) pass() { <-t }
+
 // lock is how every change begins: it takes r.change and makes sure that the memory is what the store holds. When it
-// succeeds, the caller has to unlock r.change.
+// succeeds, the caller has to pass r.change on.
 func (r *Registry) lock(ctx context.Context) error {
 	if !r.inDoubt.Load() {
-		r.change.Lock()
-	} else if !r.change.TryLock() {
+		if err := r.change.take(ctx); err != nil {
+			return err
+		}
+	} else if !r.change.tryTake() {
 		return undecided() // someone else asks the store, which may take as long as it is full
 	}
 	err := r.settle(ctx)
 	if err != nil {
-		r.change.Unlock()
+		r.change.pass()
 	}
 	return err
 }
@@ -101,7 +128,7 @@ func (r *Registry) settleDoubts(ctx context.Context, logger *slog.Logger) {
 		for {
 			err := r.lock(ctx)
 			if err == nil {
-				r.change.Unlock()
+				r.change.pass()
 				break
 			}
 			if r.clock.Wait(ctx, r.clock.Now().Add(settleInterval)) != nil {

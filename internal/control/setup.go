@@ -28,7 +28,7 @@ func (r *Registry) SetupToken(ctx context.Context) (token string, needed bool, e
 	if err := r.lock(ctx); err != nil {
 		return "", false, err
 	}
-	defer r.change.Unlock()
+	defer r.change.pass()
 	if len(r.Operators()) > 0 {
 		return "", false, nil
 	}

@@ -166,7 +166,7 @@ func (r *Registry) PutSpec(ctx context.Context, d Deployment) (Spec, error) {
 	if err := r.lock(ctx); err != nil {
 		return Spec{}, err
 	}
-	defer r.change.Unlock()
+	defer r.change.pass()
 	current, rev, err := r.currentSpec(ctx, at)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return Spec{}, err

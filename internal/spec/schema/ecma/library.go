@@ -22,9 +22,9 @@ const (
 // Library compiles the patterns of one spec. The same text is compiled once and the same set of characters is kept once,
 // and together they keep within limits, so that neither a deploy nor a start can take long or much memory.
 type Library struct {
-	patterns map[string]*Regexp
-	// mu guards what patterns share when they are made ready at their first use.
+	// mu guards all that follows: patterns are made ready at their first use, while others may still be compiled.
 	mu         sync.Mutex
+	patterns   map[string]*Regexp
 	sets       map[setKey]*set
 	properties map[string]*set
 	letters    []rune
@@ -68,6 +68,8 @@ func (e *LimitError) Error() string { return e.Message }
 
 // Compile compiles a pattern. Errors are *SyntaxError and *LimitError.
 func (l *Library) Compile(pattern string) (*Regexp, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if re := l.patterns[pattern]; re != nil {
 		return re, nil
 	}
