@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"unicode"
 )
 
 // Code names one kind of failure for programs. Codes are stable: they never change their meaning. Each has one
@@ -182,4 +183,53 @@ func CodeOf(err error) Code {
 		return e.Code
 	}
 	return CodeInternal
+}
+
+// At returns err with a path where it is an *Error, else err.
+func At(err error, path string) error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.At(path)
+	}
+	return err
+}
+
+// InEvent returns err with the position of the faulty event in a batch where it is an *Error, else err.
+func InEvent(err error, index int) error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		c := *e
+		c.EventIndex = &index
+		return &c
+	}
+	return err
+}
+
+// JoinPath extends a path of the form that errors have: "data" by "items[0].sku", by "[0]" or by nothing.
+func JoinPath(path, more string) string {
+	switch {
+	case path == "":
+		return more
+	case more == "" || more[0] == '[':
+		return path + more
+	default:
+		return path + "." + more
+	}
+}
+
+// Printable returns a name from outside, fit for a sentence: control characters replaced, long ones cut.
+func Printable(s string) string {
+	const most = 80
+	cut := false
+	if len(s) > most {
+		s, cut = s[:most], true
+	}
+	s = strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
+	if cut {
+		s += "..."
+	}
+	return s
 }

@@ -65,6 +65,15 @@ func ParseKey(s string) (Key, bool) {
 	return Key{Type: typ, ID: id}, true
 }
 
+// Names are what an aggregate is called outside beside its id: in replies, URLs and documents. The first event of an
+// aggregate takes its names in its own commit, for good.
+type Names struct {
+	// Handle is "pmt_4k7vx9tz2nqr8w3", "" where the type has no handles.
+	Handle string
+	// PublicID is "VNO-42", "" where the type has no sequence.
+	PublicID string
+}
+
 // Agent is an actor or a target: a declared type and an id in canonical form.
 type Agent struct {
 	Type string

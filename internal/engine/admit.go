@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -60,7 +59,7 @@ func (d *deployed) admit(c *Command, b *work.Budget, resolve func() (j17.Key, er
 	for i := range a.events {
 		if err := a.events[i].check(b); err != nil {
 			if c.EventType == "" {
-				err = inEvent(err, i)
+				err = j17.InEvent(err, i)
 			}
 			return nil, err
 		}
@@ -99,7 +98,7 @@ func (a *admitted) batch(typ *spec.AggregateType, c *Command) error {
 	for i, ev := range events.Elems() {
 		et, err := batchEvent(typ, ev)
 		if err != nil {
-			return inEvent(err, i)
+			return j17.InEvent(err, i)
 		}
 		data := ev.Get("data")
 		if data.IsMissing() {
@@ -125,29 +124,17 @@ func batchEvent(typ *spec.AggregateType, ev value.Value) (*spec.EventType, error
 		return nil, j17.Errorf(j17.CodeInvalidField, "The 'type' of an event must be a string").At("type")
 	}
 	et, err := eventType(typ, name.Str())
-	return et, at(err, "type")
+	return et, j17.At(err, "type")
 }
 
 func eventType(typ *spec.AggregateType, name string) (*spec.EventType, error) {
 	if ident.IsReservedEventType(name) {
-		return nil, j17.Errorf(j17.CodeReservedEventType, "Event types that start with an underscore are written by the system only; '%s' cannot be posted", printable(name))
+		return nil, j17.Errorf(j17.CodeReservedEventType, "Event types that start with an underscore are written by the system only; '%s' cannot be posted", j17.Printable(name))
 	}
 	if et := typ.Events[name]; et != nil {
 		return et, nil
 	}
-	return nil, j17.Errorf(j17.CodeUnknownEventType, "Event type '%s' not found in spec for aggregate '%s'%s", printable(name), typ.Name, meant(name, maps.Keys(typ.Events)))
-}
-
-// mostCompared is how many names an unknown one is compared with, letter by letter.
-const mostCompared = 256
-
-// meant is the end of a message about a name that is not among those that are known: which one was meant, if one is near.
-func meant(name string, known iter.Seq[string]) string {
-	names := slices.Sorted(known)
-	if near := diag.Nearest(name, names[:min(len(names), mostCompared)]); near != "" {
-		return ". Did you mean '" + near + "'?"
-	}
-	return ""
+	return nil, j17.Errorf(j17.CodeUnknownEventType, "Event type '%s' not found in spec for aggregate '%s'%s", j17.Printable(name), typ.Name, diag.Meant(name, maps.Keys(typ.Events)))
 }
 
 // onlyMembers checks that v is an object without members other than known. Misspelt members would be lost silently.
@@ -177,19 +164,7 @@ func UnknownField(path, name string, known []string) error {
 	if near := diag.Nearest(name, known); near != "" {
 		hint = "did you mean '" + near + "'?"
 	}
-	return j17.Errorf(j17.CodeUnknownField, "Unknown field '%s': %s", printable(name), hint).At(join(path, printable(name)))
-}
-
-// join extends a path in dotted form: "data" by "items[0].sku", by "[0]" or by nothing.
-func join(path, more string) string {
-	switch {
-	case path == "":
-		return more
-	case more == "" || more[0] == '[':
-		return path + more
-	default:
-		return path + "." + more
-	}
+	return j17.Errorf(j17.CodeUnknownField, "Unknown field '%s': %s", j17.Printable(name), hint).At(j17.JoinPath(path, j17.Printable(name)))
 }
 
 func (a *admitted) readMetadata(s *spec.Compiled, c *Command) error {
@@ -267,7 +242,7 @@ func readActor(s *spec.Compiled, v value.Value, trusted bool) (j17.Agent, error)
 			return j17.Agent{}, j17.Errorf(j17.CodeMissingField, "Missing 'id' of the actor").At(path + ".id")
 		}
 		if err := ident.CheckSystemAgent(id.Str()); err != nil {
-			return j17.Agent{}, at(err, path+".id")
+			return j17.Agent{}, j17.At(err, path+".id")
 		}
 		if !trusted {
 			return j17.Agent{}, j17.Errorf(j17.CodeForbidden, "Actor types that start with 'system_' are the platform's own; an API key cannot write as one").At(path + ".type")
@@ -291,11 +266,11 @@ func readAgent(v value.Value, path string, declared spec.Names, list string, rul
 		return agent, err
 	}
 	if !declared.Has(agent.Type) {
-		return agent, j17.Errorf(j17.CodeUndeclaredType, "Type '%s' is not declared in the spec's %s%s", printable(agent.Type), list, meant(agent.Type, slices.Values(declared.Sorted()))).At(path + ".type")
+		return agent, j17.Errorf(j17.CodeUndeclaredType, "Type '%s' is not declared in the spec's %s%s", j17.Printable(agent.Type), list, diag.Meant(agent.Type, slices.Values(declared.Sorted()))).At(path + ".type")
 	}
 	id, _, err := rules.Check(agent.ID)
 	if err != nil {
-		return agent, at(err, path+".id")
+		return agent, j17.At(err, path+".id")
 	}
 	agent.ID = id
 	return agent, nil
@@ -313,10 +288,10 @@ func readHalves(v value.Value, path string) (j17.Agent, error) {
 	}{{"type", &agent.Type}, {"id", &agent.ID}} {
 		m := v.Get(half.name)
 		if m.IsMissing() {
-			return agent, j17.Errorf(j17.CodeMissingField, "Missing '%s' in '%s'", half.name, path).At(join(path, half.name))
+			return agent, j17.Errorf(j17.CodeMissingField, "Missing '%s' in '%s'", half.name, path).At(j17.JoinPath(path, half.name))
 		}
 		if m.Kind() != value.String {
-			return agent, j17.Errorf(j17.CodeInvalidField, "'%s' in '%s' must be a string", half.name, path).At(join(path, half.name))
+			return agent, j17.Errorf(j17.CodeInvalidField, "'%s' in '%s' must be a string", half.name, path).At(j17.JoinPath(path, half.name))
 		}
 		*half.into = m.Str()
 	}
@@ -364,7 +339,7 @@ func errNoData() error {
 
 func schemaError(failures []schema.Failure) error {
 	first := failures[0]
-	e := j17.Errorf(j17.CodeSchemaViolation, "Event data failed schema validation").At(join("data", first.Path))
+	e := j17.Errorf(j17.CodeSchemaViolation, "Event data failed schema validation").At(j17.JoinPath("data", first.Path))
 	e.Details = schemaDetails{Field: first.Path, Constraint: first.Constraint, Expected: first.Expected, Received: first.Received}
 	for _, f := range failures[:min(len(failures), maxErrors)] {
 		e.Errors = append(e.Errors, j17.FieldError{Pointer: "/data" + f.Pointer, Message: f.Message})

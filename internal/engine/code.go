@@ -117,8 +117,8 @@ func (f Functions) call(ctx context.Context, code *spec.Code, in []byte, b *work
 func notLoaded(code *spec.Code) *sandbox.Fault {
 	f := &sandbox.Fault{Kind: sandbox.Start, Detail: "the code is not loaded", Hint: "See what the server's log says of it, and deploy the spec again."}
 	if code.Runtime == spec.WASM {
-		f.Detail = fmt.Sprintf("the blob %s is missing in this environment, or it could not be loaded", printable(code.Artifact))
-		f.Hint = fmt.Sprintf("Upload it with 'j17 blobs put FILE %s'; nothing has to be deployed again. Until then, trying again cannot help.", printable(code.Artifact))
+		f.Detail = fmt.Sprintf("the blob %s is missing in this environment, or it could not be loaded", j17.Printable(code.Artifact))
+		f.Hint = fmt.Sprintf("Upload it with 'j17 blobs put FILE %s'; nothing has to be deployed again. Until then, trying again cannot help.", j17.Printable(code.Artifact))
 	}
 	return f
 }
@@ -150,12 +150,12 @@ func faulty(code *spec.Code, err error) error {
 	if name == "" {
 		name = code.Entrypoint
 	}
-	out := j17.Errorf(j17.CodeCustomCodeFailed, "The custom code %s failed (%s): %s. Nothing was changed.", printable(name), fault.Kind, fault.Detail)
+	out := j17.Errorf(j17.CodeCustomCodeFailed, "The custom code %s failed (%s): %s. Nothing was changed.", j17.Printable(name), fault.Kind, fault.Detail)
 	switch fault.Kind {
 	case sandbox.Busy:
-		out = j17.Errorf(j17.CodeUnavailable, "The custom code %s could not run now: %s. Nothing was changed. Try again.", printable(name), fault.Detail)
+		out = j17.Errorf(j17.CodeUnavailable, "The custom code %s could not run now: %s. Nothing was changed. Try again.", j17.Printable(name), fault.Detail)
 	case sandbox.Exhausted:
-		out = j17.Errorf(j17.CodeWorkLimit, "The custom code %s was stopped: %s. Nothing was changed.", printable(name), fault.Detail)
+		out = j17.Errorf(j17.CodeWorkLimit, "The custom code %s was stopped: %s. Nothing was changed.", j17.Printable(name), fault.Detail)
 	case sandbox.Timeout, sandbox.Memory, sandbox.Trap, sandbox.InvalidOutput, sandbox.Exit, sandbox.Start:
 	}
 	out.Details = faultDetails{Kind: fault.Kind, Hint: fault.Hint, Artifact: code.Artifact, Entrypoint: code.Entrypoint}

@@ -33,9 +33,9 @@ type Command struct {
 
 // Receipt tells what a command has written.
 type Receipt struct {
-	// ID is the aggregate's id, Identity what else it is called.
+	// ID is the aggregate's id, Names what else it is called.
 	ID string
-	Identity
+	j17.Names
 	// IDs are the positions of the command's own events, in order.
 	IDs []j17.StreamID
 	// Length is the aggregate's number of events after the command.

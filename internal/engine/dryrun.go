@@ -295,7 +295,7 @@ func (r *dryRun) read(v value.Value) (FileEvent, []error) {
 func (d *deployed) examine(ctx context.Context, c *FileEvent) (*examined, []error) {
 	typ, err := d.aggregateType(c.AggregateType)
 	if err != nil {
-		return nil, []error{at(err, "key")}
+		return nil, []error{j17.At(err, "key")}
 	}
 	var faults []error
 	e := &examined{}
@@ -317,7 +317,7 @@ func (d *deployed) examine(ctx context.Context, c *FileEvent) (*examined, []erro
 	}
 	et, err := eventType(typ, c.Type)
 	if err != nil {
-		return nil, append(faults, at(err, "type"))
+		return nil, append(faults, j17.At(err, "type"))
 	}
 	e.events = []proposed{{typ: et, data: c.Data}}
 	body := value.ObjectValue()
@@ -506,7 +506,7 @@ func dotted(v value.Value, p diag.Pointer) string {
 			path, v = path+"["+step+"]", v.Index(i)
 			continue
 		}
-		path, v = join(path, step), v.Get(step)
+		path, v = j17.JoinPath(path, step), v.Get(step)
 	}
 	return path
 }

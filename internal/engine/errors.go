@@ -3,49 +3,10 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"strings"
-	"unicode"
 
 	"j17"
 	"j17/internal/store"
 )
-
-// at returns err with a path when it is a *j17.Error.
-func at(err error, path string) error {
-	if e, ok := errors.AsType[*j17.Error](err); ok {
-		return e.At(path)
-	}
-	return err
-}
-
-// inEvent returns err with the position of the faulty event in a batch.
-func inEvent(err error, index int) error {
-	if e, ok := errors.AsType[*j17.Error](err); ok {
-		c := *e
-		c.EventIndex = &index
-		return &c
-	}
-	return err
-}
-
-// printable is a name from outside, fit for a sentence: control characters replaced, long ones cut.
-func printable(s string) string {
-	const most = 80
-	cut := false
-	if len(s) > most {
-		s, cut = s[:most], true
-	}
-	s = strings.Map(func(r rune) rune {
-		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, s)
-	if cut {
-		s += "..."
-	}
-	return s
-}
 
 // conflictDetails are the details of a conflict.
 type conflictDetails struct {

@@ -266,8 +266,8 @@ type FileEvent struct {
 	// any members.
 	Recorded bool
 	StreamID j17.StreamID
-	// Identity is what the aggregate was called where the event comes from, "" where the file does not say.
-	Identity
+	// Names is what the aggregate was called where the event comes from, "" where the file does not say.
+	j17.Names
 	// trusted lets the event name one of the platform's own actors.
 	trusted bool
 }

@@ -26,8 +26,8 @@ import (
 // ExportedEvent is a stored event as an export shows it.
 type ExportedEvent struct {
 	*j17.Event
-	// Identity is what the aggregate is called, with the first event of an aggregate only.
-	Identity
+	// Names is what the aggregate is called, with the first event of an aggregate only.
+	j17.Names
 }
 
 // exportPage is how many events of a feed are read at once.
@@ -69,7 +69,7 @@ func (e *Engine) Export(ctx context.Context, t store.Tenant, aggregateType strin
 				}
 				out := ExportedEvent{Event: ev}
 				if typ := d.spec.Types[ev.Key.Type]; ev.Version == 1 && typ != nil && named(typ) {
-					out.Identity, err = e.identity(ctx, t, d, ev.Key)
+					out.Names, err = e.identity(ctx, t, d, ev.Key)
 				}
 				if !yield(out, err) || err != nil {
 					return
@@ -227,7 +227,7 @@ type recorder struct {
 type pastStream struct {
 	// last is the time of its last event.
 	last int64
-	// names is the hash of its Identity.
+	// names is the hash of its Names.
 	names uint64
 }
 
@@ -308,7 +308,7 @@ func (c *recorder) fault(ev *pastEvent, err error) bool {
 		f.Message = "Line " + strconv.Itoa(ev.line) + ": " + strings.TrimSuffix(e.Message, ".")
 		err = &f
 	}
-	c.faults = append(c.faults, inEvent(err, ev.index))
+	c.faults = append(c.faults, j17.InEvent(err, ev.index))
 	return len(c.faults) >= maxErrors
 }
 
@@ -394,7 +394,7 @@ func (c *recorder) read(ctx context.Context, text EventText, ev *pastEvent) erro
 func (c *recorder) examinePast(ctx context.Context, file *FileEvent) (*examined, error) {
 	file.Recorded = true // as far as the rules for it go
 	if ident.IsReservedEventType(file.Type) && file.Type != ident.WasTombstoned {
-		return nil, j17.Errorf(j17.CodeReservedEventType, "'%s' is no event type of the platform", printable(file.Type)).At("type")
+		return nil, j17.Errorf(j17.CodeReservedEventType, "'%s' is no event type of the platform", j17.Printable(file.Type)).At("type")
 	}
 	x, faults := c.d.examine(ctx, file)
 	if len(faults) > 0 {
@@ -406,7 +406,7 @@ func (c *recorder) examinePast(ctx context.Context, file *FileEvent) (*examined,
 	case x.timestamp != nil && (*x.timestamp < 1 || *x.timestamp > c.now):
 		return nil, j17.Errorf(j17.CodeInvalidField, "'timestamp' must be the time of the event in Unix seconds and not lie in the future").At("metadata.timestamp")
 	}
-	return x, c.d.checkNames(x.key, file.Identity)
+	return x, c.d.checkNames(x.key, file.Names)
 }
 
 // maxPastNumber is the highest number that an import may bring along: far beyond what anyone counts to, and far below where
@@ -414,18 +414,18 @@ func (c *recorder) examinePast(ctx context.Context, file *FileEvent) (*examined,
 const maxPastNumber = 1_000_000_000_000_000
 
 // checkNames checks the form of names that an aggregate is to have.
-func (d *deployed) checkNames(key j17.Key, names Identity) error {
+func (d *deployed) checkNames(key j17.Key, names j17.Names) error {
 	typ := d.spec.Types[key.Type]
 	if names.Handle != "" {
 		h, err := ident.ParseHandle(names.Handle)
 		if typ.Handle == "" || err != nil || h != typ.Handle {
-			return j17.Errorf(j17.CodeInvalidField, "'%s' is no handle of aggregate type '%s'", printable(names.Handle), typ.Name).At("handle")
+			return j17.Errorf(j17.CodeInvalidField, "'%s' is no handle of aggregate type '%s'", j17.Printable(names.Handle), typ.Name).At("handle")
 		}
 	}
 	if names.PublicID != "" {
 		number, ok := d.number(names.PublicID)
 		if n, err := strconv.ParseInt(number, 10, 64); !typ.Sequence || !ok || err != nil || n < 1 || n > maxPastNumber {
-			return j17.Errorf(j17.CodeInvalidField, "'%s' is no public id of aggregate type '%s'", printable(names.PublicID), typ.Name).At("public_id")
+			return j17.Errorf(j17.CodeInvalidField, "'%s' is no public id of aggregate type '%s'", j17.Printable(names.PublicID), typ.Name).At("public_id")
 		}
 	}
 	return nil
@@ -480,7 +480,7 @@ func (c *recorder) compare(ctx context.Context, u *pastUnit) error {
 		s, ok := c.streams[hash]
 		fresh := !ok
 		if fresh {
-			s.names = maphash.Comparable(c.seed, ev.file.Identity)
+			s.names = maphash.Comparable(c.seed, ev.file.Names)
 			if !stored {
 				heads, err := c.e.store.Heads(ctx, c.r.Tenant, []j17.Key{ev.key})
 				if err != nil {
@@ -496,7 +496,7 @@ func (c *recorder) compare(ctx context.Context, u *pastUnit) error {
 		} else if at < c.now {
 			at = c.now
 		}
-		err := c.claim(ctx, ev.key, ev.file.Identity, s, fresh && !stored)
+		err := c.claim(ctx, ev.key, ev.file.Names, s, fresh && !stored)
 		if code := j17.CodeOf(err); err != nil && code != j17.CodeInvalidField && code != j17.CodeConflict {
 			return err
 		}
@@ -517,8 +517,8 @@ func (c *recorder) compare(ctx context.Context, u *pastUnit) error {
 }
 
 // claim makes sure that names are free or the aggregate's own. Whether they are in the store is asked where look is set.
-func (c *recorder) claim(ctx context.Context, key j17.Key, names Identity, s pastStream, look bool) error {
-	if names == (Identity{}) {
+func (c *recorder) claim(ctx context.Context, key j17.Key, names j17.Names, s pastStream, look bool) error {
+	if names == (j17.Names{}) {
 		return nil
 	}
 	if maphash.Comparable(c.seed, names) != s.names {
@@ -527,7 +527,7 @@ func (c *recorder) claim(ctx context.Context, key j17.Key, names Identity, s pas
 	taken := func(path, name string) error {
 		return j17.Errorf(j17.CodeConflict, "'%s' is the name of another aggregate", name).At(path)
 	}
-	present := Identity{}
+	present := j17.Names{}
 	if look {
 		var err error
 		if present, err = c.e.identity(ctx, c.r.Tenant, c.d, key); err != nil {

@@ -83,7 +83,7 @@ func (f *fixture) states(tb testing.TB, t store.Tenant, at int64) []string {
 				all = append(all, typ+"/"+id+" "+string(j17.CodeOf(err)))
 				continue
 			}
-			all = append(all, fmt.Sprintf("%s %v %d %s", s.Key, s.Identity, s.Length, s.JSON))
+			all = append(all, fmt.Sprintf("%s %v %d %s", s.Key, s.Names, s.Length, s.JSON))
 		}
 	}
 	return all
@@ -377,7 +377,7 @@ func TestNumbersThatAFileBringsAlongAreNotGivenAway(t *testing.T) {
 	c := creation(t, "ticket/_new/was_filed", written(`{}`))
 	c.Tenant = elsewhere
 	r, err := f.Execute(t.Context(), c)
-	if err != nil || number(t, r.Identity) < 2200 {
+	if err != nil || number(t, r.Names) < 2200 {
 		t.Errorf("after the numbers up to 2199 comes %q, %v", r.PublicID, err)
 	}
 }

@@ -11,15 +11,6 @@ import (
 	"j17/internal/store"
 )
 
-// Identity is what an aggregate is called outside: in replies, URLs and documents. The first event of an aggregate takes
-// its names in its own commit, for good.
-type Identity struct {
-	// Handle is "pmt_4k7vx9tz2nqr8w3", "" where the type has no handles.
-	Handle string
-	// PublicID is "VNO-42", "" where the type has no sequence.
-	PublicID string
-}
-
 // The spaces of names. Under the key of an aggregate stands its name, under the name, in the index, the key.
 const (
 	handles      store.Space = "identity.handle"
@@ -56,8 +47,8 @@ func (p *plan) assign(d *deployed, mint *ident.Minter) {
 }
 
 // assigned returns the names that the command's own aggregate has after the commit.
-func (d *deployed) assigned(key j17.Key, values []string) Identity {
-	var id Identity
+func (d *deployed) assigned(key j17.Key, values []string) j17.Names {
+	var id j17.Names
 	typ := d.spec.Types[key.Type]
 	if typ.Handle != "" {
 		id.Handle, values = values[0], values[1:]
@@ -71,8 +62,8 @@ func (d *deployed) assigned(key j17.Key, values []string) Identity {
 func (d *deployed) publicID(number string) string { return d.spec.ProjectKey + "-" + number }
 
 // identity returns the names that an aggregate has taken.
-func (e *Engine) identity(ctx context.Context, t store.Tenant, d *deployed, key j17.Key) (Identity, error) {
-	var id Identity
+func (e *Engine) identity(ctx context.Context, t store.Tenant, d *deployed, key j17.Key) (j17.Names, error) {
+	var id j17.Names
 	typ := d.spec.Types[key.Type]
 	if typ.Handle != "" {
 		v, err := e.name(ctx, t, handles, key.String())

@@ -67,10 +67,10 @@ func creation(tb testing.TB, path, body string) *engine.Command {
 // file creates a ticket and returns its number.
 func (f *fixture) file(tb testing.TB) int {
 	tb.Helper()
-	return number(tb, f.post(tb, "ticket/"+fresh()+"/was_filed", written(`{}`)).Identity)
+	return number(tb, f.post(tb, "ticket/"+fresh()+"/was_filed", written(`{}`)).Names)
 }
 
-func number(tb testing.TB, id engine.Identity) int {
+func number(tb testing.TB, id j17.Names) int {
 	tb.Helper()
 	text, ok := strings.CutPrefix(id.PublicID, "VNO-")
 	n, err := strconv.Atoi(text)
@@ -92,13 +92,13 @@ func TestAnAggregateIsTheSameUnderEachOfItsNames(t *testing.T) {
 	}
 	for i, name := range []string{first.Handle, first.PublicID, id} {
 		r := f.post(t, "refund/"+name+"/was_made", written(fmt.Sprintf(`{"by":"%d"}`, i)))
-		if r.ID != id || r.Identity != first.Identity || r.Length != uint64(i+2) {
+		if r.ID != id || r.Names != first.Names || r.Length != uint64(i+2) {
 			t.Errorf("a write to %s: receipt %+v, first %+v", name, r, first)
 		}
 	}
 	for _, name := range []string{first.Handle, first.PublicID, id} {
 		s, err := f.Load(t.Context(), tenant, "refund", name, engine.LoadOptions{})
-		if err != nil || s.Key != (j17.Key{Type: "refund", ID: id}) || s.Identity != first.Identity || s.Length != 4 || s.Data.Get("by").Str() != "2" {
+		if err != nil || s.Key != (j17.Key{Type: "refund", ID: id}) || s.Names != first.Names || s.Length != 4 || s.Data.Get("by").Str() != "2" {
 			t.Errorf("%s: %+v, %v", name, s, err)
 		}
 		if n := f.length(t, "refund", name); n != 4 {
@@ -124,9 +124,9 @@ func TestTypesShareOneSequenceAndEnvironmentsDoNot(t *testing.T) {
 	f := naming(t)
 	got := []int{
 		f.file(t),
-		number(t, f.create(t, "refund/_new/was_made", written(`{}`)).Identity),
+		number(t, f.create(t, "refund/_new/was_made", written(`{}`)).Names),
 		f.file(t),
-		number(t, f.post(t, "ticket/global/was_filed", written(`{}`)).Identity),
+		number(t, f.post(t, "ticket/global/was_filed", written(`{}`)).Names),
 	}
 	if diff := cmp.Diff([]int{1, 2, 3, 4}, got); diff != "" {
 		t.Errorf("numbers (-want +got):\n%s", diff)
@@ -151,7 +151,7 @@ func TestABatchTakesNamesOnce(t *testing.T) {
 	if r.PublicID != "VNO-1" || !isHandle("rfd", r.Handle) || len(r.IDs) != 3 {
 		t.Errorf("receipt %+v", r)
 	}
-	if again := f.post(t, "refund/"+r.PublicID, batch); again.Identity != r.Identity || again.Length != 6 {
+	if again := f.post(t, "refund/"+r.PublicID, batch); again.Names != r.Names || again.Length != 6 {
 		t.Errorf("the second batch: %+v, first %+v", again, r)
 	}
 	if n := f.file(t); n != 2 {
@@ -253,7 +253,7 @@ func TestRetriesOfConflictsLeaveNoGap(t *testing.T) {
 			t.Errorf("%s: written is %t, then %v", ticket, ok, err)
 		}
 		if ok {
-			numbers = append(numbers, number(t, s.Identity))
+			numbers = append(numbers, number(t, s.Names))
 		}
 	}
 	slices.Sort(numbers)
@@ -345,8 +345,8 @@ func TestThePastIsReadByName(t *testing.T) {
 			"replayed": {engine.LoadOptions{Replay: true}, "2"},
 		} {
 			s, err := f.Load(t.Context(), tenant, "refund", name, c.o)
-			if err != nil || s.Data.Get("v").String() != c.want || s.Key.ID != id || s.Identity != first.Identity {
-				t.Errorf("%s, %s: %s %+v, %v", name, what, s.JSON, s.Identity, err)
+			if err != nil || s.Data.Get("v").String() != c.want || s.Key.ID != id || s.Names != first.Names {
+				t.Errorf("%s, %s: %s %+v, %v", name, what, s.JSON, s.Names, err)
 			}
 		}
 		if s := f.state(t, "refund/"+name, engine.LoadOptions{Until: &before}); s != string(j17.CodeAggregateNotFound) {
@@ -370,7 +370,7 @@ func TestNamesGoAlongWithAnExport(t *testing.T) {
 	}
 	f.Deploy(other, c, nil)
 	for _, name := range []string{id, r.Handle, "VNO-2"} {
-		if s, err := f.Load(t.Context(), other, "refund", name, engine.LoadOptions{}); err != nil || s.Key.ID != id || s.Identity != r.Identity {
+		if s, err := f.Load(t.Context(), other, "refund", name, engine.LoadOptions{}); err != nil || s.Key.ID != id || s.Names != r.Names {
 			t.Errorf("%s: %+v, %v", name, s, err)
 		}
 	}
@@ -409,7 +409,7 @@ func TestNamesAreThereAfterARestart(t *testing.T) {
 	f.open(t, engine.Options{})
 	f.deploy(t, fmt.Sprintf(identitySpec, ""))
 	for _, name := range []string{id, r.Handle, r.PublicID} {
-		if s, err := f.Load(t.Context(), tenant, "refund", name, engine.LoadOptions{}); err != nil || s.Key.ID != id || s.Identity != r.Identity {
+		if s, err := f.Load(t.Context(), tenant, "refund", name, engine.LoadOptions{}); err != nil || s.Key.ID != id || s.Names != r.Names {
 			t.Errorf("%s: %+v, %v", name, s, err)
 		}
 	}
@@ -422,13 +422,13 @@ func TestAnAggregateOlderThanItsTypesIdentity(t *testing.T) {
 	f := naming(t)
 	withNames := fmt.Sprintf(identitySpec, "")
 	f.deploy(t, strings.ReplaceAll(withNames, `"identity": {"sequence": true, "handle": "rfd"}, `, ""))
-	if r := f.post(t, "refund/"+id+"/was_made", written(`{}`)); r.Identity != (engine.Identity{}) {
+	if r := f.post(t, "refund/"+id+"/was_made", written(`{}`)); r.Names != (j17.Names{}) {
 		t.Errorf("names without a spec that asks for them: %+v", r)
 	}
 	f.deploy(t, withNames)
 	s, err := f.Load(t.Context(), tenant, "refund", id, engine.LoadOptions{})
-	if err != nil || s.Identity != (engine.Identity{}) {
-		t.Errorf("before the next event: %+v, %v", s.Identity, err)
+	if err != nil || s.Names != (j17.Names{}) {
+		t.Errorf("before the next event: %+v, %v", s.Names, err)
 	}
 	r := f.post(t, "refund/"+id+"/was_made", written(`{}`))
 	if r.PublicID != "VNO-1" || !isHandle("rfd", r.Handle) || r.Length != 2 {
@@ -436,7 +436,7 @@ func TestAnAggregateOlderThanItsTypesIdentity(t *testing.T) {
 	}
 	// Who has a name keeps it when the prefix changes.
 	f.deploy(t, strings.ReplaceAll(withNames, `"rfd"`, `"ref"`))
-	if kept := f.post(t, "refund/"+r.Handle+"/was_made", written(`{}`)); kept.Identity != r.Identity || kept.ID != id {
+	if kept := f.post(t, "refund/"+r.Handle+"/was_made", written(`{}`)); kept.Names != r.Names || kept.ID != id {
 		t.Errorf("with another prefix: %+v, was %+v", kept, r)
 	}
 	if next := f.create(t, "refund/_new/was_made", written(`{}`)); !isHandle("ref", next.Handle) {
@@ -468,7 +468,7 @@ func TestTheServerChoosesTheID(t *testing.T) {
 				t.Errorf("%s, try %d: %+v, %v", path, i, tries[i], err)
 			}
 		}
-		if tries[0].ID != tries[1].ID || tries[0].Identity != tries[1].Identity || (tries[1].PublicID != "") != named {
+		if tries[0].ID != tries[1].ID || tries[0].Names != tries[1].Names || (tries[1].PublicID != "") != named {
 			t.Errorf("%s: %+v, retried %+v", path, tries[0], tries[1])
 		}
 	}

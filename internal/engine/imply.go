@@ -331,7 +331,7 @@ func (s *scene) check(o *occurrence, id value.Value) error {
 	}
 	canonical, _, err := s.d.spec.IDs.Check(o.key.ID)
 	if err != nil {
-		return at(err, "id")
+		return j17.At(err, "id")
 	}
 	o.key.ID = canonical
 	size, visited := o.data.Weigh()
@@ -423,18 +423,18 @@ func (s *scene) act(code *spec.Code, action value.Value, at diag.Pointer) error 
 		first, rest, ok := strings.Cut(key.Str(), ":")
 		switch {
 		case !ok:
-			return wrong(`an action has the key %s, which does not have the form "type:id"`, printable(key.String()))
+			return wrong(`an action has the key %s, which does not have the form "type:id"`, j17.Printable(key.String()))
 		case typ != "" && typ != first, !id.IsMissing() && id.Str() != rest:
-			return wrong("an action has the key %s, and another aggregate_type or id beside it", printable(key.String()))
+			return wrong("an action has the key %s, and another aggregate_type or id beside it", j17.Printable(key.String()))
 		}
 		typ, id = first, value.StringValue(rest)
 	}
 	name := emit.Get("event_type").Str()
 	if s.d.spec.Types[typ] == nil {
-		return wrong("an action names the aggregate type %q, which the spec does not have", printable(typ))
+		return wrong("an action names the aggregate type %q, which the spec does not have", j17.Printable(typ))
 	}
 	if ident.IsReservedEventType(name) || s.d.spec.EventType(typ, name) == nil {
-		return wrong("an action names the event type %q, which %s does not have", printable(name), typ)
+		return wrong("an action names the event type %q, which %s does not have", j17.Printable(name), typ)
 	}
 	data := emit.Get("data")
 	if data.IsMissing() {

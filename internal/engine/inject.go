@@ -39,7 +39,7 @@ func (e *Engine) Inject(ctx context.Context, t store.Tenant, correlationID strin
 		switch {
 		case file.Recorded, x.timestamp != nil:
 			return nil, j17.Errorf(j17.CodeInvalidField, "Test data happen now and get positions of their own; leave 'stream_id' and 'timestamp' out, or import them as history").At("metadata")
-		case file.Identity != (Identity{}):
+		case file.Names != (j17.Names{}):
 			return nil, j17.Errorf(j17.CodeInvalidField, "Aggregates of test data get names of their own; leave these out, or import them as history").At("key")
 		}
 		return x, nil
@@ -59,7 +59,7 @@ func (e *Engine) Inject(ctx context.Context, t store.Tenant, correlationID strin
 				Body: value.ObjectValue(value.Member{Key: "data", Value: file.Data}, value.Member{Key: "metadata", Value: file.Metadata}),
 			})
 			if err != nil {
-				return inEvent(err, u.events[i].index)
+				return j17.InEvent(err, u.events[i].index)
 			}
 			done.Stored++
 			done.Implied += receipt.Implied

@@ -9,6 +9,7 @@ import (
 	"j17"
 	"j17/internal/sandbox"
 	"j17/internal/spec"
+	"j17/internal/spec/diag"
 	"j17/internal/spec/tick"
 	"j17/internal/value"
 	"j17/internal/work"
@@ -111,14 +112,14 @@ func (d *deployed) aggregateType(name string) (*spec.AggregateType, error) {
 	if at := d.spec.Types[name]; at != nil {
 		return at, nil
 	}
-	return nil, j17.Errorf(j17.CodeUnknownType, "Aggregate type '%s' not found in spec%s", printable(name), meant(name, maps.Keys(d.spec.Types)))
+	return nil, j17.Errorf(j17.CodeUnknownType, "Aggregate type '%s' not found in spec%s", j17.Printable(name), diag.Meant(name, maps.Keys(d.spec.Types)))
 }
 
 // key checks the two halves of an aggregate key that came from outside.
 func (d *deployed) key(aggregateType, id string) (j17.Key, error) {
 	canonical, _, err := d.spec.IDs.Check(id)
 	if err != nil {
-		return j17.Key{}, at(err, "key")
+		return j17.Key{}, j17.At(err, "key")
 	}
 	return j17.Key{Type: aggregateType, ID: canonical}, nil
 }

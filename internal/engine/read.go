@@ -17,9 +17,9 @@ import (
 
 // State is what an aggregate's events fold to.
 type State struct {
-	// Key is the aggregate's key in canonical form, Identity what else it is called.
+	// Key is the aggregate's key in canonical form, Names what else it is called.
 	Key j17.Key
-	Identity
+	j17.Names
 	// Data is the state, JSON its encoding. Both are immutable.
 	Data value.Value
 	JSON []byte
@@ -102,7 +102,7 @@ func (e *Engine) Load(ctx context.Context, t store.Tenant, aggregateType, id str
 	}
 	state := State{Key: key, Data: s.data, JSON: s.json, Length: s.length, EntityTag: entityTag(d.program(key.Type), s.length)}
 	if named(d.spec.Types[key.Type]) {
-		state.Identity, err = e.identity(ctx, t, d, key)
+		state.Names, err = e.identity(ctx, t, d, key)
 	}
 	return state, err
 }

@@ -67,7 +67,7 @@ func (x *expansion) chain(i int) []Link {
 
 // refuse rejects the write because of the implied event o. Faults of the server and of custom code stay what they are.
 func (s *scene) refuse(o *occurrence, err error) error {
-	return s.reject(s.cause, &Link{o.key.Type + ":" + printable(o.key.ID), o.typ.Name}, o.at, err)
+	return s.reject(s.cause, &Link{o.key.Type + ":" + j17.Printable(o.key.ID), o.typ.Name}, o.at, err)
 }
 
 // refuseAt rejects the write because of an implication that has not got as far as to an event.
@@ -130,14 +130,14 @@ func (x *expansion) tooMuch(err error, i int, what string, at diag.Pointer) erro
 // inOwn adds to an error which event of a batch it goes back to; i is the number of any event.
 func (x *expansion) inOwn(err error, i int) error {
 	if len(x.implied) > 1 {
-		return inEvent(err, x.events[i].own)
+		return j17.InEvent(err, x.events[i].own)
 	}
 	return err
 }
 
 // limit rejects the write because of an implied event that is one too many.
 func (s *scene) limit(o *occurrence, what string, limit int) error {
-	chain := append(s.chain(s.cause), Link{o.key.Type + ":" + printable(o.key.ID), o.typ.Name})
+	chain := append(s.chain(s.cause), Link{o.key.Type + ":" + j17.Printable(o.key.ID), o.typ.Name})
 	s.failure = &ImplicationFailure{
 		At: s.timestamp, Trigger: chain[0], Chain: chain, Pointer: o.at, Code: j17.CodeImplicationLimit, Error: what + ".",
 	}

@@ -31,7 +31,7 @@ func (e *Engine) Replay(
 ) (value.Value, error) {
 	typ := c.Types[key.Type]
 	if typ == nil {
-		return value.Value{}, j17.Errorf(j17.CodeUnknownType, "Aggregate type '%s' not found in spec", printable(key.Type))
+		return value.Value{}, j17.Errorf(j17.CodeUnknownType, "Aggregate type '%s' not found in spec", j17.Printable(key.Type))
 	}
 	if length == 0 {
 		return newProgram(typ, functions).first().data, nil

@@ -103,5 +103,5 @@ func (c *recorder) untried(ev *pastEvent) error {
 		field.Line = ev.line
 	}
 	out.Errors = []j17.FieldError{field}
-	return inEvent(out, ev.index)
+	return j17.InEvent(out, ev.index)
 }

@@ -60,7 +60,7 @@ func (e *Engine) execute(ctx context.Context, d *deployed, c *Command) (Receipt,
 	e.committed(c.Tenant, d, p, &r)
 	receipt := p.receipt(&r)
 	if len(r.Assigned) > 0 && named(d.spec.Types[a.key.Type]) {
-		receipt.Identity = d.assigned(a.key, r.Assigned)
+		receipt.Names = d.assigned(a.key, r.Assigned)
 	}
 	return receipt, nil
 }
@@ -220,6 +220,6 @@ func (e *Engine) replay(ctx context.Context, d *deployed, c *Command, first *sto
 		return r, nil
 	}
 	var err error
-	r.Identity, err = e.identity(ctx, c.Tenant, d, p.key)
+	r.Names, err = e.identity(ctx, c.Tenant, d, p.key)
 	return r, err
 }

@@ -72,7 +72,7 @@ func (c *call) exportEvents(w http.ResponseWriter) error {
 		}
 		out.position = ev.StreamID
 		line := append(out.line[:0], ev.Raw[:len(ev.Raw)-1]...)
-		out.add(append(appendIdentity(line, ev.Identity), '}'))
+		out.add(append(appendNames(line, ev.Names), '}'))
 	}
 	return out.close(nil)
 }
@@ -106,7 +106,7 @@ func (c *call) exportAggregates(out *lines, only string) error {
 				line = strconv.AppendUint(line, state.Length, 10)
 				line = append(line, `,"state":`...)
 				line = append(line, state.JSON...)
-				out.add(append(appendIdentity(line, state.Identity), '}'))
+				out.add(append(appendNames(line, state.Names), '}'))
 			}
 		}
 	}

@@ -170,10 +170,10 @@ func (c *call) aggregate(w http.ResponseWriter) error {
 	}
 	b := append(make([]byte, 0, 128), `,"metadata":{"length":`...)
 	b = strconv.AppendUint(b, s.Length, 10)
-	if s.Identity != (engine.Identity{}) {
+	if s.Names != (j17.Names{}) {
 		b = append(b, `,"id":`...)
 		b = value.AppendString(b, s.Key.ID)
-		b = appendIdentity(b, s.Identity)
+		b = appendNames(b, s.Names)
 	}
 	w.Header()["Content-Type"] = []string{typeJSON}
 	c.write(w, http.StatusOK, []byte(`{"ok":true,"data":`), s.JSON, append(b, `}}`...))

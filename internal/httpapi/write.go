@@ -68,11 +68,11 @@ func (c *call) created(w http.ResponseWriter, b []byte, r engine.Receipt) error 
 		b = append(b, `,"implied_count":`...)
 		b = strconv.AppendInt(b, int64(r.Implied), 10)
 	}
-	if c.fresh || r.Identity != (engine.Identity{}) {
+	if c.fresh || r.Names != (j17.Names{}) {
 		b = append(b, `,"id":`...)
 		b = value.AppendString(b, r.ID)
 	}
-	b = appendIdentity(b, r.Identity)
+	b = appendNames(b, r.Names)
 	b = append(b, '}')
 	if r.Replayed {
 		w.Header().Set(headerIdempotencyReplayed, "true")
@@ -80,8 +80,8 @@ func (c *call) created(w http.ResponseWriter, b []byte, r engine.Receipt) error 
 	return c.reply(w, http.StatusCreated, b)
 }
 
-// appendIdentity appends the members that tell what an aggregate is called.
-func appendIdentity(b []byte, id engine.Identity) []byte {
+// appendNames appends the members that tell what an aggregate is called.
+func appendNames(b []byte, id j17.Names) []byte {
 	if id.Handle != "" {
 		b = append(b, `,"handle":`...)
 		b = value.AppendString(b, id.Handle)

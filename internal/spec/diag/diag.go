@@ -4,6 +4,7 @@ package diag
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -202,6 +203,18 @@ const maxCompared = 64
 func Nearest(word string, candidates []string) string {
 	near, _ := nearest(word, candidates, maxLetters)
 	return near
+}
+
+// mostKnown is how many known names Meant compares an unknown one with.
+const mostKnown = 256
+
+// Meant is the end of a message about a name that is not among those that are known: which one was meant, if one is near.
+func Meant(name string, known iter.Seq[string]) string {
+	names := slices.Sorted(known)
+	if near := Nearest(name, names[:min(len(names), mostKnown)]); near != "" {
+		return ". Did you mean '" + near + "'?"
+	}
+	return ""
 }
 
 // nearest also returns how many pairs of letters were compared, about most at the highest.
