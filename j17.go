@@ -47,6 +47,17 @@ func (e Environment) LongName() string {
 	return string(e)
 }
 
+// Tenant names one isolated data set: an environment of an instance, or the system's own. At most 64 bytes.
+type Tenant string
+
+// System is the tenant of the control plane.
+const System Tenant = "system"
+
+// TenantOf returns the tenant of one environment of an instance, named by its handle.
+func TenantOf(instance string, env Environment) Tenant {
+	return Tenant(instance + "/" + string(env))
+}
+
 // Key names one aggregate and the stream of its events: an aggregate type and an id in canonical form.
 type Key struct {
 	Type string

@@ -133,7 +133,7 @@ func CheckName(name string) error {
 }
 
 // List returns up to limit files in order of their names, those behind the first offset ones.
-func (s *Store) List(ctx context.Context, t store.Tenant, offset, limit int) ([]Named, error) {
+func (s *Store) List(ctx context.Context, t j17.Tenant, offset, limit int) ([]Named, error) {
 	var all []Named
 	after := ""
 	for len(all) < limit {
@@ -175,7 +175,7 @@ func (s *Store) List(ctx context.Context, t store.Tenant, offset, limit int) ([]
 const scanLimit = 500
 
 // Versions lists all versions of a file, the latest first. A name without any is a *j17.Error of CodeNotFound.
-func (s *Store) Versions(ctx context.Context, t store.Tenant, name string) ([]Blob, error) {
+func (s *Store) Versions(ctx context.Context, t j17.Tenant, name string) ([]Blob, error) {
 	records, err := s.versions(ctx, t, name)
 	if err != nil {
 		return nil, err
@@ -192,13 +192,13 @@ func (s *Store) Versions(ctx context.Context, t store.Tenant, name string) ([]Bl
 
 // Find returns what is known about a version of a file, 0 for the latest. It is a *j17.Error of CodeNotFound where there is
 // none.
-func (s *Store) Find(ctx context.Context, t store.Tenant, name string, version int) (Blob, error) {
+func (s *Store) Find(ctx context.Context, t j17.Tenant, name string, version int) (Blob, error) {
 	v, err := s.find(ctx, t, name, version)
 	return v.Blob, err
 }
 
 // versions returns the records of all versions of a name, the oldest first.
-func (s *Store) versions(ctx context.Context, t store.Tenant, name string) ([]*versionRecord, error) {
+func (s *Store) versions(ctx context.Context, t j17.Tenant, name string) ([]*versionRecord, error) {
 	var all []*versionRecord
 	after := ""
 	for CheckName(name) == nil {
@@ -220,7 +220,7 @@ func (s *Store) versions(ctx context.Context, t store.Tenant, name string) ([]*v
 	return all, nil
 }
 
-func (s *Store) find(ctx context.Context, t store.Tenant, name string, version int) (versionRecord, error) {
+func (s *Store) find(ctx context.Context, t j17.Tenant, name string, version int) (versionRecord, error) {
 	if CheckName(name) != nil || version < 0 {
 		return versionRecord{}, noBlob(name, version)
 	}
@@ -245,7 +245,7 @@ func (s *Store) find(ctx context.Context, t store.Tenant, name string, version i
 }
 
 // head returns the head of a name and its revision, the zero head where there is none.
-func (s *Store) head(ctx context.Context, t store.Tenant, name string) (headRecord, uint64, error) {
+func (s *Store) head(ctx context.Context, t j17.Tenant, name string) (headRecord, uint64, error) {
 	it, err := s.store.Get(ctx, t, headSpace, name)
 	if errors.Is(err, store.ErrNotFound) {
 		return headRecord{}, 0, nil
@@ -261,7 +261,7 @@ func (s *Store) head(ctx context.Context, t store.Tenant, name string) (headReco
 }
 
 // version returns the record of a version; store.ErrNotFound where there is none.
-func (s *Store) version(ctx context.Context, t store.Tenant, name string, version int) (*versionRecord, error) {
+func (s *Store) version(ctx context.Context, t j17.Tenant, name string, version int) (*versionRecord, error) {
 	it, err := s.store.Get(ctx, t, versionSpace, versionKey(name, version))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, store.ErrNotFound

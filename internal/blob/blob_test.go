@@ -24,7 +24,7 @@ import (
 	"j17/internal/store/pebble"
 )
 
-const prod store.Tenant = "ins_1/prod"
+const prod j17.Tenant = "ins_1/prod"
 
 type fixture struct {
 	*blob.Store
@@ -45,7 +45,7 @@ func open(tb testing.TB, fs vfs.FS) *fixture {
 }
 
 // put uploads and commits.
-func (f *fixture) put(tb testing.TB, t store.Tenant, name, content string) (blob.Blob, bool) {
+func (f *fixture) put(tb testing.TB, t j17.Tenant, name, content string) (blob.Blob, bool) {
 	tb.Helper()
 	u, err := f.Upload(tb.Context(), t, name, "opr_x", strings.NewReader(content))
 	if err != nil {

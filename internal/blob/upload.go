@@ -33,7 +33,7 @@ const moduleMagic = "\x00asm"
 // Upload is content that has arrived and is no version of a file yet. Commit makes it one; else Discard must be called.
 type Upload struct {
 	s       *Store
-	tenant  store.Tenant
+	tenant  j17.Tenant
 	content string
 	rev     uint64
 	blob    Blob
@@ -41,7 +41,7 @@ type Upload struct {
 
 // Upload reads a file to its end. It is a *j17.Error of CodeInvalidField for a name that no file can have and for an empty
 // file, and of CodePayloadTooLarge for one that is too large. Errors of r come back as they are.
-func (s *Store) Upload(ctx context.Context, t store.Tenant, name, by string, r io.Reader) (_ *Upload, err error) {
+func (s *Store) Upload(ctx context.Context, t j17.Tenant, name, by string, r io.Reader) (_ *Upload, err error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
@@ -205,7 +205,7 @@ func (u *Upload) Discard(ctx context.Context) {
 
 // Delete removes a version of a file, or all of them where version is 0. It is a *j17.Error of CodeNotFound where there is
 // none. Whether one is in use is for the caller to know.
-func (s *Store) Delete(ctx context.Context, t store.Tenant, name string, version int) error {
+func (s *Store) Delete(ctx context.Context, t j17.Tenant, name string, version int) error {
 	for {
 		head, rev, err := s.head(ctx, t, name)
 		if err != nil {
@@ -255,7 +255,7 @@ func (s *Store) Delete(ctx context.Context, t store.Tenant, name string, version
 
 // Open returns what is known about a version of a file, 0 for the latest, and its content in pieces. A version that is
 // deleted while it is read, or whose content is damaged, ends them with an error.
-func (s *Store) Open(ctx context.Context, t store.Tenant, name string, version int) (Blob, iter.Seq2[[]byte, error], error) {
+func (s *Store) Open(ctx context.Context, t j17.Tenant, name string, version int) (Blob, iter.Seq2[[]byte, error], error) {
 	v, err := s.find(ctx, t, name, version)
 	if err != nil {
 		return Blob{}, nil, err
@@ -264,7 +264,7 @@ func (s *Store) Open(ctx context.Context, t store.Tenant, name string, version i
 }
 
 // Bytes returns a version of a file, 0 for the latest, with its whole content.
-func (s *Store) Bytes(ctx context.Context, t store.Tenant, name string, version int) (Blob, []byte, error) {
+func (s *Store) Bytes(ctx context.Context, t j17.Tenant, name string, version int) (Blob, []byte, error) {
 	v, err := s.find(ctx, t, name, version)
 	if err != nil {
 		return Blob{}, nil, err
@@ -273,7 +273,7 @@ func (s *Store) Bytes(ctx context.Context, t store.Tenant, name string, version 
 	return v.Blob, content, err
 }
 
-func (s *Store) bytes(ctx context.Context, t store.Tenant, v versionRecord) ([]byte, error) {
+func (s *Store) bytes(ctx context.Context, t j17.Tenant, v versionRecord) ([]byte, error) {
 	content := make([]byte, 0, v.Size)
 	for chunk, err := range s.chunks(ctx, t, v) {
 		if err != nil {
@@ -285,7 +285,7 @@ func (s *Store) bytes(ctx context.Context, t store.Tenant, v versionRecord) ([]b
 }
 
 // chunks yields the content of a version and checks it against the hash at the end.
-func (s *Store) chunks(ctx context.Context, t store.Tenant, v versionRecord) iter.Seq2[[]byte, error] {
+func (s *Store) chunks(ctx context.Context, t j17.Tenant, v versionRecord) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		sum := sha256.New()
 		damaged := &store.CorruptionError{Where: string(versionSpace) + "/" + versionKey(v.Name, v.Version)}
@@ -324,7 +324,7 @@ func (s *Store) chunks(ctx context.Context, t store.Tenant, v versionRecord) ite
 
 // Sweep removes the content of an environment that belongs to no version: of uploads that were cut short an hour ago or
 // more, and of deletions. What cannot be removed now does not stand in the way of the rest; it is tried again later.
-func (s *Store) Sweep(ctx context.Context, t store.Tenant) error {
+func (s *Store) Sweep(ctx context.Context, t j17.Tenant) error {
 	var errs []error
 	for {
 		items, err := s.store.ClaimDue(ctx, t, uploadSpace, 1, sweepLease)
@@ -344,7 +344,7 @@ func (s *Store) Sweep(ctx context.Context, t store.Tenant) error {
 }
 
 // sweepFull is Sweep on a full disk, where nothing can be claimed.
-func (s *Store) sweepFull(ctx context.Context, t store.Tenant) error {
+func (s *Store) sweepFull(ctx context.Context, t j17.Tenant) error {
 	var errs []error
 	now, after := s.clock.Now(), ""
 	for {
@@ -377,7 +377,7 @@ func (s *Store) sweepFull(ctx context.Context, t store.Tenant) error {
 
 // remove deletes chunks and then the upload that names them. The caller has changed the upload, so that it cannot be
 // committed any more.
-func (s *Store) remove(ctx context.Context, t store.Tenant, content string) error {
+func (s *Store) remove(ctx context.Context, t j17.Tenant, content string) error {
 	for {
 		items, err := s.store.Scan(ctx, t, chunkSpace, content+"/", "", removeAtOnce)
 		if err != nil {
@@ -419,7 +419,7 @@ func (s *Store) Run(ctx context.Context) error {
 }
 
 // warn logs what could not be swept. The next round tries again.
-func (s *Store) warn(ctx context.Context, t store.Tenant, err error) {
+func (s *Store) warn(ctx context.Context, t j17.Tenant, err error) {
 	if ctx.Err() == nil {
 		s.logger.LogAttrs(ctx, slog.LevelWarn, "content that belongs to no blob could not be removed; it is tried again", slog.String("tenant", string(t)), slog.Any("error", err))
 	}

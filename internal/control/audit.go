@@ -116,7 +116,7 @@ func (r *Registry) Audit(ctx context.Context, rec Record) error {
 	if err != nil {
 		return err
 	}
-	if err := r.store.Write(ctx, store.System, sides); err != nil {
+	if err := r.store.Write(ctx, j17.System, sides); err != nil {
 		return failure(err)
 	}
 	return nil
@@ -139,7 +139,7 @@ func (r *Registry) AuditFailedLogin(ctx context.Context, email string, code j17.
 		return err
 	}
 	sides[0].Space, sides[0].Key, sides[0].Cond = failedLoginSpace, "last", store.Always
-	if err := r.store.Write(ctx, store.System, sides); err != nil {
+	if err := r.store.Write(ctx, j17.System, sides); err != nil {
 		return failure(err)
 	}
 	return nil
@@ -297,7 +297,7 @@ func (r *Registry) auditPages(ctx context.Context, q AuditQuery) iter.Seq2[audit
 			after = prefix + momentKey(q.To)
 		}
 		for {
-			items, err := r.store.Scan(ctx, store.System, space, prefix, after, scanLimit)
+			items, err := r.store.Scan(ctx, j17.System, space, prefix, after, scanLimit)
 			if err != nil {
 				yield(auditPage{}, failure(err))
 				return
@@ -366,7 +366,7 @@ func (r *Registry) recordFreeing(ctx context.Context, rec Record, apply func(*kn
 		return err
 	}
 	side = append(side, audit...)
-	return r.committed(ctx, store.WriteFreeing(ctx, r.store, store.System, side), apply, side)
+	return r.committed(ctx, store.WriteFreeing(ctx, r.store, j17.System, side), apply, side)
 }
 
 // ActorOf returns who acts in a context, and in which request (WithActor).

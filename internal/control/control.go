@@ -150,7 +150,7 @@ func (r *Registry) load(ctx context.Context) error {
 func scan[T any](ctx context.Context, st store.Store, space store.Space, put func(*T)) error {
 	after := ""
 	for {
-		items, err := st.Scan(ctx, store.System, space, "", after, scanLimit)
+		items, err := st.Scan(ctx, j17.System, space, "", after, scanLimit)
 		if err != nil {
 			return failure(err)
 		}
@@ -178,7 +178,7 @@ func decode[T any](space store.Space, it store.Item) (*T, error) {
 
 // get reads one item and its revision. It returns store.ErrNotFound as it is.
 func get[T any](ctx context.Context, st store.Store, space store.Space, key string) (*T, uint64, error) {
-	it, err := st.Get(ctx, store.System, space, key)
+	it, err := st.Get(ctx, j17.System, space, key)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, 0, store.ErrNotFound
 	}
@@ -212,7 +212,7 @@ func (r *Registry) commit(ctx context.Context, apply func(*known), side ...store
 	if r.upstream != nil {
 		return readOnly()
 	}
-	err := r.store.Write(ctx, store.System, side)
+	err := r.store.Write(ctx, j17.System, side)
 	return r.committed(ctx, err, apply, side)
 }
 

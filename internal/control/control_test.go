@@ -69,7 +69,7 @@ func (s *server) restart(tb testing.TB) {
 func (s *server) everything(tb testing.TB) string {
 	tb.Helper()
 	var export, all bytes.Buffer
-	if err := s.store.ExportTenant(tb.Context(), store.System, &export); err != nil {
+	if err := s.store.ExportTenant(tb.Context(), j17.System, &export); err != nil {
 		tb.Fatal(err)
 	}
 	for line := range bytes.Lines(export.Bytes()) {
@@ -251,7 +251,7 @@ func TestDamageIsReported(t *testing.T) {
 	} {
 		s := start(t)
 		item.Op = store.Put
-		if err := s.store.Write(t.Context(), store.System, []store.Side{item}); err != nil {
+		if err := s.store.Write(t.Context(), j17.System, []store.Side{item}); err != nil {
 			t.Fatal(err)
 		}
 		_, err := control.Open(t.Context(), s.store, s.clock)
@@ -262,12 +262,12 @@ func TestDamageIsReported(t *testing.T) {
 	if _, err := s.PutSpec(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
-	items, err := s.store.Scan(t.Context(), store.System, "control.specs", "", "", 10)
+	items, err := s.store.Scan(t.Context(), j17.System, "control.specs", "", "", 10)
 	if err != nil || len(items) == 0 {
 		t.Fatal(items, err)
 	}
 	for _, it := range items {
-		if err := s.store.Write(t.Context(), store.System, []store.Side{{Op: store.Delete, Space: "control.specs", Key: it.Key}}); err != nil {
+		if err := s.store.Write(t.Context(), j17.System, []store.Side{{Op: store.Delete, Space: "control.specs", Key: it.Key}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -303,7 +303,7 @@ type overtaken struct {
 	first func()
 }
 
-func (o *overtaken) Write(ctx context.Context, t store.Tenant, side []store.Side) error {
+func (o *overtaken) Write(ctx context.Context, t j17.Tenant, side []store.Side) error {
 	if o.first != nil {
 		o.first()
 		o.first = nil
@@ -311,7 +311,7 @@ func (o *overtaken) Write(ctx context.Context, t store.Tenant, side []store.Side
 	return o.Store.Write(ctx, t, side)
 }
 
-func (o *overtaken) Append(ctx context.Context, t store.Tenant, units []store.Append) ([]store.Result, error) {
+func (o *overtaken) Append(ctx context.Context, t j17.Tenant, units []store.Append) ([]store.Result, error) {
 	if o.first != nil {
 		first := o.first
 		o.first = nil

@@ -189,7 +189,7 @@ func (r *Registry) saveFaults(ctx context.Context) error {
 		sides = append(sides,
 			store.Side{Op: store.Delete, Space: faultSpace, Key: old.ID}, store.Side{Op: store.Delete, Space: faultAgeSpace, Key: old.UUID})
 	}
-	if err := r.store.Write(ctx, store.System, sides); err != nil {
+	if err := r.store.Write(ctx, j17.System, sides); err != nil {
 		return failure(err)
 	}
 	l.mu.Lock()

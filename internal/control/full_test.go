@@ -50,7 +50,7 @@ func TestDeletingOnAFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tenant := store.TenantOf(app.ID, j17.Prod)
+	tenant := j17.TenantOf(app.ID, j17.Prod)
 	unit := store.Append{Events: []store.NewEvent{{Key: j17.Key{Type: "a", ID: "1"}, Type: "was", Data: []byte("{}"), Metadata: []byte("{}")}}}
 	if _, err := st.Append(t.Context(), tenant, []store.Append{unit}); err != nil {
 		t.Fatal(err)

@@ -300,7 +300,7 @@ func (r *Registry) keysOf(ctx context.Context, space store.Space, prefix string)
 	var keys []string
 	after := ""
 	for {
-		items, err := r.store.Scan(ctx, store.System, space, prefix, after, scanLimit)
+		items, err := r.store.Scan(ctx, j17.System, space, prefix, after, scanLimit)
 		if err != nil {
 			return nil, failure(err)
 		}
@@ -332,7 +332,7 @@ func (r *Registry) dropData(ctx context.Context, id string) error {
 	}
 	var errs []error
 	for _, env := range j17.Environments() {
-		if tenant := store.TenantOf(id, env); slices.Contains(tenants, tenant) {
+		if tenant := j17.TenantOf(id, env); slices.Contains(tenants, tenant) {
 			if err := r.store.DropTenant(ctx, tenant); err != nil && !errors.Is(err, store.ErrNotFound) {
 				errs = append(errs, failure(err))
 			}
@@ -372,7 +372,7 @@ func (r *Registry) dropLeftover(ctx context.Context, id string) error {
 		return nil
 	}
 	done := store.Side{Op: store.Delete, Space: droppedSpace, Key: id, Cond: store.IfRev, Rev: rev}
-	if err := r.store.Write(ctx, store.System, []store.Side{done}); err != nil {
+	if err := r.store.Write(ctx, j17.System, []store.Side{done}); err != nil {
 		return failure(err)
 	}
 	return nil

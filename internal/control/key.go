@@ -450,7 +450,7 @@ func (r *Registry) saveUses(ctx context.Context) error {
 			written[i] = rec.use.last.Load()
 			sides = append(sides, store.Side{Op: store.Put, Space: keyUseSpace, Key: rec.UUID, Value: strconv.AppendInt(nil, written[i], 10)})
 		}
-		if err := r.store.Write(ctx, store.System, sides); err != nil {
+		if err := r.store.Write(ctx, j17.System, sides); err != nil {
 			return failure(err)
 		}
 		for i, rec := range part {
@@ -465,7 +465,7 @@ func loadUses(ctx context.Context, st store.Store, k *known) error {
 	last := map[string]int64{}
 	after := ""
 	for {
-		items, err := st.Scan(ctx, store.System, keyUseSpace, "", after, scanLimit)
+		items, err := st.Scan(ctx, j17.System, keyUseSpace, "", after, scanLimit)
 		if err != nil {
 			return failure(err)
 		}

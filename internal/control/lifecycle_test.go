@@ -23,13 +23,13 @@ func write(tb testing.TB, s *server, instance string) {
 	tb.Helper()
 	for _, env := range j17.Environments() {
 		unit := store.Append{Events: []store.NewEvent{{Key: j17.Key{Type: "note", ID: "global"}, Type: "was_made", Data: []byte("{}"), Metadata: []byte("{}")}}}
-		if _, err := s.store.Append(tb.Context(), store.TenantOf(instance, env), []store.Append{unit}); err != nil {
+		if _, err := s.store.Append(tb.Context(), j17.TenantOf(instance, env), []store.Append{unit}); err != nil {
 			tb.Fatal(err)
 		}
 	}
 }
 
-func (s *server) tenants(tb testing.TB) []store.Tenant {
+func (s *server) tenants(tb testing.TB) []j17.Tenant {
 	tb.Helper()
 	all, err := s.store.Tenants(tb.Context())
 	if err != nil {
@@ -79,7 +79,7 @@ func TestDeleteInstance(t *testing.T) {
 		s.restart(t)
 	}
 	for _, space := range []store.Space{"control.specs", "control.spec_heads", "control.keys"} {
-		items, err := s.store.Scan(t.Context(), store.System, space, "", "", 100)
+		items, err := s.store.Scan(t.Context(), j17.System, space, "", "", 100)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +109,7 @@ func TestDataOfDeletedInstancesIsRemovedLater(t *testing.T) {
 	}
 	s.clock.Advance(2 * time.Hour)
 	runUpkeep(t, s)
-	if items, err := s.store.Scan(t.Context(), store.System, "control.dropped_instances", "", "", 10); err != nil || len(items) != 0 {
+	if items, err := s.store.Scan(t.Context(), j17.System, "control.dropped_instances", "", "", 10); err != nil || len(items) != 0 {
 		t.Error(items, err)
 	}
 }
@@ -376,7 +376,7 @@ func TestFaultsAreBounded(t *testing.T) {
 	}
 	count := func(prefix string) (n int) {
 		for after := ""; ; {
-			items, err := s.store.Scan(t.Context(), store.System, "control.faults", prefix, after, 1000)
+			items, err := s.store.Scan(t.Context(), j17.System, "control.faults", prefix, after, 1000)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -286,7 +286,7 @@ func (r *Registry) everything(ctx context.Context) (Replication, error) {
 	for _, space := range slices.Backward(replicatedSpaces()) { // heads come before specs
 		after := ""
 		for {
-			items, err := r.store.Scan(ctx, store.System, space, "", after, scanLimit)
+			items, err := r.store.Scan(ctx, j17.System, space, "", after, scanLimit)
 			if err != nil {
 				return Replication{}, failure(err)
 			}
@@ -327,7 +327,7 @@ func (r *Registry) UseNodeSecret(secret string) { r.nodeSecret = secret }
 
 // Position returns the position that a replica has reached; "" before the first Apply.
 func (r *Registry) Position(ctx context.Context) (string, error) {
-	it, err := r.store.Get(ctx, store.System, positionSpace, positionKey)
+	it, err := r.store.Get(ctx, j17.System, positionSpace, positionKey)
 	if errors.Is(err, store.ErrNotFound) {
 		return "", nil
 	}
@@ -393,7 +393,7 @@ func (r *Registry) takeOver(ctx context.Context, sides []store.Side) error {
 			end++
 		}
 		// What is taken away here may be what someone revoked; and there is only so much of it.
-		err := store.WriteFreeing(ctx, r.store, store.System, sides[begun:end])
+		err := store.WriteFreeing(ctx, r.store, j17.System, sides[begun:end])
 		switch {
 		case err == nil:
 			begun = end
@@ -517,7 +517,7 @@ func (r *Registry) putUpstream(ctx context.Context, at string, d Deployment) (Sp
 	}
 	version.Cond, head.Cond = store.Always, store.Always
 	sides := []store.Side{version, head, {Op: store.Put, Space: specSpace, Key: specSourceKey(at, put.Version), Value: source}}
-	if err := r.store.Write(context.WithoutCancel(ctx), store.System, sides); err != nil {
+	if err := r.store.Write(context.WithoutCancel(ctx), j17.System, sides); err != nil {
 		if !unwritten(err) {
 			r.doubt(sides)
 		}
@@ -547,7 +547,7 @@ func (r *Registry) sourceUpstream(ctx context.Context, at string, version int) (
 		return Spec{}, err
 	}
 	side := store.Side{Op: store.Put, Space: specSpace, Key: specSourceKey(at, version), Value: s.Source}
-	if err := r.store.Write(ctx, store.System, []store.Side{side}); err != nil {
+	if err := r.store.Write(ctx, j17.System, []store.Side{side}); err != nil {
 		return Spec{}, failure(err)
 	}
 	return s, nil
@@ -569,7 +569,7 @@ func (r *Registry) auditUpstream(ctx context.Context, rec Record) error {
 	if err != nil {
 		return err
 	}
-	if err := r.store.Write(context.WithoutCancel(ctx), store.System, []store.Side{side}); err != nil {
+	if err := r.store.Write(context.WithoutCancel(ctx), j17.System, []store.Side{side}); err != nil {
 		return failure(err)
 	}
 	return nil
@@ -579,7 +579,7 @@ func (r *Registry) auditUpstream(ctx context.Context, rec Record) error {
 // crash one may be sent twice.
 func (r *Registry) SendRecords(ctx context.Context) error {
 	for {
-		items, err := r.store.Scan(ctx, store.System, unsentSpace, "", "", scanLimit)
+		items, err := r.store.Scan(ctx, j17.System, unsentSpace, "", "", scanLimit)
 		if err != nil {
 			return failure(err)
 		}
@@ -594,7 +594,7 @@ func (r *Registry) SendRecords(ctx context.Context) error {
 			if err := r.upstream.Audit(ctx, *rec); err != nil {
 				return err
 			}
-			if err := r.store.Write(ctx, store.System, []store.Side{{Op: store.Delete, Space: unsentSpace, Key: it.Key}}); err != nil {
+			if err := r.store.Write(ctx, j17.System, []store.Side{{Op: store.Delete, Space: unsentSpace, Key: it.Key}}); err != nil {
 				return failure(err)
 			}
 		}

@@ -92,7 +92,7 @@ func secret[T any](ctx context.Context, r *Registry, name string, fresh T) (*T, 
 		if item, err = putNew(secretSpace, name, fresh); err != nil {
 			return nil, err
 		}
-		err = r.store.Write(ctx, store.System, []store.Side{item})
+		err = r.store.Write(ctx, j17.System, []store.Side{item})
 		if err != nil && !isConflict(err, secretSpace) {
 			return nil, failure(err)
 		}

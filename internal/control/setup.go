@@ -38,7 +38,7 @@ func (r *Registry) SetupToken(ctx context.Context) (token string, needed bool, e
 		return "", false, err
 	}
 	item.Cond, item.Expires = store.Always, r.clock.Now().Add(setupTime)
-	if err := r.store.Write(ctx, store.System, []store.Side{item}); err != nil {
+	if err := r.store.Write(ctx, j17.System, []store.Side{item}); err != nil {
 		return "", false, failure(err)
 	}
 	return token, true, nil

@@ -248,7 +248,7 @@ func (r *Registry) specVersion(ctx context.Context, at string, version int, sour
 	case !source:
 		s.Source = nil
 	case s.Source == nil:
-		it, err := r.store.Get(ctx, store.System, specSpace, specSourceKey(at, version))
+		it, err := r.store.Get(ctx, j17.System, specSpace, specSourceKey(at, version))
 		if errors.Is(err, store.ErrNotFound) && r.upstream != nil {
 			return r.sourceUpstream(ctx, at, version)
 		}

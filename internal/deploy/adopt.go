@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"j17"
-	"j17/internal/store"
 )
 
 // Adopt hands the spec that the registry has for an environment to the engine, where that is not the one in use: it was
@@ -35,7 +34,7 @@ func (s *Service) catchUp(ctx context.Context, e *environment) error {
 // Forget lets go of the specs and the code of an instance that has been deleted.
 func (s *Service) Forget(instance string) {
 	for _, env := range j17.Environments() {
-		t := store.TenantOf(instance, env)
+		t := j17.TenantOf(instance, env)
 		s.mu.Lock()
 		e := s.environments[t]
 		delete(s.environments, t)

@@ -21,7 +21,6 @@ import (
 	"j17/internal/engine"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
-	"j17/internal/store"
 )
 
 // Options configures a Service. All fields are required unless they say otherwise.
@@ -49,7 +48,7 @@ type Service struct {
 	logger     *slog.Logger
 
 	mu           sync.Mutex
-	environments map[store.Tenant]*environment
+	environments map[j17.Tenant]*environment
 	// specs are the compiled specs that are in use, by the hash of their text: the environments of an instance mostly share
 	// one. It keeps none of them alive.
 	specs map[string]weak.Pointer[spec.Compiled]
@@ -57,7 +56,7 @@ type Service struct {
 
 // environment is what is deployed to one environment.
 type environment struct {
-	tenant   store.Tenant
+	tenant   j17.Tenant
 	instance string
 	env      j17.Environment
 	trace    trace
@@ -73,7 +72,7 @@ type environment struct {
 func New(o Options) *Service {
 	return &Service{
 		registry: o.Registry, engine: o.Engine, blobs: o.Blobs, modules: newModuleCache(o.Modules), containers: o.Containers,
-		clock: o.Clock, logger: o.Logger, environments: map[store.Tenant]*environment{}, specs: map[string]weak.Pointer[spec.Compiled]{},
+		clock: o.Clock, logger: o.Logger, environments: map[j17.Tenant]*environment{}, specs: map[string]weak.Pointer[spec.Compiled]{},
 	}
 }
 
@@ -87,7 +86,7 @@ func (s *Service) environment(instance string, env j17.Environment) (*environmen
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := store.TenantOf(instance, env)
+	t := j17.TenantOf(instance, env)
 	e := s.environments[t]
 	if e == nil {
 		e = &environment{tenant: t, instance: instance, env: env, code: &code{}}
@@ -325,7 +324,7 @@ func first(found []diag.Diagnostic) string {
 
 // Spec returns what is deployed to an environment, nil where there is nothing.
 func (s *Service) Spec(instance string, env j17.Environment) *spec.Compiled {
-	return s.engine.Spec(store.TenantOf(instance, env))
+	return s.engine.Spec(j17.TenantOf(instance, env))
 }
 
 // isNotFound reports whether an error says that something does not exist.

@@ -13,7 +13,6 @@ import (
 	"j17/internal/sandbox"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
-	"j17/internal/store"
 	"j17/internal/value"
 )
 
@@ -86,7 +85,7 @@ type StateDifference struct {
 }
 
 // replay compares the states of aggregates under the deployed spec and under another one.
-func (s *Service) replay(ctx context.Context, t store.Tenant, before, after deployed, most int) (*Replay, error) {
+func (s *Service) replay(ctx context.Context, t j17.Tenant, before, after deployed, most int) (*Replay, error) {
 	r := &Replay{Types: []string{}, Complete: true, Differences: []StateDifference{}}
 	if before.compiled == nil {
 		return r, nil
@@ -117,7 +116,7 @@ func (s *Service) replay(ctx context.Context, t store.Tenant, before, after depl
 }
 
 // replayOne compares the states of one aggregate.
-func (s *Service) replayOne(ctx context.Context, t store.Tenant, before, after deployed, key j17.Key, r *Replay) error {
+func (s *Service) replayOne(ctx context.Context, t j17.Tenant, before, after deployed, key j17.Key, r *Replay) error {
 	length, err := s.engine.Length(ctx, t, key.Type, key.ID)
 	if err != nil {
 		return err

@@ -8,7 +8,6 @@ import (
 
 	"j17"
 	"j17/internal/sandbox"
-	"j17/internal/store"
 )
 
 // Restore adopts all environments, as a server does at its start.
@@ -50,7 +49,7 @@ func (s *Service) Functions(instance string, env j17.Environment) map[string]san
 }
 
 // Tenant returns the tenant of an environment.
-func Tenant(instance string, env j17.Environment) store.Tenant { return store.TenantOf(instance, env) }
+func Tenant(instance string, env j17.Environment) j17.Tenant { return j17.TenantOf(instance, env) }
 
 // CodeError is codeError.
 func CodeError(err error) (string, bool) { return codeError(err) }

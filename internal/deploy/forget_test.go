@@ -4,14 +4,13 @@ import (
 	"testing"
 
 	"j17"
-	"j17/internal/store"
 )
 
 func TestForget(t *testing.T) {
 	f := start(t)
 	f.upload(t, "a.wasm", "apply_handler")
 	f.deploy(t, simple(`{"wasm":"a.wasm"}`))
-	tenant := store.TenantOf(f.instance, j17.Prod)
+	tenant := j17.TenantOf(f.instance, j17.Prod)
 	if f.engine.Spec(tenant) == nil {
 		t.Fatal("nothing is deployed")
 	}

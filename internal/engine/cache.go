@@ -6,12 +6,11 @@ import (
 	"sync"
 
 	"j17"
-	"j17/internal/store"
 )
 
 // stateKey names a state in the cache.
 type stateKey struct {
-	tenant store.Tenant
+	tenant j17.Tenant
 	key    j17.Key
 }
 

@@ -2,13 +2,12 @@ package engine
 
 import (
 	"j17"
-	"j17/internal/store"
 	"j17/internal/value"
 )
 
 // Command asks for one or more events on one aggregate, all or none.
 type Command struct {
-	Tenant store.Tenant
+	Tenant j17.Tenant
 	// Type and ID name the aggregate as the caller wrote them. ID may be one of its public names.
 	Type, ID string
 	// New asks for an aggregate that does not exist yet; ID is "" then.

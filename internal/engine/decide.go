@@ -95,7 +95,7 @@ func (e *Engine) writeAside(ctx context.Context, d *deployed, c *Command, a *adm
 }
 
 // refused keeps what is worth knowing of a plan that failed, and returns why it did.
-func (e *Engine) refused(ctx context.Context, t store.Tenant, p *plan, err error) error {
+func (e *Engine) refused(ctx context.Context, t j17.Tenant, p *plan, err error) error {
 	if p != nil && p.failure != nil {
 		e.keepFailure(context.WithoutCancel(ctx), t, p.failure)
 	}

@@ -16,7 +16,7 @@ type hooked struct {
 	hook func(do func() ([]store.Result, error)) ([]store.Result, error)
 }
 
-func (h *hooked) Append(ctx context.Context, t store.Tenant, u []store.Append) ([]store.Result, error) {
+func (h *hooked) Append(ctx context.Context, t j17.Tenant, u []store.Append) ([]store.Result, error) {
 	do := func() ([]store.Result, error) { return h.Store.Append(ctx, t, u) }
 	if hook := h.hook; hook != nil {
 		h.hook = nil

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"j17"
 	"j17/internal/clock"
 	"j17/internal/ident"
 	"j17/internal/store"
@@ -52,7 +53,7 @@ type Engine struct {
 
 	writeWait, readWait time.Duration
 
-	environments sync.Map // of *environment by store.Tenant
+	environments sync.Map // of *environment by j17.Tenant
 
 	cache   *cache
 	flights flights
@@ -129,9 +130,9 @@ func New(o Options) *Engine {
 		maxDepth: o.MaxDepth, maxImplied: o.MaxImplied, writeWait: o.WriteWait, readWait: o.ReadWait,
 
 		cache:   newCache(o.CacheBytes),
-		flights: flights{byKey: map[flightKey]*flight{}, queue: map[store.Tenant][]*flight{}},
+		flights: flights{byKey: map[flightKey]*flight{}, queue: map[j17.Tenant][]*flight{}},
 		refresh: newRefreshQueue(),
-		failed:  failureLog{waiting: map[store.Tenant][]store.Side{}, writing: map[store.Tenant]bool{}},
+		failed:  failureLog{waiting: map[j17.Tenant][]store.Side{}, writing: map[j17.Tenant]bool{}},
 	}
 	return e
 }

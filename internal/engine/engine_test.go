@@ -18,13 +18,12 @@ import (
 	"j17/internal/clock"
 	"j17/internal/engine"
 	"j17/internal/spec"
-	"j17/internal/store"
 	"j17/internal/store/pebble"
 	"j17/internal/value"
 )
 
 const (
-	tenant = store.Tenant("ins_test/prod")
+	tenant = j17.Tenant("ins_test/prod")
 	user   = "550e8400-e29b-41d4-a716-446655440001"
 	id     = "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10"
 	meta   = `"metadata":{"actor":{"type":"user","id":"` + user + `"}}`

@@ -13,7 +13,7 @@ import (
 
 // environment is what the engine keeps of one tenant: its spec, its time and who is about to write.
 type environment struct {
-	tenant  store.Tenant
+	tenant  j17.Tenant
 	current atomic.Pointer[deployed]
 	// gate is held shared from the look at current to the end of an append, and alone while current changes: what a spec
 	// has let in is stored before the next one is deployed, or not at all.
@@ -32,7 +32,7 @@ var errRedeployed = errors.New("engine: another spec has been deployed meanwhile
 // with CodeCustomCodeFailed. Reads and writes that begin afterwards see it; states that were folded with other handlers or
 // functions are not used any more. When it returns, all events that the former spec has let in are stored; writes that are
 // still on their way are checked against c.
-func (e *Engine) Deploy(t store.Tenant, c *spec.Compiled, functions Functions) {
+func (e *Engine) Deploy(t j17.Tenant, c *spec.Compiled, functions Functions) {
 	d := newDeployed(c, functions)
 	for {
 		found, ok := e.environments.Load(t)
@@ -46,7 +46,7 @@ func (e *Engine) Deploy(t store.Tenant, c *spec.Compiled, functions Functions) {
 	}
 }
 
-func newEnvironment(t store.Tenant) *environment {
+func newEnvironment(t j17.Tenant) *environment {
 	return &environment{tenant: t, turns: turns{lanes: map[j17.Key]*lane{}}}
 }
 
@@ -63,7 +63,7 @@ func (env *environment) deploy(d *deployed) bool {
 }
 
 // Undeploy takes a tenant's spec away: nothing can be written or read until there is another one.
-func (e *Engine) Undeploy(t store.Tenant) {
+func (e *Engine) Undeploy(t j17.Tenant) {
 	found, ok := e.environments.Load(t)
 	if !ok {
 		return
@@ -80,7 +80,7 @@ func (e *Engine) Undeploy(t store.Tenant) {
 }
 
 // Spec returns the deployed spec of a tenant, nil when there is none.
-func (e *Engine) Spec(t store.Tenant) *spec.Compiled {
+func (e *Engine) Spec(t j17.Tenant) *spec.Compiled {
 	if d := e.present(t); d != nil {
 		return d.spec
 	}
@@ -88,7 +88,7 @@ func (e *Engine) Spec(t store.Tenant) *spec.Compiled {
 }
 
 // present returns what is deployed to a tenant, nil for nothing.
-func (e *Engine) present(t store.Tenant) *deployed {
+func (e *Engine) present(t j17.Tenant) *deployed {
 	found, ok := e.environments.Load(t)
 	if !ok {
 		return nil
@@ -97,7 +97,7 @@ func (e *Engine) present(t store.Tenant) *deployed {
 	return env.current.Load()
 }
 
-func (e *Engine) deployed(t store.Tenant) (*deployed, error) {
+func (e *Engine) deployed(t j17.Tenant) (*deployed, error) {
 	if d := e.present(t); d != nil {
 		return d, nil
 	}

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"j17"
-	"j17/internal/store"
 	"j17/internal/value"
 	"j17/internal/work"
 )
@@ -59,8 +58,8 @@ type flights struct {
 	finished []*flight
 	// kept is how many bytes their states have as JSON.
 	kept    int
-	queue   map[store.Tenant][]*flight
-	turn    []store.Tenant
+	queue   map[j17.Tenant][]*flight
+	turn    []j17.Tenant
 	workers int
 	// large is how many flights in the queue or with a worker are large.
 	large int
@@ -264,7 +263,7 @@ func (s *flights) pop() *flight {
 	s.pops++
 	at := 0
 	if s.large >= maxLarge && s.pops%2 == 0 { // every other time, so that large flights do not keep the others from flying
-		at = max(0, slices.IndexFunc(s.turn, func(t store.Tenant) bool { return s.queue[t][0].large }))
+		at = max(0, slices.IndexFunc(s.turn, func(t j17.Tenant) bool { return s.queue[t][0].large }))
 	}
 	t := s.turn[at]
 	waiting := s.queue[t]

@@ -49,7 +49,7 @@ func (g *gate) Call(ctx context.Context, _ []byte) ([]byte, error) {
 
 func (g *gate) Digest() [32]byte { return [32]byte{1} }
 
-func (f *fixture) deploySlow(t *testing.T, to store.Tenant, g *gate) {
+func (f *fixture) deploySlow(t *testing.T, to j17.Tenant, g *gate) {
 	t.Helper()
 	c, found := spec.Compile([]byte(slowSpec))
 	if c == nil {
@@ -63,7 +63,7 @@ func (f *fixture) deploySlow(t *testing.T, to store.Tenant, g *gate) {
 }
 
 // put stores n events as if they had been written long ago.
-func (f *fixture) put(tb testing.TB, to store.Tenant, id, typ string, n int) {
+func (f *fixture) put(tb testing.TB, to j17.Tenant, id, typ string, n int) {
 	tb.Helper()
 	var events []store.NewEvent
 	for range n {

@@ -65,7 +65,7 @@ func treeSize(v value.Value) int64 {
 
 // stateOf returns the state after the first length events, which the stream has. past tells that the stream has more of
 // them; such states are not cached. replay starts from nothing, whatever is known.
-func (e *Engine) stateOf(ctx context.Context, t store.Tenant, d *deployed, key j17.Key, length uint64, past, replay bool) (*folded, error) {
+func (e *Engine) stateOf(ctx context.Context, t j17.Tenant, d *deployed, key j17.Key, length uint64, past, replay bool) (*folded, error) {
 	typ := d.program(key.Type)
 	k := flightKey{stateKey: stateKey{t, key}, fingerprint: typ.fingerprint, anew: replay}
 	if !replay {
@@ -112,7 +112,7 @@ type portion struct {
 // advance applies events after base up to length, or until the portion is done. It returns what it has cost, in units of package
 // work. The state has no JSON until it is finished, unless it is base.
 func (e *Engine) advance(
-	ctx context.Context, t store.Tenant, typ *program, key j17.Key, base *folded, length uint64, most portion,
+	ctx context.Context, t j17.Tenant, typ *program, key j17.Key, base *folded, length uint64, most portion,
 ) (*folded, int64, error) {
 	if base.length == length {
 		return base, 0, nil

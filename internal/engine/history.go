@@ -36,7 +36,7 @@ const exportPage = 1000
 // Export yields the events of a tenant that stand after a position in the order in which they were stored, of one aggregate
 // type or, for "", of all. It ends where there are no more, with an error if an export from the start has not found as many events
 // as the store says there were when it began. An event is valid until the next step.
-func (e *Engine) Export(ctx context.Context, t store.Tenant, aggregateType string, after j17.StreamID) (iter.Seq2[ExportedEvent, error], error) {
+func (e *Engine) Export(ctx context.Context, t j17.Tenant, aggregateType string, after j17.StreamID) (iter.Seq2[ExportedEvent, error], error) {
 	d, err := e.deployed(t)
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (e *Engine) Export(ctx context.Context, t store.Tenant, aggregateType strin
 }
 
 // Types lists the aggregate types of a tenant's spec in byte order.
-func (e *Engine) Types(t store.Tenant) ([]string, error) {
+func (e *Engine) Types(t j17.Tenant) ([]string, error) {
 	d, err := e.deployed(t)
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (e *Engine) Types(t store.Tenant) ([]string, error) {
 // their actors and the names of their aggregates. What they bring about, they have brought about then: nothing reacts to
 // them.
 type Recording struct {
-	Tenant store.Tenant
+	Tenant j17.Tenant
 	// ID names the file by its content. A recording that was cut short goes on where it was when it is made again, and one
 	// that was complete stores nothing again.
 	ID [32]byte

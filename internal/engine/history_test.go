@@ -19,7 +19,7 @@ import (
 	"j17/internal/store"
 )
 
-const elsewhere = store.Tenant("ins_test/staging")
+const elsewhere = j17.Tenant("ins_test/staging")
 
 // historians has the same spec deployed to two tenants.
 func historians(tb testing.TB) *fixture {
@@ -34,7 +34,7 @@ func historians(tb testing.TB) *fixture {
 }
 
 // export returns a tenant's events, one a line.
-func (f *fixture) export(tb testing.TB, t store.Tenant, aggregateType string, after j17.StreamID) string {
+func (f *fixture) export(tb testing.TB, t j17.Tenant, aggregateType string, after j17.StreamID) string {
 	tb.Helper()
 	events, err := f.Export(tb.Context(), t, aggregateType, after)
 	if err != nil {
@@ -65,7 +65,7 @@ func recording(text string) *engine.Recording {
 }
 
 // states returns the states of all aggregates of a tenant as they were at a time, with their names and lengths.
-func (f *fixture) states(tb testing.TB, t store.Tenant, at int64) []string {
+func (f *fixture) states(tb testing.TB, t j17.Tenant, at int64) []string {
 	tb.Helper()
 	types, err := f.Types(t)
 	if err != nil {
@@ -546,7 +546,7 @@ func TestFaultsOfAnImportHaveTheirPlaces(t *testing.T) {
 type forgetful struct{ store.Store }
 
 // Extent implements store.Store.
-func (f forgetful) Extent(ctx context.Context, t store.Tenant) (store.Extent, error) {
+func (f forgetful) Extent(ctx context.Context, t j17.Tenant) (store.Extent, error) {
 	extent, err := f.Store.Extent(ctx, t)
 	extent.Events++
 	return extent, err

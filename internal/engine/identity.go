@@ -62,7 +62,7 @@ func (d *deployed) assigned(key j17.Key, values []string) j17.Names {
 func (d *deployed) publicID(number string) string { return d.spec.ProjectKey + "-" + number }
 
 // identity returns the names that an aggregate has taken.
-func (e *Engine) identity(ctx context.Context, t store.Tenant, d *deployed, key j17.Key) (j17.Names, error) {
+func (e *Engine) identity(ctx context.Context, t j17.Tenant, d *deployed, key j17.Key) (j17.Names, error) {
 	var id j17.Names
 	typ := d.spec.Types[key.Type]
 	if typ.Handle != "" {
@@ -85,7 +85,7 @@ func (e *Engine) identity(ctx context.Context, t store.Tenant, d *deployed, key 
 }
 
 // name returns an item of a space of names, "" when there is none.
-func (e *Engine) name(ctx context.Context, t store.Tenant, space store.Space, key string) (string, error) {
+func (e *Engine) name(ctx context.Context, t j17.Tenant, space store.Space, key string) (string, error) {
 	item, err := e.store.Get(ctx, t, space, key)
 	if errors.Is(err, store.ErrNotFound) {
 		return "", nil
@@ -95,7 +95,7 @@ func (e *Engine) name(ctx context.Context, t store.Tenant, space store.Space, ke
 
 // resolve turns what a caller calls an aggregate into its key. A handle or a public id of an aggregate type that has them
 // leads to an existing aggregate and is CodeAggregateNotFound otherwise; anything else is an id.
-func (e *Engine) resolve(ctx context.Context, t store.Tenant, d *deployed, aggregateType, id string) (j17.Key, error) {
+func (e *Engine) resolve(ctx context.Context, t j17.Tenant, d *deployed, aggregateType, id string) (j17.Key, error) {
 	typ := d.spec.Types[aggregateType]
 	if typ == nil || !named(typ) {
 		return d.key(aggregateType, id)

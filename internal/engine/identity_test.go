@@ -132,7 +132,7 @@ func TestTypesShareOneSequenceAndEnvironmentsDoNot(t *testing.T) {
 		t.Errorf("numbers (-want +got):\n%s", diff)
 	}
 	c, _ := spec.Compile(fmt.Appendf(nil, identitySpec, ""))
-	other := store.Tenant("ins_test/staging")
+	other := j17.Tenant("ins_test/staging")
 	f.Deploy(other, c, nil)
 	cmd := command(t, "ticket/"+fresh()+"/was_filed", written(`{}`))
 	cmd.Tenant = other
@@ -364,7 +364,7 @@ func TestNamesGoAlongWithAnExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, _ := spec.Compile(fmt.Appendf(nil, identitySpec, ""))
-	other := store.Tenant("ins_other/prod")
+	other := j17.Tenant("ins_other/prod")
 	if err := f.store.ImportTenant(t.Context(), other, &export); err != nil {
 		t.Fatal(err)
 	}

@@ -149,7 +149,7 @@ type rival struct {
 }
 
 // Append implements store.Store.
-func (r *rival) Append(ctx context.Context, t store.Tenant, units []store.Append) ([]store.Result, error) {
+func (r *rival) Append(ctx context.Context, t j17.Tenant, units []store.Append) ([]store.Result, error) {
 	r.appends++
 	if r.times > 0 {
 		r.times--

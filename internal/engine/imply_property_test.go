@@ -15,7 +15,6 @@ import (
 	"j17"
 	"j17/internal/engine"
 	"j17/internal/spec"
-	"j17/internal/store"
 	"j17/internal/value"
 )
 
@@ -539,7 +538,7 @@ func TestImplicationsAgreeWithAnOracle(t *testing.T) {
 	worlds := 0
 	check := func(r *rapid.T) {
 		worlds++
-		w := &world{fixture: f, tenant: store.Tenant(fmt.Sprintf("ins_world%d/prod", worlds))}
+		w := &world{fixture: f, tenant: j17.Tenant(fmt.Sprintf("ins_world%d/prod", worlds))}
 		g := &ruleGenerator{T: r}
 		rules := g.rules()
 		src := specOf(r, &rules)
@@ -604,7 +603,7 @@ func TestTheTotalCountsEachEventOfARequestByItself(t *testing.T) {
 	worlds, seen := 0, map[string]int{}
 	rapid.Check(t, func(r *rapid.T) {
 		worlds++
-		w := &world{fixture: f, tenant: store.Tenant(fmt.Sprintf("ins_world%d/prod", worlds))}
+		w := &world{fixture: f, tenant: j17.Tenant(fmt.Sprintf("ins_world%d/prod", worlds))}
 		f.Deploy(w.tenant, c, nil)
 		o := &oracle{rules: &rules, state: map[string]jobject{}, seen: seen}
 		g := &ruleGenerator{T: r}
@@ -632,7 +631,7 @@ func TestTheTotalCountsEachEventOfARequestByItself(t *testing.T) {
 // world is one tenant of the engine.
 type world struct {
 	*fixture
-	tenant store.Tenant
+	tenant j17.Tenant
 	last   j17.StreamID
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"j17"
 	"j17/internal/ident"
-	"j17/internal/store"
 	"j17/internal/value"
 )
 
@@ -23,7 +22,7 @@ type Injected struct {
 // Inject writes the events of a file one by one, as if each had been posted: they happen now, and bring about what they imply.
 // Events without an actor are those of the platform's importer of test data. A file with faults is refused before anything is
 // written; what it returns beside a later error has been written. open begins to read the file, which is read twice.
-func (e *Engine) Inject(ctx context.Context, t store.Tenant, correlationID string, open func() (*EventReader, error)) (Injected, error) {
+func (e *Engine) Inject(ctx context.Context, t j17.Tenant, correlationID string, open func() (*EventReader, error)) (Injected, error) {
 	d, err := e.deployed(t)
 	if err != nil {
 		return Injected{}, err

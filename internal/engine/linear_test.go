@@ -156,7 +156,7 @@ type slowWrites struct {
 	open    chan struct{}
 }
 
-func (s *slowWrites) Write(ctx context.Context, t store.Tenant, side []store.Side) error {
+func (s *slowWrites) Write(ctx context.Context, t j17.Tenant, side []store.Side) error {
 	s.commits.Add(1)
 	<-s.open
 	return s.Store.Write(ctx, t, side)

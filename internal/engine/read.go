@@ -52,7 +52,7 @@ func entityTag(typ *program, length uint64) string {
 func notFound() error { return j17.Errorf(j17.CodeAggregateNotFound, "Aggregate not found") }
 
 // locate checks an aggregate's name from outside and returns its key and durable head.
-func (e *Engine) locate(ctx context.Context, t store.Tenant, aggregateType, id string) (*deployed, j17.Key, store.Head, error) {
+func (e *Engine) locate(ctx context.Context, t j17.Tenant, aggregateType, id string) (*deployed, j17.Key, store.Head, error) {
 	d, err := e.deployed(t)
 	if err != nil {
 		return nil, j17.Key{}, store.Head{}, err
@@ -73,7 +73,7 @@ func (e *Engine) locate(ctx context.Context, t store.Tenant, aggregateType, id s
 
 // Load returns the state of an aggregate. Singletons always exist; other aggregates without events, and any aggregate
 // without events in the part of its history that was asked for, are CodeAggregateNotFound.
-func (e *Engine) Load(ctx context.Context, t store.Tenant, aggregateType, id string, o LoadOptions) (State, error) {
+func (e *Engine) Load(ctx context.Context, t j17.Tenant, aggregateType, id string, o LoadOptions) (State, error) {
 	d, key, head, err := e.locate(ctx, t, aggregateType, id)
 	if err != nil {
 		return State{}, err
@@ -109,7 +109,7 @@ func (e *Engine) Load(ctx context.Context, t store.Tenant, aggregateType, id str
 
 // lengthAt returns how many of the stream's first events have timestamps up to until. Timestamps never decrease, so
 // it looks for the boundary by halving.
-func (e *Engine) lengthAt(ctx context.Context, t store.Tenant, key j17.Key, length uint64, until int64) (uint64, error) {
+func (e *Engine) lengthAt(ctx context.Context, t j17.Tenant, key j17.Key, length uint64, until int64) (uint64, error) {
 	low, high := uint64(0), length // events up to low are in, those after high are out
 	for low < high {
 		middle := low + (high-low+1)/2
@@ -126,7 +126,7 @@ func (e *Engine) lengthAt(ctx context.Context, t store.Tenant, key j17.Key, leng
 	return low, nil
 }
 
-func (e *Engine) timeOf(ctx context.Context, t store.Tenant, key j17.Key, version uint64) (int64, error) {
+func (e *Engine) timeOf(ctx context.Context, t j17.Tenant, key j17.Key, version uint64) (int64, error) {
 	for ev, err := range e.store.ReadStream(ctx, t, key, version, version) {
 		if err != nil {
 			return 0, err
@@ -137,14 +137,14 @@ func (e *Engine) timeOf(ctx context.Context, t store.Tenant, key j17.Key, versio
 }
 
 // Length returns the number of events of an aggregate, 0 when there are none.
-func (e *Engine) Length(ctx context.Context, t store.Tenant, aggregateType, id string) (uint64, error) {
+func (e *Engine) Length(ctx context.Context, t j17.Tenant, aggregateType, id string) (uint64, error) {
 	_, _, head, err := e.locate(ctx, t, aggregateType, id)
 	return head.Length, err
 }
 
 // Events yields up to count events of an aggregate that stand after a position, in order. The bytes of an event are
 // valid until the next step.
-func (e *Engine) Events(ctx context.Context, t store.Tenant, aggregateType, id string, after j17.StreamID, count int) (iter.Seq2[*j17.Event, error], error) {
+func (e *Engine) Events(ctx context.Context, t j17.Tenant, aggregateType, id string, after j17.StreamID, count int) (iter.Seq2[*j17.Event, error], error) {
 	_, key, head, err := e.locate(ctx, t, aggregateType, id)
 	if err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func (e *Engine) Events(ctx context.Context, t store.Tenant, aggregateType, id s
 }
 
 // IDs returns up to count ids of aggregates of one type in byte order, after the id given, and whether there are more.
-func (e *Engine) IDs(ctx context.Context, t store.Tenant, aggregateType, after string, count int) (ids []string, more bool, err error) {
+func (e *Engine) IDs(ctx context.Context, t j17.Tenant, aggregateType, after string, count int) (ids []string, more bool, err error) {
 	d, err := e.deployed(t)
 	if err != nil {
 		return nil, false, err
@@ -188,14 +188,14 @@ func (e *Engine) IDs(ctx context.Context, t store.Tenant, aggregateType, after s
 }
 
 // HasType reports whether the tenant's spec has an aggregate type of that name.
-func (e *Engine) HasType(t store.Tenant, aggregateType string) bool {
+func (e *Engine) HasType(t j17.Tenant, aggregateType string) bool {
 	c := e.Spec(t)
 	return c != nil && c.Types[aggregateType] != nil
 }
 
 // Singleton returns the states that a declared singleton has, one for each aggregate type under which it has events.
 // It reports false when the spec declares no singleton of that name.
-func (e *Engine) Singleton(ctx context.Context, t store.Tenant, name string) ([]State, bool, error) {
+func (e *Engine) Singleton(ctx context.Context, t j17.Tenant, name string) ([]State, bool, error) {
 	d, err := e.deployed(t)
 	if err != nil {
 		return nil, false, err

@@ -5,15 +5,15 @@ import (
 	"log/slog"
 	"sync"
 
-	"j17/internal/store"
+	"j17"
 )
 
 // refreshQueue holds the aggregates whose states are to be folded in the background. The tenants take turns.
 type refreshQueue struct {
 	mu       sync.Mutex
-	byTenant map[store.Tenant][]stateKey
+	byTenant map[j17.Tenant][]stateKey
 	queued   map[stateKey]bool
-	turn     []store.Tenant
+	turn     []j17.Tenant
 	filled   chan struct{}
 }
 
@@ -25,7 +25,7 @@ const (
 )
 
 func newRefreshQueue() refreshQueue {
-	return refreshQueue{byTenant: map[store.Tenant][]stateKey{}, queued: map[stateKey]bool{}, filled: make(chan struct{}, 1)}
+	return refreshQueue{byTenant: map[j17.Tenant][]stateKey{}, queued: map[stateKey]bool{}, filled: make(chan struct{}, 1)}
 }
 
 // enqueue asks for an aggregate's state to be folded in the background, and for a snapshot if one is due. It drops the

@@ -162,12 +162,12 @@ func chainText(chain []Link) string {
 // meanwhile waits for the next one, and only the latest of it.
 type failureLog struct {
 	mu      sync.Mutex
-	waiting map[store.Tenant][]store.Side
-	writing map[store.Tenant]bool
+	waiting map[j17.Tenant][]store.Side
+	writing map[j17.Tenant]bool
 }
 
 // keepFailure stores a rejection for those who look into it later, soon. What goes wrong with that is logged, no more.
-func (e *Engine) keepFailure(ctx context.Context, t store.Tenant, f *ImplicationFailure) {
+func (e *Engine) keepFailure(ctx context.Context, t j17.Tenant, f *ImplicationFailure) {
 	now := e.clock.Now()
 	raw, err := json.Marshal(f)
 	if err != nil {
@@ -186,7 +186,7 @@ func (e *Engine) keepFailure(ctx context.Context, t store.Tenant, f *Implication
 }
 
 // writeFailures stores a tenant's rejections until there are none.
-func (e *Engine) writeFailures(ctx context.Context, t store.Tenant) {
+func (e *Engine) writeFailures(ctx context.Context, t j17.Tenant) {
 	l := &e.failed
 	for written := 0; ; {
 		l.mu.Lock()
@@ -215,7 +215,7 @@ func (e *Engine) writeFailures(ctx context.Context, t store.Tenant) {
 }
 
 // unwritten returns a tenant's rejections that are not stored yet.
-func (l *failureLog) unwritten(t store.Tenant) []store.Item {
+func (l *failureLog) unwritten(t j17.Tenant) []store.Item {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var items []store.Item
@@ -226,7 +226,7 @@ func (l *failureLog) unwritten(t store.Tenant) []store.Item {
 }
 
 // forgetFailures removes all but the latest rejections.
-func (e *Engine) forgetFailures(ctx context.Context, t store.Tenant) error {
+func (e *Engine) forgetFailures(ctx context.Context, t j17.Tenant) error {
 	items, err := e.store.Scan(ctx, t, failedImplications, "", "", 2*keptFailures)
 	if err != nil || len(items) <= keptFailures {
 		return err
@@ -240,7 +240,7 @@ func (e *Engine) forgetFailures(ctx context.Context, t store.Tenant) error {
 
 // ImplicationFailures returns up to limit of a tenant's latest rejections, the newest first, after the first offset of
 // them, and whether there are more. The latest hundred are kept, for seven days.
-func (e *Engine) ImplicationFailures(ctx context.Context, t store.Tenant, offset, limit int) (list []ImplicationFailure, more bool, err error) {
+func (e *Engine) ImplicationFailures(ctx context.Context, t j17.Tenant, offset, limit int) (list []ImplicationFailure, more bool, err error) {
 	items := e.failed.unwritten(t)
 	stored, err := e.store.Scan(ctx, t, failedImplications, "", "", keptFailures)
 	if err != nil {

@@ -27,7 +27,7 @@ type Replayed struct {
 // Replay returns the state that the first length events of an aggregate fold to under a spec, which need not be the
 // deployed one, with the functions of its custom code. Nothing of it is kept.
 func (e *Engine) Replay(
-	ctx context.Context, t store.Tenant, c *spec.Compiled, functions Functions, key j17.Key, length uint64, told Replayed,
+	ctx context.Context, t j17.Tenant, c *spec.Compiled, functions Functions, key j17.Key, length uint64, told Replayed,
 ) (value.Value, error) {
 	typ := c.Types[key.Type]
 	if typ == nil {

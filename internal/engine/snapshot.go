@@ -86,7 +86,7 @@ func pastKey(key j17.Key, fingerprint [32]byte, length uint64) string {
 
 // snapshot returns the longest stored state of the type's present handlers that is not longer than length; that before the
 // first event where there is none, and nil where what is stored has more than most bytes.
-func (e *Engine) snapshot(ctx context.Context, t store.Tenant, typ *program, key j17.Key, length uint64, most int) (*folded, error) {
+func (e *Engine) snapshot(ctx context.Context, t j17.Tenant, typ *program, key j17.Key, length uint64, most int) (*folded, error) {
 	if length < e.every {
 		return typ.first(), nil
 	}
@@ -129,7 +129,7 @@ func (e *Engine) snapshot(ctx context.Context, t store.Tenant, typ *program, key
 }
 
 // pastStates returns which states of a stream are kept along its way, and the revision of the item that says so.
-func (e *Engine) pastStates(ctx context.Context, t store.Tenant, key j17.Key) (index pastStates, rev uint64, err error) {
+func (e *Engine) pastStates(ctx context.Context, t j17.Tenant, key j17.Key) (index pastStates, rev uint64, err error) {
 	item, err := e.store.Get(ctx, t, pastIndex, key.String())
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -144,14 +144,14 @@ func (e *Engine) pastStates(ctx context.Context, t store.Tenant, key j17.Key) (i
 }
 
 // checkpoint keeps a state on the way of a fold where one is due. What goes wrong with it is only logged: the fold goes on.
-func (e *Engine) checkpoint(ctx context.Context, t store.Tenant, key j17.Key, f *folded) {
+func (e *Engine) checkpoint(ctx context.Context, t j17.Tenant, key j17.Key, f *folded) {
 	if f.length%pastEvery != 0 && f.cost < pastWork {
 		return
 	}
 	e.tryKeepPast(ctx, t, key, f)
 }
 
-func (e *Engine) tryKeepPast(ctx context.Context, t store.Tenant, key j17.Key, f *folded) {
+func (e *Engine) tryKeepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *folded) {
 	if err := e.keepPast(ctx, t, key, f); err != nil && ctx.Err() == nil {
 		e.logger.LogAttrs(ctx, slog.LevelWarn, "a state could not be kept",
 			slog.String("tenant", string(t)), slog.String("key", key.String()), slog.Any("error", err))
@@ -159,7 +159,7 @@ func (e *Engine) tryKeepPast(ctx context.Context, t store.Tenant, key j17.Key, f
 }
 
 // keepPast keeps a state among those along the way of its stream, and thins these out.
-func (e *Engine) keepPast(ctx context.Context, t store.Tenant, key j17.Key, f *folded) error {
+func (e *Engine) keepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *folded) error {
 	index, rev, err := e.pastStates(ctx, t, key)
 	if err != nil {
 		return err

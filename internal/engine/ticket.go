@@ -236,7 +236,7 @@ func (t *turns) land(tickets []*ticket, results []store.Result, err error) {
 }
 
 // keepLast caches the last state of each stream that the tickets of a flight have left behind.
-func (e *Engine) keepLast(t store.Tenant, tickets []*ticket, results []store.Result) {
+func (e *Engine) keepLast(t j17.Tenant, tickets []*ticket, results []store.Result) {
 	if results == nil {
 		return
 	}

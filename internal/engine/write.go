@@ -158,7 +158,7 @@ func (p *plan) refusal(r *store.Result) error {
 
 // committed does what has to follow a write: counting, keeping states that are known, and making the snapshots and warm
 // states that are due.
-func (e *Engine) committed(t store.Tenant, d *deployed, p *plan, r *store.Result) {
+func (e *Engine) committed(t j17.Tenant, d *deployed, p *plan, r *store.Result) {
 	e.counts.events.Add(uint64(len(r.IDs)))
 	for _, c := range p.after {
 		e.keep(stateKey{t, c.key}, &c.state)

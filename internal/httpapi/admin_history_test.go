@@ -11,7 +11,6 @@ import (
 	"j17/internal/control"
 	"j17/internal/httpapi"
 	"j17/internal/spec"
-	"j17/internal/store"
 
 	"j17"
 )
@@ -26,7 +25,7 @@ func loading(tb testing.TB, change func(*httpapi.Options)) *administration {
 		tb.Fatal(found)
 	}
 	for _, env := range []j17.Environment{j17.Staging, j17.Test} {
-		a.Engine.Deploy(store.TenantOf(a.instance.ID, env), c, nil)
+		a.Engine.Deploy(j17.TenantOf(a.instance.ID, env), c, nil)
 	}
 	return a
 }

@@ -57,7 +57,7 @@ type Options struct {
 	MaxBatchBytes  int64
 	MaxImportBytes int64
 	// Restoring, if not nil, reports whether the spec of an environment is still to be restored, RestoringAny whether that of any is.
-	Restoring    func(store.Tenant) bool
+	Restoring    func(j17.Tenant) bool
 	RestoringAny func() bool
 	// AdvanceClock, if not nil, moves a development server's clock and returns the new time once due work has run.
 	AdvanceClock func(time.Duration) (time.Time, error)

@@ -73,7 +73,7 @@ func newFixture(tb testing.TB, change func(*httpapi.Options)) *fixture {
 	}
 	logger := slog.New(slog.DiscardHandler)
 	e := engine.New(engine.Options{Store: s, Clock: f.clock, Logger: logger})
-	e.Deploy(store.TenantOf(f.instance.ID, j17.Prod), compiled, nil)
+	e.Deploy(j17.TenantOf(f.instance.ID, j17.Prod), compiled, nil)
 	o := httpapi.Options{
 		Engine: e, Store: s, Registry: f.registry, Auth: auth.New(f.registry, f.clock), Clock: f.clock, Logger: logger,
 		Version: "test", BaseDomain: "j17.example", DefaultInstance: f.instance.ID,
@@ -418,9 +418,9 @@ func TestReadinessForReadsAndForWrites(t *testing.T) {
 func TestAnEnvironmentThatIsStillRestored(t *testing.T) {
 	restoring := true
 	f := newFixture(t, func(o *httpapi.Options) {
-		prod := store.TenantOf(o.DefaultInstance, j17.Prod)
+		prod := j17.TenantOf(o.DefaultInstance, j17.Prod)
 		o.Engine.Undeploy(prod)
-		o.Restoring = func(t store.Tenant) bool { return restoring && t == prod }
+		o.Restoring = func(t j17.Tenant) bool { return restoring && t == prod }
 		o.RestoringAny = func() bool { return restoring }
 	})
 	for _, tc := range []struct {

@@ -18,7 +18,6 @@ import (
 	"j17"
 	"j17/internal/clock"
 	"j17/internal/control"
-	"j17/internal/store"
 	"j17/internal/work"
 )
 
@@ -42,7 +41,7 @@ type call struct {
 	control   bool
 	instance  string
 	env       j17.Environment
-	tenant    store.Tenant
+	tenant    j17.Tenant
 	principal j17.Principal
 	// actor is who the headnode asks for, where a node asks.
 	actor control.Actor

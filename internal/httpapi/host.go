@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"j17"
-	"j17/internal/store"
 )
 
 // controlHost is the label of the control plane's host.
@@ -57,7 +56,7 @@ func aboutServer(path string) bool { return path == "/" || path == "/livez" || p
 // target sets the environment that the call is about.
 func (c *call) target(instance string, env j17.Environment) {
 	c.instance, c.env = instance, env
-	c.tenant = store.TenantOf(instance, env)
+	c.tenant = j17.TenantOf(instance, env)
 	c.slot.Open(c.api.room.turns, string(c.tenant))
 }
 

@@ -23,7 +23,6 @@ import (
 	"j17/internal/httpapi"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
-	"j17/internal/store"
 )
 
 // DevOptions configures a development server.
@@ -205,7 +204,7 @@ func (d *Dev) URL() string {
 
 // Spec returns the spec that is deployed to prod, nil where there is none.
 func (d *Dev) Spec() *spec.Compiled {
-	return d.server.engine.Spec(store.TenantOf(d.creds.Instance, j17.Prod))
+	return d.server.engine.Spec(j17.TenantOf(d.creds.Instance, j17.Prod))
 }
 
 // Close releases the server's resources.

@@ -12,7 +12,6 @@ import (
 	"j17"
 	"j17/internal/clock"
 	"j17/internal/control"
-	"j17/internal/store"
 )
 
 // restoration hands the specs that were deployed before to the engine. It goes on while the server answers: an environment
@@ -25,7 +24,7 @@ type restoration struct {
 
 	mu sync.Mutex
 	// waiting are the environments that have not had their turn, failing those that could not be restored when they had it.
-	waiting, failing map[store.Tenant]bool
+	waiting, failing map[j17.Tenant]bool
 }
 
 // environment is one environment of an instance.
@@ -43,10 +42,10 @@ const (
 
 // restore begins to restore the environments that this server has, and waits a little for them.
 func (s *Server) restore(ctx context.Context) {
-	r := &restoration{server: s, all: make(chan struct{}), ended: make(chan struct{}), waiting: map[store.Tenant]bool{}, failing: map[store.Tenant]bool{}}
+	r := &restoration{server: s, all: make(chan struct{}), ended: make(chan struct{}), waiting: map[j17.Tenant]bool{}, failing: map[j17.Tenant]bool{}}
 	environments := s.owned()
 	for _, e := range environments {
-		r.waiting[store.TenantOf(e.instance, e.env)] = true
+		r.waiting[j17.TenantOf(e.instance, e.env)] = true
 	}
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r.stop = stop
@@ -68,7 +67,7 @@ func (r *restoration) run(ctx context.Context, environments []environment) {
 	tried := func(e environment, again bool) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		t := store.TenantOf(e.instance, e.env)
+		t := j17.TenantOf(e.instance, e.env)
 		delete(r.waiting, t)
 		if r.failing[t] = true; !again {
 			delete(r.failing, t)
@@ -88,7 +87,7 @@ func (r *restoration) left() int {
 }
 
 // of reports whether an environment has not had its turn, or could not be restored yet.
-func (r *restoration) of(t store.Tenant) bool {
+func (r *restoration) of(t j17.Tenant) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.waiting[t] || r.failing[t]

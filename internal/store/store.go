@@ -18,85 +18,74 @@ import (
 	"j17"
 )
 
-// Tenant names one isolated data set: an environment of an instance, or the system's own. At most 64 bytes.
-type Tenant string
-
-// System is the tenant of the control plane.
-const System Tenant = "system"
-
-// TenantOf returns the tenant of one environment of an instance, named by its handle.
-func TenantOf(instance string, env j17.Environment) Tenant {
-	return Tenant(instance + "/" + string(env))
-}
-
 // Store is an event store. All methods are safe for concurrent use.
 type Store interface {
 	// Append commits units. Units are independent: each is all or nothing by itself, and results stand in the
 	// units' order. It returns only when every committed unit is durable. A non-nil error concerns the whole
 	// call: nothing is known about its units unless the error says so (ErrFull, ErrBusy, ErrClock and
 	// ErrClosed: nothing was written; ErrUnknown: a retry with the same CommandID is safe).
-	Append(ctx context.Context, t Tenant, units []Append) ([]Result, error)
+	Append(ctx context.Context, t j17.Tenant, units []Append) ([]Result, error)
 
 	// Command returns the result of the command with that id, or nil when there is none or it has expired.
-	Command(ctx context.Context, t Tenant, id CommandID) (*Result, error)
+	Command(ctx context.Context, t j17.Tenant, id CommandID) (*Result, error)
 
 	// Heads returns the durable head of each stream; the zero Head for a stream without events.
-	Heads(ctx context.Context, t Tenant, keys []j17.Key) ([]Head, error)
+	Heads(ctx context.Context, t j17.Tenant, keys []j17.Key) ([]Head, error)
 
 	// ReadStream yields the durable events of one stream with from <= Version <= to in order of version; to 0
 	// means the head. An event and its bytes are valid until the next step of the iteration.
-	ReadStream(ctx context.Context, t Tenant, key j17.Key, from, to uint64) iter.Seq2[*j17.Event, error]
+	ReadStream(ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64) iter.Seq2[*j17.Event, error]
 
 	// VersionAfter returns the version of the first event of the stream whose StreamID is greater than after;
 	// length+1 when there is none.
-	VersionAfter(ctx context.Context, t Tenant, key j17.Key, after j17.StreamID) (uint64, error)
+	VersionAfter(ctx context.Context, t j17.Tenant, key j17.Key, after j17.StreamID) (uint64, error)
 
 	// Streams returns up to limit ids of streams of one aggregate type in byte order, greater than after.
-	Streams(ctx context.Context, t Tenant, aggregateType, after string, limit int) ([]string, error)
+	Streams(ctx context.Context, t j17.Tenant, aggregateType, after string, limit int) ([]string, error)
 
 	// ReadFeed yields up to limit durable events of the tenant in order of StreamID, greater than after. No
 	// event ever appears before one that was yielded already. An event is valid until the next step.
-	ReadFeed(ctx context.Context, t Tenant, after j17.StreamID, limit int) iter.Seq2[*j17.Event, error]
+	ReadFeed(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[*j17.Event, error]
 
 	// AwaitFeed blocks until the feed has an event greater than after.
-	AwaitFeed(ctx context.Context, t Tenant, after j17.StreamID) error
+	AwaitFeed(ctx context.Context, t j17.Tenant, after j17.StreamID) error
 
 	// Rewrite replaces the type, data and metadata of events of one stream, for erasure only. Version, position and
 	// timestamp stay; each rewritten event keeps the leaf hash of what it replaced, so that the chain and every proof
 	// given out before still verify. The old bytes are gone from disk when it returns; it waits for readers that began
 	// before. All or nothing, with the limits of a unit; ErrNotFound when there is no such version.
-	Rewrite(ctx context.Context, t Tenant, key j17.Key, events []Rewritten) error
+	Rewrite(ctx context.Context, t j17.Tenant, key j17.Key, events []Rewritten) error
 
 	// Get returns one side item; ErrNotFound when there is none or it has expired.
-	Get(ctx context.Context, t Tenant, space Space, key string) (Item, error)
+	Get(ctx context.Context, t j17.Tenant, space Space, key string) (Item, error)
 
 	// Scan returns up to limit live side items of a space in byte order of their keys, which start with prefix
 	// and are greater than after.
-	Scan(ctx context.Context, t Tenant, space Space, prefix, after string, limit int) ([]Item, error)
+	Scan(ctx context.Context, t j17.Tenant, space Space, prefix, after string, limit int) ([]Item, error)
 
 	// Write applies side writes, all or nothing. It returns a *SideConflict when a condition does not hold.
-	Write(ctx context.Context, t Tenant, side []Side) error
+	Write(ctx context.Context, t j17.Tenant, side []Side) error
 
 	// ClaimDue leases up to limit items of a space whose Due has come, earliest first: their Due moves to now plus
 	// lease and their Rev changes. The Rev is the fencing token: finish with a Side on IfRev, in the same commit as
 	// the work's events if it has any. A claim that is not finished comes up again after the lease: at least once.
 	// Values and times are those that the items have after the claim.
-	ClaimDue(ctx context.Context, t Tenant, space Space, limit int, lease time.Duration) ([]Item, error)
+	ClaimDue(ctx context.Context, t j17.Tenant, space Space, limit int, lease time.Duration) ([]Item, error)
 
 	// Tenants lists the tenants that were written to and not dropped since, in byte order.
-	Tenants(ctx context.Context) ([]Tenant, error)
+	Tenants(ctx context.Context) ([]j17.Tenant, error)
 	// ExportTenant writes everything of one tenant as of one moment; docs/storage-format.md describes the lines. It
 	// verifies what it writes. ErrNotFound when Tenants does not list the tenant.
-	ExportTenant(ctx context.Context, t Tenant, w io.Writer) error
+	ExportTenant(ctx context.Context, t j17.Tenant, w io.Writer) error
 	// ImportTenant reads what ExportTenant wrote into a tenant that Tenants does not list (else ErrNotEmpty) and verifies
 	// counts, order, hashes and chains. It is all or nothing: what does not verify is an *ImportError and leaves no trace.
-	ImportTenant(ctx context.Context, t Tenant, r io.Reader) error
+	ImportTenant(ctx context.Context, t j17.Tenant, r io.Reader) error
 	// DropTenant removes everything of one tenant.
-	DropTenant(ctx context.Context, t Tenant) error
+	DropTenant(ctx context.Context, t j17.Tenant) error
 
 	// Extent tells how many events the tenant holds and where the last one is, both as of one moment; the zero Extent for a
 	// tenant without events. Who hands out all events can compare.
-	Extent(ctx context.Context, t Tenant) (Extent, error)
+	Extent(ctx context.Context, t j17.Tenant) (Extent, error)
 
 	// Barrier returns nil when every write that was called before is decided: it is durable and can be seen, or will never
 	// be. Whoever was told ErrUnknown reads after it what has become of the write. ErrFull and ErrBusy mean that a write is
@@ -162,7 +151,7 @@ func (a *Append) Frees() bool {
 }
 
 // WriteFreeing is Store.Write for side writes that make room, or have to be stored before something else can (Append.Freeing).
-func WriteFreeing(ctx context.Context, st Store, t Tenant, side []Side) error {
+func WriteFreeing(ctx context.Context, st Store, t j17.Tenant, side []Side) error {
 	results, err := st.Append(ctx, t, []Append{{Side: side, Freeing: true}})
 	if err != nil {
 		return err
@@ -478,8 +467,8 @@ func (a *Append) Validate() error {
 	return nil
 }
 
-// Validate checks the form and the length of the tenant's name. What it reports is ErrInvalid or ErrLimit.
-func (t Tenant) Validate() error {
+// ValidTenant checks the form and the length of a tenant's name. What it reports is ErrInvalid or ErrLimit.
+func ValidTenant(t j17.Tenant) error {
 	if len(t) > MaxTenantBytes {
 		return fmt.Errorf("%w: a tenant's name of %d bytes, %d are allowed", ErrLimit, len(t), MaxTenantBytes)
 	}

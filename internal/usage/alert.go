@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"j17"
 	"j17/internal/store"
 )
 
@@ -127,7 +128,7 @@ func (m *Meter) raise(ctx context.Context, a Alert) error {
 	if len(r.Waiting) > 0 {
 		side.Due = now
 	}
-	err = m.store.Write(ctx, store.System, []store.Side{side})
+	err = m.store.Write(ctx, j17.System, []store.Side{side})
 	if _, ok := errors.AsType[*store.SideConflict](err); ok {
 		err = nil // raised before the last restart
 	} else if err == nil {
@@ -146,7 +147,7 @@ func (m *Meter) deliver(ctx context.Context) error {
 	if len(m.channels) == 0 {
 		return nil
 	}
-	items, err := m.store.ClaimDue(ctx, store.System, alertSpace, deliverBatch, deliverLease)
+	items, err := m.store.ClaimDue(ctx, j17.System, alertSpace, deliverBatch, deliverLease)
 	if err != nil {
 		return err
 	}
@@ -166,7 +167,7 @@ func (m *Meter) deliver(ctx context.Context) error {
 		if len(r.Waiting) > 0 && r.Attempts < maxAttempts {
 			side.Due = m.clock.Now().Add(firstRetry << (r.Attempts - 1))
 		}
-		if err := m.store.Write(ctx, store.System, []store.Side{side}); err != nil {
+		if err := m.store.Write(ctx, j17.System, []store.Side{side}); err != nil {
 			errs = append(errs, err)
 		}
 	}

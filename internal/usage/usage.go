@@ -49,7 +49,7 @@ type Meter struct {
 	channels []Channel
 
 	mu       sync.RWMutex
-	counters map[store.Tenant]*counter
+	counters map[j17.Tenant]*counter
 
 	// flushing is held while totals change.
 	flushing sync.Mutex
@@ -120,10 +120,10 @@ type counter struct {
 
 // New returns a meter. Run must be called for anything to be stored.
 func New(o Options) *Meter {
-	return &Meter{store: o.Store, registry: o.Registry, clock: o.Clock, logger: o.Logger, channels: o.Channels, counters: map[store.Tenant]*counter{}, raised: map[string]bool{}}
+	return &Meter{store: o.Store, registry: o.Registry, clock: o.Clock, logger: o.Logger, channels: o.Channels, counters: map[j17.Tenant]*counter{}, raised: map[string]bool{}}
 }
 
-func (m *Meter) counter(t store.Tenant) *counter {
+func (m *Meter) counter(t j17.Tenant) *counter {
 	m.mu.RLock()
 	c := m.counters[t]
 	m.mu.RUnlock()
@@ -139,14 +139,14 @@ func (m *Meter) counter(t store.Tenant) *counter {
 	return c
 }
 
-func (m *Meter) forget(t store.Tenant) {
+func (m *Meter) forget(t j17.Tenant) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.counters, t)
 }
 
 // Request counts a request to an environment.
-func (m *Meter) Request(t store.Tenant, read bool) {
+func (m *Meter) Request(t j17.Tenant, read bool) {
 	c := m.counter(t)
 	c.requests.Add(1)
 	if read {
@@ -163,7 +163,7 @@ type counting struct {
 }
 
 // Append appends and counts what was committed.
-func (s *counting) Append(ctx context.Context, t store.Tenant, units []store.Append) ([]store.Result, error) {
+func (s *counting) Append(ctx context.Context, t j17.Tenant, units []store.Append) ([]store.Result, error) {
 	results, err := s.Store.Append(ctx, t, units)
 	var events, bytes int64
 	for i := range results {
@@ -176,7 +176,7 @@ func (s *counting) Append(ctx context.Context, t store.Tenant, units []store.App
 			bytes += int64(len(e.Key.Type) + len(e.Key.ID) + len(e.Type) + len(e.Data) + len(e.Metadata))
 		}
 	}
-	if events > 0 && t != store.System {
+	if events > 0 && t != j17.System {
 		c := s.meter.counter(t)
 		c.events.Add(events)
 		c.bytes.Add(bytes)
@@ -220,7 +220,7 @@ func (m *Meter) warn(ctx context.Context, what string, err error) {
 func (m *Meter) Flush(ctx context.Context) error {
 	m.flushing.Lock()
 	defer m.flushing.Unlock()
-	var changed []store.Tenant
+	var changed []j17.Tenant
 	var errs []error
 	m.mu.RLock()
 	tenants := slices.Sorted(maps.Keys(m.counters))
@@ -254,7 +254,7 @@ func (m *Meter) Flush(ctx context.Context) error {
 }
 
 // collect moves what came together into the totals and returns the counter. The caller holds flushing.
-func (m *Meter) collect(ctx context.Context, t store.Tenant) (*counter, error) {
+func (m *Meter) collect(ctx context.Context, t j17.Tenant) (*counter, error) {
 	c := m.counter(t)
 	now := m.clock.Now().UTC()
 	today, month := now.Format(time.DateOnly), now.Format("2006-01")
@@ -270,7 +270,7 @@ func (m *Meter) collect(ctx context.Context, t store.Tenant) (*counter, error) {
 	}
 	if c.day.Date != today {
 		if c.dirty { // a day that has not been stored yet
-			if err := m.save(ctx, []store.Tenant{t}); err != nil {
+			if err := m.save(ctx, []j17.Tenant{t}); err != nil {
 				return nil, err
 			}
 		}
@@ -292,7 +292,7 @@ func (m *Meter) collect(ctx context.Context, t store.Tenant) (*counter, error) {
 }
 
 func (m *Meter) load(ctx context.Context, into any, space store.Space, key string) error {
-	it, err := m.store.Get(ctx, store.System, space, key)
+	it, err := m.store.Get(ctx, j17.System, space, key)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
@@ -309,7 +309,7 @@ func (m *Meter) load(ctx context.Context, into any, space store.Space, key strin
 const keepDays = 400 * 24 * time.Hour
 
 // save stores the totals of environments. The caller holds flushing.
-func (m *Meter) save(ctx context.Context, tenants []store.Tenant) error {
+func (m *Meter) save(ctx context.Context, tenants []j17.Tenant) error {
 	sides := make([]store.Side, 0, 2*len(tenants))
 	for _, t := range tenants {
 		c := m.counter(t)
@@ -325,7 +325,7 @@ func (m *Meter) save(ctx context.Context, tenants []store.Tenant) error {
 			store.Side{Op: store.Put, Space: daySpace, Key: string(t) + "/" + c.day.Date, Value: day, Expires: m.clock.Now().Add(keepDays)},
 			store.Side{Op: store.Put, Space: totalSpace, Key: string(t), Value: all})
 	}
-	if err := m.store.Write(ctx, store.System, sides); err != nil {
+	if err := m.store.Write(ctx, j17.System, sides); err != nil {
 		return err
 	}
 	for _, t := range tenants {
@@ -344,7 +344,7 @@ func (m *Meter) Month(ctx context.Context, instance string) (Month, error) {
 func (m *Meter) month(ctx context.Context, instance string) (Month, error) {
 	var sum total
 	for _, env := range j17.Environments() {
-		c, err := m.collect(ctx, store.TenantOf(instance, env))
+		c, err := m.collect(ctx, j17.TenantOf(instance, env))
 		if err != nil {
 			return Month{}, failure(err)
 		}
@@ -376,12 +376,12 @@ func (m *Meter) Days(ctx context.Context, instance string, from, to time.Time) (
 	before := from.UTC().AddDate(0, 0, -1).Format(time.DateOnly)
 	days := []Day{}
 	for _, env := range j17.Environments() {
-		t := store.TenantOf(instance, env)
+		t := j17.TenantOf(instance, env)
 		c, err := m.collect(ctx, t)
 		if err != nil {
 			return nil, failure(err)
 		}
-		items, err := m.store.Scan(ctx, store.System, daySpace, string(t)+"/", string(t)+"/"+before, maxDays+2)
+		items, err := m.store.Scan(ctx, j17.System, daySpace, string(t)+"/", string(t)+"/"+before, maxDays+2)
 		if err != nil {
 			return nil, failure(err)
 		}
@@ -407,17 +407,17 @@ func (m *Meter) Forget(ctx context.Context, instance string) error {
 	m.flushing.Lock()
 	defer m.flushing.Unlock()
 	for _, env := range j17.Environments() {
-		t := store.TenantOf(instance, env)
+		t := j17.TenantOf(instance, env)
 		m.forget(t)
 		sides := []store.Side{{Op: store.Delete, Space: totalSpace, Key: string(t)}}
-		items, err := m.store.Scan(ctx, store.System, daySpace, string(t)+"/", "", 2*maxDays)
+		items, err := m.store.Scan(ctx, j17.System, daySpace, string(t)+"/", "", 2*maxDays)
 		if err != nil {
 			return failure(err)
 		}
 		for _, it := range items {
 			sides = append(sides, store.Side{Op: store.Delete, Space: daySpace, Key: it.Key})
 		}
-		if err := m.store.Write(ctx, store.System, sides); err != nil {
+		if err := m.store.Write(ctx, j17.System, sides); err != nil {
 			return failure(err)
 		}
 	}

@@ -70,7 +70,7 @@ func (f *fixture) restart(tb testing.TB) {
 	f.open(tb)
 }
 
-func (f *fixture) tenant(env j17.Environment) store.Tenant { return store.TenantOf(f.app.ID, env) }
+func (f *fixture) tenant(env j17.Environment) j17.Tenant { return j17.TenantOf(f.app.ID, env) }
 
 // write commits n events of 17 bytes in one unit.
 func (f *fixture) write(tb testing.TB, env j17.Environment, n int) {
@@ -201,7 +201,7 @@ type failing struct {
 }
 
 // Write fails or loses its answer.
-func (s *failing) Write(ctx context.Context, t store.Tenant, side []store.Side) error {
+func (s *failing) Write(ctx context.Context, t j17.Tenant, side []store.Side) error {
 	if s.before != nil {
 		return s.before
 	}
@@ -281,7 +281,7 @@ func TestDeletedInstancesAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.flush(t)
-	if items, err := f.raw.Scan(t.Context(), store.System, "usage.totals", "", "", 10); err != nil || len(items) != 0 {
+	if items, err := f.raw.Scan(t.Context(), j17.System, "usage.totals", "", "", 10); err != nil || len(items) != 0 {
 		t.Error(items, err)
 	}
 }

@@ -38,7 +38,7 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-const benchTenant store.Tenant = "bench/prod"
+const benchTenant j17.Tenant = "bench/prod"
 
 // payload makes canonical bytes of about 300.
 func payload() (data, metadata []byte) {

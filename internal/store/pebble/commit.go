@@ -331,7 +331,7 @@ func (b *batch) stage(t *tenant) {
 }
 
 // list puts a tenant into the directory.
-func (b *batch) list(name store.Tenant, number uint32) {
+func (b *batch) list(name j17.Tenant, number uint32) {
 	b.put(appendTenantKey(b.key[:0], name), appendNumber(b.value[:0], number))
 	b.putNextNumber()
 }

@@ -365,7 +365,7 @@ func TestSweepGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.NewManual(frozenTime())
 		s := open(t, pebble.Options{Dir: "data", FS: fs, Clock: c})
-		for _, name := range []store.Tenant{"aaa/prod", "bbb/prod", "zzz/prod"} {
+		for _, name := range []j17.Tenant{"aaa/prod", "bbb/prod", "zzz/prod"} {
 			err := s.Write(t.Context(), name, []store.Side{{Op: store.Put, Space: space, Key: "k", Expires: frozenTime().Add(time.Minute)}})
 			if err != nil {
 				t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"j17"
 	"j17/internal/store"
 )
 
@@ -31,11 +32,11 @@ type exportLine struct {
 
 // tenantLine is the first line.
 type tenantLine struct {
-	Format int          `json:"format"`
-	Name   store.Tenant `json:"name"`
-	Last   string       `json:"last"`
-	Time   int64        `json:"time"`
-	Rev    uint64       `json:"rev"`
+	Format int        `json:"format"`
+	Name   j17.Tenant `json:"name"`
+	Last   string     `json:"last"`
+	Time   int64      `json:"time"`
+	Rev    uint64     `json:"rev"`
 }
 
 // streamLine stands before the events of a stream.
@@ -80,7 +81,7 @@ type counts struct {
 }
 
 // ExportTenant writes everything of one tenant as of one moment. See store.Store.
-func (s *Store) ExportTenant(ctx context.Context, t store.Tenant, w io.Writer) error {
+func (s *Store) ExportTenant(ctx context.Context, t j17.Tenant, w io.Writer) error {
 	r, err := s.read(t)
 	if err != nil {
 		return err
@@ -100,7 +101,7 @@ func (s *Store) ExportTenant(ctx context.Context, t store.Tenant, w io.Writer) e
 type exporter struct {
 	reader
 	ctx    context.Context //nolint:containedctx // lives as long as the call
-	name   store.Tenant
+	name   j17.Tenant
 	w      *bufio.Writer
 	digest hash.Hash
 	count  counts

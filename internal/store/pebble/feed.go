@@ -81,7 +81,7 @@ func ahead(id j17.StreamID, n int) j17.StreamID {
 
 // ReadFeed yields durable events in order of their positions. See store.Store.
 func (s *Store) ReadFeed(
-	ctx context.Context, t store.Tenant, after j17.StreamID, limit int,
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
 ) iter.Seq2[*j17.Event, error] {
 	return sequence(func(yield func(*j17.Event) bool) error {
 		return s.readFeed(ctx, t, after, limit, yield)
@@ -89,7 +89,7 @@ func (s *Store) ReadFeed(
 }
 
 func (s *Store) readFeed(
-	ctx context.Context, t store.Tenant, position j17.StreamID, limit int, yield func(*j17.Event) bool,
+	ctx context.Context, t j17.Tenant, position j17.StreamID, limit int, yield func(*j17.Event) bool,
 ) (err error) {
 	r, err := s.read(t)
 	if err != nil {
@@ -195,8 +195,8 @@ func (c *feedCursor) load(id j17.StreamID, reference []byte) error {
 }
 
 // AwaitFeed blocks until the feed has grown. See store.Store.
-func (s *Store) AwaitFeed(ctx context.Context, name store.Tenant, after j17.StreamID) error {
-	if err := name.Validate(); err != nil {
+func (s *Store) AwaitFeed(ctx context.Context, name j17.Tenant, after j17.StreamID) error {
+	if err := store.ValidTenant(name); err != nil {
 		return err
 	}
 	for {

@@ -81,8 +81,8 @@ func cutSpace(key []byte) (store.Space, string, bool) {
 //
 // The data are written under a number that the directory does not list, and listed at the end. What an import has
 // written that does not get there is removed, if need be when the store is opened the next time.
-func (s *Store) ImportTenant(ctx context.Context, t store.Tenant, r io.Reader) error {
-	if err := t.Validate(); err != nil {
+func (s *Store) ImportTenant(ctx context.Context, t j17.Tenant, r io.Reader) error {
+	if err := store.ValidTenant(t); err != nil {
 		return err
 	}
 	m := &importer{store: s, ctx: ctx, name: t, r: bufio.NewReaderSize(r, 64<<10), digest: sha256.New()}
@@ -102,7 +102,7 @@ func (s *Store) ImportTenant(ctx context.Context, t store.Tenant, r io.Reader) e
 type importer struct {
 	store  *Store
 	ctx    context.Context //nolint:containedctx // lives as long as the call
-	name   store.Tenant
+	name   j17.Tenant
 	number uint32
 	r      *bufio.Reader
 	digest hash.Hash

@@ -123,7 +123,7 @@ func appendTime(dst []byte, t int64) []byte {
 	return binary.BigEndian.AppendUint64(dst, uint64(t)) //nolint:gosec // never negative
 }
 
-func appendTenantKey(dst []byte, name store.Tenant) []byte {
+func appendTenantKey(dst []byte, name j17.Tenant) []byte {
 	return append(appendPrefix(dst, storeNumber, kindTenant), name...)
 }
 

@@ -93,7 +93,7 @@ type Store struct {
 	readers int
 	// released, if not nil, is closed when a view has lost its last reader.
 	released chan struct{}
-	tenants  map[store.Tenant]*tenant
+	tenants  map[j17.Tenant]*tenant
 	heads    headCache
 	// retired are former views in order of age. Their readers are counted under mu, the list is the committer's.
 	retired []*view
@@ -103,7 +103,7 @@ var _ store.Store = (*Store)(nil)
 
 // tenant is what the store keeps in memory for a tenant.
 type tenant struct {
-	name store.Tenant
+	name j17.Tenant
 
 	// The committer's: the state with all that was staged, whether the tenant stands in the directory, and whether
 	// the present batch changes it.
@@ -161,7 +161,7 @@ func Open(o Options) (*Store, error) {
 		events:    newEvents(),
 		queue:     newQueue(),
 		committed: make(chan struct{}),
-		tenants:   map[store.Tenant]*tenant{},
+		tenants:   map[j17.Tenant]*tenant{},
 		heads:     newHeadCache(cachedHeads),
 	}
 	s.disk = &disk{

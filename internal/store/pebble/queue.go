@@ -7,12 +7,13 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"j17"
 	"j17/internal/store"
 )
 
 // call is one call that waits for the committer: units to append, or an operation that commits alone.
 type call struct {
-	tenant  store.Tenant
+	tenant  j17.Tenant
 	units   []store.Append
 	results []store.Result
 	// done is the number of units that were staged, split tells that not all are in the same batch.

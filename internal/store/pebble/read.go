@@ -22,8 +22,8 @@ const cancelEvery = 1024
 var errGap = errors.New("an event is missing")
 
 // Heads returns the durable heads of streams. See store.Store.
-func (s *Store) Heads(_ context.Context, t store.Tenant, keys []j17.Key) ([]store.Head, error) {
-	if err := t.Validate(); err != nil {
+func (s *Store) Heads(_ context.Context, t j17.Tenant, keys []j17.Key) ([]store.Head, error) {
+	if err := store.ValidTenant(t); err != nil {
 		return nil, err
 	}
 	heads := make([]store.Head, len(keys))
@@ -98,7 +98,7 @@ func (r reader) head(key j17.Key) (store.Head, error) {
 
 // ReadStream yields the durable events of one stream. See store.Store.
 func (s *Store) ReadStream(
-	ctx context.Context, t store.Tenant, key j17.Key, from, to uint64,
+	ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64,
 ) iter.Seq2[*j17.Event, error] {
 	return sequence(func(yield func(*j17.Event) bool) error {
 		return s.readStream(ctx, t, key, from, to, yield)
@@ -131,7 +131,7 @@ func (s *Store) interrupted(ctx context.Context, n uint64) error {
 }
 
 func (s *Store) readStream(
-	ctx context.Context, t store.Tenant, key j17.Key, from, to uint64, yield func(*j17.Event) bool,
+	ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64, yield func(*j17.Event) bool,
 ) (err error) {
 	r, err := s.read(t)
 	if err != nil {
@@ -257,7 +257,7 @@ func (t *typeNames) name(b []byte) string {
 }
 
 // VersionAfter returns the version of the first event after a position. See store.Store.
-func (s *Store) VersionAfter(_ context.Context, t store.Tenant, key j17.Key, after j17.StreamID) (_ uint64, err error) {
+func (s *Store) VersionAfter(_ context.Context, t j17.Tenant, key j17.Key, after j17.StreamID) (_ uint64, err error) {
 	r, err := s.read(t)
 	if err != nil {
 		return 0, err
@@ -296,7 +296,7 @@ func (s *Store) VersionAfter(_ context.Context, t store.Tenant, key j17.Key, aft
 
 // Streams returns ids of streams. See store.Store.
 func (s *Store) Streams(
-	_ context.Context, t store.Tenant, aggregateType, afterID string, limit int,
+	_ context.Context, t j17.Tenant, aggregateType, afterID string, limit int,
 ) (ids []string, err error) {
 	r, err := s.read(t)
 	if err != nil {

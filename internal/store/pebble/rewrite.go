@@ -14,8 +14,8 @@ import (
 // Rewrite replaces the content of events and removes the old bytes from disk. See store.Store.
 //
 // A caller that is inside an iteration of its own would wait for itself.
-func (s *Store) Rewrite(ctx context.Context, t store.Tenant, key j17.Key, events []store.Rewritten) error {
-	if err := errors.Join(t.Validate(), store.ValidKey(key)); err != nil {
+func (s *Store) Rewrite(ctx context.Context, t j17.Tenant, key j17.Key, events []store.Rewritten) error {
+	if err := errors.Join(store.ValidTenant(t), store.ValidKey(key)); err != nil {
 		return err
 	}
 	if err := store.ValidateRewrite(events); err != nil || len(events) == 0 {

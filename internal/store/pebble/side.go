@@ -14,6 +14,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"j17"
 	"j17/internal/store"
 )
 
@@ -27,7 +28,7 @@ const (
 )
 
 // Get returns one side item. See store.Store.
-func (s *Store) Get(_ context.Context, t store.Tenant, space store.Space, key string) (store.Item, error) {
+func (s *Store) Get(_ context.Context, t j17.Tenant, space store.Space, key string) (store.Item, error) {
 	r, err := s.read(t)
 	if err != nil {
 		return store.Item{}, err
@@ -63,7 +64,7 @@ func (m itemMeta) item(key string, value []byte) store.Item {
 
 // Scan returns side items in order of their keys. See store.Store.
 func (s *Store) Scan(
-	_ context.Context, t store.Tenant, space store.Space, prefix, afterKey string, limit int,
+	_ context.Context, t j17.Tenant, space store.Space, prefix, afterKey string, limit int,
 ) (items []store.Item, err error) {
 	r, err := s.read(t)
 	if err != nil {
@@ -103,7 +104,7 @@ func (s *Store) Scan(
 }
 
 // Write applies side writes. See store.Store.
-func (s *Store) Write(ctx context.Context, t store.Tenant, side []store.Side) error {
+func (s *Store) Write(ctx context.Context, t j17.Tenant, side []store.Side) error {
 	results, err := s.Append(ctx, t, []store.Append{{Side: side}})
 	if err != nil {
 		return err
@@ -203,7 +204,7 @@ func (b *batch) removeItem(tenant uint32, space store.Space, key string, old ite
 
 // ClaimDue leases items whose time has come. See store.Store.
 func (s *Store) ClaimDue(
-	ctx context.Context, t store.Tenant, space store.Space, limit int, lease time.Duration,
+	ctx context.Context, t j17.Tenant, space store.Space, limit int, lease time.Duration,
 ) (items []store.Item, err error) {
 	if lease < 0 {
 		return nil, fmt.Errorf("%w: a lease of %s", store.ErrInvalid, lease)
@@ -222,7 +223,7 @@ func (s *Store) ClaimDue(
 }
 
 // anyDue reports whether a claim would find anything, so that polling costs no write.
-func (s *Store) anyDue(t store.Tenant, space store.Space) (due bool, err error) {
+func (s *Store) anyDue(t j17.Tenant, space store.Space) (due bool, err error) {
 	r, err := s.read(t)
 	if err != nil {
 		return false, err
@@ -305,7 +306,7 @@ func (s *Store) sweep(ctx context.Context) {
 }
 
 // sweepTenant removes some of what has expired and reports whether there is more.
-func (s *Store) sweepTenant(ctx context.Context, name store.Tenant) (more bool, err error) {
+func (s *Store) sweepTenant(ctx context.Context, name j17.Tenant) (more bool, err error) {
 	r, err := s.read(name)
 	if err != nil {
 		return false, err

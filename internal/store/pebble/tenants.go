@@ -8,17 +8,18 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"j17"
 	"j17/internal/store"
 )
 
 // Tenants lists the tenants. See store.Store.
-func (s *Store) Tenants(context.Context) ([]store.Tenant, error) {
+func (s *Store) Tenants(context.Context) ([]j17.Tenant, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, store.ErrClosed
 	}
-	var names []store.Tenant
+	var names []j17.Tenant
 	for name, t := range s.tenants {
 		if t.number != 0 {
 			names = append(names, name)
@@ -29,7 +30,7 @@ func (s *Store) Tenants(context.Context) ([]store.Tenant, error) {
 }
 
 // Extent tells how far a tenant's events reach. See store.Store.
-func (s *Store) Extent(_ context.Context, t store.Tenant) (store.Extent, error) {
+func (s *Store) Extent(_ context.Context, t j17.Tenant) (store.Extent, error) {
 	r, err := s.read(t)
 	if err != nil {
 		return store.Extent{}, err
@@ -43,8 +44,8 @@ func (s *Store) Extent(_ context.Context, t store.Tenant) (store.Extent, error) 
 }
 
 // DropTenant removes everything of one tenant. See store.Store.
-func (s *Store) DropTenant(ctx context.Context, name store.Tenant) error {
-	if err := name.Validate(); err != nil {
+func (s *Store) DropTenant(ctx context.Context, name j17.Tenant) error {
+	if err := store.ValidTenant(name); err != nil {
 		return err
 	}
 	return s.run(ctx, always, func(b *batch) error {
@@ -66,7 +67,7 @@ func (b *batch) removeAll(number uint32) {
 }
 
 // tenantLocked returns what is known of a tenant, and begins to know it when it is new.
-func (s *Store) tenantLocked(name store.Tenant) *tenant {
+func (s *Store) tenantLocked(name j17.Tenant) *tenant {
 	t := s.tenants[name]
 	if t == nil {
 		t = &tenant{name: name}
@@ -76,7 +77,7 @@ func (s *Store) tenantLocked(name store.Tenant) *tenant {
 }
 
 // tenant returns a tenant with a number, under which things may be staged.
-func (b *batch) tenant(name store.Tenant) *tenant {
+func (b *batch) tenant(name j17.Tenant) *tenant {
 	b.store.mu.Lock()
 	t := b.store.tenantLocked(name)
 	b.store.mu.Unlock()
@@ -101,7 +102,7 @@ func (s *Store) loadTenants() (err error) {
 	}
 	defer closeIter(it, &err, "the directory of tenants")
 	for it.First(); it.Valid(); it.Next() {
-		name := store.Tenant(it.Key()[len(lower):])
+		name := j17.Tenant(it.Key()[len(lower):])
 		number, err := parseNumber(it.Value())
 		if err != nil || number == storeNumber || number >= s.nextNumber {
 			return corruption(errFormat, "the directory of tenants, at %q", name)

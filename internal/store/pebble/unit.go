@@ -15,8 +15,8 @@ import (
 )
 
 // Append commits units. See store.Store.
-func (s *Store) Append(ctx context.Context, t store.Tenant, units []store.Append) ([]store.Result, error) {
-	if err := t.Validate(); err != nil {
+func (s *Store) Append(ctx context.Context, t j17.Tenant, units []store.Append) ([]store.Result, error) {
+	if err := store.ValidTenant(t); err != nil {
 		return nil, err
 	}
 	for i := range units {
@@ -44,7 +44,7 @@ func (s *Store) Append(ctx context.Context, t store.Tenant, units []store.Append
 }
 
 func (s *Store) appendUnits(
-	ctx context.Context, t store.Tenant, units []store.Append, results []store.Result, need need,
+	ctx context.Context, t j17.Tenant, units []store.Append, results []store.Result, need need,
 ) error {
 	c := s.queue.get()
 	c.tenant, c.units, c.results, c.need = t, units, results, need
@@ -54,7 +54,7 @@ func (s *Store) appendUnits(
 }
 
 // Command returns the result of a command. See store.Store.
-func (s *Store) Command(_ context.Context, t store.Tenant, id store.CommandID) (*store.Result, error) {
+func (s *Store) Command(_ context.Context, t j17.Tenant, id store.CommandID) (*store.Result, error) {
 	r, err := s.read(t)
 	if err != nil {
 		return nil, err

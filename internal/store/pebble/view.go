@@ -76,8 +76,8 @@ type reader struct {
 }
 
 // read opens a reader, which must be closed.
-func (s *Store) read(t store.Tenant) (reader, error) {
-	if err := t.Validate(); err != nil {
+func (s *Store) read(t j17.Tenant) (reader, error) {
+	if err := store.ValidTenant(t); err != nil {
 		return reader{}, err
 	}
 	s.mu.Lock()
@@ -91,7 +91,7 @@ func (s *Store) read(t store.Tenant) (reader, error) {
 
 func (r reader) close() { r.store.release(r.view) }
 
-func (s *Store) numberLocked(t store.Tenant) uint32 {
+func (s *Store) numberLocked(t j17.Tenant) uint32 {
 	if known := s.tenants[t]; known != nil {
 		return known.number
 	}

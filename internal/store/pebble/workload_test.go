@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	tenant store.Tenant = "shop/prod"
-	space  store.Space  = "notes"
+	tenant j17.Tenant  = "shop/prod"
+	space  store.Space = "notes"
 )
 
 func key(id string) j17.Key { return j17.Key{Type: "order", ID: id} }

@@ -115,7 +115,7 @@ func testConflicts(s *suite) {
 	if r := appendUnit(t, f, other, u); r.Outcome != store.Conflict {
 		t.Fatalf("outcome %d, want a conflict", r.Outcome)
 	}
-	if names, err := f.Tenants(t.Context()); err != nil || !cmp.Equal(names, []store.Tenant{tenant}) {
+	if names, err := f.Tenants(t.Context()); err != nil || !cmp.Equal(names, []j17.Tenant{tenant}) {
 		t.Fatalf("tenants %v, %v", names, err)
 	}
 }
@@ -333,7 +333,7 @@ func testLimits(s *suite) {
 			t.Errorf("%s: something was written", name)
 		}
 	}
-	if err := f.Write(t.Context(), store.Tenant(strings.Repeat("t", store.MaxTenantBytes+1)), nil); !errors.Is(err, store.ErrLimit) {
+	if err := f.Write(t.Context(), j17.Tenant(strings.Repeat("t", store.MaxTenantBytes+1)), nil); !errors.Is(err, store.ErrLimit) {
 		t.Errorf("long tenant: error %v, want ErrLimit", err)
 	}
 }
@@ -375,7 +375,7 @@ func testInvalid(s *suite) {
 			t.Errorf("%s: error %v, want ErrInvalid", name, err)
 		}
 	}
-	for _, name := range []store.Tenant{"", "a\x00b", "\xff"} {
+	for _, name := range []j17.Tenant{"", "a\x00b", "\xff"} {
 		if _, err := f.Heads(t.Context(), name, nil); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("tenant %q: error %v, want ErrInvalid", name, err)
 		}

@@ -48,9 +48,9 @@ type history struct {
 	steps int
 }
 
-func tenantNames() []store.Tenant { return []store.Tenant{tenant, other, "shop"} }
+func tenantNames() []j17.Tenant { return []j17.Tenant{tenant, other, "shop"} }
 
-func tenants() *rapid.Generator[store.Tenant] {
+func tenants() *rapid.Generator[j17.Tenant] {
 	return rapid.SampledFrom(tenantNames())
 }
 
@@ -89,7 +89,7 @@ func (h *history) newEvent(rt *rapid.T) store.NewEvent {
 	return e
 }
 
-func (h *history) side(rt *rapid.T, name store.Tenant) store.Side {
+func (h *history) side(rt *rapid.T, name j17.Tenant) store.Side {
 	w := store.Side{
 		Op:    rapid.SampledFrom([]store.SideOp{store.Put, store.Put, store.Put, store.Delete, store.Check}).Draw(rt, "op"),
 		Space: spaces().Draw(rt, "space"), Key: itemKeys().Draw(rt, "item"),
@@ -105,7 +105,7 @@ func (h *history) side(rt *rapid.T, name store.Tenant) store.Side {
 	return w
 }
 
-func (h *history) unit(rt *rapid.T, name store.Tenant) store.Append {
+func (h *history) unit(rt *rapid.T, name j17.Tenant) store.Append {
 	u := store.Append{Timestamp: int64(rapid.IntRange(0, 1000).Draw(rt, "unit timestamp")), Decided: rapid.Bool().Draw(rt, "decided")}
 	for range rapid.IntRange(0, 4).Draw(rt, "events") {
 		u.Events = append(u.Events, h.newEvent(rt))
@@ -342,7 +342,7 @@ func (h *history) check(rt *rapid.T) {
 	h.steps++
 	name := tenantNames()[h.steps%len(tenantNames())]
 	h.checkTenant(rt, name, h.model.tenant(name), h.f.clock.Now())
-	var names []store.Tenant
+	var names []j17.Tenant
 	for name, tn := range h.model {
 		if tn.written {
 			names = append(names, name)
@@ -354,7 +354,7 @@ func (h *history) check(rt *rapid.T) {
 	}
 }
 
-func (h *history) checkTenant(rt *rapid.T, name store.Tenant, tn *modelTenant, now time.Time) {
+func (h *history) checkTenant(rt *rapid.T, name j17.Tenant, tn *modelTenant, now time.Time) {
 	all := []j17.Key{order("a"), order("b"), order("ab"), {Type: "user", ID: "a"}, {Type: "orders", ID: "b"}, order("c")}
 	var want []store.Head
 	for _, key := range all {

@@ -16,7 +16,7 @@ import (
 )
 
 // model is what a store should hold, kept in maps.
-type model map[store.Tenant]*modelTenant
+type model map[j17.Tenant]*modelTenant
 
 type modelTenant struct {
 	streams  map[j17.Key][]record
@@ -40,7 +40,7 @@ type modelCommand struct {
 	expires time.Time
 }
 
-func (m model) tenant(name store.Tenant) *modelTenant {
+func (m model) tenant(name j17.Tenant) *modelTenant {
 	if m[name] == nil {
 		m[name] = &modelTenant{
 			streams: map[j17.Key][]record{}, chains: map[j17.Key][32]byte{}, items: map[itemKey]store.Item{},

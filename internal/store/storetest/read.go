@@ -368,7 +368,7 @@ func testClosedUnderReaders(s *suite) {
 func testExtent(s *suite) {
 	t := s.t
 	f := s.start(t)
-	check := func(tn store.Tenant) {
+	check := func(tn j17.Tenant) {
 		t.Helper()
 		var want store.Extent
 		for _, r := range readFeed(t, f, tn, j17.StreamID{}, everything) {

@@ -16,7 +16,7 @@ import (
 func testSide(s *suite) {
 	t := s.t
 	f := s.fixture(t)
-	missing := func(tn store.Tenant, sp store.Space, key string) {
+	missing := func(tn j17.Tenant, sp store.Space, key string) {
 		t.Helper()
 		if item, err := f.Get(t.Context(), tn, sp, key); !errors.Is(err, store.ErrNotFound) {
 			t.Fatalf("get %s/%s: %v, %v, want ErrNotFound", sp, key, item, err)
@@ -117,7 +117,7 @@ func testSideConditions(s *suite) {
 	}
 	// Checks of an absent item write nothing, not even a tenant.
 	write(t, f, other, store.Side{Op: store.Check, Space: space, Key: "none", Cond: store.IfAbsent})
-	if names, err := f.Tenants(t.Context()); err != nil || !slices.Equal(names, []store.Tenant{tenant}) {
+	if names, err := f.Tenants(t.Context()); err != nil || !slices.Equal(names, []j17.Tenant{tenant}) {
 		t.Fatalf("tenants %v, %v", names, err)
 	}
 }

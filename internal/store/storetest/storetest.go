@@ -84,9 +84,9 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 func epoch() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 
 const (
-	tenant store.Tenant = "shop/prod"
-	other  store.Tenant = "shop/test"
-	space  store.Space  = "notes"
+	tenant j17.Tenant  = "shop/prod"
+	other  j17.Tenant  = "shop/test"
+	space  store.Space = "notes"
 )
 
 // suite opens stores for one test.
@@ -169,7 +169,7 @@ func events(key j17.Key, data ...string) []store.NewEvent {
 func pre(key j17.Key, length uint64) store.Pre { return store.Pre{Key: key, Length: length} }
 
 // appendUnit appends one unit and returns its result.
-func appendUnit(t failer, s store.Store, tn store.Tenant, u store.Append) store.Result {
+func appendUnit(t failer, s store.Store, tn j17.Tenant, u store.Append) store.Result {
 	t.Helper()
 	results, err := s.Append(t.Context(), tn, []store.Append{u})
 	if err != nil {
@@ -182,7 +182,7 @@ func appendUnit(t failer, s store.Store, tn store.Tenant, u store.Append) store.
 }
 
 // commit appends one unit that must be committed.
-func commit(t failer, s store.Store, tn store.Tenant, u store.Append) store.Result {
+func commit(t failer, s store.Store, tn j17.Tenant, u store.Append) store.Result {
 	t.Helper()
 	r := appendUnit(t, s, tn, u)
 	if r.Outcome != store.Committed {
@@ -207,7 +207,7 @@ func recordOf(e *j17.Event) record {
 	return record{e.StreamID, e.Key, e.Version, e.Type, e.Timestamp, string(e.Raw), string(e.Data), string(e.Metadata)}
 }
 
-func readStream(t failer, s store.Store, tn store.Tenant, key j17.Key, from, to uint64) []record {
+func readStream(t failer, s store.Store, tn j17.Tenant, key j17.Key, from, to uint64) []record {
 	t.Helper()
 	var list []record
 	for e, err := range s.ReadStream(t.Context(), tn, key, from, to) {
@@ -219,7 +219,7 @@ func readStream(t failer, s store.Store, tn store.Tenant, key j17.Key, from, to 
 	return list
 }
 
-func readFeed(t failer, s store.Store, tn store.Tenant, after j17.StreamID, limit int) []record {
+func readFeed(t failer, s store.Store, tn j17.Tenant, after j17.StreamID, limit int) []record {
 	t.Helper()
 	var list []record
 	for e, err := range s.ReadFeed(t.Context(), tn, after, limit) {
@@ -234,7 +234,7 @@ func readFeed(t failer, s store.Store, tn store.Tenant, after j17.StreamID, limi
 // everything is a limit that no test reaches.
 const everything = 1 << 30
 
-func head(t failer, s store.Store, tn store.Tenant, key j17.Key) store.Head {
+func head(t failer, s store.Store, tn j17.Tenant, key j17.Key) store.Head {
 	t.Helper()
 	heads, err := s.Heads(t.Context(), tn, []j17.Key{key})
 	if err != nil {
@@ -243,14 +243,14 @@ func head(t failer, s store.Store, tn store.Tenant, key j17.Key) store.Head {
 	return heads[0]
 }
 
-func write(t failer, s store.Store, tn store.Tenant, side ...store.Side) {
+func write(t failer, s store.Store, tn j17.Tenant, side ...store.Side) {
 	t.Helper()
 	if err := s.Write(t.Context(), tn, side); err != nil {
 		t.Fatalf("write: %v", err)
 	}
 }
 
-func get(t failer, s store.Store, tn store.Tenant, sp store.Space, key string) store.Item {
+func get(t failer, s store.Store, tn j17.Tenant, sp store.Space, key string) store.Item {
 	t.Helper()
 	item, err := s.Get(t.Context(), tn, sp, key)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 func testIsolation(s *suite) {
 	t := s.t
 	f := s.fixture(t)
-	names := []store.Tenant{"a/prod", "a/staging", "a/test", "ab/prod", store.System}
+	names := []j17.Tenant{"a/prod", "a/staging", "a/test", "ab/prod", j17.System}
 	for i, name := range names {
 		if got, err := f.Tenants(t.Context()); err != nil || len(got) != i {
 			t.Fatalf("tenants %v, %v", got, err)
@@ -52,7 +52,7 @@ func testIsolation(s *suite) {
 }
 
 // fill writes some of everything and returns the export.
-func fill(t *testing.T, f *fixture, tn store.Tenant) string {
+func fill(t *testing.T, f *fixture, tn j17.Tenant) string {
 	t.Helper()
 	for i := range 30 {
 		f.clock.Advance(time.Millisecond)
@@ -76,7 +76,7 @@ func fill(t *testing.T, f *fixture, tn store.Tenant) string {
 	return export(t, f, tn)
 }
 
-func export(t failer, s store.Store, tn store.Tenant) string {
+func export(t failer, s store.Store, tn j17.Tenant) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := s.ExportTenant(t.Context(), tn, &b); err != nil {
@@ -112,7 +112,7 @@ func testDrop(s *suite) {
 		if reopen {
 			f.reopen(t, t)
 		}
-		if names, err := f.Tenants(t.Context()); err != nil || !cmp.Equal(names, []store.Tenant{other}) {
+		if names, err := f.Tenants(t.Context()); err != nil || !cmp.Equal(names, []j17.Tenant{other}) {
 			t.Fatalf("tenants %v, %v", names, err)
 		}
 		if h := head(t, f, tenant, order("1")); h != (store.Head{}) {
@@ -217,7 +217,7 @@ func testExportUnderWrites(s *suite) {
 	})
 	for i := range 5 {
 		text := export(t, f, tenant)
-		name := store.Tenant(fmt.Sprint("copy", i))
+		name := j17.Tenant(fmt.Sprint("copy", i))
 		if err := f.ImportTenant(t.Context(), name, strings.NewReader(text)); err != nil {
 			t.Error(err)
 			break
@@ -378,7 +378,7 @@ func testRewrite(s *suite) {
 		if strings.Contains(text, "Lovelace") {
 			t.Fatal("the export holds what was erased")
 		}
-		if err := f.ImportTenant(t.Context(), store.Tenant(fmt.Sprint("copy", round)), strings.NewReader(text)); err != nil {
+		if err := f.ImportTenant(t.Context(), j17.Tenant(fmt.Sprint("copy", round)), strings.NewReader(text)); err != nil {
 			t.Fatalf("an export with rewritten events does not verify: %v", err)
 		}
 	}
