@@ -172,7 +172,8 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	return s, nil
 }
 
-// Close releases what Open opened. It is safe to call more than once.
+// Close releases what Open opened. It is safe to call more than once. It waits for readers of the store as long as for requests
+// at the end of run; those that take no step until then are left behind.
 func (s *Server) Close() error {
 	var errs []error
 	for _, l := range []net.Listener{s.public, s.internal, s.plain} {
@@ -190,7 +191,9 @@ func (s *Server) Close() error {
 		s.runner = nil
 	}
 	if s.store != nil {
-		errs = append(errs, s.store.Close())
+		end, cancel := context.WithTimeout(context.Background(), s.drainTime())
+		errs = append(errs, s.store.Shutdown(end))
+		cancel()
 		s.store = nil
 	}
 	return errors.Join(errs...)

@@ -30,6 +30,11 @@ func (r *Runner) place(ctx context.Context) error {
 	// From here on, workers that have answered do not wait for more calls.
 	r.wanting.Add(1)
 	defer r.wanting.Add(-1)
+	select {
+	case r.places <- struct{}{}: // one that was kept for somebody who has stopped waiting
+		return nil
+	default:
+	}
 	if w := r.longestIdle(); w != nil {
 		w.end(caller)
 	}

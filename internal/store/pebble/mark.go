@@ -235,17 +235,26 @@ func (m *marks) synced(f markedFile) {
 	}
 }
 
+// begin marks the end of a clean stop before the first write to a log: from then on the store may hold less than it did then.
+func (m *marks) begin(f string) {
+	m.mu.Lock()
+	first := m.now.Clean && !m.finished && strings.HasSuffix(f, logSuffix)
+	m.now.Clean = m.now.Clean && !first
+	m.mu.Unlock()
+	if first {
+		m.renew()
+	}
+}
+
 // note takes down what synced was told. It reports whether the mark may follow later.
 func (m *marks) note(f markedFile) (later bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	log := strings.HasSuffix(f.Name, logSuffix)
-	if log && m.finished {
+	if m.finished && strings.HasSuffix(f.Name, logSuffix) {
 		return true
 	}
 	later = m.files[f.Name] != nil
 	m.files[f.Name] = &f
-	m.now.Clean = m.now.Clean && !log
 	return later
 }
 
@@ -351,6 +360,7 @@ type trackedFile struct {
 
 // Write appends p.
 func (f *trackedFile) Write(p []byte) (int, error) {
+	f.marks.begin(f.written.Name)
 	f.mu.Lock()
 	// Whoever writes p may change it, as the file system of tests does on purpose.
 	sum := crc32.Update(f.written.Sum, f.marks.table, p)
