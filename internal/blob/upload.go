@@ -113,8 +113,8 @@ func fill(p []byte, r io.Reader) (n int, err error) {
 
 // write writes on condition that the upload has not been swept away, so that nothing is left behind which no one knows of.
 func (u *Upload) write(ctx context.Context, side store.Side) error {
-	owned := store.Side{Op: store.Check, Space: uploadSpace, Key: u.content, Cond: store.IfRev, Rev: u.rev}
-	err := u.s.store.Write(ctx, u.tenant, []store.Side{owned, side})
+	owned := store.Fence{Space: uploadSpace, Key: u.content, Rev: u.rev}
+	err := u.s.store.Write(ctx, u.tenant, []store.Side{side}, owned)
 	if _, ok := errors.AsType[*store.SideConflict](err); ok {
 		return tooSlow()
 	}

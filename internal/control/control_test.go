@@ -303,12 +303,12 @@ type overtaken struct {
 	first func()
 }
 
-func (o *overtaken) Write(ctx context.Context, t j17.Tenant, side []store.Side) error {
+func (o *overtaken) Write(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
 	if o.first != nil {
 		o.first()
 		o.first = nil
 	}
-	return o.Store.Write(ctx, t, side)
+	return o.Store.Write(ctx, t, side, fences...)
 }
 
 func (o *overtaken) Append(ctx context.Context, t j17.Tenant, units []store.Append) ([]store.Result, error) {

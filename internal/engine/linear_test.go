@@ -156,10 +156,10 @@ type slowWrites struct {
 	open    chan struct{}
 }
 
-func (s *slowWrites) Write(ctx context.Context, t j17.Tenant, side []store.Side) error {
+func (s *slowWrites) Write(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
 	s.commits.Add(1)
 	<-s.open
-	return s.Store.Write(ctx, t, side)
+	return s.Store.Write(ctx, t, side, fences...)
 }
 
 // TestManyRefusalsAreFewCommits: what is kept of refused writes takes a few commits, however many are refused while one is written.

@@ -63,8 +63,8 @@ type Store interface {
 	// and are greater than after.
 	Scan(ctx context.Context, t j17.Tenant, space Space, prefix, after string, limit int) ([]Item, error)
 
-	// Write applies side writes, all or nothing. It returns a *SideConflict when a condition does not hold.
-	Write(ctx context.Context, t j17.Tenant, side []Side) error
+	// Write applies side writes, all or nothing. It returns a *SideConflict when a fence or a condition does not hold.
+	Write(ctx context.Context, t j17.Tenant, side []Side, fences ...Fence) error
 
 	// ClaimDue leases up to limit items of a space whose Due has come, earliest first: their Due moves to now plus
 	// lease and their Rev changes. The Rev is the fencing token: finish with a Side on IfRev, in the same commit as
@@ -116,6 +116,7 @@ type Append struct {
 	// Command, if not nil, makes the unit idempotent.
 	Command *Command
 	Pre     []Pre
+	Fences  []Fence
 	Events  []NewEvent
 	Side    []Side
 	// Assign gives owners values of their own. It can only fail where a proposed value belongs to another owner.
@@ -143,7 +144,7 @@ func (a *Append) Frees() bool {
 		return false
 	}
 	for i := range a.Side {
-		if op := a.Side[i].Op; op != Delete && op != Check {
+		if a.Side[i].Op != Delete {
 			return false
 		}
 	}
@@ -175,6 +176,15 @@ type Command struct {
 type Pre struct {
 	Key    j17.Key
 	Length uint64
+}
+
+// Fence is a precondition on a side item, which the unit need not write: that it has the revision it had when the unit was
+// decided. Like the conditions of side writes it is tested on what was there before the unit.
+type Fence struct {
+	Space Space
+	Key   string
+	// Rev is the item's; 0 when it must be absent.
+	Rev uint64
 }
 
 // NewEvent is an event to be appended: the store adds position, version, timestamp and hashes.
@@ -230,7 +240,7 @@ type Result struct {
 	Timestamp int64
 	// Memo is that of the first command (Duplicate).
 	Memo []byte
-	// Streams lists every failed precondition, Sides every failed side condition (Conflict).
+	// Streams lists every failed precondition, Sides every fence and then every side condition that failed (Conflict).
 	Streams []StreamConflict
 	Sides   []SideConflict
 }
@@ -285,8 +295,6 @@ const (
 	Put SideOp = iota + 1
 	// Delete removes the item; removing what is not there is no fault.
 	Delete
-	// Check writes nothing and only tests the condition.
-	Check
 	// Raise makes an item that is a decimal number, such as the counter of an Assignment, at least Value.
 	Raise
 )
@@ -315,7 +323,7 @@ type Side struct {
 	Rev uint64
 }
 
-// SideConflict is a side condition that did not hold.
+// SideConflict is a fence or a side condition that did not hold.
 type SideConflict struct {
 	Space Space
 	Key   string
@@ -436,6 +444,11 @@ func (a *Append) Validate() error {
 			return err
 		}
 	}
+	for i := range a.Fences {
+		if err := a.Fences[i].validate(); err != nil {
+			return fmt.Errorf("fence %d: %w", i, err)
+		}
+	}
 	for i := range a.Events {
 		e := &a.Events[i]
 		if err := e.validate(); err != nil {
@@ -538,16 +551,22 @@ func (s *Side) validate() error {
 	if s.Cond > IfRev {
 		return fmt.Errorf("%w: unknown condition %d", ErrInvalid, s.Cond)
 	}
-	if err := validName("space", string(s.Space)); err != nil {
-		return err
-	}
-	if err := validName("side key", s.Key); err != nil {
+	if err := validItem(s.Space, s.Key); err != nil {
 		return err
 	}
 	if err := validTime("expiry of the item", s.Expires); err != nil {
 		return err
 	}
 	return validTime("due time of the item", s.Due)
+}
+
+func (f *Fence) validate() error { return validItem(f.Space, f.Key) }
+
+func validItem(space Space, key string) error {
+	if err := validName("space", string(space)); err != nil {
+		return err
+	}
+	return validName("side key", key)
 }
 
 func (a *Assignment) validate() error {

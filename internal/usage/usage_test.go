@@ -201,11 +201,11 @@ type failing struct {
 }
 
 // Write fails or loses its answer.
-func (s *failing) Write(ctx context.Context, t j17.Tenant, side []store.Side) error {
+func (s *failing) Write(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
 	if s.before != nil {
 		return s.before
 	}
-	return errors.Join(s.Store.Write(ctx, t, side), s.after)
+	return errors.Join(s.Store.Write(ctx, t, side, fences...), s.after)
 }
 
 func TestNothingIsCountedTwiceWhenWritesFail(t *testing.T) {

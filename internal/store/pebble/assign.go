@@ -99,7 +99,7 @@ func (b *batch) checkAssignment(
 func (b *batch) liveAfter(u *store.Append, space store.Space, key string, item *stagedItem) bool {
 	live := item.live(b.now)
 	for i := range u.Side {
-		if w := &u.Side[i]; w.Op != store.Check && w.Space == space && w.Key == key {
+		if w := &u.Side[i]; w.Space == space && w.Key == key {
 			live = w.Op != store.Delete
 		}
 	}
@@ -115,7 +115,7 @@ func (b *batch) count(t *tenant, u *store.Append, a *store.Assignment, counter *
 	}
 	for i := range u.Side {
 		w := &u.Side[i]
-		if w.Op == store.Check || w.Space != a.Index || w.Key != a.Counter {
+		if w.Space != a.Index || w.Key != a.Counter {
 			continue
 		}
 		// What is no number counts as none.
@@ -125,7 +125,7 @@ func (b *batch) count(t *tenant, u *store.Append, a *store.Assignment, counter *
 			n = max(n, written)
 		case store.Put:
 			n = written
-		case store.Delete, store.Check:
+		case store.Delete:
 			n = 0
 		}
 	}

@@ -304,7 +304,7 @@ func TestDeletingMakesRoom(t *testing.T) {
 	free(0)
 	f.on.Store(true)
 	remove := func(key string) error {
-		return s.Write(t.Context(), tenant, []store.Side{{Op: store.Check, Space: space, Key: key}, {Op: store.Delete, Space: space, Key: key}})
+		return s.Write(t.Context(), tenant, []store.Side{{Op: store.Delete, Space: space, Key: key}})
 	}
 	note := func(freeing bool) error {
 		_, err := s.Append(t.Context(), tenant, []store.Append{{

@@ -104,8 +104,8 @@ func (s *Store) Scan(
 }
 
 // Write applies side writes. See store.Store.
-func (s *Store) Write(ctx context.Context, t j17.Tenant, side []store.Side) error {
-	results, err := s.Append(ctx, t, []store.Append{{Side: side}})
+func (s *Store) Write(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
+	results, err := s.Append(ctx, t, []store.Append{{Fences: fences, Side: side}})
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,6 @@ func (b *batch) stageSide(t *tenant, w *store.Side, item *stagedItem) {
 			b.removeItem(t.nextNumber, w.Space, w.Key, item.itemMeta)
 			item.itemMeta = itemMeta{}
 		}
-	case store.Check:
 	case store.Raise:
 		if less(item, w.Value, b.now) {
 			b.stageItem(t, w.Space, w.Key, item, nanos(w.Expires), nanos(w.Due), w.Value)

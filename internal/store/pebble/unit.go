@@ -159,24 +159,39 @@ func (b *batch) checkUnit(t *tenant, u *store.Append, r *store.Result) error {
 			r.Streams = append(r.Streams, store.StreamConflict{Key: p.Key, Expected: p.Length, Actual: h.Length})
 		}
 	}
+	for i := range u.Fences {
+		f := &u.Fences[i]
+		rev, err := b.rev(t, f.Space, f.Key)
+		if err != nil {
+			return err
+		}
+		if rev != f.Rev {
+			r.Sides = append(r.Sides, store.SideConflict{Space: f.Space, Key: f.Key, Rev: rev})
+		}
+	}
 	for i := range u.Side {
 		w := &u.Side[i]
 		if w.Cond == store.Always {
 			continue
 		}
-		item, err := b.item(t, w.Space, w.Key)
+		rev, err := b.rev(t, w.Space, w.Key)
 		if err != nil {
 			return err
-		}
-		var rev uint64
-		if item.live(b.now) {
-			rev = item.rev
 		}
 		if (w.Cond == store.IfAbsent && rev != 0) || (w.Cond == store.IfRev && rev != w.Rev) {
 			r.Sides = append(r.Sides, store.SideConflict{Space: w.Space, Key: w.Key, Rev: rev})
 		}
 	}
 	return b.checkAssignments(t, u, r)
+}
+
+// rev returns the revision that a side item has before the unit, 0 when it is absent.
+func (b *batch) rev(t *tenant, space store.Space, key string) (uint64, error) {
+	item, err := b.item(t, space, key)
+	if err != nil || !item.live(b.now) {
+		return 0, err
+	}
+	return item.rev, nil
 }
 
 // loadUnit puts what the unit changes into b.unit and b.sides.

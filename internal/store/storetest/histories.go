@@ -91,7 +91,7 @@ func (h *history) newEvent(rt *rapid.T) store.NewEvent {
 
 func (h *history) side(rt *rapid.T, name j17.Tenant) store.Side {
 	w := store.Side{
-		Op:    rapid.SampledFrom([]store.SideOp{store.Put, store.Put, store.Put, store.Delete, store.Check}).Draw(rt, "op"),
+		Op:    rapid.SampledFrom([]store.SideOp{store.Put, store.Put, store.Put, store.Delete}).Draw(rt, "op"),
 		Space: spaces().Draw(rt, "space"), Key: itemKeys().Draw(rt, "item"),
 		Cond: rapid.SampledFrom([]store.Cond{store.Always, store.Always, store.IfAbsent, store.IfRev}).Draw(rt, "cond"),
 	}
@@ -103,6 +103,16 @@ func (h *history) side(rt *rapid.T, name j17.Tenant) store.Side {
 		w.Rev = item.Rev + rapid.SampledFrom([]uint64{0, 0, 0, 1e6}).Draw(rt, "wrong rev")
 	}
 	return w
+}
+
+func (h *history) fences(rt *rapid.T, name j17.Tenant) []store.Fence {
+	if rapid.IntRange(0, 3).Draw(rt, "fenced") > 0 {
+		return nil
+	}
+	f := store.Fence{Space: spaces().Draw(rt, "fence space"), Key: itemKeys().Draw(rt, "fence")}
+	item, _ := h.model.tenant(name).live(itemKey{f.Space, f.Key}, h.f.clock.Now())
+	f.Rev = item.Rev + rapid.SampledFrom([]uint64{0, 0, 1e6}).Draw(rt, "wrong fence")
+	return []store.Fence{f}
 }
 
 func (h *history) unit(rt *rapid.T, name j17.Tenant) store.Append {
@@ -118,6 +128,7 @@ func (h *history) unit(rt *rapid.T, name j17.Tenant) store.Append {
 	for range rapid.IntRange(0, 2).Draw(rt, "sides") {
 		u.Side = append(u.Side, h.side(rt, name))
 	}
+	u.Fences = h.fences(rt, name)
 	if rapid.Bool().Draw(rt, "has command") {
 		u.Command = &store.Command{
 			ID: store.CommandID{rapid.Byte().Filter(func(b byte) bool { return b < 8 }).Draw(rt, "command")}, Expires: h.soon(rt, "command expires"),
@@ -163,7 +174,8 @@ func (h *history) write(rt *rapid.T) {
 	for range rapid.IntRange(1, 3).Draw(rt, "sides") {
 		u.Side = append(u.Side, h.side(rt, name))
 	}
-	err := h.f.Write(rt.Context(), name, u.Side)
+	u.Fences = h.fences(rt, name)
+	err := h.f.Write(rt.Context(), name, u.Side, u.Fences...)
 	result := store.Result{Outcome: store.Committed}
 	tn := h.model.tenant(name)
 	if len(tn.feed) > 0 {

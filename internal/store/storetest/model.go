@@ -97,15 +97,16 @@ func (t *modelTenant) apply(u *store.Append, got *store.Result, now time.Time) e
 			want.Streams = append(want.Streams, store.StreamConflict{Key: p.Key, Expected: p.Length, Actual: n})
 		}
 	}
+	for _, f := range u.Fences {
+		item, ok := t.live(itemKey{f.Space, f.Key}, now)
+		if f.Rev != item.Rev || (ok && item.Rev == 0) {
+			want.Sides = append(want.Sides, conflictOf(f.Space, f.Key, item, ok, want.Sides, got.Sides))
+		}
+	}
 	for _, w := range u.Side {
 		item, ok := t.live(itemKey{w.Space, w.Key}, now)
 		if (w.Cond == store.IfAbsent && ok) || (w.Cond == store.IfRev && w.Rev != item.Rev) || (w.Cond == store.IfRev && ok && item.Rev == 0) {
-			n := len(want.Sides)
-			if ok && item.Rev == 0 && n < len(got.Sides) && got.Sides[n].Rev != 0 {
-				// Another unit of the same call has written it, and the store chose its Rev.
-				item.Rev = got.Sides[n].Rev
-			}
-			want.Sides = append(want.Sides, store.SideConflict{Space: w.Space, Key: w.Key, Rev: item.Rev})
+			want.Sides = append(want.Sides, conflictOf(w.Space, w.Key, item, ok, want.Sides, got.Sides))
 		}
 	}
 	want.Timestamp = u.Timestamp
@@ -137,7 +138,6 @@ func (t *modelTenant) apply(u *store.Append, got *store.Result, now time.Time) e
 				t.items[k] = store.Item{Key: w.Key, Value: w.Value, Expires: w.Expires, Due: w.Due}
 				t.written = true
 			}
-		case store.Check:
 		}
 	}
 	if u.Command != nil {
@@ -147,6 +147,15 @@ func (t *modelTenant) apply(u *store.Append, got *store.Result, now time.Time) e
 		t.written = true
 	}
 	return same("result", want, *got)
+}
+
+// conflictOf is the next conflict that a unit should report.
+func conflictOf(sp store.Space, key string, item store.Item, live bool, want, got []store.SideConflict) store.SideConflict {
+	if n := len(want); live && item.Rev == 0 && n < len(got) && got[n].Rev != 0 {
+		// Another unit of the same call has written it, and the store chose its Rev.
+		item.Rev = got[n].Rev
+	}
+	return store.SideConflict{Space: sp, Key: key, Rev: item.Rev}
 }
 
 func (t *modelTenant) applyEvents(u *store.Append, got, want *store.Result, now time.Time) error {

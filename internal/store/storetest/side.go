@@ -73,7 +73,7 @@ func testSideConditions(s *suite) {
 	f := s.fixture(t)
 	write(t, f, tenant, put("k", "v"))
 	rev := get(t, f, tenant, space, "k").Rev
-	for _, op := range []store.SideOp{store.Put, store.Delete, store.Check} {
+	for _, op := range []store.SideOp{store.Put, store.Delete} {
 		for _, c := range []struct {
 			key  string
 			cond store.Cond
@@ -99,15 +99,13 @@ func testSideConditions(s *suite) {
 	}
 	// Each condition looks at what was there before the unit.
 	write(t, f, tenant,
-		store.Side{Op: store.Check, Space: space, Key: "k", Cond: store.IfRev, Rev: rev},
 		store.Side{Op: store.Put, Space: space, Key: "k", Value: []byte("w"), Cond: store.IfRev, Rev: rev},
-		store.Side{Op: store.Check, Space: space, Key: "none", Cond: store.IfAbsent},
 		store.Side{Op: store.Put, Space: space, Key: "new", Cond: store.IfAbsent},
 		store.Side{Op: store.Delete, Space: space, Key: "new", Cond: store.IfAbsent},
 	)
 	r := appendUnit(t, f, tenant, store.Append{Side: []store.Side{
-		{Op: store.Check, Space: space, Key: "k", Cond: store.IfRev, Rev: rev},
-		{Op: store.Check, Space: space, Key: "none", Cond: store.IfAbsent},
+		{Op: store.Delete, Space: space, Key: "k", Cond: store.IfRev, Rev: rev},
+		{Op: store.Delete, Space: space, Key: "none", Cond: store.IfAbsent},
 		{Op: store.Delete, Space: space, Key: "k", Cond: store.IfAbsent},
 	}})
 	now := get(t, f, tenant, space, "k").Rev
@@ -115,10 +113,70 @@ func testSideConditions(s *suite) {
 	if diff := cmp.Diff(want, r.Sides); diff != "" || r.Outcome != store.Conflict {
 		t.Fatalf("conflicts (-want +got):\n%s", diff)
 	}
-	// Checks of an absent item write nothing, not even a tenant.
-	write(t, f, other, store.Side{Op: store.Check, Space: space, Key: "none", Cond: store.IfAbsent})
+}
+
+// testFences checks preconditions on side items that a unit does not write.
+func testFences(s *suite) {
+	t := s.t
+	f := s.fixture(t)
+	write(t, f, tenant, put("head", "1"))
+	rev := get(t, f, tenant, space, "head").Rev
+	fence := func(key string, rev uint64) store.Fence { return store.Fence{Space: space, Key: key, Rev: rev} }
+	commit(t, f, tenant, store.Append{Fences: []store.Fence{fence("head", rev), fence("none", 0)}, Events: events(order("a"), `1`)})
+	if now := get(t, f, tenant, space, "head"); now.Rev != rev || string(now.Value) != "1" {
+		t.Fatalf("a fence has written %+v", now)
+	}
+	write(t, f, tenant, put("head", "2"))
+	now := get(t, f, tenant, space, "head").Rev
+	for name, c := range map[string]struct {
+		fence store.Fence
+		rev   uint64
+	}{
+		"older": {fence("head", rev), now}, "present": {fence("head", 0), now}, "absent": {fence("none", now), 0},
+	} {
+		u := store.Append{
+			Pre: []store.Pre{pre(order("a"), 1)}, Fences: []store.Fence{fence("head", now), c.fence}, Events: events(order("a"), `2`),
+			Command: &store.Command{ID: store.CommandID{7}},
+		}
+		want := []store.SideConflict{{Space: space, Key: c.fence.Key, Rev: c.rev}}
+		if r := appendUnit(t, f, tenant, u); r.Outcome != store.Conflict || r.Streams != nil || !slices.Equal(r.Sides, want) {
+			t.Errorf("%s: %+v, want the conflict %+v alone", name, r, want)
+		}
+	}
+	if h := head(t, f, tenant, order("a")); h.Length != 1 {
+		t.Fatalf("%d events behind fences that did not hold", h.Length)
+	}
+	// Both kinds of conflict can be told apart, and both are told at once.
+	both := store.Append{Pre: []store.Pre{pre(order("a"), 0)}, Fences: []store.Fence{fence("head", rev)}}
+	if r := appendUnit(t, f, tenant, both); len(r.Streams) != 1 || len(r.Sides) != 1 {
+		t.Errorf("%+v", r)
+	}
+	// A unit sees what the units before it in its call have written, and not what it writes itself.
+	results, err := f.Append(t.Context(), tenant, []store.Append{
+		{Fences: []store.Fence{fence("head", now)}, Side: []store.Side{put("head", "3")}},
+		{Fences: []store.Fence{fence("head", now)}, Events: events(order("a"), `2`)},
+	})
+	if err != nil || results[0].Outcome != store.Committed || results[1].Outcome != store.Conflict {
+		t.Fatalf("%+v, %v", results, err)
+	}
+	// What has expired is absent. A fence alone writes nothing, not even a tenant.
+	expires := put("short", "")
+	expires.Expires = f.clock.Now().Add(time.Second)
+	write(t, f, tenant, expires)
+	f.clock.Advance(time.Second)
+	commit(t, f, tenant, store.Append{Fences: []store.Fence{fence("short", 0)}})
+	if err := f.Write(t.Context(), other, nil, fence("none", 0)); err != nil {
+		t.Fatal(err)
+	}
+	var conflict *store.SideConflict
+	if err := f.Write(t.Context(), other, nil, fence("none", 1)); !errors.As(err, &conflict) || conflict.Rev != 0 {
+		t.Errorf("a write behind a fence that does not hold: %v", err)
+	}
 	if names, err := f.Tenants(t.Context()); err != nil || !slices.Equal(names, []j17.Tenant{tenant}) {
 		t.Fatalf("tenants %v, %v", names, err)
+	}
+	if _, err := f.Append(t.Context(), tenant, []store.Append{{Fences: []store.Fence{{Space: space}}}}); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("a fence without a key: %v", err)
 	}
 }
 
@@ -342,7 +400,8 @@ func testAtomicity(s *suite) {
 	rev := get(t, f, tenant, space, "k").Rev
 	for name, u := range map[string]store.Append{
 		"stream": {Pre: []store.Pre{pre(order("a"), 0)}},
-		"side":   {Side: []store.Side{{Op: store.Check, Space: space, Key: "k", Cond: store.IfAbsent}}},
+		"side":   {Side: []store.Side{{Op: store.Delete, Space: space, Key: "k", Cond: store.IfAbsent}}},
+		"fence":  {Fences: []store.Fence{{Space: space, Key: "k"}}},
 	} {
 		u.Events = append(events(order("a"), `2`), events(order("b"), `1`)...)
 		u.Side = append(u.Side, put("k", "2"), put("k2", "2"))

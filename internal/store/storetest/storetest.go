@@ -55,6 +55,7 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"AssignmentsMixed", testAssignmentsMixed},
 		{"AssignmentsAtOnce", testAssignmentsAtOnce},
 		{"SideConditions", testSideConditions},
+		{"Fences", testFences},
 		{"Raise", testRaise},
 		{"Scan", testScan},
 		{"Expiry", testExpiry},
