@@ -37,7 +37,7 @@ func New(registry *control.Registry, clk clock.Clock) *Authenticator {
 // APIKey returns the principal of an API key's token. Every failure is a *j17.Error of CodeUnauthorized that does not
 // tell unknown, mistyped and revoked keys apart. It does not allocate unless it fails.
 func (a *Authenticator) APIKey(token string) (j17.Principal, error) {
-	key, ok := a.registry.KeyByToken(token)
+	key, ok := a.registry.Keys.ByToken(token)
 	if !ok {
 		return j17.Principal{}, j17.Errorf(j17.CodeUnauthorized, "Invalid API key")
 	}
@@ -47,7 +47,7 @@ func (a *Authenticator) APIKey(token string) (j17.Principal, error) {
 // Node returns the principal of another node, which knows the node secret.
 func (a *Authenticator) Node(secret string) (j17.Principal, error) {
 	// Hashes have one length, so that not even the secret's length shows in the time this takes.
-	got, want := sha256.Sum256([]byte(secret)), sha256.Sum256([]byte(a.registry.NodeSecret()))
+	got, want := sha256.Sum256([]byte(secret)), sha256.Sum256([]byte(a.registry.Secrets.NodeSecret()))
 	if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
 		return j17.Principal{}, j17.Errorf(j17.CodeUnauthorized, "Invalid node secret")
 	}

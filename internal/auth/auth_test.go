@@ -41,10 +41,10 @@ func start(tb testing.TB) *server {
 	if s.registry, err = control.Open(tb.Context(), st, s.clock); err != nil {
 		tb.Fatal(err)
 	}
-	if s.app, err = s.registry.CreateInstance(tb.Context(), "app"); err != nil {
+	if s.app, err = s.registry.Instances.Create(tb.Context(), "app"); err != nil {
 		tb.Fatal(err)
 	}
-	s.operator, err = s.registry.CreateOperator(tb.Context(), control.NewOperator{Email: email, Password: password, Role: control.RolePlatformAdmin})
+	s.operator, err = s.registry.Operators.Create(tb.Context(), control.NewOperator{Email: email, Password: password, Role: control.RolePlatformAdmin})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func start(tb testing.TB) *server {
 
 func (s *server) key(tb testing.TB, env j17.Environment, scope j17.Scope) (control.Key, string) {
 	tb.Helper()
-	k, token, err := s.registry.CreateKey(tb.Context(), control.NewKey{Instance: s.app.ID, Environment: env, Scope: scope, Name: "k"})
+	k, token, err := s.registry.Keys.Create(tb.Context(), control.NewKey{Instance: s.app.ID, Environment: env, Scope: scope, Name: "k"})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestAPIKey(t *testing.T) {
 	mistyped := token[:len(token)-10] + strings.Repeat("1", 10)
 	for what, bad := range map[string]string{
 		"nothing": "", "an invented key": "j17_0_prod_nope", "garbage": "garbage", "a mistyped key": mistyped, "a key of another server": foreign,
-		"an operator's token": session.Token, "a node secret": s.registry.NodeSecret(), "a handle": k.ID, "a prefix": k.Prefix, "too much": strings.Repeat("x", 1<<20),
+		"an operator's token": session.Token, "a node secret": s.registry.Secrets.NodeSecret(), "a handle": k.ID, "a prefix": k.Prefix, "too much": strings.Repeat("x", 1<<20),
 	} {
 		p, err := s.APIKey(bad)
 		refused(t, what, err, j17.CodeUnauthorized, "Invalid API key")
@@ -108,7 +108,7 @@ func TestRevokedAPIKey(t *testing.T) {
 	s := start(t)
 	k, token := s.key(t, j17.Prod, j17.ScopeRead)
 	at := s.clock.Now().Add(time.Hour)
-	if _, err := s.registry.RevokeKey(t.Context(), k.ID, at); err != nil {
+	if _, err := s.registry.Keys.Revoke(t.Context(), k.ID, at); err != nil {
 		t.Fatal(err)
 	}
 	s.clock.Set(at.Add(-1))
@@ -120,7 +120,7 @@ func TestRevokedAPIKey(t *testing.T) {
 	refused(t, "at the time", err, j17.CodeUnauthorized, "Invalid API key")
 
 	k, token = s.key(t, j17.Prod, j17.ScopeRead)
-	if _, err := s.registry.RevokeKey(t.Context(), k.ID, time.Time{}); err != nil {
+	if _, err := s.registry.Keys.Revoke(t.Context(), k.ID, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = s.APIKey(token)
@@ -173,12 +173,12 @@ func TestAuthorize(t *testing.T) {
 
 func TestNode(t *testing.T) {
 	s := start(t)
-	p, err := s.Node(s.registry.NodeSecret())
+	p, err := s.Node(s.registry.Secrets.NodeSecret())
 	if err != nil || p != (j17.Principal{Kind: j17.Node}) {
 		t.Errorf("Node = %+v, %v", p, err)
 	}
 	_, token := s.key(t, j17.Prod, j17.ScopeWrite)
-	for _, bad := range []string{"", "wrong", s.registry.NodeSecret() + "x", s.registry.NodeSecret()[1:], strings.ToLower(s.registry.NodeSecret()), token} {
+	for _, bad := range []string{"", "wrong", s.registry.Secrets.NodeSecret() + "x", s.registry.Secrets.NodeSecret()[1:], strings.ToLower(s.registry.Secrets.NodeSecret()), token} {
 		p, err := s.Node(bad)
 		refused(t, bad, err, j17.CodeUnauthorized, "Invalid node secret")
 		if p != (j17.Principal{}) {

@@ -74,7 +74,7 @@ func (a *Authenticator) verify(ctx context.Context, email, password string, clie
 			return control.Operator{}, throttled(wait)
 		}
 	}
-	op, err := a.registry.VerifyPassword(ctx, email, password)
+	op, err := a.registry.Operators.VerifyPassword(ctx, email, password)
 	if j17.CodeOf(err) != j17.CodeUnauthorized {
 		for _, b := range budgets {
 			b.throttle.giveBack(b.key)
@@ -89,7 +89,7 @@ func (a *Authenticator) verify(ctx context.Context, email, password string, clie
 // ChangePassword replaces the password of an operator who knows the present one, under the same limits as Login. Every token
 // issued until now is void after it.
 func (a *Authenticator) ChangePassword(ctx context.Context, operatorID, present, next string, client netip.Addr) error {
-	op, ok := a.registry.OperatorByID(operatorID)
+	op, ok := a.registry.Operators.ByID(operatorID)
 	if !ok {
 		return j17.Errorf(j17.CodeNotFound, "There is no such operator.")
 	}
@@ -103,7 +103,7 @@ func (a *Authenticator) ChangePassword(ctx context.Context, operatorID, present,
 	if next == present {
 		return j17.Errorf(j17.CodeInvalidField, "The new password is the present one.").At("new_password")
 	}
-	return a.registry.ReplacePassword(ctx, verified, next)
+	return a.registry.Operators.ReplacePassword(ctx, verified, next)
 }
 
 // Setup creates the first operator with a setup token (control.Registry.Setup), under the limits of Login for the network
@@ -113,7 +113,7 @@ func (a *Authenticator) Setup(ctx context.Context, token, email, password string
 	if wait := a.byNetwork.take(network, a.clock.Now()); wait > 0 {
 		return control.Operator{}, throttled(wait)
 	}
-	op, err := a.registry.Setup(ctx, token, email, password)
+	op, err := a.registry.Setup.Complete(ctx, token, email, password)
 	if j17.CodeOf(err) != j17.CodeUnauthorized {
 		a.byNetwork.giveBack(network)
 	}
@@ -127,7 +127,7 @@ func (a *Authenticator) Operator(token string) (j17.Principal, error) {
 	if err != nil {
 		return j17.Principal{}, err
 	}
-	op, ok := a.registry.OperatorByID(c.Subject)
+	op, ok := a.registry.Operators.ByID(c.Subject)
 	if !ok || c.IssuedAt.Unix() < op.TokensFrom {
 		return j17.Principal{}, invalidToken()
 	}
@@ -140,7 +140,7 @@ func (a *Authenticator) Logout(ctx context.Context, token string) error {
 	if err != nil {
 		return err
 	}
-	return a.registry.RevokeToken(ctx, c.Subject, c.ID, c.ExpiresAt.Time)
+	return a.registry.Secrets.RevokeToken(ctx, c.Subject, c.ID, c.ExpiresAt.Time)
 }
 
 // check reads a token that was issued here, has not expired and was not revoked by itself.
@@ -151,7 +151,7 @@ func (a *Authenticator) check(token string) (*claims, error) {
 		return nil, j17.Errorf(j17.CodeUnauthorized, "Token expired")
 	case err != nil: // The cause may quote the token.
 		return nil, invalidToken()
-	case c.IssuedAt == nil, c.ID == "", a.registry.TokenRevoked(c.ID):
+	case c.IssuedAt == nil, c.ID == "", a.registry.Secrets.TokenRevoked(c.ID):
 		return nil, invalidToken()
 	}
 	return c, nil
@@ -214,7 +214,7 @@ func (t *tokens) issue(op control.Operator, asked time.Time) (token string, expi
 	if len(op.Instances) == 1 {
 		c.Instance = op.Instances[0]
 	}
-	key := t.registry.SigningKeys()[0]
+	key := t.registry.Secrets.SigningKeys()[0]
 	unsigned := jwt.NewWithClaims(jwt.SigningMethodHS256, c)
 	unsigned.Header[keyID] = key.ID
 	if token, err = unsigned.SignedString(key.Secret); err != nil {
@@ -229,7 +229,7 @@ func (t *tokens) parse(token string) (*claims, error) {
 	}
 	c := &claims{}
 	_, err := t.parser.ParseWithClaims(token, c, func(parsed *jwt.Token) (any, error) {
-		for _, key := range t.registry.SigningKeys() {
+		for _, key := range t.registry.Secrets.SigningKeys() {
 			if parsed.Header[keyID] == key.ID {
 				return key.Secret, nil
 			}

@@ -61,7 +61,7 @@ func TestLogin(t *testing.T) {
 		}
 		return m
 	}
-	if diff := cmp.Diff(map[string]any{"alg": "HS256", "typ": "JWT", "kid": s.registry.SigningKeys()[0].ID}, decode(parts[0])); diff != "" {
+	if diff := cmp.Diff(map[string]any{"alg": "HS256", "typ": "JWT", "kid": s.registry.Secrets.SigningKeys()[0].ID}, decode(parts[0])); diff != "" {
 		t.Errorf("header (-want +got):\n%s", diff)
 	}
 	claims := map[string]any{"sub": s.operator.ID, "email": email, "role": "platform_admin", "iat": float64(now), "exp": float64(now + 86400)}
@@ -112,7 +112,7 @@ func TestTokensThatAreNone(t *testing.T) {
 		return m
 	}
 	same := func(jwt.MapClaims) {}
-	kid := any(s.registry.SigningKeys()[0].ID)
+	kid := any(s.registry.Secrets.SigningKeys()[0].ID)
 	sign := func(method jwt.SigningMethod, key any, c jwt.MapClaims) string {
 		t.Helper()
 		unsigned := jwt.NewWithClaims(method, c)
@@ -126,7 +126,7 @@ func TestTokensThatAreNone(t *testing.T) {
 		}
 		return token
 	}
-	key := s.registry.SigningKeys()[0].Secret
+	key := s.registry.Secrets.SigningKeys()[0].Secret
 	if _, err := s.Operator(sign(jwt.SigningMethodHS256, key, claims(same))); err != nil {
 		t.Fatalf("the forger of this test is no good: %v", err)
 	}
@@ -142,7 +142,7 @@ func TestTokensThatAreNone(t *testing.T) {
 	for what, token := range map[string]string{
 		"nothing":             "",
 		"an API key":          apiKey,
-		"a node secret":       s.registry.NodeSecret(),
+		"a node secret":       s.registry.Secrets.NodeSecret(),
 		"dots":                "..",
 		"garbage":             "x.y.z",
 		"too much":            good + strings.Repeat("A", 1<<20),
@@ -153,7 +153,7 @@ func TestTokensThatAreNone(t *testing.T) {
 		"another algorithm":   sign(jwt.SigningMethodHS512, key, claims(same)),
 		"a public key's":      sign(jwt.SigningMethodRS256, pair, claims(same)),
 		"another key":         sign(jwt.SigningMethodHS256, []byte("another key"), claims(same)),
-		"the key of another":  sign(jwt.SigningMethodHS256, start(t).registry.SigningKeys()[0].Secret, claims(same)),
+		"the key of another":  sign(jwt.SigningMethodHS256, start(t).registry.Secrets.SigningKeys()[0].Secret, claims(same)),
 		"an empty key":        sign(jwt.SigningMethodHS256, []byte{}, claims(same)),
 		"no expiry":           sign(jwt.SigningMethodHS256, key, claims(func(m jwt.MapClaims) { delete(m, "exp") })),
 		"no id":               sign(jwt.SigningMethodHS256, key, claims(func(m jwt.MapClaims) { delete(m, "jti") })),
@@ -174,7 +174,7 @@ func TestTokensThatAreNone(t *testing.T) {
 		_, err := s.Operator(sign(jwt.SigningMethodHS256, key, claims(same)))
 		refused(t, fmt.Sprintf("kid %v", kid), err, j17.CodeUnauthorized, "Invalid token")
 	}
-	kid = s.registry.SigningKeys()[0].ID
+	kid = s.registry.Secrets.SigningKeys()[0].ID
 	// The role is the operator's, not the token's.
 	p, err := s.Operator(sign(jwt.SigningMethodHS256, key, claims(func(m jwt.MapClaims) { m["role"] = "god" })))
 	if err != nil || p.Role != "platform_admin" {
@@ -185,7 +185,7 @@ func TestTokensThatAreNone(t *testing.T) {
 func TestPasswordChangeEndsSessions(t *testing.T) {
 	s := start(t)
 	before := login(t, s).Token
-	if err := s.registry.SetPassword(t.Context(), s.operator.ID, "another long password"); err != nil {
+	if err := s.registry.Operators.SetPassword(t.Context(), s.operator.ID, "another long password"); err != nil {
 		t.Fatal(err)
 	}
 	// All within one second.
@@ -351,7 +351,7 @@ func TestNoCredentialIsEverRepeated(t *testing.T) {
 	s := start(t)
 	k, apiKey := s.key(t, j17.Prod, j17.ScopeRead)
 	session := login(t, s)
-	secrets := []string{apiKey, apiKey[len(apiKey)-30:], session.Token, strings.Split(session.Token, ".")[2], password, "another long password", "short one", s.registry.NodeSecret(), string(s.registry.SigningKeys()[0].Secret)}
+	secrets := []string{apiKey, apiKey[len(apiKey)-30:], session.Token, strings.Split(session.Token, ".")[2], password, "another long password", "short one", s.registry.Secrets.NodeSecret(), string(s.registry.Secrets.SigningKeys()[0].Secret)}
 
 	var log bytes.Buffer
 	logger := slog.New(slog.NewJSONHandler(&log, nil))
@@ -379,15 +379,15 @@ func TestNoCredentialIsEverRepeated(t *testing.T) {
 		}
 		_, err := s.Login(t.Context(), "b@example.com", secret, client)
 		see(err)
-		_, err = s.registry.CreateOperator(t.Context(), control.NewOperator{Email: "c", Password: secret})
+		_, err = s.registry.Operators.Create(t.Context(), control.NewOperator{Email: "c", Password: secret})
 		see(err)
 	}
-	see(s.registry.SetPassword(t.Context(), s.operator.ID, "short one"))
-	see(s.registry.SetPassword(t.Context(), s.operator.ID, "another long password"))
+	see(s.registry.Operators.SetPassword(t.Context(), s.operator.ID, "short one"))
+	see(s.registry.Operators.SetPassword(t.Context(), s.operator.ID, "another long password"))
 	_, err = s.Operator(session.Token)
 	see(err)
-	see(s.registry.Operators(), s.registry.Keys(s.app.ID), s.registry.Instances())
-	if _, err := s.registry.RevokeKey(t.Context(), k.ID, time.Time{}); err != nil {
+	see(s.registry.Operators.All(), s.registry.Keys.Of(s.app.ID), s.registry.Instances.All())
+	if _, err := s.registry.Keys.Revoke(t.Context(), k.ID, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = s.APIKey(apiKey)

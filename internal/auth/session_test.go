@@ -25,7 +25,7 @@ func TestLogout(t *testing.T) {
 	if _, err := s.Operator(two.Token); err != nil {
 		t.Errorf("another session: %v", err)
 	}
-	if err := s.registry.RevokeTokens(t.Context(), s.operator.ID); err != nil {
+	if err := s.registry.Operators.RevokeTokens(t.Context(), s.operator.ID); err != nil {
 		t.Fatal(err)
 	}
 	_, err = s.Operator(two.Token)
@@ -35,7 +35,7 @@ func TestLogout(t *testing.T) {
 func TestSigningKeyRotation(t *testing.T) {
 	s := start(t)
 	before := login(t, s)
-	if err := s.registry.RotateSigningKey(t.Context(), false); err != nil {
+	if err := s.registry.Secrets.RotateSigningKey(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
 	after := login(t, s)
@@ -55,16 +55,16 @@ func TestSigningKeyRotation(t *testing.T) {
 	// Keys whose tokens have all expired are dropped.
 	s.clock.Advance(auth.TokenLifetime + time.Second)
 	for range 2 {
-		if err := s.registry.RotateSigningKey(t.Context(), false); err != nil {
+		if err := s.registry.Secrets.RotateSigningKey(t.Context(), false); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := len(s.registry.SigningKeys()); n != 3 { // The newest, and those before it that may have signed within a day.
+	if n := len(s.registry.Secrets.SigningKeys()); n != 3 { // The newest, and those before it that may have signed within a day.
 		t.Errorf("%d signing keys", n)
 	}
 
 	now := login(t, s)
-	if err := s.registry.RotateSigningKey(t.Context(), true); err != nil {
+	if err := s.registry.Secrets.RotateSigningKey(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
 	_, err = s.Operator(now.Token)
@@ -73,7 +73,7 @@ func TestSigningKeyRotation(t *testing.T) {
 
 func TestWhatHappensToAnOperatorCountsAtOnce(t *testing.T) {
 	s := start(t)
-	op, err := s.registry.CreateOperator(t.Context(), control.NewOperator{Email: "b@example.com", Password: password, Role: control.RoleInstanceAdmin, Instances: []string{s.app.ID}})
+	op, err := s.registry.Operators.Create(t.Context(), control.NewOperator{Email: "b@example.com", Password: password, Role: control.RoleInstanceAdmin, Instances: []string{s.app.ID}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,13 +81,13 @@ func TestWhatHappensToAnOperatorCountsAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.registry.SetRole(t.Context(), op.ID, control.RoleAuditor); err != nil {
+	if _, err := s.registry.Operators.SetRole(t.Context(), op.ID, control.RoleAuditor); err != nil {
 		t.Fatal(err)
 	}
 	if p, err := s.Operator(session.Token); err != nil || p.Role != string(control.RoleAuditor) {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if err := s.registry.DeleteOperator(t.Context(), op.ID); err != nil {
+	if err := s.registry.Operators.Delete(t.Context(), op.ID); err != nil {
 		t.Fatal(err)
 	}
 	_, err = s.Operator(session.Token)

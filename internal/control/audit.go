@@ -15,6 +15,9 @@ import (
 	"j17/internal/store"
 )
 
+// AuditLog is the list of who did what.
+type AuditLog struct{ *items }
+
 // Audit records are kept twice, for the whole server and under their instance, so that either list is one scan. Keys
 // are made of the complement of the time in the record's UUIDv7: a scan meets the newest record first.
 const (
@@ -105,12 +108,12 @@ const (
 	maxDetail  = 300 // bytes
 )
 
-// Audit adds a record to the log. ID, At, and Actor and RequestID where they are empty, are filled in; the actor is that of
+// Add adds a record to the log. ID, At, and Actor and RequestID where they are empty, are filled in; the actor is that of
 // the context. An empty outcome means Done. It returns when the record is durable. Changes that are made through the
 // registry's other methods record themselves.
-func (r *Registry) Audit(ctx context.Context, rec Record) error {
+func (r *AuditLog) Add(ctx context.Context, rec Record) error {
 	if r.upstream != nil {
-		return r.auditUpstream(ctx, rec)
+		return r.addUpstream(ctx, rec)
 	}
 	sides, err := r.auditSides(ctx, rec)
 	if err != nil {
@@ -125,14 +128,14 @@ func (r *Registry) Audit(ctx context.Context, rec Record) error {
 // failedLoginSpace has one item, which is written over each time someone fails to log in to an account that does not exist.
 const failedLoginSpace store.Space = "control.failed_logins"
 
-// AuditFailedLogin records that someone could not log in as the operator with that e-mail address. Where there is none, it
+// AddFailedLogin records that someone could not log in as the operator with that e-mail address. Where there is none, it
 // keeps the last attempt only, since anyone can make any number of them, and takes as long, so that the time does not tell
 // whether there is one.
-func (r *Registry) AuditFailedLogin(ctx context.Context, email string, code j17.Code) error {
+func (r *AuditLog) AddFailedLogin(ctx context.Context, email string, code j17.Code) error {
 	rec := Record{Action: "operator.login", Outcome: Refused, Code: code}
 	if op := r.operatorByEmail(CanonicalEmail(email)); op != nil {
 		rec.Target = op.ID
-		return r.Audit(ctx, rec)
+		return r.Add(ctx, rec)
 	}
 	sides, err := r.auditSides(ctx, rec)
 	if err != nil {
@@ -146,7 +149,7 @@ func (r *Registry) AuditFailedLogin(ctx context.Context, email string, code j17.
 }
 
 // auditSides returns the writes that add a record to the log.
-func (r *Registry) auditSides(ctx context.Context, rec Record) ([]store.Side, error) {
+func (r *items) auditSides(ctx context.Context, rec Record) ([]store.Side, error) {
 	from := originOf(ctx)
 	if rec.Actor == (Actor{}) {
 		rec.Actor = from.actor
@@ -234,11 +237,11 @@ type AuditQuery struct {
 // maxAuditScan is the number of records that one page looks at.
 const maxAuditScan = 20_000
 
-// AuditLog returns up to limit records, the newest first, and where to start the next page; "" when there is none. A page
+// List returns up to limit records, the newest first, and where to start the next page; "" when there is none. A page
 // that had to look at very many records may be short of its limit, or empty, and still have a next one.
-func (r *Registry) AuditLog(ctx context.Context, q AuditQuery, limit int) (records []Record, next string, err error) {
+func (r *AuditLog) List(ctx context.Context, q AuditQuery, limit int) (records []Record, next string, err error) {
 	seen, last := 0, ""
-	for page, err := range r.auditPages(ctx, q) {
+	for page, err := range r.pages(ctx, q) {
 		if err != nil {
 			return nil, "", err
 		}
@@ -254,10 +257,10 @@ func (r *Registry) AuditLog(ctx context.Context, q AuditQuery, limit int) (recor
 	return records, "", nil
 }
 
-// AuditExport yields every record that the query selects, the newest first.
-func (r *Registry) AuditExport(ctx context.Context, q AuditQuery) iter.Seq2[Record, error] {
+// Export yields every record that the query selects, the newest first.
+func (r *AuditLog) Export(ctx context.Context, q AuditQuery) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		for page, err := range r.auditPages(ctx, q) {
+		for page, err := range r.pages(ctx, q) {
 			if err != nil {
 				yield(Record{}, err)
 				return
@@ -275,8 +278,8 @@ type auditPage struct {
 	matches bool
 }
 
-// auditPages yields the records within the query's time and says which of them it selects.
-func (r *Registry) auditPages(ctx context.Context, q AuditQuery) iter.Seq2[auditPage, error] {
+// pages yields the records within the query's time and says which of them it selects.
+func (r *AuditLog) pages(ctx context.Context, q AuditQuery) iter.Seq2[auditPage, error] {
 	return func(yield func(auditPage, error) bool) {
 		space, prefix := auditSpace, ""
 		if q.Instance != "" {
@@ -348,7 +351,7 @@ func (q *AuditQuery) selects(rec *Record) bool {
 }
 
 // record commits a change together with its audit record. The caller holds r.change.
-func (r *Registry) record(ctx context.Context, rec Record, apply func(*known), side ...store.Side) error {
+func (r *items) record(ctx context.Context, rec Record, apply func(*known), side ...store.Side) error {
 	audit, err := r.auditSides(ctx, rec)
 	if err != nil {
 		return err
@@ -357,7 +360,7 @@ func (r *Registry) record(ctx context.Context, rec Record, apply func(*known), s
 }
 
 // recordFreeing is record for changes that take something away, and so may make room: they are possible on a full disk too.
-func (r *Registry) recordFreeing(ctx context.Context, rec Record, apply func(*known), side ...store.Side) error {
+func (r *items) recordFreeing(ctx context.Context, rec Record, apply func(*known), side ...store.Side) error {
 	if r.upstream != nil {
 		return readOnly()
 	}

@@ -15,7 +15,7 @@ import (
 
 func auditLog(tb testing.TB, s *server, q control.AuditQuery) []control.Record {
 	tb.Helper()
-	all, next, err := s.AuditLog(tb.Context(), q, 1000)
+	all, next, err := s.Audit.List(tb.Context(), q, 1000)
 	if err != nil || next != "" {
 		tb.Fatal(err, next)
 	}
@@ -43,41 +43,41 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	app, err := s.CreateInstance(ctx, "app")
+	app, err := s.Instances.Create(ctx, "app")
 	must(err)
-	other, err := s.AddInstance(ctx, control.NewInstance{Name: "other", Plan: "free"})
+	other, err := s.Instances.Add(ctx, control.NewInstance{Name: "other", Plan: "free"})
 	must(err)
 	name, plan := "renamed", "free"
-	_, err = s.ChangeInstance(ctx, app.ID, control.InstanceChange{Name: &name, Plan: &plan})
+	_, err = s.Instances.Change(ctx, app.ID, control.InstanceChange{Name: &name, Plan: &plan})
 	must(err)
-	op, err := s.CreateOperator(ctx, control.NewOperator{Email: "b@example.com", Password: "the first password", Role: control.RoleAuditor})
+	op, err := s.Operators.Create(ctx, control.NewOperator{Email: "b@example.com", Password: "the first password", Role: control.RoleAuditor})
 	must(err)
-	_, err = s.Grant(ctx, op.ID, app.ID)
+	_, err = s.Operators.Grant(ctx, op.ID, app.ID)
 	must(err)
-	_, err = s.Withdraw(ctx, op.ID, app.ID)
+	_, err = s.Operators.Withdraw(ctx, op.ID, app.ID)
 	must(err)
-	_, err = s.SetRole(ctx, op.ID, control.RolePrivacyOfficer)
+	_, err = s.Operators.SetRole(ctx, op.ID, control.RolePrivacyOfficer)
 	must(err)
-	must(s.SetPassword(ctx, op.ID, "the second password"))
-	must(s.RevokeTokens(ctx, op.ID))
-	must(s.RevokeToken(ctx, op.ID, "token-id", s.clock.Now().Add(time.Hour)))
-	must(s.DeleteOperator(ctx, op.ID))
-	key, token, err := s.CreateKey(ctx, control.NewKey{Instance: app.ID, Environment: j17.Staging, Scope: j17.ScopeRead, Name: "k"})
+	must(s.Operators.SetPassword(ctx, op.ID, "the second password"))
+	must(s.Operators.RevokeTokens(ctx, op.ID))
+	must(s.Secrets.RevokeToken(ctx, op.ID, "token-id", s.clock.Now().Add(time.Hour)))
+	must(s.Operators.Delete(ctx, op.ID))
+	key, token, err := s.Keys.Create(ctx, control.NewKey{Instance: app.ID, Environment: j17.Staging, Scope: j17.ScopeRead, Name: "k"})
 	must(err)
 	tokens = append(tokens, token)
 	if key.CreatedBy != admin.ID {
 		t.Errorf("created by %q", key.CreatedBy)
 	}
-	rotated, token, err := s.RotateKey(ctx, key.ID)
+	rotated, token, err := s.Keys.Rotate(ctx, key.ID)
 	must(err)
 	tokens = append(tokens, token)
-	_, err = s.RevokeKey(ctx, rotated.ID, s.clock.Now().Add(time.Hour))
+	_, err = s.Keys.Revoke(ctx, rotated.ID, s.clock.Now().Add(time.Hour))
 	must(err)
-	_, err = s.RevokeKey(ctx, rotated.ID, time.Time{})
+	_, err = s.Keys.Revoke(ctx, rotated.ID, time.Time{})
 	must(err)
-	must(s.RotateSigningKey(ctx, true))
-	must(s.DeleteInstance(ctx, other.ID, "other"))
-	must(s.Audit(ctx, control.Record{Action: "blob.upload", Instance: app.ID, Environment: j17.Test, Target: "code", Outcome: control.Refused, Code: j17.CodeForbidden}))
+	must(s.Secrets.RotateSigningKey(ctx, true))
+	must(s.Instances.Delete(ctx, other.ID, "other"))
+	must(s.Audit.Add(ctx, control.Record{Action: "blob.upload", Instance: app.ID, Environment: j17.Test, Target: "code", Outcome: control.Refused, Code: j17.CodeForbidden}))
 
 	s.restart(t)
 	all := auditLog(t, s, control.AuditQuery{})
@@ -135,7 +135,7 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 func TestWhatFailsIsNotRecordedAsDone(t *testing.T) {
 	s := start(t)
 	s.instance(t, "app")
-	_, err := s.CreateInstance(t.Context(), "app")
+	_, err := s.Instances.Create(t.Context(), "app")
 	want(t, "taken", err, j17.CodeConflict, "name")
 	if n := len(auditLog(t, s, control.AuditQuery{})); n != 1 {
 		t.Errorf("%d records", n)
@@ -143,7 +143,7 @@ func TestWhatFailsIsNotRecordedAsDone(t *testing.T) {
 	if err := s.store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	want(t, "Audit", s.Audit(t.Context(), control.Record{Action: "x.y"}), j17.CodeUnavailable, "")
+	want(t, "Audit", s.Audit.Add(t.Context(), control.Record{Action: "x.y"}), j17.CodeUnavailable, "")
 }
 
 func TestAuditLogPagesAndTimes(t *testing.T) {
@@ -156,14 +156,14 @@ func TestAuditLogPagesAndTimes(t *testing.T) {
 		if i%5 == 0 {
 			rec.Instance = app.ID
 		}
-		if err := s.Audit(t.Context(), rec); err != nil {
+		if err := s.Audit.Add(t.Context(), rec); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, q := range []control.AuditQuery{{Action: "test"}, {Action: "test", Instance: app.ID}} {
 		var paged, exported []string
 		for {
-			page, next, err := s.AuditLog(t.Context(), q, 4)
+			page, next, err := s.Audit.List(t.Context(), q, 4)
 			if err != nil || len(page) > 4 {
 				t.Fatal(err, page)
 			}
@@ -174,7 +174,7 @@ func TestAuditLogPagesAndTimes(t *testing.T) {
 				break
 			}
 		}
-		for r, err := range s.AuditExport(t.Context(), q) {
+		for r, err := range s.Audit.Export(t.Context(), q) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -197,11 +197,11 @@ func TestAuditLogPagesAndTimes(t *testing.T) {
 		t.Errorf("from 3 s to 6 s (-want +got):\n%s", diff)
 	}
 	for _, bad := range []string{"x", "x/", "\x00", "\xff", strings.Repeat("x", 5000)} {
-		_, _, err := s.AuditLog(t.Context(), control.AuditQuery{Instance: bad}, 1)
+		_, _, err := s.Audit.List(t.Context(), control.AuditQuery{Instance: bad}, 1)
 		want(t, bad, err, j17.CodeInvalidParameter, "instance")
 	}
 	for _, bad := range []string{"x", "zz-1", "ffffffffffffffff", "ffffffffffffffff-\x00", "ffffffffffffffff-" + strings.Repeat("0", 15), strings.Repeat("f", 1000)} {
-		_, _, err := s.AuditLog(t.Context(), control.AuditQuery{Start: bad}, 1)
+		_, _, err := s.Audit.List(t.Context(), control.AuditQuery{Start: bad}, 1)
 		want(t, bad, err, j17.CodeInvalidParameter, "start")
 	}
 }
@@ -212,7 +212,7 @@ func TestAuditDetailsAreBounded(t *testing.T) {
 	for i := range 100 {
 		details[fmt.Sprint(i)] = strings.Repeat("ü", 1000)
 	}
-	if err := s.Audit(t.Context(), control.Record{Action: "a.b", Target: strings.Repeat("x", 1<<20), Details: details}); err != nil {
+	if err := s.Audit.Add(t.Context(), control.Record{Action: "a.b", Target: strings.Repeat("x", 1<<20), Details: details}); err != nil {
 		t.Fatal(err)
 	}
 	r := auditLog(t, s, control.AuditQuery{})[0]
@@ -228,62 +228,62 @@ func TestAuditDetailsAreBounded(t *testing.T) {
 
 func TestSetup(t *testing.T) {
 	s := start(t)
-	old, needed, err := s.SetupToken(t.Context())
+	old, needed, err := s.Setup.Token(t.Context())
 	if err != nil || !needed || len(old) < 20 {
 		t.Fatal(old, needed, err)
 	}
-	token, _, err := s.SetupToken(t.Context())
+	token, _, err := s.Setup.Token(t.Context())
 	if err != nil || token == old {
 		t.Fatal(token, err)
 	}
 	for _, bad := range []string{"", "x", old, strings.ToLower(token), token + "x"} {
-		_, err := s.Setup(t.Context(), bad, "a@example.com", password)
+		_, err := s.Setup.Complete(t.Context(), bad, "a@example.com", password)
 		want(t, "token "+bad, err, j17.CodeUnauthorized, "")
 	}
-	_, err = s.Setup(t.Context(), token, "a@example.com", "short")
+	_, err = s.Setup.Complete(t.Context(), token, "a@example.com", "short")
 	want(t, "password", err, j17.CodeInvalidField, "password")
 	if strings.Contains(s.everything(t), token) {
 		t.Error("the token is stored")
 	}
 	s.restart(t)
 	got := race(8, func(i int) error {
-		_, err := s.Setup(t.Context(), token, fmt.Sprintf("a%d@example.com", i), password)
+		_, err := s.Setup.Complete(t.Context(), token, fmt.Sprintf("a%d@example.com", i), password)
 		return err
 	})
 	if diff := cmp.Diff(map[j17.Code]int{"": 1, j17.CodeUnauthorized: 7}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if ops := s.Operators(); len(ops) != 1 || ops[0].Role != control.RolePlatformAdmin {
+	if ops := s.Operators.All(); len(ops) != 1 || ops[0].Role != control.RolePlatformAdmin {
 		t.Errorf("operators: %v", ops)
 	}
-	if _, needed, err := s.SetupToken(t.Context()); needed || err != nil {
+	if _, needed, err := s.Setup.Token(t.Context()); needed || err != nil {
 		t.Errorf("a token is needed: %v, %v", needed, err)
 	}
 }
 
 func TestSetupTokenExpires(t *testing.T) {
 	s := start(t)
-	token, _, err := s.SetupToken(t.Context())
+	token, _, err := s.Setup.Token(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.clock.Advance(24 * time.Hour)
-	_, err = s.Setup(t.Context(), token, "a@example.com", password)
+	_, err = s.Setup.Complete(t.Context(), token, "a@example.com", password)
 	want(t, "a day later", err, j17.CodeUnauthorized, "")
 }
 
 func TestEnsureOperator(t *testing.T) {
 	s := start(t)
 	for _, pw := range []string{password, "a different password"} { // The configuration does not overwrite a changed password.
-		if err := s.EnsureOperator(t.Context(), "A@example.com", pw); err != nil {
+		if err := s.Setup.Ensure(t.Context(), "A@example.com", pw); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.VerifyPassword(t.Context(), "a@example.com", password); err != nil {
+	if _, err := s.Operators.VerifyPassword(t.Context(), "a@example.com", password); err != nil {
 		t.Error(err)
 	}
-	want(t, "a bad address", s.EnsureOperator(t.Context(), "x", password), j17.CodeInvalidField, "email")
-	if err := s.EnsureOperator(t.Context(), "b@example.com", password); err != nil || len(s.Operators()) != 2 {
-		t.Error(err, s.Operators())
+	want(t, "a bad address", s.Setup.Ensure(t.Context(), "x", password), j17.CodeInvalidField, "email")
+	if err := s.Setup.Ensure(t.Context(), "b@example.com", password); err != nil || len(s.Operators.All()) != 2 {
+		t.Error(err, s.Operators.All())
 	}
 }

@@ -36,23 +36,38 @@ const (
 // scanLimit is the number of items read at once.
 const scanLimit = 1000
 
-// Registry answers what exists. Instances, operators and keys are held in memory as well, a few hundred bytes each,
-// for look-ups on the path of every request; MaxActiveKeys and the fact that only operators create anything keep that
-// small. Specs are read from the store. Every change is durable before any look-up shows it, and is shown when the
-// method that made it returns. A Registry is safe for concurrent use.
+// Registry is what exists on this server, in parts that share one registry of items. Run has to be called for what is done
+// in the background.
 type Registry struct {
+	Instances   *Instances
+	Operators   *Operators
+	Setup       *Setup
+	Keys        *Keys
+	Nodes       *Nodes
+	Specs       *Specs
+	Secrets     *Secrets
+	Audit       *AuditLog
+	Faults      *Faults
+	Replication *Replication
+
+	items *items
+}
+
+// items is what all parts of a registry rest on: the items of the store's System tenant, and the memory of those that are
+// looked up on the path of every request. Instances, operators and keys are held in memory as well, a few hundred bytes each;
+// MaxActiveKeys and the fact that only operators create anything keep that small. Specs are read from the store. Every change
+// is durable before any look-up shows it, and is shown when the method that made it returns. All parts are safe for concurrent
+// use.
+type items struct {
 	store  store.Store
 	clock  clock.Clock
 	mint   *ident.Minter
 	hasher *hasher
-	plans  map[string]Plan // by name; never changes
-	faults *faults
 	// replication is what replicas are told; upstream is nil unless this registry is one itself.
 	replication *replication
 	upstream    Upstream
 
-	signing    atomic.Pointer[signingRecord]
-	nodeSecret string
+	signing atomic.Pointer[signingRecord]
 
 	// change is held from before a write until memory shows it, so that memory sees changes in the store's order. See lock.
 	change turns
@@ -80,30 +95,35 @@ type known struct {
 }
 
 // Open reads the registry from the store, and creates the server's secrets on the first start. The given plans stand beside
-// the built-in ones, or in the place of those with the same name. Run has to be called for what is done in the background.
+// the built-in ones, or in the place of those with the same name.
 func Open(ctx context.Context, st store.Store, clk clock.Clock, plans ...Plan) (*Registry, error) {
-	r := &Registry{
-		store: st, clock: clk, mint: ident.NewMinter(clk.Now), hasher: newHasher(), faults: newFaults(), replication: newReplication(),
+	i := &items{
+		store: st, clock: clk, mint: ident.NewMinter(clk.Now), hasher: newHasher(), replication: newReplication(),
 		change: newTurns(), doubted: make(chan struct{}, 1), settled: make(chan struct{}, 1),
 	}
-	var err error
-	if r.plans, err = plansOf(plans); err != nil {
+	planned, err := plansOf(plans)
+	if err != nil {
 		return nil, err
 	}
-	if err := r.load(ctx); err != nil {
+	operators := &Operators{i}
+	r := &Registry{
+		Instances: &Instances{i, planned}, Operators: operators, Setup: &Setup{i, operators}, Keys: &Keys{i}, Nodes: &Nodes{i}, Specs: &Specs{i},
+		Secrets: &Secrets{items: i}, Audit: &AuditLog{i}, Faults: newFaults(i), Replication: &Replication{i}, items: i,
+	}
+	if err := i.load(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.loadFaults(ctx); err != nil {
+	if err := r.Faults.load(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.openSecrets(ctx); err != nil {
+	if err := r.Secrets.open(ctx); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
 // load replaces the memory by what the store holds.
-func (r *Registry) load(ctx context.Context) error {
+func (r *items) load(ctx context.Context) error {
 	k := &known{
 		instances:    map[string]*instanceRecord{},
 		names:        map[string]*instanceRecord{},
@@ -208,7 +228,7 @@ func putOver(space store.Space, key string, v any, rev uint64) (store.Side, erro
 // commit writes and, when that succeeds, lets apply change the memory. The caller has begun with lock. A condition that
 // does not hold comes back as *store.SideConflict; then the store holds something else than the memory does, so the memory is
 // read anew. When the outcome is unknown, what the memory should be is in doubt.
-func (r *Registry) commit(ctx context.Context, apply func(*known), side ...store.Side) error {
+func (r *items) commit(ctx context.Context, apply func(*known), side ...store.Side) error {
 	if r.upstream != nil {
 		return readOnly()
 	}
@@ -217,7 +237,7 @@ func (r *Registry) commit(ctx context.Context, apply func(*known), side ...store
 }
 
 // committed is what comes after the write of a commit.
-func (r *Registry) committed(ctx context.Context, err error, apply func(*known), side []store.Side) error {
+func (r *items) committed(ctx context.Context, err error, apply func(*known), side []store.Side) error {
 	if err == nil {
 		r.mu.Lock()
 		apply(r.known)

@@ -90,7 +90,7 @@ func (s *server) everything(tb testing.TB) string {
 
 func (s *server) instance(tb testing.TB, name string) control.Instance {
 	tb.Helper()
-	i, err := s.CreateInstance(tb.Context(), name)
+	i, err := s.Instances.Create(tb.Context(), name)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func race(n int, f func(i int) error) map[j17.Code]int {
 
 func TestInstances(t *testing.T) {
 	s := start(t)
-	if got := s.Instances(); len(got) != 0 {
+	if got := s.Instances.All(); len(got) != 0 {
 		t.Errorf("a new server has instances: %v", got)
 	}
 	a := s.instance(t, "app")
@@ -138,21 +138,21 @@ func TestInstances(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for range 2 {
-		if diff := cmp.Diff([]control.Instance{a, b}, s.Instances()); diff != "" {
+		if diff := cmp.Diff([]control.Instance{a, b}, s.Instances.All()); diff != "" {
 			t.Errorf("Instances (-want +got):\n%s", diff)
 		}
-		if got, ok := s.InstanceByName("app-2"); !ok || got != b {
+		if got, ok := s.Instances.ByName("app-2"); !ok || got != b {
 			t.Errorf("InstanceByName = %v, %v", got, ok)
 		}
-		if got, ok := s.InstanceByID(a.ID); !ok || got != a {
+		if got, ok := s.Instances.ByID(a.ID); !ok || got != a {
 			t.Errorf("InstanceByID = %v, %v", got, ok)
 		}
-		_, byName := s.InstanceByName("nope")
-		_, byID := s.InstanceByID("app")
+		_, byName := s.Instances.ByName("nope")
+		_, byID := s.Instances.ByID("app")
 		if byName || byID {
 			t.Error("an instance that does not exist is found")
 		}
-		_, err := s.CreateInstance(t.Context(), "app")
+		_, err := s.Instances.Create(t.Context(), "app")
 		want(t, "taken name", err, j17.CodeConflict, "name")
 		s.restart(t)
 	}
@@ -174,7 +174,7 @@ func TestInstanceNames(t *testing.T) {
 			t.Errorf("the message has %d bytes", len(err.Error()))
 		}
 	}
-	_, err := start(t).CreateInstance(t.Context(), "x-test")
+	_, err := start(t).Instances.Create(t.Context(), "x-test")
 	want(t, "CreateInstance", err, j17.CodeInvalidField, "name")
 }
 
@@ -182,24 +182,24 @@ func TestConcurrentCreationHasOneWinner(t *testing.T) {
 	s := start(t)
 	nodes := []*control.Registry{s.Registry, s.node(t), s.node(t)}
 	got := race(18, func(i int) error {
-		_, err := nodes[i%3].CreateInstance(t.Context(), "app")
+		_, err := nodes[i%3].Instances.Create(t.Context(), "app")
 		return err
 	})
 	if diff := cmp.Diff(map[j17.Code]int{"": 1, j17.CodeConflict: 17}, got); diff != "" {
 		t.Errorf("instances (-want +got):\n%s", diff)
 	}
-	first := s.node(t).Instances()
+	first := s.node(t).Instances.All()
 	if len(first) != 1 {
 		t.Fatalf("%d instances of one name", len(first))
 	}
 	for i, n := range nodes { // Who lost knows who won.
-		if diff := cmp.Diff(first, n.Instances()); diff != "" {
+		if diff := cmp.Diff(first, n.Instances.All()); diff != "" {
 			t.Errorf("node %d (-want +got):\n%s", i, diff)
 		}
 	}
 
 	got = race(6, func(i int) error {
-		_, err := nodes[i%3].CreateOperator(t.Context(), control.NewOperator{Email: "a@example.com", Password: "a long password", Role: control.RolePlatformAdmin})
+		_, err := nodes[i%3].Operators.Create(t.Context(), control.NewOperator{Email: "a@example.com", Password: "a long password", Role: control.RolePlatformAdmin})
 		return err
 	})
 	if diff := cmp.Diff(map[j17.Code]int{"": 1, j17.CodeConflict: 5}, got); diff != "" {
@@ -209,16 +209,16 @@ func TestConcurrentCreationHasOneWinner(t *testing.T) {
 
 func TestSecretsAreMadeOnceAndKept(t *testing.T) {
 	s := start(t)
-	key, node := s.SigningKeys()[0].Secret, s.NodeSecret()
+	key, node := s.Secrets.SigningKeys()[0].Secret, s.Secrets.NodeSecret()
 	if len(key) != 32 || len(node) < 40 || bytes.Equal(key, make([]byte, 32)) {
 		t.Errorf("secrets of %d and %d bytes", len(key), len(node))
 	}
 	s.restart(t)
-	if !bytes.Equal(key, s.SigningKeys()[0].Secret) || node != s.NodeSecret() {
+	if !bytes.Equal(key, s.Secrets.SigningKeys()[0].Secret) || node != s.Secrets.NodeSecret() {
 		t.Error("a restart changed the secrets")
 	}
 	other := start(t)
-	if bytes.Equal(key, other.SigningKeys()[0].Secret) || node == other.NodeSecret() {
+	if bytes.Equal(key, other.Secrets.SigningKeys()[0].Secret) || node == other.Secrets.NodeSecret() {
 		t.Error("two servers have the same secrets")
 	}
 }
@@ -236,7 +236,7 @@ func TestServersThatStartAtOnceAgreeOnSecrets(t *testing.T) {
 		return err
 	})
 	for _, n := range nodes {
-		if n == nil || !cmp.Equal(n.SigningKeys(), nodes[0].SigningKeys()) || n.NodeSecret() != nodes[0].NodeSecret() {
+		if n == nil || !cmp.Equal(n.Secrets.SigningKeys(), nodes[0].Secrets.SigningKeys()) || n.Secrets.NodeSecret() != nodes[0].Secrets.NodeSecret() {
 			t.Fatal("servers on one store disagree")
 		}
 	}
@@ -259,7 +259,7 @@ func TestDamageIsReported(t *testing.T) {
 	}
 	s := start(t)
 	app := s.instance(t, "app")
-	if _, err := s.PutSpec(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("{}")}); err != nil {
+	if _, err := s.Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
 	items, err := s.store.Scan(t.Context(), j17.System, "control.specs", "", "", 10)
@@ -271,28 +271,28 @@ func TestDamageIsReported(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, err = s.Spec(t.Context(), app.ID, j17.Prod)
+	_, err = s.Specs.Current(t.Context(), app.ID, j17.Prod)
 	want(t, "a version that is gone", err, j17.CodeCorruption, "")
 }
 
 func TestClosedStoreRefusesChangesAndKeepsAnswering(t *testing.T) {
 	s := start(t)
 	app := s.instance(t, "app")
-	key, token, err := s.CreateKey(t.Context(), control.NewKey{Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"})
+	key, token, err := s.Keys.Create(t.Context(), control.NewKey{Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := s.store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.CreateInstance(t.Context(), "two")
+	_, err = s.Instances.Create(t.Context(), "two")
 	want(t, "CreateInstance", err, j17.CodeUnavailable, "")
-	_, err = s.RevokeKey(t.Context(), key.ID, time.Time{})
+	_, err = s.Keys.Revoke(t.Context(), key.ID, time.Time{})
 	want(t, "RevokeKey", err, j17.CodeUnavailable, "")
-	if got, ok := s.KeyByToken(token); !ok || got != key {
+	if got, ok := s.Keys.ByToken(token); !ok || got != key {
 		t.Errorf("KeyByToken = %v, %v", got, ok)
 	}
-	if _, ok := s.InstanceByName("two"); ok {
+	if _, ok := s.Instances.ByName("two"); ok {
 		t.Error("an instance that was not stored is shown")
 	}
 }
@@ -323,7 +323,7 @@ func (o *overtaken) Append(ctx context.Context, t j17.Tenant, units []store.Appe
 func TestNoChangeOfAnotherServerIsOverwritten(t *testing.T) {
 	s := start(t)
 	app := s.instance(t, "app")
-	key, _, err := s.CreateKey(t.Context(), control.NewKey{Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"})
+	key, _, err := s.Keys.Create(t.Context(), control.NewKey{Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,23 +335,23 @@ func TestNoChangeOfAnotherServerIsOverwritten(t *testing.T) {
 	}
 
 	o.first = func() {
-		if _, err := s.RevokeKey(t.Context(), key.ID, time.Time{}); err != nil {
+		if _, err := s.Keys.Revoke(t.Context(), key.ID, time.Time{}); err != nil {
 			t.Error(err)
 		}
 	}
-	_, err = r.RevokeKey(t.Context(), key.ID, s.clock.Now().Add(time.Hour))
+	_, err = r.Keys.Revoke(t.Context(), key.ID, s.clock.Now().Add(time.Hour))
 	want(t, "RevokeKey", err, j17.CodeConflict, "")
-	if got, _ := r.KeyByID(key.ID); got.RevokedAt.IsZero() {
+	if got, _ := r.Keys.ByID(key.ID); got.RevokedAt.IsZero() {
 		t.Error("the key was revoked elsewhere and still works here")
 	}
 
 	o.first = func() {
-		if err := s.SetPassword(t.Context(), op.ID, "the faster password"); err != nil {
+		if err := s.Operators.SetPassword(t.Context(), op.ID, "the faster password"); err != nil {
 			t.Error(err)
 		}
 	}
-	want(t, "SetPassword", r.SetPassword(t.Context(), op.ID, "the slower password"), j17.CodeConflict, "")
-	if _, err := r.VerifyPassword(t.Context(), op.Email, "the faster password"); err != nil {
+	want(t, "SetPassword", r.Operators.SetPassword(t.Context(), op.ID, "the slower password"), j17.CodeConflict, "")
+	if _, err := r.Operators.VerifyPassword(t.Context(), op.Email, "the faster password"); err != nil {
 		t.Errorf("the password was changed elsewhere, yet here: %v", err)
 	}
 
@@ -361,11 +361,11 @@ func TestNoChangeOfAnotherServerIsOverwritten(t *testing.T) {
 		o.first = func() {
 			faster := deploy
 			faster.Source = []byte{byte('0' + base)}
-			if _, err := s.PutSpec(t.Context(), faster); err != nil {
+			if _, err := s.Specs.Put(t.Context(), faster); err != nil {
 				t.Error(err)
 			}
 		}
-		_, err = r.PutSpec(t.Context(), deploy)
+		_, err = r.Specs.Put(t.Context(), deploy)
 		want(t, "PutSpec", err, j17.CodeConflict, "")
 	}
 }
@@ -373,15 +373,15 @@ func TestNoChangeOfAnotherServerIsOverwritten(t *testing.T) {
 func TestInternalIDsStayInside(t *testing.T) {
 	s := start(t)
 	app := s.instance(t, "app")
-	op, err := s.CreateOperator(t.Context(), control.NewOperator{Email: "a@example.com", Password: "a long password", Role: control.RoleInstanceAdmin})
+	op, err := s.Operators.Create(t.Context(), control.NewOperator{Email: "a@example.com", Password: "a long password", Role: control.RoleInstanceAdmin})
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, _, err := s.CreateKey(t.Context(), control.NewKey{Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"})
+	key, _, err := s.Keys.Create(t.Context(), control.NewKey{Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, err := s.PutSpec(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("{}")})
+	spec, err := s.Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("{}")})
 	if err != nil {
 		t.Fatal(err)
 	}

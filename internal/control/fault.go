@@ -60,8 +60,9 @@ type faultAge struct {
 	Instance string `json:"instance,omitempty"`
 }
 
-// faults is the log of faults: it takes them without waiting and writes them in the background.
-type faults struct {
+// Faults is the log of faults: it takes them without waiting and writes them in the background.
+type Faults struct {
+	*items
 	secrets *regexp.Regexp
 	wake    chan struct{}
 	// saving is held while faults are written.
@@ -77,22 +78,23 @@ type faults struct {
 	until time.Time
 }
 
-func newFaults() *faults {
-	return &faults{
+func newFaults(i *items) *Faults {
+	return &Faults{
+		items: i,
 		// API keys, JWTs, listeners' secrets, authorization headers, and passwords in URLs.
 		secrets: regexp.MustCompile(`(?i:j17_\d_[a-z]+_\w+)|eyJ[\w-]+\.[\w-]+\.[\w-]*|whsec_[\w+/=-]+|(?i:authorization:\s*\w+)\s+[\w+/=.~-]+|(?i:bearer|basic)\s+[\w+/=.~-]{16,}|://[^/\s:@"]+:[^/\s@"]+@`),
 		wake:    make(chan struct{}, 1),
 	}
 }
 
-func (r *Registry) loadFaults(ctx context.Context) error {
-	return scan(ctx, r.store, faultAgeSpace, func(a *faultAge) { r.faults.stored = append(r.faults.stored, *a) })
+func (r *Faults) load(ctx context.Context) error {
+	return scan(ctx, r.store, faultAgeSpace, func(a *faultAge) { r.stored = append(r.stored, *a) })
 }
 
-// ReportFault keeps a fault. It does not wait, and drops what comes in a flood; texts are cut and secrets in them blacked
+// Report keeps a fault. It does not wait, and drops what comes in a flood; texts are cut and secrets in them blacked
 // out.
-func (r *Registry) ReportFault(f Fault) {
-	l := r.faults
+func (r *Faults) Report(f Fault) {
+	l := r
 	now := r.clock.Now().UTC()
 	f.At = now.Truncate(time.Millisecond)
 	f.Message, f.Cause = l.redact(f.Message, maxFaultText), l.redact(f.Cause, maxFaultText)
@@ -115,11 +117,11 @@ func (r *Registry) ReportFault(f Fault) {
 }
 
 // Redact blacks out what looks like a credential, for texts that come from outside and go into a log.
-func (r *Registry) Redact(s string) string {
-	return r.faults.secrets.ReplaceAllString(s, "[redacted]")
+func (r *Faults) Redact(s string) string {
+	return r.secrets.ReplaceAllString(s, "[redacted]")
 }
 
-func (l *faults) redact(s string, limit int) string {
+func (l *Faults) redact(s string, limit int) string {
 	if len(s) > 4*limit {
 		s = s[:4*limit] // what is cut off below must not split a secret, and need not be searched
 	}
@@ -130,9 +132,9 @@ func (l *faults) redact(s string, limit int) string {
 	return s
 }
 
-// FaultByID returns the fault with that id. It is a *j17.Error of CodeNotFound when there is none, or none any more.
-func (r *Registry) FaultByID(ctx context.Context, id string) (Fault, error) {
-	l := r.faults
+// ByID returns the fault with that id. It is a *j17.Error of CodeNotFound when there is none, or none any more.
+func (r *Faults) ByID(ctx context.Context, id string) (Fault, error) {
+	l := r
 	l.mu.Lock()
 	for _, f := range l.pending {
 		if f.ID == id {
@@ -155,9 +157,9 @@ func (r *Registry) FaultByID(ctx context.Context, id string) (Fault, error) {
 	return *f, nil
 }
 
-// saveFaults writes the faults that are waiting and removes the oldest if there are too many.
-func (r *Registry) saveFaults(ctx context.Context) error {
-	l := r.faults
+// save writes the faults that are waiting and removes the oldest if there are too many.
+func (r *Faults) save(ctx context.Context) error {
+	l := r
 	l.saving.Lock()
 	defer l.saving.Unlock()
 	l.mu.Lock()

@@ -34,19 +34,19 @@ func TestDeletingOnAFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	app, err := r.CreateInstance(t.Context(), "app")
+	app, err := r.Instances.Create(t.Context(), "app")
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := r.CreateInstance(t.Context(), "other")
+	other, err := r.Instances.Create(t.Context(), "other")
 	if err != nil {
 		t.Fatal(err)
 	}
-	op, err := r.CreateOperator(t.Context(), control.NewOperator{Email: "a@example.com", Password: "correct horse battery", Role: control.RoleAuditor, Instances: []string{app.ID, other.ID}})
+	op, err := r.Operators.Create(t.Context(), control.NewOperator{Email: "a@example.com", Password: "correct horse battery", Role: control.RoleAuditor, Instances: []string{app.ID, other.ID}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, token, err := r.CreateKey(t.Context(), control.NewKey{Instance: other.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"})
+	key, token, err := r.Keys.Create(t.Context(), control.NewKey{Instance: other.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,26 +57,26 @@ func TestDeletingOnAFullDisk(t *testing.T) {
 	}
 
 	free(floor * 3 / 4)
-	_, err = r.CreateInstance(t.Context(), "third") // which finds out that there is no room
+	_, err = r.Instances.Create(t.Context(), "third") // which finds out that there is no room
 	want(t, "CreateInstance", err, j17.CodeStorageFull, "")
-	if _, err := r.RevokeKey(t.Context(), key.ID, time.Time{}); err != nil {
+	if _, err := r.Keys.Revoke(t.Context(), key.ID, time.Time{}); err != nil {
 		t.Errorf("RevokeKey: %v", err)
 	}
-	if _, ok := r.KeyByToken(token); ok {
+	if _, ok := r.Keys.ByToken(token); ok {
 		t.Error("the revoked key works")
 	}
-	if _, err := r.Withdraw(t.Context(), op.ID, other.ID); err != nil {
+	if _, err := r.Operators.Withdraw(t.Context(), op.ID, other.ID); err != nil {
 		t.Errorf("Withdraw: %v", err)
 	}
-	if err := r.DeleteInstance(t.Context(), app.ID, "app"); err != nil {
+	if err := r.Instances.Delete(t.Context(), app.ID, "app"); err != nil {
 		t.Errorf("DeleteInstance: %v", err)
 	}
-	if err := r.DeleteOperator(t.Context(), op.ID); err != nil {
+	if err := r.Operators.Delete(t.Context(), op.ID); err != nil {
 		t.Errorf("DeleteOperator: %v", err)
 	}
 	if tenants, err := st.Tenants(t.Context()); err != nil || len(tenants) != 1 {
 		t.Errorf("tenants that are left: %v, %v", tenants, err)
 	}
-	_, err = r.CreateInstance(t.Context(), "third")
+	_, err = r.Instances.Create(t.Context(), "third")
 	want(t, "CreateInstance", err, j17.CodeStorageFull, "")
 }

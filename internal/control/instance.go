@@ -14,6 +14,12 @@ import (
 	"j17/internal/store"
 )
 
+// Instances are those of a server, with what their plans allow.
+type Instances struct {
+	*items
+	plans map[string]Plan // by name; never changes
+}
+
 // Instance is one tenant of the server, with three environments of its own.
 type Instance struct {
 	// ID is the instance's handle.
@@ -86,13 +92,13 @@ type NewInstance struct {
 	Plan string
 }
 
-// CreateInstance creates an instance with the default plan. A name that is taken is a *j17.Error of CodeConflict.
-func (r *Registry) CreateInstance(ctx context.Context, name string) (Instance, error) {
-	return r.AddInstance(ctx, NewInstance{Name: name})
+// Create creates an instance with the default plan. A name that is taken is a *j17.Error of CodeConflict.
+func (r *Instances) Create(ctx context.Context, name string) (Instance, error) {
+	return r.Add(ctx, NewInstance{Name: name})
 }
 
-// AddInstance creates an instance. A name that is taken is a *j17.Error of CodeConflict.
-func (r *Registry) AddInstance(ctx context.Context, n NewInstance) (Instance, error) {
+// Add creates an instance. A name that is taken is a *j17.Error of CodeConflict.
+func (r *Instances) Add(ctx context.Context, n NewInstance) (Instance, error) {
 	if n.Plan == "" {
 		n.Plan = DefaultPlan
 	}
@@ -106,10 +112,10 @@ func (r *Registry) AddInstance(ctx context.Context, n NewInstance) (Instance, er
 		return Instance{}, err
 	}
 	defer r.change.pass()
-	if _, ok := r.InstanceByName(n.Name); ok {
+	if _, ok := r.ByName(n.Name); ok {
 		return Instance{}, nameTaken(n.Name)
 	}
-	if len(r.Instances()) >= MaxInstances {
+	if len(r.All()) >= MaxInstances {
 		return Instance{}, j17.Errorf(j17.CodeConflict, "The server has %d instances, which is as many as it may have. Delete those that are not used.", MaxInstances)
 	}
 	rec := &instanceRecord{
@@ -146,8 +152,8 @@ type InstanceChange struct {
 	Plan *string
 }
 
-// ChangeInstance renames an instance or changes its plan.
-func (r *Registry) ChangeInstance(ctx context.Context, id string, c InstanceChange) (Instance, error) {
+// Change renames an instance or changes its plan.
+func (r *Instances) Change(ctx context.Context, id string, c InstanceChange) (Instance, error) {
 	if c.Name != nil {
 		if err := CheckInstanceName(*c.Name); err != nil {
 			return Instance{}, err
@@ -170,7 +176,7 @@ func (r *Registry) ChangeInstance(ctx context.Context, id string, c InstanceChan
 	entry := Record{Action: "instance.change", Instance: id, Target: id, Details: map[string]string{"name": rec.Name}}
 	var sides []store.Side
 	if c.Name != nil && *c.Name != rec.Name {
-		if _, ok := r.InstanceByName(*c.Name); ok {
+		if _, ok := r.ByName(*c.Name); ok {
 			return Instance{}, nameTaken(*c.Name)
 		}
 		index, err := putNew(nameSpace, *c.Name, nameRecord{UUID: rec.UUID})
@@ -205,10 +211,10 @@ func (r *Registry) ChangeInstance(ctx context.Context, id string, c InstanceChan
 	return rec.Instance, nil
 }
 
-// DeleteInstance removes an instance with its keys, specs and grants, and all data of its environments. confirm must be
+// Delete removes an instance with its keys, specs and grants, and all data of its environments. confirm must be
 // the instance's name. What is left of the data after a crash is removed by Run.
-func (r *Registry) DeleteInstance(ctx context.Context, id, confirm string) error {
-	gone, err := r.removeInstance(ctx, id, confirm)
+func (r *Instances) Delete(ctx context.Context, id, confirm string) error {
+	gone, err := r.remove(ctx, id, confirm)
 	if err != nil {
 		return err
 	}
@@ -216,8 +222,8 @@ func (r *Registry) DeleteInstance(ctx context.Context, id, confirm string) error
 	return r.dropData(context.WithoutCancel(ctx), gone)
 }
 
-// removeInstance removes everything by which an instance is known, in one step.
-func (r *Registry) removeInstance(ctx context.Context, id, confirm string) (string, error) {
+// remove removes everything by which an instance is known, in one step.
+func (r *Instances) remove(ctx context.Context, id, confirm string) (string, error) {
 	if err := r.change.take(ctx); err != nil {
 		return "", err
 	}
@@ -279,9 +285,9 @@ type storedOperator struct {
 }
 
 // withoutGrant returns the operators who have a grant for an instance, without it.
-func (r *Registry) withoutGrant(ctx context.Context, instanceID string) ([]storedOperator, error) {
+func (r *Instances) withoutGrant(ctx context.Context, instanceID string) ([]storedOperator, error) {
 	var granted []storedOperator
-	for _, op := range r.Operators() {
+	for _, op := range r.allOperators() {
 		if !slices.Contains(op.Instances, instanceID) {
 			continue
 		}
@@ -296,7 +302,7 @@ func (r *Registry) withoutGrant(ctx context.Context, instanceID string) ([]store
 }
 
 // keysOf lists the keys of a space that start with prefix.
-func (r *Registry) keysOf(ctx context.Context, space store.Space, prefix string) ([]string, error) {
+func (r *items) keysOf(ctx context.Context, space store.Space, prefix string) ([]string, error) {
 	var keys []string
 	after := ""
 	for {
@@ -325,7 +331,7 @@ type droppedRecord struct {
 const lateWrites = time.Hour
 
 // dropData removes the data of a deleted instance. What cannot be removed of one environment does not keep the others.
-func (r *Registry) dropData(ctx context.Context, id string) error {
+func (r *Instances) dropData(ctx context.Context, id string) error {
 	tenants, err := r.store.Tenants(ctx)
 	if err != nil {
 		return failure(err)
@@ -343,7 +349,7 @@ func (r *Registry) dropData(ctx context.Context, id string) error {
 
 // dropLeftovers removes data of deleted instances that is still or again there. What fails for one of them is tried again
 // the next time.
-func (r *Registry) dropLeftovers(ctx context.Context) error {
+func (r *Instances) dropLeftovers(ctx context.Context) error {
 	ids, err := r.keysOf(ctx, droppedSpace, "")
 	if err != nil {
 		return err
@@ -357,7 +363,7 @@ func (r *Registry) dropLeftovers(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (r *Registry) dropLeftover(ctx context.Context, id string) error {
+func (r *Instances) dropLeftover(ctx context.Context, id string) error {
 	rec, rev, err := get[droppedRecord](ctx, r.store, droppedSpace, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -378,8 +384,8 @@ func (r *Registry) dropLeftover(ctx context.Context, id string) error {
 	return nil
 }
 
-// InstanceByName returns the instance of that name.
-func (r *Registry) InstanceByName(name string) (Instance, bool) {
+// ByName returns the instance of that name.
+func (r *Instances) ByName(name string) (Instance, bool) {
 	r.mu.RLock()
 	rec := r.known.names[name]
 	r.mu.RUnlock()
@@ -389,8 +395,8 @@ func (r *Registry) InstanceByName(name string) (Instance, bool) {
 	return rec.Instance, true
 }
 
-// InstanceByID returns the instance with that handle.
-func (r *Registry) InstanceByID(id string) (Instance, bool) {
+// ByID returns the instance with that handle.
+func (r *Instances) ByID(id string) (Instance, bool) {
 	rec := r.instance(id)
 	if rec == nil {
 		return Instance{}, false
@@ -398,8 +404,10 @@ func (r *Registry) InstanceByID(id string) (Instance, bool) {
 	return rec.Instance, true
 }
 
-// Instances lists all instances, oldest first.
-func (r *Registry) Instances() []Instance {
+// All lists all instances, oldest first.
+func (r *Instances) All() []Instance { return r.allInstances() }
+
+func (r *items) allInstances() []Instance {
 	r.mu.RLock()
 	recs := slices.Collect(maps.Values(r.known.instances))
 	r.mu.RUnlock()
@@ -412,14 +420,14 @@ func (r *Registry) Instances() []Instance {
 }
 
 // instance returns the record of a handle, nil when there is none.
-func (r *Registry) instance(id string) *instanceRecord {
+func (r *items) instance(id string) *instanceRecord {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.known.instances[id]
 }
 
 // storedInstance reads an instance's record and its revision.
-func (r *Registry) storedInstance(ctx context.Context, id string) (*instanceRecord, uint64, error) {
+func (r *items) storedInstance(ctx context.Context, id string) (*instanceRecord, uint64, error) {
 	old := r.instance(id)
 	if old == nil {
 		return nil, 0, noInstance()
@@ -452,7 +460,7 @@ func (k *known) dropInstance(id string) {
 }
 
 // second is the present time, cut to a whole second as replies show it.
-func (r *Registry) second() time.Time { return r.clock.Now().UTC().Truncate(time.Second) }
+func (r *items) second() time.Time { return r.clock.Now().UTC().Truncate(time.Second) }
 
 func noInstance() error {
 	return j17.Errorf(j17.CodeNotFound, "There is no such instance.")

@@ -19,6 +19,9 @@ import (
 	"j17/internal/store"
 )
 
+// Keys are the API keys of all instances.
+type Keys struct{ *items }
+
 // Key is an API key without its token.
 type Key struct {
 	// ID is the key's handle, Instance that of the instance it belongs to.
@@ -128,8 +131,8 @@ const (
 // maxKeyName is the number of characters of a key's name.
 const maxKeyName = 100
 
-// CreateKey creates an API key and returns it with its token, which cannot be had again.
-func (r *Registry) CreateKey(ctx context.Context, nk NewKey) (key Key, token string, err error) {
+// Create creates an API key and returns it with its token, which cannot be had again.
+func (r *Keys) Create(ctx context.Context, nk NewKey) (key Key, token string, err error) {
 	nk.Name = strings.TrimSpace(nk.Name)
 	if err := checkKey(nk); err != nil {
 		return Key{}, "", err
@@ -141,11 +144,11 @@ func (r *Registry) CreateKey(ctx context.Context, nk NewKey) (key Key, token str
 	if r.instance(nk.Instance) == nil {
 		return Key{}, "", noInstance()
 	}
-	active, revoked := r.sortedKeys(nk.Instance)
+	active, revoked := r.sorted(nk.Instance)
 	if len(active) >= MaxActiveKeys {
 		return Key{}, "", j17.Errorf(j17.CodeConflict, "The instance has %d active keys, which is as many as it may have. Revoke those that are not used.", MaxActiveKeys)
 	}
-	rec, token := r.newKey(ctx, nk)
+	rec, token := r.fresh(ctx, nk)
 	item, err := putNew(keySpace, rec.UUID, rec)
 	if err != nil {
 		return Key{}, "", err
@@ -165,8 +168,8 @@ func (r *Registry) CreateKey(ctx context.Context, nk NewKey) (key Key, token str
 	return rec.shown(), token, nil
 }
 
-// newKey returns a key that is not stored yet, and its token.
-func (r *Registry) newKey(ctx context.Context, nk NewKey) (rec *keyRecord, token string) {
+// fresh returns a key that is not stored yet, and its token.
+func (r *Keys) fresh(ctx context.Context, nk NewKey) (rec *keyRecord, token string) {
 	token, shown, hash := newToken(nk.Environment)
 	return &keyRecord{
 		UUID: r.mint.UUIDv7(),
@@ -179,14 +182,14 @@ func (r *Registry) newKey(ctx context.Context, nk NewKey) (rec *keyRecord, token
 	}, token
 }
 
-// RotateKey creates a key like the one with that handle and revokes that one, in one step. Like CreateKey it returns the
+// Rotate creates a key like the one with that handle and revokes that one, in one step. Like CreateKey it returns the
 // token, which cannot be had again. A key that has ceased to work is a *j17.Error of CodeConflict.
-func (r *Registry) RotateKey(ctx context.Context, id string) (key Key, token string, err error) {
+func (r *Keys) Rotate(ctx context.Context, id string) (key Key, token string, err error) {
 	if err := r.lock(ctx); err != nil {
 		return Key{}, "", err
 	}
 	defer r.change.pass()
-	old, rev, err := r.storedKey(ctx, id)
+	old, rev, err := r.stored(ctx, id)
 	if err != nil {
 		return Key{}, "", err
 	}
@@ -194,8 +197,8 @@ func (r *Registry) RotateKey(ctx context.Context, id string) (key Key, token str
 	if !old.Active(now) {
 		return Key{}, "", j17.Errorf(j17.CodeConflict, "The API key is revoked already. Create a new one instead.")
 	}
-	_, revoked := r.sortedKeys(old.Instance)
-	rec, token := r.newKey(ctx, NewKey{Instance: old.Instance, Environment: old.Environment, Scope: old.Scope, Name: old.Name})
+	_, revoked := r.sorted(old.Instance)
+	rec, token := r.fresh(ctx, NewKey{Instance: old.Instance, Environment: old.Environment, Scope: old.Scope, Name: old.Name})
 	item, err := putNew(keySpace, rec.UUID, rec)
 	if err != nil {
 		return Key{}, "", err
@@ -242,10 +245,10 @@ func checkKey(nk NewKey) error {
 	return nil
 }
 
-// KeyByToken returns the key that a token belongs to if it works now, and notes that it was used. What is no token at all is
+// ByToken returns the key that a token belongs to if it works now, and notes that it was used. What is no token at all is
 // found out by its checksum, without hashing, and what is unknown by one look into memory, so that nothing about wrong tokens
 // is kept. It does not allocate.
-func (r *Registry) KeyByToken(token string) (Key, bool) {
+func (r *Keys) ByToken(token string) (Key, bool) {
 	hash, ok := hashToken(token)
 	if !ok {
 		return Key{}, false
@@ -264,8 +267,8 @@ func (r *Registry) KeyByToken(token string) (Key, bool) {
 	return rec.Key, true
 }
 
-// KeyByID returns the key with that handle.
-func (r *Registry) KeyByID(id string) (Key, bool) {
+// ByID returns the key with that handle.
+func (r *Keys) ByID(id string) (Key, bool) {
 	r.mu.RLock()
 	rec := r.known.keys[id]
 	r.mu.RUnlock()
@@ -275,8 +278,8 @@ func (r *Registry) KeyByID(id string) (Key, bool) {
 	return rec.shown(), true
 }
 
-// Keys lists the keys of an instance, revoked ones too, oldest first.
-func (r *Registry) Keys(instance string) []Key {
+// Of lists the keys of an instance, revoked ones too, oldest first.
+func (r *Keys) Of(instance string) []Key {
 	recs := r.keyRecords(instance)
 	all := make([]Key, len(recs))
 	for i, rec := range recs {
@@ -286,7 +289,7 @@ func (r *Registry) Keys(instance string) []Key {
 }
 
 // keyRecords returns the records of an instance's keys, oldest first.
-func (r *Registry) keyRecords(instance string) []*keyRecord {
+func (r *items) keyRecords(instance string) []*keyRecord {
 	r.mu.RLock()
 	recs := slices.Collect(maps.Values(r.known.instanceKeys[instance]))
 	r.mu.RUnlock()
@@ -294,8 +297,8 @@ func (r *Registry) keyRecords(instance string) []*keyRecord {
 	return recs
 }
 
-// sortedKeys returns the records of an instance's keys that work now and of those that do not, oldest first.
-func (r *Registry) sortedKeys(instance string) (active, revoked []*keyRecord) {
+// sorted returns the records of an instance's keys that work now and of those that do not, oldest first.
+func (r *Keys) sorted(instance string) (active, revoked []*keyRecord) {
 	now := r.clock.Now()
 	for _, rec := range r.keyRecords(instance) {
 		if rec.Active(now) {
@@ -324,7 +327,7 @@ func removeKeys(recs []*keyRecord) []store.Side {
 }
 
 // forgetRevoked removes keys that were revoked long ago.
-func (r *Registry) forgetRevoked(ctx context.Context) error {
+func (r *Keys) forgetRevoked(ctx context.Context) error {
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
@@ -347,10 +350,10 @@ func (r *Registry) forgetRevoked(ctx context.Context) error {
 	return nil
 }
 
-// RevokeKey makes a key cease to work at the time at, which replaces an earlier schedule; the zero time and any time
+// Revoke makes a key cease to work at the time at, which replaces an earlier schedule; the zero time and any time
 // that is past mean now. Revoking a key that has ceased to work changes nothing, and scheduling it anew is a *j17.Error
 // of CodeConflict.
-func (r *Registry) RevokeKey(ctx context.Context, id string, at time.Time) (Key, error) {
+func (r *Keys) Revoke(ctx context.Context, id string, at time.Time) (Key, error) {
 	at = at.UTC()
 	if at.Year() > 9999 {
 		return Key{}, j17.Errorf(j17.CodeInvalidField, "The time of revocation must lie before the year 10000.").At("revoke_at")
@@ -359,7 +362,7 @@ func (r *Registry) RevokeKey(ctx context.Context, id string, at time.Time) (Key,
 		return Key{}, err
 	}
 	defer r.change.pass()
-	rec, rev, err := r.storedKey(ctx, id)
+	rec, rev, err := r.stored(ctx, id)
 	if err != nil {
 		return Key{}, err
 	}
@@ -390,8 +393,8 @@ func (r *Registry) RevokeKey(ctx context.Context, id string, at time.Time) (Key,
 	return rec.shown(), nil
 }
 
-// storedKey reads a key's record and its revision.
-func (r *Registry) storedKey(ctx context.Context, id string) (*keyRecord, uint64, error) {
+// stored reads a key's record and its revision.
+func (r *Keys) stored(ctx context.Context, id string) (*keyRecord, uint64, error) {
 	r.mu.RLock()
 	old := r.known.keys[id]
 	r.mu.RUnlock()
@@ -434,7 +437,7 @@ func (k *known) dropKeys(recs []*keyRecord) {
 const keyUseSpace store.Space = "control.key_uses"
 
 // saveUses stores the last uses of the keys that were used since the last time.
-func (r *Registry) saveUses(ctx context.Context) error {
+func (r *Keys) saveUses(ctx context.Context) error {
 	var used []*keyRecord
 	r.mu.RLock()
 	for _, rec := range r.known.keys {

@@ -17,7 +17,7 @@ import (
 
 func createKey(tb testing.TB, s *server, instance string, env j17.Environment, scope j17.Scope) (control.Key, string) {
 	tb.Helper()
-	k, token, err := s.CreateKey(tb.Context(), control.NewKey{Instance: instance, Environment: env, Scope: scope, Name: " backend\n"})
+	k, token, err := s.Keys.Create(tb.Context(), control.NewKey{Instance: instance, Environment: env, Scope: scope, Name: " backend\n"})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -49,22 +49,22 @@ func TestKeys(t *testing.T) {
 	}
 	for range 2 {
 		for i, token := range tokens {
-			if got, ok := s.KeyByToken(token); !ok || got != keys[i] {
+			if got, ok := s.Keys.ByToken(token); !ok || got != keys[i] {
 				t.Errorf("KeyByToken = %v, %v; want %v", got, ok, keys[i])
 			}
 			used := keys[i]
 			used.LastUsedAt = s.clock.Now().UTC().Truncate(time.Second)
-			if got, ok := s.KeyByID(keys[i].ID); !ok || got != used {
+			if got, ok := s.Keys.ByID(keys[i].ID); !ok || got != used {
 				t.Errorf("KeyByID = %v, %v; want %v", got, ok, used)
 			}
 		}
-		if diff := cmp.Diff(keys, s.Keys(app.ID), cmpopts.IgnoreFields(control.Key{}, "LastUsedAt")); diff != "" {
+		if diff := cmp.Diff(keys, s.Keys.Of(app.ID), cmpopts.IgnoreFields(control.Key{}, "LastUsedAt")); diff != "" {
 			t.Errorf("Keys (-want +got):\n%s", diff)
 		}
-		if got := s.Keys(other.ID); len(got) != 0 {
+		if got := s.Keys.Of(other.ID); len(got) != 0 {
 			t.Errorf("keys of another instance: %v", got)
 		}
-		if _, ok := s.KeyByID(tokens[0]); ok {
+		if _, ok := s.Keys.ByID(tokens[0]); ok {
 			t.Error("a key is found by what is no handle")
 		}
 		s.restart(t)
@@ -81,7 +81,7 @@ func TestKeys(t *testing.T) {
 	// What another registry would have issued is well-formed and unknown.
 	foreign := start(t)
 	_, token := createKey(t, foreign, foreign.instance(t, "app").ID, j17.Prod, j17.ScopeWrite)
-	if k, ok := s.KeyByToken(token); ok {
+	if k, ok := s.Keys.ByToken(token); ok {
 		t.Errorf("the token of another server leads to %v", k)
 	}
 }
@@ -109,7 +109,7 @@ func TestTokensThatAreNone(t *testing.T) {
 		strings.Replace(token, "j17_0", "j17_1", 1), strings.Replace(token, "prod_", "", 1), strings.Replace(token, "prod_", "_", 1),
 		strings.Replace(token, "prod", "staging", 1), strings.Replace(token, "_prod_", "_prod.", 1), strings.Repeat("x", 1<<20), "j17_0_" + strings.Repeat("_", 44),
 	} {
-		if k, ok := s.KeyByToken(bad); ok {
+		if k, ok := s.Keys.ByToken(bad); ok {
 			t.Errorf("KeyByToken(%q) = %v", bad, k)
 		}
 	}
@@ -122,7 +122,7 @@ func FuzzKeyByToken(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, token string) {
-		if k, ok := s.KeyByToken(token); ok {
+		if k, ok := s.Keys.ByToken(token); ok {
 			t.Fatalf("KeyByToken(%q) = %v", token, k)
 		}
 	})
@@ -134,19 +134,19 @@ func TestRevocation(t *testing.T) {
 	k, token := createKey(t, s, app.ID, j17.Prod, j17.ScopeWrite)
 	works := func() bool {
 		t.Helper()
-		_, works := s.KeyByToken(token)
-		if shown, ok := s.KeyByID(k.ID); !ok || shown.Active(s.clock.Now()) != works {
+		_, works := s.Keys.ByToken(token)
+		if shown, ok := s.Keys.ByID(k.ID); !ok || shown.Active(s.clock.Now()) != works {
 			t.Fatalf("the key works: %v; shown as %+v", works, shown)
 		}
 		return works
 	}
 	revoke := func(at time.Time) control.Key {
 		t.Helper()
-		got, err := s.RevokeKey(t.Context(), k.ID, at)
+		got, err := s.Keys.Revoke(t.Context(), k.ID, at)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if shown, _ := s.KeyByID(k.ID); shown != got {
+		if shown, _ := s.Keys.ByID(k.ID); shown != got {
 			t.Errorf("%+v is shown, %+v was returned", shown, got)
 		}
 		got.LastUsedAt = time.Time{} // TestLastUse is about that.
@@ -175,7 +175,7 @@ func TestRevocation(t *testing.T) {
 	if works() {
 		t.Error("the key still works")
 	}
-	_, err := s.RevokeKey(t.Context(), k.ID, later.Add(time.Hour))
+	_, err := s.Keys.Revoke(t.Context(), k.ID, later.Add(time.Hour))
 	want(t, "a second life", err, j17.CodeConflict, "")
 	if diff := cmp.Diff(scheduled(later), revoke(time.Time{})); diff != "" {
 		t.Errorf("revoked when it had ceased to work (-want +got):\n%s", diff)
@@ -190,7 +190,7 @@ func TestRevocation(t *testing.T) {
 				t.Errorf("RevokeKey(%v) (-want +got):\n%s", at, diff)
 			}
 		}
-		_, err := s.RevokeKey(t.Context(), k.ID, later.Add(time.Hour))
+		_, err := s.Keys.Revoke(t.Context(), k.ID, later.Add(time.Hour))
 		want(t, "a second life", err, j17.CodeConflict, "")
 		s.restart(t)
 		s.clock.Set(now)
@@ -201,9 +201,9 @@ func TestRevocation(t *testing.T) {
 	}
 
 	k, _ = createKey(t, s, app.ID, j17.Prod, j17.ScopeWrite)
-	_, err = s.RevokeKey(t.Context(), k.ID, time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("x", -3600)))
+	_, err = s.Keys.Revoke(t.Context(), k.ID, time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("x", -3600)))
 	want(t, "beyond the calendar", err, j17.CodeInvalidField, "revoke_at")
-	_, err = s.RevokeKey(t.Context(), "key_111111111111111", time.Time{})
+	_, err = s.Keys.Revoke(t.Context(), "key_111111111111111", time.Time{})
 	want(t, "no key", err, j17.CodeNotFound, "")
 }
 
@@ -229,13 +229,13 @@ func TestKeysAreChecked(t *testing.T) {
 	} {
 		nk := good
 		c.edit(&nk)
-		_, token, err := s.CreateKey(t.Context(), nk)
+		_, token, err := s.Keys.Create(t.Context(), nk)
 		want(t, fmt.Sprintf("%+v", nk), err, c.code, c.path)
 		if token != "" {
 			t.Errorf("%+v: a token is returned", nk)
 		}
 	}
-	if got := s.Keys(app.ID); len(got) != 0 {
+	if got := s.Keys.Of(app.ID); len(got) != 0 {
 		t.Errorf("refused keys exist: %v", got)
 	}
 }
@@ -248,17 +248,17 @@ func TestNumberOfActiveKeysIsBounded(t *testing.T) {
 		last, _ = createKey(t, s, app.ID, j17.Test, j17.ScopeRead)
 	}
 	nk := control.NewKey{Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "one too many"}
-	_, _, err := s.CreateKey(t.Context(), nk)
+	_, _, err := s.Keys.Create(t.Context(), nk)
 	want(t, "one too many", err, j17.CodeConflict, "")
 	createKey(t, s, other.ID, j17.Prod, j17.ScopeRead)
-	if _, err := s.RevokeKey(t.Context(), last.ID, time.Time{}); err != nil {
+	if _, err := s.Keys.Revoke(t.Context(), last.ID, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.CreateKey(t.Context(), nk); err != nil {
+	if _, _, err := s.Keys.Create(t.Context(), nk); err != nil {
 		t.Errorf("a key was revoked, yet: %v", err)
 	}
 	s.restart(t) // More items than one scan reads.
-	if n := len(s.Keys(app.ID)); n != control.MaxActiveKeys+1 {
+	if n := len(s.Keys.Of(app.ID)); n != control.MaxActiveKeys+1 {
 		t.Errorf("%d keys after a restart", n)
 	}
 }
@@ -266,7 +266,7 @@ func TestNumberOfActiveKeysIsBounded(t *testing.T) {
 func TestKeyByTokenDoesNotAllocate(t *testing.T) {
 	s := start(t)
 	_, token := createKey(t, s, s.instance(t, "app").ID, j17.Staging, j17.ScopeWrite)
-	if n := testing.AllocsPerRun(100, func() { _, _ = s.KeyByToken(token) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { _, _ = s.Keys.ByToken(token) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

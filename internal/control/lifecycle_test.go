@@ -43,34 +43,34 @@ func TestDeleteInstance(t *testing.T) {
 	app, other := s.instance(t, "app"), s.instance(t, "other")
 	for _, id := range []string{app.ID, other.ID} {
 		write(t, s, id)
-		if _, err := s.PutSpec(t.Context(), control.Deployment{Instance: id, Environment: j17.Prod, Source: []byte("{}")}); err != nil {
+		if _, err := s.Specs.Put(t.Context(), control.Deployment{Instance: id, Environment: j17.Prod, Source: []byte("{}")}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	key, token := createKey(t, s, app.ID, j17.Prod, j17.ScopeRead)
 	_, otherToken := createKey(t, s, other.ID, j17.Prod, j17.ScopeRead)
-	op, err := s.CreateOperator(t.Context(), control.NewOperator{Email: "a@example.com", Password: password, Role: control.RoleInstanceAdmin, Instances: []string{app.ID, other.ID}})
+	op, err := s.Operators.Create(t.Context(), control.NewOperator{Email: "a@example.com", Password: password, Role: control.RoleInstanceAdmin, Instances: []string{app.ID, other.ID}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, confirm := range []string{"", "APP", "other", app.ID} {
-		want(t, "confirmed by "+confirm, s.DeleteInstance(t.Context(), app.ID, confirm), j17.CodeInvalidField, "confirm")
+		want(t, "confirmed by "+confirm, s.Instances.Delete(t.Context(), app.ID, confirm), j17.CodeInvalidField, "confirm")
 	}
-	if err := s.DeleteInstance(t.Context(), app.ID, "app"); err != nil {
+	if err := s.Instances.Delete(t.Context(), app.ID, "app"); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if got, _ := s.OperatorByID(op.ID); !cmp.Equal(got.Instances, []string{other.ID}) {
+		if got, _ := s.Operators.ByID(op.ID); !cmp.Equal(got.Instances, []string{other.ID}) {
 			t.Errorf("the operator has %v", got.Instances)
 		}
-		_, byName := s.InstanceByName("app")
-		_, byID := s.InstanceByID(app.ID)
-		_, byToken := s.KeyByToken(token)
-		_, byKey := s.KeyByID(key.ID)
-		if byName || byID || byToken || byKey || s.May(op.ID, app.ID, control.RightView) {
+		_, byName := s.Instances.ByName("app")
+		_, byID := s.Instances.ByID(app.ID)
+		_, byToken := s.Keys.ByToken(token)
+		_, byKey := s.Keys.ByID(key.ID)
+		if byName || byID || byToken || byKey || s.Operators.May(op.ID, app.ID, control.RightView) {
 			t.Errorf("left of the instance: %v %v %v %v", byName, byID, byToken, byKey)
 		}
-		if _, ok := s.KeyByToken(otherToken); !ok {
+		if _, ok := s.Keys.ByToken(otherToken); !ok {
 			t.Error("a key of another instance is gone")
 		}
 		if got := len(s.tenants(t)); got != 4 { // three of the other, and the system's
@@ -89,7 +89,7 @@ func TestDeleteInstance(t *testing.T) {
 			}
 		}
 	}
-	want(t, "again", s.DeleteInstance(t.Context(), app.ID, "app"), j17.CodeNotFound, "")
+	want(t, "again", s.Instances.Delete(t.Context(), app.ID, "app"), j17.CodeNotFound, "")
 	if again := s.instance(t, "app"); again.ID == app.ID {
 		t.Error("a handle was used twice")
 	}
@@ -99,7 +99,7 @@ func TestDeleteInstance(t *testing.T) {
 func TestDataOfDeletedInstancesIsRemovedLater(t *testing.T) {
 	s := start(t)
 	app := s.instance(t, "app")
-	if err := s.DeleteInstance(t.Context(), app.ID, "app"); err != nil {
+	if err := s.Instances.Delete(t.Context(), app.ID, "app"); err != nil {
 		t.Fatal(err)
 	}
 	write(t, s, app.ID)
@@ -159,7 +159,7 @@ func TestChangeInstance(t *testing.T) {
 		if plan == "" {
 			c.Plan = nil
 		}
-		return s.ChangeInstance(t.Context(), app.ID, c)
+		return s.Instances.Change(t.Context(), app.ID, c)
 	}
 	_, err := change("other", "")
 	want(t, "a taken name", err, j17.CodeConflict, "name")
@@ -172,13 +172,13 @@ func TestChangeInstance(t *testing.T) {
 		t.Fatal(got, err)
 	}
 	for range 2 {
-		if _, ok := s.InstanceByName("app"); ok {
+		if _, ok := s.Instances.ByName("app"); ok {
 			t.Error("the old name still leads to the instance")
 		}
-		if i, ok := s.InstanceByName("renamed"); !ok || i != got {
+		if i, ok := s.Instances.ByName("renamed"); !ok || i != got {
 			t.Errorf("by the new name: %v", i)
 		}
-		if p := s.PlanOf(app.ID); p.Name != "free" || p.EventsPerMonth != 1000 || p.StorageBytes != 1<<30 || p.RequestsPerMinute != 100 {
+		if p := s.Instances.PlanOf(app.ID); p.Name != "free" || p.EventsPerMonth != 1000 || p.StorageBytes != 1<<30 || p.RequestsPerMinute != 100 {
 			t.Errorf("plan %+v", p)
 		}
 		s.restart(t)
@@ -192,15 +192,15 @@ func TestPlans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]control.Plan{{Name: "free", EventsPerMonth: 5}, {Name: "gold"}, {Name: control.DefaultPlan}}, r.Plans()); diff != "" {
+	if diff := cmp.Diff([]control.Plan{{Name: "free", EventsPerMonth: 5}, {Name: "gold"}, {Name: control.DefaultPlan}}, r.Instances.Plans()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	gold, err := r.AddInstance(t.Context(), control.NewInstance{Name: "app", Plan: "gold"})
+	gold, err := r.Instances.Add(t.Context(), control.NewInstance{Name: "app", Plan: "gold"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.restart(t) // A server whose configuration does not know the plan any more.
-	if got := s.PlanOf(gold.ID); got.Name != control.DefaultPlan {
+	if got := s.Instances.PlanOf(gold.ID); got.Name != control.DefaultPlan {
 		t.Errorf("plan %+v", got)
 	}
 	for _, bad := range []control.Plan{{}, {Name: "Gold"}, {Name: "-"}, {Name: "a b"}, {Name: "a", EventsPerMonth: -1}, {Name: strings.Repeat("a", 50)}} {
@@ -214,26 +214,26 @@ func TestRotateKey(t *testing.T) {
 	s := start(t)
 	app := s.instance(t, "app")
 	old, oldToken := createKey(t, s, app.ID, j17.Staging, j17.ScopeWrite)
-	fresh, token, err := s.RotateKey(t.Context(), old.ID)
+	fresh, token, err := s.Keys.Rotate(t.Context(), old.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if _, ok := s.KeyByToken(oldToken); ok {
+		if _, ok := s.Keys.ByToken(oldToken); ok {
 			t.Error("the old token still works")
 		}
-		if k, ok := s.KeyByToken(token); !ok || k.ID != fresh.ID || k.ID == old.ID || k.Name != old.Name || k.Environment != old.Environment || k.Scope != old.Scope {
+		if k, ok := s.Keys.ByToken(token); !ok || k.ID != fresh.ID || k.ID == old.ID || k.Name != old.Name || k.Environment != old.Environment || k.Scope != old.Scope {
 			t.Errorf("the new token leads to %+v", k)
 		}
 		s.restart(t)
 	}
-	_, _, err = s.RotateKey(t.Context(), old.ID)
+	_, _, err = s.Keys.Rotate(t.Context(), old.ID)
 	want(t, "a revoked key", err, j17.CodeConflict, "")
-	_, _, err = s.RotateKey(t.Context(), "key_111111111111111")
+	_, _, err = s.Keys.Rotate(t.Context(), "key_111111111111111")
 	want(t, "no key", err, j17.CodeNotFound, "")
 	id := fresh.ID
 	codes := race(8, func(int) error {
-		_, _, err := s.RotateKey(t.Context(), id)
+		_, _, err := s.Keys.Rotate(t.Context(), id)
 		return err
 	})
 	if codes[""] != 1 || codes[j17.CodeConflict] != 7 {
@@ -247,27 +247,27 @@ func TestMassRotationIsBounded(t *testing.T) {
 	k, _ := createKey(t, s, s.instance(t, "app").ID, j17.Prod, j17.ScopeRead)
 	for range 600 {
 		var err error
-		if k, _, err = s.RotateKey(t.Context(), k.ID); err != nil {
+		if k, _, err = s.Keys.Rotate(t.Context(), k.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := len(s.Keys(k.Instance)); n != 501 {
+	if n := len(s.Keys.Of(k.Instance)); n != 501 {
 		t.Errorf("%d keys are kept", n)
 	}
 	s.restart(t)
-	if n := len(s.Keys(k.Instance)); n != 501 {
+	if n := len(s.Keys.Of(k.Instance)); n != 501 {
 		t.Errorf("%d keys are kept after a restart", n)
 	}
 	runUpkeep(t, s)
 	s.clock.Advance(89 * 24 * time.Hour)
 	runUpkeep(t, s)
-	if n := len(s.Keys(k.Instance)); n != 501 {
+	if n := len(s.Keys.Of(k.Instance)); n != 501 {
 		t.Errorf("%d keys are kept for 89 days", n)
 	}
 	s.clock.Advance(2 * 24 * time.Hour)
 	runUpkeep(t, s)
 	s.restart(t)
-	if n := len(s.Keys(k.Instance)); n != 1 {
+	if n := len(s.Keys.Of(k.Instance)); n != 1 {
 		t.Errorf("%d keys are kept after three months", n)
 	}
 }
@@ -277,7 +277,7 @@ func TestLastUse(t *testing.T) {
 	k, token := createKey(t, s, s.instance(t, "app").ID, j17.Prod, j17.ScopeRead)
 	unused, _ := createKey(t, s, k.Instance, j17.Prod, j17.ScopeRead)
 	s.clock.Advance(time.Hour)
-	if _, ok := s.KeyByToken(token); !ok {
+	if _, ok := s.Keys.ByToken(token); !ok {
 		t.Fatal("the key does not work")
 	}
 	used := s.clock.Now().UTC().Truncate(time.Second)
@@ -288,15 +288,15 @@ func TestLastUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if got, _ := s.KeyByID(k.ID); !got.LastUsedAt.Equal(used) {
+		if got, _ := s.Keys.ByID(k.ID); !got.LastUsedAt.Equal(used) {
 			t.Errorf("last used at %v, want %v", got.LastUsedAt, used)
 		}
-		if got, _ := s.KeyByID(unused.ID); !got.LastUsedAt.IsZero() {
+		if got, _ := s.Keys.ByID(unused.ID); !got.LastUsedAt.IsZero() {
 			t.Errorf("the other was used at %v", got.LastUsedAt)
 		}
 		s.restart(t)
 	}
-	revoked, err := s.RevokeKey(t.Context(), k.ID, time.Time{})
+	revoked, err := s.Keys.Revoke(t.Context(), k.ID, time.Time{})
 	if err != nil || !revoked.LastUsedAt.Equal(used) {
 		t.Errorf("%+v, %v", revoked, err)
 	}
@@ -305,14 +305,14 @@ func TestLastUse(t *testing.T) {
 func TestFaults(t *testing.T) {
 	s := start(t)
 	_, token := createKey(t, s, s.instance(t, "app").ID, j17.Prod, j17.ScopeRead)
-	s.ReportFault(control.Fault{
+	s.Faults.Report(control.Fault{
 		ID: "err_1", Code: j17.CodeInternal, Status: 500, Message: "It broke.",
 		Cause: "dial postgres://me:hunter2@db: token " + token + " and eyJhbGciOiJub25lIn0.eyJzdWIiOiJ4In0. and Authorization: Bearer abc.def\xff",
 		Stack: strings.Repeat("frame\n", 10_000), Path: "/" + strings.Repeat("x", 10_000), Instance: "ins_1", Environment: j17.Prod,
 	})
 	check := func() {
 		t.Helper()
-		f, err := s.FaultByID(t.Context(), "err_1")
+		f, err := s.Faults.ByID(t.Context(), "err_1")
 		if err != nil || f.Message != "It broke." || !f.At.Equal(s.clock.Now().Truncate(time.Millisecond)) || f.Environment != j17.Prod {
 			t.Fatalf("%+v, %v", f, err)
 		}
@@ -338,22 +338,22 @@ func TestFaults(t *testing.T) {
 	s.restart(t)
 	check()
 	for _, id := range []string{"", "err_2", strings.Repeat("x", 5000)} {
-		_, err := s.FaultByID(t.Context(), id)
+		_, err := s.Faults.ByID(t.Context(), id)
 		want(t, id, err, j17.CodeNotFound, "")
 	}
 	s.clock.Advance(7 * 24 * time.Hour)
-	_, err := s.FaultByID(t.Context(), "err_1")
+	_, err := s.Faults.ByID(t.Context(), "err_1")
 	want(t, "a week later", err, j17.CodeNotFound, "")
 }
 
 func TestFaultsAreBounded(t *testing.T) {
 	s := start(t)
 	for i := range 5000 {
-		s.ReportFault(control.Fault{ID: fmt.Sprint("flood_", i)})
+		s.Faults.Report(control.Fault{ID: fmt.Sprint("flood_", i)})
 	}
 	kept := 0
 	for i := range 5000 {
-		if _, err := s.FaultByID(t.Context(), fmt.Sprint("flood_", i)); err == nil {
+		if _, err := s.Faults.ByID(t.Context(), fmt.Sprint("flood_", i)); err == nil {
 			kept++
 		}
 	}
@@ -365,7 +365,7 @@ func TestFaultsAreBounded(t *testing.T) {
 	for minute := range 18 {
 		s.clock.Advance(time.Minute)
 		for i := range 600 {
-			s.ReportFault(control.Fault{ID: fmt.Sprintf("err_%d_%d", minute, i)})
+			s.Faults.Report(control.Fault{ID: fmt.Sprintf("err_%d_%d", minute, i)})
 		}
 		if err := s.Run(ctx, slog.New(slog.DiscardHandler)); err != nil {
 			t.Fatal(err)
@@ -390,7 +390,7 @@ func TestFaultsAreBounded(t *testing.T) {
 	if all, oldest := count(""), count("flood_"); all != 10_000 || oldest != 0 {
 		t.Errorf("%d faults are kept, %d of them the oldest", all, oldest)
 	}
-	if _, err := s.FaultByID(t.Context(), "err_17_599"); err != nil {
+	if _, err := s.Faults.ByID(t.Context(), "err_17_599"); err != nil {
 		t.Error(err)
 	}
 }
@@ -398,7 +398,7 @@ func TestFaultsAreBounded(t *testing.T) {
 func TestRunReportsWhatFails(t *testing.T) {
 	s := start(t)
 	_, token := createKey(t, s, s.instance(t, "app").ID, j17.Prod, j17.ScopeRead)
-	s.KeyByToken(token)
+	s.Keys.ByToken(token)
 	if err := s.store.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -421,31 +421,31 @@ func TestSigningKeysOfAnotherServerAreSeenAfterAConflict(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.first = func() {
-		if err := s.RotateSigningKey(t.Context(), true); err != nil {
+		if err := s.Secrets.RotateSigningKey(t.Context(), true); err != nil {
 			t.Error(err)
 		}
 	}
-	want(t, "RotateSigningKey", r.RotateSigningKey(t.Context(), false), j17.CodeConflict, "")
-	if diff := cmp.Diff(s.SigningKeys(), r.SigningKeys()); diff != "" {
+	want(t, "RotateSigningKey", r.Secrets.RotateSigningKey(t.Context(), false), j17.CodeConflict, "")
+	if diff := cmp.Diff(s.Secrets.SigningKeys(), r.Secrets.SigningKeys()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
 func TestSigningKeysAreReplacedWithTime(t *testing.T) {
 	s := start(t)
-	first := s.SigningKeys()[0].ID
+	first := s.Secrets.SigningKeys()[0].ID
 	runUpkeep(t, s)
 	s.restart(t)
-	if s.SigningKeys()[0].ID != first {
+	if s.Secrets.SigningKeys()[0].ID != first {
 		t.Error("a fresh key was replaced")
 	}
 	s.clock.Advance(31 * 24 * time.Hour)
 	runUpkeep(t, s)
 	s.restart(t)
-	if keys := s.SigningKeys(); keys[0].ID == first || len(keys) != 2 || keys[1].ID != first {
+	if keys := s.Secrets.SigningKeys(); keys[0].ID == first || len(keys) != 2 || keys[1].ID != first {
 		t.Errorf("%d keys after a month", len(keys))
 	}
-	records, _, err := s.AuditLog(t.Context(), control.AuditQuery{Action: "signing_key"}, 10)
+	records, _, err := s.Audit.List(t.Context(), control.AuditQuery{Action: "signing_key"}, 10)
 	if err != nil || len(records) != 1 || records[0].Actor.Kind != control.ActorServer {
 		t.Error(records, err)
 	}
@@ -460,7 +460,7 @@ func TestRedact(t *testing.T) {
 		"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw":   "[redacted]",
 		"https://me:pw@example.com/":               "https[redacted]example.com/",
 	} {
-		if got := s.Redact(text); got != want {
+		if got := s.Faults.Redact(text); got != want {
 			t.Errorf("Redact(%q) = %q", text, got)
 		}
 	}

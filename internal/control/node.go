@@ -14,6 +14,9 @@ import (
 	"j17/internal/store"
 )
 
+// Nodes are the workers of a headnode.
+type Nodes struct{ *items }
+
 // nodeSpace holds the workers that have registered, under their names.
 const nodeSpace store.Space = "control.nodes"
 
@@ -50,9 +53,9 @@ func CheckNodeURL(text, path string) error {
 	return nil
 }
 
-// RegisterNode notes that a worker is there. The first to register gets the instances that have no node yet. Another
+// Register notes that a worker is there. The first to register gets the instances that have no node yet. Another
 // data folder under a name that is taken is a *j17.Error of CodeConflict.
-func (r *Registry) RegisterNode(ctx context.Context, n Node) error {
+func (r *Nodes) Register(ctx context.Context, n Node) error {
 	for _, err := range []error{CheckNodeName(n.Name), CheckNodeURL(n.PublicURL, "public_url"), CheckNodeURL(n.InternalURL, "internal_url")} {
 		if err != nil {
 			return err
@@ -91,8 +94,8 @@ func (r *Registry) RegisterNode(ctx context.Context, n Node) error {
 }
 
 // placeAll gives every instance without a node one. The caller holds r.change.
-func (r *Registry) placeAll(ctx context.Context) error {
-	for _, i := range r.Instances() {
+func (r *Nodes) placeAll(ctx context.Context) error {
+	for _, i := range r.allInstances() {
 		if i.Node != "" {
 			continue
 		}
@@ -114,7 +117,7 @@ func (r *Registry) placeAll(ctx context.Context) error {
 }
 
 // leastLoaded returns the name of the node with the fewest instances; "" where there are no nodes.
-func (r *Registry) leastLoaded() string {
+func (r *items) leastLoaded() string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	load := make(map[string]int, len(r.known.nodes))
@@ -135,8 +138,8 @@ func (r *Registry) leastLoaded() string {
 	return best
 }
 
-// Nodes lists the workers that have registered, by name.
-func (r *Registry) Nodes() []Node {
+// All lists the workers that have registered, by name.
+func (r *Nodes) All() []Node {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	all := make([]Node, 0, len(r.known.nodes))
@@ -147,8 +150,8 @@ func (r *Registry) Nodes() []Node {
 	return all
 }
 
-// NodeByName returns the worker of that name.
-func (r *Registry) NodeByName(name string) (Node, bool) {
+// ByName returns the worker of that name.
+func (r *Nodes) ByName(name string) (Node, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if n := r.known.nodes[name]; n != nil {

@@ -15,6 +15,9 @@ import (
 	"j17/internal/store"
 )
 
+// Operators are who may administer the server, and what each of them may do.
+type Operators struct{ *items }
+
 // Operator is a person who administers the server.
 type Operator struct {
 	// ID is the operator's handle.
@@ -65,14 +68,14 @@ var errUnchanged = errors.New("control: nothing to change")
 // lower case.
 func CanonicalEmail(email string) string { return strings.ToLower(strings.TrimSpace(email)) }
 
-// CreateOperator creates an operator. An e-mail address that is taken is a *j17.Error of CodeConflict.
-func (r *Registry) CreateOperator(ctx context.Context, op NewOperator) (Operator, error) {
-	return r.createOperator(ctx, op, func() error { return nil })
+// Create creates an operator. An e-mail address that is taken is a *j17.Error of CodeConflict.
+func (r *Operators) Create(ctx context.Context, op NewOperator) (Operator, error) {
+	return r.create(ctx, op, func() error { return nil })
 }
 
-// createOperator creates an operator if allowed, which is asked when nothing else can change any more, agrees. More side writes
+// create creates an operator if allowed, which is asked when nothing else can change any more, agrees. More side writes
 // commit with it.
-func (r *Registry) createOperator(ctx context.Context, op NewOperator, allowed func() error, side ...store.Side) (Operator, error) {
+func (r *Operators) create(ctx context.Context, op NewOperator, allowed func() error, side ...store.Side) (Operator, error) {
 	email := CanonicalEmail(op.Email)
 	if a, err := mail.ParseAddress(email); err != nil || a.Address != email || len(email) > maxEmail {
 		return Operator{}, j17.Errorf(j17.CodeInvalidField, "The operator's e-mail address is not valid. Write it as name@example.com.").At("email")
@@ -99,7 +102,7 @@ func (r *Registry) createOperator(ctx context.Context, op NewOperator, allowed f
 	if err != nil {
 		return Operator{}, err
 	}
-	if len(r.Operators()) >= MaxOperators {
+	if len(r.All()) >= MaxOperators {
 		return Operator{}, j17.Errorf(j17.CodeConflict, "The server has %d operators, which is as many as it may have. Remove those who have left.", MaxOperators)
 	}
 	rec := &operatorRecord{
@@ -138,7 +141,7 @@ func checkRole(role Role) error {
 }
 
 // checkGrants checks the instances that are to be granted and returns them without repetitions.
-func (r *Registry) checkGrants(role Role, instances []string) ([]string, error) {
+func (r *Operators) checkGrants(role Role, instances []string) ([]string, error) {
 	if len(instances) == 0 {
 		return nil, nil
 	}
@@ -160,7 +163,7 @@ func (r *Registry) checkGrants(role Role, instances []string) ([]string, error) 
 // VerifyPassword returns the operator whom e-mail address and password belong to. It takes the same time whether the
 // address is unknown or the password is wrong, and says CodeUnauthorized in both cases. Only a few passwords are
 // checked at a time and only some more may wait; beyond that it says CodeUnavailable.
-func (r *Registry) VerifyPassword(ctx context.Context, email, password string) (Operator, error) {
+func (r *Operators) VerifyPassword(ctx context.Context, email, password string) (Operator, error) {
 	wrong := j17.Errorf(j17.CodeUnauthorized, "The e-mail address or the password is wrong.")
 	if len(password) > MaxPassword {
 		return Operator{}, wrong
@@ -188,17 +191,17 @@ func (r *Registry) VerifyPassword(ctx context.Context, email, password string) (
 }
 
 // SetPassword replaces an operator's password and makes every token issued until now void.
-func (r *Registry) SetPassword(ctx context.Context, id, password string) error {
+func (r *Operators) SetPassword(ctx context.Context, id, password string) error {
 	return r.setPassword(ctx, id, password, func(*operatorRecord) bool { return true })
 }
 
 // ReplacePassword is SetPassword for an operator as VerifyPassword has returned them. It says CodeUnauthorized when their
 // password has changed since, or their tokens were revoked.
-func (r *Registry) ReplacePassword(ctx context.Context, verified Operator, password string) error {
+func (r *Operators) ReplacePassword(ctx context.Context, verified Operator, password string) error {
 	return r.setPassword(ctx, verified.ID, password, func(rec *operatorRecord) bool { return rec.TokensFrom == verified.TokensFrom })
 }
 
-func (r *Registry) setPassword(ctx context.Context, id, password string, current func(*operatorRecord) bool) error {
+func (r *Operators) setPassword(ctx context.Context, id, password string, current func(*operatorRecord) bool) error {
 	hash, err := r.newPassword(ctx, password)
 	if err != nil {
 		return err
@@ -207,7 +210,7 @@ func (r *Registry) setPassword(ctx context.Context, id, password string, current
 		return err
 	}
 	defer r.change.pass()
-	_, err = r.changeOperator(ctx, id, func(rec *operatorRecord) (Record, error) {
+	_, err = r.amend(ctx, id, func(rec *operatorRecord) (Record, error) {
 		if !current(rec) {
 			return Record{}, j17.Errorf(j17.CodeUnauthorized, "The password was changed, or the sessions were ended, while this request was under way.")
 		}
@@ -219,12 +222,12 @@ func (r *Registry) setPassword(ctx context.Context, id, password string, current
 }
 
 // RevokeTokens makes every token of an operator that was issued until now void.
-func (r *Registry) RevokeTokens(ctx context.Context, id string) error {
+func (r *Operators) RevokeTokens(ctx context.Context, id string) error {
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
 	defer r.change.pass()
-	_, err := r.changeOperator(ctx, id, func(rec *operatorRecord) (Record, error) {
+	_, err := r.amend(ctx, id, func(rec *operatorRecord) (Record, error) {
 		rec.TokensFrom = r.afterNow(rec)
 		return Record{Action: "operator.revoke_tokens", Target: rec.ID, Details: map[string]string{"email": rec.Email}}, nil
 	})
@@ -232,12 +235,12 @@ func (r *Registry) RevokeTokens(ctx context.Context, id string) error {
 }
 
 // afterNow is the second from which tokens count that are issued after what happens now.
-func (r *Registry) afterNow(rec *operatorRecord) int64 {
+func (r *Operators) afterNow(rec *operatorRecord) int64 {
 	return max(r.clock.Now().Unix(), rec.TokensFrom) + 1
 }
 
 // SetRole changes what an operator is there for. The last platform admin stays one.
-func (r *Registry) SetRole(ctx context.Context, id string, role Role) (Operator, error) {
+func (r *Operators) SetRole(ctx context.Context, id string, role Role) (Operator, error) {
 	if err := checkRole(role); err != nil {
 		return Operator{}, err
 	}
@@ -245,7 +248,7 @@ func (r *Registry) SetRole(ctx context.Context, id string, role Role) (Operator,
 		return Operator{}, err
 	}
 	defer r.change.pass()
-	return r.changeOperator(ctx, id, func(rec *operatorRecord) (Record, error) {
+	return r.amend(ctx, id, func(rec *operatorRecord) (Record, error) {
 		if rec.Role == role {
 			return Record{}, errUnchanged
 		}
@@ -261,8 +264,8 @@ func (r *Registry) SetRole(ctx context.Context, id string, role Role) (Operator,
 	})
 }
 
-// DeleteOperator removes an operator; their tokens are void from now on. The last platform admin stays.
-func (r *Registry) DeleteOperator(ctx context.Context, id string) error {
+// Delete removes an operator; their tokens are void from now on. The last platform admin stays.
+func (r *Operators) Delete(ctx context.Context, id string) error {
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
@@ -286,11 +289,11 @@ func (r *Registry) DeleteOperator(ctx context.Context, id string) error {
 }
 
 // mayLose reports whether the server can do without an operator as a platform admin.
-func (r *Registry) mayLose(rec *operatorRecord) error {
+func (r *Operators) mayLose(rec *operatorRecord) error {
 	if rec.Role != RolePlatformAdmin {
 		return nil
 	}
-	for _, op := range r.Operators() {
+	for _, op := range r.All() {
 		if op.Role == RolePlatformAdmin && op.ID != rec.ID {
 			return nil
 		}
@@ -298,9 +301,9 @@ func (r *Registry) mayLose(rec *operatorRecord) error {
 	return j17.Errorf(j17.CodeConflict, "This is the last platform admin. Make someone else one first.")
 }
 
-// changeOperator lets edit change an operator's record and commits it with the audit record that edit returns. The
+// amend lets edit change an operator's record and commits it with the audit record that edit returns. The
 // caller holds r.change. errUnchanged from edit is no error.
-func (r *Registry) changeOperator(ctx context.Context, id string, edit func(*operatorRecord) (Record, error)) (Operator, error) {
+func (r *Operators) amend(ctx context.Context, id string, edit func(*operatorRecord) (Record, error)) (Operator, error) {
 	rec, rev, err := r.storedOperator(ctx, id)
 	if err != nil {
 		return Operator{}, err
@@ -323,7 +326,7 @@ func (r *Registry) changeOperator(ctx context.Context, id string, edit func(*ope
 }
 
 // storedOperator reads an operator's record and its revision.
-func (r *Registry) storedOperator(ctx context.Context, id string) (*operatorRecord, uint64, error) {
+func (r *items) storedOperator(ctx context.Context, id string) (*operatorRecord, uint64, error) {
 	r.mu.RLock()
 	old := r.known.operators[id]
 	r.mu.RUnlock()
@@ -338,15 +341,15 @@ func (r *Registry) storedOperator(ctx context.Context, id string) (*operatorReco
 }
 
 // newPassword hashes a password that an operator is to have from now on.
-func (r *Registry) newPassword(ctx context.Context, password string) (string, error) {
+func (r *Operators) newPassword(ctx context.Context, password string) (string, error) {
 	if utf8.RuneCountInString(password) < MinPassword || len(password) > MaxPassword {
 		return "", j17.Errorf(j17.CodeInvalidField, "The password must have at least %d characters and at most %d bytes.", MinPassword, MaxPassword).At("password")
 	}
 	return r.hasher.hash(ctx, password)
 }
 
-// OperatorByID returns the operator with that handle.
-func (r *Registry) OperatorByID(id string) (Operator, bool) {
+// ByID returns the operator with that handle.
+func (r *Operators) ByID(id string) (Operator, bool) {
 	r.mu.RLock()
 	rec := r.known.operators[id]
 	r.mu.RUnlock()
@@ -356,8 +359,10 @@ func (r *Registry) OperatorByID(id string) (Operator, bool) {
 	return rec.Operator, true
 }
 
-// Operators lists all operators, oldest first.
-func (r *Registry) Operators() []Operator {
+// All lists all operators, oldest first.
+func (r *Operators) All() []Operator { return r.allOperators() }
+
+func (r *items) allOperators() []Operator {
 	r.mu.RLock()
 	recs := slices.Collect(maps.Values(r.known.operators))
 	r.mu.RUnlock()
@@ -369,7 +374,7 @@ func (r *Registry) Operators() []Operator {
 	return all
 }
 
-func (r *Registry) operatorByEmail(email string) *operatorRecord {
+func (r *items) operatorByEmail(email string) *operatorRecord {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.known.emails[email]

@@ -18,7 +18,7 @@ const password = "correct horse battery"
 
 func operator(tb testing.TB, s *server, email string) control.Operator {
 	tb.Helper()
-	op, err := s.CreateOperator(tb.Context(), control.NewOperator{Email: email, Password: password, Role: control.RolePlatformAdmin})
+	op, err := s.Operators.Create(tb.Context(), control.NewOperator{Email: email, Password: password, Role: control.RolePlatformAdmin})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -33,21 +33,21 @@ func TestOperators(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for range 2 {
-		if diff := cmp.Diff([]control.Operator{a, b}, s.Operators()); diff != "" {
+		if diff := cmp.Diff([]control.Operator{a, b}, s.Operators.All()); diff != "" {
 			t.Errorf("Operators (-want +got):\n%s", diff)
 		}
-		if got, ok := s.OperatorByID(a.ID); !ok || !cmp.Equal(got, a) {
+		if got, ok := s.Operators.ByID(a.ID); !ok || !cmp.Equal(got, a) {
 			t.Errorf("OperatorByID = %v, %v", got, ok)
 		}
-		if _, ok := s.OperatorByID(a.Email); ok {
+		if _, ok := s.Operators.ByID(a.Email); ok {
 			t.Error("an operator is found by what is no handle")
 		}
 		for _, email := range []string{"admin@example.com", " ADMIN@example.com\n"} {
-			if got, err := s.VerifyPassword(t.Context(), email, password); err != nil || !cmp.Equal(got, a) {
+			if got, err := s.Operators.VerifyPassword(t.Context(), email, password); err != nil || !cmp.Equal(got, a) {
 				t.Errorf("VerifyPassword(%q) = %v, %v", email, got, err)
 			}
 		}
-		_, err := s.CreateOperator(t.Context(), control.NewOperator{Email: "ADMIN@example.com", Password: password, Role: control.RolePlatformAdmin})
+		_, err := s.Operators.Create(t.Context(), control.NewOperator{Email: "ADMIN@example.com", Password: password, Role: control.RolePlatformAdmin})
 		want(t, "taken address", err, j17.CodeConflict, "email")
 		s.restart(t)
 	}
@@ -74,7 +74,7 @@ func TestWrongPasswordAndUnknownAddressLookTheSame(t *testing.T) {
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, err := s.VerifyPassword(t.Context(), c[0], c[1])
+		_, err := s.Operators.VerifyPassword(t.Context(), c[0], c[1])
 		runtime.ReadMemStats(&after)
 		want(t, c[0], err, j17.CodeUnauthorized, "")
 		messages = append(messages, err.Error())
@@ -83,7 +83,7 @@ func TestWrongPasswordAndUnknownAddressLookTheSame(t *testing.T) {
 			t.Errorf("%q: %d bytes were used; the password was not hashed", c[0], n)
 		}
 	}
-	_, err := s.VerifyPassword(t.Context(), "a@example.com", strings.Repeat("x", control.MaxPassword+1))
+	_, err := s.Operators.VerifyPassword(t.Context(), "a@example.com", strings.Repeat("x", control.MaxPassword+1))
 	want(t, "too long", err, j17.CodeUnauthorized, "")
 	for _, m := range append(messages, err.Error()) {
 		if m != messages[0] {
@@ -98,22 +98,22 @@ func TestOperatorsAreChecked(t *testing.T) {
 	for _, email := range []string{"", "a", "a@", "@b", "a b@example.com", "A <a@example.com>", "a@example.com, b@example.com", strings.Repeat("a", 250) + "@b.example"} {
 		op := good
 		op.Email = email
-		_, err := s.CreateOperator(t.Context(), op)
+		_, err := s.Operators.Create(t.Context(), op)
 		want(t, email, err, j17.CodeInvalidField, "email")
 	}
 	for _, pw := range []string{"", "eleven char", strings.Repeat("ü", 11), strings.Repeat("x", control.MaxPassword+1)} {
 		op := good
 		op.Password = pw
-		_, err := s.CreateOperator(t.Context(), op)
+		_, err := s.Operators.Create(t.Context(), op)
 		want(t, pw, err, j17.CodeInvalidField, "password")
 	}
 	for _, role := range []control.Role{"", "root", "Platform_Admin"} {
 		op := good
 		op.Role = role
-		_, err := s.CreateOperator(t.Context(), op)
+		_, err := s.Operators.Create(t.Context(), op)
 		want(t, string(role), err, j17.CodeInvalidField, "role")
 	}
-	if got := s.Operators(); len(got) != 0 {
+	if got := s.Operators.All(); len(got) != 0 {
 		t.Errorf("refused operators exist: %v", got)
 	}
 }
@@ -122,13 +122,13 @@ func TestSetPassword(t *testing.T) {
 	s := start(t)
 	op := operator(t, s, "a@example.com")
 	s.clock.Advance(time.Minute)
-	if err := s.SetPassword(t.Context(), op.ID, "another long password"); err != nil {
+	if err := s.Operators.SetPassword(t.Context(), op.ID, "another long password"); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		_, err := s.VerifyPassword(t.Context(), op.Email, password)
+		_, err := s.Operators.VerifyPassword(t.Context(), op.Email, password)
 		want(t, "old password", err, j17.CodeUnauthorized, "")
-		got, err := s.VerifyPassword(t.Context(), op.Email, "another long password")
+		got, err := s.Operators.VerifyPassword(t.Context(), op.Email, "another long password")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,14 +140,14 @@ func TestSetPassword(t *testing.T) {
 		s.restart(t)
 	}
 	// Each change ends what was issued after the one before it, however fast they follow each other.
-	if err := s.SetPassword(t.Context(), op.ID, password); err != nil {
+	if err := s.Operators.SetPassword(t.Context(), op.ID, password); err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := s.OperatorByID(op.ID); got.TokensFrom != s.clock.Now().Unix()+2 {
+	if got, _ := s.Operators.ByID(op.ID); got.TokensFrom != s.clock.Now().Unix()+2 {
 		t.Errorf("TokensFrom = %d at %d", got.TokensFrom, s.clock.Now().Unix())
 	}
-	want(t, "short password", s.SetPassword(t.Context(), op.ID, "short"), j17.CodeInvalidField, "password")
-	want(t, "nobody", s.SetPassword(t.Context(), "opr_111111111111111", password), j17.CodeNotFound, "")
+	want(t, "short password", s.Operators.SetPassword(t.Context(), op.ID, "short"), j17.CodeInvalidField, "password")
+	want(t, "nobody", s.Operators.SetPassword(t.Context(), "opr_111111111111111", password), j17.CodeNotFound, "")
 }
 
 func TestPasswordsAreNotHashedForWhoHasLeft(t *testing.T) {
@@ -155,7 +155,7 @@ func TestPasswordsAreNotHashedForWhoHasLeft(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	// Whether a free slot or the end of the context is seen first is open; that nothing hangs or breaks is not.
-	_, err := s.VerifyPassword(ctx, "a@example.com", "wrong")
+	_, err := s.Operators.VerifyPassword(ctx, "a@example.com", "wrong")
 	if code := j17.CodeOf(err); code != j17.CodeUnavailable && code != j17.CodeUnauthorized {
 		t.Errorf("VerifyPassword = %v", err)
 	}

@@ -81,44 +81,44 @@ func TestAPasswordThatChangesWhileItIsChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	op, err := r.CreateOperator(t.Context(), NewOperator{Email: "a@example.com", Password: "the first password", Role: RolePlatformAdmin})
+	op, err := r.Operators.Create(t.Context(), NewOperator{Email: "a@example.com", Password: "the first password", Role: RolePlatformAdmin})
 	if err != nil {
 		t.Fatal(err)
 	}
-	verified, err := r.VerifyPassword(t.Context(), op.Email, "the first password")
+	verified, err := r.Operators.VerifyPassword(t.Context(), op.Email, "the first password")
 	if err != nil {
 		t.Fatal(err)
 	}
-	hash, err := r.newPassword(t.Context(), "the second password")
+	hash, err := r.Operators.newPassword(t.Context(), "the second password")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range cap(r.hasher.slots) {
-		if err := r.hasher.acquire(t.Context()); err != nil {
+	for range cap(r.items.hasher.slots) {
+		if err := r.items.hasher.acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	outcome := make(chan error)
 	go func() {
-		_, err := r.VerifyPassword(t.Context(), op.Email, "the first password")
+		_, err := r.Operators.VerifyPassword(t.Context(), op.Email, "the first password")
 		outcome <- err
 	}()
-	for r.hasher.waiting.Load() == 0 {
+	for r.items.hasher.waiting.Load() == 0 {
 		runtime.Gosched()
 	}
-	if _, err := r.changeOperator(t.Context(), op.ID, func(rec *operatorRecord) (Record, error) {
-		rec.Password, rec.TokensFrom = hash, r.afterNow(rec)
+	if _, err := r.Operators.amend(t.Context(), op.ID, func(rec *operatorRecord) (Record, error) {
+		rec.Password, rec.TokensFrom = hash, r.Operators.afterNow(rec)
 		return Record{Action: "operator.set_password"}, nil
 	}); err != nil {
 		t.Fatal(err)
 	}
-	for range cap(r.hasher.slots) {
-		r.hasher.release()
+	for range cap(r.items.hasher.slots) {
+		r.items.hasher.release()
 	}
 	if err := <-outcome; j17.CodeOf(err) != j17.CodeUnauthorized {
 		t.Errorf("the former password was accepted: %v", err)
 	}
-	if err := r.ReplacePassword(t.Context(), verified, "the third password"); j17.CodeOf(err) != j17.CodeUnauthorized {
+	if err := r.Operators.ReplacePassword(t.Context(), verified, "the third password"); j17.CodeOf(err) != j17.CodeUnauthorized {
 		t.Errorf("a change that was allowed by the former password: %v", err)
 	}
 }

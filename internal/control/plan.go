@@ -56,12 +56,12 @@ func plansOf(configured []Plan) (map[string]Plan, error) {
 }
 
 // Plans lists the plans of this server by name.
-func (r *Registry) Plans() []Plan {
+func (r *Instances) Plans() []Plan {
 	return slices.SortedFunc(maps.Values(r.plans), func(a, b Plan) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // PlanOf returns the plan of an instance. An instance whose plan is not configured any more has the default one.
-func (r *Registry) PlanOf(instanceID string) Plan {
+func (r *Instances) PlanOf(instanceID string) Plan {
 	rec := r.instance(instanceID)
 	if rec == nil {
 		return r.plans[DefaultPlan]
@@ -72,7 +72,7 @@ func (r *Registry) PlanOf(instanceID string) Plan {
 	return r.plans[DefaultPlan]
 }
 
-func (r *Registry) checkPlanName(name string) error {
+func (r *Instances) checkPlanName(name string) error {
 	if _, ok := r.plans[name]; ok {
 		return nil
 	}

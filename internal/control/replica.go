@@ -16,6 +16,9 @@ import (
 	"j17/internal/store"
 )
 
+// Replication keeps the registries of workers in step with that of their headnode.
+type Replication struct{ *items }
+
 // replicatedSpaces are the side spaces that replicas have copies of, with whole deletions by key.
 func replicatedSpaces() []store.Space {
 	return []store.Space{
@@ -37,8 +40,8 @@ type Change struct {
 	Expires time.Time `json:"expires,omitzero"`
 }
 
-// Replication brings a replica from one position to another.
-type Replication struct {
+// Update brings a replica from one position to another.
+type Update struct {
 	// Position is where the replica is afterwards.
 	Position string `json:"position"`
 	// Whole tells that Changes are everything there is, and that the replica must forget whatever else it has.
@@ -47,7 +50,7 @@ type Replication struct {
 }
 
 // MovesSpecs reports whether there may be environments whose current spec is another one now, or is needed here now.
-func (r *Replication) MovesSpecs() bool {
+func (r *Update) MovesSpecs() bool {
 	return r.Whole || slices.ContainsFunc(r.Changes, func(c Change) bool { return c.Space == specHeadSpace || c.Space == instanceSpace })
 }
 
@@ -183,9 +186,9 @@ func (l *replication) since(position string) (changes []Change, number uint64, o
 	return changes, number, true
 }
 
-// Replicate waits until there is something that the replica of the node does not have, which is at a position, and returns
+// Next waits until there is something that the replica of the node does not have, which is at a position, and returns
 // it; nothing when the context ends before. To ask for what follows a position means to have stored what leads to it.
-func (r *Registry) Replicate(ctx context.Context, node, position string) (Replication, error) {
+func (r *Replication) Next(ctx context.Context, node, position string) (Update, error) {
 	l := r.replication
 	for {
 		l.mu.Lock()
@@ -200,18 +203,18 @@ func (r *Registry) Replicate(ctx context.Context, node, position string) (Replic
 		case !ok:
 			return r.everything(ctx)
 		case len(changes) > 0:
-			return Replication{Position: now, Changes: changes}, nil
+			return Update{Position: now, Changes: changes}, nil
 		}
 		select {
 		case <-moved:
 		case <-ctx.Done():
-			return Replication{Position: position}, nil
+			return Update{Position: position}, nil
 		}
 	}
 }
 
 // Disconnected tells that a node's replica is not there any more, so that nobody waits for it.
-func (r *Registry) Disconnected(node string) {
+func (r *Replication) Disconnected(node string) {
 	l := r.replication
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -224,10 +227,10 @@ func (r *Registry) Disconnected(node string) {
 // AwaitReplicas waits until every replica that is connected has what this registry has now. When the context ends before, it
 // counts those that have not as disconnected. It returns which nodes do not have it for sure: these, and those that have
 // instances and are not connected.
-func (r *Registry) AwaitReplicas(ctx context.Context) (behind []string) {
+func (r *Replication) AwaitReplicas(ctx context.Context) (behind []string) {
 	l := r.replication
 	busy := map[string]bool{}
-	for _, i := range r.Instances() {
+	for _, i := range r.allInstances() {
 		if i.Node != "" {
 			busy[i.Node] = true
 		}
@@ -273,14 +276,14 @@ func (r *Registry) AwaitReplicas(ctx context.Context) (behind []string) {
 
 // everything returns all items that replicas have copies of. Of the sources of specs it has the current ones only; a replica
 // asks for others when it needs them.
-func (r *Registry) everything(ctx context.Context) (Replication, error) {
+func (r *Replication) everything(ctx context.Context) (Update, error) {
 	// Nothing is written between the look at the position and the end of the scans.
 	if err := r.change.take(ctx); err != nil {
-		return Replication{}, err
+		return Update{}, err
 	}
 	defer r.change.pass()
 	r.replication.mu.Lock()
-	whole := Replication{Position: r.replication.position(), Whole: true}
+	whole := Update{Position: r.replication.position(), Whole: true}
 	r.replication.mu.Unlock()
 	current := map[string]bool{}
 	for _, space := range slices.Backward(replicatedSpaces()) { // heads come before specs
@@ -288,14 +291,14 @@ func (r *Registry) everything(ctx context.Context) (Replication, error) {
 		for {
 			items, err := r.store.Scan(ctx, j17.System, space, "", after, scanLimit)
 			if err != nil {
-				return Replication{}, failure(err)
+				return Update{}, failure(err)
 			}
 			for _, it := range items {
 				after = it.Key
 				if space == specHeadSpace {
 					head, err := decode[specHead](space, it)
 					if err != nil {
-						return Replication{}, err
+						return Update{}, err
 					}
 					current[specSourceKey(it.Key, head.Version)] = true
 				}
@@ -319,14 +322,14 @@ const sourceSuffix = "/source"
 
 // Follow makes the registry a replica of the one behind up: from now on it changes through Apply only, what it is asked to
 // change it refuses, and specs and audit records go to up. It must be called before the registry is used.
-func (r *Registry) Follow(up Upstream) { r.upstream = up }
+func (r *Replication) Follow(up Upstream) { r.upstream = up }
 
 // UseNodeSecret makes nodes know each other by a secret that was configured, in place of the registry's own. It must be
 // called before the registry is used.
-func (r *Registry) UseNodeSecret(secret string) { r.nodeSecret = secret }
+func (r *Secrets) UseNodeSecret(secret string) { r.node = secret }
 
 // Position returns the position that a replica has reached; "" before the first Apply.
-func (r *Registry) Position(ctx context.Context) (string, error) {
+func (r *Replication) Position(ctx context.Context) (string, error) {
 	it, err := r.store.Get(ctx, j17.System, positionSpace, positionKey)
 	if errors.Is(err, store.ErrNotFound) {
 		return "", nil
@@ -346,7 +349,7 @@ const (
 // Apply takes over what the headnode has sent. What it has taken over is durable and shown when it returns, and its
 // position is stored last, so that what a crash has cut short is sent again. Where it fails, what the headnode takes away is
 // gone here all the same, until the memory is read anew.
-func (r *Registry) Apply(ctx context.Context, rep Replication) error {
+func (r *Replication) Apply(ctx context.Context, rep Update) error {
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
@@ -385,7 +388,7 @@ func (r *Registry) Apply(ctx context.Context, rep Replication) error {
 }
 
 // takeOver writes what a replica takes over, in parts.
-func (r *Registry) takeOver(ctx context.Context, sides []store.Side) error {
+func (r *Replication) takeOver(ctx context.Context, sides []store.Side) error {
 	for begun := 0; begun < len(sides); {
 		end, size := begun, 0
 		for end < len(sides) && end-begun < maxAppliedItems && (end == begun || size+len(sides[end].Value) <= maxAppliedBytes) {
@@ -409,7 +412,7 @@ func (r *Registry) takeOver(ctx context.Context, sides []store.Side) error {
 }
 
 // openSigningKeys reads the keys that check tokens anew.
-func (r *Registry) openSigningKeys(ctx context.Context) error {
+func (r *items) openSigningKeys(ctx context.Context) error {
 	keys, _, err := get[signingRecord](ctx, r.store, secretSpace, signingSecret)
 	if err != nil {
 		return failure(err)
@@ -422,7 +425,7 @@ func (r *Registry) openSigningKeys(ctx context.Context) error {
 }
 
 // surplus returns the deletion of every item that the replica has and the headnode has not.
-func (r *Registry) surplus(ctx context.Context, whole []Change) ([]Change, error) {
+func (r *Replication) surplus(ctx context.Context, whole []Change) ([]Change, error) {
 	type place struct {
 		space store.Space
 		key   string
@@ -449,7 +452,7 @@ func (r *Registry) surplus(ctx context.Context, whole []Change) ([]Change, error
 }
 
 // show brings the memory up to date with a few changes. It returns false where only reading everything anew can.
-func (r *Registry) show(changes []Change) bool {
+func (r *Replication) show(changes []Change) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range changes {
@@ -493,7 +496,7 @@ func readOnly() error {
 }
 
 // putUpstream is PutSpec of a replica. What the headnode has stored is here as well when it returns.
-func (r *Registry) putUpstream(ctx context.Context, at string, d Deployment) (Spec, error) {
+func (r *Specs) putUpstream(ctx context.Context, at string, d Deployment) (Spec, error) {
 	put, err := r.upstream.PutSpec(ctx, d)
 	if err != nil {
 		return Spec{}, err
@@ -532,7 +535,7 @@ func outdatedSpec(env j17.Environment) error {
 }
 
 // sourceUpstream reads a version of a spec from the headnode and keeps it.
-func (r *Registry) sourceUpstream(ctx context.Context, at string, version int) (Spec, error) {
+func (r *Specs) sourceUpstream(ctx context.Context, at string, version int) (Spec, error) {
 	uuid, env, _ := strings.Cut(at, "/")
 	id := ""
 	r.mu.RLock()
@@ -556,8 +559,8 @@ func (r *Registry) sourceUpstream(ctx context.Context, at string, version int) (
 // unsentSpace has the audit records of a replica that the headnode could not take, oldest first.
 const unsentSpace store.Space = "control.unsent_audit"
 
-// auditUpstream is Audit of a replica. What the headnode cannot take now is kept for SendRecords.
-func (r *Registry) auditUpstream(ctx context.Context, rec Record) error {
+// addUpstream is Audit of a replica. What the headnode cannot take now is kept for SendRecords.
+func (r *AuditLog) addUpstream(ctx context.Context, rec Record) error {
 	if rec.Actor == (Actor{}) {
 		rec.Actor, rec.RequestID = ActorOf(ctx)
 	}
@@ -575,9 +578,9 @@ func (r *Registry) auditUpstream(ctx context.Context, rec Record) error {
 	return nil
 }
 
-// SendRecords sends the audit records that were made while the headnode was away; their detail happened_at says when. After a
+// SendUnsent sends the audit records that were made while the headnode was away; their detail happened_at says when. After a
 // crash one may be sent twice.
-func (r *Registry) SendRecords(ctx context.Context) error {
+func (r *AuditLog) SendUnsent(ctx context.Context) error {
 	for {
 		items, err := r.store.Scan(ctx, j17.System, unsentSpace, "", "", scanLimit)
 		if err != nil {
@@ -604,8 +607,8 @@ func (r *Registry) SendRecords(ctx context.Context) error {
 	}
 }
 
-// KeyUses returns when keys were used last, in Unix seconds by handle, for those that were used from a time on.
-func (r *Registry) KeyUses(since time.Time) map[string]int64 {
+// Uses returns when keys were used last, in Unix seconds by handle, for those that were used from a time on.
+func (r *Keys) Uses(since time.Time) map[string]int64 {
 	uses := map[string]int64{}
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -617,8 +620,8 @@ func (r *Registry) KeyUses(since time.Time) map[string]int64 {
 	return uses
 }
 
-// NoteKeyUses takes over what a replica has seen of the use of keys.
-func (r *Registry) NoteKeyUses(uses map[string]int64) {
+// NoteUses takes over what a replica has seen of the use of keys.
+func (r *Keys) NoteUses(uses map[string]int64) {
 	now := r.clock.Now().Unix()
 	r.mu.RLock()
 	defer r.mu.RUnlock()

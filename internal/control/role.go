@@ -62,7 +62,7 @@ func (r Role) has(right Right) bool {
 
 // May reports whether an operator has a right in an instance, both named by their handles. The instance "" stands for
 // the server as a whole, where only platform admins have rights. It answers from memory, as of now.
-func (r *Registry) May(operatorID, instanceID string, right Right) bool {
+func (r *Operators) May(operatorID, instanceID string, right Right) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	rec := r.known.operators[operatorID]
@@ -79,7 +79,7 @@ func (r *Registry) May(operatorID, instanceID string, right Right) bool {
 }
 
 // Grant lets an operator exercise the rights of their role in an instance. Granting twice changes nothing.
-func (r *Registry) Grant(ctx context.Context, operatorID, instanceID string) (Operator, error) {
+func (r *Operators) Grant(ctx context.Context, operatorID, instanceID string) (Operator, error) {
 	if err := r.lock(ctx); err != nil {
 		return Operator{}, err
 	}
@@ -88,7 +88,7 @@ func (r *Registry) Grant(ctx context.Context, operatorID, instanceID string) (Op
 	if instance == nil {
 		return Operator{}, noInstance()
 	}
-	return r.changeOperator(ctx, operatorID, func(rec *operatorRecord) (Record, error) {
+	return r.amend(ctx, operatorID, func(rec *operatorRecord) (Record, error) {
 		switch {
 		case rec.Role == RolePlatformAdmin:
 			return Record{}, j17.Errorf(j17.CodeConflict, "A platform admin has every right in every instance and needs no grants.")
@@ -103,12 +103,12 @@ func (r *Registry) Grant(ctx context.Context, operatorID, instanceID string) (Op
 }
 
 // Withdraw undoes a Grant. Withdrawing what was not granted changes nothing.
-func (r *Registry) Withdraw(ctx context.Context, operatorID, instanceID string) (Operator, error) {
+func (r *Operators) Withdraw(ctx context.Context, operatorID, instanceID string) (Operator, error) {
 	if err := r.lock(ctx); err != nil {
 		return Operator{}, err
 	}
 	defer r.change.pass()
-	return r.changeOperator(ctx, operatorID, func(rec *operatorRecord) (Record, error) {
+	return r.amend(ctx, operatorID, func(rec *operatorRecord) (Record, error) {
 		i := slices.Index(rec.Instances, instanceID)
 		if i < 0 {
 			return Record{}, errUnchanged

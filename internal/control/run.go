@@ -18,34 +18,34 @@ func (r *Registry) Run(ctx context.Context, logger *slog.Logger) error {
 	writer.Go(func() {
 		for {
 			select {
-			case <-r.faults.wake:
-				warn(ctx, logger, "faults could not be kept", r.saveFaults(ctx))
+			case <-r.Faults.wake:
+				warn(ctx, logger, "faults could not be kept", r.Faults.save(ctx))
 			case <-ctx.Done():
 				return
 			}
 		}
 	})
-	writer.Go(func() { r.settleDoubts(ctx, logger) })
+	writer.Go(func() { r.items.settleDoubts(ctx, logger) })
 	for ended := false; !ended; {
 		r.upkeep(ctx, logger)
-		ended = r.clock.Wait(ctx, r.clock.Now().Add(upkeepInterval)) != nil
+		ended = r.items.clock.Wait(ctx, r.items.clock.Now().Add(upkeepInterval)) != nil
 	}
 	writer.Wait()
 	ctx = context.WithoutCancel(ctx)
-	warn(ctx, logger, "faults could not be kept", r.saveFaults(ctx))
-	warn(ctx, logger, "last uses of keys could not be stored", r.saveUses(ctx))
+	warn(ctx, logger, "faults could not be kept", r.Faults.save(ctx))
+	warn(ctx, logger, "last uses of keys could not be stored", r.Keys.saveUses(ctx))
 	return nil
 }
 
 func (r *Registry) upkeep(ctx context.Context, logger *slog.Logger) {
-	r.forgetTokens()
-	warn(ctx, logger, "faults could not be kept", r.saveFaults(ctx))
-	warn(ctx, logger, "last uses of keys could not be stored", r.saveUses(ctx))
-	if r.upstream == nil { // else the headnode does it
-		warn(ctx, logger, "revoked keys could not be removed", r.forgetRevoked(ctx))
-		warn(ctx, logger, "the signing key could not be replaced", r.rotateOldKey(ctx))
+	r.Secrets.forgetTokens()
+	warn(ctx, logger, "faults could not be kept", r.Faults.save(ctx))
+	warn(ctx, logger, "last uses of keys could not be stored", r.Keys.saveUses(ctx))
+	if r.items.upstream == nil { // else the headnode does it
+		warn(ctx, logger, "revoked keys could not be removed", r.Keys.forgetRevoked(ctx))
+		warn(ctx, logger, "the signing key could not be replaced", r.Secrets.rotateOldKey(ctx))
 	}
-	warn(ctx, logger, "data of deleted instances could not be removed", r.dropLeftovers(ctx))
+	warn(ctx, logger, "data of deleted instances could not be removed", r.Instances.dropLeftovers(ctx))
 }
 
 func warn(ctx context.Context, logger *slog.Logger, what string, err error) {

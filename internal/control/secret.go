@@ -11,6 +11,12 @@ import (
 	"j17/internal/store"
 )
 
+// Secrets are what operators' tokens are signed with, which of them were revoked, and how nodes know each other.
+type Secrets struct {
+	*items
+	node string
+}
+
 // The items of secretSpace.
 const (
 	signingSecret = "signing_keys"
@@ -53,16 +59,16 @@ const (
 // TokenLifetime is how long an operator stays logged in.
 const TokenLifetime = 24 * time.Hour
 
-// openSecrets reads the server's secrets and creates those that are missing.
-func (r *Registry) openSecrets(ctx context.Context) error {
-	keys, err := secret(ctx, r, signingSecret, signingRecord{Keys: []SigningKey{r.newSigningKey()}})
+// open reads the server's secrets and creates those that are missing.
+func (r *Secrets) open(ctx context.Context) error {
+	keys, err := secret(ctx, r.items, signingSecret, signingRecord{Keys: []SigningKey{r.newSigningKey()}})
 	if err != nil {
 		return err
 	}
 	if len(keys.Keys) == 0 || len(keys.Keys[0].Secret) == 0 {
 		return damagedSecret(signingSecret)
 	}
-	node, err := secret(ctx, r, nodeSecret, secretRecord{Secret: []byte(rand.Text() + rand.Text()), CreatedAt: r.second()})
+	node, err := secret(ctx, r.items, nodeSecret, secretRecord{Secret: []byte(rand.Text() + rand.Text()), CreatedAt: r.second()})
 	if err != nil {
 		return err
 	}
@@ -70,7 +76,7 @@ func (r *Registry) openSecrets(ctx context.Context) error {
 		return damagedSecret(nodeSecret)
 	}
 	r.signing.Store(keys)
-	r.nodeSecret = string(node.Secret)
+	r.node = string(node.Secret)
 	return nil
 }
 
@@ -78,14 +84,14 @@ func damagedSecret(name string) error {
 	return failure(&store.CorruptionError{Where: string(secretSpace) + "/" + name, Err: errors.New("the secret is empty")})
 }
 
-func (r *Registry) newSigningKey() SigningKey {
+func (r *Secrets) newSigningKey() SigningKey {
 	key := make([]byte, secretBytes)
 	_, _ = rand.Read(key) // Never fails: the program ends when the machine has no randomness.
 	return SigningKey{ID: rand.Text()[:keyName], Secret: key, CreatedAt: r.second()}
 }
 
 // secret returns the secret of that name, which becomes fresh if there is none.
-func secret[T any](ctx context.Context, r *Registry, name string, fresh T) (*T, error) {
+func secret[T any](ctx context.Context, r *items, name string, fresh T) (*T, error) {
 	rec, _, err := get[T](ctx, r.store, secretSpace, name)
 	if errors.Is(err, store.ErrNotFound) {
 		var item store.Side
@@ -106,11 +112,11 @@ func secret[T any](ctx context.Context, r *Registry, name string, fresh T) (*T, 
 }
 
 // SigningKeys returns the keys whose tokens count, the one that signs first. The caller must not modify them.
-func (r *Registry) SigningKeys() []SigningKey { return r.signing.Load().Keys }
+func (r *Secrets) SigningKeys() []SigningKey { return r.signing.Load().Keys }
 
 // RotateSigningKey makes a new key sign operators' tokens. Those before it go on checking what they have signed, until
 // it has expired; with revoke they do not, and every operator has to log in anew.
-func (r *Registry) RotateSigningKey(ctx context.Context, revoke bool) error {
+func (r *Secrets) RotateSigningKey(ctx context.Context, revoke bool) error {
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
@@ -147,7 +153,7 @@ func (r *Registry) RotateSigningKey(ctx context.Context, revoke bool) error {
 }
 
 // rotateOldKey replaces a signing key that has signed for long enough.
-func (r *Registry) rotateOldKey(ctx context.Context) error {
+func (r *Secrets) rotateOldKey(ctx context.Context) error {
 	if r.clock.Now().Sub(r.SigningKeys()[0].CreatedAt) < signingKeyAge {
 		return nil
 	}
@@ -155,7 +161,7 @@ func (r *Registry) rotateOldKey(ctx context.Context) error {
 }
 
 // NodeSecret returns the secret by which nodes know each other.
-func (r *Registry) NodeSecret() string { return r.nodeSecret }
+func (r *Secrets) NodeSecret() string { return r.node }
 
 // revokedSpace holds the ids of tokens whose owners have logged out, until the tokens expire.
 const revokedSpace store.Space = "control.revoked_tokens"
@@ -167,7 +173,7 @@ type revokedToken struct {
 }
 
 // RevokeToken makes one token of an operator void for the rest of its life.
-func (r *Registry) RevokeToken(ctx context.Context, operatorID, tokenID string, expires time.Time) error {
+func (r *Secrets) RevokeToken(ctx context.Context, operatorID, tokenID string, expires time.Time) error {
 	if tokenID == "" {
 		return j17.Errorf(j17.CodeInvalidField, "The token has no id by which it could be revoked.")
 	}
@@ -189,7 +195,7 @@ func (r *Registry) RevokeToken(ctx context.Context, operatorID, tokenID string, 
 }
 
 // TokenRevoked reports whether the token of that id was revoked.
-func (r *Registry) TokenRevoked(tokenID string) bool {
+func (r *Secrets) TokenRevoked(tokenID string) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	_, revoked := r.known.revoked[tokenID]
@@ -197,7 +203,7 @@ func (r *Registry) TokenRevoked(tokenID string) bool {
 }
 
 // forgetTokens forgets revoked tokens that have expired.
-func (r *Registry) forgetTokens() {
+func (r *Secrets) forgetTokens() {
 	now := r.clock.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -42,7 +42,7 @@ func (t turns) pass() { <-t }
 
 // lock is how every change begins: it takes r.change and makes sure that the memory is what the store holds. When it
 // succeeds, the caller has to pass r.change on.
-func (r *Registry) lock(ctx context.Context) error {
+func (r *items) lock(ctx context.Context) error {
 	if !r.inDoubt.Load() {
 		if err := r.change.take(ctx); err != nil {
 			return err
@@ -64,7 +64,7 @@ func undecided() *j17.Error {
 
 // doubt notes that it is not known whether the store holds some writes. Until that is known, nothing can be changed, and the
 // memory allows only what is allowed both with these writes and without them. The caller holds r.change.
-func (r *Registry) doubt(side []store.Side) {
+func (r *items) doubt(side []store.Side) {
 	r.restrict(side)
 	r.inDoubt.Store(true)
 	r.replication.forget()
@@ -76,7 +76,7 @@ func (r *Registry) doubt(side []store.Side) {
 
 // settle reads the memory anew where it is in doubt, once the store has told that all writes are decided.
 // The caller holds r.change.
-func (r *Registry) settle(ctx context.Context) error {
+func (r *items) settle(ctx context.Context) error {
 	if !r.inDoubt.Load() {
 		return nil
 	}
@@ -94,7 +94,7 @@ func (r *Registry) settle(ctx context.Context) error {
 }
 
 // reload makes the memory what the store holds, which ends every doubt. The caller holds r.change.
-func (r *Registry) reload(ctx context.Context) error {
+func (r *items) reload(ctx context.Context) error {
 	if err := r.load(ctx); err != nil {
 		return err
 	}
@@ -114,10 +114,10 @@ func (r *Registry) reload(ctx context.Context) error {
 
 // Settled receives when the memory was read anew after writes whose outcome was unknown. It is for one receiver, which looks
 // whether what it keeps itself is still what the registry holds.
-func (r *Registry) Settled() <-chan struct{} { return r.settled }
+func (r *Registry) Settled() <-chan struct{} { return r.items.settled }
 
 // settleDoubts settles every doubt as soon as the store allows, until the context ends.
-func (r *Registry) settleDoubts(ctx context.Context, logger *slog.Logger) {
+func (r *items) settleDoubts(ctx context.Context, logger *slog.Logger) {
 	for {
 		select {
 		case <-r.doubted:
@@ -140,7 +140,7 @@ func (r *Registry) settleDoubts(ctx context.Context, logger *slog.Logger) {
 }
 
 // restrict makes the memory allow only what is allowed both with some writes and without them.
-func (r *Registry) restrict(side []store.Side) {
+func (r *items) restrict(side []store.Side) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.known.dropDeleted(side)

@@ -61,10 +61,10 @@ func inDoubt(t *testing.T, f func(t *testing.T, d *doubtful)) {
 			t.Fatal(err)
 		}
 		d.app = d.instance(t, "app")
-		if d.admin, err = d.CreateOperator(t.Context(), control.NewOperator{Email: "a@example.com", Password: "correct horse battery", Role: control.RoleInstanceAdmin, Instances: []string{d.app.ID}}); err != nil {
+		if d.admin, err = d.Operators.Create(t.Context(), control.NewOperator{Email: "a@example.com", Password: "correct horse battery", Role: control.RoleInstanceAdmin, Instances: []string{d.app.ID}}); err != nil {
 			t.Fatal(err)
 		}
-		if d.key, d.token, err = d.CreateKey(t.Context(), control.NewKey{Instance: d.app.ID, Environment: j17.Prod, Scope: j17.ScopeWrite, Name: "n"}); err != nil {
+		if d.key, d.token, err = d.Keys.Create(t.Context(), control.NewKey{Instance: d.app.ID, Environment: j17.Prod, Scope: j17.ScopeWrite, Name: "n"}); err != nil {
 			t.Fatal(err)
 		}
 		f(t, d)
@@ -76,7 +76,7 @@ func (d *doubtful) settle(t *testing.T) {
 	t.Helper()
 	d.full.on.Store(false)
 	for range 100 {
-		if _, err := d.CreateInstance(t.Context(), "after"); err == nil {
+		if _, err := d.Instances.Create(t.Context(), "after"); err == nil {
 			return
 		}
 		_ = clock.System{}.Wait(t.Context(), time.Now().Add(time.Second)) // of the bubble
@@ -91,22 +91,22 @@ func (d *doubtful) sameAsStored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stored, _ := other.KeyByID(d.key.ID)
-	if now, _ := d.KeyByID(d.key.ID); now.RevokedAt != stored.RevokedAt || now.RevokeAt != stored.RevokeAt {
+	stored, _ := other.Keys.ByID(d.key.ID)
+	if now, _ := d.Keys.ByID(d.key.ID); now.RevokedAt != stored.RevokedAt || now.RevokeAt != stored.RevokeAt {
 		t.Errorf("the key is revoked at %v here, at %v in the store", now.RevokedAt, stored.RevokedAt)
 	}
-	_, here := d.KeyByToken(d.token)
-	_, there := other.KeyByToken(d.token)
+	_, here := d.Keys.ByToken(d.token)
+	_, there := other.Keys.ByToken(d.token)
 	if here != there {
 		t.Errorf("the key works: %v; by the store it should: %v", here, there)
 	}
 	for _, right := range []control.Right{control.RightView, control.RightManage} {
-		if here, there := d.May(d.admin.ID, d.app.ID, right), other.May(d.admin.ID, d.app.ID, right); here != there {
+		if here, there := d.Operators.May(d.admin.ID, d.app.ID, right), other.Operators.May(d.admin.ID, d.app.ID, right); here != there {
 			t.Errorf("the operator has the right %q: %v; by the store: %v", right, here, there)
 		}
 	}
-	now, _ := d.OperatorByID(d.admin.ID)
-	if stored, _ := other.OperatorByID(d.admin.ID); now.TokensFrom != stored.TokensFrom || now.Role != stored.Role {
+	now, _ := d.Operators.ByID(d.admin.ID)
+	if stored, _ := other.Operators.ByID(d.admin.ID); now.TokensFrom != stored.TokensFrom || now.Role != stored.Role {
 		t.Errorf("the operator is %+v, in the store %+v", now, stored)
 	}
 }
@@ -118,36 +118,36 @@ func TestRightsInDoubt(t *testing.T) {
 		denied func(d *doubtful) bool
 	}{
 		{"revoked key", func(ctx context.Context, d *doubtful) error {
-			_, err := d.RevokeKey(ctx, d.key.ID, time.Time{})
+			_, err := d.Keys.Revoke(ctx, d.key.ID, time.Time{})
 			return err
 		}, (*doubtful).keyDenied},
 		{"rotated key", func(ctx context.Context, d *doubtful) error {
-			_, _, err := d.RotateKey(ctx, d.key.ID)
+			_, _, err := d.Keys.Rotate(ctx, d.key.ID)
 			return err
 		}, (*doubtful).keyDenied},
 		{"deleted instance", func(ctx context.Context, d *doubtful) error {
-			return d.DeleteInstance(ctx, d.app.ID, "app")
+			return d.Instances.Delete(ctx, d.app.ID, "app")
 		}, (*doubtful).keyDenied},
 		{"withdrawn grant", func(ctx context.Context, d *doubtful) error {
-			_, err := d.Withdraw(ctx, d.admin.ID, d.app.ID)
+			_, err := d.Operators.Withdraw(ctx, d.admin.ID, d.app.ID)
 			return err
-		}, func(d *doubtful) bool { return !d.May(d.admin.ID, d.app.ID, control.RightView) }},
+		}, func(d *doubtful) bool { return !d.Operators.May(d.admin.ID, d.app.ID, control.RightView) }},
 		{"lower role", func(ctx context.Context, d *doubtful) error {
-			_, err := d.SetRole(ctx, d.admin.ID, control.RoleAuditor)
+			_, err := d.Operators.SetRole(ctx, d.admin.ID, control.RoleAuditor)
 			return err
-		}, func(d *doubtful) bool { return !d.May(d.admin.ID, d.app.ID, control.RightManage) }},
+		}, func(d *doubtful) bool { return !d.Operators.May(d.admin.ID, d.app.ID, control.RightManage) }},
 		{"deleted operator", func(ctx context.Context, d *doubtful) error {
-			return d.DeleteOperator(ctx, d.admin.ID)
-		}, func(d *doubtful) bool { return !d.May(d.admin.ID, d.app.ID, control.RightView) }},
+			return d.Operators.Delete(ctx, d.admin.ID)
+		}, func(d *doubtful) bool { return !d.Operators.May(d.admin.ID, d.app.ID, control.RightView) }},
 		{"revoked tokens", func(ctx context.Context, d *doubtful) error {
-			return d.RevokeTokens(ctx, d.admin.ID)
-		}, func(d *doubtful) bool { op, _ := d.OperatorByID(d.admin.ID); return op.TokensFrom > 0 }},
+			return d.Operators.RevokeTokens(ctx, d.admin.ID)
+		}, func(d *doubtful) bool { op, _ := d.Operators.ByID(d.admin.ID); return op.TokensFrom > 0 }},
 		{"revoked token", func(ctx context.Context, d *doubtful) error {
-			return d.RevokeToken(ctx, d.admin.ID, "tok", time.Now().Add(time.Hour))
-		}, func(d *doubtful) bool { return d.TokenRevoked("tok") }},
+			return d.Secrets.RevokeToken(ctx, d.admin.ID, "tok", time.Now().Add(time.Hour))
+		}, func(d *doubtful) bool { return d.Secrets.TokenRevoked("tok") }},
 		{"signing key", func(ctx context.Context, d *doubtful) error {
-			return d.RotateSigningKey(ctx, true)
-		}, func(d *doubtful) bool { return len(d.SigningKeys()) == 1 }},
+			return d.Secrets.RotateSigningKey(ctx, true)
+		}, func(d *doubtful) bool { return len(d.Secrets.SigningKeys()) == 1 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inDoubt(t, func(t *testing.T, d *doubtful) {
@@ -157,7 +157,7 @@ func TestRightsInDoubt(t *testing.T) {
 				if !c.denied(d) {
 					t.Error("what may have been taken away is still there")
 				}
-				_, err := d.CreateInstance(t.Context(), "other")
+				_, err := d.Instances.Create(t.Context(), "other")
 				if code := j17.CodeOf(err); code != j17.CodeStorageFull && code != j17.CodeUnavailable {
 					t.Errorf("a change while another one is in doubt: %v", err)
 				}
@@ -169,7 +169,7 @@ func TestRightsInDoubt(t *testing.T) {
 }
 
 func (d *doubtful) keyDenied() bool {
-	_, ok := d.KeyByToken(d.token)
+	_, ok := d.Keys.ByToken(d.token)
 	return !ok
 }
 
@@ -179,16 +179,16 @@ func TestGrantInDoubt(t *testing.T) {
 		t.Helper()
 		second := d.instance(t, "second")
 		d.full.on.Store(true)
-		_, err := d.Grant(t.Context(), d.admin.ID, second.ID)
+		_, err := d.Operators.Grant(t.Context(), d.admin.ID, second.ID)
 		want(t, "Grant", err, j17.CodeOutcomeUnknown, "")
-		if d.May(d.admin.ID, second.ID, control.RightView) {
+		if d.Operators.May(d.admin.ID, second.ID, control.RightView) {
 			t.Error("a grant counts that may not be stored")
 		}
-		if !d.May(d.admin.ID, d.app.ID, control.RightView) {
+		if !d.Operators.May(d.admin.ID, d.app.ID, control.RightView) {
 			t.Error("a grant that is in no doubt does not count")
 		}
 		d.settle(t)
-		if !d.May(d.admin.ID, second.ID, control.RightView) {
+		if !d.Operators.May(d.admin.ID, second.ID, control.RightView) {
 			t.Error("the grant is stored and does not count")
 		}
 		d.sameAsStored(t)
@@ -203,14 +203,14 @@ func TestDoubtsEndByThemselves(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		go func() { ended <- d.Run(ctx, slog.New(slog.DiscardHandler)) }()
 		d.full.on.Store(true)
-		_, err := d.CreateInstance(t.Context(), "two")
+		_, err := d.Instances.Create(t.Context(), "two")
 		want(t, "CreateInstance", err, j17.CodeOutcomeUnknown, "")
-		if _, ok := d.InstanceByName("two"); ok {
+		if _, ok := d.Instances.ByName("two"); ok {
 			t.Error("an instance is shown that may not be stored")
 		}
 		d.full.on.Store(false)
 		<-d.Settled()
-		if _, ok := d.InstanceByName("two"); !ok {
+		if _, ok := d.Instances.ByName("two"); !ok {
 			t.Error("the instance is stored and not shown")
 		}
 		d.sameAsStored(t)
@@ -227,38 +227,38 @@ func TestReplicaInDoubt(t *testing.T) {
 		t.Helper()
 		head := start(t)
 		app := head.instance(t, "elsewhere")
-		key, token, err := head.CreateKey(t.Context(), control.NewKey{Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"})
+		key, token, err := head.Keys.Create(t.Context(), control.NewKey{Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.Follow(nil)
-		whole, err := head.Replicate(t.Context(), "w", "")
+		d.Replication.Follow(nil)
+		whole, err := head.Replication.Next(t.Context(), "w", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := d.Apply(t.Context(), whole); err != nil {
+		if err := d.Replication.Apply(t.Context(), whole); err != nil {
 			t.Fatal(err)
 		}
-		if _, ok := d.KeyByToken(token); !ok {
+		if _, ok := d.Keys.ByToken(token); !ok {
 			t.Fatal("the replica does not know the key")
 		}
-		if _, err := head.RevokeKey(t.Context(), key.ID, time.Time{}); err != nil {
+		if _, err := head.Keys.Revoke(t.Context(), key.ID, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
-		change, err := head.Replicate(t.Context(), "w", whole.Position)
+		change, err := head.Replication.Next(t.Context(), "w", whole.Position)
 		if err != nil {
 			t.Fatal(err)
 		}
 		d.full.on.Store(true)
-		want(t, "Apply", d.Apply(t.Context(), change), j17.CodeOutcomeUnknown, "")
-		if _, ok := d.KeyByToken(token); ok {
+		want(t, "Apply", d.Replication.Apply(t.Context(), change), j17.CodeOutcomeUnknown, "")
+		if _, ok := d.Keys.ByToken(token); ok {
 			t.Error("the headnode has revoked the key, and it still works")
 		}
 		d.full.on.Store(false)
-		for err = d.Apply(t.Context(), change); err != nil; err = d.Apply(t.Context(), change) {
+		for err = d.Replication.Apply(t.Context(), change); err != nil; err = d.Replication.Apply(t.Context(), change) {
 			_ = clock.System{}.Wait(t.Context(), time.Now().Add(time.Second)) // of the bubble
 		}
-		if _, ok := d.KeyByToken(token); ok {
+		if _, ok := d.Keys.ByToken(token); ok {
 			t.Error("the key works again")
 		}
 	})

@@ -12,6 +12,12 @@ import (
 	"j17/internal/store"
 )
 
+// Setup is how a server comes to its first operator.
+type Setup struct {
+	*items
+	operators *Operators
+}
+
 // setupSecret is the item of secretSpace that holds the hash of the setup token.
 const setupSecret = "setup"
 
@@ -22,14 +28,14 @@ type setupRecord struct {
 	Hash tokenHash `json:"sha256"`
 }
 
-// SetupToken returns a token with which the first operator can be created, once, within a day. It replaces the one
+// Token returns a token with which the first operator can be created, once, within a day. It replaces the one
 // before. needed is false when there are operators already; there is no token then.
-func (r *Registry) SetupToken(ctx context.Context) (token string, needed bool, err error) {
+func (r *Setup) Token(ctx context.Context) (token string, needed bool, err error) {
 	if err := r.lock(ctx); err != nil {
 		return "", false, err
 	}
 	defer r.change.pass()
-	if len(r.Operators()) > 0 {
+	if len(r.allOperators()) > 0 {
 		return "", false, nil
 	}
 	token = rand.Text()
@@ -44,8 +50,8 @@ func (r *Registry) SetupToken(ctx context.Context) (token string, needed bool, e
 	return token, true, nil
 }
 
-// SetupTokenWorks reports whether a token would do for Setup now.
-func (r *Registry) SetupTokenWorks(ctx context.Context, token string) (bool, error) {
+// TokenWorks reports whether a token would do for Setup now.
+func (r *Setup) TokenWorks(ctx context.Context, token string) (bool, error) {
 	rec, _, err := get[setupRecord](ctx, r.store, secretSpace, setupSecret)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
@@ -54,12 +60,12 @@ func (r *Registry) SetupTokenWorks(ctx context.Context, token string) (bool, err
 		return false, err
 	}
 	sum := sha256.Sum256([]byte(token))
-	return subtle.ConstantTimeCompare(sum[:], rec.Hash[:]) == 1 && len(r.Operators()) == 0, nil
+	return subtle.ConstantTimeCompare(sum[:], rec.Hash[:]) == 1 && len(r.allOperators()) == 0, nil
 }
 
-// Setup creates the first operator, a platform admin, and uses up the setup token. A token that is wrong, used or expired
+// Complete creates the first operator, a platform admin, and uses up the setup token. A token that is wrong, used or expired
 // is a *j17.Error of CodeUnauthorized.
-func (r *Registry) Setup(ctx context.Context, token, email, password string) (Operator, error) {
+func (r *Setup) Complete(ctx context.Context, token, email, password string) (Operator, error) {
 	wrong := j17.Errorf(j17.CodeUnauthorized, "The setup token is wrong, expired or used already. Restart the server to get a new one, or log in.")
 	rec, rev, err := get[setupRecord](ctx, r.store, secretSpace, setupSecret)
 	if errors.Is(err, store.ErrNotFound) {
@@ -72,26 +78,26 @@ func (r *Registry) Setup(ctx context.Context, token, email, password string) (Op
 		return Operator{}, wrong
 	}
 	first := func() error {
-		if len(r.Operators()) > 0 {
+		if len(r.allOperators()) > 0 {
 			return wrong
 		}
 		return nil
 	}
 	used := store.Side{Op: store.Delete, Space: secretSpace, Key: setupSecret, Cond: store.IfRev, Rev: rev}
-	op, err := r.createOperator(ctx, NewOperator{Email: email, Password: password, Role: RolePlatformAdmin}, first, used)
+	op, err := r.operators.create(ctx, NewOperator{Email: email, Password: password, Role: RolePlatformAdmin}, first, used)
 	if isConflict(err, secretSpace) {
 		return Operator{}, wrong
 	}
 	return op, err
 }
 
-// EnsureOperator creates a platform admin unless there is an operator with that e-mail address. The password of one who
+// Ensure creates a platform admin unless there is an operator with that e-mail address. The password of one who
 // exists is left alone: what is configured is how to begin.
-func (r *Registry) EnsureOperator(ctx context.Context, email, password string) error {
+func (r *Setup) Ensure(ctx context.Context, email, password string) error {
 	if r.operatorByEmail(CanonicalEmail(email)) != nil {
 		return nil
 	}
-	_, err := r.CreateOperator(ctx, NewOperator{Email: email, Password: password, Role: RolePlatformAdmin})
+	_, err := r.operators.Create(ctx, NewOperator{Email: email, Password: password, Role: RolePlatformAdmin})
 	if j17.CodeOf(err) == j17.CodeConflict && r.operatorByEmail(CanonicalEmail(email)) != nil {
 		return nil // another node was first
 	}

@@ -16,6 +16,9 @@ import (
 	"j17/internal/store"
 )
 
+// Specs are the specs that were deployed to each environment.
+type Specs struct{ *items }
+
 // Spec is one deployed version of a spec.
 type Spec struct {
 	// ID is the deployment's handle.
@@ -92,36 +95,36 @@ func CheckSpecNote(note string) error {
 	return nil
 }
 
-// Spec returns the current spec of an environment. It is a *j17.Error of CodeNoSpec when none has been deployed.
-func (r *Registry) Spec(ctx context.Context, instance string, env j17.Environment) (Spec, error) {
-	at, err := r.specPlace(instance, env)
+// Current returns the current spec of an environment. It is a *j17.Error of CodeNoSpec when none has been deployed.
+func (r *Specs) Current(ctx context.Context, instance string, env j17.Environment) (Spec, error) {
+	at, err := r.place(instance, env)
 	if err != nil {
 		return Spec{}, err
 	}
-	s, _, err := r.currentSpec(ctx, at)
+	s, _, err := r.current(ctx, at)
 	if errors.Is(err, store.ErrNotFound) {
 		return Spec{}, j17.Errorf(j17.CodeNoSpec, "No spec has been deployed to %s. Deploy one first.", env.LongName())
 	}
 	return s, err
 }
 
-// SpecVersion returns a version of an environment's spec. It is a *j17.Error of CodeNotFound when there is none.
-func (r *Registry) SpecVersion(ctx context.Context, instance string, env j17.Environment, version int) (Spec, error) {
-	at, err := r.specPlace(instance, env)
+// Version returns a version of an environment's spec. It is a *j17.Error of CodeNotFound when there is none.
+func (r *Specs) Version(ctx context.Context, instance string, env j17.Environment, version int) (Spec, error) {
+	at, err := r.place(instance, env)
 	if err != nil {
 		return Spec{}, err
 	}
-	s, err := r.specVersion(ctx, at, version, true)
+	s, err := r.version(ctx, at, version, true)
 	if errors.Is(err, store.ErrNotFound) {
 		return Spec{}, j17.Errorf(j17.CodeNotFound, "There is no version %d of the spec of %s.", version, env.LongName())
 	}
 	return s, err
 }
 
-// SpecHistory returns up to limit versions of an environment's spec without their sources, the newest first and without
+// History returns up to limit versions of an environment's spec without their sources, the newest first and without
 // the first offset ones; none when none has been deployed.
-func (r *Registry) SpecHistory(ctx context.Context, instance string, env j17.Environment, offset, limit int) ([]Spec, error) {
-	at, err := r.specPlace(instance, env)
+func (r *Specs) History(ctx context.Context, instance string, env j17.Environment, offset, limit int) ([]Spec, error) {
+	at, err := r.place(instance, env)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +137,7 @@ func (r *Registry) SpecHistory(ctx context.Context, instance string, env j17.Env
 	}
 	var all []Spec
 	for version := head.Version - offset; version > 0 && len(all) < limit; version-- {
-		s, err := r.specVersion(ctx, at, version, false)
+		s, err := r.version(ctx, at, version, false)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil, missingSpec(at, version)
 		}
@@ -146,11 +149,11 @@ func (r *Registry) SpecHistory(ctx context.Context, instance string, env j17.Env
 	return all, nil
 }
 
-// PutSpec makes a spec the current one and keeps those before it. Deploying what is current already changes nothing
+// Put makes a spec the current one and keeps those before it. Deploying what is current already changes nothing
 // and returns it. When the current version is not d.Base, it is a *j17.Error of CodeConflict: what the caller compared
 // the spec with is out of date.
-func (r *Registry) PutSpec(ctx context.Context, d Deployment) (Spec, error) {
-	at, err := r.specPlace(d.Instance, d.Environment)
+func (r *Specs) Put(ctx context.Context, d Deployment) (Spec, error) {
+	at, err := r.place(d.Instance, d.Environment)
 	if err != nil {
 		return Spec{}, err
 	}
@@ -167,7 +170,7 @@ func (r *Registry) PutSpec(ctx context.Context, d Deployment) (Spec, error) {
 		return Spec{}, err
 	}
 	defer r.change.pass()
-	current, rev, err := r.currentSpec(ctx, at)
+	current, rev, err := r.current(ctx, at)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return Spec{}, err
 	}
@@ -219,13 +222,13 @@ func (r *Registry) PutSpec(ctx context.Context, d Deployment) (Spec, error) {
 	return next, nil
 }
 
-// currentSpec returns the current spec and the revision of the head that says so; store.ErrNotFound when there is none.
-func (r *Registry) currentSpec(ctx context.Context, at string) (Spec, uint64, error) {
+// current returns the current spec and the revision of the head that says so; store.ErrNotFound when there is none.
+func (r *Specs) current(ctx context.Context, at string) (Spec, uint64, error) {
 	head, rev, err := get[specHead](ctx, r.store, specHeadSpace, at)
 	if err != nil {
 		return Spec{}, 0, err
 	}
-	s, err := r.specVersion(ctx, at, head.Version, true)
+	s, err := r.version(ctx, at, head.Version, true)
 	if errors.Is(err, store.ErrNotFound) {
 		err = missingSpec(at, head.Version)
 	}
@@ -235,8 +238,8 @@ func (r *Registry) currentSpec(ctx context.Context, at string) (Spec, uint64, er
 	return s, rev, nil
 }
 
-// specVersion returns a version, with its source if that is wanted; store.ErrNotFound when there is none.
-func (r *Registry) specVersion(ctx context.Context, at string, version int, source bool) (Spec, error) {
+// version returns a version, with its source if that is wanted; store.ErrNotFound when there is none.
+func (r *Specs) version(ctx context.Context, at string, version int, source bool) (Spec, error) {
 	if version < 1 {
 		return Spec{}, store.ErrNotFound
 	}
@@ -267,8 +270,8 @@ func missingSpec(at string, version int) error {
 	return failure(&store.CorruptionError{Where: string(specHeadSpace) + "/" + at, Err: fmt.Errorf("version %d does not exist", version)})
 }
 
-// specPlace returns the key under which an environment's specs are kept.
-func (r *Registry) specPlace(instance string, env j17.Environment) (string, error) {
+// place returns the key under which an environment's specs are kept.
+func (r *Specs) place(instance string, env j17.Environment) (string, error) {
 	rec := r.instance(instance)
 	if rec == nil {
 		return "", noInstance()

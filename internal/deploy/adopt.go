@@ -21,7 +21,7 @@ func (s *Service) Adopt(ctx context.Context, instance string, env j17.Environmen
 
 // catchUp makes the spec that is stored for an environment that of the engine, if it is not yet. The caller holds e.mu.
 func (s *Service) catchUp(ctx context.Context, e *environment) error {
-	stored, err := s.registry.Spec(ctx, e.instance, e.env)
+	stored, err := s.registry.Specs.Current(ctx, e.instance, e.env)
 	if j17.CodeOf(err) == j17.CodeNoSpec || err == nil && stored.Version == e.version {
 		return nil
 	}

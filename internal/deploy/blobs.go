@@ -146,7 +146,7 @@ func (c *code) uses(name string) (somewhere, latest bool) {
 
 // audit records what was done. It is done whatever comes of this.
 func (s *Service) audit(ctx context.Context, r control.Record) {
-	if err := s.registry.Audit(ctx, r); err != nil {
+	if err := s.registry.Audit.Add(ctx, r); err != nil {
 		s.logger.LogAttrs(ctx, slog.LevelError, "an action could not be recorded", slog.String("action", r.Action), slog.Any("error", err))
 	}
 }

@@ -78,7 +78,7 @@ func New(o Options) *Service {
 
 // environment returns the record of an environment, which may be new. The error is a *j17.Error of CodeNotFound.
 func (s *Service) environment(instance string, env j17.Environment) (*environment, error) {
-	if _, ok := s.registry.InstanceByID(instance); !ok {
+	if _, ok := s.registry.Instances.ByID(instance); !ok {
 		return nil, j17.Errorf(j17.CodeNotFound, "There is no such instance.")
 	}
 	if _, err := j17.ParseEnvironment(string(env)); err != nil {
@@ -184,7 +184,7 @@ func (s *Service) Deploy(ctx context.Context, r Request) (Result, error) {
 	}
 	base := result.Spec.Version
 	// Once it is written it counts, even for a client that has gone.
-	result.Spec, err = s.registry.PutSpec(context.WithoutCancel(ctx), control.Deployment{
+	result.Spec, err = s.registry.Specs.Put(context.WithoutCancel(ctx), control.Deployment{
 		Instance: e.instance, Environment: e.env, Source: compiled.Source, Base: base,
 		How: r.how, From: r.from, Forced: len(result.Breaks()) > 0, Note: r.Note,
 	})
@@ -201,7 +201,7 @@ func (s *Service) Deploy(ctx context.Context, r Request) (Result, error) {
 // prepare compares a spec with the one that is deployed and loads its custom code. The Spec of the result is that which is
 // deployed. The caller holds e.mu.
 func (s *Service) prepare(ctx context.Context, e *environment, r Request, compiled *spec.Compiled, found []diag.Diagnostic) (Result, *code, error) {
-	current, err := s.registry.Spec(ctx, e.instance, e.env)
+	current, err := s.registry.Specs.Current(ctx, e.instance, e.env)
 	if err != nil && j17.CodeOf(err) != j17.CodeNoSpec {
 		return Result{}, nil, err
 	}

@@ -47,7 +47,7 @@ func start(tb testing.TB) *fixture {
 	tb.Helper()
 	f := &fixture{fs: vfs.NewMem(), clock: clock.NewManual(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)), modules: &modules{closed: make(chan string, 100)}}
 	f.open(tb)
-	app, err := f.registry.CreateInstance(tb.Context(), "app")
+	app, err := f.registry.Instances.Create(tb.Context(), "app")
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func TestDeploy(t *testing.T) {
 	wantCode(t, "a bad note", err, j17.CodeInvalidField)
 
 	// Nothing of that has changed anything.
-	if history, err := f.registry.SpecHistory(t.Context(), f.instance, j17.Prod, 0, 10); err != nil || len(history) != 1 {
+	if history, err := f.registry.Specs.History(t.Context(), f.instance, j17.Prod, 0, 10); err != nil || len(history) != 1 {
 		t.Errorf("the history: %+v, %v", history, err)
 	}
 }
@@ -284,7 +284,7 @@ func TestBase(t *testing.T) {
 		t.Errorf("onto nothing: %v", err)
 	}
 	wantCode(t, "onto nothing, where there is something", based("", simple(`[]`)), j17.CodePreconditionFailed)
-	current, err := f.registry.Spec(t.Context(), f.instance, j17.Prod)
+	current, err := f.registry.Specs.Current(t.Context(), f.instance, j17.Prod)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -534,7 +534,7 @@ func TestUpload(t *testing.T) {
 	if digest("was_written") == latest || digest("pinned") != pinned {
 		t.Error("the latest has not changed, or the pinned version has")
 	}
-	records, _, err := f.registry.AuditLog(t.Context(), control.AuditQuery{Instance: f.instance, Action: "blob"}, 10)
+	records, _, err := f.registry.Audit.List(t.Context(), control.AuditQuery{Instance: f.instance, Action: "blob"}, 10)
 	if err != nil || len(records) != 3 || records[0].Target != "a.wasm" || records[0].Details["version"] != "2" {
 		t.Errorf("the audit log: %+v, %v", records, err)
 	}
@@ -593,7 +593,7 @@ func TestRestore(t *testing.T) {
 	if err := f.blobs.Delete(t.Context(), deploy.Tenant(f.instance, j17.Prod), "a.wasm", 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.registry.PutSpec(t.Context(), control.Deployment{Instance: f.instance, Environment: j17.Test, Source: []byte("{}")}); err != nil {
+	if _, err := f.registry.Specs.Put(t.Context(), control.Deployment{Instance: f.instance, Environment: j17.Test, Source: []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
 	f.restart(t)

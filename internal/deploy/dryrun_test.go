@@ -63,7 +63,7 @@ func TestDryRun(t *testing.T) {
 	}
 
 	// Nothing has changed.
-	if history, err := f.registry.SpecHistory(t.Context(), f.instance, j17.Prod, 0, 10); err != nil || len(history) != 1 {
+	if history, err := f.registry.Specs.History(t.Context(), f.instance, j17.Prod, 0, 10); err != nil || len(history) != 1 {
 		t.Errorf("%+v, %v", history, err)
 	}
 	// What a deployment would refuse for good, a dry run refuses too; what can be forced, it tells.

@@ -13,7 +13,7 @@ import (
 // Restore adopts all environments, as a server does at its start.
 func (s *Service) Restore(ctx context.Context) error {
 	var errs []error
-	for _, instance := range s.registry.Instances() {
+	for _, instance := range s.registry.Instances.All() {
 		for _, env := range j17.Environments() {
 			errs = append(errs, s.Adopt(ctx, instance.ID, env))
 		}

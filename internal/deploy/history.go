@@ -22,7 +22,7 @@ type Rollback struct {
 
 // Rollback deploys an earlier version again, with all that Deploy checks.
 func (s *Service) Rollback(ctx context.Context, r Rollback) (Result, error) {
-	old, err := s.registry.SpecVersion(ctx, r.Instance, r.Environment, r.Version)
+	old, err := s.registry.Specs.Version(ctx, r.Instance, r.Environment, r.Version)
 	if err != nil {
 		return Result{}, err
 	}
@@ -53,9 +53,9 @@ func (s *Service) Promote(ctx context.Context, p Promotion) (Result, error) {
 	var source control.Spec
 	var err error
 	if p.Version == 0 {
-		source, err = s.registry.Spec(ctx, p.Instance, p.From)
+		source, err = s.registry.Specs.Current(ctx, p.Instance, p.From)
 	} else {
-		source, err = s.registry.SpecVersion(ctx, p.Instance, p.From, p.Version)
+		source, err = s.registry.Specs.Version(ctx, p.Instance, p.From, p.Version)
 	}
 	if j17.CodeOf(err) == j17.CodeNoSpec {
 		return Result{}, j17.Errorf(j17.CodeNotFound, "No spec has been deployed to %s, so there is nothing to promote.", p.From.LongName())
@@ -96,7 +96,7 @@ func (s *Service) Diff(ctx context.Context, instance string, env j17.Environment
 }
 
 func (s *Service) compiled(ctx context.Context, instance string, env j17.Environment, version int) (*spec.Compiled, error) {
-	stored, err := s.registry.SpecVersion(ctx, instance, env, version)
+	stored, err := s.registry.Specs.Version(ctx, instance, env, version)
 	if err != nil {
 		return nil, err
 	}

@@ -145,7 +145,7 @@ func TestRaces(t *testing.T) {
 func TestConcurrentDeploys(t *testing.T) {
 	f := start(t)
 	f.deploy(t, simple(keep))
-	current, err := f.registry.Spec(t.Context(), f.instance, j17.Prod)
+	current, err := f.registry.Specs.Current(t.Context(), f.instance, j17.Prod)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestConcurrentDeploys(t *testing.T) {
 func TestDeployedElsewhere(t *testing.T) {
 	f := start(t)
 	f.deploy(t, simple(keep))
-	_, err := f.registry.PutSpec(t.Context(), control.Deployment{
+	_, err := f.registry.Specs.Put(t.Context(), control.Deployment{
 		Instance: f.instance, Environment: j17.Prod, Base: 1, Source: []byte(simple(keep + `},"more":{"schema":{},"handler":[]`)),
 	})
 	if err != nil {
@@ -200,7 +200,7 @@ func TestGivenUp(t *testing.T) {
 	if _, err := f.Deploy(ctx, f.request(simple(`{"wasm":"a.wasm"}`))); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	if history, err := f.registry.SpecHistory(t.Context(), f.instance, j17.Prod, 0, 10); err != nil || len(history) != 1 {
+	if history, err := f.registry.Specs.History(t.Context(), f.instance, j17.Prod, 0, 10); err != nil || len(history) != 1 {
 		t.Errorf("%+v, %v", history, err)
 	}
 	f.deploy(t, simple(`{"wasm":"a.wasm"}`))

@@ -78,7 +78,7 @@ func (a *API) adminMounts() []route {
 			if err := c.mounted(); err != nil {
 				return err
 			}
-			if instance, ok := c.api.Registry.InstanceByID(c.instance); ok {
+			if instance, ok := c.api.Registry.Instances.ByID(c.instance); ok {
 				if err := c.here(instance); err != nil {
 					return err
 				}
@@ -101,7 +101,7 @@ func (c *call) mounted() error {
 	if id == "" {
 		return nil
 	}
-	instance, ok := c.api.Registry.InstanceByID(id)
+	instance, ok := c.api.Registry.Instances.ByID(id)
 	if !ok {
 		return j17.Errorf(j17.CodeNotFound, "There is no instance with this id. Ids of instances start with 'ins_'; GET /api/instances lists them.")
 	}
@@ -115,7 +115,7 @@ func (c *call) mounted() error {
 
 // authorizeOperator reports whether the operator who asks has a right on an instance.
 func (c *call) authorizeOperator(instance string, need control.Right) error {
-	if c.principal.Kind == j17.Operator && c.api.Registry.May(c.principal.ID, instance, need) {
+	if c.principal.Kind == j17.Operator && c.api.Registry.Operators.May(c.principal.ID, instance, need) {
 		return nil
 	}
 	return j17.Errorf(j17.CodeForbidden, "This needs the right '%s' on the instance, which your role does not give you. Ask a platform admin for it.", need)
@@ -133,7 +133,7 @@ func auditedHere(action string, handle func(*call, http.ResponseWriter) error) f
 		if err == nil || strings.HasPrefix(action, "spec.") && (dry == "true" || dry == "1") {
 			return err
 		}
-		if i, ok := c.api.Registry.InstanceByID(c.request.PathValue("instance_")); ok {
+		if i, ok := c.api.Registry.Instances.ByID(c.request.PathValue("instance_")); ok {
 			c.instance = i.ID
 		}
 		c.recordFailure(control.Record{Action: action, Instance: c.instance, Environment: c.env, Target: c.request.PathValue("name")}, err)
@@ -155,7 +155,7 @@ func (c *call) admitNode() error {
 		return e
 	}
 	// Hashes have one length, so that not even the secret's length shows in the time this takes.
-	got, want := sha256.Sum256([]byte(given[0])), sha256.Sum256([]byte(c.api.Registry.NodeSecret()))
+	got, want := sha256.Sum256([]byte(given[0])), sha256.Sum256([]byte(c.api.Registry.Secrets.NodeSecret()))
 	if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
 		err := j17.Errorf(j17.CodeForbidden, "This is not the node secret of this server.")
 		c.api.refusals.note(c, err)

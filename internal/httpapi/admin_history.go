@@ -233,7 +233,7 @@ func (c *call) injectEvents(w http.ResponseWriter) error {
 // loaded records that events were loaded.
 func (c *call) loaded(action string, events int) {
 	rec := control.Record{Action: action, Instance: c.instance, Environment: c.env, Details: map[string]string{"events": strconv.Itoa(events)}}
-	if err := c.api.Registry.Audit(context.WithoutCancel(c.acting()), rec); err != nil {
+	if err := c.api.Registry.Audit.Add(context.WithoutCancel(c.acting()), rec); err != nil {
 		c.notAudited(action, err)
 	}
 }

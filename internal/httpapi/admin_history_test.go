@@ -82,7 +82,7 @@ func TestEventsMoveBetweenEnvironments(t *testing.T) {
 	if got := a.ask(t, a.admin, "POST", staging, "/_admin/cold_start", note("ABC123XYZ", "x", "")); got.status != 409 {
 		t.Errorf("an environment with events is loaded for the first time: %d %s", got.status, got.body)
 	}
-	records, _, err := a.registry.AuditLog(t.Context(), control.AuditQuery{Instance: a.instance.ID, Action: "events"}, 10)
+	records, _, err := a.registry.Audit.List(t.Context(), control.AuditQuery{Instance: a.instance.ID, Action: "events"}, 10)
 	if err != nil || len(records) != 3 || records[0].Action != "events.cold_start" && records[0].Outcome != control.Refused {
 		t.Errorf("the audit log: %+v, %v", records, err)
 	}

@@ -49,12 +49,12 @@ func administerWith(tb testing.TB, change func(*httpapi.Options)) *administratio
 		}
 	})
 	login := func(email string, role control.Role, grants ...string) string {
-		op, err := a.registry.CreateOperator(tb.Context(), control.NewOperator{Email: email, Password: "a long password", Role: role})
+		op, err := a.registry.Operators.Create(tb.Context(), control.NewOperator{Email: email, Password: "a long password", Role: role})
 		if err != nil {
 			tb.Fatal(err)
 		}
 		for _, instance := range grants {
-			if _, err := a.registry.Grant(tb.Context(), op.ID, instance); err != nil {
+			if _, err := a.registry.Operators.Grant(tb.Context(), op.ID, instance); err != nil {
 				tb.Fatal(err)
 			}
 		}
@@ -120,7 +120,7 @@ func TestAdminMounts(t *testing.T) {
 		{"no token", "", app, "/_admin/tombstones", 401},
 		{"an API key", a.key, app, "/_admin/tombstones", 401},
 		{"an API key on the control host", a.key, ctl, "/api/instances/" + id + "/ops/prod/tombstones", 401},
-		{"the node secret as a token", a.registry.NodeSecret(), app, "/_admin/tombstones", 401},
+		{"the node secret as a token", a.registry.Secrets.NodeSecret(), app, "/_admin/tombstones", 401},
 		{"no such instance", a.admin, ctl, "/api/instances/ins_111111111111111/ops/prod/tombstones", 404},
 		{"an instance's name", a.admin, ctl, "/api/instances/app/ops/prod/tombstones", 404},
 		{"no such environment", a.admin, ctl, "/api/instances/" + id + "/ops/qa/tombstones", 404},
@@ -134,7 +134,7 @@ func TestAdminMounts(t *testing.T) {
 		{"a wrong offset", a.admin, app, "/_admin/tombstones?offset=-1", 400},
 		{"a status where there is none", a.admin, app, "/_admin/tombstones?status=x", 400},
 	} {
-		got := a.ask(t, tc.token, http.MethodGet, tc.host, tc.target, "", "X-Node-Secret: "+a.registry.NodeSecret())
+		got := a.ask(t, tc.token, http.MethodGet, tc.host, tc.target, "", "X-Node-Secret: "+a.registry.Secrets.NodeSecret())
 		if got.status != tc.want || tc.want == 200 && got.body != empty {
 			t.Errorf("%s: %d %s, want %d", tc.what, got.status, got.body, tc.want)
 		}
@@ -144,7 +144,7 @@ func TestAdminMounts(t *testing.T) {
 	}
 
 	path := "/internal/instances/" + id + "/prod/tombstones"
-	secret := "X-Node-Secret: " + a.registry.NodeSecret()
+	secret := "X-Node-Secret: " + a.registry.Secrets.NodeSecret()
 	for _, tc := range []struct {
 		what    string
 		want    int
@@ -157,7 +157,7 @@ func TestAdminMounts(t *testing.T) {
 		{"wrong", 403, path, []string{"X-Node-Secret: wrong"}},
 		{"a part of it", 403, path, []string{secret[:len(secret)-1]}},
 		{"twice", 401, path, []string{secret, secret}},
-		{"as a token", 401, path, []string{"Authorization: Bearer " + a.registry.NodeSecret()}},
+		{"as a token", 401, path, []string{"Authorization: Bearer " + a.registry.Secrets.NodeSecret()}},
 		{"an operator", 401, path, []string{"Authorization: Bearer " + a.admin}},
 		{"no such instance", 404, "/internal/instances/ins_111111111111111/prod/tombstones", []string{secret}},
 		{"no such environment", 404, "/internal/instances/" + id + "/qa/tombstones", []string{secret}},
@@ -168,7 +168,7 @@ func TestAdminMounts(t *testing.T) {
 		if got.status != tc.want || tc.want == 200 && got.body != empty {
 			t.Errorf("inside, %s: %d %s, want %d", tc.what, got.status, got.body, tc.want)
 		}
-		if strings.Contains(got.body, a.registry.NodeSecret()) {
+		if strings.Contains(got.body, a.registry.Secrets.NodeSecret()) {
 			t.Errorf("inside, %s: the answer contains the secret", tc.what)
 		}
 	}
@@ -432,7 +432,7 @@ func TestDebug(t *testing.T) {
 	if got := a.ops(t, "GET", "debug", ""); got.body != off {
 		t.Errorf("at last: %s", got.body)
 	}
-	records, _, err := a.registry.AuditLog(t.Context(), control.AuditQuery{Instance: a.instance.ID, Action: "debug"}, 10)
+	records, _, err := a.registry.Audit.List(t.Context(), control.AuditQuery{Instance: a.instance.ID, Action: "debug"}, 10)
 	if err != nil || len(records) != 4 || records[0].Outcome != control.Refused || records[3].Actor.Email != "admin@example.com" {
 		t.Errorf("the audit log: %+v, %v", records, err)
 	}

@@ -60,10 +60,10 @@ func newFixture(tb testing.TB, change func(*httpapi.Options)) *fixture {
 	if f.registry, err = control.Open(tb.Context(), s, f.clock); err != nil {
 		tb.Fatal(err)
 	}
-	if f.instance, err = f.registry.CreateInstance(tb.Context(), "app"); err != nil {
+	if f.instance, err = f.registry.Instances.Create(tb.Context(), "app"); err != nil {
 		tb.Fatal(err)
 	}
-	_, f.key, err = f.registry.CreateKey(tb.Context(), control.NewKey{Instance: f.instance.ID, Environment: j17.Prod, Scope: j17.ScopeWrite, Name: "k"})
+	_, f.key, err = f.registry.Keys.Create(tb.Context(), control.NewKey{Instance: f.instance.ID, Environment: j17.Prod, Scope: j17.ScopeWrite, Name: "k"})
 	if err != nil {
 		tb.Fatal(err)
 	}

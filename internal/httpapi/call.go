@@ -121,17 +121,17 @@ func (a *API) finish(c *call, took time.Duration) {
 	a.metrics.observe(c, took)
 	if a.Logger.Enabled(c.request.Context(), slog.LevelDebug) {
 		a.Logger.LogAttrs(c.request.Context(), slog.LevelDebug, "request",
-			slog.String("method", a.Registry.Redact(c.request.Method)), slog.String("host", a.Registry.Redact(c.request.Host)), slog.String("path", a.Registry.Redact(c.request.URL.Path)),
+			slog.String("method", a.Registry.Faults.Redact(c.request.Method)), slog.String("host", a.Registry.Faults.Redact(c.request.Host)), slog.String("path", a.Registry.Faults.Redact(c.request.URL.Path)),
 			slog.Int("status", c.status), slog.Int64("bytes", c.bytes), slog.Duration("duration", took),
 			slog.String("request_id", c.requestID), slog.String("correlation_id", c.correlationID), slog.String("principal", c.principal.ID))
 	}
 	if a.Observe != nil {
 		x := Exchange{
-			Method: c.request.Method, Host: c.request.Host, Path: a.Registry.Redact(c.request.URL.Path), Route: c.route, Status: c.status, Bytes: c.bytes,
+			Method: c.request.Method, Host: c.request.Host, Path: a.Registry.Faults.Redact(c.request.URL.Path), Route: c.route, Status: c.status, Bytes: c.bytes,
 			Duration: took, Environment: c.env,
 		}
 		if c.failure != nil {
-			x.Code, x.Detail = c.failure.Code, a.Registry.Redact(described(c.failure))
+			x.Code, x.Detail = c.failure.Code, a.Registry.Faults.Redact(described(c.failure))
 		}
 		a.Observe(x)
 	}

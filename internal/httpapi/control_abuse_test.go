@@ -39,7 +39,7 @@ func TestPerPlanAndExemptRates(t *testing.T) {
 		t.Error(rate)
 	}
 	plan := "free"
-	if _, err := p.registry.ChangeInstance(t.Context(), p.instance.ID, control.InstanceChange{Plan: &plan}); err != nil {
+	if _, err := p.registry.Instances.Change(t.Context(), p.instance.ID, control.InstanceChange{Plan: &plan}); err != nil {
 		t.Fatal(err)
 	}
 	if got := p.do(t, "GET", "/note", ""); got.header.Get("X-RateLimit-Limit") != "100" {
@@ -154,7 +154,7 @@ func TestClientAddresses(t *testing.T) {
 		if w.Code != 200 {
 			t.Fatal(what, w.Body)
 		}
-		records, _, err := p.registry.AuditLog(t.Context(), control.AuditQuery{Action: "operator.logout"}, 1)
+		records, _, err := p.registry.Audit.List(t.Context(), control.AuditQuery{Action: "operator.logout"}, 1)
 		if err != nil || len(records) != 1 || records[0].Actor.Address != c.want {
 			t.Errorf("%s: %+v, %v; want %s", what, records, err, c.want)
 		}
@@ -183,7 +183,7 @@ func TestAddressesOfOneNetworkShareABudget(t *testing.T) {
 // TestHostsCannotBeSmuggled speaks to a server over a connection, since clients would put such requests right.
 func TestHostsCannotBeSmuggled(t *testing.T) {
 	p := newPlane(t, nil)
-	if _, err := p.registry.CreateInstance(t.Context(), "other"); err != nil {
+	if _, err := p.registry.Instances.Create(t.Context(), "other"); err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(p.handler)
@@ -241,8 +241,8 @@ func TestHostsCannotBeSmuggled(t *testing.T) {
 		{401, []string{"GET /api/instances HTTP/1.1", "Host: control.j17.example", key}},
 		{200, []string{"GET /api/instances HTTP/1.1", "Host: Control.J17.Example", admin}},
 		{401, []string{"GET /api/instances HTTP/1.1", "Host: app.j17.example", admin}},
-		{404, []string{"GET /internal/instances/" + p.instance.ID + "/prod/tombstones HTTP/1.1", "Host: control.j17.example", "X-Node-Secret: " + p.registry.NodeSecret()}},
-		{404, []string{"GET /internal/instances/" + p.instance.ID + "/prod/tombstones HTTP/1.1", "Host: 127.0.0.1", "X-Node-Secret: " + p.registry.NodeSecret()}},
+		{404, []string{"GET /internal/instances/" + p.instance.ID + "/prod/tombstones HTTP/1.1", "Host: control.j17.example", "X-Node-Secret: " + p.registry.Secrets.NodeSecret()}},
+		{404, []string{"GET /internal/instances/" + p.instance.ID + "/prod/tombstones HTTP/1.1", "Host: 127.0.0.1", "X-Node-Secret: " + p.registry.Secrets.NodeSecret()}},
 	} {
 		if got, body := send(c.lines...); got != c.want {
 			t.Errorf("%q: %d %s; want %d", c.lines, got, body, c.want)
@@ -253,17 +253,17 @@ func TestHostsCannotBeSmuggled(t *testing.T) {
 // TestAbuse sends what someone without rights would try and checks that nothing of it works or leaves a secret behind.
 func TestAbuse(t *testing.T) {
 	p := newPlane(t, nil)
-	other, err := p.registry.CreateInstance(t.Context(), "other")
+	other, err := p.registry.Instances.Create(t.Context(), "other")
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.operator(t, "ia@example.com", control.RoleInstanceAdmin, p.instance.ID)
 	mine := p.login(t, "ia@example.com")
-	_, staging, err := p.registry.CreateKey(t.Context(), control.NewKey{Instance: p.instance.ID, Environment: j17.Staging, Scope: j17.ScopeWrite, Name: "k"})
+	_, staging, err := p.registry.Keys.Create(t.Context(), control.NewKey{Instance: p.instance.ID, Environment: j17.Staging, Scope: j17.ScopeWrite, Name: "k"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	theirs, foreign, err := p.registry.CreateKey(t.Context(), control.NewKey{Instance: other.ID, Environment: j17.Prod, Scope: j17.ScopeWrite, Name: "k"})
+	theirs, foreign, err := p.registry.Keys.Create(t.Context(), control.NewKey{Instance: other.ID, Environment: j17.Prod, Scope: j17.ScopeWrite, Name: "k"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +279,7 @@ func TestAbuse(t *testing.T) {
 			t.Errorf("%s: %d %s", path, got.status, got.body)
 		}
 	}
-	if _, ok := p.registry.KeyByToken(foreign); !ok {
+	if _, ok := p.registry.Keys.ByToken(foreign); !ok {
 		t.Error("someone else's key was revoked")
 	}
 
@@ -333,7 +333,7 @@ func TestAbuse(t *testing.T) {
 	if !strings.Contains(log, "login failed") || !strings.Contains(log, "203.0.113.5") {
 		t.Error("guesses leave no trace in the log")
 	}
-	for _, secret := range []string{p.key, p.admin, mine, staging, foreign, testPassword, "guess\"", p.registry.NodeSecret()} {
+	for _, secret := range []string{p.key, p.admin, mine, staging, foreign, testPassword, "guess\"", p.registry.Secrets.NodeSecret()} {
 		if strings.Contains(log, secret) {
 			t.Errorf("the log holds a secret: %.12s", secret)
 		}

@@ -29,9 +29,9 @@ func (c *call) auditQuery(more ...string) (control.AuditQuery, map[string]string
 	}
 	if q.Instance == "" {
 		q.Instance = p["instance"] // also one that is deleted: the log outlives it
-		if !registry.May(who, "", control.RightAudit) {
-			q.Visible = func(instance string) bool { return registry.May(who, instance, control.RightAudit) }
-			op, _ := registry.OperatorByID(who)
+		if !registry.Operators.May(who, "", control.RightAudit) {
+			q.Visible = func(instance string) bool { return registry.Operators.May(who, instance, control.RightAudit) }
+			op, _ := registry.Operators.ByID(who)
 			if !slices.ContainsFunc(op.Instances, q.Visible) {
 				return q, nil, j17.Errorf(j17.CodeForbidden, "This needs the right 'audit', which you have for no instance. Ask a platform admin for it.")
 			}
@@ -58,7 +58,7 @@ func (c *call) listAudit(w http.ResponseWriter) error {
 		}
 	}
 	q.Start = p["start"]
-	records, next, err := c.api.Registry.AuditLog(c.request.Context(), q, limit)
+	records, next, err := c.api.Registry.Audit.List(c.request.Context(), q, limit)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (c *call) exportAudit(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	for rec, err := range c.api.Registry.AuditExport(c.request.Context(), q) {
+	for rec, err := range c.api.Registry.Audit.Export(c.request.Context(), q) {
 		if err == nil {
 			var line []byte
 			if line, err = marshal(rec); err == nil {
@@ -122,7 +122,7 @@ func (c *call) getFault(w http.ResponseWriter) error {
 	if err := noParameters(c.request); err != nil {
 		return err
 	}
-	f, err := c.api.Registry.FaultByID(c.request.Context(), c.request.PathValue("error_id"))
+	f, err := c.api.Registry.Faults.ByID(c.request.Context(), c.request.PathValue("error_id"))
 	if c.instance == "" && j17.CodeOf(err) == j17.CodeNotFound {
 		if raw := c.faultElsewhere(); raw != nil {
 			return c.answer(w, http.StatusOK, nil, member{"failure", raw})
@@ -144,7 +144,7 @@ func (c *call) faultElsewhere() json.RawMessage {
 	}
 	ctx, cancel := context.WithTimeout(c.request.Context(), replicaTime)
 	defer cancel()
-	nodes := c.api.Registry.Nodes()
+	nodes := c.api.Registry.Nodes.All()
 	found := make(chan json.RawMessage, len(nodes))
 	for _, n := range nodes {
 		go func() {
@@ -171,7 +171,7 @@ func (c *call) faultElsewhere() json.RawMessage {
 
 // faultOfWorker is GET /internal/control/errors/{error_id}.
 func (c *call) faultOfWorker(w http.ResponseWriter) error {
-	f, err := c.api.Registry.FaultByID(c.request.Context(), c.request.PathValue("error_id"))
+	f, err := c.api.Registry.Faults.ByID(c.request.Context(), c.request.PathValue("error_id"))
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ const faultPattern = "errors/{error_id}"
 
 // faultHere reports whether it was this server that failed, and not the worker that has the environment.
 func (c *call) faultHere() bool {
-	f, err := c.api.Registry.FaultByID(c.request.Context(), c.request.PathValue("error_id"))
+	f, err := c.api.Registry.Faults.ByID(c.request.Context(), c.request.PathValue("error_id"))
 	return err == nil && f.Instance == c.instance && f.Environment == c.env
 }
 
@@ -197,5 +197,5 @@ func (c *call) reportFault(id string, e *j17.Error, err error, stack string) {
 	if cause := err.Error(); cause != e.Message {
 		f.Cause = cause
 	}
-	c.api.Registry.ReportFault(f)
+	c.api.Registry.Faults.Report(f)
 }

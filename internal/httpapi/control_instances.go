@@ -38,8 +38,8 @@ func (c *call) listInstances(w http.ResponseWriter) error {
 		return err
 	}
 	var visible []control.Instance
-	for _, i := range c.api.Registry.Instances() {
-		if c.api.Registry.May(c.principal.ID, i.ID, control.RightView) {
+	for _, i := range c.api.Registry.Instances.All() {
+		if c.api.Registry.Operators.May(c.principal.ID, i.ID, control.RightView) {
 			visible = append(visible, i)
 		}
 	}
@@ -65,7 +65,7 @@ func (c *call) createInstance(w http.ResponseWriter) error {
 	if body.Name == nil {
 		return j17.Errorf(j17.CodeMissingField, "'name' must be given as a string").At("name")
 	}
-	i, err := c.api.Registry.AddInstance(c.acting(), control.NewInstance{Name: *body.Name, Plan: body.Plan})
+	i, err := c.api.Registry.Instances.Add(c.acting(), control.NewInstance{Name: *body.Name, Plan: body.Plan})
 	if err != nil {
 		return err
 	}
@@ -81,8 +81,8 @@ func (c *call) getInstance(w http.ResponseWriter) error {
 	if err := c.needRight(id, control.RightView); err != nil {
 		return err
 	}
-	i, _ := c.api.Registry.InstanceByID(id)
-	members := []member{{"limits", c.api.Registry.PlanOf(id)}}
+	i, _ := c.api.Registry.Instances.ByID(id)
+	members := []member{{"limits", c.api.Registry.Instances.PlanOf(id)}}
 	if n, ok := c.api.elsewhere(id); ok {
 		members = append(members, member{"usage", c.usageElsewhere(n, id)})
 	} else if c.api.Usage != nil {
@@ -113,7 +113,7 @@ func (c *call) changeInstance(w http.ResponseWriter) error {
 			return err
 		}
 	}
-	i, err := c.api.Registry.ChangeInstance(c.acting(), id, control.InstanceChange{Name: body.Name, Plan: body.Plan})
+	i, err := c.api.Registry.Instances.Change(c.acting(), id, control.InstanceChange{Name: body.Name, Plan: body.Plan})
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (c *call) deleteInstance(w http.ResponseWriter) error {
 	if err := c.decodeOptional(w, &body); err != nil {
 		return err
 	}
-	if err := c.api.Registry.DeleteInstance(c.acting(), id, body.Confirm); err != nil {
+	if err := c.api.Registry.Instances.Delete(c.acting(), id, body.Confirm); err != nil {
 		return err
 	}
 	if c.api.Deploy != nil {
@@ -157,5 +157,5 @@ func (c *call) listPlans(w http.ResponseWriter) error {
 	if err := noParameters(c.request); err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, nil, member{"plans", c.api.Registry.Plans()})
+	return c.answer(w, http.StatusOK, nil, member{"plans", c.api.Registry.Instances.Plans()})
 }

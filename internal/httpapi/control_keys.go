@@ -46,7 +46,7 @@ func (c *call) listKeys(w http.ResponseWriter) error {
 		return err
 	}
 	rows := make([]keyRow, 0)
-	for _, k := range c.api.Registry.Keys(id) {
+	for _, k := range c.api.Registry.Keys.Of(id) {
 		if row := c.keyRow(k); l.status == "" || l.status == string(row.Status) {
 			rows = append(rows, row)
 		}
@@ -71,7 +71,7 @@ func (c *call) createKey(w http.ResponseWriter) error {
 	if err := required(given{"name", body.Name != nil}, given{"scope", body.Scope != nil}, given{"environment", body.Environment != nil}); err != nil {
 		return err
 	}
-	key, token, err := c.api.Registry.CreateKey(c.acting(), control.NewKey{Instance: id, Environment: *body.Environment, Scope: *body.Scope, Name: *body.Name})
+	key, token, err := c.api.Registry.Keys.Create(c.acting(), control.NewKey{Instance: id, Environment: *body.Environment, Scope: *body.Scope, Name: *body.Name})
 	if err != nil {
 		return err
 	}
@@ -80,8 +80,8 @@ func (c *call) createKey(w http.ResponseWriter) error {
 
 // ownKey returns the key that the path names if the operator has a right in its instance.
 func (c *call) ownKey(right control.Right) (control.Key, error) {
-	key, ok := c.api.Registry.KeyByID(c.request.PathValue("id"))
-	if !ok || !c.api.Registry.May(c.principal.ID, key.Instance, control.RightView) {
+	key, ok := c.api.Registry.Keys.ByID(c.request.PathValue("id"))
+	if !ok || !c.api.Registry.Operators.May(c.principal.ID, key.Instance, control.RightView) {
 		return control.Key{}, j17.Errorf(j17.CodeNotFound, "There is no such API key. Ids of keys start with 'key_'; GET /api/instances/{id}/keys lists them.")
 	}
 	return key, c.authorizeOperator(key.Instance, right)
@@ -108,7 +108,7 @@ func (c *call) rotateKey(w http.ResponseWriter) error {
 	if err := c.decodeOptional(w, &struct{}{}); err != nil {
 		return err
 	}
-	key, token, err := c.api.Registry.RotateKey(c.acting(), old.ID)
+	key, token, err := c.api.Registry.Keys.Rotate(c.acting(), old.ID)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (c *call) scheduleRevocation(w http.ResponseWriter) error {
 	if err != nil {
 		return j17.Errorf(j17.CodeInvalidField, "'revoke_at' must be a time such as 2026-11-21T08:00:00Z").At("revoke_at")
 	}
-	if key, err = c.api.Registry.RevokeKey(c.acting(), key.ID, at); err != nil {
+	if key, err = c.api.Registry.Keys.Revoke(c.acting(), key.ID, at); err != nil {
 		return err
 	}
 	return c.answer(w, http.StatusOK, c.keyRow(key))
@@ -146,7 +146,7 @@ func (c *call) revokeKey(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	if key, err = c.api.Registry.RevokeKey(c.acting(), key.ID, time.Time{}); err != nil {
+	if key, err = c.api.Registry.Keys.Revoke(c.acting(), key.ID, time.Time{}); err != nil {
 		return err
 	}
 	return c.answer(w, http.StatusOK, c.keyRow(key))

@@ -89,7 +89,7 @@ func (c *call) login(w http.ResponseWriter) error {
 		return err
 	}
 	c.principal = j17.Principal{Kind: j17.Operator, ID: s.Operator.ID, Role: string(s.Operator.Role)}
-	if err := c.api.Registry.Audit(c.acting(), control.Record{Action: "operator.login", Target: s.Operator.ID}); err != nil {
+	if err := c.api.Registry.Audit.Add(c.acting(), control.Record{Action: "operator.login", Target: s.Operator.ID}); err != nil {
 		c.notAudited("operator.login", err) // A full disk must not keep out who comes to make room.
 	}
 	return c.answer(w, http.StatusOK, nil,
@@ -104,7 +104,7 @@ func (c *call) loginFailed(email string, err error) {
 	if code != j17.CodeUnauthorized {
 		return // The password was not looked at.
 	}
-	if err := c.api.Registry.AuditFailedLogin(context.WithoutCancel(c.acting()), email, code); err != nil {
+	if err := c.api.Registry.Audit.AddFailedLogin(context.WithoutCancel(c.acting()), email, code); err != nil {
 		c.notAudited("operator.login", err)
 	}
 }
@@ -148,7 +148,7 @@ func (c *call) me(w http.ResponseWriter) error {
 	if err := noParameters(c.request); err != nil {
 		return err
 	}
-	op, ok := c.api.Registry.OperatorByID(c.principal.ID)
+	op, ok := c.api.Registry.Operators.ByID(c.principal.ID)
 	if !ok {
 		return j17.Errorf(j17.CodeUnauthorized, "Invalid token")
 	}
@@ -188,7 +188,7 @@ func (c *call) rotateSigningKey(w http.ResponseWriter) error {
 	if err := c.decodeOptional(w, &body); err != nil {
 		return err
 	}
-	if err := c.api.Registry.RotateSigningKey(c.acting(), body.Revoke); err != nil {
+	if err := c.api.Registry.Secrets.RotateSigningKey(c.acting(), body.Revoke); err != nil {
 		return err
 	}
 	return c.answer(w, http.StatusOK, nil)
@@ -200,7 +200,7 @@ func (c *call) acting() context.Context {
 	switch c.principal.Kind {
 	case j17.Operator:
 		a.Kind, a.ID = control.ActorOperator, c.principal.ID
-		if op, ok := c.api.Registry.OperatorByID(c.principal.ID); ok {
+		if op, ok := c.api.Registry.Operators.ByID(c.principal.ID); ok {
 			a.Email = op.Email
 		}
 	case j17.Node:
@@ -228,16 +228,16 @@ func audited(action string, handle func(*call, http.ResponseWriter) error) func(
 // the error itself.
 func (c *call) recordFailure(rec control.Record, err error) {
 	rec.Code, rec.Outcome = j17.CodeOf(err), control.Refused
-	rec.Target = c.api.Registry.Redact(rec.Target) // which may be a token, pasted where its id belongs
+	rec.Target = c.api.Registry.Faults.Redact(rec.Target) // which may be a token, pasted where its id belongs
 	switch status := StatusOf(rec.Code); {
 	case status >= http.StatusInternalServerError:
 		rec.Outcome = control.Failed
 	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge, status == http.StatusTooManyRequests:
 		return
 	}
-	if _, ok := c.api.Registry.InstanceByID(rec.Target); ok {
+	if _, ok := c.api.Registry.Instances.ByID(rec.Target); ok {
 		rec.Instance = rec.Target
-	} else if key, ok := c.api.Registry.KeyByID(rec.Target); ok {
+	} else if key, ok := c.api.Registry.Keys.ByID(rec.Target); ok {
 		rec.Instance, rec.Environment = key.Instance, key.Environment
 	}
 	silent, ok := c.api.attempts.admit(attempt{c.principal.ID, rec.Action, rec.Code}, c.api.Clock.Now())
@@ -245,7 +245,7 @@ func (c *call) recordFailure(rec control.Record, err error) {
 		return
 	}
 	rec.Details = withSilent(rec.Details, silent)
-	if err := c.api.Registry.Audit(context.WithoutCancel(c.acting()), rec); err != nil {
+	if err := c.api.Registry.Audit.Add(context.WithoutCancel(c.acting()), rec); err != nil {
 		c.notAudited(rec.Action, err)
 	}
 }
@@ -259,12 +259,12 @@ func (c *call) notAudited(action string, err error) {
 // not even see does not exist for them.
 func (c *call) needRight(instance string, right control.Right) error {
 	if instance == "" {
-		if c.principal.Kind == j17.Operator && c.api.Registry.May(c.principal.ID, "", right) {
+		if c.principal.Kind == j17.Operator && c.api.Registry.Operators.May(c.principal.ID, "", right) {
 			return nil
 		}
 		return j17.Errorf(j17.CodeForbidden, "Only platform admins may do this.")
 	}
-	if _, ok := c.api.Registry.InstanceByID(instance); !ok || !c.api.Registry.May(c.principal.ID, instance, control.RightView) {
+	if _, ok := c.api.Registry.Instances.ByID(instance); !ok || !c.api.Registry.Operators.May(c.principal.ID, instance, control.RightView) {
 		return j17.Errorf(j17.CodeNotFound, "There is no instance with this id. Ids of instances start with 'ins_'; GET /api/instances lists them.")
 	}
 	return c.authorizeOperator(instance, right)

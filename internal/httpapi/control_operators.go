@@ -37,7 +37,7 @@ func (c *call) listOperators(w http.ResponseWriter) error {
 		return err
 	}
 	rows := make([]operatorRow, 0)
-	for _, op := range part(c.api.Registry.Operators(), l) {
+	for _, op := range part(c.api.Registry.Operators.All(), l) {
 		rows = append(rows, c.operatorRow(op))
 	}
 	return list(c, w, "operators", l, rows)
@@ -55,7 +55,7 @@ func (c *call) instanceOperators(w http.ResponseWriter) error {
 		return err
 	}
 	rows := make([]operatorRow, 0)
-	for _, op := range c.api.Registry.Operators() {
+	for _, op := range c.api.Registry.Operators.All() {
 		if slices.Contains(op.Instances, id) {
 			op.Instances = []string{id}
 			rows = append(rows, c.operatorRow(op))
@@ -81,7 +81,7 @@ func (c *call) createOperator(w http.ResponseWriter) error {
 	if err := required(given{"email", body.Email != nil}, given{"password", body.Password != nil}, given{"role", body.Role != nil}); err != nil {
 		return err
 	}
-	op, err := c.api.Registry.CreateOperator(c.acting(), control.NewOperator{Email: *body.Email, Password: *body.Password, Role: *body.Role, Instances: body.Instances})
+	op, err := c.api.Registry.Operators.Create(c.acting(), control.NewOperator{Email: *body.Email, Password: *body.Password, Role: *body.Role, Instances: body.Instances})
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (c *call) getOperator(w http.ResponseWriter) error {
 			return err
 		}
 	}
-	op, ok := c.api.Registry.OperatorByID(id)
+	op, ok := c.api.Registry.Operators.ByID(id)
 	if !ok {
 		return j17.Errorf(j17.CodeNotFound, "There is no such operator.")
 	}
@@ -117,7 +117,7 @@ func (c *call) changeOperator(w http.ResponseWriter) error {
 	if body.Role == nil {
 		return required(given{"role", false})
 	}
-	op, err := c.api.Registry.SetRole(c.acting(), c.request.PathValue("id"), *body.Role)
+	op, err := c.api.Registry.Operators.SetRole(c.acting(), c.request.PathValue("id"), *body.Role)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (c *call) deleteOperator(w http.ResponseWriter) error {
 	if err := c.needRight("", control.RightManage); err != nil {
 		return err
 	}
-	if err := c.api.Registry.DeleteOperator(c.acting(), c.request.PathValue("id")); err != nil {
+	if err := c.api.Registry.Operators.Delete(c.acting(), c.request.PathValue("id")); err != nil {
 		return err
 	}
 	return c.answer(w, http.StatusOK, nil)
@@ -149,7 +149,7 @@ func (c *call) resetPassword(w http.ResponseWriter) error {
 	if body.Password == nil {
 		return required(given{"password", false})
 	}
-	if err := c.api.Registry.SetPassword(c.acting(), c.request.PathValue("id"), *body.Password); err != nil {
+	if err := c.api.Registry.Operators.SetPassword(c.acting(), c.request.PathValue("id"), *body.Password); err != nil {
 		return err
 	}
 	return c.answer(w, http.StatusOK, nil)
@@ -163,7 +163,7 @@ func (c *call) revokeTokens(w http.ResponseWriter) error {
 			return err
 		}
 	}
-	if err := c.api.Registry.RevokeTokens(c.acting(), id); err != nil {
+	if err := c.api.Registry.Operators.RevokeTokens(c.acting(), id); err != nil {
 		return err
 	}
 	return c.answer(w, http.StatusOK, nil)
@@ -171,12 +171,12 @@ func (c *call) revokeTokens(w http.ResponseWriter) error {
 
 // grant is PUT /api/operators/{id}/grants/{instance}.
 func (c *call) grant(w http.ResponseWriter) error {
-	return c.changeGrant(w, c.api.Registry.Grant)
+	return c.changeGrant(w, c.api.Registry.Operators.Grant)
 }
 
 // withdraw is DELETE /api/operators/{id}/grants/{instance}.
 func (c *call) withdraw(w http.ResponseWriter) error {
-	return c.changeGrant(w, c.api.Registry.Withdraw)
+	return c.changeGrant(w, c.api.Registry.Operators.Withdraw)
 }
 
 func (c *call) changeGrant(w http.ResponseWriter, change func(ctx context.Context, operatorID, instanceID string) (control.Operator, error)) error {

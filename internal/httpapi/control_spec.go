@@ -109,7 +109,7 @@ func (c *call) getSpec(w http.ResponseWriter) error {
 
 // currentSpec returns the deployed spec. That there is none is no fault of the server here.
 func (c *call) currentSpec() (control.Spec, error) {
-	s, err := c.api.Registry.Spec(c.request.Context(), c.instance, c.env)
+	s, err := c.api.Registry.Specs.Current(c.request.Context(), c.instance, c.env)
 	if j17.CodeOf(err) == j17.CodeNoSpec {
 		return s, j17.Errorf(j17.CodeNotFound, "No spec has been deployed to %s.", c.env.LongName())
 	}
@@ -133,7 +133,7 @@ func (c *call) listProjections(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	s, err := c.api.Registry.Spec(c.request.Context(), c.instance, c.env)
+	s, err := c.api.Registry.Specs.Current(c.request.Context(), c.instance, c.env)
 	if err != nil && j17.CodeOf(err) != j17.CodeNoSpec {
 		return err
 	}
@@ -165,7 +165,7 @@ func (c *call) getSpecVersion(w http.ResponseWriter) error {
 	if err != nil {
 		return j17.Errorf(j17.CodeNotFound, "Versions of specs are numbered from 1 on.")
 	}
-	s, err := c.api.Registry.SpecVersion(c.request.Context(), c.instance, c.env, version)
+	s, err := c.api.Registry.Specs.Version(c.request.Context(), c.instance, c.env, version)
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (c *call) listSpecs(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	specs, err := c.api.Registry.SpecHistory(c.request.Context(), c.instance, c.env, l.offset, l.limit+1)
+	specs, err := c.api.Registry.Specs.History(c.request.Context(), c.instance, c.env, l.offset, l.limit+1)
 	if err != nil {
 		return err
 	}

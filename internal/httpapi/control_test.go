@@ -68,7 +68,7 @@ func newPlane(tb testing.TB, change func(*httpapi.Options)) *plane {
 
 func (p *plane) operator(tb testing.TB, email string, role control.Role, instances ...string) control.Operator {
 	tb.Helper()
-	op, err := p.registry.CreateOperator(tb.Context(), control.NewOperator{Email: email, Password: testPassword, Role: role, Instances: instances})
+	op, err := p.registry.Operators.Create(tb.Context(), control.NewOperator{Email: email, Password: testPassword, Role: role, Instances: instances})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestRolesOverHTTP(t *testing.T) {
 	p.operator(t, "po@example.com", control.RolePrivacyOfficer, p.instance.ID)
 	p.operator(t, "no@example.com", control.RoleInstanceAdmin)
 	victim := p.operator(t, "victim@example.com", control.RoleAuditor)
-	key, _, err := p.registry.CreateKey(t.Context(), control.NewKey{Instance: p.instance.ID, Environment: j17.Test, Scope: j17.ScopeRead, Name: "k"})
+	key, _, err := p.registry.Keys.Create(t.Context(), control.NewKey{Instance: p.instance.ID, Environment: j17.Test, Scope: j17.ScopeRead, Name: "k"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +345,7 @@ func TestLoginWithoutDisk(t *testing.T) {
 	token := p.login(t, "admin@example.com")
 	p.mustAs(t, token, 200, "GET", "/api/instances", "")
 	got := p.mustAs(t, token, 503, "POST", "/api/instances", `{"name":"shop"}`)
-	if _, ok := p.registry.InstanceByName("shop"); ok || got["error_id"] == nil {
+	if _, ok := p.registry.Instances.ByName("shop"); ok || got["error_id"] == nil {
 		t.Error(got)
 	}
 	if !strings.Contains(p.log.String(), "could not be added to the audit log") {
@@ -356,7 +356,7 @@ func TestLoginWithoutDisk(t *testing.T) {
 func TestSetupOverHTTP(t *testing.T) {
 	f := newFixture(t, nil)
 	p := &plane{fixture: f}
-	token, _, err := f.registry.SetupToken(t.Context())
+	token, _, err := f.registry.Setup.Token(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

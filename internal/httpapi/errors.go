@@ -201,7 +201,7 @@ func (c *call) fail(w http.ResponseWriter, err error) {
 		}
 		c.api.Logger.LogAttrs(c.request.Context(), level, "request failed",
 			slog.String("error_id", body.ErrorID), slog.String("code", string(e.Code)), slog.String("request_id", c.requestID),
-			slog.String("method", c.request.Method), slog.String("path", c.api.Registry.Redact(c.request.URL.Path)), slog.String("error", c.api.Registry.Redact(err.Error())))
+			slog.String("method", c.request.Method), slog.String("path", c.api.Registry.Faults.Redact(c.request.URL.Path)), slog.String("error", c.api.Registry.Faults.Redact(err.Error())))
 		stack := e.Stack()
 		if stack == "" {
 			stack = string(debug.Stack())
@@ -229,5 +229,5 @@ func (c *call) fail(w http.ResponseWriter, err error) {
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Cache-Control", "no-store")
 	// Errors quote what was sent, and that may be a token, pasted where it does not belong.
-	c.write(w, p.status, []byte(strings.TrimSuffix(c.api.Registry.Redact(raw.String()), "\n")))
+	c.write(w, p.status, []byte(strings.TrimSuffix(c.api.Registry.Faults.Redact(raw.String()), "\n")))
 }

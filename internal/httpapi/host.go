@@ -42,7 +42,7 @@ func (a *API) resolveHost(c *call, host string) error {
 			break
 		}
 	}
-	instance, ok := a.Registry.InstanceByName(label)
+	instance, ok := a.Registry.Instances.ByName(label)
 	if !ok {
 		return j17.Errorf(j17.CodeNotFound, "There is no instance of that name on this server")
 	}

@@ -23,8 +23,8 @@ func (a *API) elsewhere(instance string) (control.Node, bool) {
 	if a.Cluster == nil || a.Cluster.Node != "" {
 		return control.Node{}, false
 	}
-	i, _ := a.Registry.InstanceByID(instance)
-	n, _ := a.Registry.NodeByName(i.Node)
+	i, _ := a.Registry.Instances.ByID(instance)
+	n, _ := a.Registry.Nodes.ByName(i.Node)
 	return n, true
 }
 
@@ -63,7 +63,7 @@ func (c *call) forwarded(w http.ResponseWriter, path string, handle func(*call, 
 					delete(p.Out.Header, name)
 				}
 			}
-			p.Out.Header.Set(headerNodeSecret, c.api.Registry.NodeSecret())
+			p.Out.Header.Set(headerNodeSecret, c.api.Registry.Secrets.NodeSecret())
 			p.Out.Header.Set(headerActor, base64.StdEncoding.EncodeToString(actor))
 			p.Out.Header.Set(headerCorrelationID, c.correlationID)
 			p.Out.Header.Set(headerRequestID, c.requestID)
@@ -106,7 +106,7 @@ func (c *call) askNode(ctx context.Context, n control.Node, path string) (*http.
 	if err != nil {
 		return nil, err
 	}
-	r.Header.Set(headerNodeSecret, c.api.Registry.NodeSecret())
+	r.Header.Set(headerNodeSecret, c.api.Registry.Secrets.NodeSecret())
 	return c.api.Cluster.Transport.RoundTrip(r)
 }
 

@@ -76,7 +76,7 @@ func (a *API) nodeRoutes() []route {
 	}
 	here := func(handle func(*call, http.ResponseWriter) error) func(*call, http.ResponseWriter) error {
 		return func(c *call, w http.ResponseWriter) error {
-			instance, ok := c.api.Registry.InstanceByID(c.request.PathValue("instance_"))
+			instance, ok := c.api.Registry.Instances.ByID(c.request.PathValue("instance_"))
 			if !ok {
 				return j17.Errorf(j17.CodeNotFound, "This worker does not know the instance yet. Try again.")
 			}
@@ -105,10 +105,10 @@ func (c *call) pollChanges(w http.ResponseWriter) error {
 		return err
 	}
 	p.Node.Writable = p.Writable
-	if err := c.api.Registry.RegisterNode(c.acting(), p.Node); err != nil {
+	if err := c.api.Registry.Nodes.Register(c.acting(), p.Node); err != nil {
 		return err
 	}
-	c.api.Registry.NoteKeyUses(p.KeyUses)
+	c.api.Registry.Keys.NoteUses(p.KeyUses)
 	c.allowTime(w, 2*PollTime)
 	ctx, cancel := context.WithTimeout(c.request.Context(), PollTime)
 	defer cancel()
@@ -124,12 +124,12 @@ func (c *call) pollChanges(w http.ResponseWriter) error {
 		case <-stop:
 		}
 	}()
-	rep, err := c.api.Registry.Replicate(ctx, p.Node.Name, p.Position)
+	rep, err := c.api.Registry.Replication.Next(ctx, p.Node.Name, p.Position)
 	if err != nil {
 		return err
 	}
 	if c.request.Context().Err() != nil {
-		c.api.Registry.Disconnected(p.Node.Name)
+		c.api.Registry.Replication.Disconnected(p.Node.Name)
 	}
 	raw, err := json.Marshal(rep)
 	if err != nil {
@@ -163,7 +163,7 @@ func (c *call) putSpecOfWorker(w http.ResponseWriter) error {
 		return j17.Errorf(j17.CodeInvalidSpec, "The headnode does not accept the spec that the worker has accepted. Bring both to the same version.")
 	}
 	ctx := control.WithActor(c.request.Context(), p.Actor, p.RequestID)
-	s, err := c.api.Registry.PutSpec(ctx, p.Deployment)
+	s, err := c.api.Registry.Specs.Put(ctx, p.Deployment)
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (c *call) specOfHeadnode(w http.ResponseWriter) error {
 	if err != nil {
 		return j17.Errorf(j17.CodeNotFound, "Versions of specs are numbered from 1 on.")
 	}
-	s, err := c.api.Registry.SpecVersion(c.request.Context(), c.request.PathValue("instance"), j17.Environment(c.request.PathValue("env")), version)
+	s, err := c.api.Registry.Specs.Version(c.request.Context(), c.request.PathValue("instance"), j17.Environment(c.request.PathValue("env")), version)
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (c *call) auditOfWorker(w http.ResponseWriter) error {
 	if err := c.decodeLarge(w, &rec, 1<<20); err != nil {
 		return err
 	}
-	if err := c.api.Registry.Audit(c.request.Context(), rec); err != nil {
+	if err := c.api.Registry.Audit.Add(c.request.Context(), rec); err != nil {
 		return err
 	}
 	return c.answer(w, http.StatusOK, nil)
@@ -215,11 +215,11 @@ func (c *call) listNodes(w http.ResponseWriter) error {
 		Writable    *bool      `json:"writable"`
 	}
 	load := map[string]int{}
-	for _, i := range c.api.Registry.Instances() {
+	for _, i := range c.api.Registry.Instances.All() {
 		load[i.Node]++
 	}
 	rows := make([]nodeRow, 0)
-	for _, n := range c.api.Registry.Nodes() {
+	for _, n := range c.api.Registry.Nodes.All() {
 		row := nodeRow{Name: n.Name, PublicURL: n.PublicURL, InternalURL: n.InternalURL, Version: n.Version, Instances: load[n.Name]}
 		if !n.SeenAt.IsZero() {
 			seen := n.SeenAt.UTC().Truncate(time.Second)
@@ -236,7 +236,7 @@ func (c *call) here(i control.Instance) error {
 	if cluster == nil || cluster.Node != "" && cluster.Node == i.Node {
 		return nil
 	}
-	n, ok := c.api.Registry.NodeByName(i.Node)
+	n, ok := c.api.Registry.Nodes.ByName(i.Node)
 	if !ok {
 		return j17.Errorf(j17.CodeUnavailable, "No worker has this instance yet. Start a worker for this headnode.")
 	}
@@ -264,7 +264,7 @@ func (c *call) awaitReplicas() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.request.Context()), replicaTime)
 	defer cancel()
 	c.awaited = true
-	if c.behind = c.api.Registry.AwaitReplicas(ctx); c.behind != nil {
+	if c.behind = c.api.Registry.Replication.AwaitReplicas(ctx); c.behind != nil {
 		c.api.Logger.LogAttrs(ctx, slog.LevelWarn, "a change has not reached all workers yet",
 			slog.Any("behind", c.behind), slog.String("route", c.route), slog.String("request_id", c.requestID))
 	}

@@ -41,7 +41,7 @@ func (c *call) limit(w http.ResponseWriter) error {
 		}
 	}
 	if l := c.api.Keys; l != nil && c.principal.Kind == j17.APIKey {
-		return charge(w, scopeKey, l.Take(c.principal.ID, c.api.Registry.PlanOf(c.instance).RequestsPerMinute, now))
+		return charge(w, scopeKey, l.Take(c.principal.ID, c.api.Registry.Instances.PlanOf(c.instance).RequestsPerMinute, now))
 	}
 	return nil
 }

@@ -76,11 +76,11 @@ func TestBodiesThatArriveSlowlyTakeWhatThereIs(t *testing.T) {
 		if small := f.do(t, http.MethodPost, "/note/global", batchOf(1000)); small.status != http.StatusCreated {
 			t.Errorf("a small one: %d %s", small.status, small.body)
 		}
-		other, err := f.registry.CreateInstance(t.Context(), "other")
+		other, err := f.registry.Instances.Create(t.Context(), "other")
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, key, err := f.registry.CreateKey(t.Context(), control.NewKey{Instance: other.ID, Environment: j17.Prod, Scope: j17.ScopeWrite, Name: "k"})
+		_, key, err := f.registry.Keys.Create(t.Context(), control.NewKey{Instance: other.ID, Environment: j17.Prod, Scope: j17.ScopeWrite, Name: "k"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -212,9 +212,9 @@ func (d *Dev) Close() error { return d.server.Close() }
 
 // Ready returns what a person or a program needs to use the server.
 func (d *Dev) Ready() Ready {
-	r := Ready{Ready: true, Version: d.server.options.Version, Keys: d.creds.Keys, Operator: d.creds.Operator, NodeSecret: d.server.registry.NodeSecret()}
+	r := Ready{Ready: true, Version: d.server.options.Version, Keys: d.creds.Keys, Operator: d.creds.Operator, NodeSecret: d.server.registry.Secrets.NodeSecret()}
 	name := devInstance
-	if i, ok := d.server.registry.InstanceByID(d.creds.Instance); ok {
+	if i, ok := d.server.registry.Instances.ByID(d.creds.Instance); ok {
 		name = i.Name // which an operator may have changed
 	}
 	r.Instance.ID, r.Instance.Name = d.creds.Instance, name
@@ -236,7 +236,7 @@ func (d *Dev) openCredentials(ctx context.Context) error {
 		if err := json.Unmarshal(raw, &d.creds); err != nil {
 			return fmt.Errorf("%s is damaged: remove it together with the data folder, or restore it: %w", file, err)
 		}
-		if _, ok := d.server.registry.InstanceByID(d.creds.Instance); ok {
+		if _, ok := d.server.registry.Instances.ByID(d.creds.Instance); ok {
 			d.clock.Advance(d.creds.ClockOffset)
 			return nil
 		}
@@ -277,15 +277,15 @@ func (d *Dev) advance(by time.Duration) (time.Time, error) {
 // known keys; it gets new ones.
 func (d *Dev) makeCredentials(ctx context.Context) error {
 	registry := d.server.registry
-	instance, ok := registry.InstanceByName(devInstance)
+	instance, ok := registry.Instances.ByName(devInstance)
 	if !ok {
 		var err error
-		if instance, err = registry.CreateInstance(ctx, devInstance); err != nil {
+		if instance, err = registry.Instances.Create(ctx, devInstance); err != nil {
 			return err
 		}
 	}
-	for _, key := range registry.Keys(instance.ID) { // of a credentials file that is gone
-		if _, err := registry.RevokeKey(ctx, key.ID, d.clock.Now()); err != nil {
+	for _, key := range registry.Keys.Of(instance.ID) { // of a credentials file that is gone
+		if _, err := registry.Keys.Revoke(ctx, key.ID, d.clock.Now()); err != nil {
 			return err
 		}
 	}
@@ -293,7 +293,7 @@ func (d *Dev) makeCredentials(ctx context.Context) error {
 	for _, env := range j17.Environments() {
 		var pair KeyPair
 		for scope, into := range map[j17.Scope]*string{j17.ScopeRead: &pair.Read, j17.ScopeWrite: &pair.Write} {
-			_, token, err := registry.CreateKey(ctx, control.NewKey{Instance: instance.ID, Environment: env, Scope: scope, Name: "dev " + string(scope)})
+			_, token, err := registry.Keys.Create(ctx, control.NewKey{Instance: instance.ID, Environment: env, Scope: scope, Name: "dev " + string(scope)})
 			if err != nil {
 				return err
 			}
@@ -302,12 +302,12 @@ func (d *Dev) makeCredentials(ctx context.Context) error {
 		d.creds.Keys[env] = pair
 	}
 	d.creds.Operator = Login{Email: devEmail, Password: newPassword()}
-	for _, op := range registry.Operators() {
+	for _, op := range registry.Operators.All() {
 		if op.Email == devEmail {
-			return registry.SetPassword(ctx, op.ID, d.creds.Operator.Password)
+			return registry.Operators.SetPassword(ctx, op.ID, d.creds.Operator.Password)
 		}
 	}
-	_, err := registry.CreateOperator(ctx, control.NewOperator{Email: devEmail, Password: d.creds.Operator.Password, Role: control.RolePlatformAdmin})
+	_, err := registry.Operators.Create(ctx, control.NewOperator{Email: devEmail, Password: d.creds.Operator.Password, Role: control.RolePlatformAdmin})
 	return err
 }
 

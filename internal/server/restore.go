@@ -180,7 +180,7 @@ func (h *handover) try(ctx context.Context, e environment) bool {
 // owned returns the environments that this server has.
 func (s *Server) owned() []environment {
 	var environments []environment
-	for _, instance := range s.registry.Instances() {
+	for _, instance := range s.registry.Instances.All() {
 		for _, env := range j17.Environments() {
 			if s.owns(instance) {
 				environments = append(environments, environment{instance.ID, env})

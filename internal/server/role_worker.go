@@ -137,19 +137,19 @@ type follower struct {
 // poll asks the headnode for what is new, which it waits for unless at once is set, and takes it over.
 func (f *follower) poll(ctx context.Context, atOnce bool) error {
 	registry := f.server.registry
-	position, err := registry.Position(ctx)
+	position, err := registry.Replication.Position(ctx)
 	if err != nil {
 		return err
 	}
 	asked := f.server.options.Clock.Now()
-	body := httpapi.Poll{Node: f.self, Writable: f.server.store.Status().Writable, Position: position, AtOnce: atOnce, KeyUses: registry.KeyUses(f.reported)}
+	body := httpapi.Poll{Node: f.self, Writable: f.server.store.Status().Writable, Position: position, AtOnce: atOnce, KeyUses: registry.Keys.Uses(f.reported)}
 	limit := httpapi.PollTime + nodeTime
 	if atOnce && position != "" {
 		limit = startTime
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	var rep control.Replication
+	var rep control.Update
 	if err := f.up.call(ctx, http.MethodPost, "/internal/control/changes", body, &rep); err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (f *follower) poll(ctx context.Context, atOnce bool) error {
 	if !rep.Whole && len(rep.Changes) == 0 {
 		return nil
 	}
-	if err := registry.Apply(ctx, rep); err != nil {
+	if err := registry.Replication.Apply(ctx, rep); err != nil {
 		return err
 	}
 	if !rep.MovesSpecs() {
@@ -188,7 +188,7 @@ func (f *follower) run(ctx context.Context) error {
 		}
 		if err == nil {
 			pause = firstPause
-			if err := f.server.registry.SendRecords(ctx); err != nil && ctx.Err() == nil {
+			if err := f.server.registry.Audit.SendUnsent(ctx); err != nil && ctx.Err() == nil {
 				logger.LogAttrs(ctx, slog.LevelWarn, "audit records could not be sent to the headnode; they are tried again", slog.Any("error", err))
 			}
 			continue
@@ -251,7 +251,7 @@ func (s *Server) follow(ctx context.Context, o ServeOptions) error {
 		self.InternalURL = urlOf(s.internal, o.InternalCertificate.given())
 	}
 	s.follower = &follower{server: s, up: o.cluster.upstream, self: self, arrived: make(chan struct{}, 1)}
-	position, err := s.registry.Position(ctx)
+	position, err := s.registry.Replication.Position(ctx)
 	if err != nil {
 		return err
 	}

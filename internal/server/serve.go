@@ -490,7 +490,7 @@ func OpenServe(ctx context.Context, o ServeOptions) (_ *Serve, err error) {
 		return nil, err
 	}
 	if o.DefaultInstance != "" {
-		instance, ok := s.server.registry.InstanceByName(o.DefaultInstance)
+		instance, ok := s.server.registry.Instances.ByName(o.DefaultInstance)
 		if !ok {
 			return nil, fmt.Errorf("default-instance: there is no instance named %q; create it first, then name it", o.DefaultInstance)
 		}
@@ -575,7 +575,7 @@ func (s *Server) checkHeadnode(ctx context.Context) error {
 		return err
 	}
 	for _, t := range tenants {
-		for _, i := range s.registry.Instances() {
+		for _, i := range s.registry.Instances.All() {
 			if strings.HasPrefix(string(t), i.ID+"/") {
 				return fmt.Errorf("the data folder holds events of the instance %s, and a headnode serves none; start it with the role all, or on a folder without events", i.Name)
 			}
@@ -586,7 +586,7 @@ func (s *Server) checkHeadnode(ctx context.Context) error {
 
 // checkAlone refuses a data folder whose instances are on workers.
 func (s *Server) checkAlone() error {
-	for _, i := range s.registry.Instances() {
+	for _, i := range s.registry.Instances.All() {
 		if i.Node != "" {
 			return fmt.Errorf("the events of the instance %s are on the worker %s; start this folder with the role it had", i.Name, i.Node)
 		}
@@ -605,7 +605,7 @@ func (s *Serve) firstOperator(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return registry.EnsureOperator(ctx, s.options.OperatorEmail, password)
+		return registry.Setup.Ensure(ctx, s.options.OperatorEmail, password)
 	}
 	file := filepath.Join(s.options.Dir, setupFile)
 	raw, err := os.ReadFile(file) //nolint:gosec // a fixed name in the data folder
@@ -613,12 +613,12 @@ func (s *Serve) firstOperator(ctx context.Context) error {
 		return err
 	}
 	token := string(raw)
-	works, err := registry.SetupTokenWorks(ctx, token)
+	works, err := registry.Setup.TokenWorks(ctx, token)
 	if err != nil {
 		return err
 	}
 	if !works {
-		fresh, needed, err := registry.SetupToken(ctx)
+		fresh, needed, err := registry.Setup.Token(ctx)
 		if err != nil {
 			return err
 		}

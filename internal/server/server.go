@@ -134,10 +134,10 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 		return nil, err
 	}
 	if o.nodeSecret != "" {
-		s.registry.UseNodeSecret(o.nodeSecret)
+		s.registry.Secrets.UseNodeSecret(o.nodeSecret)
 	}
 	if o.cluster != nil && o.cluster.upstream != nil {
-		s.registry.Follow(o.cluster.upstream)
+		s.registry.Replication.Follow(o.cluster.upstream)
 	}
 	s.auth = auth.New(s.registry, o.Clock)
 	if o.mail.Host != "" {

@@ -220,7 +220,7 @@ func (s *Server) hasHost(host string) bool {
 			break
 		}
 	}
-	instance, ok := s.registry.InstanceByName(label)
+	instance, ok := s.registry.Instances.ByName(label)
 	return ok && s.owns(instance)
 }
 

@@ -81,7 +81,7 @@ const (
 
 // check raises the alerts that the use of an instance calls for, of each metric the highest one. The caller holds flushing.
 func (m *Meter) check(ctx context.Context, instance string) error {
-	i, ok := m.registry.InstanceByID(instance)
+	i, ok := m.registry.Instances.ByID(instance)
 	if !ok {
 		return nil
 	}
@@ -99,7 +99,7 @@ func (m *Meter) check(ctx context.Context, instance string) error {
 			continue
 		}
 		alert := Alert{
-			Instance: instance, Name: i.Name, Plan: m.registry.PlanOf(instance).Name, Period: used.Period,
+			Instance: instance, Name: i.Name, Plan: m.registry.Instances.PlanOf(instance).Name, Period: used.Period,
 			Metric: metric, Threshold: thresholds()[reached], Used: a.Used, Limit: a.Limit, At: m.clock.Now().UTC().Truncate(time.Second),
 		}
 		if err := m.raise(ctx, alert); err != nil {

@@ -143,7 +143,7 @@ func Mail(o MailOptions, registry *control.Registry) (Channel, error) {
 // managers returns the addresses of those who manage an instance.
 func managers(registry *control.Registry, instance string) []string {
 	var granted, platform []string
-	for _, op := range registry.Operators() {
+	for _, op := range registry.Operators.All() {
 		switch {
 		case op.Role == control.RolePlatformAdmin:
 			platform = append(platform, op.Email)

@@ -137,7 +137,7 @@ func TestMail(t *testing.T) {
 	expect("a@example.com", "b@example.com")
 	add := func(email string, role control.Role, instances ...string) {
 		t.Helper()
-		if _, err := f.registry.CreateOperator(t.Context(), control.NewOperator{Email: email, Password: "a long password", Role: role, Instances: instances}); err != nil {
+		if _, err := f.registry.Operators.Create(t.Context(), control.NewOperator{Email: email, Password: "a long password", Role: role, Instances: instances}); err != nil {
 			t.Fatal(err)
 		}
 	}

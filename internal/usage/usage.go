@@ -227,7 +227,7 @@ func (m *Meter) Flush(ctx context.Context) error {
 	m.mu.RUnlock()
 	for _, t := range tenants {
 		id, _, _ := strings.Cut(string(t), "/")
-		if _, ok := m.registry.InstanceByID(id); !ok {
+		if _, ok := m.registry.Instances.ByID(id); !ok {
 			m.forget(t) // of an instance that was deleted while it was written to
 		} else if c, err := m.collect(ctx, t); err != nil {
 			errs = append(errs, err)
@@ -354,7 +354,7 @@ func (m *Meter) month(ctx context.Context, instance string) (Month, error) {
 		sum.Requests += c.total.Requests
 		sum.StorageBytes += c.total.StorageBytes
 	}
-	plan := m.registry.PlanOf(instance)
+	plan := m.registry.Instances.PlanOf(instance)
 	return Month{
 		Period: sum.Month, Events: amount(sum.Events, plan.EventsPerMonth), Storage: amount(sum.StorageBytes, plan.StorageBytes),
 		Reads: sum.Reads, Requests: sum.Requests,

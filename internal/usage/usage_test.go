@@ -42,7 +42,7 @@ func start(tb testing.TB, channels ...usage.Channel) *fixture {
 	f.open(tb)
 	tb.Cleanup(func() { _ = f.raw.Close() })
 	var err error
-	if f.app, err = f.registry.AddInstance(tb.Context(), control.NewInstance{Name: "app", Plan: "small"}); err != nil {
+	if f.app, err = f.registry.Instances.Add(tb.Context(), control.NewInstance{Name: "app", Plan: "small"}); err != nil {
 		tb.Fatal(err)
 	}
 	return f
@@ -277,7 +277,7 @@ func TestRunStoresTheLastCounts(t *testing.T) {
 func TestDeletedInstancesAreForgotten(t *testing.T) {
 	f := start(t)
 	f.write(t, j17.Prod, 1)
-	if err := f.registry.DeleteInstance(t.Context(), f.app.ID, "app"); err != nil {
+	if err := f.registry.Instances.Delete(t.Context(), f.app.ID, "app"); err != nil {
 		t.Fatal(err)
 	}
 	f.flush(t)
@@ -458,7 +458,7 @@ func TestAnotherPlanIsAnotherLimit(t *testing.T) {
 	f.write(t, j17.Prod, 600)
 	f.step(t)
 	plan := "free" // 1000 events
-	if _, err := f.registry.ChangeInstance(t.Context(), f.app.ID, control.InstanceChange{Plan: &plan}); err != nil {
+	if _, err := f.registry.Instances.Change(t.Context(), f.app.ID, control.InstanceChange{Plan: &plan}); err != nil {
 		t.Fatal(err)
 	}
 	f.write(t, j17.Prod, 1)
