@@ -20,7 +20,11 @@ type turns chan struct{}
 
 func newTurns() turns { return make(turns, 1) }
 
+// take takes a turn that is free even where the context has ended.
 func (t turns) take(ctx context.Context) error {
+	if t.tryTake() {
+		return nil
+	}
 	select {
 	case t <- struct{}{}:
 		return nil
