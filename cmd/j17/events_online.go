@@ -15,7 +15,7 @@ import (
 
 	"j17"
 	"j17/internal/client"
-	"j17/internal/engine"
+	"j17/internal/eventfile"
 )
 
 // eventsOnline returns the commands of "j17 events" that talk to a server.
@@ -101,7 +101,7 @@ A lost connection does no harm: the write is repeated with the same idempotency 
 func (e *env) data(arg string) (json.RawMessage, error) {
 	from := "DATA"
 	if name, ok := strings.CutPrefix(arg, "@"); ok || arg == "-" {
-		raw, err := e.readText(name, engine.MaxEventText, "No event can be that large.")
+		raw, err := e.readText(name, eventfile.MaxText, "No event can be that large.")
 		if err != nil {
 			return nil, err
 		}

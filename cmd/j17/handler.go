@@ -13,6 +13,7 @@ import (
 	"j17"
 	"j17/internal/clock"
 	"j17/internal/engine"
+	"j17/internal/eventfile"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
 	"j17/internal/value"
@@ -133,7 +134,7 @@ func (e *env) document(flag, text string) (string, value.Value, error) {
 		return "", value.Value{}, nil
 	}
 	if name, ok := strings.CutPrefix(text, "@"); ok {
-		raw, err := e.readText(name, engine.MaxEventText, "No event can be that large.")
+		raw, err := e.readText(name, eventfile.MaxText, "No event can be that large.")
 		if err != nil {
 			return "", value.Value{}, err
 		}

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"j17"
-	"j17/internal/engine"
+	"j17/internal/eventfile"
 	"j17/internal/value"
 )
 
@@ -19,7 +19,7 @@ type importEvent struct {
 	// index is its number in the file, counted from 0; line is where it starts, counted from 1.
 	index, line int
 	key         j17.Key
-	engine.FileWrite
+	eventfile.Write
 	eventType string
 	data      json.RawMessage
 	// raw is its text.
@@ -52,7 +52,7 @@ func (e *lineError) Error() string {
 
 // importSource reads the events of a file that are to be written.
 type importSource struct {
-	in    *engine.EventReader
+	in    *eventfile.Reader
 	seed  [sha256.Size]byte
 	index int
 	// ignored holds the members that were left out, in the order in which they were met.
@@ -62,13 +62,13 @@ type importSource struct {
 // newImportSource returns a source of what in has. name makes its seeds differ from those of other sources with the same
 // content.
 func newImportSource(in io.Reader, name string) *importSource {
-	return &importSource{in: engine.NewEventReader(in), seed: sha256.Sum256([]byte("j17 import\n" + name))}
+	return &importSource{in: eventfile.NewReader(in), seed: sha256.Sum256([]byte("j17 import\n" + name))}
 }
 
 // next returns the next event, a *lineError, or io.EOF at the end.
 func (s *importSource) next() (importEvent, error) {
 	text, err := s.in.Next()
-	if broken, ok := errors.AsType[*engine.EventTextError](err); ok {
+	if broken, ok := errors.AsType[*eventfile.TextError](err); ok {
 		err = &lineError{index: s.index, line: broken.Line, message: broken.Message, fatal: true}
 	}
 	if err != nil {
@@ -95,10 +95,13 @@ func (s *importSource) parse(text string) (importEvent, *lineError) {
 	if err != nil {
 		return importEvent{}, notJSON(text, err)
 	}
-	e, faults := engine.ReadFileEvent(v)
-	w, more := e.Write()
-	if faults = append(faults, more...); len(faults) > 0 {
+	e, faults := eventfile.ReadEvent(v)
+	if len(faults) > 0 {
 		return importEvent{}, faultOf(faults[0])
+	}
+	w, err := e.Write()
+	if err != nil {
+		return importEvent{}, faultOf(err)
 	}
 	if e.Recorded {
 		s.leave("stream_id")
@@ -112,7 +115,7 @@ func (s *importSource) parse(text string) (importEvent, *lineError) {
 	for _, name := range w.Left {
 		s.leave("metadata." + name)
 	}
-	return importEvent{key: j17.Key{Type: e.AggregateType, ID: e.ID}, FileWrite: w, eventType: e.Type, data: e.Data.AppendJSON(nil)}, nil
+	return importEvent{key: j17.Key{Type: e.AggregateType, ID: e.ID}, Write: w, eventType: e.Type, data: e.Data.AppendJSON(nil)}, nil
 }
 
 // leave notes a member that is not taken over.

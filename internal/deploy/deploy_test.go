@@ -20,6 +20,7 @@ import (
 	"j17"
 	"j17/internal/blob"
 	"j17/internal/clock"
+	"j17/internal/command"
 	"j17/internal/control"
 	"j17/internal/deploy"
 	"j17/internal/engine"
@@ -670,7 +671,9 @@ func (f *fixture) write(tb testing.TB, id, data string) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	_, err = f.engine.Execute(tb.Context(), &engine.Command{Tenant: deploy.Tenant(f.instance, j17.Prod), Type: "note", ID: id, EventType: "was_written", Body: body})
+	c := engine.Command{Tenant: deploy.Tenant(f.instance, j17.Prod), Command: command.Read("was_written", body)}
+	c.Type, c.ID = "note", id
+	_, err = f.engine.Execute(tb.Context(), &c)
 	if err != nil {
 		tb.Fatal(err)
 	}

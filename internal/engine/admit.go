@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"j17"
+	"j17/internal/command"
 	"j17/internal/ident"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
@@ -19,16 +20,18 @@ import (
 type admitted struct {
 	key    j17.Key
 	events []proposed
-	// metadata is the compact JSON object that all events of the command share.
+	// metadata is the compact JSON object that all events of the command share. What events that they imply share with them are
+	// its first bytes, shared of them.
 	metadata []byte
+	shared   int
 	// expected is the length that the caller expects; nil: no expectation.
 	expected *uint64
 }
 
 // proposed is one event of a command.
 type proposed struct {
-	typ  *spec.EventType
-	data value.Value
+	typ   *spec.EventType
+	event command.Event
 }
 
 // maxErrors bounds the findings that a failed schema check reports.
@@ -42,23 +45,24 @@ func (d *deployed) admit(c *Command, b *work.Budget, resolve func() (j17.Key, er
 		return nil, err
 	}
 	var a admitted
-	if c.EventType != "" {
-		err = a.single(typ, c)
-	} else {
-		err = a.batch(typ, c)
-	}
-	if err != nil {
+	if err := a.types(typ, &c.Command); err != nil {
 		return nil, err
+	}
+	if err := c.FaultAt(command.AtEvents); err != nil {
+		return nil, err
+	}
+	if len(a.events) == 0 {
+		return nil, j17.Errorf(j17.CodeInvalidField, "Events array cannot be empty").At("events")
 	}
 	if a.key, err = resolve(); err != nil {
 		return nil, err
 	}
-	if err := a.readMetadata(d.spec, c); err != nil {
+	if err := a.admitMetadata(d.spec, &c.Command); err != nil {
 		return nil, err
 	}
 	for i := range a.events {
 		if err := a.events[i].check(b); err != nil {
-			if c.EventType == "" {
+			if c.Batch {
 				err = j17.InEvent(err, i)
 			}
 			return nil, err
@@ -67,64 +71,20 @@ func (d *deployed) admit(c *Command, b *work.Budget, resolve func() (j17.Key, er
 	return &a, nil
 }
 
-func (a *admitted) single(typ *spec.AggregateType, c *Command) error {
-	et, err := eventType(typ, c.EventType)
-	if err != nil {
-		return err
-	}
-	if err := onlyMembers(c.Body, "", "data", "metadata"); err != nil {
-		return err
-	}
-	a.events = []proposed{{typ: et, data: c.Body.Get("data")}}
-	return nil
-}
-
-func (a *admitted) batch(typ *spec.AggregateType, c *Command) error {
-	if err := onlyMembers(c.Body, "", "events", "metadata"); err != nil {
-		return err
-	}
-	events := c.Body.Get("events")
-	switch {
-	case events.IsMissing():
-		return j17.Errorf(j17.CodeMissingField, "Missing 'events' array in request body").At("events")
-	case events.Kind() != value.Array:
-		return j17.Errorf(j17.CodeInvalidField, "'events' must be an array").At("events")
-	case events.Len() == 0:
-		return j17.Errorf(j17.CodeInvalidField, "Events array cannot be empty").At("events")
-	case events.Len() > MaxBatch:
-		return j17.Errorf(j17.CodePayloadTooLarge, "A batch can hold at most %d events, this one has %d. Split it.", MaxBatch, events.Len()).At("events")
-	}
-	a.events = make([]proposed, 0, events.Len())
-	for i, ev := range events.Elems() {
-		et, err := batchEvent(typ, ev)
-		if err != nil {
-			return j17.InEvent(err, i)
+// types finds the types of the events.
+func (a *admitted) types(typ *spec.AggregateType, c *command.Command) error {
+	a.events = make([]proposed, len(c.Events))
+	for i := range c.Events {
+		et, err := eventType(typ, c.Events[i].Type)
+		switch {
+		case err != nil && c.Batch:
+			return j17.InEvent(j17.At(err, "type"), i)
+		case err != nil:
+			return err
 		}
-		data := ev.Get("data")
-		if data.IsMissing() {
-			data = value.ObjectValue()
-		}
-		a.events = append(a.events, proposed{typ: et, data: data})
+		a.events[i] = proposed{typ: et, event: c.Events[i]}
 	}
 	return nil
-}
-
-// MaxBatch is the number of events that one batch may hold.
-const MaxBatch = 10_000
-
-func batchEvent(typ *spec.AggregateType, ev value.Value) (*spec.EventType, error) {
-	if err := onlyMembers(ev, "", "type", "data"); err != nil {
-		return nil, err
-	}
-	name := ev.Get("type")
-	if name.IsMissing() {
-		return nil, j17.Errorf(j17.CodeMissingField, "Every event of a batch needs a 'type'").At("type")
-	}
-	if name.Kind() != value.String {
-		return nil, j17.Errorf(j17.CodeInvalidField, "The 'type' of an event must be a string").At("type")
-	}
-	et, err := eventType(typ, name.Str())
-	return et, j17.At(err, "type")
 }
 
 func eventType(typ *spec.AggregateType, name string) (*spec.EventType, error) {
@@ -137,134 +97,76 @@ func eventType(typ *spec.AggregateType, name string) (*spec.EventType, error) {
 	return nil, j17.Errorf(j17.CodeUnknownEventType, "Event type '%s' not found in spec for aggregate '%s'%s", j17.Printable(name), typ.Name, diag.Meant(name, maps.Keys(typ.Events)))
 }
 
-// onlyMembers checks that v is an object without members other than known. Misspelt members would be lost silently.
-func onlyMembers(v value.Value, path string, known ...string) error {
-	if v.Kind() != value.Object {
-		what := "The request body"
-		if path != "" {
-			what = "'" + path + "'"
-		}
-		return j17.Errorf(j17.CodeInvalidField, "%s must be a JSON object", what).At(path)
-	}
-	for _, m := range v.Members() {
-		if slices.Contains(known, m.Key) {
-			continue
-		}
-		return UnknownField(path, m.Key, known)
-	}
-	return nil
-}
-
-// UnknownField refuses a member of the object at path, "" for the whole body, whose fields are known.
-func UnknownField(path, name string, known []string) error {
-	hint := "known fields are " + strings.Join(known, ", ")
-	if len(known) == 0 {
-		hint = "there are none here"
-	}
-	if near := diag.Nearest(name, known); near != "" {
-		hint = "did you mean '" + near + "'?"
-	}
-	return j17.Errorf(j17.CodeUnknownField, "Unknown field '%s': %s", j17.Printable(name), hint).At(j17.JoinPath(path, j17.Printable(name)))
-}
-
-func (a *admitted) readMetadata(s *spec.Compiled, c *Command) error {
-	meta := c.Body.Get("metadata")
-	if meta.IsMissing() {
-		return errNoMetadata()
-	}
-	if err := onlyMembers(meta, "metadata", "actor", "target", "previous_length", "skip_occ"); err != nil {
+// admitMetadata checks who causes the events and whom they concern, and writes it down.
+func (a *admitted) admitMetadata(s *spec.Compiled, c *command.Command) error {
+	// The actor.
+	if err := c.FaultAt(command.AtActor); err != nil {
 		return err
 	}
-	actor, err := readActor(s, meta.Get("actor"), c.Trusted)
+	actor, err := admitActor(s, c)
 	if err != nil {
 		return err
 	}
 	a.metadata = append(make([]byte, 0, 256), `{"actor":`...)
 	a.metadata = appendAgent(a.metadata, actor)
-	if t := meta.Get("target"); !t.IsMissing() {
-		target, err := readAgent(t, "metadata.target", s.TargetTypes, "target_types", s.IDs)
+
+	// The target.
+	if err := c.FaultAt(command.AtTarget); err != nil {
+		return err
+	}
+	if c.Target != nil {
+		target, err := admitAgent(*c.Target, "metadata.target", s.TargetTypes, "target_types", s.IDs)
 		if err != nil {
 			return err
 		}
 		a.metadata = append(a.metadata, `,"target":`...)
 		a.metadata = appendAgent(a.metadata, target)
 	}
+
+	// What is expected.
+	if err := c.FaultAt(command.AtExpected); err != nil {
+		return err
+	}
+	a.expected = c.Length
+	if c.SkipOCC {
+		for i := range a.events {
+			if et := a.events[i].typ; !et.AllowSkipOCC {
+				return j17.Errorf(j17.CodeSkipOCCNotAllowed, "Event type '%s' does not allow skip_occ. Set \"allow_skip_occ\": true for it in the spec, or leave skip_occ out.", et.Name).At("metadata.skip_occ")
+			}
+		}
+	}
+
+	// What the command comes from.
 	if c.CorrelationID != "" {
 		a.metadata = append(a.metadata, `,"correlation_id":`...)
 		a.metadata = value.AppendString(a.metadata, c.CorrelationID)
 	}
+	a.shared = len(a.metadata)
+	for _, m := range c.Members {
+		a.metadata = append(a.metadata, ',')
+		a.metadata = value.AppendString(a.metadata, m.Key)
+		a.metadata = append(a.metadata, ':')
+		a.metadata = m.Value.AppendJSON(a.metadata)
+	}
 	a.metadata = append(a.metadata, '}')
-	return a.readConcurrency(meta)
-}
-
-// readConcurrency reads the mode of concurrency control: previous_length, skip_occ or neither.
-func (a *admitted) readConcurrency(meta value.Value) error {
-	if v := meta.Get("previous_length"); !v.IsMissing() {
-		n, ok := v.Int64()
-		if !ok || n < 0 {
-			return j17.Errorf(j17.CodeInvalidField, "'previous_length' must be an integer of 0 or more: the number of events the aggregate is expected to have").At("metadata.previous_length")
-		}
-		expected := uint64(n)
-		a.expected = &expected
-	}
-	v := meta.Get("skip_occ")
-	if v.IsMissing() {
-		return nil
-	}
-	if v.Kind() != value.Bool {
-		return j17.Errorf(j17.CodeInvalidField, "'skip_occ' must be true or false").At("metadata.skip_occ")
-	}
-	if !v.Truth() {
-		return nil
-	}
-	if a.expected != nil {
-		return j17.Errorf(j17.CodeInvalidField, "'skip_occ' and 'previous_length' exclude each other: leave one out").At("metadata.skip_occ")
-	}
-	for i := range a.events {
-		if et := a.events[i].typ; !et.AllowSkipOCC {
-			return j17.Errorf(j17.CodeSkipOCCNotAllowed, "Event type '%s' does not allow skip_occ. Set \"allow_skip_occ\": true for it in the spec, or leave skip_occ out.", et.Name).At("metadata.skip_occ")
-		}
-	}
 	return nil
 }
 
-func readActor(s *spec.Compiled, v value.Value, trusted bool) (j17.Agent, error) {
+func admitActor(s *spec.Compiled, c *command.Command) (j17.Agent, error) {
 	const path = "metadata.actor"
-	if v.IsMissing() {
-		return j17.Agent{}, errNoActor()
+	if !ident.IsSystemActorType(c.Actor.Type) {
+		return admitAgent(c.Actor, path, s.AgentTypes, "agent_types", s.IDs)
 	}
-	if typ := v.Get("type"); typ.Kind() == value.String && ident.IsSystemActorType(typ.Str()) {
-		if err := onlyMembers(v, path, "type", "id"); err != nil {
-			return j17.Agent{}, err
-		}
-		id := v.Get("id")
-		if id.Kind() != value.String {
-			return j17.Agent{}, j17.Errorf(j17.CodeMissingField, "Missing 'id' of the actor").At(path + ".id")
-		}
-		if err := ident.CheckSystemAgent(id.Str()); err != nil {
-			return j17.Agent{}, j17.At(err, path+".id")
-		}
-		if !trusted {
-			return j17.Agent{}, j17.Errorf(j17.CodeForbidden, "Actor types that start with 'system_' are the platform's own; an API key cannot write as one").At(path + ".type")
-		}
-		return j17.Agent{Type: typ.Str(), ID: id.Str()}, nil
+	if err := ident.CheckSystemAgent(c.Actor.ID); err != nil {
+		return j17.Agent{}, j17.At(err, path+".id")
 	}
-	return readAgent(v, path, s.AgentTypes, "agent_types", s.IDs)
+	if !c.Trusted {
+		return j17.Agent{}, j17.Errorf(j17.CodeForbidden, "Actor types that start with 'system_' are the platform's own; an API key cannot write as one").At(path + ".type")
+	}
+	return c.Actor, nil
 }
 
-func errNoMetadata() error {
-	return j17.Errorf(j17.CodeMissingField, "Missing 'metadata': every event names its actor").At("metadata")
-}
-
-func errNoActor() error {
-	return j17.Errorf(j17.CodeMissingField, "Missing 'actor': every event names who caused it").At("metadata.actor")
-}
-
-func readAgent(v value.Value, path string, declared spec.Names, list string, rules *ident.Rules) (j17.Agent, error) {
-	agent, err := readHalves(v, path)
-	if err != nil {
-		return agent, err
-	}
+func admitAgent(agent j17.Agent, path string, declared spec.Names, list string, rules *ident.Rules) (j17.Agent, error) {
 	if !declared.Has(agent.Type) {
 		return agent, j17.Errorf(j17.CodeUndeclaredType, "Type '%s' is not declared in the spec's %s%s", j17.Printable(agent.Type), list, diag.Meant(agent.Type, slices.Values(declared.Sorted()))).At(path + ".type")
 	}
@@ -273,28 +175,6 @@ func readAgent(v value.Value, path string, declared spec.Names, list string, rul
 		return agent, j17.At(err, path+".id")
 	}
 	agent.ID = id
-	return agent, nil
-}
-
-// readHalves reads an actor or target as far as that needs no spec.
-func readHalves(v value.Value, path string) (j17.Agent, error) {
-	if err := onlyMembers(v, path, "type", "id"); err != nil {
-		return j17.Agent{}, err
-	}
-	var agent j17.Agent
-	for _, half := range []struct {
-		name string
-		into *string
-	}{{"type", &agent.Type}, {"id", &agent.ID}} {
-		m := v.Get(half.name)
-		if m.IsMissing() {
-			return agent, j17.Errorf(j17.CodeMissingField, "Missing '%s' in '%s'", half.name, path).At(j17.JoinPath(path, half.name))
-		}
-		if m.Kind() != value.String {
-			return agent, j17.Errorf(j17.CodeInvalidField, "'%s' in '%s' must be a string", half.name, path).At(j17.JoinPath(path, half.name))
-		}
-		*half.into = m.Str()
-	}
 	return agent, nil
 }
 
@@ -316,10 +196,10 @@ type schemaDetails struct {
 
 // check validates the data of an event against its schema, at the cost of b. The error is b's where that ends.
 func (p *proposed) check(b *work.Budget) error {
-	if p.data.IsMissing() {
-		return errNoData()
+	if err := p.event.Fault(); err != nil {
+		return err
 	}
-	failures, err := p.typ.Schema.Validate(p.data, b)
+	failures, err := p.typ.Schema.Validate(p.event.Data, b)
 	if len(failures) > 0 {
 		return schemaError(failures)
 	}
@@ -331,10 +211,6 @@ func (p *proposed) check(b *work.Budget) error {
 	out := j17.Errorf(j17.CodeWorkLimit, "%s; it was used up by the check of the data of an event %s against its schema, at %s. Nothing was written.", strings.TrimSuffix(cause.Message, "."), p.typ.Name, at)
 	out.Details = workDetails{EventType: p.typ.Name, Pointer: at}
 	return out.Because(cause)
-}
-
-func errNoData() error {
-	return j17.Errorf(j17.CodeMissingField, "Missing 'data': the event's payload, {} if it has none").At("data")
 }
 
 func schemaError(failures []schema.Failure) error {

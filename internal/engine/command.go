@@ -2,21 +2,14 @@ package engine
 
 import (
 	"j17"
-	"j17/internal/value"
+	"j17/internal/command"
 )
 
 // Command asks for one or more events on one aggregate, all or none.
 type Command struct {
+	command.Command
+
 	Tenant j17.Tenant
-	// Type and ID name the aggregate as the caller wrote them. ID may be one of its public names.
-	Type, ID string
-	// New asks for an aggregate that does not exist yet; ID is "" then.
-	New bool
-	// EventType is that of a single event; "" for a batch.
-	EventType string
-	// Body is the request's body: {"data", "metadata"} for a single event, {"events": [{"type", "data"}], "metadata"}
-	// for a batch.
-	Body value.Value
 	// IdempotencyKey, if not "", makes a retry answer what the first try answered.
 	IdempotencyKey string
 	// Fingerprint tells requests with the same idempotency key apart: a digest of everything the
@@ -24,10 +17,6 @@ type Command struct {
 	Fingerprint [32]byte
 	// IfMatch lists entity tags of which the aggregate must have one; "*" is any that exists. Empty: no condition.
 	IfMatch []string
-	// CorrelationID is kept with every event the command causes.
-	CorrelationID string
-	// Trusted lets the command act as one of the platform's own actors.
-	Trusted bool
 }
 
 // Receipt tells what a command has written.

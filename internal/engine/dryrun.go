@@ -7,10 +7,10 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"j17"
+	"j17/internal/eventfile"
 	"j17/internal/ident"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
@@ -71,7 +71,7 @@ type EventFault struct {
 }
 
 // DryRun checks the events of a text as Execute does and folds those that are valid, in memory and in the order of the
-// text. SplitEvents says how events stand in it. Each of them is an object with the members "type", "data", "metadata"
+// text. eventfile.Split says how events stand in it. Each of them is an object with the members "type", "data", "metadata"
 // and either "key" ("order:global") or "aggregate_type" and "id"; "metadata" may have a timestamp (Unix seconds) and a
 // correlation id beside what a write may have.
 //
@@ -90,7 +90,7 @@ func DryRun(ctx context.Context, c *spec.Compiled, functions Functions, src stri
 			r.refusing = r.refusing || tried(et, math.MaxInt)
 		}
 	}
-	events, broken := SplitEvents(src)
+	events, broken := eventfile.Split(src)
 	for _, d := range broken {
 		r.Findings = append(r.Findings, EventFinding{Diagnostic: d, Code: j17.CodeInvalidJSON})
 	}
@@ -137,7 +137,7 @@ type examined struct {
 }
 
 // event checks and folds one event.
-func (r *dryRun) event(ctx context.Context, text EventText) {
+func (r *dryRun) event(ctx context.Context, text eventfile.Text) {
 	v, err := value.ParseString(text.Text)
 	if err != nil {
 		r.syntax(text, err)
@@ -176,12 +176,12 @@ func (r *dryRun) event(ctx context.Context, text EventText) {
 }
 
 // happen folds a valid event and what it brings about. Where custom code refuses one of them, none has happened.
-func (r *dryRun) happen(ctx context.Context, text EventText, c *FileEvent, e *examined) error {
+func (r *dryRun) happen(ctx context.Context, text eventfile.Text, c *eventfile.Event, e *examined) error {
 	faults, dropped := len(r.Faults), r.Dropped
 	x, err := r.imply(ctx, text, c, e)
 	undo := r.mark(x, e.key)
 	if err == nil {
-		err = r.fold(ctx, text, c.event(e, *e.timestamp), e.key)
+		err = r.fold(ctx, text, e.stored(c, *e.timestamp), e.key)
 	}
 	for i := 1; x != nil && err == nil && i < len(x.events); i++ {
 		o := &x.events[i]
@@ -238,7 +238,7 @@ func (r *dryRun) mark(x *expansion, own j17.Key) (undo func()) {
 }
 
 // imply computes what an event brings about, nil for nothing. An event that was written before has brought it about then.
-func (r *dryRun) imply(ctx context.Context, text EventText, c *FileEvent, e *examined) (*expansion, error) {
+func (r *dryRun) imply(ctx context.Context, text eventfile.Text, c *eventfile.Event, e *examined) (*expansion, error) {
 	if c.Recorded || !e.reacts() {
 		return nil, nil
 	}
@@ -283,8 +283,8 @@ func (r *dryRun) length(key j17.Key) uint64 {
 }
 
 // read takes an event of a file apart. Stream ids have to ascend.
-func (r *dryRun) read(v value.Value) (FileEvent, []error) {
-	e, faults := ReadFileEvent(v)
+func (r *dryRun) read(v value.Value) (eventfile.Event, []error) {
+	e, faults := eventfile.ReadEvent(v)
 	if e.StreamID != (j17.StreamID{}) && e.StreamID.Compare(r.last) <= 0 {
 		faults = append(faults, j17.Errorf(j17.CodeInvalidField, "The stream id does not come after the one before it, %s: put the events in the order of their ids", r.last).At("stream_id"))
 	}
@@ -292,7 +292,7 @@ func (r *dryRun) read(v value.Value) (FileEvent, []error) {
 }
 
 // examine makes the checks of admit and tells all that fails, not only the first. Each event has the budget of a command.
-func (d *deployed) examine(ctx context.Context, c *FileEvent) (*examined, []error) {
+func (d *deployed) examine(ctx context.Context, c *eventfile.Event) (*examined, []error) {
 	typ, err := d.aggregateType(c.AggregateType)
 	if err != nil {
 		return nil, []error{j17.At(err, "key")}
@@ -302,83 +302,32 @@ func (d *deployed) examine(ctx context.Context, c *FileEvent) (*examined, []erro
 	if e.key, err = d.key(c.AggregateType, c.ID); err != nil {
 		faults = append(faults, err)
 	}
-	own, kept, err := e.splitMetadata(c)
+	written, timestamp, err := c.Command()
 	if err != nil {
 		faults = append(faults, err)
 	}
+	e.timestamp = timestamp
 	if c.Recorded && ident.IsReservedEventType(c.Type) {
 		// The platform's own events have no schema, and nobody can post them.
 		if c.Metadata.Kind() != value.Object {
 			faults = append(faults, j17.Errorf(j17.CodeInvalidField, "'metadata' must be a JSON object").At("metadata"))
 		}
 		e.metadata = withoutTimestamp(c.Metadata)
-		e.events = []proposed{{data: c.Data}}
+		e.events = []proposed{{event: written.Events[0]}}
 		return e, faults
 	}
 	et, err := eventType(typ, c.Type)
 	if err != nil {
 		return nil, append(faults, j17.At(err, "type"))
 	}
-	e.events = []proposed{{typ: et, data: c.Data}}
-	body := value.ObjectValue()
-	if !own.IsMissing() {
-		body = value.ObjectValue(value.Member{Key: "metadata", Value: own})
-	}
-	if err := e.readMetadata(d.spec, &Command{Body: body, Trusted: c.Recorded || c.trusted}); err != nil {
+	e.events = []proposed{{typ: et, event: written.Events[0]}}
+	if err := e.admitMetadata(d.spec, &written); err != nil {
 		faults = append(faults, err)
 	}
 	if err := e.events[0].check(work.New(ctx, work.Command)); err != nil {
 		faults = append(faults, err)
 	}
-	if len(faults) == 0 && len(kept) > 0 {
-		e.metadata = extend(e.metadata, kept)
-	}
 	return e, faults
-}
-
-// splitMetadata separates what a write may say from what only a server writes.
-func (e *examined) splitMetadata(c *FileEvent) (own value.Value, kept []value.Member, err error) {
-	if c.Metadata.Kind() != value.Object {
-		return c.Metadata, nil, nil
-	}
-	var said []value.Member
-	for _, m := range c.Metadata.Members() {
-		switch m.Key {
-		case "timestamp":
-			n, ok := m.Value.Int64()
-			if !ok || n < 0 {
-				err = j17.Errorf(j17.CodeInvalidField, "'timestamp' must be an integer of 0 or more: the time of the event in Unix seconds").At("metadata.timestamp")
-				continue
-			}
-			e.timestamp = &n
-		case "correlation_id":
-			if m.Value.Kind() != value.String {
-				err = cmp.Or(err, error(j17.Errorf(j17.CodeInvalidField, "'correlation_id' must be a string").At("metadata.correlation_id")))
-			}
-			kept = append(kept, m)
-		case "actor", "target", "previous_length", "skip_occ":
-			said = append(said, m)
-		default:
-			if c.Recorded {
-				kept = append(kept, m)
-			} else {
-				said = append(said, m)
-			}
-		}
-	}
-	return value.ObjectValue(said...), kept, err
-}
-
-// extend appends members to a compact JSON object that is not empty.
-func extend(object []byte, members []value.Member) []byte {
-	object = object[:len(object)-1]
-	for _, m := range members {
-		object = append(object, ',')
-		object = value.AppendString(object, m.Key)
-		object = append(object, ':')
-		object = m.Value.AppendJSON(object)
-	}
-	return append(object, '}')
 }
 
 func withoutTimestamp(metadata value.Value) []byte {
@@ -387,7 +336,7 @@ func withoutTimestamp(metadata value.Value) []byte {
 }
 
 // fold takes an event that is valid into the state of its aggregate. The error is that of custom code.
-func (r *dryRun) fold(ctx context.Context, text EventText, ev *tick.Event, key j17.Key) error {
+func (r *dryRun) fold(ctx context.Context, text eventfile.Text, ev *tick.Event, key j17.Key) error {
 	p := r.program(key.Type)
 	s := r.states[key]
 	if s == nil {
@@ -407,7 +356,7 @@ func handlerAt(aggregateType, eventType string) diag.Pointer {
 	return diag.Pointer("/aggregate_types").Key(aggregateType).Key("events").Key(eventType).Key("handler")
 }
 
-func (r *dryRun) fault(text EventText, key j17.Key, eventType string, f tick.Fault) {
+func (r *dryRun) fault(text eventfile.Text, key j17.Key, eventType string, f tick.Fault) {
 	if len(r.Faults) >= diag.MaxKept {
 		r.Dropped++
 		return
@@ -415,8 +364,8 @@ func (r *dryRun) fault(text EventText, key j17.Key, eventType string, f tick.Fau
 	r.Faults = append(r.Faults, EventFault{Diagnostic: inSpec(r.spec, f), Event: text.Number, EventLine: text.Line, Key: key, Type: eventType})
 }
 
-// event returns the event as handlers see it once it is stored.
-func (c *FileEvent) event(e *examined, timestamp int64) *tick.Event {
+// stored returns the event as handlers see it once it is stored.
+func (e *examined) stored(c *eventfile.Event, timestamp int64) *tick.Event {
 	raw, layout := j17.AppendEvent(nil, j17.StreamID{}, e.key, c.Type, c.Data.OrNull().AppendJSON(nil), e.metadata, timestamp)
 	return &tick.Event{
 		Key: e.key.String(), Type: c.Type, Timestamp: timestamp,
@@ -431,8 +380,8 @@ func inSpec(c *spec.Compiled, f tick.Fault) diag.Diagnostic {
 }
 
 // syntax adds the finding of an event that is no JSON.
-func (r *dryRun) syntax(text EventText, err error) {
-	d := syntaxFinding(err)
+func (r *dryRun) syntax(text eventfile.Text, err error) {
+	d := eventfile.Syntax(err)
 	if syntax, ok := errors.AsType[*value.SyntaxError](err); ok {
 		d.Line, d.Column = value.Position(r.src, text.Offset+syntax.Offset)
 	}
@@ -440,7 +389,7 @@ func (r *dryRun) syntax(text EventText, err error) {
 }
 
 // refuse adds the findings that errors of the checks stand for, in the order of their places.
-func (r *dryRun) refuse(text EventText, v value.Value, errs []error) {
+func (r *dryRun) refuse(text eventfile.Text, v value.Value, errs []error) {
 	var all []EventFinding
 	for _, err := range errs {
 		for _, f := range findings(v, err) {
@@ -493,20 +442,7 @@ func findings(event value.Value, err error) []EventFinding {
 	all := make([]EventFinding, 0, len(e.Errors))
 	for _, f := range e.Errors {
 		p := diag.Pointer(f.Pointer)
-		all = append(all, EventFinding{Diagnostic: diag.Diagnostic{Pointer: p, Message: f.Message, Hint: f.Hint}, Code: e.Code, Path: dotted(event, p)})
+		all = append(all, EventFinding{Diagnostic: diag.Diagnostic{Pointer: p, Message: f.Message, Hint: f.Hint}, Code: e.Code, Path: eventfile.PathIn(event, p)})
 	}
 	return all
-}
-
-// dotted writes a pointer into v in the form "data.items[0].sku".
-func dotted(v value.Value, p diag.Pointer) string {
-	path := ""
-	for _, step := range p.Steps() {
-		if i, err := strconv.Atoi(step); err == nil && v.Kind() == value.Array {
-			path, v = path+"["+step+"]", v.Index(i)
-			continue
-		}
-		path, v = j17.JoinPath(path, step), v.Get(step)
-	}
-	return path
 }

@@ -25,34 +25,6 @@ func compiled(tb testing.TB, src string) *spec.Compiled {
 	return c
 }
 
-func TestSplitEvents(t *testing.T) {
-	for _, tc := range []struct{ name, src, want string }{
-		{"nothing", " \n\n", ""},
-		{"lines", "{\"a\":1}\r\n\n  {\"b\":2}", `1@0:{"a":1} 2@12:{"b":2}`},
-		{"lines are not looked into", "x\n{", `1@0:x 2@2:{`},
-		{"array", "\n [ {\"a\": 1},\n 2 ]", `1@4:{"a": 1} 2@15:2`},
-		{"empty array", "[]", ""},
-		{"a byte order mark", "\uFEFF{}\n{}", "1@3:{} 2@6:{}"},
-		{"a byte order mark and an array", "\uFEFF [{}]", "1@5:{}"},
-		{"something after the array", "[{}]\n{}", "2:1"},
-		{"broken array", "[{},\n {]", "2:3"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			events, found := engine.SplitEvents(tc.src)
-			var got []string
-			for _, e := range events {
-				got = append(got, fmt.Sprintf("%d@%d:%s", e.Number, e.Offset, e.Text))
-			}
-			for _, d := range found {
-				got = append(got, fmt.Sprintf("%d:%d", d.Line, d.Column))
-			}
-			if diff := cmp.Diff(tc.want, strings.Join(got, " ")); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-}
-
 func dryRun(t *testing.T, c *spec.Compiled, src string, now int64) engine.DryRunResult {
 	t.Helper()
 	r, err := engine.DryRun(t.Context(), c, nil, src, now)
@@ -141,10 +113,9 @@ func TestDryRunIsWhatTheEngineDoes(t *testing.T) {
 		{"global", "was_counted", `{"by":40}`},
 		{id, "was_named", `{"name":"y"}`},
 	} {
-		if _, err := f.Execute(t.Context(), &engine.Command{
-			Tenant: tenant, Type: "counter", ID: e[0], EventType: e[1], Body: body(t, `{"data":`+e[2]+`,`+meta+`}`),
-			CorrelationID: "0193a1b2-0000-7000-8000-000000000001",
-		}); err != nil {
+		c := command(t, "counter/"+e[0]+"/"+e[1], `{"data":`+e[2]+`,`+meta+`}`)
+		c.CorrelationID = "0193a1b2-0000-7000-8000-000000000001"
+		if _, err := f.Execute(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
 		f.clock.Advance(60_000_000_000)

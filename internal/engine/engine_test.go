@@ -16,6 +16,7 @@ import (
 
 	"j17"
 	"j17/internal/clock"
+	wanted "j17/internal/command"
 	"j17/internal/engine"
 	"j17/internal/spec"
 	"j17/internal/store/pebble"
@@ -84,7 +85,9 @@ func command(tb testing.TB, path, body string) *engine.Command {
 		tb.Fatal(err)
 	}
 	parts := append(strings.Split(path, "/"), "", "")
-	return &engine.Command{Tenant: tenant, Type: parts[0], ID: parts[1], EventType: parts[2], Body: v, Fingerprint: sha256.Sum256([]byte(path + body))}
+	c := &engine.Command{Command: wanted.Read(parts[2], v), Tenant: tenant, Fingerprint: sha256.Sum256([]byte(path + body))}
+	c.Type, c.ID = parts[0], parts[1]
+	return c
 }
 
 // post writes and fails the test if that does not work.
@@ -161,6 +164,12 @@ func TestAdmission(t *testing.T) {
 		{"batch event without type", "counter/global", batch(`[` + ok + `,{"data":{}}]`), j17.CodeMissingField, "type", at(1)},
 		{"batch event of unknown type", "counter/global", batch(`[` + ok + `,{"type":"ghost"}]`), j17.CodeUnknownEventType, "type", at(1)},
 		{"batch event with metadata", "counter/global", batch(`[{"type":"was_counted","metadata":{}}]`), j17.CodeUnknownField, "metadata", at(0)},
+		{"of two faults, the event's type before the next one's form", "counter/global", batch(`[{"type":"ghost"},1]`), j17.CodeUnknownEventType, "type", at(0)},
+		{"of two faults, the form of the events before the key", "counter/x", batch(`[1]`), j17.CodeInvalidField, "", at(0)},
+		{"of two faults, the key before the form of the metadata", "counter/x/was_counted", `{"data":{},"metadata":1}`, j17.CodeInvalidIdentifier, "key", nil},
+		{"of two faults, the actor before the form of the target", "counter/global/was_counted", `{"data":{},"metadata":{"actor":{"type":"robot","id":"x"},"target":1}}`, j17.CodeUndeclaredType, "metadata.actor.type", nil},
+		{"of two faults, the target before the form of the length", "counter/global/was_counted", with(`"target":{"type":"x","id":"x"},"previous_length":"5"`), j17.CodeUndeclaredType, "metadata.target.type", nil},
+		{"of two faults, the form of the length before the data", "counter/global/was_counted", `{"metadata":{"actor":{"type":"user","id":"` + user + `"},"previous_length":"5"}}`, j17.CodeInvalidField, "metadata.previous_length", nil},
 		{"batch event fails schema", "counter/global", batch(`[` + ok + `,` + ok + `,{"type":"was_counted"}]`), j17.CodeSchemaViolation, "data.by", at(2)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -173,6 +182,45 @@ func TestAdmission(t *testing.T) {
 	}
 	if n := f.state(t, "counter/global", engine.LoadOptions{}); n != "{}" {
 		t.Errorf("something was written: %s", n)
+	}
+}
+
+// TestACommandFromInside writes as a worker does: as one of the platform's own actors, with metadata of its own, which events
+// that are implied do not have.
+func TestACommandFromInside(t *testing.T) {
+	f := newFixture(t, engine.Options{})
+	f.deploy(t, `{"agent_types":["user"],"aggregate_types":{"a":{"events":{
+		"was_started":{"schema":{"type":"object"},"handler":[],"implications":[{"emit":{"aggregate_type":"a","id":"global","event_type":"was_noted","data":{}}}]},
+		"was_noted":{"schema":{"type":"object"},"handler":[]}}}}}`)
+	c := &engine.Command{Tenant: tenant, Command: wanted.Command{
+		Type: "a", ID: id, Events: []wanted.Event{{Type: "was_started", Data: value.ObjectValue()}},
+		Actor: j17.Agent{Type: "system_agent", ID: "saga_coordinator"},
+		Cause: wanted.Cause{CorrelationID: user, Members: []value.Member{{Key: "saga", Value: value.ObjectValue(value.Member{Key: "step", Value: value.StringValue("pay")})}}},
+	}}
+	if _, err := f.Execute(t.Context(), c); j17.CodeOf(err) != j17.CodeForbidden {
+		t.Errorf("an actor of the platform without trust: %v", err)
+	}
+	c.Trusted = true
+	if _, err := f.Execute(t.Context(), &engine.Command{Tenant: tenant, Command: wanted.Command{Type: "a", ID: id, Actor: c.Actor, Trusted: true}}); j17.CodeOf(err) != j17.CodeInvalidField {
+		t.Errorf("no events: %v", err)
+	}
+	if _, err := f.Execute(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for ev, err := range f.store.ReadFeed(t.Context(), tenant, j17.StreamID{}, 10) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, string(ev.Metadata))
+	}
+	actor := `{"actor":{"type":"system_agent","id":"saga_coordinator"},"correlation_id":"` + user + `"`
+	want := []string{
+		actor + `,"saga":{"step":"pay"},"timestamp":1700000000}`,
+		actor + `,"implied_by":{"key":"a:` + id + `","event_type":"was_started","depth":1},"timestamp":1700000000}`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
 

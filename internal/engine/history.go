@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"j17"
+	"j17/internal/eventfile"
 	"j17/internal/ident"
 	"j17/internal/spec/diag"
 	"j17/internal/store"
@@ -108,7 +109,7 @@ type Recording struct {
 	// First refuses a tenant that has events which are not of this recording.
 	First bool
 	// Open begins to read the file, which is read twice: nothing is stored of a file with faults.
-	Open func() (*EventReader, error)
+	Open func() (*eventfile.Reader, error)
 }
 
 // Recorded tells what became of a recording.
@@ -204,7 +205,7 @@ type recorder struct {
 	r   *Recording
 	now int64
 	// examine makes the checks of one event that need no other.
-	examine func(context.Context, *FileEvent) (*examined, error)
+	examine func(context.Context, *eventfile.Event) (*examined, error)
 	// seed makes hashes, by which aggregates and names are remembered: a file may have millions of them. Two with the same hash
 	// are as unlikely as a fault of the machine, and what is decided by them is checked again when it is stored.
 	seed    maphash.Seed
@@ -247,7 +248,7 @@ type pastEvent struct {
 	element bool
 	// whole is the event as it stands in the file.
 	whole value.Value
-	file  FileEvent
+	file  eventfile.Event
 	examined
 }
 
@@ -274,7 +275,7 @@ func (c *recorder) units(ctx context.Context, do func(context.Context, *pastUnit
 	}
 	for {
 		text, err := in.Next()
-		broken, ok := errors.AsType[*EventTextError](err)
+		broken, ok := errors.AsType[*eventfile.TextError](err)
 		switch {
 		case errors.Is(err, io.EOF):
 			return flush()
@@ -324,7 +325,7 @@ func (ev *pastEvent) places(e *j17.Error) []j17.FieldError {
 	for i := range all {
 		f := &all[i]
 		if f.Path == "" {
-			f.Path = dotted(ev.whole, diag.Pointer(f.Pointer))
+			f.Path = eventfile.PathIn(ev.whole, diag.Pointer(f.Pointer))
 		}
 		f.Pointer = "/" + strconv.Itoa(ev.index) + f.Pointer
 		if ev.element {
@@ -370,7 +371,7 @@ func atLeast(n int) string {
 }
 
 // read takes an event of the file apart and examines it.
-func (c *recorder) read(ctx context.Context, text EventText, ev *pastEvent) error {
+func (c *recorder) read(ctx context.Context, text eventfile.Text, ev *pastEvent) error {
 	v, err := value.ParseString(text.Text)
 	if err != nil {
 		if syntax, ok := errors.AsType[*value.SyntaxError](err); ok {
@@ -379,7 +380,7 @@ func (c *recorder) read(ctx context.Context, text EventText, ev *pastEvent) erro
 		return j17.Errorf(j17.CodeInvalidJSON, "The event is not valid JSON: %v", err)
 	}
 	ev.whole = v
-	file, faults := ReadFileEvent(v)
+	file, faults := eventfile.ReadEvent(v)
 	if len(faults) > 0 {
 		return faults[0]
 	}
@@ -391,7 +392,7 @@ func (c *recorder) read(ctx context.Context, text EventText, ev *pastEvent) erro
 }
 
 // examinePast examines an event that is history.
-func (c *recorder) examinePast(ctx context.Context, file *FileEvent) (*examined, error) {
+func (c *recorder) examinePast(ctx context.Context, file *eventfile.Event) (*examined, error) {
 	file.Recorded = true // as far as the rules for it go
 	if ident.IsReservedEventType(file.Type) && file.Type != ident.WasTombstoned {
 		return nil, j17.Errorf(j17.CodeReservedEventType, "'%s' is no event type of the platform", j17.Printable(file.Type)).At("type")

@@ -15,6 +15,7 @@ import (
 
 	"j17"
 	"j17/internal/engine"
+	"j17/internal/eventfile"
 	"j17/internal/spec"
 	"j17/internal/store"
 )
@@ -60,7 +61,7 @@ func (f *fixture) export(tb testing.TB, t j17.Tenant, aggregateType string, afte
 func recording(text string) *engine.Recording {
 	return &engine.Recording{
 		Tenant: elsewhere, ID: sha256.Sum256([]byte(text)),
-		Open: func() (*engine.EventReader, error) { return engine.NewEventReader(strings.NewReader(text)), nil },
+		Open: func() (*eventfile.Reader, error) { return eventfile.NewReader(strings.NewReader(text)), nil },
 	}
 }
 
@@ -469,9 +470,9 @@ func TestTheSameFileIsStoredOnce(t *testing.T) {
 	}
 	whole, cut := recording(text.String()), 0
 	broken := *whole
-	broken.Open = func() (*engine.EventReader, error) {
+	broken.Open = func() (*eventfile.Reader, error) {
 		if cut++; cut == 2 {
-			return engine.NewEventReader(strings.NewReader(text.String()[:text.Len()/2])), nil
+			return eventfile.NewReader(strings.NewReader(text.String()[:text.Len()/2])), nil
 		}
 		return whole.Open()
 	}

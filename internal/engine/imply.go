@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"j17"
+	"j17/internal/command"
 	"j17/internal/ident"
 	"j17/internal/sandbox"
 	"j17/internal/spec"
@@ -348,7 +349,7 @@ func (s *scene) check(o *occurrence, id value.Value) error {
 	if !flat {
 		return j17.Errorf(j17.CodeInvalidField, "The data of the implied event is too large or nested too deep").At("data")
 	}
-	return (&proposed{typ: o.typ, data: o.data}).check(s.work)
+	return (&proposed{typ: o.typ, event: command.Event{Data: o.data}}).check(s.work)
 }
 
 // half returns the text of an id, which may also be given as the key of an aggregate of one of two types: that of the emitting

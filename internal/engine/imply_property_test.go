@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"j17"
+	wanted "j17/internal/command"
 	"j17/internal/engine"
 	"j17/internal/spec"
 	"j17/internal/value"
@@ -645,7 +646,9 @@ func (w *world) request(r *rapid.T, own, want []happening, code j17.Code) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	receipt, err := w.Execute(r.Context(), &engine.Command{Tenant: w.tenant, Type: own[0].Key[:1], ID: own[0].Key[2:], Body: body})
+	c := engine.Command{Command: wanted.Read("", body), Tenant: w.tenant}
+	c.Type, c.ID = own[0].Key[:1], own[0].Key[2:]
+	receipt, err := w.Execute(r.Context(), &c)
 	if j17.CodeOf(err) != code {
 		r.Fatalf("the outcome is %v, want %q", err, code)
 	}

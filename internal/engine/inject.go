@@ -1,12 +1,13 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"hash/maphash"
 
 	"j17"
+	"j17/internal/eventfile"
 	"j17/internal/ident"
-	"j17/internal/value"
 )
 
 // Injected tells what became of test data.
@@ -22,15 +23,16 @@ type Injected struct {
 // Inject writes the events of a file one by one, as if each had been posted: they happen now, and bring about what they imply.
 // Events without an actor are those of the platform's importer of test data. A file with faults is refused before anything is
 // written; what it returns beside a later error has been written. open begins to read the file, which is read twice.
-func (e *Engine) Inject(ctx context.Context, t j17.Tenant, correlationID string, open func() (*EventReader, error)) (Injected, error) {
+func (e *Engine) Inject(ctx context.Context, t j17.Tenant, correlationID string, open func() (*eventfile.Reader, error)) (Injected, error) {
 	d, err := e.deployed(t)
 	if err != nil {
 		return Injected{}, err
 	}
 	importer := j17.Agent{Type: ident.SystemActorType, ID: ident.TestDataImporter}
 	c := &recorder{e: e, d: d, r: &Recording{Tenant: t, Open: open}, seed: maphash.MakeSeed()}
-	c.examine = func(ctx context.Context, file *FileEvent) (*examined, error) {
-		file.Metadata, file.trusted = withActor(file.Metadata, importer), true
+	c.examine = func(ctx context.Context, file *eventfile.Event) (*examined, error) {
+		file.WithActor(importer)
+		file.Trusted = true
 		x, faults := d.examine(ctx, file)
 		if len(faults) > 0 {
 			return nil, faults[0]
@@ -52,11 +54,12 @@ func (e *Engine) Inject(ctx context.Context, t j17.Tenant, correlationID string,
 	done := Injected{Events: c.done.Events, Imported: c.done.Events}
 	err = c.units(ctx, func(ctx context.Context, u *pastUnit) error {
 		for i := range u.events {
-			file := &u.events[i].file
-			receipt, err := e.Execute(ctx, &Command{
-				Tenant: t, Type: file.AggregateType, ID: file.ID, EventType: file.Type, CorrelationID: correlationID, Trusted: true,
-				Body: value.ObjectValue(value.Member{Key: "data", Value: file.Data}, value.Member{Key: "metadata", Value: file.Metadata}),
-			})
+			written, _, err := u.events[i].file.Command()
+			if err != nil {
+				return j17.InEvent(err, u.events[i].index)
+			}
+			written.CorrelationID = cmp.Or(written.CorrelationID, correlationID)
+			receipt, err := e.Execute(ctx, &Command{Tenant: t, Command: written})
 			if err != nil {
 				return j17.InEvent(err, u.events[i].index)
 			}

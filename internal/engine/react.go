@@ -16,7 +16,7 @@ import (
 // refuse it.
 func (a *admitted) reacts() bool {
 	for i := range a.events {
-		if et := a.events[i].typ; et.Implications != nil || tried(et, a.events[i].data.Size()+len(a.metadata)) {
+		if et := a.events[i].typ; et.Implications != nil || tried(et, a.events[i].event.Data.Size()+len(a.metadata)) {
 			return true
 		}
 	}
@@ -65,11 +65,11 @@ func (e *Engine) react(ctx context.Context, d *deployed, a *admitted, p *plan, b
 // newExpansion begins with the events of an admitted command. All work is charged to b.
 func newExpansion(d *deployed, a *admitted, timestamp int64, b *work.Budget) *expansion {
 	x := &expansion{
-		d: d, base: a.metadata[:len(a.metadata)-1], timestamp: timestamp, work: b,
+		d: d, base: a.metadata[:a.shared], timestamp: timestamp, work: b,
 		events: make([]occurrence, len(a.events), 2*len(a.events)+4), implied: make([]int, len(a.events)),
 	}
 	for i := range a.events {
-		x.events[i] = occurrence{key: a.key, typ: a.events[i].typ, data: a.events[i].data, metadata: a.metadata, cause: -1, own: i}
+		x.events[i] = occurrence{key: a.key, typ: a.events[i].typ, data: a.events[i].event.Data, metadata: a.metadata, cause: -1, own: i}
 	}
 	return x
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"j17"
+	"j17/internal/eventfile"
 	"j17/internal/ident"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
@@ -76,11 +77,11 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 	if t.State.IsMissing() {
 		t.State = value.ObjectValue()
 	}
-	if names := c.AgentTypes.Sorted(); len(names) > 0 {
-		t.Metadata = withActor(t.Metadata, j17.Agent{Type: names[0], ID: ident.Global})
-	}
-	cand := FileEvent{
+	cand := eventfile.Event{
 		AggregateType: t.AggregateType, ID: t.ID, Type: t.EventType, Data: t.Data, Metadata: t.Metadata, Recorded: system,
+	}
+	if names := c.AgentTypes.Sorted(); len(names) > 0 {
+		cand.WithActor(j17.Agent{Type: names[0], ID: ident.Global})
 	}
 	e, faults := d.examine(ctx, &cand)
 	if len(faults) > 0 {
@@ -96,7 +97,7 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 	}
 	out := HandlerOutcome{Key: e.key, State: t.State}
 	fault := func(f tick.Fault) { out.Faults = append(out.Faults, inSpec(c, f)) }
-	ev := cand.event(e, *e.timestamp)
+	ev := e.stored(&cand, *e.timestamp)
 	switch {
 	case et.Handler != nil:
 		if out.State, err = et.Handler.Apply(value.NewEditor(), t.State, ev, work.New(ctx, work.Command), fault); err != nil {
@@ -136,14 +137,4 @@ func (d *deployed) tryImplications(
 		implied = append(implied, x.events[i].implied())
 	}
 	return implied, nil
-}
-
-// withActor adds an actor to metadata that have none.
-func withActor(metadata value.Value, actor j17.Agent) value.Value {
-	if !metadata.IsMissing() && metadata.Kind() != value.Object || !metadata.Get("actor").IsMissing() {
-		return metadata
-	}
-	added := value.ObjectValue(value.Member{Key: "type", Value: value.StringValue(actor.Type)}, value.Member{Key: "id", Value: value.StringValue(actor.ID)})
-	members := []value.Member{{Key: "actor", Value: added}}
-	return value.ObjectValue(append(members, metadata.Members()...)...)
 }

@@ -106,7 +106,7 @@ func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *admitted,
 	data := make([]byte, 0, 512)
 	for i := range a.events {
 		from := len(data)
-		data = a.events[i].data.AppendJSON(data)
+		data = a.events[i].event.Data.AppendJSON(data)
 		p.unit.Events[i] = store.NewEvent{Key: a.key, Type: a.events[i].typ.Name, Data: data[from:len(data):len(data)], Metadata: a.metadata}
 	}
 	if a.reacts() {

@@ -15,6 +15,7 @@ import (
 	"j17"
 	"j17/internal/control"
 	"j17/internal/engine"
+	"j17/internal/eventfile"
 )
 
 // historyRoutes is the table of what loads whole files of events and hands out all there are.
@@ -275,11 +276,11 @@ type eventFile struct {
 }
 
 // open begins to read the file.
-func (f *eventFile) open() (*engine.EventReader, error) {
+func (f *eventFile) open() (*eventfile.Reader, error) {
 	if _, err := f.f.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
-	return engine.NewEventReader(f.f), nil
+	return eventfile.NewReader(f.f), nil
 }
 
 // eventFile reads the body, which may be large, to a file.

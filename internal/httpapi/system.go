@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/command"
 	"j17/internal/control"
-	"j17/internal/engine"
 	"j17/internal/value"
 )
 
@@ -118,7 +118,7 @@ func (c *call) decode(w http.ResponseWriter, into any) error {
 	known := members(reflect.TypeOf(into).Elem())
 	for _, m := range parsed.Members() { // encoding/json takes names in any case
 		if !slices.Contains(known, m.Key) {
-			return engine.UnknownField("", m.Key, known)
+			return command.UnknownField("", m.Key, known)
 		}
 	}
 	if err := json.Unmarshal([]byte(raw), into); err != nil {

@@ -10,14 +10,14 @@ import (
 	"strings"
 
 	"j17"
+	"j17/internal/command"
 	"j17/internal/engine"
 	"j17/internal/value"
 )
 
 // postEvent is POST /{type}/{id}/{event}.
 func (c *call) postEvent(w http.ResponseWriter) error {
-	cmd := engine.Command{EventType: c.request.PathValue("event")}
-	receipt, err := c.execute(&cmd, w, c.api.MaxEventBytes)
+	receipt, err := c.execute(w, c.request.PathValue("event"), c.api.MaxEventBytes)
 	if err != nil {
 		return err
 	}
@@ -41,8 +41,7 @@ func (c *call) postNewBatch(w http.ResponseWriter) error {
 
 // postBatch is POST /{type}/{id}.
 func (c *call) postBatch(w http.ResponseWriter) error {
-	var cmd engine.Command
-	receipt, err := c.execute(&cmd, w, c.api.MaxBatchBytes)
+	receipt, err := c.execute(w, "", c.api.MaxBatchBytes)
 	if err != nil {
 		return err
 	}
@@ -93,9 +92,10 @@ func appendNames(b []byte, id j17.Names) []byte {
 	return b
 }
 
-// execute reads the request and carries out the command.
-func (c *call) execute(cmd *engine.Command, w http.ResponseWriter, limit int64) (engine.Receipt, error) {
+// execute reads the request and carries out the command: one event of a type, or for "" a batch.
+func (c *call) execute(w http.ResponseWriter, eventType string, limit int64) (engine.Receipt, error) {
 	r := c.request
+	cmd := engine.Command{Tenant: c.tenant}
 	if err := noParameters(r); err != nil {
 		return engine.Receipt{}, err
 	}
@@ -110,7 +110,7 @@ func (c *call) execute(cmd *engine.Command, w http.ResponseWriter, limit int64) 
 		return engine.Receipt{}, err
 	}
 	if cmd.IdempotencyKey != "" {
-		cmd.Fingerprint = sha256.Sum256([]byte(r.PathValue("type") + "\x00" + strconv.FormatBool(c.fresh) + "\x00" + cmd.EventType + "\x00" + raw))
+		cmd.Fingerprint = sha256.Sum256([]byte(r.PathValue("type") + "\x00" + strconv.FormatBool(c.fresh) + "\x00" + eventType + "\x00" + raw))
 	}
 	if cmd.IfMatch, err = entityTags(r.Header, "If-Match"); err != nil {
 		return engine.Receipt{}, err
@@ -118,14 +118,15 @@ func (c *call) execute(cmd *engine.Command, w http.ResponseWriter, limit int64) 
 	if err := c.parsing(raw); err != nil {
 		return engine.Receipt{}, err
 	}
-	if cmd.Body, err = value.ParseString(raw); err != nil {
+	body, err := value.ParseString(raw)
+	if err != nil {
 		return engine.Receipt{}, invalidJSON(err)
 	}
-	cmd.Tenant = c.tenant
+	cmd.Command = command.Read(eventType, body)
 	cmd.Type = r.PathValue("type")
 	cmd.ID, cmd.New = r.PathValue("id"), c.fresh
 	cmd.CorrelationID = c.correlationID
-	receipt, err := c.api.Engine.Execute(r.Context(), cmd)
+	receipt, err := c.api.Engine.Execute(r.Context(), &cmd)
 	c.release()
 	return receipt, err
 }

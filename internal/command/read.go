@@ -1,0 +1,204 @@
+package command
+
+import (
+	"slices"
+	"strings"
+
+	"j17"
+	"j17/internal/ident"
+	"j17/internal/spec/diag"
+	"j17/internal/value"
+)
+
+// MaxBatch is the number of events that one batch may hold.
+const MaxBatch = 10_000
+
+// Read makes a command of the body of a request: {"data", "metadata"} of an event whose type is named beside it, or for "" a
+// batch, {"events": [{"type", "data"}], "metadata"}. What is wrong with the form of the body is kept with the command and
+// comes up when it is checked.
+func Read(eventType string, body value.Value) Command {
+	var c Command
+	if eventType != "" {
+		c.single(eventType, body)
+	} else {
+		c.batch(body)
+	}
+	if c.fault == nil {
+		c.ReadMetadata(body.Get("metadata"))
+	}
+	return c
+}
+
+func (c *Command) single(eventType string, body value.Value) {
+	c.Events = []Event{{Type: eventType, Data: body.Get("data")}}
+	if err := OnlyMembers(body, "", "data", "metadata"); err != nil {
+		c.wrong(AtEvents, err)
+	}
+}
+
+func (c *Command) batch(body value.Value) {
+	c.Batch = true
+	if err := OnlyMembers(body, "", "events", "metadata"); err != nil {
+		c.wrong(AtEvents, err)
+		return
+	}
+	events := body.Get("events")
+	switch {
+	case events.IsMissing():
+		c.wrong(AtEvents, j17.Errorf(j17.CodeMissingField, "Missing 'events' array in request body").At("events"))
+	case events.Kind() != value.Array:
+		c.wrong(AtEvents, j17.Errorf(j17.CodeInvalidField, "'events' must be an array").At("events"))
+	case events.Len() > MaxBatch:
+		c.wrong(AtEvents, j17.Errorf(j17.CodePayloadTooLarge, "A batch can hold at most %d events, this one has %d. Split it.", MaxBatch, events.Len()).At("events"))
+	}
+	if c.fault != nil {
+		return
+	}
+	c.Events = make([]Event, 0, events.Len())
+	for i, v := range events.Elems() {
+		ev, err := batchEvent(v)
+		if err != nil {
+			c.wrong(AtEvents, j17.InEvent(err, i))
+			return
+		}
+		c.Events = append(c.Events, ev)
+	}
+}
+
+func batchEvent(v value.Value) (Event, error) {
+	if err := OnlyMembers(v, "", "type", "data"); err != nil {
+		return Event{}, err
+	}
+	name, data := v.Get("type"), v.Get("data")
+	if name.IsMissing() {
+		return Event{}, j17.Errorf(j17.CodeMissingField, "Every event of a batch needs a 'type'").At("type")
+	}
+	if name.Kind() != value.String {
+		return Event{}, j17.Errorf(j17.CodeInvalidField, "The 'type' of an event must be a string").At("type")
+	}
+	if data.IsMissing() {
+		data = value.ObjectValue()
+	}
+	return Event{Type: name.Str(), Data: data}, nil
+}
+
+// ReadMetadata reads who causes the events, whom they concern and what is expected, from the metadata of a request.
+func (c *Command) ReadMetadata(meta value.Value) {
+	if meta.IsMissing() {
+		c.wrong(AtActor, j17.Errorf(j17.CodeMissingField, "Missing 'metadata': every event names its actor").At("metadata"))
+		return
+	}
+	if err := OnlyMembers(meta, "metadata", "actor", "target", "previous_length", "skip_occ"); err != nil {
+		c.wrong(AtActor, err)
+		return
+	}
+	var err error
+	if c.Actor, err = readActor(meta.Get("actor")); err != nil {
+		c.wrong(AtActor, err)
+		return
+	}
+	if v := meta.Get("target"); !v.IsMissing() {
+		target, err := readAgent(v, "metadata.target")
+		if err != nil {
+			c.wrong(AtTarget, err)
+			return
+		}
+		c.Target = &target
+	}
+	if c.Expect, err = readExpect(meta); err != nil {
+		c.wrong(AtExpected, err)
+	}
+}
+
+// readExpect reads the mode of concurrency control: previous_length, skip_occ or neither.
+func readExpect(meta value.Value) (Expect, error) {
+	var e Expect
+	if v := meta.Get("previous_length"); !v.IsMissing() {
+		n, ok := v.Int64()
+		if !ok || n < 0 {
+			return e, j17.Errorf(j17.CodeInvalidField, "'previous_length' must be an integer of 0 or more: the number of events the aggregate is expected to have").At("metadata.previous_length")
+		}
+		e.Length = new(uint64(n))
+	}
+	v := meta.Get("skip_occ")
+	if v.IsMissing() {
+		return e, nil
+	}
+	if v.Kind() != value.Bool {
+		return e, j17.Errorf(j17.CodeInvalidField, "'skip_occ' must be true or false").At("metadata.skip_occ")
+	}
+	if e.SkipOCC = v.Truth(); e.SkipOCC && e.Length != nil {
+		return e, j17.Errorf(j17.CodeInvalidField, "'skip_occ' and 'previous_length' exclude each other: leave one out").At("metadata.skip_occ")
+	}
+	return e, nil
+}
+
+func readActor(v value.Value) (j17.Agent, error) {
+	const path = "metadata.actor"
+	if v.IsMissing() {
+		return j17.Agent{}, j17.Errorf(j17.CodeMissingField, "Missing 'actor': every event names who caused it").At(path)
+	}
+	typ, id := v.Get("type"), v.Get("id")
+	if typ.Kind() != value.String || !ident.IsSystemActorType(typ.Str()) {
+		return readAgent(v, path)
+	}
+	if err := OnlyMembers(v, path, "type", "id"); err != nil {
+		return j17.Agent{}, err
+	}
+	if id.Kind() != value.String {
+		return j17.Agent{}, j17.Errorf(j17.CodeMissingField, "Missing 'id' of the actor").At(path + ".id")
+	}
+	return j17.Agent{Type: typ.Str(), ID: id.Str()}, nil
+}
+
+// readAgent reads the two halves of an actor or a target.
+func readAgent(v value.Value, path string) (j17.Agent, error) {
+	if err := OnlyMembers(v, path, "type", "id"); err != nil {
+		return j17.Agent{}, err
+	}
+	var agent j17.Agent
+	for _, half := range []struct {
+		name string
+		into *string
+	}{{"type", &agent.Type}, {"id", &agent.ID}} {
+		m := v.Get(half.name)
+		if m.IsMissing() {
+			return agent, j17.Errorf(j17.CodeMissingField, "Missing '%s' in '%s'", half.name, path).At(j17.JoinPath(path, half.name))
+		}
+		if m.Kind() != value.String {
+			return agent, j17.Errorf(j17.CodeInvalidField, "'%s' in '%s' must be a string", half.name, path).At(j17.JoinPath(path, half.name))
+		}
+		*half.into = m.Str()
+	}
+	return agent, nil
+}
+
+// OnlyMembers checks that v, which stands at path, "" for the whole body, is an object without members other than known.
+// Misspelt members would be lost silently.
+func OnlyMembers(v value.Value, path string, known ...string) error {
+	if v.Kind() != value.Object {
+		what := "The request body"
+		if path != "" {
+			what = "'" + path + "'"
+		}
+		return j17.Errorf(j17.CodeInvalidField, "%s must be a JSON object", what).At(path)
+	}
+	for _, m := range v.Members() {
+		if !slices.Contains(known, m.Key) {
+			return UnknownField(path, m.Key, known)
+		}
+	}
+	return nil
+}
+
+// UnknownField refuses a member of the object at path, "" for the whole body, whose fields are known.
+func UnknownField(path, name string, known []string) error {
+	hint := "known fields are " + strings.Join(known, ", ")
+	if len(known) == 0 {
+		hint = "there are none here"
+	}
+	if near := diag.Nearest(name, known); near != "" {
+		hint = "did you mean '" + near + "'?"
+	}
+	return j17.Errorf(j17.CodeUnknownField, "Unknown field '%s': %s", j17.Printable(name), hint).At(j17.JoinPath(path, j17.Printable(name)))
+}
