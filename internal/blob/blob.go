@@ -137,7 +137,7 @@ func (s *Store) List(ctx context.Context, t j17.Tenant, offset, limit int) ([]Na
 	var all []Named
 	after := ""
 	for len(all) < limit {
-		items, err := s.store.Scan(ctx, t, headSpace, "", after, scanLimit)
+		items, err := s.store.Scan(ctx, t, headSpace, store.Range{}.After(after), scanLimit)
 		if err != nil {
 			return nil, failure(err)
 		}
@@ -202,7 +202,7 @@ func (s *Store) versions(ctx context.Context, t j17.Tenant, name string) ([]*ver
 	var all []*versionRecord
 	after := ""
 	for CheckName(name) == nil {
-		items, err := s.store.Scan(ctx, t, versionSpace, name+"/", after, scanLimit)
+		items, err := s.store.Scan(ctx, t, versionSpace, store.Prefix(name+"/").After(after), scanLimit)
 		if err != nil {
 			return nil, failure(err)
 		}

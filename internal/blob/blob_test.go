@@ -61,7 +61,7 @@ func (f *fixture) put(tb testing.TB, t j17.Tenant, name, content string) (blob.B
 // left counts the items of a space.
 func (f *fixture) left(tb testing.TB, space store.Space) int {
 	tb.Helper()
-	items, err := f.store.Scan(tb.Context(), prod, space, "", "", 1000)
+	items, err := f.store.Scan(tb.Context(), prod, space, store.Range{}, 1000)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -368,7 +368,7 @@ func TestCrash(t *testing.T) {
 func TestDamage(t *testing.T) {
 	f := open(t, vfs.NewMem())
 	f.put(t, prod, "a", "right")
-	items, err := f.store.Scan(t.Context(), prod, "blob.chunks", "", "", 10)
+	items, err := f.store.Scan(t.Context(), prod, "blob.chunks", store.Range{}, 10)
 	if err != nil || len(items) != 1 {
 		t.Fatal(items, err)
 	}

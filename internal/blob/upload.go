@@ -348,7 +348,7 @@ func (s *Store) sweepFull(ctx context.Context, t j17.Tenant) error {
 	var errs []error
 	now, after := s.clock.Now(), ""
 	for {
-		items, err := s.store.Scan(ctx, t, uploadSpace, "", after, removeAtOnce)
+		items, err := s.store.Scan(ctx, t, uploadSpace, store.Range{}.After(after), removeAtOnce)
 		if err != nil {
 			return errors.Join(append(errs, failure(err))...)
 		}
@@ -379,7 +379,7 @@ func (s *Store) sweepFull(ctx context.Context, t j17.Tenant) error {
 // committed any more.
 func (s *Store) remove(ctx context.Context, t j17.Tenant, content string) error {
 	for {
-		items, err := s.store.Scan(ctx, t, chunkSpace, content+"/", "", removeAtOnce)
+		items, err := s.store.Scan(ctx, t, chunkSpace, store.Prefix(content+"/"), removeAtOnce)
 		if err != nil {
 			return failure(err)
 		}

@@ -300,7 +300,7 @@ func (r *AuditLog) pages(ctx context.Context, q AuditQuery) iter.Seq2[auditPage,
 			after = prefix + momentKey(q.To)
 		}
 		for {
-			items, err := r.store.Scan(ctx, j17.System, space, prefix, after, scanLimit)
+			items, err := r.store.Scan(ctx, j17.System, space, store.Prefix(prefix).After(after), scanLimit)
 			if err != nil {
 				yield(auditPage{}, failure(err))
 				return

@@ -170,7 +170,7 @@ func (r *items) load(ctx context.Context) error {
 func scan[T any](ctx context.Context, st store.Store, space store.Space, put func(*T)) error {
 	after := ""
 	for {
-		items, err := st.Scan(ctx, j17.System, space, "", after, scanLimit)
+		items, err := st.Scan(ctx, j17.System, space, store.Range{}.After(after), scanLimit)
 		if err != nil {
 			return failure(err)
 		}

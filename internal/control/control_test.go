@@ -262,7 +262,7 @@ func TestDamageIsReported(t *testing.T) {
 	if _, err := s.Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
-	items, err := s.store.Scan(t.Context(), j17.System, "control.specs", "", "", 10)
+	items, err := s.store.Scan(t.Context(), j17.System, "control.specs", store.Range{}, 10)
 	if err != nil || len(items) == 0 {
 		t.Fatal(items, err)
 	}

@@ -306,7 +306,7 @@ func (r *items) keysOf(ctx context.Context, space store.Space, prefix string) ([
 	var keys []string
 	after := ""
 	for {
-		items, err := r.store.Scan(ctx, j17.System, space, prefix, after, scanLimit)
+		items, err := r.store.Scan(ctx, j17.System, space, store.Prefix(prefix).After(after), scanLimit)
 		if err != nil {
 			return nil, failure(err)
 		}

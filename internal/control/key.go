@@ -468,7 +468,7 @@ func loadUses(ctx context.Context, st store.Store, k *known) error {
 	last := map[string]int64{}
 	after := ""
 	for {
-		items, err := st.Scan(ctx, j17.System, keyUseSpace, "", after, scanLimit)
+		items, err := st.Scan(ctx, j17.System, keyUseSpace, store.Range{}.After(after), scanLimit)
 		if err != nil {
 			return failure(err)
 		}

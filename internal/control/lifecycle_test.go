@@ -79,7 +79,7 @@ func TestDeleteInstance(t *testing.T) {
 		s.restart(t)
 	}
 	for _, space := range []store.Space{"control.specs", "control.spec_heads", "control.keys"} {
-		items, err := s.store.Scan(t.Context(), j17.System, space, "", "", 100)
+		items, err := s.store.Scan(t.Context(), j17.System, space, store.Range{}, 100)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +109,7 @@ func TestDataOfDeletedInstancesIsRemovedLater(t *testing.T) {
 	}
 	s.clock.Advance(2 * time.Hour)
 	runUpkeep(t, s)
-	if items, err := s.store.Scan(t.Context(), j17.System, "control.dropped_instances", "", "", 10); err != nil || len(items) != 0 {
+	if items, err := s.store.Scan(t.Context(), j17.System, "control.dropped_instances", store.Range{}, 10); err != nil || len(items) != 0 {
 		t.Error(items, err)
 	}
 }
@@ -376,7 +376,7 @@ func TestFaultsAreBounded(t *testing.T) {
 	}
 	count := func(prefix string) (n int) {
 		for after := ""; ; {
-			items, err := s.store.Scan(t.Context(), j17.System, "control.faults", prefix, after, 1000)
+			items, err := s.store.Scan(t.Context(), j17.System, "control.faults", store.Prefix(prefix).After(after), 1000)
 			if err != nil {
 				t.Fatal(err)
 			}

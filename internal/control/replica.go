@@ -289,7 +289,7 @@ func (r *Replication) everything(ctx context.Context) (Update, error) {
 	for _, space := range slices.Backward(replicatedSpaces()) { // heads come before specs
 		after := ""
 		for {
-			items, err := r.store.Scan(ctx, j17.System, space, "", after, scanLimit)
+			items, err := r.store.Scan(ctx, j17.System, space, store.Range{}.After(after), scanLimit)
 			if err != nil {
 				return Update{}, failure(err)
 			}
@@ -582,7 +582,7 @@ func (r *AuditLog) addUpstream(ctx context.Context, rec Record) error {
 // crash one may be sent twice.
 func (r *AuditLog) SendUnsent(ctx context.Context) error {
 	for {
-		items, err := r.store.Scan(ctx, j17.System, unsentSpace, "", "", scanLimit)
+		items, err := r.store.Scan(ctx, j17.System, unsentSpace, store.Range{}, scanLimit)
 		if err != nil {
 			return failure(err)
 		}

@@ -68,7 +68,7 @@ func TestSpecs(t *testing.T) {
 	if got, err := s.Specs.Current(t.Context(), app.ID, j17.Prod); err != nil || got.Version != 3 || !bytes.Equal(got.Source, first.Source) {
 		t.Errorf("after a restart: %+v, %v", got, err)
 	}
-	items, err := s.store.Scan(t.Context(), j17.System, "control.specs", "", "", 10)
+	items, err := s.store.Scan(t.Context(), j17.System, "control.specs", store.Range{}, 10)
 	if err != nil || len(items) != 2*5 {
 		t.Errorf("%d items are kept, want 5 versions with their sources: %v", len(items), err)
 	}

@@ -253,7 +253,7 @@ func TestDamagedBlob(t *testing.T) {
 	f := start(t)
 	f.upload(t, "a.wasm", "apply_handler")
 	tenant := deploy.Tenant(f.instance, j17.Prod)
-	items, err := f.store.Scan(t.Context(), tenant, "blob.chunks", "", "", 1)
+	items, err := f.store.Scan(t.Context(), tenant, "blob.chunks", store.Range{}, 1)
 	if err != nil || len(items) != 1 {
 		t.Fatal(items, err)
 	}

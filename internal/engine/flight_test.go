@@ -264,7 +264,7 @@ func TestPastStatesDoNotStartAtTheFirstEvent(t *testing.T) {
 	if n := read(events - 1); n > 10_000 {
 		t.Errorf("the state before the last event was folded from %d", n)
 	}
-	items, err := f.store.Scan(t.Context(), tenant, "snapshot.past", "order:"+id+"/", "", 1000)
+	items, err := f.store.Scan(t.Context(), tenant, "snapshot.past", store.Prefix("order:"+id+"/"), 1000)
 	if err != nil || len(items) < 5 || len(items) > 64 {
 		t.Errorf("%d states are kept, %v", len(items), err)
 	}

@@ -178,7 +178,7 @@ func TestManyRefusalsAreFewCommits(t *testing.T) {
 	}
 	close(slow.open)
 	await(t, "the refusals were not stored", func() bool {
-		items, err := f.store.Scan(t.Context(), tenant, "implication.failed", "", "", refused)
+		items, err := f.store.Scan(t.Context(), tenant, "implication.failed", store.Range{}, refused)
 		return err == nil && len(items) >= 100
 	})
 	if n := slow.commits.Load(); n > 4 {

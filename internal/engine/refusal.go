@@ -227,7 +227,7 @@ func (l *failureLog) unwritten(t j17.Tenant) []store.Item {
 
 // forgetFailures removes all but the latest rejections.
 func (e *Engine) forgetFailures(ctx context.Context, t j17.Tenant) error {
-	items, err := e.store.Scan(ctx, t, failedImplications, "", "", 2*keptFailures)
+	items, err := e.store.Scan(ctx, t, failedImplications, store.Range{}, 2*keptFailures)
 	if err != nil || len(items) <= keptFailures {
 		return err
 	}
@@ -242,7 +242,7 @@ func (e *Engine) forgetFailures(ctx context.Context, t j17.Tenant) error {
 // them, and whether there are more. The latest hundred are kept, for seven days.
 func (e *Engine) ImplicationFailures(ctx context.Context, t j17.Tenant, offset, limit int) (list []ImplicationFailure, more bool, err error) {
 	items := e.failed.unwritten(t)
-	stored, err := e.store.Scan(ctx, t, failedImplications, "", "", keptFailures)
+	stored, err := e.store.Scan(ctx, t, failedImplications, store.Range{}, keptFailures)
 	if err != nil {
 		return nil, false, storage(err)
 	}

@@ -285,7 +285,7 @@ func (c *call) listTombstones(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	items, err := c.api.Store.Scan(c.request.Context(), c.tenant, tombstoneSpace, "", "", l.offset+l.limit+1)
+	items, err := c.api.Store.Scan(c.request.Context(), c.tenant, tombstoneSpace, store.Range{}, l.offset+l.limit+1)
 	if err != nil {
 		return err
 	}

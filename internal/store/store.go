@@ -59,9 +59,8 @@ type Store interface {
 	// Get returns one side item; ErrNotFound when there is none or it has expired.
 	Get(ctx context.Context, t j17.Tenant, space Space, key string) (Item, error)
 
-	// Scan returns up to limit live side items of a space in byte order of their keys, which start with prefix
-	// and are greater than after.
-	Scan(ctx context.Context, t j17.Tenant, space Space, prefix, after string, limit int) ([]Item, error)
+	// Scan returns up to limit live side items of a space whose keys are in a range, in byte order of their keys.
+	Scan(ctx context.Context, t j17.Tenant, space Space, keys Range, limit int) ([]Item, error)
 
 	// Write applies side writes, all or nothing. It returns a *SideConflict when a fence or a condition does not hold.
 	Write(ctx context.Context, t j17.Tenant, side []Side, fences ...Fence) error
@@ -284,6 +283,32 @@ type Item struct {
 	Expires time.Time
 	// Due, if not zero, is when ClaimDue hands the item out.
 	Due time.Time
+}
+
+// Range is the keys from From on and before To, in byte order; the zero Range has all keys. Bounds need not be keys.
+type Range struct {
+	From string
+	// To, if not "", is the first key that is not in the range any more.
+	To string
+}
+
+// Prefix returns the range of the keys that start with prefix.
+func Prefix(prefix string) Range {
+	if prefix == "" {
+		return Range{}
+	}
+	return Range{From: prefix, To: prefix + afterText}
+}
+
+// afterText is greater than all text: it is no byte of UTF-8.
+const afterText = "\xff"
+
+// After returns the part of the range that is greater than key, all of it for "".
+func (r Range) After(key string) Range {
+	if key != "" {
+		r.From = max(r.From, key+"\x00")
+	}
+	return r
 }
 
 // SideOp tells what a side write does.

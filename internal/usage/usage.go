@@ -381,7 +381,7 @@ func (m *Meter) Days(ctx context.Context, instance string, from, to time.Time) (
 		if err != nil {
 			return nil, failure(err)
 		}
-		items, err := m.store.Scan(ctx, j17.System, daySpace, string(t)+"/", string(t)+"/"+before, maxDays+2)
+		items, err := m.store.Scan(ctx, j17.System, daySpace, store.Prefix(string(t)+"/").After(string(t)+"/"+before), maxDays+2)
 		if err != nil {
 			return nil, failure(err)
 		}
@@ -410,7 +410,7 @@ func (m *Meter) Forget(ctx context.Context, instance string) error {
 		t := j17.TenantOf(instance, env)
 		m.forget(t)
 		sides := []store.Side{{Op: store.Delete, Space: totalSpace, Key: string(t)}}
-		items, err := m.store.Scan(ctx, j17.System, daySpace, string(t)+"/", "", 2*maxDays)
+		items, err := m.store.Scan(ctx, j17.System, daySpace, store.Prefix(string(t)+"/"), 2*maxDays)
 		if err != nil {
 			return failure(err)
 		}

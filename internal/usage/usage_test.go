@@ -281,7 +281,7 @@ func TestDeletedInstancesAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.flush(t)
-	if items, err := f.raw.Scan(t.Context(), j17.System, "usage.totals", "", "", 10); err != nil || len(items) != 0 {
+	if items, err := f.raw.Scan(t.Context(), j17.System, "usage.totals", store.Range{}, 10); err != nil || len(items) != 0 {
 		t.Error(items, err)
 	}
 }

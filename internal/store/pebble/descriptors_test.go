@@ -150,7 +150,7 @@ func TestReadsWithoutDescriptors(t *testing.T) {
 	s = open(t, pebble.Options{Dir: "data", FS: errorfs.Wrap(base, f), Logger: quiet()})
 	defer closeStore(t, s)
 	f.on.Store(true)
-	_, scanErr := s.Scan(t.Context(), tenant, space, "", "", 10)
+	_, scanErr := s.Scan(t.Context(), tenant, space, store.Range{}, 10)
 	_, getErr := s.Get(t.Context(), tenant, space, "1")
 	var streamErr, feedErr error
 	for _, err := range s.ReadStream(t.Context(), tenant, key("all"), 1, 0) {

@@ -140,7 +140,7 @@ func look(t *testing.T, s *pebble.Store) string {
 		item, err := s.Get(ctx, tenant, space, k)
 		note(k, fmt.Sprint(item, err), err)
 	}
-	items, err := s.Scan(ctx, tenant, space, "", "", 10)
+	items, err := s.Scan(ctx, tenant, space, store.Range{}, 10)
 	note("items", items, err)
 	for n := range 3 {
 		command, err := s.Command(ctx, tenant, commandID(n))

@@ -205,7 +205,7 @@ func TestReadErrors(t *testing.T) {
 	ctx := t.Context()
 	_, headsErr := s.Heads(ctx, tenant, unitKeys(1))
 	_, getErr := s.Get(ctx, tenant, space, "1")
-	_, scanErr := s.Scan(ctx, tenant, space, "", "", 10)
+	_, scanErr := s.Scan(ctx, tenant, space, store.Range{}, 10)
 	_, streamsErr := s.Streams(ctx, tenant, "order", "", 10)
 	var streamErr error
 	for _, err := range s.ReadStream(ctx, tenant, unitKeys(1)[0], 1, 0) {

@@ -64,7 +64,7 @@ func (m itemMeta) item(key string, value []byte) store.Item {
 
 // Scan returns side items in order of their keys. See store.Store.
 func (s *Store) Scan(
-	_ context.Context, t j17.Tenant, space store.Space, prefix, afterKey string, limit int,
+	_ context.Context, t j17.Tenant, space store.Space, keys store.Range, limit int,
 ) (items []store.Item, err error) {
 	r, err := s.read(t)
 	if err != nil {
@@ -75,10 +75,12 @@ func (s *Store) Scan(
 		return nil, nil
 	}
 	all := appendSpace(nil, r.tenant, kindItem, space)
-	lower := append(slices.Clip(all), prefix...)
-	upper := after(lower)
-	if afterKey >= prefix && afterKey != "" {
-		lower = next(append(slices.Clip(all), afterKey...))
+	lower, upper := append(slices.Clip(all), keys.From...), after(all)
+	if keys.To != "" {
+		upper = append(slices.Clip(all), keys.To...)
+	}
+	if bytes.Compare(lower, upper) >= 0 {
+		return nil, nil
 	}
 	it, err := r.iterate(lower, upper)
 	if err != nil {

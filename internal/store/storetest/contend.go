@@ -200,7 +200,7 @@ func draw(t failer, s store.Store, key j17.Key) store.Outcome {
 	t.Helper()
 	side := store.Side{Op: store.Put, Space: "counters", Key: "c", Cond: store.IfAbsent}
 	number := 1
-	items, err := s.Scan(t.Context(), tenant, side.Space, "c", "", 1)
+	items, err := s.Scan(t.Context(), tenant, side.Space, store.Prefix("c"), 1)
 	if err != nil {
 		t.Fatalf("scan: %v", err)
 	}

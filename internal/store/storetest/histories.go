@@ -387,7 +387,7 @@ func (h *history) checkTenant(rt *rapid.T, name j17.Tenant, tn *modelTenant, now
 	}
 	for _, sp := range []store.Space{space, "work"} {
 		for _, prefix := range []string{"", "a/"} {
-			items, err := h.f.Scan(rt.Context(), name, sp, prefix, "a/1", everything)
+			items, err := h.f.Scan(rt.Context(), name, sp, store.Prefix(prefix).After("a/1"), everything)
 			if err != nil {
 				rt.Fatalf("scan: %v", err)
 			}

@@ -193,24 +193,32 @@ func testScan(s *suite) {
 	write(t, f, tenant, put("a/0", ""), store.Side{Op: store.Put, Space: space, Key: "a/25", Expires: f.clock.Now()})
 	write(t, f, tenant, store.Side{Op: store.Delete, Space: space, Key: "a/0"})
 	for _, c := range []struct {
-		prefix, after string
-		limit         int
-		want          []string
+		keys  store.Range
+		limit int
+		want  []string
 	}{
-		{"", "", 100, all},
-		{"", "", 3, all[:3]},
-		{"", "a/2", 100, all[3:]},
-		{"", "a/25", 2, all[3:5]},
-		{"a/", "", 100, all[1:4]},
-		{"a/", "a", 100, all[1:4]},
-		{"a/", "a/1", 1, all[2:3]},
-		{"a/", "a/9", 100, nil},
-		{"a/", "b", 100, nil},
-		{"\xf4\x8f\xbf\xbf", "", 100, all[7:]},
-		{"c", "", 100, nil},
-		{"", "", 0, nil},
+		{store.Range{From: "a/1", To: "a/3"}, 100, all[1:3]},
+		{store.Range{From: "a/15", To: "a/3\x00"}, 100, all[2:4]},
+		{store.Range{From: "a/1", To: "a/3"}.After("a/1"), 100, all[2:3]},
+		{store.Range{From: "a/3", To: "a/3"}, 100, nil},
+		{store.Range{From: "b", To: "a"}, 100, nil},
+		{store.Range{To: "a/1"}, 100, all[:1]},
+		{store.Range{From: "ab"}, 1, all[4:5]},
+		{store.Prefix("a/").After("b"), 100, nil},
+		{store.Prefix(""), 100, all},
+		{store.Prefix(""), 3, all[:3]},
+		{store.Prefix("").After("a/2"), 100, all[3:]},
+		{store.Prefix("").After("a/25"), 2, all[3:5]},
+		{store.Prefix("a/"), 100, all[1:4]},
+		{store.Prefix("a/").After("a"), 100, all[1:4]},
+		{store.Prefix("a/").After("a/1"), 1, all[2:3]},
+		{store.Prefix("a/").After("a/9"), 100, nil},
+		{store.Prefix("a/").After("b"), 100, nil},
+		{store.Prefix("\xf4\x8f\xbf\xbf"), 100, all[7:]},
+		{store.Prefix("c"), 100, nil},
+		{store.Prefix(""), 0, nil},
 	} {
-		items, err := f.Scan(t.Context(), tenant, space, c.prefix, c.after, c.limit)
+		items, err := f.Scan(t.Context(), tenant, space, c.keys, c.limit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -222,7 +230,7 @@ func testScan(s *suite) {
 			}
 		}
 		if !slices.Equal(got, c.want) {
-			t.Errorf("prefix %q, after %q, limit %d: got %q, want %q", c.prefix, c.after, c.limit, got, c.want)
+			t.Errorf("keys %q, limit %d: got %q, want %q", c.keys, c.limit, got, c.want)
 		}
 	}
 }
@@ -244,7 +252,7 @@ func testExpiry(s *suite) {
 		if item, err := f.Get(t.Context(), tenant, space, "k"); !errors.Is(err, store.ErrNotFound) {
 			t.Fatalf("an expired item: %v, %v", item, err)
 		}
-		if items, err := f.Scan(t.Context(), tenant, space, "", "", 9); err != nil || len(items) != 0 {
+		if items, err := f.Scan(t.Context(), tenant, space, store.Range{}, 9); err != nil || len(items) != 0 {
 			t.Fatalf("expired items: %v, %v", items, err)
 		}
 	}

@@ -121,7 +121,7 @@ func testDrop(s *suite) {
 		if feed := readFeed(t, f, tenant, j17.StreamID{}, 9); len(feed) != 0 {
 			t.Fatalf("feed %v", feed)
 		}
-		if items, err := f.Scan(t.Context(), tenant, space, "", "", 9); err != nil || len(items) != 0 {
+		if items, err := f.Scan(t.Context(), tenant, space, store.Range{}, 9); err != nil || len(items) != 0 {
 			t.Fatalf("items %v, %v", items, err)
 		}
 		if err := f.ExportTenant(t.Context(), tenant, &bytes.Buffer{}); !errors.Is(err, store.ErrNotFound) {
@@ -183,7 +183,7 @@ func testExport(s *suite) {
 			t.Fatalf("claimed %v", keysOf(got))
 		}
 		fix.clock.Advance(3 * time.Hour)
-		if items, err := fix.Scan(t.Context(), tenant, space, "k", "", 9); err != nil || len(items) != 0 {
+		if items, err := fix.Scan(t.Context(), tenant, space, store.Prefix("k"), 9); err != nil || len(items) != 0 {
 			t.Fatalf("items that should have expired: %v, %v", items, err)
 		}
 	}
