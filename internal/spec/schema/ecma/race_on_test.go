@@ -1,0 +1,5 @@
+//go:build race
+
+package ecma_test
+
+const raceEnabled = true
