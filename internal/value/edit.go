@@ -39,7 +39,7 @@ func (e *Editor) Moved() int {
 func (e *Editor) Lookups() *Lookups { return &e.lookups }
 
 func (e *Editor) object(v Value) *object {
-	if v.kind != Object {
+	if v.Kind() != Object {
 		return &object{owner: e.own, size: 2}
 	}
 	o := v.object()
@@ -54,7 +54,7 @@ func (e *Editor) object(v Value) *object {
 }
 
 func (e *Editor) array(v Value) *array {
-	if v.kind != Array {
+	if v.Kind() != Array {
 		return &array{owner: e.own, size: 2}
 	}
 	a := v.array()
@@ -115,7 +115,7 @@ func (e *Editor) SetGrown(obj Value, key string, v Value, grown int) Value {
 // object grew. It reports false, and changes nothing, where there is no such member or the object would grow by more than most
 // bytes. Its arguments are not kept: what is done for most events costs no more than it has to.
 func (e *Editor) Replace(obj *Value, key string, v *Value, size, most int) (grown int, ok bool) {
-	if obj.kind != Object {
+	if obj.Kind() != Object {
 		return 0, false
 	}
 	o := obj.object()
@@ -133,7 +133,7 @@ func (e *Editor) Replace(obj *Value, key string, v *Value, size, most int) (grow
 // Add is Replace with the sum of the member's value and by, or with the difference. It reports false, too, where they are not
 // both small numbers.
 func (e *Editor) Add(obj *Value, key string, by *Value, subtract bool, most int) (grown int, ok bool) {
-	if obj.kind != Object {
+	if obj.Kind() != Object {
 		return 0, false
 	}
 	o := obj.object()
@@ -146,7 +146,7 @@ func (e *Editor) Add(obj *Value, key string, by *Value, subtract bool, most int)
 	if !ok {
 		return 0, false
 	}
-	if grown = decimalSize(sum, scale) - decimalSize(old.coef(), old.scale); grown > 0 && grown > most {
+	if grown = decimalSize(sum, scale) - decimalSize(old.coef(), old.scale()); grown > 0 && grown > most {
 		return 0, false
 	}
 	if v := decimal(sum, scale); o.owner == e.own {
@@ -166,7 +166,7 @@ func (e *Editor) ReplaceIn(root *Value, steps []Step, key string, v *Value, size
 		return 0, false
 	}
 	for i := range steps {
-		if root.kind != Object || steps[i].IsIndex || root.object().owner != e.own {
+		if root.Kind() != Object || steps[i].IsIndex || root.object().owner != e.own {
 			return 0, false
 		}
 		o := root.object()
@@ -176,7 +176,7 @@ func (e *Editor) ReplaceIn(root *Value, steps []Step, key string, v *Value, size
 		}
 		way[i], root = o, &o.members[at].Value
 	}
-	if root.kind != Object || root.object().owner != e.own {
+	if root.Kind() != Object || root.object().owner != e.own {
 		return 0, false
 	}
 	if grown, ok = e.Replace(root, key, v, size, most); ok {
@@ -228,7 +228,7 @@ func (e *Editor) reindex(o *object) {
 
 // RemoveMember returns the object without the member.
 func (e *Editor) RemoveMember(obj Value, key string) Value {
-	if obj.kind != Object || obj.object().find(key) < 0 {
+	if obj.Kind() != Object || obj.object().find(key) < 0 {
 		return obj
 	}
 	o := e.object(obj)
@@ -264,7 +264,7 @@ func (e *Editor) Merge(dst, src Value) Value {
 	for _, m := range src.Members() {
 		dst = e.SetMember(dst, m.Key, m.Value)
 	}
-	if dst.kind != Object {
+	if dst.Kind() != Object {
 		return objectOf(&object{owner: e.own, size: 2})
 	}
 	return dst
@@ -308,12 +308,12 @@ func Room(root Value, steps []Step) (old Value, room int, ok bool) {
 	for i := range steps {
 		s := &steps[i]
 		if s.IsIndex {
-			if root = root.Index(s.Index); root.kind == Missing {
+			if root = root.Index(s.Index); root.Kind() == Missing {
 				return Value{}, 0, false
 			}
 			continue
 		}
-		switch root.kind {
+		switch root.Kind() {
 		case Object:
 			o := root.object()
 			at := o.find(s.Key)
@@ -351,7 +351,7 @@ func (e *Editor) Put(root Value, steps []Step, v Value, grown int) (Value, bool)
 		if i < 0 {
 			i += n
 		}
-		if root.kind != Array || i < 0 || i >= n {
+		if root.Kind() != Array || i < 0 || i >= n {
 			return root, false
 		}
 		child, ok := e.Put(root.array().elems[i], steps[1:], v, grown)
@@ -361,7 +361,7 @@ func (e *Editor) Put(root Value, steps []Step, v Value, grown int) (Value, bool)
 		return e.SetElem(root, i, child, grown), true
 	}
 	child := v
-	switch root.kind {
+	switch root.Kind() {
 	case Missing, Null, Object:
 		if len(steps) > 1 {
 			var ok bool
@@ -372,7 +372,7 @@ func (e *Editor) Put(root Value, steps []Step, v Value, grown int) (Value, bool)
 	case Bool, Number, String, Array:
 		return root, false
 	}
-	if root.kind != Object {
+	if root.Kind() != Object {
 		// It is new, so it may be asked for its size.
 		return objectOf(&object{owner: e.own, members: []Member{{s.Key, child}}}), true
 	}

@@ -6,11 +6,11 @@ import "sync/atomic"
 // again costs nothing; an Editor keeps it up to date.
 func (v Value) Size() int {
 	switch {
-	case v.kind == String:
+	case v.Kind() == String:
 		return StringSize(v.str())
-	case v.kind == Number && !v.text:
-		return decimalSize(v.coef(), v.scale)
-	case v.kind == Object:
+	case v.Kind() == Number && !v.text():
+		return decimalSize(v.coef(), v.scale())
+	case v.Kind() == Object:
 		if known := atomic.LoadInt64(&v.object().size); known != 0 {
 			return int(known)
 		}
@@ -21,7 +21,7 @@ func (v Value) Size() int {
 
 // Weigh is Size, and tells how many values had to be visited and how many sixteens of bytes to be read to find it.
 func (v Value) Weigh() (size, work int) {
-	switch v.kind {
+	switch v.Kind() {
 	case Missing:
 		return 0, 0
 	case Null:
@@ -29,10 +29,10 @@ func (v Value) Weigh() (size, work int) {
 	case Bool:
 		return len("false") - int(v.n), 0 //nolint:gosec // 0 or 1
 	case Number:
-		if v.text {
+		if v.text() {
 			return len(v.num()), 0
 		}
-		return decimalSize(v.coef(), v.scale), 0
+		return decimalSize(v.coef(), v.scale()), 0
 	case String:
 		return StringSize(v.str()), len(v.str()) >> 4
 	case Array:
@@ -100,7 +100,7 @@ func decimalSize(coef int64, scale uint8) int {
 
 // Nested tells whether the value is nested at most depth containers deep, and how many values were visited to find out.
 func (v Value) Nested(depth int) (ok bool, work int) {
-	if v.kind != Array && v.kind != Object {
+	if v.Kind() != Array && v.Kind() != Object {
 		return true, 0
 	}
 	if depth == 0 {
@@ -113,7 +113,7 @@ func (v Value) Nested(depth int) (ok bool, work int) {
 		work += n
 	}
 	work = v.Len()
-	if v.kind == Array {
+	if v.Kind() == Array {
 		elems := v.array().elems
 		for i := 0; ok && i < len(elems); i++ {
 			visit(elems[i])
@@ -135,7 +135,7 @@ func (v Value) AtMost(limit int) bool {
 
 // room returns how many of the allowed bytes are left.
 func (v Value) room(left int) (int, bool) {
-	switch v.kind {
+	switch v.Kind() {
 	case String:
 		if len(v.str()) > left {
 			return -1, false
