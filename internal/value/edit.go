@@ -1,6 +1,7 @@
 package value
 
 import (
+	"math"
 	"slices"
 	"sync/atomic"
 )
@@ -84,19 +85,11 @@ func (e *Editor) Array(elems []Value, size int) Value {
 // SetMember returns the object with the member set: in its old place if it had the key, else at the end. Anything but
 // an object counts as an empty one.
 func (e *Editor) SetMember(obj Value, key string, v Value) Value {
-	o := e.object(obj)
-	if i := o.find(key); i >= 0 {
-		if o.size != 0 {
-			o.size += int64(v.Size() - o.members[i].Value.Size())
-		}
-		o.members[i].Value = v
-		return objectOf(o)
+	if obj.Kind() != Object {
+		obj = objectOf(&object{owner: e.own, size: 2})
 	}
-	if o.size != 0 {
-		o.size += int64(entrySize(len(o.members), key) + v.Size())
-	}
-	e.addMember(o, key, v)
-	return objectOf(o)
+	e.Set(&obj, key, &v, v.Size(), math.MaxInt)
+	return obj
 }
 
 // SetGrown is SetMember for a member whose value may have been changed in place: it makes the object larger by grown bytes.
@@ -111,27 +104,48 @@ func (e *Editor) SetGrown(obj Value, key string, v Value, grown int) Value {
 	return objectOf(o)
 }
 
-// Replace is SetMember in place, for a member that is there and a value that has size bytes as JSON. It tells by how many bytes the
-// object grew. It reports false, and changes nothing, where there is no such member or the object would grow by more than most
-// bytes. Its arguments are not kept: what is done for most events costs no more than it has to.
-func (e *Editor) Replace(obj *Value, key string, v *Value, size, most int) (grown int, ok bool) {
+// Set is SetMember in place, for a value that has size bytes as JSON. It tells by how many bytes the object grew. It reports
+// false, and changes nothing, where obj is no object or would grow by more than most bytes.
+func (e *Editor) Set(obj *Value, key string, v *Value, size, most int) (grown int, ok bool) {
 	if obj.Kind() != Object {
 		return 0, false
 	}
 	o := obj.object()
 	i := o.find(key)
 	if i < 0 {
+		if grown = entrySize(len(o.members), key) + size; grown > most {
+			return 0, false
+		}
+		o = e.owned(obj)
+		grow(&o.size, grown)
+		e.addMember(o, key, *v)
+		return grown, true
+	}
+	old := &o.members[i].Value
+	if *old == *v {
+		return 0, true
+	}
+	if grown = size - old.Size(); grown > 0 && grown > most {
 		return 0, false
 	}
-	if grown = size - o.members[i].Value.Size(); grown > 0 && grown > most {
-		return 0, false
-	}
-	e.setAt(obj, o, i, v, grown)
+	o = e.owned(obj)
+	grow(&o.size, grown)
+	o.members[i].Value = *v
 	return grown, true
 }
 
-// Add is Replace with the sum of the member's value and by, or with the difference. It reports false, too, where they are not
-// both small numbers.
+// owned makes the editor own an object.
+func (e *Editor) owned(obj *Value) *object {
+	o := obj.object()
+	if o.owner != e.own {
+		o = e.object(*obj)
+		*obj = objectOf(o)
+	}
+	return o
+}
+
+// Add is Set with the sum of the member's value and by, or with the difference. It reports false, too, where there is no such
+// member, or it and by are not both small numbers.
 func (e *Editor) Add(obj *Value, key string, by *Value, subtract bool, most int) (grown int, ok bool) {
 	if obj.Kind() != Object {
 		return 0, false
@@ -149,52 +163,49 @@ func (e *Editor) Add(obj *Value, key string, by *Value, subtract bool, most int)
 	if grown = decimalSize(sum, scale) - decimalSize(old.coef(), old.scale()); grown > 0 && grown > most {
 		return 0, false
 	}
-	if v := decimal(sum, scale); o.owner == e.own {
-		*old = v
-		grow(&o.size, grown)
-	} else {
-		e.setAt(obj, o, i, &v, grown)
-	}
+	o = e.owned(obj)
+	grow(&o.size, grown)
+	o.members[i].Value = decimal(sum, scale)
 	return grown, true
 }
 
-// ReplaceIn is Replace for a member of the object at the end of steps. It reports false, too, where the editor does not own all
-// objects on the way, or there are many of them.
-func (e *Editor) ReplaceIn(root *Value, steps []Step, key string, v *Value, size, most int) (grown int, ok bool) {
-	var way [4]*object
-	if len(steps) > len(way) {
-		return 0, false
+// maxWay is how many objects a Way leads through.
+const maxWay = 4
+
+// Way leads to a value through objects that an editor owns, so that the value may be changed where it stands.
+type Way struct {
+	objects [maxWay]*object
+	n       int
+	// At is the value at the end.
+	At *Value
+}
+
+// Way finds the value at the end of steps from root. It reports false where one of them is no key or leads nowhere, where one of
+// the objects on the way is not the editor's own, or where there are many.
+func (e *Editor) Way(root *Value, steps []Step) (w Way, ok bool) {
+	if len(steps) > maxWay {
+		return w, false
 	}
 	for i := range steps {
 		if root.Kind() != Object || steps[i].IsIndex || root.object().owner != e.own {
-			return 0, false
+			return w, false
 		}
 		o := root.object()
 		at := o.find(steps[i].Key)
 		if at < 0 {
-			return 0, false
+			return w, false
 		}
-		way[i], root = o, &o.members[at].Value
+		w.objects[i], root = o, &o.members[at].Value
 	}
-	if root.Kind() != Object || root.object().owner != e.own {
-		return 0, false
-	}
-	if grown, ok = e.Replace(root, key, v, size, most); ok {
-		for _, o := range way[:len(steps)] {
-			grow(&o.size, grown)
-		}
-	}
-	return grown, ok
+	w.n, w.At = len(steps), root
+	return w, true
 }
 
-// setAt puts v in the place of the member at i of the object o, which is obj.
-func (e *Editor) setAt(obj *Value, o *object, i int, v *Value, grown int) {
-	if o.owner != e.own {
-		o = e.object(*obj)
-		*obj = objectOf(o)
+// Grow tells all objects on the way that the value at its end has grown by so many bytes.
+func (w *Way) Grow(by int) {
+	for _, o := range w.objects[:w.n] {
+		grow(&o.size, by)
 	}
-	grow(&o.size, grown)
-	o.members[i].Value = *v
 }
 
 // entrySize returns what a new member's key takes, with what separates it, in an object that has so many members.

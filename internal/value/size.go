@@ -67,19 +67,29 @@ func (v Value) Weigh() (size, work int) {
 // StringSize returns the number of bytes that AppendString appends.
 func StringSize(s string) int {
 	n := len(s) + 2
-	for i := range len(s) {
-		c := s[i]
-		if c >= 0x20 && c != '"' && c != '\\' {
-			continue
+	for i := 0; i < len(s); i++ {
+		// Eight bytes at a time while none of them has to be escaped.
+		for i+8 <= len(s) && special(eightBytes(s, i)) == 0 {
+			i += 8
 		}
-		switch c {
-		case '"', '\\', '\b', '\f', '\n', '\r', '\t':
-			n++
-		default:
-			n += 5
+		if i < len(s) {
+			n += escapeSize(s[i])
 		}
 	}
 	return n
+}
+
+// escapeSize returns how many bytes more than one it takes to write c in a string.
+func escapeSize(c byte) int {
+	if c >= 0x20 && c != '"' && c != '\\' {
+		return 0
+	}
+	switch c {
+	case '"', '\\', '\b', '\f', '\n', '\r', '\t':
+		return 1
+	default:
+		return 5
+	}
 }
 
 // decimalSize returns the number of bytes that appendDecimal appends.
@@ -88,14 +98,36 @@ func decimalSize(coef int64, scale uint8) int {
 	if coef < 0 {
 		n, coef = 1, -coef
 	}
-	digits := 1
-	for next := int64(10); coef >= next; next *= 10 { // a coefficient has at most 18 digits
-		digits++
-	}
+	digits := digitsOf(uint64(coef))
 	if scale == 0 {
 		return n + digits
 	}
 	return n + max(digits, int(scale)+1) + 1
+}
+
+// digitsOf returns the number of decimal digits of n.
+func digitsOf(n uint64) int {
+	digits := 1
+	if n >= 1e16 {
+		n /= 1e16
+		digits += 16
+	}
+	if n >= 1e8 {
+		n /= 1e8
+		digits += 8
+	}
+	if n >= 1e4 {
+		n /= 1e4
+		digits += 4
+	}
+	if n >= 1e2 {
+		n /= 1e2
+		digits += 2
+	}
+	if n >= 10 {
+		digits++
+	}
+	return digits
 }
 
 // Nested tells whether the value is nested at most depth containers deep, and how many values were visited to find out.

@@ -192,7 +192,11 @@ func ArrayValue(elems ...Value) Value { return arrayOf(&array{elems: elems}) }
 
 // ObjectValue returns an object of members, which have distinct keys and must not be changed afterwards.
 func ObjectValue(members ...Member) Value {
-	return objectOf(&object{members: members, index: newIndex(members)})
+	o := &object{members: members, index: newIndex(members)}
+	if len(members) == 0 {
+		o.size = 2
+	}
+	return objectOf(o)
 }
 
 func arrayOf(a *array) Value   { return Value{p: unsafe.Pointer(a), t: tag(Array)} }
