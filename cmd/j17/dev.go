@@ -221,6 +221,8 @@ func containerFlags(f *pflag.FlagSet, o *server.Options) {
 	f.StringVar(&o.ContainerCgroup, "containers-cgroup", "", "`folder` of the cgroup v2 file system in which bubblewrap's containers get groups, and so shares of the processors")
 	f.StringToStringVar(&o.ContainerImages, "containers-image", nil, "`RUNTIME=IMAGE` that docker and podman run source code in, such as node=node:24; can be repeated")
 	f.Lookup("containers-image").DefValue = "" // which is not shown
+	f.IntVar(&o.ContainerProcesses, "containers-processes", 16, "how many processes all containers may have together, each of up to 128 MiB")
+	f.IntVar(&o.ContainerDiskMiB, "containers-disk", 8192, "how many `MiB` of the disk what containers consist of may take")
 }
 
 // reportDeployment tells what became of a spec file, and when.

@@ -266,6 +266,8 @@ func TestExitCodes(t *testing.T) {
 		{"dev --rate-limit-per-key -1 --data d", exitUsage},
 		{"dev --rate-limit-per-ip -1 --data d", exitUsage},
 		{"dev --write-wait 2m --data d", exitUsage},
+		{"dev --containers-processes 5000 --data d", exitUsage},
+		{"dev --containers-disk -1 --data d", exitUsage},
 		{"dev --read-wait 2m --data d", exitUsage},
 		{"completion bash x", exitUsage},
 		{"spec promote --from test --to test", exitUsage},

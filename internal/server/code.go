@@ -33,6 +33,7 @@ func (s *Server) openCode(ctx context.Context) (deploy.Modules, deploy.Container
 	s.runner, err = container.New(ctx, container.Options{
 		Driver: s.options.Containers, Dir: dir, Spare: spareFolder(dir),
 		BuildNetwork: s.options.ContainerBuildNetwork, Cgroup: s.options.ContainerCgroup, Images: s.options.ContainerImages, Clock: s.options.Clock,
+		Processes: s.options.ContainerProcesses, Content: int64(s.options.ContainerDiskMiB) << 20,
 	})
 	if err != nil {
 		return nil, nil, err

@@ -98,6 +98,7 @@ func (o *ServeOptions) Check() []error {
 		c.add("a rate limit cannot be negative; 0 means none")
 	}
 	c.implications(&o.Options)
+	c.containers(&o.Options)
 	c.plans(o)
 	c.alerts(o)
 	return c.found
@@ -107,6 +108,7 @@ func (o *ServeOptions) Check() []error {
 func (o *DevOptions) Check() []error {
 	var c checks
 	c.implications(&o.Options)
+	c.containers(&o.Options)
 	return c.found
 }
 
@@ -118,6 +120,21 @@ const (
 
 // mostWait is how long a write or a read may be told to wait: less than a request may take.
 const mostWait = time.Minute
+
+// What a server may be told to give to containers.
+const (
+	mostProcesses    = 1024
+	mostContainerMiB = 1 << 20
+)
+
+func (c *checks) containers(o *Options) {
+	if n := o.ContainerProcesses; n < 0 || n > mostProcesses {
+		c.add("containers-processes: %d is not between 1 and %d", n, mostProcesses)
+	}
+	if n := o.ContainerDiskMiB; n < 0 || n > mostContainerMiB {
+		c.add("containers-disk: %d is not between 1 and %d MiB", n, mostContainerMiB)
+	}
+}
 
 func (c *checks) implications(o *Options) {
 	if n := o.ImplicationsMaxDepth; n < 0 || n > mostDepth {

@@ -57,6 +57,8 @@ type Options struct {
 	// the images that docker and podman run source code in, by runtime ("node", "python", "ruby", "elixir").
 	ContainerCgroup string
 	ContainerImages map[string]string
+	// ContainerProcesses bounds the processes of all containers together, ContainerDiskMiB what they consist of; 0 means 16 and 8192.
+	ContainerProcesses, ContainerDiskMiB int
 	// ImplicationsMaxDepth and ImplicationsMaxTotal bound how long the chains of events are that one event implies, and how
 	// many events these are; 0 means 5 and 100.
 	ImplicationsMaxDepth, ImplicationsMaxTotal int
