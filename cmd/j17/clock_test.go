@@ -18,18 +18,18 @@ func TestTheClockCanBeMoved(t *testing.T) {
 		Token string `json:"token"`
 	}
 	body := `{"email":"` + p.ready.Operator.Email + `","password":"` + p.ready.Operator.Password + `"}`
-	if s := send(t, p, "POST", "control", "/api/login", "", body, &login); s != http.StatusOK {
+	if s := requested(t, p, "POST", "control", "/api/login", "", body, &login); s != http.StatusOK {
 		t.Fatal(s)
 	}
 	for _, tc := range []struct {
 		by   string
 		want int
 	}{{"-1h", 400}, {"soon", 400}, {"1000000h", 400}, {"25h", 200}} {
-		if s := send(t, p, "POST", "prod", "/_dev/clock/advance", login.Token, `{"by":"`+tc.by+`"}`, nil); s != tc.want {
+		if s := requested(t, p, "POST", "prod", "/_dev/clock/advance", login.Token, `{"by":"`+tc.by+`"}`, nil); s != tc.want {
 			t.Errorf("%s: %d", tc.by, s)
 		}
 	}
-	if s := send(t, p, "POST", "prod", "/_dev/clock/advance", login.Token, `{"by":"1h"}`, nil); s != http.StatusUnauthorized {
+	if s := requested(t, p, "POST", "prod", "/_dev/clock/advance", login.Token, `{"by":"1h"}`, nil); s != http.StatusUnauthorized {
 		t.Errorf("a token of a day ago: %d", s)
 	}
 	if err := p.end(syscall.SIGTERM); err != nil {
@@ -41,7 +41,7 @@ func TestTheClockCanBeMoved(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = p.end(syscall.SIGTERM) })
 	key := p.ready.Keys["prod"].Write
-	if s := send(t, p, "POST", "prod", "/note/global/was_written", key, `{"data":{},"metadata":{"actor":{"type":"user","id":"global"}}}`, nil); s != http.StatusCreated {
+	if s := requested(t, p, "POST", "prod", "/note/global/was_written", key, `{"data":{},"metadata":{"actor":{"type":"user","id":"global"}}}`, nil); s != http.StatusCreated {
 		t.Fatal(s)
 	}
 	var note struct {
@@ -49,7 +49,7 @@ func TestTheClockCanBeMoved(t *testing.T) {
 			CreatedAt int64 `json:"created_at"`
 		} `json:"data"`
 	}
-	if s := send(t, p, "GET", "prod", "/note/global", key, "", &note); s != http.StatusOK {
+	if s := requested(t, p, "GET", "prod", "/note/global", key, "", &note); s != http.StatusOK {
 		t.Fatal(s)
 	}
 
@@ -58,8 +58,8 @@ func TestTheClockCanBeMoved(t *testing.T) {
 	}
 }
 
-// send sends a JSON request to one of the server's hosts and returns the status.
-func send(t *testing.T, p *process, method, site, path, token, body string, into any) int {
+// requested sends a JSON request to one of the server's hosts and returns the status.
+func requested(t *testing.T, p *process, method, site, path, token, body string, into any) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, p.url+path, strings.NewReader(body))
 	if err != nil {

@@ -15,12 +15,16 @@ import (
 
 	"j17"
 	"j17/internal/client"
+	"j17/internal/client/send"
 	"j17/internal/eventfile"
 )
 
 // eventsOnline returns the commands of "j17 events" that talk to a server.
 func (e *env) eventsOnline() []*cobra.Command {
-	return []*cobra.Command{e.eventsPost(), e.eventsList(), e.eventsImport(), e.eventsExport()}
+	return []*cobra.Command{
+		e.eventsPost(), e.eventsList(), e.eventsSend(), e.eventsExport(),
+		e.oldWord("import FILE", "'j17 events import' is an old word for 'j17 events send', which writes events that happen now.", e.eventsSend()),
+	}
 }
 
 func (e *env) eventsPost() *cobra.Command {
@@ -117,7 +121,7 @@ func (e *env) data(arg string) (json.RawMessage, error) {
 // faster, have exit codes of their own.
 func refusedEvent(err error) error {
 	code := j17.CodeOf(err)
-	if code == j17.CodeForbidden || code == j17.CodeUnknownType || code == j17.CodeUnknownEventType || !aboutEvents(code) {
+	if code == j17.CodeForbidden || code == j17.CodeUnknownType || code == j17.CodeUnknownEventType || !send.AboutEvents(code) {
 		return err
 	}
 	return eventError{err}
@@ -171,7 +175,7 @@ func (e *env) eventsList() *cobra.Command {
 		Use:   "list TYPE/ID",
 		Short: "Print the events of an aggregate",
 		Long: `Print the events of an aggregate, oldest first, one line of JSON each: exactly the bytes that are stored. The lines are
-what "j17 events import" reads.`,
+what "j17 events send" reads.`,
 		Example: `  j17 events list order/7c0f6a38-91b2-4d6e-8f57-2b4e1a9c3d05 --all > order.jsonl`,
 		Args:    exactly("TYPE/ID"), ValidArgsFunction: e.completeKeys(false),
 	}

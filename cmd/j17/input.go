@@ -88,6 +88,15 @@ func (e *env) readText(name string, limit int64, hint string) ([]byte, error) {
 	return bytes.TrimPrefix(raw, []byte("\uFEFF")), nil
 }
 
+// notUTF16 is the error of an open file that is in UTF-16.
+func notUTF16(f io.ReaderAt, name string) error {
+	var head [64]byte
+	if n, _ := f.ReadAt(head[:], 0); isUTF16(head[:n&^1]) {
+		return j17.Errorf(j17.CodeSchemaViolation, "%s is in UTF-16: save it as UTF-8", fileName(name))
+	}
+	return nil
+}
+
 // isUTF16 reports whether a text that starts with ASCII, or with a byte order mark, is in UTF-16.
 func isUTF16(raw []byte) bool {
 	if len(raw) < 2 {

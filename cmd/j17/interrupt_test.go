@@ -19,7 +19,7 @@ func TestInterruptWhileWaitingForInput(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "spec.json"), []byte(plainSpec), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const stopped = "Writing to prod of http://localhost:17000.\nThe import is not complete; known to be stored: 0 events. Run the same command on the same input again within 24 hours: no event is stored twice.\nj17: interrupted\n"
+	const stopped = "Writing to prod of http://localhost:17000.\nNot all events are sent; known to be stored: 0 events. Run the same command on the same input again within 24 hours: no event is stored twice.\nj17: interrupted\n"
 	for _, tc := range []struct {
 		args string
 		sig  os.Signal
@@ -29,10 +29,10 @@ func TestInterruptWhileWaitingForInput(t *testing.T) {
 		{"spec fmt -", os.Interrupt, "j17: interrupted\n"},
 		{"events validate spec.json -", os.Interrupt, "j17: interrupted\n"},
 		{"events validate spec.json -", syscall.SIGQUIT, "j17: interrupted\n"},
-		{"events import - --key k", os.Interrupt, stopped},
-		{"events import - --key k", syscall.SIGTERM, stopped},
-		{"events import - --key k", syscall.SIGQUIT, stopped},
-		{"events import - --key k", syscall.SIGHUP, stopped},
+		{"events send - --key k", os.Interrupt, stopped},
+		{"events send - --key k", syscall.SIGTERM, stopped},
+		{"events send - --key k", syscall.SIGQUIT, stopped},
+		{"events send - --key k", syscall.SIGHUP, stopped},
 	} {
 		if signal.Ignored(tc.sig) {
 			continue // the tests run under nohup, and so does what they start

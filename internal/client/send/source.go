@@ -1,4 +1,4 @@
-package main
+package send
 
 import (
 	"crypto/sha256"
@@ -14,8 +14,8 @@ import (
 	"j17/internal/value"
 )
 
-// importEvent is one event of a file that is imported.
-type importEvent struct {
+// event is one event of a file that is sent.
+type event struct {
 	// index is its number in the file, counted from 0; line is where it starts, counted from 1.
 	index, line int
 	key         j17.Key
@@ -29,7 +29,7 @@ type importEvent struct {
 }
 
 // joins reports whether ev can be written in one batch with first, which stands some places before it.
-func (ev *importEvent) joins(first *importEvent) bool {
+func (ev *event) joins(first *event) bool {
 	return ev.key == first.key && ev.Actor == first.Actor && ev.Target == first.Target && ev.SkipOCC == first.SkipOCC && ev.PreviousLength == nil
 }
 
@@ -50,8 +50,8 @@ func (e *lineError) Error() string {
 	return fmt.Sprintf("%d: %s", e.line, e.message)
 }
 
-// importSource reads the events of a file that are to be written.
-type importSource struct {
+// source reads the events of a file that are to be written.
+type source struct {
 	in    *eventfile.Reader
 	seed  [sha256.Size]byte
 	index int
@@ -59,20 +59,20 @@ type importSource struct {
 	ignored []string
 }
 
-// newImportSource returns a source of what in has. name makes its seeds differ from those of other sources with the same
+// newSource returns a source of what in has. name makes its seeds differ from those of other sources with the same
 // content.
-func newImportSource(in io.Reader, name string) *importSource {
-	return &importSource{in: eventfile.NewReader(in), seed: sha256.Sum256([]byte("j17 import\n" + name))}
+func newSource(in io.Reader, name string) *source {
+	return &source{in: eventfile.NewReader(in), seed: sha256.Sum256([]byte("j17 import\n" + name))}
 }
 
 // next returns the next event, a *lineError, or io.EOF at the end.
-func (s *importSource) next() (importEvent, error) {
+func (s *source) next() (event, error) {
 	text, err := s.in.Next()
 	if broken, ok := errors.AsType[*eventfile.TextError](err); ok {
 		err = &lineError{index: s.index, line: broken.Line, message: broken.Message, fatal: true}
 	}
 	if err != nil {
-		return importEvent{}, err
+		return event{}, err
 	}
 	raw, index := []byte(text.Text), s.index
 	s.index++
@@ -83,25 +83,25 @@ func (s *importSource) next() (importEvent, error) {
 	ev, fault := s.parse(text.Text)
 	if fault != nil {
 		fault.index, fault.line, fault.raw = index, fault.line+text.Line, raw
-		return importEvent{}, fault
+		return event{}, fault
 	}
 	ev.index, ev.line, ev.raw, ev.seed = index, text.Line, raw, s.seed
 	return ev, nil
 }
 
 // parse reads an event. The line of a fault is counted from the first one of the text, which is 0.
-func (s *importSource) parse(text string) (importEvent, *lineError) {
+func (s *source) parse(text string) (event, *lineError) {
 	v, err := value.ParseString(text)
 	if err != nil {
-		return importEvent{}, notJSON(text, err)
+		return event{}, notJSON(text, err)
 	}
 	e, faults := eventfile.ReadEvent(v)
 	if len(faults) > 0 {
-		return importEvent{}, faultOf(faults[0])
+		return event{}, faultOf(faults[0])
 	}
 	w, err := e.Write()
 	if err != nil {
-		return importEvent{}, faultOf(err)
+		return event{}, faultOf(err)
 	}
 	if e.Recorded {
 		s.leave("stream_id")
@@ -115,11 +115,11 @@ func (s *importSource) parse(text string) (importEvent, *lineError) {
 	for _, name := range w.Left {
 		s.leave("metadata." + name)
 	}
-	return importEvent{key: j17.Key{Type: e.AggregateType, ID: e.ID}, Write: w, eventType: e.Type, data: e.Data.AppendJSON(nil)}, nil
+	return event{key: j17.Key{Type: e.AggregateType, ID: e.ID}, Write: w, eventType: e.Type, data: e.Data.AppendJSON(nil)}, nil
 }
 
 // leave notes a member that is not taken over.
-func (s *importSource) leave(name string) {
+func (s *source) leave(name string) {
 	if !slices.Contains(s.ignored, name) {
 		s.ignored = append(s.ignored, name)
 	}

@@ -1,8 +1,12 @@
-package main
+package send
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,12 +15,20 @@ import (
 
 	"j17"
 	"j17/internal/engine"
+	"j17/internal/spec"
 )
 
-// TestOneFormOfEventFiles shows the same files to the dry run and to the import: what can be tried can be imported, and
+// TestOneFormOfEventFiles shows the same files to the dry run and to the sender: what can be tried can be sent, and
 // what the one cannot read neither can the other, for the same reason.
 func TestOneFormOfEventFiles(t *testing.T) {
-	compiled, _ := compileExample(t, "counter")
+	text, err := os.ReadFile("../../../examples/counter/spec.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiled, _ := spec.Compile(text)
+	if compiled == nil {
+		t.Fatal("the example is no valid spec")
+	}
 	const (
 		actor = `"actor":{"type":"user","id":"global"}`
 		meta  = `"metadata":{` + actor + `}`
@@ -87,7 +99,7 @@ func TestOneFormOfEventFiles(t *testing.T) {
 				refused[f.Event] = append(refused[f.Event], f.Path)
 			}
 			events, accepted := 0, 0
-			for s := newImportSource(strings.NewReader(src), ""); ; {
+			for s := newSource(strings.NewReader(src), ""); ; {
 				ev, err := s.next()
 				if errors.Is(err, io.EOF) {
 					break
@@ -105,18 +117,61 @@ func TestOneFormOfEventFiles(t *testing.T) {
 					t.Fatal(err)
 				case bad.fatal:
 					if tried.Events > 0 || len(tried.Findings) != 1 {
-						t.Errorf("the import gives up at %v, the dry run finds %+v", bad, tried.Findings)
+						t.Errorf("sending gives up at %v, the dry run finds %+v", bad, tried.Findings)
 					}
 					return
 				}
 				events++
 				if !slices.Contains(refused[events], bad.path) {
-					t.Errorf("the import refuses event %d: %v; the dry run finds %v", events, bad, tried.Findings)
+					t.Errorf("sending refuses event %d: %v; the dry run finds %v", events, bad, tried.Findings)
 				}
 			}
 			if diff := cmp.Diff([]int{tried.Events, tried.Accepted}, []int{events, accepted}); diff != "" {
-				t.Errorf("events and how many of them are accepted, dry run and import:\n%s%+v", diff, tried.Findings)
+				t.Errorf("events and how many of them are accepted, dry run and sending:\n%s%+v", diff, tried.Findings)
 			}
 		})
+	}
+}
+
+// TestInterruptBeforeAnythingIsSent ends a run while it reads the file for the first time.
+func TestInterruptBeforeAnythingIsSent(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	var said strings.Builder
+	o := Options{Title: "notes.jsonl", Note: func(format string, args ...any) { fmt.Fprintf(&said, format, args...) }}
+	if _, err := File(ctx, strings.NewReader(`{"key":"note:global","type":"was_written","data":{},"metadata":{"actor":{"type":"user","id":"global"}}}`), o); !errors.Is(err, context.Canceled) || said.String() != "Nothing was sent.\n" {
+		t.Errorf("%v\n%s", err, said.String())
+	}
+}
+
+// TestAJournalOfAnEarlierVersion goes on with what a version of the program has left that called it an import.
+func TestAJournalOfAnEarlierVersion(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "notes.jsonl")
+	old := `{"target":"http://localhost","seed":"5eed","events":7,"batch":5}` + "\n" + `{"done":{"from":0,"to":5}}` + "\n"
+	if err := os.WriteFile(file+".j17-import", []byte(old), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j, err := openJournal(JournalNames(file, ""), journalHead{Target: "http://localhost", Seed: "5eed", Events: 7, Batch: 500})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !j.resumed || !j.done.has(4) || j.done.has(5) || j.head.Batch != 5 {
+		t.Errorf("%+v", j)
+	}
+	if err := j.close(true); err != nil {
+		t.Fatal(err)
+	}
+	// Once that is over, journals have the present name.
+	if j, err = openJournal(JournalNames(file, ""), journalHead{Target: "http://localhost", Seed: "5eed", Events: 7, Batch: 500}); err != nil {
+		t.Fatal(err)
+	}
+	if j.resumed || j.name != file+".j17-send" {
+		t.Errorf("%+v", j)
+	}
+	if err := j.close(true); err != nil {
+		t.Error(err)
+	}
+	if left, err := filepath.Glob(file + "*"); err != nil || len(left) > 0 {
+		t.Error(left, err)
 	}
 }

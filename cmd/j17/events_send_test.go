@@ -2,9 +2,7 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,7 +19,7 @@ import (
 	"testing"
 )
 
-const importSpec = `{"agent_types":["user"],"aggregate_types":{"note":{"events":{"was_written":{"schema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]},"handler":[{"set":{"target":"n","value":"$.data.n"}}]}}}}}`
+const notesSpec = `{"agent_types":["user"],"aggregate_types":{"note":{"events":{"was_written":{"schema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]},"handler":[{"set":{"target":"n","value":"$.data.n"}}]}}}}}`
 
 func noteID(i int) string { return fmt.Sprintf("7c0f6a38-91b2-4d6e-8f57-%012d", i) }
 
@@ -38,17 +36,17 @@ func notes(lines, ids int) string {
 	return b.String()
 }
 
-// importRun is how the program is run to import.
-type importRun struct {
+// sendRun is how the program is run to send a file.
+type sendRun struct {
 	p     *process
 	dir   string
 	url   string
 	stdin io.Reader
 }
 
-func (r importRun) start(t *testing.T, args ...string) (*exec.Cmd, *bytes.Buffer) {
+func (r sendRun) start(t *testing.T, args ...string) (*exec.Cmd, *bytes.Buffer) {
 	t.Helper()
-	cmd := command(t, "j17", append([]string{"events", "import", "--url", r.url}, args...)...)
+	cmd := command(t, "j17", append([]string{"events", "send", "--url", r.url}, args...)...)
 	cmd.Dir = r.dir
 	cmd.Env = append(cmd.Env, "J17_KEY="+r.p.ready.Keys["prod"].Write, "HOME="+r.dir)
 	cmd.Stdin = r.stdin
@@ -146,17 +144,17 @@ func (a *ambush) serve(t *testing.T, backend string) string {
 	return s.URL
 }
 
-// TestImportSurvivesKills kills the importer again and again, sometimes when the server has stored a batch and the importer
+// TestSendSurvivesKills kills the sender again and again, sometimes when the server has stored a batch and the sender
 // does not know it. In the end every event is there once.
-func TestImportSurvivesKills(t *testing.T) {
-	p, specFile := started(t, importSpec)
+func TestSendSurvivesKills(t *testing.T) {
+	p, specFile := started(t, notesSpec)
 	dir := filepath.Dir(specFile)
 	lines := notes(3000, 12)
 	if err := os.WriteFile(filepath.Join(dir, "notes.jsonl"), []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var a ambush
-	run := importRun{p: p, dir: dir, url: a.serve(t, p.url)}
+	run := sendRun{p: p, dir: dir, url: a.serve(t, p.url)}
 	for i, at := range []int{1, 40, 40, 77, 13, 100} {
 		killed := make(chan struct{})
 		ready := make(chan *exec.Cmd, 1)
@@ -171,7 +169,7 @@ func TestImportSurvivesKills(t *testing.T) {
 		err := cmd.Wait()
 		<-killed
 		if err == nil {
-			t.Fatal("the import came to its end: nobody stopped it")
+			t.Fatal("all was sent: nobody stopped it")
 		}
 		if sig == syscall.SIGINT && (cmd.ProcessState.ExitCode() != exitInterrupted || !strings.Contains(out.String(), "interrupted") || !strings.Contains(out.String(), "Run the same command again")) {
 			t.Errorf("exit code %d\n%s", cmd.ProcessState.ExitCode(), out)
@@ -182,21 +180,21 @@ func TestImportSurvivesKills(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if !strings.Contains(out.String(), "Going on with the import") || !strings.Contains(out.String(), `"complete":true,"events":3000`) {
+	if !strings.Contains(out.String(), "Going on where ") || !strings.Contains(out.String(), `"complete":true,"events":3000`) {
 		t.Errorf("%s", out)
 	}
 	exactlyOnce(t, p, lines)
-	if _, err := os.Stat(filepath.Join(dir, "notes.jsonl.j17-import")); !os.IsNotExist(err) {
+	if _, err := os.Stat(filepath.Join(dir, "notes.jsonl.j17-send")); !os.IsNotExist(err) {
 		t.Error("the journal is still there", err)
 	}
 }
 
-// TestImportOfAPipe ends the input early, kills the importer, and sends the whole input again.
-func TestImportOfAPipe(t *testing.T) {
-	p, specFile := started(t, importSpec)
+// TestSendOfAPipe ends the input early, kills the sender, and sends the whole input again.
+func TestSendOfAPipe(t *testing.T) {
+	p, specFile := started(t, notesSpec)
 	lines := notes(400, 5)
 	var a ambush
-	run := importRun{p: p, dir: filepath.Dir(specFile), url: a.serve(t, p.url)}
+	run := sendRun{p: p, dir: filepath.Dir(specFile), url: a.serve(t, p.url)}
 	run.stdin = strings.NewReader(lines[:strings.Index(lines, noteLine(0, 0))+len(noteLine(0, 0))*151/2])
 	cmd, out := run.start(t, "-")
 	_ = cmd.Wait()
@@ -220,17 +218,17 @@ func TestImportOfAPipe(t *testing.T) {
 	exactlyOnce(t, p, lines)
 }
 
-// TestImportSurvivesTheNetwork drops connections, before and after requests were carried out, and the importer goes on by
+// TestSendSurvivesTheNetwork drops connections, before and after requests were carried out, and the sender goes on by
 // itself.
-func TestImportSurvivesTheNetwork(t *testing.T) {
-	p, specFile := started(t, importSpec)
+func TestSendSurvivesTheNetwork(t *testing.T) {
+	p, specFile := started(t, notesSpec)
 	dir := filepath.Dir(specFile)
 	lines := notes(300, 4)
 	if err := os.WriteFile(filepath.Join(dir, "notes.jsonl"), []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var a ambush
-	run := importRun{p: p, dir: dir, url: a.serve(t, p.url)}
+	run := sendRun{p: p, dir: dir, url: a.serve(t, p.url)}
 	strikes := 0
 	var strike func()
 	strike = func() {
@@ -249,9 +247,9 @@ func TestImportSurvivesTheNetwork(t *testing.T) {
 	exactlyOnce(t, p, lines)
 }
 
-// TestImportAfterCorrections leaves out refused events, corrects the file, and goes on.
-func TestImportAfterCorrections(t *testing.T) {
-	p, specFile := started(t, importSpec)
+// TestSendAfterCorrections leaves out refused events, corrects the file, and goes on.
+func TestSendAfterCorrections(t *testing.T) {
+	p, specFile := started(t, notesSpec)
 	dir := filepath.Dir(specFile)
 	good := notes(60, 2)
 	bad := strings.Split(good, "\n")
@@ -263,7 +261,7 @@ func TestImportAfterCorrections(t *testing.T) {
 	if err := os.WriteFile(file, []byte(strings.Join(bad, "\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run := importRun{p: p, dir: dir, url: p.url}
+	run := sendRun{p: p, dir: dir, url: p.url}
 	cmd, out := run.start(t, "notes.jsonl")
 	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != exitInvalid || !strings.Contains(out.String(), "notes.jsonl:21: this is not valid JSON") || !strings.Contains(out.String(), "Nothing was sent") {
 		t.Errorf("exit code %d\n%s", cmd.ProcessState.ExitCode(), out)
@@ -300,18 +298,18 @@ func TestImportAfterCorrections(t *testing.T) {
 	}
 }
 
-// TestImportOfNothingKnownBindsNothing kills an import before the server has acknowledged anything: the file may go to
+// TestSendOfNothingKnownBindsNothing kills a run before the server has acknowledged anything: the file may go to
 // another place then. Once something is stored, it may not.
-func TestImportOfNothingKnownBindsNothing(t *testing.T) {
-	p, specFile := started(t, importSpec)
+func TestSendOfNothingKnownBindsNothing(t *testing.T) {
+	p, specFile := started(t, notesSpec)
 	dir := filepath.Dir(specFile)
 	lines := notes(40, 1)
 	if err := os.WriteFile(filepath.Join(dir, "notes.jsonl"), []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var a ambush
-	run := importRun{p: p, dir: dir, url: a.serve(t, p.url)}
-	kill := func(run importRun, a *ambush, at int) {
+	run := sendRun{p: p, dir: dir, url: a.serve(t, p.url)}
+	kill := func(run sendRun, a *ambush, at int) {
 		ready := make(chan *exec.Cmd, 1)
 		a.arm(at, false, func() { _ = (<-ready).Process.Kill() })
 		cmd, _ := run.start(t, "notes.jsonl", "--batch", "5", "--concurrency", "1")
@@ -319,7 +317,7 @@ func TestImportOfNothingKnownBindsNothing(t *testing.T) {
 		if err := cmd.Wait(); err == nil {
 			t.Fatal("nobody killed it")
 		}
-		if _, err := os.Stat(filepath.Join(dir, "notes.jsonl.j17-import")); err != nil {
+		if _, err := os.Stat(filepath.Join(dir, "notes.jsonl.j17-send")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -340,21 +338,21 @@ func TestImportOfNothingKnownBindsNothing(t *testing.T) {
 	kill(run, &a, 1)
 	kill(second, &b, 3)
 	cmd, out = run.start(t, "notes.jsonl")
-	if err := cmd.Wait(); err == nil || !strings.Contains(out.String(), "an import of this file into "+second.url+" has not come to its end") {
+	if err := cmd.Wait(); err == nil || !strings.Contains(out.String(), "this file is not sent to its end to "+second.url) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 }
 
-// TestTwoImportsAtOnce starts a second import of a file while the first one waits for the server.
-func TestTwoImportsAtOnce(t *testing.T) {
-	p, specFile := started(t, importSpec)
+// TestTwoRunsOfOneFile starts a second run of a file while the first one waits for the server.
+func TestTwoRunsOfOneFile(t *testing.T) {
+	p, specFile := started(t, notesSpec)
 	dir := filepath.Dir(specFile)
 	lines := notes(30, 2)
 	if err := os.WriteFile(filepath.Join(dir, "notes.jsonl"), []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var a ambush
-	run := importRun{p: p, dir: dir, url: a.serve(t, p.url)}
+	run := sendRun{p: p, dir: dir, url: a.serve(t, p.url)}
 	second := make(chan string, 1)
 	a.arm(1, true, func() {
 		cmd, out := run.start(t, "notes.jsonl")
@@ -365,26 +363,11 @@ func TestTwoImportsAtOnce(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if got := <-second; got != "1 Writing to prod of "+run.url+".\nj17: another import of this file is under way: wait until it has ended, or stop it\n" {
+	if got := <-second; got != "1 Writing to prod of "+run.url+".\nj17: another run is sending this file: wait until it has ended, or stop it\n" {
 		t.Error(got)
 	}
 	exactlyOnce(t, p, lines)
-	if left, err := filepath.Glob(filepath.Join(dir, "*.j17-import")); err != nil || len(left) > 0 {
+	if left, err := filepath.Glob(filepath.Join(dir, "*.j17-send")); err != nil || len(left) > 0 {
 		t.Error(left, err)
-	}
-}
-
-// TestInterruptBeforeAnythingIsSent ends an import while it reads the file for the first time.
-func TestInterruptBeforeAnythingIsSent(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "notes.jsonl")
-	if err := os.WriteFile(file, []byte(notes(10, 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	var said bytes.Buffer
-	im := &importer{env: &env{err: &said, getenv: func(string) string { return "" }}, file: file, stop: make(chan struct{})}
-	if err := im.fromFile(ctx); !errors.Is(err, errInterrupted) || said.String() != "Nothing was sent.\n" {
-		t.Errorf("%v\n%s", err, said.String())
 	}
 }

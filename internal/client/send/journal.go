@@ -1,4 +1,4 @@
-package main
+package send
 
 import (
 	"bufio"
@@ -14,13 +14,17 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 )
 
-// journalSuffix is what the name of a file's journal ends with.
-const journalSuffix = ".j17-import"
+// What the name of a file's journal ends with, and what it ended with when "events send" was called "events import".
+const (
+	journalSuffix    = ".j17-send"
+	oldJournalSuffix = ".j17-import"
+)
 
-// journal is the file in which an import keeps what the server has acknowledged. It is lines of JSON: a head, then one
+// journal is the file in which a run keeps what the server has acknowledged. It is lines of JSON: a head, then one
 // entry for each acknowledged batch and for each batch that had to be cut. A line that a crash has cut off is worth
 // nothing; the idempotency key of its batch still is.
 type journal struct {
@@ -38,9 +42,9 @@ type journal struct {
 }
 
 type journalHead struct {
-	// Target is the server and environment that the import goes to.
+	// Target is the server and environment that the events go to.
 	Target string `json:"target"`
-	// Seed starts the idempotency keys; it is made of the content that the file had when the import began.
+	// Seed starts the idempotency keys; it is made of the content that the file had at the first run.
 	Seed string `json:"seed"`
 	// Events is the number of events of that content.
 	Events int `json:"events"`
@@ -83,45 +87,48 @@ func merged(s spans) spans {
 	return out
 }
 
-// journalNames are the places where the journal of a file may be: beside it, or in a folder of the user's where that
-// cannot be written.
-func journalNames(file string, getenv func(string) string) []string {
-	names := []string{file + journalSuffix}
-	if state := cmp.Or(getenv("XDG_STATE_HOME"), homeState(getenv("HOME"))); state != "" {
+// JournalNames are the places where the journal of a file may be, the present ones first: beside the file, or in the folder
+// state, if there is one, where that cannot be written.
+func JournalNames(file, state string) []string {
+	var names []string
+	for _, suffix := range []string{journalSuffix, oldJournalSuffix} {
+		names = append(names, file+suffix)
+		if state == "" {
+			continue
+		}
 		if whole, err := filepath.Abs(file); err == nil {
 			sum := sha256.Sum256([]byte(whole))
-			names = append(names, filepath.Join(state, "j17", filepath.Base(file)+"-"+hex.EncodeToString(sum[:8])+journalSuffix))
+			names = append(names, filepath.Join(state, filepath.Base(file)+"-"+hex.EncodeToString(sum[:8])+suffix))
 		}
 	}
 	return names
 }
 
-func homeState(home string) string {
-	if home == "" {
-		return ""
-	}
-	return filepath.Join(home, ".local", "state")
-}
-
-// errImportRunning is the error of an import whose file another one is reading.
-var errImportRunning = errors.New("another import of this file is under way: wait until it has ended, or stop it")
+// errRunning is the error of a run whose file another one is sending.
+var errRunning = errors.New("another run is sending this file: wait until it has ended, or stop it")
 
 // openJournal opens the journal of a file, or makes one with head. It is locked until it is closed.
 func openJournal(names []string, head journalHead) (*journal, error) {
+	// An earlier run may have left one.
 	for _, name := range names {
 		j, err := lockJournal(name, os.O_RDWR)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
-		case errors.Is(err, errImportRunning):
+		case errors.Is(err, errRunning):
 			return nil, err
 		case err != nil:
-			return nil, fmt.Errorf("the progress of an earlier import cannot be read: %w", err)
+			return nil, fmt.Errorf("the progress of an earlier run cannot be read: %w", err)
 		}
 		return j.begin(head)
 	}
+
+	// There is none: it is made in the first place that can be written.
 	var errs []error
 	for i, name := range names {
+		if strings.HasSuffix(name, oldJournalSuffix) {
+			break
+		}
 		if i > 0 {
 			if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 				errs = append(errs, err)
@@ -129,7 +136,7 @@ func openJournal(names []string, head journalHead) (*journal, error) {
 			}
 		}
 		j, err := lockJournal(name, os.O_RDWR|os.O_CREATE)
-		if errors.Is(err, errImportRunning) {
+		if errors.Is(err, errRunning) {
 			return nil, err
 		}
 		if err == nil {
@@ -140,10 +147,10 @@ func openJournal(names []string, head journalHead) (*journal, error) {
 		}
 		errs = append(errs, err)
 	}
-	return nil, fmt.Errorf("the progress of the import cannot be kept: %w", errors.Join(errs...))
+	return nil, fmt.Errorf("the progress cannot be kept: %w", errors.Join(errs...))
 }
 
-// lockJournal opens a file that no other import has open.
+// lockJournal opens a file that no other run has open.
 func lockJournal(name string, flag int) (*journal, error) {
 	for {
 		f, err := os.OpenFile(name, flag, 0o600) //nolint:gosec // beside the file that the caller names
@@ -160,13 +167,13 @@ func lockJournal(name string, flag int) (*journal, error) {
 		if now, err := os.Stat(name); err == nil && os.SameFile(opened, now) {
 			return &journal{name: name, cuts: map[span][]int{}, file: f}, nil
 		}
-		if err := f.Close(); err != nil { // the import that had it has removed it at its end
+		if err := f.Close(); err != nil { // the run that had it has removed it at its end
 			return nil, err
 		}
 	}
 }
 
-// begin reads what the journal tells of an earlier import, or makes it one with head.
+// begin reads what the journal tells of an earlier run, or makes it one with head.
 func (j *journal) begin(head journalHead) (_ *journal, err error) {
 	defer func() {
 		if err != nil {
@@ -204,7 +211,7 @@ func (j *journal) begin(head journalHead) (_ *journal, err error) {
 	return j, nil
 }
 
-// read takes over the lines of a journal. They have to be of an import that can go on with head, or that has not stored
+// read takes over the lines of a journal. They have to be of a run that can go on with head, or that has not stored
 // anything in another target.
 func (j *journal) read(raw []byte, head journalHead) error {
 	name := j.name
@@ -212,10 +219,10 @@ func (j *journal) read(raw []byte, head journalHead) error {
 	lines.Buffer(nil, len(raw)+1)
 	lines.Scan()
 	if err := json.Unmarshal(lines.Bytes(), &j.head); err != nil || j.head.Seed == "" || j.head.Batch < 1 {
-		return fmt.Errorf("%s is damaged. Delete it to import the file from its start; what was stored within the last 24 hours is not stored twice", name)
+		return fmt.Errorf("%s is damaged. Delete it to send the file from its start; what was stored within the last 24 hours is not stored twice", name)
 	}
 	if j.head.Target == head.Target && j.head.Events != head.Events {
-		return fmt.Errorf("the file has %d events now, but had %d when its import began: lines may be corrected in between, but not added or removed. Restore the file, or delete %s to import it from its start", head.Events, j.head.Events, name)
+		return fmt.Errorf("the file has %d events now, but had %d when it was sent first: lines may be corrected in between, but not added or removed. Restore the file, or delete %s to send it from its start", head.Events, j.head.Events, name)
 	}
 	for n := 2; lines.Scan(); n++ {
 		var e journalEntry
@@ -231,7 +238,7 @@ func (j *journal) read(raw []byte, head journalHead) error {
 	}
 	j.done = merged(j.done)
 	if j.head.Target != head.Target && len(j.done) > 0 {
-		return fmt.Errorf("an import of this file into %s has not come to its end. Finish it, or delete %s, before you import the file into %s", j.head.Target, name, head.Target)
+		return fmt.Errorf("this file is not sent to its end to %s. Finish that, or delete %s, before you send it to %s", j.head.Target, name, head.Target)
 	}
 	return nil
 }
@@ -267,7 +274,7 @@ func (j *journal) kept(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("the progress of the import cannot be kept in %s: %w", j.name, err)
+	return fmt.Errorf("the progress cannot be kept in %s: %w", j.name, err)
 }
 
 // close ends the use of the journal, and of its file if nothing is left to do, or nothing was done.
