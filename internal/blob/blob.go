@@ -41,9 +41,15 @@ const (
 	maxName               = 128
 )
 
+// Storage is what files need of a store.
+type Storage interface {
+	store.Sides
+	store.Tenants
+}
+
 // Options configures a Store.
 type Options struct {
-	Store store.Store
+	Store Storage
 	Clock clock.Clock
 	// MaxBytes is the size of the largest file; 0 means 512 MiB.
 	MaxBytes int64
@@ -55,7 +61,7 @@ type Options struct {
 
 // Store keeps the files of all environments. It is safe for concurrent use.
 type Store struct {
-	store     store.Store
+	store     Storage
 	clock     clock.Clock
 	mint      *ident.Minter
 	maxBytes  int64

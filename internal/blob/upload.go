@@ -198,7 +198,7 @@ func (u *Upload) Commit(ctx context.Context) (Blob, bool, error) {
 func (u *Upload) Discard(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	fence := store.Side{Op: store.Put, Space: uploadSpace, Key: u.content, Due: u.s.clock.Now(), Cond: store.IfRev, Rev: u.rev}
-	if store.WriteFreeing(ctx, u.s.store, u.tenant, []store.Side{fence}) == nil {
+	if u.s.store.WriteFreeing(ctx, u.tenant, []store.Side{fence}) == nil {
 		_ = u.s.remove(ctx, u.tenant, u.content)
 	}
 }
@@ -240,7 +240,7 @@ func (s *Store) Delete(ctx context.Context, t j17.Tenant, name string, version i
 				store.Side{Op: store.Put, Space: uploadSpace, Key: v.Content, Due: s.clock.Now()},
 			)
 		}
-		err = store.WriteFreeing(ctx, s.store, t, sides)
+		err = s.store.WriteFreeing(ctx, t, sides)
 		if _, ok := errors.AsType[*store.SideConflict](err); ok {
 			continue // the head has changed since
 		}
@@ -358,7 +358,7 @@ func (s *Store) sweepFull(ctx context.Context, t j17.Tenant) error {
 				continue
 			}
 			fence := store.Side{Op: store.Put, Space: uploadSpace, Key: it.Key, Due: now.Add(sweepLease), Cond: store.IfRev, Rev: it.Rev}
-			err := store.WriteFreeing(ctx, s.store, t, []store.Side{fence})
+			err := s.store.WriteFreeing(ctx, t, []store.Side{fence})
 			if _, conflict := errors.AsType[*store.SideConflict](err); conflict {
 				continue // it is a version now, or someone else removes it
 			}

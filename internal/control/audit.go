@@ -369,7 +369,7 @@ func (r *items) recordFreeing(ctx context.Context, rec Record, apply func(*known
 		return err
 	}
 	side = append(side, audit...)
-	return r.committed(ctx, store.WriteFreeing(ctx, r.store, j17.System, side), apply, side)
+	return r.committed(ctx, r.store.WriteFreeing(ctx, j17.System, side), apply, side)
 }
 
 // ActorOf returns who acts in a context, and in which request (WithActor).

@@ -59,7 +59,7 @@ type Registry struct {
 // is durable before any look-up shows it, and is shown when the method that made it returns. All parts are safe for concurrent
 // use.
 type items struct {
-	store  store.Store
+	store  Storage
 	clock  clock.Clock
 	mint   *ident.Minter
 	hasher *hasher
@@ -94,9 +94,17 @@ type known struct {
 	nodes        map[string]*Node     // by name
 }
 
+// Storage is what the control plane needs of a store.
+type Storage interface {
+	store.Sides
+	store.Tenants
+	// Barrier is that of store.Health.
+	Barrier(ctx context.Context) error
+}
+
 // Open reads the registry from the store, and creates the server's secrets on the first start. The given plans stand beside
 // the built-in ones, or in the place of those with the same name.
-func Open(ctx context.Context, st store.Store, clk clock.Clock, plans ...Plan) (*Registry, error) {
+func Open(ctx context.Context, st Storage, clk clock.Clock, plans ...Plan) (*Registry, error) {
 	i := &items{
 		store: st, clock: clk, mint: ident.NewMinter(clk.Now), hasher: newHasher(), replication: newReplication(),
 		change: newTurns(), doubted: make(chan struct{}, 1), settled: make(chan struct{}, 1),
@@ -167,7 +175,7 @@ func (r *items) load(ctx context.Context) error {
 }
 
 // scan hands every item of a space to put.
-func scan[T any](ctx context.Context, st store.Store, space store.Space, put func(*T)) error {
+func scan[T any](ctx context.Context, st store.Sides, space store.Space, put func(*T)) error {
 	after := ""
 	for {
 		items, err := st.Scan(ctx, j17.System, space, store.Range{}.After(after), scanLimit)
@@ -197,7 +205,7 @@ func decode[T any](space store.Space, it store.Item) (*T, error) {
 }
 
 // get reads one item and its revision. It returns store.ErrNotFound as it is.
-func get[T any](ctx context.Context, st store.Store, space store.Space, key string) (*T, uint64, error) {
+func get[T any](ctx context.Context, st store.Sides, space store.Space, key string) (*T, uint64, error) {
 	it, err := st.Get(ctx, j17.System, space, key)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, 0, store.ErrNotFound

@@ -311,13 +311,13 @@ func (o *overtaken) Write(ctx context.Context, t j17.Tenant, side []store.Side, 
 	return o.Store.Write(ctx, t, side, fences...)
 }
 
-func (o *overtaken) Append(ctx context.Context, t j17.Tenant, units []store.Append) ([]store.Result, error) {
+func (o *overtaken) WriteFreeing(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
 	if o.first != nil {
 		first := o.first
 		o.first = nil
 		first()
 	}
-	return o.Store.Append(ctx, t, units)
+	return o.Store.WriteFreeing(ctx, t, side, fences...)
 }
 
 func TestNoChangeOfAnotherServerIsOverwritten(t *testing.T) {

@@ -464,7 +464,7 @@ func (r *Keys) saveUses(ctx context.Context) error {
 }
 
 // loadUses puts the stored last uses into the records.
-func loadUses(ctx context.Context, st store.Store, k *known) error {
+func loadUses(ctx context.Context, st store.Sides, k *known) error {
 	last := map[string]int64{}
 	after := ""
 	for {

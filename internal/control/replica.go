@@ -396,7 +396,7 @@ func (r *Replication) takeOver(ctx context.Context, sides []store.Side) error {
 			end++
 		}
 		// What is taken away here may be what someone revoked; and there is only so much of it.
-		err := store.WriteFreeing(ctx, r.store, j17.System, sides[begun:end])
+		err := r.store.WriteFreeing(ctx, j17.System, sides[begun:end])
 		switch {
 		case err == nil:
 			begun = end

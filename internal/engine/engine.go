@@ -19,9 +19,17 @@ import (
 	"j17/internal/store"
 )
 
+// Storage is what an engine needs of a store.
+type Storage interface {
+	store.Events
+	store.Aggregates
+	store.Feed
+	store.Sides
+}
+
 // Options configures an engine.
 type Options struct {
-	Store  store.Store
+	Store  Storage
 	Clock  clock.Clock
 	Logger *slog.Logger
 	// CacheBytes bounds the memory for states of aggregates; 0 means 64 MiB.
@@ -41,7 +49,7 @@ type Options struct {
 
 // Engine executes commands and answers reads for all tenants of one store.
 type Engine struct {
-	store  store.Store
+	store  Storage
 	clock  clock.Clock
 	logger *slog.Logger
 	mint   *ident.Minter

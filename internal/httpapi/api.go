@@ -25,10 +25,16 @@ import (
 	"j17/internal/usage"
 )
 
+// Storage is what the API asks a store itself.
+type Storage interface {
+	store.Health
+	store.Sides
+}
+
 // Options configures an API. All fields are required unless they say otherwise.
 type Options struct {
 	Engine   *engine.Engine
-	Store    store.Store
+	Store    Storage
 	Registry *control.Registry
 	Blobs    *blob.Store
 	Deploy   *deploy.Service

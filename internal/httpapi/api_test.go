@@ -384,7 +384,7 @@ func TestReadiness(t *testing.T) {
 // TestEveryCodeHasAStatus checks that no code falls through to the status of the unexpected.
 // saying is a store that says of itself what it is told to say.
 type saying struct {
-	store.Store
+	httpapi.Storage
 	says store.Status
 }
 
@@ -394,7 +394,7 @@ func (s *saying) Status() store.Status { return s.says }
 func TestReadinessForReadsAndForWrites(t *testing.T) {
 	var s *saying
 	f := newFixture(t, func(o *httpapi.Options) {
-		s = &saying{Store: o.Store}
+		s = &saying{Storage: o.Store}
 		o.Store = s
 	})
 	for _, tc := range []struct {

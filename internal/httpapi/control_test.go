@@ -56,7 +56,7 @@ func newPlane(tb testing.TB, change func(*httpapi.Options)) *plane {
 		o.Logger = slog.New(slog.NewJSONHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		o.Usage = usage.New(usage.Options{Store: o.Store, Registry: o.Registry, Clock: o.Clock, Logger: o.Logger})
 		o.DefaultInstance = ""
-		p.store = o.Store
+		p.store = o.Store.(store.Store)
 		if change != nil {
 			change(o)
 		}

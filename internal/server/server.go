@@ -27,6 +27,7 @@ import (
 	"j17/internal/engine"
 	"j17/internal/httpapi"
 	"j17/internal/sandbox/container"
+	"j17/internal/store"
 	"j17/internal/store/pebble"
 	"j17/internal/usage"
 )
@@ -151,7 +152,13 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	}
 	s.usage = usage.New(usage.Options{Store: s.store, Registry: s.registry, Clock: o.Clock, Logger: o.Logger, Channels: o.Alerts})
 	s.engine = engine.New(engine.Options{
-		Store: s.usage.Wrap(s.store), Clock: o.Clock, Logger: o.Logger, MaxDepth: o.ImplicationsMaxDepth, MaxImplied: o.ImplicationsMaxTotal,
+		Store: struct {
+			store.Events
+			store.Aggregates
+			store.Feed
+			store.Sides
+		}{s.usage.Wrap(s.store), s.store, s.store, s.store},
+		Clock: o.Clock, Logger: o.Logger, MaxDepth: o.ImplicationsMaxDepth, MaxImplied: o.ImplicationsMaxTotal,
 		WriteWait: o.WriteWait, ReadWait: o.ReadWait,
 	})
 	s.blobs = blob.New(blob.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger})

@@ -32,7 +32,7 @@ const (
 
 // Options configures a meter. Channels may be empty; all other fields are required.
 type Options struct {
-	Store    store.Store
+	Store    store.Sides
 	Registry *control.Registry
 	Clock    clock.Clock
 	Logger   *slog.Logger
@@ -42,7 +42,7 @@ type Options struct {
 
 // Meter counts usage. It is safe for concurrent use.
 type Meter struct {
-	store    store.Store
+	store    store.Sides
 	registry *control.Registry
 	clock    clock.Clock
 	logger   *slog.Logger
@@ -155,16 +155,16 @@ func (m *Meter) Request(t j17.Tenant, read bool) {
 }
 
 // Wrap returns st, counting every event that is committed through it.
-func (m *Meter) Wrap(st store.Store) store.Store { return &counting{Store: st, meter: m} }
+func (m *Meter) Wrap(st store.Events) store.Events { return &counting{Events: st, meter: m} }
 
 type counting struct {
-	store.Store
+	store.Events
 	meter *Meter
 }
 
 // Append appends and counts what was committed.
 func (s *counting) Append(ctx context.Context, t j17.Tenant, units []store.Append) ([]store.Result, error) {
-	results, err := s.Store.Append(ctx, t, units)
+	results, err := s.Events.Append(ctx, t, units)
 	var events, bytes int64
 	for i := range results {
 		if results[i].Outcome != store.Committed {

@@ -29,7 +29,7 @@ type fixture struct {
 	disk     vfs.FS
 	clock    *clock.Manual
 	raw      store.Store
-	store    store.Store // counted
+	store    store.Events // counted
 	registry *control.Registry
 	app      control.Instance
 	log      bytes.Buffer

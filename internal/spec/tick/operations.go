@@ -125,21 +125,25 @@ type mergeOp struct {
 }
 
 func (o *mergeOp) apply(e *Env) {
-	v, size, ok := o.takeObject(e, &o.value)
-	if !ok || !e.spend(memberWork*v.Len()) || o.target.merge(e, v, size) {
+	v, ok := o.takeObject(e, &o.value)
+	if !ok {
 		return
 	}
 	s, ok := o.object(e, &o.target)
 	if !ok {
 		return
 	}
-	if grown := s.room + merged(s.v, v); o.fits(e, &o.target, s, grown) {
+	more, ok := o.merged(e, s.v, v)
+	if grown := s.room + more; ok && o.fits(e, &o.target, s, grown) {
 		o.put(e, &o.target, e.ed.Merge(s.v, v), grown)
 	}
 }
 
 // merged returns by how many bytes an object, or an empty one where there is none, grows when the members of another are set.
-func merged(obj, from value.Value) (grown int) {
+func (o *base) merged(e *Env, obj, from value.Value) (grown int, ok bool) {
+	if !e.spend(memberWork * from.Len()) {
+		return 0, false
+	}
 	separated := comma(obj)
 	for _, m := range from.Members() {
 		grown += m.Value.Size()
@@ -150,17 +154,17 @@ func merged(obj, from value.Value) (grown int) {
 		grown += value.StringSize(m.Key) + 1 + separated
 		separated = 1
 	}
-	return grown
+	return grown, true
 }
 
 // takeObject is take for an operand that has to be an object.
-func (o *base) takeObject(e *Env, v *operand) (obj value.Value, size int, ok bool) {
-	obj, size, ok = o.take(e, v)
+func (o *base) takeObject(e *Env, v *operand) (value.Value, bool) {
+	obj, _, ok := o.take(e, v)
 	if ok && obj.Kind() != value.Object {
 		o.fault(e, "the value to merge is %s, not an object", kindOf(obj))
-		return obj, size, false
+		return obj, false
 	}
-	return obj, size, ok
+	return obj, ok
 }
 
 type appendOp struct {
@@ -171,7 +175,7 @@ type appendOp struct {
 
 func (o *appendOp) apply(e *Env) {
 	v, size, ok := o.take(e, &o.value)
-	if !ok || o.target.push(e, v, size) {
+	if !ok {
 		return
 	}
 	if s, ok := o.array(e, &o.target); ok {
@@ -411,36 +415,22 @@ func (o *updateWhereOp) apply(e *Env) {
 		o.fits(e, &o.target, s, maxState)
 		return
 	}
-	most := 0
-	for n := range e.hits {
-		from := fields[n%len(fields)]
-		if most += from.Size(); !e.spend(memberWork * from.Len()) {
-			return
-		}
-	}
-
-	// What it grows by has to be known before anything is changed, unless there is room for all of it.
-	if e.total+most > maxState {
-		total := 0
-		for n, i := range e.hits {
-			total += merged(arr.Index(i), fields[n%len(fields)])
-		}
-		if !o.fits(e, &o.target, s, total) {
-			return
-		}
-		e.total -= total
-	}
-
 	total := 0
+	e.grown = e.grown[:0]
 	for n, i := range e.hits {
-		elem := arr.Index(i)
-		before := elem.Size()
-		elem = e.ed.Merge(elem, fields[n%len(fields)])
-		grown := elem.Size() - before
-		arr = e.ed.SetElem(arr, i, elem, grown)
+		grown, ok := o.merged(e, arr.Index(i), fields[n%len(fields)])
+		if !ok {
+			return
+		}
+		e.grown = append(e.grown, grown)
 		total += grown
 	}
-	e.total += total
+	if !o.fits(e, &o.target, s, total) {
+		return
+	}
+	for n, i := range e.hits {
+		arr = e.ed.SetElem(arr, i, e.ed.Merge(arr.Index(i), fields[n%len(fields)]), e.grown[n])
+	}
 	o.put(e, &o.target, arr, total)
 }
 
@@ -453,7 +443,7 @@ func (o *updateWhereOp) fields(e *Env, arr value.Value) ([]value.Value, bool) {
 		}
 	}
 	if !o.freezes {
-		v, _, ok := o.takeObject(e, &o.merge)
+		v, ok := o.takeObject(e, &o.merge)
 		return []value.Value{v}, ok
 	}
 	out := make([]value.Value, len(e.hits))
@@ -461,7 +451,7 @@ func (o *updateWhereOp) fields(e *Env, arr value.Value) ([]value.Value, bool) {
 	defer func() { e.slots[o.match.slot] = outer }()
 	for n, i := range e.hits {
 		e.slots[o.match.slot] = arr.Index(i)
-		v, _, ok := o.takeObject(e, &o.merge)
+		v, ok := o.takeObject(e, &o.merge)
 		if !ok || !e.spend(1) {
 			return nil, false
 		}
@@ -612,7 +602,7 @@ func (o *mergeAtOp) apply(e *Env) {
 	if !ok {
 		return
 	}
-	v, _, ok := o.takeObject(e, &o.value)
+	v, ok := o.takeObject(e, &o.value)
 	if !ok {
 		return
 	}
@@ -627,10 +617,10 @@ func (o *mergeAtOp) apply(e *Env) {
 		}
 		return
 	}
-	if !e.spend(memberWork * v.Len()) {
+	inside, ok := o.merged(e, old, v)
+	if !ok {
 		return
 	}
-	inside := merged(old, v)
 	if old.Kind() != value.Object {
 		inside += emptySize - old.Size()
 	}

@@ -107,7 +107,17 @@ func (s *Store) Scan(
 
 // Write applies side writes. See store.Store.
 func (s *Store) Write(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
-	results, err := s.Append(ctx, t, []store.Append{{Fences: fences, Side: side}})
+	return s.writeSides(ctx, t, store.Append{Fences: fences, Side: side})
+}
+
+// WriteFreeing applies side writes that make room. See store.Store.
+func (s *Store) WriteFreeing(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
+	return s.writeSides(ctx, t, store.Append{Fences: fences, Side: side, Freeing: true})
+}
+
+// writeSides appends a unit of side writes.
+func (s *Store) writeSides(ctx context.Context, t j17.Tenant, u store.Append) error {
+	results, err := s.Append(ctx, t, []store.Append{u})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,135 @@
+package store
+
+import (
+	"context"
+	"io"
+	"iter"
+	"time"
+
+	"j17"
+)
+
+// Store is an event store. All methods are safe for concurrent use. Only who opens it holds the whole: others are given the
+// roles that they need, so that what a package cannot do is seen in its types.
+type Store interface {
+	Events
+	Aggregates
+	Feed
+	Sides
+	Tenants
+	Erasure
+	Health
+
+	// Close waits for running calls and releases the store. Iterations end with ErrClosed at their next step, and Close waits
+	// for that step.
+	Close() error
+
+	// Shutdown is Close with an end: when ctx ends it waits no longer for iterations that take no step. Everything
+	// acknowledged is on disk and another process can open the store, but the memory of this one stays in use.
+	Shutdown(ctx context.Context) error
+}
+
+// Events is the role of who writes events. Only the engine has it, for nothing else may decide what happened.
+type Events interface {
+	// Append commits units. Units are independent: each is all or nothing by itself, and results stand in the
+	// units' order. It returns only when every committed unit is durable. A non-nil error concerns the whole
+	// call: nothing is known about its units unless the error says so (ErrFull, ErrBusy, ErrClock and
+	// ErrClosed: nothing was written; ErrUnknown: a retry with the same CommandID is safe).
+	Append(ctx context.Context, t j17.Tenant, units []Append) ([]Result, error)
+
+	// Command returns the result of the command with that id, or nil when there is none or it has expired.
+	Command(ctx context.Context, t j17.Tenant, id CommandID) (*Result, error)
+}
+
+// Aggregates is the role of who reads what happened to single aggregates.
+type Aggregates interface {
+	// Heads returns the durable head of each stream; the zero Head for a stream without events.
+	Heads(ctx context.Context, t j17.Tenant, keys []j17.Key) ([]Head, error)
+
+	// ReadStream yields the durable events of one stream with from <= Version <= to in order of version; to 0
+	// means the head. An event and its bytes are valid until the next step of the iteration.
+	ReadStream(ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64) iter.Seq2[*j17.Event, error]
+
+	// VersionAfter returns the version of the first event of the stream whose StreamID is greater than after;
+	// length+1 when there is none.
+	VersionAfter(ctx context.Context, t j17.Tenant, key j17.Key, after j17.StreamID) (uint64, error)
+
+	// Streams returns up to limit ids of streams of one aggregate type in byte order, greater than after.
+	Streams(ctx context.Context, t j17.Tenant, aggregateType, after string, limit int) ([]string, error)
+}
+
+// Feed is the role of who reads what happened in a tenant, in its order.
+type Feed interface {
+	// ReadFeed yields up to limit durable events of the tenant in order of StreamID, greater than after. No
+	// event ever appears before one that was yielded already. An event is valid until the next step.
+	ReadFeed(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[*j17.Event, error]
+
+	// AwaitFeed blocks until the feed has an event greater than after.
+	AwaitFeed(ctx context.Context, t j17.Tenant, after j17.StreamID) error
+
+	// Extent tells how many events the tenant holds and where the last one is, both as of one moment; the zero Extent for a
+	// tenant without events. Who hands out all events can compare.
+	Extent(ctx context.Context, t j17.Tenant) (Extent, error)
+}
+
+// Sides is the role of who keeps anything but events: side items, and work by the time it is due.
+type Sides interface {
+	// Get returns one side item; ErrNotFound when there is none or it has expired.
+	Get(ctx context.Context, t j17.Tenant, space Space, key string) (Item, error)
+
+	// Scan returns up to limit live side items of a space whose keys are in a range, in byte order of their keys.
+	Scan(ctx context.Context, t j17.Tenant, space Space, keys Range, limit int) ([]Item, error)
+
+	// Write applies side writes, all or nothing. It returns a *SideConflict when a fence or a condition does not hold.
+	Write(ctx context.Context, t j17.Tenant, side []Side, fences ...Fence) error
+
+	// WriteFreeing is Write for side writes that make room, or have to be stored before something else can (Append.Freeing).
+	WriteFreeing(ctx context.Context, t j17.Tenant, side []Side, fences ...Fence) error
+
+	// ClaimDue leases up to limit items of a space whose Due has come, earliest first: their Due moves to now plus
+	// lease and their Rev changes. The Rev is the fencing token: finish with a Side on IfRev, in the same commit as
+	// the work's events if it has any. A claim that is not finished comes up again after the lease: at least once.
+	// Values and times are those that the items have after the claim.
+	ClaimDue(ctx context.Context, t j17.Tenant, space Space, limit int, lease time.Duration) ([]Item, error)
+}
+
+// Tenants is the role of who handles tenants as a whole.
+type Tenants interface {
+	// Tenants lists the tenants that were written to and not dropped since, in byte order.
+	Tenants(ctx context.Context) ([]j17.Tenant, error)
+
+	// ExportTenant writes everything of one tenant as of one moment; docs/storage-format.md describes the lines. It
+	// verifies what it writes. ErrNotFound when Tenants does not list the tenant.
+	ExportTenant(ctx context.Context, t j17.Tenant, w io.Writer) error
+
+	// ImportTenant reads what ExportTenant wrote into a tenant that Tenants does not list (else ErrNotEmpty) and verifies
+	// counts, order, hashes and chains. It is all or nothing: what does not verify is an *ImportError and leaves no trace.
+	ImportTenant(ctx context.Context, t j17.Tenant, r io.Reader) error
+
+	// DropTenant removes everything of one tenant.
+	DropTenant(ctx context.Context, t j17.Tenant) error
+}
+
+// Erasure is the role of who removes what must not be known any more.
+type Erasure interface {
+	// Rewrite replaces the type, data and metadata of events of one stream, for erasure only. Version, position and
+	// timestamp stay; each rewritten event keeps the leaf hash of what it replaced, so that the chain and every proof
+	// given out before still verify. The old bytes are gone from disk when it returns; it waits for readers that began
+	// before. All or nothing, with the limits of a unit; ErrNotFound when there is no such version.
+	Rewrite(ctx context.Context, t j17.Tenant, key j17.Key, events []Rewritten) error
+}
+
+// Health is the role of who looks after the store itself.
+type Health interface {
+	// Barrier returns nil when every write that was called before is decided: it is durable and can be seen, or will never
+	// be. Whoever was told ErrUnknown reads after it what has become of the write. ErrFull and ErrBusy mean that a write is
+	// still on its way and that Barrier has to be called again; after ErrFailed only a restart tells. It is never refused for
+	// want of space alone.
+	Barrier(ctx context.Context) error
+
+	// Status tells what is accepted and how much room there is. It costs next to nothing.
+	Status() Status
+
+	// DiskBytes returns what the store occupies. It looks at every file.
+	DiskBytes() uint64
+}

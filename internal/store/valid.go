@@ -1,0 +1,219 @@
+package store
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"j17"
+)
+
+// Limits of every store. Names (tenants, aggregate types and ids, event types, spaces, side keys) are valid UTF-8
+// without NUL.
+const (
+	// MaxTenantBytes is the length of a tenant's name.
+	MaxTenantBytes = 64
+	// MaxNameBytes is the length of every other name.
+	MaxNameBytes = 1024
+	// MaxUnitEvents is the number of events one unit may append.
+	MaxUnitEvents = 20_000
+	// MaxUnitAssignments is the number of assignments of one unit.
+	MaxUnitAssignments = 1000
+	// MaxUnitBytes bounds the events, the side values and the memo of one unit.
+	MaxUnitBytes = 64 << 20
+)
+
+// Validate checks the form and the limits of the unit. What it reports is ErrInvalid or ErrLimit.
+func (a *Append) Validate() error {
+	if len(a.Events) > MaxUnitEvents {
+		return fmt.Errorf("%w: %d events in one unit, %d are allowed", ErrLimit, len(a.Events), MaxUnitEvents)
+	}
+	if len(a.Assign) > MaxUnitAssignments {
+		return fmt.Errorf("%w: %d assignments in one unit, %d are allowed", ErrLimit, len(a.Assign), MaxUnitAssignments)
+	}
+	size := 0
+	if a.Command != nil {
+		size += len(a.Command.Memo)
+		if err := validTime("expiry of the command", a.Command.Expires); err != nil {
+			return err
+		}
+	}
+	for i := range a.Pre {
+		if err := ValidKey(a.Pre[i].Key); err != nil {
+			return err
+		}
+	}
+	for i := range a.Fences {
+		if err := a.Fences[i].validate(); err != nil {
+			return fmt.Errorf("fence %d: %w", i, err)
+		}
+	}
+	for i := range a.Events {
+		e := &a.Events[i]
+		if err := e.validate(); err != nil {
+			return fmt.Errorf("event %d: %w", i, err)
+		}
+		size += len(e.Type) + len(e.Data) + len(e.Metadata)
+	}
+	for i := range a.Side {
+		s := &a.Side[i]
+		if err := s.validate(); err != nil {
+			return fmt.Errorf("side write %d: %w", i, err)
+		}
+		size += len(s.Key) + len(s.Value)
+	}
+	for i := range a.Assign {
+		if err := a.Assign[i].validate(); err != nil {
+			return fmt.Errorf("assignment %d: %w", i, err)
+		}
+		size += len(a.Assign[i].Owner) + len(a.Assign[i].Value)
+		for j := range i {
+			if p, q := &a.Assign[j], &a.Assign[i]; p.Value != "" && p.Value == q.Value && p.Index == q.Index {
+				return fmt.Errorf("%w: assignment %d proposes the same value as assignment %d", ErrInvalid, i, j)
+			}
+		}
+	}
+	if size > MaxUnitBytes {
+		return fmt.Errorf("%w: %d bytes in one unit, %d are allowed", ErrLimit, size, MaxUnitBytes)
+	}
+	return nil
+}
+
+// ValidTenant checks the form and the length of a tenant's name. What it reports is ErrInvalid or ErrLimit.
+func ValidTenant(t j17.Tenant) error {
+	if len(t) > MaxTenantBytes {
+		return fmt.Errorf("%w: a tenant's name of %d bytes, %d are allowed", ErrLimit, len(t), MaxTenantBytes)
+	}
+	return validName("tenant", string(t))
+}
+
+// ValidKey checks the form and the length of a stream's key. What it reports is ErrInvalid or ErrLimit.
+func ValidKey(k j17.Key) error {
+	if err := validPlain("aggregate type", k.Type); err != nil {
+		return err
+	}
+	if strings.IndexByte(k.Type, ':') >= 0 {
+		return fmt.Errorf("%w: the aggregate type %q has a colon", ErrInvalid, k.Type)
+	}
+	return validPlain("aggregate id", k.ID)
+}
+
+func (e *NewEvent) validate() error {
+	if err := ValidKey(e.Key); err != nil {
+		return err
+	}
+	return validContent(e.Type, e.Data, e.Metadata)
+}
+
+// ValidateRewrite checks the form and the limits of what Rewrite takes. What it reports is ErrInvalid or ErrLimit.
+func ValidateRewrite(events []Rewritten) error {
+	if len(events) > MaxUnitEvents {
+		return fmt.Errorf("%w: %d events to rewrite, %d are allowed at a time", ErrLimit, len(events), MaxUnitEvents)
+	}
+	size := 0
+	for i := range events {
+		r := &events[i]
+		if err := validContent(r.Type, r.Data, r.Metadata); err != nil {
+			return fmt.Errorf("version %d: %w", r.Version, err)
+		}
+		size += len(r.Type) + len(r.Data) + len(r.Metadata)
+	}
+	if size > MaxUnitBytes {
+		return fmt.Errorf("%w: %d bytes to rewrite, %d are allowed at a time", ErrLimit, size, MaxUnitBytes)
+	}
+	return nil
+}
+
+func validContent(typ string, data, metadata []byte) error {
+	if err := validPlain("event type", typ); err != nil {
+		return err
+	}
+	if len(data) == 0 || bytes.IndexByte(data, '\n') >= 0 {
+		return fmt.Errorf("%w: the data of an event is no compact JSON value", ErrInvalid)
+	}
+	n := len(metadata)
+	if n < len("{}") || metadata[0] != '{' || metadata[n-1] != '}' || bytes.IndexByte(metadata, '\n') >= 0 {
+		return fmt.Errorf("%w: the metadata of an event is no compact JSON object", ErrInvalid)
+	}
+	return nil
+}
+
+func (s *Side) validate() error {
+	if s.Op < Put || s.Op > Raise {
+		return fmt.Errorf("%w: unknown side operation %d", ErrInvalid, s.Op)
+	}
+	if s.Op == Raise {
+		if _, err := strconv.ParseUint(string(s.Value), 10, 63); err != nil {
+			return fmt.Errorf("%w: a number to raise to: %q", ErrInvalid, s.Value)
+		}
+	}
+	if s.Cond > IfRev {
+		return fmt.Errorf("%w: unknown condition %d", ErrInvalid, s.Cond)
+	}
+	if err := validItem(s.Space, s.Key); err != nil {
+		return err
+	}
+	if err := validTime("expiry of the item", s.Expires); err != nil {
+		return err
+	}
+	return validTime("due time of the item", s.Due)
+}
+
+func (f *Fence) validate() error { return validItem(f.Space, f.Key) }
+
+func validItem(space Space, key string) error {
+	if err := validName("space", string(space)); err != nil {
+		return err
+	}
+	return validName("side key", key)
+}
+
+func (a *Assignment) validate() error {
+	if (a.Value == "") == (a.Counter == "") {
+		return fmt.Errorf("%w: an assignment needs either a value or a counter", ErrInvalid)
+	}
+	if err := validName("space", string(a.Space)); err != nil {
+		return err
+	}
+	if err := validName("index", string(a.Index)); err != nil {
+		return err
+	}
+	if err := validName("owner", a.Owner); err != nil {
+		return err
+	}
+	return validName("value or counter", a.Value+a.Counter)
+}
+
+// validTime checks that Unix nanoseconds can hold t.
+func validTime(what string, t time.Time) error {
+	if !t.IsZero() && (t.Unix() < 1 || t.Year() > 2261) {
+		return fmt.Errorf("%w: the %s, %s, is not between the years 1970 and 2262", ErrInvalid, what, t)
+	}
+	return nil
+}
+
+func validName(what, s string) error {
+	switch {
+	case s == "":
+		return fmt.Errorf("%w: the %s is empty", ErrInvalid, what)
+	case len(s) > MaxNameBytes:
+		return fmt.Errorf("%w: the %s has %d bytes, %d are allowed", ErrLimit, what, len(s), MaxNameBytes)
+	case strings.IndexByte(s, 0) >= 0 || !utf8.ValidString(s):
+		return fmt.Errorf("%w: the %s %q is no UTF-8 text without NUL", ErrInvalid, what, s)
+	default:
+		return nil
+	}
+}
+
+// validPlain checks a name that stands in canonical bytes as it is.
+func validPlain(what, s string) error {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' {
+			return fmt.Errorf("%w: the %s %q has a character that JSON escapes", ErrInvalid, what, s)
+		}
+	}
+	return validName(what, s)
+}
