@@ -1,0 +1,48 @@
+package worker
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"time"
+)
+
+// Attempts is what is known about the failed tries of an item. It stands before the item's value, from the first failure on:
+// whoever writes items writes plain values.
+type Attempts struct {
+	// Failed counts the tries that failed.
+	Failed int `json:"failed"`
+	// Error is that of the last one, cut to maxError bytes.
+	Error string `json:"error"`
+	// DeadAt is when the item was given up; the zero time while it was not.
+	DeadAt time.Time `json:"dead_at,omitzero"`
+}
+
+const (
+	// mark begins a value that has attempts before it. No JSON text and no UTF-8 text that people write begins with it.
+	mark = 0x01
+	// maxError bounds the text of an error that is kept.
+	maxError = 1000
+)
+
+// ReadAttempts takes the value of an item apart.
+func ReadAttempts(value []byte) (Attempts, []byte, error) {
+	var a Attempts
+	if len(value) == 0 || value[0] != mark {
+		return a, value, nil
+	}
+	head, rest, ok := bytes.Cut(value[1:], []byte("\n"))
+	if !ok {
+		return a, nil, errors.New("the attempts of an item have no end")
+	}
+	return a, rest, json.Unmarshal(head, &a)
+}
+
+// with puts attempts before a value.
+func (a Attempts) with(value []byte) []byte {
+	if len(a.Error) > maxError {
+		a.Error = a.Error[:maxError]
+	}
+	head, _ := json.Marshal(a) // numbers, text and a time: it cannot fail
+	return append(append(append([]byte{mark}, head...), '\n'), value...)
+}

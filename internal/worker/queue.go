@@ -1,0 +1,308 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"j17"
+	"j17/internal/store"
+)
+
+// Store is what a queue needs of a store.
+type Store interface {
+	store.Sides
+	Tenants(ctx context.Context) ([]j17.Tenant, error)
+}
+
+// Work describes the items of one space, of all tenants.
+type Work struct {
+	// Name tells queues apart in the log and in metrics.
+	Name  string
+	Store Store
+	Space store.Space
+	// Do handles one item. It finishes it with the claim's Remove or Replace, in the commit of what the item causes: then both
+	// happen or neither. After an error or a panic the item is due again after a pause, with the value that the claim has by
+	// then; one that is neither finished nor failed comes up again when its lease is over. So each item is handled at least
+	// once, several times where processes end or leases do, and finished once. Its context ends with the lease.
+	Do func(context.Context, *Claim) error
+	// Lease is how long one try may take.
+	Lease time.Duration
+	// Poll is how often the queue looks for what others have made due.
+	Poll time.Duration
+	// AtOnce and Each bound the items under way, of all tenants and of one. With an Each of 1 a tenant's items are handled in
+	// order of their due times. 0 means 1. Tenants take turns.
+	AtOnce, Each int
+	// Retry says when failed items are tried again, and after how many attempts they are given up: they stay, and are not due.
+	Retry Backoff
+	// Freeing marks work that makes room: it goes on while the disk is full.
+	Freeing bool
+}
+
+// Queue hands out the items of one space as they become due. It is safe for concurrent use.
+type Queue struct {
+	Work
+	kit   *Kit
+	count *counter
+	// more is signalled when an item has ended, so that there is room for the next one.
+	more chan struct{}
+
+	// claiming is held while items are claimed.
+	claiming sync.Mutex
+	// first is the tenant whose turn is next.
+	first j17.Tenant
+	// faulty are the tenants whose items could not be claimed.
+	faulty map[j17.Tenant]*fault
+
+	mu sync.Mutex
+	// total counts the items under way, running those of each tenant.
+	total   int
+	running map[j17.Tenant]int
+	// ends counts the items that have ended; ended is told when none is under way.
+	ends  uint64
+	ended sync.Cond
+	// crowded is set while there may be due items that found no room.
+	crowded bool
+	// failing holds the error that was logged last of each tenant whose items fail.
+	failing map[j17.Tenant]string
+}
+
+// fault is a tenant whose items could not be claimed: how often in a row, what was logged, and until when it is left alone.
+type fault struct {
+	failures int
+	told     string
+	until    time.Time
+}
+
+// Queue returns a queue of work.
+func (k *Kit) Queue(w Work) *Queue {
+	w.AtOnce, w.Each = max(w.AtOnce, 1), max(w.Each, 1)
+	q := &Queue{Work: w, kit: k, count: k.counter(w.Name), more: make(chan struct{}, 1), faulty: map[j17.Tenant]*fault{}, running: map[j17.Tenant]int{}, failing: map[j17.Tenant]string{}}
+	q.ended.L = &q.mu
+	return q
+}
+
+// drainTime is how long items that are under way may go on when a queue ends, before their contexts do.
+const drainTime = 5 * time.Second
+
+// Run hands out items until the context ends. Then it claims no more, and waits for those under way; what does not end by the
+// end of drainTime is cut off and due again at once.
+func (q *Queue) Run(ctx context.Context) error {
+	work, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	loop := Loop{Name: q.Name + "_claims", Wake: q.more}
+	q.kit.repeat(ctx, loop, false, func(ctx context.Context) (time.Duration, error) {
+		_, err := q.claim(ctx, work)
+		return q.Poll, err
+	})
+
+	// Drain.
+	limit, over := context.WithCancel(work)
+	defer over()
+	go func() {
+		if q.kit.clock.Wait(limit, q.kit.clock.Now().Add(drainTime)) == nil {
+			cut()
+		}
+	}()
+	q.wait()
+	return nil
+}
+
+// Settle handles all that is due now and returns when nothing is due or under way any more.
+func (q *Queue) Settle(ctx context.Context) error {
+	for {
+		claimed, err := q.claim(ctx, ctx)
+		crowded := q.wait()
+		if err != nil {
+			return err
+		}
+		if claimed == 0 && !crowded {
+			return ctx.Err()
+		}
+	}
+}
+
+// wait waits until nothing is under way, and tells whether there may be due items that found no room before.
+func (q *Queue) wait() (crowded bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.total > 0 {
+		q.ended.Wait()
+	}
+	return q.crowded
+}
+
+// claim claims items as long as there are due ones and room for them, and starts work on them. An error concerns the store as
+// a whole; the faults of single tenants are told, and hold up no others.
+func (q *Queue) claim(ctx, work context.Context) (claimed int, err error) {
+	q.claiming.Lock()
+	defer q.claiming.Unlock()
+	before := q.endings()
+	tenants, err := q.Store.Tenants(ctx)
+	if err != nil {
+		return 0, err
+	}
+	crowded := false
+	for tenants = q.turns(tenants); len(tenants) > 0; {
+		var again []j17.Tenant // those that may have more
+		for i, t := range tenants {
+			n := q.room(t, len(tenants)-i)
+			if n == 0 {
+				crowded = true
+				continue
+			}
+			items, err := q.claimOf(ctx, t, n)
+			for _, it := range items {
+				q.start(work, t, it)
+			}
+			claimed += len(items)
+			if err != nil && concernsAll(err) {
+				return claimed, err
+			}
+			q.tell(ctx, t, err)
+			if len(items) == n {
+				again = append(again, t)
+				q.first = t
+			}
+		}
+		tenants = again
+	}
+
+	// Whoever ends an item asks for another look if there was no room for all.
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.crowded = crowded; crowded && q.ends != before {
+		q.signal()
+	}
+	return claimed, nil
+}
+
+func (q *Queue) endings() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ends
+}
+
+// signal asks for another look. The caller holds mu.
+func (q *Queue) signal() {
+	select {
+	case q.more <- struct{}{}:
+	default: // signalled already
+	}
+}
+
+// turns begins with the tenant after the one that was served last, and leaves out those that are left alone.
+func (q *Queue) turns(tenants []j17.Tenant) []j17.Tenant {
+	now := q.kit.clock.Now()
+	var later, sooner []j17.Tenant
+	for _, t := range tenants {
+		if f := q.faulty[t]; f != nil && now.Before(f.until) {
+			continue
+		}
+		if t > q.first {
+			sooner = append(sooner, t)
+		} else {
+			later = append(later, t)
+		}
+	}
+	return append(sooner, later...)
+}
+
+// room returns how many items of a tenant may be started, with an equal part of what is free for each of several tenants.
+func (q *Queue) room(t j17.Tenant, tenants int) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	free := q.AtOnce - q.total
+	return min(q.Each-q.running[t], (free+tenants-1)/tenants)
+}
+
+// claimOf claims due items of a tenant.
+func (q *Queue) claimOf(ctx context.Context, t j17.Tenant, limit int) ([]store.Item, error) {
+	items, err := q.Store.ClaimDue(ctx, t, q.Space, limit, q.Lease)
+	if q.Freeing && errors.Is(err, store.ErrFull) {
+		return q.claimFull(ctx, t, limit)
+	}
+	return items, err
+}
+
+// scanPage is how many items are looked at in one step.
+const scanPage = 100
+
+// claimFull claims due items while the disk is full, when only writes that make room are taken.
+func (q *Queue) claimFull(ctx context.Context, t j17.Tenant, limit int) (items []store.Item, err error) {
+	now, after := q.kit.clock.Now(), ""
+	for {
+		page, err := q.Store.Scan(ctx, t, q.Space, store.Range{}.After(after), scanPage)
+		if err != nil {
+			return items, err
+		}
+		for _, it := range page {
+			after = it.Key
+			if it.Due.IsZero() || it.Due.After(now) {
+				continue
+			}
+			it.Due = now.Add(q.Lease)
+			lost, err := q.write(ctx, t, store.Side{Op: store.Put, Space: q.Space, Key: it.Key, Value: it.Value, Expires: it.Expires, Due: it.Due, Cond: store.IfRev, Rev: it.Rev})
+			if err != nil {
+				return items, err
+			}
+			if lost {
+				continue // somebody else has it
+			}
+			if it, err = q.Store.Get(ctx, t, q.Space, it.Key); err != nil {
+				return items, err
+			}
+			if items = append(items, it); len(items) == limit {
+				return items, nil
+			}
+		}
+		if len(page) < scanPage {
+			return items, nil
+		}
+	}
+}
+
+// write applies one side write and tells whether its condition did not hold.
+func (q *Queue) write(ctx context.Context, t j17.Tenant, side store.Side) (conflict bool, err error) {
+	write := q.Store.Write
+	if q.Freeing {
+		write = q.Store.WriteFreeing
+	}
+	err = write(ctx, t, []store.Side{side})
+	if _, conflict = errors.AsType[*store.SideConflict](err); conflict {
+		err = nil
+	}
+	return conflict, err
+}
+
+// concernsAll reports whether an error of the store is none of a single tenant.
+func concernsAll(err error) bool {
+	for _, of := range []error{store.ErrFull, store.ErrBusy, store.ErrClock, store.ErrFailed, store.ErrUnknown, store.ErrClosed, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, of) {
+			return true
+		}
+	}
+	return false
+}
+
+// tell notes whether the items of a tenant could be claimed. The first of a row of failures is logged, and so is another error.
+func (q *Queue) tell(ctx context.Context, t j17.Tenant, err error) {
+	if err == nil {
+		delete(q.faulty, t)
+		return
+	}
+	f := q.faulty[t]
+	if f == nil {
+		f = &fault{}
+		q.faulty[t] = f
+	}
+	f.failures++
+	f.until = q.kit.clock.Now().Add(Backoff{}.After(f.failures))
+	if f.told != err.Error() {
+		f.told = err.Error()
+		q.kit.logger.LogAttrs(ctx, slog.LevelWarn, "due items could not be claimed; they are tried again", slog.String("work", q.Name),
+			slog.String("tenant", string(t)), slog.Any("error", err))
+	}
+}
