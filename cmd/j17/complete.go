@@ -21,7 +21,7 @@ func (e *env) completeFlags(cmd *cobra.Command) {
 		"env": environments, "from": environments, "to": environments,
 		"scope": {string(j17.ScopeRead), string(j17.ScopeWrite)}, "role": operatorRoles(),
 		"status": {"active", "scheduled", "revoked"}, "outcome": {"done", "refused", "failed"},
-		"containers": containerDrivers(),
+		"containers": containerDrivers(), "of": {"events", "aggregates"},
 	}
 	for name, all := range words {
 		f := cmd.Flags().Lookup(name)
@@ -54,7 +54,7 @@ func takesNoFiles(cmd *cobra.Command) bool {
 	if len(words) < 3 {
 		return false
 	}
-	return slices.Contains([]string{"audit", "instances", "keys", "operators"}, words[1]) || words[1] == "blobs" && words[2] != "put"
+	return slices.Contains([]string{"audit", "instances", "keys", "operators"}, words[1]) || words[1] == "blobs" && words[2] != "put" || cmd.Name() == "export"
 }
 
 // completeKeys completes the aggregate of a command and, where the command takes one, an event type after it, from the spec

@@ -22,8 +22,9 @@ import (
 // eventsOnline returns the commands of "j17 events" that talk to a server.
 func (e *env) eventsOnline() []*cobra.Command {
 	return []*cobra.Command{
-		e.eventsPost(), e.eventsList(), e.eventsSend(), e.eventsExport(),
-		e.oldWord("import FILE", "'j17 events import' is an old word for 'j17 events send', which writes events that happen now.", e.eventsSend()),
+		e.eventsPost(), e.eventsList(), e.eventsSend(),
+		e.oldWord("import FILE", "'j17 events import' is an old word for 'j17 events send', which writes events that happen now. To store history, use 'j17 data import'.", e.eventsSend()),
+		e.oldWord("export", "'j17 events export' is an old word for 'j17 data export'.", e.dataExport()),
 	}
 }
 
@@ -83,7 +84,7 @@ A lost connection does no harm: the write is repeated with the same idempotency 
 		}
 		ev := client.NewEvent{Type: args[1]}
 		if len(args) > 2 {
-			if ev.Data, err = e.data(args[2]); err != nil {
+			if ev.Data, err = e.jsonArgument(args[2]); err != nil {
 				return err
 			}
 		}
@@ -101,8 +102,8 @@ A lost connection does no harm: the write is repeated with the same idempotency 
 	return cmd
 }
 
-// data returns the JSON that an argument holds or names.
-func (e *env) data(arg string) (json.RawMessage, error) {
+// jsonArgument returns the JSON that an argument holds or names.
+func (e *env) jsonArgument(arg string) (json.RawMessage, error) {
 	from := "DATA"
 	if name, ok := strings.CutPrefix(arg, "@"); ok || arg == "-" {
 		raw, err := e.readText(name, eventfile.MaxText, "No event can be that large.")

@@ -42,8 +42,8 @@ func (e *env) eventsSend() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send FILE",
 		Short: "Write the events of a file, now",
-		Long: `Write the events of a file, or of standard input for -, as if each had just happened: everything reacts to
-them. The file has one event a line, or is one JSON array of them:
+		Long: `Write the events of a file, or of standard input for -, as if each had just happened: everything reacts to them. To store events
+that have happened before, with their times, use 'j17 data import'. The file has one event a line, or is one JSON array of them:
 
   {"key":"TYPE:ID","type":"EVENT_TYPE","data":{...},"metadata":{"actor":{"type":"...","id":"..."}}}
 

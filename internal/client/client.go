@@ -401,9 +401,16 @@ type request struct {
 	path           []string
 	query          url.Values
 	body           []byte
+	content        *Content // in the place of body
+	repeatable     bool
 	idempotencyKey string
 	correlationID  string
 	ifMatch        string
+}
+
+// again reports whether a request may be sent again where it is not known what has become of it.
+func (r *request) again() bool {
+	return r.method == http.MethodGet || r.idempotencyKey != "" || r.repeatable
 }
 
 type reply struct {
@@ -422,7 +429,7 @@ func (c *Client) do(ctx context.Context, r request) (reply, error) {
 		}
 		// A server that has never answered is not one that comes back in a moment.
 		absent := refused(err) && !c.answered.Load()
-		pause, again := retryAfter(err, r.method == http.MethodGet || r.idempotencyKey != "")
+		pause, again := retryAfter(err, r.again())
 		if !again || absent && attempt > 1 {
 			return got, err
 		}
@@ -454,14 +461,21 @@ func (c *Client) open(ctx context.Context, r request) (*http.Response, error) {
 	to := cmp.Or(c.node.Load(), c.first)
 	for {
 		var body io.Reader
-		if r.body != nil {
+		switch {
+		case r.content != nil:
+			body = r.content.reader()
+		case r.body != nil:
 			body = bytes.NewReader(r.body)
 		}
 		req, err := c.request(ctx, to, r, body)
 		if err != nil {
 			return nil, err
 		}
-		if r.body != nil {
+		switch {
+		case r.content != nil:
+			req.ContentLength = r.content.Size
+			req.Header.Set("Content-Type", r.content.Type)
+		case r.body != nil:
 			req.Header.Set("Content-Type", "application/json")
 		}
 		resp, err := to.http.Do(req)

@@ -22,15 +22,55 @@ type Request struct {
 	// Path is the path in segments, each as it is: they are escaped here.
 	Path  []string
 	Query url.Values
-	// Body is sent as JSON, bytes as they are; nil sends none.
+	// Body is sent as JSON, bytes as they are, a *Content as what it says it is; nil sends none.
 	Body any
+	// Repeatable tells that a request which changes something may be sent again where it is not known what has become of it.
+	Repeatable bool
 	// IfMatch is the entity tag that must be current, "" where that does not matter.
 	IfMatch string
 }
 
+// Content is a body that is not kept in memory. It is read again where a request is sent again.
+type Content struct {
+	From io.ReaderAt
+	Size int64
+	// Type is its media type.
+	Type string
+	// Sent, if not nil, is told how much of it was read for the present attempt.
+	Sent func(bytes int64)
+}
+
+// reader reads the content from its start.
+func (b *Content) reader() io.Reader { return &contentReader{b, 0} }
+
+// contentReader is at a place of a content.
+type contentReader struct {
+	*Content
+	at int64
+}
+
+// Read implements io.Reader.
+func (r *contentReader) Read(p []byte) (int, error) {
+	if r.at == r.Size {
+		return 0, io.EOF
+	}
+	n, err := r.From.ReadAt(p[:min(int64(len(p)), r.Size-r.at)], r.at)
+	r.at += int64(n)
+	if r.Sent != nil {
+		r.Sent(r.at)
+	}
+	if n > 0 {
+		return n, nil
+	}
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF // it was longer
+	}
+	return 0, err
+}
+
 // Call sends a request and decodes the reply, a JSON object, into a value. Reads are repeated like those of Client.
 func (c *Client) Call(ctx context.Context, r Request, into any) error {
-	wire := request{method: r.Method, path: r.Path, query: r.Query, ifMatch: r.IfMatch}
+	wire := request{method: r.Method, path: r.Path, query: r.Query, ifMatch: r.IfMatch, repeatable: r.Repeatable}
 	if wire.method == "" {
 		wire.method = http.MethodGet
 	}
@@ -38,6 +78,8 @@ func (c *Client) Call(ctx context.Context, r Request, into any) error {
 	case nil:
 	case []byte:
 		wire.body = body
+	case *Content:
+		wire.content = body
 	default:
 		var err error
 		if wire.body, err = encode(body); err != nil {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"j17"
@@ -96,6 +97,51 @@ func TestRows(t *testing.T) {
 		if !failed {
 			t.Error(body)
 		}
+	}
+}
+
+// TestContent checks that a body which is not kept in memory is sent whole, again where that is safe, and never short of what
+// it was.
+func TestContent(t *testing.T) {
+	const text = "one line\nand another\n"
+	for _, tc := range []struct {
+		name       string
+		repeatable bool
+		requests   int32
+		ok         bool
+	}{{"a load that may be repeated", true, 3, true}, {"one that may not", false, 1, false}} {
+		t.Run(tc.name, func(t *testing.T) {
+			var requests atomic.Int32
+			c, _ := served(t, func(w http.ResponseWriter, r *http.Request) {
+				raw, err := io.ReadAll(r.Body)
+				if err != nil || string(raw) != text || r.ContentLength != int64(len(text)) || r.Header.Get("Content-Type") != "application/x-ndjson" {
+					t.Errorf("%q %v %d %v", raw, err, r.ContentLength, r.Header)
+				}
+				if requests.Add(1) < 3 {
+					panic(http.ErrAbortHandler)
+				}
+				answer(w, 200, `{"ok":true,"stored":2}`)
+			}, func(o *client.Options) { o.Clock, o.Retrying = &stepped{}, nil })
+			var sent int64
+			content := &client.Content{From: strings.NewReader(text), Size: int64(len(text)), Type: "application/x-ndjson", Sent: func(n int64) { sent = n }}
+			var got struct{ Stored int }
+			err := c.Call(t.Context(), client.Request{Method: http.MethodPost, Path: []string{"import"}, Body: content, Repeatable: tc.repeatable}, &got)
+			if (err == nil) != tc.ok || tc.ok && got.Stored != 2 || requests.Load() != tc.requests || sent != int64(len(text)) {
+				t.Errorf("%v %+v, %d requests, %d bytes sent", err, got, requests.Load(), sent)
+			}
+		})
+	}
+
+	c, _ := served(t, func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(io.Discard, r.Body); err == nil {
+			t.Error("the server was told that this is all")
+		}
+		answer(w, 400, `{"ok":false,"code":"invalid_request","error":"No."}`)
+	}, nil)
+	var raw json.RawMessage
+	shrunk := &client.Content{From: strings.NewReader(text[:5]), Size: int64(len(text)), Type: "application/x-ndjson"}
+	if err := c.Call(t.Context(), client.Request{Method: http.MethodPost, Path: []string{"import"}, Body: shrunk}, &raw); err == nil {
+		t.Error("a file that has become shorter was sent")
 	}
 }
 

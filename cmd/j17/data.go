@@ -1,0 +1,270 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"j17"
+	"j17/internal/client"
+)
+
+func (e *env) data() *cobra.Command {
+	return group("data", "Files of events, stored as history or fetched as a whole", e.dataImport(), e.dataColdStart(), e.dataInject(), e.dataExport())
+}
+
+// load is one of the routes that take a file of events.
+type load struct {
+	env   *env
+	route string
+	// history tells that the events are stored as they were. The server knows such a file by its content, for good, so it can
+	// be sent again at any time.
+	history     bool
+	yes, asJSON bool
+}
+
+// loaded is what the server has done with a file.
+type loaded struct {
+	Events     int `json:"events"`
+	Stored     int `json:"stored"`
+	Known      int `json:"already_stored"`
+	Aggregates int `json:"aggregates"`
+	Implied    int `json:"implied"`
+}
+
+// dataFiles says what the file looks like, for the help of the commands that send one.
+const dataFiles = `FILE is what 'j17 data export' has written, or has one event a line, or one JSON array of them; - is standard input.`
+
+func (e *env) dataImport() *cobra.Command {
+	l := &load{env: e, route: "import", history: true}
+	return l.command(&cobra.Command{
+		Use: "import FILE", Short: "Store events that have happened before, as they were",
+		Long: `Store events that have happened before, here or in another system, as they were: with their times, their actors and the names of
+their aggregates. Nothing reacts to them. To write events that happen now, use 'j17 events send'.
+
+` + dataFiles + `
+
+The whole file is checked first, and nothing of a file with faults is stored. One that was cut short goes on where it was when the
+same file is imported again: the server knows it by its content, for good, and stores no event of it twice.
+
+It needs an operator who may operate the instance (see j17 login). Exit code 3: events are not valid.`,
+		Example: "  j17 data import events.jsonl --env staging\n  j17 data export --env prod | j17 data import - --env staging",
+	})
+}
+
+func (e *env) dataColdStart() *cobra.Command {
+	l := &load{env: e, route: "cold_start", history: true}
+	return l.command(&cobra.Command{
+		Use: "cold-start FILE", Short: "Import into an environment that has no events yet",
+		Long: `Import events as 'j17 data import' does, into an environment that has none yet: the first load of an application that moves here.
+Exit code 4: there are events already.
+
+` + dataFiles,
+		Example: "  j17 data cold-start history.jsonl --env prod",
+	})
+}
+
+func (e *env) dataInject() *cobra.Command {
+	l := &load{env: e, route: "inject"}
+	return l.command(&cobra.Command{
+		Use: "inject FILE", Short: "Write test data into staging or test",
+		Long: `Write events of test data into staging or test, as if each had been posted: they happen now, everything reacts to them, and those
+without an actor get one. The whole file is checked first. The same file again is written again.
+
+` + dataFiles + `
+
+It needs an operator who may operate the instance (see j17 login). Exit code 3: events are not valid.`,
+		Example: "  j17 data inject seed.jsonl --env test",
+	})
+}
+
+// command completes the command of a load.
+func (l *load) command(cmd *cobra.Command) *cobra.Command {
+	cmd.Args, cmd.ValidArgsFunction = exactly("FILE"), eventFileNames
+	r := serverFlags(cmd)
+	instanceFlag(cmd, r)
+	environmentFlag(cmd, r)
+	if l.history {
+		cmd.Flags().BoolVar(&l.yes, "yes", false, "do not ask before history is stored in prod")
+	}
+	jsonFlag(cmd, &l.asJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		content, done, err := l.open(args[0])
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, done()) }()
+		o, err := l.env.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		path, err := o.opsPath(cmd.Context(), l.route)
+		if err != nil {
+			return err
+		}
+		if l.history && o.about.environment == j17.Prod && !l.yes && terminal(l.env.in) {
+			if err := l.env.confirm(cmd.Context(), false, fmt.Sprintf("Store the events of %s as history in %s? That cannot be taken back.", fileName(args[0]), o.where())); err != nil {
+				return err
+			}
+		}
+		return l.send(cmd.Context(), o, path, args[0], content)
+	}
+	return cmd
+}
+
+// eventFileNames completes a file of events.
+func eventFileNames(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return []string{"jsonl", "ndjson", "json"}, cobra.ShellCompDirectiveFilterFileExt
+}
+
+// open returns what a file has, and what to call once it is not needed any more. What can be read only once, such as standard
+// input, is kept in a temporary file: a request may have to be sent twice.
+func (l *load) open(name string) (*client.Content, func() error, error) {
+	e, in := l.env, l.env.in
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, nil, unreadable(name, err)
+		}
+		info, err := f.Stat()
+		if err == nil && info.Mode().IsRegular() {
+			content, err := contentOf(f, info.Size(), name)
+			if err != nil {
+				return nil, nil, errors.Join(err, f.Close())
+			}
+			return content, f.Close, nil
+		}
+		if err == nil && info.IsDir() {
+			return nil, nil, errors.Join(fmt.Errorf("cannot read %s: is a directory", fileName(name)), f.Close())
+		}
+		if err = errors.Join(err, f.Close()); err != nil {
+			return nil, nil, unreadable(name, err)
+		}
+		in = &lateFile{name: name}
+	}
+
+	kept, err := os.CreateTemp("", "j17-*.jsonl")
+	if err != nil {
+		return nil, nil, fmt.Errorf("there is no place to keep the events until they are sent: %w", err)
+	}
+	done := func() error { return errors.Join(kept.Close(), os.Remove(kept.Name())) }
+	size, err := io.Copy(kept, io.LimitReader(e.interruptible(in), maxEventFile+1))
+	if err == nil && size > maxEventFile {
+		err = tooLarge{fmt.Errorf("%s is too large: it has more than %d MiB. Cut it into several files of whole events", fileName(name), maxEventFile>>20)}
+	} else if err != nil {
+		err = unreadable(name, err)
+	}
+	var content *client.Content
+	if err == nil {
+		content, err = contentOf(kept, size, name)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, done())
+	}
+	return content, done, nil
+}
+
+// contentOf is a file as the body of a request.
+func contentOf(f io.ReaderAt, size int64, name string) (*client.Content, error) {
+	if name == "-" {
+		name = "standard input"
+	}
+	if err := notUTF16(f, name); err != nil {
+		return nil, err
+	}
+	content := &client.Content{From: f, Size: size, Type: "application/x-ndjson"}
+	head := make([]byte, 512)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, unreadable(name, err)
+	}
+	if bytes.HasPrefix(bytes.TrimLeft(head[:n], "\uFEFF \t\r\n"), []byte{'['}) {
+		content.Type = "application/json"
+	}
+	if size == 0 {
+		return nil, eventError{fmt.Errorf("%s is empty: there are no events in it", fileName(name))}
+	}
+	return content, nil
+}
+
+// send sends a file and prints what has become of it.
+func (l *load) send(ctx context.Context, o *operating, path []string, name string, content *client.Content) error {
+	e := l.env
+	if terminal(e.err) && !l.asJSON {
+		bar := e.bar(int(content.Size), "bytes sent")
+		content.Sent = func(bytes int64) {
+			_ = bar.Set64(bytes) // it is decoration
+			if bytes == content.Size {
+				e.note("All is sent. The server checks and stores it.\n")
+			}
+		}
+	}
+	var raw json.RawMessage
+	err := o.change(ctx, true, func() error {
+		err := o.Call(ctx, client.Request{Method: http.MethodPost, Path: append([]string{"api"}, path...), Body: content, Repeatable: l.history}, &raw)
+		l.tell(name, err)
+		return err
+	})
+	if err != nil {
+		return refusedEvent(err)
+	}
+
+	var got loaded
+	if err := json.Unmarshal(raw, &got); err != nil {
+		return fmt.Errorf("the events are stored, but the server's answer cannot be read: %w", err)
+	}
+	e.changed("%s stored", countWere(got.Stored+got.Known))
+	switch {
+	case l.asJSON:
+		return e.printAnswer(raw)
+	case l.history:
+		_, err = fmt.Fprintf(e.out, "%s of %s: %d stored, %d stored before\n", count(got.Events, "event"), count(got.Aggregates, "aggregate"), got.Stored, got.Known)
+	default:
+		_, err = fmt.Fprintf(e.out, "%s: %d stored; implied %s\n", count(got.Events, "event"), got.Stored, count(got.Implied, "event"))
+	}
+	return err
+}
+
+// tell lists what a refusal finds in the file, and says how a load goes on that was broken off.
+func (l *load) tell(name string, err error) {
+	if err == nil {
+		return
+	}
+	e, refused := l.env, (*client.Error)(nil)
+	if !errors.As(err, &refused) || refused.Status >= http.StatusInternalServerError {
+		if l.history {
+			e.note("It is not known how much of the file is stored. Run the same command again: it goes on where it was, and stores nothing twice.\n")
+		} else {
+			e.note("It is not known how much of the file is written. What is written is not recognised: leave it out before you send the rest.\n")
+		}
+		return
+	}
+	if e.machine || len(refused.Problem.Errors) == 0 {
+		return
+	}
+	for _, f := range refused.Problem.Errors {
+		place := fileName(name)
+		switch {
+		case f.Line > 0:
+			place = fmt.Sprintf("%s:%d", place, f.Line)
+		case f.Index != nil:
+			place = fmt.Sprintf("%s: event %d", place, *f.Index+1)
+		}
+		if f.Path != "" {
+			place += ": " + f.Path
+		}
+		e.note("%s: %s\n", place, strings.TrimSuffix(f.Message, "."))
+	}
+	refused.Problem.Errors = nil // shown
+}
