@@ -10,10 +10,10 @@ import (
 // Digits returns about how many digits arithmetic has to go through for a number; 0 for those that fit a machine word and for
 // every other kind.
 func (v Value) Digits() int {
-	if v.kind != Number || !v.text {
+	if v.Kind() != Number || !v.text() {
 		return 0
 	}
-	return len(v.num()) + min(abs(int(v.mag)), 2*MaxExponent)
+	return len(v.num()) + min(abs(int(v.mag())), 2*MaxExponent)
 }
 
 func abs(n int) int { return max(n, -n) }
@@ -29,15 +29,15 @@ type parts struct {
 
 // parts takes a number apart without looking at its digits. buf is where those of a small number are written.
 func (v Value) parts(buf *[24]byte) parts {
-	if v.text {
+	if v.text() {
 		text, n := v.digitsAt()
 		switch {
 		case n == 0:
 			return parts{}
 		case v.num()[0] == '-':
-			return parts{sign: -1, mag: v.mag, n: n, text: text}
+			return parts{sign: -1, mag: v.mag(), n: n, text: text}
 		default:
-			return parts{sign: 1, mag: v.mag, n: n, text: text}
+			return parts{sign: 1, mag: v.mag(), n: n, text: text}
 		}
 	}
 	coef, sign := v.coef(), 1
@@ -48,7 +48,7 @@ func (v Value) parts(buf *[24]byte) parts {
 		coef, sign = -coef, -1
 	}
 	digits := strconv.AppendInt(buf[:0], coef, 10)
-	mag := int32(len(digits)) - int32(v.scale) //nolint:gosec // at most 19 digits
+	mag := int32(len(digits)) - int32(v.scale()) //nolint:gosec // at most 19 digits
 	return parts{sign: sign, mag: mag, n: len(bytes.TrimRight(digits, "0")), text: bytesText(digits)}
 }
 
@@ -118,7 +118,7 @@ type decimalText struct {
 func (v Value) decimal() decimalText {
 	var s string
 	exponent := 0
-	if v.text {
+	if v.text() {
 		s = v.num()
 		if i := strings.IndexAny(s, "eE"); i >= 0 {
 			exponent, _ = strconv.Atoi(strings.TrimPrefix(s[i+1:], "+"))
@@ -126,7 +126,7 @@ func (v Value) decimal() decimalText {
 		}
 	} else {
 		s = strconv.FormatInt(v.coef(), 10)
-		exponent = -int(v.scale)
+		exponent = -int(v.scale())
 	}
 	d := decimalText{negative: s[0] == '-'}
 	whole, fraction, _ := strings.Cut(strings.TrimPrefix(s, "-"), ".")
@@ -164,7 +164,7 @@ func addDecimals(a, b decimalText, negate bool) (Value, bool) {
 		subtractDigits(x, y)
 	}
 	v := numberOf(x, scale, negative)
-	return v, !v.text || len(v.num()) <= MaxDigits
+	return v, !v.text() || len(v.num()) <= MaxDigits
 }
 
 // addDigits adds y to x, which has room for the sum.

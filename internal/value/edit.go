@@ -1,6 +1,7 @@
 package value
 
 import (
+	"math"
 	"slices"
 	"sync/atomic"
 )
@@ -39,7 +40,7 @@ func (e *Editor) Moved() int {
 func (e *Editor) Lookups() *Lookups { return &e.lookups }
 
 func (e *Editor) object(v Value) *object {
-	if v.kind != Object {
+	if v.Kind() != Object {
 		return &object{owner: e.own, size: 2}
 	}
 	o := v.object()
@@ -54,7 +55,7 @@ func (e *Editor) object(v Value) *object {
 }
 
 func (e *Editor) array(v Value) *array {
-	if v.kind != Array {
+	if v.Kind() != Array {
 		return &array{owner: e.own, size: 2}
 	}
 	a := v.array()
@@ -84,19 +85,11 @@ func (e *Editor) Array(elems []Value, size int) Value {
 // SetMember returns the object with the member set: in its old place if it had the key, else at the end. Anything but
 // an object counts as an empty one.
 func (e *Editor) SetMember(obj Value, key string, v Value) Value {
-	o := e.object(obj)
-	if i := o.find(key); i >= 0 {
-		if o.size != 0 {
-			o.size += int64(v.Size() - o.members[i].Value.Size())
-		}
-		o.members[i].Value = v
-		return objectOf(o)
+	if obj.Kind() != Object {
+		obj = objectOf(&object{owner: e.own, size: 2})
 	}
-	if o.size != 0 {
-		o.size += int64(entrySize(len(o.members), key) + v.Size())
-	}
-	e.addMember(o, key, v)
-	return objectOf(o)
+	e.Set(&obj, key, &v, v.Size(), math.MaxInt)
+	return obj
 }
 
 // SetGrown is SetMember for a member whose value may have been changed in place: it makes the object larger by grown bytes.
@@ -111,29 +104,50 @@ func (e *Editor) SetGrown(obj Value, key string, v Value, grown int) Value {
 	return objectOf(o)
 }
 
-// Replace is SetMember in place, for a member that is there and a value that has size bytes as JSON. It tells by how many bytes the
-// object grew. It reports false, and changes nothing, where there is no such member or the object would grow by more than most
-// bytes. Its arguments are not kept: what is done for most events costs no more than it has to.
-func (e *Editor) Replace(obj *Value, key string, v *Value, size, most int) (grown int, ok bool) {
-	if obj.kind != Object {
+// Set is SetMember in place, for a value that has size bytes as JSON. It tells by how many bytes the object grew. It reports
+// false, and changes nothing, where obj is no object or would grow by more than most bytes.
+func (e *Editor) Set(obj *Value, key string, v *Value, size, most int) (grown int, ok bool) {
+	if obj.Kind() != Object {
 		return 0, false
 	}
 	o := obj.object()
 	i := o.find(key)
 	if i < 0 {
+		if grown = entrySize(len(o.members), key) + size; grown > most {
+			return 0, false
+		}
+		o = e.owned(obj)
+		grow(&o.size, grown)
+		e.addMember(o, key, *v)
+		return grown, true
+	}
+	old := &o.members[i].Value
+	if *old == *v {
+		return 0, true
+	}
+	if grown = size - old.Size(); grown > 0 && grown > most {
 		return 0, false
 	}
-	if grown = size - o.members[i].Value.Size(); grown > 0 && grown > most {
-		return 0, false
-	}
-	e.setAt(obj, o, i, v, grown)
+	o = e.owned(obj)
+	grow(&o.size, grown)
+	o.members[i].Value = *v
 	return grown, true
 }
 
-// Add is Replace with the sum of the member's value and by, or with the difference. It reports false, too, where they are not
-// both small numbers.
+// owned makes the editor own an object.
+func (e *Editor) owned(obj *Value) *object {
+	o := obj.object()
+	if o.owner != e.own {
+		o = e.object(*obj)
+		*obj = objectOf(o)
+	}
+	return o
+}
+
+// Add is Set with the sum of the member's value and by, or with the difference. It reports false, too, where there is no such
+// member, or it and by are not both small numbers.
 func (e *Editor) Add(obj *Value, key string, by *Value, subtract bool, most int) (grown int, ok bool) {
-	if obj.kind != Object {
+	if obj.Kind() != Object {
 		return 0, false
 	}
 	o := obj.object()
@@ -146,55 +160,52 @@ func (e *Editor) Add(obj *Value, key string, by *Value, subtract bool, most int)
 	if !ok {
 		return 0, false
 	}
-	if grown = decimalSize(sum, scale) - decimalSize(old.coef(), old.scale); grown > 0 && grown > most {
+	if grown = decimalSize(sum, scale) - decimalSize(old.coef(), old.scale()); grown > 0 && grown > most {
 		return 0, false
 	}
-	if v := decimal(sum, scale); o.owner == e.own {
-		*old = v
-		grow(&o.size, grown)
-	} else {
-		e.setAt(obj, o, i, &v, grown)
-	}
+	o = e.owned(obj)
+	grow(&o.size, grown)
+	o.members[i].Value = decimal(sum, scale)
 	return grown, true
 }
 
-// ReplaceIn is Replace for a member of the object at the end of steps. It reports false, too, where the editor does not own all
-// objects on the way, or there are many of them.
-func (e *Editor) ReplaceIn(root *Value, steps []Step, key string, v *Value, size, most int) (grown int, ok bool) {
-	var way [4]*object
-	if len(steps) > len(way) {
-		return 0, false
+// maxWay is how many objects a Way leads through.
+const maxWay = 4
+
+// Way leads to a value through objects that an editor owns, so that the value may be changed where it stands.
+type Way struct {
+	objects [maxWay]*object
+	n       int
+	// At is the value at the end.
+	At *Value
+}
+
+// Way finds the value at the end of steps from root. It reports false where one of them is no key or leads nowhere, where one of
+// the objects on the way is not the editor's own, or where there are many.
+func (e *Editor) Way(root *Value, steps []Step) (w Way, ok bool) {
+	if len(steps) > maxWay {
+		return w, false
 	}
 	for i := range steps {
-		if root.kind != Object || steps[i].IsIndex || root.object().owner != e.own {
-			return 0, false
+		if root.Kind() != Object || steps[i].IsIndex || root.object().owner != e.own {
+			return w, false
 		}
 		o := root.object()
 		at := o.find(steps[i].Key)
 		if at < 0 {
-			return 0, false
+			return w, false
 		}
-		way[i], root = o, &o.members[at].Value
+		w.objects[i], root = o, &o.members[at].Value
 	}
-	if root.kind != Object || root.object().owner != e.own {
-		return 0, false
-	}
-	if grown, ok = e.Replace(root, key, v, size, most); ok {
-		for _, o := range way[:len(steps)] {
-			grow(&o.size, grown)
-		}
-	}
-	return grown, ok
+	w.n, w.At = len(steps), root
+	return w, true
 }
 
-// setAt puts v in the place of the member at i of the object o, which is obj.
-func (e *Editor) setAt(obj *Value, o *object, i int, v *Value, grown int) {
-	if o.owner != e.own {
-		o = e.object(*obj)
-		*obj = objectOf(o)
+// Grow tells all objects on the way that the value at its end has grown by so many bytes.
+func (w *Way) Grow(by int) {
+	for _, o := range w.objects[:w.n] {
+		grow(&o.size, by)
 	}
-	grow(&o.size, grown)
-	o.members[i].Value = *v
 }
 
 // entrySize returns what a new member's key takes, with what separates it, in an object that has so many members.
@@ -228,7 +239,7 @@ func (e *Editor) reindex(o *object) {
 
 // RemoveMember returns the object without the member.
 func (e *Editor) RemoveMember(obj Value, key string) Value {
-	if obj.kind != Object || obj.object().find(key) < 0 {
+	if obj.Kind() != Object || obj.object().find(key) < 0 {
 		return obj
 	}
 	o := e.object(obj)
@@ -264,7 +275,7 @@ func (e *Editor) Merge(dst, src Value) Value {
 	for _, m := range src.Members() {
 		dst = e.SetMember(dst, m.Key, m.Value)
 	}
-	if dst.kind != Object {
+	if dst.Kind() != Object {
 		return objectOf(&object{owner: e.own, size: 2})
 	}
 	return dst
@@ -308,12 +319,12 @@ func Room(root Value, steps []Step) (old Value, room int, ok bool) {
 	for i := range steps {
 		s := &steps[i]
 		if s.IsIndex {
-			if root = root.Index(s.Index); root.kind == Missing {
+			if root = root.Index(s.Index); root.Kind() == Missing {
 				return Value{}, 0, false
 			}
 			continue
 		}
-		switch root.kind {
+		switch root.Kind() {
 		case Object:
 			o := root.object()
 			at := o.find(s.Key)
@@ -351,7 +362,7 @@ func (e *Editor) Put(root Value, steps []Step, v Value, grown int) (Value, bool)
 		if i < 0 {
 			i += n
 		}
-		if root.kind != Array || i < 0 || i >= n {
+		if root.Kind() != Array || i < 0 || i >= n {
 			return root, false
 		}
 		child, ok := e.Put(root.array().elems[i], steps[1:], v, grown)
@@ -361,7 +372,7 @@ func (e *Editor) Put(root Value, steps []Step, v Value, grown int) (Value, bool)
 		return e.SetElem(root, i, child, grown), true
 	}
 	child := v
-	switch root.kind {
+	switch root.Kind() {
 	case Missing, Null, Object:
 		if len(steps) > 1 {
 			var ok bool
@@ -372,7 +383,7 @@ func (e *Editor) Put(root Value, steps []Step, v Value, grown int) (Value, bool)
 	case Bool, Number, String, Array:
 		return root, false
 	}
-	if root.kind != Object {
+	if root.Kind() != Object {
 		// It is new, so it may be asked for its size.
 		return objectOf(&object{owner: e.own, members: []Member{{s.Key, child}}}), true
 	}

@@ -18,7 +18,7 @@ func (v *Value) UnmarshalJSON(src []byte) error {
 // AppendJSON appends the value as compact JSON: no white space, numbers as they were written, members in order,
 // strings with the fewest escapes. It appends nothing for a missing value.
 func (v Value) AppendJSON(dst []byte) []byte {
-	switch v.kind {
+	switch v.Kind() {
 	case Missing:
 		return dst
 	case Null:
@@ -29,10 +29,10 @@ func (v Value) AppendJSON(dst []byte) []byte {
 		}
 		return append(dst, "false"...)
 	case Number:
-		if v.text {
+		if v.text() {
 			return append(dst, v.num()...)
 		}
-		return appendDecimal(dst, v.coef(), v.scale)
+		return appendDecimal(dst, v.coef(), v.scale())
 	case String:
 		return AppendString(dst, v.str())
 	case Array:

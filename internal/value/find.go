@@ -330,15 +330,12 @@ func (s *seeker) skipContainer() bool {
 
 // skipString moves behind the string whose opening quote is at the current position.
 func (s *seeker) skipString() bool {
-	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	src := s.src
 	i := s.pos + 1
 	for i < len(src) {
 		// Eight bytes at a time while none of them is a quote or a backslash.
 		if i+8 <= len(src) {
-			b := src[i : i+8]
-			x := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
-				uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
+			x := eightBytes(src, i)
 			quote, slash := x^(ones*'"'), x^(ones*'\\')
 			hit := ((quote-ones)&^quote | (slash-ones)&^slash) & highs
 			if hit == 0 {

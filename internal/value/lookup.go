@@ -43,7 +43,7 @@ const none = 1<<32 - 1
 // Find appends to hits the positions, in order, of the elements of an array whose value at steps equals want; only the first
 // if first is set. field names the steps. work is about how many values were looked at.
 func (l *Lookups) Find(arr Value, field string, steps []Step, want Value, first bool, hits []int) (found []int, work int) {
-	if arr.kind != Array {
+	if arr.Kind() != Array {
 		return hits, 0
 	}
 	a := arr.array()
@@ -85,7 +85,7 @@ func scan(a *array, steps []Step, want Value, first bool, hits []int) (found []i
 	visited := 0
 	for i := range a.elems {
 		v := a.elems[i].At(steps)
-		if visited++; a.elems[i].kind == Object {
+		if visited++; a.elems[i].Kind() == Object {
 			visited += 1 + len(steps)
 		}
 		if EqualCounted(v, want, &work) {
@@ -228,7 +228,7 @@ const (
 
 // hash returns the same for values that are equal. Of large values it looks at a part.
 func (l *Lookups) hash(v Value) (hash uint64, work int) {
-	switch v.kind {
+	switch v.Kind() {
 	case Array:
 		hash = uint64(v.Len())<<1 + 1 //nolint:gosec // not negative
 		for _, elem := range v.Elems()[:min(v.Len(), hashedValues)] {
@@ -254,16 +254,16 @@ func (l *Lookups) hash(v Value) (hash uint64, work int) {
 
 // scalar is hash for what is no container, and the same for all containers of a kind.
 func (l *Lookups) scalar(v Value) uint64 {
-	switch v.kind {
+	switch v.Kind() {
 	case Number:
 		return l.number(v)
 	case String:
 		return l.text(v.str())
 	case Missing, Null, Array, Object:
-		return uint64(v.kind)
+		return uint64(v.Kind())
 	case Bool:
 	}
-	return maphash.Comparable(l.seed, [2]uint64{uint64(v.kind), v.n})
+	return maphash.Comparable(l.seed, [2]uint64{uint64(v.Kind()), v.n})
 }
 
 func (l *Lookups) text(s string) uint64 {

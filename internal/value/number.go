@@ -16,13 +16,13 @@ const maxInlineScale = 18
 // Num returns the text of a number as it was written; "" for every other kind.
 func (v Value) Num() string {
 	switch {
-	case v.kind != Number:
+	case v.Kind() != Number:
 		return ""
-	case v.text:
+	case v.text():
 		return v.num()
 	default:
 		var buf [24]byte
-		return string(appendDecimal(buf[:0], v.coef(), v.scale))
+		return string(appendDecimal(buf[:0], v.coef(), v.scale()))
 	}
 }
 
@@ -93,8 +93,8 @@ type wide struct {
 }
 
 func (v Value) wide() wide {
-	if !v.text {
-		return wide{big.NewInt(v.coef()), int(v.scale)}
+	if !v.text() {
+		return wide{big.NewInt(v.coef()), int(v.scale())}
 	}
 	s := v.num()
 	exp := 0
@@ -132,7 +132,7 @@ func Add(a, b Value) (Value, bool) { return add(a, b, false) }
 func Sub(a, b Value) (Value, bool) { return add(a, b, true) }
 
 func add(a, b Value, negate bool) (Value, bool) {
-	if a.kind != Number || b.kind != Number {
+	if a.Kind() != Number || b.Kind() != Number {
 		return Value{}, false
 	}
 	if sum, scale, ok := addSmall(&a, &b, negate); ok {
@@ -143,12 +143,12 @@ func add(a, b Value, negate bool) (Value, bool) {
 
 // addSmall is add for numbers whose coefficients and those of the sum fit a machine word.
 func addSmall(a, b *Value, negate bool) (sum int64, scale uint8, ok bool) {
-	if a.kind != Number || b.kind != Number || a.text || b.text {
+	if a.Kind() != Number || b.Kind() != Number || a.text() || b.text() {
 		return 0, 0, false
 	}
 	x, y := a.coef(), b.coef()
-	if scale = a.scale; scale != b.scale {
-		scale = max(scale, b.scale)
+	if scale = a.scale(); scale != b.scale() {
+		scale = max(scale, b.scale())
 		var fits, fit bool
 		x, fits = a.scaled(scale)
 		y, fit = b.scaled(scale)
@@ -164,8 +164,8 @@ func addSmall(a, b *Value, negate bool) (sum int64, scale uint8, ok bool) {
 }
 
 func compareNumbers(a, b Value) int {
-	if !a.text && !b.text {
-		scale := max(a.scale, b.scale)
+	if !a.text() && !b.text() {
+		scale := max(a.scale(), b.scale())
 		x, fits := a.scaled(scale)
 		y, fit := b.scaled(scale)
 		if fits && fit {
@@ -189,7 +189,7 @@ func compareNumbers(a, b Value) int {
 // scaled returns the coefficient that a decimal has at a larger scale, and false when that does not fit.
 func (v Value) scaled(scale uint8) (int64, bool) {
 	coef := v.coef()
-	for s := v.scale; s < scale; s++ {
+	for s := v.scale(); s < scale; s++ {
 		if coef > maxCoef/10 || coef < -maxCoef/10 {
 			return 0, false
 		}
@@ -200,10 +200,10 @@ func (v Value) scaled(scale uint8) (int64, bool) {
 
 // IsInteger reports whether v is a number without a fractional part; 1.0 and 1e2 are integers.
 func (v Value) IsInteger() bool {
-	if v.kind != Number {
+	if v.Kind() != Number {
 		return false
 	}
-	if !v.text && v.scale == 0 {
+	if !v.text() && v.scale() == 0 {
 		return true
 	}
 	var buf [24]byte
@@ -214,9 +214,9 @@ func (v Value) IsInteger() bool {
 // Sign returns -1, 0 or 1 as a number is negative, zero or positive; 0 for every other kind.
 func (v Value) Sign() int {
 	switch {
-	case v.kind != Number:
+	case v.Kind() != Number:
 		return 0
-	case v.text:
+	case v.text():
 		var buf [24]byte
 		return v.parts(&buf).sign
 	case v.coef() < 0:
@@ -230,8 +230,8 @@ func (v Value) Sign() int {
 
 // MultipleOf reports whether the number v divided by the number m, which is not zero, is an integer.
 func (v Value) MultipleOf(m Value) bool {
-	if !v.text && !m.text {
-		scale := max(v.scale, m.scale)
+	if !v.text() && !m.text() {
+		scale := max(v.scale(), m.scale())
 		x, fits := v.scaled(scale)
 		y, fit := m.scaled(scale)
 		if fits && fit {
@@ -244,10 +244,10 @@ func (v Value) MultipleOf(m Value) bool {
 
 // Int64 returns a number that is an integer of 64 bits. It reports false for everything else.
 func (v Value) Int64() (int64, bool) {
-	if v.kind != Number {
+	if v.Kind() != Number {
 		return 0, false
 	}
-	if !v.text && v.scale == 0 {
+	if !v.text() && v.scale() == 0 {
 		return v.coef(), true
 	}
 	var buf [24]byte
@@ -281,9 +281,9 @@ func (v Value) Int64() (int64, bool) {
 // such as whether it is an integer: 0 for an ordinary one, and for all that is no number.
 func (v Value) NumberEffort() int {
 	switch {
-	case v.kind != Number || !v.text && v.scale == 0:
+	case v.Kind() != Number || !v.text() && v.scale() == 0:
 		return 0
-	case !v.text:
+	case !v.text():
 		return wideEffort / 2
 	default:
 		return wideEffort + v.textEffort()
@@ -293,14 +293,14 @@ func (v Value) NumberEffort() int {
 // CompareEffort returns about how many units of package work it takes to compare the numbers a and b, or to divide one by
 // the other.
 func CompareEffort(a, b Value) int {
-	if a.kind != Number || b.kind != Number {
+	if a.Kind() != Number || b.Kind() != Number {
 		return 0
 	}
-	if !a.text && !b.text {
-		if a.scale == b.scale {
+	if !a.text() && !b.text() {
+		if a.scale() == b.scale() {
 			return 0
 		}
-		scale := max(a.scale, b.scale)
+		scale := max(a.scale(), b.scale())
 		_, fits := a.scaled(scale)
 		if _, fit := b.scaled(scale); fits && fit {
 			return 0
@@ -311,14 +311,16 @@ func CompareEffort(a, b Value) int {
 
 // IsCheap reports whether v is a number that takes next to no work to compare with any other cheap one: its coefficient keeps
 // fitting at the scale of the other.
-func (v Value) IsCheap() bool { return v.kind == Number && !v.text && v.scale <= 9 && v.n+1e9 < 2e9 }
+func (v Value) IsCheap() bool {
+	return v.Kind() == Number && !v.text() && v.scale() <= 9 && v.n+1e9 < 2e9
+}
 
 // wideEffort is what it takes, beside the digits, to work with numbers as a wide.
 const wideEffort = 64
 
 // textEffort is what it takes to read the text of a number, which grows faster than its length.
 func (v Value) textEffort() int {
-	if v.kind != Number || !v.text {
+	if v.Kind() != Number || !v.text() {
 		return 0
 	}
 	n := len(v.num())

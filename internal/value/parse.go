@@ -3,6 +3,7 @@ package value
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"strconv"
 	"strings"
 	"sync"
@@ -56,7 +57,7 @@ var parsers = sync.Pool{New: func() any { return new(parser) }}
 
 func parse(src string, depth, exponent, digits int) (Value, error) {
 	p, _ := parsers.Get().(*parser)
-	p.src, p.pos, p.depth, p.exponent, p.digits = src, 0, depth, exponent, digits
+	p.src, p.pos, p.depth, p.exponent, p.digits, p.extra = src, 0, depth, exponent, digits, 0
 	v, err := p.document()
 	p.release()
 	return v, err
@@ -86,6 +87,9 @@ type parser struct {
 	// objects and arrays are slabs that containers are cut from.
 	objects []object
 	arrays  []array
+	// extra is by how many bytes the text so far is longer than AppendJSON writes it: white space, and escapes that need not
+	// be. What is left of a container's text is its size.
+	extra int
 }
 
 func (p *parser) document() (Value, error) {
@@ -115,10 +119,17 @@ func Position(src string, offset int) (line, column int) {
 }
 
 func (p *parser) space() {
+	if p.pos < len(p.src) && p.src[p.pos] <= ' ' {
+		p.skipSpace()
+	}
+}
+
+func (p *parser) skipSpace() {
 	for p.pos < len(p.src) {
 		switch p.src[p.pos] {
 		case ' ', '\t', '\n', '\r':
 			p.pos++
+			p.extra++
 		default:
 			return
 		}
@@ -168,16 +179,24 @@ func (p *parser) enter() error {
 	return nil
 }
 
+// opening is where a container begins, and what extra was there.
+type opening struct{ at, extra int }
+
+// since returns the size of the container that was opened there and ends here.
+func (p *parser) since(o opening) int64 { return int64(p.pos - o.at - (p.extra - o.extra)) }
+
 func (p *parser) object() (Value, error) {
 	if err := p.enter(); err != nil {
 		return Value{}, err
 	}
-	base, opened := len(p.members), p.pos-1
+	base, opened := len(p.members), opening{p.pos - 1, p.extra}
 	p.space()
 	if p.peek() == '}' {
 		p.pos++
 		p.depth++
-		return objectOf(p.newObject()), nil
+		o := p.newObject()
+		o.size = p.since(opened)
+		return objectOf(o), nil
 	}
 	for {
 		if p.peek() != '"' {
@@ -216,8 +235,9 @@ func (p *parser) object() (Value, error) {
 	}
 }
 
-func (p *parser) closeObject(base, opened int) (Value, error) {
+func (p *parser) closeObject(base int, opened opening) (Value, error) {
 	o := p.newObject()
+	o.size = p.since(opened)
 	o.members = append(make([]Member, 0, len(p.members)-base), p.members[base:]...)
 	clear(p.members[base:])
 	p.members = p.members[:base]
@@ -227,7 +247,7 @@ func (p *parser) closeObject(base, opened int) (Value, error) {
 			seen := make(map[string]bool, len(o.members))
 			for i := range o.members {
 				if seen[o.members[i].Key] {
-					return Value{}, p.duplicate(opened, o.members[i].Key)
+					return Value{}, p.duplicate(opened.at, o.members[i].Key)
 				}
 				seen[o.members[i].Key] = true
 			}
@@ -237,7 +257,7 @@ func (p *parser) closeObject(base, opened int) (Value, error) {
 	for i := 1; i < len(o.members); i++ {
 		for j := range i {
 			if o.members[i].Key == o.members[j].Key {
-				return Value{}, p.duplicate(opened, o.members[i].Key)
+				return Value{}, p.duplicate(opened.at, o.members[i].Key)
 			}
 		}
 	}
@@ -276,12 +296,14 @@ func (p *parser) array() (Value, error) {
 	if err := p.enter(); err != nil {
 		return Value{}, err
 	}
-	base := len(p.elems)
+	base, opened := len(p.elems), opening{p.pos - 1, p.extra}
 	p.space()
 	if p.peek() == ']' {
 		p.pos++
 		p.depth++
-		return arrayOf(p.newArray()), nil
+		a := p.newArray()
+		a.size = p.since(opened)
+		return arrayOf(a), nil
 	}
 	for {
 		v, err := p.value()
@@ -301,6 +323,7 @@ func (p *parser) array() (Value, error) {
 			p.pos++
 			p.depth++
 			a := p.newArray()
+			a.size = p.since(opened)
 			a.elems = append(make([]Value, 0, len(p.elems)-base), p.elems[base:]...)
 			clear(p.elems[base:])
 			p.elems = p.elems[:base]
@@ -388,12 +411,25 @@ func (p *parser) skipDigits() int {
 
 // string reads a string that starts at the current position. Without escapes it is a part of src.
 func (p *parser) string() (string, error) {
-	start := p.pos + 1
+	src, start := p.src, p.pos+1
 	ascii := true
-	for i := start; i < len(p.src); i++ {
-		switch c := p.src[i]; {
+	for i := start; i < len(src); {
+		// Eight bytes at a time while there is nothing to look at among them.
+		if i+8 <= len(src) {
+			x := eightBytes(src, i)
+			hit := special(x)
+			if ascii {
+				hit |= x & highs
+			}
+			if hit == 0 {
+				i += 8
+				continue
+			}
+			i += bits.TrailingZeros64(hit) / 8
+		}
+		switch c := src[i]; {
 		case c == '"':
-			s := p.src[start:i]
+			s := src[start:i]
 			if !ascii && !utf8.ValidString(s) {
 				return "", p.notUTF8(start, i)
 			}
@@ -406,8 +442,25 @@ func (p *parser) string() (string, error) {
 		case c >= utf8.RuneSelf:
 			ascii = false
 		}
+		i++
 	}
 	return "", p.fail(start-1, "the string has no closing quote")
+}
+
+const ones, highs = 0x0101010101010101, 0x8080808080808080
+
+// eightBytes returns the bytes of s from i on, the first one lowest.
+func eightBytes(s string, i int) uint64 {
+	b := s[i : i+8]
+	return uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
+		uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
+}
+
+// special finds the bytes that cannot stand in a JSON string as they are: quotes, backslashes and control characters. The lowest
+// bit that is set is the highest of the first such byte; none is where there is no such byte.
+func special(x uint64) uint64 {
+	quote, slash := x^(ones*'"'), x^(ones*'\\')
+	return ((quote-ones)&^quote | (slash-ones)&^slash | (x-ones*0x20)&^x) & highs
 }
 
 // notUTF8 is the error for a string from start to end that has bytes that are no UTF-8.
@@ -433,6 +486,7 @@ func (p *parser) escaped(start, i int) (string, error) {
 				return "", p.notUTF8(start, i)
 			}
 			p.pos = i + 1
+			p.extra += p.pos - (start - 1) - StringSize(bytesText(buf))
 			return string(buf), nil
 		case c < 0x20:
 			return "", p.fail(i, "a string holds the control character U+%04X unescaped: write it as an escape", c)

@@ -29,7 +29,7 @@ func TestMembersAreReplacedInPlace(t *testing.T) {
 				edit func(ed *value.Editor, obj *value.Value, most int) (int, bool)
 			}{
 				{v, true, func(ed *value.Editor, obj *value.Value, most int) (int, bool) {
-					return ed.Replace(obj, "n", &v, v.Size(), most)
+					return ed.Set(obj, "n", &v, v.Size(), most)
 				}},
 				{sum, small, func(ed *value.Editor, obj *value.Value, most int) (int, bool) {
 					return ed.Add(obj, "n", &v, false, most)
@@ -61,48 +61,103 @@ func TestMembersAreReplacedInPlace(t *testing.T) {
 	}
 }
 
-func TestOnlyMembersThatAreThereAreReplaced(t *testing.T) {
+func TestOnlyMembersThatAreThereAreAddedTo(t *testing.T) {
 	ed, one := value.NewEditor(), value.Int(1)
 	for _, obj := range []value.Value{{}, value.NullValue(), value.ArrayValue(one), value.ObjectValue(value.Member{Key: "a", Value: one})} {
 		was := obj.String()
-		_, replaced := ed.Replace(&obj, "b", &one, 1, 100)
-		_, added := ed.Add(&obj, "b", &one, true, 100)
-		if replaced || added || obj.String() != was {
+		if _, ok := ed.Add(&obj, "b", &one, true, 100); ok || obj.String() != was {
+			t.Errorf("%s becomes %s", was, obj)
+		}
+		if _, ok := ed.Set(&obj, "b", &one, 1, 100); ok != (obj.Kind() == value.Object) || !ok && obj.String() != was {
 			t.Errorf("%s becomes %s", was, obj)
 		}
 	}
 }
 
-// TestMembersOfMembersAreReplacedInPlace compares ReplaceIn with Put.
-func TestMembersOfMembersAreReplacedInPlace(t *testing.T) {
-	ed, v := value.NewEditor(), value.StringValue("longer")
+// TestMembersAreAdded sets members that are not there, in objects of the editor's own and of others.
+func TestMembersAreAdded(t *testing.T) {
+	for _, before := range []string{`{}`, `{"a":1}`, `{"a\n":[{}]}`} {
+		start, err := value.ParseString(before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		obj, ed := start, value.NewEditor()
+		for _, key := range []string{"b", "\"\u00fc\x01", "c"} {
+			v := value.StringValue("v")
+			was := obj.String()
+			grown := len(value.ObjectValue(append(obj.Members()[:obj.Len():obj.Len()], value.Member{Key: key, Value: v})...).String()) - len(was)
+			if _, ok := ed.Set(&obj, key, &v, v.Size(), grown-1); ok || obj.String() != was {
+				t.Errorf("%s grows by more than it may", was)
+			}
+			if n, ok := ed.Set(&obj, key, &v, v.Size(), grown); !ok || n != grown || obj.Size() != len(obj.String()) || obj.Size() != len(was)+grown {
+				t.Errorf("%s becomes %s of %d bytes, grown by %d", was, obj, obj.Size(), n)
+			}
+		}
+		if start.String() != before || start.Size() != len(before) {
+			t.Errorf("%s became %s", before, start)
+		}
+	}
+}
+
+// TestWay changes what stands at the end of a way in place, and compares with Put.
+func TestWay(t *testing.T) {
+	ed := value.NewEditor()
 	start, err := value.ParseString(`{"a":{"b":{"c":1,"d":[2]}},"e":3}`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	root, size := start, start.Size()
 	steps := []value.Step{{Key: "a"}, {Key: "b"}}
-	if _, ok := ed.ReplaceIn(&root, steps, "c", &v, v.Size(), 100); ok {
-		t.Error("what the editor does not own is changed")
+	if _, ok := ed.Way(&root, steps); ok {
+		t.Error("there is a way through what the editor does not own")
 	}
 	root, _ = ed.Put(root, append(steps[:2:2], value.Step{Key: "c"}), value.Int(5), 0)
-	if _, ok := ed.ReplaceIn(&root, steps, "c", &v, v.Size(), v.Size()-2); ok {
-		t.Error("it grows by more than it may")
-	}
-	if grown, ok := ed.ReplaceIn(&root, steps, "c", &v, v.Size(), v.Size()-1); !ok || grown != v.Size()-1 {
-		t.Error(grown, ok)
-	}
-	for _, wrong := range [][]value.Step{{{Key: "x"}}, {{Key: "e"}}, {{IsIndex: true}}, {{Key: "a"}, {Key: "b"}, {Key: "d"}}} {
-		if _, ok := ed.ReplaceIn(&root, wrong, "c", &v, v.Size(), 100); ok {
-			t.Errorf("a member is replaced at %v", wrong)
+	for _, wrong := range [][]value.Step{{{Key: "x"}}, {{Key: "e"}, {Key: "x"}}, {{IsIndex: true}}, {{Key: "a"}, {Key: "b"}, {Key: "d"}, {Key: "e"}}, make([]value.Step, 5)} {
+		if _, ok := ed.Way(&root, wrong); ok {
+			t.Errorf("there is a way along %v", wrong)
 		}
 	}
-	want := `{"a":{"b":{"c":"longer","d":[2]}},"e":3}`
+	w, ok := ed.Way(&root, append(steps[:2:2], value.Step{Key: "d"}))
+	if !ok {
+		t.Fatal("there is no way")
+	}
+	*w.At = ed.Append(*w.At, value.StringValue("longer"))
+	w.Grow(len(`,"longer"`))
+	want := `{"a":{"b":{"c":5,"d":[2,"longer"]}},"e":3}`
 	if root.String() != want || root.Size() != len(want) || start.Size() != size || start.String() == want {
 		t.Errorf("%s has %d bytes; what was there is %s", root, root.Size(), start)
 	}
 	ed.Freeze()
-	if _, ok := ed.ReplaceIn(&root, steps, "c", &v, v.Size(), 100); ok {
-		t.Error("what is frozen is changed")
+	if _, ok := ed.Way(&root, steps); ok {
+		t.Error("there is a way through what is frozen")
+	}
+}
+
+// TestParsedContainersKnowTheirSize compares the sizes that a parser finds on its way with those of what is written.
+func TestParsedContainersKnowTheirSize(t *testing.T) {
+	for _, src := range []string{
+		`{}`, `[]`, ` [ ] `, "{\n}", `{"a":1}`, `{ "a" : [ 1 , 2.50, {"b" : null } ] , "c" : "x" }`, `["\u0041\/\n\u00fc\ud83d\ude00"]`, `{"\u006b\"":"\\"}`, `[1e5,-0,0.10,123456789012345678901]`,
+		`[["a very long string without anything","and another one \u0001"],true,false]`,
+	} {
+		v, err := value.ParseString(src)
+		if err != nil {
+			t.Fatal(src, err)
+		}
+		sized(t, v)
+	}
+}
+
+// sized checks the sizes of a value that was parsed, which cost nothing.
+func sized(t *testing.T, v value.Value) {
+	t.Helper()
+	size, work := v.Weigh()
+	if size != len(v.String()) || work != 0 && v.Kind() != value.String {
+		t.Errorf("%s has %d bytes and says %d after %d visits", v, len(v.String()), size, work)
+	}
+	for _, elem := range v.Elems() {
+		sized(t, elem)
+	}
+	for _, m := range v.Members() {
+		sized(t, m.Value)
 	}
 }

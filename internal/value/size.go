@@ -6,11 +6,11 @@ import "sync/atomic"
 // again costs nothing; an Editor keeps it up to date.
 func (v Value) Size() int {
 	switch {
-	case v.kind == String:
+	case v.Kind() == String:
 		return StringSize(v.str())
-	case v.kind == Number && !v.text:
-		return decimalSize(v.coef(), v.scale)
-	case v.kind == Object:
+	case v.Kind() == Number && !v.text():
+		return decimalSize(v.coef(), v.scale())
+	case v.Kind() == Object:
 		if known := atomic.LoadInt64(&v.object().size); known != 0 {
 			return int(known)
 		}
@@ -21,7 +21,7 @@ func (v Value) Size() int {
 
 // Weigh is Size, and tells how many values had to be visited and how many sixteens of bytes to be read to find it.
 func (v Value) Weigh() (size, work int) {
-	switch v.kind {
+	switch v.Kind() {
 	case Missing:
 		return 0, 0
 	case Null:
@@ -29,10 +29,10 @@ func (v Value) Weigh() (size, work int) {
 	case Bool:
 		return len("false") - int(v.n), 0 //nolint:gosec // 0 or 1
 	case Number:
-		if v.text {
+		if v.text() {
 			return len(v.num()), 0
 		}
-		return decimalSize(v.coef(), v.scale), 0
+		return decimalSize(v.coef(), v.scale()), 0
 	case String:
 		return StringSize(v.str()), len(v.str()) >> 4
 	case Array:
@@ -67,19 +67,29 @@ func (v Value) Weigh() (size, work int) {
 // StringSize returns the number of bytes that AppendString appends.
 func StringSize(s string) int {
 	n := len(s) + 2
-	for i := range len(s) {
-		c := s[i]
-		if c >= 0x20 && c != '"' && c != '\\' {
-			continue
+	for i := 0; i < len(s); i++ {
+		// Eight bytes at a time while none of them has to be escaped.
+		for i+8 <= len(s) && special(eightBytes(s, i)) == 0 {
+			i += 8
 		}
-		switch c {
-		case '"', '\\', '\b', '\f', '\n', '\r', '\t':
-			n++
-		default:
-			n += 5
+		if i < len(s) {
+			n += escapeSize(s[i])
 		}
 	}
 	return n
+}
+
+// escapeSize returns how many bytes more than one it takes to write c in a string.
+func escapeSize(c byte) int {
+	if c >= 0x20 && c != '"' && c != '\\' {
+		return 0
+	}
+	switch c {
+	case '"', '\\', '\b', '\f', '\n', '\r', '\t':
+		return 1
+	default:
+		return 5
+	}
 }
 
 // decimalSize returns the number of bytes that appendDecimal appends.
@@ -88,19 +98,41 @@ func decimalSize(coef int64, scale uint8) int {
 	if coef < 0 {
 		n, coef = 1, -coef
 	}
-	digits := 1
-	for next := int64(10); coef >= next; next *= 10 { // a coefficient has at most 18 digits
-		digits++
-	}
+	digits := digitsOf(uint64(coef))
 	if scale == 0 {
 		return n + digits
 	}
 	return n + max(digits, int(scale)+1) + 1
 }
 
+// digitsOf returns the number of decimal digits of n.
+func digitsOf(n uint64) int {
+	digits := 1
+	if n >= 1e16 {
+		n /= 1e16
+		digits += 16
+	}
+	if n >= 1e8 {
+		n /= 1e8
+		digits += 8
+	}
+	if n >= 1e4 {
+		n /= 1e4
+		digits += 4
+	}
+	if n >= 1e2 {
+		n /= 1e2
+		digits += 2
+	}
+	if n >= 10 {
+		digits++
+	}
+	return digits
+}
+
 // Nested tells whether the value is nested at most depth containers deep, and how many values were visited to find out.
 func (v Value) Nested(depth int) (ok bool, work int) {
-	if v.kind != Array && v.kind != Object {
+	if v.Kind() != Array && v.Kind() != Object {
 		return true, 0
 	}
 	if depth == 0 {
@@ -113,7 +145,7 @@ func (v Value) Nested(depth int) (ok bool, work int) {
 		work += n
 	}
 	work = v.Len()
-	if v.kind == Array {
+	if v.Kind() == Array {
 		elems := v.array().elems
 		for i := 0; ok && i < len(elems); i++ {
 			visit(elems[i])
@@ -135,7 +167,7 @@ func (v Value) AtMost(limit int) bool {
 
 // room returns how many of the allowed bytes are left.
 func (v Value) room(left int) (int, bool) {
-	switch v.kind {
+	switch v.Kind() {
 	case String:
 		if len(v.str()) > left {
 			return -1, false

@@ -50,13 +50,28 @@ func (k Kind) String() string {
 // It is a tagged union in 24 bytes: p and n are, by kind, the bytes of a string, the text of a number that does
 // not fit n, a *array, a *object, or n alone (booleans, small decimals). This file is the only one that knows.
 type Value struct {
-	p     unsafe.Pointer
-	n     uint64
-	kind  Kind
-	text  bool  // Number: p is its text and n packs where its digits stand, else n is a decimal coefficient
-	scale uint8 // Number in n: digits after the decimal point
-	mag   int32 // Number as text: the number is 0.d times ten to the power of mag, where d are its significant digits
+	p unsafe.Pointer
+	n uint64
+	t tag
 }
+
+// tag is the kind of a value, in the lowest byte, and what else a number needs. It is one word, as the two beside it are, so that
+// compilers keep values in registers.
+type tag uint64
+
+const (
+	// tagText says of a Number that p is its text and n packs where its digits stand; else n is a decimal coefficient.
+	tagText tag = 1 << 8
+	// Above tagScale stands how many digits of a Number in n stand after the decimal point.
+	tagScale = 16
+	// Above tagMag stands, as an int32, the magnitude of a Number as text: it is 0.d times ten to the power of that, where d are
+	// its significant digits.
+	tagMag = 32
+)
+
+func (v Value) text() bool   { return v.t&tagText != 0 }
+func (v Value) scale() uint8 { return uint8(v.t >> tagScale) }
+func (v Value) mag() int32   { return int32(v.t >> tagMag) }
 
 // A number's text is described by three lengths in n: that of the text, what stands before the first significant digit,
 // and the number of significant digits, which is zero for zero.
@@ -139,19 +154,19 @@ func (o *object) find(key string) int {
 }
 
 // NullValue returns null.
-func NullValue() Value { return Value{kind: Null} }
+func NullValue() Value { return Value{t: tag(Null)} }
 
 // BoolValue returns true or false.
 func BoolValue(b bool) Value {
 	if b {
-		return Value{kind: Bool, n: 1}
+		return Value{n: 1, t: tag(Bool)}
 	}
-	return Value{kind: Bool}
+	return Value{t: tag(Bool)}
 }
 
 // StringValue returns a string; s must be valid UTF-8.
 func StringValue(s string) Value {
-	return Value{p: unsafe.Pointer(unsafe.StringData(s)), n: uint64(len(s)), kind: String}
+	return Value{p: unsafe.Pointer(unsafe.StringData(s)), n: uint64(len(s)), t: tag(String)}
 }
 
 // Int returns an integer.
@@ -163,13 +178,13 @@ func Int(i int64) Value {
 }
 
 func decimal(coef int64, scale uint8) Value {
-	return Value{n: uint64(coef), kind: Number, scale: scale} //nolint:gosec // coef reads it back
+	return Value{n: uint64(coef), t: tag(Number) | tag(scale)<<tagScale} //nolint:gosec // coef reads it back
 }
 
 func numberText(s string) Value {
 	before, digits, mag := significant(s)
 	n := uint64(len(s)) | uint64(before)<<lenBits | uint64(digits)<<(2*lenBits) //nolint:gosec // lengths within the text
-	return Value{p: unsafe.Pointer(unsafe.StringData(s)), n: n, kind: Number, text: true, mag: mag}
+	return Value{p: unsafe.Pointer(unsafe.StringData(s)), n: n, t: tag(Number) | tagText | tag(uint32(mag))<<tagMag}
 }
 
 // ArrayValue returns an array of elems, which must not be changed afterwards.
@@ -177,11 +192,15 @@ func ArrayValue(elems ...Value) Value { return arrayOf(&array{elems: elems}) }
 
 // ObjectValue returns an object of members, which have distinct keys and must not be changed afterwards.
 func ObjectValue(members ...Member) Value {
-	return objectOf(&object{members: members, index: newIndex(members)})
+	o := &object{members: members, index: newIndex(members)}
+	if len(members) == 0 {
+		o.size = 2
+	}
+	return objectOf(o)
 }
 
-func arrayOf(a *array) Value   { return Value{p: unsafe.Pointer(a), kind: Array} }
-func objectOf(o *object) Value { return Value{p: unsafe.Pointer(o), kind: Object} }
+func arrayOf(a *array) Value   { return Value{p: unsafe.Pointer(a), t: tag(Array)} }
+func objectOf(o *object) Value { return Value{p: unsafe.Pointer(o), t: tag(Object)} }
 
 func (v Value) array() *array   { return (*array)(v.p) }
 func (v Value) object() *object { return (*object)(v.p) }
@@ -199,25 +218,25 @@ func (v Value) digitsAt() (string, int) {
 }
 
 // Kind returns the value's kind.
-func (v Value) Kind() Kind { return v.kind }
+func (v Value) Kind() Kind { return Kind(v.t) }
 
 // IsMissing reports whether there is no value.
-func (v Value) IsMissing() bool { return v.kind == Missing }
+func (v Value) IsMissing() bool { return v.Kind() == Missing }
 
 // OrNull returns v, or null where v is missing.
 func (v Value) OrNull() Value {
-	if v.kind == Missing {
+	if v.Kind() == Missing {
 		return NullValue()
 	}
 	return v
 }
 
 // Truth returns the boolean; false for every other kind.
-func (v Value) Truth() bool { return v.kind == Bool && v.n == 1 }
+func (v Value) Truth() bool { return v.Kind() == Bool && v.n == 1 }
 
 // Str returns the string; "" for every other kind.
 func (v Value) Str() string {
-	if v.kind != String {
+	if v.Kind() != String {
 		return ""
 	}
 	return v.str()
@@ -225,7 +244,7 @@ func (v Value) Str() string {
 
 // Elems returns the elements of an array, nil for every other kind. The slice must not be changed.
 func (v Value) Elems() []Value {
-	if v.kind != Array {
+	if v.Kind() != Array {
 		return nil
 	}
 	return v.array().elems
@@ -233,7 +252,7 @@ func (v Value) Elems() []Value {
 
 // Members returns the members of an object in order, nil for every other kind. The slice must not be changed.
 func (v Value) Members() []Member {
-	if v.kind != Object {
+	if v.Kind() != Object {
 		return nil
 	}
 	return v.object().members
@@ -241,7 +260,7 @@ func (v Value) Members() []Member {
 
 // Len returns the number of elements or members; 0 for scalars.
 func (v Value) Len() int {
-	switch v.kind {
+	switch v.Kind() {
 	case Array:
 		return len(v.array().elems)
 	case Object:
@@ -253,7 +272,7 @@ func (v Value) Len() int {
 
 // Get returns the member of an object, or the zero Value.
 func (v Value) Get(key string) Value {
-	if v.kind != Object {
+	if v.Kind() != Object {
 		return Value{}
 	}
 	o := v.object()
@@ -265,7 +284,7 @@ func (v Value) Get(key string) Value {
 
 // Index returns the element of an array, counted from the end when i is negative, or the zero Value.
 func (v Value) Index(i int) Value {
-	if v.kind != Array {
+	if v.Kind() != Array {
 		return Value{}
 	}
 	elems := v.array().elems
@@ -293,7 +312,7 @@ func (v Value) At(steps []Step) Value {
 		} else {
 			v = v.Get(steps[i].Key)
 		}
-		if v.kind == Missing {
+		if v.Kind() == Missing {
 			return v
 		}
 	}
@@ -310,10 +329,10 @@ func Equal(a, b Value) bool {
 // EqualCounted is Equal, and adds to work about how many values and sixteens of bytes had to be compared. It does not count
 // a and b themselves.
 func EqualCounted(a, b Value, work *int) bool {
-	if a.kind != b.kind {
+	if a.Kind() != b.Kind() {
 		return false
 	}
-	switch a.kind {
+	switch a.Kind() {
 	case Missing, Null:
 		return true
 	case Bool:
@@ -379,9 +398,9 @@ func equalObjects(x, y *object, work *int) bool {
 // CompareWork returns about how many sixteens of bytes Compare looks at, at most.
 func CompareWork(a, b Value) int {
 	switch {
-	case a.kind == String && b.kind == String:
+	case a.Kind() == String && b.Kind() == String:
 		return int(min(a.n, b.n) >> 4)
-	case a.text && b.text:
+	case a.text() && b.text():
 		return int(min(a.n, b.n) >> (2*lenBits + 3))
 	default:
 		return 0
@@ -391,9 +410,9 @@ func CompareWork(a, b Value) int {
 // Compare orders two numbers or two strings (by code point). It reports false for every other pair.
 func Compare(a, b Value) (int, bool) {
 	switch {
-	case a.kind == Number && b.kind == Number:
+	case a.Kind() == Number && b.Kind() == Number:
 		return compareNumbers(a, b), true
-	case a.kind == String && b.kind == String:
+	case a.Kind() == String && b.Kind() == String:
 		x, y := a.str(), b.str()
 		switch {
 		case x < y:
@@ -420,7 +439,7 @@ func (v Value) measure(depth, nodes int) (int, bool) {
 	if nodes < 0 {
 		return nodes, false
 	}
-	switch v.kind {
+	switch v.Kind() {
 	case Array, Object:
 		if depth == 0 {
 			return nodes, false
@@ -430,7 +449,7 @@ func (v Value) measure(depth, nodes int) (int, bool) {
 	}
 	ok := true
 	for i := 0; ok && i < v.Len(); i++ {
-		if v.kind == Array {
+		if v.Kind() == Array {
 			nodes, ok = v.array().elems[i].measure(depth-1, nodes)
 		} else {
 			nodes, ok = v.object().members[i].Value.measure(depth-1, nodes)

@@ -356,6 +356,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
+		sized(t, v)
 		text := v.String()
 		again, err := value.ParseString(text)
 		if err != nil || !value.Equal(v, again) || again.String() != text {

@@ -45,7 +45,6 @@ type Env struct {
 	data     picked
 	metadata picked
 	hits     []int
-	grown    []int
 	// work is what everything is charged to.
 	work *work.Budget
 	// total is the size of the whole state, as it is now.
@@ -89,7 +88,7 @@ func (e *Env) reset() {
 	e.data.reset()
 	e.metadata.reset()
 	if cap(e.hits) > maxHits {
-		e.hits, e.grown = nil, nil
+		e.hits = nil
 	}
 }
 

@@ -125,25 +125,21 @@ type mergeOp struct {
 }
 
 func (o *mergeOp) apply(e *Env) {
-	v, ok := o.takeObject(e, &o.value)
-	if !ok {
+	v, size, ok := o.takeObject(e, &o.value)
+	if !ok || !e.spend(memberWork*v.Len()) || o.target.merge(e, v, size) {
 		return
 	}
 	s, ok := o.object(e, &o.target)
 	if !ok {
 		return
 	}
-	more, ok := o.merged(e, s.v, v)
-	if grown := s.room + more; ok && o.fits(e, &o.target, s, grown) {
+	if grown := s.room + merged(s.v, v); o.fits(e, &o.target, s, grown) {
 		o.put(e, &o.target, e.ed.Merge(s.v, v), grown)
 	}
 }
 
 // merged returns by how many bytes an object, or an empty one where there is none, grows when the members of another are set.
-func (o *base) merged(e *Env, obj, from value.Value) (grown int, ok bool) {
-	if !e.spend(memberWork * from.Len()) {
-		return 0, false
-	}
+func merged(obj, from value.Value) (grown int) {
 	separated := comma(obj)
 	for _, m := range from.Members() {
 		grown += m.Value.Size()
@@ -154,17 +150,17 @@ func (o *base) merged(e *Env, obj, from value.Value) (grown int, ok bool) {
 		grown += value.StringSize(m.Key) + 1 + separated
 		separated = 1
 	}
-	return grown, true
+	return grown
 }
 
 // takeObject is take for an operand that has to be an object.
-func (o *base) takeObject(e *Env, v *operand) (value.Value, bool) {
-	obj, _, ok := o.take(e, v)
+func (o *base) takeObject(e *Env, v *operand) (obj value.Value, size int, ok bool) {
+	obj, size, ok = o.take(e, v)
 	if ok && obj.Kind() != value.Object {
 		o.fault(e, "the value to merge is %s, not an object", kindOf(obj))
-		return obj, false
+		return obj, size, false
 	}
-	return obj, ok
+	return obj, size, ok
 }
 
 type appendOp struct {
@@ -175,7 +171,7 @@ type appendOp struct {
 
 func (o *appendOp) apply(e *Env) {
 	v, size, ok := o.take(e, &o.value)
-	if !ok {
+	if !ok || o.target.push(e, v, size) {
 		return
 	}
 	if s, ok := o.array(e, &o.target); ok {
@@ -415,22 +411,36 @@ func (o *updateWhereOp) apply(e *Env) {
 		o.fits(e, &o.target, s, maxState)
 		return
 	}
-	total := 0
-	e.grown = e.grown[:0]
-	for n, i := range e.hits {
-		grown, ok := o.merged(e, arr.Index(i), fields[n%len(fields)])
-		if !ok {
+	most := 0
+	for n := range e.hits {
+		from := fields[n%len(fields)]
+		if most += from.Size(); !e.spend(memberWork * from.Len()) {
 			return
 		}
-		e.grown = append(e.grown, grown)
+	}
+
+	// What it grows by has to be known before anything is changed, unless there is room for all of it.
+	if e.total+most > maxState {
+		total := 0
+		for n, i := range e.hits {
+			total += merged(arr.Index(i), fields[n%len(fields)])
+		}
+		if !o.fits(e, &o.target, s, total) {
+			return
+		}
+		e.total -= total
+	}
+
+	total := 0
+	for n, i := range e.hits {
+		elem := arr.Index(i)
+		before := elem.Size()
+		elem = e.ed.Merge(elem, fields[n%len(fields)])
+		grown := elem.Size() - before
+		arr = e.ed.SetElem(arr, i, elem, grown)
 		total += grown
 	}
-	if !o.fits(e, &o.target, s, total) {
-		return
-	}
-	for n, i := range e.hits {
-		arr = e.ed.SetElem(arr, i, e.ed.Merge(arr.Index(i), fields[n%len(fields)]), e.grown[n])
-	}
+	e.total += total
 	o.put(e, &o.target, arr, total)
 }
 
@@ -443,7 +453,7 @@ func (o *updateWhereOp) fields(e *Env, arr value.Value) ([]value.Value, bool) {
 		}
 	}
 	if !o.freezes {
-		v, ok := o.takeObject(e, &o.merge)
+		v, _, ok := o.takeObject(e, &o.merge)
 		return []value.Value{v}, ok
 	}
 	out := make([]value.Value, len(e.hits))
@@ -451,7 +461,7 @@ func (o *updateWhereOp) fields(e *Env, arr value.Value) ([]value.Value, bool) {
 	defer func() { e.slots[o.match.slot] = outer }()
 	for n, i := range e.hits {
 		e.slots[o.match.slot] = arr.Index(i)
-		v, ok := o.takeObject(e, &o.merge)
+		v, _, ok := o.takeObject(e, &o.merge)
 		if !ok || !e.spend(1) {
 			return nil, false
 		}
@@ -602,7 +612,7 @@ func (o *mergeAtOp) apply(e *Env) {
 	if !ok {
 		return
 	}
-	v, ok := o.takeObject(e, &o.value)
+	v, _, ok := o.takeObject(e, &o.value)
 	if !ok {
 		return
 	}
@@ -617,10 +627,10 @@ func (o *mergeAtOp) apply(e *Env) {
 		}
 		return
 	}
-	inside, ok := o.merged(e, old, v)
-	if !ok {
+	if !e.spend(memberWork * v.Len()) {
 		return
 	}
+	inside := merged(old, v)
 	if old.Kind() != value.Object {
 		inside += emptySize - old.Size()
 	}

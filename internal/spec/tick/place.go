@@ -31,43 +31,90 @@ type spot struct {
 	blocked bool
 }
 
-// member returns the key of the member of the state that stands at the place, and false for a place that is none.
-func (p *place) member() (string, bool) {
-	if len(p.steps) != 1 || p.steps[0].IsIndex {
-		return "", false
-	}
-	return p.steps[0].Key, true
-}
+// The following change a state that the editor owns where they stand, as they mostly can. They report false, and change nothing,
+// where the place or the room has to be looked at more closely.
 
-// swap makes v, which has size bytes, stand at the place if that is a member which is there already, as it mostly is. It
-// reports false, and changes nothing, where the place or the room has to be looked at more closely.
+// swap makes v, which has size bytes, stand at the place.
 func (p *place) swap(e *Env, v *value.Value, size int) bool {
-	key, ok := p.member()
-	if !ok {
-		n := len(p.steps) - 1
-		return n > 0 && !p.steps[n].IsIndex && e.swapIn(p.steps[:n], p.steps[n].Key, v, size)
+	if len(p.steps) > 0 {
+		last := len(p.steps) - 1
+		return !p.steps[last].IsIndex && e.swapIn(p.steps[:last], p.steps[last].Key, v, size)
 	}
-	grown, ok := e.ed.Replace(&e.current, key, v, size, maxState-e.total)
+	grown := size - e.current.Size()
+	if grown > 0 && e.total+grown > maxState {
+		return false
+	}
+	e.current = *v
 	e.total += grown
-	return ok
+	return true
 }
 
 // swapIn is swap for a member of the object at the end of steps.
 func (e *Env) swapIn(steps []value.Step, key string, v *value.Value, size int) bool {
-	grown, ok := e.ed.ReplaceIn(&e.current, steps, key, v, size, maxState-e.total)
-	e.total += grown
-	return ok
-}
-
-// raise adds by to the number that stands at the place, or takes it away, under the conditions of swap.
-func (p *place) raise(e *Env, by *value.Value, subtract bool) bool {
-	key, ok := p.member()
+	if len(steps) == 0 {
+		grown, ok := e.ed.Set(&e.current, key, v, size, maxState-e.total)
+		e.total += grown
+		return ok
+	}
+	w, ok := e.ed.Way(&e.current, steps)
 	if !ok {
 		return false
 	}
-	grown, ok := e.ed.Add(&e.current, key, by, subtract, maxState-e.total)
-	e.total += grown
+	grown, ok := e.ed.Set(w.At, key, v, size, maxState-e.total)
+	if ok {
+		e.grow(&w, grown)
+	}
 	return ok
+}
+
+// grow counts by how many bytes the value at the end of a way has grown.
+func (e *Env) grow(w *value.Way, by int) {
+	w.Grow(by)
+	e.total += by
+}
+
+// raise adds by to the number that stands at the place, or takes it away.
+func (p *place) raise(e *Env, by *value.Value, subtract bool) bool {
+	last := len(p.steps) - 1
+	if last < 0 || p.steps[last].IsIndex {
+		return false
+	}
+	w, ok := e.ed.Way(&e.current, p.steps[:last])
+	if !ok {
+		return false
+	}
+	grown, ok := e.ed.Add(w.At, p.steps[last].Key, by, subtract, maxState-e.total)
+	if ok {
+		e.grow(&w, grown)
+	}
+	return ok
+}
+
+// push appends v, which has size bytes, to the array at the place.
+func (p *place) push(e *Env, v value.Value, size int) bool {
+	w, ok := e.ed.Way(&e.current, p.steps)
+	if !ok || w.At.Kind() != value.Array {
+		return false
+	}
+	grown := comma(*w.At) + size
+	if e.total+grown > maxState {
+		return false
+	}
+	*w.At = e.ed.Append(*w.At, v)
+	e.grow(&w, grown)
+	return true
+}
+
+// merge sets the members of an object that has size bytes, and has been paid for, in the object at the place.
+func (p *place) merge(e *Env, from value.Value, size int) bool {
+	w, ok := e.ed.Way(&e.current, p.steps)
+	if !ok || w.At.Kind() != value.Object || e.total+size > maxState { // it grows by less than that
+		return false
+	}
+	before := w.At.Size()
+	*w.At = e.ed.Merge(*w.At, from)
+	e.grow(&w, w.At.Size()-before)
+	return true
 }
 
 // find looks at the place.

@@ -7,6 +7,7 @@
 package tick
 
 import (
+	"math"
 	"sync"
 
 	"j17/internal/spec/diag"
@@ -138,8 +139,11 @@ func Stamp(ed *value.Editor, state value.Value, created, updated int64) value.Va
 	if state.Kind() != value.Object {
 		return state
 	}
-	state = ed.SetMember(state, createdAt, value.Int(created))
-	return ed.SetMember(state, updatedAt, value.Int(updated))
+	stamp := value.Int(created)
+	ed.Set(&state, createdAt, &stamp, stamp.Size(), math.MaxInt)
+	stamp = value.Int(updated)
+	ed.Set(&state, updatedAt, &stamp, stamp.Size(), math.MaxInt)
+	return state
 }
 
 // picks is the plan for reading a document: which of its values to pick out of its text.
