@@ -19,19 +19,15 @@ import (
 // admitted is a command that passed every check but those on the state of streams.
 type admitted struct {
 	key    j17.Key
-	events []proposed
-	// metadata is the compact JSON object that all events of the command share. What events that they imply share with them are
-	// its first bytes, shared of them.
-	metadata []byte
-	shared   int
+	events []occurrence
 	// expected is the length that the caller expects; nil: no expectation.
 	expected *uint64
-}
-
-// proposed is one event of a command.
-type proposed struct {
-	typ   *spec.EventType
-	event command.Event
+	// timestamp is when the events happened, in Unix seconds; nil for events that happen when they are written.
+	timestamp *int64
+	// metadata is what all events of the command have. What events that they imply share with them are its first bytes, shared
+	// of them.
+	metadata []byte
+	shared   int
 }
 
 // maxErrors bounds the findings that a failed schema check reports.
@@ -39,13 +35,13 @@ const maxErrors = 20
 
 // admit checks a command in the order of the contract: aggregate type, event types, key, metadata, data. resolve returns the
 // aggregate's key. The data of all events is checked at the cost of b.
-func (d *deployed) admit(c *Command, b *work.Budget, resolve func() (j17.Key, error)) (*admitted, error) {
+func (d *deployed) admit(c *command.Command, b *work.Budget, resolve func() (j17.Key, error)) (*admitted, error) {
 	typ, err := d.aggregateType(c.Type)
 	if err != nil {
 		return nil, err
 	}
-	var a admitted
-	if err := a.types(typ, &c.Command); err != nil {
+	a := new(admitted)
+	if err := a.types(typ, c); err != nil {
 		return nil, err
 	}
 	if err := c.FaultAt(command.AtEvents); err != nil {
@@ -57,7 +53,7 @@ func (d *deployed) admit(c *Command, b *work.Budget, resolve func() (j17.Key, er
 	if a.key, err = resolve(); err != nil {
 		return nil, err
 	}
-	if err := a.admitMetadata(d.spec, &c.Command); err != nil {
+	if err := a.readMetadata(d.spec, c); err != nil {
 		return nil, err
 	}
 	for i := range a.events {
@@ -68,12 +64,23 @@ func (d *deployed) admit(c *Command, b *work.Budget, resolve func() (j17.Key, er
 			return nil, err
 		}
 	}
-	return &a, nil
+	a.write()
+	return a, nil
+}
+
+// write encodes the events that were checked.
+func (a *admitted) write() {
+	data := make([]byte, 0, 512)
+	for i := range a.events {
+		from, o := len(data), &a.events[i]
+		data = o.data.OrNull().AppendJSON(data)
+		o.key, o.json, o.metadata = a.key, data[from:len(data):len(data)], a.metadata
+	}
 }
 
 // types finds the types of the events.
 func (a *admitted) types(typ *spec.AggregateType, c *command.Command) error {
-	a.events = make([]proposed, len(c.Events))
+	a.events = make([]occurrence, len(c.Events))
 	for i := range c.Events {
 		et, err := eventType(typ, c.Events[i].Type)
 		switch {
@@ -82,7 +89,7 @@ func (a *admitted) types(typ *spec.AggregateType, c *command.Command) error {
 		case err != nil:
 			return err
 		}
-		a.events[i] = proposed{typ: et, event: c.Events[i]}
+		a.events[i] = occurrence{name: et.Name, typ: et, data: c.Events[i].Data, cause: -1, own: i}
 	}
 	return nil
 }
@@ -97,8 +104,8 @@ func eventType(typ *spec.AggregateType, name string) (*spec.EventType, error) {
 	return nil, j17.Errorf(j17.CodeUnknownEventType, "Event type '%s' not found in spec for aggregate '%s'%s", j17.Printable(name), typ.Name, diag.Meant(name, maps.Keys(typ.Events)))
 }
 
-// admitMetadata checks who causes the events and whom they concern, and writes it down.
-func (a *admitted) admitMetadata(s *spec.Compiled, c *command.Command) error {
+// readMetadata checks who causes the events and whom they concern, and writes it down.
+func (a *admitted) readMetadata(s *spec.Compiled, c *command.Command) error {
 	// The actor.
 	if err := c.FaultAt(command.AtActor); err != nil {
 		return err
@@ -195,11 +202,11 @@ type schemaDetails struct {
 }
 
 // check validates the data of an event against its schema, at the cost of b. The error is b's where that ends.
-func (p *proposed) check(b *work.Budget) error {
-	if err := p.event.Fault(); err != nil {
+func (o *occurrence) check(b *work.Budget) error {
+	if err := (&command.Event{Data: o.data}).Fault(); err != nil {
 		return err
 	}
-	failures, err := p.typ.Schema.Validate(p.event.Data, b)
+	failures, err := o.typ.Schema.Validate(o.data, b)
 	if len(failures) > 0 {
 		return schemaError(failures)
 	}
@@ -207,9 +214,9 @@ func (p *proposed) check(b *work.Budget) error {
 	if !ok || cause.Code != j17.CodeWorkLimit {
 		return err
 	}
-	at := inType(p.typ, "schema")
-	out := j17.Errorf(j17.CodeWorkLimit, "%s; it was used up by the check of the data of an event %s against its schema, at %s. Nothing was written.", strings.TrimSuffix(cause.Message, "."), p.typ.Name, at)
-	out.Details = workDetails{EventType: p.typ.Name, Pointer: at}
+	at := inType(o.typ, "schema")
+	out := j17.Errorf(j17.CodeWorkLimit, "%s; it was used up by the check of the data of an event %s against its schema, at %s. Nothing was written.", strings.TrimSuffix(cause.Message, "."), o.name, at)
+	out.Details = workDetails{EventType: o.name, Pointer: at}
 	return out.Because(cause)
 }
 

@@ -129,13 +129,6 @@ type simulated struct {
 	ed *value.Editor
 }
 
-// examined is an event of a file that passed the checks.
-type examined struct {
-	admitted
-	// timestamp is nil where the metadata do not have one.
-	timestamp *int64
-}
-
 // event checks and folds one event.
 func (r *dryRun) event(ctx context.Context, text eventfile.Text) {
 	v, err := value.ParseString(text.Text)
@@ -144,7 +137,7 @@ func (r *dryRun) event(ctx context.Context, text eventfile.Text) {
 		return
 	}
 	c, faults := r.read(v)
-	var e *examined
+	var e *admitted
 	if len(faults) == 0 {
 		e, faults = r.examine(ctx, &c)
 	}
@@ -176,12 +169,12 @@ func (r *dryRun) event(ctx context.Context, text eventfile.Text) {
 }
 
 // happen folds a valid event and what it brings about. Where custom code refuses one of them, none has happened.
-func (r *dryRun) happen(ctx context.Context, text eventfile.Text, c *eventfile.Event, e *examined) error {
+func (r *dryRun) happen(ctx context.Context, text eventfile.Text, c *eventfile.Event, e *admitted) error {
 	faults, dropped := len(r.Faults), r.Dropped
 	x, err := r.imply(ctx, text, c, e)
 	undo := r.mark(x, e.key)
 	if err == nil {
-		err = r.fold(ctx, text, e.stored(c, *e.timestamp), e.key)
+		err = r.fold(ctx, text, e.events[0].stored(*e.timestamp), e.key)
 	}
 	for i := 1; x != nil && err == nil && i < len(x.events); i++ {
 		o := &x.events[i]
@@ -238,32 +231,33 @@ func (r *dryRun) mark(x *expansion, own j17.Key) (undo func()) {
 }
 
 // imply computes what an event brings about, nil for nothing. An event that was written before has brought it about then.
-func (r *dryRun) imply(ctx context.Context, text eventfile.Text, c *eventfile.Event, e *examined) (*expansion, error) {
+func (r *dryRun) imply(ctx context.Context, text eventfile.Text, c *eventfile.Event, e *admitted) (*expansion, error) {
 	if c.Recorded || !e.reacts() {
 		return nil, nil
 	}
-	x := newExpansion(r.deployed, &e.admitted, *e.timestamp, work.New(ctx, work.Command))
-	x.maxDepth, x.maxImplied = DefaultMaxDepth, DefaultMaxImplied
-	x.lookup = func(_ context.Context, key j17.Key) (*folded, error) {
-		s := r.states[key]
-		if s == nil {
-			return r.program(key.Type).first(), nil
-		}
-		s.ed.Freeze()
-		before := s.folded
-		return &before, nil
-	}
-	x.skipped = func(at diag.Pointer, code *spec.Code) {
-		r.fault(text, e.key, c.Type, tick.Fault{Pointer: at, Message: notRun(code)})
-	}
-	if err := x.expand(ctx); err != nil {
+	x, err := r.expand(ctx, e, options{
+		timestamp: *e.timestamp, maxDepth: DefaultMaxDepth, maxImplied: DefaultMaxImplied, work: work.New(ctx, work.Command),
+		lookup: func(_ context.Context, key j17.Key) (*folded, error) {
+			s := r.states[key]
+			if s == nil {
+				return r.program(key.Type).first(), nil
+			}
+			s.ed.Freeze()
+			before := s.folded
+			return &before, nil
+		},
+		skipped: func(at diag.Pointer, code *spec.Code) {
+			r.fault(text, e.key, c.Type, tick.Fault{Pointer: at, Message: notRun(code)})
+		},
+	})
+	if err != nil {
 		return nil, err
 	}
 	return x, nil
 }
 
 func (o *occurrence) implied() ImpliedEvent {
-	return ImpliedEvent{Key: o.key, Type: o.typ.Name, Data: o.data, Depth: o.depth, Pointer: o.at}
+	return ImpliedEvent{Key: o.key, Type: o.name, Data: o.data, Depth: o.depth, Pointer: o.at}
 }
 
 // notRun says that custom code had no say.
@@ -292,42 +286,46 @@ func (r *dryRun) read(v value.Value) (eventfile.Event, []error) {
 }
 
 // examine makes the checks of admit and tells all that fails, not only the first. Each event has the budget of a command.
-func (d *deployed) examine(ctx context.Context, c *eventfile.Event) (*examined, []error) {
+func (d *deployed) examine(ctx context.Context, c *eventfile.Event) (*admitted, []error) {
 	typ, err := d.aggregateType(c.AggregateType)
 	if err != nil {
 		return nil, []error{j17.At(err, "key")}
 	}
 	var faults []error
-	e := &examined{}
-	if e.key, err = d.key(c.AggregateType, c.ID); err != nil {
+	a := &admitted{}
+	if a.key, err = d.key(c.AggregateType, c.ID); err != nil {
 		faults = append(faults, err)
 	}
 	written, timestamp, err := c.Command()
 	if err != nil {
 		faults = append(faults, err)
 	}
-	e.timestamp = timestamp
+	a.timestamp = timestamp
 	if c.Recorded && ident.IsReservedEventType(c.Type) {
 		// The platform's own events have no schema, and nobody can post them.
 		if c.Metadata.Kind() != value.Object {
 			faults = append(faults, j17.Errorf(j17.CodeInvalidField, "'metadata' must be a JSON object").At("metadata"))
 		}
-		e.metadata = withoutTimestamp(c.Metadata)
-		e.events = []proposed{{event: written.Events[0]}}
-		return e, faults
+		a.metadata = withoutTimestamp(c.Metadata)
+		a.events = []occurrence{{name: c.Type, data: c.Data, cause: -1}}
+		a.write()
+		return a, faults
 	}
 	et, err := eventType(typ, c.Type)
 	if err != nil {
 		return nil, append(faults, j17.At(err, "type"))
 	}
-	e.events = []proposed{{typ: et, event: written.Events[0]}}
-	if err := e.admitMetadata(d.spec, &written); err != nil {
+	a.events = []occurrence{{name: et.Name, typ: et, data: c.Data, cause: -1}}
+	if err := a.readMetadata(d.spec, &written); err != nil {
 		faults = append(faults, err)
 	}
-	if err := e.events[0].check(work.New(ctx, work.Command)); err != nil {
+	if err := a.events[0].check(work.New(ctx, work.Command)); err != nil {
 		faults = append(faults, err)
 	}
-	return e, faults
+	if len(faults) == 0 {
+		a.write()
+	}
+	return a, faults
 }
 
 func withoutTimestamp(metadata value.Value) []byte {
@@ -362,15 +360,6 @@ func (r *dryRun) fault(text eventfile.Text, key j17.Key, eventType string, f tic
 		return
 	}
 	r.Faults = append(r.Faults, EventFault{Diagnostic: inSpec(r.spec, f), Event: text.Number, EventLine: text.Line, Key: key, Type: eventType})
-}
-
-// stored returns the event as handlers see it once it is stored.
-func (e *examined) stored(c *eventfile.Event, timestamp int64) *tick.Event {
-	raw, layout := j17.AppendEvent(nil, j17.StreamID{}, e.key, c.Type, c.Data.OrNull().AppendJSON(nil), e.metadata, timestamp)
-	return &tick.Event{
-		Key: e.key.String(), Type: c.Type, Timestamp: timestamp,
-		Data: tick.Raw(layout.DataOf(raw)), Metadata: tick.Raw(layout.MetadataOf(raw)),
-	}
 }
 
 // inSpec gives a fault its place in the spec.

@@ -205,7 +205,7 @@ type recorder struct {
 	r   *Recording
 	now int64
 	// examine makes the checks of one event that need no other.
-	examine func(context.Context, *eventfile.Event) (*examined, error)
+	examine func(context.Context, *eventfile.Event) (*admitted, error)
 	// seed makes hashes, by which aggregates and names are remembered: a file may have millions of them. Two with the same hash
 	// are as unlikely as a fault of the machine, and what is decided by them is checked again when it is stored.
 	seed    maphash.Seed
@@ -249,7 +249,7 @@ type pastEvent struct {
 	// whole is the event as it stands in the file.
 	whole value.Value
 	file  eventfile.Event
-	examined
+	admitted
 }
 
 // command names a unit, so that it is stored once.
@@ -386,13 +386,13 @@ func (c *recorder) read(ctx context.Context, text eventfile.Text, ev *pastEvent)
 	}
 	x, err := c.examine(ctx, &file)
 	if err == nil {
-		ev.file, ev.examined = file, *x
+		ev.file, ev.admitted = file, *x
 	}
 	return err
 }
 
 // examinePast examines an event that is history.
-func (c *recorder) examinePast(ctx context.Context, file *eventfile.Event) (*examined, error) {
+func (c *recorder) examinePast(ctx context.Context, file *eventfile.Event) (*admitted, error) {
 	file.Recorded = true // as far as the rules for it go
 	if ident.IsReservedEventType(file.Type) && file.Type != ident.WasTombstoned {
 		return nil, j17.Errorf(j17.CodeReservedEventType, "'%s' is no event type of the platform", j17.Printable(file.Type)).At("type")
@@ -640,7 +640,8 @@ func (c *recorder) plan(ctx context.Context, u *pastUnit) (*plan, error) {
 			first[ev.key] = ev
 			keys = append(keys, ev.key)
 		}
-		n := store.NewEvent{Key: ev.key, Type: ev.file.Type, Data: ev.file.Data.OrNull().AppendJSON(nil), Metadata: ev.metadata}
+		o := &ev.events[0]
+		n := store.NewEvent{Key: o.key, Type: o.name, Data: o.json, Metadata: o.metadata}
 		if ev.timestamp != nil {
 			n.Timestamp = *ev.timestamp
 		}

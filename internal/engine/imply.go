@@ -8,79 +8,95 @@ import (
 	"strings"
 
 	"j17"
-	"j17/internal/command"
 	"j17/internal/ident"
 	"j17/internal/sandbox"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
 	"j17/internal/spec/template"
 	"j17/internal/spec/tick"
-	"j17/internal/store"
 	"j17/internal/value"
 	"j17/internal/work"
 )
 
+// maxEvents is how many events one command may write in all. A store takes as many in one unit.
+const maxEvents = 20_000
+
 // maxImpliedBytes bounds the data of all events that one command implies.
 const maxImpliedBytes = 16 << 20
 
-// expansion turns the events of a command into all events that they bring about, breadth first: what the command's own
-// events imply stands behind them in their order, then what those events imply, and so on. Every event is checked as if
-// it had come from outside. States are those before the command, whatever else it writes.
-type expansion struct {
-	d *deployed
+// options is what a decision is made with.
+type options struct {
+	// timestamp is when it is made, in Unix seconds.
+	timestamp int64
 	// maxDepth and maxImplied bound what one event may imply.
 	maxDepth, maxImplied int
+	// work is what all conditions, templates and handlers are charged to.
+	work *work.Budget
 	// lookup returns the present state of an aggregate.
 	lookup func(context.Context, j17.Key) (*folded, error)
 	// skipped, if not nil, is told of implications in custom code that there is no function for; they imply nothing then.
 	skipped func(at diag.Pointer, code *spec.Code)
-	// base is the metadata of the command's own events without its closing brace.
-	base      []byte
-	timestamp int64
-	// work is what all conditions, templates and handlers are charged to.
-	work *work.Budget
+}
+
+// expansion is what a command brings about: its own events, and behind them what they imply, breadth first. First what the
+// command's own events imply in their order, then what those events imply, and so on. Every event is checked as if it had come
+// from outside. States are those before the command, whatever else it writes.
+type expansion struct {
+	// events are all events, the command's own first.
+	events []occurrence
+	// before has the states that were looked at, and looked their keys in the order in which they were.
+	before map[j17.Key]*folded
+	looked []j17.Key
+	// failure describes why the command was rejected, nil where it was not, or not for what it implied.
+	failure *ImplicationFailure
+
+	options
+	d *deployed
+	// base is the metadata that the command's own events share with all others, without its closing brace.
+	base []byte
 	// envs are what conditions are tested in.
 	envs map[*spec.Condition]*tick.Env
-
-	events []occurrence
 	// implied counts the events that each of the command's own events implies, directly or not.
 	implied []int
 	bytes   int
-	// before has the states that were looked at, in the order in which they were.
-	before map[j17.Key]*folded
-	looked []j17.Key
-	// failure describes why the write was rejected.
-	failure *ImplicationFailure
 }
 
 // occurrence is an event that is about to be written.
 type occurrence struct {
-	key      j17.Key
-	typ      *spec.EventType
-	data     value.Value
+	key j17.Key
+	// name is that of its type. typ is what the spec says of that, nil for the platform's own types.
+	name string
+	typ  *spec.EventType
+	data value.Value
+	// json is data as it is stored, and metadata a compact object without the timestamp.
 	json     []byte
 	metadata []byte
-	// cause is the number of the event that implied it, own the number of the command's event at the beginning of the
-	// chain, and depth the number of links between them.
+	// cause is the number of the event that implied it, -1 for one of the command's own; own is the number of the command's
+	// event at the beginning of the chain, and depth the number of links between them.
 	cause, own, depth int
 	// at is the implication's place in the spec.
 	at diag.Pointer
 }
 
-// expand computes all events of a command.
-func (x *expansion) expand(ctx context.Context) error {
+// expand decides what an admitted command brings about. What is returned beside an error has the states that were looked at, and
+// why the command was rejected.
+func (d *deployed) expand(ctx context.Context, a *admitted, o options) (*expansion, error) {
+	x := &expansion{
+		options: o, d: d, base: a.metadata[:a.shared],
+		events: append(make([]occurrence, 0, 2*len(a.events)+4), a.events...), implied: make([]int, len(a.events)),
+	}
 	for i := 0; i < len(x.events); i++ {
-		if len(x.events[i].typ.Implications) == 0 {
+		if x.events[i].typ == nil || len(x.events[i].typ.Implications) == 0 {
 			continue
 		}
 		s := x.scene(ctx, i)
 		for _, imp := range x.events[i].typ.Implications {
 			if err := s.imply(imp); err != nil {
-				return x.tooMuch(err, i, "what it implies", imp.Pointer)
+				return x, x.tooMuch(err, i, "what it implies", imp.Pointer)
 			}
 		}
 	}
-	return nil
+	return x, nil
 }
 
 // inOrder returns the numbers of the implied events, each behind the one that implies it.
@@ -112,14 +128,14 @@ func (x *expansion) inOrder() []int {
 func (o *occurrence) event(timestamp int64) *tick.Event {
 	metadata, _ := value.ParseStored(string(appendTimestamp(o.metadata, timestamp)))
 	return &tick.Event{
-		Key: o.key.String(), Type: o.typ.Name, Timestamp: timestamp, Data: tick.Parsed(o.data), Metadata: tick.Parsed(metadata),
+		Key: o.key.String(), Type: o.name, Timestamp: timestamp, Data: tick.Parsed(o.data), Metadata: tick.Parsed(metadata),
 	}
 }
 
 // stored returns the event as a fold sees it. What is kept of it holds on to nothing else of the request.
 func (o *occurrence) stored(timestamp int64) *tick.Event {
 	return &tick.Event{
-		Key: o.key.String(), Type: o.typ.Name, Timestamp: timestamp, Data: tick.Raw(o.json), Metadata: tick.Raw(appendTimestamp(o.metadata, timestamp)),
+		Key: o.key.String(), Type: o.name, Timestamp: timestamp, Data: tick.Raw(o.json), Metadata: tick.Raw(appendTimestamp(o.metadata, timestamp)),
 	}
 }
 
@@ -153,14 +169,17 @@ type scene struct {
 func (x *expansion) scene(ctx context.Context, cause int) *scene {
 	o := &x.events[cause]
 	s := &scene{expansion: x, ctx: ctx, cause: cause, event: o.event(x.timestamp)}
-	s.c = template.Context{Key: s.event.Key, ID: o.key.ID, Type: o.typ.Name, Data: o.data, Metadata: s.event.Metadata.Value(), Work: x.work}
+	s.c = template.Context{Key: s.event.Key, ID: o.key.ID, Type: o.name, Data: o.data, Metadata: s.event.Metadata.Value(), Work: x.work}
 	return s
 }
 
 // appendTimestamp returns event metadata with the timestamp that the store will add.
 func appendTimestamp(metadata []byte, timestamp int64) []byte {
 	b := append(make([]byte, 0, len(metadata)+32), metadata[:len(metadata)-1]...)
-	b = append(b, `,"timestamp":`...)
+	if len(metadata) > len("{}") {
+		b = append(b, ',')
+	}
+	b = append(b, `"timestamp":`...)
 	return append(strconv.AppendInt(b, timestamp, 10), '}')
 }
 
@@ -290,7 +309,7 @@ func (s *scene) emit(e *spec.Emit) error {
 func (s *scene) add(aggregateType string, id value.Value, eventTypeName string, data value.Value, at diag.Pointer) error {
 	cause := &s.events[s.cause]
 	o := occurrence{
-		key: j17.Key{Type: aggregateType, ID: half(id, cause.key.Type, aggregateType)}, typ: s.d.spec.EventType(aggregateType, eventTypeName), data: data,
+		key: j17.Key{Type: aggregateType, ID: half(id, cause.key.Type, aggregateType)}, name: eventTypeName, typ: s.d.spec.EventType(aggregateType, eventTypeName), data: data,
 		cause: s.cause, own: cause.own, depth: cause.depth + 1, at: at,
 	}
 	if o.depth > s.maxDepth {
@@ -299,8 +318,8 @@ func (s *scene) add(aggregateType string, id value.Value, eventTypeName string, 
 	if s.implied[o.own]++; s.implied[o.own] > s.maxImplied {
 		return s.limit(&o, fmt.Sprintf("One event implies more than %d events", s.maxImplied), s.maxImplied)
 	}
-	if len(s.events) >= store.MaxUnitEvents {
-		return s.limit(&o, fmt.Sprintf("One write makes more than %d events", store.MaxUnitEvents), store.MaxUnitEvents)
+	if len(s.events) >= maxEvents {
+		return s.limit(&o, fmt.Sprintf("One write makes more than %d events", maxEvents), maxEvents)
 	}
 	if err := s.check(&o, id); s.work.Err() != nil {
 		return s.work.Err()
@@ -349,7 +368,7 @@ func (s *scene) check(o *occurrence, id value.Value) error {
 	if !flat {
 		return j17.Errorf(j17.CodeInvalidField, "The data of the implied event is too large or nested too deep").At("data")
 	}
-	return (&proposed{typ: o.typ, event: command.Event{Data: o.data}}).check(s.work)
+	return o.check(s.work)
 }
 
 // half returns the text of an id, which may also be given as the key of an aggregate of one of two types: that of the emitting

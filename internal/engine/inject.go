@@ -30,7 +30,7 @@ func (e *Engine) Inject(ctx context.Context, t j17.Tenant, correlationID string,
 	}
 	importer := j17.Agent{Type: ident.SystemActorType, ID: ident.TestDataImporter}
 	c := &recorder{e: e, d: d, r: &Recording{Tenant: t, Open: open}, seed: maphash.MakeSeed()}
-	c.examine = func(ctx context.Context, file *eventfile.Event) (*examined, error) {
+	c.examine = func(ctx context.Context, file *eventfile.Event) (*admitted, error) {
 		file.WithActor(importer)
 		file.Trusted = true
 		x, faults := d.examine(ctx, file)

@@ -4,19 +4,16 @@ import (
 	"context"
 
 	"j17"
-	"j17/internal/sandbox"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
-	"j17/internal/store"
 	"j17/internal/value"
-	"j17/internal/work"
 )
 
 // reacts reports whether an event of the command brings about more than itself: implications, or custom code that may
 // refuse it.
 func (a *admitted) reacts() bool {
 	for i := range a.events {
-		if et := a.events[i].typ; et.Implications != nil || tried(et, a.events[i].event.Data.Size()+len(a.metadata)) {
+		if et := a.events[i].typ; et.Implications != nil || tried(et, a.events[i].data.Size()+len(a.metadata)) {
 			return true
 		}
 	}
@@ -27,51 +24,6 @@ func (a *admitted) reacts() bool {
 // handler that may take more work than a replay has must not.
 func tried(et *spec.EventType, size int) bool {
 	return et.Code != nil || et.Handler != nil && et.Handler.Heavy(size)
-}
-
-// react adds to the plan all that the command's events bring about. The states that it looked at become preconditions.
-func (e *Engine) react(ctx context.Context, d *deployed, a *admitted, p *plan, b *work.Budget, v *view) error {
-	x := newExpansion(d, a, p.unit.Timestamp, b)
-	x.maxDepth, x.maxImplied = e.maxDepth, e.maxImplied
-	x.lookup = func(ctx context.Context, key j17.Key) (*folded, error) { return e.look(ctx, d, key, v) }
-	for i := range p.unit.Events {
-		x.events[i].json = p.unit.Events[i].Data
-	}
-	ctx = sandbox.ForCommand(ctx) // States that are looked at are folded as replays all the same.
-	err := x.expand(ctx)
-	if err == nil {
-		p.after, err = x.handle(ctx)
-	}
-	p.before = x.before
-	if err != nil {
-		if x.failure != nil {
-			p.failure = x.failure
-		}
-		return err
-	}
-	for i := p.own; i < len(x.events); i++ {
-		o := &x.events[i]
-		if o.key == a.key {
-			p.last = i
-		}
-		p.unit.Events = append(p.unit.Events, store.NewEvent{Key: o.key, Type: o.typ.Name, Data: o.json, Metadata: o.metadata})
-	}
-	for _, key := range x.looked {
-		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key, Length: x.before[key].length})
-	}
-	return nil
-}
-
-// newExpansion begins with the events of an admitted command. All work is charged to b.
-func newExpansion(d *deployed, a *admitted, timestamp int64, b *work.Budget) *expansion {
-	x := &expansion{
-		d: d, base: a.metadata[:a.shared], timestamp: timestamp, work: b,
-		events: make([]occurrence, len(a.events), 2*len(a.events)+4), implied: make([]int, len(a.events)),
-	}
-	for i := range a.events {
-		x.events[i] = occurrence{key: a.key, typ: a.events[i].typ, data: a.events[i].event.Data, metadata: a.metadata, cause: -1, own: i}
-	}
-	return x
 }
 
 // computed is the state of an aggregate as it will be after the commit.

@@ -62,12 +62,12 @@ func (x *expansion) chain(i int) []Link {
 		return nil
 	}
 	o := &x.events[i]
-	return append(x.chain(o.cause), Link{o.key.String(), o.typ.Name})
+	return append(x.chain(o.cause), Link{o.key.String(), o.name})
 }
 
 // refuse rejects the write because of the implied event o. Faults of the server and of custom code stay what they are.
 func (s *scene) refuse(o *occurrence, err error) error {
-	return s.reject(s.cause, &Link{o.key.Type + ":" + j17.Printable(o.key.ID), o.typ.Name}, o.at, err)
+	return s.reject(s.cause, &Link{o.key.Type + ":" + j17.Printable(o.key.ID), o.name}, o.at, err)
 }
 
 // refuseAt rejects the write because of an implication that has not got as far as to an event.
@@ -137,7 +137,7 @@ func (x *expansion) inOwn(err error, i int) error {
 
 // limit rejects the write because of an implied event that is one too many.
 func (s *scene) limit(o *occurrence, what string, limit int) error {
-	chain := append(s.chain(s.cause), Link{o.key.Type + ":" + j17.Printable(o.key.ID), o.typ.Name})
+	chain := append(s.chain(s.cause), Link{o.key.Type + ":" + j17.Printable(o.key.ID), o.name})
 	s.failure = &ImplicationFailure{
 		At: s.timestamp, Trigger: chain[0], Chain: chain, Pointer: o.at, Code: j17.CodeImplicationLimit, Error: what + ".",
 	}

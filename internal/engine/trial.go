@@ -97,7 +97,7 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 	}
 	out := HandlerOutcome{Key: e.key, State: t.State}
 	fault := func(f tick.Fault) { out.Faults = append(out.Faults, inSpec(c, f)) }
-	ev := e.stored(&cand, *e.timestamp)
+	ev := e.events[0].stored(*e.timestamp)
 	switch {
 	case et.Handler != nil:
 		if out.State, err = et.Handler.Apply(value.NewEditor(), t.State, ev, work.New(ctx, work.Command), fault); err != nil {
@@ -117,19 +117,20 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 
 // tryImplications returns what an event implies in a world where its aggregate has the state and no other has any.
 func (d *deployed) tryImplications(
-	ctx context.Context, e *examined, state value.Value, timestamp int64, fault func(tick.Fault),
+	ctx context.Context, e *admitted, state value.Value, timestamp int64, fault func(tick.Fault),
 ) ([]ImpliedEvent, error) {
-	x := newExpansion(d, &e.admitted, timestamp, work.New(ctx, work.Command))
-	x.maxDepth, x.maxImplied = DefaultMaxDepth, DefaultMaxImplied
-	x.lookup = func(_ context.Context, key j17.Key) (*folded, error) {
-		f := d.program(key.Type).first()
-		if key == e.key {
-			f.data = state
-		}
-		return f, nil
-	}
-	x.skipped = func(at diag.Pointer, code *spec.Code) { fault(tick.Fault{Pointer: at, Message: notRun(code)}) }
-	if err := x.expand(ctx); err != nil {
+	x, err := d.expand(ctx, e, options{
+		timestamp: timestamp, maxDepth: DefaultMaxDepth, maxImplied: DefaultMaxImplied, work: work.New(ctx, work.Command),
+		lookup: func(_ context.Context, key j17.Key) (*folded, error) {
+			f := d.program(key.Type).first()
+			if key == e.key {
+				f.data = state
+			}
+			return f, nil
+		},
+		skipped: func(at diag.Pointer, code *spec.Code) { fault(tick.Fault{Pointer: at, Message: notRun(code)}) },
+	})
+	if err != nil {
 		return nil, err
 	}
 	var implied []ImpliedEvent

@@ -6,9 +6,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"j17"
+	"j17/internal/sandbox"
 	"j17/internal/store"
 	"j17/internal/work"
 )
@@ -46,7 +48,7 @@ func (e *Engine) execute(ctx context.Context, d *deployed, c *Command) (Receipt,
 		id = e.mintID(d)
 	}
 	b := work.New(ctx, work.Command)
-	a, err := d.admit(c, b, func() (j17.Key, error) { return e.resolve(ctx, c.Tenant, d, c.Type, id) })
+	a, err := d.admit(&c.Command, b, func() (j17.Key, error) { return e.resolve(ctx, c.Tenant, d, c.Type, id) })
 	if err != nil {
 		return Receipt{}, err
 	}
@@ -87,7 +89,7 @@ type plan struct {
 // plan turns an admitted command into an append. What it reads becomes a precondition: a stream that was not looked at
 // cannot conflict. All work is charged to b. v, if not nil, is what a writer sees whose turn it is.
 func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *admitted, b *work.Budget, v *view) (*plan, error) {
-	p := &plan{key: a.key, own: len(a.events), last: len(a.events) - 1, expected: a.expected}
+	p := &plan{key: a.key, own: len(a.events), expected: a.expected}
 	p.unit.Timestamp, p.unit.Decided = e.now(d.env), v != nil || a.reacts()
 	if a.expected != nil {
 		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: a.key, Length: *a.expected})
@@ -102,13 +104,7 @@ func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *admitted,
 		}
 		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: a.key, Length: length})
 	}
-	p.unit.Events = make([]store.NewEvent, len(a.events))
-	data := make([]byte, 0, 512)
-	for i := range a.events {
-		from := len(data)
-		data = a.events[i].event.Data.AppendJSON(data)
-		p.unit.Events[i] = store.NewEvent{Key: a.key, Type: a.events[i].typ.Name, Data: data[from:len(data):len(data)], Metadata: a.metadata}
-	}
+	p.write(a.events)
 	if a.reacts() {
 		if err := e.react(ctx, d, a, p, b, v); err != nil {
 			return p, err
@@ -123,6 +119,39 @@ func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *admitted,
 		}
 	}
 	return p, nil
+}
+
+// react adds to the plan all that the command's events bring about. The states that it looked at become preconditions.
+func (e *Engine) react(ctx context.Context, d *deployed, a *admitted, p *plan, b *work.Budget, v *view) error {
+	ctx = sandbox.ForCommand(ctx) // States that are looked at are folded as replays all the same.
+	x, err := d.expand(ctx, a, options{
+		timestamp: p.unit.Timestamp, maxDepth: e.maxDepth, maxImplied: e.maxImplied, work: b,
+		lookup: func(ctx context.Context, key j17.Key) (*folded, error) { return e.look(ctx, d, key, v) },
+	})
+	if err == nil {
+		p.after, err = x.handle(ctx)
+	}
+	p.before, p.failure = x.before, x.failure
+	if err != nil {
+		return err
+	}
+	p.write(x.events[p.own:])
+	for _, key := range x.looked {
+		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key, Length: x.before[key].length})
+	}
+	return nil
+}
+
+// write adds events to the unit.
+func (p *plan) write(events []occurrence) {
+	p.unit.Events = slices.Grow(p.unit.Events, len(events))
+	for i := range events {
+		o := &events[i]
+		if o.key == p.key {
+			p.last = len(p.unit.Events)
+		}
+		p.unit.Events = append(p.unit.Events, store.NewEvent{Key: o.key, Type: o.name, Data: o.json, Metadata: o.metadata})
+	}
 }
 
 // matching returns the present length of the aggregate if it has one of the command's entity tags.
