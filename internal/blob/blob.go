@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"j17/internal/clock"
 	"j17/internal/ident"
 	"j17/internal/store"
+	"j17/internal/worker"
 )
 
 // The side spaces of an environment. A file exists from the moment its version is written, which happens last, together
@@ -41,32 +41,26 @@ const (
 	maxName               = 128
 )
 
-// Storage is what files need of a store.
-type Storage interface {
-	store.Sides
-	store.Tenants
-}
-
 // Options configures a Store.
 type Options struct {
-	Store Storage
+	Store worker.Store
 	Clock clock.Clock
 	// MaxBytes is the size of the largest file; 0 means 512 MiB.
 	MaxBytes int64
 	// MaxModuleBytes is that of the largest WebAssembly module; 0 means 32 MiB.
 	MaxModuleBytes int64
-	// Logger takes what goes wrong in the background; nil for none.
-	Logger *slog.Logger
+	// Worker does what is done in the background.
+	Worker *worker.Kit
 }
 
 // Store keeps the files of all environments. It is safe for concurrent use.
 type Store struct {
-	store     Storage
+	store     worker.Store
 	clock     clock.Clock
 	mint      *ident.Minter
 	maxBytes  int64
 	maxModule int64
-	logger    *slog.Logger
+	sweeper   *worker.Queue
 }
 
 // Blob is one version of a file.
@@ -108,9 +102,7 @@ type headRecord struct {
 // New returns a store of files within st.
 func New(o Options) *Store {
 	s := &Store{store: o.Store, clock: o.Clock, mint: ident.NewMinter(o.Clock.Now), maxBytes: o.MaxBytes, maxModule: o.MaxModuleBytes}
-	if s.logger = o.Logger; s.logger == nil {
-		s.logger = slog.New(slog.DiscardHandler)
-	}
+	s.sweeper = o.Worker.Queue(s.sweeping())
 	if s.maxBytes == 0 {
 		s.maxBytes = defaultMaxBytes
 	}

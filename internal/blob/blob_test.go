@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -22,6 +24,7 @@ import (
 	"j17/internal/clock"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
+	"j17/internal/worker"
 )
 
 const prod j17.Tenant = "ins_1/prod"
@@ -40,7 +43,7 @@ func open(tb testing.TB, fs vfs.FS) *fixture {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = f.store.Close() })
-	f.Store = blob.New(blob.Options{Store: f.store, Clock: f.clock, MaxBytes: 5 << 20, MaxModuleBytes: 2 << 20})
+	f.Store = blob.New(blob.Options{Store: f.store, Clock: f.clock, Worker: worker.New(f.clock, slog.New(slog.DiscardHandler)), MaxBytes: 5 << 20, MaxModuleBytes: 2 << 20})
 	return f
 }
 
@@ -221,11 +224,11 @@ func TestUncommitted(t *testing.T) {
 	if all, err := f.List(t.Context(), prod, 0, 10); err != nil || len(all) != 0 {
 		t.Errorf("an upload is listed: %v, %v", all, err)
 	}
-	if err := f.Sweep(t.Context(), prod); err != nil || f.left(t, "blob.chunks") != 3 {
+	if err := f.Sweep(t.Context()); err != nil || f.left(t, "blob.chunks") != 3 {
 		t.Errorf("a sweep takes what is under way: %v", err)
 	}
 	f.clock.Advance(2 * time.Hour)
-	if err := f.Sweep(t.Context(), prod); err != nil || f.left(t, "blob.chunks") != 0 || f.left(t, "blob.uploads") != 0 {
+	if err := f.Sweep(t.Context()); err != nil || f.left(t, "blob.chunks") != 0 || f.left(t, "blob.uploads") != 0 {
 		t.Errorf("a sweep leaves what was given up: %v", err)
 	}
 	_, _, err = u.Commit(t.Context())
@@ -243,7 +246,7 @@ func TestUncommitted(t *testing.T) {
 	slow := iotest.OneByteReader(strings.NewReader("x"))
 	during := readerFunc(func(p []byte) (int, error) {
 		f.clock.Advance(2 * time.Hour)
-		if err := f.Sweep(t.Context(), prod); err != nil {
+		if err := f.Sweep(t.Context()); err != nil {
 			t.Error(err)
 		}
 		return slow.Read(p)
@@ -343,7 +346,7 @@ func TestCrash(t *testing.T) {
 		for i, c := range clones {
 			g := open(t, c)
 			g.clock.Advance(2 * time.Hour)
-			if err := g.Sweep(t.Context(), prod); err != nil {
+			if err := g.Sweep(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			b, got, err := g.Bytes(t.Context(), prod, "a", 0)
@@ -387,39 +390,32 @@ func TestDamage(t *testing.T) {
 }
 
 func TestRun(t *testing.T) {
-	f := open(t, vfs.NewMem())
-	if _, err := f.Upload(t.Context(), prod, "a", "opr_x", strings.NewReader("x")); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	waiting := &announced{Manual: f.clock, waits: make(chan struct{})}
-	s := blob.New(blob.Options{Store: f.store, Clock: waiting})
-	go func() { done <- s.Run(ctx) }()
-	<-waiting.waits
-	f.clock.Advance(2 * time.Hour)
-	<-waiting.waits // the next round has begun, so the first is over
-	if n := f.left(t, "blob.chunks"); n != 0 {
-		t.Errorf("%d chunks are left", n)
-	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-}
-
-// announced says when it is waited for.
-type announced struct {
-	*clock.Manual
-	waits chan struct{}
-}
-
-func (a *announced) Wait(ctx context.Context, until time.Time) error {
-	select {
-	case a.waits <- struct{}{}:
-	case <-ctx.Done():
-	}
-	return a.Manual.Wait(ctx, until)
+	synctest.Test(t, func(t *testing.T) {
+		var c clock.System
+		f := &fixture{}
+		var err error
+		if f.store, err = pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: c}); err != nil {
+			t.Fatal(err)
+		}
+		f.Store = blob.New(blob.Options{Store: f.store, Clock: c, Worker: worker.New(c, slog.New(slog.DiscardHandler))})
+		if _, err := f.Upload(t.Context(), prod, "a", "opr_x", strings.NewReader("x")); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- f.Run(ctx) }()
+		if err := c.Wait(t.Context(), c.Now().Add(2*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n := f.left(t, "blob.chunks"); n != 0 {
+			t.Errorf("%d chunks are left", n)
+		}
+		cancel()
+		if err := errors.Join(<-done, f.store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestFullDisk checks that an upload onto a full disk is refused as such, that reads go on, and that uploads work again when
@@ -451,7 +447,7 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 	f.clock.Advance(2 * time.Hour)
-	if err := f.Sweep(t.Context(), prod); err != nil || f.left(t, "blob.chunks") != 2 || f.left(t, "blob.uploads") != 0 {
+	if err := f.Sweep(t.Context()); err != nil || f.left(t, "blob.chunks") != 2 || f.left(t, "blob.uploads") != 0 {
 		t.Errorf("%d chunks and %d uploads are left: %v", f.left(t, "blob.chunks"), f.left(t, "blob.uploads"), err)
 	}
 }

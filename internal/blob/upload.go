@@ -8,12 +8,12 @@ import (
 	"errors"
 	"io"
 	"iter"
-	"log/slog"
 	"slices"
 	"time"
 
 	"j17"
 	"j17/internal/store"
+	"j17/internal/worker"
 )
 
 const (
@@ -23,6 +23,8 @@ const (
 	sweepLease = 10 * time.Minute
 	// sweepEvery is the time between two sweeps.
 	sweepEvery = 10 * time.Minute
+	// sweepAtOnce is how many environments are swept at a time.
+	sweepAtOnce = 4
 	// removeAtOnce is how many chunks are removed in one step.
 	removeAtOnce = 8
 )
@@ -248,7 +250,9 @@ func (s *Store) Delete(ctx context.Context, t j17.Tenant, name string, version i
 			return failure(err)
 		}
 		// The versions are gone. Content that stays behind for now is found again.
-		_ = s.Sweep(context.WithoutCancel(ctx), t)
+		for _, v := range gone {
+			_ = s.remove(context.WithoutCancel(ctx), t, v.Content)
+		}
 		return nil
 	}
 }
@@ -322,61 +326,24 @@ func (s *Store) chunks(ctx context.Context, t j17.Tenant, v versionRecord) iter.
 	}
 }
 
-// Sweep removes the content of an environment that belongs to no version: of uploads that were cut short an hour ago or
-// more, and of deletions. What cannot be removed now does not stand in the way of the rest; it is tried again later.
-func (s *Store) Sweep(ctx context.Context, t j17.Tenant) error {
-	var errs []error
-	for {
-		items, err := s.store.ClaimDue(ctx, t, uploadSpace, 1, sweepLease)
-		if errors.Is(err, store.ErrFull) { // which is when it matters most
-			return errors.Join(append(errs, s.sweepFull(ctx, t))...)
-		}
-		if err != nil {
-			return errors.Join(append(errs, failure(err))...)
-		}
-		if len(items) == 0 {
-			return errors.Join(errs...)
-		}
-		if err := s.remove(ctx, t, items[0].Key); err != nil {
-			errs = append(errs, err)
-		}
+// sweeping is the work that removes content which belongs to no version: of uploads that were cut short an hour ago or more, and
+// of deletions. A full disk is when it matters most.
+func (s *Store) sweeping() worker.Work {
+	return worker.Work{
+		Name: "blob_sweep", Store: s.store, Space: uploadSpace, Lease: sweepLease, Poll: sweepEvery, AtOnce: sweepAtOnce, Freeing: true,
+		Do: func(ctx context.Context, c *worker.Claim) error { return s.remove(ctx, c.Tenant, c.Key) },
 	}
 }
 
-// sweepFull is Sweep on a full disk, where nothing can be claimed.
-func (s *Store) sweepFull(ctx context.Context, t j17.Tenant) error {
-	var errs []error
-	now, after := s.clock.Now(), ""
-	for {
-		items, err := s.store.Scan(ctx, t, uploadSpace, store.Range{}.After(after), removeAtOnce)
-		if err != nil {
-			return errors.Join(append(errs, failure(err))...)
-		}
-		for _, it := range items {
-			after = it.Key
-			if it.Due.IsZero() || it.Due.After(now) {
-				continue
-			}
-			fence := store.Side{Op: store.Put, Space: uploadSpace, Key: it.Key, Due: now.Add(sweepLease), Cond: store.IfRev, Rev: it.Rev}
-			err := s.store.WriteFreeing(ctx, t, []store.Side{fence})
-			if _, conflict := errors.AsType[*store.SideConflict](err); conflict {
-				continue // it is a version now, or someone else removes it
-			}
-			if err == nil {
-				err = s.remove(ctx, t, it.Key)
-			}
-			if err != nil {
-				errs = append(errs, failure(err))
-			}
-		}
-		if len(items) < removeAtOnce {
-			return errors.Join(errs...)
-		}
-	}
-}
+// Sweep removes now what Run would, in all environments. What cannot be removed does not stand in the way of the rest; it is
+// tried again later.
+func (s *Store) Sweep(ctx context.Context) error { return s.sweeper.Settle(ctx) }
+
+// Run removes content that belongs to no version as it comes up, until the context ends.
+func (s *Store) Run(ctx context.Context) error { return s.sweeper.Run(ctx) }
 
 // remove deletes chunks and then the upload that names them. The caller has changed the upload, so that it cannot be
-// committed any more.
+// committed any more. Several may remove the same content at a time.
 func (s *Store) remove(ctx context.Context, t j17.Tenant, content string) error {
 	for {
 		items, err := s.store.Scan(ctx, t, chunkSpace, store.Prefix(content+"/"), removeAtOnce)
@@ -397,30 +364,5 @@ func (s *Store) remove(ctx context.Context, t j17.Tenant, content string) error 
 		if last {
 			return nil
 		}
-	}
-}
-
-// Run sweeps every environment now and then until the context ends.
-func (s *Store) Run(ctx context.Context) error {
-	for {
-		if err := s.clock.Wait(ctx, s.clock.Now().Add(sweepEvery)); err != nil {
-			return nil //nolint:nilerr // the context has ended
-		}
-		tenants, err := s.store.Tenants(ctx)
-		if err != nil {
-			s.warn(ctx, "", err)
-		}
-		for _, t := range tenants {
-			if err := s.Sweep(ctx, t); err != nil {
-				s.warn(ctx, t, err)
-			}
-		}
-	}
-}
-
-// warn logs what could not be swept. The next round tries again.
-func (s *Store) warn(ctx context.Context, t j17.Tenant, err error) {
-	if ctx.Err() == nil {
-		s.logger.LogAttrs(ctx, slog.LevelWarn, "content that belongs to no blob could not be removed; it is tried again", slog.String("tenant", string(t)), slog.Any("error", err))
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"j17/internal/spec/diag"
 	"j17/internal/store/pebble"
 	"j17/internal/value"
+	"j17/internal/worker"
 )
 
 // fixture is a service on a store in memory.
@@ -69,7 +70,7 @@ func (f *fixture) open(tb testing.TB) {
 	f.log = &bytes.Buffer{}
 	logger := slog.New(slog.NewTextHandler(&locked{w: f.log}, nil))
 	f.engine = engine.New(engine.Options{Store: f.store, Clock: f.clock, Logger: logger})
-	f.blobs = blob.New(blob.Options{Store: f.store, Clock: f.clock})
+	f.blobs = blob.New(blob.Options{Store: f.store, Clock: f.clock, Worker: worker.New(f.clock, slog.New(slog.DiscardHandler))})
 	f.Service = deploy.New(deploy.Options{Registry: f.registry, Engine: f.engine, Blobs: f.blobs, Modules: f.modules, Clock: f.clock, Logger: logger})
 	if err := f.Restore(tb.Context()); err != nil {
 		tb.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	"j17/internal/deploy"
 	"j17/internal/httpapi"
 	"j17/internal/store"
+	"j17/internal/worker"
 )
 
 // administration is an API with operators.
@@ -42,7 +43,7 @@ func administerWith(tb testing.TB, change func(*httpapi.Options)) *administratio
 	a := &administration{log: &bytes.Buffer{}}
 	a.fixture = newFixture(tb, func(o *httpapi.Options) {
 		logger := slog.New(slog.NewTextHandler(a.log, nil))
-		a.blobs = blob.New(blob.Options{Store: o.Store.(store.Store), Clock: o.Clock, MaxBytes: 1 << 20})
+		a.blobs = blob.New(blob.Options{Store: o.Store.(store.Store), Clock: o.Clock, MaxBytes: 1 << 20, Worker: worker.New(o.Clock, logger)})
 		o.Blobs = a.blobs
 		o.Deploy = deploy.New(deploy.Options{Registry: o.Registry, Engine: o.Engine, Blobs: o.Blobs, Clock: o.Clock, Logger: logger})
 		if change != nil {

@@ -30,6 +30,7 @@ import (
 	"j17/internal/store"
 	"j17/internal/store/pebble"
 	"j17/internal/usage"
+	"j17/internal/worker"
 )
 
 // Options configures a server.
@@ -88,6 +89,7 @@ type Options struct {
 type Server struct {
 	options  Options
 	store    *pebble.Store
+	worker   *worker.Kit
 	registry *control.Registry
 	engine   *engine.Engine
 	auth     *auth.Authenticator
@@ -118,7 +120,7 @@ const defaultDrainTime = 20 * time.Second
 
 // Open opens the data folder and both listeners. What is deployed is not restored yet. The server answers once Run is called.
 func Open(ctx context.Context, o Options) (_ *Server, err error) {
-	s := &Server{options: o}
+	s := &Server{options: o, worker: worker.New(o.Clock, o.Logger)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -161,7 +163,7 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 		Clock: o.Clock, Logger: o.Logger, MaxDepth: o.ImplicationsMaxDepth, MaxImplied: o.ImplicationsMaxTotal,
 		WriteWait: o.WriteWait, ReadWait: o.ReadWait,
 	})
-	s.blobs = blob.New(blob.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger})
+	s.blobs = blob.New(blob.Options{Store: s.store, Clock: o.Clock, Worker: s.worker})
 	modules, containers, err := s.openCode(ctx)
 	if err != nil {
 		return nil, err
