@@ -64,6 +64,13 @@ type Feed interface {
 	// event ever appears before one that was yielded already. An event is valid until the next step.
 	ReadFeed(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[*j17.Event, error]
 
+	// Changed returns up to limit tenants whose feeds have changed later than since, in the order of their last changes. What it
+	// costs does not depend on tenants that have not changed.
+	Changed(ctx context.Context, since uint64, limit int) ([]Change, error)
+
+	// AwaitChange blocks until the feed of any tenant has changed later than since.
+	AwaitChange(ctx context.Context, since uint64) error
+
 	// AwaitFeed blocks until the feed has an event greater than after.
 	AwaitFeed(ctx context.Context, t j17.Tenant, after j17.StreamID) error
 
@@ -86,11 +93,21 @@ type Sides interface {
 	// WriteFreeing is Write for side writes that make room, or have to be stored before something else can (Append.Freeing).
 	WriteFreeing(ctx context.Context, t j17.Tenant, side []Side, fences ...Fence) error
 
-	// ClaimDue leases up to limit items of a space whose Due has come, earliest first: their Due moves to now plus
-	// lease and their Rev changes. The Rev is the fencing token: finish with a Side on IfRev, in the same commit as
+	// ClaimDue leases items whose Due has come, earliest first: their Due moves to now plus the lease and their Rev changes. The Rev is the fencing token: finish with a Side on IfRev, in the same commit as
 	// the work's events if it has any. A claim that is not finished comes up again after the lease: at least once.
 	// Values and times are those that the items have after the claim.
-	ClaimDue(ctx context.Context, t j17.Tenant, space Space, limit int, lease time.Duration) ([]Item, error)
+	ClaimDue(ctx context.Context, t j17.Tenant, c Claim) ([]Item, error)
+
+	// NextDue returns when the next live item of a space is due, over all tenants; the zero time when none has a due time. What
+	// NextDue, DueTenants and AwaitDue cost does not depend on tenants without due items.
+	NextDue(ctx context.Context, space Space) (time.Time, error)
+
+	// DueTenants returns up to limit tenants that have due items in a space, the longest waiting ones first.
+	DueTenants(ctx context.Context, space Space, limit int) ([]j17.Tenant, error)
+
+	// AwaitDue blocks until a live item of a space is due before a moment, in whatever tenant; for the zero time until one has
+	// a due time at all.
+	AwaitDue(ctx context.Context, space Space, before time.Time) error
 }
 
 // Tenants is the role of who handles tenants as a whole.

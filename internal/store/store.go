@@ -177,6 +177,22 @@ type Item struct {
 	Due time.Time
 }
 
+// Claim says which due items of a tenant are leased.
+type Claim struct {
+	Space Space
+	Limit int
+	Lease time.Duration
+	// Freeing marks a claim of work that makes room (Append.Freeing).
+	Freeing bool
+}
+
+// Change is the latest change of a tenant's feed. Numbers ascend over all tenants, none is given out twice, and they outlive
+// restarts: whoever has seen all changes up to a number goes on after it.
+type Change struct {
+	Tenant j17.Tenant
+	Number uint64
+}
+
 // Range is the keys from From on and before To, in byte order; the zero Range has all keys. Bounds need not be keys.
 type Range struct {
 	From string

@@ -147,7 +147,7 @@ func (m *Meter) deliver(ctx context.Context) error {
 	if len(m.channels) == 0 {
 		return nil
 	}
-	items, err := m.store.ClaimDue(ctx, j17.System, alertSpace, deliverBatch, deliverLease)
+	items, err := m.store.ClaimDue(ctx, j17.System, store.Claim{Space: alertSpace, Limit: deliverBatch, Lease: deliverLease})
 	if err != nil {
 		return err
 	}

@@ -220,48 +220,7 @@ func (q *Queue) room(t j17.Tenant, tenants int) int {
 
 // claimOf claims due items of a tenant.
 func (q *Queue) claimOf(ctx context.Context, t j17.Tenant, limit int) ([]store.Item, error) {
-	items, err := q.Store.ClaimDue(ctx, t, q.Space, limit, q.Lease)
-	if q.Freeing && errors.Is(err, store.ErrFull) {
-		return q.claimFull(ctx, t, limit)
-	}
-	return items, err
-}
-
-// scanPage is how many items are looked at in one step.
-const scanPage = 100
-
-// claimFull claims due items while the disk is full, when only writes that make room are taken.
-func (q *Queue) claimFull(ctx context.Context, t j17.Tenant, limit int) (items []store.Item, err error) {
-	now, after := q.kit.clock.Now(), ""
-	for {
-		page, err := q.Store.Scan(ctx, t, q.Space, store.Range{}.After(after), scanPage)
-		if err != nil {
-			return items, err
-		}
-		for _, it := range page {
-			after = it.Key
-			if it.Due.IsZero() || it.Due.After(now) {
-				continue
-			}
-			it.Due = now.Add(q.Lease)
-			lost, err := q.write(ctx, t, store.Side{Op: store.Put, Space: q.Space, Key: it.Key, Value: it.Value, Expires: it.Expires, Due: it.Due, Cond: store.IfRev, Rev: it.Rev})
-			if err != nil {
-				return items, err
-			}
-			if lost {
-				continue // somebody else has it
-			}
-			if it, err = q.Store.Get(ctx, t, q.Space, it.Key); err != nil {
-				return items, err
-			}
-			if items = append(items, it); len(items) == limit {
-				return items, nil
-			}
-		}
-		if len(page) < scanPage {
-			return items, nil
-		}
-	}
+	return q.Store.ClaimDue(ctx, t, store.Claim{Space: q.Space, Limit: limit, Lease: q.Lease, Freeing: q.Freeing})
 }
 
 // write applies one side write and tells whether its condition did not hold.

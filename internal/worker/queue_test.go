@@ -234,11 +234,11 @@ type faulty struct {
 }
 
 // ClaimDue fails for the tenant.
-func (f *faulty) ClaimDue(ctx context.Context, t j17.Tenant, s store.Space, limit int, lease time.Duration) ([]store.Item, error) {
+func (f *faulty) ClaimDue(ctx context.Context, t j17.Tenant, c store.Claim) ([]store.Item, error) {
 	if t == f.tenant {
 		return nil, &store.CorruptionError{Where: "here", Err: errors.New("made up")}
 	}
-	return f.Store.ClaimDue(ctx, t, s, limit, lease)
+	return f.Store.ClaimDue(ctx, t, c)
 }
 
 // TestTenantsTakeTurns checks that a place that is free goes from tenant to tenant.

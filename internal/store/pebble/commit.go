@@ -117,10 +117,16 @@ func (s *Store) publish(b *batch) {
 	}
 	for _, t := range b.tenants {
 		t.number = t.nextNumber
+		if t.next.last != t.last {
+			s.changes.note(t, t.next.change, len(s.tenants))
+		}
 		t.move(t.next.last)
 	}
+	for _, w := range b.due {
+		s.noteDue(w)
+	}
 	for _, t := range b.dropped {
-		t.nextNumber, t.next, t.listed, t.number = 0, tenantState{}, false, 0
+		t.nextNumber, t.next, t.listed, t.number, t.change = 0, tenantState{}, false, 0, 0
 		t.move(t.next.last)
 	}
 	s.mu.Unlock()
@@ -181,6 +187,7 @@ type batch struct {
 	dropped  []*tenant
 	items    map[string]*stagedItem
 	commands map[commandKey]*stagedCommand
+	due      []dueWork
 
 	// lookup, if not nil, finds heads on disk.
 	lookup *pebble.Iterator
@@ -245,7 +252,10 @@ func (b *batch) reset() {
 	for _, t := range b.tenants {
 		t.staged = false
 	}
-	b.changed, b.tenants, b.dropped, b.slab = b.changed[:0], b.tenants[:0], b.dropped[:0], b.slab[:0]
+	b.changed, b.tenants, b.dropped, b.slab, b.due = b.changed[:0], b.tenants[:0], b.dropped[:0], b.slab[:0], b.due[:0]
+	if cap(b.due) > keptScratch {
+		b.due = nil
+	}
 	if cap(b.changed) > keptScratch {
 		b.changed, b.slab, b.unit, b.sides = nil, nil, nil, nil
 	}
@@ -347,6 +357,11 @@ func (b *batch) finish() {
 		b.put(appendHeadKey(b.key[:0], h.key.tenant, h.key.Key), appendHeadRecord(b.value[:0], &h.Head))
 	}
 	for _, t := range b.tenants {
+		// Only the committer moves t.last.
+		if t.next.last != t.last {
+			b.store.nextChange++
+			t.next.change = b.store.nextChange
+		}
 		b.put(appendPrefix(b.key[:0], t.nextNumber, kindState), appendStateRecord(b.value[:0], &t.next))
 	}
 }

@@ -215,12 +215,8 @@ func (s *Store) AwaitFeed(ctx context.Context, name j17.Tenant, after j17.Stream
 		}
 		changed := t.changed
 		s.mu.Unlock()
-		select {
-		case <-changed:
-		case <-s.life.Done():
-			return store.ErrClosed
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := s.await(ctx, changed); err != nil {
+			return err
 		}
 	}
 }

@@ -90,7 +90,7 @@ func testFrozen(t *testing.T, folder string) {
 	if err != nil || r == nil || string(r.Memo) != "memo" || len(r.IDs) != 2 {
 		t.Errorf("command %+v, %v", r, err)
 	}
-	due, err := s.ClaimDue(t.Context(), tenant, "work", 9, time.Minute)
+	due, err := s.ClaimDue(t.Context(), tenant, store.Claim{Space: "work", Limit: 9, Lease: time.Minute})
 	if err != nil || len(due) != 1 || due[0].Key != "job" {
 		t.Errorf("due work %v, %v", due, err)
 	}
@@ -267,7 +267,7 @@ func TestDocumentedFormat(t *testing.T) {
 		due := binary.BigEndian.AppendUint64([]byte("\x00\x00\x00\x01dnotes\x00"), uint64(frozenTime().Add(-time.Hour).UnixNano()))
 		get(db, append(due, 'k'))
 		state := get(db, []byte("\x00\x00\x00\x01s"))
-		if len(state) != 37 || binary.BigEndian.Uint64(state[21:]) != 2 || binary.BigEndian.Uint64(state[29:]) != 6 {
+		if len(state) != 45 || binary.BigEndian.Uint64(state[37:]) != 2 || binary.BigEndian.Uint64(state[21:]) != 2 || binary.BigEndian.Uint64(state[29:]) != 6 {
 			t.Errorf("state %x", state)
 		}
 	})
@@ -365,7 +365,7 @@ func TestContradictions(t *testing.T) {
 			if _, err := s.Get(t.Context(), tenant, space, "k"); !errors.Is(err, store.ErrNotFound) {
 				got[item] = err
 			}
-			_, got[due] = s.ClaimDue(t.Context(), tenant, space, 5, time.Minute)
+			_, got[due] = s.ClaimDue(t.Context(), tenant, store.Claim{Space: space, Limit: 5, Lease: time.Minute})
 			for _, what := range c.detect {
 				var corrupt *store.CorruptionError
 				if !errors.As(got[what], &corrupt) && (what != due || got[what] == nil) {

@@ -173,6 +173,11 @@ func (m *importer) list() error {
 		t := b.tenant(m.name)
 		t.nextNumber, t.next = m.number, m.state
 		b.stage(t)
+		works, err := loadDue(m.store.db, t, m.number)
+		if err != nil {
+			return err
+		}
+		b.due = append(b.due, works...)
 		b.remove(appendPendingKey(nil, m.number))
 		return nil
 	})

@@ -28,6 +28,7 @@ const (
 	kindNext    = 'n'
 	kindTenant  = 't'
 	kindPending = 'p'
+	kindChange  = 'q'
 )
 
 const (

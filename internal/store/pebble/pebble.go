@@ -83,6 +83,8 @@ type Store struct {
 	committed chan struct{}
 	// nextNumber is the number of the next new tenant. Only the committer uses it.
 	nextNumber uint32
+	// nextChange is the number of the latest change of a feed. Only the committer uses it.
+	nextChange uint64
 
 	// ending tells iterations that the store closes.
 	ending atomic.Bool
@@ -97,6 +99,8 @@ type Store struct {
 	heads    headCache
 	// retired are former views in order of age. Their readers are counted under mu, the list is the committer's.
 	retired []*view
+	due     map[store.Space]*dueOrder
+	changes changes
 }
 
 var _ store.Store = (*Store)(nil)
@@ -117,6 +121,8 @@ type tenant struct {
 	number  uint32
 	last    j17.StreamID
 	changed chan struct{}
+	// change is the number of the last change of the feed, 0 when there was none.
+	change uint64
 }
 
 // lifetime is a context that ends when the store closes.
@@ -163,6 +169,7 @@ func Open(o Options) (*Store, error) {
 		committed: make(chan struct{}),
 		tenants:   map[j17.Tenant]*tenant{},
 		heads:     newHeadCache(cachedHeads),
+		due:       map[store.Space]*dueOrder{},
 	}
 	s.disk = &disk{
 		FS: o.FS, dir: o.Dir, clock: o.Clock, logger: o.Logger, life: s.life,

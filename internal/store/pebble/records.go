@@ -190,6 +190,8 @@ type tenantState struct {
 	rev uint64
 	// events counts the events of the feed.
 	events uint64
+	// change is the number of the last change of the feed, over all tenants.
+	change uint64
 }
 
 // raise returns the timestamp, or that of the tenant's latest event if it is greater.
@@ -200,30 +202,39 @@ func (s *tenantState) raise(timestamp int64) int64 {
 	return max(timestamp, s.lastTime)
 }
 
-const stateRecordBytes = 1 + 8 + 4 + 8 + 8 + 8
+// The state of a tenant had no number of its last change before format 3.
+const (
+	olderStateBytes  = 1 + 8 + 4 + 8 + 8 + 8
+	stateRecordBytes = olderStateBytes + 8
+)
 
 func appendStateRecord(dst []byte, s *tenantState) []byte {
 	dst = append(dst, recordFormat)
 	dst = appendPosition(dst, s.last)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(s.lastTime)) //nolint:gosec // two's complement
 	dst = binary.BigEndian.AppendUint64(dst, s.rev)
-	return binary.BigEndian.AppendUint64(dst, s.events)
+	dst = binary.BigEndian.AppendUint64(dst, s.events)
+	return binary.BigEndian.AppendUint64(dst, s.change)
 }
 
 func parseStateRecord(v []byte) (tenantState, error) {
-	if len(v) != stateRecordBytes || v[0] != recordFormat {
+	if (len(v) != stateRecordBytes && len(v) != olderStateBytes) || v[0] != recordFormat {
 		return tenantState{}, errFormat
 	}
 	last, ok := parsePosition(v[1:])
 	if !ok {
 		return tenantState{}, errFormat
 	}
-	return tenantState{
+	s := tenantState{
 		last:     last,
 		lastTime: int64(binary.BigEndian.Uint64(v[13:])), //nolint:gosec // two's complement
 		rev:      binary.BigEndian.Uint64(v[21:]),
 		events:   binary.BigEndian.Uint64(v[29:]),
-	}, nil
+	}
+	if len(v) == stateRecordBytes {
+		s.change = binary.BigEndian.Uint64(v[olderStateBytes:])
+	}
+	return s, nil
 }
 
 // itemMeta is a side item without its key and value. Times are Unix nanoseconds, 0 for none.

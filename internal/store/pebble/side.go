@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -189,6 +188,9 @@ func (b *batch) stageItem(
 	item.value = value
 	b.put(appendItemKey(b.key[:0], t.nextNumber, space, key), appendItemRecord(b.value[:0], item.itemMeta, value))
 	b.replaceExpiry(t.nextNumber, old.expires, expires)
+	if due != 0 {
+		b.due = append(b.due, dueWork{t, space, due})
+	}
 	if old.due == due {
 		return
 	}
@@ -211,80 +213,6 @@ func (b *batch) removeItem(tenant uint32, space store.Space, key string, old ite
 		b.key2 = appendDueKey(b.key2[:0], tenant, space, old.due, key)
 		b.remove(b.key2)
 	}
-}
-
-// ClaimDue leases items whose time has come. See store.Store.
-func (s *Store) ClaimDue(
-	ctx context.Context, t j17.Tenant, space store.Space, limit int, lease time.Duration,
-) (items []store.Item, err error) {
-	if lease < 0 {
-		return nil, fmt.Errorf("%w: a lease of %s", store.ErrInvalid, lease)
-	}
-	if due, err := s.anyDue(t, space); err != nil || !due || limit <= 0 {
-		return nil, err
-	}
-	err = s.run(ctx, ordinary, func(b *batch) error {
-		items, err = b.claim(b.tenant(t), space, limit, lease)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-// anyDue reports whether a claim would find anything, so that polling costs no write.
-func (s *Store) anyDue(t j17.Tenant, space store.Space) (due bool, err error) {
-	r, err := s.read(t)
-	if err != nil {
-		return false, err
-	}
-	defer r.close()
-	if r.tenant == 0 || strings.IndexByte(string(space), 0) >= 0 {
-		return false, nil
-	}
-	return hasAny(r.snapshot, appendSpace(nil, r.tenant, kindDue, space),
-		appendDueTime(nil, r.tenant, space, s.clock.Now().UnixNano()+1))
-}
-
-func (b *batch) claim(t *tenant, space store.Space, limit int, lease time.Duration) (items []store.Item, err error) {
-	prefix := appendSpace(nil, t.nextNumber, kindDue, space)
-	it, err := newIter(b.store.db, prefix, appendDueTime(nil, t.nextNumber, space, b.now+1))
-	if err != nil {
-		return nil, err
-	}
-	defer closeIter(it, &err, "due work")
-	until := b.now + int64(lease)
-	for it.First(); it.Valid() && len(items) < limit; it.Next() {
-		key := string(it.Key()[len(prefix)+timeBytes:])
-		item, value, err := b.dueItem(t, space, key)
-		if err != nil {
-			return nil, err
-		}
-		if want := appendDueKey(nil, t.nextNumber, space, item.due, key); string(want) != string(it.Key()) {
-			return nil, corruption(errors.New("the entry is not that of the item"), "due item %s/%s of tenant %s", space, key, t.name)
-		}
-		if !item.live(b.now) {
-			continue
-		}
-		b.stageItem(t, space, key, item, item.expires, until, value)
-		items = append(items, item.item(key, value))
-	}
-	return items, nil
-}
-
-// dueItem returns an item that must exist, and a copy of its value.
-func (b *batch) dueItem(t *tenant, space store.Space, key string) (*stagedItem, []byte, error) {
-	v, closer, err := b.store.db.Get(appendItemKey(nil, t.nextNumber, space, key))
-	if err != nil {
-		return nil, nil, fault(fmt.Sprintf("due item %s/%s", space, key), err)
-	}
-	meta, value, err := parseItemRecord(v)
-	value = append([]byte(nil), value...)
-	if err = errors.Join(err, closer.Close()); err != nil {
-		return nil, nil, corruption(err, "side item %s/%s of tenant %s", space, key, t.name)
-	}
-	return &stagedItem{itemMeta: meta, value: value}, value, nil
 }
 
 // sweepLoop removes what has expired. Reads do not see it anyway.

@@ -2,8 +2,10 @@ package pebble
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -55,6 +57,8 @@ func (s *Store) DropTenant(ctx context.Context, name j17.Tenant) error {
 		}
 		b.remove(appendTenantKey(nil, name))
 		b.removeAll(t.nextNumber)
+		// The number of its last change may be the greatest one, and no number is given out twice.
+		b.put(appendPrefix(b.key[:0], storeNumber, kindChange), binary.BigEndian.AppendUint64(b.value[:0], b.store.nextChange))
 		b.dropped = append(b.dropped, t)
 		return nil
 	})
@@ -111,10 +115,38 @@ func (s *Store) loadTenants() (err error) {
 		if err != nil {
 			return err
 		}
-		s.tenants[name] = &tenant{
-			name: name, nextNumber: number, next: state, listed: true, number: number, last: state.last,
+		t := &tenant{
+			name: name, nextNumber: number, next: state, listed: true, number: number, last: state.last, change: state.change,
+		}
+		s.tenants[name] = t
+		works, err := loadDue(s.db, t, number)
+		if err != nil {
+			return err
+		}
+		for _, w := range works {
+			s.noteDue(w)
 		}
 	}
+	return s.loadChanges()
+}
+
+// loadChanges puts the tenants in the order of their last changes.
+func (s *Store) loadChanges() error {
+	v, closer, err := s.db.Get(appendPrefix(nil, storeNumber, kindChange))
+	switch {
+	case errors.Is(err, pebble.ErrNotFound):
+	case err != nil:
+		return fault("the number of changes", err)
+	default:
+		if len(v) == timeBytes {
+			s.nextChange = binary.BigEndian.Uint64(v)
+		}
+		if err := closer.Close(); err != nil {
+			return fault("the number of changes", err)
+		}
+	}
+	s.changes.load(slices.Collect(maps.Values(s.tenants)), s.nextChange)
+	s.nextChange = s.changes.latest
 	return nil
 }
 

@@ -227,7 +227,7 @@ func (h *history) claim(rt *rapid.T) {
 	tn := h.model.tenant(name)
 	want := tn.due(sp, now)
 	want = want[:min(limit, len(want))]
-	items, err := h.f.ClaimDue(rt.Context(), name, sp, limit, lease)
+	items, err := h.f.ClaimDue(rt.Context(), name, store.Claim{Space: sp, Limit: limit, Lease: lease})
 	if err != nil {
 		rt.Fatalf("claim: %v", err)
 	}

@@ -294,7 +294,7 @@ func testClosed(s *suite) {
 	_, headsErr := f.Heads(ctx, tenant, []j17.Key{order("a")})
 	_, getErr := f.Get(ctx, tenant, space, "k")
 	_, scanErr := f.Scan(ctx, tenant, space, store.Range{}, 1)
-	_, claimErr := f.ClaimDue(ctx, tenant, space, 1, 1)
+	_, claimErr := f.ClaimDue(ctx, tenant, store.Claim{Space: space, Limit: 1, Lease: 1})
 	_, tenantsErr := f.Tenants(ctx)
 	_, afterErr := f.VersionAfter(ctx, tenant, order("a"), j17.StreamID{})
 	_, streamsErr := f.Streams(ctx, tenant, "order", "", 1)

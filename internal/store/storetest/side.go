@@ -267,7 +267,7 @@ func testExpiry(s *suite) {
 	write(t, f, tenant, store.Side{Op: store.Put, Space: "work", Key: "w", Due: f.clock.Now(), Expires: f.clock.Now().Add(time.Second)})
 	f.clock.Advance(2 * time.Hour)
 	for _, sp := range []store.Space{space, "work"} {
-		if items, err := f.ClaimDue(t.Context(), tenant, sp, 9, time.Minute); err != nil || len(items) != 0 {
+		if items, err := f.ClaimDue(t.Context(), tenant, store.Claim{Space: sp, Limit: 9, Lease: time.Minute}); err != nil || len(items) != 0 {
 			t.Fatalf("claim: %v, %v", items, err)
 		}
 	}
@@ -278,7 +278,7 @@ func testExpiry(s *suite) {
 
 func claim(t failer, s store.Store, limit int, lease time.Duration) []store.Item {
 	t.Helper()
-	items, err := s.ClaimDue(t.Context(), tenant, "work", limit, lease)
+	items, err := s.ClaimDue(t.Context(), tenant, store.Claim{Space: "work", Limit: limit, Lease: lease})
 	if err != nil {
 		t.Fatalf("claim: %v", err)
 	}
@@ -346,7 +346,7 @@ func testDue(s *suite) {
 	if got := claim(t, f, 0, 0); len(got) != 0 {
 		t.Fatalf("claimed %v with limit 0", keysOf(got))
 	}
-	if _, err := f.ClaimDue(t.Context(), tenant, "work", 1, -1); !errors.Is(err, store.ErrInvalid) {
+	if _, err := f.ClaimDue(t.Context(), tenant, store.Claim{Space: "work", Limit: 1, Lease: -1}); !errors.Is(err, store.ErrInvalid) {
 		t.Fatalf("a negative lease: %v", err)
 	}
 }

@@ -1,0 +1,363 @@
+package pebble
+
+import (
+	"bytes"
+	"cmp"
+	"container/heap"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"j17"
+	"j17/internal/store"
+)
+
+// dueWork tells that a tenant has work in a space, none of it due earlier than at, in Unix nanoseconds.
+type dueWork struct {
+	tenant *tenant
+	space  store.Space
+	at     int64
+}
+
+// dueEntry is what is known of a tenant's work in a space. at is a lower bound: finished work is noticed only when somebody looks.
+type dueEntry struct {
+	tenant *tenant
+	at     int64
+	// writes counts the items that were given a due time, so that whoever has looked can tell whether there are more now.
+	writes uint64
+	// place is where the entry stands in the order.
+	place int
+}
+
+// dueOrder is the tenants that have work in a space in the order of its time: what has no work costs nothing. It is a heap, and
+// guarded by Store.mu.
+type dueOrder struct {
+	entries []*dueEntry
+	of      map[*tenant]*dueEntry
+	// changed, if not nil, is closed when there is more work.
+	changed chan struct{}
+}
+
+// Len is part of heap.Interface.
+func (o *dueOrder) Len() int { return len(o.entries) }
+
+// Less is part of heap.Interface.
+func (o *dueOrder) Less(i, j int) bool { return o.entries[i].at < o.entries[j].at }
+
+// Swap is part of heap.Interface.
+func (o *dueOrder) Swap(i, j int) {
+	o.entries[i], o.entries[j] = o.entries[j], o.entries[i]
+	o.entries[i].place, o.entries[j].place = i, j
+}
+
+// Push is part of heap.Interface.
+func (o *dueOrder) Push(x any) {
+	e, _ := x.(*dueEntry)
+	e.place = len(o.entries)
+	o.entries = append(o.entries, e)
+}
+
+// Pop is part of heap.Interface.
+func (o *dueOrder) Pop() any {
+	last := len(o.entries) - 1
+	e := o.entries[last]
+	o.entries[last] = nil
+	o.entries = o.entries[:last]
+	return e
+}
+
+// dueLocked returns the order of a space. It needs mu.
+func (s *Store) dueLocked(space store.Space) *dueOrder {
+	o := s.due[space]
+	if o == nil {
+		o = &dueOrder{of: map[*tenant]*dueEntry{}}
+		s.due[space] = o
+	}
+	return o
+}
+
+// noteDue takes down that there is work. It needs mu.
+func (s *Store) noteDue(w dueWork) {
+	o := s.dueLocked(w.space)
+	e := o.of[w.tenant]
+	if e == nil {
+		e = &dueEntry{tenant: w.tenant, at: w.at}
+		o.of[w.tenant] = e
+		heap.Push(o, e)
+	} else if w.at < e.at {
+		e.at = w.at
+		heap.Fix(o, e.place)
+	}
+	e.writes++
+	if o.changed != nil {
+		close(o.changed)
+		o.changed = nil
+	}
+}
+
+// NextDue tells when the next item of a space is due. See store.Store.
+func (s *Store) NextDue(_ context.Context, space store.Space) (time.Time, error) {
+	for {
+		s.mu.Lock()
+		o := s.dueLocked(space)
+		if len(o.entries) == 0 || s.closed {
+			defer s.mu.Unlock()
+			if s.closed {
+				return time.Time{}, store.ErrClosed
+			}
+			return time.Time{}, nil
+		}
+		first := o.entries[0]
+		at := first.at
+		s.mu.Unlock()
+		found, err := s.lookDue(space, o, first)
+		if err != nil || found == at {
+			return fromNanos(found), err
+		}
+	}
+}
+
+// lookDue brings an entry up to date and returns when the tenant's first work is due, 0 when it has none.
+func (s *Store) lookDue(space store.Space, o *dueOrder, e *dueEntry) (int64, error) {
+	s.mu.Lock()
+	writes, number := e.writes, e.tenant.number
+	v, err := s.acquireLocked()
+	s.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	r := reader{v, s, number}
+	defer r.close()
+	at, err := r.firstDue(space, s.clock.Now().UnixNano())
+	if err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case e.writes != writes || o.of[e.tenant] != e:
+		// What was seen may be outdated; the entry is still a lower bound.
+	case at == 0:
+		heap.Remove(o, e.place)
+		delete(o.of, e.tenant)
+	case at != e.at:
+		e.at = at
+		heap.Fix(o, e.place)
+	}
+	return at, nil
+}
+
+// firstDue returns the due time of the first live item of a space, 0 when there is none.
+func (r reader) firstDue(space store.Space, now int64) (at int64, err error) {
+	if r.tenant == 0 || strings.IndexByte(string(space), 0) >= 0 {
+		return 0, nil
+	}
+	prefix := appendSpace(nil, r.tenant, kindDue, space)
+	it, err := r.iterate(prefix, after(prefix))
+	if err != nil {
+		return 0, err
+	}
+	defer closeIter(it, &err, "due work")
+	for it.First(); it.Valid(); it.Next() {
+		entry := it.Key()[len(prefix):]
+		if len(entry) <= timeBytes {
+			return 0, corruption(errFormat, "due work of space %s", space)
+		}
+		item, _, err := getItem(r.snapshot, r.tenant, space, string(entry[timeBytes:]))
+		if err != nil {
+			return 0, err
+		}
+		if item.live(now) {
+			return int64(binary.BigEndian.Uint64(entry)), nil //nolint:gosec // never negative
+		}
+	}
+	return 0, nil
+}
+
+// DueTenants returns the tenants that have due work. See store.Store.
+func (s *Store) DueTenants(_ context.Context, space store.Space, limit int) ([]j17.Tenant, error) {
+	now := s.clock.Now().UnixNano()
+	s.mu.Lock()
+	o := s.dueLocked(space)
+	candidates := o.until(nil, 0, now)
+	s.mu.Unlock()
+	slices.SortFunc(candidates, func(a, b dueEntry) int { return cmp.Compare(a.at, b.at) })
+
+	type found struct {
+		name j17.Tenant
+		at   int64
+	}
+	var tenants []found
+	for i := range candidates {
+		c := &candidates[i]
+		if len(tenants) >= limit {
+			break
+		}
+		s.mu.Lock()
+		e := o.of[c.tenant]
+		s.mu.Unlock()
+		if e == nil {
+			continue
+		}
+		at, err := s.lookDue(space, o, e)
+		if err != nil {
+			return nil, err
+		}
+		if at != 0 && at <= now {
+			tenants = append(tenants, found{c.tenant.name, at})
+		}
+	}
+	slices.SortStableFunc(tenants, func(a, b found) int { return cmp.Compare(a.at, b.at) })
+	names := make([]j17.Tenant, len(tenants))
+	for i := range tenants {
+		names[i] = tenants[i].name
+	}
+	return names, nil
+}
+
+// until appends copies of the entries from place i of the heap on that are not later than now.
+func (o *dueOrder) until(dst []dueEntry, i int, now int64) []dueEntry {
+	if i >= len(o.entries) || o.entries[i].at > now {
+		return dst
+	}
+	dst = append(dst, *o.entries[i])
+	return o.until(o.until(dst, 2*i+1, now), 2*i+2, now)
+}
+
+// AwaitDue blocks until there is work that is due before a moment. See store.Store.
+func (s *Store) AwaitDue(ctx context.Context, space store.Space, before time.Time) error {
+	for {
+		s.mu.Lock()
+		o := s.dueLocked(space)
+		if o.changed == nil {
+			o.changed = make(chan struct{})
+		}
+		changed := o.changed
+		s.mu.Unlock()
+		next, err := s.NextDue(ctx, space)
+		if err != nil {
+			return err
+		}
+		if !next.IsZero() && (before.IsZero() || next.Before(before)) {
+			return nil
+		}
+		if err := s.await(ctx, changed); err != nil {
+			return err
+		}
+	}
+}
+
+// await blocks until a channel is closed.
+func (s *Store) await(ctx context.Context, changed <-chan struct{}) error {
+	select {
+	case <-changed:
+		return nil
+	case <-s.life.Done():
+		return store.ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// loadDue finds the first work of each space of a tenant.
+func loadDue(from pebble.Reader, t *tenant, number uint32) (works []dueWork, err error) {
+	prefix := appendPrefix(nil, number, kindDue)
+	it, err := newIter(from, prefix, after(prefix))
+	if err != nil {
+		return nil, err
+	}
+	defer closeIter(it, &err, "due work")
+	for ok := it.First(); ok; {
+		name, rest, found := bytes.Cut(it.Key()[len(prefix):], []byte{0})
+		if !found || len(rest) <= timeBytes {
+			return nil, corruption(errFormat, "due work of tenant %s", t.name)
+		}
+		space := store.Space(name)
+		works = append(works, dueWork{t, space, int64(binary.BigEndian.Uint64(rest))}) //nolint:gosec // never negative
+		ok = it.SeekGE(after(appendSpace(nil, number, kindDue, space)))
+	}
+	return works, nil
+}
+
+// ClaimDue leases items whose time has come. See store.Store.
+func (s *Store) ClaimDue(ctx context.Context, t j17.Tenant, c store.Claim) (items []store.Item, err error) {
+	if c.Lease < 0 {
+		return nil, fmt.Errorf("%w: a lease of %s", store.ErrInvalid, c.Lease)
+	}
+	if due, err := s.anyDue(t, c.Space); err != nil || !due || c.Limit <= 0 {
+		return nil, err
+	}
+	need := ordinary
+	if c.Freeing {
+		need = freeing
+	}
+	err = s.run(ctx, need, func(b *batch) error {
+		items, err = b.claim(b.tenant(t), &c)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+// anyDue reports whether a claim would find anything, so that polling costs no write.
+func (s *Store) anyDue(t j17.Tenant, space store.Space) (bool, error) {
+	r, err := s.read(t)
+	if err != nil {
+		return false, err
+	}
+	defer r.close()
+	now := s.clock.Now().UnixNano()
+	at, err := r.firstDue(space, now)
+	return at != 0 && at <= now, err
+}
+
+func (b *batch) claim(t *tenant, c *store.Claim) (items []store.Item, err error) {
+	space := c.Space
+	prefix := appendSpace(nil, t.nextNumber, kindDue, space)
+	it, err := newIter(b.store.db, prefix, appendDueTime(nil, t.nextNumber, space, b.now+1))
+	if err != nil {
+		return nil, err
+	}
+	defer closeIter(it, &err, "due work")
+	until := b.now + int64(c.Lease)
+	for it.First(); it.Valid() && len(items) < c.Limit; it.Next() {
+		key := string(it.Key()[len(prefix)+timeBytes:])
+		meta, value, err := getItem(b.store.db, t.nextNumber, space, key)
+		if err != nil {
+			return nil, err
+		}
+		item := &stagedItem{itemMeta: meta, value: value}
+		if want := appendDueKey(nil, t.nextNumber, space, item.due, key); string(want) != string(it.Key()) {
+			return nil, corruption(errors.New("the entry is not that of the item"), "due item %s/%s of tenant %s", space, key, t.name)
+		}
+		if !item.live(b.now) {
+			continue
+		}
+		b.stageItem(t, space, key, item, item.expires, until, value)
+		items = append(items, item.item(key, value))
+	}
+	return items, nil
+}
+
+// getItem returns an item that must exist, and a copy of its value.
+func getItem(from pebble.Reader, tenant uint32, space store.Space, key string) (itemMeta, []byte, error) {
+	where := fmt.Sprintf("due item %s/%s", space, key)
+	v, closer, err := from.Get(appendItemKey(nil, tenant, space, key))
+	if err != nil {
+		return itemMeta{}, nil, fault(where, err)
+	}
+	meta, value, err := parseItemRecord(v)
+	value = append([]byte(nil), value...)
+	if err = errors.Join(err, closer.Close()); err != nil {
+		return itemMeta{}, nil, corruption(err, "%s", where)
+	}
+	return meta, value, nil
+}
