@@ -15,7 +15,10 @@ import (
 // Folds of ordinary aggregates are linear: what looks for an element in an array of twenty thousand takes no longer than in one
 // of a few. The work is counted, so the test does not depend on the machine.
 func TestFoldsAreLinear(t *testing.T) {
-	const n = 20_000
+	n := 20_000
+	if raceEnabled {
+		n /= 5 // one goroutine, which is slow to watch
+	}
 	for _, src := range []string{
 		`{"upsert":{"target":"xs","match":{"id":"$.data.id"},"value":{"id":"$.data.id","n":1}}}`,
 		`{"append_unique":{"target":"xs","value":"$.data.id"}}`,
@@ -46,10 +49,10 @@ func TestFoldsAreLinear(t *testing.T) {
 		}
 		most := int64(2 * n * 100)
 		if strings.Contains(src, `"upsert"`) {
-			most += n * n / 4 // the elements behind one that is replaced move up
+			most += int64(n * n / 4) // the elements behind one that is replaced move up
 		}
 		if spent > most {
-			t.Errorf("%s takes %d units an event", src, spent/(2*n))
+			t.Errorf("%s takes %d units an event", src, spent/int64(2*n))
 		}
 		if state.Size() != len(state.String()) {
 			t.Errorf("%s: the state has %d bytes and says %d", src, len(state.String()), state.Size())
@@ -106,7 +109,11 @@ func TestStatesHaveALimit(t *testing.T) {
 	src := `{"b":"` + strings.Repeat("x\\n", 350_000) + `"}`
 	ed := value.NewEditor()
 	inMemory, stored := mustParse(t, src), mustParse(t, src)
-	for i := range 20 {
+	events := 20
+	if raceEnabled {
+		events = 9 // one goroutine, which is slow to watch
+	}
+	for i := range events {
 		var faults []tick.Fault
 		tell := func(f tick.Fault) { faults = append(faults, f) }
 		inMemory = tick.Stamp(ed, apply(t, h, ed, inMemory, &tick.Event{}, tell), 5, 1_700_000_000)
