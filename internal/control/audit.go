@@ -150,6 +150,11 @@ func (r *AuditLog) AddFailedLogin(ctx context.Context, email string, code j17.Co
 
 // auditSides returns the writes that add a record to the log.
 func (r *items) auditSides(ctx context.Context, rec Record) ([]store.Side, error) {
+	return recordSides(r.complete(ctx, rec))
+}
+
+// complete fills in what a record's maker need not say.
+func (r *items) complete(ctx context.Context, rec Record) *auditRecord {
 	from := originOf(ctx)
 	if rec.Actor == (Actor{}) {
 		rec.Actor = from.actor
@@ -162,9 +167,13 @@ func (r *items) auditSides(ctx context.Context, rec Record) ([]store.Side, error
 	}
 	rec.Target, rec.Details = shortened(rec.Target), shortDetails(rec.Details)
 	rec.ID, rec.At = r.mint.Handle(ident.AuditPrefix), r.clock.Now().UTC().Truncate(time.Millisecond)
-	full := auditRecord{UUID: r.mint.UUIDv7(), Record: rec}
-	key := auditKey(full.UUID, rec.ID)
-	side, err := putNew(auditSpace, key, full)
+	return &auditRecord{UUID: r.mint.UUIDv7(), Record: rec}
+}
+
+// recordSides returns the writes that add a complete record to the log.
+func recordSides(rec *auditRecord) ([]store.Side, error) {
+	key := auditKey(rec.UUID, rec.ID)
+	side, err := putNew(auditSpace, key, rec)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,10 +28,6 @@ const (
 	emailSpace    store.Space = "control.operator_emails"
 	keySpace      store.Space = "control.keys"
 	secretSpace   store.Space = "control.secrets"
-	// specSpace holds every deployed version under "<instance uuid>/<environment>/<version, 10 digits>", and
-	// specHeadSpace the number of the current one under "<instance uuid>/<environment>".
-	specSpace     store.Space = "control.specs"
-	specHeadSpace store.Space = "control.spec_heads"
 )
 
 // scanLimit is the number of items read at once.
@@ -61,6 +58,7 @@ type Registry struct {
 type items struct {
 	store  Storage
 	clock  clock.Clock
+	logger *slog.Logger
 	mint   *ident.Minter
 	hasher *hasher
 	// replication is what replicas are told; upstream is nil unless this registry is one itself.
@@ -102,20 +100,32 @@ type Storage interface {
 	Barrier(ctx context.Context) error
 }
 
-// Open reads the registry from the store, and creates the server's secrets on the first start. The given plans stand beside
-// the built-in ones, or in the place of those with the same name.
-func Open(ctx context.Context, st Storage, clk clock.Clock, plans ...Plan) (*Registry, error) {
+// Options configures a registry.
+type Options struct {
+	Store Storage
+	Clock clock.Clock
+	// Logger is told of what is done in the background; nil for nobody.
+	Logger *slog.Logger
+	// Plans stand beside the built-in ones, or in the place of those with the same name.
+	Plans []Plan
+}
+
+// Open reads the registry from the store, and creates the server's secrets on the first start.
+func Open(ctx context.Context, o Options) (*Registry, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	i := &items{
-		store: st, clock: clk, mint: ident.NewMinter(clk.Now), hasher: newHasher(), replication: newReplication(),
+		store: o.Store, clock: o.Clock, logger: o.Logger, mint: ident.NewMinter(o.Clock.Now), hasher: newHasher(), replication: newReplication(),
 		change: newTurns(), doubted: make(chan struct{}, 1), settled: make(chan struct{}, 1),
 	}
-	planned, err := plansOf(plans)
+	planned, err := plansOf(o.Plans)
 	if err != nil {
 		return nil, err
 	}
 	operators := &Operators{i}
 	r := &Registry{
-		Instances: &Instances{i, planned}, Operators: operators, Setup: &Setup{i, operators}, Keys: &Keys{i}, Nodes: &Nodes{i}, Specs: &Specs{i},
+		Instances: &Instances{i, planned}, Operators: operators, Setup: &Setup{i, operators}, Keys: &Keys{i}, Nodes: &Nodes{i}, Specs: &Specs{items: i, late: map[j17.Tenant]bool{}},
 		Secrets: &Secrets{items: i}, Audit: &AuditLog{i}, Faults: newFaults(i), Replication: &Replication{i}, items: i,
 	}
 	if err := i.load(ctx); err != nil {
@@ -125,6 +135,9 @@ func Open(ctx context.Context, st Storage, clk clock.Clock, plans ...Plan) (*Reg
 		return nil, err
 	}
 	if err := r.Secrets.open(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.Specs.migrate(ctx); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -174,26 +187,35 @@ func (r *items) load(ctx context.Context) error {
 	return nil
 }
 
-// scan hands every item of a space to put.
-func scan[T any](ctx context.Context, st store.Sides, space store.Space, put func(*T)) error {
+// each hands every item of a space whose key starts with prefix to do, until that fails.
+func each(ctx context.Context, st store.Sides, t j17.Tenant, space store.Space, prefix string, do func(store.Item) error) error {
 	after := ""
 	for {
-		items, err := st.Scan(ctx, j17.System, space, store.Range{}.After(after), scanLimit)
+		items, err := st.Scan(ctx, t, space, store.Prefix(prefix).After(after), scanLimit)
 		if err != nil {
 			return failure(err)
 		}
 		for _, it := range items {
-			v, err := decode[T](space, it)
-			if err != nil {
+			if err := do(it); err != nil {
 				return err
 			}
-			put(v)
 			after = it.Key
 		}
 		if len(items) < scanLimit {
 			return nil
 		}
 	}
+}
+
+// scan hands everything in a space of the System tenant to put.
+func scan[T any](ctx context.Context, st store.Sides, space store.Space, put func(*T)) error {
+	return each(ctx, st, j17.System, space, "", func(it store.Item) error {
+		v, err := decode[T](space, it)
+		if err == nil {
+			put(v)
+		}
+		return err
+	})
 }
 
 func decode[T any](space store.Space, it store.Item) (*T, error) {
@@ -204,9 +226,14 @@ func decode[T any](space store.Space, it store.Item) (*T, error) {
 	return v, nil
 }
 
-// get reads one item and its revision. It returns store.ErrNotFound as it is.
+// get reads one item of the System tenant and its revision. It returns store.ErrNotFound as it is.
 func get[T any](ctx context.Context, st store.Sides, space store.Space, key string) (*T, uint64, error) {
-	it, err := st.Get(ctx, j17.System, space, key)
+	return getOf[T](ctx, st, j17.System, space, key)
+}
+
+// getOf is get for any tenant.
+func getOf[T any](ctx context.Context, st store.Sides, t j17.Tenant, space store.Space, key string) (*T, uint64, error) {
+	it, err := st.Get(ctx, t, space, key)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, 0, store.ErrNotFound
 	}

@@ -49,7 +49,7 @@ func (s *server) open(tb testing.TB) {
 // node returns one more registry on the same store, as another server would open it.
 func (s *server) node(tb testing.TB) *control.Registry {
 	tb.Helper()
-	r, err := control.Open(tb.Context(), s.store, s.clock)
+	r, err := control.Open(tb.Context(), control.Options{Store: s.store, Clock: s.clock})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestServersThatStartAtOnceAgreeOnSecrets(t *testing.T) {
 	defer func() { _ = st.Close() }()
 	nodes := make([]*control.Registry, 8)
 	race(len(nodes), func(i int) (err error) {
-		nodes[i], err = control.Open(t.Context(), st, clk)
+		nodes[i], err = control.Open(t.Context(), control.Options{Store: st, Clock: clk})
 		return err
 	})
 	for _, n := range nodes {
@@ -254,7 +254,7 @@ func TestDamageIsReported(t *testing.T) {
 		if err := s.store.Write(t.Context(), j17.System, []store.Side{item}); err != nil {
 			t.Fatal(err)
 		}
-		_, err := control.Open(t.Context(), s.store, s.clock)
+		_, err := control.Open(t.Context(), control.Options{Store: s.store, Clock: s.clock})
 		want(t, string(item.Space), err, j17.CodeCorruption, "")
 	}
 	s := start(t)
@@ -262,12 +262,13 @@ func TestDamageIsReported(t *testing.T) {
 	if _, err := s.Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
-	items, err := s.store.Scan(t.Context(), j17.System, "control.specs", store.Range{}, 10)
+	tenant := j17.TenantOf(app.ID, j17.Prod)
+	items, err := s.store.Scan(t.Context(), tenant, "spec.versions", store.Range{}, 10)
 	if err != nil || len(items) == 0 {
 		t.Fatal(items, err)
 	}
 	for _, it := range items {
-		if err := s.store.Write(t.Context(), j17.System, []store.Side{{Op: store.Delete, Space: "control.specs", Key: it.Key}}); err != nil {
+		if err := s.store.Write(t.Context(), tenant, []store.Side{{Op: store.Delete, Space: "spec.versions", Key: it.Key}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -329,7 +330,7 @@ func TestNoChangeOfAnotherServerIsOverwritten(t *testing.T) {
 	}
 	op := operator(t, s, "a@example.com")
 	o := &overtaken{Store: s.store}
-	r, err := control.Open(t.Context(), o, s.clock)
+	r, err := control.Open(t.Context(), control.Options{Store: o, Clock: s.clock})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func TestDeletingOnAFullDisk(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	r, err := control.Open(t.Context(), st, clk)
+	r, err := control.Open(t.Context(), control.Options{Store: st, Clock: clk})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -253,15 +253,6 @@ func (r *Instances) remove(ctx context.Context, id, confirm string) (string, err
 		}
 		sides = append(sides, item)
 	}
-	for _, space := range []store.Space{specSpace, specHeadSpace} {
-		keys, err := r.keysOf(ctx, space, rec.UUID+"/")
-		if err != nil {
-			return "", err
-		}
-		for _, key := range keys {
-			sides = append(sides, store.Side{Op: store.Delete, Space: space, Key: key})
-		}
-	}
 	leftover, err := putNew(droppedSpace, rec.ID, droppedRecord{DeletedAt: r.second()})
 	if err != nil {
 		return "", err
@@ -301,23 +292,13 @@ func (r *Instances) withoutGrant(ctx context.Context, instanceID string) ([]stor
 	return granted, nil
 }
 
-// keysOf lists the keys of a space that start with prefix.
-func (r *items) keysOf(ctx context.Context, space store.Space, prefix string) ([]string, error) {
-	var keys []string
-	after := ""
-	for {
-		items, err := r.store.Scan(ctx, j17.System, space, store.Prefix(prefix).After(after), scanLimit)
-		if err != nil {
-			return nil, failure(err)
-		}
-		for _, it := range items {
-			keys = append(keys, it.Key)
-			after = it.Key
-		}
-		if len(items) < scanLimit {
-			return keys, nil
-		}
-	}
+// keysOf lists the keys of a space of the System tenant that start with prefix.
+func (r *items) keysOf(ctx context.Context, space store.Space, prefix string) (keys []string, err error) {
+	err = each(ctx, r.store, j17.System, space, prefix, func(it store.Item) error {
+		keys = append(keys, it.Key)
+		return nil
+	})
+	return keys, err
 }
 
 // droppedSpace holds the instances whose data is to be removed, under their handles.

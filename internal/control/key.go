@@ -466,21 +466,14 @@ func (r *Keys) saveUses(ctx context.Context) error {
 // loadUses puts the stored last uses into the records.
 func loadUses(ctx context.Context, st store.Sides, k *known) error {
 	last := map[string]int64{}
-	after := ""
-	for {
-		items, err := st.Scan(ctx, j17.System, keyUseSpace, store.Range{}.After(after), scanLimit)
-		if err != nil {
-			return failure(err)
+	err := each(ctx, st, j17.System, keyUseSpace, "", func(it store.Item) (err error) {
+		if last[it.Key], err = strconv.ParseInt(string(it.Value), 10, 64); err != nil {
+			return failure(&store.CorruptionError{Where: string(keyUseSpace) + "/" + it.Key, Err: err})
 		}
-		for _, it := range items {
-			after = it.Key
-			if last[it.Key], err = strconv.ParseInt(string(it.Value), 10, 64); err != nil {
-				return failure(&store.CorruptionError{Where: string(keyUseSpace) + "/" + it.Key, Err: err})
-			}
-		}
-		if len(items) < scanLimit {
-			break
-		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	for _, rec := range k.keys {
 		rec.use.last.Store(last[rec.UUID])

@@ -78,7 +78,7 @@ func TestDeleteInstance(t *testing.T) {
 		}
 		s.restart(t)
 	}
-	for _, space := range []store.Space{"control.specs", "control.spec_heads", "control.keys"} {
+	for _, space := range []store.Space{"control.keys"} {
 		items, err := s.store.Scan(t.Context(), j17.System, space, store.Range{}, 100)
 		if err != nil {
 			t.Fatal(err)
@@ -119,13 +119,13 @@ func runUpkeep(tb testing.TB, s *server) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(tb.Context())
 	w := &waiter{Manual: s.clock, waiting: make(chan struct{})}
-	r, err := control.Open(tb.Context(), s.store, w)
+	r, err := control.Open(tb.Context(), control.Options{Store: s.store, Clock: w})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	var done sync.WaitGroup
 	done.Go(func() {
-		if err := r.Run(ctx, slog.New(slog.DiscardHandler)); err != nil {
+		if err := r.Run(ctx); err != nil {
 			tb.Error(err)
 		}
 	})
@@ -188,7 +188,7 @@ func TestChangeInstance(t *testing.T) {
 
 func TestPlans(t *testing.T) {
 	s := start(t)
-	r, err := control.Open(t.Context(), s.store, s.clock, control.Plan{Name: "free", EventsPerMonth: 5}, control.Plan{Name: "gold"})
+	r, err := control.Open(t.Context(), control.Options{Store: s.store, Clock: s.clock, Plans: []control.Plan{{Name: "free", EventsPerMonth: 5}, {Name: "gold"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func TestPlans(t *testing.T) {
 		t.Errorf("plan %+v", got)
 	}
 	for _, bad := range []control.Plan{{}, {Name: "Gold"}, {Name: "-"}, {Name: "a b"}, {Name: "a", EventsPerMonth: -1}, {Name: strings.Repeat("a", 50)}} {
-		if _, err := control.Open(t.Context(), s.store, s.clock, bad); j17.CodeOf(err) != j17.CodeInvalidField {
+		if _, err := control.Open(t.Context(), control.Options{Store: s.store, Clock: s.clock, Plans: []control.Plan{bad}}); j17.CodeOf(err) != j17.CodeInvalidField {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
@@ -284,7 +284,7 @@ func TestLastUse(t *testing.T) {
 	s.clock.Advance(40 * time.Second) // It is stored later, and shown as it was.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Run(ctx, slog.New(slog.DiscardHandler)); err != nil { // notes uses even when it has to end at once
+	if err := s.Run(ctx); err != nil { // notes uses even when it has to end at once
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -331,7 +331,7 @@ func TestFaults(t *testing.T) {
 	check() // at once
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Run(ctx, slog.New(slog.DiscardHandler)); err != nil {
+	if err := s.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
 	check()
@@ -367,7 +367,7 @@ func TestFaultsAreBounded(t *testing.T) {
 		for i := range 600 {
 			s.Faults.Report(control.Fault{ID: fmt.Sprintf("err_%d_%d", minute, i)})
 		}
-		if err := s.Run(ctx, slog.New(slog.DiscardHandler)); err != nil {
+		if err := s.Run(ctx); err != nil {
 			t.Fatal(err)
 		}
 		if minute == 9 {
@@ -397,15 +397,20 @@ func TestFaultsAreBounded(t *testing.T) {
 
 func TestRunReportsWhatFails(t *testing.T) {
 	s := start(t)
+	var log bytes.Buffer
+	r, err := control.Open(t.Context(), control.Options{Store: s.store, Clock: s.clock, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Registry = r
 	_, token := createKey(t, s, s.instance(t, "app").ID, j17.Prod, j17.ScopeRead)
 	s.Keys.ByToken(token)
 	if err := s.store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	var log bytes.Buffer
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Run(ctx, slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+	if err := s.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(log.String(), "last uses of keys could not be stored") {
@@ -416,7 +421,7 @@ func TestRunReportsWhatFails(t *testing.T) {
 func TestSigningKeysOfAnotherServerAreSeenAfterAConflict(t *testing.T) {
 	s := start(t)
 	o := &overtaken{Store: s.store}
-	r, err := control.Open(t.Context(), o, s.clock)
+	r, err := control.Open(t.Context(), control.Options{Store: o, Clock: s.clock})
 	if err != nil {
 		t.Fatal(err)
 	}

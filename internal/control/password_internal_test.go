@@ -77,7 +77,7 @@ func TestAPasswordThatChangesWhileItIsChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.Close() //nolint:errcheck // in memory
-	r, err := Open(t.Context(), st, clock.System{})
+	r, err := Open(t.Context(), Options{Store: st, Clock: clock.System{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,10 +1,12 @@
 package control
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -19,11 +21,10 @@ import (
 // Replication keeps the registries of workers in step with that of their headnode.
 type Replication struct{ *items }
 
-// replicatedSpaces are the side spaces that replicas have copies of, with whole deletions by key.
+// replicatedSpaces are the side spaces of the System tenant that replicas have copies of, with whole deletions by key. Of
+// environments they have copies of the specs.
 func replicatedSpaces() []store.Space {
-	return []store.Space{
-		instanceSpace, nameSpace, operatorSpace, emailSpace, keySpace, secretSpace, specSpace, specHeadSpace, revokedSpace, nodeSpace, droppedSpace,
-	}
+	return []store.Space{instanceSpace, nameSpace, operatorSpace, emailSpace, keySpace, secretSpace, revokedSpace, nodeSpace, droppedSpace}
 }
 
 // positionSpace has one item in a replica: the position that it has reached.
@@ -33,9 +34,11 @@ const positionKey = "position"
 
 // Change is one item of the registry as it is now. A nil Value means that the item is gone.
 type Change struct {
-	Space store.Space `json:"space"`
-	Key   string      `json:"key"`
-	Value []byte      `json:"value,omitempty"`
+	// Tenant is that of an environment; "" stands for the System tenant.
+	Tenant j17.Tenant  `json:"tenant,omitempty"`
+	Space  store.Space `json:"space"`
+	Key    string      `json:"key"`
+	Value  []byte      `json:"value,omitempty"`
 	// Expires is when the item goes by itself; zero means never.
 	Expires time.Time `json:"expires,omitzero"`
 }
@@ -104,18 +107,24 @@ func (l *replication) wake() {
 	l.moved = make(chan struct{})
 }
 
-// add remembers what a commit has written.
+// add remembers what a commit has written to the System tenant.
 func (l *replication) add(sides []store.Side) {
 	var changes []Change
-	size := 0
 	for _, side := range sides {
 		if c, ok := changeOf(side.Space, side.Key, side.Value, side.Op == store.Delete, side.Expires); ok {
 			changes = append(changes, c)
-			size += len(c.Value)
 		}
 	}
-	if changes == nil {
-		return
+	if changes != nil {
+		l.tell(changes)
+	}
+}
+
+// tell remembers changes of one commit.
+func (l *replication) tell(changes []Change) {
+	size := 0
+	for i := range changes {
+		size += len(changes[i].Value)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -285,36 +294,50 @@ func (r *Replication) everything(ctx context.Context) (Update, error) {
 	r.replication.mu.Lock()
 	whole := Update{Position: r.replication.position(), Whole: true}
 	r.replication.mu.Unlock()
-	current := map[string]bool{}
-	for _, space := range slices.Backward(replicatedSpaces()) { // heads come before specs
-		after := ""
-		for {
-			items, err := r.store.Scan(ctx, j17.System, space, store.Range{}.After(after), scanLimit)
+	for _, space := range replicatedSpaces() {
+		err := each(ctx, r.store, j17.System, space, "", func(it store.Item) error {
+			if c, ok := changeOf(space, it.Key, it.Value, false, it.Expires); ok {
+				whole.Changes = append(whole.Changes, c)
+			}
+			return nil
+		})
+		if err != nil {
+			return Update{}, err
+		}
+	}
+	for _, i := range r.allInstances() {
+		for _, env := range j17.Environments() {
+			specs, err := r.specsOf(ctx, j17.TenantOf(i.ID, env))
 			if err != nil {
-				return Update{}, failure(err)
+				return Update{}, err
 			}
-			for _, it := range items {
-				after = it.Key
-				if space == specHeadSpace {
-					head, err := decode[specHead](space, it)
-					if err != nil {
-						return Update{}, err
-					}
-					current[specSourceKey(it.Key, head.Version)] = true
-				}
-				if space == specSpace && strings.HasSuffix(it.Key, sourceSuffix) && !current[it.Key] {
-					continue
-				}
-				if c, ok := changeOf(space, it.Key, it.Value, false, it.Expires); ok {
-					whole.Changes = append(whole.Changes, c)
-				}
-			}
-			if len(items) < scanLimit {
-				break
-			}
+			whole.Changes = append(whole.Changes, specs...)
 		}
 	}
 	return whole, nil
+}
+
+// specsOf returns the specs of an environment with the current source, the head last.
+func (r *Replication) specsOf(ctx context.Context, t j17.Tenant) ([]Change, error) {
+	head, _, err := getOf[specHead](ctx, r.store, t, specHeadSpace, headKey)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var changes []Change
+	err = each(ctx, r.store, t, specSpace, "", func(it store.Item) error {
+		if !strings.HasSuffix(it.Key, sourceSuffix) && it.Key < versionKey(head.Version) {
+			changes = append(changes, Change{Tenant: t, Space: specSpace, Key: it.Key, Value: it.Value})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	current, err := r.specChanges(ctx, t, head.Version)
+	return append(changes, current...), err
 }
 
 // sourceSuffix ends the keys of the sources of specs (specSourceKey).
@@ -363,15 +386,25 @@ func (r *Replication) Apply(ctx context.Context, rep Update) error {
 		changes = slices.Concat(gone, changes) // A name that was given up may have a new owner.
 	}
 	sides := make([]store.Side, 0, len(changes)+1)
+	specs := map[j17.Tenant][]store.Side{}
 	for _, c := range changes {
-		if !slices.Contains(replicatedSpaces(), c.Space) || c.Space == secretSpace && c.Key != signingSecret {
+		if !replicated(c) {
 			return j17.Errorf(j17.CodeInvalidField, "The headnode has sent something that this version of the program does not know. Bring both to the same version.")
 		}
 		side := store.Side{Op: store.Put, Space: c.Space, Key: c.Key, Value: c.Value, Expires: c.Expires}
 		if c.Value == nil {
 			side = store.Side{Op: store.Delete, Space: c.Space, Key: c.Key}
 		}
+		if c.Tenant != "" {
+			specs[c.Tenant] = append(specs[c.Tenant], side)
+			continue
+		}
 		sides = append(sides, side)
+	}
+	for _, t := range slices.Sorted(maps.Keys(specs)) {
+		if err := r.takeSpecs(ctx, t, specs[t]); err != nil {
+			return err
+		}
 	}
 	sides = append(sides, store.Side{Op: store.Put, Space: positionSpace, Key: positionKey, Value: []byte(rep.Position)})
 	if err := r.takeOver(ctx, sides); err != nil {
@@ -387,21 +420,61 @@ func (r *Replication) Apply(ctx context.Context, rep Update) error {
 	return nil
 }
 
-// takeOver writes what a replica takes over, in parts.
-func (r *Replication) takeOver(ctx context.Context, sides []store.Side) error {
-	for begun := 0; begun < len(sides); {
-		end, size := begun, 0
-		for end < len(sides) && end-begun < maxAppliedItems && (end == begun || size+len(sides[end].Value) <= maxAppliedBytes) {
-			size += len(sides[end].Value)
-			end++
+// replicated reports whether a change is of an item that replicas have copies of.
+func replicated(c Change) bool {
+	if c.Tenant != "" {
+		return c.Tenant != j17.System && (c.Space == specSpace || c.Space == specHeadSpace)
+	}
+	return slices.Contains(replicatedSpaces(), c.Space) && (c.Space != secretSpace || c.Key == signingSecret)
+}
+
+// takeSpecs writes the specs of an environment that a replica takes over. The head is left alone where it is the same, since
+// events that are under way are fenced on it.
+func (r *Replication) takeSpecs(ctx context.Context, t j17.Tenant, sides []store.Side) error {
+	head, err := r.store.Get(ctx, t, specHeadSpace, headKey)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return failure(err)
+	}
+	for part := range parts(sides) {
+		part = slices.DeleteFunc(part, func(s store.Side) bool { return s.Space == specHeadSpace && bytes.Equal(s.Value, head.Value) })
+		if len(part) == 0 {
+			continue
 		}
+		if err := r.store.Write(ctx, t, part); err != nil {
+			return failure(err)
+		}
+	}
+	return nil
+}
+
+// parts yields writes in pieces that are small enough for one commit each.
+func parts(sides []store.Side) iter.Seq[[]store.Side] {
+	return func(yield func([]store.Side) bool) {
+		for begun := 0; begun < len(sides); {
+			end, size := begun, 0
+			for end < len(sides) && end-begun < maxAppliedItems && (end == begun || size+len(sides[end].Value) <= maxAppliedBytes) {
+				size += len(sides[end].Value)
+				end++
+			}
+			if !yield(sides[begun:end]) {
+				return
+			}
+			begun = end
+		}
+	}
+}
+
+// takeOver writes what a replica takes over of the System tenant, in parts.
+func (r *Replication) takeOver(ctx context.Context, sides []store.Side) error {
+	begun := false
+	for part := range parts(sides) {
 		// What is taken away here may be what someone revoked; and there is only so much of it.
-		err := r.store.WriteFreeing(ctx, j17.System, sides[begun:end])
+		err := r.store.WriteFreeing(ctx, j17.System, part)
 		switch {
 		case err == nil:
-			begun = end
+			begun = true
 			continue
-		case begun > 0, !unwritten(err):
+		case begun, !unwritten(err):
 			r.doubt(sides)
 		default:
 			r.restrict(sides)
@@ -441,11 +514,9 @@ func (r *Replication) surplus(ctx context.Context, whole []Change) ([]Change, er
 			return nil, err
 		}
 		for _, key := range keys {
-			// Sources of versions that are not current are kept where the version itself is.
-			if there[place{space, key}] || space == secretSpace || space == specSpace && there[place{space, strings.TrimSuffix(key, sourceSuffix)}] {
-				continue
+			if !there[place{space, key}] && space != secretSpace {
+				gone = append(gone, Change{Space: space, Key: key})
 			}
-			gone = append(gone, Change{Space: space, Key: key})
 		}
 	}
 	return gone, nil
@@ -495,62 +566,54 @@ func readOnly() error {
 	return j17.Errorf(j17.CodeUnavailable, "This server is a worker, and the headnode alone can change this. Send the request to the headnode.")
 }
 
-// putUpstream is PutSpec of a replica. What the headnode has stored is here as well when it returns.
-func (r *Specs) putUpstream(ctx context.Context, at string, d Deployment) (Spec, error) {
+// putUpstream is Put of a replica. What the headnode has stored is here as well when it returns.
+func (r *Specs) putUpstream(ctx context.Context, t j17.Tenant, d Deployment) (Spec, error) {
 	put, err := r.upstream.PutSpec(ctx, d)
 	if err != nil {
 		return Spec{}, err
 	}
-	source := d.Source
-	put.Source = nil
 	if err := r.lock(ctx); err != nil {
 		return Spec{}, err
 	}
 	defer r.change.pass()
-	if head, _, err := get[specHead](ctx, r.store, specHeadSpace, at); err == nil && head.Version > put.Version {
+	head, rev, err := getOf[specHead](ctx, r.store, t, specHeadSpace, headKey)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+	case err != nil:
+		return Spec{}, err
+	case head.Version > put.Version:
 		return Spec{}, outdatedSpec(d.Environment)
+	case head.Version == put.Version: // it has come in as a change already, or was current before
+		put.Source, put.Fence = d.Source, store.Fence{Space: specHeadSpace, Key: headKey, Rev: rev}
+		return put, nil
 	}
-	version, err := putNew(specSpace, specKey(at, put.Version), put)
+	sides, err := specSides(put, d.Source)
 	if err != nil {
 		return Spec{}, err
 	}
-	head, err := putNew(specHeadSpace, at, specHead{Version: put.Version})
-	if err != nil {
-		return Spec{}, err
+	for i := range sides {
+		sides[i].Cond = store.Always
 	}
-	version.Cond, head.Cond = store.Always, store.Always
-	sides := []store.Side{version, head, {Op: store.Put, Space: specSpace, Key: specSourceKey(at, put.Version), Value: source}}
-	if err := r.store.Write(context.WithoutCancel(ctx), j17.System, sides); err != nil {
+	if err := r.store.Write(context.WithoutCancel(ctx), t, sides); err != nil {
 		if !unwritten(err) {
-			r.doubt(sides)
+			r.doubt(nil)
 		}
 		return Spec{}, failure(err)
 	}
-	put.Source = source
-	return put, nil
-}
-
-func outdatedSpec(env j17.Environment) error {
-	return j17.Errorf(j17.CodeConflict, "Another spec has been deployed to %s in the meantime. Compare with that one and deploy again.", env.LongName())
+	put.Source = d.Source
+	put.Fence, err = r.fence(ctx, t, put.Version)
+	return put, err
 }
 
 // sourceUpstream reads a version of a spec from the headnode and keeps it.
-func (r *Specs) sourceUpstream(ctx context.Context, at string, version int) (Spec, error) {
-	uuid, env, _ := strings.Cut(at, "/")
-	id := ""
-	r.mu.RLock()
-	for _, rec := range r.known.instances {
-		if rec.UUID == uuid {
-			id = rec.ID
-		}
-	}
-	r.mu.RUnlock()
+func (r *Specs) sourceUpstream(ctx context.Context, t j17.Tenant, version int) (Spec, error) {
+	id, env, _ := strings.Cut(string(t), "/")
 	s, err := r.upstream.SpecVersion(ctx, id, j17.Environment(env), version)
 	if err != nil {
 		return Spec{}, err
 	}
-	side := store.Side{Op: store.Put, Space: specSpace, Key: specSourceKey(at, version), Value: s.Source}
-	if err := r.store.Write(ctx, j17.System, []store.Side{side}); err != nil {
+	side := store.Side{Op: store.Put, Space: specSpace, Key: sourceKey(version), Value: s.Source}
+	if err := r.store.Write(ctx, t, []store.Side{side}); err != nil {
 		return Spec{}, failure(err)
 	}
 	return s, nil

@@ -390,7 +390,7 @@ func TestKeyUses(t *testing.T) {
 	s.Keys.NoteUses(map[string]int64{key.ID: used - 100})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Run(ctx, nil); err != nil { // one round, and the last things before the end
+	if err := s.Run(ctx); err != nil { // one round, and the last things before the end
 		t.Fatal(err)
 	}
 	if got, _ := s.Keys.ByID(key.ID); got.LastUsedAt.Unix() != used {

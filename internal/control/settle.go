@@ -121,14 +121,14 @@ func (r *items) reload(ctx context.Context) error {
 func (r *Registry) Settled() <-chan struct{} { return r.items.settled }
 
 // settleDoubts settles every doubt as soon as the store allows, until the context ends.
-func (r *items) settleDoubts(ctx context.Context, logger *slog.Logger) {
+func (r *items) settleDoubts(ctx context.Context) {
 	for {
 		select {
 		case <-r.doubted:
 		case <-ctx.Done():
 			return
 		}
-		logger.LogAttrs(ctx, slog.LevelWarn, "it is not known whether a change of the registry was saved; no others are accepted until the store tells")
+		r.logger.LogAttrs(ctx, slog.LevelWarn, "it is not known whether a change of the registry was saved; no others are accepted until the store tells")
 		for {
 			err := r.lock(ctx)
 			if err == nil {
@@ -139,7 +139,7 @@ func (r *items) settleDoubts(ctx context.Context, logger *slog.Logger) {
 				return
 			}
 		}
-		logger.LogAttrs(ctx, slog.LevelInfo, "the registry's memory is what the store holds again")
+		r.logger.LogAttrs(ctx, slog.LevelInfo, "the registry's memory is what the store holds again")
 	}
 }
 

@@ -2,7 +2,6 @@ package control_test
 
 import (
 	"context"
-	"log/slog"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -57,7 +56,7 @@ func inDoubt(t *testing.T, f func(t *testing.T, d *doubtful)) {
 				t.Error(err)
 			}
 		}()
-		if d.Registry, err = control.Open(t.Context(), st, clock.System{}); err != nil {
+		if d.Registry, err = control.Open(t.Context(), control.Options{Store: st, Clock: clock.System{}}); err != nil {
 			t.Fatal(err)
 		}
 		d.app = d.instance(t, "app")
@@ -87,7 +86,7 @@ func (d *doubtful) settle(t *testing.T) {
 // sameAsStored compares what the registry says with what another one reads from the store.
 func (d *doubtful) sameAsStored(t *testing.T) {
 	t.Helper()
-	other, err := control.Open(t.Context(), d.store, clock.System{})
+	other, err := control.Open(t.Context(), control.Options{Store: d.store, Clock: clock.System{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +200,7 @@ func TestDoubtsEndByThemselves(t *testing.T) {
 		t.Helper()
 		ended := make(chan error, 1)
 		ctx, stop := context.WithCancel(t.Context())
-		go func() { ended <- d.Run(ctx, slog.New(slog.DiscardHandler)) }()
+		go func() { ended <- d.Run(ctx) }()
 		d.full.on.Store(true)
 		_, err := d.Instances.Create(t.Context(), "two")
 		want(t, "CreateInstance", err, j17.CodeOutcomeUnknown, "")

@@ -16,8 +16,26 @@ import (
 	"j17/internal/store"
 )
 
-// Specs are the specs that were deployed to each environment.
-type Specs struct{ *items }
+// Specs are the specs that were deployed to each environment. They belong to it: every version and the head, which says which
+// one is current, are side items of the environment's tenant, so that they are exported with its events and events can be
+// fenced on the head that they were decided with.
+type Specs struct {
+	*items
+	// late has the environments with deployments that could not be announced at once. change guards it.
+	late map[j17.Tenant]bool
+}
+
+// The side spaces of an environment's tenant.
+const (
+	// specSpace holds every deployed version under "<version, 10 digits>", its text under "<version, 10 digits>/source".
+	specSpace store.Space = "spec.versions"
+	// specHeadSpace has one item, headKey.
+	specHeadSpace store.Space = "spec.head"
+	// unannouncedSpace has the audit records of deployments that the System tenant may lack, under "<version, 10 digits>".
+	unannouncedSpace store.Space = "spec.unannounced"
+)
+
+const headKey = "current"
 
 // Spec is one deployed version of a spec.
 type Spec struct {
@@ -40,6 +58,8 @@ type Spec struct {
 	Note string `json:"note,omitempty"`
 	// Source is the spec's text, byte for byte. Lists leave it out.
 	Source []byte `json:"source,omitempty"`
+	// Fence holds as long as this is what events are to be decided with. Only the current version has one.
+	Fence store.Fence `json:"-"`
 }
 
 // How is the way in which a version of a spec came to be.
@@ -97,11 +117,11 @@ func CheckSpecNote(note string) error {
 
 // Current returns the current spec of an environment. It is a *j17.Error of CodeNoSpec when none has been deployed.
 func (r *Specs) Current(ctx context.Context, instance string, env j17.Environment) (Spec, error) {
-	at, err := r.place(instance, env)
+	t, err := r.tenant(instance, env)
 	if err != nil {
 		return Spec{}, err
 	}
-	s, _, err := r.current(ctx, at)
+	s, err := r.current(ctx, t)
 	if errors.Is(err, store.ErrNotFound) {
 		return Spec{}, j17.Errorf(j17.CodeNoSpec, "No spec has been deployed to %s. Deploy one first.", env.LongName())
 	}
@@ -110,11 +130,11 @@ func (r *Specs) Current(ctx context.Context, instance string, env j17.Environmen
 
 // Version returns a version of an environment's spec. It is a *j17.Error of CodeNotFound when there is none.
 func (r *Specs) Version(ctx context.Context, instance string, env j17.Environment, version int) (Spec, error) {
-	at, err := r.place(instance, env)
+	t, err := r.tenant(instance, env)
 	if err != nil {
 		return Spec{}, err
 	}
-	s, err := r.version(ctx, at, version, true)
+	s, err := r.version(ctx, t, version, true)
 	if errors.Is(err, store.ErrNotFound) {
 		return Spec{}, j17.Errorf(j17.CodeNotFound, "There is no version %d of the spec of %s.", version, env.LongName())
 	}
@@ -124,11 +144,11 @@ func (r *Specs) Version(ctx context.Context, instance string, env j17.Environmen
 // History returns up to limit versions of an environment's spec without their sources, the newest first and without
 // the first offset ones; none when none has been deployed.
 func (r *Specs) History(ctx context.Context, instance string, env j17.Environment, offset, limit int) ([]Spec, error) {
-	at, err := r.place(instance, env)
+	t, err := r.tenant(instance, env)
 	if err != nil {
 		return nil, err
 	}
-	head, _, err := get[specHead](ctx, r.store, specHeadSpace, at)
+	head, _, err := getOf[specHead](ctx, r.store, t, specHeadSpace, headKey)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}
@@ -137,9 +157,9 @@ func (r *Specs) History(ctx context.Context, instance string, env j17.Environmen
 	}
 	var all []Spec
 	for version := head.Version - offset; version > 0 && len(all) < limit; version-- {
-		s, err := r.version(ctx, at, version, false)
+		s, err := r.version(ctx, t, version, false)
 		if errors.Is(err, store.ErrNotFound) {
-			return nil, missingSpec(at, version)
+			return nil, missingSpec(t, version)
 		}
 		if err != nil {
 			return nil, err
@@ -151,9 +171,9 @@ func (r *Specs) History(ctx context.Context, instance string, env j17.Environmen
 
 // Put makes a spec the current one and keeps those before it. Deploying what is current already changes nothing
 // and returns it. When the current version is not d.Base, it is a *j17.Error of CodeConflict: what the caller compared
-// the spec with is out of date.
+// the spec with is out of date. No event that was decided with an earlier version is committed after it.
 func (r *Specs) Put(ctx context.Context, d Deployment) (Spec, error) {
-	at, err := r.place(d.Instance, d.Environment)
+	t, err := r.tenant(d.Instance, d.Environment)
 	if err != nil {
 		return Spec{}, err
 	}
@@ -164,19 +184,23 @@ func (r *Specs) Put(ctx context.Context, d Deployment) (Spec, error) {
 		d.How = Deployed
 	}
 	if r.upstream != nil {
-		return r.putUpstream(ctx, at, d)
+		return r.putUpstream(ctx, t, d)
 	}
 	if err := r.lock(ctx); err != nil {
 		return Spec{}, err
 	}
 	defer r.change.pass()
-	current, rev, err := r.current(ctx, at)
+	if r.instance(d.Instance) == nil {
+		return Spec{}, noInstance()
+	}
+
+	// See whether there is anything to deploy.
+	current, err := r.current(ctx, t)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return Spec{}, err
 	}
-	outdated := j17.Errorf(j17.CodeConflict, "Another spec has been deployed to %s in the meantime. Compare with that one and deploy again.", d.Environment.LongName())
 	if current.Version != d.Base {
-		return Spec{}, outdated
+		return Spec{}, outdatedSpec(d.Environment)
 	}
 	sum := sha256.Sum256(d.Source)
 	author := originOf(ctx).actor
@@ -189,61 +213,213 @@ func (r *Specs) Put(ctx context.Context, d Deployment) (Spec, error) {
 	if next.Hash == current.Hash {
 		return current, nil
 	}
-	version, err := putNew(specSpace, specKey(at, next.Version), next)
+
+	// Write it, and tell of it.
+	sides, err := specSides(next, d.Source)
 	if err != nil {
 		return Spec{}, err
 	}
-	source := store.Side{Op: store.Put, Space: specSpace, Key: specSourceKey(at, next.Version), Value: d.Source}
-	head, err := putOver(specHeadSpace, at, specHead{Version: next.Version}, rev)
-	if err != nil {
-		return Spec{}, err
-	}
-	if rev == 0 {
+	head := &sides[len(sides)-1]
+	if head.Cond, head.Rev = store.IfRev, current.Fence.Rev; current.Version == 0 {
 		head.Cond = store.IfAbsent
 	}
-	entry := Record{
-		Action: "spec." + string(d.How), Instance: d.Instance, Environment: d.Environment, Target: next.ID,
-		Details: map[string]string{"version": strconv.Itoa(next.Version), "hash": next.Hash},
-	}
-	if d.Forced {
-		entry.Details["forced"] = "true"
-	}
-	if d.From != nil {
-		entry.Details["from_environment"], entry.Details["from_version"] = string(d.From.Environment), strconv.Itoa(d.From.Version)
-	}
-	err = r.record(ctx, entry, func(*known) {}, version, source, head)
-	if isConflict(err, specHeadSpace) || isConflict(err, specSpace) {
-		return Spec{}, outdated
-	}
+	told, err := putNew(unannouncedSpace, versionKey(next.Version), r.complete(ctx, recordOf(next, d)))
 	if err != nil {
+		return Spec{}, err
+	}
+	if err := r.store.Write(ctx, t, append(sides, told)); err != nil {
+		if isConflict(err, specHeadSpace) || isConflict(err, specSpace) {
+			return Spec{}, outdatedSpec(d.Environment)
+		}
+		if !unwritten(err) {
+			r.doubt(nil) // so that someone looks what is current once the store tells
+		}
 		return Spec{}, failure(err)
 	}
+	// From here on it is deployed. What cannot be told of now is told of by whoever looks at the environment next.
+	if r.announce(ctx, t) != nil {
+		r.late[t] = true
+	}
 	next.Source = d.Source
-	return next, nil
+	next.Fence, err = r.fence(ctx, t, next.Version)
+	return next, err
 }
 
-// current returns the current spec and the revision of the head that says so; store.ErrNotFound when there is none.
-func (r *Specs) current(ctx context.Context, at string) (Spec, uint64, error) {
-	head, rev, err := get[specHead](ctx, r.store, specHeadSpace, at)
-	if err != nil {
-		return Spec{}, 0, err
+// recordOf is the audit record of a deployment.
+func recordOf(s Spec, d Deployment) Record {
+	rec := Record{
+		Action: "spec." + string(s.How), Instance: d.Instance, Environment: d.Environment, Target: s.ID,
+		Details: map[string]string{"version": strconv.Itoa(s.Version), "hash": s.Hash},
 	}
-	s, err := r.version(ctx, at, head.Version, true)
+	if s.Forced {
+		rec.Details["forced"] = "true"
+	}
+	if s.From != nil {
+		rec.Details["from_environment"], rec.Details["from_version"] = string(s.From.Environment), strconv.Itoa(s.From.Version)
+	}
+	return rec
+}
+
+// specSides returns the writes that make a version the current one. The last one is that of the head.
+func specSides(s Spec, source []byte) ([]store.Side, error) {
+	s.Source = nil
+	version, err := putNew(specSpace, versionKey(s.Version), s)
+	if err != nil {
+		return nil, err
+	}
+	head, err := putNew(specHeadSpace, headKey, specHead{Version: s.Version})
+	if err != nil {
+		return nil, err
+	}
+	return []store.Side{version, {Op: store.Put, Space: specSpace, Key: sourceKey(s.Version), Value: source}, head}, nil
+}
+
+// Announce puts the deployments of an environment that the audit log and the replicas may not know of into the log, and tells
+// the replicas. There are some where a server has stopped, or its disk was full, right after a deployment.
+func (r *Specs) Announce(ctx context.Context, instance string, env j17.Environment) error {
+	t, err := r.tenant(instance, env)
+	if err != nil || r.upstream != nil {
+		return err
+	}
+	items, err := r.store.Scan(ctx, t, unannouncedSpace, store.Range{}, 1)
+	if err != nil {
+		return failure(err)
+	}
+	if len(items) == 0 {
+		return nil
+	}
+	if err := r.lock(ctx); err != nil {
+		return err
+	}
+	defer r.change.pass()
+	return r.announce(ctx, t)
+}
+
+// announce is Announce for who holds r.change. A record has its key from the start, so that it is in the log once.
+func (r *Specs) announce(ctx context.Context, t j17.Tenant) error {
+	items, err := r.store.Scan(ctx, t, unannouncedSpace, store.Range{}, scanLimit)
+	if err != nil {
+		return failure(err)
+	}
+	for _, it := range items {
+		rec, err := decode[auditRecord](unannouncedSpace, it)
+		if err != nil {
+			return err
+		}
+		sides, err := recordSides(rec)
+		if err != nil {
+			return err
+		}
+		err = r.commit(ctx, func(*known) {}, sides...)
+		if err != nil && !isConflict(err, auditSpace) {
+			return failure(err)
+		}
+		version, _ := strconv.Atoi(it.Key)
+		if err := r.tellSpec(ctx, t, version); err != nil {
+			return err
+		}
+		if err := r.store.Write(ctx, t, []store.Side{{Op: store.Delete, Space: unannouncedSpace, Key: it.Key}}); err != nil {
+			return failure(err)
+		}
+	}
+	return nil
+}
+
+// announceLate announces what could not be announced at once.
+func (r *Specs) announceLate(ctx context.Context) error {
+	if err := r.lock(ctx); err != nil {
+		return err
+	}
+	defer r.change.pass()
+	for t := range r.late {
+		if err := r.announce(ctx, t); err != nil {
+			return err
+		}
+		delete(r.late, t)
+	}
+	return nil
+}
+
+// tellSpec remembers a version for the replicas.
+func (r *Specs) tellSpec(ctx context.Context, t j17.Tenant, version int) error {
+	changes, err := r.specChanges(ctx, t, version)
+	if err == nil {
+		r.replication.tell(changes)
+	}
+	return err
+}
+
+// specChanges returns a version, its source and the head as replicas get them.
+func (r *items) specChanges(ctx context.Context, t j17.Tenant, version int) ([]Change, error) {
+	var changes []Change
+	for _, at := range []Change{{Space: specSpace, Key: versionKey(version)}, {Space: specSpace, Key: sourceKey(version)}, {Space: specHeadSpace, Key: headKey}} {
+		it, err := r.store.Get(ctx, t, at.Space, at.Key)
+		if err != nil {
+			return nil, failure(err)
+		}
+		at.Tenant, at.Value = t, it.Value
+		changes = append(changes, at)
+	}
+	return changes, nil
+}
+
+// Touch makes sure that no event which was decided before is committed any more, as a deployment does, and returns what holds
+// from now on: the spec is the same, and what it refers to has changed.
+func (r *Specs) Touch(ctx context.Context, instance string, env j17.Environment, fence store.Fence) (store.Fence, error) {
+	t, err := r.tenant(instance, env)
+	if err != nil {
+		return fence, err
+	}
+	head, rev, err := getOf[specHead](ctx, r.store, t, specHeadSpace, headKey)
+	if err != nil || rev != fence.Rev {
+		return fence, outdatedSpec(env)
+	}
+	side, err := putOver(specHeadSpace, headKey, head, rev)
+	if err != nil {
+		return fence, err
+	}
+	if err := r.store.Write(ctx, t, []store.Side{side}); err != nil {
+		return fence, failure(err)
+	}
+	return r.fence(ctx, t, head.Version)
+}
+
+// fence returns what holds while a version is the current one. Where it is not any more, the fence does not hold.
+func (r *Specs) fence(ctx context.Context, t j17.Tenant, version int) (store.Fence, error) {
+	f := store.Fence{Space: specHeadSpace, Key: headKey}
+	head, rev, err := getOf[specHead](ctx, r.store, t, specHeadSpace, headKey)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return f, failure(err)
+	}
+	if err == nil && head.Version == version {
+		f.Rev = rev
+	}
+	return f, nil
+}
+
+// current returns the current spec; store.ErrNotFound when there is none.
+func (r *Specs) current(ctx context.Context, t j17.Tenant) (Spec, error) {
+	head, rev, err := getOf[specHead](ctx, r.store, t, specHeadSpace, headKey)
+	if err != nil {
+		return Spec{}, err
+	}
+	s, err := r.version(ctx, t, head.Version, true)
 	if errors.Is(err, store.ErrNotFound) {
-		err = missingSpec(at, head.Version)
+		err = missingSpec(t, head.Version)
 	}
 	if err != nil {
-		return Spec{}, 0, err
+		return Spec{}, err
 	}
-	return s, rev, nil
+	s.Fence = store.Fence{Space: specHeadSpace, Key: headKey, Rev: rev}
+	return s, nil
 }
 
 // version returns a version, with its source if that is wanted; store.ErrNotFound when there is none.
-func (r *Specs) version(ctx context.Context, at string, version int, source bool) (Spec, error) {
+func (r *Specs) version(ctx context.Context, t j17.Tenant, version int, source bool) (Spec, error) {
 	if version < 1 {
 		return Spec{}, store.ErrNotFound
 	}
-	s, _, err := get[Spec](ctx, r.store, specSpace, specKey(at, version))
+	s, _, err := getOf[Spec](ctx, r.store, t, specSpace, versionKey(version))
 	if err != nil {
 		return Spec{}, err
 	}
@@ -251,12 +427,12 @@ func (r *Specs) version(ctx context.Context, at string, version int, source bool
 	case !source:
 		s.Source = nil
 	case s.Source == nil:
-		it, err := r.store.Get(ctx, j17.System, specSpace, specSourceKey(at, version))
+		it, err := r.store.Get(ctx, t, specSpace, sourceKey(version))
 		if errors.Is(err, store.ErrNotFound) && r.upstream != nil {
-			return r.sourceUpstream(ctx, at, version)
+			return r.sourceUpstream(ctx, t, version)
 		}
 		if errors.Is(err, store.ErrNotFound) {
-			return Spec{}, missingSpec(at, version)
+			return Spec{}, missingSpec(t, version)
 		}
 		if err != nil {
 			return Spec{}, failure(err)
@@ -266,22 +442,25 @@ func (r *Specs) version(ctx context.Context, at string, version int, source bool
 	return *s, nil
 }
 
-func missingSpec(at string, version int) error {
-	return failure(&store.CorruptionError{Where: string(specHeadSpace) + "/" + at, Err: fmt.Errorf("version %d does not exist", version)})
+func missingSpec(t j17.Tenant, version int) error {
+	return failure(&store.CorruptionError{Where: string(t) + "/" + string(specHeadSpace), Err: fmt.Errorf("version %d does not exist", version)})
 }
 
-// place returns the key under which an environment's specs are kept.
-func (r *Specs) place(instance string, env j17.Environment) (string, error) {
-	rec := r.instance(instance)
-	if rec == nil {
+func outdatedSpec(env j17.Environment) error {
+	return j17.Errorf(j17.CodeConflict, "Another spec has been deployed to %s in the meantime. Compare with that one and deploy again.", env.LongName())
+}
+
+// tenant returns the tenant of an environment of an instance that exists.
+func (r *Specs) tenant(instance string, env j17.Environment) (j17.Tenant, error) {
+	if r.instance(instance) == nil {
 		return "", noInstance()
 	}
 	if _, err := j17.ParseEnvironment(string(env)); err != nil {
 		return "", j17.Errorf(j17.CodeInvalidField, "The environment must be prod, staging or test.").At("environment")
 	}
-	return rec.UUID + "/" + string(env), nil
+	return j17.TenantOf(instance, env), nil
 }
 
-func specKey(at string, version int) string { return fmt.Sprintf("%s/%010d", at, version) }
+func versionKey(version int) string { return fmt.Sprintf("%010d", version) }
 
-func specSourceKey(at string, version int) string { return specKey(at, version) + "/source" }
+func sourceKey(version int) string { return versionKey(version) + sourceSuffix }

@@ -36,7 +36,7 @@ func TestSpecs(t *testing.T) {
 	if diff := cmp.Diff(control.Spec{
 		ID: first.ID, Version: 1, Hash: "bde5d659fbafee263e1f8f53b8f3da4ad7684873dceee7e18893cbc1f50429ee", DeployedAt: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC),
 		DeployedBy: control.Actor{Kind: control.ActorServer}, How: control.Deployed,
-		Source: []byte("{\"a\": \"<ü>\\u0041\"}\r\n\xff"),
+		Source: []byte("{\"a\": \"<ü>\\u0041\"}\r\n\xff"), Fence: first.Fence,
 	}, first); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -68,9 +68,9 @@ func TestSpecs(t *testing.T) {
 	if got, err := s.Specs.Current(t.Context(), app.ID, j17.Prod); err != nil || got.Version != 3 || !bytes.Equal(got.Source, first.Source) {
 		t.Errorf("after a restart: %+v, %v", got, err)
 	}
-	items, err := s.store.Scan(t.Context(), j17.System, "control.specs", store.Range{}, 10)
-	if err != nil || len(items) != 2*5 {
-		t.Errorf("%d items are kept, want 5 versions with their sources: %v", len(items), err)
+	items, err := s.store.Scan(t.Context(), j17.TenantOf(app.ID, j17.Prod), "spec.versions", store.Range{}, 10)
+	if err != nil || len(items) != 2*3 {
+		t.Errorf("%d items are kept, want 3 versions with their sources: %v", len(items), err)
 	}
 
 	for _, d := range []control.Deployment{{Instance: "app", Environment: j17.Prod}, {Instance: "", Environment: j17.Prod}} {

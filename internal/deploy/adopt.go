@@ -2,8 +2,10 @@ package deploy
 
 import (
 	"context"
+	"errors"
 
 	"j17"
+	"j17/internal/store"
 )
 
 // Adopt hands the spec that the registry has for an environment to the engine, where that is not the one in use: it was
@@ -16,19 +18,45 @@ func (s *Service) Adopt(ctx context.Context, instance string, env j17.Environmen
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return s.catchUp(ctx, e)
+	return errors.Join(s.catchUp(ctx, e), s.registry.Specs.Announce(ctx, instance, env))
+}
+
+// Renew hands the spec that the registry has for a tenant to the engine, whose own is refused by the store: another server of
+// the same store has deployed one, or the environment is gone.
+func (s *Service) Renew(ctx context.Context, t j17.Tenant) error {
+	s.mu.Lock()
+	e := s.environments[t]
+	s.mu.Unlock()
+	if e == nil { // it was forgotten meanwhile
+		s.engine.Undeploy(t)
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	err := s.catchUp(ctx, e)
+	if j17.CodeOf(err) == j17.CodeNotFound {
+		s.engine.Undeploy(t)
+	}
+	return err
 }
 
 // catchUp makes the spec that is stored for an environment that of the engine, if it is not yet. The caller holds e.mu.
 func (s *Service) catchUp(ctx context.Context, e *environment) error {
 	stored, err := s.registry.Specs.Current(ctx, e.instance, e.env)
-	if j17.CodeOf(err) == j17.CodeNoSpec || err == nil && stored.Version == e.version {
+	if err == nil && stored.Version == e.version && stored.Fence == e.fence {
+		return nil
+	}
+	if j17.CodeOf(err) == j17.CodeNoSpec {
+		if e.version != 0 { // its data was dropped
+			s.engine.Undeploy(e.tenant)
+			e.version, e.fence, e.compiled, e.code = 0, store.Fence{}, nil, &code{}
+		}
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return s.adopt(ctx, e, stored)
+	return s.adopt(ctx, e, &stored)
 }
 
 // Forget lets go of the specs and the code of an instance that has been deleted.

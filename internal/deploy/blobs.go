@@ -66,14 +66,25 @@ func (s *Service) commit(ctx context.Context, e *environment, upload *blob.Uploa
 		return b, created, err
 	}
 	if used {
-		loaded, _ := s.load(ctx, e, e.compiled, nil)
-		s.swap(e, e.version, e.compiled, loaded)
+		s.reload(ctx, e)
 	}
 	s.audit(ctx, control.Record{
 		Action: "blob.upload", Instance: e.instance, Environment: e.env, Target: b.Name,
 		Details: map[string]string{"version": strconv.Itoa(b.Version), "sha256": b.SHA256, "size": strconv.FormatInt(b.Size, 10)},
 	})
 	return b, true, nil
+}
+
+// reload makes the engine work with what the deployed spec refers to now, and refuses what was decided with anything before.
+// The caller holds e.mu.
+func (s *Service) reload(ctx context.Context, e *environment) {
+	loaded, _ := s.load(ctx, e, e.compiled, nil)
+	fence, err := s.registry.Specs.Touch(ctx, e.instance, e.env, e.fence)
+	if err != nil {
+		s.logger.LogAttrs(ctx, slog.LevelWarn, "writes that are under way may still use the former version of a blob",
+			slog.String("instance", e.instance), slog.String("environment", string(e.env)), slog.Any("error", err))
+	}
+	s.swap(e, &control.Spec{Version: e.version, Fence: fence}, e.compiled, loaded)
 }
 
 // check reports whether the deployed spec could work with an upload as the latest version of its blob. What is missing

@@ -21,6 +21,7 @@ import (
 	"j17/internal/engine"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
+	"j17/internal/store"
 )
 
 // Options configures a Service. All fields are required unless they say otherwise.
@@ -64,6 +65,7 @@ type environment struct {
 	// mu is held while anything of the rest changes, and while something is compared with it.
 	mu       sync.Mutex
 	version  int            // that of the registry, 0 where nothing is deployed
+	fence    store.Fence    // holds as long as the engine works with what the registry has
 	compiled *spec.Compiled // nil where there is none, or none that this version of the program accepts
 	code     *code
 }
@@ -193,7 +195,7 @@ func (s *Service) Deploy(ctx context.Context, r Request) (Result, error) {
 	}
 	result.Created = result.Spec.Version != base
 	result.Spec.Source = nil
-	s.swap(e, result.Spec.Version, compiled, loaded)
+	s.swap(e, &result.Spec, compiled, loaded)
 	s.share(result.Spec.Hash, compiled)
 	return result, nil
 }
@@ -208,8 +210,8 @@ func (s *Service) prepare(ctx context.Context, e *environment, r Request, compil
 	if r.Base != nil && *r.Base != current.Hash {
 		return Result{}, nil, j17.Errorf(j17.CodePreconditionFailed, "Another spec is deployed to %s than the one that If-Match names. Compare with that one and deploy again.", e.env.LongName())
 	}
-	if current.Version != e.version { // deployed by another server of the same store
-		if err := s.adopt(ctx, e, current); err != nil {
+	if current.Version != e.version || current.Fence != e.fence { // deployed by another server of the same store
+		if err := s.adopt(ctx, e, &current); err != nil {
 			return Result{}, nil, err
 		}
 	}
@@ -253,9 +255,9 @@ type deployed struct {
 }
 
 // swap makes a spec and its code what the engine works with. The caller holds e.mu.
-func (s *Service) swap(e *environment, version int, compiled *spec.Compiled, loaded *code) {
-	s.engine.Deploy(e.tenant, compiled, loaded.functions)
-	e.version, e.compiled, e.code = version, compiled, loaded
+func (s *Service) swap(e *environment, stored *control.Spec, compiled *spec.Compiled, loaded *code) {
+	s.engine.Deploy(e.tenant, compiled, loaded.functions, stored.Fence)
+	e.version, e.fence, e.compiled, e.code = stored.Version, stored.Fence, compiled, loaded
 }
 
 // share remembers a compiled spec for other environments that have the same text.
@@ -291,13 +293,13 @@ func (s *Service) compile(stored *control.Spec) (*spec.Compiled, []diag.Diagnost
 }
 
 // adopt hands a stored spec to the engine. The caller holds e.mu.
-func (s *Service) adopt(ctx context.Context, e *environment, stored control.Spec) error {
+func (s *Service) adopt(ctx context.Context, e *environment, stored *control.Spec) error {
 	where := []slog.Attr{slog.String("instance", e.instance), slog.String("environment", string(e.env)), slog.Int("version", stored.Version)}
-	compiled, found := s.compile(&stored)
+	compiled, found := s.compile(stored)
 	if compiled == nil {
 		s.logger.LogAttrs(ctx, slog.LevelError, "a deployed spec is not valid for this version of the program; deploy a corrected one",
 			append(where, slog.String("first_error", first(found)))...)
-		e.version = stored.Version
+		e.version, e.fence = stored.Version, stored.Fence
 		return nil
 	}
 	loaded, missing := s.load(ctx, e, compiled, nil)
@@ -308,7 +310,7 @@ func (s *Service) adopt(ctx context.Context, e *environment, stored control.Spec
 		s.logger.LogAttrs(ctx, slog.LevelError, "custom code of a deployed spec cannot be loaded; events that need it are refused",
 			append(where, slog.String("pointer", string(m.Pointer)), slog.String("error", m.Message))...)
 	}
-	s.swap(e, stored.Version, compiled, loaded)
+	s.swap(e, stored, compiled, loaded)
 	return nil
 }
 

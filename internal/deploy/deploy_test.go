@@ -60,16 +60,27 @@ func start(tb testing.TB) *fixture {
 
 func (f *fixture) open(tb testing.TB) {
 	tb.Helper()
-	var err error
-	if f.store, err = pebble.Open(pebble.Options{Dir: "data", FS: f.fs, Clock: f.clock}); err != nil {
+	st, err := pebble.Open(pebble.Options{Dir: "data", FS: f.fs, Clock: f.clock})
+	if err != nil {
 		tb.Fatal(err)
 	}
-	if f.registry, err = control.Open(tb.Context(), f.store, f.clock); err != nil {
+	f.join(tb, st)
+}
+
+// join makes the fixture one more server of a store.
+func (f *fixture) join(tb testing.TB, st *pebble.Store) {
+	tb.Helper()
+	var err error
+	f.store = st
+	if f.registry, err = control.Open(tb.Context(), control.Options{Store: f.store, Clock: f.clock}); err != nil {
 		tb.Fatal(err)
 	}
 	f.log = &bytes.Buffer{}
 	logger := slog.New(slog.NewTextHandler(&locked{w: f.log}, nil))
-	f.engine = engine.New(engine.Options{Store: f.store, Clock: f.clock, Logger: logger})
+	f.engine = engine.New(engine.Options{
+		Store: f.store, Clock: f.clock, Logger: logger,
+		Renew: func(ctx context.Context, t j17.Tenant) error { return f.Renew(ctx, t) },
+	})
 	f.blobs = blob.New(blob.Options{Store: f.store, Clock: f.clock, Worker: worker.New(f.clock, slog.New(slog.DiscardHandler))})
 	f.Service = deploy.New(deploy.Options{Registry: f.registry, Engine: f.engine, Blobs: f.blobs, Modules: f.modules, Clock: f.clock, Logger: logger})
 	if err := f.Restore(tb.Context()); err != nil {

@@ -11,9 +11,12 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/command"
 	"j17/internal/control"
 	"j17/internal/deploy"
+	"j17/internal/engine"
 	"j17/internal/store"
+	"j17/internal/value"
 )
 
 func TestTrace(t *testing.T) {
@@ -188,6 +191,64 @@ func TestDeployedElsewhere(t *testing.T) {
 	if f.Spec(f.instance, j17.Prod).EventType("note", "more") == nil {
 		t.Error("what was deployed elsewhere does not count here")
 	}
+}
+
+// TestServersOfOneStore deploys by one server and writes by another, which has not heard of it: what is written is what the
+// deployed spec and its code make of it.
+func TestServersOfOneStore(t *testing.T) {
+	f := start(t)
+	f.deploy(t, simple(keep))
+	other := &fixture{fs: f.fs, clock: f.clock, modules: f.modules, instance: f.instance}
+	other.join(t, f.store)
+	write := func() error {
+		body, err := value.ParseString(`{"data":{},"metadata":{"actor":{"type":"user","id":"550e8400-e29b-41d4-a716-446655440001"}}}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &engine.Command{Command: command.Read("was_written", body), Tenant: deploy.Tenant(f.instance, j17.Prod)}
+		c.Type, c.ID = "note", "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10"
+		_, err = other.engine.Execute(t.Context(), c)
+		return err
+	}
+	if err := write(); err != nil {
+		t.Fatal(err)
+	}
+	f.upload(t, "a.wasm", "judge answer:[]")
+	coded := `{` + head + keep + `,"implications":[{"wasm":{"blob_name":"a.wasm","entrypoint":"judge"}}]}}}}}`
+	f.deploy(t, coded)
+	if err := write(); err != nil {
+		t.Error(err)
+	}
+	if got := other.Bindings(f.instance, j17.Prod); len(got) != 1 || !strings.HasSuffix(got[0], "a.wasm 1") {
+		t.Errorf("the other server uses %s", got)
+	}
+	f.upload(t, "a.wasm", "judge answer:[] again")
+	if err := write(); err != nil {
+		t.Error(err)
+	}
+	if got := other.Bindings(f.instance, j17.Prod); len(got) != 1 || !strings.HasSuffix(got[0], "a.wasm 2") {
+		t.Errorf("after an upload the other server uses %s", got)
+	}
+	r := f.request(`{"agent_types":["user"],"aggregate_types":{"note":{"events":{"was_read":{"schema":{},"handler":[]}}}}}`)
+	r.Force = true
+	if _, err := f.Deploy(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, "an event type that is gone", write(), j17.CodeUnknownEventType)
+	r.Source = []byte(simple(keep))
+	if _, err := f.Deploy(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Adopt(t.Context(), f.instance, j17.Prod); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.registry.Instances.Delete(t.Context(), f.instance, "app"); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, "an instance that is gone", write(), j17.CodeNoSpec)
 }
 
 // TestGivenUp checks that a client that goes away while code is loaded leaves everything as it was.

@@ -8,6 +8,7 @@
 package engine
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -45,6 +46,9 @@ type Options struct {
 	// ReadWait is how long a read waits for a state that takes long to fold, before it is refused with CodeStateNotReady; 0 means
 	// DefaultReadWait.
 	ReadWait time.Duration
+	// Renew is called when the store refuses what was decided with the deployed spec, because it has another one: it calls Deploy
+	// or Undeploy. It may be nil where Deploy is never given fences.
+	Renew func(ctx context.Context, t j17.Tenant) error
 }
 
 // Engine executes commands and answers reads for all tenants of one store.
@@ -60,6 +64,7 @@ type Engine struct {
 	failures atomic.Uint32
 
 	writeWait, readWait time.Duration
+	renewal             func(ctx context.Context, t j17.Tenant) error
 
 	environments sync.Map // of *environment by j17.Tenant
 
@@ -135,7 +140,7 @@ func New(o Options) *Engine {
 		mint:   ident.NewMinter(o.Clock.Now),
 		every:  o.SnapshotEvery,
 
-		maxDepth: o.MaxDepth, maxImplied: o.MaxImplied, writeWait: o.WriteWait, readWait: o.ReadWait,
+		maxDepth: o.MaxDepth, maxImplied: o.MaxImplied, writeWait: o.WriteWait, readWait: o.ReadWait, renewal: o.Renew,
 
 		cache:   newCache(o.CacheBytes),
 		flights: flights{byKey: map[flightKey]*flight{}, queue: map[j17.Tenant][]*flight{}},

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -15,14 +16,21 @@ import (
 type environment struct {
 	tenant  j17.Tenant
 	current atomic.Pointer[deployed]
-	// gate is held shared from the look at current to the end of an append, and alone while current changes: what a spec
-	// has let in is stored before the next one is deployed, or not at all.
-	gate sync.RWMutex
-	// gone tells that the environment was undeployed and is not in the engine's map any more. gate guards it.
+	// mu is held while current changes.
+	mu sync.Mutex
+	// gone tells that the environment was undeployed and is not in the engine's map any more.
 	gone bool
+	// renewing, if not nil, is the question to Options.Renew that is under way.
+	renewing *renewal
 	// latest is the time of the latest event that the engine has heard of, in Unix seconds.
 	latest atomic.Int64
 	turns  turns
+}
+
+// renewal is one call of Options.Renew. err counts once done is closed.
+type renewal struct {
+	done chan struct{}
+	err  error
 }
 
 // errRedeployed tells that a write was decided under a spec that is not deployed any more. Nothing was written.
@@ -30,10 +38,12 @@ var errRedeployed = errors.New("engine: another spec has been deployed meanwhile
 
 // Deploy makes c the spec of a tenant, with the functions of its custom code: event types whose code has none are refused
 // with CodeCustomCodeFailed. Reads and writes that begin afterwards see it; states that were folded with other handlers or
-// functions are not used any more. When it returns, all events that the former spec has let in are stored; writes that are
-// still on their way are checked against c.
-func (e *Engine) Deploy(t j17.Tenant, c *spec.Compiled, functions Functions) {
+// functions are not used any more. Whatever is decided with c is stored only while the fences hold: a fence on what says in the
+// store that c is deployed makes a deployment exact, whoever makes the next one. Writes whose fences do not hold any more are
+// decided anew with what Options.Renew deploys.
+func (e *Engine) Deploy(t j17.Tenant, c *spec.Compiled, functions Functions, fences ...store.Fence) {
 	d := newDeployed(c, functions)
+	d.fences, d.replaced = fences, make(chan struct{})
 	for {
 		found, ok := e.environments.Load(t)
 		if !ok {
@@ -52,14 +62,21 @@ func newEnvironment(t j17.Tenant) *environment {
 
 // deploy reports false when the environment has been given up.
 func (env *environment) deploy(d *deployed) bool {
-	env.gate.Lock()
-	defer env.gate.Unlock()
+	env.mu.Lock()
+	defer env.mu.Unlock()
 	if env.gone {
 		return false
 	}
 	d.env = env
-	env.current.Store(d)
+	env.replace(d)
 	return true
+}
+
+// replace makes d, which may be nil, the present one. The caller holds mu.
+func (env *environment) replace(d *deployed) {
+	if old := env.current.Swap(d); old != nil {
+		close(old.replaced)
+	}
 }
 
 // Undeploy takes a tenant's spec away: nothing can be written or read until there is another one.
@@ -69,13 +86,13 @@ func (e *Engine) Undeploy(t j17.Tenant) {
 		return
 	}
 	env, _ := found.(*environment)
-	env.gate.Lock()
-	defer env.gate.Unlock()
+	env.mu.Lock()
+	defer env.mu.Unlock()
 	if env.gone {
 		return
 	}
 	env.gone = true
-	env.current.Store(nil)
+	env.replace(nil)
 	e.environments.Delete(t)
 }
 
@@ -106,18 +123,69 @@ func (e *Engine) deployed(t j17.Tenant) (*deployed, error) {
 
 // append hands a unit that was decided under d to the store. The error is errRedeployed where d is not deployed any more.
 func (e *Engine) append(ctx context.Context, d *deployed, unit *store.Append) (store.Result, error) {
-	env := d.env
-	env.gate.RLock()
-	defer env.gate.RUnlock()
-	if env.current.Load() != d {
+	if d.env.current.Load() != d {
 		return store.Result{}, errRedeployed
 	}
-	results, err := e.store.Append(ctx, env.tenant, []store.Append{*unit})
+	unit.Fences = d.fences
+	results, err := e.store.Append(ctx, d.env.tenant, []store.Append{*unit})
 	if err != nil {
 		return store.Result{}, storage(err)
 	}
-	env.pass(results[0].Timestamp)
+	if d.fenced(&results[0]) {
+		return store.Result{}, errRedeployed
+	}
+	d.env.pass(results[0].Timestamp)
 	return results[0], nil
+}
+
+// fenced reports whether a unit was refused because another spec is deployed than d.
+func (d *deployed) fenced(r *store.Result) bool {
+	return slices.ContainsFunc(r.Sides, func(c store.SideConflict) bool {
+		return slices.ContainsFunc(d.fences, func(f store.Fence) bool { return f.Space == c.Space && f.Key == c.Key })
+	})
+}
+
+// renew returns when something else is deployed than d, with which nothing can be decided any more: the engine is told by itself,
+// or it asks.
+func (e *Engine) renew(ctx context.Context, d *deployed) error {
+	env := d.env
+	env.mu.Lock()
+	asked := env.renewing
+	if asked == nil && env.current.Load() == d {
+		asked = &renewal{done: make(chan struct{})}
+		env.renewing = asked
+		go e.ask(context.WithoutCancel(ctx), env, asked)
+	}
+	env.mu.Unlock()
+	if asked == nil {
+		return nil
+	}
+	select {
+	case <-d.replaced:
+		return nil
+	case <-asked.done:
+	case <-ctx.Done():
+		return storage(ctx.Err())
+	}
+	switch {
+	case env.current.Load() != d:
+		return nil
+	case asked.err != nil:
+		return asked.err
+	default:
+		return j17.Errorf(j17.CodeUnavailable, "Another spec was deployed to this environment, and this server cannot work with it. Nothing was written. Deploy a spec that this server accepts, or bring all servers to the same version.")
+	}
+}
+
+// ask asks what is deployed to an environment.
+func (e *Engine) ask(ctx context.Context, env *environment, r *renewal) {
+	if e.renewal != nil {
+		r.err = e.renewal(ctx, env.tenant)
+	}
+	env.mu.Lock()
+	env.renewing = nil
+	env.mu.Unlock()
+	close(r.done)
 }
 
 // now returns the time at which something is decided, in Unix seconds: the clock's, or that of the latest event if it is later.

@@ -11,6 +11,7 @@ import (
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
 	"j17/internal/spec/tick"
+	"j17/internal/store"
 	"j17/internal/value"
 	"j17/internal/work"
 )
@@ -23,7 +24,10 @@ type deployed struct {
 	spec      *spec.Compiled
 	functions Functions
 	// env is where it is deployed, nil where events are only tried.
-	env      *environment
+	env *environment
+	// fences hold as long as it is deployed, for all who write to the store; replaced is closed when this engine has another one.
+	fences   []store.Fence
+	replaced chan struct{}
 	programs map[string]*program
 }
 

@@ -138,8 +138,6 @@ func (t *turns) waiting() int {
 
 // flight stores as many tickets as one append takes. It reports false when there were none.
 func (e *Engine) flight(ctx context.Context, env *environment) bool {
-	env.gate.RLock()
-	defer env.gate.RUnlock()
 	tickets, units := env.turns.board(env.current.Load())
 	if tickets == nil {
 		return false
@@ -183,6 +181,7 @@ func (t *turns) board(d *deployed) (tickets []*ticket, units []store.Append) {
 		}
 		n++
 		unit := tk.plan.unit
+		unit.Fences = tk.d.fences
 		switch {
 		case tk.state == ticketFailed: // given up
 			continue
@@ -228,6 +227,8 @@ func (t *turns) land(tickets []*ticket, results []store.Result, err error) {
 				tk.drifted = tk.drifted || a.state != nil && !tk.exact(a, &results[i])
 			}
 			t.end(tk, ticketStored, nil)
+		case tk.d.fenced(&results[i]):
+			t.end(tk, ticketFailed, errRedeployed)
 		default:
 			tk.result = results[i]
 			t.end(tk, ticketFailed, nil)

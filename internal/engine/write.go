@@ -29,6 +29,9 @@ func (e *Engine) Execute(ctx context.Context, c *Command) (Receipt, error) {
 		if !errors.Is(err, errRedeployed) {
 			return r, err
 		}
+		if err := e.renew(ctx, d); err != nil {
+			return Receipt{}, err
+		}
 	}
 }
 

@@ -593,7 +593,14 @@ func (s *Server) checkHeadnode(ctx context.Context) error {
 	}
 	for _, t := range tenants {
 		for _, i := range s.registry.Instances.All() {
-			if strings.HasPrefix(string(t), i.ID+"/") {
+			if !strings.HasPrefix(string(t), i.ID+"/") {
+				continue
+			}
+			extent, err := s.store.Extent(ctx, t)
+			if err != nil {
+				return err
+			}
+			if extent.Events > 0 {
 				return fmt.Errorf("the data folder holds events of the instance %s, and a headnode serves none; start it with the role all, or on a folder without events", i.Name)
 			}
 		}

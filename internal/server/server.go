@@ -19,6 +19,7 @@ import (
 	"golang.org/x/crypto/acme/autocert"
 	"golang.org/x/sync/errgroup"
 
+	"j17"
 	"j17/internal/auth"
 	"j17/internal/blob"
 	"j17/internal/clock"
@@ -135,7 +136,7 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.registry, err = control.Open(ctx, s.store, o.Clock, o.Plans...); err != nil {
+	if s.registry, err = control.Open(ctx, control.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger, Plans: o.Plans}); err != nil {
 		return nil, err
 	}
 	if o.nodeSecret != "" {
@@ -162,6 +163,7 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 		}{s.usage.Wrap(s.store), s.store, s.store, s.store},
 		Clock: o.Clock, Logger: o.Logger, MaxDepth: o.ImplicationsMaxDepth, MaxImplied: o.ImplicationsMaxTotal,
 		WriteWait: o.WriteWait, ReadWait: o.ReadWait,
+		Renew: func(ctx context.Context, t j17.Tenant) error { return s.deploy.Renew(ctx, t) },
 	})
 	s.blobs = blob.New(blob.Options{Store: s.store, Clock: o.Clock, Worker: s.worker})
 	modules, containers, err := s.openCode(ctx)
@@ -329,7 +331,7 @@ func (s *Server) settle(ctx context.Context) error {
 }
 
 // upkeep lets the registry look after itself.
-func (s *Server) upkeep(ctx context.Context) error { return s.registry.Run(ctx, s.options.Logger) }
+func (s *Server) upkeep(ctx context.Context) error { return s.registry.Run(ctx) }
 
 func serve(h *http.Server, l net.Listener) error {
 	if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {

@@ -54,7 +54,7 @@ func (f *fixture) open(tb testing.TB) {
 	if f.raw, err = pebble.Open(pebble.Options{Dir: "data", FS: f.disk, Clock: f.clock}); err != nil {
 		tb.Fatal(err)
 	}
-	if f.registry, err = control.Open(tb.Context(), f.raw, f.clock, control.Plan{Name: "small", EventsPerMonth: 100, StorageBytes: 1 << 30}); err != nil {
+	if f.registry, err = control.Open(tb.Context(), control.Options{Store: f.raw, Clock: f.clock, Plans: []control.Plan{{Name: "small", EventsPerMonth: 100, StorageBytes: 1 << 30}}}); err != nil {
 		tb.Fatal(err)
 	}
 	f.Meter = usage.New(usage.Options{Store: f.raw, Registry: f.registry, Clock: f.clock, Logger: slog.New(slog.NewTextHandler(&f.log, nil)), Channels: f.channels})

@@ -1,0 +1,260 @@
+package control_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"j17"
+	"j17/internal/control"
+	"j17/internal/store"
+)
+
+// ending is a store whose program ends when it has written a number of times.
+type ending struct {
+	store.Store
+	left int
+}
+
+var errEnded = errors.New("the program has ended")
+
+func (e *ending) Write(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
+	if e.left == 0 {
+		return errEnded
+	}
+	e.left--
+	return e.Store.Write(ctx, t, side, fences...)
+}
+
+// putFormer writes versions of a spec to where they used to be: items of the System tenant.
+func putFormer(tb testing.TB, s *server, uuid string, env j17.Environment, sources ...string) {
+	tb.Helper()
+	at := uuid + "/" + string(env)
+	var sides []store.Side
+	for i, source := range sources {
+		key := fmt.Sprintf("%s/%010d", at, i+1)
+		version := fmt.Sprintf(`{"id":"dep_%d","version":%d,"hash":"h%d","deployed_at":"2026-11-21T12:00:00Z","deployed_by":{"kind":"server"},"how":"deploy"}`, i+1, i+1, i+1)
+		sides = append(sides,
+			store.Side{Op: store.Put, Space: "control.specs", Key: key, Value: []byte(version)},
+			store.Side{Op: store.Put, Space: "control.specs", Key: key + "/source", Value: []byte(source)})
+	}
+	sides = append(sides, store.Side{Op: store.Put, Space: "control.spec_heads", Key: at, Value: fmt.Appendf(nil, `{"version":%d}`, len(sources))})
+	if err := s.store.Write(tb.Context(), j17.System, sides); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// uuidOf returns the id under which the store has an instance.
+func uuidOf(tb testing.TB, s *server, name string) string {
+	tb.Helper()
+	it, err := s.store.Get(tb.Context(), j17.System, "control.instance_names", name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return strings.Split(string(it.Value), `"`)[3]
+}
+
+// former counts the items that are left where specs used to be.
+func former(tb testing.TB, s *server) int {
+	tb.Helper()
+	n := 0
+	for _, space := range []store.Space{"control.specs", "control.spec_heads"} {
+		items, err := s.store.Scan(tb.Context(), j17.System, space, store.Range{}, 1000)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		n += len(items)
+	}
+	return n
+}
+
+// TestSpecsMoveToTheirEnvironments opens a registry whose specs are where they used to be. However often the program ends while
+// it moves them, in whatever moment, each environment has all of its versions or none, and in the end all have all.
+func TestSpecsMoveToTheirEnvironments(t *testing.T) {
+	large := strings.Repeat(" ", 3<<20)
+	for writes := 0; ; writes++ {
+		s := start(t)
+		app, other := s.instance(t, "app"), s.instance(t, "other")
+		putFormer(t, s, uuidOf(t, s, "app"), j17.Prod, "one", "two"+large, "three"+large)
+		putFormer(t, s, uuidOf(t, s, "app"), j17.Test, "elsewhere")
+		putFormer(t, s, uuidOf(t, s, "other"), j17.Prod, "other")
+		var log bytes.Buffer
+		options := control.Options{Store: &ending{s.store, writes}, Clock: s.clock, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		_, err := control.Open(t.Context(), options)
+		ended := err != nil
+		if ended {
+			head, err := s.store.Get(t.Context(), j17.TenantOf(app.ID, j17.Prod), "spec.head", "current")
+			if !errors.Is(err, store.ErrNotFound) && (err != nil || string(head.Value) != `{"version":3}`) {
+				t.Fatalf("after %d writes the environment has the version %s: %v", writes, head.Value, err)
+			}
+			options.Store = s.store
+		}
+		r, err := control.Open(t.Context(), options)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		all, err := r.Specs.History(t.Context(), app.ID, j17.Prod, 0, 10)
+		if err != nil || len(all) != 3 || all[0].Version != 3 || all[2].ID != "dep_1" {
+			t.Fatalf("after %d writes: %+v, %v", writes, all, err)
+		}
+		if current, err := r.Specs.Current(t.Context(), app.ID, j17.Prod); err != nil || string(current.Source) != "three"+large || current.Fence.Rev == 0 {
+			t.Fatalf("after %d writes: %v", writes, err)
+		}
+		if got, err := r.Specs.Version(t.Context(), app.ID, j17.Prod, 1); err != nil || string(got.Source) != "one" {
+			t.Fatalf("after %d writes: %+v, %v", writes, got, err)
+		}
+		for _, at := range []struct {
+			id  string
+			env j17.Environment
+		}{{app.ID, j17.Test}, {other.ID, j17.Prod}} {
+			if got, err := r.Specs.Current(t.Context(), at.id, at.env); err != nil || got.Version != 1 {
+				t.Fatalf("after %d writes: %+v, %v", writes, got, err)
+			}
+		}
+		if n := former(t, s); n != 0 {
+			t.Fatalf("after %d writes %d items are left where specs used to be", writes, n)
+		}
+		if !ended {
+			if !strings.Contains(log.String(), "done=3 environments=3") {
+				t.Errorf("nothing is said of it: %s", log.String())
+			}
+			return
+		}
+	}
+}
+
+// TestWhatWasDeployedSinceStays finds specs where they used to be, of an environment that has newer ones: the program has ended
+// between the move and the removal.
+func TestWhatWasDeployedSinceStays(t *testing.T) {
+	s := start(t)
+	app := s.instance(t, "app")
+	put := func(source string, base int) {
+		t.Helper()
+		if _, err := s.Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte(source), Base: base}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("one", 0)
+	put("two", 1)
+	putFormer(t, s, uuidOf(t, s, "app"), j17.Prod, "one")
+	s.restart(t)
+	if got, err := s.Specs.Current(t.Context(), app.ID, j17.Prod); err != nil || string(got.Source) != "two" || former(t, s) != 0 {
+		t.Errorf("%+v, %v; %d items are left", got, err, former(t, s))
+	}
+}
+
+// TestSpecsAreExportedWithTheirEnvironment takes an environment out of its store and puts it back.
+func TestSpecsAreExportedWithTheirEnvironment(t *testing.T) {
+	s := start(t)
+	app := s.instance(t, "app")
+	tenant := j17.TenantOf(app.ID, j17.Prod)
+	deployed, err := s.Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("one"), Note: "first"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var export bytes.Buffer
+	if err := s.store.ExportTenant(t.Context(), tenant, &export); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.store.DropTenant(t.Context(), tenant); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Specs.Current(t.Context(), app.ID, j17.Prod)
+	want(t, "without its data", err, j17.CodeNoSpec, "")
+	if err := s.store.ImportTenant(t.Context(), tenant, &export); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Specs.Current(t.Context(), app.ID, j17.Prod)
+	if diff := cmp.Diff(deployed, got); diff != "" || err != nil {
+		t.Errorf("(-before +after): %v\n%s", err, diff)
+	}
+	if all, err := s.Specs.History(t.Context(), app.ID, j17.Prod, 0, 10); err != nil || len(all) != 1 || all[0].Note != "first" {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+// TestNothingIsCommittedUnderAFormerSpec checks what a deployment promises of units that carry its fence.
+func TestNothingIsCommittedUnderAFormerSpec(t *testing.T) {
+	s := start(t)
+	app := s.instance(t, "app")
+	tenant := j17.TenantOf(app.ID, j17.Prod)
+	unit := func(f store.Fence) store.Outcome {
+		t.Helper()
+		results, err := s.store.Append(t.Context(), tenant, []store.Append{{
+			Fences: []store.Fence{f},
+			Events: []store.NewEvent{{Key: j17.Key{Type: "a", ID: "1"}, Type: "was", Data: []byte("{}"), Metadata: []byte("{}")}},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return results[0].Outcome
+	}
+	var before control.Spec
+	for base := range 3 {
+		spec, err := s.Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte{byte('0' + base)}, Base: base})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := unit(spec.Fence); got != store.Committed {
+			t.Errorf("version %d: outcome %d", spec.Version, got)
+		}
+		if base > 0 && unit(before.Fence) != store.Conflict {
+			t.Errorf("version %d counts after %d", before.Version, spec.Version)
+		}
+		before = spec
+	}
+	again, err := s.Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("2"), Base: 3})
+	if err != nil || again.Fence != before.Fence {
+		t.Errorf("deploying the same again: %+v, %v", again, err)
+	}
+	touched, err := s.Specs.Touch(t.Context(), app.ID, j17.Prod, before.Fence)
+	if err != nil || unit(before.Fence) != store.Conflict || unit(touched) != store.Committed {
+		t.Errorf("what the spec refers to has changed: %+v, %v", touched, err)
+	}
+	_, err = s.Specs.Touch(t.Context(), app.ID, j17.Prod, before.Fence)
+	want(t, "with a fence that does not hold", err, j17.CodeConflict, "")
+	if err := s.Instances.Delete(t.Context(), app.ID, "app"); err != nil {
+		t.Fatal(err)
+	}
+	if got := unit(touched); got != store.Conflict {
+		t.Errorf("an event of a deleted instance: outcome %d", got)
+	}
+}
+
+// TestADeploymentIsToldOfLater ends the program between a deployment and its announcement: the audit log has it once all the
+// same, as soon as someone looks.
+func TestADeploymentIsToldOfLater(t *testing.T) {
+	s := start(t)
+	app := s.instance(t, "app")
+	for writes := 1; writes <= 3; writes++ {
+		e := &ending{s.store, writes}
+		r, err := control.Open(t.Context(), control.Options{Store: e, Clock: s.clock})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx := control.WithActor(t.Context(), control.Actor{Kind: control.ActorOperator, Email: "a@example.com", Address: "192.0.2.1"}, "req")
+		deployed, err := r.Specs.Put(ctx, control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte{byte('0' + writes)}, Base: writes - 1})
+		if err != nil {
+			t.Fatal(writes, err)
+		}
+		s.clock.Advance(time.Second)
+		s.restart(t)
+		for range 2 {
+			if err := s.Specs.Announce(t.Context(), app.ID, j17.Prod); err != nil {
+				t.Fatal(err)
+			}
+		}
+		records, _, err := s.Audit.List(t.Context(), control.AuditQuery{Action: "spec"}, 10)
+		if err != nil || len(records) != writes || records[0].Target != deployed.ID || records[0].Actor.Address != "192.0.2.1" || records[0].RequestID != "req" {
+			t.Errorf("after %d writes: %+v, %v", writes, records, err)
+		}
+	}
+}
