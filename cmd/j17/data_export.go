@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"slices"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
@@ -148,7 +149,7 @@ func (x *export) last(f *os.File) (int64, error) {
 		if _, err := f.ReadAt(block, start); err != nil {
 			return 0, err
 		}
-		tail = append(block, tail...)
+		tail = slices.Concat(block, tail)
 	}
 	end := bytes.LastIndexByte(tail, '\n')
 	if end < 0 {
