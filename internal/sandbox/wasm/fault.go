@@ -67,8 +67,8 @@ func (m *Module) fault(r *run, err error, refused bool) error {
 
 // largest returns how many pages the memory may have.
 func (m *Module) largest() uint32 {
-	if m.parsed.memory.hasMax {
-		return min(m.parsed.memory.max, m.rt.pages)
+	if m.parsed.Memory.HasMax {
+		return min(m.parsed.Memory.Max, m.rt.pages)
 	}
 	return m.rt.pages
 }

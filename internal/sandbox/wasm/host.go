@@ -10,6 +10,8 @@ import (
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
+
+	"j17/internal/sandbox/wasm/instrument"
 )
 
 // Error numbers of WASI.
@@ -34,23 +36,23 @@ type hostFunction func(r *run, mod api.Module, stack []uint64)
 const i32x4 = "\x7f\x7f\x7f\x7f"
 
 // offered returns the host function for an import, or an error that names the import.
-func offered(i imported) (hostFunction, error) {
-	if i.module == "env" && i.name == "abort" && i.sig == (signature{params: i32x4}) {
+func offered(i instrument.Import) (hostFunction, error) {
+	if i.Module == "env" && i.Name == "abort" && i.Signature == (instrument.Signature{Params: i32x4}) {
 		return abort, nil
 	}
-	if i.module != wasiModule {
-		return nil, fmt.Errorf("the module imports the function %.60q of %.60q, which does not exist here", i.name, i.module)
+	if i.Module != wasiModule {
+		return nil, fmt.Errorf("the module imports the function %.60q of %.60q, which does not exist here", i.Name, i.Module)
 	}
-	f, sig := wasiFunction(i.name)
+	f, sig := wasiFunction(i.Name)
 	switch {
-	case f != nil && i.sig != sig:
-		return nil, fmt.Errorf("the module imports %.60q of %.60q as %s, but it is %s", i.name, i.module, i.sig, sig)
+	case f != nil && i.Signature != sig:
+		return nil, fmt.Errorf("the module imports %.60q of %.60q as %s, but it is %s", i.Name, i.Module, i.Signature, sig)
 	case f != nil:
 		return f, nil
-	case slices.Contains(wasiRefused(), i.name) && i.sig.results == "\x7f":
+	case slices.Contains(wasiRefused(), i.Name) && i.Signature.Results == "\x7f":
 		return func(_ *run, _ api.Module, stack []uint64) { stack[0] = wasiNosys }, nil
 	default:
-		return nil, fmt.Errorf("the module imports %.60q of %.60q as %s, which is no function of WASI preview 1", i.name, i.module, i.sig)
+		return nil, fmt.Errorf("the module imports %.60q of %.60q as %s, which is no function of WASI preview 1", i.Name, i.Module, i.Signature)
 	}
 }
 
@@ -65,8 +67,8 @@ func wasiRefused() []string {
 // wasiFunction returns a function of WASI that does something, with its signature. There are no arguments, no variables and
 // no files but an empty standard input and an output that goes to the log. The clock stands still, and what is random
 // elsewhere is zero, so that a module's answer depends on its input alone.
-func wasiFunction(name string) (hostFunction, signature) {
-	i32s := func(n int) signature { return signature{strings.Repeat("\x7f", n), "\x7f"} }
+func wasiFunction(name string) (hostFunction, instrument.Signature) {
+	i32s := func(n int) instrument.Signature { return instrument.Signature{Params: strings.Repeat("\x7f", n), Results: "\x7f"} }
 	switch name {
 	case "args_get", "environ_get":
 		return constant(wasiOK), i32s(2)
@@ -79,11 +81,11 @@ func wasiFunction(name string) (hostFunction, signature) {
 		return func(_ *run, mod api.Module, stack []uint64) { stack[0] = errno(putU64(mod, stack[1], 1)) }, i32s(2)
 	case "clock_time_get":
 		// Not zero, which Go takes for a broken clock.
-		return func(_ *run, mod api.Module, stack []uint64) { stack[0] = errno(putU64(mod, stack[2], 1)) }, signature{"\x7f\x7e\x7f", "\x7f"}
+		return func(_ *run, mod api.Module, stack []uint64) { stack[0] = errno(putU64(mod, stack[2], 1)) }, instrument.Signature{Params: "\x7f\x7e\x7f", Results: "\x7f"}
 	case "random_get":
 		return func(r *run, mod api.Module, stack []uint64) {
 			b, ok := mod.Memory().Read(uint32(stack[0]), uint32(stack[1])) //nolint:gosec // parameters are i32
-			r.spend(len(b) / bytesPerCost)
+			r.spend(len(b) / instrument.BytesPerCost)
 			clear(b)
 			stack[0] = errno(ok)
 		}, i32s(2)
@@ -122,15 +124,15 @@ func wasiFunction(name string) (hostFunction, signature) {
 		case "fd_prestat_dir_name":
 			sig = i32s(3)
 		case "fd_seek":
-			sig = signature{"\x7f\x7e\x7f\x7f", "\x7f"}
+			sig = instrument.Signature{Params: "\x7f\x7e\x7f\x7f", Results: "\x7f"}
 		}
 		return constant(wasiBadf), sig
 	case "sched_yield":
 		return constant(wasiOK), i32s(0)
 	case "proc_exit":
-		return func(_ *run, _ api.Module, stack []uint64) { panic(exit{uint32(stack[0])}) }, signature{params: "\x7f"} //nolint:gosec // parameters are i32
+		return func(_ *run, _ api.Module, stack []uint64) { panic(exit{uint32(stack[0])}) }, instrument.Signature{Params: "\x7f"} //nolint:gosec // parameters are i32
 	default:
-		return nil, signature{}
+		return nil, instrument.Signature{}
 	}
 }
 
@@ -175,7 +177,7 @@ func fdWrite(r *run, mod api.Module, stack []uint64) {
 			stack[0] = wasiFault
 			return
 		}
-		r.spend(costOfVector + min(len(b), maxLog)/bytesPerCost)
+		r.spend(costOfVector + min(len(b), maxLog)/instrument.BytesPerCost)
 		r.log.write(b)
 		total += size
 	}
@@ -235,19 +237,19 @@ func abort(r *run, mod api.Module, stack []uint64) {
 }
 
 // provide instantiates the functions that a module imports, and the tick that its rewritten form imports as well.
-func provide(ctx context.Context, rt wazero.Runtime, imports []imported) error {
+func provide(ctx context.Context, rt wazero.Runtime, imports []instrument.Import) error {
 	functions := map[string]map[string]bool{}
 	builders := map[string]wazero.HostModuleBuilder{}
-	add := func(i imported, f hostFunction) {
-		if builders[i.module] == nil {
-			builders[i.module], functions[i.module] = rt.NewHostModuleBuilder(i.module), map[string]bool{}
+	add := func(i instrument.Import, f hostFunction) {
+		if builders[i.Module] == nil {
+			builders[i.Module], functions[i.Module] = rt.NewHostModuleBuilder(i.Module), map[string]bool{}
 		}
-		if functions[i.module][i.name] {
+		if functions[i.Module][i.Name] {
 			return
 		}
-		functions[i.module][i.name] = true
+		functions[i.Module][i.Name] = true
 		call := api.GoModuleFunc(func(ctx context.Context, mod api.Module, stack []uint64) { f(runOf(ctx), mod, stack) })
-		builders[i.module].NewFunctionBuilder().WithGoModuleFunction(call, valueTypes(i.sig.params), valueTypes(i.sig.results)).Export(i.name)
+		builders[i.Module].NewFunctionBuilder().WithGoModuleFunction(call, valueTypes(i.Signature.Params), valueTypes(i.Signature.Results)).Export(i.Name)
 	}
 	for _, i := range imports {
 		f, err := offered(i)
@@ -256,7 +258,7 @@ func provide(ctx context.Context, rt wazero.Runtime, imports []imported) error {
 		}
 		add(i, f)
 	}
-	add(imported{module: tickModule, name: tickName}, func(r *run, _ api.Module, _ []uint64) {
+	add(instrument.Import{Module: instrument.TickModule, Name: instrument.TickName}, func(r *run, _ api.Module, _ []uint64) {
 		if err := r.tick(); err != nil {
 			panic(err)
 		}

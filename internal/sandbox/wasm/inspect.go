@@ -1,5 +1,7 @@
 package wasm
 
+import "j17/internal/sandbox/wasm/instrument"
+
 // Inspection is what can be said about a binary without running it.
 type Inspection struct {
 	Exports []Export
@@ -34,49 +36,49 @@ type Import struct {
 
 // Inspect reads a binary. The error is a *sandbox.Fault of kind Start where it cannot be read.
 func Inspect(binary []byte) (Inspection, error) {
-	m, err := parse(binary)
+	m, err := instrument.Parse(binary)
 	if err != nil {
 		return Inspection{}, invalid(err)
 	}
 	const pages = DefaultMemory / pageSize
-	in := Inspection{MemoryPages: m.memory.min, MaxMemoryPages: pages, Entrypoints: m.entrypoints()}
-	if m.memory.hasMax {
-		in.MaxMemoryPages = min(m.memory.max, pages)
+	in := Inspection{MemoryPages: m.Memory.Min, MaxMemoryPages: pages, Entrypoints: entrypoints(m)}
+	if m.Memory.HasMax {
+		in.MaxMemoryPages = min(m.Memory.Max, pages)
 	}
-	for _, e := range m.exports {
-		x := Export{Name: e.name}
-		switch e.kind {
-		case kindFunction:
-			sig, _ := m.function(e.index)
+	for _, e := range m.Exports {
+		x := Export{Name: e.Name}
+		switch e.Kind {
+		case instrument.KindFunction:
+			sig, _ := m.Function(e.Index)
 			x.Kind, x.Signature = "function", sig.String()
-		case kindTable:
+		case instrument.KindTable:
 			x.Kind = "table"
-		case kindMemory:
+		case instrument.KindMemory:
 			x.Kind = "memory"
 		default:
 			x.Kind = "global"
 		}
 		in.Exports = append(in.Exports, x)
 	}
-	if fault := m.contract(pages); fault != nil {
+	if fault := contract(m, pages); fault != nil {
 		in.Problems = append(in.Problems, sentence(fault.Detail))
 	}
-	for _, i := range m.imports {
+	for _, i := range m.Imports {
 		_, err := offered(i)
 		if err != nil {
 			in.Problems = append(in.Problems, sentence(err.Error()))
 		}
-		in.Imports = append(in.Imports, Import{i.module, i.name, i.sig.String(), err == nil})
+		in.Imports = append(in.Imports, Import{i.Module, i.Name, i.Signature.String(), err == nil})
 	}
 	if len(in.Entrypoints) == 0 {
 		in.Problems = append(in.Problems, "The module exports no function with the signature "+entrySignature().String()+" that could be an entry point.")
 	}
 	if len(in.Problems) == 0 {
-		if _, err := m.rewrite(pages); err != nil {
+		if _, err := m.Instrument(pages); err != nil {
 			in.Problems = append(in.Problems, sentence(err.Error()))
 		}
 	}
-	in.Pooled = !m.disposable
+	in.Pooled = !m.Disposable
 	return in, nil
 }
 

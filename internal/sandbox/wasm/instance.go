@@ -14,6 +14,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"j17/internal/sandbox"
+	"j17/internal/sandbox/wasm/instrument"
 )
 
 // image is the state that every call begins from: that of an instance after its start.
@@ -82,7 +83,7 @@ func (m *Module) Run(ctx context.Context, entrypoint string, timeout time.Durati
 	}
 	r := &run{ctx: ctx, sched: m.rt.sched, memory: m.rt.memory}
 	defer r.end()
-	if err := r.acquire(max(int64(m.image.size), int64(m.parsed.memory.min)*pageSize)); err != nil {
+	if err := r.acquire(max(int64(m.image.size), int64(m.parsed.Memory.Min)*pageSize)); err != nil {
 		return Result{}, err
 	}
 	if err := r.begin(); err != nil {
@@ -99,7 +100,7 @@ func (m *Module) Run(ctx context.Context, entrypoint string, timeout time.Durati
 	output, err := i.call(r, entrypoint, input)
 	now := m.rt.sched.clock.Now()
 	result := Result{Output: output, Log: r.log.text(), Used: r.used, Memory: i.mod.Memory().Size()}
-	result.Code = time.Duration(float64(r.work*budget+int64(r.host)+before-i.counted()) / budget * float64(tickTime))
+	result.Code = time.Duration(float64(r.work*instrument.Budget+int64(r.host)+before-i.counted()) / instrument.Budget * float64(tickTime))
 	// To compare its memory with what it was, and put it back, takes time as well.
 	allowed.Spend(result.Code+time.Duration(result.Memory/bytesPerNanosecond), len(input)+len(output))
 	if f, ok := errors.AsType[*sandbox.Fault](err); ok && f.Kind == sandbox.Timeout {
@@ -112,7 +113,7 @@ func (m *Module) Run(ctx context.Context, entrypoint string, timeout time.Durati
 	if r.denied { // whatever the code has made of that
 		result.Output, err = nil, busy(r)
 	}
-	if err == nil && !m.parsed.disposable && i.reset() {
+	if err == nil && !m.parsed.Disposable && i.reset() {
 		m.rt.pool.put(ctx, i)
 		return result, nil
 	}
@@ -150,7 +151,7 @@ func (m *Module) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if m.parsed.disposable {
+	if m.parsed.Disposable {
 		i.close(ctx)
 		return nil
 	}
@@ -193,12 +194,12 @@ func (m *Module) boot(r *run) (*instance, error) {
 		return nil, err
 	}
 	var functions []string
-	if m.exports.start != "" {
-		functions = append(functions, m.exports.start)
+	if m.exports.Start != "" {
+		functions = append(functions, m.exports.Start)
 	}
-	if e, ok := m.parsed.export("_initialize", kindFunction); ok {
-		if sig, _ := m.parsed.function(e.index); sig == (signature{}) {
-			functions = append(functions, e.name)
+	if e, ok := m.parsed.Export("_initialize", instrument.KindFunction); ok {
+		if sig, _ := m.parsed.Function(e.Index); sig == (instrument.Signature{}) {
+			functions = append(functions, e.Name)
 		}
 	}
 	running := context.WithValue(r.ctx, runKey{}, r)
@@ -218,7 +219,7 @@ func (m *Module) boot(r *run) (*instance, error) {
 
 // instance returns an instance in its first state: one from the pool, or a new one.
 func (m *Module) instance(r *run) (*instance, error) {
-	if m.parsed.disposable {
+	if m.parsed.Disposable {
 		return m.boot(r)
 	}
 	if i := m.rt.pool.take(m); i != nil {
@@ -257,8 +258,8 @@ func (m *Module) instantiate(ctx context.Context) (*instance, error) {
 		return nil, start("the module could not be started: "+firstLine(err).Error(), "Check the places of its data and element segments.")
 	}
 	i := &instance{module: m, mod: mod, memory: memory, malloc: mod.ExportedFunction("malloc"), entries: map[string]api.Function{}}
-	i.refused, i.counter = mod.ExportedGlobal(m.exports.refused), mod.ExportedGlobal(m.exports.counter)
-	for _, name := range m.exports.globals {
+	i.refused, i.counter = mod.ExportedGlobal(m.exports.Refused), mod.ExportedGlobal(m.exports.Counter)
+	for _, name := range m.exports.Globals {
 		if g, ok := mod.ExportedGlobal(name).(api.MutableGlobal); ok {
 			i.globals = append(i.globals, g)
 		}
@@ -301,7 +302,7 @@ func (i *instance) call(r *run, entrypoint string, input []byte) ([]byte, error)
 	f := i.entries[entrypoint]
 	if f == nil {
 		if f = i.mod.ExportedFunction(entrypoint); f == nil {
-			return nil, i.module.parsed.checkFunction(entrypoint, entrySignature())
+			return nil, checkFunction(i.module.parsed, entrypoint, entrySignature())
 		}
 		i.entries[entrypoint] = f
 	}
@@ -349,7 +350,7 @@ func (i *instance) call(r *run, entrypoint string, input []byte) ([]byte, error)
 func (m *Module) refill(ctx context.Context) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.parsed.disposable || m.closed || m.refilling || m.rt.pool.has(m) {
+	if m.parsed.Disposable || m.closed || m.refilling || m.rt.pool.has(m) {
 		return
 	}
 	m.refilling = true

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"j17/internal/clock"
+	"j17/internal/sandbox/wasm/instrument"
 )
 
 const (
@@ -124,7 +125,7 @@ func (r *run) may(code, real time.Duration) {
 // spend charges what a function of the host does in place of the module's own instructions, which nothing else counts. It
 // stops the run as a tick does.
 func (r *run) spend(cost int) {
-	for r.host += cost; r.host >= budget; r.host -= budget {
+	for r.host += cost; r.host >= instrument.Budget; r.host -= instrument.Budget {
 		if err := r.tick(); err != nil {
 			panic(err)
 		}

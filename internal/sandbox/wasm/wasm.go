@@ -5,7 +5,7 @@
 // clock, no randomness, no file, no network. Every call begins from the same memory and the same globals, those that the
 // module had after it was started, so an answer depends on the input alone.
 //
-// Before a module is compiled it is rewritten so that it can be interrupted and put back; see (*module).rewrite. The life
+// Before a module is compiled it is instrumented so that it can be interrupted and put back; see (*instrument.Module).Instrument. The life
 // of a call: (*Module).Run waits for a place (scheduler), takes an instance (pool) or makes one, calls malloc and the entry
 // point (instance.call), copies the answer, puts the instance back into its first state and into the pool. An instance that
 // was stopped, that trapped or whose memory grew is thrown away.
@@ -27,6 +27,7 @@ import (
 
 	"j17/internal/clock"
 	"j17/internal/sandbox"
+	"j17/internal/sandbox/wasm/instrument"
 )
 
 // Defaults and limits of calls.
@@ -36,7 +37,7 @@ const (
 	// DefaultMemory is how many bytes of memory an instance may have.
 	DefaultMemory = 64 << 20
 	// MaxBinary is the most bytes that a module may have.
-	MaxBinary = 32 << 20
+	MaxBinary = instrument.MaxBinary
 	// MaxInput is the most bytes that go into a call.
 	MaxInput = 16 << 20
 	// MaxOutput is the most bytes that come out of it.
@@ -108,12 +109,12 @@ func New(o Options) (*Runtime, error) {
 // Module is a compiled module. It is safe for concurrent use.
 type Module struct {
 	rt       *Runtime
-	parsed   *module
+	parsed   *instrument.Module
 	digest   [32]byte
 	wz       wazero.Runtime
 	cache    wazero.CompilationCache
 	compiled wazero.CompiledModule
-	exports  *rewritten
+	exports  *instrument.Instrumented
 	image    image
 	calls    chan struct{}
 
@@ -129,35 +130,30 @@ type Module struct {
 // is an entry point is checked by Function. An error is a *sandbox.Fault of kind Start that says what is wrong with the
 // binary, or the context's.
 func (rt *Runtime) Compile(ctx context.Context, binary []byte) (*Module, error) {
-	parsed, err := parse(binary)
+	parsed, err := instrument.Parse(binary)
 	if err != nil {
 		return nil, invalid(err)
 	}
-	if fault := parsed.contract(rt.pages); fault != nil {
+	if fault := contract(parsed, rt.pages); fault != nil {
 		return nil, fault
 	}
-	for _, i := range parsed.imports {
+	for _, i := range parsed.Imports {
 		if _, err := offered(i); err != nil {
 			f := invalid(err)
 			f.Hint = "Custom code can use the functions of WASI preview 1 that need no outside world, and AssemblyScript's abort; build without the rest."
 			return nil, f
 		}
 	}
-	out, err := parsed.rewrite(rt.pages)
+	out, err := parsed.Instrument(rt.pages)
 	if err != nil {
 		return nil, invalid(err)
 	}
-	for i := range parsed.sections { // everything else has been copied
-		if i != secExport {
-			parsed.sections[i] = nil
-		}
-	}
-	parsed.names = nil
+	parsed.Release()
 	m := &Module{rt: rt, parsed: parsed, digest: sha256.Sum256(binary), exports: out, calls: make(chan struct{}, callsOfModule)}
 	if err := m.compileInTurn(ctx); err != nil {
 		return nil, errors.Join(err, m.Close(ctx))
 	}
-	out.binary = nil
+	out.Binary = nil
 	if err := m.start(ctx); err != nil {
 		if fault, ok := errors.AsType[*sandbox.Fault](err); ok {
 			err = fault // and nothing else that closing may add
@@ -175,7 +171,7 @@ const quickCompiling = 500 * time.Millisecond
 // compileInTurn compiles the module when there is a place for it. To start it needs none, which has places of its own.
 func (m *Module) compileInTurn(ctx context.Context) error {
 	lane := m.rt.long
-	if m.exports.compiling <= quickCompiling {
+	if m.exports.Compiling <= quickCompiling {
 		lane = m.rt.quick
 	}
 	select {
@@ -193,7 +189,7 @@ func (m *Module) compile(ctx context.Context) error {
 	defer stop()
 	// More than one worker, because a single one would not heed the context.
 	limited = experimental.WithCompilationWorkers(limited, max(2, runtime.GOMAXPROCS(0)-1))
-	disk, dir := m.rt.cache.open(sha256.Sum256(m.exports.binary))
+	disk, dir := m.rt.cache.open(sha256.Sum256(m.exports.Binary))
 	err := m.compileWith(limited, disk)
 	if err != nil && dir != "" && limited.Err() == nil {
 		// The disk may be at fault: once more without it.
@@ -231,10 +227,10 @@ func (m *Module) compileWith(ctx context.Context, cache wazero.CompilationCache)
 		WithCompilationCache(cache).
 		WithMemoryLimitPages(m.rt.pages).
 		WithDebugInfoEnabled(false))
-	if err := provide(ctx, m.wz, m.parsed.imports); err != nil {
+	if err := provide(ctx, m.wz, m.parsed.Imports); err != nil {
 		return err
 	}
-	m.compiled, err = m.wz.CompileModule(ctx, m.exports.binary)
+	m.compiled, err = m.wz.CompileModule(ctx, m.exports.Binary)
 	return err
 }
 
@@ -277,26 +273,31 @@ func (m *Module) enter() bool {
 }
 
 // Entrypoints returns the names of the exports that can be called, sorted.
-func (m *Module) Entrypoints() []string { return m.parsed.entrypoints() }
+func (m *Module) Entrypoints() []string { return entrypoints(m.parsed) }
 
-func (m *module) entrypoints() []string {
+// entrypoints lists the exports that have the signature of an entry point, sorted.
+func entrypoints(m *instrument.Module) []string {
 	var names []string
-	for _, e := range m.exports {
-		if sig, ok := m.function(e.index); ok && e.kind == kindFunction && sig == entrySignature() {
-			names = append(names, e.name)
+	for _, e := range m.Exports {
+		if sig, ok := m.Function(e.Index); ok && e.Kind == instrument.KindFunction && sig == entrySignature() {
+			names = append(names, e.Name)
 		}
 	}
 	slices.Sort(names)
 	return names
 }
 
-func entrySignature() signature  { return signature{"\x7f\x7f", "\x7e"} }
-func mallocSignature() signature { return signature{"\x7f", "\x7f"} }
+func entrySignature() instrument.Signature {
+	return instrument.Signature{Params: "\x7f\x7f", Results: "\x7e"}
+}
+func mallocSignature() instrument.Signature {
+	return instrument.Signature{Params: "\x7f", Results: "\x7f"}
+}
 
 // Function returns an entry point with a timeout for each of its calls; 0 is DefaultTimeout. The error is a
 // *sandbox.Fault of kind Start where there is no such export or it has another signature.
 func (m *Module) Function(entrypoint string, timeout time.Duration) (sandbox.Function, error) {
-	if fault := m.parsed.checkFunction(entrypoint, entrySignature()); fault != nil {
+	if fault := checkFunction(m.parsed, entrypoint, entrySignature()); fault != nil {
 		return nil, fault
 	}
 	if timeout <= 0 {
@@ -326,27 +327,27 @@ func (f *function) Call(ctx context.Context, input []byte) ([]byte, error) {
 func (f *function) Digest() [32]byte { return f.digest }
 
 // contract checks what every module needs to have.
-func (m *module) contract(pages uint32) *sandbox.Fault {
-	if _, ok := m.export("memory", kindMemory); !ok || m.sections[secMemory] == nil {
-		return start("the module does not export a memory named memory"+m.has(), "Export the memory: most linkers do so under that name unless told otherwise.")
+func contract(m *instrument.Module, pages uint32) *sandbox.Fault {
+	if _, ok := m.Export("memory", instrument.KindMemory); !ok || !m.HasMemory {
+		return start("the module does not export a memory named memory"+has(m), "Export the memory: most linkers do so under that name unless told otherwise.")
 	}
-	if m.memory.min > pages {
-		return start(fmt.Sprintf("the module wants %d MiB of memory to begin with, and may have %d MiB", m.memory.min/16, pages/16), "Lower the initial memory in the linker's options.")
+	if m.Memory.Min > pages {
+		return start(fmt.Sprintf("the module wants %d MiB of memory to begin with, and may have %d MiB", m.Memory.Min/16, pages/16), "Lower the initial memory in the linker's options.")
 	}
-	return m.checkFunction("malloc", mallocSignature())
+	return checkFunction(m, "malloc", mallocSignature())
 }
 
 // checkFunction looks for an exported function with a signature.
-func (m *module) checkFunction(name string, want signature) *sandbox.Fault {
-	e, ok := m.export(name, kindFunction)
+func checkFunction(m *instrument.Module, name string, want instrument.Signature) *sandbox.Fault {
+	e, ok := m.Export(name, instrument.KindFunction)
 	if !ok {
 		hint := "Export it under exactly this name."
 		if name != "malloc" {
 			hint = "Export it under exactly this name, or name another export as the entry point."
 		}
-		return start(fmt.Sprintf("the module does not export a function named %s", name)+m.has(), hint)
+		return start(fmt.Sprintf("the module does not export a function named %s", name)+has(m), hint)
 	}
-	if sig, ok := m.function(e.index); ok && sig != want {
+	if sig, ok := m.Function(e.Index); ok && sig != want {
 		return start(fmt.Sprintf("the export %s has the signature %s instead of %s", name, sig, want),
 			"Declare it with exactly these types: pointers and lengths are i32, the packed result is i64.")
 	}
@@ -354,10 +355,10 @@ func (m *module) checkFunction(name string, want signature) *sandbox.Fault {
 }
 
 // has lists the exports for an error.
-func (m *module) has() string {
-	names := make([]string, 0, len(m.exports))
-	for _, e := range m.exports {
-		names = append(names, shown(e.name))
+func has(m *instrument.Module) string {
+	names := make([]string, 0, len(m.Exports))
+	for _, e := range m.Exports {
+		names = append(names, shown(e.Name))
 	}
 	slices.Sort(names)
 	if len(names) == 0 {

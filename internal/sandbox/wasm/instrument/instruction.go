@@ -1,4 +1,4 @@
-package wasm
+package instrument
 
 // visitor is told of the instructions that a rewrite changes. from is where the instruction begins.
 type visitor interface {

@@ -1,4 +1,4 @@
-package wasm
+package instrument
 
 import "fmt"
 
@@ -14,7 +14,7 @@ const (
 // pricer finds what the segments of a function cost when they run, whether the function changes what cannot be put back, and
 // what it takes to compile it.
 type pricer struct {
-	m     *module
+	m     *Module
 	costs []uint32
 	stack []bool // of blocks: whether they are loops
 	// loops counts the loops that are open, deepest the most that were.
@@ -26,7 +26,7 @@ type pricer struct {
 	compiling             int
 }
 
-func newPricer(m *module) *pricer { return &pricer{m: m, costs: []uint32{0}} }
+func newPricer(m *Module) *pricer { return &pricer{m: m, costs: []uint32{0}} }
 
 func (p *pricer) step(op byte) {
 	p.costs[len(p.costs)-1] += weight(op)
@@ -94,7 +94,7 @@ func (p *pricer) end(int) {
 	}
 }
 
-func (p *pricer) keeps()                          { p.m.disposable = true }
+func (p *pricer) keeps()                          { p.m.Disposable = true }
 func (p *pricer) call(*reader, int, byte, uint32) {}
 func (p *pricer) grow(*reader, int)               {}
 func (p *pricer) copyMemory(*reader, int)         {}

@@ -1,4 +1,4 @@
-package wasm
+package instrument
 
 import (
 	"encoding/binary"

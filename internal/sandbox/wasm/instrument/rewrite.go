@@ -1,4 +1,4 @@
-package wasm
+package instrument
 
 import (
 	"fmt"
@@ -8,35 +8,37 @@ import (
 )
 
 const (
-	// budget is how much may run between two ticks, in simple instructions (weight). Machine code cannot be preempted, not
+	// Budget is how much may run between two ticks, in simple instructions (weight). Machine code cannot be preempted, not
 	// even to collect garbage, so this bounds how long a call can hold up the rest of the process: some hundred microseconds.
-	budget = 1 << 18
+	Budget = 1 << 18
+	// BytesPerCost is how many bytes are copied at the cost of one simple instruction.
+	BytesPerCost = 8
+	// TickModule and TickName are what an instrumented module imports to report that its budget is used up.
+	TickModule, TickName = "j17", "tick"
+
 	// costOfSegment and costOfCheck are what it costs to charge, and to look whether the budget is used up. costOfGrowth is
-	// that of memory.grow, bytesPerCost how many bytes are copied for one.
+	// that of memory.grow.
 	costOfSegment = 3
 	costOfCheck   = 3
 	costOfGrowth  = 1 << 10
-	bytesPerCost  = 8
-	// tickModule and tickName are what a rewritten module imports to report that its budget is used up.
-	tickModule, tickName = "j17", "tick"
 )
 
-// rewritten is a module made ready for the runtime.
-type rewritten struct {
-	binary []byte
-	// globals are the exports by which all mutable globals of the module can be read and set.
-	globals []string
-	// counter is the export of the global that counts down to the next tick.
-	counter string
-	// refused is the export of the global that is 1 when the memory could not grow.
-	refused string
-	// start is the export of the start function, "" where there is none.
-	start string
-	// compiling is how long it takes to compile, roughly.
-	compiling time.Duration
+// Instrumented is a module made ready for the runtime.
+type Instrumented struct {
+	Binary []byte
+	// Globals are the exports by which all mutable globals of the module can be read and set.
+	Globals []string
+	// Counter is the export of the global that counts down to the next tick.
+	Counter string
+	// Refused is the export of the global that is 1 when the memory could not grow.
+	Refused string
+	// Start is the export of the start function, "" where there is none.
+	Start string
+	// Compiling is how long it takes to compile, roughly.
+	Compiling time.Duration
 }
 
-// rewrite makes a module interruptible and resettable:
+// Instrument makes a module interruptible and resettable, with a memory of at most maxPages pages:
 //
 //   - What runs is charged to a counter, at the beginning of every segment, which is code that runs from its beginning to
 //     its end. Every loop and every function begins by looking whether the counter is used up. Then the module calls the
@@ -46,11 +48,11 @@ type rewritten struct {
 //   - Memory and tables are limited, and a memory that cannot grow leaves a mark, to tell what a trap was caused by.
 //
 // The functions of a module are numbered after its imports, so the import of the tick moves all of them by one.
-func (m *module) rewrite(maxPages uint32) (*rewritten, error) {
-	w := &rewriter{m: m, imports: uint32(len(m.imports))} //nolint:gosec // at most maxImports
+func (m *Module) Instrument(maxPages uint32) (*Instrumented, error) {
+	w := &rewriter{m: m, imports: uint32(len(m.Imports))} //nolint:gosec // at most maxImports
 	w.helpers = w.imports + 1 + uint32(len(m.funcs))      //nolint:gosec // at most maxFunctions
 	w.counter = uint32(len(m.globals))                    //nolint:gosec // at most maxGlobals
-	out := &rewritten{}
+	out := &Instrumented{}
 	b := []byte("\x00asm\x01\x00\x00\x00")
 	section := func(id byte, body []byte) { b = appendSized(append(b, id), body) }
 
@@ -63,8 +65,8 @@ func (m *module) rewrite(maxPages uint32) (*rewritten, error) {
 
 	_, rest = cutCount(m.sections[secImport])
 	body = append(appendU32(nil, w.imports+1), rest...)
-	body = appendName(appendName(body, tickModule), tickName)
-	section(secImport, appendU32(append(body, kindFunction), types))
+	body = appendName(appendName(body, TickModule), TickName)
+	section(secImport, appendU32(append(body, KindFunction), types))
 
 	_, rest = cutCount(m.sections[secFunction])
 	body = append(appendU32(nil, uint32(len(m.funcs))+3), rest...) //nolint:gosec // at most maxFunctions
@@ -75,16 +77,16 @@ func (m *module) rewrite(maxPages uint32) (*rewritten, error) {
 	}
 	if m.sections[secMemory] != nil {
 		largest := maxPages
-		if m.memory.hasMax {
-			largest = min(largest, m.memory.max)
+		if m.Memory.HasMax {
+			largest = min(largest, m.Memory.Max)
 		}
-		section(secMemory, appendU32(appendU32([]byte{1, 1}, m.memory.min), largest))
+		section(secMemory, appendU32(appendU32([]byte{1, 1}, m.Memory.Min), largest))
 	}
 
 	n, rest := cutCount(m.sections[secGlobal])
 	body = appendU32(nil, n+2)
 	body = append(body, w.copyItems(rest, func(r *reader) { r.skip(2); w.expression(r) }, int(n))...)
-	body = append(appendS32(append(body, typeI32, 1, 0x41), budget), 0x0b) // the counter
+	body = append(appendS32(append(body, typeI32, 1, 0x41), Budget), 0x0b) // the counter
 	section(secGlobal, append(body, typeI32, 1, 0x41, 0, 0x0b))            // the mark
 
 	section(secExport, w.exports(out))
@@ -105,7 +107,7 @@ func (m *module) rewrite(maxPages uint32) (*rewritten, error) {
 	if names := w.functionNames(m.names); names != nil {
 		section(secCustom, append(appendName(nil, "name"), names...))
 	}
-	out.binary, out.compiling = b, time.Duration(w.compiling)*time.Microsecond
+	out.Binary, out.Compiling = b, time.Duration(w.compiling)*time.Microsecond
 	return out, w.err
 }
 
@@ -121,7 +123,7 @@ func cutCount(section []byte) (uint32, []byte) {
 
 // rewriter copies code and changes it on the way.
 type rewriter struct {
-	m       *module
+	m       *Module
 	imports uint32 // how many functions the module imported; the tick takes the next number
 	helpers uint32 // the function that stands for memory.grow; those for memory.copy and memory.fill follow
 	counter uint32 // the global that counts down; the one that marks refused growth follows
@@ -187,7 +189,7 @@ func (w *rewriter) check(b []byte) []byte {
 	b = appendU32(append(b, 0x23), w.counter)
 	b = append(b, 0x41, 0, 0x48, 0x04, 0x40) // if it is below 0
 	b = appendU32(append(b, 0x23), w.counter)
-	b = append(appendS32(append(b, 0x41), budget), 0x6a)
+	b = append(appendS32(append(b, 0x41), Budget), 0x6a)
 	b = appendU32(append(b, 0x24), w.counter)
 	return append(appendU32(append(b, 0x10), w.imports), 0x0b) // call tick
 }
@@ -239,9 +241,9 @@ func (w *rewriter) fillMemory(r *reader, from int) {
 }
 
 func (w *rewriter) bulk(r *reader, from, segment int) {
-	cost := uint32(budget / 4)
+	cost := uint32(Budget / 4)
 	if segment >= 0 && segment < len(w.m.data) {
-		cost = min(budget, w.m.data[segment]/bytesPerCost)
+		cost = min(Budget, w.m.data[segment]/BytesPerCost)
 	}
 	if r.err == nil {
 		w.flush(from)
@@ -249,28 +251,28 @@ func (w *rewriter) bulk(r *reader, from, segment int) {
 	}
 }
 
-func (m *module) limitTables() []byte {
+func (m *Module) limitTables() []byte {
 	r := &reader{b: m.sections[secTable]}
 	b := appendU32(nil, r.u32())
 	for range m.tables {
 		b = append(b, r.byte(), 1)
 		l := readLimits(r)
 		largest := uint32(maxTableLength)
-		if l.hasMax {
-			largest = min(largest, l.max)
+		if l.HasMax {
+			largest = min(largest, l.Max)
 		}
-		b = appendU32(appendU32(b, l.min), largest)
+		b = appendU32(appendU32(b, l.Min), largest)
 	}
 	return b
 }
 
 // exports copies the exports and adds those that the runtime needs, under names that the module does not use.
-func (w *rewriter) exports(out *rewritten) []byte {
+func (w *rewriter) exports(out *Instrumented) []byte {
 	prefix := "j17"
 	for taken := true; taken; {
 		taken = false
-		for _, e := range w.m.exports {
-			taken = taken || strings.HasPrefix(e.name, prefix)
+		for _, e := range w.m.Exports {
+			taken = taken || strings.HasPrefix(e.Name, prefix)
 		}
 		if taken {
 			prefix += "_"
@@ -282,27 +284,27 @@ func (w *rewriter) exports(out *rewritten) []byte {
 		b = appendU32(append(appendName(b, name), kind), index)
 		n++
 	}
-	for _, e := range w.m.exports {
-		if e.kind == kindFunction {
-			e.index = w.moved(e.index)
+	for _, e := range w.m.Exports {
+		if e.Kind == KindFunction {
+			e.Index = w.moved(e.Index)
 		}
-		add(e.name, e.kind, e.index)
+		add(e.Name, e.Kind, e.Index)
 	}
 	for i, g := range w.m.globals {
 		if g.mutable && g.typ >= typeF64 && g.typ <= typeI32 {
-			out.globals = append(out.globals, prefix+".global."+strconv.Itoa(i))
-			add(out.globals[len(out.globals)-1], kindGlobal, uint32(i))
+			out.Globals = append(out.Globals, prefix+".global."+strconv.Itoa(i))
+			add(out.Globals[len(out.Globals)-1], KindGlobal, uint32(i))
 		}
 	}
-	out.counter = prefix + ".counter"
-	out.globals = append(out.globals, out.counter)
-	add(out.counter, kindGlobal, w.counter)
-	out.refused = prefix + ".refused"
-	out.globals = append(out.globals, out.refused)
-	add(out.refused, kindGlobal, w.counter+1)
+	out.Counter = prefix + ".counter"
+	out.Globals = append(out.Globals, out.Counter)
+	add(out.Counter, KindGlobal, w.counter)
+	out.Refused = prefix + ".refused"
+	out.Globals = append(out.Globals, out.Refused)
+	add(out.Refused, KindGlobal, w.counter+1)
 	if w.m.hasStart {
-		out.start = prefix + ".start"
-		add(out.start, kindFunction, w.moved(w.m.start))
+		out.Start = prefix + ".start"
+		add(out.Start, KindFunction, w.moved(w.m.start))
 	}
 	return append(appendU32(nil, n), b...)
 }
@@ -389,7 +391,7 @@ func (w *rewriter) appendHelpers(b []byte) []byte {
 	b = appendSized(b, append(grow, 0x0b, 0x20, 0, 0x0b))
 	for _, instruction := range []string{"\xfc\x0a\x00\x00", "\xfc\x0b\x00"} {
 		body := appendU32([]byte{0, 0x23}, w.counter)
-		body = append(body, 0x20, 2, 0x41, 3, 0x76, 0x6b) // the counter less the length by bytesPerCost
+		body = append(body, 0x20, 2, 0x41, 3, 0x76, 0x6b) // the counter less the length by BytesPerCost
 		body = appendU32(append(body, 0x24), w.counter)
 		body = append(w.check(append(body, 0x03, 0x40)), 0x23) // a loop, until it is not below 0
 		body = append(appendU32(body, w.counter), 0x41, 0, 0x48, 0x0d, 0, 0x0b)

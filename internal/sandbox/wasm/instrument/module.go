@@ -1,4 +1,6 @@
-package wasm
+// Package instrument makes WebAssembly modules interruptible and resettable: it takes a binary apart, says what it offers and
+// needs, and gives out another binary that counts what it runs. It is bytes to bytes, and runs nothing.
+package instrument
 
 import (
 	"bytes"
@@ -11,13 +13,16 @@ import (
 // Limits of what a binary may hold. They keep the time and the memory in bounds that its compilation takes, far above what
 // compilers make of sensible programs.
 const (
+	// MaxBinary is the most bytes that a module may have.
+	MaxBinary = 32 << 20
+
 	maxTypes       = 50_000
 	maxFunctions   = 100_000
 	maxGlobals     = 10_000
 	maxExports     = 10_000
 	maxImports     = 1_000
 	maxSegments    = 100_000
-	maxBody        = budget // bytes of one function, so that the counter never falls behind
+	maxBody        = Budget // bytes of one function, so that the counter never falls behind
 	maxLocals      = 20_000 // of one function
 	maxNesting     = 10_000 // of blocks in one function
 	maxLoopNesting = 500    // of loops in one function
@@ -56,17 +61,17 @@ const (
 
 // Kinds of imports and exports.
 const (
-	kindFunction = iota
-	kindTable
-	kindMemory
-	kindGlobal
+	KindFunction = iota
+	KindTable
+	KindMemory
+	KindGlobal
 )
 
-// signature is the type of a function, a byte a value.
-type signature struct{ params, results string }
+// Signature is the type of a function: a byte for each value, as in the binary.
+type Signature struct{ Params, Results string }
 
 // String returns the signature as in "(i32, i32) -> i64".
-func (s signature) String() string {
+func (s Signature) String() string {
 	list := func(types string) string {
 		names := make([]string, len(types))
 		for i := range names {
@@ -74,14 +79,14 @@ func (s signature) String() string {
 		}
 		return strings.Join(names, ", ")
 	}
-	out := "(" + list(s.params) + ")"
-	switch len(s.results) {
+	out := "(" + list(s.Params) + ")"
+	switch len(s.Results) {
 	case 0:
 		return out
 	case 1:
-		return out + " -> " + list(s.results)
+		return out + " -> " + list(s.Results)
 	default:
-		return out + " -> (" + list(s.results) + ")"
+		return out + " -> (" + list(s.Results) + ")"
 	}
 }
 
@@ -104,15 +109,19 @@ func typeName(t byte) string {
 	}
 }
 
-type imported struct {
-	module, name string
-	sig          signature
+// Import is a function that a module needs.
+type Import struct {
+	Module, Name string
+	Signature    Signature
 }
 
-type exported struct {
-	name  string
-	kind  byte
-	index uint32
+// Export is something that a module offers.
+type Export struct {
+	Name string
+	// Kind is one of KindFunction to KindGlobal.
+	Kind byte
+	// Index counts the things of that kind.
+	Index uint32
 }
 
 type global struct {
@@ -120,32 +129,38 @@ type global struct {
 	mutable bool
 }
 
-type limits struct {
-	min, max uint32
-	hasMax   bool
+// Limits are the sizes of a memory in pages of 64 KiB.
+type Limits struct {
+	Min, Max uint32
+	// HasMax is whether the module sets Max.
+	HasMax bool
 }
 
-// module is what is known of a binary before it is compiled.
-type module struct {
+// Module is what is known of a binary before it is compiled.
+type Module struct {
+	Imports []Import
+	Exports []Export
+	// Memory is that of the module, if HasMemory.
+	Memory    Limits
+	HasMemory bool
+	// Disposable is set where an instance holds state beside its memory and its numeric globals, so that it cannot be put
+	// back into the state it began in. It is known once the module was instrumented.
+	Disposable bool
+
 	sections [secEnd][]byte // by number, without their heads; nil where there is none
 	names    []byte         // the custom section "name"
-	types    []signature
-	imports  []imported
+	types    []Signature
 	funcs    []uint32 // the types of the functions that the module defines
 	tables   []byte   // their types
 	globals  []global
-	exports  []exported
-	memory   limits
 	hasStart bool
 	start    uint32
 	data     []uint32 // the sizes of the data segments
-	// disposable is set where an instance holds state beside its memory and its numeric globals, so that it cannot be put
-	// back into the state it began in.
-	disposable bool
 }
 
-// parse reads as much of a binary as is needed to check and to rewrite it. What it lets pass is validated by the compiler.
-func parse(binary []byte) (*module, error) {
+// Parse reads as much of a binary as is needed to check and to instrument it. What it lets pass is validated by the compiler. The
+// module refers to the bytes of the binary until it is released.
+func Parse(binary []byte) (*Module, error) {
 	switch {
 	case len(binary) > MaxBinary:
 		return nil, fmt.Errorf("the file is larger than %d MiB", MaxBinary>>20)
@@ -156,7 +171,7 @@ func parse(binary []byte) (*module, error) {
 	case !bytes.Equal(binary[4:8], []byte{1, 0, 0, 0}):
 		return nil, errors.New("the file is no WebAssembly binary of version 1")
 	}
-	m := &module{}
+	m := &Module{}
 	r := &reader{b: binary, at: 8}
 	for !r.done() && r.err == nil {
 		id := r.byte()
@@ -204,10 +219,14 @@ func parse(binary []byte) (*module, error) {
 			}
 		}
 	}
+	m.HasMemory = m.sections[secMemory] != nil
 	return m, nil
 }
 
-func (m *module) readTypes(r *reader) {
+// Release lets go of the binary. The module can still be asked what it offers and needs, but not be instrumented again.
+func (m *Module) Release() { m.sections, m.names = [secEnd][]byte{}, nil }
+
+func (m *Module) readTypes(r *reader) {
 	for range r.count("types", maxTypes) {
 		if r.byte() != 0x60 {
 			r.failf("a type is no function type: build without experimental features")
@@ -220,42 +239,42 @@ func (m *module) readTypes(r *reader) {
 		if r.err != nil {
 			return
 		}
-		m.types = append(m.types, signature{string(params), string(results)})
+		m.types = append(m.types, Signature{string(params), string(results)})
 	}
 }
 
-func (m *module) typeAt(r *reader, index uint32) signature {
+func (m *Module) typeAt(r *reader, index uint32) Signature {
 	if int(index) >= len(m.types) {
 		r.failf("there is no type %d", index)
-		return signature{}
+		return Signature{}
 	}
 	return m.types[index]
 }
 
-func (m *module) readImports(r *reader) {
+func (m *Module) readImports(r *reader) {
 	for range r.count("imports", maxImports) {
-		i := imported{module: r.name(), name: r.name()}
+		i := Import{Module: r.name(), Name: r.name()}
 		kind := r.byte()
 		if r.err != nil {
 			return
 		}
-		if kind != kindFunction {
+		if kind != KindFunction {
 			what := "a global"
 			switch kind {
-			case kindTable:
+			case KindTable:
 				what = "a table"
-			case kindMemory:
+			case KindMemory:
 				what = "its memory"
 			}
-			r.failf("the module imports %s, %.60q of %.60q; a module has to bring all but the functions of WASI and AssemblyScript's abort", what, i.name, i.module)
+			r.failf("the module imports %s, %.60q of %.60q; a module has to bring all but the functions of WASI and AssemblyScript's abort", what, i.Name, i.Module)
 			return
 		}
-		i.sig = m.typeAt(r, r.u32())
-		m.imports = append(m.imports, i)
+		i.Signature = m.typeAt(r, r.u32())
+		m.Imports = append(m.Imports, i)
 	}
 }
 
-func (m *module) readFunctions(r *reader) {
+func (m *Module) readFunctions(r *reader) {
 	for range r.count("functions", maxFunctions) {
 		t := r.u32()
 		m.typeAt(r, t)
@@ -266,13 +285,13 @@ func (m *module) readFunctions(r *reader) {
 	}
 }
 
-func readLimits(r *reader) limits {
-	var l limits
+func readLimits(r *reader) Limits {
+	var l Limits
 	switch flags := r.byte(); flags {
 	case 0, 1:
-		l.min, l.hasMax = r.u32(), flags == 1
-		if l.hasMax {
-			l.max = r.u32()
+		l.Min, l.HasMax = r.u32(), flags == 1
+		if l.HasMax {
+			l.Max = r.u32()
 		}
 	default:
 		r.failf("shared and 64-bit memories are not supported: build without threads and memory64")
@@ -280,7 +299,7 @@ func readLimits(r *reader) limits {
 	return l
 }
 
-func (m *module) readTables(r *reader) {
+func (m *Module) readTables(r *reader) {
 	n := r.count("tables", maxTables)
 	total := uint64(0)
 	for range n {
@@ -288,7 +307,7 @@ func (m *module) readTables(r *reader) {
 		if typ != 0x70 && typ != 0x6f && r.err == nil {
 			r.failf("a table has an unknown type")
 		}
-		total += uint64(readLimits(r).min)
+		total += uint64(readLimits(r).Min)
 		m.tables = append(m.tables, typ)
 	}
 	if total > maxTableLength {
@@ -296,13 +315,13 @@ func (m *module) readTables(r *reader) {
 	}
 }
 
-func (m *module) readMemory(r *reader) {
+func (m *Module) readMemory(r *reader) {
 	if n := r.count("memories", 1); n == 1 {
-		m.memory = readLimits(r)
+		m.Memory = readLimits(r)
 	}
 }
 
-func (m *module) readGlobals(r *reader) {
+func (m *Module) readGlobals(r *reader) {
 	for range r.count("globals", maxGlobals) {
 		g := global{typ: r.byte(), mutable: r.byte() == 1}
 		walk(r, nil)
@@ -310,23 +329,23 @@ func (m *module) readGlobals(r *reader) {
 			return
 		}
 		if g.mutable && (g.typ < typeF64 || g.typ > typeI32) {
-			m.disposable = true
+			m.Disposable = true
 		}
 		m.globals = append(m.globals, g)
 	}
 }
 
-func (m *module) readExports(r *reader) {
+func (m *Module) readExports(r *reader) {
 	for range r.count("exports", maxExports) {
-		e := exported{name: r.name(), kind: r.byte(), index: r.u32()}
+		e := Export{Name: r.name(), Kind: r.byte(), Index: r.u32()}
 		if r.err != nil {
 			return
 		}
-		m.exports = append(m.exports, e)
+		m.Exports = append(m.Exports, e)
 	}
 }
 
-func (m *module) readData(r *reader) {
+func (m *Module) readData(r *reader) {
 	for range r.count("data segments", maxSegments) {
 		switch r.u32() {
 		case 0:
@@ -347,23 +366,23 @@ func (m *module) readData(r *reader) {
 	}
 }
 
-// export returns an export of the module.
-func (m *module) export(name string, kind byte) (exported, bool) {
-	i := slices.IndexFunc(m.exports, func(e exported) bool { return e.name == name && e.kind == kind })
+// Export returns an export of the module.
+func (m *Module) Export(name string, kind byte) (Export, bool) {
+	i := slices.IndexFunc(m.Exports, func(e Export) bool { return e.Name == name && e.Kind == kind })
 	if i < 0 {
-		return exported{}, false
+		return Export{}, false
 	}
-	return m.exports[i], true
+	return m.Exports[i], true
 }
 
-// function returns the signature of a function by its index.
-func (m *module) function(index uint32) (signature, bool) {
-	n := uint32(len(m.imports)) //nolint:gosec // at most maxImports
+// Function returns the signature of a function by its index.
+func (m *Module) Function(index uint32) (Signature, bool) {
+	n := uint32(len(m.Imports)) //nolint:gosec // at most maxImports
 	if index < n {
-		return m.imports[index].sig, true
+		return m.Imports[index].Signature, true
 	}
 	if index -= n; int(index) < len(m.funcs) {
 		return m.types[m.funcs[index]], true
 	}
-	return signature{}, false
+	return Signature{}, false
 }
