@@ -14,20 +14,8 @@ import (
 	"j17"
 	"j17/internal/blob"
 	"j17/internal/clock"
-	"j17/internal/control"
 	"j17/internal/deploy"
 )
-
-// blobRoutes is the table of what can be done with blobs.
-func (a *API) blobRoutes() []adminRoute {
-	return []adminRoute{
-		{http.MethodGet, "blobs", control.RightInspect, (*call).listBlobs, ""},
-		{http.MethodPost, "blobs", control.RightOperate, (*call).putBlob, "blob.upload"},
-		{http.MethodGet, "blobs/{name}", control.RightInspect, (*call).getBlob, ""},
-		{http.MethodGet, "blobs/{name}/versions", control.RightInspect, (*call).listBlobVersions, ""},
-		{http.MethodDelete, "blobs/{name}", control.RightOperate, (*call).deleteBlob, "blob.delete"},
-	}
-}
 
 // Limits of an upload beside those of the blob itself.
 const (
@@ -40,10 +28,7 @@ const (
 
 // listBlobs is GET blobs.
 func (c *call) listBlobs(w http.ResponseWriter) error {
-	l, err := c.listing()
-	if err != nil {
-		return err
-	}
+	l := c.listing()
 	rows, err := c.api.Blobs.List(c.request.Context(), c.tenant, l.offset, l.limit+1)
 	if err != nil {
 		return err
@@ -53,10 +38,7 @@ func (c *call) listBlobs(w http.ResponseWriter) error {
 
 // listBlobVersions is GET blobs/{name}/versions.
 func (c *call) listBlobVersions(w http.ResponseWriter) error {
-	l, err := c.listing()
-	if err != nil {
-		return err
-	}
+	l := c.listing()
 	all, err := c.api.Blobs.Versions(c.request.Context(), c.tenant, c.request.PathValue("name"))
 	if err != nil {
 		return err
@@ -66,9 +48,6 @@ func (c *call) listBlobVersions(w http.ResponseWriter) error {
 
 // putBlob is POST blobs: a form with the fields name and file.
 func (c *call) putBlob(w http.ResponseWriter) error {
-	if err := noParameters(c.request); err != nil {
-		return err
-	}
 	c.allowTime(w, transferTime)
 	form, err := c.form(w)
 	if err != nil {
@@ -255,12 +234,8 @@ func (l *lastPart) Read(p []byte) (int, error) {
 // blobVersion reads the version of a blob that a request is about, from the name ("handler.wasm:v2") or the parameter
 // version; 0 where neither says.
 func (c *call) blobVersion() (name string, version int, err error) {
-	p, err := parameters(c.request, "version")
-	if err != nil {
-		return "", 0, err
-	}
 	name, pin, pinned := strings.Cut(c.request.PathValue("name"), ":v")
-	text, asked := p["version"]
+	text, asked := c.query["version"]
 	switch {
 	case pinned && asked:
 		return "", 0, j17.Errorf(j17.CodeInvalidParameter, "The version is given twice, in the name and as a parameter").At("version")

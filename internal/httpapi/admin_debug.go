@@ -9,14 +9,6 @@ import (
 	"j17/internal/deploy"
 )
 
-// debugRoutes is the table of what helps to find faults in custom code.
-func (a *API) debugRoutes() []adminRoute {
-	return []adminRoute{
-		{http.MethodGet, "debug", control.RightInspect, (*call).getDebug, ""},
-		{http.MethodPost, "debug", control.RightOperate, (*call).setDebug, "debug.set"},
-	}
-}
-
 // debugState is what is switched on for an environment.
 type debugState struct {
 	WASMTrace bool `json:"wasm_trace"`
@@ -26,9 +18,6 @@ type debugState struct {
 
 // getDebug is GET debug.
 func (c *call) getDebug(w http.ResponseWriter) error {
-	if err := noParameters(c.request); err != nil {
-		return err
-	}
 	until, err := c.api.Deploy.Tracing(c.instance, c.env)
 	if err != nil {
 		return err
@@ -38,9 +27,6 @@ func (c *call) getDebug(w http.ResponseWriter) error {
 
 // setDebug is POST debug.
 func (c *call) setDebug(w http.ResponseWriter) error {
-	if err := noParameters(c.request); err != nil {
-		return err
-	}
 	var body struct {
 		WASMTrace *bool `json:"wasm_trace"`
 		Minutes   *int  `json:"minutes"`

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -18,44 +19,14 @@ import (
 	"j17/internal/eventfile"
 )
 
-// historyRoutes is the table of what loads whole files of events and hands out all there are.
-func (a *API) historyRoutes() []adminRoute {
-	return []adminRoute{
-		{http.MethodGet, "export", control.RightAudit, (*call).exportEvents, ""},
-		{http.MethodPost, "import", control.RightOperate, (*call).importEvents, "events.import"},
-		{http.MethodPost, "import_jsonl", control.RightOperate, (*call).importEvents, "events.import"},
-		{http.MethodPost, "cold_start", control.RightOperate, (*call).coldStart, "events.cold_start"},
-		{http.MethodPost, "inject", control.RightOperate, (*call).injectEvents, "events.inject"},
-	}
-}
-
 // exportEvents is GET export: all events, or the present states of all aggregates, one a line or as one document.
 func (c *call) exportEvents(w http.ResponseWriter) error {
-	p, err := parameters(c.request, "of", "type", "after", "format")
-	if err != nil {
-		return err
-	}
-	of, format := p["of"], p["format"]
-	switch {
-	case of != "" && of != "events" && of != "aggregates":
-		return j17.Errorf(j17.CodeInvalidParameter, "of must be events or aggregates").At("of")
-	case format != "" && format != "ndjson" && format != "json":
-		return j17.Errorf(j17.CodeInvalidParameter, "format must be ndjson or json").At("format")
-	case of == "aggregates" && p["after"] != "":
+	of := cmp.Or(c.query["of"], "events")
+	if of == "aggregates" && c.query["after"] != "" {
 		return j17.Errorf(j17.CodeInvalidParameter, "after is a position of events; aggregates are exported as they are now").At("after")
 	}
-	var after j17.StreamID
-	if v, ok := p["after"]; ok {
-		if after, err = j17.ParseStreamID(v); err != nil {
-			return j17.Errorf(j17.CodeInvalidParameter, "%v", err).At("after")
-		}
-	}
-	out := &lines{c: c, w: w, of: "events"}
-	if of == "aggregates" {
-		out.of = of
-	}
-	out.whole = format == "json"
-	events, err := c.api.Engine.Export(c.request.Context(), c.tenant, p["type"], after)
+	out := &lines{c: c, w: w, of: of, whole: c.query["format"] == "json"}
+	events, err := c.api.Engine.Export(c.request.Context(), c.tenant, c.query["type"], c.streamID("after"))
 	if err != nil {
 		return err
 	}
@@ -65,7 +36,7 @@ func (c *call) exportEvents(w http.ResponseWriter) error {
 	}
 	c.allowTime(w, transferTime)
 	if of == "aggregates" {
-		return out.close(c.exportAggregates(out, p["type"]))
+		return out.close(c.exportAggregates(out, c.query["type"]))
 	}
 	for ev, err := range events {
 		if err != nil {
@@ -285,9 +256,6 @@ func (f *eventFile) open() (*eventfile.Reader, error) {
 
 // eventFile reads the body, which may be large, to a file.
 func (c *call) eventFile(w http.ResponseWriter) (*eventFile, error) {
-	if err := noParameters(c.request); err != nil {
-		return nil, err
-	}
 	r, limit := c.request, c.api.MaxImportBytes
 	if enc := r.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
 		return nil, j17.Errorf(j17.CodeInvalidContentType, "Request bodies must not be compressed; send them without Content-Encoding")

@@ -1,64 +1,32 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
-	"slices"
-	"strconv"
 
 	"j17"
 	"j17/internal/control"
 )
 
-// auditQuery reads which records are asked for, and checks that the operator may see them.
-func (c *call) auditQuery(more ...string) (control.AuditQuery, map[string]string, error) {
-	var q control.AuditQuery
-	registry, who := c.api.Registry, c.principal.ID
-	known := append([]string{"actor", "action", "target", "outcome", "from", "to"}, more...)
-	q.Instance = c.request.PathValue("id")
-	if q.Instance == "" {
-		known = append(known, "instance")
-	} else if err := c.needRight(q.Instance, control.RightAudit); err != nil {
-		return q, nil, err
+// auditQuery is which records are asked for, of those that the operator may see.
+func (c *call) auditQuery() control.AuditQuery {
+	q := control.AuditQuery{
+		Instance: cmp.Or(c.instance, c.query["instance"]), // also one that is deleted: the log outlives it
+		Actor:    c.query["actor"], Action: c.query["action"], Target: c.query["target"], Outcome: control.Outcome(c.query["outcome"]),
+		From: c.day("from"), To: c.day("to"), Start: c.query["start"],
 	}
-	p, err := parameters(c.request, known...)
-	if err != nil {
-		return q, nil, err
+	if c.instance == "" && !c.may("", control.RightAudit) {
+		q.Visible = func(instance string) bool { return c.may(instance, control.RightAudit) }
 	}
-	if q.Instance == "" {
-		q.Instance = p["instance"] // also one that is deleted: the log outlives it
-		if !registry.Operators.May(who, "", control.RightAudit) {
-			q.Visible = func(instance string) bool { return registry.Operators.May(who, instance, control.RightAudit) }
-			op, _ := registry.Operators.ByID(who)
-			if !slices.ContainsFunc(op.Instances, q.Visible) {
-				return q, nil, j17.Errorf(j17.CodeForbidden, "This needs the right 'audit', which you have for no instance. Ask a platform admin for it.")
-			}
-		}
-	}
-	q.Actor, q.Action, q.Target, q.Outcome = p["actor"], p["action"], p["target"], control.Outcome(p["outcome"])
-	if q.From, err = timeParameter(p, "from"); err != nil {
-		return q, nil, err
-	}
-	q.To, err = timeParameter(p, "to")
-	return q, p, err
+	return q
 }
 
 // listAudit is GET /api/audit and GET /api/instances/{id}/audit: the newest records first.
 func (c *call) listAudit(w http.ResponseWriter) error {
-	q, p, err := c.auditQuery("limit", "start")
-	if err != nil {
-		return err
-	}
-	limit := defaultCount
-	if v, ok := p["limit"]; ok {
-		if limit, err = strconv.Atoi(v); err != nil || limit < 1 || limit > maxCount {
-			return j17.Errorf(j17.CodeInvalidParameter, "limit must be a whole number from 1 to %d", maxCount).At("limit")
-		}
-	}
-	q.Start = p["start"]
-	records, next, err := c.api.Registry.Audit.List(c.request.Context(), q, limit)
+	records, next, err := c.api.Registry.Audit.List(c.request.Context(), c.auditQuery(), c.number("limit", defaultCount))
 	if err != nil {
 		return err
 	}
@@ -74,11 +42,7 @@ func (c *call) listAudit(w http.ResponseWriter) error {
 
 // exportAudit is GET /api/audit/export and GET /api/instances/{id}/audit/export: one record a line, the newest first.
 func (c *call) exportAudit(w http.ResponseWriter) error {
-	q, _, err := c.auditQuery()
-	if err != nil {
-		return err
-	}
-	for rec, err := range c.api.Registry.Audit.Export(c.request.Context(), q) {
+	for rec, err := range c.api.Registry.Audit.Export(c.request.Context(), c.auditQuery()) {
 		if err == nil {
 			var line []byte
 			if line, err = marshal(rec); err == nil {
@@ -114,14 +78,6 @@ func (c *call) startLines(w http.ResponseWriter) {
 // getFault is GET /api/errors/{error_id} and the administration's GET errors/{error_id}, which knows the errors of its
 // environment only.
 func (c *call) getFault(w http.ResponseWriter) error {
-	if c.instance == "" {
-		if err := c.needRight("", control.RightOperate); err != nil {
-			return err
-		}
-	}
-	if err := noParameters(c.request); err != nil {
-		return err
-	}
 	f, err := c.api.Registry.Faults.ByID(c.request.Context(), c.request.PathValue("error_id"))
 	if c.instance == "" && j17.CodeOf(err) == j17.CodeNotFound {
 		if raw := c.faultElsewhere(); raw != nil {

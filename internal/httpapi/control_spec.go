@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -24,43 +25,6 @@ const (
 	defaultAggregates = 100
 )
 
-// specRoutes is the table of deployments on the control host, where the environment is a parameter or a member of the body.
-func (a *API) specRoutes() []route {
-	row := func(method, pattern string, need control.Right, handle func(*call, http.ResponseWriter) error, action string) route {
-		return route{controlSite, method, "/api/instances/{instance_}/" + pattern, operator, auditedHere(action, func(c *call, w http.ResponseWriter) error {
-			id := c.request.PathValue("instance_")
-			if err := c.needRight(id, need); err != nil {
-				return err
-			}
-			c.instance = id
-			if c.request.Method == http.MethodPost {
-				return c.forwarded(w, "/internal/control/instances/"+id+"/"+pattern, handle)
-			}
-			return handle(c, w)
-		})}
-	}
-	return []route{
-		row(http.MethodPost, "spec", control.RightDeploy, (*call).deploySpec, "spec.deploy"),
-		row(http.MethodPost, "spec/rollback", control.RightDeploy, (*call).rollBackSpec, "spec.rollback"),
-		row(http.MethodPost, "spec/promote", control.RightDeploy, (*call).promoteSpec, "spec.promote"),
-		row(http.MethodGet, "spec", control.RightView, (*call).getSpec, ""),
-		row(http.MethodGet, "spec/history", control.RightView, (*call).listSpecs, ""),
-		row(http.MethodGet, "spec/versions/{version}", control.RightView, (*call).getSpecVersion, ""),
-		row(http.MethodGet, "spec/diff", control.RightView, (*call).diffSpecs, ""),
-		row(http.MethodGet, "projections", control.RightView, (*call).listProjections, ""),
-	}
-}
-
-// specAdminRoutes is the table of what can be read about the spec of an environment where the path names that.
-func (a *API) specAdminRoutes() []adminRoute {
-	return []adminRoute{
-		{http.MethodGet, "spec", control.RightView, (*call).getSpec, ""},
-		{http.MethodGet, "spec/history", control.RightView, (*call).listSpecs, ""},
-		{http.MethodGet, "spec/versions/{version}", control.RightView, (*call).getSpecVersion, ""},
-		{http.MethodGet, "spec/diff", control.RightView, (*call).diffSpecs, ""},
-	}
-}
-
 // deploymentRow is a version of a spec as people see it.
 type deploymentRow struct {
 	control.Spec
@@ -72,34 +36,16 @@ func row(s control.Spec, env j17.Environment) deploymentRow {
 	return deploymentRow{s, env}
 }
 
-// environment sets the environment that the parameters name, prod where they do not, unless the path or the host has.
-func (c *call) environment(p map[string]string) error {
-	name, ok := p["environment"]
-	switch {
-	case c.env != "" && ok:
-		return j17.Errorf(j17.CodeInvalidParameter, "The path names the environment already").At("environment")
-	case c.env != "":
-		return nil
-	case !ok:
-		name = string(j17.Prod)
+// inEnvironment sets the environment that the parameters name, prod where they do not, unless the path or the host has.
+func (c *call) inEnvironment() {
+	if c.env == "" {
+		c.target(c.instance, cmp.Or(j17.Environment(c.query["environment"]), j17.Prod))
 	}
-	env, err := j17.ParseEnvironment(name)
-	if err != nil {
-		return j17.Errorf(j17.CodeInvalidParameter, "environment must be prod, staging or test").At("environment")
-	}
-	c.target(c.instance, env)
-	return nil
 }
 
 // getSpec is GET spec: the deployed spec and how it came to be.
 func (c *call) getSpec(w http.ResponseWriter) error {
-	p, err := parameters(c.request, "environment")
-	if err == nil {
-		err = c.environment(p)
-	}
-	if err != nil {
-		return err
-	}
+	c.inEnvironment()
 	s, err := c.currentSpec()
 	if err != nil {
 		return err
@@ -126,13 +72,7 @@ func (c *call) spec(w http.ResponseWriter, s control.Spec) error {
 
 // listProjections is GET projections: those that the deployed spec declares, in its order; none where there is no spec.
 func (c *call) listProjections(w http.ResponseWriter) error {
-	p, err := parameters(c.request, "environment")
-	if err == nil {
-		err = c.environment(p)
-	}
-	if err != nil {
-		return err
-	}
+	c.inEnvironment()
 	s, err := c.api.Registry.Specs.Current(c.request.Context(), c.instance, c.env)
 	if err != nil && j17.CodeOf(err) != j17.CodeNoSpec {
 		return err
@@ -154,13 +94,7 @@ func (c *call) listProjections(w http.ResponseWriter) error {
 
 // getSpecVersion is GET spec/versions/{version}.
 func (c *call) getSpecVersion(w http.ResponseWriter) error {
-	p, err := parameters(c.request, "environment")
-	if err == nil {
-		err = c.environment(p)
-	}
-	if err != nil {
-		return err
-	}
+	c.inEnvironment()
 	version, err := strconv.Atoi(c.request.PathValue("version"))
 	if err != nil {
 		return j17.Errorf(j17.CodeNotFound, "Versions of specs are numbered from 1 on.")
@@ -174,13 +108,8 @@ func (c *call) getSpecVersion(w http.ResponseWriter) error {
 
 // listSpecs is GET spec/history.
 func (c *call) listSpecs(w http.ResponseWriter) error {
-	l, p, err := c.listingWith(nil, "environment")
-	if err == nil {
-		err = c.environment(p)
-	}
-	if err != nil {
-		return err
-	}
+	c.inEnvironment()
+	l := c.listing()
 	specs, err := c.api.Registry.Specs.History(c.request.Context(), c.instance, c.env, l.offset, l.limit+1)
 	if err != nil {
 		return err
@@ -194,17 +123,8 @@ func (c *call) listSpecs(w http.ResponseWriter) error {
 
 // diffSpecs is GET spec/diff: what a version says differently than another one.
 func (c *call) diffSpecs(w http.ResponseWriter) error {
-	p, err := parameters(c.request, "environment", "from", "to")
-	if err == nil {
-		err = c.environment(p)
-	}
-	if err != nil {
-		return err
-	}
-	to, err := versionOf(p, "to", 0)
-	if err != nil {
-		return err
-	}
+	c.inEnvironment()
+	to := c.number("to", 0)
 	if to == 0 {
 		current, err := c.currentSpec()
 		if err != nil {
@@ -212,67 +132,30 @@ func (c *call) diffSpecs(w http.ResponseWriter) error {
 		}
 		to = current.Version
 	}
-	from, err := versionOf(p, "from", to-1)
-	if err != nil {
-		return err
-	}
-	d, err := c.api.Deploy.Diff(c.request.Context(), c.instance, c.env, from, to)
+	d, err := c.api.Deploy.Diff(c.request.Context(), c.instance, c.env, c.number("from", to-1), to)
 	if err != nil {
 		return err
 	}
 	return c.answer(w, http.StatusOK, nil, member{"from", d.From}, member{"to", d.To}, member{"changes", d.Changes}, member{"incompatible", d.Incompatible})
 }
 
-func versionOf(p map[string]string, name string, otherwise int) (int, error) {
-	v, ok := p[name]
-	if !ok {
-		return otherwise, nil
+// dryRun returns how many aggregates to replay, 0 for a real deployment.
+func (c *call) dryRun() (int, error) {
+	if c.isSet("dry_run") {
+		return c.number("aggregates", defaultAggregates), nil
 	}
-	n, err := strconv.Atoi(v)
-	if err != nil || n < 1 {
-		return 0, j17.Errorf(j17.CodeInvalidParameter, "%s must be the number of a version, from 1 on", name).At(name)
-	}
-	return n, nil
-}
-
-// dryRun reads the parameters dry_run and aggregates: how many aggregates to replay, 0 for a real deployment.
-func dryRun(p map[string]string) (int, error) {
-	dry := false
-	if v, ok := p["dry_run"]; ok {
-		if dry = v == "true" || v == "1"; !dry && v != "false" && v != "0" {
-			return 0, j17.Errorf(j17.CodeInvalidParameter, "dry_run must be true or false").At("dry_run")
-		}
-	}
-	v, ok := p["aggregates"]
-	switch {
-	case !ok && dry:
-		return defaultAggregates, nil
-	case !ok:
-		return 0, nil
-	case !dry:
+	if _, ok := c.query["aggregates"]; ok {
 		return 0, j17.Errorf(j17.CodeInvalidParameter, "aggregates is for dry runs, with dry_run=true").At("aggregates")
 	}
-	n, err := strconv.Atoi(v)
-	if err != nil || n < 1 || n > deploy.MaxAggregates {
-		return 0, j17.Errorf(j17.CodeInvalidParameter, "aggregates must be a whole number from 1 to %d", deploy.MaxAggregates).At("aggregates")
-	}
-	return n, nil
+	return 0, nil
 }
 
 // deploySpec is POST spec: the spec itself, or an envelope around it.
 func (c *call) deploySpec(w http.ResponseWriter) error {
-	p, err := parameters(c.request, "environment", "note", "dry_run", "aggregates")
-	if err != nil {
-		return err
-	}
-	r := deploy.Request{Instance: c.instance, Note: p["note"]}
-	if name, ok := p["environment"]; ok {
-		if r.Environment, err = j17.ParseEnvironment(name); err != nil {
-			return j17.Errorf(j17.CodeInvalidParameter, "environment must be prod, staging or test").At("environment")
-		}
-		c.env = r.Environment
-	}
-	if r.Aggregates, err = dryRun(p); err != nil {
+	c.env = j17.Environment(c.query["environment"])
+	r := deploy.Request{Instance: c.instance, Environment: c.env, Note: c.query["note"]}
+	var err error
+	if r.Aggregates, err = c.dryRun(); err != nil {
 		return err
 	}
 	if r.Base, err = c.base(); err != nil {
@@ -327,11 +210,7 @@ func (c *call) deployed(w http.ResponseWriter, r deploy.Result) error {
 
 // rollBackSpec is POST spec/rollback.
 func (c *call) rollBackSpec(w http.ResponseWriter) error {
-	p, err := parameters(c.request, "dry_run", "aggregates")
-	if err != nil {
-		return err
-	}
-	aggregates, err := dryRun(p)
+	aggregates, err := c.dryRun()
 	if err != nil {
 		return err
 	}
@@ -364,11 +243,7 @@ func (c *call) rollBackSpec(w http.ResponseWriter) error {
 
 // promoteSpec is POST spec/promote.
 func (c *call) promoteSpec(w http.ResponseWriter) error {
-	p, err := parameters(c.request, "dry_run", "aggregates")
-	if err != nil {
-		return err
-	}
-	aggregates, err := dryRun(p)
+	aggregates, err := c.dryRun()
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"j17"
-	"j17/internal/control"
 	"j17/internal/usage"
 )
 
@@ -16,35 +15,13 @@ func (c *call) count(need access) {
 	}
 }
 
-// getUsage is GET /api/instances/{id}/usage: what each environment has used on each day, by default those of this month.
-func (c *call) getUsage(w http.ResponseWriter) error {
-	id := c.request.PathValue("id")
-	if err := c.needRight(id, control.RightView); err != nil {
-		return err
-	}
-	c.instance = id
-	return c.forwarded(w, "/internal/control/instances/"+id+"/usage", (*call).usageDays)
-}
-
-// usageDays answers with the days of the call's instance.
+// usageDays is GET /api/instances/{id}/usage: what each environment has used on each day, by default those of this month.
 func (c *call) usageDays(w http.ResponseWriter) error {
-	p, err := parameters(c.request, "from", "to")
-	if err != nil {
-		return err
+	from, to := c.day("from"), c.day("to")
+	if c.query["to"] == "" {
+		to = c.api.Clock.Now().UTC()
 	}
-	from, err := timeParameter(p, "from")
-	if err != nil {
-		return err
-	}
-	to, err := timeParameter(p, "to")
-	if err != nil {
-		return err
-	}
-	now := c.api.Clock.Now().UTC()
-	if _, given := p["to"]; !given {
-		to = now
-	}
-	if _, given := p["from"]; !given {
+	if c.query["from"] == "" {
 		from = time.Date(to.Year(), to.Month(), 1, 0, 0, 0, 0, time.UTC)
 	}
 	if to.Before(from) {

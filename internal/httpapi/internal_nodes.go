@@ -56,48 +56,6 @@ type Put struct {
 	RequestID  string             `json:"request_id"`
 }
 
-// nodeRoutes is the table of what workers ask of the headnode, and the headnode of workers.
-func (a *API) nodeRoutes() []route {
-	all := []route{{controlSite, http.MethodGet, "/api/nodes", operator, (*call).listNodes}}
-	if a.Cluster == nil {
-		return all
-	}
-	row := func(method, pattern string, handle func(*call, http.ResponseWriter) error) route {
-		return route{internalSite, method, "/internal/control/" + pattern, node, handle}
-	}
-	if a.Cluster.Node == "" {
-		return append(
-			all,
-			row(http.MethodPost, "changes", (*call).pollChanges),
-			row(http.MethodPost, "specs", (*call).putSpecOfWorker),
-			row(http.MethodGet, "specs/{instance}/{env}/{version}", (*call).specOfHeadnode),
-			row(http.MethodPost, "audit", (*call).auditOfWorker),
-		)
-	}
-	here := func(handle func(*call, http.ResponseWriter) error) func(*call, http.ResponseWriter) error {
-		return func(c *call, w http.ResponseWriter) error {
-			instance, ok := c.api.Registry.Instances.ByID(c.request.PathValue("instance_"))
-			if !ok {
-				return j17.Errorf(j17.CodeNotFound, "This worker does not know the instance yet. Try again.")
-			}
-			if err := c.here(instance); err != nil {
-				return err
-			}
-			c.instance = instance.ID
-			return handle(c, w)
-		}
-	}
-	return append(
-		all,
-		row(http.MethodPost, "instances/{instance_}/spec", here(auditedHere("spec.deploy", (*call).deploySpec))),
-		row(http.MethodPost, "instances/{instance_}/spec/rollback", here(auditedHere("spec.rollback", (*call).rollBackSpec))),
-		row(http.MethodPost, "instances/{instance_}/spec/promote", here(auditedHere("spec.promote", (*call).promoteSpec))),
-		row(http.MethodGet, "instances/{instance_}/usage", here((*call).usageDays)),
-		row(http.MethodGet, "instances/{instance_}/month", here((*call).usageMonth)),
-		row(http.MethodGet, "errors/{error_id}", (*call).faultOfWorker),
-	)
-}
-
 // pollChanges is POST /internal/control/changes: a worker tells that it is there, and waits for what it does not have.
 func (c *call) pollChanges(w http.ResponseWriter) error {
 	var p Poll
@@ -198,13 +156,7 @@ func (c *call) auditOfWorker(w http.ResponseWriter) error {
 
 // listNodes is GET /api/nodes.
 func (c *call) listNodes(w http.ResponseWriter) error {
-	if err := c.needRight("", control.RightView); err != nil {
-		return err
-	}
-	l, err := c.listing()
-	if err != nil {
-		return err
-	}
+	l := c.listing()
 	type nodeRow struct {
 		Name        string     `json:"name"`
 		PublicURL   string     `json:"public_url"`

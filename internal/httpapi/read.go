@@ -4,93 +4,30 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
 	"j17"
 	"j17/internal/engine"
-	"j17/internal/spec/diag"
 	"j17/internal/value"
 )
-
-// Page sizes of lists.
-const (
-	defaultCount = 100
-	maxCount     = 1000
-)
-
-// parameters reads the query of a request, in which only known names may stand: a misspelt one would be ignored and
-// answer something else than was asked.
-func parameters(r *http.Request, known ...string) (map[string]string, error) {
-	if r.URL.RawQuery == "" {
-		return nil, nil
-	}
-	query, err := parseQuery(r.URL.RawQuery)
-	if err != nil {
-		return nil, err
-	}
-	found := make(map[string]string, len(query))
-	for name, values := range query {
-		if !slices.Contains(known, name) {
-			e := j17.Errorf(j17.CodeInvalidParameter, "Unknown query parameter; known here: %s", orNone(known))
-			if near := diag.Nearest(name, known); near != "" {
-				e.Message = "Unknown query parameter; did you mean '" + near + "'?"
-			}
-			return nil, e.At(safe(name))
-		}
-		if len(values) > 1 {
-			return nil, j17.Errorf(j17.CodeInvalidParameter, "The query parameter is given more than once").At(name)
-		}
-		found[name] = values[0]
-	}
-	return found, nil
-}
-
-func noParameters(r *http.Request) error {
-	_, err := parameters(r)
-	return err
-}
-
-func orNone(known []string) string {
-	if len(known) == 0 {
-		return "none"
-	}
-	return strings.Join(known, ", ")
-}
-
-// safe is a name from outside that may stand in an answer.
-func safe(s string) string {
-	const most = 64
-	if len(s) > most {
-		s = s[:most]
-	}
-	return strings.ToValidUTF8(s, "?")
-}
 
 // listOrSingleton is GET /{type}: the ids of an aggregate type, or the states of a declared singleton by type.
 func (c *call) listOrSingleton(w http.ResponseWriter) error {
 	name := c.request.PathValue("type")
 	if !c.api.Engine.HasType(c.tenant, name) {
 		states, ok, err := c.api.Engine.Singleton(c.request.Context(), c.tenant, name)
-		if err == nil && ok {
-			if err = noParameters(c.request); err == nil {
-				return c.singleton(w, states)
-			}
-		}
 		if err != nil {
 			return err
 		}
+		if ok {
+			for given := range c.query {
+				return unknownParameter(given, nil)
+			}
+			return c.singleton(w, states)
+		}
 	}
-	p, err := parameters(c.request, "start", "count")
-	if err != nil {
-		return err
-	}
-	count, err := countOf(p)
-	if err != nil {
-		return err
-	}
-	ids, more, err := c.api.Engine.IDs(c.request.Context(), c.tenant, name, p["start"], count)
+	ids, more, err := c.api.Engine.IDs(c.request.Context(), c.tenant, name, c.query["start"], c.number("count", defaultCount))
 	if err != nil {
 		return err
 	}
@@ -135,31 +72,12 @@ func (c *call) singleton(w http.ResponseWriter, states []engine.State) error {
 // aggregate is GET /{type}/{id}.
 func (c *call) aggregate(w http.ResponseWriter) error {
 	r := c.request
-	p, err := parameters(r, "at", "length", "synchronous")
-	if err != nil {
-		return err
+	o := engine.LoadOptions{Replay: c.isSet("synchronous")}
+	if _, ok := c.query["at"]; ok {
+		o.Until = new(int64(c.number("at", 0)))
 	}
-	var o engine.LoadOptions
-	if s, ok := p["at"]; ok {
-		at, err := strconv.ParseInt(s, 10, 64)
-		if err != nil || at < 0 {
-			return j17.Errorf(j17.CodeInvalidParameter, "'at' must be a time in whole Unix seconds, such as 1705312800").At("at")
-		}
-		o.Until = &at
-	}
-	if s, ok := p["length"]; ok {
-		n, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			return j17.Errorf(j17.CodeInvalidParameter, "'length' must be a number of events, 1 or more").At("length")
-		}
-		o.Length = &n
-	}
-	switch s, ok := p["synchronous"]; {
-	case !ok, s == "false", s == "0":
-	case s == "", s == "true", s == "1":
-		o.Replay = true
-	default:
-		return j17.Errorf(j17.CodeInvalidParameter, "'synchronous' must be true or false").At("synchronous")
+	if _, ok := c.query["length"]; ok {
+		o.Length = new(uint64(c.number("length", 0))) //nolint:gosec // never negative
 	}
 	s, err := c.load(r.PathValue("type"), r.PathValue("id"), o)
 	if err != nil {
@@ -235,9 +153,6 @@ const (
 // length is GET /{type}/{id}/length.
 func (c *call) length(w http.ResponseWriter) error {
 	r := c.request
-	if err := noParameters(r); err != nil {
-		return err
-	}
 	n, err := c.api.Engine.Length(r.Context(), c.tenant, r.PathValue("type"), r.PathValue("id"))
 	if err != nil {
 		return err
@@ -249,22 +164,9 @@ func (c *call) length(w http.ResponseWriter) error {
 // events is GET /{type}/{id}/events: a page of the stream, each event as its canonical bytes.
 func (c *call) events(w http.ResponseWriter) error {
 	r := c.request
-	p, err := parameters(r, "start", "count")
-	if err != nil {
-		return err
-	}
-	count, err := countOf(p)
-	if err != nil {
-		return err
-	}
-	var after j17.StreamID
-	if s, ok := p["start"]; ok {
-		if after, err = j17.ParseStreamID(s); err != nil {
-			return j17.Errorf(j17.CodeInvalidParameter, "'start' must be the stream_id of an event, such as 1706789012345-0").At("start")
-		}
-	}
 	page := &eventPage{
-		c: c, typ: r.PathValue("type"), id: r.PathValue("id"), after: after, count: count, lines: acceptsLines(r.Header),
+		c: c, typ: r.PathValue("type"), id: r.PathValue("id"), after: c.streamID("start"), count: c.number("count", defaultCount),
+		lines: acceptsLines(r.Header),
 	}
 	if err := page.measure(); err != nil {
 		return err
@@ -283,16 +185,4 @@ func acceptsLines(h http.Header) bool {
 		}
 	}
 	return false
-}
-
-func countOf(p map[string]string) (int, error) {
-	s, ok := p["count"]
-	if !ok {
-		return defaultCount, nil
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil || n < 1 || n > maxCount {
-		return 0, j17.Errorf(j17.CodeInvalidParameter, "'count' must be a number from 1 to %d", maxCount).At("count")
-	}
-	return n, nil
 }

@@ -1,17 +1,10 @@
 package httpapi
 
 import (
-	"errors"
 	"net/http"
-	"net/http/pprof"
-	"path"
 	"slices"
-	"strings"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
-	"j17"
-	"j17/internal/auth"
+	"j17/internal/control"
 )
 
 // site is a set of hosts with routes of their own.
@@ -24,17 +17,41 @@ const (
 	adminSite // paths below /_admin/ on the hosts of an environment
 )
 
-// access is what a route asks of its caller.
+// access is what a route asks of its caller. A route that states none is closed to everybody.
 type access uint8
 
 const (
-	free access = iota // not even rates are limited
+	unstated access = iota
+	free            // not even rates are limited
 	open
 	read     // an API key of the environment
 	write    // an API key with scope write
-	operator // an operator's token
+	operator // an operator's token, and what the route's need says
 	node     // the node secret
 )
+
+// need is the right that a route asks of an operator, and in what.
+type need struct {
+	right control.Right
+	in    subject
+}
+
+// subject is what a right has to be one in.
+type subject uint8
+
+const (
+	nowhere          subject = iota // what no operator may, so that no route for operators can do without saying what it needs
+	oneself                         // any operator may: the route is about who asks, or shows only what they may see
+	aServer                         // the whole server
+	instance                        // the instance that the path or the host names
+	instanceOfServer                // the same one has to be visible, and the right is one in the server
+	instanceOfKey                   // the instance of the API key that the path names
+	self                            // who the path names is who asks, or the right is one in the server
+	someInstance                    // any instance at all
+)
+
+// handler carries out a request that has been let in and whose parameters have been read.
+type handler func(*call, http.ResponseWriter) error
 
 // route is one row of the table.
 type route struct {
@@ -42,196 +59,236 @@ type route struct {
 	method  string
 	pattern string
 	access  access
-	handle  func(*call, http.ResponseWriter) error
+	need    need
+	// action is what the audit log calls an attempt that comes to nothing; "" for what only reads. What succeeds is recorded where
+	// it happens.
+	action string
+	// takes are the query parameters: any other one is refused.
+	takes  []parameter
+	handle handler
 }
 
 // routes is the table of all routes.
 func (a *API) routes() []route {
-	all := []route{
-		{dataSite | controlSite | internalSite, http.MethodGet, "/{$}", open, (*call).root},
-		{dataSite | controlSite | internalSite, http.MethodGet, "/livez", free, (*call).live},
-		{dataSite | controlSite | internalSite, http.MethodGet, "/readyz", free, (*call).ready},
+	return slices.Concat(
+		serverRoutes(), dataRoutes(), accountRoutes(), operatorRoutes(), instanceRoutes(), keyRoutes(), specRoutes(), recordRoutes(),
+		a.devRoutes(), mounted(adminRoutes()), a.nodeRoutes(),
+	)
+}
 
-		{dataSite, http.MethodGet, "/{type}", read, (*call).listOrSingleton},
-		{dataSite, http.MethodGet, "/{type}/{id}", read, (*call).aggregate},
-		{dataSite, http.MethodGet, "/{type}/{id}/length", read, (*call).length},
-		{dataSite, http.MethodGet, "/{type}/{id}/events", read, (*call).events},
-		{dataSite, http.MethodPost, "/{type}/_new", write, (*call).postNewBatch},
-		{dataSite, http.MethodPost, "/{type}/_new/{event}", write, (*call).postNewEvent},
-		{dataSite, http.MethodPost, "/{type}/{id}", write, (*call).postBatch},
-		{dataSite, http.MethodPost, "/{type}/{id}/{event}", write, (*call).postEvent},
+const (
+	get  = http.MethodGet
+	post = http.MethodPost
+)
+
+// serverRoutes tell what a server is and how it does.
+func serverRoutes() []route {
+	const all = dataSite | controlSite | internalSite
+	return []route{
+		{all, get, "/{$}", open, need{}, "", anything(), (*call).root},
+		{all, get, "/livez", free, need{}, "", anything(), (*call).live},
+		{all, get, "/readyz", free, need{}, "", readiness(), (*call).ready},
 	}
-	all = append(all, a.controlRoutes()...)
-	all = append(all, a.specRoutes()...)
-	all = append(all, a.adminMounts()...)
-	all = append(all, a.nodeRoutes()...)
-	all = append(all, route{controlSite, http.MethodGet, "/setup", open, (*call).setupPage})
-	if a.AdvanceClock != nil {
-		all = append(all, route{dataSite | controlSite, http.MethodPost, "/_dev/clock/advance", operator, (*call).advanceClock})
+}
+
+// dataRoutes read and write the events of an environment.
+func dataRoutes() []route {
+	return []route{
+		{dataSite, get, "/{type}", read, need{}, "", counted(), (*call).listOrSingleton},
+		{dataSite, get, "/{type}/{id}", read, need{}, "", moments(), (*call).aggregate},
+		{dataSite, get, "/{type}/{id}/length", read, need{}, "", nil, (*call).length},
+		{dataSite, get, "/{type}/{id}/events", read, need{}, "", countedEvents(), (*call).events},
+		{dataSite, post, "/{type}/_new", write, need{}, "", nil, (*call).postNewBatch},
+		{dataSite, post, "/{type}/_new/{event}", write, need{}, "", nil, (*call).postNewEvent},
+		{dataSite, post, "/{type}/{id}", write, need{}, "", nil, (*call).postBatch},
+		{dataSite, post, "/{type}/{id}/{event}", write, need{}, "", nil, (*call).postEvent},
+	}
+}
+
+// accountRoutes are those of the operator who asks.
+func accountRoutes() []route {
+	own := need{in: oneself}
+	return []route{
+		{controlSite, get, "/setup", open, need{}, "", nil, (*call).setupPage},
+		{controlSite, post, "/api/setup", open, need{}, "", nil, (*call).setup},
+		{controlSite, post, "/api/login", open, need{}, "", nil, (*call).login},
+		{controlSite, post, "/api/logout", operator, own, "", nil, (*call).logout},
+		{controlSite, get, "/api/me", operator, own, "", nil, (*call).me},
+		{controlSite, post, "/api/me/password", operator, own, "operator.set_password", nil, (*call).changePassword},
+	}
+}
+
+// operatorRoutes manage operators and what holds for the whole server.
+func operatorRoutes() []route {
+	manage, themselves := need{control.RightManage, aServer}, need{control.RightManage, self}
+	return []route{
+		{controlSite, get, "/api/operators", operator, manage, "", paged(), (*call).listOperators},
+		{controlSite, post, "/api/operators", operator, manage, "operator.create", nil, (*call).createOperator},
+		{controlSite, get, "/api/operators/{id}", operator, themselves, "", nil, (*call).getOperator},
+		{controlSite, http.MethodPatch, "/api/operators/{id}", operator, manage, "operator.set_role", nil, (*call).changeOperator},
+		{controlSite, http.MethodDelete, "/api/operators/{id}", operator, manage, "operator.delete", nil, (*call).deleteOperator},
+		{controlSite, post, "/api/operators/{id}/password", operator, manage, "operator.set_password", nil, (*call).resetPassword},
+		{controlSite, post, "/api/operators/{id}/revoke_tokens", operator, themselves, "operator.revoke_tokens", nil, (*call).revokeTokens},
+		{controlSite, http.MethodPut, "/api/operators/{id}/grants/{instance}", operator, manage, "operator.grant", nil, (*call).grant},
+		{controlSite, http.MethodDelete, "/api/operators/{id}/grants/{instance}", operator, manage, "operator.withdraw", nil, (*call).withdraw},
+		{controlSite, post, "/api/signing_keys/rotate", operator, manage, "signing_key.rotate", nil, (*call).rotateSigningKey},
+		{controlSite, get, "/api/nodes", operator, need{control.RightView, aServer}, "", paged(), (*call).listNodes},
+	}
+}
+
+// instanceRoutes manage instances.
+func instanceRoutes() []route {
+	view, manage := need{control.RightView, instance}, need{control.RightManage, instance}
+	return []route{
+		{controlSite, get, "/api/instances", operator, need{in: oneself}, "", paged(), (*call).listInstances},
+		{controlSite, post, "/api/instances", operator, need{control.RightManage, aServer}, "instance.create", nil, (*call).createInstance},
+		{controlSite, get, "/api/instances/{id}", operator, view, "", nil, (*call).getInstance},
+		{controlSite, http.MethodPatch, "/api/instances/{id}", operator, manage, "instance.change", nil, (*call).changeInstance},
+		{controlSite, http.MethodDelete, "/api/instances/{id}", operator, need{control.RightManage, instanceOfServer}, "instance.delete", nil, (*call).deleteInstance},
+		{controlSite, get, "/api/instances/{id}/operators", operator, manage, "", paged(), (*call).instanceOperators},
+		{controlSite, get, "/api/instances/{id}/usage", operator, view, "", span(), onWorker("usage", (*call).usageDays)},
+		{controlSite, get, "/api/plans", operator, need{in: oneself}, "", nil, (*call).listPlans},
+	}
+}
+
+// keyRoutes manage API keys.
+func keyRoutes() []route {
+	manage := need{control.RightManage, instanceOfKey}
+	return []route{
+		{controlSite, get, "/api/instances/{id}/keys", operator, need{control.RightAudit, instance}, "", pagedKeys(), (*call).listKeys},
+		{controlSite, post, "/api/instances/{id}/keys", operator, need{control.RightManage, instance}, "key.create", nil, (*call).createKey},
+		{controlSite, get, "/api/keys/{id}", operator, need{control.RightAudit, instanceOfKey}, "", nil, (*call).getKey},
+		{controlSite, post, "/api/keys/{id}/rotate", operator, manage, "key.rotate", nil, (*call).rotateKey},
+		{controlSite, post, "/api/keys/{id}/schedule_revocation", operator, manage, "key.schedule_revocation", nil, (*call).scheduleRevocation},
+		{controlSite, http.MethodDelete, "/api/keys/{id}", operator, manage, "key.revoke", nil, (*call).revokeKey},
+	}
+}
+
+// specRoutes deploy specs and show them where the environment is a parameter or a member of the body.
+func specRoutes() []route {
+	view, change := need{control.RightView, instance}, need{control.RightDeploy, instance}
+	const path = "/api/instances/{instance_}/"
+	return []route{
+		{controlSite, post, path + "spec", operator, change, "spec.deploy", deploying(), onWorker("spec", (*call).deploySpec)},
+		{controlSite, post, path + "spec/rollback", operator, change, "spec.rollback", trying(), onWorker("spec/rollback", (*call).rollBackSpec)},
+		{controlSite, post, path + "spec/promote", operator, change, "spec.promote", trying(), onWorker("spec/promote", (*call).promoteSpec)},
+		{controlSite, get, path + "spec", operator, view, "", inEnvironment(), (*call).getSpec},
+		{controlSite, get, path + "spec/history", operator, view, "", inEnvironment(paged()...), (*call).listSpecs},
+		{controlSite, get, path + "spec/versions/{version}", operator, view, "", inEnvironment(), (*call).getSpecVersion},
+		{controlSite, get, path + "spec/diff", operator, view, "", inEnvironment(compared()...), (*call).diffSpecs},
+		{controlSite, get, path + "projections", operator, view, "", inEnvironment(), (*call).listProjections},
+	}
+}
+
+// recordRoutes show what was done and what went wrong.
+func recordRoutes() []route {
+	all, one := need{control.RightAudit, someInstance}, need{control.RightAudit, instance}
+	return []route{
+		{controlSite, get, "/api/audit", operator, all, "", append(audited(), anyInstance(), limited(), cursor()), (*call).listAudit},
+		{controlSite, get, "/api/audit/export", operator, all, "", append(audited(), anyInstance()), (*call).exportAudit},
+		{controlSite, get, "/api/instances/{id}/audit", operator, one, "", append(audited(), limited(), cursor()), (*call).listAudit},
+		{controlSite, get, "/api/instances/{id}/audit/export", operator, one, "", audited(), (*call).exportAudit},
+		{controlSite, get, "/api/" + faultPattern, operator, need{control.RightOperate, aServer}, "", nil, (*call).getFault},
+	}
+}
+
+// devRoutes are those of development servers.
+func (a *API) devRoutes() []route {
+	if a.AdvanceClock == nil {
+		return nil
+	}
+	return []route{{dataSite | controlSite, post, "/_dev/clock/advance", operator, need{control.RightManage, aServer}, "", nil, (*call).advanceClock}}
+}
+
+// adminRoutes are the administration of an environment, without what their paths begin with. Their handlers find the
+// environment in instance, env and tenant of the call and who asks in its principal, whichever way the request came. Patterns
+// may name their wildcards as they like, but for instance_ and env_.
+func adminRoutes() []route {
+	view, inspect, operate := need{control.RightView, instance}, need{control.RightInspect, instance}, need{control.RightOperate, instance}
+	return []route{
+		{0, get, "tombstones", operator, view, "", paged(), (*call).listTombstones},
+		{0, get, faultPattern, operator, inspect, "", nil, (*call).getFault},
+
+		{0, get, "spec", operator, view, "", nil, (*call).getSpec},
+		{0, get, "spec/history", operator, view, "", paged(), (*call).listSpecs},
+		{0, get, "spec/versions/{version}", operator, view, "", nil, (*call).getSpecVersion},
+		{0, get, "spec/diff", operator, view, "", compared(), (*call).diffSpecs},
+
+		{0, get, "blobs", operator, inspect, "", paged(), (*call).listBlobs},
+		{0, post, "blobs", operator, operate, "blob.upload", nil, (*call).putBlob},
+		{0, get, "blobs/{name}", operator, inspect, "", version(), (*call).getBlob},
+		{0, get, "blobs/{name}/versions", operator, inspect, "", paged(), (*call).listBlobVersions},
+		{0, http.MethodDelete, "blobs/{name}", operator, operate, "blob.delete", version(), (*call).deleteBlob},
+
+		{0, get, "debug", operator, inspect, "", nil, (*call).getDebug},
+		{0, post, "debug", operator, operate, "debug.set", nil, (*call).setDebug},
+		{0, get, "implications/failed", operator, inspect, "", paged(), (*call).listFailedImplications},
+
+		{0, get, "export", operator, need{control.RightAudit, instance}, "", exported(), (*call).exportEvents},
+		{0, post, "import", operator, operate, "events.import", nil, (*call).importEvents},
+		{0, post, "import_jsonl", operator, operate, "events.import", nil, (*call).importEvents},
+		{0, post, "cold_start", operator, operate, "events.cold_start", nil, (*call).coldStart},
+		{0, post, "inject", operator, operate, "events.inject", nil, (*call).injectEvents},
+	}
+}
+
+// adminPrefix starts the paths of the administration on the hosts of an environment. They have a router of their own,
+// since "/_admin/x/{name}" and "/{type}/{id}/length" cannot stand side by side in one.
+const adminPrefix = "/_admin/"
+
+// mounted makes each row of the administration of an environment reachable in three ways: on the hosts of the environment and
+// on the control host with an operator's token, and on the internal listener with the node secret.
+func mounted(rows []route) []route {
+	var all []route
+	for _, row := range rows {
+		here, above, below := row, row, row
+		here.sites, here.pattern = adminSite, adminPrefix+row.pattern
+		above.sites, above.pattern, above.handle = controlSite, "/api/instances/{instance_}/ops/{env_}/"+row.pattern, fromHeadnode(row)
+		below.sites, below.pattern, below.access = internalSite, "/internal/instances/{instance_}/{env_}/"+row.pattern, node
+		all = append(all, here, above, below)
 	}
 	return all
 }
 
-// router is the handler of one site: one mux a method, so that patterns of different methods cannot get into each other's
-// way. Whatever matches no route gets a JSON answer too.
-type router struct {
-	methods map[string]*http.ServeMux
-	other   http.Handler
+// fromHeadnode passes a request about an environment on to the worker that has it.
+func fromHeadnode(row route) handler {
+	return func(c *call, w http.ResponseWriter) error {
+		if row.pattern == faultPattern && c.faultHere() {
+			return row.handle(c, w)
+		}
+		return c.forwarded(w, c.opsPath(), row.handle)
+	}
 }
 
-func (a *API) router(s site) http.Handler {
-	rt := &router{methods: map[string]*http.ServeMux{}}
-	for _, r := range a.routes() {
-		if r.sites&s == 0 {
-			continue
-		}
-		if rt.methods[r.method] == nil {
-			rt.methods[r.method] = http.NewServeMux()
-		}
-		rt.methods[r.method].HandleFunc(r.pattern, a.serve(r))
+// onWorker passes a request about an instance on to the worker that has it, at a path that the internal listener has for it.
+func onWorker(path string, handle handler) handler {
+	return func(c *call, w http.ResponseWriter) error {
+		return c.forwarded(w, "/internal/control/instances/"+c.instance+"/"+path, handle)
 	}
-	nothing := route{pattern: "unmatched", access: open, handle: rt.unmatched}
-	if s == internalSite {
-		nothing.access = free
-	}
-	rt.other = a.serve(nothing)
-	for _, mux := range rt.methods {
-		mux.Handle("/", rt.other)
-	}
-	if s == internalSite {
-		get := rt.methods[http.MethodGet]
-		get.Handle("/metrics", promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{}))
-		get.HandleFunc("/debug/pprof/", pprof.Index)
-		get.HandleFunc("/debug/pprof/profile", pprof.Profile)
-		get.HandleFunc("/debug/pprof/trace", pprof.Trace)
-		return a.recorded(rt)
-	}
-	return rt
 }
 
-// ServeHTTP hands the request to the mux of its method. Paths that are not in normal form match nothing; the mux would
-// redirect them.
-func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	method := r.Method
-	if method == http.MethodHead {
-		method = http.MethodGet
-	}
-	if mux := rt.methods[method]; mux != nil && normal(r.URL.Path) {
-		mux.ServeHTTP(w, r)
-		return
-	}
-	rt.other.ServeHTTP(w, r)
-}
-
-// unmatched tells a path that has nothing from one that has something for other methods.
-func (rt *router) unmatched(c *call, w http.ResponseWriter) error {
-	r := c.request
-	if !normal(r.URL.Path) {
-		return j17.Errorf(j17.CodeNotFound, "There is nothing at this path: it has empty or relative segments")
-	}
-	var allowed []string
-	for method, mux := range rt.methods {
-		if _, pattern := mux.Handler(r); pattern != "/" {
-			allowed = append(allowed, method)
-		}
-	}
-	if allowed == nil {
-		return j17.Errorf(j17.CodeNotFound, "There is nothing at this path")
-	}
-	if slices.Contains(allowed, http.MethodGet) {
-		allowed = append(allowed, http.MethodHead)
-	}
-	allowed = append(allowed, http.MethodOptions)
-	slices.Sort(allowed)
-	list := strings.Join(allowed, ", ")
-	w.Header().Set("Allow", list)
-	if r.Method == http.MethodOptions {
-		c.status = http.StatusNoContent
-		w.WriteHeader(http.StatusNoContent)
+// nodeRoutes are what workers ask of the headnode, and the headnode of workers.
+func (a *API) nodeRoutes() []route {
+	const control = "/internal/control/"
+	switch {
+	case a.Cluster == nil:
 		return nil
-	}
-	return j17.Errorf(j17.CodeMethodNotAllowed, "The method is not allowed here; allowed are %s", list)
-}
-
-func normal(p string) bool {
-	return p == "/" || p != "" && p[0] == '/' && path.Clean(p) == strings.TrimSuffix(p, "/")
-}
-
-// serve lets a route's callers in and writes its errors.
-func (a *API) serve(r route) http.HandlerFunc {
-	return func(w http.ResponseWriter, req *http.Request) {
-		c := callOf(req)
-		c.request, c.route = req, r.pattern
-		err := c.admit(r.access, w)
-		if err == nil {
-			err = r.handle(c, w)
+	case a.Cluster.Node == "":
+		return []route{
+			{internalSite, post, control + "changes", node, need{}, "", nil, (*call).pollChanges},
+			{internalSite, post, control + "specs", node, need{}, "", nil, (*call).putSpecOfWorker},
+			{internalSite, get, control + "specs/{instance}/{env}/{version}", node, need{}, "", nil, (*call).specOfHeadnode},
+			{internalSite, post, control + "audit", node, need{}, "", nil, (*call).auditOfWorker},
 		}
-		if err != nil {
-			c.fail(w, err)
-		}
-	}
-}
-
-// admit checks credentials, then rights, then rates.
-func (c *call) admit(need access, w http.ResponseWriter) error {
-	switch need {
-	case free:
-		return nil
-	case open:
-		return c.limit(w)
-	case node:
-		return c.admitNode()
-	case read, write, operator:
-	}
-	if err := c.authenticate(need); err != nil {
-		c.limitRefused(w, err)
-		return err
-	}
-	if err := c.limit(w); err != nil {
-		return err
-	}
-	c.count(need)
-	return nil
-}
-
-// authenticate finds out who asks and whether they may ask what needs the access.
-func (c *call) authenticate(need access) error {
-	token, err := bearer(c.request)
-	if err != nil {
-		if e, ok := errors.AsType[*j17.Error](err); ok && need == operator {
-			as := *e
-			as.Message = strings.NewReplacer("an API key", "the token of POST /api/login", "<key>", "<token>").Replace(e.Message)
-			err = &as
-		}
-		return err
-	}
-	if need == operator {
-		c.principal, err = c.api.Auth.Operator(token)
-		return err
-	}
-	if c.principal, err = c.api.Auth.APIKey(token); err != nil {
-		return err
-	}
-	scope := j17.ScopeRead
-	if need == write {
-		scope = j17.ScopeWrite
-	}
-	return auth.Authorize(c.principal, c.instance, c.env, scope)
-}
-
-// bearer returns the token of the Authorization header.
-func bearer(r *http.Request) (string, error) {
-	values := r.Header["Authorization"]
-	switch len(values) {
-	case 0:
-		return "", j17.Errorf(j17.CodeUnauthorized, "Missing credentials. Send an API key in the header 'Authorization: Bearer <key>'.")
-	case 1:
 	default:
-		return "", j17.Errorf(j17.CodeUnauthorized, "The request has more than one Authorization header. Send one.")
+		const path, here = control + "instances/{instance_}/", instance
+		return []route{
+			{internalSite, post, path + "spec", node, need{in: here}, "spec.deploy", deploying(), (*call).deploySpec},
+			{internalSite, post, path + "spec/rollback", node, need{in: here}, "spec.rollback", trying(), (*call).rollBackSpec},
+			{internalSite, post, path + "spec/promote", node, need{in: here}, "spec.promote", trying(), (*call).promoteSpec},
+			{internalSite, get, path + "usage", node, need{in: here}, "", span(), (*call).usageDays},
+			{internalSite, get, path + "month", node, need{in: here}, "", nil, (*call).usageMonth},
+			{internalSite, get, control + faultPattern, node, need{}, "", nil, (*call).faultOfWorker},
+		}
 	}
-	const scheme = "bearer "
-	if v := values[0]; len(v) > len(scheme) && strings.EqualFold(v[:len(scheme)], scheme) {
-		return strings.TrimSpace(v[len(scheme):]), nil
-	}
-	return "", j17.Errorf(j17.CodeUnauthorized, "The Authorization header must have the form 'Bearer <key>'.")
 }

@@ -96,9 +96,6 @@ func appendNames(b []byte, id j17.Names) []byte {
 func (c *call) execute(w http.ResponseWriter, eventType string, limit int64) (engine.Receipt, error) {
 	r := c.request
 	cmd := engine.Command{Tenant: c.tenant}
-	if err := noParameters(r); err != nil {
-		return engine.Receipt{}, err
-	}
 	if c.api.lost.Load() {
 		return engine.Receipt{}, errLost()
 	}

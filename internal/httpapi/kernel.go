@@ -1,0 +1,193 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+	"net/http/pprof"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"j17"
+	"j17/internal/auth"
+)
+
+// router is the handler of one site: one mux a method, so that patterns of different methods cannot get into each other's
+// way. Whatever matches no route gets a JSON answer too.
+type router struct {
+	methods map[string]*http.ServeMux
+	other   http.Handler
+}
+
+func (a *API) router(s site) http.Handler {
+	rt := &router{methods: map[string]*http.ServeMux{}}
+	for _, r := range a.routes() {
+		if r.sites&s == 0 {
+			continue
+		}
+		if rt.methods[r.method] == nil {
+			rt.methods[r.method] = http.NewServeMux()
+		}
+		rt.methods[r.method].HandleFunc(r.pattern, a.serve(r))
+	}
+	nothing := route{pattern: "unmatched", access: open, takes: anything(), handle: rt.unmatched}
+	if s == internalSite {
+		nothing.access = free
+	}
+	rt.other = a.serve(nothing)
+	for _, mux := range rt.methods {
+		mux.Handle("/", rt.other)
+	}
+	if s == internalSite {
+		get := rt.methods[http.MethodGet]
+		get.Handle("/metrics", promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{}))
+		get.HandleFunc("/debug/pprof/", pprof.Index)
+		get.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		get.HandleFunc("/debug/pprof/trace", pprof.Trace)
+		return a.recorded(rt)
+	}
+	return rt
+}
+
+// ServeHTTP hands the request to the mux of its method. Paths that are not in normal form match nothing; the mux would
+// redirect them.
+func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	if mux := rt.methods[method]; mux != nil && normal(r.URL.Path) {
+		mux.ServeHTTP(w, r)
+		return
+	}
+	rt.other.ServeHTTP(w, r)
+}
+
+// unmatched tells a path that has nothing from one that has something for other methods.
+func (rt *router) unmatched(c *call, w http.ResponseWriter) error {
+	r := c.request
+	if !normal(r.URL.Path) {
+		return j17.Errorf(j17.CodeNotFound, "There is nothing at this path: it has empty or relative segments")
+	}
+	var allowed []string
+	for method, mux := range rt.methods {
+		if _, pattern := mux.Handler(r); pattern != "/" {
+			allowed = append(allowed, method)
+		}
+	}
+	if allowed == nil {
+		return j17.Errorf(j17.CodeNotFound, "There is nothing at this path")
+	}
+	if slices.Contains(allowed, http.MethodGet) {
+		allowed = append(allowed, http.MethodHead)
+	}
+	allowed = append(allowed, http.MethodOptions)
+	slices.Sort(allowed)
+	list := strings.Join(allowed, ", ")
+	w.Header().Set("Allow", list)
+	if r.Method == http.MethodOptions {
+		c.status = http.StatusNoContent
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	return j17.Errorf(j17.CodeMethodNotAllowed, "The method is not allowed here; allowed are %s", list)
+}
+
+func normal(p string) bool {
+	return p == "/" || p != "" && p[0] == '/' && path.Clean(p) == strings.TrimSuffix(p, "/")
+}
+
+// serve lets a route's callers in, reads its parameters, calls its handler and writes its errors. Whoever may not do what the route
+// does is told so before anything else of the request is looked at.
+func (a *API) serve(r route) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		c := callOf(req)
+		c.request, c.route = req, r.pattern
+
+		// Refusals of those who could not be let in are no attempts of anybody.
+		if err := c.admit(r.access, w); err != nil {
+			c.fail(w, err)
+			return
+		}
+
+		err := c.entitled(&r)
+		if err == nil {
+			err = c.readParameters(r.takes)
+		}
+		if err == nil {
+			err = r.handle(c, w)
+		}
+		if err != nil {
+			c.attempted(r.action, err)
+			c.fail(w, err)
+		}
+	}
+}
+
+// admit checks credentials, then the scope of a key, then rates.
+func (c *call) admit(need access, w http.ResponseWriter) error {
+	switch need {
+	case unstated:
+		return j17.Errorf(j17.CodeInternal, "The server failed to answer. Report the error_id to whoever runs it.").Because(errors.New("a route states no access"))
+	case free:
+		return nil
+	case open:
+		return c.limit(w)
+	case node:
+		return c.admitNode()
+	case read, write, operator:
+	}
+	if err := c.authenticate(need); err != nil {
+		c.limitRefused(w, err)
+		return err
+	}
+	if err := c.limit(w); err != nil {
+		return err
+	}
+	c.count(need)
+	return nil
+}
+
+// authenticate finds out who asks and whether they may ask what needs the access.
+func (c *call) authenticate(need access) error {
+	token, err := bearer(c.request)
+	if err != nil {
+		if e, ok := errors.AsType[*j17.Error](err); ok && need == operator {
+			as := *e
+			as.Message = strings.NewReplacer("an API key", "the token of POST /api/login", "<key>", "<token>").Replace(e.Message)
+			err = &as
+		}
+		return err
+	}
+	if need == operator {
+		c.principal, err = c.api.Auth.Operator(token)
+		return err
+	}
+	if c.principal, err = c.api.Auth.APIKey(token); err != nil {
+		return err
+	}
+	scope := j17.ScopeRead
+	if need == write {
+		scope = j17.ScopeWrite
+	}
+	return auth.Authorize(c.principal, c.instance, c.env, scope)
+}
+
+// bearer returns the token of the Authorization header.
+func bearer(r *http.Request) (string, error) {
+	values := r.Header["Authorization"]
+	switch len(values) {
+	case 0:
+		return "", j17.Errorf(j17.CodeUnauthorized, "Missing credentials. Send an API key in the header 'Authorization: Bearer <key>'.")
+	case 1:
+	default:
+		return "", j17.Errorf(j17.CodeUnauthorized, "The request has more than one Authorization header. Send one.")
+	}
+	const scheme = "bearer "
+	if v := values[0]; len(v) > len(scheme) && strings.EqualFold(v[:len(scheme)], scheme) {
+		return strings.TrimSpace(v[len(scheme):]), nil
+	}
+	return "", j17.Errorf(j17.CodeUnauthorized, "The Authorization header must have the form 'Bearer <key>'.")
+}

@@ -1,0 +1,292 @@
+package httpapi
+
+import (
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"j17"
+	"j17/internal/control"
+	"j17/internal/deploy"
+	"j17/internal/spec/diag"
+)
+
+// kind is what the values of a parameter look like.
+type kind uint8
+
+const (
+	text     kind = iota
+	whole         // a whole number
+	unixTime      // a time in whole Unix seconds
+	flag          // true or false
+	choice        // one of a few words
+	day           // a date or a time
+	position      // the stream_id of an event
+	ignored       // whatever there is
+)
+
+// parameter is one of the query of a route. It has one reader, by its kind, and the sentence that says what is wrong with a
+// value stands there.
+type parameter struct {
+	name string
+	kind kind
+	// least and most bound a whole number; 0 as the most is no bound.
+	least, most uint64
+	// choices are what there is to choose from. A flag that has a choice means true where it stands without a value.
+	choices []string
+	about   string
+}
+
+// Page sizes of lists.
+const (
+	defaultCount = 100
+	maxCount     = 1000
+)
+
+// anything is for routes that take no parameters and mind none: whoever asks whether a server is alive gets an answer.
+func anything() []parameter { return []parameter{{kind: ignored}} }
+
+func limited() parameter {
+	return parameter{name: "limit", kind: whole, least: 1, most: maxCount, about: "How many rows to return; 100 without it."}
+}
+
+// paged are the parameters of a list.
+func paged() []parameter {
+	return []parameter{limited(), {name: "offset", kind: whole, about: "How many rows to skip: next of the page before."}}
+}
+
+func pagedKeys() []parameter {
+	statuses := []string{string(control.KeyActive), string(control.KeyScheduled), string(control.KeyRevoked)}
+	return append(paged(), parameter{name: "status", kind: choice, choices: statuses, about: "Only keys with this status."})
+}
+
+func cursor() parameter {
+	return parameter{name: "start", about: "Where the page starts: next of the page before."}
+}
+
+func countParameter() parameter {
+	return parameter{name: "count", kind: whole, least: 1, most: maxCount, about: "How many to return; 100 without it."}
+}
+
+// counted are the parameters of a list of ids.
+func counted() []parameter {
+	return []parameter{{name: "start", about: "The id before the first one to return: next of the page before."}, countParameter()}
+}
+
+func countedEvents() []parameter {
+	return []parameter{{name: "start", kind: position, about: "The stream_id before the first event to return: next of the page before."}, countParameter()}
+}
+
+// moments say which state of an aggregate is meant.
+func moments() []parameter {
+	return []parameter{
+		{name: "at", kind: unixTime, about: "The state at this time, in whole Unix seconds."},
+		{name: "length", kind: whole, most: math.MaxInt64, about: "The state after this number of events."},
+		{name: "synchronous", kind: flag, choices: []string{""}, about: "Apply all events anew, whatever is known already."},
+	}
+}
+
+func readiness() []parameter {
+	return []parameter{{name: "for", kind: choice, choices: []string{"reads", "writes"}, about: "What the server is to be ready for; writes without it."}}
+}
+
+func span() []parameter {
+	return []parameter{{name: "from", kind: day, about: "The first time."}, {name: "to", kind: day, about: "The last time."}}
+}
+
+// audited select records of the audit log.
+func audited() []parameter {
+	return append(
+		span(),
+		parameter{name: "actor", about: "The id or e-mail address of who acted."},
+		parameter{name: "action", about: "The action, or what it begins with up to a dot."},
+		parameter{name: "target", about: "The id or name of what was acted upon."},
+		parameter{name: "outcome", about: "What became of it: done, refused or failed."},
+	)
+}
+
+func anyInstance() parameter {
+	return parameter{name: "instance", about: "Only what concerns this instance, by its id."}
+}
+
+// inEnvironment adds the environment that a route is about to its other parameters.
+func inEnvironment(more ...parameter) []parameter {
+	names := make([]string, 0, len(j17.Environments()))
+	for _, env := range j17.Environments() {
+		names = append(names, string(env))
+	}
+	return append(more, parameter{name: "environment", kind: choice, choices: names, about: "The environment; prod without it."})
+}
+
+func compared() []parameter {
+	return []parameter{
+		{name: "from", kind: whole, least: 1, about: "The version to compare with; the one before without it."},
+		{name: "to", kind: whole, least: 1, about: "The version to compare; the deployed one without it."},
+	}
+}
+
+// trying are the parameters of what can be tried before it is done.
+func trying() []parameter {
+	return []parameter{
+		{name: "dry_run", kind: flag, about: "Tell what would change, and change nothing."},
+		{name: "aggregates", kind: whole, least: 1, most: deploy.MaxAggregates, about: "How many aggregates a dry run replays; 100 without it."},
+	}
+}
+
+func deploying() []parameter {
+	return inEnvironment(append(trying(), parameter{name: "note", about: "What to say about the version."})...)
+}
+
+func version() []parameter {
+	return []parameter{{name: "version", about: "The version, from 1 on; the latest without it."}}
+}
+
+func exported() []parameter {
+	return []parameter{
+		{name: "of", kind: choice, choices: []string{"events", "aggregates"}, about: "Events, or present states; events without it."},
+		{name: "type", about: "Only those of this aggregate type."},
+		{name: "after", kind: position, about: "The stream_id of the event after which to begin."},
+		{name: "format", kind: choice, choices: []string{"ndjson", "json"}, about: "One object a line, or one document; ndjson without it."},
+	}
+}
+
+// readParameters reads the query of a request, in which only known names may stand: a misspelt one would be ignored and
+// answer something else than was asked.
+func (c *call) readParameters(known []parameter) error {
+	raw := c.request.URL.RawQuery
+	if raw == "" || len(known) == 1 && known[0].kind == ignored {
+		return nil
+	}
+	query, err := url.ParseQuery(raw)
+	if err != nil {
+		return j17.Errorf(j17.CodeInvalidParameter, "The query string is malformed")
+	}
+	c.query = make(map[string]string, len(query))
+	for name, values := range query {
+		at := slices.IndexFunc(known, func(p parameter) bool { return p.name == name })
+		switch {
+		case at < 0:
+			return unknownParameter(name, known)
+		case len(values) > 1:
+			return j17.Errorf(j17.CodeInvalidParameter, "The query parameter is given more than once").At(name)
+		}
+		if says := known[at].fault(values[0]); says != "" {
+			return j17.Errorf(j17.CodeInvalidParameter, "'%s' must be %s", name, says).At(name)
+		}
+		c.query[name] = values[0]
+	}
+	return nil
+}
+
+// unknownParameter is the error of a parameter that a route does not know.
+func unknownParameter(name string, known []parameter) error {
+	names := make([]string, 0, len(known))
+	for _, p := range known {
+		names = append(names, p.name)
+	}
+	e := j17.Errorf(j17.CodeInvalidParameter, "Unknown query parameter; known here: %s", orNone(names))
+	if near := diag.Nearest(name, names); near != "" {
+		e.Message = "Unknown query parameter; did you mean '" + near + "'?"
+	}
+	return e.At(safe(name))
+}
+
+// fault says what a value must be, "" where it is that.
+func (p *parameter) fault(v string) string {
+	switch p.kind {
+	case text, ignored:
+	case whole:
+		n, err := strconv.ParseUint(v, 10, 63)
+		switch {
+		case err == nil && n >= p.least && (p.most == 0 || n <= p.most):
+		case p.most == 0 || p.most == math.MaxInt64:
+			return "a whole number from " + strconv.FormatUint(p.least, 10) + " on"
+		default:
+			return "a whole number from " + strconv.FormatUint(p.least, 10) + " to " + strconv.FormatUint(p.most, 10)
+		}
+	case unixTime:
+		if _, err := strconv.ParseUint(v, 10, 63); err != nil {
+			return "a time in whole Unix seconds, such as 1705312800"
+		}
+	case flag:
+		if !slices.Contains([]string{"true", "1", "false", "0"}, v) && !slices.Contains(p.choices, v) {
+			return "true or false"
+		}
+	case choice:
+		if !slices.Contains(p.choices, v) {
+			return orList(p.choices)
+		}
+	case day:
+		if _, err := dayOf(v); err != nil {
+			return "a date such as 2026-11-21 or a time such as 2026-11-21T08:00:00Z"
+		}
+	case position:
+		if _, err := j17.ParseStreamID(v); err != nil {
+			return "the stream_id of an event, such as 1706789012345-0"
+		}
+	}
+	return ""
+}
+
+// orList lists words as a sentence does: "a, b or c".
+func orList(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+func orNone(known []string) string {
+	if len(known) == 0 {
+		return "none"
+	}
+	return strings.Join(known, ", ")
+}
+
+// safe is a name from outside that may stand in an answer.
+func safe(s string) string {
+	const most = 64
+	if len(s) > most {
+		s = s[:most]
+	}
+	return strings.ToValidUTF8(s, "?")
+}
+
+// The readers of parameters: readParameters has seen to it that they are what the table says.
+
+// number returns a whole number, and what it is without the parameter.
+func (c *call) number(name string, otherwise int) int {
+	v, ok := c.query[name]
+	if !ok {
+		return otherwise
+	}
+	n, _ := strconv.Atoi(v) // checked
+	return n
+}
+
+// isSet returns whether a flag is true.
+func (c *call) isSet(name string) bool {
+	v, ok := c.query[name]
+	return ok && v != "false" && v != "0"
+}
+
+// streamID returns the position of an event, the zero one without the parameter.
+func (c *call) streamID(name string) j17.StreamID {
+	id, _ := j17.ParseStreamID(c.query[name]) // checked
+	return id
+}
+
+// day returns a time, the zero one without the parameter.
+func (c *call) day(name string) time.Time {
+	t, _ := dayOf(c.query[name]) // checked
+	return t
+}
+
+// dayOf reads a time as RFC 3339 or as a date, which means its beginning in UTC.
+func dayOf(v string) (time.Time, error) {
+	if t, err := time.Parse(time.RFC3339, v); err == nil {
+		return t, nil
+	}
+	return time.Parse(time.DateOnly, v)
+}
