@@ -24,7 +24,7 @@ import (
 
 	"j17"
 	"j17/internal/clock"
-	"j17/internal/engine"
+	"j17/internal/decider"
 	"j17/internal/server"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
@@ -208,10 +208,10 @@ func watchGone(ctx context.Context, c clock.Clock, file string, stderr io.Writer
 // implicationFlags declares the flags that bound what one event may imply, how long it waits for others that look at the same
 // states, and how long a read waits for a state.
 func implicationFlags(f *pflag.FlagSet, o *server.Options) {
-	f.IntVar(&o.ImplicationsMaxDepth, "implications-max-depth", engine.DefaultMaxDepth, "how many events long the chains may be that one event sets off")
-	f.IntVar(&o.ImplicationsMaxTotal, "implications-max-total", engine.DefaultMaxImplied, "how many events one event may imply in all")
-	f.DurationVar(&o.WriteWait, "write-wait", engine.DefaultWriteWait, "how long a write may wait for others that look at the same states")
-	f.DurationVar(&o.ReadWait, "read-wait", engine.DefaultReadWait, "how long a read may wait for a state that takes long to compute")
+	f.IntVar(&o.ImplicationsMaxDepth, "implications-max-depth", decider.DefaultMaxDepth, "how many events long the chains may be that one event sets off")
+	f.IntVar(&o.ImplicationsMaxTotal, "implications-max-total", decider.DefaultMaxImplied, "how many events one event may imply in all")
+	f.DurationVar(&o.WriteWait, "write-wait", server.DefaultWriteWait, "how long a write may wait for others that look at the same states")
+	f.DurationVar(&o.ReadWait, "read-wait", server.DefaultReadWait, "how long a read may wait for a state that takes long to compute")
 }
 
 // containerFlags declares the flags that switch containers on.

@@ -10,9 +10,9 @@ import (
 
 	"j17"
 	"j17/internal/clock"
-	"j17/internal/engine"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
+	"j17/internal/trial"
 	"j17/internal/value"
 )
 
@@ -125,7 +125,7 @@ nothing.`,
 
 // dryRun is a dry run with the texts that its places count in.
 type dryRun struct {
-	engine.DryRunResult
+	trial.DryRunResult
 	name, specName string
 	source, spec   []byte
 	compiled       *spec.Compiled
@@ -162,7 +162,7 @@ func (e *env) dryRun(ctx context.Context, specName, eventsName string, now *int6
 		return nil, interrupted(ctx, err)
 	}
 	defer custom.close(ctx)
-	result, err := engine.DryRun(ctx, c, custom.functions, string(source), at)
+	result, err := trial.DryRun(ctx, c, custom.functions, string(source), at)
 	if err != nil {
 		return nil, interrupted(ctx, err)
 	}
@@ -281,7 +281,7 @@ func (r *dryRun) validation() validation {
 	return validation{len(r.Findings) == 0, r.Events, r.Accepted, eventFindings(r.Findings), r.Dropped}
 }
 
-func eventFindings(found []engine.EventFinding) []eventFinding {
+func eventFindings(found []trial.EventFinding) []eventFinding {
 	out := make([]eventFinding, 0, len(found))
 	for _, f := range found {
 		out = append(out, eventFinding{f.Event, f.Line, f.Column, f.Path, string(f.Pointer), f.Code, f.Message, f.Hint})

@@ -12,10 +12,10 @@ import (
 
 	"j17"
 	"j17/internal/clock"
-	"j17/internal/engine"
 	"j17/internal/eventfile"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
+	"j17/internal/trial"
 	"j17/internal/value"
 )
 
@@ -34,7 +34,7 @@ func (e *env) handler() *cobra.Command {
 }
 
 func (e *env) handlerTest() *cobra.Command {
-	var t engine.HandlerTrial
+	var t trial.HandlerTrial
 	var state, data, metadata string
 	var blobs localBlobs
 	var asJSON, strict bool
@@ -85,7 +85,7 @@ nothing.`,
 			}
 			defer code.close(cmd.Context())
 			t.Now, t.Functions = clock.System{}.Now().Unix(), code.functions
-			out, found, err := engine.TryHandler(cmd.Context(), c, t)
+			out, found, err := trial.TryHandler(cmd.Context(), c, t)
 			if err != nil {
 				e.reportFault(err)
 				return refusedEvent(notTried(err, c, t))
@@ -159,7 +159,7 @@ func (e *env) parsed(name, text string) (value.Value, error) {
 }
 
 // reportTrial tells why an event was not tried.
-func (e *env) reportTrial(found []engine.EventFinding, texts map[string]string, asJSON bool) error {
+func (e *env) reportTrial(found []trial.EventFinding, texts map[string]string, asJSON bool) error {
 	var b strings.Builder
 	for i := range found {
 		f := &found[i]
@@ -196,7 +196,7 @@ func (e *env) reportTrial(found []engine.EventFinding, texts map[string]string, 
 	return silent{j17.Errorf(j17.CodeSchemaViolation, "The event is not valid")}
 }
 
-func trialOutcome(out engine.HandlerOutcome, eventType string) any {
+func trialOutcome(out trial.HandlerOutcome, eventType string) any {
 	o := struct {
 		Valid   bool           `json:"valid"`
 		Key     string         `json:"key"`
@@ -213,7 +213,7 @@ func trialOutcome(out engine.HandlerOutcome, eventType string) any {
 	return o
 }
 
-func (e *env) printTrial(name string, source []byte, out engine.HandlerOutcome) error {
+func (e *env) printTrial(name string, source []byte, out trial.HandlerOutcome) error {
 	text := diag.Render(name, source, out.Faults)
 	if !out.Changed {
 		text += "The event leaves the state as it is.\n"
@@ -229,7 +229,7 @@ func (e *env) printTrial(name string, source []byte, out engine.HandlerOutcome) 
 }
 
 // notTried explains the error of a trial: where to get the code from that it is missing, or which names there are.
-func notTried(err error, c *spec.Compiled, t engine.HandlerTrial) error {
+func notTried(err error, c *spec.Compiled, t trial.HandlerTrial) error {
 	if typ := c.Types[t.AggregateType]; typ != nil && j17.CodeOf(err) == j17.CodeInvalidSpec {
 		if et := typ.Events[t.EventType]; et != nil && et.Code != nil && et.Code.Runtime == spec.WASM {
 			return fmt.Errorf("%w. %s", err, blobHint)
@@ -239,7 +239,7 @@ func notTried(err error, c *spec.Compiled, t engine.HandlerTrial) error {
 }
 
 // withNearest adds the name that was probably meant to an error about a type that does not exist.
-func withNearest(err error, c *spec.Compiled, t engine.HandlerTrial) error {
+func withNearest(err error, c *spec.Compiled, t trial.HandlerTrial) error {
 	var word string
 	var known []string
 	//nolint:exhaustive // all other errors stay as they are

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"strings"
 
-	"j17/internal/engine"
+	"j17/internal/trial"
 	"j17/internal/value"
 )
 
 // impliedTree draws events that another one implies, each below the one that implies it.
-func impliedTree(implied []engine.ImpliedEvent) string {
+func impliedTree(implied []trial.ImpliedEvent) string {
 	var b strings.Builder
 	// open tells for each depth whether a sibling follows.
 	var open []bool
@@ -51,7 +51,7 @@ type impliedEvent struct {
 	Pointer   string      `json:"pointer"`
 }
 
-func impliedEvents(implied []engine.ImpliedEvent) []impliedEvent {
+func impliedEvents(implied []trial.ImpliedEvent) []impliedEvent {
 	out := make([]impliedEvent, 0, len(implied))
 	for _, o := range implied {
 		out = append(out, impliedEvent{o.Event, o.EventLine, o.Depth, o.Key.String(), o.Type, o.Data, string(o.Pointer)})

@@ -12,7 +12,7 @@ import (
 
 	"j17"
 	"j17/internal/clock"
-	"j17/internal/engine"
+	"j17/internal/decider"
 	"j17/internal/sandbox"
 	"j17/internal/sandbox/wasm"
 	"j17/internal/spec"
@@ -83,7 +83,7 @@ func hinted(c *spec.Compiled, found []diag.Diagnostic) []diag.Diagnostic {
 
 // localCode is the custom code of a spec from files.
 type localCode struct {
-	functions engine.Functions
+	functions decider.Functions
 	modules   map[string]*wasm.Module
 }
 
@@ -97,7 +97,7 @@ func (l *localCode) close(ctx context.Context) {
 // loadCode compiles the modules that a spec names and that there are files of. Modules that cannot be used are reported with
 // their places in the spec, all at once.
 func (e *env) loadCode(ctx context.Context, c *spec.Compiled, specName string, source []byte, blobs localBlobs) (*localCode, error) {
-	l := &localCode{functions: engine.Functions{}, modules: map[string]*wasm.Module{}}
+	l := &localCode{functions: decider.Functions{}, modules: map[string]*wasm.Module{}}
 	if len(blobs) == 0 {
 		return l, nil
 	}

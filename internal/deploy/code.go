@@ -18,7 +18,7 @@ import (
 
 	"j17"
 	"j17/internal/blob"
-	"j17/internal/engine"
+	"j17/internal/decider"
 	"j17/internal/sandbox"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
@@ -62,7 +62,7 @@ type Archive struct {
 
 // code is the custom code of a deployed spec.
 type code struct {
-	functions engine.Functions
+	functions decider.Functions
 	bindings  []binding
 }
 
@@ -156,7 +156,7 @@ func (s *Service) load(ctx context.Context, e *environment, c *spec.Compiled, ne
 		f, b := l.function(ctx, u)
 		if f != nil {
 			if loaded.functions == nil {
-				loaded.functions = engine.Functions{}
+				loaded.functions = decider.Functions{}
 			}
 			loaded.functions[u.code] = f
 		}

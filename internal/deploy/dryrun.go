@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"j17"
+	"j17/internal/decider"
 	"j17/internal/engine"
 	"j17/internal/sandbox"
 	"j17/internal/spec"
@@ -207,7 +208,7 @@ func codeError(err error) (string, bool) {
 }
 
 // sameCode reports whether the handlers of an aggregate type run the same custom code.
-func sameCode(was, is *spec.AggregateType, before, after engine.Functions) bool {
+func sameCode(was, is *spec.AggregateType, before, after decider.Functions) bool {
 	for name, old := range was.Events {
 		next := is.Events[name]
 		if old.Code == nil || next == nil || next.Code == nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"j17"
+	"j17/internal/decider"
 	"j17/internal/engine"
 	"j17/internal/spec"
 )
@@ -33,7 +34,7 @@ func (f *fixture) deployAnswer(t *testing.T, answer string) *atomic.Int64 {
 		t.Fatal(found)
 	}
 	a := answering{new(atomic.Int64), answer}
-	functions := engine.Functions{}
+	functions := decider.Functions{}
 	for _, u := range c.CodeUses() {
 		functions[u.Code] = a
 	}

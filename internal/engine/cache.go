@@ -5,6 +5,9 @@ import (
 	"hash/maphash"
 	"sync"
 
+	"j17/internal/decider"
+	"j17/internal/value"
+
 	"j17"
 )
 
@@ -27,7 +30,7 @@ type cacheShard struct {
 	mu    sync.Mutex
 	limit int64
 	used  int64
-	byKey map[stateKey]*list.Element // of *folded
+	byKey map[stateKey]*list.Element // of *entry
 	order list.List                  // most recently used first
 }
 
@@ -44,8 +47,16 @@ func (c *cache) hash(k stateKey) uint64 { return maphash.Comparable(c.seed, k) }
 
 func (c *cache) shard(k stateKey) *cacheShard { return &c.shards[c.hash(k)%cacheShards] }
 
+// entry is a state in the cache.
+type entry struct {
+	key   stateKey
+	state *decider.State
+	// size is what the state is charged for.
+	size int64
+}
+
 // get returns the state that is cached for k, nil when there is none.
-func (c *cache) get(k stateKey) *folded {
+func (c *cache) get(k stateKey) *decider.State {
 	s := c.shard(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,18 +65,18 @@ func (c *cache) get(k stateKey) *folded {
 		return nil
 	}
 	s.order.MoveToFront(el)
-	f, _ := el.Value.(*folded)
-	return f
+	e, _ := el.Value.(*entry)
+	return e.state
 }
 
 // put keeps f, unless the cache has a longer state of the same handlers already or f alone would fill it.
-func (c *cache) put(k stateKey, f *folded) {
-	size := f.measure()
+func (c *cache) put(k stateKey, f *decider.State) {
+	size := measure(f)
 	s := c.shard(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if el := s.byKey[k]; el != nil {
-		if old, _ := el.Value.(*folded); old.fingerprint == f.fingerprint && old.length > f.length {
+		if old, _ := el.Value.(*entry); old.state.Fingerprint == f.Fingerprint && old.state.Length > f.Length {
 			return
 		}
 		s.remove(el)
@@ -73,18 +84,17 @@ func (c *cache) put(k stateKey, f *folded) {
 	if size > s.limit/2 {
 		return
 	}
-	f.cacheKey, f.size = k, size
-	s.byKey[k] = s.order.PushFront(f)
-	s.used += f.size
+	s.byKey[k] = s.order.PushFront(&entry{k, f, size})
+	s.used += size
 	for s.used > s.limit {
 		s.remove(s.order.Back())
 	}
 }
 
 func (s *cacheShard) remove(el *list.Element) {
-	f, _ := s.order.Remove(el).(*folded)
-	delete(s.byKey, f.cacheKey)
-	s.used -= f.size
+	e, _ := s.order.Remove(el).(*entry)
+	delete(s.byKey, e.key)
+	s.used -= e.size
 }
 
 // size returns what the cached states are charged for and how many they are.
@@ -97,4 +107,34 @@ func (c *cache) size() (bytes int64, states int) {
 		s.mu.Unlock()
 	}
 	return bytes, states
+}
+
+// measure returns the memory that a state takes: its text, what its strings hold on to, and its tree.
+func measure(f *decider.State) int64 {
+	return 256 + 2*int64(len(f.JSON)) + int64(min(f.Loose, decider.CompactAbove*len(f.JSON))) + treeSize(f.Data)
+}
+
+// treeSize returns what the nodes of a tree take beside the text of strings and numbers.
+func treeSize(v value.Value) int64 {
+	const node, member, container = 24, 40, 64
+	switch v.Kind() {
+	case value.Array:
+		n := int64(container)
+		for _, elem := range v.Elems() {
+			n += node + treeSize(elem)
+		}
+		return n
+	case value.Object:
+		const indexed, entry = 8, 40 // objects with more members than that have an index
+		n := int64(container)
+		for _, m := range v.Members() {
+			n += member + treeSize(m.Value)
+		}
+		if v.Len() > indexed {
+			n += entry * int64(v.Len())
+		}
+		return n
+	case value.Missing, value.Null, value.Bool, value.Number, value.String:
+	}
+	return 0
 }

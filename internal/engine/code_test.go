@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"j17"
+	"j17/internal/decider"
 	"j17/internal/engine"
 	"j17/internal/sandbox"
 	"j17/internal/spec"
@@ -54,8 +55,8 @@ func deployCoded(t *testing.T, f *fixture, functions map[string]coded) {
 }
 
 // functionsOf returns the functions of a spec's custom code, of those blobs that there are.
-func functionsOf(c *spec.Compiled, blobs map[string]coded) engine.Functions {
-	functions := engine.Functions{}
+func functionsOf(c *spec.Compiled, blobs map[string]coded) decider.Functions {
+	functions := decider.Functions{}
 	for _, u := range c.CodeUses() {
 		if fn, ok := blobs[u.Artifact]; ok {
 			functions[u.Code] = fn

@@ -4,11 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"j17"
-	"j17/internal/spec/tick"
+	"j17/internal/decider"
 	"j17/internal/store"
 	"j17/internal/value"
 	"j17/internal/work"
@@ -23,11 +22,11 @@ const maxPlanning = 8
 // write plans a command and stores its events, or finds that they are stored already. Who is alone plans from what is stored,
 // and that is that. Whoever is overtaken, or comes to streams where others are in each other's way already, takes turns with
 // them. The error is errRedeployed where there is another spec meanwhile.
-func (e *Engine) write(ctx context.Context, d *deployed, c *Command, a *admitted, b *work.Budget) (*plan, store.Result, error) {
+func (e *Engine) write(ctx context.Context, d *deployed, c *Command, a *decider.Admitted, b *work.Budget) (*plan, store.Result, error) {
 	t := &d.env.turns
 	var want claims
-	if t.crowded(a.key) {
-		want = want.with(a.key, true)
+	if t.crowded(a.Key) {
+		want = want.with(a.Key, true)
 	}
 	for want == nil {
 		b.Renew(work.Command)
@@ -60,7 +59,7 @@ func (e *Engine) write(ctx context.Context, d *deployed, c *Command, a *admitted
 	if !errors.Is(err, errAside) {
 		return p, r, err
 	}
-	if a.reacts() {
+	if a.Reacts() {
 		e.counts.busy.Add(1)
 		return nil, r, j17.Errorf(j17.CodeBusy, "Others write to what this write looks at, and its turn has not come within %s. Nothing was written. Try again.", e.writeWait)
 	}
@@ -72,7 +71,7 @@ var errAside = errors.New("engine: the turn has not come")
 
 // writeAside writes events that bring about nothing more without waiting for a turn: nothing was looked at, so nobody can
 // overtake them.
-func (e *Engine) writeAside(ctx context.Context, d *deployed, c *Command, a *admitted, b *work.Budget) (*plan, store.Result, error) {
+func (e *Engine) writeAside(ctx context.Context, d *deployed, c *Command, a *decider.Admitted, b *work.Budget) (*plan, store.Result, error) {
 	for try := 1; ; try++ {
 		p, err := e.plan(ctx, d, c, a, b, nil)
 		if err != nil {
@@ -127,7 +126,7 @@ func (p *plan) claims(t *turns) (want claims, crowded bool) {
 
 // writeInTurn is write for those who have to take turns. The error is errAside where the turn has not come in time, or an
 // event that brings about nothing was overtaken.
-func (e *Engine) writeInTurn(ctx context.Context, d *deployed, c *Command, a *admitted, b *work.Budget, want claims) (*plan, store.Result, error) {
+func (e *Engine) writeInTurn(ctx context.Context, d *deployed, c *Command, a *decider.Admitted, b *work.Budget, want claims) (*plan, store.Result, error) {
 	deadline := e.clock.Now().Add(e.writeWait)
 	waiting, stop := e.until(ctx, deadline)
 	defer stop()
@@ -183,7 +182,7 @@ func (e *Engine) writeInTurn(ctx context.Context, d *deployed, c *Command, a *ad
 		case store.TooEarly:
 		}
 		e.counts.replanned.Add(1)
-		if !a.reacts() {
+		if !a.Reacts() {
 			return nil, store.Result{}, errAside
 		}
 	}
@@ -192,7 +191,7 @@ func (e *Engine) writeInTurn(ctx context.Context, d *deployed, c *Command, a *ad
 // planInTurn plans a command from what its view shows, and puts the plan behind those of others. more is not nil where it
 // needs turns that it does not have; the ticket is nil where what it was decided on has failed meanwhile.
 func (e *Engine) planInTurn(
-	ctx context.Context, d *deployed, c *Command, a *admitted, b *work.Budget, v *view,
+	ctx context.Context, d *deployed, c *Command, a *decider.Admitted, b *work.Budget, v *view,
 ) (p *plan, tk *ticket, more claims, err error) {
 	p, err = e.plan(ctx, d, c, a, b, v)
 	if err != nil {
@@ -244,7 +243,7 @@ type view struct {
 }
 
 // pending returns the state that the last writer of a stream leaves behind, nil where all of it is stored.
-func (v *view) pending(ctx context.Context, key j17.Key) (*folded, error) {
+func (v *view) pending(ctx context.Context, key j17.Key) (*decider.State, error) {
 	if _, ok := v.held.of(key); !ok {
 		return nil, nil
 	}
@@ -293,7 +292,7 @@ func (v *view) stored(ctx context.Context) bool {
 }
 
 // look returns the present state of an aggregate, as a writer with that view sees it.
-func (e *Engine) look(ctx context.Context, d *deployed, key j17.Key, v *view) (*folded, error) {
+func (e *Engine) look(ctx context.Context, d *deployed, key j17.Key, v *view) (*decider.State, error) {
 	if v != nil {
 		if f, err := v.pending(ctx, key); f != nil || err != nil {
 			return f, err
@@ -304,7 +303,7 @@ func (e *Engine) look(ctx context.Context, d *deployed, key j17.Key, v *view) (*
 		return nil, storage(err)
 	}
 	if heads[0].Length == 0 {
-		return d.program(key.Type).first(), nil
+		return d.Program(key.Type).First(), nil
 	}
 	f, err := e.stateOf(ctx, d.env.tenant, d, key, heads[0].Length, false, false)
 	return f, storage(err)
@@ -319,8 +318,8 @@ func (e *Engine) leaves(ctx context.Context, d *deployed, p *plan, v *view) []pe
 		}
 		state := pendingState{key: c.key}
 		for _, known := range p.after {
-			if known.key == c.key {
-				state.state = &known.state
+			if known.Key == c.key {
+				state.state = &known.State
 			}
 		}
 		if state.state == nil {
@@ -341,8 +340,8 @@ func (p *plan) writes(key j17.Key) bool {
 }
 
 // leave computes the state of a stream after a plan, nil where the one before it is not at hand.
-func (e *Engine) leave(ctx context.Context, d *deployed, p *plan, v *view, key j17.Key) *folded {
-	typ := d.program(key.Type)
+func (e *Engine) leave(ctx context.Context, d *deployed, p *plan, v *view, key j17.Key) *decider.State {
+	typ := d.Program(key.Type)
 	base := p.before[key]
 	if base == nil {
 		// The plan has not looked at the stream, and shall not have to wait because others do.
@@ -350,66 +349,35 @@ func (e *Engine) leave(ctx context.Context, d *deployed, p *plan, v *view, key j
 			v.needs = append(v.needs, last.ticket)
 			base = last.state
 		} else if heads, err := e.store.Heads(ctx, d.env.tenant, []j17.Key{key}); err == nil {
-			if f := e.cached(stateKey{d.env.tenant, key}, typ, heads[0].Length, false); f != nil && f.length == heads[0].Length {
+			if f := e.cached(stateKey{d.env.tenant, key}, typ, heads[0].Length, false); f != nil && f.Length == heads[0].Length {
 				base = f
 			} else if heads[0].Length == 0 {
-				base = typ.first()
+				base = typ.First()
 			}
 		}
 	}
 	if base == nil {
 		return nil
 	}
-	f, ed, b, name := *base, value.NewEditor(), work.New(ctx, work.Replay), key.String()
-	for i := range p.unit.Events {
-		ev := &p.unit.Events[i]
-		if ev.Key != key {
+	f, ed, b := *base, value.NewEditor(), work.New(ctx, work.Replay)
+	for i := range p.events {
+		o := &p.events[i]
+		if o.Key != key {
 			continue
 		}
-		te := tick.Event{
-			Key: name, Type: ev.Type, Timestamp: p.unit.Timestamp,
-			Data: tick.Raw(ev.Data), Metadata: tick.Raw(appendTimestamp(ev.Metadata, p.unit.Timestamp)),
-		}
 		b.Renew(work.Replay)
-		if err := typ.apply(ctx, &f, ed, &te, b, nil); err != nil {
+		if err := typ.Apply(ctx, &f, ed, o.Stored(p.unit.Timestamp), b, nil); err != nil {
 			return nil
 		}
-		f.loose += len(ev.Data)
+		f.Loose += len(o.JSON)
 	}
 	return &f
 }
 
 // keep caches a state that was computed while planning.
-func (e *Engine) keep(k stateKey, f *folded) {
+func (e *Engine) keep(k stateKey, f *decider.State) {
 	kept := *f
-	if err := kept.finish(k.key.String()); err == nil {
+	if err := kept.Finish(k.key.String()); err == nil {
 		e.cache.put(k, &kept)
 	}
-}
-
-// finish encodes a state, and copies it where it holds on to much more than itself.
-func (f *folded) finish(name string) error {
-	f.json = f.data.AppendJSON(nil)
-	if f.loose > compactAbove*len(f.json) {
-		compact, err := value.ParseStored(string(f.json))
-		if err != nil {
-			return fmt.Errorf("engine: the state of %s cannot be read back: %w", name, err)
-		}
-		f.data, f.loose = compact, 0
-	}
-	return nil
-}
-
-// whole returns the state with its tree, where only its text was kept.
-func (f *folded) whole(name string) (*folded, error) {
-	if !f.data.IsMissing() {
-		return f, nil
-	}
-	data, err := value.ParseStored(string(f.json))
-	if err != nil {
-		return nil, fmt.Errorf("engine: the state of %s cannot be read back: %w", name, err)
-	}
-	all := *f
-	all.data, all.loose = data, 0
-	return &all, nil
 }

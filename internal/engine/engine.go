@@ -16,6 +16,7 @@ import (
 
 	"j17"
 	"j17/internal/clock"
+	"j17/internal/decider"
 	"j17/internal/ident"
 	"j17/internal/store"
 )
@@ -101,12 +102,6 @@ const (
 	defaultSnapshotEvery = 1000
 )
 
-// What one event may imply where the options do not say.
-const (
-	DefaultMaxDepth   = 5
-	DefaultMaxImplied = 100
-)
-
 // DefaultWriteWait is how long a write waits for its turn where the options do not say.
 const DefaultWriteWait = 5 * time.Second
 
@@ -122,10 +117,10 @@ func New(o Options) *Engine {
 		o.SnapshotEvery = defaultSnapshotEvery
 	}
 	if o.MaxDepth == 0 {
-		o.MaxDepth = DefaultMaxDepth
+		o.MaxDepth = decider.DefaultMaxDepth
 	}
 	if o.MaxImplied == 0 {
-		o.MaxImplied = DefaultMaxImplied
+		o.MaxImplied = decider.DefaultMaxImplied
 	}
 	if o.WriteWait == 0 {
 		o.WriteWait = DefaultWriteWait

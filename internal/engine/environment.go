@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"j17"
+	"j17/internal/decider"
 	"j17/internal/spec"
 	"j17/internal/store"
 )
@@ -27,6 +28,15 @@ type environment struct {
 	turns  turns
 }
 
+// deployed is the spec of a tenant with what runs it.
+type deployed struct {
+	*decider.Decider
+	env *environment
+	// fences hold as long as it is deployed, for all who write to the store; replaced is closed when this engine has another one.
+	fences   []store.Fence
+	replaced chan struct{}
+}
+
 // renewal is one call of Options.Renew. err counts once done is closed.
 type renewal struct {
 	done chan struct{}
@@ -41,9 +51,8 @@ var errRedeployed = errors.New("engine: another spec has been deployed meanwhile
 // functions are not used any more. Whatever is decided with c is stored only while the fences hold: a fence on what says in the
 // store that c is deployed makes a deployment exact, whoever makes the next one. Writes whose fences do not hold any more are
 // decided anew with what Options.Renew deploys.
-func (e *Engine) Deploy(t j17.Tenant, c *spec.Compiled, functions Functions, fences ...store.Fence) {
-	d := newDeployed(c, functions)
-	d.fences, d.replaced = fences, make(chan struct{})
+func (e *Engine) Deploy(t j17.Tenant, c *spec.Compiled, functions decider.Functions, fences ...store.Fence) {
+	d := &deployed{Decider: decider.New(c, functions), fences: fences, replaced: make(chan struct{})}
 	for {
 		found, ok := e.environments.Load(t)
 		if !ok {
@@ -99,7 +108,7 @@ func (e *Engine) Undeploy(t j17.Tenant) {
 // Spec returns the deployed spec of a tenant, nil when there is none.
 func (e *Engine) Spec(t j17.Tenant) *spec.Compiled {
 	if d := e.present(t); d != nil {
-		return d.spec
+		return d.Compiled
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"j17"
+	"j17/internal/decider"
 	"j17/internal/value"
 	"j17/internal/work"
 )
@@ -31,7 +32,7 @@ type flightKey struct {
 type flight struct {
 	flightKey
 
-	typ *program
+	typ *decider.Program
 	// target is the length to which it folds, at the one that it has got to.
 	target uint64
 	at     atomic.Uint64
@@ -46,7 +47,7 @@ type flight struct {
 	// done is closed when the flight has landed, if somebody waits.
 	done   chan struct{}
 	landed bool
-	state  *folded
+	state  *decider.State
 	err    error
 }
 
@@ -103,7 +104,7 @@ type notReady struct {
 
 // foldTo returns the state that k names, after target events or, where k names the present, after more. keep makes the flight
 // go on without the caller, who does not wait for what is not done in a moment.
-func (e *Engine) foldTo(ctx context.Context, k flightKey, typ *program, target uint64, keep bool) (*folded, error) {
+func (e *Engine) foldTo(ctx context.Context, k flightKey, typ *decider.Program, target uint64, keep bool) (*decider.State, error) {
 	past := k.length > 0
 	for {
 		if !k.anew {
@@ -123,14 +124,14 @@ func (e *Engine) foldTo(ctx context.Context, k flightKey, typ *program, target u
 			continue
 		case err != nil:
 			return nil, err
-		case fl.state.length >= target:
-			return fl.state.whole(k.key.String())
+		case fl.state.Length >= target:
+			return fl.state.Whole(k.key.String())
 		}
 	}
 }
 
 // join returns the flight of a key and whether the caller has to begin it.
-func (s *flights) join(k flightKey, typ *program, target uint64) (fl *flight, lead bool) {
+func (s *flights) join(k flightKey, typ *decider.Program, target uint64) (fl *flight, lead bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fl = s.byKey[k]
@@ -154,7 +155,7 @@ func (s *flights) forget(fl *flight) {
 	for i, f := range s.finished {
 		if f == fl {
 			s.finished = append(s.finished[:i:i], s.finished[i+1:]...)
-			s.kept -= len(fl.state.json)
+			s.kept -= len(fl.state.JSON)
 			return
 		}
 	}
@@ -165,17 +166,17 @@ func (e *Engine) begin(ctx context.Context, fl *flight, keep bool) {
 	base, err := e.base(ctx, fl, inlineBytes)
 	var cost int64
 	if err == nil && base != nil {
-		fl.at.Store(base.length)
-		base, cost, err = e.advance(ctx, fl.tenant, fl.typ, fl.key, base, fl.next(base.length), portion{inlineWork, inlineBytes})
+		fl.at.Store(base.Length)
+		base, cost, err = e.advance(ctx, fl.tenant, fl.typ, fl.key, base, fl.next(base.Length), portion{inlineWork, inlineBytes})
 	}
 	if err != nil && ctx.Err() != nil {
 		err = errLeft // the caller's own end; the others go on
 	}
-	if err == nil && (base == nil || base.length < fl.target) {
+	if err == nil && (base == nil || base.Length < fl.target) {
 		if base != nil {
-			fl.at.Store(base.length)
+			fl.at.Store(base.Length)
 			fl.state = base
-			fl.state.cost = cost
+			fl.state.Cost = cost
 		}
 		fl.ctx, fl.cancel = context.WithCancel(work.WithoutSlot(context.WithoutCancel(ctx)))
 		if e.enqueueFlight(fl, keep) {
@@ -189,12 +190,12 @@ func (e *Engine) begin(ctx context.Context, fl *flight, keep bool) {
 
 // base is the state from which a flight starts: the longest that is known and not too long; nil where that has more than
 // most bytes.
-func (e *Engine) base(ctx context.Context, fl *flight, most int) (*folded, error) {
+func (e *Engine) base(ctx context.Context, fl *flight, most int) (*decider.State, error) {
 	if fl.anew {
-		return fl.typ.first(), nil
+		return fl.typ.First(), nil
 	}
 	known := e.cached(fl.stateKey, fl.typ, 0, false)
-	if known != nil && known.length <= fl.target {
+	if known != nil && known.Length <= fl.target {
 		own := *known // others read the one in the cache
 		return &own, nil
 	}
@@ -233,7 +234,7 @@ func (s *flights) push(fl *flight) {
 // putBack puts a flight that is not done behind the others of its tenant, but before them if it is large: what has begun is to
 // land, and let go of its memory, before the next one begins. The caller holds mu.
 func (s *flights) putBack(fl *flight) {
-	if large := fl.state.data.Size() > inlineBytes; large != fl.large {
+	if large := fl.state.Data.Size() > inlineBytes; large != fl.large {
 		s.settleLarge(fl, large)
 	}
 	s.push(fl)
@@ -328,7 +329,7 @@ func (e *Engine) slice(fl *flight) bool {
 	if !fl.anew {
 		e.checkpoint(fl.ctx, fl.tenant, fl.key, fl.state)
 	}
-	f, cost, err := e.advance(fl.ctx, fl.tenant, fl.typ, fl.key, fl.state, fl.next(fl.state.length), portion{sliceWork, math.MaxInt})
+	f, cost, err := e.advance(fl.ctx, fl.tenant, fl.typ, fl.key, fl.state, fl.next(fl.state.Length), portion{sliceWork, math.MaxInt})
 	if err != nil {
 		if fl.ctx.Err() != nil {
 			err = errLeft
@@ -336,12 +337,12 @@ func (e *Engine) slice(fl *flight) bool {
 		e.land(fl, nil, err)
 		return false
 	}
-	f.cost = fl.state.cost + cost
+	f.Cost = fl.state.Cost + cost
 	fl.state = f
-	fl.at.Store(f.length)
-	if f.length == fl.target {
+	fl.at.Store(f.Length)
+	if f.Length == fl.target {
 		// A state that is too large for the cache would be folded anew for its snapshot, and again after that.
-		if fl.length == 0 && !fl.anew && f.length-f.snapshot >= e.every && f.finish(fl.key.String()) == nil {
+		if fl.length == 0 && !fl.anew && f.Length-f.Snapshot >= e.every && f.Finish(fl.key.String()) == nil {
 			if kept, err := e.keepSnapshot(fl.ctx, fl.stateKey, f); err == nil {
 				f = kept
 			}
@@ -361,14 +362,14 @@ func (fl *flight) next(length uint64) uint64 {
 }
 
 // land tells all who wait what has become of a flight.
-func (e *Engine) land(fl *flight, f *folded, err error) {
+func (e *Engine) land(fl *flight, f *decider.State, err error) {
 	if err == nil {
-		if f.json == nil {
-			err = f.finish(fl.key.String())
+		if f.JSON == nil {
+			err = f.Finish(fl.key.String())
 		}
 		if err == nil && fl.length == 0 && !fl.anew {
 			e.cache.put(fl.stateKey, f)
-			if f.length-f.snapshot >= e.every {
+			if f.Length-f.Snapshot >= e.every {
 				e.enqueue(fl.stateKey)
 			}
 		}
@@ -390,11 +391,11 @@ func (e *Engine) land(fl *flight, f *folded, err error) {
 	}
 	// Somebody has been told to come again. The text is kept without the tree, which takes many times as much.
 	text := *f
-	text.data = value.Value{}
+	text.Data = value.Value{}
 	fl.state = &text
 	s.byKey[fl.flightKey] = fl
 	s.finished = append(s.finished, fl)
-	for s.kept += len(f.json); len(s.finished) > keptFinished || s.kept > keptBytes; {
+	for s.kept += len(f.JSON); len(s.finished) > keptFinished || s.kept > keptBytes; {
 		s.forget(s.finished[0])
 	}
 }

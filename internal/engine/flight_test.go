@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/decider"
 	"j17/internal/engine"
 	"j17/internal/spec"
 	"j17/internal/store"
@@ -55,7 +56,7 @@ func (f *fixture) deploySlow(t *testing.T, to j17.Tenant, g *gate) {
 	if c == nil {
 		t.Fatal(found)
 	}
-	functions := engine.Functions{}
+	functions := decider.Functions{}
 	for _, u := range c.CodeUses() {
 		functions[u.Code] = g
 	}

@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"j17"
+	"j17/internal/decider"
 	"j17/internal/eventfile"
 	"j17/internal/ident"
 	"j17/internal/spec/diag"
@@ -43,7 +44,7 @@ func (e *Engine) Export(ctx context.Context, t j17.Tenant, aggregateType string,
 		return nil, err
 	}
 	if aggregateType != "" {
-		if _, err := d.aggregateType(aggregateType); err != nil {
+		if _, err := d.AggregateType(aggregateType); err != nil {
 			return nil, err
 		}
 	}
@@ -69,7 +70,7 @@ func (e *Engine) Export(ctx context.Context, t j17.Tenant, aggregateType string,
 					continue
 				}
 				out := ExportedEvent{Event: ev}
-				if typ := d.spec.Types[ev.Key.Type]; ev.Version == 1 && typ != nil && named(typ) {
+				if typ := d.Types[ev.Key.Type]; ev.Version == 1 && typ != nil && decider.Named(typ) {
 					out.Names, err = e.identity(ctx, t, d, ev.Key)
 				}
 				if !yield(out, err) || err != nil {
@@ -95,7 +96,7 @@ func (e *Engine) Types(t j17.Tenant) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.Sorted(maps.Keys(d.spec.Types)), nil
+	return slices.Sorted(maps.Keys(d.Types)), nil
 }
 
 // Recording is a file of events that happened before, here or elsewhere, and are to be stored as they were: with their time,
@@ -123,6 +124,9 @@ type Recorded struct {
 	// Streams is the number of aggregates that they belong to.
 	Streams int `json:"aggregates"`
 }
+
+// maxErrors bounds the findings that are told of one file.
+const maxErrors = 20
 
 // What one unit of a recording holds at most.
 const (
@@ -205,7 +209,7 @@ type recorder struct {
 	r   *Recording
 	now int64
 	// examine makes the checks of one event that need no other.
-	examine func(context.Context, *eventfile.Event) (*admitted, error)
+	examine func(context.Context, *eventfile.Event) (*decider.Admitted, error)
 	// seed makes hashes, by which aggregates and names are remembered: a file may have millions of them. Two with the same hash
 	// are as unlikely as a fault of the machine, and what is decided by them is checked again when it is stored.
 	seed    maphash.Seed
@@ -249,7 +253,7 @@ type pastEvent struct {
 	// whole is the event as it stands in the file.
 	whole value.Value
 	file  eventfile.Event
-	admitted
+	decider.Admitted
 }
 
 // command names a unit, so that it is stored once.
@@ -386,28 +390,28 @@ func (c *recorder) read(ctx context.Context, text eventfile.Text, ev *pastEvent)
 	}
 	x, err := c.examine(ctx, &file)
 	if err == nil {
-		ev.file, ev.admitted = file, *x
+		ev.file, ev.Admitted = file, *x
 	}
 	return err
 }
 
 // examinePast examines an event that is history.
-func (c *recorder) examinePast(ctx context.Context, file *eventfile.Event) (*admitted, error) {
+func (c *recorder) examinePast(ctx context.Context, file *eventfile.Event) (*decider.Admitted, error) {
 	file.Recorded = true // as far as the rules for it go
 	if ident.IsReservedEventType(file.Type) && file.Type != ident.WasTombstoned {
 		return nil, j17.Errorf(j17.CodeReservedEventType, "'%s' is no event type of the platform", j17.Printable(file.Type)).At("type")
 	}
-	x, faults := c.d.examine(ctx, file)
+	x, faults := c.d.Examine(ctx, file)
 	if len(faults) > 0 {
 		return nil, faults[0]
 	}
 	switch meta := file.Metadata; {
 	case !meta.Get("previous_length").IsMissing(), !meta.Get("skip_occ").IsMissing():
 		return nil, j17.Errorf(j17.CodeInvalidField, "'previous_length' and 'skip_occ' are for events that happen now; leave them out").At("metadata")
-	case x.timestamp != nil && (*x.timestamp < 1 || *x.timestamp > c.now):
+	case x.Timestamp != nil && (*x.Timestamp < 1 || *x.Timestamp > c.now):
 		return nil, j17.Errorf(j17.CodeInvalidField, "'timestamp' must be the time of the event in Unix seconds and not lie in the future").At("metadata.timestamp")
 	}
-	return x, c.d.checkNames(x.key, file.Names)
+	return x, c.d.checkNames(x.Key, file.Names)
 }
 
 // maxPastNumber is the highest number that an import may bring along: far beyond what anyone counts to, and far below where
@@ -416,7 +420,7 @@ const maxPastNumber = 1_000_000_000_000_000
 
 // checkNames checks the form of names that an aggregate is to have.
 func (d *deployed) checkNames(key j17.Key, names j17.Names) error {
-	typ := d.spec.Types[key.Type]
+	typ := d.Types[key.Type]
 	if names.Handle != "" {
 		h, err := ident.ParseHandle(names.Handle)
 		if typ.Handle == "" || err != nil || h != typ.Handle {
@@ -424,7 +428,7 @@ func (d *deployed) checkNames(key j17.Key, names j17.Names) error {
 		}
 	}
 	if names.PublicID != "" {
-		number, ok := d.number(names.PublicID)
+		number, ok := d.Number(names.PublicID)
 		if n, err := strconv.ParseInt(number, 10, 64); !typ.Sequence || !ok || err != nil || n < 1 || n > maxPastNumber {
 			return j17.Errorf(j17.CodeInvalidField, "'%s' is no public id of aggregate type '%s'", j17.Printable(names.PublicID), typ.Name).At("public_id")
 		}
@@ -477,13 +481,13 @@ func (c *recorder) compare(ctx context.Context, u *pastUnit) error {
 	stored := c.known[u.number]
 	for i := range u.events {
 		ev := &u.events[i]
-		hash := maphash.Comparable(c.seed, ev.key)
+		hash := maphash.Comparable(c.seed, ev.Key)
 		s, ok := c.streams[hash]
 		fresh := !ok
 		if fresh {
 			s.names = maphash.Comparable(c.seed, ev.file.Names)
 			if !stored {
-				heads, err := c.e.store.Heads(ctx, c.r.Tenant, []j17.Key{ev.key})
+				heads, err := c.e.store.Heads(ctx, c.r.Tenant, []j17.Key{ev.Key})
 				if err != nil {
 					return storage(err)
 				}
@@ -492,12 +496,12 @@ func (c *recorder) compare(ctx context.Context, u *pastUnit) error {
 			c.streams[hash] = s
 		}
 		at := s.last
-		if ev.timestamp != nil {
-			at = *ev.timestamp
+		if ev.Timestamp != nil {
+			at = *ev.Timestamp
 		} else if at < c.now {
 			at = c.now
 		}
-		err := c.claim(ctx, ev.key, ev.file.Names, s, fresh && !stored)
+		err := c.claim(ctx, ev.Key, ev.file.Names, s, fresh && !stored)
 		if code := j17.CodeOf(err); err != nil && code != j17.CodeInvalidField && code != j17.CodeConflict {
 			return err
 		}
@@ -509,7 +513,7 @@ func (c *recorder) compare(ctx context.Context, u *pastUnit) error {
 		}
 		s.last = max(s.last, at)
 		c.streams[hash] = s
-		if number, ok := c.d.number(ev.file.PublicID); ok {
+		if number, ok := c.d.Number(ev.file.PublicID); ok {
 			n, _ := strconv.ParseUint(number, 10, 63) // checked
 			c.highest = max(c.highest, n)
 		}
@@ -535,7 +539,7 @@ func (c *recorder) claim(ctx context.Context, key j17.Key, names j17.Names, s pa
 			return err
 		}
 	}
-	number, _ := c.d.number(names.PublicID)
+	number, _ := c.d.Number(names.PublicID)
 	claimant := maphash.Comparable(c.seed, key)
 	for _, n := range []struct {
 		path, name, present string
@@ -636,14 +640,14 @@ func (c *recorder) plan(ctx context.Context, u *pastUnit) (*plan, error) {
 	first := map[j17.Key]*pastEvent{}
 	for i := range u.events {
 		ev := &u.events[i]
-		if first[ev.key] == nil {
-			first[ev.key] = ev
-			keys = append(keys, ev.key)
+		if first[ev.Key] == nil {
+			first[ev.Key] = ev
+			keys = append(keys, ev.Key)
 		}
-		o := &ev.events[0]
-		n := store.NewEvent{Key: o.key, Type: o.name, Data: o.json, Metadata: o.metadata}
-		if ev.timestamp != nil {
-			n.Timestamp = *ev.timestamp
+		o := &ev.Events[0]
+		n := store.NewEvent{Key: o.Key, Type: o.Type, Data: o.JSON, Metadata: o.Metadata}
+		if ev.Timestamp != nil {
+			n.Timestamp = *ev.Timestamp
 		}
 		p.unit.Events = append(p.unit.Events, n)
 	}
@@ -659,7 +663,7 @@ func (c *recorder) plan(ctx context.Context, u *pastUnit) (*plan, error) {
 		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key, Length: heads[i].Length})
 		ev := first[key]
 		last[key] = heads[i].LastTime
-		typ := c.d.spec.Types[key.Type]
+		typ := c.d.Types[key.Type]
 		if typ.Handle != "" {
 			p.unit.Assign = append(p.unit.Assign, store.Assignment{
 				Space: handles, Owner: key.String(), Index: handleIndex, Value: cmp.Or(ev.file.Handle, c.e.mint.Handle(typ.Handle)),
@@ -667,7 +671,7 @@ func (c *recorder) plan(ctx context.Context, u *pastUnit) (*plan, error) {
 		}
 		if typ.Sequence {
 			a := store.Assignment{Space: numbers, Owner: key.String(), Index: numberIndex, Counter: numberLatest}
-			if number, ok := c.d.number(ev.file.PublicID); ok {
+			if number, ok := c.d.Number(ev.file.PublicID); ok {
 				a.Value, a.Counter = number, ""
 			}
 			p.unit.Assign = append(p.unit.Assign, a)
@@ -676,13 +680,13 @@ func (c *recorder) plan(ctx context.Context, u *pastUnit) (*plan, error) {
 	for i := range u.events {
 		ev := &u.events[i]
 		at := p.unit.Timestamp
-		if ev.timestamp != nil {
-			at = *ev.timestamp
+		if ev.Timestamp != nil {
+			at = *ev.Timestamp
 		}
-		if at < last[ev.key] {
-			return nil, j17.Errorf(j17.CodeConflict, "Line %d: the event lies before the last one of %s, at %d: somebody else has written to the aggregate meanwhile, or an event without a time in front of it happens now", ev.line, ev.key, last[ev.key])
+		if at < last[ev.Key] {
+			return nil, j17.Errorf(j17.CodeConflict, "Line %d: the event lies before the last one of %s, at %d: somebody else has written to the aggregate meanwhile, or an event without a time in front of it happens now", ev.line, ev.Key, last[ev.Key])
 		}
-		last[ev.key] = at
+		last[ev.Key] = at
 	}
 	return p, nil
 }

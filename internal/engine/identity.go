@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"j17"
+	"j17/internal/decider"
 	"j17/internal/ident"
-	"j17/internal/spec"
 	"j17/internal/store"
 )
 
@@ -20,17 +20,14 @@ const (
 	numberLatest             = "latest"
 )
 
-// named reports whether aggregates of the type have names beside their id.
-func named(typ *spec.AggregateType) bool { return typ.Handle != "" || typ.Sequence }
-
 // assign lets every aggregate of the unit that has none yet take its names. The names of the command's own aggregate stand
 // first.
 func (p *plan) assign(d *deployed, mint *ident.Minter) {
 	var seen map[j17.Key]bool
 	for i := range p.unit.Events {
 		key := p.unit.Events[i].Key
-		typ := d.spec.Types[key.Type]
-		if !named(typ) || seen[key] || i > 0 && key == p.unit.Events[i-1].Key {
+		typ := d.Types[key.Type]
+		if !decider.Named(typ) || seen[key] || i > 0 && key == p.unit.Events[i-1].Key {
 			continue
 		}
 		if seen == nil {
@@ -49,22 +46,20 @@ func (p *plan) assign(d *deployed, mint *ident.Minter) {
 // assigned returns the names that the command's own aggregate has after the commit.
 func (d *deployed) assigned(key j17.Key, values []string) j17.Names {
 	var id j17.Names
-	typ := d.spec.Types[key.Type]
+	typ := d.Types[key.Type]
 	if typ.Handle != "" {
 		id.Handle, values = values[0], values[1:]
 	}
 	if typ.Sequence {
-		id.PublicID = d.publicID(values[0])
+		id.PublicID = d.PublicID(values[0])
 	}
 	return id
 }
 
-func (d *deployed) publicID(number string) string { return d.spec.ProjectKey + "-" + number }
-
 // identity returns the names that an aggregate has taken.
 func (e *Engine) identity(ctx context.Context, t j17.Tenant, d *deployed, key j17.Key) (j17.Names, error) {
 	var id j17.Names
-	typ := d.spec.Types[key.Type]
+	typ := d.Types[key.Type]
 	if typ.Handle != "" {
 		v, err := e.name(ctx, t, handles, key.String())
 		if err != nil {
@@ -78,7 +73,7 @@ func (e *Engine) identity(ctx context.Context, t j17.Tenant, d *deployed, key j1
 			return id, err
 		}
 		if v != "" {
-			id.PublicID = d.publicID(v)
+			id.PublicID = d.PublicID(v)
 		}
 	}
 	return id, nil
@@ -96,15 +91,15 @@ func (e *Engine) name(ctx context.Context, t j17.Tenant, space store.Space, key 
 // resolve turns what a caller calls an aggregate into its key. A handle or a public id of an aggregate type that has them
 // leads to an existing aggregate and is CodeAggregateNotFound otherwise; anything else is an id.
 func (e *Engine) resolve(ctx context.Context, t j17.Tenant, d *deployed, aggregateType, id string) (j17.Key, error) {
-	typ := d.spec.Types[aggregateType]
-	if typ == nil || !named(typ) {
-		return d.key(aggregateType, id)
+	typ := d.Types[aggregateType]
+	if typ == nil || !decider.Named(typ) {
+		return d.Key(aggregateType, id)
 	}
 	index, name := handleIndex, id
-	if number, ok := d.number(id); ok && typ.Sequence {
+	if number, ok := d.Number(id); ok && typ.Sequence {
 		index, name = numberIndex, number
 	} else if _, err := ident.ParseHandle(id); err != nil || typ.Handle == "" {
-		return d.key(aggregateType, id)
+		return d.Key(aggregateType, id)
 	}
 	owner, err := e.name(ctx, t, index, name)
 	if err != nil {
@@ -116,15 +111,6 @@ func (e *Engine) resolve(ctx context.Context, t j17.Tenant, d *deployed, aggrega
 	return j17.Key{}, notFound()
 }
 
-// number returns the number of a public id in its only spelling. One that is never given out is a number too: it leads nowhere.
-func (d *deployed) number(id string) (string, bool) {
-	key, number, ok := strings.Cut(id, "-")
-	if !ok || d.spec.ProjectKey == "" || key != d.spec.ProjectKey || number == "" || number[0] == '0' && number != "0" {
-		return "", false
-	}
-	return number, !strings.ContainsFunc(number, func(r rune) bool { return r < '0' || r > '9' })
-}
-
 // mintID returns an id for a new aggregate: a UUID of version 7 where the spec accepts those, else of version 4.
 func (e *Engine) mintID(d *deployed) string {
 	if id := e.mint.UUIDv7(); acceptsID(d, id) {
@@ -134,6 +120,6 @@ func (e *Engine) mintID(d *deployed) string {
 }
 
 func acceptsID(d *deployed, id string) bool {
-	_, _, err := d.spec.IDs.Check(id)
+	_, _, err := d.IDs.Check(id)
 	return err == nil
 }

@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 
 	"j17"
+	"j17/internal/decider"
 	"j17/internal/eventfile"
 	"j17/internal/ident"
 )
@@ -30,15 +31,15 @@ func (e *Engine) Inject(ctx context.Context, t j17.Tenant, correlationID string,
 	}
 	importer := j17.Agent{Type: ident.SystemActorType, ID: ident.TestDataImporter}
 	c := &recorder{e: e, d: d, r: &Recording{Tenant: t, Open: open}, seed: maphash.MakeSeed()}
-	c.examine = func(ctx context.Context, file *eventfile.Event) (*admitted, error) {
+	c.examine = func(ctx context.Context, file *eventfile.Event) (*decider.Admitted, error) {
 		file.WithActor(importer)
 		file.Trusted = true
-		x, faults := d.examine(ctx, file)
+		x, faults := d.Examine(ctx, file)
 		if len(faults) > 0 {
 			return nil, faults[0]
 		}
 		switch {
-		case file.Recorded, x.timestamp != nil:
+		case file.Recorded, x.Timestamp != nil:
 			return nil, j17.Errorf(j17.CodeInvalidField, "Test data happen now and get positions of their own; leave 'stream_id' and 'timestamp' out, or import them as history").At("metadata")
 		case file.Names != (j17.Names{}):
 			return nil, j17.Errorf(j17.CodeInvalidField, "Aggregates of test data get names of their own; leave these out, or import them as history").At("key")

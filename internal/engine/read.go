@@ -2,14 +2,13 @@ package engine
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"iter"
 	"maps"
 	"slices"
-	"strconv"
 
 	"j17"
+	"j17/internal/decider"
 	"j17/internal/ident"
 	"j17/internal/store"
 	"j17/internal/value"
@@ -39,16 +38,6 @@ type LoadOptions struct {
 	Length *uint64
 }
 
-// entityTag names the state of an aggregate after length events under the type's present handlers.
-func entityTag(typ *program, length uint64) string {
-	var buf [48]byte
-	b := append(buf[:0], '"')
-	b = strconv.AppendUint(b, length, 10)
-	b = append(b, '-')
-	b = hex.AppendEncode(b, typ.fingerprint[:4])
-	return string(append(b, '"'))
-}
-
 func notFound() error { return j17.Errorf(j17.CodeAggregateNotFound, "Aggregate not found") }
 
 // locate checks an aggregate's name from outside and returns its key and durable head.
@@ -57,7 +46,7 @@ func (e *Engine) locate(ctx context.Context, t j17.Tenant, aggregateType, id str
 	if err != nil {
 		return nil, j17.Key{}, store.Head{}, err
 	}
-	if _, err := d.aggregateType(aggregateType); err != nil {
+	if _, err := d.AggregateType(aggregateType); err != nil {
 		return nil, j17.Key{}, store.Head{}, err
 	}
 	key, err := e.resolve(ctx, t, d, aggregateType, id)
@@ -91,8 +80,8 @@ func (e *Engine) Load(ctx context.Context, t j17.Tenant, aggregateType, id strin
 		}
 	}
 	if length == 0 {
-		if o.Until == nil && o.Length == nil && d.spec.IDs.IsSingleton(key.ID) {
-			return State{Key: key, Data: value.ObjectValue(), JSON: []byte("{}"), EntityTag: entityTag(d.program(key.Type), 0)}, nil
+		if o.Until == nil && o.Length == nil && d.IDs.IsSingleton(key.ID) {
+			return State{Key: key, Data: value.ObjectValue(), JSON: []byte("{}"), EntityTag: d.Program(key.Type).EntityTag(0)}, nil
 		}
 		return State{}, notFound()
 	}
@@ -100,8 +89,8 @@ func (e *Engine) Load(ctx context.Context, t j17.Tenant, aggregateType, id strin
 	if err != nil {
 		return State{}, storage(err)
 	}
-	state := State{Key: key, Data: s.data, JSON: s.json, Length: s.length, EntityTag: entityTag(d.program(key.Type), s.length)}
-	if named(d.spec.Types[key.Type]) {
+	state := State{Key: key, Data: s.Data, JSON: s.JSON, Length: s.Length, EntityTag: d.Program(key.Type).EntityTag(s.Length)}
+	if decider.Named(d.Types[key.Type]) {
 		state.Names, err = e.identity(ctx, t, d, key)
 	}
 	return state, err
@@ -174,7 +163,7 @@ func (e *Engine) IDs(ctx context.Context, t j17.Tenant, aggregateType, after str
 	if err != nil {
 		return nil, false, err
 	}
-	if _, err := d.aggregateType(aggregateType); err != nil {
+	if _, err := d.AggregateType(aggregateType); err != nil {
 		return nil, false, err
 	}
 	ids, err = e.store.Streams(ctx, t, aggregateType, after, count+1)
@@ -200,11 +189,11 @@ func (e *Engine) Singleton(ctx context.Context, t j17.Tenant, name string) ([]St
 	if err != nil {
 		return nil, false, err
 	}
-	if name == ident.Global || !d.spec.IDs.IsSingleton(name) {
+	if name == ident.Global || !d.IDs.IsSingleton(name) {
 		return nil, false, nil
 	}
 	var states []State
-	for _, typ := range slices.Sorted(maps.Keys(d.spec.Types)) {
+	for _, typ := range slices.Sorted(maps.Keys(d.Types)) {
 		s, err := e.Load(ctx, t, typ, name, LoadOptions{})
 		if err != nil {
 			return nil, false, err

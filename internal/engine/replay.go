@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"j17"
+	"j17/internal/decider"
 	"j17/internal/sandbox"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
@@ -27,50 +28,50 @@ type Replayed struct {
 // Replay returns the state that the first length events of an aggregate fold to under a spec, which need not be the
 // deployed one, with the functions of its custom code. Nothing of it is kept.
 func (e *Engine) Replay(
-	ctx context.Context, t j17.Tenant, c *spec.Compiled, functions Functions, key j17.Key, length uint64, told Replayed,
+	ctx context.Context, t j17.Tenant, c *spec.Compiled, functions decider.Functions, key j17.Key, length uint64, told Replayed,
 ) (value.Value, error) {
 	typ := c.Types[key.Type]
 	if typ == nil {
 		return value.Value{}, j17.Errorf(j17.CodeUnknownType, "Aggregate type '%s' not found in spec", j17.Printable(key.Type))
 	}
 	if length == 0 {
-		return newProgram(typ, functions).first().data, nil
+		return decider.NewProgram(typ, functions).First().Data, nil
 	}
-	p := newProgram(typ, functions)
-	f, ed, b := *p.first(), value.NewEditor(), work.New(ctx, work.Replay)
+	p := decider.NewProgram(typ, functions)
+	f, ed, b := *p.First(), value.NewEditor(), work.New(ctx, work.Replay)
 	replaying := sandbox.ForReplay(ctx)
 	var beyond error
 	for ev, err := range e.store.ReadStream(ctx, t, key, 1, length) {
 		if err != nil {
 			return value.Value{}, storage(err)
 		}
-		if f.length%lookEvery == 0 && ctx.Err() != nil {
+		if f.Length%lookEvery == 0 && ctx.Err() != nil {
 			return value.Value{}, ctx.Err()
 		}
 		te := tick.Event{Key: key.String(), Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data), Metadata: tick.Raw(ev.Metadata)}
 		var faults func(tick.Fault)
 		if told.Fault != nil {
-			faults = func(fault tick.Fault) { told.Fault(f.length+1, te.Type, inSpec(c, fault)) }
+			faults = func(fault tick.Fault) { told.Fault(f.Length+1, te.Type, decider.Diagnose(c, fault)) }
 		}
 		b.Renew(work.Replay)
-		err = p.apply(replaying, &f, ed, &te, b, faults)
+		err = p.Apply(replaying, &f, ed, &te, b, faults)
 		switch {
 		case err == nil:
 			continue
-		case j17.CodeOf(err) == j17.CodeWorkLimit && told.Beyond != nil && told.Beyond(f.length+1, te.Type):
+		case j17.CodeOf(err) == j17.CodeWorkLimit && told.Beyond != nil && told.Beyond(f.Length+1, te.Type):
 			if beyond == nil {
-				beyond = replayFailed(err, &te, f.length+1)
+				beyond = decider.ReplayFailed(err, &te, f.Length+1)
 			}
-			f.pass(ed, &te)
+			f.Pass(ed, &te)
 		default:
-			return value.Value{}, storage(replayFailed(err, &te, f.length+1))
+			return value.Value{}, storage(decider.ReplayFailed(err, &te, f.Length+1))
 		}
 	}
 	switch {
 	case beyond != nil:
 		return value.Value{}, beyond
-	case f.length != length:
-		return value.Value{}, storage(&store.CorruptionError{Where: key.String(), Err: fmt.Errorf("%d events were found where %d should be", f.length, length)})
+	case f.Length != length:
+		return value.Value{}, storage(&store.CorruptionError{Where: key.String(), Err: fmt.Errorf("%d events were found where %d should be", f.Length, length)})
 	}
-	return f.data, nil
+	return f.Data, nil
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"j17"
+	"j17/internal/decider"
 	"j17/internal/store"
 	"j17/internal/value"
 )
@@ -24,32 +25,32 @@ const snapshots store.Space = "snapshot"
 // timestamp of the first event as varints, and the state as JSON.
 const snapshotFormat = 1
 
-func encodeSnapshot(f *folded) []byte {
-	b := append(make([]byte, 0, 64+len(f.json)), snapshotFormat)
-	b = append(b, f.fingerprint[:]...)
-	b = binary.AppendUvarint(b, f.length)
-	b = binary.AppendVarint(b, f.created)
-	return append(b, f.json...)
+func encodeSnapshot(f *decider.State) []byte {
+	b := append(make([]byte, 0, 64+len(f.JSON)), snapshotFormat)
+	b = append(b, f.Fingerprint[:]...)
+	b = binary.AppendUvarint(b, f.Length)
+	b = binary.AppendVarint(b, f.Created)
+	return append(b, f.JSON...)
 }
 
 // decodeSnapshot reports false for a snapshot that other handlers or another version of this program made.
-func decodeSnapshot(b []byte, typ *program) (*folded, bool) {
-	if len(b) < 1+len(typ.fingerprint) || b[0] != snapshotFormat || [32]byte(b[1:]) != typ.fingerprint {
+func decodeSnapshot(b []byte, typ *decider.Program) (*decider.State, bool) {
+	if len(b) < 1+len(typ.Fingerprint) || b[0] != snapshotFormat || [32]byte(b[1:]) != typ.Fingerprint {
 		return nil, false
 	}
-	f := &folded{fingerprint: typ.fingerprint}
-	b = b[1+len(typ.fingerprint):]
+	f := &decider.State{Fingerprint: typ.Fingerprint}
+	b = b[1+len(typ.Fingerprint):]
 	var n, m int
-	if f.length, n = binary.Uvarint(b); n <= 0 {
+	if f.Length, n = binary.Uvarint(b); n <= 0 {
 		return nil, false
 	}
-	if f.created, m = binary.Varint(b[n:]); m <= 0 {
+	if f.Created, m = binary.Varint(b[n:]); m <= 0 {
 		return nil, false
 	}
-	f.json = b[n+m:]
-	f.snapshot = f.length
+	f.JSON = b[n+m:]
+	f.Snapshot = f.Length
 	var err error
-	f.data, err = value.ParseStored(string(f.json))
+	f.Data, err = value.ParseStored(string(f.JSON))
 	return f, err == nil
 }
 
@@ -86,9 +87,9 @@ func pastKey(key j17.Key, fingerprint [32]byte, length uint64) string {
 
 // snapshot returns the longest stored state of the type's present handlers that is not longer than length; that before the
 // first event where there is none, and nil where what is stored has more than most bytes.
-func (e *Engine) snapshot(ctx context.Context, t j17.Tenant, typ *program, key j17.Key, length uint64, most int) (*folded, error) {
+func (e *Engine) snapshot(ctx context.Context, t j17.Tenant, typ *decider.Program, key j17.Key, length uint64, most int) (*decider.State, error) {
 	if length < e.every {
-		return typ.first(), nil
+		return typ.First(), nil
 	}
 	item, err := e.store.Get(ctx, t, snapshots, key.String())
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -98,34 +99,34 @@ func (e *Engine) snapshot(ctx context.Context, t j17.Tenant, typ *program, key j
 		if len(item.Value) > most {
 			return nil, nil //nolint:nilnil // stated
 		}
-		if f, ok := decodeSnapshot(item.Value, typ); ok && f.length <= length {
+		if f, ok := decodeSnapshot(item.Value, typ); ok && f.Length <= length {
 			return f, nil
 		}
 	}
 	index, _, err := e.pastStates(ctx, t, key)
-	if err != nil || index.Fingerprint != typ.fingerprint {
-		return typ.first(), err
+	if err != nil || index.Fingerprint != typ.Fingerprint {
+		return typ.First(), err
 	}
 	i, found := slices.BinarySearch(index.Lengths, length)
 	if found {
 		i++
 	}
 	if i == 0 {
-		return typ.first(), nil
+		return typ.First(), nil
 	}
-	item, err = e.store.Get(ctx, t, pastSnapshots, pastKey(key, typ.fingerprint, index.Lengths[i-1]))
+	item, err = e.store.Get(ctx, t, pastSnapshots, pastKey(key, typ.Fingerprint, index.Lengths[i-1]))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return typ.first(), nil
+		return typ.First(), nil
 	case err != nil:
 		return nil, err
 	case len(item.Value) > most:
 		return nil, nil //nolint:nilnil // stated
 	}
-	if f, ok := decodeSnapshot(item.Value, typ); ok && f.length <= length {
+	if f, ok := decodeSnapshot(item.Value, typ); ok && f.Length <= length {
 		return f, nil
 	}
-	return typ.first(), nil
+	return typ.First(), nil
 }
 
 // pastStates returns which states of a stream are kept along its way, and the revision of the item that says so.
@@ -144,14 +145,14 @@ func (e *Engine) pastStates(ctx context.Context, t j17.Tenant, key j17.Key) (ind
 }
 
 // checkpoint keeps a state on the way of a fold where one is due. What goes wrong with it is only logged: the fold goes on.
-func (e *Engine) checkpoint(ctx context.Context, t j17.Tenant, key j17.Key, f *folded) {
-	if f.length%pastEvery != 0 && f.cost < pastWork {
+func (e *Engine) checkpoint(ctx context.Context, t j17.Tenant, key j17.Key, f *decider.State) {
+	if f.Length%pastEvery != 0 && f.Cost < pastWork {
 		return
 	}
 	e.tryKeepPast(ctx, t, key, f)
 }
 
-func (e *Engine) tryKeepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *folded) {
+func (e *Engine) tryKeepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *decider.State) {
 	if err := e.keepPast(ctx, t, key, f); err != nil && ctx.Err() == nil {
 		e.logger.LogAttrs(ctx, slog.LevelWarn, "a state could not be kept",
 			slog.String("tenant", string(t)), slog.String("key", key.String()), slog.Any("error", err))
@@ -159,7 +160,7 @@ func (e *Engine) tryKeepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *
 }
 
 // keepPast keeps a state among those along the way of its stream, and thins these out.
-func (e *Engine) keepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *folded) error {
+func (e *Engine) keepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *decider.State) error {
 	index, rev, err := e.pastStates(ctx, t, key)
 	if err != nil {
 		return err
@@ -168,25 +169,25 @@ func (e *Engine) keepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *fol
 	drop := func(length uint64) {
 		side = append(side, store.Side{Op: store.Delete, Space: pastSnapshots, Key: pastKey(key, index.Fingerprint, length)})
 	}
-	if index.Fingerprint != f.fingerprint {
+	if index.Fingerprint != f.Fingerprint {
 		for _, length := range index.Lengths {
 			drop(length)
 		}
-		index = pastStates{Fingerprint: f.fingerprint, Every: pastEvery}
+		index = pastStates{Fingerprint: f.Fingerprint, Every: pastEvery}
 	}
-	i, found := slices.BinarySearch(index.Lengths, f.length)
-	near := i > 0 && f.length-index.Lengths[i-1] < index.Every || i < len(index.Lengths) && index.Lengths[i]-f.length < index.Every
-	if found || near && f.cost < pastWork {
+	i, found := slices.BinarySearch(index.Lengths, f.Length)
+	near := i > 0 && f.Length-index.Lengths[i-1] < index.Every || i < len(index.Lengths) && index.Lengths[i]-f.Length < index.Every
+	if found || near && f.Cost < pastWork {
 		return nil
 	}
-	text := f.data.AppendJSON(nil)
-	if pastShare*len(text) > f.since && f.cost < pastWork {
+	text := f.Data.AppendJSON(nil)
+	if pastShare*len(text) > f.Since && f.Cost < pastWork {
 		return nil
 	}
 	kept := *f
-	kept.json = text
-	side = append(side, store.Side{Op: store.Put, Space: pastSnapshots, Key: pastKey(key, f.fingerprint, f.length), Value: encodeSnapshot(&kept)})
-	index.Lengths = slices.Insert(index.Lengths, i, f.length)
+	kept.JSON = text
+	side = append(side, store.Side{Op: store.Put, Space: pastSnapshots, Key: pastKey(key, f.Fingerprint, f.Length), Value: encodeSnapshot(&kept)})
+	index.Lengths = slices.Insert(index.Lengths, i, f.Length)
 	if len(index.Lengths) > keptPast {
 		// Every other one goes; the latest stays.
 		thin := index.Lengths[:0:0]
@@ -214,26 +215,26 @@ func (e *Engine) keepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *fol
 	if err != nil {
 		return err
 	}
-	f.since, f.cost = 0, 0
+	f.Since, f.Cost = 0, 0
 	e.counts.snapshots.Add(1)
 	return nil
 }
 
 func (e *Engine) refreshOne(ctx context.Context, job stateKey) error {
 	d := e.present(job.tenant)
-	if d == nil || d.spec.Types[job.key.Type] == nil {
+	if d == nil || d.Types[job.key.Type] == nil {
 		return nil
 	}
 	heads, err := e.store.Heads(ctx, job.tenant, []j17.Key{job.key})
 	if err != nil || heads[0].Length == 0 {
 		return err
 	}
-	typ := d.program(job.key.Type)
-	f, err := e.foldTo(ctx, flightKey{stateKey: job, fingerprint: typ.fingerprint}, typ, heads[0].Length, true)
+	typ := d.Program(job.key.Type)
+	f, err := e.foldTo(ctx, flightKey{stateKey: job, fingerprint: typ.Fingerprint}, typ, heads[0].Length, true)
 	if j17.CodeOf(err) == j17.CodeStateNotReady {
 		return nil // it goes on, and comes back here when it is done
 	}
-	if err != nil || f.length-f.snapshot < e.every {
+	if err != nil || f.Length-f.Snapshot < e.every {
 		return err
 	}
 	kept, err := e.keepSnapshot(ctx, job, f)
@@ -245,9 +246,9 @@ func (e *Engine) refreshOne(ctx context.Context, job stateKey) error {
 }
 
 // keepSnapshot writes a finished state as the snapshot of its stream, and returns one that knows of that.
-func (e *Engine) keepSnapshot(ctx context.Context, job stateKey, f *folded) (*folded, error) {
+func (e *Engine) keepSnapshot(ctx context.Context, job stateKey, f *decider.State) (*decider.State, error) {
 	kept := *f
-	if f.length-f.snapshot >= pastEvery || f.length/pastEvery != f.snapshot/pastEvery {
+	if f.Length-f.Snapshot >= pastEvery || f.Length/pastEvery != f.Snapshot/pastEvery {
 		e.tryKeepPast(ctx, job.tenant, job.key, &kept)
 	}
 	err := e.store.Write(ctx, job.tenant, []store.Side{{Op: store.Put, Space: snapshots, Key: job.key.String(), Value: encodeSnapshot(f)}})
@@ -255,6 +256,6 @@ func (e *Engine) keepSnapshot(ctx context.Context, job stateKey, f *folded) (*fo
 		return nil, err
 	}
 	e.counts.snapshots.Add(1)
-	kept.snapshot = f.length
+	kept.Snapshot = f.Length
 	return &kept, nil
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"j17"
+	"j17/internal/decider"
 	"j17/internal/store"
 )
 
@@ -34,7 +35,7 @@ type ticket struct {
 func (tk *ticket) exact(a pendingState, r *store.Result) bool {
 	for i, length := range slices.Backward(r.Lengths) {
 		if tk.plan.unit.Events[i].Key == a.key {
-			return length == a.state.length
+			return length == a.state.Length
 		}
 	}
 	return false
@@ -43,7 +44,7 @@ func (tk *ticket) exact(a pendingState, r *store.Result) bool {
 // pendingState is the state of one stream after a ticket, nil where it is not known.
 type pendingState struct {
 	key   j17.Key
-	state *folded
+	state *decider.State
 }
 
 type ticketState uint8

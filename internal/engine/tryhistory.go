@@ -5,9 +5,9 @@ import (
 	"strconv"
 
 	"j17"
+	"j17/internal/decider"
 	"j17/internal/sandbox"
 	"j17/internal/spec/diag"
-	"j17/internal/spec/tick"
 	"j17/internal/value"
 	"j17/internal/work"
 )
@@ -23,11 +23,11 @@ const mostTried = work.Replay / 2
 // looked at are those that the plan expects.
 func (c *recorder) try(ctx context.Context, u *pastUnit, p *plan) error {
 	// Find the aggregates.
-	states := map[j17.Key]*computed{}
+	states := map[j17.Key]*decider.Computed{}
 	for i := range u.events {
 		ev := &u.events[i]
-		if et := c.d.spec.EventType(ev.key.Type, ev.file.Type); et != nil && et.Handler != nil && et.Handler.Heavy(len(p.unit.Events[i].Data)+len(p.unit.Events[i].Metadata)) {
-			states[ev.key] = nil
+		if et := c.d.EventType(ev.Key.Type, ev.file.Type); et != nil && et.Handler != nil && et.Handler.Heavy(len(p.unit.Events[i].Data)+len(p.unit.Events[i].Metadata)) {
+			states[ev.Key] = nil
 		}
 	}
 	if len(states) == 0 {
@@ -37,23 +37,23 @@ func (c *recorder) try(ctx context.Context, u *pastUnit, p *plan) error {
 		if _, ok := states[pre.Key]; !ok {
 			continue
 		}
-		f := c.d.program(pre.Key.Type).first()
+		f := c.d.Program(pre.Key.Type).First()
 		if pre.Length > 0 {
 			var err error
 			if f, err = c.e.stateOf(ctx, c.r.Tenant, c.d, pre.Key, pre.Length, false, false); err != nil {
 				return storage(err)
 			}
-			if f.length != pre.Length {
+			if f.Length != pre.Length {
 				return nil // somebody else has written to it, and the plan will be made anew
 			}
 		}
-		states[pre.Key] = &computed{key: pre.Key, state: *f, ed: value.NewEditor()}
+		states[pre.Key] = &decider.Computed{Key: pre.Key, State: *f, Editor: value.NewEditor()}
 	}
 	// Apply the events. Each may take what it may when it is replayed, and all together what an import may.
 	b, replaying := work.New(ctx, work.Replay), sandbox.ForReplay(ctx)
 	for i := range u.events {
 		ev, n := &u.events[i], &p.unit.Events[i]
-		s := states[ev.key]
+		s := states[ev.Key]
 		if s == nil {
 			continue
 		}
@@ -61,12 +61,11 @@ func (c *recorder) try(ctx context.Context, u *pastUnit, p *plan) error {
 		if at == 0 {
 			at = p.unit.Timestamp
 		}
-		te := tick.Event{Key: ev.key.String(), Type: n.Type, Timestamp: at, Data: tick.Raw(n.Data), Metadata: tick.Raw(appendTimestamp(n.Metadata, at))}
 		if c.spent >= maxTrying {
 			return c.untried(ev)
 		}
 		b.Renew(min(mostTried, maxTrying-c.spent))
-		err := c.d.program(ev.key.Type).apply(replaying, &s.state, s.ed, &te, b, nil)
+		err := c.d.Program(ev.Key.Type).Apply(replaying, &s.State, s.Editor, ev.Events[0].Stored(at), b, nil)
 		c.spent += b.Spent()
 		switch {
 		case err == nil:
@@ -75,10 +74,10 @@ func (c *recorder) try(ctx context.Context, u *pastUnit, p *plan) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		default: // custom code is not asked what it says of the past; what a fold makes of it is seen when it is deployed anew
-			delete(states, ev.key)
+			delete(states, ev.Key)
 			continue
 		}
-		s.state.loose += len(n.Data)
+		s.State.Loose += len(n.Data)
 	}
 	for _, s := range states {
 		p.after = append(p.after, s)
@@ -88,14 +87,14 @@ func (c *recorder) try(ctx context.Context, u *pastUnit, p *plan) error {
 
 // untried is the error for an event of the file that cannot be applied within its limits.
 func (c *recorder) untried(ev *pastEvent) error {
-	place := diag.Pointer("/aggregate_types").Key(ev.key.Type).Key("events").Key(ev.file.Type).Key("handler")
+	place := diag.Pointer("/aggregate_types").Key(ev.Key.Type).Key("events").Key(ev.file.Type).Key("handler")
 	why := "the handler at " + string(place) + " takes more work than one event may. Deploy a handler that does less, or leave the event out"
 	if c.spent >= maxTrying {
 		why = "the handlers of the events so far have taken all the work that one import may. Import the rest in another file, or the same file again, which goes on where it was"
 	}
 	out := j17.Errorf(j17.CodeWorkLimit, "Line %d: the event %s of %s was not stored, nor what follows it: %s. %d events before it have been stored.",
-		ev.line, ev.file.Type, ev.key, why, c.done.Stored+c.done.Known)
-	out.Details = workDetails{Key: ev.key.String(), EventType: ev.file.Type, Pointer: place}
+		ev.line, ev.file.Type, ev.Key, why, c.done.Stored+c.done.Known)
+	out.Details = decider.WorkDetails{Key: ev.Key.String(), EventType: ev.file.Type, Pointer: place}
 	field := j17.FieldError{Pointer: "/" + strconv.Itoa(ev.index), Message: why}
 	if ev.element {
 		field.Index = &ev.index

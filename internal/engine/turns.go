@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"j17/internal/decider"
+
 	"j17"
 )
 
@@ -57,7 +59,7 @@ type lane struct {
 type pending struct {
 	ticket *ticket
 	// state is nil where it is not known: who needs it waits until it is stored.
-	state *folded
+	state *decider.State
 }
 
 // waiter waits for one lane.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"j17"
+	"j17/internal/decider"
 	"j17/internal/engine"
 )
 
@@ -76,10 +77,10 @@ func TestWhatTakesTooMuchIsNamed(t *testing.T) {
 				t.Fatalf("got %v", err)
 			}
 			var details struct {
-				Key       string        `json:"key"`
-				EventType string        `json:"event_type"`
-				Pointer   string        `json:"pointer"`
-				Chain     []engine.Link `json:"chain"`
+				Key       string         `json:"key"`
+				EventType string         `json:"event_type"`
+				Pointer   string         `json:"pointer"`
+				Chain     []decider.Link `json:"chain"`
 			}
 			raw, err := json.Marshal(e.Details)
 			if err == nil {

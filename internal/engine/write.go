@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/decider"
 	"j17/internal/sandbox"
 	"j17/internal/store"
 	"j17/internal/work"
@@ -51,7 +52,7 @@ func (e *Engine) execute(ctx context.Context, d *deployed, c *Command) (Receipt,
 		id = e.mintID(d)
 	}
 	b := work.New(ctx, work.Command)
-	a, err := d.admit(&c.Command, b, func() (j17.Key, error) { return e.resolve(ctx, c.Tenant, d, c.Type, id) })
+	a, err := d.Admit(&c.Command, b, func() (j17.Key, error) { return e.resolve(ctx, c.Tenant, d, c.Type, id) })
 	if err != nil {
 		return Receipt{}, err
 	}
@@ -64,8 +65,8 @@ func (e *Engine) execute(ctx context.Context, d *deployed, c *Command) (Receipt,
 	}
 	e.committed(c.Tenant, d, p, &r)
 	receipt := p.receipt(&r)
-	if len(r.Assigned) > 0 && named(d.spec.Types[a.key.Type]) {
-		receipt.Names = d.assigned(a.key, r.Assigned)
+	if len(r.Assigned) > 0 && decider.Named(d.Types[a.Key.Type]) {
+		receipt.Names = d.assigned(a.Key, r.Assigned)
 	}
 	return receipt, nil
 }
@@ -73,6 +74,8 @@ func (e *Engine) execute(ctx context.Context, d *deployed, c *Command) (Receipt,
 // plan is one atomic append that carries out a command, and how to read its result.
 type plan struct {
 	unit store.Append
+	// events are those of the unit. A recording has them in its file.
+	events []decider.Event
 	// key is the command's aggregate, own the number of the command's own events; they come first. A recording has no such
 	// aggregate.
 	key j17.Key
@@ -80,10 +83,10 @@ type plan struct {
 	// last is the number of the last event of the command's aggregate, which may be an implied one.
 	last int
 	// before has the states that were looked at, after those after the commit that planning had to compute.
-	before map[j17.Key]*folded
-	after  []*computed
+	before map[j17.Key]*decider.State
+	after  []*decider.Computed
 	// failure describes why there is no plan, where that is worth knowing.
-	failure *ImplicationFailure
+	failure *decider.ImplicationFailure
 	// expected is the length that the caller expects, nil for none. A conflict with it is the caller's to resolve:
 	// planning anew would change nothing.
 	expected *uint64
@@ -91,24 +94,25 @@ type plan struct {
 
 // plan turns an admitted command into an append. What it reads becomes a precondition: a stream that was not looked at
 // cannot conflict. All work is charged to b. v, if not nil, is what a writer sees whose turn it is.
-func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *admitted, b *work.Budget, v *view) (*plan, error) {
-	p := &plan{key: a.key, own: len(a.events), expected: a.expected}
-	p.unit.Timestamp, p.unit.Decided = e.now(d.env), v != nil || a.reacts()
-	if a.expected != nil {
-		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: a.key, Length: *a.expected})
+func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *decider.Admitted, b *work.Budget, v *view) (*plan, error) {
+	p := &plan{key: a.Key, own: len(a.Events), expected: a.Expected}
+	p.unit.Timestamp, p.unit.Decided = e.now(d.env), v != nil || a.Reacts()
+	if a.Expected != nil {
+		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: a.Key, Length: *a.Expected})
 	}
 	if len(c.IfMatch) > 0 {
-		if err := v.settled(ctx, a.key); err != nil {
+		if err := v.settled(ctx, a.Key); err != nil {
 			return nil, err
 		}
-		length, err := e.matching(ctx, d, c, a.key)
+		length, err := e.matching(ctx, d, c, a.Key)
 		if err != nil {
 			return nil, err
 		}
-		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: a.key, Length: length})
+		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: a.Key, Length: length})
 	}
-	p.write(a.events)
-	if a.reacts() {
+	p.events = a.Events
+	p.write(a.Events)
+	if a.Reacts() {
 		if err := e.react(ctx, d, a, p, b, v); err != nil {
 			return p, err
 		}
@@ -117,7 +121,7 @@ func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *admitted,
 	if c.IdempotencyKey != "" {
 		p.unit.Command = &store.Command{
 			ID:      commandID(c.IdempotencyKey),
-			Memo:    memo(c.Fingerprint, p, a.key.ID),
+			Memo:    memo(c.Fingerprint, p, a.Key.ID),
 			Expires: e.clock.Now().Add(idempotencyWindow),
 		}
 	}
@@ -125,35 +129,36 @@ func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *admitted,
 }
 
 // react adds to the plan all that the command's events bring about. The states that it looked at become preconditions.
-func (e *Engine) react(ctx context.Context, d *deployed, a *admitted, p *plan, b *work.Budget, v *view) error {
+func (e *Engine) react(ctx context.Context, d *deployed, a *decider.Admitted, p *plan, b *work.Budget, v *view) error {
 	ctx = sandbox.ForCommand(ctx) // States that are looked at are folded as replays all the same.
-	x, err := d.expand(ctx, a, options{
-		timestamp: p.unit.Timestamp, maxDepth: e.maxDepth, maxImplied: e.maxImplied, work: b,
-		lookup: func(ctx context.Context, key j17.Key) (*folded, error) { return e.look(ctx, d, key, v) },
+	x, err := d.Expand(ctx, a, decider.Options{
+		Timestamp: p.unit.Timestamp, MaxDepth: e.maxDepth, MaxImplied: e.maxImplied, Work: b,
+		Lookup: func(ctx context.Context, key j17.Key) (*decider.State, error) { return e.look(ctx, d, key, v) },
 	})
 	if err == nil {
-		p.after, err = x.handle(ctx)
+		p.after, err = x.Handle(ctx)
 	}
-	p.before, p.failure = x.before, x.failure
+	p.before, p.failure = x.Before, x.Failure
 	if err != nil {
 		return err
 	}
-	p.write(x.events[p.own:])
-	for _, key := range x.looked {
-		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key, Length: x.before[key].length})
+	p.events = x.Events
+	p.write(x.Events[p.own:])
+	for _, key := range x.Looked {
+		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key, Length: x.Before[key].Length})
 	}
 	return nil
 }
 
 // write adds events to the unit.
-func (p *plan) write(events []occurrence) {
+func (p *plan) write(events []decider.Event) {
 	p.unit.Events = slices.Grow(p.unit.Events, len(events))
 	for i := range events {
 		o := &events[i]
-		if o.key == p.key {
+		if o.Key == p.key {
 			p.last = len(p.unit.Events)
 		}
-		p.unit.Events = append(p.unit.Events, store.NewEvent{Key: o.key, Type: o.name, Data: o.json, Metadata: o.metadata})
+		p.unit.Events = append(p.unit.Events, store.NewEvent{Key: o.Key, Type: o.Type, Data: o.JSON, Metadata: o.Metadata})
 	}
 }
 
@@ -164,7 +169,7 @@ func (e *Engine) matching(ctx context.Context, d *deployed, c *Command, key j17.
 		return 0, storage(err)
 	}
 	length := heads[0].Length
-	present := entityTag(d.program(key.Type), length)
+	present := d.Program(key.Type).EntityTag(length)
 	for _, tag := range c.IfMatch {
 		if tag == present || (tag == "*" && length > 0) {
 			return length, nil
@@ -193,17 +198,17 @@ func (p *plan) refusal(r *store.Result) error {
 func (e *Engine) committed(t j17.Tenant, d *deployed, p *plan, r *store.Result) {
 	e.counts.events.Add(uint64(len(r.IDs)))
 	for _, c := range p.after {
-		e.keep(stateKey{t, c.key}, &c.state)
+		e.keep(stateKey{t, c.Key}, &c.State)
 	}
 	if p.own > 0 {
 		last := r.Lengths[p.own-1]
 		due := last/e.every != (last-uint64(p.own))/e.every
-		if due || d.spec.Types[p.key.Type].Cache {
+		if due || d.Types[p.key.Type].Cache {
 			e.enqueue(stateKey{t, p.key})
 		}
 	}
 	for i := p.own; i < len(r.Lengths); i++ {
-		if key := p.unit.Events[i].Key; r.Lengths[i]%e.every == 0 || d.spec.Types[key.Type].Cache {
+		if key := p.unit.Events[i].Key; r.Lengths[i]%e.every == 0 || d.Types[key.Type].Cache {
 			e.enqueue(stateKey{t, key})
 		}
 	}
@@ -248,7 +253,7 @@ func (e *Engine) replay(ctx context.Context, d *deployed, c *Command, first *sto
 	}
 	r := p.receipt(first)
 	r.Replayed = true
-	if typ := d.spec.Types[c.Type]; typ == nil || !named(typ) || p.key.ID == "" {
+	if typ := d.Types[c.Type]; typ == nil || !decider.Named(typ) || p.key.ID == "" {
 		return r, nil
 	}
 	var err error

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"j17/internal/engine"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
+	"j17/internal/trial"
 	"j17/internal/value"
 )
 
@@ -252,7 +252,7 @@ const maxDryRun = 10 * time.Second
 // errDryRunTime is the cause of a dry run that was stopped for its time.
 var errDryRunTime = sentencef("The dry run took more than %d seconds and was stopped. Try fewer events, or look for handlers that search large arrays again and again.", maxDryRun/time.Second)
 
-func (s *Server) tried(ctx context.Context, compiled *spec.Compiled, events string) (engine.DryRunResult, error) {
+func (s *Server) tried(ctx context.Context, compiled *spec.Compiled, events string) (trial.DryRunResult, error) {
 	now := s.o.Clock.Now()
 	limited, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -261,7 +261,7 @@ func (s *Server) tried(ctx context.Context, compiled *spec.Compiled, events stri
 			stop(errDryRunTime)
 		}
 	}()
-	result, err := engine.DryRun(limited, compiled, nil, events, now.Unix())
+	result, err := trial.DryRun(limited, compiled, nil, events, now.Unix())
 	if err != nil {
 		err = context.Cause(limited)
 	}
@@ -303,7 +303,7 @@ func countEvents(text string) int {
 	return strings.Count(text, "\n")
 }
 
-func dryRunOf(r engine.DryRunResult) dryRunOut {
+func dryRunOf(r trial.DryRunResult) dryRunOut {
 	out := dryRunOut{
 		SpecValid: true, Events: r.Events, Accepted: r.Accepted, Omitted: r.Dropped,
 		Findings: []eventFinding{}, Faults: []eventFault{}, States: []dryRunState{},

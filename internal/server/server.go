@@ -34,6 +34,12 @@ import (
 	"j17/internal/worker"
 )
 
+// How long writes and reads wait where the options do not say.
+const (
+	DefaultWriteWait = engine.DefaultWriteWait
+	DefaultReadWait  = engine.DefaultReadWait
+)
+
 // Options configures a server.
 type Options struct {
 	// Dir is the data folder. It is created if it does not exist.
@@ -65,9 +71,10 @@ type Options struct {
 	// ImplicationsMaxDepth and ImplicationsMaxTotal bound how long the chains of events are that one event implies, and how
 	// many events these are; 0 means 5 and 100.
 	ImplicationsMaxDepth, ImplicationsMaxTotal int
-	// WriteWait is how long a write waits for others that look at the same states; 0 means 5 seconds.
+	// WriteWait is how long a write waits for others that look at the same states; 0 means DefaultWriteWait.
 	WriteWait time.Duration
-	// ReadWait is how long a read waits for a state that takes long to compute; 0 means 2 seconds.
+	// ReadWait is how long a read waits for a state that takes long to compute; 0 means
+	// DefaultReadWait.
 	ReadWait time.Duration
 	// DrainTime is how long requests that are under way may take when the server stops; 0 means 20 seconds.
 	DrainTime time.Duration

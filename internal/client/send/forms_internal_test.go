@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"j17"
-	"j17/internal/engine"
 	"j17/internal/spec"
+	"j17/internal/trial"
 )
 
 // TestOneFormOfEventFiles shows the same files to the dry run and to the sender: what can be tried can be sent, and
@@ -90,7 +90,7 @@ func TestOneFormOfEventFiles(t *testing.T) {
 		"a stream id that is a number":    `{"stream_id":7,` + head + `,` + meta + `}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			tried, err := engine.DryRun(t.Context(), compiled, nil, src, 1_700_000_000)
+			tried, err := trial.DryRun(t.Context(), compiled, nil, src, 1_700_000_000)
 			if err != nil {
 				t.Fatal(err)
 			}

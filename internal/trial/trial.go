@@ -1,9 +1,10 @@
-package engine
+package trial
 
 import (
 	"context"
 
 	"j17"
+	"j17/internal/decider"
 	"j17/internal/eventfile"
 	"j17/internal/ident"
 	"j17/internal/spec"
@@ -28,7 +29,7 @@ type HandlerTrial struct {
 	Now int64
 	// Functions are those of custom code. Implications in code without a function imply nothing, which is a fault of the
 	// outcome; a handler without one cannot be tried.
-	Functions Functions
+	Functions decider.Functions
 }
 
 // HandlerOutcome tells what a handler did.
@@ -50,14 +51,14 @@ type HandlerOutcome struct {
 // applied: their pointers start with /data or /metadata, or are empty where the names are at fault. The error is that of
 // an aggregate type or an event type that does not exist, of an id, or of a handler that this program cannot run.
 func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerOutcome, []EventFinding, error) {
-	d := newDeployed(c, t.Functions)
-	typ, err := d.aggregateType(t.AggregateType)
+	d := decider.New(c, t.Functions)
+	typ, err := d.AggregateType(t.AggregateType)
 	if err != nil {
 		return HandlerOutcome{}, nil, err
 	}
 	system := ident.IsReservedEventType(t.EventType) && typ.Events[t.EventType] != nil
 	if !system {
-		if _, err := eventType(typ, t.EventType); err != nil {
+		if _, err := decider.EventType(typ, t.EventType); err != nil {
 			return HandlerOutcome{}, nil, err
 		}
 	}
@@ -68,7 +69,7 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 	if t.ID == "" {
 		t.ID = ident.Global
 	}
-	if _, err := d.key(t.AggregateType, t.ID); err != nil {
+	if _, err := d.Key(t.AggregateType, t.ID); err != nil {
 		return HandlerOutcome{}, nil, err
 	}
 	if t.Data.IsMissing() {
@@ -83,7 +84,7 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 	if names := c.AgentTypes.Sorted(); len(names) > 0 {
 		cand.WithActor(j17.Agent{Type: names[0], ID: ident.Global})
 	}
-	e, faults := d.examine(ctx, &cand)
+	e, faults := d.Examine(ctx, &cand)
 	if len(faults) > 0 {
 		event := value.ObjectValue(value.Member{Key: "data", Value: t.Data}, value.Member{Key: "metadata", Value: cand.Metadata})
 		var found []EventFinding
@@ -92,50 +93,50 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 		}
 		return HandlerOutcome{}, found, nil
 	}
-	if e.timestamp == nil {
-		e.timestamp = &t.Now
+	if e.Timestamp == nil {
+		e.Timestamp = &t.Now
 	}
-	out := HandlerOutcome{Key: e.key, State: t.State}
-	fault := func(f tick.Fault) { out.Faults = append(out.Faults, inSpec(c, f)) }
-	ev := e.events[0].stored(*e.timestamp)
+	out := HandlerOutcome{Key: e.Key, State: t.State}
+	fault := func(f tick.Fault) { out.Faults = append(out.Faults, decider.Diagnose(c, f)) }
+	ev := e.Events[0].Stored(*e.Timestamp)
 	switch {
 	case et.Handler != nil:
 		if out.State, err = et.Handler.Apply(value.NewEditor(), t.State, ev, work.New(ctx, work.Command), fault); err != nil {
 			return HandlerOutcome{}, nil, err
 		}
 	case et.Code != nil:
-		if out.State, err = t.Functions.handle(ctx, et.Code, t.State, ev, work.New(ctx, work.Command)); err != nil {
+		if out.State, err = t.Functions.Handle(ctx, et.Code, t.State, ev, work.New(ctx, work.Command)); err != nil {
 			return HandlerOutcome{}, nil, err
 		}
 	}
 	out.Changed = !value.Equal(t.State, out.State)
 	if !system {
-		out.Implied, err = d.tryImplications(ctx, e, t.State, *e.timestamp, fault)
+		out.Implied, err = tryImplications(ctx, d, e, t.State, *e.Timestamp, fault)
 	}
 	return out, nil, err
 }
 
 // tryImplications returns what an event implies in a world where its aggregate has the state and no other has any.
-func (d *deployed) tryImplications(
-	ctx context.Context, e *admitted, state value.Value, timestamp int64, fault func(tick.Fault),
+func tryImplications(
+	ctx context.Context, d *decider.Decider, e *decider.Admitted, state value.Value, timestamp int64, fault func(tick.Fault),
 ) ([]ImpliedEvent, error) {
-	x, err := d.expand(ctx, e, options{
-		timestamp: timestamp, maxDepth: DefaultMaxDepth, maxImplied: DefaultMaxImplied, work: work.New(ctx, work.Command),
-		lookup: func(_ context.Context, key j17.Key) (*folded, error) {
-			f := d.program(key.Type).first()
-			if key == e.key {
-				f.data = state
+	x, err := d.Expand(ctx, e, decider.Options{
+		Timestamp: timestamp, MaxDepth: decider.DefaultMaxDepth, MaxImplied: decider.DefaultMaxImplied, Work: work.New(ctx, work.Command),
+		Lookup: func(_ context.Context, key j17.Key) (*decider.State, error) {
+			f := d.Program(key.Type).First()
+			if key == e.Key {
+				f.Data = state
 			}
 			return f, nil
 		},
-		skipped: func(at diag.Pointer, code *spec.Code) { fault(tick.Fault{Pointer: at, Message: notRun(code)}) },
+		Skipped: func(at diag.Pointer, code *spec.Code) { fault(tick.Fault{Pointer: at, Message: notRun(code)}) },
 	})
 	if err != nil {
 		return nil, err
 	}
-	var implied []ImpliedEvent
-	for _, i := range x.inOrder() {
-		implied = append(implied, x.events[i].implied())
+	var all []ImpliedEvent
+	for _, i := range x.InOrder() {
+		all = append(all, implied(&x.Events[i]))
 	}
-	return implied, nil
+	return all, nil
 }

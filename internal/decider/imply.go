@@ -1,4 +1,4 @@
-package engine
+package decider
 
 import (
 	"context"
@@ -18,40 +18,46 @@ import (
 	"j17/internal/work"
 )
 
+// What one event may imply where nobody says: how long the chains, and how many the events.
+const (
+	DefaultMaxDepth   = 5
+	DefaultMaxImplied = 100
+)
+
 // maxEvents is how many events one command may write in all. A store takes as many in one unit.
 const maxEvents = 20_000
 
 // maxImpliedBytes bounds the data of all events that one command implies.
 const maxImpliedBytes = 16 << 20
 
-// options is what a decision is made with.
-type options struct {
-	// timestamp is when it is made, in Unix seconds.
-	timestamp int64
-	// maxDepth and maxImplied bound what one event may imply.
-	maxDepth, maxImplied int
-	// work is what all conditions, templates and handlers are charged to.
-	work *work.Budget
-	// lookup returns the present state of an aggregate.
-	lookup func(context.Context, j17.Key) (*folded, error)
-	// skipped, if not nil, is told of implications in custom code that there is no function for; they imply nothing then.
-	skipped func(at diag.Pointer, code *spec.Code)
+// Options is what a decision is made with.
+type Options struct {
+	// Timestamp is when it is made, in Unix seconds.
+	Timestamp int64
+	// MaxDepth and MaxImplied bound what one event may imply.
+	MaxDepth, MaxImplied int
+	// Work is what all conditions, templates and handlers are charged to.
+	Work *work.Budget
+	// Lookup returns the present state of an aggregate.
+	Lookup func(context.Context, j17.Key) (*State, error)
+	// Skipped, if not nil, is told of implications in custom code that there is no function for; they imply nothing then.
+	Skipped func(at diag.Pointer, code *spec.Code)
 }
 
-// expansion is what a command brings about: its own events, and behind them what they imply, breadth first. First what the
+// Decision is what a command brings about: its own events, and behind them what they imply, breadth first. First what the
 // command's own events imply in their order, then what those events imply, and so on. Every event is checked as if it had come
 // from outside. States are those before the command, whatever else it writes.
-type expansion struct {
-	// events are all events, the command's own first.
-	events []occurrence
-	// before has the states that were looked at, and looked their keys in the order in which they were.
-	before map[j17.Key]*folded
-	looked []j17.Key
-	// failure describes why the command was rejected, nil where it was not, or not for what it implied.
-	failure *ImplicationFailure
+type Decision struct {
+	// Events are all events, the command's own first.
+	Events []Event
+	// Before has the states that were looked at, and Looked their keys in the order in which they were.
+	Before map[j17.Key]*State
+	Looked []j17.Key
+	// Failure describes why the command was rejected, nil where it was not, or not for what it implied.
+	Failure *ImplicationFailure
 
-	options
-	d *deployed
+	Options
+	d *Decider
 	// base is the metadata that the command's own events share with all others, without its closing brace.
 	base []byte
 	// envs are what conditions are tested in.
@@ -61,36 +67,36 @@ type expansion struct {
 	bytes   int
 }
 
-// occurrence is an event that is about to be written.
-type occurrence struct {
-	key j17.Key
-	// name is that of its type. typ is what the spec says of that, nil for the platform's own types.
-	name string
-	typ  *spec.EventType
-	data value.Value
-	// json is data as it is stored, and metadata a compact object without the timestamp.
-	json     []byte
-	metadata []byte
-	// cause is the number of the event that implied it, -1 for one of the command's own; own is the number of the command's
-	// event at the beginning of the chain, and depth the number of links between them.
-	cause, own, depth int
-	// at is the implication's place in the spec.
-	at diag.Pointer
+// Event is an event that is about to be written.
+type Event struct {
+	Key j17.Key
+	// Type is the name of its type, and Spec what the spec says of that, nil for the platform's own types.
+	Type string
+	Spec *spec.EventType
+	Data value.Value
+	// JSON is Data as it is stored, and Metadata a compact object without the timestamp.
+	JSON     []byte
+	Metadata []byte
+	// Cause is the number of the event that implied it, -1 for one of the command's own; Own is the number of the command's
+	// event at the beginning of the chain, and Depth the number of links between them.
+	Cause, Own, Depth int
+	// At is the implication's place in the spec.
+	At diag.Pointer
 }
 
-// expand decides what an admitted command brings about. What is returned beside an error has the states that were looked at, and
+// Expand decides what an admitted command brings about. What is returned beside an error has the states that were looked at, and
 // why the command was rejected.
-func (d *deployed) expand(ctx context.Context, a *admitted, o options) (*expansion, error) {
-	x := &expansion{
-		options: o, d: d, base: a.metadata[:a.shared],
-		events: append(make([]occurrence, 0, 2*len(a.events)+4), a.events...), implied: make([]int, len(a.events)),
+func (d *Decider) Expand(ctx context.Context, a *Admitted, o Options) (*Decision, error) {
+	x := &Decision{
+		Options: o, d: d, base: a.metadata[:a.shared],
+		Events: append(make([]Event, 0, 2*len(a.Events)+4), a.Events...), implied: make([]int, len(a.Events)),
 	}
-	for i := 0; i < len(x.events); i++ {
-		if x.events[i].typ == nil || len(x.events[i].typ.Implications) == 0 {
+	for i := 0; i < len(x.Events); i++ {
+		if x.Events[i].Spec == nil || len(x.Events[i].Spec.Implications) == 0 {
 			continue
 		}
 		s := x.scene(ctx, i)
-		for _, imp := range x.events[i].typ.Implications {
+		for _, imp := range x.Events[i].Spec.Implications {
 			if err := s.imply(imp); err != nil {
 				return x, x.tooMuch(err, i, "what it implies", imp.Pointer)
 			}
@@ -99,12 +105,12 @@ func (d *deployed) expand(ctx context.Context, a *admitted, o options) (*expansi
 	return x, nil
 }
 
-// inOrder returns the numbers of the implied events, each behind the one that implies it.
-func (x *expansion) inOrder() []int {
-	children := make([][]int, len(x.events))
+// InOrder returns the numbers of the implied events, each behind the one that implies it.
+func (x *Decision) InOrder() []int {
+	children := make([][]int, len(x.Events))
 	var own []int
-	for i := range x.events {
-		if c := x.events[i].cause; c >= 0 {
+	for i := range x.Events {
+		if c := x.Events[i].Cause; c >= 0 {
 			children[c] = append(children[c], i)
 		} else {
 			own = append(own, i)
@@ -125,40 +131,40 @@ func (x *expansion) inOrder() []int {
 }
 
 // event returns the event as handlers see it.
-func (o *occurrence) event(timestamp int64) *tick.Event {
-	metadata, _ := value.ParseStored(string(appendTimestamp(o.metadata, timestamp)))
+func (o *Event) seen(timestamp int64) *tick.Event {
+	metadata, _ := value.ParseStored(string(appendTimestamp(o.Metadata, timestamp)))
 	return &tick.Event{
-		Key: o.key.String(), Type: o.name, Timestamp: timestamp, Data: tick.Parsed(o.data), Metadata: tick.Parsed(metadata),
+		Key: o.Key.String(), Type: o.Type, Timestamp: timestamp, Data: tick.Parsed(o.Data), Metadata: tick.Parsed(metadata),
 	}
 }
 
-// stored returns the event as a fold sees it. What is kept of it holds on to nothing else of the request.
-func (o *occurrence) stored(timestamp int64) *tick.Event {
+// Stored returns the event as a fold sees it. What is kept of it holds on to nothing else of the request.
+func (o *Event) Stored(timestamp int64) *tick.Event {
 	return &tick.Event{
-		Key: o.key.String(), Type: o.name, Timestamp: timestamp, Data: tick.Raw(o.json), Metadata: tick.Raw(appendTimestamp(o.metadata, timestamp)),
+		Key: o.Key.String(), Type: o.Type, Timestamp: timestamp, Data: tick.Raw(o.JSON), Metadata: tick.Raw(appendTimestamp(o.Metadata, timestamp)),
 	}
 }
 
 // stateBefore returns the state of an aggregate before the command.
-func (x *expansion) stateBefore(ctx context.Context, key j17.Key) (*folded, error) {
-	if f := x.before[key]; f != nil {
+func (x *Decision) stateBefore(ctx context.Context, key j17.Key) (*State, error) {
+	if f := x.Before[key]; f != nil {
 		return f, nil
 	}
-	f, err := x.lookup(ctx, key)
+	f, err := x.Lookup(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	if x.before == nil {
-		x.before = map[j17.Key]*folded{}
+	if x.Before == nil {
+		x.Before = map[j17.Key]*State{}
 	}
-	x.before[key] = f
-	x.looked = append(x.looked, key)
+	x.Before[key] = f
+	x.Looked = append(x.Looked, key)
 	return f, nil
 }
 
 // scene is one event while its implications are looked at.
 type scene struct {
-	*expansion
+	*Decision
 	ctx   context.Context //nolint:containedctx // lives as long as one call
 	cause int
 	// c is what templates see, event what predicates see. Both get the state when something asks for it.
@@ -166,10 +172,10 @@ type scene struct {
 	event *tick.Event
 }
 
-func (x *expansion) scene(ctx context.Context, cause int) *scene {
-	o := &x.events[cause]
-	s := &scene{expansion: x, ctx: ctx, cause: cause, event: o.event(x.timestamp)}
-	s.c = template.Context{Key: s.event.Key, ID: o.key.ID, Type: o.name, Data: o.data, Metadata: s.event.Metadata.Value(), Work: x.work}
+func (x *Decision) scene(ctx context.Context, cause int) *scene {
+	o := &x.Events[cause]
+	s := &scene{Decision: x, ctx: ctx, cause: cause, event: o.seen(x.Timestamp)}
+	s.c = template.Context{Key: s.event.Key, ID: o.Key.ID, Type: o.Type, Data: o.Data, Metadata: s.event.Metadata.Value(), Work: x.Work}
 	return s
 }
 
@@ -188,11 +194,11 @@ func (s *scene) needState(reads bool) error {
 	if !reads || !s.c.State.IsMissing() {
 		return nil
 	}
-	f, err := s.stateBefore(s.ctx, s.events[s.cause].key)
+	f, err := s.stateBefore(s.ctx, s.Events[s.cause].Key)
 	if err != nil {
 		return err
 	}
-	s.c.State = f.data
+	s.c.State = f.Data
 	return nil
 }
 
@@ -245,7 +251,7 @@ func (s *scene) holds(c *spec.Condition) (bool, error) {
 func (s *scene) env(c *spec.Condition) *tick.Env {
 	env := s.envs[c]
 	if env == nil {
-		env = c.Scope.Env(s.event, s.c.State, s.work)
+		env = c.Scope.Env(s.event, s.c.State, s.Work)
 		if s.envs == nil {
 			s.envs = map[*spec.Condition]*tick.Env{}
 		}
@@ -307,22 +313,22 @@ func (s *scene) emit(e *spec.Emit) error {
 
 // add appends an implied event if it passes all checks.
 func (s *scene) add(aggregateType string, id value.Value, eventTypeName string, data value.Value, at diag.Pointer) error {
-	cause := &s.events[s.cause]
-	o := occurrence{
-		key: j17.Key{Type: aggregateType, ID: half(id, cause.key.Type, aggregateType)}, name: eventTypeName, typ: s.d.spec.EventType(aggregateType, eventTypeName), data: data,
-		cause: s.cause, own: cause.own, depth: cause.depth + 1, at: at,
+	cause := &s.Events[s.cause]
+	o := Event{
+		Key: j17.Key{Type: aggregateType, ID: half(id, cause.Key.Type, aggregateType)}, Type: eventTypeName, Spec: s.d.EventType(aggregateType, eventTypeName), Data: data,
+		Cause: s.cause, Own: cause.Own, Depth: cause.Depth + 1, At: at,
 	}
-	if o.depth > s.maxDepth {
-		return s.limit(&o, fmt.Sprintf("Implications are nested more than %d levels deep", s.maxDepth), s.maxDepth)
+	if o.Depth > s.MaxDepth {
+		return s.limit(&o, fmt.Sprintf("Implications are nested more than %d levels deep", s.MaxDepth), s.MaxDepth)
 	}
-	if s.implied[o.own]++; s.implied[o.own] > s.maxImplied {
-		return s.limit(&o, fmt.Sprintf("One event implies more than %d events", s.maxImplied), s.maxImplied)
+	if s.implied[o.Own]++; s.implied[o.Own] > s.MaxImplied {
+		return s.limit(&o, fmt.Sprintf("One event implies more than %d events", s.MaxImplied), s.MaxImplied)
 	}
-	if len(s.events) >= maxEvents {
+	if len(s.Events) >= maxEvents {
 		return s.limit(&o, fmt.Sprintf("One write makes more than %d events", maxEvents), maxEvents)
 	}
-	if err := s.check(&o, id); s.work.Err() != nil {
-		return s.work.Err()
+	if err := s.check(&o, id); s.Work.Err() != nil {
+		return s.Work.Err()
 	} else if err != nil {
 		return s.refuse(&o, err)
 	}
@@ -330,45 +336,45 @@ func (s *scene) add(aggregateType string, id value.Value, eventTypeName string, 
 	if s.bytes += size; s.bytes > maxImpliedBytes {
 		return s.limit(&o, fmt.Sprintf("The data of the implied events is larger than %d MiB", maxImpliedBytes>>20), maxImpliedBytes)
 	}
-	if !s.work.SpendBytes(size) {
-		return s.work.Err()
+	if !s.Work.SpendBytes(size) {
+		return s.Work.Err()
 	}
-	o.json = data.AppendJSON(make([]byte, 0, size))
-	o.metadata = append(append(make([]byte, 0, len(s.base)+128), s.base...), `,"implied_by":{"key":`...)
-	o.metadata = value.AppendString(o.metadata, s.c.Key)
-	o.metadata = append(o.metadata, `,"event_type":`...)
-	o.metadata = value.AppendString(o.metadata, s.c.Type)
-	o.metadata = append(o.metadata, `,"depth":`...)
-	o.metadata = append(strconv.AppendInt(o.metadata, int64(o.depth), 10), "}}"...)
-	s.events = append(s.events, o)
+	o.JSON = data.AppendJSON(make([]byte, 0, size))
+	o.Metadata = append(append(make([]byte, 0, len(s.base)+128), s.base...), `,"implied_by":{"key":`...)
+	o.Metadata = value.AppendString(o.Metadata, s.c.Key)
+	o.Metadata = append(o.Metadata, `,"event_type":`...)
+	o.Metadata = value.AppendString(o.Metadata, s.c.Type)
+	o.Metadata = append(o.Metadata, `,"depth":`...)
+	o.Metadata = append(strconv.AppendInt(o.Metadata, int64(o.Depth), 10), "}}"...)
+	s.Events = append(s.Events, o)
 	return nil
 }
 
 // check puts the canonical key into o and checks it and the data as those of an event from outside.
-func (s *scene) check(o *occurrence, id value.Value) error {
-	if o.key.ID == "" {
+func (s *scene) check(o *Event, id value.Value) error {
+	if o.Key.ID == "" {
 		return j17.Errorf(j17.CodeInvalidIdentifier, "The id of the implied event is %s, not an identifier", describe(id)).At("id")
 	}
-	canonical, _, err := s.d.spec.IDs.Check(o.key.ID)
+	canonical, _, err := s.d.IDs.Check(o.Key.ID)
 	if err != nil {
 		return j17.At(err, "id")
 	}
-	o.key.ID = canonical
-	size, visited := o.data.Weigh()
-	if !s.work.Spend(visited) {
-		return s.work.Err()
+	o.Key.ID = canonical
+	size, visited := o.Data.Weigh()
+	if !s.Work.Spend(visited) {
+		return s.Work.Err()
 	}
 	flat := false
 	if size <= maxImpliedBytes {
-		flat, visited = o.data.Nested(value.MaxDepth - 1)
+		flat, visited = o.Data.Nested(value.MaxDepth - 1)
 	}
-	if !s.work.Spend(visited) {
-		return s.work.Err()
+	if !s.Work.Spend(visited) {
+		return s.Work.Err()
 	}
 	if !flat {
 		return j17.Errorf(j17.CodeInvalidField, "The data of the implied event is too large or nested too deep").At("data")
 	}
-	return o.check(s.work)
+	return o.check(s.Work)
 }
 
 // half returns the text of an id, which may also be given as the key of an aggregate of one of two types: that of the emitting
@@ -400,14 +406,14 @@ func describe(v value.Value) string {
 
 // run runs custom code: it emits events or enriches the context.
 func (s *scene) run(code *spec.Code, at diag.Pointer) error {
-	if s.skipped != nil && s.d.functions[code] == nil {
-		s.skipped(at, code)
+	if s.Skipped != nil && s.d.Functions[code] == nil {
+		s.Skipped(at, code)
 		return nil
 	}
 	if err := s.needState(true); err != nil {
 		return err
 	}
-	out, err := s.d.functions.imply(s.ctx, code, s.event, s.c.State, s.c.More, s.work)
+	out, err := s.d.Functions.imply(s.ctx, code, s.event, s.c.State, s.c.More, s.Work)
 	if err != nil {
 		return s.refuseAt(at, err)
 	}
@@ -450,10 +456,10 @@ func (s *scene) act(code *spec.Code, action value.Value, at diag.Pointer) error 
 		typ, id = first, value.StringValue(rest)
 	}
 	name := emit.Get("event_type").Str()
-	if s.d.spec.Types[typ] == nil {
+	if s.d.Types[typ] == nil {
 		return wrong("an action names the aggregate type %q, which the spec does not have", j17.Printable(typ))
 	}
-	if ident.IsReservedEventType(name) || s.d.spec.EventType(typ, name) == nil {
+	if ident.IsReservedEventType(name) || s.d.EventType(typ, name) == nil {
 		return wrong("an action names the event type %q, which %s does not have", j17.Printable(name), typ)
 	}
 	data := emit.Get("data")

@@ -1,4 +1,4 @@
-package engine
+package decider
 
 import (
 	"errors"
@@ -16,14 +16,14 @@ import (
 	"j17/internal/work"
 )
 
-// admitted is a command that passed every check but those on the state of streams.
-type admitted struct {
-	key    j17.Key
-	events []occurrence
-	// expected is the length that the caller expects; nil: no expectation.
-	expected *uint64
-	// timestamp is when the events happened, in Unix seconds; nil for events that happen when they are written.
-	timestamp *int64
+// Admitted is a command that passed every check but those on the state of streams.
+type Admitted struct {
+	Key    j17.Key
+	Events []Event
+	// Expected is the length that the caller expects; nil: no expectation.
+	Expected *uint64
+	// Timestamp is when the events happened, in Unix seconds; nil for events that happen when they are written.
+	Timestamp *int64
 	// metadata is what all events of the command have. What events that they imply share with them are its first bytes, shared
 	// of them.
 	metadata []byte
@@ -33,31 +33,31 @@ type admitted struct {
 // maxErrors bounds the findings that a failed schema check reports.
 const maxErrors = 20
 
-// admit checks a command in the order of the contract: aggregate type, event types, key, metadata, data. resolve returns the
+// Admit checks a command in the order of the contract: aggregate type, event types, key, metadata, data. resolve returns the
 // aggregate's key. The data of all events is checked at the cost of b.
-func (d *deployed) admit(c *command.Command, b *work.Budget, resolve func() (j17.Key, error)) (*admitted, error) {
-	typ, err := d.aggregateType(c.Type)
+func (d *Decider) Admit(c *command.Command, b *work.Budget, resolve func() (j17.Key, error)) (*Admitted, error) {
+	typ, err := d.AggregateType(c.Type)
 	if err != nil {
 		return nil, err
 	}
-	a := new(admitted)
+	a := new(Admitted)
 	if err := a.types(typ, c); err != nil {
 		return nil, err
 	}
 	if err := c.FaultAt(command.AtEvents); err != nil {
 		return nil, err
 	}
-	if len(a.events) == 0 {
+	if len(a.Events) == 0 {
 		return nil, j17.Errorf(j17.CodeInvalidField, "Events array cannot be empty").At("events")
 	}
-	if a.key, err = resolve(); err != nil {
+	if a.Key, err = resolve(); err != nil {
 		return nil, err
 	}
-	if err := a.readMetadata(d.spec, c); err != nil {
+	if err := a.readMetadata(d.Compiled, c); err != nil {
 		return nil, err
 	}
-	for i := range a.events {
-		if err := a.events[i].check(b); err != nil {
+	for i := range a.Events {
+		if err := a.Events[i].check(b); err != nil {
 			if c.Batch {
 				err = j17.InEvent(err, i)
 			}
@@ -69,32 +69,33 @@ func (d *deployed) admit(c *command.Command, b *work.Budget, resolve func() (j17
 }
 
 // write encodes the events that were checked.
-func (a *admitted) write() {
+func (a *Admitted) write() {
 	data := make([]byte, 0, 512)
-	for i := range a.events {
-		from, o := len(data), &a.events[i]
-		data = o.data.OrNull().AppendJSON(data)
-		o.key, o.json, o.metadata = a.key, data[from:len(data):len(data)], a.metadata
+	for i := range a.Events {
+		from, o := len(data), &a.Events[i]
+		data = o.Data.OrNull().AppendJSON(data)
+		o.Key, o.JSON, o.Metadata = a.Key, data[from:len(data):len(data)], a.metadata
 	}
 }
 
 // types finds the types of the events.
-func (a *admitted) types(typ *spec.AggregateType, c *command.Command) error {
-	a.events = make([]occurrence, len(c.Events))
+func (a *Admitted) types(typ *spec.AggregateType, c *command.Command) error {
+	a.Events = make([]Event, len(c.Events))
 	for i := range c.Events {
-		et, err := eventType(typ, c.Events[i].Type)
+		et, err := EventType(typ, c.Events[i].Type)
 		switch {
 		case err != nil && c.Batch:
 			return j17.InEvent(j17.At(err, "type"), i)
 		case err != nil:
 			return err
 		}
-		a.events[i] = occurrence{name: et.Name, typ: et, data: c.Events[i].Data, cause: -1, own: i}
+		a.Events[i] = Event{Type: et.Name, Spec: et, Data: c.Events[i].Data, Cause: -1, Own: i}
 	}
 	return nil
 }
 
-func eventType(typ *spec.AggregateType, name string) (*spec.EventType, error) {
+// EventType returns what the spec says of an event type that somebody wants to write.
+func EventType(typ *spec.AggregateType, name string) (*spec.EventType, error) {
 	if ident.IsReservedEventType(name) {
 		return nil, j17.Errorf(j17.CodeReservedEventType, "Event types that start with an underscore are written by the system only; '%s' cannot be posted", j17.Printable(name))
 	}
@@ -105,7 +106,7 @@ func eventType(typ *spec.AggregateType, name string) (*spec.EventType, error) {
 }
 
 // readMetadata checks who causes the events and whom they concern, and writes it down.
-func (a *admitted) readMetadata(s *spec.Compiled, c *command.Command) error {
+func (a *Admitted) readMetadata(s *spec.Compiled, c *command.Command) error {
 	// The actor.
 	if err := c.FaultAt(command.AtActor); err != nil {
 		return err
@@ -134,10 +135,10 @@ func (a *admitted) readMetadata(s *spec.Compiled, c *command.Command) error {
 	if err := c.FaultAt(command.AtExpected); err != nil {
 		return err
 	}
-	a.expected = c.Length
+	a.Expected = c.Length
 	if c.SkipOCC {
-		for i := range a.events {
-			if et := a.events[i].typ; !et.AllowSkipOCC {
+		for i := range a.Events {
+			if et := a.Events[i].Spec; !et.AllowSkipOCC {
 				return j17.Errorf(j17.CodeSkipOCCNotAllowed, "Event type '%s' does not allow skip_occ. Set \"allow_skip_occ\": true for it in the spec, or leave skip_occ out.", et.Name).At("metadata.skip_occ")
 			}
 		}
@@ -202,11 +203,11 @@ type schemaDetails struct {
 }
 
 // check validates the data of an event against its schema, at the cost of b. The error is b's where that ends.
-func (o *occurrence) check(b *work.Budget) error {
-	if err := (&command.Event{Data: o.data}).Fault(); err != nil {
+func (o *Event) check(b *work.Budget) error {
+	if err := (&command.Event{Data: o.Data}).Fault(); err != nil {
 		return err
 	}
-	failures, err := o.typ.Schema.Validate(o.data, b)
+	failures, err := o.Spec.Schema.Validate(o.Data, b)
 	if len(failures) > 0 {
 		return schemaError(failures)
 	}
@@ -214,9 +215,9 @@ func (o *occurrence) check(b *work.Budget) error {
 	if !ok || cause.Code != j17.CodeWorkLimit {
 		return err
 	}
-	at := inType(o.typ, "schema")
-	out := j17.Errorf(j17.CodeWorkLimit, "%s; it was used up by the check of the data of an event %s against its schema, at %s. Nothing was written.", strings.TrimSuffix(cause.Message, "."), o.name, at)
-	out.Details = workDetails{EventType: o.name, Pointer: at}
+	at := inType(o.Spec, "schema")
+	out := j17.Errorf(j17.CodeWorkLimit, "%s; it was used up by the check of the data of an event %s against its schema, at %s. Nothing was written.", strings.TrimSuffix(cause.Message, "."), o.Type, at)
+	out.Details = WorkDetails{EventType: o.Type, Pointer: at}
 	return out.Because(cause)
 }
 

@@ -1,4 +1,5 @@
-package engine
+// Package trial tries events: a whole file of them without a server, or one on one state. Nothing is stored.
+package trial
 
 import (
 	"cmp"
@@ -10,8 +11,8 @@ import (
 	"strings"
 
 	"j17"
+	"j17/internal/decider"
 	"j17/internal/eventfile"
-	"j17/internal/ident"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
 	"j17/internal/spec/tick"
@@ -34,6 +35,18 @@ type DryRunResult struct {
 	Dropped int
 	// States are those of all aggregates with accepted events, in the order of their keys.
 	States []State
+}
+
+// State is what the events of an aggregate amount to.
+type State struct {
+	Key j17.Key
+	// Data is the state, JSON its encoding.
+	Data value.Value
+	JSON []byte
+	// Length is the number of events that were folded.
+	Length uint64
+	// EntityTag is what a server would give it. It has its quotes.
+	EntityTag string
 }
 
 // EventFinding is one reason why an event is not valid. Its place is one in the file, its pointer one in the event.
@@ -83,11 +96,11 @@ type EventFault struct {
 // that code refuses is not valid.
 //
 // The only error is that of a context that ends before the last event.
-func DryRun(ctx context.Context, c *spec.Compiled, functions Functions, src string, now int64) (DryRunResult, error) {
-	r := dryRun{deployed: newDeployed(c, functions), src: src, latest: now, states: map[j17.Key]*simulated{}}
+func DryRun(ctx context.Context, c *spec.Compiled, functions decider.Functions, src string, now int64) (DryRunResult, error) {
+	r := dryRun{Decider: decider.New(c, functions), src: src, latest: now, states: map[j17.Key]*simulated{}}
 	for _, typ := range c.Types {
 		for _, et := range typ.Events {
-			r.refusing = r.refusing || tried(et, math.MaxInt)
+			r.refusing = r.refusing || decider.MayRefuse(et, math.MaxInt)
 		}
 	}
 	events, broken := eventfile.Split(src)
@@ -104,16 +117,16 @@ func DryRun(ctx context.Context, c *spec.Compiled, functions Functions, src stri
 	for _, key := range slices.SortedFunc(maps.Keys(r.states), func(a, b j17.Key) int {
 		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.ID, b.ID))
 	}) {
-		f := &r.states[key].folded
+		f := &r.states[key].State
 		r.States = append(r.States, State{
-			Key: key, Data: f.data, JSON: f.data.AppendJSON(nil), Length: f.length, EntityTag: entityTag(r.program(key.Type), f.length),
+			Key: key, Data: f.Data, JSON: f.Data.AppendJSON(nil), Length: f.Length, EntityTag: r.Program(key.Type).EntityTag(f.Length),
 		})
 	}
 	return r.DryRunResult, nil
 }
 
 type dryRun struct {
-	*deployed
+	*decider.Decider
 	DryRunResult
 	src    string
 	latest int64
@@ -125,7 +138,8 @@ type dryRun struct {
 
 // simulated is an aggregate that exists in a dry run only.
 type simulated struct {
-	folded
+	decider.State
+
 	ed *value.Editor
 }
 
@@ -137,23 +151,23 @@ func (r *dryRun) event(ctx context.Context, text eventfile.Text) {
 		return
 	}
 	c, faults := r.read(v)
-	var e *admitted
+	var e *decider.Admitted
 	if len(faults) == 0 {
-		e, faults = r.examine(ctx, &c)
+		e, faults = r.Examine(ctx, &c)
 	}
-	if len(faults) == 0 && e.expected != nil {
-		if length := r.length(e.key); length != *e.expected {
-			faults = append(faults, j17.Errorf(j17.CodeConflict, "The aggregate has %d events here, and 'previous_length' says %d", length, *e.expected).At("metadata.previous_length"))
+	if len(faults) == 0 && e.Expected != nil {
+		if length := r.length(e.Key); length != *e.Expected {
+			faults = append(faults, j17.Errorf(j17.CodeConflict, "The aggregate has %d events here, and 'previous_length' says %d", length, *e.Expected).At("metadata.previous_length"))
 		}
 	}
 	if len(faults) > 0 {
 		r.refuse(text, v, faults)
 		return
 	}
-	if e.timestamp == nil {
-		e.timestamp = &r.latest
+	if e.Timestamp == nil {
+		e.Timestamp = &r.latest
 	}
-	r.latest = max(r.latest, *e.timestamp)
+	r.latest = max(r.latest, *e.Timestamp)
 	if err := r.happen(ctx, text, &c, e); err != nil {
 		if refused, ok := errors.AsType[*j17.Error](err); ok {
 			// Its places are those of the implied event, which stands nowhere in the file.
@@ -169,17 +183,17 @@ func (r *dryRun) event(ctx context.Context, text eventfile.Text) {
 }
 
 // happen folds a valid event and what it brings about. Where custom code refuses one of them, none has happened.
-func (r *dryRun) happen(ctx context.Context, text eventfile.Text, c *eventfile.Event, e *admitted) error {
+func (r *dryRun) happen(ctx context.Context, text eventfile.Text, c *eventfile.Event, e *decider.Admitted) error {
 	faults, dropped := len(r.Faults), r.Dropped
 	x, err := r.imply(ctx, text, c, e)
-	undo := r.mark(x, e.key)
+	undo := r.mark(x, e.Key)
 	if err == nil {
-		err = r.fold(ctx, text, e.events[0].stored(*e.timestamp), e.key)
+		err = r.fold(ctx, text, e.Events[0].Stored(*e.Timestamp), e.Key)
 	}
-	for i := 1; x != nil && err == nil && i < len(x.events); i++ {
-		o := &x.events[i]
-		if err = r.fold(ctx, text, o.event(*e.timestamp), o.key); err != nil {
-			err = x.reject(i, nil, o.at, err)
+	for i := 1; x != nil && err == nil && i < len(x.Events); i++ {
+		o := &x.Events[i]
+		if err = r.fold(ctx, text, o.Stored(*e.Timestamp), o.Key); err != nil {
+			err = x.Reject(i, nil, o.At, err)
 		}
 	}
 	if err != nil {
@@ -190,12 +204,12 @@ func (r *dryRun) happen(ctx context.Context, text eventfile.Text, c *eventfile.E
 	if x == nil {
 		return nil
 	}
-	for _, i := range x.inOrder() {
+	for _, i := range x.InOrder() {
 		if len(r.Implied) >= diag.MaxKept {
 			r.Dropped++
 			continue
 		}
-		implied := x.events[i].implied()
+		implied := implied(&x.Events[i])
 		implied.Event, implied.EventLine = text.Number, text.Line
 		r.Implied = append(r.Implied, implied)
 	}
@@ -204,25 +218,25 @@ func (r *dryRun) happen(ctx context.Context, text eventfile.Text, c *eventfile.E
 
 // mark returns a function that puts the states back that an event and what it implies are folded into. Only custom code and
 // heavy handlers refuse events then, so without any there is nothing to go back to.
-func (r *dryRun) mark(x *expansion, own j17.Key) (undo func()) {
+func (r *dryRun) mark(x *decider.Decision, own j17.Key) (undo func()) {
 	if !r.refusing {
 		return func() {}
 	}
 	keys := []j17.Key{own}
-	for i := 1; x != nil && i < len(x.events); i++ {
-		keys = append(keys, x.events[i].key)
+	for i := 1; x != nil && i < len(x.Events); i++ {
+		keys = append(keys, x.Events[i].Key)
 	}
-	before := map[j17.Key]folded{}
+	before := map[j17.Key]decider.State{}
 	for _, key := range keys {
 		if s := r.states[key]; s != nil {
 			s.ed.Freeze()
-			before[key] = s.folded
+			before[key] = s.State
 		}
 	}
 	return func() {
 		for _, key := range keys {
 			if was, ok := before[key]; ok {
-				r.states[key].folded = was
+				r.states[key].State = was
 			} else {
 				delete(r.states, key)
 			}
@@ -231,23 +245,23 @@ func (r *dryRun) mark(x *expansion, own j17.Key) (undo func()) {
 }
 
 // imply computes what an event brings about, nil for nothing. An event that was written before has brought it about then.
-func (r *dryRun) imply(ctx context.Context, text eventfile.Text, c *eventfile.Event, e *admitted) (*expansion, error) {
-	if c.Recorded || !e.reacts() {
+func (r *dryRun) imply(ctx context.Context, text eventfile.Text, c *eventfile.Event, e *decider.Admitted) (*decider.Decision, error) {
+	if c.Recorded || !e.Reacts() {
 		return nil, nil
 	}
-	x, err := r.expand(ctx, e, options{
-		timestamp: *e.timestamp, maxDepth: DefaultMaxDepth, maxImplied: DefaultMaxImplied, work: work.New(ctx, work.Command),
-		lookup: func(_ context.Context, key j17.Key) (*folded, error) {
+	x, err := r.Expand(ctx, e, decider.Options{
+		Timestamp: *e.Timestamp, MaxDepth: decider.DefaultMaxDepth, MaxImplied: decider.DefaultMaxImplied, Work: work.New(ctx, work.Command),
+		Lookup: func(_ context.Context, key j17.Key) (*decider.State, error) {
 			s := r.states[key]
 			if s == nil {
-				return r.program(key.Type).first(), nil
+				return r.Program(key.Type).First(), nil
 			}
 			s.ed.Freeze()
-			before := s.folded
+			before := s.State
 			return &before, nil
 		},
-		skipped: func(at diag.Pointer, code *spec.Code) {
-			r.fault(text, e.key, c.Type, tick.Fault{Pointer: at, Message: notRun(code)})
+		Skipped: func(at diag.Pointer, code *spec.Code) {
+			r.fault(text, e.Key, c.Type, tick.Fault{Pointer: at, Message: notRun(code)})
 		},
 	})
 	if err != nil {
@@ -256,8 +270,8 @@ func (r *dryRun) imply(ctx context.Context, text eventfile.Text, c *eventfile.Ev
 	return x, nil
 }
 
-func (o *occurrence) implied() ImpliedEvent {
-	return ImpliedEvent{Key: o.key, Type: o.name, Data: o.data, Depth: o.depth, Pointer: o.at}
+func implied(o *decider.Event) ImpliedEvent {
+	return ImpliedEvent{Key: o.Key, Type: o.Type, Data: o.Data, Depth: o.Depth, Pointer: o.At}
 }
 
 // notRun says that custom code had no say.
@@ -271,7 +285,7 @@ func notRun(code *spec.Code) string {
 
 func (r *dryRun) length(key j17.Key) uint64 {
 	if s := r.states[key]; s != nil {
-		return s.length
+		return s.Length
 	}
 	return 0
 }
@@ -285,68 +299,20 @@ func (r *dryRun) read(v value.Value) (eventfile.Event, []error) {
 	return e, faults
 }
 
-// examine makes the checks of admit and tells all that fails, not only the first. Each event has the budget of a command.
-func (d *deployed) examine(ctx context.Context, c *eventfile.Event) (*admitted, []error) {
-	typ, err := d.aggregateType(c.AggregateType)
-	if err != nil {
-		return nil, []error{j17.At(err, "key")}
-	}
-	var faults []error
-	a := &admitted{}
-	if a.key, err = d.key(c.AggregateType, c.ID); err != nil {
-		faults = append(faults, err)
-	}
-	written, timestamp, err := c.Command()
-	if err != nil {
-		faults = append(faults, err)
-	}
-	a.timestamp = timestamp
-	if c.Recorded && ident.IsReservedEventType(c.Type) {
-		// The platform's own events have no schema, and nobody can post them.
-		if c.Metadata.Kind() != value.Object {
-			faults = append(faults, j17.Errorf(j17.CodeInvalidField, "'metadata' must be a JSON object").At("metadata"))
-		}
-		a.metadata = withoutTimestamp(c.Metadata)
-		a.events = []occurrence{{name: c.Type, data: c.Data, cause: -1}}
-		a.write()
-		return a, faults
-	}
-	et, err := eventType(typ, c.Type)
-	if err != nil {
-		return nil, append(faults, j17.At(err, "type"))
-	}
-	a.events = []occurrence{{name: et.Name, typ: et, data: c.Data, cause: -1}}
-	if err := a.readMetadata(d.spec, &written); err != nil {
-		faults = append(faults, err)
-	}
-	if err := a.events[0].check(work.New(ctx, work.Command)); err != nil {
-		faults = append(faults, err)
-	}
-	if len(faults) == 0 {
-		a.write()
-	}
-	return a, faults
-}
-
-func withoutTimestamp(metadata value.Value) []byte {
-	members := slices.DeleteFunc(slices.Clone(metadata.Members()), func(m value.Member) bool { return m.Key == "timestamp" })
-	return value.ObjectValue(members...).AppendJSON(nil)
-}
-
 // fold takes an event that is valid into the state of its aggregate. The error is that of custom code.
 func (r *dryRun) fold(ctx context.Context, text eventfile.Text, ev *tick.Event, key j17.Key) error {
-	p := r.program(key.Type)
+	p := r.Program(key.Type)
 	s := r.states[key]
 	if s == nil {
-		s = &simulated{folded: *p.first(), ed: value.NewEditor()}
+		s = &simulated{State: *p.First(), ed: value.NewEditor()}
 		r.states[key] = s
 	}
-	if et := p.Events[ev.Type]; et != nil && et.Code != nil && r.functions[et.Code] == nil {
+	if et := p.Events[ev.Type]; et != nil && et.Code != nil && r.Functions[et.Code] == nil {
 		r.fault(text, key, ev.Type, tick.Fault{Pointer: handlerAt(key.Type, ev.Type), Message: notRun(et.Code)})
-		s.pass(s.ed, ev)
+		s.Pass(s.ed, ev)
 		return nil
 	}
-	return p.apply(ctx, &s.folded, s.ed, ev, work.New(ctx, work.Replay), func(f tick.Fault) { r.fault(text, key, ev.Type, f) })
+	return p.Apply(ctx, &s.State, s.ed, ev, work.New(ctx, work.Replay), func(f tick.Fault) { r.fault(text, key, ev.Type, f) })
 }
 
 // handlerAt is the place of a handler in a spec.
@@ -359,13 +325,7 @@ func (r *dryRun) fault(text eventfile.Text, key j17.Key, eventType string, f tic
 		r.Dropped++
 		return
 	}
-	r.Faults = append(r.Faults, EventFault{Diagnostic: inSpec(r.spec, f), Event: text.Number, EventLine: text.Line, Key: key, Type: eventType})
-}
-
-// inSpec gives a fault its place in the spec.
-func inSpec(c *spec.Compiled, f tick.Fault) diag.Diagnostic {
-	line, column := c.Position(f.Pointer)
-	return diag.Diagnostic{Severity: diag.Warning, Pointer: f.Pointer, Line: line, Column: column, Message: f.Message}
+	r.Faults = append(r.Faults, EventFault{Diagnostic: decider.Diagnose(r.Compiled, f), Event: text.Number, EventLine: text.Line, Key: key, Type: eventType})
 }
 
 // syntax adds the finding of an event that is no JSON.

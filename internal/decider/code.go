@@ -1,4 +1,4 @@
-package engine
+package decider
 
 import (
 	"context"
@@ -39,8 +39,8 @@ type faultDetails struct {
 // itself may do is counted where it runs.
 const callWork = 512
 
-// handle computes the state after an event with a handler in custom code. What goes in and out is charged to b.
-func (f Functions) handle(ctx context.Context, code *spec.Code, state value.Value, ev *tick.Event, b *work.Budget) (value.Value, error) {
+// Handle computes the state after an event with a handler in custom code. What goes in and out is charged to b.
+func (f Functions) Handle(ctx context.Context, code *spec.Code, state value.Value, ev *tick.Event, b *work.Budget) (value.Value, error) {
 	in := append(make([]byte, 0, 1024), `{"state":`...)
 	in = state.OrNull().AppendJSON(in)
 	in = append(in, `,"event":`...)
@@ -64,7 +64,7 @@ func (f Functions) handle(ctx context.Context, code *spec.Code, state value.Valu
 			Hint: "Keep less in the state; what has happened stays in the events.",
 		})
 	}
-	if size > compactAbove*len(text) {
+	if size > CompactAbove*len(text) {
 		// Else the state would hold on to the whole answer.
 		if next, err = value.ParseStored(string(text)); err != nil {
 			return value.Value{}, fmt.Errorf("engine: a state from custom code cannot be read back: %w", err)
@@ -166,9 +166,9 @@ func faulty(code *spec.Code, err error) error {
 	return out.Because(cause)
 }
 
-// replayFailed is an error of custom code for an event that was accepted long ago: whoever asks for the state is not to blame.
+// ReplayFailed is an error of custom code for an event that was accepted long ago: whoever asks for the state is not to blame.
 // length is that of the stream with the event.
-func replayFailed(err error, ev *tick.Event, length uint64) error {
+func ReplayFailed(err error, ev *tick.Event, length uint64) error {
 	cause, ok := errors.AsType[*j17.Error](err)
 	if ok && cause.Code == j17.CodeWorkLimit {
 		return tooMuchWork(cause, ev, length)
@@ -188,8 +188,8 @@ func replayFailed(err error, ev *tick.Event, length uint64) error {
 	return out.Because(cause)
 }
 
-// workDetails are the details of an error that says that an event takes too much work.
-type workDetails struct {
+// WorkDetails are the details of an error that says that an event takes too much work.
+type WorkDetails struct {
 	Key       string `json:"key"`
 	EventType string `json:"event_type"`
 	// Length is that of the stream with the event, where it is stored.
@@ -205,7 +205,7 @@ type workDetails struct {
 func tooMuchWork(cause *j17.Error, ev *tick.Event, length uint64) error {
 	out := j17.Errorf(j17.CodeWorkLimit, "The state of %s cannot be computed: its stored event number %d, %s, takes more than the %d units of work that one event may take. Deploy a handler that does less.",
 		ev.Key, length, ev.Type, work.Replay)
-	out.Details = workDetails{Key: ev.Key, EventType: ev.Type, Length: length}
+	out.Details = WorkDetails{Key: ev.Key, EventType: ev.Type, Length: length}
 	return out.Because(cause)
 }
 

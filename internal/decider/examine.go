@@ -1,0 +1,60 @@
+package decider
+
+import (
+	"context"
+	"slices"
+
+	"j17"
+	"j17/internal/eventfile"
+	"j17/internal/ident"
+	"j17/internal/value"
+	"j17/internal/work"
+)
+
+// Examine makes the checks of admit and tells all that fails, not only the first. Each event has the budget of a command.
+func (d *Decider) Examine(ctx context.Context, c *eventfile.Event) (*Admitted, []error) {
+	typ, err := d.AggregateType(c.AggregateType)
+	if err != nil {
+		return nil, []error{j17.At(err, "key")}
+	}
+	var faults []error
+	a := &Admitted{}
+	if a.Key, err = d.Key(c.AggregateType, c.ID); err != nil {
+		faults = append(faults, err)
+	}
+	written, timestamp, err := c.Command()
+	if err != nil {
+		faults = append(faults, err)
+	}
+	a.Timestamp = timestamp
+	if c.Recorded && ident.IsReservedEventType(c.Type) {
+		// The platform's own events have no schema, and nobody can post them.
+		if c.Metadata.Kind() != value.Object {
+			faults = append(faults, j17.Errorf(j17.CodeInvalidField, "'metadata' must be a JSON object").At("metadata"))
+		}
+		a.metadata = withoutTimestamp(c.Metadata)
+		a.Events = []Event{{Type: c.Type, Data: c.Data, Cause: -1}}
+		a.write()
+		return a, faults
+	}
+	et, err := EventType(typ, c.Type)
+	if err != nil {
+		return nil, append(faults, j17.At(err, "type"))
+	}
+	a.Events = []Event{{Type: et.Name, Spec: et, Data: c.Data, Cause: -1}}
+	if err := a.readMetadata(d.Compiled, &written); err != nil {
+		faults = append(faults, err)
+	}
+	if err := a.Events[0].check(work.New(ctx, work.Command)); err != nil {
+		faults = append(faults, err)
+	}
+	if len(faults) == 0 {
+		a.write()
+	}
+	return a, faults
+}
+
+func withoutTimestamp(metadata value.Value) []byte {
+	members := slices.DeleteFunc(slices.Clone(metadata.Members()), func(m value.Member) bool { return m.Key == "timestamp" })
+	return value.ObjectValue(members...).AppendJSON(nil)
+}

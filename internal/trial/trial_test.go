@@ -1,0 +1,236 @@
+package trial_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"j17"
+	"j17/internal/spec"
+	"j17/internal/trial"
+	"j17/internal/value"
+)
+
+const id = "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10"
+
+const counterSpec = `{
+	"agent_types": ["user"], "target_types": ["thing"], "singletons": ["main"],
+	"aggregate_types": {"counter": {"events": {
+		"was_counted": {"schema": {"type":"object","properties":{"by":{"type":"integer"}},"required":["by"],"additionalProperties":false},
+			"allow_skip_occ": true,
+			"handler": [{"increment":{"target":"n","by":"$.data.by"}}]},
+		"was_named": {"schema": {"type":"object","properties":{"name":{"type":"string"}}}, "handler": [{"merge":{"target":"","value":"$.data"}}]},
+		"was_seen": {"schema": {"type":"object"}, "handler": []}
+	}}, "other": {"events": {"was_seen": {"schema": {"type":"object"}, "handler": []}}}}
+}`
+
+func compiled(tb testing.TB, src string) *spec.Compiled {
+	tb.Helper()
+	c, found := spec.Compile([]byte(src))
+	if c == nil {
+		tb.Fatalf("the spec is not valid: %+v", found)
+	}
+	return c
+}
+
+func dryRun(t *testing.T, c *spec.Compiled, src string, now int64) trial.DryRunResult {
+	t.Helper()
+	r, err := trial.DryRun(t.Context(), c, nil, src, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestDryRunEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if r, err := trial.DryRun(ctx, compiled(t, counterSpec), nil, "{}", 0); !errors.Is(err, context.Canceled) || r.Events > 0 {
+		t.Error(r, err)
+	}
+}
+
+func TestDryRunFindings(t *testing.T) {
+	const actor = `"metadata":{"actor":{"type":"user","id":"global"}}`
+	const good = `{"key":"counter:global","type":"was_counted","data":{"by":1},` + actor + `}`
+	for _, tc := range []struct{ name, src, want string }{
+		{"good", good, ""},
+		{"aggregate type and id", `{"aggregate_type":"counter","id":"main","type":"was_counted","data":{"by":1},` + actor + `}`, ""},
+		{"a timestamp", `{"key":"counter:global","type":"was_seen","data":{},"metadata":{"actor":{"type":"user","id":"global"},"timestamp":5,"correlation_id":"c"}}`, ""},
+		{"no JSON", good + "\n  {\"key\":}", "2:10 invalid_json "},
+		{"no object", `7`, "1:1 invalid_field "},
+		{
+			"everything at once", `{"key":"counter:x","type":"was_counted","data":{"by":"1","too":2},"metadata":{"actor":{"type":"robot","id":"global"},"timestamp":-1}}`,
+			"1:8 invalid_identifier key|1:54 validation_failed data.by|1:64 validation_failed data.too|1:95 undeclared_type metadata.actor.type|1:130 invalid_field metadata.timestamp",
+		},
+		{"nothing at all", `{}`, "1:1 missing_field key|1:1 missing_field type"},
+		{"no metadata and no data", `{"key":"counter:global","type":"was_seen"}`, "1:1 missing_field metadata|1:1 missing_field data"},
+		{"unknown members", `{"key":"counter:global","type":"was_seen","data":{},"metdata":{}}`, "1:53 unknown_field metdata"},
+		{"unknown metadata", `{"key":"counter:global","type":"was_seen","data":{},"metadata":{"actor":{"type":"user","id":"global"},"implied_by":1}}`, "1:103 unknown_field metadata.implied_by"},
+		{"two names of the aggregate", `{"key":"counter:global","id":"global","type":"was_seen","data":{},` + actor + `}`, "1:8 invalid_field key"},
+		{"half a key", `{"key":"counter","type":"was_seen","data":{},` + actor + `}`, "1:8 invalid_field key"},
+		{"a key that is no text", `{"key":7,"type":"was_seen","data":{},` + actor + `}`, "1:8 invalid_field key"},
+		{"unknown aggregate type", `{"aggregate_type":"nothing","id":"global","type":"was_seen","data":{},` + actor + `}`, "1:19 unknown_aggregate_type aggregate_type"},
+		{"bad id", `{"aggregate_type":"counter","id":"?","type":"was_seen","data":{},` + actor + `}`, "1:34 invalid_identifier id"},
+		{"unknown event type", `{"key":"counter:global","type":"was_eaten","data":{},` + actor + `}`, "1:32 unknown_event_type type"},
+		{"an event of the platform", `{"key":"counter:global","type":"_was_tombstoned","data":{},` + actor + `}`, "1:32 reserved_event_type type"},
+		{"an actor of the platform", `{"key":"counter:global","type":"was_seen","data":{},"metadata":{"actor":{"type":"system_agent","id":"saga_coordinator"}}}`, "1:81 forbidden metadata.actor.type"},
+		{"skip_occ", `{"key":"counter:global","type":"was_seen","data":{},"metadata":{"actor":{"type":"user","id":"global"},"skip_occ":true}}`, "1:114 skip_occ_not_allowed metadata.skip_occ"},
+		{
+			"previous_length", good + "\n" + strings.Replace(good, `"actor"`, `"previous_length":2,"actor"`, 1) + "\n" + strings.Replace(good, `"actor"`, `"previous_length":1,"actor"`, 1),
+			"2:92 conflict metadata.previous_length",
+		},
+		{"a stream id that is none", `{"stream_id":"1-1","key":"counter:global","type":"was_seen","data":{},` + actor + `}`, "1:14 invalid_field stream_id"},
+		{
+			"stream ids that do not ascend",
+			`[{"stream_id":"1700000000000-1","key":"counter:global","type":"was_seen","data":{},` + actor + `},` + "\n" +
+				` {"stream_id":"1700000000000-1","key":"counter:global","type":"was_seen","data":{},` + actor + `}]`,
+			"2:15 invalid_field stream_id",
+		},
+		{"a broken array", "[{}", "1:4 invalid_json "},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := dryRun(t, compiled(t, counterSpec), tc.src, 1_700_000_000)
+			var got []string
+			bad := map[int]bool{}
+			for _, f := range r.Findings {
+				got = append(got, fmt.Sprintf("%d:%d %s %s", f.Line, f.Column, f.Code, f.Path))
+				if f.Event > 0 {
+					bad[f.Event] = true
+				}
+				if f.Message == "" {
+					t.Error("a finding without a message")
+				}
+			}
+			if diff := cmp.Diff(tc.want, strings.Join(got, "|")); diff != "" {
+				t.Error(diff)
+			}
+			if r.Accepted != r.Events-len(bad) {
+				t.Errorf("%d of %d events are accepted, %d have findings", r.Accepted, r.Events, len(bad))
+			}
+		})
+	}
+}
+
+func body(t *testing.T, src string) value.Value {
+	t.Helper()
+	v, err := value.ParseString(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestDryRunOfRecordedEvents(t *testing.T) {
+	const src = `{"stream_id":"1700000000000-0","key":"counter:global","type":"was_named","data":{"name":"x"},"metadata":{"actor":{"type":"system_agent","id":"saga_coordinator"},"implied_by":{"deep":[1]},"timestamp":1600000000}}
+{"stream_id":"1700000000000-1","key":"counter:global","type":"_was_tombstoned","data":{},"metadata":{"actor":{"type":"system","id":"system"},"timestamp":1600000009}}`
+	r := dryRun(t, compiled(t, counterSpec), src, 0)
+	if len(r.Findings) > 0 || len(r.States) != 1 {
+		t.Fatalf("%+v", r)
+	}
+	if got := string(r.States[0].JSON); got != `{"name":"x","created_at":1600000000,"updated_at":1600000009}` || r.States[0].Length != 2 {
+		t.Error(got, r.States[0].Length)
+	}
+}
+
+const faultySpec = `{"agent_types": ["user", "clerk"], "aggregate_types": {"note": {"events": {
+  "was_written": {"schema": {"type": "object", "properties": {"name": {"type": "string"}}},
+    "handler": [
+      {"set": {"target": "name", "value": "$.data.name"}},
+      {"append": {"target": "name", "value": 1}},
+      {"set": {"target": "by", "value": ["$.metadata.actor", "$.metadata.timestamp", "$.key"]}}]}}}}}`
+
+func TestDryRunFaults(t *testing.T) {
+	const src = "\n" + `{"key":"note:global","type":"was_written","data":{"name":"x"},"metadata":{"actor":{"type":"user","id":"global"}}}`
+	r := dryRun(t, compiled(t, faultySpec), src, 1_700_000_000)
+	if len(r.Findings) > 0 || len(r.Faults) != 1 {
+		t.Fatalf("%+v", r)
+	}
+	f := r.Faults[0]
+	if f.Line != 5 || f.Column != 7 || f.EventLine != 2 || f.Event != 1 || f.Key.String() != "note:global" || f.Type != "was_written" ||
+		f.Pointer != "/aggregate_types/note/events/was_written/handler/1" {
+		t.Errorf("%+v", f)
+	}
+	const want = `{"name":"x","by":[{"type":"user","id":"global"},1700000000,"note:global"],"created_at":1700000000,"updated_at":1700000000}`
+	if got := string(r.States[0].JSON); got != want {
+		t.Error(got)
+	}
+}
+
+func TestDryRunBoundsWhatItKeeps(t *testing.T) {
+	r := dryRun(t, compiled(t, counterSpec), strings.Repeat("x\n", 1234), 0)
+	if len(r.Findings) != 1000 || r.Dropped != 234 || r.Events != 1234 || r.Accepted != 0 {
+		t.Errorf("%d findings, %d dropped, %d of %d accepted", len(r.Findings), r.Dropped, r.Accepted, r.Events)
+	}
+}
+
+func TestTryHandler(t *testing.T) {
+	c := compiled(t, faultySpec)
+	try := func(h trial.HandlerTrial) (trial.HandlerOutcome, []trial.EventFinding, error) {
+		h.Now = 1_700_000_000
+		if h.AggregateType == "" {
+			h.AggregateType, h.EventType = "note", "was_written"
+		}
+		return trial.TryHandler(t.Context(), c, h)
+	}
+	out, found, err := try(trial.HandlerTrial{State: body(t, `{"name":"old","x":1.0}`), Data: body(t, `{"name":"new"}`)})
+	if err != nil || found != nil {
+		t.Fatal(found, err)
+	}
+	const want = `{"name":"new","x":1.0,"by":[{"type":"clerk","id":"global"},1700000000,"note:global"]}`
+	if out.State.String() != want || !out.Changed || len(out.Faults) != 1 || out.Faults[0].Line != 5 {
+		t.Errorf("%s %+v", out.State, out.Faults)
+	}
+	out, _, err = try(trial.HandlerTrial{State: out.State, Data: body(t, `{"name":"new"}`), ID: strings.ToUpper(id), Metadata: body(t, `{"timestamp":5}`)})
+	if err != nil || out.Key.ID != id || !strings.Contains(out.State.String(), `,5,"note:`+id) {
+		t.Error(out, err)
+	}
+	_, found, err = try(trial.HandlerTrial{Data: body(t, `{"name":7}`), Metadata: body(t, `{"actor":{"type":"user","id":"nobody?"}}`)})
+	if err != nil || len(found) != 2 || found[0].Pointer != "/metadata/actor/id" || found[1].Pointer != "/data/name" {
+		t.Error(found, err)
+	}
+	for _, tc := range []struct {
+		trial trial.HandlerTrial
+		want  j17.Code
+	}{
+		{trial.HandlerTrial{AggregateType: "x", EventType: "was_written"}, j17.CodeUnknownType},
+		{trial.HandlerTrial{AggregateType: "note", EventType: "x"}, j17.CodeUnknownEventType},
+		{trial.HandlerTrial{AggregateType: "note", EventType: "_was_tombstoned"}, j17.CodeReservedEventType},
+		{trial.HandlerTrial{ID: "?"}, j17.CodeInvalidIdentifier},
+	} {
+		if _, _, err := try(tc.trial); j17.CodeOf(err) != tc.want {
+			t.Errorf("%+v: %v", tc.trial, err)
+		}
+	}
+}
+
+// FuzzDryRun feeds it files of all kinds: it must come back, and every finding must have its place in the file.
+func FuzzDryRun(f *testing.F) {
+	raw, err := os.ReadFile("../../examples/counter/spec.json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	c := compiled(f, string(raw))
+	f.Add(`{"key":"counter:global","type":"was_raised","data":{"by":1},"metadata":{"actor":{"type":"user","id":"global"}}}`)
+	f.Add("[{},\n{\"stream_id\":\"1700000000000-0\",\"metadata\":[]}]")
+	f.Add("{\"metadata\":{\"timestamp\":1e300,\"a/b~\":0}}\n\n]")
+	f.Fuzz(func(t *testing.T, src string) {
+		r := dryRun(t, c, src, 0)
+		lines := strings.Count(src, "\n") + 1
+		for _, found := range r.Findings {
+			if found.Line < 1 || found.Line > lines || found.Column < 1 || found.Message == "" {
+				t.Errorf("%+v is no place in a file of %d lines", found, lines)
+			}
+		}
+		if r.Accepted > r.Events || len(r.States) > r.Accepted {
+			t.Errorf("%d events, %d accepted, %d states", r.Events, r.Accepted, len(r.States))
+		}
+	})
+}
+
+// TestDryRunRunsCustomCode: what code refuses has not happened, and neither has what led to it.
