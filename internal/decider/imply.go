@@ -12,7 +12,6 @@ import (
 	"j17/internal/sandbox"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
-	"j17/internal/spec/template"
 	"j17/internal/spec/tick"
 	"j17/internal/value"
 	"j17/internal/work"
@@ -60,8 +59,9 @@ type Decision struct {
 	d *Decider
 	// base is the metadata that the command's own events share with all others, without its closing brace.
 	base []byte
-	// envs are what conditions are tested in.
-	envs map[*spec.Condition]*tick.Env
+	// env is what conditions, paths and templates are evaluated in: the same for all events, so that an array which is searched
+	// for each of them is known the next time.
+	env *tick.Env
 	// implied counts the events that each of the command's own events implies, directly or not.
 	implied []int
 	bytes   int
@@ -167,15 +167,20 @@ type scene struct {
 	*Decision
 	ctx   context.Context //nolint:containedctx // lives as long as one call
 	cause int
-	// c is what templates see, event what predicates see. Both get the state when something asks for it.
-	c     template.Context
 	event *tick.Event
+	// state is that before the command, which is looked up when something asks for it.
+	state value.Value
+	// more is what steps of a pipeline have added.
+	more []value.Member
 }
 
 func (x *Decision) scene(ctx context.Context, cause int) *scene {
 	o := &x.Events[cause]
 	s := &scene{Decision: x, ctx: ctx, cause: cause, event: o.seen(x.Timestamp)}
-	s.c = template.Context{Key: s.event.Key, ID: o.Key.ID, Type: o.Type, Data: o.Data, Metadata: s.event.Metadata.Value(), Work: x.Work}
+	if x.env == nil {
+		x.env = tick.NewEnv(x.Work)
+	}
+	x.env.Renew(s.event)
 	return s
 }
 
@@ -191,14 +196,15 @@ func appendTimestamp(metadata []byte, timestamp int64) []byte {
 
 // needState loads the state before the command if something that is about to be evaluated reads it.
 func (s *scene) needState(reads bool) error {
-	if !reads || !s.c.State.IsMissing() {
+	if !reads || !s.state.IsMissing() {
 		return nil
 	}
 	f, err := s.stateBefore(s.ctx, s.Events[s.cause].Key)
 	if err != nil {
 		return err
 	}
-	s.c.State = f.Data
+	s.state = f.Data
+	s.env.SetState(s.state)
 	return nil
 }
 
@@ -215,50 +221,33 @@ func (s *scene) imply(imp *spec.Implication) error {
 	case imp.Code != nil:
 		return s.run(imp.Code, imp.Pointer)
 	case imp.Pipeline != nil:
-		more := s.c.More
+		more := s.more
 		for _, step := range imp.Pipeline {
 			if err := s.imply(step); err != nil {
 				return s.tooMuch(err, s.cause, "what it implies", step.Pointer)
 			}
 		}
-		s.c.More = more
+		s.extend(more)
 	}
 	return nil
 }
 
-// holds tests a condition in the event and the bindings that there are.
-func (s *scene) holds(c *spec.Condition) (bool, error) {
+// extend says what steps of a pipeline have added.
+func (s *scene) extend(more []value.Member) {
+	s.more = more
+	s.env.Extend(more)
+}
+
+// holds tests a condition. One that cannot be evaluated does not hold.
+func (s *scene) holds(c *tick.Predicate) (bool, error) {
 	if c == nil {
 		return true, nil
 	}
-	if err := s.needState(c.ReadsState); err != nil {
+	if err := s.needState(c.ReadsState()); err != nil {
 		return false, err
 	}
-	env := s.env(c)
-	env.Set("$.id", value.StringValue(s.c.ID))
-	for _, m := range s.c.Added() {
-		env.Set("$."+m.Key, m.Value)
-	}
-	if s.c.Name != "" {
-		env.Set("$"+s.c.Name, s.c.Binding)
-	}
-	holds, ok, err := c.Predicate.Test(env)
+	holds, ok, err := c.Test(s.env)
 	return holds && ok, err
-}
-
-// env returns the environment of a condition. It is the same for all events of the command, so that an array which is searched
-// for each of them is known the next time.
-func (s *scene) env(c *spec.Condition) *tick.Env {
-	env := s.envs[c]
-	if env == nil {
-		env = c.Scope.Env(s.event, s.c.State, s.Work)
-		if s.envs == nil {
-			s.envs = map[*spec.Condition]*tick.Env{}
-		}
-		s.envs[c] = env
-	}
-	env.Renew(s.event, s.c.State)
-	return env
 }
 
 // each emits for every element of an array. What is no array has no elements.
@@ -266,14 +255,12 @@ func (s *scene) each(m *spec.Map) error {
 	if err := s.needState(m.In.ReadsState()); err != nil {
 		return err
 	}
-	list, err := m.In.In(&s.c)
+	list, err := m.In.In(s.env)
 	if err != nil {
 		return err
 	}
-	s.c.Name = strings.TrimPrefix(m.As, "$")
-	defer func() { s.c.Name, s.c.Binding = "", value.Value{} }()
 	for _, elem := range list.Elems() {
-		s.c.Binding = elem
+		s.env.Bind(m.Slot, elem)
 		holds, err := s.holds(m.Condition)
 		if err == nil && holds {
 			err = s.emit(m.Emit)
@@ -286,25 +273,25 @@ func (s *scene) each(m *spec.Map) error {
 }
 
 func (s *scene) emit(e *spec.Emit) error {
-	if err := s.needState(e.Data.ReadsState() || e.ID.Path != nil && e.ID.Path.ReadsState()); err != nil {
+	if err := s.needState(e.Data.ReadsState() || e.ID.Path.ReadsState()); err != nil {
 		return err
 	}
 	id := value.StringValue(e.ID.Literal)
 	if e.ID.Path != nil {
 		var err error
-		if id, err = e.ID.Path.In(&s.c); err != nil {
+		if id, err = e.ID.Path.In(s.env); err != nil {
 			return err
 		}
 		if id.IsMissing() && e.ID.Path.Optional() {
 			return nil
 		}
 	}
-	data, err := e.Data.Eval(&s.c, maxImpliedBytes)
+	data, ok, err := e.Data.Eval(s.env, maxImpliedBytes)
 	switch {
-	case errors.Is(err, template.ErrAbsent):
-		return nil
-	case err != nil && !errors.Is(err, template.ErrTooLarge):
+	case err != nil && !errors.Is(err, tick.ErrTooLarge):
 		return err
+	case err == nil && !ok:
+		return nil
 	case err != nil:
 		return s.refuseAt(e.Pointer, j17.Errorf(j17.CodePayloadTooLarge, "The data of %s %s would be larger than %d MiB or nested too deep", e.AggregateType, e.EventType, maxImpliedBytes>>20))
 	}
@@ -341,9 +328,9 @@ func (s *scene) add(aggregateType string, id value.Value, eventTypeName string, 
 	}
 	o.JSON = data.AppendJSON(make([]byte, 0, size))
 	o.Metadata = append(append(make([]byte, 0, len(s.base)+128), s.base...), `,"implied_by":{"key":`...)
-	o.Metadata = value.AppendString(o.Metadata, s.c.Key)
+	o.Metadata = value.AppendString(o.Metadata, s.event.Key)
 	o.Metadata = append(o.Metadata, `,"event_type":`...)
-	o.Metadata = value.AppendString(o.Metadata, s.c.Type)
+	o.Metadata = value.AppendString(o.Metadata, s.event.Type)
 	o.Metadata = append(o.Metadata, `,"depth":`...)
 	o.Metadata = append(strconv.AppendInt(o.Metadata, int64(o.Depth), 10), "}}"...)
 	s.Events = append(s.Events, o)
@@ -413,12 +400,12 @@ func (s *scene) run(code *spec.Code, at diag.Pointer) error {
 	if err := s.needState(true); err != nil {
 		return err
 	}
-	out, err := s.d.Functions.imply(s.ctx, code, s.event, s.c.State, s.c.More, s.Work)
+	out, err := s.d.Functions.imply(s.ctx, code, s.event, s.state, s.more, s.Work)
 	if err != nil {
 		return s.refuseAt(at, err)
 	}
 	if code.Transform {
-		s.c.More = value.NewEditor().Merge(value.ObjectValue(s.c.More...), out).Members()
+		s.extend(value.NewEditor().Merge(value.ObjectValue(s.more...), out).Members())
 		return nil
 	}
 	for _, action := range out.Elems() {

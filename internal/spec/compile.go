@@ -12,7 +12,6 @@ import (
 	"j17/internal/ident"
 	"j17/internal/spec/diag"
 	"j17/internal/spec/schema"
-	"j17/internal/spec/template"
 	"j17/internal/spec/tick"
 	"j17/internal/value"
 )
@@ -430,7 +429,7 @@ func (c *compiler) geo(v value.Value, at diag.Pointer) *Geo {
 	if t := c.out.GeoTypes[g.Shape]; t != nil {
 		g.Shape, g.Type = t.Shape, t.Name
 	}
-	g.Path = c.path(v.Get("path"), at.Key("path"), "the path of geo", scope{roots: []string{"data", "metadata"}})
+	g.Path = tick.CompilePath(v.Get("path"), at.Key("path"), "the path of geo", tick.Scope{Members: []string{"data", "metadata"}}, &c.List)
 	return g
 }
 
@@ -489,16 +488,13 @@ func (c *compiler) eventDeclared(at diag.Pointer, aggregateType, name string) {
 }
 
 // id reads the id of an aggregate: an identifier, or a path that leads to one.
-func (c *compiler) id(v value.Value, at diag.Pointer, aggregateType string, s scope) Ref {
+func (c *compiler) id(v value.Value, at diag.Pointer, aggregateType string, s tick.Scope) Ref {
 	text, ok := c.text(v, at, "an id")
 	if !ok {
 		return Ref{}
 	}
 	if text[0] == '$' {
-		if p, ok := c.pathText(text, at, s); ok {
-			return Ref{Path: template.NewPath(p)}
-		}
-		return Ref{}
+		return Ref{Path: tick.CompilePath(v, at, "an id", s, &c.List)}
 	}
 	literal, _ := strings.CutPrefix(text, aggregateType+":")
 	canonical, kind, err := c.out.IDs.Check(literal)

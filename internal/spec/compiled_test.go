@@ -14,7 +14,7 @@ import (
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
-	"j17/internal/spec/template"
+	"j17/internal/spec/tick"
 	"j17/internal/value"
 	"j17/internal/work"
 )
@@ -93,14 +93,10 @@ func TestCompiledHoldsWhatTheSpecSays(t *testing.T) {
 		t.Errorf("the listener is %+v", l)
 	}
 
-	path := func(text string) jsonpath.Path {
-		p, err := jsonpath.ParseProjection(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
+	path := func(text string) *tick.Path {
+		return tick.CompilePath(value.StringValue(text), "", "a path", tick.Scope{Bindings: []string{"prev"}, Wildcards: true}, &diag.List{})
 	}
-	ref := func(text string) spec.Ref { return spec.Ref{Path: template.NewPath(path(text))} }
+	ref := func(text string) spec.Ref { return spec.Ref{Path: path(text)} }
 	params := path("$.user")
 	userID, _ := jsonpath.ParseState("user.id")
 	n, _ := jsonpath.ParseState("n")
@@ -109,7 +105,7 @@ func TestCompiledHoldsWhatTheSpecSays(t *testing.T) {
 		e := &spec.Emit{Pointer: at, AggregateType: "note", ID: id, EventType: "was_written"}
 		if data != "" {
 			v, _ := value.ParseString(data)
-			e.Data = template.Compile(v)
+			e.Data = tick.CompileTemplate(v, "", tick.Scope{Bindings: []string{"line", "prev"}}, &diag.List{})
 		}
 		return e
 	}
@@ -125,7 +121,7 @@ func TestCompiledHoldsWhatTheSpecSays(t *testing.T) {
 		"geo types":    {map[string]*spec.GeoType{"zone": {Name: "zone", Shape: "polygon", Properties: []string{"fee"}}}, c.GeoTypes},
 		"wasm":         {&spec.Code{Runtime: spec.WASM, Artifact: "m.wasm", Entrypoint: "apply_handler", Timeout: 250 * time.Millisecond}, c.EventType("order", "was_moved").Code},
 		"implications": {[]*spec.Implication{
-			{Pointer: at.Index(0), Map: &spec.Map{In: template.NewPath(path("$.data.lines")), As: "$line", Emit: note(at.Index(0).Key("map").Key("emit"), admin, `{"n": 1.50}`)}},
+			{Pointer: at.Index(0), Map: &spec.Map{In: path("$.data.lines"), As: "$line", Emit: note(at.Index(0).Key("map").Key("emit"), admin, `{"n": 1.50}`)}},
 			{Pointer: at.Index(1), Schedule: &spec.Schedule{
 				Delay: 36 * time.Hour, Emit: note(at.Index(1).Key("schedule").Key("emit"), ref("$.key"), ""),
 				CancelOn: []spec.Match{{AggregateType: "note", ID: spec.Ref{Literal: "a0000000-0000-4000-a000-000000000001"}, EventType: "was_written"}},
@@ -144,11 +140,11 @@ func TestCompiledHoldsWhatTheSpecSays(t *testing.T) {
 		}}, c.Sagas},
 		"projections": {map[string]*spec.Projection{
 			"p": {
-				Name: "p", ForEach: "order", Include: map[string]string{"c": "note"}, Select: value.ObjectValue(value.Member{Key: "a", Value: value.StringValue("$.order.a")}),
+				Name: "p", ForEach: "order", Include: map[string]string{"c": "note"}, Select: tick.CompileSelection(value.ObjectValue(value.Member{Key: "a", Value: value.StringValue("$.order.a")}), "", tick.Scope{Plain: true}, &diag.List{}),
 				Sources: []spec.Source{{Name: "order", AggregateType: "order", Key: true}, {Name: "notes", AggregateType: "note", ID: ref("$.order.notes[*].id"), Many: true}},
 			},
 			"q": {Name: "q", Sources: []spec.Source{
-				{AggregateType: "note", Query: &spec.Query{Field: userID, Param: &params}},
+				{AggregateType: "note", Query: &spec.Query{Field: userID, Param: params}},
 				{AggregateType: "note", Query: &spec.Query{Field: n, Literal: value.Int(5)}},
 			}},
 		}, c.Projections},
@@ -159,15 +155,15 @@ func TestCompiledHoldsWhatTheSpecSays(t *testing.T) {
 	} {
 		same := cmp.Options{
 			cmp.Comparer(value.Equal),
-			cmp.Transformer("Text", func(p *template.Path) string {
+			cmp.Transformer("Text", func(p *tick.Path) string {
 				if p == nil {
 					return ""
 				}
 				return p.Text()
 			}),
-			cmp.Transformer("Source", (*template.Template).Source),
+			cmp.Transformer("Source", (*tick.Template).Source),
 		}
-		if diff := cmp.Diff(pair[0], pair[1], same, cmpopts.IgnoreTypes(&spec.Condition{})); diff != "" {
+		if diff := cmp.Diff(pair[0], pair[1], same, cmpopts.IgnoreTypes(&tick.Predicate{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}

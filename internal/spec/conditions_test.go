@@ -35,7 +35,7 @@ func TestConditionsThatReadTheState(t *testing.T) {
 			t.Errorf("%s: %v", predicate, findings)
 			continue
 		}
-		if got := c.EventType("a", "e").Implications[0].Condition.ReadsState; got != want {
+		if got := c.EventType("a", "e").Implications[0].Condition.ReadsState(); got != want {
 			t.Errorf("%s reads the state: %t", predicate, got)
 		}
 		// A listener has no state.

@@ -2,25 +2,22 @@ package spec
 
 import (
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"j17/internal/spec/diag"
-	"j17/internal/spec/jsonpath"
-	"j17/internal/spec/template"
 	"j17/internal/spec/tick"
 	"j17/internal/value"
 )
 
 // implicationScope is what paths of implications can start with.
-func implicationScope() scope {
-	return scope{roots: []string{"key", "id", "type", "data", "metadata", "state"}}
+func implicationScope() tick.Scope {
+	return tick.Scope{Members: []string{"key", "id", "type", "data", "metadata", "state"}}
 }
 
 // condition reads an optional predicate, which is called condition or when.
-func (c *compiler) condition(v value.Value, at diag.Pointer, s scope) *Condition {
+func (c *compiler) condition(v value.Value, at diag.Pointer, s tick.Scope) *tick.Predicate {
 	key := "condition"
 	if !v.Get("when").IsMissing() {
 		if !v.Get(key).IsMissing() {
@@ -28,58 +25,14 @@ func (c *compiler) condition(v value.Value, at diag.Pointer, s scope) *Condition
 		}
 		key = "when"
 	}
-	p := v.Get(key)
-	if p.IsMissing() {
-		return nil
+	if p := v.Get(key); !p.IsMissing() {
+		return tick.CompilePredicate(p, at.Key(key), s, &c.List)
 	}
-	var names tick.Scope
-	for _, b := range s.bindings {
-		names = append(names, "$"+b)
-	}
-	if s.roots == nil {
-		if names = members(p, names); len(names) > maxAddedNames {
-			c.tooManyNames(at.Key(key), maxAddedNames)
-			return nil
-		}
-	} else if slices.Contains(s.roots, "id") {
-		names = append(names, "$.id")
-	}
-	cond := &Condition{Scope: names}
-	cond.Predicate = tick.CompilePredicate(p, at.Key(key), names, &c.List, func(at diag.Pointer, path string) {
-		cond.ReadsState = true
-		if s.roots != nil && !slices.Contains(s.roots, "state") {
-			c.noState(at, path)
-		}
-	})
-	return cond
-}
-
-// maxAddedNames is how many members of "$" a condition may read that steps before it have added.
-const maxAddedNames = 100
-
-// members adds what paths in v name below "$" to names, but for what an event always has. It stops beyond maxAddedNames.
-func members(v value.Value, names tick.Scope) tick.Scope {
-	if len(names) > maxAddedNames {
-		return names
-	}
-	if p, err := jsonpath.Parse(v.Str()); err == nil && p.Root == jsonpath.Document && len(p.Steps) > 0 {
-		name := "$." + p.Steps[0].Key
-		always := []string{"$.", "$.key", "$.type", "$.data", "$.metadata", "$.state"}
-		if !slices.Contains(always, name) && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	for _, e := range v.Elems() {
-		names = members(e, names)
-	}
-	for _, m := range v.Members() {
-		names = members(m.Value, names)
-	}
-	return names
+	return nil
 }
 
 // implication reads one implication, or one step of a pipeline.
-func (c *compiler) implication(v value.Value, at diag.Pointer, s scope, step bool) *Implication {
+func (c *compiler) implication(v value.Value, at diag.Pointer, s tick.Scope, step bool) *Implication {
 	what, kinds := "an implication", []string{"emit", "map", "schedule", "wasm", "binary_container", "runtime_container", "pipeline"}
 	if step {
 		what, kinds = "a step of a pipeline", kinds[:len(kinds)-1]
@@ -121,7 +74,7 @@ func (c *compiler) implication(v value.Value, at diag.Pointer, s scope, step boo
 	return i
 }
 
-func (c *compiler) emit(v value.Value, at diag.Pointer, s scope) *Emit {
+func (c *compiler) emit(v value.Value, at diag.Pointer, s tick.Scope) *Emit {
 	e := &Emit{Pointer: at}
 	if !c.object(v, at, shape{what: "an emit", required: []string{"aggregate_type", "id", "event_type"}, optional: []string{"data"}}) {
 		return e
@@ -129,58 +82,19 @@ func (c *compiler) emit(v value.Value, at diag.Pointer, s scope) *Emit {
 	e.AggregateType, _ = c.aggregateTypeRef(v.Get("aggregate_type"), at.Key("aggregate_type"))
 	e.ID = c.id(v.Get("id"), at.Key("id"), e.AggregateType, s)
 	e.EventType = c.eventTypeRef(v.Get("event_type"), at.Key("event_type"), e.AggregateType)
-	before := c.Errors()
-	c.template(v.Get("data"), at.Key("data"), s)
-	if c.Errors() == before {
-		e.Data = template.Compile(v.Get("data"))
-	}
+	e.Data = tick.CompileTemplate(v.Get("data"), at.Key("data"), s, &c.List)
 	return e
 }
 
-// template checks the data of an emit: the paths and operators in it.
-func (c *compiler) template(v value.Value, at diag.Pointer, s scope) {
-	switch v.Kind() {
-	case value.String:
-		if jsonpath.IsPath(v.Str()) {
-			c.pathText(v.Str(), at, s)
-		}
-	case value.Array:
-		for i, e := range v.Elems() {
-			c.template(e, at.Index(i), s)
-		}
-	case value.Object:
-		members := v.Members()
-		if len(members) == 1 {
-			switch key := members[0].Key; key {
-			case "concat", "coalesce", "merge":
-				if members[0].Value.Kind() != value.Array {
-					c.operatorWithoutArray(at, key)
-					return
-				}
-			case "$literal":
-				return
-			}
-		}
-		for _, m := range members {
-			if m.Key == "$" || m.Key == "$merge" {
-				c.handlerForm(at.Key(m.Key), m.Key)
-				continue
-			}
-			c.template(m.Value, at.Key(m.Key), s)
-		}
-	case value.Missing, value.Null, value.Bool, value.Number:
-	}
-}
-
-func (c *compiler) mapped(v value.Value, at diag.Pointer, s scope) *Map {
+func (c *compiler) mapped(v value.Value, at diag.Pointer, s tick.Scope) *Map {
 	m := &Map{}
 	if !c.object(v, at, shape{what: "a map", required: []string{"in", "as", "emit"}, optional: []string{"condition", "when"}}) {
 		return m
 	}
-	m.In = template.NewPath(c.path(v.Get("in"), at.Key("in"), "in", s))
-	m.As = c.binding(v.Get("as"), at.Key("as"), s)
+	m.In = tick.CompilePath(v.Get("in"), at.Key("in"), "in", s, &c.List)
+	m.As, m.Slot = tick.NewBinding(v.Get("as"), at.Key("as"), s, &c.List), len(s.Bindings)
 	if m.As != "" {
-		s = s.with(m.As[1:])
+		s = s.With(m.As[1:])
 	}
 	m.Condition = c.condition(v, at, s)
 	if e := v.Get("emit"); !e.IsMissing() {
@@ -189,26 +103,7 @@ func (c *compiler) mapped(v value.Value, at diag.Pointer, s scope) *Map {
 	return m
 }
 
-// binding reads a new binding's name, "$" included.
-func (c *compiler) binding(v value.Value, at diag.Pointer, s scope) string {
-	text, ok := c.text(v, at, "as")
-	if !ok {
-		return ""
-	}
-	name, dollar := strings.CutPrefix(text, "$")
-	switch {
-	case !dollar || !jsonpath.IsName(name) || len(name) > MaxNameLength:
-		c.badBinding(at, text)
-		return ""
-	case s.has(name):
-		c.bindingTaken(at, text)
-		return ""
-	default:
-		return text
-	}
-}
-
-func (c *compiler) schedule(v value.Value, at diag.Pointer, s scope) *Schedule {
+func (c *compiler) schedule(v value.Value, at diag.Pointer, s tick.Scope) *Schedule {
 	out := &Schedule{}
 	if !c.object(v, at, shape{what: "a schedule", required: []string{"emit"}, optional: []string{"delay", "delay_ms", "cancel_on"}}) {
 		return out
@@ -279,7 +174,7 @@ func duration(s string) (time.Duration, bool) {
 	return time.Duration(min(n, int64(2*maxDelay/unit))) * unit, true
 }
 
-func (c *compiler) pipeline(v value.Value, at diag.Pointer, s scope) []*Implication {
+func (c *compiler) pipeline(v value.Value, at diag.Pointer, s tick.Scope) []*Implication {
 	if v.Kind() == value.Array && v.Len() == 0 {
 		c.noSteps(at, "a pipeline")
 	}
@@ -291,7 +186,7 @@ func (c *compiler) pipeline(v value.Value, at diag.Pointer, s scope) []*Implicat
 		}
 		if i.Code != nil && i.Code.Transform {
 			// What custom code adds to the context is not known here.
-			s.roots = nil
+			s.Members = nil
 		}
 		steps = append(steps, i)
 	})

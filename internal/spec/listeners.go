@@ -8,6 +8,7 @@ import (
 
 	"j17"
 	"j17/internal/spec/diag"
+	"j17/internal/spec/tick"
 	"j17/internal/value"
 )
 
@@ -28,7 +29,7 @@ func (c *compiler) listener(name string, v value.Value, at diag.Pointer) *Listen
 			l.Events = append(l.Events, p)
 		}
 	})
-	l.Condition = c.condition(v, at, scope{roots: []string{"key", "type", "data", "metadata"}})
+	l.Condition = c.condition(v, at, tick.Scope{Members: []string{"key", "type", "data", "metadata"}})
 	c.members(v.Get("headers"), at.Key("headers"), "headers", maxHeaders, func(name string, v value.Value, at diag.Pointer) {
 		if s, ok := c.header(name, v, at); ok {
 			l.Headers[name] = s

@@ -321,10 +321,6 @@ func (m *messages) badLiteralID(at diag.Pointer, id string) {
 
 // Paths and templates.
 
-func (m *messages) noPath(at diag.Pointer, what, text string) {
-	m.Errorf(at, "%s must be a path, which %s is not", what, quote(text)).Hintf(`paths start with "$", as in "$.data.items"`)
-}
-
 func (m *messages) badPath(at diag.Pointer, err error) {
 	d := m.Errorf(at, "%v", err)
 	if syntax, ok := errors.AsType[*jsonpath.SyntaxError](err); ok {
@@ -410,63 +406,6 @@ func (m *messages) neverAllowed(at diag.Pointer, event, path string) {
 		Hintf("leave it out, or declare it in the schema")
 }
 
-func (m *messages) noStateHere(at diag.Pointer, text string) {
-	m.Errorf(at, "%s starts with \"@\", which stands for the state in handlers and conditions only", quote(text)).
-		Hintf(`the state before the event is "$.state" in implications`)
-}
-
-func (m *messages) noState(at diag.Pointer, text string) {
-	m.Errorf(at, "%s leads to a state, but there is none here", quote(text)).Hintf(`the event is below "$.data" and "$.metadata"`)
-}
-
-func (m *messages) unknownBinding(at diag.Pointer, name string, known []string) {
-	d := m.Errorf(at, "nothing here is bound to %s", quote("$"+name))
-	switch near := m.Nearest(name, known); {
-	case near != "":
-		d.Hintf("did you mean %q?", "$"+near)
-	case len(known) > 0:
-		d.Hintf("bound are $%s", strings.Join(known, ", $"))
-	default:
-		d.Hintf(`paths into the event look like "$.data.name"`)
-	}
-}
-
-func (m *messages) unknownRoot(at diag.Pointer, step value.Step, known []string) {
-	name := step.Key
-	if step.IsIndex {
-		name = fmt.Sprintf("[%d]", step.Index)
-	}
-	d := m.Errorf(at, "there is no %s below \"$\" here", quote(name))
-	if near := m.Nearest(name, known); near != "" {
-		d.Hintf("did you mean %q?", "$."+near)
-	} else if len(known) > 0 {
-		d.Hintf("there are $.%s", strings.Join(known, ", $."))
-	}
-}
-
-func (m *messages) badBinding(at diag.Pointer, text string) {
-	m.Errorf(at, "%s cannot name an element; names look like \"$item\"", quote(text)).Hintf(`use "$", a letter, and letters, digits and "_"`)
-}
-
-func (m *messages) bindingTaken(at diag.Pointer, text string) {
-	m.Errorf(at, "%s is bound already", quote(text)).Hintf("choose another name")
-}
-
-func (m *messages) operatorWithoutArray(at diag.Pointer, operator string) {
-	m.Errorf(at.Key(operator), "%s takes an array", operator).
-		Hintf(`an object whose only key is concat, coalesce or merge is an operator; write {"$literal": ...} for data that looks like one`)
-}
-
-// handlerForm: an object of the language of handlers' values in a template.
-func (m *messages) handlerForm(at diag.Pointer, key string) {
-	d := m.Errorf(at, "%s is for the values of handlers, not for the data of an emit", quote(key)).AtKey()
-	if key == "$" {
-		d.Hintf(`write the path alone, as in "$.data.name", or {"$literal": ...} for data with such a key`)
-		return
-	}
-	d.Hintf(`write {"merge": [...]}, or {"$literal": ...} for data with such a key`)
-}
-
 // Implications.
 
 func (m *messages) notOneKind(at diag.Pointer, what string, has, kinds []string) {
@@ -475,11 +414,6 @@ func (m *messages) notOneKind(at diag.Pointer, what string, has, kinds []string)
 		return
 	}
 	m.Errorf(at, "%s cannot have %s together", what, list(has, "and")).Hintf("write one implication for each")
-}
-
-func (m *messages) tooManyNames(at diag.Pointer, most int) {
-	m.Errorf(at, "the condition reads more than %d different members of \"$\" that steps before it add", most).
-		Hintf(`let the step return one object, and read below "$.enriched"`)
 }
 
 func (m *messages) transformAlone(at diag.Pointer) {

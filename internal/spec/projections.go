@@ -8,6 +8,7 @@ import (
 	"j17/internal/ident"
 	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
+	"j17/internal/spec/tick"
 	"j17/internal/value"
 )
 
@@ -59,7 +60,7 @@ func (c *compiler) namedProjection(p *Projection, v value.Value, at diag.Pointer
 			bound[m.Key] = true
 		}
 	}
-	s := scope{wildcards: true, roots: slices.Sorted(maps.Keys(bound))}
+	s := tick.Scope{Plain: true, Wildcards: true, Members: slices.Sorted(maps.Keys(bound))}
 	c.members(v.Get("sources"), at.Key("sources"), "the sources of a projection", maxSources, func(name string, v value.Value, at diag.Pointer) {
 		c.sourceName(name, at)
 		p.Sources = append(p.Sources, c.namedSource(name, v, at, p.ForEach, s))
@@ -69,12 +70,11 @@ func (c *compiler) namedProjection(p *Projection, v value.Value, at diag.Pointer
 		c.sourceName(name, at)
 		p.Include[name] = c.included(v, at)
 	})
-	p.Select = v.Get("select")
-	if k := p.Select.Kind(); k != value.Object && k != value.Missing {
+	if k := v.Get("select").Kind(); k != value.Object && k != value.Missing {
 		c.wrongKind(at.Key("select"), "select", value.Object, k)
 		return
 	}
-	c.selection(p.Select, at.Key("select"), s)
+	p.Select = tick.CompileSelection(v.Get("select"), at.Key("select"), s, &c.List)
 }
 
 func (c *compiler) sourceName(name string, at diag.Pointer) {
@@ -83,7 +83,7 @@ func (c *compiler) sourceName(name string, at diag.Pointer) {
 	}
 }
 
-func (c *compiler) namedSource(name string, v value.Value, at diag.Pointer, forEach string, s scope) Source {
+func (c *compiler) namedSource(name string, v value.Value, at diag.Pointer, forEach string, s tick.Scope) Source {
 	src := Source{Name: name}
 	if v.Kind() == value.String {
 		if v.Str() != projectionKey {
@@ -139,7 +139,7 @@ func (c *compiler) querySource(v value.Value, at diag.Pointer) Source {
 			src.Key = true
 			break
 		}
-		src.ID = c.id(id, at.Key("id"), src.AggregateType, scope{wildcards: true})
+		src.ID = c.id(id, at.Key("id"), src.AggregateType, tick.Scope{Plain: true, Wildcards: true})
 	default:
 		if s, ok := c.text(query, at.Key("query"), "query"); ok {
 			src.Query = c.query(s, at.Key("query"))
@@ -163,66 +163,11 @@ func (c *compiler) query(text string, at diag.Pointer) *Query {
 		return nil
 	}
 	if operand[0] == '$' {
-		if p, ok := c.pathText(operand, at, scope{}); ok {
-			q.Param = &p
-		}
+		q.Param = tick.CompilePath(value.StringValue(operand), at, "query", tick.Scope{Plain: true}, &c.List)
 		return q
 	}
 	if q.Literal, err = value.ParseString(operand); err != nil {
 		q.Literal = value.StringValue(operand)
 	}
 	return q
-}
-
-// selection checks a part of select: paths, $map and $lookup.
-func (c *compiler) selection(v value.Value, at diag.Pointer, s scope) {
-	switch v.Kind() {
-	case value.String:
-		if jsonpath.IsPath(v.Str()) {
-			c.pathText(v.Str(), at, s)
-		}
-	case value.Array:
-		for i, e := range v.Elems() {
-			c.selection(e, at.Index(i), s)
-		}
-	case value.Object:
-		switch {
-		case !v.Get("$map").IsMissing():
-			c.selectMap(v, at, s)
-		case !v.Get("$lookup").IsMissing():
-			c.selectLookup(v, at, s)
-		default:
-			for _, m := range v.Members() {
-				if strings.HasPrefix(m.Key, "$") {
-					c.UnknownKey(at, m.Key, []string{"$map", "$lookup"})
-					continue
-				}
-				c.selection(m.Value, at.Key(m.Key), s)
-			}
-		}
-	case value.Missing, value.Null, value.Bool, value.Number:
-	}
-}
-
-func (c *compiler) selectMap(v value.Value, at diag.Pointer, s scope) {
-	c.object(v, at, shape{what: "a $map", required: []string{"$map", "as", "to"}})
-	c.path(v.Get("$map"), at.Key("$map"), "$map", s)
-	if as := c.binding(v.Get("as"), at.Key("as"), s); as != "" {
-		s = s.with(as[1:])
-	}
-	c.selection(v.Get("to"), at.Key("to"), s)
-}
-
-func (c *compiler) selectLookup(v value.Value, at diag.Pointer, s scope) {
-	c.object(v, at, shape{what: "a $lookup", required: []string{"$lookup", "where"}, optional: []string{"select"}})
-	c.path(v.Get("$lookup"), at.Key("$lookup"), "$lookup", s)
-	where := v.Get("where")
-	if where.Kind() == value.Object && where.Len() == 0 {
-		c.empty(at.Key("where"), "where")
-	}
-	c.members(where, at.Key("where"), "where", maxSources, func(_ string, v value.Value, at diag.Pointer) {
-		c.selection(v, at, s)
-	})
-	// Here "$" is the element that was found.
-	c.selection(v.Get("select"), at.Key("select"), scope{bindings: s.bindings, wildcards: true})
 }

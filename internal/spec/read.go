@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"j17/internal/spec/diag"
-	"j17/internal/spec/jsonpath"
 	"j17/internal/value"
 )
 
@@ -170,60 +169,4 @@ func (c *compiler) names(v value.Value, at diag.Pointer, what, each string, acce
 		found[s] = struct{}{}
 	})
 	return found
-}
-
-// scope says what paths can start with at some place of a spec.
-type scope struct {
-	// bindings are the names that may follow "$".
-	bindings []string
-	// wildcards allows "[*]".
-	wildcards bool
-	// roots, where not nil, are the members that "$" has.
-	roots []string
-}
-
-func (s scope) has(binding string) bool { return slices.Contains(s.bindings, binding) }
-
-// with returns the scope in which one more name is bound.
-func (s scope) with(binding string) scope {
-	s.bindings = append(slices.Clone(s.bindings), binding)
-	return s
-}
-
-// path reads a path that starts with "$".
-func (c *compiler) path(v value.Value, at diag.Pointer, what string, s scope) jsonpath.Path {
-	text, ok := c.text(v, at, what)
-	if !ok {
-		return jsonpath.Path{}
-	}
-	if text[0] != '$' {
-		c.noPath(at, what, text)
-		return jsonpath.Path{}
-	}
-	p, _ := c.pathText(text, at, s)
-	return p
-}
-
-func (c *compiler) pathText(text string, at diag.Pointer, s scope) (jsonpath.Path, bool) {
-	parse := jsonpath.Parse
-	if s.wildcards {
-		parse = jsonpath.ParseProjection
-	}
-	p, err := parse(text)
-	if err != nil {
-		c.badPath(at, err)
-		return jsonpath.Path{}, false
-	}
-	switch {
-	case p.Root == jsonpath.Current:
-		c.noStateHere(at, text)
-		return jsonpath.Path{}, false
-	case p.Root == jsonpath.Binding && !s.has(p.Name):
-		c.unknownBinding(at, p.Name, s.bindings)
-		return jsonpath.Path{}, false
-	case p.Root == jsonpath.Document && s.roots != nil && len(p.Steps) > 0 && !slices.Contains(s.roots, p.Steps[0].Key):
-		c.unknownRoot(at, p.Steps[0], s.roots)
-		return jsonpath.Path{}, false
-	}
-	return p, true
 }

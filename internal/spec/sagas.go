@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"j17/internal/spec/diag"
+	"j17/internal/spec/tick"
 	"j17/internal/value"
 )
 
@@ -26,8 +27,8 @@ func (c *compiler) saga(name string, v value.Value, at diag.Pointer) *Saga {
 		c.trigger(s, t, at.Key("trigger"))
 	}
 
-	in := scope{bindings: []string{"prev", "context"}, roots: []string{"key", "id", "type", "data", "metadata"}}
-	failed := in.with("error")
+	in := tick.Scope{Bindings: []string{"prev", "context"}, Members: []string{"key", "id", "type", "data", "metadata"}}
+	failed := in.With("error")
 	steps := v.Get("steps")
 	if steps.Kind() == value.Array && steps.Len() == 0 {
 		c.noSteps(at.Key("steps"), "a saga")
@@ -55,14 +56,14 @@ func (c *compiler) trigger(s *Saga, v value.Value, at diag.Pointer) {
 	}
 }
 
-func (c *compiler) optionalEmit(v value.Value, at diag.Pointer, s scope) *Emit {
+func (c *compiler) optionalEmit(v value.Value, at diag.Pointer, s tick.Scope) *Emit {
 	if v.IsMissing() {
 		return nil
 	}
 	return c.emit(v, at, s)
 }
 
-func (c *compiler) step(v value.Value, at diag.Pointer, in, failed scope) Step {
+func (c *compiler) step(v value.Value, at diag.Pointer, in, failed tick.Scope) Step {
 	var step Step
 	if !c.object(v, at, shape{
 		what: "a step of a saga", required: []string{"name", "emit"}, optional: []string{"condition", "when", "await", "compensate", "timeout_ms"},
@@ -93,7 +94,7 @@ func (c *compiler) step(v value.Value, at diag.Pointer, in, failed scope) Step {
 	return step
 }
 
-func (c *compiler) await(v value.Value, at diag.Pointer, s scope) *Await {
+func (c *compiler) await(v value.Value, at diag.Pointer, s tick.Scope) *Await {
 	a := &Await{}
 	if !c.object(v, at, shape{what: "an await", required: []string{"aggregate_type", "event_types"}, optional: []string{"id"}}) {
 		return a

@@ -14,7 +14,6 @@ import (
 	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
 	"j17/internal/spec/schema"
-	"j17/internal/spec/template"
 	"j17/internal/spec/tick"
 	"j17/internal/value"
 )
@@ -136,15 +135,7 @@ type EventType struct {
 type Ref struct {
 	// Literal is an id in canonical form, "" where the id is taken from Path.
 	Literal string
-	Path    *template.Path
-}
-
-// Condition decides whether something happens. The environment that Predicate is tested in is one of Scope.
-type Condition struct {
-	Predicate *tick.Predicate
-	Scope     tick.Scope
-	// ReadsState tells that the predicate may read the state.
-	ReadsState bool
+	Path    *tick.Path
 }
 
 // Emit is the template of an event.
@@ -154,13 +145,13 @@ type Emit struct {
 	ID            Ref
 	EventType     string
 	// Data is nil where the event has no data.
-	Data *template.Template
+	Data *tick.Template
 }
 
 // Implication is what an event brings about. Exactly one of its pointers and Pipeline is set, Condition aside.
 type Implication struct {
 	Pointer   diag.Pointer
-	Condition *Condition
+	Condition *tick.Predicate
 	Emit      *Emit
 	Map       *Map
 	Schedule  *Schedule
@@ -170,10 +161,11 @@ type Implication struct {
 
 // Map is an implication for each element of an array.
 type Map struct {
-	In *template.Path
-	// As is the name of the element's binding with its "$".
+	In *tick.Path
+	// As is the name of the element's binding with its "$", Slot its place for tick.Env.Bind.
 	As        string
-	Condition *Condition
+	Slot      int
+	Condition *tick.Predicate
 	Emit      *Emit
 }
 
@@ -225,7 +217,7 @@ type Geo struct {
 	Shape string
 	// Type is the geo type that was named, "" where the shape was.
 	Type string
-	Path jsonpath.Path
+	Path *tick.Path
 }
 
 // GeoType is one member of geo_types.
@@ -243,8 +235,8 @@ type Projection struct {
 	Sources []Source
 	// Include maps bindings to aggregate types, whose "global" is meant.
 	Include map[string]string
-	// Select is the shape of the result: strings that start with "$" are paths.
-	Select value.Value
+	// Select is the shape of the result; "$" has a member for each source and each of Include.
+	Select *tick.Template
 }
 
 // Source is an aggregate, or are aggregates, that a projection reads.
@@ -265,7 +257,7 @@ type Query struct {
 	// Field leads to the field within the state.
 	Field jsonpath.Path
 	// Param is a path into what the projection is asked with, nil where Literal is meant.
-	Param   *jsonpath.Path
+	Param   *tick.Path
 	Literal value.Value
 }
 
@@ -275,7 +267,7 @@ type Listener struct {
 	// URLs holds an entry for each environment that is listened to.
 	URLs      map[j17.Environment]string
 	Events    []Pattern
-	Condition *Condition
+	Condition *tick.Predicate
 	Headers   map[string]string
 }
 
@@ -305,7 +297,7 @@ type Saga struct {
 // Step is one step of a saga.
 type Step struct {
 	Name       string
-	Condition  *Condition
+	Condition  *tick.Predicate
 	Emit       *Emit
 	Await      *Await
 	Compensate *Emit

@@ -1,4 +1,4 @@
-// Package jsonpath parses the paths that specs use to read events, states and bindings, and follows them.
+// Package jsonpath parses the paths that specs use to read events, states and bindings. Package tick follows them.
 //
 // A path is a root and steps. The root is "$" (the event), "@" (the state, as it is while a handler works on it) or
 // "$name" (a binding); a path without one of them is a state path. docs/reference/paths.md is the language's manual.
@@ -128,20 +128,6 @@ func parse(text string, wildcards bool) (Path, error) {
 	return p.rest()
 }
 
-// In follows the path from root, which is the value that the path's root stands for. It returns the zero Value where
-// the path leads nowhere. ".$entries" turns an object into an array of {"key", "value"} and anything else into null.
-// "[*]" makes the result an array of all values that the path leads to.
-func (p *Path) In(root value.Value) value.Value {
-	v := root.At(p.Steps)
-	if len(p.Each) > 0 {
-		v = each(v, p.Each)
-	}
-	if p.Entries {
-		return Entries(v)
-	}
-	return v
-}
-
 // Entries returns the members of an object as an array of {"key", "value"} objects in their order; the zero Value for
 // the zero Value and null for anything else.
 func Entries(v value.Value) value.Value {
@@ -159,29 +145,6 @@ func Entries(v value.Value) value.Value {
 			value.Member{Key: "value", Value: members[i].Value})
 	}
 	return value.ArrayValue(out...)
-}
-
-// each follows the steps behind "[*]" from every element of v.
-func each(v value.Value, behind [][]value.Step) value.Value {
-	if v.Kind() != value.Array {
-		return value.Value{}
-	}
-	found := v.Elems()
-	for i, steps := range behind {
-		var next []value.Value
-		last := i == len(behind)-1
-		for _, elem := range found {
-			at := elem.At(steps)
-			switch {
-			case last && !at.IsMissing():
-				next = append(next, at)
-			case !last:
-				next = append(next, at.Elems()...)
-			}
-		}
-		found = next
-	}
-	return value.ArrayValue(found...)
 }
 
 // StepsText writes steps as they stand in a path: ".a.b[0]".

@@ -98,47 +98,6 @@ func describe(p jsonpath.Path, err error) string {
 	return strings.Join(parts, " ")
 }
 
-func TestIn(t *testing.T) {
-	const doc = `{"a":{"b":[1,{"c":null},[2,3]]},"o":{"x":1,"y":"z"},"lines":[{"id":"p","tags":["t1","t2"]},{"tags":[]},{"id":"q","tags":"no"},5],"s":"text"}`
-	tests := []struct{ path, want string }{
-		{"$", doc},
-		{"$.a.b[0]", `1`},
-		{"$.a.b[1].c", `null`},
-		{"$.a.b[-1][1]", `3`},
-		{"$.a.b[-4]", ``},
-		{"$.a.b[3]", ``},
-		{"$.a.b.c", ``},
-		{"$.a[0]", ``},
-		{"$.s.length", ``},
-		{"$.o.$entries", `[{"key":"x","value":1},{"key":"y","value":"z"}]`},
-		{"$.a.b.$entries", `null`},
-		{"$.s.$entries", `null`},
-		{"$.none.$entries", ``},
-		{"$.none.$entries?", ``},
-		{"$.lines[*].id", `["p","q"]`},
-		{"$.lines[*].tags[*]", `["t1","t2"]`},
-		{"$.lines[*]", `[{"id":"p","tags":["t1","t2"]},{"tags":[]},{"id":"q","tags":"no"},5]`},
-		{"$.lines[*].tags", `[["t1","t2"],[],"no"]`},
-		{"$.lines[0].tags[*]", `["t1","t2"]`},
-		{"$.o[*]", ``},
-		{"$.none[*].x", ``},
-	}
-	root, err := value.ParseString(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, test := range tests {
-		p, err := jsonpath.ParseProjection(test.path)
-		if err != nil {
-			t.Errorf("%s: %v", test.path, err)
-			continue
-		}
-		if got := p.In(root).String(); got != test.want {
-			t.Errorf("%s is %s, want %s", test.path, got, test.want)
-		}
-	}
-}
-
 func TestLimits(t *testing.T) {
 	deep := "$" + strings.Repeat(".a", jsonpath.MaxSteps)
 	if _, err := jsonpath.Parse(deep); err != nil {
@@ -227,7 +186,6 @@ func FuzzPath(f *testing.F) {
 			if p.Text != s {
 				t.Errorf("%q has the text %q", s, p.Text)
 			}
-			p.In(value.Int(1))
 			// Written anew from its parts it is the same path.
 			if len(p.Each) == 0 && p.Root != jsonpath.Current {
 				again := "$" + p.Name + jsonpath.StepsText(p.Steps)

@@ -1,7 +1,6 @@
 package tick
 
 import (
-	"errors"
 	"slices"
 	"strings"
 
@@ -16,10 +15,11 @@ const defaultBinding = "$item"
 // compiler holds what is known while one handler or expression is compiled.
 type compiler struct {
 	l *diag.List
-	// inHandler is false for expressions outside of handlers: they have no operation that could be skipped.
-	inHandler bool
-	// slots has a name for each slot: bindings as "$item", members of "$" as "$.id". A name has one slot, whoever binds
-	// it: an inner binding hides an outer one by taking its place until it ends.
+	// language is what is being compiled, scope what its paths can start with.
+	language language
+	scope    Scope
+	// slots has a name for each slot, such as "$item". A name has one slot, whoever binds it: an inner binding hides an
+	// outer one by taking its place until it ends.
 	slots []string
 	// visible are the names that paths may use at this point.
 	visible []string
@@ -33,8 +33,8 @@ type compiler struct {
 	count, depth int
 	// loops is how many maps are around this point.
 	loops int
-	// readsState, if not nil, is told of every path that reads the state.
-	readsState func(at diag.Pointer, path string)
+	// readsState tells that some path reads the state.
+	readsState bool
 }
 
 func (c *compiler) errorf(at diag.Pointer, format string, args ...any) *diag.Diagnostic {
@@ -79,7 +79,7 @@ func (s source) path() string {
 		return "$.data"
 	case fromMetadata:
 		return "$.metadata"
-	case fromState, fromCurrent, fromSlot:
+	case fromState, fromCurrent, fromSlot, fromID, fromMembers, fromWhole:
 	}
 	return ""
 }
@@ -140,14 +140,6 @@ func (c *compiler) required(v value.Value, at diag.Pointer, what, key string) bo
 	return true
 }
 
-// syntax reports why a text is no path.
-func (c *compiler) syntax(at diag.Pointer, err error) {
-	d := c.errorf(at, "%s", err.Error())
-	if s, ok := errors.AsType[*jsonpath.SyntaxError](err); ok {
-		d.Hint = s.Hint
-	}
-}
-
 // target compiles the place in the state that an operation changes.
 func (c *compiler) target(v value.Value, at diag.Pointer, what string) place {
 	if !c.required(v, at, what, "target") {
@@ -179,108 +171,6 @@ func (c *compiler) fieldPath(v value.Value, at diag.Pointer, what string) place 
 	return place{text: p.Text, steps: p.Steps}
 }
 
-// path compiles a path. keeps says that its value ends up in the state.
-func (c *compiler) path(p jsonpath.Path, at diag.Pointer, keeps bool) *pathNode {
-	n := &pathNode{steps: p.Steps, pick: -1, entries: p.Entries, optional: p.Optional}
-	switch p.Root {
-	case jsonpath.Current:
-		n.from = fromCurrent
-		n.keeps = keeps && c.inHandler
-	case jsonpath.Binding:
-		n.from = fromSlot
-		n.slot = c.binding("$"+p.Name, at)
-	case jsonpath.Document:
-		c.eventPath(n, at)
-	}
-	if c.readsState != nil && (n.from == fromCurrent || n.from == fromState) {
-		c.readsState(at, p.Text)
-	}
-	c.nodes = append(c.nodes, n)
-	return n
-}
-
-// binding returns the slot of a name that has to be visible.
-func (c *compiler) binding(name string, at diag.Pointer) int {
-	if slices.Contains(c.visible, name) {
-		slot := c.slot(name)
-		if c.used != nil {
-			c.used[slot] = true
-		}
-		return slot
-	}
-	d := c.errorf(at, "nothing is bound to %s here", strings.Trim(diag.Quote(name), `"`))
-	var bindings []string
-	for _, v := range c.visible {
-		if !strings.HasPrefix(v, "$.") {
-			bindings = append(bindings, v)
-		}
-	}
-	switch near := c.l.Nearest(name, bindings); {
-	case slices.Contains(c.documentMembers(), name[1:]):
-		d.Hintf("did you mean %q?", "$."+name[1:])
-	case near != "":
-		d.Hintf("did you mean %q?", near)
-	case len(bindings) > 0:
-		d.Hintf("bound here: %s", strings.Join(bindings, ", "))
-	default:
-		d.Hintf(`bind it with let first; event paths start with "$.", and a text that starts with "$" is written {"$literal": "..."}`)
-	}
-	return 0
-}
-
-// documentMembers lists what may follow "$.".
-func (c *compiler) documentMembers() []string {
-	out := []string{"data", "metadata", "key", "type", "state"}
-	for _, name := range c.visible {
-		if member, ok := strings.CutPrefix(name, "$."); ok {
-			out = append(out, member)
-		}
-	}
-	return out
-}
-
-// eventPath says which part of the event a path that starts with "$" reads.
-func (c *compiler) eventPath(n *pathNode, at diag.Pointer) {
-	if len(n.steps) == 0 {
-		n.from = fromEvent
-		return
-	}
-	first := n.steps[0]
-	if first.IsIndex {
-		c.errorf(at, "%q stands for an event, which has no elements", "$").Hintf(`paths into the event look like "$.data.items[0]"`)
-		return
-	}
-	n.steps = n.steps[1:]
-	switch first.Key {
-	case "data":
-		n.from = fromData
-	case "metadata":
-		n.from = fromMetadata
-		if len(n.steps) > 0 && !n.steps[0].IsIndex && n.steps[0].Key == "timestamp" {
-			n.from = fromTimestamp
-			n.steps = n.steps[1:]
-		}
-	case "key":
-		n.from = fromKey
-	case "type":
-		n.from = fromType
-	case "state":
-		n.from = fromState
-	default:
-		if slices.Contains(c.visible, "$."+first.Key) {
-			n.from = fromSlot
-			n.slot = c.slot("$." + first.Key)
-			return
-		}
-		d := c.errorf(at, "an event has no member %s", diag.Quote(first.Key))
-		if near := c.l.Nearest(first.Key, c.documentMembers()); near != "" {
-			d.Hintf("did you mean %q?", "$."+near)
-			return
-		}
-		d.Hintf(`what the event carries is below "$.data"; the state is "@"`)
-	}
-}
-
 // value compiles a value. keeps says that it ends up in the state.
 func (c *compiler) value(v value.Value, at diag.Pointer, keeps bool) node {
 	switch v.Kind() {
@@ -298,7 +188,7 @@ func (c *compiler) value(v value.Value, at diag.Pointer, keeps bool) node {
 		if same {
 			return literalArray(v, elems)
 		}
-		return &arrayNode{elems}
+		return &arrayNode{elems: elems, lenient: c.language == selections}
 	case value.Object:
 		return c.objectValue(v, at, keeps)
 	case value.Missing, value.Null, value.Bool, value.Number:
@@ -331,87 +221,6 @@ func literalArray(v value.Value, elems []node) node {
 		lit = v
 	}
 	return &literal{lit}
-}
-
-// pathText compiles the path in a string that stands for a value.
-func (c *compiler) pathText(text string, at diag.Pointer, keeps bool) node {
-	p, err := jsonpath.Parse(text)
-	if err != nil {
-		c.syntax(at, err)
-		return &literal{}
-	}
-	return c.path(p, at, keeps)
-}
-
-func (c *compiler) objectValue(v value.Value, at diag.Pointer, keeps bool) node {
-	members := v.Members()
-	for i := range members {
-		if strings.HasPrefix(members[i].Key, "$") {
-			return c.special(v, at, members[i], keeps)
-		}
-	}
-	n := &objectNode{keys: make([]string, len(members)), values: make([]node, len(members))}
-	same := true
-	for i, m := range members {
-		n.keys[i] = m.Key
-		n.values[i] = c.value(m.Value, at.Key(m.Key), keeps)
-		same = same && isLiteral(n.values[i])
-	}
-	if same {
-		made := make([]value.Member, len(members))
-		for i, key := range n.keys {
-			made[i] = value.Member{Key: key, Value: literalOf(n.values[i])}
-		}
-		return &literal{value.ObjectValue(made...)}
-	}
-	return n
-}
-
-// special compiles an object that has a key starting with "$".
-func (c *compiler) special(v value.Value, at diag.Pointer, m value.Member, keeps bool) node {
-	known := []string{"$", "$merge", "$literal"}
-	if !slices.Contains(known, m.Key) {
-		d := c.errorf(at.Key(m.Key), "unknown value form %s", diag.Quote(m.Key)).AtKey()
-		if near := c.l.Nearest(m.Key, known[1:]); near != "" {
-			d.Hintf("did you mean %q?", near)
-		} else {
-			d.Hintf(`there are {"$": path}, {"$merge": [...]} and {"$literal": value}; put an object with such a key into {"$literal": ...}`)
-		}
-		return &literal{}
-	}
-	if v.Len() > 1 {
-		c.errorf(at, "%q must be the only key of its object", m.Key).Hintf(`use {"$merge": [...]} to put several objects together`)
-		return &literal{}
-	}
-	at = at.Key(m.Key)
-	switch m.Key {
-	case "$literal":
-		return &literal{m.Value}
-	case "$merge":
-		return c.merge(m.Value, at, keeps)
-	default:
-		if m.Value.Kind() != value.String || !jsonpath.IsPath(m.Value.Str()) {
-			c.errorf(at, `"$" takes a path`).Hintf(`write {"$": "$.data.name"}`)
-			return &literal{}
-		}
-		return c.pathText(m.Value.Str(), at, keeps)
-	}
-}
-
-func (c *compiler) merge(v value.Value, at diag.Pointer, keeps bool) node {
-	if v.Kind() != value.Array {
-		c.errorf(at, `"$merge" takes an array of objects, not %s`, kindOf(v)).Hintf(`write {"$merge": ["$.data", {"status": "new"}]}`)
-		return &literal{}
-	}
-	n := &mergeNode{items: make([]node, v.Len())}
-	for i, elem := range v.Elems() {
-		item := c.value(elem, at.Index(i), keeps)
-		if lit, ok := item.(*literal); ok && lit.v.Kind() != value.Object && !lit.v.IsMissing() {
-			c.errorf(at.Index(i), `"$merge" puts objects together, and this is %s`, kindOf(lit.v)).Hintf("write an object or a path that leads to one")
-		}
-		n.items[i] = item
-	}
-	return n
 }
 
 // array compiles an operand that has to be an array. A string without a prefix is a state path.

@@ -24,14 +24,9 @@ const (
 // maxHits is how many positions an Env that waits for its next event keeps room for.
 const maxHits = 4096
 
-// Scope is the list of names that an expression may use beside the event and the state: bindings ("$item") and
-// members of "$" ("$.id").
-type Scope []string
-
-// Env is what predicates and templates are evaluated in: an event, a state and the values of a scope's names. It
+// Env is what expressions are evaluated in: an event, a state, the values of bindings and what "$" has beside the event. It
 // is for one goroutine.
 type Env struct {
-	scope Scope
 	event *Event
 	// state is "$.state", current is "@".
 	state, current value.Value
@@ -49,28 +44,74 @@ type Env struct {
 	work *work.Budget
 	// total is the size of the whole state, as it is now.
 	total int
-	// look finds elements for predicates outside of handlers, where there is no editor.
+
+	// The rest is used outside of handlers only, where there is no editor.
+
+	// look finds elements of arrays.
 	look value.Lookups
+	// members is what "$" has beside the parts of an event, more the same as it was given.
+	members value.Value
+	more    []value.Member
+	// left is how many bytes strings that are put together may still have; below 0 there were too many.
+	left int
 }
 
-// Env returns the environment of one event, with all names of the scope missing. state is what "$.state" and "@"
-// stand for, and b what all work is charged to.
-func (s Scope) Env(ev *Event, state value.Value, b *work.Budget) *Env {
-	return &Env{scope: s, event: ev, state: state, current: state, work: b, slots: make([]value.Value, len(s), len(s)+2)}
+// NewEnv returns an environment in which all work is charged to b. It is empty: see Renew.
+func NewEnv(b *work.Budget) *Env { return &Env{work: b} }
+
+// Renew makes the environment that of an event, without a state, bindings and more members of "$". What it knows about arrays
+// that it has searched stays.
+func (e *Env) Renew(ev *Event) {
+	clear(e.slots)
+	e.event, e.state, e.current = ev, value.Value{}, value.Value{}
+	e.Extend(nil)
 }
 
-// Set gives a name of the scope its value.
-func (e *Env) Set(name string, v value.Value) {
-	if i := slices.Index(e.scope, name); i >= 0 {
-		e.slots[i] = v
+// SetState sets what "$.state" and "@" stand for. It need only be done for expressions that read the state.
+func (e *Env) SetState(v value.Value) { e.state, e.current = v, v }
+
+// Bind gives the binding at a place of the scope's list its value.
+func (e *Env) Bind(slot int, v value.Value) {
+	e.begin(slot + 1)
+	e.slots[slot] = v
+}
+
+// enriched is the member of "$" that has all that Extend was given.
+const enriched = "enriched"
+
+// Extend says which members "$" has beside the event's own, which hide them. All of them together are "$.enriched", unless one
+// of them is called so.
+func (e *Env) Extend(more []value.Member) {
+	e.more, e.members = more, value.Value{}
+	if more == nil {
+		return
+	}
+	e.members = value.ObjectValue(more...)
+	if e.members.Get(enriched).IsMissing() {
+		e.members = value.ObjectValue(append(slices.Clip(more), value.Member{Key: enriched, Value: e.members})...)
 	}
 }
 
-// Renew makes the environment that of another event, with all names of the scope missing. What it knows about arrays that it
-// has searched stays.
-func (e *Env) Renew(ev *Event, state value.Value) {
-	clear(e.slots)
-	e.event, e.state, e.current = ev, state, state
+// SetDocument sets what "$" is in scopes that are plain.
+func (e *Env) SetDocument(v value.Value) { e.members = v }
+
+// whole is "$" as templates see it: the event, its state, and what there is beside.
+func (e *Env) whole() value.Value {
+	members := []value.Member{
+		{Key: "key", Value: value.StringValue(e.event.Key)},
+		{Key: "id", Value: value.StringValue(e.event.id())},
+		{Key: "type", Value: value.StringValue(e.event.Type)},
+		{Key: "data", Value: e.parse(&e.event.Data)},
+		{Key: "metadata", Value: e.parse(&e.event.Metadata)},
+		{Key: "state", Value: e.state},
+	}
+	own := members
+	for _, m := range e.more {
+		if !slices.ContainsFunc(own, func(o value.Member) bool { return o.Key == m.Key }) {
+			members = append(members, m)
+		}
+	}
+	return value.ObjectValue(slices.DeleteFunc(members, func(m value.Member) bool { return m.Value.IsMissing() })...)
 }
 
 // begin makes room for the bindings of an expression.

@@ -17,12 +17,14 @@ import (
 // TestExpressions covers predicates and templates outside of handlers: with bindings and members of "$" that the
 // caller supplies, and with the state under both of its names.
 func TestExpressions(t *testing.T) {
-	scope := tick.Scope{"$item", "$prev", "$.id"}
+	scope := tick.Scope{Bindings: []string{"item", "prev"}, Members: []string{"key", "id", "type", "data", "metadata", "state"}}
 	ev := newEvent("was_placed", mustParse(t, `{"n": 5, "list": [1, 2]}`), firstTime)
-	env := scope.Env(ev.raw(), mustParse(t, `{"tier": "gold", "tags": ["a"]}`), work.New(t.Context(), work.Command))
-	env.Set("$item", mustParse(t, `{"sku": "s1", "tags": ["a", "b"]}`))
-	env.Set("$.id", value.StringValue("550e8400"))
-	env.Set("$unknown", value.Int(1))
+	env := tick.NewEnv(work.New(t.Context(), work.Command))
+	raw := ev.raw()
+	raw.Key = "order:550e8400"
+	env.Renew(raw)
+	env.SetState(mustParse(t, `{"tier": "gold", "tags": ["a"]}`))
+	env.Bind(0, mustParse(t, `{"sku": "s1", "tags": ["a", "b"]}`))
 
 	predicates := []struct {
 		src       string
@@ -42,7 +44,7 @@ func TestExpressions(t *testing.T) {
 	}
 	for _, test := range predicates {
 		var l diag.List
-		p := tick.CompilePredicate(mustParse(t, test.src), "/condition", scope, &l, nil)
+		p := tick.CompilePredicate(mustParse(t, test.src), "/condition", scope, &l)
 		if p == nil {
 			t.Errorf("%s: %v", test.src, l.All())
 			continue
@@ -56,15 +58,15 @@ func TestExpressions(t *testing.T) {
 }
 
 func TestExpressionErrors(t *testing.T) {
-	scope := tick.Scope{"$item", "$.id"}
+	scope := tick.Scope{Bindings: []string{"item"}, Members: []string{"id", "state"}}
 	var l diag.List
-	if tick.CompilePredicate(mustParse(t, `{"equals": ["$itm.x", "$.ids"]}`), "/condition", scope, &l, nil) != nil {
+	if tick.CompilePredicate(mustParse(t, `{"equals": ["$itm.x", "$.ids"]}`), "/condition", scope, &l) != nil {
 		t.Error("a predicate with unknown names compiles")
 	}
-	if tick.CompilePredicate(mustParse(t, `{"equals": [{"a": ["$.dta"]}, 1]}`), "/when", scope, &l, nil) != nil {
+	if tick.CompilePredicate(mustParse(t, `{"equals": [{"a": ["$.dta"]}, 1]}`), "/when", scope, &l) != nil {
 		t.Error("a predicate with an unknown member compiles")
 	}
-	if tick.CompilePredicate(mustParse(t, `{"in": [1, 5]}`), "/in", scope, &l, nil) != nil {
+	if tick.CompilePredicate(mustParse(t, `{"in": [1, 5]}`), "/in", scope, &l) != nil {
 		t.Error("a number compiles as an array")
 	}
 	var got []string

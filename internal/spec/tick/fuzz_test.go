@@ -45,7 +45,7 @@ func FuzzCompileHandler(f *testing.F) {
 			}
 		}
 		var pl diag.List
-		if p := tick.CompilePredicate(v, "", tick.Scope{"$item"}, &pl, nil); (p == nil) != (pl.Errors() > 0) {
+		if p := tick.CompilePredicate(v, "", tick.Scope{Bindings: []string{"item"}}, &pl); (p == nil) != (pl.Errors() > 0) {
 			t.Errorf("predicate %v with %d errors", p != nil, pl.Errors())
 		}
 	})

@@ -1,9 +1,10 @@
-// Package tick is the language of handlers: operations that turn an aggregate's state and an event into the next
-// state, and the predicates and value templates that they share with implications and sagas.
+// Package tick is the language of specs: the operations of handlers, which turn an aggregate's state and an event into the
+// next state, and the expressions that handlers share with conditions, templates of events and projections. There is one
+// compiled path, one environment (Env) and one table of operators for all of them.
 //
-// Handlers are compiled once, when a spec is deployed: paths are parsed, bindings get numbered slots and it is known
-// what a handler reads, so that replaying an event costs no more than its operations. docs/reference/handlers.md is the
-// language's manual.
+// All is compiled once, when a spec is deployed: paths are parsed, bindings get numbered slots and it is known what an
+// expression reads, so that replaying an event costs no more than its operations. docs/reference/handlers.md and
+// implications.md are the language's manual.
 package tick
 
 import (
@@ -211,27 +212,10 @@ func planPicks(nodes []*pathNode) picks {
 	return p
 }
 
-// Predicate is a compiled condition. It may be used by many goroutines at the same time.
-type Predicate struct {
-	root  predicate
-	slots int
-}
-
-// Test reports whether the predicate holds. ok is false when a path that ends in "?" leads nowhere: what the predicate
-// guards is then to be left out altogether. The error is that of the budget of e, which has ended.
-func (p *Predicate) Test(e *Env) (holds, ok bool, err error) {
-	e.begin(p.slots)
-	v := p.root.test(e)
-	if err := e.work.Err(); err != nil {
-		return false, false, err
-	}
-	return v == yes, v != skip, nil
-}
-
 // CompileHandler compiles a handler that is an array of operations or a single one. at is its place in the spec. It
 // adds everything that is wrong to l and returns nil if that includes an error.
 func CompileHandler(v value.Value, at diag.Pointer, l *diag.List) *Handler {
-	c := compiler{l: l, inHandler: true}
+	c := compiler{l: l, language: handlers}
 	before := l.Errors()
 	ops := c.operations(v, at, "a handler")
 	if c.count > MaxOperations {
@@ -247,27 +231,4 @@ func CompileHandler(v value.Value, at diag.Pointer, l *diag.List) *Handler {
 	h.metadata = planPicks(c.reading(fromMetadata))
 	h.light = lightUpTo(ops)
 	return h
-}
-
-// CompilePredicate compiles a condition whose paths may use the names of scope. It adds everything that is wrong to l
-// and returns nil if that includes an error. readsState, if not nil, is told of every path that reads the state, with its
-// place.
-func CompilePredicate(v value.Value, at diag.Pointer, scope Scope, l *diag.List, readsState func(at diag.Pointer, path string)) *Predicate {
-	c := newCompiler(scope, l)
-	c.readsState = readsState
-	before := l.Errors()
-	root := c.condition(v, at)
-	if l.Errors() > before {
-		return nil
-	}
-	return &Predicate{root: root, slots: len(c.slots)}
-}
-
-func newCompiler(scope Scope, l *diag.List) *compiler {
-	c := &compiler{l: l}
-	for _, name := range scope {
-		c.slots = append(c.slots, name)
-		c.visible = append(c.visible, name)
-	}
-	return c
 }

@@ -1,6 +1,8 @@
 package tick
 
 import (
+	"strings"
+
 	"j17/internal/spec/jsonpath"
 	"j17/internal/value"
 )
@@ -28,6 +30,11 @@ const (
 	fromState
 	fromCurrent
 	fromSlot
+	// The following are found outside of handlers only: the half of the key after the colon, what "$" has beside the event, and
+	// all of "$".
+	fromID
+	fromMembers
+	fromWhole
 )
 
 type pathNode struct {
@@ -35,9 +42,13 @@ type pathNode struct {
 	// slot is the binding's, pick the value's among those picked out of the document or -1.
 	slot, pick int
 	// steps start at what the source stands for.
-	steps    []value.Step
+	steps []value.Step
+	// each has the steps behind every "[*]".
+	each     [][]value.Step
 	entries  bool
 	optional bool
+	// remade says that the value is made of the one that the steps lead to: there are entries, or "[*]".
+	remade bool
 	// keeps says that the value ends up in a second place beside the one where it stands in the state.
 	keeps bool
 }
@@ -48,13 +59,50 @@ func (n *pathNode) find(e *Env) value.Value {
 		return value.Value{}
 	}
 	v := n.base(e)
-	if n.entries {
-		if !e.spend(entryWork * v.Len()) {
-			return value.Value{}
-		}
-		return jsonpath.Entries(v)
+	if n.remade {
+		return n.remake(e, v)
 	}
 	return v
+}
+
+// remake makes the array of the elements behind "[*]", or that of the entries of an object.
+func (n *pathNode) remake(e *Env, v value.Value) value.Value {
+	if len(n.each) > 0 {
+		v = n.elements(e, v)
+	}
+	if !n.entries {
+		return v
+	}
+	if !e.spend(entryWork * v.Len()) {
+		return value.Value{}
+	}
+	return jsonpath.Entries(v)
+}
+
+// elements follows the steps behind "[*]" from every element of v.
+func (n *pathNode) elements(e *Env, v value.Value) value.Value {
+	if v.Kind() != value.Array {
+		return value.Value{}
+	}
+	found := v.Elems()
+	for i, steps := range n.each {
+		if !e.spend((1 + len(steps)/2) * len(found)) {
+			return value.Value{}
+		}
+		var next []value.Value
+		last := i == len(n.each)-1
+		for _, elem := range found {
+			at := elem.At(steps)
+			switch {
+			case last && !at.IsMissing():
+				next = append(next, at)
+			case !last:
+				next = append(next, at.Elems()...)
+			}
+		}
+		found = next
+	}
+	return value.ArrayValue(found...)
 }
 
 // entryWork is what it takes to make an entry of a member.
@@ -88,12 +136,24 @@ func (n *pathNode) base(e *Env) value.Value {
 		e.parse(&e.event.Data)
 		e.parse(&e.event.Metadata)
 		return e.event.value()
+	case fromID:
+		return value.StringValue(e.event.id()).At(n.steps)
+	case fromMembers:
+		return e.members.At(n.steps)
+	case fromWhole:
+		return e.whole().At(n.steps)
 	default:
 		return value.Value{}
 	}
 }
 
-// value returns the whole event as an object.
+// id returns the half of the key after the colon.
+func (ev *Event) id() string {
+	_, id, _ := strings.Cut(ev.Key, ":")
+	return id
+}
+
+// value returns the whole event as handlers and conditions see it.
 func (ev *Event) value() value.Value {
 	return value.ObjectValue(
 		value.Member{Key: "key", Value: value.StringValue(ev.Key)},
@@ -117,41 +177,52 @@ func (n *pathNode) eval(e *Env) (value.Value, bool) {
 type objectNode struct {
 	keys   []string
 	values []node
+	// lenient says that a member that cannot be had is left out, and not all that the object stands in.
+	lenient bool
 }
 
 func (n *objectNode) eval(e *Env) (value.Value, bool) {
 	if !e.spend(1 + 2*len(n.keys)) {
 		return value.Value{}, false
 	}
-	members := make([]value.Member, len(n.keys))
+	members := make([]value.Member, 0, len(n.keys))
 	for i, key := range n.keys {
 		v, ok := n.values[i].eval(e)
-		if !ok {
+		switch {
+		case ok:
+			members = append(members, value.Member{Key: key, Value: v})
+		case !n.lenient || e.work.Err() != nil:
 			return value.Value{}, false
 		}
-		members[i] = value.Member{Key: key, Value: v}
 	}
 	return value.ObjectValue(members...), true
 }
 
-type arrayNode struct{ elems []node }
+// arrayNode makes an array.
+type arrayNode struct {
+	elems []node
+	// lenient says that an element that cannot be had is left out, and not all that the array stands in.
+	lenient bool
+}
 
 func (n *arrayNode) eval(e *Env) (value.Value, bool) {
 	if !e.spend(1 + len(n.elems)) {
 		return value.Value{}, false
 	}
-	elems := make([]value.Value, len(n.elems))
-	for i, elem := range n.elems {
+	elems := make([]value.Value, 0, len(n.elems))
+	for _, elem := range n.elems {
 		v, ok := elem.eval(e)
-		if !ok {
+		switch {
+		case ok:
+			elems = append(elems, v)
+		case !n.lenient || e.work.Err() != nil:
 			return value.Value{}, false
 		}
-		elems[i] = v
 	}
 	return value.ArrayValue(elems...), true
 }
 
-// mergeNode is {"$merge": [...]}.
+// mergeNode is {"$merge": [...]}, in templates {"merge": [...]}. What is no object, or has an optional path that leads nowhere, is left out.
 type mergeNode struct{ items []node }
 
 func (n *mergeNode) eval(e *Env) (value.Value, bool) {

@@ -336,7 +336,7 @@ func (w *weigher) base(n *pathNode) weight {
 		}
 	case fromKey, fromType, fromTimestamp:
 		return units(1 << 10)
-	case fromEvent, fromData, fromMetadata:
+	case fromEvent, fromData, fromMetadata, fromID, fromMembers, fromWhole:
 	}
 	return units(float64(w.event))
 }

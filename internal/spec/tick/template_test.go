@@ -1,4 +1,4 @@
-package template_test
+package tick_test
 
 import (
 	"errors"
@@ -6,45 +6,70 @@ import (
 	"strings"
 	"testing"
 
+	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
-	"j17/internal/spec/template"
+	"j17/internal/spec/tick"
 	"j17/internal/value"
 	"j17/internal/work"
 )
 
 const (
-	key   = "order:0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10"
-	id    = "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10"
-	actor = "550e8400-e29b-41d4-a716-446655440001"
-	limit = 1 << 20
+	orderKey = "order:0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10"
+	orderID  = "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10"
+	actor    = "550e8400-e29b-41d4-a716-446655440001"
+	limit    = 1 << 20
 )
 
-func parse(tb testing.TB, text string) value.Value {
-	tb.Helper()
-	v, err := value.ParseString(text)
-	if err != nil {
-		tb.Fatalf("%s: %v", text, err)
-	}
-	return v
+// itemScope is what paths can start with while the elements of an array are gone through.
+func itemScope() tick.Scope {
+	return tick.Scope{Bindings: []string{"item"}, Members: []string{"key", "id", "type", "data", "metadata", "state", "more"}}
 }
 
-// context is the event that the templates of the tables are evaluated in.
-func context(tb testing.TB) *template.Context {
+// place is what templates and paths are evaluated in.
+type place struct {
+	key, typ              string
+	data, metadata, state value.Value
+	more                  []value.Member
+	item                  value.Value
+}
+
+func (p *place) env(tb testing.TB) *tick.Env {
 	tb.Helper()
-	return &template.Context{
-		Work: work.New(tb.Context(), work.Command),
-		Key:  key, ID: id, Type: "was_placed",
-		Data: parse(tb, `{"n":1.50,"zero":0,"yes":true,"no":false,"nil":null,"text":"a","empty":"","list":[1,"two",{"three":3}],
+	e := tick.NewEnv(work.New(tb.Context(), work.Command))
+	at, _ := p.metadata.Get("timestamp").Int64()
+	e.Renew(&tick.Event{Key: p.key, Type: p.typ, Timestamp: at, Data: tick.Parsed(p.data), Metadata: tick.Parsed(p.metadata)})
+	e.SetState(p.state)
+	e.Extend(p.more)
+	e.Bind(0, p.item)
+	return e
+}
+
+func template(tb testing.TB, text string, s tick.Scope) *tick.Template {
+	tb.Helper()
+	var l diag.List
+	tmpl := tick.CompileTemplate(mustParse(tb, text), "", s, &l)
+	if tmpl == nil {
+		tb.Fatalf("%s does not compile: %v", text, l.All())
+	}
+	return tmpl
+}
+
+// placed is the event that the templates of the tables are evaluated in.
+func placed(tb testing.TB) *place {
+	tb.Helper()
+	return &place{
+		key: orderKey, typ: "was_placed",
+		data: mustParse(tb, `{"n":1.50,"zero":0,"yes":true,"no":false,"nil":null,"text":"a","empty":"","list":[1,"two",{"three":3}],
 			"obj":{"x":1,"y":{"z":2}},"$literal":9,"big":123456789012345678901234567890}`),
-		Metadata: parse(tb, `{"actor":{"type":"user","id":"`+actor+`"},"timestamp":1700000000}`),
-		State:    parse(tb, `{"tier":"gold","defaults":{"a":1,"b":2}}`),
-		Name:     "item", Binding: parse(tb, `{"sku":"pen","qty":2}`),
+		metadata: mustParse(tb, `{"actor":{"type":"user","id":"`+actor+`"},"timestamp":1700000000}`),
+		state:    mustParse(tb, `{"tier":"gold","defaults":{"a":1,"b":2}}`),
+		item:     mustParse(tb, `{"sku":"pen","qty":2}`),
 	}
 }
 
-// TestEval has a template, the value that it stands for, and whether it reads the state. A value of "" is none: an optional
+// TestTemplates has a template, the value that it stands for, and whether it reads the state. A value of "" is none: an optional
 // path leads nowhere.
-func TestEval(t *testing.T) {
+func TestTemplates(t *testing.T) {
 	for name, tc := range map[string]struct {
 		template, want string
 		state          bool
@@ -57,11 +82,11 @@ func TestEval(t *testing.T) {
 		"empty object":        {`{}`, `{}`, false},
 		"literal object":      {`{"b":1,"a":[true,{}]}`, `{"b":1,"a":[true,{}]}`, false},
 		"keys are no paths":   {`{"$.key":1}`, `{"$.key":1}`, false},
-		"members keep order":  {`{"z":"$.type","a":"$.key"}`, `{"z":"was_placed","a":"` + key + `"}`, false},
+		"members keep order":  {`{"z":"$.type","a":"$.key"}`, `{"z":"was_placed","a":"` + orderKey + `"}`, false},
 		"array of both kinds": {`["$.type",2,["$.data.n"]]`, `["was_placed",2,[1.50]]`, false},
 
-		"key":                      {`"$.key"`, `"` + key + `"`, false},
-		"id":                       {`"$.id"`, `"` + id + `"`, false},
+		"key":                      {`"$.key"`, `"` + orderKey + `"`, false},
+		"id":                       {`"$.id"`, `"` + orderID + `"`, false},
 		"type":                     {`"$.type"`, `"was_placed"`, false},
 		"data":                     {`"$.data.obj"`, `{"x":1,"y":{"z":2}}`, false},
 		"decimals are kept":        {`"$.data.n"`, `1.50`, false},
@@ -69,8 +94,7 @@ func TestEval(t *testing.T) {
 		"metadata":                 {`"$.metadata.actor.id"`, `"` + actor + `"`, false},
 		"timestamp":                {`"$.metadata.timestamp"`, `1700000000`, false},
 		"state":                    {`"$.state.tier"`, `"gold"`, true},
-		"state with the other":     {`"@.tier"`, `"gold"`, true},
-		"whole state":              {`"@"`, `{"tier":"gold","defaults":{"a":1,"b":2}}`, true},
+		"whole state":              {`"$.state"`, `{"tier":"gold","defaults":{"a":1,"b":2}}`, true},
 		"state deep inside":        {`{"a":[{"concat":["$.state.tier"]}]}`, `{"a":["gold"]}`, true},
 		"element":                  {`"$.data.list[1]"`, `"two"`, false},
 		"element from the end":     {`"$.data.list[-1].three"`, `3`, false},
@@ -78,20 +102,19 @@ func TestEval(t *testing.T) {
 		"entries of an array":      {`"$.data.list.$entries"`, `null`, false},
 		"binding":                  {`"$item"`, `{"sku":"pen","qty":2}`, false},
 		"member of a binding":      {`"$item.qty"`, `2`, false},
-		"another binding":          {`"$line.qty"`, `null`, false},
 		"null is a value":          {`"$.data.nil"`, `null`, false},
 		"optional null is a value": {`"$.data.nil?"`, `null`, false},
 		"nowhere":                  {`"$.data.none.deeper"`, `null`, false},
 		"nowhere in an object":     {`{"a":"$.data.none"}`, `{"a":null}`, false},
 		"member of a text":         {`"$.data.text.length"`, `null`, false},
-		"not a member of $":        {`"$.nothing"`, `null`, false},
+		"not a member of $":        {`"$.more"`, `null`, false},
 		"optional":                 {`"$.data.text?"`, `"a"`, false},
 		"optional nowhere":         {`"$.data.none?"`, ``, false},
 		"optional deep inside":     {`{"a":[1,{"b":"$.data.none?"}]}`, ``, false},
 		"optional binding":         {`"$item.none?"`, ``, false},
 		"optional state":           {`"$.state.none?"`, ``, true},
 
-		"concat":                      {`{"concat":["Order ","$.key"," of ","$.data.n"]}`, `"Order ` + key + ` of 1.50"`, false},
+		"concat":                      {`{"concat":["Order ","$.key"," of ","$.data.n"]}`, `"Order ` + orderKey + ` of 1.50"`, false},
 		"concat of nothing":           {`{"concat":[]}`, `""`, false},
 		"concat of literals":          {`{"concat":["a",1,true]}`, `"a1true"`, false},
 		"concat of booleans":          {`{"concat":["$.data.yes","/","$.data.no"]}`, `"true/false"`, false},
@@ -124,25 +147,21 @@ func TestEval(t *testing.T) {
 
 		"$literal":               {`{"$literal":"$.key"}`, `"$.key"`, false},
 		"$literal of operators":  {`{"$literal":{"concat":["$.key","@.x"]}}`, `{"concat":["$.key","@.x"]}`, false},
+		"$literal beside texts":  {`{"a":{"$literal":"$5"},"b":[{"$literal":"@"}]}`, `{"a":"$5","b":["@"]}`, false},
 		"$literal in an object":  {`{"a":{"$literal":"$5"},"b":"$.type"}`, `{"a":"$5","b":"was_placed"}`, false},
 		"$literal in an operand": {`{"concat":[{"$literal":"$"},"$.data.n"]}`, `"$1.50"`, false},
 		"$literal one of two":    {`{"$literal":"$.type","b":1}`, `{"$literal":"was_placed","b":1}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tmpl := template.Compile(parse(t, tc.template))
+			tmpl := template(t, tc.template, itemScope())
 			if tmpl.ReadsState() != tc.state {
 				t.Errorf("ReadsState is %t", !tc.state)
 			}
-			got, err := tmpl.Eval(context(t), limit)
-			switch {
-			case tc.want == "":
-				if !errors.Is(err, template.ErrAbsent) {
-					t.Errorf("got %s, %v, want ErrAbsent", got, err)
-				}
-			case err != nil || got.String() != tc.want:
-				t.Errorf("got  %s, %v\nwant %s", got, err, tc.want)
+			got, ok, err := tmpl.Eval(placed(t).env(t), limit)
+			if err != nil || ok != (tc.want != "") || ok && got.String() != tc.want {
+				t.Errorf("got  %s, %t, %v\nwant %s", got, ok, err, tc.want)
 			}
-			if tmpl.Source().String() != parse(t, tc.template).String() {
+			if tmpl.Source().String() != mustParse(t, tc.template).String() {
 				t.Errorf("the source is %s", tmpl.Source())
 			}
 		})
@@ -151,24 +170,24 @@ func TestEval(t *testing.T) {
 
 // TestTheWholeDocument looks at "$" itself, with and without what steps of a pipeline have added.
 func TestTheWholeDocument(t *testing.T) {
-	tmpl := template.Compile(parse(t, `"$"`))
+	tmpl := template(t, `"$"`, tick.Scope{})
 	if !tmpl.ReadsState() {
 		t.Error(`"$" has the state in it`)
 	}
-	c := &template.Context{Work: work.New(t.Context(), work.Command), Key: "a:b", ID: "b", Type: "e", Data: parse(t, `{"d":1}`)}
+	p := &place{key: "a:b", typ: "e", data: mustParse(t, `{"d":1}`)}
 	eval := func(want string) {
 		t.Helper()
-		if got, err := tmpl.Eval(c, limit); err != nil || got.String() != want {
-			t.Errorf("got %s, %v, want %s", got, err, want)
+		if got, ok, err := tmpl.Eval(p.env(t), limit); err != nil || !ok || got.String() != want {
+			t.Errorf("got %s, %t, %v, want %s", got, ok, err, want)
 		}
 	}
 	eval(`{"key":"a:b","id":"b","type":"e","data":{"d":1}}`)
-	c.More = []value.Member{{Key: "desk", Value: parse(t, `7`)}, {Key: "data", Value: parse(t, `{"d":2}`)}}
+	p.more = []value.Member{{Key: "desk", Value: mustParse(t, `7`)}, {Key: "data", Value: mustParse(t, `{"d":2}`)}}
 	eval(`{"key":"a:b","id":"b","type":"e","data":{"d":1},"desk":7}`) // the event's own members stay
 	for path, want := range map[string]string{
 		`"$.desk"`: "7", `"$.data.d"`: "1", `"$.key"`: `"a:b"`, `"$.metadata"`: "null", `"$.enriched.desk"`: "7", `"$.enriched.data.d"`: "2",
 	} {
-		if got, err := template.Compile(parse(t, path)).Eval(c, limit); err != nil || got.String() != want {
+		if got, _, err := template(t, path, tick.Scope{}).Eval(p.env(t), limit); err != nil || got.String() != want {
 			t.Errorf("%s: got %s, %v, want %s", path, got, err, want)
 		}
 	}
@@ -176,43 +195,71 @@ func TestTheWholeDocument(t *testing.T) {
 
 // TestEnriched: what steps of a pipeline have added goes by one name too, unless one of them has used it.
 func TestEnriched(t *testing.T) {
-	tmpl := template.Compile(parse(t, `"$.enriched.desk"`))
-	c := &template.Context{Work: work.New(t.Context(), work.Command), Key: "a:b", ID: "b", Type: "e"}
+	tmpl := template(t, `"$.enriched.desk"`, tick.Scope{})
+	p := &place{key: "a:b", typ: "e"}
 	eval := func(want string) {
 		t.Helper()
-		if got, err := tmpl.Eval(c, limit); err != nil || got.String() != want {
+		if got, _, err := tmpl.Eval(p.env(t), limit); err != nil || got.String() != want {
 			t.Errorf("got %s, %v, want %s", got, err, want)
 		}
 	}
 	eval("null")
-	c.More = []value.Member{{Key: "desk", Value: parse(t, `7`)}}
+	p.more = []value.Member{{Key: "desk", Value: mustParse(t, `7`)}}
 	eval("7")
-	c.More = append(c.More, value.Member{Key: "enriched", Value: parse(t, `{"desk":8}`)})
+	p.more = append(p.more, value.Member{Key: "enriched", Value: mustParse(t, `{"desk":8}`)})
 	eval("8")
 }
 
 // TestNoTemplate: an emit without data has those of an empty object.
 func TestNoTemplate(t *testing.T) {
-	tmpl := template.Compile(value.Value{})
-	got, err := tmpl.Eval(context(t), limit)
-	if tmpl != nil || err != nil || got.String() != "{}" || tmpl.ReadsState() || !tmpl.Source().IsMissing() {
-		t.Error(tmpl, got, err)
+	tmpl := tick.CompileTemplate(value.Value{}, "", itemScope(), &diag.List{})
+	got, ok, err := tmpl.Eval(placed(t).env(t), limit)
+	if tmpl != nil || err != nil || !ok || got.String() != "{}" || tmpl.ReadsState() || !tmpl.Source().IsMissing() {
+		t.Error(tmpl, got, ok, err)
 	}
 }
 
-// TestPaths has the paths that stand where an id, or the array of a map, is taken from.
-func TestPaths(t *testing.T) {
+// TestOneEnvironment: conditions, paths and templates of one event are evaluated in one environment, which another event takes
+// over without a trace of the first.
+func TestOneEnvironment(t *testing.T) {
+	p := placed(t)
+	p.more = []value.Member{{Key: "desk", Value: value.Int(7)}}
+	e := p.env(t)
+	scope := itemScope().With("other")
+	scope.Members = nil
+	var l diag.List
+	holds := tick.CompilePredicate(mustParse(t, `{"and":[{"equals":["$.id","`+orderID+`"]},{"gt":["$.desk",6]},
+		{"some":{"in":"$.data.list","match":{"equals":["$item","two"]}}},{"equals":["$item.sku","pen"]},{"equals":["@.tier","$.state.tier"]}]}`), "", scope, &l)
+	if holds == nil {
+		t.Fatal(l.All())
+	}
+	tmpl := template(t, `["$.desk","$item.qty","$other","$.state.tier","$.id"]`, scope)
+	for range 2 {
+		if is, ok, err := holds.Test(e); !is || !ok || err != nil {
+			t.Errorf("the condition is %t, %t, %v", is, ok, err)
+		}
+		if got, _, err := tmpl.Eval(e, limit); err != nil || got.String() != `[7,2,null,"gold","`+orderID+`"]` {
+			t.Error(got, err)
+		}
+	}
+	e.Renew(&tick.Event{Key: "a:b", Type: "e"})
+	if got, _, err := tmpl.Eval(e, limit); err != nil || got.String() != `[null,null,null,null,"b"]` {
+		t.Error(got, err)
+	}
+}
+
+// TestPathsAlone has the paths that stand where an id, or the array of a map, is taken from.
+func TestPathsAlone(t *testing.T) {
 	for text, tc := range map[string]struct {
 		want            string
 		state, optional bool
 	}{
-		"$.key":               {`"` + key + `"`, false, false},
-		"$.id":                {`"` + id + `"`, false, false},
+		"$.key":               {`"` + orderKey + `"`, false, false},
+		"$.id":                {`"` + orderID + `"`, false, false},
 		"$.metadata.actor.id": {`"` + actor + `"`, false, false},
 		"$item.sku":           {`"pen"`, false, false},
 		"$item.none":          {``, false, false},
 		"$item.none?":         {``, false, true},
-		"$other.sku":          {``, false, false},
 		"$.data.list":         {`[1,"two",{"three":3}]`, false, false},
 		"$.data.none":         {``, false, false},
 		"$.data.nil?":         {`null`, false, true},
@@ -220,19 +267,17 @@ func TestPaths(t *testing.T) {
 		"$.data.n":            {`1.50`, false, false},
 		"$.state.tier":        {`"gold"`, true, false},
 		"$.state":             {`{"tier":"gold","defaults":{"a":1,"b":2}}`, true, false},
-		"@.tier":              {`"gold"`, true, false},
 		"$.state.$entries":    {`[{"key":"tier","value":"gold"},{"key":"defaults","value":{"a":1,"b":2}}]`, true, false},
-		"$[0]":                {``, true, false},
 	} {
-		parsed, err := jsonpath.Parse(text)
-		if err != nil {
-			t.Fatal(err)
+		var l diag.List
+		p := tick.CompilePath(value.StringValue(text), "", "a path", itemScope(), &l)
+		if p == nil {
+			t.Fatal(l.All())
 		}
-		p := template.NewPath(parsed)
 		if p.ReadsState() != tc.state || p.Optional() != tc.optional || p.Text() != text {
 			t.Errorf("%s: reads the state %t, optional %t, text %s", text, p.ReadsState(), p.Optional(), p.Text())
 		}
-		got, err := p.In(context(t))
+		got, err := p.In(placed(t).env(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -244,7 +289,7 @@ func TestPaths(t *testing.T) {
 
 // TestValuesAreBounded: what a template puts together, or multiplies, must not fill the memory.
 func TestValuesAreBounded(t *testing.T) {
-	c := &template.Context{Work: work.New(t.Context(), work.Command), Data: parse(t, `{"s":"`+strings.Repeat("x", 1000)+`"}`)}
+	p := &place{data: mustParse(t, `{"s":"`+strings.Repeat("x", 1000)+`"}`)}
 	many := strings.TrimSuffix(strings.Repeat(`"$.data.s",`, 10), ",")
 	deep := strings.Repeat(`{"a":`, value.MaxDepth-3) + `"$.data"` + strings.Repeat(`}`, value.MaxDepth-3)
 	for text, fits := range map[string]bool{
@@ -257,25 +302,25 @@ func TestValuesAreBounded(t *testing.T) {
 		deep:                                                           true,
 		`[[` + deep + `]]`:                                             false,
 	} {
-		_, err := template.Compile(parse(t, text)).Eval(c, 5000)
-		if fits && err != nil || !fits && !errors.Is(err, template.ErrTooLarge) {
+		_, _, err := template(t, text, itemScope()).Eval(p.env(t), 5000)
+		if fits && err != nil || !fits && !errors.Is(err, tick.ErrTooLarge) {
 			t.Errorf("%.60s: fits %t, got %v", text, fits, err)
 		}
 	}
 }
 
-// naive evaluates a template by walking it. It reports false where an optional path leads nowhere.
-func naive(v value.Value, c *template.Context) (value.Value, bool) {
+// walked evaluates a template by walking it. It reports false where an optional path leads nowhere.
+func walked(v value.Value, c *place) (value.Value, bool) {
 	switch v.Kind() {
 	case value.String:
 		if jsonpath.IsPath(v.Str()) {
 			if p, err := jsonpath.Parse(v.Str()); err == nil {
-				at := follow(p, c)
+				at := followed(p, c)
 				return at.OrNull(), !at.IsMissing() || !p.Optional
 			}
 		}
 	case value.Array:
-		elems, ok := naiveAll(v.Elems(), c)
+		elems, ok := walkedAll(v.Elems(), c)
 		return value.ArrayValue(elems...), ok
 	case value.Object:
 		if v.Len() == 1 {
@@ -284,13 +329,13 @@ func naive(v value.Value, c *template.Context) (value.Value, bool) {
 				return arg, true
 			case "coalesce":
 				for _, e := range arg.Elems() {
-					if at, ok := naive(e, c); ok && at.Kind() != value.Null {
+					if at, ok := walked(e, c); ok && at.Kind() != value.Null {
 						return at, true
 					}
 				}
 				return value.NullValue(), true
 			case "concat":
-				elems, ok := naiveAll(arg.Elems(), c)
+				elems, ok := walkedAll(arg.Elems(), c)
 				text := ""
 				for _, e := range elems {
 					if e.Kind() == value.String {
@@ -303,7 +348,7 @@ func naive(v value.Value, c *template.Context) (value.Value, bool) {
 			case "merge":
 				var members []value.Member
 				for _, item := range arg.Elems() {
-					e, ok := naive(item, c)
+					e, ok := walked(item, c)
 					if !ok {
 						continue
 					}
@@ -321,7 +366,7 @@ func naive(v value.Value, c *template.Context) (value.Value, bool) {
 		var members []value.Member
 		all := true
 		for _, m := range v.Members() {
-			at, ok := naive(m.Value, c)
+			at, ok := walked(m.Value, c)
 			members, all = append(members, value.Member{Key: m.Key, Value: at}), all && ok
 		}
 		return value.ObjectValue(members...), all
@@ -330,80 +375,130 @@ func naive(v value.Value, c *template.Context) (value.Value, bool) {
 	return v, true
 }
 
-func naiveAll(list []value.Value, c *template.Context) ([]value.Value, bool) {
+func walkedAll(list []value.Value, c *place) ([]value.Value, bool) {
 	out, all := make([]value.Value, len(list)), true
 	for i, e := range list {
 		var ok bool
-		out[i], ok = naive(e, c)
+		out[i], ok = walked(e, c)
 		all = all && ok
 	}
 	return out, all
 }
 
-// follow follows a path from the whole of what it starts in.
-func follow(p jsonpath.Path, c *template.Context) value.Value {
-	switch {
-	case p.Root == jsonpath.Current:
-		return p.In(c.State)
-	case p.Root == jsonpath.Binding && p.Name == c.Name:
-		return p.In(c.Binding)
-	case p.Root == jsonpath.Binding:
-		return value.Value{}
+// followed follows a path from the whole of what it starts in.
+func followed(p jsonpath.Path, c *place) value.Value {
+	root := c.item
+	if p.Root == jsonpath.Document {
+		_, id, _ := strings.Cut(c.key, ":")
+		document := []value.Member{
+			{Key: "key", Value: value.StringValue(c.key)},
+			{Key: "id", Value: value.StringValue(id)},
+			{Key: "type", Value: value.StringValue(c.typ)},
+			{Key: "data", Value: c.data},
+			{Key: "metadata", Value: c.metadata},
+			{Key: "state", Value: c.state},
+		}
+		root = value.ObjectValue(slices.DeleteFunc(document, func(m value.Member) bool { return m.Value.IsMissing() })...)
 	}
-	document := []value.Member{
-		{Key: "key", Value: value.StringValue(c.Key)},
-		{Key: "id", Value: value.StringValue(c.ID)},
-		{Key: "type", Value: value.StringValue(c.Type)},
-		{Key: "data", Value: c.Data},
-		{Key: "metadata", Value: c.Metadata},
-		{Key: "state", Value: c.State},
+	if root = root.At(p.Steps); p.Entries {
+		return jsonpath.Entries(root)
 	}
-	document = slices.DeleteFunc(document, func(m value.Member) bool { return m.Value.IsMissing() })
-	return p.In(value.ObjectValue(document...))
+	return root
 }
 
-// FuzzEval compiles any template and evaluates it in any event. Nothing panics, the value is within its limit, and it is the
+// FuzzTemplate compiles any template and evaluates it in any event. Nothing panics, the value is within its limit, and it is the
 // one that walking the template yields.
-func FuzzEval(f *testing.F) {
+func FuzzTemplate(f *testing.F) {
 	const event = `{"a":{"b":[1,null,"x"]},"n":0.10}`
 	for _, text := range []string{
-		`{"concat":["$.data.a.b[0]","@.s",{"coalesce":["$.x?","$item"]}]}`, `{"merge":["$.data","$.state",{"$literal":"$"}]}`,
-		`["$","$.data.n?","$.state.$entries"]`, `{"a":"$.key","b":{"concat":"none"}}`, `{"coalesce":{"a":1}}`, `{"merge":null}`, `"$..x"`, `"@"`,
+		`{"concat":["$.data.a.b[0]","$.state.s",{"coalesce":["$.type?","$item"]}]}`, `{"merge":["$.data","$.state",{"$literal":"$"}]}`,
+		`["$","$.data.n?","$.state.$entries"]`, `{"a":"$.key","b":{"concat":["none"]}}`, `{"coalesce":[{"a":1}]}`, `{"merge":null}`, `"$..x"`, `"@"`,
 	} {
 		f.Add(text, event, `{"s":true}`, `[1]`)
 	}
-	f.Fuzz(func(t *testing.T, text, data, state, binding string) {
-		tmpl, err := value.ParseString(text)
+	f.Fuzz(func(t *testing.T, text, data, state, item string) {
+		v, err := value.ParseString(text)
 		if err != nil {
 			return
 		}
-		c := &template.Context{Work: work.New(t.Context(), work.Command), Key: key, ID: id, Type: "e", Metadata: value.ObjectValue(), Name: "item"}
-		for src, into := range map[string]*value.Value{data: &c.Data, state: &c.State, binding: &c.Binding} {
+		var l diag.List
+		tmpl := tick.CompileTemplate(v, "", itemScope(), &l)
+		if (tmpl == nil) != (l.Errors() > 0) {
+			t.Fatalf("%s: %v, but %d errors", text, tmpl, l.Errors())
+		}
+		if tmpl == nil {
+			return
+		}
+		p := &place{key: orderKey, typ: "e", metadata: value.ObjectValue(value.Member{Key: "timestamp", Value: value.Int(0)})}
+		for src, into := range map[string]*value.Value{data: &p.data, state: &p.state, item: &p.item} {
 			// What is no JSON is missing.
 			*into, _ = value.ParseString(src)
 		}
-		compiled := template.Compile(tmpl)
-		got, err := compiled.Eval(c, 1<<16)
+		got, ok, err := tmpl.Eval(p.env(t), 1<<16)
 		switch {
-		case errors.Is(err, template.ErrTooLarge):
+		case errors.Is(err, tick.ErrTooLarge):
 			return
-		case err != nil && !errors.Is(err, template.ErrAbsent):
+		case err != nil:
 			t.Fatal(err)
-		case err == nil && got.IsMissing():
+		case ok && got.IsMissing():
 			t.Fatal("the value is missing")
-		}
-		if err == nil && got.Size() > 1<<16 {
+		case ok && got.Size() > 1<<16:
 			t.Fatal("the value is too large")
 		}
-		want, ok := naive(tmpl, c)
-		if ok != (err == nil) || ok && got.String() != want.String() {
-			t.Fatalf("%s is %s, %v; walking it yields %s, %t", tmpl, got, err, want, ok)
+		want, has := walked(v, p)
+		if ok != has || ok && got.String() != want.String() {
+			t.Fatalf("%s is %s, %t; walking it yields %s, %t", text, got, ok, want, has)
 		}
-		if !compiled.ReadsState() {
-			c.State = value.Value{}
-			if again, _ := compiled.Eval(c, 1<<16); err == nil && again.String() != got.String() {
-				t.Fatalf("%s does not read the state, but without it is %s and not %s", tmpl, again, got)
+		if !tmpl.ReadsState() {
+			p.state = value.Value{}
+			if again, _, _ := tmpl.Eval(p.env(t), 1<<16); ok && again.String() != got.String() {
+				t.Fatalf("%s does not read the state, but without it is %s and not %s", text, again, got)
 			}
 		}
 	})
+}
+
+// TestWildcards has paths of projections into a value of their own, and what following them takes.
+func TestWildcards(t *testing.T) {
+	const doc = `{"a":{"b":[1,{"c":null},[2,3]]},"o":{"x":1,"y":"z"},"lines":[{"id":"p","tags":["t1","t2"]},{"tags":[]},{"id":"q","tags":"no"},5],"s":"text"}`
+	tests := []struct{ path, want string }{
+		{"$", doc},
+		{"$.a.b[0]", `1`},
+		{"$.a.b[1].c", `null`},
+		{"$.a.b[-1][1]", `3`},
+		{"$.a.b[-4]", ``},
+		{"$.a.b[3]", ``},
+		{"$.a.b.c", ``},
+		{"$.a[0]", ``},
+		{"$.s.length", ``},
+		{"$.o.$entries", `[{"key":"x","value":1},{"key":"y","value":"z"}]`},
+		{"$.a.b.$entries", `null`},
+		{"$.s.$entries", `null`},
+		{"$.none.$entries", ``},
+		{"$.none.$entries?", ``},
+		{"$.lines[*].id", `["p","q"]`},
+		{"$.lines[*].tags[*]", `["t1","t2"]`},
+		{"$.lines[*]", `[{"id":"p","tags":["t1","t2"]},{"tags":[]},{"id":"q","tags":"no"},5]`},
+		{"$.lines[*].tags", `[["t1","t2"],[],"no"]`},
+		{"$.lines[0].tags[*]", `["t1","t2"]`},
+		{"$.o[*]", ``},
+		{"$.none[*].x", ``},
+	}
+	for _, test := range tests {
+		var l diag.List
+		p := tick.CompilePath(value.StringValue(test.path), "", "a path", tick.Scope{Plain: true, Wildcards: true}, &l)
+		if p == nil {
+			t.Errorf("%s: %v", test.path, l.All())
+			continue
+		}
+		b := work.Counted(work.Command)
+		e := tick.NewEnv(b)
+		e.SetDocument(mustParse(t, doc))
+		if got, err := p.In(e); got.String() != test.want || err != nil {
+			t.Errorf("%s is %s, %v, want %s", test.path, got, err, test.want)
+		}
+		if most := int64(4 + len(doc)/2); b.Spent() < 1 || b.Spent() > most {
+			t.Errorf("%s takes %d units", test.path, b.Spent())
+		}
+	}
 }

@@ -1,0 +1,260 @@
+package tick
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"j17/internal/spec/diag"
+	"j17/internal/spec/jsonpath"
+	"j17/internal/value"
+)
+
+// Scope says what the paths of an expression outside of handlers can start with.
+type Scope struct {
+	// Bindings are the names that may follow "$". Env.Bind knows them by their places in this list.
+	Bindings []string
+	// Members are the members that "$" has; nil where nobody knows them all, since custom code adds some.
+	Members []string
+	// Plain tells that "$" is no event but what Env.SetDocument was given.
+	Plain bool
+	// Wildcards allows "[*]".
+	Wildcards bool
+}
+
+// Has reports whether a name is bound.
+func (s Scope) Has(binding string) bool { return slices.Contains(s.Bindings, binding) }
+
+// With returns the scope in which one more name is bound.
+func (s Scope) With(binding string) Scope {
+	s.Bindings = append(slices.Clone(s.Bindings), binding)
+	return s
+}
+
+// allows reports whether "$" may have a member.
+func (s Scope) allows(member string) bool {
+	return s.Members == nil || slices.Contains(s.Members, member)
+}
+
+// expression is what compiled expressions have in common.
+type expression struct {
+	slots      int
+	readsState bool
+}
+
+// Predicate is a compiled condition. It may be used by many goroutines at the same time.
+type Predicate struct {
+	expression
+	root predicate
+}
+
+// ReadsState reports whether the predicate may read the state. A nil Predicate reads nothing.
+func (p *Predicate) ReadsState() bool { return p != nil && p.readsState }
+
+// Test reports whether the predicate holds. ok is false when a path that ends in "?" leads nowhere: what the predicate
+// guards is then to be left out altogether. The error is that of the budget of e, which has ended.
+func (p *Predicate) Test(e *Env) (holds, ok bool, err error) {
+	e.begin(p.slots)
+	v := p.root.test(e)
+	if err := e.work.Err(); err != nil {
+		return false, false, err
+	}
+	return v == yes, v != skip, nil
+}
+
+// Path is a compiled path that stands by itself, such as where an id is taken from. It is immutable.
+type Path struct {
+	expression
+	text string
+	node *pathNode
+}
+
+// Text is the path as it was written.
+func (p *Path) Text() string { return p.text }
+
+// ReadsState reports whether the path may lead into the state. A nil Path reads nothing.
+func (p *Path) ReadsState() bool { return p != nil && p.readsState }
+
+// Optional reports whether the path ends in "?": where it leads nowhere, what it stands in is left out.
+func (p *Path) Optional() bool { return p.node.optional }
+
+// In follows the path. The result is missing where it leads nowhere. The error is that of the budget of e, which has ended.
+func (p *Path) In(e *Env) (value.Value, error) {
+	e.begin(p.slots)
+	v := p.node.find(e)
+	return v, e.work.Err()
+}
+
+// Template is a compiled value in which paths and operators stand for what they yield. It is immutable.
+type Template struct {
+	expression
+	source value.Value
+	root   node
+}
+
+// Source is what the template was compiled from, missing for a nil Template.
+func (t *Template) Source() value.Value {
+	if t == nil {
+		return value.Value{}
+	}
+	return t.source
+}
+
+// ReadsState reports whether the template may read the state. A nil Template reads nothing.
+func (t *Template) ReadsState() bool { return t != nil && t.readsState }
+
+// ErrTooLarge is what Template.Eval returns for a value that would be larger than allowed, or nested too deep.
+var ErrTooLarge = errors.New("tick: the value is too large")
+
+// Eval computes the template's value, which has at most about limit bytes as JSON; paths that lead nowhere yield null. A nil
+// Template is an empty object. ok is false when a path that ends in "?" leads nowhere. Errors are ErrTooLarge and that of the
+// budget of e, which has ended.
+func (t *Template) Eval(e *Env, limit int) (v value.Value, ok bool, err error) {
+	if t == nil {
+		return value.ObjectValue(), true, nil
+	}
+	e.begin(t.slots)
+	e.left = limit
+	v, ok = t.root.eval(e)
+	switch err := e.work.Err(); {
+	case err != nil:
+		return value.Value{}, false, err
+	case !ok:
+		return value.Value{}, false, nil
+	case e.left < 0:
+		return value.Value{}, false, ErrTooLarge
+	}
+	return v, true, e.bounded(v, limit)
+}
+
+// bounded tells whether a value has at most limit bytes as JSON and is not nested too deep. Its size comes first: what is
+// small enough is quickly looked through.
+func (e *Env) bounded(v value.Value, limit int) error {
+	size, n := v.Weigh()
+	if !e.spend(n) {
+		return e.work.Err()
+	}
+	if size > limit {
+		return ErrTooLarge
+	}
+	flat, n := v.Nested(value.MaxDepth - 1)
+	if !e.spend(n) {
+		return e.work.Err()
+	}
+	if !flat {
+		return ErrTooLarge
+	}
+	return nil
+}
+
+// CompilePredicate compiles a condition. It adds everything that is wrong to l and returns nil if that includes an error.
+func CompilePredicate(v value.Value, at diag.Pointer, s Scope, l *diag.List) *Predicate {
+	c := newCompiler(conditions, s, l)
+	before := l.Errors()
+	root := c.condition(v, at)
+	if l.Errors() > before {
+		return nil
+	}
+	return &Predicate{expression: c.done(), root: root}
+}
+
+// CompilePath compiles a path that starts with "$". what names it in messages. It adds what is wrong with it to l and returns nil
+// if that includes an error, and for a missing v.
+func CompilePath(v value.Value, at diag.Pointer, what string, s Scope, l *diag.List) *Path {
+	c := newCompiler(templates, s, l)
+	before := l.Errors()
+	n, ok := c.outerPath(v, at, what).(*pathNode)
+	if !ok || l.Errors() > before {
+		return nil
+	}
+	return &Path{expression: c.done(), text: v.Str(), node: n}
+}
+
+// outerPath compiles a path for which nothing else can stand.
+func (c *compiler) outerPath(v value.Value, at diag.Pointer, what string) node {
+	text, ok := textOf(v, at, what, c.l)
+	switch {
+	case !ok:
+		return &literal{}
+	case text[0] != '$':
+		c.errorf(at, "%s must be a path, which %s is not", what, diag.Quote(text)).Hintf(`paths start with "$", as in "$.data.items"`)
+		return &literal{}
+	}
+	return c.pathText(text, at, false)
+}
+
+// maxName is how long the name of a binding may be.
+const maxName = 64
+
+// NewBinding reads the name that each element gets, "$" included. It adds what is wrong with it to l and returns "" then.
+func NewBinding(v value.Value, at diag.Pointer, s Scope, l *diag.List) string {
+	text, ok := textOf(v, at, "as", l)
+	if !ok {
+		return ""
+	}
+	name, dollar := strings.CutPrefix(text, "$")
+	switch {
+	case !dollar || !jsonpath.IsName(name) || len(name) > maxName:
+		l.Errorf(at, "%s cannot name an element; names look like \"$item\"", diag.Quote(text)).Hintf(`use "$", a letter, and letters, digits and "_"`)
+		return ""
+	case s.Has(name):
+		l.Errorf(at, "%s is bound already", diag.Quote(text)).Hintf("choose another name")
+		return ""
+	default:
+		return text
+	}
+}
+
+// textOf returns a text that is not empty. A missing one has been reported already.
+func textOf(v value.Value, at diag.Pointer, what string, l *diag.List) (string, bool) {
+	switch {
+	case v.IsMissing():
+	case v.Kind() != value.String:
+		l.Errorf(at, "%s must be a string, not %s", what, kindOf(v))
+	case v.Str() == "":
+		l.Errorf(at, "%s must not be empty", what)
+	default:
+		return v.Str(), true
+	}
+	return "", false
+}
+
+// CompileTemplate compiles the data of an event that is brought about: strings that are paths stand for what they lead to,
+// and objects whose only key is one of the operators for what that yields. It adds everything that is wrong to l and returns
+// nil if that includes an error, and for a missing v.
+func CompileTemplate(v value.Value, at diag.Pointer, s Scope, l *diag.List) *Template {
+	return compileTemplate(templates, v, at, s, l)
+}
+
+// CompileSelection compiles the shape of what a projection puts together: a template with the operators $map and $lookup, in
+// which a member or an element that is an optional path which leads nowhere is left out.
+func CompileSelection(v value.Value, at diag.Pointer, s Scope, l *diag.List) *Template {
+	return compileTemplate(selections, v, at, s, l)
+}
+
+func compileTemplate(in language, v value.Value, at diag.Pointer, s Scope, l *diag.List) *Template {
+	if v.IsMissing() {
+		return nil
+	}
+	c := newCompiler(in, s, l)
+	before := l.Errors()
+	root := c.value(v, at, false)
+	if l.Errors() > before {
+		return nil
+	}
+	return &Template{expression: c.done(), source: v, root: root}
+}
+
+func newCompiler(in language, s Scope, l *diag.List) *compiler {
+	c := &compiler{l: l, language: in, scope: s}
+	for _, name := range s.Bindings {
+		c.slots = append(c.slots, "$"+name)
+	}
+	c.visible = slices.Clone(c.slots)
+	return c
+}
+
+// done returns what is known of an expression that has been compiled.
+func (c *compiler) done() expression {
+	return expression{slots: len(c.slots), readsState: c.readsState}
+}
