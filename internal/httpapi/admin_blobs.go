@@ -13,7 +13,6 @@ import (
 
 	"j17"
 	"j17/internal/blob"
-	"j17/internal/clock"
 	"j17/internal/deploy"
 )
 
@@ -69,15 +68,6 @@ func (c *call) putBlob(w http.ResponseWriter) error {
 		status = http.StatusCreated
 	}
 	return c.answer(w, status, nil, member{"blob", b})
-}
-
-// allowTime extends what the server allows for reading a request and for answering it.
-func (c *call) allowTime(w http.ResponseWriter, d time.Duration) {
-	until := clock.System{}.Now().Add(d) // of the connection, whatever the server's clock shows
-	control := http.NewResponseController(w)
-	// Where there is no connection, as in tests, there are no limits either.
-	_ = control.SetReadDeadline(until)
-	_ = control.SetWriteDeadline(until)
 }
 
 // uploadForm is a form with a file that is read as it arrives, if its name is known by then.

@@ -85,75 +85,6 @@ func (c *call) exportAggregates(out *lines, only string) error {
 	return nil
 }
 
-// lines is an answer of many objects, one a line or, as one document, in an array. What is wrong before the first one is
-// answered as an error; later, only breaking the answer off tells that it is not whole.
-type lines struct {
-	c     *call
-	w     http.ResponseWriter
-	of    string
-	whole bool
-	line  []byte
-	begun bool
-	// position is where an export of events has got to. Where it ends is not known before it does, so that this can only be a
-	// trailer: an export has no end to look ahead to.
-	position j17.StreamID
-}
-
-// headerPosition says up to which position of an environment an answer has all events.
-const headerPosition = "X-J17-Position"
-
-// add writes an object, which may be made in l.line.
-func (l *lines) add(object []byte) {
-	l.line = object
-	l.start()
-	switch {
-	case !l.whole:
-		object = append(object, '\n')
-	case l.begun:
-		l.c.put(l.w, []byte(",\n"))
-	}
-	l.begun = true
-	l.c.put(l.w, object)
-}
-
-// start begins the answer.
-func (l *lines) start() {
-	if l.c.status != 0 {
-		return
-	}
-	if l.of == "events" {
-		l.w.Header().Set("Trailer", headerPosition)
-	}
-	if !l.whole {
-		l.c.startLines(l.w)
-		return
-	}
-	h := l.w.Header()
-	h.Set("Content-Type", typeJSON)
-	h.Set("Cache-Control", "no-store")
-	l.c.status = http.StatusOK
-	l.w.WriteHeader(http.StatusOK)
-	l.c.put(l.w, []byte(`{"ok":true,"`+l.of+`":[`))
-}
-
-// close ends the answer, or breaks it off.
-func (l *lines) close(err error) error {
-	switch {
-	case err != nil && l.c.status == 0:
-		return err
-	case err != nil:
-		panic(http.ErrAbortHandler)
-	}
-	l.start()
-	if l.whole {
-		l.c.put(l.w, []byte("]}"))
-	}
-	if !l.position.IsZero() {
-		l.w.Header().Set(headerPosition, l.position.String())
-	}
-	return nil
-}
-
 // importEvents is POST import and POST import_jsonl: events that are history.
 func (c *call) importEvents(w http.ResponseWriter) error { return c.record(w, "events.import", false) }
 
@@ -289,21 +220,4 @@ func (c *call) eventFile(w http.ResponseWriter) (*eventFile, error) {
 		return nil, j17.Errorf(j17.CodeInvalidRequest, "The request body could not be read to its end").Because(err)
 	}
 	return nil, j17.Errorf(j17.CodeInvalidJSON, "The request body is empty; it must have events")
-}
-
-// aside opens a file for what has to wait. It has no name, so that nothing is left of it whatever happens.
-func aside() (*os.File, error) {
-	f, err := os.CreateTemp("", "j17-*")
-	if err != nil {
-		return nil, noRoom(err)
-	}
-	if err := os.Remove(f.Name()); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
-// noRoom is the error of a body that could not be put aside.
-func noRoom(err error) error {
-	return j17.Errorf(j17.CodeStorageFull, "The server could not put the file aside: there is no room in its folder for temporary files (TMPDIR), or no such folder. Nothing was stored.").Because(err)
 }

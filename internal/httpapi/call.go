@@ -1,14 +1,12 @@
 package httpapi
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"time"
 
@@ -19,18 +17,6 @@ import (
 	"j17/internal/clock"
 	"j17/internal/control"
 	"j17/internal/work"
-)
-
-// Names of headers of our own.
-const (
-	headerCorrelationID       = "X-Correlation-Id"
-	headerRequestID           = "X-Request-Id"
-	headerIdempotencyKey      = "Idempotency-Key"
-	headerIdempotencyKeyOld   = "X-Idempotency-Key" // an older name of the same header
-	headerIdempotencyReplayed = "X-Idempotency-Replayed"
-	headerRateLimit           = "X-Ratelimit-Limit"
-	headerRateRemaining       = "X-Ratelimit-Remaining"
-	headerRateScope           = "X-Ratelimit-Scope"
 )
 
 // call is one request on its way through the API.
@@ -161,40 +147,6 @@ func described(e *j17.Error) string {
 		return said + ": " + about + first.Message
 	}
 	return about + said
-}
-
-// smallAnswer is how large an answer is put together in memory, since one call of the system is cheaper than several.
-const smallAnswer = 16 << 10
-
-// write sends an answer of one or more parts whose headers are set. Large parts are not copied: they may belong to a cache.
-func (c *call) write(w http.ResponseWriter, status int, parts ...[]byte) {
-	size := 0
-	for _, part := range parts {
-		size += len(part)
-	}
-	c.status = status
-	c.bytes += int64(size)
-	c.awaitReplicas()
-	w.Header()["Content-Length"] = []string{strconv.Itoa(size)}
-	w.WriteHeader(status)
-	if c.request.Method == http.MethodHead {
-		return
-	}
-	if len(parts) > 1 && size <= smallAnswer {
-		parts = [][]byte{bytes.Join(parts, nil)}
-	}
-	for _, part := range parts {
-		if _, err := w.Write(part); err != nil { //nolint:gosec // JSON, never HTML
-			return // the client is gone, there is nobody to tell
-		}
-	}
-}
-
-// reply sends a JSON answer.
-func (c *call) reply(w http.ResponseWriter, status int, body []byte) error {
-	w.Header()["Content-Type"] = []string{typeJSON}
-	c.write(w, status, body)
-	return nil
 }
 
 // compressed compresses large answers for clients that accept it.

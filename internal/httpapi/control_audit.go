@@ -63,18 +63,6 @@ func (c *call) exportAudit(w http.ResponseWriter) error {
 	return nil
 }
 
-// startLines begins an answer of JSON lines.
-func (c *call) startLines(w http.ResponseWriter) {
-	if c.status != 0 {
-		return
-	}
-	c.status = http.StatusOK
-	h := w.Header()
-	h.Set("Content-Type", typeLines)
-	h.Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusOK)
-}
-
 // getFault is GET /api/errors/{error_id} and the administration's GET errors/{error_id}, which knows the errors of its
 // environment only.
 func (c *call) getFault(w http.ResponseWriter) error {

@@ -126,11 +126,3 @@ func (c *call) rotateSigningKey(w http.ResponseWriter) error {
 	}
 	return c.answer(w, http.StatusOK, nil)
 }
-
-// decodeOptional reads a small JSON object like decode, and nothing where there is no body.
-func (c *call) decodeOptional(w http.ResponseWriter, into any) error {
-	if c.request.ContentLength == 0 {
-		return nil
-	}
-	return c.decode(w, into)
-}

@@ -99,18 +99,6 @@ func (c *call) pollChanges(w http.ResponseWriter) error {
 // maxPoll bounds what a worker may say: the uses of all keys there can be.
 const maxPoll = 64 << 20
 
-// decodeLarge reads a JSON object of another node.
-func (c *call) decodeLarge(w http.ResponseWriter, into any, limit int64) error {
-	raw, err := c.readBody(w, limit)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal([]byte(raw), into); err != nil {
-		return j17.Errorf(j17.CodeInvalidJSON, "The request is not what another node of this version would send.").Because(err)
-	}
-	return nil
-}
-
 // putSpecOfWorker is POST /internal/control/specs: the last step of a deployment on a worker.
 func (c *call) putSpecOfWorker(w http.ResponseWriter) error {
 	var p Put

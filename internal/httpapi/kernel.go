@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"crypto/sha256"
+	"crypto/subtle"
 	"errors"
 	"net/http"
 	"net/http/pprof"
@@ -190,4 +192,33 @@ func bearer(r *http.Request) (string, error) {
 		return strings.TrimSpace(v[len(scheme):]), nil
 	}
 	return "", j17.Errorf(j17.CodeUnauthorized, "The Authorization header must have the form 'Bearer <key>'.")
+}
+
+// headerNodeSecret carries the secret that the nodes of one server share.
+const headerNodeSecret = "X-Node-Secret" //nolint:gosec // a name, not the secret
+
+// admitNode lets in who knows the node secret.
+func (c *call) admitNode() error {
+	given := c.request.Header[headerNodeSecret]
+	if len(given) != 1 || given[0] == "" {
+		return j17.Errorf(j17.CodeUnauthorized, "This needs the node secret, in one header %s.", headerNodeSecret)
+	}
+	peer := c.peer()
+	if wait := c.api.guesses.Take(peer, c.api.Clock.Now()); wait > 0 {
+		e := j17.Errorf(j17.CodeRateLimited, "Too many wrong node secrets came from this address. Try again in %d seconds.", seconds(wait))
+		e.Details = auth.RetryAfter{Seconds: seconds(wait)}
+		c.api.refusals.note(c, e)
+		return e
+	}
+	// Hashes have one length, so that not even the secret's length shows in the time this takes.
+	got, want := sha256.Sum256([]byte(given[0])), sha256.Sum256([]byte(c.api.Registry.Secrets.NodeSecret()))
+	if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+		err := j17.Errorf(j17.CodeForbidden, "This is not the node secret of this server.")
+		c.api.refusals.note(c, err)
+		return err
+	}
+	c.api.guesses.Right(peer)
+	c.principal = j17.Principal{Kind: j17.Node}
+	c.actFor()
+	return nil
 }

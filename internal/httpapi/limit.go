@@ -12,12 +12,6 @@ import (
 	"j17/internal/control"
 )
 
-// Headers of the IETF draft on rate limits (draft-ietf-httpapi-ratelimit-headers), which stand beside our own.
-const (
-	headerRatePolicy = "Ratelimit-Policy"
-	headerRate       = "Ratelimit"
-)
-
 // The scopes of limits, as headers and messages name them.
 const (
 	scopeKey     = "api-key"

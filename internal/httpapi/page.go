@@ -155,12 +155,3 @@ func (p *eventPage) next() bool {
 	}
 	return len(p.piece) > 0
 }
-
-// put writes a part of an answer that has begun, and breaks the answer off where the client is gone.
-func (c *call) put(w http.ResponseWriter, part []byte) {
-	n, err := w.Write(part)
-	c.bytes += int64(n)
-	if err != nil {
-		panic(http.ErrAbortHandler)
-	}
-}

@@ -1,11 +1,8 @@
 package httpapi
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"j17"
 	"j17/internal/engine"
@@ -114,42 +111,6 @@ func (c *call) load(typ, id string, o engine.LoadOptions) (engine.State, error) 
 	}
 }
 
-// known sets the entity tag of what is read. If the client has that already, it answers so and reports true.
-func (c *call) known(w http.ResponseWriter, tag string) (bool, error) {
-	tags, err := entityTags(c.request.Header, "If-None-Match")
-	if err != nil {
-		return false, err
-	}
-	h := w.Header()
-	h["Etag"] = []string{tag}
-	h["Cache-Control"] = []string{"private, no-cache"}
-	for _, t := range tags {
-		if t == "*" || strings.TrimPrefix(t, "W/") == tag {
-			c.status = http.StatusNotModified
-			w.WriteHeader(http.StatusNotModified)
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-// page answers a read whose entity tag is a digest of what it answers.
-func (c *call) page(w http.ResponseWriter, contentType string, body []byte) error {
-	sum := sha256.Sum256(body)
-	if known, err := c.known(w, `"`+hex.EncodeToString(sum[:8])+`"`); known || err != nil {
-		return err
-	}
-	w.Header()["Content-Type"] = []string{contentType}
-	c.write(w, http.StatusOK, body)
-	return nil
-}
-
-// Content types of pages.
-const (
-	typeJSON  = "application/json"
-	typeLines = "application/x-ndjson"
-)
-
 // length is GET /{type}/{id}/length.
 func (c *call) length(w http.ResponseWriter) error {
 	r := c.request
@@ -172,17 +133,4 @@ func (c *call) events(w http.ResponseWriter) error {
 		return err
 	}
 	return page.write(w)
-}
-
-// acceptsLines reports whether the client asks for one event a line.
-func acceptsLines(h http.Header) bool {
-	for _, v := range h["Accept"] {
-		for part := range strings.SplitSeq(v, ",") {
-			media, _, _ := strings.Cut(part, ";")
-			if strings.TrimSpace(media) == typeLines {
-				return true
-			}
-		}
-	}
-	return false
 }

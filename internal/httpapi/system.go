@@ -2,21 +2,12 @@ package httpapi
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
-	"reflect"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"j17"
-	"j17/internal/command"
-	"j17/internal/value"
 )
-
-// maxSmallBody bounds the bodies of requests that carry no events.
-const maxSmallBody = 16 << 10
 
 // root is GET /: what this server is.
 func (c *call) root(w http.ResponseWriter) error {
@@ -80,59 +71,4 @@ func (c *call) advanceClock(w http.ResponseWriter) error {
 		return err
 	}
 	return c.reply(w, http.StatusOK, raw)
-}
-
-// decode reads a small JSON object with known members only.
-func (c *call) decode(w http.ResponseWriter, into any) error {
-	raw, err := c.readBody(w, maxSmallBody)
-	if err != nil {
-		return err
-	}
-	parsed, err := value.ParseString(raw)
-	if err != nil {
-		return invalidJSON(err)
-	}
-	if parsed.Kind() != value.Object {
-		return j17.Errorf(j17.CodeInvalidField, "The request body must be a JSON object")
-	}
-	known := members(reflect.TypeOf(into).Elem())
-	for _, m := range parsed.Members() { // encoding/json takes names in any case
-		if !slices.Contains(known, m.Key) {
-			return command.UnknownField("", m.Key, known)
-		}
-	}
-	if err := json.Unmarshal([]byte(raw), into); err != nil {
-		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
-			return j17.Errorf(j17.CodeInvalidField, "'%s' must not be a %s", wrong.Field, wrong.Value).At(wrong.Field)
-		}
-		return j17.Errorf(j17.CodeInvalidField, "The request body has not the form that is asked for")
-	}
-	return nil
-}
-
-// given is a member of a body, and whether it is there.
-type given struct {
-	name  string
-	there bool
-}
-
-// required reports the first member that is missing.
-func required(all ...given) error {
-	for _, g := range all {
-		if !g.there {
-			return j17.Errorf(j17.CodeMissingField, "'%s' must be given as a string", g.name).At(g.name)
-		}
-	}
-	return nil
-}
-
-// members returns what the members of a struct are called in JSON.
-func members(t reflect.Type) []string {
-	var names []string
-	for _, f := range reflect.VisibleFields(t) {
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
-			names = append(names, name)
-		}
-	}
-	return names
 }

@@ -1,0 +1,150 @@
+package httpapi
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// smallAnswer is how large an answer is put together in memory, since one call of the system is cheaper than several.
+const smallAnswer = 16 << 10
+
+// write sends an answer of one or more parts whose headers are set. Large parts are not copied: they may belong to a cache.
+func (c *call) write(w http.ResponseWriter, status int, parts ...[]byte) {
+	size := 0
+	for _, part := range parts {
+		size += len(part)
+	}
+	c.status = status
+	c.bytes += int64(size)
+	c.awaitReplicas()
+	w.Header()["Content-Length"] = []string{strconv.Itoa(size)}
+	w.WriteHeader(status)
+	if c.request.Method == http.MethodHead {
+		return
+	}
+	if len(parts) > 1 && size <= smallAnswer {
+		parts = [][]byte{bytes.Join(parts, nil)}
+	}
+	for _, part := range parts {
+		if _, err := w.Write(part); err != nil { //nolint:gosec // JSON, never HTML
+			return // the client is gone, there is nobody to tell
+		}
+	}
+}
+
+// reply sends a JSON answer.
+func (c *call) reply(w http.ResponseWriter, status int, body []byte) error {
+	w.Header()["Content-Type"] = []string{typeJSON}
+	c.write(w, status, body)
+	return nil
+}
+
+// member is one member of an answer.
+type member struct {
+	name  string
+	value any
+}
+
+// answer sends {"ok":true,...}: the members, then those of rest, which is a struct or nil. Texts are not escaped for HTML.
+func (c *call) answer(w http.ResponseWriter, status int, rest any, members ...member) error {
+	b := []byte(`{"ok":true`)
+	if c.awaitReplicas(); c.behind != nil {
+		members = append(members, member{"workers_behind", c.behind})
+	}
+	for _, m := range members {
+		raw, err := marshal(m.value)
+		if err != nil {
+			return err
+		}
+		b = append(append(append(b, `,"`...), m.name...), `":`...)
+		b = append(b, raw...)
+	}
+	if rest != nil {
+		raw, err := marshal(rest)
+		if err != nil {
+			return err
+		}
+		if len(raw) > len("{}") {
+			b = append(append(b, ','), raw[1:len(raw)-1]...)
+		}
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	return c.reply(w, status, append(b, '}'))
+}
+
+// listing is the part of a list that is asked for. Handlers gather limit+1 rows from offset on, if there are as many, and hand
+// them to list.
+type listing struct{ limit, offset int }
+
+// listing returns the part that the parameters say.
+func (c *call) listing() listing {
+	return listing{c.number("limit", defaultCount), c.number("offset", 0)}
+}
+
+// list answers {"ok":true,"<plural>":[...],"next":...} with up to l.limit of the rows that begin at l.offset; next is the
+// offset of those after them, null where there are none.
+func list[T any](c *call, w http.ResponseWriter, plural string, l listing, rows []T) error {
+	var next *int
+	if len(rows) > l.limit {
+		rows = rows[:l.limit]
+		next = new(l.offset + l.limit)
+	}
+	if rows == nil {
+		rows = []T{}
+	}
+	return c.answer(w, http.StatusOK, struct {
+		Next *int `json:"next"`
+	}{next}, member{plural, rows})
+}
+
+// part returns the rows of a whole list that l asks for, and one more if there is one.
+func part[T any](all []T, l listing) []T {
+	from := min(l.offset, len(all))
+	return all[from:min(len(all), from+l.limit+1)]
+}
+
+// marshal encodes JSON as people write it: with <, > and & as they are.
+func marshal(v any) ([]byte, error) {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return []byte(strings.TrimSuffix(b.String(), "\n")), nil
+}
+
+// known sets the entity tag of what is read. If the client has that already, it answers so and reports true.
+func (c *call) known(w http.ResponseWriter, tag string) (bool, error) {
+	tags, err := entityTags(c.request.Header, "If-None-Match")
+	if err != nil {
+		return false, err
+	}
+	h := w.Header()
+	h["Etag"] = []string{tag}
+	h["Cache-Control"] = []string{"private, no-cache"}
+	for _, t := range tags {
+		if t == "*" || strings.TrimPrefix(t, "W/") == tag {
+			c.status = http.StatusNotModified
+			w.WriteHeader(http.StatusNotModified)
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// page answers a read whose entity tag is a digest of what it answers.
+func (c *call) page(w http.ResponseWriter, contentType string, body []byte) error {
+	sum := sha256.Sum256(body)
+	if known, err := c.known(w, `"`+hex.EncodeToString(sum[:8])+`"`); known || err != nil {
+		return err
+	}
+	w.Header()["Content-Type"] = []string{contentType}
+	c.write(w, http.StatusOK, body)
+	return nil
+}

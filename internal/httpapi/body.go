@@ -1,0 +1,215 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	"j17"
+	"j17/internal/command"
+	"j17/internal/value"
+)
+
+// chunkSize is how much of a body is read at once.
+const chunkSize = 8 << 10
+
+// readBody returns a JSON request's body, as the string that parsed values will share. The content type is checked before a
+// byte is read.
+func (c *call) readBody(w http.ResponseWriter, limit int64) (string, error) {
+	r := c.request
+	if err := jsonContent(r.Header); err != nil {
+		return "", err
+	}
+	if r.ContentLength > limit {
+		return "", tooLarge(limit)
+	}
+	body, err := c.text(w, limit)
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return "", tooLarge(limit)
+	}
+	if _, ok := errors.AsType[*j17.Error](err); ok {
+		return "", err
+	}
+	switch {
+	case err != nil:
+		return "", j17.Errorf(j17.CodeInvalidRequest, "The request body could not be read to its end").Because(err)
+	case body == "":
+		return "", j17.Errorf(j17.CodeInvalidJSON, "The request body is empty; it must be a JSON object")
+	}
+	return body, nil
+}
+
+// growth is how much larger the memory for a body becomes when it is full.
+const growth = 4
+
+// text reads the body. Memory is taken for what has arrived, not for what was announced, and the room for all of it when more
+// than a little has.
+func (c *call) text(w http.ResponseWriter, limit int64) (string, error) {
+	r := c.request
+	from, size := r.Body, r.ContentLength
+	if size < 0 {
+		from, size = http.MaxBytesReader(w, from, limit), limit
+	}
+	body := new(strings.Builder)
+	body.Grow(int(min(max(r.ContentLength, 0), unaccounted)))
+	chunk, _ := c.api.chunks.Get().(*[chunkSize]byte)
+	defer c.api.chunks.Put(chunk)
+	for {
+		n, err := from.Read(chunk[:])
+		if body.Len() <= unaccounted && body.Len()+n > unaccounted {
+			if err := c.take(c.api.room.bodies, size, "such a body"); err != nil {
+				return "", err
+			}
+		}
+		if need := body.Len() + n; need > body.Cap() {
+			larger := new(strings.Builder)
+			larger.Grow(max(need, int(min(size, int64(growth*need))))) // not more than there will be
+			larger.WriteString(body.String())
+			body = larger
+		}
+		body.Write(chunk[:n])
+		switch {
+		case errors.Is(err, io.EOF):
+			return body.String(), nil
+		case err != nil:
+			return "", err
+		}
+	}
+}
+
+func tooLarge(limit int64) error {
+	return j17.Errorf(j17.CodePayloadTooLarge, "The request body is larger than %d bytes", limit)
+}
+
+func jsonContent(h http.Header) error {
+	if enc := h.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
+		return j17.Errorf(j17.CodeInvalidContentType, "Request bodies must not be compressed; send them without Content-Encoding")
+	}
+	ct := h.Get("Content-Type")
+	if ct == "application/json" {
+		return nil
+	}
+	media, params, err := mime.ParseMediaType(ct)
+	if err != nil || media != "application/json" {
+		return j17.Errorf(j17.CodeInvalidContentType, "The Content-Type must be application/json")
+	}
+	if cs := params["charset"]; cs != "" && !strings.EqualFold(cs, "utf-8") {
+		return j17.Errorf(j17.CodeInvalidContentType, "JSON must be sent as UTF-8")
+	}
+	return nil
+}
+
+type syntaxDetails struct {
+	Line   int `json:"line"`
+	Column int `json:"column"`
+}
+
+func invalidJSON(err error) error {
+	e := j17.Errorf(j17.CodeInvalidJSON, "The request body is not valid JSON")
+	if s, ok := errors.AsType[*value.SyntaxError](err); ok {
+		e.Message += ": " + s.Error()
+		e.Details = syntaxDetails{Line: s.Line, Column: s.Column}
+	}
+	return e
+}
+
+// maxSmallBody bounds the bodies of requests that carry no events.
+const maxSmallBody = 16 << 10
+
+// decode reads a small JSON object with known members only.
+func (c *call) decode(w http.ResponseWriter, into any) error {
+	raw, err := c.readBody(w, maxSmallBody)
+	if err != nil {
+		return err
+	}
+	parsed, err := value.ParseString(raw)
+	if err != nil {
+		return invalidJSON(err)
+	}
+	if parsed.Kind() != value.Object {
+		return j17.Errorf(j17.CodeInvalidField, "The request body must be a JSON object")
+	}
+	known := members(reflect.TypeOf(into).Elem())
+	for _, m := range parsed.Members() { // encoding/json takes names in any case
+		if !slices.Contains(known, m.Key) {
+			return command.UnknownField("", m.Key, known)
+		}
+	}
+	if err := json.Unmarshal([]byte(raw), into); err != nil {
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
+			return j17.Errorf(j17.CodeInvalidField, "'%s' must not be a %s", wrong.Field, wrong.Value).At(wrong.Field)
+		}
+		return j17.Errorf(j17.CodeInvalidField, "The request body has not the form that is asked for")
+	}
+	return nil
+}
+
+// decodeOptional reads a small JSON object like decode, and nothing where there is no body.
+func (c *call) decodeOptional(w http.ResponseWriter, into any) error {
+	if c.request.ContentLength == 0 {
+		return nil
+	}
+	return c.decode(w, into)
+}
+
+// given is a member of a body, and whether it is there.
+type given struct {
+	name  string
+	there bool
+}
+
+// required reports the first member that is missing.
+func required(all ...given) error {
+	for _, g := range all {
+		if !g.there {
+			return j17.Errorf(j17.CodeMissingField, "'%s' must be given as a string", g.name).At(g.name)
+		}
+	}
+	return nil
+}
+
+// members returns what the members of a struct are called in JSON.
+func members(t reflect.Type) []string {
+	var names []string
+	for _, f := range reflect.VisibleFields(t) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// decodeLarge reads a JSON object of another node.
+func (c *call) decodeLarge(w http.ResponseWriter, into any, limit int64) error {
+	raw, err := c.readBody(w, limit)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal([]byte(raw), into); err != nil {
+		return j17.Errorf(j17.CodeInvalidJSON, "The request is not what another node of this version would send.").Because(err)
+	}
+	return nil
+}
+
+// aside opens a file for what has to wait. It has no name, so that nothing is left of it whatever happens.
+func aside() (*os.File, error) {
+	f, err := os.CreateTemp("", "j17-*")
+	if err != nil {
+		return nil, noRoom(err)
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// noRoom is the error of a body that could not be put aside.
+func noRoom(err error) error {
+	return j17.Errorf(j17.CodeStorageFull, "The server could not put the file aside: there is no room in its folder for temporary files (TMPDIR), or no such folder. Nothing was stored.").Because(err)
+}

@@ -1,0 +1,120 @@
+package httpapi
+
+import (
+	"net/http"
+	"strings"
+
+	"j17"
+)
+
+// Names of headers of our own.
+const (
+	headerCorrelationID       = "X-Correlation-Id"
+	headerRequestID           = "X-Request-Id"
+	headerIdempotencyKey      = "Idempotency-Key"
+	headerIdempotencyKeyOld   = "X-Idempotency-Key" // an older name of the same header
+	headerIdempotencyReplayed = "X-Idempotency-Replayed"
+	headerRateLimit           = "X-Ratelimit-Limit"
+	headerRateRemaining       = "X-Ratelimit-Remaining"
+	headerRateScope           = "X-Ratelimit-Scope"
+)
+
+// Headers of the IETF draft on rate limits (draft-ietf-httpapi-ratelimit-headers), which stand beside our own.
+const (
+	headerRatePolicy = "Ratelimit-Policy"
+	headerRate       = "Ratelimit"
+)
+
+// Content types of pages.
+const (
+	typeJSON  = "application/json"
+	typeLines = "application/x-ndjson"
+)
+
+// maxIdempotencyKey is the length of the longest idempotency key.
+const maxIdempotencyKey = 255
+
+// idempotencyKey returns the key that a request is repeated with, "" where it has none. It may stand in either of two headers,
+// or in both.
+func idempotencyKey(h http.Header) (string, error) {
+	key := ""
+	for _, name := range []string{headerIdempotencyKey, headerIdempotencyKeyOld} {
+		values, ok := h[name]
+		if !ok {
+			continue
+		}
+		if len(values) != 1 || !validKey(values[0]) {
+			return "", j17.Errorf(j17.CodeInvalidHeader, "%s must be one value of 1 to %d printable ASCII characters", name, maxIdempotencyKey).At(strings.ToLower(name))
+		}
+		if key != "" && key != values[0] {
+			return "", j17.Errorf(j17.CodeInvalidHeader, "%s and %s are two names of one header and have different values. Send one of them.", headerIdempotencyKey, headerIdempotencyKeyOld).At(strings.ToLower(name))
+		}
+		key = values[0]
+	}
+	return key, nil
+}
+
+// validKey reports whether a text may be an idempotency key.
+func validKey(key string) bool {
+	for i := range len(key) {
+		if b := key[i]; b < ' ' || b > '~' {
+			return false
+		}
+	}
+	return key != "" && len(key) <= maxIdempotencyKey
+}
+
+// entityTags reads a list of strong entity tags or "*". Weak tags are left out: they never match a strong comparison, so
+// a list of nothing else matches nothing.
+func entityTags(h http.Header, name string) ([]string, error) {
+	values := h.Values(name)
+	if len(values) == 0 {
+		return nil, nil
+	}
+	bad := j17.Errorf(j17.CodeInvalidHeader, "%s must be * or a list of entity tags in double quotes, as ETag shows them", name).At(strings.ToLower(name))
+	var tags []string
+	rest := strings.TrimSpace(strings.Join(values, ","))
+	if rest == "*" {
+		return []string{"*"}, nil
+	}
+	for rest != "" {
+		weak := strings.HasPrefix(rest, "W/")
+		rest = strings.TrimPrefix(rest, "W/")
+		if rest == "" || rest[0] != '"' {
+			return nil, bad
+		}
+		end := strings.IndexByte(rest[1:], '"')
+		if end < 0 {
+			return nil, bad
+		}
+		tag := rest[:end+2]
+		if weak {
+			tag = "W/" + tag
+		}
+		tags = append(tags, tag)
+		rest = strings.TrimSpace(rest[end+2:])
+		if rest != "" {
+			if rest[0] != ',' {
+				return nil, bad
+			}
+			rest = strings.TrimSpace(rest[1:])
+		}
+	}
+	if tags == nil {
+		return nil, bad
+	}
+	return tags, nil
+}
+
+// acceptsLines reports whether the client asks for one event a line.
+func acceptsLines(h http.Header) bool {
+	for _, v := range h["Accept"] {
+		for part := range strings.SplitSeq(v, ",") {
+			media, _, _ := strings.Cut(part, ";")
+			if strings.TrimSpace(media) == typeLines {
+				return true
+			}
+		}
+	}
+	return false
+}
