@@ -20,11 +20,11 @@ type Store interface {
 	Erasure
 	Health
 
-	// Close waits for running calls and releases the store. Iterations end with ErrClosed at their next step, and Close waits
-	// for that step.
+	// Close waits for running calls and releases the store. It does not wait for iterations: they end with ErrClosed at their
+	// next step.
 	Close() error
 
-	// Shutdown is Close with an end: when ctx ends it waits no longer for iterations that take no step. Everything
+	// Shutdown is Close with an end: when ctx ends it waits no longer for a disk that does not answer. Everything
 	// acknowledged is on disk and another process can open the store, but the memory of this one stays in use.
 	Shutdown(ctx context.Context) error
 }
@@ -47,7 +47,9 @@ type Aggregates interface {
 	Heads(ctx context.Context, t j17.Tenant, keys []j17.Key) ([]Head, error)
 
 	// ReadStream yields the durable events of one stream with from <= Version <= to in order of version; to 0
-	// means the head. An event and its bytes are valid until the next step of the iteration.
+	// means the head. An event and its bytes are valid until the next step of the iteration. It reads by pages of some 256
+	// KiB: between two steps it holds nothing of the store but a copy, so that a slow reader is in nobody's way. A tenant
+	// that is removed meanwhile is ErrNotFound.
 	ReadStream(ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64) iter.Seq2[*j17.Event, error]
 
 	// VersionAfter returns the version of the first event of the stream whose StreamID is greater than after;
@@ -61,7 +63,8 @@ type Aggregates interface {
 // Feed is the role of who reads what happened in a tenant, in its order.
 type Feed interface {
 	// ReadFeed yields up to limit durable events of the tenant in order of StreamID, greater than after. No
-	// event ever appears before one that was yielded already. An event is valid until the next step.
+	// event ever appears before one that was yielded already. An event is valid until the next step, and what ReadStream
+	// says of slow readers holds here too.
 	ReadFeed(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[*j17.Event, error]
 
 	// Changed returns up to limit tenants whose feeds have changed later than since, in the order of their last changes. What it

@@ -112,6 +112,9 @@ func (s *Store) publish(b *batch) {
 	fresh.number = s.view.number + 1
 	s.retired = append(s.retired, s.view)
 	s.view = fresh
+	if b.rewritten {
+		s.rewrites.Add(1)
+	}
 	for _, h := range b.changed {
 		s.heads.put(h.key, h.Head)
 	}
@@ -188,6 +191,8 @@ type batch struct {
 	items    map[string]*stagedItem
 	commands map[commandKey]*stagedCommand
 	due      []dueWork
+	// rewritten tells that events were rewritten.
+	rewritten bool
 
 	// lookup, if not nil, finds heads on disk.
 	lookup *pebble.Iterator
@@ -247,7 +252,7 @@ func (b *batch) reset() {
 	}
 	b.writes = b.store.db.NewBatch()
 	now := b.store.clock.Now()
-	b.now, b.ms = now.UnixNano(), now.UnixMilli()
+	b.now, b.ms, b.rewritten = now.UnixNano(), now.UnixMilli(), false
 	b.heads, b.items, b.commands = emptied(b.heads), emptied(b.items), emptied(b.commands)
 	for _, t := range b.tenants {
 		t.staged = false

@@ -6,10 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +17,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"j17"
 	"j17/internal/clock"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
@@ -169,67 +170,79 @@ func fillLog(t *testing.T, s *pebble.Store, n, size int) {
 	}
 }
 
-// TestEraseWaitsForReaders erases what somebody is reading: the reader goes on with what was there, and the erasure
-// ends when he has.
-func TestEraseWaitsForReaders(t *testing.T) {
+// TestSlowReadersSeeNothingErased erases what slow readers have begun to read: the erasure waits for nobody, and from its end on
+// none of them gets to see what is gone, whatever was read ahead for him.
+func TestSlowReadersSeeNothingErased(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, pebble.Options{Dir: dir})
 	defer closeStore(t, s)
-	if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: events(key("a"), `1`, `"`+secret+`"`, `"`+secret+`"`)}}); err != nil {
+	hidden := `"` + secret + `"`
+	if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: events(key("a"), `1`, hidden, hidden, `4`)}}); err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan error, 1)
-	n := 0
-	for e, err := range s.ReadStream(t.Context(), tenant, key("a"), 1, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		switch n++; n {
-		case 1:
-			go func() { done <- s.Rewrite(t.Context(), tenant, key("a"), erase(2, 3)) }()
-			// The new content is visible to whoever begins to read now.
-			for !erased(t, s, 2) {
-			}
-			// Old and new come into the same table, which no compaction would have a reason to write anew.
-			for i := 0; !slices.ContainsFunc(holding(t, dir), func(name string) bool { return strings.HasSuffix(name, ".sst") }); i++ {
-				fillLog(t, s, i, 2<<20)
-			}
-		default:
-			if !strings.Contains(string(e.Data), secret) {
-				t.Errorf("a reader that had begun sees %s", e.Data)
-			}
-			select {
-			case err := <-done:
-				t.Fatalf("the erasure has ended while the old bytes are read: %v", err)
-			default:
-			}
+	nextEvent, stop := iter.Pull2(s.ReadStream(t.Context(), tenant, key("a"), 1, 0))
+	defer stop()
+	nextFeed, stopFeed := iter.Pull2(s.ReadFeed(t.Context(), tenant, j17.StreamID{}, 9))
+	defer stopFeed()
+	for _, read := range []func() (*j17.Event, error, bool){nextEvent, nextFeed} {
+		if e, err, ok := read(); !ok || err != nil || e.Version != 1 {
+			t.Fatal(e, err, ok)
 		}
 	}
-	if err := <-done; err != nil {
+	if err := s.Rewrite(t.Context(), tenant, key("a"), erase(2, 3)); err != nil {
 		t.Fatal(err)
 	}
 	if found := holding(t, dir); len(found) > 0 {
 		t.Errorf("the secret is in %v", found)
 	}
-	// An erasure can be given up; it can be repeated then.
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	for _, err := range s.ReadStream(t.Context(), tenant, key("a"), 1, 0) {
-		if err != nil {
+	for _, read := range []func() (*j17.Event, error, bool){nextEvent, nextFeed} {
+		for version := uint64(2); version <= 4; version++ {
+			e, err, ok := read()
+			if !ok || err != nil || e.Version != version || (string(e.Data) == "null") != (version < 4) {
+				t.Fatalf("version %d reads as %+v, %v, %v", version, e, err, ok)
+			}
+		}
+		if _, err, ok := read(); ok || err != nil {
+			t.Errorf("more than there is: %v, %v", err, ok)
+		}
+	}
+}
+
+// TestReadersHoldNothing reads much more than a page, slowly, while a tenant is written to and removed.
+func TestReadersHoldNothing(t *testing.T) {
+	t.Parallel()
+	s := open(t, pebble.Options{Dir: "data", FS: vfs.NewMem()})
+	defer closeStore(t, s)
+	long := `"` + strings.Repeat("x", 100<<10) + `"`
+	for range 10 {
+		if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: events(key("a"), long)}}); err != nil {
 			t.Fatal(err)
 		}
-		go func() { done <- s.Rewrite(ctx, tenant, key("a"), erase(1)) }()
-		for !erased(t, s, 1) {
-		}
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("a cancelled erasure: %v", err)
-		}
-		break
 	}
-	if err := s.Rewrite(t.Context(), tenant, key("a"), erase(1)); err != nil {
-		t.Error(err)
+	for name, read := range map[string]iter.Seq2[*j17.Event, error]{
+		"stream": s.ReadStream(t.Context(), tenant, key("a"), 1, 0), "feed": s.ReadFeed(t.Context(), tenant, j17.StreamID{}, 99),
+	} {
+		n := uint64(0)
+		for e, err := range read {
+			if n++; err != nil || e.Version != n || len(e.Data) != len(long) {
+				t.Fatalf("%s: version %d, %v", name, n, err)
+			}
+		}
+		if n != 10 {
+			t.Errorf("%s: %d events", name, n)
+		}
+	}
+	var last error
+	n := 0
+	for _, err := range s.ReadFeed(t.Context(), tenant, j17.StreamID{}, 99) {
+		if n++; n == 1 {
+			last = s.DropTenant(t.Context(), tenant)
+		}
+		last = errors.Join(last, err)
+	}
+	if !errors.Is(last, store.ErrNotFound) || n > 5 {
+		t.Errorf("%d steps of a tenant that is gone, and then %v", n, last)
 	}
 }
 

@@ -1,15 +1,11 @@
 package pebble
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"iter"
 	"math"
-
-	"github.com/cockroachdb/pebble/v2"
 
 	"j17"
 	"j17/internal/store"
@@ -88,110 +84,57 @@ func (s *Store) ReadFeed(
 	})
 }
 
+// readFeed reads page by page, like readStream.
 func (s *Store) readFeed(
 	ctx context.Context, t j17.Tenant, position j17.StreamID, limit int, yield func(*j17.Event) bool,
-) (err error) {
+) error {
 	r, err := s.read(t)
 	if err != nil {
 		return err
 	}
-	defer r.close()
-	if r.tenant == 0 || limit <= 0 {
+	number := r.tenant
+	r.close()
+	if number == 0 || limit <= 0 {
 		return nil
 	}
-	feed, err := r.iterate(
-		appendFeedKey(nil, r.tenant, position.Next()), after(appendPrefix(nil, r.tenant, kindFeed)))
-	if err != nil {
-		return err
-	}
-	defer closeIter(feed, &err, "the feed")
-	events, err := r.iterate(
-		appendPrefix(nil, r.tenant, kindEvent), after(appendPrefix(nil, r.tenant, kindEvent)))
-	if err != nil {
-		return err
-	}
-	defer closeIter(events, &err, "events")
-	c := feedCursor{events: events, key: appendPrefix(nil, r.tenant, kindEvent)}
+	p := s.pages.get()
+	defer s.pages.put(p)
+	var c eventCursor
+	var aggregates typeNames
 	n := 0
-	for ok := feed.First(); ok; ok = feed.Next() {
-		last, err := c.open(feed)
-		if err != nil {
-			return corruption(err, "the feed of tenant %s after %s", t, c.event.StreamID)
+	for {
+		if err := s.fillPage(p, t, number, func(r reader) error { return p.feed(r, position, limit-n, &aggregates) }); err != nil {
+			return err
 		}
-		for i, reference := range c.run {
-			id := ahead(last, len(c.run)-1-i)
-			if id.Compare(position) <= 0 {
-				continue
+		if len(p.entries) == 0 {
+			return nil
+		}
+		last := !p.full
+		for _, entry := range p.entries {
+			if s.rewrites.Load() != p.rewrites {
+				last = false
+				break
 			}
 			n++
-			if err := s.interrupted(ctx, uint64(n)); err != nil {
+			if err := s.interrupted(ctx, uint64(n)); err != nil { //nolint:gosec // counts from 1
 				return err
 			}
-			if err := c.load(id, reference); err != nil {
-				return corruption(err, "the feed of tenant %s after %s", t, c.event.StreamID)
+			c.event.Key, c.keyLen = entry.key, len(entry.key.Type)+len(":")+len(entry.key.ID)
+			if err := c.load(p, &entry); err != nil {
+				return corruption(err, "the feed of tenant %s after %s", t, position)
 			}
+			if c.event.StreamID != entry.id {
+				return corruption(fmt.Errorf("the entry %s refers to an event of another position, %s", entry.id, c.event.StreamID), "the feed of tenant %s", t)
+			}
+			position = entry.id
 			if !yield(&c.event) || n == limit {
 				return nil
 			}
 		}
+		if last {
+			return nil
+		}
 	}
-	return nil
-}
-
-// feedCursor looks up the events that feed entries refer to.
-type feedCursor struct {
-	events *pebble.Iterator
-	key    []byte
-	// run holds the references of the present entry.
-	run    [][]byte
-	record eventRecord
-	// The names of event types and of aggregate types.
-	types, aggregates typeNames
-
-	event j17.Event
-}
-
-// open fills c.run with the references of the entry that feed stands at and returns the position of the last one.
-func (c *feedCursor) open(feed *pebble.Iterator) (j17.StreamID, error) {
-	last, ok := feedPosition(feed.Key())
-	value, err := feed.ValueAndErr()
-	if err != nil {
-		return last, err
-	}
-	c.run, err = references(c.run[:0], value)
-	if err == nil && !ok {
-		err = errFormat
-	}
-	return last, err
-}
-
-// load fills c.event with the event at a position.
-func (c *feedCursor) load(id j17.StreamID, reference []byte) error {
-	n := len(reference) - versionSuffix - 1
-	if n < 0 || reference[n] != 0 {
-		return errFormat
-	}
-	typ, aggregate, ok := bytes.Cut(reference[:n], []byte{0})
-	if !ok {
-		return errFormat
-	}
-	key := j17.Key{Type: c.aggregates.name(typ), ID: string(aggregate)}
-	c.key = append(c.key[:tenantPrefix+1], reference...)
-	if !c.events.SeekGE(c.key) || !bytes.Equal(c.events.Key(), c.key) {
-		return errors.Join(errGap, c.events.Error())
-	}
-	v, err := c.events.ValueAndErr()
-	if err != nil {
-		return err
-	}
-	c.event.Key, c.event.Version = key, binary.BigEndian.Uint64(reference[n+1:])
-	if err := c.record.fill(v, len(key.Type)+len(":")+len(key.ID), &c.types, &c.event); err != nil {
-		return err
-	}
-	if c.event.StreamID != id {
-		return fmt.Errorf("the entry %s refers to an event of another position, %s", id, c.event.StreamID)
-	}
-	return nil
 }
 
 // AwaitFeed blocks until the feed has grown. See store.Store.

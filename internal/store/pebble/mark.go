@@ -426,10 +426,10 @@ func (s *Store) totals() mark {
 }
 
 // settle puts everything into tables and marks that, so that no log matters any more. Where that cannot be done, the logs are
-// there for the next start.
-func (s *Store) settle(end <-chan struct{}) {
+// there for the next start. It reports false when end was closed first: then Pebble is still writing.
+func (s *Store) settle(end <-chan struct{}) bool {
 	if s.disk.failed.Load() || s.disk.short.Load() {
-		return
+		return true
 	}
 	failing := s.events.failing()
 	flushed := make(chan error, 1)
@@ -442,5 +442,7 @@ func (s *Store) settle(end <-chan struct{}) {
 	case <-failing:
 	case <-s.queue.faulted:
 	case <-end:
+		return false
 	}
+	return true
 }

@@ -86,6 +86,10 @@ type Store struct {
 	// nextChange is the number of the latest change of a feed. Only the committer uses it.
 	nextChange uint64
 
+	// rewrites counts how often events were rewritten. It grows when the new content can be seen, before Rewrite returns.
+	rewrites atomic.Uint64
+	pages    pages
+
 	// ending tells iterations that the store closes.
 	ending atomic.Bool
 
@@ -370,14 +374,14 @@ func (s *Store) shutdown(end <-chan struct{}) error {
 	case <-s.committed:
 	case <-s.queue.faulted:
 	}
-	s.settle(end)
+	settled := s.settle(end)
 	switch released := s.awaitRelease(s.queue.faulted, end, func() bool { return s.readers == 0 }); {
 	case s.disk.failed.Load():
-	case released:
+	case released && settled:
 		s.reap()
 	default:
-		// Readers hold what closing would take away from under them. No file changes from here on.
-		s.logger.Warn("readers that take no step are left behind")
+		// A reader or Pebble is busy with what closing would take away from under it. No file changes from here on.
+		s.logger.Warn("the disk does not answer in time, and what waits for it is left behind")
 		s.disk.phase.Store(closing)
 		s.disk.failed.Store(true)
 	}

@@ -3,14 +3,11 @@ package pebble
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"iter"
 	"slices"
 	"sort"
 	"strings"
-
-	"github.com/cockroachdb/pebble/v2"
 
 	"j17"
 	"j17/internal/store"
@@ -130,15 +127,11 @@ func (s *Store) interrupted(ctx context.Context, n uint64) error {
 	return nil
 }
 
+// readStream reads page by page. Between its pages, and while whoever reads is busy with one, nothing of the engine is held.
 func (s *Store) readStream(
 	ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64, yield func(*j17.Event) bool,
-) (err error) {
-	r, err := s.read(t)
-	if err != nil {
-		return err
-	}
-	defer r.close()
-	head, err := r.head(key)
+) error {
+	number, head, err := s.headOf(t, key)
 	if err != nil {
 		return err
 	}
@@ -146,78 +139,44 @@ func (s *Store) readStream(
 	if to == 0 || to > head.Length {
 		to = head.Length
 	}
-	if from > to {
-		return nil
-	}
-	c, err := r.events(key, from, to)
-	if err != nil {
-		return err
-	}
-	defer closeIter(c.it, &err, key.String())
-	for version := from; version <= to; version++ {
-		if err := s.interrupted(ctx, version); err != nil {
+	p := s.pages.get()
+	defer s.pages.put(p)
+	c := eventCursor{event: j17.Event{Key: key}, keyLen: len(key.Type) + len(":") + len(key.ID)}
+	for version := from; version <= to; {
+		if err := s.fillPage(p, t, number, func(r reader) error { return p.stream(r, key, version, to) }); err != nil {
 			return err
 		}
-		if err := c.next(version); err != nil {
-			return corruption(err, "%s version %d of tenant %s", key, version, t)
-		}
-		if version == head.Length && (c.event.StreamID != head.Last || c.event.Timestamp != head.LastTime) {
-			return corruption(errors.New("the last event is not the one that the head names"), "%s of tenant %s", key, t)
-		}
-		if !yield(&c.event) {
-			return nil
+		for _, entry := range p.entries {
+			if s.rewrites.Load() != p.rewrites {
+				break // what stands in the page may have been erased
+			}
+			if err := s.interrupted(ctx, version); err != nil {
+				return err
+			}
+			if err := c.load(p, &entry); err != nil {
+				return corruption(err, "%s version %d of tenant %s", key, version, t)
+			}
+			if version == head.Length && (c.event.StreamID != head.Last || c.event.Timestamp != head.LastTime) {
+				return corruption(errors.New("the last event is not the one that the head names"), "%s of tenant %s", key, t)
+			}
+			version++
+			if !yield(&c.event) {
+				return nil
+			}
 		}
 	}
 	return nil
 }
 
-// streamCursor reads the events of one stream in order.
-type streamCursor struct {
-	it     *pebble.Iterator
-	prefix int
-	keyLen int
-	fresh  bool
-	record eventRecord
-	types  typeNames
-	event  j17.Event
-}
-
-// events opens a cursor on the versions from to to, which must be closed.
-func (r reader) events(key j17.Key, from, to uint64) (*streamCursor, error) {
-	lower := appendEventKey(nil, r.tenant, key, from)
-	it, err := r.iterate(lower, next(appendEventKey(nil, r.tenant, key, to)))
+// headOf returns the present head of a stream, and the tenant's number.
+func (s *Store) headOf(t j17.Tenant, key j17.Key) (uint32, store.Head, error) {
+	r, err := s.read(t)
 	if err != nil {
-		return nil, err
+		return 0, store.Head{}, err
 	}
-	return &streamCursor{
-		it: it, prefix: len(lower) - versionSuffix, keyLen: len(key.Type) + len(":") + len(key.ID), fresh: true,
-		event: j17.Event{Key: key},
-	}, nil
-}
-
-// next moves to the next event, which must have the given version, and fills c.event.
-func (c *streamCursor) next(version uint64) error {
-	var ok bool
-	if c.fresh {
-		ok, c.fresh = c.it.First(), false
-	} else {
-		ok = c.it.Next()
-	}
-	if !ok {
-		if err := c.it.Error(); err != nil {
-			return err
-		}
-		return errGap
-	}
-	if k := c.it.Key(); len(k) != c.prefix+versionSuffix || binary.BigEndian.Uint64(k[c.prefix:]) != version {
-		return errGap
-	}
-	v, err := c.it.ValueAndErr()
-	if err != nil {
-		return err
-	}
-	c.event.Version = version
-	return c.record.fill(v, c.keyLen, &c.types, &c.event)
+	defer r.close()
+	head, err := r.head(key)
+	return r.tenant, head, err
 }
 
 // fill parses an event's value into e, which has key and version already.

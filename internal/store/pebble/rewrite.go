@@ -34,6 +34,7 @@ func (s *Store) Rewrite(ctx context.Context, t j17.Tenant, key j17.Key, events [
 }
 
 func (b *batch) rewrite(t *tenant, key j17.Key, events []store.Rewritten) error {
+	b.rewritten = true
 	for i := range events {
 		e := &events[i]
 		var old eventRecord
