@@ -43,7 +43,7 @@ const (
 
 // Options configures a Store.
 type Options struct {
-	Store worker.Store
+	Store store.Sides
 	Clock clock.Clock
 	// MaxBytes is the size of the largest file; 0 means 512 MiB.
 	MaxBytes int64
@@ -55,7 +55,7 @@ type Options struct {
 
 // Store keeps the files of all environments. It is safe for concurrent use.
 type Store struct {
-	store     worker.Store
+	store     store.Sides
 	clock     clock.Clock
 	mint      *ident.Minter
 	maxBytes  int64

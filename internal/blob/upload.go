@@ -21,8 +21,6 @@ const (
 	uploadTime = time.Hour
 	// sweepLease is how long one sweep has for the content that it found.
 	sweepLease = 10 * time.Minute
-	// sweepEvery is the time between two sweeps.
-	sweepEvery = 10 * time.Minute
 	// sweepAtOnce is how many environments are swept at a time.
 	sweepAtOnce = 4
 	// removeAtOnce is how many chunks are removed in one step.
@@ -330,7 +328,7 @@ func (s *Store) chunks(ctx context.Context, t j17.Tenant, v versionRecord) iter.
 // of deletions. A full disk is when it matters most.
 func (s *Store) sweeping() worker.Work {
 	return worker.Work{
-		Name: "blob_sweep", Store: s.store, Space: uploadSpace, Lease: sweepLease, Poll: sweepEvery, AtOnce: sweepAtOnce, Freeing: true,
+		Name: "blob_sweep", Store: s.store, Space: uploadSpace, Lease: sweepLease, AtOnce: sweepAtOnce, Freeing: true,
 		Do: func(ctx context.Context, c *worker.Claim) error { return s.remove(ctx, c.Tenant, c.Key) },
 	}
 }

@@ -11,17 +11,11 @@ import (
 	"j17/internal/store"
 )
 
-// Store is what a queue needs of a store.
-type Store interface {
-	store.Sides
-	Tenants(ctx context.Context) ([]j17.Tenant, error)
-}
-
 // Work describes the items of one space, of all tenants.
 type Work struct {
 	// Name tells queues apart in the log and in metrics.
 	Name  string
-	Store Store
+	Store store.Sides
 	Space store.Space
 	// Do handles one item. It finishes it with the claim's Remove or Replace, in the commit of what the item causes: then both
 	// happen or neither. After an error or a panic the item is due again after a pause, with the value that the claim has by
@@ -30,8 +24,6 @@ type Work struct {
 	Do func(context.Context, *Claim) error
 	// Lease is how long one try may take.
 	Lease time.Duration
-	// Poll is how often the queue looks for what others have made due.
-	Poll time.Duration
 	// AtOnce and Each bound the items under way, of all tenants and of one. With an Each of 1 a tenant's items are handled in
 	// order of their due times. 0 means 1. Tenants take turns.
 	AtOnce, Each int
@@ -84,6 +76,13 @@ func (k *Kit) Queue(w Work) *Queue {
 	return q
 }
 
+const (
+	// dueTenants is how many tenants with due items are looked at in one round.
+	dueTenants = 256
+	// crowdedPause is how long a queue waits before it looks again while due items have no room.
+	crowdedPause = 100 * time.Millisecond
+)
+
 // drainTime is how long items that are under way may go on when a queue ends, before their contexts do.
 const drainTime = 5 * time.Second
 
@@ -92,11 +91,12 @@ const drainTime = 5 * time.Second
 func (q *Queue) Run(ctx context.Context) error {
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	loop := Loop{Name: q.Name + "_claims", Wake: q.more}
-	q.kit.repeat(ctx, loop, false, func(ctx context.Context) (time.Duration, error) {
-		_, err := q.claim(ctx, work)
-		return q.Poll, err
-	})
+	q.kit.Every(ctx, Loop{Name: q.Name + "_claims", Do: func(ctx context.Context) error {
+		if _, err := q.claim(ctx, work); err != nil {
+			return err
+		}
+		return q.await(ctx)
+	}})
 
 	// Drain.
 	limit, over := context.WithCancel(work)
@@ -108,6 +108,36 @@ func (q *Queue) Run(ctx context.Context) error {
 	}()
 	q.wait()
 	return nil
+}
+
+// await waits until something is due. Where something is already, there was no room for it, or its tenant is left alone for now:
+// then it waits until an item has ended, and a moment at most.
+func (q *Queue) await(ctx context.Context) error {
+	next, err := q.Store.NextDue(ctx, q.Space)
+	if err != nil {
+		return err
+	}
+	if !next.IsZero() && !next.After(q.kit.clock.Now()) {
+		q.kit.rest(ctx, crowdedPause, q.more)
+		return nil
+	}
+	// Whatever comes first ends the others.
+	waiting, stop := context.WithCancel(ctx)
+	var sooner sync.WaitGroup
+	sooner.Go(func() {
+		defer stop()
+		if failed := q.Store.AwaitDue(waiting, q.Space, next); waiting.Err() == nil {
+			err = failed
+		}
+	})
+	if next.IsZero() {
+		q.kit.rest(waiting, 0, q.more)
+	} else {
+		q.kit.rest(waiting, max(next.Sub(q.kit.clock.Now()), 1), q.more)
+	}
+	stop()
+	sooner.Wait()
+	return err
 }
 
 // Settle handles all that is due now and returns when nothing is due or under way any more.
@@ -140,7 +170,8 @@ func (q *Queue) claim(ctx, work context.Context) (claimed int, err error) {
 	q.claiming.Lock()
 	defer q.claiming.Unlock()
 	before := q.endings()
-	tenants, err := q.Store.Tenants(ctx)
+	// No tenant hides another: those that have no room, or are left alone, are fewer than the limit.
+	tenants, err := q.Store.DueTenants(ctx, q.Space, dueTenants+q.AtOnce+len(q.faulty))
 	if err != nil {
 		return 0, err
 	}

@@ -79,9 +79,6 @@ func (h *house) queue(w worker.Work) *worker.Queue {
 	if w.Lease == 0 {
 		w.Lease = time.Minute
 	}
-	if w.Poll == 0 {
-		w.Poll = time.Second
-	}
 	if w.Do == nil {
 		w.Do = func(ctx context.Context, c *worker.Claim) error { return h.finish(ctx, c) }
 	}
@@ -123,7 +120,7 @@ func TestOrder(t *testing.T) {
 		stop := h.run(q)
 		pass(t, time.Minute)
 		stop()
-		want := []string{"first value of first 1 1s", "second value of second 1 1s", "third value of third 1 2s"}
+		want := []string{"first value of first 1 999.999999ms", "second value of second 1 1s", "third value of third 1 2s"}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
@@ -143,7 +140,7 @@ func TestAttempts(t *testing.T) {
 		begin := time.Now()
 		var at []time.Duration
 		q := h.queue(worker.Work{
-			Poll: 100 * time.Millisecond, Retry: worker.Backoff{First: 5 * time.Second, Factor: 5, Longest: time.Hour, Attempts: 4},
+			Retry: worker.Backoff{First: 5 * time.Second, Factor: 5, Longest: time.Hour, Attempts: 4},
 			Do: func(_ context.Context, c *worker.Claim) error {
 				at = append(at, time.Since(begin))
 				if c.Attempt != len(at) {
@@ -209,7 +206,9 @@ func TestOnePoisonedTenantHoldsUpNobody(t *testing.T) {
 				<-ctx.Done()
 				return context.Cause(ctx)
 			}
-			done[c.Tenant]++ // one at a time: a has the other places
+			mu.Lock()
+			done[c.Tenant]++
+			mu.Unlock()
 			return h.finish(ctx, c)
 		}})
 		stop := h.run(q)
@@ -461,7 +460,7 @@ func TestHistory(t *testing.T) {
 					chance := rand.New(rand.NewPCG(seed, uint64(n)))
 					for range 25 {
 						q := h.kit.Queue(worker.Work{
-							Name: "test", Store: h.Store, Space: space, Do: do, Lease: time.Minute, Poll: time.Second, AtOnce: 4, Each: 2,
+							Name: "test", Store: h.Store, Space: space, Do: do, Lease: time.Minute, AtOnce: 4, Each: 2,
 							Retry: worker.Backoff{First: time.Second, Longest: time.Minute},
 						})
 						stop := h.run(q)
