@@ -18,6 +18,7 @@ import (
 	"j17/internal/httpapi"
 	"j17/internal/store"
 	"j17/internal/usage"
+	"j17/internal/worker"
 )
 
 const testPassword = "correct horse battery"
@@ -54,7 +55,7 @@ func newPlane(tb testing.TB, change func(*httpapi.Options)) *plane {
 	p := &plane{log: &lockedBuffer{}}
 	p.fixture = newFixture(tb, func(o *httpapi.Options) {
 		o.Logger = slog.New(slog.NewJSONHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		o.Usage = usage.New(usage.Options{Store: o.Store, Registry: o.Registry, Clock: o.Clock, Logger: o.Logger})
+		o.Usage = usage.New(usage.Options{Store: o.Store, Registry: o.Registry, Clock: o.Clock, Logger: o.Logger, Worker: worker.New(o.Clock, o.Logger)})
 		o.DefaultInstance = ""
 		p.store = o.Store.(store.Store)
 		if change != nil {

@@ -20,8 +20,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"j17/internal/clock"
 	"j17/internal/control"
 	"j17/internal/httpapi"
+	"j17/internal/outbound"
 	"j17/internal/usage"
 )
 
@@ -374,6 +376,7 @@ func (c *checks) alerts(o *ServeOptions) {
 		if u, err := url.Parse(o.Webhook.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 			c.add("alert-webhook: it is no URL that starts with https:// or http://")
 		}
+		o.Webhook.Sender = outbound.New(outbound.Options{Clock: clock.System{}, Private: true})
 		o.Alerts = append(o.Alerts, usage.Webhook(o.Webhook))
 	} else if o.WebhookSecretFile != "" {
 		c.add("alert-webhook: it is missing beside alert-webhook-secret-file")

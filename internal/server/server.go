@@ -160,7 +160,7 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 		}
 		o.Alerts = append(slices.Clone(o.Alerts), mail)
 	}
-	s.usage = usage.New(usage.Options{Store: s.store, Registry: s.registry, Clock: o.Clock, Logger: o.Logger, Channels: o.Alerts})
+	s.usage = usage.New(usage.Options{Store: s.store, Registry: s.registry, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Channels: o.Alerts})
 	s.engine = engine.New(engine.Options{
 		Store: struct {
 			store.Events

@@ -12,6 +12,7 @@ import (
 
 	"j17"
 	"j17/internal/store"
+	"j17/internal/worker"
 )
 
 // alertSpace holds the alerts that were raised under "<instance>/<month>/<metric>/<limit>/<threshold>". An alert is due until every
@@ -65,19 +66,29 @@ type Channel struct {
 type raised struct {
 	Alert
 	// Waiting are the channels that do not have it yet.
-	Waiting  []string `json:"waiting"`
-	Attempts int      `json:"attempts"`
+	Waiting []string `json:"waiting"`
 }
 
-// Deliveries are tried again after a minute, two, four, and so on.
+// Limits of deliveries.
 const (
-	maxAttempts  = 8
-	firstRetry   = time.Minute
-	deliverLease = 2 * time.Minute
-	sendTime     = 30 * time.Second
-	keepAlerts   = 62 * 24 * time.Hour
-	deliverBatch = 16
+	deliverLease  = 2 * time.Minute
+	deliverAtOnce = 4
+	sendTime      = 30 * time.Second
+	keepAlerts    = 62 * 24 * time.Hour
 )
+
+// deliveries are the alerts that channels wait for. They are tried again after a minute, two, four, and so on.
+func (m *Meter) deliveries(st store.Sides) worker.Work {
+	return worker.Work{
+		Name: "usage_alerts", Store: st, Space: alertSpace, Lease: deliverLease, AtOnce: deliverAtOnce, Each: deliverAtOnce,
+		Retry: worker.Backoff{First: time.Minute, Longest: 2 * time.Hour, Attempts: 8}, Do: m.deliver,
+	}
+}
+
+// key names an alert: each is raised once.
+func (a Alert) key() string {
+	return a.Instance + "/" + a.Period + "/" + a.Metric + "/" + strconv.FormatInt(a.Limit, 10) + "/" + strconv.FormatInt(a.Threshold, 10)
+}
 
 // check raises the alerts that the use of an instance calls for, of each metric the highest one. The caller holds flushing.
 func (m *Meter) check(ctx context.Context, instance string) error {
@@ -111,7 +122,7 @@ func (m *Meter) check(ctx context.Context, instance string) error {
 
 // raise keeps an alert for delivery and logs it, once.
 func (m *Meter) raise(ctx context.Context, a Alert) error {
-	key := a.Instance + "/" + a.Period + "/" + a.Metric + "/" + strconv.FormatInt(a.Limit, 10) + "/" + strconv.FormatInt(a.Threshold, 10)
+	key := a.key()
 	if m.raised[key] {
 		return nil
 	}
@@ -142,42 +153,28 @@ func (m *Meter) raise(ctx context.Context, a Alert) error {
 	return err
 }
 
-// deliver hands alerts to the channels that do not have them yet.
-func (m *Meter) deliver(ctx context.Context) error {
-	if len(m.channels) == 0 {
-		return nil
+// deliver hands an alert to the channels that do not have it yet.
+func (m *Meter) deliver(ctx context.Context, c *worker.Claim) error {
+	var r raised
+	if err := json.Unmarshal(c.Value, &r); err != nil {
+		return &store.CorruptionError{Where: string(alertSpace) + "/" + c.Key, Err: err}
 	}
-	items, err := m.store.ClaimDue(ctx, j17.System, store.Claim{Space: alertSpace, Limit: deliverBatch, Lease: deliverLease})
+	failed := m.send(ctx, &r)
+	raw, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, it := range items {
-		var r raised
-		if err := json.Unmarshal(it.Value, &r); err != nil {
-			errs = append(errs, &store.CorruptionError{Where: string(alertSpace) + "/" + it.Key, Err: err})
-			continue
-		}
-		m.send(ctx, &r)
-		raw, err := json.Marshal(r)
-		if err != nil {
-			return err
-		}
-		side := store.Side{Op: store.Put, Space: alertSpace, Key: it.Key, Value: raw, Cond: store.IfRev, Rev: it.Rev, Expires: it.Expires}
-		if len(r.Waiting) > 0 && r.Attempts < maxAttempts {
-			side.Due = m.clock.Now().Add(firstRetry << (r.Attempts - 1))
-		}
-		if err := m.store.Write(ctx, j17.System, []store.Side{side}); err != nil {
-			errs = append(errs, err)
-		}
+	if failed != nil {
+		c.Value = raw
+		return failed
 	}
-	return errors.Join(errs...)
+	return m.store.Write(ctx, c.Tenant, []store.Side{c.Replace(raw, time.Time{})})
 }
 
 // send tries every channel that waits.
-func (m *Meter) send(ctx context.Context, r *raised) {
-	r.Attempts++
+func (m *Meter) send(ctx context.Context, r *raised) error {
 	var waiting []string
+	var errs []error
 	for _, c := range m.channels {
 		if !slices.Contains(r.Waiting, c.Name) {
 			continue
@@ -185,12 +182,14 @@ func (m *Meter) send(ctx context.Context, r *raised) {
 		limited, cancel := context.WithTimeout(ctx, sendTime)
 		err := c.Send(limited, r.Alert)
 		cancel()
-		if err == nil {
-			continue
+		if err != nil {
+			waiting = append(waiting, c.Name)
+			errs = append(errs, fmt.Errorf("the alert could not be delivered by %s: %w", c.Name, err))
 		}
-		waiting = append(waiting, c.Name)
-		m.logger.LogAttrs(ctx, slog.LevelWarn, "an alert could not be delivered", slog.String("channel", c.Name),
-			slog.String("instance_id", r.Instance), slog.Int("attempt", r.Attempts), slog.Bool("final", r.Attempts >= maxAttempts), slog.Any("error", err))
 	}
 	r.Waiting = waiting
+	return errors.Join(errs...)
 }
+
+// Deliver sends the alerts that are due now, as Run does.
+func (m *Meter) Deliver(ctx context.Context) error { return m.alerts.Settle(ctx) }

@@ -1,41 +1,29 @@
 package usage
 
 import (
-	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 
 	"github.com/wneessen/go-mail"
 
 	"j17/internal/control"
+	"j17/internal/outbound"
 )
 
 // WebhookOptions says where alerts are posted to.
 type WebhookOptions struct {
 	URL string
-	// Secret, if not "", signs the body: X-J17-Signature is "sha256=" and its HMAC-SHA256 in hexadecimal.
+	// Secret, if not "", signs what is sent.
 	Secret string
-	// Client sends the requests; nil means one that follows no redirects, to where the secret may not belong.
-	Client *http.Client
+	// Sender sends it. The address comes from the server's configuration, so that it may well be a private one.
+	Sender *outbound.Sender
 }
 
-// Webhook returns a channel that posts alerts as JSON. The address comes from the server's configuration, so that it may well
-// be a private one. Its errors do not repeat the address, which may hold a secret.
+// Webhook returns a channel that posts alerts as JSON.
 func Webhook(o WebhookOptions) Channel {
-	if o.Client == nil {
-		o.Client = &http.Client{
-			Timeout:       sendTime,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		}
-	}
 	return Channel{Name: "webhook", Send: func(ctx context.Context, a Alert) error {
 		body, err := json.Marshal(struct {
 			Type    string `json:"type"`
@@ -45,25 +33,11 @@ func Webhook(o WebhookOptions) Channel {
 		if err != nil {
 			return err
 		}
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, o.URL, bytes.NewReader(body))
-		if err != nil {
-			return errors.New("the webhook's URL is not valid")
-		}
-		r.Header.Set("Content-Type", "application/json")
+		m := outbound.Message{URL: o.URL, ID: a.key(), ContentType: "application/json", Body: body}
 		if o.Secret != "" {
-			mac := hmac.New(sha256.New, []byte(o.Secret))
-			_, _ = mac.Write(body) // never fails
-			r.Header.Set("X-J17-Signature", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+			m.Keys = [][]byte{[]byte(o.Secret)}
 		}
-		answer, err := o.Client.Do(r)
-		if err != nil {
-			return errors.New("the webhook could not be reached")
-		}
-		_, err = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10))
-		err = errors.Join(err, answer.Body.Close())
-		if answer.StatusCode/100 != 2 {
-			return fmt.Errorf("the webhook answered with status %d", answer.StatusCode)
-		}
+		_, err = o.Sender.Send(ctx, m)
 		return err
 	}}
 }

@@ -22,6 +22,7 @@ import (
 	"j17/internal/clock"
 	"j17/internal/control"
 	"j17/internal/store"
+	"j17/internal/worker"
 )
 
 // The side spaces of the System tenant: a Day under "<tenant>/<yyyy-mm-dd>", and a total under "<tenant>".
@@ -36,6 +37,8 @@ type Options struct {
 	Registry *control.Registry
 	Clock    clock.Clock
 	Logger   *slog.Logger
+	// Worker does what is done in the background.
+	Worker *worker.Kit
 	// Channels get every alert, beside the log.
 	Channels []Channel
 }
@@ -46,7 +49,9 @@ type Meter struct {
 	registry *control.Registry
 	clock    clock.Clock
 	logger   *slog.Logger
+	worker   *worker.Kit
 	channels []Channel
+	alerts   *worker.Queue
 
 	mu       sync.RWMutex
 	counters map[j17.Tenant]*counter
@@ -120,7 +125,12 @@ type counter struct {
 
 // New returns a meter. Run must be called for anything to be stored.
 func New(o Options) *Meter {
-	return &Meter{store: o.Store, registry: o.Registry, clock: o.Clock, logger: o.Logger, channels: o.Channels, counters: map[j17.Tenant]*counter{}, raised: map[string]bool{}}
+	m := &Meter{
+		store: o.Store, registry: o.Registry, clock: o.Clock, logger: o.Logger, worker: o.Worker, channels: o.Channels,
+		counters: map[j17.Tenant]*counter{}, raised: map[string]bool{},
+	}
+	m.alerts = o.Worker.Queue(m.deliveries(o.Store))
+	return m
 }
 
 func (m *Meter) counter(t j17.Tenant) *counter {
@@ -184,36 +194,18 @@ func (s *counting) Append(ctx context.Context, t j17.Tenant, units []store.Appen
 	return results, err
 }
 
-// How often counts are stored, and alerts that are due looked for.
-const (
-	flushInterval   = 10 * time.Second
-	deliverInterval = 10 * time.Second
-)
+// flushInterval is how often counts are stored.
+const flushInterval = 10 * time.Second
 
 // Run stores counts and sends alerts until the context ends, and then stores the last counts.
 func (m *Meter) Run(ctx context.Context) error {
 	var sender sync.WaitGroup // Whoever gets alerts may be slow.
-	sender.Go(func() { m.every(ctx, deliverInterval, "alerts about usage could not be read", m.deliver) })
-	m.every(ctx, flushInterval, "usage could not be stored", m.Flush)
-	sender.Wait()
-	if err := m.Flush(context.WithoutCancel(ctx)); err != nil {
-		m.warn(ctx, "usage could not be stored", err)
+	defer sender.Wait()
+	if len(m.channels) > 0 {
+		sender.Go(func() { _ = m.alerts.Run(ctx) }) // It ends with the context.
 	}
+	m.worker.Every(ctx, worker.Loop{Name: "usage_flush", Every: flushInterval, Do: m.Flush, Final: true})
 	return nil
-}
-
-// every does something now and then until the context ends. Failures are logged, as what.
-func (m *Meter) every(ctx context.Context, interval time.Duration, what string, do func(context.Context) error) {
-	for ctx.Err() == nil {
-		if err := do(ctx); err != nil && ctx.Err() == nil {
-			m.warn(ctx, what, err)
-		}
-		_ = m.clock.Wait(ctx, m.clock.Now().Add(interval)) // The condition of the loop sees the end of the context.
-	}
-}
-
-func (m *Meter) warn(ctx context.Context, what string, err error) {
-	m.logger.LogAttrs(ctx, slog.LevelWarn, "metering failed", slog.String("what", what), slog.Any("error", err))
 }
 
 // Flush stores what has been counted until now and raises the alerts that are due.

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"j17/internal/store"
 	"j17/internal/store/pebble"
 	"j17/internal/usage"
+	"j17/internal/worker"
 )
 
 // fixture is a meter on a store in memory that outlives it.
@@ -57,7 +57,8 @@ func (f *fixture) open(tb testing.TB) {
 	if f.registry, err = control.Open(tb.Context(), control.Options{Store: f.raw, Clock: f.clock, Plans: []control.Plan{{Name: "small", EventsPerMonth: 100, StorageBytes: 1 << 30}}}); err != nil {
 		tb.Fatal(err)
 	}
-	f.Meter = usage.New(usage.Options{Store: f.raw, Registry: f.registry, Clock: f.clock, Logger: slog.New(slog.NewTextHandler(&f.log, nil)), Channels: f.channels})
+	logger := slog.New(slog.NewTextHandler(&f.log, nil))
+	f.Meter = usage.New(usage.Options{Store: f.raw, Registry: f.registry, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger), Channels: f.channels})
 	f.store = f.Wrap(f.raw)
 }
 
@@ -211,7 +212,8 @@ func (s *failing) Write(ctx context.Context, t j17.Tenant, side []store.Side, fe
 func TestNothingIsCountedTwiceWhenWritesFail(t *testing.T) {
 	f := start(t)
 	broken := &failing{Store: f.raw}
-	m := usage.New(usage.Options{Store: broken, Registry: f.registry, Clock: f.clock, Logger: slog.New(slog.DiscardHandler)})
+	logger := slog.New(slog.DiscardHandler)
+	m := usage.New(usage.Options{Store: broken, Registry: f.registry, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger)})
 	f.Meter, f.store = m, m.Wrap(f.raw)
 	f.write(t, j17.Prod, 3)
 	for _, err := range []error{store.ErrFull, store.ErrUnknown} {
@@ -301,6 +303,7 @@ func BenchmarkRequest(b *testing.B) {
 type inbox struct {
 	mu     sync.Mutex
 	err    error
+	calls  int
 	alerts []usage.Alert
 }
 
@@ -308,6 +311,7 @@ func (b *inbox) channel(name string) usage.Channel {
 	return usage.Channel{Name: name, Send: func(_ context.Context, a usage.Alert) error {
 		b.mu.Lock()
 		defer b.mu.Unlock()
+		b.calls++
 		if b.err != nil {
 			return b.err
 		}
@@ -327,33 +331,10 @@ func (b *inbox) take() []usage.Alert {
 // step lets the meter do what Run does each time.
 func (f *fixture) step(tb testing.TB) {
 	tb.Helper()
-	ctx, cancel := context.WithCancel(tb.Context())
-	var done sync.WaitGroup
-	w := &stepping{Manual: f.clock, stop: cancel}
-	m := usage.New(usage.Options{Store: f.raw, Registry: f.registry, Clock: w, Logger: slog.New(slog.NewTextHandler(&f.log, nil)), Channels: f.channels})
 	f.flush(tb)
-	done.Go(func() {
-		if err := m.Run(ctx); err != nil {
-			tb.Error(err)
-		}
-	})
-	done.Wait()
-}
-
-// stepping is a clock that ends a meter when both of its workers have done what they do once.
-type stepping struct {
-	*clock.Manual
-	waiting atomic.Int32
-	stop    context.CancelFunc
-}
-
-// Wait waits for the end.
-func (s *stepping) Wait(ctx context.Context, _ time.Time) error {
-	if s.waiting.Add(1) == 2 {
-		s.stop()
+	if err := f.Deliver(tb.Context()); err != nil {
+		tb.Fatal(err)
 	}
-	<-ctx.Done()
-	return ctx.Err()
 }
 
 func TestAlerts(t *testing.T) {
@@ -428,11 +409,14 @@ func TestAlertsAreGivenUp(t *testing.T) {
 		f.step(t)
 		f.clock.Advance(3 * time.Hour)
 	}
-	if n := strings.Count(f.log.String(), "could not be delivered"); n != 8 {
-		t.Errorf("%d attempts", n)
+	// The first failure is told, and the end.
+	for text, n := range map[string]int{"could not be delivered by bad: no connection": 2, "an item was given up": 1, "attempts=8": 1} {
+		if got := strings.Count(f.log.String(), text); got != n {
+			t.Errorf("%d lines with %q, want %d:\n%s", got, text, n, f.log.String())
+		}
 	}
-	if !strings.Contains(f.log.String(), "final=true") {
-		t.Error("the log does not say that this was the last attempt")
+	if n := bad.calls; n != 8 {
+		t.Errorf("%d attempts", n)
 	}
 }
 
