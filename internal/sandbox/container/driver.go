@@ -1,6 +1,7 @@
 package container
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -52,25 +52,30 @@ type launch struct {
 }
 
 func newDriver(r *Runner) (driver, error) {
-	program := r.opts.Program
-	if program == "" {
-		program = map[Driver]string{Bubblewrap: "bwrap"}[r.opts.Driver]
+	// The program of a driver, and the package of Debian that has it.
+	var program, pkg string
+	switch r.opts.Driver {
+	case Bubblewrap:
+		program, pkg = "bwrap", "bubblewrap"
+	case Docker:
+		program, pkg = "docker", "docker.io"
+	case Runc, Podman:
+		program, pkg = string(r.opts.Driver), string(r.opts.Driver)
+	case Off:
 	}
 	if program == "" {
-		program = string(r.opts.Driver)
-	}
-	if !slices.Contains([]Driver{Bubblewrap, Runc, Docker, Podman}, r.opts.Driver) {
 		return nil, refuse("There is no container driver %q. Choose bubblewrap, runc, docker or podman.", r.opts.Driver)
 	}
+	program = cmp.Or(r.opts.Program, program)
 	path, err := exec.LookPath(program)
 	if err != nil {
 		return nil, &Error{
 			Message: fmt.Sprintf("The container driver %s needs the program %s, which is not installed or not on the PATH. Install it, for example with: apt-get install %s",
-				r.opts.Driver, program, map[Driver]string{Bubblewrap: "bubblewrap", Docker: "docker.io"}[r.opts.Driver]+
-					map[Driver]string{Runc: "runc", Podman: "podman"}[r.opts.Driver]),
+				r.opts.Driver, program, pkg),
 			Err: err,
 		}
 	}
+
 	switch r.opts.Driver {
 	case Bubblewrap:
 		return &bubblewrap{runner: r, program: path}, nil

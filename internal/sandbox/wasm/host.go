@@ -68,7 +68,9 @@ func wasiRefused() []string {
 // no files but an empty standard input and an output that goes to the log. The clock stands still, and what is random
 // elsewhere is zero, so that a module's answer depends on its input alone.
 func wasiFunction(name string) (hostFunction, instrument.Signature) {
-	i32s := func(n int) instrument.Signature { return instrument.Signature{Params: strings.Repeat("\x7f", n), Results: "\x7f"} }
+	i32s := func(n int) instrument.Signature {
+		return instrument.Signature{Params: strings.Repeat("\x7f", n), Results: "\x7f"}
+	}
 	switch name {
 	case "args_get", "environ_get":
 		return constant(wasiOK), i32s(2)
@@ -84,7 +86,7 @@ func wasiFunction(name string) (hostFunction, instrument.Signature) {
 		return func(_ *run, mod api.Module, stack []uint64) { stack[0] = errno(putU64(mod, stack[2], 1)) }, instrument.Signature{Params: "\x7f\x7e\x7f", Results: "\x7f"}
 	case "random_get":
 		return func(r *run, mod api.Module, stack []uint64) {
-			b, ok := mod.Memory().Read(uint32(stack[0]), uint32(stack[1])) //nolint:gosec // parameters are i32
+			b, ok := mod.Memory().Read(uint32(stack[0]), uint32(stack[1]))
 			r.spend(len(b) / instrument.BytesPerCost)
 			clear(b)
 			stack[0] = errno(ok)
@@ -95,7 +97,7 @@ func wasiFunction(name string) (hostFunction, instrument.Signature) {
 		return poll, i32s(4)
 	case "fd_read":
 		return func(_ *run, mod api.Module, stack []uint64) {
-			if uint32(stack[0]) != 0 { //nolint:gosec // the upper half of an i32 is undefined
+			if uint32(stack[0]) != 0 {
 				stack[0] = wasiBadf
 				return
 			}
@@ -103,11 +105,11 @@ func wasiFunction(name string) (hostFunction, instrument.Signature) {
 		}, i32s(4)
 	case "fd_fdstat_get":
 		return func(_ *run, mod api.Module, stack []uint64) {
-			if uint32(stack[0]) > 2 { //nolint:gosec // the upper half of an i32 is undefined
+			if uint32(stack[0]) > 2 {
 				stack[0] = wasiBadf
 				return
 			}
-			b, ok := mod.Memory().Read(uint32(stack[1]), 24) //nolint:gosec // parameters are i32
+			b, ok := mod.Memory().Read(uint32(stack[1]), 24)
 			clear(b)
 			if ok {
 				b[0] = 2 // a character device
@@ -130,7 +132,7 @@ func wasiFunction(name string) (hostFunction, instrument.Signature) {
 	case "sched_yield":
 		return constant(wasiOK), i32s(0)
 	case "proc_exit":
-		return func(_ *run, _ api.Module, stack []uint64) { panic(exit{uint32(stack[0])}) }, instrument.Signature{Params: "\x7f"} //nolint:gosec // parameters are i32
+		return func(_ *run, _ api.Module, stack []uint64) { panic(exit{uint32(stack[0])}) }, instrument.Signature{Params: "\x7f"}
 	default:
 		return nil, instrument.Signature{}
 	}
@@ -148,11 +150,11 @@ func errno(ok bool) uint64 {
 }
 
 func putU32(mod api.Module, at uint64, v uint32) bool {
-	return mod.Memory().WriteUint32Le(uint32(at), v) //nolint:gosec // parameters are i32
+	return mod.Memory().WriteUint32Le(uint32(at), v)
 }
 
 func putU64(mod api.Module, at, v uint64) bool {
-	return mod.Memory().WriteUint64Le(uint32(at), v) //nolint:gosec // parameters are i32
+	return mod.Memory().WriteUint64Le(uint32(at), v)
 }
 
 // maxVectors is how many pieces one write may have, as in POSIX.
@@ -163,11 +165,11 @@ const costOfVector = 64
 
 // fdWrite puts what is written to standard output and standard error into the log.
 func fdWrite(r *run, mod api.Module, stack []uint64) {
-	if fd := uint32(stack[0]); fd != 1 && fd != 2 { //nolint:gosec // the upper half of an i32 is undefined
+	if fd := uint32(stack[0]); fd != 1 && fd != 2 {
 		stack[0] = wasiBadf
 		return
 	}
-	at, n, total := uint32(stack[1]), uint32(stack[2]), uint32(0) //nolint:gosec // parameters are i32
+	at, n, total := uint32(stack[1]), uint32(stack[2]), uint32(0)
 	mem := mod.Memory()
 	for i := range min(n, maxVectors) {
 		from, ok1 := mem.ReadUint32Le(at + 8*i)
@@ -187,7 +189,7 @@ func fdWrite(r *run, mod api.Module, stack []uint64) {
 // poll reports at once that all that was waited for has happened: there is nothing to wait for. Go does so before it tells
 // of a panic.
 func poll(r *run, mod api.Module, stack []uint64) {
-	in, out, n := uint32(stack[0]), uint32(stack[1]), uint32(stack[2]) //nolint:gosec // parameters are i32
+	in, out, n := uint32(stack[0]), uint32(stack[1]), uint32(stack[2])
 	n = min(n, maxVectors)
 	mem := mod.Memory()
 	for i := range n {
@@ -209,7 +211,7 @@ func poll(r *run, mod api.Module, stack []uint64) {
 // abort is how AssemblyScript ends: with a message, a file, a line and a column.
 func abort(r *run, mod api.Module, stack []uint64) {
 	text := func(param uint64) string {
-		at := uint32(param) //nolint:gosec // parameters are i32
+		at := uint32(param)
 		mem := mod.Memory()
 		size, ok := mem.ReadUint32Le(at - 4)
 		if at < 4 || !ok {
@@ -231,7 +233,7 @@ func abort(r *run, mod api.Module, stack []uint64) {
 	}
 	r.abort = message
 	if file != "" {
-		r.abort += fmt.Sprintf(", at %s:%d:%d", file, uint32(stack[2]), uint32(stack[3])) //nolint:gosec // parameters are i32
+		r.abort += fmt.Sprintf(", at %s:%d:%d", file, uint32(stack[2]), uint32(stack[3]))
 	}
 	panic(exit{1})
 }

@@ -290,6 +290,7 @@ func entrypoints(m *instrument.Module) []string {
 func entrySignature() instrument.Signature {
 	return instrument.Signature{Params: "\x7f\x7f", Results: "\x7e"}
 }
+
 func mallocSignature() instrument.Signature {
 	return instrument.Signature{Params: "\x7f", Results: "\x7f"}
 }

@@ -13,8 +13,10 @@ const (
 	Budget = 1 << 18
 	// BytesPerCost is how many bytes are copied at the cost of one simple instruction.
 	BytesPerCost = 8
-	// TickModule and TickName are what an instrumented module imports to report that its budget is used up.
-	TickModule, TickName = "j17", "tick"
+	// TickModule is the module of TickName, the function that an instrumented module imports to report that its budget is used up.
+	TickModule = "j17"
+	// TickName is the name of that function.
+	TickName = "tick"
 
 	// costOfSegment and costOfCheck are what it costs to charge, and to look whether the budget is used up. costOfGrowth is
 	// that of memory.grow.
@@ -49,14 +51,14 @@ type Instrumented struct {
 //
 // The functions of a module are numbered after its imports, so the import of the tick moves all of them by one.
 func (m *Module) Instrument(maxPages uint32) (*Instrumented, error) {
-	w := &rewriter{m: m, imports: uint32(len(m.Imports))} //nolint:gosec // at most maxImports
-	w.helpers = w.imports + 1 + uint32(len(m.funcs))      //nolint:gosec // at most maxFunctions
-	w.counter = uint32(len(m.globals))                    //nolint:gosec // at most maxGlobals
+	w := &rewriter{m: m, imports: uint32(len(m.Imports))}
+	w.helpers = w.imports + 1 + uint32(len(m.funcs))
+	w.counter = uint32(len(m.globals))
 	out := &Instrumented{}
 	b := []byte("\x00asm\x01\x00\x00\x00")
 	section := func(id byte, body []byte) { b = appendSized(append(b, id), body) }
 
-	types := uint32(len(m.types)) //nolint:gosec // at most maxTypes
+	types := uint32(len(m.types))
 	_, rest := cutCount(m.sections[secType])
 	body := append(appendU32(nil, types+3), rest...)
 	body = append(body, 0x60, 0, 0)                                       // tick
@@ -69,7 +71,7 @@ func (m *Module) Instrument(maxPages uint32) (*Instrumented, error) {
 	section(secImport, appendU32(append(body, KindFunction), types))
 
 	_, rest = cutCount(m.sections[secFunction])
-	body = append(appendU32(nil, uint32(len(m.funcs))+3), rest...) //nolint:gosec // at most maxFunctions
+	body = append(appendU32(nil, uint32(len(m.funcs))+3), rest...)
 	section(secFunction, appendU32(appendU32(appendU32(body, types+1), types+2), types+2))
 
 	if len(m.tables) > 0 {
@@ -451,7 +453,7 @@ func (w *rewriter) functionNames(section []byte) []byte {
 			continue
 		}
 		n := sub.count("names", maxFunctions+maxImports)
-		b := appendU32(nil, uint32(n)) //nolint:gosec // limited
+		b := appendU32(nil, uint32(n))
 		for range n {
 			f := sub.u32()
 			b = appendName(appendU32(b, w.moved(f)), sub.name())
