@@ -258,7 +258,7 @@ type pastEvent struct {
 
 // command names a unit, so that it is stored once.
 func (c *recorder) command(u *pastUnit) store.CommandID {
-	sum := sha256.Sum256(binary.BigEndian.AppendUint64(append([]byte("record "), c.r.ID[:]...), uint64(u.number))) //nolint:gosec // not negative
+	sum := sha256.Sum256(binary.BigEndian.AppendUint64(append([]byte("record "), c.r.ID[:]...), uint64(u.number)))
 	return store.CommandID(sum[:16])
 }
 

@@ -223,8 +223,8 @@ func commandID(key string) store.CommandID {
 // memo is what is kept with a command's result: the fingerprint of its request, the numbers of its own events and of the
 // last event of its aggregate, and the aggregate's id.
 func memo(fingerprint [32]byte, p *plan, id string) []byte {
-	b := binary.AppendUvarint(fingerprint[:], uint64(p.own)) //nolint:gosec // not negative
-	b = binary.AppendUvarint(b, uint64(p.last))              //nolint:gosec // not negative
+	b := binary.AppendUvarint(fingerprint[:], uint64(p.own))
+	b = binary.AppendUvarint(b, uint64(p.last))
 	return append(b, id...)
 }
 
@@ -240,7 +240,7 @@ func (e *Engine) replay(ctx context.Context, d *deployed, c *Command, first *sto
 	if n <= 0 || m <= 0 || own == 0 || own > uint64(len(first.IDs)) || last >= uint64(len(first.IDs)) {
 		return Receipt{}, storage(&store.CorruptionError{Where: "the record of an idempotency key", Err: fmt.Errorf("%d own events of %d", own, len(first.IDs))})
 	}
-	p := plan{key: j17.Key{Type: c.Type, ID: string(rest[n+m:])}, own: int(own), last: int(last)} //nolint:gosec // at most len(first.IDs)
+	p := plan{key: j17.Key{Type: c.Type, ID: string(rest[n+m:])}, own: int(own), last: int(last)}
 	if !c.New {
 		// The aggregate may be called by another of its names.
 		key, err := e.resolve(ctx, c.Tenant, d, c.Type, c.ID)

@@ -48,7 +48,7 @@ func (v Value) parts(buf *[24]byte) parts {
 		coef, sign = -coef, -1
 	}
 	digits := strconv.AppendInt(buf[:0], coef, 10)
-	mag := int32(len(digits)) - int32(v.scale()) //nolint:gosec // at most 19 digits
+	mag := int32(len(digits)) - int32(v.scale())
 	return parts{sign: sign, mag: mag, n: len(bytes.TrimRight(digits, "0")), text: bytesText(digits)}
 }
 

@@ -139,7 +139,7 @@ func (l *Lookups) build(x *lookup) (work int) {
 // add takes the last element, which is at position i, into the index.
 func (l *Lookups) add(x *lookup, i int) (work int) {
 	hash, work := l.hash(x.arr.elems[i].At(x.steps))
-	n := uint32(len(x.hashes)) //nolint:gosec // rebuilt long before
+	n := uint32(len(x.hashes))
 	x.at = append(x.at, n)
 	x.hashes = append(x.hashes, hash)
 	x.before = append(x.before, none)
@@ -230,14 +230,14 @@ const (
 func (l *Lookups) hash(v Value) (hash uint64, work int) {
 	switch v.Kind() {
 	case Array:
-		hash = uint64(v.Len())<<1 + 1 //nolint:gosec // not negative
+		hash = uint64(v.Len())<<1 + 1
 		for _, elem := range v.Elems()[:min(v.Len(), hashedValues)] {
 			hash = maphash.Comparable(l.seed, [2]uint64{hash, l.scalar(elem)})
 			work++
 		}
 		return hash, work
 	case Object:
-		hash = uint64(v.Len()) << 1 //nolint:gosec // not negative
+		hash = uint64(v.Len()) << 1
 		if v.Len() > hashedValues {
 			return hash, 0
 		}
@@ -282,5 +282,5 @@ func (l *Lookups) number(v Value) uint64 {
 			text = append(text, p.text[i])
 		}
 	}
-	return maphash.Comparable(l.seed, [3]uint64{maphash.Bytes(l.seed, text), uint64(int64(p.mag)<<2 + int64(p.sign) + 1), uint64(p.n)}) //nolint:gosec // bits to hash
+	return maphash.Comparable(l.seed, [3]uint64{maphash.Bytes(l.seed, text), uint64(int64(p.mag)<<2 + int64(p.sign) + 1), uint64(p.n)})
 }

@@ -27,7 +27,7 @@ func (v Value) Weigh() (size, work int) {
 	case Null:
 		return len("null"), 0
 	case Bool:
-		return len("false") - int(v.n), 0 //nolint:gosec // 0 or 1
+		return len("false") - int(v.n), 0
 	case Number:
 		if v.text() {
 			return len(v.num()), 0

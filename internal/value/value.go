@@ -178,12 +178,12 @@ func Int(i int64) Value {
 }
 
 func decimal(coef int64, scale uint8) Value {
-	return Value{n: uint64(coef), t: tag(Number) | tag(scale)<<tagScale} //nolint:gosec // coef reads it back
+	return Value{n: uint64(coef), t: tag(Number) | tag(scale)<<tagScale}
 }
 
 func numberText(s string) Value {
 	before, digits, mag := significant(s)
-	n := uint64(len(s)) | uint64(before)<<lenBits | uint64(digits)<<(2*lenBits) //nolint:gosec // lengths within the text
+	n := uint64(len(s)) | uint64(before)<<lenBits | uint64(digits)<<(2*lenBits)
 	return Value{p: unsafe.Pointer(unsafe.StringData(s)), n: n, t: tag(Number) | tagText | tag(uint32(mag))<<tagMag}
 }
 
@@ -204,10 +204,10 @@ func objectOf(o *object) Value { return Value{p: unsafe.Pointer(o), t: tag(Objec
 
 func (v Value) array() *array   { return (*array)(v.p) }
 func (v Value) object() *object { return (*object)(v.p) }
-func (v Value) coef() int64     { return int64(v.n) } //nolint:gosec // decimal wrote it
+func (v Value) coef() int64     { return int64(v.n) }
 
 // str returns the bytes of a string.
-func (v Value) str() string { return unsafe.String((*byte)(v.p), int(v.n)) } //nolint:gosec // the length of a string
+func (v Value) str() string { return unsafe.String((*byte)(v.p), int(v.n)) }
 
 // num returns the text of a number that is held as one.
 func (v Value) num() string { return unsafe.String((*byte)(v.p), int(v.n&maxTextLen)) }

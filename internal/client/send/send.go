@@ -324,7 +324,7 @@ func (s *sender) read(ctx context.Context, in *source, queues []chan batch) erro
 		full := b
 		b, size = nil, 0
 		select {
-		case queues[h.Sum32()%uint32(len(queues))] <- full: //nolint:gosec // at most 256
+		case queues[h.Sum32()%uint32(len(queues))] <- full:
 			return nil
 		case <-s.stop:
 			return nil

@@ -152,7 +152,7 @@ func seccompFilter(network bool) []byte {
 	for _, d := range denials() {
 		if n := number(d); n != absent {
 			add(jeq, 0, 1, n)
-			add(ret, 0, 0, fail|uint32(d.errno)) //nolint:gosec // error numbers are small
+			add(ret, 0, 0, fail|uint32(d.errno))
 		}
 	}
 	add(jeq, 0, 4, clone)
@@ -161,7 +161,7 @@ func seccompFilter(network bool) []byte {
 	add(ret, 0, 0, fail|uint32(syscall.EPERM))
 	add(ret, 0, 0, allow)
 	allowed := families(network)
-	add(jeq, 0, uint8(2*len(allowed)+2), socket) //nolint:gosec // a handful
+	add(jeq, 0, uint8(2*len(allowed)+2), socket)
 	add(load, 0, 0, offsetArg0)
 	for _, family := range allowed {
 		add(jeq, 0, 1, family)
@@ -177,7 +177,7 @@ func seccompRules(network bool) map[string]any {
 	type object = map[string]any
 	rules := []object{}
 	for _, d := range denials() {
-		rules = append(rules, object{"names": []string{d.name}, "action": "SCMP_ACT_ERRNO", "errnoRet": uint32(d.errno)}) //nolint:gosec // error numbers are small
+		rules = append(rules, object{"names": []string{d.name}, "action": "SCMP_ACT_ERRNO", "errnoRet": uint32(d.errno)})
 	}
 	// Each bit of its own, for the specification can compare under a mask with one value only.
 	for bit := uint32(1); bit != 0; bit <<= 1 {

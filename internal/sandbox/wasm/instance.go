@@ -127,7 +127,7 @@ const bytesPerNanosecond = 10
 
 // counted is what is left of the budget of the instructions that run.
 func (i *instance) counted() int64 {
-	return int64(int32(uint32(i.counter.Get()))) //nolint:gosec // it is an i32
+	return int64(int32(uint32(i.counter.Get())))
 }
 
 func busy(r *run) error {
@@ -235,7 +235,7 @@ func (m *Module) fresh(ctx context.Context) (*instance, error) {
 		return nil, err
 	}
 	mem := i.mod.Memory()
-	if missing := uint32(m.image.size) - mem.Size(); missing > 0 { //nolint:gosec // at most 4 GiB
+	if missing := uint32(m.image.size) - mem.Size(); missing > 0 {
 		mem.Grow(missing / pageSize)
 	}
 	if !i.reset() {
@@ -312,7 +312,7 @@ func (i *instance) call(r *run, entrypoint string, input []byte) ([]byte, error)
 	if err := i.malloc.CallWithStack(ctx, stack[:]); err != nil {
 		return nil, i.module.fault(r, err, i.refused.Get() != 0)
 	}
-	at := uint32(stack[0]) //nolint:gosec // an i32
+	at := uint32(stack[0])
 	if at == 0 {
 		return nil, &sandbox.Fault{
 			Kind: sandbox.Memory, Detail: fmt.Sprintf("malloc had no room for the %d bytes of the input", len(input)),
@@ -329,7 +329,7 @@ func (i *instance) call(r *run, entrypoint string, input []byte) ([]byte, error)
 	if err := f.CallWithStack(ctx, stack[:]); err != nil {
 		return nil, i.module.fault(r, err, i.refused.Get() != 0)
 	}
-	at, size := uint32(stack[0]>>32), uint32(stack[0]) //nolint:gosec // the two halves
+	at, size := uint32(stack[0]>>32), uint32(stack[0])
 	var bad string
 	hint := "Return the pointer in the upper and the length in the lower 32 bits: (ptr << 32) | len, both taken as unsigned."
 	b, ok := mem.Read(at, size)

@@ -83,7 +83,7 @@ func (l *linear) Reallocate(size uint64) []byte {
 	if size > uint64(len(l.reserved)) {
 		return nil
 	}
-	if l.run != nil && size > l.size && !l.run.extend(int64(size-l.size)) { //nolint:gosec // at most 4 GiB
+	if l.run != nil && size > l.size && !l.run.extend(int64(size-l.size)) {
 		return nil
 	}
 	l.size = size

@@ -201,7 +201,7 @@ func (d *disk) inflate() bool {
 	if err != nil {
 		return false
 	}
-	err = f.Preallocate(0, int64(d.ballastBytes)) //nolint:gosec // a quarter of a volume at most
+	err = f.Preallocate(0, int64(d.ballastBytes))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return d.FS.Remove(d.ballastPath()) != nil
 	}

@@ -174,7 +174,7 @@ func (r reader) firstDue(space store.Space, now int64) (at int64, err error) {
 			return 0, err
 		}
 		if item.live(now) {
-			return int64(binary.BigEndian.Uint64(entry)), nil //nolint:gosec // never negative
+			return int64(binary.BigEndian.Uint64(entry)), nil
 		}
 	}
 	return 0, nil
@@ -279,7 +279,7 @@ func loadDue(from pebble.Reader, t *tenant, number uint32) (works []dueWork, err
 			return nil, corruption(errFormat, "due work of tenant %s", t.name)
 		}
 		space := store.Space(name)
-		works = append(works, dueWork{t, space, int64(binary.BigEndian.Uint64(rest))}) //nolint:gosec // never negative
+		works = append(works, dueWork{t, space, int64(binary.BigEndian.Uint64(rest))})
 		ok = it.SeekGE(after(appendSpace(nil, number, kindDue, space)))
 	}
 	return works, nil

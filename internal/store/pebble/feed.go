@@ -55,7 +55,7 @@ func references(dst [][]byte, value []byte) ([][]byte, error) {
 	from := len(dst)
 	for rest := value[min(1, len(value)):]; len(rest) > 0; {
 		n, width := binary.Uvarint(rest)
-		if width <= 0 || n > uint64(len(rest)-width) { //nolint:gosec // not negative
+		if width <= 0 || n > uint64(len(rest)-width) {
 			return dst, errFormat
 		}
 		rest = rest[width:]
@@ -69,10 +69,10 @@ func references(dst [][]byte, value []byte) ([][]byte, error) {
 
 // ahead returns the position n places before id in a run.
 func ahead(id j17.StreamID, n int) j17.StreamID {
-	if back := uint32(n); back <= id.Seq { //nolint:gosec // at most maxRun
+	if back := uint32(n); back <= id.Seq {
 		return j17.StreamID{Ms: id.Ms, Seq: id.Seq - back}
 	}
-	return j17.StreamID{Ms: id.Ms - 1, Seq: math.MaxUint32 - (uint32(n) - 1 - id.Seq)} //nolint:gosec // at most maxRun
+	return j17.StreamID{Ms: id.Ms - 1, Seq: math.MaxUint32 - (uint32(n) - 1 - id.Seq)}
 }
 
 // ReadFeed yields durable events in order of their positions. See store.Store.

@@ -77,7 +77,7 @@ func appendEventKey(dst []byte, tenant uint32, key j17.Key, version uint64) []by
 
 func appendFeedKey(dst []byte, tenant uint32, id j17.StreamID) []byte {
 	dst = appendPrefix(dst, tenant, kindFeed)
-	dst = binary.BigEndian.AppendUint64(dst, uint64(id.Ms)) //nolint:gosec // never negative
+	dst = binary.BigEndian.AppendUint64(dst, uint64(id.Ms))
 	return binary.BigEndian.AppendUint32(dst, id.Seq)
 }
 
@@ -121,7 +121,7 @@ func appendExpiryKey(dst []byte, tenant uint32, expires int64, of []byte) []byte
 }
 
 func appendTime(dst []byte, t int64) []byte {
-	return binary.BigEndian.AppendUint64(dst, uint64(t)) //nolint:gosec // never negative
+	return binary.BigEndian.AppendUint64(dst, uint64(t))
 }
 
 func appendTenantKey(dst []byte, name j17.Tenant) []byte {

@@ -184,12 +184,12 @@ func (m *marks) compare(want *markedFile) error {
 		return fmt.Errorf("open %s: %w", path, err)
 	}
 	sum := crc32.New(m.table)
-	n, err := io.Copy(sum, io.LimitReader(f, int64(want.Length))) //nolint:gosec // some MiB
+	n, err := io.Copy(sum, io.LimitReader(f, int64(want.Length)))
 	err = errors.Join(err, f.Close())
 	switch {
 	case err != nil:
 		return fmt.Errorf("read %s: %w", path, err)
-	case uint64(n) != want.Length: //nolint:gosec // not negative
+	case uint64(n) != want.Length:
 		return fmt.Errorf("the file %s has %d bytes and should have at least %d", path, n, want.Length)
 	case sum.Sum32() != want.Sum:
 		return fmt.Errorf("the file %s is damaged within its first %d bytes", path, want.Length)
@@ -311,7 +311,7 @@ func (m *marks) write() (err error) {
 		return err
 	}
 	slot := make([]byte, slotHeader, slotBytes)
-	binary.BigEndian.PutUint32(slot, uint32(len(text))) //nolint:gosec // bounded by markedFiles
+	binary.BigEndian.PutUint32(slot, uint32(len(text)))
 	binary.BigEndian.PutUint32(slot[4:], crc32.Checksum(text, m.table))
 	slot = append(slot, text...)[:slotBytes]
 	if _, err := m.file.WriteAt(slot, int64(next.Serial%2)*slotBytes); err != nil {
@@ -371,7 +371,7 @@ func (f *trackedFile) Write(p []byte) (int, error) {
 	if n < len(p) {
 		sum = crc32.Update(f.written.Sum, f.marks.table, p[:n])
 	}
-	f.written.Length += uint64(n) //nolint:gosec // not negative
+	f.written.Length += uint64(n)
 	f.written.Sum = sum
 	return n, err
 }

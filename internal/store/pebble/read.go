@@ -232,11 +232,11 @@ func (s *Store) VersionAfter(_ context.Context, t j17.Tenant, key j17.Key, after
 	}
 	defer closeIter(it, &err, key.String())
 	var record eventRecord
-	n := sort.Search(int(head.Length), func(i int) bool { //nolint:gosec // lengths are far below
+	n := sort.Search(int(head.Length), func(i int) bool {
 		if err != nil {
 			return true
 		}
-		version := uint64(i) + 1 //nolint:gosec // i counts from 0
+		version := uint64(i) + 1
 		want := appendEventKey(nil, r.tenant, key, version)
 		if !it.SeekGE(want) || !bytes.Equal(it.Key(), want) {
 			err = errors.Join(errGap, it.Error())
@@ -250,7 +250,7 @@ func (s *Store) VersionAfter(_ context.Context, t j17.Tenant, key j17.Key, after
 		}
 		return record.id.Compare(after) > 0
 	})
-	return uint64(n) + 1, err //nolint:gosec // n counts from 0
+	return uint64(n) + 1, err
 }
 
 // Streams returns ids of streams. See store.Store.

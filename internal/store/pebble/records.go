@@ -62,11 +62,11 @@ func appendEventRecord(
 	if kept != nil {
 		h[1] = flagRewritten
 	}
-	binary.BigEndian.PutUint64(h[2:], uint64(id.Ms)) //nolint:gosec // never negative
+	binary.BigEndian.PutUint64(h[2:], uint64(id.Ms))
 	binary.BigEndian.PutUint32(h[10:], id.Seq)
-	binary.BigEndian.PutUint64(h[14:], uint64(timestamp))       //nolint:gosec // two's complement
-	binary.BigEndian.PutUint32(h[22:], uint32(layout.Data))     //nolint:gosec // limited by MaxUnitBytes
-	binary.BigEndian.PutUint32(h[26:], uint32(layout.Metadata)) //nolint:gosec // limited by MaxUnitBytes
+	binary.BigEndian.PutUint64(h[14:], uint64(timestamp))
+	binary.BigEndian.PutUint32(h[22:], uint32(layout.Data))
+	binary.BigEndian.PutUint32(h[26:], uint32(layout.Metadata))
 	return dst
 }
 
@@ -83,7 +83,7 @@ func (r *eventRecord) parse(v []byte) error {
 		return errFormat
 	}
 	r.id = j17.StreamID{Ms: int64(ms), Seq: binary.BigEndian.Uint32(v[10:])}
-	r.timestamp = int64(binary.BigEndian.Uint64(v[14:])) //nolint:gosec // two's complement
+	r.timestamp = int64(binary.BigEndian.Uint64(v[14:]))
 	r.layout = j17.Layout{Data: int(binary.BigEndian.Uint32(v[22:])), Metadata: int(binary.BigEndian.Uint32(v[26:]))}
 	r.kept = nil
 	rest := v[eventHeader:]
@@ -149,8 +149,8 @@ func appendHeadRecord(dst []byte, h *store.Head) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, h.Length)
 	dst = append(dst, h.Chain[:]...)
 	dst = appendPosition(dst, h.Last)
-	dst = binary.BigEndian.AppendUint64(dst, uint64(h.FirstTime)) //nolint:gosec // two's complement
-	return binary.BigEndian.AppendUint64(dst, uint64(h.LastTime)) //nolint:gosec // two's complement
+	dst = binary.BigEndian.AppendUint64(dst, uint64(h.FirstTime))
+	return binary.BigEndian.AppendUint64(dst, uint64(h.LastTime))
 }
 
 func parseHeadRecord(v []byte) (store.Head, error) {
@@ -163,13 +163,13 @@ func parseHeadRecord(v []byte) (store.Head, error) {
 	if h.Last, ok = parsePosition(v); !ok || h.Length == 0 {
 		return store.Head{}, errFormat
 	}
-	h.FirstTime = int64(binary.BigEndian.Uint64(v[12:])) //nolint:gosec // two's complement
-	h.LastTime = int64(binary.BigEndian.Uint64(v[20:]))  //nolint:gosec // two's complement
+	h.FirstTime = int64(binary.BigEndian.Uint64(v[12:]))
+	h.LastTime = int64(binary.BigEndian.Uint64(v[20:]))
 	return h, nil
 }
 
 func appendPosition(dst []byte, id j17.StreamID) []byte {
-	dst = binary.BigEndian.AppendUint64(dst, uint64(id.Ms)) //nolint:gosec // never negative
+	dst = binary.BigEndian.AppendUint64(dst, uint64(id.Ms))
 	return binary.BigEndian.AppendUint32(dst, id.Seq)
 }
 
@@ -211,7 +211,7 @@ const (
 func appendStateRecord(dst []byte, s *tenantState) []byte {
 	dst = append(dst, recordFormat)
 	dst = appendPosition(dst, s.last)
-	dst = binary.BigEndian.AppendUint64(dst, uint64(s.lastTime)) //nolint:gosec // two's complement
+	dst = binary.BigEndian.AppendUint64(dst, uint64(s.lastTime))
 	dst = binary.BigEndian.AppendUint64(dst, s.rev)
 	dst = binary.BigEndian.AppendUint64(dst, s.events)
 	return binary.BigEndian.AppendUint64(dst, s.change)
@@ -227,7 +227,7 @@ func parseStateRecord(v []byte) (tenantState, error) {
 	}
 	s := tenantState{
 		last:     last,
-		lastTime: int64(binary.BigEndian.Uint64(v[13:])), //nolint:gosec // two's complement
+		lastTime: int64(binary.BigEndian.Uint64(v[13:])),
 		rev:      binary.BigEndian.Uint64(v[21:]),
 		events:   binary.BigEndian.Uint64(v[29:]),
 	}
@@ -266,8 +266,8 @@ func parseItemRecord(v []byte) (itemMeta, []byte, error) {
 	}
 	m := itemMeta{
 		rev:     binary.BigEndian.Uint64(v[1:]),
-		expires: int64(binary.BigEndian.Uint64(v[9:])),  //nolint:gosec // checked below
-		due:     int64(binary.BigEndian.Uint64(v[17:])), //nolint:gosec // checked below
+		expires: int64(binary.BigEndian.Uint64(v[9:])),
+		due:     int64(binary.BigEndian.Uint64(v[17:])),
 	}
 	if v[0] != recordFormat || m.rev == 0 || m.expires < 0 || m.due < 0 {
 		return itemMeta{}, nil, errFormat
@@ -296,7 +296,7 @@ func fromNanos(n int64) time.Time {
 func appendCommandRecord(dst []byte, expires int64, r *store.Result, memo []byte) []byte {
 	dst = append(dst, recordFormat)
 	dst = appendTime(dst, expires)
-	dst = binary.BigEndian.AppendUint64(dst, uint64(r.Timestamp)) //nolint:gosec // two's complement
+	dst = binary.BigEndian.AppendUint64(dst, uint64(r.Timestamp))
 	var first j17.StreamID
 	if len(r.IDs) > 0 {
 		first = r.IDs[0]
@@ -316,14 +316,14 @@ func parseCommandRecord(v []byte) (*store.Result, int64, error) {
 	if len(v) < commandHeader {
 		return nil, 0, errShort
 	}
-	expires := int64(binary.BigEndian.Uint64(v[1:])) //nolint:gosec // checked below
+	expires := int64(binary.BigEndian.Uint64(v[1:]))
 	id, ok := parsePosition(v[17:])
 	if v[0] != recordFormat || expires < 0 || !ok {
 		return nil, 0, errFormat
 	}
 	r := &store.Result{
 		Outcome:   store.Duplicate,
-		Timestamp: int64(binary.BigEndian.Uint64(v[9:])), //nolint:gosec // two's complement
+		Timestamp: int64(binary.BigEndian.Uint64(v[9:])),
 	}
 	v = v[commandHeader:]
 	count, n := binary.Uvarint(v)

@@ -297,7 +297,7 @@ func (b *batch) removeEntry(t *tenant, entry []byte) error {
 	if len(entry) <= timeBytes {
 		return corruption(errFormat, "the order of expiry of tenant %s", t.name)
 	}
-	expires := int64(binary.BigEndian.Uint64(entry)) //nolint:gosec // within the bounds of the iteration
+	expires := int64(binary.BigEndian.Uint64(entry))
 	kind, rest := entry[timeBytes], entry[timeBytes+1:]
 	b.stage(t)
 	switch kind {

@@ -142,7 +142,7 @@ func testLinearizable(s *suite) {
 					for _, e := range readStream(worker{t}, f, tenant, key, 1, 0) {
 						values.WriteString(e.Data[1:2])
 					}
-					known[stream] = uint64(values.Len()) //nolint:gosec // a length
+					known[stream] = uint64(values.Len())
 					input, output = readAll{}, values.String()
 				case 4:
 					known[stream] = head(worker{t}, f, tenant, key).Length

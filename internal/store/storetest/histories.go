@@ -250,7 +250,7 @@ func (h *history) rewrite(rt *rapid.T) {
 		rt.Skip("no events")
 	}
 	r := store.Rewritten{
-		Version: uint64(rapid.IntRange(1, n).Draw(rt, "version")), Type: "was_erased", //nolint:gosec // positive
+		Version: uint64(rapid.IntRange(1, n).Draw(rt, "version")), Type: "was_erased",
 		Data: []byte(contents().Draw(rt, "data")), Metadata: []byte(`{}`),
 	}
 	if err := h.f.Rewrite(rt.Context(), name, key, []store.Rewritten{r}); err != nil {
@@ -316,7 +316,7 @@ func (h *history) read(rt *rapid.T) {
 	if from <= last {
 		want = list[from-1 : last]
 	}
-	if diff := cmp.Diff(want, readStream(rt, h.f, name, key, uint64(from), uint64(to)), cmpopts.EquateEmpty()); diff != "" { //nolint:gosec // positive
+	if diff := cmp.Diff(want, readStream(rt, h.f, name, key, uint64(from), uint64(to)), cmpopts.EquateEmpty()); diff != "" {
 		rt.Fatalf("%s from %d to %d (-want +got):\n%s", key, from, to, diff)
 	}
 	var after j17.StreamID

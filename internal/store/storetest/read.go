@@ -64,7 +64,7 @@ func testReadStream(s *suite) {
 				if c.after.Ms < ids[0].Ms || (i > 0 && c.after.Compare(ids[i-1]) < 0) {
 					continue
 				}
-				if got, err := f.VersionAfter(t.Context(), tenant, key, c.after); err != nil || got != uint64(c.want) { //nolint:gosec // a version
+				if got, err := f.VersionAfter(t.Context(), tenant, key, c.after); err != nil || got != uint64(c.want) {
 					t.Fatalf("version after %s: %d, %v, want %d", c.after, got, err, c.want)
 				}
 			}

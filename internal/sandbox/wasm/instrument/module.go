@@ -377,7 +377,7 @@ func (m *Module) Export(name string, kind byte) (Export, bool) {
 
 // Function returns the signature of a function by its index.
 func (m *Module) Function(index uint32) (Signature, bool) {
-	n := uint32(len(m.Imports)) //nolint:gosec // at most maxImports
+	n := uint32(len(m.Imports))
 	if index < n {
 		return m.Imports[index].Signature, true
 	}

@@ -60,7 +60,7 @@ func (p *pricer) compiles(locals uint64, size int) error {
 	if p.deepest > maxLoopNesting {
 		return fmt.Errorf("loops are nested more than %d deep", maxLoopNesting)
 	}
-	if blocks := uint64(p.blocks); locals*blocks > maxLocalsBlocks { //nolint:gosec // a count
+	if blocks := uint64(p.blocks); locals*blocks > maxLocalsBlocks {
 		return fmt.Errorf("a function has %d local variables and %d blocks, too many of both to be compiled in time", locals, p.blocks)
 	}
 	edges := p.edges / 8

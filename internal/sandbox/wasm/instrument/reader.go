@@ -121,9 +121,9 @@ func appendS32(b []byte, v uint32) []byte {
 }
 
 func appendName(b []byte, name string) []byte {
-	return append(appendU32(b, uint32(len(name))), name...) //nolint:gosec // names come from a binary of limited size
+	return append(appendU32(b, uint32(len(name))), name...)
 }
 
 func appendSized(b, body []byte) []byte {
-	return append(appendU32(b, uint32(len(body))), body...) //nolint:gosec // bodies come from a binary of limited size
+	return append(appendU32(b, uint32(len(body))), body...)
 }

@@ -228,11 +228,11 @@ func tableSet(table *unicode.RangeTable) *set {
 	var spans []span
 	add := func(lo, hi, stride uint32) {
 		if stride == 1 {
-			spans = append(spans, span{rune(lo), rune(hi)}) //nolint:gosec // code points
+			spans = append(spans, span{rune(lo), rune(hi)})
 			return
 		}
 		for r := lo; r <= hi; r += stride {
-			spans = append(spans, span{rune(r), rune(r)}) //nolint:gosec // code points
+			spans = append(spans, span{rune(r), rune(r)})
 		}
 	}
 	for _, r := range table.R16 {
