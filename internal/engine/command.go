@@ -3,6 +3,7 @@ package engine
 import (
 	"j17"
 	"j17/internal/command"
+	"j17/internal/store"
 )
 
 // Command asks for one or more events on one aggregate, all or none.
@@ -17,6 +18,9 @@ type Command struct {
 	Fingerprint [32]byte
 	// IfMatch lists entity tags of which the aggregate must have one; "*" is any that exists. Empty: no condition.
 	IfMatch []string
+	// Side is written in the commit of the events, all or nothing: a claim that is finished, a cursor that moves on. A condition
+	// that does not hold any more refuses the command with CodeConflict; the *store.SideConflict is its cause.
+	Side []store.Side
 }
 
 // Receipt tells what a command has written.

@@ -50,6 +50,8 @@ type Options struct {
 	// Renew is called when the store refuses what was decided with the deployed spec, because it has another one: it calls Deploy
 	// or Undeploy. It may be nil where Deploy is never given fences.
 	Renew func(ctx context.Context, t j17.Tenant) error
+	// Effects, if not nil, says what events bring about beside events.
+	Effects EffectsOf
 }
 
 // Engine executes commands and answers reads for all tenants of one store.
@@ -66,6 +68,7 @@ type Engine struct {
 
 	writeWait, readWait time.Duration
 	renewal             func(ctx context.Context, t j17.Tenant) error
+	effectsOf           EffectsOf
 
 	environments sync.Map // of *environment by j17.Tenant
 
@@ -135,7 +138,7 @@ func New(o Options) *Engine {
 		mint:   ident.NewMinter(o.Clock.Now),
 		every:  o.SnapshotEvery,
 
-		maxDepth: o.MaxDepth, maxImplied: o.MaxImplied, writeWait: o.WriteWait, readWait: o.ReadWait, renewal: o.Renew,
+		maxDepth: o.MaxDepth, maxImplied: o.MaxImplied, writeWait: o.WriteWait, readWait: o.ReadWait, renewal: o.Renew, effectsOf: o.Effects,
 
 		cache:   newCache(o.CacheBytes),
 		flights: flights{byKey: map[flightKey]*flight{}, queue: map[j17.Tenant][]*flight{}},

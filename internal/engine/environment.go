@@ -135,7 +135,7 @@ func (e *Engine) append(ctx context.Context, d *deployed, unit *store.Append) (s
 	if d.env.current.Load() != d {
 		return store.Result{}, errRedeployed
 	}
-	unit.Fences = d.fences
+	unit.Fences = d.fence(unit.Fences)
 	results, err := e.store.Append(ctx, d.env.tenant, []store.Append{*unit})
 	if err != nil {
 		return store.Result{}, storage(err)
@@ -145,6 +145,14 @@ func (e *Engine) append(ctx context.Context, d *deployed, unit *store.Append) (s
 	}
 	d.env.pass(results[0].Timestamp)
 	return results[0], nil
+}
+
+// fence returns fences with those of the deployed spec.
+func (d *deployed) fence(more []store.Fence) []store.Fence {
+	if len(more) == 0 {
+		return d.fences
+	}
+	return slices.Concat(d.fences, more)
 }
 
 // fenced reports whether a unit was refused because another spec is deployed than d.

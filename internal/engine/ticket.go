@@ -182,7 +182,7 @@ func (t *turns) board(d *deployed) (tickets []*ticket, units []store.Append) {
 		}
 		n++
 		unit := tk.plan.unit
-		unit.Fences = tk.d.fences
+		unit.Fences = tk.d.fence(unit.Fences)
 		switch {
 		case tk.state == ticketFailed: // given up
 			continue

@@ -87,9 +87,10 @@ type plan struct {
 	after  []*decider.Computed
 	// failure describes why there is no plan, where that is worth knowing.
 	failure *decider.ImplicationFailure
-	// expected is the length that the caller expects, nil for none. A conflict with it is the caller's to resolve:
-	// planning anew would change nothing.
+	// expected is the length that the caller expects, nil for none, and side what the caller wants to be written beside the
+	// events. A conflict with them is the caller's to resolve: planning anew would change nothing.
 	expected *uint64
+	side     []store.Side
 }
 
 // plan turns an admitted command into an append. What it reads becomes a precondition: a stream that was not looked at
@@ -116,6 +117,9 @@ func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *decider.A
 		if err := e.react(ctx, d, a, p, b, v); err != nil {
 			return p, err
 		}
+	}
+	if err := e.effects(ctx, c, p); err != nil {
+		return p, err
 	}
 	p.assign(d, e.mint)
 	if c.IdempotencyKey != "" {
@@ -182,13 +186,16 @@ func (p *plan) receipt(r *store.Result) Receipt {
 	return Receipt{ID: p.key.ID, IDs: r.IDs[:p.own], Length: r.Lengths[p.last], Implied: len(r.IDs) - p.own}
 }
 
-// refusal is the error of a plan that was overtaken where the caller named a length that does not hold. In all other cases
-// a new plan from fresh state may succeed, or finds that no entity tag of the caller's matches any more.
+// refusal is the error of a plan that was overtaken where the caller named a length or a revision that does not hold. In all other
+// cases a new plan from fresh state may succeed, or finds that no entity tag of the caller's matches any more.
 func (p *plan) refusal(r *store.Result) error {
 	for _, c := range r.Streams {
 		if p.expected != nil && c.Key == p.key && c.Expected == *p.expected {
 			return conflict(c)
 		}
+	}
+	if c := p.refusedSide(r); c != nil {
+		return j17.Errorf(j17.CodeConflict, "The item %s of %s has changed since it was read. Nothing was written. Read it again and decide anew.", c.Key, c.Space).Because(c)
 	}
 	return nil
 }

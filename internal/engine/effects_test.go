@@ -1,0 +1,155 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"j17"
+	"j17/internal/decider"
+	"j17/internal/engine"
+	"j17/internal/store"
+)
+
+const claims, cursors store.Space = "test.claims", "test.cursors"
+
+// item returns the value and the revision of a side item, "" and 0 for none.
+func (f *fixture) item(tb testing.TB, space store.Space, key string) (string, uint64) {
+	tb.Helper()
+	it, err := f.store.Get(tb.Context(), tenant, space, key)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		tb.Fatal(err)
+	}
+	return string(it.Value), it.Rev
+}
+
+func (f *fixture) putItem(tb testing.TB, space store.Space, key, value string) uint64 {
+	tb.Helper()
+	if err := f.store.Write(tb.Context(), tenant, []store.Side{{Op: store.Put, Space: space, Key: key, Value: []byte(value)}}); err != nil {
+		tb.Fatal(err)
+	}
+	_, rev := f.item(tb, space, key)
+	return rev
+}
+
+// TestSideWritesCommitWithTheirEvents finishes a claim and moves a cursor in the commit of an event: all of it or nothing, alone
+// and in turn, with events that imply others and with those that do not.
+func TestSideWritesCommitWithTheirEvents(t *testing.T) {
+	for _, tc := range []struct {
+		name, event, body string
+		crowded           bool
+	}{
+		{"alone", "was_deposited", `{"data":{"amount":1},` + meta + `}`, false},
+		{"implying", "was_paid", paid(), false},
+		{"in turn", "was_deposited", `{"data":{"amount":1},` + meta + `}`, true},
+		{"implying in turn", "was_paid", paid(), true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFixture(t, engine.Options{})
+			h := &hooked{Store: f.store}
+			f.Engine = engine.New(engine.Options{Store: h, Clock: f.clock, Logger: slog.New(slog.DiscardHandler)})
+			f.deploy(t, accountSpec)
+			f.post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
+			if tc.crowded { // a payment is overtaken, and the lane comes into being
+				h.hook = func(do func() ([]store.Result, error)) ([]store.Result, error) {
+					f.post(t, "account/"+id+"/was_deposited", `{"data":{"amount":1},`+meta+`}`)
+					return do()
+				}
+				f.post(t, "account/"+id+"/was_paid", paid())
+			}
+			length := f.length(t, "account", id)
+			rev := f.putItem(t, claims, "c", "work")
+			c := command(t, "account/"+id+"/"+tc.event, tc.body)
+			c.Side = []store.Side{
+				{Op: store.Delete, Space: claims, Key: "c", Cond: store.IfRev, Rev: rev},
+				{Op: store.Put, Space: cursors, Key: "k", Value: []byte("1")},
+			}
+
+			// A refusal of the command leaves the items as they were.
+			c.Length = new(uint64(99))
+			if _, err := f.Execute(t.Context(), c); j17.CodeOf(err) != j17.CodeConflict {
+				t.Fatalf("another length: %v", err)
+			}
+			if v, _ := f.item(t, claims, "c"); v != "work" {
+				t.Error("the claim is finished without its event")
+			}
+			c.Length = nil
+
+			// The first try finishes the claim, another one of the same claim is refused.
+			r, err := f.Execute(t.Context(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, rev := f.item(t, claims, "c"); rev != 0 {
+				t.Error("the claim is still there")
+			}
+			c.Side[1].Value = []byte("2")
+			_, err = f.Execute(t.Context(), c)
+			lost, ok := errors.AsType[*store.SideConflict](err)
+			if j17.CodeOf(err) != j17.CodeConflict || !ok || lost.Key != "c" {
+				t.Errorf("a claim that is gone: %v", err)
+			}
+			if n := f.length(t, "account", id); n != r.Length || n == length {
+				t.Errorf("the aggregate has %d events, want %d", n, r.Length)
+			}
+			if v, _ := f.item(t, cursors, "k"); v != "1" {
+				t.Errorf("the cursor is %q", v)
+			}
+		})
+	}
+}
+
+// TestEffectsCommitWithTheirEvents counts events in an item that is read when they are decided. Where it has changed before they
+// are stored they are decided anew, so that the count is exact; what refuses an effect refuses its event.
+func TestEffectsCommitWithTheirEvents(t *testing.T) {
+	f := newFixture(t, engine.Options{})
+	h := &hooked{Store: f.store}
+	full := j17.Errorf(j17.CodeImplicationLimit, "There are too many.")
+	var asked []string
+	f.Engine = engine.New(engine.Options{Store: h, Clock: f.clock, Logger: slog.New(slog.DiscardHandler), Effects: func(
+		_ context.Context, _ j17.Tenant, events []decider.Event, timestamp int64,
+	) (engine.Effects, error) {
+		types := ""
+		for i := range events {
+			types += events[i].Type + " "
+		}
+		asked = append(asked, types)
+		n, rev := f.item(t, cursors, "count")
+		if len(n) == 3 {
+			return engine.Effects{}, full
+		}
+		if timestamp != f.clock.Now().Unix() {
+			t.Errorf("decided at %d", timestamp)
+		}
+		return engine.Effects{
+			Side:   []store.Side{{Op: store.Put, Space: cursors, Key: "count", Value: []byte(n + "i")}},
+			Fences: []store.Fence{{Space: cursors, Key: "count", Rev: rev}},
+		}, nil
+	}})
+	f.deploy(t, accountSpec)
+	f.post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
+	h.hook = func(do func() ([]store.Result, error)) ([]store.Result, error) {
+		f.putItem(t, cursors, "count", "xi")
+		return do()
+	}
+	f.post(t, "account/"+id+"/was_deposited", `{"data":{"amount":5},`+meta+`}`)
+	if n, _ := f.item(t, cursors, "count"); n != "xii" {
+		t.Errorf("the count is %q", n)
+	}
+	if diff := cmp.Diff([]string{"was_opened ", "was_deposited ", "was_deposited "}, asked); diff != "" {
+		t.Error(diff)
+	}
+	length := f.length(t, "account", id)
+	if _, err := f.Execute(t.Context(), command(t, "account/"+id+"/was_paid", paid())); !errors.Is(err, full) {
+		t.Errorf("an effect that is refused: %v", err)
+	}
+	if n := f.length(t, "account", id); n != length {
+		t.Errorf("%d events were written", n-length)
+	}
+	if last := asked[len(asked)-1]; last == "was_paid " {
+		t.Error("it was asked about the command's own events only")
+	}
+}
