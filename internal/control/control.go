@@ -16,6 +16,7 @@ import (
 	"j17/internal/clock"
 	"j17/internal/ident"
 	"j17/internal/store"
+	"j17/internal/worker"
 )
 
 // The side spaces of the System tenant. Things are kept under their UUIDv7, which never leaves the store, so that a
@@ -59,6 +60,7 @@ type items struct {
 	store  Storage
 	clock  clock.Clock
 	logger *slog.Logger
+	worker *worker.Kit
 	mint   *ident.Minter
 	hasher *hasher
 	// replication is what replicas are told; upstream is nil unless this registry is one itself.
@@ -106,6 +108,8 @@ type Options struct {
 	Clock clock.Clock
 	// Logger is told of what is done in the background; nil for nobody.
 	Logger *slog.Logger
+	// Worker does it; nil means a kit of the registry's own.
+	Worker *worker.Kit
 	// Plans stand beside the built-in ones, or in the place of those with the same name.
 	Plans []Plan
 }
@@ -115,8 +119,11 @@ func Open(ctx context.Context, o Options) (*Registry, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Worker == nil {
+		o.Worker = worker.New(o.Clock, o.Logger)
+	}
 	i := &items{
-		store: o.Store, clock: o.Clock, logger: o.Logger, mint: ident.NewMinter(o.Clock.Now), hasher: newHasher(), replication: newReplication(),
+		store: o.Store, clock: o.Clock, logger: o.Logger, worker: o.Worker, mint: ident.NewMinter(o.Clock.Now), hasher: newHasher(), replication: newReplication(),
 		change: newTurns(), doubted: make(chan struct{}, 1), settled: make(chan struct{}, 1),
 	}
 	planned, err := plansOf(o.Plans)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -134,16 +135,18 @@ func runUpkeep(tb testing.TB, s *server) {
 	done.Wait()
 }
 
-// waiter tells when someone waits for it the first time.
+// waiter tells when each of the loops of a registry that have an interval waits for it.
 type waiter struct {
 	*clock.Manual
-	once    sync.Once
+	loops   atomic.Int32
 	waiting chan struct{}
 }
 
 // Wait waits like the clock it is made of.
 func (w *waiter) Wait(ctx context.Context, t time.Time) error {
-	w.once.Do(func() { close(w.waiting) })
+	if w.loops.Add(1) == 3 {
+		close(w.waiting)
+	}
 	return w.Manual.Wait(ctx, t)
 }
 

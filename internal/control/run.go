@@ -2,55 +2,52 @@ package control
 
 import (
 	"context"
-	"log/slog"
-	"sync"
+	"errors"
+	"fmt"
 	"time"
+
+	"j17/internal/worker"
 )
 
 // upkeepInterval is how often a registry looks after itself.
 const upkeepInterval = time.Minute
 
-// Run does until the context ends what need not be done at once: it notes when keys were used, writes faults, forgets
-// what has expired, replaces old signing keys, and removes the data of deleted instances. What was begun is finished
-// before it returns. Failures are logged, and what failed is tried again.
+// Run does until the context ends what need not be done at once: it notes when keys were used, writes faults, finds out what
+// became of changes in doubt, forgets what has expired, replaces old signing keys, and removes the data of deleted instances.
+// What was counted and reported until the end is stored before it returns.
 func (r *Registry) Run(ctx context.Context) error {
-	var writer sync.WaitGroup
-	writer.Go(func() {
-		for {
-			select {
-			case <-r.Faults.wake:
-				r.warn(ctx, "faults could not be kept", r.Faults.save(ctx))
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-	writer.Go(func() { r.items.settleDoubts(ctx) })
-	for ended := false; !ended; {
-		r.upkeep(ctx)
-		ended = r.items.clock.Wait(ctx, r.items.clock.Now().Add(upkeepInterval)) != nil
-	}
-	writer.Wait()
-	ctx = context.WithoutCancel(ctx)
-	r.warn(ctx, "faults could not be kept", r.Faults.save(ctx))
-	r.warn(ctx, "last uses of keys could not be stored", r.Keys.saveUses(ctx))
+	r.items.worker.Every(
+		ctx,
+		worker.Loop{Name: "registry_faults", Every: upkeepInterval, Wake: r.Faults.wake, Final: true, Do: func(ctx context.Context) error {
+			return failed("faults could not be kept", r.Faults.save(ctx))
+		}},
+		worker.Loop{Name: "registry_key_uses", Every: upkeepInterval, Final: true, Do: func(ctx context.Context) error {
+			return failed("last uses of keys could not be stored", r.Keys.saveUses(ctx))
+		}},
+		worker.Loop{Name: "registry_doubts", Wake: r.items.doubted, Retry: worker.Backoff{First: settleInterval, Factor: 1}, Do: r.items.settleDoubt},
+		worker.Loop{Name: "registry_upkeep", Every: upkeepInterval, Do: r.upkeep},
+	)
 	return nil
 }
 
-func (r *Registry) upkeep(ctx context.Context) {
+func (r *Registry) upkeep(ctx context.Context) error {
 	r.Secrets.forgetTokens()
-	r.warn(ctx, "faults could not be kept", r.Faults.save(ctx))
-	r.warn(ctx, "last uses of keys could not be stored", r.Keys.saveUses(ctx))
+	errs := []error{failed("data of deleted instances could not be removed", r.Instances.dropLeftovers(ctx))}
 	if r.items.upstream == nil { // else the headnode does it
-		r.warn(ctx, "deployments could not be put into the audit log", r.Specs.announceLate(ctx))
-		r.warn(ctx, "revoked keys could not be removed", r.Keys.forgetRevoked(ctx))
-		r.warn(ctx, "the signing key could not be replaced", r.Secrets.rotateOldKey(ctx))
+		errs = append(
+			errs,
+			failed("deployments could not be put into the audit log", r.Specs.announceLate(ctx)),
+			failed("revoked keys could not be removed", r.Keys.forgetRevoked(ctx)),
+			failed("the signing key could not be replaced", r.Secrets.rotateOldKey(ctx)),
+		)
 	}
-	r.warn(ctx, "data of deleted instances could not be removed", r.Instances.dropLeftovers(ctx))
+	return errors.Join(errs...)
 }
 
-func (r *Registry) warn(ctx context.Context, what string, err error) {
-	if err != nil && ctx.Err() == nil {
-		r.items.logger.LogAttrs(ctx, slog.LevelWarn, "upkeep of the registry failed", slog.String("what", what), slog.Any("error", err))
+// failed says what an error is about.
+func failed(what string, err error) error {
+	if err == nil {
+		return nil
 	}
+	return fmt.Errorf("%s: %w", what, err)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -120,27 +119,13 @@ func (r *items) reload(ctx context.Context) error {
 // whether what it keeps itself is still what the registry holds.
 func (r *Registry) Settled() <-chan struct{} { return r.items.settled }
 
-// settleDoubts settles every doubt as soon as the store allows, until the context ends.
-func (r *items) settleDoubts(ctx context.Context) {
-	for {
-		select {
-		case <-r.doubted:
-		case <-ctx.Done():
-			return
-		}
-		r.logger.LogAttrs(ctx, slog.LevelWarn, "it is not known whether a change of the registry was saved; no others are accepted until the store tells")
-		for {
-			err := r.lock(ctx)
-			if err == nil {
-				r.change.pass()
-				break
-			}
-			if r.clock.Wait(ctx, r.clock.Now().Add(settleInterval)) != nil {
-				return
-			}
-		}
-		r.logger.LogAttrs(ctx, slog.LevelInfo, "the registry's memory is what the store holds again")
+// settleDoubt settles a doubt, if the store allows.
+func (r *items) settleDoubt(ctx context.Context) error {
+	err := r.lock(ctx)
+	if err == nil {
+		r.change.pass()
 	}
+	return err
 }
 
 // restrict makes the memory allow only what is allowed both with some writes and without them.

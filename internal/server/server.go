@@ -143,7 +143,7 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.registry, err = control.Open(ctx, control.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger, Plans: o.Plans}); err != nil {
+	if s.registry, err = control.Open(ctx, control.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Plans: o.Plans}); err != nil {
 		return nil, err
 	}
 	if o.nodeSecret != "" {

@@ -117,9 +117,17 @@ type Loop struct {
 	Final bool
 }
 
-// Every runs a loop until the context ends, and returns when its last round has. A round that fails or panics does not end it:
-// the first of a row of failures is logged, and so are another error and the end of the row.
-func (k *Kit) Every(ctx context.Context, l Loop) {
+// Every runs loops beside each other until the context ends, and returns when their last rounds have. A round that fails or
+// panics ends no loop: the first of a row of failures is logged, and so are another error and the end of the row.
+func (k *Kit) Every(ctx context.Context, loops ...Loop) {
+	var running sync.WaitGroup
+	for _, l := range loops {
+		running.Go(func() { k.every(ctx, l) })
+	}
+	running.Wait()
+}
+
+func (k *Kit) every(ctx context.Context, l Loop) {
 	k.repeat(ctx, l, l.Every == 0 && l.Wake != nil, func(ctx context.Context) (time.Duration, error) {
 		return l.Every, l.Do(ctx)
 	})
