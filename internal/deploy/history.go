@@ -108,3 +108,16 @@ func (s *Service) compiled(ctx context.Context, instance string, env j17.Environ
 	}
 	return compiled, nil
 }
+
+// Projections returns the projections that the current spec of an environment declares, in its order; none where no spec was
+// deployed.
+func (s *Service) Projections(ctx context.Context, instance string, env j17.Environment) ([]spec.Declaration, error) {
+	current, err := s.registry.Specs.Current(ctx, instance, env)
+	if j17.CodeOf(err) == j17.CodeNoSpec {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return spec.DeclaredProjections(current.Source)
+}

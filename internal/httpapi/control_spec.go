@@ -12,7 +12,6 @@ import (
 	"j17/internal/control"
 	"j17/internal/deploy"
 	"j17/internal/spec"
-	"j17/internal/value"
 )
 
 // Limits of requests that deploy.
@@ -73,19 +72,17 @@ func (c *call) spec(w http.ResponseWriter, s control.Spec) error {
 // listProjections is GET projections: those that the deployed spec declares, in its order; none where there is no spec.
 func (c *call) listProjections(w http.ResponseWriter) error {
 	c.inEnvironment()
-	s, err := c.api.Registry.Specs.Current(c.request.Context(), c.instance, c.env)
-	if err != nil && j17.CodeOf(err) != j17.CodeNoSpec {
+	declared, err := c.api.Deploy.Projections(c.request.Context(), c.instance, c.env)
+	if err != nil {
 		return err
 	}
 	type projectionRow struct {
 		Name       string          `json:"name"`
 		Projection json.RawMessage `json:"projection"`
 	}
-	rows := []projectionRow{}
-	if declared, err := value.Parse(s.Source); err == nil {
-		for _, m := range declared.Get("projections").Members() {
-			rows = append(rows, projectionRow{m.Key, m.Value.AppendJSON(nil)})
-		}
+	rows := make([]projectionRow, 0, len(declared))
+	for _, p := range declared {
+		rows = append(rows, projectionRow{p.Name, p.Source.AppendJSON(nil)})
 	}
 	return c.answer(w, http.StatusOK, struct {
 		Environment j17.Environment `json:"environment"`

@@ -227,6 +227,26 @@ type GeoType struct {
 	Properties []string
 }
 
+// Declaration is a member of a section of a spec, as it is written there.
+type Declaration struct {
+	Name   string
+	Source value.Value
+}
+
+// DeclaredProjections returns the projections of a spec that was compiled before, in the order of its text.
+func DeclaredProjections(source []byte) ([]Declaration, error) {
+	root, err := value.Parse(source)
+	if err != nil {
+		return nil, err
+	}
+	members := root.Get("projections").Members()
+	out := make([]Declaration, 0, len(members))
+	for _, m := range members {
+		out = append(out, Declaration{m.Key, m.Value})
+	}
+	return out, nil
+}
+
 // Projection is one member of projections. ForEach is set in the named form only, in which Include and Select are
 // allowed.
 type Projection struct {
