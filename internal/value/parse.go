@@ -334,9 +334,12 @@ func (p *parser) array() (Value, error) {
 	}
 }
 
+// slabShare is how many bytes of text there are for each container of a slab: a short text has one or two.
+const slabShare = 128
+
 func (p *parser) newObject() *object {
 	if len(p.objects) == 0 {
-		p.objects = make([]object, 4)
+		p.objects = make([]object, min(4, 1+len(p.src)/slabShare))
 	}
 	o := &p.objects[0]
 	p.objects = p.objects[1:]
@@ -345,7 +348,7 @@ func (p *parser) newObject() *object {
 
 func (p *parser) newArray() *array {
 	if len(p.arrays) == 0 {
-		p.arrays = make([]array, 2)
+		p.arrays = make([]array, min(2, 1+len(p.src)/slabShare))
 	}
 	a := &p.arrays[0]
 	p.arrays = p.arrays[1:]
