@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 
 	"j17"
@@ -57,11 +58,17 @@ func (f Functions) Handle(ctx context.Context, code *spec.Code, state value.Valu
 			Hint: `Return {"state": ...} with the whole new state, or {"error": {"type": ..., "message": ...}}.`,
 		})
 	}
-	text := next.AppendJSON(nil)
-	if len(text) > tick.MaxUnstamped {
+	text, most := next.AppendJSON(nil), tick.Largest()
+	if sandbox.Replaying(ctx) {
+		most.Values = math.MaxInt // it was accepted before there was a limit of values
+	}
+	if w := next.Weight(); !w.Fits(most) {
+		detail := fmt.Sprintf("the state has %d bytes as JSON, and may have %d", w.Bytes, most.Bytes)
+		if w.Bytes <= most.Bytes {
+			detail = fmt.Sprintf("the state is made of %d values, and may be made of %d", w.Values, most.Values)
+		}
 		return value.Value{}, faulty(code, &sandbox.Fault{
-			Kind: sandbox.InvalidOutput, Detail: fmt.Sprintf("the state has %d bytes as JSON, and may have %d", len(text), tick.MaxUnstamped),
-			Hint: "Keep less in the state; what has happened stays in the events.",
+			Kind: sandbox.InvalidOutput, Detail: detail, Hint: "Keep less in the state; what has happened stays in the events.",
 		})
 	}
 	if size > CompactAbove*len(text) {

@@ -347,12 +347,12 @@ func (s *scene) check(o *Event, id value.Value) error {
 		return j17.At(err, "id")
 	}
 	o.Key.ID = canonical
-	size, visited := o.Data.Weigh()
+	w, visited := o.Data.Weigh()
 	if !s.Work.Spend(visited) {
 		return s.Work.Err()
 	}
 	flat := false
-	if size <= maxImpliedBytes {
+	if w.Bytes <= maxImpliedBytes {
 		flat, visited = o.Data.Nested(value.MaxDepth - 1)
 	}
 	if !s.Work.Spend(visited) {

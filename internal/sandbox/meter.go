@@ -44,6 +44,12 @@ func ForReplay(ctx context.Context) context.Context {
 	return context.WithValue(ctx, meterKey{}, &meter{replay: true})
 }
 
+// Replaying reports whether calls are for events that are stored already.
+func Replaying(ctx context.Context) bool {
+	m, _ := ctx.Value(meterKey{}).(*meter)
+	return m != nil && m.replay
+}
+
 // Allowance is what one call may take.
 type Allowance struct {
 	// Code is the code time, Real the time on a clock while the code is at work.

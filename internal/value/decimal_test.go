@@ -72,7 +72,7 @@ func TestLookupsAgainstSearch(t *testing.T) {
 			case op == 4:
 				i := rapid.IntRange(0, n-1).Draw(t, "at")
 				v := element()
-				arr = ed.SetElem(arr, i, v, v.Size()-arr.Index(i).Size())
+				arr = ed.SetElem(arr, i, v, v.Weight().Minus(arr.Index(i).Weight()))
 			case op == 5:
 				ed.Freeze()
 			default:
@@ -93,8 +93,8 @@ func TestLookupsAgainstSearch(t *testing.T) {
 					}
 				}
 			}
-			if arr.Size() != len(arr.String()) {
-				t.Fatalf("the array has %d bytes and says %d", len(arr.String()), arr.Size())
+			if want := (value.Weight{Bytes: len(arr.String()), Values: count(arr)}); arr.Weight() != want {
+				t.Fatalf("the array has %v and says %v", want, arr.Weight())
 			}
 		}
 	})

@@ -3,7 +3,6 @@ package value
 import (
 	"math"
 	"slices"
-	"sync/atomic"
 )
 
 // token marks the containers that one editor may change in place. It has a size, so that each is distinct.
@@ -13,8 +12,8 @@ type token struct{ _ byte }
 // copied the first time. An Editor is for one goroutine. What it returns may be read by others once the editor
 // is frozen or no longer used.
 //
-// The sizes of containers follow what is done to them. Where a container may have been changed in place before it is put back
-// where it stood, only the caller knows by how many bytes, so methods that put something back take that as grown.
+// The weights of containers follow what is done to them. Where a container may have been changed in place before it is put back
+// where it stood, only the caller knows by how much, so methods that put something back take that as grown.
 type Editor struct {
 	own *token
 	// moved counts elements and members that were copied, or moved to other places.
@@ -41,7 +40,7 @@ func (e *Editor) Lookups() *Lookups { return &e.lookups }
 
 func (e *Editor) object(v Value) *object {
 	if v.Kind() != Object {
-		return &object{owner: e.own, size: 2}
+		return &object{owner: e.own, weight: emptyKnown()}
 	}
 	o := v.object()
 	if o.owner == e.own {
@@ -50,13 +49,13 @@ func (e *Editor) object(v Value) *object {
 	n := len(o.members)
 	e.moved += n
 	return &object{
-		owner: e.own, members: append(make([]Member, 0, n+n/4+4), o.members...), index: o.index, size: atomic.LoadInt64(&o.size),
+		owner: e.own, members: append(make([]Member, 0, n+n/4+4), o.members...), index: o.index, weight: o.weight.clone(),
 	}
 }
 
 func (e *Editor) array(v Value) *array {
 	if v.Kind() != Array {
-		return &array{owner: e.own, size: 2}
+		return &array{owner: e.own, weight: emptyKnown()}
 	}
 	a := v.array()
 	if a.owner == e.own {
@@ -64,38 +63,31 @@ func (e *Editor) array(v Value) *array {
 	}
 	n := len(a.elems)
 	e.moved += n
-	out := &array{owner: e.own, elems: append(make([]Value, 0, n+n/4+4), a.elems...), size: atomic.LoadInt64(&a.size)}
+	out := &array{owner: e.own, elems: append(make([]Value, 0, n+n/4+4), a.elems...), weight: a.weight.clone()}
 	e.lookups.follow(a, out)
 	return out
 }
 
-// grow adds to a size that is known.
-func grow(size *int64, by int) {
-	if *size != 0 {
-		*size += int64(by)
-	}
-}
-
-// Array returns an array of elems, which the editor owns from now on. size is that of the array as JSON.
-func (e *Editor) Array(elems []Value, size int) Value {
+// Array returns an array of elems, which the editor owns from now on. w is the weight of the array.
+func (e *Editor) Array(elems []Value, w Weight) Value {
 	e.moved += len(elems)
-	return arrayOf(&array{owner: e.own, elems: elems, size: int64(size)})
+	return arrayOf(&array{owner: e.own, elems: elems, weight: known{int64(w.Bytes), int64(w.Values)}})
 }
 
 // SetMember returns the object with the member set: in its old place if it had the key, else at the end. Anything but
 // an object counts as an empty one.
 func (e *Editor) SetMember(obj Value, key string, v Value) Value {
 	if obj.Kind() != Object {
-		obj = objectOf(&object{owner: e.own, size: 2})
+		obj = objectOf(&object{owner: e.own, weight: emptyKnown()})
 	}
-	e.Set(&obj, key, &v, v.Size(), math.MaxInt)
+	e.Set(&obj, key, &v, v.Weight(), Weight{math.MaxInt, math.MaxInt})
 	return obj
 }
 
-// SetGrown is SetMember for a member whose value may have been changed in place: it makes the object larger by grown bytes.
-func (e *Editor) SetGrown(obj Value, key string, v Value, grown int) Value {
+// SetGrown is SetMember for a member whose value may have been changed in place: it makes the object grow by grown.
+func (e *Editor) SetGrown(obj Value, key string, v Value, grown Weight) Value {
 	o := e.object(obj)
-	grow(&o.size, grown)
+	o.weight.grow(grown)
 	if i := o.find(key); i >= 0 {
 		o.members[i].Value = v
 	} else {
@@ -104,32 +96,32 @@ func (e *Editor) SetGrown(obj Value, key string, v Value, grown int) Value {
 	return objectOf(o)
 }
 
-// Set is SetMember in place, for a value that has size bytes as JSON. It tells by how many bytes the object grew. It reports
-// false, and changes nothing, where obj is no object or would grow by more than most bytes.
-func (e *Editor) Set(obj *Value, key string, v *Value, size, most int) (grown int, ok bool) {
+// Set is SetMember in place, for a value of weight w. It tells by how much the object grew. It reports false, and changes nothing,
+// where obj is no object or there is not so much room.
+func (e *Editor) Set(obj *Value, key string, v *Value, w, room Weight) (grown Weight, ok bool) {
 	if obj.Kind() != Object {
-		return 0, false
+		return Weight{}, false
 	}
 	o := obj.object()
 	i := o.find(key)
 	if i < 0 {
-		if grown = entrySize(len(o.members), key) + size; grown > most {
-			return 0, false
+		if grown = w.Plus(entry(len(o.members), key)); !grown.Fits(room) {
+			return Weight{}, false
 		}
 		o = e.owned(obj)
-		grow(&o.size, grown)
+		o.weight.grow(grown)
 		e.addMember(o, key, *v)
 		return grown, true
 	}
 	old := &o.members[i].Value
 	if *old == *v {
-		return 0, true
+		return Weight{}, true
 	}
-	if grown = size - old.Size(); grown > 0 && grown > most {
-		return 0, false
+	if grown = w.Minus(old.Weight()); !grown.Fits(room) {
+		return Weight{}, false
 	}
 	o = e.owned(obj)
-	grow(&o.size, grown)
+	o.weight.grow(grown)
 	o.members[i].Value = *v
 	return grown, true
 }
@@ -146,25 +138,25 @@ func (e *Editor) owned(obj *Value) *object {
 
 // Add is Set with the sum of the member's value and by, or with the difference. It reports false, too, where there is no such
 // member, or it and by are not both small numbers.
-func (e *Editor) Add(obj *Value, key string, by *Value, subtract bool, most int) (grown int, ok bool) {
+func (e *Editor) Add(obj *Value, key string, by *Value, subtract bool, room Weight) (grown Weight, ok bool) {
 	if obj.Kind() != Object {
-		return 0, false
+		return Weight{}, false
 	}
 	o := obj.object()
 	i := o.find(key)
 	if i < 0 {
-		return 0, false
+		return Weight{}, false
 	}
 	old := &o.members[i].Value
 	sum, scale, ok := addSmall(old, by, subtract)
 	if !ok {
-		return 0, false
+		return Weight{}, false
 	}
-	if grown = decimalSize(sum, scale) - decimalSize(old.coef(), old.scale()); grown > 0 && grown > most {
-		return 0, false
+	if grown.Bytes = decimalSize(sum, scale) - decimalSize(old.coef(), old.scale()); !grown.Fits(room) {
+		return Weight{}, false
 	}
 	o = e.owned(obj)
-	grow(&o.size, grown)
+	o.weight.grow(grown)
 	o.members[i].Value = decimal(sum, scale)
 	return grown, true
 }
@@ -201,15 +193,18 @@ func (e *Editor) Way(root *Value, steps []Step) (w Way, ok bool) {
 	return w, true
 }
 
-// Grow tells all objects on the way that the value at its end has grown by so many bytes.
-func (w *Way) Grow(by int) {
+// Grow tells all objects on the way that the value at its end has grown.
+func (w *Way) Grow(by Weight) {
 	for _, o := range w.objects[:w.n] {
-		grow(&o.size, by)
+		o.weight.grow(by)
 	}
 }
 
 // entrySize returns what a new member's key takes, with what separates it, in an object that has so many members.
 func entrySize(members int, key string) int { return StringSize(key) + 1 + min(members, 1) }
+
+// entry is what a new member takes beside its value.
+func entry(members int, key string) Weight { return Weight{Bytes: entrySize(members, key)} }
 
 // addMember puts a new member at the end.
 func (e *Editor) addMember(o *object, key string, v Value) {
@@ -244,9 +239,7 @@ func (e *Editor) RemoveMember(obj Value, key string) Value {
 	}
 	o := e.object(obj)
 	i := o.find(key)
-	if o.size != 0 {
-		o.size -= int64(entrySize(len(o.members)-1, key) + o.members[i].Value.Size())
-	}
+	o.weight.grow(Weight{}.Minus(entry(len(o.members)-1, key).Plus(o.members[i].Value.Weight())))
 	e.moved += len(o.members) - i
 	indexed := i < o.index.covers()
 	o.members = append(o.members[:i], o.members[i+1:]...)
@@ -276,7 +269,7 @@ func (e *Editor) Merge(dst, src Value) Value {
 		dst = e.SetMember(dst, m.Key, m.Value)
 	}
 	if dst.Kind() != Object {
-		return objectOf(&object{owner: e.own, size: 2})
+		return objectOf(&object{owner: e.own, weight: emptyKnown()})
 	}
 	return dst
 }
@@ -284,18 +277,16 @@ func (e *Editor) Merge(dst, src Value) Value {
 // Append returns the array with v at its end. Anything but an array counts as an empty one.
 func (e *Editor) Append(arr, v Value) Value {
 	a := e.array(arr)
-	if a.size != 0 {
-		a.size += int64(min(len(a.elems), 1) + v.Size())
-	}
+	a.weight.grow(v.Weight().Plus(Weight{Bytes: min(len(a.elems), 1)}))
 	a.elems = append(a.elems, v)
 	e.lookups.appended(a)
 	return arrayOf(a)
 }
 
-// SetElem returns the array with element i replaced, which makes it larger by grown bytes; i must be in range.
-func (e *Editor) SetElem(arr Value, i int, v Value, grown int) Value {
+// SetElem returns the array with element i replaced, which makes it grow by grown; i must be in range.
+func (e *Editor) SetElem(arr Value, i int, v Value, grown Weight) Value {
 	a := e.array(arr)
-	grow(&a.size, grown)
+	a.weight.grow(grown)
 	a.elems[i] = v
 	e.lookups.replaced(a, i)
 	return arrayOf(a)
@@ -304,23 +295,21 @@ func (e *Editor) SetElem(arr Value, i int, v Value, grown int) Value {
 // RemoveElem returns the array without element i, which must be in range.
 func (e *Editor) RemoveElem(arr Value, i int) Value {
 	a := e.array(arr)
-	if a.size != 0 {
-		a.size -= int64(a.elems[i].Size() + min(len(a.elems)-1, 1))
-	}
+	a.weight.grow(Weight{}.Minus(a.elems[i].Weight().Plus(Weight{Bytes: min(len(a.elems)-1, 1)})))
 	e.moved += len(a.elems) - i
 	a.elems = slices.Delete(a.elems, i, i+1)
 	e.lookups.removed(a, i)
 	return arrayOf(a)
 }
 
-// Room returns what it takes to put a value at the end of steps, beside the value: the value that stands there, and the number
-// of bytes of new keys and containers on the way when there is none. It reports false where Put does.
-func Room(root Value, steps []Step) (old Value, room int, ok bool) {
+// Room returns what it takes to put a value at the end of steps, beside the value: the value that stands there, and what
+// new keys and containers on the way take when there is none. It reports false where Put does.
+func Room(root Value, steps []Step) (old Value, room Weight, ok bool) {
 	for i := range steps {
 		s := &steps[i]
 		if s.IsIndex {
 			if root = root.Index(s.Index); root.Kind() == Missing {
-				return Value{}, 0, false
+				return Value{}, Weight{}, false
 			}
 			continue
 		}
@@ -332,27 +321,27 @@ func Room(root Value, steps []Step) (old Value, room int, ok bool) {
 				root = o.members[at].Value
 				continue
 			}
-			room += entrySize(len(o.members), s.Key)
+			room = room.Plus(entry(len(o.members), s.Key))
 		case Missing, Null:
-			room += 2 - root.Size() + entrySize(0, s.Key)
+			room = room.Plus(Weight{2, 1}).Minus(root.Weight()).Plus(entry(0, s.Key))
 		case Bool, Number, String, Array:
-			return Value{}, 0, false
+			return Value{}, Weight{}, false
 		}
 		for _, s := range steps[i+1:] {
 			if s.IsIndex {
-				return Value{}, 0, false
+				return Value{}, Weight{}, false
 			}
-			room += 2 + entrySize(0, s.Key)
+			room = room.Plus(Weight{2, 1}).Plus(entry(0, s.Key))
 		}
 		return Value{}, room, true
 	}
-	return root, 0, true
+	return root, Weight{}, true
 }
 
-// Put returns root with v at the end of steps, which makes it larger by grown bytes. Missing and null containers on the way
+// Put returns root with v at the end of steps, which makes it grow by grown. Missing and null containers on the way
 // become objects. It reports false, and changes nothing, when a step does not fit what stands there: a key into anything but an
 // object, an index into anything but an array or out of its range.
-func (e *Editor) Put(root Value, steps []Step, v Value, grown int) (Value, bool) {
+func (e *Editor) Put(root Value, steps []Step, v Value, grown Weight) (Value, bool) {
 	if len(steps) == 0 {
 		return v, true
 	}

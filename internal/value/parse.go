@@ -57,7 +57,7 @@ var parsers = sync.Pool{New: func() any { return new(parser) }}
 
 func parse(src string, depth, exponent, digits int) (Value, error) {
 	p, _ := parsers.Get().(*parser)
-	p.src, p.pos, p.depth, p.exponent, p.digits, p.extra = src, 0, depth, exponent, digits, 0
+	p.src, p.pos, p.depth, p.exponent, p.digits, p.extra, p.values = src, 0, depth, exponent, digits, 0, 0
 	v, err := p.document()
 	p.release()
 	return v, err
@@ -90,6 +90,8 @@ type parser struct {
 	// extra is by how many bytes the text so far is longer than AppendJSON writes it: white space, and escapes that need not
 	// be. What is left of a container's text is its size.
 	extra int
+	// values is how many values have been begun.
+	values int
 }
 
 func (p *parser) document() (Value, error) {
@@ -140,6 +142,7 @@ func (p *parser) value() (Value, error) {
 	if p.pos >= len(p.src) {
 		return Value{}, p.fail(p.pos, "the JSON text ends where a value should stand")
 	}
+	p.values++
 	switch c := p.src[p.pos]; c {
 	case '{':
 		return p.object()
@@ -179,23 +182,28 @@ func (p *parser) enter() error {
 	return nil
 }
 
-// opening is where a container begins, and what extra was there.
-type opening struct{ at, extra int }
+// opening is where a container begins, and what extra and values were before it.
+type opening struct{ at, extra, values int }
 
-// since returns the size of the container that was opened there and ends here.
-func (p *parser) since(o opening) int64 { return int64(p.pos - o.at - (p.extra - o.extra)) }
+// opened returns where the container begins whose bracket has just been read.
+func (p *parser) opened() opening { return opening{p.pos - 1, p.extra, p.values - 1} }
+
+// since returns the weight of the container that was opened there and ends here.
+func (p *parser) since(o opening) known {
+	return known{int64(p.pos - o.at - (p.extra - o.extra)), int64(p.values - o.values)}
+}
 
 func (p *parser) object() (Value, error) {
 	if err := p.enter(); err != nil {
 		return Value{}, err
 	}
-	base, opened := len(p.members), opening{p.pos - 1, p.extra}
+	base, opened := len(p.members), p.opened()
 	p.space()
 	if p.peek() == '}' {
 		p.pos++
 		p.depth++
 		o := p.newObject()
-		o.size = p.since(opened)
+		o.weight = p.since(opened)
 		return objectOf(o), nil
 	}
 	for {
@@ -237,7 +245,7 @@ func (p *parser) object() (Value, error) {
 
 func (p *parser) closeObject(base int, opened opening) (Value, error) {
 	o := p.newObject()
-	o.size = p.since(opened)
+	o.weight = p.since(opened)
 	o.members = append(make([]Member, 0, len(p.members)-base), p.members[base:]...)
 	clear(p.members[base:])
 	p.members = p.members[:base]
@@ -296,13 +304,13 @@ func (p *parser) array() (Value, error) {
 	if err := p.enter(); err != nil {
 		return Value{}, err
 	}
-	base, opened := len(p.elems), opening{p.pos - 1, p.extra}
+	base, opened := len(p.elems), p.opened()
 	p.space()
 	if p.peek() == ']' {
 		p.pos++
 		p.depth++
 		a := p.newArray()
-		a.size = p.since(opened)
+		a.weight = p.since(opened)
 		return arrayOf(a), nil
 	}
 	for {
@@ -323,7 +331,7 @@ func (p *parser) array() (Value, error) {
 			p.pos++
 			p.depth++
 			a := p.newArray()
-			a.size = p.since(opened)
+			a.weight = p.since(opened)
 			a.elems = append(make([]Value, 0, len(p.elems)-base), p.elems[base:]...)
 			clear(p.elems[base:])
 			p.elems = p.elems[:base]

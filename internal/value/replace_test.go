@@ -19,42 +19,45 @@ func TestMembersAreReplacedInPlace(t *testing.T) {
 	}
 	for _, old := range texts {
 		for _, text := range texts {
-			before := `{"a":true,"n":` + old + `}`
+			src := `{"a":true,"n":` + old + `}`
 			v := parsed(text)
 			sum, small := value.Add(parsed(old), v)
 			small = small && parsed(old).Digits() == 0 && v.Digits() == 0 && sum.Digits() == 0
 			sides := []struct {
 				want value.Value
 				ok   bool
-				edit func(ed *value.Editor, obj *value.Value, most int) (int, bool)
+				edit func(ed *value.Editor, obj *value.Value, room value.Weight) (value.Weight, bool)
 			}{
-				{v, true, func(ed *value.Editor, obj *value.Value, most int) (int, bool) {
-					return ed.Set(obj, "n", &v, v.Size(), most)
+				{v, true, func(ed *value.Editor, obj *value.Value, room value.Weight) (value.Weight, bool) {
+					return ed.Set(obj, "n", &v, v.Weight(), room)
 				}},
-				{sum, small, func(ed *value.Editor, obj *value.Value, most int) (int, bool) {
-					return ed.Add(obj, "n", &v, false, most)
+				{sum, small, func(ed *value.Editor, obj *value.Value, room value.Weight) (value.Weight, bool) {
+					return ed.Add(obj, "n", &v, false, room)
 				}},
 			}
 			for _, side := range sides {
-				start := parsed(before)
-				size := start.Size()
-				grown := side.want.Size() - parsed(old).Size()
+				start := parsed(src)
+				before := start.Weight()
+				grown := side.want.Weight().Minus(parsed(old).Weight())
 				obj, ed := start, value.NewEditor()
-				if grown > 0 {
-					if _, ok := side.edit(ed, &obj, grown-1); ok {
-						t.Errorf("%s with %s grows by more than it may", before, text)
+				for _, less := range []value.Weight{{Bytes: 1}, {Values: 1}} {
+					if grown.Fits(grown.Minus(less)) {
+						continue // it does not grow
+					}
+					if _, ok := side.edit(ed, &obj, grown.Minus(less)); ok {
+						t.Errorf("%s with %s grows by more than it may", src, text)
 					}
 				}
 				n, ok := side.edit(ed, &obj, grown)
-				if ok != side.ok || start.String() != before {
-					t.Fatalf("%s with %s: %v; what was there is %s", before, text, ok, start)
+				if ok != side.ok || start.String() != src {
+					t.Fatalf("%s with %s: %v; what was there is %s", src, text, ok, start)
 				}
 				if !ok {
 					continue
 				}
 				want := `{"a":true,"n":` + side.want.String() + `}`
-				if got := obj.String(); got != want || n != grown || obj.Size() != len(got) || obj.Size() != size+n {
-					t.Errorf("%s with %s is %s of %d bytes, grown by %d", before, text, got, obj.Size(), n)
+				if got := obj.String(); got != want || n != grown || obj.Size() != len(got) || obj.Weight() != before.Plus(n) {
+					t.Errorf("%s with %s is %s of %v, grown by %v", src, text, got, obj.Weight(), n)
 				}
 			}
 		}
@@ -65,10 +68,10 @@ func TestOnlyMembersThatAreThereAreAddedTo(t *testing.T) {
 	ed, one := value.NewEditor(), value.Int(1)
 	for _, obj := range []value.Value{{}, value.NullValue(), value.ArrayValue(one), value.ObjectValue(value.Member{Key: "a", Value: one})} {
 		was := obj.String()
-		if _, ok := ed.Add(&obj, "b", &one, true, 100); ok || obj.String() != was {
+		if _, ok := ed.Add(&obj, "b", &one, true, value.Weight{Bytes: 100, Values: 100}); ok || obj.String() != was {
 			t.Errorf("%s becomes %s", was, obj)
 		}
-		if _, ok := ed.Set(&obj, "b", &one, 1, 100); ok != (obj.Kind() == value.Object) || !ok && obj.String() != was {
+		if _, ok := ed.Set(&obj, "b", &one, one.Weight(), value.Weight{Bytes: 100, Values: 100}); ok != (obj.Kind() == value.Object) || !ok && obj.String() != was {
 			t.Errorf("%s becomes %s", was, obj)
 		}
 	}
@@ -86,11 +89,14 @@ func TestMembersAreAdded(t *testing.T) {
 			v := value.StringValue("v")
 			was := obj.String()
 			grown := len(value.ObjectValue(append(obj.Members()[:obj.Len():obj.Len()], value.Member{Key: key, Value: v})...).String()) - len(was)
-			if _, ok := ed.Set(&obj, key, &v, v.Size(), grown-1); ok || obj.String() != was {
-				t.Errorf("%s grows by more than it may", was)
+			for _, room := range []value.Weight{{Bytes: grown - 1, Values: 1}, {Bytes: grown}} {
+				if _, ok := ed.Set(&obj, key, &v, v.Weight(), room); ok || obj.String() != was {
+					t.Errorf("%s grows by more than it may", was)
+				}
 			}
-			if n, ok := ed.Set(&obj, key, &v, v.Size(), grown); !ok || n != grown || obj.Size() != len(obj.String()) || obj.Size() != len(was)+grown {
-				t.Errorf("%s becomes %s of %d bytes, grown by %d", was, obj, obj.Size(), n)
+			room := value.Weight{Bytes: grown, Values: 1}
+			if n, ok := ed.Set(&obj, key, &v, v.Weight(), room); !ok || n != room || obj.Weight() != (value.Weight{Bytes: len(was) + grown, Values: count(obj)}) {
+				t.Errorf("%s becomes %s of %v, grown by %v", was, obj, obj.Weight(), n)
 			}
 		}
 		if start.String() != before || start.Size() != len(before) {
@@ -111,7 +117,7 @@ func TestWay(t *testing.T) {
 	if _, ok := ed.Way(&root, steps); ok {
 		t.Error("there is a way through what the editor does not own")
 	}
-	root, _ = ed.Put(root, append(steps[:2:2], value.Step{Key: "c"}), value.Int(5), 0)
+	root, _ = ed.Put(root, append(steps[:2:2], value.Step{Key: "c"}), value.Int(5), value.Weight{})
 	for _, wrong := range [][]value.Step{{{Key: "x"}}, {{Key: "e"}, {Key: "x"}}, {{IsIndex: true}}, {{Key: "a"}, {Key: "b"}, {Key: "d"}, {Key: "e"}}, make([]value.Step, 5)} {
 		if _, ok := ed.Way(&root, wrong); ok {
 			t.Errorf("there is a way along %v", wrong)
@@ -122,7 +128,7 @@ func TestWay(t *testing.T) {
 		t.Fatal("there is no way")
 	}
 	*w.At = ed.Append(*w.At, value.StringValue("longer"))
-	w.Grow(len(`,"longer"`))
+	w.Grow(value.Weight{Bytes: len(`,"longer"`), Values: 1})
 	want := `{"a":{"b":{"c":5,"d":[2,"longer"]}},"e":3}`
 	if root.String() != want || root.Size() != len(want) || start.Size() != size || start.String() == want {
 		t.Errorf("%s has %d bytes; what was there is %s", root, root.Size(), start)
@@ -150,9 +156,9 @@ func TestParsedContainersKnowTheirSize(t *testing.T) {
 // sized checks the sizes of a value that was parsed, which cost nothing.
 func sized(t *testing.T, v value.Value) {
 	t.Helper()
-	size, work := v.Weigh()
-	if size != len(v.String()) || work != 0 && v.Kind() != value.String {
-		t.Errorf("%s has %d bytes and says %d after %d visits", v, len(v.String()), size, work)
+	w, work := v.Weigh()
+	if want := (value.Weight{Bytes: len(v.String()), Values: count(v)}); w != want || work != 0 && v.Kind() != value.String {
+		t.Errorf("%s has %v and says %v after %d visits", v, want, w, work)
 	}
 	for _, elem := range v.Elems() {
 		sized(t, elem)
@@ -160,4 +166,16 @@ func sized(t *testing.T, v value.Value) {
 	for _, m := range v.Members() {
 		sized(t, m.Value)
 	}
+}
+
+// count returns the number of values in v, itself included.
+func count(v value.Value) int {
+	n := 1
+	for _, elem := range v.Elems() {
+		n += count(elem)
+	}
+	for _, m := range v.Members() {
+		n += count(m.Value)
+	}
+	return n
 }

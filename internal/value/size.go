@@ -2,66 +2,117 @@ package value
 
 import "sync/atomic"
 
-// Size returns the number of bytes that the value has as JSON, as AppendJSON writes it. Containers remember theirs, so asking
-// again costs nothing; an Editor keeps it up to date.
-func (v Value) Size() int {
-	switch {
-	case v.Kind() == String:
-		return StringSize(v.str())
-	case v.Kind() == Number && !v.text():
-		return decimalSize(v.coef(), v.scale())
-	case v.Kind() == Object:
-		if known := atomic.LoadInt64(&v.object().size); known != 0 {
-			return int(known)
-		}
-	}
-	size, _ := v.Weigh()
-	return size
+// Weight is how large a value is, or by how much something grows: the number of bytes as JSON, as AppendJSON writes it, and the
+// number of values in it, itself included.
+type Weight struct{ Bytes, Values int }
+
+// Plus returns the sum of two weights.
+func (w Weight) Plus(o Weight) Weight { return Weight{w.Bytes + o.Bytes, w.Values + o.Values} }
+
+// Minus returns the difference of two weights.
+func (w Weight) Minus(o Weight) Weight { return Weight{w.Bytes - o.Bytes, w.Values - o.Values} }
+
+// Fits reports whether something may grow by w where there is so much room. What does not grow always may.
+func (w Weight) Fits(room Weight) bool {
+	return (w.Bytes <= 0 || w.Bytes <= room.Bytes) && (w.Values <= 0 || w.Values <= room.Values)
 }
 
-// Weigh is Size, and tells how many values had to be visited and how many sixteens of bytes to be read to find it.
-func (v Value) Weigh() (size, work int) {
+// known is the weight that a container remembers; that of no bytes is not known yet.
+type known struct{ bytes, values int64 }
+
+// emptyKnown is the weight of an empty container.
+func emptyKnown() known { return known{2, 1} }
+
+// load is for containers that others may read, too.
+func (k *known) load() (Weight, bool) {
+	bytes := atomic.LoadInt64(&k.bytes)
+	return Weight{int(bytes), int(atomic.LoadInt64(&k.values))}, bytes != 0
+}
+
+func (k *known) store(w Weight) {
+	atomic.StoreInt64(&k.values, int64(w.Values)) // before the bytes, which tell that it is there
+	atomic.StoreInt64(&k.bytes, int64(w.Bytes))
+}
+
+func (k *known) clone() known {
+	w, _ := k.load()
+	return known{int64(w.Bytes), int64(w.Values)}
+}
+
+// grow adds to a weight that is known, of a container that nobody else reads.
+func (k *known) grow(by Weight) {
+	if k.bytes != 0 {
+		k.bytes += int64(by.Bytes)
+		k.values += int64(by.Values)
+	}
+}
+
+// Size returns the number of bytes that the value has as JSON; see Weight.
+func (v Value) Size() int { return v.Weight().Bytes }
+
+// Weight returns how large the value is. Containers remember theirs, so asking again costs nothing; an Editor keeps it up to date.
+func (v Value) Weight() Weight {
+	switch v.Kind() {
+	case String:
+		return Weight{StringSize(v.str()), 1}
+	case Number:
+		if !v.text() {
+			return Weight{decimalSize(v.coef(), v.scale()), 1}
+		}
+	case Object:
+		if w, ok := v.object().weight.load(); ok {
+			return w
+		}
+	case Missing, Null, Bool, Array:
+	}
+	w, _ := v.Weigh()
+	return w
+}
+
+// Weigh is Weight, and tells how many values had to be visited and how many sixteens of bytes to be read to find it.
+func (v Value) Weigh() (w Weight, work int) {
 	switch v.Kind() {
 	case Missing:
-		return 0, 0
+		return Weight{}, 0
 	case Null:
-		return len("null"), 0
+		return Weight{len("null"), 1}, 0
 	case Bool:
-		return len("false") - int(v.n), 0
+		return Weight{len("false") - int(v.n), 1}, 0
 	case Number:
 		if v.text() {
-			return len(v.num()), 0
+			return Weight{len(v.num()), 1}, 0
 		}
-		return decimalSize(v.coef(), v.scale()), 0
+		return Weight{decimalSize(v.coef(), v.scale()), 1}, 0
 	case String:
-		return StringSize(v.str()), len(v.str()) >> 4
+		return Weight{StringSize(v.str()), 1}, len(v.str()) >> 4
 	case Array:
 		a := v.array()
-		if known := atomic.LoadInt64(&a.size); known != 0 {
-			return int(known), 0
+		if w, ok := a.weight.load(); ok {
+			return w, 0
 		}
-		size = 1 + max(len(a.elems), 1) // brackets and commas
+		w = Weight{1 + max(len(a.elems), 1), 1} // brackets and commas
 		for i := range a.elems {
 			n, visited := a.elems[i].Weigh()
-			size += n
+			w = w.Plus(n)
 			work += visited + 1
 		}
-		atomic.StoreInt64(&a.size, int64(size))
+		a.weight.store(w)
 	case Object:
 		o := v.object()
-		if known := atomic.LoadInt64(&o.size); known != 0 {
-			return int(known), 0
+		if w, ok := o.weight.load(); ok {
+			return w, 0
 		}
-		size = 1 + max(len(o.members), 1)
+		w = Weight{1 + max(len(o.members), 1), 1}
 		for i := range o.members {
 			m := &o.members[i]
 			n, visited := m.Value.Weigh()
-			size += StringSize(m.Key) + 1 + n
+			w = w.Plus(n)
+			w.Bytes += StringSize(m.Key) + 1
 			work += visited + 1 + len(m.Key)>>4
 		}
-		atomic.StoreInt64(&o.size, int64(size))
+		o.weight.store(w)
 	}
-	return size, work
+	return w, work
 }
 
 // StringSize returns the number of bytes that AppendString appends.

@@ -87,17 +87,16 @@ type Member struct {
 }
 
 type array struct {
-	owner *token
-	elems []Value
-	// size is that of the array as JSON, 0 while nobody has asked; see Size.
-	size int64
+	owner  *token
+	elems  []Value
+	weight known
 }
 
 type object struct {
 	owner   *token
 	members []Member
 	index   *index
-	size    int64
+	weight  known
 }
 
 // index finds the members of a large object. It is shared by the versions of an object that have those members in the same
@@ -194,7 +193,7 @@ func ArrayValue(elems ...Value) Value { return arrayOf(&array{elems: elems}) }
 func ObjectValue(members ...Member) Value {
 	o := &object{members: members, index: newIndex(members)}
 	if len(members) == 0 {
-		o.size = 2
+		o.weight = emptyKnown()
 	}
 	return objectOf(o)
 }

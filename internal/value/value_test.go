@@ -238,7 +238,7 @@ func TestPut(t *testing.T) {
 		{`[{"x":1}]`, []value.Step{at(0), key("y")}, `[{"x":1,"y":9}]`, true},
 		{`1`, nil, `9`, true},
 	} {
-		got, ok := value.NewEditor().Put(parse(t, tc.root), tc.steps, value.Int(9), 0)
+		got, ok := value.NewEditor().Put(parse(t, tc.root), tc.steps, value.Int(9), value.Weight{})
 		if got.String() != tc.want || ok != tc.ok {
 			t.Errorf("put %v into %s: %s, %v", tc.steps, tc.root, got, ok)
 		}
@@ -261,13 +261,13 @@ func TestEditorNeverChangesWhatWasFrozen(t *testing.T) {
 			k, k2 := keys.Draw(t, "key"), keys.Draw(t, "key2")
 			switch rapid.IntRange(0, 4).Draw(t, "edit") {
 			case 0:
-				root, _ = ed.Put(root, []value.Step{{Key: k}}, value.Int(1), 0)
+				root, _ = ed.Put(root, []value.Step{{Key: k}}, value.Int(1), value.Weight{})
 				model[k] = 1
 			case 1:
 				if _, isObj := model[k].(map[string]any); !isObj && model[k] != nil {
 					continue
 				}
-				root, _ = ed.Put(root, []value.Step{{Key: k}, {Key: k2}}, value.Int(2), 0)
+				root, _ = ed.Put(root, []value.Step{{Key: k}, {Key: k2}}, value.Int(2), value.Weight{})
 				m, _ := model[k].(map[string]any)
 				if m == nil {
 					m = map[string]any{}

@@ -294,7 +294,7 @@ func (c *compiler) kept(v value.Value, at diag.Pointer) operand {
 	}
 	out := operand{node: n, deep: deep}
 	if lit, ok := n.(*literal); ok {
-		out.size = lit.v.Size()
+		out.weight = lit.v.Weight()
 	}
 	return out
 }

@@ -135,6 +135,68 @@ func TestStatesHaveALimit(t *testing.T) {
 	}
 }
 
+// A state does not get more values than it may have, however few bytes they take; one that has more of them already can still
+// shrink, change and be read.
+func TestStatesHaveALimitOfValues(t *testing.T) {
+	if raceEnabled {
+		t.Skip("takes too long under the race detector")
+	}
+	zeros := func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat("0,", n), ",") + "]" }
+	full := `{"xs":` + zeros(tick.MaxValues-13) + `,"o":{"a":1},"es":[{"a":1},{"a":1}]}` // room for two beside the time stamps
+	beyond := `{"xs":` + zeros(2*tick.MaxValues) + `,"o":{},"es":[]}`
+	for _, test := range []struct {
+		state, handler, data string
+		refused              bool
+	}{
+		{full, `{"append":{"target":"o.l","value":1}}`, `{}`, false},
+		{full, `{"append":{"target":"o.l","value":[1]}}`, `{}`, true},
+		{full, `{"append":{"target":"es","value":{"$":"$.data"}}}`, `{"a":1,"b":[0]}`, true},
+		{full, `{"set":{"target":"o","value":"$.data"}}`, `{"a":1,"b":2}`, false},
+		{full, `{"set":{"target":"o","value":"$.data"}}`, `{"a":1,"b":[2,3]}`, true},
+		{full, `{"set":{"target":"","value":{"all":"@"}}}`, `{}`, false},
+		{full, `{"set":{"target":"","value":["@","@.o"]}}`, `{}`, true},
+		{full, `{"merge":{"target":"o","value":{"b":1,"c":1}}}`, `{}`, false},
+		{full, `{"merge":{"target":"o","value":{"b":1,"c":1,"d":1}}}`, `{}`, true},
+		{full, `{"update_where":{"target":"es","match":{"a":1},"merge":{"b":1}}}`, `{}`, false},
+		{full, `{"update_where":{"target":"es","match":{"a":1},"merge":{"b":1,"c":1}}}`, `{}`, true},
+		{full, `{"upsert":{"target":"es","match":{"a":1},"value":[1,2,3,4,5]}}`, `{}`, false},
+		{full, `{"upsert":{"target":"es","match":{"a":1},"value":[1,2,3,4,5,6]}}`, `{}`, true},
+		{full, `{"map":{"target":"es","apply":{"set":{"target":"b","value":1}}}}`, `{}`, false},
+		{full, `{"map":{"target":"es","apply":{"set":{"target":"b","value":[1]}}}}`, `{}`, true},
+		{full, `{"set_at":{"target":"o","key":"b","value":[1,2]}}`, `{}`, true},
+		{full, `{"merge_at":{"target":"o","key":"b","value":{"x":1,"y":2}}}`, `{}`, true},
+		{beyond, `{"set":{"target":"o.a","value":1}}`, `{}`, true},
+		{beyond, `{"set":{"target":"o","value":2}}`, `{}`, false},
+		{beyond, `{"remove_at":{"target":"","key":"es"}}`, `{}`, false},
+		{beyond, `{"set":{"target":"xs","value":[]}}`, `{}`, false},
+	} {
+		ed, state := value.NewEditor(), mustParse(t, test.state)
+		before := state.Weight().Values
+		var faults []tick.Fault
+		next := apply(t, compile(t, test.handler), ed, state, &tick.Event{Data: tick.Raw([]byte(test.data))}, func(f tick.Fault) { faults = append(faults, f) })
+		refused := len(faults) > 0 && strings.Contains(faults[0].Message, "the state would have more than 1048576 values")
+		if refused != test.refused {
+			t.Errorf("%s on %.30s: %v", test.handler, test.state, faults)
+		}
+		stamped := tick.Stamp(ed, next, 1, 2)
+		if n := stamped.Weight().Values; n != values(stamped) || n > max(before+2, tick.MaxValues) {
+			t.Errorf("%s on %.30s leaves %d values, and says %d", test.handler, test.state, values(stamped), n)
+		}
+	}
+}
+
+// values returns the number of values in v, itself included.
+func values(v value.Value) int {
+	n := 1
+	for _, elem := range v.Elems() {
+		n += values(elem)
+	}
+	for _, m := range v.Members() {
+		n += values(m.Value)
+	}
+	return n
+}
+
 // soon is how long something may take, which is longer under the race detector.
 func soon(d time.Duration) time.Duration {
 	if raceEnabled {

@@ -11,12 +11,14 @@ import (
 // it larger changes nothing, and so may the state that custom code returns not be larger.
 const MaxState = 8 << 20
 
-// MaxUnstamped is how many bytes a state may have as JSON before the engine adds its members.
-const MaxUnstamped = MaxState - 96
+// MaxValues is how many values a state may be made of: members, elements and all that is in them, the state itself included. What
+// every element costs is bounded by it, however small the elements are.
+const MaxValues = 1 << 20
+
+// Largest is what operations and custom code may fill. The members that the engine adds fit into the rest.
+func Largest() value.Weight { return value.Weight{Bytes: MaxState - 96, Values: MaxValues - 2} }
 
 const (
-	// maxState is how many bytes operations may fill. The members that the engine adds fit into the rest.
-	maxState = MaxUnstamped
 	// maxDepth is how deep a value that is copied from the state may be nested.
 	maxDepth = 128
 )
@@ -42,8 +44,8 @@ type Env struct {
 	hits     []int
 	// work is what everything is charged to.
 	work *work.Budget
-	// total is the size of the whole state, as it is now.
-	total int
+	// total is the weight of the whole state, as it is now.
+	total value.Weight
 
 	// The rest is used outside of handlers only, where there is no editor.
 
@@ -148,6 +150,9 @@ func (e *Env) run(ops []operation) {
 
 // movedPerUnit is how many elements are copied in the time of one unit.
 const movedPerUnit = 4
+
+// room is by how much the state may grow.
+func (e *Env) room() value.Weight { return Largest().Minus(e.total) }
 
 // spend takes n units of work from what is left and reports whether there were as many. If not, everything ends.
 func (e *Env) spend(n int) bool { return e.work.Spend(n) }

@@ -130,11 +130,11 @@ func (t *Template) Eval(e *Env, limit int) (v value.Value, ok bool, err error) {
 // bounded tells whether a value has at most limit bytes as JSON and is not nested too deep. Its size comes first: what is
 // small enough is quickly looked through.
 func (e *Env) bounded(v value.Value, limit int) error {
-	size, n := v.Weigh()
+	w, n := v.Weigh()
 	if !e.spend(n) {
 		return e.work.Err()
 	}
-	if size > limit {
+	if w.Bytes > limit {
 		return ErrTooLarge
 	}
 	flat, n := v.Nested(value.MaxDepth - 1)

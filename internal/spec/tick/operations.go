@@ -40,35 +40,38 @@ type operand struct {
 	node
 	// deep says that it may hold a part of the state, which operations have nested.
 	deep bool
-	// size is that of a literal.
-	size int
+	// weight is that of a literal.
+	weight value.Weight
 }
 
-// take evaluates an operand that is to be kept, and tells its size. It reports false when the operation has to be left out.
-func (o *base) take(e *Env, v *operand) (got value.Value, size int, ok bool) {
-	if got, ok = v.eval(e); !ok || v.size > 0 && v.size <= maxState {
-		return got, v.size, ok
+// take evaluates an operand that is to be kept, and tells its weight. It reports false when the operation has to be left out.
+func (o *base) take(e *Env, v *operand) (got value.Value, w value.Weight, ok bool) {
+	if got, ok = v.eval(e); !ok || v.isLight() {
+		return got, v.weight, ok
 	}
-	size, n := got.Weigh()
+	w, n := got.Weigh()
 	if !e.spend(n / weighedPerUnit) {
-		return got, size, false
+		return got, w, false
 	}
-	if size > maxState {
-		o.fault(e, "the state would be larger than %d MiB", MaxState>>20)
-		return got, size, false
+	if !w.Fits(Largest()) {
+		o.tooLarge(e, w)
+		return got, w, false
 	}
 	if !v.deep || !isContainer(got) {
-		return got, size, true
+		return got, w, true
 	}
 	flat, n := got.Nested(maxDepth)
 	if !e.spend(n / weighedPerUnit) {
-		return got, size, false
+		return got, w, false
 	}
 	if !flat {
 		o.fault(e, "the value is nested more than %d levels deep", maxDepth)
 	}
-	return got, size, flat
+	return got, w, flat
 }
+
+// isLight reports whether the operand is a literal that a state has room for.
+func (v *operand) isLight() bool { return v.weight.Bytes > 0 && v.weight.Fits(Largest()) }
 
 // weighedPerUnit is how many values are visited in the time of one unit.
 const weighedPerUnit = 4
@@ -86,21 +89,23 @@ func (o *base) container(e *Env, p *place, kind value.Kind) (spot, bool) {
 	case s.v.Kind() == kind:
 		return s, true
 	case absent(s.v):
-		return spot{room: s.room + emptySize - s.v.Size(), blocked: s.blocked}, true
+		return spot{room: s.room.Plus(empty()).Minus(s.v.Weight()), blocked: s.blocked}, true
 	default:
 		o.fault(e, "%s is %s, not an %s", p, kindOf(s.v), kind)
 		return s, false
 	}
 }
 
-// emptySize is the size of an empty container.
-const emptySize = 2
+// empty is the weight of an empty container.
+func empty() value.Weight { return value.Weight{Bytes: 2, Values: 1} }
 
-// comma is the size of what separates one more element or member from those that are there.
-func comma(container value.Value) int { return min(container.Len(), 1) }
+// comma is what separates one more element or member from those that are there.
+func comma(container value.Value) value.Weight { return value.Weight{Bytes: min(container.Len(), 1)} }
 
-// entrySize is the size of a new member of an object, with what separates it.
-func entrySize(obj value.Value, key string) int { return comma(obj) + value.StringSize(key) + 1 }
+// entry is what a new member of an object takes beside its value.
+func entry(obj value.Value, key string) value.Weight {
+	return comma(obj).Plus(value.Weight{Bytes: value.StringSize(key) + 1})
+}
 
 type setOp struct {
 	base
@@ -109,12 +114,12 @@ type setOp struct {
 }
 
 func (o *setOp) apply(e *Env) {
-	if n, ok := o.value.node.(*literal); ok && o.value.size <= maxState && o.target.swap(e, &n.v, o.value.size) {
+	if n, ok := o.value.node.(*literal); ok && o.value.isLight() && o.target.swap(e, &n.v, o.value.weight) {
 		return
 	}
-	v, size, ok := o.take(e, &o.value)
-	if ok && !o.target.swap(e, &v, size) {
-		o.replace(e, &o.target, o.target.find(e), v, size)
+	v, w, ok := o.take(e, &o.value)
+	if ok && !o.target.swap(e, &v, w) {
+		o.replace(e, &o.target, o.target.find(e), v, w)
 	}
 }
 
@@ -125,42 +130,42 @@ type mergeOp struct {
 }
 
 func (o *mergeOp) apply(e *Env) {
-	v, size, ok := o.takeObject(e, &o.value)
-	if !ok || !e.spend(memberWork*v.Len()) || o.target.merge(e, v, size) {
+	v, w, ok := o.takeObject(e, &o.value)
+	if !ok || !e.spend(memberWork*v.Len()) || o.target.merge(e, v, w) {
 		return
 	}
 	s, ok := o.object(e, &o.target)
 	if !ok {
 		return
 	}
-	if grown := s.room + merged(s.v, v); o.fits(e, &o.target, s, grown) {
+	if grown := s.room.Plus(merged(s.v, v)); o.fits(e, &o.target, s, grown) {
 		o.put(e, &o.target, e.ed.Merge(s.v, v), grown)
 	}
 }
 
-// merged returns by how many bytes an object, or an empty one where there is none, grows when the members of another are set.
-func merged(obj, from value.Value) (grown int) {
-	separated := comma(obj)
+// merged returns by how much an object, or an empty one where there is none, grows when the members of another are set.
+func merged(obj, from value.Value) (grown value.Weight) {
+	separated := comma(obj).Bytes
 	for _, m := range from.Members() {
-		grown += m.Value.Size()
+		grown = grown.Plus(m.Value.Weight())
 		if old := obj.Get(m.Key); !old.IsMissing() {
-			grown -= old.Size()
+			grown = grown.Minus(old.Weight())
 			continue
 		}
-		grown += value.StringSize(m.Key) + 1 + separated
+		grown.Bytes += value.StringSize(m.Key) + 1 + separated
 		separated = 1
 	}
 	return grown
 }
 
 // takeObject is take for an operand that has to be an object.
-func (o *base) takeObject(e *Env, v *operand) (obj value.Value, size int, ok bool) {
-	obj, size, ok = o.take(e, v)
+func (o *base) takeObject(e *Env, v *operand) (obj value.Value, w value.Weight, ok bool) {
+	obj, w, ok = o.take(e, v)
 	if ok && obj.Kind() != value.Object {
 		o.fault(e, "the value to merge is %s, not an object", kindOf(obj))
-		return obj, size, false
+		return obj, w, false
 	}
-	return obj, size, ok
+	return obj, w, ok
 }
 
 type appendOp struct {
@@ -170,18 +175,18 @@ type appendOp struct {
 }
 
 func (o *appendOp) apply(e *Env) {
-	v, size, ok := o.take(e, &o.value)
-	if !ok || o.target.push(e, v, size) {
+	v, w, ok := o.take(e, &o.value)
+	if !ok || o.target.push(e, v, w) {
 		return
 	}
 	if s, ok := o.array(e, &o.target); ok {
-		o.push(e, &o.target, s, v, size)
+		o.push(e, &o.target, s, v, w)
 	}
 }
 
 // push appends v to the array that was found.
-func (o *base) push(e *Env, p *place, s spot, v value.Value, size int) {
-	if grown := s.room + comma(s.v) + size; o.fits(e, p, s, grown) {
+func (o *base) push(e *Env, p *place, s spot, v value.Value, w value.Weight) {
+	if grown := s.room.Plus(comma(s.v)).Plus(w); o.fits(e, p, s, grown) {
 		o.put(e, p, e.ed.Append(s.v, v), grown)
 	}
 }
@@ -196,7 +201,7 @@ type appendUniqueOp struct {
 }
 
 func (o *appendUniqueOp) apply(e *Env) {
-	v, size, ok := o.take(e, &o.value)
+	v, w, ok := o.take(e, &o.value)
 	if !ok {
 		return
 	}
@@ -215,7 +220,7 @@ func (o *appendUniqueOp) apply(e *Env) {
 	}
 	hits, n := e.lookups().Find(s.v, by.text, by.steps, id, true, e.hits[:0])
 	if e.hits = hits; e.spend(1+n) && len(hits) == 0 {
-		o.push(e, &o.target, s, v, size)
+		o.push(e, &o.target, s, v, w)
 	}
 }
 
@@ -237,7 +242,7 @@ func (o *addOp) apply(e *Env) {
 	}
 	s := o.target.find(e)
 	if sum, ok := o.add(e, s.v, by, o.subtract, &o.target, ""); ok {
-		o.replace(e, &o.target, s, sum, sum.Size())
+		o.replace(e, &o.target, s, sum, sum.Weight())
 	}
 }
 
@@ -298,7 +303,7 @@ func (o *base) removeHits(e *Env, p *place, s spot) {
 	if len(e.hits) == 0 {
 		return
 	}
-	grown := -without(arr, e.hits)
+	grown := value.Weight{}.Minus(without(arr, e.hits))
 	if !o.fits(e, p, s, grown) {
 		return
 	}
@@ -306,15 +311,14 @@ func (o *base) removeHits(e *Env, p *place, s spot) {
 		o.put(e, p, e.ed.RemoveElem(arr, e.hits[0]), grown)
 		return
 	}
-	size := arr.Size() + grown
-	o.put(e, p, e.ed.Array(remaining(arr.Elems(), e.hits, 0), size), grown)
+	o.put(e, p, e.ed.Array(remaining(arr.Elems(), e.hits, 0), arr.Weight().Plus(grown)), grown)
 }
 
-// without returns by how many bytes an array shrinks without the elements at the positions hits.
-func without(arr value.Value, hits []int) int {
-	shrunk := max(arr.Len()-1, 0) - max(arr.Len()-len(hits)-1, 0)
+// without returns by how much an array shrinks without the elements at the positions hits.
+func without(arr value.Value, hits []int) value.Weight {
+	shrunk := value.Weight{Bytes: max(arr.Len()-1, 0) - max(arr.Len()-len(hits)-1, 0)}
 	for _, i := range hits {
-		shrunk += arr.Index(i).Size()
+		shrunk = shrunk.Plus(arr.Index(i).Weight())
 	}
 	return shrunk
 }
@@ -369,13 +373,14 @@ func (o *filterOp) apply(e *Env) {
 		return
 	}
 	elems := s.v.Elems()
-	kept, size := make([]value.Value, len(e.hits)), emptySize+max(len(e.hits)-1, 0)
+	kept, w := make([]value.Value, len(e.hits)), empty()
+	w.Bytes += max(len(e.hits)-1, 0)
 	for i, hit := range e.hits {
 		kept[i] = elems[hit]
-		size += kept[i].Size()
+		w = w.Plus(kept[i].Weight())
 	}
-	if grown := size - s.v.Size(); o.fits(e, &o.target, s, grown) {
-		o.put(e, &o.target, e.ed.Array(kept, size), grown)
+	if grown := w.Minus(s.v.Weight()); o.fits(e, &o.target, s, grown) {
+		o.put(e, &o.target, e.ed.Array(kept, w), grown)
 	}
 }
 
@@ -406,42 +411,46 @@ func (o *updateWhereOp) apply(e *Env) {
 	if !ok {
 		return
 	}
-	if !o.freezes && len(e.hits)*fields[0].Size() > maxState {
+	if all := times(fields[0].Weight(), len(e.hits)); !o.freezes && !all.Fits(Largest()) {
 		// Each of them would have all of it.
-		o.fits(e, &o.target, s, maxState)
+		o.tooLarge(e, all)
 		return
 	}
-	most := 0
+	most := value.Weight{}
 	for n := range e.hits {
 		from := fields[n%len(fields)]
-		if most += from.Size(); !e.spend(memberWork * from.Len()) {
+		if most = most.Plus(from.Weight()); !e.spend(memberWork * from.Len()) {
 			return
 		}
 	}
 
 	// What it grows by has to be known before anything is changed, unless there is room for all of it.
-	if e.total+most > maxState {
-		total := 0
+	if !most.Fits(e.room()) {
+		total := value.Weight{}
 		for n, i := range e.hits {
-			total += merged(arr.Index(i), fields[n%len(fields)])
+			total = total.Plus(merged(arr.Index(i), fields[n%len(fields)]))
 		}
 		if !o.fits(e, &o.target, s, total) {
 			return
 		}
-		e.total -= total
+		e.total = e.total.Minus(total)
 	}
 
-	total := 0
+	total := value.Weight{}
 	for n, i := range e.hits {
 		elem := arr.Index(i)
-		before := elem.Size()
+		before := elem.Weight()
 		elem = e.ed.Merge(elem, fields[n%len(fields)])
-		grown := elem.Size() - before
+		grown := elem.Weight().Minus(before)
 		arr = e.ed.SetElem(arr, i, elem, grown)
-		total += grown
+		total = total.Plus(grown)
 	}
-	e.total += total
+	e.total = e.total.Plus(total)
 	o.put(e, &o.target, arr, total)
+}
+
+func times(w value.Weight, n int) value.Weight {
+	return value.Weight{Bytes: w.Bytes * n, Values: w.Values * n}
 }
 
 // fields returns the values to merge into the elements at e.hits: one for each of them, or one for all of them.
@@ -478,7 +487,7 @@ type upsertOp struct {
 }
 
 func (o *upsertOp) apply(e *Env) {
-	v, size, ok := o.take(e, &o.value)
+	v, w, ok := o.take(e, &o.value)
 	if !ok {
 		return
 	}
@@ -491,10 +500,10 @@ func (o *upsertOp) apply(e *Env) {
 		return
 	}
 	if len(e.hits) == 0 {
-		o.push(e, &o.target, s, v, size)
+		o.push(e, &o.target, s, v, w)
 		return
 	}
-	grown := size - without(s.v, e.hits) + min(s.v.Len()-len(e.hits), 1)
+	grown := w.Minus(without(s.v, e.hits)).Plus(value.Weight{Bytes: min(s.v.Len()-len(e.hits), 1)})
 	if !o.fits(e, &o.target, s, grown) {
 		return
 	}
@@ -502,8 +511,7 @@ func (o *upsertOp) apply(e *Env) {
 	if len(e.hits) == 1 {
 		arr = e.ed.Append(e.ed.RemoveElem(arr, e.hits[0]), v)
 	} else {
-		size := arr.Size() + grown
-		arr = e.ed.Array(append(remaining(arr.Elems(), e.hits, 1), v), size)
+		arr = e.ed.Array(append(remaining(arr.Elems(), e.hits, 1), v), arr.Weight().Plus(grown))
 	}
 	o.put(e, &o.target, arr, grown)
 }
@@ -531,7 +539,7 @@ func (o *mapOp) apply(e *Env) {
 	elems := s.v.Elems()
 	out := make([]value.Value, len(elems))
 	copy(out, elems)
-	size, total := s.v.Size(), e.total
+	w, total := s.v.Weight(), e.total
 	root, item := e.current, e.slots[o.slot]
 	var outer []value.Value
 	for _, slot := range o.lets {
@@ -549,8 +557,8 @@ func (o *mapOp) apply(e *Env) {
 		}
 	}
 	e.slots[o.slot], e.current = item, root
-	grown := e.total - total // the operations inside have counted it
-	o.put(e, &o.target, e.ed.Array(out, size+grown), grown)
+	grown := e.total.Minus(total) // the operations inside have counted it
+	o.put(e, &o.target, e.ed.Array(out, w.Plus(grown)), grown)
 }
 
 type setAtOp struct {
@@ -565,25 +573,25 @@ func (o *setAtOp) apply(e *Env) {
 	if !ok {
 		return
 	}
-	v, size, ok := o.take(e, &o.value)
+	v, w, ok := o.take(e, &o.value)
 	if !ok {
 		return
 	}
 	if s, ok := o.object(e, &o.target); ok {
-		o.setMember(e, &o.target, s, key, v, size)
+		o.setMember(e, &o.target, s, key, v, w)
 	}
 }
 
 // setMember sets a member of the object that was found.
-func (o *base) setMember(e *Env, p *place, s spot, key string, v value.Value, size int) {
-	if e.swapIn(p.steps, key, &v, size) {
+func (o *base) setMember(e *Env, p *place, s spot, key string, v value.Value, w value.Weight) {
+	if e.swapIn(p.steps, key, &v, w) {
 		return
 	}
-	grown := s.room + size
+	grown := s.room.Plus(w)
 	if old := s.v.Get(key); old.IsMissing() {
-		grown += entrySize(s.v, key)
+		grown = grown.Plus(entry(s.v, key))
 	} else {
-		grown -= old.Size()
+		grown = grown.Minus(old.Weight())
 	}
 	if o.fits(e, p, s, grown) {
 		o.put(e, p, e.ed.SetMember(s.v, key, v), grown)
@@ -632,12 +640,12 @@ func (o *mergeAtOp) apply(e *Env) {
 	}
 	inside := merged(old, v)
 	if old.Kind() != value.Object {
-		inside += emptySize - old.Size()
+		inside = inside.Plus(empty()).Minus(old.Weight())
 	}
 	if old.IsMissing() {
-		inside += entrySize(s.v, key)
+		inside = inside.Plus(entry(s.v, key))
 	}
-	if grown := s.room + inside; o.fits(e, &o.target, s, grown) {
+	if grown := s.room.Plus(inside); o.fits(e, &o.target, s, grown) {
 		o.put(e, &o.target, e.ed.SetGrown(s.v, key, e.ed.Merge(old, v), inside), grown)
 	}
 }
@@ -661,7 +669,7 @@ func (o *removeAtOp) apply(e *Env) {
 	if old.IsMissing() {
 		return
 	}
-	grown := -(old.Size() + value.StringSize(key) + 1 + min(s.v.Len()-1, 1))
+	grown := value.Weight{Bytes: -(value.StringSize(key) + 1 + min(s.v.Len()-1, 1))}.Minus(old.Weight())
 	if o.fits(e, &o.target, s, grown) {
 		o.put(e, &o.target, e.ed.RemoveMember(s.v, key), grown)
 	}
@@ -688,7 +696,7 @@ func (o *incrementAtOp) apply(e *Env) {
 		return
 	}
 	if sum, ok := o.add(e, s.v.Get(key), by, false, &o.target, key); ok {
-		o.setMember(e, &o.target, s, key, sum, sum.Size())
+		o.setMember(e, &o.target, s, key, sum, sum.Weight())
 	}
 }
 

@@ -216,8 +216,8 @@ func (n *concatNode) eval(e *Env) (value.Value, bool) {
 		if !ok {
 			return value.Value{}, false
 		}
-		size, visited := v.Weigh()
-		if e.left -= size; e.left < 0 || !e.spend(1+visited) || !e.work.SpendBytes(size) {
+		w, visited := v.Weigh()
+		if e.left -= w.Bytes; e.left < 0 || !e.spend(1+visited) || !e.work.SpendBytes(w.Bytes) {
 			return value.NullValue(), e.work.Err() == nil
 		}
 		switch v.Kind() {

@@ -22,11 +22,10 @@ func (p *place) String() string {
 	return strconv.Quote(p.text)
 }
 
-// spot is what stands at a place, and how many bytes of keys and containers it takes to put something there, beside what is
-// put.
+// spot is what stands at a place, and what keys and containers take that are needed to put something there, beside what is put.
 type spot struct {
 	v    value.Value
-	room int
+	room value.Weight
 	// blocked says that nothing can be put there.
 	blocked bool
 }
@@ -34,43 +33,43 @@ type spot struct {
 // The following change a state that the editor owns where they stand, as they mostly can. They report false, and change nothing,
 // where the place or the room has to be looked at more closely.
 
-// swap makes v, which has size bytes, stand at the place.
-func (p *place) swap(e *Env, v *value.Value, size int) bool {
+// swap makes v, of weight w, stand at the place.
+func (p *place) swap(e *Env, v *value.Value, w value.Weight) bool {
 	if len(p.steps) > 0 {
 		last := len(p.steps) - 1
-		return !p.steps[last].IsIndex && e.swapIn(p.steps[:last], p.steps[last].Key, v, size)
+		return !p.steps[last].IsIndex && e.swapIn(p.steps[:last], p.steps[last].Key, v, w)
 	}
-	grown := size - e.current.Size()
-	if grown > 0 && e.total+grown > maxState {
+	grown := w.Minus(e.current.Weight())
+	if !grown.Fits(e.room()) {
 		return false
 	}
 	e.current = *v
-	e.total += grown
+	e.total = e.total.Plus(grown)
 	return true
 }
 
 // swapIn is swap for a member of the object at the end of steps.
-func (e *Env) swapIn(steps []value.Step, key string, v *value.Value, size int) bool {
+func (e *Env) swapIn(steps []value.Step, key string, v *value.Value, w value.Weight) bool {
 	if len(steps) == 0 {
-		grown, ok := e.ed.Set(&e.current, key, v, size, maxState-e.total)
-		e.total += grown
+		grown, ok := e.ed.Set(&e.current, key, v, w, e.room())
+		e.total = e.total.Plus(grown)
 		return ok
 	}
-	w, ok := e.ed.Way(&e.current, steps)
+	way, ok := e.ed.Way(&e.current, steps)
 	if !ok {
 		return false
 	}
-	grown, ok := e.ed.Set(w.At, key, v, size, maxState-e.total)
+	grown, ok := e.ed.Set(way.At, key, v, w, e.room())
 	if ok {
-		e.grow(&w, grown)
+		e.grow(&way, grown)
 	}
 	return ok
 }
 
-// grow counts by how many bytes the value at the end of a way has grown.
-func (e *Env) grow(w *value.Way, by int) {
-	w.Grow(by)
-	e.total += by
+// grow counts by how much the value at the end of a way has grown.
+func (e *Env) grow(way *value.Way, by value.Weight) {
+	way.Grow(by)
+	e.total = e.total.Plus(by)
 }
 
 // raise adds by to the number that stands at the place, or takes it away.
@@ -79,41 +78,41 @@ func (p *place) raise(e *Env, by *value.Value, subtract bool) bool {
 	if last < 0 || p.steps[last].IsIndex {
 		return false
 	}
-	w, ok := e.ed.Way(&e.current, p.steps[:last])
+	way, ok := e.ed.Way(&e.current, p.steps[:last])
 	if !ok {
 		return false
 	}
-	grown, ok := e.ed.Add(w.At, p.steps[last].Key, by, subtract, maxState-e.total)
+	grown, ok := e.ed.Add(way.At, p.steps[last].Key, by, subtract, e.room())
 	if ok {
-		e.grow(&w, grown)
+		e.grow(&way, grown)
 	}
 	return ok
 }
 
-// push appends v, which has size bytes, to the array at the place.
-func (p *place) push(e *Env, v value.Value, size int) bool {
-	w, ok := e.ed.Way(&e.current, p.steps)
-	if !ok || w.At.Kind() != value.Array {
+// push appends v, of weight w, to the array at the place.
+func (p *place) push(e *Env, v value.Value, w value.Weight) bool {
+	way, ok := e.ed.Way(&e.current, p.steps)
+	if !ok || way.At.Kind() != value.Array {
 		return false
 	}
-	grown := comma(*w.At) + size
-	if e.total+grown > maxState {
+	grown := w.Plus(comma(*way.At))
+	if !grown.Fits(e.room()) {
 		return false
 	}
-	*w.At = e.ed.Append(*w.At, v)
-	e.grow(&w, grown)
+	*way.At = e.ed.Append(*way.At, v)
+	e.grow(&way, grown)
 	return true
 }
 
-// merge sets the members of an object that has size bytes, and has been paid for, in the object at the place.
-func (p *place) merge(e *Env, from value.Value, size int) bool {
-	w, ok := e.ed.Way(&e.current, p.steps)
-	if !ok || w.At.Kind() != value.Object || e.total+size > maxState { // it grows by less than that
+// merge sets the members of an object of weight w, which have been paid for, in the object at the place.
+func (p *place) merge(e *Env, from value.Value, w value.Weight) bool {
+	way, ok := e.ed.Way(&e.current, p.steps)
+	if !ok || way.At.Kind() != value.Object || !w.Fits(e.room()) { // it grows by less than that
 		return false
 	}
-	before := w.At.Size()
-	*w.At = e.ed.Merge(*w.At, from)
-	e.grow(&w, w.At.Size()-before)
+	before := way.At.Weight()
+	*way.At = e.ed.Merge(*way.At, from)
+	e.grow(&way, way.At.Weight().Minus(before))
 	return true
 }
 
@@ -123,31 +122,40 @@ func (p *place) find(e *Env) spot {
 	return spot{v: old, room: room, blocked: !ok}
 }
 
-// fits reports whether something can be put where s was found, and the state may grow by so many bytes, and counts them. It
-// comes before anything is changed.
-func (o *base) fits(e *Env, p *place, s spot, grown int) bool {
+// fits reports whether something can be put where s was found, and the state may grow by so much, and counts that. It comes before
+// anything is changed.
+func (o *base) fits(e *Env, p *place, s spot, grown value.Weight) bool {
 	if s.blocked {
 		if o.tells(e) {
 			o.fault(e, "%s", p.obstacle(e.current))
 		}
 		return false
 	}
-	if grown > 0 && e.total+grown > maxState {
-		o.fault(e, "the state would be larger than %d MiB", MaxState>>20)
+	if !grown.Fits(e.room()) {
+		o.tooLarge(e, grown)
 		return false
 	}
-	e.total += grown
+	e.total = e.total.Plus(grown)
 	return true
 }
 
+// tooLarge tells that the state may not grow by so much.
+func (o *base) tooLarge(e *Env, grown value.Weight) {
+	if grown.Bytes > max(e.room().Bytes, 0) {
+		o.fault(e, "the state would be larger than %d MiB", MaxState>>20)
+		return
+	}
+	o.fault(e, "the state would have more than %d values", MaxValues)
+}
+
 // put makes v stand at the place, which something can be put at. It has to be the last thing that an operation does.
-func (o *base) put(e *Env, p *place, v value.Value, grown int) {
+func (o *base) put(e *Env, p *place, v value.Value, grown value.Weight) {
 	e.current, _ = e.ed.Put(e.current, p.steps, v, grown)
 }
 
-// replace makes v, which has size bytes, stand where s was found.
-func (o *base) replace(e *Env, p *place, s spot, v value.Value, size int) {
-	if grown := s.room + size - s.v.Size(); o.fits(e, p, s, grown) {
+// replace makes v, of weight w, stand where s was found.
+func (o *base) replace(e *Env, p *place, s spot, v value.Value, w value.Weight) {
+	if grown := s.room.Plus(w).Minus(s.v.Weight()); o.fits(e, p, s, grown) {
 		o.put(e, p, v, grown)
 	}
 }

@@ -27,7 +27,7 @@ const (
 
 // Semantics is the version of what handlers do. It is part of the fingerprint of each aggregate type, so that states which an
 // older version made are not taken for those of this one. TestSemantics fails when it has to be raised.
-const Semantics = 2
+const Semantics = 3
 
 // Event is an event as handlers, predicates and templates see it. It parses its data and metadata when they are
 // first needed, so it is for one goroutine.
@@ -116,7 +116,7 @@ func (h *Handler) Apply(ed *value.Editor, state value.Value, ev *Event, b *work.
 		e.state = state
 	}
 	e.event, e.current, e.ed, e.faults = ev, state, ed, faults
-	e.work, e.total = b, state.Size()
+	e.work, e.total = b, state.Weight()
 	e.run(h.ops)
 	err := b.Err()
 	if err == nil {
@@ -140,10 +140,11 @@ func Stamp(ed *value.Editor, state value.Value, created, updated int64) value.Va
 	if state.Kind() != value.Object {
 		return state
 	}
+	unbounded := value.Weight{Bytes: math.MaxInt, Values: math.MaxInt}
 	stamp := value.Int(created)
-	ed.Set(&state, createdAt, &stamp, stamp.Size(), math.MaxInt)
+	ed.Set(&state, createdAt, &stamp, stamp.Weight(), unbounded)
 	stamp = value.Int(updated)
-	ed.Set(&state, updatedAt, &stamp, stamp.Size(), math.MaxInt)
+	ed.Set(&state, updatedAt, &stamp, stamp.Weight(), unbounded)
 	return state
 }
 

@@ -138,8 +138,8 @@ func TestHostileHandlers(t *testing.T) {
 				return
 			}
 			next = tick.Stamp(ed, next, 1, 2)
-			if next.Size() > tick.MaxState || next.Size() != len(next.String()) {
-				rt.Fatalf("%s leaves a state of %d bytes that says %d", src, len(next.String()), next.Size())
+			if w := next.Weight(); w.Bytes > tick.MaxState || w != (value.Weight{Bytes: len(next.String()), Values: values(next)}) {
+				rt.Fatalf("%s leaves a state of %d bytes and %d values that says %v", src, len(next.String()), values(next), w)
 			}
 			state = next
 		}
