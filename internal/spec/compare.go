@@ -7,8 +7,10 @@ import (
 
 	"j17/internal/ident"
 	"j17/internal/spec/diag"
+	"j17/internal/spec/outline"
 	"j17/internal/spec/schema/ecma"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // Compare finds out what of next would break events that were stored under old. Findings that are errors block a deploy
@@ -50,7 +52,7 @@ type comparer struct {
 	patterns *ecma.Library
 	messages
 	// left is what comparing schemas may still cost.
-	left int
+	left int64
 }
 
 func (c *comparer) events(aggregateType string, was, is value.Value, at diag.Pointer) {
@@ -71,14 +73,11 @@ func (c *comparer) schemas(was, is value.Value, at diag.Pointer) {
 	if value.Equal(was, is) {
 		return
 	}
-	most := min(maxComparisons, c.left)
-	b := &budget{left: most}
-	p := pair{
-		c: c, was: document{was, b}, is: document{is, b}, budget: b, seen: map[string]verdict{}, patterns: c.patterns,
-	}
-	v := p.cover([]node{{schema: was}}, []node{{schema: is}}, "data")
-	c.left -= most - max(b.left, 0)
-	if b.left <= 0 || b.refused {
+	b := work.Counted(min(maxComparisons, c.left))
+	p := pair{c: c, budget: b, seen: map[string]verdict{}, patterns: c.patterns}
+	v := p.cover([]outline.Schema{outline.Of(was)}, []outline.Schema{outline.Of(is)}, "data")
+	c.left -= b.Spent()
+	if b.Err() != nil || p.refused {
 		c.tooComplex(at)
 		return
 	}

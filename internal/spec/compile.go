@@ -11,9 +11,11 @@ import (
 
 	"j17/internal/ident"
 	"j17/internal/spec/diag"
+	"j17/internal/spec/outline"
 	"j17/internal/spec/schema"
 	"j17/internal/spec/tick"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // tombstoned is the one event type of the platform's own that a spec may mention.
@@ -37,7 +39,7 @@ type compiler struct {
 	// shapes are what geo may name, once they are known.
 	shapes []string
 	// pathLooks is how much more looking for paths that lead nowhere may cost.
-	pathLooks int
+	pathLooks *work.Budget
 }
 
 // Compile reads the text of a spec. It returns every finding, in the order of their places, and the compiled spec where
@@ -55,7 +57,7 @@ func compile(src []byte, stored bool) (*Compiled, []diag.Diagnostic) {
 		declared:   map[string]map[string]bool{},
 		handles:    map[ident.Prefix]string{},
 		unfinished: map[feature]bool{},
-		pathLooks:  maxLooks,
+		pathLooks:  work.Counted(maxLooks),
 	}
 	c.schemas = schema.NewGroup(&c.List)
 	if len(src) > MaxSize {
@@ -356,8 +358,9 @@ func (c *compiler) eventType(aggregateType, name string, v value.Value, at diag.
 			e.Implications = append(e.Implications, i)
 		}
 	})
-	c.dataPaths(v.Get("handler"), v.Get("schema"), at.Key("handler"))
-	c.dataPaths(v.Get("implications"), v.Get("schema"), at.Key("implications"))
+	schema := outline.Of(v.Get("schema"))
+	c.dataPaths(v.Get("handler"), schema, at.Key("handler"))
+	c.dataPaths(v.Get("implications"), schema, at.Key("implications"))
 	return e
 }
 

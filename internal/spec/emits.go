@@ -3,6 +3,7 @@ package spec
 import (
 	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
+	"j17/internal/spec/outline"
 	"j17/internal/value"
 )
 
@@ -46,7 +47,7 @@ func (r reader) emit(v value.Value, at diag.Pointer) {
 	}
 	data := v.Get("data")
 	r.template(data, at.Key("data"))
-	schema := r.c.root.Get("aggregate_types").Get(typ).Get("events").Get(event).Get("schema")
+	schema := outline.Of(r.c.root.Get("aggregate_types").Get(typ).Get("events").Get(event).Get("schema"))
 	if data.IsMissing() {
 		data = value.ObjectValue()
 	} else {
@@ -88,14 +89,14 @@ func only(v value.Value, key string) (value.Value, bool) {
 
 // fits warns where a template can never make what a schema lets through, and reports whether it can. It looks at what
 // holds whatever else the schema says: types, choices, required and closed properties. path is where the data is.
-func (r reader) fits(v value.Value, at diag.Pointer, schema value.Value, event, path string) bool {
+func (r reader) fits(v value.Value, at diag.Pointer, schema outline.Schema, event, path string) bool {
 	if !r.spend(1) || schema.Kind() != value.Object {
 		return true
 	}
 	if literal, ok := only(v, "$literal"); ok {
 		v = literal
 	}
-	allowed := kindsOf(schema)
+	allowed := schema.Kinds()
 	if k := r.made(v); k&allowed == 0 {
 		r.c.neverFits(at, event, path, k, allowed)
 		return false
@@ -106,7 +107,7 @@ func (r reader) fits(v value.Value, at diag.Pointer, schema value.Value, event, 
 	switch {
 	case v.Kind() == value.Array && schema.Get("prefixItems").IsMissing():
 		for i, e := range v.Elems() {
-			if !r.fits(e, at.Index(i), schema.Get("items"), event, path+diagIndex(i)) {
+			if !r.fits(e, at.Index(i), schema.Member("items"), event, path+diagIndex(i)) {
 				return false
 			}
 		}
@@ -117,8 +118,8 @@ func (r reader) fits(v value.Value, at diag.Pointer, schema value.Value, event, 
 }
 
 // chosen looks at a text, a number or a boolean that the schema may not have among its choices.
-func (r reader) chosen(v value.Value, at diag.Pointer, schema value.Value, event, path string) bool {
-	values, limited := node{schema: schema}.values()
+func (r reader) chosen(v value.Value, at diag.Pointer, schema outline.Schema, event, path string) bool {
+	values, limited := schema.Values()
 	if !limited || v.Kind() == value.Array || v.Kind() == value.Object || jsonpath.IsPath(v.Str()) {
 		return true
 	}
@@ -129,7 +130,7 @@ func (r reader) chosen(v value.Value, at diag.Pointer, schema value.Value, event
 	return false
 }
 
-func (r reader) objectFits(v value.Value, at diag.Pointer, schema value.Value, event, path string) bool {
+func (r reader) objectFits(v value.Value, at diag.Pointer, schema outline.Schema, event, path string) bool {
 	required := schema.Get("required").Elems()
 	if !r.spend(len(required)) {
 		return true
@@ -140,9 +141,9 @@ func (r reader) objectFits(v value.Value, at diag.Pointer, schema value.Value, e
 			return false
 		}
 	}
-	properties, closed := schema.Get("properties"), isClosed(schema)
+	closed := schema.Closed()
 	for _, m := range v.Members() {
-		sub := properties.Get(m.Key)
+		sub := schema.Property(m.Key)
 		if sub.IsMissing() && closed {
 			r.c.neverAllowed(at.Key(m.Key), event, dataPath(path, m.Key))
 			return false
@@ -165,26 +166,26 @@ func operator(v value.Value) string {
 }
 
 // made returns the kinds of what a template can make.
-func (r reader) made(v value.Value) kinds {
+func (r reader) made(v value.Value) outline.Kinds {
 	if v.Kind() == value.String && jsonpath.IsPath(v.Str()) {
 		p, err := jsonpath.Parse(v.Str())
 		if err != nil {
-			return anyKind
+			return outline.Any
 		}
 		return r.kindsAt(p)
 	}
 	if pathMeant(v.Str(), r.root) != "" {
-		return anyKind // there is a warning already
+		return outline.Any // there is a warning already
 	}
 	switch operator(v) {
 	case "concat":
-		return kindString
+		return outline.String
 	case "coalesce":
-		return anyKind
+		return outline.Any
 	case "merge":
-		return kindObject
+		return outline.Object
 	default:
-		return kindOfValue(v)
+		return outline.KindOf(v)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
+	"j17/internal/spec/outline"
 	"j17/internal/value"
 )
 
@@ -41,7 +42,7 @@ func (c *compiler) slips() {
 		events := t.Value.Get("events")
 		state := l.state(events)
 		for _, e := range events.Members() {
-			r := reader{looks: l, schema: e.Value.Get("schema"), state: state, root: "@"}
+			r := reader{looks: l, schema: outline.Of(e.Value.Get("schema")), state: state, root: "@"}
 			at := at.Key(e.Key)
 			if handler := e.Value.Get("handler"); handler.Get("wasm").IsMissing() {
 				r.operations(handler, at.Key("handler"))
@@ -59,7 +60,7 @@ func (c *compiler) slips() {
 type reader struct {
 	*looks
 	// schema is that of the event's data, missing where nothing is known of it.
-	schema value.Value
+	schema outline.Schema
 	// state is what handlers write, nil where there is no state or another one is meant.
 	state *written
 	// root is how a path into the state begins.
@@ -118,7 +119,7 @@ func (r reader) target(row operationRow, v value.Value, at diag.Pointer) {
 	switch {
 	case place == nil && !row.makes:
 		r.neverWritten(r.state, at, p.Text, p.Steps)
-	case place != nil && len(p.Steps) > 0 && place.put != 0 && place.put&(row.on|kindNull) == 0 && r.left > 0:
+	case place != nil && len(p.Steps) > 0 && place.put != 0 && place.put&(row.on|outline.Null) == 0 && r.left > 0:
 		r.c.neverOfKind(at, row.name, p.Text, place.put, row.on)
 	}
 }
@@ -216,9 +217,9 @@ func (r reader) path(text string, at diag.Pointer, as reading) {
 	case inState && (p.Root == jsonpath.Document || !r.element) && r.state != nil:
 		r.neverWritten(r.state, at, text, steps)
 	case as == asNumber || as == asArray:
-		want := kindInteger | kindFraction
+		want := outline.Number
 		if as == asArray {
-			want = kindArray
+			want = outline.Array
 		}
 		if k := r.kindsAt(p); k&want == 0 {
 			r.c.pathOfKind(at, text, k, want)
@@ -239,20 +240,20 @@ func stateSteps(p jsonpath.Path) (inState bool, steps []value.Step) {
 }
 
 // kindsAt returns the kinds of what a path leads to, as far as a schema says.
-func (r reader) kindsAt(p jsonpath.Path) kinds {
+func (r reader) kindsAt(p jsonpath.Path) outline.Kinds {
 	if p.Root != jsonpath.Document || len(p.Steps) == 0 {
-		return anyKind
+		return outline.Any
 	}
 	if p.Entries {
-		return kindArray | kindNull
+		return outline.Array | outline.Null
 	}
 	switch p.Steps[0].Key {
 	case "key", "id", "type":
-		return kindString
+		return outline.String
 	case "data":
-		return kindsOf(r.schemaAt(r.schema, p.Steps[1:])) | kindNull
+		return r.schemaAt(r.schema, p.Steps[1:]).Kinds() | outline.Null
 	default:
-		return anyKind
+		return outline.Any
 	}
 }
 

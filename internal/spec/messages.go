@@ -12,6 +12,7 @@ import (
 	"j17/internal/ident"
 	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
+	"j17/internal/spec/outline"
 	"j17/internal/value"
 )
 
@@ -53,6 +54,22 @@ func aKind(k value.Kind) string {
 	default:
 		return k.String()
 	}
+}
+
+// typeNames names types as schemas do.
+func typeNames(k outline.Kinds) string {
+	if k == outline.Any {
+		return "of any type"
+	}
+	return list(k.Names(), "or")
+}
+
+// phrase names types as a sentence does.
+func phrase(k outline.Kinds) string {
+	if k == outline.Any {
+		return "of any type"
+	}
+	return list(k.Phrases(), "or")
 }
 
 // list joins words as a sentence does.
@@ -346,17 +363,17 @@ func (m *messages) neverWritten(at diag.Pointer, text, name string, members []st
 	d.Hintf("write it in a handler, or correct the path")
 }
 
-func (m *messages) neverOfKind(at diag.Pointer, operation, target string, has, needs kinds) {
+func (m *messages) neverOfKind(at diag.Pointer, operation, target string, has, needs outline.Kinds) {
 	m.Warnf(at, "%s never changes anything here: handlers set %s to %s, and it works on %s",
-		operation, quote(target), has.withArticles(), needs.withArticles()).
-		Hintf("set it to %s, or use a member of another name", needs.withArticles())
+		operation, quote(target), phrase(has), phrase(needs)).
+		Hintf("set it to %s, or use a member of another name", phrase(needs))
 }
 
-func (m *messages) pathOfKind(at diag.Pointer, text string, has, needs kinds) {
-	if has != kindNull {
-		has &^= kindNull
+func (m *messages) pathOfKind(at diag.Pointer, text string, has, needs outline.Kinds) {
+	if has != outline.Null {
+		has &^= outline.Null
 	}
-	m.Warnf(at, "%s is never %s: it is %s", quote(text), needs.withArticles(), has.withArticles()).
+	m.Warnf(at, "%s is never %s: it is %s", quote(text), phrase(needs), phrase(has)).
 		Hintf("correct the path, or the schema of the event's data")
 }
 
@@ -369,13 +386,13 @@ func (m *messages) pathWithoutDollar(at diag.Pointer, text, meant string) {
 	m.Warnf(at, "%s is a text here, not a path", quote(text)).Hintf(`write %q for the path, or {"$literal": %q} for the text`, meant, text)
 }
 
-func (m *messages) neverFits(at diag.Pointer, event, path string, has, needs kinds) {
+func (m *messages) neverFits(at diag.Pointer, event, path string, has, needs outline.Kinds) {
 	if needs == 0 {
 		m.neverAllowed(at, event, path)
 		return
 	}
-	m.Warnf(at, "this never fits the schema of %s, so that every write is refused: %s has to be %s there", quote(event), path, needs.withArticles()).
-		Hintf("it is %s here", has.withArticles())
+	m.Warnf(at, "this never fits the schema of %s, so that every write is refused: %s has to be %s there", quote(event), path, phrase(needs)).
+		Hintf("it is %s here", phrase(has))
 }
 
 func (m *messages) neverChosen(at diag.Pointer, event, path string, v value.Value) {
@@ -590,10 +607,10 @@ func (m *messages) nowRequiredWith(at diag.Pointer, path, name, with string) {
 		Hintf("leave it optional, and let handlers do without it")
 }
 
-func (m *messages) typeChanged(at diag.Pointer, path string, was, is kinds) {
-	d := m.Errorf(at, "the value of %s was %s and is %s now; stored events have the old type", path, was, is)
+func (m *messages) typeChanged(at diag.Pointer, path string, was, is outline.Kinds) {
+	d := m.Errorf(at, "the value of %s was %s and is %s now; stored events have the old type", path, typeNames(was), typeNames(is))
 	if is == 0 {
-		d.Message = fmt.Sprintf("the value of %s was %s and is not allowed now; stored events have it", path, was)
+		d.Message = fmt.Sprintf("the value of %s was %s and is not allowed now; stored events have it", path, typeNames(was))
 	}
 	d.Hintf("accept the old type too, or use a property of another name")
 }

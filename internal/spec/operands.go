@@ -1,6 +1,9 @@
 package spec
 
-import "j17/internal/value"
+import (
+	"j17/internal/spec/outline"
+	"j17/internal/value"
+)
 
 // reading says how an operand of the handler language is read.
 type reading uint8
@@ -32,7 +35,7 @@ type operand struct {
 type operationRow struct {
 	name string
 	// on is what the target has to be, 0 where it may be anything.
-	on kinds
+	on outline.Kinds
 	// makes tells that the operation makes a target that is missing.
 	makes    bool
 	operands []operand
@@ -40,23 +43,23 @@ type operationRow struct {
 
 // operationNamed returns what is known of an operation. The zero row stands for one that has no target.
 func operationNamed(name string) operationRow {
-	number, value := kindInteger|kindFraction, operand{"value", asValue}
+	number, value := outline.Number, operand{"value", asValue}
 	for _, row := range []operationRow{
 		{name: "set", makes: true, operands: []operand{value}},
-		{name: "merge", on: kindObject, makes: true, operands: []operand{value}},
-		{name: "append", on: kindArray, makes: true, operands: []operand{value}},
-		{name: "append_unique", on: kindArray, makes: true, operands: []operand{value}},
-		{name: "upsert", on: kindArray, makes: true, operands: []operand{value, {"match", asMatch}}},
+		{name: "merge", on: outline.Object, makes: true, operands: []operand{value}},
+		{name: "append", on: outline.Array, makes: true, operands: []operand{value}},
+		{name: "append_unique", on: outline.Array, makes: true, operands: []operand{value}},
+		{name: "upsert", on: outline.Array, makes: true, operands: []operand{value, {"match", asMatch}}},
 		{name: "increment", on: number, makes: true, operands: []operand{{"by", asNumber}, {"value", asNumber}}},
 		{name: "decrement", on: number, makes: true, operands: []operand{{"by", asNumber}, {"value", asNumber}}},
-		{name: "remove", on: kindArray, operands: []operand{value, {"where", asMatch}, {"match", asMatch}}},
-		{name: "filter", on: kindArray, operands: []operand{{"keep", asPredicate}}},
-		{name: "map", on: kindArray, operands: []operand{{"apply", asChanges}}},
-		{name: "update_where", on: kindArray, operands: []operand{{"match", asMatch}, {"merge", asValue}}},
-		{name: "set_at", on: kindObject, makes: true, operands: []operand{{"key", asValue}, value}},
-		{name: "merge_at", on: kindObject, makes: true, operands: []operand{{"key", asValue}, value}},
-		{name: "remove_at", on: kindObject, operands: []operand{{"key", asValue}}},
-		{name: "increment_at", on: kindObject, makes: true, operands: []operand{{"key", asValue}, {"by", asNumber}, {"value", asNumber}}},
+		{name: "remove", on: outline.Array, operands: []operand{value, {"where", asMatch}, {"match", asMatch}}},
+		{name: "filter", on: outline.Array, operands: []operand{{"keep", asPredicate}}},
+		{name: "map", on: outline.Array, operands: []operand{{"apply", asChanges}}},
+		{name: "update_where", on: outline.Array, operands: []operand{{"match", asMatch}, {"merge", asValue}}},
+		{name: "set_at", on: outline.Object, makes: true, operands: []operand{{"key", asValue}, value}},
+		{name: "merge_at", on: outline.Object, makes: true, operands: []operand{{"key", asValue}, value}},
+		{name: "remove_at", on: outline.Object, operands: []operand{{"key", asValue}}},
+		{name: "increment_at", on: outline.Object, makes: true, operands: []operand{{"key", asValue}, {"by", asNumber}, {"value", asNumber}}},
 	} {
 		if row.name == name {
 			return row

@@ -5,32 +5,23 @@ import (
 
 	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
+	"j17/internal/spec/outline"
 	"j17/internal/value"
 )
 
 // dataPaths warns of each path in v that leads into the event's data where the schema lets nothing be. Such a path is
 // missing in every event: nearly always a slip of the pen.
-func (c *compiler) dataPaths(v, schema value.Value, at diag.Pointer) {
+func (c *compiler) dataPaths(v value.Value, schema outline.Schema, at diag.Pointer) {
 	switch v.Kind() {
 	case value.String:
 		p, err := jsonpath.Parse(v.Str())
 		if err != nil || p.Root != jsonpath.Document || len(p.Steps) < 2 || p.Steps[0].Key != "data" || calculation(p) != "" {
 			return
 		}
-		if c.pathLooks -= len(p.Steps); c.pathLooks < 0 {
-			return
+		parent, name, declared := c.closedAt(schema, p.Steps[1:])
+		if name != "" {
+			c.nothingThere(at, p.Text, "data"+parent, name, declared)
 		}
-		parent, name, properties := closedAt(schema, p.Steps[1:])
-		if name == "" {
-			return
-		}
-		var declared []string
-		if c.Suggests() {
-			for _, m := range properties.Members() {
-				declared = append(declared, m.Key)
-			}
-		}
-		c.nothingThere(at, p.Text, "data"+parent, name, declared)
 	case value.Array:
 		for i, elem := range v.Elems() {
 			c.dataPaths(elem, schema, at.Index(i))
@@ -43,35 +34,70 @@ func (c *compiler) dataPaths(v, schema value.Value, at diag.Pointer) {
 	}
 }
 
-// closedAt follows steps through a schema to the first member that no event can have, because its object allows declared
-// properties only. It returns the way to the object, the member's name and the schemas of the properties; the name is "" where there is
-// no such member or where it would take more than a look to know.
-func closedAt(schema value.Value, steps []value.Step) (parent, name string, declared value.Value) {
+// maxWays bounds how many sets of schemas may hold for one place.
+const maxWays = 64
+
+// closedAt follows steps through a schema to the first member that no event can have, because each alternative that lets an
+// object be there allows declared properties only. It returns the way to the object, the member's name and the properties that
+// are declared, as far as they are wanted for a hint; the name is "" where there is no such member or where it would take more
+// than a look to know.
+func (c *compiler) closedAt(schema outline.Schema, steps []value.Step) (parent, name string, declared []string) {
+	ways := [][]outline.Schema{{schema}}
 	for i, step := range steps {
-		if schema.Kind() != value.Object || slices.ContainsFunc(indirect(), func(key string) bool { return !schema.Get(key).IsMissing() }) {
-			return "", "", value.Value{}
-		}
+		var next [][]outline.Schema
+		declared, name = nil, ""
+		kind := outline.Object
 		if step.IsIndex {
-			if !schema.Get("prefixItems").IsMissing() {
-				return "", "", value.Value{}
+			kind = outline.Array
+		}
+		for _, schemas := range ways {
+			all, complete := outline.Alternatives(schemas, c.pathLooks)
+			if !complete || c.pathLooks.Err() != nil {
+				return "", "", nil
 			}
-			schema = schema.Get("items")
-			continue
+			for _, a := range all {
+				below, closed := c.below(a, step)
+				switch {
+				case closed != nil:
+					name = step.Key
+					declared = append(declared, closed...)
+				case a.Kinds()&kind != 0:
+					next = append(next, below)
+				}
+			}
 		}
-		properties := schema.Get("properties")
-		if next := properties.Get(step.Key); !next.IsMissing() {
-			schema = next
-			continue
+		switch {
+		case len(next) == 0 && name != "":
+			return jsonpath.StepsText(steps[:i]), name, declared
+		case len(next) == 0 || len(next) > maxWays || slices.ContainsFunc(next, func(w []outline.Schema) bool { return len(w) == 0 }):
+			return "", "", nil // nothing is said about what is there, or too much
 		}
-		if more := schema.Get("additionalProperties"); more.Kind() != value.Bool || more.Truth() {
-			return "", "", value.Value{}
-		}
-		return jsonpath.StepsText(steps[:i]), step.Key, properties
+		ways = next
 	}
-	return "", "", value.Value{}
+	return "", "", nil
 }
 
-// indirect are the keywords by which a schema says what an object holds other than with "properties".
-func indirect() []string {
-	return []string{"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "patternProperties"}
+// below returns the schemas that hold for what a step leads to, as far as they stand under "properties" or "items". closed is
+// not nil where nothing can be there: it has the properties that are declared.
+func (c *compiler) below(a outline.Alternative, step value.Step) (schemas []outline.Schema, closed []string) {
+	if step.IsIndex {
+		if step.Index < 0 && slices.ContainsFunc(a, func(s outline.Schema) bool { return s.Get("prefixItems").Len() > 0 }) {
+			return nil, nil
+		}
+		return a.Item(max(step.Index, 0)), nil
+	}
+	for _, s := range a {
+		if sub := s.Property(step.Key); !sub.IsMissing() {
+			schemas = append(schemas, sub)
+		} else if s.Closed() {
+			closed = []string{}
+			if c.Suggests() {
+				for _, m := range s.Get("properties").Members() {
+					closed = append(closed, m.Key)
+				}
+			}
+			return nil, closed
+		}
+	}
+	return schemas, nil
 }

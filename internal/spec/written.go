@@ -6,6 +6,7 @@ import (
 
 	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
+	"j17/internal/spec/outline"
 	"j17/internal/value"
 )
 
@@ -14,7 +15,7 @@ type written struct {
 	// open tells that members may be written whose names nobody knows before the events are there.
 	open bool
 	// put is the kinds of the values that are put there as a whole.
-	put     kinds
+	put     outline.Kinds
 	members map[string]*written
 }
 
@@ -29,7 +30,7 @@ func (w *written) member(key string) *written {
 }
 
 // anything is what stands where nobody can tell what is written.
-func (w *written) anything() { w.open, w.put = true, anyKind }
+func (w *written) anything() { w.open, w.put = true, outline.Any }
 
 // at returns the place that steps lead to; nil where it cannot be told, or where name, a member of what the steps before i
 // lead to, is never written.
@@ -51,7 +52,7 @@ func (w *written) at(steps []value.Step) (place *written, i int, name string) {
 type states struct {
 	*looks
 	// schema is that of the event's data.
-	schema value.Value
+	schema outline.Schema
 }
 
 // state returns what the handlers of an aggregate type write.
@@ -59,7 +60,7 @@ func (l *looks) state(events value.Value) *written {
 	root := &written{}
 	// The engine adds these to every state that is an object.
 	for _, stamp := range []string{"created_at", "updated_at"} {
-		root.member(stamp).put = kindInteger
+		root.member(stamp).put = outline.Integer
 	}
 	for _, e := range events.Members() {
 		handler := e.Value.Get("handler")
@@ -67,7 +68,7 @@ func (l *looks) state(events value.Value) *written {
 			root.anything()
 			continue
 		}
-		s := states{l, e.Value.Get("schema")}
+		s := states{l, outline.Of(e.Value.Get("schema"))}
 		s.operations(root, handler)
 	}
 	if l.left <= 0 {
@@ -141,7 +142,7 @@ func (s *states) put(w *written, v value.Value) {
 	switch v.Kind() {
 	case value.String:
 		if !jsonpath.IsPath(v.Str()) {
-			w.put |= kindString
+			w.put |= outline.String
 			return
 		}
 		s.putPath(w, v.Str())
@@ -152,24 +153,24 @@ func (s *states) put(w *written, v value.Value) {
 		case len(m) == 1 && m[0].Key == "$literal":
 			s.literal(w, m[0].Value)
 		case len(m) == 1 && m[0].Key == "$merge":
-			w.put |= kindObject
+			w.put |= outline.Object
 			for _, item := range m[0].Value.Elems() {
 				s.merge(w, item)
 			}
 		default:
-			w.put |= kindObject
+			w.put |= outline.Object
 			for _, m := range v.Members() {
 				s.put(w.member(m.Key), m.Value)
 			}
 		}
 	case value.Missing, value.Null, value.Bool, value.Number, value.Array:
-		w.put |= kindOfValue(v)
+		w.put |= outline.KindOf(v)
 	}
 }
 
 // literal notes a value in which nothing is a path.
 func (s *states) literal(w *written, v value.Value) {
-	w.put |= kindOfValue(v)
+	w.put |= outline.KindOf(v)
 	for _, m := range v.Members() {
 		if !s.spend(1) {
 			w.anything()
@@ -194,7 +195,7 @@ func (s *states) putPath(w *written, text string) {
 	}
 	switch p.Steps[0].Key {
 	case "key", "type":
-		w.put |= kindString
+		w.put |= outline.String
 	case "data":
 		s.fromSchema(w, s.schemaAt(s.schema, p.Steps[1:]))
 	default:
@@ -203,13 +204,13 @@ func (s *states) putPath(w *written, text string) {
 }
 
 // fromSchema notes that a value that fits a schema is written.
-func (s *states) fromSchema(w *written, schema value.Value) {
-	k := kindsOf(schema)
+func (s *states) fromSchema(w *written, schema outline.Schema) {
+	k := schema.Kinds()
 	w.put |= k
-	if k&kindObject == 0 {
+	if k&outline.Object == 0 {
 		return
 	}
-	if !isClosed(schema) {
+	if !schema.Closed() {
 		w.open = true
 		return
 	}
@@ -218,38 +219,16 @@ func (s *states) fromSchema(w *written, schema value.Value) {
 			w.anything()
 			return
 		}
-		s.fromSchema(w.member(m.Key), m.Value)
+		s.fromSchema(w.member(m.Key), schema.Property(m.Key))
 	}
-}
-
-// isClosed reports whether an object that fits a schema has no members but those that stand under "properties".
-func isClosed(schema value.Value) bool {
-	more := schema.Get("additionalProperties")
-	return more.Kind() == value.Bool && !more.Truth() && schema.Get("patternProperties").Len() == 0
-}
-
-// kindsOf returns what a schema lets through as far as it says so itself, which is never too little.
-func kindsOf(schema value.Value) kinds {
-	a := alternative{{schema: schema}}
-	return a.kinds() & a.valueKinds()
 }
 
 // schemaAt returns the schema of what steps lead to: missing where nothing is said about it.
-func (l *looks) schemaAt(schema value.Value, steps []value.Step) value.Value {
-	for _, step := range steps {
-		if !l.spend(1) {
-			return value.Value{}
-		}
-		switch {
-		case !step.IsIndex:
-			schema = schema.Get("properties").Get(step.Key)
-		case schema.Get("prefixItems").IsMissing():
-			schema = schema.Get("items")
-		default:
-			return value.Value{}
-		}
+func (l *looks) schemaAt(schema outline.Schema, steps []value.Step) outline.Schema {
+	if !l.spend(len(steps)) {
+		return outline.Schema{}
 	}
-	return schema
+	return schema.Follow(steps)
 }
 
 // neverWritten warns of a path into the state that nothing is ever written to.

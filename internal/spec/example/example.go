@@ -5,7 +5,9 @@ import (
 	"regexp/syntax"
 	"strings"
 
+	"j17/internal/spec/outline"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // maxDepth is how deep a made-up value nests.
@@ -18,44 +20,31 @@ const maxSteps = 200_000
 // Of returns a small value for a schema, which must be the whole document that its references are about. It looks at what
 // schemas usually say, not at all they can: whether the value fits has to be checked. It reports false where it knows none.
 func Of(schema value.Value) (value.Value, bool) {
-	m := &maker{root: schema, left: maxSteps}
-	return m.value(schema, "", 0)
+	m := &maker{budget: work.Counted(maxSteps)}
+	return m.value([]outline.Schema{outline.Of(schema)}, "", 0)
 }
 
-type maker struct {
-	root value.Value
-	// left is how many steps there are left.
-	left int
-}
+type maker struct{ budget *work.Budget }
 
-// take takes n steps, and reports whether there were as many.
-func (m *maker) take(n int) bool {
-	m.left -= n
-	return m.left >= 0
-}
-
-// value makes a value for the schema of a member called name.
-func (m *maker) value(s value.Value, name string, depth int) (value.Value, bool) {
-	if depth > maxDepth || !m.take(1) {
+// value makes a value for the schemas that hold together for a member called name.
+func (m *maker) value(schemas []outline.Schema, name string, depth int) (value.Value, bool) {
+	if depth > maxDepth || !m.budget.Spend(1) {
 		return value.Value{}, false
 	}
-	if s.Kind() == value.Bool {
-		return value.StringValue("text"), s.Truth()
-	}
-	s, ok := m.resolved(s, depth)
-	if !ok {
+	s, ok := outline.FirstAlternative(schemas, m.budget)
+	if !ok || s.Kinds() == 0 {
 		return value.Value{}, false
 	}
-	if c := s.Get("const"); c.Kind() != value.Missing {
-		return c, true
+	if c := s.First("const"); !c.IsMissing() {
+		return c.Value, true
 	}
 	for _, key := range []string{"examples", "enum"} {
-		if list := s.Get(key); list.Kind() == value.Array && list.Len() > 0 {
+		if list := s.First(key); list.Kind() == value.Array && list.Len() > 0 {
 			return list.Index(0), true
 		}
 	}
-	if d := s.Get("default"); d.Kind() != value.Missing {
-		return d, true
+	if d := s.First("default"); !d.IsMissing() {
+		return d.Value, true
 	}
 	switch kindOf(s) {
 	case "object":
@@ -75,90 +64,16 @@ func (m *maker) value(s value.Value, name string, depth int) (value.Value, bool)
 	}
 }
 
-// resolved follows references and takes the first of alternatives; what stands beside them counts too.
-func (m *maker) resolved(s value.Value, depth int) (value.Value, bool) {
-	edit := value.NewEditor()
-	for range maxDepth - min(depth, maxDepth-1) {
-		if s.Kind() != value.Object {
-			return s, false
-		}
-		var more []value.Value
-		var used string
-		switch {
-		case s.Get("$ref").Kind() == value.String:
-			used = "$ref"
-			target, ok := m.lookup(s.Get("$ref").Str())
-			if !ok {
-				return s, false
-			}
-			more = []value.Value{target}
-		case s.Get("allOf").Kind() == value.Array:
-			used = "allOf"
-			for i := range s.Get("allOf").Len() {
-				more = append(more, s.Get("allOf").Index(i))
-			}
-		case s.Get("oneOf").Len() > 0:
-			used, more = "oneOf", []value.Value{s.Get("oneOf").Index(0)}
-		case s.Get("anyOf").Len() > 0:
-			used, more = "anyOf", []value.Value{s.Get("anyOf").Index(0)}
-		default:
-			return s, true
-		}
-		s = edit.RemoveMember(s, used)
-		for _, part := range more {
-			if !m.take(1 + s.Len() + part.Len() + part.Get("properties").Len() + part.Get("required").Len()) {
-				return s, false
-			}
-			s = joined(edit, s, part)
-		}
-		edit.Freeze()
-	}
-	return s, false
-}
-
-// joined adds to a schema what another one asks for too.
-func joined(edit *value.Editor, s, more value.Value) value.Value {
-	for _, member := range more.Members() {
-		key, v := member.Key, member.Value
-		have := s.Get(key)
-		switch {
-		case have.Kind() == value.Missing:
-			s = edit.SetMember(s, key, v)
-		case key == "properties":
-			s = edit.SetMember(s, key, edit.Merge(have, v))
-		case key == "required":
-			for i := range v.Len() {
-				have = edit.Append(have, v.Index(i))
-			}
-			s = edit.SetMember(s, key, have)
-		}
-	}
-	return s
-}
-
-// lookup finds what a reference within the document names.
-func (m *maker) lookup(ref string) (value.Value, bool) {
-	pointer, ok := strings.CutPrefix(ref, "#")
-	if !ok {
-		return value.Value{}, false
-	}
-	at := m.root
-	for step := range strings.SplitSeq(pointer, "/") {
-		if step != "" {
-			at = at.Get(strings.NewReplacer("~1", "/", "~0", "~").Replace(step))
-		}
-	}
-	return at, at.Kind() != value.Missing
-}
-
-// kindOf is the first type that a schema allows, or the one that its other keywords are about.
-func kindOf(s value.Value) string {
-	switch t := s.Get("type"); t.Kind() {
+// kindOf is the first type that the schemas allow, or the one that their other keywords are about.
+func kindOf(s outline.Alternative) string {
+	switch t := s.First("type"); t.Kind() {
 	case value.String:
 		return t.Str()
 	case value.Array:
-		if t.Len() > 0 {
-			return t.Index(0).Str()
+		for _, name := range t.Elems() {
+			if outline.KindsNamed(name)&s.Kinds() != 0 {
+				return name.Str()
+			}
 		}
 	case value.Missing, value.Null, value.Bool, value.Number, value.Object:
 	}
@@ -172,7 +87,7 @@ func kindOf(s value.Value) string {
 		{"minimum", "number"},
 		{"multipleOf", "number"},
 	} {
-		if s.Get(hint[0]).Kind() != value.Missing {
+		if !s.First(hint[0]).IsMissing() {
 			return hint[1]
 		}
 	}
@@ -180,36 +95,42 @@ func kindOf(s value.Value) string {
 }
 
 // object has what is required and nothing else.
-func (m *maker) object(s value.Value, depth int) (value.Value, bool) {
+func (m *maker) object(s outline.Alternative, depth int) (value.Value, bool) {
 	var members []value.Member
-	required := s.Get("required")
-	for i := range required.Len() {
-		name := required.Index(i).Str()
-		if !m.take(1 + len(members)) {
-			return value.Value{}, false
-		}
-		if has(members, name) {
-			continue
-		}
-		member := s.Get("properties").Get(name)
+	add := func(name string) bool {
 		v := value.StringValue("text")
-		if member.Kind() != value.Missing {
+		if declared := declared(s, name); len(declared) > 0 {
 			var ok bool
-			if v, ok = m.value(member, name, depth+1); !ok {
-				return value.Value{}, false
+			if v, ok = m.value(declared, name, depth+1); !ok {
+				return false
 			}
 		}
 		members = append(members, value.Member{Key: name, Value: v})
+		return true
 	}
-	optional := s.Get("properties").Members()
-	if s.Get("minProperties").Kind() == value.Number && len(members) == 0 && len(optional) > 0 {
-		v, ok := m.value(optional[0].Value, optional[0].Key, depth+1)
-		if !ok {
-			return value.Value{}, false
+	for _, part := range s {
+		for _, name := range part.Get("required").Elems() {
+			if !m.budget.Spend(1+len(s)+len(members)) || !has(members, name.Str()) && !add(name.Str()) {
+				return value.Value{}, false
+			}
 		}
-		members = append(members, value.Member{Key: optional[0].Key, Value: v})
+	}
+	optional := s.First("properties").Members()
+	if s.First("minProperties").Kind() == value.Number && len(members) == 0 && len(optional) > 0 && !add(optional[0].Key) {
+		return value.Value{}, false
 	}
 	return value.ObjectValue(members...), true
+}
+
+// declared returns the schemas that declare a member by its name.
+func declared(s outline.Alternative, name string) []outline.Schema {
+	var found []outline.Schema
+	for _, part := range s {
+		if sub := part.Property(name); !sub.IsMissing() {
+			found = append(found, sub)
+		}
+	}
+	return found
 }
 
 func has(members []value.Member, name string) bool {
@@ -222,20 +143,16 @@ func has(members []value.Member, name string) bool {
 }
 
 // array has as few elements as it may.
-func (m *maker) array(s value.Value, depth int) (value.Value, bool) {
-	least, _ := s.Get("minItems").Int64()
+func (m *maker) array(s outline.Alternative, depth int) (value.Value, bool) {
+	least, _ := s.First("minItems").Int64()
 	if least > 3 {
 		return value.Value{}, false
 	}
 	var elems []value.Value
 	for i := range int(least) {
-		schema := s.Get("items")
-		if prefix := s.Get("prefixItems"); i < prefix.Len() {
-			schema = prefix.Index(i)
-		}
 		v, ok := value.StringValue("text"), true
-		if schema.Kind() != value.Missing {
-			v, ok = m.value(schema, "", depth+1)
+		if schemas := s.Item(i); len(schemas) > 0 {
+			v, ok = m.value(schemas, "", depth+1)
 		}
 		if !ok {
 			return value.Value{}, false
@@ -246,38 +163,38 @@ func (m *maker) array(s value.Value, depth int) (value.Value, bool) {
 }
 
 // number returns the number nearest to 1 that the bounds allow, as far as a few tries find it.
-func number(s value.Value) (value.Value, bool) {
-	if over := s.Get("exclusiveMinimum"); over.Kind() == value.Number {
+func number(s outline.Alternative) (value.Value, bool) {
+	if over := s.First("exclusiveMinimum"); over.Kind() == value.Number {
 		if n, ok := over.Int64(); ok && n >= 1 {
 			return value.Int(n + 1), true
 		}
 		return value.Int(1), true
 	}
 	for _, bound := range []string{"minimum", "maximum"} {
-		limit := s.Get(bound)
+		limit := s.First(bound)
 		if limit.Kind() != value.Number {
 			continue
 		}
-		if order, ok := value.Compare(limit, value.Int(1)); ok && (order > 0) == (bound == "minimum") && order != 0 {
-			return limit, true
+		if order, ok := value.Compare(limit.Value, value.Int(1)); ok && (order > 0) == (bound == "minimum") && order != 0 {
+			return limit.Value, true
 		}
 	}
-	if step := s.Get("multipleOf"); step.Kind() == value.Number {
-		if order, ok := value.Compare(step, value.Int(1)); ok && order > 0 {
-			return step, true
+	if step := s.First("multipleOf"); step.Kind() == value.Number {
+		if order, ok := value.Compare(step.Value, value.Int(1)); ok && order > 0 {
+			return step.Value, true
 		}
 	}
 	return value.Int(1), true
 }
 
 // text returns a string of the format, pattern or length asked for.
-func text(s value.Value, name string) (value.Value, bool) {
-	if f := s.Get("format"); f.Kind() == value.String {
+func text(s outline.Alternative, name string) (value.Value, bool) {
+	if f := s.First("format"); f.Kind() == value.String {
 		if sample := formatted(f.Str()); sample != "" {
 			return value.StringValue(sample), true
 		}
 	}
-	if p := s.Get("pattern"); p.Kind() == value.String {
+	if p := s.First("pattern"); p.Kind() == value.String {
 		sample, ok := matching(p.Str())
 		return value.StringValue(sample), ok
 	}
@@ -285,10 +202,10 @@ func text(s value.Value, name string) (value.Value, bool) {
 	if name != "" {
 		sample = strings.ReplaceAll(name, "_", " ")
 	}
-	if least, ok := s.Get("minLength").Int64(); ok && least < 200 && int64(len(sample)) < least {
+	if least, ok := s.First("minLength").Int64(); ok && least < 200 && int64(len(sample)) < least {
 		sample += strings.Repeat(".", int(least)-len(sample))
 	}
-	if most, ok := s.Get("maxLength").Int64(); ok && most >= 0 && int64(len(sample)) > most {
+	if most, ok := s.First("maxLength").Int64(); ok && most >= 0 && int64(len(sample)) > most {
 		sample = sample[:most]
 	}
 	return value.StringValue(sample), true

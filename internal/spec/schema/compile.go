@@ -2,6 +2,7 @@ package schema
 
 import (
 	"j17/internal/spec/diag"
+	"j17/internal/spec/outline"
 	"j17/internal/spec/schema/ecma"
 	"j17/internal/value"
 )
@@ -10,12 +11,8 @@ import (
 // only findings are placed in the whole spec.
 type compiler struct {
 	*Group
-	doc value.Value
+	doc *outline.Document
 	at  diag.Pointer
-	// scopes has the base URI of every schema in the document, resources the root of what each URI stands for.
-	scopes    map[diag.Pointer]scope
-	resources map[string]diag.Pointer
-	schemas   int
 	// nodes has every schema that has been compiled, or is being compiled, and order the same in that order.
 	nodes    map[diag.Pointer]*node
 	order    []*node
@@ -24,8 +21,7 @@ type compiler struct {
 
 func newCompiler(doc value.Value, at diag.Pointer, g *Group) *compiler {
 	return &compiler{
-		doc: doc, at: at, Group: g,
-		scopes: map[diag.Pointer]scope{}, resources: map[string]diag.Pointer{},
+		doc: outline.Read(doc), at: at, Group: g,
 		nodes: map[diag.Pointer]*node{}, compiled: map[string]*ecma.Regexp{},
 	}
 }
@@ -40,12 +36,17 @@ func (c *compiler) warnf(at diag.Pointer, format string, args ...any) *diag.Diag
 
 func (c *compiler) compile() *node {
 	before := c.list.Errors()
-	if !c.index(c.doc, "", scope{}, true) {
-		c.errorf("", "the schema holds more than %d schemas", maxSchemas).
+	taken, fits := c.doc.Index()
+	for _, t := range taken {
+		c.errorf(t.At.Key("$id"), "the schema at %s already has this $id", diag.Quote(string(c.at+t.By))).
+			Hintf("give each schema a $id of its own, or none")
+	}
+	if !fits {
+		c.errorf("", "the schema holds more than %d schemas", outline.MaxSchemas).
 			Hintf(`say what repeats once, under "$defs", and refer to it with "$ref"`)
 		return nil
 	}
-	root := c.node(c.doc, "")
+	root := c.node(c.doc.Root().Value, "")
 	if c.list.Errors() == before {
 		c.checkGraph()
 	}

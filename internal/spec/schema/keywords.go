@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"j17/internal/spec/diag"
+	"j17/internal/spec/outline"
 	"j17/internal/spec/schema/ecma"
 	"j17/internal/spec/schema/format"
 	"j17/internal/value"
@@ -46,11 +47,13 @@ func shapeOf(keyword string) shape {
 		"minItems", "maxItems", "uniqueItems", "minContains", "maxContains",
 		"required", "dependentRequired", "minProperties", "maxProperties":
 		return assertion
-	case "items", "contains", "additionalProperties", "propertyNames", "not", "if", "then", "else":
+	}
+	switch outline.HeldBy(keyword) {
+	case outline.One:
 		return oneSchema
-	case "allOf", "anyOf", "oneOf", "prefixItems":
+	case outline.List:
 		return schemaList
-	case "properties", "patternProperties", "dependentSchemas", "$defs", "definitions", "dependencies":
+	case outline.Map:
 		return schemaMap
 	default:
 		return unknown
@@ -163,7 +166,7 @@ func (c *compiler) core(n *node, keyword string, v value.Value, at diag.Pointer)
 				Hintf(`write "https://json-schema.org/draft/2020-12/schema" or leave "$schema" out`)
 		}
 	case "$ref":
-		n.sameRule().ref = c.reference(v.Str(), at)
+		n.sameRule().ref = c.reference(v.Str(), n.at)
 	}
 }
 

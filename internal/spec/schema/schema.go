@@ -4,9 +4,9 @@
 //
 // A life of a check:
 //
-//  1. Compile walks the document once to find the schemas in it and the URIs they go by (index.go), then turns each
-//     schema into a node (compile.go, keywords.go), connects references (reference.go), and refuses what could not
-//     be checked in bounded time (graph.go).
+//  1. Compile has package outline find the schemas in the document and the URIs they go by, then turns each schema into a
+//     node (compile.go, keywords.go), connects references (reference.go), and refuses what could not be checked in bounded
+//     time (graph.go).
 //  2. Validate first asks only whether the value fits (check.go). That allocates nothing for an ordinary value.
 //  3. If it does not fit, a second pass over the same nodes finds out why (explain.go, message.go).
 //
@@ -27,14 +27,10 @@ import (
 const (
 	// MaxFailures is the number of failures that Validate reports of one value.
 	MaxFailures = 20
-	// maxSchemas bounds the schemas in one document, itself included.
-	maxSchemas = 10_000
 	// maxPatterns bounds the different patterns in one document.
 	maxPatterns = 500
 	// maxMatching bounds the work for finding required names that no pattern allows.
 	maxMatching = 1 << 20
-	// maxID bounds the length in bytes of a $id, which every reference below it is resolved against.
-	maxID = 2048
 	// maxCost bounds the schemas that have to be checked against one and the same value.
 	maxCost = 10_000
 	// maxChain bounds how many references and combinations may lead from one schema to the next for the same value.

@@ -2,37 +2,37 @@ package typegen
 
 import (
 	"slices"
-	"strings"
 
+	"j17/internal/spec/diag"
+	"j17/internal/spec/outline"
 	"j17/internal/value"
 )
 
 // schemas turns the schemas of one event type into types.
 type schemas struct {
 	model *model
-	// root is the schema that references start at, prefix what names of declarations start with.
-	root   value.Value
+	// prefix is what names of declarations start with.
 	prefix string
-	// refs maps references to the names of their declarations.
-	refs map[string]string
+	// refs has the names of the declarations of schemas that references lead to, by their places.
+	refs map[diag.Pointer]string
 }
 
 // of returns the type of the values that fit a schema, or of a few more. Keywords that say nothing about the shape of a
 // value are passed over.
-func (c *schemas) of(s value.Value) *typ {
+func (c *schemas) of(s outline.Schema) *typ {
 	if s.Kind() != value.Object {
 		return &typ{}
 	}
 	parts := []*typ{c.own(s)}
-	if ref := s.Get("$ref"); ref.Kind() == value.String {
-		parts = append(parts, c.ref(ref.Str()))
+	if to, ok := s.Ref(); ok {
+		parts = append(parts, c.ref(to))
 	}
-	for _, sub := range s.Get("allOf").Elems() {
+	for _, sub := range s.Member("allOf").Elements() {
 		parts = append(parts, c.of(sub))
 	}
 	for _, key := range []string{"anyOf", "oneOf"} {
 		var options []*typ
-		for _, sub := range s.Get(key).Elems() {
+		for _, sub := range s.Member(key).Elements() {
 			options = append(options, c.of(sub))
 		}
 		if len(options) > 0 {
@@ -43,7 +43,7 @@ func (c *schemas) of(s value.Value) *typ {
 }
 
 // own is what the schema itself says, without the schemas that it applies in place.
-func (c *schemas) own(s value.Value) *typ {
+func (c *schemas) own(s outline.Schema) *typ {
 	if v := s.Get("const"); !v.IsMissing() {
 		return &typ{kind: literal, values: []value.Value{v}}
 	}
@@ -87,14 +87,14 @@ func (c *schemas) own(s value.Value) *typ {
 	return either(options...)
 }
 
-func (c *schemas) array(s value.Value) *typ {
-	elem := c.of(s.Get("items"))
-	if first := s.Get("prefixItems"); first.Len() > 0 {
+func (c *schemas) array(s outline.Schema) *typ {
+	elem := c.of(s.Member("items"))
+	if first := s.Member("prefixItems"); first.Len() > 0 {
 		options := []*typ{}
-		for _, sub := range first.Elems() {
+		for _, sub := range first.Elements() {
 			options = append(options, c.of(sub))
 		}
-		if items := s.Get("items"); items.Kind() != value.Bool || items.Truth() {
+		if !s.Member("items").Never() {
 			options = append(options, elem)
 		}
 		elem = either(options...)
@@ -102,15 +102,15 @@ func (c *schemas) array(s value.Value) *typ {
 	return &typ{kind: array, elem: elem}
 }
 
-func (c *schemas) object(s value.Value) *typ {
+func (c *schemas) object(s outline.Schema) *typ {
 	properties := s.Get("properties").Members()
 	if len(properties) == 0 && s.Get("required").Len() == 0 {
 		var options []*typ
 		for _, m := range s.Get("patternProperties").Members() {
-			options = append(options, c.of(m.Value))
+			options = append(options, c.of(s.Member("patternProperties").Member(m.Key)))
 		}
-		more := s.Get("additionalProperties")
-		if more.Kind() != value.Bool || more.Truth() {
+		more := s.Member("additionalProperties")
+		if !more.Never() {
 			options = append(options, c.of(more))
 		}
 		if len(options) == 0 {
@@ -122,36 +122,28 @@ func (c *schemas) object(s value.Value) *typ {
 	required := s.Get("required").Elems()
 	for _, p := range properties {
 		optional := !slices.ContainsFunc(required, func(r value.Value) bool { return r.Str() == p.Key })
-		o.fields = append(o.fields, field{key: p.Key, typ: c.of(p.Value), optional: optional, about: p.Value.Get("description").Str()})
+		o.fields = append(o.fields, field{key: p.Key, typ: c.of(s.Property(p.Key)), optional: optional, about: p.Value.Get("description").Str()})
 	}
 	for _, r := range required {
 		if !slices.ContainsFunc(o.fields, func(f field) bool { return f.key == r.Str() }) {
-			o.fields = append(o.fields, field{key: r.Str(), typ: c.of(s.Get("additionalProperties"))})
+			o.fields = append(o.fields, field{key: r.Str(), typ: c.of(s.Member("additionalProperties"))})
 		}
 	}
 	return o
 }
 
-// ref returns the type of a reference within the schema.
-func (c *schemas) ref(ref string) *typ {
-	if name, ok := c.refs[ref]; ok {
+// ref returns the type of the schema that a reference leads to.
+func (c *schemas) ref(to outline.Schema) *typ {
+	if name, ok := c.refs[to.At]; ok {
 		return &typ{kind: reference, name: name}
 	}
-	pointer, ok := strings.CutPrefix(ref, "#/")
-	if !ok || strings.Contains(pointer, "%") {
-		return &typ{}
-	}
-	s := c.root
 	last := ""
-	for step := range strings.SplitSeq(pointer, "/") {
-		last = strings.ReplaceAll(strings.ReplaceAll(step, "~1", "/"), "~0", "~")
-		if s = s.Get(last); s.IsMissing() {
-			return &typ{}
-		}
+	for _, step := range to.At.Steps() {
+		last = step
 	}
 	d := c.model.declare(c.prefix+pascal(last), "", &typ{})
-	d.about = s.Get("description").Str()
-	c.refs[ref] = d.name
-	d.typ = c.of(s)
+	d.about = to.Get("description").Str()
+	c.refs[to.At] = d.name
+	d.typ = c.of(to)
 	return &typ{kind: reference, name: d.name}
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"unicode"
 
+	"j17/internal/spec/diag"
+	"j17/internal/spec/outline"
 	"j17/internal/value"
 )
 
@@ -101,10 +103,10 @@ func newModel(root value.Value) *model {
 			if s.IsMissing() {
 				continue // an event of the platform
 			}
-			c := &schemas{model: m, root: s, prefix: a.typeName + pascal(e.Key), refs: map[string]string{}}
+			c := &schemas{model: m, prefix: a.typeName + pascal(e.Key), refs: map[diag.Pointer]string{}}
 			d := m.declare(c.prefix+"Data", "the data of "+t.Key+"."+e.Key, &typ{})
-			c.refs["#"] = d.name
-			d.typ = c.of(s)
+			c.refs[""] = d.name
+			d.typ = c.of(outline.Of(s))
 			data[e.Key] = d.typ
 			a.events = append(a.events, event{e.Key, d.name})
 		}
