@@ -213,7 +213,7 @@ func (e *Engine) planInTurn(
 		return nil, nil, want, nil
 	}
 	if err := p.unit.Validate(); err != nil {
-		return p, nil, nil, storage(err)
+		return p, nil, nil, StorageError(err)
 	}
 	after := e.leaves(ctx, d, p, v)
 	tk = &ticket{d: d, plan: p, needs: v.needs, after: after, done: make(chan struct{})}
@@ -300,13 +300,13 @@ func (e *Engine) look(ctx context.Context, d *deployed, key j17.Key, v *view) (*
 	}
 	heads, err := e.store.Heads(ctx, d.env.tenant, []j17.Key{key})
 	if err != nil {
-		return nil, storage(err)
+		return nil, StorageError(err)
 	}
 	if heads[0].Length == 0 {
 		return d.Program(key.Type).First(), nil
 	}
 	f, err := e.stateOf(ctx, d.env.tenant, d, key, heads[0].Length, false, false)
-	return f, storage(err)
+	return f, StorageError(err)
 }
 
 // leaves computes the states that a plan leaves behind in the lanes that it holds alone.

@@ -24,10 +24,11 @@ import (
 )
 
 const (
-	tenant = j17.Tenant("ins_test/prod")
-	user   = "550e8400-e29b-41d4-a716-446655440001"
-	id     = "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10"
-	meta   = `"metadata":{"actor":{"type":"user","id":"` + user + `"}}`
+	tenant    = j17.Tenant("ins_test/prod")
+	elsewhere = j17.Tenant("ins_test/staging")
+	user      = "550e8400-e29b-41d4-a716-446655440001"
+	id        = "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10"
+	meta      = `"metadata":{"actor":{"type":"user","id":"` + user + `"}}`
 )
 
 const counterSpec = `{

@@ -130,6 +130,15 @@ func (e *Engine) deployed(t j17.Tenant) (*deployed, error) {
 	return nil, j17.Errorf(j17.CodeNoSpec, "No spec is deployed to this environment. Deploy one and try again.")
 }
 
+// Decider returns what is deployed to a tenant; CodeNoSpec where there is nothing.
+func (e *Engine) Decider(t j17.Tenant) (*decider.Decider, error) {
+	d, err := e.deployed(t)
+	if err != nil {
+		return nil, err
+	}
+	return d.Decider, nil
+}
+
 // append hands a unit that was decided under d to the store. The error is errRedeployed where d is not deployed any more.
 func (e *Engine) append(ctx context.Context, d *deployed, unit *store.Append) (store.Result, error) {
 	if d.env.current.Load() != d {
@@ -138,7 +147,7 @@ func (e *Engine) append(ctx context.Context, d *deployed, unit *store.Append) (s
 	unit.Fences = d.fence(unit.Fences)
 	results, err := e.store.Append(ctx, d.env.tenant, []store.Append{*unit})
 	if err != nil {
-		return store.Result{}, storage(err)
+		return store.Result{}, StorageError(err)
 	}
 	if d.fenced(&results[0]) {
 		return store.Result{}, errRedeployed
@@ -182,7 +191,7 @@ func (e *Engine) renew(ctx context.Context, d *deployed) error {
 		return nil
 	case <-asked.done:
 	case <-ctx.Done():
-		return storage(ctx.Err())
+		return StorageError(ctx.Err())
 	}
 	switch {
 	case env.current.Load() != d:

@@ -26,8 +26,8 @@ func preconditionFailed() error {
 	return j17.Errorf(j17.CodePreconditionFailed, "The aggregate is no longer the one that If-Match names. Read it again and decide anew.")
 }
 
-// storage translates the failure of a store's call.
-func storage(err error) error {
+// StorageError is the failure of a store's call as a caller sees it, nil for nil.
+func StorageError(err error) error {
 	var corruption *store.CorruptionError
 	switch {
 	case err == nil:

@@ -56,8 +56,8 @@ func (d *deployed) assigned(key j17.Key, values []string) j17.Names {
 	return id
 }
 
-// identity returns the names that an aggregate has taken.
-func (e *Engine) identity(ctx context.Context, t j17.Tenant, d *deployed, key j17.Key) (j17.Names, error) {
+// Names returns the names that an aggregate has taken.
+func (e *Engine) Names(ctx context.Context, t j17.Tenant, d *decider.Decider, key j17.Key) (j17.Names, error) {
 	var id j17.Names
 	typ := d.Types[key.Type]
 	if typ.Handle != "" {
@@ -85,7 +85,7 @@ func (e *Engine) name(ctx context.Context, t j17.Tenant, space store.Space, key 
 	if errors.Is(err, store.ErrNotFound) {
 		return "", nil
 	}
-	return string(item.Value), storage(err)
+	return string(item.Value), StorageError(err)
 }
 
 // resolve turns what a caller calls an aggregate into its key. A handle or a public id of an aggregate type that has them

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,8 @@ import (
 
 	"j17"
 	"j17/internal/engine"
+	"j17/internal/eventfile"
+	"j17/internal/loading"
 	"j17/internal/store"
 )
 
@@ -133,9 +136,12 @@ func (f *fixture) operate(t *testing.T, kind int, name string) (input, output an
 		return write(command(t, path+"/was_deposited", body), deposit{int64(n)})
 	}
 	if len(name)%2 == 0 {
-		r := recording(`{"key":"account:` + id + `","type":"was_deposited","data":{"name":"` + name + `"},"metadata":{"actor":{"type":"user","id":"` + user + `"}}}` + "\n")
-		r.Tenant = tenant
-		if done, err := f.Record(t.Context(), r); err != nil || done.Stored != 1 {
+		text := `{"key":"account:` + id + `","type":"was_deposited","data":{"name":"` + name + `"},"metadata":{"actor":{"type":"user","id":"` + user + `"}}}` + "\n"
+		loader := loading.Loader{Engine: f.Engine, Store: f.store}
+		if done, err := loader.Record(t.Context(), &loading.Recording{
+			Tenant: tenant, ID: sha256.Sum256([]byte(text)),
+			Open: func() (*eventfile.Reader, error) { return eventfile.NewReader(strings.NewReader(text)), nil },
+		}); err != nil || done.Stored != 1 {
 			t.Errorf("%+v, %v", done, err)
 		}
 		return history{}, nil

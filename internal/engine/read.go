@@ -55,7 +55,7 @@ func (e *Engine) locate(ctx context.Context, t j17.Tenant, aggregateType, id str
 	}
 	heads, err := e.store.Heads(ctx, t, []j17.Key{key})
 	if err != nil {
-		return nil, j17.Key{}, store.Head{}, storage(err)
+		return nil, j17.Key{}, store.Head{}, StorageError(err)
 	}
 	return d, key, heads[0], nil
 }
@@ -76,7 +76,7 @@ func (e *Engine) Load(ctx context.Context, t j17.Tenant, aggregateType, id strin
 	if o.Until != nil && head.LastTime > *o.Until {
 		past = true
 		if length, err = e.lengthAt(ctx, t, key, length, *o.Until); err != nil {
-			return State{}, storage(err)
+			return State{}, StorageError(err)
 		}
 	}
 	if length == 0 {
@@ -87,11 +87,11 @@ func (e *Engine) Load(ctx context.Context, t j17.Tenant, aggregateType, id strin
 	}
 	s, err := e.stateOf(ctx, t, d, key, length, past, o.Replay)
 	if err != nil {
-		return State{}, storage(err)
+		return State{}, StorageError(err)
 	}
 	state := State{Key: key, Data: s.Data, JSON: s.JSON, Length: s.Length, EntityTag: d.Program(key.Type).EntityTag(s.Length)}
 	if decider.Named(d.Types[key.Type]) {
-		state.Names, err = e.identity(ctx, t, d, key)
+		state.Names, err = e.Names(ctx, t, d.Decider, key)
 	}
 	return state, err
 }
@@ -141,7 +141,7 @@ func (e *Engine) Events(ctx context.Context, t j17.Tenant, aggregateType, id str
 	from := uint64(1)
 	if !after.IsZero() {
 		if from, err = e.store.VersionAfter(ctx, t, key, after); err != nil {
-			return nil, storage(err)
+			return nil, StorageError(err)
 		}
 	}
 	to := min(head.Length, from+uint64(max(count, 1))-1)
@@ -150,7 +150,7 @@ func (e *Engine) Events(ctx context.Context, t j17.Tenant, aggregateType, id str
 			return
 		}
 		for ev, err := range e.store.ReadStream(ctx, t, key, from, to) {
-			if !yield(ev, storage(err)) {
+			if !yield(ev, StorageError(err)) {
 				return
 			}
 		}
@@ -168,7 +168,7 @@ func (e *Engine) IDs(ctx context.Context, t j17.Tenant, aggregateType, after str
 	}
 	ids, err = e.store.Streams(ctx, t, aggregateType, after, count+1)
 	if err != nil {
-		return nil, false, storage(err)
+		return nil, false, StorageError(err)
 	}
 	if len(ids) > count {
 		return ids[:count], true, nil
@@ -203,4 +203,13 @@ func (e *Engine) Singleton(ctx context.Context, t j17.Tenant, name string) ([]St
 		}
 	}
 	return states, true, nil
+}
+
+// Types lists the aggregate types of a tenant's spec in byte order.
+func (e *Engine) Types(t j17.Tenant) ([]string, error) {
+	d, err := e.deployed(t)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Sorted(maps.Keys(d.Types)), nil
 }

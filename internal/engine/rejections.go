@@ -111,7 +111,7 @@ func (e *Engine) ImplicationFailures(ctx context.Context, t j17.Tenant, offset, 
 	items := e.failed.unwritten(t)
 	stored, err := e.store.Scan(ctx, t, failedImplications, store.Range{}, keptFailures)
 	if err != nil {
-		return nil, false, storage(err)
+		return nil, false, StorageError(err)
 	}
 	items = append(items, stored...)
 	slices.SortFunc(items, func(a, b store.Item) int { return strings.Compare(a.Key, b.Key) })
@@ -123,7 +123,7 @@ func (e *Engine) ImplicationFailures(ctx context.Context, t j17.Tenant, offset, 
 		}
 		var f decider.ImplicationFailure
 		if err := json.Unmarshal(items[i].Value, &f); err != nil {
-			return nil, false, storage(&store.CorruptionError{Where: "a kept rejection", Err: err})
+			return nil, false, StorageError(&store.CorruptionError{Where: "a kept rejection", Err: err})
 		}
 		list = append(list, f)
 	}

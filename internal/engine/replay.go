@@ -43,7 +43,7 @@ func (e *Engine) Replay(
 	var beyond error
 	for ev, err := range e.store.ReadStream(ctx, t, key, 1, length) {
 		if err != nil {
-			return value.Value{}, storage(err)
+			return value.Value{}, StorageError(err)
 		}
 		if f.Length%lookEvery == 0 && ctx.Err() != nil {
 			return value.Value{}, ctx.Err()
@@ -64,14 +64,14 @@ func (e *Engine) Replay(
 			}
 			f.Pass(ed, &te)
 		default:
-			return value.Value{}, storage(decider.ReplayFailed(err, &te, f.Length+1))
+			return value.Value{}, StorageError(decider.ReplayFailed(err, &te, f.Length+1))
 		}
 	}
 	switch {
 	case beyond != nil:
 		return value.Value{}, beyond
 	case f.Length != length:
-		return value.Value{}, storage(&store.CorruptionError{Where: key.String(), Err: fmt.Errorf("%d events were found where %d should be", f.Length, length)})
+		return value.Value{}, StorageError(&store.CorruptionError{Where: key.String(), Err: fmt.Errorf("%d events were found where %d should be", f.Length, length)})
 	}
 	return f.Data, nil
 }

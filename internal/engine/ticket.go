@@ -221,7 +221,7 @@ func (t *turns) land(tickets []*ticket, results []store.Result, err error) {
 	for i, tk := range tickets {
 		switch {
 		case err != nil:
-			t.end(tk, ticketFailed, storage(err))
+			t.end(tk, ticketFailed, StorageError(err))
 		case results[i].Outcome == store.Committed:
 			tk.result = results[i]
 			for _, a := range tk.after {

@@ -41,7 +41,7 @@ func (e *Engine) execute(ctx context.Context, d *deployed, c *Command) (Receipt,
 	if c.IdempotencyKey != "" {
 		first, err := e.store.Command(ctx, c.Tenant, commandID(c.IdempotencyKey))
 		if err != nil {
-			return Receipt{}, storage(err)
+			return Receipt{}, StorageError(err)
 		}
 		if first != nil {
 			return e.replay(ctx, d, c, first)
@@ -170,7 +170,7 @@ func (p *plan) write(events []decider.Event) {
 func (e *Engine) matching(ctx context.Context, d *deployed, c *Command, key j17.Key) (uint64, error) {
 	heads, err := e.store.Heads(ctx, c.Tenant, []j17.Key{key})
 	if err != nil {
-		return 0, storage(err)
+		return 0, StorageError(err)
 	}
 	length := heads[0].Length
 	present := d.Program(key.Type).EntityTag(length)
@@ -245,7 +245,7 @@ func (e *Engine) replay(ctx context.Context, d *deployed, c *Command, first *sto
 	own, n := binary.Uvarint(rest)
 	last, m := binary.Uvarint(rest[max(n, 0):])
 	if n <= 0 || m <= 0 || own == 0 || own > uint64(len(first.IDs)) || last >= uint64(len(first.IDs)) {
-		return Receipt{}, storage(&store.CorruptionError{Where: "the record of an idempotency key", Err: fmt.Errorf("%d own events of %d", own, len(first.IDs))})
+		return Receipt{}, StorageError(&store.CorruptionError{Where: "the record of an idempotency key", Err: fmt.Errorf("%d own events of %d", own, len(first.IDs))})
 	}
 	p := plan{key: j17.Key{Type: c.Type, ID: string(rest[n+m:])}, own: int(own), last: int(last)}
 	if !c.New {
@@ -264,6 +264,6 @@ func (e *Engine) replay(ctx context.Context, d *deployed, c *Command, first *sto
 		return r, nil
 	}
 	var err error
-	r.Names, err = e.identity(ctx, c.Tenant, d, p.key)
+	r.Names, err = e.Names(ctx, c.Tenant, d.Decider, p.key)
 	return r, err
 }

@@ -17,6 +17,7 @@ import (
 	"j17/internal/control"
 	"j17/internal/engine"
 	"j17/internal/eventfile"
+	"j17/internal/loading"
 )
 
 // exportEvents is GET export: all events, or the present states of all aggregates, one a line or as one document.
@@ -26,7 +27,7 @@ func (c *call) exportEvents(w http.ResponseWriter) error {
 		return j17.Errorf(j17.CodeInvalidParameter, "after is a position of events; aggregates are exported as they are now").At("after")
 	}
 	out := &lines{c: c, w: w, of: of, whole: c.query["format"] == "json"}
-	events, err := c.api.Engine.Export(c.request.Context(), c.tenant, c.query["type"], c.streamID("after"))
+	events, err := c.api.Loader.Export(c.request.Context(), c.tenant, c.query["type"], c.streamID("after"))
 	if err != nil {
 		return err
 	}
@@ -100,7 +101,7 @@ func (c *call) record(w http.ResponseWriter, action string, first bool) error {
 		return err
 	}
 	defer file.f.Close() //nolint:errcheck // it was only read
-	done, err := c.api.Engine.Record(c.request.Context(), &engine.Recording{Tenant: c.tenant, ID: file.sum, First: first, Open: file.open})
+	done, err := c.api.Loader.Record(c.request.Context(), &loading.Recording{Tenant: c.tenant, ID: file.sum, First: first, Open: file.open})
 	if done.Stored > 0 {
 		c.loaded(action, done.Stored)
 	}
@@ -123,7 +124,7 @@ func (c *call) injectEvents(w http.ResponseWriter) error {
 		return err
 	}
 	defer file.f.Close() //nolint:errcheck // it was only read
-	done, err := c.api.Engine.Inject(c.request.Context(), c.tenant, c.correlationID, file.open)
+	done, err := c.api.Loader.Inject(c.request.Context(), c.tenant, c.correlationID, file.open)
 	if done.Stored > 0 {
 		c.loaded("events.inject", done.Stored)
 	}

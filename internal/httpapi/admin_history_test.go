@@ -15,8 +15,8 @@ import (
 	"j17"
 )
 
-// loading is an administration whose staging environment has the spec of production.
-func loading(tb testing.TB, change func(*httpapi.Options)) *administration {
+// importing is an administration whose staging environment has the spec of production.
+func importing(tb testing.TB, change func(*httpapi.Options)) *administration {
 	tb.Helper()
 	tb.Setenv("TMPDIR", tb.TempDir())
 	a := administerWith(tb, change)
@@ -35,7 +35,7 @@ func note(id, text, more string) string {
 }
 
 func TestEventsMoveBetweenEnvironments(t *testing.T) {
-	a := loading(t, nil)
+	a := importing(t, nil)
 	const staging = "app-staging.j17.example"
 	for i := range 3 {
 		a.do(t, "POST", "/note/global/was_written", fmt.Sprintf(`{"data":{"text":"<%d>"},%s}`, i, actor))
@@ -92,7 +92,7 @@ func TestEventsMoveBetweenEnvironments(t *testing.T) {
 }
 
 func TestWhatCannotBeLoaded(t *testing.T) {
-	a := loading(t, func(o *httpapi.Options) { o.MaxImportBytes = 1000 })
+	a := importing(t, func(o *httpapi.Options) { o.MaxImportBytes = 1000 })
 	good := note("ABC123XYZ", "x", `,"timestamp":1600000000`)
 	for name, tc := range map[string]struct {
 		token, env, route, contentType, body string
@@ -145,7 +145,7 @@ func TestWhatCannotBeLoaded(t *testing.T) {
 }
 
 func TestTestDataOverHTTP(t *testing.T) {
-	a := loading(t, nil)
+	a := importing(t, nil)
 	body := `[{"key":"note:global","type":"was_written","data":{"text":"one"}},` + note("global", "two", "") + `]`
 	got := a.ask(t, a.admin, http.MethodPost, "control.j17.example", "/api/instances/"+a.instance.ID+"/ops/staging/inject", body)
 	if got.status != 200 || got.body != `{"ok":true,"events":2,"stored":2,"implied":0,"imported":2}` {

@@ -21,6 +21,7 @@ import (
 	"j17/internal/deploy"
 	"j17/internal/engine"
 	"j17/internal/ident"
+	"j17/internal/loading"
 	"j17/internal/store"
 	"j17/internal/usage"
 )
@@ -34,6 +35,7 @@ type Storage interface {
 // Options configures an API. All fields are required unless they say otherwise.
 type Options struct {
 	Engine   *engine.Engine
+	Loader   *loading.Loader
 	Store    Storage
 	Registry *control.Registry
 	Blobs    *blob.Store

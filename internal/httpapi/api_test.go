@@ -24,6 +24,7 @@ import (
 	"j17/internal/control"
 	"j17/internal/engine"
 	"j17/internal/httpapi"
+	"j17/internal/loading"
 	"j17/internal/spec"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
@@ -75,7 +76,7 @@ func newFixture(tb testing.TB, change func(*httpapi.Options)) *fixture {
 	e := engine.New(engine.Options{Store: s, Clock: f.clock, Logger: logger})
 	e.Deploy(j17.TenantOf(f.instance.ID, j17.Prod), compiled, nil)
 	o := httpapi.Options{
-		Engine: e, Store: s, Registry: f.registry, Auth: auth.New(f.registry, f.clock), Clock: f.clock, Logger: logger,
+		Engine: e, Loader: &loading.Loader{Engine: e, Store: s}, Store: s, Registry: f.registry, Auth: auth.New(f.registry, f.clock), Clock: f.clock, Logger: logger,
 		Version: "test", BaseDomain: "j17.example", DefaultInstance: f.instance.ID,
 	}
 	if change != nil {

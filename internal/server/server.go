@@ -27,6 +27,7 @@ import (
 	"j17/internal/deploy"
 	"j17/internal/engine"
 	"j17/internal/httpapi"
+	"j17/internal/loading"
 	"j17/internal/sandbox/container"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
@@ -221,6 +222,7 @@ func (s *Server) Close() error {
 
 // api completes the options of the HTTP interface with what every server has.
 func (s *Server) api(o httpapi.Options) *httpapi.API {
+	o.Loader = &loading.Loader{Engine: s.engine, Store: s.store}
 	o.Engine, o.Store, o.Registry, o.Auth, o.Blobs, o.Deploy = s.engine, s.store, s.registry, s.auth, s.blobs, s.deploy
 	o.Usage, o.TrustedProxies, o.ForwardedHeader = s.usage, s.options.TrustedProxies, s.options.ForwardedHeader
 	o.Keys, o.Addresses = rateLimit(s.options.KeyRate), rateLimit(s.options.AddressRate)

@@ -1,7 +1,6 @@
-package engine
+package loading
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -10,94 +9,19 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
-	"iter"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"j17"
 	"j17/internal/decider"
+	"j17/internal/engine"
 	"j17/internal/eventfile"
 	"j17/internal/ident"
 	"j17/internal/spec/diag"
 	"j17/internal/store"
 	"j17/internal/value"
 )
-
-// ExportedEvent is a stored event as an export shows it.
-type ExportedEvent struct {
-	*j17.Event
-	// Names is what the aggregate is called, with the first event of an aggregate only.
-	j17.Names
-}
-
-// exportPage is how many events of a feed are read at once.
-const exportPage = 1000
-
-// Export yields the events of a tenant that stand after a position in the order in which they were stored, of one aggregate
-// type or, for "", of all. It ends where there are no more, with an error if an export from the start has not found as many events
-// as the store says there were when it began. An event is valid until the next step.
-func (e *Engine) Export(ctx context.Context, t j17.Tenant, aggregateType string, after j17.StreamID) (iter.Seq2[ExportedEvent, error], error) {
-	d, err := e.deployed(t)
-	if err != nil {
-		return nil, err
-	}
-	if aggregateType != "" {
-		if _, err := d.AggregateType(aggregateType); err != nil {
-			return nil, err
-		}
-	}
-	from := after
-	extent, err := e.store.Extent(ctx, t)
-	if err != nil {
-		return nil, storage(err)
-	}
-	return func(yield func(ExportedEvent, error) bool) {
-		var found uint64
-		for more := true; more; {
-			more = false
-			for ev, err := range e.store.ReadFeed(ctx, t, after, exportPage) {
-				if err != nil {
-					yield(ExportedEvent{}, storage(err))
-					return
-				}
-				after, more = ev.StreamID, true
-				if ev.StreamID.Compare(extent.Last) <= 0 {
-					found++
-				}
-				if aggregateType != "" && ev.Key.Type != aggregateType {
-					continue
-				}
-				out := ExportedEvent{Event: ev}
-				if typ := d.Types[ev.Key.Type]; ev.Version == 1 && typ != nil && decider.Named(typ) {
-					out.Names, err = e.identity(ctx, t, d, ev.Key)
-				}
-				if !yield(out, err) || err != nil {
-					return
-				}
-			}
-		}
-		if from != (j17.StreamID{}) || found == extent.Events {
-			return
-		}
-		// An environment that was removed meanwhile has no events any more.
-		if now, err := e.store.Extent(ctx, t); err != nil || now.Events >= extent.Events {
-			yield(ExportedEvent{}, storage(&store.CorruptionError{
-				Where: "the events of " + string(t), Err: errors.Join(err, fmt.Errorf("%d were found of %d that were stored", found, extent.Events)),
-			}))
-		}
-	}, nil
-}
-
-// Types lists the aggregate types of a tenant's spec in byte order.
-func (e *Engine) Types(t j17.Tenant) ([]string, error) {
-	d, err := e.deployed(t)
-	if err != nil {
-		return nil, err
-	}
-	return slices.Sorted(maps.Keys(d.Types)), nil
-}
 
 // Recording is a file of events that happened before, here or elsewhere, and are to be stored as they were: with their time,
 // their actors and the names of their aggregates. What they bring about, they have brought about then: nothing reacts to
@@ -136,29 +60,28 @@ const (
 
 // Record stores the events of a recording. A file with faults is refused as a whole, with the place of each; what it returns
 // beside any later error has been stored.
-func (e *Engine) Record(ctx context.Context, r *Recording) (Recorded, error) {
-	d, err := e.deployed(r.Tenant)
+func (l *Loader) Record(ctx context.Context, r *Recording) (Recorded, error) {
+	past, err := l.Engine.Recorder(r.Tenant)
 	if err != nil {
 		return Recorded{}, err
 	}
-	c := &recorder{e: e, d: d, r: r, now: e.now(d.env), seed: maphash.MakeSeed()}
+	c := &recorder{Loader: l, past: past, d: past.Decider(), r: r, now: past.Now(), seed: maphash.MakeSeed()}
 	c.examine = c.examinePast
 	if err := c.checkAll(ctx); err != nil {
 		return Recorded{}, err
 	}
 	if r.First && len(c.known) == 0 {
-		for _, err := range e.store.ReadFeed(ctx, r.Tenant, j17.StreamID{}, 1) {
+		for _, err := range l.Store.ReadFeed(ctx, r.Tenant, j17.StreamID{}, 1) {
 			if err != nil {
-				return Recorded{}, storage(err)
+				return Recorded{}, engine.StorageError(err)
 			}
 			return Recorded{}, notEmpty()
 		}
 	}
 	if c.highest > 0 {
 		// From here on nobody is given a number that the file has. Whoever was given one before has it now.
-		number := strconv.AppendUint(nil, c.highest, 10)
-		if err := e.store.Write(ctx, r.Tenant, []store.Side{{Op: store.Raise, Space: numberIndex, Key: numberLatest, Value: number}}); err != nil {
-			return Recorded{}, storage(err)
+		if err := past.Reserve(ctx, c.highest); err != nil {
+			return Recorded{}, err
 		}
 		if err := c.checkAll(ctx); err != nil {
 			return Recorded{}, err
@@ -173,14 +96,14 @@ func (e *Engine) Record(ctx context.Context, r *Recording) (Recorded, error) {
 // checkAll checks the whole file and stores nothing.
 func (c *recorder) checkAll(ctx context.Context) error {
 	c.streams, c.claimed, c.known, c.highest = map[uint64]pastStream{}, map[uint64]uint64{}, map[int]bool{}, 0
-	item, err := c.e.store.Get(ctx, c.r.Tenant, recordedFiles, c.file())
+	item, err := c.Store.Get(ctx, c.r.Tenant, recordedFiles, c.file())
 	switch {
 	case err == nil:
 		if c.stored, err = strconv.Atoi(string(item.Value)); err != nil {
-			return storage(&store.CorruptionError{Where: "the record of an imported file", Err: err})
+			return engine.StorageError(&store.CorruptionError{Where: "the record of an imported file", Err: err})
 		}
 	case !errors.Is(err, store.ErrNotFound):
-		return storage(err)
+		return engine.StorageError(err)
 	}
 	if err := c.units(ctx, c.check); err != nil {
 		return err
@@ -204,10 +127,11 @@ func notEmpty() error {
 
 // recorder stores one recording.
 type recorder struct {
-	e   *Engine
-	d   *deployed
-	r   *Recording
-	now int64
+	*Loader
+	past *engine.Recorder
+	d    *decider.Decider
+	r    *Recording
+	now  int64
 	// examine makes the checks of one event that need no other.
 	examine func(context.Context, *eventfile.Event) (*decider.Admitted, error)
 	// seed makes hashes, by which aggregates and names are remembered: a file may have millions of them. Two with the same hash
@@ -222,10 +146,8 @@ type recorder struct {
 	known map[int]bool
 	// highest is the highest number in a public id of the file.
 	highest uint64
-	// spent is what trying the events has cost so far, in units of package work.
-	spent  int64
-	faults []error
-	done   Recorded
+	faults  []error
+	done    Recorded
 }
 
 // pastStream is what is known of an aggregate while a file is checked.
@@ -411,7 +333,7 @@ func (c *recorder) examinePast(ctx context.Context, file *eventfile.Event) (*dec
 	case x.Timestamp != nil && (*x.Timestamp < 1 || *x.Timestamp > c.now):
 		return nil, j17.Errorf(j17.CodeInvalidField, "'timestamp' must be the time of the event in Unix seconds and not lie in the future").At("metadata.timestamp")
 	}
-	return x, c.d.checkNames(x.Key, file.Names)
+	return x, checkNames(c.d, x.Key, file.Names)
 }
 
 // maxPastNumber is the highest number that an import may bring along: far beyond what anyone counts to, and far below where
@@ -419,7 +341,7 @@ func (c *recorder) examinePast(ctx context.Context, file *eventfile.Event) (*dec
 const maxPastNumber = 1_000_000_000_000_000
 
 // checkNames checks the form of names that an aggregate is to have.
-func (d *deployed) checkNames(key j17.Key, names j17.Names) error {
+func checkNames(d *decider.Decider, key j17.Key, names j17.Names) error {
 	typ := d.Types[key.Type]
 	if names.Handle != "" {
 		h, err := ident.ParseHandle(names.Handle)
@@ -466,14 +388,11 @@ func (c *recorder) recall(ctx context.Context, u *pastUnit) error {
 		c.known[u.number] = true
 		return nil
 	}
-	first, err := c.e.store.Command(ctx, c.r.Tenant, c.command(u))
-	if err != nil {
-		return storage(err)
-	}
-	if first != nil {
+	known, err := c.past.Known(ctx, c.command(u))
+	if known {
 		c.known[u.number] = true
 	}
-	return nil
+	return err
 }
 
 // compare keeps what of a unit contradicts the events before it.
@@ -487,9 +406,9 @@ func (c *recorder) compare(ctx context.Context, u *pastUnit) error {
 		if fresh {
 			s.names = maphash.Comparable(c.seed, ev.file.Names)
 			if !stored {
-				heads, err := c.e.store.Heads(ctx, c.r.Tenant, []j17.Key{ev.Key})
+				heads, err := c.Store.Heads(ctx, c.r.Tenant, []j17.Key{ev.Key})
 				if err != nil {
-					return storage(err)
+					return engine.StorageError(err)
 				}
 				s.last = heads[0].LastTime
 			}
@@ -535,19 +454,23 @@ func (c *recorder) claim(ctx context.Context, key j17.Key, names j17.Names, s pa
 	present := j17.Names{}
 	if look {
 		var err error
-		if present, err = c.e.identity(ctx, c.r.Tenant, c.d, key); err != nil {
+		if present, err = c.Engine.Names(ctx, c.r.Tenant, c.d, key); err != nil {
 			return err
 		}
 	}
-	number, _ := c.d.Number(names.PublicID)
+	var owners engine.Owners
+	if look {
+		var err error
+		if owners, err = c.past.Owners(ctx, names); err != nil {
+			return err
+		}
+	}
 	claimant := maphash.Comparable(c.seed, key)
 	for _, n := range []struct {
-		path, name, present string
-		index               store.Space
-		indexed             string
+		path, name, present, owner string
 	}{
-		{"handle", names.Handle, present.Handle, handleIndex, names.Handle},
-		{"public_id", names.PublicID, present.PublicID, numberIndex, number},
+		{"handle", names.Handle, present.Handle, owners.Handle},
+		{"public_id", names.PublicID, present.PublicID, owners.PublicID},
 	} {
 		if n.name == "" {
 			continue
@@ -563,11 +486,7 @@ func (c *recorder) claim(ctx context.Context, key j17.Key, names j17.Names, s pa
 		if n.present != "" && n.present != n.name {
 			return j17.Errorf(j17.CodeConflict, "The aggregate is called '%s' here, and names are for good", n.present).At(n.path)
 		}
-		owner, err := c.e.name(ctx, c.r.Tenant, n.index, n.indexed)
-		if err != nil {
-			return err
-		}
-		if owner != "" && owner != key.String() {
+		if n.owner != "" && n.owner != key.String() {
 			return taken(n.path, n.name)
 		}
 	}
@@ -583,110 +502,52 @@ func (c *recorder) store(ctx context.Context, u *pastUnit) error {
 		c.done.Known += len(u.events)
 		return nil
 	}
-	for deadline := c.e.clock.Now().Add(c.e.writeWait); ; {
-		p, err := c.plan(ctx, u)
-		if j17.CodeOf(err) == j17.CodeConflict {
-			// Unless it was the same file, which somebody else is storing.
-			if err := c.recall(ctx, u); err != nil {
-				return err
-			}
-			if c.known[u.number] {
-				c.done.Known += len(u.events)
-				return nil
-			}
-		}
-		if err != nil {
-			return err
-		}
-		if err := c.try(ctx, u, p); err != nil {
-			return err
-		}
-		r, err := c.e.append(ctx, c.d, &p.unit)
-		if errors.Is(err, errRedeployed) {
-			return j17.Errorf(j17.CodeConflict, "Another spec was deployed while the file was stored, and the rest of it is to be checked against that one. Import the file again.")
-		}
-		if err != nil {
-			return err
-		}
-		switch r.Outcome {
-		case store.Committed:
-			c.done.Stored += len(u.events)
-			c.e.committed(c.r.Tenant, c.d, p, &r)
-			return nil
-		case store.Duplicate:
-			c.done.Known += len(u.events)
-			return nil
-		case store.Conflict:
-			if slices.ContainsFunc(r.Sides, func(s store.SideConflict) bool { return s.Space == firstLoad }) {
-				return notEmpty()
-			}
-			c.e.counts.replanned.Add(1)
-		case store.TooEarly: // the unit has no time of its own
-		}
-		if !c.e.clock.Now().Before(deadline) {
-			c.e.counts.busy.Add(1)
-			return j17.Errorf(j17.CodeBusy, "Others write to the aggregates of the file, or take their names, while it is stored. Import the file again: it goes on where it was.")
-		}
+
+	// What is known of the file is written with the events.
+	past := engine.Past{ID: c.command(u), Events: make([]engine.PastEvent, len(u.events))}
+	past.Side = []store.Side{{Op: store.Raise, Space: recordedFiles, Key: c.file(), Value: strconv.AppendInt(nil, int64(u.number)+1, 10)}}
+	if c.r.First && u.number == 0 {
+		past.Side = append(past.Side, store.Side{Op: store.Put, Space: firstLoad, Key: "file", Value: []byte(c.file()), Cond: store.IfAbsent})
 	}
+	for i := range u.events {
+		past.Events[i] = engine.PastEvent{Admitted: &u.events[i].Admitted, Names: u.events[i].file.Names}
+	}
+
+	// Others may store the same file, or write to its aggregates.
+	known, err := c.past.Store(ctx, &past)
+	if lost, ok := errors.AsType[*store.SideConflict](err); ok && lost.Space == firstLoad {
+		return notEmpty()
+	}
+	if e, ok := errors.AsType[*j17.Error](err); ok && e.EventIndex != nil {
+		return c.notStored(&u.events[*e.EventIndex], e)
+	}
+	if err != nil {
+		return err
+	}
+	if known {
+		c.done.Known += len(u.events)
+	} else {
+		c.done.Stored += len(u.events)
+	}
+	return nil
 }
 
-// plan turns a unit into an append, from what the store has now.
-func (c *recorder) plan(ctx context.Context, u *pastUnit) (*plan, error) {
-	p := &plan{own: 0}
-	p.unit.Timestamp, p.unit.Decided = c.e.now(c.d.env), true
-	p.unit.Side = []store.Side{{Op: store.Raise, Space: recordedFiles, Key: c.file(), Value: strconv.AppendInt(nil, int64(u.number)+1, 10)}}
-	p.unit.Command = &store.Command{ID: c.command(u), Expires: c.e.clock.Now().Add(idempotencyWindow)}
-	var keys []j17.Key
-	first := map[j17.Key]*pastEvent{}
-	for i := range u.events {
-		ev := &u.events[i]
-		if first[ev.Key] == nil {
-			first[ev.Key] = ev
-			keys = append(keys, ev.Key)
-		}
-		o := &ev.Events[0]
-		n := store.NewEvent{Key: o.Key, Type: o.Type, Data: o.JSON, Metadata: o.Metadata}
-		if ev.Timestamp != nil {
-			n.Timestamp = *ev.Timestamp
-		}
-		p.unit.Events = append(p.unit.Events, n)
+// notStored is the error for an event of the file that the engine does not take.
+func (c *recorder) notStored(ev *pastEvent, why *j17.Error) error {
+	out := *why
+	out.EventIndex = nil
+	if why.Code != j17.CodeWorkLimit {
+		out.Message = fmt.Sprintf("Line %d: %s", ev.line, why.Message)
+		return &out
 	}
-	heads, err := c.e.store.Heads(ctx, c.r.Tenant, keys)
-	if err != nil {
-		return nil, storage(err)
+	out.Message = fmt.Sprintf("Line %d: the event %s of %s was not stored, nor what follows it: %s. %d events before it have been stored.",
+		ev.line, ev.file.Type, ev.Key, why.Message, c.done.Stored+c.done.Known)
+	field := j17.FieldError{Pointer: "/" + strconv.Itoa(ev.index), Message: why.Message}
+	if ev.element {
+		field.Index = &ev.index
+	} else {
+		field.Line = ev.line
 	}
-	if c.r.First && u.number == 0 {
-		p.unit.Side = append(p.unit.Side, store.Side{Op: store.Put, Space: firstLoad, Key: "file", Value: []byte(hex.EncodeToString(c.r.ID[:])), Cond: store.IfAbsent})
-	}
-	last := make(map[j17.Key]int64, len(keys))
-	for i, key := range keys {
-		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key, Length: heads[i].Length})
-		ev := first[key]
-		last[key] = heads[i].LastTime
-		typ := c.d.Types[key.Type]
-		if typ.Handle != "" {
-			p.unit.Assign = append(p.unit.Assign, store.Assignment{
-				Space: handles, Owner: key.String(), Index: handleIndex, Value: cmp.Or(ev.file.Handle, c.e.mint.Handle(typ.Handle)),
-			})
-		}
-		if typ.Sequence {
-			a := store.Assignment{Space: numbers, Owner: key.String(), Index: numberIndex, Counter: numberLatest}
-			if number, ok := c.d.Number(ev.file.PublicID); ok {
-				a.Value, a.Counter = number, ""
-			}
-			p.unit.Assign = append(p.unit.Assign, a)
-		}
-	}
-	for i := range u.events {
-		ev := &u.events[i]
-		at := p.unit.Timestamp
-		if ev.Timestamp != nil {
-			at = *ev.Timestamp
-		}
-		if at < last[ev.Key] {
-			return nil, j17.Errorf(j17.CodeConflict, "Line %d: the event lies before the last one of %s, at %d: somebody else has written to the aggregate meanwhile, or an event without a time in front of it happens now", ev.line, ev.Key, last[ev.Key])
-		}
-		last[ev.Key] = at
-	}
-	return p, nil
+	out.Errors = []j17.FieldError{field}
+	return j17.InEvent(&out, ev.index)
 }

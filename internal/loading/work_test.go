@@ -1,4 +1,4 @@
-package engine_test
+package loading_test
 
 import (
 	"errors"
@@ -26,7 +26,7 @@ func TestAnImportLeavesAggregatesReadable(t *testing.T) {
 		"little work": {100, false, false}, "too much": {30_000, false, true}, "too much, in an array": {30_000, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, engine.Options{})
+			f := newFixture(t)
 			f.deploy(t, heavySpec)
 			// The first unit ends behind the first 500 events.
 			events := []string{event("was_set", `{"list":[`+repeated("1", tc.elements)+`]}`)}

@@ -1,4 +1,4 @@
-package engine_test
+package loading_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"j17"
 	"j17/internal/engine"
 	"j17/internal/eventfile"
+	"j17/internal/loading"
 	"j17/internal/spec"
 	"j17/internal/store"
 )
@@ -58,8 +59,8 @@ func (f *fixture) export(tb testing.TB, t j17.Tenant, aggregateType string, afte
 	return b.String()
 }
 
-func recording(text string) *engine.Recording {
-	return &engine.Recording{
+func recording(text string) *loading.Recording {
+	return &loading.Recording{
 		Tenant: elsewhere, ID: sha256.Sum256([]byte(text)),
 		Open: func() (*eventfile.Reader, error) { return eventfile.NewReader(strings.NewReader(text)), nil },
 	}
@@ -110,7 +111,7 @@ func TestHistoryMovesToAnotherTenant(t *testing.T) {
 		t.Fatal(err)
 	}
 	events := strings.Count(text, "\n")
-	if want := (engine.Recorded{Events: events, Stored: events, Imported: events, Streams: 25}); done != want {
+	if want := (loading.Recorded{Events: events, Stored: events, Imported: events, Streams: 25}); done != want {
 		t.Errorf("recorded %+v, want %+v", done, want)
 	}
 	start := time.Unix(1_700_000_000, 0)
@@ -136,7 +137,7 @@ func TestHistoryMovesToAnotherTenant(t *testing.T) {
 	}
 	// The same again stores nothing.
 	again, err := f.Record(t.Context(), recording(text))
-	if want := (engine.Recorded{Events: events, Known: events, Streams: 25}); err != nil || again != want {
+	if want := (loading.Recorded{Events: events, Known: events, Streams: 25}); err != nil || again != want {
 		t.Errorf("again: %+v, %v", again, err)
 	}
 	// One type, and what is new since.
@@ -188,7 +189,7 @@ func TestARecordingGoesOnWhereItWasCutShort(t *testing.T) {
 		}
 		stored[done.Stored] = true
 		more, err := f.Record(t.Context(), recording(b.String()))
-		if want := (engine.Recorded{Events: 2300, Known: done.Stored, Stored: 2300 - done.Stored, Imported: 2300 - done.Stored, Streams: 1200}); err != nil || more != want {
+		if want := (loading.Recorded{Events: 2300, Known: done.Stored, Stored: 2300 - done.Stored, Imported: 2300 - done.Stored, Streams: 1200}); err != nil || more != want {
 			t.Errorf("after %d events: %+v, %v", done.Stored, more, err)
 		}
 		s, err := f.Load(t.Context(), elsewhere, "ticket", "VNO-8", engine.LoadOptions{})
@@ -292,13 +293,13 @@ func TestFirstLoadNeedsAnEmptyTenant(t *testing.T) {
 
 func TestTestDataHappenNow(t *testing.T) {
 	f := historians(t)
-	inject := func(text string) (engine.Injected, error) {
+	inject := func(text string) (loading.Injected, error) {
 		return f.Inject(t.Context(), elsewhere, "corr", recording(text).Open)
 	}
 	ticket := fresh()
 	done, err := inject(`{"events": [{"key":"payment:` + id + `","type":"was_made","data":{"tickets":["` + ticket + `"]}},
 		{"aggregate_type":"note","id":"` + id + `","type":"was_written","data":{},"metadata":{"actor":{"type":"user","id":"` + user + `"}}}]}`)
-	if want := (engine.Injected{Events: 2, Stored: 2, Implied: 1, Imported: 2}); err != nil || done != want {
+	if want := (loading.Injected{Events: 2, Stored: 2, Implied: 1, Imported: 2}); err != nil || done != want {
 		t.Errorf("%+v, %v", done, err)
 	}
 	got := f.export(t, elsewhere, "", j17.StreamID{})
@@ -356,7 +357,7 @@ func TestNumbersThatAFileBringsAlongAreNotGivenAway(t *testing.T) {
 	done, err := f.Record(t.Context(), recording(b.String()))
 	stop()
 	created.Wait()
-	if want := (engine.Recorded{Events: 1202, Stored: 1202, Imported: 1202, Streams: 1202}); err != nil || done != want {
+	if want := (loading.Recorded{Events: 1202, Stored: 1202, Imported: 1202, Streams: 1202}); err != nil || done != want {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	seen := map[string]string{}
@@ -410,7 +411,7 @@ func TestTheSameFileTwiceAtOnce(t *testing.T) {
 	for i := range 3000 {
 		fmt.Fprintf(&b, `{"key":"note:%s","type":"was_written","data":{"n":%d},"metadata":{"actor":{"type":"user","id":"%s"},"timestamp":%d}}`+"\n", id, i, user, 1_600_000_000+i)
 	}
-	results := make(chan engine.Recorded, 4)
+	results := make(chan loading.Recorded, 4)
 	var all sync.WaitGroup
 	for range cap(results) {
 		all.Go(func() {
@@ -509,7 +510,8 @@ func TestTimeNeverRunsBackwardInAnImport(t *testing.T) {
 		t.Errorf("%+v %v", done, err)
 	}
 	// The same behind an engine that has just started and does not know the latest time.
-	fresh := &fixture{Engine: engine.New(engine.Options{Store: f.store, Clock: f.clock, Logger: slog.New(slog.DiscardHandler)})}
+	e := engine.New(engine.Options{Store: f.store, Clock: f.clock, Logger: slog.New(slog.DiscardHandler)})
+	fresh := &fixture{Engine: e, Loader: &loading.Loader{Engine: e, Store: f.store}}
 	compiled := f.Spec(elsewhere)
 	fresh.Deploy(elsewhere, compiled, nil)
 	if done, err := fresh.Record(t.Context(), recording(text)); err == nil || done.Stored != 0 {
@@ -557,7 +559,8 @@ func (f forgetful) Extent(ctx context.Context, t j17.Tenant) (store.Extent, erro
 func TestAnExportIsComplete(t *testing.T) {
 	f := naming(t)
 	whole := f.export(t, tenant, "", j17.StreamID{})
-	lacking := &fixture{Engine: engine.New(engine.Options{Store: forgetful{f.store}, Clock: f.clock, Logger: slog.New(slog.DiscardHandler)})}
+	e := engine.New(engine.Options{Store: forgetful{f.store}, Clock: f.clock, Logger: slog.New(slog.DiscardHandler)})
+	lacking := &fixture{Engine: e, Loader: &loading.Loader{Engine: e, Store: forgetful{f.store}}}
 	c, found := spec.Compile(fmt.Appendf(nil, identitySpec, ""))
 	if c == nil {
 		t.Fatal(found)

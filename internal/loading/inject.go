@@ -1,4 +1,4 @@
-package engine
+package loading
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 
 	"j17"
 	"j17/internal/decider"
+	"j17/internal/engine"
 	"j17/internal/eventfile"
 	"j17/internal/ident"
 )
@@ -24,13 +25,13 @@ type Injected struct {
 // Inject writes the events of a file one by one, as if each had been posted: they happen now, and bring about what they imply.
 // Events without an actor are those of the platform's importer of test data. A file with faults is refused before anything is
 // written; what it returns beside a later error has been written. open begins to read the file, which is read twice.
-func (e *Engine) Inject(ctx context.Context, t j17.Tenant, correlationID string, open func() (*eventfile.Reader, error)) (Injected, error) {
-	d, err := e.deployed(t)
+func (l *Loader) Inject(ctx context.Context, t j17.Tenant, correlationID string, open func() (*eventfile.Reader, error)) (Injected, error) {
+	d, err := l.Engine.Decider(t)
 	if err != nil {
 		return Injected{}, err
 	}
 	importer := j17.Agent{Type: ident.SystemActorType, ID: ident.TestDataImporter}
-	c := &recorder{e: e, d: d, r: &Recording{Tenant: t, Open: open}, seed: maphash.MakeSeed()}
+	c := &recorder{Loader: l, d: d, r: &Recording{Tenant: t, Open: open}, seed: maphash.MakeSeed()}
 	c.examine = func(ctx context.Context, file *eventfile.Event) (*decider.Admitted, error) {
 		file.WithActor(importer)
 		file.Trusted = true
@@ -60,7 +61,7 @@ func (e *Engine) Inject(ctx context.Context, t j17.Tenant, correlationID string,
 				return j17.InEvent(err, u.events[i].index)
 			}
 			written.CorrelationID = cmp.Or(written.CorrelationID, correlationID)
-			receipt, err := e.Execute(ctx, &Command{Tenant: t, Command: written})
+			receipt, err := l.Engine.Execute(ctx, &engine.Command{Tenant: t, Command: written})
 			if err != nil {
 				return j17.InEvent(err, u.events[i].index)
 			}

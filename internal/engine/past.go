@@ -1,0 +1,280 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+
+	"j17"
+	"j17/internal/decider"
+	"j17/internal/sandbox"
+	"j17/internal/spec/diag"
+	"j17/internal/store"
+	"j17/internal/value"
+	"j17/internal/work"
+)
+
+// Recorder stores events that happened before, here or elsewhere, as they were: with their time, their actors and the names of
+// their aggregates. What they bring about, they have brought about then: nothing reacts to them. It works with the spec that was
+// deployed when it was made, and counts what it takes to try its events. It is for one goroutine.
+type Recorder struct {
+	e *Engine
+	d *deployed
+	// spent is what trying the events has cost so far, in units of package work.
+	spent int64
+}
+
+// Past is events that are stored together.
+type Past struct {
+	// ID names the unit, so that it is stored once.
+	ID     store.CommandID
+	Events []PastEvent
+	// Side is written in the same commit.
+	Side []store.Side
+}
+
+// PastEvent is one event that happened before.
+type PastEvent struct {
+	*decider.Admitted
+	// Names are what the aggregate was called; names that are "" are made up where its type has them.
+	Names j17.Names
+}
+
+// Recorder returns a recorder of a tenant's past.
+func (e *Engine) Recorder(t j17.Tenant) (*Recorder, error) {
+	d, err := e.deployed(t)
+	if err != nil {
+		return nil, err
+	}
+	return &Recorder{e: e, d: d}, nil
+}
+
+// Decider returns what examines events that are to be stored.
+func (r *Recorder) Decider() *decider.Decider { return r.d.Decider }
+
+// Now returns the time at which events happen that have no time of their own, in Unix seconds.
+func (r *Recorder) Now() int64 { return r.e.now(r.d.env) }
+
+// Known reports whether a unit was stored lately.
+func (r *Recorder) Known(ctx context.Context, id store.CommandID) (bool, error) {
+	first, err := r.e.store.Command(ctx, r.d.env.tenant, id)
+	return first != nil, StorageError(err)
+}
+
+// Reserve makes sure that from now on nobody is given a number up to that one. Whoever was given one before has it now.
+func (r *Recorder) Reserve(ctx context.Context, number uint64) error {
+	side := store.Side{Op: store.Raise, Space: numberIndex, Key: numberLatest, Value: strconv.AppendUint(nil, number, 10)}
+	return StorageError(r.e.store.Write(ctx, r.d.env.tenant, []store.Side{side}))
+}
+
+// Owners are the keys of the aggregates that names belong to, "" where a name is free.
+type Owners struct{ Handle, PublicID string }
+
+// Owners returns whose names are.
+func (r *Recorder) Owners(ctx context.Context, names j17.Names) (Owners, error) {
+	var o Owners
+	var err error
+	if names.Handle != "" {
+		if o.Handle, err = r.e.name(ctx, r.d.env.tenant, handleIndex, names.Handle); err != nil {
+			return o, err
+		}
+	}
+	if number, ok := r.d.Number(names.PublicID); ok {
+		o.PublicID, err = r.e.name(ctx, r.d.env.tenant, numberIndex, number)
+	}
+	return o, err
+}
+
+// Store stores a unit, or finds that it is stored already. What one of its events is at fault for is an error with the number of
+// that event; a condition of its side writes that does not hold is CodeConflict with a *store.SideConflict as its cause.
+func (r *Recorder) Store(ctx context.Context, u *Past) (known bool, err error) {
+	for deadline := r.e.clock.Now().Add(r.e.writeWait); ; {
+		// Decide from what the store has now.
+		p, err := r.plan(ctx, u)
+		if j17.CodeOf(err) == j17.CodeConflict {
+			// Unless it was the same unit, which somebody else is storing.
+			if known, failure := r.Known(ctx, u.ID); known || failure != nil {
+				return known, failure
+			}
+		}
+		if err != nil {
+			return false, err
+		}
+		if err := r.try(ctx, u, p); err != nil {
+			return false, err
+		}
+
+		// Store it, or find that others were faster.
+		result, err := r.e.append(ctx, r.d, &p.unit)
+		if errors.Is(err, errRedeployed) {
+			return false, j17.Errorf(j17.CodeConflict, "Another spec was deployed while the file was stored, and the rest of it is to be checked against that one. Import the file again.")
+		}
+		if err != nil {
+			return false, err
+		}
+		switch result.Outcome {
+		case store.Committed:
+			r.e.committed(r.d.env.tenant, r.d, p, &result)
+			return false, nil
+		case store.Duplicate:
+			return true, nil
+		case store.Conflict:
+			if err := p.refusal(&result); err != nil {
+				return false, err
+			}
+			r.e.counts.replanned.Add(1)
+		case store.TooEarly: // the unit has no time of its own
+		}
+		if !r.e.clock.Now().Before(deadline) {
+			r.e.counts.busy.Add(1)
+			return false, j17.Errorf(j17.CodeBusy, "Others write to the aggregates of the file, or take their names, while it is stored. Import the file again: it goes on where it was.")
+		}
+	}
+}
+
+// plan turns a unit into an append, from what the store has now.
+func (r *Recorder) plan(ctx context.Context, u *Past) (*plan, error) {
+	p := &plan{side: u.Side}
+	p.unit.Timestamp, p.unit.Decided, p.unit.Side = r.Now(), true, slices.Clip(u.Side)
+	p.unit.Command = &store.Command{ID: u.ID, Expires: r.e.clock.Now().Add(idempotencyWindow)}
+
+	// The events, and the aggregates that they belong to.
+	var keys []j17.Key
+	first := map[j17.Key]*PastEvent{}
+	for i := range u.Events {
+		ev := &u.Events[i]
+		if first[ev.Key] == nil {
+			first[ev.Key] = ev
+			keys = append(keys, ev.Key)
+		}
+		p.write(ev.Events)
+		if ev.Timestamp != nil {
+			p.unit.Events[i].Timestamp = *ev.Timestamp
+		}
+	}
+	heads, err := r.e.store.Heads(ctx, r.d.env.tenant, keys)
+	if err != nil {
+		return nil, StorageError(err)
+	}
+
+	// What has to hold of the aggregates, and what they are called.
+	last := make(map[j17.Key]int64, len(keys))
+	for i, key := range keys {
+		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key, Length: heads[i].Length})
+		last[key] = heads[i].LastTime
+		p.unit.Assign = append(p.unit.Assign, r.names(key, first[key].Names)...)
+	}
+
+	// Time never runs backward in an aggregate.
+	for i := range u.Events {
+		key, at := u.Events[i].Key, cmp.Or(p.unit.Events[i].Timestamp, p.unit.Timestamp)
+		if at < last[key] {
+			return nil, j17.InEvent(j17.Errorf(j17.CodeConflict, "the event lies before the last one of %s, at %d: somebody else has written to the aggregate meanwhile, or an event without a time in front of it happens now", key, last[key]), i)
+		}
+		last[key] = at
+	}
+	return p, nil
+}
+
+// names are the assignments of the names that an aggregate is to have.
+func (r *Recorder) names(key j17.Key, names j17.Names) []store.Assignment {
+	var all []store.Assignment
+	typ := r.d.Types[key.Type]
+	if typ.Handle != "" {
+		all = append(all, store.Assignment{
+			Space: handles, Owner: key.String(), Index: handleIndex, Value: cmp.Or(names.Handle, r.e.mint.Handle(typ.Handle)),
+		})
+	}
+	if typ.Sequence {
+		a := store.Assignment{Space: numbers, Owner: key.String(), Index: numberIndex, Counter: numberLatest}
+		if number, ok := r.d.Number(names.PublicID); ok {
+			a.Value, a.Counter = number, ""
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+// maxTrying is how much work it may be to try the events of one import: many seconds.
+const maxTrying = 64 * work.Replay
+
+// mostTried is how much of it one event may be: less than a replay has, which may have to find anew what is known here.
+const mostTried = work.Replay / 2
+
+// try applies the events of a unit whose handlers may take more work than a replay has, and what else the file has for their
+// aggregates: an event that was stored and cannot be replayed would make its aggregate unreadable for good. The states that are
+// looked at are those that the plan expects.
+func (r *Recorder) try(ctx context.Context, u *Past, p *plan) error {
+	// Find the aggregates.
+	states := map[j17.Key]*decider.Computed{}
+	for i := range u.Events {
+		o := &u.Events[i].Events[0]
+		if o.Spec != nil && o.Spec.Handler != nil && o.Spec.Handler.Heavy(len(o.JSON)+len(o.Metadata)) {
+			states[o.Key] = nil
+		}
+	}
+	if len(states) == 0 {
+		return nil
+	}
+	for _, pre := range p.unit.Pre {
+		if _, ok := states[pre.Key]; !ok {
+			continue
+		}
+		f := r.d.Program(pre.Key.Type).First()
+		if pre.Length > 0 {
+			var err error
+			if f, err = r.e.stateOf(ctx, r.d.env.tenant, r.d, pre.Key, pre.Length, false, false); err != nil {
+				return StorageError(err)
+			}
+			if f.Length != pre.Length {
+				return nil // somebody else has written to it, and the plan will be made anew
+			}
+		}
+		states[pre.Key] = &decider.Computed{Key: pre.Key, State: *f, Editor: value.NewEditor()}
+	}
+	// Apply the events. Each may take what it may when it is replayed, and all together what an import may.
+	b, replaying := work.New(ctx, work.Replay), sandbox.ForReplay(ctx)
+	for i := range u.Events {
+		o := &u.Events[i].Events[0]
+		s := states[o.Key]
+		if s == nil {
+			continue
+		}
+		at := cmp.Or(p.unit.Events[i].Timestamp, p.unit.Timestamp)
+		if r.spent >= maxTrying {
+			return r.untried(u, i)
+		}
+		b.Renew(min(mostTried, maxTrying-r.spent))
+		err := r.d.Program(o.Key.Type).Apply(replaying, &s.State, s.Editor, o.Stored(at), b, nil)
+		r.spent += b.Spent()
+		switch {
+		case err == nil:
+		case j17.CodeOf(err) == j17.CodeWorkLimit:
+			return r.untried(u, i)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		default: // custom code is not asked what it says of the past; what a fold makes of it is seen when it is deployed anew
+			delete(states, o.Key)
+			continue
+		}
+		s.State.Loose += len(o.JSON)
+	}
+	for _, s := range states {
+		p.after = append(p.after, s)
+	}
+	return nil
+}
+
+// untried is the error for an event that cannot be applied within its limits.
+func (r *Recorder) untried(u *Past, i int) error {
+	o := &u.Events[i].Events[0]
+	place := diag.Pointer("/aggregate_types").Key(o.Key.Type).Key("events").Key(o.Type).Key("handler")
+	out := j17.Errorf(j17.CodeWorkLimit, "the handler at %s takes more work than one event may. Deploy a handler that does less, or leave the event out", place)
+	if r.spent >= maxTrying {
+		out.Message = "the handlers of the events so far have taken all the work that one import may. Import the rest in another file, or the same file again, which goes on where it was"
+	}
+	out.Details = decider.WorkDetails{Key: o.Key.String(), EventType: o.Type, Pointer: place}
+	return j17.InEvent(out, i)
+}
