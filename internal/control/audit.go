@@ -2,10 +2,8 @@ package control
 
 import (
 	"context"
-	"encoding/binary"
-	"encoding/hex"
-	"encoding/json"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,15 +13,8 @@ import (
 	"j17/internal/store"
 )
 
-// AuditLog is the list of who did what.
+// AuditLog is the list of who did what: the records among the entries of the registry's log.
 type AuditLog struct{ *items }
-
-// Audit records are kept twice, for the whole server and under their instance, so that either list is one scan. Keys
-// are made of the complement of the time in the record's UUIDv7: a scan meets the newest record first.
-const (
-	auditSpace         store.Space = "control.audit"
-	auditInstanceSpace store.Space = "control.audit_by_instance"
-)
 
 // ActorKind tells what sort of actor did something.
 type ActorKind string
@@ -77,11 +68,6 @@ type Record struct {
 	Details map[string]string `json:"details,omitempty"`
 }
 
-type auditRecord struct {
-	UUID string `json:"uuid"`
-	Record
-}
-
 type originKey struct{}
 
 type origin struct {
@@ -115,11 +101,11 @@ func (r *AuditLog) Add(ctx context.Context, rec Record) error {
 	if r.upstream != nil {
 		return r.addUpstream(ctx, rec)
 	}
-	sides, err := r.auditSides(ctx, rec)
+	unit, err := r.logUnit(r.complete(ctx, rec), nil)
 	if err != nil {
 		return err
 	}
-	if err := r.store.Write(ctx, j17.System, sides); err != nil {
+	if _, err := r.append(ctx, unit); err != nil {
 		return failure(err)
 	}
 	return nil
@@ -137,24 +123,19 @@ func (r *AuditLog) AddFailedLogin(ctx context.Context, email string, code j17.Co
 		rec.Target = op.ID
 		return r.Add(ctx, rec)
 	}
-	sides, err := r.auditSides(ctx, rec)
+	last, err := putNew(failedLoginSpace, "last", r.complete(ctx, rec))
 	if err != nil {
 		return err
 	}
-	sides[0].Space, sides[0].Key, sides[0].Cond = failedLoginSpace, "last", store.Always
-	if err := r.store.Write(ctx, j17.System, sides); err != nil {
+	last.Cond = store.Always
+	if err := r.store.Write(ctx, j17.System, []store.Side{last}); err != nil {
 		return failure(err)
 	}
 	return nil
 }
 
-// auditSides returns the writes that add a record to the log.
-func (r *items) auditSides(ctx context.Context, rec Record) ([]store.Side, error) {
-	return recordSides(r.complete(ctx, rec))
-}
-
 // complete fills in what a record's maker need not say.
-func (r *items) complete(ctx context.Context, rec Record) *auditRecord {
+func (r *items) complete(ctx context.Context, rec Record) *Record {
 	from := originOf(ctx)
 	if rec.Actor == (Actor{}) {
 		rec.Actor = from.actor
@@ -167,42 +148,7 @@ func (r *items) complete(ctx context.Context, rec Record) *auditRecord {
 	}
 	rec.Target, rec.Details = shortened(rec.Target), shortDetails(rec.Details)
 	rec.ID, rec.At = r.mint.Handle(ident.AuditPrefix), r.clock.Now().UTC().Truncate(time.Millisecond)
-	return &auditRecord{UUID: r.mint.UUIDv7(), Record: rec}
-}
-
-// recordSides returns the writes that add a complete record to the log.
-func recordSides(rec *auditRecord) ([]store.Side, error) {
-	key := auditKey(rec.UUID, rec.ID)
-	side, err := putNew(auditSpace, key, rec)
-	if err != nil {
-		return nil, err
-	}
-	sides := []store.Side{side}
-	if rec.Instance != "" {
-		side.Space, side.Key = auditInstanceSpace, rec.Instance+"/"+key
-		sides = append(sides, side)
-	}
-	return sides, nil
-}
-
-// auditKey returns the key of a record: the complement of the first half of its UUIDv7, which is time and sequence, and
-// the random part of its handle, since another node may have had the same moment.
-func auditKey(id, handle string) string {
-	half := strings.ReplaceAll(id, "-", "")[:16]
-	bits, _ := strconv.ParseUint(half, 16, 64) // Ids from the minter are valid.
-	_, random, _ := strings.Cut(handle, "_")
-	return invertedTime(bits) + "-" + random
-}
-
-func invertedTime(bits uint64) string {
-	return hex.EncodeToString(binary.BigEndian.AppendUint64(nil, ^bits))
-}
-
-// momentKey returns a key that stands between the records of before the time t and those from t on.
-func momentKey(t time.Time) string {
-	ms := min(max(t.UnixMilli(), 0), 1<<48-1)
-	// The smallest UUIDv7 of the millisecond; its complement is the greatest key, but for what follows it.
-	return invertedTime(uint64(ms)<<16|0x7000) + "~"
+	return &rec
 }
 
 func shortened(s string) string {
@@ -249,19 +195,19 @@ const maxAuditScan = 20_000
 // List returns up to limit records, the newest first, and where to start the next page; "" when there is none. A page
 // that had to look at very many records may be short of its limit, or empty, and still have a next one.
 func (r *AuditLog) List(ctx context.Context, q AuditQuery, limit int) (records []Record, next string, err error) {
-	seen, last := 0, ""
+	seen, last := 0, uint64(0)
 	for page, err := range r.pages(ctx, q) {
 		if err != nil {
 			return nil, "", err
 		}
 		if page.matches && len(records) == limit || seen == maxAuditScan {
-			return records, last, nil
+			return records, strconv.FormatUint(last, 10), nil
 		}
 		if page.matches {
 			records = append(records, page.record)
 		}
 		seen++
-		last = page.key
+		last = page.version
 	}
 	return records, "", nil
 }
@@ -282,64 +228,84 @@ func (r *AuditLog) Export(ctx context.Context, q AuditQuery) iter.Seq2[Record, e
 }
 
 type auditPage struct {
-	key     string
+	version uint64
 	record  Record
 	matches bool
 }
 
-// pages yields the records within the query's time and says which of them it selects.
+// pages yields the records within the query's time, the newest first, and says which of them it selects.
 func (r *AuditLog) pages(ctx context.Context, q AuditQuery) iter.Seq2[auditPage, error] {
 	return func(yield func(auditPage, error) bool) {
-		space, prefix := auditSpace, ""
-		if q.Instance != "" {
-			if _, err := ident.ParseHandle(q.Instance); err != nil {
-				yield(auditPage{}, j17.Errorf(j17.CodeInvalidParameter, "'instance' must be the id of an instance; it starts with 'ins_'.").At("instance"))
-				return
-			}
-			space, prefix = auditInstanceSpace, q.Instance+"/"
-		}
-		after := ""
-		switch {
-		case q.Start != "" && !isAuditKey(q.Start):
-			yield(auditPage{}, j17.Errorf(j17.CodeInvalidParameter, "'start' must be the 'next' of the page before.").At("start"))
+		key, last, err := r.begin(ctx, q)
+		if err != nil {
+			yield(auditPage{}, err)
 			return
-		case q.Start != "":
-			after = prefix + q.Start
-		case !q.To.IsZero():
-			after = prefix + momentKey(q.To)
 		}
-		for {
-			items, err := r.store.Scan(ctx, j17.System, space, store.Prefix(prefix).After(after), scanLimit)
+		for last > 0 {
+			first := last - min(last, maxLogPage) + 1
+			entries, err := r.readLog(ctx, key, first, last)
 			if err != nil {
-				yield(auditPage{}, failure(err))
+				yield(auditPage{}, err)
 				return
 			}
-			for _, it := range items {
-				var rec auditRecord
-				if err := json.Unmarshal(it.Value, &rec); err != nil {
-					yield(auditPage{}, failure(&store.CorruptionError{Where: string(space) + "/" + it.Key, Err: err}))
+			for _, e := range slices.Backward(entries) {
+				if e.Record == nil {
+					continue
+				}
+				if !q.From.IsZero() && e.Record.At.Before(q.From.Truncate(time.Millisecond)) {
 					return
 				}
-				if !q.From.IsZero() && rec.At.Before(q.From.Truncate(time.Millisecond)) {
+				if !yield(auditPage{version: e.version, record: *e.Record, matches: q.selects(e.Record)}, nil) {
 					return
 				}
-				if !yield(auditPage{key: strings.TrimPrefix(it.Key, prefix), record: rec.Record, matches: q.selects(&rec.Record)}, nil) {
-					return
-				}
-				after = it.Key
 			}
-			if len(items) < scanLimit {
-				return
-			}
+			last = first - 1
 		}
 	}
 }
 
-func isAuditKey(s string) bool {
-	at, random, _ := strings.Cut(s, "-")
-	_, err := hex.DecodeString(at)
-	_, handle := ident.ParseHandle(string(ident.AuditPrefix) + "_" + random)
-	return err == nil && handle == nil && len(at) == 16
+// begin returns the stream of the log in which a query looks, and the last version that it may want.
+func (r *AuditLog) begin(ctx context.Context, q AuditQuery) (key j17.Key, last uint64, err error) {
+	key = logKey()
+	if q.Instance != "" {
+		if _, err := ident.ParseHandle(q.Instance); err != nil {
+			return key, 0, j17.Errorf(j17.CodeInvalidParameter, "'instance' must be the id of an instance; it starts with 'ins_'.").At("instance")
+		}
+		key = instanceLogKey(q.Instance)
+	}
+	heads, err := r.store.Heads(ctx, j17.System, []j17.Key{key})
+	if err != nil {
+		return key, 0, failure(err)
+	}
+	last = heads[0].Length
+
+	// Go on behind the page before.
+	if q.Start != "" {
+		start, err := strconv.ParseUint(q.Start, 10, 64)
+		if err != nil || start < 1 {
+			return key, 0, j17.Errorf(j17.CodeInvalidParameter, "'start' must be the 'next' of the page before.").At("start")
+		}
+		return key, min(last, start-1), nil
+	}
+
+	// Leave out what is later, as far as whole seconds tell.
+	if q.To.IsZero() {
+		return key, last, nil
+	}
+	for first := uint64(0); first < last; {
+		middle := first + (last-first+1)/2
+		for ev, err := range r.store.ReadStream(ctx, j17.System, key, middle, middle) {
+			if err != nil {
+				return key, 0, failure(err)
+			}
+			if ev.Timestamp > q.To.Unix() {
+				last = middle - 1
+			} else {
+				first = middle
+			}
+		}
+	}
+	return key, last, nil
 }
 
 func (q *AuditQuery) selects(rec *Record) bool {
@@ -353,7 +319,7 @@ func (q *AuditQuery) selects(rec *Record) bool {
 		return false
 	case q.Outcome != "" && q.Outcome != rec.Outcome:
 		return false
-	case !q.To.IsZero() && !rec.At.Before(q.To):
+	case !q.To.IsZero() && !rec.At.Before(q.To.Truncate(time.Millisecond)):
 		return false
 	}
 	return q.Visible == nil || q.Visible(rec.Instance)
@@ -361,24 +327,12 @@ func (q *AuditQuery) selects(rec *Record) bool {
 
 // record commits a change together with its audit record. The caller holds r.change.
 func (r *items) record(ctx context.Context, rec Record, apply func(*known), side ...store.Side) error {
-	audit, err := r.auditSides(ctx, rec)
-	if err != nil {
-		return err
-	}
-	return r.commit(ctx, apply, append(side, audit...)...)
+	return r.commit(ctx, r.complete(ctx, rec), false, apply, side...)
 }
 
 // recordFreeing is record for changes that take something away, and so may make room: they are possible on a full disk too.
 func (r *items) recordFreeing(ctx context.Context, rec Record, apply func(*known), side ...store.Side) error {
-	if r.upstream != nil {
-		return readOnly()
-	}
-	audit, err := r.auditSides(ctx, rec)
-	if err != nil {
-		return err
-	}
-	side = append(side, audit...)
-	return r.committed(ctx, r.store.WriteFreeing(ctx, j17.System, side), apply, side)
+	return r.commit(ctx, r.complete(ctx, rec), true, apply, side...)
 }
 
 // ActorOf returns who acts in a context, and in which request (WithActor).

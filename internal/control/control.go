@@ -78,6 +78,11 @@ type items struct {
 
 	mu    sync.RWMutex
 	known *known
+	// read is how far known has followed the log, movedSpecs the environments to which others have deployed, of which moved is
+	// signalled.
+	read       place
+	movedSpecs map[j17.Tenant]bool
+	moved      chan struct{}
 }
 
 // known is the memory of a registry, guarded by its mu. The records in it are never modified, only replaced.
@@ -96,8 +101,12 @@ type known struct {
 
 // Storage is what the control plane needs of a store.
 type Storage interface {
+	store.Events // for the System tenant alone
+	store.Aggregates
 	store.Sides
 	store.Tenants
+	// AwaitFeed is that of store.Feed.
+	AwaitFeed(ctx context.Context, t j17.Tenant, after j17.StreamID) error
 	// Barrier is that of store.Health.
 	Barrier(ctx context.Context) error
 }
@@ -125,6 +134,7 @@ func Open(ctx context.Context, o Options) (*Registry, error) {
 	i := &items{
 		store: o.Store, clock: o.Clock, logger: o.Logger, worker: o.Worker, mint: ident.NewMinter(o.Clock.Now), hasher: newHasher(), replication: newReplication(),
 		change: newTurns(), doubted: make(chan struct{}, 1), settled: make(chan struct{}, 1),
+		movedSpecs: map[j17.Tenant]bool{}, moved: make(chan struct{}, 1),
 	}
 	planned, err := plansOf(o.Plans)
 	if err != nil {
@@ -147,6 +157,9 @@ func Open(ctx context.Context, o Options) (*Registry, error) {
 	if err := r.Specs.migrate(ctx); err != nil {
 		return nil, err
 	}
+	if err := r.Audit.migrate(ctx); err != nil {
+		return nil, err
+	}
 	return r, nil
 }
 
@@ -162,6 +175,10 @@ func (r *items) load(ctx context.Context) error {
 		instanceKeys: map[string]map[string]*keyRecord{},
 		revoked:      map[string]time.Time{},
 		nodes:        map[string]*Node{},
+	}
+	end, err := r.logEnd(ctx)
+	if err != nil {
+		return err
 	}
 	if err := scan(ctx, r.store, instanceSpace, k.putInstance); err != nil {
 		return err
@@ -190,7 +207,7 @@ func (r *items) load(ctx context.Context) error {
 			}
 		}
 	}
-	r.known = k
+	r.known, r.read = k, end
 	return nil
 }
 
@@ -267,24 +284,24 @@ func putOver(space store.Space, key string, v any, rev uint64) (store.Side, erro
 	return side, err
 }
 
-// commit writes and, when that succeeds, lets apply change the memory. The caller has begun with lock. A condition that
-// does not hold comes back as *store.SideConflict; then the store holds something else than the memory does, so the memory is
-// read anew. When the outcome is unknown, what the memory should be is in doubt.
-func (r *items) commit(ctx context.Context, apply func(*known), side ...store.Side) error {
+// commit commits side writes with their entry in the log and, when that succeeds, lets apply change the memory. The caller has
+// begun with lock. A condition that does not hold comes back as *store.SideConflict; then the store holds something else than
+// the memory does, so the memory is read anew. When the outcome is unknown, what the memory should be is in doubt.
+func (r *items) commit(ctx context.Context, rec *Record, freeing bool, apply func(*known), side ...store.Side) error {
 	if r.upstream != nil {
 		return readOnly()
 	}
-	err := r.store.Write(ctx, j17.System, side)
-	return r.committed(ctx, err, apply, side)
-}
-
-// committed is what comes after the write of a commit.
-func (r *items) committed(ctx context.Context, err error, apply func(*known), side []store.Side) error {
+	unit, err := r.logUnit(rec, side)
+	if err != nil {
+		return err
+	}
+	unit.Freeing = freeing
+	res, err := r.append(ctx, unit)
 	if err == nil {
 		r.mu.Lock()
 		apply(r.known)
 		r.mu.Unlock()
-		r.replication.add(side)
+		r.seeOwn(&res)
 		return nil
 	}
 	if conflict, ok := errors.AsType[*store.SideConflict](err); ok {

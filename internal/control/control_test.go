@@ -304,21 +304,21 @@ type overtaken struct {
 	first func()
 }
 
+func (o *overtaken) Append(ctx context.Context, t j17.Tenant, units []store.Append) ([]store.Result, error) {
+	o.overtake()
+	return o.Store.Append(ctx, t, units)
+}
+
 func (o *overtaken) Write(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
-	if o.first != nil {
-		o.first()
-		o.first = nil
-	}
+	o.overtake()
 	return o.Store.Write(ctx, t, side, fences...)
 }
 
-func (o *overtaken) WriteFreeing(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
-	if o.first != nil {
-		first := o.first
+func (o *overtaken) overtake() {
+	if first := o.first; first != nil {
 		o.first = nil
 		first()
 	}
-	return o.Store.WriteFreeing(ctx, t, side, fences...)
 }
 
 func TestNoChangeOfAnotherServerIsOverwritten(t *testing.T) {

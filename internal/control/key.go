@@ -344,7 +344,7 @@ func (r *Keys) forgetRevoked(ctx context.Context) error {
 	if len(old) == 0 {
 		return nil
 	}
-	if err := r.commit(ctx, func(k *known) { k.dropKeys(old) }, removeKeys(old)...); err != nil {
+	if err := r.commit(ctx, nil, true, func(k *known) { k.dropKeys(old) }, removeKeys(old)...); err != nil {
 		return failure(err)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"j17"
@@ -70,7 +71,7 @@ func (r *Specs) migrateSpecs(ctx context.Context, former string, t j17.Tenant) e
 		gone = append(gone, store.Side{Op: store.Delete, Space: formerSpecs, Key: key})
 	}
 	for part := range parts(append(gone, store.Side{Op: store.Delete, Space: formerHeads, Key: former})) {
-		if err := r.store.Write(ctx, j17.System, part); err != nil {
+		if err := r.store.WriteFreeing(ctx, j17.System, part); err != nil {
 			return failure(err)
 		}
 	}
@@ -89,7 +90,7 @@ func (r *Specs) copySpecs(ctx context.Context, former string, keys []string, t j
 		if size += len(it.Value); size < maxAppliedBytes && i < len(keys)-1 {
 			continue
 		}
-		if err := r.store.Write(ctx, t, copied); err != nil {
+		if err := r.store.WriteFreeing(ctx, t, copied); err != nil {
 			return err
 		}
 		copied, size = nil, 0
@@ -98,5 +99,63 @@ func (r *Specs) copySpecs(ctx context.Context, former string, keys []string, t j
 	if err != nil {
 		return err
 	}
-	return r.store.Write(ctx, t, []store.Side{{Op: store.Put, Space: specHeadSpace, Key: headKey, Value: head.Value, Cond: store.IfAbsent}})
+	return r.store.WriteFreeing(ctx, t, []store.Side{{Op: store.Put, Space: specHeadSpace, Key: headKey, Value: head.Value, Cond: store.IfAbsent}})
+}
+
+// Audit records used to be side items, for the whole server and under their instance, with keys by which a scan meets the newest
+// record first.
+const (
+	formerRecords         store.Space = "control.audit"
+	formerInstanceRecords store.Space = "control.audit_by_instance"
+)
+
+// migratedRecords is the number of audit records that move in one commit.
+const migratedRecords = 500
+
+// migrate moves audit records into the log, the oldest first. What moves goes from where it was in the same commit, so that each
+// record is there once, in whatever moment the program ends.
+func (r *AuditLog) migrate(ctx context.Context) error {
+	keys, err := r.keysOf(ctx, formerRecords, "")
+	if err != nil || len(keys) == 0 {
+		return err
+	}
+	r.logger.LogAttrs(ctx, slog.LevelInfo, "the audit log is moved into the registry's log", slog.Int("records", len(keys)))
+	slices.Reverse(keys)
+	done := 0
+	for part := range slices.Chunk(keys, migratedRecords) {
+		if err := r.migrateRecords(ctx, part); err != nil {
+			return err
+		}
+		done += len(part)
+		r.logger.LogAttrs(ctx, slog.LevelInfo, "audit records were moved", slog.Int("done", done), slog.Int("records", len(keys)))
+	}
+	return nil
+}
+
+func (r *AuditLog) migrateRecords(ctx context.Context, keys []string) error {
+	unit := store.Append{Freeing: true}
+	for _, key := range keys {
+		it, err := r.store.Get(ctx, j17.System, formerRecords, key)
+		if err != nil {
+			return failure(err)
+		}
+		rec, err := decode[Record](formerRecords, it)
+		if err != nil {
+			return err
+		}
+		e := entry{Record: rec}
+		events, err := e.events(rec.At.Unix())
+		if err != nil {
+			return err
+		}
+		unit.Events = append(unit.Events, events...)
+		unit.Side = append(unit.Side, store.Side{Op: store.Delete, Space: formerRecords, Key: key, Cond: store.IfRev, Rev: it.Rev})
+		if rec.Instance != "" {
+			unit.Side = append(unit.Side, store.Side{Op: store.Delete, Space: formerInstanceRecords, Key: rec.Instance + "/" + key})
+		}
+	}
+	if _, err := r.append(ctx, unit); err != nil {
+		return failure(err)
+	}
+	return nil
 }

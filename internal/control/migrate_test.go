@@ -33,6 +33,22 @@ func (e *ending) Write(ctx context.Context, t j17.Tenant, side []store.Side, fen
 	return e.Store.Write(ctx, t, side, fences...)
 }
 
+func (e *ending) WriteFreeing(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
+	if e.left == 0 {
+		return errEnded
+	}
+	e.left--
+	return e.Store.WriteFreeing(ctx, t, side, fences...)
+}
+
+func (e *ending) Append(ctx context.Context, t j17.Tenant, units []store.Append) ([]store.Result, error) {
+	if e.left == 0 {
+		return nil, errEnded
+	}
+	e.left--
+	return e.Store.Append(ctx, t, units)
+}
+
 // putFormer writes versions of a spec to where they used to be: items of the System tenant.
 func putFormer(tb testing.TB, s *server, uuid string, env j17.Environment, sources ...string) {
 	tb.Helper()

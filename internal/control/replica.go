@@ -3,7 +3,6 @@ package control
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"iter"
@@ -67,38 +66,25 @@ type Upstream interface {
 	Audit(ctx context.Context, rec Record) error
 }
 
-// The number of changes, and of bytes in them, that are remembered. A replica that is further behind gets everything.
-const (
-	maxRemembered      = 4096
-	maxRememberedBytes = 8 << 20
-)
+// maxSentBytes is about how much a replica is sent at once.
+const maxSentBytes = 8 << 20
 
-// replication is what a registry remembers for its replicas.
+// replication is what a registry knows of its replicas.
 type replication struct {
 	mu sync.Mutex
-	// epoch names this run of the registry: positions of another one mean nothing to it.
-	epoch   string
-	commits []commit // the last ones, in order
-	bytes   int
-	last    uint64
-	// moved is closed when last grows or a replica has come further.
+	// moved is closed when a replica has come further.
 	moved    chan struct{}
 	replicas map[string]*progress // by node
 }
 
-type commit struct {
-	number  uint64
-	changes []Change
-}
-
-// progress is how far a replica has come.
+// progress is how far a replica has come in the log.
 type progress struct {
 	reached   uint64
 	connected bool
 }
 
 func newReplication() *replication {
-	return &replication{epoch: rand.Text(), moved: make(chan struct{}), replicas: map[string]*progress{}}
+	return &replication{moved: make(chan struct{}), replicas: map[string]*progress{}}
 }
 
 // wake lets everyone look again. The caller holds l.mu.
@@ -107,119 +93,126 @@ func (l *replication) wake() {
 	l.moved = make(chan struct{})
 }
 
-// add remembers what a commit has written to the System tenant.
-func (l *replication) add(sides []store.Side) {
-	var changes []Change
-	for _, side := range sides {
-		if c, ok := changeOf(side.Space, side.Key, side.Value, side.Op == store.Delete, side.Expires); ok {
+// reach notes that a replica that is connected has what leads to a version of the log.
+func (l *replication) reach(node string, version uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p := l.replicas[node]; p == nil || p.reached != version || !p.connected {
+		l.replicas[node] = &progress{reached: version, connected: true}
+		l.wake()
+	}
+}
+
+// position is a place in the log as replicas keep it.
+func (p place) position() string { return strconv.FormatUint(p.version, 10) + "-" + p.id.String() }
+
+// placeOf returns the place of a position; ok is false where this log has no such place, since it is that of another one, or
+// this one was set back to an earlier time.
+func (r *items) placeOf(ctx context.Context, position string) (p place, ok bool, err error) {
+	digits, id, _ := strings.Cut(position, "-")
+	version, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil {
+		return place{}, false, nil //nolint:nilerr // it is no position of this version of the program
+	}
+	if version == 0 {
+		return place{}, id == j17.StreamID{}.String(), nil
+	}
+	entries, err := r.readLog(ctx, logKey(), version, version)
+	if err != nil || len(entries) == 0 || entries[0].id.String() != id {
+		return place{}, false, err
+	}
+	return entries[0].place, true, nil
+}
+
+// sent returns an item as replicas get it: passwords stay here.
+func sent(c Change) (Change, error) {
+	if c.Space != operatorSpace || c.Value == nil {
+		return c, nil
+	}
+	rec, err := decode[operatorRecord](c.Space, store.Item{Key: c.Key, Value: c.Value})
+	if err != nil {
+		return c, err
+	}
+	rec.Password = ""
+	if c.Value, err = json.Marshal(rec); err != nil { //nolint:gosec // the password has just been taken out
+		return c, internal(err)
+	}
+	return c, nil
+}
+
+// Next waits until there is something that the replica of the node does not have, which is at a position, and returns it, or a
+// part of it; nothing when the context ends before. To ask for what follows a position means to have stored what leads to it.
+// Positions are durable: whoever stays away for however long gets what has changed since.
+func (r *Replication) Next(ctx context.Context, node, position string) (Update, error) {
+	from, ok, err := r.placeOf(ctx, position)
+	if err != nil {
+		return Update{}, err
+	}
+	if !ok {
+		return r.everything(ctx)
+	}
+	for {
+		r.replication.reach(node, from.version)
+		end, err := r.logEnd(ctx)
+		if err != nil {
+			return Update{}, err
+		}
+		if from.version < end.version {
+			to, changes, err := r.changes(ctx, from, end)
+			switch {
+			case err != nil:
+				return Update{}, err
+			case len(changes) > 0:
+				return Update{Position: to.position(), Changes: changes}, nil
+			}
+			from = to // what is not the replicas' business it need not be told of
+			continue
+		}
+		if err := r.store.AwaitFeed(ctx, j17.System, from.id); err != nil {
+			if ctx.Err() != nil {
+				return Update{Position: position}, nil
+			}
+			return Update{}, failure(err)
+		}
+	}
+}
+
+// changes returns the items that have changed between two places, as they are now, and to which place that leads, since there may
+// be more than is sent at once.
+func (r *Replication) changes(ctx context.Context, from, end place) (to place, changes []Change, err error) {
+	entries, err := r.readLog(ctx, logKey(), from.version+1, end.version)
+	if err != nil {
+		return from, nil, err
+	}
+	type item struct {
+		tenant j17.Tenant
+		space  store.Space
+		key    string
+	}
+	there, size := map[item]bool{}, 0
+	to = from
+	for _, e := range entries {
+		if size > maxSentBytes {
+			break
+		}
+		for _, c := range e.Changes {
+			if i := (item{c.Tenant, c.Space, c.Key}); there[i] {
+				continue // as it is now
+			} else {
+				there[i] = true
+			}
+			if c, err = r.present(ctx, c); err != nil {
+				return to, nil, err
+			}
+			if c, err = sent(c); err != nil {
+				return to, nil, err
+			}
+			size += len(c.Value)
 			changes = append(changes, c)
 		}
+		to = e.place
 	}
-	if changes != nil {
-		l.tell(changes)
-	}
-}
-
-// tell remembers changes of one commit.
-func (l *replication) tell(changes []Change) {
-	size := 0
-	for i := range changes {
-		size += len(changes[i].Value)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.last++
-	l.bytes += size
-	l.commits = append(l.commits, commit{l.last, changes})
-	for len(l.commits) > 1 && (len(l.commits) > maxRemembered || l.bytes > maxRememberedBytes) {
-		for _, c := range l.commits[0].changes {
-			l.bytes -= len(c.Value)
-		}
-		l.commits = slices.Delete(l.commits, 0, 1)
-	}
-	l.wake()
-}
-
-// forget makes every replica get everything, since the store may hold something else than was remembered.
-func (l *replication) forget() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.epoch, l.commits, l.bytes = rand.Text(), nil, 0
-	l.last++
-	l.wake()
-}
-
-// changeOf returns an item as replicas get it: passwords stay here, and so do secrets other than those that check tokens.
-func changeOf(space store.Space, key string, value []byte, gone bool, expires time.Time) (Change, bool) {
-	switch {
-	case !slices.Contains(replicatedSpaces(), space), space == secretSpace && key != signingSecret:
-		return Change{}, false
-	case gone:
-		return Change{Space: space, Key: key}, true
-	case space == operatorSpace:
-		var rec operatorRecord
-		if err := json.Unmarshal(value, &rec); err != nil {
-			return Change{}, false // Damaged, which whoever loads it reports.
-		}
-		rec.Password = ""
-		stripped, err := json.Marshal(rec) //nolint:gosec // the password has just been taken out
-		if err != nil {
-			return Change{}, false
-		}
-		value = stripped
-	}
-	return Change{Space: space, Key: key, Value: value, Expires: expires}, true
-}
-
-// position is where the registry is now. The caller holds l.mu.
-func (l *replication) position() string { return l.epoch + "-" + strconv.FormatUint(l.last, 10) }
-
-// since returns the changes after a position; ok is false where they are not remembered. The caller holds l.mu.
-func (l *replication) since(position string) (changes []Change, number uint64, ok bool) {
-	epoch, digits, _ := strings.Cut(position, "-")
-	number, err := strconv.ParseUint(digits, 10, 64)
-	if err != nil || epoch != l.epoch || number > l.last {
-		return nil, 0, false
-	}
-	if number == l.last {
-		return nil, number, true
-	}
-	if len(l.commits) == 0 || l.commits[0].number > number+1 {
-		return nil, number, false
-	}
-	for _, c := range l.commits {
-		if c.number > number {
-			changes = append(changes, c.changes...)
-		}
-	}
-	return changes, number, true
-}
-
-// Next waits until there is something that the replica of the node does not have, which is at a position, and returns
-// it; nothing when the context ends before. To ask for what follows a position means to have stored what leads to it.
-func (r *Replication) Next(ctx context.Context, node, position string) (Update, error) {
-	l := r.replication
-	for {
-		l.mu.Lock()
-		changes, reached, ok := l.since(position)
-		if p := l.replicas[node]; ok && (p == nil || p.reached != reached || !p.connected) {
-			l.replicas[node] = &progress{reached: reached, connected: true}
-			l.wake()
-		}
-		moved, now := l.moved, l.position()
-		l.mu.Unlock()
-		switch {
-		case !ok:
-			return r.everything(ctx)
-		case len(changes) > 0:
-			return Update{Position: now, Changes: changes}, nil
-		}
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return Update{Position: position}, nil
-		}
-	}
+	return to, changes, nil
 }
 
 // Disconnected tells that a node's replica is not there any more, so that nobody waits for it.
@@ -244,8 +237,12 @@ func (r *Replication) AwaitReplicas(ctx context.Context) (behind []string) {
 			busy[i.Node] = true
 		}
 	}
+	end, err := r.logEnd(ctx)
+	if err != nil {
+		return slices.Sorted(maps.Keys(busy)) // nobody can tell
+	}
+	target := end.version
 	l.mu.Lock()
-	target := l.last
 	away := func() []string {
 		for name, p := range l.replicas {
 			if p.reached >= target {
@@ -286,20 +283,20 @@ func (r *Replication) AwaitReplicas(ctx context.Context) (behind []string) {
 // everything returns all items that replicas have copies of. Of the sources of specs it has the current ones only; a replica
 // asks for others when it needs them.
 func (r *Replication) everything(ctx context.Context) (Update, error) {
-	// Nothing is written between the look at the position and the end of the scans.
-	if err := r.change.take(ctx); err != nil {
+	end, err := r.logEnd(ctx) // What changes while it is read is sent again.
+	if err != nil {
 		return Update{}, err
 	}
-	defer r.change.pass()
-	r.replication.mu.Lock()
-	whole := Update{Position: r.replication.position(), Whole: true}
-	r.replication.mu.Unlock()
+	whole := Update{Position: end.position(), Whole: true}
 	for _, space := range replicatedSpaces() {
 		err := each(ctx, r.store, j17.System, space, "", func(it store.Item) error {
-			if c, ok := changeOf(space, it.Key, it.Value, false, it.Expires); ok {
-				whole.Changes = append(whole.Changes, c)
+			c := Change{Space: space, Key: it.Key, Value: it.Value, Expires: it.Expires}
+			if !replicated(c) {
+				return nil
 			}
-			return nil
+			c, err := sent(c)
+			whole.Changes = append(whole.Changes, c)
+			return err
 		})
 		if err != nil {
 			return Update{}, err
@@ -336,8 +333,16 @@ func (r *Replication) specsOf(ctx context.Context, t j17.Tenant) ([]Change, erro
 	if err != nil {
 		return nil, err
 	}
-	current, err := r.specChanges(ctx, t, head.Version)
-	return append(changes, current...), err
+	for _, c := range []Change{
+		{Tenant: t, Space: specSpace, Key: versionKey(head.Version)}, {Tenant: t, Space: specSpace, Key: sourceKey(head.Version)},
+		{Tenant: t, Space: specHeadSpace, Key: headKey},
+	} {
+		if c, err = r.present(ctx, c); err != nil {
+			return nil, err
+		}
+		changes = append(changes, c)
+	}
+	return changes, nil
 }
 
 // sourceSuffix ends the keys of the sources of specs (specSourceKey).
@@ -523,7 +528,7 @@ func (r *Replication) surplus(ctx context.Context, whole []Change) ([]Change, er
 }
 
 // show brings the memory up to date with a few changes. It returns false where only reading everything anew can.
-func (r *Replication) show(changes []Change) bool {
+func (r *items) show(changes []Change) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range changes {
@@ -535,10 +540,13 @@ func (r *Replication) show(changes []Change) bool {
 }
 
 func (k *known) show(c Change) bool {
+	if c.Value == nil {
+		return k.drop(c)
+	}
 	switch c.Space {
 	case keySpace:
 		rec := &keyRecord{}
-		if c.Value == nil || json.Unmarshal(c.Value, rec) != nil {
+		if json.Unmarshal(c.Value, rec) != nil {
 			return false
 		}
 		if old := k.keys[rec.ID]; old != nil {
@@ -547,14 +555,53 @@ func (k *known) show(c Change) bool {
 		k.putKey(rec)
 	case instanceSpace:
 		rec := &instanceRecord{}
-		if c.Value == nil || json.Unmarshal(c.Value, rec) != nil {
+		if json.Unmarshal(c.Value, rec) != nil {
 			return false
 		}
 		if old := k.instances[rec.ID]; old != nil && k.names[old.Name] == old {
 			delete(k.names, old.Name)
 		}
 		k.putInstance(rec)
+	case operatorSpace:
+		rec := &operatorRecord{}
+		if json.Unmarshal(c.Value, rec) != nil {
+			return false
+		}
+		k.putOperator(rec)
+	case revokedSpace:
+		rec := &revokedToken{}
+		if json.Unmarshal(c.Value, rec) != nil {
+			return false
+		}
+		k.revoked[rec.ID] = rec.Expires
+	case nodeSpace:
+		rec := &Node{}
+		if json.Unmarshal(c.Value, rec) != nil {
+			return false
+		}
+		if old := k.nodes[rec.Name]; old != nil {
+			rec.Writable, rec.SeenAt = old.Writable, old.SeenAt
+		}
+		k.nodes[rec.Name] = rec
 	case specSpace, specHeadSpace, nameSpace, emailSpace, droppedSpace, secretSpace: // not in memory, or not here
+	default:
+		return false
+	}
+	return true
+}
+
+// drop takes an item away that is gone.
+func (k *known) drop(c Change) bool {
+	switch c.Space {
+	case keySpace, operatorSpace:
+		k.dropDeleted([]store.Side{{Op: store.Delete, Space: c.Space, Key: c.Key}})
+	case instanceSpace:
+		for id, rec := range k.instances {
+			if rec.UUID == c.Key {
+				k.dropInstance(id)
+			}
+		}
+	case revokedSpace, specSpace, specHeadSpace, nameSpace, emailSpace, droppedSpace: // gone by itself, or not in memory
 	default:
 		return false
 	}

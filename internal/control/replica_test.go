@@ -137,7 +137,7 @@ func TestReplica(t *testing.T) {
 	r.Replication.Follow(up)
 	check("after a restart", false, name)
 
-	// What changed while the headnode was down is found out as a whole, and what is gone goes.
+	// What changed before the headnode was started anew is found out all the same, and what is gone goes.
 	key, token = newKey()
 	catchUp(t, s.Registry, r)
 	check("second key", true, name)
@@ -146,8 +146,8 @@ func TestReplica(t *testing.T) {
 	}
 	s.restart(t)
 	up.Registry = s.Registry
-	if rep := catchUp(t, s.Registry, r); !rep.Whole {
-		t.Error("a headnode that was restarted has sent changes only")
+	if rep := catchUp(t, s.Registry, r); rep.Whole || len(rep.Changes) == 0 {
+		t.Errorf("a headnode that was restarted has sent all, %v, with %d items", rep.Whole, len(rep.Changes))
 	}
 	if _, ok := r.Keys.ByToken(token); ok {
 		t.Error("the key of a deleted instance works")
@@ -229,7 +229,8 @@ func TestReplicaIsReadOnly(t *testing.T) {
 	}
 }
 
-func TestReplicasThatAreBehindGetEverything(t *testing.T) {
+// TestReplicasThatAreBehind catch up in parts, and start over only where their position is none of this headnode's.
+func TestReplicasThatAreBehind(t *testing.T) {
 	s := start(t)
 	r, _ := replica(t, s)
 	catchUp(t, s.Registry, r)
@@ -238,21 +239,43 @@ func TestReplicasThatAreBehindGetEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	source := strings.Repeat(" ", 1<<20)
-	for i := range 10 {
+	for i := range 20 {
 		if _, err := s.Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte(fmt.Sprint(i, source)), Base: i}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	rep := catchUp(t, s.Registry, r)
-	if !rep.Whole {
-		t.Error("more was remembered than there is room for")
+	s.restart(t)
+	rounds := 0
+	for rep := catchUp(t, s.Registry, r); len(rep.Changes) > 0; rep = catchUp(t, s.Registry, r) {
+		if rounds++; rep.Whole {
+			t.Fatal("it was sent everything")
+		}
 	}
-	for _, position := range []string{"", "x", "x-1", rep.Position + "0", "-1", strings.TrimRight(rep.Position, "0123456789")} {
+	if rounds < 2 {
+		t.Error("20 MiB were sent at once")
+	}
+	if got, err := r.Specs.Current(t.Context(), app.ID, j17.Prod); err != nil || got.Version != 20 || string(got.Source) != "19"+source {
+		t.Errorf("version %d: %v", got.Version, err)
+	}
+	position, err := r.Replication.Position(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := start(t)
+	for range 100 { // its log is longer
+		if err := other.Audit.Add(t.Context(), control.Record{Action: "some.thing"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, position := range []string{"", "x", "x-1", position + "0", "-1", strings.TrimRight(position, "0123456789"), "1-0000000000000-0", "99999999999999999999-1"} {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if got, err := s.Replication.Next(ctx, "one", position); err != nil || !got.Whole {
 			t.Errorf("position %q: %v %v", position, got.Whole, err)
 		}
+	}
+	if got, err := other.Replication.Next(t.Context(), "one", position); err != nil || !got.Whole {
+		t.Errorf("a position of another headnode: %v %v", got.Whole, err)
 	}
 }
 

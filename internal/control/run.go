@@ -13,8 +13,8 @@ import (
 const upkeepInterval = time.Minute
 
 // Run does until the context ends what need not be done at once: it notes when keys were used, writes faults, finds out what
-// became of changes in doubt, forgets what has expired, replaces old signing keys, and removes the data of deleted instances.
-// What was counted and reported until the end is stored before it returns.
+// became of changes in doubt and what other servers have changed, forgets what has expired, replaces old signing keys, and
+// removes the data of deleted instances. What was counted and reported until the end is stored before it returns.
 func (r *Registry) Run(ctx context.Context) error {
 	r.items.worker.Every(
 		ctx,
@@ -25,6 +25,7 @@ func (r *Registry) Run(ctx context.Context) error {
 			return failed("last uses of keys could not be stored", r.Keys.saveUses(ctx))
 		}},
 		worker.Loop{Name: "registry_doubts", Wake: r.items.doubted, Retry: worker.Backoff{First: settleInterval, Factor: 1}, Do: r.items.settleDoubt},
+		worker.Loop{Name: "registry_log", Retry: worker.Backoff{First: settleInterval, Factor: 1}, Do: r.items.follow},
 		worker.Loop{Name: "registry_upkeep", Every: upkeepInterval, Do: r.upkeep},
 	)
 	return nil

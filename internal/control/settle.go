@@ -43,8 +43,8 @@ func (t turns) tryTake() bool {
 
 func (t turns) pass() { <-t }
 
-// lock is how every change begins: it takes r.change and makes sure that the memory is what the store holds. When it
-// succeeds, the caller has to pass r.change on.
+// lock is how every change begins: it takes r.change and makes sure that the memory is what the store holds, whoever has changed
+// that. When it succeeds, the caller has to pass r.change on.
 func (r *items) lock(ctx context.Context) error {
 	if !r.inDoubt.Load() {
 		if err := r.change.take(ctx); err != nil {
@@ -54,6 +54,9 @@ func (r *items) lock(ctx context.Context) error {
 		return undecided() // someone else asks the store, which may take as long as it is full
 	}
 	err := r.settle(ctx)
+	if err == nil {
+		err = r.catchUp(ctx)
+	}
 	if err != nil {
 		r.change.pass()
 	}
@@ -70,7 +73,6 @@ func undecided() *j17.Error {
 func (r *items) doubt(side []store.Side) {
 	r.restrict(side)
 	r.inDoubt.Store(true)
-	r.replication.forget()
 	select {
 	case r.doubted <- struct{}{}:
 	default: // signalled already
@@ -104,8 +106,6 @@ func (r *items) reload(ctx context.Context) error {
 	if err := r.openSigningKeys(ctx); err != nil {
 		return err
 	}
-	// Replicas may have asked in between, and got what the store held then.
-	r.replication.forget()
 	if r.inDoubt.Swap(false) {
 		select {
 		case r.settled <- struct{}{}:

@@ -295,29 +295,31 @@ func (r *Specs) Announce(ctx context.Context, instance string, env j17.Environme
 	return r.announce(ctx, t)
 }
 
-// announce is Announce for who holds r.change. A record has its key from the start, so that it is in the log once.
+// announce is Announce for who holds r.change.
 func (r *Specs) announce(ctx context.Context, t j17.Tenant) error {
 	items, err := r.store.Scan(ctx, t, unannouncedSpace, store.Range{}, scanLimit)
 	if err != nil {
 		return failure(err)
 	}
 	for _, it := range items {
-		rec, err := decode[auditRecord](unannouncedSpace, it)
+		rec, err := decode[Record](unannouncedSpace, it)
 		if err != nil {
 			return err
 		}
-		sides, err := recordSides(rec)
+		unit, err := r.logUnit(rec, nil,
+			Change{Tenant: t, Space: specSpace, Key: it.Key}, Change{Tenant: t, Space: specSpace, Key: it.Key + sourceSuffix},
+			Change{Tenant: t, Space: specHeadSpace, Key: headKey})
 		if err != nil {
 			return err
 		}
-		err = r.commit(ctx, func(*known) {}, sides...)
-		if err != nil && !isConflict(err, auditSpace) {
+		// The record's id makes it a command: it is in the log once, whatever becomes of what follows.
+		sum := sha256.Sum256([]byte(rec.ID))
+		unit.Command = &store.Command{ID: store.CommandID(sum[:16])}
+		res, err := r.append(ctx, unit)
+		if err != nil {
 			return failure(err)
 		}
-		version, _ := strconv.Atoi(it.Key)
-		if err := r.tellSpec(ctx, t, version); err != nil {
-			return err
-		}
+		r.seeOwn(&res)
 		if err := r.store.Write(ctx, t, []store.Side{{Op: store.Delete, Space: unannouncedSpace, Key: it.Key}}); err != nil {
 			return failure(err)
 		}
@@ -340,29 +342,6 @@ func (r *Specs) announceLate(ctx context.Context) error {
 	return nil
 }
 
-// tellSpec remembers a version for the replicas.
-func (r *Specs) tellSpec(ctx context.Context, t j17.Tenant, version int) error {
-	changes, err := r.specChanges(ctx, t, version)
-	if err == nil {
-		r.replication.tell(changes)
-	}
-	return err
-}
-
-// specChanges returns a version, its source and the head as replicas get them.
-func (r *items) specChanges(ctx context.Context, t j17.Tenant, version int) ([]Change, error) {
-	var changes []Change
-	for _, at := range []Change{{Space: specSpace, Key: versionKey(version)}, {Space: specSpace, Key: sourceKey(version)}, {Space: specHeadSpace, Key: headKey}} {
-		it, err := r.store.Get(ctx, t, at.Space, at.Key)
-		if err != nil {
-			return nil, failure(err)
-		}
-		at.Tenant, at.Value = t, it.Value
-		changes = append(changes, at)
-	}
-	return changes, nil
-}
-
 // Touch makes sure that no event which was decided before is committed any more, as a deployment does, and returns what holds
 // from now on: the spec is the same, and what it refers to has changed.
 func (r *Specs) Touch(ctx context.Context, instance string, env j17.Environment, fence store.Fence) (store.Fence, error) {
@@ -380,6 +359,16 @@ func (r *Specs) Touch(ctx context.Context, instance string, env j17.Environment,
 	}
 	if err := r.store.Write(ctx, t, []store.Side{side}); err != nil {
 		return fence, failure(err)
+	}
+	if r.upstream == nil {
+		// Other servers of the same store notice by themselves when they write; who only reads there has to be told.
+		unit, err := r.logUnit(nil, nil, Change{Tenant: t, Space: specHeadSpace, Key: headKey})
+		if err == nil {
+			_, err = r.append(ctx, unit)
+		}
+		if err != nil {
+			return fence, failure(err)
+		}
 	}
 	return r.fence(ctx, t, head.Version)
 }

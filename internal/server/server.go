@@ -327,12 +327,20 @@ func (s *Server) watchFolder(ctx context.Context, api *httpapi.API) error {
 }
 
 // settle hands over what is deployed whenever the registry has found out what became of a deployment whose outcome was
-// unknown.
+// unknown, or that another server of the same store has deployed.
 func (s *Server) settle(ctx context.Context) error {
 	for {
 		select {
 		case <-s.registry.Settled():
 			s.handover(nil, nil).run(ctx, s.owned())
+		case <-s.registry.Specs.Moved():
+			var moved []environment
+			for _, at := range s.registry.Specs.TakeMoved() {
+				if i, ok := s.registry.Instances.ByID(at.Instance); ok && s.owns(i) {
+					moved = append(moved, environment{at.Instance, at.Environment})
+				}
+			}
+			s.handover(nil, nil).round(ctx, moved)
 		case <-ctx.Done():
 			return nil
 		}
