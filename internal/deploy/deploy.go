@@ -22,6 +22,7 @@ import (
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
 	"j17/internal/store"
+	"j17/internal/wire"
 )
 
 // Options configures a Service. All fields are required unless they say otherwise.
@@ -136,7 +137,7 @@ type Result struct {
 	// Changes is what the spec says differently than the one before; of the first spec, all that it declares.
 	Changes []spec.Change
 	// Replay is set by a dry run.
-	Replay *Replay
+	Replay *wire.Replay
 }
 
 // Warnings returns the findings of the compiler and of the comparison that do not stand in the way of a deployment.

@@ -15,6 +15,7 @@ import (
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
 	"j17/internal/value"
+	"j17/internal/wire"
 )
 
 // Limits of a dry run and of its report.
@@ -34,60 +35,9 @@ const (
 	maxShown = 512
 )
 
-// Replay tells what a spec would make of the states that there are.
-type Replay struct {
-	// Types lists the aggregate types whose states may change: their definition or their custom code is another.
-	Types []string `json:"types"`
-	// Aggregates is how many were replayed, Events how many events of them. Complete tells that there are no more.
-	Aggregates int    `json:"aggregates"`
-	Events     uint64 `json:"events"`
-	Complete   bool   `json:"complete"`
-	// Changed is how many have another state, Failed how many have none under the new spec, because custom code fails
-	// or because an event takes more work than it may.
-	Changed int `json:"changed"`
-	Failed  int `json:"failed"`
-	// Differences shows the first of both.
-	Differences []StateDifference `json:"differences"`
-	// Faults are operations of handlers under the new spec that did not fit the events, one for each place in the spec; they
-	// changed nothing. FaultsMore is how many times more one did not, in places that are not shown.
-	Faults     []ReplayFault `json:"faults,omitempty"`
-	FaultsMore int           `json:"faults_more,omitempty"`
-	// Beyond lists the events that take more work under the new spec than one may.
-	Beyond []ReplayedEvent `json:"beyond,omitempty"`
-}
-
-// ReplayedEvent is a stored event: the one after which the stream of an aggregate has a length.
-type ReplayedEvent struct {
-	Key       string `json:"key"`
-	Length    uint64 `json:"length"`
-	EventType string `json:"event_type"`
-}
-
-// ReplayFault is an operation of a handler that did not fit events, with the first of them.
-type ReplayFault struct {
-	Pointer string `json:"pointer"`
-	Line    int    `json:"line"`
-	Column  int    `json:"column"`
-	Message string `json:"message"`
-	// Times is how often the operation did not fit.
-	Times int `json:"times"`
-	ReplayedEvent
-}
-
-// StateDifference is an aggregate that has another state under the new spec, or none.
-type StateDifference struct {
-	Key     string        `json:"key"`
-	Length  uint64        `json:"length"`
-	Changes []ValueChange `json:"changes,omitempty"`
-	// More is how many changes are not shown.
-	More int `json:"more,omitempty"`
-	// Error says why there is no state under the new spec.
-	Error string `json:"error,omitempty"`
-}
-
 // replay compares the states of aggregates under the deployed spec and under another one.
-func (s *Service) replay(ctx context.Context, t j17.Tenant, before, after deployed, most int) (*Replay, error) {
-	r := &Replay{Types: []string{}, Complete: true, Differences: []StateDifference{}}
+func (s *Service) replay(ctx context.Context, t j17.Tenant, before, after deployed, most int) (*wire.Replay, error) {
+	r := &wire.Replay{Types: []string{}, Complete: true, Differences: []wire.StateDifference{}}
 	if before.compiled == nil {
 		return r, nil
 	}
@@ -117,7 +67,7 @@ func (s *Service) replay(ctx context.Context, t j17.Tenant, before, after deploy
 }
 
 // replayOne compares the states of one aggregate.
-func (s *Service) replayOne(ctx context.Context, t j17.Tenant, before, after deployed, key j17.Key, r *Replay) error {
+func (s *Service) replayOne(ctx context.Context, t j17.Tenant, before, after deployed, key j17.Key, r *wire.Replay) error {
 	length, err := s.engine.Length(ctx, t, key.Type, key.ID)
 	if err != nil {
 		return err
@@ -132,7 +82,7 @@ func (s *Service) replayOne(ctx context.Context, t j17.Tenant, before, after dep
 	}
 	r.Aggregates++
 	r.Events += length
-	d := StateDifference{Key: key.String(), Length: length}
+	d := wire.StateDifference{Key: key.String(), Length: length}
 	was, err := s.engine.Replay(ctx, t, before.compiled, before.code.functions, key, length, engine.Replayed{})
 	if _, ok := codeError(err); ok {
 		return nil // there is no state to compare with; that there may be one now is no harm
@@ -140,11 +90,11 @@ func (s *Service) replayOne(ctx context.Context, t j17.Tenant, before, after dep
 	if err != nil {
 		return err
 	}
-	is, err := s.engine.Replay(ctx, t, after.compiled, after.code.functions, key, length, r.told(key))
+	is, err := s.engine.Replay(ctx, t, after.compiled, after.code.functions, key, length, told(r, key))
 	if why, ok := codeError(err); ok {
 		r.Failed++
 		d.Error = why
-		r.show(d)
+		show(r, d)
 		return nil
 	}
 	if err != nil {
@@ -160,21 +110,21 @@ func (s *Service) replayOne(ctx context.Context, t j17.Tenant, before, after dep
 		changes = changes[:maxChanges]
 	}
 	d.Changes = changes
-	r.show(d)
+	show(r, d)
 	return nil
 }
 
 // told collects what the replay of an aggregate tells.
-func (r *Replay) told(key j17.Key) engine.Replayed {
+func told(r *wire.Replay, key j17.Key) engine.Replayed {
 	return engine.Replayed{
 		Fault: func(length uint64, eventType string, d diag.Diagnostic) {
-			place := func(f ReplayFault) bool { return f.Pointer == string(d.Pointer) }
+			place := func(f wire.ReplayFault) bool { return f.Pointer == string(d.Pointer) }
 			if i := slices.IndexFunc(r.Faults, place); i >= 0 {
 				r.Faults[i].Times++
 			} else if len(r.Faults) < maxFaults {
-				r.Faults = append(r.Faults, ReplayFault{
+				r.Faults = append(r.Faults, wire.ReplayFault{
 					Pointer: string(d.Pointer), Line: d.Line, Column: d.Column, Message: beginning(d.Message), Times: 1,
-					ReplayedEvent: ReplayedEvent{key.String(), length, eventType},
+					ReplayedEvent: wire.ReplayedEvent{Key: key.String(), Length: length, EventType: eventType},
 				})
 			} else {
 				r.FaultsMore++
@@ -182,14 +132,14 @@ func (r *Replay) told(key j17.Key) engine.Replayed {
 		},
 		Beyond: func(length uint64, eventType string) bool {
 			if len(r.Beyond) < maxBeyond {
-				r.Beyond = append(r.Beyond, ReplayedEvent{key.String(), length, eventType})
+				r.Beyond = append(r.Beyond, wire.ReplayedEvent{Key: key.String(), Length: length, EventType: eventType})
 			}
 			return len(r.Beyond) < maxBeyond
 		},
 	}
 }
 
-func (r *Replay) show(d StateDifference) {
+func show(r *wire.Replay, d wire.StateDifference) {
 	if len(r.Differences) < maxDiffering {
 		r.Differences = append(r.Differences, d)
 	}
@@ -222,24 +172,15 @@ func sameCode(was, is *spec.AggregateType, before, after decider.Functions) bool
 	return true
 }
 
-// ValueChange is one place in which two states differ.
-type ValueChange struct {
-	Pointer string          `json:"pointer"`
-	Change  spec.ChangeKind `json:"change"`
-	// Before and After are the values there, as JSON text cut to 512 bytes; "" where there is none.
-	Before string `json:"before,omitempty"`
-	After  string `json:"after,omitempty"`
-}
-
 // compare lists the places in which two values differ, as deep as they can be told apart: members by key, elements by
 // index.
-func compare(was, is value.Value) []ValueChange {
+func compare(was, is value.Value) []wire.ValueChange {
 	var c comparison
 	c.values("", was, is)
 	return c
 }
 
-type comparison []ValueChange
+type comparison []wire.ValueChange
 
 func (c *comparison) values(at string, was, is value.Value) {
 	switch {
@@ -265,12 +206,12 @@ func (c *comparison) values(at string, was, is value.Value) {
 			c.values(at+"/"+strconv.Itoa(i), a, b)
 		}
 	default:
-		change := ValueChange{Pointer: at, Change: spec.Changed, Before: shown(was), After: shown(is)}
+		change := wire.ValueChange{Pointer: at, Change: string(spec.Changed), Before: shown(was), After: shown(is)}
 		switch {
 		case was.IsMissing():
-			change.Change = spec.Added
+			change.Change = string(spec.Added)
 		case is.IsMissing():
-			change.Change = spec.Removed
+			change.Change = string(spec.Removed)
 		}
 		*c = append(*c, change)
 	}

@@ -10,6 +10,7 @@ import (
 	"j17"
 	"j17/internal/deploy"
 	"j17/internal/engine"
+	"j17/internal/wire"
 )
 
 func TestDryRun(t *testing.T) {
@@ -50,7 +51,7 @@ func TestDryRun(t *testing.T) {
 	if diff := cmp.Diff([]string{"note"}, replay.Types); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(deploy.StateDifference{Key: "note:" + id(1), Length: 1, Changes: []deploy.ValueChange{
+	if diff := cmp.Diff(wire.StateDifference{Key: "note:" + id(1), Length: 1, Changes: []wire.ValueChange{
 		{Pointer: "/list/1", Change: "changed", Before: "2", After: "3"},
 		{Pointer: "/list/2", Change: "added", After: "4"},
 		{Pointer: "/a~1b~0c", Change: "changed", Before: `{"x":1}`, After: "null"},
@@ -104,7 +105,7 @@ func TestDryRunOfCode(t *testing.T) {
 	if got := state(); got != "1" {
 		t.Errorf("the state is %s", got)
 	}
-	dry := func(blob string) *deploy.Replay {
+	dry := func(blob string) *wire.Replay {
 		t.Helper()
 		r := f.request(simple(`{"wasm":"` + blob + `"}`))
 		r.Aggregates = 10
@@ -114,7 +115,7 @@ func TestDryRunOfCode(t *testing.T) {
 		}
 		return result.Replay
 	}
-	if r := dry("b.wasm"); r.Changed != 1 || r.Failed != 0 || r.Differences[0].Changes[0] != (deploy.ValueChange{Pointer: "/v", Change: "changed", Before: "1", After: "2"}) {
+	if r := dry("b.wasm"); r.Changed != 1 || r.Failed != 0 || r.Differences[0].Changes[0] != (wire.ValueChange{Pointer: "/v", Change: "changed", Before: "1", After: "2"}) {
 		t.Errorf("%+v", r)
 	}
 	if r := dry("c.wasm"); r.Changed != 0 || r.Failed != 1 || !strings.Contains(r.Differences[0].Error, "JSON") {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"j17/internal/deploy"
+	"j17/internal/wire"
 )
 
 // TestDryRunTellsWhatDoesNotFit tries specs whose operations do not fit the events there are, or take too much work for them.
@@ -16,7 +16,7 @@ func TestDryRunTellsWhatDoesNotFit(t *testing.T) {
 	f.write(t, id(0), `{"list":[{"n":1}]}`)
 	f.write(t, id(1), `{"list":[{"n":1},2]}`)
 	f.write(t, id(1), `{"list":[3,{"n":1}]}`)
-	dry := func(handler string) *deploy.Replay {
+	dry := func(handler string) *wire.Replay {
 		t.Helper()
 		r := f.request(simple(handler))
 		r.Aggregates = 100
@@ -42,7 +42,7 @@ func TestDryRunTellsWhatDoesNotFit(t *testing.T) {
 	f.write(t, id(2), long)
 	replay = dry(`[{"set":{"target":"","value":"$.data"}},{"filter":{"target":"list","as":"$a","keep":{"every":{"in":"$.data.list","as":"$b","match":{"equals":["$a","$b"]}}}}}]`)
 	if replay.Aggregates != 3 || replay.Failed != 1 || len(replay.Beyond) != 2 ||
-		replay.Beyond[0] != (deploy.ReplayedEvent{Key: "note:" + id(2), Length: 1, EventType: "was_written"}) || replay.Beyond[1].Length != 3 {
+		replay.Beyond[0] != (wire.ReplayedEvent{Key: "note:" + id(2), Length: 1, EventType: "was_written"}) || replay.Beyond[1].Length != 3 {
 		t.Errorf("%+v", replay)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"j17"
 	"j17/internal/blob"
 	"j17/internal/deploy"
+	"j17/internal/wire"
 )
 
 // Limits of an upload beside those of the blob itself.
@@ -32,7 +33,11 @@ func (c *call) listBlobs(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	return list(c, w, "blobs", l, rows)
+	shapes := make([]wire.Blob, len(rows))
+	for i, r := range rows {
+		shapes[i] = blobShape(r.Blob, r.Versions)
+	}
+	return list(c, w, "blobs", l, shapes)
 }
 
 // listBlobVersions is GET blobs/{name}/versions.
@@ -42,7 +47,16 @@ func (c *call) listBlobVersions(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	return list(c, w, "versions", l, part(all, l))
+	shapes := make([]wire.Blob, len(all))
+	for i, b := range all {
+		shapes[i] = blobShape(b, 0)
+	}
+	return list(c, w, "versions", l, part(shapes, l))
+}
+
+// blobShape is a version of a file as people see it, in a list of names with how many versions there are.
+func blobShape(b blob.Blob, versions int) wire.Blob {
+	return wire.Blob{Name: b.Name, Version: b.Version, Size: b.Size, SHA256: b.SHA256, CreatedAt: b.CreatedAt, CreatedBy: b.CreatedBy, Versions: versions}
 }
 
 // putBlob is POST blobs: a form with the fields name and file.
@@ -67,7 +81,7 @@ func (c *call) putBlob(w http.ResponseWriter) error {
 	if created {
 		status = http.StatusCreated
 	}
-	return c.answer(w, status, nil, member{"blob", b})
+	return c.answer(w, status, wire.Stored{Blob: blobShape(b, 0)})
 }
 
 // uploadForm is a form with a file that is read as it arrives, if its name is known by then.

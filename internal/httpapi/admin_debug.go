@@ -7,14 +7,8 @@ import (
 	"j17"
 	"j17/internal/control"
 	"j17/internal/deploy"
+	"j17/internal/wire"
 )
-
-// debugState is what is switched on for an environment.
-type debugState struct {
-	WASMTrace bool `json:"wasm_trace"`
-	// Until is when tracing ends.
-	Until time.Time `json:"until,omitzero"`
-}
 
 // getDebug is GET debug.
 func (c *call) getDebug(w http.ResponseWriter) error {
@@ -22,20 +16,14 @@ func (c *call) getDebug(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, nil, member{"debug", debugState{WASMTrace: !until.IsZero(), Until: until}})
+	return c.answer(w, http.StatusOK, wire.DebugState{Debug: wire.Debug{WASMTrace: !until.IsZero(), Until: until}})
 }
 
 // setDebug is POST debug.
 func (c *call) setDebug(w http.ResponseWriter) error {
-	var body struct {
-		WASMTrace *bool `json:"wasm_trace"`
-		Minutes   *int  `json:"minutes"`
-	}
+	var body wire.Debugging
 	if err := c.decode(w, &body); err != nil {
 		return err
-	}
-	if body.WASMTrace == nil {
-		return j17.Errorf(j17.CodeMissingField, "'wasm_trace' must be true or false").At("wasm_trace")
 	}
 	most := int(deploy.MaxTrace / time.Minute)
 	length := deploy.MaxTrace
@@ -46,7 +34,7 @@ func (c *call) setDebug(w http.ResponseWriter) error {
 		length = time.Duration(*m) * time.Minute
 	}
 	record := control.Record{Action: "debug.set", Instance: c.instance, Environment: c.env, Target: "wasm_trace", Details: map[string]string{"on": "true"}}
-	if !*body.WASMTrace {
+	if !body.WASMTrace {
 		length, record.Details["on"] = 0, "false"
 	}
 	// Whoever makes event data appear in the log is known before it does.
@@ -57,5 +45,5 @@ func (c *call) setDebug(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, nil, member{"debug", debugState{WASMTrace: !until.IsZero(), Until: until}})
+	return c.answer(w, http.StatusOK, wire.DebugState{Debug: wire.Debug{WASMTrace: !until.IsZero(), Until: until}})
 }

@@ -18,6 +18,7 @@ import (
 	"j17/internal/engine"
 	"j17/internal/eventfile"
 	"j17/internal/loading"
+	"j17/internal/wire"
 )
 
 // exportEvents is GET export: all events, or the present states of all aggregates, one a line or as one document.
@@ -108,7 +109,7 @@ func (c *call) record(w http.ResponseWriter, action string, first bool) error {
 	if err != nil {
 		return partly(inFile(err), done.Stored, "Send the same file again to go on: nothing is stored twice")
 	}
-	return c.answer(w, http.StatusOK, done)
+	return c.answer(w, http.StatusOK, wire.Recorded(done))
 }
 
 // injectEvents is POST inject: test data.
@@ -131,7 +132,7 @@ func (c *call) injectEvents(w http.ResponseWriter) error {
 	if err != nil {
 		return partly(inFile(err), done.Stored, "Send the others to go on")
 	}
-	return c.answer(w, http.StatusOK, done)
+	return c.answer(w, http.StatusOK, wire.Injected(done))
 }
 
 // loaded records that events were loaded.

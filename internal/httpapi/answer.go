@@ -44,28 +44,19 @@ func (c *call) reply(w http.ResponseWriter, status int, body []byte) error {
 	return nil
 }
 
-// member is one member of an answer.
-type member struct {
-	name  string
-	value any
-}
-
-// answer sends {"ok":true,...}: the members, then those of rest, which is a struct or nil. Texts are not escaped for HTML.
-func (c *call) answer(w http.ResponseWriter, status int, rest any, members ...member) error {
+// answer sends {"ok":true,...} with the members of a shape, nil for none. Texts are not escaped for HTML.
+func (c *call) answer(w http.ResponseWriter, status int, shape any) error {
 	b := []byte(`{"ok":true`)
 	if c.awaitReplicas(); c.behind != nil {
-		members = append(members, member{"workers_behind", c.behind})
-	}
-	for _, m := range members {
-		raw, err := marshal(m.value)
+		b = append(b, `,"workers_behind":`...)
+		raw, err := marshal(c.behind)
 		if err != nil {
 			return err
 		}
-		b = append(append(append(b, `,"`...), m.name...), `":`...)
 		b = append(b, raw...)
 	}
-	if rest != nil {
-		raw, err := marshal(rest)
+	if shape != nil {
+		raw, err := marshal(shape)
 		if err != nil {
 			return err
 		}
@@ -97,9 +88,16 @@ func list[T any](c *call, w http.ResponseWriter, plural string, l listing, rows 
 	if rows == nil {
 		rows = []T{}
 	}
-	return c.answer(w, http.StatusOK, struct {
-		Next *int `json:"next"`
-	}{next}, member{plural, rows})
+	raw, err := marshal(rows)
+	if err != nil {
+		return err
+	}
+	b := append([]byte(`{"`+plural+`":`), raw...)
+	if b = append(b, `,"next":null}`...); next != nil {
+		b = strconv.AppendInt(b[:len(b)-len("null}")], int64(*next), 10)
+		b = append(b, '}')
+	}
+	return c.answer(w, http.StatusOK, json.RawMessage(b))
 }
 
 // part returns the rows of a whole list that l asks for, and one more if there is one.

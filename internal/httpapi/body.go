@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -122,7 +123,7 @@ func invalidJSON(err error) error {
 // maxSmallBody bounds the bodies of requests that carry no events.
 const maxSmallBody = 16 << 10
 
-// decode reads a small JSON object with known members only.
+// decode reads a small JSON object into a shape: with the members that it has only, and with all that it cannot do without.
 func (c *call) decode(w http.ResponseWriter, into any) error {
 	raw, err := c.readBody(w, maxSmallBody)
 	if err != nil {
@@ -135,17 +136,35 @@ func (c *call) decode(w http.ResponseWriter, into any) error {
 	if parsed.Kind() != value.Object {
 		return j17.Errorf(j17.CodeInvalidField, "The request body must be a JSON object")
 	}
-	known := members(reflect.TypeOf(into).Elem())
-	for _, m := range parsed.Members() { // encoding/json takes names in any case
+
+	// Names, which encoding/json takes in any case.
+	shape := reflect.TypeOf(into).Elem()
+	known := members(shape)
+	for _, m := range parsed.Members() {
 		if !slices.Contains(known, m.Key) {
 			return command.UnknownField("", m.Key, known)
 		}
 	}
+
+	// Types.
 	if err := json.Unmarshal([]byte(raw), into); err != nil {
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
 			return j17.Errorf(j17.CodeInvalidField, "'%s' must not be a %s", wrong.Field, wrong.Value).At(wrong.Field)
 		}
 		return j17.Errorf(j17.CodeInvalidField, "The request body has not the form that is asked for")
+	}
+
+	// What is missing.
+	for _, f := range reflect.VisibleFields(shape) {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if options != "" || parsed.Get(name).Kind() > value.Null {
+			continue
+		}
+		must := cmp.Or(f.Tag.Get("must"), "given as a string")
+		if f.Type.Kind() == reflect.Bool {
+			must = "true or false"
+		}
+		return j17.Errorf(j17.CodeMissingField, "'%s' must be %s", name, must).At(name)
 	}
 	return nil
 }
@@ -156,22 +175,6 @@ func (c *call) decodeOptional(w http.ResponseWriter, into any) error {
 		return nil
 	}
 	return c.decode(w, into)
-}
-
-// given is a member of a body, and whether it is there.
-type given struct {
-	name  string
-	there bool
-}
-
-// required reports the first member that is missing.
-func required(all ...given) error {
-	for _, g := range all {
-		if !g.there {
-			return j17.Errorf(j17.CodeMissingField, "'%s' must be given as a string", g.name).At(g.name)
-		}
-	}
-	return nil
 }
 
 // members returns what the members of a struct are called in JSON.

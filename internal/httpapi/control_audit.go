@@ -9,6 +9,7 @@ import (
 
 	"j17"
 	"j17/internal/control"
+	"j17/internal/wire"
 )
 
 // auditQuery is which records are asked for, of those that the operator may see.
@@ -30,14 +31,26 @@ func (c *call) listAudit(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	if records == nil {
-		records = []control.Record{}
+	answer := wire.Records{Records: make([]wire.Record, len(records))}
+	for i := range records {
+		answer.Records[i] = recordShape(&records[i])
 	}
-	var cursor *string
 	if next != "" {
-		cursor = &next
+		answer.Next = &next
 	}
-	return c.answer(w, http.StatusOK, nil, member{"records", records}, member{"next", cursor})
+	return c.answer(w, http.StatusOK, answer)
+}
+
+// recordShape is a record of the audit log as people see it.
+func recordShape(r *control.Record) wire.Record {
+	return wire.Record{
+		ID: r.ID, At: r.At, Action: r.Action, Actor: actorShape(r.Actor), Instance: r.Instance, Environment: r.Environment, Target: r.Target,
+		Outcome: string(r.Outcome), Code: r.Code, RequestID: r.RequestID, Details: r.Details,
+	}
+}
+
+func actorShape(a control.Actor) wire.Actor {
+	return wire.Actor{Kind: string(a.Kind), ID: a.ID, Email: a.Email, Address: a.Address}
 }
 
 // exportAudit is GET /api/audit/export and GET /api/instances/{id}/audit/export: one record a line, the newest first.
@@ -45,7 +58,7 @@ func (c *call) exportAudit(w http.ResponseWriter) error {
 	for rec, err := range c.api.Registry.Audit.Export(c.request.Context(), c.auditQuery()) {
 		if err == nil {
 			var line []byte
-			if line, err = marshal(rec); err == nil {
+			if line, err = marshal(recordShape(&rec)); err == nil {
 				c.startLines(w)
 				var n int
 				n, err = w.Write(append(line, '\n'))
@@ -68,8 +81,8 @@ func (c *call) exportAudit(w http.ResponseWriter) error {
 func (c *call) getFault(w http.ResponseWriter) error {
 	f, err := c.api.Registry.Faults.ByID(c.request.Context(), c.request.PathValue("error_id"))
 	if c.instance == "" && j17.CodeOf(err) == j17.CodeNotFound {
-		if raw := c.faultElsewhere(); raw != nil {
-			return c.answer(w, http.StatusOK, nil, member{"failure", raw})
+		if f := c.faultElsewhere(); f != nil {
+			return c.answer(w, http.StatusOK, wire.Failed{Failure: *f})
 		}
 	}
 	if err == nil && c.instance != "" && (f.Instance != c.instance || f.Environment != c.env) {
@@ -78,22 +91,22 @@ func (c *call) getFault(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, nil, member{"failure", f})
+	return c.answer(w, http.StatusOK, wire.Failed{Failure: wire.Fault(f)})
 }
 
 // faultElsewhere asks all workers for the error that the path names; nil where none knows it.
-func (c *call) faultElsewhere() json.RawMessage {
+func (c *call) faultElsewhere() *wire.Fault {
 	if c.api.Cluster == nil || c.api.Cluster.Node != "" {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(c.request.Context(), replicaTime)
 	defer cancel()
 	nodes := c.api.Registry.Nodes.All()
-	found := make(chan json.RawMessage, len(nodes))
+	found := make(chan *wire.Fault, len(nodes))
 	for _, n := range nodes {
 		go func() {
 			var body struct {
-				Failure json.RawMessage `json:"failure"`
+				Failure *wire.Fault `json:"failure"`
 			}
 			resp, err := c.askNode(ctx, n, "/internal/control/errors/"+url.PathEscape(c.request.PathValue("error_id")))
 			if err == nil {
@@ -106,8 +119,8 @@ func (c *call) faultElsewhere() json.RawMessage {
 		}()
 	}
 	for range nodes {
-		if raw := <-found; raw != nil {
-			return raw
+		if f := <-found; f != nil {
+			return f
 		}
 	}
 	return nil
@@ -119,7 +132,7 @@ func (c *call) faultOfWorker(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, nil, member{"failure", f})
+	return c.answer(w, http.StatusOK, wire.Failed{Failure: wire.Fault(f)})
 }
 
 // faultPattern is the route of one failed request of an environment.

@@ -2,33 +2,19 @@ package httpapi
 
 import (
 	"net/http"
-	"time"
 
 	"j17"
 	"j17/internal/control"
+	"j17/internal/wire"
 )
 
-// instanceRow is an instance as people see it.
-type instanceRow struct {
-	ID           string           `json:"id"`
-	Name         string           `json:"name"`
-	Plan         string           `json:"plan"`
-	Node         string           `json:"node,omitempty"`
-	CreatedAt    time.Time        `json:"created_at"`
-	Environments []environmentRow `json:"environments"`
-}
-
-type environmentRow struct {
-	Name j17.Environment `json:"name"`
-	Host string          `json:"host"`
-}
-
-func (c *call) instanceRow(i control.Instance) instanceRow {
-	row := instanceRow{ID: i.ID, Name: i.Name, Plan: i.Plan, Node: i.Node, CreatedAt: i.CreatedAt}
+// instanceShape is an instance as people see it.
+func (c *call) instanceShape(i control.Instance) wire.Instance {
+	shape := wire.Instance{ID: i.ID, Name: i.Name, Plan: i.Plan, Node: i.Node, CreatedAt: i.CreatedAt}
 	for _, env := range j17.Environments() {
-		row.Environments = append(row.Environments, environmentRow{Name: env, Host: c.api.hostOf(i.Name, env)})
+		shape.Environments = append(shape.Environments, wire.Environment{Name: env, Host: c.api.hostOf(i.Name, env)})
 	}
-	return row
+	return shape
 }
 
 // listInstances is GET /api/instances: those that the operator may see.
@@ -40,56 +26,47 @@ func (c *call) listInstances(w http.ResponseWriter) error {
 			visible = append(visible, i)
 		}
 	}
-	rows := make([]instanceRow, 0)
+	rows := make([]wire.Instance, 0)
 	for _, i := range part(visible, l) {
-		rows = append(rows, c.instanceRow(i))
+		rows = append(rows, c.instanceShape(i))
 	}
 	return list(c, w, "instances", l, rows)
 }
 
 // createInstance is POST /api/instances.
 func (c *call) createInstance(w http.ResponseWriter) error {
-	var body struct {
-		Name *string `json:"name"`
-		Plan string  `json:"plan"`
-	}
+	var body wire.NewInstance
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}
-	if body.Name == nil {
-		return j17.Errorf(j17.CodeMissingField, "'name' must be given as a string").At("name")
-	}
-	i, err := c.api.Registry.Instances.Add(c.acting(), control.NewInstance{Name: *body.Name, Plan: body.Plan})
+	i, err := c.api.Registry.Instances.Add(c.acting(), control.NewInstance{Name: body.Name, Plan: body.Plan})
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusCreated, c.instanceRow(i))
+	return c.answer(w, http.StatusCreated, c.instanceShape(i))
 }
 
 // getInstance is GET /api/instances/{id}: the instance, its plan, and what it has used of it.
 func (c *call) getInstance(w http.ResponseWriter) error {
 	id := c.request.PathValue("id")
 	i, _ := c.api.Registry.Instances.ByID(id)
-	members := []member{{"limits", c.api.Registry.Instances.PlanOf(id)}}
+	answer := wire.InstanceUse{Instance: c.instanceShape(i), Limits: wire.Plan(c.api.Registry.Instances.PlanOf(id))}
 	if n, ok := c.api.elsewhere(id); ok {
-		members = append(members, member{"usage", c.usageElsewhere(n, id)})
+		answer.Usage = c.usageElsewhere(n, id)
 	} else if c.api.Usage != nil {
 		used, err := c.api.Usage.Month(c.request.Context(), id)
 		if err != nil {
 			return err
 		}
-		members = append(members, member{"usage", used})
+		answer.Usage = &used
 	}
-	return c.answer(w, http.StatusOK, c.instanceRow(i), members...)
+	return c.answer(w, http.StatusOK, answer)
 }
 
 // changeInstance is PATCH /api/instances/{id}. Who has an instance may rename it; the plan is the platform's to decide.
 func (c *call) changeInstance(w http.ResponseWriter) error {
 	id := c.request.PathValue("id")
-	var body struct {
-		Name *string `json:"name"`
-		Plan *string `json:"plan"`
-	}
+	var body wire.InstanceChange
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}
@@ -102,7 +79,7 @@ func (c *call) changeInstance(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, c.instanceRow(i))
+	return c.answer(w, http.StatusOK, c.instanceShape(i))
 }
 
 // deleteInstance is DELETE /api/instances/{id}.
@@ -111,9 +88,7 @@ func (c *call) deleteInstance(w http.ResponseWriter) error {
 	if id == c.api.DefaultInstance {
 		return j17.Errorf(j17.CodeConflict, "This is the server's default instance. Configure another one before you delete it.")
 	}
-	var body struct {
-		Confirm string `json:"confirm"`
-	}
+	var body wire.Deletion
 	if err := c.decodeOptional(w, &body); err != nil {
 		return err
 	}
@@ -133,5 +108,9 @@ func (c *call) deleteInstance(w http.ResponseWriter) error {
 
 // listPlans is GET /api/plans.
 func (c *call) listPlans(w http.ResponseWriter) error {
-	return c.answer(w, http.StatusOK, nil, member{"plans", c.api.Registry.Instances.Plans()})
+	var answer wire.Plans
+	for _, p := range c.api.Registry.Instances.Plans() {
+		answer.Plans = append(answer.Plans, wire.Plan(p))
+	}
+	return c.answer(w, http.StatusOK, answer)
 }

@@ -8,31 +8,25 @@ import (
 
 	"j17"
 	"j17/internal/control"
+	"j17/internal/wire"
 )
 
 // login is POST /api/login.
 func (c *call) login(w http.ResponseWriter) error {
-	var body struct {
-		Email    *string `json:"email"`
-		Password *string `json:"password"`
-	}
+	var body wire.Login
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}
-	if err := required(given{"email", body.Email != nil}, given{"password", body.Password != nil}); err != nil {
-		return err
-	}
-	s, err := c.api.Auth.Login(c.request.Context(), *body.Email, *body.Password, c.clientAddress())
+	s, err := c.api.Auth.Login(c.request.Context(), body.Email, body.Password, c.clientAddress())
 	if err != nil {
-		c.loginFailed(*body.Email, err)
+		c.loginFailed(body.Email, err)
 		return err
 	}
 	c.principal = j17.Principal{Kind: j17.Operator, ID: s.Operator.ID, Role: string(s.Operator.Role)}
 	if err := c.api.Registry.Audit.Add(c.acting(), control.Record{Action: "operator.login", Target: s.Operator.ID}); err != nil {
 		c.notAudited("operator.login", err) // A full disk must not keep out who comes to make room.
 	}
-	return c.answer(w, http.StatusOK, nil,
-		member{"token", s.Token}, member{"expires_at", s.ExpiresAt}, member{"operator", c.operatorRow(s.Operator)})
+	return c.answer(w, http.StatusOK, wire.LoggedIn{Token: s.Token, ExpiresAt: s.ExpiresAt, Operator: operatorShape(s.Operator)})
 }
 
 // loginFailed records an attempt to log in that failed.
@@ -50,24 +44,17 @@ func (c *call) loginFailed(email string, err error) {
 
 // setup is POST /api/setup.
 func (c *call) setup(w http.ResponseWriter) error {
-	var body struct {
-		Token    *string `json:"token"`
-		Email    *string `json:"email"`
-		Password *string `json:"password"`
-	}
+	var body wire.Setup
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}
-	if err := required(given{"token", body.Token != nil}, given{"email", body.Email != nil}, given{"password", body.Password != nil}); err != nil {
-		return err
-	}
-	op, err := c.api.Auth.Setup(c.acting(), *body.Token, *body.Email, *body.Password, c.clientAddress())
+	op, err := c.api.Auth.Setup(c.acting(), body.Token, body.Email, body.Password, c.clientAddress())
 	if err != nil {
 		c.api.Logger.LogAttrs(c.request.Context(), slog.LevelWarn, "setup failed",
 			slog.String("address", c.clientAddress().String()), slog.String("code", string(j17.CodeOf(err))), slog.String("request_id", c.requestID))
 		return err
 	}
-	return c.answer(w, http.StatusCreated, nil, member{"operator", c.operatorRow(op)})
+	return c.answer(w, http.StatusCreated, wire.SetUp{Operator: operatorShape(op)})
 }
 
 // logout is POST /api/logout.
@@ -88,22 +75,16 @@ func (c *call) me(w http.ResponseWriter) error {
 	if !ok {
 		return j17.Errorf(j17.CodeUnauthorized, "Invalid token")
 	}
-	return c.answer(w, http.StatusOK, c.operatorRow(op))
+	return c.answer(w, http.StatusOK, operatorShape(op))
 }
 
 // changePassword is POST /api/me/password.
 func (c *call) changePassword(w http.ResponseWriter) error {
-	var body struct {
-		Current *string `json:"current_password"`
-		New     *string `json:"new_password"`
-	}
+	var body wire.OwnPassword
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}
-	if err := required(given{"current_password", body.Current != nil}, given{"new_password", body.New != nil}); err != nil {
-		return err
-	}
-	err := c.api.Auth.ChangePassword(c.acting(), c.principal.ID, *body.Current, *body.New, c.clientAddress())
+	err := c.api.Auth.ChangePassword(c.acting(), c.principal.ID, body.Current, body.New, c.clientAddress())
 	if e, ok := errors.AsType[*j17.Error](err); ok && e.Path == "password" {
 		return e.At("new_password")
 	}
@@ -115,9 +96,7 @@ func (c *call) changePassword(w http.ResponseWriter) error {
 
 // rotateSigningKey is POST /api/signing_keys/rotate.
 func (c *call) rotateSigningKey(w http.ResponseWriter) error {
-	var body struct {
-		Revoke bool `json:"revoke"`
-	}
+	var body wire.KeyRotation
 	if err := c.decodeOptional(w, &body); err != nil {
 		return err
 	}

@@ -4,35 +4,27 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"time"
 
 	"j17"
 	"j17/internal/control"
+	"j17/internal/wire"
 )
 
-// operatorRow is an operator as people see them.
-type operatorRow struct {
-	ID        string       `json:"id"`
-	Email     string       `json:"email"`
-	Role      control.Role `json:"role"`
-	Instances []string     `json:"instances"`
-	CreatedAt time.Time    `json:"created_at"`
-}
-
-func (c *call) operatorRow(op control.Operator) operatorRow {
-	row := operatorRow{ID: op.ID, Email: op.Email, Role: op.Role, Instances: op.Instances, CreatedAt: op.CreatedAt}
-	if row.Instances == nil {
-		row.Instances = []string{}
+// operatorShape is an operator as people see them.
+func operatorShape(op control.Operator) wire.Operator {
+	shape := wire.Operator{ID: op.ID, Email: op.Email, Role: string(op.Role), Instances: op.Instances, CreatedAt: op.CreatedAt}
+	if shape.Instances == nil {
+		shape.Instances = []string{}
 	}
-	return row
+	return shape
 }
 
 // listOperators is GET /api/operators.
 func (c *call) listOperators(w http.ResponseWriter) error {
 	l := c.listing()
-	rows := make([]operatorRow, 0)
+	rows := make([]wire.Operator, 0)
 	for _, op := range part(c.api.Registry.Operators.All(), l) {
-		rows = append(rows, c.operatorRow(op))
+		rows = append(rows, operatorShape(op))
 	}
 	return list(c, w, "operators", l, rows)
 }
@@ -42,11 +34,11 @@ func (c *call) listOperators(w http.ResponseWriter) error {
 func (c *call) instanceOperators(w http.ResponseWriter) error {
 	id := c.request.PathValue("id")
 	l := c.listing()
-	rows := make([]operatorRow, 0)
+	rows := make([]wire.Operator, 0)
 	for _, op := range c.api.Registry.Operators.All() {
 		if slices.Contains(op.Instances, id) {
 			op.Instances = []string{id}
-			rows = append(rows, c.operatorRow(op))
+			rows = append(rows, operatorShape(op))
 		}
 	}
 	return list(c, w, "operators", l, part(rows, l))
@@ -54,23 +46,15 @@ func (c *call) instanceOperators(w http.ResponseWriter) error {
 
 // createOperator is POST /api/operators.
 func (c *call) createOperator(w http.ResponseWriter) error {
-	var body struct {
-		Email     *string       `json:"email"`
-		Password  *string       `json:"password"`
-		Role      *control.Role `json:"role"`
-		Instances []string      `json:"instances"`
-	}
+	var body wire.NewOperator
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}
-	if err := required(given{"email", body.Email != nil}, given{"password", body.Password != nil}, given{"role", body.Role != nil}); err != nil {
-		return err
-	}
-	op, err := c.api.Registry.Operators.Create(c.acting(), control.NewOperator{Email: *body.Email, Password: *body.Password, Role: *body.Role, Instances: body.Instances})
+	op, err := c.api.Registry.Operators.Create(c.acting(), control.NewOperator{Email: body.Email, Password: body.Password, Role: control.Role(body.Role), Instances: body.Instances})
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusCreated, c.operatorRow(op))
+	return c.answer(w, http.StatusCreated, operatorShape(op))
 }
 
 // getOperator is GET /api/operators/{id}. Everyone may look at themselves.
@@ -80,25 +64,20 @@ func (c *call) getOperator(w http.ResponseWriter) error {
 	if !ok {
 		return j17.Errorf(j17.CodeNotFound, "There is no such operator.")
 	}
-	return c.answer(w, http.StatusOK, c.operatorRow(op))
+	return c.answer(w, http.StatusOK, operatorShape(op))
 }
 
 // changeOperator is PATCH /api/operators/{id}.
 func (c *call) changeOperator(w http.ResponseWriter) error {
-	var body struct {
-		Role *control.Role `json:"role"`
-	}
+	var body wire.NewRole
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}
-	if body.Role == nil {
-		return required(given{"role", false})
-	}
-	op, err := c.api.Registry.Operators.SetRole(c.acting(), c.request.PathValue("id"), *body.Role)
+	op, err := c.api.Registry.Operators.SetRole(c.acting(), c.request.PathValue("id"), control.Role(body.Role))
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, c.operatorRow(op))
+	return c.answer(w, http.StatusOK, operatorShape(op))
 }
 
 // deleteOperator is DELETE /api/operators/{id}.
@@ -111,16 +90,11 @@ func (c *call) deleteOperator(w http.ResponseWriter) error {
 
 // resetPassword is POST /api/operators/{id}/password.
 func (c *call) resetPassword(w http.ResponseWriter) error {
-	var body struct {
-		Password *string `json:"password"`
-	}
+	var body wire.NewPassword
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}
-	if body.Password == nil {
-		return required(given{"password", false})
-	}
-	if err := c.api.Registry.Operators.SetPassword(c.acting(), c.request.PathValue("id"), *body.Password); err != nil {
+	if err := c.api.Registry.Operators.SetPassword(c.acting(), c.request.PathValue("id"), body.Password); err != nil {
 		return err
 	}
 	return c.answer(w, http.StatusOK, nil)
@@ -150,5 +124,5 @@ func (c *call) changeGrant(w http.ResponseWriter, change func(ctx context.Contex
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, c.operatorRow(op))
+	return c.answer(w, http.StatusOK, operatorShape(op))
 }

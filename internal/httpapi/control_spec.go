@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"cmp"
-	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"j17/internal/control"
 	"j17/internal/deploy"
 	"j17/internal/spec"
+	"j17/internal/wire"
 )
 
 // Limits of requests that deploy.
@@ -24,15 +24,25 @@ const (
 	defaultAggregates = 100
 )
 
-// deploymentRow is a version of a spec as people see it.
-type deploymentRow struct {
-	control.Spec
-	Environment j17.Environment `json:"environment"`
+// deploymentShape is a version of a spec as people see it.
+func deploymentShape(s *control.Spec, env j17.Environment) wire.Deployment {
+	shape := wire.Deployment{
+		ID: s.ID, Version: s.Version, Hash: s.Hash, DeployedAt: s.DeployedAt, DeployedBy: actorShape(s.DeployedBy), How: string(s.How),
+		Forced: s.Forced, Note: s.Note, Environment: env,
+	}
+	if s.From != nil {
+		shape.From = new(wire.Origin(*s.From))
+	}
+	return shape
 }
 
-func row(s control.Spec, env j17.Environment) deploymentRow {
-	s.Source = nil
-	return deploymentRow{s, env}
+// changeShapes are the changes that a spec makes as people see them.
+func changeShapes(changes []spec.Change) []wire.Change {
+	shapes := make([]wire.Change, len(changes))
+	for i, c := range changes {
+		shapes[i] = wire.Change{Kind: string(c.Kind), What: c.What, Name: c.Name, Keys: c.Keys}
+	}
+	return shapes
 }
 
 // inEnvironment sets the environment that the parameters name, prod where they do not, unless the path or the host has.
@@ -66,7 +76,7 @@ func (c *call) spec(w http.ResponseWriter, s control.Spec) error {
 	if known, err := c.known(w, `"`+s.Hash+`"`); known || err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, nil, member{"deployment", row(s, c.env)}, member{"spec", json.RawMessage(s.Source)})
+	return c.answer(w, http.StatusOK, wire.Spec{Deployment: deploymentShape(&s, c.env), Spec: s.Source})
 }
 
 // listProjections is GET projections: those that the deployed spec declares, in its order; none where there is no spec.
@@ -76,17 +86,11 @@ func (c *call) listProjections(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	type projectionRow struct {
-		Name       string          `json:"name"`
-		Projection json.RawMessage `json:"projection"`
-	}
-	rows := make([]projectionRow, 0, len(declared))
+	answer := wire.Projections{Environment: c.env, Projections: make([]wire.Projection, 0, len(declared))}
 	for _, p := range declared {
-		rows = append(rows, projectionRow{p.Name, p.Source.AppendJSON(nil)})
+		answer.Projections = append(answer.Projections, wire.Projection{Name: p.Name, Projection: p.Source.AppendJSON(nil)})
 	}
-	return c.answer(w, http.StatusOK, struct {
-		Environment j17.Environment `json:"environment"`
-	}{c.env}, member{"projections", rows})
+	return c.answer(w, http.StatusOK, answer)
 }
 
 // getSpecVersion is GET spec/versions/{version}.
@@ -111,9 +115,9 @@ func (c *call) listSpecs(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	rows := make([]deploymentRow, len(specs))
+	rows := make([]wire.Deployment, len(specs))
 	for i := range specs {
-		rows[i] = row(specs[i], c.env)
+		rows[i] = deploymentShape(&specs[i], c.env)
 	}
 	return list(c, w, "versions", l, rows)
 }
@@ -133,7 +137,7 @@ func (c *call) diffSpecs(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, nil, member{"from", d.From}, member{"to", d.To}, member{"changes", d.Changes}, member{"incompatible", d.Incompatible})
+	return c.answer(w, http.StatusOK, wire.Differences{From: d.From, To: d.To, Changes: changeShapes(d.Changes), Incompatible: d.Incompatible})
 }
 
 // dryRun returns how many aggregates to replay, 0 for a real deployment.
@@ -186,23 +190,21 @@ func (c *call) base() (*string, error) {
 // deployed answers with the outcome of a deployment or of a dry run.
 func (c *call) deployed(w http.ResponseWriter, r deploy.Result) error {
 	c.env = r.Environment
-	changes := r.Changes
-	if changes == nil {
-		changes = []spec.Change{}
-	}
 	warnings, incompatible := deploy.FieldErrors(r.Warnings()), deploy.FieldErrors(r.Breaks())
 	if r.Replay != nil {
-		return c.answer(w, http.StatusOK, nil,
-			member{"dry_run", true}, member{"environment", r.Environment}, member{"compatible", len(incompatible) == 0},
-			member{"changes", changes}, member{"incompatible", incompatible}, member{"warnings", warnings}, member{"replay", r.Replay})
+		return c.answer(w, http.StatusOK, wire.DryRun{
+			DryRun: true, Environment: r.Environment, Compatible: len(incompatible) == 0, Changes: changeShapes(r.Changes),
+			Incompatible: incompatible, Warnings: warnings, Replay: *r.Replay,
+		})
 	}
 	status := http.StatusOK
 	if r.Created {
 		status = http.StatusCreated
 	}
 	w.Header().Set("Etag", `"`+r.Spec.Hash+`"`)
-	return c.answer(w, status, nil,
-		member{"deployment", row(r.Spec, r.Environment)}, member{"created", r.Created}, member{"incompatible", incompatible}, member{"warnings", warnings})
+	return c.answer(w, status, wire.Deployed{
+		Deployment: deploymentShape(&r.Spec, r.Environment), Created: r.Created, Incompatible: incompatible, Warnings: warnings,
+	})
 }
 
 // rollBackSpec is POST spec/rollback.
@@ -211,17 +213,9 @@ func (c *call) rollBackSpec(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	var body struct {
-		Version     *int   `json:"version"`
-		Environment string `json:"environment"`
-		Force       bool   `json:"force"`
-		Note        string `json:"note"`
-	}
+	var body wire.Rollback
 	if err := c.decode(w, &body); err != nil {
 		return err
-	}
-	if body.Version == nil {
-		return j17.Errorf(j17.CodeMissingField, "'version' must be the number of the version to go back to; GET spec/history lists them").At("version")
 	}
 	env, err := environmentIn(body.Environment, "environment", j17.Prod)
 	if err != nil {
@@ -230,7 +224,7 @@ func (c *call) rollBackSpec(w http.ResponseWriter) error {
 	c.env = env
 	c.allowTime(w, deployTime)
 	result, err := c.api.Deploy.Rollback(c.acting(), deploy.Rollback{
-		Instance: c.instance, Environment: env, Version: *body.Version, Force: body.Force, Note: body.Note, Aggregates: aggregates,
+		Instance: c.instance, Environment: env, Version: body.Version, Force: body.Force, Note: body.Note, Aggregates: aggregates,
 	})
 	if err != nil {
 		return err
@@ -244,13 +238,7 @@ func (c *call) promoteSpec(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	var body struct {
-		From    string `json:"from"`
-		To      string `json:"to"`
-		Version *int   `json:"version"`
-		Force   bool   `json:"force"`
-		Note    string `json:"note"`
-	}
+	var body wire.Promotion
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}

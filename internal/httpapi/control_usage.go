@@ -4,8 +4,9 @@ import (
 	"net/http"
 	"time"
 
+	"j17/internal/wire"
+
 	"j17"
-	"j17/internal/usage"
 )
 
 // count counts a request that an API key has let in.
@@ -28,11 +29,15 @@ func (c *call) usageDays(w http.ResponseWriter) error {
 		return j17.Errorf(j17.CodeInvalidParameter, "'to' must not be before 'from'").At("to")
 	}
 	if c.api.Usage == nil {
-		return c.answer(w, http.StatusOK, nil, member{"days", []usage.Day{}})
+		return c.answer(w, http.StatusOK, wire.Days{Days: []wire.Day{}})
 	}
 	days, err := c.api.Usage.Days(c.request.Context(), c.instance, from, to)
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, nil, member{"days", days})
+	answer := wire.Days{Days: make([]wire.Day, len(days))}
+	for i, d := range days {
+		answer.Days[i] = wire.Day(d)
+	}
+	return c.answer(w, http.StatusOK, answer)
 }

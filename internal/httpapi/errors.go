@@ -17,6 +17,7 @@ import (
 	"j17/internal/auth"
 	"j17/internal/clock"
 	"j17/internal/ident"
+	"j17/internal/wire"
 )
 
 // problem is how a code shows in HTTP.
@@ -128,22 +129,6 @@ func problemOf(code j17.Code) problem {
 	}
 }
 
-// problemBody is the body of every error: RFC 9457, and the members that clients of the API know.
-type problemBody struct {
-	Type       string           `json:"type"`
-	Title      string           `json:"title"`
-	Status     int              `json:"status"`
-	Detail     string           `json:"detail"`
-	OK         bool             `json:"ok"`
-	Error      string           `json:"error"`
-	Code       j17.Code         `json:"code"`
-	Path       string           `json:"path,omitempty"`
-	EventIndex *int             `json:"event_index,omitempty"`
-	Details    any              `json:"details,omitempty"`
-	Errors     []j17.FieldError `json:"errors,omitempty"`
-	ErrorID    string           `json:"error_id,omitempty"`
-}
-
 // maxDrained is how much is read of a body that is too large, for the sake of its sender: many clients read no reply before they
 // have sent everything, and a connection that is closed meanwhile is all that they would see of it.
 const maxDrained = 64 << 20
@@ -177,7 +162,7 @@ func (c *call) fail(w http.ResponseWriter, err error) {
 		e = j17.Errorf(j17.CodeUnavailable, "The server has just started and this environment is not ready yet. Try again in a moment.").Because(e)
 	}
 	p := problemOf(e.Code)
-	body := problemBody{
+	body := wire.Problem{
 		Type: "urn:j17:error:" + string(e.Code), Title: p.title, Status: p.status, Detail: e.Message, Error: e.Message, Code: e.Code,
 		Path: e.Path, EventIndex: e.EventIndex, Details: e.Details, Errors: e.Errors,
 	}

@@ -12,6 +12,7 @@ import (
 
 	"j17"
 	"j17/internal/control"
+	"j17/internal/wire"
 )
 
 // forwardTime is how long a worker may take for what the headnode passes on: as long as the longest of its routes.
@@ -128,7 +129,7 @@ func passedOn(name string) bool {
 }
 
 // usageElsewhere is the usage that a worker knows of; nil where it cannot be had now.
-func (c *call) usageElsewhere(n control.Node, instance string) json.RawMessage {
+func (c *call) usageElsewhere(n control.Node, instance string) *wire.Month {
 	if n.Name == "" {
 		return nil
 	}
@@ -141,7 +142,7 @@ func (c *call) usageElsewhere(n control.Node, instance string) json.RawMessage {
 	}
 	defer resp.Body.Close() //nolint:errcheck // read to its end
 	var body struct {
-		Usage json.RawMessage `json:"usage"`
+		Usage *wire.Month `json:"usage"`
 	}
 	if resp.StatusCode != http.StatusOK || json.NewDecoder(http.MaxBytesReader(nil, resp.Body, maxSmallBody)).Decode(&body) != nil {
 		return nil
@@ -158,5 +159,5 @@ func (c *call) usageMonth(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, nil, member{"usage", used})
+	return c.answer(w, http.StatusOK, wire.Used{Usage: used})
 }

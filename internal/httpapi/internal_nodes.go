@@ -14,6 +14,7 @@ import (
 	"j17"
 	"j17/internal/control"
 	"j17/internal/spec"
+	"j17/internal/wire"
 )
 
 // Cluster says what part of several servers this one is.
@@ -28,37 +29,15 @@ type Cluster struct {
 // secret.
 const headerActor = "X-J17-Actor"
 
-// PollTime is how long the headnode keeps a worker waiting for changes before it answers that there are none.
-const PollTime = 25 * time.Second
-
 // replicaTime is how long a change waits for the workers that are connected.
 const replicaTime = 2 * time.Second
 
 // badSecrets is the number of wrong node secrets that an address may send a minute before it is not listened to any more.
 const badSecrets = 60
 
-// Poll is what a worker tells the headnode each time it asks for changes.
-type Poll struct {
-	Node     control.Node `json:"node"`
-	Writable bool         `json:"writable"`
-	// Position is where the worker is; "" where it has nothing.
-	Position string `json:"position"`
-	// AtOnce asks for an answer even where there is nothing new.
-	AtOnce bool `json:"at_once,omitempty"`
-	// KeyUses are the last uses of keys that the headnode may not know of, in Unix seconds.
-	KeyUses map[string]int64 `json:"key_uses,omitempty"`
-}
-
-// Put is a spec that a worker has found to be good, on its way to the headnode.
-type Put struct {
-	Deployment control.Deployment `json:"deployment"`
-	Actor      control.Actor      `json:"actor"`
-	RequestID  string             `json:"request_id"`
-}
-
 // pollChanges is POST /internal/control/changes: a worker tells that it is there, and waits for what it does not have.
 func (c *call) pollChanges(w http.ResponseWriter) error {
-	var p Poll
+	var p control.Poll
 	if err := c.decodeLarge(w, &p, maxPoll); err != nil {
 		return err
 	}
@@ -67,8 +46,8 @@ func (c *call) pollChanges(w http.ResponseWriter) error {
 		return err
 	}
 	c.api.Registry.Keys.NoteUses(p.KeyUses)
-	c.allowTime(w, 2*PollTime)
-	ctx, cancel := context.WithTimeout(c.request.Context(), PollTime)
+	c.allowTime(w, 2*control.PollTime)
+	ctx, cancel := context.WithTimeout(c.request.Context(), control.PollTime)
 	defer cancel()
 	if p.AtOnce {
 		cancel()
@@ -101,7 +80,7 @@ const maxPoll = 64 << 20
 
 // putSpecOfWorker is POST /internal/control/specs: the last step of a deployment on a worker.
 func (c *call) putSpecOfWorker(w http.ResponseWriter) error {
-	var p Put
+	var p control.SpecPut
 	if err := c.decodeLarge(w, &p, 2*maxSpecBody); err != nil {
 		return err
 	}
@@ -114,7 +93,7 @@ func (c *call) putSpecOfWorker(w http.ResponseWriter) error {
 		return err
 	}
 	s.Source = nil // which the worker has
-	return c.answer(w, http.StatusOK, nil, member{"spec", s})
+	return c.answer(w, http.StatusOK, control.SpecAnswer{Spec: s})
 }
 
 // specOfHeadnode is GET /internal/control/specs/{instance}/{env}/{version}.
@@ -127,7 +106,7 @@ func (c *call) specOfHeadnode(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, nil, member{"spec", s})
+	return c.answer(w, http.StatusOK, control.SpecAnswer{Spec: s})
 }
 
 // auditOfWorker is POST /internal/control/audit.
@@ -145,22 +124,13 @@ func (c *call) auditOfWorker(w http.ResponseWriter) error {
 // listNodes is GET /api/nodes.
 func (c *call) listNodes(w http.ResponseWriter) error {
 	l := c.listing()
-	type nodeRow struct {
-		Name        string     `json:"name"`
-		PublicURL   string     `json:"public_url"`
-		InternalURL string     `json:"internal_url"`
-		Version     string     `json:"version"`
-		Instances   int        `json:"instances"`
-		SeenAt      *time.Time `json:"seen_at"`
-		Writable    *bool      `json:"writable"`
-	}
 	load := map[string]int{}
 	for _, i := range c.api.Registry.Instances.All() {
 		load[i.Node]++
 	}
-	rows := make([]nodeRow, 0)
+	rows := make([]wire.Node, 0)
 	for _, n := range c.api.Registry.Nodes.All() {
-		row := nodeRow{Name: n.Name, PublicURL: n.PublicURL, InternalURL: n.InternalURL, Version: n.Version, Instances: load[n.Name]}
+		row := wire.Node{Name: n.Name, PublicURL: n.PublicURL, InternalURL: n.InternalURL, Version: n.Version, Instances: load[n.Name]}
 		if !n.SeenAt.IsZero() {
 			seen := n.SeenAt.UTC().Truncate(time.Second)
 			row.SeenAt, row.Writable = &seen, &n.Writable

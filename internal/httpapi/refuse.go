@@ -4,13 +4,15 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"j17/internal/wire"
+
 	"j17"
 )
 
 // Refuse answers a request that never reaches an API with an error in the form that all errors have.
 func Refuse(w http.ResponseWriter, code j17.Code, message string) {
 	p := problemOf(code)
-	raw, _ := json.Marshal(problemBody{ // strings and numbers only
+	raw, _ := json.Marshal(wire.Problem{ // strings and numbers only
 		Type: "urn:j17:error:" + string(code), Title: p.title, Status: p.status, Detail: message, Error: message, Code: code,
 	})
 	h := w.Header()

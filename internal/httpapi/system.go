@@ -1,10 +1,11 @@
 package httpapi
 
 import (
-	"encoding/json"
 	"net/http"
 	"strconv"
 	"time"
+
+	"j17/internal/wire"
 
 	"j17"
 )
@@ -49,9 +50,7 @@ const maxAdvance = 10 * 365 * 24 * time.Hour
 
 // advanceClock is POST /_dev/clock/advance on a development server.
 func (c *call) advanceClock(w http.ResponseWriter) error {
-	var body struct {
-		By string `json:"by"`
-	}
+	var body wire.Advance
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}
@@ -63,12 +62,5 @@ func (c *call) advanceClock(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	raw, err := json.Marshal(struct {
-		OK  bool      `json:"ok"`
-		Now time.Time `json:"now"`
-	}{true, now})
-	if err != nil {
-		return err
-	}
-	return c.reply(w, http.StatusOK, raw)
+	return c.answer(w, http.StatusOK, wire.Advanced{Now: now})
 }

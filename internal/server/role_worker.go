@@ -18,7 +18,6 @@ import (
 
 	"j17"
 	"j17/internal/control"
-	"j17/internal/httpapi"
 )
 
 // Limits of talks between nodes.
@@ -93,10 +92,8 @@ func unreachable(err error) error {
 func (u *upstream) PutSpec(ctx context.Context, d control.Deployment) (control.Spec, error) {
 	ctx, cancel := context.WithTimeout(ctx, nodeTime)
 	defer cancel()
-	var reply struct {
-		Spec control.Spec `json:"spec"`
-	}
-	put := httpapi.Put{Deployment: d}
+	var reply control.SpecAnswer
+	put := control.SpecPut{Deployment: d}
 	put.Actor, put.RequestID = control.ActorOf(ctx)
 	err := u.call(ctx, http.MethodPost, "/internal/control/specs", put, &reply)
 	return reply.Spec, err
@@ -106,9 +103,7 @@ func (u *upstream) PutSpec(ctx context.Context, d control.Deployment) (control.S
 func (u *upstream) SpecVersion(ctx context.Context, instance string, env j17.Environment, version int) (control.Spec, error) {
 	ctx, cancel := context.WithTimeout(ctx, nodeTime)
 	defer cancel()
-	var reply struct {
-		Spec control.Spec `json:"spec"`
-	}
+	var reply control.SpecAnswer
 	path := "/internal/control/specs/" + url.PathEscape(instance) + "/" + url.PathEscape(string(env)) + "/" + strconv.Itoa(version)
 	err := u.call(ctx, http.MethodGet, path, nil, &reply)
 	return reply.Spec, err
@@ -142,8 +137,8 @@ func (f *follower) poll(ctx context.Context, atOnce bool) error {
 		return err
 	}
 	asked := f.server.options.Clock.Now()
-	body := httpapi.Poll{Node: f.self, Writable: f.server.store.Status().Writable, Position: position, AtOnce: atOnce, KeyUses: registry.Keys.Uses(f.reported)}
-	limit := httpapi.PollTime + nodeTime
+	body := control.Poll{Node: f.self, Writable: f.server.store.Status().Writable, Position: position, AtOnce: atOnce, KeyUses: registry.Keys.Uses(f.reported)}
+	limit := control.PollTime + nodeTime
 	if atOnce && position != "" {
 		limit = startTime
 	}

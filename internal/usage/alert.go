@@ -12,6 +12,7 @@ import (
 
 	"j17"
 	"j17/internal/store"
+	"j17/internal/wire"
 	"j17/internal/worker"
 )
 
@@ -104,7 +105,7 @@ func (m *Meter) check(ctx context.Context, instance string) error {
 		clear(m.raised)
 		m.raisedMonth = used.Period
 	}
-	for metric, a := range map[string]Amount{metricEvents: used.Events, metricStorage: used.Storage} {
+	for metric, a := range map[string]wire.Amount{metricEvents: used.Events, metricStorage: used.Storage} {
 		reached := slices.IndexFunc(thresholds(), func(t int64) bool { return a.Limit > 0 && a.Percent >= t })
 		if reached < 0 {
 			continue

@@ -22,6 +22,7 @@ import (
 	"j17/internal/clock"
 	"j17/internal/control"
 	"j17/internal/store"
+	"j17/internal/wire"
 	"j17/internal/worker"
 )
 
@@ -76,25 +77,8 @@ type Day struct {
 	StorageBytes int64 `json:"storage_bytes"`
 }
 
-// Month is what an instance has used of its plan in the current calendar month (UTC).
-type Month struct {
-	Period   string `json:"period"`
-	Events   Amount `json:"events"`
-	Storage  Amount `json:"storage_bytes"`
-	Reads    int64  `json:"reads"`
-	Requests int64  `json:"requests"`
-}
-
-// Amount is a quantity and its limit.
-type Amount struct {
-	Used int64 `json:"used"`
-	// Limit is 0 where there is none; Percent is left out then.
-	Limit   int64 `json:"limit,omitempty"`
-	Percent int64 `json:"percent,omitempty"`
-}
-
-func amount(used, limit int64) Amount {
-	a := Amount{Used: used, Limit: limit}
+func amount(used, limit int64) wire.Amount {
+	a := wire.Amount{Used: used, Limit: limit}
 	if limit > 0 {
 		a.Percent = int64(float64(used) / float64(limit) * 100)
 	}
@@ -327,18 +311,18 @@ func (m *Meter) save(ctx context.Context, tenants []j17.Tenant) error {
 }
 
 // Month returns what an instance, named by its handle, has used this month, up to this moment.
-func (m *Meter) Month(ctx context.Context, instance string) (Month, error) {
+func (m *Meter) Month(ctx context.Context, instance string) (wire.Month, error) {
 	m.flushing.Lock()
 	defer m.flushing.Unlock()
 	return m.month(ctx, instance)
 }
 
-func (m *Meter) month(ctx context.Context, instance string) (Month, error) {
+func (m *Meter) month(ctx context.Context, instance string) (wire.Month, error) {
 	var sum total
 	for _, env := range j17.Environments() {
 		c, err := m.collect(ctx, j17.TenantOf(instance, env))
 		if err != nil {
-			return Month{}, failure(err)
+			return wire.Month{}, failure(err)
 		}
 		sum.Month = c.total.Month
 		sum.Events += c.total.Events
@@ -347,7 +331,7 @@ func (m *Meter) month(ctx context.Context, instance string) (Month, error) {
 		sum.StorageBytes += c.total.StorageBytes
 	}
 	plan := m.registry.Instances.PlanOf(instance)
-	return Month{
+	return wire.Month{
 		Period: sum.Month, Events: amount(sum.Events, plan.EventsPerMonth), Storage: amount(sum.StorageBytes, plan.StorageBytes),
 		Reads: sum.Reads, Requests: sum.Requests,
 	}, nil

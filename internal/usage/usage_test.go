@@ -20,6 +20,7 @@ import (
 	"j17/internal/store"
 	"j17/internal/store/pebble"
 	"j17/internal/usage"
+	"j17/internal/wire"
 	"j17/internal/worker"
 )
 
@@ -93,7 +94,7 @@ func (f *fixture) flush(tb testing.TB) {
 	}
 }
 
-func (f *fixture) month(tb testing.TB) usage.Month {
+func (f *fixture) month(tb testing.TB) wire.Month {
 	tb.Helper()
 	m, err := f.Month(tb.Context(), f.app.ID)
 	if err != nil {
@@ -110,7 +111,7 @@ func TestCounts(t *testing.T) {
 		f.Request(f.tenant(j17.Prod), true)
 	}
 	f.Request(f.tenant(j17.Prod), false)
-	want := usage.Month{Period: "2026-11", Events: usage.Amount{Used: 5, Limit: 100, Percent: 5}, Storage: usage.Amount{Used: 85, Limit: 1 << 30}, Reads: 4, Requests: 5}
+	want := wire.Month{Period: "2026-11", Events: wire.Amount{Used: 5, Limit: 100, Percent: 5}, Storage: wire.Amount{Used: 85, Limit: 1 << 30}, Reads: 4, Requests: 5}
 	for range 3 {
 		if diff := cmp.Diff(want, f.month(t)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)

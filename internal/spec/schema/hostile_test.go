@@ -70,11 +70,22 @@ func drawHostileSchema(t *rapid.T, depth int) any {
 // drawHostileLeaf draws a schema without others in it, but for definitions that the members of a value are checked against.
 func drawHostileLeaf(t *rapid.T) any {
 	return rapid.SampledFrom([]any{
-		object{}, false, object{"type": "string"}, object{"type": []any{"array", "object"}}, object{"minLength": 4999, "maxLength": 4999},
-		object{"multipleOf": json.Number("1e-300")}, object{"const": []any{1, object{"a": 1}}}, object{"uniqueItems": true},
-		object{"required": []any{"a", "b", "ab"}}, object{"format": "email"}, object{"propertyNames": object{"pattern": "(a|b|ab)*c"}},
-		object{"items": object{"$ref": "#/$defs/a"}}, object{"additionalProperties": object{"$ref": "#/$defs/b"}},
-		object{"contains": object{"$ref": "#/$defs/b"}}, object{"items": object{"$ref": "#"}}, object{"additionalProperties": object{"$ref": "#"}},
+		object{},
+		false,
+		object{"type": "string"},
+		object{"type": []any{"array", "object"}},
+		object{"minLength": 4999, "maxLength": 4999},
+		object{"multipleOf": json.Number("1e-300")},
+		object{"const": []any{1, object{"a": 1}}},
+		object{"uniqueItems": true},
+		object{"required": []any{"a", "b", "ab"}},
+		object{"format": "email"},
+		object{"propertyNames": object{"pattern": "(a|b|ab)*c"}},
+		object{"items": object{"$ref": "#/$defs/a"}},
+		object{"additionalProperties": object{"$ref": "#/$defs/b"}},
+		object{"contains": object{"$ref": "#/$defs/b"}},
+		object{"items": object{"$ref": "#"}},
+		object{"additionalProperties": object{"$ref": "#"}},
 	}).Draw(t, "leaf")
 }
 

@@ -1,0 +1,197 @@
+package wire
+
+import (
+	"encoding/json"
+	"time"
+
+	"j17"
+)
+
+// Deployment is a version of a spec as people see it.
+type Deployment struct {
+	ID string `json:"id"`
+	// Version counts the deployments to one environment from 1, Hash is the SHA-256 of the spec's text.
+	Version     int             `json:"version"`
+	Hash        string          `json:"hash"`
+	DeployedAt  time.Time       `json:"deployed_at"`
+	DeployedBy  Actor           `json:"deployed_by,omitzero"`
+	How         string          `json:"how,omitempty"`
+	From        *Origin         `json:"from,omitempty"`
+	Forced      bool            `json:"forced,omitempty"`
+	Note        string          `json:"note,omitempty"`
+	Environment j17.Environment `json:"environment"`
+}
+
+// Origin names the version that another one is a copy of.
+type Origin struct {
+	Environment j17.Environment `json:"environment"`
+	Version     int             `json:"version"`
+}
+
+// Spec is a deployed spec and how it came to be.
+type Spec struct {
+	Deployment Deployment      `json:"deployment"`
+	Spec       json.RawMessage `json:"spec"`
+}
+
+// Projections are those that a spec declares.
+type Projections struct {
+	Projections []Projection    `json:"projections"`
+	Environment j17.Environment `json:"environment"`
+}
+
+// Projection is one as it is declared.
+type Projection struct {
+	Name       string          `json:"name"`
+	Projection json.RawMessage `json:"projection"`
+}
+
+// Change is one difference between two specs.
+type Change struct {
+	// Kind is added, removed or changed.
+	Kind string `json:"change"`
+	What string `json:"what"`
+	Name string `json:"name,omitempty"`
+	// Keys lists the members of a part that is changed in which it differs.
+	Keys []string `json:"keys,omitempty"`
+}
+
+// Differences are those between two versions.
+type Differences struct {
+	From         int              `json:"from"`
+	To           int              `json:"to"`
+	Changes      []Change         `json:"changes"`
+	Incompatible []j17.FieldError `json:"incompatible"`
+}
+
+// Rollback goes back to an earlier version.
+type Rollback struct {
+	Version     int    `json:"version" must:"the number of the version to go back to; GET spec/history lists them"`
+	Environment string `json:"environment,omitempty"`
+	Force       bool   `json:"force,omitempty"`
+	Note        string `json:"note,omitempty"`
+}
+
+// Promotion copies a version from one environment to another.
+type Promotion struct {
+	From    string `json:"from"`
+	To      string `json:"to"`
+	Version *int   `json:"version,omitempty"`
+	Force   bool   `json:"force,omitempty"`
+	Note    string `json:"note,omitempty"`
+}
+
+// Deployed is the outcome of a deployment.
+type Deployed struct {
+	Deployment   Deployment       `json:"deployment"`
+	Created      bool             `json:"created"`
+	Incompatible []j17.FieldError `json:"incompatible"`
+	Warnings     []j17.FieldError `json:"warnings"`
+}
+
+// DryRun is what a deployment would make of an environment.
+type DryRun struct {
+	DryRun       bool             `json:"dry_run"`
+	Environment  j17.Environment  `json:"environment"`
+	Compatible   bool             `json:"compatible"`
+	Changes      []Change         `json:"changes"`
+	Incompatible []j17.FieldError `json:"incompatible"`
+	Warnings     []j17.FieldError `json:"warnings"`
+	Replay       Replay           `json:"replay"`
+}
+
+// Blob is a version of a file.
+type Blob struct {
+	Name    string `json:"name"`
+	Version int    `json:"version"`
+	Size    int64  `json:"size"`
+	// SHA256 is the hash of the content in lower-case hexadecimal.
+	SHA256    string    `json:"sha256"`
+	CreatedAt time.Time `json:"created_at"`
+	// CreatedBy is the handle of the operator who uploaded it.
+	CreatedBy string `json:"created_by,omitempty"`
+	// Versions is how many versions there are, in a list of names.
+	Versions int `json:"versions,omitempty"`
+}
+
+// Stored is a blob that was uploaded.
+type Stored struct {
+	Blob Blob `json:"blob"`
+}
+
+// Debugging asks to trace custom code.
+type Debugging struct {
+	WASMTrace bool `json:"wasm_trace"`
+	Minutes   *int `json:"minutes,omitempty"`
+}
+
+// Debug is what is switched on for an environment, and until when.
+type Debug struct {
+	WASMTrace bool      `json:"wasm_trace"`
+	Until     time.Time `json:"until,omitzero"`
+}
+
+// DebugState is the answer about it.
+type DebugState struct {
+	Debug Debug `json:"debug"`
+}
+
+// Replay tells what a spec would make of the states that there are.
+type Replay struct {
+	// Types lists the aggregate types whose states may change: their definition or their custom code is another.
+	Types []string `json:"types"`
+	// Aggregates is how many were replayed, Events how many events of them. Complete tells that there are no more.
+	Aggregates int    `json:"aggregates"`
+	Events     uint64 `json:"events"`
+	Complete   bool   `json:"complete"`
+	// Changed is how many have another state, Failed how many have none under the new spec, because custom code fails
+	// or because an event takes more work than it may.
+	Changed int `json:"changed"`
+	Failed  int `json:"failed"`
+	// Differences shows the first of both.
+	Differences []StateDifference `json:"differences"`
+	// Faults are operations of handlers under the new spec that did not fit the events, one for each place in the spec; they
+	// changed nothing. FaultsMore is how many times more one did not, in places that are not shown.
+	Faults     []ReplayFault `json:"faults,omitempty"`
+	FaultsMore int           `json:"faults_more,omitempty"`
+	// Beyond lists the events that take more work under the new spec than one may.
+	Beyond []ReplayedEvent `json:"beyond,omitempty"`
+}
+
+// ReplayedEvent is a stored event: the one after which the stream of an aggregate has a length.
+type ReplayedEvent struct {
+	Key       string `json:"key"`
+	Length    uint64 `json:"length"`
+	EventType string `json:"event_type"`
+}
+
+// ReplayFault is an operation of a handler that did not fit events, with the first of them.
+type ReplayFault struct {
+	Pointer string `json:"pointer"`
+	Line    int    `json:"line"`
+	Column  int    `json:"column"`
+	Message string `json:"message"`
+	// Times is how often the operation did not fit.
+	Times int `json:"times"`
+	ReplayedEvent
+}
+
+// StateDifference is an aggregate that has another state under the new spec, or none.
+type StateDifference struct {
+	Key     string        `json:"key"`
+	Length  uint64        `json:"length"`
+	Changes []ValueChange `json:"changes,omitempty"`
+	// More is how many changes are not shown.
+	More int `json:"more,omitempty"`
+	// Error says why there is no state under the new spec.
+	Error string `json:"error,omitempty"`
+}
+
+// ValueChange is one place in which two states differ.
+type ValueChange struct {
+	Pointer string `json:"pointer"`
+	Change  string `json:"change"`
+	// Before and After are the values there, as JSON text cut to 512 bytes; "" where there is none.
+	Before string `json:"before,omitempty"`
+	After  string `json:"after,omitempty"`
+}

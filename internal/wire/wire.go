@@ -1,0 +1,164 @@
+// Package wire has the shapes of requests and answers, once for the server, the client, the command line and the document that
+// describes the API. It knows nothing but the vocabulary: what a shape is made of stands in the packages that make it.
+//
+// A member of a request that has no omitempty or omitzero has to be given; one of an answer without it is always there. The tag
+// must says what a member has to be, where its type does not.
+package wire
+
+import (
+	"encoding/json"
+	"time"
+
+	"j17"
+)
+
+// Problem is the body of every error: RFC 9457, and the members that clients of the API know.
+type Problem struct {
+	Type       string           `json:"type"`
+	Title      string           `json:"title"`
+	Status     int              `json:"status"`
+	Detail     string           `json:"detail"`
+	OK         bool             `json:"ok"`
+	Error      string           `json:"error"`
+	Code       j17.Code         `json:"code"`
+	Path       string           `json:"path,omitempty"`
+	EventIndex *int             `json:"event_index,omitempty"`
+	Details    any              `json:"details,omitempty"`
+	Errors     []j17.FieldError `json:"errors,omitempty"`
+	ErrorID    string           `json:"error_id,omitempty"`
+}
+
+// Server tells what answers.
+type Server struct {
+	Service string `json:"service"`
+	Version string `json:"version"`
+}
+
+// Advance moves a development server's clock by a duration such as "90s".
+type Advance struct {
+	By string `json:"by"`
+}
+
+// Advanced is where the clock stands then.
+type Advanced struct {
+	Now time.Time `json:"now"`
+}
+
+// Agent is an actor or a target.
+type Agent struct {
+	Type string `json:"type"`
+	ID   string `json:"id"`
+}
+
+// Metadata is what a write says beside its events.
+type Metadata struct {
+	Actor          Agent   `json:"actor"`
+	Target         *Agent  `json:"target,omitempty"`
+	PreviousLength *uint64 `json:"previous_length,omitempty"`
+	SkipOCC        bool    `json:"skip_occ,omitempty"`
+}
+
+// NewEvent is one event of a batch.
+type NewEvent struct {
+	Type string          `json:"type"`
+	Data json.RawMessage `json:"data,omitempty"`
+}
+
+// WriteEvent writes one event, whose type the path names.
+type WriteEvent struct {
+	Data     json.RawMessage `json:"data,omitempty"`
+	Metadata Metadata        `json:"metadata"`
+}
+
+// WriteBatch writes several events to one aggregate, all or none.
+type WriteBatch struct {
+	Events   []NewEvent `json:"events"`
+	Metadata Metadata   `json:"metadata"`
+}
+
+// Names are what an aggregate is called beside its id.
+type Names struct {
+	Handle   string `json:"handle,omitempty"`
+	PublicID string `json:"public_id,omitempty"`
+}
+
+// Written tells where events have been written. ID is given where the write made an aggregate or the aggregate has names.
+type Written struct {
+	Length       uint64 `json:"length"`
+	ImpliedCount int    `json:"implied_count,omitempty"`
+	ID           string `json:"id,omitempty"`
+	Names
+}
+
+// EventWritten is the answer to WriteEvent.
+type EventWritten struct {
+	StreamID string `json:"stream_id"`
+	Written
+}
+
+// BatchWritten is the answer to WriteBatch.
+type BatchWritten struct {
+	StreamIDs []string `json:"stream_ids"`
+	Count     int      `json:"count"`
+	Written
+}
+
+// State is what the events of an aggregate have made of it.
+type State struct {
+	Data     json.RawMessage `json:"data"`
+	Metadata StateMetadata   `json:"metadata"`
+}
+
+// StateMetadata tells how many events a state is made of.
+type StateMetadata struct {
+	Length uint64 `json:"length"`
+	ID     string `json:"id,omitempty"`
+	Names
+}
+
+// Length is the number of events of an aggregate.
+type Length struct {
+	Length uint64 `json:"length"`
+}
+
+// Event is one as it is stored.
+type Event struct {
+	StreamID string          `json:"stream_id"`
+	Key      string          `json:"key"`
+	Type     string          `json:"type"`
+	Data     json.RawMessage `json:"data"`
+	Metadata json.RawMessage `json:"metadata"`
+}
+
+// Events is a page of the events of an aggregate. Next is where the next page starts, null where there is none.
+type Events struct {
+	Events []Event `json:"events"`
+	Next   *string `json:"next"`
+}
+
+// IDs is a page of the ids of an aggregate type.
+type IDs struct {
+	IDs  []string `json:"ids"`
+	Next *string  `json:"next"`
+}
+
+// Recorded tells what became of a file of events that are history.
+type Recorded struct {
+	// Events is the number of events in the file: Stored now, or Known from the try before.
+	Events int `json:"events"`
+	Stored int `json:"stored"`
+	Known  int `json:"already_stored"`
+	// Imported is Stored under the name that all imports have.
+	Imported int `json:"imported"`
+	// Streams is the number of aggregates that they belong to.
+	Streams int `json:"aggregates"`
+}
+
+// Injected tells what became of test data.
+type Injected struct {
+	Events  int `json:"events"`
+	Stored  int `json:"stored"`
+	Implied int `json:"implied"`
+	// Imported is Stored under the name that all imports have.
+	Imported int `json:"imported"`
+}
