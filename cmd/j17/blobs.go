@@ -97,7 +97,7 @@ is no new version.`,
 		if err := json.Unmarshal(raw, &b); err != nil {
 			return fmt.Errorf("the blob is stored, but the server's answer cannot be read: %w", err)
 		}
-		e.changed("the blob is stored as %s:v%d", plain(b.Name), b.Version)
+		e.reportChange("the blob is stored as %s:v%d", plain(b.Name), b.Version)
 		if asJSON {
 			return e.printJSON(raw)
 		}

@@ -191,11 +191,11 @@ comes from. Secrets are shown by their first characters only.`,
 
 // keepConfig saves the contexts and tells what has become of the one that the command is about: as JSON, or in a sentence.
 func (e *env) keepConfig(c *config, asJSON bool, result any, said string) error {
-	e.changing()
+	e.startChange()
 	if err := e.saveConfig(c); err != nil {
 		return err
 	}
-	e.changed("the contexts are saved")
+	e.reportChange("the contexts are saved")
 	if asJSON {
 		return e.printJSON(result)
 	}

@@ -224,7 +224,7 @@ func (l *load) send(ctx context.Context, o *operating, path []string, name strin
 	if err := json.Unmarshal(raw, &got); err != nil {
 		return fmt.Errorf("the events are stored, but the server's answer cannot be read: %w", err)
 	}
-	e.changed("%s stored", countWere(got.Stored+got.Known))
+	e.reportChange("%s stored", countWere(got.Stored+got.Known))
 	switch {
 	case l.asJSON:
 		return e.printAnswer(raw)

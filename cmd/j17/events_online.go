@@ -92,7 +92,7 @@ A lost connection does no harm: the write is repeated with the same idempotency 
 		if err != nil {
 			return err
 		}
-		e.changing()
+		e.startChange()
 		receipt, err := c.PostEvent(cmd.Context(), key, ev, o)
 		if err != nil {
 			return interrupted(cmd.Context(), refusedEvent(e.explained(err)))
@@ -139,7 +139,7 @@ func (e *env) explained(err error) error {
 }
 
 func (e *env) printReceipt(key j17.Key, r client.Receipt, asJSON bool) error {
-	e.changed("the event is stored as %s", strings.Join(r.StreamIDs, ", "))
+	e.reportChange("the event is stored as %s", strings.Join(r.StreamIDs, ", "))
 	if asJSON {
 		return json.NewEncoder(e.out).Encode(struct {
 			StreamID     string `json:"stream_id"`

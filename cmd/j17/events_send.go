@@ -75,7 +75,7 @@ Exit code 3: events were refused.`,
 		if err != nil {
 			return err
 		}
-		e.changing()
+		e.startChange()
 		return s.run(cmd.Context(), c)
 	}
 	return cmd
@@ -218,9 +218,9 @@ func (s *sending) conclude(ctx context.Context, sum send.Summary, err error) err
 			countWere(sum.Refused), s.errorsFile, s.file)
 	}
 	if err == nil {
-		e.changed("all events are stored")
+		e.reportChange("all events are stored")
 	} else {
-		e.changed("%s stored", countWere(sum.Stored+sum.Known))
+		e.reportChange("%s stored", countWere(sum.Stored+sum.Known))
 	}
 	_ = s.summary(sum, err == nil) // the end of the program tells of a failure
 	if begun {

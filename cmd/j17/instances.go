@@ -169,7 +169,7 @@ func (e *env) instancesDelete() *cobra.Command {
 		if err := o.call(cmd.Context(), http.MethodDelete, []string{"instances", i.ID}, nil, map[string]string{"confirm": i.Name}, &raw); err != nil {
 			return err
 		}
-		e.changed("the instance %s is deleted", plain(i.Name))
+		e.reportChange("the instance %s is deleted", plain(i.Name))
 		if asJSON {
 			return e.printJSON(struct {
 				ID      string `json:"id"`

@@ -138,7 +138,7 @@ func (e *env) keysCreate() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		e.madeKey(&key, "")
+		e.reportNewKey(&key, "")
 		if save {
 			o.connection.chosen.Instance = i.Name
 			err = o.connection.keepKey(e, &key)
@@ -161,14 +161,14 @@ func newKey(raw json.RawMessage) (apiKeyRow, error) {
 	return key, nil
 }
 
-// madeKey tells of a new key before anything is done with it; replaced is the id of the one whose place it takes, "" for none.
-func (e *env) madeKey(key *apiKeyRow, replaced string) {
+// reportNewKey tells of a new key before anything is done with it; replaced is the id of the one whose place it takes, "" for none.
+func (e *env) reportNewKey(key *apiKeyRow, replaced string) {
 	what := "the key " + plain(key.ID) + " exists"
 	if replaced != "" {
 		what = fmt.Sprintf("the key %s is replaced by %s", plain(replaced), plain(key.ID))
 	}
-	e.changed("%s", what)
-	e.otherwise("Nobody has its token, which cannot be shown again: revoke it with 'j17 keys revoke %s' and create another one", plain(key.ID))
+	e.reportChange("%s", what)
+	e.hintUnprinted("Nobody has its token, which cannot be shown again: revoke it with 'j17 keys revoke %s' and create another one", plain(key.ID))
 }
 
 // keepKey puts a new key into the context, where it is safe before anybody tries to print it.
@@ -178,7 +178,7 @@ func (s *connection) keepKey(e *env, key *apiKeyRow) error {
 		return fmt.Errorf("the key %s exists, but the context %s does not have it: %w", plain(key.ID), s.context.value, err)
 	}
 	e.note("The context %s has the new key.\n", s.context.value)
-	e.otherwise("The context %s has the key", s.context.value)
+	e.hintUnprinted("The context %s has the key", s.context.value)
 	return nil
 }
 
@@ -219,7 +219,7 @@ a while, create another key and schedule the revocation of the old one.`,
 		if err != nil {
 			return err
 		}
-		e.madeKey(&key, args[0])
+		e.reportNewKey(&key, args[0])
 		if kept { // what the context has of the old key does not work any more
 			err = o.connection.keepKey(e, &key)
 		}

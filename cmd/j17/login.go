@@ -194,11 +194,11 @@ func (e *env) keepLogin(ctx context.Context, s *connection, t target, name strin
 		return err
 	}
 	s.config.Current = name
-	e.changing()
+	e.startChange()
 	if err := e.saveConfig(s.config); err != nil {
 		return err
 	}
-	e.changed("you are logged in to %s, in the context %s", kept.Server, name)
+	e.reportChange("you are logged in to %s, in the context %s", kept.Server, name)
 	if asJSON {
 		return e.printJSON(struct {
 			Context   string `json:"context"`
@@ -316,7 +316,7 @@ whole of it.`,
 			return unauthorized("You are not logged in in the context %s.", s.context.value)
 		}
 		s.chosen.Login = nil
-		e.changing()
+		e.startChange()
 		if err := e.saveConfig(s.config); err != nil {
 			return err
 		}
@@ -334,7 +334,7 @@ whole of it.`,
 		if err != nil && j17.CodeOf(err) != j17.CodeUnauthorized { // void already
 			return fmt.Errorf("the login is forgotten here, but the server could not be told, where it is valid until %s: %w", moment(l.expires()), err)
 		}
-		e.changed("you are logged out of %s", s.url.value)
+		e.reportChange("you are logged out of %s", s.url.value)
 		if asJSON {
 			return e.printJSON(struct {
 				Context   string `json:"context"`

@@ -86,7 +86,7 @@ func (e silent) Unwrap() error { return e.error }
 
 func run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
 	out := &output{w: stdout}
-	e := &env{getenv: getenv, in: stdin, out: out, err: asides{stderr}}
+	e := &env{getenv: getenv, in: stdin, out: out, err: lenientWriter{stderr}}
 	e.interruptible = func(in io.Reader) io.Reader { return &interruptibleReader{ctx: ctx, in: in} }
 	e.answers = func(dev server.DevAccess) bool { return devAnswers(ctx, dev) }
 	root := e.root()

@@ -236,7 +236,7 @@ func (o *operating) call(ctx context.Context, method string, path []string, quer
 func (o *operating) change(ctx context.Context, changes bool, send func() error) error {
 	changes = changes && !o.scratch
 	if changes {
-		o.env.changing()
+		o.env.startChange()
 		if !o.told && !o.connection.ofFolder() {
 			o.env.note("Changing %s.\n", o.where())
 		}
@@ -244,7 +244,7 @@ func (o *operating) change(ctx context.Context, changes bool, send func() error)
 	}
 	err := send()
 	if changes && err == nil {
-		o.env.changed("the change was made")
+		o.env.reportChange("the change was made")
 	}
 	return o.explained(ctx, err)
 }
@@ -346,11 +346,11 @@ func (o *operating) chosenInstance(ctx context.Context) (instanceRow, error) {
 	return found, err
 }
 
-// environment is the environment that a command is about; otherwise stands for one that nobody has named.
-func (o *operating) environment(otherwise j17.Environment) (j17.Environment, error) {
+// environment is the environment that a command is about: fallback, if nobody has named one.
+func (o *operating) environment(fallback j17.Environment) (j17.Environment, error) {
 	want, err := o.connection.environment()
 	if want == "" {
-		want = otherwise
+		want = fallback
 	}
 	o.about.environment = want
 	return want, err

@@ -52,34 +52,34 @@ func (o *output) verdict(err error) error {
 	return errors.Join(unprinted, err)
 }
 
-// asides is standard error. What cannot be said there can be said nowhere, so no write to it fails.
-type asides struct{ w io.Writer }
+// lenientWriter is standard error. What cannot be said there can be said nowhere, so no write to it fails.
+type lenientWriter struct{ w io.Writer }
 
 // Write implements io.Writer.
-func (n asides) Write(p []byte) (int, error) {
+func (l lenientWriter) Write(p []byte) (int, error) {
 	if len(p) > 0 {
-		_, _ = n.w.Write(p)
+		_, _ = l.w.Write(p)
 	}
 	return len(p), nil
 }
 
 // Unwrap returns the stream itself.
-func (n asides) Unwrap() io.Writer { return n.w }
+func (l lenientWriter) Unwrap() io.Writer { return l.w }
 
-// changing tells that the command is about to change something. From here on it lives without a reader of what it prints.
-func (e *env) changing() { keepOnWithoutReader() }
+// startChange tells that the command is about to change something. From here on it lives without a reader of what it prints.
+func (e *env) startChange() { keepOnWithoutReader() }
 
-// changed tells that the command has changed something. What is a beginning such as "the key is revoked"; it is used where
-// the result cannot be printed.
-func (e *env) changed(format string, args ...any) {
+// reportChange tells that the command has changed something, with the beginning of a sentence such as "the key is revoked", which is
+// used where the result cannot be printed.
+func (e *env) reportChange(format string, args ...any) {
 	keepOnWithoutReader()
 	if o, ok := e.out.(*output); ok {
 		o.done, o.hint = fmt.Sprintf(format, args...), ""
 	}
 }
 
-// otherwise tells what to do about a change whose result could not be printed.
-func (e *env) otherwise(format string, args ...any) {
+// hintUnprinted tells what to do about a change whose result could not be printed.
+func (e *env) hintUnprinted(format string, args ...any) {
 	if o, ok := e.out.(*output); ok {
 		o.hint = fmt.Sprintf(format, args...)
 	}

@@ -410,13 +410,13 @@ func baseDomain(name string) string {
 func (t *target) address(u *url.URL, want j17.Environment) error {
 	name := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 	_, numeric := netip.ParseAddr(name)
-	bare := numeric == nil || name == devDomain
+	nameless := numeric == nil || name == devDomain
 	switch {
-	case bare && want == "":
+	case nameless && want == "":
 		return nil
-	case bare && local(name):
+	case nameless && local(name):
 		name = devInstance + "." + devDomain
-	case bare:
+	case nameless:
 		return fmt.Errorf("the address %s names no instance, so --env cannot pick its environment: use a host name such as app.example.com", u.Host)
 	}
 	if want != "" {

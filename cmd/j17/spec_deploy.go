@@ -23,14 +23,14 @@ import (
 	"j17/internal/value"
 )
 
-// deployment is a way to give an environment a spec: by a file, by a promotion or by a rollback.
-type deployment struct {
+// deployFlags are the flags of the commands that give an environment a spec: by a file, by a promotion or by a rollback.
+type deployFlags struct {
 	dryRun, force, yes, asJSON bool
 	note                       string
 	aggregates                 int
 }
 
-func (d *deployment) flags(cmd *cobra.Command) {
+func (d *deployFlags) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&d.dryRun, "dry-run", false, "show what would change, and change nothing")
 	f.BoolVar(&d.force, "force", false, "deploy although stored events may not survive it")
@@ -118,7 +118,7 @@ type deploymentRow struct {
 }
 
 func (e *env) specDeploy() *cobra.Command {
-	var d deployment
+	var d deployFlags
 	cmd := &cobra.Command{
 		Use: "deploy FILE", Short: "Deploy a spec to an environment of a server", Args: exactly("FILE"), ValidArgsFunction: jsonFiles,
 		Long: `Show what a spec changes in an environment, and deploy it: what is added, removed and changed, what of it stored events may not
@@ -171,7 +171,7 @@ Exit code 0: deployed (or with --dry-run: it could be), 3: the spec is not valid
 }
 
 func (e *env) specPromote() *cobra.Command {
-	var d deployment
+	var d deployFlags
 	var from, to string
 	var version uint64
 	cmd := &cobra.Command{
@@ -219,7 +219,7 @@ func (e *env) specPromote() *cobra.Command {
 }
 
 func (e *env) specRollback() *cobra.Command {
-	var d deployment
+	var d deployFlags
 	cmd := &cobra.Command{
 		Use: "rollback VERSION", Short: "Deploy an earlier version of the spec again", Args: exactly("VERSION"),
 		Long: `Deploy an earlier version of the spec of an environment again, as a new version. What it changes is shown first, as by
@@ -264,7 +264,7 @@ func (o *operating) deployed(ctx context.Context, i instanceRow, env j17.Environ
 }
 
 // deploy shows what a deployment changes, asks where it should, and deploys.
-func (o *operating) deploy(ctx context.Context, q deployRequest, d *deployment) error {
+func (o *operating) deploy(ctx context.Context, q deployRequest, d *deployFlags) error {
 	trial := url.Values{"dry_run": {"true"}, "aggregates": {strconv.Itoa(d.aggregates)}}
 	maps.Copy(trial, q.query)
 	var raw json.RawMessage
@@ -312,7 +312,7 @@ func (o *operating) deploy(ctx context.Context, q deployRequest, d *deployment) 
 		text = "%s of %s has this very spec already, as version %d"
 	}
 	text = fmt.Sprintf(text, q.env, plain(q.instance.Name), done.Deployment.Version)
-	e.changed("%s", text)
+	e.reportChange("%s", text)
 	if d.asJSON {
 		return e.printAnswer(raw)
 	}
@@ -352,7 +352,7 @@ func (q *deployRequest) findings(from []j17.FieldError, severity diag.Severity) 
 }
 
 // printTried shows what a deployment changes.
-func (e *env) printTried(q deployRequest, t *dryRunAnswer, d *deployment) error {
+func (e *env) printTried(q deployRequest, t *dryRunAnswer, d *deployFlags) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s of %s:\n", q.env, plain(q.instance.Name))
 	for _, c := range t.Changes {

@@ -93,15 +93,15 @@ Exit code 0: all is as the scenarios say, 1: something is not, 3: a scenario or 
 			return interrupted(cmd.Context(), err)
 		}
 		if o.spec == "" {
-			e.changing()
+			e.startChange()
 		}
 		results, err := e.runScenarios(cmd.Context(), world, all, o.parallel)
 		if err = errors.Join(err, world.close()); err != nil {
 			return interrupted(cmd.Context(), err)
 		}
 		if o.spec == "" {
-			e.changed("the scenarios were run")
-			e.otherwise("What they wrote stays")
+			e.reportChange("the scenarios were run")
+			e.hintUnprinted("What they wrote stays")
 		}
 		return e.reportScenarios(results, &o)
 	}

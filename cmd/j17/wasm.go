@@ -351,12 +351,12 @@ func inspectionText(in wasm.Inspection) string {
 }
 
 func inspectionJSON(in wasm.Inspection) any {
-	type export struct {
+	type exportRow struct {
 		Name      string `json:"name"`
 		Kind      string `json:"kind"`
 		Signature string `json:"signature,omitempty"`
 	}
-	type imported struct {
+	type importRow struct {
 		Module    string `json:"module"`
 		Name      string `json:"name"`
 		Signature string `json:"signature"`
@@ -366,22 +366,22 @@ func inspectionJSON(in wasm.Inspection) any {
 		Usable          bool       `json:"usable"`
 		Problems        []string   `json:"problems"`
 		Entrypoints     []string   `json:"entrypoints"`
-		Exports         []export   `json:"exports"`
-		Imports         []imported `json:"imports"`
+		Exports         []exportRow   `json:"exports"`
+		Imports         []importRow `json:"imports"`
 		MemoryPages     uint32     `json:"memory_pages"`
 		MaxMemoryPages  uint32     `json:"max_memory_pages"`
 		ReusesInstances bool       `json:"reuses_instances"`
 	}{
 		len(in.Problems) == 0, append([]string{}, in.Problems...), append([]string{}, in.Entrypoints...),
-		[]export{},
-		[]imported{},
+		[]exportRow{},
+		[]importRow{},
 		in.MemoryPages, in.MaxMemoryPages, in.Pooled,
 	}
 	for _, x := range in.Exports {
-		out.Exports = append(out.Exports, export(x))
+		out.Exports = append(out.Exports, exportRow(x))
 	}
 	for _, i := range in.Imports {
-		out.Imports = append(out.Imports, imported(i))
+		out.Imports = append(out.Imports, importRow(i))
 	}
 	return out
 }

@@ -381,8 +381,8 @@ func (c *Client) get(ctx context.Context, path []string, query url.Values, into 
 }
 
 // needs is the error of a reply that lacks a member.
-func needs(there bool, name string) error {
-	if there {
+func needs(present bool, name string) error {
+	if present {
 		return nil
 	}
 	return fmt.Errorf("it has no %s", name)
@@ -494,7 +494,7 @@ func (c *Client) open(ctx context.Context, r request) (*http.Response, error) {
 			return nil, err
 		}
 		err = failure(got)
-		next := c.elsewhere(err)
+		next := c.nodeOf(err)
 		if next == nil || to != c.first {
 			c.leave(to)
 			return nil, err

@@ -118,10 +118,10 @@ func failure(r reply) error {
 	return e
 }
 
-// elsewhere is where a refusal says that the instance is, nil where it does not say or what is sent there might not reach
+// nodeOf is where a refusal says that the instance is, nil where it does not say or what is sent there might not reach
 // the same set of servers. Over HTTPS that is certain: who answers there has to show a certificate for the host name that
 // the request is for. Without, only this machine and the same host are near enough.
-func (c *Client) elsewhere(err error) *place {
+func (c *Client) nodeOf(err error) *place {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || e.Node == "" {
 		return nil

@@ -94,9 +94,9 @@ func isFile(dir, name string) error {
 	return nil
 }
 
-// loadOnce starts a worker to see whether the code can be loaded, unless that is on record.
-func (f *function) loadOnce(ctx context.Context, record, runtime, entrypoint string) error {
-	if _, err := os.Stat(record); err == nil {
+// loadOnce starts a worker to see whether the code can be loaded, unless the file marker is there.
+func (f *function) loadOnce(ctx context.Context, marker, runtime, entrypoint string) error {
+	if _, err := os.Stat(marker); err == nil {
 		return nil
 	}
 	w, err := f.startWorker(ctx)
@@ -107,7 +107,7 @@ func (f *function) loadOnce(ctx context.Context, record, runtime, entrypoint str
 		return err
 	}
 	f.keep(w)
-	return os.WriteFile(record, nil, 0o600)
+	return os.WriteFile(marker, nil, 0o600)
 }
 
 // runtimeJob returns a job that runs a runtime's program.
