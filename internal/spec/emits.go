@@ -4,6 +4,7 @@ import (
 	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
 	"j17/internal/spec/outline"
+	"j17/internal/spec/tick"
 	"j17/internal/value"
 )
 
@@ -22,7 +23,7 @@ func (r reader) implication(v value.Value, at diag.Pointer) {
 	r.emit(v.Get("emit"), at.Key("emit"))
 	if m := v.Get("map"); !m.IsMissing() {
 		at := at.Key("map")
-		r.value(m.Get("in"), at.Key("in"), asArray)
+		r.value(m.Get("in"), at.Key("in"), tick.AsArray)
 		r.conditions(m, at)
 		r.emit(m.Get("emit"), at.Key("emit"))
 	}
@@ -32,7 +33,7 @@ func (r reader) implication(v value.Value, at diag.Pointer) {
 
 func (r reader) conditions(v value.Value, at diag.Pointer) {
 	for _, key := range []string{"condition", "when"} {
-		r.operand(v.Get(key), at.Key(key), asPredicate)
+		r.parts(tick.PredicateParts(v.Get(key), at.Key(key)))
 	}
 }
 
@@ -43,7 +44,7 @@ func (r reader) emit(v value.Value, at diag.Pointer) {
 	}
 	typ, event := v.Get("aggregate_type").Str(), v.Get("event_type").Str()
 	if id := v.Get("id"); jsonpath.IsPath(id.Str()) {
-		r.path(id.Str(), at.Key("id"), asValue)
+		r.path(id.Str(), at.Key("id"), tick.AsValue)
 	}
 	data := v.Get("data")
 	r.template(data, at.Key("data"))
@@ -63,7 +64,7 @@ func (r reader) template(v value.Value, at diag.Pointer) {
 	}
 	switch v.Kind() {
 	case value.String:
-		r.value(v, at, asValue)
+		r.value(v, at, tick.AsValue)
 	case value.Array:
 		for i, e := range v.Elems() {
 			r.template(e, at.Index(i))
@@ -157,12 +158,11 @@ func (r reader) objectFits(v value.Value, at diag.Pointer, schema outline.Schema
 
 // operator returns the operator that an object of a template is, "" where it stands for itself.
 func operator(v value.Value) string {
-	for _, key := range []string{"concat", "coalesce", "merge"} {
-		if _, ok := only(v, key); ok {
-			return key
-		}
+	name, ok := tick.IsOperator(v)
+	if !ok {
+		return ""
 	}
-	return ""
+	return name
 }
 
 // made returns the kinds of what a template can make.

@@ -7,6 +7,7 @@ import (
 	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
 	"j17/internal/spec/outline"
+	"j17/internal/spec/tick"
 	"j17/internal/value"
 )
 
@@ -70,133 +71,83 @@ type reader struct {
 }
 
 func (r reader) operations(v value.Value, at diag.Pointer) {
-	if v.Kind() == value.Object {
-		r.operation(v, at)
+	for op := range tick.Operations(v, at) {
+		if !r.spend(1) {
+			return
+		}
+		r.target(op)
+		r.parts(op.Parts())
 	}
-	for i, op := range v.Elems() {
-		r.operation(op, at.Index(i))
-	}
-}
-
-func (r reader) operation(v value.Value, at diag.Pointer) {
-	if !r.spend(1) {
-		return
-	}
-	if p := v.Get("if"); !p.IsMissing() {
-		r.predicate(p, at.Key("if"))
-		r.operations(v.Get("then"), at.Key("then"))
-		r.operations(v.Get("else"), at.Key("else"))
-		return
-	}
-	m := v.Members()[0]
-	at = at.Key(m.Key)
-	if m.Key == "let" {
-		r.let(m.Value, at)
-		return
-	}
-	row := operationNamed(m.Key)
-	r.target(row, m.Value.Get("target"), at.Key("target"))
-	for _, o := range row.operands {
-		r.operand(m.Value.Get(o.key), at.Key(o.key), o.reading)
-	}
-}
-
-func (r reader) let(v value.Value, at diag.Pointer) {
-	find, within := v.Get("find"), at.Key("find")
-	r.operand(find.Get("in"), within.Key("in"), asArray)
-	r.operand(find.Get("where"), within.Key("where"), asMatch)
-	r.operand(v.Get("find_target"), at.Key("find_target"), asArray)
-	r.operand(v.Get("find_value"), at.Key("find_value"), asValue)
 }
 
 // target looks at what an operation works on: somebody has to write it, and with the right kind of value.
-func (r reader) target(row operationRow, v value.Value, at diag.Pointer) {
-	p, err := jsonpath.ParseState(v.Str())
-	if err != nil || r.element || r.state == nil || row.on == 0 {
+func (r reader) target(op *tick.Operation) {
+	if r.element || r.state == nil || op.On == value.Missing {
 		return
 	}
-	place, _, _ := r.state.at(p.Steps)
+	on := kindsOf(op.On)
+	place, _, _ := r.state.at(op.Target.Steps)
 	switch {
-	case place == nil && !row.makes:
-		r.neverWritten(r.state, at, p.Text, p.Steps)
-	case place != nil && len(p.Steps) > 0 && place.put != 0 && place.put&(row.on|outline.Null) == 0 && r.left > 0:
-		r.c.neverOfKind(at, row.name, p.Text, place.put, row.on)
+	case place == nil && !op.Makes:
+		r.neverWritten(r.state, op.TargetAt, op.Target.Text, op.Target.Steps)
+	case place != nil && len(op.Target.Steps) > 0 && place.put != 0 && place.put&(on|outline.Null) == 0 && r.left > 0:
+		r.c.neverOfKind(op.TargetAt, op.Name, op.Target.Text, place.put, on)
 	}
 }
 
-// operand looks at a part of an operation or a predicate.
-func (r reader) operand(v value.Value, at diag.Pointer, as reading) {
-	if v.IsMissing() || !r.spend(1) {
-		return
+// kindsOf returns the kinds of schemas for one of values.
+func kindsOf(k value.Kind) outline.Kinds {
+	switch k {
+	case value.Array:
+		return outline.Array
+	case value.Object:
+		return outline.Object
+	case value.Number:
+		return outline.Number
+	default:
+		return outline.Any
 	}
-	switch as {
-	case asPredicate:
-		r.predicate(v, at)
-	case asMatch:
-		if isPredicate(v) {
-			r.predicate(v, at)
+}
+
+// parts looks at what operations and predicates are made of.
+func (r reader) parts(parts []tick.Part) {
+	for _, part := range parts {
+		if !r.spend(1) {
 			return
 		}
-		for _, m := range v.Members() {
-			r.value(m.Value, at.Key(m.Key), asValue)
-		}
-	case asChanges:
-		r.element = true
-		r.operations(v, at)
-	case asOperations:
-		r.operations(v, at)
-	case asValue, asNumber, asArray, asPath:
-		r.value(v, at, as)
-	}
-}
-
-func (r reader) predicate(v value.Value, at diag.Pointer) {
-	if v.Len() != 1 || !r.spend(1) {
-		return
-	}
-	m := v.Members()[0]
-	at = at.Key(m.Key)
-	switch m.Key {
-	case "and", "or":
-		for i, p := range m.Value.Elems() {
-			r.predicate(p, at.Index(i))
-		}
-	case "not":
-		r.predicate(m.Value, at)
-	case "exists":
-		r.value(m.Value, at, asPath)
-	default:
-		list, _ := predicateOperands(m.Key)
-		for i, o := range list {
-			if o.key == "" {
-				r.operand(m.Value.Index(i), at.Index(i), o.reading)
-			} else {
-				r.operand(m.Value.Get(o.key), at.Key(o.key), o.reading)
-			}
+		switch part.Reading {
+		case tick.AsPredicate:
+			r.parts(tick.PredicateParts(part.Value, part.At))
+		case tick.AsOperations:
+			inner := r
+			inner.element = true
+			inner.operations(part.Value, part.At)
+		default:
+			r.value(part.Value, part.At, part.Reading)
 		}
 	}
 }
 
 // value looks at the texts in a value of the handler language.
-func (r reader) value(v value.Value, at diag.Pointer, as reading) {
+func (r reader) value(v value.Value, at diag.Pointer, as tick.Reading) {
 	if !r.spend(1) {
 		return
 	}
 	switch v.Kind() {
 	case value.String:
-		if jsonpath.IsPath(v.Str()) || as == asArray || as == asPath {
+		if jsonpath.IsPath(v.Str()) || as == tick.AsArray || as == tick.AsPath {
 			r.path(v.Str(), at, as)
 		} else {
 			r.text(v.Str(), at)
 		}
 	case value.Array:
 		for i, e := range v.Elems() {
-			r.value(e, at.Index(i), asValue)
+			r.value(e, at.Index(i), tick.AsValue)
 		}
 	case value.Object:
 		for _, m := range v.Members() {
 			if m.Key != "$literal" || v.Len() > 1 {
-				r.value(m.Value, at.Key(m.Key), asValue)
+				r.value(m.Value, at.Key(m.Key), tick.AsValue)
 			}
 		}
 	case value.Missing, value.Null, value.Bool, value.Number:
@@ -204,7 +155,7 @@ func (r reader) value(v value.Value, at diag.Pointer, as reading) {
 }
 
 // path looks at a path: whether it leads to something, and to something of the right kind.
-func (r reader) path(text string, at diag.Pointer, as reading) {
+func (r reader) path(text string, at diag.Pointer, as tick.Reading) {
 	p, err := jsonpath.ParseAny(text)
 	if err != nil {
 		return
@@ -216,9 +167,9 @@ func (r reader) path(text string, at diag.Pointer, as reading) {
 	switch inState, steps := stateSteps(p); {
 	case inState && (p.Root == jsonpath.Document || !r.element) && r.state != nil:
 		r.neverWritten(r.state, at, text, steps)
-	case as == asNumber || as == asArray:
+	case as == tick.AsNumber || as == tick.AsArray:
 		want := outline.Number
-		if as == asArray {
+		if as == tick.AsArray {
 			want = outline.Array
 		}
 		if k := r.kindsAt(p); k&want == 0 {

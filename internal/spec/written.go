@@ -7,6 +7,7 @@ import (
 	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
 	"j17/internal/spec/outline"
+	"j17/internal/spec/tick"
 	"j17/internal/value"
 )
 
@@ -78,59 +79,38 @@ func (l *looks) state(events value.Value) *written {
 }
 
 func (s *states) operations(root *written, v value.Value) {
-	for _, op := range oneOrMany(v) {
+	for op := range tick.Operations(v, "") {
 		if !s.spend(1) {
 			return
 		}
-		if !op.Get("if").IsMissing() {
-			s.operations(root, op.Get("then"))
-			s.operations(root, op.Get("else"))
+		if !op.Makes {
 			continue
 		}
-		for _, m := range op.Members() {
-			if !operationNamed(m.Key).makes {
-				continue
-			}
-			if w := s.target(root, m.Value.Get("target").Str()); w != nil {
-				s.operation(w, m)
-			}
+		w := target(root, op.Target.Steps)
+		if w == nil {
+			continue
+		}
+		switch op.Effect {
+		case tick.Puts:
+			s.put(w, op.Written)
+		case tick.Merges:
+			s.merge(w, op.Written)
+		case tick.PutsMember, tick.MergesMember, tick.CountsMember:
+			w.open = true
+		case tick.Counts, tick.PutsElement, tick.MergesElements, tick.ChangesElements, tick.Nothing:
 		}
 	}
 }
 
-// oneOrMany returns the operations of an array, or the one that stands by itself.
-func oneOrMany(v value.Value) []value.Value {
-	if v.Kind() == value.Object {
-		return []value.Value{v}
-	}
-	return v.Elems()
-}
-
-// target returns the place that a target names, nil for elements of arrays, of which nothing is kept.
-func (s *states) target(w *written, target string) *written {
-	p, err := jsonpath.ParseState(target)
-	if err != nil {
-		return nil
-	}
-	for _, step := range p.Steps {
+// target returns the place that steps lead to, nil for elements of arrays, of which nothing is kept.
+func target(w *written, steps []value.Step) *written {
+	for _, step := range steps {
 		if step.IsIndex {
 			return nil
 		}
 		w = w.member(step.Key)
 	}
 	return w
-}
-
-// operation notes what one operation writes to its target.
-func (s *states) operation(w *written, op value.Member) {
-	switch op.Key {
-	case "set":
-		s.put(w, op.Value.Get("value"))
-	case "merge":
-		s.merge(w, op.Value.Get("value"))
-	case "set_at", "merge_at", "increment_at":
-		w.open = true
-	}
 }
 
 // put notes that a value is written to a place as a whole.

@@ -7,14 +7,6 @@ import (
 	"j17/internal/value"
 )
 
-// operationNames lists the operations by their keys.
-func operationNames() []string {
-	return []string{
-		"set", "merge", "append", "remove", "increment", "decrement", "filter", "map", "update_where", "upsert",
-		"append_unique", "set_at", "merge_at", "remove_at", "increment_at", "if", "let",
-	}
-}
-
 // operations compiles an array of operations, or one that stands alone.
 func (c *compiler) operations(v value.Value, at diag.Pointer, what string) []operation {
 	c.depth++
@@ -97,34 +89,16 @@ func (c *compiler) operation(v value.Value, at diag.Pointer, ops []operation) []
 
 // named compiles the operation called name. at is the place of the operation, not that of its body.
 func (c *compiler) named(name string, v value.Value, at diag.Pointer) operation {
-	b := base{at: at, name: name}
-	at = at.Key(name)
-	switch name {
-	case "set", "merge", "append":
-		return c.simple(b, v, at)
-	case "append_unique":
-		return c.appendUnique(b, v, at)
-	case "increment", "decrement":
-		m, ok := c.members(v, at, name, "target", "by", "value")
-		if !ok {
-			return nil
-		}
-		return &addOp{base: b, target: c.target(m[0], at, name), by: c.amount(m[1], m[2], at, name), subtract: name == "decrement"}
-	case "remove":
-		return c.remove(b, v, at)
-	case "filter":
-		return c.filter(b, v, at)
-	case "map":
-		return c.mapping(b, v, at)
-	case "update_where":
-		return c.updateWhere(b, v, at)
-	case "upsert":
-		return c.upsert(b, v, at)
-	case "let":
-		return c.let(b, v, at)
-	default:
-		return c.dynamic(b, v, at)
+	f, _ := operationNamed(name)
+	return f.compile(c, base{at: at, name: name}, v, at.Key(name))
+}
+
+func (c *compiler) increment(b base, v value.Value, at diag.Pointer) operation {
+	m, ok := c.members(v, at, b.name, "target", "by", "value")
+	if !ok {
+		return nil
 	}
+	return &addOp{base: b, target: c.target(m[0], at, b.name), by: c.amount(m[1], m[2], at, b.name), subtract: b.name == "decrement"}
 }
 
 // simple compiles the operations that have a target and a value.

@@ -10,28 +10,6 @@ import (
 	"j17/internal/value"
 )
 
-// predicateNames lists the predicates.
-func predicateNames() []string {
-	return []string{
-		"equals", "not_equals", "gt", "gte", "lt", "lte", "in", "not_in", "exists", "includes", "minItems", "maxItems",
-		"expired", "every", "some", "subset_of", "and", "or", "not", "eq",
-	}
-}
-
-// operandKind is the kind of JSON that a predicate takes; Missing for a name that is none.
-func operandKind(name string) value.Kind {
-	switch name {
-	case "equals", "eq", "not_equals", "gt", "gte", "lt", "lte", "in", "not_in", "and", "or":
-		return value.Array
-	case "includes", "minItems", "maxItems", "expired", "every", "some", "subset_of", "not":
-		return value.Object
-	case "exists":
-		return value.String
-	default:
-		return value.Missing
-	}
-}
-
 // condition compiles a predicate that decides on an operation or an element.
 func (c *compiler) condition(v value.Value, at diag.Pointer) predicate {
 	first := len(c.nodes)
@@ -53,8 +31,8 @@ func (c *compiler) predicate(v value.Value, at diag.Pointer) predicate {
 		return nil
 	}
 	name, operand := v.Members()[0].Key, v.Members()[0].Value
-	kind := operandKind(name)
-	if kind == value.Missing {
+	f, ok := predicateNamed(name)
+	if !ok {
 		d := c.errorf(at.Key(name), "unknown predicate %s", diag.Quote(name)).AtKey()
 		if near := predicateMeant(c.l, name); near != "" {
 			d.Hintf("did you mean %q?", near)
@@ -64,40 +42,36 @@ func (c *compiler) predicate(v value.Value, at diag.Pointer) predicate {
 		return nil
 	}
 	at = at.Key(name)
-	if operand.Kind() != kind {
-		c.errorf(at, "%s takes %s, not %s", name, operandText(kind), kindOf(operand)).Hintf("write %s", example(name))
+	if operand.Kind() != f.takes {
+		c.errorf(at, "%s takes %s, not %s", name, operandText(f.takes), kindOf(operand)).Hintf("write %s", example(name))
 		return nil
 	}
-	switch name {
-	case "and", "or":
-		return c.predicateList(name, operand, at)
-	case "not":
-		return &notNode{c.predicate(operand, at)}
-	case "exists":
-		return c.exists(operand, at)
-	case "includes":
-		m, _ := c.members(operand, at, name, "array", "value")
-		n := &memberNode{array: c.arrayMember(m[0], at, name, "array")}
-		if c.required(m[1], at, name, "value") {
-			n.value = c.value(m[1], at.Key("value"), false)
-		}
-		return n
-	case "minItems":
-		m, _ := c.members(operand, at, name, "array", "min")
-		return &countNode{array: c.arrayMember(m[0], at, name, "array"), limit: c.limit(m[1], at, name, "min")}
-	case "maxItems":
-		m, _ := c.members(operand, at, name, "array", "max")
-		return &countNode{array: c.arrayMember(m[0], at, name, "array"), limit: c.limit(m[1], at, name, "max"), most: true}
-	case "expired":
-		return c.expired(operand, at)
-	case "every", "some":
-		return c.elements(name, operand, at)
-	case "subset_of":
-		m, _ := c.members(operand, at, name, "items", "array")
-		return &subsetNode{items: c.arrayMember(m[0], at, name, "items"), array: c.arrayMember(m[1], at, name, "array")}
-	default:
-		return c.comparison(name, operand, at)
+	return f.compile(c, name, operand, at)
+}
+
+func (c *compiler) negation(_ string, v value.Value, at diag.Pointer) predicate {
+	return &notNode{c.predicate(v, at)}
+}
+
+func (c *compiler) includes(name string, v value.Value, at diag.Pointer) predicate {
+	m, _ := c.members(v, at, name, "array", "value")
+	n := &memberNode{array: c.arrayMember(m[0], at, name, "array")}
+	if c.required(m[1], at, name, "value") {
+		n.value = c.value(m[1], at.Key("value"), false)
 	}
+	return n
+}
+
+// counting compiles minItems and maxItems.
+func (c *compiler) counting(name string, v value.Value, at diag.Pointer) predicate {
+	key := name[:len("min")]
+	m, _ := c.members(v, at, name, "array", key)
+	return &countNode{array: c.arrayMember(m[0], at, name, "array"), limit: c.limit(m[1], at, name, key), most: key == "max"}
+}
+
+func (c *compiler) subset(name string, v value.Value, at diag.Pointer) predicate {
+	m, _ := c.members(v, at, name, "items", "array")
+	return &subsetNode{items: c.arrayMember(m[0], at, name, "items"), array: c.arrayMember(m[1], at, name, "array")}
 }
 
 // operandText names what a predicate takes.
@@ -144,7 +118,7 @@ func (c *compiler) predicateList(name string, v value.Value, at diag.Pointer) pr
 	return n
 }
 
-func (c *compiler) exists(v value.Value, at diag.Pointer) predicate {
+func (c *compiler) exists(_ string, v value.Value, at diag.Pointer) predicate {
 	p, err := jsonpath.ParseAny(v.Str())
 	if err != nil {
 		c.syntax(at, err)
@@ -172,7 +146,7 @@ func (c *compiler) limit(v value.Value, at diag.Pointer, what, key string) node 
 	return n
 }
 
-func (c *compiler) expired(v value.Value, at diag.Pointer) predicate {
+func (c *compiler) expired(_ string, v value.Value, at diag.Pointer) predicate {
 	m, _ := c.members(v, at, "expired", "timestamp", "maxAgeSeconds", "now")
 	n := &expiredNode{}
 	if c.required(m[0], at, "expired", "timestamp") {
@@ -227,11 +201,6 @@ func (c *compiler) match(v value.Value, at diag.Pointer, binding string) *match 
 	return m
 }
 
-func isPredicate(m value.Member) bool {
-	kind := operandKind(m.Key)
-	return kind != value.Missing && m.Value.Kind() == kind && (kind != value.String || jsonpath.IsPath(m.Value.Str()))
-}
-
 // predicateMeant returns the predicate that an unknown name stands for.
 func predicateMeant(l *diag.List, name string) string {
 	switch name {
@@ -267,7 +236,7 @@ func comparisonMeant(l *diag.List, text string) string {
 		return example("equals")
 	}
 	name := predicateMeant(l, words[1])
-	if operandKind(name) != value.Array {
+	if f, _ := predicateNamed(name); f.takes != value.Array {
 		return example("equals")
 	}
 	operand, err := value.ParseString(words[2])

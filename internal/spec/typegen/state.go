@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"j17/internal/spec/jsonpath"
+	"j17/internal/spec/tick"
 	"j17/internal/value"
 )
 
@@ -82,42 +83,28 @@ func (m *model) state(events value.Value, data map[string]*typ) *typ {
 }
 
 func (h *handlers) operations(at *slot, ops value.Value) {
-	if ops.Kind() == value.Object {
-		h.operation(at, ops)
-	}
-	for _, op := range ops.Elems() {
-		h.operation(at, op)
-	}
-}
-
-func (h *handlers) operation(at *slot, op value.Value) {
-	if !op.Get("if").IsMissing() {
-		h.operations(at, op.Get("then"))
-		h.operations(at, op.Get("else"))
-		return
-	}
-	for _, m := range op.Members() {
-		target := follow(at, m.Value.Get("target").Str())
-		put := m.Value.Get("value")
-		switch m.Key {
-		case "set":
-			target.add(h.of(put))
-		case "merge":
-			h.merge(target, h.of(put))
-		case "append", "append_unique", "upsert":
-			target.elem().add(h.of(put))
-		case "increment", "decrement":
+	for op := range tick.Operations(ops, "") {
+		target := follow(at, op.Target.Steps)
+		switch op.Effect {
+		case tick.Puts:
+			target.add(h.of(op.Written))
+		case tick.Merges:
+			h.merge(target, h.of(op.Written))
+		case tick.Counts:
 			target.add(&typ{kind: number})
-		case "map":
-			h.operations(target.elem(), m.Value.Get("apply"))
-		case "update_where":
-			h.merge(target.elem(), h.of(m.Value.Get("merge")))
-		case "set_at":
-			target.value().add(h.of(put))
-		case "merge_at":
-			h.merge(target.value(), h.of(put))
-		case "increment_at":
+		case tick.PutsElement:
+			target.elem().add(h.of(op.Written))
+		case tick.MergesElements:
+			h.merge(target.elem(), h.of(op.Written))
+		case tick.ChangesElements:
+			h.operations(target.elem(), op.Written)
+		case tick.PutsMember:
+			target.value().add(h.of(op.Written))
+		case tick.MergesMember:
+			h.merge(target.value(), h.of(op.Written))
+		case tick.CountsMember:
 			target.value().add(&typ{kind: number})
+		case tick.Nothing:
 		}
 	}
 }
@@ -134,13 +121,9 @@ func (h *handlers) merge(at *slot, t *typ) {
 	}
 }
 
-// follow returns the place that a target names.
-func follow(at *slot, target string) *slot {
-	p, err := jsonpath.ParseState(target)
-	if err != nil {
-		return &slot{} // a valid spec has none
-	}
-	for _, step := range p.Steps {
+// follow returns the place that the steps of a target lead to.
+func follow(at *slot, steps []value.Step) *slot {
+	for _, step := range steps {
 		if step.IsIndex {
 			at = at.elem()
 		} else {
