@@ -101,7 +101,8 @@ type known struct {
 
 // Storage is what the control plane needs of a store.
 type Storage interface {
-	store.Events // for the System tenant alone
+	// Events is for the System tenant alone: what happened to the registry nobody else can tell.
+	store.Events //nolint:forbidigo // see above; items.append is the only caller
 	store.Aggregates
 	store.Sides
 	store.Tenants

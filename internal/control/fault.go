@@ -94,24 +94,23 @@ func (r *Faults) load(ctx context.Context) error {
 // Report keeps a fault. It does not wait, and drops what comes in a flood; texts are cut and secrets in them blacked
 // out.
 func (r *Faults) Report(f Fault) {
-	l := r
 	now := r.clock.Now().UTC()
 	f.At = now.Truncate(time.Millisecond)
-	f.Message, f.Cause = l.redact(f.Message, maxFaultText), l.redact(f.Cause, maxFaultText)
-	f.Stack, f.Path = l.redact(f.Stack, maxFaultStack), l.redact(f.Path, maxFaultText)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !now.Before(l.until) {
-		l.taken, l.each, l.until = 0, map[string]int{}, now.Add(time.Minute)
+	f.Message, f.Cause = r.redact(f.Message, maxFaultText), r.redact(f.Cause, maxFaultText)
+	f.Stack, f.Path = r.redact(f.Stack, maxFaultStack), r.redact(f.Path, maxFaultText)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !now.Before(r.until) {
+		r.taken, r.each, r.until = 0, map[string]int{}, now.Add(time.Minute)
 	}
-	if len(l.pending) >= maxPending || l.taken >= faultsMinute || f.Instance != "" && l.each[f.Instance] >= faultsEach {
+	if len(r.pending) >= maxPending || r.taken >= faultsMinute || f.Instance != "" && r.each[f.Instance] >= faultsEach {
 		return
 	}
-	l.taken++
-	l.each[f.Instance]++
-	l.pending = append(l.pending, &f)
+	r.taken++
+	r.each[f.Instance]++
+	r.pending = append(r.pending, &f)
 	select {
-	case l.wake <- struct{}{}:
+	case r.wake <- struct{}{}:
 	default:
 	}
 }
@@ -121,11 +120,11 @@ func (r *Faults) Redact(s string) string {
 	return r.secrets.ReplaceAllString(s, "[redacted]")
 }
 
-func (l *Faults) redact(s string, limit int) string {
+func (r *Faults) redact(s string, limit int) string {
 	if len(s) > 4*limit {
 		s = s[:4*limit] // what is cut off below must not split a secret, and need not be searched
 	}
-	s = strings.ToValidUTF8(l.secrets.ReplaceAllString(s, "[redacted]"), "?")
+	s = strings.ToValidUTF8(r.secrets.ReplaceAllString(s, "[redacted]"), "?")
 	if len(s) > limit {
 		s = strings.ToValidUTF8(s[:limit], "") + "..."
 	}
@@ -134,15 +133,14 @@ func (l *Faults) redact(s string, limit int) string {
 
 // ByID returns the fault with that id. It is a *j17.Error of CodeNotFound when there is none, or none any more.
 func (r *Faults) ByID(ctx context.Context, id string) (Fault, error) {
-	l := r
-	l.mu.Lock()
-	for _, f := range l.pending {
+	r.mu.Lock()
+	for _, f := range r.pending {
 		if f.ID == id {
-			l.mu.Unlock()
+			r.mu.Unlock()
 			return *f, nil
 		}
 	}
-	l.mu.Unlock()
+	r.mu.Unlock()
 	missing := j17.Errorf(j17.CodeNotFound, "Nothing is known about an error with this id. Errors are kept for %d days, and the newest %d of them.", int(keepFaults.Hours())/24, maxFaults)
 	if id == "" || len(id) > store.MaxNameBytes {
 		return Fault{}, missing
@@ -159,13 +157,12 @@ func (r *Faults) ByID(ctx context.Context, id string) (Fault, error) {
 
 // save writes the faults that are waiting and removes the oldest if there are too many.
 func (r *Faults) save(ctx context.Context) error {
-	l := r
-	l.saving.Lock()
-	defer l.saving.Unlock()
-	l.mu.Lock()
-	batch := l.pending
-	kept, excess := thinned(l.stored, len(l.stored)+len(batch)-maxFaults)
-	l.mu.Unlock()
+	r.saving.Lock()
+	defer r.saving.Unlock()
+	r.mu.Lock()
+	batch := r.pending
+	kept, excess := thinned(r.stored, len(r.stored)+len(batch)-maxFaults)
+	r.mu.Unlock()
 	if len(batch) == 0 {
 		return nil
 	}
@@ -194,10 +191,10 @@ func (r *Faults) save(ctx context.Context) error {
 	if err := r.store.Write(ctx, j17.System, sides); err != nil {
 		return failure(err)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.pending = append([]*Fault(nil), l.pending[len(batch):]...)
-	l.stored = append(kept, ages...)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pending = append([]*Fault(nil), r.pending[len(batch):]...)
+	r.stored = append(kept, ages...)
 	return nil
 }
 

@@ -170,7 +170,7 @@ func (r *Replication) Next(ctx context.Context, node, position string) (Update, 
 		}
 		if err := r.store.AwaitFeed(ctx, j17.System, from.id); err != nil {
 			if ctx.Err() != nil {
-				return Update{Position: position}, nil
+				return Update{Position: position}, nil //nolint:nilerr // whoever asked has waited for long enough
 			}
 			return Update{}, failure(err)
 		}
@@ -333,16 +333,22 @@ func (r *Replication) specsOf(ctx context.Context, t j17.Tenant) ([]Change, erro
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range []Change{
-		{Tenant: t, Space: specSpace, Key: versionKey(head.Version)}, {Tenant: t, Space: specSpace, Key: sourceKey(head.Version)},
-		{Tenant: t, Space: specHeadSpace, Key: headKey},
-	} {
+	for _, c := range specItems(t, versionKey(head.Version)) {
 		if c, err = r.present(ctx, c); err != nil {
 			return nil, err
 		}
 		changes = append(changes, c)
 	}
 	return changes, nil
+}
+
+// specItems are the items that change with a deployment, the head last.
+func specItems(t j17.Tenant, version string) []Change {
+	return []Change{
+		{Tenant: t, Space: specSpace, Key: version},
+		{Tenant: t, Space: specSpace, Key: version + sourceSuffix},
+		{Tenant: t, Space: specHeadSpace, Key: headKey},
+	}
 }
 
 // sourceSuffix ends the keys of the sources of specs (specSourceKey).

@@ -26,7 +26,7 @@ func (h *headnode) PutSpec(ctx context.Context, d control.Deployment) (control.S
 	if h.away {
 		return control.Spec{}, errAway
 	}
-	return h.Registry.Specs.Put(ctx, d)
+	return h.Specs.Put(ctx, d)
 }
 
 func (h *headnode) SpecVersion(ctx context.Context, instance string, env j17.Environment, version int) (control.Spec, error) {

@@ -306,9 +306,7 @@ func (r *Specs) announce(ctx context.Context, t j17.Tenant) error {
 		if err != nil {
 			return err
 		}
-		unit, err := r.logUnit(rec, nil,
-			Change{Tenant: t, Space: specSpace, Key: it.Key}, Change{Tenant: t, Space: specSpace, Key: it.Key + sourceSuffix},
-			Change{Tenant: t, Space: specHeadSpace, Key: headKey})
+		unit, err := r.logUnit(rec, nil, specItems(t, it.Key)...)
 		if err != nil {
 			return err
 		}

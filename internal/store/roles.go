@@ -29,7 +29,8 @@ type Store interface {
 	Shutdown(ctx context.Context) error
 }
 
-// Events is the role of who writes events. Only the engine has it, for nothing else may decide what happened.
+// Events is the role of who writes events. The engine has it, for nothing else may decide what happened in an environment, and
+// the control plane for what happens to itself, in the System tenant.
 type Events interface {
 	// Append commits units. Units are independent: each is all or nothing by itself, and results stand in the
 	// units' order. It returns only when every committed unit is durable. A non-nil error concerns the whole
