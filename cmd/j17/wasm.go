@@ -363,14 +363,14 @@ func inspectionJSON(in wasm.Inspection) any {
 		Exists    bool   `json:"exists"`
 	}
 	out := struct {
-		Usable          bool       `json:"usable"`
-		Problems        []string   `json:"problems"`
-		Entrypoints     []string   `json:"entrypoints"`
-		Exports         []exportRow   `json:"exports"`
+		Usable          bool        `json:"usable"`
+		Problems        []string    `json:"problems"`
+		Entrypoints     []string    `json:"entrypoints"`
+		Exports         []exportRow `json:"exports"`
 		Imports         []importRow `json:"imports"`
-		MemoryPages     uint32     `json:"memory_pages"`
-		MaxMemoryPages  uint32     `json:"max_memory_pages"`
-		ReusesInstances bool       `json:"reuses_instances"`
+		MemoryPages     uint32      `json:"memory_pages"`
+		MaxMemoryPages  uint32      `json:"max_memory_pages"`
+		ReusesInstances bool        `json:"reuses_instances"`
 	}{
 		len(in.Problems) == 0, append([]string{}, in.Problems...), append([]string{}, in.Entrypoints...),
 		[]exportRow{},
