@@ -130,11 +130,10 @@ func (x *Decision) InOrder() []int {
 	return order
 }
 
-// event returns the event as handlers see it.
+// seen returns the event as what it implies sees it. Its metadata are taken apart when something asks for them.
 func (o *Event) seen(timestamp int64) *tick.Event {
-	metadata, _ := value.ParseStored(string(appendTimestamp(o.Metadata, timestamp)))
 	return &tick.Event{
-		Key: o.Key.String(), Type: o.Type, Timestamp: timestamp, Data: tick.Parsed(o.Data), Metadata: tick.Parsed(metadata),
+		Key: o.Key.String(), Type: o.Type, Timestamp: timestamp, Data: tick.Parsed(o.Data), Metadata: tick.Raw(appendTimestamp(o.Metadata, timestamp)),
 	}
 }
 
