@@ -38,6 +38,9 @@ func (e *Editor) Moved() int {
 // Lookups finds elements in the arrays that the editor works on. It stays right while the editor changes them.
 func (e *Editor) Lookups() *Lookups { return &e.lookups }
 
+// copyWork is how many members or elements are copied in the time that it takes to make a container, in memory and all.
+const copyWork = 16
+
 func (e *Editor) object(v Value) *object {
 	if v.Kind() != Object {
 		return &object{owner: e.own, weight: emptyKnown()}
@@ -47,7 +50,7 @@ func (e *Editor) object(v Value) *object {
 		return o
 	}
 	n := len(o.members)
-	e.moved += n
+	e.moved += n + copyWork
 	return &object{
 		owner: e.own, members: append(make([]Member, 0, n+n/4+4), o.members...), index: o.index, weight: o.weight.clone(),
 	}
@@ -62,7 +65,7 @@ func (e *Editor) array(v Value) *array {
 		return a
 	}
 	n := len(a.elems)
-	e.moved += n
+	e.moved += n + copyWork
 	out := &array{owner: e.own, elems: append(make([]Value, 0, n+n/4+4), a.elems...), weight: a.weight.clone()}
 	e.lookups.follow(a, out)
 	return out
@@ -212,6 +215,7 @@ func (e *Editor) addMember(o *object, key string, v Value) {
 	x, covered := o.index, o.index.covers()
 	switch {
 	case x != nil && x.owner == e.own && covered == len(o.members)-1:
+		e.moved += indexWork
 		x.at[key] = x.n
 		x.n++
 	case len(o.members)-covered > maxUnindexed:
@@ -220,10 +224,10 @@ func (e *Editor) addMember(o *object, key string, v Value) {
 }
 
 // maxUnindexed is how many members at the end of an object are looked through one by one.
-const maxUnindexed = 2 * indexFrom
+const maxUnindexed = 2 * IndexFrom
 
 // indexWork is how many times as long it takes to index a member as to copy it.
-const indexWork = 4
+const indexWork = 24
 
 func (e *Editor) reindex(o *object) {
 	e.moved += indexWork * len(o.members)
@@ -245,7 +249,7 @@ func (e *Editor) RemoveMember(obj Value, key string) Value {
 	o.members = append(o.members[:i], o.members[i+1:]...)
 	switch x := o.index; {
 	case !indexed:
-	case len(o.members) <= indexFrom, len(x.gone) >= 2*indexFrom+x.n/8:
+	case len(o.members) <= IndexFrom, len(x.gone) >= 2*IndexFrom+x.n/8:
 		e.reindex(o)
 	default:
 		// The index stays as it is, but for what is gone: another version of the object may share it.
@@ -265,6 +269,9 @@ func (e *Editor) RemoveMember(obj Value, key string) Value {
 
 // Merge returns the object dst with all members of the object src set.
 func (e *Editor) Merge(dst, src Value) Value {
+	if dst.Len() == 0 && src.Len() > 0 {
+		return e.copied(src.object())
+	}
 	for _, m := range src.Members() {
 		dst = e.SetMember(dst, m.Key, m.Value)
 	}
@@ -272,6 +279,17 @@ func (e *Editor) Merge(dst, src Value) Value {
 		return objectOf(&object{owner: e.own, weight: emptyKnown()})
 	}
 	return dst
+}
+
+// copied returns a copy of an object.
+func (e *Editor) copied(o *object) Value {
+	n := len(o.members)
+	e.moved += n + copyWork
+	out := &object{owner: e.own, members: append(make([]Member, 0, n+n/4+4), o.members...), index: o.index, weight: o.weight.clone()}
+	if out.index != nil && out.index.owner != nil { // its editor may go on changing it
+		e.reindex(out)
+	}
+	return objectOf(out)
 }
 
 // Append returns the array with v at its end. Anything but an array counts as an empty one.

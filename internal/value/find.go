@@ -119,18 +119,18 @@ func (w *want) gather(end *want, path []Step) {
 // Find sets out[i] to the value at path i, or to the zero Value. out must have room for every path. src must be
 // JSON as this package encodes it: compact, with the fewest escapes. The values do not keep src. Find reports false,
 // with every value missing, if it comes upon something else, white space included; it does not check what is inside
-// the values that it passes over.
-func (f *Finder) Find(src []byte, out []Value) bool {
+// the values that it passes over. parsed is how many bytes of containers it has built.
+func (f *Finder) Find(src []byte, out []Value) (parsed int, ok bool) {
 	clear(out[:f.paths])
 	if len(src) == 0 {
-		return false
+		return 0, false
 	}
 	s := seeker{src: unsafe.String(unsafe.SliceData(src), len(src)), left: f.leaves, out: out}
 	if s.left > 0 && !s.visit(f.root) && s.left > 0 {
 		clear(out[:f.paths])
-		return false
+		return s.parsed, false
 	}
-	return true
+	return s.parsed, true
 }
 
 // seeker walks over trusted JSON text. Its methods return false at the end of the search: when everything has been
@@ -140,6 +140,8 @@ type seeker struct {
 	pos  int
 	left int
 	out  []Value
+	// parsed is how many bytes the containers have that were built.
+	parsed int
 }
 
 func (s *seeker) visit(w *want) bool {
@@ -168,6 +170,9 @@ func (s *seeker) take(w *want) bool {
 	v, ok := stored(s.src[start:s.pos])
 	if !ok {
 		return false
+	}
+	if v.Kind() == Array || v.Kind() == Object {
+		s.parsed += s.pos - start
 	}
 	for _, o := range w.outs {
 		s.out[o.index] = v.At(o.rest)

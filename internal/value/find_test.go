@@ -54,7 +54,7 @@ func TestFinder(t *testing.T) {
 				paths = append(paths, steps(p))
 			}
 			out := make([]value.Value, len(paths))
-			if !value.NewFinder(paths).Find([]byte(doc), out) {
+			if _, ok := value.NewFinder(paths).Find([]byte(doc), out); !ok {
 				t.Fatal("Find reports broken JSON")
 			}
 			var got []string
@@ -72,8 +72,12 @@ func TestFinderDoesNotKeepTheText(t *testing.T) {
 	src := []byte(`{"s":"text","n":12345678901234567890.5,"o":{"k":"v"},"e":"a\nb"}`)
 	out := make([]value.Value, 4)
 	f := value.NewFinder([][]value.Step{steps("s"), steps("n"), steps("o"), steps("e")})
-	if !f.Find(src, out) {
+	parsed, ok := f.Find(src, out)
+	if !ok {
 		t.Fatal("Find reports broken JSON")
+	}
+	if parsed != len(`{"k":"v"}`) {
+		t.Errorf("%d bytes of containers were parsed", parsed)
 	}
 	for i := range src {
 		src[i] = '#'
@@ -90,7 +94,7 @@ func TestFinderRejectsBrokenText(t *testing.T) {
 	f := value.NewFinder([][]value.Step{steps("a/b"), steps("z")})
 	for _, src := range []string{``, `{`, `{"a"`, `{"a":`, `{"a":{"b":1`, `{"a":{"b":"x`, `{"a":{"b":"x\`, `{"a":{"b":nul}}`, `{"a":{"b":[1,}}`, `{"a":1;`, `{x`} {
 		out := []value.Value{value.Int(1), value.Int(2)}
-		if f.Find([]byte(src), out) {
+		if _, ok := f.Find([]byte(src), out); ok {
 			t.Errorf("Find accepts %q", src)
 		}
 		if !out[0].IsMissing() || !out[1].IsMissing() {
@@ -153,7 +157,7 @@ func TestFinderAgreesWithAt(t *testing.T) {
 		}
 		src := tree.AppendJSON(nil)
 		out := make([]value.Value, len(paths))
-		if !value.NewFinder(paths).Find(src, out) {
+		if _, ok := value.NewFinder(paths).Find(src, out); !ok {
 			t.Fatalf("Find reports broken JSON in %s", src)
 		}
 		for i := range paths {
@@ -176,7 +180,7 @@ func FuzzFinder(f *testing.F) {
 			return
 		}
 		src = tree.AppendJSON(nil)
-		if !value.NewFinder(paths).Find(src, out) {
+		if _, ok := value.NewFinder(paths).Find(src, out); !ok {
 			t.Fatalf("Find reports broken JSON in %s", src)
 		}
 		for i := range paths {
@@ -194,7 +198,7 @@ func BenchmarkFinder(b *testing.B) {
 	b.SetBytes(int64(len(src)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if !f.Find(src, out) {
+		if _, ok := f.Find(src, out); !ok {
 			b.Fatal("not found")
 		}
 	}

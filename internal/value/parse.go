@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -249,7 +250,7 @@ func (p *parser) closeObject(base int, opened opening) (Value, error) {
 	o.members = append(make([]Member, 0, len(p.members)-base), p.members[base:]...)
 	clear(p.members[base:])
 	p.members = p.members[:base]
-	if len(o.members) > indexFrom {
+	if len(o.members) > IndexFrom {
 		o.index = newIndex(o.members)
 		if len(o.index.at) < len(o.members) {
 			seen := make(map[string]bool, len(o.members))
@@ -318,6 +319,9 @@ func (p *parser) array() (Value, error) {
 		if err != nil {
 			return Value{}, err
 		}
+		if len(p.elems) == cap(p.elems) {
+			p.makeRoom(len(p.elems)-base, p.pos-opened.at)
+		}
 		p.elems = append(p.elems, v)
 		p.space()
 		switch p.peek() {
@@ -332,6 +336,11 @@ func (p *parser) array() (Value, error) {
 			p.depth++
 			a := p.newArray()
 			a.weight = p.since(opened)
+			if n := len(p.elems) - base; n >= longArray && cap(p.elems)-base <= n+n/8 {
+				a.elems = p.elems[base:len(p.elems):len(p.elems)] // the stack goes on elsewhere
+				p.elems = p.elems[:base:base]
+				return arrayOf(a), nil
+			}
 			a.elems = append(make([]Value, 0, len(p.elems)-base), p.elems[base:]...)
 			clear(p.elems[base:])
 			p.elems = p.elems[:base]
@@ -339,6 +348,17 @@ func (p *parser) array() (Value, error) {
 		default:
 			return Value{}, p.fail(p.pos, "expected a comma or a closing bracket")
 		}
+	}
+}
+
+// longArray is the number of elements from which an array is not copied from the stack, if it fills it well.
+const longArray = 1024
+
+// makeRoom makes room on the stack for the rest of an array of which n elements took so many bytes.
+func (p *parser) makeRoom(n, bytes int) {
+	if n >= longArray {
+		left := len(p.src) - p.pos
+		p.elems = slices.Grow(p.elems, 1+min(left/2, n*left/bytes))
 	}
 }
 

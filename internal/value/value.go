@@ -117,11 +117,11 @@ func (x *index) covers() int {
 	return x.n - len(x.gone)
 }
 
-// indexFrom is the number of members from which an object gets an index.
-const indexFrom = 16
+// IndexFrom is the number of members from which an object gets an index.
+const IndexFrom = 16
 
 func newIndex(members []Member) *index {
-	if len(members) <= indexFrom {
+	if len(members) <= IndexFrom {
 		return nil
 	}
 	at := make(map[string]int, len(members))

@@ -181,7 +181,7 @@ func (e *Env) parse(d *Document) value.Value {
 }
 
 // parsedPerUnit is how many bytes are parsed in the time of one unit.
-const parsedPerUnit = 8
+const parsedPerUnit = 1
 
 // keep gives up what the editor owns if v, which is about to be kept in a second place, is a container.
 func (e *Env) keep(v value.Value) {

@@ -166,10 +166,13 @@ type picked struct {
 func (p *picked) at(e *Env, d *Document, i int) value.Value {
 	if !p.done {
 		p.done = true
+		found := false
 		if !d.parsed {
-			e.spend(len(d.raw) / work.BytesPerUnit)
+			var parsed int
+			parsed, found = p.plan.finder.Find(d.raw, p.values)
+			e.spend(len(d.raw)/work.BytesPerUnit + parsed/parsedPerUnit)
 		}
-		if d.parsed || !p.plan.finder.Find(d.raw, p.values) {
+		if !found {
 			tree := e.parse(d)
 			for j, steps := range p.plan.steps {
 				p.values[j] = tree.At(steps)

@@ -237,6 +237,9 @@ func (n *mergeNode) eval(e *Env) (value.Value, bool) {
 			return value.Value{}, false
 		}
 		out = ed.Merge(out, v)
+		if !e.spend(ed.Moved() / movedPerUnit) {
+			return value.Value{}, false
+		}
 	}
 	return out, true
 }

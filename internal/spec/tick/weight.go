@@ -60,10 +60,18 @@ func (w weight) most(event int) float64 {
 	return out
 }
 
-// Bounds of what a byte can stand for: an element takes two of them, as in "0,", a member five, as in `"":0,`.
+// Bounds of what a byte can stand for: an element takes two of them, as in "0,", a member five, as in `"":0,`. All the bytes that a
+// state may have stand for no more values than it may be made of.
 const (
 	elementsPerByte = 1. / 2
 	membersPerByte  = 1. / 5
+	valuesPerByte   = float64(MaxValues) / MaxState
+)
+
+// What operations cost that package value counts: to copy a container, and to index a member.
+const (
+	copiedUnits  = 4
+	indexedUnits = 6
 )
 
 // weigher finds the weights of the parts of a handler.
@@ -74,6 +82,8 @@ type weigher struct {
 	current, levels int
 	// slots has the level of the elements that a slot stands for; none for one that is bound by let.
 	slots map[int]int
+	// foreign are the levels of elements that may be those of an event.
+	foreign map[int]bool
 	// epochs is how many times everything may have to be copied.
 	epochs int
 }
@@ -95,11 +105,11 @@ func lightUpTo(ops []operation) int {
 
 // weigh bounds the work of a handler by what its operations are, for events of up to so many bytes.
 func weigh(ops []operation, event int) float64 {
-	w := &weigher{event: event, current: 1, levels: 1, slots: map[int]int{}}
+	w := &weigher{event: event, current: 1, levels: 1, slots: map[int]int{}, foreign: map[int]bool{}}
 	total := w.operations(ops)
 	// The event is parsed and measured once, and each time that the state was frozen its containers are copied again.
 	eventWork := float64(event) * (1./parsedPerUnit + elementsPerByte/weighedPerUnit + 2./work.BytesPerUnit)
-	return total.most(event) + eventWork + float64(w.epochs+1)*MaxState*elementsPerByte/movedPerUnit
+	return total.most(event) + eventWork + float64(w.epochs+1)*MaxValues*(copiedUnits+1./movedPerUnit)
 }
 
 // operations weighs operations that follow each other. Objects that get new members are indexed anew now and then.
@@ -113,7 +123,13 @@ func (w *weigher) operations(ops []operation) weight {
 	if added == 0 {
 		return total
 	}
-	return sum(total, each(membersPerByte*float64(1+added/32), w.current))
+	// Each may add a member to an object that has an index, and so has many members.
+	if w.current == 1 {
+		total = sum(total, units(float64(indexedUnits*added)))
+	} else {
+		total = sum(total, each(indexedUnits*valuesPerByte*float64(added)/value.IndexFrom, w.current))
+	}
+	return sum(total, each(indexedUnits*valuesPerByte*float64(1+min(added/32, w.epochs)), w.current))
 }
 
 func (w *weigher) operation(op operation) weight {
@@ -164,7 +180,7 @@ func (w *weigher) operation(op operation) weight {
 }
 
 // rest is what it takes to move the elements of an array.
-func (w *weigher) rest() weight { return each(2*elementsPerByte/movedPerUnit, w.current) }
+func (w *weigher) rest() weight { return each(2*valuesPerByte/movedPerUnit, w.current) }
 
 // digits is what it takes to add a number of that size. A number that is not larger may have zeros up to value.MaxExponent
 // on one side.
@@ -189,17 +205,20 @@ func (w *weigher) kept(o *operand) weight {
 	return sum(w.eval(o.node), size)
 }
 
+// mergedUnits is what it takes to set a member in an object that may be indexed, which is paid for beforehand, and to index it.
+const mergedUnits = memberWork + indexedUnits
+
 // merged weighs an operand whose members are set.
 func (w *weigher) merged(o *operand) weight {
 	if n, ok := o.node.(*objectNode); ok {
-		return sum(w.kept(o), units(float64(memberWork*len(n.keys))))
+		return sum(w.kept(o), units(float64(mergedUnits*len(n.keys))))
 	}
 	// What is larger than a state is refused before.
 	members := w.size(o.node)
 	if members.most(w.event) > MaxState {
 		members = units(MaxState)
 	}
-	return sum(w.kept(o), members.times(2*memberWork*membersPerByte))
+	return sum(w.kept(o), members.times(mergedUnits*w.share(members)))
 }
 
 func (w *weigher) updated(op *updateWhereOp) weight {
@@ -210,7 +229,7 @@ func (w *weigher) updated(op *updateWhereOp) weight {
 	}
 	if !op.freezes {
 		// It is evaluated once, and where all would not fit into a state nothing is done.
-		return sum(found, w.kept(&op.merge), each(elementsPerByte, w.current), units(2*memberWork*membersPerByte*MaxState))
+		return sum(found, w.kept(&op.merge), each(valuesPerByte, w.current), units(mergedUnits*MaxValues))
 	}
 	return sum(found, w.over(target, op.match.slot, func() weight { return sum(units(2), w.merged(&op.merge)) }))
 }
@@ -239,6 +258,8 @@ func (w *weigher) over(size weight, slot int, f func() weight) weight {
 	level := w.levels
 	outer, bound := w.slots[slot]
 	w.slots[slot] = level
+	share := w.share(size)
+	w.foreign[level] = share > valuesPerByte
 	body := f()
 	if bound {
 		w.slots[slot] = outer
@@ -254,12 +275,22 @@ func (w *weigher) over(size weight, slot int, f func() weight) weight {
 		case i == level:
 			total = sum(total, size.times(n))
 		case i == 0:
-			total = sum(total, size.times(n*elementsPerByte))
+			total = sum(total, size.times(n*share))
 		default:
-			total = sum(total, each(n*size.most(w.event)*elementsPerByte, i))
+			total = sum(total, each(n*size.most(w.event)*share, i))
 		}
 	}
 	return total
+}
+
+// share is how many values there may be for each byte of something of that size: fewer where all of it is part of the state.
+func (w *weigher) share(size weight) float64 {
+	for i, n := range size {
+		if n > 0 && (i == 0 || w.foreign[i]) {
+			return elementsPerByte
+		}
+	}
+	return valuesPerByte
 }
 
 // matched weighs the choice of elements of an array of that size.
@@ -315,7 +346,7 @@ func (w *weigher) eval(n node) weight {
 	case *mergeNode:
 		total := units(0)
 		for _, v := range n.items {
-			total = sum(total, units(1), w.eval(v), w.size(v).times(memberWork*membersPerByte))
+			total = sum(total, units(1+copiedUnits), w.eval(v), w.size(v).times((mergedUnits+1)*min(membersPerByte, w.share(w.size(v)))))
 		}
 		return total
 	default:
