@@ -11,86 +11,152 @@ type Place struct {
 	Key int
 	// Start and End enclose the value.
 	Start, End int
+	// Exact is false where the pointer leads nowhere: the place is then that of the deepest container on its way.
+	Exact bool
 }
 
 // Locate finds the value that a JSON pointer (RFC 6901) names in a valid JSON text. If the pointer leads nowhere it
 // returns the place of the deepest container on its way and false.
 func Locate(src, pointer string) (Place, bool) {
-	s := scanner{src: src}
-	s.space()
-	start := s.pos
-	place := Place{Key: start, Start: start, End: s.skip()}
-	for pointer != "" {
-		token := strings.TrimPrefix(pointer, "/")
-		if i := strings.IndexByte(token, '/'); i >= 0 {
-			token, pointer = token[:i], token[i:]
-		} else {
-			pointer = ""
+	place := LocateAll(src, []string{pointer})[0]
+	return place, place.Exact
+}
+
+// LocateAll is Locate for many pointers, in one walk over the text. The places are in the order of the pointers.
+func LocateAll(src string, pointers []string) []Place {
+	var root sought
+	for i, pointer := range pointers {
+		n := &root
+		for pointer != "" {
+			token, rest, more := strings.Cut(strings.TrimPrefix(pointer, "/"), "/")
+			if pointer = rest; more {
+				pointer = "/" + rest
+			}
+			n = n.child(strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~"))
 		}
-		token = strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
-		next, ok := s.child(place.Start, token)
-		if !ok {
-			return place, false
-		}
-		place = next
+		n.pointers = append(n.pointers, i)
 	}
-	return place, true
+	s := scanner{src: src, places: make([]Place, len(pointers))}
+	s.space()
+	s.value(&root, s.pos)
+	return s.places
+}
+
+// sought is a node of the tree of what is looked for.
+type sought struct {
+	// pointers are the numbers of those that end here.
+	pointers []int
+	children map[string]*sought
+}
+
+func (n *sought) child(token string) *sought {
+	if n.children[token] == nil {
+		if n.children == nil {
+			n.children = map[string]*sought{}
+		}
+		n.children[token] = &sought{}
+	}
+	return n.children[token]
+}
+
+// astray gives all pointers that end in n or below it the place of the container that they leave.
+func (n *sought) astray(places []Place, place Place) {
+	place.Exact = false
+	for _, i := range n.pointers {
+		places[i] = place
+	}
+	for _, child := range n.children {
+		child.astray(places, place)
+	}
 }
 
 // scanner walks over JSON that is known to be valid.
 type scanner struct {
-	src string
-	pos int
+	src    string
+	pos    int
+	places []Place
 }
 
-func (s *scanner) space() {
-	for s.pos < len(s.src) && (s.src[s.pos] == ' ' || s.src[s.pos] == '\n' || s.src[s.pos] == '\t' || s.src[s.pos] == '\r') {
-		s.pos++
+// value walks over the value that begins here, whose key stands at key, and notes the places of what is looked for in it.
+func (s *scanner) value(n *sought, key int) {
+	place := Place{Key: key, Start: s.pos, Exact: true}
+	var found map[string]bool
+	if len(n.children) == 0 {
+		s.skip()
+	} else {
+		found = s.inside(n)
+	}
+	place.End = s.pos
+	for _, i := range n.pointers {
+		s.places[i] = place
+	}
+	for token, child := range n.children {
+		if !found[token] {
+			child.astray(s.places, place)
+		}
 	}
 }
 
-// child finds a member or an element of the container at start.
-func (s *scanner) child(start int, token string) (Place, bool) {
-	s.pos = start
-	if s.pos >= len(s.src) {
-		return Place{}, false
+// inside walks over the members or elements of the container that begins here, and returns which of those that are looked for
+// are there.
+func (s *scanner) inside(n *sought) map[string]bool {
+	if s.pos >= len(s.src) || s.src[s.pos] != '{' && s.src[s.pos] != '[' {
+		s.skip()
+		return nil
 	}
-	open := s.src[s.pos]
-	if open != '{' && open != '[' {
-		return Place{}, false
-	}
+	object := s.src[s.pos] == '{'
 	s.pos++
+	found := map[string]bool{}
 	for i := 0; ; i++ {
 		s.space()
-		if s.pos >= len(s.src) || s.src[s.pos] == '}' || s.src[s.pos] == ']' {
-			return Place{}, false
+		if s.pos >= len(s.src) {
+			return found
+		}
+		if s.src[s.pos] == '}' || s.src[s.pos] == ']' {
+			s.pos++
+			return found
 		}
 		key := s.pos
-		var found bool
-		if open == '{' {
-			end := s.skip()
-			name, err := ParseStored(s.src[key:end])
-			found = err == nil && name.Str() == token
-			s.space()
-			if s.pos < len(s.src) && s.src[s.pos] == ':' {
-				s.pos++
-			}
-			s.space()
-		} else {
-			found = strconv.Itoa(i) == token
+		token := strconv.Itoa(i)
+		if object {
+			token = s.name()
 		}
 		from := s.pos
-		to := s.skip()
-		if to == key {
-			return Place{}, false
+		if child := n.children[token]; child != nil && !found[token] {
+			found[token] = true
+			s.value(child, key)
+		} else {
+			s.skip()
 		}
-		if found {
-			return Place{Key: key, Start: from, End: to}, true
+		if s.pos == from {
+			return found
 		}
 		s.space()
 		if s.pos < len(s.src) && s.src[s.pos] == ',' {
 			s.pos++
 		}
+	}
+}
+
+// name reads the key of a member and what stands between it and the value.
+func (s *scanner) name() string {
+	from := s.pos
+	s.skip()
+	name, err := ParseStored(s.src[from:s.pos])
+	s.space()
+	if s.pos < len(s.src) && s.src[s.pos] == ':' {
+		s.pos++
+	}
+	s.space()
+	if err != nil {
+		return ""
+	}
+	return name.Str()
+}
+
+func (s *scanner) space() {
+	for s.pos < len(s.src) && (s.src[s.pos] == ' ' || s.src[s.pos] == '\n' || s.src[s.pos] == '\t' || s.src[s.pos] == '\r') {
+		s.pos++
 	}
 }
 
