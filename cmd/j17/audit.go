@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"j17/internal/wire"
 )
 
 func (e *env) auditLog() *cobra.Command {
@@ -63,20 +65,6 @@ func (o *operating) auditPath(cmd *cobra.Command, r *remote, more ...string) ([]
 	return append(path, more...), nil
 }
 
-type auditRow struct {
-	At     string `json:"at"`
-	Action string `json:"action"`
-	Actor  struct {
-		Kind  string `json:"kind"`
-		ID    string `json:"id"`
-		Email string `json:"email"`
-	} `json:"actor"`
-	Environment string `json:"environment"`
-	Target      string `json:"target"`
-	Outcome     string `json:"outcome"`
-	Code        string `json:"code"`
-}
-
 func (e *env) auditList() *cobra.Command {
 	var filter auditFilter
 	var limit int
@@ -110,12 +98,12 @@ func (e *env) auditList() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printRows(e, rows, asJSON, []string{"at", "action", "who", "environment", "target", "outcome"}, func(a auditRow) []string {
+		return printRows(e, rows, asJSON, []string{"at", "action", "who", "environment", "target", "outcome"}, func(a wire.Record) []string {
 			outcome := a.Outcome
 			if a.Code != "" {
-				outcome += " (" + a.Code + ")"
+				outcome += " (" + string(a.Code) + ")"
 			}
-			return []string{when(a.At), a.Action, cmp.Or(a.Actor.Email, a.Actor.ID, a.Actor.Kind), a.Environment, a.Target, outcome}
+			return []string{when(a.At), a.Action, cmp.Or(a.Actor.Email, a.Actor.ID, a.Actor.Kind), string(a.Environment), a.Target, outcome}
 		})
 	}
 	return cmd

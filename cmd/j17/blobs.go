@@ -18,20 +18,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
+	"j17/internal/wire"
 )
 
 func (e *env) blobs() *cobra.Command {
 	return group("blobs", "The code of an environment: WebAssembly modules and archives", e.blobsPut(), e.blobsList(), e.blobsGet(), e.blobsDelete())
-}
-
-// blobRow is a version of a blob as the server describes it.
-type blobRow struct {
-	Name      string `json:"name"`
-	Version   int    `json:"version"`
-	Size      int64  `json:"size"`
-	SHA256    string `json:"sha256"`
-	CreatedAt string `json:"created_at"`
-	Versions  int    `json:"versions"`
 }
 
 // opsPath is where the administration of the environment is that a command is about.
@@ -93,7 +84,7 @@ is no new version.`,
 		if err != nil {
 			return err
 		}
-		var b blobRow
+		var b wire.Blob
 		if err := json.Unmarshal(raw, &b); err != nil {
 			return fmt.Errorf("the blob is stored, but the server's answer cannot be read: %w", err)
 		}
@@ -145,7 +136,7 @@ func (e *env) blobsList() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printRows(e, rows, asJSON, []string{"name", "version", "size", "sha256", "created"}, func(b blobRow) []string {
+		return printRows(e, rows, asJSON, []string{"name", "version", "size", "sha256", "created"}, func(b wire.Blob) []string {
 			return []string{b.Name, "v" + strconv.Itoa(b.Version), strconv.FormatInt(b.Size, 10), b.SHA256[:min(12, len(b.SHA256))], when(b.CreatedAt)}
 		})
 	}

@@ -15,6 +15,7 @@ import (
 
 	"j17"
 	"j17/internal/client"
+	"j17/internal/wire"
 )
 
 func (e *env) data() *cobra.Command {
@@ -33,11 +34,8 @@ type load struct {
 
 // loaded is what the server has done with a file.
 type loaded struct {
-	Events     int `json:"events"`
-	Stored     int `json:"stored"`
-	Known      int `json:"already_stored"`
-	Aggregates int `json:"aggregates"`
-	Implied    int `json:"implied"`
+	wire.Recorded
+	Implied int `json:"implied"`
 }
 
 // dataFiles says what the file looks like, for the help of the commands that send one.
@@ -229,7 +227,7 @@ func (l *load) send(ctx context.Context, o *operating, path []string, name strin
 	case l.asJSON:
 		return e.printAnswer(raw)
 	case l.history:
-		_, err = fmt.Fprintf(e.out, "%s of %s: %d stored, %d stored before\n", count(got.Events, "event"), count(got.Aggregates, "aggregate"), got.Stored, got.Known)
+		_, err = fmt.Fprintf(e.out, "%s of %s: %d stored, %d stored before\n", count(got.Events, "event"), count(got.Streams, "aggregate"), got.Stored, got.Known)
 	default:
 		_, err = fmt.Fprintf(e.out, "%s: %d stored; implied %s\n", count(got.Events, "event"), got.Stored, count(got.Implied, "event"))
 	}

@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"j17/internal/wire"
 )
 
 func (e *env) instances() *cobra.Command {
@@ -27,7 +30,7 @@ func (e *env) instancesList() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printRows(e, rows, asJSON, []string{"name", "id", "plan", "created"}, func(i instanceRow) []string {
+		return printRows(e, rows, asJSON, []string{"name", "id", "plan", "created"}, func(i wire.Instance) []string {
 			return []string{i.Name, i.ID, i.Plan, when(i.CreatedAt)}
 		})
 	}
@@ -51,10 +54,7 @@ digits and hyphens.`,
 		if err != nil {
 			return err
 		}
-		body := map[string]string{"name": args[0]}
-		if plan != "" {
-			body["plan"] = plan
-		}
+		body := wire.NewInstance{Name: args[0], Plan: plan}
 		var raw json.RawMessage
 		if err := o.call(cmd.Context(), http.MethodPost, []string{"instances"}, nil, body, &raw); err != nil {
 			return err
@@ -68,14 +68,7 @@ func (e *env) printInstance(raw json.RawMessage, asJSON bool) error {
 	if asJSON {
 		return e.printAnswer(raw)
 	}
-	var i struct {
-		instanceRow
-		Usage *struct {
-			Period string        `json:"period"`
-			Events limitedNumber `json:"events"`
-			Bytes  limitedNumber `json:"storage_bytes"`
-		} `json:"usage"`
-	}
+	var i wire.InstanceUse
 	if err := json.Unmarshal(raw, &i); err != nil {
 		return err
 	}
@@ -87,23 +80,18 @@ func (e *env) printInstance(raw json.RawMessage, asJSON bool) error {
 		rows = append(rows, []string{string(env.Name), env.Host})
 	}
 	if i.Usage != nil {
-		rows = append(rows, []string{"events in " + i.Usage.Period, i.Usage.Events.String()}, []string{"bytes stored", i.Usage.Bytes.String()})
+		rows = append(rows, []string{"events in " + i.Usage.Period, amount(i.Usage.Events)}, []string{"bytes stored", amount(i.Usage.Storage)})
 	}
 	return e.printTable([]string{"name", i.Name}, rows)
 }
 
-// limitedNumber is how much of something was used, and how much there is.
-type limitedNumber struct {
-	Used  json.Number `json:"used"`
-	Limit json.Number `json:"limit"`
-}
-
-// String returns both for people.
-func (n limitedNumber) String() string {
-	if n.Limit == "" || n.Limit == "0" {
-		return n.Used.String()
+// amount shows for people how much of something was used, and how much there is.
+func amount(a wire.Amount) string {
+	used := strconv.FormatInt(a.Used, 10)
+	if a.Limit == 0 {
+		return used
 	}
-	return n.Used.String() + " of " + n.Limit.String()
+	return used + " of " + strconv.FormatInt(a.Limit, 10)
 }
 
 func (e *env) instancesShow() *cobra.Command {

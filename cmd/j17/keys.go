@@ -16,26 +16,12 @@ import (
 
 	"j17"
 	"j17/internal/clock"
+	"j17/internal/wire"
 )
 
 func (e *env) keys() *cobra.Command {
 	return group("keys", "The API keys of an instance",
 		e.keysList(), e.keysCreate(), e.keysRotate(), e.keysRevoke(), e.keysScheduleRevocation())
-}
-
-// apiKeyRow is an API key as the server describes it.
-type apiKeyRow struct {
-	ID          string          `json:"id"`
-	Name        string          `json:"name"`
-	Environment j17.Environment `json:"environment"`
-	Scope       string          `json:"scope"`
-	Prefix      string          `json:"prefix"`
-	Status      string          `json:"status"`
-	CreatedAt   string          `json:"created_at"`
-	LastUsedAt  string          `json:"last_used_at"`
-	RevokeAt    string          `json:"revoke_at"`
-	// Key is the token, which only the answer to its creation has.
-	Key string `json:"key"`
 }
 
 func (e *env) keysList() *cobra.Command {
@@ -75,18 +61,22 @@ func (e *env) keysList() *cobra.Command {
 			return err
 		}
 		if r.env != "" {
-			rows, err := decodeRows[apiKeyRow](raw)
+			rows, err := decodeRows[wire.Key](raw)
 			if err != nil {
 				return err
 			}
 			n := 0
 			raw = slices.DeleteFunc(raw, func(json.RawMessage) bool { n++; return string(rows[n-1].Environment) != r.env })
 		}
-		return printRows(e, raw, asJSON, []string{"id", "name", "environment", "scope", "prefix", "status", "last used"}, func(k apiKeyRow) []string {
-			if k.RevokeAt != "" && k.Status == "scheduled" {
+		return printRows(e, raw, asJSON, []string{"id", "name", "environment", "scope", "prefix", "status", "last used"}, func(k wire.Key) []string {
+			if !k.RevokeAt.IsZero() && k.Status == "scheduled" {
 				k.Status = "until " + when(k.RevokeAt)
 			}
-			return []string{k.ID, k.Name, string(k.Environment), k.Scope, k.Prefix, k.Status, when(k.LastUsedAt)}
+			used := ""
+			if k.LastUsedAt != nil {
+				used = when(*k.LastUsedAt)
+			}
+			return []string{k.ID, k.Name, string(k.Environment), string(k.Scope), k.Prefix, k.Status, used}
 		})
 	}
 	return cmd
@@ -130,7 +120,7 @@ func (e *env) keysCreate() *cobra.Command {
 			return usageError{fmt.Errorf("the context %s is for the instance %s: --save cannot keep a key of %s in it", o.connection.context.value, o.connection.chosen.Instance, i.Name)}
 		}
 		var raw json.RawMessage
-		body := map[string]string{"name": args[0], "scope": scope, "environment": string(env)}
+		body := wire.NewKey{Name: args[0], Scope: j17.Scope(scope), Environment: env}
 		if err := o.call(cmd.Context(), http.MethodPost, []string{"instances", i.ID, "keys"}, nil, body, &raw); err != nil {
 			return err
 		}
@@ -149,10 +139,10 @@ func (e *env) keysCreate() *cobra.Command {
 }
 
 // newKey reads the answer that has a new key.
-func newKey(raw json.RawMessage) (apiKeyRow, error) {
-	var key apiKeyRow
+func newKey(raw json.RawMessage) (wire.MadeKey, error) {
+	var key wire.MadeKey
 	err := json.Unmarshal(raw, &key)
-	if err == nil && key.Key == "" {
+	if err == nil && key.Token == "" {
 		err = errors.New("it has no token")
 	}
 	if err != nil {
@@ -162,7 +152,7 @@ func newKey(raw json.RawMessage) (apiKeyRow, error) {
 }
 
 // reportNewKey tells of a new key before anything is done with it; replaced is the id of the one whose place it takes, "" for none.
-func (e *env) reportNewKey(key *apiKeyRow, replaced string) {
+func (e *env) reportNewKey(key *wire.MadeKey, replaced string) {
 	what := "the key " + plain(key.ID) + " exists"
 	if replaced != "" {
 		what = fmt.Sprintf("the key %s is replaced by %s", plain(replaced), plain(key.ID))
@@ -172,8 +162,8 @@ func (e *env) reportNewKey(key *apiKeyRow, replaced string) {
 }
 
 // keepKey puts a new key into the context, where it is safe before anybody tries to print it.
-func (s *connection) keepKey(e *env, key *apiKeyRow) error {
-	s.chosen.keep(key.Environment, key.Key)
+func (s *connection) keepKey(e *env, key *wire.MadeKey) error {
+	s.chosen.keep(key.Environment, key.Token)
 	if err := e.saveConfig(s.config); err != nil {
 		return fmt.Errorf("the key %s exists, but the context %s does not have it: %w", plain(key.ID), s.context.value, err)
 	}
@@ -183,12 +173,12 @@ func (s *connection) keepKey(e *env, key *apiKeyRow) error {
 }
 
 // printKey prints a new key: its token on standard output, what there is to know about it beside.
-func (e *env) printKey(key *apiKeyRow, raw json.RawMessage, asJSON bool) error {
+func (e *env) printKey(key *wire.MadeKey, raw json.RawMessage, asJSON bool) error {
 	if asJSON {
 		return e.printAnswer(raw)
 	}
-	e.note("%s: %s key %q for %s. This is the only time that its token is shown.\n", plain(key.ID), plain(key.Scope), key.Name, plain(string(key.Environment)))
-	_, err := io.WriteString(e.out, plain(key.Key)+"\n")
+	e.note("%s: %s key %q for %s. This is the only time that its token is shown.\n", plain(key.ID), plain(string(key.Scope)), key.Name, plain(string(key.Environment)))
+	_, err := io.WriteString(e.out, plain(key.Token)+"\n")
 	return err
 }
 
@@ -233,7 +223,7 @@ func (o *operating) keeps(ctx context.Context, id string) (bool, error) {
 	if o.connection.chosen == nil || len(o.connection.chosen.Keys) == 0 {
 		return false, nil
 	}
-	var key apiKeyRow
+	var key wire.MadeKey
 	if err := o.call(ctx, http.MethodGet, []string{"keys", id}, nil, nil, &key); err != nil {
 		return false, err
 	}
@@ -288,7 +278,7 @@ func (e *env) changeKey(cmd *cobra.Command, r *remote, method string, path []str
 	if asJSON {
 		return e.printAnswer(raw)
 	}
-	var key apiKeyRow
+	var key wire.MadeKey
 	if err := json.Unmarshal(raw, &key); err != nil {
 		return err
 	}

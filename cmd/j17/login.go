@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 
 	"j17"
 	"j17/internal/clock"
+	"j17/internal/wire"
 )
 
 func (e *env) login() *cobra.Command {
@@ -161,10 +161,9 @@ func readPassword(ctx context.Context, in *os.File) (string, error) {
 }
 
 // keepLogin puts a login into a context and makes it the current one.
-func (e *env) keepLogin(ctx context.Context, s *connection, t target, name string, got loginAnswer, asJSON bool) error {
-	expires, err := strconv.ParseInt(string(got.ExpiresAt), 10, 64)
-	if err != nil {
-		return fmt.Errorf("the server's answer to the login has no time when it ends: %w", err)
+func (e *env) keepLogin(ctx context.Context, s *connection, t target, name string, got wire.LoggedIn, asJSON bool) error {
+	if got.ExpiresAt == 0 {
+		return errors.New("the server's answer to the login has no time when it ends")
 	}
 	base, err := s.base()
 	if err != nil {
@@ -178,7 +177,7 @@ func (e *env) keepLogin(ctx context.Context, s *connection, t target, name strin
 		kept = &serverContext{Server: base}
 		s.config.Contexts[name] = kept
 	}
-	kept.Login = &login{Email: got.Operator.Email, Token: got.Token, ExpiresAt: expires}
+	kept.Login = &login{Email: got.Operator.Email, Token: got.Token, ExpiresAt: got.ExpiresAt}
 	if s.caFile.value != "" {
 		if kept.CAFile, err = filepath.Abs(s.caFile.value); err != nil {
 			return err
@@ -207,7 +206,7 @@ func (e *env) keepLogin(ctx context.Context, s *connection, t target, name strin
 			Email     string `json:"email"`
 			Role      string `json:"role"`
 			ExpiresAt int64  `json:"expires_at"`
-		}{name, kept.Server, kept.Instance, got.Operator.Email, got.Operator.Role, expires})
+		}{name, kept.Server, kept.Instance, got.Operator.Email, got.Operator.Role, got.ExpiresAt})
 	}
 	about := ""
 	if kept.Instance != "" {
@@ -370,7 +369,7 @@ func (e *env) whoami() *cobra.Command {
 		if asJSON {
 			return e.printAnswer(raw)
 		}
-		var me operatorRow
+		var me wire.Operator
 		if err := json.Unmarshal(raw, &me); err != nil {
 			return err
 		}

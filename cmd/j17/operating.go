@@ -19,6 +19,7 @@ import (
 	"j17"
 	"j17/internal/client"
 	"j17/internal/clock"
+	"j17/internal/wire"
 )
 
 // operating is an operator's connection to the control plane of a server.
@@ -206,17 +207,10 @@ func (e *env) controlClient(t target, timeout time.Duration) (*client.Client, er
 	return c, nil
 }
 
-// loginAnswer is the answer to a login.
-type loginAnswer struct {
-	Token     string          `json:"token"`
-	ExpiresAt json.RawMessage `json:"expires_at"`
-	Operator  operatorRow     `json:"operator"`
-}
-
-func logIn(ctx context.Context, c *client.Client, email, password string) (loginAnswer, error) {
-	var got loginAnswer
+func logIn(ctx context.Context, c *client.Client, email, password string) (wire.LoggedIn, error) {
+	var got wire.LoggedIn
 	err := c.Call(ctx, client.Request{
-		Method: http.MethodPost, Path: []string{"api", "login"}, Body: map[string]string{"email": email, "password": password},
+		Method: http.MethodPost, Path: []string{"api", "login"}, Body: wire.Login{Email: email, Password: password},
 	}, &got)
 	if err == nil && got.Token == "" {
 		err = errors.New("the server's answer to the login has no token")
@@ -288,29 +282,15 @@ func inCommands(err error) error {
 	return err
 }
 
-// instanceRow is an instance as the server describes it.
-type instanceRow struct {
-	ID           string `json:"id"`
-	Name         string `json:"name"`
-	Plan         string `json:"plan"`
-	Environments []struct {
-		Name j17.Environment `json:"name"`
-		Host string          `json:"host"`
-	} `json:"environments"`
-	CreatedAt string `json:"created_at"`
-	// Node is the worker that has it, "" where there is one server only.
-	Node string `json:"node"`
-}
-
 // instance finds the instance that a command is about: by name or id, or the only one there is.
-func (o *operating) instance(ctx context.Context, want string) (instanceRow, error) {
+func (o *operating) instance(ctx context.Context, want string) (wire.Instance, error) {
 	raw, err := o.rows(ctx, []string{"instances"}, nil, "instances", 0)
 	if err != nil {
-		return instanceRow{}, err
+		return wire.Instance{}, err
 	}
-	all, err := decodeRows[instanceRow](raw)
+	all, err := decodeRows[wire.Instance](raw)
 	if err != nil {
-		return instanceRow{}, err
+		return wire.Instance{}, err
 	}
 	var names []string
 	for _, i := range all {
@@ -321,13 +301,13 @@ func (o *operating) instance(ctx context.Context, want string) (instanceRow, err
 	}
 	switch {
 	case want != "":
-		return instanceRow{}, notFound("There is no instance %q here, or none that you may see. 'j17 instances list' shows them.", want)
+		return wire.Instance{}, notFound("There is no instance %q here, or none that you may see. 'j17 instances list' shows them.", want)
 	case len(all) == 1:
 		return all[0], nil
 	case len(all) == 0:
-		return instanceRow{}, notFound("There is no instance that you may see. Platform admins make one with 'j17 instances create NAME'.")
+		return wire.Instance{}, notFound("There is no instance that you may see. Platform admins make one with 'j17 instances create NAME'.")
 	default:
-		return instanceRow{}, usageError{fmt.Errorf("there are several instances (%s): say which one with --instance", strings.Join(names, ", "))}
+		return wire.Instance{}, usageError{fmt.Errorf("there are several instances (%s): say which one with --instance", strings.Join(names, ", "))}
 	}
 }
 
@@ -336,7 +316,7 @@ func notFound(format string, args ...any) error {
 }
 
 // chosenInstance is the instance that flags, variables or the context name.
-func (o *operating) chosenInstance(ctx context.Context) (instanceRow, error) {
+func (o *operating) chosenInstance(ctx context.Context) (wire.Instance, error) {
 	want := o.connection.instance.value
 	if want == "" && o.connection.isDev() && o.connection.hasDev {
 		want = devInstance
@@ -424,11 +404,10 @@ func (e *env) printAnswer(raw json.RawMessage) error {
 // moment is a time for people.
 func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// when turns a time of the server, RFC 3339, into one for people.
-func when(s string) string {
-	t, err := time.Parse(time.RFC3339, s)
-	if err != nil || t.IsZero() {
-		return s
+// when turns a time of the server into one for people, "" for none.
+func when(t time.Time) string {
+	if t.IsZero() {
+		return ""
 	}
 	return moment(t)
 }

@@ -13,21 +13,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17/internal/spec/diag"
+	"j17/internal/wire"
 )
 
 func (e *env) operators() *cobra.Command {
 	return group("operators", "The people who run a server",
 		e.operatorsList(), e.operatorsCreate(), e.operatorsRole(), e.operatorsGrant(true), e.operatorsGrant(false),
 		e.operatorsPassword(), e.operatorsRevokeTokens(), e.operatorsDelete())
-}
-
-// operatorRow is an operator as the server describes them.
-type operatorRow struct {
-	ID        string   `json:"id"`
-	Email     string   `json:"email"`
-	Role      string   `json:"role"`
-	Instances []string `json:"instances"`
-	CreatedAt string   `json:"created_at"`
 }
 
 func (e *env) operatorsList() *cobra.Command {
@@ -44,7 +36,7 @@ func (e *env) operatorsList() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printRows(e, rows, asJSON, []string{"email", "id", "role", "instances", "created"}, func(op operatorRow) []string {
+		return printRows(e, rows, asJSON, []string{"email", "id", "role", "instances", "created"}, func(op wire.Operator) []string {
 			return []string{op.Email, op.ID, op.Role, strings.Join(op.Instances, ", "), when(op.CreatedAt)}
 		})
 	}
@@ -52,21 +44,21 @@ func (e *env) operatorsList() *cobra.Command {
 }
 
 // operator finds an operator by id or e-mail address.
-func (o *operating) operator(ctx context.Context, want string) (operatorRow, error) {
+func (o *operating) operator(ctx context.Context, want string) (wire.Operator, error) {
 	raw, err := o.rows(ctx, []string{"operators"}, nil, "operators", 0)
 	if err != nil {
-		return operatorRow{}, err
+		return wire.Operator{}, err
 	}
-	all, err := decodeRows[operatorRow](raw)
+	all, err := decodeRows[wire.Operator](raw)
 	if err != nil {
-		return operatorRow{}, err
+		return wire.Operator{}, err
 	}
 	for _, op := range all {
 		if op.ID == want || strings.EqualFold(op.Email, want) {
 			return op, nil
 		}
 	}
-	return operatorRow{}, notFound("There is no operator %q. 'j17 operators list' shows them.", want)
+	return wire.Operator{}, notFound("There is no operator %q. 'j17 operators list' shows them.", want)
 }
 
 func (e *env) operatorsCreate() *cobra.Command {
@@ -163,7 +155,7 @@ func (e *env) printOperator(raw json.RawMessage, asJSON bool) error {
 	if asJSON {
 		return e.printAnswer(raw)
 	}
-	var op operatorRow
+	var op wire.Operator
 	if err := json.Unmarshal(raw, &op); err != nil {
 		return err
 	}
@@ -172,7 +164,7 @@ func (e *env) printOperator(raw json.RawMessage, asJSON bool) error {
 
 // operatorChange is a command that changes one operator; request makes the request for the operator that it has found. done
 // is the sentence that is said, after the e-mail address, where the answer does not have the operator.
-func (e *env) operatorChange(cmd *cobra.Command, asJSON *bool, done string, request func(o *operating, op operatorRow, args []string) (method string, path []string, body any, err error)) *cobra.Command {
+func (e *env) operatorChange(cmd *cobra.Command, asJSON *bool, done string, request func(o *operating, op wire.Operator, args []string) (method string, path []string, body any, err error)) *cobra.Command {
 	r := serverFlags(cmd)
 	jsonFlag(cmd, asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -214,7 +206,7 @@ func (e *env) operatorsRole() *cobra.Command {
 			return checkRole("ROLE", args[1])
 		},
 		Example: "  j17 operators set-role ada@example.com auditor",
-	}, &asJSON, "", func(_ *operating, _ operatorRow, args []string) (string, []string, any, error) {
+	}, &asJSON, "", func(_ *operating, _ wire.Operator, args []string) (string, []string, any, error) {
 		return http.MethodPatch, nil, map[string]string{"role": args[1]}, nil
 	})
 }
@@ -230,7 +222,7 @@ func (e *env) operatorsGrant(give bool) *cobra.Command {
 		cmd.Use, cmd.Short, cmd.Example = "withdraw EMAIL|ID INSTANCE", "Take an instance away from an operator", "  j17 operators withdraw ada@example.com shop"
 		method = http.MethodDelete
 	}
-	return e.operatorChange(cmd, &asJSON, "", func(o *operating, _ operatorRow, args []string) (string, []string, any, error) {
+	return e.operatorChange(cmd, &asJSON, "", func(o *operating, _ wire.Operator, args []string) (string, []string, any, error) {
 		i, err := o.instance(cmd.Context(), args[1])
 		return method, []string{"grants", i.ID}, nil, err
 	})
@@ -243,7 +235,7 @@ func (e *env) operatorsPassword() *cobra.Command {
 		Example: "  j17 operators set-password ada@example.com",
 	}
 	cmd.Flags().BoolVar(&passwordStdin, "password-stdin", false, "read the password from standard input")
-	return e.operatorChange(cmd, &asJSON, "has another password and is logged out everywhere", func(_ *operating, op operatorRow, _ []string) (string, []string, any, error) {
+	return e.operatorChange(cmd, &asJSON, "has another password and is logged out everywhere", func(_ *operating, op wire.Operator, _ []string) (string, []string, any, error) {
 		password, err := e.newPassword(cmd.Context(), op.Email, passwordStdin)
 		return http.MethodPost, []string{"password"}, map[string]string{"password": password}, err
 	})
@@ -254,7 +246,7 @@ func (e *env) operatorsRevokeTokens() *cobra.Command {
 	return e.operatorChange(&cobra.Command{
 		Use: "revoke-tokens EMAIL|ID", Short: "Log an operator out everywhere", Args: exactly("EMAIL|ID"),
 		Example: "  j17 operators revoke-tokens ada@example.com",
-	}, &asJSON, "is logged out everywhere", func(*operating, operatorRow, []string) (string, []string, any, error) {
+	}, &asJSON, "is logged out everywhere", func(*operating, wire.Operator, []string) (string, []string, any, error) {
 		return http.MethodPost, []string{"revoke_tokens"}, nil, nil
 	})
 }
@@ -266,7 +258,7 @@ func (e *env) operatorsDelete() *cobra.Command {
 		Example: "  j17 operators delete ada@example.com",
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return e.operatorChange(cmd, &asJSON, "is no operator any more", func(_ *operating, op operatorRow, _ []string) (string, []string, any, error) {
+	return e.operatorChange(cmd, &asJSON, "is no operator any more", func(_ *operating, op wire.Operator, _ []string) (string, []string, any, error) {
 		return http.MethodDelete, nil, nil, e.confirm(cmd.Context(), yes, "Remove the operator "+plain(op.Email)+"?")
 	})
 }

@@ -21,6 +21,7 @@ import (
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
 	"j17/internal/value"
+	"j17/internal/wire"
 )
 
 // deployFlags are the flags of the commands that give an environment a spec: by a file, by a promotion or by a rollback.
@@ -46,75 +47,13 @@ type deployRequest struct {
 	query url.Values
 	body  any
 	// instance and env are those whose spec changes.
-	instance instanceRow
+	instance wire.Instance
 	env      j17.Environment
 	// current is the entity tag of the spec that the changes are shown for, "" where it does not count.
 	current string
 	// name and source are those of the spec file, "" where there is none here.
 	name   string
 	source []byte
-}
-
-// dryRunAnswer is what the server says about a deployment that was tried.
-type dryRunAnswer struct {
-	Compatible   bool             `json:"compatible"`
-	Changes      []spec.Change    `json:"changes"`
-	Incompatible []j17.FieldError `json:"incompatible"`
-	Warnings     []j17.FieldError `json:"warnings"`
-	Replay       struct {
-		Types       []string `json:"types"`
-		Aggregates  int      `json:"aggregates"`
-		Events      uint64   `json:"events"`
-		Complete    bool     `json:"complete"`
-		Changed     int      `json:"changed"`
-		Failed      int      `json:"failed"`
-		Differences []struct {
-			Key     string `json:"key"`
-			Changes []struct {
-				Pointer string          `json:"pointer"`
-				Change  spec.ChangeKind `json:"change"`
-				Before  string          `json:"before"`
-				After   string          `json:"after"`
-			} `json:"changes"`
-			More  int    `json:"more"`
-			Error string `json:"error"`
-		} `json:"differences"`
-		Faults []struct {
-			Line      int    `json:"line"`
-			Column    int    `json:"column"`
-			Message   string `json:"message"`
-			Times     int    `json:"times"`
-			Key       string `json:"key"`
-			Length    uint64 `json:"length"`
-			EventType string `json:"event_type"`
-		} `json:"faults"`
-		Beyond []struct {
-			Key       string `json:"key"`
-			Length    uint64 `json:"length"`
-			EventType string `json:"event_type"`
-		} `json:"beyond"`
-	} `json:"replay"`
-}
-
-// deploymentRow is a version of a spec as the server describes it.
-type deploymentRow struct {
-	ID         string `json:"id"`
-	Version    int    `json:"version"`
-	Hash       string `json:"hash"`
-	DeployedAt string `json:"deployed_at"`
-	DeployedBy struct {
-		Kind  string `json:"kind"`
-		ID    string `json:"id"`
-		Email string `json:"email"`
-	} `json:"deployed_by"`
-	How  string `json:"how"`
-	From *struct {
-		Environment j17.Environment `json:"environment"`
-		Version     int             `json:"version"`
-	} `json:"from"`
-	Forced      bool            `json:"forced"`
-	Note        string          `json:"note"`
-	Environment j17.Environment `json:"environment"`
 }
 
 func (e *env) specDeploy() *cobra.Command {
@@ -252,10 +191,8 @@ func (e *env) specRollback() *cobra.Command {
 }
 
 // deployed returns the entity tag of the deployed spec, "" where there is none.
-func (o *operating) deployed(ctx context.Context, i instanceRow, env j17.Environment) (string, error) {
-	var answer struct {
-		Deployment deploymentRow `json:"deployment"`
-	}
+func (o *operating) deployed(ctx context.Context, i wire.Instance, env j17.Environment) (string, error) {
+	var answer wire.Spec
 	err := o.call(ctx, http.MethodGet, []string{"instances", i.ID, "spec"}, url.Values{"environment": {string(env)}}, nil, &answer)
 	if j17.CodeOf(err) == j17.CodeNotFound {
 		return "", nil
@@ -271,7 +208,7 @@ func (o *operating) deploy(ctx context.Context, q deployRequest, d *deployFlags)
 	if err := o.send(ctx, q, trial, &raw); err != nil {
 		return err
 	}
-	var tried dryRunAnswer
+	var tried wire.DryRun
 	if err := json.Unmarshal(raw, &tried); err != nil {
 		return fmt.Errorf("the server's answer cannot be read: %w", err)
 	}
@@ -300,10 +237,7 @@ func (o *operating) deploy(ctx context.Context, q deployRequest, d *deployFlags)
 	if err := o.send(ctx, q, q.query, &raw); err != nil {
 		return err
 	}
-	var done struct {
-		Deployment deploymentRow `json:"deployment"`
-		Created    bool          `json:"created"`
-	}
+	var done wire.Deployed
 	if err := json.Unmarshal(raw, &done); err != nil {
 		return fmt.Errorf("the spec is deployed, but the server's answer cannot be read: %w", err)
 	}
@@ -352,7 +286,7 @@ func (q *deployRequest) findings(from []j17.FieldError, severity diag.Severity) 
 }
 
 // printTried shows what a deployment changes.
-func (e *env) printTried(q deployRequest, t *dryRunAnswer, d *deployFlags) error {
+func (e *env) printTried(q deployRequest, t *wire.DryRun, d *deployFlags) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s of %s:\n", q.env, plain(q.instance.Name))
 	for _, c := range t.Changes {
@@ -384,11 +318,11 @@ func (e *env) printTried(q deployRequest, t *dryRunAnswer, d *deployFlags) error
 		}
 		for _, c := range difference.Changes {
 			switch c.Change {
-			case spec.Added:
+			case string(spec.Added):
 				fmt.Fprintf(&b, "    + %s: %s\n", plain(c.Pointer), plain(c.After))
-			case spec.Removed:
+			case string(spec.Removed):
 				fmt.Fprintf(&b, "    - %s: %s\n", plain(c.Pointer), plain(c.Before))
-			case spec.Changed:
+			case string(spec.Changed):
 				fmt.Fprintf(&b, "    ~ %s: %s → %s\n", plain(c.Pointer), plain(c.Before), plain(c.After))
 			}
 		}
@@ -425,14 +359,13 @@ func (e *env) printTried(q deployRequest, t *dryRunAnswer, d *deployFlags) error
 }
 
 // describeChange is a line about a change of a spec.
-func describeChange(c spec.Change) string {
+func describeChange(c wire.Change) string {
 	sign := "~"
 	switch c.Kind {
-	case spec.Added:
+	case string(spec.Added):
 		sign = "+"
-	case spec.Removed:
+	case string(spec.Removed):
 		sign = "-"
-	case spec.Changed:
 	}
 	s := sign + " " + plain(c.What)
 	if c.Name != "" {

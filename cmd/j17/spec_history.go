@@ -14,6 +14,7 @@ import (
 
 	"j17"
 	"j17/internal/spec"
+	"j17/internal/wire"
 )
 
 func (e *env) specHistory() *cobra.Command {
@@ -41,7 +42,7 @@ func (e *env) specHistory() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printRows(e, rows, asJSON, []string{"version", "deployed", "by", "how", "hash", "note"}, func(d deploymentRow) []string {
+		return printRows(e, rows, asJSON, []string{"version", "deployed", "by", "how", "hash", "note"}, func(d wire.Deployment) []string {
 			how := d.How
 			if d.From != nil {
 				how += fmt.Sprintf(" of %s v%d", d.From.Environment, d.From.Version)

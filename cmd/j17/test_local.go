@@ -15,6 +15,7 @@ import (
 	"j17/internal/clock"
 	"j17/internal/server"
 	"j17/internal/spec"
+	"j17/internal/wire"
 )
 
 // localWorld is a server in this program, on a folder that is removed in the end, with an instance for each scenario.
@@ -90,9 +91,9 @@ func (l *localServer) open(ctx context.Context, at string, operator server.Login
 
 // instance makes an instance for the nth scenario and returns its production environment, where nothing has happened yet.
 func (l *localServer) instance(ctx context.Context, n int) (*client.Client, error) {
-	var made instanceRow
+	var made wire.Instance
 	name := fmt.Sprintf("scenario-%d", n+1)
-	if err := l.call(ctx, http.MethodPost, []string{"instances"}, nil, map[string]string{"name": name}, &made); err != nil {
+	if err := l.call(ctx, http.MethodPost, []string{"instances"}, nil, wire.NewInstance{Name: name}, &made); err != nil {
 		return nil, err
 	}
 	for _, b := range l.blobs {
@@ -105,12 +106,12 @@ func (l *localServer) instance(ctx context.Context, n int) (*client.Client, erro
 	if err := l.send(ctx, q, url.Values{"environment": {string(j17.Prod)}}, &raw); err != nil {
 		return nil, err
 	}
-	var key apiKeyRow
-	body := map[string]string{"name": name, "scope": string(j17.ScopeWrite), "environment": string(j17.Prod)}
+	var key wire.MadeKey
+	body := wire.NewKey{Name: name, Scope: j17.ScopeWrite, Environment: j17.Prod}
 	if err := l.call(ctx, http.MethodPost, []string{"instances", made.ID, "keys"}, nil, body, &key); err != nil {
 		return nil, err
 	}
-	return client.New(client.Options{URL: l.url, Host: name + "." + devDomain, Key: key.Key, Clock: clock.System{}})
+	return client.New(client.Options{URL: l.url, Host: name + "." + devDomain, Key: key.Token, Clock: clock.System{}})
 }
 
 func (l *localServer) upload(ctx context.Context, instance, name, file string) error {

@@ -20,6 +20,7 @@ import (
 
 	"j17"
 	"j17/internal/clock"
+	"j17/internal/wire"
 )
 
 // Options configures a client. URL and Clock are required.
@@ -121,10 +122,7 @@ func (c *Client) URL() string {
 }
 
 // NewEvent is an event to write. Data is JSON; empty data is left to the server's default in batches and is {} alone.
-type NewEvent struct {
-	Type string          `json:"type"`
-	Data json.RawMessage `json:"data,omitempty"`
-}
+type NewEvent = wire.NewEvent
 
 // WriteOptions is what goes with a write.
 type WriteOptions struct {
@@ -153,22 +151,10 @@ type Receipt struct {
 	Replayed bool
 }
 
-type agent struct {
-	Type string `json:"type"`
-	ID   string `json:"id"`
-}
-
-type metadata struct {
-	Actor          agent   `json:"actor"`
-	Target         *agent  `json:"target,omitempty"`
-	PreviousLength *uint64 `json:"previous_length,omitempty"`
-	SkipOCC        bool    `json:"skip_occ,omitempty"`
-}
-
-func (o WriteOptions) metadata() metadata {
-	m := metadata{Actor: agent(o.Actor), PreviousLength: o.PreviousLength, SkipOCC: o.SkipOCC}
+func (o WriteOptions) metadata() wire.Metadata {
+	m := wire.Metadata{Actor: wire.Agent(o.Actor), PreviousLength: o.PreviousLength, SkipOCC: o.SkipOCC}
 	if o.Target != nil {
-		m.Target = (*agent)(o.Target)
+		m.Target = (*wire.Agent)(o.Target)
 	}
 	return m
 }
@@ -178,10 +164,7 @@ func (c *Client) PostEvent(ctx context.Context, key j17.Key, ev NewEvent, o Writ
 	if len(ev.Data) == 0 {
 		ev.Data = json.RawMessage(`{}`)
 	}
-	body, err := encode(struct {
-		Data     json.RawMessage `json:"data"`
-		Metadata metadata        `json:"metadata"`
-	}{ev.Data, o.metadata()})
+	body, err := encode(wire.WriteEvent{Data: ev.Data, Metadata: o.metadata()})
 	if err != nil {
 		return Receipt{}, err
 	}
@@ -190,10 +173,7 @@ func (c *Client) PostEvent(ctx context.Context, key j17.Key, ev NewEvent, o Writ
 
 // PostBatch writes events of one aggregate, all or none. The same arguments make the same request, byte for byte.
 func (c *Client) PostBatch(ctx context.Context, key j17.Key, events []NewEvent, o WriteOptions) (Receipt, error) {
-	body, err := encode(struct {
-		Events   []NewEvent `json:"events"`
-		Metadata metadata   `json:"metadata"`
-	}{events, o.metadata()})
+	body, err := encode(wire.WriteBatch{Events: events, Metadata: o.metadata()})
 	if err != nil {
 		return Receipt{}, err
 	}
@@ -207,13 +187,8 @@ func (c *Client) write(ctx context.Context, r request) (Receipt, error) {
 		return Receipt{}, err
 	}
 	var b struct {
-		StreamID     string   `json:"stream_id"`
-		StreamIDs    []string `json:"stream_ids"`
-		Length       uint64   `json:"length"`
-		ImpliedCount int      `json:"implied_count"`
-		ID           string   `json:"id"`
-		Handle       string   `json:"handle"`
-		PublicID     string   `json:"public_id"`
+		wire.EventWritten
+		StreamIDs []string `json:"stream_ids"`
 	}
 	if err := json.Unmarshal(reply.body, &b); err != nil {
 		return Receipt{}, notOurs(reply, err)
@@ -335,10 +310,7 @@ func (c *Client) IDs(ctx context.Context, aggregateType, start string, count uin
 			if count > 0 {
 				size = min(left, maxPage)
 			}
-			var page struct {
-				IDs  []string `json:"ids"`
-				Next *string  `json:"next"`
-			}
+			var page wire.IDs
 			if err := c.get(ctx, []string{aggregateType}, pageQuery(start, size), &page, func() error { return needs(page.IDs != nil, "ids") }); err != nil {
 				yield("", err)
 				return

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/wire"
 )
 
 // Error is a reply that refuses a request. It wraps what the server said as a *j17.Error, details as json.RawMessage.
@@ -91,13 +92,8 @@ func (e *Unreachable) lasting() string {
 // failure turns a reply that is no success into an error.
 func failure(r reply) error {
 	var b struct {
-		Error      string           `json:"error"`
-		Code       j17.Code         `json:"code"`
-		Path       string           `json:"path"`
-		EventIndex *int             `json:"event_index"`
-		Details    json.RawMessage  `json:"details"`
-		Errors     []j17.FieldError `json:"errors"`
-		ErrorID    string           `json:"error_id"`
+		wire.Problem
+		Details json.RawMessage `json:"details"`
 	}
 	if err := json.Unmarshal(r.body, &b); err != nil || b.Code == "" {
 		return notOurs(r, err)

@@ -15,6 +15,7 @@ import (
 
 	"j17"
 	"j17/internal/control"
+	"j17/internal/deploy"
 	"j17/internal/httpapi"
 	"j17/internal/store"
 	"j17/internal/usage"
@@ -57,6 +58,7 @@ func newPlane(tb testing.TB, change func(*httpapi.Options)) *plane {
 		o.Logger = slog.New(slog.NewJSONHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		o.Usage = usage.New(usage.Options{Store: o.Store, Registry: o.Registry, Clock: o.Clock, Logger: o.Logger, Worker: worker.New(o.Clock, o.Logger)})
 		o.DefaultInstance = ""
+		o.Deploy = deploy.New(deploy.Options{Registry: o.Registry, Engine: o.Engine, Clock: o.Clock, Logger: o.Logger})
 		p.store = o.Store.(store.Store)
 		if change != nil {
 			change(o)
