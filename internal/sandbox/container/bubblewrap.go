@@ -26,6 +26,8 @@ type bubblewrap struct {
 
 func (b *bubblewrap) check(ctx context.Context) error {
 	var err error
+
+	// What it needs: two programs, and a way to contain processes that multiply.
 	if b.prlimit, err = exec.LookPath("prlimit"); err != nil {
 		return &Error{Message: "The container driver bubblewrap needs the program prlimit. Install the package util-linux.", Err: err}
 	}
@@ -36,11 +38,15 @@ func (b *bubblewrap) check(ctx context.Context) error {
 	} else if !atLeast(kernelRelease(), 5, 14) {
 		return refuse("The container driver bubblewrap needs Linux 5.14 or newer, or a folder of the cgroup v2 file system named with --containers-cgroup, to contain processes that multiply. This is Linux %q.", kernelRelease())
 	}
+
+	// The sandbox's user must be able to reach the folder.
 	if barrier, err := b.runner.barrier(); err != nil {
 		return err
 	} else if barrier != "" {
 		return refuse("The user nobody, as whom containers run when the server is started by root, cannot pass through the folder %s to the containers' folder %s. Run the server as a user of its own (better), choose another folder, or allow it with: chmod o+x %s", barrier, b.runner.opts.Dir, barrier)
 	}
+
+	// Whether the kernel lets us, only a try can tell.
 	j := b.runner.hostJob([]string{"/bin/sh", "-c", "echo works"})
 	var answer []byte
 	log, err := b.runner.output(ctx, j, startTimeout, func(out io.Reader) (err error) {
@@ -90,6 +96,8 @@ func (b *bubblewrap) arguments(j *job) []string {
 	if j.network {
 		args = append(args, "--share-net")
 	}
+
+	// The programs: an image's, or the machine's.
 	if j.root != "" {
 		args = append(args, "--ro-bind", j.root, "/")
 	} else {
@@ -104,15 +112,21 @@ func (b *bubblewrap) arguments(j *job) []string {
 			args = append(args, "--ro-bind", m.source, m.target)
 		}
 	}
+
+	// What can be written to.
 	args = append(args, "--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev",
 		"--perms", "1777", "--size", strconv.FormatInt(j.scratch, 10), "--tmpfs", "/tmp")
 	if j.build > 0 {
 		args = append(args, "--perms", "0755", "--size", strconv.FormatInt(j.build, 10), "--tmpfs", "/build")
 	}
+
+	// The code itself.
 	for _, m := range j.mounts {
 		args = append(args, "--ro-bind", m.source, m.target)
 	}
 	args = append(args, "--remount-ro", "/")
+
+	// What it finds around it.
 	for _, v := range j.env {
 		name, value, _ := strings.Cut(v, "=")
 		args = append(args, "--setenv", name, value)
@@ -163,6 +177,8 @@ func (b *bubblewrap) prepare(j *job) (*launch, error) {
 	if len(j.args) == 0 {
 		return nil, refuse("The image says neither by Entrypoint nor by Cmd what to run.")
 	}
+
+	// The group of the cgroup file system, if there is one.
 	var group *group
 	var err error
 	if b.cgroup != nil {
@@ -170,6 +186,8 @@ func (b *bubblewrap) prepare(j *job) (*launch, error) {
 			return nil, err
 		}
 	}
+
+	// Three pipes: for the filter, for the gate that the sandbox waits at, and for what bubblewrap tells of it.
 	pipes := make([]*os.File, 0, 6)
 	closeAll := func() {
 		for _, f := range pipes {
@@ -185,6 +203,8 @@ func (b *bubblewrap) prepare(j *job) (*launch, error) {
 		}
 		pipes = append(pipes, read, write)
 	}
+
+	// What bubblewrap is called with, and the files that it inherits.
 	filter, filterWrite, gate, gateWrite, status, statusWrite := pipes[0], pipes[1], pipes[2], pipes[3], pipes[4], pipes[5]
 	args := append(b.arguments(j), "--block-fd", "3", "--json-status-fd", "4")
 	inherited := []*os.File{gate, statusWrite}
@@ -197,6 +217,8 @@ func (b *bubblewrap) prepare(j *job) (*launch, error) {
 		args, inherited = append(args, "--seccomp", "5"), append(inherited, filter)
 	}
 	_ = filterWrite.Close()
+
+	// The command, which begins only when the gate is opened.
 	args = append(append(args, "--"), j.args...)
 
 	cmd := exec.CommandContext(b.runner.life, b.program, args...) //nolint:gosec // running programs is the purpose
@@ -207,6 +229,8 @@ func (b *bubblewrap) prepare(j *job) (*launch, error) {
 		closeAll()
 		group.remove(context.WithoutCancel(b.runner.life))
 	}}
+
+	// Once bubblewrap tells which process it is, limits are set, and the gate opens.
 	l.begun = func() (int, error) {
 		_, _, _ = filter.Close(), gate.Close(), statusWrite.Close()
 		var begun struct {
@@ -229,6 +253,7 @@ func (b *bubblewrap) prepare(j *job) (*launch, error) {
 		_, err = gateWrite.Write([]byte{1})
 		return begun.Child, err
 	}
+
 	l.kill = func() {
 		mu.Lock()
 		p := root

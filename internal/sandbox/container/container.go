@@ -189,6 +189,8 @@ func writeShared(dir string) error {
 	if err := makeFolder(dir); err != nil {
 		return err
 	}
+
+	// What a system has in /etc.
 	files := map[string][]byte{
 		"passwd": []byte("nobody:x:65534:65534:nobody:/tmp:/usr/sbin/nologin\n"),
 		"group":  []byte("nogroup:x:65534:\n"),
@@ -198,6 +200,8 @@ func writeShared(dir string) error {
 	if err == nil {
 		files["resolv.conf"] = resolv
 	}
+
+	// The scripts that load source code.
 	scripts, err := bootstrap.ReadDir("bootstrap")
 	if err != nil {
 		return err
@@ -207,6 +211,7 @@ func writeShared(dir string) error {
 			return err
 		}
 	}
+
 	for name, text := range files {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, text, 0o644); err != nil { //nolint:gosec // the sandbox's user must read it

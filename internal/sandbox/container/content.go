@@ -90,11 +90,14 @@ func (r *Runner) makeRoom(ctx context.Context, dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, sizeFile), []byte(strconv.FormatInt(size, 10)), 0o600); err != nil {
 		return err
 	}
+
+	// What is there now, the least recently used first.
 	all, err := r.contents(ctx)
 	if err != nil {
 		return err
 	}
 	total := size
+
 	for _, c := range all {
 		total += c.size
 	}
@@ -110,6 +113,8 @@ func (r *Runner) makeRoom(ctx context.Context, dir string) error {
 			total -= c.size
 		}
 	}
+
+	// What is left is in use.
 	if total > r.opts.Content {
 		return refuse("There is no room for this code: the images and the source code that are in use, with this one, would take %d MiB of the %d MiB that the server has for them. Deploy specs that use less, or make the archive smaller.",
 			total>>20, r.opts.Content>>20)

@@ -172,6 +172,8 @@ func (r *Runner) spawn(j *job) (*process, error) {
 			r.running.Done()
 		}
 	}()
+
+	// Its standard input and output.
 	inRead, in, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -181,11 +183,13 @@ func (r *Runner) spawn(j *job) (*process, error) {
 		_, _ = inRead.Close(), in.Close()
 		return nil, err
 	}
+
 	l, err := r.driver.prepare(j)
 	if err != nil {
 		_, _, _, _ = inRead.Close(), in.Close(), out.Close(), outWrite.Close()
 		return nil, err
 	}
+
 	p := &process{in: in, out: out, log: &tail{}, done: make(chan struct{}), life: context.WithoutCancel(r.life)}
 	l.cmd.Stdin, l.cmd.Stdout, l.cmd.Stderr = inRead, outWrite, p.log
 	l.cmd.WaitDelay = killPatience // after this the command itself is killed, and its standard error let go
@@ -201,6 +205,8 @@ func (r *Runner) spawn(j *job) (*process, error) {
 		p.close()
 		return nil
 	}
+
+	// A goroutine of its own starts the command and waits for its end.
 	started, looked := make(chan error), make(chan struct{})
 	running = true
 	go func() {
@@ -226,6 +232,8 @@ func (r *Runner) spawn(j *job) (*process, error) {
 			close(p.done)
 		}
 	}()
+
+	// It runs. What needs the process itself, such as limits, is done now.
 	if err := <-started; err != nil {
 		_, _ = in.Close(), out.Close()
 		return nil, fmt.Errorf("start %s: %w", l.cmd.Path, err)

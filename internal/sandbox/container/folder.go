@@ -13,6 +13,7 @@ func (r *Runner) prepareDir() error {
 	if r.opts.Dir == "" {
 		return refuse("Containers need a folder for unpacked images and built code. Set one.")
 	}
+
 	dir, err := filepath.Abs(r.opts.Dir)
 	if err != nil {
 		return err
@@ -33,6 +34,8 @@ func (r *Runner) prepareDir() error {
 			}
 		}
 	}
+
+	// What a server that was killed has left half done.
 	if err := os.RemoveAll(filepath.Join(r.opts.Dir, "staging")); err != nil {
 		return err
 	}
@@ -41,6 +44,8 @@ func (r *Runner) prepareDir() error {
 			return err
 		}
 	}
+
+	// What all containers see.
 	r.boot = filepath.Join(r.opts.Dir, "shared")
 	return writeShared(r.boot)
 }
@@ -79,6 +84,7 @@ func makeSafe(path string) error {
 	root := string(filepath.Separator)
 	at := root
 	for _, name := range append([]string{""}, strings.Split(strings.Trim(filepath.Clean(path), root), root)...) {
+		// It is made if it is not there.
 		at = filepath.Join(at, name)
 		err := os.Mkdir(at, 0o711) //nolint:gosec // the sandbox's user must pass through
 		if err == nil {
@@ -89,6 +95,8 @@ func makeSafe(path string) error {
 		if err != nil {
 			return err
 		}
+
+		// Whoever could change it could put other code in its place.
 		info, err := os.Lstat(at)
 		if err != nil {
 			return err

@@ -49,6 +49,8 @@ func (r *Runner) Image(ctx context.Context, source ImageSource) (sandbox.Functio
 		return nil, err
 	}
 	j := &job{memory: r.opts.Memory, tasks: r.opts.Tasks, cpus: r.opts.CPUs, file: scratch, scratch: scratch}
+
+	// An engine has images of its own.
 	if e, ok := r.driver.(*engine); ok {
 		if source.Reference == "" {
 			return nil, refuse("The container driver %s runs images by their name only. Load the archive into the engine and name the image in the spec, or let the operator choose bubblewrap or runc.", r.opts.Driver)
@@ -62,6 +64,8 @@ func (r *Runner) Image(ctx context.Context, source ImageSource) (sandbox.Functio
 		f.once = !many
 		return f, nil
 	}
+
+	// All others unpack an archive.
 	if source.Reference != "" {
 		return nil, refuse("The container driver %s has no images of its own, so %q means nothing to it. Upload the image's archive as a blob and name it as in \"blob:order-processor:v2\", or let the operator choose docker or podman.", r.opts.Driver, source.Reference)
 	}
@@ -70,6 +74,8 @@ func (r *Runner) Image(ctx context.Context, source ImageSource) (sandbox.Functio
 	if err != nil {
 		return nil, err
 	}
+
+	// What the image says about how to run it.
 	config, err := readConfig(filepath.Join(dir, "config.json"))
 	if err != nil {
 		release()
@@ -79,6 +85,7 @@ func (r *Runner) Image(ctx context.Context, source ImageSource) (sandbox.Functio
 	j.args = append(config.Entrypoint, config.Cmd...)
 	j.env = override(environment(), config.Env...)
 	j.dir = path.Join("/", config.WorkingDir)
+
 	f := r.function(j, "image", key)
 	f.once = config.Labels[callsLabel] != callsMany
 	f.holds(release)
@@ -156,6 +163,8 @@ func (r *Runner) unpackImage(ctx context.Context, archive Archive, dir string) e
 		return err
 	}
 	defer func() { _ = file.Close() }()
+
+	// The parts, among them the configuration and the layers.
 	all, err := splitImage(ctx, file, scratch, r.limits)
 	if err != nil {
 		return err
@@ -172,6 +181,8 @@ func (r *Runner) unpackImage(ctx context.Context, archive Archive, dir string) e
 			return refuse("The image sets the variable %q. Write it as name=value.", v)
 		}
 	}
+
+	// The layers become one folder.
 	root := filepath.Join(dir, "root")
 	if err := os.Mkdir(root, 0o755); err != nil { //nolint:gosec // the sandbox's user must read it
 		return err
@@ -179,6 +190,7 @@ func (r *Runner) unpackImage(ctx context.Context, archive Archive, dir string) e
 	if err := all.unpackLayers(ctx, root, layers, r.limits); err != nil {
 		return err
 	}
+
 	text, err := json.Marshal(config)
 	if err != nil {
 		return err
@@ -198,6 +210,7 @@ func splitImage(ctx context.Context, file io.ReadSeeker, dir string, limits unpa
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			break
@@ -209,6 +222,8 @@ func splitImage(ctx context.Context, file io.ReadSeeker, dir string, limits unpa
 		if n > mostParts {
 			return nil, refuse("The archive is no image: it has too many entries.")
 		}
+
+		// Only files become parts.
 		name := path.Clean(header.Name)
 		if header.Typeflag == tar.TypeSymlink { // docker save writes them for layers that are the same
 			links[name] = path.Join(path.Dir(name), header.Linkname) //nolint:gosec // a key of a map, never a path of this machine
@@ -216,6 +231,8 @@ func splitImage(ctx context.Context, file io.ReadSeeker, dir string, limits unpa
 		if header.Typeflag != tar.TypeReg {
 			continue
 		}
+
+		// The name of a part is ours, whatever the archive says.
 		if limits.packed -= header.Size; limits.packed < 0 {
 			return nil, refuse("The archive cannot be unpacked: its files are too large in total.")
 		}
@@ -230,6 +247,8 @@ func splitImage(ctx context.Context, file io.ReadSeeker, dir string, limits unpa
 		}
 		all[name] = target
 	}
+
+	// Links stand for the parts that they lead to.
 	for name, target := range links {
 		if at, ok := all[target]; ok {
 			all[name] = at
@@ -257,6 +276,7 @@ func (p parts) contents() (imageConfig, []string, error) {
 	var configName string
 	var layers []string
 	switch {
+	// The OCI layout.
 	case p["index.json"] != "":
 		manifest, err := p.manifest()
 		if err != nil {
@@ -272,6 +292,8 @@ func (p parts) contents() (imageConfig, []string, error) {
 			}
 			layers = append(layers, name)
 		}
+
+	// What docker save writes.
 	case p["manifest.json"] != "":
 		var images []struct{ Config string }
 		var lists []struct{ Layers []string }
@@ -285,6 +307,8 @@ func (p parts) contents() (imageConfig, []string, error) {
 	default:
 		return imageConfig{}, nil, refuse("The archive is no image: it has neither index.json (OCI layout) nor manifest.json (docker save).")
 	}
+
+	// Both end at the configuration.
 	if err := p.json(configName, &outer); err != nil {
 		return imageConfig{}, nil, err
 	}
@@ -306,11 +330,14 @@ func (p parts) manifest() (manifest, error) {
 	if err := p.json("index.json", &at); err != nil {
 		return manifest{}, err
 	}
+
+	// An index may lead to another one.
 	const deepest = 4
 	for range deepest {
 		if at.Config.Digest != "" {
 			return at, nil
 		}
+
 		var next string
 		for _, d := range at.Manifests {
 			fits := d.Platform == nil || d.Platform.OS == "linux" && d.Platform.Architecture == runtime.GOARCH
@@ -325,6 +352,7 @@ func (p parts) manifest() (manifest, error) {
 		if next == "" {
 			return manifest{}, refuse("The archive has no image for linux/%s. Build it for that platform.", runtime.GOARCH)
 		}
+
 		name, err := p.blob(next)
 		if err != nil {
 			return manifest{}, err

@@ -211,6 +211,8 @@ func (f *function) startIn(ctx context.Context) (*worker, error) {
 			<-f.runner.places
 		}
 	}()
+
+	// Code that ends again and again is not started again at once.
 	f.mu.Lock()
 	failures, wait := f.failures, f.resume.Sub(f.runner.opts.Clock.Now())
 	f.mu.Unlock()
@@ -220,6 +222,7 @@ func (f *function) startIn(ctx context.Context) (*worker, error) {
 			Hint: "See the faults before this one, and correct the code.",
 		}
 	}
+
 	p, err := f.runner.spawn(f.job)
 	if errors.Is(err, errClosed) || ctx.Err() != nil {
 		if p != nil {
@@ -231,11 +234,15 @@ func (f *function) startIn(ctx context.Context) (*worker, error) {
 		f.failed()
 		return nil, &sandbox.Fault{Kind: sandbox.Start, Detail: "the process could not be started: " + err.Error(), Hint: "This is for the operator of the server: see whether the container driver works."}
 	}
+
+	// From here on the worker has the place.
 	w := &worker{function: f, process: p, reader: bufio.NewReaderSize(p.out, 64<<10), baseline: -1}
 	f.runner.mu.Lock()
 	f.runner.workers[w] = true
 	f.runner.mu.Unlock()
 	used = true // until the worker ends
+
+	// Source code tells when it is loaded.
 	if !f.greets {
 		return w, nil
 	}
@@ -245,6 +252,8 @@ func (f *function) startIn(ctx context.Context) (*worker, error) {
 	if err == nil && string(greeting) == ready {
 		return w, nil
 	}
+
+	// It did not, and the fault says why.
 	w.end(caller)
 	f.failed()
 	if err == nil {
@@ -295,10 +304,14 @@ func (f *function) exchange(timed context.Context, w *worker, line []byte, e *ef
 	if ended && !w.awaitEnd(timed) && f.once {
 		err = context.Cause(timed)
 	}
+
+	// What it took counts, whatever it has answered.
 	if e.spent = e.used(); err == nil && e.measured && e.spent > e.code {
 		e.stop(errOverworked)
 		err = errOverworked
 	}
+
+	// A worker that has failed is not used again.
 	if err != nil || ended && exitCode(w.process.err) != 0 {
 		w.end(caller)
 		if ended && len(said) == 0 && w.answered > 0 && w.process.killedBy() == itself && w.process.err == nil {
@@ -310,6 +323,8 @@ func (f *function) exchange(timed context.Context, w *worker, line []byte, e *ef
 		}
 		return nil, err
 	}
+
+	// Nor is one whose answer is not sound, or that says more than it was asked.
 	w.answered++
 	answer, err := f.answer(said, w.process.log)
 	broken := !sound(err)

@@ -87,6 +87,8 @@ func (d *runc) prepare(j *job) (*launch, error) {
 	if len(j.args) == 0 {
 		return nil, refuse("The image says neither by Entrypoint nor by Cmd what to run.")
 	}
+
+	// A bundle is a folder with the root and the configuration.
 	bundle, done, err := d.runner.stage()
 	if err != nil {
 		return nil, err
@@ -108,11 +110,14 @@ func (d *runc) prepare(j *job) (*launch, error) {
 		done()
 		return nil, err
 	}
+
+	// The command, and what ends it.
 	pidFile := filepath.Join(bundle, "pid")
 	cmd := exec.CommandContext(d.runner.life, d.program, "--root", d.state(), "run", "--bundle", bundle, "--pid-file", pidFile, id) //nolint:gosec // running programs is the purpose
 	cmd.Env, cmd.Dir, cmd.SysProcAttr = []string{"PATH=" + os.DevNull}, "/", attributes(false)
 	var mu sync.Mutex
 	var first *os.Process
+
 	return &launch{
 		cmd: cmd,
 		clean: func() {
@@ -173,9 +178,12 @@ func (d *runc) config(j *job, root, id string) map[string]any {
 		{"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": []string{"nosuid", "noexec", "mode=755", "size=65536"}},
 		{"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": []string{"nosuid", "nodev", "mode=1777", "size=" + strconv.FormatInt(j.scratch, 10)}},
 	}
+
 	if j.build > 0 {
 		mounts = append(mounts, object{"destination": "/build", "type": "tmpfs", "source": "tmpfs", "options": []string{"nosuid", "nodev", "mode=1777", "size=" + strconv.FormatInt(j.build, 10)}})
 	}
+
+	// What it sees: the programs of the machine, if it has no image, and its code.
 	bind := func(m mount) {
 		mounts = append(mounts, object{"destination": m.target, "type": "bind", "source": m.source, "options": []string{"bind", "ro", "nosuid", "nodev"}})
 	}
@@ -193,12 +201,16 @@ func (d *runc) config(j *job, root, id string) map[string]any {
 	for _, m := range j.mounts {
 		bind(m)
 	}
+
+	// What it shares with nobody.
 	namespaces := []object{{"type": "pid"}, {"type": "ipc"}, {"type": "uts"}, {"type": "mount"}, {"type": "cgroup"}}
 	if !j.network {
 		namespaces = append(namespaces, object{"type": "network"})
 	}
 	limit := func(name string, value int64) object { return object{"type": name, "hard": value, "soft": value} }
 	const period = 100_000 // microseconds
+
+	// The specification: a process without rights, with limits.
 	return object{
 		"ociVersion": "1.0.2",
 		"hostname":   "sandbox",

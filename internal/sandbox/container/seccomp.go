@@ -137,29 +137,39 @@ func seccompFilter(network bool) []byte {
 		kill  = 0x80000000
 		x32   = 0x40000000 // numbers of another ABI of amd64
 	)
+
+	// An instruction is a code, two jumps and a number.
 	var program []byte
 	add := func(code uint16, yes, no uint8, k uint32) {
 		program = binary.LittleEndian.AppendUint16(program, code)
 		program = append(program, yes, no)
 		program = binary.LittleEndian.AppendUint32(program, k)
 	}
+
+	// Only the system calls of this architecture.
 	add(load, 0, 0, offsetArch)
 	add(jeq, 1, 0, audit)
 	add(ret, 0, 0, kill)
 	add(load, 0, 0, offsetNumber)
 	add(jge, 0, 1, x32)
 	add(ret, 0, 0, fail|uint32(syscall.ENOSYS))
+
+	// What nobody may call.
 	for _, d := range denials() {
 		if n := number(d); n != absent {
 			add(jeq, 0, 1, n)
 			add(ret, 0, 0, fail|uint32(d.errno))
 		}
 	}
+
+	// No clone into new namespaces.
 	add(jeq, 0, 4, clone)
 	add(load, 0, 0, offsetArg0)
 	add(jset, 0, 1, namespaceFlags)
 	add(ret, 0, 0, fail|uint32(syscall.EPERM))
 	add(ret, 0, 0, allow)
+
+	// Sockets of the families that are allowed, and no others.
 	allowed := families(network)
 	add(jeq, 0, uint8(2*len(allowed)+2), socket)
 	add(load, 0, 0, offsetArg0)

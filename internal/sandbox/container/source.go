@@ -42,10 +42,13 @@ func (r *Runner) Source(ctx context.Context, runtime string, archive Archive, en
 	if !filepath.IsLocal(entrypoint) || path.Clean(entrypoint) != entrypoint || entrypoint == "." {
 		return nil, refuse("The entry point %q is no path of a file in the archive. Write it as in \"implications/order.js\".", entrypoint)
 	}
+
 	j, err := r.runtimeJob(runtime)
 	if err != nil {
 		return nil, err
 	}
+
+	// The same archive is built once for each runtime.
 	sum := sha256.Sum256([]byte(runtime + "\n" + string(archive.SHA256[:])))
 	key := hex.EncodeToString(sum[:])
 	dir, release, err := r.content(ctx, "sources", key, func(ctx context.Context, dir string) error {
@@ -54,17 +57,21 @@ func (r *Runner) Source(ctx context.Context, runtime string, archive Archive, en
 	if err != nil {
 		return nil, err
 	}
+
 	app := filepath.Join(dir, "app")
 	if err := isFile(app, entrypoint); err != nil {
 		release()
 		return nil, err
 	}
+
+	// The script of the runtime loads the entry point.
 	j.mounts = append(j.mounts, mount{app, "/app"})
 	j.dir = "/app"
 	j.args = append(j.args, "/j17/"+bootstrapFor(runtime), "/app/"+entrypoint)
 	if runtime == "node" { // which cannot do that itself
 		j.args = append([]string{"/bin/sh", "-c", `exec "$@" 3<&0 4>&1 </dev/null >&2`, "sh"}, j.args...)
 	}
+
 	f := r.function(j, "source", runtime, key, entrypoint)
 	f.greets = true
 	f.holds(release)
@@ -114,6 +121,8 @@ func (f *function) loadOnce(ctx context.Context, marker, runtime, entrypoint str
 func (r *Runner) runtimeJob(runtime string) (*job, error) {
 	program := programOf(runtime)
 	j := r.hostJob(nil)
+
+	// Where the program is: in an image of the engine, or on this machine.
 	if e, ok := r.driver.(*engine); ok {
 		reference := r.opts.Images[runtime]
 		if reference == "" {
@@ -132,6 +141,8 @@ func (r *Runner) runtimeJob(runtime string) (*job, error) {
 		}
 		program = at
 	}
+
+	// How the runtime is called.
 	j.mounts = []mount{{r.boot, "/j17"}}
 	j.args = []string{program}
 	switch runtime {
@@ -173,6 +184,8 @@ func (r *Runner) buildSource(ctx context.Context, runtime string, archive Archiv
 		return err
 	}
 	defer func() { _ = file.Close() }()
+
+	// All writes go through a root, which no name of the archive leads out of.
 	app := filepath.Join(dir, "app")
 	if err := makeFolder(app); err != nil {
 		return err
@@ -182,6 +195,7 @@ func (r *Runner) buildSource(ctx context.Context, runtime string, archive Archiv
 		return err
 	}
 	defer func() { _ = root.Close() }()
+
 	t := &tree{root: root, limits: r.limits}
 	if err := t.unpackSource(ctx, file); err != nil {
 		return err
@@ -189,6 +203,8 @@ func (r *Runner) buildSource(ctx context.Context, runtime string, archive Archiv
 	if err := t.open(); err != nil {
 		return err
 	}
+
+	// What it depends on is installed by the package manager of the runtime, if it is not in the archive.
 	script, err := buildScript(runtime, root, r.opts.BuildNetwork)
 	if err != nil || script == "" {
 		return err
@@ -225,10 +241,13 @@ func buildScript(runtime string, root *os.Root, network bool) (string, error) {
 		_, err := root.Lstat(name)
 		return err == nil
 	}
+
 	npmOffline, pipOffline := " --offline", " --no-index"
 	if network {
 		npmOffline, pipOffline = "", ""
 	}
+
+	// Locked dependencies only: what is installed is what the author has tried.
 	switch runtime {
 	case "node":
 		switch {

@@ -59,6 +59,8 @@ func removeSpare(dir string) error {
 	if info, err = os.Lstat(at); err != nil || !info.Mode().IsRegular() || ownerOf(info) != os.Geteuid() {
 		return err
 	}
+
+	// A note of ours, which no server holds.
 	note, err := os.OpenFile(at, os.O_RDWR, 0) //nolint:gosec // a file of ours
 	if err != nil {
 		return err
@@ -71,16 +73,20 @@ func removeSpare(dir string) error {
 	if err != nil {
 		return err
 	}
+
 	// The data folder is two above that of the containers. Where the folder above it is gone too, a disk may be away.
 	instead := string(text)
 	data := filepath.Dir(filepath.Dir(instead))
 	if !filepath.IsAbs(instead) || !gone(data) || gone(filepath.Dir(data)) {
 		return nil
 	}
+
+	// Nothing but what a server puts there.
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
+
 	for _, entry := range entries {
 		if !slices.Contains([]string{"images", "sources", "staging", "shared", noteFile}, entry.Name()) {
 			return fmt.Errorf("there is %s in it", entry.Name())

@@ -234,12 +234,15 @@ func (t *tree) untar(ctx context.Context, r io.Reader) error {
 		if name == "" {
 			continue
 		}
+
+		// A layer can take away what those below it have.
 		if t.image && strings.HasPrefix(path.Base(name), whiteout) {
 			if err := t.remove(name); err != nil {
 				return err
 			}
 			continue
 		}
+
 		switch header.Typeflag {
 		case tar.TypeDir:
 			err = t.folder(name)
@@ -253,6 +256,7 @@ func (t *tree) untar(ctx context.Context, r io.Reader) error {
 		if err != nil {
 			return err
 		}
+
 		for at := name; at != "." && !t.layer[at]; at = path.Dir(at) {
 			t.layer[at] = true
 		}

@@ -163,10 +163,13 @@ func (w *worker) failure(ctx context.Context, err error, e *effort) error {
 	opts := w.function.runner.opts
 	cause := context.Cause(ctx)
 	switch {
+	// Whoever asked has gone, or the server ends.
 	case cause != nil && !errors.Is(cause, errTimedOut) && !errors.Is(cause, errOverworked):
 		return cause
 	case w.function.runner.life.Err() != nil:
 		return errClosed
+
+	// Then the most certain reasons first.
 	case p.oom, p.killedBy() == memoryWatch, w.function.kernelKilled(p), p.log.lacksMemory():
 		return memoryFault(opts.Memory, log)
 	case errors.Is(cause, errOverworked):
@@ -185,6 +188,8 @@ func (w *worker) failure(ctx context.Context, err error, e *effort) error {
 			Kind: sandbox.InvalidOutput, Detail: fmt.Sprintf("the answer is larger than %d bytes", opts.Output),
 			Hint: "Answer with less, and write nothing but the answer to standard output.", Log: log,
 		}
+
+	// All that is left: it ended.
 	default:
 		detail, hint := "the process ended by itself instead of answering", "See the log for what it wrote to standard error; keep the process running and write one line for each line read."
 		if w.function.once {
