@@ -23,8 +23,8 @@ const (
 	DefaultMaxImplied = 100
 )
 
-// maxEvents is how many events one command may write in all. A store takes as many in one unit.
-const maxEvents = 20_000
+// MaxEvents is how many events one command may write in all. A store takes as many in one unit.
+const MaxEvents = 20_000
 
 // maxImpliedBytes bounds the data of all events that one command implies.
 const maxImpliedBytes = 16 << 20
@@ -310,8 +310,8 @@ func (s *scene) add(aggregateType string, id value.Value, eventTypeName string, 
 	if s.implied[o.Own]++; s.implied[o.Own] > s.MaxImplied {
 		return s.limit(&o, fmt.Sprintf("One event implies more than %d events", s.MaxImplied), s.MaxImplied)
 	}
-	if len(s.Events) >= maxEvents {
-		return s.limit(&o, fmt.Sprintf("One write makes more than %d events", maxEvents), maxEvents)
+	if len(s.Events) >= MaxEvents {
+		return s.limit(&o, fmt.Sprintf("One write makes more than %d events", MaxEvents), MaxEvents)
 	}
 	if err := s.check(&o, id); s.Work.Err() != nil {
 		return s.Work.Err()

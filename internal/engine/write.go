@@ -16,6 +16,9 @@ import (
 	"j17/internal/work"
 )
 
+// The store takes in one unit what one command may write.
+const _ = uint(store.MaxUnitEvents - decider.MaxEvents)
+
 // idempotencyWindow is how long the outcome of a command with an idempotency key is kept.
 const idempotencyWindow = 24 * time.Hour
 
