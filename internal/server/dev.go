@@ -23,6 +23,7 @@ import (
 	"j17/internal/httpapi"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
+	"j17/internal/worker"
 )
 
 // DevOptions configures a development server.
@@ -406,20 +407,26 @@ func (d *Dev) watch(ctx context.Context) error {
 		return nil
 	}
 	var seen os.FileInfo
-	for {
-		if err := d.clock.Wait(ctx, d.clock.Now().Add(watchInterval)); err != nil {
-			return nil //nolint:nilerr // the context has ended
-		}
+	d.server.worker.Every(ctx, worker.Loop{Name: "spec_file", Every: watchInterval, Do: func(ctx context.Context) error {
 		info, err := os.Stat(d.specFile)
-		if err != nil || seen != nil && os.SameFile(seen, info) && seen.ModTime().Equal(info.ModTime()) && seen.Size() == info.Size() {
-			continue // unchanged, or gone for the moment as editors do it
+		if errors.Is(err, fs.ErrNotExist) || err == nil && seen != nil && os.SameFile(seen, info) && seen.ModTime().Equal(info.ModTime()) && seen.Size() == info.Size() {
+			return nil // unchanged, or gone for the moment as editors do it
+		}
+		if err != nil {
+			return err
 		}
 		seen = info
 		source, err := os.ReadFile(d.specFile)
-		if err != nil || bytes.Equal(source, d.last) {
-			continue
+		if err != nil {
+			seen = nil
+			return err
+		}
+		if bytes.Equal(source, d.last) {
+			return nil
 		}
 		d.last = source
 		_ = d.deploySource(ctx, source) // reported by the callback
-	}
+		return nil
+	}})
+	return nil
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -10,8 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"j17"
-	"j17/internal/clock"
 	"j17/internal/control"
+	"j17/internal/worker"
 )
 
 // restoration hands the specs that were deployed before to the engine. It goes on while the server answers: an environment
@@ -105,7 +106,7 @@ func (r *restoration) close() {
 // it succeeds.
 type handover struct {
 	hand   func(ctx context.Context, instance string, env j17.Environment) error
-	clock  clock.Clock
+	worker *worker.Kit
 	logger *slog.Logger
 	// tried, if not nil, is called, also by several at once, after each attempt with an environment, with whether it is tried
 	// again; and all after the first attempt with the last one.
@@ -114,7 +115,7 @@ type handover struct {
 }
 
 func (s *Server) handover(tried func(e environment, again bool), all func()) *handover {
-	return &handover{hand: s.deploy.Adopt, clock: s.options.Clock, logger: s.options.Logger, tried: tried, all: all}
+	return &handover{hand: s.deploy.Adopt, worker: s.worker, logger: s.options.Logger, tried: tried, all: all}
 }
 
 // handoverWorkers is how many environments are handed over at a time: one that is slow, as one whose code has to be compiled,
@@ -123,19 +124,30 @@ const handoverWorkers = 4
 
 // run hands over environments until all are, or until ctx ends.
 func (h *handover) run(ctx context.Context, environments []environment) {
-	for pause := firstRetry; ; pause = min(2*pause, longestRetry) {
-		failed := h.round(ctx, environments)
+	ctx, done := context.WithCancel(ctx)
+	defer done()
+	h.worker.Every(ctx, worker.Loop{Name: "specs", Retry: worker.Backoff{First: firstRetry, Longest: longestRetry}, Do: func(ctx context.Context) error {
+		environments = h.round(ctx, environments)
 		if ctx.Err() != nil {
-			return
+			return ctx.Err()
 		}
 		if h.all != nil {
 			h.all()
 		}
 		h.all = nil
-		if environments = failed; len(failed) == 0 || h.clock.Wait(ctx, h.clock.Now().Add(pause)) != nil {
-			return
+		if len(environments) == 0 {
+			done()
 		}
+		return leftOver(environments)
+	}})
+}
+
+// leftOver is the error of a round that some environments failed in.
+func leftOver(failed []environment) error {
+	if len(failed) == 0 {
+		return nil
 	}
+	return fmt.Errorf("%d environments could not be taken over", len(failed))
 }
 
 // round tries each environment once, in order and several at a time, and returns those that failed.

@@ -13,6 +13,7 @@ import (
 
 	"j17"
 	"j17/internal/clock"
+	"j17/internal/worker"
 )
 
 // TestOneEnvironmentDoesNotHoldUpOthers lets one fail twice and another be gone.
@@ -21,7 +22,7 @@ func TestOneEnvironmentDoesNotHoldUpOthers(t *testing.T) {
 		var mu sync.Mutex
 		var tried, done []string
 		failures, all := 2, 0
-		h := &handover{clock: clock.System{}, logger: slog.New(slog.DiscardHandler)}
+		h := &handover{worker: worker.New(clock.System{}, slog.New(slog.DiscardHandler)), logger: slog.New(slog.DiscardHandler)}
 		h.hand = func(_ context.Context, instance string, _ j17.Environment) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -61,7 +62,7 @@ func TestOneEnvironmentDoesNotHoldUpOthers(t *testing.T) {
 func TestHandingOverEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		h := &handover{clock: clock.System{}, logger: slog.New(slog.DiscardHandler)}
+		h := &handover{worker: worker.New(clock.System{}, slog.New(slog.DiscardHandler)), logger: slog.New(slog.DiscardHandler)}
 		h.hand = func(context.Context, string, j17.Environment) error { return fmt.Errorf("never") }
 		done := make(chan struct{})
 		go func() { defer close(done); h.run(ctx, []environment{{"bad", j17.Prod}}) }()
@@ -75,7 +76,7 @@ func TestHandingOverEndsWithItsContext(t *testing.T) {
 func TestSlowEnvironmentsDoNotHoldUpOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		h := &handover{clock: clock.System{}, logger: slog.New(slog.DiscardHandler)}
+		h := &handover{worker: worker.New(clock.System{}, slog.New(slog.DiscardHandler)), logger: slog.New(slog.DiscardHandler)}
 		var done, running, most atomic.Int64
 		h.hand = func(ctx context.Context, instance string, _ j17.Environment) error {
 			most.Store(max(most.Load(), running.Add(1)))

@@ -13,11 +13,11 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"j17"
 	"j17/internal/control"
+	"j17/internal/worker"
 )
 
 // Limits of talks between nodes.
@@ -125,8 +125,6 @@ type follower struct {
 	arrived chan struct{}
 	// reported is when uses of keys were told last.
 	reported time.Time
-	// connected tells whether the last talk went well, for metrics and tests.
-	connected atomic.Bool
 }
 
 // poll asks the headnode for what is new, which it waits for unless at once is set, and takes it over.
@@ -165,47 +163,25 @@ func (f *follower) poll(ctx context.Context, atOnce bool) error {
 	return nil
 }
 
-// run polls until the context ends.
+// run asks the headnode for what is new, and hands specs that arrive to the engine, until the context ends.
 func (f *follower) run(ctx context.Context) error {
-	clk, logger := f.server.options.Clock, f.server.options.Logger
-	pause := firstPause
-	for ctx.Err() == nil {
-		err := f.poll(ctx, false)
-		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the poll was cut short by the end
-		}
-		was := f.connected.Swap(err == nil)
-		switch {
-		case err == nil && !was:
-			logger.LogAttrs(ctx, slog.LevelInfo, "in step with the headnode", slog.String("headnode", f.up.base))
-		case err != nil && was, err != nil && pause == firstPause:
-			logger.LogAttrs(ctx, slog.LevelWarn, "the headnode does not answer; this worker goes on with what it knows", slog.String("headnode", f.up.base), slog.Any("error", err))
-		}
-		if err == nil {
-			pause = firstPause
-			if err := f.server.registry.Audit.SendUnsent(ctx); err != nil && ctx.Err() == nil {
-				logger.LogAttrs(ctx, slog.LevelWarn, "audit records could not be sent to the headnode; they are tried again", slog.Any("error", err))
+	f.server.worker.Every(
+		ctx,
+		worker.Loop{Name: "headnode_changes", Jitter: 0.25, Retry: worker.Backoff{First: firstPause, Longest: longestPause}, Do: func(ctx context.Context) error {
+			if err := f.poll(ctx, false); err != nil {
+				return fmt.Errorf("the headnode at %s does not answer; this worker goes on with what it knows: %w", f.up.base, err)
 			}
-			continue
-		}
-		if clk.Wait(ctx, clk.Now().Add(pause)) != nil {
-			return nil //nolint:nilerr // the context has ended
-		}
-		pause = min(2*pause, longestPause)
-	}
-	return nil
-}
-
-// adopt hands specs that have arrived to the engine, until the context ends.
-func (f *follower) adopt(ctx context.Context) error {
-	for {
-		select {
-		case <-f.arrived:
-			f.round(ctx)
-		case <-ctx.Done():
+			if err := f.server.registry.Audit.SendUnsent(ctx); err != nil {
+				return fmt.Errorf("audit records could not be sent to the headnode: %w", err)
+			}
 			return nil
-		}
-	}
+		}},
+		worker.Loop{Name: "headnode_specs", Wake: f.arrived, Do: func(ctx context.Context) error {
+			f.round(ctx)
+			return nil
+		}},
+	)
+	return nil
 }
 
 // round hands the specs of all environments of this server to the engine. What fails is tried again until more arrives, which
@@ -252,7 +228,6 @@ func (s *Server) follow(ctx context.Context, o ServeOptions) error {
 	}
 	// What was revoked while this worker was away must not be served again, if the headnode can tell.
 	err = s.follower.poll(ctx, true)
-	s.follower.connected.Store(err == nil)
 	if err != nil && position == "" {
 		return fmt.Errorf("this worker knows nothing yet, and the headnode at %s gives no answer that helps: %w", o.Headnode, err)
 	}

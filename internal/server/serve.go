@@ -528,7 +528,7 @@ func OpenServe(ctx context.Context, o ServeOptions) (_ *Serve, err error) {
 func (s *Serve) Run(ctx context.Context) error {
 	workers := []func(context.Context) error{s.server.watchCertificates}
 	if f := s.server.follower; f != nil {
-		workers = append(workers, f.run, f.adopt)
+		workers = append(workers, f.run)
 	}
 	return s.server.run(ctx, s.api, workers...)
 }

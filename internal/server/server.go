@@ -329,22 +329,25 @@ func (s *Server) watchFolder(ctx context.Context, api *httpapi.API) error {
 // settle hands over what is deployed whenever the registry has found out what became of a deployment whose outcome was
 // unknown, or that another server of the same store has deployed.
 func (s *Server) settle(ctx context.Context) error {
-	for {
-		select {
-		case <-s.registry.Settled():
+	var failed []environment
+	s.worker.Every(
+		ctx,
+		worker.Loop{Name: "settled_specs", Wake: s.registry.Settled(), Do: func(ctx context.Context) error {
 			s.handover(nil, nil).run(ctx, s.owned())
-		case <-s.registry.Specs.Moved():
-			var moved []environment
+			return nil
+		}},
+		worker.Loop{Name: "moved_specs", Wake: s.registry.Specs.Moved(), Eager: true, Do: func(ctx context.Context) error {
+			moved := failed
 			for _, at := range s.registry.Specs.TakeMoved() {
 				if i, ok := s.registry.Instances.ByID(at.Instance); ok && s.owns(i) {
 					moved = append(moved, environment{at.Instance, at.Environment})
 				}
 			}
-			s.handover(nil, nil).round(ctx, moved)
-		case <-ctx.Done():
-			return nil
-		}
-	}
+			failed = s.handover(nil, nil).round(ctx, moved)
+			return leftOver(failed)
+		}},
+	)
+	return nil
 }
 
 // upkeep lets the registry look after itself.

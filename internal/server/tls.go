@@ -23,6 +23,7 @@ import (
 	"j17"
 	"j17/internal/control"
 	"j17/internal/httpapi"
+	"j17/internal/worker"
 )
 
 // Certificate is a pair of files in PEM format.
@@ -86,14 +87,16 @@ func (c *certificates) load(always bool) (changed bool, err error) {
 	return true, nil
 }
 
-func (c *certificates) reload(ctx context.Context, always bool) {
+// reload is load for a certificate that is in use.
+func (c *certificates) reload(ctx context.Context, always bool) error {
 	changed, err := c.load(always)
-	switch {
-	case err != nil:
-		c.logger.LogAttrs(ctx, slog.LevelError, "the certificate could not be read anew; the one before stays in use", slog.Any("error", err))
-	case changed:
+	if err != nil {
+		return fmt.Errorf("the certificate could not be read anew; the one before stays in use: %w", err)
+	}
+	if changed {
 		c.logger.LogAttrs(ctx, slog.LevelInfo, "certificate read anew", slog.String("file", c.files.CertFile))
 	}
+	return nil
 }
 
 func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.now.Load(), nil }
@@ -106,25 +109,22 @@ func (s *Server) watchCertificates(ctx context.Context) error {
 	if len(s.certificates) == 0 {
 		return nil
 	}
-	var asked sync.WaitGroup
-	asked.Go(func() {
-		for {
-			select {
-			case <-s.reload:
-				for _, c := range s.certificates {
-					c.reload(ctx, true)
-				}
-			case <-ctx.Done():
-				return
+	look := func(always bool) func(context.Context) error {
+		return func(ctx context.Context) error {
+			var errs []error
+			for _, c := range s.certificates {
+				errs = append(errs, c.reload(ctx, always))
 			}
-		}
-	})
-	for s.options.Clock.Wait(ctx, s.options.Clock.Now().Add(certificateInterval)) == nil {
-		for _, c := range s.certificates {
-			c.reload(ctx, false)
+			return errors.Join(errs...)
 		}
 	}
-	asked.Wait()
+	loops := []worker.Loop{{
+		Name: "certificates", Every: certificateInterval, Retry: worker.Backoff{First: certificateInterval, Factor: 1}, Do: look(false),
+	}}
+	if s.reload != nil {
+		loops = append(loops, worker.Loop{Name: "certificates_asked", Wake: s.reload, Eager: true, Do: look(true)})
+	}
+	s.worker.Every(ctx, loops...)
 	return nil
 }
 

@@ -109,8 +109,9 @@ type Loop struct {
 	Jitter float64
 	// Wake, if not nil, begins a round without a pause.
 	Wake <-chan struct{}
-	// Retry says how long the loop waits after rounds that failed, whatever Wake says.
+	// Retry says how long the loop waits after rounds that failed; a signal ends these pauses if Eager is set.
 	Retry Backoff
+	Eager bool
 	// Do is one round. Its context is that of the loop.
 	Do func(context.Context) error
 	// Final does the work once more when the loop's context has ended, with one that has not.
@@ -168,7 +169,11 @@ func (k *Kit) repeat(ctx context.Context, l Loop, wait bool, round func(context.
 			told = err.Error()
 			k.warn(ctx, l.Name, err)
 		}
-		k.rest(ctx, k.spread(l.Retry.After(failures), l.Jitter), nil)
+		wake := l.Wake
+		if !l.Eager {
+			wake = nil
+		}
+		k.rest(ctx, k.spread(l.Retry.After(failures), l.Jitter), wake)
 	}
 }
 

@@ -154,6 +154,24 @@ func TestWake(t *testing.T) {
 			}
 		}
 
+		// An eager loop is woken from such a pause too.
+		ctx, stop = context.WithCancel(t.Context())
+		begin, loop.Eager = time.Now(), true
+		failing.Store(true)
+		ended.Go(func() { k.Every(ctx, loop) })
+		for range 3 {
+			wake <- struct{}{}
+			synctest.Wait()
+		}
+		failing.Store(false)
+		stop()
+		ended.Wait()
+		for range 3 {
+			if got := <-rounds; got != 0 {
+				t.Errorf("a round at %v, want none but at once", got)
+			}
+		}
+
 		// With an interval, a signal only comes before its end.
 		ctx, stop = context.WithCancel(t.Context())
 		defer stop()
