@@ -1,6 +1,10 @@
 package j17
 
-import "strconv"
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"strconv"
+)
 
 // Event is one stored fact.
 //
@@ -21,6 +25,68 @@ type Event struct {
 	Raw       []byte
 	Data      []byte
 	Metadata  []byte
+	// Kept is the leaf hash of the bytes that an erased event had at first, nil for all others.
+	Kept []byte
+}
+
+// Erased reports whether the event was erased: its bytes are not those of its leaf.
+func (e *Event) Erased() bool { return e.Kept != nil }
+
+// Leaf returns the hash that stands for the event in chains, trees and proofs: that of its bytes, or of those that it had at
+// first.
+func (e *Event) Leaf() [sha256.Size]byte {
+	if e.Kept != nil {
+		return [sha256.Size]byte(e.Kept)
+	}
+	return Leaf(e.Raw)
+}
+
+// Leaf returns the leaf hash of canonical bytes, SHA-256(0x00 || raw), as RFC 6962 has it.
+func Leaf(raw []byte) (leaf [sha256.Size]byte) {
+	h := sha256.New()
+	_, _ = h.Write([]byte{0}) // A hash takes everything.
+	_, _ = h.Write(raw)
+	h.Sum(leaf[:0])
+	return leaf
+}
+
+// Link returns the hash of a stream's chain that follows chain when an event with that leaf is added: SHA-256(chain || leaf).
+func Link(chain, leaf [sha256.Size]byte) [sha256.Size]byte {
+	var in [2 * sha256.Size]byte
+	copy(in[:], chain[:])
+	copy(in[sha256.Size:], leaf[:])
+	return sha256.Sum256(in[:])
+}
+
+// ActorTag returns the tag that an event has of its actor.
+func ActorTag(a Agent) string { return "actor:" + a.Type + ":" + a.ID }
+
+// TargetTag returns the tag that an event has of its target.
+func TargetTag(a Agent) string { return "target:" + a.Type + ":" + a.ID }
+
+// AgentTags returns the tags that canonical metadata give an event: those of its actor and of its target. What is neither in the
+// form in which events have it gives none.
+func AgentTags(metadata []byte) []string {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(metadata, &members) != nil {
+		return nil
+	}
+	var tags []string
+	for _, of := range []struct {
+		member string
+		tag    func(Agent) string
+	}{{"actor", ActorTag}, {"target", TargetTag}} {
+		var agent map[string]any
+		if json.Unmarshal(members[of.member], &agent) != nil {
+			continue
+		}
+		typ, _ := agent["type"].(string)
+		id, _ := agent["id"].(string)
+		if typ != "" && id != "" {
+			tags = append(tags, of.tag(Agent{Type: typ, ID: id}))
+		}
+	}
+	return tags
 }
 
 // Layout tells where Data and Metadata stand in canonical bytes: Raw[Data:Metadata-len(`,"metadata":`)] is the

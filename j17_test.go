@@ -1,6 +1,7 @@
 package j17_test
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -132,5 +133,38 @@ func TestEnvironments(t *testing.T) {
 		if _, ok := j17.ParseKey(bad); ok {
 			t.Errorf("%q was accepted", bad)
 		}
+	}
+}
+
+func TestAgentTags(t *testing.T) {
+	for metadata, want := range map[string]string{
+		`{}`:    "[]",
+		`null`:  "[]",
+		`{"x":`: "[]",
+		`{"actor":{"type":"user","id":"u1"},"timestamp":1}`:                        "[actor:user:u1]",
+		`{"target":{"type":"a","id":"1:2"},"actor":{"type":"\u0075ser","id":"ü"}}`: "[actor:user:ü target:a:1:2]",
+		`{"actor":{"type":"user"},"target":{"type":"a","id":1}}`:                   "[]",
+		`{"actor":"user:1","Target":{"type":"a","id":"1"}}`:                        "[]",
+		`{"actor":{"type":"user","id":"1","name":["x"]}}`:                          "[actor:user:1]",
+	} {
+		if got := fmt.Sprint(j17.AgentTags([]byte(metadata))); got != want {
+			t.Errorf("%s has the tags %s, want %s", metadata, got, want)
+		}
+	}
+}
+
+func TestLeaf(t *testing.T) {
+	raw, _ := j17.AppendEvent(nil, j17.StreamID{Ms: 1}, j17.Key{Type: "a", ID: "1"}, "e", []byte("1"), []byte("{}"), 0)
+	leaf := sha256.Sum256(append([]byte{0}, raw...))
+	e := j17.Event{Raw: raw}
+	if e.Erased() || e.Leaf() != leaf {
+		t.Errorf("leaf %x of an event, want %x", e.Leaf(), leaf)
+	}
+	e = j17.Event{Raw: []byte("{}"), Kept: leaf[:]}
+	if !e.Erased() || e.Leaf() != leaf {
+		t.Errorf("leaf %x of an erased event, want %x", e.Leaf(), leaf)
+	}
+	if got, want := j17.Link([32]byte{1}, leaf), sha256.Sum256(append(append([]byte{1}, make([]byte, 31)...), leaf[:]...)); got != want {
+		t.Errorf("link %x, want %x", got, want)
 	}
 }

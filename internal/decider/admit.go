@@ -27,7 +27,9 @@ type Admitted struct {
 	// metadata is what all events of the command have. What events that they imply share with them are its first bytes, shared
 	// of them.
 	metadata []byte
-	shared   int
+	// tags are those that all events have: of the actor and of the target.
+	tags   []string
+	shared int
 }
 
 // maxErrors bounds the findings that a failed schema check reports.
@@ -74,7 +76,7 @@ func (a *Admitted) write() {
 	for i := range a.Events {
 		from, o := len(data), &a.Events[i]
 		data = o.Data.OrNull().AppendJSON(data)
-		o.Key, o.JSON, o.Metadata = a.Key, data[from:len(data):len(data)], a.metadata
+		o.Key, o.JSON, o.Metadata, o.Tags = a.Key, data[from:len(data):len(data)], a.metadata, a.tags
 	}
 }
 
@@ -115,6 +117,7 @@ func (a *Admitted) readMetadata(s *spec.Compiled, c *command.Command) error {
 	if err != nil {
 		return err
 	}
+	a.tags = append(make([]string, 0, 2), j17.ActorTag(actor))
 	a.metadata = append(make([]byte, 0, 256), `{"actor":`...)
 	a.metadata = appendAgent(a.metadata, actor)
 
@@ -127,6 +130,7 @@ func (a *Admitted) readMetadata(s *spec.Compiled, c *command.Command) error {
 		if err != nil {
 			return err
 		}
+		a.tags = append(a.tags, j17.TargetTag(target))
 		a.metadata = append(a.metadata, `,"target":`...)
 		a.metadata = appendAgent(a.metadata, target)
 	}

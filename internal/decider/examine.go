@@ -33,6 +33,7 @@ func (d *Decider) Examine(ctx context.Context, c *eventfile.Event) (*Admitted, [
 			faults = append(faults, j17.Errorf(j17.CodeInvalidField, "'metadata' must be a JSON object").At("metadata"))
 		}
 		a.metadata = withoutTimestamp(c.Metadata)
+		a.tags = j17.AgentTags(a.metadata)
 		a.Events = []Event{{Type: c.Type, Data: c.Data, Cause: -1}}
 		a.write()
 		return a, faults

@@ -77,6 +77,8 @@ type Event struct {
 	// JSON is Data as it is stored, and Metadata a compact object without the timestamp.
 	JSON     []byte
 	Metadata []byte
+	// Tags are those of the actor and the target.
+	Tags []string
 	// Cause is the number of the event that implied it, -1 for one of the command's own; Own is the number of the command's
 	// event at the beginning of the chain, and Depth the number of links between them.
 	Cause, Own, Depth int
@@ -302,7 +304,7 @@ func (s *scene) add(aggregateType string, id value.Value, eventTypeName string, 
 	cause := &s.Events[s.cause]
 	o := Event{
 		Key: j17.Key{Type: aggregateType, ID: half(id, cause.Key.Type, aggregateType)}, Type: eventTypeName, Spec: s.d.EventType(aggregateType, eventTypeName), Data: data,
-		Cause: s.cause, Own: cause.Own, Depth: cause.Depth + 1, At: at,
+		Tags: cause.Tags, Cause: s.cause, Own: cause.Own, Depth: cause.Depth + 1, At: at,
 	}
 	if o.Depth > s.MaxDepth {
 		return s.limit(&o, fmt.Sprintf("Implications are nested more than %d levels deep", s.MaxDepth), s.MaxDepth)

@@ -165,7 +165,7 @@ func (p *plan) write(events []decider.Event) {
 		if o.Key == p.key {
 			p.last = len(p.unit.Events)
 		}
-		p.unit.Events = append(p.unit.Events, store.NewEvent{Key: o.Key, Type: o.Type, Data: o.JSON, Metadata: o.Metadata})
+		p.unit.Events = append(p.unit.Events, store.NewEvent{Key: o.Key, Type: o.Type, Data: o.JSON, Metadata: o.Metadata, Tags: o.Tags})
 	}
 }
 

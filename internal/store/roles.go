@@ -68,6 +68,10 @@ type Feed interface {
 	// says of slow readers holds here too.
 	ReadFeed(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[*j17.Event, error]
 
+	// ReadTagged is ReadFeed for the events that have all of some tags. What it costs depends on the events that have the rarest
+	// of them, not on the feed. It is an *IndexingError while older events are not indexed yet.
+	ReadTagged(ctx context.Context, t j17.Tenant, tags []string, after j17.StreamID, limit int) iter.Seq2[*j17.Event, error]
+
 	// Changed returns up to limit tenants whose feeds have changed later than since, in the order of their last changes. What it
 	// costs does not depend on tenants that have not changed.
 	Changed(ctx context.Context, since uint64, limit int) ([]Change, error)

@@ -87,6 +87,9 @@ type NewEvent struct {
 	Metadata []byte
 	// Timestamp, if not 0, is kept instead of the unit's (import of history).
 	Timestamp int64
+	// Tags are what ReadTagged finds the event by, each once. One that begins with "actor:" or "target:" is a tag that
+	// j17.AgentTags makes of the metadata. An erased event has none.
+	Tags []string
 }
 
 // Assignment gives an owner a value of its own, once for all: an owner that has one keeps it. Values of counters follow
@@ -309,9 +312,25 @@ var (
 	ErrLimit = errors.New("store: limit exceeded")
 	// ErrInvalid: an argument has not the form that the types of this package ask for. Nothing was written.
 	ErrInvalid = errors.New("store: invalid argument")
+	// ErrIndexing: the index of tags is not complete yet. See IndexingError.
+	ErrIndexing = errors.New("store: the index of tags is being built, try again")
 	// ErrNotEmpty: an import found data.
 	ErrNotEmpty = errors.New("store: tenant is not empty")
 )
+
+// IndexingError is ErrIndexing with how much is done. The events of a folder that an older version has written are indexed in
+// the background.
+type IndexingError struct {
+	Done, Total uint64
+}
+
+// Error describes how far the index is.
+func (e *IndexingError) Error() string {
+	return ErrIndexing.Error() + ": " + strconv.FormatUint(e.Done, 10) + " of " + strconv.FormatUint(e.Total, 10) + " events are done"
+}
+
+// Unwrap returns ErrIndexing.
+func (e *IndexingError) Unwrap() error { return ErrIndexing }
 
 // CorruptionError reports stored data that contradicts itself. It is never served.
 type CorruptionError struct {

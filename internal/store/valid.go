@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,7 +23,9 @@ const (
 	MaxUnitEvents = 20_000
 	// MaxUnitAssignments is the number of assignments of one unit.
 	MaxUnitAssignments = 1000
-	// MaxUnitBytes bounds the events, the side values and the memo of one unit.
+	// MaxEventTags is the number of tags of one event.
+	MaxEventTags = 1024
+	// MaxUnitBytes bounds the events with their tags, the side values and the memo of one unit.
 	MaxUnitBytes = 64 << 20
 )
 
@@ -57,6 +60,9 @@ func (a *Append) Validate() error {
 			return fmt.Errorf("event %d: %w", i, err)
 		}
 		size += len(e.Type) + len(e.Data) + len(e.Metadata)
+		for _, tag := range e.Tags {
+			size += len(tag)
+		}
 	}
 	for i := range a.Side {
 		s := &a.Side[i]
@@ -104,6 +110,17 @@ func ValidKey(k j17.Key) error {
 func (e *NewEvent) validate() error {
 	if err := ValidKey(e.Key); err != nil {
 		return err
+	}
+	if len(e.Tags) > MaxEventTags {
+		return fmt.Errorf("%w: an event with %d tags, %d are allowed", ErrLimit, len(e.Tags), MaxEventTags)
+	}
+	for i, tag := range e.Tags {
+		if err := validName("tag", tag); err != nil {
+			return err
+		}
+		if slices.Contains(e.Tags[:i], tag) {
+			return fmt.Errorf("%w: the tag %q stands twice", ErrInvalid, tag)
+		}
 	}
 	return validContent(e.Type, e.Data, e.Metadata)
 }

@@ -61,6 +61,7 @@ func BenchmarkAppend(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			s := openBench(b)
 			data, metadata := payload()
+			tags := j17.AgentTags(metadata)
 			var next atomic.Int64
 			b.ReportAllocs()
 			before := cpuTime(b)
@@ -79,7 +80,7 @@ func BenchmarkAppend(b *testing.B) {
 							if c.streams == 1 {
 								id = "global"
 							}
-							unit.Events[i] = store.NewEvent{Key: j17.Key{Type: "order", ID: id}, Type: "was_placed", Data: data, Metadata: metadata}
+							unit.Events[i] = store.NewEvent{Key: j17.Key{Type: "order", ID: id}, Type: "was_placed", Data: data, Metadata: metadata, Tags: tags}
 						}
 						if _, err := s.Append(b.Context(), benchTenant, []store.Append{unit}); err != nil {
 							b.Error(err)

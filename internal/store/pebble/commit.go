@@ -206,6 +206,8 @@ type batch struct {
 	key2   []byte
 	value  []byte
 	run    feedRun
+	tags   tagRun
+	own    []byte
 	unit   []*stagedHead
 	sides  []*stagedItem
 	assign []stagedAssignment

@@ -100,6 +100,7 @@ func checkExport(t *testing.T, text string) {
 			Key      string
 			Stream   json.RawMessage
 			Leaf     string
+			Tags     []string
 			Item     any
 			Command  any
 		}
@@ -134,6 +135,7 @@ func checkExport(t *testing.T, text string) {
 			got.Streams++
 		case l.Leaf != "":
 			kept = l.Leaf
+		case l.Tags != nil:
 		case l.Item != nil:
 			got.Items++
 		case l.Command != nil:

@@ -18,13 +18,15 @@ import (
 )
 
 // exportFormat is the version of the lines below, which docs/storage-format.md describes.
-const exportFormat = 1
+// Format 1 has no tags.
+const exportFormat = 2
 
 // exportLine is every line of an export but the events: exactly one member is set.
 type exportLine struct {
 	Tenant  *tenantLine  `json:"tenant,omitempty"`
 	Stream  *streamLine  `json:"stream,omitempty"`
 	Leaf    string       `json:"leaf,omitempty"`
+	Tags    []string     `json:"tags,omitempty"`
 	Item    *itemLine    `json:"item,omitempty"`
 	Command *commandLine `json:"command,omitempty"`
 	End     *endLine     `json:"end,omitempty"`
@@ -244,7 +246,7 @@ func (x *exporter) stream(events *pebble.Iterator, stream, headRecord []byte) er
 		if err != nil {
 			return corruption(err, "%s version %d of tenant %s", key, version, x.name)
 		}
-		chain = link(chain, record.leaf())
+		chain = j17.Link(chain, record.leaf())
 		if err := x.event(&record); err != nil {
 			return err
 		}
@@ -264,6 +266,15 @@ func (x *exporter) stream(events *pebble.Iterator, stream, headRecord []byte) er
 func (x *exporter) event(record *eventRecord) error {
 	if record.kept != nil {
 		if err := x.line(&exportLine{Leaf: hex.EncodeToString(record.kept)}); err != nil {
+			return err
+		}
+	}
+	tags, err := record.ownTags()
+	if err != nil {
+		return corruption(err, "the tags of an event of tenant %s", x.name)
+	}
+	if len(tags) > 0 {
+		if err := x.line(&exportLine{Tags: tags}); err != nil {
 			return err
 		}
 	}

@@ -80,13 +80,16 @@ func (s *Store) ReadFeed(
 	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
 ) iter.Seq2[*j17.Event, error] {
 	return sequence(func(yield func(*j17.Event) bool) error {
-		return s.readFeed(ctx, t, after, limit, yield)
+		return s.readPages(ctx, t, after, limit, yield, func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error {
+			return p.feed(r, from, limit, names)
+		})
 	})
 }
 
-// readFeed reads page by page, like readStream.
-func (s *Store) readFeed(
-	ctx context.Context, t j17.Tenant, position j17.StreamID, limit int, yield func(*j17.Event) bool,
+// readPages hands out what fill copies of a feed, page by page, like readStream.
+func (s *Store) readPages(
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int, yield func(*j17.Event) bool,
+	fill func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error,
 ) error {
 	r, err := s.read(t)
 	if err != nil {
@@ -101,40 +104,40 @@ func (s *Store) readFeed(
 	defer s.pages.put(p)
 	var c eventCursor
 	var aggregates typeNames
-	n := 0
-	for {
-		if err := s.fillPage(p, t, number, func(r reader) error { return p.feed(r, position, limit-n, &aggregates) }); err != nil {
+	n, from := 0, after.Next()
+	for more := true; more; {
+		if err := s.fillPage(p, t, number, func(r reader) error { return fill(r, p, from, limit-n, &aggregates) }); err != nil {
 			return err
 		}
-		if len(p.entries) == 0 {
-			return nil
+		if err := s.interrupted(ctx, 0); err != nil {
+			return err
 		}
-		last := !p.full
+		more = p.full
 		for _, entry := range p.entries {
 			if s.rewrites.Load() != p.rewrites {
-				last = false
-				break
+				more, p.reached = true, j17.StreamID{}
+				break // what stands in the page may have been erased
 			}
-			n++
-			if err := s.interrupted(ctx, uint64(n)); err != nil { //nolint:gosec // counts from 1
+			if err := s.interrupted(ctx, uint64(n)+1); err != nil {
 				return err
 			}
 			c.event.Key, c.keyLen = entry.key, len(entry.key.Type)+len(":")+len(entry.key.ID)
 			if err := c.load(p, &entry); err != nil {
-				return corruption(err, "the feed of tenant %s after %s", t, position)
+				return corruption(err, "the feed of tenant %s at %s", t, entry.id)
 			}
 			if c.event.StreamID != entry.id {
 				return corruption(fmt.Errorf("the entry %s refers to an event of another position, %s", entry.id, c.event.StreamID), "the feed of tenant %s", t)
 			}
-			position = entry.id
+			n, from = n+1, entry.id.Next()
 			if !yield(&c.event) || n == limit {
 				return nil
 			}
 		}
-		if last {
-			return nil
+		if !p.reached.IsZero() {
+			from = p.reached
 		}
 	}
+	return nil
 }
 
 // AwaitFeed blocks until the feed has grown. See store.Store.

@@ -112,10 +112,13 @@ type importer struct {
 	state tenantState
 	count counts
 	// The stream that is being read.
-	key   j17.Key
-	head  store.Head
-	want  store.Head
-	kept  []byte
+	key  j17.Key
+	head store.Head
+	want store.Head
+	kept []byte
+	// tags are those of the next event that its metadata do not tell.
+	tags  []string
+	run   tagRun
 	lines lineKind
 	// latest and latestTime are the greatest position and timestamp of all events so far.
 	latest     j17.StreamID
@@ -272,6 +275,8 @@ func (m *importer) line(line []byte) error {
 		return m.stream(l.Stream)
 	case l.Leaf != "":
 		return m.leaf(l.Leaf)
+	case l.Tags != nil:
+		return m.ownTags(l.Tags)
 	case l.Item != nil:
 		return m.item(l.Item)
 	case l.Command != nil:
@@ -289,7 +294,7 @@ func (m *importer) hash(line []byte) {
 
 // enter checks that a line may stand where it stands: parts come in their order, and streams are whole.
 func (m *importer) enter(part lineKind) error {
-	if part < m.lines || (m.lines == atStart && part != atStreams) || m.head.Length != m.want.Length || m.kept != nil {
+	if part < m.lines || (m.lines == atStart && part != atStreams) || m.head.Length != m.want.Length || m.kept != nil || m.tags != nil {
 		return errors.New("the line does not belong here")
 	}
 	if part != m.lines {
@@ -312,8 +317,8 @@ func (m *importer) tenant(l *tenantLine) error {
 	if m.lines != atStart {
 		return errors.New("the line does not belong here")
 	}
-	if l.Format != exportFormat {
-		return fmt.Errorf("the export has format %d, and this version of j17 knows only format %d: use a newer j17",
+	if l.Format < 1 || l.Format > exportFormat {
+		return fmt.Errorf("the export has format %d, and this version of j17 knows formats up to %d: use a newer j17",
 			l.Format, exportFormat)
 	}
 	var err error
@@ -358,12 +363,25 @@ func parseHash(s string) (h [hashBytes]byte, err error) {
 }
 
 func (m *importer) leaf(s string) error {
-	if m.head.Length == m.want.Length || m.kept != nil {
+	if m.head.Length == m.want.Length || m.kept != nil || m.tags != nil {
 		return errors.New("the line does not belong here")
 	}
 	h, err := parseHash(s)
 	m.kept = h[:]
 	return err
+}
+
+func (m *importer) ownTags(tags []string) error {
+	if m.head.Length == m.want.Length || m.kept != nil || m.tags != nil {
+		return errors.New("the line does not belong here")
+	}
+	m.tags = tags
+	for _, tag := range tags {
+		if told(tag) {
+			return fmt.Errorf("the tag %q is one that metadata tell", tag)
+		}
+	}
+	return nil
 }
 
 func (m *importer) event(line []byte) error {
@@ -381,20 +399,29 @@ func (m *importer) event(line []byte) error {
 	if e.Timestamp > m.state.lastTime {
 		return errors.New("the timestamp is later than the latest one")
 	}
-	if err := (&store.Append{Events: []store.NewEvent{{Key: m.key, Type: e.Type, Data: e.Data, Metadata: metadata}}}).Validate(); err != nil {
+	if err := (&store.Append{Events: []store.NewEvent{{Key: m.key, Type: e.Type, Data: e.Data, Metadata: metadata, Tags: m.tags}}}).Validate(); err != nil {
 		return err
 	}
 	if m.latest.Compare(e.StreamID) < 0 {
 		m.latest = e.StreamID
 	}
+	if m.count.Events == 0 {
+		m.latestTime = e.Timestamp
+	}
 	m.latestTime = max(m.latestTime, e.Timestamp)
-	value := appendEventRecord(nil, e.StreamID, m.key, e.Type, e.Data, metadata, e.Timestamp, m.kept)
+	value := appendEventRecord(nil, e.StreamID, m.key, e.Type, e.Data, metadata, e.Timestamp, m.kept, appendTags(nil, m.tags))
 	var record eventRecord
 	if err := record.parse(value); err != nil {
 		return err
 	}
-	m.kept = nil
-	h.Chain = link(h.Chain, record.leaf())
+	tags, err := record.allTags()
+	if err != nil {
+		return err
+	}
+	m.run.add(tags)
+	m.run.write(m.writes, nil, m.number, e.StreamID)
+	m.kept, m.tags = nil, nil
+	h.Chain = j17.Link(h.Chain, record.leaf())
 	h.Length++
 	h.Last, h.LastTime = e.StreamID, e.Timestamp
 	if h.Length == 1 {

@@ -20,6 +20,8 @@ const (
 	kindDue     = 'd'
 	kindExpiry  = 'x'
 	kindCommand = 'c'
+	kindTag     = 'g'
+	kindBuild   = 'b'
 )
 
 // The kinds of keys of tenant number 0, which holds what belongs to the store itself.
@@ -40,6 +42,8 @@ const (
 	versionSuffix = 8
 	// timeBytes is the length of a time in a key.
 	timeBytes = 8
+	// positionBytes is the length of a position in a key.
+	positionBytes = 12
 )
 
 func appendPrefix(dst []byte, tenant uint32, kind byte) []byte {
@@ -76,9 +80,7 @@ func appendEventKey(dst []byte, tenant uint32, key j17.Key, version uint64) []by
 }
 
 func appendFeedKey(dst []byte, tenant uint32, id j17.StreamID) []byte {
-	dst = appendPrefix(dst, tenant, kindFeed)
-	dst = binary.BigEndian.AppendUint64(dst, uint64(id.Ms))
-	return binary.BigEndian.AppendUint32(dst, id.Seq)
+	return appendPosition(appendPrefix(dst, tenant, kindFeed), id)
 }
 
 // feedPosition returns the position that a feed key names.
@@ -92,6 +94,17 @@ func feedPosition(key []byte) (j17.StreamID, bool) {
 		return j17.StreamID{}, false
 	}
 	return j17.StreamID{Ms: int64(ms), Seq: binary.BigEndian.Uint32(key[8:])}, true
+}
+
+// tagID stands for a tag in keys: the first bytes of its SHA-256, so that long tags cost no more than short ones.
+type tagID [16]byte
+
+func appendTagPrefix(dst []byte, tenant uint32, id tagID) []byte {
+	return append(appendPrefix(dst, tenant, kindTag), id[:]...)
+}
+
+func appendTagKey(dst []byte, tenant uint32, id tagID, last j17.StreamID) []byte {
+	return appendPosition(appendTagPrefix(dst, tenant, id), last)
 }
 
 func appendSpace(dst []byte, tenant uint32, kind byte, space store.Space) []byte {

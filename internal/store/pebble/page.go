@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/cockroachdb/pebble/v2"
+
 	"j17"
 	"j17/internal/store"
 )
@@ -21,6 +23,8 @@ type page struct {
 	entries []pageEntry
 	// full tells that there may be more after the last entry.
 	full bool
+	// reached, if not zero, is how far was looked beyond the last entry: the next page begins there.
+	reached j17.StreamID
 	// rewrites is how often events had been rewritten before the page was filled.
 	rewrites uint64
 }
@@ -53,7 +57,7 @@ func (p *pages) put(free *page) {
 // fillPage fills a page from the present view. A tenant that was removed since its iteration began, or has given its name to
 // another one, is ErrNotFound.
 func (s *Store) fillPage(p *page, t j17.Tenant, number uint32, fill func(reader) error) error {
-	p.values, p.entries, p.full = p.values[:0], p.entries[:0], false
+	p.values, p.entries, p.full, p.reached = p.values[:0], p.entries[:0], false, j17.StreamID{}
 	// First the count, then the view: a rewrite that the view does not have is one that the count does not have either.
 	p.rewrites = s.rewrites.Load()
 	r, err := s.read(t)
@@ -122,61 +126,125 @@ func (c *eventCursor) load(p *page, entry *pageEntry) error {
 	return c.record.fill(p.values[entry.start:entry.end:entry.end], c.keyLen, &c.types, &c.event)
 }
 
-// feed copies up to limit events that stand after a position in the feed.
-func (p *page) feed(r reader, position j17.StreamID, limit int, names *typeNames) (err error) {
-	feed, err := r.iterate(appendFeedKey(nil, r.tenant, position.Next()), after(appendPrefix(nil, r.tenant, kindFeed)))
+// feed copies up to limit events of the feed from a position on.
+func (p *page) feed(r reader, from j17.StreamID, limit int, names *typeNames) (err error) {
+	l, err := newLookup(r.snapshot, r.tenant, names)
 	if err != nil {
 		return err
 	}
-	defer closeIter(feed, &err, "the feed")
-	events, err := r.iterate(appendPrefix(nil, r.tenant, kindEvent), after(appendPrefix(nil, r.tenant, kindEvent)))
-	if err != nil {
-		return err
-	}
-	defer closeIter(events, &err, "events")
-	at := position
-	fault := func(err error) error {
-		return corruption(err, "the feed of tenant number %d after %s", r.tenant, at)
-	}
-	eventKey := appendPrefix(nil, r.tenant, kindEvent)
-	var run [][]byte
-	for ok := feed.First(); ok; ok = feed.Next() {
-		last, known := feedPosition(feed.Key())
-		value, err := feed.ValueAndErr()
-		if err == nil {
-			run, err = references(run[:0], value)
-		}
-		if err == nil && !known {
-			err = errFormat
-		}
+	defer l.close(&err)
+	for ok := l.feed.SeekGE(appendFeedKey(nil, r.tenant, from)); ok; ok = l.feed.Next() {
+		last, err := l.open()
 		if err != nil {
-			return fault(err)
+			return l.fault(err, from)
 		}
-		for i, reference := range run {
-			id := ahead(last, len(run)-1-i)
-			if id.Compare(position) <= 0 {
+		for i := range l.run {
+			id := ahead(last, len(l.run)-1-i)
+			if id.Compare(from) < 0 {
 				continue
 			}
-			entry, err := parseReference(reference, names)
+			more, err := l.event(p, i, id)
 			if err != nil {
-				return fault(err)
+				return l.fault(err, from)
 			}
-			entry.id = id
-			eventKey = append(eventKey[:tenantPrefix+1], reference...)
-			if !events.SeekGE(eventKey) || !bytes.Equal(events.Key(), eventKey) {
-				return fault(errors.Join(errGap, events.Error()))
-			}
-			v, err := events.ValueAndErr()
-			if err != nil {
-				return fault(err)
-			}
-			if !p.add(entry, v) || len(p.entries) == limit {
+			if !more || len(p.entries) == limit {
 				return nil
 			}
-			at = id
+			from = id
 		}
 	}
 	return nil
+}
+
+// lookup finds the events that entries of the feed refer to.
+type lookup struct {
+	tenant       uint32
+	feed, events *pebble.Iterator
+	key          []byte
+	// run holds the references of the entry that feed stands at.
+	run   [][]byte
+	names *typeNames
+}
+
+// newLookup opens a feed, which must be closed.
+func newLookup(from pebble.Reader, tenant uint32, names *typeNames) (*lookup, error) {
+	prefix := appendPrefix(nil, tenant, kindFeed)
+	feed, err := newIter(from, prefix, after(prefix))
+	if err != nil {
+		return nil, err
+	}
+	prefix = appendPrefix(nil, tenant, kindEvent)
+	events, err := newIter(from, prefix, after(prefix))
+	if err != nil {
+		return nil, errors.Join(err, feed.Close())
+	}
+	return &lookup{tenant: tenant, feed: feed, events: events, key: prefix, names: names}, nil
+}
+
+func (l *lookup) close(err *error) {
+	closeIter(l.feed, err, "the feed")
+	closeIter(l.events, err, "events")
+}
+
+func (l *lookup) fault(err error, at j17.StreamID) error {
+	return corruption(err, "the feed of tenant number %d at %s", l.tenant, at)
+}
+
+// open fills l.run with the references of the entry that the feed stands at, and returns the position of the last one.
+func (l *lookup) open() (j17.StreamID, error) {
+	last, ok := feedPosition(l.feed.Key())
+	value, err := l.feed.ValueAndErr()
+	if err == nil {
+		l.run, err = references(l.run[:0], value)
+	}
+	if err == nil && !ok {
+		err = errFormat
+	}
+	return last, err
+}
+
+// event copies the nth event of the run. It reports whether there is room for more.
+func (l *lookup) event(p *page, n int, id j17.StreamID) (bool, error) {
+	entry, err := parseReference(l.run[n], l.names)
+	if err != nil {
+		return false, err
+	}
+	entry.id = id
+	v, err := l.find(n)
+	if err != nil {
+		return false, err
+	}
+	return p.add(entry, v), nil
+}
+
+// find returns the value of the nth event of the run.
+func (l *lookup) find(n int) ([]byte, error) {
+	l.key = append(l.key[:tenantPrefix+1], l.run[n]...)
+	if !l.events.SeekGE(l.key) || !bytes.Equal(l.events.Key(), l.key) {
+		return nil, errors.Join(errGap, l.events.Error())
+	}
+	return l.events.ValueAndErr()
+}
+
+// copy copies the event at a position, which must be there. It reports whether there is room for more.
+func (l *lookup) copy(p *page, at j17.StreamID) (bool, error) {
+	if !l.feed.SeekGE(appendFeedKey(nil, l.tenant, at)) {
+		return false, l.fault(errors.Join(errGap, l.feed.Error()), at)
+	}
+	last, err := l.open()
+	if err != nil {
+		return false, l.fault(err, at)
+	}
+	for i := range l.run {
+		if ahead(last, len(l.run)-1-i) == at {
+			more, err := l.event(p, i, at)
+			if err != nil {
+				err = l.fault(err, at)
+			}
+			return more, err
+		}
+	}
+	return false, l.fault(errGap, at)
 }
 
 // parseReference returns what a reference of the feed names.

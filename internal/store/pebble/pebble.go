@@ -49,9 +49,9 @@ type Options struct {
 }
 
 const (
-	// formatVersion is the version of keys and values. Version 1, whose feed has an entry for each event, is read as it
-	// is, and goes on with this one.
-	formatVersion = 2
+	// formatVersion is the version of keys and values. Version 1 has an entry in the feed for each event, versions 1 and 2 have no
+	// index of tags and no numbers of changes: see upgrade.
+	formatVersion = 3
 	// engineFormat is the version of Pebble's files. It is fixed, so that a newer library does not change a folder
 	// that an older program must still be able to open.
 	engineFormat = pebble.FormatTableFormatV6
@@ -85,6 +85,8 @@ type Store struct {
 	nextNumber uint32
 	// nextChange is the number of the latest change of a feed. Only the committer uses it.
 	nextChange uint64
+	// builds are the tenants whose older events are to be indexed.
+	builds []j17.Tenant
 
 	// rewrites counts how often events were rewritten. It grows when the new content can be seen, before Rewrite returns.
 	rewrites atomic.Uint64
@@ -189,6 +191,7 @@ func Open(o Options) (*Store, error) {
 	go s.commitLoop()
 	s.background.Go(s.sweepLoop)
 	s.background.Go(s.markLoop)
+	s.background.Go(func() { s.buildLoop(s.builds) })
 	return s, nil
 }
 
@@ -277,7 +280,8 @@ func (s *Store) engineOptions(o Options) *pebble.Options {
 
 // load reads what the store must know before the first call, and ends what the last run has begun.
 func (s *Store) load() error {
-	if err := s.checkFormat(); err != nil {
+	version, err := s.checkFormat()
+	if err != nil {
 		return err
 	}
 	if err := s.dropPending(); err != nil {
@@ -291,24 +295,28 @@ func (s *Store) load() error {
 	if err := s.loadTenants(); err != nil {
 		return err
 	}
+	if version < formatVersion {
+		if err := s.upgrade(); err != nil {
+			return fmt.Errorf("bring the folder to format %d: %w", formatVersion, err)
+		}
+	}
+	if err := s.loadChanges(); err != nil {
+		return err
+	}
+	if s.builds, err = s.findBuilds(); err != nil {
+		return err
+	}
 	return s.disk.marks.checkTotals(s.totals())
 }
 
-// checkFormat refuses a folder of a newer version and marks a new or an older one.
-func (s *Store) checkFormat() error {
-	key := appendPrefix(nil, storeNumber, kindFormat)
-	version, err := s.getNumber(key)
-	switch {
-	case err != nil:
-		return err
-	case version > formatVersion:
-		return fmt.Errorf("it has the storage format %d, and this version of j17 knows only format %d: use a newer j17",
+// checkFormat returns the version of the folder, 0 for a new one, and refuses a newer one.
+func (s *Store) checkFormat() (uint32, error) {
+	version, err := s.getNumber(appendPrefix(nil, storeNumber, kindFormat))
+	if err == nil && version > formatVersion {
+		err = fmt.Errorf("it has the storage format %d, and this version of j17 knows only format %d: use a newer j17",
 			version, formatVersion)
-	case version < formatVersion:
-		return s.db.Set(key, appendNumber(nil, formatVersion), pebble.Sync)
-	default:
-		return nil
 	}
+	return version, err
 }
 
 // Status tells what is accepted and how much room there is. See store.Store.

@@ -189,7 +189,7 @@ func (r *eventRecord) fill(v []byte, keyLen int, types *typeNames, e *j17.Event)
 		return err
 	}
 	e.StreamID, e.Timestamp, e.Type = r.id, r.timestamp, types.name(typ)
-	e.Raw = slices.Clip(r.raw)
+	e.Raw, e.Kept = slices.Clip(r.raw), r.kept
 	e.Data, e.Metadata = r.layout.DataOf(r.raw), r.layout.MetadataOf(r.raw)
 	return nil
 }

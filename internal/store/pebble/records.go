@@ -22,11 +22,13 @@ var (
 	errFormat = errors.New("the record has an unknown format")
 )
 
-// An event's value is a header, a zero byte and the canonical bytes. The zero byte is the one that RFC 6962 puts
+// An event's value is a header, a zero byte and the canonical bytes. An erased one keeps a leaf hash after the header, one with tags
+// that its metadata do not tell has them there: the length of all, and each with its length before it. The zero byte is the one that RFC 6962 puts
 // before a leaf, so that the leaf hash is that of the end of the value as it stands.
 const (
 	eventHeader   = 1 + 1 + 8 + 4 + 8 + 4 + 4
 	flagRewritten = 1
+	flagTagged    = 2
 
 	dataMember     = `,"data":`
 	metadataMember = `,"metadata":`
@@ -42,6 +44,8 @@ type eventRecord struct {
 	layout    j17.Layout
 	// kept is the leaf hash of the event that a rewritten one replaced, nil for others.
 	kept []byte
+	// tags are those that the metadata do not tell, in their stored form.
+	tags []byte
 	// raw is the canonical bytes; leafInput is raw with the zero byte before it.
 	raw       []byte
 	leafInput []byte
@@ -49,18 +53,24 @@ type eventRecord struct {
 
 // appendEventRecord appends the value of an event to dst. kept is nil unless the event replaces another one.
 func appendEventRecord(
-	dst []byte, id j17.StreamID, key j17.Key, typ string, data, metadata []byte, timestamp int64, kept []byte,
+	dst []byte, id j17.StreamID, key j17.Key, typ string, data, metadata []byte, timestamp int64, kept, tags []byte,
 ) []byte {
 	start := len(dst)
 	var header [eventHeader]byte
 	dst = append(dst, header[:]...)
 	dst = append(dst, kept...)
+	if len(tags) > 0 {
+		dst = append(binary.AppendUvarint(dst, uint64(len(tags))), tags...)
+	}
 	dst = append(dst, 0)
 	dst, layout := j17.AppendEvent(dst, id, key, typ, data, metadata, timestamp)
 	h := dst[start:]
 	h[0] = recordFormat
 	if kept != nil {
-		h[1] = flagRewritten
+		h[1] |= flagRewritten
+	}
+	if len(tags) > 0 {
+		h[1] |= flagTagged
 	}
 	binary.BigEndian.PutUint64(h[2:], uint64(id.Ms))
 	binary.BigEndian.PutUint32(h[10:], id.Seq)
@@ -70,12 +80,22 @@ func appendEventRecord(
 	return dst
 }
 
+// leafOffset returns where the input of the leaf hash begins in the value of an event that is not erased, whose tags take so many
+// bytes.
+func leafOffset(tags int) int {
+	if tags == 0 {
+		return eventHeader
+	}
+	var length [binary.MaxVarintLen64]byte
+	return eventHeader + binary.PutUvarint(length[:], uint64(tags)) + tags
+}
+
 // parse reads an event's value and checks that the header and the canonical bytes fit each other.
 func (r *eventRecord) parse(v []byte) error {
 	if len(v) <= eventHeader {
 		return errShort
 	}
-	if v[0] != recordFormat || v[1] > flagRewritten {
+	if v[0] != recordFormat || v[1] > flagRewritten|flagTagged {
 		return errFormat
 	}
 	ms := binary.BigEndian.Uint64(v[2:])
@@ -85,13 +105,20 @@ func (r *eventRecord) parse(v []byte) error {
 	r.id = j17.StreamID{Ms: int64(ms), Seq: binary.BigEndian.Uint32(v[10:])}
 	r.timestamp = int64(binary.BigEndian.Uint64(v[14:]))
 	r.layout = j17.Layout{Data: int(binary.BigEndian.Uint32(v[22:])), Metadata: int(binary.BigEndian.Uint32(v[26:]))}
-	r.kept = nil
+	r.kept, r.tags = nil, nil
 	rest := v[eventHeader:]
-	if v[1] == flagRewritten {
+	if v[1]&flagRewritten != 0 {
 		if len(rest) <= hashBytes {
 			return errShort
 		}
 		r.kept, rest = rest[:hashBytes], rest[hashBytes:]
+	}
+	if v[1]&flagTagged != 0 {
+		n, width := binary.Uvarint(rest)
+		if width <= 0 || n >= uint64(len(rest)-width) {
+			return errShort
+		}
+		r.tags, rest = rest[width:width+int(n)], rest[width+int(n):]
 	}
 	if rest[0] != 0 {
 		return errFormat
@@ -132,14 +159,6 @@ func (r *eventRecord) leaf() [hashBytes]byte {
 		return [hashBytes]byte(r.kept)
 	}
 	return sha256.Sum256(r.leafInput)
-}
-
-// link returns the chain hash that follows chain when leaf is added.
-func link(chain, leaf [hashBytes]byte) [hashBytes]byte {
-	var in [2 * hashBytes]byte
-	copy(in[:], chain[:])
-	copy(in[hashBytes:], leaf[:])
-	return sha256.Sum256(in[:])
 }
 
 const headRecordBytes = 1 + 8 + hashBytes + 8 + 4 + 8 + 8

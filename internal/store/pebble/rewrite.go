@@ -35,6 +35,7 @@ func (s *Store) Rewrite(ctx context.Context, t j17.Tenant, key j17.Key, events [
 
 func (b *batch) rewrite(t *tenant, key j17.Key, events []store.Rewritten) error {
 	b.rewritten = true
+	untagged := map[string]uint64{}
 	for i := range events {
 		e := &events[i]
 		var old eventRecord
@@ -48,9 +49,12 @@ func (b *batch) rewrite(t *tenant, key j17.Key, events []store.Rewritten) error 
 		case err != nil:
 			return corruption(err, "%s version %d of tenant %s", key, e.Version, t.name)
 		}
+		if err := b.untag(t, &old, untagged); err != nil {
+			return corruption(err, "the tags of %s version %d of tenant %s", key, e.Version, t.name)
+		}
 		leaf := old.leaf()
 		b.put(appendEventKey(b.key[:0], t.nextNumber, key, e.Version),
-			appendEventRecord(b.value[:0], old.id, key, e.Type, e.Data, e.Metadata, old.timestamp, leaf[:]))
+			appendEventRecord(b.value[:0], old.id, key, e.Type, e.Data, e.Metadata, old.timestamp, leaf[:], nil))
 	}
 	return nil
 }

@@ -290,8 +290,9 @@ func (b *batch) stageEvents(t *tenant, u *store.Append, r *store.Result) {
 			timestamp = e.Timestamp
 		}
 		h := b.unit[i]
-		b.value = appendEventRecord(b.value[:0], id, e.Key, e.Type, e.Data, e.Metadata, timestamp, nil)
-		h.Chain = link(h.Chain, sha256.Sum256(b.value[eventHeader:]))
+		b.own = appendTags(b.own[:0], e.Tags)
+		b.value = appendEventRecord(b.value[:0], id, e.Key, e.Type, e.Data, e.Metadata, timestamp, nil, b.own)
+		h.Chain = j17.Link(h.Chain, sha256.Sum256(b.value[leafOffset(len(b.own)):]))
 		h.Length++
 		if h.Length == 1 {
 			h.FirstTime = timestamp
@@ -304,9 +305,11 @@ func (b *batch) stageEvents(t *tenant, u *store.Append, r *store.Result) {
 		b.key = appendEventKey(b.key[:0], t.nextNumber, e.Key, h.Length)
 		must(b.writes.Set(b.key, b.value, nil))
 		b.run.add(b.key)
+		b.tags.add(e.Tags)
 		if i == len(u.Events)-1 || b.run.n == maxRun {
 			b.key2 = appendFeedKey(b.key2[:0], t.nextNumber, id)
 			must(b.writes.Set(b.key2, b.run.take(), nil))
+			b.key2 = b.tags.write(b.writes, b.key2, t.nextNumber, id)
 		}
 
 		b.ids = append(b.ids, id)

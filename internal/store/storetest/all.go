@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -128,6 +129,89 @@ func testDueAwaited(s *suite) {
 	cancel()
 	if err := <-woken; !errors.Is(err, context.Canceled) {
 		t.Fatalf("a wait that was given up: %v", err)
+	}
+}
+
+// testTagged reads by tags what single events, long units and erased events have.
+func testTagged(s *suite) {
+	t := s.t
+	f := s.fixture(t)
+	tagged := func(data int, tags ...string) store.NewEvent {
+		e := event(order(fmt.Sprint(data%5)), fmt.Sprint(data))
+		e.Tags = tags
+		return e
+	}
+	var unit []store.NewEvent
+	for n := range 200 {
+		tags := []string{"all"}
+		if n%3 == 0 {
+			tags = append(tags, "third")
+		}
+		if n%70 == 69 {
+			tags = append(tags, "rare", strings.Repeat("long", 200))
+		}
+		unit = append(unit, tagged(n, tags...))
+	}
+	r := commit(t, f, tenant, store.Append{Events: unit})
+	commit(t, f, tenant, store.Append{Events: []store.NewEvent{tagged(200), tagged(201, "third")}})
+	commit(t, f, tenant, store.Append{Events: []store.NewEvent{tagged(202, "rare", "all")}})
+	commit(t, f, other, store.Append{Events: []store.NewEvent{tagged(0, "rare", "all")}})
+	check := func(want []int, after j17.StreamID, limit int, tags ...string) {
+		t.Helper()
+		var got []int
+		for _, e := range readTagged(t, f, tenant, after, limit, tags...) {
+			n, err := strconv.Atoi(e.Data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, n)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q after %s: %v, want %v", tags, after, got, want)
+		}
+	}
+	for _, reopen := range []bool{false, true} {
+		if reopen {
+			f.reopen(t, t)
+		}
+		none := j17.StreamID{}
+		check([]int{69, 139, 202}, none, everything, "rare")
+		check([]int{69, 139, 202}, none, everything, "all", "rare")
+		check([]int{69}, none, everything, "rare", "third")
+		check([]int{69, 139}, none, 2, "rare", "all")
+		check([]int{139, 202}, r.IDs[69], everything, "rare")
+		check([]int{69, 139, 202}, r.IDs[68], everything, "rare")
+		check([]int{195, 198, 201}, r.IDs[192], everything, "third")
+		check([]int{69, 139}, none, everything, strings.Repeat("long", 200))
+		check(nil, none, everything, "rar")
+		check(nil, none, 0, "rare")
+	}
+	// An erased event has no tags any more; its neighbours keep theirs.
+	erased := store.Rewritten{Version: 14, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)}
+	if err := f.Rewrite(t.Context(), tenant, order("4"), []store.Rewritten{erased}); err != nil {
+		t.Fatal(err)
+	}
+	check([]int{139, 202}, j17.StreamID{}, everything, "rare")
+	check([]int{66, 72, 75}, r.IDs[65], 3, "third")
+	copied := export(t, f, tenant)
+	if err := f.ImportTenant(t.Context(), "copy", strings.NewReader(copied)); err != nil {
+		t.Fatal(err)
+	}
+	if got := readTagged(t, f, "copy", j17.StreamID{}, everything, "rare"); len(got) != 2 {
+		t.Errorf("an import has %d of 2 tagged events", len(got))
+	}
+	for what, tags := range map[string][]string{"no tag": nil} {
+		for _, err := range f.ReadTagged(t.Context(), tenant, tags, j17.StreamID{}, 1) {
+			if !errors.Is(err, store.ErrInvalid) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	}
+	for what, tags := range map[string][]string{"empty": {""}, "twice": {"a", "a"}, "too many": make([]string, store.MaxEventTags+1)} {
+		_, err := f.Append(t.Context(), tenant, []store.Append{{Events: []store.NewEvent{tagged(1, tags...)}}})
+		if !errors.Is(err, store.ErrInvalid) && !errors.Is(err, store.ErrLimit) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }
 

@@ -83,6 +83,12 @@ func (h *history) newEvent(rt *rapid.T) store.NewEvent {
 		Data:     []byte(contents().Draw(rt, "data")),
 		Metadata: []byte(rapid.SampledFrom([]string{`{}`, `{"actor":{"type":"user","id":"u"}}`}).Draw(rt, "metadata")),
 	}
+	e.Tags = j17.AgentTags(e.Metadata)
+	for _, tag := range []string{"sku:A", "sku:B", "ü"} {
+		if rapid.Bool().Draw(rt, "tagged") {
+			e.Tags = append(e.Tags, tag)
+		}
+	}
 	if rapid.IntRange(0, 9).Draw(rt, "own timestamp") == 0 {
 		e.Timestamp = int64(rapid.IntRange(-50, 2000).Draw(rt, "timestamp"))
 	}
@@ -396,6 +402,14 @@ func (h *history) checkTenant(rt *rapid.T, name j17.Tenant, tn *modelTenant, now
 				rt.Fatalf("items of %s (-want +got):\n%s", name, cmp.Diff(want, items))
 			}
 		}
+	}
+	tags := [][]string{{"sku:A"}, {"ü", "actor:user:u"}, {"sku:B", "sku:A", "ü"}, {"none", "sku:A"}}[h.steps%4]
+	var after j17.StreamID
+	if len(tn.feed) > 0 && h.steps%2 == 0 {
+		after = tn.feed[h.steps%len(tn.feed)].ID
+	}
+	if diff := cmp.Diff(tn.tagged(tags, after), readTagged(rt, h.f, name, after, everything, tags...)); diff != "" {
+		rt.Fatalf("events of %s with the tags %q (-want +got):\n%s", name, tags, diff)
 	}
 	for id := range byte(8) {
 		r, err := h.f.Command(rt.Context(), name, store.CommandID{id})

@@ -25,6 +25,7 @@ type modelTenant struct {
 	items    map[itemKey]store.Item
 	commands map[store.CommandID]modelCommand
 	revs     map[uint64]bool
+	tags     map[j17.StreamID][]string
 	lastTime int64
 	// written tells that the tenant holds something, or did.
 	written bool
@@ -44,7 +45,7 @@ func (m model) tenant(name j17.Tenant) *modelTenant {
 	if m[name] == nil {
 		m[name] = &modelTenant{
 			streams: map[j17.Key][]record{}, chains: map[j17.Key][32]byte{}, items: map[itemKey]store.Item{},
-			commands: map[store.CommandID]modelCommand{}, revs: map[uint64]bool{},
+			commands: map[store.CommandID]modelCommand{}, revs: map[uint64]bool{}, tags: map[j17.StreamID][]string{},
 		}
 	}
 	return m[name]
@@ -54,7 +55,7 @@ func (m model) tenant(name j17.Tenant) *modelTenant {
 func (t *modelTenant) clone() *modelTenant {
 	c := *t
 	c.streams, c.chains, c.items = maps.Clone(t.streams), maps.Clone(t.chains), maps.Clone(t.items)
-	c.commands, c.revs = maps.Clone(t.commands), maps.Clone(t.revs)
+	c.commands, c.revs, c.tags = maps.Clone(t.commands), maps.Clone(t.revs), maps.Clone(t.tags)
 	for key, list := range c.streams {
 		c.streams[key] = slices.Clone(list)
 	}
@@ -189,6 +190,7 @@ func (t *modelTenant) applyEvents(u *store.Append, got, want *store.Result, now 
 		t.lastTime = max(t.lastTime, timestamp)
 		t.streams[e.Key] = append(t.streams[e.Key], r)
 		t.feed = append(t.feed, r)
+		t.tags[id] = e.Tags
 		t.written = true
 		want.IDs = append(want.IDs, id)
 		want.Lengths = append(want.Lengths, r.Version)
@@ -206,6 +208,11 @@ func same(what string, want, got any) error {
 // rewrite changes the content of an event, and nothing else.
 func (t *modelTenant) rewrite(key j17.Key, n store.Rewritten) {
 	r := &t.streams[key][n.Version-1]
+	delete(t.tags, r.ID)
+	if r.Kept == "" {
+		leaf := j17.Leaf([]byte(r.Raw))
+		r.Kept = string(leaf[:])
+	}
 	raw, layout := j17.AppendEvent(nil, r.ID, key, n.Type, n.Data, n.Metadata, r.Timestamp)
 	r.Type, r.Raw, r.Data, r.Metadata = n.Type, string(raw), string(n.Data), string(layout.MetadataOf(raw))
 	at, _ := slices.BinarySearchFunc(t.feed, r.ID, func(e record, id j17.StreamID) int { return e.ID.Compare(id) })
@@ -222,6 +229,17 @@ func (t *modelTenant) head(key j17.Key) store.Head {
 	return store.Head{
 		Length: last.Version, Chain: t.chains[key], Last: last.ID, FirstTime: first.Timestamp, LastTime: last.Timestamp,
 	}
+}
+
+// tagged lists the events after a position that have all of some tags.
+func (t *modelTenant) tagged(tags []string, after j17.StreamID) (list []record) {
+	for _, r := range t.feed {
+		missing := slices.ContainsFunc(tags, func(tag string) bool { return !slices.Contains(t.tags[r.ID], tag) })
+		if !missing && r.ID.Compare(after) > 0 {
+			list = append(list, r)
+		}
+	}
+	return list
 }
 
 // ids lists the streams of a type.

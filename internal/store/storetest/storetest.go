@@ -49,6 +49,7 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Linearizable", testLinearizable},
 		{"Feed", testFeed},
 		{"FeedFollowed", testFeedFollowed},
+		{"Tagged", testTagged},
 		{"AwaitFeed", testAwaitFeed},
 		{"Side", testSide},
 		{"Assignments", testAssignments},
@@ -205,10 +206,11 @@ type record struct {
 	Raw       string
 	Data      string
 	Metadata  string
+	Kept      string
 }
 
 func recordOf(e *j17.Event) record {
-	return record{e.StreamID, e.Key, e.Version, e.Type, e.Timestamp, string(e.Raw), string(e.Data), string(e.Metadata)}
+	return record{e.StreamID, e.Key, e.Version, e.Type, e.Timestamp, string(e.Raw), string(e.Data), string(e.Metadata), string(e.Kept)}
 }
 
 func readStream(t failer, s store.Store, tn j17.Tenant, key j17.Key, from, to uint64) []record {
@@ -229,6 +231,18 @@ func readFeed(t failer, s store.Store, tn j17.Tenant, after j17.StreamID, limit 
 	for e, err := range s.ReadFeed(t.Context(), tn, after, limit) {
 		if err != nil {
 			t.Fatalf("read the feed after %s: %v", after, err)
+		}
+		list = append(list, recordOf(e))
+	}
+	return list
+}
+
+func readTagged(t failer, s store.Store, tn j17.Tenant, after j17.StreamID, limit int, tags ...string) []record {
+	t.Helper()
+	var list []record
+	for e, err := range s.ReadTagged(t.Context(), tn, tags, after, limit) {
+		if err != nil {
+			t.Fatalf("read %q after %s: %v", tags, after, err)
 		}
 		list = append(list, recordOf(e))
 	}

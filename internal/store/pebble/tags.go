@@ -1,0 +1,273 @@
+package pebble
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"j17"
+	"j17/internal/store"
+)
+
+// The index of tags has an entry for each tag of a run of the feed, at the position of the run's last event. Its value is empty when
+// the run has one event, else 8 bytes: bit n tells whether the event n places before the last one has the tag.
+
+// maxTagSteps bounds the entries that are looked at for one page, so that no view is held for long where nothing matches.
+const maxTagSteps = 4096
+
+func idOfTag(tag []byte) tagID {
+	sum := sha256.Sum256(tag)
+	return tagID(sum[:len(tagID{})])
+}
+
+// told reports whether the metadata of an event tell that it has the tag.
+func told(tag string) bool {
+	return strings.HasPrefix(tag, "actor:") || strings.HasPrefix(tag, "target:")
+}
+
+// appendTags appends the stored form of those tags that the metadata do not tell.
+func appendTags(dst []byte, tags []string) []byte {
+	for _, tag := range tags {
+		if !told(tag) {
+			dst = append(binary.AppendUvarint(dst, uint64(len(tag))), tag...)
+		}
+	}
+	return dst
+}
+
+// allTags returns the tags of an event: none when it was erased.
+func (r *eventRecord) allTags() ([]string, error) {
+	if r.kept != nil {
+		return nil, nil
+	}
+	own, err := r.ownTags()
+	return append(j17.AgentTags(r.layout.MetadataOf(r.raw)), own...), err
+}
+
+// ownTags returns the tags that the metadata do not tell.
+func (r *eventRecord) ownTags() (tags []string, err error) {
+	for rest := r.tags; len(rest) > 0; {
+		n, width := binary.Uvarint(rest)
+		if width <= 0 || n > uint64(len(rest)-width) {
+			return nil, errFormat
+		}
+		rest = rest[width:]
+		tags, rest = append(tags, string(rest[:n])), rest[n:]
+	}
+	return tags, nil
+}
+
+// tagRun gathers the tags of a run.
+type tagRun struct {
+	n   int
+	ids []tagID
+	// first has bit n set for the nth event, from 0.
+	first []uint64
+	text  []byte
+}
+
+// add adds the tags of the next event.
+func (r *tagRun) add(tags []string) {
+	for _, tag := range tags {
+		r.text = append(r.text[:0], tag...)
+		id := idOfTag(r.text)
+		at := slices.Index(r.ids, id)
+		if at < 0 {
+			at = len(r.ids)
+			r.ids, r.first = append(r.ids, id), append(r.first, 0)
+		}
+		r.first[at] |= 1 << r.n
+	}
+	r.n++
+}
+
+// write stages the entries of a run that ends at last, and begins another one.
+func (r *tagRun) write(to *pebble.Batch, key []byte, tenant uint32, last j17.StreamID) []byte {
+	for i, id := range r.ids {
+		key = appendTagKey(key[:0], tenant, id, last)
+		var value [8]byte
+		if r.n == 1 {
+			must(to.Set(key, nil, nil))
+			continue
+		}
+		binary.BigEndian.PutUint64(value[:], bits.Reverse64(r.first[i])>>(64-r.n))
+		must(to.Set(key, value[:], nil))
+	}
+	r.n, r.ids, r.first = 0, r.ids[:0], r.first[:0]
+	return key
+}
+
+// tagBits returns which events of a run an entry names: bit n is the event n places before the last one.
+func tagBits(value []byte) (uint64, error) {
+	switch len(value) {
+	case 0:
+		return 1, nil
+	case 8:
+		return binary.BigEndian.Uint64(value), nil
+	default:
+		return 0, errFormat
+	}
+}
+
+// untag stages that an event has lost its tags. staged holds the entries that the batch has changed so far.
+func (b *batch) untag(t *tenant, record *eventRecord, staged map[string]uint64) error {
+	tags, err := record.allTags()
+	if err != nil {
+		return err
+	}
+	for _, tag := range tags {
+		prefix := appendTagPrefix(nil, t.nextNumber, idOfTag([]byte(tag)))
+		it, err := newIter(b.store.db, prefix, after(prefix))
+		if err != nil {
+			return err
+		}
+		key, set, err := tagEntry(it, appendPosition(prefix, record.id))
+		if err = errors.Join(err, it.Close()); err != nil {
+			return err
+		}
+		if key == nil {
+			continue // older events are not indexed yet
+		}
+		if now, ok := staged[string(key)]; ok {
+			set = now
+		}
+		last, ok := parsePosition(key[len(key)-positionBytes:])
+		if !ok {
+			return errFormat
+		}
+		n := 0
+		for n < maxRun && ahead(last, n) != record.id {
+			n++
+		}
+		if n == maxRun {
+			continue
+		}
+		set &^= 1 << n
+		staged[string(key)] = set
+		if set == 0 {
+			b.remove(key)
+		} else {
+			must(b.writes.Set(key, binary.BigEndian.AppendUint64(nil, set), nil))
+		}
+	}
+	return nil
+}
+
+// tagEntry returns a copy of the first key from a place on, and its bits; nil when there is none.
+func tagEntry(it *pebble.Iterator, from []byte) ([]byte, uint64, error) {
+	if !it.SeekGE(from) {
+		return nil, 0, it.Error()
+	}
+	value, err := it.ValueAndErr()
+	if err != nil {
+		return nil, 0, err
+	}
+	set, err := tagBits(value)
+	return bytes.Clone(it.Key()), set, err
+}
+
+// ReadTagged yields the events that have all of some tags. See store.Store.
+func (s *Store) ReadTagged(
+	ctx context.Context, t j17.Tenant, tags []string, after j17.StreamID, limit int,
+) iter.Seq2[*j17.Event, error] {
+	return sequence(func(yield func(*j17.Event) bool) error {
+		if len(tags) == 0 {
+			return fmt.Errorf("%w: no tags to read events by", store.ErrInvalid)
+		}
+		ids := make([]tagID, len(tags))
+		for i, tag := range tags {
+			ids[i] = idOfTag([]byte(tag))
+		}
+		return s.readPages(ctx, t, after, limit, yield, func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error {
+			if err := r.indexed(); err != nil {
+				return err
+			}
+			return p.tagged(r, ids, from, limit, names)
+		})
+	})
+}
+
+// tagCursor walks over the events that have a tag.
+type tagCursor struct {
+	it     *pebble.Iterator
+	prefix []byte
+}
+
+// seek returns the position of the first event from a position on that has the tag.
+func (c *tagCursor) seek(from j17.StreamID) (j17.StreamID, bool, error) {
+	for ok := c.it.SeekGE(appendPosition(slices.Clip(c.prefix), from)); ok; ok = c.it.Next() {
+		value, err := c.it.ValueAndErr()
+		if err != nil {
+			return j17.StreamID{}, false, err
+		}
+		set, err := tagBits(value)
+		key := c.it.Key()
+		if err != nil || len(key) != len(c.prefix)+positionBytes {
+			return j17.StreamID{}, false, errFormat
+		}
+		last, ok := parsePosition(key[len(c.prefix):])
+		if !ok {
+			return j17.StreamID{}, false, errFormat
+		}
+		for n := bits.Len64(set) - 1; n >= 0; n-- {
+			if at := ahead(last, n); set>>n&1 != 0 && at.Compare(from) >= 0 {
+				return at, true, nil
+			}
+		}
+	}
+	return j17.StreamID{}, false, c.it.Error()
+}
+
+// tagged copies up to limit events from a position on that have all tags. Each tag in turn says where its next event is, and
+// the others follow, so that the rarest one leads.
+func (p *page) tagged(r reader, ids []tagID, at j17.StreamID, limit int, names *typeNames) (err error) {
+	cursors := make([]tagCursor, len(ids))
+	for i, id := range ids {
+		prefix := appendTagPrefix(nil, r.tenant, id)
+		it, err := r.iterate(prefix, after(prefix))
+		if err != nil {
+			return err
+		}
+		defer closeIter(it, &err, "the index of tags")
+		cursors[i] = tagCursor{it, prefix}
+	}
+	lookup, err := newLookup(r.snapshot, r.tenant, names)
+	if err != nil {
+		return err
+	}
+	defer lookup.close(&err)
+
+	agreed := 0
+	for step := 0; ; step++ {
+		if step == maxTagSteps {
+			p.full, p.reached = true, at
+			return nil
+		}
+		found, ok, err := cursors[step%len(cursors)].seek(at)
+		if err != nil {
+			return corruption(err, "the index of tags of tenant number %d", r.tenant)
+		}
+		if !ok {
+			return nil
+		}
+		if found != at {
+			at, agreed = found, 0
+		}
+		if agreed++; agreed < len(cursors) {
+			continue
+		}
+		if more, err := lookup.copy(p, at); err != nil || !more || len(p.entries) == limit {
+			return err
+		}
+		at, agreed = at.Next(), 0
+	}
+}
