@@ -264,6 +264,7 @@ const maxPage = 1000
 func (c *Client) Events(ctx context.Context, key j17.Key, start string, count uint64) func(yield func(json.RawMessage, error) bool) {
 	return func(yield func(json.RawMessage, error) bool) {
 		for left := count; count == 0 || left > 0; {
+			// A page.
 			size := uint64(maxPage)
 			if count > 0 {
 				size = min(left, maxPage)
@@ -278,11 +279,14 @@ func (c *Client) Events(ctx context.Context, key j17.Key, start string, count ui
 				yield(nil, err)
 				return
 			}
+
 			for _, ev := range page.Events {
 				if !yield(ev, nil) {
 					return
 				}
 			}
+
+			// Where the next one starts. A page must lead on.
 			var next string // which stays empty where the page is the last one
 			if err := json.Unmarshal(page.Next, &next); err != nil {
 				yield(nil, fmt.Errorf("the server sent a page of events whose next one cannot be found: %w", err))

@@ -108,6 +108,7 @@ func (c *Client) Rows(ctx context.Context, path []string, query url.Values, plur
 		q := url.Values{}
 		maps.Copy(q, query)
 		for left := count; count == 0 || left > 0; {
+			// A page.
 			size := maxPage
 			if count > 0 {
 				size = min(left, maxPage)
@@ -125,11 +126,14 @@ func (c *Client) Rows(ctx context.Context, path []string, query url.Values, plur
 				yield(nil, err)
 				return
 			}
+
 			for _, row := range rows {
 				if !yield(row, nil) {
 					return
 				}
 			}
+
+			// Where the next one starts.
 			left -= len(rows)
 			more, err := follow(q, page["next"])
 			if err != nil {
@@ -187,6 +191,8 @@ func (c *Client) Upload(ctx context.Context, path []string, name string, file io
 	in, out := io.Pipe()
 	form := multipart.NewWriter(out)
 	written := make(chan error, 1)
+
+	// The form is written while it is sent.
 	go func() {
 		err := form.WriteField("name", name)
 		var part io.Writer
@@ -202,6 +208,7 @@ func (c *Client) Upload(ctx context.Context, path []string, name string, file io
 		_ = out.CloseWithError(err) // never fails
 		written <- err
 	}()
+
 	to := cmp.Or(c.node.Load(), c.first)
 	req, err := c.request(ctx, to, request{method: http.MethodPost, path: path}, in)
 	if err != nil {
@@ -216,6 +223,8 @@ func (c *Client) Upload(ctx context.Context, path []string, name string, file io
 	if err != nil {
 		return c.unreachable(ctx, err)
 	}
+
+	// What the server says of it.
 	got, err := c.whole(ctx, resp)
 	if err != nil {
 		return err

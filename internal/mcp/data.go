@@ -43,6 +43,7 @@ func countParameter(what string) parameter {
 }
 
 func (s *Server) addDataTools() {
+	// What only reads.
 	add(s, tool{
 		name: "read_state", title: "Read a state",
 		description: "Returns the state of one aggregate of the running server, what the aggregate is called, and the number of events that the state is made of: the present one, or a past one by length or by time.",
@@ -72,6 +73,8 @@ func (s *Server) addDataTools() {
 			countParameter("ids"),
 		},
 	}, s.listIDs)
+
+	// What writes, if there is somebody to write through.
 	if s.o.Writer == nil {
 		return
 	}

@@ -95,6 +95,8 @@ func (t *tool) read(arguments json.RawMessage, into any) error {
 	if v.Kind() != value.Object {
 		return sentencef("The arguments of %s must be a JSON object.", t.name)
 	}
+
+	// No arguments but those of the tool.
 	names := make([]string, 0, len(t.parameters))
 	for _, p := range t.parameters {
 		names = append(names, p.name)
@@ -114,6 +116,8 @@ func (t *tool) read(arguments json.RawMessage, into any) error {
 			return sentencef("%s needs the argument %q: %s", t.name, p.name, p.description)
 		}
 	}
+
+	// Decoding checks their types.
 	if err := json.Unmarshal(arguments, into); err != nil {
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 			return sentencef("The argument %q of %s has the wrong type: it cannot be a %s. Look at the tool's schema.", wrong.Field, t.name, wrong.Value)

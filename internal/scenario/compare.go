@@ -26,6 +26,7 @@ const maxShown = 400
 // not expected do not matter, unless exact; arrays have to have the same length.
 func differences(expected, got value.Value, at diag.Pointer, exact bool) []difference {
 	if expected.Kind() == value.Object && expected.Len() == 1 {
+		// The two words that stand for no value and for any.
 		switch m := expected.Members()[0]; {
 		case m.Key == matchAbsent && m.Value.Truth():
 			if got.IsMissing() {
@@ -39,9 +40,12 @@ func differences(expected, got value.Value, at diag.Pointer, exact bool) []diffe
 			return []difference{{at, "any value", ""}}
 		}
 	}
+
 	if expected.Kind() != got.Kind() {
 		return []difference{{at, shown(expected), shown(got)}}
 	}
+
+	// Containers are compared part by part.
 	switch expected.Kind() {
 	case value.Object:
 		return members(expected, got, at, exact)
@@ -56,6 +60,7 @@ func differences(expected, got value.Value, at diag.Pointer, exact bool) []diffe
 		return all
 	case value.Missing, value.Null, value.Bool, value.Number, value.String:
 	}
+
 	if value.Equal(expected, got) {
 		return nil
 	}

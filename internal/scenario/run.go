@@ -203,6 +203,8 @@ func withoutTimestamps(expected, got value.Value) value.Value {
 // compareImplied compares the events that the write has brought about with those that were expected, in any order.
 func (r *run) compareImplied(ctx context.Context, receipt client.Receipt, correlation string) error {
 	p := r.at.Key("then").Key("implied")
+
+	// What each of the aggregates got from this write.
 	got := map[string][]value.Value{} // by key
 	for _, e := range r.then.implied {
 		key := r.fill(e.key)
@@ -217,6 +219,8 @@ func (r *run) compareImplied(ctx context.Context, receipt client.Receipt, correl
 	}
 	for _, e := range r.then.implied {
 		key := r.fill(e.key)
+
+		// An event counts for one expectation: the one that it fits, or else the last of its type.
 		best, found := -1, false
 		for i, ev := range got[key] {
 			if ev.Get("type").Str() != e.name {
@@ -236,6 +240,7 @@ func (r *run) compareImplied(ctx context.Context, receipt client.Receipt, correl
 		}
 		got[key] = append(got[key][:best:best], got[key][best+1:]...)
 	}
+
 	if n := len(r.then.implied); receipt.ImpliedCount != n {
 		r.failures = append(r.failures, Failure{
 			Line: r.line(p), Message: "the number of implied events is another", Expected: strconv.Itoa(n), Got: strconv.Itoa(receipt.ImpliedCount),

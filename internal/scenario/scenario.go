@@ -73,6 +73,8 @@ func Parse(file, src string) ([]*Scenario, []diag.Diagnostic) {
 		}
 		return nil, []diag.Diagnostic{d}
 	}
+
+	// One scenario, or an array of them.
 	var r reader
 	var all []*Scenario
 	add := func(p diag.Pointer, v value.Value) {
@@ -87,6 +89,8 @@ func Parse(file, src string) ([]*Scenario, []diag.Diagnostic) {
 	if root.Kind() != value.Array {
 		add("", root)
 	}
+
+	// Findings get their places in the text.
 	found := r.list.All()
 	if len(found) == 0 {
 		return all, nil
@@ -173,6 +177,8 @@ func (r *reader) write(p diag.Pointer, v value.Value, actor string) write {
 		return w
 	}
 	w.key = r.key(p, v)
+
+	// One event, or several of one aggregate.
 	batch := v.Get("events")
 	switch {
 	case batch.IsMissing():
@@ -189,6 +195,8 @@ func (r *reader) write(p diag.Pointer, v value.Value, actor string) write {
 			}
 		}
 	}
+
+	// Who does it.
 	if w.actor = r.agent(p, v, "actor"); w.actor == "" {
 		w.actor = actor
 	}
@@ -196,6 +204,8 @@ func (r *reader) write(p diag.Pointer, v value.Value, actor string) write {
 		r.list.Errorf(p, "there is no \"actor\": say who does this, here or for the whole scenario, as in \"actor\": \"user:global\"")
 	}
 	w.target = r.agent(p, v, "target")
+
+	// What has to hold.
 	if m := v.Get("previous_length"); !m.IsMissing() {
 		n, ok := m.Int64()
 		if !ok || n < 0 {
@@ -247,6 +257,8 @@ func (r *reader) then(s *Scenario, p diag.Pointer, v value.Value) {
 	t := &s.then
 	t.exact = r.flag(p, v, "exact")
 	t.states, t.failure = v.Get("state"), v.Get("error")
+
+	// The states of aggregates.
 	if !t.states.IsMissing() && t.states.Kind() != value.Object {
 		r.list.Errorf(p.Key("state"), "\"state\" must be an object with aggregates and their states, such as {\"order:{{order}}\": {\"status\": \"open\"}}")
 	}
@@ -255,6 +267,8 @@ func (r *reader) then(s *Scenario, p diag.Pointer, v value.Value) {
 			r.list.Errorf(p.Key("state").Key(m.Key), "%s is no aggregate: it has the form type:id, such as order:{{order}}", diag.Quote(m.Key)).AtKey()
 		}
 	}
+
+	// The error, by its code or by more.
 	if t.failure.Kind() == value.String {
 		t.failure = value.ObjectValue(value.Member{Key: "code", Value: t.failure})
 	} else if !t.failure.IsMissing() {
@@ -263,6 +277,8 @@ func (r *reader) then(s *Scenario, p diag.Pointer, v value.Value) {
 	if !t.failure.IsMissing() && s.when == nil {
 		r.list.Errorf(p.Key("error"), "an error can only be that of \"when\", which is missing")
 	}
+
+	// The events that the write brings about.
 	implied := v.Get("implied")
 	if implied.IsMissing() {
 		return

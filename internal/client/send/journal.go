@@ -184,6 +184,8 @@ func (j *journal) begin(head journalHead) (_ *journal, err error) {
 	if err != nil {
 		return nil, err
 	}
+
+	// What a crash has cut off is left out.
 	whole := int64(bytes.LastIndexByte(raw, '\n') + 1)
 	if whole > 0 {
 		if err := j.read(raw[:whole], head); err != nil {
@@ -196,6 +198,7 @@ func (j *journal) begin(head journalHead) (_ *journal, err error) {
 	if fresh {
 		whole = 0
 	}
+
 	_, seekErr := j.file.Seek(whole, io.SeekStart)
 	if err := errors.Join(j.file.Truncate(whole), seekErr); err != nil {
 		return nil, err
@@ -204,6 +207,7 @@ func (j *journal) begin(head journalHead) (_ *journal, err error) {
 		j.resumed, j.needed = true, true
 		return j, nil
 	}
+
 	j.head, j.cuts = head, map[span][]int{}
 	if err := j.write(head); err != nil {
 		return nil, errors.Join(err, os.Remove(j.name))

@@ -108,6 +108,8 @@ func (c cache) prune(keep string) {
 		info fs.FileInfo
 		size int64
 	}
+
+	// All entries with their sizes.
 	var all []entry
 	total := int64(0)
 	for _, e := range entries {
@@ -129,6 +131,8 @@ func (c cache) prune(keep string) {
 		total += size
 		all = append(all, entry{path, info, size})
 	}
+
+	// The oldest go first, until the rest fits.
 	slices.SortFunc(all, func(a, b entry) int { return a.info.ModTime().Compare(b.info.ModTime()) })
 	for _, e := range all {
 		if total <= maxCache {

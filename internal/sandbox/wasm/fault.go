@@ -30,6 +30,8 @@ func (m *Module) fault(r *run, err error, refused bool) error {
 		return ctx
 	}
 	f := &sandbox.Fault{Log: r.log.text()}
+
+	// What the run was stopped for, in the order of certainty.
 	out, ended := errors.AsType[exit](err)
 	_, late := errors.AsType[timeUp](err)
 	_, stalled := errors.AsType[clockUp](err)

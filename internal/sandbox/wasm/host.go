@@ -253,6 +253,8 @@ func provide(ctx context.Context, rt wazero.Runtime, imports []instrument.Import
 		call := api.GoModuleFunc(func(ctx context.Context, mod api.Module, stack []uint64) { f(runOf(ctx), mod, stack) })
 		builders[i.Module].NewFunctionBuilder().WithGoModuleFunction(call, valueTypes(i.Signature.Params), valueTypes(i.Signature.Results)).Export(i.Name)
 	}
+
+	// What the module asks for.
 	for _, i := range imports {
 		f, err := offered(i)
 		if err != nil {
@@ -260,11 +262,14 @@ func provide(ctx context.Context, rt wazero.Runtime, imports []instrument.Import
 		}
 		add(i, f)
 	}
+
+	// The tick, for every module.
 	add(instrument.Import{Module: instrument.TickModule, Name: instrument.TickName}, func(r *run, _ api.Module, _ []uint64) {
 		if err := r.tick(); err != nil {
 			panic(err)
 		}
 	})
+
 	for _, b := range builders {
 		if _, err := b.Instantiate(ctx); err != nil {
 			return err

@@ -45,6 +45,8 @@ func Inspect(binary []byte) (Inspection, error) {
 	if m.Memory.HasMax {
 		in.MaxMemoryPages = min(m.Memory.Max, pages)
 	}
+
+	// What it offers.
 	for _, e := range m.Exports {
 		x := Export{Name: e.Name}
 		switch e.Kind {
@@ -60,6 +62,8 @@ func Inspect(binary []byte) (Inspection, error) {
 		}
 		in.Exports = append(in.Exports, x)
 	}
+
+	// What keeps it from being used.
 	if fault := contract(m, pages); fault != nil {
 		in.Problems = append(in.Problems, sentence(fault.Detail))
 	}
@@ -73,6 +77,8 @@ func Inspect(binary []byte) (Inspection, error) {
 	if len(in.Entrypoints) == 0 {
 		in.Problems = append(in.Problems, "The module exports no function with the signature "+entrySignature().String()+" that could be an entry point.")
 	}
+
+	// Only instrumenting finds the rest, and whether an instance can be put back.
 	if len(in.Problems) == 0 {
 		if _, err := m.Instrument(pages); err != nil {
 			in.Problems = append(in.Problems, sentence(err.Error()))

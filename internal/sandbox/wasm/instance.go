@@ -71,6 +71,8 @@ func (m *Module) Run(ctx context.Context, entrypoint string, timeout time.Durati
 	if err != nil {
 		return Result{}, err
 	}
+
+	// A place among the calls of the module, memory, and a processor.
 	if !m.enter() {
 		return Result{}, start("the module has been replaced or removed", "Try again.")
 	}
@@ -90,6 +92,8 @@ func (m *Module) Run(ctx context.Context, entrypoint string, timeout time.Durati
 		return Result{}, err
 	}
 	r.may(startTimeout, startPatience)
+
+	// The call itself, and what it has taken.
 	i, err := m.instance(r)
 	if err != nil {
 		return Result{}, err
@@ -103,12 +107,15 @@ func (m *Module) Run(ctx context.Context, entrypoint string, timeout time.Durati
 	result.Code = time.Duration(float64(r.work*instrument.Budget+int64(r.host)+before-i.counted()) / instrument.Budget * float64(tickTime))
 	// To compare its memory with what it was, and put it back, takes time as well.
 	allowed.Spend(result.Code+time.Duration(result.Memory/bytesPerNanosecond), len(input)+len(output))
+
 	if f, ok := errors.AsType[*sandbox.Fault](err); ok && f.Kind == sandbox.Timeout {
 		err = allowed.Over(f)
 	}
 	if r.lane != nil {
 		result.Used += now.Sub(r.since)
 	}
+
+	// The instance serves the next call, if it can be put back.
 	i.memory.run = nil
 	if r.denied { // whatever the code has made of that
 		result.Output, err = nil, busy(r)
@@ -146,6 +153,7 @@ func (m *Module) start(ctx context.Context) error {
 	if err := r.begin(); err != nil {
 		return err
 	}
+
 	r.may(startTimeout, startPatience)
 	i, err := m.boot(r)
 	if err != nil {
@@ -155,6 +163,7 @@ func (m *Module) start(ctx context.Context) error {
 		i.close(ctx)
 		return nil
 	}
+
 	m.image = i.snapshot()
 	// Some allocators, as that of Rust, get their first page when they are first used. If that happened in a call, no
 	// instance could serve a second one, so it happens here.
@@ -163,6 +172,7 @@ func (m *Module) start(ctx context.Context) error {
 	if grown := i.snapshot(); err == nil && grown.size > m.image.size {
 		m.image = grown
 	}
+
 	if err != nil || !i.reset() {
 		i.close(ctx)
 		return ctx.Err()
@@ -306,6 +316,8 @@ func (i *instance) call(r *run, entrypoint string, input []byte) ([]byte, error)
 		}
 		i.entries[entrypoint] = f
 	}
+
+	// A block for the input.
 	mem := i.mod.Memory()
 	var stack [2]uint64
 	stack[0] = uint64(len(input))
@@ -319,17 +331,22 @@ func (i *instance) call(r *run, entrypoint string, input []byte) ([]byte, error)
 			Hint: "Let malloc return a block of the size it is asked for; 0 means that there is none.", Log: r.log.text(),
 		}
 	}
+
 	if !mem.Write(at, input) {
 		return nil, &sandbox.Fault{
 			Kind: sandbox.InvalidOutput, Detail: fmt.Sprintf("malloc answered a block of %d bytes at %d, but the memory has %d bytes", len(input), at, mem.Size()),
 			Hint: "Let malloc return a block inside the memory, and grow the memory if there is none.", Log: r.log.text(),
 		}
 	}
+
+	// The entry point.
 	stack[0], stack[1] = uint64(at), uint64(len(input))
 	if err := f.CallWithStack(ctx, stack[:]); err != nil {
 		return nil, i.module.fault(r, err, i.refused.Get() != 0)
 	}
 	at, size := uint32(stack[0]>>32), uint32(stack[0])
+
+	// A copy of the output, since the memory is put back.
 	var bad string
 	hint := "Return the pointer in the upper and the length in the lower 32 bits: (ptr << 32) | len, both taken as unsigned."
 	b, ok := mem.Read(at, size)

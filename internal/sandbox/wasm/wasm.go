@@ -144,16 +144,21 @@ func (rt *Runtime) Compile(ctx context.Context, binary []byte) (*Module, error) 
 			return nil, f
 		}
 	}
+
+	// What is compiled is the instrumented module.
 	out, err := parsed.Instrument(rt.pages)
 	if err != nil {
 		return nil, invalid(err)
 	}
 	parsed.Release()
+
 	m := &Module{rt: rt, parsed: parsed, digest: sha256.Sum256(binary), exports: out, calls: make(chan struct{}, callsOfModule)}
 	if err := m.compileInTurn(ctx); err != nil {
 		return nil, errors.Join(err, m.Close(ctx))
 	}
 	out.Binary = nil
+
+	// A module that cannot be started is refused now, and not at its first call.
 	if err := m.start(ctx); err != nil {
 		if fault, ok := errors.AsType[*sandbox.Fault](err); ok {
 			err = fault // and nothing else that closing may add

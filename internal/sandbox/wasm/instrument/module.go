@@ -171,6 +171,8 @@ func Parse(binary []byte) (*Module, error) {
 	case !bytes.Equal(binary[4:8], []byte{1, 0, 0, 0}):
 		return nil, errors.New("the file is no WebAssembly binary of version 1")
 	}
+
+	// The sections, each as a whole.
 	m := &Module{}
 	r := &reader{b: binary, at: 8}
 	for !r.done() && r.err == nil {
@@ -194,6 +196,8 @@ func Parse(binary []byte) (*Module, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
+
+	// What is in them, as far as it is needed.
 	for _, section := range []struct {
 		id   int
 		read func(*reader)

@@ -58,6 +58,7 @@ func (m *Module) Instrument(maxPages uint32) (*Instrumented, error) {
 	b := []byte("\x00asm\x01\x00\x00\x00")
 	section := func(id byte, body []byte) { b = appendSized(append(b, id), body) }
 
+	// The types of the tick and of the helpers.
 	types := uint32(len(m.types))
 	_, rest := cutCount(m.sections[secType])
 	body := append(appendU32(nil, types+3), rest...)
@@ -65,15 +66,18 @@ func (m *Module) Instrument(maxPages uint32) (*Instrumented, error) {
 	body = append(body, 0x60, 1, typeI32, 1, typeI32)                     // grow
 	section(secType, append(body, 0x60, 3, typeI32, typeI32, typeI32, 0)) // copy, fill
 
+	// The tick is imported.
 	_, rest = cutCount(m.sections[secImport])
 	body = append(appendU32(nil, w.imports+1), rest...)
 	body = appendName(appendName(body, TickModule), TickName)
 	section(secImport, appendU32(append(body, KindFunction), types))
 
+	// The helpers are defined after the module's own functions.
 	_, rest = cutCount(m.sections[secFunction])
 	body = append(appendU32(nil, uint32(len(m.funcs))+3), rest...)
 	section(secFunction, appendU32(appendU32(appendU32(body, types+1), types+2), types+2))
 
+	// Tables and memory get a limit.
 	if len(m.tables) > 0 {
 		section(secTable, m.limitTables())
 	}
@@ -85,12 +89,14 @@ func (m *Module) Instrument(maxPages uint32) (*Instrumented, error) {
 		section(secMemory, appendU32(appendU32([]byte{1, 1}, m.Memory.Min), largest))
 	}
 
+	// Two more globals.
 	n, rest := cutCount(m.sections[secGlobal])
 	body = appendU32(nil, n+2)
 	body = append(body, w.copyItems(rest, func(r *reader) { r.skip(2); w.expression(r) }, int(n))...)
 	body = append(appendS32(append(body, typeI32, 1, 0x41), Budget), 0x0b) // the counter
 	section(secGlobal, append(body, typeI32, 1, 0x41, 0, 0x0b))            // the mark
 
+	// What refers to functions gets their new numbers, and the code its charges.
 	section(secExport, w.exports(out))
 	if body := m.sections[secElement]; body != nil {
 		section(secElement, w.elements(body))
@@ -98,6 +104,7 @@ func (m *Module) Instrument(maxPages uint32) (*Instrumented, error) {
 	if body := m.sections[secDataCount]; body != nil {
 		section(secDataCount, body)
 	}
+
 	code, err := w.code(m.sections[secCode])
 	if err != nil {
 		return nil, err
@@ -280,6 +287,8 @@ func (w *rewriter) exports(out *Instrumented) []byte {
 			prefix += "_"
 		}
 	}
+
+	// The module's own.
 	var b []byte
 	n := uint32(0)
 	add := func(name string, kind byte, index uint32) {
@@ -292,12 +301,16 @@ func (w *rewriter) exports(out *Instrumented) []byte {
 		}
 		add(e.Name, e.Kind, e.Index)
 	}
+
+	// Those that an instance is put back by.
 	for i, g := range w.m.globals {
 		if g.mutable && g.typ >= typeF64 && g.typ <= typeI32 {
 			out.Globals = append(out.Globals, prefix+".global."+strconv.Itoa(i))
 			add(out.Globals[len(out.Globals)-1], KindGlobal, uint32(i))
 		}
 	}
+
+	// Those that the runtime reads.
 	out.Counter = prefix + ".counter"
 	out.Globals = append(out.Globals, out.Counter)
 	add(out.Counter, KindGlobal, w.counter)
@@ -321,11 +334,14 @@ func (w *rewriter) elements(section []byte) []byte {
 			w.replace(r, from, appendU32(nil, w.moved(f))...)
 		}
 	}
+
 	expressions := func(r *reader) {
 		for range r.count("elements of a segment", maxTableLength) {
 			w.expression(r)
 		}
 	}
+
+	// A segment says by its flags what it has.
 	return append(appendU32(nil, n), w.copyItems(rest, func(r *reader) {
 		flags := r.u32()
 		if flags > 7 {
@@ -359,6 +375,8 @@ func (w *rewriter) code(section []byte) ([]byte, error) {
 	if r.err == nil && n != len(w.m.funcs) {
 		return nil, fmt.Errorf("the module declares %d functions and has code for %d", len(w.m.funcs), n)
 	}
+
+	// Each function, then the helpers.
 	b := appendU32(make([]byte, 0, len(section)*5/4), uint32(n)+3)
 	for range n {
 		size := r.u32()
@@ -366,6 +384,7 @@ func (w *rewriter) code(section []byte) ([]byte, error) {
 			return nil, fmt.Errorf("a function has %d bytes of code, more than the %d that are allowed", size, maxBody)
 		}
 		body := r.bytes(size)
+
 		if r.err != nil {
 			break
 		}
@@ -405,6 +424,7 @@ func (w *rewriter) appendHelpers(b []byte) []byte {
 
 func (w *rewriter) function(body []byte) ([]byte, error) {
 	r := &reader{b: body}
+
 	locals := uint64(0)
 	for range r.count("groups of locals", maxLocals) {
 		locals += uint64(r.u32())
@@ -416,6 +436,8 @@ func (w *rewriter) function(body []byte) ([]byte, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
+
+	// First pass: what the segments cost, and what it takes to compile them.
 	at := r.at
 	price := newPricer(w.m)
 	walk(r, price)
@@ -425,6 +447,7 @@ func (w *rewriter) function(body []byte) ([]byte, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
+
 	if err := price.compiles(locals, len(body)); err != nil {
 		return nil, err
 	}
@@ -432,6 +455,8 @@ func (w *rewriter) function(body []byte) ([]byte, error) {
 	if w.compiling > maxCompiling {
 		return nil, fmt.Errorf("the module is too large to be compiled in time: it has too much code, or too many blocks, branches and loops in single functions")
 	}
+
+	// Second pass: the code with its charges.
 	r.at = at
 	w.begin(r)
 	w.from, w.costs, w.seen = 0, price.costs, 0
