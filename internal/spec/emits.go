@@ -47,7 +47,7 @@ func (r reader) emit(v value.Value, at diag.Pointer) {
 		r.path(id.Str(), at.Key("id"), tick.AsValue)
 	}
 	data := v.Get("data")
-	r.template(data, at.Key("data"))
+	r.value(data, at.Key("data"), tick.AsValue)
 	schema := outline.Of(r.c.root.Get("aggregate_types").Get(typ).Get("events").Get(event).Get("schema"))
 	if data.IsMissing() {
 		data = value.ObjectValue()
@@ -57,48 +57,18 @@ func (r reader) emit(v value.Value, at diag.Pointer) {
 	r.fits(data, at, schema, typ+":"+event, "data")
 }
 
-// template looks at the texts in the data of an emit.
-func (r reader) template(v value.Value, at diag.Pointer) {
-	if !r.spend(1) {
-		return
-	}
-	switch v.Kind() {
-	case value.String:
-		r.value(v, at, tick.AsValue)
-	case value.Array:
-		for i, e := range v.Elems() {
-			r.template(e, at.Index(i))
-		}
-	case value.Object:
-		if _, ok := only(v, "$literal"); ok {
-			return
-		}
-		for _, m := range v.Members() {
-			r.template(m.Value, at.Key(m.Key))
-		}
-	case value.Missing, value.Null, value.Bool, value.Number:
-	}
-}
-
-// only returns the member of an object that has no other.
-func only(v value.Value, key string) (value.Value, bool) {
-	if v.Kind() != value.Object || v.Len() != 1 || v.Members()[0].Key != key {
-		return value.Value{}, false
-	}
-	return v.Members()[0].Value, true
-}
-
 // fits warns where a template can never make what a schema lets through, and reports whether it can. It looks at what
 // holds whatever else the schema says: types, choices, required and closed properties. path is where the data is.
 func (r reader) fits(v value.Value, at diag.Pointer, schema outline.Schema, event, path string) bool {
 	if !r.spend(1) || schema.Kind() != value.Object {
 		return true
 	}
-	if literal, ok := only(v, "$literal"); ok {
-		v = literal
+	k, allowed := r.made(v), schema.Kinds()
+	form, operand := tick.TemplateForm(v)
+	if form == tick.Literal {
+		v, form = operand, tick.Plain
 	}
-	allowed := schema.Kinds()
-	if k := r.made(v); k&allowed == 0 {
+	if k&allowed == 0 {
 		r.c.neverFits(at, event, path, k, allowed)
 		return false
 	}
@@ -112,7 +82,7 @@ func (r reader) fits(v value.Value, at diag.Pointer, schema outline.Schema, even
 				return false
 			}
 		}
-	case v.Kind() == value.Object && operator(v) == "":
+	case v.Kind() == value.Object && form == tick.Plain:
 		return r.objectFits(v, at, schema, event, path)
 	}
 	return true
@@ -156,15 +126,6 @@ func (r reader) objectFits(v value.Value, at diag.Pointer, schema outline.Schema
 	return true
 }
 
-// operator returns the operator that an object of a template is, "" where it stands for itself.
-func operator(v value.Value) string {
-	name, ok := tick.IsOperator(v)
-	if !ok {
-		return ""
-	}
-	return name
-}
-
 // made returns the kinds of what a template can make.
 func (r reader) made(v value.Value) outline.Kinds {
 	if v.Kind() == value.String && jsonpath.IsPath(v.Str()) {
@@ -177,16 +138,18 @@ func (r reader) made(v value.Value) outline.Kinds {
 	if pathMeant(v.Str(), r.root) != "" {
 		return outline.Any // there is a warning already
 	}
-	switch operator(v) {
-	case "concat":
+	switch form, operand := tick.TemplateForm(v); form {
+	case tick.Literal:
+		return outline.KindOf(operand)
+	case tick.Text:
 		return outline.String
-	case "coalesce":
-		return outline.Any
-	case "merge":
+	case tick.Merged:
 		return outline.Object
-	default:
-		return outline.KindOf(v)
+	case tick.Computed, tick.Followed:
+		return outline.Any
+	case tick.Plain:
 	}
+	return outline.KindOf(v)
 }
 
 // saga looks at the events that a saga writes. What its trigger's data may be is not looked at.

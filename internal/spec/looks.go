@@ -145,10 +145,11 @@ func (r reader) value(v value.Value, at diag.Pointer, as tick.Reading) {
 			r.value(e, at.Index(i), tick.AsValue)
 		}
 	case value.Object:
+		if form, _ := tick.HandlerForm(v); form == tick.Literal {
+			return
+		}
 		for _, m := range v.Members() {
-			if m.Key != "$literal" || v.Len() > 1 {
-				r.value(m.Value, at.Key(m.Key), tick.AsValue)
-			}
+			r.value(m.Value, at.Key(m.Key), tick.AsValue)
 		}
 	case value.Missing, value.Null, value.Bool, value.Number:
 	}

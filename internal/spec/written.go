@@ -127,24 +127,32 @@ func (s *states) put(w *written, v value.Value) {
 		}
 		s.putPath(w, v.Str())
 	case value.Object:
-		switch m := v.Members(); {
-		case len(m) == 1 && m[0].Key == "$":
-			s.putPath(w, m[0].Value.Str())
-		case len(m) == 1 && m[0].Key == "$literal":
-			s.literal(w, m[0].Value)
-		case len(m) == 1 && m[0].Key == "$merge":
-			w.put |= outline.Object
-			for _, item := range m[0].Value.Elems() {
-				s.merge(w, item)
-			}
-		default:
-			w.put |= outline.Object
-			for _, m := range v.Members() {
-				s.put(w.member(m.Key), m.Value)
-			}
-		}
+		s.putObject(w, v)
 	case value.Missing, value.Null, value.Bool, value.Number, value.Array:
 		w.put |= outline.KindOf(v)
+	}
+}
+
+func (s *states) putObject(w *written, v value.Value) {
+	switch form, operand := tick.HandlerForm(v); form {
+	case tick.Followed:
+		s.putPath(w, operand.Str())
+	case tick.Literal:
+		s.literal(w, operand)
+	case tick.Merged:
+		w.put |= outline.Object
+		for _, item := range operand.Elems() {
+			s.merge(w, item)
+		}
+	case tick.Plain:
+		w.put |= outline.Object
+		for _, m := range v.Members() {
+			s.put(w.member(m.Key), m.Value)
+		}
+	case tick.Text:
+		w.put |= outline.String
+	case tick.Computed:
+		w.anything()
 	}
 }
 

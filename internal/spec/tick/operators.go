@@ -19,12 +19,33 @@ const (
 	selections
 )
 
+// Form says what an object stands for in a value.
+type Form uint8
+
+// The forms. What the operator takes goes with them.
+const (
+	// Plain: the members are values themselves.
+	Plain Form = iota
+	// Literal: the operand as it is, in which nothing is a path.
+	Literal
+	// Followed: what the operand, which is a path, leads to.
+	Followed
+	// Merged: one object of the members of those in the operand, an array.
+	Merged
+	// Text: some text.
+	Text
+	// Computed: a value of which nothing is known before.
+	Computed
+)
+
 // operator is a form of objects that stand for a value which has to be computed.
 type operator struct {
 	// name is the key that an object is known by.
 	name string
 	// in has the languages that have the operator.
 	in language
+	// form is what it stands for.
+	form Form
 	// compile compiles the object v, which stands at the place at.
 	compile func(c *compiler, v value.Value, at diag.Pointer, keeps bool) node
 }
@@ -33,14 +54,14 @@ type operator struct {
 // "$": see objectValue.
 func operators() []operator {
 	return []operator{
-		{"$", handlers | conditions, (*compiler).pathForm},
-		{"$merge", handlers | conditions, (*compiler).mergeForm},
-		{"$literal", handlers | conditions | templates, (*compiler).literalForm},
-		{"concat", templates, (*compiler).concatForm},
-		{"coalesce", templates, (*compiler).coalesceForm},
-		{"merge", templates, (*compiler).mergeForm},
-		{"$map", selections, (*compiler).mapForm},
-		{"$lookup", selections, (*compiler).lookupForm},
+		{"$", handlers | conditions, Followed, (*compiler).pathForm},
+		{"$merge", handlers | conditions, Merged, (*compiler).mergeForm},
+		{"$literal", handlers | conditions | templates, Literal, (*compiler).literalForm},
+		{"concat", templates, Text, (*compiler).concatForm},
+		{"coalesce", templates, Computed, (*compiler).coalesceForm},
+		{"merge", templates, Merged, (*compiler).mergeForm},
+		{"$map", selections, Computed, (*compiler).mapForm},
+		{"$lookup", selections, Computed, (*compiler).lookupForm},
 	}
 }
 
@@ -54,14 +75,22 @@ func operatorNamed(name string) (operator, bool) {
 	return operator{}, false
 }
 
-// IsOperator reports whether an object of a template is an operator, and which one. "$literal" is one too.
-func IsOperator(v value.Value) (name string, ok bool) {
+// HandlerForm says what an object stands for in a value of a handler that compiles, and returns what its operator takes. What is
+// no object is plain.
+func HandlerForm(v value.Value) (Form, value.Value) { return formOf(v, handlers) }
+
+// TemplateForm is HandlerForm for templates of events.
+func TemplateForm(v value.Value) (Form, value.Value) { return formOf(v, templates) }
+
+func formOf(v value.Value, in language) (Form, value.Value) {
 	if v.Kind() != value.Object || v.Len() != 1 {
-		return "", false
+		return Plain, value.Value{}
 	}
-	name = v.Members()[0].Key
-	o, ok := operatorNamed(name)
-	return name, ok && o.in&templates != 0
+	m := v.Members()[0]
+	if o, ok := operatorNamed(m.Key); ok && o.in&in != 0 {
+		return o.form, m.Value
+	}
+	return Plain, value.Value{}
 }
 
 // objectValue compiles an object: an operator, or one whose members are values themselves.

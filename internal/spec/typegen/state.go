@@ -162,28 +162,30 @@ func (h *handlers) elements(v value.Value) *typ {
 }
 
 func (h *handlers) object(v value.Value) *typ {
-	if p := v.Get("$"); !p.IsMissing() {
-		return h.of(p)
-	}
-	if l := v.Get("$literal"); !l.IsMissing() {
-		return constant(l)
-	}
-	if list := v.Get("$merge"); !list.IsMissing() {
-		var all []field
-		for _, item := range list.Elems() {
+	o := &typ{kind: object}
+	switch form, operand := tick.HandlerForm(v); form {
+	case tick.Followed:
+		return h.of(operand)
+	case tick.Literal:
+		return constant(operand)
+	case tick.Text:
+		return &typ{kind: text}
+	case tick.Computed:
+		return &typ{}
+	case tick.Merged:
+		for _, item := range operand.Elems() {
 			fields, ok := h.model.members(h.of(item))
 			if !ok {
 				return &typ{}
 			}
 			for _, f := range fields {
-				all = override(all, f)
+				o.fields = override(o.fields, f)
 			}
 		}
-		return &typ{kind: object, fields: all}
-	}
-	o := &typ{kind: object}
-	for _, m := range v.Members() {
-		o.fields = append(o.fields, field{key: m.Key, typ: h.of(m.Value)})
+	case tick.Plain:
+		for _, m := range v.Members() {
+			o.fields = append(o.fields, field{key: m.Key, typ: h.of(m.Value)})
+		}
 	}
 	return o
 }
