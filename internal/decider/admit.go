@@ -42,6 +42,8 @@ func (d *Decider) Admit(c *command.Command, b *work.Budget, resolve func() (j17.
 	if err != nil {
 		return nil, err
 	}
+
+	// The types of the events, and the form of the body.
 	a := new(Admitted)
 	if err := a.types(typ, c); err != nil {
 		return nil, err
@@ -52,12 +54,16 @@ func (d *Decider) Admit(c *command.Command, b *work.Budget, resolve func() (j17.
 	if len(a.Events) == 0 {
 		return nil, j17.Errorf(j17.CodeInvalidField, "Events array cannot be empty").At("events")
 	}
+
+	// The aggregate, who causes the events, and what is expected.
 	if a.Key, err = resolve(); err != nil {
 		return nil, err
 	}
 	if err := a.readMetadata(d.Compiled, c); err != nil {
 		return nil, err
 	}
+
+	// The data.
 	for i := range a.Events {
 		if err := a.Events[i].check(b); err != nil {
 			if c.Batch {

@@ -51,6 +51,8 @@ func (f Functions) Handle(ctx context.Context, code *spec.Code, state value.Valu
 	if err != nil {
 		return value.Value{}, err
 	}
+
+	// The answer is the new state.
 	next := out.Get("state")
 	if next.IsMissing() {
 		return value.Value{}, faulty(code, &sandbox.Fault{
@@ -58,6 +60,8 @@ func (f Functions) Handle(ctx context.Context, code *spec.Code, state value.Valu
 			Hint: `Return {"state": ...} with the whole new state, or {"error": {"type": ..., "message": ...}}.`,
 		})
 	}
+
+	// It has a limit, and is kept without the rest of the answer.
 	text, most := next.AppendJSON(nil), tick.Largest()
 	if sandbox.Replaying(ctx) {
 		most.Values = math.MaxInt // it was accepted before there was a limit of values
@@ -74,7 +78,7 @@ func (f Functions) Handle(ctx context.Context, code *spec.Code, state value.Valu
 	if size > CompactAbove*len(text) {
 		// Else the state would hold on to the whole answer.
 		if next, err = value.ParseStored(string(text)); err != nil {
-			return value.Value{}, fmt.Errorf("engine: a state from custom code cannot be read back: %w", err)
+			return value.Value{}, fmt.Errorf("decider: a state from custom code cannot be read back: %w", err)
 		}
 	}
 	return next, nil
@@ -243,6 +247,8 @@ func (f Functions) imply(ctx context.Context, code *spec.Code, ev *tick.Event, s
 	if err != nil {
 		return value.Value{}, err
 	}
+
+	// A step of a pipeline answers what is added for those behind it.
 	if code.Transform {
 		if inner := out.Get("context"); inner.Kind() == value.Object {
 			out = inner
@@ -254,6 +260,8 @@ func (f Functions) imply(ctx context.Context, code *spec.Code, ev *tick.Event, s
 		}
 		return out, nil
 	}
+
+	// All others answer what is to be emitted.
 	if actions := out.Get("actions"); !actions.IsMissing() {
 		out = actions
 	}

@@ -17,6 +17,8 @@ func (d *Decider) Examine(ctx context.Context, c *eventfile.Event) (*Admitted, [
 	if err != nil {
 		return nil, []error{j17.At(err, "key")}
 	}
+
+	// The aggregate, and what only a server writes.
 	var faults []error
 	a := &Admitted{}
 	if a.Key, err = d.Key(c.AggregateType, c.ID); err != nil {
@@ -27,8 +29,9 @@ func (d *Decider) Examine(ctx context.Context, c *eventfile.Event) (*Admitted, [
 		faults = append(faults, err)
 	}
 	a.Timestamp = timestamp
+
+	// The platform's own events have no schema, and nobody can post them.
 	if c.Recorded && ident.IsReservedEventType(c.Type) {
-		// The platform's own events have no schema, and nobody can post them.
 		if c.Metadata.Kind() != value.Object {
 			faults = append(faults, j17.Errorf(j17.CodeInvalidField, "'metadata' must be a JSON object").At("metadata"))
 		}
@@ -38,6 +41,8 @@ func (d *Decider) Examine(ctx context.Context, c *eventfile.Event) (*Admitted, [
 		a.write()
 		return a, faults
 	}
+
+	// All others are checked like those of a command.
 	et, err := EventType(typ, c.Type)
 	if err != nil {
 		return nil, append(faults, j17.At(err, "type"))

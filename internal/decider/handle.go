@@ -36,6 +36,7 @@ type Computed struct {
 // Handle runs the handlers of all aggregates that get an event whose handler is custom code, which may refuse it, or may take
 // more work than there is. It returns their states after the commit.
 func (x *Decision) Handle(ctx context.Context) ([]*Computed, error) {
+	// Find the aggregates.
 	byKey := map[j17.Key]*Computed{}
 	var all []*Computed
 	for i := range x.Events {
@@ -50,6 +51,8 @@ func (x *Decision) Handle(ctx context.Context) ([]*Computed, error) {
 		byKey[o.Key] = &Computed{Key: o.Key, State: *before, Editor: value.NewEditor()}
 		all = append(all, byKey[o.Key])
 	}
+
+	// Apply their events, in the order in which they will be stored.
 	for i := range x.Events {
 		o := &x.Events[i]
 		c := byKey[o.Key]

@@ -306,6 +306,8 @@ func (s *scene) add(aggregateType string, id value.Value, eventTypeName string, 
 		Key: j17.Key{Type: aggregateType, ID: half(id, cause.Key.Type, aggregateType)}, Type: eventTypeName, Spec: s.d.EventType(aggregateType, eventTypeName), Data: data,
 		Tags: cause.Tags, Cause: s.cause, Own: cause.Own, Depth: cause.Depth + 1, At: at,
 	}
+
+	// It must not be one too many, nor one that could not be posted.
 	if o.Depth > s.MaxDepth {
 		return s.limit(&o, fmt.Sprintf("Implications are nested more than %d levels deep", s.MaxDepth), s.MaxDepth)
 	}
@@ -320,6 +322,8 @@ func (s *scene) add(aggregateType string, id value.Value, eventTypeName string, 
 	} else if err != nil {
 		return s.refuse(&o, err)
 	}
+
+	// All data together have a limit.
 	size := data.Size()
 	if s.bytes += size; s.bytes > maxImpliedBytes {
 		return s.limit(&o, fmt.Sprintf("The data of the implied events is larger than %d MiB", maxImpliedBytes>>20), maxImpliedBytes)
@@ -327,6 +331,8 @@ func (s *scene) add(aggregateType string, id value.Value, eventTypeName string, 
 	if !s.Work.SpendBytes(size) {
 		return s.Work.Err()
 	}
+
+	// Its metadata are those of the command and what implied it.
 	o.JSON = data.AppendJSON(make([]byte, 0, size))
 	o.Metadata = append(append(make([]byte, 0, len(s.base)+128), s.base...), `,"implied_by":{"key":`...)
 	o.Metadata = value.AppendString(o.Metadata, s.event.Key)
@@ -425,6 +431,8 @@ func (s *scene) act(code *spec.Code, action value.Value, at diag.Pointer) error 
 			Hint: `Each action is {"emit": {"aggregate_type": ..., "id": ..., "event_type": ..., "data": {...}}}; "key": "type:id" may stand for the first two.`,
 		}))
 	}
+
+	// Which aggregate is meant.
 	emit := action.Get("emit")
 	if emit.IsMissing() {
 		emit = action
@@ -443,6 +451,8 @@ func (s *scene) act(code *spec.Code, action value.Value, at diag.Pointer) error 
 		}
 		typ, id = first, value.StringValue(rest)
 	}
+
+	// Which event.
 	name := emit.Get("event_type").Str()
 	if s.d.Types[typ] == nil {
 		return wrong("an action names the aggregate type %q, which the spec does not have", j17.Printable(typ))

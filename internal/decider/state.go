@@ -42,7 +42,7 @@ func (f *State) Finish(name string) error {
 	if f.Loose > CompactAbove*len(f.JSON) {
 		compact, err := value.ParseStored(string(f.JSON))
 		if err != nil {
-			return fmt.Errorf("engine: the state of %s cannot be read back: %w", name, err)
+			return fmt.Errorf("decider: the state of %s cannot be read back: %w", name, err)
 		}
 		f.Data, f.Loose = compact, 0
 	}
@@ -56,7 +56,7 @@ func (f *State) Whole(name string) (*State, error) {
 	}
 	data, err := value.ParseStored(string(f.JSON))
 	if err != nil {
-		return nil, fmt.Errorf("engine: the state of %s cannot be read back: %w", name, err)
+		return nil, fmt.Errorf("decider: the state of %s cannot be read back: %w", name, err)
 	}
 	all := *f
 	all.Data, all.Loose = data, 0

@@ -28,6 +28,8 @@ func (e *Engine) write(ctx context.Context, d *deployed, c *Command, a *decider.
 	if t.crowded(a.Key) {
 		want = want.with(a.Key, true)
 	}
+
+	// Alone, as long as nobody is in the way.
 	for want == nil {
 		b.Renew(work.Command)
 		p, err := e.plan(ctx, d, c, a, b, nil)
@@ -55,6 +57,8 @@ func (e *Engine) write(ctx context.Context, d *deployed, c *Command, a *decider.
 		}
 		e.counts.replanned.Add(1)
 	}
+
+	// In turn; what brings about nothing does not have to wait for that.
 	p, r, err := e.writeInTurn(ctx, d, c, a, b, want)
 	if !errors.Is(err, errAside) {
 		return p, r, err
@@ -127,6 +131,7 @@ func (p *plan) claims(t *turns) (want claims, crowded bool) {
 // writeInTurn is write for those who have to take turns. The error is errAside where the turn has not come in time, or an
 // event that brings about nothing was overtaken.
 func (e *Engine) writeInTurn(ctx context.Context, d *deployed, c *Command, a *decider.Admitted, b *work.Budget, want claims) (*plan, store.Result, error) {
+	// Waiting ends by the clock, and planning by what it has cost.
 	deadline := e.clock.Now().Add(e.writeWait)
 	waiting, stop := e.until(ctx, deadline)
 	defer stop()
@@ -135,6 +140,7 @@ func (e *Engine) writeInTurn(ctx context.Context, d *deployed, c *Command, a *de
 		if spent > maxPlanning*work.Command || waiting.Err() != nil && ctx.Err() == nil {
 			return nil, store.Result{}, errAside
 		}
+
 		// Wait for the turn, and decide.
 		b.Rest() // who has the lane may wait for a turn on a processor
 		had, err := d.env.turns.take(waiting, want)
@@ -167,6 +173,7 @@ func (e *Engine) writeInTurn(ctx context.Context, d *deployed, c *Command, a *de
 			e.counts.replanned.Add(1)
 			continue
 		}
+
 		// See what becomes of it.
 		if err := d.env.turns.await(ctx, tk); err != nil && !errors.Is(err, errOvertaken) {
 			return nil, store.Result{}, err
@@ -206,6 +213,8 @@ func (e *Engine) planInTurn(
 		}
 		return p, nil, nil, err
 	}
+
+	// It needs the turn of everything that it looked at.
 	if want, _ := p.claims(v.turns); !v.held.cover(want) {
 		for _, c := range v.held {
 			want = want.with(c.key, c.alone)
@@ -215,6 +224,8 @@ func (e *Engine) planInTurn(
 	if err := p.unit.Validate(); err != nil {
 		return p, nil, nil, StorageError(err)
 	}
+
+	// Who comes next decides on what it leaves behind.
 	after := e.leaves(ctx, d, p, v)
 	tk = &ticket{d: d, plan: p, needs: v.needs, after: after, done: make(chan struct{})}
 	if !e.add(ctx, d.env, tk) {
@@ -341,6 +352,7 @@ func (p *plan) writes(key j17.Key) bool {
 
 // leave computes the state of a stream after a plan, nil where the one before it is not at hand.
 func (e *Engine) leave(ctx context.Context, d *deployed, p *plan, v *view, key j17.Key) *decider.State {
+	// Find the state before it.
 	typ := d.Program(key.Type)
 	base := p.before[key]
 	if base == nil {
@@ -359,6 +371,8 @@ func (e *Engine) leave(ctx context.Context, d *deployed, p *plan, v *view, key j
 	if base == nil {
 		return nil
 	}
+
+	// Apply the events to it.
 	f, ed, b := *base, value.NewEditor(), work.New(ctx, work.Replay)
 	for i := range p.events {
 		o := &p.events[i]

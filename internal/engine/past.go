@@ -218,6 +218,8 @@ func (r *Recorder) try(ctx context.Context, u *Past, p *plan) error {
 	if len(states) == 0 {
 		return nil
 	}
+
+	// Take their states as the plan expects them.
 	for _, pre := range p.unit.Pre {
 		if _, ok := states[pre.Key]; !ok {
 			continue
@@ -234,6 +236,7 @@ func (r *Recorder) try(ctx context.Context, u *Past, p *plan) error {
 		}
 		states[pre.Key] = &decider.Computed{Key: pre.Key, State: *f, Editor: value.NewEditor()}
 	}
+
 	// Apply the events. Each may take what it may when it is replayed, and all together what an import may.
 	b, replaying := work.New(ctx, work.Replay), sandbox.ForReplay(ctx)
 	for i := range u.Events {
@@ -261,6 +264,8 @@ func (r *Recorder) try(ctx context.Context, u *Past, p *plan) error {
 		}
 		s.State.Loose += len(o.JSON)
 	}
+
+	// They are the states after the commit.
 	for _, s := range states {
 		p.after = append(p.after, s)
 	}

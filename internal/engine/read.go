@@ -67,6 +67,8 @@ func (e *Engine) Load(ctx context.Context, t j17.Tenant, aggregateType, id strin
 	if err != nil {
 		return State{}, err
 	}
+
+	// How many events are meant.
 	e.counts.reads.Add(1)
 	length := head.Length
 	past := false
@@ -85,6 +87,8 @@ func (e *Engine) Load(ctx context.Context, t j17.Tenant, aggregateType, id strin
 		}
 		return State{}, notFound()
 	}
+
+	// The state, and what the aggregate is called.
 	s, err := e.stateOf(ctx, t, d, key, length, past, o.Replay)
 	if err != nil {
 		return State{}, StorageError(err)

@@ -37,6 +37,8 @@ func (e *Engine) Replay(
 	if length == 0 {
 		return decider.NewProgram(typ, functions).First().Data, nil
 	}
+
+	// Apply one event after the other, without those that take too much where somebody wants to know of all.
 	p := decider.NewProgram(typ, functions)
 	f, ed, b := *p.First(), value.NewEditor(), work.New(ctx, work.Replay)
 	replaying := sandbox.ForReplay(ctx)
@@ -67,6 +69,8 @@ func (e *Engine) Replay(
 			return value.Value{}, StorageError(decider.ReplayFailed(err, &te, f.Length+1))
 		}
 	}
+
+	// All must have been there.
 	switch {
 	case beyond != nil:
 		return value.Value{}, beyond

@@ -174,6 +174,8 @@ func (t *turns) board(d *deployed) (tickets []*ticket, units []store.Append) {
 		t.flying, t.open = false, nil
 		return nil, nil
 	}
+
+	// Each takes the place behind those that it was decided on.
 	tickets = []*ticket{}
 	n, size := 0, 0
 	for _, tk := range t.open {

@@ -50,6 +50,8 @@ func (e *Engine) execute(ctx context.Context, d *deployed, c *Command) (Receipt,
 			return e.replay(ctx, d, c, first)
 		}
 	}
+
+	// Check the command.
 	id := c.ID
 	if c.New {
 		id = e.mintID(d)
@@ -59,6 +61,8 @@ func (e *Engine) execute(ctx context.Context, d *deployed, c *Command) (Receipt,
 	if err != nil {
 		return Receipt{}, err
 	}
+
+	// Decide what it brings about, and store that.
 	p, r, err := e.write(ctx, d, c, a, b)
 	if err != nil {
 		return Receipt{}, err
@@ -101,6 +105,8 @@ type plan struct {
 func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *decider.Admitted, b *work.Budget, v *view) (*plan, error) {
 	p := &plan{key: a.Key, own: len(a.Events), expected: a.Expected}
 	p.unit.Timestamp, p.unit.Decided = e.now(d.env), v != nil || a.Reacts()
+
+	// What the caller expects.
 	if a.Expected != nil {
 		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: a.Key, Length: *a.Expected})
 	}
@@ -114,6 +120,8 @@ func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *decider.A
 		}
 		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: a.Key, Length: length})
 	}
+
+	// The events, what they imply, and what else comes with them.
 	p.events = a.Events
 	p.write(a.Events)
 	if a.Reacts() {
@@ -125,6 +133,8 @@ func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *decider.A
 		return p, err
 	}
 	p.assign(d, e.mint)
+
+	// What a retry finds.
 	if c.IdempotencyKey != "" {
 		p.unit.Command = &store.Command{
 			ID:      commandID(c.IdempotencyKey),

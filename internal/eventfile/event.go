@@ -31,6 +31,8 @@ func ReadEvent(v value.Value) (Event, []error) {
 	if v.Kind() != value.Object {
 		return Event{}, []error{j17.Errorf(j17.CodeInvalidField, "An event must be a JSON object")}
 	}
+
+	// Members that are there must be known, and be text.
 	var faults []error
 	if err := command.OnlyMembers(v, "", "stream_id", "key", "aggregate_type", "id", "type", "data", "metadata", "handle", "public_id"); err != nil {
 		faults = append(faults, err)
@@ -45,6 +47,8 @@ func ReadEvent(v value.Value) (Event, []error) {
 		}
 		return m.Str()
 	}
+
+	// What only a server has given out.
 	e := Event{Data: v.Get("data"), Metadata: v.Get("metadata"), Recorded: !v.Get("stream_id").IsMissing()}
 	if e.Recorded {
 		if s := text("stream_id"); s != "" {
@@ -60,6 +64,8 @@ func ReadEvent(v value.Value) (Event, []error) {
 	if !v.Get("public_id").IsMissing() {
 		e.PublicID = text("public_id")
 	}
+
+	// The aggregate.
 	switch split := !v.Get("aggregate_type").IsMissing() || !v.Get("id").IsMissing(); {
 	case split && !v.Get("key").IsMissing():
 		faults = append(faults, j17.Errorf(j17.CodeInvalidField, "An event has either a 'key' or an 'aggregate_type' and an 'id'").At("key"))

@@ -90,6 +90,8 @@ func (r *Reader) start() error {
 			return err
 		}
 	}
+
+	// The first character that is no white space tells.
 	for {
 		c, err := r.in.ReadByte()
 		if err != nil {

@@ -35,6 +35,8 @@ func (l *Loader) Export(ctx context.Context, t j17.Tenant, aggregateType string,
 			return nil, err
 		}
 	}
+
+	// How many there are is compared with how many are found.
 	from := after
 	extent, err := l.Store.Extent(ctx, t)
 	if err != nil {
@@ -65,10 +67,11 @@ func (l *Loader) Export(ctx context.Context, t j17.Tenant, aggregateType string,
 				}
 			}
 		}
+
+		// What comes after a position is not counted, and an environment that was removed meanwhile has no events any more.
 		if from != (j17.StreamID{}) || found == extent.Events {
 			return
 		}
-		// An environment that was removed meanwhile has no events any more.
 		if now, err := l.Store.Extent(ctx, t); err != nil || now.Events >= extent.Events {
 			yield(ExportedEvent{}, engine.StorageError(&store.CorruptionError{
 				Where: "the events of " + string(t), Err: errors.Join(err, fmt.Errorf("%d were found of %d that were stored", found, extent.Events)),

@@ -30,6 +30,8 @@ func (l *Loader) Inject(ctx context.Context, t j17.Tenant, correlationID string,
 	if err != nil {
 		return Injected{}, err
 	}
+
+	// Nothing is written of a file with faults.
 	importer := j17.Agent{Type: ident.SystemActorType, ID: ident.TestDataImporter}
 	c := &recorder{Loader: l, d: d, r: &Recording{Tenant: t, Open: open}, seed: maphash.MakeSeed()}
 	c.examine = func(ctx context.Context, file *eventfile.Event) (*decider.Admitted, error) {
@@ -53,6 +55,8 @@ func (l *Loader) Inject(ctx context.Context, t j17.Tenant, correlationID string,
 	if err := c.refusal(); err != nil {
 		return Injected{}, err
 	}
+
+	// Each event is written as if it had been posted.
 	done := Injected{Events: c.done.Events, Imported: c.done.Events}
 	err = c.units(ctx, func(ctx context.Context, u *pastUnit) error {
 		for i := range u.events {

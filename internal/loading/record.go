@@ -65,6 +65,8 @@ func (l *Loader) Record(ctx context.Context, r *Recording) (Recorded, error) {
 	if err != nil {
 		return Recorded{}, err
 	}
+
+	// Nothing is stored of a file with faults.
 	c := &recorder{Loader: l, past: past, d: past.Decider(), r: r, now: past.Now(), seed: maphash.MakeSeed()}
 	c.examine = c.examinePast
 	if err := c.checkAll(ctx); err != nil {
@@ -87,6 +89,8 @@ func (l *Loader) Record(ctx context.Context, r *Recording) (Recorded, error) {
 			return Recorded{}, err
 		}
 	}
+
+	// Now it is stored, a unit at a time.
 	c.done = Recorded{Streams: len(c.streams)}
 	err = c.units(ctx, c.store)
 	c.done.Imported = c.done.Stored
@@ -199,6 +203,8 @@ func (c *recorder) units(ctx context.Context, do func(context.Context, *pastUnit
 		*u = pastUnit{number: u.number + 1, events: u.events[:0]}
 		return err
 	}
+
+	// A unit is full by its events or by their bytes.
 	for {
 		text, err := in.Next()
 		broken, ok := errors.AsType[*eventfile.TextError](err)
@@ -400,6 +406,8 @@ func (c *recorder) compare(ctx context.Context, u *pastUnit) error {
 	stored := c.known[u.number]
 	for i := range u.events {
 		ev := &u.events[i]
+
+		// What is known of the aggregate.
 		hash := maphash.Comparable(c.seed, ev.Key)
 		s, ok := c.streams[hash]
 		fresh := !ok
@@ -414,6 +422,8 @@ func (c *recorder) compare(ctx context.Context, u *pastUnit) error {
 			}
 			c.streams[hash] = s
 		}
+
+		// Its names are free, and time does not run backward.
 		at := s.last
 		if ev.Timestamp != nil {
 			at = *ev.Timestamp
@@ -430,6 +440,8 @@ func (c *recorder) compare(ctx context.Context, u *pastUnit) error {
 		if err != nil && c.fault(ev, err) {
 			return nil
 		}
+
+		// What the events behind it are compared with.
 		s.last = max(s.last, at)
 		c.streams[hash] = s
 		if number, ok := c.d.Number(ev.file.PublicID); ok {
@@ -451,20 +463,21 @@ func (c *recorder) claim(ctx context.Context, key j17.Key, names j17.Names, s pa
 	taken := func(path, name string) error {
 		return j17.Errorf(j17.CodeConflict, "'%s' is the name of another aggregate", name).At(path)
 	}
-	present := j17.Names{}
+
+	// What the store says of the names.
+	var present j17.Names
+	var owners engine.Owners
 	if look {
 		var err error
 		if present, err = c.Engine.Names(ctx, c.r.Tenant, c.d, key); err != nil {
 			return err
 		}
-	}
-	var owners engine.Owners
-	if look {
-		var err error
 		if owners, err = c.past.Owners(ctx, names); err != nil {
 			return err
 		}
 	}
+
+	// A name belongs to one aggregate, in the file and in the store.
 	claimant := maphash.Comparable(c.seed, key)
 	for _, n := range []struct {
 		path, name, present, owner string

@@ -150,6 +150,8 @@ func (r *dryRun) event(ctx context.Context, text eventfile.Text) {
 		r.syntax(text, err)
 		return
 	}
+
+	// Check it like a command, but tell all that is wrong.
 	c, faults := r.read(v)
 	var e *decider.Admitted
 	if len(faults) == 0 {
@@ -164,6 +166,8 @@ func (r *dryRun) event(ctx context.Context, text eventfile.Text) {
 		r.refuse(text, v, faults)
 		return
 	}
+
+	// Let it happen, with all that it brings about.
 	if e.Timestamp == nil {
 		e.Timestamp = &r.latest
 	}
@@ -184,6 +188,7 @@ func (r *dryRun) event(ctx context.Context, text eventfile.Text) {
 
 // happen folds a valid event and what it brings about. Where custom code refuses one of them, none has happened.
 func (r *dryRun) happen(ctx context.Context, text eventfile.Text, c *eventfile.Event, e *decider.Admitted) error {
+	// Fold all, or nothing.
 	faults, dropped := len(r.Faults), r.Dropped
 	x, err := r.imply(ctx, text, c, e)
 	undo := r.mark(x, e.Key)
@@ -201,6 +206,8 @@ func (r *dryRun) happen(ctx context.Context, text eventfile.Text, c *eventfile.E
 		r.Faults, r.Dropped = r.Faults[:faults], dropped
 		return err
 	}
+
+	// Tell what was implied.
 	if x == nil {
 		return nil
 	}

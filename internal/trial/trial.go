@@ -66,6 +66,8 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 	if et.Code != nil && t.Functions[et.Code] == nil {
 		return HandlerOutcome{}, nil, j17.Errorf(j17.CodeInvalidSpec, "The handler of %s.%s is custom code, which cannot be tried here", typ.Name, et.Name)
 	}
+
+	// Make up what was left out.
 	if t.ID == "" {
 		t.ID = ident.Global
 	}
@@ -84,6 +86,8 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 	if names := c.AgentTypes.Sorted(); len(names) > 0 {
 		cand.WithActor(j17.Agent{Type: names[0], ID: ident.Global})
 	}
+
+	// Check the event.
 	e, faults := d.Examine(ctx, &cand)
 	if len(faults) > 0 {
 		event := value.ObjectValue(value.Member{Key: "data", Value: t.Data}, value.Member{Key: "metadata", Value: cand.Metadata})
@@ -96,6 +100,8 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 	if e.Timestamp == nil {
 		e.Timestamp = &t.Now
 	}
+
+	// Apply the handler, and see what is implied.
 	out := HandlerOutcome{Key: e.Key, State: t.State}
 	fault := func(f tick.Fault) { out.Faults = append(out.Faults, decider.Diagnose(c, f)) }
 	ev := e.Events[0].Stored(*e.Timestamp)
