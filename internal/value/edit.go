@@ -28,6 +28,37 @@ func NewEditor() *Editor { return &Editor{own: new(token)} }
 // called before a container is kept in a second place.
 func (e *Editor) Freeze() { e.own = new(token) }
 
+// Release gives up what the editor owns of v: v will not change any more, while what it stands in may still be changed in place. It
+// is what Freeze is, for a container of which it is known that all it has was put into it by the editor or is not the editor's at
+// all. It returns how many values it visited.
+func (e *Editor) Release(v Value) (visited int) {
+	switch v.Kind() {
+	case Array:
+		a := v.array()
+		if a.owner != e.own {
+			return 0
+		}
+		a.owner = nil
+		for i := range a.elems {
+			visited += 1 + e.Release(a.elems[i])
+		}
+	case Object:
+		o := v.object()
+		if o.owner != e.own {
+			return 0
+		}
+		o.owner = nil
+		if o.index != nil && o.index.owner == e.own {
+			o.index.owner = nil
+		}
+		for i := range o.members {
+			visited += 1 + e.Release(o.members[i].Value)
+		}
+	case Missing, Null, Bool, Number, String:
+	}
+	return visited
+}
+
 // Moved returns how many elements and members were copied, or moved to other places, since it was last called.
 func (e *Editor) Moved() int {
 	n := e.moved

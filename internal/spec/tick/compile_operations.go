@@ -350,9 +350,10 @@ func (c *compiler) let(b base, v value.Value, at diag.Pointer) operation {
 	}
 	name := c.bindingName(m[0], at.Key("name"))
 	if p, ok := op.in.(*pathNode); ok {
-		op.keeps = p.from == fromCurrent
+		op.keeps = p.from == fromCurrent && !p.entries
+		op.keepsMade = p.from == fromCurrent && p.entries
 	} else {
-		op.keeps = true
+		op.keepsMade = true
 	}
 	op.slot = c.slot(name)
 	c.lets = append(c.lets, op.slot)

@@ -60,6 +60,35 @@ func TestFoldsAreLinear(t *testing.T) {
 	}
 }
 
+// What is kept in a second place is given up, and nothing around it: folds that bind, copy or go over parts of the state and change
+// others stay linear.
+func TestFoldsThatKeepAreLinear(t *testing.T) {
+	const n = 20_000
+	for _, src := range []string{
+		`[{"let":{"name":"$f","find":{"in":"xs","where":{"id":"$.data.id"}}}},{"update_where":{"target":"xs","match":{"id":"$.data.id"},"merge":{"n":"$f.id"}}},{"append":{"target":"xs","value":{"id":"$.data.id","of":"$f"}}}]`,
+		`[{"set":{"target":"last","value":{"id":"$.data.id"}}},{"set":{"target":"before","value":"@.last"}},{"append":{"target":"xs","value":"@.last"}}]`,
+		`[{"set":{"target":"few","value":[{"a":1},{"a":2}]}},{"map":{"target":"few","apply":{"set":{"target":"b","value":"$item.a"}}}},{"append":{"target":"xs","value":1}}]`,
+		`[{"set":{"target":"few","value":[{"a":1},{"a":2}]}},{"update_where":{"target":"few","match":{"a":1},"merge":{"c":"$item"}}},{"append":{"target":"xs","value":"@.few"}}]`,
+	} {
+		h := compile(t, src)
+		ed, state := value.NewEditor(), value.ObjectValue()
+		b := work.New(t.Context(), work.Replay)
+		var spent int64
+		for i := range n {
+			b.Renew(work.Replay)
+			next, err := h.Apply(ed, state, &tick.Event{Data: tick.Raw(fmt.Appendf(nil, `{"id":"id-%d"}`, i))}, b, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			state = next
+			spent += b.Spent()
+		}
+		if got := state.Get("xs").Len(); got != n || spent > n*200 {
+			t.Errorf("%s takes %d units an event and leaves %d elements", src, spent/n, got)
+		}
+	}
+}
+
 // Comparisons and sums are charged by what they compare and add, and entries and objects by their members.
 func TestWhatIsDoneIsCharged(t *testing.T) {
 	list := func(elem string, n int) string {

@@ -183,8 +183,15 @@ func (e *Env) parse(d *Document) value.Value {
 // parsedPerUnit is how many bytes are parsed in the time of one unit.
 const parsedPerUnit = 1
 
-// keep gives up what the editor owns if v, which is about to be kept in a second place, is a container.
+// keep makes sure that v, which stands in the state and is about to be kept in a second place, does not change there.
 func (e *Env) keep(v value.Value) {
+	if e.ed != nil {
+		e.spend(e.ed.Release(v) / weighedPerUnit)
+	}
+}
+
+// keepMade is keep for a value that was made of parts of the state.
+func (e *Env) keepMade(v value.Value) {
 	if e.ed != nil && isContainer(v) {
 		e.ed.Freeze()
 	}

@@ -404,7 +404,7 @@ func (o *updateWhereOp) apply(e *Env) {
 		return
 	}
 	if o.freezes {
-		e.ed.Freeze()
+		e.keep(s.v)
 	}
 	arr := s.v
 	fields, ok := o.fields(e, arr)
@@ -534,7 +534,7 @@ func (o *mapOp) apply(e *Env) {
 		return
 	}
 	if o.freezes {
-		e.ed.Freeze()
+		e.keep(s.v)
 	}
 	elems := s.v.Elems()
 	out := make([]value.Value, len(elems))
@@ -722,8 +722,9 @@ type letOp struct {
 	in    node
 	match *match
 	slot  int
-	// keeps says that the array stands in the state, so that the element will be in two places.
-	keeps bool
+	// keeps says that the array stands in the state, so that the element will be in two places; keepsMade that it is made of what
+	// may stand there.
+	keeps, keepsMade bool
 }
 
 func (o *letOp) apply(e *Env) {
@@ -748,8 +749,11 @@ func (o *letOp) apply(e *Env) {
 	if i >= 0 {
 		found = arr.Index(i)
 	}
-	if o.keeps {
+	switch {
+	case o.keeps:
 		e.keep(found)
+	case o.keepsMade:
+		e.keepMade(found)
 	}
 	e.slots[o.slot] = found
 }

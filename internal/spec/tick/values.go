@@ -167,7 +167,11 @@ func (n *pathNode) eval(e *Env) (value.Value, bool) {
 	if v.IsMissing() {
 		return value.NullValue(), !n.optional && e.work.Err() == nil
 	}
-	if n.keeps {
+	switch {
+	case !n.keeps:
+	case n.entries:
+		e.keepMade(v)
+	default:
 		e.keep(v)
 	}
 	return v, true

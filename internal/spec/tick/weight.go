@@ -84,8 +84,9 @@ type weigher struct {
 	slots map[int]int
 	// foreign are the levels of elements that may be those of an event.
 	foreign map[int]bool
-	// epochs is how many times everything may have to be copied.
-	epochs int
+	// epochs is how many times everything may have to be copied. wholes is how many of them are because all of the state was given
+	// up, and not only what was kept.
+	epochs, wholes int
 }
 
 // Heavy reports whether the handler may take more than work.Replay on some state within the limits and some event of that many
@@ -109,7 +110,7 @@ func weigh(ops []operation, event int) float64 {
 	total := w.operations(ops)
 	// The event is parsed and measured once, and each time that the state was frozen its containers are copied again.
 	eventWork := float64(event) * (1./parsedPerUnit + elementsPerByte/weighedPerUnit + 2./work.BytesPerUnit)
-	return total.most(event) + eventWork + float64(w.epochs+1)*MaxValues*(copiedUnits+1./movedPerUnit)
+	return total.most(event) + eventWork + float64(w.epochs+1)*MaxValues*(copiedUnits+1./movedPerUnit+1./weighedPerUnit)
 }
 
 // operations weighs operations that follow each other. Objects that get new members are indexed anew now and then.
@@ -168,14 +169,22 @@ func (w *weigher) operation(op operation) weight {
 		return sum(w.predicate(op.when), w.operations(op.then), w.operations(op.otherwise))
 	case *letOp:
 		delete(w.slots, op.slot)
-		if op.keeps {
-			w.epochs++
-		}
+		w.keeps(op.keeps, op.keepsMade)
 		found := sum(w.eval(op.in), w.matched(op.match, w.size(op.in)))
 		delete(w.slots, op.slot)
 		return found
 	default:
 		return units(2 * work.Replay)
+	}
+}
+
+// keeps counts that something of the state is kept in a second place, or something that is made of the state.
+func (w *weigher) keeps(part, made bool) {
+	if part || made {
+		w.epochs++
+	}
+	if made {
+		w.wholes++
 	}
 }
 
@@ -239,14 +248,14 @@ func (w *weigher) mapped(op *mapOp) weight {
 		w.epochs++
 	}
 	outer := w.current
-	epochs := w.epochs
+	wholes := w.wholes
 	body := w.over(each(1, w.current), op.slot, func() weight {
 		w.current = w.levels
 		defer func() { w.current = outer }()
 		return sum(units(1), w.operations(op.ops))
 	})
-	if w.epochs > epochs {
-		// An element may freeze what the others have to copy again.
+	if w.wholes > wholes {
+		// An element may give up what the others have to copy again.
 		return units(2 * work.Replay)
 	}
 	return sum(body, w.rest())
@@ -323,9 +332,7 @@ func (w *weigher) eval(n node) weight {
 	case *literal:
 		return units(0)
 	case *pathNode:
-		if n.keeps {
-			w.epochs++
-		}
+		w.keeps(n.keeps, n.keeps && n.entries)
 		cost := units(float64(1 + len(n.steps)/2))
 		if n.entries {
 			cost = sum(cost, w.base(n).times(entryWork*elementsPerByte))
