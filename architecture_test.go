@@ -1,0 +1,229 @@
+package j17_test
+
+import (
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// sources parses the program's own files, tests excepted, by the names of their packages without the module's: "j17" is the root.
+func sources(tb testing.TB) map[string][]*ast.File {
+	tb.Helper()
+	all := map[string][]*ast.File{}
+	set := token.NewFileSet()
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			switch d.Name() {
+			case "bench", "tools", "examples", "testdata": // programs beside the layers, and what tests read
+				return fs.SkipDir
+			}
+			if name != "." && strings.HasPrefix(d.Name(), ".") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		file, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		at := path.Dir(filepath.ToSlash(name))
+		if at == "." {
+			at = "j17"
+		}
+		all[at] = append(all[at], file)
+		return nil
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return all
+}
+
+// section returns the text of ARCHITECTURE.md under a heading.
+func section(tb testing.TB, heading string) string {
+	tb.Helper()
+	raw, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	_, after, ok := strings.Cut(string(raw), "\n## "+heading+"\n")
+	if !ok {
+		tb.Fatalf("ARCHITECTURE.md has no section %q", heading)
+	}
+	text, _, _ := strings.Cut(after, "\n## ")
+	return text
+}
+
+// rows returns the rows of the tables of a text, without their heads.
+func rows(text string) [][]string {
+	var all [][]string
+	head := true
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if !strings.HasPrefix(line, "|") {
+			head = true
+			continue
+		}
+		if strings.HasPrefix(line, "|---") {
+			head = false
+			continue
+		}
+		if head {
+			continue
+		}
+		var cells []string
+		for cell := range strings.SplitSeq(strings.Trim(line, "|"), "|") {
+			cells = append(cells, strings.TrimSpace(cell))
+		}
+		all = append(all, cells)
+	}
+	return all
+}
+
+// quoted returns what stands in backquotes.
+func quoted(text string) []string {
+	var all []string
+	for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(text, -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
+
+// TestLayers checks that the table of layers has every package once, and nothing else, and that each package imports only what
+// stands above it.
+func TestLayers(t *testing.T) {
+	packages := sources(t)
+	var table []string
+	for _, row := range rows(section(t, "Layers")) {
+		table = append(table, quoted(row[0])...)
+		if len(row) != 2 || row[1] == "" {
+			t.Errorf("the row of %s does not say what it holds", row[0])
+		}
+	}
+	for i, name := range table {
+		if slices.Contains(table[:i], name) {
+			t.Errorf("%s stands in the table twice", name)
+		}
+		if packages[name] == nil {
+			t.Errorf("%s stands in the table, and there is no such package", name)
+		}
+	}
+	edges := 0
+	for name, files := range packages {
+		at := slices.Index(table, name)
+		if at < 0 {
+			t.Errorf("%s does not stand in the table of layers in ARCHITECTURE.md", name)
+			continue
+		}
+		for _, file := range files {
+			for _, spec := range file.Imports {
+				imported, err := strconv.Unquote(spec.Path.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if imported != "j17" {
+					var ours bool
+					if imported, ours = strings.CutPrefix(imported, "j17/"); !ours {
+						continue
+					}
+				}
+				edges++
+				if !slices.Contains(table[:at], imported) {
+					t.Errorf("%s imports %s, which does not stand above it in the table", name, imported)
+				}
+			}
+		}
+	}
+	if len(table) < 30 || edges < 100 {
+		t.Errorf("%d packages and %d imports were found: this test looks in the wrong place", len(table), edges)
+	}
+}
+
+// TestRoutes checks that what the section about routes points to is there.
+func TestRoutes(t *testing.T) {
+	text := section(t, "Routes")
+	links := regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(text, -1)
+	if len(links) == 0 {
+		t.Error("the section points nowhere")
+	}
+	for _, link := range links {
+		if _, err := os.Stat(link[1]); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, name := range quoted(text) {
+		if !strings.Contains(name, "/") {
+			continue
+		}
+		if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is not there", name)
+		}
+	}
+}
+
+// TestGlossary checks that a type with the name of a word is declared only where the glossary says, that it is declared there,
+// and that retired names are no identifiers any more.
+func TestGlossary(t *testing.T) {
+	text := section(t, "Glossary")
+	homes := map[string][]string{}
+	last := ""
+	for _, row := range rows(text) {
+		if len(row) != 3 || row[1] == "" {
+			t.Errorf("the word %q has no meaning", row[0])
+			continue
+		}
+		if last >= strings.ToLower(row[0]) {
+			t.Errorf("%q stands after %q", row[0], last)
+		}
+		last = strings.ToLower(row[0])
+		if names := quoted(row[2]); len(names) > 0 {
+			homes[names[0]] = names[1:]
+		}
+	}
+	_, list, _ := strings.Cut(text, "Retired as identifiers:")
+	retired := quoted(list)
+	if len(homes) < 10 || len(retired) == 0 {
+		t.Fatalf("%d words with types, %d retired names", len(homes), len(retired))
+	}
+
+	declared := map[string][]string{}
+	for name, files := range sources(t) {
+		for _, file := range files {
+			ast.Inspect(file, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.TypeSpec:
+					declared[n.Name.Name] = append(declared[n.Name.Name], name)
+				case *ast.Ident:
+					if slices.Contains(retired, n.Name) {
+						t.Errorf("%s has the identifier %s, which is retired", name, n.Name)
+					}
+				}
+				return true
+			})
+		}
+	}
+	for word, where := range homes {
+		got := slices.Clone(declared[word])
+		slices.Sort(got)
+		slices.Sort(where)
+		if !slices.Equal(got, where) {
+			t.Errorf("the type %s is declared in %v; the glossary of ARCHITECTURE.md has %v", word, got, where)
+		}
+	}
+}
