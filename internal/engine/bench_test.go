@@ -12,6 +12,7 @@ import (
 	"j17/internal/clock"
 	"j17/internal/engine"
 	"j17/internal/spec"
+	"j17/internal/store"
 	"j17/internal/store/pebble"
 )
 
@@ -32,8 +33,23 @@ func newBench(b *testing.B) *engine.Engine {
 	if c == nil {
 		b.Fatal(found)
 	}
-	e.Deploy(tenant, c, nil)
+	e.Deploy(tenant, c, nil, head(b, s))
 	return e
+}
+
+// head returns the fence that a server gives what it deploys.
+func head(b *testing.B, s *pebble.Store) store.Fence {
+	b.Helper()
+	f := store.Fence{Space: "spec.head", Key: "current"}
+	if err := s.Write(b.Context(), tenant, []store.Side{{Op: store.Put, Space: f.Space, Key: f.Key, Value: []byte(`{"version":1}`)}}); err != nil {
+		b.Fatal(err)
+	}
+	it, err := s.Get(b.Context(), tenant, f.Space, f.Key)
+	if err != nil {
+		b.Fatal(err)
+	}
+	f.Rev = it.Rev
+	return f
 }
 
 // BenchmarkExecute measures schema-checked, synced writes by 64 writers: each event to an aggregate of its own, and all
