@@ -111,7 +111,7 @@ func (r *Instances) Add(ctx context.Context, n NewInstance) (Instance, error) {
 	if err := r.lock(ctx); err != nil {
 		return Instance{}, err
 	}
-	defer r.change.pass()
+	defer r.change.release()
 	if _, ok := r.ByName(n.Name); ok {
 		return Instance{}, nameTaken(n.Name)
 	}
@@ -167,7 +167,7 @@ func (r *Instances) Change(ctx context.Context, id string, c InstanceChange) (In
 	if err := r.lock(ctx); err != nil {
 		return Instance{}, err
 	}
-	defer r.change.pass()
+	defer r.change.release()
 	rec, rev, err := r.storedInstance(ctx, id)
 	if err != nil {
 		return Instance{}, err
@@ -227,7 +227,7 @@ func (r *Instances) remove(ctx context.Context, id, confirm string) (string, err
 	if err := r.change.take(ctx); err != nil {
 		return "", err
 	}
-	defer r.change.pass()
+	defer r.change.release()
 	rec, rev, err := r.storedInstance(ctx, id)
 	if err != nil {
 		return "", err

@@ -140,7 +140,7 @@ func (r *Keys) Create(ctx context.Context, nk NewKey) (key Key, token string, er
 	if err := r.lock(ctx); err != nil {
 		return Key{}, "", err
 	}
-	defer r.change.pass()
+	defer r.change.release()
 	if r.instance(nk.Instance) == nil {
 		return Key{}, "", noInstance()
 	}
@@ -188,7 +188,7 @@ func (r *Keys) Rotate(ctx context.Context, id string) (key Key, token string, er
 	if err := r.lock(ctx); err != nil {
 		return Key{}, "", err
 	}
-	defer r.change.pass()
+	defer r.change.release()
 	old, rev, err := r.stored(ctx, id)
 	if err != nil {
 		return Key{}, "", err
@@ -331,7 +331,7 @@ func (r *Keys) forgetRevoked(ctx context.Context) error {
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
-	defer r.change.pass()
+	defer r.change.release()
 	before := r.clock.Now().Add(-keepRevoked)
 	var old []*keyRecord
 	r.mu.RLock()
@@ -361,7 +361,7 @@ func (r *Keys) Revoke(ctx context.Context, id string, at time.Time) (Key, error)
 	if err := r.lock(ctx); err != nil {
 		return Key{}, err
 	}
-	defer r.change.pass()
+	defer r.change.release()
 	rec, rev, err := r.stored(ctx, id)
 	if err != nil {
 		return Key{}, err

@@ -237,7 +237,7 @@ func (r *items) follow(ctx context.Context) error {
 	}
 	err := r.lock(ctx)
 	if err == nil {
-		r.change.pass()
+		r.change.release()
 	}
 	return err
 }

@@ -68,7 +68,7 @@ func (r *Nodes) Register(ctx context.Context, n Node) error {
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
-	defer r.change.pass()
+	defer r.change.release()
 	r.mu.RLock()
 	old := r.known.nodes[n.Name]
 	r.mu.RUnlock()

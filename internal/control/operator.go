@@ -94,7 +94,7 @@ func (r *Operators) create(ctx context.Context, op NewOperator, allowed func() e
 	if err := r.lock(ctx); err != nil {
 		return Operator{}, err
 	}
-	defer r.change.pass()
+	defer r.change.release()
 	if err := allowed(); err != nil {
 		return Operator{}, err
 	}
@@ -209,7 +209,7 @@ func (r *Operators) setPassword(ctx context.Context, id, password string, curren
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
-	defer r.change.pass()
+	defer r.change.release()
 	_, err = r.amend(ctx, id, func(rec *operatorRecord) (Record, error) {
 		if !current(rec) {
 			return Record{}, j17.Errorf(j17.CodeUnauthorized, "The password was changed, or the sessions were ended, while this request was under way.")
@@ -226,7 +226,7 @@ func (r *Operators) RevokeTokens(ctx context.Context, id string) error {
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
-	defer r.change.pass()
+	defer r.change.release()
 	_, err := r.amend(ctx, id, func(rec *operatorRecord) (Record, error) {
 		rec.TokensFrom = r.afterNow(rec)
 		return Record{Action: "operator.revoke_tokens", Target: rec.ID, Details: map[string]string{"email": rec.Email}}, nil
@@ -247,7 +247,7 @@ func (r *Operators) SetRole(ctx context.Context, id string, role Role) (Operator
 	if err := r.lock(ctx); err != nil {
 		return Operator{}, err
 	}
-	defer r.change.pass()
+	defer r.change.release()
 	return r.amend(ctx, id, func(rec *operatorRecord) (Record, error) {
 		if rec.Role == role {
 			return Record{}, errUnchanged
@@ -269,7 +269,7 @@ func (r *Operators) Delete(ctx context.Context, id string) error {
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
-	defer r.change.pass()
+	defer r.change.release()
 	rec, rev, err := r.storedOperator(ctx, id)
 	if err != nil {
 		return err

@@ -387,7 +387,7 @@ func (r *Replication) Apply(ctx context.Context, rep Update) error {
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
-	defer r.change.pass()
+	defer r.change.release()
 	changes := rep.Changes
 	if rep.Whole {
 		gone, err := r.surplus(ctx, changes)
@@ -628,7 +628,7 @@ func (r *Specs) putUpstream(ctx context.Context, t j17.Tenant, d Deployment) (Sp
 	if err := r.lock(ctx); err != nil {
 		return Spec{}, err
 	}
-	defer r.change.pass()
+	defer r.change.release()
 	head, rev, err := getOf[specHead](ctx, r.store, t, specHeadSpace, headKey)
 	switch {
 	case errors.Is(err, store.ErrNotFound):

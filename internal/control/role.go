@@ -83,7 +83,7 @@ func (r *Operators) Grant(ctx context.Context, operatorID, instanceID string) (O
 	if err := r.lock(ctx); err != nil {
 		return Operator{}, err
 	}
-	defer r.change.pass()
+	defer r.change.release()
 	instance := r.instance(instanceID)
 	if instance == nil {
 		return Operator{}, noInstance()
@@ -107,7 +107,7 @@ func (r *Operators) Withdraw(ctx context.Context, operatorID, instanceID string)
 	if err := r.lock(ctx); err != nil {
 		return Operator{}, err
 	}
-	defer r.change.pass()
+	defer r.change.release()
 	return r.amend(ctx, operatorID, func(rec *operatorRecord) (Record, error) {
 		i := slices.Index(rec.Instances, instanceID)
 		if i < 0 {

@@ -120,7 +120,7 @@ func (r *Secrets) RotateSigningKey(ctx context.Context, revoke bool) error {
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
-	defer r.change.pass()
+	defer r.change.release()
 	rec, rev, err := get[signingRecord](ctx, r.store, secretSpace, signingSecret)
 	if err != nil {
 		return failure(err)
@@ -180,7 +180,7 @@ func (r *Secrets) RevokeToken(ctx context.Context, operatorID, tokenID string, e
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
-	defer r.change.pass()
+	defer r.change.release()
 	rec := &revokedToken{ID: tokenID, Expires: expires.UTC()}
 	item, err := putNew(revokedSpace, tokenID, rec)
 	if err != nil {

@@ -41,10 +41,10 @@ func (t turns) tryTake() bool {
 	}
 }
 
-func (t turns) pass() { <-t }
+func (t turns) release() { <-t }
 
 // lock is how every change begins: it takes r.change and makes sure that the memory is what the store holds, whoever has changed
-// that. When it succeeds, the caller has to pass r.change on.
+// that. When it succeeds, the caller has to release r.change.
 func (r *items) lock(ctx context.Context) error {
 	if !r.inDoubt.Load() {
 		if err := r.change.take(ctx); err != nil {
@@ -58,7 +58,7 @@ func (r *items) lock(ctx context.Context) error {
 		err = r.catchUp(ctx)
 	}
 	if err != nil {
-		r.change.pass()
+		r.change.release()
 	}
 	return err
 }
@@ -123,7 +123,7 @@ func (r *Registry) Settled() <-chan struct{} { return r.items.settled }
 func (r *items) settleDoubt(ctx context.Context) error {
 	err := r.lock(ctx)
 	if err == nil {
-		r.change.pass()
+		r.change.release()
 	}
 	return err
 }

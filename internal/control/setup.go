@@ -34,7 +34,7 @@ func (r *Setup) Token(ctx context.Context) (token string, needed bool, err error
 	if err := r.lock(ctx); err != nil {
 		return "", false, err
 	}
-	defer r.change.pass()
+	defer r.change.release()
 	if len(r.allOperators()) > 0 {
 		return "", false, nil
 	}

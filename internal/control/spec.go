@@ -189,7 +189,7 @@ func (r *Specs) Put(ctx context.Context, d Deployment) (Spec, error) {
 	if err := r.lock(ctx); err != nil {
 		return Spec{}, err
 	}
-	defer r.change.pass()
+	defer r.change.release()
 	if r.instance(d.Instance) == nil {
 		return Spec{}, noInstance()
 	}
@@ -291,7 +291,7 @@ func (r *Specs) Announce(ctx context.Context, instance string, env j17.Environme
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
-	defer r.change.pass()
+	defer r.change.release()
 	return r.announce(ctx, t)
 }
 
@@ -330,7 +330,7 @@ func (r *Specs) announceLate(ctx context.Context) error {
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
-	defer r.change.pass()
+	defer r.change.release()
 	for t := range r.late {
 		if err := r.announce(ctx, t); err != nil {
 			return err

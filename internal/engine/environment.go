@@ -152,7 +152,7 @@ func (e *Engine) append(ctx context.Context, d *deployed, unit *store.Append) (s
 	if d.fenced(&results[0]) {
 		return store.Result{}, errRedeployed
 	}
-	d.env.pass(results[0].Timestamp)
+	d.env.observe(results[0].Timestamp)
 	return results[0], nil
 }
 
@@ -217,8 +217,8 @@ func (e *Engine) ask(ctx context.Context, env *environment, r *renewal) {
 // now returns the time at which something is decided, in Unix seconds: the clock's, or that of the latest event if it is later.
 func (e *Engine) now(env *environment) int64 { return max(e.clock.Now().Unix(), env.latest.Load()) }
 
-// pass notes that there are events of that time.
-func (env *environment) pass(timestamp int64) {
+// observe notes that there are events of that time.
+func (env *environment) observe(timestamp int64) {
 	for {
 		latest := env.latest.Load()
 		if timestamp <= latest || env.latest.CompareAndSwap(latest, timestamp) {

@@ -152,7 +152,7 @@ func (e *Engine) flight(ctx context.Context, env *environment) bool {
 		err = fmt.Errorf("%w: %v", store.ErrUnknown, err) //nolint:errorlint // what it wraps concerns another write
 	}
 	for i := range results {
-		env.pass(results[i].Timestamp)
+		env.observe(results[i].Timestamp)
 	}
 	e.keepLast(env.tenant, tickets, results)
 	env.turns.land(tickets, results, err)

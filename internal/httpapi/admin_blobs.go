@@ -71,7 +71,7 @@ func (c *call) putBlob(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	b, created, err := c.api.Deploy.PutBlob(c.acting(), deploy.Upload{
+	b, created, err := c.api.Deploy.PutBlob(c.actorContext(), deploy.Upload{
 		Instance: c.instance, Environment: c.env, Name: name, By: c.principal.ID, Content: file,
 	})
 	if err != nil {
@@ -101,7 +101,7 @@ func (f *uploadForm) close() {
 
 // putAside keeps a file until the name is there.
 func (f *uploadForm) putAside(p *multipart.Part) (err error) {
-	if f.early, err = aside(); err != nil {
+	if f.early, err = scratchFile(); err != nil {
 		return err
 	}
 	if _, err := f.early.ReadFrom(&partReader{form: f, part: p}); err != nil {
@@ -308,7 +308,7 @@ func (c *call) deleteBlob(w http.ResponseWriter) error {
 	if err := blob.CheckName(name); err != nil {
 		return j17.Errorf(j17.CodeNotFound, "There is no blob of that name.")
 	}
-	if err := c.api.Deploy.DeleteBlob(c.acting(), c.instance, c.env, name, version); err != nil {
+	if err := c.api.Deploy.DeleteBlob(c.actorContext(), c.instance, c.env, name, version); err != nil {
 		return err
 	}
 	return c.answer(w, http.StatusOK, nil)

@@ -38,7 +38,7 @@ func (c *call) setDebug(w http.ResponseWriter) error {
 		length, record.Details["on"] = 0, "false"
 	}
 	// Whoever makes event data appear in the log is known before it does.
-	if err := c.api.Registry.Audit.Add(c.acting(), record); err != nil {
+	if err := c.api.Registry.Audit.Add(c.actorContext(), record); err != nil {
 		return err
 	}
 	until, err := c.api.Deploy.Trace(c.request.Context(), c.instance, c.env, length)

@@ -88,12 +88,16 @@ func (c *call) exportAggregates(out *lines, only string) error {
 }
 
 // importEvents is POST import and POST import_jsonl: events that are history.
-func (c *call) importEvents(w http.ResponseWriter) error { return c.record(w, "events.import", false) }
+func (c *call) importEvents(w http.ResponseWriter) error {
+	return c.importHistory(w, "events.import", false)
+}
 
 // coldStart is POST cold_start: the same for an environment that has no events yet.
-func (c *call) coldStart(w http.ResponseWriter) error { return c.record(w, "events.cold_start", true) }
+func (c *call) coldStart(w http.ResponseWriter) error {
+	return c.importHistory(w, "events.cold_start", true)
+}
 
-func (c *call) record(w http.ResponseWriter, action string, first bool) error {
+func (c *call) importHistory(w http.ResponseWriter, action string, first bool) error {
 	if c.api.lost.Load() {
 		return errLost()
 	}
@@ -107,7 +111,7 @@ func (c *call) record(w http.ResponseWriter, action string, first bool) error {
 		c.loaded(action, done.Stored)
 	}
 	if err != nil {
-		return partly(inFile(err), done.Stored, "Send the same file again to go on: nothing is stored twice")
+		return withStored(inFile(err), done.Stored, "Send the same file again to go on: nothing is stored twice")
 	}
 	return c.answer(w, http.StatusOK, wire.Recorded(done))
 }
@@ -130,7 +134,7 @@ func (c *call) injectEvents(w http.ResponseWriter) error {
 		c.loaded("events.inject", done.Stored)
 	}
 	if err != nil {
-		return partly(inFile(err), done.Stored, "Send the others to go on")
+		return withStored(inFile(err), done.Stored, "Send the others to go on")
 	}
 	return c.answer(w, http.StatusOK, wire.Injected(done))
 }
@@ -138,7 +142,7 @@ func (c *call) injectEvents(w http.ResponseWriter) error {
 // loaded records that events were loaded.
 func (c *call) loaded(action string, events int) {
 	rec := control.Record{Action: action, Instance: c.instance, Environment: c.env, Details: map[string]string{"events": strconv.Itoa(events)}}
-	if err := c.api.Registry.Audit.Add(context.WithoutCancel(c.acting()), rec); err != nil {
+	if err := c.api.Registry.Audit.Add(context.WithoutCancel(c.actorContext()), rec); err != nil {
 		c.notAudited(action, err)
 	}
 }
@@ -155,8 +159,8 @@ func inFile(err error) error {
 	return &with
 }
 
-// partly adds to an error how many events were stored before it.
-func partly(err error, stored int, next string) error {
+// withStored adds to an error how many events were stored before it.
+func withStored(err error, stored int, next string) error {
 	if stored == 0 {
 		return err
 	}
@@ -201,7 +205,7 @@ func (c *call) eventFile(w http.ResponseWriter) (*eventFile, error) {
 		return nil, tooLarge(limit)
 	}
 	c.allowTime(w, transferTime)
-	f, err := aside()
+	f, err := scratchFile()
 	if err != nil {
 		return nil, err
 	}

@@ -163,7 +163,7 @@ func (a *API) Public() http.Handler {
 		MaxAge: int((24 * time.Hour).Seconds()),
 	})
 	served := crossOrigin.Handler(compressed(http.HandlerFunc(a.dispatch)))
-	return a.recorded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return a.observed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodOptions && r.Header["Access-Control-Request-Method"] != nil {
 			callOf(r).showLimit(w) // a browser asks before it sends what counts
 		}

@@ -24,9 +24,9 @@ type attempt struct {
 
 // tally is how often an attempt was made since an hour began.
 type tally struct {
-	began    time.Time
-	recorded int
-	silent   int
+	began   time.Time
+	audited int
+	silent  int
 }
 
 const (
@@ -49,13 +49,13 @@ func (a *attempts) admit(what attempt, now time.Time) (silent int, ok bool) {
 		a.known[what] = t
 	}
 	if now.Sub(t.began) >= attemptsTime || now.Before(t.began) {
-		t.began, t.recorded = now, 0
+		t.began, t.audited = now, 0
 	}
-	if t.recorded >= attemptsKept {
+	if t.audited >= attemptsKept {
 		t.silent++
 		return 0, false
 	}
-	t.recorded++
+	t.audited++
 	silent, t.silent = t.silent, 0
 	return silent, true
 }

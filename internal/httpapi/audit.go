@@ -10,8 +10,8 @@ import (
 	"j17/internal/control"
 )
 
-// acting returns the request's context with who acts, for the audit log.
-func (c *call) acting() context.Context {
+// actorContext returns the request's context with who acts, for the audit log.
+func (c *call) actorContext() context.Context {
 	a := control.Actor{Kind: control.ActorNobody, Address: c.clientAddress().String()}
 	switch c.principal.Kind {
 	case j17.Operator:
@@ -50,7 +50,7 @@ func (c *call) recordFailure(rec control.Record, err error) {
 		return
 	}
 	rec.Details = withSilent(rec.Details, silent)
-	if err := c.api.Registry.Audit.Add(context.WithoutCancel(c.acting()), rec); err != nil {
+	if err := c.api.Registry.Audit.Add(context.WithoutCancel(c.actorContext()), rec); err != nil {
 		c.notAudited(rec.Action, err)
 	}
 }

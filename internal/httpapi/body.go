@@ -200,8 +200,8 @@ func (c *call) decodeLarge(w http.ResponseWriter, into any, limit int64) error {
 	return nil
 }
 
-// aside opens a file for what has to wait. It has no name, so that nothing is left of it whatever happens.
-func aside() (*os.File, error) {
+// scratchFile opens a file for what has to wait. It has no name, so that nothing is left of it whatever happens.
+func scratchFile() (*os.File, error) {
 	f, err := os.CreateTemp("", "j17-*")
 	if err != nil {
 		return nil, noRoom(err)

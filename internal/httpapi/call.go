@@ -60,8 +60,8 @@ func callOf(r *http.Request) *call {
 	return c
 }
 
-// recorded gives every request its call, ids, log line and metrics, and turns a panic into an error.
-func (a *API) recorded(next http.Handler) http.Handler {
+// observed gives every request its call, ids, log line and metrics, and turns a panic into an error.
+func (a *API) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		stopwatch := clock.System{} // durations are real, whatever the server's clock shows
 		start := stopwatch.Now()

@@ -39,7 +39,7 @@ func (c *call) createInstance(w http.ResponseWriter) error {
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}
-	i, err := c.api.Registry.Instances.Add(c.acting(), control.NewInstance{Name: body.Name, Plan: body.Plan})
+	i, err := c.api.Registry.Instances.Add(c.actorContext(), control.NewInstance{Name: body.Name, Plan: body.Plan})
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (c *call) getInstance(w http.ResponseWriter) error {
 	id := c.request.PathValue("id")
 	i, _ := c.api.Registry.Instances.ByID(id)
 	answer := wire.InstanceUse{Instance: c.instanceShape(i), Limits: wire.Plan(c.api.Registry.Instances.PlanOf(id))}
-	if n, ok := c.api.elsewhere(id); ok {
+	if n, ok := c.api.workerOf(id); ok {
 		answer.Usage = c.usageElsewhere(n, id)
 	} else if c.api.Usage != nil {
 		used, err := c.api.Usage.Month(c.request.Context(), id)
@@ -75,7 +75,7 @@ func (c *call) changeInstance(w http.ResponseWriter) error {
 			return err
 		}
 	}
-	i, err := c.api.Registry.Instances.Change(c.acting(), id, control.InstanceChange{Name: body.Name, Plan: body.Plan})
+	i, err := c.api.Registry.Instances.Change(c.actorContext(), id, control.InstanceChange{Name: body.Name, Plan: body.Plan})
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (c *call) deleteInstance(w http.ResponseWriter) error {
 	if err := c.decodeOptional(w, &body); err != nil {
 		return err
 	}
-	if err := c.api.Registry.Instances.Delete(c.acting(), id, body.Confirm); err != nil {
+	if err := c.api.Registry.Instances.Delete(c.actorContext(), id, body.Confirm); err != nil {
 		return err
 	}
 	if c.api.Deploy != nil {

@@ -41,7 +41,7 @@ func (c *call) createKey(w http.ResponseWriter) error {
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}
-	key, token, err := c.api.Registry.Keys.Create(c.acting(), control.NewKey{Instance: id, Environment: body.Environment, Scope: body.Scope, Name: body.Name})
+	key, token, err := c.api.Registry.Keys.Create(c.actorContext(), control.NewKey{Instance: id, Environment: body.Environment, Scope: body.Scope, Name: body.Name})
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (c *call) rotateKey(w http.ResponseWriter) error {
 	if err := c.decodeOptional(w, &struct{}{}); err != nil {
 		return err
 	}
-	key, token, err := c.api.Registry.Keys.Rotate(c.acting(), old)
+	key, token, err := c.api.Registry.Keys.Rotate(c.actorContext(), old)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (c *call) scheduleRevocation(w http.ResponseWriter) error {
 	if err != nil {
 		return j17.Errorf(j17.CodeInvalidField, "'revoke_at' must be a time such as 2026-11-21T08:00:00Z").At("revoke_at")
 	}
-	key, err := c.api.Registry.Keys.Revoke(c.acting(), c.request.PathValue("id"), at)
+	key, err := c.api.Registry.Keys.Revoke(c.actorContext(), c.request.PathValue("id"), at)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (c *call) scheduleRevocation(w http.ResponseWriter) error {
 
 // revokeKey is DELETE /api/keys/{id}.
 func (c *call) revokeKey(w http.ResponseWriter) error {
-	key, err := c.api.Registry.Keys.Revoke(c.acting(), c.request.PathValue("id"), time.Time{})
+	key, err := c.api.Registry.Keys.Revoke(c.actorContext(), c.request.PathValue("id"), time.Time{})
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ func (c *call) login(w http.ResponseWriter) error {
 		return err
 	}
 	c.principal = j17.Principal{Kind: j17.Operator, ID: s.Operator.ID, Role: string(s.Operator.Role)}
-	if err := c.api.Registry.Audit.Add(c.acting(), control.Record{Action: "operator.login", Target: s.Operator.ID}); err != nil {
+	if err := c.api.Registry.Audit.Add(c.actorContext(), control.Record{Action: "operator.login", Target: s.Operator.ID}); err != nil {
 		c.notAudited("operator.login", err) // A full disk must not keep out who comes to make room.
 	}
 	return c.answer(w, http.StatusOK, wire.LoggedIn{Token: s.Token, ExpiresAt: s.ExpiresAt, Operator: operatorShape(s.Operator)})
@@ -37,7 +37,7 @@ func (c *call) loginFailed(email string, err error) {
 	if code != j17.CodeUnauthorized {
 		return // The password was not looked at.
 	}
-	if err := c.api.Registry.Audit.AddFailedLogin(context.WithoutCancel(c.acting()), email, code); err != nil {
+	if err := c.api.Registry.Audit.AddFailedLogin(context.WithoutCancel(c.actorContext()), email, code); err != nil {
 		c.notAudited("operator.login", err)
 	}
 }
@@ -48,7 +48,7 @@ func (c *call) setup(w http.ResponseWriter) error {
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}
-	op, err := c.api.Auth.Setup(c.acting(), body.Token, body.Email, body.Password, c.clientAddress())
+	op, err := c.api.Auth.Setup(c.actorContext(), body.Token, body.Email, body.Password, c.clientAddress())
 	if err != nil {
 		c.api.Logger.LogAttrs(c.request.Context(), slog.LevelWarn, "setup failed",
 			slog.String("address", c.clientAddress().String()), slog.String("code", string(j17.CodeOf(err))), slog.String("request_id", c.requestID))
@@ -63,7 +63,7 @@ func (c *call) logout(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	if err := c.api.Auth.Logout(c.acting(), token); err != nil {
+	if err := c.api.Auth.Logout(c.actorContext(), token); err != nil {
 		return err
 	}
 	return c.answer(w, http.StatusOK, nil)
@@ -84,7 +84,7 @@ func (c *call) changePassword(w http.ResponseWriter) error {
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}
-	err := c.api.Auth.ChangePassword(c.acting(), c.principal.ID, body.Current, body.New, c.clientAddress())
+	err := c.api.Auth.ChangePassword(c.actorContext(), c.principal.ID, body.Current, body.New, c.clientAddress())
 	if e, ok := errors.AsType[*j17.Error](err); ok && e.Path == "password" {
 		return e.At("new_password")
 	}
@@ -100,7 +100,7 @@ func (c *call) rotateSigningKey(w http.ResponseWriter) error {
 	if err := c.decodeOptional(w, &body); err != nil {
 		return err
 	}
-	if err := c.api.Registry.Secrets.RotateSigningKey(c.acting(), body.Revoke); err != nil {
+	if err := c.api.Registry.Secrets.RotateSigningKey(c.actorContext(), body.Revoke); err != nil {
 		return err
 	}
 	return c.answer(w, http.StatusOK, nil)

@@ -50,7 +50,7 @@ func (c *call) createOperator(w http.ResponseWriter) error {
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}
-	op, err := c.api.Registry.Operators.Create(c.acting(), control.NewOperator{Email: body.Email, Password: body.Password, Role: control.Role(body.Role), Instances: body.Instances})
+	op, err := c.api.Registry.Operators.Create(c.actorContext(), control.NewOperator{Email: body.Email, Password: body.Password, Role: control.Role(body.Role), Instances: body.Instances})
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (c *call) changeOperator(w http.ResponseWriter) error {
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}
-	op, err := c.api.Registry.Operators.SetRole(c.acting(), c.request.PathValue("id"), control.Role(body.Role))
+	op, err := c.api.Registry.Operators.SetRole(c.actorContext(), c.request.PathValue("id"), control.Role(body.Role))
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (c *call) changeOperator(w http.ResponseWriter) error {
 
 // deleteOperator is DELETE /api/operators/{id}.
 func (c *call) deleteOperator(w http.ResponseWriter) error {
-	if err := c.api.Registry.Operators.Delete(c.acting(), c.request.PathValue("id")); err != nil {
+	if err := c.api.Registry.Operators.Delete(c.actorContext(), c.request.PathValue("id")); err != nil {
 		return err
 	}
 	return c.answer(w, http.StatusOK, nil)
@@ -94,7 +94,7 @@ func (c *call) resetPassword(w http.ResponseWriter) error {
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}
-	if err := c.api.Registry.Operators.SetPassword(c.acting(), c.request.PathValue("id"), body.Password); err != nil {
+	if err := c.api.Registry.Operators.SetPassword(c.actorContext(), c.request.PathValue("id"), body.Password); err != nil {
 		return err
 	}
 	return c.answer(w, http.StatusOK, nil)
@@ -103,7 +103,7 @@ func (c *call) resetPassword(w http.ResponseWriter) error {
 // revokeTokens is POST /api/operators/{id}/revoke_tokens. Everyone may log themselves out everywhere.
 func (c *call) revokeTokens(w http.ResponseWriter) error {
 	id := c.request.PathValue("id")
-	if err := c.api.Registry.Operators.RevokeTokens(c.acting(), id); err != nil {
+	if err := c.api.Registry.Operators.RevokeTokens(c.actorContext(), id); err != nil {
 		return err
 	}
 	return c.answer(w, http.StatusOK, nil)
@@ -120,7 +120,7 @@ func (c *call) withdraw(w http.ResponseWriter) error {
 }
 
 func (c *call) changeGrant(w http.ResponseWriter, change func(ctx context.Context, operatorID, instanceID string) (control.Operator, error)) error {
-	op, err := change(c.acting(), c.request.PathValue("id"), c.request.PathValue("instance"))
+	op, err := change(c.actorContext(), c.request.PathValue("id"), c.request.PathValue("instance"))
 	if err != nil {
 		return err
 	}

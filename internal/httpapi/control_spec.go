@@ -168,7 +168,7 @@ func (c *call) deploySpec(w http.ResponseWriter) error {
 	}
 	r.Source = []byte(body)
 	c.allowTime(w, deployTime)
-	result, err := c.api.Deploy.Deploy(c.acting(), r)
+	result, err := c.api.Deploy.Deploy(c.actorContext(), r)
 	if err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func (c *call) rollBackSpec(w http.ResponseWriter) error {
 	}
 	c.env = env
 	c.allowTime(w, deployTime)
-	result, err := c.api.Deploy.Rollback(c.acting(), deploy.Rollback{
+	result, err := c.api.Deploy.Rollback(c.actorContext(), deploy.Rollback{
 		Instance: c.instance, Environment: env, Version: body.Version, Force: body.Force, Note: body.Note, Aggregates: aggregates,
 	})
 	if err != nil {
@@ -258,17 +258,17 @@ func (c *call) promoteSpec(w http.ResponseWriter) error {
 		}
 	}
 	c.allowTime(w, deployTime)
-	result, err := c.api.Deploy.Promote(c.acting(), promotion)
+	result, err := c.api.Deploy.Promote(c.actorContext(), promotion)
 	if err != nil {
 		return err
 	}
 	return c.deployed(w, result)
 }
 
-// environmentIn reads an environment that a body names; otherwise, if not "", is meant where it does not.
-func environmentIn(name, member string, otherwise j17.Environment) (j17.Environment, error) {
-	if name == "" && otherwise != "" {
-		return otherwise, nil
+// environmentIn reads an environment that a body names; fallback, if not "", is meant where it does not.
+func environmentIn(name, member string, fallback j17.Environment) (j17.Environment, error) {
+	if name == "" && fallback != "" {
+		return fallback, nil
 	}
 	env, err := j17.ParseEnvironment(name)
 	if err != nil {

@@ -41,5 +41,5 @@ func (a *API) ServeCareless(asks string, called *bool) http.Handler {
 	if asks == "operator" {
 		r.access = operator
 	}
-	return a.recorded(a.serve(r))
+	return a.observed(a.serve(r))
 }

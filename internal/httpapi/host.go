@@ -47,7 +47,7 @@ func (a *API) resolveHost(c *call, host string) error {
 		return j17.Errorf(j17.CodeNotFound, "There is no instance of that name on this server")
 	}
 	c.target(instance.ID, env)
-	return c.here(instance)
+	return c.onThisNode(instance)
 }
 
 // aboutServer reports whether a path asks about the server and not about an instance.

@@ -18,9 +18,9 @@ import (
 // forwardTime is how long a worker may take for what the headnode passes on: as long as the longest of its routes.
 const forwardTime = transferTime
 
-// elsewhere reports whether this is a headnode and a worker has the instance, whose name it returns; "" where none has it
+// workerOf reports whether this is a headnode and a worker has the instance, whose name it returns; "" where none has it
 // yet.
-func (a *API) elsewhere(instance string) (control.Node, bool) {
+func (a *API) workerOf(instance string) (control.Node, bool) {
 	if a.Cluster == nil || a.Cluster.Node != "" {
 		return control.Node{}, false
 	}
@@ -32,7 +32,7 @@ func (a *API) elsewhere(instance string) (control.Node, bool) {
 // forwarded answers what needs the events of an environment with handle, and on a headnode by passing the request on to the
 // worker that has them, at an escaped path on its internal listener. Who asks has been found to have the right.
 func (c *call) forwarded(w http.ResponseWriter, path string, handle func(*call, http.ResponseWriter) error) error {
-	n, ok := c.api.elsewhere(c.instance)
+	n, ok := c.api.workerOf(c.instance)
 	if !ok {
 		return handle(c, w)
 	}
@@ -43,7 +43,7 @@ func (c *call) forwarded(w http.ResponseWriter, path string, handle func(*call, 
 	if err := c.reach(n); err != nil {
 		return j17.Errorf(j17.CodeUnavailable, "The worker %s, which has the instance, does not answer. Try again.", n.Name).Because(err)
 	}
-	who, _ := control.ActorOf(c.acting())
+	who, _ := control.ActorOf(c.actorContext())
 	actor, err := json.Marshal(who)
 	if err != nil {
 		return err

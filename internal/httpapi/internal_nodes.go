@@ -42,7 +42,7 @@ func (c *call) pollChanges(w http.ResponseWriter) error {
 		return err
 	}
 	p.Node.Writable = p.Writable
-	if err := c.api.Registry.Nodes.Register(c.acting(), p.Node); err != nil {
+	if err := c.api.Registry.Nodes.Register(c.actorContext(), p.Node); err != nil {
 		return err
 	}
 	c.api.Registry.Keys.NoteUses(p.KeyUses)
@@ -140,8 +140,8 @@ func (c *call) listNodes(w http.ResponseWriter) error {
 	return list(c, w, "nodes", l, part(rows, l))
 }
 
-// here reports whether this server has an instance. Where another one has it, the error says which.
-func (c *call) here(i control.Instance) error {
+// onThisNode reports whether this server has an instance. Where another one has it, the error says which.
+func (c *call) onThisNode(i control.Instance) error {
 	cluster := c.api.Cluster
 	if cluster == nil || cluster.Node != "" && cluster.Node == i.Node {
 		return nil

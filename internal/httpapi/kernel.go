@@ -48,7 +48,7 @@ func (a *API) router(s site) http.Handler {
 		get.HandleFunc("/debug/pprof/", pprof.Index)
 		get.HandleFunc("/debug/pprof/profile", pprof.Profile)
 		get.HandleFunc("/debug/pprof/trace", pprof.Trace)
-		return a.recorded(rt)
+		return a.observed(rt)
 	}
 	return rt
 }

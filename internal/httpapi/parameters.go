@@ -256,10 +256,10 @@ func safe(s string) string {
 // The readers of parameters: readParameters has seen to it that they are what the table says.
 
 // number returns a whole number, and what it is without the parameter.
-func (c *call) number(name string, otherwise int) int {
+func (c *call) number(name string, fallback int) int {
 	v, ok := c.query[name]
 	if !ok {
-		return otherwise
+		return fallback
 	}
 	n, _ := strconv.Atoi(v) // checked
 	return n

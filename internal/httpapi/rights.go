@@ -119,5 +119,5 @@ func (c *call) placed(n need) error {
 	if err := c.named(id); err != nil {
 		return err
 	}
-	return c.here(i)
+	return c.onThisNode(i)
 }

@@ -33,9 +33,9 @@ type function struct {
 	resume   time.Time // no worker starts before
 }
 
-func (r *Runner) function(j *job, identity ...string) *function {
+func (r *Runner) function(j *job, names ...string) *function {
 	hash := sha256.New()
-	for _, part := range identity {
+	for _, part := range names {
 		_, _ = fmt.Fprintf(hash, "%d:%s", len(part), part)
 	}
 	f := &function{runner: r, job: j, slots: make(chan struct{}, r.opts.Workers)}
