@@ -104,9 +104,9 @@ func kindsOf(k value.Kind) outline.Kinds {
 		return outline.Object
 	case value.Number:
 		return outline.Number
-	default:
-		return outline.Any
+	case value.Missing, value.Null, value.Bool, value.String:
 	}
+	return outline.Any
 }
 
 // parts looks at what operations and predicates are made of.
@@ -122,7 +122,7 @@ func (r reader) parts(parts []tick.Part) {
 			inner := r
 			inner.element = true
 			inner.operations(part.Value, part.At)
-		default:
+		case tick.AsValue, tick.AsNumber, tick.AsArray, tick.AsPath:
 			r.value(part.Value, part.At, part.Reading)
 		}
 	}

@@ -213,7 +213,7 @@ func (s Schema) step(token string) Schema {
 		return s.Member(token)
 	}
 	if i, err := strconv.ParseUint(token, 10, 31); err == nil && strconv.FormatUint(i, 10) == token {
-		return s.Element(int(i)) //nolint:gosec // has 31 bits
+		return s.Element(int(i))
 	}
 	return Schema{}
 }

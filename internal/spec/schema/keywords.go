@@ -55,9 +55,9 @@ func shapeOf(keyword string) shape {
 		return schemaList
 	case outline.Map:
 		return schemaMap
-	default:
-		return unknown
+	case outline.None:
 	}
+	return unknown
 }
 
 // knownKeywords lists what a misspelled keyword may have been meant to be.

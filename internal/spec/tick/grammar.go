@@ -166,8 +166,10 @@ func operationNamed(name string) (operationForm, bool) {
 	case "let":
 		f = operationForm{
 			operands: []operandForm{
-				{key: "in", reading: AsArray, within: "find"}, {key: "where", reading: asMatch, within: "find"},
-				{key: "find_target", reading: AsArray}, {key: "find_value"},
+				{key: "in", reading: AsArray, within: "find"},
+				{key: "where", reading: asMatch, within: "find"},
+				{key: "find_target", reading: AsArray},
+				{key: "find_value"},
 			},
 			compile: (*compiler).let,
 		}
