@@ -72,6 +72,10 @@ type Feed interface {
 	// of them, not on the feed. It is an *IndexingError while older events are not indexed yet.
 	ReadTagged(ctx context.Context, t j17.Tenant, tags []string, after j17.StreamID, limit int) iter.Seq2[*j17.Event, error]
 
+	// ReadChanges is ReadFeed with the notes about rewritten events between the events. Who keeps anything that follows from events
+	// reads these.
+	ReadChanges(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[Entry, error]
+
 	// Changed returns up to limit tenants whose feeds have changed later than since, in the order of their last changes. What it
 	// costs does not depend on tenants that have not changed.
 	Changed(ctx context.Context, since uint64, limit int) ([]Change, error)
@@ -79,7 +83,7 @@ type Feed interface {
 	// AwaitChange blocks until the feed of any tenant has changed later than since.
 	AwaitChange(ctx context.Context, since uint64) error
 
-	// AwaitFeed blocks until the feed has an event greater than after.
+	// AwaitFeed blocks until the feed has an event, or a note, greater than after.
 	AwaitFeed(ctx context.Context, t j17.Tenant, after j17.StreamID) error
 
 	// Extent tells how many events the tenant holds and where the last one is, both as of one moment; the zero Extent for a
@@ -137,11 +141,16 @@ type Tenants interface {
 
 // Erasure is the role of who removes what must not be known any more.
 type Erasure interface {
-	// Rewrite replaces the type, data and metadata of events of one stream, for erasure only. Version, position and
-	// timestamp stay; each rewritten event keeps the leaf hash of what it replaced, so that the chain and every proof
-	// given out before still verify. The old bytes are gone from disk when it returns; it waits for readers that began
-	// before. All or nothing, with the limits of a unit; ErrNotFound when there is no such version.
-	Rewrite(ctx context.Context, t j17.Tenant, key j17.Key, events []Rewritten) error
+	// Rewrite replaces events, for erasure only: all of it, with its side writes, or nothing. From its return on no reader gets
+	// to see what was replaced, however slow he is. Version, position and timestamp stay; each rewritten event keeps the leaf
+	// hash of what it had at first, so that the chain and every proof given out before still verify, and loses its tags. Each
+	// stream gets its next generation, and the feed a note about all of them, whose position is the result's only one. A
+	// Conflict tells which precondition, fence or condition did not hold; ErrNotFound that a version is missing.
+	Rewrite(ctx context.Context, t j17.Tenant, r Rewrite) (Result, error)
+
+	// Purge returns when nothing that streams have lost by Rewrite, nor what the given spaces have lost that held data of
+	// them, can be found in the store's files any more. What that takes each engine says; it can be repeated.
+	Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []Declared) error
 }
 
 // Health is the role of who looks after the store itself.

@@ -4,6 +4,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"time"
@@ -155,6 +156,89 @@ type Head struct {
 	// First and LastTime are the timestamps of the first and last event in Unix seconds.
 	FirstTime int64
 	LastTime  int64
+	// Generation is how often events of the stream were rewritten. What was made of its events before is outdated by it.
+	Generation uint64
+	// Present is the chain over the bytes that the events have now; zero while Generation is 0, since then it is Chain.
+	Present [32]byte
+}
+
+// Rewrite is what Rewrite does at once.
+type Rewrite struct {
+	Streams []RewrittenStream
+	Pre     []Pre
+	Fences  []Fence
+	Side    []Side
+}
+
+// RewrittenStream is the new content of some events of a stream.
+type RewrittenStream struct {
+	Key    j17.Key
+	Events []Rewritten
+}
+
+// Entry is an element of the feed: an event or a note.
+type Entry struct {
+	// Event is valid until the next step of the iteration; nil for a note.
+	Event *j17.Event
+	Note  *Note
+}
+
+// Note tells in the feed that events were rewritten which stand before it.
+type Note struct {
+	Position j17.StreamID
+	Streams  []Generation
+}
+
+// Generation is the one that a stream has since a note.
+type Generation struct {
+	Key    j17.Key
+	Number uint64
+}
+
+// Declared is a side space as the package that owns it declares it.
+type Declared struct {
+	Space Space
+	// OfStreams tells that items hold data of streams: each of the stream whose key is the item's, or what stands before the
+	// first '/' behind it.
+	OfStreams bool
+}
+
+// HeldBy lists the side items that hold data of a stream.
+func HeldBy(ctx context.Context, sides Sides, t j17.Tenant, spaces []Declared, key j17.Key) (held []Held, err error) {
+	const page = 100
+	for _, d := range spaces {
+		for _, keys := range d.RangesOf(key) {
+			for {
+				items, err := sides.Scan(ctx, t, d.Space, keys, page)
+				if err != nil {
+					return nil, err
+				}
+				for _, item := range items {
+					held = append(held, Held{Space: d.Space, Key: item.Key})
+					keys = keys.After(item.Key)
+				}
+				if len(items) < page {
+					break
+				}
+			}
+		}
+	}
+	return held, nil
+}
+
+// Held names a side item.
+type Held struct {
+	Space Space
+	Key   string
+}
+
+// RangesOf returns where items of the space hold data of a stream; none unless OfStreams.
+func (d *Declared) RangesOf(key j17.Key) []Range {
+	if !d.OfStreams {
+		return nil
+	}
+	name := key.String()
+	return []Range{{From: name, To: name + "\x00"}, Prefix(name + "/")}
 }
 
 // Rewritten is the new content of one event.

@@ -125,23 +125,35 @@ func (e *NewEvent) validate() error {
 	return validContent(e.Type, e.Data, e.Metadata)
 }
 
-// ValidateRewrite checks the form and the limits of what Rewrite takes. What it reports is ErrInvalid or ErrLimit.
-func ValidateRewrite(events []Rewritten) error {
-	if len(events) > MaxUnitEvents {
-		return fmt.Errorf("%w: %d events to rewrite, %d are allowed at a time", ErrLimit, len(events), MaxUnitEvents)
-	}
-	size := 0
-	for i := range events {
-		r := &events[i]
-		if err := validContent(r.Type, r.Data, r.Metadata); err != nil {
-			return fmt.Errorf("version %d: %w", r.Version, err)
+// Validate checks the form and the limits of what is rewritten, which are those of a unit. What it reports is ErrInvalid or
+// ErrLimit.
+func (r *Rewrite) Validate() error {
+	n, size := 0, 0
+	seen := map[j17.Key]bool{}
+	for i := range r.Streams {
+		stream := &r.Streams[i]
+		if err := ValidKey(stream.Key); err != nil {
+			return err
 		}
-		size += len(r.Type) + len(r.Data) + len(r.Metadata)
+		if seen[stream.Key] {
+			return fmt.Errorf("%w: %s stands twice among the streams", ErrInvalid, stream.Key)
+		}
+		seen[stream.Key] = true
+		if n += len(stream.Events); n > MaxUnitEvents {
+			return fmt.Errorf("%w: %d events to rewrite, %d are allowed at a time", ErrLimit, n, MaxUnitEvents)
+		}
+		for j := range stream.Events {
+			e := &stream.Events[j]
+			if err := validContent(e.Type, e.Data, e.Metadata); err != nil {
+				return fmt.Errorf("version %d: %w", e.Version, err)
+			}
+			size += len(e.Type) + len(e.Data) + len(e.Metadata)
+		}
 	}
 	if size > MaxUnitBytes {
 		return fmt.Errorf("%w: %d bytes to rewrite, %d are allowed at a time", ErrLimit, size, MaxUnitBytes)
 	}
-	return nil
+	return (&Append{Pre: r.Pre, Fences: r.Fences, Side: r.Side}).Validate()
 }
 
 func validContent(typ string, data, metadata []byte) error {

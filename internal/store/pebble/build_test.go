@@ -13,6 +13,7 @@ import (
 	"j17/internal/clock"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
+	"j17/internal/store/storetest"
 )
 
 // openOlder opens a folder that a program wrote which had no index of tags.
@@ -63,7 +64,7 @@ func TestOlderEventsAreIndexed(t *testing.T) {
 	if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: []store.NewEvent{late}}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Rewrite(t.Context(), tenant, key("1"), erase(1)); err != nil {
+	if err := storetest.Erase(t.Context(), s, tenant, key("1"), erase(1)); err != nil {
 		t.Fatal(err)
 	}
 	closeStore(t, s)

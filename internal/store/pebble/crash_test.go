@@ -10,6 +10,7 @@ import (
 
 	"j17/internal/store"
 	"j17/internal/store/pebble"
+	"j17/internal/store/storetest"
 )
 
 // TestCrash takes the disk away at random moments while many write, with none, some or all of what was not synced,
@@ -90,7 +91,7 @@ func TestCrashDuringErasure(t *testing.T) {
 	for erased := range secrets {
 		done := make(chan error, 1)
 		go func() {
-			done <- s.Rewrite(t.Context(), "vault", key("secret"), []store.Rewritten{
+			done <- storetest.Erase(t.Context(), s, "vault", key("secret"), []store.Rewritten{
 				{Version: uint64(erased + 1), Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)},
 			})
 		}()

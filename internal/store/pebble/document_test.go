@@ -15,6 +15,7 @@ import (
 	"j17/internal/clock"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
+	"j17/internal/store/storetest"
 )
 
 // TestDocumentedExport writes the export that docs/storage-format.md shows.
@@ -33,7 +34,7 @@ func TestDocumentedExport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Rewrite(t.Context(), "app/test", note, erase(1)); err != nil {
+	if err := storetest.Erase(t.Context(), s, "app/test", note, erase(1)); err != nil {
 		t.Fatal(err)
 	}
 	var export bytes.Buffer
@@ -101,6 +102,7 @@ func checkExport(t *testing.T, text string) {
 			Stream   json.RawMessage
 			Leaf     string
 			Tags     []string
+			Note     any
 			Item     any
 			Command  any
 		}
@@ -135,7 +137,7 @@ func checkExport(t *testing.T, text string) {
 			got.Streams++
 		case l.Leaf != "":
 			kept = l.Leaf
-		case l.Tags != nil:
+		case l.Tags != nil, l.Note != nil:
 		case l.Item != nil:
 			got.Items++
 		case l.Command != nil:

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"j17/internal/clock"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
+	"j17/internal/store/storetest"
 )
 
 // secret is what must not be found any more. It is made of parts that compression cannot shorten.
@@ -77,7 +79,7 @@ func TestErasedBytes(t *testing.T) {
 				s = open(t, pebble.Options{Dir: dir})
 				fillLog(t, s, n, 300<<10)
 				// A rewrite of something else compacts, and leaves logs for reuse.
-				if err := s.Rewrite(t.Context(), tenant, key("other"), erase(1)); err != nil {
+				if err := storetest.Erase(t.Context(), s, tenant, key("other"), erase(1)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -139,7 +141,7 @@ func eraseAndLook(t *testing.T, dir string, s *pebble.Store) {
 			t.Fatal(err)
 		}
 	}
-	err := s.Rewrite(t.Context(), tenant, key("a"), erase(2, 4))
+	err := storetest.Erase(t.Context(), s, tenant, key("a"), erase(2, 4))
 	found := holding(t, dir)
 	stop()
 	wg.Wait()
@@ -190,7 +192,7 @@ func TestSlowReadersSeeNothingErased(t *testing.T) {
 			t.Fatal(e, err, ok)
 		}
 	}
-	if err := s.Rewrite(t.Context(), tenant, key("a"), erase(2, 3)); err != nil {
+	if err := storetest.Erase(t.Context(), s, tenant, key("a"), erase(2, 3)); err != nil {
 		t.Fatal(err)
 	}
 	if found := holding(t, dir); len(found) > 0 {
@@ -206,6 +208,117 @@ func TestSlowReadersSeeNothingErased(t *testing.T) {
 		if _, err, ok := read(); ok || err != nil {
 			t.Errorf("more than there is: %v, %v", err, ok)
 		}
+	}
+}
+
+// TestErasedItems erases a stream together with the side items that hold data of it, some of which were written over before.
+func TestErasedItems(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, pebble.Options{Dir: dir})
+	defer func() { closeStore(t, s) }()
+	spaces := []store.Declared{{Space: "states", OfStreams: true}, {Space: "rows", OfStreams: true}}
+	hidden := `"` + secret + `"`
+	side := func(op store.SideOp, key, value string) store.Side {
+		return store.Side{Op: op, Space: "states", Key: key, Value: []byte(value)}
+	}
+	put := []store.Side{side(store.Put, "order:a", hidden), side(store.Put, "order:a/7", hidden), side(store.Put, "order:b", "kept")}
+	tagged := events(key("a"), hidden)
+	tagged[0].Tags = []string{"sku:A"}
+	if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: tagged, Side: put}}); err != nil {
+		t.Fatal(err)
+	}
+	// Into tables, and a part of it written over.
+	closeStore(t, s)
+	s = open(t, pebble.Options{Dir: dir})
+	if err := s.Write(t.Context(), tenant, []store.Side{side(store.Put, "order:a", "2")}); err != nil {
+		t.Fatal(err)
+	}
+	held, err := store.HeldBy(t.Context(), s, tenant, spaces, key("a"))
+	if err != nil || len(held) != 2 {
+		t.Fatalf("held are %v, %v", held, err)
+	}
+	r := store.Rewrite{Streams: []store.RewrittenStream{{Key: key("a"), Events: erase(1)}}}
+	for _, h := range held {
+		r.Side = append(r.Side, store.Side{Op: store.Delete, Space: h.Space, Key: h.Key})
+	}
+	if _, err := s.Rewrite(t.Context(), tenant, r); err != nil {
+		t.Fatal(err)
+	}
+	if len(holding(t, dir)) == 0 {
+		t.Error("nothing is left for Purge: the test shows nothing")
+	}
+	if err := s.Purge(t.Context(), tenant, []j17.Key{key("a")}, spaces); err != nil {
+		t.Fatal(err)
+	}
+	if found := holding(t, dir); len(found) > 0 {
+		t.Errorf("the secret is in %v", found)
+	}
+	if item, err := s.Get(t.Context(), tenant, "states", "order:b"); err != nil || string(item.Value) != "kept" {
+		t.Errorf("the item of another stream: %+v, %v", item, err)
+	}
+}
+
+// slowWriter takes nothing until it may proceed.
+type slowWriter struct{ began, proceed chan struct{} }
+
+// Write waits.
+func (w *slowWriter) Write(p []byte) (int, error) {
+	select {
+	case w.began <- struct{}{}:
+	default:
+	}
+	<-w.proceed
+	return len(p), nil
+}
+
+// TestPurgeWaitsForExports erases what an export holds as of one moment. The new content can be read at once; old and new come into
+// the same table, which no compaction would have a reason to write anew, and are gone from there when Purge returns.
+func TestPurgeWaitsForExports(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, pebble.Options{Dir: dir})
+	defer closeStore(t, s)
+	spaces := []store.Declared{{Space: "states", OfStreams: true}}
+	hidden := `"` + secret + `"`
+	fillLog(t, s, 99, 200<<10)
+	unit := store.Append{Events: events(key("a"), hidden), Side: []store.Side{{Op: store.Put, Space: "states", Key: "order:a", Value: []byte(hidden)}}}
+	if _, err := s.Append(t.Context(), tenant, []store.Append{unit}); err != nil {
+		t.Fatal(err)
+	}
+	w := &slowWriter{began: make(chan struct{}, 1), proceed: make(chan struct{})}
+	exported, done := make(chan error, 1), make(chan error, 1)
+	go func() { exported <- s.ExportTenant(t.Context(), tenant, w) }()
+	<-w.began
+	r := store.Rewrite{
+		Streams: []store.RewrittenStream{{Key: key("a"), Events: erase(1)}},
+		Side:    []store.Side{{Op: store.Delete, Space: "states", Key: "order:a"}},
+	}
+	if _, err := s.Rewrite(t.Context(), tenant, r); err != nil {
+		t.Fatal(err)
+	}
+	if !erased(t, s, 1) {
+		t.Error("the old content is read after Rewrite")
+	}
+	for i := 0; !slices.ContainsFunc(holding(t, dir), func(name string) bool { return strings.HasSuffix(name, ".sst") }); i++ {
+		fillLog(t, s, i, 2<<20)
+	}
+	go func() { done <- s.Purge(t.Context(), tenant, []j17.Key{key("a")}, spaces) }()
+	select {
+	case err := <-done:
+		t.Errorf("the old bytes are said to be gone while they are exported: %v", err)
+		done <- err
+	default:
+	}
+	close(w.proceed)
+	if err := <-exported; err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if found := holding(t, dir); len(found) > 0 {
+		t.Errorf("the secret is in %v", found)
 	}
 }
 
@@ -280,7 +393,7 @@ func TestEraseWaitsForRemoval(t *testing.T) {
 		closeStore(t, s)
 		s = open(t, pebble.Options{Dir: "data", FS: fs, Clock: clock.NewManual(frozenTime())})
 		done := make(chan error, 1)
-		go func() { done <- s.Rewrite(t.Context(), tenant, key("a"), erase(1)) }()
+		go func() { done <- storetest.Erase(t.Context(), s, tenant, key("a"), erase(1)) }()
 		synctest.Wait()
 		if len(done) > 0 {
 			t.Error("the erasure has ended before the old table was removed")

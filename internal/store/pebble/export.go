@@ -27,6 +27,7 @@ type exportLine struct {
 	Stream  *streamLine  `json:"stream,omitempty"`
 	Leaf    string       `json:"leaf,omitempty"`
 	Tags    []string     `json:"tags,omitempty"`
+	Note    *noteLine    `json:"note,omitempty"`
 	Item    *itemLine    `json:"item,omitempty"`
 	Command *commandLine `json:"command,omitempty"`
 	End     *endLine     `json:"end,omitempty"`
@@ -46,6 +47,21 @@ type streamLine struct {
 	Key    string `json:"key"`
 	Length uint64 `json:"length"`
 	Chain  string `json:"chain"`
+	// Generation and Present are there when events of the stream were rewritten.
+	Generation uint64 `json:"generation,omitempty"`
+	Present    string `json:"present,omitempty"`
+}
+
+// noteLine is a note of the feed.
+type noteLine struct {
+	At      string       `json:"at"`
+	Streams []noteStream `json:"streams"`
+}
+
+// noteStream is the generation that a stream has since a note.
+type noteStream struct {
+	Key        string `json:"key"`
+	Generation uint64 `json:"generation"`
 }
 
 // itemLine is a side item.
@@ -127,7 +143,10 @@ func (x *exporter) export() error {
 	}
 	var feed uint64
 	var run [][]byte
-	err = x.each(kindFeed, func(_, value []byte) error {
+	err = x.each(kindFeed, func(key, value []byte) error {
+		if isNote(value) {
+			return x.note(key, value)
+		}
 		var err error
 		if run, err = references(run[:0], value); err != nil {
 			return corruption(err, "the feed of tenant %s", x.name)
@@ -225,13 +244,14 @@ func (x *exporter) stream(events *pebble.Iterator, stream, headRecord []byte) er
 	if err != nil {
 		return corruption(err, "the head of %s of tenant %s", key, x.name)
 	}
-	err = x.line(&exportLine{Stream: &streamLine{
-		Key: key.String(), Length: head.Length, Chain: hex.EncodeToString(head.Chain[:]),
-	}})
-	if err != nil {
+	line := &streamLine{Key: key.String(), Length: head.Length, Chain: hex.EncodeToString(head.Chain[:])}
+	if head.Generation > 0 {
+		line.Generation, line.Present = head.Generation, hex.EncodeToString(head.Present[:])
+	}
+	if err := x.line(&exportLine{Stream: line}); err != nil {
 		return err
 	}
-	var chain [hashBytes]byte
+	var chain, present [hashBytes]byte
 	var record eventRecord
 	want := appendEventKey(nil, x.tenant, key, 0)
 	for version := uint64(1); version <= head.Length; version++ {
@@ -247,6 +267,9 @@ func (x *exporter) stream(events *pebble.Iterator, stream, headRecord []byte) er
 			return corruption(err, "%s version %d of tenant %s", key, version, x.name)
 		}
 		chain = j17.Link(chain, record.leaf())
+		if head.Generation > 0 {
+			present = j17.Link(present, sha256.Sum256(record.leafInput))
+		}
 		if err := x.event(&record); err != nil {
 			return err
 		}
@@ -255,12 +278,26 @@ func (x *exporter) stream(events *pebble.Iterator, stream, headRecord []byte) er
 		}
 		events.Next()
 	}
-	if chain != head.Chain {
+	if chain != head.Chain || present != head.Present {
 		return corruption(errors.New("the hashes of the events do not lead to that of the head"), "%s of tenant %s", key, x.name)
 	}
 	x.count.Streams++
 	x.count.Events += head.Length
 	return nil
+}
+
+// note writes a note. key is the rest of its key in the feed.
+func (x *exporter) note(key, value []byte) error {
+	at, ok := parsePosition(key)
+	note, err := parseNote(at, value)
+	if err != nil || !ok {
+		return corruption(errors.Join(errFormat, err), "a note of tenant %s", x.name)
+	}
+	line := &noteLine{At: at.String()}
+	for i := range note.Streams {
+		line.Streams = append(line.Streams, noteStream{note.Streams[i].Key.String(), note.Streams[i].Number})
+	}
+	return x.line(&exportLine{Note: line})
 }
 
 func (x *exporter) event(record *eventRecord) error {

@@ -20,6 +20,7 @@ import (
 	"j17/internal/clock"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
+	"j17/internal/store/storetest"
 )
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -110,7 +111,7 @@ func testWriteErrors(t *testing.T, match func(errorfs.Op) bool, skip int64) {
 		})
 	}
 	// A rewrite needs all kinds of files.
-	erasing := s.Rewrite(t.Context(), tenant, unitKeys(1)[0], []store.Rewritten{
+	erasing := storetest.Erase(t.Context(), s, tenant, unitKeys(1)[0], []store.Rewritten{
 		{Version: 1, Type: "was_changed", Data: []byte(`{"unit":1,"padding":""}`), Metadata: []byte(`{}`)},
 	})
 	wg.Wait()
@@ -214,7 +215,7 @@ func TestReadErrors(t *testing.T) {
 	for name, err := range map[string]error{
 		"heads": headsErr, "get": getErr, "scan": scanErr, "streams": streamsErr, "stream": streamErr,
 		"export": s.ExportTenant(ctx, tenant, io.Discard), "append": w.write(t, s),
-		"rewrite": s.Rewrite(ctx, tenant, unitKeys(1)[0], []store.Rewritten{{Version: 1, Type: "t", Data: []byte(`1`), Metadata: []byte(`{}`)}}),
+		"rewrite": storetest.Erase(ctx, s, tenant, unitKeys(1)[0], []store.Rewritten{{Version: 1, Type: "t", Data: []byte(`1`), Metadata: []byte(`{}`)}}),
 	} {
 		if !errors.Is(err, syscall.EIO) {
 			t.Errorf("%s: %v, want the error of the disk", name, err)
@@ -394,7 +395,7 @@ func fillUp(t *testing.T, s *pebble.Store, w *workload, f *faults, c *clock.Manu
 	ctx, cancel := context.WithCancel(t.Context())
 	erased := make(chan error, 1)
 	go func() {
-		erased <- s.Rewrite(ctx, tenant, unitKeys(1)[0], []store.Rewritten{
+		erased <- storetest.Erase(ctx, s, tenant, unitKeys(1)[0], []store.Rewritten{
 			{Version: 1, Type: "was_changed", Data: []byte(`{"unit":1,"padding":""}`), Metadata: []byte(`{}`)},
 		})
 	}()

@@ -47,8 +47,54 @@ func (r *feedRun) take() []byte {
 	return r.value
 }
 
+// noteMark is the first byte of a note, which stands in the feed like an entry: the number of streams, and for each the length of its
+// name, the name and the generation, all numbers as varints.
+const noteMark = 1
+
+func appendNote(dst []byte, note *store.Note) []byte {
+	dst = binary.AppendUvarint(append(dst, noteMark), uint64(len(note.Streams)))
+	for i := range note.Streams {
+		g := &note.Streams[i]
+		name := appendStream(nil, g.Key)
+		dst = append(binary.AppendUvarint(dst, uint64(len(name))), name...)
+		dst = binary.AppendUvarint(dst, g.Number)
+	}
+	return dst
+}
+
+func isNote(value []byte) bool { return len(value) > 0 && value[0] == noteMark }
+
+// parseNote reads a note, which stands at a position.
+func parseNote(at j17.StreamID, value []byte) (*store.Note, error) {
+	note := &store.Note{Position: at}
+	count, width := binary.Uvarint(value[1:])
+	if width <= 0 || count == 0 || count > store.MaxUnitEvents {
+		return nil, errFormat
+	}
+	for value = value[1+width:]; count > 0; count-- {
+		n, width := binary.Uvarint(value)
+		if width <= 0 || n > uint64(len(value)-width) {
+			return nil, errFormat
+		}
+		key, ok := splitStream(value[width : width+int(n)])
+		value = value[width+int(n):]
+		generation, width := binary.Uvarint(value)
+		if width <= 0 || !ok {
+			return nil, errFormat
+		}
+		note.Streams, value = append(note.Streams, store.Generation{Key: key, Number: generation}), value[width:]
+	}
+	if len(value) > 0 {
+		return nil, errFormat
+	}
+	return note, nil
+}
+
 // references appends the references of a feed entry to dst. They are views into value.
 func references(dst [][]byte, value []byte) ([][]byte, error) {
+	if isNote(value) {
+		return dst, nil
+	}
 	if len(value) > 0 && value[0] != 0 {
 		return append(dst, value), nil
 	}
@@ -80,15 +126,38 @@ func (s *Store) ReadFeed(
 	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
 ) iter.Seq2[*j17.Event, error] {
 	return sequence(func(yield func(*j17.Event) bool) error {
-		return s.readPages(ctx, t, after, limit, yield, func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error {
-			return p.feed(r, from, limit, names)
+		return s.readPages(ctx, t, after, limit, eventsOnly(yield), func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error {
+			return p.feed(r, from, limit, names, false)
 		})
 	})
 }
 
+// eventsOnly is for feeds that hold no notes.
+func eventsOnly(yield func(*j17.Event) bool) func(store.Entry) bool {
+	return func(e store.Entry) bool { return yield(e.Event) }
+}
+
+// ReadChanges yields events and notes. See store.Store.
+func (s *Store) ReadChanges(
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
+) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		stopped := false
+		err := s.readPages(ctx, t, after, limit, func(e store.Entry) bool {
+			stopped = !yield(e, nil)
+			return !stopped
+		}, func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error {
+			return p.feed(r, from, limit, names, true)
+		})
+		if err != nil && !stopped {
+			yield(store.Entry{}, err)
+		}
+	}
+}
+
 // readPages hands out what fill copies of a feed, page by page, like readStream.
 func (s *Store) readPages(
-	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int, yield func(*j17.Event) bool,
+	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int, yield func(store.Entry) bool,
 	fill func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error,
 ) error {
 	r, err := s.read(t)
@@ -121,6 +190,17 @@ func (s *Store) readPages(
 			if err := s.interrupted(ctx, uint64(n)+1); err != nil {
 				return err
 			}
+			if entry.version == 0 {
+				note, err := parseNote(entry.id, p.values[entry.start:entry.end])
+				if err != nil {
+					return corruption(err, "the note at %s of tenant %s", entry.id, t)
+				}
+				n, from = n+1, entry.id.Next()
+				if !yield(store.Entry{Note: note}) || n == limit {
+					return nil
+				}
+				continue
+			}
 			c.event.Key, c.keyLen = entry.key, len(entry.key.Type)+len(":")+len(entry.key.ID)
 			if err := c.load(p, &entry); err != nil {
 				return corruption(err, "the feed of tenant %s at %s", t, entry.id)
@@ -129,7 +209,7 @@ func (s *Store) readPages(
 				return corruption(fmt.Errorf("the entry %s refers to an event of another position, %s", entry.id, c.event.StreamID), "the feed of tenant %s", t)
 			}
 			n, from = n+1, entry.id.Next()
-			if !yield(&c.event) || n == limit {
+			if !yield(store.Entry{Event: &c.event}) || n == limit {
 				return nil
 			}
 		}

@@ -22,6 +22,7 @@ import (
 	"j17/internal/clock"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
+	"j17/internal/store/storetest"
 )
 
 const formatVersion = 3
@@ -141,7 +142,7 @@ func freeze(t *testing.T) {
 		if n == 6 {
 			// The rest stays in the log.
 			rewritten := []store.Rewritten{{Version: 2, Type: "was_erased", Data: []byte(`{}`), Metadata: []byte(`{}`)}}
-			if err := s.Rewrite(t.Context(), tenant, key("1"), rewritten); err != nil {
+			if err := storetest.Erase(t.Context(), s, tenant, key("1"), rewritten); err != nil {
 				t.Fatal(err)
 			}
 		}

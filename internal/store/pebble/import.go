@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -123,6 +124,8 @@ type importer struct {
 	// latest and latestTime are the greatest position and timestamp of all events so far.
 	latest     j17.StreamID
 	latestTime int64
+	// notes counts the notes.
+	notes uint64
 	// before is the name of the item, or of the command, that stood in the line before.
 	before string
 }
@@ -133,6 +136,7 @@ type lineKind int
 const (
 	atStart lineKind = iota
 	atStreams
+	atNotes
 	atItems
 	atCommands
 	atEnd
@@ -277,6 +281,8 @@ func (m *importer) line(line []byte) error {
 		return m.leaf(l.Leaf)
 	case l.Tags != nil:
 		return m.ownTags(l.Tags)
+	case l.Note != nil:
+		return m.note(l.Note)
 	case l.Item != nil:
 		return m.item(l.Item)
 	case l.Command != nil:
@@ -350,7 +356,15 @@ func (m *importer) stream(l *streamLine) error {
 	if err != nil {
 		return err
 	}
-	m.key, m.head, m.want = key, store.Head{}, store.Head{Length: l.Length, Chain: chain}
+	m.key, m.head, m.want = key, store.Head{}, store.Head{Length: l.Length, Chain: chain, Generation: l.Generation}
+	if l.Generation > 0 {
+		m.want.Present, err = parseHash(l.Present)
+	} else if l.Present != "" {
+		err = errors.New("a stream of which nothing was rewritten has a second chain")
+	}
+	if err != nil {
+		return err
+	}
 	return nil
 }
 
@@ -422,6 +436,9 @@ func (m *importer) event(line []byte) error {
 	m.run.write(m.writes, nil, m.number, e.StreamID)
 	m.kept, m.tags = nil, nil
 	h.Chain = j17.Link(h.Chain, record.leaf())
+	if m.want.Generation > 0 {
+		h.Present = j17.Link(h.Present, sha256.Sum256(record.leafInput))
+	}
 	h.Length++
 	h.Last, h.LastTime = e.StreamID, e.Timestamp
 	if h.Length == 1 {
@@ -434,11 +451,42 @@ func (m *importer) event(line []byte) error {
 	if h.Length < m.want.Length {
 		return nil
 	}
-	if h.Chain != m.want.Chain {
+	h.Generation = m.want.Generation
+	if h.Chain != m.want.Chain || h.Present != m.want.Present {
 		return fmt.Errorf("the hashes of the events of %s do not lead to that of the stream", m.key)
 	}
 	m.count.Streams++
 	m.put(appendHeadKey(nil, m.number, m.key), appendHeadRecord(nil, h))
+	return nil
+}
+
+func (m *importer) note(l *noteLine) error {
+	if err := m.enter(atNotes); err != nil {
+		return err
+	}
+	at, err := j17.ParseStreamID(l.At)
+	if err != nil {
+		return err
+	}
+	if err := m.follow(l.At[:13] + string(binary.BigEndian.AppendUint32(nil, at.Seq))); err != nil {
+		return err
+	}
+	if at.Compare(m.state.last) > 0 || len(l.Streams) == 0 || len(l.Streams) > store.MaxUnitEvents {
+		return fmt.Errorf("no note can stand at %s", l.At)
+	}
+	note := store.Note{Position: at}
+	for _, stream := range l.Streams {
+		key, ok := j17.ParseKey(stream.Key)
+		if !ok || store.ValidKey(key) != nil || stream.Generation == 0 {
+			return fmt.Errorf("%q of generation %d is no stream", stream.Key, stream.Generation)
+		}
+		note.Streams = append(note.Streams, store.Generation{Key: key, Number: stream.Generation})
+	}
+	m.put(appendFeedKey(nil, m.number, at), appendNote(nil, &note))
+	m.notes++
+	if m.latest.Compare(at) < 0 {
+		m.latest = at
+	}
 	return nil
 }
 
@@ -550,8 +598,8 @@ func (m *importer) checkFeed() (err error) {
 	for it.First(); it.Valid(); it.Next() {
 		n++
 	}
-	if n != m.count.Events {
-		return &store.ImportError{Line: m.at, Err: errors.New("two events have the same position")}
+	if n != m.count.Events+m.notes {
+		return &store.ImportError{Line: m.at, Err: errors.New("two events or notes have the same position")}
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ type page struct {
 	rewrites uint64
 }
 
-// pageEntry is an event of a page. id is its position where a feed says so, else the zero one.
+// pageEntry is an event of a page, or a note, which has no version. id is its position where a feed says so, else the zero one.
 type pageEntry struct {
 	id         j17.StreamID
 	key        j17.Key
@@ -126,8 +126,8 @@ func (c *eventCursor) load(p *page, entry *pageEntry) error {
 	return c.record.fill(p.values[entry.start:entry.end:entry.end], c.keyLen, &c.types, &c.event)
 }
 
-// feed copies up to limit events of the feed from a position on.
-func (p *page) feed(r reader, from j17.StreamID, limit int, names *typeNames) (err error) {
+// feed copies up to limit events of the feed, and notes if they are wanted, from a position on.
+func (p *page) feed(r reader, from j17.StreamID, limit int, names *typeNames, notes bool) (err error) {
 	l, err := newLookup(r.snapshot, r.tenant, names)
 	if err != nil {
 		return err
@@ -137,6 +137,9 @@ func (p *page) feed(r reader, from j17.StreamID, limit int, names *typeNames) (e
 		last, err := l.open()
 		if err != nil {
 			return l.fault(err, from)
+		}
+		if notes && l.note != nil && (!p.add(pageEntry{id: last}, l.note) || len(p.entries) == limit) {
+			return nil
 		}
 		for i := range l.run {
 			id := ahead(last, len(l.run)-1-i)
@@ -162,7 +165,9 @@ type lookup struct {
 	feed, events *pebble.Iterator
 	key          []byte
 	// run holds the references of the entry that feed stands at.
-	run   [][]byte
+	run [][]byte
+	// note is the entry itself if it is a note.
+	note  []byte
 	names *typeNames
 }
 
@@ -194,6 +199,10 @@ func (l *lookup) fault(err error, at j17.StreamID) error {
 func (l *lookup) open() (j17.StreamID, error) {
 	last, ok := feedPosition(l.feed.Key())
 	value, err := l.feed.ValueAndErr()
+	l.note = nil
+	if err == nil && isNote(value) {
+		l.note = value
+	}
 	if err == nil {
 		l.run, err = references(l.run[:0], value)
 	}

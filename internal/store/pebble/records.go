@@ -161,7 +161,11 @@ func (r *eventRecord) leaf() [hashBytes]byte {
 	return sha256.Sum256(r.leafInput)
 }
 
-const headRecordBytes = 1 + 8 + hashBytes + 8 + 4 + 8 + 8
+// A head of a later generation has that and the chain over its present bytes behind the rest.
+const (
+	headRecordBytes      = 1 + 8 + hashBytes + 8 + 4 + 8 + 8
+	rewrittenRecordBytes = headRecordBytes + 8 + hashBytes
+)
 
 func appendHeadRecord(dst []byte, h *store.Head) []byte {
 	dst = append(dst, recordFormat)
@@ -169,11 +173,15 @@ func appendHeadRecord(dst []byte, h *store.Head) []byte {
 	dst = append(dst, h.Chain[:]...)
 	dst = appendPosition(dst, h.Last)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(h.FirstTime))
-	return binary.BigEndian.AppendUint64(dst, uint64(h.LastTime))
+	dst = binary.BigEndian.AppendUint64(dst, uint64(h.LastTime))
+	if h.Generation == 0 {
+		return dst
+	}
+	return append(binary.BigEndian.AppendUint64(dst, h.Generation), h.Present[:]...)
 }
 
 func parseHeadRecord(v []byte) (store.Head, error) {
-	if len(v) != headRecordBytes || v[0] != recordFormat {
+	if (len(v) != headRecordBytes && len(v) != rewrittenRecordBytes) || v[0] != recordFormat {
 		return store.Head{}, errFormat
 	}
 	h := store.Head{Length: binary.BigEndian.Uint64(v[1:]), Chain: [hashBytes]byte(v[9:])}
@@ -184,6 +192,9 @@ func parseHeadRecord(v []byte) (store.Head, error) {
 	}
 	h.FirstTime = int64(binary.BigEndian.Uint64(v[12:]))
 	h.LastTime = int64(binary.BigEndian.Uint64(v[20:]))
+	if rest := v[28:]; len(rest) > 0 {
+		h.Generation, h.Present = binary.BigEndian.Uint64(rest), [hashBytes]byte(rest[8:])
+	}
 	return h, nil
 }
 

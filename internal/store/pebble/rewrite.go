@@ -1,7 +1,10 @@
 package pebble
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -11,33 +14,55 @@ import (
 	"j17/internal/store"
 )
 
-// Rewrite replaces the content of events and removes the old bytes from disk. See store.Store.
-//
-// A caller that is inside an iteration of its own would wait for itself.
-func (s *Store) Rewrite(ctx context.Context, t j17.Tenant, key j17.Key, events []store.Rewritten) error {
-	if err := errors.Join(store.ValidTenant(t), store.ValidKey(key)); err != nil {
-		return err
+// Rewrite replaces events. See store.Store.
+func (s *Store) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (result store.Result, err error) {
+	if err := errors.Join(store.ValidTenant(t), r.Validate()); err != nil {
+		return store.Result{}, err
 	}
-	if err := store.ValidateRewrite(events); err != nil || len(events) == 0 {
-		return err
-	}
-	var number uint32
-	err := s.run(ctx, ordinary, func(b *batch) error {
+	err = s.run(ctx, ordinary, func(b *batch) error {
 		tn := b.tenant(t)
-		number = tn.nextNumber
-		return b.rewrite(tn, key, events)
+		u := &store.Append{Pre: r.Pre, Fences: r.Fences, Side: r.Side}
+		result = store.Result{Outcome: store.Committed, Timestamp: tn.next.raise(0)}
+		if err := b.checkUnit(tn, u, &result); err != nil {
+			return err
+		}
+		if len(result.Streams) > 0 || len(result.Sides) > 0 {
+			result.Outcome = store.Conflict
+			return nil
+		}
+		if err := b.loadUnit(tn, u); err != nil {
+			return err
+		}
+		note := store.Note{Position: b.position(tn)}
+		for i := range r.Streams {
+			stream := &r.Streams[i]
+			if len(stream.Events) == 0 {
+				continue
+			}
+			generation, err := b.rewrite(tn, stream)
+			if err != nil {
+				return err
+			}
+			note.Streams = append(note.Streams, store.Generation{Key: stream.Key, Number: generation})
+		}
+		if len(note.Streams) > 0 {
+			b.stageNote(tn, &note)
+			result.IDs = []j17.StreamID{note.Position}
+		}
+		for i := range u.Side {
+			b.stageSide(tn, &u.Side[i], b.sides[i])
+		}
+		return nil
 	})
-	if err != nil {
-		return err
-	}
-	return s.purge(ctx, number, key, events)
+	return result, err
 }
 
-func (b *batch) rewrite(t *tenant, key j17.Key, events []store.Rewritten) error {
-	b.rewritten = true
-	untagged := map[string]uint64{}
-	for i := range events {
-		e := &events[i]
+// rewrite stages the new content of a stream's events and returns the stream's generation.
+func (b *batch) rewrite(t *tenant, stream *store.RewrittenStream) (uint64, error) {
+	// The events.
+	key, untagged, leaves := stream.Key, map[string]uint64{}, map[uint64][hashBytes]byte{}
+	for i := range stream.Events {
+		e := &stream.Events[i]
 		var old eventRecord
 		v, err := b.event(t.nextNumber, key, e.Version)
 		if err == nil {
@@ -45,18 +70,71 @@ func (b *batch) rewrite(t *tenant, key j17.Key, events []store.Rewritten) error 
 		}
 		switch {
 		case errors.Is(err, pebble.ErrNotFound):
-			return fmt.Errorf("version %d of %s: %w", e.Version, key, store.ErrNotFound)
+			return 0, fmt.Errorf("version %d of %s: %w", e.Version, key, store.ErrNotFound)
 		case err != nil:
-			return corruption(err, "%s version %d of tenant %s", key, e.Version, t.name)
+			return 0, corruption(err, "%s version %d of tenant %s", key, e.Version, t.name)
 		}
 		if err := b.untag(t, &old, untagged); err != nil {
-			return corruption(err, "the tags of %s version %d of tenant %s", key, e.Version, t.name)
+			return 0, corruption(err, "the tags of %s version %d of tenant %s", key, e.Version, t.name)
 		}
 		leaf := old.leaf()
 		b.put(appendEventKey(b.key[:0], t.nextNumber, key, e.Version),
 			appendEventRecord(b.value[:0], old.id, key, e.Type, e.Data, e.Metadata, old.timestamp, leaf[:], nil))
+		leaves[e.Version] = sha256.Sum256(b.value[eventHeader+hashBytes:])
 	}
-	return nil
+	b.rewritten = true
+
+	// The head.
+	h, err := b.head(t.nextNumber, key)
+	if err != nil {
+		return 0, err
+	}
+	if h.Present, err = b.presentChain(t, key, h.Length, leaves); err != nil {
+		return 0, err
+	}
+	h.Generation++
+	if !h.changed {
+		h.changed = true
+		b.changed = append(b.changed, h)
+	}
+	return h.Generation, nil
+}
+
+// presentChain returns the chain over the bytes that the events of a stream have now. leaves are those of the events that the batch
+// rewrites.
+func (b *batch) presentChain(t *tenant, key j17.Key, length uint64, leaves map[uint64][hashBytes]byte) (chain [hashBytes]byte, err error) {
+	it, err := newIter(b.store.db, appendEventPrefix(nil, t.nextNumber, key), next(appendEventKey(nil, t.nextNumber, key, length)))
+	if err != nil {
+		return chain, err
+	}
+	defer closeIter(it, &err, key.String())
+	var record eventRecord
+	ok := it.First()
+	for version := uint64(1); version <= length; version, ok = version+1, it.Next() {
+		if !ok || !bytes.HasSuffix(it.Key(), binary.BigEndian.AppendUint64(nil, version)) {
+			return chain, corruption(errors.Join(errGap, it.Error()), "%s version %d of tenant %s", key, version, t.name)
+		}
+		leaf, changed := leaves[version]
+		if !changed {
+			v, err := it.ValueAndErr()
+			if err == nil {
+				err = record.parse(v)
+			}
+			if err != nil {
+				return chain, corruption(err, "%s version %d of tenant %s", key, version, t.name)
+			}
+			leaf = sha256.Sum256(record.leafInput)
+		}
+		chain = j17.Link(chain, leaf)
+	}
+	return chain, nil
+}
+
+// stageNote stages a note in the feed.
+func (b *batch) stageNote(t *tenant, note *store.Note) {
+	b.stage(t)
+	must(b.writes.Set(appendFeedKey(nil, t.nextNumber, note.Position), appendNote(nil, note), nil))
+	t.next.last = note.Position
 }
 
 // event returns a copy of an event's value.
@@ -69,34 +147,31 @@ func (b *batch) event(tenant uint32, key j17.Key, version uint64) ([]byte, error
 	return v, closer.Close()
 }
 
-// purge removes from disk what rewritten events have replaced:
+// Purge removes from disk what rewritten events and the side items of their streams have replaced. See store.Store.
 //
-//  1. It waits until nobody can read the old values any more.
-//  2. It writes the new values once more. Whatever file holds an old value now overlaps a younger one, so that a
-//     compaction has to merge the two and cannot move the file as it is.
-//  3. It flushes, so that no log is needed any more that exists now, and compacts the events' range of keys.
+//  1. It waits until nobody can read the old values any more: the calls that read, which are short, and exports of the tenant.
+//  2. It touches the ranges of keys of the streams' events, of their side items and of the index of tags: it writes that they
+//     have no range keys. Whatever file holds an old value now overlaps a younger one, so that a compaction has to merge the two
+//     and cannot move the file as it is.
+//  3. It flushes, so that no log is needed any more that exists now, and compacts these ranges.
 //  4. It waits until the old tables are deleted, and removes the logs.
-func (s *Store) purge(ctx context.Context, number uint32, key j17.Key, events []store.Rewritten) error {
-	v, err := s.acquire()
+func (s *Store) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []store.Declared) error {
+	r, err := s.read(t)
 	if err != nil {
 		return err
 	}
-	defer s.release(v)
-	if !s.awaitRelease(ctx.Done(), nil, func() bool { return s.idleBefore(v) }) {
+	defer r.close()
+	if r.tenant == 0 || len(keys) == 0 {
+		return nil
+	}
+	if !s.awaitRelease(ctx.Done(), nil, func() bool { return s.idleBefore(r.view) }) {
 		return ctx.Err()
 	}
+	ranges := purged(r.tenant, keys, spaces)
 	err = s.run(ctx, ordinary, func(b *batch) error {
 		s.reap()
-		for i := range events {
-			v, err := b.event(number, key, events[i].Version)
-			if errors.Is(err, pebble.ErrNotFound) {
-				// The tenant was dropped meanwhile.
-				continue
-			}
-			if err != nil {
-				return fault(key.String(), err)
-			}
-			b.put(appendEventKey(b.key[:0], number, key, events[i].Version), v)
+		for i := range ranges {
+			must(b.writes.RangeKeyUnset(ranges[i].lower, ranges[i].upper, nil, nil))
 		}
 		return nil
 	})
@@ -107,19 +182,36 @@ func (s *Store) purge(ctx context.Context, number uint32, key j17.Key, events []
 	if err := s.inBackground(ctx, s.db.Flush); err != nil {
 		return err
 	}
-	first, last := events[0].Version, events[0].Version
-	for i := range events {
-		first, last = min(first, events[i].Version), max(last, events[i].Version)
-	}
-	lower, upper := appendEventKey(nil, number, key, first), next(appendEventKey(nil, number, key, last))
-	err = s.inBackground(ctx, func() error { return s.db.Compact(ctx, lower, upper, false) })
-	if err != nil {
-		return err
+	for i := range ranges {
+		err := s.inBackground(ctx, func() error { return s.db.Compact(ctx, ranges[i].lower, ranges[i].upper, false) })
+		if err != nil {
+			return err
+		}
 	}
 	if err := s.awaitDeletion(ctx); err != nil {
 		return err
 	}
 	return s.disk.removeScrubbed()
+}
+
+// keyRange is the keys in [lower, upper).
+type keyRange struct{ lower, upper []byte }
+
+// purged returns where values of streams stand, or stood.
+func purged(tenant uint32, keys []j17.Key, spaces []store.Declared) (ranges []keyRange) {
+	whole := func(prefix []byte) { ranges = append(ranges, keyRange{prefix, after(prefix)}) }
+	whole(appendPrefix(nil, tenant, kindTag))
+	for _, key := range keys {
+		whole(appendEventPrefix(nil, tenant, key))
+		for i := range spaces {
+			for _, of := range spaces[i].RangesOf(key) {
+				ranges = append(ranges, keyRange{
+					appendItemKey(nil, tenant, spaces[i].Space, of.From), appendItemKey(nil, tenant, spaces[i].Space, of.To),
+				})
+			}
+		}
+	}
+	return ranges
 }
 
 // idleBefore reports whether no view that is older than v has readers. It needs mu.

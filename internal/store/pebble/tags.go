@@ -187,7 +187,7 @@ func (s *Store) ReadTagged(
 		for i, tag := range tags {
 			ids[i] = idOfTag([]byte(tag))
 		}
-		return s.readPages(ctx, t, after, limit, yield, func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error {
+		return s.readPages(ctx, t, after, limit, eventsOnly(yield), func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error {
 			if err := r.indexed(); err != nil {
 				return err
 			}

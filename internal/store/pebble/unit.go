@@ -273,15 +273,20 @@ func (b *batch) endLookup() {
 	}
 }
 
+// position returns the position of what comes next in the feed.
+func (b *batch) position(t *tenant) j17.StreamID {
+	if id := (j17.StreamID{Ms: b.ms}); id.Compare(t.next.last) > 0 {
+		return id
+	}
+	return t.next.last.Next()
+}
+
 // stageEvents stages the unit's events; b.unit holds their heads.
 func (b *batch) stageEvents(t *tenant, u *store.Append, r *store.Result) {
 	if len(u.Events) == 0 {
 		return
 	}
-	id := j17.StreamID{Ms: b.ms}
-	if id.Compare(t.next.last) <= 0 {
-		id = t.next.last.Next()
-	}
+	id := b.position(t)
 	first := len(b.ids)
 	for i := range u.Events {
 		e := &u.Events[i]
@@ -292,7 +297,11 @@ func (b *batch) stageEvents(t *tenant, u *store.Append, r *store.Result) {
 		h := b.unit[i]
 		b.own = appendTags(b.own[:0], e.Tags)
 		b.value = appendEventRecord(b.value[:0], id, e.Key, e.Type, e.Data, e.Metadata, timestamp, nil, b.own)
-		h.Chain = j17.Link(h.Chain, sha256.Sum256(b.value[leafOffset(len(b.own)):]))
+		leaf := sha256.Sum256(b.value[leafOffset(len(b.own)):])
+		h.Chain = j17.Link(h.Chain, leaf)
+		if h.Generation > 0 {
+			h.Present = j17.Link(h.Present, leaf)
+		}
 		h.Length++
 		if h.Length == 1 {
 			h.FirstTime = timestamp

@@ -188,7 +188,7 @@ func testTagged(s *suite) {
 	}
 	// An erased event has no tags any more; its neighbours keep theirs.
 	erased := store.Rewritten{Version: 14, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)}
-	if err := f.Rewrite(t.Context(), tenant, order("4"), []store.Rewritten{erased}); err != nil {
+	if err := Erase(t.Context(), f, tenant, order("4"), []store.Rewritten{erased}); err != nil {
 		t.Fatal(err)
 	}
 	check([]int{139, 202}, j17.StreamID{}, everything, "rare")

@@ -259,7 +259,7 @@ func (h *history) rewrite(rt *rapid.T) {
 		Version: uint64(rapid.IntRange(1, n).Draw(rt, "version")), Type: "was_erased",
 		Data: []byte(contents().Draw(rt, "data")), Metadata: []byte(`{}`),
 	}
-	if err := h.f.Rewrite(rt.Context(), name, key, []store.Rewritten{r}); err != nil {
+	if err := Erase(rt.Context(), h.f, name, key, []store.Rewritten{r}); err != nil {
 		rt.Fatalf("rewrite: %v", err)
 	}
 	h.model.tenant(name).rewrite(key, r)

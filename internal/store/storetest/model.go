@@ -26,7 +26,9 @@ type modelTenant struct {
 	commands map[store.CommandID]modelCommand
 	revs     map[uint64]bool
 	tags     map[j17.StreamID][]string
-	lastTime int64
+	// generations counts how often events of a stream were rewritten.
+	generations map[j17.Key]uint64
+	lastTime    int64
 	// written tells that the tenant holds something, or did.
 	written bool
 }
@@ -45,7 +47,7 @@ func (m model) tenant(name j17.Tenant) *modelTenant {
 	if m[name] == nil {
 		m[name] = &modelTenant{
 			streams: map[j17.Key][]record{}, chains: map[j17.Key][32]byte{}, items: map[itemKey]store.Item{},
-			commands: map[store.CommandID]modelCommand{}, revs: map[uint64]bool{}, tags: map[j17.StreamID][]string{},
+			commands: map[store.CommandID]modelCommand{}, revs: map[uint64]bool{}, tags: map[j17.StreamID][]string{}, generations: map[j17.Key]uint64{},
 		}
 	}
 	return m[name]
@@ -56,6 +58,7 @@ func (t *modelTenant) clone() *modelTenant {
 	c := *t
 	c.streams, c.chains, c.items = maps.Clone(t.streams), maps.Clone(t.chains), maps.Clone(t.items)
 	c.commands, c.revs, c.tags = maps.Clone(t.commands), maps.Clone(t.revs), maps.Clone(t.tags)
+	c.generations = maps.Clone(t.generations)
 	for key, list := range c.streams {
 		c.streams[key] = slices.Clone(list)
 	}
@@ -213,6 +216,7 @@ func (t *modelTenant) rewrite(key j17.Key, n store.Rewritten) {
 		leaf := j17.Leaf([]byte(r.Raw))
 		r.Kept = string(leaf[:])
 	}
+	t.generations[key]++
 	raw, layout := j17.AppendEvent(nil, r.ID, key, n.Type, n.Data, n.Metadata, r.Timestamp)
 	r.Type, r.Raw, r.Data, r.Metadata = n.Type, string(raw), string(n.Data), string(layout.MetadataOf(raw))
 	at, _ := slices.BinarySearchFunc(t.feed, r.ID, func(e record, id j17.StreamID) int { return e.ID.Compare(id) })
@@ -226,9 +230,16 @@ func (t *modelTenant) head(key j17.Key) store.Head {
 		return store.Head{}
 	}
 	first, last := list[0], list[len(list)-1]
-	return store.Head{
+	h := store.Head{
 		Length: last.Version, Chain: t.chains[key], Last: last.ID, FirstTime: first.Timestamp, LastTime: last.Timestamp,
+		Generation: t.generations[key],
 	}
+	for i := range list {
+		if h.Generation > 0 {
+			h.Present = j17.Link(h.Present, j17.Leaf([]byte(list[i].Raw)))
+		}
+	}
+	return h
 }
 
 // tagged lists the events after a position that have all of some tags.

@@ -75,6 +75,8 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"ImportCrafted", testImportCrafted},
 		{"ImportCancelled", testImportCancelled},
 		{"Rewrite", testRewrite},
+		{"Notes", testNotes},
+		{"HeldBy", testHeldBy},
 		{"Closed", testClosed},
 		{"ClosedUnderReaders", testClosedUnderReaders},
 		{"Extent", testExtent},

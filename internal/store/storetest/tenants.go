@@ -70,7 +70,7 @@ func fill(t *testing.T, f *fixture, tn j17.Tenant) string {
 		{Key: order("bare"), Type: "was_made", Data: []byte(`null`), Metadata: []byte(`{}`), Timestamp: -77},
 	}})
 	commit(t, f, tn, store.Append{Command: &store.Command{ID: store.CommandID{201}}})
-	if err := f.Rewrite(t.Context(), tn, order("1"), []store.Rewritten{{Version: 2, Type: "was_erased", Data: []byte(`{}`), Metadata: []byte(`{}`)}}); err != nil {
+	if err := Erase(t.Context(), f, tn, order("1"), []store.Rewritten{{Version: 2, Type: "was_erased", Data: []byte(`{}`), Metadata: []byte(`{}`)}}); err != nil {
 		t.Fatal(err)
 	}
 	return export(t, f, tn)
@@ -364,13 +364,17 @@ func testRewrite(s *suite) {
 	for round := range 3 {
 		if round == 2 {
 			f.reopen(t, t)
-		} else if err := f.Rewrite(t.Context(), tenant, key, rewritten); err != nil {
+		} else if err := Erase(t.Context(), f, tenant, key, rewritten); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, readStream(t, f, tenant, key, 1, 0)); diff != "" {
 			t.Fatalf("round %d: events (-want +got):\n%s", round, diff)
 		}
-		if got := head(t, f, tenant, key); got != beforeHead {
+		got := head(t, f, tenant, key)
+		if got.Generation != min(uint64(round)+1, 2) {
+			t.Fatalf("round %d: generation %d", round, got.Generation)
+		}
+		if got.Generation, got.Present = 0, [32]byte{}; got != beforeHead {
 			t.Fatalf("round %d: head %+v, want %+v", round, got, beforeHead)
 		}
 		if feed := readFeed(t, f, tenant, j17.StreamID{}, everything); len(feed) != 5 || feed[1].Raw != want[1].Raw {
@@ -390,18 +394,18 @@ func testRewrite(s *suite) {
 		"missing": {{Version: 1, Type: "t", Data: []byte(`0`), Metadata: []byte(`{}`)}, {Version: 9, Type: "t", Data: []byte(`0`), Metadata: []byte(`{}`)}},
 		"zero":    {{Version: 0, Type: "t", Data: []byte(`0`), Metadata: []byte(`{}`)}},
 	} {
-		if err := f.Rewrite(t.Context(), tenant, key, list); !errors.Is(err, store.ErrNotFound) {
+		if err := Erase(t.Context(), f, tenant, key, list); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%s: %v, want ErrNotFound", name, err)
 		}
 	}
-	if err := f.Rewrite(t.Context(), tenant, key, []store.Rewritten{{Version: 1, Type: "t"}}); !errors.Is(err, store.ErrInvalid) {
+	if err := Erase(t.Context(), f, tenant, key, []store.Rewritten{{Version: 1, Type: "t"}}); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("invalid: %v", err)
 	}
 	many := make([]store.Rewritten, store.MaxUnitEvents+1)
-	if err := f.Rewrite(t.Context(), tenant, key, many); !errors.Is(err, store.ErrLimit) {
+	if err := Erase(t.Context(), f, tenant, key, many); !errors.Is(err, store.ErrLimit) {
 		t.Errorf("many: %v, want ErrLimit", err)
 	}
-	if err := f.Rewrite(t.Context(), tenant, key, nil); err != nil {
+	if err := Erase(t.Context(), f, tenant, key, nil); err != nil {
 		t.Errorf("nothing: %v", err)
 	}
 	if got := readStream(t, f, tenant, key, 1, 1); got[0] != before[0] {
