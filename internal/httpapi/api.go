@@ -24,6 +24,7 @@ import (
 	"j17/internal/loading"
 	"j17/internal/store"
 	"j17/internal/usage"
+	"j17/internal/worker"
 )
 
 // Storage is what the API asks a store itself.
@@ -52,6 +53,8 @@ type Options struct {
 	Cluster *Cluster
 	// Usage, if not nil, counts what instances use.
 	Usage  *usage.Meter
+	// Worker, if not nil, is shown in the metrics.
+	Worker *worker.Kit
 	Clock  clock.Clock
 	Logger *slog.Logger
 	// Version is shown by the root route.

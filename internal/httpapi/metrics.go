@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"j17/internal/worker"
 )
 
 // metrics are what /metrics on the internal listener shows.
@@ -27,6 +29,9 @@ func newMetrics(a *API) *metrics {
 		}, []string{"method", "route"}),
 	}
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.requests, m.seconds)
+	if a.Worker != nil {
+		m.registry.MustRegister(backgroundWork{a.Worker})
+	}
 	counter := func(name, help string, read func() uint64) {
 		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(read()) }))
 	}
@@ -66,4 +71,44 @@ func (m *metrics) observe(c *call, took time.Duration) {
 	}
 	m.requests.WithLabelValues(method, c.route, strconv.Itoa(c.status)).Inc()
 	m.seconds.WithLabelValues(method, c.route).Observe(took.Seconds())
+}
+
+// backgroundWork shows what loops and queues have done, by their names.
+type backgroundWork struct{ kit *worker.Kit }
+
+// backgroundMetric is one of its metrics.
+type backgroundMetric struct {
+	name, help string
+	kind       prometheus.ValueType
+	read       func(worker.Counts) float64
+}
+
+func backgroundMetrics() []backgroundMetric {
+	return []backgroundMetric{
+		{"j17_background_done_total", "Rounds and items of background work that went well.", prometheus.CounterValue, func(c worker.Counts) float64 { return float64(c.Done) }},
+		{"j17_background_failed_total", "Rounds and items of background work that failed.", prometheus.CounterValue, func(c worker.Counts) float64 { return float64(c.Failed) }},
+		{"j17_background_dead_total", "Items that were given up.", prometheus.CounterValue, func(c worker.Counts) float64 { return float64(c.Dead) }},
+		{"j17_background_lost_total", "Items whose lease was over before they were finished.", prometheus.CounterValue, func(c worker.Counts) float64 { return float64(c.Lost) }},
+		{"j17_background_running", "Rounds and items of background work under way.", prometheus.GaugeValue, func(c worker.Counts) float64 { return float64(c.Running) }},
+	}
+}
+
+func (m backgroundMetric) desc() *prometheus.Desc {
+	return prometheus.NewDesc(m.name, m.help, []string{"work"}, nil)
+}
+
+// Describe tells which metrics there are.
+func (backgroundWork) Describe(ch chan<- *prometheus.Desc) {
+	for _, m := range backgroundMetrics() {
+		ch <- m.desc()
+	}
+}
+
+// Collect reads the metrics.
+func (b backgroundWork) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range b.kit.Counts() {
+		for _, m := range backgroundMetrics() {
+			ch <- prometheus.MustNewConstMetric(m.desc(), m.kind, m.read(c), c.Name)
+		}
+	}
 }

@@ -224,7 +224,8 @@ func (s *Server) Close() error {
 func (s *Server) api(o httpapi.Options) *httpapi.API {
 	o.Loader = &loading.Loader{Engine: s.engine, Store: s.store}
 	o.Engine, o.Store, o.Registry, o.Auth, o.Blobs, o.Deploy = s.engine, s.store, s.registry, s.auth, s.blobs, s.deploy
-	o.Usage, o.TrustedProxies, o.ForwardedHeader = s.usage, s.options.TrustedProxies, s.options.ForwardedHeader
+	o.Usage, o.Worker = s.usage, s.worker
+	o.TrustedProxies, o.ForwardedHeader = s.options.TrustedProxies, s.options.ForwardedHeader
 	o.Keys, o.Addresses = rateLimit(s.options.KeyRate), rateLimit(s.options.AddressRate)
 	if r := s.restoration; r != nil {
 		o.Restoring, o.RestoringAny = r.of, func() bool { return r.left() > 0 }
