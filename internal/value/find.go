@@ -119,11 +119,11 @@ func (w *want) gather(end *want, path []Step) {
 // Find sets out[i] to the value at path i, or to the zero Value. out must have room for every path. src must be
 // JSON as this package encodes it: compact, with the fewest escapes. The values do not keep src. Find reports false,
 // with every value missing, if it comes upon something else, white space included; it does not check what is inside
-// the values that it passes over. parsed is how many bytes of containers it has built.
-func (f *Finder) Find(src []byte, out []Value) (parsed int, ok bool) {
+// the values that it passes over. parsed is the weight of the containers that it has built.
+func (f *Finder) Find(src []byte, out []Value) (parsed Weight, ok bool) {
 	clear(out[:f.paths])
 	if len(src) == 0 {
-		return 0, false
+		return Weight{}, false
 	}
 	s := seeker{src: unsafe.String(unsafe.SliceData(src), len(src)), left: f.leaves, out: out}
 	if s.left > 0 && !s.visit(f.root) && s.left > 0 {
@@ -140,8 +140,8 @@ type seeker struct {
 	pos  int
 	left int
 	out  []Value
-	// parsed is how many bytes the containers have that were built.
-	parsed int
+	// parsed is the weight of the containers that were built.
+	parsed Weight
 }
 
 func (s *seeker) visit(w *want) bool {
@@ -172,7 +172,7 @@ func (s *seeker) take(w *want) bool {
 		return false
 	}
 	if v.Kind() == Array || v.Kind() == Object {
-		s.parsed += s.pos - start
+		s.parsed = s.parsed.Plus(v.Weight())
 	}
 	for _, o := range w.outs {
 		s.out[o.index] = v.At(o.rest)

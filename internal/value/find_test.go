@@ -76,8 +76,8 @@ func TestFinderDoesNotKeepTheText(t *testing.T) {
 	if !ok {
 		t.Fatal("Find reports broken JSON")
 	}
-	if parsed != len(`{"k":"v"}`) {
-		t.Errorf("%d bytes of containers were parsed", parsed)
+	if want := (value.Weight{Bytes: len(`{"k":"v"}`), Values: 2}); parsed != want {
+		t.Errorf("containers of %v were parsed", parsed)
 	}
 	for i := range src {
 		src[i] = '#'

@@ -175,13 +175,16 @@ func (e *Env) contains(array, v value.Value) (has, ok bool) {
 // parse returns the value of one of the event's documents.
 func (e *Env) parse(d *Document) value.Value {
 	if !d.parsed {
-		e.spend(len(d.raw) / parsedPerUnit)
+		e.spend(parseWork(d.Value().Weight()))
 	}
 	return d.Value()
 }
 
-// parsedPerUnit is how many bytes are parsed in the time of one unit.
-const parsedPerUnit = 1
+// parseWork is what it takes to parse something of that weight.
+func parseWork(w value.Weight) int { return w.Bytes/work.BytesPerUnit + parsedUnits*w.Values }
+
+// parsedUnits is what it takes to parse a value, beside its bytes.
+const parsedUnits = 2
 
 // keep makes sure that v, which stands in the state and is about to be kept in a second place, does not change there.
 func (e *Env) keep(v value.Value) {

@@ -168,9 +168,9 @@ func (p *picked) at(e *Env, d *Document, i int) value.Value {
 		p.done = true
 		found := false
 		if !d.parsed {
-			var parsed int
+			var parsed value.Weight
 			parsed, found = p.plan.finder.Find(d.raw, p.values)
-			e.spend(len(d.raw)/work.BytesPerUnit + parsed/parsedPerUnit)
+			e.spend(len(d.raw)/work.BytesPerUnit + parseWork(parsed))
 		}
 		if !found {
 			tree := e.parse(d)

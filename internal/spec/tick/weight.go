@@ -109,7 +109,7 @@ func weigh(ops []operation, event int) float64 {
 	w := &weigher{event: event, current: 1, levels: 1, slots: map[int]int{}, foreign: map[int]bool{}}
 	total := w.operations(ops)
 	// The event is parsed and measured once, and each time that the state was frozen its containers are copied again.
-	eventWork := float64(event) * (1./parsedPerUnit + elementsPerByte/weighedPerUnit + 2./work.BytesPerUnit)
+	eventWork := float64(event) * (parsedUnits*elementsPerByte + 1./work.BytesPerUnit + elementsPerByte/weighedPerUnit + 2./work.BytesPerUnit)
 	return total.most(event) + eventWork + float64(w.epochs+1)*MaxValues*(copiedUnits+1./movedPerUnit+1./weighedPerUnit)
 }
 
