@@ -57,8 +57,8 @@ type Registry struct {
 // is durable before any look-up shows it, and is shown when the method that made it returns. All parts are safe for concurrent
 // use.
 type items struct {
-	store  Storage
-	clock  clock.Clock
+	journal
+	memory
 	logger *slog.Logger
 	worker *worker.Kit
 	mint   *ident.Minter
@@ -75,7 +75,10 @@ type items struct {
 	// signalled when it comes to be true, settled when it does not any more.
 	inDoubt          atomic.Bool
 	doubted, settled chan struct{}
+}
 
+// memory is what is looked up on the path of every request.
+type memory struct {
 	mu    sync.RWMutex
 	known *known
 	// read is how far known has followed the log, movedSpecs the environments to which others have deployed, of which moved is
@@ -133,9 +136,9 @@ func Open(ctx context.Context, o Options) (*Registry, error) {
 		o.Worker = worker.New(o.Clock, o.Logger)
 	}
 	i := &items{
-		store: o.Store, clock: o.Clock, logger: o.Logger, worker: o.Worker, mint: ident.NewMinter(o.Clock.Now), hasher: newHasher(), replication: newReplication(),
+		journal: journal{o.Store, o.Clock}, memory: memory{movedSpecs: map[j17.Tenant]bool{}, moved: make(chan struct{}, 1)},
+		logger: o.Logger, worker: o.Worker, mint: ident.NewMinter(o.Clock.Now), hasher: newHasher(), replication: newReplication(),
 		change: newTurns(), doubted: make(chan struct{}, 1), settled: make(chan struct{}, 1),
-		movedSpecs: map[j17.Tenant]bool{}, moved: make(chan struct{}, 1),
 	}
 	planned, err := plansOf(o.Plans)
 	if err != nil {

@@ -388,7 +388,7 @@ func (r *Instances) ByID(id string) (Instance, bool) {
 // All lists all instances, oldest first.
 func (r *Instances) All() []Instance { return r.allInstances() }
 
-func (r *items) allInstances() []Instance {
+func (r *memory) allInstances() []Instance {
 	r.mu.RLock()
 	recs := slices.Collect(maps.Values(r.known.instances))
 	r.mu.RUnlock()
@@ -401,7 +401,7 @@ func (r *items) allInstances() []Instance {
 }
 
 // instance returns the record of a handle, nil when there is none.
-func (r *items) instance(id string) *instanceRecord {
+func (r *memory) instance(id string) *instanceRecord {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.known.instances[id]

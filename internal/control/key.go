@@ -289,7 +289,7 @@ func (r *Keys) Of(instance string) []Key {
 }
 
 // keyRecords returns the records of an instance's keys, oldest first.
-func (r *items) keyRecords(instance string) []*keyRecord {
+func (r *memory) keyRecords(instance string) []*keyRecord {
 	r.mu.RLock()
 	recs := slices.Collect(maps.Values(r.known.instanceKeys[instance]))
 	r.mu.RUnlock()

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"j17"
+	"j17/internal/clock"
 	"j17/internal/store"
 )
 
@@ -15,6 +16,12 @@ import (
 // commit of that change. The audit log is read from it, replicas and the memories of other servers of the same store follow it,
 // each from a version that it has reached. It names items and has no values, so that no secret stays in it; whoever follows it
 // reads the items as they are now. What concerns an instance stands in a stream of that instance as well, for its audit log.
+
+// journal writes and reads the log.
+type journal struct {
+	store Storage
+	clock clock.Clock
+}
 
 // logKey is the stream of all entries.
 func logKey() j17.Key { return j17.Key{Type: "registry", ID: "log"} }
@@ -49,7 +56,7 @@ type at struct {
 
 // logUnit returns the unit that commits side writes with their entry in the log. rec may be nil; changes are those beside the
 // side writes, of environments.
-func (r *items) logUnit(rec *Record, side []store.Side, changes ...Change) (store.Append, error) {
+func (r *journal) logUnit(rec *Record, side []store.Side, changes ...Change) (store.Append, error) {
 	e := entry{Record: rec, Changes: changes}
 	for i := range side {
 		if replicated(Change{Space: side[i].Space, Key: side[i].Key}) {
@@ -93,7 +100,7 @@ func (e *entry) events(timestamp int64) ([]store.NewEvent, error) {
 }
 
 // append commits a unit to the System tenant. A condition that does not hold comes back as *store.SideConflict.
-func (r *items) append(ctx context.Context, unit store.Append) (store.Result, error) {
+func (r *journal) append(ctx context.Context, unit store.Append) (store.Result, error) {
 	results, err := r.store.Append(ctx, j17.System, []store.Append{unit})
 	switch {
 	case err != nil:
@@ -106,7 +113,7 @@ func (r *items) append(ctx context.Context, unit store.Append) (store.Result, er
 }
 
 // logEnd returns the present end of the log.
-func (r *items) logEnd(ctx context.Context) (place, error) {
+func (r *journal) logEnd(ctx context.Context) (place, error) {
 	heads, err := r.store.Heads(ctx, j17.System, []j17.Key{logKey()})
 	if err != nil {
 		return place{}, failure(err)
@@ -118,7 +125,7 @@ func (r *items) logEnd(ctx context.Context) (place, error) {
 const maxLogPage = 500
 
 // readLog returns the entries of a stream of the log with from <= version <= to, at most maxLogPage of them.
-func (r *items) readLog(ctx context.Context, key j17.Key, from, to uint64) ([]at, error) {
+func (r *journal) readLog(ctx context.Context, key j17.Key, from, to uint64) ([]at, error) {
 	if to = min(to, from+maxLogPage-1); from < 1 || to < from {
 		return nil, nil
 	}
@@ -137,7 +144,7 @@ func (r *items) readLog(ctx context.Context, key j17.Key, from, to uint64) ([]at
 }
 
 // present returns an item as it is now, for a replica or a memory. A value of nil means that it is gone.
-func (r *items) present(ctx context.Context, c Change) (Change, error) {
+func (r *journal) present(ctx context.Context, c Change) (Change, error) {
 	t := c.Tenant
 	if t == "" {
 		t = j17.System
@@ -188,20 +195,20 @@ func (r *items) catchUp(ctx context.Context) error {
 }
 
 // seen returns how far the memory has followed the log.
-func (r *items) seen() place {
+func (r *memory) seen() place {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.read
 }
 
-func (r *items) see(p place) {
+func (r *memory) see(p place) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.read = p
 }
 
 // seeOwn notes that the memory has what a commit of this server has changed, unless others have committed before it.
-func (r *items) seeOwn(res *store.Result) {
+func (r *memory) seeOwn(res *store.Result) {
 	n := len(res.IDs)
 	if n == 0 {
 		return
@@ -214,7 +221,7 @@ func (r *items) seeOwn(res *store.Result) {
 }
 
 // noteMoved tells whoever waits for Moved of the environments among changes.
-func (r *items) noteMoved(changes []Change) {
+func (r *memory) noteMoved(changes []Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range changes {

@@ -117,7 +117,7 @@ func (r *Nodes) placeAll(ctx context.Context) error {
 }
 
 // leastLoaded returns the name of the node with the fewest instances; "" where there are no nodes.
-func (r *items) leastLoaded() string {
+func (r *memory) leastLoaded() string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	load := make(map[string]int, len(r.known.nodes))

@@ -362,7 +362,7 @@ func (r *Operators) ByID(id string) (Operator, bool) {
 // All lists all operators, oldest first.
 func (r *Operators) All() []Operator { return r.allOperators() }
 
-func (r *items) allOperators() []Operator {
+func (r *memory) allOperators() []Operator {
 	r.mu.RLock()
 	recs := slices.Collect(maps.Values(r.known.operators))
 	r.mu.RUnlock()
@@ -374,7 +374,7 @@ func (r *items) allOperators() []Operator {
 	return all
 }
 
-func (r *items) operatorByEmail(email string) *operatorRecord {
+func (r *memory) operatorByEmail(email string) *operatorRecord {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.known.emails[email]

@@ -108,7 +108,7 @@ func (p place) position() string { return strconv.FormatUint(p.version, 10) + "-
 
 // placeOf returns the place of a position; ok is false where this log has no such place, since it is that of another one, or
 // this one was set back to an earlier time.
-func (r *items) placeOf(ctx context.Context, position string) (p place, ok bool, err error) {
+func (r *journal) placeOf(ctx context.Context, position string) (p place, ok bool, err error) {
 	digits, id, _ := strings.Cut(position, "-")
 	version, err := strconv.ParseUint(digits, 10, 64)
 	if err != nil {
@@ -534,7 +534,7 @@ func (r *Replication) surplus(ctx context.Context, whole []Change) ([]Change, er
 }
 
 // show brings the memory up to date with a few changes. It returns false where only reading everything anew can.
-func (r *items) show(changes []Change) bool {
+func (r *memory) show(changes []Change) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range changes {
