@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"j17/internal/spec"
+	"j17/internal/spec/diag"
 )
 
 // What reads the state is known to the compiler of predicates, wherever in one a path without a prefix is a state path.
@@ -46,6 +47,23 @@ func TestConditionsThatReadTheState(t *testing.T) {
 		}
 		if refused != want {
 			t.Errorf("%s in the condition of a listener is refused: %t", predicate, refused)
+		}
+	}
+}
+
+// What steps of a pipeline add takes no room in a condition, so it may read as much of it as it likes.
+func TestConditionsOfManyAddedMembers(t *testing.T) {
+	var names []string
+	for i := range 150 {
+		names = append(names, fmt.Sprintf(`{"exists": "$.added%d.x"}`, i))
+	}
+	_, findings := spec.Compile([]byte(`{"agent_types": ["user"], "aggregate_types": {"a": {"events": {"e": {"schema": {}, "handler": [], "implications": [{"pipeline": [
+		{"wasm": {"blob_name": "x.wasm", "mode": "transform"}},
+		{"condition": {"and": [` + strings.Join(names, ",") + `]}, "emit": {"aggregate_type": "b", "id": "$.key", "event_type": "e"}}]}]}}},
+		"b": {"events": {"e": {"schema": {}, "handler": []}}}}}`))
+	for _, f := range findings {
+		if f.Severity == diag.Error {
+			t.Error(f)
 		}
 	}
 }

@@ -37,6 +37,12 @@ func TestOf(t *testing.T) {
 		},
 		{`{"allOf":[{"required":["a"],"properties":{"a":{"const":1}}},{"required":["b"],"properties":{"b":{"const":2}}}],"type":"object"}`, `{"a":1,"b":2}`},
 		{`{"oneOf":[{"type":"object","required":["k"]},{"type":"null"}]}`, `{"k":"text"}`},
+		// All that holds together counts, however it is put together.
+		{
+			`{"type":"object","required":["n"],"allOf":[{"$ref":"#/$defs/a"}],"$defs":{"a":{"allOf":[{"properties":{"n":{"type":["null","integer"]}}},{"properties":{"n":{"type":"integer","minimum":7}}}]}}}`,
+			`{"n":7}`,
+		},
+		{`{"$ref":"item","$defs":{"a":{"$id":"item","$ref":"#/$defs/b","$defs":{"b":{"type":"boolean"}}}}}`, `true`},
 		{`{"type":"object","properties":{"a":{"type":"integer"},"b":{}},"minProperties":1}`, `{"a":1}`},
 	} {
 		s, err := value.ParseString(tc.schema)

@@ -182,3 +182,19 @@ func TestAwkwardNames(t *testing.T) {
 		t.Errorf("the struct has lost more than one member:\n%s", text)
 	}
 }
+
+// TestReferences has references of every form that the compiler of schemas knows: each gets a type of its own.
+func TestReferences(t *testing.T) {
+	root, err := value.ParseString(`{"aggregate_types": {"a": {"events": {"e": {"handler": [], "schema": {"type": "object", "required": ["x", "y", "z"],
+		"properties": {"x": {"$ref": "#/$defs/per%25cent"}, "y": {"$ref": "#/allOf/0"}, "z": {"$ref": "inner"}},
+		"allOf": [{"type": "string"}], "$defs": {"per%cent": {"type": "integer"}, "i": {"$id": "inner", "type": "boolean"}}}}}}}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := string(typegen.TypeScript(root))
+	for _, want := range []string{"x: AEPerCent;", "y: AE", "z: AEI;", "AEI = boolean"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("there is no %q in\n%s", want, got)
+		}
+	}
+}
