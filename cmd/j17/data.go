@@ -34,7 +34,7 @@ type load struct {
 
 // loaded is what the server has done with a file.
 type loaded struct {
-	wire.Recorded
+	wire.Imported
 	Implied int `json:"implied"`
 }
 

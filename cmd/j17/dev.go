@@ -66,7 +66,7 @@ import, the first are shown and the others counted. Each one that fails is shown
 			o.Logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
 			o.Clock = clock.System{}
 			o.Version = programVersion
-			o.Deployed = func(d server.Deployment) { reportDeployment(stderr, o.Clock, d) }
+			o.Deployed = func(d server.DeployAttempt) { reportDeployment(stderr, o.Clock, d) }
 			var requests *requestLog
 			if !quiet && !asJSON {
 				requests = &requestLog{w: stderr, clock: o.Clock, colored: e.colored(e.err)}
@@ -226,7 +226,7 @@ func containerFlags(f *pflag.FlagSet, o *server.Options) {
 }
 
 // reportDeployment tells what became of a spec file, and when.
-func reportDeployment(w io.Writer, c clock.Clock, d server.Deployment) {
+func reportDeployment(w io.Writer, c clock.Clock, d server.DeployAttempt) {
 	var b strings.Builder
 	b.WriteString(diag.Render(d.File, d.Source, d.Found))
 	file := timeOfDay(c) + " " + fileName(d.File)
@@ -251,7 +251,7 @@ func reportDeployment(w io.Writer, c clock.Clock, d server.Deployment) {
 const maxChangesShown = 8
 
 // changesOf says what a deployment has changed, "" where there was no spec before.
-func changesOf(d server.Deployment) string {
+func changesOf(d server.DeployAttempt) string {
 	if !d.Compared {
 		return ""
 	}

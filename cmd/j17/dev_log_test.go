@@ -166,19 +166,19 @@ func TestDeploymentsSayWhatChanged(t *testing.T) {
 		many = append(many, spec.Change{Kind: spec.Removed, What: "projection", Name: "p\x1b"})
 	}
 	for _, tc := range []struct {
-		d    server.Deployment
+		d    server.DeployAttempt
 		want string
 	}{
-		{server.Deployment{}, "is deployed to prod, staging and test\n"},
-		{server.Deployment{Compared: true}, "is deployed to prod, staging and test: nothing in it has changed\n"},
-		{server.Deployment{Compared: true, Changes: []spec.Change{
+		{server.DeployAttempt{}, "is deployed to prod, staging and test\n"},
+		{server.DeployAttempt{Compared: true}, "is deployed to prod, staging and test: nothing in it has changed\n"},
+		{server.DeployAttempt{Compared: true, Changes: []spec.Change{
 			{Kind: spec.Added, What: "event type", Name: "order.was_paid"},
 			{Kind: spec.Changed, What: "project_key"},
 			{Kind: spec.Changed, What: "event type", Name: "order.was_placed", Keys: []string{"handler", "schema"}},
 		}}, "is deployed to prod, staging and test: event type order.was_paid added; project_key changed; event type order.was_placed changed (handler, schema)\n"},
-		{server.Deployment{Compared: true, Changes: many}, "test: " + strings.Repeat("projection p\uFFFD removed; ", maxChangesShown) + "and 3 more\n"},
-		{server.Deployment{Err: server.ErrInvalidSpec}, "was not deployed; the spec before it, if any, stays in place\n"},
-		{server.Deployment{Err: errors.New("the disk is full")}, "was not deployed: the disk is full\n"},
+		{server.DeployAttempt{Compared: true, Changes: many}, "test: " + strings.Repeat("projection p\uFFFD removed; ", maxChangesShown) + "and 3 more\n"},
+		{server.DeployAttempt{Err: server.ErrInvalidSpec}, "was not deployed; the spec before it, if any, stays in place\n"},
+		{server.DeployAttempt{Err: errors.New("the disk is full")}, "was not deployed: the disk is full\n"},
 	} {
 		tc.d.File = "spec.json"
 		var b strings.Builder

@@ -184,7 +184,7 @@ func admitActor(s *spec.Compiled, c *command.Command) (j17.Agent, error) {
 	return c.Actor, nil
 }
 
-func admitAgent(agent j17.Agent, path string, declared spec.Names, list string, rules *ident.Rules) (j17.Agent, error) {
+func admitAgent(agent j17.Agent, path string, declared spec.NameSet, list string, rules *ident.Rules) (j17.Agent, error) {
 	if !declared.Has(agent.Type) {
 		return agent, j17.Errorf(j17.CodeUndeclaredType, "Type '%s' is not declared in the spec's %s%s", j17.Printable(agent.Type), list, diag.Meant(agent.Type, slices.Values(declared.Sorted()))).At(path + ".type")
 	}

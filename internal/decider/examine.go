@@ -31,7 +31,7 @@ func (d *Decider) Examine(ctx context.Context, c *eventfile.Event) (*Admitted, [
 	a.Timestamp = timestamp
 
 	// The platform's own events have no schema, and nobody can post them.
-	if c.Recorded && ident.IsReservedEventType(c.Type) {
+	if c.Stored && ident.IsReservedEventType(c.Type) {
 		if c.Metadata.Kind() != value.Object {
 			faults = append(faults, j17.Errorf(j17.CodeInvalidField, "'metadata' must be a JSON object").At("metadata"))
 		}

@@ -138,7 +138,7 @@ func (f *fixture) operate(t *testing.T, kind int, name string) (input, output an
 	if len(name)%2 == 0 {
 		text := `{"key":"account:` + id + `","type":"was_deposited","data":{"name":"` + name + `"},"metadata":{"actor":{"type":"user","id":"` + user + `"}}}` + "\n"
 		loader := loading.Loader{Engine: f.Engine, Store: f.store}
-		if done, err := loader.Record(t.Context(), &loading.Recording{
+		if done, err := loader.Import(t.Context(), &loading.History{
 			Tenant: tenant, ID: sha256.Sum256([]byte(text)),
 			Open: func() (*eventfile.Reader, error) { return eventfile.NewReader(strings.NewReader(text)), nil },
 		}); err != nil || done.Stored != 1 {

@@ -14,9 +14,9 @@ import (
 type Event struct {
 	AggregateType, ID, Type string
 	Data, Metadata          value.Value
-	// Recorded tells that the event has a stream id, StreamID: a server has written it before, and its metadata may have
+	// Stored tells that the event has a stream id, StreamID: a server has written it before, and its metadata may have
 	// any members.
-	Recorded bool
+	Stored   bool
 	StreamID j17.StreamID
 	// Names is what the aggregate was called where the event comes from, "" where the file does not say.
 	j17.Names
@@ -49,8 +49,8 @@ func ReadEvent(v value.Value) (Event, []error) {
 	}
 
 	// What only a server has given out.
-	e := Event{Data: v.Get("data"), Metadata: v.Get("metadata"), Recorded: !v.Get("stream_id").IsMissing()}
-	if e.Recorded {
+	e := Event{Data: v.Get("data"), Metadata: v.Get("metadata"), Stored: !v.Get("stream_id").IsMissing()}
+	if e.Stored {
 		if s := text("stream_id"); s != "" {
 			var err error
 			if e.StreamID, err = j17.ParseStreamID(s); err != nil {
@@ -89,7 +89,7 @@ func ReadEvent(v value.Value) (Event, []error) {
 // does not say. The error is about what only a server writes; faults of form of what a caller writes are the command's.
 func (e *Event) Command() (command.Command, *int64, error) {
 	c := command.Command{
-		Type: e.AggregateType, ID: e.ID, Events: []command.Event{{Type: e.Type, Data: e.Data}}, Trusted: e.Recorded || e.Trusted,
+		Type: e.AggregateType, ID: e.ID, Events: []command.Event{{Type: e.Type, Data: e.Data}}, Trusted: e.Stored || e.Trusted,
 	}
 	if e.Metadata.Kind() != value.Object {
 		c.ReadMetadata(e.Metadata)
@@ -113,13 +113,13 @@ func (e *Event) Command() (command.Command, *int64, error) {
 			if m.Value.Kind() != value.String {
 				err = cmp.Or(err, error(j17.Errorf(j17.CodeInvalidField, "'correlation_id' must be a string").At("metadata.correlation_id")))
 			}
-			if c.CorrelationID = m.Value.Str(); e.Recorded || c.CorrelationID == "" {
+			if c.CorrelationID = m.Value.Str(); e.Stored || c.CorrelationID == "" {
 				c.CorrelationID, c.Members = "", append(c.Members, m)
 			}
 		case "actor", "target", "previous_length", "skip_occ":
 			said = append(said, m)
 		default:
-			if e.Recorded {
+			if e.Stored {
 				c.Members = append(c.Members, m)
 			} else {
 				said = append(said, m)

@@ -106,14 +106,14 @@ func (c *call) importHistory(w http.ResponseWriter, action string, first bool) e
 		return err
 	}
 	defer file.f.Close() //nolint:errcheck // it was only read
-	done, err := c.api.Loader.Record(c.request.Context(), &loading.Recording{Tenant: c.tenant, ID: file.sum, First: first, Open: file.open})
+	done, err := c.api.Loader.Import(c.request.Context(), &loading.History{Tenant: c.tenant, ID: file.sum, First: first, Open: file.open})
 	if done.Stored > 0 {
 		c.loaded(action, done.Stored)
 	}
 	if err != nil {
 		return withStored(inFile(err), done.Stored, "Send the same file again to go on: nothing is stored twice")
 	}
-	return c.answer(w, http.StatusOK, wire.Recorded(done))
+	return c.answer(w, http.StatusOK, wire.Imported(done))
 }
 
 // injectEvents is POST inject: test data.

@@ -33,7 +33,7 @@ func (l *Loader) Inject(ctx context.Context, t j17.Tenant, correlationID string,
 
 	// Nothing is written of a file with faults.
 	importer := j17.Agent{Type: ident.SystemActorType, ID: ident.TestDataImporter}
-	c := &recorder{Loader: l, d: d, r: &Recording{Tenant: t, Open: open}, seed: maphash.MakeSeed()}
+	c := &recorder{Loader: l, d: d, r: &History{Tenant: t, Open: open}, seed: maphash.MakeSeed()}
 	c.examine = func(ctx context.Context, file *eventfile.Event) (*decider.Admitted, error) {
 		file.WithActor(importer)
 		file.Trusted = true
@@ -42,7 +42,7 @@ func (l *Loader) Inject(ctx context.Context, t j17.Tenant, correlationID string,
 			return nil, faults[0]
 		}
 		switch {
-		case file.Recorded, x.Timestamp != nil:
+		case file.Stored, x.Timestamp != nil:
 			return nil, j17.Errorf(j17.CodeInvalidField, "Test data happen now and get positions of their own; leave 'stream_id' and 'timestamp' out, or import them as history").At("metadata")
 		case file.Names != (j17.Names{}):
 			return nil, j17.Errorf(j17.CodeInvalidField, "Aggregates of test data get names of their own; leave these out, or import them as history").At("key")

@@ -23,10 +23,10 @@ import (
 	"j17/internal/value"
 )
 
-// Recording is a file of events that happened before, here or elsewhere, and are to be stored as they were: with their time,
+// History is a file of events that happened before, here or elsewhere, and are to be stored as they were: with their time,
 // their actors and the names of their aggregates. What they bring about, they have brought about then: nothing reacts to
 // them.
-type Recording struct {
+type History struct {
 	Tenant j17.Tenant
 	// ID names the file by its content. A recording that was cut short goes on where it was when it is made again, and one
 	// that was complete stores nothing again.
@@ -37,8 +37,8 @@ type Recording struct {
 	Open func() (*eventfile.Reader, error)
 }
 
-// Recorded tells what became of a recording.
-type Recorded struct {
+// Imported tells what became of a recording.
+type Imported struct {
 	// Events is the number of events in the file: Stored now or Known from the try before.
 	Events int `json:"events"`
 	Stored int `json:"stored"`
@@ -60,38 +60,38 @@ const (
 
 // Record stores the events of a recording. A file with faults is refused as a whole, with the place of each; what it returns
 // beside any later error has been stored.
-func (l *Loader) Record(ctx context.Context, r *Recording) (Recorded, error) {
+func (l *Loader) Import(ctx context.Context, r *History) (Imported, error) {
 	past, err := l.Engine.Recorder(r.Tenant)
 	if err != nil {
-		return Recorded{}, err
+		return Imported{}, err
 	}
 
 	// Nothing is stored of a file with faults.
 	c := &recorder{Loader: l, past: past, d: past.Decider(), r: r, now: past.Now(), seed: maphash.MakeSeed()}
 	c.examine = c.examinePast
 	if err := c.checkAll(ctx); err != nil {
-		return Recorded{}, err
+		return Imported{}, err
 	}
 	if r.First && len(c.known) == 0 {
 		for _, err := range l.Store.ReadFeed(ctx, r.Tenant, j17.StreamID{}, 1) {
 			if err != nil {
-				return Recorded{}, engine.StorageError(err)
+				return Imported{}, engine.StorageError(err)
 			}
-			return Recorded{}, notEmpty()
+			return Imported{}, notEmpty()
 		}
 	}
 	if c.highest > 0 {
 		// From here on nobody is given a number that the file has. Whoever was given one before has it now.
 		if err := past.Reserve(ctx, c.highest); err != nil {
-			return Recorded{}, err
+			return Imported{}, err
 		}
 		if err := c.checkAll(ctx); err != nil {
-			return Recorded{}, err
+			return Imported{}, err
 		}
 	}
 
 	// Now it is stored, a unit at a time.
-	c.done = Recorded{Streams: len(c.streams)}
+	c.done = Imported{Streams: len(c.streams)}
 	err = c.units(ctx, c.store)
 	c.done.Imported = c.done.Stored
 	return c.done, err
@@ -134,7 +134,7 @@ type recorder struct {
 	*Loader
 	past *engine.Recorder
 	d    *decider.Decider
-	r    *Recording
+	r    *History
 	now  int64
 	// examine makes the checks of one event that need no other.
 	examine func(context.Context, *eventfile.Event) (*decider.Admitted, error)
@@ -151,7 +151,7 @@ type recorder struct {
 	// highest is the highest number in a public id of the file.
 	highest uint64
 	faults  []error
-	done    Recorded
+	done    Imported
 }
 
 // pastStream is what is known of an aggregate while a file is checked.
@@ -325,7 +325,7 @@ func (c *recorder) read(ctx context.Context, text eventfile.Text, ev *pastEvent)
 
 // examinePast examines an event that is history.
 func (c *recorder) examinePast(ctx context.Context, file *eventfile.Event) (*decider.Admitted, error) {
-	file.Recorded = true // as far as the rules for it go
+	file.Stored = true // as far as the rules for it go
 	if ident.IsReservedEventType(file.Type) && file.Type != ident.WasTombstoned {
 		return nil, j17.Errorf(j17.CodeReservedEventType, "'%s' is no event type of the platform", j17.Printable(file.Type)).At("type")
 	}

@@ -59,8 +59,8 @@ func (f *fixture) export(tb testing.TB, t j17.Tenant, aggregateType string, afte
 	return b.String()
 }
 
-func recording(text string) *loading.Recording {
-	return &loading.Recording{
+func recording(text string) *loading.History {
+	return &loading.History{
 		Tenant: elsewhere, ID: sha256.Sum256([]byte(text)),
 		Open: func() (*eventfile.Reader, error) { return eventfile.NewReader(strings.NewReader(text)), nil },
 	}
@@ -106,12 +106,12 @@ func TestHistoryMovesToAnotherTenant(t *testing.T) {
 	}
 	text := f.export(t, tenant, "", j17.StreamID{})
 	f.clock.Advance(time.Hour)
-	done, err := f.Record(t.Context(), recording(text))
+	done, err := f.Import(t.Context(), recording(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	events := strings.Count(text, "\n")
-	if want := (loading.Recorded{Events: events, Stored: events, Imported: events, Streams: 25}); done != want {
+	if want := (loading.Imported{Events: events, Stored: events, Imported: events, Streams: 25}); done != want {
 		t.Errorf("recorded %+v, want %+v", done, want)
 	}
 	start := time.Unix(1_700_000_000, 0)
@@ -136,8 +136,8 @@ func TestHistoryMovesToAnotherTenant(t *testing.T) {
 		t.Errorf("VNO-1, a ticket, is the refund %+v", s)
 	}
 	// The same again stores nothing.
-	again, err := f.Record(t.Context(), recording(text))
-	if want := (loading.Recorded{Events: events, Known: events, Streams: 25}); err != nil || again != want {
+	again, err := f.Import(t.Context(), recording(text))
+	if want := (loading.Imported{Events: events, Known: events, Streams: 25}); err != nil || again != want {
 		t.Errorf("again: %+v, %v", again, err)
 	}
 	// One type, and what is new since.
@@ -180,7 +180,7 @@ func TestARecordingGoesOnWhereItWasCutShort(t *testing.T) {
 	stored := map[int]bool{}
 	for looks := 1; len(stored) < 4; looks++ {
 		f := historians(t)
-		done, err := f.Record(&cutShort{Context: t.Context(), left: looks}, recording(b.String()))
+		done, err := f.Import(&cutShort{Context: t.Context(), left: looks}, recording(b.String()))
 		if err == nil {
 			t.Fatalf("all %d events were stored with %d looks at the context", done.Stored, looks)
 		}
@@ -188,8 +188,8 @@ func TestARecordingGoesOnWhereItWasCutShort(t *testing.T) {
 			continue
 		}
 		stored[done.Stored] = true
-		more, err := f.Record(t.Context(), recording(b.String()))
-		if want := (loading.Recorded{Events: 2300, Known: done.Stored, Stored: 2300 - done.Stored, Imported: 2300 - done.Stored, Streams: 1200}); err != nil || more != want {
+		more, err := f.Import(t.Context(), recording(b.String()))
+		if want := (loading.Imported{Events: 2300, Known: done.Stored, Stored: 2300 - done.Stored, Imported: 2300 - done.Stored, Streams: 1200}); err != nil || more != want {
 			t.Errorf("after %d events: %+v, %v", done.Stored, more, err)
 		}
 		s, err := f.Load(t.Context(), elsewhere, "ticket", "VNO-8", engine.LoadOptions{})
@@ -244,7 +244,7 @@ func TestNothingOfAFaultyRecordingIsStored(t *testing.T) {
 			}
 		}
 		there := f.export(t, elsewhere, "", j17.StreamID{})
-		done, err := f.Record(t.Context(), recording(tc.text))
+		done, err := f.Import(t.Context(), recording(tc.text))
 		e, _ := errors.AsType[*j17.Error](err)
 		switch {
 		case e == nil || e.Code != tc.code || e.Path != tc.path || done.Stored != 0:
@@ -263,12 +263,12 @@ func TestNothingOfAFaultyRecordingIsStored(t *testing.T) {
 func TestAllFaultsOfARecordingAreListed(t *testing.T) {
 	f := historians(t)
 	bad := `{"key":"ticket:` + id + `","type":"was_filed","data":{"n":"x"},"metadata":{"actor":{"type":"user","id":"` + user + `"}}}` + "\n"
-	_, err := f.Record(t.Context(), recording("\n"+bad+"\n"+bad+bad))
+	_, err := f.Import(t.Context(), recording("\n"+bad+"\n"+bad+bad))
 	e, _ := errors.AsType[*j17.Error](err)
 	if e == nil || len(e.Errors) != 3 || e.Errors[1].Pointer != "/1/data/n" || !strings.HasPrefix(e.Message, "Line 2: ") || !strings.Contains(e.Message, "2 more faults") {
 		t.Errorf("%+v", err)
 	}
-	_, err = f.Record(t.Context(), recording(strings.Repeat(bad, 100)))
+	_, err = f.Import(t.Context(), recording(strings.Repeat(bad, 100)))
 	if e, _ = errors.AsType[*j17.Error](err); e == nil || len(e.Errors) != 20 || !strings.Contains(e.Message, "At least 19 more faults") {
 		t.Errorf("%+v", err)
 	}
@@ -280,13 +280,13 @@ func TestFirstLoadNeedsAnEmptyTenant(t *testing.T) {
 	r := recording(f.export(t, tenant, "", j17.StreamID{}))
 	r.First = true
 	for range 2 {
-		if _, err := f.Record(t.Context(), r); err != nil {
+		if _, err := f.Import(t.Context(), r); err != nil {
 			t.Error(err)
 		}
 	}
 	other := recording(strings.ReplaceAll(f.export(t, tenant, "", j17.StreamID{}), "refund:", "note:"))
 	other.First = true
-	if _, err := f.Record(t.Context(), other); err == nil {
+	if _, err := f.Import(t.Context(), other); err == nil {
 		t.Error("a tenant with events was loaded for the first time")
 	}
 }
@@ -354,10 +354,10 @@ func TestNumbersThatAFileBringsAlongAreNotGivenAway(t *testing.T) {
 			}
 		})
 	}
-	done, err := f.Record(t.Context(), recording(b.String()))
+	done, err := f.Import(t.Context(), recording(b.String()))
 	stop()
 	created.Wait()
-	if want := (loading.Recorded{Events: 1202, Stored: 1202, Imported: 1202, Streams: 1202}); err != nil || done != want {
+	if want := (loading.Imported{Events: 1202, Stored: 1202, Imported: 1202, Streams: 1202}); err != nil || done != want {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	seen := map[string]string{}
@@ -396,7 +396,7 @@ func TestAFileDoesNotTakeItsOwnNumbers(t *testing.T) {
 		fmt.Fprintf(&b, `{"key":"note:%s","type":"was_written","data":{},"metadata":{"actor":{"type":"user","id":"%s"}}}`+"\n", id, user)
 	}
 	ticket(`,"public_id":"VNO-1"`)
-	if done, err := f.Record(t.Context(), recording(b.String())); err != nil || done.Stored != 602 {
+	if done, err := f.Import(t.Context(), recording(b.String())); err != nil || done.Stored != 602 {
 		t.Errorf("%+v, %v", done, err)
 	}
 	if got := f.export(t, elsewhere, "ticket", j17.StreamID{}); !strings.Contains(got, `"public_id":"VNO-2"`) || !strings.Contains(got, `"public_id":"VNO-1"`) {
@@ -411,11 +411,11 @@ func TestTheSameFileTwiceAtOnce(t *testing.T) {
 	for i := range 3000 {
 		fmt.Fprintf(&b, `{"key":"note:%s","type":"was_written","data":{"n":%d},"metadata":{"actor":{"type":"user","id":"%s"},"timestamp":%d}}`+"\n", id, i, user, 1_600_000_000+i)
 	}
-	results := make(chan loading.Recorded, 4)
+	results := make(chan loading.Imported, 4)
 	var all sync.WaitGroup
 	for range cap(results) {
 		all.Go(func() {
-			done, err := f.Record(t.Context(), recording(b.String()))
+			done, err := f.Import(t.Context(), recording(b.String()))
 			if err != nil || done.Stored+done.Known != 3000 {
 				t.Errorf("%+v, %v", done, err)
 			}
@@ -442,7 +442,7 @@ func TestOneOfTwoFirstLoads(t *testing.T) {
 		all.Go(func() {
 			r := recording(fmt.Sprintf(`{"key":"note:%s","type":"was_written","data":{"n":%d},"metadata":{"actor":{"type":"user","id":"%s"}}}`, fresh(), i, user))
 			r.First = true
-			_, err := f.Record(t.Context(), r)
+			_, err := f.Import(t.Context(), r)
 			results <- err
 		})
 	}
@@ -477,12 +477,12 @@ func TestTheSameFileIsStoredOnce(t *testing.T) {
 		}
 		return whole.Open()
 	}
-	if done, err := f.Record(t.Context(), &broken); err != nil && done.Stored == 0 {
+	if done, err := f.Import(t.Context(), &broken); err != nil && done.Stored == 0 {
 		t.Fatal(done, err)
 	}
 	for i := range 3 {
 		f.clock.Advance(25 * time.Hour)
-		done, err := f.Record(t.Context(), whole)
+		done, err := f.Import(t.Context(), whole)
 		if err != nil || done.Stored+done.Known != 1200 || done.Imported != done.Stored || i > 0 && done.Stored > 0 {
 			t.Errorf("time %d: %+v %v", i, done, err)
 		}
@@ -506,7 +506,7 @@ func TestTimeNeverRunsBackwardInAnImport(t *testing.T) {
 	now := f.clock.Now().Unix()
 	text := `{"key":"note:` + user + `","type":"was_written","data":{"n":1},` + meta + `}` + "\n" +
 		fmt.Sprintf(`{"key":"note:`+user+`","type":"was_written","data":{"n":2},"metadata":{"actor":{"type":"user","id":"`+user+`"},"timestamp":%d}}`, now) + "\n"
-	if done, err := f.Record(t.Context(), recording(text)); err == nil || done.Stored != 0 || !strings.Contains(err.Error(), "Line 2: ") {
+	if done, err := f.Import(t.Context(), recording(text)); err == nil || done.Stored != 0 || !strings.Contains(err.Error(), "Line 2: ") {
 		t.Errorf("%+v %v", done, err)
 	}
 	// The same behind an engine that has just started and does not know the latest time.
@@ -514,7 +514,7 @@ func TestTimeNeverRunsBackwardInAnImport(t *testing.T) {
 	fresh := &fixture{Engine: e, Loader: &loading.Loader{Engine: e, Store: f.store}}
 	compiled := f.Spec(elsewhere)
 	fresh.Deploy(elsewhere, compiled, nil)
-	if done, err := fresh.Record(t.Context(), recording(text)); err == nil || done.Stored != 0 {
+	if done, err := fresh.Import(t.Context(), recording(text)); err == nil || done.Stored != 0 {
 		t.Errorf("%+v %v", done, err)
 	}
 }
@@ -531,7 +531,7 @@ func TestFaultsOfAnImportHaveTheirPlaces(t *testing.T) {
 		good + "\n" + schema + "\n":                     {Line: 2, Path: "data.n", Pointer: "/1/data/n"},
 		"[" + good + "," + good + ",\n" + unknown + "]": {Index: &index, Path: "type", Pointer: "/2/type"},
 	} {
-		_, err := f.Record(t.Context(), recording(text))
+		_, err := f.Import(t.Context(), recording(text))
 		e, _ := errors.AsType[*j17.Error](err)
 		if e == nil || len(e.Errors) != 1 || e.Errors[0].Message == "" {
 			t.Errorf("%s: %v", text, err)

@@ -40,7 +40,7 @@ func TestAnImportLeavesAggregatesReadable(t *testing.T) {
 			}
 			r := recording(text)
 			r.Tenant = tenant
-			done, err := f.Record(t.Context(), r)
+			done, err := f.Import(t.Context(), r)
 			switch {
 			case !tc.refused && (err != nil || done.Stored != 502):
 				t.Fatalf("%+v, %v", done, err)

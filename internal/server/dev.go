@@ -33,7 +33,7 @@ type DevOptions struct {
 	SpecFile string
 	// Deployed is called after every attempt to deploy the file. Without an error it was deployed, and the findings
 	// are warnings; with one, the spec before it stays.
-	Deployed func(Deployment)
+	Deployed func(DeployAttempt)
 	// Observe, if not nil, is called after every request.
 	Observe func(Exchange)
 }
@@ -41,8 +41,8 @@ type DevOptions struct {
 // Exchange describes one answered request.
 type Exchange = httpapi.Exchange
 
-// Deployment is one attempt to deploy a spec file.
-type Deployment struct {
+// DeployAttempt is one try to deploy a spec file.
+type DeployAttempt struct {
 	File   string
 	Source []byte
 	Found  []diag.Diagnostic
@@ -148,7 +148,7 @@ type Dev struct {
 	api   *httpapi.API
 	// specFile and deployed are those of the options.
 	specFile string
-	deployed func(Deployment)
+	deployed func(DeployAttempt)
 	// last is the content that was tried last.
 	last []byte
 }
@@ -352,7 +352,7 @@ func (d *Dev) checkFile() error {
 		}
 	}
 	if d.deployed != nil {
-		d.deployed(Deployment{File: d.specFile, Source: source, Found: found, Err: ErrInvalidSpec})
+		d.deployed(DeployAttempt{File: d.specFile, Source: source, Found: found, Err: ErrInvalidSpec})
 	}
 	return ErrInvalidSpec
 }
@@ -368,7 +368,7 @@ func (d *Dev) deployFile(ctx context.Context) error {
 }
 
 func (d *Dev) deploySource(ctx context.Context, source []byte) error {
-	report := Deployment{File: d.specFile, Source: source}
+	report := DeployAttempt{File: d.specFile, Source: source}
 	var compiled *spec.Compiled
 	envelope, found := spec.Unwrap(source)
 	if len(found) == 0 {

@@ -244,7 +244,7 @@ func (c *compiler) projectKey(v value.Value, at diag.Pointer) string {
 	return key
 }
 
-func (c *compiler) agentTypes(v value.Value, at diag.Pointer) Names {
+func (c *compiler) agentTypes(v value.Value, at diag.Pointer) NameSet {
 	if v.Kind() == value.Array && v.Len() == 0 {
 		c.noAgentTypes(at)
 	}

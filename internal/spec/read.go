@@ -156,8 +156,8 @@ func isName(s string) bool {
 func isPath(name string) bool { return name == "internal" || name == "livez" || name == "readyz" }
 
 // names reads an array of distinct names.
-func (c *compiler) names(v value.Value, at diag.Pointer, what, each string, accept func(name string, at diag.Pointer) bool) Names {
-	found := Names{}
+func (c *compiler) names(v value.Value, at diag.Pointer, what, each string, accept func(name string, at diag.Pointer) bool) NameSet {
+	found := NameSet{}
 	c.elems(v, at, what, maxNames, func(_ int, v value.Value, at diag.Pointer) {
 		s, ok := c.text(v, at, each)
 		if !ok || !accept(s, at) {

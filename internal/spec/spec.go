@@ -52,10 +52,10 @@ type Compiled struct {
 	Source []byte
 
 	Types       map[string]*AggregateType
-	AgentTypes  Names
-	TargetTypes Names
+	AgentTypes  NameSet
+	TargetTypes NameSet
 	// Singletons holds the declared names, without "global".
-	Singletons Names
+	Singletons NameSet
 	// IDs decides what is an identifier under this spec.
 	IDs *ident.Rules
 	// ProjectKey starts the public ids of aggregate types with a sequence, "" where there are none.
@@ -80,17 +80,17 @@ func (c *Compiled) EventType(aggregateType, eventType string) *EventType {
 	return t.Events[eventType]
 }
 
-// Names is a set of declared names.
-type Names map[string]struct{}
+// NameSet is a set of declared names.
+type NameSet map[string]struct{}
 
 // Has reports whether name is declared.
-func (n Names) Has(name string) bool {
+func (n NameSet) Has(name string) bool {
 	_, ok := n[name]
 	return ok
 }
 
 // Sorted returns the names in order.
-func (n Names) Sorted() []string { return slices.Sorted(maps.Keys(n)) }
+func (n NameSet) Sorted() []string { return slices.Sorted(maps.Keys(n)) }
 
 // AggregateType is one member of aggregate_types.
 type AggregateType struct {

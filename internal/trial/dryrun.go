@@ -181,7 +181,7 @@ func (r *dryRun) event(ctx context.Context, text eventfile.Text) {
 		return
 	}
 	r.Accepted++
-	if c.Recorded {
+	if c.Stored {
 		r.last = c.StreamID
 	}
 }
@@ -253,7 +253,7 @@ func (r *dryRun) mark(x *decider.Decision, own j17.Key) (undo func()) {
 
 // imply computes what an event brings about, nil for nothing. An event that was written before has brought it about then.
 func (r *dryRun) imply(ctx context.Context, text eventfile.Text, c *eventfile.Event, e *decider.Admitted) (*decider.Decision, error) {
-	if c.Recorded || !e.Reacts() {
+	if c.Stored || !e.Reacts() {
 		return nil, nil
 	}
 	x, err := r.Expand(ctx, e, decider.Options{

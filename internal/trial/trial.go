@@ -81,7 +81,7 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 		t.State = value.ObjectValue()
 	}
 	cand := eventfile.Event{
-		AggregateType: t.AggregateType, ID: t.ID, Type: t.EventType, Data: t.Data, Metadata: t.Metadata, Recorded: system,
+		AggregateType: t.AggregateType, ID: t.ID, Type: t.EventType, Data: t.Data, Metadata: t.Metadata, Stored: system,
 	}
 	if names := c.AgentTypes.Sorted(); len(names) > 0 {
 		cand.WithActor(j17.Agent{Type: names[0], ID: ident.Global})

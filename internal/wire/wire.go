@@ -142,8 +142,8 @@ type IDs struct {
 	Next *string  `json:"next"`
 }
 
-// Recorded tells what became of a file of events that are history.
-type Recorded struct {
+// Imported tells what became of a file of events that are history.
+type Imported struct {
 	// Events is the number of events in the file: Stored now, or Known from the try before.
 	Events int `json:"events"`
 	Stored int `json:"stored"`

@@ -103,7 +103,7 @@ func (s *source) parse(text string) (event, *lineError) {
 	if err != nil {
 		return event{}, faultOf(err)
 	}
-	if e.Recorded {
+	if e.Stored {
 		s.leave("stream_id")
 	}
 	if e.Handle != "" {
