@@ -52,16 +52,21 @@ func BenchmarkAppend(b *testing.B) {
 		name             string
 		clients, streams int
 		events           int
+		fences           []store.Fence
 	}{
-		{"clients=1/events=1/streams=distinct", 1, 0, 1},
-		{"clients=64/events=1/streams=distinct", 64, 0, 1},
-		{"clients=64/events=1/streams=one", 64, 1, 1},
-		{"clients=64/events=3/streams=distinct", 64, 0, 3},
+		{"clients=1/events=1/streams=distinct", 1, 0, 1, nil},
+		{"clients=64/events=1/streams=distinct", 64, 0, 1, nil},
+		{"clients=64/events=1/streams=distinct/fenced", 64, 0, 1, []store.Fence{{Space: "specs", Key: "head", Rev: 1}}},
+		{"clients=64/events=1/streams=one", 64, 1, 1, nil},
+		{"clients=64/events=3/streams=distinct", 64, 0, 3, nil},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			s := openBench(b)
 			data, metadata := payload()
 			tags := j17.AgentTags(metadata)
+			if err := s.Write(b.Context(), benchTenant, []store.Side{{Op: store.Put, Space: "specs", Key: "head", Value: make([]byte, 200)}}); err != nil {
+				b.Fatal(err)
+			}
 			var next atomic.Int64
 			b.ReportAllocs()
 			before := cpuTime(b)
@@ -74,7 +79,7 @@ func BenchmarkAppend(b *testing.B) {
 						if n > int64(b.N) {
 							return
 						}
-						unit := store.Append{Timestamp: 1_700_000_000, Events: make([]store.NewEvent, c.events)}
+						unit := store.Append{Timestamp: 1_700_000_000, Fences: c.fences, Events: make([]store.NewEvent, c.events)}
 						for i := range unit.Events {
 							id := fmt.Sprintf("a0000000-0000-4000-a000-%012d", n*int64(c.events)+int64(i))
 							if c.streams == 1 {
@@ -82,8 +87,8 @@ func BenchmarkAppend(b *testing.B) {
 							}
 							unit.Events[i] = store.NewEvent{Key: j17.Key{Type: "order", ID: id}, Type: "was_placed", Data: data, Metadata: metadata, Tags: tags}
 						}
-						if _, err := s.Append(b.Context(), benchTenant, []store.Append{unit}); err != nil {
-							b.Error(err)
+						if r, err := s.Append(b.Context(), benchTenant, []store.Append{unit}); err != nil || r[0].Outcome != store.Committed {
+							b.Error(r, err)
 							return
 						}
 					}

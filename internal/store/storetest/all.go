@@ -23,9 +23,9 @@ func nextDue(t failer, s store.Store, sp store.Space) time.Time {
 	return at
 }
 
-func dueTenants(t failer, s store.Store, sp store.Space, limit int) []j17.Tenant {
+func dueTenants(t failer, s store.Store, limit int) []j17.Tenant {
 	t.Helper()
-	names, err := s.DueTenants(t.Context(), sp, limit)
+	names, err := s.DueTenants(t.Context(), "work", limit)
 	if err != nil {
 		t.Fatalf("due tenants: %v", err)
 	}
@@ -53,7 +53,7 @@ func testDueOverAll(s *suite) {
 			if got := nextDue(t, f, "work"); !got.Equal(want) {
 				t.Fatalf("%s: the next work is due at %s, want %s", what, got, want)
 			}
-			if got := dueTenants(t, f, "work", 9); !slices.Equal(got, due) {
+			if got := dueTenants(t, f, 9); !slices.Equal(got, due) {
 				t.Fatalf("%s: due are %v, want %v", what, got, due)
 			}
 		}
@@ -65,7 +65,7 @@ func testDueOverAll(s *suite) {
 	check("nothing is due yet", 3*time.Minute)
 	f.clock.Advance(4 * time.Minute)
 	check("two are due", 3*time.Minute, "b/prod", "c/prod")
-	if got := dueTenants(t, f, "work", 1); !slices.Equal(got, []j17.Tenant{"b/prod"}) {
+	if got := dueTenants(t, f, 1); !slices.Equal(got, []j17.Tenant{"b/prod"}) {
 		t.Fatalf("the one that waits longest is %v", got)
 	}
 	// A claim moves the work to the end of its lease.
@@ -87,7 +87,7 @@ func testDueOverAll(s *suite) {
 		t.Fatal(err)
 	}
 	f.clock.Advance(time.Minute)
-	if got := dueTenants(t, f, "work", 9); len(got) != 2 || !slices.Contains(got, "d/prod") {
+	if got := dueTenants(t, f, 9); len(got) != 2 || !slices.Contains(got, "d/prod") {
 		t.Fatalf("after an import: %v", got)
 	}
 	// What has expired is not due.
@@ -321,7 +321,7 @@ func Idle(t *testing.T, s store.Store, n int) (allocations float64) {
 		if names, _ := changed(t, s, since, 9); len(names) != 1 {
 			t.Fatalf("%v have changed", names)
 		}
-		if names := dueTenants(t, s, "work", 9); len(names) != 1 || nextDue(t, s, "work").IsZero() {
+		if names := dueTenants(t, s, 9); len(names) != 1 || nextDue(t, s, "work").IsZero() {
 			t.Fatalf("%v are due", names)
 		}
 	})
