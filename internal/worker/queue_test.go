@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -339,6 +340,43 @@ func TestDrain(t *testing.T) {
 		}
 		if n := h.log.count("level"); n != 0 {
 			t.Errorf("%d lines in the log", n)
+		}
+	})
+}
+
+// TestAClockThatJumps moves a development server's clock over several moments at which something is due: all of it is handled at
+// once, in order, and a queue that sleeps is woken by an item that is due before the one that it sleeps for.
+func TestAClockThatJumps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := clock.NewMovable(clock.System{})
+		st, err := pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := &house{Store: st, tb: t, kit: worker.New(c, slog.New(slog.DiscardHandler))}
+		var got []string
+		q := h.queue(worker.Work{Do: func(ctx context.Context, c *worker.Claim) error {
+			got = append(got, c.Key)
+			return h.finish(ctx, c)
+		}})
+		stop := h.run(q)
+		for _, day := range []int{30, 10, 20} {
+			h.put("a/prod", fmt.Sprint(day), time.Duration(day)*24*time.Hour)
+			synctest.Wait()
+		}
+		h.put("a/prod", "now", 0)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"now"}, got); diff != "" {
+			t.Errorf("before the jump (-want +got):\n%s", diff)
+		}
+		c.Advance(25 * 24 * time.Hour)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"now", "10", "20"}, got); diff != "" {
+			t.Errorf("after the jump (-want +got):\n%s", diff)
+		}
+		stop()
+		if err := st.Close(); err != nil {
+			t.Error(err)
 		}
 	})
 }
