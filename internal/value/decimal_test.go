@@ -84,6 +84,9 @@ func TestLookupsAgainstSearch(t *testing.T) {
 						found = append(found, i)
 					}
 				}
+				if one, _ := ed.Lookups().Find(arr, "id", steps, want, true, nil); len(one) != min(len(found), 1) || len(one) == 1 && one[0] != found[0] {
+					t.Fatalf("%s is found first at %v, and is at %v of %s", want, one, found, arr)
+				}
 				if len(hits) != len(found) {
 					t.Fatalf("%s is found at %v, and is at %v of %s", want, hits, found, arr)
 				}

@@ -30,12 +30,15 @@ type lookup struct {
 	scanned int
 
 	// Elements are numbered in the order in which they came, so the numbers of those in the array ascend. at has them, by
-	// position. Elements with the same hash are a chain, from the one that last says, each with the number before.
-	at     []uint32
-	last   map[uint64]uint32
-	hashes []uint64
-	before []uint32
+	// position. Elements with the same hash are a chain in that order, of which chains has both ends.
+	at            []uint32
+	chains        map[uint64]chain
+	hashes        []uint64
+	before, after []uint32
 }
+
+// chain is the first and the last of the numbers of elements with one hash.
+type chain struct{ first, last uint32 }
 
 // none ends a chain.
 const none = 1<<32 - 1
@@ -51,7 +54,7 @@ func (l *Lookups) Find(arr Value, field string, steps []Step, want Value, first 
 		return scan(a, steps, want, first, hits)
 	}
 	x := l.of(a, field, steps)
-	if x.last == nil {
+	if x.chains == nil {
 		if x.scanned < lookupAfter*len(a.elems) {
 			found, work = scan(a, steps, want, first, hits)
 			x.scanned += work
@@ -59,23 +62,20 @@ func (l *Lookups) Find(arr Value, field string, steps []Step, want Value, first 
 		}
 		work = l.build(x)
 	}
-	from := len(hits)
 	hash, hashed := l.hash(want)
 	work += hashed
-	n, ok := x.last[hash]
+	c, ok := x.chains[hash]
 	if !ok {
-		n = none
+		return hits, work
 	}
-	for ; n != none; n = x.before[n] {
+	for n := c.first; n != none; n = x.after[n] {
 		i, _ := slices.BinarySearch(x.at, n)
 		work += 2
 		if EqualCounted(a.elems[i].At(steps), want, &work) {
-			hits = append(hits, i)
+			if hits = append(hits, i); first {
+				break
+			}
 		}
-	}
-	slices.Sort(hits[from:])
-	if first && len(hits) > from {
-		hits = hits[:from+1]
 	}
 	return hits, work
 }
@@ -111,7 +111,7 @@ func (l *Lookups) of(a *array, field string, steps []Step) *lookup {
 	at := l.next
 	for i := range l.recent {
 		at = (l.next + i) % len(l.recent)
-		if x := l.recent[at]; x == nil || x.last == nil {
+		if x := l.recent[at]; x == nil || x.chains == nil {
 			break
 		}
 	}
@@ -129,7 +129,8 @@ const indexedWork = 6
 // build makes the index and returns how many values were looked at.
 func (l *Lookups) build(x *lookup) (work int) {
 	n := len(x.arr.elems)
-	x.last, x.at, x.hashes, x.before = make(map[uint64]uint32, n), make([]uint32, 0, n+n/4), make([]uint64, 0, n+n/4), make([]uint32, 0, n+n/4)
+	x.chains, x.at, x.hashes = make(map[uint64]chain, n), make([]uint32, 0, n+n/4), make([]uint64, 0, n+n/4)
+	x.before, x.after = make([]uint32, 0, n+n/4), make([]uint32, 0, n+n/4)
 	for i := range n {
 		work += indexedWork + l.add(x, i)
 	}
@@ -142,35 +143,48 @@ func (l *Lookups) add(x *lookup, i int) (work int) {
 	n := uint32(len(x.hashes))
 	x.at = append(x.at, n)
 	x.hashes = append(x.hashes, hash)
-	x.before = append(x.before, none)
+	x.before, x.after = append(x.before, none), append(x.after, none)
 	x.link(n)
 	return work
 }
 
-func (x *lookup) link(n uint32) {
-	if last, ok := x.last[x.hashes[n]]; ok {
-		x.before[n] = last
-	} else {
-		x.before[n] = none
+// link puts an element at the end of its chain. It reports false where it belongs before the last one there.
+func (x *lookup) link(n uint32) bool {
+	hash := x.hashes[n]
+	c, ok := x.chains[hash]
+	switch {
+	case !ok:
+		c = chain{first: n, last: none}
+	case c.last > n:
+		return false
+	default:
+		x.after[c.last] = n
 	}
-	x.last[x.hashes[n]] = n
+	x.before[n], x.after[n] = c.last, none
+	c.last = n
+	x.chains[hash] = c
+	return true
 }
 
 func (x *lookup) unlink(n uint32) {
 	hash := x.hashes[n]
-	at := x.last[hash]
-	if at == n {
-		if x.before[n] == none {
-			delete(x.last, hash)
-		} else {
-			x.last[hash] = x.before[n]
-		}
+	c := x.chains[hash]
+	before, after := x.before[n], x.after[n]
+	if before == none && after == none {
+		delete(x.chains, hash)
 		return
 	}
-	for x.before[at] != n {
-		at = x.before[at]
+	if before == none {
+		c.first = after
+	} else {
+		x.after[before] = after
 	}
-	x.before[at] = x.before[n]
+	if after == none {
+		c.last = before
+	} else {
+		x.before[after] = before
+	}
+	x.chains[hash] = c
 }
 
 // follow says that an array was copied, and that the copy is the one to be changed and searched from now on.
@@ -185,7 +199,7 @@ func (l *Lookups) follow(from, to *array) {
 func (l *Lookups) appended(a *array) {
 	for _, x := range l.recent {
 		switch {
-		case x == nil || x.arr != a || x.last == nil:
+		case x == nil || x.arr != a || x.chains == nil:
 		case len(a.elems) > lookupUpTo || len(x.hashes) > 2*len(a.elems)+lookupFrom:
 			x.drop()
 		default:
@@ -196,21 +210,23 @@ func (l *Lookups) appended(a *array) {
 
 func (l *Lookups) replaced(a *array, i int) {
 	for _, x := range l.recent {
-		if x == nil || x.arr != a || x.last == nil {
+		if x == nil || x.arr != a || x.chains == nil {
 			continue
 		}
 		n := x.at[i]
 		if hash, _ := l.hash(a.elems[i].At(x.steps)); hash != x.hashes[n] {
 			x.unlink(n)
 			x.hashes[n] = hash
-			x.link(n)
+			if !x.link(n) {
+				x.drop()
+			}
 		}
 	}
 }
 
 func (l *Lookups) removed(a *array, i int) {
 	for _, x := range l.recent {
-		if x != nil && x.arr == a && x.last != nil {
+		if x != nil && x.arr == a && x.chains != nil {
 			x.unlink(x.at[i])
 			x.at = slices.Delete(x.at, i, i+1)
 		}

@@ -60,6 +60,32 @@ func TestFoldsAreLinear(t *testing.T) {
 	}
 }
 
+// An index of elements that are all alike finds the first of them at once, and follows when all of them change.
+func TestElementsThatAreAlike(t *testing.T) {
+	const n = 60_000
+	state := mustParse(t, `{"xs":[`+strings.TrimSuffix(strings.Repeat(`{"id":1},`, n), ",")+`]}`)
+	ed, b := value.NewEditor(), work.New(t.Context(), work.Replay)
+	look := compile(t, `{"if":{"includes":{"array":"xs","value":{"id":1}}},"then":{"let":{"name":"$f","find":{"in":"xs","where":{"id":1}}}}}`)
+	search := compile(t, `{"remove":{"target":"xs","where":{"id":7}}}`)
+	change := compile(t, `[{"update_where":{"target":"xs","match":{"id":1},"merge":{"id":2}}},{"update_where":{"target":"xs","match":{"id":2},"merge":{"id":1}}}]`)
+	start := processorTime(t)
+	for i := range 40 {
+		h := []*tick.Handler{search, look, look, change}[max(0, min(i-10, 3))]
+		b.Renew(work.Replay)
+		next, err := h.Apply(ed, state, &tick.Event{}, b, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h == look && b.Spent() > 100 {
+			t.Errorf("it takes %d units to find the first of %d that are alike", b.Spent(), n)
+		}
+		state = next
+	}
+	if took := processorTime(t) - start; took > soon(10*time.Second) {
+		t.Errorf("changes of elements that are alike take %v", took)
+	}
+}
+
 // What is kept in a second place is given up, and nothing around it: folds that bind, copy or go over parts of the state and change
 // others stay linear.
 func TestFoldsThatKeepAreLinear(t *testing.T) {
