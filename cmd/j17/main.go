@@ -153,7 +153,7 @@ func (e *env) root() *cobra.Command {
 	root.SetErr(e.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{flagError(cmd, err)} })
 	root.AddCommand(e.dev(), e.spec(), e.handler(), e.events(), e.data(), e.state(), e.version())
-	root.AddCommand(e.docs(), e.mcp(), e.wasm())
+	root.AddCommand(e.docs(), e.mcp(), e.wasm(), e.openAPI())
 	root.AddCommand(e.login(), e.logout(), e.whoami(), e.contexts(), e.instances(), e.keys(), e.operators(), e.auditLog(), e.blobs(), e.test())
 	root.AddCommand(e.serve())
 	e.completeFlags(root)

@@ -41,6 +41,9 @@ func newToken(env j17.Environment) (token, shown string, hash tokenHash) {
 	return string(b), shown, sha256.Sum256(b)
 }
 
+// IsKeyToken reports whether a credential is meant to be the token of an API key, good or not.
+func IsKeyToken(token string) bool { return strings.HasPrefix(token, tokenPrefix) }
+
 // hashToken returns the hash of a token; false for what cannot be a token. It does not allocate.
 func hashToken(token string) (tokenHash, bool) {
 	if len(token) > maxToken || !strings.HasPrefix(token, tokenPrefix) {

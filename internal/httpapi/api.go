@@ -108,8 +108,10 @@ type API struct {
 	data     http.Handler
 	control  http.Handler
 	admin    http.Handler
-	chunks   sync.Pool // of *[chunkSize]byte
-	room     *room
+	// documents are those that describe the API.
+	documents documents
+	chunks    sync.Pool // of *[chunkSize]byte
+	room      *room
 	// draining is closed when the server is about to stop.
 	draining chan struct{}
 	// lost is set when what is written would be lost.

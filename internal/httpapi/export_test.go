@@ -17,7 +17,7 @@ func (a *API) ControlRoutes() []string {
 func (a *API) OperatorRoutes() []string {
 	var all []string
 	for _, r := range a.routes() {
-		if r.sites&(adminSite|dataSite) != 0 && r.access == operator {
+		if r.sites&(adminSite|dataSite) != 0 && (r.access == operator || r.access == reader) {
 			all = append(all, r.method+" "+r.pattern)
 		}
 	}
@@ -28,7 +28,7 @@ func (a *API) OperatorRoutes() []string {
 func (a *API) Careless() []string {
 	var all []string
 	for _, r := range a.routes() {
-		if r.access == unstated || r.access == operator && r.need.in == nowhere || r.access != operator && r.access != node && r.need != (need{}) {
+		if asks := r.access == operator || r.access == reader; r.access == unstated || asks && r.need.in == nowhere || !asks && r.access != node && r.need != (need{}) {
 			all = append(all, r.method+" "+r.pattern)
 		}
 	}
@@ -43,3 +43,26 @@ func (a *API) ServeCareless(asks string, called *bool) http.Handler {
 	}
 	return a.observed(a.serve(r))
 }
+
+// Sites are the hosts of the documents.
+func Sites() map[Document]site {
+	return map[Document]site{ControlDocument: controlSite, InstanceDocument: dataSite | adminSite, InternalDocument: internalSite}
+}
+
+// Described lists the rows of the table that a document is about, and those of them that nobody has described.
+func (a *API) Described(d Document) (all, not []string) {
+	w := &describer{table: operations()}
+	for _, r := range a.routes() {
+		if r.sites&Sites()[d] == 0 {
+			continue
+		}
+		all = append(all, r.method+" "+r.pattern)
+		if op, ok := w.operation(&r); !ok || op.id == "" || op.about == "" {
+			not = append(not, r.method+" "+r.pattern)
+		}
+	}
+	return all, not
+}
+
+// Describe makes a document.
+func (a *API) Describe(d Document) ([]byte, error) { return a.describe(d, nil) }

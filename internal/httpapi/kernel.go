@@ -14,6 +14,7 @@ import (
 
 	"j17"
 	"j17/internal/auth"
+	"j17/internal/control"
 )
 
 // router is the handler of one site: one mux a method, so that patterns of different methods cannot get into each other's
@@ -139,7 +140,7 @@ func (c *call) admit(need access, w http.ResponseWriter) error {
 		return c.limit(w)
 	case node:
 		return c.admitNode()
-	case read, write, operator:
+	case read, write, reader, operator:
 	}
 	if err := c.authenticate(need); err != nil {
 		c.limitRefused(w, err)
@@ -163,7 +164,7 @@ func (c *call) authenticate(need access) error {
 		}
 		return err
 	}
-	if need == operator {
+	if need == operator || need == reader && !control.IsKeyToken(token) {
 		c.principal, err = c.api.Auth.Operator(token)
 		return err
 	}

@@ -26,6 +26,7 @@ const (
 	open
 	read     // an API key of the environment
 	write    // an API key with scope write
+	reader   // an API key of the environment or an operator's token, and of an operator what the route's need says
 	operator // an operator's token, and what the route's need says
 	node     // the node secret
 )
@@ -88,6 +89,9 @@ func serverRoutes() []route {
 		{all, get, "/{$}", open, need{}, "", anything(), (*call).root},
 		{all, get, "/livez", free, need{}, "", anything(), (*call).live},
 		{all, get, "/readyz", free, need{}, "", readiness(), (*call).ready},
+		{controlSite, get, openAPIPath, open, need{}, "", nil, openAPI(ControlDocument)},
+		{dataSite, get, openAPIPath, reader, need{control.RightView, instance}, "", nil, openAPI(InstanceDocument)},
+		{internalSite, get, openAPIPath, free, need{}, "", nil, openAPI(InternalDocument)},
 	}
 }
 

@@ -142,6 +142,17 @@ type IDs struct {
 	Next *string  `json:"next"`
 }
 
+// Singleton is the states of a declared singleton and the numbers of their events, by aggregate type.
+type Singleton struct {
+	Data     map[string]json.RawMessage `json:"data"`
+	Metadata SingletonMetadata          `json:"metadata"`
+}
+
+// SingletonMetadata tells how many events each state of a singleton is made of.
+type SingletonMetadata struct {
+	Lengths map[string]uint64 `json:"lengths"`
+}
+
 // Imported tells what became of a file of events that are history.
 type Imported struct {
 	// Events is the number of events in the file: Stored now, or Known from the try before.

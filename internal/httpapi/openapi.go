@@ -1,0 +1,332 @@
+package httpapi
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"j17"
+	"j17/internal/openapi"
+	"j17/internal/spec"
+	"j17/internal/value"
+)
+
+// openAPIPath is where each host describes itself.
+const openAPIPath = "/_openapi.json"
+
+// maxOwnEvents is how many event types a spec may have for each to have paths of its own in the document. Those of a larger one are
+// described by the general routes of their types, and their schemas stand there all the same.
+const maxOwnEvents = 2000
+
+// Document is which of the three documents there are.
+type Document uint8
+
+// The documents: of the control host, of the hosts of an environment, and of the internal listener.
+const (
+	ControlDocument Document = iota
+	InstanceDocument
+	InternalDocument
+)
+
+// OpenAPI returns the OpenAPI document of a host; that of an environment with the types of its spec, nil for none. Its size, and what
+// it costs, grows with the spec's text and with the number of paths, which has a bound.
+func OpenAPI(d Document, version string, c *spec.Compiled) ([]byte, error) {
+	return (&API{Options: Options{Version: version}}).describe(d, c)
+}
+
+// describe makes a document of the routes that this server has.
+func (a *API) describe(d Document, c *spec.Compiled) ([]byte, error) {
+	info := openapi.Info{Version: cmp.Or(a.Version, "dev"), Statuses: StatusOf, Title: "j17", About: "Errors are in the form of RFC 9457."}
+	var sites site
+	switch d {
+	case ControlDocument:
+		sites, info.Title = controlSite, "j17: the control plane"
+		info.Server, info.Variables = "https://control.{domain}", map[string]string{"domain": "localhost"}
+	case InstanceDocument:
+		sites, info.Title = dataSite|adminSite, "j17: an environment of an instance"
+		info.Server, info.Variables = "https://{host}", map[string]string{"host": "dev.localhost"}
+	case InternalDocument:
+		sites, info.Title = internalSite, "j17: the internal listener"
+		info.Server = "http://localhost:17001"
+	}
+	b := openapi.New(info)
+	w := &describer{b: b, table: operations(), spec: c}
+
+	all := a.routes()
+	for i := range all {
+		if all[i].sites&sites != 0 {
+			w.add(&all[i])
+		}
+	}
+	if c != nil {
+		w.schemas()
+	}
+	return b.JSON()
+}
+
+// describer adds rows of the table of routes to a document.
+type describer struct {
+	b     *openapi.Builder
+	table map[string]operation
+	spec  *spec.Compiled
+	// own tells that each event type has paths of its own.
+	own bool
+}
+
+// operation finds how a row is described.
+func (w *describer) operation(r *route) (operation, bool) {
+	pattern := r.pattern
+	for _, mount := range []string{adminPrefix, "/api/instances/{instance_}/ops/{env_}/", "/internal/instances/{instance_}/{env_}/"} {
+		if rest, ok := strings.CutPrefix(pattern, mount); ok {
+			pattern = rest
+		}
+	}
+	op, ok := w.table[r.method+" "+pattern]
+	return op, ok
+}
+
+// add adds a row, for a row of the aggregates of a spec once for each type, and once for each event type.
+func (w *describer) add(r *route) {
+	op, _ := w.operation(r)
+	described := openapi.Operation{
+		ID: op.id, Method: r.method, Path: strings.NewReplacer("{$}", "", "{instance_}", "{instance}", "{env_}", "{environment}").Replace(r.pattern),
+		About: op.about, Security: security(r.access), Parameters: parametersOf(r), Optional: op.optional,
+	}
+	if op.takes != nil {
+		described.Body = new(w.content(op.takes, false))
+	}
+	status, about := http.StatusOK, "OK"
+	if op.made {
+		status, about = http.StatusCreated, "Created"
+	}
+	described.Answers = []openapi.Answer{{Status: status, About: about, Content: w.content(op.gives, true), Headers: headersOf(r)}}
+	if r.access == read {
+		described.Answers = append(described.Answers, openapi.Answer{Status: http.StatusNotModified, About: "What the client has is current."})
+	}
+
+	if w.spec == nil || r.sites&dataSite == 0 || !strings.HasPrefix(described.Path, "/{type}") {
+		w.b.Add(described, "")
+		return
+	}
+	events := 0
+	for _, t := range w.spec.Types {
+		events += len(t.Events)
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.spec.Types)) {
+		of := described
+		of.ID, of.Path = op.id+"."+name, strings.Replace(described.Path, "{type}", name, 1)
+		if !strings.HasSuffix(of.Path, "/{event}") || events > maxOwnEvents {
+			w.b.Add(of, op.id)
+			continue
+		}
+		for _, event := range slices.Sorted(maps.Keys(w.spec.Types[name].Events)) {
+			if w.spec.Types[name].Events[event].System {
+				continue
+			}
+			one := of
+			one.ID, one.Path = of.ID+"."+event, strings.Replace(of.Path, "{event}", event, 1)
+			one.OwnBody = true
+			one.Body = &openapi.Content{typeJSON: map[string]any{
+				"type": "object", "additionalProperties": false, "required": []string{"data", "metadata"},
+				"properties": map[string]any{"data": reference(name + "." + event), "metadata": reference("Metadata")},
+			}}
+			w.b.Add(one, op.id)
+		}
+	}
+}
+
+// schemas adds the schemas of all event types.
+func (w *describer) schemas() {
+	root, err := value.Parse(w.spec.Source)
+	if err != nil {
+		return // it has been compiled
+	}
+	for _, t := range root.Get("aggregate_types").Members() {
+		for _, event := range t.Value.Get("events").Members() {
+			if schema := event.Value.Get("schema"); !schema.IsMissing() {
+				name := t.Key + "." + event.Key
+				w.b.Define(name, openapi.Embedded(name, schema))
+			} else {
+				w.b.Define(t.Key+"."+event.Key, map[string]any{})
+			}
+		}
+	}
+}
+
+func reference(schema string) any { return map[string]any{"$ref": "#/components/schemas/" + schema} }
+
+// content describes a shape as a body: of an answer with "ok" before its members.
+func (w *describer) content(shape any, answer bool) openapi.Content {
+	schema := func(s any) any {
+		if s == nil {
+			return nil
+		}
+		return w.b.Schema(reflect.TypeOf(s))
+	}
+	switch s := shape.(type) {
+	case file:
+		return openapi.Content{s.media: map[string]any{}}
+	case form:
+		return openapi.Content{"multipart/form-data": map[string]any{
+			"type": "object", "required": []string{"name", "file"},
+			"properties": map[string]any{"name": map[string]any{"type": "string"}, "file": map[string]any{"type": "string", "contentMediaType": "application/octet-stream"}},
+		}}
+	case linesOf:
+		return openapi.Content{typeLines: schema(s.row)}
+	case rows:
+		return openapi.Content{typeJSON: w.b.Answered(map[string]any{
+			"type": "object", "required": []string{s.plural, "next"},
+			"properties": map[string]any{
+				s.plural: map[string]any{"type": "array", "items": schema(s.row)},
+				"next":   map[string]any{"type": []string{"integer", "null"}, "description": "The offset of the next page."},
+			},
+		})}
+	case either:
+		one, other := w.content(s.one, answer), w.content(s.other, answer)
+		if one[typeJSON] == nil || other[typeJSON] == nil {
+			maps.Copy(one, other)
+			return one
+		}
+		return openapi.Content{typeJSON: map[string]any{"anyOf": []any{one[typeJSON], other[typeJSON]}}}
+	}
+	if answer {
+		return openapi.Content{typeJSON: w.b.Answered(schema(shape))}
+	}
+	return openapi.Content{typeJSON: schema(shape)}
+}
+
+// security names the schemes that let into a route.
+func security(a access) []string {
+	switch a {
+	case read, write:
+		return []string{openapi.APIKey}
+	case reader:
+		return []string{openapi.APIKey, openapi.OperatorToken}
+	case operator:
+		return []string{openapi.OperatorToken}
+	case node:
+		return []string{openapi.NodeSecret}
+	case unstated, free, open:
+	}
+	return nil
+}
+
+// headersOf are the headers of the answer to a route.
+func headersOf(r *route) map[string]string {
+	switch {
+	case r.access == read:
+		return map[string]string{"ETag": "The entity tag of the answer."}
+	case r.access == write:
+		return map[string]string{"X-Idempotency-Replayed": "true for the answer to an earlier request with the same key."}
+	default:
+		return nil
+	}
+}
+
+// parametersOf are the parameters of a route in the query and in headers.
+func parametersOf(r *route) []openapi.Parameter {
+	var all []openapi.Parameter
+	for i := range r.takes {
+		if p := &r.takes[i]; p.kind != ignored {
+			all = append(all, openapi.Parameter{Name: p.name, In: "query", About: p.about, Schema: p.schema()})
+		}
+	}
+	text := map[string]any{"type": "string"}
+	header := func(name, about string) {
+		all = append(all, openapi.Parameter{Name: name, In: "header", About: about, Schema: text})
+	}
+	switch r.access {
+	case read:
+		header("If-None-Match", "Entity tags that the client has.")
+	case write:
+		header("If-Match", "Entity tags, of which the state of the aggregate must have one.")
+		header(headerIdempotencyKey, "1 to 255 printable ASCII characters that make the write safe to repeat.")
+		header(headerCorrelationID, "A UUID that the events keep.")
+	case unstated, free, open, reader, operator, node:
+	}
+	return all
+}
+
+// schema is the JSON Schema of a parameter's values.
+func (p *parameter) schema() map[string]any {
+	switch p.kind {
+	case whole:
+		s := map[string]any{"type": "integer", "minimum": p.least}
+		if p.most != 0 && p.most != math.MaxInt64 {
+			s["maximum"] = p.most
+		}
+		return s
+	case unixTime:
+		return map[string]any{"type": "integer", "minimum": 0, "examples": []int{1705312800}}
+	case flag:
+		return map[string]any{"type": "boolean"}
+	case choice:
+		return map[string]any{"type": "string", "enum": p.choices}
+	case day:
+		return map[string]any{"type": "string", "examples": []string{"2026-11-21", "2026-11-21T08:00:00Z"}}
+	case position:
+		return map[string]any{"type": "string", "pattern": `^[0-9]{13}-[0-9]+$`, "examples": []string{"1706789012345-0"}}
+	case text, ignored:
+	}
+	return map[string]any{"type": "string"}
+}
+
+// documents keeps the documents that were made: that of an environment as long as its spec is the deployed one.
+type documents struct {
+	mu     sync.Mutex
+	bySpec map[string][]byte
+	size   int
+}
+
+// maxDocuments bounds the memory for documents, in bytes.
+const maxDocuments = 32 << 20
+
+// of returns a document that is kept, or makes it.
+func (d *documents) of(key string, build func() ([]byte, error)) ([]byte, error) {
+	d.mu.Lock()
+	raw := d.bySpec[key]
+	d.mu.Unlock()
+	if raw != nil {
+		return raw, nil
+	}
+	raw, err := build()
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.size += len(raw); d.bySpec == nil || d.size > maxDocuments {
+		d.bySpec, d.size = map[string][]byte{}, len(raw)
+	}
+	d.bySpec[key] = raw
+	return raw, nil
+}
+
+// openAPI is GET /_openapi.json: the document of this host. It is made once for each deployed spec, on a turn on a processor.
+func openAPI(d Document) handler {
+	return func(c *call, w http.ResponseWriter) error {
+		key := strconv.Itoa(int(d))
+		var compiled *spec.Compiled
+		if d == InstanceDocument {
+			if compiled = c.api.Engine.Spec(c.tenant); compiled == nil {
+				return j17.Errorf(j17.CodeNoSpec, "No spec has been deployed to %s.", c.env.LongName())
+			}
+			key = compiled.Hash
+			if err := c.slot.Take(c.request.Context()); err != nil {
+				return err
+			}
+		}
+		raw, err := c.api.documents.of(key, func() ([]byte, error) { return c.api.describe(d, compiled) })
+		c.slot.Give()
+		if err != nil {
+			return err
+		}
+		return c.page(w, typeJSON, raw)
+	}
+}

@@ -1,0 +1,142 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"j17/internal/control"
+	"j17/internal/decider"
+	"j17/internal/wire"
+)
+
+// operation describes a row of the table of routes for who reads about the API: what goes in and what comes out.
+type operation struct {
+	id, about string
+	// takes is the shape of the body, nil for none; with optional it may be left out.
+	takes    any
+	optional bool
+	// gives is the shape of the answer, nil for {"ok":true}; made, that the status is 201.
+	gives any
+	made  bool
+}
+
+// Shapes that are no JSON objects of package wire.
+type (
+	// rows are a page of a list: its name and the shape of a row.
+	rows struct {
+		plural string
+		row    any
+	}
+	// linesOf are objects of a shape, one a line.
+	linesOf struct{ row any }
+	// file is a body of a media type.
+	file struct{ media string }
+	// either is one of two shapes.
+	either struct{ one, other any }
+	// form is what an HTML form sends: a name and a file.
+	form struct{}
+)
+
+// operations describes every row by its method and pattern; those of the administration without what mounted puts in front.
+func operations() map[string]operation {
+	events := either{file{typeLines}, file{typeJSON}}
+	return map[string]operation{
+		"GET /{$}":    {id: "getServer", about: "What this server is", gives: wire.Server{}},
+		"GET /livez":  {id: "getLiveness", about: "Whether the process answers"},
+		"GET /readyz": {id: "getReadiness", about: "Whether the server takes writes, or answers reads"},
+
+		"GET " + openAPIPath: {id: "getOpenAPI", about: "This document", gives: file{typeJSON}},
+
+		"GET /{type}":               {id: "listIDs", about: "The ids of an aggregate type, or the states of a singleton", gives: either{wire.IDs{}, wire.Singleton{}}},
+		"GET /{type}/{id}":          {id: "getState", about: "The state of an aggregate, now or in the past", gives: wire.State{}},
+		"GET /{type}/{id}/length":   {id: "getLength", about: "The number of events of an aggregate", gives: wire.Length{}},
+		"GET /{type}/{id}/events":   {id: "listEvents", about: "The events of an aggregate", gives: either{wire.Events{}, linesOf{wire.Event{}}}},
+		"POST /{type}/_new":         {id: "createBatch", about: "Write events to a new aggregate, all or none", takes: wire.WriteBatch{}, gives: wire.BatchWritten{}, made: true},
+		"POST /{type}/_new/{event}": {id: "createEvent", about: "Write one event to a new aggregate", takes: wire.WriteEvent{}, gives: wire.EventWritten{}, made: true},
+		"POST /{type}/{id}":         {id: "writeBatch", about: "Write events to an aggregate, all or none", takes: wire.WriteBatch{}, gives: wire.BatchWritten{}, made: true},
+		"POST /{type}/{id}/{event}": {id: "writeEvent", about: "Write one event to an aggregate", takes: wire.WriteEvent{}, gives: wire.EventWritten{}, made: true},
+
+		"GET /setup":            {id: "getSetupPage", about: "A form for the first operator", gives: file{"text/html"}},
+		"POST /api/setup":       {id: "setup", about: "Create the first operator", takes: wire.Setup{}, gives: wire.SetUp{}, made: true},
+		"POST /api/login":       {id: "login", about: "Get an operator's token", takes: wire.Login{}, gives: wire.LoggedIn{}},
+		"POST /api/logout":      {id: "logout", about: "Make the token good no more"},
+		"GET /api/me":           {id: "getMe", about: "The operator who asks", gives: wire.Operator{}},
+		"POST /api/me/password": {id: "changePassword", about: "Change one's own password", takes: wire.OwnPassword{}},
+
+		"GET /api/operators":                           {id: "listOperators", about: "The operators", gives: rows{"operators", wire.Operator{}}},
+		"POST /api/operators":                          {id: "createOperator", about: "Create an operator", takes: wire.NewOperator{}, gives: wire.Operator{}, made: true},
+		"GET /api/operators/{id}":                      {id: "getOperator", about: "An operator", gives: wire.Operator{}},
+		"PATCH /api/operators/{id}":                    {id: "changeOperator", about: "Give an operator another role", takes: wire.NewRole{}, gives: wire.Operator{}},
+		"DELETE /api/operators/{id}":                   {id: "deleteOperator", about: "Delete an operator"},
+		"POST /api/operators/{id}/password":            {id: "resetPassword", about: "Give an operator another password", takes: wire.NewPassword{}},
+		"POST /api/operators/{id}/revoke_tokens":       {id: "revokeTokens", about: "Log an operator out everywhere"},
+		"PUT /api/operators/{id}/grants/{instance}":    {id: "grantInstance", about: "Let an operator work in an instance", gives: wire.Operator{}},
+		"DELETE /api/operators/{id}/grants/{instance}": {id: "withdrawInstance", about: "Let an operator work in an instance no more", gives: wire.Operator{}},
+		"POST /api/signing_keys/rotate":                {id: "rotateSigningKey", about: "Sign tokens with a new key", takes: wire.KeyRotation{}, optional: true},
+		"GET /api/nodes":                               {id: "listNodes", about: "The workers", gives: rows{"nodes", wire.Node{}}},
+
+		"GET /api/instances":                {id: "listInstances", about: "The instances that one may see", gives: rows{"instances", wire.Instance{}}},
+		"POST /api/instances":               {id: "createInstance", about: "Create an instance", takes: wire.NewInstance{}, gives: wire.Instance{}, made: true},
+		"GET /api/instances/{id}":           {id: "getInstance", about: "An instance, its plan and what it has used", gives: wire.InstanceUse{}},
+		"PATCH /api/instances/{id}":         {id: "changeInstance", about: "Rename an instance, or give it another plan", takes: wire.InstanceChange{}, gives: wire.Instance{}},
+		"DELETE /api/instances/{id}":        {id: "deleteInstance", about: "Delete an instance and all that it has", takes: wire.Deletion{}, optional: true},
+		"GET /api/instances/{id}/operators": {id: "listInstanceOperators", about: "Who may work in an instance", gives: rows{"operators", wire.Operator{}}},
+		"GET /api/instances/{id}/usage":     {id: "getUsage", about: "What an instance has used, by day", gives: wire.Days{}},
+		"GET /api/plans":                    {id: "listPlans", about: "The plans of the server", gives: wire.Plans{}},
+
+		"GET /api/instances/{id}/keys":            {id: "listKeys", about: "The API keys of an instance", gives: rows{"keys", wire.Key{}}},
+		"POST /api/instances/{id}/keys":           {id: "createKey", about: "Create an API key", takes: wire.NewKey{}, gives: wire.MadeKey{}, made: true},
+		"GET /api/keys/{id}":                      {id: "getKey", about: "An API key", gives: wire.Key{}},
+		"POST /api/keys/{id}/rotate":              {id: "rotateKey", about: "Replace an API key by a new one", takes: struct{}{}, optional: true, gives: wire.MadeKey{}, made: true},
+		"POST /api/keys/{id}/schedule_revocation": {id: "scheduleRevocation", about: "Say when an API key is good no more", takes: wire.Revocation{}, gives: wire.Key{}},
+		"DELETE /api/keys/{id}":                   {id: "revokeKey", about: "Revoke an API key", gives: wire.Key{}},
+
+		"GET /api/audit":                       {id: "listRecords", about: "The audit log, the newest first", gives: wire.Records{}},
+		"GET /api/audit/export":                {id: "exportRecords", about: "The audit log, one record a line", gives: linesOf{wire.Record{}}},
+		"GET /api/instances/{id}/audit":        {id: "listInstanceRecords", about: "The audit log of an instance", gives: wire.Records{}},
+		"GET /api/instances/{id}/audit/export": {id: "exportInstanceRecords", about: "The audit log of an instance, one record a line", gives: linesOf{wire.Record{}}},
+		"GET /api/" + faultPattern:             {id: "getError", about: "Why a request failed", gives: wire.Failed{}},
+
+		"POST /api/instances/{instance_}/spec":                   {id: "deploySpec", about: "Deploy a spec, or try it", takes: file{typeJSON}, gives: either{wire.Deployed{}, wire.DryRun{}}},
+		"POST /api/instances/{instance_}/spec/rollback":          {id: "rollBackSpec", about: "Go back to an earlier version of the spec", takes: wire.Rollback{}, gives: either{wire.Deployed{}, wire.DryRun{}}},
+		"POST /api/instances/{instance_}/spec/promote":           {id: "promoteSpec", about: "Copy a spec from one environment to another", takes: wire.Promotion{}, gives: either{wire.Deployed{}, wire.DryRun{}}},
+		"GET /api/instances/{instance_}/spec":                    {id: "getInstanceSpec", about: "The deployed spec", gives: wire.Spec{}},
+		"GET /api/instances/{instance_}/spec/history":            {id: "listInstanceSpecs", about: "All versions of the spec", gives: rows{"versions", wire.Deployment{}}},
+		"GET /api/instances/{instance_}/spec/versions/{version}": {id: "getInstanceSpecVersion", about: "A version of the spec", gives: wire.Spec{}},
+		"GET /api/instances/{instance_}/spec/diff":               {id: "diffInstanceSpecs", about: "What two versions of the spec say differently", gives: wire.Differences{}},
+		"GET /api/instances/{instance_}/projections":             {id: "listProjections", about: "The projections that the spec declares", gives: wire.Projections{}},
+
+		"POST /_dev/clock/advance": {id: "advanceClock", about: "Move the clock of a development server", takes: wire.Advance{}, gives: wire.Advanced{}},
+
+		"GET tombstones":              {id: "listTombstones", about: "What was erased", gives: rows{"tombstones", json.RawMessage{}}},
+		"GET " + faultPattern:         {id: "getEnvironmentError", about: "Why a request failed", gives: wire.Failed{}},
+		"GET spec":                    {id: "getSpec", about: "The deployed spec", gives: wire.Spec{}},
+		"GET spec/history":            {id: "listSpecs", about: "All versions of the spec", gives: rows{"versions", wire.Deployment{}}},
+		"GET spec/versions/{version}": {id: "getSpecVersion", about: "A version of the spec", gives: wire.Spec{}},
+		"GET spec/diff":               {id: "diffSpecs", about: "What two versions of the spec say differently", gives: wire.Differences{}},
+		"GET blobs":                   {id: "listBlobs", about: "The files", gives: rows{"blobs", wire.Blob{}}},
+		"POST blobs":                  {id: "putBlob", about: "Upload a file", takes: form{}, gives: wire.Stored{}},
+		"GET blobs/{name}":            {id: "getBlob", about: "The content of a file", gives: file{"application/octet-stream"}},
+		"GET blobs/{name}/versions":   {id: "listBlobVersions", about: "The versions of a file", gives: rows{"versions", wire.Blob{}}},
+		"DELETE blobs/{name}":         {id: "deleteBlob", about: "Delete a version of a file, or all"},
+		"GET debug":                   {id: "getDebug", about: "What is traced", gives: wire.DebugState{}},
+		"POST debug":                  {id: "setDebug", about: "Trace custom code for a while", takes: wire.Debugging{}, gives: wire.DebugState{}},
+		"GET implications/failed":     {id: "listFailedImplications", about: "Writes that were refused for what they implied", gives: rows{"implications", decider.ImplicationFailure{}}},
+		"GET export":                  {id: "exportEvents", about: "All events, or the states of all aggregates", gives: events},
+		"POST import":                 {id: "importEvents", about: "Store events that are history", takes: events, gives: wire.Imported{}},
+		"POST import_jsonl":           {id: "importLines", about: "Store events that are history", takes: events, gives: wire.Imported{}},
+		"POST cold_start":             {id: "coldStart", about: "Store history in an environment without events", takes: events, gives: wire.Imported{}},
+		"POST inject":                 {id: "injectEvents", about: "Write test data", takes: events, gives: wire.Injected{}},
+
+		"POST /internal/control/changes":                             {id: "pollChanges", about: "Wait for changes of the registry", takes: control.Poll{}, gives: control.Update{}},
+		"POST /internal/control/specs":                               {id: "putSpec", about: "Store a spec that a worker has accepted", takes: control.SpecPut{}, gives: control.SpecAnswer{}},
+		"GET /internal/control/specs/{instance}/{env}/{version}":     {id: "getSpecForWorker", about: "A version of a spec", gives: control.SpecAnswer{}},
+		"POST /internal/control/audit":                               {id: "addRecord", about: "Add a record to the audit log", takes: control.Record{}},
+		"POST /internal/control/instances/{instance_}/spec":          {id: "deployOnWorker", about: "Deploy a spec, or try it", takes: file{typeJSON}, gives: either{wire.Deployed{}, wire.DryRun{}}},
+		"POST /internal/control/instances/{instance_}/spec/rollback": {id: "rollBackOnWorker", about: "Go back to an earlier version of the spec", takes: wire.Rollback{}, gives: either{wire.Deployed{}, wire.DryRun{}}},
+		"POST /internal/control/instances/{instance_}/spec/promote":  {id: "promoteOnWorker", about: "Copy a spec from one environment to another", takes: wire.Promotion{}, gives: either{wire.Deployed{}, wire.DryRun{}}},
+		"GET /internal/control/instances/{instance_}/usage":          {id: "getUsageOfWorker", about: "What an instance has used, by day", gives: wire.Days{}},
+		"GET /internal/control/instances/{instance_}/month":          {id: "getMonthOfWorker", about: "What an instance has used of its plan", gives: wire.Used{}},
+		http.MethodGet + " /internal/control/" + faultPattern:        {id: "getErrorOfWorker", about: "Why a request failed", gives: wire.Failed{}},
+	}
+}

@@ -1,0 +1,171 @@
+package openapi
+
+import (
+	"encoding/json"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"j17"
+	"j17/internal/value"
+	"j17/internal/wire"
+)
+
+type problemBody = wire.Problem
+
+// Schema returns the schema of a Go type as encoding/json writes it: a reference where the type is a struct with a name, whose
+// schema becomes a component.
+func (b *Builder) Schema(t reflect.Type) any {
+	switch t {
+	case reflect.TypeFor[time.Time]():
+		return object{"type": "string", "format": "date-time"}
+	case reflect.TypeFor[json.RawMessage](), reflect.TypeFor[any]():
+		return object{}
+	case reflect.TypeFor[j17.Environment]():
+		return object{"type": "string", "enum": j17.Environments()}
+	case reflect.TypeFor[j17.Scope]():
+		return object{"type": "string", "enum": []j17.Scope{j17.ScopeRead, j17.ScopeWrite}}
+	case reflect.TypeFor[j17.Code]():
+		return ref("schemas", "Code")
+	}
+	if t.Implements(reflect.TypeFor[json.Marshaler]()) {
+		return object{}
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return b.Schema(t.Elem())
+	case reflect.String:
+		return object{"type": "string"}
+	case reflect.Bool:
+		return object{"type": "boolean"}
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return object{"type": "integer"}
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return object{"type": "integer", "minimum": 0}
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return object{"type": "string", "contentEncoding": "base64"}
+		}
+		return object{"type": "array", "items": b.Schema(t.Elem())}
+	case reflect.Map:
+		return object{"type": "object", "additionalProperties": b.Schema(t.Elem())}
+	case reflect.Struct:
+		return b.structure(t)
+	default:
+		return object{}
+	}
+}
+
+// structure returns the schema of a struct.
+func (b *Builder) structure(t reflect.Type) any {
+	name := t.Name()
+	if from := path.Base(t.PkgPath()); from != "wire" && from != "j17" && name != "" {
+		name = strings.ToUpper(from[:1]) + from[1:] + name
+	}
+	if name != "" && b.schemas[name] != nil {
+		return ref("schemas", name)
+	}
+	described := object{"type": "object"}
+	if name != "" {
+		b.schemas[name] = described // before its members, which may lead back to it
+	}
+	properties, required := object{}, []string{}
+	for _, f := range reflect.VisibleFields(t) {
+		member, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if member == "" || member == "-" {
+			continue
+		}
+		schema := b.Schema(f.Type)
+		if options == "" {
+			required = append(required, member)
+			if f.Type.Kind() == reflect.Pointer {
+				schema = object{"anyOf": []any{schema, object{"type": "null"}}}
+			}
+		}
+		properties[member] = schema
+	}
+	described["properties"], described["required"] = properties, required
+	if name == "" {
+		return described
+	}
+	return ref("schemas", name)
+}
+
+// Answered is the schema of an answer with the members of a shape, nil for none, beside "ok".
+func (b *Builder) Answered(shape any) any {
+	ok := object{"type": "object", "required": []string{"ok"}, "properties": object{"ok": object{"const": true}}}
+	if shape == nil {
+		return ok
+	}
+	return object{"allOf": []any{ok, shape}}
+}
+
+// Embedded is a JSON Schema of somebody else's as a component of the name: what it refers to is inside of it, wherever it
+// stands now. One that names its parts with $id is left as it is, under an id of its own.
+func Embedded(name string, schema value.Value) any {
+	if schema.Kind() != value.Object {
+		return json.RawMessage(schema.AppendJSON(nil))
+	}
+	if !named(schema) {
+		return json.RawMessage(moved(nil, schema, "#/components/schemas/"+name, false))
+	}
+	b := append(value.AppendString([]byte(`{"$id":`), "urn:j17:"+name), '}')
+	for _, m := range schema.Members() {
+		if m.Key == "$id" {
+			return json.RawMessage(schema.AppendJSON(nil))
+		}
+		b = append(value.AppendString(append(b[:len(b)-1], ','), m.Key), ':')
+		b = append(m.Value.AppendJSON(b), '}')
+	}
+	return json.RawMessage(b)
+}
+
+// named reports whether a part of a schema has an $id.
+func named(v value.Value) bool {
+	for _, m := range v.Members() {
+		if m.Key == "$id" && m.Value.Kind() == value.String || named(m.Value) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(v.Elems(), named)
+}
+
+// moved appends a schema whose references to itself lead below a place. In an object of schemas by name every member is one;
+// elsewhere the values of const, enum, default and examples are data.
+func moved(b []byte, v value.Value, to string, byName bool) []byte {
+	switch v.Kind() {
+	case value.Object:
+		b = append(b, '{')
+		for i, m := range v.Members() {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(value.AppendString(b, m.Key), ':')
+			switch {
+			case byName:
+				b = moved(b, m.Value, to, false)
+			case m.Key == "$ref" && m.Value.Kind() == value.String && strings.HasPrefix(m.Value.Str(), "#"):
+				b = value.AppendString(b, to+m.Value.Str()[1:])
+			case m.Key == "const", m.Key == "enum", m.Key == "default", m.Key == "examples":
+				b = m.Value.AppendJSON(b)
+			default:
+				names := m.Key == "properties" || m.Key == "patternProperties" || m.Key == "$defs" || m.Key == "definitions" || m.Key == "dependentSchemas"
+				b = moved(b, m.Value, to, names)
+			}
+		}
+		return append(b, '}')
+	case value.Array:
+		b = append(b, '[')
+		for i, e := range v.Elems() {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = moved(b, e, to, false)
+		}
+		return append(b, ']')
+	default:
+		return v.AppendJSON(b)
+	}
+}
