@@ -182,7 +182,8 @@ func (s *Store) readPages(
 			return err
 		}
 		more = p.full
-		for _, entry := range p.entries {
+		for i := range p.entries {
+			entry := &p.entries[i]
 			if s.rewrites.Load() != p.rewrites {
 				more, p.reached = true, j17.StreamID{}
 				break // what stands in the page may have been erased
@@ -202,7 +203,7 @@ func (s *Store) readPages(
 				continue
 			}
 			c.event.Key, c.keyLen = entry.key, len(entry.key.Type)+len(":")+len(entry.key.ID)
-			if err := c.load(p, &entry); err != nil {
+			if err := c.load(p, entry); err != nil {
 				return corruption(err, "the feed of tenant %s at %s", t, entry.id)
 			}
 			if c.event.StreamID != entry.id {

@@ -29,7 +29,7 @@ type page struct {
 	rewrites uint64
 }
 
-// pageEntry is an event of a page, or a note, which has no version. id is its position where a feed says so, else the zero one.
+// pageEntry is an event of a page, or a note, which has no version. id and key are there in pages of a feed only.
 type pageEntry struct {
 	id         j17.StreamID
 	key        j17.Key
@@ -71,14 +71,13 @@ func (s *Store) fillPage(p *page, t j17.Tenant, number uint32, fill func(reader)
 	return fill(r)
 }
 
-// add copies a value to the end of the page. It reports whether there is room for more.
-func (p *page) add(entry pageEntry, value []byte) bool {
-	entry.start = len(p.values)
+// add copies a value to the end of the page and returns its entry. The page is full when there is no room for more.
+func (p *page) add(value []byte) *pageEntry {
+	start := len(p.values)
 	p.values = append(p.values, value...)
-	entry.end = len(p.values)
-	p.entries = append(p.entries, entry)
+	p.entries = append(p.entries, pageEntry{start: start, end: len(p.values)})
 	p.full = len(p.values) >= pageBytes
-	return !p.full
+	return &p.entries[len(p.entries)-1]
 }
 
 // stream copies events of a stream.
@@ -104,7 +103,8 @@ func (p *page) stream(r reader, key j17.Key, from, to uint64) (err error) {
 		if err != nil {
 			return missing(err)
 		}
-		if !p.add(pageEntry{key: key, version: version}, v) {
+		p.add(v).version = version
+		if p.full {
 			return nil
 		}
 		version++
@@ -138,8 +138,11 @@ func (p *page) feed(r reader, from j17.StreamID, limit int, names *typeNames, no
 		if err != nil {
 			return l.fault(err, from)
 		}
-		if notes && l.note != nil && (!p.add(pageEntry{id: last}, l.note) || len(p.entries) == limit) {
-			return nil
+		if notes && l.note != nil {
+			p.add(l.note).id = last
+			if p.full || len(p.entries) == limit {
+				return nil
+			}
 		}
 		for i := range l.run {
 			id := ahead(last, len(l.run)-1-i)
@@ -214,16 +217,17 @@ func (l *lookup) open() (j17.StreamID, error) {
 
 // event copies the nth event of the run. It reports whether there is room for more.
 func (l *lookup) event(p *page, n int, id j17.StreamID) (bool, error) {
-	entry, err := parseReference(l.run[n], l.names)
+	key, version, err := parseReference(l.run[n], l.names)
 	if err != nil {
 		return false, err
 	}
-	entry.id = id
 	v, err := l.find(n)
 	if err != nil {
 		return false, err
 	}
-	return p.add(entry, v), nil
+	entry := p.add(v)
+	entry.id, entry.key, entry.version = id, key, version
+	return !p.full, nil
 }
 
 // find returns the value of the nth event of the run.
@@ -257,16 +261,14 @@ func (l *lookup) copy(p *page, at j17.StreamID) (bool, error) {
 }
 
 // parseReference returns what a reference of the feed names.
-func parseReference(reference []byte, names *typeNames) (pageEntry, error) {
+func parseReference(reference []byte, names *typeNames) (j17.Key, uint64, error) {
 	n := len(reference) - versionSuffix - 1
 	if n < 0 || reference[n] != 0 {
-		return pageEntry{}, errFormat
+		return j17.Key{}, 0, errFormat
 	}
 	typ, id, ok := bytes.Cut(reference[:n], []byte{0})
 	if !ok {
-		return pageEntry{}, errFormat
+		return j17.Key{}, 0, errFormat
 	}
-	return pageEntry{
-		key: j17.Key{Type: names.name(typ), ID: string(id)}, version: binary.BigEndian.Uint64(reference[n+1:]),
-	}, nil
+	return j17.Key{Type: names.name(typ), ID: string(id)}, binary.BigEndian.Uint64(reference[n+1:]), nil
 }

@@ -146,14 +146,15 @@ func (s *Store) readStream(
 		if err := s.fillPage(p, t, number, func(r reader) error { return p.stream(r, key, version, to) }); err != nil {
 			return err
 		}
-		for _, entry := range p.entries {
+		for i := range p.entries {
+			entry := &p.entries[i]
 			if s.rewrites.Load() != p.rewrites {
 				break // what stands in the page may have been erased
 			}
 			if err := s.interrupted(ctx, version); err != nil {
 				return err
 			}
-			if err := c.load(p, &entry); err != nil {
+			if err := c.load(p, entry); err != nil {
 				return corruption(err, "%s version %d of tenant %s", key, version, t)
 			}
 			if version == head.Length && (c.event.StreamID != head.Last || c.event.Timestamp != head.LastTime) {
