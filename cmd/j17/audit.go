@@ -74,11 +74,13 @@ func (e *env) auditList() *cobra.Command {
 		Long:    "List records of the audit log, the newest first: of all instances that you may audit, or of one with --instance.",
 		Example: "  j17 audit list --instance shop --action key --limit 20",
 	}
+
 	r := serverFlags(cmd)
 	cmd.Flags().StringVar(&r.instance, "instance", "", "only what concerns an instance, by its `name`")
 	filter.flags(cmd.Flags())
 	cmd.Flags().IntVar(&limit, "limit", 50, "at most this `number` of records")
 	jsonFlag(cmd, &asJSON)
+
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := filter.check(); err != nil {
 			return err
@@ -115,9 +117,11 @@ func (e *env) auditExport() *cobra.Command {
 		Use: "export", Short: "Print the audit log as lines of JSON, the newest first", Args: noArgs,
 		Example: "  j17 audit export --from 2026-11-01 --to 2026-12-01 > november.jsonl",
 	}
+
 	r := serverFlags(cmd)
 	cmd.Flags().StringVar(&r.instance, "instance", "", "only what concerns an instance, by its `name`")
 	filter.flags(cmd.Flags())
+
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := filter.check(); err != nil {
 			return err

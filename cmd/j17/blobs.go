@@ -41,6 +41,7 @@ func (o *operating) blobPath(ctx context.Context, more ...string) ([]string, err
 }
 
 func blobFlags(cmd *cobra.Command) *remote {
+
 	r := serverFlags(cmd)
 	instanceFlag(cmd, r)
 	environmentFlag(cmd, r)
@@ -58,8 +59,10 @@ is no new version.`,
 			return exactly([]string{"FILE", "NAME"}[:min(max(len(args), 1), 2)]...)(cmd, args)
 		},
 	}
+
 	r := blobFlags(cmd)
 	jsonFlag(cmd, &asJSON)
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		name := filepath.Base(args[0])
 		if len(args) > 1 {
@@ -116,8 +119,10 @@ func (e *env) blobsList() *cobra.Command {
 		Use: "list [NAME]", Short: "List the blobs of an environment, or the versions of one",
 		Example: "  j17 blobs list --env staging\n  j17 blobs list orders.wasm --env staging", Args: atMost("NAME"),
 	}
+
 	r := blobFlags(cmd)
 	jsonFlag(cmd, &asJSON)
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o, err := e.operate(cmd, r)
 		if err != nil {
@@ -151,9 +156,11 @@ func (e *env) blobsGet() *cobra.Command {
 		Long:    "Download a blob, to standard output or to a file that does not exist yet. What has arrived is compared with its hash.",
 		Example: "  j17 blobs get orders.wasm --version 2 -o orders.wasm --env staging",
 	}
+
 	r := blobFlags(cmd)
 	cmd.Flags().Uint64Var(&version, "version", 0, "`number` of the version; the latest if left out")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "`file` to write")
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if output == "" && terminal(e.out) {
 			return usageError{errors.New("blobs are no text for a terminal: name a file with -o, or redirect the output")}
@@ -218,10 +225,12 @@ func (e *env) blobsDelete() *cobra.Command {
 		Long:    "Delete all versions of a blob, or one with --version. What the deployed spec uses cannot be deleted.",
 		Example: "  j17 blobs delete orders.wasm --version 1 --env staging",
 	}
+
 	r := blobFlags(cmd)
 	cmd.Flags().Uint64Var(&version, "version", 0, "`number` of the version; all if left out")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	jsonFlag(cmd, &asJSON)
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o, err := e.operate(cmd, r)
 		if err != nil {

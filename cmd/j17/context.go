@@ -140,8 +140,10 @@ func (e *env) contextShow() *cobra.Command {
 comes from. Secrets are shown by their first characters only.`,
 		Example: "  j17 context show\n  j17 context show --context example.com --env staging", Args: noArgs,
 	}
+
 	r := remoteFlags(cmd)
 	jsonFlag(cmd, &asJSON)
+
 	cmd.RunE = func(*cobra.Command, []string) error {
 		s, err := e.connection(r)
 		if err != nil {
@@ -231,6 +233,7 @@ instance and the environment of the context, or prod.`,
 	f.StringVar(&caFile, "ca-file", "", "`file` of the authorities whose certificates are trusted")
 	f.BoolVar(&keyStdin, "key-stdin", false, "read an API key from standard input")
 	jsonFlag(cmd, &asJSON)
+
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		c, err := e.config()
 		if err != nil {

@@ -87,6 +87,7 @@ It needs an operator who may operate the instance (see j17 login). Exit code 3: 
 // command completes the command of a load.
 func (l *load) command(cmd *cobra.Command) *cobra.Command {
 	cmd.Args, cmd.ValidArgsFunction = exactly("FILE"), eventFileNames
+
 	r := serverFlags(cmd)
 	instanceFlag(cmd, r)
 	environmentFlag(cmd, r)
@@ -94,6 +95,7 @@ func (l *load) command(cmd *cobra.Command) *cobra.Command {
 		cmd.Flags().BoolVar(&l.yes, "yes", false, "do not ask before history is stored in prod")
 	}
 	jsonFlag(cmd, &l.asJSON)
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		content, done, err := l.open(args[0])
 		if err != nil {

@@ -37,6 +37,7 @@ off goes on where it was, and the next one fetches what is new.
 It needs an operator who may read the events (see j17 login). 'j17 data import' stores them in another environment as they are.`,
 		Example: "  j17 data export -o events.jsonl --append --env prod\n  j17 data export --of aggregates --type order",
 	}
+
 	r := serverFlags(cmd)
 	instanceFlag(cmd, r)
 	environmentFlag(cmd, r)
@@ -47,6 +48,7 @@ It needs an operator who may read the events (see j17 login). 'j17 data import' 
 	f.StringVar(&x.typ, "type", "", "one aggregate `type` only")
 	f.StringVar(&x.after, "after", "", "`stream id`: only events after it")
 	f.BoolVar(&x.asJSON, "json", false, "one JSON document in the place of lines")
+
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := x.check(); err != nil {
 			return err

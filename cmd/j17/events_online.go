@@ -46,6 +46,7 @@ A lost connection does no harm: the write is repeated with the same idempotency 
 		},
 		ValidArgsFunction: e.completeKeys(true),
 	}
+
 	r := remoteFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&actor, "actor", "", "who causes the event, `TYPE:ID`; required")
@@ -54,6 +55,7 @@ A lost connection does no harm: the write is repeated with the same idempotency 
 	f.BoolVar(&skipOCC, "skip-occ", false, "concurrent writes do not matter; the event type must allow it")
 	f.StringVar(&idempotencyKey, "idempotency-key", "", "the same `key` with the same event writes once within 24 hours; one is made up if left out")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		key, err := parseKey(args[0])
 		if err != nil {
@@ -180,12 +182,14 @@ what "j17 events send" reads.`,
 		Example: `  j17 events list order/7c0f6a38-91b2-4d6e-8f57-2b4e1a9c3d05 --all > order.jsonl`,
 		Args:    exactly("TYPE/ID"), ValidArgsFunction: e.completeKeys(false),
 	}
+
 	r := remoteFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&start, "start", "", "only events after the one with this `stream_id`")
 	f.Uint64Var(&count, "count", 100, "how many at most")
 	f.BoolVar(&all, "all", false, "all of them, however many")
 	f.BoolVar(&asJSON, "json", false, "print one JSON array")
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		key, err := parseKey(args[0])
 		if err != nil {

@@ -58,6 +58,7 @@ Exit code 3: events were refused.`,
   your-program | j17 events send - --env staging`,
 		Args: exactly("FILE"),
 	}
+
 	r := remoteFlags(cmd)
 	f := cmd.Flags()
 	f.IntVar(&s.batch, "batch", 0, "how many consecutive events of an aggregate are sent at once (default 500; for standard input 1)")
@@ -66,6 +67,7 @@ Exit code 3: events were refused.`,
 	f.StringVar(&s.errorsFile, "errors", "", "`file` of refused events, with --continue-on-error (default FILE.errors.jsonl)")
 	f.StringVar(&s.name, "name", "", "`name` that tells this input from others with the same content")
 	f.BoolVar(&s.json, "json", false, "print the summary as JSON")
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s.file = args[0]
 		if err := s.check(f.Changed("batch")); err != nil {
@@ -85,6 +87,7 @@ Exit code 3: events were refused.`,
 func (e *env) oldWord(name, hint string, cmd *cobra.Command) *cobra.Command {
 	run := cmd.RunE
 	cmd.Use, cmd.Hidden = name, true
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		e.note("%s\n", hint)
 		return run(cmd, args)

@@ -17,6 +17,8 @@ func replace(name string, content []byte, perm fs.FileMode) error {
 	} else if err != nil {
 		return fmt.Errorf("cannot write: %w", err)
 	}
+
+	// What is no regular file is written to as it is.
 	switch info, err := os.Stat(target); {
 	case err == nil && !info.Mode().IsRegular():
 		if err := os.WriteFile(target, content, perm); err != nil {
@@ -28,6 +30,8 @@ func replace(name string, content []byte, perm fs.FileMode) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("cannot write: %w", err)
 	}
+
+	// A regular one is written beside, and takes its place at once.
 	f, err := os.CreateTemp(filepath.Dir(target), "."+filepath.Base(target)+".*")
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", fileName(name), err)

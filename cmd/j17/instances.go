@@ -19,8 +19,10 @@ func (e *env) instances() *cobra.Command {
 func (e *env) instancesList() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "list", Short: "List the instances that you may see", Example: "  j17 instances list", Args: noArgs}
+
 	r := serverFlags(cmd)
 	jsonFlag(cmd, &asJSON)
+
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o, err := e.operate(cmd, r)
 		if err != nil {
@@ -46,9 +48,11 @@ func (e *env) instancesCreate() *cobra.Command {
 digits and hyphens.`,
 		Example: "  j17 instances create shop --plan free", Args: exactly("NAME"),
 	}
+
 	r := serverFlags(cmd)
 	cmd.Flags().StringVar(&plan, "plan", "", "`name` of its plan; the server has a default")
 	jsonFlag(cmd, &asJSON)
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o, err := e.operate(cmd, r)
 		if err != nil {
@@ -100,8 +104,10 @@ func (e *env) instancesShow() *cobra.Command {
 		Use: "show [NAME|ID]", Short: "Show an instance, its plan and what it has used", Example: "  j17 instances show shop",
 		Args: atMost("NAME|ID"),
 	}
+
 	r := serverFlags(cmd)
 	jsonFlag(cmd, &asJSON)
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r.instance = strings.Join(args, "")
 		o, err := e.operate(cmd, r)
@@ -138,9 +144,11 @@ func (e *env) instancesDelete() *cobra.Command {
 		Long:    "Delete an instance with all its data, keys and specs, in all environments. There is no way back but a backup.",
 		Example: "  j17 instances delete shop", Args: exactly("NAME|ID"),
 	}
+
 	r := serverFlags(cmd)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	jsonFlag(cmd, &asJSON)
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o, err := e.operate(cmd, r)
 		if err != nil {

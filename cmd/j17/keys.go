@@ -32,11 +32,13 @@ func (e *env) keysList() *cobra.Command {
 		Long:    "List the API keys of an instance, without their tokens; with --env those of one environment.",
 		Example: "  j17 keys list --env staging", Args: noArgs,
 	}
+
 	r := serverFlags(cmd)
 	instanceFlag(cmd, r)
 	cmd.Flags().StringVar(&r.env, "env", "", "only those of an `environment`: prod, staging or test")
 	cmd.Flags().StringVar(&status, "status", "", "only those with a `status`: active, scheduled or revoked")
 	jsonFlag(cmd, &asJSON)
+
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := oneOf("--status", status, "", "active", "scheduled", "revoked"); err != nil {
 			return err
@@ -91,12 +93,14 @@ func (e *env) keysCreate() *cobra.Command {
 --save it goes into the context as well, for the commands that read and write events.`,
 		Example: "  j17 keys create website --scope read --env staging\n  j17 keys create laptop --env staging --save", Args: exactly("NAME"),
 	}
+
 	r := serverFlags(cmd)
 	instanceFlag(cmd, r)
 	environmentFlag(cmd, r)
 	cmd.Flags().StringVar(&scope, "scope", "write", "what it may do: read or write")
 	cmd.Flags().BoolVar(&save, "save", false, "keep it in the context")
 	jsonFlag(cmd, &asJSON)
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := oneOf("--scope", scope, string(j17.ScopeRead), string(j17.ScopeWrite)); err != nil {
 			return err
@@ -190,8 +194,10 @@ func (e *env) keysRotate() *cobra.Command {
 a while, create another key and schedule the revocation of the old one.`,
 		Example: "  j17 keys rotate key_4k7vx9tz2nqr8w3", Args: exactly("KEY_ID"),
 	}
+
 	r := serverFlags(cmd)
 	jsonFlag(cmd, &asJSON)
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o, err := e.operate(cmd, r)
 		if err != nil {
@@ -235,8 +241,10 @@ func (e *env) keysRevoke() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "revoke KEY_ID", Short: "Revoke an API key, with effect at once", Example: "  j17 keys revoke key_4k7vx9tz2nqr8w3", Args: exactly("KEY_ID"),
 	}
+
 	r := serverFlags(cmd)
 	jsonFlag(cmd, &asJSON)
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return e.changeKey(cmd, r, http.MethodDelete, []string{"keys", args[0]}, nil, asJSON)
 	}
@@ -250,9 +258,11 @@ func (e *env) keysScheduleRevocation() *cobra.Command {
 		Use: "schedule-revocation KEY_ID --at TIME", Short: "Let an API key work until a time", Args: exactly("KEY_ID"),
 		Example: "  j17 keys schedule-revocation key_4k7vx9tz2nqr8w3 --at 2026-12-01T00:00:00Z\n  j17 keys schedule-revocation key_4k7vx9tz2nqr8w3 --at 48h",
 	}
+
 	r := serverFlags(cmd)
 	cmd.Flags().StringVar(&at, "at", "", "`time` from which on it does not work: 2026-12-01T00:00:00Z, or from now, such as 48h; required")
 	jsonFlag(cmd, &asJSON)
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var revokeAt time.Time
 		if d, err := time.ParseDuration(at); err == nil {

@@ -55,6 +55,7 @@ folder has the password.`,
 	f.StringVar(&email, "email", "", "e-mail `address` of the operator")
 	f.BoolVar(&passwordStdin, "password-stdin", false, "read the password from standard input")
 	jsonFlag(cmd, &asJSON)
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name := r.context
 		s, err := e.loginTarget(r, args)
@@ -297,6 +298,7 @@ whole of it.`,
 	var asJSON bool
 	cmd.Flags().StringVar(&r.context, "context", "", "`name` of the context (J17_CONTEXT; else the current one)")
 	jsonFlag(cmd, &asJSON)
+
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		name := cmp.Or(r.context, e.getenv("J17_CONTEXT"))
 		kept, err := e.config()
@@ -355,8 +357,10 @@ func (e *env) whoami() *cobra.Command {
 		Example: "  j17 whoami\n  j17 whoami --context staging --json",
 		Args:    noArgs,
 	}
+
 	r := serverFlags(cmd)
 	jsonFlag(cmd, &asJSON)
+
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o, err := e.operate(cmd, r)
 		if err != nil {

@@ -41,11 +41,13 @@ started with --allow-writes. Assistants start it themselves; 'j17 docs assistant
 		Example: "  j17 mcp --spec spec.json\n  j17 mcp --spec spec.json --env test --allow-writes",
 		Args:    noArgs,
 	}
+
 	r := remoteFlags(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&allowWrites, "allow-writes", false, "let the assistant write events; they are for good")
 	f.StringVar(&specFile, "spec", "", "spec `file` that tools work on where the assistant names none")
 	f.StringVar(&folder, "files", ".", "`folder` that the assistant may have spec and event files read from")
+
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if specFile == "-" {
 			return usageError{errors.New("--spec cannot be standard input, which the assistant talks on")}

@@ -25,8 +25,10 @@ func (e *env) operators() *cobra.Command {
 func (e *env) operatorsList() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "list", Short: "List the operators of a server", Example: "  j17 operators list", Args: noArgs}
+
 	r := serverFlags(cmd)
 	jsonFlag(cmd, &asJSON)
+
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o, err := e.operate(cmd, r)
 		if err != nil {
@@ -71,11 +73,13 @@ func (e *env) operatorsCreate() *cobra.Command {
 change it.`,
 		Example: "  j17 operators create ada@example.com --role instance_admin --grant shop",
 	}
+
 	r := serverFlags(cmd)
 	cmd.Flags().StringVar(&role, "role", "", "platform_admin, instance_admin, auditor or privacy_officer; required")
 	cmd.Flags().StringArrayVar(&instances, "grant", nil, "an `instance` that they may work with; can be given several times")
 	cmd.Flags().BoolVar(&passwordStdin, "password-stdin", false, "read the password from standard input")
 	jsonFlag(cmd, &asJSON)
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if role == "" {
 			return usageError{errors.New("--role is missing: platform_admin, instance_admin, auditor or privacy_officer")}
@@ -165,8 +169,10 @@ func (e *env) printOperator(raw json.RawMessage, asJSON bool) error {
 // operatorChange is a command that changes one operator; request makes the request for the operator that it has found. done
 // is the sentence that is said, after the e-mail address, where the answer does not have the operator.
 func (e *env) operatorChange(cmd *cobra.Command, asJSON *bool, done string, request func(o *operating, op wire.Operator, args []string) (method string, path []string, body any, err error)) *cobra.Command {
+
 	r := serverFlags(cmd)
 	jsonFlag(cmd, asJSON)
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o, err := e.operate(cmd, r)
 		if err != nil {

@@ -44,6 +44,7 @@ const (
 
 // remoteFlags declares the flags of every command that talks to an environment.
 func remoteFlags(cmd *cobra.Command) *remote {
+
 	r := serverFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&r.key, "key", "", "API `key` (J17_KEY or J17_KEY_FILE; else that of the context; else, for a server on this machine, from the data folder)")
@@ -311,6 +312,8 @@ func (s *connection) target() (target, error) {
 	if t.roots, err = trusted(s.caFile.value); err != nil {
 		return target{}, err
 	}
+
+	// The environment, by the name of the instance or by the address itself.
 	if s.instance.value == "" {
 		err = t.address(u, want)
 	} else {

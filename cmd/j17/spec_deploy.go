@@ -67,8 +67,10 @@ Exit code 0: deployed (or with --dry-run: it could be), 3: the spec is not valid
 4: somebody else has deployed in between.`,
 		Example: "  j17 spec deploy spec.json --env staging\n  j17 spec deploy spec.json --dry-run",
 	}
+
 	r := blobFlags(cmd)
 	d.flags(cmd)
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		source, err := e.read(args[0])
 		if err != nil {
@@ -119,12 +121,14 @@ func (e *env) specPromote() *cobra.Command {
 'j17 spec deploy'. Blobs do not move along.`,
 		Example: "  j17 spec promote --from staging --to prod",
 	}
+
 	r := serverFlags(cmd)
 	instanceFlag(cmd, r)
 	d.flags(cmd)
 	cmd.Flags().StringVar(&from, "from", "", "`environment` whose spec it is; required")
 	cmd.Flags().StringVar(&to, "to", "", "`environment` that gets it; required")
 	cmd.Flags().Uint64Var(&version, "version", 0, "`number` of the version in --from; the current one if left out")
+
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if from == "" || to == "" {
 			return usageError{errors.New("--from and --to say which environments, as in --from staging --to prod")}
@@ -165,8 +169,10 @@ func (e *env) specRollback() *cobra.Command {
 'j17 spec deploy'; going back often needs --force. 'j17 spec history' lists the versions.`,
 		Example: "  j17 spec rollback 3 --env staging",
 	}
+
 	r := blobFlags(cmd)
 	d.flags(cmd)
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		version, err := strconv.Atoi(strings.TrimPrefix(args[0], "v"))
 		if err != nil || version < 1 {
@@ -212,6 +218,8 @@ func (o *operating) deploy(ctx context.Context, q deployRequest, d *deployFlags)
 	if err := json.Unmarshal(raw, &tried); err != nil {
 		return fmt.Errorf("the server's answer cannot be read: %w", err)
 	}
+
+	// What would change is shown first.
 	e := o.env
 	if d.asJSON && (d.dryRun || !tried.Compatible && !d.force) {
 		if err := e.printAnswer(raw); err != nil {
@@ -229,6 +237,8 @@ func (o *operating) deploy(ctx context.Context, q deployRequest, d *deployFlags)
 	if d.dryRun {
 		return nil
 	}
+
+	// Then it is done.
 	if q.env == j17.Prod && !d.yes && terminal(e.in) {
 		if err := e.confirm(ctx, false, fmt.Sprintf("Deploy to %s?", o.where())); err != nil {
 			return err
@@ -241,6 +251,7 @@ func (o *operating) deploy(ctx context.Context, q deployRequest, d *deployFlags)
 	if err := json.Unmarshal(raw, &done); err != nil {
 		return fmt.Errorf("the spec is deployed, but the server's answer cannot be read: %w", err)
 	}
+
 	text := "%s of %s has version %d now"
 	if !done.Created {
 		text = "%s of %s has this very spec already, as version %d"

@@ -23,8 +23,10 @@ func (e *env) specHistory() *cobra.Command {
 		Use: "history", Short: "List the versions of the spec of an environment, the newest first", Args: noArgs,
 		Example: "  j17 spec history --env staging",
 	}
+
 	r := blobFlags(cmd)
 	jsonFlag(cmd, &asJSON)
+
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o, err := e.operate(cmd, r)
 		if err != nil {
@@ -65,9 +67,11 @@ func (e *env) specShow() *cobra.Command {
 		Long:    "Print the deployed spec of an environment, or an earlier version, in the form of 'j17 spec fmt'. --json adds how it came to be.",
 		Example: "  j17 spec show --env staging --version 2 > old.json",
 	}
+
 	r := blobFlags(cmd)
 	cmd.Flags().Uint64Var(&version, "version", 0, "`number` of the version; the current one if left out")
 	jsonFlag(cmd, &asJSON)
+
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o, err := e.operate(cmd, r)
 		if err != nil {

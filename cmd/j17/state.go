@@ -40,12 +40,14 @@ Exit code 6: the aggregate has no events, or had none yet at the time or length 
   j17 state get counter/global --at 10m`,
 		Args: exactly("TYPE/ID"), ValidArgsFunction: e.completeKeys(false),
 	}
+
 	r := remoteFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&at, "at", "", "the state at a `time`: 2026-01-31T12:00:00Z, 2026-01-31 (its beginning, UTC), 10m (so long ago), or Unix seconds")
 	f.Uint64Var(&length, "length", 0, "the state after the first `n` events")
 	f.BoolVar(&synchronous, "synchronous", false, "compute the state from the first event on")
 	f.BoolVar(&asJSON, "json", false, "print one line with the metadata too")
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		key, err := parseKey(args[0])
 		if err != nil {

@@ -54,6 +54,7 @@ Exit code 0: all is as the scenarios say, 1: something is not, 3: a scenario or 
   j17 test scenarios/orders --env staging --run 'refund'
   j17 test --spec spec.json --junit report.xml`,
 	}
+
 	r := remoteFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.spec, "spec", "", "run without a server, on a spec `file`")
@@ -62,6 +63,7 @@ Exit code 0: all is as the scenarios say, 1: something is not, 3: a scenario or 
 	f.StringVar(&o.junit, "junit", "", "write a report in the form of JUnit to a `file`")
 	f.IntVar(&o.parallel, "parallel", 4, "`number` of scenarios that run at the same time")
 	jsonFlag(cmd, &o.asJSON)
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.parallel < 1 {
 			return usageError{errors.New("--parallel takes a whole number from 1 on")}
