@@ -52,7 +52,7 @@ type Options struct {
 	// Cluster is nil where this is the only server.
 	Cluster *Cluster
 	// Usage, if not nil, counts what instances use.
-	Usage  *usage.Meter
+	Usage *usage.Meter
 	// Worker, if not nil, is shown in the metrics.
 	Worker *worker.Kit
 	Clock  clock.Clock

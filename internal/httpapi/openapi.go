@@ -75,8 +75,6 @@ type describer struct {
 	b     *openapi.Builder
 	table map[string]operation
 	spec  *spec.Compiled
-	// own tells that each event type has paths of its own.
-	own bool
 }
 
 // operation finds how a row is described.
@@ -219,14 +217,14 @@ func security(a access) []string {
 
 // headersOf are the headers of the answer to a route.
 func headersOf(r *route) map[string]string {
-	switch {
-	case r.access == read:
+	switch r.access {
+	case read:
 		return map[string]string{"ETag": "The entity tag of the answer."}
-	case r.access == write:
+	case write:
 		return map[string]string{"X-Idempotency-Replayed": "true for the answer to an earlier request with the same key."}
-	default:
-		return nil
+	case unstated, free, open, reader, operator, node:
 	}
+	return nil
 }
 
 // parametersOf are the parameters of a route in the query and in headers.

@@ -74,7 +74,7 @@ func (c *call) aggregate(w http.ResponseWriter) error {
 		o.Until = new(int64(c.number("at", 0)))
 	}
 	if _, ok := c.query["length"]; ok {
-		o.Length = new(uint64(c.number("length", 0))) //nolint:gosec // never negative
+		o.Length = new(uint64(c.number("length", 0)))
 	}
 	s, err := c.load(r.PathValue("type"), r.PathValue("id"), o)
 	if err != nil {

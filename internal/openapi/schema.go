@@ -33,7 +33,7 @@ func (b *Builder) Schema(t reflect.Type) any {
 	if t.Implements(reflect.TypeFor[json.Marshaler]()) {
 		return object{}
 	}
-	switch t.Kind() {
+	switch t.Kind() { //nolint:exhaustive // what the shapes are made of; all else is described as anything
 	case reflect.Pointer:
 		return b.Schema(t.Elem())
 	case reflect.String:
@@ -135,7 +135,7 @@ func named(v value.Value) bool {
 // moved appends a schema whose references to itself lead below a place. In an object of schemas by name every member is one;
 // elsewhere the values of const, enum, default and examples are data.
 func moved(b []byte, v value.Value, to string, byName bool) []byte {
-	switch v.Kind() {
+	switch v.Kind() { //nolint:exhaustive // what else there is leads nowhere
 	case value.Object:
 		b = append(b, '{')
 		for i, m := range v.Members() {
