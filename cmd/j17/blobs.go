@@ -41,7 +41,6 @@ func (o *operating) blobPath(ctx context.Context, more ...string) ([]string, err
 }
 
 func blobFlags(cmd *cobra.Command) *remote {
-
 	r := serverFlags(cmd)
 	instanceFlag(cmd, r)
 	environmentFlag(cmd, r)

@@ -169,7 +169,6 @@ func (e *env) printOperator(raw json.RawMessage, asJSON bool) error {
 // operatorChange is a command that changes one operator; request makes the request for the operator that it has found. done
 // is the sentence that is said, after the e-mail address, where the answer does not have the operator.
 func (e *env) operatorChange(cmd *cobra.Command, asJSON *bool, done string, request func(o *operating, op wire.Operator, args []string) (method string, path []string, body any, err error)) *cobra.Command {
-
 	r := serverFlags(cmd)
 	jsonFlag(cmd, asJSON)
 

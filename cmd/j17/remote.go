@@ -44,7 +44,6 @@ const (
 
 // remoteFlags declares the flags of every command that talks to an environment.
 func remoteFlags(cmd *cobra.Command) *remote {
-
 	r := serverFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&r.key, "key", "", "API `key` (J17_KEY or J17_KEY_FILE; else that of the context; else, for a server on this machine, from the data folder)")

@@ -43,7 +43,11 @@ func administerWith(tb testing.TB, change func(*httpapi.Options)) *administratio
 	a := &administration{log: &bytes.Buffer{}}
 	a.fixture = newFixture(tb, func(o *httpapi.Options) {
 		logger := slog.New(slog.NewTextHandler(a.log, nil))
-		a.blobs = blob.New(blob.Options{Store: o.Store.(store.Store), Clock: o.Clock, MaxBytes: 1 << 20, Worker: worker.New(o.Clock, logger)})
+		st, ok := o.Store.(store.Store)
+		if !ok {
+			tb.Fatal("the fixture's store is not whole")
+		}
+		a.blobs = blob.New(blob.Options{Store: st, Clock: o.Clock, MaxBytes: 1 << 20, Worker: worker.New(o.Clock, logger)})
 		o.Blobs = a.blobs
 		o.Deploy = deploy.New(deploy.Options{Registry: o.Registry, Engine: o.Engine, Blobs: o.Blobs, Clock: o.Clock, Logger: logger})
 		if change != nil {

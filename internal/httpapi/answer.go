@@ -136,13 +136,13 @@ func (c *call) known(w http.ResponseWriter, tag string) (bool, error) {
 	return false, nil
 }
 
-// page answers a read whose entity tag is a digest of what it answers.
-func (c *call) page(w http.ResponseWriter, contentType string, body []byte) error {
+// page answers a read with JSON whose entity tag is a digest of it.
+func (c *call) page(w http.ResponseWriter, body []byte) error {
 	sum := sha256.Sum256(body)
 	if known, err := c.known(w, `"`+hex.EncodeToString(sum[:8])+`"`); known || err != nil {
 		return err
 	}
-	w.Header()["Content-Type"] = []string{contentType}
+	w.Header()["Content-Type"] = []string{typeJSON}
 	c.write(w, http.StatusOK, body)
 	return nil
 }

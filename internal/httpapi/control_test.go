@@ -59,7 +59,10 @@ func newPlane(tb testing.TB, change func(*httpapi.Options)) *plane {
 		o.Usage = usage.New(usage.Options{Store: o.Store, Registry: o.Registry, Clock: o.Clock, Logger: o.Logger, Worker: worker.New(o.Clock, o.Logger)})
 		o.DefaultInstance = ""
 		o.Deploy = deploy.New(deploy.Options{Registry: o.Registry, Engine: o.Engine, Clock: o.Clock, Logger: o.Logger})
-		p.store = o.Store.(store.Store)
+		var ok bool
+		if p.store, ok = o.Store.(store.Store); !ok {
+			tb.Fatal("the fixture's store is not whole")
+		}
 		if change != nil {
 			change(o)
 		}

@@ -325,6 +325,6 @@ func openAPI(d Document) handler {
 		if err != nil {
 			return err
 		}
-		return c.page(w, typeJSON, raw)
+		return c.page(w, raw)
 	}
 }

@@ -41,7 +41,7 @@ func (c *call) listOrSingleton(w http.ResponseWriter) error {
 	} else {
 		b = append(b, "null"...)
 	}
-	return c.page(w, typeJSON, append(b, '}'))
+	return c.page(w, append(b, '}'))
 }
 
 func (c *call) singleton(w http.ResponseWriter, states []engine.State) error {
@@ -63,7 +63,7 @@ func (c *call) singleton(w http.ResponseWriter, states []engine.State) error {
 		b = append(b, ':')
 		b = strconv.AppendUint(b, s.Length, 10)
 	}
-	return c.page(w, typeJSON, append(b, `}}}`...))
+	return c.page(w, append(b, `}}}`...))
 }
 
 // aggregate is GET /{type}/{id}.
@@ -119,7 +119,7 @@ func (c *call) length(w http.ResponseWriter) error {
 		return err
 	}
 	b := strconv.AppendUint([]byte(`{"ok":true,"length":`), n, 10)
-	return c.page(w, typeJSON, append(b, '}'))
+	return c.page(w, append(b, '}'))
 }
 
 // events is GET /{type}/{id}/events: a page of the stream, each event as its canonical bytes.

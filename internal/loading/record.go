@@ -58,7 +58,7 @@ const (
 	recordBytes  = 1 << 20
 )
 
-// Record stores the events of a recording. A file with faults is refused as a whole, with the place of each; what it returns
+// Import stores the events of a recording. A file with faults is refused as a whole, with the place of each; what it returns
 // beside any later error has been stored.
 func (l *Loader) Import(ctx context.Context, r *History) (Imported, error) {
 	past, err := l.Engine.Recorder(r.Tenant)

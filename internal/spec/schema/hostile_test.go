@@ -142,7 +142,7 @@ func TestRandomHostileSchemas(t *testing.T) {
 		if spent := b.Spent(); spent < budget && err != nil {
 			t.Errorf("after %d units: %v", spent, err)
 		}
-		most := min(time.Duration(b.Spent()), budget)*dearest + few
+		most := time.Duration(min(b.Spent(), budget)*int64(dearest)) + few
 		if raceEnabled {
 			most *= 10
 		}

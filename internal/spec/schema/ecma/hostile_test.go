@@ -47,7 +47,7 @@ func TestRandomHostilePatterns(t *testing.T) {
 		start := processorTime(t)
 		re.Match(s, b)
 		took := processorTime(t) - start
-		most := min(time.Duration(b.Spent()), budget)*dearest + few
+		most := time.Duration(min(b.Spent(), budget)*int64(dearest)) + few
 		if raceEnabled {
 			most *= 10
 		}
