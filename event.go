@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"strconv"
+	"strings"
 )
 
 // Event is one stored fact.
@@ -64,6 +65,9 @@ func ActorTag(a Agent) string { return "actor:" + a.Type + ":" + a.ID }
 // TargetTag returns the tag that an event has of its target.
 func TargetTag(a Agent) string { return "target:" + a.Type + ":" + a.ID }
 
+// maxTag is how long a tag may be, in bytes. History may hold longer ones, which no event of ours has.
+const maxTag = 1024
+
 // AgentTags returns the tags that canonical metadata give an event: those of its actor and of its target. What is neither in the
 // form in which events have it gives none.
 func AgentTags(metadata []byte) []string {
@@ -82,8 +86,11 @@ func AgentTags(metadata []byte) []string {
 		}
 		typ, _ := agent["type"].(string)
 		id, _ := agent["id"].(string)
-		if typ != "" && id != "" {
-			tags = append(tags, of.tag(Agent{Type: typ, ID: id}))
+		if typ == "" || id == "" {
+			continue
+		}
+		if tag := of.tag(Agent{Type: typ, ID: id}); len(tag) <= maxTag && !strings.ContainsRune(tag, 0) {
+			tags = append(tags, tag)
 		}
 	}
 	return tags

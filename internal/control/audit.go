@@ -249,11 +249,11 @@ func (r *AuditLog) pages(ctx context.Context, q AuditQuery) iter.Seq2[auditPage,
 				return
 			}
 			for _, e := range slices.Backward(entries) {
-				if e.Record == nil {
-					continue
-				}
-				if !q.From.IsZero() && e.Record.At.Before(q.From.Truncate(time.Millisecond)) {
+				if !q.From.IsZero() && e.timestamp < q.From.Unix() {
 					return
+				}
+				if e.Record == nil || !q.From.IsZero() && e.Record.At.Before(q.From.Truncate(time.Millisecond)) {
+					continue
 				}
 				if !yield(auditPage{version: e.version, record: *e.Record, matches: q.selects(e.Record)}, nil) {
 					return

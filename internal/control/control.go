@@ -161,6 +161,9 @@ func Open(ctx context.Context, o Options) (*Registry, error) {
 	if err := r.Specs.migrate(ctx); err != nil {
 		return nil, err
 	}
+	if err := r.Specs.findLate(ctx); err != nil {
+		return nil, err
+	}
 	if err := r.Audit.migrate(ctx); err != nil {
 		return nil, err
 	}

@@ -52,6 +52,8 @@ type place struct {
 type at struct {
 	place
 	entry
+	// timestamp is that of the event, in Unix seconds; it is later than the record's where the entry was late.
+	timestamp int64
 }
 
 // logUnit returns the unit that commits side writes with their entry in the log. rec may be nil; changes are those beside the
@@ -134,7 +136,7 @@ func (r *journal) readLog(ctx context.Context, key j17.Key, from, to uint64) ([]
 		if err != nil {
 			return nil, failure(err)
 		}
-		read := at{place: place{ev.Version, ev.StreamID}}
+		read := at{place: place{ev.Version, ev.StreamID}, timestamp: ev.Timestamp}
 		if err := json.Unmarshal(ev.Data, &read.entry); err != nil {
 			return nil, failure(&store.CorruptionError{Where: "the event " + ev.StreamID.String() + " of " + key.String(), Err: err})
 		}
@@ -181,6 +183,7 @@ func (r *items) catchUp(ctx context.Context) error {
 			}
 		}
 		if !r.show(changes) {
+			r.noteMoved(changes)
 			return r.reload(ctx)
 		}
 		if slices.ContainsFunc(changes, func(c Change) bool { return c.Space == secretSpace }) {

@@ -274,3 +274,45 @@ func TestADeploymentIsToldOfLater(t *testing.T) {
 		}
 	}
 }
+
+// TestALateRecordHidesNoOther puts the record of a deployment into the log behind records of later times, by whoever opens the registry
+// next.
+func TestALateRecordHidesNoOther(t *testing.T) {
+	s := start(t)
+	app := s.instance(t, "app")
+	r, err := control.Open(t.Context(), control.Options{Store: &ending{s.store, 1}, Clock: s.clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("{}")}); err != nil {
+		t.Fatal(err)
+	}
+	s.clock.Advance(time.Hour)
+	since := s.clock.Now()
+	s.clock.Advance(time.Hour)
+	if _, _, err := s.Keys.Create(t.Context(), control.NewKey{Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"}); err != nil {
+		t.Fatal(err)
+	}
+	s.restart(t)
+	end, err := s.store.Extent(t.Context(), j17.System)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	if err := s.store.AwaitFeed(t.Context(), j17.System, end.Last); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if all, _, err := s.Audit.List(t.Context(), control.AuditQuery{}, 10); err != nil || all[0].Action != "spec.deploy" {
+		t.Errorf("%+v, %v", all, err)
+	}
+	later, _, err := s.Audit.List(t.Context(), control.AuditQuery{From: since}, 10)
+	if err != nil || len(later) != 1 || later[0].Action == "spec.deploy" {
+		t.Errorf("%+v, %v", later, err)
+	}
+}

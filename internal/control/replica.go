@@ -170,7 +170,7 @@ func (r *Replication) Next(ctx context.Context, node, position string) (Update, 
 		}
 		if err := r.store.AwaitFeed(ctx, j17.System, from.id); err != nil {
 			if ctx.Err() != nil {
-				return Update{Position: position}, nil //nolint:nilerr // whoever asked has waited for long enough
+				return Update{Position: from.position()}, nil //nolint:nilerr // whoever asked has waited for long enough
 			}
 			return Update{}, failure(err)
 		}
@@ -396,7 +396,7 @@ func (r *Replication) Apply(ctx context.Context, rep Update) error {
 		}
 		changes = slices.Concat(gone, changes) // A name that was given up may have a new owner.
 	}
-	sides := make([]store.Side, 0, len(changes)+1)
+	sides := make([]store.Side, 0, len(changes))
 	specs := map[j17.Tenant][]store.Side{}
 	for _, c := range changes {
 		if !replicated(c) {
@@ -412,23 +412,25 @@ func (r *Replication) Apply(ctx context.Context, rep Update) error {
 		}
 		sides = append(sides, side)
 	}
+
+	// Rights come first: what was taken away must not wait for an environment whose specs cannot be stored.
+	if err := r.takeOver(ctx, sides); err != nil {
+		return err
+	}
+	secret := slices.ContainsFunc(changes, func(c Change) bool { return c.Space == secretSpace })
+	if rep.Whole || secret || !r.show(changes) {
+		if err := r.reload(ctx); err != nil {
+			r.doubt(sides)
+			return err
+		}
+	}
+
 	for _, t := range slices.Sorted(maps.Keys(specs)) {
 		if err := r.takeSpecs(ctx, t, specs[t]); err != nil {
 			return err
 		}
 	}
-	sides = append(sides, store.Side{Op: store.Put, Space: positionSpace, Key: positionKey, Value: []byte(rep.Position)})
-	if err := r.takeOver(ctx, sides); err != nil {
-		return err
-	}
-	if !rep.Whole && !slices.ContainsFunc(changes, func(c Change) bool { return c.Space == secretSpace }) && r.show(changes) {
-		return nil
-	}
-	if err := r.reload(ctx); err != nil {
-		r.doubt(sides)
-		return err
-	}
-	return nil
+	return r.takeOver(ctx, []store.Side{{Op: store.Put, Space: positionSpace, Key: positionKey, Value: []byte(rep.Position)}})
 }
 
 // replicated reports whether a change is of an item that replicas have copies of.

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 	"unicode"
@@ -237,7 +239,7 @@ func (r *Specs) Put(ctx context.Context, d Deployment) (Spec, error) {
 		return Spec{}, failure(err)
 	}
 	// From here on it is deployed. What cannot be told of now is told of by whoever looks at the environment next.
-	if r.announce(ctx, t) != nil {
+	if r.announce(context.WithoutCancel(ctx), t) != nil {
 		r.late[t] = true
 	}
 	next.Source = d.Source
@@ -320,6 +322,27 @@ func (r *Specs) announce(ctx context.Context, t j17.Tenant) error {
 		r.seeOwn(&res)
 		if err := r.store.Write(ctx, t, []store.Side{{Op: store.Delete, Space: unannouncedSpace, Key: it.Key}}); err != nil {
 			return failure(err)
+		}
+	}
+	return nil
+}
+
+// findLate notes the environments with deployments that were not announced before this server was stopped. A headnode, which has no
+// environments of its own, learns of them nowhere else.
+func (r *Specs) findLate(ctx context.Context) error {
+	r.mu.RLock()
+	instances := slices.Collect(maps.Keys(r.known.instances))
+	r.mu.RUnlock()
+	for _, instance := range instances {
+		for _, env := range j17.Environments() {
+			t := j17.TenantOf(instance, env)
+			items, err := r.store.Scan(ctx, t, unannouncedSpace, store.Range{}, 1)
+			if err != nil {
+				return failure(err)
+			}
+			if len(items) > 0 {
+				r.late[t] = true
+			}
 		}
 	}
 	return nil

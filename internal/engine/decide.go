@@ -82,12 +82,14 @@ func (e *Engine) writeAside(ctx context.Context, d *deployed, c *Command, a *dec
 			return nil, store.Result{}, err
 		}
 		r, err := e.append(ctx, d, &p.unit)
-		if err != nil || r.Outcome != store.Conflict {
+		if err != nil || r.Outcome != store.Conflict && r.Outcome != store.TooEarly {
 			return p, r, err
 		}
-		if err := p.refusal(&r); err != nil {
-			e.counts.conflicts.Add(1)
-			return nil, store.Result{}, err
+		if r.Outcome == store.Conflict {
+			if err := p.refusal(&r); err != nil {
+				e.counts.conflicts.Add(1)
+				return nil, store.Result{}, err
+			}
 		}
 		if try == maxPlanning {
 			// Names that were made up are taken, or the entity tag "*" is of a stream that many write to.

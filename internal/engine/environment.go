@@ -37,8 +37,9 @@ type deployed struct {
 	replaced chan struct{}
 }
 
-// renewal is one call of Options.Renew. err counts once done is closed.
+// renewal is one call of Options.Renew, for what was deployed then. err counts once done is closed.
 type renewal struct {
+	of   *deployed
 	done chan struct{}
 	err  error
 }
@@ -178,7 +179,7 @@ func (e *Engine) renew(ctx context.Context, d *deployed) error {
 	env.mu.Lock()
 	asked := env.renewing
 	if asked == nil && env.current.Load() == d {
-		asked = &renewal{done: make(chan struct{})}
+		asked = &renewal{of: d, done: make(chan struct{})}
 		env.renewing = asked
 		go e.ask(context.WithoutCancel(ctx), env, asked)
 	}
@@ -196,6 +197,8 @@ func (e *Engine) renew(ctx context.Context, d *deployed) error {
 	switch {
 	case env.current.Load() != d:
 		return nil
+	case asked.of != d: // it was asked for an earlier one
+		return e.renew(ctx, d)
 	case asked.err != nil:
 		return asked.err
 	default:

@@ -147,7 +147,7 @@ func (f *follower) poll(ctx context.Context, atOnce bool) error {
 		return err
 	}
 	f.reported = asked
-	if !rep.Whole && len(rep.Changes) == 0 {
+	if !rep.Whole && len(rep.Changes) == 0 && rep.Position == position {
 		return nil
 	}
 	if err := registry.Replication.Apply(ctx, rep); err != nil {

@@ -255,6 +255,8 @@ func (b *batch) reset() {
 	b.writes = b.store.db.NewBatch()
 	now := b.store.clock.Now()
 	b.now, b.ms, b.rewritten = now.UnixNano(), now.UnixMilli(), false
+	b.tags.clear() // of a run that a failure has cut short
+	b.run.n = 0
 	b.heads, b.items, b.commands = emptied(b.heads), emptied(b.items), emptied(b.commands)
 	for _, t := range b.tenants {
 		t.staged = false

@@ -284,9 +284,6 @@ func (s *Store) load() error {
 	if err != nil {
 		return err
 	}
-	if err := s.dropPending(); err != nil {
-		return fmt.Errorf("remove an unfinished import: %w", err)
-	}
 	next, err := s.getNumber(appendPrefix(nil, storeNumber, kindNext))
 	if err != nil {
 		return err
@@ -294,6 +291,13 @@ func (s *Store) load() error {
 	s.nextNumber = max(next, storeNumber+1)
 	if err := s.loadTenants(); err != nil {
 		return err
+	}
+	// Compare before the first write, which takes back what a clean stop has noted.
+	if err := s.disk.marks.checkTotals(s.totals()); err != nil {
+		return err
+	}
+	if err := s.dropPending(); err != nil {
+		return fmt.Errorf("remove an unfinished import: %w", err)
 	}
 	if version < formatVersion {
 		if err := s.upgrade(); err != nil {
@@ -306,7 +310,7 @@ func (s *Store) load() error {
 	if s.builds, err = s.findBuilds(); err != nil {
 		return err
 	}
-	return s.disk.marks.checkTotals(s.totals())
+	return nil
 }
 
 // checkFormat returns the version of the folder, 0 for a new one, and refuses a newer one.

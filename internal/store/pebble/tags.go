@@ -102,9 +102,11 @@ func (r *tagRun) write(to *pebble.Batch, key []byte, tenant uint32, last j17.Str
 		binary.BigEndian.PutUint64(value[:], bits.Reverse64(r.first[i])>>(64-r.n))
 		must(to.Set(key, value[:], nil))
 	}
-	r.n, r.ids, r.first = 0, r.ids[:0], r.first[:0]
+	r.clear()
 	return key
 }
+
+func (r *tagRun) clear() { r.n, r.ids, r.first = 0, r.ids[:0], r.first[:0] }
 
 // tagBits returns which events of a run an entry names: bit n is the event n places before the last one.
 func tagBits(value []byte) (uint64, error) {
