@@ -105,7 +105,7 @@ type known struct {
 // Storage is what the control plane needs of a store.
 type Storage interface {
 	// Events is for the System tenant alone: what happened to the registry nobody else can tell.
-	store.Events //nolint:forbidigo // see above; items.append is the only caller
+	store.Events //nolint:forbidigo // see above; journal.append is the only caller
 	store.Aggregates
 	store.Sides
 	store.Tenants

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -248,71 +249,73 @@ func TestNothingIsCommittedUnderAFormerSpec(t *testing.T) {
 // TestADeploymentIsToldOfLater ends the program between a deployment and its announcement: the audit log has it once all the
 // same, as soon as someone looks.
 func TestADeploymentIsToldOfLater(t *testing.T) {
-	s := start(t)
-	app := s.instance(t, "app")
-	for writes := 1; writes <= 3; writes++ {
-		e := &ending{s.store, writes}
-		r, err := control.Open(t.Context(), control.Options{Store: e, Clock: s.clock})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx := control.WithActor(t.Context(), control.Actor{Kind: control.ActorOperator, Email: "a@example.com", Address: "192.0.2.1"}, "req")
-		deployed, err := r.Specs.Put(ctx, control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte{byte('0' + writes)}, Base: writes - 1})
-		if err != nil {
-			t.Fatal(writes, err)
-		}
-		s.clock.Advance(time.Second)
-		s.restart(t)
-		for range 2 {
-			if err := s.Specs.Announce(t.Context(), app.ID, j17.Prod); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t)
+		app := s.instance(t, "app")
+		for writes := 1; writes <= 3; writes++ {
+			e := &ending{s.store, writes}
+			r, err := control.Open(t.Context(), control.Options{Store: e, Clock: s.clock})
+			if err != nil {
 				t.Fatal(err)
 			}
+			ctx := control.WithActor(t.Context(), control.Actor{Kind: control.ActorOperator, Email: "a@example.com", Address: "192.0.2.1"}, "req")
+			deployed, err := r.Specs.Put(ctx, control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte{byte('0' + writes)}, Base: writes - 1})
+			if err != nil {
+				t.Fatal(writes, err)
+			}
+			s.clock.Advance(time.Second)
+			s.restart(t)
+			upkeep(t, s)
+			s.restart(t)
+			upkeep(t, s)
+			records, _, err := s.Audit.List(t.Context(), control.AuditQuery{Action: "spec"}, 10)
+			if err != nil || len(records) != writes || records[0].Target != deployed.ID || records[0].Actor.Address != "192.0.2.1" || records[0].RequestID != "req" {
+				t.Errorf("after %d writes: %+v, %v", writes, records, err)
+			}
 		}
-		records, _, err := s.Audit.List(t.Context(), control.AuditQuery{Action: "spec"}, 10)
-		if err != nil || len(records) != writes || records[0].Target != deployed.ID || records[0].Actor.Address != "192.0.2.1" || records[0].RequestID != "req" {
-			t.Errorf("after %d writes: %+v, %v", writes, records, err)
-		}
+	})
+}
+
+// upkeep lets a registry do what it does in the background, once. The test runs in a bubble.
+func upkeep(t *testing.T, s *server) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	synctest.Wait()
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 
 // TestALateRecordHidesNoOther puts the record of a deployment into the log behind records of later times, by whoever opens the registry
 // next.
 func TestALateRecordHidesNoOther(t *testing.T) {
-	s := start(t)
-	app := s.instance(t, "app")
-	r, err := control.Open(t.Context(), control.Options{Store: &ending{s.store, 1}, Clock: s.clock})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("{}")}); err != nil {
-		t.Fatal(err)
-	}
-	s.clock.Advance(time.Hour)
-	since := s.clock.Now()
-	s.clock.Advance(time.Hour)
-	if _, _, err := s.Keys.Create(t.Context(), control.NewKey{Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"}); err != nil {
-		t.Fatal(err)
-	}
-	s.restart(t)
-	end, err := s.store.Extent(t.Context(), j17.System)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	if err := s.store.AwaitFeed(t.Context(), j17.System, end.Last); err != nil {
-		t.Fatal(err)
-	}
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	if all, _, err := s.Audit.List(t.Context(), control.AuditQuery{}, 10); err != nil || all[0].Action != "spec.deploy" {
-		t.Errorf("%+v, %v", all, err)
-	}
-	later, _, err := s.Audit.List(t.Context(), control.AuditQuery{From: since}, 10)
-	if err != nil || len(later) != 1 || later[0].Action == "spec.deploy" {
-		t.Errorf("%+v, %v", later, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t)
+		app := s.instance(t, "app")
+		r, err := control.Open(t.Context(), control.Options{Store: &ending{s.store, 1}, Clock: s.clock})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+		s.clock.Advance(time.Hour)
+		since := s.clock.Now()
+		s.clock.Advance(time.Hour)
+		if _, _, err := s.Keys.Create(t.Context(), control.NewKey{Instance: app.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"}); err != nil {
+			t.Fatal(err)
+		}
+		s.restart(t)
+		upkeep(t, s)
+		if all, _, err := s.Audit.List(t.Context(), control.AuditQuery{}, 10); err != nil || all[0].Action != "spec.deploy" {
+			t.Errorf("%+v, %v", all, err)
+		}
+		later, _, err := s.Audit.List(t.Context(), control.AuditQuery{From: since}, 10)
+		if err != nil || len(later) != 1 || later[0].Action == "spec.deploy" {
+			t.Errorf("%+v, %v", later, err)
+		}
+	})
 }

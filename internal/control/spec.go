@@ -238,7 +238,7 @@ func (r *Specs) Put(ctx context.Context, d Deployment) (Spec, error) {
 		}
 		return Spec{}, failure(err)
 	}
-	// From here on it is deployed. What cannot be told of now is told of by whoever looks at the environment next.
+	// From here on it is deployed. What cannot be told of now is told of by the upkeep, of this run or of the next one.
 	if r.announce(context.WithoutCancel(ctx), t) != nil {
 		r.late[t] = true
 	}
@@ -276,28 +276,8 @@ func specSides(s Spec, source []byte) ([]store.Side, error) {
 	return []store.Side{version, {Op: store.Put, Space: specSpace, Key: sourceKey(s.Version), Value: source}, head}, nil
 }
 
-// Announce puts the deployments of an environment that the audit log and the replicas may not know of into the log, and tells
-// the replicas. There are some where a server has stopped, or its disk was full, right after a deployment.
-func (r *Specs) Announce(ctx context.Context, instance string, env j17.Environment) error {
-	t, err := r.tenant(instance, env)
-	if err != nil || r.upstream != nil {
-		return err
-	}
-	items, err := r.store.Scan(ctx, t, unannouncedSpace, store.Range{}, 1)
-	if err != nil {
-		return failure(err)
-	}
-	if len(items) == 0 {
-		return nil
-	}
-	if err := r.lock(ctx); err != nil {
-		return err
-	}
-	defer r.change.release()
-	return r.announce(ctx, t)
-}
-
-// announce is Announce for who holds r.change.
+// announce puts the deployments of an environment that the audit log and the replicas may not know of into the log. There are some
+// where a server has stopped, or its disk was full, right after a deployment. The caller holds r.change.
 func (r *Specs) announce(ctx context.Context, t j17.Tenant) error {
 	items, err := r.store.Scan(ctx, t, unannouncedSpace, store.Range{}, scanLimit)
 	if err != nil {
@@ -327,8 +307,7 @@ func (r *Specs) announce(ctx context.Context, t j17.Tenant) error {
 	return nil
 }
 
-// findLate notes the environments with deployments that were not announced before this server was stopped. A headnode, which has no
-// environments of its own, learns of them nowhere else.
+// findLate notes the environments with deployments that were not announced before this server was stopped.
 func (r *Specs) findLate(ctx context.Context) error {
 	r.mu.RLock()
 	instances := slices.Collect(maps.Keys(r.known.instances))

@@ -2,7 +2,6 @@ package deploy
 
 import (
 	"context"
-	"errors"
 
 	"j17"
 	"j17/internal/store"
@@ -18,7 +17,7 @@ func (s *Service) Adopt(ctx context.Context, instance string, env j17.Environmen
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return errors.Join(s.catchUp(ctx, e), s.registry.Specs.Announce(ctx, instance, env))
+	return s.catchUp(ctx, e)
 }
 
 // Renew hands the spec that the registry has for a tenant to the engine, whose own is refused by the store: another server of

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -12,23 +11,11 @@ import (
 
 	"j17"
 	"j17/internal/engine"
+	"j17/internal/work/worktest"
 )
 
-// A second of the processor is what a write or a read may take; mostTime leaves room for what else the process does meanwhile,
-// and mostRaced for the race detector.
-const (
-	mostTime  = 1500 * time.Millisecond
-	mostRaced = 12 * mostTime
-)
-
-// processorTime is what the process has used so far.
-func processorTime(t *rapid.T) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
+// mostTime is more than the second of the processor that a write or a read may take: the process does other things meanwhile.
+const mostTime = 1500 * time.Millisecond
 
 func oneOf(t *rapid.T, label string, texts ...string) string {
 	return rapid.SampledFrom(texts).Draw(t, label)
@@ -154,10 +141,7 @@ func hostileData(t *rapid.T) string {
 // are, each takes about a second of the processor at most, and what was admitted can be folded.
 func TestRandomHostileSpecs(t *testing.T) {
 	f := newFixture(t, engine.Options{})
-	most, serial := mostTime, 0
-	if raceEnabled {
-		most = mostRaced
-	}
+	most, serial := worktest.Watched(mostTime), 0
 	rapid.Check(t, func(rt *rapid.T) {
 		src := `{"agent_types":["user"],"aggregate_types":{"a":{"events":{
 			"was_set":{"schema":{},"handler":[{"merge":{"target":"","value":"$.data"}}]},
@@ -167,9 +151,9 @@ func TestRandomHostileSpecs(t *testing.T) {
 		serial++
 		aggregate := fmt.Sprintf("0f000000-0000-4000-8000-%012d", serial)
 		timed := func(what string, work func() error) error {
-			start := processorTime(rt)
+			start := worktest.ProcessorTime(rt)
 			err := work()
-			if took := processorTime(rt) - start; took > most {
+			if took := worktest.ProcessorTime(rt) - start; took > most {
 				rt.Errorf("%s took %v of the processor (%v) under %.3000s", what, took, err, src)
 			}
 			e, ok := errors.AsType[*j17.Error](err)

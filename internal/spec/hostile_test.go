@@ -3,23 +3,13 @@ package spec_test
 import (
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
+	"j17/internal/work/worktest"
 )
-
-// processorTime returns what this process has used so far.
-func processorTime(t *testing.T) time.Duration {
-	t.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
 
 // filled joins what f makes of 0, 1 and so on until the text is nearly as long as most.
 func filled(most int, f func(i int) string) string {
@@ -108,9 +98,9 @@ func TestHostileSpecsAreBounded(t *testing.T) {
 			if len(src) > spec.MaxSize {
 				t.Fatalf("the spec has %d bytes", len(src))
 			}
-			before := processorTime(t)
+			before := worktest.ProcessorTime(t)
 			c, found := spec.Compile([]byte(src))
-			used := processorTime(t) - before
+			used := worktest.ProcessorTime(t) - before
 			t.Logf("%v, compiled %t, %d findings, such as %.100s", used, c != nil, len(found), append(found, diag.Diagnostic{})[0].Message)
 			if used > most {
 				t.Errorf("compiling took %v of processor time", used)
@@ -144,9 +134,9 @@ func TestHostileComparisonsAreBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			was, is := compile(t, []byte(pair[0])), compile(t, []byte(pair[1]))
-			before := processorTime(t)
+			before := worktest.ProcessorTime(t)
 			found := spec.Compare(was, is)
-			used := processorTime(t) - before
+			used := worktest.ProcessorTime(t) - before
 			t.Logf("%v, %d findings, such as %.100s", used, len(found), append(found, diag.Diagnostic{})[0].Message)
 			if used > most {
 				t.Errorf("comparing took %v of processor time", used)

@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -14,23 +12,8 @@ import (
 	"j17/internal/spec/schema"
 	"j17/internal/value"
 	"j17/internal/work"
+	"j17/internal/work/worktest"
 )
-
-// dearest is what a unit of work may take of the processor's time, so that the budget of a command ends within a second; few is
-// what a check may take that spends next to nothing. Both leave room for what else the process does meanwhile.
-const (
-	dearest = 200 * time.Nanosecond
-	few     = 150 * time.Millisecond
-)
-
-// processorTime is what the process has used so far.
-func processorTime(t *rapid.T) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
 
 // drawHostileSchema draws a schema that makes much of what it is given: keywords that compare all with all, that try one schema
 // after the other and definitions that lead to themselves.
@@ -136,16 +119,13 @@ func TestRandomHostileSchemas(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := work.Counted(budget)
-		start := processorTime(t)
+		start := worktest.ProcessorTime(t)
 		_, err = s.Validate(v, b)
-		took := processorTime(t) - start
+		took := worktest.ProcessorTime(t) - start
 		if spent := b.Spent(); spent < budget && err != nil {
 			t.Errorf("after %d units: %v", spent, err)
 		}
-		most := time.Duration(min(b.Spent(), budget)*int64(dearest)) + few
-		if raceEnabled {
-			most *= 10
-		}
+		most := worktest.Allowed(min(b.Spent(), budget))
 		if took > most {
 			t.Errorf("%d units took %v of the processor, and no more than %v is allowed", b.Spent(), took, most)
 		}

@@ -9,6 +9,7 @@ import (
 	"j17/internal/spec/tick"
 	"j17/internal/value"
 	"j17/internal/work"
+	"j17/internal/work/worktest"
 )
 
 func compile(tb testing.TB, src string) *tick.Handler {
@@ -140,7 +141,7 @@ func BenchmarkCompile(b *testing.B) {
 
 // Setting and incrementing scalars of a state that the editor owns takes no memory, whether the event was parsed or not.
 func TestNoAllocations(t *testing.T) {
-	if raceEnabled {
+	if worktest.RaceDetector {
 		t.Skip("the race detector makes pools forget")
 	}
 	data, metadata := []byte(orderData), []byte(`{"timestamp":1700000000}`)

@@ -10,13 +10,14 @@ import (
 	"j17/internal/spec/tick"
 	"j17/internal/value"
 	"j17/internal/work"
+	"j17/internal/work/worktest"
 )
 
 // Folds of ordinary aggregates are linear: what looks for an element in an array of twenty thousand takes no longer than in one
 // of a few. The work is counted, so the test does not depend on the machine.
 func TestFoldsAreLinear(t *testing.T) {
 	n := 20_000
-	if raceEnabled {
+	if worktest.RaceDetector {
 		n /= 5 // one goroutine, which is slow to watch
 	}
 	for _, src := range []string{
@@ -68,7 +69,7 @@ func TestElementsThatAreAlike(t *testing.T) {
 	look := compile(t, `{"if":{"includes":{"array":"xs","value":{"id":1}}},"then":{"let":{"name":"$f","find":{"in":"xs","where":{"id":1}}}}}`)
 	search := compile(t, `{"remove":{"target":"xs","where":{"id":7}}}`)
 	change := compile(t, `[{"update_where":{"target":"xs","match":{"id":1},"merge":{"id":2}}},{"update_where":{"target":"xs","match":{"id":2},"merge":{"id":1}}}]`)
-	start := processorTime(t)
+	start := worktest.ProcessorTime(t)
 	for i := range 40 {
 		h := []*tick.Handler{search, look, look, change}[max(0, min(i-10, 3))]
 		b.Renew(work.Replay)
@@ -81,7 +82,7 @@ func TestElementsThatAreAlike(t *testing.T) {
 		}
 		state = next
 	}
-	if took := processorTime(t) - start; took > soon(10*time.Second) {
+	if took := worktest.ProcessorTime(t) - start; took > worktest.Watched(10*time.Second) {
 		t.Errorf("changes of elements that are alike take %v", took)
 	}
 }
@@ -133,10 +134,10 @@ func TestWhatIsDoneIsCharged(t *testing.T) {
 		{`{"map":{"target":"xs","apply":{"set":{"target":"m","value":{"$merge":["$.state.m",{"a":1}]}}}}}`, `{"m":` + object + `,"xs":` + list("{}", 1000) + `}`},
 		{`{"map":{"target":"xs","apply":{"increment":{"target":"n","by":"$.state.a"}}}}`, `{"a":` + long + `,"xs":` + list(`{"n":`+long[:900]+`}`, 5000) + `}`},
 	} {
-		start := processorTime(t)
+		start := worktest.ProcessorTime(t)
 		h := compile(t, test.handler)
 		_, err := h.Apply(value.NewEditor(), mustParse(t, test.state), &tick.Event{}, work.New(t.Context(), work.Command), nil)
-		if took := processorTime(t) - start; took > soon(5*time.Second) {
+		if took := worktest.ProcessorTime(t) - start; took > worktest.Watched(5*time.Second) {
 			t.Errorf("%s takes %v", test.handler, took)
 		}
 		if j17.CodeOf(err) != j17.CodeWorkLimit || !h.Heavy(0) {
@@ -146,11 +147,11 @@ func TestWhatIsDoneIsCharged(t *testing.T) {
 	// Ten thousand small sums on a number of nearly as many digits as there may be.
 	h := compile(t, `{"increment":{"target":"n","by":"$.data.by"}}`)
 	ed, state := value.NewEditor(), mustParse(t, `{"n":`+strings.Repeat("9", 9998)+`}`)
-	start := processorTime(t)
+	start := worktest.ProcessorTime(t)
 	for range 10_000 {
 		state = apply(t, h, ed, state, &tick.Event{Data: tick.Raw([]byte(`{"by":1}`))}, nil)
 	}
-	if took := processorTime(t) - start; took > soon(3*time.Second) {
+	if took := worktest.ProcessorTime(t) - start; took > worktest.Watched(3*time.Second) {
 		t.Errorf("ten thousand sums of %d digits take %v", len(state.Get("n").Num()), took)
 	}
 	if got := state.Get("n").Num(); got != "1"+strings.Repeat("0", 9994)+"9999" {
@@ -165,7 +166,7 @@ func TestStatesHaveALimit(t *testing.T) {
 	ed := value.NewEditor()
 	inMemory, stored := mustParse(t, src), mustParse(t, src)
 	events := 20
-	if raceEnabled {
+	if worktest.RaceDetector {
 		events = 9 // one goroutine, which is slow to watch
 	}
 	for i := range events {
@@ -193,7 +194,7 @@ func TestStatesHaveALimit(t *testing.T) {
 // A state does not get more values than it may have, however few bytes they take; one that has more of them already can still
 // shrink, change and be read.
 func TestStatesHaveALimitOfValues(t *testing.T) {
-	if raceEnabled {
+	if worktest.RaceDetector {
 		t.Skip("takes too long under the race detector")
 	}
 	zeros := func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat("0,", n), ",") + "]" }
@@ -250,12 +251,4 @@ func values(v value.Value) int {
 		n += values(m.Value)
 	}
 	return n
-}
-
-// soon is how long something may take, which is longer under the race detector.
-func soon(d time.Duration) time.Duration {
-	if raceEnabled {
-		return 10 * d
-	}
-	return d
 }

@@ -10,6 +10,7 @@ import (
 	"j17/internal/spec/tick"
 	"j17/internal/value"
 	"j17/internal/work"
+	"j17/internal/work/worktest"
 )
 
 // costly is a handler with a state and an event that make it take the most for its units.
@@ -85,7 +86,7 @@ func costlyHandlers() []costly {
 // No unit takes so long that a replay could take much more than a second, whatever the operation; and what takes more than a replay
 // may is known before.
 func TestUnitsAreWorthTheirTime(t *testing.T) {
-	if raceEnabled {
+	if worktest.RaceDetector {
 		t.Skip("too slow to measure")
 	}
 	const most = 100 // nanoseconds: some four times what it takes on a machine with nothing else to do
@@ -99,9 +100,9 @@ func TestUnitsAreWorthTheirTime(t *testing.T) {
 		var perUnit float64
 		for range 3 { // other processes take their share of the caches
 			b := work.New(t.Context(), work.Replay)
-			start := processorTime(t)
+			start := worktest.ProcessorTime(t)
 			_, err := h.Apply(value.NewEditor(), states[c.state], &tick.Event{Data: tick.Raw(data)}, b, nil)
-			took = processorTime(t) - start
+			took = worktest.ProcessorTime(t) - start
 			if err != nil && (j17.CodeOf(err) != j17.CodeWorkLimit || !h.Heavy(len(data))) {
 				t.Errorf("%s is heavy: %v, and ends with %v", c.name, h.Heavy(len(data)), err)
 			}

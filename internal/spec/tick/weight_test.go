@@ -3,7 +3,6 @@ package tick_test
 import (
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"j17/internal/spec/tick"
 	"j17/internal/value"
 	"j17/internal/work"
+	"j17/internal/work/worktest"
 )
 
 // What handlers ordinarily do needs no look at the state before an event is written.
@@ -45,16 +45,6 @@ func TestHeavy(t *testing.T) {
 			t.Errorf("%.120s is heavy: %t", src, got)
 		}
 	}
-}
-
-// processorTime is what the process has used so far.
-func processorTime(tb testing.TB) time.Duration {
-	tb.Helper()
-	var r syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
-		tb.Fatal(err)
-	}
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
 // hostile are members of states and events that cost the most for their bytes. Each has about the number of bytes that is given.
@@ -95,7 +85,7 @@ func hostile(kind, bytes int) string {
 // a second or so of the processor, and one that is not heavy never exceeds what a replay may take. States keep their limit and know
 // their size.
 func TestHostileHandlers(t *testing.T) {
-	if raceEnabled {
+	if worktest.RaceDetector {
 		t.Skip("too slow to measure")
 	}
 	var worst time.Duration
@@ -122,9 +112,9 @@ func TestHostileHandlers(t *testing.T) {
 		for range 2 {
 			ed := value.NewEditor()
 			b := work.New(rt.Context(), work.Command)
-			start := processorTime(t)
+			start := worktest.ProcessorTime(t)
 			next, err := h.Apply(ed, state, ev.raw(), b, nil)
-			if took := processorTime(t) - start; took > worst {
+			if took := worktest.ProcessorTime(t) - start; took > worst {
 				worst, worstHandler = took, src.String()
 			}
 			switch {

@@ -2,31 +2,14 @@ package ecma_test
 
 import (
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
 	"j17/internal/spec/schema/ecma"
 	"j17/internal/work"
+	"j17/internal/work/worktest"
 )
-
-// dearest is what a unit of work may take of the processor's time, so that the budget of a command ends within a second; few is
-// what a match may take that spends next to nothing. Both leave room for what else the process does meanwhile.
-const (
-	dearest = 200 * time.Nanosecond
-	few     = 150 * time.Millisecond
-)
-
-// processorTime is what the process has used so far.
-func processorTime(t *rapid.T) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
 
 // TestRandomHostilePatterns holds a counter against the processor: whatever pattern and text, a unit of work takes no longer than
 // it may, and the search stops when the budget is used up.
@@ -44,13 +27,10 @@ func TestRandomHostilePatterns(t *testing.T) {
 		s := strings.Repeat(unit, rapid.SampledFrom([]int{10, 1000, 50_000}).Draw(t, "times"))
 
 		b := work.Counted(budget)
-		start := processorTime(t)
+		start := worktest.ProcessorTime(t)
 		re.Match(s, b)
-		took := processorTime(t) - start
-		most := time.Duration(min(b.Spent(), budget)*int64(dearest)) + few
-		if raceEnabled {
-			most *= 10
-		}
+		took := worktest.ProcessorTime(t) - start
+		most := worktest.Allowed(min(b.Spent(), budget))
 		if took > most {
 			t.Errorf("%q on %d bytes: %d units took %v of the processor, and no more than %v is allowed", p, len(s), b.Spent(), took, most)
 		}

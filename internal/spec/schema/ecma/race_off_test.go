@@ -1,5 +1,0 @@
-//go:build !race
-
-package ecma_test
-
-const raceEnabled = false

@@ -1,5 +1,0 @@
-//go:build race
-
-package tick_test
-
-const raceEnabled = true
