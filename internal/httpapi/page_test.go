@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"j17/internal/work/worktest"
 )
 
 const noteID = "7c0f6a38-91b2-4d6e-8f57-2b4e1a9c3d05"
@@ -189,8 +191,11 @@ func TestAPageIsNotHeldInMemory(t *testing.T) {
 		f.handler.ServeHTTP(sink{http.Header{}}, r)
 	}
 	get() // fills pools and caches
-	// The least of some tries: pools are emptied now and then, more often under the race detector.
-	least := uint64(math.MaxUint64)
+	// The least of some tries: pools are emptied now and then. Under the race detector they lose every fourth buffer too.
+	most, least := uint64(1<<20), uint64(math.MaxUint64)
+	if worktest.RaceDetector {
+		most = 14 << 20
+	}
 	for range 12 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -198,7 +203,7 @@ func TestAPageIsNotHeldInMemory(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		least = min(least, after.TotalAlloc-before.TotalAlloc)
 	}
-	if least > 6<<20 {
-		t.Errorf("%d bytes were allocated for a page of 7 MB", least)
+	if least > most {
+		t.Errorf("%d bytes were allocated for a page of 7 MB, at most %d are allowed", least, most)
 	}
 }
