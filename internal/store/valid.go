@@ -31,12 +31,15 @@ const (
 
 // Validate checks the form and the limits of the unit. What it reports is ErrInvalid or ErrLimit.
 func (a *Append) Validate() error {
+	// Counts come before what costs time in proportion to them.
 	if len(a.Events) > MaxUnitEvents {
 		return fmt.Errorf("%w: %d events in one unit, %d are allowed", ErrLimit, len(a.Events), MaxUnitEvents)
 	}
 	if len(a.Assign) > MaxUnitAssignments {
 		return fmt.Errorf("%w: %d assignments in one unit, %d are allowed", ErrLimit, len(a.Assign), MaxUnitAssignments)
 	}
+
+	// The parts by themselves. Their sizes add up.
 	size := 0
 	if a.Command != nil {
 		size += len(a.Command.Memo)
@@ -82,6 +85,7 @@ func (a *Append) Validate() error {
 			}
 		}
 	}
+
 	if size > MaxUnitBytes {
 		return fmt.Errorf("%w: %d bytes in one unit, %d are allowed", ErrLimit, size, MaxUnitBytes)
 	}

@@ -58,7 +58,11 @@ func (b *batch) checkAssignment(
 	if staged.owner, err = b.item(t, a.Space, a.Owner); err != nil {
 		return staged, err
 	}
+
+	// An owner that has a value, stored or from earlier in the unit, keeps it.
 	has := b.liveAfter(u, a.Space, a.Owner, staged.owner) || p.owners[staged.owner]
+
+	// A value by name: it must be free.
 	if a.Counter == "" {
 		if staged.index, err = b.item(t, a.Index, a.Value); err != nil || has {
 			return staged, err
@@ -68,6 +72,7 @@ func (b *batch) checkAssignment(
 		}
 		staged.value = a.Value
 	} else {
+		// A number from a counter, which goes on from where the unit or the store has left it.
 		if staged.counter, err = b.item(t, a.Index, a.Counter); err != nil {
 			return staged, err
 		}
@@ -91,6 +96,7 @@ func (b *batch) checkAssignment(
 		}
 		p.counts[staged.counter] = last
 	}
+
 	p.owners[staged.owner] = true
 	return staged, nil
 }

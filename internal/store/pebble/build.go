@@ -183,6 +183,8 @@ func (b *batch) index(t *tenant, state *build) (err error) {
 		return err
 	}
 	defer l.close(&err)
+
+	// Each run of the feed is indexed whole, so that a build can go on behind any of them.
 	begun := state.done
 	var record eventRecord
 	for ok := l.feed.SeekGE(appendFeedKey(nil, t.nextNumber, state.reached.Next())); ; ok = l.feed.Next() {
@@ -190,6 +192,8 @@ func (b *batch) index(t *tenant, state *build) (err error) {
 			state.reached = state.end
 			return l.feed.Error()
 		}
+
+		// What was committed after the build began is indexed already.
 		last, err := l.open()
 		if err != nil {
 			return l.fault(err, state.reached)
@@ -198,6 +202,8 @@ func (b *batch) index(t *tenant, state *build) (err error) {
 			state.reached = state.end
 			return nil
 		}
+
+		// The tags of the run's events.
 		for i := range l.run {
 			v, err := l.find(i)
 			if err == nil {
@@ -213,6 +219,8 @@ func (b *batch) index(t *tenant, state *build) (err error) {
 			b.tags.add(tags)
 			state.done++
 		}
+
+		// A part is enough for one commit; the caller comes back for the next.
 		b.key2 = b.tags.write(b.writes, b.key2, t.nextNumber, last)
 		state.reached = last
 		if state.done-begun >= buildEvents || b.writes.Len() >= maxBatchBytes {

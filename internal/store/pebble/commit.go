@@ -40,6 +40,7 @@ func (s *Store) commitLoop() {
 // commitAll executes and answers calls. It reports false when the calls were answered by somebody else, who then
 // also has the slice.
 func (s *Store) commitAll(b *batch, calls []*call) bool {
+	// What is known before anything is tried: a full disk, a clock that cannot be believed, descriptors that run out.
 	var refusal error
 	if s.disk.check() {
 		refusal = store.ErrFull
@@ -48,6 +49,8 @@ func (s *Store) commitAll(b *batch, calls []*call) bool {
 	if s.disk.descriptors.wanting.Load() {
 		s.disk.descriptors.fill()
 	}
+
+	// A batch takes as many calls as fit in it; the rest follow in the next one.
 	for len(calls) > 0 {
 		b.reset()
 		complete := b.fill(calls, refusal, unbelieved)
@@ -66,6 +69,8 @@ func (s *Store) commitAll(b *batch, calls []*call) bool {
 				return true
 			}
 		}
+
+		// They are durable now.
 		for _, c := range calls[:complete] {
 			c.answer(c.err)
 		}

@@ -260,18 +260,25 @@ func (d *disk) attempt(table, again bool, op func() error) error {
 		if d.failed.Load() {
 			park()
 		}
+
 		err := op()
 		if err == nil {
 			return nil
 		}
+
+		// What ends by itself or with what is held in reserve is tried again at once.
 		full, starved := noSpace(err), noDescriptors(err)
 		if (full && d.outOfSpace() && again) || (starved && again && d.descriptors.giveBack()) {
 			continue
 		}
+
+		// While the store closes, an error is an answer. For a table it always is: Pebble goes on without it and tries again.
 		phase := d.phase.Load()
 		if phase == closing || (phase == running && full && table) {
 			return err
 		}
+
+		// A running store waits until there is space, or a descriptor, again.
 		if phase == running && again && (full || starved) {
 			waiting := d.pause
 			if starved {
@@ -286,6 +293,8 @@ func (d *disk) attempt(table, again bool, op func() error) error {
 			}
 			err = ended
 		}
+
+		// Nothing else helps: the store fails, and this call with it.
 		d.fail(err)
 	}
 }

@@ -182,6 +182,7 @@ func (r reader) firstDue(space store.Space, now int64) (at int64, err error) {
 
 // DueTenants returns the tenants that have due work. See store.Store.
 func (s *Store) DueTenants(_ context.Context, space store.Space, limit int) ([]j17.Tenant, error) {
+	// Whoever may have due work, by what memory knows: a bound that is never too late.
 	now := s.clock.Now().UnixNano()
 	s.mu.Lock()
 	o := s.dueLocked(space)
@@ -194,6 +195,8 @@ func (s *Store) DueTenants(_ context.Context, space store.Space, limit int) ([]j
 		at   int64
 	}
 	var tenants []found
+
+	// Each is looked up, since work may have been done or moved since.
 	for i := range candidates {
 		c := &candidates[i]
 		if len(tenants) >= limit {
@@ -213,6 +216,7 @@ func (s *Store) DueTenants(_ context.Context, space store.Space, limit int) ([]j
 			tenants = append(tenants, found{c.tenant.name, at})
 		}
 	}
+
 	slices.SortStableFunc(tenants, func(a, b found) int { return cmp.Compare(a.at, b.at) })
 	names := make([]j17.Tenant, len(tenants))
 	for i := range tenants {

@@ -128,6 +128,7 @@ type exporter struct {
 }
 
 func (x *exporter) export() error {
+	// The tenant, as the snapshot has it.
 	state, err := getState(x.snapshot, x.tenant)
 	if err != nil {
 		return err
@@ -138,9 +139,13 @@ func (x *exporter) export() error {
 	if err != nil {
 		return err
 	}
+
+	// The events stand in their streams.
 	if err := x.streams(); err != nil {
 		return err
 	}
+
+	// The feed refers to them; its notes are written here, and the numbers have to agree.
 	var feed uint64
 	var run [][]byte
 	err = x.each(kindFeed, func(key, value []byte) error {
@@ -161,6 +166,8 @@ func (x *exporter) export() error {
 		return corruption(fmt.Errorf("%d events in streams, %d in the feed, %d were committed", x.count.Events, feed, state.events),
 			"tenant %s", x.name)
 	}
+
+	// Side items and the results of commands.
 	if err := x.each(kindItem, x.item); err != nil {
 		return err
 	}
@@ -236,6 +243,7 @@ func (x *exporter) streams() (err error) {
 
 // stream writes one stream. events stands at its first event and is moved behind its last one.
 func (x *exporter) stream(events *pebble.Iterator, stream, headRecord []byte) error {
+	// What the head says of the stream.
 	key, ok := splitStream(stream)
 	if !ok {
 		return corruption(errFormat, "the heads of tenant %s", x.name)
@@ -251,6 +259,8 @@ func (x *exporter) stream(events *pebble.Iterator, stream, headRecord []byte) er
 	if err := x.line(&exportLine{Stream: line}); err != nil {
 		return err
 	}
+
+	// The events in their order, each linked into the hashes that the head ends with.
 	var chain, present [hashBytes]byte
 	var record eventRecord
 	want := appendEventKey(nil, x.tenant, key, 0)
@@ -278,6 +288,8 @@ func (x *exporter) stream(events *pebble.Iterator, stream, headRecord []byte) er
 		}
 		events.Next()
 	}
+
+	// The events are those that the head was made from.
 	if chain != head.Chain || present != head.Present {
 		return corruption(errors.New("the hashes of the events do not lead to that of the head"), "%s of tenant %s", key, x.name)
 	}

@@ -160,6 +160,7 @@ func (s *Store) readPages(
 	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int, yield func(store.Entry) bool,
 	fill func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error,
 ) error {
+	// A tenant that has no number has nothing.
 	r, err := s.read(t)
 	if err != nil {
 		return err
@@ -169,6 +170,8 @@ func (s *Store) readPages(
 	if number == 0 || limit <= 0 {
 		return nil
 	}
+
+	// Pages are copied from short views, and handed over with no view open.
 	p := s.pages.get()
 	defer s.pages.put(p)
 	var c eventCursor
@@ -181,6 +184,7 @@ func (s *Store) readPages(
 		if err := s.interrupted(ctx, 0); err != nil {
 			return err
 		}
+
 		more = p.full
 		for i := range p.entries {
 			entry := &p.entries[i]
@@ -191,6 +195,8 @@ func (s *Store) readPages(
 			if err := s.interrupted(ctx, uint64(n)+1); err != nil {
 				return err
 			}
+
+			// A note of a rewrite.
 			if entry.version == 0 {
 				note, err := parseNote(entry.id, p.values[entry.start:entry.end])
 				if err != nil {
@@ -202,6 +208,8 @@ func (s *Store) readPages(
 				}
 				continue
 			}
+
+			// An event, checked against the position that the feed has it at.
 			c.event.Key, c.keyLen = entry.key, len(entry.key.Type)+len(":")+len(entry.key.ID)
 			if err := c.load(p, entry); err != nil {
 				return corruption(err, "the feed of tenant %s at %s", t, entry.id)
@@ -214,6 +222,8 @@ func (s *Store) readPages(
 				return nil
 			}
 		}
+
+		// A full page says where the next one begins.
 		if !p.reached.IsZero() {
 			from = p.reached
 		}

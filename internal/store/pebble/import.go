@@ -255,10 +255,13 @@ func (m *importer) next() ([]byte, error) {
 
 // line takes one line in.
 func (m *importer) line(line []byte) error {
+	// Most lines are events, which have a form of their own.
 	if bytes.HasPrefix(line, []byte(idMember)) {
 		m.hash(line)
 		return m.event(line)
 	}
+
+	// The others are objects that an export could have written to the letter.
 	var l exportLine
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
@@ -268,6 +271,8 @@ func (m *importer) line(line []byte) error {
 	if canonical, err := json.Marshal(&l); err != nil || !bytes.Equal(canonical, line) {
 		return errors.New("the line is not as an export writes it")
 	}
+
+	// The end has the digest of all lines before it, and is not in it.
 	if l.End != nil {
 		return m.end(l.End)
 	}
@@ -399,6 +404,7 @@ func (m *importer) ownTags(tags []string) error {
 }
 
 func (m *importer) event(line []byte) error {
+	// The event belongs to the stream whose line came last.
 	if m.head.Length == m.want.Length {
 		return errors.New("the event is in no stream")
 	}
@@ -406,6 +412,8 @@ func (m *importer) event(line []byte) error {
 	if err != nil {
 		return err
 	}
+
+	// Nothing is later than what the tenant's line has said.
 	h := &m.head
 	if e.StreamID.Compare(h.Last) <= 0 || e.StreamID.Compare(m.state.last) > 0 {
 		return fmt.Errorf("position %s is out of order", e.StreamID)
@@ -413,9 +421,12 @@ func (m *importer) event(line []byte) error {
 	if e.Timestamp > m.state.lastTime {
 		return errors.New("the timestamp is later than the latest one")
 	}
+
 	if err := (&store.Append{Events: []store.NewEvent{{Key: m.key, Type: e.Type, Data: e.Data, Metadata: metadata, Tags: m.tags}}}).Validate(); err != nil {
 		return err
 	}
+
+	// What was seen is compared with the tenant's line at the end.
 	if m.latest.Compare(e.StreamID) < 0 {
 		m.latest = e.StreamID
 	}
@@ -423,6 +434,8 @@ func (m *importer) event(line []byte) error {
 		m.latestTime = e.Timestamp
 	}
 	m.latestTime = max(m.latestTime, e.Timestamp)
+
+	// The record is made anew, since an export has canonical bytes and not records.
 	value := appendEventRecord(nil, e.StreamID, m.key, e.Type, e.Data, metadata, e.Timestamp, m.kept, appendTags(nil, m.tags))
 	var record eventRecord
 	if err := record.parse(value); err != nil {
@@ -435,6 +448,8 @@ func (m *importer) event(line []byte) error {
 	m.run.add(tags)
 	m.run.write(m.writes, nil, m.number, e.StreamID)
 	m.kept, m.tags = nil, nil
+
+	// The stream grows by it.
 	h.Chain = j17.Link(h.Chain, record.leaf())
 	if m.want.Generation > 0 {
 		h.Present = j17.Link(h.Present, sha256.Sum256(record.leafInput))
@@ -444,10 +459,13 @@ func (m *importer) event(line []byte) error {
 	if h.Length == 1 {
 		h.FirstTime = e.Timestamp
 	}
+
 	eventKey := appendEventKey(nil, m.number, m.key, h.Length)
 	m.put(eventKey, value)
 	m.put(appendFeedKey(nil, m.number, e.StreamID), eventKey[tenantPrefix+1:])
 	m.count.Events++
+
+	// The last event of a stream leads to what its line has promised.
 	if h.Length < m.want.Length {
 		return nil
 	}

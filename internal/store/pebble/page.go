@@ -133,6 +133,8 @@ func (p *page) feed(r reader, from j17.StreamID, limit int, names *typeNames, no
 		return err
 	}
 	defer l.close(&err)
+
+	// An entry of the feed is a run of events, or a note.
 	for ok := l.feed.SeekGE(appendFeedKey(nil, r.tenant, from)); ok; ok = l.feed.Next() {
 		last, err := l.open()
 		if err != nil {
@@ -144,6 +146,8 @@ func (p *page) feed(r reader, from j17.StreamID, limit int, names *typeNames, no
 				return nil
 			}
 		}
+
+		// A run may begin before the position that is asked for.
 		for i := range l.run {
 			id := ahead(last, len(l.run)-1-i)
 			if id.Compare(from) < 0 {

@@ -149,6 +149,7 @@ func (l *lifetime) Err() error {
 
 // Open opens the store in a folder, or creates one. Only one process can have it open.
 func Open(o Options) (*Store, error) {
+	// Defaults.
 	if o.FS == nil {
 		o.FS = vfs.Default
 		dir, err := filepath.Abs(o.Dir)
@@ -166,6 +167,8 @@ func Open(o Options) (*Store, error) {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = defaultCacheBytes
 	}
+
+	// The parts, each with what it tells the others.
 	s := &Store{
 		clock:     o.Clock,
 		logger:    o.Logger,
@@ -184,6 +187,8 @@ func Open(o Options) (*Store, error) {
 	}
 	s.disk.marks = newMarks(s.disk)
 	s.guard = &clockGuard{clock: o.Clock, logger: o.Logger, disk: s.disk, bound: o.MaxClockJump}
+
+	// What the folder holds; only then does anything run.
 	if err := s.open(o); err != nil {
 		return nil, err
 	}
@@ -280,10 +285,12 @@ func (s *Store) engineOptions(o Options) *pebble.Options {
 
 // load reads what the store must know before the first call, and ends what the last run has begun.
 func (s *Store) load() error {
+	// The format says whether this program may read the folder at all.
 	version, err := s.checkFormat()
 	if err != nil {
 		return err
 	}
+
 	next, err := s.getNumber(appendPrefix(nil, storeNumber, kindNext))
 	if err != nil {
 		return err
@@ -296,6 +303,8 @@ func (s *Store) load() error {
 	if err := s.disk.marks.checkTotals(s.totals()); err != nil {
 		return err
 	}
+
+	// What the last run has begun: an import that did not end, an older format.
 	if err := s.dropPending(); err != nil {
 		return fmt.Errorf("remove an unfinished import: %w", err)
 	}
@@ -304,6 +313,8 @@ func (s *Store) load() error {
 			return fmt.Errorf("bring the folder to format %d: %w", formatVersion, err)
 		}
 	}
+
+	// What memory answers from then on, and what the background goes on with.
 	if err := s.loadChanges(); err != nil {
 		return err
 	}

@@ -23,6 +23,8 @@ func (s *Store) Heads(_ context.Context, t j17.Tenant, keys []j17.Key) ([]store.
 	if err := store.ValidTenant(t); err != nil {
 		return nil, err
 	}
+
+	// Most heads are in memory.
 	heads := make([]store.Head, len(keys))
 	s.mu.Lock()
 	number := s.numberLocked(t)
@@ -43,6 +45,8 @@ func (s *Store) Heads(_ context.Context, t j17.Tenant, keys []j17.Key) ([]store.
 	if err != nil {
 		return nil, err
 	}
+
+	// The others come from the view, without the lock.
 	r := reader{v, s, number}
 	defer r.close()
 	for _, i := range missing {
@@ -135,6 +139,8 @@ func (s *Store) readStream(
 	if err != nil {
 		return err
 	}
+
+	// The range is within what the head promises.
 	from = max(from, 1)
 	if to == 0 || to > head.Length {
 		to = head.Length
@@ -142,6 +148,8 @@ func (s *Store) readStream(
 	p := s.pages.get()
 	defer s.pages.put(p)
 	c := eventCursor{event: j17.Event{Key: key}, keyLen: len(key.Type) + len(":") + len(key.ID)}
+
+	// Pages are copied from short views, and handed over with no view open.
 	for version := from; version <= to; {
 		if err := s.fillPage(p, t, number, func(r reader) error { return p.stream(r, key, version, to) }); err != nil {
 			return err
@@ -157,6 +165,8 @@ func (s *Store) readStream(
 			if err := c.load(p, entry); err != nil {
 				return corruption(err, "%s version %d of tenant %s", key, version, t)
 			}
+
+			// A stream that is cut short cannot pass for whole.
 			if version == head.Length && (c.event.StreamID != head.Last || c.event.Timestamp != head.LastTime) {
 				return corruption(errors.New("the last event is not the one that the head names"), "%s of tenant %s", key, t)
 			}
@@ -223,10 +233,14 @@ func (s *Store) VersionAfter(_ context.Context, t j17.Tenant, key j17.Key, after
 		return 0, err
 	}
 	defer r.close()
+
+	// Nothing of the stream is later than its last event.
 	head, err := r.head(key)
 	if err != nil || after.Compare(head.Last) >= 0 {
 		return head.Length + 1, err
 	}
+
+	// Positions rise with versions, so that halving finds the place.
 	it, err := r.iterate(appendEventKey(nil, r.tenant, key, 1), next(appendEventKey(nil, r.tenant, key, head.Length)))
 	if err != nil {
 		return 0, err

@@ -92,6 +92,7 @@ func leafOffset(tags int) int {
 
 // parse reads an event's value and checks that the header and the canonical bytes fit each other.
 func (r *eventRecord) parse(v []byte) error {
+	// The header.
 	if len(v) <= eventHeader {
 		return errShort
 	}
@@ -106,6 +107,8 @@ func (r *eventRecord) parse(v []byte) error {
 	r.timestamp = int64(binary.BigEndian.Uint64(v[14:]))
 	r.layout = j17.Layout{Data: int(binary.BigEndian.Uint32(v[22:])), Metadata: int(binary.BigEndian.Uint32(v[26:]))}
 	r.kept, r.tags = nil, nil
+
+	// What the header says is in front of the canonical bytes: the leaf that was first written, tags.
 	rest := v[eventHeader:]
 	if v[1]&flagRewritten != 0 {
 		if len(rest) <= hashBytes {
@@ -120,6 +123,8 @@ func (r *eventRecord) parse(v []byte) error {
 		}
 		r.tags, rest = rest[width:width+int(n)], rest[width+int(n):]
 	}
+
+	// The canonical bytes, with data and metadata where the header says they are.
 	if rest[0] != 0 {
 		return errFormat
 	}
@@ -343,6 +348,7 @@ const commandHeader = 1 + 8 + 8 + 12
 
 // parseCommandRecord returns the stored result as that of a duplicate, and when it expires.
 func parseCommandRecord(v []byte) (*store.Result, int64, error) {
+	// The header: when it expires, when it was done, where its first event is.
 	if len(v) < commandHeader {
 		return nil, 0, errShort
 	}
@@ -355,6 +361,8 @@ func parseCommandRecord(v []byte) (*store.Result, int64, error) {
 		Outcome:   store.Duplicate,
 		Timestamp: int64(binary.BigEndian.Uint64(v[9:])),
 	}
+
+	// The events, whose positions follow each other.
 	v = v[commandHeader:]
 	count, n := binary.Uvarint(v)
 	if n <= 0 || count > store.MaxUnitEvents {
@@ -375,6 +383,8 @@ func parseCommandRecord(v []byte) (*store.Result, int64, error) {
 		r.Lengths = append(r.Lengths, length)
 		id = id.Next()
 	}
+
+	// The memo is what is left.
 	if len(v) > 0 {
 		r.Memo = append([]byte(nil), v...)
 	}

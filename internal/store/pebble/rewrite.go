@@ -19,6 +19,8 @@ func (s *Store) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (res
 	if err := errors.Join(store.ValidTenant(t), r.Validate()); err != nil {
 		return store.Result{}, err
 	}
+
+	// The conditions are those of a unit without events.
 	err = s.run(ctx, ordinary, func(b *batch) error {
 		tn := b.tenant(t)
 		u := &store.Append{Pre: r.Pre, Fences: r.Fences, Side: r.Side}
@@ -30,9 +32,13 @@ func (s *Store) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (res
 			result.Outcome = store.Conflict
 			return nil
 		}
+
+		// What can fail for its side writes comes before the first change.
 		if err := b.loadUnit(tn, u); err != nil {
 			return err
 		}
+
+		// The events, each stream under a new generation.
 		note := store.Note{Position: b.position(tn)}
 		for i := range r.Streams {
 			stream := &r.Streams[i]
@@ -45,6 +51,8 @@ func (s *Store) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (res
 			}
 			note.Streams = append(note.Streams, store.Generation{Key: stream.Key, Number: generation})
 		}
+
+		// Readers of the feed meet the note where they would meet an event.
 		if len(note.Streams) > 0 {
 			b.stageNote(tn, &note)
 			result.IDs = []j17.StreamID{note.Position}
@@ -164,9 +172,13 @@ func (s *Store) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces 
 	if r.tenant == 0 || len(keys) == 0 {
 		return nil
 	}
+
+	// From here on nobody reads the old values.
 	if !s.awaitRelease(ctx.Done(), nil, func() bool { return s.idleBefore(r.view) }) {
 		return ctx.Err()
 	}
+
+	// Every file that holds an old value is overlapped by a younger one.
 	ranges := purged(r.tenant, keys, spaces)
 	err = s.run(ctx, ordinary, func(b *batch) error {
 		s.reap()
@@ -178,6 +190,8 @@ func (s *Store) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces 
 	if err != nil {
 		return err
 	}
+
+	// No log is needed any more that exists now, and no table that holds an old value.
 	s.disk.scrub()
 	if err := s.inBackground(ctx, s.db.Flush); err != nil {
 		return err
@@ -188,6 +202,8 @@ func (s *Store) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces 
 			return err
 		}
 	}
+
+	// What is not needed goes from the disk.
 	if err := s.awaitDeletion(ctx); err != nil {
 		return err
 	}

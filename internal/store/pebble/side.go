@@ -73,6 +73,8 @@ func (s *Store) Scan(
 	if limit <= 0 || strings.IndexByte(string(space), 0) >= 0 {
 		return nil, nil
 	}
+
+	// The keys between the bounds, of this space only.
 	all := appendSpace(nil, r.tenant, kindItem, space)
 	lower, upper := append(slices.Clip(all), keys.From...), after(all)
 	if keys.To != "" {
@@ -86,6 +88,8 @@ func (s *Store) Scan(
 		return nil, err
 	}
 	defer closeIter(it, &err, "side items")
+
+	// Items that have expired are gone, though they are still stored.
 	now := s.clock.Now().UnixNano()
 	for it.First(); it.Valid() && len(items) < limit; it.Next() {
 		key := string(it.Key()[len(all):])
@@ -297,6 +301,8 @@ func (b *batch) removeEntry(t *tenant, entry []byte) error {
 	if len(entry) <= timeBytes {
 		return corruption(errFormat, "the order of expiry of tenant %s", t.name)
 	}
+
+	// The entry says when, and what.
 	expires := int64(binary.BigEndian.Uint64(entry))
 	kind, rest := entry[timeBytes], entry[timeBytes+1:]
 	b.stage(t)

@@ -122,6 +122,7 @@ func tagBits(value []byte) (uint64, error) {
 
 // untag stages that an event has lost its tags. staged holds the entries that the batch has changed so far.
 func (b *batch) untag(t *tenant, record *eventRecord, staged map[string]uint64) error {
+	// Each tag has a run of positions with a set of those that carry it.
 	tags, err := record.allTags()
 	if err != nil {
 		return err
@@ -139,9 +140,13 @@ func (b *batch) untag(t *tenant, record *eventRecord, staged map[string]uint64) 
 		if key == nil {
 			continue // older events are not indexed yet
 		}
+
+		// Earlier events of the same batch may have changed the set.
 		if now, ok := staged[string(key)]; ok {
 			set = now
 		}
+
+		// The event's place in the run.
 		last, ok := parsePosition(key[len(key)-positionBytes:])
 		if !ok {
 			return errFormat
@@ -153,6 +158,8 @@ func (b *batch) untag(t *tenant, record *eventRecord, staged map[string]uint64) 
 		if n == maxRun {
 			continue
 		}
+
+		// A set without members needs no entry.
 		set &^= 1 << n
 		staged[string(key)] = set
 		if set == 0 {
@@ -232,6 +239,7 @@ func (c *tagCursor) seek(from j17.StreamID) (j17.StreamID, bool, error) {
 // tagged copies up to limit events from a position on that have all tags. Each tag in turn says where its next event is, and
 // the others follow, so that the rarest one leads.
 func (p *page) tagged(r reader, ids []tagID, at j17.StreamID, limit int, names *typeNames) (err error) {
+	// A cursor a tag.
 	cursors := make([]tagCursor, len(ids))
 	for i, id := range ids {
 		prefix := appendTagPrefix(nil, r.tenant, id)
@@ -248,6 +256,7 @@ func (p *page) tagged(r reader, ids []tagID, at j17.StreamID, limit int, names *
 	}
 	defer lookup.close(&err)
 
+	// The cursors take turns. What all agree on is an event with all tags; after so many steps a page ends, found or not.
 	agreed := 0
 	for step := 0; ; step++ {
 		if step == maxTagSteps {

@@ -86,6 +86,7 @@ func getCommand(from pebble.Reader, tenant uint32, id store.CommandID) (*store.R
 
 // stageUnit decides a unit and, when it holds, stages it. An error leaves nothing staged.
 func (b *batch) stageUnit(t *tenant, u *store.Append, r *store.Result) error {
+	// A command that was carried out already is answered from its record.
 	command, err := b.command(t, u)
 	if err != nil {
 		return err
@@ -95,6 +96,8 @@ func (b *batch) stageUnit(t *tenant, u *store.Append, r *store.Result) error {
 		r.Outcome, r.Memo = store.Duplicate, command.memo
 		return nil
 	}
+
+	// The conditions, and that the decision has seen the latest time.
 	*r = store.Result{Timestamp: t.next.raise(u.Timestamp)}
 	if err := b.checkUnit(t, u, r); err != nil {
 		return err
@@ -111,6 +114,8 @@ func (b *batch) stageUnit(t *tenant, u *store.Append, r *store.Result) error {
 	if err := b.loadUnit(t, u); err != nil {
 		return err
 	}
+
+	// Now nothing fails.
 	if len(u.Events) > 0 || u.Command != nil {
 		b.stage(t)
 	}
@@ -149,6 +154,7 @@ func (b *batch) command(t *tenant, u *store.Append) (*stagedCommand, error) {
 
 // checkUnit tests the preconditions and side conditions and puts those that fail into r.
 func (b *batch) checkUnit(t *tenant, u *store.Append, r *store.Result) error {
+	// The lengths of streams, written to or only looked at.
 	for i := range u.Pre {
 		p := &u.Pre[i]
 		h, err := b.head(t.nextNumber, p.Key)
@@ -159,6 +165,8 @@ func (b *batch) checkUnit(t *tenant, u *store.Append, r *store.Result) error {
 			r.Streams = append(r.Streams, store.StreamConflict{Key: p.Key, Expected: p.Length, Actual: h.Length})
 		}
 	}
+
+	// Revisions of side items that are only looked at.
 	for i := range u.Fences {
 		f := &u.Fences[i]
 		rev, err := b.rev(t, f.Space, f.Key)
@@ -169,6 +177,8 @@ func (b *batch) checkUnit(t *tenant, u *store.Append, r *store.Result) error {
 			r.Sides = append(r.Sides, store.SideConflict{Space: f.Space, Key: f.Key, Rev: rev})
 		}
 	}
+
+	// Conditions of side writes.
 	for i := range u.Side {
 		w := &u.Side[i]
 		if w.Cond == store.Always {
@@ -182,6 +192,7 @@ func (b *batch) checkUnit(t *tenant, u *store.Append, r *store.Result) error {
 			r.Sides = append(r.Sides, store.SideConflict{Space: w.Space, Key: w.Key, Rev: rev})
 		}
 	}
+
 	return b.checkAssignments(t, u, r)
 }
 
@@ -286,14 +297,18 @@ func (b *batch) stageEvents(t *tenant, u *store.Append, r *store.Result) {
 	if len(u.Events) == 0 {
 		return
 	}
+
 	id := b.position(t)
 	first := len(b.ids)
+
 	for i := range u.Events {
 		e := &u.Events[i]
 		timestamp := r.Timestamp
 		if e.Timestamp != 0 {
 			timestamp = e.Timestamp
 		}
+
+		// The record, and the leaf that joins the stream's hashes.
 		h := b.unit[i]
 		b.own = appendTags(b.own[:0], e.Tags)
 		b.value = appendEventRecord(b.value[:0], id, e.Key, e.Type, e.Data, e.Metadata, timestamp, nil, b.own)
@@ -302,6 +317,8 @@ func (b *batch) stageEvents(t *tenant, u *store.Append, r *store.Result) {
 		if h.Generation > 0 {
 			h.Present = j17.Link(h.Present, leaf)
 		}
+
+		// The stream's head, written once a batch however many events change it.
 		h.Length++
 		if h.Length == 1 {
 			h.FirstTime = timestamp
@@ -311,6 +328,8 @@ func (b *batch) stageEvents(t *tenant, u *store.Append, r *store.Result) {
 			h.changed = true
 			b.changed = append(b.changed, h)
 		}
+
+		// The event under its key, and in the feed in runs that a commit ends.
 		b.key = appendEventKey(b.key[:0], t.nextNumber, e.Key, h.Length)
 		must(b.writes.Set(b.key, b.value, nil))
 		b.run.add(b.key)
