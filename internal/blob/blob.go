@@ -134,11 +134,14 @@ func CheckName(name string) error {
 func (s *Store) List(ctx context.Context, t j17.Tenant, offset, limit int) ([]Named, error) {
 	var all []Named
 	after := ""
+
 	for len(all) < limit {
 		items, err := s.store.Scan(ctx, t, headSpace, store.Range{}.After(after), scanLimit)
 		if err != nil {
 			return nil, failure(err)
 		}
+
+		// Names whose versions are all deleted still have a head.
 		for _, it := range items {
 			after = it.Key
 			head, err := decode[headRecord](headSpace, it)
@@ -153,6 +156,7 @@ func (s *Store) List(ctx context.Context, t j17.Tenant, offset, limit int) ([]Na
 			case len(all) == limit:
 				return all, nil
 			}
+
 			v, err := s.version(ctx, t, it.Key, head.Latest)
 			if errors.Is(err, store.ErrNotFound) {
 				continue // deleted since

@@ -149,6 +149,7 @@ func (u *Upload) Bytes(ctx context.Context) ([]byte, error) {
 func (u *Upload) Commit(ctx context.Context) (Blob, bool, error) {
 	s := u.s
 	for {
+		// Content that the file has already needs no version.
 		head, rev, err := s.head(ctx, u.tenant, u.blob.Name)
 		if err != nil {
 			return Blob{}, false, err
@@ -165,6 +166,8 @@ func (u *Upload) Commit(ctx context.Context) (Blob, bool, error) {
 				return latest.Blob, false, nil
 			}
 		}
+
+		// The head counts on, the version names the content, and the mark of an upload that may be swept goes, all at once.
 		head.Last++
 		head.Latest = head.Last
 		head.Count++
@@ -207,6 +210,7 @@ func (u *Upload) Discard(ctx context.Context) {
 // none. Whether one is in use is for the caller to know.
 func (s *Store) Delete(ctx context.Context, t j17.Tenant, name string, version int) error {
 	for {
+		// What goes, and what the head says afterwards.
 		head, rev, err := s.head(ctx, t, name)
 		if err != nil {
 			return err
@@ -228,6 +232,8 @@ func (s *Store) Delete(ctx context.Context, t j17.Tenant, name string, version i
 				head.Latest = v.Version
 			}
 		}
+
+		// Versions and head go in one commit; their content is marked for the sweep, should the end below not be reached.
 		side, err := put(headSpace, name, head, rev)
 		if err != nil {
 			return err
@@ -291,8 +297,12 @@ func (s *Store) chunks(ctx context.Context, t j17.Tenant, v versionRecord) iter.
 	return func(yield func([]byte, error) bool) {
 		sum := sha256.New()
 		damaged := &store.CorruptionError{Where: string(versionSpace) + "/" + versionKey(v.Name, v.Version)}
+
+		// Part by part.
 		for left, number := v.Size, int64(0); left > 0; number++ {
 			it, err := s.store.Get(ctx, t, chunkSpace, chunkKey(v.Content, number))
+
+			// A part that is missing is damage, unless the version was deleted meanwhile.
 			switch {
 			case errors.Is(err, store.ErrNotFound):
 				if _, gone := s.version(ctx, t, v.Name, v.Version); errors.Is(gone, store.ErrNotFound) {
@@ -310,6 +320,8 @@ func (s *Store) chunks(ctx context.Context, t j17.Tenant, v versionRecord) iter.
 				yield(nil, failure(damaged))
 				return
 			}
+
+			// The last part is held back until all of it is known to be right.
 			sum.Write(it.Value)
 			left -= int64(len(it.Value))
 			if left == 0 && hex.EncodeToString(sum.Sum(nil)) != v.SHA256 {

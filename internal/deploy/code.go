@@ -238,6 +238,7 @@ func (l *loader) nameOf(u use) diag.Pointer {
 
 // find looks up the blob of a binding.
 func (l *loader) find(ctx context.Context, b *binding) (blob.Blob, bool) {
+	// The blob that is uploaded with this deployment, or one that is there.
 	if l.new != nil && l.new.Name() == b.name && b.pinned == 0 {
 		return l.new.Blob(), true
 	}
@@ -250,6 +251,8 @@ func (l *loader) find(ctx context.Context, b *binding) (blob.Blob, bool) {
 		l.refused(ctx, *b, err)
 		return blob.Blob{}, false
 	}
+
+	// The finding says what is missing, and what was meant perhaps.
 	d := l.list.Errorf(b.at, "there is no blob %s in %s", diag.Quote(b.name), l.e.env.LongName())
 	if b.pinned != 0 {
 		if latest, err := l.s.blobs.Find(ctx, l.e.tenant, b.name, 0); err == nil {

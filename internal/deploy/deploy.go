@@ -152,6 +152,7 @@ func (r *Result) Breaks() []diag.Diagnostic { return errorsOf(r.Incompatible) }
 // *j17.Errors: CodeInvalidSpec and CodeIncompatibleSpec with all findings, CodePreconditionFailed where Base is not what is
 // deployed, CodeConflict where somebody else was faster.
 func (s *Service) Deploy(ctx context.Context, r Request) (Result, error) {
+	// Body and path say what is asked for, and must not contradict each other.
 	envelope, found := spec.Unwrap(r.Source)
 	if len(found) > 0 {
 		return Result{}, invalid(found)
@@ -168,6 +169,8 @@ func (s *Service) Deploy(ctx context.Context, r Request) (Result, error) {
 	if err := control.CheckSpecNote(r.Note); err != nil {
 		return Result{}, err
 	}
+
+	// The environment and the spec, as far as they can be checked without a turn.
 	e, err := s.environment(r.Instance, r.Environment)
 	if err != nil {
 		return Result{}, err
@@ -179,6 +182,8 @@ func (s *Service) Deploy(ctx context.Context, r Request) (Result, error) {
 	if r.Aggregates > 0 {
 		return s.dryRun(ctx, e, r, compiled, found)
 	}
+
+	// From here on one at a time.
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	result, loaded, err := s.prepare(ctx, e, r, compiled, found)
@@ -194,6 +199,8 @@ func (s *Service) Deploy(ctx context.Context, r Request) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+
+	// Readers and writers see it.
 	result.Created = result.Spec.Version != base
 	result.Spec.Source = nil
 	s.swap(e, &result.Spec, compiled, loaded)

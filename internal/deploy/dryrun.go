@@ -68,6 +68,7 @@ func (s *Service) replay(ctx context.Context, t j17.Tenant, before, after deploy
 
 // replayOne compares the states of one aggregate.
 func (s *Service) replayOne(ctx context.Context, t j17.Tenant, before, after deployed, key j17.Key, r *wire.Replay) error {
+	// What is replayed altogether is bounded, and the answer says that it is not complete.
 	length, err := s.engine.Length(ctx, t, key.Type, key.ID)
 	if err != nil {
 		return err
@@ -80,8 +81,11 @@ func (s *Service) replayOne(ctx context.Context, t j17.Tenant, before, after dep
 		r.Complete = false
 		return nil
 	}
+
 	r.Aggregates++
 	r.Events += length
+
+	// The state under the spec that is deployed, and under the new one.
 	d := wire.StateDifference{Key: key.String(), Length: length}
 	was, err := s.engine.Replay(ctx, t, before.compiled, before.code.functions, key, length, engine.Replayed{})
 	if _, ok := codeError(err); ok {
@@ -100,6 +104,8 @@ func (s *Service) replayOne(ctx context.Context, t j17.Tenant, before, after dep
 	if err != nil {
 		return err
 	}
+
+	// What differs, as much as can be shown.
 	changes := compare(was, is)
 	if len(changes) == 0 {
 		return nil
@@ -186,6 +192,7 @@ func (c *comparison) values(at string, was, is value.Value) {
 	switch {
 	case value.Equal(was, is):
 	case was.Kind() == value.Object && is.Kind() == value.Object:
+		// By name: what both have or one has lost, then what is new.
 		for _, m := range was.Members() {
 			c.values(at+"/"+escape(m.Key), m.Value, is.Get(m.Key))
 		}
@@ -195,6 +202,7 @@ func (c *comparison) values(at string, was, is value.Value) {
 			}
 		}
 	case was.Kind() == value.Array && is.Kind() == value.Array:
+		// By place.
 		for i := range max(was.Len(), is.Len()) {
 			a, b := value.Value{}, value.Value{}
 			if i < was.Len() {
@@ -206,6 +214,7 @@ func (c *comparison) values(at string, was, is value.Value) {
 			c.values(at+"/"+strconv.Itoa(i), a, b)
 		}
 	default:
+		// Anything else is one change.
 		change := wire.ValueChange{Pointer: at, Change: string(spec.Changed), Before: shown(was), After: shown(is)}
 		switch {
 		case was.IsMissing():

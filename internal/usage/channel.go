@@ -69,6 +69,7 @@ type MailOptions struct {
 
 // Mail returns a channel that sends alerts over SMTP.
 func Mail(o MailOptions, registry *control.Registry) (Channel, error) {
+	// The settings.
 	options := []mail.Option{mail.WithTimeout(sendTime)}
 	switch o.TLS {
 	case TLSImplicit:
@@ -86,15 +87,20 @@ func Mail(o MailOptions, registry *control.Registry) (Channel, error) {
 	if o.User != "" {
 		options = append(options, mail.WithSMTPAuth(mail.SMTPAuthAutoDiscover), mail.WithUsername(o.User), mail.WithPassword(o.Password))
 	}
+
 	client, err := mail.NewClient(o.Host, options...)
 	if err != nil {
 		return Channel{}, fmt.Errorf("the mail server's settings are not valid: %w", err)
 	}
+
+	// A wrong address is better found now than with the first alert.
 	for _, address := range append([]string{o.From}, o.To...) {
 		if err := mail.NewMsg().From(address); err != nil {
 			return Channel{}, fmt.Errorf("%q is not a mail address: %w", address, err)
 		}
 	}
+
+	// An alert goes to the addresses of the settings, or to those who manage the instance.
 	return Channel{Name: "mail", Send: func(ctx context.Context, a Alert) error {
 		to := o.To
 		if len(to) == 0 {

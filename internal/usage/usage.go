@@ -196,6 +196,8 @@ func (m *Meter) Run(ctx context.Context) error {
 func (m *Meter) Flush(ctx context.Context) error {
 	m.flushing.Lock()
 	defer m.flushing.Unlock()
+
+	// What came together since the last time, a tenant at a time.
 	var changed []j17.Tenant
 	var errs []error
 	m.mu.RLock()
@@ -211,11 +213,15 @@ func (m *Meter) Flush(ctx context.Context) error {
 			changed = append(changed, t)
 		}
 	}
+
+	// It is stored in parts, so that writes of others come in between.
 	for part := range slices.Chunk(changed, 500) {
 		if err := m.save(ctx, part); err != nil {
 			errs = append(errs, err)
 		}
 	}
+
+	// What has changed may be worth an alert.
 	instances := map[string]bool{}
 	for _, t := range changed {
 		id, _, _ := strings.Cut(string(t), "/")
@@ -235,6 +241,8 @@ func (m *Meter) collect(ctx context.Context, t j17.Tenant) (*counter, error) {
 	now := m.clock.Now().UTC()
 	today, month := now.Format(time.DateOnly), now.Format("2006-01")
 	_, env, _ := strings.Cut(string(t), "/")
+
+	// After a start the totals are those that were stored.
 	if !c.loaded {
 		if err := m.load(ctx, &c.total, totalSpace, string(t)); err != nil {
 			return nil, err
@@ -244,6 +252,8 @@ func (m *Meter) collect(ctx context.Context, t j17.Tenant) (*counter, error) {
 		}
 		c.loaded = true
 	}
+
+	// A new day, a new month.
 	if c.day.Date != today {
 		if c.dirty { // a day that has not been stored yet
 			if err := m.save(ctx, []j17.Tenant{t}); err != nil {
@@ -255,6 +265,8 @@ func (m *Meter) collect(ctx context.Context, t j17.Tenant) (*counter, error) {
 	if c.total.Month != month {
 		c.total = total{Month: month, StorageBytes: c.total.StorageBytes}
 	}
+
+	// What the requests have counted.
 	events, bytes, reads, requests := c.events.Swap(0), c.bytes.Swap(0), c.reads.Swap(0), c.requests.Swap(0)
 	if events|bytes|reads|requests != 0 {
 		c.dirty = true
@@ -343,6 +355,7 @@ const maxDays = 400
 // Days returns what each environment of an instance has used on the days from from to to, both included, up to this moment.
 // Days without use are left out.
 func (m *Meter) Days(ctx context.Context, instance string, from, to time.Time) ([]Day, error) {
+	// What is asked for.
 	if to.Sub(from) > maxDays*24*time.Hour {
 		return nil, j17.Errorf(j17.CodeInvalidParameter, "At most %d days can be asked for at once.", maxDays).At("from")
 	}
@@ -350,6 +363,8 @@ func (m *Meter) Days(ctx context.Context, instance string, from, to time.Time) (
 	defer m.flushing.Unlock()
 	first, last := from.UTC().Format(time.DateOnly), to.UTC().Format(time.DateOnly)
 	before := from.UTC().AddDate(0, 0, -1).Format(time.DateOnly)
+
+	// What is stored of each environment, and today as it is in memory.
 	days := []Day{}
 	for _, env := range j17.Environments() {
 		t := j17.TenantOf(instance, env)
@@ -374,6 +389,7 @@ func (m *Meter) Days(ctx context.Context, instance string, from, to time.Time) (
 			days = append(days, d)
 		}
 	}
+
 	slices.SortStableFunc(days, func(a, b Day) int { return strings.Compare(a.Date, b.Date) })
 	return days, nil
 }
