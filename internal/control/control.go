@@ -135,6 +135,8 @@ func Open(ctx context.Context, o Options) (*Registry, error) {
 	if o.Worker == nil {
 		o.Worker = worker.New(o.Clock, o.Logger)
 	}
+
+	// All parts work on the same items, so that a change of one is seen by the others.
 	i := &items{
 		journal: journal{o.Store, o.Clock}, memory: memory{movedSpecs: map[j17.Tenant]bool{}, moved: make(chan struct{}, 1)},
 		logger: o.Logger, worker: o.Worker, mint: ident.NewMinter(o.Clock.Now), hasher: newHasher(), replication: newReplication(),
@@ -149,6 +151,8 @@ func Open(ctx context.Context, o Options) (*Registry, error) {
 		Instances: &Instances{i, planned}, Operators: operators, Setup: &Setup{i, operators}, Keys: &Keys{i}, Nodes: &Nodes{i}, Specs: &Specs{items: i, late: map[j17.Tenant]bool{}},
 		Secrets: &Secrets{items: i}, Audit: &AuditLog{i}, Faults: newFaults(i), Replication: &Replication{i}, items: i,
 	}
+
+	// What the store holds.
 	if err := i.load(ctx); err != nil {
 		return nil, err
 	}
@@ -158,6 +162,8 @@ func Open(ctx context.Context, o Options) (*Registry, error) {
 	if err := r.Secrets.open(ctx); err != nil {
 		return nil, err
 	}
+
+	// What earlier versions have kept elsewhere, and what a crash has left out of the log.
 	if err := r.Specs.migrate(ctx); err != nil {
 		return nil, err
 	}
@@ -167,6 +173,7 @@ func Open(ctx context.Context, o Options) (*Registry, error) {
 	if err := r.Audit.migrate(ctx); err != nil {
 		return nil, err
 	}
+
 	return r, nil
 }
 
@@ -183,6 +190,8 @@ func (r *items) load(ctx context.Context) error {
 		revoked:      map[string]time.Time{},
 		nodes:        map[string]*Node{},
 	}
+
+	// The place in the log comes first: what is logged while the rest is read is then read once more, not missed.
 	end, err := r.logEnd(ctx)
 	if err != nil {
 		return err
@@ -205,6 +214,7 @@ func (r *items) load(ctx context.Context) error {
 	if err := loadUses(ctx, r.store, k); err != nil {
 		return err
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.known != nil { // what is not stored yet
@@ -349,6 +359,8 @@ func failure(err error) error {
 		corrupt  *store.CorruptionError
 		told     *j17.Error
 	)
+
+	// Each says whether something was changed and what to do; the cause goes along for the log.
 	switch {
 	case errors.As(err, &public):
 		return err

@@ -159,6 +159,8 @@ func (r *Faults) ByID(ctx context.Context, id string) (Fault, error) {
 func (r *Faults) save(ctx context.Context) error {
 	r.saving.Lock()
 	defer r.saving.Unlock()
+
+	// What is to go is decided now; faults that come meanwhile wait for the next time.
 	r.mu.Lock()
 	batch := r.pending
 	kept, excess := thinned(r.stored, len(r.stored)+len(batch)-maxFaults)
@@ -166,6 +168,8 @@ func (r *Faults) save(ctx context.Context) error {
 	if len(batch) == 0 {
 		return nil
 	}
+
+	// A fault under its id, and in the order of age.
 	expires := r.clock.Now().Add(keepFaults)
 	var sides []store.Side
 	ages := make([]faultAge, 0, len(batch))
@@ -184,10 +188,13 @@ func (r *Faults) save(ctx context.Context) error {
 		}
 		ages = append(ages, age)
 	}
+
 	for _, old := range excess {
 		sides = append(sides,
 			store.Side{Op: store.Delete, Space: faultSpace, Key: old.ID}, store.Side{Op: store.Delete, Space: faultAgeSpace, Key: old.UUID})
 	}
+
+	// Memory follows what is stored.
 	if err := r.store.Write(ctx, j17.System, sides); err != nil {
 		return failure(err)
 	}

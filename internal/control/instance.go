@@ -99,6 +99,7 @@ func (r *Instances) Create(ctx context.Context, name string) (Instance, error) {
 
 // Add creates an instance. A name that is taken is a *j17.Error of CodeConflict.
 func (r *Instances) Add(ctx context.Context, n NewInstance) (Instance, error) {
+	// What needs no turn to be checked.
 	if n.Plan == "" {
 		n.Plan = DefaultPlan
 	}
@@ -108,6 +109,8 @@ func (r *Instances) Add(ctx context.Context, n NewInstance) (Instance, error) {
 	if err := r.checkPlanName(n.Plan); err != nil {
 		return Instance{}, err
 	}
+
+	// From here on nothing else changes.
 	if err := r.lock(ctx); err != nil {
 		return Instance{}, err
 	}
@@ -118,6 +121,8 @@ func (r *Instances) Add(ctx context.Context, n NewInstance) (Instance, error) {
 	if len(r.All()) >= MaxInstances {
 		return Instance{}, j17.Errorf(j17.CodeConflict, "The server has %d instances, which is as many as it may have. Delete those that are not used.", MaxInstances)
 	}
+
+	// The instance, and the name that leads to it.
 	rec := &instanceRecord{
 		UUID:     r.mint.UUIDv7(),
 		Instance: Instance{ID: r.mint.Handle(ident.InstancePrefix), Name: n.Name, Plan: n.Plan, CreatedAt: r.second(), Node: r.leastLoaded()},
@@ -130,6 +135,7 @@ func (r *Instances) Add(ctx context.Context, n NewInstance) (Instance, error) {
 	if err != nil {
 		return Instance{}, err
 	}
+
 	entry := Record{Action: "instance.create", Instance: rec.ID, Target: rec.ID, Details: map[string]string{"name": n.Name, "plan": n.Plan}}
 	err = r.record(ctx, entry, func(k *known) { k.putInstance(rec) }, item, index)
 	if isConflict(err, nameSpace) {
@@ -154,6 +160,7 @@ type InstanceChange struct {
 
 // Change renames an instance or changes its plan.
 func (r *Instances) Change(ctx context.Context, id string, c InstanceChange) (Instance, error) {
+	// What needs no turn to be checked.
 	if c.Name != nil {
 		if err := CheckInstanceName(*c.Name); err != nil {
 			return Instance{}, err
@@ -164,6 +171,8 @@ func (r *Instances) Change(ctx context.Context, id string, c InstanceChange) (In
 			return Instance{}, err
 		}
 	}
+
+	// From here on nothing else changes.
 	if err := r.lock(ctx); err != nil {
 		return Instance{}, err
 	}
@@ -174,6 +183,8 @@ func (r *Instances) Change(ctx context.Context, id string, c InstanceChange) (In
 	}
 	old := rec.Instance
 	entry := Record{Action: "instance.change", Instance: id, Target: id, Details: map[string]string{"name": rec.Name}}
+
+	// A new name is an item of its own, whose absence keeps two instances from having the same one.
 	var sides []store.Side
 	if c.Name != nil && *c.Name != rec.Name {
 		if _, ok := r.ByName(*c.Name); ok {
@@ -187,6 +198,7 @@ func (r *Instances) Change(ctx context.Context, id string, c InstanceChange) (In
 		entry.Details["new_name"] = *c.Name
 		rec.Name = *c.Name
 	}
+
 	if c.Plan != nil && *c.Plan != rec.Plan {
 		entry.Details["plan"] = *c.Plan
 		rec.Plan = *c.Plan
@@ -194,6 +206,8 @@ func (r *Instances) Change(ctx context.Context, id string, c InstanceChange) (In
 	if rec.Instance == old {
 		return old, nil
 	}
+
+	// Item, names and record are one commit.
 	item, err := putOver(instanceSpace, rec.UUID, rec, rev)
 	if err != nil {
 		return Instance{}, err
@@ -232,9 +246,13 @@ func (r *Instances) remove(ctx context.Context, id, confirm string) (string, err
 	if err != nil {
 		return "", err
 	}
+
+	// The name that the confirmation gives is compared in the turn, since the instance may be renamed.
 	if confirm != rec.Name {
 		return "", j17.Errorf(j17.CodeInvalidField, "Deleting an instance removes all its data for good. Give its name, %q, to confirm.", rec.Name).At("confirm")
 	}
+
+	// What goes: the instance with its name and keys, and what operators may do with it.
 	sides := []store.Side{
 		{Op: store.Delete, Space: instanceSpace, Key: rec.UUID, Cond: store.IfRev, Rev: rev},
 		{Op: store.Delete, Space: nameSpace, Key: rec.Name},
@@ -253,6 +271,8 @@ func (r *Instances) remove(ctx context.Context, id, confirm string) (string, err
 		}
 		sides = append(sides, item)
 	}
+
+	// Its data is removed in the background; the mark stands until that is done.
 	leftover, err := putNew(droppedSpace, rec.ID, droppedRecord{DeletedAt: r.second()})
 	if err != nil {
 		return "", err

@@ -137,6 +137,8 @@ func (r *Keys) Create(ctx context.Context, nk NewKey) (key Key, token string, er
 	if err := checkKey(nk); err != nil {
 		return Key{}, "", err
 	}
+
+	// From here on nothing else changes.
 	if err := r.lock(ctx); err != nil {
 		return Key{}, "", err
 	}
@@ -148,12 +150,15 @@ func (r *Keys) Create(ctx context.Context, nk NewKey) (key Key, token string, er
 	if len(active) >= MaxActiveKeys {
 		return Key{}, "", j17.Errorf(j17.CodeConflict, "The instance has %d active keys, which is as many as it may have. Revoke those that are not used.", MaxActiveKeys)
 	}
+
+	// The key takes the place of the oldest revoked one, where there are too many of those.
 	rec, token := r.fresh(ctx, nk)
 	item, err := putNew(keySpace, rec.UUID, rec)
 	if err != nil {
 		return Key{}, "", err
 	}
 	old, sides := forgetOldest(revoked)
+
 	entry := Record{
 		Action: "key.create", Instance: rec.Instance, Environment: rec.Environment, Target: rec.ID,
 		Details: map[string]string{"name": rec.Name, "scope": string(rec.Scope), "prefix": rec.Prefix},
@@ -189,6 +194,8 @@ func (r *Keys) Rotate(ctx context.Context, id string) (key Key, token string, er
 		return Key{}, "", err
 	}
 	defer r.change.release()
+
+	// Only a key that works can be replaced.
 	old, rev, err := r.stored(ctx, id)
 	if err != nil {
 		return Key{}, "", err
@@ -197,6 +204,8 @@ func (r *Keys) Rotate(ctx context.Context, id string) (key Key, token string, er
 	if !old.Active(now) {
 		return Key{}, "", j17.Errorf(j17.CodeConflict, "The API key is revoked already. Create a new one instead.")
 	}
+
+	// The new key works, and the old one has ceased to, from the same commit on.
 	_, revoked := r.sorted(old.Instance)
 	rec, token := r.fresh(ctx, NewKey{Instance: old.Instance, Environment: old.Environment, Scope: old.Scope, Name: old.Name})
 	item, err := putNew(keySpace, rec.UUID, rec)
@@ -208,6 +217,7 @@ func (r *Keys) Rotate(ctx context.Context, id string) (key Key, token string, er
 	if err != nil {
 		return Key{}, "", err
 	}
+
 	forgotten, sides := forgetOldest(revoked)
 	entry := Record{
 		Action: "key.rotate", Instance: rec.Instance, Environment: rec.Environment, Target: old.ID,
@@ -358,6 +368,8 @@ func (r *Keys) Revoke(ctx context.Context, id string, at time.Time) (Key, error)
 	if at.Year() > 9999 {
 		return Key{}, j17.Errorf(j17.CodeInvalidField, "The time of revocation must lie before the year 10000.").At("revoke_at")
 	}
+
+	// From here on nothing else changes.
 	if err := r.lock(ctx); err != nil {
 		return Key{}, err
 	}
@@ -366,6 +378,8 @@ func (r *Keys) Revoke(ctx context.Context, id string, at time.Time) (Key, error)
 	if err != nil {
 		return Key{}, err
 	}
+
+	// When the key ceases to work, and what the audit log calls that.
 	now := r.clock.Now().UTC()
 	later := at.After(now)
 	entry := Record{
@@ -383,6 +397,7 @@ func (r *Keys) Revoke(ctx context.Context, id string, at time.Time) (Key, error)
 	default:
 		rec.RevokedAt = now.Round(0)
 	}
+
 	item, err := putOver(keySpace, rec.UUID, rec, rev)
 	if err != nil {
 		return Key{}, err

@@ -168,6 +168,8 @@ func (r *items) catchUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
+	// A page of the log, with what its items are now: later changes of the same item are in them already.
 	for seen := r.seen(); seen.version < end.version; seen = r.seen() {
 		entries, err := r.readLog(ctx, logKey(), seen.version+1, end.version)
 		if err != nil || len(entries) == 0 {
@@ -182,15 +184,19 @@ func (r *items) catchUp(ctx context.Context) error {
 				changes = append(changes, c)
 			}
 		}
+
+		// What memory cannot make sense of is read anew as a whole.
 		if !r.show(changes) {
 			r.noteMoved(changes)
 			return r.reload(ctx)
 		}
+
 		if slices.ContainsFunc(changes, func(c Change) bool { return c.Space == secretSpace }) {
 			if err := r.openSigningKeys(ctx); err != nil {
 				return err
 			}
 		}
+
 		r.see(entries[len(entries)-1].place)
 		r.noteMoved(changes)
 	}

@@ -56,6 +56,7 @@ func CheckNodeURL(text, path string) error {
 // Register notes that a worker is there. The first to register gets the instances that have no node yet. Another
 // data folder under a name that is taken is a *j17.Error of CodeConflict.
 func (r *Nodes) Register(ctx context.Context, n Node) error {
+	// What a node tells of itself.
 	for _, err := range []error{CheckNodeName(n.Name), CheckNodeURL(n.PublicURL, "public_url"), CheckNodeURL(n.InternalURL, "internal_url")} {
 		if err != nil {
 			return err
@@ -64,11 +65,14 @@ func (r *Nodes) Register(ctx context.Context, n Node) error {
 	if n.Identity == "" || len(n.Identity) > 100 || len(n.Version) > 100 {
 		return j17.Errorf(j17.CodeInvalidField, "A node has to tell its identity and its version.").At("identity")
 	}
+
 	n.SeenAt = r.clock.Now()
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
 	defer r.change.release()
+
+	// A node that is known and has not changed is only noted to be there.
 	r.mu.RLock()
 	old := r.known.nodes[n.Name]
 	r.mu.RUnlock()
@@ -81,6 +85,7 @@ func (r *Nodes) Register(ctx context.Context, n Node) error {
 		r.mu.Unlock()
 		return nil
 	}
+
 	item, err := putNew(nodeSpace, n.Name, n)
 	if err != nil {
 		return err
@@ -90,6 +95,8 @@ func (r *Nodes) Register(ctx context.Context, n Node) error {
 	if err := r.record(ctx, entry, func(k *known) { k.nodes[n.Name] = &n }, item); err != nil {
 		return failure(err)
 	}
+
+	// Instances without a node get one.
 	return r.placeAll(ctx)
 }
 

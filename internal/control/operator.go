@@ -76,6 +76,7 @@ func (r *Operators) Create(ctx context.Context, op NewOperator) (Operator, error
 // create creates an operator if allowed, which is asked when nothing else can change any more, agrees. More side writes
 // commit with it.
 func (r *Operators) create(ctx context.Context, op NewOperator, allowed func() error, side ...store.Side) (Operator, error) {
+	// What needs no turn to be checked, the password above all: hashing it takes long.
 	email := CanonicalEmail(op.Email)
 	if a, err := mail.ParseAddress(email); err != nil || a.Address != email || len(email) > maxEmail {
 		return Operator{}, j17.Errorf(j17.CodeInvalidField, "The operator's e-mail address is not valid. Write it as name@example.com.").At("email")
@@ -91,6 +92,8 @@ func (r *Operators) create(ctx context.Context, op NewOperator, allowed func() e
 	if err != nil {
 		return Operator{}, err
 	}
+
+	// From here on nothing else changes.
 	if err := r.lock(ctx); err != nil {
 		return Operator{}, err
 	}
@@ -105,6 +108,8 @@ func (r *Operators) create(ctx context.Context, op NewOperator, allowed func() e
 	if len(r.All()) >= MaxOperators {
 		return Operator{}, j17.Errorf(j17.CodeConflict, "The server has %d operators, which is as many as it may have. Remove those who have left.", MaxOperators)
 	}
+
+	// The operator, and the address that leads to it.
 	rec := &operatorRecord{
 		UUID:     r.mint.UUIDv7(),
 		Operator: Operator{ID: r.mint.Handle(ident.OperatorPrefix), Email: email, Role: op.Role, Instances: instances, CreatedAt: r.second()},
@@ -118,6 +123,7 @@ func (r *Operators) create(ctx context.Context, op NewOperator, allowed func() e
 	if err != nil {
 		return Operator{}, err
 	}
+
 	entry := Record{Action: "operator.create", Target: rec.ID, Details: map[string]string{"email": email, "role": string(op.Role)}}
 	err = r.record(ctx, entry, func(k *known) { k.putOperator(rec) }, append(side, item, index)...)
 	if isConflict(err, emailSpace) {

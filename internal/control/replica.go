@@ -144,6 +144,7 @@ func sent(c Change) (Change, error) {
 // part of it; nothing when the context ends before. To ask for what follows a position means to have stored what leads to it.
 // Positions are durable: whoever stays away for however long gets what has changed since.
 func (r *Replication) Next(ctx context.Context, node, position string) (Update, error) {
+	// A position that is none of this log's leads to everything.
 	from, ok, err := r.placeOf(ctx, position)
 	if err != nil {
 		return Update{}, err
@@ -151,12 +152,15 @@ func (r *Replication) Next(ctx context.Context, node, position string) (Update, 
 	if !ok {
 		return r.everything(ctx)
 	}
+
 	for {
 		r.replication.reach(node, from.version)
 		end, err := r.logEnd(ctx)
 		if err != nil {
 			return Update{}, err
 		}
+
+		// What there is already.
 		if from.version < end.version {
 			to, changes, err := r.changes(ctx, from, end)
 			switch {
@@ -168,6 +172,8 @@ func (r *Replication) Next(ctx context.Context, node, position string) (Update, 
 			from = to // what is not the replicas' business it need not be told of
 			continue
 		}
+
+		// Otherwise it waits for what comes.
 		if err := r.store.AwaitFeed(ctx, j17.System, from.id); err != nil {
 			if ctx.Err() != nil {
 				return Update{Position: from.position()}, nil //nolint:nilerr // whoever asked has waited for long enough
@@ -184,6 +190,8 @@ func (r *Replication) changes(ctx context.Context, from, end place) (to place, c
 	if err != nil {
 		return from, nil, err
 	}
+
+	// Each item once, as it is now. A page ends behind an entry of the log, where the next can go on.
 	type item struct {
 		tenant j17.Tenant
 		space  store.Space
@@ -231,17 +239,22 @@ func (r *Replication) Disconnected(node string) {
 // instances and are not connected.
 func (r *Replication) AwaitReplicas(ctx context.Context) (behind []string) {
 	l := r.replication
+
+	// Whoever has instances matters, even when it is away.
 	busy := map[string]bool{}
 	for _, i := range r.allInstances() {
 		if i.Node != "" {
 			busy[i.Node] = true
 		}
 	}
+
 	end, err := r.logEnd(ctx)
 	if err != nil {
 		return slices.Sorted(maps.Keys(busy)) // nobody can tell
 	}
 	target := end.version
+
+	// What is known of a replica moves under its own lock.
 	l.mu.Lock()
 	away := func() []string {
 		for name, p := range l.replicas {
@@ -251,6 +264,7 @@ func (r *Replication) AwaitReplicas(ctx context.Context) (behind []string) {
 		}
 		return slices.Sorted(maps.Keys(busy))
 	}
+
 	for {
 		missing := 0
 		for _, p := range l.replicas {
@@ -262,6 +276,7 @@ func (r *Replication) AwaitReplicas(ctx context.Context) (behind []string) {
 			defer l.mu.Unlock()
 			return away()
 		}
+
 		moved := l.moved
 		l.mu.Unlock()
 		select {
@@ -551,12 +566,14 @@ func (k *known) show(c Change) bool {
 	if c.Value == nil {
 		return k.drop(c)
 	}
+
 	switch c.Space {
 	case keySpace:
 		rec := &keyRecord{}
 		if json.Unmarshal(c.Value, rec) != nil {
 			return false
 		}
+		// What is counted of a key's use here is more than the sender knows.
 		if old := k.keys[rec.ID]; old != nil {
 			rec.use = old.use
 		}
@@ -587,6 +604,7 @@ func (k *known) show(c Change) bool {
 		if json.Unmarshal(c.Value, rec) != nil {
 			return false
 		}
+		// That a worker is there is not in the log.
 		if old := k.nodes[rec.Name]; old != nil {
 			rec.Writable, rec.SeenAt = old.Writable, old.SeenAt
 		}
@@ -627,6 +645,8 @@ func (r *Specs) putUpstream(ctx context.Context, t j17.Tenant, d Deployment) (Sp
 	if err != nil {
 		return Spec{}, err
 	}
+
+	// It may have come in as a change already; whichever is second finds the other one's.
 	if err := r.lock(ctx); err != nil {
 		return Spec{}, err
 	}
@@ -642,6 +662,8 @@ func (r *Specs) putUpstream(ctx context.Context, t j17.Tenant, d Deployment) (Sp
 		put.Source, put.Fence = d.Source, store.Fence{Space: specHeadSpace, Key: headKey, Rev: rev}
 		return put, nil
 	}
+
+	// What a replica has of the spec is replaced: the headnode's word counts.
 	sides, err := specSides(put, d.Source)
 	if err != nil {
 		return Spec{}, err
@@ -655,6 +677,7 @@ func (r *Specs) putUpstream(ctx context.Context, t j17.Tenant, d Deployment) (Sp
 		}
 		return Spec{}, failure(err)
 	}
+
 	put.Source = d.Source
 	put.Fence, err = r.fence(ctx, t, put.Version)
 	return put, err

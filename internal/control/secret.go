@@ -125,6 +125,8 @@ func (r *Secrets) RotateSigningKey(ctx context.Context, revoke bool) error {
 	if err != nil {
 		return failure(err)
 	}
+
+	// Keys that were replaced so long ago that no token of theirs is valid go; with revoke all do.
 	fresh := r.newSigningKey()
 	next := &signingRecord{Keys: []SigningKey{fresh}}
 	if !revoke {
@@ -138,6 +140,7 @@ func (r *Secrets) RotateSigningKey(ctx context.Context, revoke bool) error {
 			}
 		}
 	}
+
 	item, err := putOver(secretSpace, signingSecret, next, rev)
 	if err != nil {
 		return err

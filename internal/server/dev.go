@@ -161,6 +161,7 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 	if err := d.checkFile(); err != nil {
 		return nil, err
 	}
+
 	if d.server, err = Open(ctx, o.Options); err != nil {
 		return nil, err
 	}
@@ -169,6 +170,8 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 			err = errors.Join(err, d.server.Close())
 		}
 	}()
+
+	// Instance, keys and operator, with the address as it is this time.
 	if err := d.server.restoreAll(ctx); err != nil {
 		return nil, err
 	}
@@ -182,11 +185,13 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 			return nil, err
 		}
 	}
+
 	if d.specFile != "" {
 		if err := d.deployFile(ctx); err != nil {
 			return nil, err
 		}
 	}
+
 	d.api = d.server.api(httpapi.Options{DefaultInstance: d.creds.Instance, AdvanceClock: d.advance, Observe: o.Observe, Sign: d.creds.Sign})
 	return d, nil
 }
@@ -277,6 +282,7 @@ func (d *Dev) advance(by time.Duration) (time.Time, error) {
 // makeCredentials makes what a development server needs. A crash before the file is written leaves an instance without
 // known keys; it gets new ones.
 func (d *Dev) makeCredentials(ctx context.Context) error {
+	// The instance, without keys that nobody knows any more.
 	registry := d.server.registry
 	instance, ok := registry.Instances.ByName(devInstance)
 	if !ok {
@@ -290,6 +296,8 @@ func (d *Dev) makeCredentials(ctx context.Context) error {
 			return err
 		}
 	}
+
+	// A pair of keys for each environment.
 	d.creds = credentials{Instance: instance.ID, Keys: map[j17.Environment]KeyPair{}}
 	for _, env := range j17.Environments() {
 		var pair KeyPair
@@ -302,6 +310,8 @@ func (d *Dev) makeCredentials(ctx context.Context) error {
 		}
 		d.creds.Keys[env] = pair
 	}
+
+	// The operator, with a password that is known.
 	d.creds.Operator = Login{Email: devEmail, Password: newPassword()}
 	for _, op := range registry.Operators.All() {
 		if op.Email == devEmail {
@@ -368,6 +378,7 @@ func (d *Dev) deployFile(ctx context.Context) error {
 }
 
 func (d *Dev) deploySource(ctx context.Context, source []byte) error {
+	// What the file says. An invalid one is reported and changes nothing.
 	report := DeployAttempt{File: d.specFile, Source: source}
 	var compiled *spec.Compiled
 	envelope, found := spec.Unwrap(source)
@@ -378,6 +389,8 @@ func (d *Dev) deploySource(ctx context.Context, source []byte) error {
 	if compiled == nil {
 		report.Err = ErrInvalidSpec
 	}
+
+	// Every environment gets it.
 	before := d.Spec()
 	for _, env := range j17.Environments() {
 		if report.Err != nil {
@@ -392,6 +405,8 @@ func (d *Dev) deploySource(ctx context.Context, source []byte) error {
 			report.Found, report.Incompatible = r.Found, r.Incompatible
 		}
 	}
+
+	// What the terminal shows of it.
 	if report.Err == nil && before != nil {
 		report.Compared, report.Changes = true, spec.Diff(before, compiled)
 	}

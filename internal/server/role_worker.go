@@ -38,6 +38,7 @@ type upstream struct {
 
 // call sends a request to the headnode and decodes the answer. Errors are *j17.Errors.
 func (u *upstream) call(ctx context.Context, method, path string, body, into any) error {
+	// The request.
 	var content io.Reader
 	if body != nil {
 		raw, err := json.Marshal(body)
@@ -54,6 +55,8 @@ func (u *upstream) call(ctx context.Context, method, path string, body, into any
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
+
+	// Whatever comes between is the headnode out of reach.
 	resp, err := u.transport.RoundTrip(r)
 	if err != nil {
 		return unreachable(err)
@@ -63,6 +66,8 @@ func (u *upstream) call(ctx context.Context, method, path string, body, into any
 	if err != nil {
 		return unreachable(err)
 	}
+
+	// A refusal keeps its code and text.
 	if resp.StatusCode != http.StatusOK {
 		var p struct {
 			Code   j17.Code         `json:"code"`
@@ -75,6 +80,7 @@ func (u *upstream) call(ctx context.Context, method, path string, body, into any
 		}
 		return &j17.Error{Code: p.Code, Message: p.Detail, Path: p.Path, Errors: p.Errors}
 	}
+
 	if into == nil {
 		return nil
 	}
@@ -129,6 +135,7 @@ type follower struct {
 
 // poll asks the headnode for what is new, which it waits for unless at once is set, and takes it over.
 func (f *follower) poll(ctx context.Context, atOnce bool) error {
+	// What this node has, and what it can do.
 	registry := f.server.registry
 	position, err := registry.Replication.Position(ctx)
 	if err != nil {
@@ -136,12 +143,15 @@ func (f *follower) poll(ctx context.Context, atOnce bool) error {
 	}
 	asked := f.server.options.Clock.Now()
 	body := control.Poll{Node: f.self, Writable: f.server.store.Status().Writable, Position: position, AtOnce: atOnce, KeyUses: registry.Keys.Uses(f.reported)}
+
 	limit := control.PollTime + nodeTime
 	if atOnce && position != "" {
 		limit = startTime
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+
+	// What has changed, which may be nothing by the time that it waits.
 	var rep control.Update
 	if err := f.up.call(ctx, http.MethodPost, "/internal/control/changes", body, &rep); err != nil {
 		return err
@@ -150,6 +160,8 @@ func (f *follower) poll(ctx context.Context, atOnce bool) error {
 	if !rep.Whole && len(rep.Changes) == 0 && rep.Position == position {
 		return nil
 	}
+
+	// It is taken over; deployments are for somebody else to load.
 	if err := registry.Replication.Apply(ctx, rep); err != nil {
 		return err
 	}

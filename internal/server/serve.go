@@ -393,6 +393,7 @@ func (c *checks) alerts(o *ServeOptions) {
 }
 
 func (c *checks) nodes(o *ServeOptions) {
+	// The secret and the certificates are for headnodes and workers, and may be given to a server alone.
 	secret := ""
 	if o.NodeSecretFile != "" {
 		raw, err := os.ReadFile(o.NodeSecretFile)
@@ -405,6 +406,8 @@ func (c *checks) nodes(o *ServeOptions) {
 	}
 	c.certificate("internal-tls", o.InternalCertificate)
 	c.pool("internal-ca", o.InternalCAFile)
+
+	// The role.
 	o.cluster, o.nodeSecret = nil, secret
 	switch o.Role {
 	case RoleAll, "":
@@ -418,6 +421,8 @@ func (c *checks) nodes(o *ServeOptions) {
 		c.add("role: it must be %s, %s or %s", RoleAll, RoleHeadnode, RoleWorker)
 		return
 	}
+
+	// What only a worker has.
 	if o.Role != RoleWorker {
 		if o.Node != "" || o.Headnode != "" || o.PublicURL != "" || o.InternalURL != "" {
 			c.add("role: node, headnode, public-url and internal-url are settings of a worker; this server is a %s", o.Role)
@@ -478,6 +483,8 @@ func OpenServe(ctx context.Context, o ServeOptions) (_ *Serve, err error) {
 			err = errors.Join(err, s.server.Close())
 		}
 	}()
+
+	// The listeners, each with its certificates, and the way from HTTP to HTTPS.
 	s.server.reload = o.Reload
 	s.warn(ctx)
 	if err := s.server.publicTLS(o); err != nil {
@@ -490,6 +497,8 @@ func OpenServe(ctx context.Context, o ServeOptions) (_ *Serve, err error) {
 	if err := s.server.redirect(ctx, o); err != nil {
 		return nil, err
 	}
+
+	// What the role needs.
 	options := httpapi.Options{}
 	switch o.Role {
 	case RoleWorker:
@@ -509,6 +518,7 @@ func OpenServe(ctx context.Context, o ServeOptions) (_ *Serve, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if o.DefaultInstance != "" {
 		instance, ok := s.server.registry.Instances.ByName(o.DefaultInstance)
 		if !ok {
@@ -516,6 +526,8 @@ func OpenServe(ctx context.Context, o ServeOptions) (_ *Serve, err error) {
 		}
 		options.DefaultInstance = instance.ID
 	}
+
+	// A headnode serves no environments.
 	if o.Role != RoleHeadnode {
 		s.server.restore(ctx)
 	}
@@ -626,6 +638,7 @@ const setupFile = "setup-token"
 
 // firstOperator makes sure that there is an operator, or a way to create one.
 func (s *Serve) firstOperator(ctx context.Context) error {
+	// An operator from the settings needs no setup.
 	registry := s.server.registry
 	if s.options.OperatorEmail != "" {
 		password, err := readPassword(s.options.OperatorPasswordFile)
@@ -634,6 +647,8 @@ func (s *Serve) firstOperator(ctx context.Context) error {
 		}
 		return registry.Setup.Ensure(ctx, s.options.OperatorEmail, password)
 	}
+
+	// The token of an earlier start goes on working until somebody is there.
 	file := filepath.Join(s.options.Dir, setupFile)
 	raw, err := os.ReadFile(file) //nolint:gosec // a fixed name in the data folder
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -644,6 +659,7 @@ func (s *Serve) firstOperator(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	if !works {
 		fresh, needed, err := registry.Setup.Token(ctx)
 		if err != nil {
@@ -660,6 +676,7 @@ func (s *Serve) firstOperator(ctx context.Context) error {
 			return err
 		}
 	}
+
 	if s.options.SetupURL != nil {
 		s.options.SetupURL(s.controlURL() + "/setup#token=" + token)
 	}

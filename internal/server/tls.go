@@ -134,8 +134,10 @@ func (s *Server) publicTLS(o ServeOptions) error {
 	if o.TLSMin == "1.2" {
 		minimum = tls.VersionTLS12
 	}
+
 	switch {
 	case o.Certificate.given():
+		// Certificates from files.
 		c, err := openCertificates(o.Certificate, o.Logger)
 		if err != nil {
 			return err
@@ -143,6 +145,7 @@ func (s *Server) publicTLS(o ServeOptions) error {
 		s.certificates = append(s.certificates, c)
 		s.public = tls.NewListener(s.public, &tls.Config{MinVersion: minimum, GetCertificate: c.get, NextProtos: []string{"h2", "http/1.1"}})
 	case o.ACME.On:
+		// Certificates from an authority, for the hosts that are served and no others.
 		client := &acme.Client{DirectoryURL: o.ACME.Directory, UserAgent: "j17/" + o.Version}
 		if o.ACME.CAFile != "" {
 			pool, err := certPool(o.ACME.CAFile)
