@@ -317,6 +317,10 @@ const (
 	Delete
 	// Raise makes an item that is a decimal number, such as the counter of an Assignment, at least Value.
 	Raise
+	// Add adds Value, a decimal number that may be negative, to an item that is a number, 0 where it is absent. An item that comes to
+	// 0, or would fall below, is removed. Where all that a unit adds to an item would bring it beyond Most, the unit is a Conflict. So
+	// writers count exactly without a condition that each breaks for the others. A unit writes such an item by Add alone.
+	Add
 )
 
 // Cond is a condition on a side item.
@@ -341,6 +345,11 @@ type Side struct {
 	Cond    Cond
 	// Rev is compared when Cond is IfRev.
 	Rev uint64
+	// Stamps numbers events of the unit, from 0, whose positions the store puts in front of the Value of a Put: ReadStamp takes them
+	// off again.
+	Stamps []int
+	// Most, if not 0, bounds what an Add may bring its item to. What takes away is never refused.
+	Most int64
 }
 
 // SideConflict is a fence or a side condition that did not hold.
@@ -349,10 +358,15 @@ type SideConflict struct {
 	Key   string
 	// Rev is the item's present one; 0 when it is absent.
 	Rev uint64
+	// Full tells that an Add would have brought the item beyond its bound.
+	Full bool
 }
 
 // Error describes the conflict.
 func (c *SideConflict) Error() string {
+	if c.Full {
+		return "side item " + string(c.Space) + "/" + c.Key + " is at its bound"
+	}
 	return "side item " + string(c.Space) + "/" + c.Key + " has changed"
 }
 

@@ -25,6 +25,8 @@ const (
 	MaxUnitAssignments = 1000
 	// MaxEventTags is the number of tags of one event.
 	MaxEventTags = 1024
+	// MaxAdded bounds the number that an Add adds, and the bound of the item.
+	MaxAdded = 1 << 40
 	// MaxUnitBytes bounds the events with their tags, the side values and the memo of one unit.
 	MaxUnitBytes = 64 << 20
 )
@@ -69,7 +71,7 @@ func (a *Append) Validate() error {
 	}
 	for i := range a.Side {
 		s := &a.Side[i]
-		if err := s.validate(); err != nil {
+		if err := s.validate(len(a.Events)); err != nil {
 			return fmt.Errorf("side write %d: %w", i, err)
 		}
 		size += len(s.Key) + len(s.Value)
@@ -174,9 +176,21 @@ func validContent(typ string, data, metadata []byte) error {
 	return nil
 }
 
-func (s *Side) validate() error {
-	if s.Op < Put || s.Op > Raise {
+func (s *Side) validate(events int) error {
+	if s.Op < Put || s.Op > Add {
 		return fmt.Errorf("%w: unknown side operation %d", ErrInvalid, s.Op)
+	}
+	if s.Op == Add {
+		if n, err := strconv.ParseInt(string(s.Value), 10, 64); err != nil || n < -MaxAdded || n > MaxAdded || s.Most < 0 || s.Most > MaxAdded {
+			return fmt.Errorf("%w: a number to add, %q, up to %d", ErrInvalid, s.Value, s.Most)
+		}
+	} else if s.Most != 0 {
+		return fmt.Errorf("%w: a bound without an addition", ErrInvalid)
+	}
+	for _, n := range s.Stamps {
+		if s.Op != Put || n < 0 || n >= events {
+			return fmt.Errorf("%w: the position of event %d of %d in a side item", ErrInvalid, n, events)
+		}
 	}
 	if s.Op == Raise {
 		if _, err := strconv.ParseUint(string(s.Value), 10, 63); err != nil {

@@ -58,7 +58,7 @@ func (s *Store) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (res
 			result.IDs = []j17.StreamID{note.Position}
 		}
 		for i := range u.Side {
-			b.stageSide(tn, &u.Side[i], b.sides[i])
+			b.stageSide(tn, &u.Side[i], b.sides[i], nil)
 		}
 		return nil
 	})

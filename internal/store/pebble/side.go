@@ -156,22 +156,93 @@ func (b *batch) item(t *tenant, space store.Space, key string) (*stagedItem, err
 	return item, nil
 }
 
-// stageSide stages one side write, whose condition holds.
-func (b *batch) stageSide(t *tenant, w *store.Side, item *stagedItem) {
+// stageSide stages one side write, whose condition holds. ids are the positions of the unit's events.
+func (b *batch) stageSide(t *tenant, w *store.Side, item *stagedItem, ids []j17.StreamID) {
 	switch w.Op {
 	case store.Put:
-		b.stageItem(t, w.Space, w.Key, item, nanos(w.Expires), nanos(w.Due), w.Value)
+		value := w.Value
+		if len(w.Stamps) > 0 {
+			value = nil
+			for _, n := range w.Stamps {
+				value = store.AppendStamp(value, ids[n])
+			}
+			value = append(value, w.Value...)
+		}
+		b.stageItem(t, w.Space, w.Key, item, nanos(w.Expires), nanos(w.Due), value)
 	case store.Delete:
-		if item.rev != 0 {
-			b.stage(t)
-			b.removeItem(t.nextNumber, w.Space, w.Key, item.itemMeta)
-			item.itemMeta = itemMeta{}
+		b.stageRemoval(t, w, item)
+	case store.Add:
+		added, _ := strconv.ParseInt(string(w.Value), 10, 64)
+		if n := number(item, b.now) + added; n > 0 {
+			b.stageItem(t, w.Space, w.Key, item, nanos(w.Expires), nanos(w.Due), strconv.AppendInt(nil, n, 10))
+		} else {
+			b.stageRemoval(t, w, item)
 		}
 	case store.Raise:
 		if less(item, w.Value, b.now) {
 			b.stageItem(t, w.Space, w.Key, item, nanos(w.Expires), nanos(w.Due), w.Value)
 		}
 	}
+}
+
+// stageRemoval stages the removal of an item, if it is there.
+func (b *batch) stageRemoval(t *tenant, w *store.Side, item *stagedItem) {
+	if item.rev != 0 {
+		b.stage(t)
+		b.removeItem(t.nextNumber, w.Space, w.Key, item.itemMeta)
+		item.itemMeta, item.value = itemMeta{}, nil
+	}
+}
+
+// checkSums puts the items into r that the unit's additions would bring beyond their bounds.
+func (b *batch) checkSums(t *tenant, u *store.Append, r *store.Result) error {
+	var sums map[*stagedItem]int64
+	for i := range u.Side {
+		w := &u.Side[i]
+		if w.Op != store.Add {
+			continue
+		}
+		item, err := b.item(t, w.Space, w.Key)
+		if err != nil {
+			return err
+		}
+		if sums == nil {
+			sums = map[*stagedItem]int64{}
+		}
+		added, _ := strconv.ParseInt(string(w.Value), 10, 64)
+		sums[item] += added
+	}
+	if sums == nil {
+		return nil
+	}
+	for i := range u.Side {
+		w := &u.Side[i]
+		if w.Op != store.Add || w.Most == 0 {
+			continue
+		}
+		item, err := b.item(t, w.Space, w.Key)
+		if err != nil {
+			return err
+		}
+		if sum := sums[item]; sum > 0 && number(item, b.now)+sum > w.Most {
+			rev, err := b.rev(t, w.Space, w.Key)
+			if err != nil {
+				return err
+			}
+			r.Sides = append(r.Sides, store.SideConflict{Space: w.Space, Key: w.Key, Rev: rev, Full: true})
+			sums[item] = 0 // told once
+		}
+	}
+	return nil
+}
+
+// number returns the number that an item is, 0 where it is absent or none.
+func number(item *stagedItem, now int64) int64 {
+	n, err := strconv.ParseInt(string(item.value), 10, 63)
+	if err != nil || !item.live(now) {
+		return 0
+	}
+	return n
 }
 
 // less reports whether an item is absent, no number, or a smaller one than a valid one.

@@ -121,7 +121,7 @@ func (b *batch) stageUnit(t *tenant, u *store.Append, r *store.Result) error {
 	}
 	b.stageEvents(t, u, r)
 	for i := range u.Side {
-		b.stageSide(t, &u.Side[i], b.sides[i])
+		b.stageSide(t, &u.Side[i], b.sides[i], r.IDs)
 	}
 	b.stageAssignments(t, u, r)
 	if command != nil {
@@ -178,7 +178,10 @@ func (b *batch) checkUnit(t *tenant, u *store.Append, r *store.Result) error {
 		}
 	}
 
-	// Conditions of side writes.
+	// Conditions of side writes, and the bounds of counters.
+	if err := b.checkSums(t, u, r); err != nil {
+		return err
+	}
 	for i := range u.Side {
 		w := &u.Side[i]
 		if w.Cond == store.Always {

@@ -136,6 +136,15 @@ func (t *modelTenant) apply(u *store.Append, got *store.Result, now time.Time) e
 			t.written = true
 		case store.Delete:
 			delete(t.items, k)
+		case store.Add:
+			added, _ := strconv.ParseInt(string(w.Value), 10, 64)
+			have, _ := strconv.ParseInt(string(t.items[k].Value), 10, 64)
+			if have+added <= 0 {
+				delete(t.items, k)
+			} else {
+				t.items[k] = store.Item{Key: w.Key, Value: strconv.AppendInt(nil, have+added, 10), Expires: w.Expires, Due: w.Due}
+				t.written = true
+			}
 		case store.Raise:
 			want, _ := strconv.ParseUint(string(w.Value), 10, 63)
 			if have, err := strconv.ParseUint(string(t.items[k].Value), 10, 63); err != nil || have < want {

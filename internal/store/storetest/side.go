@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -465,5 +466,102 @@ func testRaise(s *suite) {
 		if err := f.Write(t.Context(), tenant, []store.Side{{Op: store.Raise, Space: space, Key: "latest", Value: []byte(bad)}}); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("raised to %q: %v", bad, err)
 		}
+	}
+}
+
+// testAdd checks that counters are exact whoever writes, keep to their bounds, and leave nothing behind at 0.
+func testAdd(s *suite) {
+	t := s.t
+	f := s.fixture(t)
+	add := func(n string, most int64) store.Side {
+		return store.Side{Op: store.Add, Space: space, Key: "count", Value: []byte(n), Most: most}
+	}
+
+	// Many writers at once: as many get in as there is room for.
+	var took atomic.Int64
+	var writers sync.WaitGroup
+	for range 20 {
+		writers.Go(func() {
+			err := f.Write(t.Context(), tenant, []store.Side{add("1", 7)})
+			full, conflict := errors.AsType[*store.SideConflict](err)
+			switch {
+			case err == nil:
+				took.Add(1)
+			case !conflict || !full.Full || full.Key != "count" || full.Rev == 0:
+				t.Errorf("beyond the bound: %v", err)
+			}
+		})
+	}
+	writers.Wait()
+	if got := get(t, f, tenant, space, "count"); string(got.Value) != "7" || took.Load() != 7 {
+		t.Errorf("the count is %s after %d writes", got.Value, took.Load())
+	}
+
+	// All that a unit adds counts together, and what takes away is never refused.
+	results, err := f.Append(t.Context(), tenant, []store.Append{
+		{Side: []store.Side{add("-1", 7), add("1", 7)}},
+		{Side: []store.Side{add("-1", 7), add("1", 7), add("1", 7)}},
+		{Side: []store.Side{add("-2", 3)}},
+		{Side: []store.Side{add("2", 0)}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []store.Outcome{store.Committed, store.Conflict, store.Committed, store.Committed} {
+		if results[i].Outcome != want {
+			t.Errorf("unit %d: outcome %d, want %d", i, results[i].Outcome, want)
+		}
+	}
+	if n := len(results[1].Sides); n != 1 || !results[1].Sides[0].Full {
+		t.Errorf("%d conflicts: %v", n, results[1].Sides)
+	}
+	if got := get(t, f, tenant, space, "count"); string(got.Value) != "7" {
+		t.Errorf("the count is %s", got.Value)
+	}
+	write(t, f, tenant, add("-8", 0))
+	if _, err := f.Get(t.Context(), tenant, space, "count"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("below 0: %v", err)
+	}
+
+	for _, bad := range []store.Side{add("", 0), add("x", 0), add("1", -1), add("9223372036854775807", 0), {Op: store.Put, Space: space, Key: "a", Most: 1}} {
+		if err := f.Write(t.Context(), tenant, []store.Side{bad}); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("adding %q up to %d: %v", bad.Value, bad.Most, err)
+		}
+	}
+}
+
+// testStamps checks that values get the positions of events that commit with them.
+func testStamps(s *suite) {
+	t := s.t
+	f := s.fixture(t)
+	u := store.Append{
+		Events: []store.NewEvent{event(order("a"), `1`), event(order("b"), `1`)},
+		Side: []store.Side{
+			{Op: store.Put, Space: space, Key: "both", Value: []byte("v"), Stamps: []int{1, 0}},
+			{Op: store.Put, Space: space, Key: "none", Value: []byte("v")},
+		},
+	}
+	results, err := f.Append(t.Context(), tenant, []store.Append{u})
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := get(t, f, tenant, space, "both").Value
+	for _, n := range []int{1, 0} {
+		var id j17.StreamID
+		if id, value, err = store.ReadStamp(value); err != nil || id != results[0].IDs[n] {
+			t.Errorf("the position of event %d is %v: %v", n, id, err)
+		}
+	}
+	if string(value) != "v" || string(get(t, f, tenant, space, "none").Value) != "v" {
+		t.Errorf("the value is %q", value)
+	}
+	for _, n := range []int{-1, 2} {
+		u.Side[0].Stamps = []int{n}
+		if _, err := f.Append(t.Context(), tenant, []store.Append{u}); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("the position of event %d: %v", n, err)
+		}
+	}
+	if _, _, err := store.ReadStamp([]byte("short")); err == nil {
+		t.Error("a value without a position was read")
 	}
 }

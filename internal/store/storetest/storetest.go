@@ -58,6 +58,8 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"SideConditions", testSideConditions},
 		{"Fences", testFences},
 		{"Raise", testRaise},
+		{"Add", testAdd},
+		{"Stamps", testStamps},
 		{"Scan", testScan},
 		{"Expiry", testExpiry},
 		{"Counter", testCounter},

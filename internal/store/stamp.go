@@ -1,0 +1,25 @@
+package store
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"j17"
+)
+
+// stampBytes is the length of a position in front of a value.
+const stampBytes = 8 + 4
+
+// AppendStamp appends a position as Side.Stamps puts it in front of values.
+func AppendStamp(dst []byte, id j17.StreamID) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(dst, uint64(id.Ms)), id.Seq)
+}
+
+// ReadStamp takes the first position off a value.
+func ReadStamp(value []byte) (id j17.StreamID, rest []byte, err error) {
+	if len(value) < stampBytes {
+		return id, nil, &CorruptionError{Where: "a value with a position", Err: fmt.Errorf("it has %d bytes", len(value))}
+	}
+	id = j17.StreamID{Ms: int64(binary.BigEndian.Uint64(value)), Seq: binary.BigEndian.Uint32(value[8:])}
+	return id, value[stampBytes:], nil
+}
