@@ -9,31 +9,63 @@ import (
 	"j17/internal/store"
 )
 
+// Decided is what a command comes to, while it is decided.
+type Decided struct {
+	Tenant j17.Tenant
+	// Decider is what is deployed to the tenant.
+	Decider *decider.Decider
+	// Events are all that is about to be written, the command's own first, in the order of the unit. They happen at Timestamp, in
+	// Unix seconds.
+	Events    []decider.Event
+	Timestamp int64
+}
+
 // Effects are what events bring about beside events: items that are scheduled, started or moved on in the commit of their cause.
+// A store.Side may hold the positions that the events get (Stamps).
 type Effects struct {
 	Side []store.Side
 	// Fences are on the items that were looked at. Where one of them, or a condition of Side, does not hold any more, the command
 	// is decided anew.
 	Fences []store.Fence
+	// Full returns why the command is refused where an addition of Side would bring its item beyond the bound; nil where that does
+	// not refuse it, so that it is decided anew.
+	Full func(*store.SideConflict) error
 }
 
-// EffectsOf says what is to be written in one commit with events that are about to be written, all of which happen at timestamp, in
-// Unix seconds. It is asked each time a command is decided. An error of it refuses the command.
-type EffectsOf func(ctx context.Context, t j17.Tenant, events []decider.Event, timestamp int64) (Effects, error)
+// EffectsOf says what is to be written in one commit with events. It is asked each time a command is decided. An error of it
+// refuses the command.
+type EffectsOf func(context.Context, *Decided) (Effects, error)
 
 // effects adds to a plan what its command and its events bring about beside events.
-func (e *Engine) effects(ctx context.Context, c *Command, p *plan) error {
+func (e *Engine) effects(ctx context.Context, d *deployed, c *Command, p *plan) error {
 	p.side = c.Side
 	p.unit.Side = slices.Clip(c.Side)
-	if e.effectsOf == nil {
-		return nil
+	for _, of := range e.effectsOf {
+		more, err := of(ctx, &Decided{Tenant: c.Tenant, Decider: d.Decider, Events: p.events, Timestamp: p.unit.Timestamp})
+		if err != nil {
+			return err
+		}
+		p.unit.Side, p.unit.Fences = append(p.unit.Side, more.Side...), append(p.unit.Fences, more.Fences...)
+		p.unit.Decided = p.unit.Decided || len(more.Side) > 0
+		if more.Full != nil {
+			p.full = append(p.full, more.Full)
+		}
 	}
-	more, err := e.effectsOf(ctx, c.Tenant, p.events, p.unit.Timestamp)
-	if err != nil {
-		return err
+	return nil
+}
+
+// refusedFull returns why a command is refused whose effects have no room, nil where that does not refuse it.
+func (p *plan) refusedFull(r *store.Result) error {
+	for i := range r.Sides {
+		if !r.Sides[i].Full {
+			continue
+		}
+		for _, full := range p.full {
+			if err := full(&r.Sides[i]); err != nil {
+				return err
+			}
+		}
 	}
-	p.unit.Side, p.unit.Fences = append(p.unit.Side, more.Side...), more.Fences
-	p.unit.Decided = p.unit.Decided || len(more.Side) > 0
 	return nil
 }
 
@@ -42,7 +74,7 @@ func (p *plan) refusedSide(r *store.Result) *store.SideConflict {
 	for i := range r.Sides {
 		conflict := &r.Sides[i]
 		if slices.ContainsFunc(p.side, func(s store.Side) bool {
-			return s.Cond != store.Always && s.Space == conflict.Space && s.Key == conflict.Key
+			return (s.Cond != store.Always || conflict.Full) && s.Space == conflict.Space && s.Key == conflict.Key
 		}) {
 			return conflict
 		}

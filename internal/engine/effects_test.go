@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"j17"
-	"j17/internal/decider"
 	"j17/internal/engine"
 	"j17/internal/store"
 )
@@ -109,26 +108,26 @@ func TestEffectsCommitWithTheirEvents(t *testing.T) {
 	h := &hooked{Store: f.store}
 	full := j17.Errorf(j17.CodeImplicationLimit, "There are too many.")
 	var asked []string
-	f.Engine = engine.New(engine.Options{Store: h, Clock: f.clock, Logger: slog.New(slog.DiscardHandler), Effects: func(
-		_ context.Context, _ j17.Tenant, events []decider.Event, timestamp int64,
+	f.Engine = engine.New(engine.Options{Store: h, Clock: f.clock, Logger: slog.New(slog.DiscardHandler), Effects: []engine.EffectsOf{func(
+		_ context.Context, d *engine.Decided,
 	) (engine.Effects, error) {
 		types := ""
-		for i := range events {
-			types += events[i].Type + " "
+		for i := range d.Events {
+			types += d.Events[i].Type + " "
 		}
 		asked = append(asked, types)
 		n, rev := f.item(t, cursors, "count")
 		if len(n) == 3 {
 			return engine.Effects{}, full
 		}
-		if timestamp != f.clock.Now().Unix() {
-			t.Errorf("decided at %d", timestamp)
+		if d.Timestamp != f.clock.Now().Unix() || d.Tenant != tenant || d.Decider.Types["account"] == nil {
+			t.Errorf("decided at %d in %s", d.Timestamp, d.Tenant)
 		}
 		return engine.Effects{
 			Side:   []store.Side{{Op: store.Put, Space: cursors, Key: "count", Value: []byte(n + "i")}},
 			Fences: []store.Fence{{Space: cursors, Key: "count", Rev: rev}},
 		}, nil
-	}})
+	}}})
 	f.deploy(t, accountSpec)
 	f.post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
 	h.hook = func(do func() ([]store.Result, error)) ([]store.Result, error) {

@@ -50,8 +50,8 @@ type Options struct {
 	// Renew is called when the store refuses what was decided with the deployed spec, because it has another one: it calls Deploy
 	// or Undeploy. It may be nil where Deploy is never given fences.
 	Renew func(ctx context.Context, t j17.Tenant) error
-	// Effects, if not nil, says what events bring about beside events.
-	Effects EffectsOf
+	// Effects say what events bring about beside events.
+	Effects []EffectsOf
 }
 
 // Engine executes commands and answers reads for all tenants of one store.
@@ -68,7 +68,7 @@ type Engine struct {
 
 	writeWait, readWait time.Duration
 	renewal             func(ctx context.Context, t j17.Tenant) error
-	effectsOf           EffectsOf
+	effectsOf           []EffectsOf
 
 	environments sync.Map // of *environment by j17.Tenant
 

@@ -147,16 +147,22 @@ func (e *Engine) flight(ctx context.Context, env *environment) bool {
 		return true
 	}
 	results, err := e.store.Append(ctx, env.tenant, units)
-	if err != nil && len(units) > 1 && !refusedWhole(err) {
-		// It is the error of one unit; those before it may be stored.
-		err = fmt.Errorf("%w: %v", store.ErrUnknown, err) //nolint:errorlint // what it wraps concerns another write
-	}
+	err = ofEach(err, len(units))
 	for i := range results {
 		env.observe(results[i].Timestamp)
 	}
 	e.keepLast(env.tenant, tickets, results)
 	env.turns.land(tickets, results, err)
 	return true
+}
+
+// ofEach returns what an error of an append means for each of its units.
+func ofEach(err error, units int) error {
+	if err != nil && units > 1 && !refusedWhole(err) {
+		// It is the error of one unit; those before it may be stored.
+		err = fmt.Errorf("%w: %v", store.ErrUnknown, err) //nolint:errorlint // what it wraps concerns another write
+	}
+	return err
 }
 
 // refusedWhole reports whether an error of an append says of all its units what became of them.

@@ -41,25 +41,13 @@ func (e *Engine) Execute(ctx context.Context, c *Command) (Receipt, error) {
 
 // execute is Execute under one spec. The error is errRedeployed where there is another one meanwhile.
 func (e *Engine) execute(ctx context.Context, d *deployed, c *Command) (Receipt, error) {
-	if c.IdempotencyKey != "" {
-		first, err := e.store.Command(ctx, c.Tenant, commandID(c.IdempotencyKey))
-		if err != nil {
-			return Receipt{}, StorageError(err)
-		}
-		if first != nil {
-			return e.replay(ctx, d, c, first)
-		}
-	}
-
-	// Check the command.
-	id := c.ID
-	if c.New {
-		id = e.mintID(d)
-	}
 	b := work.New(ctx, work.Command)
-	a, err := d.Admit(&c.Command, b, func() (j17.Key, error) { return e.resolve(ctx, c.Tenant, d, c.Type, id) })
-	if err != nil {
+	a, first, err := e.admit(ctx, d, c, b)
+	switch {
+	case err != nil:
 		return Receipt{}, err
+	case first != nil:
+		return e.replay(ctx, d, c, first)
 	}
 
 	// Decide what it brings about, and store that.
@@ -67,13 +55,36 @@ func (e *Engine) execute(ctx context.Context, d *deployed, c *Command) (Receipt,
 	if err != nil {
 		return Receipt{}, err
 	}
-	if r.Outcome == store.Duplicate {
-		return e.replay(ctx, d, c, &r)
+	return e.done(ctx, d, c, p, &r)
+}
+
+// admit checks a command. first is not nil where it was carried out before.
+func (e *Engine) admit(ctx context.Context, d *deployed, c *Command, b *work.Budget) (a *decider.Admitted, first *store.Result, err error) {
+	if c.IdempotencyKey != "" {
+		if first, err = e.store.Command(ctx, c.Tenant, commandID(c.IdempotencyKey)); err != nil {
+			return nil, nil, StorageError(err)
+		}
+		if first != nil {
+			return nil, first, nil
+		}
 	}
-	e.committed(c.Tenant, d, p, &r)
-	receipt := p.receipt(&r)
-	if len(r.Assigned) > 0 && decider.Named(d.Types[a.Key.Type]) {
-		receipt.Names = d.assigned(a.Key, r.Assigned)
+	id := c.ID
+	if c.New {
+		id = e.mintID(d)
+	}
+	a, err = d.Admit(&c.Command, b, func() (j17.Key, error) { return e.resolve(ctx, c.Tenant, d, c.Type, id) })
+	return a, nil, err
+}
+
+// done does what has to follow a plan that is stored, now or before, and returns its receipt.
+func (e *Engine) done(ctx context.Context, d *deployed, c *Command, p *plan, r *store.Result) (Receipt, error) {
+	if r.Outcome == store.Duplicate {
+		return e.replay(ctx, d, c, r)
+	}
+	e.committed(c.Tenant, d, p, r)
+	receipt := p.receipt(r)
+	if len(r.Assigned) > 0 && decider.Named(d.Types[p.key.Type]) {
+		receipt.Names = d.assigned(p.key, r.Assigned)
 	}
 	return receipt, nil
 }
@@ -98,6 +109,8 @@ type plan struct {
 	// events. A conflict with them is the caller's to resolve: planning anew would change nothing.
 	expected *uint64
 	side     []store.Side
+	// full tell why the command is refused where its effects have no room.
+	full []func(*store.SideConflict) error
 }
 
 // plan turns an admitted command into an append. What it reads becomes a precondition: a stream that was not looked at
@@ -129,7 +142,7 @@ func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *decider.A
 			return p, err
 		}
 	}
-	if err := e.effects(ctx, c, p); err != nil {
+	if err := e.effects(ctx, d, c, p); err != nil {
 		return p, err
 	}
 	p.assign(d, e.mint)
@@ -210,7 +223,7 @@ func (p *plan) refusal(r *store.Result) error {
 	if c := p.refusedSide(r); c != nil {
 		return j17.Errorf(j17.CodeConflict, "The item %s of %s has changed since it was read. Nothing was written. Read it again and decide anew.", c.Key, c.Space).Because(c)
 	}
-	return nil
+	return p.refusedFull(r)
 }
 
 // committed does what has to follow a write: counting, keeping states that are known, and making the snapshots and warm

@@ -1,0 +1,129 @@
+package engine
+
+import (
+	"context"
+
+	"j17"
+	"j17/internal/store"
+	"j17/internal/work"
+)
+
+// Outcome is what became of one of several commands.
+type Outcome struct {
+	Receipt Receipt
+	// Err is that of Execute.
+	Err error
+}
+
+// ExecuteInOrder carries out commands of one tenant as if each had been executed after the one before. Those that do not depend on
+// each other are stored together, so that many take few syncs. The outcomes stand in the order of the commands.
+func (e *Engine) ExecuteInOrder(ctx context.Context, t j17.Tenant, commands []*Command) []Outcome {
+	outcomes := make([]Outcome, len(commands))
+	for from := 0; from < len(commands); {
+		d, err := e.deployed(t)
+		if err != nil {
+			for i := from; i < len(commands); i++ {
+				outcomes[i].Err = err
+			}
+			return outcomes
+		}
+		r := row{Engine: e, d: d, touched: map[j17.Key]bool{}}
+		n := 0
+		for from+n < len(commands) && r.add(ctx, commands[from+n]) {
+			n++
+		}
+		n = r.store(ctx, outcomes[from:from+n])
+		from += n
+		if n == 0 || from < len(commands) && r.stopped {
+			// This one cannot go with others: it was refused, has to wait for its turn, or was overtaken.
+			outcomes[from].Receipt, outcomes[from].Err = e.Execute(ctx, commands[from])
+			from++
+		}
+	}
+	return outcomes
+}
+
+// row is commands that are stored together.
+type row struct {
+	*Engine
+	d        *deployed
+	commands []*Command
+	plans    []*plan
+	units    []store.Append
+	size     int
+	// touched are the streams that the commands write.
+	touched map[j17.Key]bool
+	// stopped tells that the next command has to be executed by itself.
+	stopped bool
+}
+
+// add plans a command and reports whether it goes with those before it.
+func (r *row) add(ctx context.Context, c *Command) bool {
+	if len(r.units) == flightTickets || r.size >= flightBytes {
+		return false
+	}
+	r.stopped = true
+	b := work.New(ctx, work.Command)
+	a, first, err := r.admit(ctx, r.d, c, b)
+	if err != nil || first != nil || len(c.IfMatch) > 0 {
+		return false
+	}
+	p, err := r.plan(ctx, r.d, c, a, b, nil)
+	if err != nil {
+		return false
+	}
+	if _, crowded := p.claims(&r.d.env.turns); crowded {
+		return false
+	}
+	for key := range p.before {
+		if r.touched[key] {
+			// What it was decided on is about to change.
+			r.stopped = false
+			return false
+		}
+	}
+	if p.unit.Validate() != nil {
+		return false
+	}
+	r.stopped = false
+	for i := range p.unit.Events {
+		r.touched[p.unit.Events[i].Key] = true
+	}
+	unit := p.unit
+	unit.Fences = r.d.fence(unit.Fences)
+	if n := len(r.units); n > 0 {
+		unit.After = []int{n - 1} // in this order, or not at all
+	}
+	r.commands, r.plans, r.units = append(r.commands, c), append(r.plans, p), append(r.units, unit)
+	r.size += unitBytes(&unit)
+	return true
+}
+
+// store stores the row and returns how many of its commands are done. The one behind them, if there is one, is then to be executed
+// by itself.
+func (r *row) store(ctx context.Context, outcomes []Outcome) (done int) {
+	if len(r.units) == 0 {
+		return 0
+	}
+	if r.d.env.current.Load() != r.d {
+		r.stopped = true
+		return 0
+	}
+	results, err := r.Engine.store.Append(ctx, r.d.env.tenant, r.units)
+	if err != nil {
+		err = StorageError(ofEach(err, len(r.units)))
+		for i := range outcomes {
+			outcomes[i].Err = err
+		}
+		return len(outcomes)
+	}
+	for i := range results {
+		if results[i].Outcome != store.Committed && results[i].Outcome != store.Duplicate {
+			r.stopped = true
+			return i
+		}
+		r.d.env.observe(results[i].Timestamp)
+		outcomes[i].Receipt, outcomes[i].Err = r.done(ctx, r.d, r.commands[i], r.plans[i], &results[i])
+	}
+	return len(results)
+}
