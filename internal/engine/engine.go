@@ -113,6 +113,7 @@ const DefaultReadWait = 2 * time.Second
 
 // New returns an engine. Run must be called for snapshots and warm states to be made.
 func New(o Options) *Engine {
+	// Defaults.
 	if o.CacheBytes == 0 {
 		o.CacheBytes = defaultCacheBytes
 	}
@@ -131,6 +132,7 @@ func New(o Options) *Engine {
 	if o.ReadWait == 0 {
 		o.ReadWait = DefaultReadWait
 	}
+
 	e := &Engine{
 		store:  o.Store,
 		clock:  o.Clock,

@@ -326,9 +326,12 @@ func (e *Engine) slice(fl *flight) bool {
 		}
 		fl.state = base
 	}
+
 	if !fl.anew {
 		e.checkpoint(fl.ctx, fl.tenant, fl.key, fl.state)
 	}
+
+	// A part of the events, so that other flights get their turns.
 	f, cost, err := e.advance(fl.ctx, fl.tenant, fl.typ, fl.key, fl.state, fl.next(fl.state.Length), portion{sliceWork, math.MaxInt})
 	if err != nil {
 		if fl.ctx.Err() != nil {
@@ -340,6 +343,7 @@ func (e *Engine) slice(fl *flight) bool {
 	f.Cost = fl.state.Cost + cost
 	fl.state = f
 	fl.at.Store(f.Length)
+
 	if f.Length == fl.target {
 		// A state that is too large for the cache would be folded anew for its snapshot, and again after that.
 		if fl.length == 0 && !fl.anew && f.Length-f.Snapshot >= e.every && f.Finish(fl.key.String()) == nil {
@@ -350,6 +354,7 @@ func (e *Engine) slice(fl *flight) bool {
 		e.land(fl, f, nil)
 		return false
 	}
+
 	return true
 }
 
@@ -363,6 +368,7 @@ func (fl *flight) next(length uint64) uint64 {
 
 // land tells all who wait what has become of a flight.
 func (e *Engine) land(fl *flight, f *decider.State, err error) {
+	// What it has led to is for the cache, and for a snapshot if one is due.
 	if err == nil {
 		if f.JSON == nil {
 			err = f.Finish(fl.key.String())
@@ -374,9 +380,12 @@ func (e *Engine) land(fl *flight, f *decider.State, err error) {
 			}
 		}
 	}
+
 	if fl.cancel != nil {
 		fl.cancel()
 	}
+
+	// Whoever waits is told.
 	s := &e.flights
 	s.mu.Lock()
 	defer s.mu.Unlock()

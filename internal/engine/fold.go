@@ -64,6 +64,8 @@ func (e *Engine) advance(
 	if base.Length == length {
 		return base, 0, nil
 	}
+
+	// The state is a copy: whoever has the one before goes on with it.
 	f := *base
 	f.JSON = nil
 	ed := value.NewEditor()
@@ -79,14 +81,19 @@ func (e *Engine) advance(
 		if f.Length%lookEvery == 0 && ctx.Err() != nil {
 			return nil, cost, ctx.Err()
 		}
+
+		// A portion is full when it has cost, or holds, so much.
 		if done = cost > most.work || f.Data.Size()+len(ev.Data) > most.bytes; done {
 			break
 		}
+
 		te = tick.Event{Key: name, Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data), Metadata: tick.Raw(ev.Metadata)}
 		b.Renew(work.Replay)
 		if err := typ.Apply(replaying, &f, ed, &te, b, nil); err != nil {
 			return nil, cost, decider.ReplayFailed(err, &te, f.Length+1)
 		}
+
+		// What it has cost, for the cache and for snapshots.
 		f.Loose += len(ev.Data)
 		f.Since += len(ev.Data) + len(ev.Metadata)
 		cost += b.Spent() + eventWork + int64(len(ev.Data))/work.BytesPerUnit
@@ -94,9 +101,11 @@ func (e *Engine) advance(
 			cost += codeWork
 		}
 	}
+
 	if f.Length == base.Length && done {
 		return base, cost, nil
 	}
+
 	e.counts.folded.Add(f.Length - base.Length)
 	if f.Length != length && !done {
 		return nil, cost, &store.CorruptionError{Where: name, Err: fmt.Errorf("%d events were found where %d should be", f.Length, length)}

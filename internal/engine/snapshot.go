@@ -96,6 +96,8 @@ func (e *Engine) snapshot(ctx context.Context, t j17.Tenant, typ *decider.Progra
 	if length < e.every {
 		return typ.First(), nil
 	}
+
+	// The latest one.
 	item, err := e.store.Get(ctx, t, snapshots, key.String())
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
@@ -108,6 +110,8 @@ func (e *Engine) snapshot(ctx context.Context, t j17.Tenant, typ *decider.Progra
 			return f, nil
 		}
 	}
+
+	// Those along the way: the last that is not too long.
 	index, _, err := e.pastStates(ctx, t, key)
 	if err != nil || index.Fingerprint != typ.Fingerprint {
 		return typ.First(), err
@@ -119,6 +123,7 @@ func (e *Engine) snapshot(ctx context.Context, t j17.Tenant, typ *decider.Progra
 	if i == 0 {
 		return typ.First(), nil
 	}
+
 	item, err = e.store.Get(ctx, t, pastSnapshots, pastKey(key, typ.Fingerprint, index.Lengths[i-1]))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -170,6 +175,8 @@ func (e *Engine) keepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *dec
 	if err != nil {
 		return err
 	}
+
+	// States of other handlers are of no use any more.
 	var side []store.Side
 	drop := func(length uint64) {
 		side = append(side, store.Side{Op: store.Delete, Space: pastSnapshots, Key: pastKey(key, index.Fingerprint, length)})
@@ -180,6 +187,8 @@ func (e *Engine) keepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *dec
 		}
 		index = pastStates{Fingerprint: f.Fingerprint, Every: pastEvery}
 	}
+
+	// A state near another one is kept only if it was expensive, and so is one that is large for the events behind it.
 	i, found := slices.BinarySearch(index.Lengths, f.Length)
 	near := i > 0 && f.Length-index.Lengths[i-1] < index.Every || i < len(index.Lengths) && index.Lengths[i]-f.Length < index.Every
 	if found || near && f.Cost < pastWork {
@@ -189,6 +198,7 @@ func (e *Engine) keepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *dec
 	if pastShare*len(text) > f.Since && f.Cost < pastWork {
 		return nil
 	}
+
 	kept := *f
 	kept.JSON = text
 	side = append(side, store.Side{Op: store.Put, Space: pastSnapshots, Key: pastKey(key, f.Fingerprint, f.Length), Value: encodeSnapshot(&kept)})
@@ -205,6 +215,8 @@ func (e *Engine) keepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *dec
 		}
 		index.Lengths, index.Every = thin, 2*index.Every
 	}
+
+	// The index changes with what it lists, and only if it is still what was read.
 	raw, err := json.Marshal(index)
 	if err != nil {
 		return err

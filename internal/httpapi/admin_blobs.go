@@ -156,7 +156,9 @@ func tooLargeUpload(limit int64) error {
 // that does not belong there.
 func (f *uploadForm) open() (name string, file io.Reader, err error) {
 	named := false
+
 	for {
+		// The end comes too early, unless the file was put in front of its name and set aside.
 		p, err := f.parts.NextPart()
 		if errors.Is(err, io.EOF) && named && f.early != nil {
 			return name, f.early, nil
@@ -171,6 +173,8 @@ func (f *uploadForm) open() (name string, file io.Reader, err error) {
 		if err != nil {
 			return "", nil, f.broken(err)
 		}
+
+		// What is known once and where it is expected; a file behind its name is read as it comes, to its end.
 		switch field := p.FormName(); {
 		case field == "name" && named:
 			return "", nil, j17.Errorf(j17.CodeInvalidField, "The form has the field 'name' twice").At("name")
@@ -265,6 +269,8 @@ func (c *call) getBlob(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
+
+	// A client that has the content already gets none.
 	h := w.Header()
 	h.Set("X-Blob-Version", strconv.Itoa(b.Version))
 	if known, err := c.known(w, `"`+b.SHA256+`"`); known || err != nil {
@@ -281,7 +287,10 @@ func (c *call) getBlob(w http.ResponseWriter) error {
 		w.WriteHeader(http.StatusOK)
 		return nil
 	}
+
 	c.allowTime(w, transferTime)
+
+	// What has been sent cannot be taken back, so that an error before the first byte is an answer and one after it an end.
 	for chunk, err := range chunks {
 		if err != nil {
 			if c.bytes == 0 {

@@ -62,6 +62,8 @@ func (c *call) exportAggregates(out *lines, only string) error {
 		if only != "" && typ != only {
 			continue
 		}
+
+		// Pages of ids. What has been written since the export began may be in it or not.
 		for after, more := "", true; more; {
 			var ids []string
 			if ids, more, err = c.api.Engine.IDs(ctx, c.tenant, typ, after, maxCount); err != nil {
@@ -74,6 +76,8 @@ func (c *call) exportAggregates(out *lines, only string) error {
 				if err != nil {
 					return err
 				}
+
+				// A line.
 				line := append(out.line[:0], `{"key":"`...)
 				line = append(line, state.Key.String()...)
 				line = append(line, `","length":`...)
@@ -193,6 +197,7 @@ func (f *eventFile) open() (*eventfile.Reader, error) {
 
 // eventFile reads the body, which may be large, to a file.
 func (c *call) eventFile(w http.ResponseWriter) (*eventFile, error) {
+	// What is said of the body.
 	r, limit := c.request, c.api.MaxImportBytes
 	if enc := r.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
 		return nil, j17.Errorf(j17.CodeInvalidContentType, "Request bodies must not be compressed; send them without Content-Encoding")
@@ -204,6 +209,8 @@ func (c *call) eventFile(w http.ResponseWriter) (*eventFile, error) {
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}
+
+	// The file has no name, and the hash tells whether a repeated request is the same.
 	c.allowTime(w, transferTime)
 	f, err := scratchFile()
 	if err != nil {
@@ -215,6 +222,8 @@ func (c *call) eventFile(w http.ResponseWriter) (*eventFile, error) {
 	if err == nil && n > 0 {
 		return file, nil
 	}
+
+	// What went wrong.
 	_ = f.Close() // and with it the file is gone
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, tooLarge(limit)

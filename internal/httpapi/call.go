@@ -63,6 +63,7 @@ func callOf(r *http.Request) *call {
 // observed gives every request its call, ids, log line and metrics, and turns a panic into an error.
 func (a *API) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// The call, with the ids that it is found by.
 		stopwatch := clock.System{} // durations are real, whatever the server's clock shows
 		start := stopwatch.Now()
 		c := &call{api: a, requestID: a.mint.UUIDv7()}
@@ -73,6 +74,7 @@ func (a *API) observed(next http.Handler) http.Handler {
 				c.correlationID = id.String()
 			}
 		}
+
 		h := w.Header()
 		h[headerRequestID] = []string{c.requestID}
 		h[headerCorrelationID] = []string{c.correlationID}
@@ -81,6 +83,8 @@ func (a *API) observed(next http.Handler) http.Handler {
 			// seen its end elsewhere (RFC 9112, 6.1), and what follows on the connection is not to be trusted.
 			h["Connection"] = []string{"close"}
 		}
+
+		// However the request ends, what it holds is given back, and it is counted.
 		defer func() {
 			if p := recover(); p != nil {
 				c.slot.End()
@@ -97,6 +101,7 @@ func (a *API) observed(next http.Handler) http.Handler {
 			c.release()
 			a.finish(c, stopwatch.Now().Sub(start))
 		}()
+
 		next.ServeHTTP(w, c.request)
 	})
 }

@@ -31,6 +31,7 @@ func StatusOf(code j17.Code) int { return problemOf(code).status }
 
 // problemOf is the only map from codes to statuses.
 func problemOf(code j17.Code) problem {
+	// The linter refuses a code that has no row.
 	switch code {
 	case j17.CodeInvalidJSON:
 		return problem{http.StatusBadRequest, "Invalid JSON"}
@@ -150,6 +151,7 @@ func (c *call) drain(w http.ResponseWriter) {
 
 // fail answers with an error and logs it if the fault is the server's.
 func (c *call) fail(w http.ResponseWriter, err error) {
+	// What is no public error becomes one.
 	e, ok := errors.AsType[*j17.Error](err)
 	switch {
 	case ok:
@@ -161,11 +163,13 @@ func (c *call) fail(w http.ResponseWriter, err error) {
 	if e.Code == j17.CodeNoSpec && c.api.Restoring != nil && c.api.Restoring(c.tenant) {
 		e = j17.Errorf(j17.CodeUnavailable, "The server has just started and this environment is not ready yet. Try again in a moment.").Because(e)
 	}
+
 	p := problemOf(e.Code)
 	body := wire.Problem{
 		Type: "urn:j17:error:" + string(e.Code), Title: p.title, Status: p.status, Detail: e.Message, Error: e.Message, Code: e.Code,
 		Path: e.Path, EventIndex: e.EventIndex, Details: e.Details, Errors: e.Errors,
 	}
+
 	c.failure = e
 	if e.Code == j17.CodePayloadTooLarge {
 		c.api.refusals.note(c, e)
@@ -173,6 +177,8 @@ func (c *call) fail(w http.ResponseWriter, err error) {
 		c.release()                                          // what is drained is kept nowhere
 		defer c.drain(w)
 	}
+
+	// What the client is to do; what is the server's fault is recorded.
 	h := w.Header()
 	switch {
 	case e.Code == j17.CodeBusy, e.Code == j17.CodeStateNotReady:
@@ -202,6 +208,8 @@ func (c *call) fail(w http.ResponseWriter, err error) {
 			h.Set("Retry-After", strconv.FormatInt(d.Seconds, 10))
 		}
 	}
+
+	// Details come from everywhere, and what cannot be encoded of them is left out.
 	var raw bytes.Buffer
 	enc := json.NewEncoder(&raw)
 	enc.SetEscapeHTML(false)
@@ -210,6 +218,7 @@ func (c *call) fail(w http.ResponseWriter, err error) {
 		body.Details, body.Errors = nil, nil
 		_ = enc.Encode(body) // strings and numbers only
 	}
+
 	h.Del("Etag")
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Cache-Control", "no-store")

@@ -72,12 +72,16 @@ func entityTags(h http.Header, name string) ([]string, error) {
 		return nil, nil
 	}
 	bad := j17.Errorf(j17.CodeInvalidHeader, "%s must be * or a list of entity tags in double quotes, as ETag shows them", name).At(strings.ToLower(name))
+
+	// Several headers are one list.
 	var tags []string
 	rest := strings.TrimSpace(strings.Join(values, ","))
 	if rest == "*" {
 		return []string{"*"}, nil
 	}
+
 	for rest != "" {
+		// A tag, weak or strong.
 		weak := strings.HasPrefix(rest, "W/")
 		rest = strings.TrimPrefix(rest, "W/")
 		if rest == "" || rest[0] != '"' {
@@ -92,6 +96,8 @@ func entityTags(h http.Header, name string) ([]string, error) {
 			tag = "W/" + tag
 		}
 		tags = append(tags, tag)
+
+		// A comma, and what follows it.
 		rest = strings.TrimSpace(rest[end+2:])
 		if rest != "" {
 			if rest[0] != ',' {
@@ -100,6 +106,7 @@ func entityTags(h http.Header, name string) ([]string, error) {
 			rest = strings.TrimSpace(rest[1:])
 		}
 	}
+
 	if tags == nil {
 		return nil, bad
 	}

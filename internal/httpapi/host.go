@@ -20,6 +20,8 @@ func (a *API) resolveHost(c *call, host string) error {
 	if !ok {
 		return j17.Errorf(j17.CodeNotFound, "The host in the request is malformed.")
 	}
+
+	// The host of the server itself.
 	if host == a.BaseDomain || isAddress(host) {
 		if a.DefaultInstance == "" && !aboutServer(c.request.URL.Path) {
 			return j17.Errorf(j17.CodeNotFound, "This server has no default instance. Use the host of an instance, such as {instance}.%s, or %s.%[1]s.", a.BaseDomain, controlHost)
@@ -27,6 +29,8 @@ func (a *API) resolveHost(c *call, host string) error {
 		c.target(a.DefaultInstance, j17.Prod)
 		return nil
 	}
+
+	// The control plane is a host below it.
 	label, ok := strings.CutSuffix(host, "."+a.BaseDomain)
 	if !ok || strings.Contains(label, ".") {
 		return j17.Errorf(j17.CodeNotFound, "This server does not answer for the host in the request. Hosts are {instance}.%s, {instance}-staging.%[1]s, {instance}-test.%[1]s and %s.%[1]s.", a.BaseDomain, controlHost)
@@ -35,6 +39,8 @@ func (a *API) resolveHost(c *call, host string) error {
 		c.control = true
 		return a.headnodeOnly()
 	}
+
+	// An environment is a suffix of the name, but prod.
 	env := j17.Prod
 	for _, e := range []j17.Environment{j17.Staging, j17.Test} {
 		if name, ok := strings.CutSuffix(label, "-"+string(e)); ok {
@@ -42,6 +48,7 @@ func (a *API) resolveHost(c *call, host string) error {
 			break
 		}
 	}
+
 	instance, ok := a.Registry.Instances.ByName(label)
 	if !ok {
 		return j17.Errorf(j17.CodeNotFound, "There is no instance of that name on this server")

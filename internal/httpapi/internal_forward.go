@@ -32,6 +32,7 @@ func (a *API) workerOf(instance string) (control.Node, bool) {
 // forwarded answers what needs the events of an environment with handle, and on a headnode by passing the request on to the
 // worker that has them, at an escaped path on its internal listener. Who asks has been found to have the right.
 func (c *call) forwarded(w http.ResponseWriter, path string, handle func(*call, http.ResponseWriter) error) error {
+	// Who has the events.
 	n, ok := c.api.workerOf(c.instance)
 	if !ok {
 		return handle(c, w)
@@ -43,6 +44,8 @@ func (c *call) forwarded(w http.ResponseWriter, path string, handle func(*call, 
 	if err := c.reach(n); err != nil {
 		return j17.Errorf(j17.CodeUnavailable, "The worker %s, which has the instance, does not answer. Try again.", n.Name).Because(err)
 	}
+
+	// Who asks, and at which path.
 	who, _ := control.ActorOf(c.actorContext())
 	actor, err := json.Marshal(who)
 	if err != nil {
@@ -52,6 +55,8 @@ func (c *call) forwarded(w http.ResponseWriter, path string, handle func(*call, 
 	if err != nil {
 		return j17.Errorf(j17.CodeNotFound, "There is nothing at this path")
 	}
+
+	// The request goes on as it came, as one of this node's; the answer comes back as it is.
 	c.allowTime(w, forwardTime)
 	var failed error
 	proxy := &httputil.ReverseProxy{
@@ -81,6 +86,7 @@ func (c *call) forwarded(w http.ResponseWriter, path string, handle func(*call, 
 		Transport:     c.api.Cluster.Transport,
 		FlushInterval: -1,
 	}
+
 	ctx, cancel := context.WithTimeout(c.request.Context(), forwardTime)
 	defer cancel()
 	proxy.ServeHTTP(w, c.request.WithContext(ctx))

@@ -37,6 +37,7 @@ const badSecrets = 60
 
 // pollChanges is POST /internal/control/changes: a worker tells that it is there, and waits for what it does not have.
 func (c *call) pollChanges(w http.ResponseWriter) error {
+	// The worker is there, with what it has counted.
 	var p control.Poll
 	if err := c.decodeLarge(w, &p, maxPoll); err != nil {
 		return err
@@ -46,6 +47,8 @@ func (c *call) pollChanges(w http.ResponseWriter) error {
 		return err
 	}
 	c.api.Registry.Keys.NoteUses(p.KeyUses)
+
+	// It is held until there is something, or the server stops.
 	c.allowTime(w, 2*control.PollTime)
 	ctx, cancel := context.WithTimeout(c.request.Context(), control.PollTime)
 	defer cancel()
@@ -61,10 +64,12 @@ func (c *call) pollChanges(w http.ResponseWriter) error {
 		case <-stop:
 		}
 	}()
+
 	rep, err := c.api.Registry.Replication.Next(ctx, p.Node.Name, p.Position)
 	if err != nil {
 		return err
 	}
+
 	if c.request.Context().Err() != nil {
 		c.api.Registry.Replication.Disconnected(p.Node.Name)
 	}

@@ -18,6 +18,7 @@ type metrics struct {
 }
 
 func newMetrics(a *API) *metrics {
+	// What requests count.
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -32,6 +33,8 @@ func newMetrics(a *API) *metrics {
 	if a.Worker != nil {
 		m.registry.MustRegister(backgroundWork{a.Worker})
 	}
+
+	// What the parts of the server count by themselves, read when somebody asks.
 	counter := func(name, help string, read func() uint64) {
 		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(read()) }))
 	}
@@ -56,6 +59,7 @@ func newMetrics(a *API) *metrics {
 		}
 		return 0
 	})
+
 	gauge("j17_store_free_bytes", "Free space of the store's volume.", func() float64 { return float64(a.Store.Status().FreeBytes) })
 	gauge("j17_store_disk_bytes", "What the store occupies on disk.", func() float64 { return float64(a.Store.DiskBytes()) })
 	return m

@@ -91,6 +91,7 @@ func (w *describer) operation(r *route) (operation, bool) {
 
 // add adds a row, for a row of the aggregates of a spec once for each type, and once for each event type.
 func (w *describer) add(r *route) {
+	// What the row says.
 	op, _ := w.operation(r)
 	described := openapi.Operation{
 		ID: op.id, Method: r.method, Path: strings.NewReplacer("{$}", "", "{instance_}", "{instance}", "{env_}", "{environment}").Replace(r.pattern),
@@ -108,10 +109,13 @@ func (w *describer) add(r *route) {
 		described.Answers = append(described.Answers, openapi.Answer{Status: http.StatusNotModified, About: "What the client has is current."})
 	}
 
+	// What is no row of aggregates is there once.
 	if w.spec == nil || r.sites&dataSite == 0 || !strings.HasPrefix(described.Path, "/{type}") {
 		w.b.Add(described, "")
 		return
 	}
+
+	// Otherwise once for each type, with the events of its own if they are not too many.
 	events := 0
 	for _, t := range w.spec.Types {
 		events += len(t.Events)
@@ -167,6 +171,8 @@ func (w *describer) content(shape any, answer bool) openapi.Content {
 		}
 		return w.b.Schema(reflect.TypeOf(s))
 	}
+
+	// Shapes that are no types of Go.
 	switch s := shape.(type) {
 	case file:
 		return openapi.Content{s.media: map[string]any{}}
@@ -193,6 +199,7 @@ func (w *describer) content(shape any, answer bool) openapi.Content {
 		}
 		return openapi.Content{typeJSON: map[string]any{"anyOf": []any{one[typeJSON], other[typeJSON]}}}
 	}
+
 	if answer {
 		return openapi.Content{typeJSON: w.b.Answered(schema(shape))}
 	}

@@ -41,12 +41,14 @@ type (
 func operations() map[string]operation {
 	events := either{file{typeLines}, file{typeJSON}}
 	return map[string]operation{
+		// What a server says of itself.
 		"GET /{$}":    {id: "getServer", about: "What this server is", gives: wire.Server{}},
 		"GET /livez":  {id: "getLiveness", about: "Whether the process answers"},
 		"GET /readyz": {id: "getReadiness", about: "Whether the server takes writes, or answers reads"},
 
 		"GET " + openAPIPath: {id: "getOpenAPI", about: "This document", gives: file{typeJSON}},
 
+		// Aggregates.
 		"GET /{type}":               {id: "listIDs", about: "The ids of an aggregate type, or the states of a singleton", gives: either{wire.IDs{}, wire.Singleton{}}},
 		"GET /{type}/{id}":          {id: "getState", about: "The state of an aggregate, now or in the past", gives: wire.State{}},
 		"GET /{type}/{id}/length":   {id: "getLength", about: "The number of events of an aggregate", gives: wire.Length{}},
@@ -56,6 +58,7 @@ func operations() map[string]operation {
 		"POST /{type}/{id}":         {id: "writeBatch", about: "Write events to an aggregate, all or none", takes: wire.WriteBatch{}, gives: wire.BatchWritten{}, made: true},
 		"POST /{type}/{id}/{event}": {id: "writeEvent", about: "Write one event to an aggregate", takes: wire.WriteEvent{}, gives: wire.EventWritten{}, made: true},
 
+		// Operators by themselves.
 		"GET /setup":            {id: "getSetupPage", about: "A form for the first operator", gives: file{"text/html"}},
 		"POST /api/setup":       {id: "setup", about: "Create the first operator", takes: wire.Setup{}, gives: wire.SetUp{}, made: true},
 		"POST /api/login":       {id: "login", about: "Get an operator's token", takes: wire.Login{}, gives: wire.LoggedIn{}},
@@ -63,6 +66,7 @@ func operations() map[string]operation {
 		"GET /api/me":           {id: "getMe", about: "The operator who asks", gives: wire.Operator{}},
 		"POST /api/me/password": {id: "changePassword", about: "Change one's own password", takes: wire.OwnPassword{}},
 
+		// Operators, by those who may.
 		"GET /api/operators":                           {id: "listOperators", about: "The operators", gives: rows{"operators", wire.Operator{}}},
 		"POST /api/operators":                          {id: "createOperator", about: "Create an operator", takes: wire.NewOperator{}, gives: wire.Operator{}, made: true},
 		"GET /api/operators/{id}":                      {id: "getOperator", about: "An operator", gives: wire.Operator{}},
@@ -75,6 +79,7 @@ func operations() map[string]operation {
 		"POST /api/signing_keys/rotate":                {id: "rotateSigningKey", about: "Sign tokens with a new key", takes: wire.KeyRotation{}, optional: true},
 		"GET /api/nodes":                               {id: "listNodes", about: "The workers", gives: rows{"nodes", wire.Node{}}},
 
+		// Instances.
 		"GET /api/instances":                {id: "listInstances", about: "The instances that one may see", gives: rows{"instances", wire.Instance{}}},
 		"POST /api/instances":               {id: "createInstance", about: "Create an instance", takes: wire.NewInstance{}, gives: wire.Instance{}, made: true},
 		"GET /api/instances/{id}":           {id: "getInstance", about: "An instance, its plan and what it has used", gives: wire.InstanceUse{}},
@@ -84,6 +89,7 @@ func operations() map[string]operation {
 		"GET /api/instances/{id}/usage":     {id: "getUsage", about: "What an instance has used, by day", gives: wire.Days{}},
 		"GET /api/plans":                    {id: "listPlans", about: "The plans of the server", gives: wire.Plans{}},
 
+		// API keys.
 		"GET /api/instances/{id}/keys":            {id: "listKeys", about: "The API keys of an instance", gives: rows{"keys", wire.Key{}}},
 		"POST /api/instances/{id}/keys":           {id: "createKey", about: "Create an API key", takes: wire.NewKey{}, gives: wire.MadeKey{}, made: true},
 		"GET /api/keys/{id}":                      {id: "getKey", about: "An API key", gives: wire.Key{}},
@@ -91,12 +97,14 @@ func operations() map[string]operation {
 		"POST /api/keys/{id}/schedule_revocation": {id: "scheduleRevocation", about: "Say when an API key is good no more", takes: wire.Revocation{}, gives: wire.Key{}},
 		"DELETE /api/keys/{id}":                   {id: "revokeKey", about: "Revoke an API key", gives: wire.Key{}},
 
+		// What has happened.
 		"GET /api/audit":                       {id: "listRecords", about: "The audit log, the newest first", gives: wire.Records{}},
 		"GET /api/audit/export":                {id: "exportRecords", about: "The audit log, one record a line", gives: linesOf{wire.Record{}}},
 		"GET /api/instances/{id}/audit":        {id: "listInstanceRecords", about: "The audit log of an instance", gives: wire.Records{}},
 		"GET /api/instances/{id}/audit/export": {id: "exportInstanceRecords", about: "The audit log of an instance, one record a line", gives: linesOf{wire.Record{}}},
 		"GET /api/" + faultPattern:             {id: "getError", about: "Why a request failed", gives: wire.Failed{}},
 
+		// Specs of an instance, on the control host.
 		"POST /api/instances/{instance_}/spec":                   {id: "deploySpec", about: "Deploy a spec, or try it", takes: file{typeJSON}, gives: either{wire.Deployed{}, wire.DryRun{}}},
 		"POST /api/instances/{instance_}/spec/rollback":          {id: "rollBackSpec", about: "Go back to an earlier version of the spec", takes: wire.Rollback{}, gives: either{wire.Deployed{}, wire.DryRun{}}},
 		"POST /api/instances/{instance_}/spec/promote":           {id: "promoteSpec", about: "Copy a spec from one environment to another", takes: wire.Promotion{}, gives: either{wire.Deployed{}, wire.DryRun{}}},
@@ -108,6 +116,7 @@ func operations() map[string]operation {
 
 		"POST /_dev/clock/advance": {id: "advanceClock", about: "Move the clock of a development server", takes: wire.Advance{}, gives: wire.Advanced{}},
 
+		// An environment, on its own host or on the control host.
 		"GET tombstones":              {id: "listTombstones", about: "What was erased", gives: rows{"tombstones", json.RawMessage{}}},
 		"GET " + faultPattern:         {id: "getEnvironmentError", about: "Why a request failed", gives: wire.Failed{}},
 		"GET spec":                    {id: "getSpec", about: "The deployed spec", gives: wire.Spec{}},
@@ -128,6 +137,7 @@ func operations() map[string]operation {
 		"POST cold_start":             {id: "coldStart", about: "Store history in an environment without events", takes: events, gives: wire.Imported{}},
 		"POST inject":                 {id: "injectEvents", about: "Write test data", takes: events, gives: wire.Injected{}},
 
+		// Between nodes.
 		"POST /internal/control/changes":                             {id: "pollChanges", about: "Wait for changes of the registry", takes: control.Poll{}, gives: control.Update{}},
 		"POST /internal/control/specs":                               {id: "putSpec", about: "Store a spec that a worker has accepted", takes: control.SpecPut{}, gives: control.SpecAnswer{}},
 		"GET /internal/control/specs/{instance}/{env}/{version}":     {id: "getSpecForWorker", about: "A version of a spec", gives: control.SpecAnswer{}},

@@ -199,6 +199,7 @@ func (p *parameter) fault(v string) string {
 	switch p.kind {
 	case text, ignored:
 	case whole:
+		// Bounds are said as they are: some have no end that anybody would type.
 		n, err := strconv.ParseUint(v, 10, 63)
 		switch {
 		case err == nil && n >= p.least && (p.most == 0 || n <= p.most):

@@ -11,6 +11,7 @@ import (
 
 // listOrSingleton is GET /{type}: the ids of an aggregate type, or the states of a declared singleton by type.
 func (c *call) listOrSingleton(w http.ResponseWriter) error {
+	// A name that is a singleton's is not also that of a type.
 	name := c.request.PathValue("type")
 	if !c.api.Engine.HasType(c.tenant, name) {
 		states, ok, err := c.api.Engine.Singleton(c.request.Context(), c.tenant, name)
@@ -24,10 +25,12 @@ func (c *call) listOrSingleton(w http.ResponseWriter) error {
 			return c.singleton(w, states)
 		}
 	}
+
 	ids, more, err := c.api.Engine.IDs(c.request.Context(), c.tenant, name, c.query["start"], c.number("count", defaultCount))
 	if err != nil {
 		return err
 	}
+
 	b := append(make([]byte, 0, 64+40*len(ids)), `{"ok":true,"ids":[`...)
 	for i, id := range ids {
 		if i > 0 {

@@ -8,6 +8,7 @@ import (
 // entitled finds what a route is about and reports whether the operator who asks has the right to it. For a node, which has
 // asked about the operator, it reports whether this server has the instance.
 func (c *call) entitled(r *route) error {
+	// Whose rights count on this route.
 	switch r.access {
 	case node:
 		return c.placed(r.need)
@@ -19,6 +20,8 @@ func (c *call) entitled(r *route) error {
 	case unstated, free, open, read, write:
 		return nil
 	}
+
+	// What the route is about. Of what one may not even see, it is not said that it is there.
 	id := c.request.PathValue("id")
 	switch r.need.in {
 	case oneself:
@@ -56,6 +59,7 @@ func (c *call) entitled(r *route) error {
 		return j17.Errorf(j17.CodeForbidden, "This needs the right '%s', which you have for no instance. Ask a platform admin for it.", r.need.right)
 	case nowhere:
 	}
+
 	return j17.Errorf(j17.CodeForbidden, "No operator may do this.")
 }
 

@@ -95,6 +95,8 @@ func (c *call) execute(w http.ResponseWriter, eventType string, limit int64) (en
 	if c.api.lost.Load() {
 		return engine.Receipt{}, errLost()
 	}
+
+	// What the request says: the body, and the headers that change what a write means.
 	raw, err := c.readBody(w, limit)
 	if err != nil {
 		return engine.Receipt{}, err
@@ -108,6 +110,8 @@ func (c *call) execute(w http.ResponseWriter, eventType string, limit int64) (en
 	if cmd.IfMatch, err = entityTags(r.Header, "If-Match"); err != nil {
 		return engine.Receipt{}, err
 	}
+
+	// The body is parsed once, within what may be parsed at the same time.
 	if err := c.parsing(raw); err != nil {
 		return engine.Receipt{}, err
 	}
@@ -115,10 +119,12 @@ func (c *call) execute(w http.ResponseWriter, eventType string, limit int64) (en
 	if err != nil {
 		return engine.Receipt{}, invalidJSON(err)
 	}
+
 	cmd.Command = command.Read(eventType, body)
 	cmd.Type = r.PathValue("type")
 	cmd.ID, cmd.New = r.PathValue("id"), c.fresh
 	cmd.CorrelationID = c.correlationID
+
 	receipt, err := c.api.Engine.Execute(r.Context(), &cmd)
 	c.release()
 	return receipt, err

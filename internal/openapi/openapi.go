@@ -165,6 +165,7 @@ func (b *Builder) Define(name string, schema any) any {
 
 // JSON returns the document.
 func (b *Builder) JSON() ([]byte, error) {
+	// What every operation may answer with.
 	problem := b.problem()
 	b.answers["Problem"] = object{
 		"description": "What is wrong, in the form of RFC 9457.",
@@ -174,6 +175,8 @@ func (b *Builder) JSON() ([]byte, error) {
 		},
 		"content": object{"application/problem+json": object{"schema": problem}},
 	}
+
+	// How one authenticates, as far as there are operations for it.
 	schemes := object{}
 	for name := range b.schemes {
 		switch name {
@@ -185,6 +188,7 @@ func (b *Builder) JSON() ([]byte, error) {
 			schemes[name] = object{"type": "apiKey", "in": "header", "name": "X-Node-Secret", "description": "The secret that the nodes of a server share."}
 		}
 	}
+
 	server := object{"url": b.info.Server}
 	if len(b.info.Variables) > 0 {
 		variables := object{}
@@ -193,6 +197,7 @@ func (b *Builder) JSON() ([]byte, error) {
 		}
 		server["variables"] = variables
 	}
+
 	return json.Marshal(object{
 		"openapi": "3.1.0",
 		"info":    object{"title": b.info.Title, "version": b.info.Version, "description": b.info.About, "license": object{"name": "Apache-2.0", "identifier": "Apache-2.0"}},

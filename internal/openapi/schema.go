@@ -18,6 +18,7 @@ type problemBody = wire.Problem
 // Schema returns the schema of a Go type as encoding/json writes it: a reference where the type is a struct with a name, whose
 // schema becomes a component.
 func (b *Builder) Schema(t reflect.Type) any {
+	// Types that are more than their kind.
 	switch t {
 	case reflect.TypeFor[time.Time]():
 		return object{"type": "string", "format": "date-time"}
@@ -33,6 +34,8 @@ func (b *Builder) Schema(t reflect.Type) any {
 	if t.Implements(reflect.TypeFor[json.Marshaler]()) {
 		return object{}
 	}
+
+	// The others are what their kind is.
 	switch t.Kind() { //nolint:exhaustive // what the shapes are made of; all else is described as anything
 	case reflect.Pointer:
 		return b.Schema(t.Elem())
@@ -67,10 +70,13 @@ func (b *Builder) structure(t reflect.Type) any {
 	if name != "" && b.schemas[name] != nil {
 		return ref("schemas", name)
 	}
+
 	described := object{"type": "object"}
 	if name != "" {
 		b.schemas[name] = described // before its members, which may lead back to it
 	}
+
+	// A member that may be left out has an option; one that is always there may be null.
 	properties, required := object{}, []string{}
 	for _, f := range reflect.VisibleFields(t) {
 		member, options, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -86,6 +92,7 @@ func (b *Builder) structure(t reflect.Type) any {
 		}
 		properties[member] = schema
 	}
+
 	described["properties"], described["required"] = properties, required
 	if name == "" {
 		return described
@@ -143,6 +150,8 @@ func moved(b []byte, v value.Value, to string, byName bool) []byte {
 				b = append(b, ',')
 			}
 			b = append(value.AppendString(b, m.Key), ':')
+
+			// Only what is a schema is looked into: data may look like one.
 			switch {
 			case byName:
 				b = moved(b, m.Value, to, false)

@@ -108,6 +108,8 @@ func (q *Queue) failed(ctx context.Context, c *Claim, a Attempts, err error, fin
 	now := q.kit.clock.Now()
 	side := c.Replace(c.Value, now)
 	dead := false
+
+	// What becomes of the item.
 	switch {
 	case ctx.Err() != nil:
 		// The process ends: that is nobody's failure, and the next one begins at once.
@@ -122,6 +124,8 @@ func (q *Queue) failed(ctx context.Context, c *Claim, a Attempts, err error, fin
 		}
 		side.Value = a.with(c.Value)
 	}
+
+	// The process may be ending, but what has happened is noted.
 	kept := context.WithoutCancel(ctx)
 	lost, fault := q.write(kept, c.Tenant, side)
 	switch {
