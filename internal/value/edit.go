@@ -362,6 +362,8 @@ func Room(root Value, steps []Step) (old Value, room Weight, ok bool) {
 			}
 			continue
 		}
+
+		// A member that is there leads on.
 		switch root.Kind() {
 		case Object:
 			o := root.object()
@@ -376,6 +378,8 @@ func Room(root Value, steps []Step) (old Value, room Weight, ok bool) {
 		case Bool, Number, String, Array:
 			return Value{}, Weight{}, false
 		}
+
+		// From the first one that is not, everything below is new.
 		for _, s := range steps[i+1:] {
 			if s.IsIndex {
 				return Value{}, Weight{}, false
@@ -394,7 +398,10 @@ func (e *Editor) Put(root Value, steps []Step, v Value, grown Weight) (Value, bo
 	if len(steps) == 0 {
 		return v, true
 	}
+
 	s := &steps[0]
+
+	// An element, counted from the end where the index is negative.
 	if s.IsIndex {
 		i, n := s.Index, root.Len()
 		if i < 0 {
@@ -409,6 +416,8 @@ func (e *Editor) Put(root Value, steps []Step, v Value, grown Weight) (Value, bo
 		}
 		return e.SetElem(root, i, child, grown), true
 	}
+
+	// A member. A scalar does not give way to one.
 	child := v
 	switch root.Kind() {
 	case Missing, Null, Object:
@@ -421,6 +430,7 @@ func (e *Editor) Put(root Value, steps []Step, v Value, grown Weight) (Value, bo
 	case Bool, Number, String, Array:
 		return root, false
 	}
+
 	if root.Kind() != Object {
 		// It is new, so it may be asked for its size.
 		return objectOf(&object{owner: e.own, members: []Member{{s.Key, child}}}), true

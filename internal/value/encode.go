@@ -29,6 +29,7 @@ func (v Value) AppendJSON(dst []byte) []byte {
 		}
 		return append(dst, "false"...)
 	case Number:
+		// What is no plain decimal is kept as it was written.
 		if v.text() {
 			return append(dst, v.num()...)
 		}

@@ -223,6 +223,8 @@ func (s *seeker) members(w *want) bool {
 		s.pos++
 		return true
 	}
+
+	// The member's name, compared as it is written.
 	for {
 		start := s.pos
 		if !s.at('"') || !s.skipString() || !s.at(':') {
@@ -230,6 +232,8 @@ func (s *seeker) members(w *want) bool {
 		}
 		key := s.src[start:s.pos]
 		s.pos++
+
+		// What is not wanted is passed over without being parsed.
 		var node *want
 		for i := range w.keys {
 			if w.keys[i].encoded == key {
@@ -244,6 +248,8 @@ func (s *seeker) members(w *want) bool {
 		} else if !s.visit(node) {
 			return false
 		}
+
+		// The end, or the next member.
 		if s.at('}') {
 			s.pos++
 			return true

@@ -100,14 +100,17 @@ func (s *scanner) value(n *sought, key int) {
 // inside walks over the members or elements of the container that begins here, and returns which of those that are looked for
 // are there.
 func (s *scanner) inside(n *sought) map[string]bool {
+	// Nothing is inside a scalar.
 	if s.pos >= len(s.src) || s.src[s.pos] != '{' && s.src[s.pos] != '[' {
 		s.skip()
 		return nil
 	}
+
 	object := s.src[s.pos] == '{'
 	s.pos++
 	found := map[string]bool{}
 	for i := 0; ; i++ {
+		// The end. Text that is no JSON ends the walk as well.
 		s.space()
 		if s.pos >= len(s.src) {
 			return found
@@ -116,6 +119,8 @@ func (s *scanner) inside(n *sought) map[string]bool {
 			s.pos++
 			return found
 		}
+
+		// The name, or the index, and what is behind it. The first of two equal names counts.
 		key := s.pos
 		token := strconv.Itoa(i)
 		if object {
@@ -128,6 +133,8 @@ func (s *scanner) inside(n *sought) map[string]bool {
 		} else {
 			s.skip()
 		}
+
+		// Where nothing was read the walk ends, too.
 		if s.pos == from {
 			return found
 		}

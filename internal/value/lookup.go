@@ -46,6 +46,7 @@ const none = 1<<32 - 1
 // Find appends to hits the positions, in order, of the elements of an array whose value at steps equals want; only the first
 // if first is set. field names the steps. work is about how many values were looked at.
 func (l *Lookups) Find(arr Value, field string, steps []Step, want Value, first bool, hits []int) (found []int, work int) {
+	// Few elements are looked through faster than looked up.
 	if arr.Kind() != Array {
 		return hits, 0
 	}
@@ -53,6 +54,8 @@ func (l *Lookups) Find(arr Value, field string, steps []Step, want Value, first 
 	if n := len(a.elems); n < lookupFrom || n > lookupUpTo {
 		return scan(a, steps, want, first, hits)
 	}
+
+	// An index is made when so many elements have been looked through that it would have paid.
 	x := l.of(a, field, steps)
 	if x.chains == nil {
 		if x.scanned < lookupAfter*len(a.elems) {
@@ -62,6 +65,8 @@ func (l *Lookups) Find(arr Value, field string, steps []Step, want Value, first 
 		}
 		work = l.build(x)
 	}
+
+	// The elements with the hash of what is wanted, each compared.
 	hash, hashed := l.hash(want)
 	work += hashed
 	c, ok := x.chains[hash]

@@ -50,6 +50,7 @@ func appendDecimal(dst []byte, coef int64, scale uint8) []byte {
 
 // number returns the value of a number's text, which must be valid JSON.
 func number(s string) Value {
+	// Only plain decimals fit into a value; any other number stays as it was written.
 	digits, scale, point := 0, 0, false
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -68,6 +69,8 @@ func number(s string) Value {
 	if digits > maxInlineScale {
 		return numberText(s)
 	}
+
+	// The digits as one integer. Minus zero is no integer.
 	var coef int64
 	negative := s[0] == '-'
 	for i := range len(s) {
@@ -250,6 +253,8 @@ func (v Value) Int64() (int64, bool) {
 	if !v.text() && v.scale() == 0 {
 		return v.coef(), true
 	}
+
+	// A number with a point or an exponent may be an integer still: it has no digit below one.
 	var buf [24]byte
 	p := v.parts(&buf)
 	switch {
@@ -258,6 +263,8 @@ func (v Value) Int64() (int64, bool) {
 	case p.n > int(p.mag), p.mag > 19:
 		return 0, false
 	}
+
+	// Its digits, filled up with zeros.
 	text := make([]byte, 0, 24)
 	if p.sign < 0 {
 		text = append(text, '-')
@@ -273,6 +280,7 @@ func (v Value) Int64() (int64, bool) {
 		text = append(text, p.text[i])
 		i++
 	}
+
 	n, err := strconv.ParseInt(string(text), 10, 64)
 	return n, err == nil
 }

@@ -207,7 +207,9 @@ func (p *parser) object() (Value, error) {
 		o.weight = p.since(opened)
 		return objectOf(o), nil
 	}
+
 	for {
+		// A member's name.
 		if p.peek() != '"' {
 			return Value{}, p.fail(p.pos, "expected a key in double quotes")
 		}
@@ -220,6 +222,8 @@ func (p *parser) object() (Value, error) {
 			return Value{}, p.fail(p.pos, "expected a colon after the key %q", key)
 		}
 		p.pos++
+
+		// Its value.
 		p.space()
 		v, err := p.value()
 		if err != nil {
@@ -227,6 +231,8 @@ func (p *parser) object() (Value, error) {
 		}
 		p.members = append(p.members, Member{key, v})
 		p.space()
+
+		// The end, or the next one.
 		switch p.peek() {
 		case ',':
 			p.pos++
@@ -314,7 +320,9 @@ func (p *parser) array() (Value, error) {
 		a.weight = p.since(opened)
 		return arrayOf(a), nil
 	}
+
 	for {
+		// An element, with room for those behind it as far as the text lets expect them.
 		v, err := p.value()
 		if err != nil {
 			return Value{}, err
@@ -324,6 +332,8 @@ func (p *parser) array() (Value, error) {
 		}
 		p.elems = append(p.elems, v)
 		p.space()
+
+		// The end, or the next one.
 		switch p.peek() {
 		case ',':
 			p.pos++
@@ -334,6 +344,8 @@ func (p *parser) array() (Value, error) {
 		case ']':
 			p.pos++
 			p.depth++
+
+			// A long array that fills its stack keeps it; others are copied out, so that none holds more memory than it needs.
 			a := p.newArray()
 			a.weight = p.since(opened)
 			if n := len(p.elems) - base; n >= longArray && cap(p.elems)-base <= n+n/8 {
@@ -396,6 +408,8 @@ func (p *parser) number() (Value, error) {
 	if p.peek() == '-' {
 		p.pos++
 	}
+
+	// The integer part.
 	switch c := p.peek(); {
 	case c == '0':
 		p.pos++
@@ -407,12 +421,16 @@ func (p *parser) number() (Value, error) {
 	default:
 		return Value{}, p.fail(p.pos, "expected a digit after the minus sign")
 	}
+
+	// The fraction.
 	if p.peek() == '.' {
 		p.pos++
 		if p.skipDigits() == 0 {
 			return Value{}, p.fail(p.pos, "expected a digit after the decimal point")
 		}
 	}
+
+	// The exponent, which is bounded since it says how long the number is when written out.
 	if c := p.peek(); c == 'e' || c == 'E' {
 		p.pos++
 		if c := p.peek(); c == '+' || c == '-' {
@@ -426,6 +444,7 @@ func (p *parser) number() (Value, error) {
 			return Value{}, p.fail(start, "the exponent of a number must stay between -%d and %d", MaxExponent, MaxExponent)
 		}
 	}
+
 	if p.pos-start > p.digits {
 		return Value{}, p.fail(start, "a number may have at most %d digits", MaxDigits)
 	}
@@ -458,6 +477,8 @@ func (p *parser) string() (string, error) {
 			}
 			i += bits.TrailingZeros64(hit) / 8
 		}
+
+		// The end, an escape, or what no string may hold as it is.
 		switch c := src[i]; {
 		case c == '"':
 			s := src[start:i]
@@ -526,6 +547,8 @@ func (p *parser) escaped(start, i int) (string, error) {
 			i++
 			continue
 		}
+
+		// An escape.
 		if i+1 >= len(p.src) {
 			break
 		}

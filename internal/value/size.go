@@ -87,6 +87,7 @@ func (v Value) Weigh() (w Weight, work int) {
 		return Weight{StringSize(v.str()), 1}, len(v.str()) >> 4
 	case Array:
 		a := v.array()
+		// A container that was weighed once knows.
 		if w, ok := a.weight.load(); ok {
 			return w, 0
 		}
