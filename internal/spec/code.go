@@ -43,6 +43,7 @@ func (c *compiler) code(kind string, v value.Value, at diag.Pointer) *Code {
 	switch kind {
 	case "wasm":
 		code.Entrypoint = implicationEntrypoint
+		// The name of the blob is enough.
 		if v.Kind() == value.String {
 			c.blob(code, v, at)
 			return code
@@ -71,6 +72,7 @@ func (c *compiler) code(kind string, v value.Value, at diag.Pointer) *Code {
 			code.Entrypoint = file
 		}
 	}
+
 	code.Transform = c.choice(v.Get("mode"), at.Key("mode"), "mode", "emit", "transform") == "transform"
 	return code
 }

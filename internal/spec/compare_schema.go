@@ -252,6 +252,7 @@ func contained(values, in []value.Value) bool {
 
 // required compares required and dependentRequired.
 func (p *pair) required(was, is outline.Alternative, path string) verdict {
+	// What was required before.
 	always, beside := map[string]bool{}, map[[2]string]bool{}
 	for _, o := range was {
 		for _, e := range o.Get("required").Elems() {
@@ -263,6 +264,8 @@ func (p *pair) required(was, is outline.Alternative, path string) verdict {
 			}
 		}
 	}
+
+	// What is required now and was not: by itself, or beside another member that there may be.
 	var v verdict
 	for _, n := range is {
 		list := n.Member("required")
@@ -332,6 +335,8 @@ func (p *pair) properties(was, is outline.Alternative, path string) verdict {
 func (p *pair) others(was, is outline.Alternative, path string) verdict {
 	var v verdict
 	path += ".*"
+
+	// What a pattern allows is compared with what the same pattern allows now.
 	patterns := map[string]bool{}
 	for _, o := range was {
 		for _, m := range o.Get("patternProperties").Members() {
@@ -342,6 +347,8 @@ func (p *pair) others(was, is outline.Alternative, path string) verdict {
 			v.add(p.cover(was.Pattern(m.Key), is.Pattern(m.Key), path))
 		}
 	}
+
+	// What no name and no pattern declares could be there unless it was forbidden.
 	var old []outline.Schema
 	shut := false
 	for _, o := range was {
@@ -353,6 +360,7 @@ func (p *pair) others(was, is outline.Alternative, path string) verdict {
 	if shut {
 		return v
 	}
+
 	for _, n := range is {
 		others := n.Member("additionalProperties")
 		switch {

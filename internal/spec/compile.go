@@ -60,6 +60,8 @@ func compile(src []byte, stored bool) (*Compiled, []diag.Diagnostic) {
 		pathLooks:  work.Counted(maxLooks),
 	}
 	c.schemas = schema.NewGroup(&c.List)
+
+	// What is too large, or no JSON, is not looked into.
 	if len(src) > MaxSize {
 		c.tooLarge(len(src))
 		return nil, c.All()
@@ -72,6 +74,8 @@ func compile(src []byte, stored bool) (*Compiled, []diag.Diagnostic) {
 		c.longNames()
 		return nil, c.All()
 	}
+
+	// All findings, with their places in the text.
 	c.root, c.out.root = root, root
 	c.spec()
 	found := place(c.out.text, c.All())
@@ -81,6 +85,8 @@ func compile(src []byte, stored bool) (*Compiled, []diag.Diagnostic) {
 	if c.Errors() > 0 {
 		return nil, found
 	}
+
+	// The hash is that of the values, whatever the text looks like.
 	sum := sha256.Sum256(root.AppendJSON(nil))
 	c.out.Hash = hex.EncodeToString(sum[:])
 	return c.out, found

@@ -17,6 +17,7 @@ type Example struct {
 // Example makes up an event for people to start from: one of the first event type, in the order of the spec, for which it
 // finds data that fits the schema. It reports false where there is none.
 func (c *Compiled) Example() (Example, bool) {
+	// Who acts, and on what.
 	root, err := value.Parse(c.Source)
 	if err != nil {
 		return Example{}, false
@@ -29,6 +30,8 @@ func (c *Compiled) Example() (Example, bool) {
 	if _, _, err := c.IDs.Check(ex.ID); err != nil {
 		ex.ID = ident.Global
 	}
+
+	// The first event whose made-up data fits.
 	budget := work.Counted(work.Command)
 	for _, aggregate := range root.Get("aggregate_types").Members() {
 		for _, event := range aggregate.Value.Get("events").Members() {

@@ -41,6 +41,8 @@ func (c *compiler) implication(v value.Value, at diag.Pointer, s tick.Scope, ste
 	if !c.object(v, at, shape{what: what, optional: append([]string{"condition", "when"}, kinds...)}) {
 		return nil
 	}
+
+	// Exactly one key says what is implied.
 	i := &Implication{Pointer: at, Condition: c.condition(v, at, s)}
 	var has []string
 	for _, kind := range kinds {
@@ -54,6 +56,8 @@ func (c *compiler) implication(v value.Value, at diag.Pointer, s tick.Scope, ste
 		}
 		return nil
 	}
+
+	// What is said under it.
 	body, at := v.Get(has[0]), at.Key(has[0])
 	switch has[0] {
 	case "emit":
@@ -129,6 +133,8 @@ func (c *compiler) schedule(v value.Value, at diag.Pointer, s tick.Scope) *Sched
 func (c *compiler) delay(v value.Value, at diag.Pointer) time.Duration {
 	text, ms := v.Get("delay"), v.Get("delay_ms")
 	var d time.Duration
+
+	// One of the two spellings, each in its own unit.
 	switch {
 	case text.IsMissing() && ms.IsMissing():
 		c.missingKey(at, "a schedule", "delay")
@@ -155,6 +161,7 @@ func (c *compiler) delay(v value.Value, at diag.Pointer) time.Duration {
 			return 0
 		}
 	}
+
 	if d < minDelay || d > maxDelay {
 		c.delayOutOfRange(at)
 	}

@@ -15,6 +15,8 @@ func place(text string, found []diag.Diagnostic) []diag.Diagnostic {
 	if len(found) == 0 {
 		return nil
 	}
+
+	// Where each finding is in the text.
 	pointers := make([]string, len(found))
 	for i := range found {
 		pointers[i] = string(found[i].Pointer)
@@ -28,6 +30,7 @@ func place(text string, found []diag.Diagnostic) []diag.Diagnostic {
 		}
 	}
 
+	// In the order of the text, which is walked through once for lines and columns.
 	order := make([]int, len(found))
 	for i := range order {
 		order[i] = i

@@ -50,6 +50,8 @@ func (c *compiler) closedAt(schema outline.Schema, steps []value.Step) (parent, 
 		if step.IsIndex {
 			kind = outline.Array
 		}
+
+		// Every alternative that lets the step be there leads on; one that allows declared members only closes it.
 		for _, schemas := range ways {
 			all, complete := outline.Alternatives(schemas, c.pathLooks)
 			if !complete || c.pathLooks.Err() != nil {
@@ -66,6 +68,7 @@ func (c *compiler) closedAt(schema outline.Schema, steps []value.Step) (parent, 
 				}
 			}
 		}
+
 		switch {
 		case len(next) == 0 && name != "":
 			return jsonpath.StepsText(steps[:i]), name, declared

@@ -27,6 +27,7 @@ func (c *compiler) saga(name string, v value.Value, at diag.Pointer) *Saga {
 		c.trigger(s, t, at.Key("trigger"))
 	}
 
+	// Steps see what those before them have left, and what they compensate sees why.
 	in := tick.Scope{Bindings: []string{"prev", "context"}, Members: []string{"key", "id", "type", "data", "metadata"}}
 	failed := in.With("error")
 	steps := v.Get("steps")
@@ -42,6 +43,8 @@ func (c *compiler) saga(name string, v value.Value, at diag.Pointer) *Saga {
 		named[step.Name] = true
 		s.Steps = append(s.Steps, step)
 	})
+
+	// What follows the steps.
 	s.OnComplete = c.optionalEmit(v.Get("on_complete"), at.Key("on_complete"), in)
 	s.OnFailed = c.optionalEmit(v.Get("on_failed"), at.Key("on_failed"), failed)
 	s.MaxCompensationAttempts = int(c.integer(v.Get("max_compensation_attempts"), at.Key("max_compensation_attempts"),

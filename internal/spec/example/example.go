@@ -35,6 +35,8 @@ func (m *maker) value(schemas []outline.Schema, name string, depth int) (value.V
 	if !ok || s.Kinds() == 0 {
 		return value.Value{}, false
 	}
+
+	// A value that the schema names is better than any that is made up.
 	if c := s.First("const"); !c.IsMissing() {
 		return c.Value, true
 	}
@@ -46,6 +48,7 @@ func (m *maker) value(schemas []outline.Schema, name string, depth int) (value.V
 	if d := s.First("default"); !d.IsMissing() {
 		return d.Value, true
 	}
+
 	switch kindOf(s) {
 	case "object":
 		return m.object(s, depth)
@@ -260,6 +263,8 @@ func spell(b *strings.Builder, re *syntax.Regexp) bool {
 	if b.Len() > maxSpelled {
 		return false
 	}
+
+	// What is one step; what has parts falls through to them.
 	times := 1
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -287,6 +292,7 @@ func spell(b *strings.Builder, re *syntax.Regexp) bool {
 	default:
 		return false
 	}
+
 	for range times {
 		for _, sub := range re.Sub {
 			if !spell(b, sub) {

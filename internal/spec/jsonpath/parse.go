@@ -116,6 +116,7 @@ func (p *parser) step() error {
 
 // key reads a member's name at the current position.
 func (p *parser) key() error {
+	// Mistakes that other languages of paths make likely.
 	start := p.pos
 	if start == 0 && p.text[0] == '.' {
 		return p.fail("remove the dot", "the state path %s starts with a dot", p.quoted())
@@ -124,11 +125,15 @@ func (p *parser) key() error {
 		return p.fail(`name every member on the way, as in "$.data.address.zip"`,
 			`%s searches at every depth with "..", which paths cannot do`, p.quoted())
 	}
+
+	// The name ends at the next step.
 	end := len(p.text)
 	if n := strings.IndexAny(p.text[start:], ".[]?"); n >= 0 {
 		end = start + n
 	}
 	key := p.text[start:end]
+
+	// Names that are none, or not in every place.
 	switch {
 	case key == "" && end == len(p.text):
 		return p.fail("remove the dot or name a member", "the path %s ends with a dot", p.quoted())
@@ -147,6 +152,7 @@ func (p *parser) key() error {
 	case strings.ContainsFunc(key, unicode.IsControl) || !utf8.ValidString(key):
 		return p.fail("", "the path %s has a control character in a name", p.quoted())
 	}
+
 	p.add(value.Step{Key: key})
 	p.pos = end
 	return nil
@@ -170,6 +176,7 @@ func (p *parser) wildcard() error {
 
 // bracket reads "[...]" at the current position.
 func (p *parser) bracket() error {
+	// What other languages of paths allow in brackets is told apart from mistakes.
 	inside, _, closed := strings.Cut(p.text[p.pos+1:], "]")
 	switch {
 	case strings.HasPrefix(inside, "?"):
@@ -199,6 +206,8 @@ func (p *parser) bracket() error {
 		return p.fail(`write one path for each of them`,
 			`%s names several elements with ",", which paths cannot do`, p.quoted())
 	}
+
+	// An index, written as it would be shown.
 	digits := strings.TrimPrefix(inside, "-")
 	i, err := strconv.Atoi(inside)
 	if err != nil || len(digits) > maxIndexDigits || strconv.Itoa(i) != inside {

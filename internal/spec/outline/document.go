@@ -84,6 +84,8 @@ func (d *Document) index(v value.Value, at diag.Pointer, s scope, register bool)
 	if d.schemas++; d.schemas > MaxSchemas {
 		return false
 	}
+
+	// An $id begins a scope of its own, in which references are read.
 	if id := v.Get("$id"); id.Kind() == value.String && len(id.Str()) <= MaxID {
 		if u, err := s.base.Parse(id.Str()); err == nil && u.Fragment == "" {
 			s = scope{base: *u, root: at}
@@ -93,6 +95,8 @@ func (d *Document) index(v value.Value, at diag.Pointer, s scope, register bool)
 		d.register(v, at, s)
 	}
 	d.scopes[at] = s
+
+	// All schemas inside.
 	for _, m := range v.Members() {
 		p := at.Key(m.Key)
 		switch HeldBy(m.Key) {

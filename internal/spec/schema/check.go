@@ -51,6 +51,7 @@ func (r *run) givenUp() bool { return r.budget.Err() != nil }
 
 // accepts reports whether v fits n.
 func (r *run) accepts(n *node, v value.Value) bool {
+	// What holds for a value of every kind.
 	if !r.spend(1) || n.never {
 		return false
 	}
@@ -60,6 +61,8 @@ func (r *run) accepts(n *node, v value.Value) bool {
 	if n.enum != nil && !r.oneOf(n.enum, v) {
 		return false
 	}
+
+	// What holds for values of its kind.
 	switch v.Kind() {
 	case value.Number:
 		switch {
@@ -85,6 +88,7 @@ func (r *run) accepts(n *node, v value.Value) bool {
 		}
 	case value.Missing, value.Null, value.Bool:
 	}
+
 	return n.same == nil || r.acceptsSame(n.same, v)
 }
 
@@ -301,12 +305,16 @@ func (r *run) acceptsObject(o *objectRule, v value.Value) bool {
 	if !r.spend(len(members)) {
 		return false
 	}
+
+	// Members and fields are in the same order most of the time, so that the search goes on where it was.
 	required, next := 0, 0
 	for i := range members {
 		m := &members[i]
 		if len(m.Key) > longName && !r.spend(len(m.Key)/work.BytesPerUnit) {
 			return false
 		}
+
+		// What is declared by name or by pattern has its own schemas; the rest has the schema for the rest.
 		declared := false
 		if at := o.find(m.Key, next); at >= 0 {
 			next = at + 1
@@ -332,10 +340,12 @@ func (r *run) acceptsObject(o *objectRule, v value.Value) bool {
 		if !declared && o.additional != nil && !r.accepts(o.additional, m.Value) {
 			return false
 		}
+
 		if o.names != nil && !r.accepts(o.names, value.StringValue(m.Key)) {
 			return false
 		}
 	}
+
 	return required == o.required && r.acceptsDependents(o, v)
 }
 
@@ -359,6 +369,7 @@ func (r *run) acceptsDependents(o *objectRule, v value.Value) bool {
 }
 
 func (r *run) acceptsSame(s *sameRule, v value.Value) bool {
+	// What has to fit as well.
 	if s.ref != nil && !r.accepts(s.ref, v) {
 		return false
 	}
@@ -367,6 +378,8 @@ func (r *run) acceptsSame(s *sameRule, v value.Value) bool {
 			return false
 		}
 	}
+
+	// How many of several have to fit.
 	if s.anyOf != nil && !r.acceptsAny(s.anyOf, v) {
 		return false
 	}
@@ -383,9 +396,11 @@ func (r *run) acceptsSame(s *sameRule, v value.Value) bool {
 			return false
 		}
 	}
+
 	if s.not != nil && r.accepts(s.not, v) {
 		return false
 	}
+
 	if s.condition != nil {
 		branch := s.otherwise
 		if r.accepts(s.condition, v) {
@@ -456,6 +471,7 @@ func (r *run) hash(v value.Value) uint64 {
 		if !r.spend(2 * v.NumberEffort()) {
 			return 0
 		}
+		// Numbers are equal however they are written.
 		if i, ok := v.Int64(); ok {
 			return maphash.Comparable(r.seed, i)
 		}

@@ -193,6 +193,7 @@ func (n *node) leadsOn() bool { return n.array != nil || n.object != nil || n.sa
 
 // explain adds the failures of v under n, which stands under keyword.
 func (e *explainer) explain(n *node, v value.Value, keyword string) {
+	// A schema is explained once for a value, however many ways lead to it.
 	if !e.spend(visitCost) || e.late() {
 		return
 	}
@@ -202,6 +203,8 @@ func (e *explainer) explain(n *node, v value.Value, keyword string) {
 		}
 		e.seen[visit{n, e.part}] = struct{}{}
 	}
+
+	// What holds for a value of every kind.
 	if n.never {
 		e.never(v, keyword)
 		return
@@ -217,6 +220,8 @@ func (e *explainer) explain(n *node, v value.Value, keyword string) {
 		}
 		e.add(Failure{Constraint: n.enum.keyword, Expected: expected, Received: v, Message: enumMessage(n.enum)})
 	}
+
+	// What holds for values of its kind.
 	switch v.Kind() {
 	case value.Number:
 		if n.number != nil {
@@ -236,6 +241,7 @@ func (e *explainer) explain(n *node, v value.Value, keyword string) {
 		}
 	case value.Missing, value.Null, value.Bool:
 	}
+
 	if n.same != nil {
 		e.same(n.same, v)
 	}
@@ -364,6 +370,7 @@ func (e *explainer) contains(a *arrayRule, elems []value.Value) {
 }
 
 func (e *explainer) object(o *objectRule, v value.Value) {
+	// How many members there are.
 	members := v.Members()
 	if len(members) < o.minFields {
 		e.size("minProperties", o.minFields, len(members), sizeMessage("object", "field", true, o.minFields, len(members)))
@@ -371,6 +378,8 @@ func (e *explainer) object(o *objectRule, v value.Value) {
 	if o.maxFields != unlimited && len(members) > o.maxFields {
 		e.size("maxProperties", o.maxFields, len(members), sizeMessage("object", "field", false, o.maxFields, len(members)))
 	}
+
+	// Those that have to be there.
 	for i := range o.fields {
 		if f := &o.fields[i]; f.required && !e.has(v, f.name) && !e.givenUp() {
 			e.missing(f.name, "required", fmt.Sprintf("The field %s is missing.", shortened(value.StringValue(f.name))))
@@ -387,6 +396,8 @@ func (e *explainer) object(o *objectRule, v value.Value) {
 			}
 		}
 	}
+
+	// Those that are there, each by itself and with what its presence asks for.
 	for i, m := range members {
 		e.field(o, i, m)
 	}
@@ -410,6 +421,8 @@ func (e *explainer) field(o *objectRule, i int, m value.Member) {
 	if !e.spend(1 + len(m.Key)/work.BytesPerUnit) {
 		return
 	}
+
+	// What is declared by name or by pattern has its own schemas; the rest has the schema for the rest.
 	declared := false
 	if at := o.find(m.Key, 0); at >= 0 && o.fields[at].schema != nil {
 		declared = true
@@ -431,6 +444,8 @@ func (e *explainer) field(o *objectRule, i int, m value.Member) {
 			e.member(i, m, o.additional, "additionalProperties")
 		}
 	}
+
+	// The name itself may be wrong.
 	if name := value.StringValue(m.Key); o.names != nil && !e.accepts(o.names, name) && !e.givenUp() {
 		e.at(step{position: i, key: m.Key}, func() {
 			if e.late() {
@@ -480,12 +495,15 @@ func (e *explainer) nearest(o *objectRule, name string) string {
 }
 
 func (e *explainer) same(s *sameRule, v value.Value) {
+	// What has to fit as well.
 	if s.ref != nil {
 		e.explain(s.ref, v, "$ref")
 	}
 	for _, n := range s.allOf {
 		e.explain(n, v, "allOf")
 	}
+
+	// How many of several have to fit.
 	if s.anyOf != nil && !e.acceptsAny(s.anyOf, v) && !e.givenUp() {
 		e.alternatives("anyOf", s.anyOf, v)
 	}
@@ -508,9 +526,11 @@ func (e *explainer) same(s *sameRule, v value.Value) {
 			})
 		}
 	}
+
 	if s.not != nil && e.accepts(s.not, v) && !e.givenUp() {
 		e.add(Failure{Constraint: "not", Received: v, Message: `The value must not fit the schema under "not", but it does.`})
 	}
+
 	if s.condition != nil {
 		branch, keyword := s.otherwise, "else"
 		if e.accepts(s.condition, v) {

@@ -59,6 +59,8 @@ func (c *compiler) emptyRanges(n *node, v value.Value, at diag.Pointer) {
 	conflict := func(lower, upper, subject string) {
 		c.warnf(at.Key(lower), "%q is above %q: no %s fits", lower, upper, subject)
 	}
+
+	// Bounds of numbers, where an exclusive one must not be touched.
 	if r := n.number; r != nil {
 		for _, pair := range []struct {
 			lower, upper value.Value
@@ -81,6 +83,8 @@ func (c *compiler) emptyRanges(n *node, v value.Value, at diag.Pointer) {
 			}
 		}
 	}
+
+	// Sizes.
 	if r := n.text; r != nil && r.maxLength != unlimited && r.minLength > r.maxLength {
 		conflict("minLength", "maxLength", "text")
 	}

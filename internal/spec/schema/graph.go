@@ -49,6 +49,7 @@ type graph struct {
 }
 
 func (g *graph) visit(n *node) *mark {
+	// A schema that is met again while it is open leads to itself with one and the same value.
 	if m, ok := g.marks[n]; ok {
 		if m.open && !g.failed {
 			g.failed = true
@@ -56,9 +57,12 @@ func (g *graph) visit(n *node) *mark {
 		}
 		return m
 	}
+
 	m := &mark{open: true, cost: 1, chain: 1}
 	g.marks[n] = m
 	g.path = append(g.path, n)
+
+	// What it leads to is added up, since checking goes through all of it.
 	for _, sub := range n.sameEdges() {
 		if g.failed {
 			return m
@@ -67,8 +71,10 @@ func (g *graph) visit(n *node) *mark {
 		m.cost += below.cost
 		m.chain = max(m.chain, below.chain+1)
 	}
+
 	g.path = g.path[:len(g.path)-1]
 	m.open = false
+
 	switch {
 	case g.failed:
 	case m.cost > maxCost:

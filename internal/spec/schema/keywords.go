@@ -172,6 +172,7 @@ func (c *compiler) core(n *node, keyword string, v value.Value, at diag.Pointer)
 
 func (c *compiler) assertion(n *node, keyword string, v value.Value, at diag.Pointer) {
 	switch keyword {
+	// For values of every kind.
 	case "type":
 		n.types = c.types(v, at)
 	case "enum":
@@ -183,8 +184,10 @@ func (c *compiler) assertion(n *node, keyword string, v value.Value, at diag.Poi
 		}
 	case "const":
 		n.addEnum(keyword, []value.Value{v})
+	// For numbers.
 	case "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf":
 		c.bound(n.numberRule(), keyword, v, at)
+	// For strings.
 	case "minLength":
 		n.textRule().minLength = c.size(keyword, v, at, 0)
 	case "maxLength":
@@ -195,6 +198,7 @@ func (c *compiler) assertion(n *node, keyword string, v value.Value, at diag.Poi
 		}
 	case "format":
 		c.format(n, v, at)
+	// For arrays.
 	case "minItems":
 		n.arrayRule().minItems = c.size(keyword, v, at, 0)
 	case "maxItems":
@@ -205,6 +209,7 @@ func (c *compiler) assertion(n *node, keyword string, v value.Value, at diag.Poi
 		n.arrayRule().maxContains = c.size(keyword, v, at, unlimited)
 	case "uniqueItems":
 		n.arrayRule().unique = c.expect(v, value.Bool, keyword, at) && v.Truth()
+	// For objects.
 	case "minProperties":
 		n.objectRule().minFields = c.size(keyword, v, at, 0)
 	case "maxProperties":
@@ -404,6 +409,7 @@ func (c *compiler) names(keyword string, v value.Value, at diag.Pointer) []strin
 
 // pattern compiles a pattern, once for each text. onKey is set where the pattern is the key of the place.
 func (c *compiler) pattern(text string, at diag.Pointer, onKey bool) *ecma.Regexp {
+	// The same text is compiled once. After too much of them nothing is.
 	if re, ok := c.compiled[text]; ok {
 		return re
 	}
@@ -414,7 +420,10 @@ func (c *compiler) pattern(text string, at diag.Pointer, onKey bool) *ecma.Regex
 	if c.full {
 		return nil
 	}
+
 	re, err := c.patterns.Compile(text)
+
+	// What is wrong with it, or only unusual.
 	if limit := (*ecma.LimitError)(nil); errors.As(err, &limit) {
 		c.full = true
 		c.errorf(at, "the patterns of this spec are too much together, up to this one: %s", limit.Message).
@@ -434,6 +443,7 @@ func (c *compiler) pattern(text string, at diag.Pointer, onKey bool) *ecma.Regex
 		d.OnKey = onKey
 		d.Hintf("%s", lax.Hint)
 	}
+
 	c.compiled[text] = re
 	return re
 }
@@ -515,6 +525,7 @@ func (c *compiler) schemaMap(n *node, keyword string, v value.Value, at diag.Poi
 		c.warnf(at, `"dependencies" is a keyword of older drafts`).AtKey().
 			Hintf(`write "dependentRequired" for lists of fields and "dependentSchemas" for schemas`)
 	}
+
 	for _, m := range v.Members() {
 		p := at.Key(m.Key)
 		switch keyword {
@@ -528,6 +539,7 @@ func (c *compiler) schemaMap(n *node, keyword string, v value.Value, at diag.Poi
 				o.patterns = append(o.patterns, patternField{re, sub})
 			}
 		case "dependencies":
+			// What older drafts say with one keyword, two say today.
 			if m.Value.Kind() == value.Array {
 				o := n.objectRule()
 				o.needs = append(o.needs, need{m.Key, c.names(keyword, m.Value, p)})

@@ -20,6 +20,7 @@ func (c *compiler) reference(ref string, from diag.Pointer) *node {
 	case outline.NoURI:
 		c.errorf(at, "%s is not a URI reference", diag.Quote(ref)).Hintf(`write "#/$defs/<name>" for a schema under "$defs"`)
 	case outline.OtherDocument:
+		// Often only the "#" is missing.
 		d := c.errorf(at, "%s leads to another document, and references to other documents are not supported", diag.Quote(ref))
 		defs := c.doc.Root().Get("$defs")
 		if name, ok := strings.CutPrefix(ref, "/$defs/"); ok {

@@ -31,6 +31,7 @@ func (c *compiler) operations(v value.Value, at diag.Pointer, what string) []ope
 
 // operation compiles one operation and appends it to ops. What is wrong with it leaves it out.
 func (c *compiler) operation(v value.Value, at diag.Pointer, ops []operation) []operation {
+	// What is too much or too deep is left out.
 	c.count++
 	if c.count > MaxOperations {
 		return ops
@@ -40,6 +41,8 @@ func (c *compiler) operation(v value.Value, at diag.Pointer, ops []operation) []
 			Hintf("combine conditions with and, or and not, or split the event into several types")
 		return ops
 	}
+
+	// An operation is an object with one key, its name, except for conditions.
 	switch {
 	case v.Kind() != value.Object:
 		c.errorf(at, "an operation is an object, not %s", kindOf(v)).Hintf("write %s", example("set"))
@@ -51,6 +54,8 @@ func (c *compiler) operation(v value.Value, at diag.Pointer, ops []operation) []
 	if !v.Get("if").IsMissing() {
 		return append(ops, c.conditional(v, at))
 	}
+
+	// The first key that is a name of an operation is what is meant; without one, the first of all is the mistake.
 	first := v.Members()[0]
 	for _, m := range v.Members() {
 		if slices.Contains(operationNames(), m.Key) {
@@ -72,6 +77,7 @@ func (c *compiler) operation(v value.Value, at diag.Pointer, ops []operation) []
 		}
 		return ops
 	}
+
 	if v.Len() > 1 {
 		d := c.errorf(at, "an operation has one key, and this one has %d", v.Len())
 		if other := v.Get("when"); !other.IsMissing() || !v.Get("condition").IsMissing() {
@@ -81,6 +87,7 @@ func (c *compiler) operation(v value.Value, at diag.Pointer, ops []operation) []
 		}
 		return ops
 	}
+
 	if op := c.named(first.Key, first.Value, at); op != nil {
 		ops = append(ops, op)
 	}
@@ -316,12 +323,14 @@ func (c *compiler) conditional(v value.Value, at diag.Pointer) operation {
 }
 
 func (c *compiler) let(b base, v value.Value, at diag.Pointer) operation {
+	// One of two spellings.
 	m, ok := c.members(v, at, b.name, "name", "find", "find_target", "find_field", "find_value")
 	if !ok {
 		return nil
 	}
 	op := &letOp{base: b, match: &match{}}
 	flat := !m[2].IsMissing() || !m[3].IsMissing() || !m[4].IsMissing()
+
 	switch {
 	case flat && !m[1].IsMissing():
 		c.errorf(at, `let has both "find" and "find_target", "find_field" or "find_value", which mean the same`).
@@ -345,6 +354,8 @@ func (c *compiler) let(b base, v value.Value, at diag.Pointer) operation {
 			op.match = c.match(find[1], at.Key("where"), binding)
 		}
 	}
+
+	// The name, and whether what is found lives on in the state that is there now.
 	if !c.required(m[0], at, b.name, "name") {
 		return nil
 	}
@@ -355,6 +366,8 @@ func (c *compiler) let(b base, v value.Value, at diag.Pointer) operation {
 	} else {
 		op.keepsMade = true
 	}
+
+	// From the next operation on it can be seen.
 	op.slot = c.slot(name)
 	c.lets = append(c.lets, op.slot)
 	if name != "" && !slices.Contains(c.visible, name) {
@@ -392,6 +405,7 @@ func operationMeant(l *diag.List, name string) string {
 // example returns a correct use of an operation or a predicate, for hints.
 func example(name string) string {
 	switch name {
+	// Operations.
 	case "set":
 		return `{"set": {"target": "status", "value": "active"}}`
 	case "merge":
@@ -424,8 +438,10 @@ func example(name string) string {
 		return `{"if": {"equals": ["$.data.done", true]}, "then": [...], "else": [...]}`
 	case "let":
 		return `{"let": {"name": "$found", "find": {"in": "items", "where": {"id": "$.data.id"}}}}`
+	// What belongs to them.
 	case "find":
 		return `{"in": "items", "where": {"id": "$.data.id"}}`
+	// Predicates.
 	case "equals", "eq", "not_equals":
 		return `{"` + name + `": ["$.data.status", "active"]}`
 	case "gt", "gte", "lt", "lte":

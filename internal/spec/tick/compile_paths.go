@@ -116,6 +116,7 @@ func (c *compiler) documentMembers() []string {
 
 // eventPath says which part of the event, or of what stands beside it, a path that starts with "$" reads.
 func (c *compiler) eventPath(n *pathNode, at diag.Pointer) {
+	// The whole of it.
 	if len(n.steps) == 0 {
 		switch {
 		case c.scope.Plain:
@@ -125,6 +126,8 @@ func (c *compiler) eventPath(n *pathNode, at diag.Pointer) {
 		}
 		return
 	}
+
+	// What the place of the path decides, whatever the first step is called.
 	first := n.steps[0]
 	switch {
 	case c.inTemplate() && !c.scope.allows(first.Key):
@@ -140,6 +143,8 @@ func (c *compiler) eventPath(n *pathNode, at diag.Pointer) {
 		c.errorf(at, "%q stands for an event, which has no elements", "$").Hintf(`paths into the event look like "$.data.items[0]"`)
 		return
 	}
+
+	// What the first step names.
 	all := n.steps
 	n.steps = all[1:]
 	switch first.Key {

@@ -133,6 +133,7 @@ func operationNamed(name string) (operationForm, bool) {
 	match, by, alias := operandForm{key: "match", reading: asMatch}, operandForm{key: "by", reading: AsNumber}, operandForm{key: "value", reading: AsNumber}
 	var f operationForm
 	switch name {
+	// What adds to its target, and makes it where there is none.
 	case "set":
 		f = operationForm{makes: true, effect: Puts, from: "value", operands: []operandForm{val}, compile: (*compiler).simple}
 	case "merge":
@@ -145,6 +146,7 @@ func operationNamed(name string) (operationForm, bool) {
 		f = operationForm{on: value.Array, makes: true, effect: PutsElement, from: "value", operands: []operandForm{val, match}, compile: (*compiler).upsert}
 	case "increment", "decrement":
 		f = operationForm{on: value.Number, makes: true, effect: Counts, operands: []operandForm{by, alias}, compile: (*compiler).increment}
+	// What goes through the elements of an array.
 	case "remove":
 		f = operationForm{on: value.Array, operands: []operandForm{val, {key: "where", reading: asMatch}, match}, compile: (*compiler).remove}
 	case "filter":
@@ -153,6 +155,7 @@ func operationNamed(name string) (operationForm, bool) {
 		f = operationForm{on: value.Array, effect: ChangesElements, from: "apply", operands: []operandForm{{key: "apply", reading: AsOperations}}, compile: (*compiler).mapping}
 	case "update_where":
 		f = operationForm{on: value.Array, effect: MergesElements, from: "merge", operands: []operandForm{match, {key: "merge"}}, compile: (*compiler).updateWhere}
+	// What reaches a member by a name that is computed.
 	case "set_at":
 		f = operationForm{on: value.Object, makes: true, effect: PutsMember, from: "value", operands: []operandForm{key, val}, compile: (*compiler).dynamic}
 	case "merge_at":
@@ -161,6 +164,7 @@ func operationNamed(name string) (operationForm, bool) {
 		f = operationForm{on: value.Object, operands: []operandForm{key}, compile: (*compiler).dynamic}
 	case "increment_at":
 		f = operationForm{on: value.Object, makes: true, effect: CountsMember, operands: []operandForm{key, by, alias}, compile: (*compiler).dynamic}
+	// What only says what others see, or whether they are carried out.
 	case "if":
 		f = operationForm{operands: []operandForm{{key: "if", reading: AsPredicate}}}
 	case "let":
@@ -201,14 +205,17 @@ func predicateNamed(name string) (predicateForm, bool) {
 	array := operandForm{key: "array", reading: AsArray}
 	var f predicateForm
 	switch name {
+	// Two values.
 	case "equals", "eq", "not_equals", "gt", "gte", "lt", "lte":
 		f = predicateForm{value.Array, []operandForm{{place: 0}, {place: 1}}, (*compiler).comparison}
 	case "in", "not_in":
 		f = predicateForm{value.Array, []operandForm{{place: 0}, {place: 1, reading: AsArray}}, (*compiler).comparison}
+	// Other predicates.
 	case "and", "or":
 		f = predicateForm{value.Array, []operandForm{{place: whole, reading: asPredicates}}, (*compiler).predicateList}
 	case "not":
 		f = predicateForm{value.Object, []operandForm{{place: whole, reading: AsPredicate}}, (*compiler).negation}
+	// What is there, how much of it, and since when.
 	case "exists":
 		f = predicateForm{value.String, []operandForm{{place: whole, reading: AsPath}}, (*compiler).exists}
 	case "includes":
@@ -221,6 +228,7 @@ func predicateNamed(name string) (predicateForm, bool) {
 		f = predicateForm{value.Object, []operandForm{
 			{key: "timestamp", reading: AsNumber}, {key: "maxAgeSeconds", reading: AsNumber}, {key: "now", reading: AsNumber},
 		}, (*compiler).expired}
+	// All elements of an array.
 	case "every", "some":
 		f = predicateForm{value.Object, []operandForm{{key: "in", reading: AsArray}, {key: "match", reading: AsPredicate}}, (*compiler).elements}
 	case "subset_of":

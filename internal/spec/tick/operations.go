@@ -616,6 +616,7 @@ type mergeAtOp struct {
 }
 
 func (o *mergeAtOp) apply(e *Env) {
+	// What is merged, and into what.
 	key, ok := o.lookKey(e, o.key)
 	if !ok {
 		return
@@ -628,6 +629,8 @@ func (o *mergeAtOp) apply(e *Env) {
 	if !ok {
 		return
 	}
+
+	// The member is an object or is to become one.
 	old := s.v.Get(key)
 	if old.Kind() != value.Object && !absent(old) {
 		if o.tells(e) {
@@ -635,6 +638,8 @@ func (o *mergeAtOp) apply(e *Env) {
 		}
 		return
 	}
+
+	// The state may not grow too large for it.
 	if !e.spend(memberWork * v.Len()) {
 		return
 	}

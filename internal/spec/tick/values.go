@@ -111,6 +111,7 @@ const entryWork = 3
 func (n *pathNode) base(e *Env) value.Value {
 	switch n.from {
 	case fromData:
+		// A field that was picked out of the text spares parsing the rest.
 		if n.pick >= 0 {
 			return e.data.at(e, &e.event.Data, n.pick)
 		}

@@ -135,6 +135,7 @@ func (w *weigher) operations(ops []operation) weight {
 
 func (w *weigher) operation(op operation) weight {
 	switch op := op.(type) {
+	// What adds to its target.
 	case *setOp:
 		return w.kept(&op.value)
 	case *mergeOp:
@@ -145,6 +146,7 @@ func (w *weigher) operation(op operation) weight {
 		return sum(w.kept(&op.value), w.search(each(1, w.current), 1))
 	case *addOp:
 		return sum(w.eval(op.by), w.amount(op.by), w.digits(each(1, w.current)))
+	// What goes through the elements of an array.
 	case *removeOp:
 		return sum(w.matched(op.match, each(1, w.current)), w.rest())
 	case *removeValueOp:
@@ -157,6 +159,7 @@ func (w *weigher) operation(op operation) weight {
 		return sum(w.kept(&op.value), w.matched(op.match, each(1, w.current)), w.rest())
 	case *mapOp:
 		return w.mapped(op)
+	// What reaches a member by a name that is computed.
 	case *setAtOp:
 		return sum(w.eval(op.key), w.size(op.key).times(1./work.BytesPerUnit), w.kept(&op.value))
 	case *mergeAtOp:
@@ -165,6 +168,7 @@ func (w *weigher) operation(op operation) weight {
 		return sum(w.eval(op.key), w.size(op.key).times(1./work.BytesPerUnit), each(2*membersPerByte, w.current))
 	case *incrementAtOp:
 		return sum(w.eval(op.key), w.size(op.key).times(1./work.BytesPerUnit), w.eval(op.by), w.amount(op.by), w.digits(each(1, w.current)))
+	// What only says what others see, or whether they are carried out.
 	case *ifOp:
 		return sum(w.predicate(op.when), w.operations(op.then), w.operations(op.otherwise))
 	case *letOp:
@@ -332,6 +336,7 @@ func (w *weigher) eval(n node) weight {
 	case *literal:
 		return units(0)
 	case *pathNode:
+		// Steps are cheap; an object that is listed entry by entry is built anew.
 		w.keeps(n.keeps, n.keeps && n.entries)
 		cost := units(float64(1 + len(n.steps)/2))
 		if n.entries {
@@ -444,6 +449,7 @@ func (w *weigher) predicate(p predicate) weight {
 	case *orderNode:
 		return sum(units(1), w.eval(p.left), w.eval(p.right), w.compared(p.left, p.right))
 	case *memberNode:
+		// A list in the spec is of a size that is known.
 		if lit, ok := p.array.(*literal); ok {
 			n := float64(lit.v.Len())
 			return sum(units(2+n), w.eval(p.value), w.compared(p.value, p.array).times(1))

@@ -45,12 +45,14 @@ func (g *golang) of(t *typ, optional bool) string {
 	if optional {
 		pointer = "*"
 	}
+
 	switch t.kind {
 	case boolean:
 		return pointer + "bool"
 	case integer:
 		return pointer + "int64"
 	case number:
+		// A float64 would not hold what was sent.
 		g.numbers = true
 		return pointer + "json.Number"
 	case text:

@@ -50,6 +50,8 @@ func (c *schemas) own(s outline.Schema) *typ {
 	if v := s.Get("enum"); v.Len() > 0 {
 		return either(&typ{kind: literal, values: v.Elems()})
 	}
+
+	// The kinds that it allows, or that its keywords speak of.
 	var names []string
 	switch t := s.Get("type"); {
 	case t.Kind() == value.String:
@@ -65,6 +67,7 @@ func (c *schemas) own(s outline.Schema) *typ {
 	default:
 		return &typ{}
 	}
+
 	var options []*typ
 	for _, n := range names {
 		switch n {

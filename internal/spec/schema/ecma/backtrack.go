@@ -101,6 +101,7 @@ func (a *assembler) emit(n *node) {
 	case opSet:
 		a.add(instruction{code: codeSet, set: n.set, backward: a.backward})
 	case opCat:
+		// What is read backwards has its last part first, and a group its end before its beginning.
 		for i := range n.subs {
 			if a.backward {
 				i = len(n.subs) - 1 - i
@@ -141,6 +142,7 @@ func (a *assembler) emit(n *node) {
 		if n.negative {
 			c = codeLookNot
 		}
+		// What is looked at is code of its own up to the instruction that accepts; the look leads behind it.
 		look := a.add(instruction{code: c})
 		outer := a.backward
 		a.backward = n.behind
@@ -325,12 +327,15 @@ func (m *machine) run(pc, pos int) bool {
 		}
 		i := &m.program.code[pc]
 		pc++
+
 		ok := true
 		switch i.code {
+		// Characters.
 		case codeSet:
 			pos, ok = m.consume(i, pos)
 		case codeRun:
 			pos, ok = m.consumeRun(i, pc, pos)
+		// Ways: one is taken, and the other one remembered.
 		case codeSplit:
 			m.push(frame{kind: frameChoice, a: i.b, b: pos})
 			pc = i.a
@@ -338,6 +343,7 @@ func (m *machine) run(pc, pos int) bool {
 			pc = i.a
 		case codeSave:
 			m.set(i.a, pos)
+		// Loops, each with a counter and the position where its turn began: a turn without a character ends it.
 		case codeLoop:
 			m.set(i.a, 0)
 		case codeTurn:
@@ -349,6 +355,7 @@ func (m *machine) run(pc, pos int) bool {
 				m.set(i.a, m.slots[i.a]+1)
 				pc = i.b
 			}
+		// Places.
 		case codeBegin:
 			ok = pos == 0
 		case codeEnd:
@@ -361,6 +368,7 @@ func (m *machine) run(pc, pos int) bool {
 			ok = m.before(i.set, pos) != m.after(i.set, pos)
 		case codeNotWord:
 			ok = m.before(i.set, pos) == m.after(i.set, pos)
+		// What was matched before, and what only has to be there.
 		case codeRef:
 			pos, ok = m.repeatGroup(i, pos)
 		case codeLook, codeLookNot:
@@ -369,6 +377,7 @@ func (m *machine) run(pc, pos int) bool {
 		case codeAccept:
 			return true
 		}
+
 		if !ok {
 			if pc, pos, ok = m.fail(base); !ok {
 				return false
@@ -459,13 +468,17 @@ func (m *machine) enter(i *instruction, pos int) {
 
 // repeatGroup consumes the text of a group. A group that took no part stands for no text.
 func (m *machine) repeatGroup(i *instruction, pos int) (int, bool) {
+	// What the group has matched last. Of groups of the same name one at most took part.
 	want := ""
 	for _, g := range i.groups {
 		if from, to := m.slots[2*g], m.slots[2*g+1]; from != unset && to != unset {
 			want = m.text[from:to]
 		}
 	}
+
 	m.steps -= len(want) / 4
+
+	// It is compared character by character, in the direction in which the pattern is read.
 	for want != "" {
 		var r, got rune
 		var n, taken int
@@ -486,6 +499,7 @@ func (m *machine) repeatGroup(i *instruction, pos int) (int, bool) {
 			got, taken = runeAt(m.text, pos)
 			pos += taken
 		}
+
 		if r != got && (!i.fold || !sameLetter(r, got)) {
 			return pos, false
 		}

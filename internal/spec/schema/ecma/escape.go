@@ -114,6 +114,7 @@ func (p *parser) charEscape(start int, inClass bool) rune {
 		p.fail(start, `write \\ for the character itself`, "the pattern ends with a backslash")
 	}
 	switch r := p.rune(); r {
+	// Letters that stand for a character, by themselves or with what follows.
 	case 'f':
 		return '\f'
 	case 'n':
@@ -142,6 +143,7 @@ func (p *parser) charEscape(start int, inClass bool) rune {
 		p.fail(start, "", `\x must be followed by two hexadecimal digits`)
 	case 'u':
 		return p.unicodeEscape(start)
+	// Characters that would mean something by themselves, and those that only a lenient library escapes.
 	case '^', '$', '\\', '.', '*', '+', '?', '(', ')', '[', ']', '{', '}', '|', '/':
 		return r
 	default:
@@ -185,6 +187,7 @@ func escapeHint(r rune) string {
 
 // unicodeEscape reads XXXX or {X...} after \u. A pair of surrogates is one character.
 func (p *parser) unicodeEscape(start int) rune {
+	// In braces any number of digits stands for any character.
 	if p.accept("{") {
 		v, n := rune(0), 0
 		for p.more() {
@@ -203,6 +206,8 @@ func (p *parser) unicodeEscape(start int) rune {
 		}
 		return v
 	}
+
+	// Four digits may be the first of two surrogates.
 	v, ok := p.hex(4)
 	if !ok {
 		p.fail(start, "", `\u must be followed by four hexadecimal digits, or by some in braces`)
@@ -258,13 +263,17 @@ func (p *parser) class() *set {
 	negated := p.accept("^")
 	var parts []*set
 	var spans []span
+
 	for {
 		if !p.more() {
 			p.fail(start, `write \[ for the character itself`, "the character class has no closing bracket")
 		}
+
 		if p.accept("]") {
 			break
 		}
+
+		// A character or a set by itself, a hyphen at either end included.
 		at := p.pos
 		low, lowSet := p.classAtom()
 		if p.peek() != '-' || strings.HasPrefix(p.src[p.pos:], "-]") {
@@ -275,6 +284,8 @@ func (p *parser) class() *set {
 			}
 			continue
 		}
+
+		// A range.
 		p.pos++
 		if !p.more() {
 			continue

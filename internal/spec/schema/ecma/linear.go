@@ -61,6 +61,7 @@ func (n *node) rewrite(b *strings.Builder) bool {
 		}
 		b.WriteByte(')')
 	case opCapture:
+		// Only whether there is a match is asked for, not where.
 		return n.subs[0].rewrite(b)
 	case opRepeat:
 		return n.rewriteRepeat(b)
@@ -83,6 +84,7 @@ func (n *node) rewrite(b *strings.Builder) bool {
 			b.WriteString(`\B`)
 		}
 	case opBackref, opLook:
+		// These take more than linear time, so that package regexp has none of them.
 		return false
 	}
 	return true

@@ -273,6 +273,8 @@ func (p *parser) quantifier() (low, high int) {
 		p.pos++
 		return 0, 1
 	}
+
+	// A brace: a number, a number and more, or two numbers.
 	const hint = `write \{ for the character itself`
 	p.pos++
 	low, ok := p.number()
@@ -285,6 +287,7 @@ func (p *parser) quantifier() (low, high int) {
 			high = unbounded
 		}
 	}
+
 	if !p.accept("}") {
 		p.fail(start, hint, "a brace must enclose a number of repetitions, such as {2}, {2,} or {2,5}")
 	}

@@ -17,6 +17,7 @@ type straightRun struct {
 
 // straightened returns the straight form of a pattern, nil for one that has none.
 func straightened(tree *node) *straight {
+	// A pattern that begins at the start of the text.
 	parts := []*node{tree}
 	if tree.op == opCat {
 		parts = tree.subs
@@ -24,6 +25,8 @@ func straightened(tree *node) *straight {
 	if len(parts) == 0 || parts[0].op != opBegin || parts[0].multiline {
 		return nil
 	}
+
+	// A row of sets, each repeated, and perhaps the end.
 	out := &straight{}
 	for _, n := range parts[1:] {
 		if out.toEnd {
@@ -44,6 +47,8 @@ func straightened(tree *node) *straight {
 		run.set = n.set
 		out.runs = append(out.runs, run)
 	}
+
+	// Where a run ends must not depend on what follows.
 	for i := range out.runs {
 		if !out.ends(i) {
 			return nil

@@ -27,6 +27,7 @@ func (f Format) Effort(n int) int { return n * f.share / 16 }
 // Lookup returns the format with the name.
 func Lookup(name string) (Format, bool) {
 	switch name {
+	// Times.
 	case "date":
 		return Format{date, "a date such as 2024-02-29", plain}, true
 	case "time":
@@ -35,6 +36,7 @@ func Lookup(name string) (Format, bool) {
 		return Format{dateTime, "a date and time such as 2024-02-29T08:30:00Z", plain}, true
 	case "duration":
 		return Format{duration, "an ISO 8601 duration such as P1DT12H", plain}, true
+	// Names and addresses in networks.
 	case "email":
 		return Format{email, "an email address such as ada@example.com", plain}, true
 	case "idn-email":
@@ -47,6 +49,7 @@ func Lookup(name string) (Format, bool) {
 		return Format{ipv4, "an IPv4 address such as 192.0.2.1", plain}, true
 	case "ipv6":
 		return Format{ipv6, "an IPv6 address such as 2001:db8::1", plain}, true
+	// URIs and their kin.
 	case "uri":
 		return Format{uri, "an absolute URI such as https://example.com/path", plain}, true
 	case "uri-reference":
@@ -57,6 +60,7 @@ func Lookup(name string) (Format, bool) {
 		return Format{iriReference, "an IRI or a relative reference such as /größe", plain}, true
 	case "uri-template":
 		return Format{uriTemplate, "a URI template such as /orders/{id}", plain}, true
+	// The rest.
 	case "uuid":
 		return Format{uuid, "a UUID such as 550e8400-e29b-41d4-a716-446655440000", plain}, true
 	case "json-pointer":
