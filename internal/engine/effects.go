@@ -40,7 +40,11 @@ type EffectsOf func(context.Context, *Decided) (Effects, error)
 func (e *Engine) effects(ctx context.Context, d *deployed, c *Command, p *plan) error {
 	p.side = c.Side
 	p.unit.Side = slices.Clip(c.Side)
-	for _, of := range e.effectsOf {
+	all := e.effectsOf
+	if c.Effects != nil {
+		all = append(slices.Clip(all), c.Effects)
+	}
+	for _, of := range all {
 		more, err := of(ctx, &Decided{Tenant: c.Tenant, Decider: d.Decider, Events: p.events, Timestamp: p.unit.Timestamp})
 		if err != nil {
 			return err

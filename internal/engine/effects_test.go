@@ -152,3 +152,67 @@ func TestEffectsCommitWithTheirEvents(t *testing.T) {
 		t.Error("it was asked about the command's own events only")
 	}
 }
+
+// TestEffectsOfACommand checks that the effects of one command see what it implies, stand behind its own side writes, and make it
+// decide anew where what they looked at has changed.
+func TestEffectsOfACommand(t *testing.T) {
+	f := newFixture(t, engine.Options{})
+	h := &hooked{Store: f.store}
+	f.Engine = engine.New(engine.Options{Store: h, Clock: f.clock, Logger: slog.New(slog.DiscardHandler)})
+	f.deploy(t, accountSpec)
+	f.post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
+	rev := f.putItem(t, claims, "c", "work")
+	c := command(t, "account/"+id+"/was_paid", paid())
+	c.Side = []store.Side{{Op: store.Delete, Space: claims, Key: "c", Cond: store.IfRev, Rev: rev}}
+	asked := 0
+	c.Effects = func(_ context.Context, d *engine.Decided) (engine.Effects, error) {
+		asked++
+		if len(d.Events) < 2 || d.Events[0].Type != "was_paid" {
+			t.Errorf("it is asked about %d events", len(d.Events))
+		}
+		_, rev := f.item(t, cursors, "seen")
+		return engine.Effects{
+			Side:   []store.Side{{Op: store.Put, Space: claims, Key: "c", Value: []byte("next"), Stamps: []int{0}}},
+			Fences: []store.Fence{{Space: cursors, Key: "seen", Rev: rev}},
+		}, nil
+	}
+	h.hook = func(do func() ([]store.Result, error)) ([]store.Result, error) {
+		f.putItem(t, cursors, "seen", "x")
+		return do()
+	}
+	r, err := f.Execute(t.Context(), c)
+	if err != nil || asked != 2 {
+		t.Fatalf("asked %d times: %v", asked, err)
+	}
+	v, _ := f.item(t, claims, "c")
+	at, rest, err := store.ReadStamp([]byte(v))
+	if err != nil || string(rest) != "next" || at != r.IDs[0] {
+		t.Errorf("the claim is %q at %s, %v", rest, at, err)
+	}
+	if _, err := f.Execute(t.Context(), c); j17.CodeOf(err) != j17.CodeConflict {
+		t.Errorf("the claim is gone: %v", err)
+	}
+}
+
+// TestResolve finds the keys of aggregates by what they are called.
+func TestResolve(t *testing.T) {
+	f := newFixture(t, engine.Options{})
+	for _, tc := range []struct {
+		typ, id string
+		want    j17.Key
+		code    j17.Code
+	}{
+		{"counter", "0B6E9D4E-6F0A-4F3C-8C53-6A1D2B7E9F10", j17.Key{Type: "counter", ID: id}, ""},
+		{"counter", "main", j17.Key{Type: "counter", ID: "main"}, ""},
+		{"counter", "x", j17.Key{}, j17.CodeInvalidIdentifier},
+		{"ghost", id, j17.Key{}, j17.CodeUnknownType},
+	} {
+		key, err := f.Resolve(t.Context(), tenant, tc.typ, tc.id)
+		if key != tc.want || j17.CodeOf(err) != tc.code {
+			t.Errorf("%s %s: %v, %v", tc.typ, tc.id, key, err)
+		}
+	}
+	if _, err := f.Resolve(t.Context(), "ins_none/prod", "counter", id); j17.CodeOf(err) != j17.CodeNoSpec {
+		t.Errorf("without a spec: %v", err)
+	}
+}

@@ -88,6 +88,19 @@ func (e *Engine) name(ctx context.Context, t j17.Tenant, space store.Space, key 
 	return string(item.Value), StorageError(err)
 }
 
+// Resolve returns the key of an aggregate by its id or one of its public names. An aggregate of an id need not exist; the error is
+// CodeUnknownType, CodeInvalidIdentifier or, for a name that nobody has, CodeAggregateNotFound.
+func (e *Engine) Resolve(ctx context.Context, t j17.Tenant, aggregateType, id string) (j17.Key, error) {
+	d, err := e.deployed(t)
+	if err != nil {
+		return j17.Key{}, err
+	}
+	if _, err := d.AggregateType(aggregateType); err != nil {
+		return j17.Key{}, err
+	}
+	return e.resolve(ctx, t, d, aggregateType, id)
+}
+
 // resolve turns what a caller calls an aggregate into its key. A handle or a public id of an aggregate type that has them
 // leads to an existing aggregate and is CodeAggregateNotFound otherwise; anything else is an id.
 func (e *Engine) resolve(ctx context.Context, t j17.Tenant, d *deployed, aggregateType, id string) (j17.Key, error) {

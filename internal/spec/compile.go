@@ -463,6 +463,12 @@ func (c *compiler) modules(v value.Value, at diag.Pointer) {
 	c.members(v.Get("sagas"), at.Key("sagas"), "sagas", maxDefinitions, func(name string, v value.Value, at diag.Pointer) {
 		c.out.Sagas[name] = c.saga(name, v, at)
 	})
+	for _, name := range slices.Sorted(maps.Keys(c.out.Sagas)) {
+		s := c.out.Sagas[name]
+		if et := c.out.EventType(s.TriggerAggregate, s.TriggerEvent); et != nil {
+			et.Sagas = append(et.Sagas, s)
+		}
+	}
 }
 
 // aggregateTypeRef reads the name of a declared aggregate type.

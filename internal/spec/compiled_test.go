@@ -138,6 +138,7 @@ func TestCompiledHoldsWhatTheSpecSays(t *testing.T) {
 				Await: &spec.Await{AggregateType: "note", EventTypes: []string{"was_written"}, ID: new(ref("$.id"))},
 			}},
 		}}, c.Sagas},
+		"what an event starts": {[]*spec.Saga{c.Sagas["s"]}, placed.Sagas},
 		"projections": {map[string]*spec.Projection{
 			"p": {
 				Name: "p", ForEach: "order", Include: map[string]string{"c": "note"}, Select: tick.CompileSelection(value.ObjectValue(value.Member{Key: "a", Value: value.StringValue("$.order.a")}), "", tick.Scope{Plain: true}, &diag.List{}),

@@ -127,6 +127,8 @@ type EventType struct {
 	Code         *Code
 	Implications []*Implication
 	AllowSkipOCC bool
+	// Sagas are those that the event starts, in the order of their names.
+	Sagas []*Saga
 	// Geo is nil where events say nothing about a place.
 	Geo *Geo
 }

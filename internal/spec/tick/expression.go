@@ -40,7 +40,11 @@ func (s Scope) allows(member string) bool {
 type expression struct {
 	slots      int
 	readsState bool
+	// bindings are the slots that paths start at, a bit for each of the first 64.
+	bindings uint64
 }
+
+func (e *expression) reads(slot int) bool { return e.bindings&(1<<slot) != 0 }
 
 // Predicate is a compiled condition. It may be used by many goroutines at the same time.
 type Predicate struct {
@@ -50,6 +54,9 @@ type Predicate struct {
 
 // ReadsState reports whether the predicate may read the state. A nil Predicate reads nothing.
 func (p *Predicate) ReadsState() bool { return p != nil && p.readsState }
+
+// Reads reports whether the predicate reads the binding at a place of the scope's list. A nil Predicate reads nothing.
+func (p *Predicate) Reads(slot int) bool { return p != nil && p.reads(slot) }
 
 // Test reports whether the predicate holds. ok is false when a path that ends in "?" leads nowhere: what the predicate
 // guards is then to be left out altogether. The error is that of the budget of e, which has ended.
@@ -74,6 +81,9 @@ func (p *Path) Text() string { return p.text }
 
 // ReadsState reports whether the path may lead into the state. A nil Path reads nothing.
 func (p *Path) ReadsState() bool { return p != nil && p.readsState }
+
+// Reads reports whether the path starts at the binding at a place of the scope's list. A nil Path reads nothing.
+func (p *Path) Reads(slot int) bool { return p != nil && p.reads(slot) }
 
 // Optional reports whether the path ends in "?": where it leads nowhere, what it stands in is left out.
 func (p *Path) Optional() bool { return p.node.optional }
@@ -102,6 +112,9 @@ func (t *Template) Source() value.Value {
 
 // ReadsState reports whether the template may read the state. A nil Template reads nothing.
 func (t *Template) ReadsState() bool { return t != nil && t.readsState }
+
+// Reads reports whether the template reads the binding at a place of the scope's list. A nil Template reads nothing.
+func (t *Template) Reads(slot int) bool { return t != nil && t.reads(slot) }
 
 // ErrTooLarge is what Template.Eval returns for a value that would be larger than allowed, or nested too deep.
 var ErrTooLarge = errors.New("tick: the value is too large")
@@ -256,5 +269,11 @@ func newCompiler(in language, s Scope, l *diag.List) *compiler {
 
 // done returns what is known of an expression that has been compiled.
 func (c *compiler) done() expression {
-	return expression{slots: len(c.slots), readsState: c.readsState}
+	x := expression{slots: len(c.slots), readsState: c.readsState}
+	for _, n := range c.nodes {
+		if n.from == fromSlot {
+			x.bindings |= 1 << n.slot
+		}
+	}
+	return x
 }

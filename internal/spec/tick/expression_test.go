@@ -57,6 +57,36 @@ func TestExpressions(t *testing.T) {
 	}
 }
 
+// TestReadsOfBindings checks that expressions know which bindings they read, so that nobody has to make up the others.
+func TestReadsOfBindings(t *testing.T) {
+	scope := tick.Scope{Bindings: []string{"item", "prev"}, Members: []string{"data"}}
+	var l diag.List
+	both := tick.CompileTemplate(mustParse(t, `{"a": "$data", "b": {"concat": ["$prev.type", {"coalesce": ["$item"]}]}}`), "", tick.Scope{Bindings: []string{"item", "prev", "data"}}, &l)
+	predicate := tick.CompilePredicate(mustParse(t, `{"some": {"in": "$.data", "as": "$x", "match": {"equals": ["$x", "$prev"]}}}`), "", scope, &l)
+	path := tick.CompilePath(value.StringValue("$item.id"), "", "a path", scope, &l)
+	if l.Errors() > 0 {
+		t.Fatal(l.All())
+	}
+	for _, test := range []struct {
+		name  string
+		reads func(int) bool
+		want  []bool
+	}{
+		{"template", both.Reads, []bool{true, true, true}},
+		{"predicate", predicate.Reads, []bool{false, true}},
+		{"path", path.Reads, []bool{true, false, false}},
+		{"none", (*tick.Template)(nil).Reads, []bool{false, false, false}},
+		{"no condition", (*tick.Predicate)(nil).Reads, []bool{false, false, false}},
+		{"no path", (*tick.Path)(nil).Reads, []bool{false, false, false}},
+	} {
+		for slot, want := range test.want {
+			if got := test.reads(slot); got != want {
+				t.Errorf("%s reads binding %d: %v", test.name, slot, got)
+			}
+		}
+	}
+}
+
 func TestExpressionErrors(t *testing.T) {
 	scope := tick.Scope{Bindings: []string{"item"}, Members: []string{"id", "state"}}
 	var l diag.List
