@@ -56,6 +56,7 @@ func Load() (*Library, error) {
 
 // build puts the pages in the order of the overview; pages that it does not link to follow by name.
 func build(texts map[string]string) *Library {
+	// A page goes into the list once, where it is named first.
 	l := &Library{}
 	add := func(name, summary, group string) {
 		text, ok := texts[name]
@@ -73,6 +74,8 @@ func build(texts map[string]string) *Library {
 		}
 		l.pages = append(l.pages, p)
 	}
+
+	// The overview names pages in links and rows, below headings that are their groups.
 	link := regexp.MustCompile(`\[[^\]]+\]\(([^)#]+)\.md\)`)
 	row := regexp.MustCompile(`^\| \[[^\]]+\]\([^)]+\) \| (.+) \|$`)
 	index := texts[overview]
@@ -91,6 +94,8 @@ func build(texts map[string]string) *Library {
 			add(path.Clean(m[1]), summary, group)
 		}
 	}
+
+	// Pages that it does not name come last.
 	rest := make([]string, 0, len(texts))
 	for name := range texts {
 		rest = append(rest, name)

@@ -88,6 +88,8 @@ func (e *env) auditList() *cobra.Command {
 		if limit < 1 {
 			return usageError{errors.New("--limit takes a whole number from 1 on")}
 		}
+
+		// Of the server, or of one instance where the flags name one.
 		o, err := e.operate(cmd, r)
 		if err != nil {
 			return err

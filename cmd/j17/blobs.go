@@ -63,6 +63,7 @@ is no new version.`,
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		// The content comes from a file or from standard input, and has a name in either case.
 		name := filepath.Base(args[0])
 		if len(args) > 1 {
 			name = args[1]
@@ -78,6 +79,7 @@ is no new version.`,
 		} else if len(args) < 2 {
 			return usageError{errors.New("a blob from standard input needs a NAME")}
 		}
+
 		o, err := e.operate(cmd, r)
 		if err != nil {
 			return err
@@ -86,6 +88,8 @@ is no new version.`,
 		if err != nil {
 			return err
 		}
+
+		// What is stored cannot fail any more: what follows is only said of it.
 		var b wire.Blob
 		if err := json.Unmarshal(raw, &b); err != nil {
 			return fmt.Errorf("the blob is stored, but the server's answer cannot be read: %w", err)
@@ -127,6 +131,8 @@ func (e *env) blobsList() *cobra.Command {
 		if err != nil {
 			return err
 		}
+
+		// All blobs, or all versions of one.
 		var more []string
 		plural := "blobs"
 		if len(args) > 0 {
@@ -136,6 +142,7 @@ func (e *env) blobsList() *cobra.Command {
 		if err != nil {
 			return err
 		}
+
 		rows, err := o.rows(cmd.Context(), path, nil, plural, 0)
 		if err != nil {
 			return err
@@ -172,11 +179,14 @@ func (e *env) blobsGet() *cobra.Command {
 		if err != nil {
 			return err
 		}
+
+		// The answer is as large as the blob, so that it goes to where it is written without being kept.
 		body, header, err := o.Download(cmd.Context(), append([]string{"api"}, path...), versionQuery(version))
 		if err != nil {
 			return o.explained(cmd.Context(), err)
 		}
 		defer func() { err = interrupted(cmd.Context(), errors.Join(err, body.Close())) }()
+
 		return e.save(output, func(out io.Writer) error {
 			sum := sha256.New()
 			if _, err := io.Copy(io.MultiWriter(out, sum), body); err != nil {
@@ -239,6 +249,8 @@ func (e *env) blobsDelete() *cobra.Command {
 		if err != nil {
 			return err
 		}
+
+		// What goes, in words that can be agreed to.
 		what := "all versions of " + plain(args[0])
 		if version > 0 {
 			what = fmt.Sprintf("version %d of %s", version, plain(args[0]))
@@ -247,6 +259,7 @@ func (e *env) blobsDelete() *cobra.Command {
 		if err := e.confirm(cmd.Context(), yes, fmt.Sprintf("Delete %s in %s?", what, env)); err != nil {
 			return err
 		}
+
 		var raw json.RawMessage
 		if err := o.call(cmd.Context(), http.MethodDelete, path, versionQuery(version), nil, &raw); err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 
 // completeFlags gives every command below cmd what its flags can be completed with.
 func (e *env) completeFlags(cmd *cobra.Command) {
+	// The words that flags take, by the names of the flags: what a name means is the same almost everywhere.
 	var environments []string
 	for _, env := range j17.Environments() {
 		environments = append(environments, string(env))
@@ -35,11 +36,14 @@ func (e *env) completeFlags(cmd *cobra.Command) {
 			_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(all, cobra.ShellCompDirectiveNoFileComp))
 		}
 	}
+
+	// Contexts are known when they are asked for.
 	if cmd.Flags().Lookup("context") != nil {
 		_ = cmd.RegisterFlagCompletionFunc("context", func(cmd *cobra.Command, _ []string, to string) ([]string, cobra.ShellCompDirective) {
 			return e.completeContexts(cmd, nil, to)
 		})
 	}
+
 	if cmd.ValidArgsFunction == nil && takesNoFiles(cmd) {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
 	}
@@ -62,6 +66,7 @@ func takesNoFiles(cmd *cobra.Command) bool {
 func (e *env) completeKeys(events bool) cobra.CompletionFunc {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	return func(_ *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
+		// The spec beside the command is what it most likely is about.
 		file := specBeside()
 		if file == "" || strings.ContainsAny(to, "/:") {
 			return nil, none
@@ -74,6 +79,8 @@ func (e *env) completeKeys(events bool) cobra.CompletionFunc {
 		if len(found) > 0 {
 			return nil, none
 		}
+
+		// What can be said of it, by what is there already.
 		c, _ := spec.Compile(envelope.Spec)
 		switch {
 		case c == nil:

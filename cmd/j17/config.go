@@ -59,6 +59,7 @@ func (e *env) configFile() (string, error) {
 
 // config reads the configuration file; one that is not there is empty.
 func (e *env) config() (*config, error) {
+	// Where it is, and whether others can read it.
 	c := &config{Contexts: map[string]*serverContext{}}
 	name, err := e.configFile()
 	if err != nil {
@@ -74,6 +75,8 @@ func (e *env) config() (*config, error) {
 	if info.Mode().Perm()&0o077 != 0 {
 		e.note("%s holds credentials and can be read by others: run chmod 600 on it.\n", fileName(name))
 	}
+
+	// What it has. A name that is not known may be a mistake in one that is.
 	raw, err := e.readAll(name, maxConfig, "It should hold contexts and nothing else.")
 	if err != nil {
 		return nil, err
@@ -83,6 +86,8 @@ func (e *env) config() (*config, error) {
 	if err := dec.Decode(c); err != nil {
 		return nil, fmt.Errorf("the configuration file %s is damaged: correct or remove it: %w", fileName(name), err)
 	}
+
+	// Its parts, so that nobody after this has to ask.
 	if c.Contexts == nil {
 		c.Contexts = map[string]*serverContext{}
 	}

@@ -65,6 +65,8 @@ func (e *env) contextList() *cobra.Command {
 			for _, name := range c.names() {
 				rows = append(rows, c.row(name))
 			}
+
+			// The current one has a mark.
 			if asJSON {
 				return e.printJSON(rows)
 			}
@@ -112,6 +114,8 @@ func (e *env) contextUse() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
+			// None, or one that exists.
 			said := "There is no current context now."
 			if none {
 				c.Current = ""
@@ -122,6 +126,7 @@ func (e *env) contextUse() *cobra.Command {
 				c.Current = args[0]
 				said = fmt.Sprintf("The current context is %s: %s.", plain(args[0]), c.Contexts[args[0]].Server)
 			}
+
 			return e.keepConfig(c, asJSON, struct {
 				Current string `json:"current"`
 			}{c.Current}, said)
@@ -152,12 +157,16 @@ comes from. Secrets are shown by their first characters only.`,
 		if _, err := s.environment(); err != nil {
 			return err
 		}
+
+		// What a development server has in its folder counts where nothing else is said.
 		key, token := s.key, s.token
 		if key.value == "" && s.hasDev {
 			if t, err := s.target(); err == nil {
 				key = sourced{t.key, "data folder"}
 			}
 		}
+
+		// Of secrets only as much as tells them apart.
 		switch l := s.loginOf(); {
 		case token.value == "" && s.hasDev && s.isDev():
 			token = sourced{s.dev.Operator.Email, "data folder"}
@@ -167,6 +176,8 @@ comes from. Secrets are shown by their first characters only.`,
 			token.value = shortened(token.value)
 		}
 		key.value = shortened(key.value)
+
+		// Each part with its source.
 		type row struct {
 			Setting string `json:"setting"`
 			Value   string `json:"value"`
@@ -235,6 +246,7 @@ instance and the environment of the context, or prod.`,
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		// The context that is changed, or a new one.
 		c, err := e.config()
 		if err != nil {
 			return err
@@ -251,6 +263,8 @@ instance and the environment of the context, or prod.`,
 			ctx = &serverContext{}
 			c.Contexts[args[0]] = ctx
 		}
+
+		// Another server, or another instance, has other credentials.
 		if serverURL != "" {
 			base := strings.TrimSuffix(serverURL, "/")
 			if u, err := url.Parse(base); err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -267,6 +281,7 @@ instance and the environment of the context, or prod.`,
 			}
 			ctx.Instance = instance
 		}
+
 		if f.Changed("env") {
 			if ctx.Environment = ""; environment != "" {
 				if ctx.Environment, err = j17.ParseEnvironment(environment); err != nil {
@@ -281,6 +296,8 @@ instance and the environment of the context, or prod.`,
 				}
 			}
 		}
+
+		// A key is for the environment that the context has by now.
 		if keyStdin {
 			raw, err := e.readText("-", 1<<20, "It should hold nothing but a key.")
 			if err != nil {
@@ -292,6 +309,8 @@ instance and the environment of the context, or prod.`,
 			}
 			ctx.keep(ctx.Environment, t.key)
 		}
+
+		// The first context is the one that is meant by commands without a name.
 		if c.Current == "" && len(c.Contexts) == 1 {
 			c.Current = args[0]
 		}

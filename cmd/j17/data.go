@@ -102,6 +102,8 @@ func (l *load) command(cmd *cobra.Command) *cobra.Command {
 			return err
 		}
 		defer func() { err = errors.Join(err, done()) }()
+
+		// Where it goes. History in prod is for good.
 		o, err := l.env.operate(cmd, r)
 		if err != nil {
 			return err
@@ -115,6 +117,7 @@ func (l *load) command(cmd *cobra.Command) *cobra.Command {
 				return err
 			}
 		}
+
 		return l.send(cmd.Context(), o, path, args[0], content)
 	}
 	return cmd
@@ -132,6 +135,8 @@ func eventFileNames(_ *cobra.Command, args []string, _ string) ([]string, cobra.
 // input, is kept in a temporary file: a request may have to be sent twice.
 func (l *load) open(name string) (*client.Content, func() error, error) {
 	e, in := l.env, l.env.in
+
+	// A file that can be read again is sent as it is.
 	if name != "-" {
 		f, err := os.Open(name) //nolint:gosec // the user names the file
 		if err != nil {
@@ -154,6 +159,7 @@ func (l *load) open(name string) (*client.Content, func() error, error) {
 		in = &lateFile{name: name}
 	}
 
+	// Anything else is kept first, as much of it as may be sent.
 	kept, err := os.CreateTemp("", "j17-*.jsonl")
 	if err != nil {
 		return nil, nil, fmt.Errorf("there is no place to keep the events until they are sent: %w", err)
@@ -200,6 +206,7 @@ func contentOf(f io.ReaderAt, size int64, name string) (*client.Content, error) 
 
 // send sends a file and prints what has become of it.
 func (l *load) send(ctx context.Context, o *operating, path []string, name string, content *client.Content) error {
+	// The file is sent once, or again after a lost connection where that does no harm.
 	e := l.env
 	if terminal(e.err) && !l.asJSON {
 		bar := e.bar(int(content.Size), "bytes sent")
@@ -225,6 +232,7 @@ func (l *load) send(ctx context.Context, o *operating, path []string, name strin
 		return fmt.Errorf("the events are stored, but the server's answer cannot be read: %w", err)
 	}
 	e.reportChange("%s stored", countWere(got.Stored+got.Known))
+
 	switch {
 	case l.asJSON:
 		return e.printAnswer(raw)

@@ -53,6 +53,8 @@ It needs an operator who may read the events (see j17 login). 'j17 data import' 
 		if err := x.check(); err != nil {
 			return err
 		}
+
+		// Where it comes from.
 		o, err := e.operate(cmd, r)
 		if err != nil {
 			return err

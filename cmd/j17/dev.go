@@ -49,6 +49,7 @@ import, the first are shown and the others counted. Each one that fails is shown
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			// The settings, complained about all at once, and the spec, without which nothing is started.
 			if len(args) == 1 {
 				o.SpecFile = args[0]
 			}
@@ -63,6 +64,8 @@ import, the first are shown and the others counted. Each one that fails is shown
 			if usable, err := e.usableSpec(o.SpecFile); !usable {
 				return err
 			}
+
+			// What it tells, and to whom.
 			o.Logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
 			o.Clock = clock.System{}
 			o.Version = programVersion
@@ -73,6 +76,8 @@ import, the first are shown and the others counted. Each one that fails is shown
 				o.Observe = requests.observe
 			}
 			tuneRuntime(e.getenv)
+
+			// It is open before it says that it is ready, and what it prints then works.
 			d, err := server.OpenDev(cmd.Context(), o)
 			if errors.Is(err, server.ErrInvalidSpec) {
 				return silent{err}
@@ -91,6 +96,8 @@ import, the first are shown and the others counted. Each one that fails is shown
 			return errors.Join(err, d.Close())
 		},
 	}
+
+	// Its flags.
 	f := cmd.Flags()
 	f.StringVar(&o.Dir, "data", "j17-data", "data `folder`")
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:17000", "public `address`")

@@ -63,6 +63,8 @@ func (l *requestLog) observe(x server.Exchange) {
 	defer l.mu.Unlock()
 	now := l.clock.Now()
 	l.tell(now)
+
+	// A request that went well is shown if there were few like it lately.
 	if x.Code == "" && x.Status < http.StatusBadRequest {
 		if l.since.IsZero() {
 			l.since = now
@@ -82,6 +84,8 @@ func (l *requestLog) observe(x server.Exchange) {
 		}
 		run.shown++
 	}
+
+	// All others are.
 	line := l.start(now, x.Status, x.Method) + (&url.URL{Path: x.Path}).EscapedPath() + " " + milliseconds(x.Duration) + ofEnvironment(x.Environment)
 	if x.Code != "" {
 		line += fmt.Sprintf(" %s: %s", x.Code, printable(x.Detail))

@@ -47,6 +47,7 @@ with '#' and a heading behind it, only that part of the page is shown.`,
 			return library.Topics(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			// At most one thing is asked for.
 			if cmd.Flags().Changed("search") && strings.TrimSpace(o.search) == "" {
 				return usageError{errors.New("--search needs a word to look for")}
 			}
@@ -62,6 +63,7 @@ with '#' and a heading behind it, only that part of the page is shown.`,
 			return e.showDocs(o, strings.Join(args, ""))
 		},
 	}
+
 	f := cmd.Flags()
 	f.StringVar(&o.search, "search", "", "list the sections that hold all of these `words`")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")

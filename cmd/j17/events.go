@@ -101,6 +101,8 @@ nothing.`,
 			if err != nil {
 				return err
 			}
+
+			// What was found and what it led to, whichever way it is printed, and then whether all was well.
 			if asJSON {
 				err = e.printJSON(run.outcome())
 			} else if err = run.report(e); err == nil {
@@ -115,6 +117,7 @@ nothing.`,
 			return err
 		},
 	}
+
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.BoolVar(&strict, "strict", false, "fail when an operation of a handler changed nothing")
@@ -181,6 +184,7 @@ func (r *dryRun) verdict(err error) error {
 
 // report tells people what was found.
 func (r *dryRun) report(e *env) error {
+	// What is wrong with events.
 	found := make([]diag.Diagnostic, 0, len(r.Findings))
 	bad := map[int]bool{}
 	for _, f := range r.Findings {
@@ -192,6 +196,8 @@ func (r *dryRun) report(e *env) error {
 	}
 	var b strings.Builder
 	b.WriteString(diag.Render(r.name, r.source, found))
+
+	// What operations of handlers did not do.
 	faults := make([]diag.Diagnostic, 0, len(r.Faults))
 	for _, f := range r.Faults {
 		d := f.Diagnostic
@@ -199,6 +205,8 @@ func (r *dryRun) report(e *env) error {
 		faults = append(faults, d)
 	}
 	b.WriteString(diag.Render(r.specName, r.spec, hinted(r.compiled, faults)))
+
+	// What events imply, below the event.
 	for from := 0; from < len(r.Implied); {
 		to := from
 		for to < len(r.Implied) && r.Implied[to].Event == r.Implied[from].Event {
@@ -207,6 +215,8 @@ func (r *dryRun) report(e *env) error {
 		fmt.Fprintf(&b, "The event on line %d of %s implies:\n%s", r.Implied[from].EventLine, r.name, impliedTree(r.Implied[from:to]))
 		from = to
 	}
+
+	// How much is not said.
 	if r.Dropped > 0 {
 		fmt.Fprintf(&b, "%s more not shown\n", count(r.Dropped, "finding"))
 	}

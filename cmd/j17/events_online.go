@@ -57,6 +57,7 @@ A lost connection does no harm: the write is repeated with the same idempotency 
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		// What is wrong with the command line is said before anything is sent.
 		key, err := parseKey(args[0])
 		if err != nil {
 			return err
@@ -67,6 +68,8 @@ A lost connection does no harm: the write is repeated with the same idempotency 
 		if skipOCC && f.Changed("previous-length") {
 			return usageError{errors.New("--previous-length and --skip-occ exclude each other: either the number of events counts, or it does not matter")}
 		}
+
+		// The key makes the write repeatable, whether it was given or not.
 		o := client.WriteOptions{SkipOCC: skipOCC, IdempotencyKey: idempotencyKey}
 		if o.Actor, err = parseAgent("actor", actor); err != nil {
 			return err
@@ -84,16 +87,20 @@ A lost connection does no harm: the write is repeated with the same idempotency 
 		if o.IdempotencyKey == "" {
 			o.IdempotencyKey = "cli-" + rand.Text()
 		}
+
 		ev := client.NewEvent{Type: args[1]}
 		if len(args) > 2 {
 			if ev.Data, err = e.jsonArgument(args[2]); err != nil {
 				return err
 			}
 		}
+
 		c, err := e.connectToWrite(r)
 		if err != nil {
 			return err
 		}
+
+		// From here on it may have been stored, whatever happens.
 		e.startChange()
 		receipt, err := c.PostEvent(cmd.Context(), key, ev, o)
 		if err != nil {
@@ -195,6 +202,7 @@ what "j17 events send" reads.`,
 		if err != nil {
 			return err
 		}
+		// How many: 0 stands for all of them.
 		switch {
 		case all && f.Changed("count"):
 			return usageError{errors.New("--all and --count exclude each other")}
@@ -203,6 +211,7 @@ what "j17 events send" reads.`,
 		case count == 0:
 			return usageError{errors.New("--count must be 1 or more; --all prints all events")}
 		}
+
 		c, err := e.connect(r)
 		if err != nil {
 			return err

@@ -77,6 +77,8 @@ Exit code 3: events were refused.`,
 		if err != nil {
 			return err
 		}
+
+		// From here on some may have been stored, whatever happens.
 		e.startChange()
 		return s.run(cmd.Context(), c)
 	}
@@ -146,6 +148,7 @@ func (s *sending) run(ctx context.Context, c *client.Client) (err error) {
 		o.Advance = func(events int) { _ = s.bar.Add(events) } // it is decoration
 	}
 
+	// A file can be gone through again after a stop; standard input cannot.
 	var sum send.Summary
 	if s.file == "-" {
 		o.Title = "standard input"

@@ -56,6 +56,7 @@ nothing.`,
 		Args:              exactly("SPEC"),
 		ValidArgsFunction: specThenEvents,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			// What has to be there, and what can be read only once.
 			for name, v := range map[string]string{"--aggregate": t.AggregateType, "--event": t.EventType} {
 				if v == "" {
 					return usageError{fmt.Errorf("%s needs %s", cmd.CommandPath(), name)}
@@ -66,6 +67,8 @@ nothing.`,
 			}); err != nil {
 				return err
 			}
+
+			// The spec and the documents.
 			c, source, err := e.compile(args[0])
 			if err != nil {
 				return err
@@ -79,6 +82,8 @@ nothing.`,
 					return err
 				}
 			}
+
+			// Custom code, as far as there are modules for it.
 			code, err := e.loadCode(cmd.Context(), c, args[0], source, blobs)
 			if err != nil {
 				return err
@@ -90,6 +95,8 @@ nothing.`,
 				e.reportFault(err)
 				return refusedEvent(notTried(err, c, t))
 			}
+
+			// What it led to, and whether all was well.
 			out.Faults = hinted(c, out.Faults)
 			if len(found) > 0 {
 				return e.reportTrial(found, texts, asJSON)
@@ -105,6 +112,7 @@ nothing.`,
 			return err
 		},
 	}
+
 	f := cmd.Flags()
 	f.StringVar(&t.AggregateType, "aggregate", "", "the aggregate `type`")
 	f.StringVar(&t.EventType, "event", "", "the event `type`")
@@ -160,6 +168,7 @@ func (e *env) parsed(name, text string) (value.Value, error) {
 
 // reportTrial tells why an event was not tried.
 func (e *env) reportTrial(found []trial.EventFinding, texts map[string]string, asJSON bool) error {
+	// Each finding is shown in the document that it is about.
 	var b strings.Builder
 	for i := range found {
 		f := &found[i]
@@ -181,6 +190,7 @@ func (e *env) reportTrial(found []trial.EventFinding, texts map[string]string, a
 		}
 		b.WriteString(diag.Render(flag, []byte(texts[flag]), []diag.Diagnostic{d}))
 	}
+
 	var err error
 	if asJSON {
 		err = e.printJSON(struct {

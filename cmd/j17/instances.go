@@ -158,6 +158,8 @@ func (e *env) instancesDelete() *cobra.Command {
 		if err != nil {
 			return err
 		}
+
+		// Whoever deletes types the name: all data goes.
 		if err := e.confirmName(cmd.Context(), yes, fmt.Sprintf("The instance %s (%s) of %s goes with all its events, for good.", plain(i.Name), i.ID, o.connection.url.value), i.Name); err != nil {
 			return err
 		}
@@ -165,6 +167,7 @@ func (e *env) instancesDelete() *cobra.Command {
 		if err := o.call(cmd.Context(), http.MethodDelete, []string{"instances", i.ID}, nil, map[string]string{"confirm": i.Name}, &raw); err != nil {
 			return err
 		}
+
 		e.reportChange("the instance %s is deleted", plain(i.Name))
 		if asJSON {
 			return e.printJSON(struct {

@@ -43,6 +43,7 @@ func (e *env) keysList() *cobra.Command {
 		if err := oneOf("--status", status, "", "active", "scheduled", "revoked"); err != nil {
 			return err
 		}
+
 		o, err := e.operate(cmd, r)
 		if err != nil {
 			return err
@@ -54,6 +55,8 @@ func (e *env) keysList() *cobra.Command {
 		if err != nil {
 			return err
 		}
+
+		// The server knows the states, this program the environments.
 		q := url.Values{}
 		if status != "" {
 			q.Set("status", status)
@@ -70,6 +73,7 @@ func (e *env) keysList() *cobra.Command {
 			n := 0
 			raw = slices.DeleteFunc(raw, func(json.RawMessage) bool { n++; return string(rows[n-1].Environment) != r.env })
 		}
+
 		return printRows(e, raw, asJSON, []string{"id", "name", "environment", "scope", "prefix", "status", "last used"}, func(k wire.Key) []string {
 			if !k.RevokeAt.IsZero() && k.Status == "scheduled" {
 				k.Status = "until " + when(k.RevokeAt)
@@ -105,6 +109,8 @@ func (e *env) keysCreate() *cobra.Command {
 		if err := oneOf("--scope", scope, string(j17.ScopeRead), string(j17.ScopeWrite)); err != nil {
 			return err
 		}
+
+		// Whether the key can be kept is found out before there is one.
 		o, err := e.operate(cmd, r)
 		if err != nil {
 			return err
@@ -123,6 +129,7 @@ func (e *env) keysCreate() *cobra.Command {
 		if save && o.connection.chosen.Instance != "" && o.connection.chosen.Instance != i.Name {
 			return usageError{fmt.Errorf("the context %s is for the instance %s: --save cannot keep a key of %s in it", o.connection.context.value, o.connection.chosen.Instance, i.Name)}
 		}
+
 		var raw json.RawMessage
 		body := wire.NewKey{Name: args[0], Scope: j17.Scope(scope), Environment: env}
 		if err := o.call(cmd.Context(), http.MethodPost, []string{"instances", i.ID, "keys"}, nil, body, &raw); err != nil {
@@ -132,6 +139,8 @@ func (e *env) keysCreate() *cobra.Command {
 		if err != nil {
 			return err
 		}
+
+		// The token is there this once, so it is printed whatever else fails.
 		e.reportNewKey(&key, "")
 		if save {
 			o.connection.chosen.Instance = i.Name
@@ -199,6 +208,7 @@ a while, create another key and schedule the revocation of the old one.`,
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		// Whether the context has the old key can be told only as long as that works.
 		o, err := e.operate(cmd, r)
 		if err != nil {
 			return err
@@ -207,6 +217,7 @@ a while, create another key and schedule the revocation of the old one.`,
 		if err != nil {
 			return err
 		}
+
 		var raw json.RawMessage
 		if err := o.call(cmd.Context(), http.MethodPost, []string{"keys", args[0], "rotate"}, nil, nil, &raw); err != nil {
 			return err
@@ -215,6 +226,8 @@ a while, create another key and schedule the revocation of the old one.`,
 		if err != nil {
 			return err
 		}
+
+		// The token is there this once, so it is printed whatever else fails.
 		e.reportNewKey(&key, args[0])
 		if kept { // what the context has of the old key does not work any more
 			err = o.connection.keepKey(e, &key)

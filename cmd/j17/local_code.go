@@ -105,6 +105,8 @@ func (e *env) loadCode(ctx context.Context, c *spec.Compiled, specName string, s
 	if err != nil {
 		return nil, err
 	}
+
+	// What is wrong with one module does not keep the others from being looked at.
 	var bad []diag.Diagnostic
 	for _, u := range c.CodeUses() {
 		file, ok := blobs.find(u.Artifact, u.Version)
@@ -127,6 +129,7 @@ func (e *env) loadCode(ctx context.Context, c *spec.Compiled, specName string, s
 			l.functions[u.Code] = f
 		}
 	}
+
 	if len(bad) == 0 {
 		return l, nil
 	}

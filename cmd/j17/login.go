@@ -57,6 +57,7 @@ folder has the password.`,
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		// Which server, and as whom.
 		name := r.context
 		s, err := e.loginTarget(r, args)
 		if err != nil {
@@ -70,10 +71,13 @@ folder has the password.`,
 		if err != nil {
 			return err
 		}
+
 		c, err := e.controlClient(t, 0)
 		if err != nil {
 			return err
 		}
+
+		// The token is kept, never the password.
 		got, err := logIn(cmd.Context(), c, email, password)
 		if err != nil {
 			return interrupted(cmd.Context(), err)
@@ -170,6 +174,8 @@ func (e *env) keepLogin(ctx context.Context, s *connection, t target, name strin
 	if err != nil {
 		return err
 	}
+
+	// The context: the one that is named, or the one of that server.
 	if name == "" {
 		name = cmp.Or(s.context.value, s.config.nameFor(base))
 	}
@@ -178,6 +184,8 @@ func (e *env) keepLogin(ctx context.Context, s *connection, t target, name strin
 		kept = &serverContext{Server: base}
 		s.config.Contexts[name] = kept
 	}
+
+	// What it keeps.
 	kept.Login = &login{Email: got.Operator.Email, Token: got.Token, ExpiresAt: got.ExpiresAt}
 	if s.caFile.value != "" {
 		if kept.CAFile, err = filepath.Abs(s.caFile.value); err != nil {
@@ -193,12 +201,15 @@ func (e *env) keepLogin(ctx context.Context, s *connection, t target, name strin
 	if err := e.keepInstance(ctx, s, t, kept); err != nil {
 		return err
 	}
+
+	// It is the current one from now on.
 	s.config.Current = name
 	e.startChange()
 	if err := e.saveConfig(s.config); err != nil {
 		return err
 	}
 	e.reportChange("you are logged in to %s, in the context %s", kept.Server, name)
+
 	if asJSON {
 		return e.printJSON(struct {
 			Context   string `json:"context"`
@@ -300,6 +311,7 @@ whole of it.`,
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		// Which context.
 		name := cmp.Or(r.context, e.getenv("J17_CONTEXT"))
 		kept, err := e.config()
 		if err != nil {
@@ -308,6 +320,7 @@ whole of it.`,
 		if r.context = cmp.Or(name, kept.Current); r.context == "" {
 			return unauthorized("There is no context to log out of.")
 		}
+
 		s, err := e.connection(&r)
 		if err != nil {
 			return err
@@ -316,6 +329,8 @@ whole of it.`,
 		if l == nil {
 			return unauthorized("You are not logged in in the context %s.", s.context.value)
 		}
+
+		// It is forgotten here first: whatever the server answers, nobody uses it again from here.
 		s.chosen.Login = nil
 		e.startChange()
 		if err := e.saveConfig(s.config); err != nil {
@@ -325,6 +340,8 @@ whole of it.`,
 		if err != nil {
 			return err
 		}
+
+		// The server is told, so that nobody else does either.
 		t.key = l.Token
 		c, err := e.controlClient(t, 0)
 		if err != nil {
@@ -335,6 +352,7 @@ whole of it.`,
 		if err != nil && j17.CodeOf(err) != j17.CodeUnauthorized { // void already
 			return fmt.Errorf("the login is forgotten here, but the server could not be told, where it is valid until %s: %w", moment(l.expires()), err)
 		}
+
 		e.reportChange("you are logged out of %s", s.url.value)
 		if asJSON {
 			return e.printJSON(struct {
@@ -370,6 +388,7 @@ func (e *env) whoami() *cobra.Command {
 		if err := o.call(cmd.Context(), http.MethodGet, []string{"me"}, nil, nil, &raw); err != nil {
 			return err
 		}
+
 		if asJSON {
 			return e.printAnswer(raw)
 		}
@@ -377,6 +396,8 @@ func (e *env) whoami() *cobra.Command {
 		if err := json.Unmarshal(raw, &me); err != nil {
 			return err
 		}
+
+		// Who, where and for how long.
 		rows := [][]string{{"role", me.Role}, {"id", me.ID}, {"server", o.connection.url.value}}
 		if len(me.Instances) > 0 {
 			rows = append(rows, []string{"instances", strings.Join(me.Instances, ", ")})

@@ -104,6 +104,8 @@ func exitCode(err error) int {
 	if err == nil {
 		return exitOK
 	}
+
+	// What this program knows by itself.
 	if _, ok := errors.AsType[usageError](err); ok {
 		return exitUsage
 	}
@@ -116,6 +118,8 @@ func exitCode(err error) int {
 	if _, ok := errors.AsType[eventError](err); ok {
 		return exitInvalid
 	}
+
+	// What a server has answered, or would have.
 	//nolint:exhaustive // all other codes are plain failures
 	switch j17.CodeOf(err) {
 	case j17.CodeInvalidSpec, j17.CodeIncompatibleSpec, j17.CodeSchemaViolation,
@@ -147,11 +151,14 @@ func (e *env) root() *cobra.Command {
 			e.machine = wantsJSON(cmd, nil)
 		},
 	}
+
 	root.Version = programVersion
 	root.SetVersionTemplate("j17 {{.Version}}\n")
 	root.SetIn(e.in)
 	root.SetErr(e.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{flagError(cmd, err)} })
+
+	// Commands, in the order in which help shows them.
 	root.AddCommand(e.dev(), e.spec(), e.handler(), e.events(), e.data(), e.state(), e.version())
 	root.AddCommand(e.docs(), e.mcp(), e.wasm(), e.openAPI())
 	root.AddCommand(e.login(), e.logout(), e.whoami(), e.contexts(), e.instances(), e.keys(), e.operators(), e.auditLog(), e.blobs(), e.test())

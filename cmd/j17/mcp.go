@@ -49,6 +49,7 @@ started with --allow-writes. Assistants start it themselves; 'j17 docs assistant
 	f.StringVar(&folder, "files", ".", "`folder` that the assistant may have spec and event files read from")
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		// What it may read.
 		if specFile == "-" {
 			return usageError{errors.New("--spec cannot be standard input, which the assistant talks on")}
 		}
@@ -60,6 +61,8 @@ started with --allow-writes. Assistants start it themselves; 'j17 docs assistant
 		if err != nil {
 			return fmt.Errorf("the folder of --files cannot be opened: %w", err)
 		}
+
+		// A server that cannot be reached is no reason to end: it may be started later.
 		running := &assistedServer{env: e, flags: r, writes: allowWrites}
 		if _, err := running.connect(); err != nil {
 			if _, ok := errors.AsType[notYet](err); !ok {
@@ -72,6 +75,8 @@ started with --allow-writes. Assistants start it themselves; 'j17 docs assistant
 				e.note("Events are written to %s.\n", where)
 			}
 		}
+
+		// What cannot write has no tool that does.
 		o := mcp.Options{
 			Version: programVersion, Docs: library, Reader: running, Files: files.FS(), Clock: clock.System{}, Hide: running.hide,
 		}

@@ -81,12 +81,14 @@ change it.`,
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		// What is wrong with the command line is said before a password is asked for.
 		if role == "" {
 			return usageError{errors.New("--role is missing: platform_admin, instance_admin, auditor or privacy_officer")}
 		}
 		if err := checkRole("--role", role); err != nil {
 			return err
 		}
+
 		o, err := e.operate(cmd, r)
 		if err != nil {
 			return err
@@ -99,6 +101,7 @@ change it.`,
 			}
 			ids = append(ids, i.ID)
 		}
+
 		password, err := e.newPassword(cmd.Context(), args[0], passwordStdin)
 		if err != nil {
 			return err

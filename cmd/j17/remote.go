@@ -105,6 +105,8 @@ func (e *env) connection(r *remote) (*connection, error) {
 	if r.context != "" && (r.url != "" || r.data != "") {
 		return nil, usageError{errors.New("--context names a server, and so do --url and --data: give one of them")}
 	}
+
+	// A development server's folder, named or the usual one. Only one that is named has to be there.
 	dir := cmp.Or(r.data, e.getenv("J17_DATA"))
 	s.folder, s.named = cmp.Or(dir, defaultData), dir != ""
 	if s.dev, err = server.ReadDevAccess(s.folder); err == nil {
@@ -116,6 +118,8 @@ func (e *env) connection(r *remote) (*connection, error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the keys of the development server cannot be read: %w", err)
 	}
+
+	// The context, and what it has.
 	if err := s.choose(e, r); err != nil {
 		return nil, err
 	}
@@ -123,6 +127,8 @@ func (e *env) connection(r *remote) (*connection, error) {
 	if s.chosen != nil {
 		kept = *s.chosen
 	}
+
+	// Flags count before variables, and these before the context, unless that was named in a flag.
 	pick := func(flag, given, variable, inContext string) sourced {
 		v := e.getenv(variable)
 		ofContext := sourced{inContext, "context " + s.context.value}
@@ -133,6 +139,7 @@ func (e *env) connection(r *remote) (*connection, error) {
 		}
 		return sourced{}
 	}
+
 	s.instance = pick("instance", r.instance, "J17_INSTANCE", kept.Instance)
 	s.env = pick("env", r.env, "J17_ENV", string(kept.Environment))
 	s.caFile = pick("ca-file", r.caFile, "J17_CA_FILE", kept.CAFile)
@@ -410,6 +417,7 @@ func baseDomain(name string) string {
 // address sets URL and Host header so that the request reaches the environment that is wanted, "" for the one that the
 // URL names. Names below localhost are not looked up: few systems know them.
 func (t *target) address(u *url.URL, want j17.Environment) error {
+	// Without a name the host says nothing, but on this machine there is a development server.
 	name := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 	_, numeric := netip.ParseAddr(name)
 	nameless := numeric == nil || name == devDomain
@@ -421,6 +429,8 @@ func (t *target) address(u *url.URL, want j17.Environment) error {
 	case nameless:
 		return fmt.Errorf("the address %s names no instance, so --env cannot pick its environment: use a host name such as app.example.com", u.Host)
 	}
+
+	// The environment is a part of the name.
 	if want != "" {
 		label, domain, ok := strings.Cut(name, ".")
 		if !ok {
@@ -437,6 +447,8 @@ func (t *target) address(u *url.URL, want j17.Environment) error {
 		}
 		name = label + "." + domain
 	}
+
+	// What is below localhost is asked for at localhost itself.
 	t.host = name
 	if local(u.Hostname()) {
 		if numeric != nil { // a name below localhost
@@ -445,6 +457,7 @@ func (t *target) address(u *url.URL, want j17.Environment) error {
 	} else {
 		u.Host, t.host = name+portOf(u), ""
 	}
+
 	t.url = u.String()
 	return nil
 }

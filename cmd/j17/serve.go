@@ -39,6 +39,7 @@ At the first start, a URL for creating the first operator is printed on standard
 		Example: "  j17 serve --data /var/lib/j17 --base-domain example.com --listen :443 --acme",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// All that is wrong with the settings, at once.
 			problems := configure(cmd.Flags(), e.getenv)
 			problems = append(problems, o.Check()...)
 			if len(problems) > 0 {
@@ -49,10 +50,13 @@ At the first start, a URL for creating the first operator is printed on standard
 				_, _ = io.WriteString(e.err, b.String()) // there is nowhere else to say it
 				return silent{usageError{errors.Join(problems...)}}
 			}
+
 			if check {
 				_, err := fmt.Fprintln(e.out, "The settings are good.")
 				return err
 			}
+
+			// What it tells, and to whom.
 			stderr := &lockedWriter{w: e.err}
 			o.Logger = serveLogger(stderr, asJSON, verbose)
 			o.Clock = clock.System{}
@@ -62,6 +66,8 @@ At the first start, a URL for creating the first operator is printed on standard
 			defer stop()
 			o.Reload = reload
 			tuneRuntime(e.getenv)
+
+			// It is open before it says that it is ready.
 			s, err := server.OpenServe(cmd.Context(), o)
 			if err != nil {
 				return portTaken(err)
@@ -72,6 +78,7 @@ At the first start, a URL for creating the first operator is printed on standard
 			return errors.Join(err, s.Close())
 		},
 	}
+
 	f := cmd.Flags()
 	f.StringVar(&config, configFlag, "", "configuration `file`")
 	f.BoolVar(&check, checkFlag, false, "check the settings, open nothing, and end")
@@ -90,6 +97,7 @@ const (
 )
 
 func serveFlags(f *pflag.FlagSet, o *server.ServeOptions) {
+	// Where it is.
 	f.StringVar(&o.Dir, "data", "", "data `folder`")
 	f.StringVar(&o.BaseDomain, "base-domain", "", "`domain` under which instances have their hosts")
 	f.StringVar(&o.DefaultInstance, "default-instance", "", "`name` of the instance that answers for the base domain itself")
@@ -97,6 +105,7 @@ func serveFlags(f *pflag.FlagSet, o *server.ServeOptions) {
 	f.StringVar(&o.InternalListen, "internal-listen", "127.0.0.1:17001", "internal `address`: other nodes, metrics and health")
 	f.StringVar(&o.HTTPListen, "http-listen", ":80", "`address` of plain HTTP beside TLS, which leads there; empty for none")
 
+	// How it is reached safely.
 	f.StringVar(&o.Certificate.CertFile, "tls-cert", "", "`file` with the certificate and those between it and the root")
 	f.StringVar(&o.Certificate.KeyFile, "tls-key", "", "`file` with the key of the certificate")
 	f.StringVar(&o.TLSMin, "tls-min", "1.3", "lowest `version` of TLS: 1.3 or 1.2")
@@ -107,11 +116,13 @@ func serveFlags(f *pflag.FlagSet, o *server.ServeOptions) {
 	f.StringSliceVar(&o.Proxies, "trusted-proxy", nil, "`network` of proxies in front of the server; can be repeated")
 	f.StringVar((*string)(&o.ForwardedHeader), "forwarded-header", "X-Forwarded-For", "`header` in which the proxies pass on addresses of clients: X-Forwarded-For or Forwarded")
 
+	// Who may do how much.
 	f.IntVar(&o.KeyRate, "rate-limit-per-key", 60_000, "requests a minute of each API key whose plan says nothing else; 0 for no limit")
 	f.IntVar(&o.AddressRate, "rate-limit-per-ip", 60_000, "requests a minute of each client address; 0 for no limit")
 	f.StringVar(&o.OperatorEmail, "operator-email", "", "`address` of a platform admin to create unless there is one")
 	f.StringVar(&o.OperatorPasswordFile, "operator-password-file", "", "`file` with the password of that operator")
 
+	// What instances may use.
 	f.StringVar(&o.PlansFile, "plans-file", "", "`file` with the plans of instances, a JSON array")
 	f.StringVar(&o.Webhook.URL, "alert-webhook", "", "`URL` that alerts about usage are posted to")
 	f.StringVar(&o.WebhookSecretFile, "alert-webhook-secret-file", "", "`file` with the secret that signs those posts")
@@ -123,6 +134,7 @@ func serveFlags(f *pflag.FlagSet, o *server.ServeOptions) {
 	f.StringVar(&o.Mail.From, "alert-mail-from", "", "`address` that alerts are sent from")
 	f.StringSliceVar(&o.Mail.To, "alert-mail-to", nil, "`address` that gets every alert; without one, those who manage the instance do")
 
+	// What it is among several.
 	f.StringVar((*string)(&o.Role), "role", string(server.RoleAll), "`part` of this server: all, headnode or worker")
 	f.StringVar(&o.NodeSecretFile, "node-secret-file", "", "`file` with the secret that all nodes share")
 	f.StringVar(&o.Node, "node", "", "`name` of this worker")
@@ -143,12 +155,16 @@ func configure(flags *pflag.FlagSet, getenv func(string) string) []error {
 			problems = append(problems, fmt.Errorf("%s: %q is not what %s takes", source, text, f.Name))
 		}
 	}
+
+	// Variables of the environment.
 	flags.VisitAll(func(f *pflag.Flag) {
 		name := "J17_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 		if text := getenv(name); text != "" && !f.Changed && f.Name != checkFlag && f.Name != "help" {
 			set(f, name, text)
 		}
 	})
+
+	// The file. What it says is checked even where a flag or a variable counts.
 	file := flags.Lookup(configFlag).Value.String()
 	if file == "" {
 		return problems
@@ -163,6 +179,7 @@ func configure(flags *pflag.FlagSet, getenv func(string) string) []error {
 			known = append(known, strings.ReplaceAll(f.Name, "-", "_"))
 		}
 	})
+
 	for _, m := range members {
 		if !slices.Contains(known, m.name) {
 			hint := ""

@@ -52,6 +52,7 @@ Exit code 0: the specs are valid, 3: one is not, or, with --strict, there is a w
 		},
 		ValidArgsFunction: jsonFiles,
 		RunE: func(_ *cobra.Command, args []string) error {
+			// All files are checked, whatever the first ones are like.
 			good := true
 			for _, name := range args {
 				valid, err := e.validateSpec(name, len(args) > 1, strict, asJSON)

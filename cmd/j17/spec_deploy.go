@@ -72,6 +72,7 @@ Exit code 0: deployed (or with --dry-run: it could be), 3: the spec is not valid
 	d.flags(cmd)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		// The file, which may say where it belongs.
 		source, err := e.read(args[0])
 		if err != nil {
 			return err
@@ -81,6 +82,8 @@ Exit code 0: deployed (or with --dry-run: it could be), 3: the spec is not valid
 			return e.invalidFile(args[0], source, found, j17.CodeInvalidSpec, "The envelope is not valid")
 		}
 		d.force = d.force || envelope.Force
+
+		// Where it goes.
 		o, err := e.operate(cmd, r)
 		if err != nil {
 			return err
@@ -93,6 +96,8 @@ Exit code 0: deployed (or with --dry-run: it could be), 3: the spec is not valid
 		if err != nil {
 			return err
 		}
+
+		// What is shown first and then deployed has the same body.
 		q := deployRequest{
 			path: []string{"instances", i.ID, "spec"}, query: url.Values{"environment": {string(env)}}, body: envelope.Spec,
 			instance: i, env: env, name: args[0], source: envelope.Spec,
@@ -130,6 +135,7 @@ func (e *env) specPromote() *cobra.Command {
 	cmd.Flags().Uint64Var(&version, "version", 0, "`number` of the version in --from; the current one if left out")
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		// What is wrong with the command line is said before anything is asked.
 		if from == "" || to == "" {
 			return usageError{errors.New("--from and --to say which environments, as in --from staging --to prod")}
 		}
@@ -143,6 +149,8 @@ func (e *env) specPromote() *cobra.Command {
 		if from == to {
 			return usageError{fmt.Errorf("--from and --to are both %s: a promotion goes from one environment to another one. 'j17 spec rollback' deploys an earlier version again", to)}
 		}
+
+		// Where it goes.
 		o, err := e.operate(cmd, r)
 		if err != nil {
 			return err
@@ -152,6 +160,7 @@ func (e *env) specPromote() *cobra.Command {
 			return err
 		}
 		o.about.environment = into
+
 		body := map[string]any{"from": from, "to": to, "force": d.force, "note": d.note}
 		if version > 0 {
 			body["version"] = version
@@ -178,6 +187,8 @@ func (e *env) specRollback() *cobra.Command {
 		if err != nil || version < 1 {
 			return usageError{fmt.Errorf("%q is no version: it is a number from 1 on, see 'j17 spec history'", args[0])}
 		}
+
+		// Where it goes.
 		o, err := e.operate(cmd, r)
 		if err != nil {
 			return err
@@ -190,6 +201,7 @@ func (e *env) specRollback() *cobra.Command {
 		if err != nil {
 			return err
 		}
+
 		body := map[string]any{"version": version, "environment": env, "force": d.force, "note": d.note}
 		return o.deploy(cmd.Context(), deployRequest{path: []string{"instances", i.ID, "spec", "rollback"}, body: body, instance: i, env: env}, &d)
 	}
@@ -298,6 +310,7 @@ func (q *deployRequest) findings(from []j17.FieldError, severity diag.Severity) 
 
 // printTried shows what a deployment changes.
 func (e *env) printTried(q deployRequest, t *wire.DryRun, d *deployFlags) error {
+	// What changes in the spec,
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s of %s:\n", q.env, plain(q.instance.Name))
 	for _, c := range t.Changes {
@@ -306,6 +319,8 @@ func (e *env) printTried(q deployRequest, t *wire.DryRun, d *deployFlags) error 
 	if len(t.Changes) == 0 {
 		b.WriteString("  nothing in the spec changes\n")
 	}
+
+	// in states,
 	r := &t.Replay
 	if len(r.Types) > 0 {
 		rest := ""
@@ -317,6 +332,7 @@ func (e *env) printTried(q deployRequest, t *wire.DryRun, d *deployFlags) error 
 	if r.Failed > 0 {
 		fmt.Fprintf(&b, "%d would have no state, because custom code fails or an event takes too much work\n", r.Failed)
 	}
+
 	const shown = 10
 	for i, difference := range r.Differences {
 		if i == shown {
@@ -341,6 +357,8 @@ func (e *env) printTried(q deployRequest, t *wire.DryRun, d *deployFlags) error 
 			fmt.Fprintf(&b, "    and %d more\n", difference.More)
 		}
 	}
+
+	// and what of the new spec does not fit what is stored.
 	for _, f := range r.Faults[:min(shown, len(r.Faults))] {
 		fmt.Fprintf(&b, "  line %d, column %d of the new spec: %s (%s; first event %d of %s, %s)\n",
 			f.Line, f.Column, plain(f.Message), count(f.Times, "time"), f.Length, plain(f.Key), plain(f.EventType))
@@ -351,6 +369,7 @@ func (e *env) printTried(q deployRequest, t *wire.DryRun, d *deployFlags) error 
 	if more := max(0, len(r.Faults)-shown) + max(0, len(r.Beyond)-shown); more > 0 {
 		fmt.Fprintf(&b, "  and %d more; --json shows them\n", more)
 	}
+
 	out := e.out
 	if !d.dryRun {
 		out = e.err // what leads to the deployment; the deployment is the data
@@ -358,6 +377,8 @@ func (e *env) printTried(q deployRequest, t *wire.DryRun, d *deployFlags) error 
 	if _, err := io.WriteString(out, b.String()); err != nil {
 		return err
 	}
+
+	// Findings have places in the file, if there is one.
 	if q.name != "" {
 		found := append(q.findings(t.Incompatible, diag.Error), q.findings(t.Warnings, diag.Warning)...)
 		_, err := io.WriteString(e.err, diag.Render(q.name, q.source, found))

@@ -28,6 +28,7 @@ Exit code 0: NEW is compatible, 3: it is not, or one of the two is not valid.`,
 			if args[0] == "-" && args[1] == "-" {
 				return usageError{fmt.Errorf("only one of OLD and NEW can be standard input")}
 			}
+
 			old, _, err := e.compile(args[0])
 			if err != nil {
 				return err
@@ -36,6 +37,8 @@ Exit code 0: NEW is compatible, 3: it is not, or one of the two is not valid.`,
 			if err != nil {
 				return err
 			}
+
+			// What changes, and what of it is refused.
 			changes, found := spec.Diff(old, next), spec.Compare(old, next)
 			refused, _ := diag.Count(found)
 			if asJSON {
@@ -60,6 +63,7 @@ type specDifference struct {
 }
 
 func (e *env) printDiff(name string, source []byte, changes []spec.Change, found []diag.Diagnostic, same bool) error {
+	// Each change on a line.
 	var b strings.Builder
 	for _, c := range changes {
 		sign := "~"
@@ -79,6 +83,8 @@ func (e *env) printDiff(name string, source []byte, changes []spec.Change, found
 		}
 		b.WriteByte('\n')
 	}
+
+	// What it means for what is stored.
 	refused, _ := diag.Count(found)
 	switch {
 	case same:
@@ -90,6 +96,7 @@ func (e *env) printDiff(name string, source []byte, changes []spec.Change, found
 	default:
 		b.WriteString("compatible\n")
 	}
+
 	if _, err := io.WriteString(e.out, b.String()); err != nil {
 		return err
 	}

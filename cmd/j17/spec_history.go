@@ -28,6 +28,7 @@ func (e *env) specHistory() *cobra.Command {
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		// Of which environment.
 		o, err := e.operate(cmd, r)
 		if err != nil {
 			return err
@@ -40,6 +41,7 @@ func (e *env) specHistory() *cobra.Command {
 		if err != nil {
 			return err
 		}
+
 		rows, err := o.rows(cmd.Context(), []string{"instances", i.ID, "spec", "history"}, url.Values{"environment": {string(env)}}, "versions", 0)
 		if err != nil {
 			return err
@@ -73,6 +75,7 @@ func (e *env) specShow() *cobra.Command {
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		// Of which environment.
 		o, err := e.operate(cmd, r)
 		if err != nil {
 			return err
@@ -85,6 +88,7 @@ func (e *env) specShow() *cobra.Command {
 		if err != nil {
 			return err
 		}
+
 		path := []string{"instances", i.ID, "spec"}
 		if version > 0 {
 			path = append(path, "versions", strconv.FormatUint(version, 10))
@@ -93,9 +97,12 @@ func (e *env) specShow() *cobra.Command {
 		if err := o.call(cmd.Context(), http.MethodGet, path, url.Values{"environment": {string(env)}}, nil, &raw); err != nil {
 			return err
 		}
+
 		if asJSON {
 			return e.printAnswer(raw)
 		}
+
+		// It is stored as it was deployed, and shown in the usual form.
 		var answer struct {
 			Spec json.RawMessage `json:"spec"`
 		}

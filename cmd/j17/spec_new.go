@@ -66,6 +66,8 @@ shows all there are.`,
 			if list {
 				return e.listTemplates(asJSON)
 			}
+
+			// The first template is the smallest.
 			name := templates()[0].Name
 			if len(args) == 1 {
 				name = args[0]
@@ -74,6 +76,7 @@ shows all there are.`,
 			if err != nil {
 				return err
 			}
+
 			if file == "" || file == "-" {
 				_, err = e.out.Write(source)
 				return err

@@ -30,6 +30,7 @@ or any (Go). Numbers in Go are json.Number, which keeps them exact, and int64 wh
 			if !token.IsIdentifier(pkg) || pkg == "_" {
 				return usageError{errors.New("--package must be a name that a Go package can have")}
 			}
+
 			c, _, err := e.compile(args[0])
 			if err != nil {
 				return err
@@ -38,6 +39,8 @@ or any (Go). Numbers in Go are json.Number, which keeps them exact, and int64 wh
 			if err != nil {
 				return err
 			}
+
+			// Go code is formatted, which shows whether it is any; TypeScript is written as it is.
 			var out []byte
 			if lang == "ts" {
 				out = typegen.TypeScript(root)

@@ -49,6 +49,7 @@ Exit code 6: the aggregate has no events, or had none yet at the time or length 
 	f.BoolVar(&asJSON, "json", false, "print one line with the metadata too")
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		// Which state: now, at a time, or after so many events.
 		key, err := parseKey(args[0])
 		if err != nil {
 			return err
@@ -67,6 +68,7 @@ Exit code 6: the aggregate has no events, or had none yet at the time or length 
 		if f.Changed("length") {
 			o.Length = &length
 		}
+
 		c, err := e.connect(r)
 		if err != nil {
 			return err

@@ -65,6 +65,7 @@ Exit code 0: all is as the scenarios say, 1: something is not, 3: a scenario or 
 	jsonFlag(cmd, &o.asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		// What is wrong with the command line, or with a scenario, is said before anything is run.
 		if o.parallel < 1 {
 			return usageError{errors.New("--parallel takes a whole number from 1 on")}
 		}
@@ -85,6 +86,8 @@ Exit code 0: all is as the scenarios say, 1: something is not, 3: a scenario or 
 		if err != nil {
 			return err
 		}
+
+		// Where they run.
 		var world scenarioWorld
 		if o.spec != "" {
 			world, err = e.localWorld(cmd.Context(), &o)
@@ -94,9 +97,12 @@ Exit code 0: all is as the scenarios say, 1: something is not, 3: a scenario or 
 		if err != nil {
 			return interrupted(cmd.Context(), err)
 		}
+
 		if o.spec == "" {
 			e.startChange()
 		}
+
+		// They run, and what they have left is tidied up before anything is said of them.
 		results, err := e.runScenarios(cmd.Context(), world, all, o.parallel)
 		if err = errors.Join(err, world.close()); err != nil {
 			return interrupted(cmd.Context(), err)

@@ -67,6 +67,7 @@ trapped, has not answered in time, or has answered something else.`,
 		Example: `  j17 wasm run order.wasm --state '{"total":0}' --event '{"key":"order:1","type":"had_item_added","data":{"quantity":2}}'`,
 		Args:    exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			// What is wrong with the command line is said before the module is read.
 			switch t.mode {
 			case asHandler, asImplication, asTransform:
 			default:
@@ -78,6 +79,8 @@ trapped, has not answered in time, or has answered something else.`,
 			if t.repeat < 1 {
 				return usageError{errors.New("--repeat is at least 1")}
 			}
+
+			// What it is called with, and the module.
 			input, err := e.wasmInput(t.mode, state, event, about)
 			if err != nil {
 				return err
@@ -151,6 +154,7 @@ type wasmFault struct {
 }
 
 func (e *env) tryWASM(cmd *cobra.Command, binary, input []byte, t wasmTrial) error {
+	// The function, compiled as a server compiles it.
 	if t.entrypoint == "" {
 		t.entrypoint = "apply_handler"
 		if t.mode != asHandler {
@@ -169,6 +173,8 @@ func (e *env) tryWASM(cmd *cobra.Command, binary, input []byte, t wasmTrial) err
 	if err != nil {
 		return e.wasmFault(err, wasmReport{}, t.asJSON)
 	}
+
+	// The calls: the same input has to lead to the same answer.
 	var report wasmReport
 	var total time.Duration
 	var first string
@@ -188,12 +194,15 @@ func (e *env) tryWASM(cmd *cobra.Command, binary, input []byte, t wasmTrial) err
 			return fmt.Errorf("call %d has answered %q to the same input that call 1 has answered %q", n+1, result.Output, first)
 		}
 	}
+
+	// What the answer is worth.
 	rejected, err := checkAnswer(t.mode, first, &report.Output)
 	if err != nil {
 		return e.wasmFault(&sandbox.Fault{
 			Kind: sandbox.InvalidOutput, Detail: err.Error(), Hint: "Answer with what the mode asks for, see 'j17 wasm run --help'.", Log: report.Log,
 		}, report, t.asJSON)
 	}
+
 	if t.asJSON {
 		err = e.printJSON(report)
 	} else if err = e.printWASM(report); err == nil {
@@ -247,6 +256,7 @@ func (e *env) wasmFault(err error, r wasmReport, asJSON bool) error {
 
 // checkAnswer parses an answer and reports whether it is an error of the code's own. The error says what is wrong with it.
 func checkAnswer(mode wasmMode, text string, out *value.Value) (rejected bool, err error) {
+	// What every answer is: JSON, and an error where the code says so.
 	v, err := value.ParseString(text)
 	if err != nil {
 		return false, fmt.Errorf("the answer is no JSON: %w; it begins with %.100q", err, text)
@@ -258,6 +268,8 @@ func checkAnswer(mode wasmMode, text string, out *value.Value) (rejected bool, e
 		}
 		return true, nil
 	}
+
+	// What each mode asks for.
 	actions := v
 	switch {
 	case mode == asHandler && v.Get("state").IsMissing():
@@ -297,10 +309,12 @@ Exit code 0: it can be used, 3: it cannot.`,
 			if err != nil {
 				return err
 			}
+			// Nothing of it runs.
 			in, err := wasm.Inspect(binary)
 			if err != nil {
 				return e.wasmFault(err, wasmReport{}, asJSON)
 			}
+
 			if asJSON {
 				err = e.printJSON(inspectionJSON(in))
 			} else {
@@ -317,6 +331,7 @@ Exit code 0: it can be used, 3: it cannot.`,
 }
 
 func inspectionText(in wasm.Inspection) string {
+	// What it offers and what it asks for.
 	var b strings.Builder
 	b.WriteString("exports\n")
 	for _, x := range in.Exports {
@@ -333,6 +348,8 @@ func inspectionText(in wasm.Inspection) string {
 	if len(in.Imports) == 0 {
 		b.WriteString("  none\n")
 	}
+
+	// What a server makes of it.
 	fmt.Fprintf(&b, "memory\n  %d pages of 64 KiB, at most %d\n", in.MemoryPages, in.MaxMemoryPages)
 	b.WriteString("entry points\n")
 	for _, name := range in.Entrypoints {
@@ -344,6 +361,7 @@ func inspectionText(in wasm.Inspection) string {
 	if !in.Pooled {
 		b.WriteString("It changes tables or drops segments, so it is started anew for each call.\n")
 	}
+
 	for _, p := range in.Problems {
 		fmt.Fprintf(&b, "problem: %s\n", p)
 	}
@@ -351,6 +369,7 @@ func inspectionText(in wasm.Inspection) string {
 }
 
 func inspectionJSON(in wasm.Inspection) any {
+	// The rows, whose names are those of the JSON.
 	type exportRow struct {
 		Name      string `json:"name"`
 		Kind      string `json:"kind"`
@@ -362,6 +381,7 @@ func inspectionJSON(in wasm.Inspection) any {
 		Signature string `json:"signature"`
 		Exists    bool   `json:"exists"`
 	}
+
 	out := struct {
 		Usable          bool        `json:"usable"`
 		Problems        []string    `json:"problems"`
@@ -377,6 +397,7 @@ func inspectionJSON(in wasm.Inspection) any {
 		[]importRow{},
 		in.MemoryPages, in.MaxMemoryPages, in.Pooled,
 	}
+
 	for _, x := range in.Exports {
 		out.Exports = append(out.Exports, exportRow(x))
 	}

@@ -17,6 +17,7 @@ import (
 func (r *Runner) content(
 	ctx context.Context, kind, key string, fill func(ctx context.Context, dir string) error,
 ) (dir string, release func(), err error) {
+	// What is held is not removed to make room.
 	name := filepath.Join(kind, key)
 	held := r.hold(name)
 	defer func() {
@@ -24,10 +25,14 @@ func (r *Runner) content(
 			held()
 		}
 	}()
+
+	// It may be there, from another call or another start.
 	final := filepath.Join(r.opts.Dir, name)
 	if r.touch(final) == nil {
 		return final, held, nil
 	}
+
+	// One call at a time unpacks, and the next one looks again.
 	select {
 	case r.unpack <- struct{}{}:
 		defer func() { <-r.unpack }()
@@ -39,6 +44,8 @@ func (r *Runner) content(
 	if r.touch(final) == nil {
 		return final, held, nil
 	}
+
+	// It is filled beside its place and moved there whole.
 	dir, done, err := r.stage()
 	if err != nil {
 		return "", nil, err
