@@ -135,6 +135,8 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
+
+	// The store, and what is kept of the server itself.
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("the data folder cannot be made: %w", err)
 	}
@@ -153,6 +155,8 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	if o.cluster != nil && o.cluster.upstream != nil {
 		s.registry.Replication.Follow(o.cluster.upstream)
 	}
+
+	// Who may ask, and what is counted of it.
 	s.auth = auth.New(s.registry, o.Clock)
 	if o.mail.Host != "" {
 		mail, err := usage.Mail(o.mail, s.registry)
@@ -161,7 +165,10 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 		}
 		o.Alerts = append(slices.Clone(o.Alerts), mail)
 	}
+
 	s.usage = usage.New(usage.Options{Store: s.store, Registry: s.registry, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Channels: o.Alerts})
+
+	// The engine gets the store's roles one by one; what it writes is counted on the way.
 	s.engine = engine.New(engine.Options{
 		Store: struct {
 			store.Events
@@ -173,6 +180,8 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 		WriteWait: o.WriteWait, ReadWait: o.ReadWait,
 		Renew: func(ctx context.Context, t j17.Tenant) error { return s.deploy.Renew(ctx, t) },
 	})
+
+	// Specs and the code that they name.
 	s.blobs = blob.New(blob.Options{Store: s.store, Clock: o.Clock, Worker: s.worker})
 	modules, containers, err := s.openCode(ctx)
 	if err != nil {
@@ -181,6 +190,8 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	s.deploy = deploy.New(deploy.Options{
 		Registry: s.registry, Engine: s.engine, Blobs: s.blobs, Modules: modules, Containers: containers, Clock: o.Clock, Logger: o.Logger,
 	})
+
+	// The listeners come last: a server that cannot be opened has nobody waiting.
 	s.connections = newConnections(o.Logger, o.TrustedProxies)
 	var listen net.ListenConfig
 	if s.public, err = listen.Listen(ctx, "tcp", o.Listen); err != nil {
@@ -190,6 +201,7 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 		return nil, fmt.Errorf("the internal address cannot be listened on: %w", err)
 	}
 	s.public, s.internal = s.connections.wrap(s.public), s.connections.wrap(s.internal)
+
 	return s, nil
 }
 

@@ -41,7 +41,7 @@ func (a *Append) Validate() error {
 		return fmt.Errorf("%w: %d assignments in one unit, %d are allowed", ErrLimit, len(a.Assign), MaxUnitAssignments)
 	}
 
-	// The parts by themselves. Their sizes add up.
+	// The record of the command.
 	size := 0
 	if a.Command != nil {
 		size += len(a.Command.Memo)
@@ -49,6 +49,8 @@ func (a *Append) Validate() error {
 			return err
 		}
 	}
+
+	// What has to hold.
 	for i := range a.Pre {
 		if err := ValidKey(a.Pre[i].Key); err != nil {
 			return err
@@ -59,6 +61,8 @@ func (a *Append) Validate() error {
 			return fmt.Errorf("fence %d: %w", i, err)
 		}
 	}
+
+	// What is written.
 	for i := range a.Events {
 		e := &a.Events[i]
 		if err := e.validate(); err != nil {
@@ -76,6 +80,8 @@ func (a *Append) Validate() error {
 		}
 		size += len(s.Key) + len(s.Value)
 	}
+
+	// Names, of which a unit proposes each once.
 	for i := range a.Assign {
 		if err := a.Assign[i].validate(); err != nil {
 			return fmt.Errorf("assignment %d: %w", i, err)

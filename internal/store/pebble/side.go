@@ -196,6 +196,7 @@ func (b *batch) stageRemoval(t *tenant, w *store.Side, item *stagedItem) {
 
 // checkSums puts the items into r that the unit's additions would bring beyond their bounds.
 func (b *batch) checkSums(t *tenant, u *store.Append, r *store.Result) error {
+	// What the unit adds to each item, all additions together.
 	var sums map[*stagedItem]int64
 	for i := range u.Side {
 		w := &u.Side[i]
@@ -215,6 +216,8 @@ func (b *batch) checkSums(t *tenant, u *store.Append, r *store.Result) error {
 	if sums == nil {
 		return nil
 	}
+
+	// An item that only gets less is not too full, whatever it has.
 	for i := range u.Side {
 		w := &u.Side[i]
 		if w.Op != store.Add || w.Most == 0 {

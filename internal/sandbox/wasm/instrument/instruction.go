@@ -34,6 +34,7 @@ func walk(r *reader, v visitor) {
 			v.step(op)
 		}
 		switch {
+		// Blocks and branches, whose segments have their own cost.
 		case op == 0x02 || op == 0x03 || op == 0x04: // block, loop, if
 			r.leb(5)
 			if depth++; depth > maxNesting {
@@ -81,6 +82,7 @@ func walk(r *reader, v visitor) {
 				v.branches(n)
 			}
 			r.leb(5)
+		// Calls.
 		case op == 0x10 || op == 0xd2: // call, ref.func
 			f := r.u32()
 			if v != nil {
@@ -91,6 +93,7 @@ func walk(r *reader, v visitor) {
 			r.leb(5)
 		case op == 0x1c: // select with types
 			r.bytes(r.u32())
+		// Memory.
 		case op >= 0x28 && op <= 0x3e: // loads and stores
 			r.leb(5)
 			r.leb(5)
@@ -101,6 +104,7 @@ func walk(r *reader, v visitor) {
 			if v != nil {
 				v.grow(r, from)
 			}
+		// Constants: of 32 and 64 bits, as integers and as floats.
 		case op == 0x41:
 			r.leb(5)
 		case op == 0x42:
@@ -111,6 +115,7 @@ func walk(r *reader, v visitor) {
 			r.skip(8)
 		case op == 0xd0: // ref.null
 			r.byte()
+		// Instructions of more than one byte, and those that have nothing behind them.
 		case op == 0xfc:
 			walkMisc(r, v, from)
 		case op == 0xfd:
@@ -145,6 +150,8 @@ func walkMisc(r *reader, v visitor, from int) {
 		r.failf("instruction 0xfc %d is not supported: build without experimental features", op)
 		return
 	}
+
+	// What takes time in proportion to an operand is charged by it.
 	switch {
 	case v == nil || r.err != nil:
 	case op == 8:
