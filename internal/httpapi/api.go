@@ -3,6 +3,7 @@
 package httpapi
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -71,7 +72,7 @@ type Options struct {
 	Restoring    func(j17.Tenant) bool
 	RestoringAny func() bool
 	// AdvanceClock, if not nil, moves a development server's clock and returns the new time once due work has run.
-	AdvanceClock func(time.Duration) (time.Time, error)
+	AdvanceClock func(context.Context, time.Duration) (time.Time, error)
 	// Observe, if not nil, is called after every request on the public listener.
 	Observe func(Exchange)
 	// Sign, if not "", is shown at /livez in HeaderSign, without a credential: a development server's clients know by it whether

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -463,7 +464,7 @@ func TestUsageOverHTTP(t *testing.T) {
 func TestErrorLookup(t *testing.T) {
 	var secret string
 	p := newPlane(t, func(o *httpapi.Options) {
-		o.AdvanceClock = func(d time.Duration) (time.Time, error) {
+		o.AdvanceClock = func(_ context.Context, d time.Duration) (time.Time, error) {
 			if d > time.Minute {
 				panic("boom " + secret)
 			}
@@ -503,7 +504,9 @@ func TestErrorLookup(t *testing.T) {
 func TestBusyIsNoFault(t *testing.T) {
 	for _, code := range []j17.Code{j17.CodeBusy, j17.CodeStateNotReady} {
 		p := newPlane(t, func(o *httpapi.Options) {
-			o.AdvanceClock = func(time.Duration) (time.Time, error) { return time.Time{}, j17.Errorf(code, "Not now.") }
+			o.AdvanceClock = func(context.Context, time.Duration) (time.Time, error) {
+				return time.Time{}, j17.Errorf(code, "Not now.")
+			}
 		})
 		got := p.do(t, "POST", "/_dev/clock/advance", `{"by":"1s"}`, "Authorization: Bearer "+p.admin)
 		if got.status != 503 || got.header.Get("Retry-After") == "" || got.member(t, "code") != string(code) || strings.Contains(got.body, "error_id") {

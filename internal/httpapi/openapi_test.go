@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -57,7 +58,7 @@ func TestOpenAPIOfAllRoutes(t *testing.T) {
 	for _, cluster := range []*httpapi.Cluster{nil, {}, {Node: "n"}} {
 		for d := range httpapi.Sites() {
 			f := newFixture(t, func(o *httpapi.Options) {
-				o.AdvanceClock = func(time.Duration) (time.Time, error) { return time.Time{}, nil }
+				o.AdvanceClock = func(context.Context, time.Duration) (time.Time, error) { return time.Time{}, nil }
 				o.Cluster = cluster
 			})
 			rows, not := f.Described(d)

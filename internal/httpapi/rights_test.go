@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"context"
 	"fmt"
 	"net/http/httptest"
 	"os"
@@ -18,7 +19,9 @@ import (
 // to be read. Every request has a parameter that no route knows: who has the right is told so, and nothing is done.
 func TestRights(t *testing.T) {
 	p := newPlane(t, func(o *httpapi.Options) {
-		o.AdvanceClock = func(time.Duration) (time.Time, error) { return time.Time{}, fmt.Errorf("not to be reached") }
+		o.AdvanceClock = func(context.Context, time.Duration) (time.Time, error) {
+			return time.Time{}, fmt.Errorf("not to be reached")
+		}
 	})
 	key, _, err := p.registry.Keys.Create(t.Context(), control.NewKey{Instance: p.instance.ID, Environment: j17.Prod, Scope: j17.ScopeRead, Name: "k"})
 	if err != nil {
@@ -85,7 +88,7 @@ func TestRights(t *testing.T) {
 func TestCarelessRoutes(t *testing.T) {
 	for _, cluster := range []*httpapi.Cluster{nil, {}, {Node: "n"}} {
 		p := newPlane(t, func(o *httpapi.Options) {
-			o.AdvanceClock = func(time.Duration) (time.Time, error) { return time.Time{}, nil }
+			o.AdvanceClock = func(context.Context, time.Duration) (time.Time, error) { return time.Time{}, nil }
 		})
 		p.Cluster = cluster
 		if found := p.Careless(); found != nil {

@@ -142,6 +142,7 @@ const (
 type Dev struct {
 	server *Server
 	clock  *clock.Movable
+	steps  stepper
 	// mu guards creds after the start.
 	mu    sync.Mutex
 	creds credentials
@@ -192,6 +193,7 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 		}
 	}
 
+	d.steps = stepper{clock: d.clock, feed: d.server.store, works: d.server.timed, move: d.keepOffset, busy: make(chan struct{}, 1)}
 	d.api = d.server.api(httpapi.Options{DefaultInstance: d.creds.Instance, AdvanceClock: d.advance, Observe: o.Observe, Sign: d.creds.Sign})
 	return d, nil
 }
@@ -264,19 +266,27 @@ func (d *Dev) saveCredentials() error {
 	return writeFile(filepath.Join(d.server.options.Dir, credentialsFile), append(raw, '\n'))
 }
 
-// advance moves the clock and keeps by how much.
-func (d *Dev) advance(by time.Duration) (time.Time, error) {
+// keepOffset keeps by how much the clock is about to be moved, so that it never shows less after a restart.
+func (d *Dev) keepOffset(by time.Duration) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.creds.ClockOffset+by > maxClockOffset {
-		return time.Time{}, j17.Errorf(j17.CodeInvalidField, "The clock of this data folder can be moved by %d years in all. Start with an empty folder.", maxClockOffset/year).At("by")
-	}
 	d.creds.ClockOffset += by
 	if err := d.saveCredentials(); err != nil {
 		d.creds.ClockOffset -= by
-		return time.Time{}, err
+		return err
 	}
-	return d.clock.Advance(by), nil
+	return nil
+}
+
+// advance moves the clock and does what becomes due on the way.
+func (d *Dev) advance(ctx context.Context, by time.Duration) (time.Time, error) {
+	d.mu.Lock()
+	offset := d.creds.ClockOffset
+	d.mu.Unlock()
+	if offset+by > maxClockOffset {
+		return time.Time{}, j17.Errorf(j17.CodeInvalidField, "The clock of this data folder can be moved by %d years in all. Start with an empty folder.", maxClockOffset/year).At("by")
+	}
+	return d.steps.advance(ctx, by)
 }
 
 // makeCredentials makes what a development server needs. A crash before the file is written leaves an instance without

@@ -106,6 +106,8 @@ type Server struct {
 	deploy   *deploy.Service
 	runner   *container.Runner // nil where containers are off
 	usage    *usage.Meter
+	// timed is the work that waits for a time or for events. A development server does it while its clock is moved.
+	timed []timed
 	// public and internal are the open listeners, connections what has come in through them.
 	public      net.Listener
 	internal    net.Listener

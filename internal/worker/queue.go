@@ -296,3 +296,6 @@ func (q *Queue) tell(ctx context.Context, t j17.Tenant, err error) {
 			slog.String("tenant", string(t)), slog.Any("error", err))
 	}
 }
+
+// NextDue returns when the next item is due, in whatever tenant; the zero time where none has a due time.
+func (q *Queue) NextDue(ctx context.Context) (time.Time, error) { return q.Store.NextDue(ctx, q.Space) }

@@ -1,0 +1,118 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"j17/internal/clock"
+	"j17/internal/store"
+)
+
+// timed is work that waits for a time, or for events: a queue of due items, or readers of the feed.
+type timed interface {
+	// NextDue returns when the next of it is due, the zero time while nothing is.
+	NextDue(ctx context.Context) (time.Time, error)
+	// Settle does all that is due now, and returns when nothing is under way any more.
+	Settle(ctx context.Context) error
+}
+
+// stepper moves a clock from one moment at which something is due to the next, so that each piece of work sees its own time.
+type stepper struct {
+	clock *clock.Movable
+	feed  store.Feed
+	works []timed
+	// move is called before the clock is moved by a duration; an error stops it.
+	move func(by time.Duration) error
+	// busy has room for one: whoever moves the clock.
+	busy chan struct{}
+}
+
+// advance moves the clock forward by a duration and does what becomes due on the way. When the context ends the clock stays where
+// it got to.
+func (s *stepper) advance(ctx context.Context, by time.Duration) (time.Time, error) {
+	select {
+	case s.busy <- struct{}{}:
+		defer func() { <-s.busy }()
+	case <-ctx.Done():
+		return time.Time{}, ctx.Err()
+	}
+	for {
+		if err := s.settle(ctx); err != nil {
+			return time.Time{}, err
+		}
+		now := s.clock.Now()
+		if by <= 0 {
+			return now, nil
+		}
+
+		// To the next moment at which something is due, or to the end.
+		step := by
+		for _, w := range s.works {
+			at, err := w.NextDue(ctx)
+			if err != nil {
+				return time.Time{}, err
+			}
+			if at.After(now) {
+				step = min(step, at.Sub(now))
+			}
+		}
+		if err := s.move(step); err != nil {
+			return time.Time{}, err
+		}
+		s.clock.Advance(step)
+		by -= step
+	}
+}
+
+// maxRounds bounds how often all work is done at one moment: work that is due and cannot be done would go on for ever.
+const maxRounds = 100
+
+// settle does all that is due at this moment, also what only becomes due by that, until nothing happens any more.
+func (s *stepper) settle(ctx context.Context) error {
+	seen, err := s.changes(ctx, 0)
+	for range maxRounds {
+		if err != nil {
+			return err
+		}
+		for _, w := range s.works {
+			if err := w.Settle(ctx); err != nil {
+				return err
+			}
+		}
+		due, failed := s.anyDue(ctx)
+		if failed != nil {
+			return failed
+		}
+		var last uint64
+		if last, err = s.changes(ctx, seen); err == nil && last == seen && !due {
+			return ctx.Err()
+		}
+		seen = last
+	}
+	return err
+}
+
+// anyDue reports whether something is due now.
+func (s *stepper) anyDue(ctx context.Context) (bool, error) {
+	for _, w := range s.works {
+		at, err := w.NextDue(ctx)
+		if err != nil || !at.IsZero() && !at.After(s.clock.Now()) {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// changes returns the number of the last change of any environment's feed later than since, or since where there is none.
+func (s *stepper) changes(ctx context.Context, since uint64) (uint64, error) {
+	for {
+		const page = 1000
+		changed, err := s.feed.Changed(ctx, since, page)
+		for _, c := range changed {
+			since = max(since, c.Number)
+		}
+		if err != nil || len(changed) < page {
+			return since, err
+		}
+	}
+}
