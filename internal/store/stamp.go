@@ -15,6 +15,14 @@ func AppendStamp(dst []byte, id j17.StreamID) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(dst, uint64(id.Ms)), id.Seq)
 }
 
+// StampedKey is a key behind a position, as Side.StampKey makes it. Such keys have the order of their positions.
+func StampedKey(id j17.StreamID, key string) string {
+	return fmt.Sprintf("%013d-%010d%s", id.Ms, id.Seq, key)
+}
+
+// stampedKeyBytes is by how much StampedKey makes a key longer.
+const stampedKeyBytes = 13 + 1 + 10
+
 // ReadStamp takes the first position off a value.
 func ReadStamp(value []byte) (id j17.StreamID, rest []byte, err error) {
 	if len(value) < stampBytes {

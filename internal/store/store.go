@@ -285,6 +285,8 @@ type Range struct {
 	From string
 	// To, if not "", is the first key that is not in the range any more.
 	To string
+	// Backward asks for the greatest keys first.
+	Backward bool
 }
 
 // Prefix returns the range of the keys that start with prefix.
@@ -348,6 +350,9 @@ type Side struct {
 	// Stamps numbers events of the unit, from 0, whose positions the store puts in front of the Value of a Put: ReadStamp takes them
 	// off again.
 	Stamps []int
+	// StampKey puts the position of the first of Stamps in front of the Key too, as StampedKey does, so that such items stand in the
+	// order of events. They are new: the write has no condition.
+	StampKey bool
 	// Most, if not 0, bounds what an Add may bring its item to. What takes away is never refused.
 	Most int64
 }

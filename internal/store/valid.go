@@ -193,6 +193,9 @@ func (s *Side) validate(events int) error {
 	} else if s.Most != 0 {
 		return fmt.Errorf("%w: a bound without an addition", ErrInvalid)
 	}
+	if s.StampKey && (len(s.Stamps) == 0 || s.Cond != Always || len(s.Key) > MaxNameBytes-stampedKeyBytes) {
+		return fmt.Errorf("%w: a key with a position, a condition or more than %d bytes, or without an event", ErrInvalid, MaxNameBytes-stampedKeyBytes)
+	}
 	for _, n := range s.Stamps {
 		if s.Op != Put || n < 0 || n >= events {
 			return fmt.Errorf("%w: the position of event %d of %d in a side item", ErrInvalid, n, events)

@@ -91,7 +91,11 @@ func (s *Store) Scan(
 
 	// Items that have expired are gone, though they are still stored.
 	now := s.clock.Now().UnixNano()
-	for it.First(); it.Valid() && len(items) < limit; it.Next() {
+	first, next := it.First, it.Next
+	if keys.Backward {
+		first, next = it.Last, it.Prev
+	}
+	for ok := first(); ok && len(items) < limit; ok = next() {
 		key := string(it.Key()[len(all):])
 		v, err := it.ValueAndErr()
 		if err != nil {
@@ -168,7 +172,12 @@ func (b *batch) stageSide(t *tenant, w *store.Side, item *stagedItem, ids []j17.
 			}
 			value = append(value, w.Value...)
 		}
-		b.stageItem(t, w.Space, w.Key, item, nanos(w.Expires), nanos(w.Due), value)
+		key := w.Key
+		if w.StampKey {
+			key, item = store.StampedKey(ids[w.Stamps[0]], w.Key), &stagedItem{}
+			b.items[string(appendItemKey(nil, t.nextNumber, w.Space, key))] = item
+		}
+		b.stageItem(t, w.Space, key, item, nanos(w.Expires), nanos(w.Due), value)
 	case store.Delete:
 		b.stageRemoval(t, w, item)
 	case store.Add:

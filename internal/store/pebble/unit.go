@@ -219,6 +219,10 @@ func (b *batch) loadUnit(t *tenant, u *store.Append) error {
 		b.unit = append(b.unit, h)
 	}
 	for i := range u.Side {
+		if u.Side[i].StampKey {
+			b.sides = append(b.sides, nil) // its key is not known yet, and nobody has it
+			continue
+		}
 		item, err := b.item(t, u.Side[i].Space, u.Side[i].Key)
 		if err != nil {
 			return err

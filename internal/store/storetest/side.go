@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -218,6 +219,9 @@ func testScan(s *suite) {
 		{store.Prefix("\xf4\x8f\xbf\xbf"), 100, all[7:]},
 		{store.Prefix("c"), 100, nil},
 		{store.Prefix(""), 0, nil},
+		{store.Range{From: "a/1", To: "b", Backward: true}, 2, []string{"ab", "a/3"}},
+		{store.Range{To: "a/25", Backward: true}, 100, []string{"a/2", "a/1", "a"}},
+		{store.Range{Backward: true}, 1, all[7:]},
 	} {
 		items, err := f.Scan(t.Context(), tenant, space, c.keys, c.limit)
 		if err != nil {
@@ -231,7 +235,7 @@ func testScan(s *suite) {
 			}
 		}
 		if !slices.Equal(got, c.want) {
-			t.Errorf("keys %q, limit %d: got %q, want %q", c.keys, c.limit, got, c.want)
+			t.Errorf("keys %+v, limit %d: got %q, want %q", c.keys, c.limit, got, c.want)
 		}
 	}
 }
@@ -555,6 +559,39 @@ func testStamps(s *suite) {
 	if string(value) != "v" || string(get(t, f, tenant, space, "none").Value) != "v" {
 		t.Errorf("the value is %q", value)
 	}
+	// A key with a position stands in the order of events.
+	u.Side = []store.Side{
+		{Op: store.Put, Space: "stamped", Key: ".2", Value: []byte("w"), Stamps: []int{1, 0}, StampKey: true, Due: f.clock.Now()},
+		{Op: store.Put, Space: "stamped", Key: ".1", Value: []byte("v"), Stamps: []int{1}, StampKey: true, Due: f.clock.Now()},
+		{Op: store.Put, Space: "stamped", Key: ".9", Value: []byte("u"), Stamps: []int{0}, StampKey: true, Due: f.clock.Now()},
+	}
+	if results, err = f.Append(t.Context(), tenant, []store.Append{u}); err != nil {
+		t.Fatal(err)
+	}
+	first, second := results[0].IDs[0], results[0].IDs[1]
+	want := []string{store.StampedKey(first, ".9"), store.StampedKey(second, ".1"), store.StampedKey(second, ".2")}
+	items, err := f.ClaimDue(t.Context(), tenant, store.Claim{Space: "stamped", Limit: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, item := range items {
+		got = append(got, item.Key)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("claimed %q, want %q", got, want)
+	}
+	for name, bad := range map[string]store.Side{
+		"no event":    {Op: store.Put, Space: space, Key: "k", StampKey: true},
+		"a condition": {Op: store.Put, Space: space, Key: "k", StampKey: true, Stamps: []int{0}, Cond: store.IfAbsent},
+		"too long":    {Op: store.Put, Space: space, Key: strings.Repeat("k", store.MaxNameBytes-23), StampKey: true, Stamps: []int{0}},
+	} {
+		u.Side = []store.Side{bad}
+		if _, err := f.Append(t.Context(), tenant, []store.Append{u}); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("a key with a position, %s: %v", name, err)
+		}
+	}
+	u.Side = []store.Side{{Op: store.Put, Space: space, Key: "both"}}
 	for _, n := range []int{-1, 2} {
 		u.Side[0].Stamps = []int{n}
 		if _, err := f.Append(t.Context(), tenant, []store.Append{u}); !errors.Is(err, store.ErrInvalid) {
