@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"j17"
@@ -35,23 +36,23 @@ func (c *Claim) Replace(value []byte, due time.Time) store.Side {
 	return store.Side{Op: store.Put, Space: c.space, Key: c.Key, Value: value, Expires: c.Expires, Due: due, Cond: store.IfRev, Rev: c.rev}
 }
 
-// start begins work on an item that was claimed.
-func (q *Queue) start(ctx context.Context, t j17.Tenant, it store.Item) {
+// start begins a try of items that were claimed.
+func (q *Queue) start(ctx context.Context, t j17.Tenant, items []store.Item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.total++
 	q.running[t]++
-	q.count.running.Add(1)
+	q.count.running.Add(int64(len(items)))
 	go func() {
-		q.handle(ctx, t, it)
-		q.end(t)
+		q.handle(ctx, t, items)
+		q.end(t, len(items))
 	}()
 }
 
-func (q *Queue) end(t j17.Tenant) {
+func (q *Queue) end(t j17.Tenant, items int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.count.running.Add(-1)
+	q.count.running.Add(-int64(items))
 	if q.running[t]--; q.running[t] == 0 {
 		delete(q.running, t)
 	}
@@ -64,30 +65,49 @@ func (q *Queue) end(t j17.Tenant) {
 	}
 }
 
-// handle tries an item once and sees to what becomes of it.
-func (q *Queue) handle(ctx context.Context, t j17.Tenant, it store.Item) {
-	past, value, err := ReadAttempts(it.Value)
-	damaged := err != nil
-	if damaged {
-		value = it.Value // which is kept as it is
+// handle tries items once and sees to what becomes of them.
+func (q *Queue) handle(ctx context.Context, t j17.Tenant, items []store.Item) {
+	// Take their values apart.
+	claims, past := make([]*Claim, 0, len(items)), make([]Attempts, 0, len(items))
+	for i := range items {
+		it := &items[i]
+		attempts, value, err := ReadAttempts(it.Value)
+		c := &Claim{Tenant: t, Key: it.Key, Value: value, Expires: it.Expires, Attempt: attempts.Failed + 1, space: q.Space, rev: it.Rev}
+		if err != nil {
+			c.Value = it.Value // which is kept as it is
+			q.failed(ctx, c, attempts, err, true)
+			continue
+		}
+		claims, past = append(claims, c), append(past, attempts)
 	}
-	c := &Claim{Tenant: t, Key: it.Key, Value: value, Expires: it.Expires, Attempt: past.Failed + 1, space: q.Space, rev: it.Rev}
-	if !damaged {
-		err = q.try(ctx, c, it.Due)
-	}
-	if err == nil {
-		q.count.done.Add(1)
-		q.recovered(t)
+	if len(claims) == 0 {
 		return
 	}
-	q.failed(ctx, c, past, err, damaged)
+
+	// Try them, each alone where they cannot be tried together.
+	errs, ok := q.try(ctx, claims, items[0].Due)
+	if !ok && len(claims) > 1 {
+		errs = errs[:0]
+		for _, c := range claims {
+			one, _ := q.try(ctx, []*Claim{c}, items[0].Due)
+			errs = append(errs, errors.Join(one...))
+		}
+	}
+	for i, c := range claims {
+		if errs == nil || errs[i] == nil {
+			q.count.done.Add(1)
+			q.recovered(t)
+			continue
+		}
+		q.failed(ctx, c, past[i], errs[i], false)
+	}
 }
 
 // errLease is why the context of a try ends with its lease.
 var errLease = errors.New("the lease of the item is over")
 
-// try calls Do with a context that ends with the lease, and turns a panic into an error.
-func (q *Queue) try(ctx context.Context, c *Claim, until time.Time) (err error) {
+// try calls DoAll with a context that ends with the lease, and turns a panic, which is not ok, into an error of each claim.
+func (q *Queue) try(ctx context.Context, claims []*Claim, until time.Time) (errs []error, ok bool) {
 	limited, cut := context.WithCancelCause(ctx)
 	defer cut(nil)
 	go func() {
@@ -97,10 +117,10 @@ func (q *Queue) try(ctx context.Context, c *Claim, until time.Time) (err error) 
 	}()
 	defer func() {
 		if p := recover(); p != nil {
-			err = q.kit.panicked(ctx, p)
+			errs = slices.Repeat([]error{q.kit.panicked(ctx, p)}, len(claims))
 		}
 	}()
-	return q.Do(limited, c)
+	return q.DoAll(limited, claims), true
 }
 
 // failed makes an item due again after a pause, or gives it up: after its last attempt, or if this was final. All of it holds only if the claim still does.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,9 +23,14 @@ type Work struct {
 	// then; one that is neither finished nor failed comes up again when its lease is over. So each item is handled at least
 	// once, several times where processes end or leases do, and finished once. Its context ends with the lease.
 	Do func(context.Context, *Claim) error
+	// DoAll, if not nil, stands in place of Do and handles up to Batch items of one tenant in one try, in the order in which they
+	// are due, so that many share a commit. It returns an error for each of them, or nil if it has finished all. Where it panics
+	// over several it is called for each of them alone.
+	DoAll func(context.Context, []*Claim) []error
+	Batch int
 	// Lease is how long one try may take.
 	Lease time.Duration
-	// AtOnce and Each bound the items under way, of all tenants and of one. With an Each of 1 a tenant's items are handled in
+	// AtOnce and Each bound the tries under way, of all tenants and of one. With an Each of 1 a tenant's items are handled in
 	// order of their due times. 0 means 1. Tenants take turns.
 	AtOnce, Each int
 	// Retry says when failed items are tried again, and after how many attempts they are given up: they stay, and are not due.
@@ -49,10 +55,10 @@ type Queue struct {
 	faulty map[j17.Tenant]*fault
 
 	mu sync.Mutex
-	// total counts the items under way, running those of each tenant.
+	// total counts the tries under way, running those of each tenant.
 	total   int
 	running map[j17.Tenant]int
-	// ends counts the items that have ended; ended is told when none is under way.
+	// ends counts the tries that have ended; ended is told when none is under way.
 	ends  uint64
 	ended sync.Cond
 	// crowded is set while there may be due items that found no room.
@@ -70,7 +76,11 @@ type fault struct {
 
 // Queue returns a queue of work.
 func (k *Kit) Queue(w Work) *Queue {
-	w.AtOnce, w.Each = max(w.AtOnce, 1), max(w.Each, 1)
+	w.AtOnce, w.Each, w.Batch = max(w.AtOnce, 1), max(w.Each, 1), max(w.Batch, 1)
+	if w.DoAll == nil {
+		w.Batch = 1
+		w.DoAll = func(ctx context.Context, claims []*Claim) []error { return []error{w.Do(ctx, claims[0])} }
+	}
 	q := &Queue{Work: w, kit: k, count: k.counter(w.Name), more: make(chan struct{}, 1), faulty: map[j17.Tenant]*fault{}, running: map[j17.Tenant]int{}, failing: map[j17.Tenant]string{}}
 	q.ended.L = &q.mu
 	return q
@@ -184,16 +194,16 @@ func (q *Queue) claim(ctx, work context.Context) (claimed int, err error) {
 				crowded = true
 				continue
 			}
-			items, err := q.claimOf(ctx, t, n)
-			for _, it := range items {
-				q.start(work, t, it)
+			items, err := q.claimOf(ctx, t, n*q.Batch)
+			for some := range slices.Chunk(items, q.Batch) {
+				q.start(work, t, some)
 			}
 			claimed += len(items)
 			if err != nil && concernsAll(err) {
 				return claimed, err
 			}
 			q.tell(ctx, t, err)
-			if len(items) == n {
+			if len(items) == n*q.Batch {
 				again = append(again, t)
 				q.first = t
 			}
@@ -241,7 +251,7 @@ func (q *Queue) turns(tenants []j17.Tenant) []j17.Tenant {
 	return append(sooner, later...)
 }
 
-// room returns how many items of a tenant may be started, with an equal part of what is free for each of several tenants.
+// room returns how many tries of a tenant may be started, with an equal part of what is free for each of several tenants.
 func (q *Queue) room(t j17.Tenant, tenants int) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

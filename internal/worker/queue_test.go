@@ -134,6 +134,57 @@ func TestOrder(t *testing.T) {
 	})
 }
 
+// TestBatches checks that items are handled together, in order and no more than a batch of one tenant at once, and that what panics
+// over several items fails the item that it is about and no other.
+func TestBatches(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		var calls []string
+		q := h.queue(worker.Work{AtOnce: 4, Batch: 3, Retry: worker.Backoff{First: time.Hour}, DoAll: func(ctx context.Context, claims []*worker.Claim) []error {
+			keys, errs := "", make([]error, len(claims))
+			for i, c := range claims {
+				keys += c.Key
+				if c.Key == "e" && c.Attempt == 1 {
+					calls = append(calls, keys+"!")
+					panic("e")
+				}
+				if errs[i] = h.finish(ctx, c); c.Key == "b" {
+					errs[i] = errors.New("late")
+				}
+			}
+			calls = append(calls, keys)
+			if keys == "ghi" {
+				return nil // all of them are finished
+			}
+			return errs
+		}})
+		for i, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"} {
+			h.put("a/prod", key, time.Second+time.Duration(i))
+		}
+		pass(t, 2*time.Second)
+		if err := q.Settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		// "d" was finished by the call that broke off, so that what it is told alone is that its claim is lost.
+		if diff := cmp.Diff([]string{"abc", "de!", "d", "e!", "f", "ghi", "j"}, calls); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if it, ok := h.item("a/prod", "e"); !ok {
+			t.Error("the item that panicked is gone")
+		} else if a, value, err := worker.ReadAttempts(it.Value); err != nil || a.Failed != 1 || string(value) != "value of e" {
+			t.Errorf("%+v %q %v", a, value, err)
+		}
+		for _, key := range []string{"a", "d", "f", "j"} {
+			if _, ok := h.item("a/prod", key); ok {
+				t.Errorf("%s is still there", key)
+			}
+		}
+		if c := h.kit.Counts(); c[0].Done != 7 || c[0].Failed != 1 || c[0].Lost != 2 || c[0].Running != 0 {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
 // TestAttempts follows an item that fails, panics, and is given up.
 func TestAttempts(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
