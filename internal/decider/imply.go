@@ -52,6 +52,8 @@ type Decision struct {
 	// Before has the states that were looked at, and Looked their keys in the order in which they were.
 	Before map[j17.Key]*State
 	Looked []j17.Key
+	// Scheduled are the events that are to come later, in the order in which they were scheduled.
+	Scheduled []Scheduled
 	// Failure describes why the command was rejected, nil where it was not, or not for what it implied.
 	Failure *ImplicationFailure
 
@@ -65,6 +67,8 @@ type Decision struct {
 	// implied counts the events that each of the command's own events implies, directly or not.
 	implied []int
 	bytes   int
+	// waits counts the scheduled events and what cancels them.
+	waits int
 }
 
 // Event is an event that is about to be written.
@@ -219,6 +223,8 @@ func (s *scene) imply(imp *spec.Implication) error {
 		return s.emit(imp.Emit)
 	case imp.Map != nil:
 		return s.each(imp.Map)
+	case imp.Schedule != nil:
+		return s.schedule(imp.Schedule)
 	case imp.Code != nil:
 		return s.run(imp.Code, imp.Pointer)
 	case imp.Pipeline != nil:
@@ -274,86 +280,127 @@ func (s *scene) each(m *spec.Map) error {
 }
 
 func (s *scene) emit(e *spec.Emit) error {
-	if err := s.needState(e.Data.ReadsState() || e.ID.Path.ReadsState()); err != nil {
+	o, id, err := s.template(e)
+	if err != nil || o == nil {
 		return err
 	}
-	id := value.StringValue(e.ID.Literal)
-	if e.ID.Path != nil {
-		var err error
-		if id, err = e.ID.Path.In(s.env); err != nil {
-			return err
-		}
-		if id.IsMissing() && e.ID.Path.Optional() {
-			return nil
-		}
+	return s.add(o, id)
+}
+
+// template evaluates the template of an event. Without an error and an event there is none to write.
+func (s *scene) template(e *spec.Emit) (*Event, value.Value, error) {
+	if err := s.needState(e.Data.ReadsState()); err != nil {
+		return nil, value.Value{}, err
+	}
+	id, ok, err := s.id(&e.ID)
+	if err != nil || !ok {
+		return nil, id, err
 	}
 	data, ok, err := e.Data.Eval(s.env, maxImpliedBytes)
 	switch {
 	case err != nil && !errors.Is(err, tick.ErrTooLarge):
-		return err
+		return nil, id, err
 	case err == nil && !ok:
-		return nil
+		return nil, id, nil
 	case err != nil:
-		return s.refuseAt(e.Pointer, j17.Errorf(j17.CodePayloadTooLarge, "The data of %s %s would be larger than %d MiB or nested too deep", e.AggregateType, e.EventType, maxImpliedBytes>>20))
+		return nil, id, s.refuseAt(e.Pointer, j17.Errorf(j17.CodePayloadTooLarge, "The data of %s %s would be larger than %d MiB or nested too deep", e.AggregateType, e.EventType, maxImpliedBytes>>20))
 	}
-	return s.add(e.AggregateType, id, e.EventType, data, e.Pointer)
+	return s.brought(e.AggregateType, id, e.EventType, data, e.Pointer), id, nil
 }
 
-// add appends an implied event if it passes all checks.
-func (s *scene) add(aggregateType string, id value.Value, eventTypeName string, data value.Value, at diag.Pointer) error {
+// id evaluates the id of a template. It is not ok where it is an optional path that leads nowhere.
+func (s *scene) id(r *spec.Ref) (id value.Value, ok bool, err error) {
+	if r.Path == nil {
+		return value.StringValue(r.Literal), true, nil
+	}
+	if err := s.needState(r.Path.ReadsState()); err != nil {
+		return id, false, err
+	}
+	id, err = r.Path.In(s.env)
+	return id, !id.IsMissing() || !r.Path.Optional(), err
+}
+
+// brought returns an event that the scene's event brings about, with the id as it is written.
+func (s *scene) brought(aggregateType string, id value.Value, eventType string, data value.Value, at diag.Pointer) *Event {
 	cause := &s.Events[s.cause]
-	o := Event{
-		Key: j17.Key{Type: aggregateType, ID: half(id, cause.Key.Type, aggregateType)}, Type: eventTypeName, Spec: s.d.EventType(aggregateType, eventTypeName), Data: data,
+	return &Event{
+		Key: j17.Key{Type: aggregateType, ID: half(id, cause.Key.Type, aggregateType)}, Type: eventType, Spec: s.d.EventType(aggregateType, eventType), Data: data,
 		Tags: cause.Tags, Cause: s.cause, Own: cause.Own, Depth: cause.Depth + 1, At: at,
 	}
+}
 
+// add appends an implied event if it passes all checks. id is how its aggregate was named.
+func (s *scene) add(o *Event, id value.Value) error {
 	// It must not be one too many, nor one that could not be posted.
 	if o.Depth > s.MaxDepth {
-		return s.limit(&o, fmt.Sprintf("Implications are nested more than %d levels deep", s.MaxDepth), s.MaxDepth)
+		return s.limit(o, fmt.Sprintf("Implications are nested more than %d levels deep", s.MaxDepth), s.MaxDepth)
 	}
 	if s.implied[o.Own]++; s.implied[o.Own] > s.MaxImplied {
-		return s.limit(&o, fmt.Sprintf("One event implies more than %d events", s.MaxImplied), s.MaxImplied)
+		return s.limit(o, fmt.Sprintf("One event implies more than %d events", s.MaxImplied), s.MaxImplied)
 	}
 	if len(s.Events) >= MaxEvents {
-		return s.limit(&o, fmt.Sprintf("One write makes more than %d events", MaxEvents), MaxEvents)
+		return s.limit(o, fmt.Sprintf("One write makes more than %d events", MaxEvents), MaxEvents)
 	}
-	if err := s.check(&o, id); s.Work.Err() != nil {
+	if err := s.check(o, id); s.Work.Err() != nil {
 		return s.Work.Err()
 	} else if err != nil {
-		return s.refuse(&o, err)
+		return s.refuse(o, err)
 	}
 
-	// All data together have a limit.
-	size := data.Size()
-	if s.bytes += size; s.bytes > maxImpliedBytes {
-		return s.limit(&o, fmt.Sprintf("The data of the implied events is larger than %d MiB", maxImpliedBytes>>20), maxImpliedBytes)
-	}
-	if !s.Work.SpendBytes(size) {
-		return s.Work.Err()
+	if err := s.encode(o); err != nil {
+		return err
 	}
 
 	// Its metadata are those of the command and what implied it.
-	o.JSON = data.AppendJSON(make([]byte, 0, size))
 	o.Metadata = append(append(make([]byte, 0, len(s.base)+128), s.base...), `,"implied_by":{"key":`...)
 	o.Metadata = value.AppendString(o.Metadata, s.event.Key)
 	o.Metadata = append(o.Metadata, `,"event_type":`...)
 	o.Metadata = value.AppendString(o.Metadata, s.event.Type)
 	o.Metadata = append(o.Metadata, `,"depth":`...)
 	o.Metadata = append(strconv.AppendInt(o.Metadata, int64(o.Depth), 10), "}}"...)
-	s.Events = append(s.Events, o)
+	s.Events = append(s.Events, *o)
+	return nil
+}
+
+// encode writes the data of o as it is stored. All data together have a limit.
+func (s *scene) encode(o *Event) error {
+	size := o.Data.Size()
+	if s.bytes += size; s.bytes > maxImpliedBytes {
+		return s.limit(o, fmt.Sprintf("The data of the implied events is larger than %d MiB", maxImpliedBytes>>20), maxImpliedBytes)
+	}
+	if !s.Work.SpendBytes(size) {
+		return s.Work.Err()
+	}
+	o.JSON = o.Data.AppendJSON(make([]byte, 0, size))
 	return nil
 }
 
 // check puts the canonical key into o and checks it and the data as those of an event from outside.
 func (s *scene) check(o *Event, id value.Value) error {
-	if o.Key.ID == "" {
-		return j17.Errorf(j17.CodeInvalidIdentifier, "The id of the implied event is %s, not an identifier", describe(id)).At("id")
+	if err := s.identify(&o.Key, id, "the implied event"); err != nil {
+		return err
 	}
-	canonical, _, err := s.d.IDs.Check(o.Key.ID)
+	if err := s.flat(o); err != nil {
+		return err
+	}
+	return o.check(s.Work)
+}
+
+// identify puts the canonical id into a key whose id a template has made; of says whose it is.
+func (s *scene) identify(key *j17.Key, id value.Value, of string) error {
+	if key.ID == "" {
+		return j17.Errorf(j17.CodeInvalidIdentifier, "The id of %s is %s, not an identifier", of, describe(id)).At("id")
+	}
+	canonical, _, err := s.d.IDs.Check(key.ID)
 	if err != nil {
 		return j17.At(err, "id")
 	}
-	o.Key.ID = canonical
+	key.ID = canonical
+	return nil
+}
+
+// flat checks that the data of o are not too large and not nested too deep.
+func (s *scene) flat(o *Event) error {
 	w, visited := o.Data.Weigh()
 	if !s.Work.Spend(visited) {
 		return s.Work.Err()
@@ -368,7 +415,7 @@ func (s *scene) check(o *Event, id value.Value) error {
 	if !flat {
 		return j17.Errorf(j17.CodeInvalidField, "The data of the implied event is too large or nested too deep").At("data")
 	}
-	return o.check(s.Work)
+	return nil
 }
 
 // half returns the text of an id, which may also be given as the key of an aggregate of one of two types: that of the emitting
@@ -464,5 +511,5 @@ func (s *scene) act(code *spec.Code, action value.Value, at diag.Pointer) error 
 	if data.IsMissing() {
 		data = value.ObjectValue()
 	}
-	return s.add(typ, id, name, data, at)
+	return s.add(s.brought(typ, id, name, data, at), id)
 }

@@ -18,6 +18,10 @@ type Decided struct {
 	// Unix seconds.
 	Events    []decider.Event
 	Timestamp int64
+	// Scheduled are the events that are to come later, in the order in which they were scheduled.
+	Scheduled []decider.Scheduled
+	// Command is what was asked for.
+	Command *Command
 }
 
 // Effects are what events bring about beside events: items that are scheduled, started or moved on in the commit of their cause.
@@ -30,6 +34,8 @@ type Effects struct {
 	// Full returns why the command is refused where an addition of Side would bring its item beyond the bound; nil where that does
 	// not refuse it, so that it is decided anew.
 	Full func(*store.SideConflict) error
+	// Committed, if not nil, is called once when all of it is stored, with the positions of the events.
+	Committed func(ids []j17.StreamID)
 }
 
 // EffectsOf says what is to be written in one commit with events. It is asked each time a command is decided. An error of it
@@ -45,7 +51,9 @@ func (e *Engine) effects(ctx context.Context, d *deployed, c *Command, p *plan) 
 		all = append(slices.Clip(all), c.Effects)
 	}
 	for _, of := range all {
-		more, err := of(ctx, &Decided{Tenant: c.Tenant, Decider: d.Decider, Events: p.events, Timestamp: p.unit.Timestamp})
+		more, err := of(ctx, &Decided{
+			Tenant: c.Tenant, Decider: d.Decider, Events: p.events, Timestamp: p.unit.Timestamp, Scheduled: p.scheduled, Command: c,
+		})
 		if err != nil {
 			return err
 		}
@@ -54,12 +62,18 @@ func (e *Engine) effects(ctx context.Context, d *deployed, c *Command, p *plan) 
 		if more.Full != nil {
 			p.full = append(p.full, more.Full)
 		}
+		if more.Committed != nil {
+			p.stored = append(p.stored, more.Committed)
+		}
 	}
 	return nil
 }
 
 // refusedFull returns why a command is refused whose effects have no room, nil where that does not refuse it.
 func (p *plan) refusedFull(r *store.Result) error {
+	if slices.ContainsFunc(r.Sides, func(c store.SideConflict) bool { return !c.Full }) {
+		return nil // it was decided on what has changed meanwhile, and there may be room by that
+	}
 	for i := range r.Sides {
 		if !r.Sides[i].Full {
 			continue

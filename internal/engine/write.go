@@ -81,6 +81,9 @@ func (e *Engine) done(ctx context.Context, d *deployed, c *Command, p *plan, r *
 	if r.Outcome == store.Duplicate {
 		return e.replay(ctx, d, c, r)
 	}
+	for _, tell := range p.stored {
+		tell(r.IDs)
+	}
 	e.committed(c.Tenant, d, p, r)
 	receipt := p.receipt(r)
 	if len(r.Assigned) > 0 && decider.Named(d.Types[p.key.Type]) {
@@ -111,6 +114,9 @@ type plan struct {
 	side     []store.Side
 	// full tell why the command is refused where its effects have no room.
 	full []func(*store.SideConflict) error
+	// scheduled are the events that are to come later, and stored what is to be told of the commit.
+	scheduled []decider.Scheduled
+	stored    []func([]j17.StreamID)
 }
 
 // plan turns an admitted command into an append. What it reads becomes a precondition: a stream that was not looked at
@@ -172,7 +178,7 @@ func (e *Engine) react(ctx context.Context, d *deployed, a *decider.Admitted, p 
 	if err != nil {
 		return err
 	}
-	p.events = x.Events
+	p.events, p.scheduled = x.Events, x.Scheduled
 	p.write(x.Events[p.own:])
 	for _, key := range x.Looked {
 		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key, Length: x.Before[key].Length})

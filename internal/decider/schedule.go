@@ -1,0 +1,89 @@
+package decider
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"j17"
+	"j17/internal/spec"
+	"j17/internal/spec/diag"
+	"j17/internal/value"
+)
+
+// maxWaits bounds the events that one command schedules, with the events that cancel them. All of it is one commit, which
+// others wait for.
+const maxWaits = 10_000
+
+// Scheduled is an event that is to come later. Its data is checked against the schema when it does.
+type Scheduled struct {
+	// Cause is the number of the event that schedules it.
+	Cause int
+	// Key and Type name the event, Data and JSON are its payload.
+	Key  j17.Key
+	Type string
+	Data value.Value
+	JSON []byte
+	// Delay is how long after its cause it comes.
+	Delay time.Duration
+	// CancelOn lists the events that cancel it if they come earlier, each once.
+	CancelOn []Awaited
+	// At is the implication's place in the spec.
+	At diag.Pointer
+}
+
+// Awaited names an event of one aggregate.
+type Awaited struct {
+	Key  j17.Key
+	Type string
+}
+
+// schedule resolves the templates of an event that is to come later. Ids that are none are refused now: they would never do.
+func (s *scene) schedule(what *spec.Schedule) error {
+	o, id, err := s.template(what.Emit)
+	if err != nil || o == nil {
+		return err
+	}
+	if err := s.identify(&o.Key, id, "the scheduled event"); err != nil {
+		return s.refuse(o, err)
+	}
+	if err := s.flat(o); s.Work.Err() != nil {
+		return s.Work.Err()
+	} else if err != nil {
+		return s.refuse(o, err)
+	}
+	later := Scheduled{Cause: s.cause, Key: o.Key, Type: o.Type, Data: o.Data, Delay: what.Delay, At: o.At}
+
+	// What cancels it.
+	for i := range what.CancelOn {
+		m := &what.CancelOn[i]
+		id, ok, err := s.id(&m.ID)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue // an optional path that leads nowhere: there is no such aggregate
+		}
+		await := Awaited{j17.Key{Type: m.AggregateType, ID: half(id, s.Events[s.cause].Key.Type, m.AggregateType)}, m.EventType}
+		if err := s.identify(&await.Key, id, "an event of cancel_on"); err != nil {
+			return s.refuse(o, j17.At(err, fmt.Sprintf("cancel_on[%d].id", i)))
+		}
+		if !slices.Contains(later.CancelOn, await) {
+			later.CancelOn = append(later.CancelOn, await)
+		}
+	}
+
+	// It must not be one too many, and all data together have a limit.
+	if s.waits += 1 + len(later.CancelOn); s.waits > maxWaits {
+		return s.limit(o, fmt.Sprintf("One write schedules more than %d events, those that cancel them included", maxWaits), maxWaits)
+	}
+	if !s.Work.Spend(1 + len(later.CancelOn)) {
+		return s.Work.Err()
+	}
+	if err := s.encode(o); err != nil {
+		return err
+	}
+	later.JSON = o.JSON
+	s.Scheduled = append(s.Scheduled, later)
+	return nil
+}
