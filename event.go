@@ -1,6 +1,7 @@
 package j17
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"strconv"
@@ -32,6 +33,16 @@ type Event struct {
 
 // Erased reports whether the event was erased: its bytes are not those of its leaf.
 func (e *Event) Erased() bool { return e.Kept != nil }
+
+// Clone returns a copy that shares no bytes with the event, which may be valid for a moment only.
+func (e *Event) Clone() *Event {
+	c := *e
+	c.Raw, c.Kept = bytes.Clone(e.Raw), bytes.Clone(e.Kept)
+	at := Layout{Metadata: len(e.Raw) - len("}") - len(e.Metadata)}
+	at.Data = at.Metadata - len(metadataMember) - len(e.Data)
+	c.Data, c.Metadata = at.DataOf(c.Raw), at.MetadataOf(c.Raw)
+	return &c
+}
 
 // Leaf returns the hash that stands for the event in chains, trees and proofs: that of its bytes, or of those that it had at
 // first.

@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"j17"
 )
@@ -150,6 +153,22 @@ func TestAgentTags(t *testing.T) {
 		if got := fmt.Sprint(j17.AgentTags([]byte(metadata))); got != want {
 			t.Errorf("%s has the tags %s, want %s", metadata, got, want)
 		}
+	}
+}
+
+// TestClone checks that a copy of an event is one and has bytes of its own.
+func TestClone(t *testing.T) {
+	raw, at := j17.AppendEvent(nil, j17.StreamID{Ms: 1}, j17.Key{Type: "a", ID: "1"}, "e", []byte(`{"n":1}`), []byte(`{"by":2}`), 7)
+	e := j17.Event{StreamID: j17.StreamID{Ms: 1}, Key: j17.Key{Type: "a", ID: "1"}, Version: 3, Type: "e", Timestamp: 7, Raw: raw, Data: at.DataOf(raw), Metadata: at.MetadataOf(raw), Kept: make([]byte, 32)}
+	want := e
+	want.Raw, want.Data, want.Metadata, want.Kept = slices.Clone(e.Raw), slices.Clone(e.Data), slices.Clone(e.Metadata), slices.Clone(e.Kept)
+	c := e.Clone()
+	for i := range raw {
+		raw[i] = 'x'
+	}
+	e.Kept[0] = 1
+	if diff := cmp.Diff(&want, c); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

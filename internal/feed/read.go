@@ -1,0 +1,334 @@
+package feed
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"j17"
+	"j17/internal/store"
+)
+
+// How much of a feed is read at a time.
+const (
+	pageEvents = 1024
+	pageBytes  = 256 << 10
+)
+
+// page is a copy of some entries that follow each other in a feed.
+type page struct {
+	entries []store.Entry
+	leaves  [][sha256.Size]byte
+}
+
+// readPage reads what follows a position.
+func (s *Subscriptions) readPage(ctx context.Context, t j17.Tenant, after j17.StreamID) (*page, error) {
+	p, size := &page{}, 0
+	for e, err := range s.o.Store.ReadChanges(ctx, t, after, pageEvents) {
+		if err != nil {
+			return nil, err
+		}
+		if e.Event == nil {
+			p.entries = append(p.entries, e)
+			p.leaves = append(p.leaves, [sha256.Size]byte{})
+			continue
+		}
+		own := e.Event.Clone()
+		p.entries = append(p.entries, store.Entry{Event: own})
+		p.leaves = append(p.leaves, own.Leaf())
+		if size += len(own.Raw); size >= pageBytes {
+			break
+		}
+	}
+	return p, nil
+}
+
+// reader is a subscription of a tenant that is held. Its fields are guarded by the holding's mu; those that only work of the reader
+// changes can be read by it without.
+type reader struct {
+	h    *holding
+	kind *Kind
+	key  string
+	name string
+
+	// saved is what is stored, with the revision rev; now is what was handled, and since is when it went ahead of saved.
+	saved checkpoint
+	rev   uint64
+	now   state
+	since time.Time
+	// marks are to be stored with now.
+	marks []state
+	// checked tells that what is stored was compared with the feed since the set has the tenant.
+	checked bool
+	running bool
+	// missed is set when what is stored was to be read anew while work was under way.
+	missed bool
+	// idle is one more than the number of changes after which nothing was found.
+	idle uint64
+	// until is the end of a pause; woken is set when somebody ended it.
+	until time.Time
+	woken bool
+}
+
+// adopt takes what is stored. What was handled since stays so if nobody else has moved the checkpoint. The caller holds the holding's mu.
+func (r *reader) adopt(it *item) {
+	if it.ID != r.saved.ID || it.state != r.saved.state && it.state != r.now {
+		r.now, r.marks, r.checked, r.idle = it.state, nil, false, 0
+	}
+	if it.state == r.now {
+		r.marks = nil
+	}
+	if it.Failures == 0 && r.saved.Failures > 0 || it.Paused != r.saved.Paused {
+		r.until, r.idle = time.Time{}, 0
+	}
+	if it.RetryAt.After(r.until) {
+		r.pauseFor(r.h.s.o.Clock.Now(), it.RetryAt.Sub(r.h.s.o.Clock.Now()))
+	}
+	r.saved, r.rev = it.checkpoint, it.rev
+}
+
+// pauseFor lets nothing be handed out for a while. The caller holds the holding's mu.
+func (r *reader) pauseFor(now time.Time, d time.Duration) {
+	r.idle = 0
+	if r.woken {
+		r.woken = false
+		return
+	}
+	until := now.Add(d)
+	r.until = until
+	go func() {
+		if r.h.s.o.Clock.Wait(r.h.work, until) == nil {
+			r.h.poke()
+		}
+	}()
+}
+
+// move returns the writes that move the checkpoint. They hold as long as nobody has written it since it was read.
+func (r *reader) move(to *state) []store.Side {
+	c := r.saved
+	c.state, c.Failures, c.Error, c.RetryAt = *to, 0, "", time.Time{}
+	sides := []store.Side{{Op: store.Put, Space: subscriptions, Key: r.key, Value: c.encode(), Cond: store.IfRev, Rev: r.rev}}
+	for i := range r.marks {
+		if r.marks[i].Count <= to.Count {
+			sides = append(sides, r.marks[i].mark(r.key))
+		}
+	}
+	return sides
+}
+
+// take hands out a page.
+func (r *reader) take(p *page) {
+	ctx := r.h.work
+	want := func(*j17.Event) bool { return true }
+	if r.kind.Filter != nil {
+		var err error
+		if want, err = r.filter(ctx); err != nil {
+			r.fail(ctx, err)
+			return
+		}
+	}
+
+	// All events are passed, the wanted ones are handed out.
+	var entries []store.Entry
+	var ends []state
+	end, marks := r.now, r.marks
+	for i, e := range p.entries {
+		wanted := r.kind.Notes
+		if e.Event != nil {
+			end.pass(e.Event.StreamID, p.leaves[i])
+			if end.Count%markEvery == 0 {
+				marks = append(marks, end)
+			}
+			wanted = want(e.Event)
+		} else {
+			end.After = e.Note.Position
+		}
+		if wanted {
+			entries, ends = append(entries, e), append(ends, end)
+		}
+	}
+	r.h.s.count.read.Add(uint64(len(p.entries)))
+	r.lock(func() { r.marks, r.woken = marks, false })
+	if len(ends) == 0 {
+		r.handled(&end)
+		return
+	}
+	ends[len(ends)-1] = end
+	for len(entries) > 0 {
+		n, ok := r.call(ctx, entries, ends)
+		if !ok {
+			return
+		}
+		entries, ends = entries[n:], ends[n:]
+	}
+}
+
+func (r *reader) lock(change func()) {
+	r.h.mu.Lock()
+	defer r.h.mu.Unlock()
+	change()
+}
+
+// handled takes down that everything up to a state was handled.
+func (r *reader) handled(to *state) {
+	now := r.h.s.o.Clock.Now()
+	r.lock(func() {
+		if r.now == r.saved.state {
+			r.since = now
+		}
+		r.now = *to
+	})
+}
+
+// filter asks which events are wanted.
+func (r *reader) filter(ctx context.Context) (want func(*j17.Event) bool, err error) {
+	err = r.guard(ctx, func(ctx context.Context) error {
+		want, err = r.kind.Filter(ctx, r.h.tenant, r.name)
+		return err
+	})
+	return want, err
+}
+
+// errLease is why the context of a call ends with its time.
+var errLease = errors.New("the handler took longer than the lease")
+
+// guard calls a part of the kind with the time that a call may take, and turns a panic into an error.
+func (r *reader) guard(ctx context.Context, do func(context.Context) error) (err error) {
+	s := r.h.s
+	limited, cut := context.WithCancelCause(ctx)
+	defer cut(nil)
+	until := s.o.Clock.Now().Add(s.o.Lease)
+	go func() {
+		if s.o.Clock.Wait(limited, until) == nil {
+			cut(errLease)
+		}
+	}()
+	defer func() {
+		if p := recover(); p != nil {
+			s.o.Logger.LogAttrs(ctx, slog.LevelError, "the handler of a subscription panicked", slog.String("tenant", string(r.h.tenant)),
+				slog.String("subscription", r.key), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return do(limited)
+}
+
+// call hands out the first entries. It returns how many were handled, and whether the next ones can follow at once.
+func (r *reader) call(ctx context.Context, entries []store.Entry, ends []state) (n int, ok bool) {
+	// Nothing is handed out when somebody has changed the subscription, or has taken the tenant over.
+	if r.saved.Paused || !r.unchanged(ctx) {
+		return 0, false
+	}
+	size := r.kind.Batch >> min(r.saved.Failures, 30)
+	size = min(max(size, 1), len(entries))
+	b := &Batch{Tenant: r.h.tenant, Name: r.name, Entries: entries[:size], Attempt: r.saved.Failures + 1, ends: ends[:size], base: r}
+	err := r.guard(ctx, func(ctx context.Context) error { return r.kind.Do(ctx, b) })
+
+	// What was committed counts, whatever was returned.
+	switch {
+	case b.asked:
+		moved, same := r.committed(ctx, &ends[b.done-1])
+		if moved {
+			n = b.done
+		}
+		if !moved && !same {
+			return 0, false
+		}
+		if !moved && err == nil {
+			err = errors.New("the handler asked for the writes that move the checkpoint, and did not commit them")
+		}
+	case err == nil:
+		n = size
+		r.handled(&ends[n-1])
+		if r.saved.Failures > 0 || r.now.Count-r.saved.Count >= flushEvery {
+			r.store(ctx)
+		}
+	default:
+		if !r.unchanged(ctx) {
+			return 0, false
+		}
+	}
+	r.h.s.count.handled.Add(uint64(n))
+	if err == nil {
+		return n, true
+	}
+	if later, is := errors.AsType[Later](err); is {
+		r.lock(func() { r.pauseFor(r.h.s.o.Clock.Now(), later.For) })
+		return n, false
+	}
+	r.fail(ctx, err)
+	return n, false
+}
+
+// flushEvery is the number of events after which a checkpoint is stored at the latest.
+const flushEvery = 8 * markEvery
+
+// unchanged reports whether what is stored is what the reader knows. Else it is read anew.
+func (r *reader) unchanged(ctx context.Context) bool {
+	it, err := r.h.s.o.Store.Get(ctx, r.h.tenant, subscriptions, r.key)
+	if err == nil && it.Rev == r.rev {
+		return true
+	}
+	r.lock(func() { r.missed = true })
+	return false
+}
+
+// committed finds out whether a handler has committed a move. same tells that nobody has written the checkpoint.
+func (r *reader) committed(ctx context.Context, to *state) (moved, same bool) {
+	it, err := r.h.s.get(context.WithoutCancel(ctx), r.h.tenant, r.key)
+	if err == nil && it.rev == r.rev {
+		return false, true
+	}
+	if err != nil || it.ID != r.saved.ID || it.state != *to {
+		r.lock(func() { r.missed = true })
+		return false, false
+	}
+	r.lock(func() {
+		r.now = *to
+		r.adopt(&it)
+	})
+	return true, false
+}
+
+// store stores how far the reader is.
+func (r *reader) store(ctx context.Context) {
+	var err error
+	r.lock(func() { err = r.h.flush(r.move(&r.now), []*reader{r}) })
+	if err != nil {
+		r.h.s.warn(ctx, "store a checkpoint", r.h.tenant, err)
+	}
+}
+
+// fail takes down a failure and lets the next try come after a pause.
+func (r *reader) fail(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return // the set ends, or has lost the tenant: nobody's failure
+	}
+	s := r.h.s
+	s.count.failed.Add(1)
+	now := s.o.Clock.Now()
+	c := r.saved
+	if r.now != r.saved.state {
+		c.Failures = 0 // those of an entry that was handled since
+	}
+	c.Failures, c.Error = c.Failures+1, err.Error()
+	c.RetryAt = now.Add(r.kind.Retry.After(c.Failures))
+	if c.Failures == 1 || c.Error != r.saved.Error {
+		s.o.Logger.LogAttrs(ctx, slog.LevelWarn, "a subscription failed; it is tried again", slog.String("tenant", string(r.h.tenant)),
+			slog.String("subscription", r.key), slog.Int("attempt", c.Failures), slog.Any("error", err))
+	}
+	sides := r.move(&r.now)
+	c.state = r.now
+	sides[0].Value = c.encode()
+	var failed error
+	r.lock(func() {
+		if failed = r.h.flush(sides, []*reader{r}); failed != nil {
+			r.saved.Failures, r.saved.Error = c.Failures, c.Error
+			r.pauseFor(now, c.RetryAt.Sub(now))
+		}
+	})
+}
