@@ -272,7 +272,7 @@ func (c *call) getBlob(w http.ResponseWriter) error {
 
 	// A client that has the content already gets none.
 	h := w.Header()
-	h.Set("X-Blob-Version", strconv.Itoa(b.Version))
+	h.Set(headerBlobVersion, strconv.Itoa(b.Version))
 	if known, err := c.known(w, `"`+b.SHA256+`"`); known || err != nil {
 		return err
 	}

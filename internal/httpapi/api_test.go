@@ -121,7 +121,9 @@ func (f *fixture) do(tb testing.TB, method, target, body string, headers ...stri
 	}
 	w := httptest.NewRecorder()
 	f.handler.ServeHTTP(w, r)
-	return answer{w.Code, w.Header(), w.Body.String()}
+	a := answer{w.Code, w.Header(), w.Body.String()}
+	f.hold(tb, r, a)
+	return a
 }
 
 func TestHosts(t *testing.T) {

@@ -1,6 +1,9 @@
 package httpapi
 
-import "net/http"
+import (
+	"net/http"
+	"strings"
+)
 
 // ControlRoutes lists the routes of the control plane as "METHOD /pattern".
 func (a *API) ControlRoutes() []string {
@@ -66,3 +69,28 @@ func (a *API) Described(d Document) (all, not []string) {
 
 // Describe makes a document.
 func (a *API) Describe(d Document) ([]byte, error) { return a.describe(d, nil) }
+
+// OperationOf returns the document that describes what a request on the public listener asks for, and the path that it has
+// there; "" where nothing is asked for that is described.
+func (a *API) OperationOf(r *http.Request) (Document, string) {
+	d, sites := InstanceDocument, a.data
+	switch name, _ := hostname(r.Host); {
+	case name == "control."+a.BaseDomain:
+		d, sites = ControlDocument, a.control
+	case strings.HasPrefix(r.URL.Path, adminPrefix):
+		sites = a.admin
+	}
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	rt, _ := sites.(*router)
+	mux := rt.methods[method]
+	if mux == nil || !normal(r.URL.Path) {
+		return d, ""
+	}
+	if _, pattern := mux.Handler(r); pattern != "/" {
+		return d, pathOf(pattern)
+	}
+	return d, ""
+}

@@ -17,6 +17,7 @@ const (
 	headerRateLimit           = "X-Ratelimit-Limit"
 	headerRateRemaining       = "X-Ratelimit-Remaining"
 	headerRateScope           = "X-Ratelimit-Scope"
+	headerBlobVersion         = "X-Blob-Version"
 )
 
 // Headers of the IETF draft on rate limits (draft-ietf-httpapi-ratelimit-headers), which stand beside our own.

@@ -43,6 +43,7 @@ func OpenAPI(d Document, version string, c *spec.Compiled) ([]byte, error) {
 // describe makes a document of the routes that this server has.
 func (a *API) describe(d Document, c *spec.Compiled) ([]byte, error) {
 	info := openapi.Info{Version: cmp.Or(a.Version, "dev"), Statuses: StatusOf, Title: "j17", About: "Errors are in the form of RFC 9457."}
+	info.Headers, info.Problems = headersOfAll(), headersOfProblems()
 	var sites site
 	switch d {
 	case ControlDocument:
@@ -89,12 +90,17 @@ func (w *describer) operation(r *route) (operation, bool) {
 	return op, ok
 }
 
+// pathOf is the path of a pattern in a document.
+func pathOf(pattern string) string {
+	return strings.NewReplacer("{$}", "", "{instance_}", "{instance}", "{env_}", "{environment}").Replace(pattern)
+}
+
 // add adds a row, for a row of the aggregates of a spec once for each type, and once for each event type.
 func (w *describer) add(r *route) {
 	// What the row says.
 	op, _ := w.operation(r)
 	described := openapi.Operation{
-		ID: op.id, Method: r.method, Path: strings.NewReplacer("{$}", "", "{instance_}", "{instance}", "{env_}", "{environment}").Replace(r.pattern),
+		ID: op.id, Method: r.method, Path: pathOf(r.pattern),
 		About: op.about, Security: security(r.access), Parameters: parametersOf(r), Optional: op.optional,
 	}
 	if op.takes != nil {
@@ -104,9 +110,13 @@ func (w *describer) add(r *route) {
 	if op.made {
 		status, about = http.StatusCreated, "Created"
 	}
-	described.Answers = []openapi.Answer{{Status: status, About: about, Content: w.content(op.gives, true), Headers: headersOf(r)}}
-	if r.access == read {
-		described.Answers = append(described.Answers, openapi.Answer{Status: http.StatusNotModified, About: "What the client has is current."})
+	described.Answers = []openapi.Answer{{Status: status, About: about, Content: w.content(op.gives, true), Headers: headersOf(r, op)}}
+	if op.anew != nil {
+		described.Answers[0].About = "OK; nothing is new."
+		described.Answers = append(described.Answers, openapi.Answer{Status: http.StatusCreated, About: "Created", Content: w.content(op.anew, true), Headers: headersOf(r, op)})
+	}
+	if op.tagged || r.access == read {
+		described.Answers = append(described.Answers, openapi.Answer{Status: http.StatusNotModified, About: "What the client has is current.", Headers: headersOf(r, op)})
 	}
 
 	// What is no row of aggregates is there once.
@@ -222,16 +232,50 @@ func security(a access) []string {
 	return nil
 }
 
-// headersOf are the headers of the answer to a route.
-func headersOf(r *route) map[string]string {
-	switch r.access {
-	case read:
-		return map[string]string{"ETag": "The entity tag of the answer."}
-	case write:
-		return map[string]string{"X-Idempotency-Replayed": "true for the answer to an earlier request with the same key."}
-	case unstated, free, open, reader, operator, node:
+// headersOf are the headers that the answer to a route may have beside those of all answers.
+func headersOf(r *route, op operation) map[string]openapi.Header {
+	all := maps.Clone(op.headers)
+	if all == nil {
+		all = map[string]openapi.Header{}
 	}
-	return nil
+	if op.tagged || r.access == read {
+		all["ETag"] = openapi.Header{About: "The entity tag of the answer."}
+	}
+	if r.access == write {
+		all[headerIdempotencyReplayed] = openapi.Header{About: "true for the answer to an earlier request with the same key."}
+	}
+	return all
+}
+
+// headersOfAll are the headers that every answer may have.
+func headersOfAll() map[string]openapi.Header {
+	id, number := map[string]any{"type": "string", "format": "uuid"}, map[string]any{"type": "integer", "minimum": 0}
+	return map[string]openapi.Header{
+		headerRequestID:     {About: "The id of the request, which logs and error records have.", Schema: id},
+		headerCorrelationID: {About: "The id that the events of the request keep: that of the request's header, or of the request.", Schema: id},
+		headerRateLimit:     {About: "Requests a minute, where rates are limited.", Schema: number},
+		headerRateRemaining: {About: "Requests that are left.", Schema: number},
+		headerRateScope:     {About: "What is limited: " + scopeKey + " or " + scopeAddress + "."},
+		headerRatePolicy:    {About: "All limits, in the form of draft-ietf-httpapi-ratelimit-headers."},
+		headerRate:          {About: "What is left of them."},
+	}
+}
+
+// headersOfProblems are the headers that an error may have beside those of all answers.
+func headersOfProblems() map[string]openapi.Header {
+	return map[string]openapi.Header{
+		"Retry-After":      {About: "After how many seconds to come again, with 429 and 503.", Schema: map[string]any{"type": "integer"}},
+		"WWW-Authenticate": {About: "How to say who asks, with 401."},
+		"Allow":            {About: "The methods that there are, with 405."},
+	}
+}
+
+// contentHeaders are those of the content of a file.
+func contentHeaders() map[string]openapi.Header {
+	return map[string]openapi.Header{
+		headerBlobVersion:     {About: "The version of the file.", Schema: map[string]any{"type": "integer"}},
+		"Content-Disposition": {About: "attachment, and the name of the file."},
+	}
 }
 
 // parametersOf are the parameters of a route in the query and in headers.

@@ -6,6 +6,7 @@ import (
 
 	"j17/internal/control"
 	"j17/internal/decider"
+	"j17/internal/openapi"
 	"j17/internal/wire"
 )
 
@@ -15,9 +16,15 @@ type operation struct {
 	// takes is the shape of the body, nil for none; with optional it may be left out.
 	takes    any
 	optional bool
-	// gives is the shape of the answer, nil for {"ok":true}; made, that the status is 201.
+	// gives is the shape of the answer, nil for {"ok":true}; made, that the status is 201. anew is what comes with 201 beside
+	// what comes with 200, where both are possible.
 	gives any
 	made  bool
+	anew  any
+	// tagged tells that the answer has an entity tag and that whoever has it already is told so, as with all reads with a key.
+	tagged bool
+	// headers are those of the answer that only few answers have.
+	headers map[string]openapi.Header
 }
 
 // Shapes that are no JSON objects of package wire.
@@ -40,19 +47,23 @@ type (
 // operations describes every row by its method and pattern; those of the administration without what mounted puts in front.
 func operations() map[string]operation {
 	events := either{file{typeLines}, file{typeJSON}}
+	sign := map[string]openapi.Header{HeaderSign: {About: "Which development server this is."}}
+	next := map[string]openapi.Header{headerNext: {About: "Where the next page starts, for pages of lines."}}
+	position := map[string]openapi.Header{headerPosition: {About: "Up to which position the export has all events: a trailer."}}
+	tag := map[string]openapi.Header{"ETag": {About: "The entity tag of the spec."}}
 	return map[string]operation{
 		// What a server says of itself.
 		"GET /{$}":    {id: "getServer", about: "What this server is", gives: wire.Server{}},
-		"GET /livez":  {id: "getLiveness", about: "Whether the process answers"},
-		"GET /readyz": {id: "getReadiness", about: "Whether the server takes writes, or answers reads"},
+		"GET /livez":  {id: "getLiveness", about: "Whether the process answers", headers: sign},
+		"GET /readyz": {id: "getReadiness", about: "Whether the server takes writes, or answers reads", headers: sign},
 
-		"GET " + openAPIPath: {id: "getOpenAPI", about: "This document", gives: file{typeJSON}},
+		"GET " + openAPIPath: {id: "getOpenAPI", about: "This document", gives: file{typeJSON}, tagged: true},
 
 		// Aggregates.
 		"GET /{type}":               {id: "listIDs", about: "The ids of an aggregate type, or the states of a singleton", gives: either{wire.IDs{}, wire.Singleton{}}},
 		"GET /{type}/{id}":          {id: "getState", about: "The state of an aggregate, now or in the past", gives: wire.State{}},
 		"GET /{type}/{id}/length":   {id: "getLength", about: "The number of events of an aggregate", gives: wire.Length{}},
-		"GET /{type}/{id}/events":   {id: "listEvents", about: "The events of an aggregate", gives: either{wire.Events{}, linesOf{wire.Event{}}}},
+		"GET /{type}/{id}/events":   {id: "listEvents", about: "The events of an aggregate", gives: either{wire.Events{}, linesOf{wire.Event{}}}, headers: next},
 		"POST /{type}/_new":         {id: "createBatch", about: "Write events to a new aggregate, all or none", takes: wire.WriteBatch{}, gives: wire.BatchWritten{}, made: true},
 		"POST /{type}/_new/{event}": {id: "createEvent", about: "Write one event to a new aggregate", takes: wire.WriteEvent{}, gives: wire.EventWritten{}, made: true},
 		"POST /{type}/{id}":         {id: "writeBatch", about: "Write events to an aggregate, all or none", takes: wire.WriteBatch{}, gives: wire.BatchWritten{}, made: true},
@@ -105,12 +116,12 @@ func operations() map[string]operation {
 		"GET /api/" + faultPattern:             {id: "getError", about: "Why a request failed", gives: wire.Failed{}},
 
 		// Specs of an instance, on the control host.
-		"POST /api/instances/{instance_}/spec":                   {id: "deploySpec", about: "Deploy a spec, or try it", takes: file{typeJSON}, gives: either{wire.Deployed{}, wire.DryRun{}}},
-		"POST /api/instances/{instance_}/spec/rollback":          {id: "rollBackSpec", about: "Go back to an earlier version of the spec", takes: wire.Rollback{}, gives: either{wire.Deployed{}, wire.DryRun{}}},
-		"POST /api/instances/{instance_}/spec/promote":           {id: "promoteSpec", about: "Copy a spec from one environment to another", takes: wire.Promotion{}, gives: either{wire.Deployed{}, wire.DryRun{}}},
-		"GET /api/instances/{instance_}/spec":                    {id: "getInstanceSpec", about: "The deployed spec", gives: wire.Spec{}},
+		"POST /api/instances/{instance_}/spec":                   {id: "deploySpec", about: "Deploy a spec, or try it", takes: file{typeJSON}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: tag},
+		"POST /api/instances/{instance_}/spec/rollback":          {id: "rollBackSpec", about: "Go back to an earlier version of the spec", takes: wire.Rollback{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: tag},
+		"POST /api/instances/{instance_}/spec/promote":           {id: "promoteSpec", about: "Copy a spec from one environment to another", takes: wire.Promotion{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: tag},
+		"GET /api/instances/{instance_}/spec":                    {id: "getInstanceSpec", about: "The deployed spec", gives: wire.Spec{}, tagged: true},
 		"GET /api/instances/{instance_}/spec/history":            {id: "listInstanceSpecs", about: "All versions of the spec", gives: rows{"versions", wire.Deployment{}}},
-		"GET /api/instances/{instance_}/spec/versions/{version}": {id: "getInstanceSpecVersion", about: "A version of the spec", gives: wire.Spec{}},
+		"GET /api/instances/{instance_}/spec/versions/{version}": {id: "getInstanceSpecVersion", about: "A version of the spec", gives: wire.Spec{}, tagged: true},
 		"GET /api/instances/{instance_}/spec/diff":               {id: "diffInstanceSpecs", about: "What two versions of the spec say differently", gives: wire.Differences{}},
 		"GET /api/instances/{instance_}/projections":             {id: "listProjections", about: "The projections that the spec declares", gives: wire.Projections{}},
 
@@ -119,19 +130,19 @@ func operations() map[string]operation {
 		// An environment, on its own host or on the control host.
 		"GET tombstones":              {id: "listTombstones", about: "What was erased", gives: rows{"tombstones", json.RawMessage{}}},
 		"GET " + faultPattern:         {id: "getEnvironmentError", about: "Why a request failed", gives: wire.Failed{}},
-		"GET spec":                    {id: "getSpec", about: "The deployed spec", gives: wire.Spec{}},
+		"GET spec":                    {id: "getSpec", about: "The deployed spec", gives: wire.Spec{}, tagged: true},
 		"GET spec/history":            {id: "listSpecs", about: "All versions of the spec", gives: rows{"versions", wire.Deployment{}}},
-		"GET spec/versions/{version}": {id: "getSpecVersion", about: "A version of the spec", gives: wire.Spec{}},
+		"GET spec/versions/{version}": {id: "getSpecVersion", about: "A version of the spec", gives: wire.Spec{}, tagged: true},
 		"GET spec/diff":               {id: "diffSpecs", about: "What two versions of the spec say differently", gives: wire.Differences{}},
 		"GET blobs":                   {id: "listBlobs", about: "The files", gives: rows{"blobs", wire.Blob{}}},
-		"POST blobs":                  {id: "putBlob", about: "Upload a file", takes: form{}, gives: wire.Stored{}},
-		"GET blobs/{name}":            {id: "getBlob", about: "The content of a file", gives: file{"application/octet-stream"}},
+		"POST blobs":                  {id: "putBlob", about: "Upload a file", takes: form{}, gives: wire.Stored{}, anew: wire.Stored{}},
+		"GET blobs/{name}":            {id: "getBlob", about: "The content of a file", gives: file{"application/octet-stream"}, tagged: true, headers: contentHeaders()},
 		"GET blobs/{name}/versions":   {id: "listBlobVersions", about: "The versions of a file", gives: rows{"versions", wire.Blob{}}},
 		"DELETE blobs/{name}":         {id: "deleteBlob", about: "Delete a version of a file, or all"},
 		"GET debug":                   {id: "getDebug", about: "What is traced", gives: wire.DebugState{}},
 		"POST debug":                  {id: "setDebug", about: "Trace custom code for a while", takes: wire.Debugging{}, gives: wire.DebugState{}},
 		"GET implications/failed":     {id: "listFailedImplications", about: "Writes that were refused for what they implied", gives: rows{"implications", decider.ImplicationFailure{}}},
-		"GET export":                  {id: "exportEvents", about: "All events, or the states of all aggregates", gives: events},
+		"GET export":                  {id: "exportEvents", about: "All events, or the states of all aggregates", gives: events, headers: position},
 		"POST import":                 {id: "importEvents", about: "Store events that are history", takes: events, gives: wire.Imported{}},
 		"POST import_jsonl":           {id: "importLines", about: "Store events that are history", takes: events, gives: wire.Imported{}},
 		"POST cold_start":             {id: "coldStart", about: "Store history in an environment without events", takes: events, gives: wire.Imported{}},
@@ -142,9 +153,9 @@ func operations() map[string]operation {
 		"POST /internal/control/specs":                               {id: "putSpec", about: "Store a spec that a worker has accepted", takes: control.SpecPut{}, gives: control.SpecAnswer{}},
 		"GET /internal/control/specs/{instance}/{env}/{version}":     {id: "getSpecForWorker", about: "A version of a spec", gives: control.SpecAnswer{}},
 		"POST /internal/control/audit":                               {id: "addRecord", about: "Add a record to the audit log", takes: control.Record{}},
-		"POST /internal/control/instances/{instance_}/spec":          {id: "deployOnWorker", about: "Deploy a spec, or try it", takes: file{typeJSON}, gives: either{wire.Deployed{}, wire.DryRun{}}},
-		"POST /internal/control/instances/{instance_}/spec/rollback": {id: "rollBackOnWorker", about: "Go back to an earlier version of the spec", takes: wire.Rollback{}, gives: either{wire.Deployed{}, wire.DryRun{}}},
-		"POST /internal/control/instances/{instance_}/spec/promote":  {id: "promoteOnWorker", about: "Copy a spec from one environment to another", takes: wire.Promotion{}, gives: either{wire.Deployed{}, wire.DryRun{}}},
+		"POST /internal/control/instances/{instance_}/spec":          {id: "deployOnWorker", about: "Deploy a spec, or try it", takes: file{typeJSON}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: tag},
+		"POST /internal/control/instances/{instance_}/spec/rollback": {id: "rollBackOnWorker", about: "Go back to an earlier version of the spec", takes: wire.Rollback{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: tag},
+		"POST /internal/control/instances/{instance_}/spec/promote":  {id: "promoteOnWorker", about: "Copy a spec from one environment to another", takes: wire.Promotion{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: tag},
 		"GET /internal/control/instances/{instance_}/usage":          {id: "getUsageOfWorker", about: "What an instance has used, by day", gives: wire.Days{}},
 		"GET /internal/control/instances/{instance_}/month":          {id: "getMonthOfWorker", about: "What an instance has used of its plan", gives: wire.Used{}},
 		http.MethodGet + " /internal/control/" + faultPattern:        {id: "getErrorOfWorker", about: "Why a request failed", gives: wire.Failed{}},

@@ -23,6 +23,15 @@ type Info struct {
 	Variables map[string]string
 	// Statuses tells the HTTP status of each error code.
 	Statuses func(j17.Code) int
+	// Headers are those that every answer may have, and Problems those that errors may have beside them, by name.
+	Headers, Problems map[string]Header
+}
+
+// Header is one of an answer.
+type Header struct {
+	About string
+	// Schema is nil for a text.
+	Schema any
 }
 
 // The security schemes.
@@ -60,8 +69,8 @@ type Answer struct {
 	Status  int
 	About   string
 	Content Content
-	// Headers are the names of response headers that the answer has beside those of all answers.
-	Headers map[string]string
+	// Headers are those that the answer may have beside those of all answers, by name.
+	Headers map[string]Header
 }
 
 type object = map[string]any
@@ -131,11 +140,7 @@ func (b *Builder) Add(op Operation, like string) {
 	for _, a := range op.Answers {
 		key := like + "." + strconv.Itoa(a.Status)
 		if b.answers[key] == nil {
-			headers := object{"X-Request-Id": ref("headers", "RequestId")}
-			for name, about := range a.Headers {
-				headers[name] = object{"description": about, "schema": object{"type": "string"}}
-			}
-			answer := object{"description": a.About, "headers": headers}
+			answer := object{"description": a.About, "headers": b.headers(a.Headers)}
 			if a.Content != nil {
 				answer["content"] = media(a.Content)
 			}
@@ -169,11 +174,8 @@ func (b *Builder) JSON() ([]byte, error) {
 	problem := b.problem()
 	b.answers["Problem"] = object{
 		"description": "What is wrong, in the form of RFC 9457.",
-		"headers": object{
-			"X-Request-Id": ref("headers", "RequestId"),
-			"Retry-After":  object{"description": "After how many seconds to come again, with 429 and 503.", "schema": object{"type": "integer"}},
-		},
-		"content": object{"application/problem+json": object{"schema": problem}},
+		"headers":     b.headers(b.info.Problems),
+		"content":     object{"application/problem+json": object{"schema": problem}},
 	}
 
 	// How one authenticates, as far as there are operations for it.
@@ -205,7 +207,7 @@ func (b *Builder) JSON() ([]byte, error) {
 		"paths":   b.paths,
 		"components": object{
 			"schemas": b.schemas, "responses": b.answers, "requestBodies": b.bodies, "parameters": b.params, "securitySchemes": schemes,
-			"headers": object{"RequestId": object{"description": "The id of the request, which logs and error records have.", "schema": object{"type": "string", "format": "uuid"}}},
+			"headers": described(b.info.Headers),
 		},
 	})
 }
@@ -225,6 +227,28 @@ func (b *Builder) problem() any {
 	}
 	b.schemas["Code"] = object{"type": "string", "enum": codes, "description": "What is wrong, for programs. By status: " + strings.TrimSpace(about.String())}
 	return b.Schema(reflect.TypeFor[problemBody]())
+}
+
+// headers are those of all answers, and some more.
+func (b *Builder) headers(more map[string]Header) object {
+	all := described(more)
+	for name := range b.info.Headers {
+		all[name] = ref("headers", name)
+	}
+	return all
+}
+
+// described are headers as they stand in a document.
+func described(headers map[string]Header) object {
+	all := object{}
+	for name, h := range headers {
+		schema := h.Schema
+		if schema == nil {
+			schema = object{"type": "string"}
+		}
+		all[name] = object{"description": h.About, "schema": schema}
+	}
+	return all
 }
 
 func ref(kind, name string) any { return object{"$ref": "#/components/" + kind + "/" + name} }
