@@ -2,6 +2,7 @@ package pebble_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -194,5 +195,38 @@ func BenchmarkHeads(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkFinishDue claims items that are due one after the other and finishes them, as a queue does in the long run: an operation is
+// one item.
+func BenchmarkFinishDue(b *testing.B) {
+	const space store.Space = "bench"
+	s := openBench(b)
+	begin := time.Now().Add(-24 * time.Hour)
+	var side []store.Side
+	for i := range b.N {
+		side = append(side, store.Side{Op: store.Put, Space: space, Key: strconv.Itoa(i), Due: begin.Add(time.Duration(i))})
+		if len(side) == 1000 || i == b.N-1 {
+			if err := s.Write(b.Context(), benchTenant, side); err != nil {
+				b.Fatal(err)
+			}
+			side = side[:0]
+		}
+	}
+	b.ResetTimer()
+	for done := 0; done < b.N; {
+		items, err := s.ClaimDue(b.Context(), benchTenant, store.Claim{Space: space, Limit: 100, Lease: time.Minute})
+		if err != nil {
+			b.Fatal(err)
+		}
+		side = side[:0]
+		for _, it := range items {
+			side = append(side, store.Side{Op: store.Delete, Space: space, Key: it.Key, Cond: store.IfRev, Rev: it.Rev})
+		}
+		if err := s.Write(b.Context(), benchTenant, side); err != nil {
+			b.Fatal(err)
+		}
+		done += len(items)
 	}
 }

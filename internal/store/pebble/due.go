@@ -126,7 +126,7 @@ func (s *Store) NextDue(_ context.Context, space store.Space) (time.Time, error)
 // lookDue brings an entry up to date and returns when the tenant's first work is due, 0 when it has none.
 func (s *Store) lookDue(space store.Space, o *dueOrder, e *dueEntry) (int64, error) {
 	s.mu.Lock()
-	writes, number := e.writes, e.tenant.number
+	writes, number, from := e.writes, e.tenant.number, e.at
 	v, err := s.acquireLocked()
 	s.mu.Unlock()
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *Store) lookDue(space store.Space, o *dueOrder, e *dueEntry) (int64, err
 	}
 	r := reader{v, s, number}
 	defer r.close()
-	at, err := r.firstDue(space, s.clock.Now().UnixNano())
+	at, err := r.firstDue(space, from, s.clock.Now().UnixNano())
 	if err != nil {
 		return 0, err
 	}
@@ -153,13 +153,14 @@ func (s *Store) lookDue(space store.Space, o *dueOrder, e *dueEntry) (int64, err
 	return at, nil
 }
 
-// firstDue returns the due time of the first live item of a space, 0 when there is none.
-func (r reader) firstDue(space store.Space, now int64) (at int64, err error) {
+// firstDue returns the due time of the first live item of a space, 0 when there is none. There is none before from: what finished
+// work has left behind there is not looked at again and again.
+func (r reader) firstDue(space store.Space, from, now int64) (at int64, err error) {
 	if r.tenant == 0 || strings.IndexByte(string(space), 0) >= 0 {
 		return 0, nil
 	}
 	prefix := appendSpace(nil, r.tenant, kindDue, space)
-	it, err := r.iterate(prefix, after(prefix))
+	it, err := r.iterate(appendDueTime(nil, r.tenant, space, from), after(prefix))
 	if err != nil {
 		return 0, err
 	}
@@ -294,7 +295,8 @@ func (s *Store) ClaimDue(ctx context.Context, t j17.Tenant, c store.Claim) (item
 	if c.Lease < 0 {
 		return nil, fmt.Errorf("%w: a lease of %s", store.ErrInvalid, c.Lease)
 	}
-	if due, err := s.anyDue(t, c.Space); err != nil || !due || c.Limit <= 0 {
+	from, due, err := s.dueFrom(t, c.Space)
+	if err != nil || !due || c.Limit <= 0 {
 		return nil, err
 	}
 	need := ordinary
@@ -302,7 +304,7 @@ func (s *Store) ClaimDue(ctx context.Context, t j17.Tenant, c store.Claim) (item
 		need = freeing
 	}
 	err = s.run(ctx, need, func(b *batch) error {
-		items, err = b.claim(b.tenant(t), &c)
+		items, err = b.claim(b.tenant(t), &c, from)
 		return err
 	})
 	if err != nil {
@@ -311,22 +313,31 @@ func (s *Store) ClaimDue(ctx context.Context, t j17.Tenant, c store.Claim) (item
 	return items, nil
 }
 
-// anyDue reports whether a claim would find anything, so that polling costs no write.
-func (s *Store) anyDue(t j17.Tenant, space store.Space) (bool, error) {
-	r, err := s.read(t)
-	if err != nil {
-		return false, err
+// dueFrom returns when the first work of a tenant is due, and whether a claim would find any, so that polling costs no write.
+func (s *Store) dueFrom(t j17.Tenant, space store.Space) (at int64, due bool, err error) {
+	if err := store.ValidTenant(t); err != nil {
+		return 0, false, err
 	}
-	defer r.close()
-	now := s.clock.Now().UnixNano()
-	at, err := r.firstDue(space, now)
-	return at != 0 && at <= now, err
+	s.mu.Lock()
+	o := s.dueLocked(space)
+	e := o.of[s.tenants[t]]
+	closed := s.closed
+	s.mu.Unlock()
+	switch {
+	case closed:
+		return 0, false, store.ErrClosed
+	case e == nil:
+		return 0, false, nil
+	}
+	at, err = s.lookDue(space, o, e)
+	return at, err == nil && at != 0 && at <= s.clock.Now().UnixNano(), err
 }
 
-func (b *batch) claim(t *tenant, c *store.Claim) (items []store.Item, err error) {
+// claim leases up to the claim's limit of what is due. Nothing is due before from.
+func (b *batch) claim(t *tenant, c *store.Claim, from int64) (items []store.Item, err error) {
 	space := c.Space
 	prefix := appendSpace(nil, t.nextNumber, kindDue, space)
-	it, err := newIter(b.store.db, prefix, appendDueTime(nil, t.nextNumber, space, b.now+1))
+	it, err := newIter(b.store.db, appendDueTime(nil, t.nextNumber, space, from), appendDueTime(nil, t.nextNumber, space, b.now+1))
 	if err != nil {
 		return nil, err
 	}
