@@ -12,8 +12,8 @@ func near(a, b float64) bool { return math.Abs(a-b) < 0.001*math.Max(1, math.Abs
 func TestRatios(t *testing.T) {
 	// Logarithms 0.1, 0.2, 0.3: mean 0.2, deviation 0.1, and 4.303 * 0.1 / sqrt(3) to either side.
 	got := ratios([]float64{math.Exp(0.1), math.Exp(0.2), math.Exp(0.3)})
-	half := 4.303 * 0.1 / math.Sqrt(3)
-	if !near(got.mean, math.Exp(0.2)) || !near(got.low, math.Exp(0.2-half)) || !near(got.high, math.Exp(0.2+half)) {
+	margin := 4.303 * 0.1 / math.Sqrt(3)
+	if !near(got.mean, math.Exp(0.2)) || !near(got.low, math.Exp(0.2-margin)) || !near(got.high, math.Exp(0.2+margin)) {
 		t.Errorf("the interval is %+v", got)
 	}
 	if got := ratios([]float64{0.5, 2, 1, 1}); !near(got.mean, 1) || got.low >= 1 || got.high <= 1 {

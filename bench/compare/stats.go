@@ -21,8 +21,8 @@ func ratios(all []float64) interval {
 	for _, r := range all {
 		squares += (math.Log(r) - mean) * (math.Log(r) - mean)
 	}
-	half := student(len(all)-1) * math.Sqrt(squares/(n-1)/n)
-	return interval{math.Exp(mean), math.Exp(mean - half), math.Exp(mean + half)}
+	margin := student(len(all)-1) * math.Sqrt(squares/(n-1)/n)
+	return interval{math.Exp(mean), math.Exp(mean - margin), math.Exp(mean + margin)}
 }
 
 // student returns the 0.975 quantile of Student's distribution with some degrees of freedom, to three digits.

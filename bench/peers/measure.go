@@ -242,7 +242,7 @@ func (p *parties) print(out io.Writer) error {
 		}
 		column := func(f func(round) float64) []float64 { return each(one.rounds, f) }
 		fmt.Fprintf(out, "| %s | %s | %s | %s | %s | %d / %d | %s | %d of %d |\n", one.name,
-			spread(column(round.rate), "%.0f"), spread(column(round.half), "%.1f"), spread(column(round.late), "%.1f"), spread(column(round.cost), "%.0f"),
+			spread(column(round.rate), "%.0f"), spread(column(round.median), "%.1f"), spread(column(round.late), "%.1f"), spread(column(round.cost), "%.0f"),
 			one.before.memory>>20, one.after.memory>>20, one.bytes(), one.wrong, one.answers)
 	}
 	if own == nil {
@@ -265,10 +265,10 @@ func (p *parties) print(out io.Writer) error {
 	return nil
 }
 
-func (r round) rate() float64 { return r.perSecond }
-func (r round) half() float64 { return r.p50 }
-func (r round) late() float64 { return r.p99 }
-func (r round) cost() float64 { return max(1, r.processor) }
+func (r round) rate() float64   { return r.perSecond }
+func (r round) median() float64 { return r.p50 }
+func (r round) late() float64   { return r.p99 }
+func (r round) cost() float64   { return max(1, r.processor) }
 
 // bytes is what a stored event takes on the disk, as text.
 func (p *party) bytes() string {

@@ -343,7 +343,7 @@ func TestAnotherNode(t *testing.T) {
 	t.Cleanup(plain.Close)
 	t.Cleanup(secure.Close)
 	roots := secure.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs //nolint:forcetypeassert,errcheck // what net/http/httptest makes
-	here := func(node string) http.Handler {
+	misdirecting := func(node string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			answer(w, 421, `{"ok":false,"error":"The instance is on another node.","code":"misdirected","details":{"url":"`+node+`"}}`)
 		})
@@ -363,10 +363,10 @@ func TestAnotherNode(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			asked = nil
-			first := httptest.NewUnstartedServer(here(tc.node))
+			first := httptest.NewUnstartedServer(misdirecting(tc.node))
 			if first.Start(); tc.https {
 				first.Close()
-				first = httptest.NewTLSServer(here(tc.node))
+				first = httptest.NewTLSServer(misdirecting(tc.node))
 			}
 			t.Cleanup(first.Close)
 			c, err := client.New(client.Options{URL: first.URL, Host: tc.host, Key: "k", Clock: clock.System{}, RootCAs: roots, Attempts: 1})

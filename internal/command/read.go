@@ -157,18 +157,18 @@ func readAgent(v value.Value, path string) (j17.Agent, error) {
 		return j17.Agent{}, err
 	}
 	var agent j17.Agent
-	for _, half := range []struct {
+	for _, member := range []struct {
 		name string
 		into *string
 	}{{"type", &agent.Type}, {"id", &agent.ID}} {
-		m := v.Get(half.name)
+		m := v.Get(member.name)
 		if m.IsMissing() {
-			return agent, j17.Errorf(j17.CodeMissingField, "Missing '%s' in '%s'", half.name, path).At(j17.JoinPath(path, half.name))
+			return agent, j17.Errorf(j17.CodeMissingField, "Missing '%s' in '%s'", member.name, path).At(j17.JoinPath(path, member.name))
 		}
 		if m.Kind() != value.String {
-			return agent, j17.Errorf(j17.CodeInvalidField, "'%s' in '%s' must be a string", half.name, path).At(j17.JoinPath(path, half.name))
+			return agent, j17.Errorf(j17.CodeInvalidField, "'%s' in '%s' must be a string", member.name, path).At(j17.JoinPath(path, member.name))
 		}
-		*half.into = m.Str()
+		*member.into = m.Str()
 	}
 	return agent, nil
 }

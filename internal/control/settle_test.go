@@ -94,14 +94,14 @@ func (d *doubtful) sameAsStored(t *testing.T) {
 	if now, _ := d.Keys.ByID(d.key.ID); now.RevokedAt != stored.RevokedAt || now.RevokeAt != stored.RevokeAt {
 		t.Errorf("the key is revoked at %v here, at %v in the store", now.RevokedAt, stored.RevokedAt)
 	}
-	_, here := d.Keys.ByToken(d.token)
-	_, there := other.Keys.ByToken(d.token)
-	if here != there {
-		t.Errorf("the key works: %v; by the store it should: %v", here, there)
+	_, works := d.Keys.ByToken(d.token)
+	_, should := other.Keys.ByToken(d.token)
+	if works != should {
+		t.Errorf("the key works: %v; by the store it should: %v", works, should)
 	}
 	for _, right := range []control.Right{control.RightView, control.RightManage} {
-		if here, there := d.Operators.May(d.admin.ID, d.app.ID, right), other.Operators.May(d.admin.ID, d.app.ID, right); here != there {
-			t.Errorf("the operator has the right %q: %v; by the store: %v", right, here, there)
+		if works, should := d.Operators.May(d.admin.ID, d.app.ID, right), other.Operators.May(d.admin.ID, d.app.ID, right); works != should {
+			t.Errorf("the operator has the right %q: %v; by the store: %v", right, works, should)
 		}
 	}
 	now, _ := d.Operators.ByID(d.admin.ID)

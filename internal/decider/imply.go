@@ -324,7 +324,7 @@ func (s *scene) id(r *spec.Ref) (id value.Value, ok bool, err error) {
 func (s *scene) brought(aggregateType string, id value.Value, eventType string, data value.Value, at diag.Pointer) *Event {
 	cause := &s.Events[s.cause]
 	return &Event{
-		Key: j17.Key{Type: aggregateType, ID: half(id, cause.Key.Type, aggregateType)}, Type: eventType, Spec: s.d.EventType(aggregateType, eventType), Data: data,
+		Key: j17.Key{Type: aggregateType, ID: idText(id, cause.Key.Type, aggregateType)}, Type: eventType, Spec: s.d.EventType(aggregateType, eventType), Data: data,
 		Tags: cause.Tags, Cause: s.cause, Own: cause.Own, Depth: cause.Depth + 1, At: at,
 	}
 }
@@ -418,9 +418,9 @@ func (s *scene) flat(o *Event) error {
 	return nil
 }
 
-// half returns the text of an id, which may also be given as the key of an aggregate of one of two types: that of the emitting
+// idText returns the text of an id, which may also be given as the key of an aggregate of one of two types: that of the emitting
 // event and that of the emitted one. It is "" for a value that cannot be an identifier.
-func half(id value.Value, emitting, emitted string) string {
+func idText(id value.Value, emitting, emitted string) string {
 	text := id.Str()
 	if id.Kind() == value.Number {
 		text = id.String()

@@ -64,7 +64,7 @@ func (s *scene) schedule(what *spec.Schedule) error {
 		if !ok {
 			continue // an optional path that leads nowhere: there is no such aggregate
 		}
-		await := Awaited{j17.Key{Type: m.AggregateType, ID: half(id, s.Events[s.cause].Key.Type, m.AggregateType)}, m.EventType}
+		await := Awaited{j17.Key{Type: m.AggregateType, ID: idText(id, s.Events[s.cause].Key.Type, m.AggregateType)}, m.EventType}
 		if err := s.identify(&await.Key, id, "an event of cancel_on"); err != nil {
 			return s.refuse(o, j17.At(err, fmt.Sprintf("cancel_on[%d].id", i)))
 		}

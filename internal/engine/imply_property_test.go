@@ -355,8 +355,8 @@ func (o *oracle) emit(h happening, emit, doc jobject, item any) []happening {
 		panic(refused{j17.CodeImplicationLimit})
 	}
 	to, _ := target.(string)
-	if typ, half, ok := strings.Cut(to, ":"); ok && (typ == home || typ == h.Key[:1]) {
-		to = half
+	if typ, id, ok := strings.Cut(to, ":"); ok && (typ == home || typ == h.Key[:1]) {
+		to = id
 	}
 	members, isObject := data.(jobject)
 	v, isNumber := members["v"].(float64)

@@ -240,29 +240,29 @@ func TestRolesOverHTTP(t *testing.T) {
 	for _, who := range []string{"ia", "au", "po", "no"} {
 		tokens[who] = p.login(t, who+"@example.com")
 	}
-	here := "/api/instances/" + p.instance.ID
+	base := "/api/instances/" + p.instance.ID
 	for _, c := range []struct {
 		method, path, body string
 		ia, au, po, no     int
 	}{
-		{"GET", here, "", 200, 200, 200, 404},
-		{"GET", here + "/keys", "", 200, 200, 403, 404},
-		{"GET", here + "/usage", "", 200, 200, 200, 404},
-		{"GET", here + "/operators", "", 200, 403, 403, 404},
-		{"GET", here + "/audit", "", 200, 200, 403, 404},
-		{"GET", here + "/audit/export", "", 200, 200, 403, 404},
+		{"GET", base, "", 200, 200, 200, 404},
+		{"GET", base + "/keys", "", 200, 200, 403, 404},
+		{"GET", base + "/usage", "", 200, 200, 200, 404},
+		{"GET", base + "/operators", "", 200, 403, 403, 404},
+		{"GET", base + "/audit", "", 200, 200, 403, 404},
+		{"GET", base + "/audit/export", "", 200, 200, 403, 404},
 		{"GET", "/api/audit", "", 200, 200, 403, 403},
-		{"POST", here + "/keys", `{"name":"k","scope":"read","environment":"prod"}`, 201, 403, 403, 404},
+		{"POST", base + "/keys", `{"name":"k","scope":"read","environment":"prod"}`, 201, 403, 403, 404},
 		{"POST", "/api/keys/" + key.ID + "/schedule_revocation", `{"revoke_at":"2030-01-01T00:00:00Z"}`, 200, 403, 403, 404},
 		{"GET", "/api/keys/" + key.ID, "", 200, 200, 403, 404},
-		{"GET", here + "/spec/history?environment=prod", "", 200, 200, 200, 404},
-		{"GET", here + "/projections", "", 200, 200, 200, 404},
-		{"GET", here + "/ops/prod/tombstones", "", 200, 200, 200, 404},
-		{"GET", here + "/ops/prod/implications/failed", "", 200, 403, 403, 404},
-		{"GET", here + "/ops/prod/errors/err_1", "", 404, 403, 403, 404},
-		{"PATCH", here, `{"name":"app"}`, 200, 403, 403, 404},
-		{"PATCH", here, `{"plan":"free"}`, 403, 403, 403, 404},
-		{"DELETE", here, `{"confirm":"app"}`, 403, 403, 403, 404},
+		{"GET", base + "/spec/history?environment=prod", "", 200, 200, 200, 404},
+		{"GET", base + "/projections", "", 200, 200, 200, 404},
+		{"GET", base + "/ops/prod/tombstones", "", 200, 200, 200, 404},
+		{"GET", base + "/ops/prod/implications/failed", "", 200, 403, 403, 404},
+		{"GET", base + "/ops/prod/errors/err_1", "", 404, 403, 403, 404},
+		{"PATCH", base, `{"name":"app"}`, 200, 403, 403, 404},
+		{"PATCH", base, `{"plan":"free"}`, 403, 403, 403, 404},
+		{"DELETE", base, `{"confirm":"app"}`, 403, 403, 403, 404},
 		{"POST", "/api/instances", `{"name":"x"}`, 403, 403, 403, 403},
 		{"GET", "/api/operators", "", 403, 403, 403, 403},
 		{"POST", "/api/operators", `{"email":"x@example.com","password":"a long password","role":"platform_admin"}`, 403, 403, 403, 403},

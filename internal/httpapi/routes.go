@@ -245,11 +245,11 @@ const adminPrefix = "/_admin/"
 func mounted(rows []route) []route {
 	var all []route
 	for _, row := range rows {
-		here, above, below := row, row, row
-		here.sites, here.pattern = adminSite, adminPrefix+row.pattern
+		own, above, below := row, row, row
+		own.sites, own.pattern = adminSite, adminPrefix+row.pattern
 		above.sites, above.pattern, above.handle = controlSite, "/api/instances/{instance_}/ops/{env_}/"+row.pattern, fromHeadnode(row)
 		below.sites, below.pattern, below.access = internalSite, "/internal/instances/{instance_}/{env_}/"+row.pattern, node
-		all = append(all, here, above, below)
+		all = append(all, own, above, below)
 	}
 	return all
 }
@@ -285,13 +285,13 @@ func (a *API) nodeRoutes() []route {
 			{internalSite, post, control + "audit", node, need{}, "", nil, (*call).auditOfWorker},
 		}
 	default:
-		const path, here = control + "instances/{instance_}/", instance
+		const path = control + "instances/{instance_}/"
 		return []route{
-			{internalSite, post, path + "spec", node, need{in: here}, "spec.deploy", deploying(), (*call).deploySpec},
-			{internalSite, post, path + "spec/rollback", node, need{in: here}, "spec.rollback", trying(), (*call).rollBackSpec},
-			{internalSite, post, path + "spec/promote", node, need{in: here}, "spec.promote", trying(), (*call).promoteSpec},
-			{internalSite, get, path + "usage", node, need{in: here}, "", span(), (*call).usageDays},
-			{internalSite, get, path + "month", node, need{in: here}, "", nil, (*call).usageMonth},
+			{internalSite, post, path + "spec", node, need{in: instance}, "spec.deploy", deploying(), (*call).deploySpec},
+			{internalSite, post, path + "spec/rollback", node, need{in: instance}, "spec.rollback", trying(), (*call).rollBackSpec},
+			{internalSite, post, path + "spec/promote", node, need{in: instance}, "spec.promote", trying(), (*call).promoteSpec},
+			{internalSite, get, path + "usage", node, need{in: instance}, "", span(), (*call).usageDays},
+			{internalSite, get, path + "month", node, need{in: instance}, "", nil, (*call).usageMonth},
 			{internalSite, get, control + faultPattern, node, need{}, "", nil, (*call).faultOfWorker},
 		}
 	}

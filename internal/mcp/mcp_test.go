@@ -133,12 +133,12 @@ func options(t *testing.T, r *running) mcp.Options {
 // connect starts a server and returns a client that is connected to it.
 func connect(t *testing.T, o mcp.Options) *sdk.ClientSession {
 	t.Helper()
-	here, there := sdk.NewInMemoryTransports()
-	server, err := mcp.New(o).Connect(t.Context(), there)
+	clientSide, serverSide := sdk.NewInMemoryTransports()
+	server, err := mcp.New(o).Connect(t.Context(), serverSide)
 	if err != nil {
 		t.Fatal(err)
 	}
-	session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), here, nil)
+	session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), clientSide, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,8 +30,8 @@ func event(schema, handler, implications string) string {
 }
 
 func hostileSpecs() map[string]string {
-	const whole, half = spec.MaxSize - 4096, (spec.MaxSize - 4096) / 2
-	long := strings.Repeat("k", half)
+	const whole, halfSize = spec.MaxSize - 4096, (spec.MaxSize - 4096) / 2
+	long := strings.Repeat("k", halfSize)
 	names := func(n int, each func(i int) string) string {
 		var all []string
 		for i := range n {
@@ -46,17 +46,17 @@ func hostileSpecs() map[string]string {
 		"a long name around many": `{"agent_types": ["u"], "aggregate_types": {"` + long + `": {"events": {` +
 			names(9000, func(i int) string { return fmt.Sprintf(`"e%d":{}`, i) }) + `}}}}`,
 		"a long property around many": event(`{"properties":{"`+long+`":{"properties":{`+names(9000, property)+`}}}}`, "", ""),
-		"long names in each other":    event(strings.Repeat(`{"properties":{"`+strings.Repeat("k", 9000)+`":`, 50)+`{"enum":[`+filled(half, quoted)+`]}`+strings.Repeat("}}", 50), "", ""),
-		"a template with a long name": event(`{}`, "", `{`+emit+`,"data":{"`+long+`":[`+filled(half, func(int) string { return `"$.x"` })+`]}}}`),
-		"wrong references":            event(`{"$defs":{`+names(9000, property)+`},"allOf":[`+filled(half/100, func(i int) string { return fmt.Sprintf(`{"$ref":"#/$defs/membor%07d"}`, i) })+`]}`, "", ""),
+		"long names in each other":    event(strings.Repeat(`{"properties":{"`+strings.Repeat("k", 9000)+`":`, 50)+`{"enum":[`+filled(halfSize, quoted)+`]}`+strings.Repeat("}}", 50), "", ""),
+		"a template with a long name": event(`{}`, "", `{`+emit+`,"data":{"`+long+`":[`+filled(halfSize, func(int) string { return `"$.x"` })+`]}}}`),
+		"wrong references":            event(`{"$defs":{`+names(9000, property)+`},"allOf":[`+filled(halfSize/100, func(i int) string { return fmt.Sprintf(`{"$ref":"#/$defs/membor%07d"}`, i) })+`]}`, "", ""),
 		"unknown keywords":            event(`{`+filled(whole, func(i int) string { return fmt.Sprintf(`"typ%d":1`, i) })+`}`, "", ""),
 		"unknown keys":                `{` + filled(whole, func(i int) string { return fmt.Sprintf(`"aggregate_typos%d":1`, i) }) + `}`,
 		"emits to nowhere": `{"agent_types": ["u"], "aggregate_types": {` + names(900, func(i int) string {
 			return fmt.Sprintf(`"%s%d":{"events":{"e":{"schema":{},"handler":[]}}}`, strings.Repeat("x", 50), i)
-		}) + `,"t":{"events":{` + filled(half, func(i int) string {
+		}) + `,"t":{"events":{` + filled(halfSize, func(i int) string {
 			return fmt.Sprintf(`"e%d":{"schema":{},"handler":[],"implications":[{"emit":{"aggregate_type":"%sy","id":"$.key","event_type":"e"}}]}`, i, strings.Repeat("x", 51))
 		}) + `}}}}`,
-		"paths into a large schema": event(`{"properties":{`+names(9000, property)+`},"additionalProperties":false}`, `{"set":{"target":"x","value":[`+filled(half, func(i int) string { return fmt.Sprintf(`"$.data.mumber%d"`, i) })+`]}}`, ""),
+		"paths into a large schema": event(`{"properties":{`+names(9000, property)+`},"additionalProperties":false}`, `{"set":{"target":"x","value":[`+filled(halfSize, func(i int) string { return fmt.Sprintf(`"$.data.mumber%d"`, i) })+`]}}`, ""),
 		"large schemas written often": event(`{"properties":{`+names(9000, property)+`},"additionalProperties":false}`, names(99, func(i int) string {
 			return fmt.Sprintf(`{"set":{"target":"x%d","value":[0]}},{"set":{"target":"y%d","value":"$.data"}}`, i, i)
 		}), ""),
@@ -65,11 +65,11 @@ func hostileSpecs() map[string]string {
 			names(9000, func(i int) string {
 				return fmt.Sprintf(`"e%d":{"schema":{},"handler":[],"geo":{"type":"h%d","path":"$.data.x"}}`, i, i)
 			}) + `}}}}`,
-		"emits against a long list": `{"agent_types":["u"],"aggregate_types":{"a":{"events":{"f":{"schema":{"required":[` + filled(half, quoted) + `]},"handler":[]}}},"t":{"events":{` +
+		"emits against a long list": `{"agent_types":["u"],"aggregate_types":{"a":{"events":{"f":{"schema":{"required":[` + filled(halfSize, quoted) + `]},"handler":[]}}},"t":{"events":{` +
 			names(9000, func(i int) string {
 				return fmt.Sprintf(`"e%d":{"schema":{},"handler":[],"implications":[{"emit":{"aggregate_type":"a","id":"$.key","event_type":"f"}}]}`, i)
 			}) + `}}}}`,
-		"emits against many choices": `{"agent_types":["u"],"aggregate_types":{"a":{"events":{"f":{"schema":{"enum":[` + filled(half, quoted) + `]},"handler":[]}}},"t":{"events":{` +
+		"emits against many choices": `{"agent_types":["u"],"aggregate_types":{"a":{"events":{"f":{"schema":{"enum":[` + filled(halfSize, quoted) + `]},"handler":[]}}},"t":{"events":{` +
 			names(9000, func(i int) string {
 				return fmt.Sprintf(`"e%d":{"schema":{},"handler":[],"implications":[{"emit":{"aggregate_type":"a","id":"$.key","event_type":"f","data":"x"}}]}`, i)
 			}) + `}}}}`,

@@ -494,9 +494,9 @@ func (m *messages) stepTwice(at diag.Pointer, name string) {
 	m.Errorf(at, "there is a step %s already", quote(name)).Hintf("later steps read its result by name, so each step needs its own")
 }
 
-func (m *messages) awaitWithoutTimeout(at diag.Pointer, otherwise time.Duration) {
-	m.Warnf(at, "the step awaits events without \"timeout_ms\", so that it waits %d milliseconds", otherwise.Milliseconds()).AtKey().
-		Hintf(`write how long to wait, as in "timeout_ms": %d`, otherwise.Milliseconds())
+func (m *messages) awaitWithoutTimeout(at diag.Pointer, fallback time.Duration) {
+	m.Warnf(at, "the step awaits events without \"timeout_ms\", so that it waits %d milliseconds", fallback.Milliseconds()).AtKey().
+		Hintf(`write how long to wait, as in "timeout_ms": %d`, fallback.Milliseconds())
 }
 
 func (m *messages) timeoutWithoutAwait(at diag.Pointer) {

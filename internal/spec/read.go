@@ -106,15 +106,15 @@ func (c *compiler) flag(v value.Value, at diag.Pointer, what string) bool {
 	return v.Truth()
 }
 
-// integer returns a whole number from 1 to most, or otherwise where v is missing or wrong.
-func (c *compiler) integer(v value.Value, at diag.Pointer, what string, most, otherwise int64) int64 {
+// integer returns a whole number from 1 to most, or fallback where v is missing or wrong.
+func (c *compiler) integer(v value.Value, at diag.Pointer, what string, most, fallback int64) int64 {
 	if v.IsMissing() {
-		return otherwise
+		return fallback
 	}
 	n, ok := v.Int64()
 	if v.Kind() != value.Number || !ok || n < 1 || n > most {
 		c.notInRange(at, what, most)
-		return otherwise
+		return fallback
 	}
 	return n
 }

@@ -402,7 +402,7 @@ func (r *run) acceptsSame(s *sameRule, v value.Value) bool {
 	}
 
 	if s.condition != nil {
-		branch := s.otherwise
+		branch := s.ifFalse
 		if r.accepts(s.condition, v) {
 			branch = s.ifTrue
 		}

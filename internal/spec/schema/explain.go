@@ -532,7 +532,7 @@ func (e *explainer) same(s *sameRule, v value.Value) {
 	}
 
 	if s.condition != nil {
-		branch, keyword := s.otherwise, "else"
+		branch, keyword := s.ifFalse, "else"
 		if e.accepts(s.condition, v) {
 			branch, keyword = s.ifTrue, "then"
 		}

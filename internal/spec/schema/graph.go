@@ -16,7 +16,7 @@ func (n *node) sameEdges() []*node {
 		out = append(out, s.allOf...)
 		out = append(out, s.anyOf...)
 		out = append(out, s.oneOf...)
-		for _, sub := range []*node{s.ref, s.not, s.condition, s.ifTrue, s.otherwise} {
+		for _, sub := range []*node{s.ref, s.not, s.condition, s.ifTrue, s.ifFalse} {
 			if sub != nil {
 				out = append(out, sub)
 			}

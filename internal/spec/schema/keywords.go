@@ -489,7 +489,7 @@ func (c *compiler) oneSchema(n *node, keyword string, v value.Value, at diag.Poi
 	case "then":
 		n.sameRule().ifTrue = sub
 	case "else":
-		n.sameRule().otherwise = sub
+		n.sameRule().ifFalse = sub
 	}
 }
 

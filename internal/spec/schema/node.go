@@ -107,10 +107,10 @@ type dependent struct {
 // sameRule has the schemas that apply to the same value as the schema they stand in.
 type sameRule struct {
 	// ref is the target of $ref.
-	ref                          *node
-	allOf, anyOf, oneOf          []*node
-	not                          *node
-	condition, ifTrue, otherwise *node
+	ref                        *node
+	allOf, anyOf, oneOf        []*node
+	not                        *node
+	condition, ifTrue, ifFalse *node
 }
 
 // fieldMapFrom is the number of fields from which a map finds them faster than a search.

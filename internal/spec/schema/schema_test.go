@@ -115,9 +115,9 @@ func TestValidate(t *testing.T) {
 	})
 }
 
-func or(s, otherwise string) string {
+func or(s, fallback string) string {
 	if s == "" {
-		return otherwise
+		return fallback
 	}
 	return s
 }

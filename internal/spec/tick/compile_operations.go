@@ -317,7 +317,7 @@ func (c *compiler) conditional(v value.Value, at diag.Pointer) operation {
 		op.then = c.operations(m[1], at.Key("then"), `"then"`)
 	}
 	if !m[2].IsMissing() {
-		op.otherwise = c.operations(m[2], at.Key("else"), `"else"`)
+		op.orElse = c.operations(m[2], at.Key("else"), `"else"`)
 	}
 	return op
 }

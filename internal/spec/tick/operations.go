@@ -707,8 +707,8 @@ func (o *incrementAtOp) apply(e *Env) {
 
 type ifOp struct {
 	base
-	when            predicate
-	then, otherwise []operation
+	when         predicate
+	then, orElse []operation
 }
 
 func (o *ifOp) apply(e *Env) {
@@ -716,7 +716,7 @@ func (o *ifOp) apply(e *Env) {
 	case yes:
 		e.run(o.then)
 	case no:
-		e.run(o.otherwise)
+		e.run(o.orElse)
 	case skip:
 	}
 }

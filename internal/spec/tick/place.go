@@ -164,17 +164,17 @@ func (o *base) replace(e *Env, p *place, s spot, v value.Value, w value.Weight) 
 func (p *place) obstacle(v value.Value) string {
 	for i := range p.steps {
 		s := &p.steps[i]
-		here := &place{text: jsonpath.StepsText(p.steps[:i])}
-		if here.text != "" && here.text[0] == '.' {
-			here.text = here.text[1:]
+		above := &place{text: jsonpath.StepsText(p.steps[:i])}
+		if above.text != "" && above.text[0] == '.' {
+			above.text = above.text[1:]
 		}
 		switch {
 		case s.IsIndex && v.Kind() != value.Array:
-			return fmt.Sprintf("%s leads to an element of %s, which is %s", p, here, kindOf(v))
+			return fmt.Sprintf("%s leads to an element of %s, which is %s", p, above, kindOf(v))
 		case s.IsIndex && v.Index(s.Index).IsMissing():
-			return fmt.Sprintf("%s leads to element %d of %s, which has %d", p, s.Index, here, v.Len())
+			return fmt.Sprintf("%s leads to element %d of %s, which has %d", p, s.Index, above, v.Len())
 		case !s.IsIndex && v.Kind() != value.Object && !absent(v):
-			return fmt.Sprintf("%s leads to a member of %s, which is %s", p, here, kindOf(v))
+			return fmt.Sprintf("%s leads to a member of %s, which is %s", p, above, kindOf(v))
 		case s.IsIndex:
 			v = v.Index(s.Index)
 		default:

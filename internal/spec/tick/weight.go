@@ -170,7 +170,7 @@ func (w *weigher) operation(op operation) weight {
 		return sum(w.eval(op.key), w.size(op.key).times(1./work.BytesPerUnit), w.eval(op.by), w.amount(op.by), w.digits(each(1, w.current)))
 	// What only says what others see, or whether they are carried out.
 	case *ifOp:
-		return sum(w.predicate(op.when), w.operations(op.then), w.operations(op.otherwise))
+		return sum(w.predicate(op.when), w.operations(op.then), w.operations(op.orElse))
 	case *letOp:
 		delete(w.slots, op.slot)
 		w.keeps(op.keeps, op.keepsMade)

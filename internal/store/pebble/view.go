@@ -144,11 +144,12 @@ type streamKey struct {
 // one, and when that is full, it becomes the old one, whose entries are forgotten unless they were used since.
 type headCache struct {
 	young, old map[streamKey]store.Head
-	half       int
+	// limit is how many entries either of them takes.
+	limit int
 }
 
 func newHeadCache(size int) headCache {
-	return headCache{young: map[streamKey]store.Head{}, old: map[streamKey]store.Head{}, half: size / 2}
+	return headCache{young: map[streamKey]store.Head{}, old: map[streamKey]store.Head{}, limit: size / 2}
 }
 
 func (c *headCache) get(k streamKey) (store.Head, bool) {
@@ -164,7 +165,7 @@ func (c *headCache) get(k streamKey) (store.Head, bool) {
 
 func (c *headCache) put(k streamKey, h store.Head) {
 	if _, ok := c.young[k]; !ok {
-		if len(c.young) >= c.half {
+		if len(c.young) >= c.limit {
 			c.young, c.old = c.old, c.young
 			clear(c.young)
 		}
