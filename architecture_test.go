@@ -55,14 +55,20 @@ func sources(tb testing.TB) map[string][]*ast.File {
 	return all
 }
 
-// section returns the text of ARCHITECTURE.md under a heading.
-func section(tb testing.TB, heading string) string {
+// page returns the text of a page beside the program.
+func page(tb testing.TB, name string) string {
 	tb.Helper()
-	raw, err := os.ReadFile("ARCHITECTURE.md")
+	raw, err := os.ReadFile(name)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	_, after, ok := strings.Cut(string(raw), "\n## "+heading+"\n")
+	return string(raw)
+}
+
+// section returns the text of ARCHITECTURE.md under a heading.
+func section(tb testing.TB, heading string) string {
+	tb.Helper()
+	_, after, ok := strings.Cut(page(tb, "ARCHITECTURE.md"), "\n## "+heading+"\n")
 	if !ok {
 		tb.Fatalf("ARCHITECTURE.md has no section %q", heading)
 	}
@@ -177,10 +183,85 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
+// TestLives checks that the functions, types and files that the steps of ARCHITECTURE.md name are there: a file by its name, a
+// function alone, or "a.B", which is B of the package or of the type a.
+func TestLives(t *testing.T) {
+	there := map[string]bool{}
+	for name, files := range sources(t) {
+		at := path.Base(name)
+		for _, file := range files {
+			for _, d := range file.Decls {
+				switch d := d.(type) {
+				case *ast.FuncDecl:
+					there[d.Name.Name] = true
+					if d.Recv == nil {
+						there[at+"."+d.Name.Name] = true
+					} else {
+						there[receiver(d)+"."+d.Name.Name] = true
+					}
+				case *ast.GenDecl:
+					for _, s := range d.Specs {
+						if s, ok := s.(*ast.TypeSpec); ok {
+							there[at+"."+s.Name.Name] = true
+						}
+					}
+				}
+			}
+		}
+		for _, entry := range dir(t, name) {
+			there[entry] = true
+		}
+	}
+
+	_, lives, _ := strings.Cut(page(t, "ARCHITECTURE.md"), "\n## Life of ")
+	names := quoted(lives)
+	if len(names) < 20 {
+		t.Fatalf("%d names were found: this test looks in the wrong place", len(names))
+	}
+	for _, name := range names {
+		if !strings.ContainsAny(name, "?= ") && !there[name] {
+			t.Errorf("ARCHITECTURE.md names %s, and there is no such thing", name)
+		}
+	}
+}
+
+// receiver returns the name of the type that a method belongs to.
+func receiver(d *ast.FuncDecl) string {
+	of := d.Recv.List[0].Type
+	if pointer, ok := of.(*ast.StarExpr); ok {
+		of = pointer.X
+	}
+	if generic, ok := of.(*ast.IndexExpr); ok {
+		of = generic.X
+	}
+	name, _ := of.(*ast.Ident)
+	if name == nil {
+		return ""
+	}
+	return name.Name
+}
+
+// dir returns the names of the files of a package.
+func dir(tb testing.TB, name string) []string {
+	tb.Helper()
+	if name == "j17" {
+		name = "."
+	}
+	entries, err := os.ReadDir(name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names
+}
+
 // TestGlossary checks that a type with the name of a word is declared only where the glossary says, that it is declared there,
 // and that retired names are no identifiers any more.
 func TestGlossary(t *testing.T) {
-	text := section(t, "Glossary")
+	text := page(t, "GLOSSARY.md")
 	homes := map[string][]string{}
 	last := ""
 	for _, row := range rows(text) {
@@ -223,7 +304,7 @@ func TestGlossary(t *testing.T) {
 		slices.Sort(got)
 		slices.Sort(where)
 		if !slices.Equal(got, where) {
-			t.Errorf("the type %s is declared in %v; the glossary of ARCHITECTURE.md has %v", word, got, where)
+			t.Errorf("the type %s is declared in %v; GLOSSARY.md has %v", word, got, where)
 		}
 	}
 }
