@@ -1,6 +1,7 @@
 // Command testrun runs `go test` with the arguments it is given and tells of each package when it ends, with a running
-// count; `go test` itself keeps results back until all packages before them have ended. What failed is shown in full, and
-// the slowest packages at the end. It exits as `go test` does.
+// count; `go test` itself keeps results back until all packages before them have ended. Packages with more test code are
+// begun earlier, so that in the end no long one runs alone. What failed is shown in full, and the slowest packages at the
+// end. It exits as `go test` does.
 package main
 
 import (
@@ -11,8 +12,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -23,13 +26,17 @@ func main() {
 
 // run returns the exit code of `go test`, or 1 where it did not run at all.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	list := exec.CommandContext(ctx, "go", append([]string{"list"}, packages(args)...)...) //nolint:gosec // the packages that make names
+	const format = `{{.ImportPath}}{{"\t"}}{{.Dir}}{{range .TestGoFiles}}{{"\t"}}{{.}}{{end}}{{range .XTestGoFiles}}{{"\t"}}{{.}}{{end}}`
+	list := exec.CommandContext(ctx, "go", append([]string{"list", "-f", format}, slices.DeleteFunc(slices.Clone(args), isFlag)...)...) //nolint:gosec // the packages that make names
 	list.Stderr = stderr
 	found, err := list.Output()
 	if err != nil {
 		return exitCode(err, stderr)
 	}
-	test := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...) //nolint:gosec // the arguments that make gives
+	packages := inOrder(string(found), sizeOf)
+
+	flags := slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return !isFlag(arg) })
+	test := exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-json"}, flags, packages)...) //nolint:gosec // the arguments that make gives
 	test.Stderr = stderr
 	events, err := test.StdoutPipe()
 	if err != nil {
@@ -38,16 +45,38 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err := test.Start(); err != nil {
 		return exitCode(err, stderr)
 	}
-	r := newReport(stdout, len(strings.Fields(string(found))))
+	r := newReport(stdout, len(packages))
 	r.read(events)
 	err = test.Wait()
 	r.end()
 	return exitCode(err, stderr)
 }
 
-// packages returns those of the arguments that name packages: flags and their values look different.
-func packages(args []string) []string {
-	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return !strings.HasPrefix(arg, ".") && !strings.HasPrefix(arg, "j17") })
+// isFlag tells flags and their values from names of packages.
+func isFlag(arg string) bool { return !strings.HasPrefix(arg, ".") && !strings.HasPrefix(arg, "j17") }
+
+// inOrder returns the packages of a list, those with more test code first. A line of the list has the name of a package, its
+// folder and the names of its test files, with tabs between them.
+func inOrder(list string, size func(path string) int64) []string {
+	sizes := map[string]int64{}
+	for line := range strings.Lines(list) {
+		fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		name, folder, files := fields[0], fields[1], fields[2:]
+		sizes[name] = 0
+		for _, file := range files {
+			sizes[name] += size(filepath.Join(folder, file))
+		}
+	}
+	return slices.SortedFunc(maps.Keys(sizes), func(a, b string) int { return cmp.Or(cmp.Compare(sizes[b], sizes[a]), cmp.Compare(a, b)) })
+}
+
+// sizeOf returns how many bytes a file has; one that cannot be read is for `go test` to tell of.
+func sizeOf(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
 }
 
 func exitCode(err error, stderr io.Writer) int {

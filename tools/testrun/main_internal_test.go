@@ -61,6 +61,14 @@ func TestReport(t *testing.T) {
 	}
 }
 
+func TestInOrder(t *testing.T) {
+	sizes := map[string]int64{"/a/x_test.go": 10, "/b/x_test.go": 20, "/b/y_test.go": 1, "/d/x_test.go": 10}
+	got := inOrder("j17/a\t/a\tx_test.go\nj17/b\t/b\tx_test.go\ty_test.go\nj17/c\t/c\nj17/d\t/d\tx_test.go\n", func(path string) int64 { return sizes[path] })
+	if diff := cmp.Diff([]string{"j17/b", "j17/a", "j17/d", "j17/c"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestRun(t *testing.T) {
 	var out, errs strings.Builder
 	if code := run(t.Context(), []string{"-run=^$", "j17/internal/work"}, &out, &errs); code != 0 || !strings.Contains(out.String(), "[1/1]") {
