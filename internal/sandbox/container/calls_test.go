@@ -32,8 +32,12 @@ func program(tb testing.TB, r *container.Runner, args ...string) sandbox.Functio
 func TestOneCall(t *testing.T) {
 	drivers(t, func(t *testing.T, opts container.Options) {
 		t.Helper()
+		t.Parallel()
 		opts.Output = 1 << 20
 		r := open(t, opts)
+		// What lasts too long may take less of it.
+		opts.Timeout = time.Second / 5
+		short := open(t, opts)
 		large := `"` + strings.Repeat("larger than all buffers ", 40_000) + `"`
 		for _, good := range []struct{ word, input, want string }{
 			{"whole", `{"n": 1}`, "{\n  \"length\": 9\n}"},
@@ -59,10 +63,14 @@ func TestOneCall(t *testing.T) {
 			{"refuse", sandbox.Trap, "the code failed: by wish"},
 			{"two", sandbox.InvalidOutput, "the answer is no JSON text"},
 			{"flood", sandbox.InvalidOutput, "the answer is larger than 1048576 bytes"},
-			{"hang", sandbox.Timeout, "the program did not end within 5s"},
-			{"stay", sandbox.Timeout, "the program did not end within 5s"},
+			{"hang", sandbox.Timeout, "the program did not end within 2s"},
+			{"stay", sandbox.Timeout, "the program did not end within 2s"},
 		} {
-			f := program(t, r, bad.word)
+			from := r
+			if bad.kind == sandbox.Timeout {
+				from = short
+			}
+			f := program(t, from, bad.word)
 			fault := fails(t, f, `1`, bad.kind)
 			if fault.Detail != bad.detail || bad.word == "status" && fault.Log != "parting words" {
 				t.Errorf("%s: %s\n%s", bad.word, fault.Detail, fault.Log)
@@ -110,6 +118,7 @@ func await(tb testing.TB, arg string, n int) []string {
 func TestStartedAhead(t *testing.T) {
 	drivers(t, func(t *testing.T, opts container.Options) {
 		t.Helper()
+		t.Parallel()
 		now := clock.NewManual(time.Now())
 		opts.Clock, opts.Workers = now, 1 // a call waits for the process that is being started
 		r := open(t, opts)
@@ -147,6 +156,7 @@ func TestStartedAhead(t *testing.T) {
 func TestProcessesBounded(t *testing.T) {
 	drivers(t, func(t *testing.T, opts container.Options) {
 		t.Helper()
+		t.Parallel()
 		marker := "bounded by " + t.Name()
 		f := program(t, open(t, opts), "whole", marker)
 		var calls sync.WaitGroup
@@ -219,6 +229,7 @@ func BenchmarkImageCall(b *testing.B) {
 func TestPlaces(t *testing.T) {
 	drivers(t, func(t *testing.T, opts container.Options) {
 		t.Helper()
+		t.Parallel()
 		opts.Processes = 2
 		r := open(t, opts)
 		marker := "places of " + t.Name()

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 
 	"j17/internal/sandbox"
@@ -159,20 +160,38 @@ func image(tb testing.TB, config object, layers ...[]byte) []byte {
 	return tarOf(tb, entries...)
 }
 
+// builtGuest builds the program of testdata/guest, once a test run, and fails where that is not possible.
+func builtGuest() func(testing.TB) string {
+	var program string
+	var err error
+	var once sync.Once
+	return func(tb testing.TB) string {
+		tb.Helper()
+		once.Do(func() {
+			out := filepath.Join(tb.TempDir(), "guest")
+			build := exec.Command("go", "build", "-o", out, "./testdata/guest")
+			build.Env = append(os.Environ(), "CGO_ENABLED=0")
+			if _, err = build.Output(); err != nil {
+				return
+			}
+			var content []byte
+			content, err = os.ReadFile(out)
+			program = string(content)
+		})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return program
+	}
+}
+
+// guestProgram is built once, used by tests and benchmarks.
+var guestProgram = builtGuest()
+
 // guest returns the layer with the program of testdata/guest as /bin/guest.
 func guest(tb testing.TB) []byte {
 	tb.Helper()
-	program := filepath.Join(tb.TempDir(), "guest")
-	build := exec.CommandContext(tb.Context(), "go", "build", "-o", program, "./testdata/guest")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := build.CombinedOutput(); err != nil {
-		tb.Fatalf("%v: %s", err, text)
-	}
-	content, err := os.ReadFile(program)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return tarOf(tb, entry{Header: tar.Header{Name: "bin/guest", Mode: 0o755, Typeflag: tar.TypeReg}, content: string(content)})
+	return tarOf(tb, entry{Header: tar.Header{Name: "bin/guest", Mode: 0o755, Typeflag: tar.TypeReg}, content: guestProgram(tb)})
 }
 
 func call(tb testing.TB, f sandbox.Function, input string) string {

@@ -14,6 +14,7 @@ import (
 func TestProcessorTimeDecides(t *testing.T) {
 	drivers(t, func(t *testing.T, opts container.Options) {
 		t.Helper()
+		t.Parallel()
 		opts.Timeout = 200 * time.Millisecond
 		f, err := open(t, opts).Image(t.Context(), container.ImageSource{Archive: archiveOf(image(t, object{
 			"Entrypoint": []string{"/bin/guest"}, "Labels": map[string]string{"j17.calls": "many"},

@@ -146,6 +146,7 @@ func TestIsolation(t *testing.T) {
 func TestHostile(t *testing.T) {
 	drivers(t, func(t *testing.T, opts container.Options) {
 		t.Helper()
+		t.Parallel()
 		r := open(t, opts)
 		f := guestImage(t, r)
 		well := func() {
@@ -280,6 +281,7 @@ func processes(t *testing.T, word string) int {
 func TestBackgroundWork(t *testing.T) {
 	drivers(t, func(t *testing.T, opts container.Options) {
 		t.Helper()
+		t.Parallel()
 		opts.Workers = 1
 		f := guestImage(t, open(t, opts))
 		text(t, f, "write", "/tmp/mark") // a new worker has a new /tmp
