@@ -169,3 +169,40 @@ func TestOpenAPIOfLargeSpecs(t *testing.T) {
 		}
 	}
 }
+
+// TestOpenAPIOfReferences: a schema that is little but references to itself does not grow by the name of its component in each of
+// them, and what they lead to is found all the same.
+func TestOpenAPIOfReferences(t *testing.T) {
+	for name, c := range map[string]struct {
+		references int
+		moved      bool
+	}{"an ordinary schema": {1, true}, "nothing but references": {3000, false}} {
+		long := strings.Repeat("n", 50)
+		schema := `{"description":"` + strings.Repeat("x", 100) + `","$defs":{"t":{"type":"string"}},"properties":{"name":{"anyOf":[` +
+			strings.TrimSuffix(strings.Repeat(`{"$ref":"#/$defs/t"},`, c.references), ",") + `]}}}`
+		source := fmt.Sprintf(`{"agent_types":["user"],"aggregate_types":{%q:{"events":{%q:{"schema":%s,"handler":[]}}}}}`, long, long, schema)
+		compiled, found := spec.Compile([]byte(source))
+		if compiled == nil {
+			t.Fatal(found)
+		}
+		nothing, err := httpapi.OpenAPI(httpapi.InstanceDocument, "test", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := httpapi.OpenAPI(httpapi.InstanceDocument, "test", compiled)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if more := len(raw) - len(nothing); more > 4*len(source)+20_000 {
+			t.Errorf("%s: a spec of %d bytes adds %d to the document", name, len(source), more)
+		}
+		component := parsed(t, raw).Components["schemas"][long+"."+long]
+		text := fmt.Sprint(component)
+		if moved := strings.Contains(text, "#/components/schemas/"+long+"."+long+"/$defs/t"); moved != c.moved {
+			t.Errorf("%s: %.600s", name, text)
+		}
+		if own := strings.Contains(text, "urn:j17:"+long+"."+long); own == c.moved {
+			t.Errorf("%s: %.600s", name, text)
+		}
+	}
+}

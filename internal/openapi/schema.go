@@ -109,24 +109,31 @@ func (b *Builder) Answered(shape any) any {
 	return object{"allOf": []any{ok, shape}}
 }
 
+// maxGrowth is how many times its own size a schema may grow by the longer references that make it a component.
+const maxGrowth = 3
+
 // Embedded is a JSON Schema of somebody else's as a component of the name: what it refers to is inside of it, wherever it
-// stands now. One that names its parts with $id is left as it is, under an id of its own.
+// stands now. One that names its parts with $id is left as it is, under an id of its own, and so is one of which little is left
+// but references.
 func Embedded(name string, schema value.Value) any {
+	raw := schema.AppendJSON(nil)
 	if schema.Kind() != value.Object {
-		return json.RawMessage(schema.AppendJSON(nil))
+		return json.RawMessage(raw)
 	}
 	if !named(schema) {
-		return json.RawMessage(moved(nil, schema, "#/components/schemas/"+name, false))
-	}
-	b := append(value.AppendString([]byte(`{"$id":`), "urn:j17:"+name), '}')
-	for _, m := range schema.Members() {
-		if m.Key == "$id" {
-			return json.RawMessage(schema.AppendJSON(nil))
+		m := mover{to: "#/components/schemas/" + name, room: maxGrowth * len(raw)}
+		if m.move(schema, false); m.room >= 0 {
+			return json.RawMessage(m.b)
 		}
-		b = append(value.AppendString(append(b[:len(b)-1], ','), m.Key), ':')
-		b = append(m.Value.AppendJSON(b), '}')
 	}
-	return json.RawMessage(b)
+	if schema.Get("$id").Kind() != value.Missing {
+		return json.RawMessage(raw)
+	}
+	b := value.AppendString([]byte(`{"$id":`), "urn:j17:"+name)
+	if len(raw) > len("{}") {
+		b = append(b, ',')
+	}
+	return json.RawMessage(append(b, raw[1:]...))
 }
 
 // named reports whether a part of a schema has an $id.
@@ -139,42 +146,56 @@ func named(v value.Value) bool {
 	return slices.ContainsFunc(v.Elems(), named)
 }
 
-// moved appends a schema whose references to itself lead below a place. In an object of schemas by name every member is one;
-// elsewhere the values of const, enum, default and examples are data.
-func moved(b []byte, v value.Value, to string, byName bool) []byte {
+// mover writes a schema whose references to itself lead below a place.
+type mover struct {
+	b  []byte
+	to string
+	// room is by how much the references may make the schema longer. Below 0, what is written is not whole.
+	room int
+}
+
+// move writes a part. In an object of schemas by name every member is one; elsewhere the values of const, enum, default and
+// examples are data.
+func (m *mover) move(v value.Value, byName bool) {
+	if m.room < 0 {
+		return
+	}
 	switch v.Kind() { //nolint:exhaustive // what else there is leads nowhere
 	case value.Object:
-		b = append(b, '{')
-		for i, m := range v.Members() {
+		m.b = append(m.b, '{')
+		for i, of := range v.Members() {
 			if i > 0 {
-				b = append(b, ',')
+				m.b = append(m.b, ',')
 			}
-			b = append(value.AppendString(b, m.Key), ':')
-
-			// Only what is a schema is looked into: data may look like one.
-			switch {
-			case byName:
-				b = moved(b, m.Value, to, false)
-			case m.Key == "$ref" && m.Value.Kind() == value.String && strings.HasPrefix(m.Value.Str(), "#"):
-				b = value.AppendString(b, to+m.Value.Str()[1:])
-			case m.Key == "const", m.Key == "enum", m.Key == "default", m.Key == "examples":
-				b = m.Value.AppendJSON(b)
-			default:
-				names := m.Key == "properties" || m.Key == "patternProperties" || m.Key == "$defs" || m.Key == "definitions" || m.Key == "dependentSchemas"
-				b = moved(b, m.Value, to, names)
-			}
+			m.b = append(value.AppendString(m.b, of.Key), ':')
+			m.member(of.Key, of.Value, byName)
 		}
-		return append(b, '}')
+		m.b = append(m.b, '}')
 	case value.Array:
-		b = append(b, '[')
+		m.b = append(m.b, '[')
 		for i, e := range v.Elems() {
 			if i > 0 {
-				b = append(b, ',')
+				m.b = append(m.b, ',')
 			}
-			b = moved(b, e, to, false)
+			m.move(e, false)
 		}
-		return append(b, ']')
+		m.b = append(m.b, ']')
 	default:
-		return v.AppendJSON(b)
+		m.b = v.AppendJSON(m.b)
+	}
+}
+
+// member writes the value of a member.
+func (m *mover) member(key string, v value.Value, byName bool) {
+	switch {
+	case byName:
+		m.move(v, false)
+	case key == "$ref" && v.Kind() == value.String && strings.HasPrefix(v.Str(), "#"):
+		m.room -= len(m.to)
+		m.b = value.AppendString(m.b, m.to+v.Str()[1:])
+	case key == "const", key == "enum", key == "default", key == "examples":
+		m.b = v.AppendJSON(m.b)
+	default:
+		m.move(v, key == "properties" || key == "patternProperties" || key == "$defs" || key == "definitions" || key == "dependentSchemas")
 	}
 }
