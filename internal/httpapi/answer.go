@@ -138,11 +138,21 @@ func (c *call) known(w http.ResponseWriter, tag string) (bool, error) {
 
 // page answers a read with JSON whose entity tag is a digest of it.
 func (c *call) page(w http.ResponseWriter, body []byte) error {
-	sum := sha256.Sum256(body)
-	if known, err := c.known(w, `"`+hex.EncodeToString(sum[:8])+`"`); known || err != nil {
+	return c.pageOf(w, tagged{body, digestTag(body)})
+}
+
+// pageOf answers a read with JSON.
+func (c *call) pageOf(w http.ResponseWriter, of tagged) error {
+	if known, err := c.known(w, of.tag); known || err != nil {
 		return err
 	}
 	w.Header()["Content-Type"] = []string{typeJSON}
-	c.write(w, http.StatusOK, body)
+	c.write(w, http.StatusOK, of.body)
 	return nil
+}
+
+// digestTag is the entity tag of what has none of its own.
+func digestTag(body []byte) string {
+	sum := sha256.Sum256(body)
+	return `"` + hex.EncodeToString(sum[:8]) + `"`
 }

@@ -7,11 +7,8 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 
-	"j17"
 	"j17/internal/openapi"
 	"j17/internal/spec"
 	"j17/internal/value"
@@ -324,58 +321,4 @@ func (p *parameter) schema() map[string]any {
 	case text, ignored:
 	}
 	return map[string]any{"type": "string"}
-}
-
-// documents keeps the documents that were made: that of an environment as long as its spec is the deployed one.
-type documents struct {
-	mu     sync.Mutex
-	bySpec map[string][]byte
-	size   int
-}
-
-// maxDocuments bounds the memory for documents, in bytes.
-const maxDocuments = 32 << 20
-
-// of returns a document that is kept, or makes it.
-func (d *documents) of(key string, build func() ([]byte, error)) ([]byte, error) {
-	d.mu.Lock()
-	raw := d.bySpec[key]
-	d.mu.Unlock()
-	if raw != nil {
-		return raw, nil
-	}
-	raw, err := build()
-	if err != nil {
-		return nil, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.size += len(raw); d.bySpec == nil || d.size > maxDocuments {
-		d.bySpec, d.size = map[string][]byte{}, len(raw)
-	}
-	d.bySpec[key] = raw
-	return raw, nil
-}
-
-// openAPI is GET /_openapi.json: the document of this host. It is made once for each deployed spec, on a turn on a processor.
-func openAPI(d Document) handler {
-	return func(c *call, w http.ResponseWriter) error {
-		key := strconv.Itoa(int(d))
-		var compiled *spec.Compiled
-		if d == InstanceDocument {
-			if compiled = c.api.Engine.Spec(c.tenant); compiled == nil {
-				return j17.Errorf(j17.CodeNoSpec, "No spec has been deployed to %s.", c.env.LongName())
-			}
-			key = compiled.Hash
-			if err := c.slot.Take(c.request.Context()); err != nil {
-				return err
-			}
-		}
-		raw, err := c.api.documents.of(key, func() ([]byte, error) { return c.api.describe(d, compiled) })
-		c.slot.Give()
-		if err != nil {
-			return err
-		}
-		return c.page(w, raw)
-	}
 }

@@ -1,0 +1,108 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"j17"
+	"j17/internal/spec"
+)
+
+// documents keeps the documents that were made: that of an environment as long as its spec is the deployed one.
+type documents struct {
+	mu   sync.Mutex
+	made map[string]tagged
+	size int
+	// making has a channel for each document that is being made, which is closed when that has ended.
+	making map[string]chan struct{}
+}
+
+// tagged is an answer with its entity tag.
+type tagged struct {
+	body []byte
+	tag  string
+}
+
+// maxDocuments bounds the memory for documents, in bytes.
+const maxDocuments = 32 << 20
+
+// of returns a document that is kept, or makes it. Those who ask for one that is being made wait for it, and try it themselves
+// where that fails.
+func (d *documents) of(ctx context.Context, key string, build func() ([]byte, error)) (tagged, error) {
+	// Find it, or be the one who makes it.
+	for {
+		d.mu.Lock()
+		kept, ok := d.made[key]
+		ended := d.making[key]
+		if ok || ended == nil {
+			if !ok {
+				ended = make(chan struct{})
+				if d.making == nil {
+					d.making = map[string]chan struct{}{}
+				}
+				d.making[key] = ended
+				defer d.end(key, ended)
+			}
+			d.mu.Unlock()
+			if ok {
+				return kept, nil
+			}
+			break
+		}
+		d.mu.Unlock()
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return tagged{}, ctx.Err()
+		}
+	}
+
+	// Make it, and keep it.
+	raw, err := build()
+	if err != nil {
+		return tagged{}, err
+	}
+	doc := tagged{raw, digestTag(raw)}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.size += len(raw); d.made == nil || d.size > maxDocuments {
+		d.made, d.size = map[string]tagged{}, len(raw)
+	}
+	d.made[key] = doc
+	return doc, nil
+}
+
+// end lets those go on who wait for a document.
+func (d *documents) end(key string, ended chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.making, key)
+	close(ended)
+}
+
+// openAPI is GET /_openapi.json: the document of this host. It is made once for each deployed spec, on a turn on a processor.
+func openAPI(d Document) handler {
+	return func(c *call, w http.ResponseWriter) error {
+		key := strconv.Itoa(int(d))
+		var compiled *spec.Compiled
+		if d == InstanceDocument {
+			if compiled = c.api.Engine.Spec(c.tenant); compiled == nil {
+				return j17.Errorf(j17.CodeNoSpec, "No spec has been deployed to %s.", c.env.LongName())
+			}
+			key = compiled.Hash
+		}
+		doc, err := c.api.documents.of(c.request.Context(), key, func() ([]byte, error) {
+			if err := c.slot.Take(c.request.Context()); err != nil {
+				return nil, err
+			}
+			defer c.slot.Give()
+			return c.api.describe(d, compiled)
+		})
+		if err != nil {
+			return err
+		}
+		return c.pageOf(w, doc)
+	}
+}
