@@ -210,7 +210,7 @@ func compiledSchema(t *rapid.T, text string) *schema.Schema {
 		t.Fatal(err)
 	}
 	var l diag.List
-	s := schema.Compile(v, "", &l)
+	s := schema.NewGroup(&l).Compile(v, "")
 	if l.Errors() > 0 {
 		t.Fatalf("%s\n%v", text, l.All())
 	}

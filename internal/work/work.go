@@ -53,9 +53,6 @@ func New(ctx context.Context, limit int64) *Budget {
 	return b
 }
 
-// Unlimited returns a budget that ends with ctx only.
-func Unlimited(ctx context.Context) *Budget { return New(ctx, 1<<62) }
-
 // Counted returns a budget of limit units that ends with nothing else: for what no request waits for.
 func Counted(limit int64) *Budget {
 	b := &Budget{}

@@ -3,6 +3,7 @@ package work_test
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 
 	"j17"
@@ -27,7 +28,7 @@ func TestBudgetIsCounted(t *testing.T) {
 
 func TestBudgetEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	b := work.Unlimited(ctx)
+	b := work.New(ctx, math.MaxInt64)
 	if !b.Spend(1 << 20) {
 		t.Fatal(b.Err())
 	}
@@ -44,7 +45,7 @@ func TestBudgetEndsWithItsContext(t *testing.T) {
 }
 
 func BenchmarkSpend(b *testing.B) {
-	budget := work.Unlimited(b.Context())
+	budget := work.New(b.Context(), math.MaxInt64)
 	for b.Loop() {
 		budget.Spend(1)
 	}

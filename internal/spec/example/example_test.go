@@ -55,7 +55,7 @@ func TestOf(t *testing.T) {
 			continue
 		}
 		var l diag.List
-		if fits, err := schema.Compile(s, "", &l).Valid(got, work.Counted(work.Command)); !fits {
+		if fits, err := schema.NewGroup(&l).Compile(s, "").Valid(got, work.Counted(work.Command)); !fits {
 			t.Errorf("%s does not fit %s: %v", got, tc.schema, err)
 		}
 	}

@@ -59,7 +59,7 @@ func parse(tb testing.TB, src string) value.Value {
 func compile(tb testing.TB, src string) *schema.Schema {
 	tb.Helper()
 	var l diag.List
-	s := schema.Compile(parse(tb, src), "", &l)
+	s := schema.NewGroup(&l).Compile(parse(tb, src), "")
 	if l.Errors() > 0 {
 		tb.Fatalf("%.200s: %.500v", src, l.All())
 	}
@@ -141,6 +141,6 @@ func BenchmarkCompile(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		var l diag.List
-		schema.Compile(v, "", &l)
+		schema.NewGroup(&l).Compile(v, "")
 	}
 }

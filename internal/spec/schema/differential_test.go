@@ -180,7 +180,7 @@ func TestAgainstOtherImplementation(t *testing.T) {
 			t.Fatal(err)
 		}
 		var l diag.List
-		ours := schema.Compile(v, "", &l)
+		ours := schema.NewGroup(&l).Compile(v, "")
 		if l.Errors() > 0 {
 			for _, d := range l.All() {
 				if d.Severity == diag.Error && !strings.Contains(d.Message, "leads back to its own schema") {
@@ -274,7 +274,7 @@ func TestBothPassesAgree(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return schema.Compile(v, "", &l)
+			return schema.NewGroup(&l).Compile(v, "")
 		}
 		x := compiled(object{"$defs": definitions, "allOf": []any{drawn}})
 		both := compiled(object{"$defs": definitions, "properties": object{"x": drawn, "y": false}})

@@ -39,7 +39,7 @@ func TestDocs(t *testing.T) {
 		switch {
 		case kind == "json schema":
 			var l diag.List
-			s := schema.Compile(v, "", &l)
+			s := schema.NewGroup(&l).Compile(v, "")
 			if len(l.All()) > 0 {
 				t.Errorf("%s\n%v", body, l.All())
 			}
@@ -61,7 +61,7 @@ func TestDocs(t *testing.T) {
 // TestDocsFindings checks the findings that the docs quote.
 func TestDocsFindings(t *testing.T) {
 	var l diag.List
-	schema.Compile(parse(t, `{"$defs": {"address": {}}, "allOf": [{"format": "emial"}, {"type": 3}, {"$ref": "#/$defs/adress"}, {"pattern": "(?i)abc"}]}`), "", &l) //nolint:misspell // a reference that misspells
+	schema.NewGroup(&l).Compile(parse(t, `{"$defs": {"address": {}}, "allOf": [{"format": "emial"}, {"type": 3}, {"$ref": "#/$defs/adress"}, {"pattern": "(?i)abc"}]}`), "") //nolint:misspell // a reference that misspells
 	text := page(t)
 	for _, d := range l.All() {
 		line := d.Message

@@ -36,7 +36,7 @@ func FuzzCompile(f *testing.F) {
 		}
 		var l diag.List
 		start := time.Now()
-		s := schema.Compile(v, "", &l)
+		s := schema.NewGroup(&l).Compile(v, "")
 		_, _ = s.Validate(v, work.Counted(work.Command))
 		if took := time.Since(start); took > slow {
 			t.Fatalf("it took %v", took)
@@ -68,7 +68,7 @@ func FuzzValidate(f *testing.F) {
 			return
 		}
 		var l diag.List
-		s := schema.Compile(v, "", &l)
+		s := schema.NewGroup(&l).Compile(v, "")
 		start := time.Now()
 		failures, err := s.Validate(data, work.Counted(work.Command))
 		if took := time.Since(start); took > slow {

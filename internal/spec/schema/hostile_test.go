@@ -110,7 +110,7 @@ func TestRandomHostileSchemas(t *testing.T) {
 			t.Fatal(err)
 		}
 		var l diag.List
-		s := schema.Compile(src, "", &l)
+		s := schema.NewGroup(&l).Compile(src, "")
 		if l.Errors() > 0 {
 			return // more than is allowed, for one
 		}

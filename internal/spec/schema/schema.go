@@ -91,9 +91,6 @@ func (g *Group) Compile(v value.Value, at diag.Pointer) *Schema {
 	return &Schema{root: root, seed: maphash.MakeSeed()}
 }
 
-// Compile compiles a schema on its own; see Group.
-func Compile(v value.Value, at diag.Pointer, l *diag.List) *Schema { return NewGroup(l).Compile(v, at) }
-
 // Valid reports whether v fits the schema. Its work is taken from the budget; the error is the budget's, where that ended.
 func (s *Schema) Valid(v value.Value, b *work.Budget) (bool, error) {
 	r := run{budget: b, seed: s.seed}

@@ -64,7 +64,7 @@ func TestCompile(t *testing.T) {
 		t.Helper()
 		const at diag.Pointer = "/s"
 		var l diag.List
-		s := schema.Compile(parse(t, files["json"]), at, &l)
+		s := schema.NewGroup(&l).Compile(parse(t, files["json"]), at)
 		var b strings.Builder
 		for _, d := range l.All() {
 			key := ""
@@ -160,7 +160,7 @@ func TestHostileSchemas(t *testing.T) {
 		t.Helper()
 		v := parse(t, src)
 		var l diag.List
-		soon(t, func() { schema.Compile(v, "", &l) })
+		soon(t, func() { schema.NewGroup(&l).Compile(v, "") })
 		if !slices.ContainsFunc(l.All(), func(d diag.Diagnostic) bool { return d.Severity == diag.Error && strings.Contains(d.Message, message) }) {
 			t.Errorf("%s: %.300v", name, l.All())
 		}

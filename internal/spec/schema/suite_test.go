@@ -165,7 +165,7 @@ func (n *count) run(t *testing.T, file string, g suiteGroup, used []bool) {
 		return
 	}
 	var l diag.List
-	s := schema.Compile(v, "", &l)
+	s := schema.NewGroup(&l).Compile(v, "")
 	if i := slices.IndexFunc(exclusions(), func(e exclusion) bool {
 		return e.file == file && (e.group == "*" || e.group == g.Description)
 	}); i >= 0 {

@@ -2,6 +2,7 @@ package tick_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -60,7 +61,7 @@ func BenchmarkOperation(b *testing.B) {
 				Key: eventKey, Type: "happened", Timestamp: firstTime,
 				Data: tick.Parsed(mustParse(b, orderData)), Metadata: tick.Parsed(mustParse(b, `{"timestamp":1700000000}`)),
 			}
-			budget := work.Unlimited(b.Context())
+			budget := work.New(b.Context(), math.MaxInt64)
 			state := apply(b, h, ed, mustParse(b, orderState), ev, nil)
 			b.ReportAllocs()
 			for b.Loop() {
@@ -72,7 +73,7 @@ func BenchmarkOperation(b *testing.B) {
 		h := compile(b, `{"append":{"target":"log","value":"$.data.x"}}`)
 		ed := value.NewEditor()
 		ev := &tick.Event{Data: tick.Parsed(mustParse(b, orderData))}
-		budget := work.Unlimited(b.Context())
+		budget := work.New(b.Context(), math.MaxInt64)
 		first := mustParse(b, orderState)
 		state := first
 		b.ReportAllocs()
@@ -87,7 +88,7 @@ func BenchmarkOperation(b *testing.B) {
 		h := compile(b, "["+strings.TrimSuffix(strings.Repeat(`{"set":{"target":"status","value":"active"}},{"increment":{"target":"count","by":1}},`, 50), ",")+"]")
 		ed := value.NewEditor()
 		ev := &tick.Event{}
-		budget := work.Unlimited(b.Context())
+		budget := work.New(b.Context(), math.MaxInt64)
 		state := mustParse(b, orderState)
 		b.ReportAllocs()
 		n := 0
@@ -118,7 +119,7 @@ func BenchmarkEvent(b *testing.B) {
 			b.SetBytes(int64(len(data) + len(metadata)))
 			b.ReportAllocs()
 			var ev tick.Event
-			budget := work.Unlimited(b.Context())
+			budget := work.New(b.Context(), math.MaxInt64)
 			for b.Loop() {
 				ev = tick.Event{Key: eventKey, Type: "happened", Timestamp: firstTime, Data: tick.Raw(data), Metadata: tick.Raw(metadata)}
 				next, _ := h.Apply(ed, state, &ev, budget, nil)
@@ -156,7 +157,7 @@ func TestNoAllocations(t *testing.T) {
 				parsed := tick.Parsed(mustParse(t, orderData))
 				state := mustParse(t, orderState)
 				var ev tick.Event
-				budget := work.Unlimited(t.Context())
+				budget := work.New(t.Context(), math.MaxInt64)
 				step := func() {
 					ev = tick.Event{Key: eventKey, Type: "happened", Timestamp: firstTime, Data: parsed}
 					if raw {

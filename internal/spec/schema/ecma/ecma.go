@@ -56,9 +56,6 @@ type Regexp struct {
 	machines sync.Pool
 }
 
-// Compile compiles a pattern on its own. Errors are *SyntaxError, and *LimitError for one that is too large.
-func Compile(pattern string) (*Regexp, error) { return NewLibrary().Compile(pattern) }
-
 // makeReady makes what it takes to match.
 func (re *Regexp) makeReady() {
 	tree, groups := re.library.tree(re.pattern)

@@ -73,7 +73,7 @@ func TestMatch(t *testing.T) {
 		{`^(?:[a-z]{1,63}\.){1,20}[a-z]{2,63}$`, []string{"www.example.com"}, []string{"www..com"}},
 	}
 	for _, tt := range tests {
-		re, err := ecma.Compile(tt.pattern)
+		re, err := ecma.NewLibrary().Compile(tt.pattern)
 		if err != nil {
 			t.Errorf("Compile(%q): %v", tt.pattern, err)
 			continue
@@ -170,7 +170,7 @@ func TestSyntaxErrors(t *testing.T) {
 		{strings.Repeat("(", 300) + strings.Repeat(")", 300), 201, ""},
 	}
 	for _, tt := range tests {
-		_, err := ecma.Compile(tt.pattern)
+		_, err := ecma.NewLibrary().Compile(tt.pattern)
 		var syntax *ecma.SyntaxError
 		if !errors.As(err, &syntax) {
 			t.Errorf("Compile(%q) = %v, want a syntax error", tt.pattern, err)
@@ -184,7 +184,7 @@ func TestSyntaxErrors(t *testing.T) {
 			t.Errorf("Valid(%q) = true", tt.pattern)
 		}
 	}
-	if _, err := ecma.Compile(strings.Repeat("a", ecma.MaxPattern+1)); err == nil {
+	if _, err := ecma.NewLibrary().Compile(strings.Repeat("a", ecma.MaxPattern+1)); err == nil {
 		t.Error("a pattern above MaxPattern compiles")
 	}
 	if !ecma.Valid(strings.Repeat("a", ecma.MaxPattern+1)) {
@@ -199,7 +199,7 @@ func TestBombs(t *testing.T) {
 		`^(?=(a+)+$)`, `^(a+)+\1$`, `(?<!(a+)+b)$`, `^(?:(a)|b|\1)*c$`, `^(?:){1000000000}b`,
 		`^(?=(?:a*)*$)b`, `(a*)*\1c`, `(?:a*){5000}c`, `(.*)*\1\1\1=`,
 	} {
-		re, err := ecma.Compile(pattern)
+		re, err := ecma.NewLibrary().Compile(pattern)
 		if err != nil {
 			t.Errorf("Compile(%q): %v", pattern, err)
 			continue
@@ -227,7 +227,7 @@ func TestNeedlessEscapes(t *testing.T) {
 		{`^[\_\#]$`, "#", "\\", 3, "write _ without"},
 		{`^(?i:\"a)\'$`, `"A'`, `"A`, 6, `write " without`},
 	} {
-		re, err := ecma.Compile(tt.pattern)
+		re, err := ecma.NewLibrary().Compile(tt.pattern)
 		if err != nil {
 			t.Errorf("Compile(%q): %v", tt.pattern, err)
 			continue
@@ -242,11 +242,11 @@ func TestNeedlessEscapes(t *testing.T) {
 			t.Errorf("Valid(%q) = true", tt.pattern)
 		}
 	}
-	if re, err := ecma.Compile(`[\-]\.\/`); err != nil || re.Needless() != nil {
+	if re, err := ecma.NewLibrary().Compile(`[\-]\.\/`); err != nil || re.Needless() != nil {
 		t.Errorf("escapes that are needed, or known: %v", err)
 	}
 	for _, pattern := range []string{`\a`, `\ `, `\é`, `[\a]`} {
-		if _, err := ecma.Compile(pattern); err == nil {
+		if _, err := ecma.NewLibrary().Compile(pattern); err == nil {
 			t.Errorf("Compile(%q): no error", pattern)
 		}
 	}
@@ -265,7 +265,7 @@ func TestCompileIsBounded(t *testing.T) {
 		`\p{sc=Greek}\p{sc=Grek}\p{scx=Grek}\p{Emoji}\p{Alpha}\p{Any}\p{ASCII}\p{IDS}\p{IDC}\p{XIDS}\p{XIDC}\p{Math}\p{Upper}\p{Lower}\p{CI}\p{Dash}`,
 	} {
 		start := time.Now()
-		if _, err := ecma.Compile(pattern); err != nil {
+		if _, err := ecma.NewLibrary().Compile(pattern); err != nil {
 			t.Errorf("Compile(%.20q...): %v", pattern, err)
 		}
 		took := time.Since(start)
@@ -343,7 +343,7 @@ func TestAgainstRegexp2(t *testing.T) {
 		if strings.Contains(p, "(a") || strings.Contains(p, "(b") || strings.Contains(p, "(.") {
 			p += rapid.SampledFrom([]string{"", `\1`, `\1$`}).Draw(t, "reference")
 		}
-		re, err := ecma.Compile(p)
+		re, err := ecma.NewLibrary().Compile(p)
 		other, otherErr := regexp2.Compile(p, regexp2.ECMAScript|regexp2.Unicode)
 		if (err == nil) != (otherErr == nil) {
 			t.Fatalf("Compile: %v; regexp2: %v", err, otherErr)
@@ -376,7 +376,7 @@ func FuzzMatch(f *testing.F) {
 	f.Fuzz(func(t *testing.T, pattern, text string) {
 		text = strings.ToValidUTF8(text, "?")
 		pattern = strings.ToValidUTF8(pattern, "?")
-		re, err := ecma.Compile(pattern)
+		re, err := ecma.NewLibrary().Compile(pattern)
 		valid := ecma.Valid(pattern)
 		if err != nil {
 			// A pattern that is too large is one all the same.
@@ -402,7 +402,7 @@ func BenchmarkMatch(b *testing.B) {
 		{"backtrack", `^(?=.*\d)[A-Z0-9-]+$`, "WIDGET-1042"},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
-			re, err := ecma.Compile(bb.pattern)
+			re, err := ecma.NewLibrary().Compile(bb.pattern)
 			if err != nil {
 				b.Fatal(err)
 			}
