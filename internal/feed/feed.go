@@ -10,6 +10,8 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,8 +72,8 @@ type Batch struct {
 	// Attempt counts the tries of the first entry from 1. Tries that their process did not survive are not counted.
 	Attempt int
 
-	ends  []state
-	base  *reader
+	// move returns the writes that move the checkpoint behind an entry.
+	move  func(i int) []store.Side
 	done  int
 	asked bool
 }
@@ -81,7 +83,7 @@ type Batch struct {
 // call commits them once, and returns; the rest of the entries comes with the next call.
 func (b *Batch) Done(n int) []store.Side {
 	b.done, b.asked = n, true
-	return b.base.move(&b.ends[n-1])
+	return b.move(n - 1)
 }
 
 // Later is what Do returns when the rest of a batch cannot be taken now: it comes again when Wake is called, or after a while. It
@@ -132,14 +134,22 @@ type Counts struct {
 	Read, Handled, Failed uint64
 	// Taken counts the leases that were taken, Lost those that others took over.
 	Taken, Lost uint64
+	// LeftBehind counts the calls that did not return when they had to.
+	LeftBehind uint64
 	// Checked counts the stretches that were compared with the feed, Gaps those that did not match.
 	Checked, Gaps uint64
 	// Behind is the number of events that the subscriptions of the tenants held have not passed.
 	Behind uint64
 }
 
+// reference names a subscription.
+type reference struct {
+	tenant j17.Tenant
+	key    string
+}
+
 type counters struct {
-	read, handled, failed, taken, lost, checked, gaps atomic.Uint64
+	read, handled, failed, taken, lost, left, checked, gaps atomic.Uint64
 }
 
 // Subscriptions is a set of workers and the way to make, change and see subscriptions. It is safe for concurrent use.
@@ -153,6 +163,10 @@ type Subscriptions struct {
 	slots   sync.Mutex
 	free    int
 	thirsty map[*holding]bool
+	// lost counts the calls that were left behind and have not returned.
+	lost map[reference]int
+	// nextCheck is when a stretch may be checked again.
+	nextCheck time.Time
 
 	// following is held while changes are looked at. since is the number of the last one that was seen.
 	following sync.Mutex
@@ -183,7 +197,7 @@ func New(o Options) *Subscriptions {
 		o.Tenants = 512
 	}
 	s := &Subscriptions{
-		o: o, id: rand.Text(), kinds: map[string]*Kind{}, free: o.AtOnce, thirsty: map[*holding]bool{},
+		o: o, id: rand.Text(), kinds: map[string]*Kind{}, free: o.AtOnce, thirsty: map[*holding]bool{}, lost: map[reference]int{},
 		held: map[j17.Tenant]*holding{}, pending: map[j17.Tenant]*pending{}, more: make(chan struct{}, 1),
 	}
 	s.moved.L = &s.mu
@@ -196,4 +210,20 @@ func (s *Subscriptions) Handle(k Kind) {
 		k.Batch = 256
 	}
 	s.kinds[k.Name] = &k
+}
+
+// Counts returns what the set has done so far.
+func (s *Subscriptions) Counts() Counts {
+	s.mu.Lock()
+	held := slices.Collect(maps.Values(s.held))
+	s.mu.Unlock()
+	c := Counts{
+		Held: len(held), Read: s.count.read.Load(), Handled: s.count.handled.Load(), Failed: s.count.failed.Load(),
+		Taken: s.count.taken.Load(), Lost: s.count.lost.Load(), LeftBehind: s.count.left.Load(),
+		Checked: s.count.checked.Load(), Gaps: s.count.gaps.Load(),
+	}
+	for _, h := range held {
+		c.Behind += h.behind.Load()
+	}
+	return c
 }

@@ -177,6 +177,11 @@ func pass(t *testing.T, d time.Duration) {
 	synctest.Wait()
 }
 
+// rest lets a handler take its time.
+func rest(ctx context.Context, d time.Duration) {
+	_ = clock.System{}.Wait(ctx, time.Now().Add(d)) // or as long as it may
+}
+
 func same(t *testing.T, what string, want, got any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {

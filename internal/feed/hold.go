@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"j17"
@@ -42,6 +43,9 @@ type holding struct {
 	running int
 	began   time.Time
 	busy    time.Time
+	// measured is when behind was, the number of events that the subscriptions have not passed.
+	measured time.Time
+	behind   atomic.Uint64
 }
 
 func (s *Subscriptions) newHolding(work context.Context, t j17.Tenant, l lease) *holding {
@@ -99,8 +103,11 @@ func (h *holding) close(changes uint64) bool {
 	return h.sig.closed
 }
 
+// reopen takes that back. The next round is that of the upkeep.
 func (h *holding) reopen() {
-	h.tell(func() { h.sig.closed = false })
+	h.sig.Lock()
+	defer h.sig.Unlock()
+	h.sig.closed = false
 }
 
 // beyond replaces what is stored of a subscription by what is known of it.
@@ -130,12 +137,14 @@ func (h *holding) run() {
 		if !kept {
 			break
 		}
-		left, err := h.step()
-		if err != nil {
-			h.s.warn(h.work, "read and store", h.tenant, err)
-		}
-		if left {
-			return
+		if err == nil {
+			var left bool
+			if left, err = h.step(); err != nil {
+				h.s.warn(h.work, "read and store", h.tenant, err)
+			}
+			if left {
+				return
+			}
 		}
 		select {
 		case <-h.wakeUp:
@@ -264,18 +273,22 @@ func (h *holding) step() (left bool, err error) {
 	}
 	h.mu.Unlock()
 	if !ending {
-		err = h.start(now, changes)
+		err = errors.Join(h.start(now, changes), h.measure(now))
 	}
 
 	// Checkpoints that are behind for a while are stored.
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	idle := h.running == 0 && len(h.ready(now, changes)) == 0
-	leave := h.running == 0 && (ending || idle && (settling || crowded || now.Sub(h.busy) >= idleTime))
+	checking := idle && h.checkStretch(now)
+	leave := h.running == 0 && (ending || idle && (settling || crowded || !checking && now.Sub(h.busy) >= idleTime))
 	var sides []store.Side
 	var moved []*reader
 	for _, r := range h.readers {
-		if !r.running && r.now != r.saved.state && (leave || now.Sub(r.since) >= upkeepEvery) {
+		if r.running {
+			continue
+		}
+		if r.now != r.saved.state && (leave || now.Sub(r.since) >= upkeepEvery) || leave && r.shown > r.saved.Checked {
 			sides = append(sides, r.move(&r.now)...)
 			moved = append(moved, r)
 		}
@@ -288,6 +301,8 @@ func (h *holding) step() (left bool, err error) {
 	due := h.firstUntil()
 	if !idle {
 		due = now
+	} else if again := now.Add(checkAgain); crowded && h.unshown() != nil && (due.IsZero() || again.Before(due)) {
+		due = again
 	}
 	if failed := h.giveBack(sides, due); failed != nil {
 		h.reopen()
@@ -342,7 +357,7 @@ func (h *holding) flush(sides []store.Side, moved []*reader) error {
 // ready returns the readers that may find something to hand out. The caller holds mu.
 func (h *holding) ready(now time.Time, changes uint64) (ready []*reader) {
 	for _, r := range h.readers {
-		if !r.running && !r.saved.Paused && !now.Before(r.until) && (r.idle != changes+1 || !r.checked) {
+		if !r.running && !r.saved.Paused && !now.Before(r.until) && !h.s.stuck(h.tenant, r.key) && (r.idle != changes+1 || !r.checked) {
 			ready = append(ready, r)
 		}
 	}
@@ -352,7 +367,7 @@ func (h *holding) ready(now time.Time, changes uint64) (ready []*reader) {
 // firstUntil returns when the first pause ends, the zero time if there is none. The caller holds mu.
 func (h *holding) firstUntil() (first time.Time) {
 	for _, r := range h.readers {
-		if !r.saved.Paused && !r.until.IsZero() && (first.IsZero() || r.until.Before(first)) {
+		if !r.saved.Paused && !h.s.stuck(h.tenant, r.key) && !r.until.IsZero() && (first.IsZero() || r.until.Before(first)) {
 			first = r.until
 		}
 	}
@@ -426,6 +441,28 @@ func (h *holding) begin(r *reader, do func()) {
 		}
 		h.poke()
 	}()
+}
+
+// measure finds out, from time to time, how far the subscriptions are behind.
+func (h *holding) measure(now time.Time) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now.Sub(h.measured) < upkeepEvery {
+		return nil
+	}
+	h.measured = now
+	extent, err := h.s.o.Store.Extent(h.work, h.tenant)
+	if err != nil {
+		return err
+	}
+	behind := uint64(0)
+	for _, r := range h.readers {
+		if extent.Events > r.now.Count {
+			behind += extent.Events - r.now.Count
+		}
+	}
+	h.behind.Store(behind)
+	return nil
 }
 
 // readPause is how long a tenant is left alone whose feed could not be read.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"j17"
@@ -62,8 +63,10 @@ type reader struct {
 	since time.Time
 	// marks are to be stored with now.
 	marks []state
-	// checked tells that what is stored was compared with the feed since the set has the tenant.
+	// checked tells that what is stored was compared with the feed since the set has the tenant; shown is the mark up to which
+	// all stretches were.
 	checked bool
+	shown   uint64
 	running bool
 	// missed is set when what is stored was to be read anew while work was under way.
 	missed bool
@@ -77,10 +80,7 @@ type reader struct {
 // adopt takes what is stored. What was handled since stays so if nobody else has moved the checkpoint. The caller holds the holding's mu.
 func (r *reader) adopt(it *item) {
 	if it.ID != r.saved.ID || it.state != r.saved.state && it.state != r.now {
-		r.now, r.marks, r.checked, r.idle = it.state, nil, false, 0
-	}
-	if it.state == r.now {
-		r.marks = nil
+		r.now, r.marks, r.checked, r.shown, r.idle = it.state, nil, false, it.Checked, 0
 	}
 	if it.Failures == 0 && r.saved.Failures > 0 || it.Paused != r.saved.Paused {
 		r.until, r.idle = time.Time{}, 0
@@ -89,6 +89,8 @@ func (r *reader) adopt(it *item) {
 		r.pauseFor(r.h.s.o.Clock.Now(), it.RetryAt.Sub(r.h.s.o.Clock.Now()))
 	}
 	r.saved, r.rev = it.checkpoint, it.rev
+	r.shown = max(r.shown, it.Checked)
+	r.marks = slices.DeleteFunc(r.marks, func(m state) bool { return m.Count <= it.Count })
 }
 
 // pauseFor lets nothing be handed out for a while. The caller holds the holding's mu.
@@ -108,16 +110,24 @@ func (r *reader) pauseFor(now time.Time, d time.Duration) {
 }
 
 // move returns the writes that move the checkpoint. They hold as long as nobody has written it since it was read.
-func (r *reader) move(to *state) []store.Side {
-	c := r.saved
-	c.state, c.Failures, c.Error, c.RetryAt = *to, 0, "", time.Time{}
-	sides := []store.Side{{Op: store.Put, Space: subscriptions, Key: r.key, Value: c.encode(), Cond: store.IfRev, Rev: r.rev}}
-	for i := range r.marks {
-		if r.marks[i].Count <= to.Count {
-			sides = append(sides, r.marks[i].mark(r.key))
+func (r *reader) move(to *state) []store.Side { return r.mover([]state{*to})(0) }
+
+// mover is move for several states, and needs nothing of the reader any more.
+func (r *reader) mover(to []state) func(i int) []store.Side {
+	key, rev, c := r.key, r.rev, r.saved
+	c.Checked, c.Failures, c.Error, c.RetryAt = r.shown, 0, "", time.Time{}
+	marks := slices.Clone(r.marks)
+	return func(i int) []store.Side {
+		c := c
+		c.state = to[i]
+		sides := []store.Side{{Op: store.Put, Space: subscriptions, Key: key, Value: c.encode(), Cond: store.IfRev, Rev: rev}}
+		for i := range marks {
+			if marks[i].Count <= c.Count {
+				sides = append(sides, marks[i].mark(key))
+			}
 		}
+		return sides
 	}
-	return sides
 }
 
 // take hands out a page.
@@ -135,7 +145,8 @@ func (r *reader) take(p *page) {
 	// All events are passed, the wanted ones are handed out.
 	var entries []store.Entry
 	var ends []state
-	end, marks := r.now, r.marks
+	end := r.now
+	marks := slices.DeleteFunc(r.marks, func(m state) bool { return m.Count > end.Count })
 	for i, e := range p.entries {
 		wanted := r.kind.Notes
 		if e.Event != nil {
@@ -185,36 +196,74 @@ func (r *reader) handled(to *state) {
 }
 
 // filter asks which events are wanted.
-func (r *reader) filter(ctx context.Context) (want func(*j17.Event) bool, err error) {
-	err = r.guard(ctx, func(ctx context.Context) error {
-		want, err = r.kind.Filter(ctx, r.h.tenant, r.name)
+func (r *reader) filter(ctx context.Context) (func(*j17.Event) bool, error) {
+	wants := make(chan func(*j17.Event) bool, 1)
+	err := r.guard(ctx, func(ctx context.Context) error {
+		want, err := r.kind.Filter(ctx, r.h.tenant, r.name)
+		wants <- want
 		return err
 	})
-	return want, err
+	if err != nil {
+		return nil, err
+	}
+	return <-wants, nil
 }
 
-// errLease is why the context of a call ends with its time.
-var errLease = errors.New("the handler took longer than the lease")
+const (
+	// graceTime is how long a call may go on after its context has ended. Then it is left behind.
+	graceTime = 5 * time.Second
+	// maxLost is how many calls of a subscription are left behind before it waits for one of them to return.
+	maxLost = 3
+)
 
-// guard calls a part of the kind with the time that a call may take, and turns a panic into an error.
-func (r *reader) guard(ctx context.Context, do func(context.Context) error) (err error) {
-	s := r.h.s
+var (
+	errLease = errors.New("the handler took longer than the lease")
+	errLost  = errors.New("the handler took longer than the lease and did not return when its context ended; what it does is left behind")
+)
+
+// guard makes a call of the kind's, with the time that a call may take, and turns a panic into an error.
+func (r *reader) guard(ctx context.Context, do func(context.Context) error) error {
+	clk := r.h.s.o.Clock
 	limited, cut := context.WithCancelCause(ctx)
 	defer cut(nil)
-	until := s.o.Clock.Now().Add(s.o.Lease)
+	until := clk.Now().Add(r.h.s.o.Lease)
 	go func() {
-		if s.o.Clock.Wait(limited, until) == nil {
+		if clk.Wait(limited, until) == nil {
 			cut(errLease)
 		}
 	}()
-	defer func() {
-		if p := recover(); p != nil {
-			s.o.Logger.LogAttrs(ctx, slog.LevelError, "the handler of a subscription panicked", slog.String("tenant", string(r.h.tenant)),
-				slog.String("subscription", r.key), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-			err = fmt.Errorf("panic: %v", p)
-		}
+	done := make(chan error, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				r.h.s.o.Logger.LogAttrs(ctx, slog.LevelError, "the handler of a subscription panicked", slog.String("tenant", string(r.h.tenant)),
+					slog.String("subscription", r.key), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+				done <- fmt.Errorf("panic: %v", p)
+			}
+		}()
+		done <- do(limited)
 	}()
-	return do(limited)
+	select {
+	case err := <-done:
+		return err
+	case <-limited.Done():
+	}
+
+	// It has been told to end. Who does not holds nothing but itself up.
+	grace, returned := context.WithCancel(context.WithoutCancel(ctx))
+	defer returned()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = clk.Wait(grace, clk.Now().Add(graceTime)) // either way it is over
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-over:
+	}
+	r.h.s.leaveBehind(r.h.tenant, r.key, done)
+	return errLost
 }
 
 // call hands out the first entries. It returns how many were handled, and whether the next ones can follow at once.
@@ -225,11 +274,13 @@ func (r *reader) call(ctx context.Context, entries []store.Entry, ends []state) 
 	}
 	size := r.kind.Batch >> min(r.saved.Failures, 30)
 	size = min(max(size, 1), len(entries))
-	b := &Batch{Tenant: r.h.tenant, Name: r.name, Entries: entries[:size], Attempt: r.saved.Failures + 1, ends: ends[:size], base: r}
+	b := &Batch{Tenant: r.h.tenant, Name: r.name, Entries: entries[:size], Attempt: r.saved.Failures + 1}
+	b.move = r.mover(ends[:size])
 	err := r.guard(ctx, func(ctx context.Context) error { return r.kind.Do(ctx, b) })
 
 	// What was committed counts, whatever was returned.
 	switch {
+	case errors.Is(err, errLost): // what it still does, if it can, is seen in what is stored
 	case b.asked:
 		moved, same := r.committed(ctx, &ends[b.done-1])
 		if moved {
@@ -273,7 +324,11 @@ func (r *reader) unchanged(ctx context.Context) bool {
 	if err == nil && it.Rev == r.rev {
 		return true
 	}
-	r.lock(func() { r.missed = true })
+	r.lock(func() {
+		if r.missed = true; err != nil && !errors.Is(err, store.ErrNotFound) {
+			r.pauseFor(r.h.s.o.Clock.Now(), readPause)
+		}
+	})
 	return false
 }
 
@@ -322,7 +377,7 @@ func (r *reader) fail(ctx context.Context, err error) {
 			slog.String("subscription", r.key), slog.Int("attempt", c.Failures), slog.Any("error", err))
 	}
 	sides := r.move(&r.now)
-	c.state = r.now
+	c.state, c.Checked = r.now, r.shown
 	sides[0].Value = c.encode()
 	var failed error
 	r.lock(func() {

@@ -26,6 +26,8 @@ const (
 	turnTime = 2 * time.Second
 	// upkeepEvery is how often leases are looked after, and checkpoints stored that moved.
 	upkeepEvery = time.Second
+	// drainTime is how long calls that are under way may go on when a set ends.
+	drainTime = 5 * time.Second
 )
 
 // pending is a tenant that waits to be taken.
@@ -64,6 +66,15 @@ func (s *Subscriptions) Run(ctx context.Context) error {
 		loops = append(loops, worker.Loop{Name: "feed_leases", Do: func(ctx context.Context) error { return s.takeNext(ctx, work) }})
 	}
 	s.o.Worker.Every(ctx, loops...)
+
+	// Drain. What does not end in time is cut off.
+	limit, over := context.WithCancel(work)
+	defer over()
+	go func() {
+		if s.o.Clock.Wait(limit, s.o.Clock.Now().Add(drainTime)) == nil {
+			cut()
+		}
+	}()
 	s.stop()
 	return nil
 }
@@ -265,9 +276,10 @@ func (s *Subscriptions) behind(ctx context.Context, t j17.Tenant, items []item) 
 	for i := range items {
 		c := &items[i].checkpoint
 		kind, _, _ := strings.Cut(items[i].key, "/")
-		if c.Paused || s.kinds[kind] == nil {
+		if c.Paused || s.kinds[kind] == nil || s.stuck(t, items[i].key) {
 			continue
 		}
+		behind = behind || nextMark(c.Checked) <= c.Count
 		if c.RetryAt.After(now) {
 			if retry.IsZero() || c.RetryAt.Before(retry) {
 				retry = c.RetryAt
@@ -356,6 +368,31 @@ func (s *Subscriptions) release() {
 		h.poke()
 	}
 	clear(s.thirsty)
+}
+
+// leaveBehind counts a call that did not return when it had to, until it does.
+func (s *Subscriptions) leaveBehind(t j17.Tenant, key string, done <-chan error) {
+	of := reference{t, key}
+	s.count.left.Add(1)
+	s.slots.Lock()
+	s.lost[of]++
+	s.slots.Unlock()
+	go func() {
+		<-done
+		s.slots.Lock()
+		if s.lost[of]--; s.lost[of] == 0 {
+			delete(s.lost, of)
+		}
+		s.slots.Unlock()
+		s.notice(t, (*holding).changed)
+	}()
+}
+
+// stuck reports whether so many calls of a subscription were left behind that it has to wait for one of them.
+func (s *Subscriptions) stuck(t j17.Tenant, key string) bool {
+	s.slots.Lock()
+	defer s.slots.Unlock()
+	return s.lost[reference{t, key}] >= maxLost
 }
 
 // Settle handles all that can be handled now, and returns when nothing is left or under way. It needs a set that runs.
