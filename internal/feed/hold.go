@@ -37,6 +37,9 @@ type holding struct {
 		left   uint64
 	}
 
+	// page is what run has read last.
+	page *page
+
 	mu      sync.Mutex
 	lease   lease
 	readers map[string]*reader
@@ -395,7 +398,7 @@ func (h *holding) start(now time.Time, seen uint64) error {
 		if room <= 0 || !h.s.acquire(h) {
 			return nil
 		}
-		p, err := h.s.readPage(h.work, h.tenant, at)
+		p, err := h.pageAt(at, seen)
 		h.mu.Lock()
 		if err != nil || len(p.entries) == 0 {
 			h.s.release()
@@ -415,11 +418,30 @@ func (h *holding) start(now time.Time, seen uint64) error {
 				break
 			}
 			room--
-			h.begin(r, func() { r.take(p) })
+			p.users.Add(1)
+			h.begin(r, func() {
+				r.take(p)
+				p.users.Add(-1)
+			})
 		}
 		h.mu.Unlock()
 	}
 	return nil
+}
+
+// pageAt returns what follows a position. A page that others are at work on is shared, unless the feed has changed since it was
+// read: it may have been erased.
+func (h *holding) pageAt(at j17.StreamID, seen uint64) (*page, error) {
+	if p := h.page; p != nil && p.after == at && p.seen == seen && p.users.Load() > 0 {
+		return p, nil
+	}
+	h.page = nil
+	p, err := h.s.readPage(h.work, h.tenant, at)
+	if err == nil {
+		p.seen = seen
+		h.page = p
+	}
+	return p, err
 }
 
 // begin starts work of a reader, for which a slot was acquired. The caller holds mu.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"j17"
@@ -24,11 +25,16 @@ const (
 type page struct {
 	entries []store.Entry
 	leaves  [][sha256.Size]byte
+	// after is the position that the entries follow, seen the number of changes before it was read, users the number of readers
+	// that are at work on it.
+	after j17.StreamID
+	seen  uint64
+	users atomic.Int32
 }
 
 // readPage reads what follows a position.
 func (s *Subscriptions) readPage(ctx context.Context, t j17.Tenant, after j17.StreamID) (*page, error) {
-	p, size := &page{}, 0
+	p, size := &page{after: after}, 0
 	for e, err := range s.o.Store.ReadChanges(ctx, t, after, pageEvents) {
 		if err != nil {
 			return nil, err

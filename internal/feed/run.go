@@ -397,25 +397,18 @@ func (s *Subscriptions) stuck(t j17.Tenant, key string) bool {
 
 // Settle handles all that can be handled now, and returns when nothing is left or under way. It needs a set that runs.
 func (s *Subscriptions) Settle(ctx context.Context) error {
-	for {
-		if err := s.follow(ctx); err != nil {
-			return err
-		}
-		if _, err := s.askDue(ctx); err != nil {
-			return err
-		}
-		if !s.settled(ctx) {
-			return ctx.Err()
-		}
-		next, err := s.NextDue(ctx)
-		if err != nil || next.IsZero() || next.After(s.o.Clock.Now()) {
-			return err
-		}
+	if err := s.follow(ctx); err != nil {
+		return err
 	}
+	if _, err := s.askDue(ctx); err != nil {
+		return err
+	}
+	s.settled(ctx)
+	return ctx.Err()
 }
 
-// settled waits until nothing is held or waits. It reports whether the context has not ended before.
-func (s *Subscriptions) settled(ctx context.Context) bool {
+// settled waits until nothing is held or waits.
+func (s *Subscriptions) settled(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -430,7 +423,6 @@ func (s *Subscriptions) settled(ctx context.Context) bool {
 		}
 		s.moved.Wait()
 	}
-	return ctx.Err() == nil
 }
 
 // NextDue returns when a subscription is tried again; the zero time if none is. After Settle, and before anything else happens, it is
