@@ -86,6 +86,10 @@ type Feed interface {
 	// AwaitFeed blocks until the feed has an event, or a note, greater than after.
 	AwaitFeed(ctx context.Context, t j17.Tenant, after j17.StreamID) error
 
+	// Rewrites returns how often events of any tenant were rewritten since the store was opened. It has grown before Rewrite
+	// returns: who keeps copies of events asks before it hands one out, and what was copied at another count is outdated.
+	Rewrites() uint64
+
 	// Extent tells how many events the tenant holds and where the last one is, both as of one moment; the zero Extent for a
 	// tenant without events. Who hands out all events can compare.
 	Extent(ctx context.Context, t j17.Tenant) (Extent, error)

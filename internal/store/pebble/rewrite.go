@@ -65,6 +65,9 @@ func (s *Store) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (res
 	return result, err
 }
 
+// Rewrites returns how often events were rewritten. See store.Store.
+func (s *Store) Rewrites() uint64 { return s.rewrites.Load() }
+
 // rewrite stages the new content of a stream's events and returns the stream's generation.
 func (b *batch) rewrite(t *tenant, stream *store.RewrittenStream) (uint64, error) {
 	// The events.

@@ -58,11 +58,19 @@ func testNotes(s *suite) {
 			t.Errorf("%s: a conflict has changed %+v", name, h)
 		}
 	}
+	count := f.Rewrites()
+	commit(t, f, tenant, store.Append{Side: []store.Side{put("other", "item")}})
+	if f.Rewrites() != count {
+		t.Error("a write counts as a rewrite")
+	}
 	before := head(t, f, tenant, a)
 	_, since := changed(t, f, 0, 9)
 	result, err := f.Rewrite(t.Context(), tenant, r)
 	if err != nil || result.Outcome != store.Committed || len(result.IDs) != 1 {
 		t.Fatalf("%+v, %v", result, err)
+	}
+	if f.Rewrites() != count+1 {
+		t.Errorf("%d rewrites are counted, want %d", f.Rewrites(), count+1)
 	}
 	if names, _ := changed(t, f, since, 9); !slices.Equal(names, []j17.Tenant{tenant}) {
 		t.Errorf("a rewrite is no change: %v", names)

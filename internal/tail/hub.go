@@ -1,0 +1,321 @@
+package tail
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"j17"
+	"j17/internal/store"
+)
+
+// Bounds of what is kept for readers that have been woken and have not come yet.
+const (
+	// mostKept is how many bytes of events a hub keeps, and mostEntries how many events.
+	mostKept    = 1 << 20
+	mostEntries = 4096
+	// mostKeptOfAll is how many bytes all hubs keep together.
+	mostKeptOfAll = 64 << 20
+)
+
+// readAtOnce is how many events of a feed a hub reads before it wakes readers.
+const readAtOnce = 512
+
+// hub follows the feed of one environment for all of its readers.
+type hub struct {
+	tail    *Tail
+	tenant  j17.Tenant
+	readers int // under Tail.mu
+	begin   sync.Once
+	stop    context.CancelFunc
+
+	mu sync.Mutex
+	// at is how far the hub has come: what a group lets through up to here has been put into its line.
+	at     j17.StreamID
+	err    error
+	groups map[Filter]*group
+	// masks counts the groups by what their filters ask for.
+	masks map[mask]int
+	// entries are kept for readers; the first one has the number first.
+	entries []entry
+	first   uint64
+	bytes   int
+	// rewrites is that of the store when the entries were read.
+	rewrites uint64
+}
+
+// entry is an event that is kept for readers. Once waiting is 0 the bytes are gone.
+type entry struct {
+	id      j17.StreamID
+	raw     []byte
+	waiting int
+}
+
+// group is the readers that have one filter, and the line of entries that it lets through, by their numbers.
+type group struct {
+	readers []*Reader
+	line    []uint64
+	// begin is where the line begins, counted from the beginning of the group.
+	begin uint64
+	woken bool
+}
+
+func (g *group) end() uint64 { return g.begin + uint64(len(g.line)) }
+
+// mask tells what a filter asks for: one bit for each member.
+type mask uint8
+
+const (
+	ofType mask = 1 << iota
+	ofEvent
+	ofActor
+	ofTarget
+	ofKey
+)
+
+func (f *Filter) mask() (m mask) {
+	for bit, asked := range map[mask]bool{
+		ofType: f.Type != "", ofEvent: f.Event != "", ofActor: f.Actor != "", ofTarget: f.Target != "", ofKey: f.Key != (j17.Key{}),
+	} {
+		if asked {
+			m |= bit
+		}
+	}
+	return m
+}
+
+// only returns the filter with the members of a mask.
+func (f Filter) only(m mask) Filter {
+	if m&ofType == 0 {
+		f.Type = ""
+	}
+	if m&ofEvent == 0 {
+		f.Event = ""
+	}
+	if m&ofActor == 0 {
+		f.Actor = ""
+	}
+	if m&ofTarget == 0 {
+		f.Target = ""
+	}
+	if m&ofKey == 0 {
+		f.Key = j17.Key{}
+	}
+	return f
+}
+
+// enter returns the hub of an environment, which follows its feed until as many readers have left as have entered.
+func (t *Tail) enter(ctx context.Context, tenant j17.Tenant) (*hub, error) {
+	t.mu.Lock()
+	h := t.hubs[tenant]
+	if h == nil {
+		h = &hub{tail: t, tenant: tenant, groups: map[Filter]*group{}, masks: map[mask]int{}}
+		t.hubs[tenant] = h
+	}
+	h.readers++
+	t.mu.Unlock()
+
+	// The first one starts it. It goes on for the others when that one has gone.
+	h.begin.Do(func() {
+		following, stop := context.WithCancel(context.WithoutCancel(ctx))
+		h.stop = stop
+		h.rewrites = t.store.Rewrites()
+		if h.at, h.err = t.Head(ctx, tenant); h.err == nil {
+			go h.follow(following)
+		}
+	})
+	h.mu.Lock()
+	err := h.err
+	h.mu.Unlock()
+	if err != nil {
+		h.leave()
+		return nil, err
+	}
+	return h, nil
+}
+
+// leave is the end of a reader. A hub without readers is forgotten.
+func (h *hub) leave() {
+	h.tail.mu.Lock()
+	h.readers--
+	last := h.readers == 0
+	if last && h.tail.hubs[h.tenant] == h {
+		delete(h.tail.hubs, h.tenant)
+	}
+	h.tail.mu.Unlock()
+	if last {
+		h.stop()
+		h.mu.Lock()
+		h.drop(len(h.entries))
+		h.mu.Unlock()
+	}
+}
+
+// follow reads the feed until ctx ends or the store fails, which is told to all readers.
+func (h *hub) follow(ctx context.Context) {
+	at := h.at
+	for {
+		err := h.tail.store.AwaitFeed(ctx, h.tenant, at)
+		if err == nil {
+			at, err = h.read(ctx, at)
+		}
+		if err != nil {
+			h.fail(err)
+			return
+		}
+	}
+}
+
+// read hands out what the feed has after a position, up to a bound, and returns how far it has come.
+func (h *hub) read(ctx context.Context, at j17.StreamID) (j17.StreamID, error) {
+	var woken []*group
+	var failed error
+	rewrites := h.tail.store.Rewrites()
+	for e, err := range h.tail.store.ReadChanges(ctx, h.tenant, at, readAtOnce) {
+		if err != nil {
+			failed = err
+			break
+		}
+		if e.Event == nil {
+			at = e.Note.Position
+		} else {
+			at = e.Event.StreamID
+		}
+		woken = h.put(e, at, rewrites, woken)
+	}
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, g := range woken {
+		g.woken = false
+		for _, r := range g.readers {
+			r.wake()
+		}
+	}
+	return at, failed
+}
+
+// put puts an event into the lines of the groups that it concerns, which it adds to woken.
+func (h *hub) put(e store.Entry, at j17.StreamID, rewrites uint64, woken []*group) []*group {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.at = at
+	if h.rewrites != rewrites {
+		h.drop(len(h.entries))
+		h.rewrites = rewrites
+	}
+	if e.Event == nil {
+		return woken
+	}
+
+	// The groups, by what filters ask for and not one by one.
+	full := filterOf(e.Event, h.masks)
+	number, waiting := h.first+uint64(len(h.entries)), 0
+	for m := range h.masks {
+		g := h.groups[full.only(m)]
+		if g == nil {
+			continue
+		}
+		g.trim(h.first)
+		g.line = append(g.line, number)
+		waiting += len(g.readers)
+		if !g.woken {
+			g.woken = true
+			woken = append(woken, g)
+		}
+	}
+	if waiting == 0 {
+		return woken
+	}
+
+	// Keep it for them, and nothing that is too much.
+	h.entries = append(h.entries, entry{id: at, raw: slices.Clone(e.Event.Raw), waiting: waiting})
+	h.bytes += len(e.Event.Raw)
+	of := h.tail.kept.Add(int64(len(e.Event.Raw)))
+	for len(h.entries) > 0 && (h.bytes > mostKept || len(h.entries) > mostEntries || of > mostKeptOfAll) {
+		of -= int64(h.drop(1))
+	}
+	return woken
+}
+
+// filterOf returns the filter that asks for everything that an event has, as far as any of the masks does.
+func filterOf(ev *j17.Event, masks map[mask]int) Filter {
+	f := Filter{Type: ev.Key.Type, Event: ev.Type, Key: ev.Key}
+	for m := range masks {
+		if m&(ofActor|ofTarget) == 0 {
+			continue
+		}
+		for _, tag := range j17.AgentTags(ev.Metadata) {
+			if tag[0] == 'a' {
+				f.Actor = tag
+			} else {
+				f.Target = tag
+			}
+		}
+		break
+	}
+	return f
+}
+
+// trim forgets what stands in the line and is not kept any more.
+func (g *group) trim(first uint64) {
+	n := 0
+	for n < len(g.line) && g.line[n] < first {
+		n++
+	}
+	g.begin += uint64(n)
+	if n == len(g.line) {
+		g.line = nil
+		return
+	}
+	g.line = g.line[n:]
+}
+
+// drop forgets the first n entries, whoever waits for them, and returns how many bytes they had.
+func (h *hub) drop(n int) (size int) {
+	for i := range n {
+		size += len(h.entries[i].raw)
+		h.entries[i] = entry{}
+	}
+	h.first += uint64(n)
+	if h.entries = h.entries[n:]; len(h.entries) == 0 {
+		h.entries = nil
+	}
+	h.bytes -= size
+	h.tail.kept.Add(int64(-size))
+	return size
+}
+
+// passed counts that a reader waits no more for the entry of a number, which is kept.
+func (h *hub) passed(number uint64) {
+	e := &h.entries[number-h.first]
+	if e.waiting--; e.waiting > 0 {
+		return
+	}
+	h.bytes -= len(e.raw)
+	h.tail.kept.Add(int64(-len(e.raw)))
+	e.raw = nil
+	done := 0
+	for done < len(h.entries) && h.entries[done].waiting == 0 {
+		done++
+	}
+	h.drop(done)
+}
+
+// fail ends the hub: its readers get the error, and those that come later another hub.
+func (h *hub) fail(err error) {
+	h.tail.mu.Lock()
+	if h.tail.hubs[h.tenant] == h {
+		delete(h.tail.hubs, h.tenant)
+	}
+	h.tail.mu.Unlock()
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.err = err
+	for _, g := range h.groups {
+		for _, r := range g.readers {
+			r.wake()
+		}
+	}
+}

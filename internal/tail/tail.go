@@ -1,0 +1,80 @@
+// Package tail hands out the events of environments as they come, to as many readers as there are: a Walk goes through what is
+// there, a Reader goes on with what comes.
+//
+// While an environment has readers, its feed is read once for all of them (hub.go), and only those whose filter lets an event
+// through are woken. A reader that is not in time for what is kept for it reads the store itself until it has caught up, so that
+// it misses nothing and holds nobody up.
+package tail
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"j17"
+	"j17/internal/store"
+)
+
+// Storage is what a Tail reads.
+type Storage interface {
+	store.Feed
+	store.Aggregates
+}
+
+// Tail hands out events. It is safe for concurrent use.
+type Tail struct {
+	store Storage
+	// kept is how many bytes all hubs keep for readers.
+	kept atomic.Int64
+
+	mu   sync.Mutex
+	hubs map[j17.Tenant]*hub
+}
+
+// New returns a Tail of the events of a store.
+func New(s Storage) *Tail { return &Tail{store: s, hubs: map[j17.Tenant]*hub{}} }
+
+// Filter says which events of an environment are meant: those for which everything holds that is not zero.
+type Filter struct {
+	// Type is the aggregate type, Event the event type.
+	Type, Event string
+	// Actor and Target are tags, as j17.ActorTag and j17.TargetTag make them.
+	Actor, Target string
+	// Key is the aggregate. It excludes Actor and Target.
+	Key j17.Key
+}
+
+// tags are those by which events are found in the store's index.
+func (f *Filter) tags() (tags []string) {
+	for _, tag := range []string{f.Actor, f.Target} {
+		if tag != "" {
+			tags = append(tags, tag)
+		}
+	}
+	return tags
+}
+
+// matches reports whether the filter lets an event through that is of its aggregate and has its tags.
+func (f *Filter) matches(ev *j17.Event) bool {
+	return (f.Type == "" || f.Type == ev.Key.Type) && (f.Event == "" || f.Event == ev.Type)
+}
+
+// Head returns the position up to which the feed of an environment goes at this moment.
+func (t *Tail) Head(ctx context.Context, tenant j17.Tenant) (j17.StreamID, error) {
+	extent, err := t.store.Extent(ctx, tenant)
+	return extent.Last, err
+}
+
+// Stats tells what is going on.
+type Stats struct {
+	// Followed is the number of environments whose feeds are followed, KeptBytes the memory that is kept for readers.
+	Followed  int
+	KeptBytes int64
+}
+
+// Stats returns what is going on.
+func (t *Tail) Stats() Stats {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return Stats{Followed: len(t.hubs), KeptBytes: t.kept.Load()}
+}
