@@ -60,6 +60,8 @@ const (
 	CodeWorkLimit          Code = "work_limit"
 	CodeBusy               Code = "busy"
 	CodeStateNotReady      Code = "state_not_ready"
+	CodeIndexNotReady      Code = "index_not_ready"
+	CodeTooManyStreams     Code = "too_many_streams"
 )
 
 // Codes lists every code once.
@@ -73,7 +75,7 @@ func Codes() []Code {
 		CodeInvalidIdentifier, CodeIdempotencyReuse, CodeInvalidSpec, CodeIncompatibleSpec, CodeHandlerRejected, CodeImplicationFailed,
 		CodeImplicationLimit, CodeCustomCodeFailed, CodeInvalidBlob, CodeBlobInUse, CodeRateLimited,
 		CodeInternal, CodeCorruption, CodeNoSpec, CodeStorageFull, CodeOutcomeUnknown, CodeUnavailable,
-		CodeWorkLimit, CodeBusy, CodeStateNotReady,
+		CodeWorkLimit, CodeBusy, CodeStateNotReady, CodeIndexNotReady, CodeTooManyStreams,
 	}
 }
 

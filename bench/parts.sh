@@ -14,6 +14,7 @@ bench ./internal/spec/tick '^BenchmarkOperation$'
 bench ./internal/engine '^Benchmark(Load|LoadObjects)$'
 bench ./internal/sandbox/wasm '^BenchmarkCall$'
 bench ./internal/spec/schema '^BenchmarkValidate$'
+time=15000x bench ./internal/httpapi '^BenchmarkStreamLatency$'
 
 column() { # benchmark's name, unit: the number that stands before the unit
   awk -v name="$1" -v unit="$2" '{n = $1; sub(/-[0-9]+$/, "", n)}
@@ -31,6 +32,7 @@ cat <<TABLE
 | Tick, increment | $(millions BenchmarkOperation/increment), $(column BenchmarkOperation/increment allocs/op) allocations | 3 million, 0 |
 | Tick, a hundred increments in one event | $(awk -v n="$(column BenchmarkOperation/hundred-in-one-event ops/s)" 'BEGIN {printf "%.1f million a second", n / 1e6}') | 3 million |
 | schema check of an order with a line | $(us BenchmarkValidate/order) | |
+| feed to a client of server-sent events, 99th percentile at $(awk -v n="$(column BenchmarkStreamLatency events/s)" 'BEGIN {printf "%.0f", n}') events a second | $(column BenchmarkStreamLatency p99-ms) ms | 20 ms at 5,000 |
 | WebAssembly, a minimal guest | $(us BenchmarkCall/minimal) | 30 µs |
 | WebAssembly, a guest in Go | $(us BenchmarkCall/go) | 500 µs |
 TABLE

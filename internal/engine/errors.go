@@ -46,9 +46,19 @@ func StorageError(err error) error {
 		return j17.Errorf(j17.CodeOutcomeUnknown, "The write may or may not have been stored. Read the aggregate, or retry with the same idempotency key.").Because(err)
 	case errors.Is(err, store.ErrLimit):
 		return j17.Errorf(j17.CodePayloadTooLarge, "The write is too large for one commit: nothing was written. Split it into smaller ones.").Because(err)
+	case errors.Is(err, store.ErrIndexing):
+		return j17.Errorf(j17.CodeIndexNotReady, "Events cannot be found by actor or target yet: %s. Try again in a while.", indexed(err)).Because(err)
 	case errors.Is(err, store.ErrClosed):
 		return j17.Errorf(j17.CodeUnavailable, "The server is shutting down. Try again.").Because(err)
 	default:
 		return err
 	}
+}
+
+// indexed says how far the index of actors and targets is.
+func indexed(err error) string {
+	if of, ok := errors.AsType[*store.IndexingError](err); ok {
+		return fmt.Sprintf("%d of the %d events that an older version has written are indexed", of.Done, of.Total)
+	}
+	return "events that an older version has written are being indexed"
 }

@@ -217,3 +217,47 @@ func (e *Engine) Types(t j17.Tenant) ([]string, error) {
 	}
 	return slices.Sorted(maps.Keys(d.Types)), nil
 }
+
+// Key returns the key of the aggregate that a caller means, whether or not it has events.
+func (e *Engine) Key(ctx context.Context, t j17.Tenant, aggregateType, id string) (j17.Key, error) {
+	_, key, _, err := e.locate(ctx, t, aggregateType, id)
+	return key, err
+}
+
+// Agent returns an actor or a target in the form in which events have it, by the rules of the tenant's spec. Whether its type is
+// declared does not matter: events of earlier days may have it.
+func (e *Engine) Agent(t j17.Tenant, a j17.Agent) (j17.Agent, error) {
+	d, err := e.deployed(t)
+	if err != nil || ident.IsSystemActorType(a.Type) || a.Type == systemActor {
+		return a, err
+	}
+	a.ID, _, err = d.IDs.Check(a.ID)
+	return a, err
+}
+
+// systemActor is the type of the actor of what the system itself has done.
+const systemActor = "system"
+
+// KnowsType reports whether the tenant's spec has an aggregate type of that name, or aggregates of it have events.
+func (e *Engine) KnowsType(ctx context.Context, t j17.Tenant, aggregateType string) (bool, error) {
+	d, err := e.deployed(t)
+	if err != nil || d.Types[aggregateType] != nil {
+		return err == nil, err
+	}
+	ids, err := e.store.Streams(ctx, t, aggregateType, "", 1)
+	return len(ids) > 0, StorageError(err)
+}
+
+// HasEvent reports whether the tenant's spec has an event type of that name, in whatever aggregate type.
+func (e *Engine) HasEvent(t j17.Tenant, eventType string) bool {
+	c := e.Spec(t)
+	if c == nil {
+		return false
+	}
+	for _, typ := range c.Types {
+		if typ.Events[eventType] != nil {
+			return true
+		}
+	}
+	return false
+}

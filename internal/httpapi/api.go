@@ -3,6 +3,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -24,7 +25,9 @@ import (
 	"j17/internal/ident"
 	"j17/internal/loading"
 	"j17/internal/store"
+	"j17/internal/tail"
 	"j17/internal/usage"
+	"j17/internal/work"
 	"j17/internal/worker"
 )
 
@@ -32,6 +35,8 @@ import (
 type Storage interface {
 	store.Health
 	store.Sides
+	store.Feed
+	store.Aggregates
 }
 
 // Options configures an API. All fields are required unless they say otherwise.
@@ -50,6 +55,9 @@ type Options struct {
 	// the address of a client; "" means X-Forwarded-For.
 	TrustedProxies  []netip.Prefix
 	ForwardedHeader ForwardedHeader
+	// StreamsPerKey and Streams bound the event streams that are open at a time, of one API key and in all; 0 means
+	// DefaultStreamsPerKey and DefaultStreams.
+	StreamsPerKey, Streams int
 	// Cluster is nil where this is the only server.
 	Cluster *Cluster
 	// Usage, if not nil, counts what instances use.
@@ -106,6 +114,10 @@ type API struct {
 	attempts attempts
 	guesses  *auth.Guesses
 	metrics  *metrics
+	tail     *tail.Tail
+	streams  *streams
+	// pageWork is what a page of the feed may cost.
+	pageWork int64
 	data     http.Handler
 	control  http.Handler
 	admin    http.Handler
@@ -136,8 +148,10 @@ func New(o Options) *API {
 	if o.MaxImportBytes == 0 {
 		o.MaxImportBytes = defaultMaxImport
 	}
+	o.StreamsPerKey, o.Streams = cmp.Or(o.StreamsPerKey, DefaultStreamsPerKey), cmp.Or(o.Streams, DefaultStreams)
 	a := &API{Options: o, mint: ident.NewMinter(o.Clock.Now), guesses: auth.NewGuesses(badSecrets), draining: make(chan struct{}), room: newRoom()}
 	a.chunks.New = func() any { return new([chunkSize]byte) }
+	a.tail, a.streams, a.pageWork = tail.New(o.Store), newStreams(a), work.Command
 	a.metrics = newMetrics(a)
 	a.data = a.router(dataSite)
 	a.control = a.router(controlSite)
@@ -145,8 +159,12 @@ func New(o Options) *API {
 	return a
 }
 
-// Drain makes the server say that it is not ready, so that load balancers turn away before it stops.
-func (a *API) Drain() { close(a.draining) }
+// Drain makes the server say that it is not ready, so that load balancers turn away before it stops, and ends what would not end by
+// itself.
+func (a *API) Drain() {
+	close(a.draining)
+	a.streams.endAll()
+}
 
 // Lose makes the server refuse events, and say that it is not ready for them: its data folder is gone.
 func (a *API) Lose() { a.lost.Store(true) }
@@ -163,7 +181,7 @@ func (a *API) Public() http.Handler {
 		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete},
 		AllowedHeaders: []string{"*"}, // credentials are in a header that a page has to know, so there is nothing to protect
 		ExposedHeaders: []string{
-			"ETag", "Retry-After", headerIdempotencyReplayed, headerCorrelationID, headerRequestID, headerNext,
+			"ETag", "Retry-After", headerIdempotencyReplayed, headerCorrelationID, headerRequestID, headerNext, headerPosition,
 			headerRateLimit, headerRateRemaining, headerRateScope, headerRate, headerRatePolicy,
 		},
 		MaxAge: int((24 * time.Hour).Seconds()),

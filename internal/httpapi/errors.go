@@ -123,6 +123,10 @@ func problemOf(code j17.Code) problem {
 		return problem{http.StatusUnprocessableEntity, "Too much work"}
 	case j17.CodeBusy:
 		return problem{http.StatusServiceUnavailable, "Busy"}
+	case j17.CodeIndexNotReady:
+		return problem{http.StatusServiceUnavailable, "Index not ready"}
+	case j17.CodeTooManyStreams:
+		return problem{http.StatusTooManyRequests, "Too many streams"}
 	case j17.CodeStateNotReady:
 		return problem{http.StatusServiceUnavailable, "State not ready"}
 	default:
@@ -181,7 +185,7 @@ func (c *call) fail(w http.ResponseWriter, err error) {
 	// What the client is to do; what is the server's fault is recorded.
 	h := w.Header()
 	switch {
-	case e.Code == j17.CodeBusy, e.Code == j17.CodeStateNotReady:
+	case e.Code == j17.CodeBusy, e.Code == j17.CodeStateNotReady, e.Code == j17.CodeIndexNotReady, e.Code == j17.CodeTooManyStreams:
 		// Nothing is wrong: whoever comes again gets an answer.
 		h.Set("Retry-After", "1")
 	case p.status >= http.StatusInternalServerError:

@@ -94,3 +94,6 @@ func (a *API) OperationOf(r *http.Request) (Document, string) {
 	}
 	return d, ""
 }
+
+// SetPageWork says what a page of the feed may cost.
+func (a *API) SetPageWork(units int64) { a.pageWork = units }

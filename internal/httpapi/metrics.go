@@ -52,6 +52,11 @@ func newMetrics(a *API) *metrics {
 	counter("j17_background_folds_total", "States whose computation went on in the background.", func() uint64 { return a.Engine.Stats().Flights })
 	counter("j17_states_not_ready_total", "Requests refused because a state was not computed in time.", func() uint64 { return a.Engine.Stats().NotReady })
 	counter("j17_snapshots_total", "Snapshots written.", func() uint64 { return a.Engine.Stats().Snapshots })
+	counter("j17_stream_events_total", "Events sent to streams.", a.streams.sent.Load)
+	counter("j17_streams_cut_total", "Streams that ended because the client took nothing.", a.streams.cut.Load)
+	gauge("j17_streams", "Event streams that are open, and pages that wait for an event.", func() float64 { return float64(a.streams.count()) })
+	gauge("j17_feeds_followed", "Environments whose feeds are followed for streams.", func() float64 { return float64(a.tail.Stats().Followed) })
+	gauge("j17_feed_kept_bytes", "Memory of events that streams have not taken yet.", func() float64 { return float64(a.tail.Stats().KeptBytes) })
 	gauge("j17_state_cache_bytes", "Memory that cached states are charged for.", func() float64 { return float64(a.Engine.Stats().CacheBytes) })
 	gauge("j17_store_writable", "1 while the store takes writes.", func() float64 {
 		if a.Store.Status().Writable {

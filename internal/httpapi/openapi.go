@@ -98,7 +98,7 @@ func (w *describer) add(r *route) {
 	op, _ := w.operation(r)
 	described := openapi.Operation{
 		ID: op.id, Method: r.method, Path: pathOf(r.pattern),
-		About: op.about, Security: security(r.access), Parameters: parametersOf(r), Optional: op.optional,
+		About: op.about, Security: security(r.access), Parameters: parametersOf(r, op), Optional: op.optional,
 	}
 	if op.takes != nil {
 		described.Body = new(w.content(op.takes, false))
@@ -112,7 +112,7 @@ func (w *describer) add(r *route) {
 		described.Answers[0].About = "OK; nothing is new."
 		described.Answers = append(described.Answers, openapi.Answer{Status: http.StatusCreated, About: "Created", Content: w.content(op.anew, true), Headers: headersOf(r, op)})
 	}
-	if op.tagged || r.access == read {
+	if op.tagged || r.access == read && !op.streams() {
 		described.Answers = append(described.Answers, openapi.Answer{Status: http.StatusNotModified, About: "What the client has is current.", Headers: headersOf(r, op)})
 	}
 
@@ -229,13 +229,16 @@ func security(a access) []string {
 	return nil
 }
 
+// streams reports whether the answer has no end.
+func (op operation) streams() bool { return op.gives == any(file{typeStream}) }
+
 // headersOf are the headers that the answer to a route may have beside those of all answers.
 func headersOf(r *route, op operation) map[string]openapi.Header {
 	all := maps.Clone(op.headers)
 	if all == nil {
 		all = map[string]openapi.Header{}
 	}
-	if op.tagged || r.access == read {
+	if op.tagged || r.access == read && !op.streams() {
 		all["ETag"] = openapi.Header{About: "The entity tag of the answer."}
 	}
 	if r.access == write {
@@ -276,7 +279,7 @@ func contentHeaders() map[string]openapi.Header {
 }
 
 // parametersOf are the parameters of a route in the query and in headers.
-func parametersOf(r *route) []openapi.Parameter {
+func parametersOf(r *route, op operation) []openapi.Parameter {
 	var all []openapi.Parameter
 	for i := range r.takes {
 		if p := &r.takes[i]; p.kind != ignored {
@@ -289,6 +292,10 @@ func parametersOf(r *route) []openapi.Parameter {
 	}
 	switch r.access {
 	case read:
+		if op.streams() {
+			header("Last-Event-ID", "The id of the last event that the client has: the stream goes on after it.")
+			break
+		}
 		header("If-None-Match", "Entity tags that the client has.")
 	case write:
 		header("If-Match", "Entity tags, of which the state of the aggregate must have one.")
@@ -318,6 +325,12 @@ func (p *parameter) schema() map[string]any {
 		return map[string]any{"type": "string", "examples": []string{"2026-11-21", "2026-11-21T08:00:00Z"}}
 	case position:
 		return map[string]any{"type": "string", "pattern": `^[0-9]{13}-[0-9]+$`, "examples": []string{"1706789012345-0"}}
+	case place:
+		return map[string]any{"type": "string", "pattern": `^(0|[0-9]{13}-[0-9]+)$`, "examples": []string{"0", "1706789012345-0"}}
+	case agent:
+		return map[string]any{"type": "string", "pattern": "^[^:]+:.+$", "examples": []string{"user:global"}}
+	case duration:
+		return map[string]any{"type": "string", "examples": []string{"1s", "30s"}}
 	case text, ignored:
 	}
 	return map[string]any{"type": "string"}

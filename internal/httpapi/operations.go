@@ -49,6 +49,7 @@ func operations() map[string]operation {
 	events := either{file{typeLines}, file{typeJSON}}
 	sign := map[string]openapi.Header{HeaderSign: {About: "Which development server this is."}}
 	next := map[string]openapi.Header{headerNext: {About: "Where the next page starts, for pages of lines."}}
+	fed := map[string]openapi.Header{headerNext: next[headerNext], headerPosition: {About: "How far was looked, for pages of lines."}}
 	position := map[string]openapi.Header{headerPosition: {About: "Up to which position the export has all events: a trailer."}}
 	tag := map[string]openapi.Header{"ETag": {About: "The entity tag of the spec."}}
 	return map[string]operation{
@@ -60,14 +61,17 @@ func operations() map[string]operation {
 		"GET " + openAPIPath: {id: "getOpenAPI", about: "This document", gives: file{typeJSON}, tagged: true},
 
 		// Aggregates.
-		"GET /{type}":               {id: "listIDs", about: "The ids of an aggregate type, or the states of a singleton", gives: either{wire.IDs{}, wire.Singleton{}}},
-		"GET /{type}/{id}":          {id: "getState", about: "The state of an aggregate, now or in the past", gives: wire.State{}},
-		"GET /{type}/{id}/length":   {id: "getLength", about: "The number of events of an aggregate", gives: wire.Length{}},
-		"GET /{type}/{id}/events":   {id: "listEvents", about: "The events of an aggregate", gives: either{wire.Events{}, linesOf{wire.Event{}}}, headers: next},
-		"POST /{type}/_new":         {id: "createBatch", about: "Write events to a new aggregate, all or none", takes: wire.WriteBatch{}, gives: wire.BatchWritten{}, made: true},
-		"POST /{type}/_new/{event}": {id: "createEvent", about: "Write one event to a new aggregate", takes: wire.WriteEvent{}, gives: wire.EventWritten{}, made: true},
-		"POST /{type}/{id}":         {id: "writeBatch", about: "Write events to an aggregate, all or none", takes: wire.WriteBatch{}, gives: wire.BatchWritten{}, made: true},
-		"POST /{type}/{id}/{event}": {id: "writeEvent", about: "Write one event to an aggregate", takes: wire.WriteEvent{}, gives: wire.EventWritten{}, made: true},
+		"GET /{type}":                    {id: "listIDs", about: "The ids of an aggregate type, or the states of a singleton", gives: either{wire.IDs{}, wire.Singleton{}}},
+		"GET /{type}/{id}":               {id: "getState", about: "The state of an aggregate, now or in the past", gives: wire.State{}},
+		"GET /{type}/{id}/length":        {id: "getLength", about: "The number of events of an aggregate", gives: wire.Length{}},
+		"GET /{type}/{id}/events":        {id: "listEvents", about: "The events of an aggregate", gives: either{wire.Events{}, linesOf{wire.Event{}}}, headers: next},
+		"GET /{type}/{id}/events/stream": {id: "streamEvents", about: "The events of an aggregate as they come", gives: file{typeStream}},
+		"GET /_events":                   {id: "listFeed", about: "The events of the environment", gives: either{wire.FeedPage{}, linesOf{wire.Event{}}}, headers: fed},
+		"GET /_events/stream":            {id: "streamFeed", about: "The events of the environment as they come", gives: file{typeStream}},
+		"POST /{type}/_new":              {id: "createBatch", about: "Write events to a new aggregate, all or none", takes: wire.WriteBatch{}, gives: wire.BatchWritten{}, made: true},
+		"POST /{type}/_new/{event}":      {id: "createEvent", about: "Write one event to a new aggregate", takes: wire.WriteEvent{}, gives: wire.EventWritten{}, made: true},
+		"POST /{type}/{id}":              {id: "writeBatch", about: "Write events to an aggregate, all or none", takes: wire.WriteBatch{}, gives: wire.BatchWritten{}, made: true},
+		"POST /{type}/{id}/{event}":      {id: "writeEvent", about: "Write one event to an aggregate", takes: wire.WriteEvent{}, gives: wire.EventWritten{}, made: true},
 
 		// Operators by themselves.
 		"GET /setup":            {id: "getSetupPage", about: "A form for the first operator", gives: file{"text/html"}},

@@ -4,10 +4,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"hash"
+	"iter"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"j17"
+	"j17/internal/tail"
 )
 
 // Sizes of pages of events.
@@ -21,24 +24,30 @@ const (
 // headerNext says where the next page starts, for pages that have no member to say it.
 const headerNext = "X-J17-Next"
 
-// eventPage is one page of the events of an aggregate: up to count of them and up to maxPage bytes, and at least one.
+// eventPage is one page of the events of an aggregate, or of an environment: up to count of them and up to maxPage bytes, and at least one.
 //
 // What a page is stands before its first byte: its length, its entity tag, where the next one starts. So a page that does
 // not fit in one piece is read twice, once to find that out and once more, piece by piece, to be written. Between two
 // pieces nothing holds on to the store, however slow the client is.
 type eventPage struct {
-	c       *call
-	typ, id string
-	after   j17.StreamID
-	count   int
+	c *call
+	// read yields the events after a position: count of them at least, if there are as many.
+	read  func(after j17.StreamID, count int) (iter.Seq2[*j17.Event, error], error)
+	after j17.StreamID
+	count int
 	// lines asks for one event a line and nothing else.
 	lines bool
+	// ofFeed makes it one of an environment, which says how far was looked: as far as the last walk has come.
+	ofFeed bool
+	walk   *tail.Walk
 
 	events int          // on the page
 	size   int          // bytes of the events with what stands between them
-	last   j17.StreamID // the last event on the page
-	more   bool         // there are events behind it
-	digest hash.Hash    // of the events
+	last   j17.StreamID // the last event on the page, or the position after which the next one begins
+	more   bool         // there may be events behind it
+	// position is how far was looked in an environment.
+	position j17.StreamID
+	digest   hash.Hash // of the events
 
 	// piece holds the next events that are to be written, done of them have been added so far, the last at the position at.
 	piece []byte
@@ -48,7 +57,7 @@ type eventPage struct {
 
 // measure finds out what is on the page and keeps its first piece.
 func (p *eventPage) measure() error {
-	events, err := p.c.api.Engine.Events(p.c.request.Context(), p.c.tenant, p.typ, p.id, p.after, p.count+1)
+	events, err := p.read(p.after, p.count+1)
 	if err != nil {
 		return err
 	}
@@ -70,6 +79,16 @@ func (p *eventPage) measure() error {
 		}
 		p.events++
 		p.last = ev.StreamID
+	}
+	p.c.slot.Give() // what follows takes as long as the client likes
+	if !p.ofFeed {
+		return nil
+	}
+
+	// How far was looked. A walk that has found too little for what it may cost goes on with the next page.
+	p.position = p.walk.Position()
+	if !p.more {
+		p.more, p.last = !p.walk.Ended(), p.position
 	}
 	return nil
 }
@@ -98,13 +117,20 @@ func (p *eventPage) write(w http.ResponseWriter) error {
 	if p.more {
 		tail = `],"next":"` + p.last.String() + `"}`
 	}
+	if p.ofFeed {
+		tail = strings.TrimSuffix(tail, "}") + `,"position":"` + p.position.String() + `"}`
+	}
+	_, _ = p.digest.Write([]byte(tail)) // never fails
 	if p.lines {
 		head, tail, media = "", "", typeLines
 		if p.more {
 			w.Header()[headerNext] = []string{p.last.String()}
 		}
+		if p.ofFeed {
+			w.Header().Set(headerPosition, p.position.String())
+		}
 	}
-	_, _ = p.digest.Write([]byte(media + tail)) // never fails
+	_, _ = p.digest.Write([]byte(media)) // never fails
 	if known, err := p.c.known(w, `"`+hex.EncodeToString(p.digest.Sum(nil)[:8])+`"`); known || err != nil {
 		return err
 	}
@@ -140,7 +166,7 @@ func (p *eventPage) write(w http.ResponseWriter) error {
 
 // next reads the next piece. It reports false where there is none, or not the one that was measured.
 func (p *eventPage) next() bool {
-	events, err := p.c.api.Engine.Events(p.c.request.Context(), p.c.tenant, p.typ, p.id, p.at, p.events-p.done)
+	events, err := p.read(p.at, p.events-p.done)
 	if err != nil {
 		return false
 	}
@@ -149,9 +175,10 @@ func (p *eventPage) next() bool {
 		if err != nil {
 			return false
 		}
-		if !p.add(ev) {
+		if p.done == p.events || !p.add(ev) {
 			break
 		}
 	}
+	p.c.slot.Give()
 	return len(p.piece) > 0
 }

@@ -25,6 +25,9 @@ const (
 	choice        // one of a few words
 	day           // a date or a time
 	position      // the stream_id of an event
+	place         // the same, or 0 for before the first one
+	agent         // an actor or a target, as type:id
+	duration      // a duration between least and most seconds
 	ignored       // whatever there is
 )
 
@@ -33,7 +36,7 @@ const (
 type parameter struct {
 	name string
 	kind kind
-	// least and most bound a whole number; 0 as the most is no bound.
+	// least and most bound a whole number, or the seconds of a duration; 0 as the most of a number is no bound.
 	least, most uint64
 	// choices are what there is to choose from. A flag that has a choice means true where it stands without a value.
 	choices []string
@@ -153,6 +156,26 @@ func exported() []parameter {
 	}
 }
 
+// filtered are the parameters that pick events of an environment.
+func filtered() []parameter {
+	return []parameter{
+		{name: "after", kind: place, about: "The stream_id of the event after which to begin; 0 for the first one."},
+		{name: "type", about: "Only events of this aggregate type."},
+		{name: "event", about: "Only events of this type."},
+		{name: "actor", kind: agent, about: "Only events that this actor has caused, as type:id."},
+		{name: "target", kind: agent, about: "Only events about this target, as type:id."},
+	}
+}
+
+func fed() []parameter {
+	return append(filtered(), countParameter(), parameter{name: "wait", kind: duration, most: 60, about: "How long to wait for an event if there is none."})
+}
+
+// streamed adds what every stream takes to other parameters.
+func streamed(more ...parameter) []parameter {
+	return append(more, parameter{name: "heartbeat", kind: duration, least: 1, most: 60, about: "How long the stream is silent at most: after that comes a comment; 15s without it."})
+}
+
 // readParameters reads the query of a request, in which only known names may stand: a misspelt one would be ignored and
 // answer something else than was asked.
 func (c *call) readParameters(known []parameter) error {
@@ -228,6 +251,18 @@ func (p *parameter) fault(v string) string {
 		if _, err := j17.ParseStreamID(v); err != nil {
 			return "the stream_id of an event, such as 1706789012345-0"
 		}
+	case place:
+		if _, err := parsePosition(v); err != nil {
+			return "the stream_id of an event, such as 1706789012345-0, or 0"
+		}
+	case agent:
+		if _, ok := j17.ParseKey(v); !ok {
+			return "a type and an id with a colon between them, such as user:global"
+		}
+	case duration:
+		if d, err := time.ParseDuration(v); err != nil || d < time.Duration(p.least)*time.Second || d > time.Duration(p.most)*time.Second {
+			return durationFault(p)
+		}
 	}
 	return ""
 }
@@ -274,8 +309,26 @@ func (c *call) isSet(name string) bool {
 
 // streamID returns the position of an event, the zero one without the parameter.
 func (c *call) streamID(name string) j17.StreamID {
-	id, _ := j17.ParseStreamID(c.query[name]) // checked
+	id, _ := j17.ParseStreamID(c.query[name]) // checked; there is none where it is 0
 	return id
+}
+
+// parsePosition reads the position of an event, or 0 for that before the first one.
+func parsePosition(v string) (j17.StreamID, error) {
+	if v == "0" {
+		return j17.StreamID{}, nil
+	}
+	return j17.ParseStreamID(v)
+}
+
+// duration returns a duration, and what it is without the parameter.
+func (c *call) duration(name string, fallback time.Duration) time.Duration {
+	v, ok := c.query[name]
+	if !ok {
+		return fallback
+	}
+	d, _ := time.ParseDuration(v) // checked
+	return d
 }
 
 // day returns a time, the zero one without the parameter.

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"iter"
 	"net/http"
 	"strconv"
 
@@ -128,9 +129,9 @@ func (c *call) length(w http.ResponseWriter) error {
 // events is GET /{type}/{id}/events: a page of the stream, each event as its canonical bytes.
 func (c *call) events(w http.ResponseWriter) error {
 	r := c.request
-	page := &eventPage{
-		c: c, typ: r.PathValue("type"), id: r.PathValue("id"), after: c.streamID("start"), count: c.number("count", defaultCount),
-		lines: acceptsLines(r.Header),
+	page := &eventPage{c: c, after: c.streamID("start"), count: c.number("count", defaultCount), lines: acceptsLines(r.Header)}
+	page.read = func(after j17.StreamID, count int) (iter.Seq2[*j17.Event, error], error) {
+		return c.api.Engine.Events(r.Context(), c.tenant, r.PathValue("type"), r.PathValue("id"), after, count)
 	}
 	if err := page.measure(); err != nil {
 		return err

@@ -19,6 +19,10 @@ type room struct {
 	trees *work.Pool
 	// replies is what is written to clients.
 	replies *work.Pool
+	// streams is what events of streams have that are too large for a piece.
+	streams *work.Pool
+	// looks are for streams that read the store.
+	looks *work.Pool
 	// turns are for requests that keep a processor busy.
 	turns *work.Pool
 }
@@ -40,6 +44,9 @@ const (
 	maxBodies  = 64 << 20
 	maxTrees   = 192 << 20
 	maxReplies = 64 << 20
+	maxStreams = 64 << 20
+	// maxLooks is how many streams read the store at a time; each takes some 256 KiB for as long.
+	maxLooks = 64
 )
 
 func newRoom() *room {
@@ -47,6 +54,7 @@ func newRoom() *room {
 	return &room{
 		bodies: work.NewPool(maxBodies, maxBodies/2), trees: work.NewPool(maxTrees, maxTrees*3/4),
 		replies: work.NewPool(maxReplies, maxReplies/2), turns: work.NewPool(turns, turns/2),
+		streams: work.NewPool(maxStreams, maxStreams/2), looks: work.NewPool(maxLooks, maxLooks/2),
 	}
 }
 

@@ -148,6 +148,9 @@ func (c *checks) implications(o *Options) {
 	if w := o.WriteWait; w < 0 || w > mostWait {
 		c.add("write-wait: %s is not between 1ns and %s", w, mostWait)
 	}
+	if o.StreamsPerKey < 0 || o.Streams < 0 {
+		c.add("streams: numbers of streams cannot be negative")
+	}
 	if w := o.ReadWait; w < 0 || w > mostWait {
 		c.add("read-wait: %s is not between 1ns and %s", w, mostWait)
 	}

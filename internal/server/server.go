@@ -35,10 +35,13 @@ import (
 	"j17/internal/worker"
 )
 
-// How long writes and reads wait where the options do not say.
+// How long writes and reads wait, and how many streams there may be, where the options do not say.
 const (
 	DefaultWriteWait = engine.DefaultWriteWait
 	DefaultReadWait  = engine.DefaultReadWait
+
+	DefaultStreamsPerKey = httpapi.DefaultStreamsPerKey
+	DefaultStreams       = httpapi.DefaultStreams
 )
 
 // Options configures a server.
@@ -79,6 +82,9 @@ type Options struct {
 	ReadWait time.Duration
 	// DrainTime is how long requests that are under way may take when the server stops; 0 means 20 seconds.
 	DrainTime time.Duration
+	// StreamsPerKey and Streams bound the event streams that are open at a time, of one API key and in all; 0 means
+	// DefaultStreamsPerKey and DefaultStreams.
+	StreamsPerKey, Streams int
 	// Plans stand beside the built-in ones, or in their place. Alerts are told when much of a plan is used up.
 	Plans  []control.Plan
 	Alerts []usage.Channel
@@ -240,6 +246,7 @@ func (s *Server) api(o httpapi.Options) *httpapi.API {
 	o.Engine, o.Store, o.Registry, o.Auth, o.Blobs, o.Deploy = s.engine, s.store, s.registry, s.auth, s.blobs, s.deploy
 	o.Usage, o.Worker = s.usage, s.worker
 	o.TrustedProxies, o.ForwardedHeader = s.options.TrustedProxies, s.options.ForwardedHeader
+	o.StreamsPerKey, o.Streams = s.options.StreamsPerKey, s.options.Streams
 	o.Keys, o.Addresses = rateLimit(s.options.KeyRate), rateLimit(s.options.AddressRate)
 	if r := s.restoration; r != nil {
 		o.Restoring, o.RestoringAny = r.of, func() bool { return r.left() > 0 }
@@ -394,6 +401,7 @@ func (s *Server) httpServer(requests context.Context, h http.Handler) *http.Serv
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelDebug),
 		BaseContext:       func(net.Listener) context.Context { return requests },
+		ConnContext:       httpapi.ConnContext,
 		ConnState:         s.connections.observe,
 	}
 }

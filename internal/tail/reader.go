@@ -70,7 +70,19 @@ func (r *Reader) wake() {
 }
 
 // Position is how far the reader has come: it has handed out everything up to there.
-func (r *Reader) Position() j17.StreamID { return r.position }
+func (r *Reader) Position() j17.StreamID {
+	r.hub.mu.Lock()
+	defer r.hub.mu.Unlock()
+	r.advance()
+	return r.position
+}
+
+// advance moves a reader that has taken all there is to where the hub is. hub.mu is held.
+func (r *Reader) advance() {
+	if at := r.hub.at; r.next == r.group.end() && r.position.Compare(r.from) >= 0 && at.Compare(r.position) > 0 {
+		r.position = at
+	}
+}
 
 // Piece is what a reader hands out at a time.
 type Piece struct {
@@ -102,6 +114,19 @@ func (r *Reader) Take(ctx context.Context, p *Piece, most int) error {
 	}
 }
 
+// Behind reports whether Take will read the store.
+func (r *Reader) Behind() bool {
+	r.hub.mu.Lock()
+	defer r.hub.mu.Unlock()
+	return r.lost() || r.position.Compare(r.from) < 0
+}
+
+// lost reports whether something is not kept any more that the reader has not taken. hub.mu is held.
+func (r *Reader) lost() bool {
+	g := r.group
+	return r.next < g.end() && (r.next < g.begin || g.line[r.next-g.begin] < r.hub.first)
+}
+
 // since is the position after which the group's line has everything for the reader.
 func (r *Reader) since() j17.StreamID {
 	r.hub.mu.Lock()
@@ -111,7 +136,7 @@ func (r *Reader) since() j17.StreamID {
 
 // takeKept takes what stands in the group's line. It reports true for a reader that has not come to its beginning yet.
 func (r *Reader) takeKept(p *Piece, most int) (behind bool, err error) {
-	h, g := r.hub, r.group
+	h := r.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.err != nil {
@@ -121,7 +146,7 @@ func (r *Reader) takeKept(p *Piece, most int) (behind bool, err error) {
 		h.drop(len(h.entries)) // something of it may have been erased
 		h.rewrites = now
 	}
-	if r.next < g.end() && (r.next < g.begin || g.line[r.next-g.begin] < h.first) {
+	if r.lost() {
 		h.part(r)
 		h.join(r)
 	}
@@ -146,9 +171,7 @@ func (r *Reader) takeKept(p *Piece, most int) (behind bool, err error) {
 		}
 		h.passed(number)
 	}
-	if h.at.Compare(r.position) > 0 {
-		r.position = h.at
-	}
+	r.advance()
 	return false, nil
 }
 

@@ -136,6 +136,13 @@ type Events struct {
 	Next   *string `json:"next"`
 }
 
+// FeedPage is a page of the events of an environment. Position is how far was looked, also where nothing was found.
+type FeedPage struct {
+	Events   []Event `json:"events"`
+	Next     *string `json:"next"`
+	Position string  `json:"position"`
+}
+
 // IDs is a page of the ids of an aggregate type.
 type IDs struct {
 	IDs  []string `json:"ids"`

@@ -1,0 +1,312 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"j17"
+	"j17/internal/clock"
+)
+
+// Limits on streams that the options do not state.
+const (
+	DefaultStreamsPerKey = 100
+	DefaultStreams       = 10_000
+)
+
+const (
+	// patience is how long a client may take nothing while there is something for it.
+	patience = 5 * time.Second
+	// pulseInterval is how often streams are looked at, checkInterval how often each is asked whether its key still counts.
+	pulseInterval = 500 * time.Millisecond
+	checkInterval = 5 * time.Second
+	// reservedShare is the part of all streams that no single environment can take.
+	reservedShare = 16
+	// socketBytes is how much the system may hold for a client that takes nothing, and writeBytes how much is written under one
+	// deadline.
+	socketBytes = 128 << 10
+	writeBytes  = 16 << 10
+)
+
+// streams are the answers under way that have no end of their own: event streams, and pages that wait for an event. One goroutine
+// looks after all of them, while there are any.
+type streams struct {
+	api       *API
+	sent, cut atomic.Uint64
+
+	mu            sync.Mutex
+	running       map[*stream]struct{}
+	byKey         map[string]int
+	byEnvironment map[j17.Tenant]int
+	// unwatch ends the goroutine; nil while there is none.
+	unwatch context.CancelFunc
+}
+
+// stream is one of them.
+type stream struct {
+	all       *streams
+	call      *call
+	w         http.ResponseWriter
+	control   *http.ResponseController
+	heartbeat time.Duration // 0 for none
+	// pulse receives when the stream should look after itself.
+	pulse chan struct{}
+	// frame is where events are put together; pending tells that there is something to flush.
+	frame   []byte
+	pending bool
+	// wrote is when something was written last, in Unix nanoseconds; told the position that the client knows; failure what became
+	// of a write.
+	wrote   atomic.Int64
+	told    j17.StreamID
+	failure error
+	// checked is when its key was looked at last. It belongs to the goroutine that looks after streams.
+	checked time.Time
+
+	mu   sync.Mutex
+	over bool
+}
+
+func newStreams(a *API) *streams {
+	return &streams{api: a, running: map[*stream]struct{}{}, byKey: map[string]int{}, byEnvironment: map[j17.Tenant]int{}}
+}
+
+// open lets a call have an answer without an end. It has to be closed.
+func (all *streams) open(c *call, w http.ResponseWriter, heartbeat time.Duration) (*stream, error) {
+	s := &stream{all: all, call: c, w: plain(w), heartbeat: heartbeat, pulse: make(chan struct{}, 1)}
+	s.control = http.NewResponseController(s.w)
+	s.checked = s.now()
+	s.wrote.Store(s.checked.UnixNano())
+	if err := all.add(s); err != nil {
+		return nil, err
+	}
+	if heartbeat > 0 {
+		// Where there is no connection, as in tests, there are no limits either.
+		_ = s.control.SetReadDeadline(time.Time{})
+		limitSocket(c.request.Context())
+	}
+	return s, nil
+}
+
+// add counts a stream, if there may be one more.
+func (all *streams) add(s *stream) error {
+	c := s.call
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	perKey, most := all.api.StreamsPerKey, all.api.Streams
+	switch inEnvironment := most - most/reservedShare; {
+	case all.byKey[c.principal.ID] >= perKey:
+		return tooManyStreams(perKey, scopeKey, "an API key")
+	case len(all.running) >= most:
+		return tooManyStreams(most, "server", "the server")
+	case all.byEnvironment[c.tenant] >= inEnvironment:
+		return tooManyStreams(inEnvironment, "environment", "an environment")
+	}
+	all.running[s] = struct{}{}
+	all.byKey[c.principal.ID]++
+	all.byEnvironment[c.tenant]++
+	if all.unwatch == nil {
+		watching, stop := context.WithCancel(context.WithoutCancel(c.request.Context()))
+		all.unwatch = stop
+		go all.watch(watching)
+	}
+	return nil
+}
+
+// close ends a stream. Its last bytes have a moment.
+func (s *stream) close() {
+	all, c := s.all, s.call
+	all.mu.Lock()
+	delete(all.running, s)
+	if all.byKey[c.principal.ID]--; all.byKey[c.principal.ID] == 0 {
+		delete(all.byKey, c.principal.ID)
+	}
+	if all.byEnvironment[c.tenant]--; all.byEnvironment[c.tenant] == 0 {
+		delete(all.byEnvironment, c.tenant)
+	}
+	if len(all.running) == 0 {
+		all.unwatch()
+		all.unwatch = nil
+	}
+	all.mu.Unlock()
+	if s.heartbeat > 0 {
+		_ = s.control.SetWriteDeadline(s.now().Add(time.Second))
+	}
+}
+
+// count returns how many streams are open.
+func (all *streams) count() int {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return len(all.running)
+}
+
+// list returns the open streams, in the memory of into.
+func (all *streams) list(into []*stream) []*stream {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	into = into[:0]
+	for s := range all.running {
+		into = append(into, s)
+	}
+	return into
+}
+
+// watch wakes streams for what is due and ends those whose keys count no more, until ctx ends.
+func (all *streams) watch(ctx context.Context) {
+	var open []*stream
+	for clk := (clock.System{}); clk.Wait(ctx, clk.Now().Add(pulseInterval)) == nil; {
+		open = all.list(open)
+		now := clk.Now()
+		for _, s := range open {
+			if now.Sub(s.checked) >= checkInterval {
+				s.checked = now
+				if !s.call.stillAllowed() {
+					s.end()
+				}
+			}
+			if s.due(now) {
+				s.wake()
+			}
+		}
+		clear(open)
+	}
+}
+
+// stillAllowed asks again what the call was asked at first: whether this server has the environment, and the key its rights.
+func (c *call) stillAllowed() bool {
+	again := &call{api: c.api, request: c.request}
+	if c.api.resolveHost(again, c.request.Host) != nil || again.tenant != c.tenant {
+		return false
+	}
+	return again.authenticate(read) == nil
+}
+
+// endAll ends all streams at once: the server stops.
+func (all *streams) endAll() {
+	for _, s := range all.list(nil) {
+		s.end()
+	}
+}
+
+// end makes the stream end, also while it waits for its client.
+func (s *stream) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	if s.heartbeat > 0 {
+		_ = s.control.SetWriteDeadline(s.now())
+	}
+	s.wake()
+}
+
+func (s *stream) wake() {
+	select {
+	case s.pulse <- struct{}{}:
+	default:
+	}
+}
+
+// ended reports whether the stream has to end.
+func (s *stream) ended() bool {
+	select {
+	case <-s.all.api.draining:
+		return true
+	default:
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
+}
+
+// now is real time: a connection knows no other.
+func (*stream) now() time.Time { return clock.System{}.Now() }
+
+// due reports whether it is time for a heartbeat.
+func (s *stream) due(now time.Time) bool {
+	return s.heartbeat > 0 && now.Sub(time.Unix(0, s.wrote.Load())) >= s.heartbeat-pulseInterval/2
+}
+
+// allow gives the client its time to take what is written next.
+func (s *stream) allow() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return http.ErrAbortHandler
+	}
+	_ = s.control.SetWriteDeadline(s.now().Add(patience)) // where there is no connection there are no limits either
+	return nil
+}
+
+// put writes a part of the stream. After a failure it does nothing; flush tells.
+func (s *stream) put(part []byte) {
+	s.pending = true
+	for len(part) > 0 && s.failure == nil {
+		if s.failure = s.allow(); s.failure != nil {
+			return
+		}
+		n, err := s.w.Write(part[:min(len(part), writeBytes)])
+		s.call.bytes += int64(n)
+		s.failure, part = err, part[n:]
+	}
+}
+
+// flush sends what was put. An error ends the stream.
+func (s *stream) flush() error {
+	if !s.pending {
+		return s.failure
+	}
+	s.pending = false
+	if s.failure == nil {
+		s.failure = s.allow()
+	}
+	if s.failure == nil {
+		s.failure = s.control.Flush()
+	}
+	if s.failure != nil {
+		if errors.Is(s.failure, os.ErrDeadlineExceeded) && !s.ended() {
+			s.all.cut.Add(1)
+		}
+		return s.failure
+	}
+	if s.call.request.ProtoMajor > 1 {
+		_ = s.control.SetWriteDeadline(time.Time{}) // which would end the stream while it is idle
+	}
+	s.wrote.Store(s.now().UnixNano())
+	return nil
+}
+
+// plain returns what writes without compression, which would keep what it is given, and much memory.
+func plain(w http.ResponseWriter) http.ResponseWriter {
+	for {
+		wrapped, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return w
+		}
+		w = wrapped.Unwrap()
+	}
+}
+
+// connectionKey is the key of a request's connection among the values of its context.
+type connectionKey struct{}
+
+// ConnContext makes the connection of requests known to them. It is an http.Server's.
+func ConnContext(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connectionKey{}, conn)
+}
+
+// limitSocket bounds what the system holds for the client of a stream.
+func limitSocket(ctx context.Context) {
+	conn, _ := ctx.Value(connectionKey{}).(net.Conn)
+	if encrypted, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		conn = encrypted.NetConn()
+	}
+	if socket, ok := conn.(interface{ SetWriteBuffer(bytes int) error }); ok {
+		_ = socket.SetWriteBuffer(socketBytes) // the usual size does no harm
+	}
+}
