@@ -24,16 +24,6 @@ func (e *env) spec() *cobra.Command {
 	return cmd
 }
 
-// finding is a diagnostic in the output of --json.
-type finding struct {
-	Severity string `json:"severity"`
-	Pointer  string `json:"pointer"`
-	Line     int    `json:"line"`
-	Column   int    `json:"column"`
-	Message  string `json:"message"`
-	Hint     string `json:"hint,omitempty"`
-}
-
 func (e *env) specValidate() *cobra.Command {
 	var asJSON, strict bool
 	cmd := &cobra.Command{
@@ -103,22 +93,14 @@ func (e *env) validateSpec(name string, several, strict, asJSON bool) (bool, err
 // writeFindings prints findings as JSON, with the name of the file where there are several.
 func (e *env) writeFindings(name string, several, valid bool, found []diag.Diagnostic) error {
 	out := struct {
-		File     string    `json:"file,omitempty"`
-		Valid    bool      `json:"valid"`
-		Findings []finding `json:"findings"`
-	}{Valid: valid, Findings: findingsOf(found)}
+		File     string            `json:"file,omitempty"`
+		Valid    bool              `json:"valid"`
+		Findings []diag.Diagnostic `json:"findings"`
+	}{Valid: valid, Findings: append([]diag.Diagnostic{}, found...)}
 	if several {
 		out.File = name
 	}
 	return json.NewEncoder(e.out).Encode(out)
-}
-
-func findingsOf(found []diag.Diagnostic) []finding {
-	out := make([]finding, 0, len(found))
-	for _, d := range found {
-		out = append(out, finding{d.Severity.String(), string(d.Pointer), d.Line, d.Column, d.Message, d.Hint})
-	}
-	return out
 }
 
 func (e *env) renderFindings(name string, source []byte, compiled *spec.Compiled, found []diag.Diagnostic) error {

@@ -42,7 +42,7 @@ Exit code 0: NEW is compatible, 3: it is not, or one of the two is not valid.`,
 			changes, found := spec.Diff(old, next), spec.Compare(old, next)
 			refused, _ := diag.Count(found)
 			if asJSON {
-				err = e.printJSON(specDifference{append([]spec.Change{}, changes...), refused == 0, findingsOf(found)})
+				err = e.printJSON(specDifference{append([]spec.Change{}, changes...), refused == 0, append([]diag.Diagnostic{}, found...)})
 			} else {
 				err = e.printDiff(args[1], source, changes, found, old.Hash == next.Hash)
 			}
@@ -57,9 +57,9 @@ Exit code 0: NEW is compatible, 3: it is not, or one of the two is not valid.`,
 }
 
 type specDifference struct {
-	Changes    []spec.Change `json:"changes"`
-	Compatible bool          `json:"compatible"`
-	Findings   []finding     `json:"findings"`
+	Changes    []spec.Change     `json:"changes"`
+	Compatible bool              `json:"compatible"`
+	Findings   []diag.Diagnostic `json:"findings"`
 }
 
 func (e *env) printDiff(name string, source []byte, changes []spec.Change, found []diag.Diagnostic, same bool) error {

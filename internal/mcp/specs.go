@@ -121,40 +121,21 @@ func (s *Server) file(name string, limit int64) ([]byte, error) {
 	return raw, nil
 }
 
-// finding is a diagnostic as tools return it.
-type finding struct {
-	Severity string `json:"severity"`
-	Pointer  string `json:"pointer"`
-	Line     int    `json:"line"`
-	Column   int    `json:"column"`
-	Message  string `json:"message"`
-	Hint     string `json:"hint,omitempty"`
-}
-
-func findingOf(d diag.Diagnostic) finding {
-	return finding{d.Severity.String(), string(d.Pointer), d.Line, d.Column, d.Message, d.Hint}
-}
-
 type validation struct {
-	Valid    bool      `json:"valid"`
-	Errors   int       `json:"errors"`
-	Warnings int       `json:"warnings"`
-	Findings []finding `json:"findings"`
+	Valid    bool              `json:"valid"`
+	Errors   int               `json:"errors"`
+	Warnings int               `json:"warnings"`
+	Findings []diag.Diagnostic `json:"findings"`
 	// Omitted is how many findings are not listed.
 	Omitted int                 `json:"omitted,omitempty"`
 	Types   map[string][]string `json:"aggregate_types,omitempty"`
 }
 
 func validationOf(compiled *spec.Compiled, found []diag.Diagnostic) validation {
-	v := validation{Valid: compiled != nil, Findings: []finding{}}
+	v := validation{Valid: compiled != nil, Findings: []diag.Diagnostic{}}
 	v.Errors, v.Warnings = diag.Count(found)
-	for i, d := range found {
-		if i == maxFindings {
-			v.Omitted = len(found) - i
-			break
-		}
-		v.Findings = append(v.Findings, findingOf(d))
-	}
+	v.Findings = append(v.Findings, found[:min(len(found), maxFindings)]...)
+	v.Omitted = len(found) - len(v.Findings)
 	if compiled != nil {
 		v.Types = map[string][]string{}
 		for name, t := range compiled.Types {
@@ -195,14 +176,14 @@ type eventFinding struct {
 	Event int    `json:"event"`
 	Code  string `json:"code"`
 	Path  string `json:"path,omitempty"`
-	finding
+	diag.Diagnostic
 }
 
 type eventFault struct {
 	Event int    `json:"event"`
 	Key   string `json:"key"`
 	Type  string `json:"type"`
-	finding
+	diag.Diagnostic
 }
 
 type dryRunState struct {
@@ -313,14 +294,14 @@ func dryRunOf(r trial.DryRunResult) dryRunOut {
 			out.Omitted += len(r.Findings) - i
 			break
 		}
-		out.Findings = append(out.Findings, eventFinding{f.Event, string(f.Code), f.Path, findingOf(f.Diagnostic)})
+		out.Findings = append(out.Findings, eventFinding{f.Event, string(f.Code), f.Path, f.Diagnostic})
 	}
 	for i, f := range r.Faults {
 		if i == maxFindings {
 			out.Omitted += len(r.Faults) - i
 			break
 		}
-		out.Faults = append(out.Faults, eventFault{f.Event, f.Key.String(), f.Type, findingOf(f.Diagnostic)})
+		out.Faults = append(out.Faults, eventFault{f.Event, f.Key.String(), f.Type, f.Diagnostic})
 	}
 	size := 0
 	for i, st := range r.States {

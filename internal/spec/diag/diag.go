@@ -27,6 +27,9 @@ func (s Severity) String() string {
 	return "error"
 }
 
+// MarshalText returns what String returns.
+func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 // Pointer is a JSON pointer (RFC 6901) into a spec; "" is the whole document.
 type Pointer string
 
@@ -51,18 +54,19 @@ func (p Pointer) Steps() []string {
 	return steps
 }
 
-// Diagnostic is one finding.
+// Diagnostic is one finding. Its JSON is what commands print with --json and tools for assistants return.
 type Diagnostic struct {
-	Severity Severity
-	Pointer  Pointer
+	Severity Severity `json:"severity"`
+	Pointer  Pointer  `json:"pointer"`
 	// OnKey places the finding at the member's key rather than at its value.
-	OnKey bool
+	OnKey bool `json:"-"`
 	// Line and Column count from 1. The compiler of the whole spec fills them in.
-	Line, Column int
+	Line   int `json:"line"`
+	Column int `json:"column"`
 	// Message is a sentence that says what is wrong, Hint what to do about it. Both begin in lower case and end
 	// without a full stop, to be shown after a place.
-	Message string
-	Hint    string
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
 }
 
 // String returns the finding in one line: place, message and hint.
