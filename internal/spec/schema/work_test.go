@@ -14,6 +14,7 @@ import (
 	"j17/internal/spec/schema"
 	"j17/internal/value"
 	"j17/internal/work"
+	"j17/internal/work/worktest"
 )
 
 // tooMuch checks that a value takes more than the work of a command, and is given up soon.
@@ -106,7 +107,7 @@ func TestWorkIsCounted(t *testing.T) {
 	}) {
 		t.Run(name, func(t *testing.T) {
 			s, v := compile(t, cases[name][0]), parse(t, cases[name][1])
-			budget := work.New(t.Context(), work.Command)
+			budget := work.New(t.Context(), int64(worktest.Share(work.Command, 8)))
 			start := time.Now()
 			failures, err := s.Validate(v, budget)
 			took := time.Since(start)

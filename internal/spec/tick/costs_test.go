@@ -16,10 +16,7 @@ import (
 // Folds of ordinary aggregates are linear: what looks for an element in an array of twenty thousand takes no longer than in one
 // of a few. The work is counted, so the test does not depend on the machine.
 func TestFoldsAreLinear(t *testing.T) {
-	n := 20_000
-	if worktest.RaceDetector {
-		n /= 5 // one goroutine, which is slow to watch
-	}
+	n := worktest.Share(20_000, 5)
 	for _, src := range []string{
 		`{"upsert":{"target":"xs","match":{"id":"$.data.id"},"value":{"id":"$.data.id","n":1}}}`,
 		`{"append_unique":{"target":"xs","value":"$.data.id"}}`,
@@ -63,7 +60,7 @@ func TestFoldsAreLinear(t *testing.T) {
 
 // An index of elements that are all alike finds the first of them at once, and follows when all of them change.
 func TestElementsThatAreAlike(t *testing.T) {
-	const n = 60_000
+	n := worktest.Share(60_000, 10)
 	state := mustParse(t, `{"xs":[`+strings.TrimSuffix(strings.Repeat(`{"id":1},`, n), ",")+`]}`)
 	ed, b := value.NewEditor(), work.New(t.Context(), work.Replay)
 	look := compile(t, `{"if":{"includes":{"array":"xs","value":{"id":1}}},"then":{"let":{"name":"$f","find":{"in":"xs","where":{"id":1}}}}}`)
@@ -82,7 +79,7 @@ func TestElementsThatAreAlike(t *testing.T) {
 		}
 		state = next
 	}
-	if took := worktest.ProcessorTime(t) - start; took > worktest.Watched(10*time.Second) {
+	if took := worktest.ProcessorTime(t) - start; took > worktest.Watched(10*time.Second)*time.Duration(n)/60_000 {
 		t.Errorf("changes of elements that are alike take %v", took)
 	}
 }
@@ -90,7 +87,7 @@ func TestElementsThatAreAlike(t *testing.T) {
 // What is kept in a second place is given up, and nothing around it: folds that bind, copy or go over parts of the state and change
 // others stay linear.
 func TestFoldsThatKeepAreLinear(t *testing.T) {
-	const n = 20_000
+	n := worktest.Share(20_000, 5)
 	for _, src := range []string{
 		`[{"let":{"name":"$f","find":{"in":"xs","where":{"id":"$.data.id"}}}},{"update_where":{"target":"xs","match":{"id":"$.data.id"},"merge":{"n":"$f.id"}}},{"append":{"target":"xs","value":{"id":"$.data.id","of":"$f"}}}]`,
 		`[{"set":{"target":"last","value":{"id":"$.data.id"}}},{"set":{"target":"before","value":"@.last"}},{"append":{"target":"xs","value":"@.last"}}]`,
@@ -110,8 +107,8 @@ func TestFoldsThatKeepAreLinear(t *testing.T) {
 			state = next
 			spent += b.Spent()
 		}
-		if got := state.Get("xs").Len(); got != n || spent > n*200 {
-			t.Errorf("%s takes %d units an event and leaves %d elements", src, spent/n, got)
+		if got := state.Get("xs").Len(); got != n || spent > int64(n)*200 {
+			t.Errorf("%s takes %d units an event and leaves %d elements", src, spent/int64(n), got)
 		}
 	}
 }
@@ -127,6 +124,7 @@ func TestWhatIsDoneIsCharged(t *testing.T) {
 	}
 	object := `{` + members.String()[1:] + `}`
 	long := strings.Repeat("7", 9999)
+	budget := int64(worktest.Share(work.Command, 8))
 	for _, test := range []struct{ handler, state string }{
 		{`{"filter":{"target":"xs","keep":{"equals":["@.a","@.b"]}}}`, `{"a":` + list("0", 200_000) + `,"b":` + list("0", 200_000) + `,"xs":` + list("0", 8000) + `}`},
 		{`{"filter":{"target":"xs","keep":{"gt":["@.a","@.b"]}}}`, `{"a":` + long + `,"b":` + long + `,"xs":` + list("0", 40_000) + `}`},
@@ -136,25 +134,26 @@ func TestWhatIsDoneIsCharged(t *testing.T) {
 	} {
 		start := worktest.ProcessorTime(t)
 		h := compile(t, test.handler)
-		_, err := h.Apply(value.NewEditor(), mustParse(t, test.state), &tick.Event{}, work.New(t.Context(), work.Command), nil)
-		if took := worktest.ProcessorTime(t) - start; took > worktest.Watched(5*time.Second) {
+		_, err := h.Apply(value.NewEditor(), mustParse(t, test.state), &tick.Event{}, work.New(t.Context(), budget), nil)
+		if took := worktest.ProcessorTime(t) - start; took > worktest.Watched(5*time.Second)*time.Duration(budget)/work.Command {
 			t.Errorf("%s takes %v", test.handler, took)
 		}
 		if j17.CodeOf(err) != j17.CodeWorkLimit || !h.Heavy(0) {
 			t.Errorf("%s ends with %v and is heavy: %t", test.handler, err, h.Heavy(0))
 		}
 	}
-	// Ten thousand small sums on a number of nearly as many digits as there may be.
+	// Thousands of small sums on a number of nearly as many digits as there may be.
+	sums := worktest.Share(10_000, 5)
 	h := compile(t, `{"increment":{"target":"n","by":"$.data.by"}}`)
 	ed, state := value.NewEditor(), mustParse(t, `{"n":`+strings.Repeat("9", 9998)+`}`)
 	start := worktest.ProcessorTime(t)
-	for range 10_000 {
+	for range sums {
 		state = apply(t, h, ed, state, &tick.Event{Data: tick.Raw([]byte(`{"by":1}`))}, nil)
 	}
-	if took := worktest.ProcessorTime(t) - start; took > worktest.Watched(3*time.Second) {
-		t.Errorf("ten thousand sums of %d digits take %v", len(state.Get("n").Num()), took)
+	if took := worktest.ProcessorTime(t) - start; took > worktest.Watched(3*time.Second)*time.Duration(sums)/10_000 {
+		t.Errorf("%d sums of %d digits take %v", sums, len(state.Get("n").Num()), took)
 	}
-	if got := state.Get("n").Num(); got != "1"+strings.Repeat("0", 9994)+"9999" {
+	if got := state.Get("n").Num(); got != fmt.Sprintf("1%09998d", sums-1) {
 		t.Errorf("the sum is %.20s... of %d digits", got, len(got))
 	}
 }
@@ -164,7 +163,7 @@ func TestStatesHaveALimit(t *testing.T) {
 	h := compile(t, `[{"append":{"target":"l","value":"@.b"}},{"set":{"target":"n","value":1}}]`)
 	src := `{"b":"` + strings.Repeat("x\\n", 350_000) + `"}`
 	ed := value.NewEditor()
-	inMemory, stored := mustParse(t, src), mustParse(t, src)
+	inMemory, text := mustParse(t, src), src
 	events := 20
 	if worktest.RaceDetector {
 		events = 9 // one goroutine, which is slow to watch
@@ -173,16 +172,17 @@ func TestStatesHaveALimit(t *testing.T) {
 		var faults []tick.Fault
 		tell := func(f tick.Fault) { faults = append(faults, f) }
 		inMemory = tick.Stamp(ed, apply(t, h, ed, inMemory, &tick.Event{}, tell), 5, 1_700_000_000)
-		again, err := value.ParseStored(stored.String())
+		again, err := value.ParseStored(text)
 		if err != nil {
 			t.Fatal(err)
 		}
 		fresh := value.NewEditor()
-		stored = tick.Stamp(fresh, apply(t, h, fresh, again, &tick.Event{}, nil), 5, 1_700_000_000)
-		if inMemory.String() != stored.String() {
+		stored := tick.Stamp(fresh, apply(t, h, fresh, again, &tick.Event{}, nil), 5, 1_700_000_000)
+		text = stored.String()
+		if inMemory.String() != text {
 			t.Fatal("a fold from a stored state gives another one")
 		}
-		if size := len(inMemory.String()); size > tick.MaxState || inMemory.Get("n").IsMissing() {
+		if size := len(text); size > tick.MaxState || inMemory.Get("n").IsMissing() {
 			t.Fatalf("after %d events the state has %d bytes", i+1, size)
 		}
 		if full := inMemory.Get("l").Len() >= 6 && i >= 7; full && (len(faults) != 1 || !strings.Contains(faults[0].Message, "the state would be larger than 8 MiB")) {

@@ -11,6 +11,7 @@ import (
 	"j17/internal/spec/diag"
 	"j17/internal/spec/tick"
 	"j17/internal/value"
+	"j17/internal/work/worktest"
 )
 
 // generator draws handlers that compile, and states and events that they have something to do with: the members "l" and
@@ -501,7 +502,7 @@ func (g *generator) let() value.Value {
 
 // TestRandomHandlers holds compiled handlers against the reference, on states and events at random.
 func TestRandomHandlers(t *testing.T) {
-	for range 10 {
+	for range worktest.Share(10, 2) {
 		rapid.Check(t, checkRandomHandlers)
 	}
 }
