@@ -130,6 +130,22 @@ func (r *Specs) Current(ctx context.Context, instance string, env j17.Environmen
 	return s, err
 }
 
+// Head returns the number of an environment's current version. It is a *j17.Error of CodeNoSpec when there is none.
+func (r *Specs) Head(ctx context.Context, instance string, env j17.Environment) (int, error) {
+	t, err := r.tenant(instance, env)
+	if err != nil {
+		return 0, err
+	}
+	head, _, err := getOf[specHead](ctx, r.store, t, specHeadSpace, headKey)
+	if errors.Is(err, store.ErrNotFound) {
+		return 0, j17.Errorf(j17.CodeNoSpec, "No spec has been deployed to %s. Deploy one first.", env.LongName())
+	}
+	if err != nil {
+		return 0, failure(err)
+	}
+	return head.Version, nil
+}
+
 // Version returns a version of an environment's spec. It is a *j17.Error of CodeNotFound when there is none.
 func (r *Specs) Version(ctx context.Context, instance string, env j17.Environment, version int) (Spec, error) {
 	t, err := r.tenant(instance, env)

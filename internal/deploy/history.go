@@ -3,6 +3,7 @@ package deploy
 import (
 	"context"
 	"strconv"
+	"strings"
 
 	"j17"
 	"j17/internal/control"
@@ -120,4 +121,25 @@ func (s *Service) Projections(ctx context.Context, instance string, env j17.Envi
 		return nil, err
 	}
 	return spec.DeclaredProjections(current.Source)
+}
+
+// Deployed returns the version of the spec that is deployed to a tenant's environment; CodeNoSpec where there is none.
+func (s *Service) Deployed(ctx context.Context, t j17.Tenant) (int, error) {
+	instance, env, _ := strings.Cut(string(t), "/")
+	return s.registry.Specs.Head(ctx, instance, j17.Environment(env))
+}
+
+// Compiled returns a version of the spec of a tenant's environment as it was deployed, compiled by this version of the program.
+// CodeNotFound says that there is no such version, CodeInvalidSpec that the program does not accept it any more.
+func (s *Service) Compiled(ctx context.Context, t j17.Tenant, version int) (*spec.Compiled, error) {
+	instance, env, _ := strings.Cut(string(t), "/")
+	stored, err := s.registry.Specs.Version(ctx, instance, j17.Environment(env), version)
+	if err != nil {
+		return nil, err
+	}
+	compiled, found := s.compile(&stored)
+	if compiled == nil {
+		return nil, j17.Errorf(j17.CodeInvalidSpec, "Version %d of the spec is not valid for this version of the program: %s", version, first(found))
+	}
+	return compiled, nil
 }

@@ -1,0 +1,270 @@
+package saga
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"j17"
+	"j17/internal/engine"
+	"j17/internal/ident"
+	"j17/internal/spec"
+	"j17/internal/store"
+)
+
+// What is due of a saga.
+const (
+	// starts and goesOn carry out the next task; the first one of a saga is told apart for the sake of counting.
+	starts = "s"
+	goesOn = "g"
+	// timesOut ends a wait. An answer has the position of the event in front.
+	timesOut = "t"
+	answer   = "a"
+)
+
+// Effects says what events bring about: sagas that they start, and answers that sagas wait for. It is one of the engine's effects, so
+// that all of it is in the commit of the events.
+func (s *Service) Effects(ctx context.Context, d *engine.Decided) (engine.Effects, error) {
+	e := &effects{Service: s, Decided: d}
+	if err := e.answers(ctx); err != nil {
+		return engine.Effects{}, engine.StorageError(err)
+	}
+	if err := e.triggers(ctx); err != nil {
+		return engine.Effects{}, engine.StorageError(err)
+	}
+	return e.Effects, nil
+}
+
+// effects gathers what is to be written with events.
+type effects struct {
+	*Service
+	*engine.Decided
+	engine.Effects
+}
+
+func (e *effects) put(side ...store.Side) { e.Side = append(e.Side, side...) }
+
+func (e *effects) fence(space store.Space, key string, rev uint64) {
+	e.Fences = append(e.Fences, store.Fence{Space: space, Key: key, Rev: rev})
+}
+
+// get returns an item, the zero one where there is none.
+func (s *Service) get(ctx context.Context, t j17.Tenant, space store.Space, key string) (store.Item, error) {
+	it, err := s.store.Get(ctx, t, space, key)
+	if isAbsent(err) {
+		return store.Item{}, nil
+	}
+	return it, err
+}
+
+// answers finds the sagas that wait for one of the events, and lets them go on. Whoever begins to wait at the same moment breaks one
+// of the fences, and then the events are looked at anew.
+func (e *effects) answers(ctx context.Context) error {
+	// Few types of events are ever awaited: nothing more is looked at for the others.
+	known, err := e.knownTypes(ctx, e.Tenant)
+	if err != nil {
+		return err
+	}
+	e.fence(knownSpace, knownKey, known.rev)
+	if len(known.types) == 0 {
+		return nil
+	}
+
+	var waits map[j17.Key][]*waiter
+	for i := range e.Events {
+		ev := &e.Events[i]
+		if !known.types[awaited(ev.Key.Type, ev.Type)] {
+			continue
+		}
+		all, looked := waits[ev.Key]
+		if !looked {
+			if all, err = e.waiters(ctx, ev.Key); err != nil {
+				return err
+			}
+			if waits == nil {
+				waits = map[j17.Key][]*waiter{}
+			}
+			waits[ev.Key] = all
+		}
+		for _, w := range all {
+			if w.answered || !slices.Contains(w.types, ev.Type) {
+				continue
+			}
+			w.answered = true
+			e.put(forget(ev.Key.String(), w.id)...)
+			e.put(store.Side{Op: store.Put, Space: workSpace, Key: w.id, Value: []byte(answer), Stamps: []int{i}, Due: time.Unix(e.Timestamp, 0)})
+		}
+	}
+	return nil
+}
+
+// waiter is a saga that waits for events of an aggregate.
+type waiter struct {
+	id       string
+	types    []string
+	answered bool
+}
+
+// waiters returns the sagas that wait for events of an aggregate.
+func (e *effects) waiters(ctx context.Context, key j17.Key) (all []*waiter, err error) {
+	name := key.String()
+	number, err := e.get(ctx, e.Tenant, waitSpace, name)
+	if err != nil {
+		return nil, err
+	}
+	e.fence(waitSpace, name, number.Rev)
+	if number.Rev == 0 {
+		return nil, nil
+	}
+	const page = 500
+	for keys := store.Prefix(name + "/"); ; {
+		items, err := e.store.Scan(ctx, e.Tenant, waitSpace, keys, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, it := range items {
+			all = append(all, &waiter{id: it.Key[len(name)+1:], types: strings.Split(string(it.Value), "\n")})
+			keys = keys.After(it.Key)
+		}
+		if len(items) < page {
+			return all, nil
+		}
+	}
+}
+
+// await returns the writes by which a saga begins to wait for events of an aggregate.
+func await(key, id string, types []string, until time.Time) []store.Side {
+	return []store.Side{
+		{Op: store.Put, Space: waitSpace, Key: key + "/" + id, Value: []byte(strings.Join(types, "\n")), Expires: until},
+		{Op: store.Add, Space: waitSpace, Key: key, Value: []byte("1")},
+	}
+}
+
+// forget returns the writes by which a saga waits no more.
+func forget(key, id string) []store.Side {
+	return []store.Side{
+		{Op: store.Delete, Space: waitSpace, Key: key + "/" + id},
+		{Op: store.Add, Space: waitSpace, Key: key, Value: []byte("-1")},
+	}
+}
+
+// awaited names an event type among all.
+func awaited(aggregateType, eventType string) string { return aggregateType + "." + eventType }
+
+// knownTypes is which event types sagas of an environment have ever awaited, by a revision of what says so.
+type knownTypes struct {
+	types map[string]bool
+	rev   uint64
+}
+
+// awaitedTypes keeps what was read last of some environments.
+type awaitedTypes struct {
+	mu sync.Mutex
+	of map[j17.Tenant]knownTypes
+}
+
+// maxAwaited is of how many environments the awaited types are kept in memory.
+const maxAwaited = 1000
+
+func (s *Service) knownTypes(ctx context.Context, t j17.Tenant) (knownTypes, error) {
+	it, err := s.get(ctx, t, knownSpace, knownKey)
+	if err != nil || it.Rev == 0 {
+		return knownTypes{}, err
+	}
+	s.awaited.mu.Lock()
+	defer s.awaited.mu.Unlock()
+	if k := s.awaited.of[t]; k.rev == it.Rev {
+		return k, nil
+	}
+	k := knownTypes{rev: it.Rev, types: map[string]bool{}}
+	var names []string
+	if err := json.Unmarshal(it.Value, &names); err != nil {
+		return k, &store.CorruptionError{Where: string(knownSpace), Err: err}
+	}
+	for _, name := range names {
+		k.types[name] = true
+	}
+	if s.awaited.of == nil || len(s.awaited.of) >= maxAwaited {
+		s.awaited.of = map[j17.Tenant]knownTypes{}
+	}
+	s.awaited.of[t] = k
+	return k, nil
+}
+
+// learn makes the types of an await known.
+func (e *effects) learn(ctx context.Context, a *spec.Await) error {
+	known, err := e.knownTypes(ctx, e.Tenant)
+	if err != nil {
+		return err
+	}
+	all := map[string]bool{}
+	maps.Copy(all, known.types)
+	for _, typ := range a.EventTypes {
+		all[awaited(a.AggregateType, typ)] = true
+	}
+	if len(all) == len(known.types) {
+		return nil
+	}
+	raw, err := json.Marshal(slices.Sorted(maps.Keys(all)))
+	if err != nil {
+		return err
+	}
+	e.fence(knownSpace, knownKey, known.rev)
+	e.put(store.Side{Op: store.Put, Space: knownSpace, Key: knownKey, Value: raw})
+	return nil
+}
+
+// triggers starts the sagas of events that trigger some, as far as there is room, and queues the others.
+func (e *effects) triggers(ctx context.Context) error {
+	var r *room
+	version, started, late := 0, int64(0), false
+	for i := range e.Events {
+		ev := &e.Events[i]
+		if ev.Spec == nil {
+			continue
+		}
+		for _, def := range ev.Spec.Sagas {
+			// The first one looks how many may run, and which spec this is: the engine's own fence holds as long as it is.
+			if r == nil {
+				var err error
+				if r, err = e.room(ctx, e.Tenant); err != nil {
+					return err
+				}
+				if version, err = e.definitions.specs.Deployed(ctx, e.Tenant); err != nil {
+					return err
+				}
+			}
+
+			m := &machine{def: def, now: e.Timestamp, Saga: begin(e.mint.Handle(ident.SagaPrefix), version, def, Trigger{Key: ev.Key.String(), EventType: ev.Type, StreamID: here})}
+			m.Order = e.order(e.Timestamp)
+			if !r.queued && started < r.free {
+				started++
+				m.start()
+				e.put(store.Side{Op: store.Put, Space: workSpace, Key: m.ID, Value: []byte(starts), Due: time.Unix(e.Timestamp, 0)})
+			} else {
+				late = true
+				m.queue()
+				e.put(store.Side{Op: store.Put, Space: arrivalSpace, Key: m.ID, Stamps: []int{i}})
+			}
+			sides, err := save(m.Saga, []int{i}, e.Timestamp)
+			if err != nil {
+				return err
+			}
+			e.put(sides...)
+		}
+	}
+
+	// Who starts at once must have nobody in front.
+	if started > 0 {
+		e.fence(admissionSpace, admissionKey, 0)
+		e.put(r.take(started))
+	}
+	if late {
+		e.put(wake(e.Timestamp))
+	}
+	return nil
+}

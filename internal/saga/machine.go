@@ -1,0 +1,252 @@
+package saga
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"j17/internal/spec"
+)
+
+// machine moves a saga on. It is pure: each method takes in something that has happened at a moment, and what to do next is a task.
+type machine struct {
+	*Saga
+	def *spec.Saga
+	// now is when it happens, in Unix seconds.
+	now int64
+}
+
+// task is what a saga does next: it writes an event, under a condition if there is one.
+type task struct {
+	phase Phase
+	// step is the name of the step that the event is for, "" for the last event of a saga.
+	step      string
+	condition *spec.Step
+	emit      *spec.Emit
+	await     *spec.Await
+	timeout   time.Duration
+}
+
+const (
+	// maxTimeline bounds the timeline of a saga that is retried again and again: the oldest entries behind the first go.
+	maxTimeline = 1000
+	// maxMessage bounds the text of an error that is kept.
+	maxMessage = 1000
+	// attemptPause is how long a saga waits after a compensation that was refused.
+	attemptPause = time.Minute
+)
+
+// begin makes a saga of a definition that nothing has happened to yet.
+func begin(id string, version int, def *spec.Saga, trigger Trigger) *Saga {
+	g := &Saga{ID: id, Type: def.Name, Version: version, Trigger: trigger, Status: Queued, Phase: Stepping}
+	for i := range def.Steps {
+		g.Steps = append(g.Steps, Step{Name: def.Steps[i].Name, Status: StepPending})
+	}
+	return g
+}
+
+// queue notes that the saga has to wait for room.
+func (m *machine) queue() {
+	m.Status = Queued
+	m.note(Entry{What: WasQueued, StreamID: m.Trigger.StreamID})
+}
+
+// start lets a saga run, for the first time or again.
+func (m *machine) start() {
+	m.Status = Running
+	if m.StartedAt == 0 {
+		m.StartedAt = m.now
+		m.note(Entry{What: WasStarted, StreamID: m.Trigger.StreamID})
+	}
+}
+
+// task returns what to do next; false for a saga that is over or waits.
+func (m *machine) task() (task, bool) {
+	t := task{phase: m.Phase}
+	switch m.Phase {
+	case Stepping:
+		step := &m.def.Steps[m.At]
+		t.step, t.emit, t.await, t.timeout = step.Name, step.Emit, step.Await, step.Timeout
+		if step.Condition != nil {
+			t.condition = step
+		}
+	case Compensating:
+		t.step, t.emit = m.def.Steps[m.At].Name, m.def.Steps[m.At].Compensate
+	case Completing:
+		t.emit = m.def.OnComplete
+	case Failing:
+		t.emit = m.def.OnFailed
+	}
+	return t, m.Status == Running && m.Waits == "" && t.emit != nil
+}
+
+// emitted takes in that the event of the present task is written. waits is the key of the aggregate that it awaits an answer of, ""
+// where it awaits none.
+func (m *machine) emitted(waits string) {
+	switch m.Phase {
+	case Stepping:
+		step := &m.Steps[m.At]
+		m.note(Entry{What: WasEmitted, Step: step.Name, StreamID: here})
+		if waits != "" {
+			step.Status, step.WaitingSince, step.CompletedAt, m.Waits = StepWaiting, m.now, 0, waits
+			return
+		}
+		step.Status, step.CompletedAt, step.Result, m.Prev = StepCompleted, m.now, here, here
+		m.advance()
+	case Compensating:
+		step := &m.Steps[m.At]
+		step.Status = StepCompensated
+		m.note(Entry{What: WasCompensated, Step: step.Name, StreamID: here})
+		m.unwind()
+	case Completing:
+		m.end(Completed, here)
+	case Failing:
+		m.end(Failed, here)
+	}
+}
+
+// answered takes in the answer that the present step has waited for: its position and when it was written.
+func (m *machine) answered(position string, at int64) {
+	step := &m.Steps[m.At]
+	step.Status, step.CompletedAt, step.Result, m.Prev, m.Waits = StepCompleted, at, position, position, ""
+	m.now = max(m.now, at)
+	m.noteAt(at, Entry{What: WasAnswered, Step: step.Name, StreamID: position})
+	m.advance()
+}
+
+// timedOut takes in that no answer has come.
+func (m *machine) timedOut() {
+	step := &m.def.Steps[m.At]
+	m.fail(HasTimedOut, "No "+strings.Join(step.Await.EventTypes, " and no ")+" of "+m.Waits+" has come within "+step.Timeout.String()+".")
+}
+
+// skipped takes in that the present task has nothing to write: its condition does not hold, or its template leaves the event out.
+func (m *machine) skipped() {
+	switch m.Phase {
+	case Stepping:
+		m.Steps[m.At].Status = StepSkipped
+		m.note(Entry{What: WasSkipped, Step: m.Steps[m.At].Name})
+		m.advance()
+	case Compensating:
+		m.unwind()
+	case Completing:
+		m.end(Completed, "")
+	case Failing:
+		m.end(Failed, "")
+	}
+}
+
+// refused takes in that the event of the present task is refused. again tells that the same task is to be tried once more, after
+// attemptPause.
+func (m *machine) refused(message string) (again bool) {
+	message = cut(message)
+	if m.Phase == Stepping {
+		m.fail(WasRefused, message)
+		return false
+	}
+	what, step := WasRefused, ""
+	if m.Phase == Compensating {
+		what, step = CompensationWasRefused, m.Steps[m.At].Name
+	}
+	m.note(Entry{What: what, Step: step, Error: message})
+	if m.Attempts++; m.Attempts < m.def.MaxCompensationAttempts {
+		return true
+	}
+
+	// That was the last attempt.
+	if m.Phase == Compensating {
+		m.Steps[m.At].Status = StepCompensationFailed
+	}
+	if m.Error == nil {
+		m.Error = &Failure{Step: lastStep, Message: message}
+	}
+	m.Status = DeadLettered
+	m.note(Entry{What: WasDeadLettered, Step: step, Error: message})
+	return false
+}
+
+// lastStep is what the error of a saga names whose last event is refused.
+const lastStep = "on_complete"
+
+// retry lets a saga go on that has failed, or was given up.
+func (m *machine) retry() {
+	m.note(Entry{What: WasRetried})
+	m.Attempts = 0
+	switch {
+	case m.Status == Failed:
+		m.Phase, m.At, m.Error = Stepping, m.FailedAt, nil
+		m.Steps[m.At].Status, m.Steps[m.At].WaitingSince = StepPending, 0
+	case m.Phase == Compensating:
+		m.Steps[m.At].Status = StepCompleted
+	case m.Phase == Completing:
+		m.Error = nil
+	}
+}
+
+// advance goes on to the next step.
+func (m *machine) advance() {
+	if m.At++; m.At < len(m.Steps) {
+		return
+	}
+	m.Phase = Completing
+	if m.def.OnComplete == nil {
+		m.end(Completed, "")
+	}
+}
+
+// fail ends the present step and begins to undo those before it.
+func (m *machine) fail(what What, message string) {
+	step := &m.Steps[m.At]
+	step.Status, m.Waits = StepFailed, ""
+	m.Error, m.FailedAt = &Failure{Step: step.Name, Message: message}, m.At
+	m.note(Entry{What: what, Step: step.Name, Error: message})
+	m.Phase = Compensating
+	m.unwind()
+}
+
+// unwind goes back to the last step before the present one that is to be undone.
+func (m *machine) unwind() {
+	m.Attempts = 0
+	for m.At--; m.At >= 0; m.At-- {
+		if m.Steps[m.At].Status == StepCompleted && m.def.Steps[m.At].Compensate != nil {
+			return
+		}
+	}
+	m.At, m.Phase = m.FailedAt, Failing
+	if m.def.OnFailed == nil {
+		m.end(Failed, "")
+	}
+}
+
+// end ends the saga; position is that of its last event.
+func (m *machine) end(s Status, position string) {
+	m.Status, m.Phase = s, ""
+	what := HasCompleted
+	if s == Failed {
+		what = HasFailed
+	}
+	m.note(Entry{What: what, StreamID: position})
+}
+
+func (m *machine) note(e Entry) { m.noteAt(m.now, e) }
+
+// noteAt adds to the timeline, whose times never run backward.
+func (m *machine) noteAt(at int64, e Entry) {
+	if n := len(m.Timeline); n > 0 {
+		at = max(at, m.Timeline[n-1].At)
+	}
+	e.At = at
+	if len(m.Timeline) == maxTimeline {
+		m.Timeline = append(m.Timeline[:1:1], m.Timeline[2:]...)
+	}
+	m.Timeline = append(m.Timeline, e)
+}
+
+// cut shortens a message to what is kept.
+func cut(message string) string {
+	message = cmp.Or(message, "The event was refused.")
+	if len(message) > maxMessage {
+		message = strings.ToValidUTF8(message[:maxMessage], "")
+	}
+	return message
+}
