@@ -24,6 +24,7 @@ import (
 	"j17/internal/engine"
 	"j17/internal/ident"
 	"j17/internal/loading"
+	"j17/internal/saga"
 	"j17/internal/store"
 	"j17/internal/tail"
 	"j17/internal/usage"
@@ -62,6 +63,8 @@ type Options struct {
 	Cluster *Cluster
 	// Usage, if not nil, counts what instances use.
 	Usage *usage.Meter
+	// Sagas carries out the sagas of environments.
+	Sagas *saga.Service
 	// Worker, if not nil, is shown in the metrics.
 	Worker *worker.Kit
 	Clock  clock.Clock

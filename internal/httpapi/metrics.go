@@ -57,6 +57,7 @@ func newMetrics(a *API) *metrics {
 	gauge("j17_streams", "Event streams that are open, and pages that wait for an event.", func() float64 { return float64(a.streams.count()) })
 	gauge("j17_feeds_followed", "Environments whose feeds are followed for streams.", func() float64 { return float64(a.tail.Stats().Followed) })
 	gauge("j17_feed_kept_bytes", "Memory of events that streams have not taken yet.", func() float64 { return float64(a.tail.Stats().KeptBytes) })
+	sagaMetrics(a, counter)
 	gauge("j17_state_cache_bytes", "Memory that cached states are charged for.", func() float64 { return float64(a.Engine.Stats().CacheBytes) })
 	gauge("j17_store_writable", "1 while the store takes writes.", func() float64 {
 		if a.Store.Status().Writable {
@@ -68,6 +69,22 @@ func newMetrics(a *API) *metrics {
 	gauge("j17_store_free_bytes", "Free space of the store's volume.", func() float64 { return float64(a.Store.Status().FreeBytes) })
 	gauge("j17_store_disk_bytes", "What the store occupies on disk.", func() float64 { return float64(a.Store.DiskBytes()) })
 	return m
+}
+
+// sagaMetrics shows what sagas have done.
+func sagaMetrics(a *API, counter func(name, help string, read func() uint64)) {
+	if a.Sagas == nil {
+		return
+	}
+	counter("j17_sagas_started_total", "Sagas that began to run.", func() uint64 { return a.Sagas.Stats().Started })
+	counter("j17_sagas_queued_total", "Sagas that had to wait for room before they began.", func() uint64 { return a.Sagas.Stats().Queued })
+	counter("j17_sagas_completed_total", "Sagas that have completed.", func() uint64 { return a.Sagas.Stats().Completed })
+	counter("j17_sagas_failed_total", "Sagas that have failed, with all their steps undone.", func() uint64 { return a.Sagas.Stats().Failed })
+	counter("j17_sagas_dead_lettered_total", "Sagas that were given up because a compensation was refused.", func() uint64 { return a.Sagas.Stats().DeadLettered })
+	counter("j17_sagas_retried_total", "Sagas that an operator let go on.", func() uint64 { return a.Sagas.Stats().Retried })
+	counter("j17_saga_events_total", "Events written by sagas.", func() uint64 { return a.Sagas.Stats().Events })
+	counter("j17_saga_compensations_total", "Events of sagas that undid a step.", func() uint64 { return a.Sagas.Stats().Compensations })
+	counter("j17_saga_timeouts_total", "Steps of sagas whose answer did not come in time.", func() uint64 { return a.Sagas.Stats().TimedOut })
 }
 
 // observe counts an answered request. Routes are patterns, so that there are few of them.

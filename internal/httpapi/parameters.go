@@ -11,6 +11,7 @@ import (
 	"j17"
 	"j17/internal/control"
 	"j17/internal/deploy"
+	"j17/internal/saga"
 	"j17/internal/spec/diag"
 )
 
@@ -64,6 +65,18 @@ func paged() []parameter {
 func pagedKeys() []parameter {
 	statuses := []string{string(control.KeyActive), string(control.KeyScheduled), string(control.KeyRevoked)}
 	return append(paged(), parameter{name: "status", kind: choice, choices: statuses, about: "Only keys with this status."})
+}
+
+func pagedSagas() []parameter {
+	var statuses []string
+	for _, s := range saga.Statuses() {
+		statuses = append(statuses, string(s))
+	}
+	return inEnvironment(append(
+		paged(),
+		parameter{name: "status", kind: choice, choices: statuses, about: "Only sagas with this status."},
+		parameter{name: "type", about: "Only sagas of this name in the spec."},
+	)...)
 }
 
 func cursor() parameter {

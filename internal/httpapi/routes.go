@@ -231,6 +231,10 @@ func adminRoutes() []route {
 		{0, post, "debug", operator, operate, "debug.set", nil, (*call).setDebug},
 		{0, get, "implications/failed", operator, inspect, "", paged(), (*call).listFailedImplications},
 
+		{0, get, "sagas", operator, inspect, "", pagedSagas(), (*call).listSagas},
+		{0, get, "sagas/{saga}", operator, inspect, "", nil, (*call).getSaga},
+		{0, post, "sagas/{saga}/retry", operator, operate, "saga.retry", nil, (*call).retrySaga},
+
 		{0, get, "export", operator, need{control.RightAudit, instance}, "", exported(), (*call).exportEvents},
 		{0, post, "import", operator, operate, "events.import", nil, (*call).importEvents},
 		{0, post, "import_jsonl", operator, operate, "events.import", nil, (*call).importEvents},

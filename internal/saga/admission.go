@@ -1,6 +1,7 @@
 package saga
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/engine"
 	"j17/internal/store"
 	"j17/internal/worker"
 )
@@ -43,9 +45,9 @@ func (s *Service) room(ctx context.Context, t j17.Tenant) (*room, error) {
 	return r, err
 }
 
-// take counts sagas that begin to run. It fails where there is no room for them any more.
-func (r *room) take(n int64) store.Side {
-	return store.Side{Op: store.Add, Space: countSpace, Key: runningKey, Value: strconv.AppendInt(nil, n, 10), Most: r.bound}
+// take counts sagas that begin to run, of which there may be bound. It fails where there is no room for them any more.
+func take(n, bound int64) store.Side {
+	return store.Side{Op: store.Add, Space: countSpace, Key: runningKey, Value: strconv.AppendInt(nil, n, 10), Most: bound}
 }
 
 // running returns the number of an environment's running sagas.
@@ -73,8 +75,8 @@ func siblings(t j17.Tenant) (others []j17.Tenant) {
 }
 
 // wake returns the write that lets somebody look whether queued sagas can start.
-func wake(timestamp int64) store.Side {
-	return store.Side{Op: store.Put, Space: admissionSpace, Key: admissionKey, Due: time.Unix(timestamp, 0)}
+func wake(due time.Time) store.Side {
+	return store.Side{Op: store.Put, Space: admissionSpace, Key: admissionKey, Due: due}
 }
 
 // tell wakes the queues of the instance's other environments. What is lost of it is made up for by what admissionPause says.
@@ -82,7 +84,7 @@ func (s *Service) tell(ctx context.Context, t j17.Tenant) {
 	for _, other := range siblings(t) {
 		next, err := s.get(ctx, other, admissionSpace, admissionKey)
 		if err == nil && next.Rev != 0 {
-			side := wake(s.clock.Now().Unix())
+			side := wake(s.clock.Now())
 			side.Cond, side.Rev = store.IfRev, next.Rev
 			_ = s.store.Write(ctx, other, []store.Side{side})
 		}
@@ -97,7 +99,7 @@ const (
 	moved    = 500
 )
 
-// admit starts queued sagas as far as there is room, in the order of their triggers.
+// admit starts queued sagas as far as there is room, in the order of their triggers. Each starts in the commit of its first event.
 func (s *Service) admit(ctx context.Context, c *worker.Claim) error {
 	// All triggers up to here have arrived: those that come later stand behind them.
 	extent, err := s.store.Extent(ctx, c.Tenant)
@@ -107,12 +109,99 @@ func (s *Service) admit(ctx context.Context, c *worker.Claim) error {
 	if err := s.arrange(ctx, c.Tenant); err != nil {
 		return err
 	}
-	for {
-		done, err := s.admitSome(ctx, c, extent.Last)
-		if done || err != nil {
+
+	// With nothing queued the work is done, without room it waits until a saga ends. Whoever queues, or ends, breaks the claim.
+	r, err := s.room(ctx, c.Tenant)
+	if err != nil {
+		return err
+	}
+	items, err := s.store.Scan(ctx, c.Tenant, queueSpace, store.Range{}, admitted)
+	switch {
+	case err != nil:
+		return err
+	case len(items) == 0:
+		return s.finish(ctx, c, c.Remove())
+	case r.free <= 0:
+		return s.finish(ctx, c, c.Replace(nil, s.clock.Now().Add(admissionPause)))
+	}
+	if err := s.startInOrder(ctx, c.Tenant, items[:min(int64(len(items)), r.free)], extent.Last, r.bound); err != nil {
+		return err
+	}
+	return s.finish(ctx, c, c.Replace(nil, s.clock.Now()))
+}
+
+// finish ends a try with the claim's last write. Who has broken the claim sees to the rest.
+func (s *Service) finish(ctx context.Context, c *worker.Claim, side store.Side) error {
+	_, err := conflict(s.store.Write(ctx, c.Tenant, []store.Side{side}))
+	return err
+}
+
+// startInOrder starts the queued sagas whose triggers stand no later than last, of which bound may run. One whose first event cannot
+// be had now starts without it, so that it is not in the way of those behind it.
+func (s *Service) startInOrder(ctx context.Context, t j17.Tenant, items []store.Item, last j17.StreamID, bound int64) error {
+	// What each writes first.
+	var all []*step
+	var writings []*writing
+	var commands []*engine.Command
+	for _, it := range items {
+		st, err := s.starting(ctx, t, it, last, bound)
+		if err != nil {
 			return err
 		}
+		if st == nil {
+			continue
+		}
+		w, err := st.next(ctx)
+		if err != nil {
+			if err := st.rest(ctx, 0); err != nil {
+				return err
+			}
+		}
+		if w != nil {
+			all, writings, commands = append(all, st), append(writings, w), append(commands, w.command)
+		}
 	}
+
+	// Write all of it in this order. Whose event is refused goes on by itself.
+	var failed error
+	for i, o := range s.engine.ExecuteInOrder(ctx, t, commands) {
+		done, err := all[i].wrote(ctx, writings[i], o.Err)
+		if err == nil && !done {
+			err = all[i].carryOn(ctx)
+		}
+		if err != nil {
+			err = all[i].rest(ctx, 0)
+		}
+		failed = cmp.Or(failed, err)
+	}
+	return failed
+}
+
+// starting returns a queued saga that is about to start; nil for one whose trigger stands later than last, or that is damaged.
+func (s *Service) starting(ctx context.Context, t j17.Tenant, it store.Item, last j17.StreamID, bound int64) (*step, error) {
+	at, id, err := splitQueueKey(it.Key)
+	if err != nil || at.Compare(last) > 0 {
+		return nil, err
+	}
+	claim := store.Side{Op: store.Delete, Space: queueSpace, Key: it.Key, Cond: store.IfRev, Rev: it.Rev}
+	g, err := s.load(ctx, t, id)
+	if _, damaged := errors.AsType[*store.CorruptionError](err); damaged || isAbsent(err) {
+		// It must not be in the way of others.
+		s.logger.LogAttrs(ctx, slog.LevelError, "a queued saga cannot be read and is not started", slog.String("tenant", string(t)),
+			slog.String("saga", id), slog.Any("error", err))
+		_, err = conflict(s.store.Write(ctx, t, []store.Side{claim}))
+		return nil, err
+	}
+	if err != nil {
+		return nil, err
+	}
+	st, err := s.step(ctx, t, g)
+	st.woken, st.claim, st.bound = []byte(starts), claim, bound
+	st.start()
+	if err != nil {
+		return nil, st.rest(ctx, 0)
+	}
+	return st, nil
 }
 
 // arrange puts the sagas that have arrived into the order of their triggers.
@@ -152,75 +241,6 @@ func splitQueueKey(key string) (at j17.StreamID, id string, err error) {
 		return at, id, &store.CorruptionError{Where: string(queueSpace), Err: errors.New("the key " + key + " has no position")}
 	}
 	return at, id, nil
-}
-
-// admitSome starts some of the queued sagas whose triggers stand no later than last, and tells whether there is nothing more to do.
-func (s *Service) admitSome(ctx context.Context, c *worker.Claim, last j17.StreamID) (done bool, err error) {
-	r, err := s.room(ctx, c.Tenant)
-	if err != nil {
-		return false, err
-	}
-	items, err := s.store.Scan(ctx, c.Tenant, queueSpace, store.Range{}, admitted+1)
-	if err != nil {
-		return false, err
-	}
-
-	// With nothing queued the work is done, without room it waits until a saga ends. Whoever queues, or ends, breaks the claim.
-	switch {
-	case len(items) == 0:
-		return s.finish(ctx, c, c.Remove())
-	case r.free <= 0:
-		return s.finish(ctx, c, c.Replace(nil, s.clock.Now().Add(admissionPause)))
-	}
-
-	// The first ones start.
-	var sides []store.Side
-	now, n := s.clock.Now().Unix(), int64(0)
-	for _, it := range items[:min(len(items), admitted)] {
-		at, id, err := splitQueueKey(it.Key)
-		if err != nil {
-			return false, err
-		}
-		if n == r.free || at.Compare(last) > 0 {
-			break
-		}
-		sides = append(sides, store.Side{Op: store.Delete, Space: queueSpace, Key: it.Key, Cond: store.IfRev, Rev: it.Rev})
-		g, err := s.load(ctx, c.Tenant, id)
-		if damaged, ok := errors.AsType[*store.CorruptionError](err); ok || isAbsent(err) {
-			// It is in nobody's way.
-			s.logger.LogAttrs(ctx, slog.LevelError, "a queued saga cannot be read and is not started", slog.String("tenant", string(c.Tenant)),
-				slog.String("saga", id), slog.Any("error", damaged))
-			continue
-		}
-		if err != nil {
-			return false, err
-		}
-		n++
-		m := machine{Saga: g, now: now}
-		m.start()
-		saved, err := save(g, nil, now)
-		if err != nil {
-			return false, err
-		}
-		sides = append(append(sides, saved...), store.Side{Op: store.Put, Space: workSpace, Key: id, Value: []byte(starts), Due: time.Unix(now, 0)})
-	}
-	if len(sides) == 0 { // those that are queued came after this look at the log
-		return s.finish(ctx, c, c.Replace(nil, s.clock.Now()))
-	}
-	if n > 0 {
-		sides = append(sides, r.take(n))
-	}
-	conflicting, err := conflict(s.store.Write(ctx, c.Tenant, sides))
-	if err == nil && conflicting == nil {
-		s.counts.queued.Add(uint64(n))
-	}
-	return false, err
-}
-
-// finish ends a try with the claim's last write. Who has broken the claim sees to the rest.
-func (s *Service) finish(ctx context.Context, c *worker.Claim, side store.Side) (bool, error) {
-	_, err := conflict(s.store.Write(ctx, c.Tenant, []store.Side{side}))
-	return true, err
 }
 
 // arrive returns the write that lets a saga wait for room whose trigger is stored already.

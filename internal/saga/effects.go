@@ -96,7 +96,7 @@ func (e *effects) answers(ctx context.Context) error {
 			}
 			w.answered = true
 			e.put(forget(ev.Key.String(), w.id)...)
-			e.put(store.Side{Op: store.Put, Space: workSpace, Key: w.id, Value: []byte(answer), Stamps: []int{i}, Due: time.Unix(e.Timestamp, 0)})
+			e.put(store.Side{Op: store.Put, Space: workSpace, Key: w.id, Value: []byte(answer), Stamps: []int{i}, Due: e.at(e.Timestamp)})
 		}
 	}
 	return nil
@@ -239,12 +239,12 @@ func (e *effects) triggers(ctx context.Context) error {
 				}
 			}
 
-			m := &machine{def: def, now: e.Timestamp, Saga: begin(e.mint.Handle(ident.SagaPrefix), version, def, Trigger{Key: ev.Key.String(), EventType: ev.Type, StreamID: here})}
+			m := &machine{def: def, now: e.Timestamp, Saga: begin(e.mint.Handle(ident.SagaPrefix), version, def, Trigger{Key: ev.Key.String(), EventType: ev.Type, StreamID: stamped})}
 			m.Order = e.order(e.Timestamp)
 			if !r.queued && started < r.free {
 				started++
 				m.start()
-				e.put(store.Side{Op: store.Put, Space: workSpace, Key: m.ID, Value: []byte(starts), Due: time.Unix(e.Timestamp, 0)})
+				e.put(store.Side{Op: store.Put, Space: workSpace, Key: m.ID, Value: []byte(starts), Due: e.at(e.Timestamp)})
 			} else {
 				late = true
 				m.queue()
@@ -261,10 +261,10 @@ func (e *effects) triggers(ctx context.Context) error {
 	// Who starts at once must have nobody in front.
 	if started > 0 {
 		e.fence(admissionSpace, admissionKey, 0)
-		e.put(r.take(started))
+		e.put(take(started, r.bound))
 	}
 	if late {
-		e.put(wake(e.Timestamp))
+		e.put(wake(e.at(e.Timestamp)))
 	}
 	return nil
 }

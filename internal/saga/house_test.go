@@ -62,7 +62,7 @@ const shop = `{
 			"trigger": {"aggregate_type": "trip", "event_type": "was_asked"},
 			"steps": [
 				{"name": "first", "emit": {"aggregate_type": "leg", "id": "$.data.leg", "event_type": "was_booked", "data": {}},
-				 "compensate": {"aggregate_type": "measure", "id": "$.data.leg", "event_type": "was_taken", "data": {"n": "$.data.undo"}}},
+				 "compensate": {"aggregate_type": "measure", "id": "$.data.leg", "event_type": "was_taken", "data": {"n": {"coalesce": ["$.data.undo", 1]}}}},
 				{"name": "ask", "emit": {"aggregate_type": "desk", "id": "$.data.desk", "event_type": "was_asked", "data": {"how": "$.data.how", "n": "$.data.n"}},
 				 "await": {"aggregate_type": "desk", "event_types": ["was_answered"]}, "timeout_ms": 30000},
 				{"name": "tell", "emit": {"aggregate_type": "desk", "id": "$.data.desk", "event_type": "was_told", "data": {"n": "$prev.data.n"}}}],

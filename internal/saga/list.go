@@ -170,14 +170,14 @@ func (s *Service) Retry(ctx context.Context, t j17.Tenant, id string) (*Saga, er
 		if r.free > 0 && !r.queued {
 			m.start()
 			fences = []store.Fence{{Space: admissionSpace, Key: admissionKey}}
-			sides = append(sides, r.take(1), store.Side{Op: store.Put, Space: workSpace, Key: id, Value: []byte(goesOn), Due: time.Unix(now, 0)})
+			sides = append(sides, take(1, r.bound), store.Side{Op: store.Put, Space: workSpace, Key: id, Value: []byte(goesOn), Due: s.at(now)})
 		} else {
 			at, err := j17.ParseStreamID(g.Trigger.StreamID)
 			if err != nil {
 				return nil, engine.StorageError(&store.CorruptionError{Where: string(rowSpace), Err: err})
 			}
 			m.queue()
-			sides = append(sides, arrive(at, id), wake(now))
+			sides = append(sides, arrive(at, id), wake(s.at(now)))
 		}
 		saved, err := save(g, nil, now)
 		if err != nil {

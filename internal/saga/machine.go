@@ -86,22 +86,22 @@ func (m *machine) emitted(waits string) {
 	switch m.Phase {
 	case Stepping:
 		step := &m.Steps[m.At]
-		m.note(Entry{What: WasEmitted, Step: step.Name, StreamID: here})
+		m.note(Entry{What: WasEmitted, Step: step.Name, StreamID: stamped})
 		if waits != "" {
 			step.Status, step.WaitingSince, step.CompletedAt, m.Waits = StepWaiting, m.now, 0, waits
 			return
 		}
-		step.Status, step.CompletedAt, step.Result, m.Prev = StepCompleted, m.now, here, here
+		step.Status, step.CompletedAt, step.Result, m.Prev = StepCompleted, m.now, stamped, stamped
 		m.advance()
 	case Compensating:
 		step := &m.Steps[m.At]
 		step.Status = StepCompensated
-		m.note(Entry{What: WasCompensated, Step: step.Name, StreamID: here})
+		m.note(Entry{What: WasCompensated, Step: step.Name, StreamID: stamped})
 		m.unwind()
 	case Completing:
-		m.end(Completed, here)
+		m.end(Completed, stamped)
 	case Failing:
-		m.end(Failed, here)
+		m.end(Failed, stamped)
 	}
 }
 

@@ -153,8 +153,8 @@ func (g *Saga) clone() *Saga {
 	return &next
 }
 
-// here stands for the position of an event that is about to be written: the store puts it in front of the value.
-const here = "@"
+// stamped stands for the position of an event that is about to be written: the store puts it in front of the value.
+const stamped = "@"
 
 // encode returns the saga as it is stored, without the position in front.
 func (g *Saga) encode() ([]byte, error) { return json.Marshal(g) }
@@ -180,7 +180,7 @@ func decode(value []byte) (*Saga, error) {
 // stamp fills in the position of the event that the saga was stored with.
 func (g *Saga) stamp(at j17.StreamID) {
 	fill := func(into *string) {
-		if *into == here {
+		if *into == stamped {
 			*into = at.String()
 		}
 	}

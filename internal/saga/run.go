@@ -19,9 +19,18 @@ import (
 type step struct {
 	*Service
 	machine
-	claim *worker.Claim
+	tenant j17.Tenant
+	// woken is what it was woken by, and attempt counts the tries from 1.
+	woken   []byte
+	attempt int
+	// claim is the write that finishes what the saga was woken by. It fails where somebody else goes on with the saga.
+	claim store.Side
 	// ended are the writes by which the saga waits no more, if it has until now.
 	ended []store.Side
+	// bound is how many sagas of the environment may run, for one that begins to.
+	bound int64
+	// scene is what its templates see, once something asks for it.
+	scene *scene
 }
 
 // do carries out what is due of one saga: up to the next event that it writes, and that in one commit with what follows from it.
@@ -29,23 +38,27 @@ func (s *Service) do(ctx context.Context, c *worker.Claim) error {
 	g, err := s.load(ctx, c.Tenant, c.Key)
 	if isAbsent(err) {
 		s.logger.LogAttrs(ctx, slog.LevelError, "work of a saga that is gone was removed", slog.String("tenant", string(c.Tenant)), slog.String("saga", c.Key))
-		if _, lost := conflict(s.store.Write(ctx, c.Tenant, []store.Side{c.Remove()})); lost != nil {
-			return lost
-		}
-		return nil
+		_, err := conflict(s.store.Write(ctx, c.Tenant, []store.Side{c.Remove()}))
+		return err
 	}
 	if err != nil {
 		return err
 	}
-	def, err := s.definition(ctx, c.Tenant, g)
+	st, err := s.step(ctx, c.Tenant, g)
 	if err != nil {
 		return err
 	}
-	st := &step{Service: s, claim: c, machine: machine{Saga: g, def: def, now: s.clock.Now().Unix()}}
+	st.woken, st.attempt, st.claim = c.Value, c.Attempt, c.Remove()
 	if err := st.take(ctx); err != nil {
 		return err
 	}
 	return st.carryOn(ctx)
+}
+
+// step returns a saga that is about to be moved on.
+func (s *Service) step(ctx context.Context, t j17.Tenant, g *Saga) (*step, error) {
+	def, err := s.definition(ctx, t, g)
+	return &step{Service: s, tenant: t, attempt: 1, machine: machine{Saga: g, def: def, now: s.clock.Now().Unix()}}, err
 }
 
 // load returns a saga; store.ErrNotFound where there is none.
@@ -72,8 +85,7 @@ func (s *Service) definition(ctx context.Context, t j17.Tenant, g *Saga) (*spec.
 
 // take takes in what the saga was woken by.
 func (st *step) take(ctx context.Context) error {
-	value := st.claim.Value
-	switch string(value) {
+	switch string(st.woken) {
 	case starts, goesOn:
 		return nil
 	case timesOut:
@@ -83,11 +95,11 @@ func (st *step) take(ctx context.Context) error {
 		}
 		return nil
 	}
-	at, what, err := store.ReadStamp(value)
+	at, what, err := store.ReadStamp(st.woken)
 	if err != nil || string(what) != answer || st.Waits == "" {
 		return &store.CorruptionError{Where: string(workSpace), Err: errors.Join(err, errors.New("the saga "+st.ID+" was woken by nothing that is known"))}
 	}
-	ev, err := st.event(ctx, st.claim.Tenant, at.String())
+	ev, err := st.event(ctx, st.tenant, at.String())
 	if err != nil {
 		return err
 	}
@@ -97,41 +109,74 @@ func (st *step) take(ctx context.Context) error {
 
 // carryOn does one task after the other until something is stored.
 func (st *step) carryOn(ctx context.Context) error {
-	var sc *scene
+	for {
+		w, err := st.next(ctx)
+		if w == nil || err != nil {
+			return err
+		}
+		_, err = st.engine.Execute(ctx, w.command)
+		if done, err := st.wrote(ctx, w, err); done || err != nil {
+			return err
+		}
+	}
+}
+
+// writing is an event that is about to be written, with what the saga becomes by that.
+type writing struct {
+	phase   Phase
+	command *engine.Command
+	next    *Saga
+}
+
+// next returns what the saga writes next. It is nil where that is nothing, and what has become of the saga is stored.
+func (st *step) next(ctx context.Context) (*writing, error) {
 	for {
 		t, ok := st.task()
 		if !ok {
-			return st.rest(ctx, 0)
+			return nil, st.rest(ctx, 0)
 		}
-
-		// What it writes, if anything.
-		if sc == nil {
+		if st.scene == nil {
 			var err error
-			if sc, err = st.scene(ctx, st.claim.Tenant, st.Saga); err != nil {
-				return err
+			if st.scene, err = st.look(ctx, st.tenant, st.Saga); err != nil {
+				return nil, err
 			}
 		}
-		sc.work.Renew(work.Command)
-		c, key, err := sc.prepare(ctx, &t)
-		if err == nil && c == nil {
+		st.scene.work.Renew(work.Command)
+		c, key, err := st.scene.prepare(ctx, &t)
+		switch {
+		case err == nil && c != nil:
+			return st.writing(&t, c, key), nil
+		case err == nil:
 			st.skipped()
-			continue
-		}
-
-		// Write it.
-		if err == nil {
-			err = st.write(ctx, &t, c, key)
-			if err == nil || errors.Is(err, errLost) {
-				return nil
+		default:
+			if done, err := st.wrote(ctx, nil, err); done || err != nil {
+				return nil, err
 			}
-		}
-		if !isRefusal(err, st.claim.Attempt) {
-			return err
-		}
-		if st.refused(err.Error()) {
-			return st.rest(ctx, attemptPause)
 		}
 	}
+}
+
+// wrote takes in what has become of an event, nil for one that could not even be made. done tells that what has become of the saga is
+// stored.
+func (st *step) wrote(ctx context.Context, w *writing, err error) (done bool, _ error) {
+	if err == nil {
+		st.counts.events.Add(1)
+		if w.phase == Compensating {
+			st.counts.compensations.Add(1)
+		}
+		st.after(ctx, w.next)
+		return true, nil
+	}
+	if _, lost := errors.AsType[*store.SideConflict](err); lost || errors.Is(err, errNoRoom) {
+		return true, nil // somebody else goes on with it, or it stays queued
+	}
+	if !isRefusal(err, st.attempt) {
+		return false, err
+	}
+	if st.refused(err.Error()) {
+		return true, st.rest(ctx, attemptPause)
+	}
+	return false, nil
 }
 
 // prepare makes the command of a task, nil where it has nothing to write, and finds the aggregate that it awaits an answer of: the
@@ -151,41 +196,26 @@ func (sc *scene) prepare(ctx context.Context, t *task) (*engine.Command, j17.Key
 	return c, key, err
 }
 
-// errLost tells that somebody else goes on with the saga.
-var errLost = errors.New("saga: the claim is lost")
-
-// write writes the event of a task together with what it makes of the saga.
-func (st *step) write(ctx context.Context, t *task, c *engine.Command, key j17.Key) error {
-	c.Side = append([]store.Side{st.claim.Remove()}, st.ended...)
-	var next *Saga
+// writing returns what writes the event of a task together with what it makes of the saga.
+func (st *step) writing(t *task, c *engine.Command, key j17.Key) *writing {
+	w := &writing{phase: t.phase, command: c}
+	c.Side = append([]store.Side{st.claim}, st.ended...)
 	c.Effects = func(ctx context.Context, d *engine.Decided) (engine.Effects, error) {
 		e := &effects{Service: st.Service, Decided: d}
 		m := machine{Saga: st.clone(), def: st.def, now: d.Timestamp}
-		if err := m.follow(ctx, e, t, key); err != nil {
+		if err := m.follow(ctx, e, t, key, st.bound); err != nil {
 			return engine.Effects{}, engine.StorageError(err)
 		}
-		next = m.Saga
+		w.next = m.Saga
 		return e.Effects, nil
 	}
-	if _, err := st.engine.Execute(ctx, c); err != nil {
-		if _, ok := errors.AsType[*store.SideConflict](err); ok {
-			return errLost
-		}
-		return err
-	}
-	st.counts.events.Add(1)
-	if t.phase == Compensating {
-		st.counts.compensations.Add(1)
-	}
-	st.after(ctx, next)
-	return nil
+	return w
 }
 
 // follow takes in that the event of a task is about to be written, and puts what follows into its commit.
-func (m *machine) follow(ctx context.Context, e *effects, t *task, key j17.Key) error {
+func (m *machine) follow(ctx context.Context, e *effects, t *task, key j17.Key, bound int64) error {
 	// Without an answer to wait for, or with one that has come with the event itself, the saga goes on at once.
-	now := time.Unix(e.Timestamp, 0)
-	wakes := store.Side{Op: store.Put, Space: workSpace, Key: m.ID, Value: []byte(goesOn), Due: now}
+	wakes := store.Side{Op: store.Put, Space: workSpace, Key: m.ID, Value: []byte(goesOn), Due: e.at(e.Timestamp)}
 	waits := ""
 	if t.await != nil {
 		if key == (j17.Key{}) {
@@ -207,7 +237,7 @@ func (m *machine) follow(ctx context.Context, e *effects, t *task, key j17.Key) 
 	if m.Status == Running {
 		e.put(wakes)
 	}
-	return e.keep(ctx, m.Saga, []int{0})
+	return e.keep(ctx, m.Saga, []int{0}, bound)
 }
 
 // answeredBy returns the number of the event that answers an await in the commit of the step's own event, 0 for none. The own event
@@ -223,26 +253,25 @@ func answeredBy(e *effects, key j17.Key, a *spec.Await) int {
 
 // rest stores what has become of the saga where no event is written, and lets it go on after a pause if it still runs.
 func (st *step) rest(ctx context.Context, pause time.Duration) error {
-	t := st.claim.Tenant
 	for {
-		e := &effects{Service: st.Service, Decided: &engine.Decided{Tenant: t, Timestamp: st.now}}
-		e.put(st.claim.Remove())
+		e := &effects{Service: st.Service, Decided: &engine.Decided{Tenant: st.tenant, Timestamp: st.now}}
+		e.put(st.claim)
 		e.put(st.ended...)
 		if st.Status == Running {
 			e.put(store.Side{Op: store.Put, Space: workSpace, Key: st.ID, Value: []byte(goesOn), Due: st.clock.Now().Add(pause)})
 		}
-		if err := e.keep(ctx, st.Saga, nil); err != nil {
+		if err := e.keep(ctx, st.Saga, nil, st.bound); err != nil {
 			return err
 		}
-		c, err := conflict(st.Service.store.Write(ctx, t, e.Side, e.Fences...))
+		c, err := conflict(st.store.Write(ctx, st.tenant, e.Side, e.Fences...))
 		switch {
 		case err != nil:
 			return err
 		case c == nil:
 			st.after(ctx, st.Saga)
 			return nil
-		case c.Space == workSpace:
-			return nil // somebody else goes on with it
+		case c.Full || c.Space == st.claim.Space && c.Key == st.claim.Key:
+			return nil // it stays queued, or somebody else goes on with it
 		}
 	}
 }
@@ -255,14 +284,27 @@ func conflict(err error) (*store.SideConflict, error) {
 	return nil, err
 }
 
-// keep puts a saga into the commit, and what follows from that it ends.
-func (e *effects) keep(ctx context.Context, g *Saga, stamps []int) error {
+// errNoRoom tells that there is no room for a saga that was about to start.
+var errNoRoom = errors.New("saga: too many sagas run")
+
+// keep puts a saga into the commit, and what follows from that it begins to run, as one of bound at most, or ends.
+func (e *effects) keep(ctx context.Context, g *Saga, stamps []int, bound int64) error {
 	sides, err := save(g, stamps, e.Timestamp)
 	if err != nil {
 		return err
 	}
 	e.put(sides...)
-	if g.stored != Running || g.Status == Running {
+	switch {
+	case (g.stored == Running) == (g.Status == Running):
+		return nil
+	case g.Status == Running:
+		e.put(take(1, bound))
+		e.Full = func(c *store.SideConflict) error {
+			if c.Space == countSpace {
+				return errNoRoom
+			}
+			return nil
+		}
 		return nil
 	}
 
@@ -275,7 +317,7 @@ func (e *effects) keep(ctx context.Context, g *Saga, stamps []int) error {
 	case next.Rev == 0:
 		e.fence(admissionSpace, admissionKey, 0)
 	default:
-		e.put(wake(e.Timestamp))
+		e.put(wake(e.at(e.Timestamp)))
 	}
 	return nil
 }
@@ -312,7 +354,7 @@ func save(g *Saga, stamps []int, at int64) ([]store.Side, error) {
 // after does what has to follow a commit: counting, and telling the other environments of the instance that there is room.
 func (st *step) after(ctx context.Context, g *Saga) {
 	c := &st.counts
-	switch string(st.claim.Value) {
+	switch string(st.woken) {
 	case starts:
 		c.started.Add(1)
 	case timesOut:
@@ -327,8 +369,8 @@ func (st *step) after(ctx context.Context, g *Saga) {
 		c.failed.Add(1)
 	case DeadLettered:
 		c.deadLettered.Add(1)
-		st.logger.LogAttrs(ctx, slog.LevelWarn, "a saga was given up; an operator has to look at it", slog.String("tenant", string(st.claim.Tenant)),
+		st.logger.LogAttrs(ctx, slog.LevelWarn, "a saga was given up; an operator has to look at it", slog.String("tenant", string(st.tenant)),
 			slog.String("saga", g.ID), slog.String("type", g.Type), slog.String("step", g.CurrentStep()))
 	}
-	st.tell(ctx, st.claim.Tenant)
+	st.tell(ctx, st.tenant)
 }

@@ -117,7 +117,7 @@ const (
 
 const (
 	// lease is how long one step may take, atOnce and each how many are under way in all and of one environment.
-	lease  = time.Minute
+	lease  = 20 * time.Second
 	atOnce = 64
 	each   = 48
 	// retention is for how long completed sagas are shown.
@@ -188,6 +188,16 @@ func (s *Service) Stats() Stats {
 		Completed: c.completed.Load(), Failed: c.failed.Load(), DeadLettered: c.deadLettered.Load(), Retried: c.retried.Load(),
 		Events: c.events.Load(), Compensations: c.compensations.Load(), TimedOut: c.timedOut.Load(),
 	}
+}
+
+// at returns when that is due which follows from events of a time in Unix seconds: at once, also where the clock was turned back
+// after earlier events.
+func (s *Service) at(timestamp int64) time.Time {
+	at, now := time.Unix(timestamp, 0), s.clock.Now()
+	if at.After(now) {
+		return now
+	}
+	return at
 }
 
 // order returns a text that is smaller than every one before it, so that lists begin with the newest. timestamp is when it is for.

@@ -45,8 +45,8 @@ type scene struct {
 	types []string
 }
 
-// scene reads the trigger of a saga. All that its templates cost is counted as one command.
-func (s *Service) scene(ctx context.Context, t j17.Tenant, g *Saga) (*scene, error) {
+// look reads the trigger of a saga.
+func (s *Service) look(ctx context.Context, t j17.Tenant, g *Saga) (*scene, error) {
 	ev, err := s.event(ctx, t, g.Trigger.StreamID)
 	if err != nil {
 		return nil, err

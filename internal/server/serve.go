@@ -118,6 +118,8 @@ func (o *DevOptions) Check() []error {
 const (
 	mostDepth   = 50
 	mostImplied = 10_000
+	// mostSagas is how many sagas of an instance may be told to run at once.
+	mostSagas = 1_000_000
 )
 
 // mostWait is how long a write or a read may be told to wait: less than a request may take.
@@ -144,6 +146,9 @@ func (c *checks) implications(o *Options) {
 	}
 	if n := o.ImplicationsMaxTotal; n < 0 || n > mostImplied {
 		c.add("implications-max-total: %d is not between 1 and %d", n, mostImplied)
+	}
+	if n := o.SagasMax; n < 0 || n > mostSagas {
+		c.add("sagas-max-per-instance: %d is not between 1 and %d", n, mostSagas)
 	}
 	if w := o.WriteWait; w < 0 || w > mostWait {
 		c.add("write-wait: %s is not between 1ns and %s", w, mostWait)

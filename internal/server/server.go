@@ -28,6 +28,7 @@ import (
 	"j17/internal/engine"
 	"j17/internal/httpapi"
 	"j17/internal/loading"
+	"j17/internal/saga"
 	"j17/internal/sandbox/container"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
@@ -35,10 +36,12 @@ import (
 	"j17/internal/worker"
 )
 
-// How long writes and reads wait, and how many streams there may be, where the options do not say.
+// How long writes and reads wait, how many streams there may be, and how many sagas of an instance run at once, where the options do not
+// say.
 const (
 	DefaultWriteWait = engine.DefaultWriteWait
 	DefaultReadWait  = engine.DefaultReadWait
+	DefaultSagasMax  = saga.DefaultMost
 
 	DefaultStreamsPerKey = httpapi.DefaultStreamsPerKey
 	DefaultStreams       = httpapi.DefaultStreams
@@ -75,6 +78,8 @@ type Options struct {
 	// ImplicationsMaxDepth and ImplicationsMaxTotal bound how long the chains of events are that one event implies, and how
 	// many events these are; 0 means 5 and 100.
 	ImplicationsMaxDepth, ImplicationsMaxTotal int
+	// SagasMax is how many sagas of an instance run at once; 0 means DefaultSagasMax.
+	SagasMax int
 	// WriteWait is how long a write waits for others that look at the same states; 0 means DefaultWriteWait.
 	WriteWait time.Duration
 	// ReadWait is how long a read waits for a state that takes long to compute; 0 means
@@ -112,6 +117,7 @@ type Server struct {
 	deploy   *deploy.Service
 	runner   *container.Runner // nil where containers are off
 	usage    *usage.Meter
+	sagas    *saga.Service
 	// timed is the work that waits for a time or for events. A development server does it while its clock is moved.
 	timed []timed
 	// public and internal are the open listeners, connections what has come in through them.
@@ -187,6 +193,9 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 		Clock: o.Clock, Logger: o.Logger, MaxDepth: o.ImplicationsMaxDepth, MaxImplied: o.ImplicationsMaxTotal,
 		WriteWait: o.WriteWait, ReadWait: o.ReadWait,
 		Renew: func(ctx context.Context, t j17.Tenant) error { return s.deploy.Renew(ctx, t) },
+		Effects: []engine.EffectsOf{
+			func(ctx context.Context, d *engine.Decided) (engine.Effects, error) { return s.sagas.Effects(ctx, d) },
+		},
 	})
 
 	// Specs and the code that they name.
@@ -200,6 +209,13 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	})
 
 	// The listeners come last: a server that cannot be opened has nobody waiting.
+
+	// What follows from events.
+	s.sagas = saga.New(saga.Options{
+		Store: s.store, Engine: s.engine, Specs: s.deploy, Clock: o.Clock, Worker: s.worker, Logger: o.Logger, Most: o.SagasMax,
+	})
+	s.timed = append(s.timed, s.sagas)
+
 	s.connections = newConnections(o.Logger, o.TrustedProxies)
 	var listen net.ListenConfig
 	if s.public, err = listen.Listen(ctx, "tcp", o.Listen); err != nil {
@@ -244,7 +260,7 @@ func (s *Server) Close() error {
 func (s *Server) api(o httpapi.Options) *httpapi.API {
 	o.Loader = &loading.Loader{Engine: s.engine, Store: s.store}
 	o.Engine, o.Store, o.Registry, o.Auth, o.Blobs, o.Deploy = s.engine, s.store, s.registry, s.auth, s.blobs, s.deploy
-	o.Usage, o.Worker = s.usage, s.worker
+	o.Usage, o.Worker, o.Sagas = s.usage, s.worker, s.sagas
 	o.TrustedProxies, o.ForwardedHeader = s.options.TrustedProxies, s.options.ForwardedHeader
 	o.StreamsPerKey, o.Streams = s.options.StreamsPerKey, s.options.Streams
 	o.Keys, o.Addresses = rateLimit(s.options.KeyRate), rateLimit(s.options.AddressRate)
@@ -287,7 +303,7 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 		g.Go(func() error { return serve(h, l) })
 	}
 	watch := func(ctx context.Context) error { return s.watchFolder(ctx, api) }
-	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.upkeep, s.settle) {
+	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.upkeep, s.settle) {
 		g.Go(func() error { return worker(work) })
 	}
 	<-failed.Done()

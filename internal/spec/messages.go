@@ -24,7 +24,6 @@ type feature string
 
 const (
 	schedules   feature = "scheduled events"
-	sagas       feature = "sagas"
 	listeners   feature = "listeners"
 	projections feature = "projections"
 	geo         feature = "geo queries"

@@ -22,7 +22,6 @@ func (c *compiler) saga(name string, v value.Value, at diag.Pointer) *Saga {
 	}) {
 		return s
 	}
-	c.notYet(sagas, at)
 	if t := v.Get("trigger"); !t.IsMissing() {
 		c.trigger(s, t, at.Key("trigger"))
 	}
