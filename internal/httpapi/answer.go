@@ -22,7 +22,7 @@ func (c *call) write(w http.ResponseWriter, status int, parts ...[]byte) {
 	c.status = status
 	c.bytes += int64(size)
 	c.awaitReplicas()
-	w.Header()["Content-Length"] = []string{strconv.Itoa(size)}
+	c.show(w.Header(), "Content-Length", strconv.Itoa(size))
 	w.WriteHeader(status)
 	if c.request.Method == http.MethodHead {
 		return
@@ -39,7 +39,7 @@ func (c *call) write(w http.ResponseWriter, status int, parts ...[]byte) {
 
 // reply sends a JSON answer.
 func (c *call) reply(w http.ResponseWriter, status int, body []byte) error {
-	w.Header()["Content-Type"] = []string{typeJSON}
+	c.show(w.Header(), "Content-Type", typeJSON)
 	c.write(w, status, body)
 	return nil
 }
@@ -124,8 +124,8 @@ func (c *call) known(w http.ResponseWriter, tag string) (bool, error) {
 		return false, err
 	}
 	h := w.Header()
-	h["Etag"] = []string{tag}
-	h["Cache-Control"] = []string{"private, no-cache"}
+	c.show(h, "Etag", tag)
+	c.show(h, "Cache-Control", "private, no-cache")
 	for _, t := range tags {
 		if t == "*" || strings.TrimPrefix(t, "W/") == tag {
 			c.status = http.StatusNotModified
@@ -146,7 +146,7 @@ func (c *call) pageOf(w http.ResponseWriter, of tagged) error {
 	if known, err := c.known(w, of.tag); known || err != nil {
 		return err
 	}
-	w.Header()["Content-Type"] = []string{typeJSON}
+	c.show(w.Header(), "Content-Type", typeJSON)
 	c.write(w, http.StatusOK, of.body)
 	return nil
 }

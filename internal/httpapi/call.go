@@ -50,11 +50,27 @@ type call struct {
 	status  int
 	bytes   int64
 	failure *j17.Error
+
+	// context is that of the request, texts the values of headers that show has set.
+	context callContext
+	texts   [16]string
+	shown   int
+}
+
+// show sets a header of the answer. It takes no memory of its own, unlike http.Header.Set.
+func (c *call) show(h http.Header, name, value string) {
+	if c.shown == len(c.texts) {
+		h[name] = []string{value}
+		return
+	}
+	c.texts[c.shown] = value
+	c.shown++
+	h[name] = c.texts[c.shown-1 : c.shown : c.shown]
 }
 
 type callKey struct{}
 
-// callOf returns the call that recorded has put into the request's context.
+// callOf returns the call that observed has put into the request's context.
 func callOf(r *http.Request) *call {
 	c, _ := r.Context().Value(callKey{}).(*call)
 	return c
@@ -67,7 +83,8 @@ func (a *API) observed(next http.Handler) http.Handler {
 		stopwatch := clock.System{} // durations are real, whatever the server's clock shows
 		start := stopwatch.Now()
 		c := &call{api: a, requestID: a.mint.UUIDv7()}
-		c.request = r.WithContext(callContext{r.Context(), c})
+		c.context = callContext{r.Context(), c}
+		c.request = r.WithContext(&c.context)
 		c.correlationID = c.requestID
 		if given := r.Header.Get(headerCorrelationID); given != "" {
 			if id, err := uuid.Parse(given); err == nil && len(given) == 36 {
@@ -76,8 +93,8 @@ func (a *API) observed(next http.Handler) http.Handler {
 		}
 
 		h := w.Header()
-		h[headerRequestID] = []string{c.requestID}
-		h[headerCorrelationID] = []string{c.correlationID}
+		c.show(h, headerRequestID, c.requestID)
+		c.show(h, headerCorrelationID, c.correlationID)
 		if len(r.TransferEncoding) > 0 && r.ProtoMajor == 1 {
 			// It may have had a length as well, which net/http leaves out without a word. Then another server on its way may have
 			// seen its end elsewhere (RFC 9112, 6.1), and what follows on the connection is not to be trusted.

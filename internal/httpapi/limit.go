@@ -24,18 +24,18 @@ const (
 func (c *call) limit(w http.ResponseWriter) error {
 	if c.principal.Kind == j17.Operator && c.principal.Role == string(control.RolePlatformAdmin) {
 		if l := c.api.Addresses; l != nil {
-			return charge(w, scopeAddress, l.Untouched())
+			return c.charge(w, scopeAddress, l.Untouched())
 		}
 		return nil
 	}
 	now := c.api.Clock.Now()
 	if l := c.api.Addresses; l != nil {
-		if err := charge(w, scopeAddress, l.Take(auth.Network(c.clientAddress()).String(), 0, now)); err != nil {
+		if err := c.charge(w, scopeAddress, l.Take(auth.Network(c.clientAddress()).String(), 0, now)); err != nil {
 			return err
 		}
 	}
 	if l := c.api.Keys; l != nil && c.principal.Kind == j17.APIKey {
-		return charge(w, scopeKey, l.Take(c.principal.ID, c.api.Registry.Instances.PlanOf(c.instance).RequestsPerMinute, now))
+		return c.charge(w, scopeKey, l.Take(c.principal.ID, c.api.Registry.Instances.PlanOf(c.instance).RequestsPerMinute, now))
 	}
 	return nil
 }
@@ -43,7 +43,7 @@ func (c *call) limit(w http.ResponseWriter) error {
 // showLimit shows the limit of the address without counting.
 func (c *call) showLimit(w http.ResponseWriter) {
 	if l := c.api.Addresses; l != nil {
-		_ = charge(w, scopeAddress, l.Look(auth.Network(c.clientAddress()).String(), c.api.Clock.Now()))
+		_ = c.charge(w, scopeAddress, l.Look(auth.Network(c.clientAddress()).String(), c.api.Clock.Now()))
 	}
 }
 
@@ -51,7 +51,7 @@ func (c *call) showLimit(w http.ResponseWriter) {
 func (c *call) limitRefused(w http.ResponseWriter, err error) {
 	c.api.refusals.note(c, err)
 	if l := c.api.Addresses; l != nil {
-		_ = charge(w, scopeAddress, l.Take(auth.Network(c.clientAddress()).String(), 0, c.api.Clock.Now()))
+		_ = c.charge(w, scopeAddress, l.Take(auth.Network(c.clientAddress()).String(), 0, c.api.Clock.Now()))
 	}
 }
 
@@ -99,14 +99,14 @@ func (r *refusals) note(c *call, err error) {
 }
 
 // charge shows a budget and says whether the request was let in.
-func charge(w http.ResponseWriter, scope string, b auth.Budget) error {
+func (c *call) charge(w http.ResponseWriter, scope string, b auth.Budget) error {
 	h := w.Header()
 	limit, left := strconv.Itoa(b.Limit), strconv.Itoa(b.Left)
-	h[headerRateLimit] = []string{limit}
-	h[headerRateRemaining] = []string{left}
-	h[headerRateScope] = []string{scope}
-	h[headerRatePolicy] = []string{joined(h[headerRatePolicy], `"`+scope+`";q=`+limit+`;w=60`)}
-	h[headerRate] = []string{joined(h[headerRate], `"`+scope+`";r=`+left+`;t=`+strconv.FormatInt(seconds(b.Full), 10))}
+	c.show(h, headerRateLimit, limit)
+	c.show(h, headerRateRemaining, left)
+	c.show(h, headerRateScope, scope)
+	c.show(h, headerRatePolicy, joined(h[headerRatePolicy], `"`+scope+`";q=`+limit+`;w=60`))
+	c.show(h, headerRate, joined(h[headerRate], `"`+scope+`";r=`+left+`;t=`+strconv.FormatInt(seconds(b.Full), 10)))
 	if b.Wait == 0 {
 		return nil
 	}

@@ -124,7 +124,7 @@ func (p *eventPage) write(w http.ResponseWriter) error {
 	if p.lines {
 		head, tail, media = "", "", typeLines
 		if p.more {
-			w.Header()[headerNext] = []string{p.last.String()}
+			p.c.show(w.Header(), headerNext, p.last.String())
 		}
 		if p.ofFeed {
 			w.Header().Set(headerPosition, p.position.String())
@@ -134,7 +134,7 @@ func (p *eventPage) write(w http.ResponseWriter) error {
 	if known, err := p.c.known(w, `"`+hex.EncodeToString(p.digest.Sum(nil)[:8])+`"`); known || err != nil {
 		return err
 	}
-	w.Header()["Content-Type"] = []string{media}
+	p.c.show(w.Header(), "Content-Type", media)
 
 	// One piece: nothing more to read.
 	if p.done == p.events {

@@ -87,16 +87,27 @@ func (c *call) aggregate(w http.ResponseWriter) error {
 	if known, err := c.known(w, s.EntityTag); known || err != nil {
 		return err
 	}
-	b := append(make([]byte, 0, 128), `,"metadata":{"length":`...)
+	c.show(w.Header(), "Content-Type", typeJSON)
+	const head, most = `{"ok":true,"data":`, 128 // of what stands around a state without names
+	if len(s.JSON) <= smallAnswer {
+		b := append(make([]byte, 0, len(s.JSON)+most), head...)
+		c.write(w, http.StatusOK, appendAbout(append(b, s.JSON...), &s))
+	} else {
+		c.write(w, http.StatusOK, []byte(head), s.JSON, appendAbout(make([]byte, 0, most), &s))
+	}
+	return nil
+}
+
+// appendAbout appends what stands behind a state.
+func appendAbout(b []byte, s *engine.State) []byte {
+	b = append(b, `,"metadata":{"length":`...)
 	b = strconv.AppendUint(b, s.Length, 10)
 	if s.Names != (j17.Names{}) {
 		b = append(b, `,"id":`...)
 		b = value.AppendString(b, s.Key.ID)
 		b = appendNames(b, s.Names)
 	}
-	w.Header()["Content-Type"] = []string{typeJSON}
-	c.write(w, http.StatusOK, []byte(`{"ok":true,"data":`), s.JSON, append(b, `}}`...))
-	return nil
+	return append(b, `}}`...)
 }
 
 // load reads a state for which there is room among the replies.

@@ -71,7 +71,7 @@ type callContext struct {
 }
 
 // Value returns what the context has under a key.
-func (c callContext) Value(key any) any {
+func (c *callContext) Value(key any) any {
 	switch key {
 	case callKey{}:
 		return c.call

@@ -39,8 +39,10 @@ func (m *Minter) UUIDv7() string {
 			break
 		}
 	}
-	id := uuid.New()
+	var id uuid.UUID
+	_, _ = rand.Read(id[8:]) // Never fails: the program ends when the machine has no randomness.
 	binary.BigEndian.PutUint64(id[:8], uint64(tick>>12)<<16|0x7000|uint64(tick&0xfff))
+	id[8] = id[8]&0x3f | 0x80 // the variant
 	return id.String()
 }
 

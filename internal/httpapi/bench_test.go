@@ -1,0 +1,78 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+)
+
+// discarded is an answer of which nothing is kept but its status.
+type discarded struct {
+	header http.Header
+	status int
+}
+
+func (d *discarded) Header() http.Header         { return d.header }
+func (d *discarded) Write(p []byte) (int, error) { return len(p), nil }
+func (d *discarded) WriteHeader(status int)      { d.status = status }
+
+// handled makes a request and, unless want is 0, has it answered with that status.
+func (f *fixture) handled(tb testing.TB, want int, method, target, body string) {
+	tb.Helper()
+	r := httptest.NewRequestWithContext(tb.Context(), method, "http://app.j17.example"+target, strings.NewReader(body))
+	r.Header.Set("Authorization", "Bearer "+f.key)
+	r.Header.Set("Content-Type", "application/json")
+	w := &discarded{header: http.Header{}}
+	if want == 0 {
+		return
+	}
+	if f.handler.ServeHTTP(w, r); w.status != want {
+		tb.Fatal(w.status)
+	}
+}
+
+// TestAReadTakesFewAllocations counts those of a cached read beside those of its request: 13 when this was written.
+func TestAReadTakesFewAllocations(t *testing.T) {
+	f := newFixture(t, nil)
+	f.handled(t, http.StatusCreated, http.MethodPost, "/note/"+noteID+"/was_written", `{"data":{"text":"a note"},`+actor+`}`)
+	count := func(want int) float64 {
+		return testing.AllocsPerRun(200, func() { f.handled(t, want, http.MethodGet, "/note/"+noteID, "") })
+	}
+	if own := count(http.StatusOK) - count(0); own > 18 {
+		t.Errorf("a read takes %v allocations", own)
+	}
+}
+
+// BenchmarkHandler measures the public handler alone, without a connection. What the request itself takes is part of it:
+// BenchmarkHandler/request.
+func BenchmarkHandler(b *testing.B) {
+	f := newFixture(b, nil)
+	event := `{"data":{"text":"a note"},` + actor + `}`
+	f.handled(b, http.StatusCreated, http.MethodPost, "/note/"+noteID+"/was_written", event)
+	for name, c := range map[string]struct {
+		want           int
+		method, target string
+	}{
+		"request": {0, http.MethodPost, "/note/%s/was_written"},
+		"write":   {http.StatusCreated, http.MethodPost, "/note/%s/was_written"},
+		"read":    {http.StatusOK, http.MethodGet, "/note/" + noteID},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			target, body := c.target, ""
+			if c.method == http.MethodPost {
+				body = event
+			}
+			for b.Loop() {
+				if c.method == http.MethodPost {
+					target = fmt.Sprintf(c.target, uuid.New())
+				}
+				f.handled(b, c.want, c.method, target, body)
+			}
+		})
+	}
+}
