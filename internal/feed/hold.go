@@ -200,6 +200,7 @@ func (h *holding) keep() (kept bool, err error) {
 		h.s.count.lost.Add(1)
 		return false, nil
 	}
+	stale = stale || !found.due.Equal(l.Until)
 	found.Until = now.Add(h.s.o.Lease)
 	if err := h.s.o.Store.Write(h.work, h.tenant, []store.Side{found.put(found.Until)}); err != nil {
 		if _, conflict := errors.AsType[*store.SideConflict](err); conflict {
@@ -324,7 +325,7 @@ func (h *holding) giveBack(sides []store.Side, due time.Time) error {
 	if err != nil {
 		return err
 	}
-	if l.Holder != h.s.id || l.Term != h.lease.Term {
+	if l.Holder != h.s.id || l.Term != h.lease.Term || !l.due.Equal(h.lease.Until) {
 		return &store.SideConflict{Space: leases, Key: leaseKey, Rev: l.rev}
 	}
 	l.Holder, l.Until = "", time.Time{}

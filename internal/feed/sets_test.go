@@ -412,3 +412,84 @@ func TestSettled(t *testing.T) {
 		stop()
 	})
 }
+
+// deaf hears nothing of what is due while it is told so.
+type deaf struct {
+	store.Store
+	mu   sync.Mutex
+	ends chan struct{} // nil while it hears
+}
+
+// cover lets it hear nothing until the returned function is called.
+func (d *deaf) cover() (end func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	ends := make(chan struct{})
+	d.ends = ends
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.ends = nil
+		close(ends)
+	}
+}
+
+func (d *deaf) wait(ctx context.Context) error {
+	d.mu.Lock()
+	ends := d.ends
+	d.mu.Unlock()
+	if ends == nil {
+		return nil
+	}
+	select {
+	case <-ends:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (d *deaf) DueTenants(ctx context.Context, s store.Space, limit int) ([]j17.Tenant, error) {
+	if err := d.wait(ctx); err != nil {
+		return nil, err
+	}
+	return d.Store.DueTenants(ctx, s, limit)
+}
+
+// TestAskedWhileGivenBack asks for something in the moment before a tenant is given back, or its lease is renewed: that must not
+// be written over.
+func TestAskedWhileGivenBack(t *testing.T) {
+	for name, busy := range map[string]bool{"given back": false, "renewed": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, h *house) {
+				t.Helper()
+				var g heard
+				d := &deaf{Store: h.Store}
+				s := h.set(feed.Kind{Do: g.take}, func(o *feed.Options) { o.Store = d })
+				far := h.set(feed.Kind{})
+				stop := h.run(s)
+				h.subscribe(s, shop, "x", feed.Beginning())
+				h.subscribe(s, shop, "y", feed.Beginning())
+				if err := far.Pause(t.Context(), shop, "test", "x"); err != nil {
+					t.Fatal(err)
+				}
+				h.append(shop, 10)
+				pass(t, time.Second)
+				end := d.cover()
+				if err := far.Resume(t.Context(), shop, "test", "x"); err != nil {
+					t.Fatal(err)
+				}
+				for range 20 {
+					pass(t, time.Second)
+					if busy {
+						h.append(shop, 1)
+					}
+				}
+				end()
+				pass(t, time.Minute)
+				stop()
+				same(t, "the one that was resumed", h.all(shop), g.of(shop, "x"))
+			})
+		})
+	}
+}
