@@ -106,6 +106,7 @@ import, the first are shown and the others counted. Each one that fails is shown
 	f.IntVar(&o.AddressRate, "rate-limit-per-ip", 0, "requests a minute of each client address; 0 for no limit")
 	implicationFlags(f, &o.Options)
 	containerFlags(f, &o.Options)
+	f.BoolVar(&o.PrivateListeners, "allow-private-listeners", false, "let listeners of the spec be at addresses of this machine and of private networks")
 	f.BoolVar(&asJSON, "json", false, "print one line of JSON when the server is ready, and show no requests")
 	f.BoolVar(&quiet, "quiet", false, "show no requests")
 	f.BoolVar(&verbose, "verbose", false, "log every request with all its details")

@@ -36,6 +36,11 @@ type Options struct {
 	Containers Containers
 	Clock      clock.Clock
 	Logger     *slog.Logger
+	// Prepare, if not nil, is called right before a spec is stored as that of an environment, with the one before it, nil where
+	// there is none. An error refuses the deployment.
+	Prepare func(ctx context.Context, t j17.Tenant, before, after *spec.Compiled) error
+	// Adopted, if not nil, is called when the engine has been handed the spec of an environment: of a deployment, or at the start.
+	Adopted func(ctx context.Context, t j17.Tenant)
 }
 
 // Service deploys specs to all environments of a server. It is safe for concurrent use; what concerns one environment is
@@ -48,6 +53,8 @@ type Service struct {
 	containers Containers
 	clock      clock.Clock
 	logger     *slog.Logger
+	prepared   func(ctx context.Context, t j17.Tenant, before, after *spec.Compiled) error
+	adopted    func(ctx context.Context, t j17.Tenant)
 
 	mu           sync.Mutex
 	environments map[j17.Tenant]*environment
@@ -73,9 +80,15 @@ type environment struct {
 
 // New returns a service. Adopt must be called for an environment before it is used.
 func New(o Options) *Service {
+	if o.Prepare == nil {
+		o.Prepare = func(context.Context, j17.Tenant, *spec.Compiled, *spec.Compiled) error { return nil }
+	}
+	if o.Adopted == nil {
+		o.Adopted = func(context.Context, j17.Tenant) {}
+	}
 	return &Service{
 		registry: o.Registry, engine: o.Engine, blobs: o.Blobs, modules: newModuleCache(o.Modules), containers: o.Containers,
-		clock: o.Clock, logger: o.Logger, environments: map[j17.Tenant]*environment{}, specs: map[string]weak.Pointer[spec.Compiled]{},
+		clock: o.Clock, logger: o.Logger, prepared: o.Prepare, adopted: o.Adopted, environments: map[j17.Tenant]*environment{}, specs: map[string]weak.Pointer[spec.Compiled]{},
 	}
 }
 
@@ -191,6 +204,9 @@ func (s *Service) Deploy(ctx context.Context, r Request) (Result, error) {
 		return Result{}, err
 	}
 	base := result.Spec.Version
+	if err := s.prepared(ctx, e.tenant, e.compiled, compiled); err != nil {
+		return Result{}, err
+	}
 	// Once it is written it counts, even for a client that has gone.
 	result.Spec, err = s.registry.Specs.Put(context.WithoutCancel(ctx), control.Deployment{
 		Instance: e.instance, Environment: e.env, Source: compiled.Source, Base: base,
@@ -204,6 +220,7 @@ func (s *Service) Deploy(ctx context.Context, r Request) (Result, error) {
 	result.Created = result.Spec.Version != base
 	result.Spec.Source = nil
 	s.swap(e, &result.Spec, compiled, loaded)
+	s.adopted(context.WithoutCancel(ctx), e.tenant)
 	s.share(result.Spec.Hash, compiled)
 	return result, nil
 }
@@ -319,6 +336,7 @@ func (s *Service) adopt(ctx context.Context, e *environment, stored *control.Spe
 			append(where, slog.String("pointer", string(m.Pointer)), slog.String("error", m.Message))...)
 	}
 	s.swap(e, stored, compiled, loaded)
+	s.adopted(ctx, e.tenant)
 	return nil
 }
 

@@ -23,6 +23,7 @@ import (
 	"j17/internal/deploy"
 	"j17/internal/engine"
 	"j17/internal/ident"
+	"j17/internal/listener"
 	"j17/internal/loading"
 	"j17/internal/saga"
 	"j17/internal/store"
@@ -48,7 +49,9 @@ type Options struct {
 	Registry *control.Registry
 	Blobs    *blob.Store
 	Deploy   *deploy.Service
-	Auth     *auth.Authenticator
+	// Listeners tells endpoints of events.
+	Listeners *listener.Service
+	Auth      *auth.Authenticator
 	// Keys and Addresses limit the rate of requests; nil means no limit.
 	Keys      *auth.RateLimit
 	Addresses *auth.RateLimit

@@ -112,6 +112,9 @@ func (w *describer) add(r *route) {
 		described.Answers[0].About = "OK; nothing is new."
 		described.Answers = append(described.Answers, openapi.Answer{Status: http.StatusCreated, About: "Created", Content: w.content(op.anew, true), Headers: headersOf(r, op)})
 	}
+	if op.accepted != nil {
+		described.Answers = append(described.Answers, openapi.Answer{Status: http.StatusAccepted, About: "Accepted: it is done in the background.", Content: w.content(op.accepted, true), Headers: headersOf(r, op)})
+	}
 	if op.tagged || r.access == read && !op.streams() {
 		described.Answers = append(described.Answers, openapi.Answer{Status: http.StatusNotModified, About: "What the client has is current.", Headers: headersOf(r, op)})
 	}

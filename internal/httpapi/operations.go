@@ -21,6 +21,8 @@ type operation struct {
 	gives any
 	made  bool
 	anew  any
+	// accepted is what comes with 202 beside what comes with 200, where both are possible.
+	accepted any
 	// tagged tells that the answer has an entity tag and that whoever has it already is told so, as with all reads with a key.
 	tagged bool
 	// headers are those of the answer that only few answers have.
@@ -132,28 +134,37 @@ func operations() map[string]operation {
 		"POST /_dev/clock/advance": {id: "advanceClock", about: "Move the clock of a development server", takes: wire.Advance{}, gives: wire.Advanced{}},
 
 		// An environment, on its own host or on the control host.
-		"GET tombstones":              {id: "listTombstones", about: "What was erased", gives: rows{"tombstones", json.RawMessage{}}},
-		"GET " + faultPattern:         {id: "getEnvironmentError", about: "Why a request failed", gives: wire.Failed{}},
-		"GET spec":                    {id: "getSpec", about: "The deployed spec", gives: wire.Spec{}, tagged: true},
-		"GET spec/history":            {id: "listSpecs", about: "All versions of the spec", gives: rows{"versions", wire.Deployment{}}},
-		"GET spec/versions/{version}": {id: "getSpecVersion", about: "A version of the spec", gives: wire.Spec{}, tagged: true},
-		"GET spec/diff":               {id: "diffSpecs", about: "What two versions of the spec say differently", gives: wire.Differences{}},
-		"GET blobs":                   {id: "listBlobs", about: "The files", gives: rows{"blobs", wire.Blob{}}},
-		"POST blobs":                  {id: "putBlob", about: "Upload a file", takes: form{}, gives: wire.Stored{}, anew: wire.Stored{}},
-		"GET blobs/{name}":            {id: "getBlob", about: "The content of a file", gives: file{"application/octet-stream"}, tagged: true, headers: contentHeaders()},
-		"GET blobs/{name}/versions":   {id: "listBlobVersions", about: "The versions of a file", gives: rows{"versions", wire.Blob{}}},
-		"DELETE blobs/{name}":         {id: "deleteBlob", about: "Delete a version of a file, or all"},
-		"GET debug":                   {id: "getDebug", about: "What is traced", gives: wire.DebugState{}},
-		"POST debug":                  {id: "setDebug", about: "Trace custom code for a while", takes: wire.Debugging{}, gives: wire.DebugState{}},
-		"GET implications/failed":     {id: "listFailedImplications", about: "Writes that were refused for what they implied", gives: rows{"implications", decider.ImplicationFailure{}}},
-		"GET sagas":                   {id: "listSagas", about: "The sagas, the newest first", gives: rows{"sagas", wire.Saga{}}},
-		"GET sagas/{saga}":            {id: "getSaga", about: "A saga with all that has happened to it", gives: wire.SagaDetail{}},
-		"POST sagas/{saga}/retry":     {id: "retrySaga", about: "Let a saga go on that has failed or was given up", gives: wire.SagaDetail{}},
-		"GET export":                  {id: "exportEvents", about: "All events, or the states of all aggregates", gives: events, headers: position},
-		"POST import":                 {id: "importEvents", about: "Store events that are history", takes: events, gives: wire.Imported{}},
-		"POST import_jsonl":           {id: "importLines", about: "Store events that are history", takes: events, gives: wire.Imported{}},
-		"POST cold_start":             {id: "coldStart", about: "Store history in an environment without events", takes: events, gives: wire.Imported{}},
-		"POST inject":                 {id: "injectEvents", about: "Write test data", takes: events, gives: wire.Injected{}},
+		"GET tombstones":                      {id: "listTombstones", about: "What was erased", gives: rows{"tombstones", json.RawMessage{}}},
+		"GET " + faultPattern:                 {id: "getEnvironmentError", about: "Why a request failed", gives: wire.Failed{}},
+		"GET spec":                            {id: "getSpec", about: "The deployed spec", gives: wire.Spec{}, tagged: true},
+		"GET spec/history":                    {id: "listSpecs", about: "All versions of the spec", gives: rows{"versions", wire.Deployment{}}},
+		"GET spec/versions/{version}":         {id: "getSpecVersion", about: "A version of the spec", gives: wire.Spec{}, tagged: true},
+		"GET spec/diff":                       {id: "diffSpecs", about: "What two versions of the spec say differently", gives: wire.Differences{}},
+		"GET blobs":                           {id: "listBlobs", about: "The files", gives: rows{"blobs", wire.Blob{}}},
+		"POST blobs":                          {id: "putBlob", about: "Upload a file", takes: form{}, gives: wire.Stored{}, anew: wire.Stored{}},
+		"GET blobs/{name}":                    {id: "getBlob", about: "The content of a file", gives: file{"application/octet-stream"}, tagged: true, headers: contentHeaders()},
+		"GET blobs/{name}/versions":           {id: "listBlobVersions", about: "The versions of a file", gives: rows{"versions", wire.Blob{}}},
+		"DELETE blobs/{name}":                 {id: "deleteBlob", about: "Delete a version of a file, or all"},
+		"GET debug":                           {id: "getDebug", about: "What is traced", gives: wire.DebugState{}},
+		"POST debug":                          {id: "setDebug", about: "Trace custom code for a while", takes: wire.Debugging{}, gives: wire.DebugState{}},
+		"GET implications/failed":             {id: "listFailedImplications", about: "Writes that were refused for what they implied", gives: rows{"implications", decider.ImplicationFailure{}}},
+		"GET sagas":                           {id: "listSagas", about: "The sagas, the newest first", gives: rows{"sagas", wire.Saga{}}},
+		"GET sagas/{saga}":                    {id: "getSaga", about: "A saga with all that has happened to it", gives: wire.SagaDetail{}},
+		"POST sagas/{saga}/retry":             {id: "retrySaga", about: "Let a saga go on that has failed or was given up", gives: wire.SagaDetail{}},
+		"GET listeners":                       {id: "listListeners", about: "The listeners of the spec, their secrets and how far they are", gives: rows{"listeners", wire.Listener{}}},
+		"POST listeners/{name}/pause":         {id: "pauseListener", about: "Tell a listener nothing more until it is resumed", takes: struct{}{}, optional: true, gives: wire.ListenerChanged{}},
+		"POST listeners/{name}/resume":        {id: "resumeListener", about: "Let a listener go on where it was stopped", takes: struct{}{}, optional: true, gives: wire.ListenerChanged{}},
+		"POST listeners/{name}/rotate_secret": {id: "rotateListenerSecret", about: "Give a listener a new secret", takes: struct{}{}, optional: true, gives: wire.ListenerChanged{}},
+		"POST listeners/{name}/replay":        {id: "replayListener", about: "Tell a listener of events again, or count them", takes: wire.ListenerReplay{}, gives: wire.ListenerReplayed{}, accepted: wire.ListenerReplayed{}},
+		"POST listeners/{name}/trigger":       {id: "triggerListener", about: "Send a listener a made-up event", takes: struct{}{}, optional: true, gives: wire.Triggered{}},
+		"GET deliveries":                      {id: "listDeliveries", about: "What listeners were told, the newest first", gives: rows{"deliveries", wire.Delivery{}}},
+		"GET deliveries/{delivery}":           {id: "getDelivery", about: "A delivery and its tries", gives: wire.DeliveryShown{}},
+		"POST deliveries/{delivery}/retry":    {id: "retryDelivery", about: "Send the message of a delivery again", takes: struct{}{}, optional: true, gives: wire.DeliveryShown{}},
+		"GET export":                          {id: "exportEvents", about: "All events, or the states of all aggregates", gives: events, headers: position},
+		"POST import":                         {id: "importEvents", about: "Store events that are history", takes: events, gives: wire.Imported{}},
+		"POST import_jsonl":                   {id: "importLines", about: "Store events that are history", takes: events, gives: wire.Imported{}},
+		"POST cold_start":                     {id: "coldStart", about: "Store history in an environment without events", takes: events, gives: wire.Imported{}},
+		"POST inject":                         {id: "injectEvents", about: "Write test data", takes: events, gives: wire.Injected{}},
 
 		// Between nodes.
 		"POST /internal/control/changes":                             {id: "pollChanges", about: "Wait for changes of the registry", takes: control.Poll{}, gives: control.Update{}},

@@ -11,6 +11,7 @@ import (
 	"j17"
 	"j17/internal/control"
 	"j17/internal/deploy"
+	"j17/internal/listener"
 	"j17/internal/saga"
 	"j17/internal/spec/diag"
 )
@@ -77,6 +78,16 @@ func pagedSagas() []parameter {
 		parameter{name: "status", kind: choice, choices: statuses, about: "Only sagas with this status."},
 		parameter{name: "type", about: "Only sagas of this name in the spec."},
 	)...)
+}
+
+func pagedDeliveries() []parameter {
+	statuses := []string{string(listener.Pending), string(listener.Delivered), string(listener.Failed)}
+	return append(
+		paged(),
+		parameter{name: "listener", about: "Only those of this listener."},
+		parameter{name: "key", about: "Only those of events of this aggregate, by its key."},
+		parameter{name: "status", kind: choice, choices: statuses, about: "Only deliveries with this status."},
+	)
 }
 
 func cursor() parameter {

@@ -82,19 +82,19 @@ func (c *connections) most() int {
 	return max(limit-min(limit/2, mostReserved), 1)
 }
 
-// listener is one whose connections are counted.
-type listener struct {
+// watched is one whose connections are counted.
+type watched struct {
 	net.Listener
 	connections *connections
 }
 
 // wrap returns the listener with its connections counted.
 func (c *connections) wrap(l net.Listener) net.Listener {
-	return &listener{Listener: l, connections: c}
+	return &watched{Listener: l, connections: c}
 }
 
 // Accept returns the next connection that there is room for.
-func (l *listener) Accept() (net.Conn, error) {
+func (l *watched) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {

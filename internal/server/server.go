@@ -26,7 +26,9 @@ import (
 	"j17/internal/control"
 	"j17/internal/deploy"
 	"j17/internal/engine"
+	"j17/internal/feed"
 	"j17/internal/httpapi"
+	"j17/internal/listener"
 	"j17/internal/loading"
 	"j17/internal/saga"
 	"j17/internal/sandbox/container"
@@ -90,6 +92,8 @@ type Options struct {
 	// StreamsPerKey and Streams bound the event streams that are open at a time, of one API key and in all; 0 means
 	// DefaultStreamsPerKey and DefaultStreams.
 	StreamsPerKey, Streams int
+	// PrivateListeners lets the listeners of specs be at addresses of this machine and of the networks around it.
+	PrivateListeners bool
 	// Plans stand beside the built-in ones, or in their place. Alerts are told when much of a plan is used up.
 	Plans  []control.Plan
 	Alerts []usage.Channel
@@ -118,6 +122,9 @@ type Server struct {
 	runner   *container.Runner // nil where containers are off
 	usage    *usage.Meter
 	sagas    *saga.Service
+	// feed reads the feeds of environments for listeners.
+	feed      *feed.Subscriptions
+	listeners *listener.Service
 	// timed is the work that waits for a time or for events. A development server does it while its clock is moved.
 	timed []timed
 	// public and internal are the open listeners, connections what has come in through them.
@@ -198,6 +205,9 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 		},
 	})
 
+	// What follows from events.
+	s.openListeners(ctx)
+
 	// Specs and the code that they name.
 	s.blobs = blob.New(blob.Options{Store: s.store, Clock: o.Clock, Worker: s.worker})
 	modules, containers, err := s.openCode(ctx)
@@ -206,6 +216,7 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	}
 	s.deploy = deploy.New(deploy.Options{
 		Registry: s.registry, Engine: s.engine, Blobs: s.blobs, Modules: modules, Containers: containers, Clock: o.Clock, Logger: o.Logger,
+		Prepare: s.listeners.Prepare, Adopted: s.listeners.Adopted,
 	})
 
 	// The listeners come last: a server that cannot be opened has nobody waiting.
@@ -260,7 +271,7 @@ func (s *Server) Close() error {
 func (s *Server) api(o httpapi.Options) *httpapi.API {
 	o.Loader = &loading.Loader{Engine: s.engine, Store: s.store}
 	o.Engine, o.Store, o.Registry, o.Auth, o.Blobs, o.Deploy = s.engine, s.store, s.registry, s.auth, s.blobs, s.deploy
-	o.Usage, o.Worker, o.Sagas = s.usage, s.worker, s.sagas
+	o.Usage, o.Worker, o.Sagas, o.Listeners = s.usage, s.worker, s.sagas, s.listeners
 	o.TrustedProxies, o.ForwardedHeader = s.options.TrustedProxies, s.options.ForwardedHeader
 	o.StreamsPerKey, o.Streams = s.options.StreamsPerKey, s.options.Streams
 	o.Keys, o.Addresses = rateLimit(s.options.KeyRate), rateLimit(s.options.AddressRate)
@@ -303,7 +314,7 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 		g.Go(func() error { return serve(h, l) })
 	}
 	watch := func(ctx context.Context) error { return s.watchFolder(ctx, api) }
-	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.upkeep, s.settle) {
+	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.feed.Run, s.listeners.Run, s.upkeep, s.settle) {
 		g.Go(func() error { return worker(work) })
 	}
 	<-failed.Done()

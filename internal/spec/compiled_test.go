@@ -59,7 +59,7 @@ const everything = `
     "q": {"sources": [{"aggregate": "note", "query": "user.id = $.user"}, {"aggregate": "note", "query": "n = 5"}]}
   },
   "listeners": {
-    "l": {"url": {"test": "https://example.com/x"}, "events": ["order.was_placed", "note.*", "*"], "headers": {"X-A": "b"}, "when": {"exists": "$.data.a"}}
+    "l": {"url": {"test": "https://example.com/x"}, "events": ["order.was_placed", "note.*", "*"], "headers": {"X-A": "b"}, "when": {"exists": "$.data.a"}, "format": "cloudevents"}
   }
 }
 `
@@ -152,6 +152,7 @@ func TestCompiledHoldsWhatTheSpecSays(t *testing.T) {
 		"listeners": {map[string]*spec.Listener{"l": {
 			Name: "l", URLs: map[j17.Environment]string{j17.Test: "https://example.com/x"}, Headers: map[string]string{"X-A": "b"},
 			Events: []spec.Pattern{{AggregateType: "order", EventType: "was_placed"}, {AggregateType: "note"}, {}},
+			Format: spec.FormatCloudEvents,
 		}}, c.Listeners},
 	} {
 		same := cmp.Options{

@@ -16,7 +16,19 @@ type Example struct {
 
 // Example makes up an event for people to start from: one of the first event type, in the order of the spec, for which it
 // finds data that fits the schema. It reports false where there is none.
-func (c *Compiled) Example() (Example, bool) {
+func (c *Compiled) Example() (Example, bool) { return c.ExampleFor([]Pattern{{}}) }
+
+// ExampleFor is Example for the event types that patterns select: the first pattern for which it finds one.
+func (c *Compiled) ExampleFor(patterns []Pattern) (Example, bool) {
+	for _, p := range patterns {
+		if ex, ok := c.exampleFor(p); ok {
+			return ex, true
+		}
+	}
+	return Example{}, false
+}
+
+func (c *Compiled) exampleFor(p Pattern) (Example, bool) {
 	// Who acts, and on what.
 	root, err := value.Parse(c.Source)
 	if err != nil {
@@ -36,7 +48,7 @@ func (c *Compiled) Example() (Example, bool) {
 	for _, aggregate := range root.Get("aggregate_types").Members() {
 		for _, event := range aggregate.Value.Get("events").Members() {
 			t := c.EventType(aggregate.Key, event.Key)
-			if t == nil || t.System || t.Schema == nil {
+			if !p.Matches(aggregate.Key, event.Key) || t == nil || t.System || t.Schema == nil {
 				continue
 			}
 			data, ok := example.Of(event.Value.Get("schema"))

@@ -15,10 +15,9 @@ import (
 func (c *compiler) listener(name string, v value.Value, at diag.Pointer) *Listener {
 	c.name(name, at, "a listener")
 	l := &Listener{Name: name, URLs: map[j17.Environment]string{}, Headers: map[string]string{}}
-	if !c.object(v, at, shape{what: "a listener", required: []string{"url", "events"}, optional: []string{"condition", "when", "headers"}}) {
+	if !c.object(v, at, shape{what: "a listener", required: []string{"url", "events"}, optional: []string{"condition", "when", "headers", "format"}}) {
 		return l
 	}
-	c.notYet(listeners, at)
 	c.urls(l, v.Get("url"), at.Key("url"))
 	events := v.Get("events")
 	if events.Kind() == value.Array && events.Len() == 0 {
@@ -29,6 +28,7 @@ func (c *compiler) listener(name string, v value.Value, at diag.Pointer) *Listen
 			l.Events = append(l.Events, p)
 		}
 	})
+	l.Format = c.choice(v.Get("format"), at.Key("format"), "the format of a listener", FormatJ17, FormatCloudEvents)
 	l.Condition = c.condition(v, at, tick.Scope{Members: []string{"key", "type", "data", "metadata"}})
 	c.members(v.Get("headers"), at.Key("headers"), "headers", maxHeaders, func(name string, v value.Value, at diag.Pointer) {
 		if s, ok := c.header(name, v, at); ok {

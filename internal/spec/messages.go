@@ -24,7 +24,6 @@ type feature string
 
 const (
 	schedules   feature = "scheduled events"
-	listeners   feature = "listeners"
 	projections feature = "projections"
 	geo         feature = "geo queries"
 	erasure     feature = "erasure rules (onTombstone)"

@@ -291,7 +291,15 @@ type Listener struct {
 	Events    []Pattern
 	Condition *tick.Predicate
 	Headers   map[string]string
+	// Format is what messages look like: FormatJ17 or FormatCloudEvents.
+	Format string
 }
+
+// The formats of messages to listeners.
+const (
+	FormatJ17         = "j17"
+	FormatCloudEvents = "cloudevents"
+)
 
 // Pattern selects events. An empty EventType selects all of an aggregate type, an empty AggregateType all there are.
 type Pattern struct {
@@ -302,6 +310,18 @@ type Pattern struct {
 // Matches reports whether the pattern selects an event.
 func (p Pattern) Matches(aggregateType, eventType string) bool {
 	return (p.AggregateType == "" || p.AggregateType == aggregateType) && (p.EventType == "" || p.EventType == eventType)
+}
+
+// String returns the pattern as specs have it.
+func (p Pattern) String() string {
+	switch {
+	case p.AggregateType == "":
+		return "*"
+	case p.EventType == "":
+		return p.AggregateType + ".*"
+	default:
+		return p.AggregateType + "." + p.EventType
+	}
 }
 
 // Saga is one member of modules.sagas.

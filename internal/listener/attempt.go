@@ -1,0 +1,399 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"j17"
+	"j17/internal/clock"
+	"j17/internal/outbound"
+	"j17/internal/store"
+	"j17/internal/worker"
+)
+
+// gone is the status of an endpoint that wants no more.
+const gone = 410
+
+// maxLog bounds the tries that a log keeps: the latest ones.
+const maxLog = 20
+
+// begin tries a delivery that this process has made ready, unless somebody else has taken it over meanwhile.
+func (s *Service) begin(j job) {
+	rev, err := s.held(j.delivery, j.at.tenant)
+	if err == nil && rev != 0 {
+		err = s.attempt(s.sending, j, rev)
+	}
+	if err != nil {
+		s.o.Logger.LogAttrs(s.sending, slog.LevelWarn, "a delivery could not be made; it is tried again", slog.String("tenant", string(j.at.tenant)),
+			slog.String("listener", j.at.name), slog.String("delivery", j.delivery.ID), slog.Any("error", err))
+	}
+}
+
+// held returns the revision of the lane of a delivery, 0 where another delivery is in it or none.
+func (s *Service) held(d *delivery, t j17.Tenant) (uint64, error) {
+	it, err := s.o.Store.Get(context.WithoutCancel(s.sending), t, laneSpace, d.lane())
+	if errors.Is(err, store.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	_, id, err := worker.ReadAttempts(it.Value)
+	if err != nil || string(id) != d.ID {
+		return 0, err
+	}
+	return it.Rev, nil
+}
+
+// retry tries a delivery that is due: its pause is over, or whoever had it has ended.
+func (s *Service) retry(ctx context.Context, c *worker.Claim) error {
+	d, _, err := read[*delivery](ctx, s.o.Store, c.Tenant, deliverySpace, string(c.Value))
+	if errors.Is(err, store.ErrNotFound) {
+		return s.o.Store.Write(ctx, c.Tenant, []store.Side{c.Remove()})
+	}
+	if err != nil {
+		return err
+	}
+
+	// A slow endpoint fills its own room only: what finds none waits on.
+	where := at{c.Tenant, d.Listener}
+	line := s.pool.use(where)
+	defer s.pool.leave(line)
+	after, ok := s.pool.enter(line)
+	if !ok {
+		return s.o.Store.Write(ctx, c.Tenant, []store.Side{c.Replace(c.Value, s.o.Clock.Now().Add(after))})
+	}
+	defer s.pool.exit(line)
+	return s.attempt(ctx, job{at: where, delivery: d}, c.Remove().Rev)
+}
+
+// attempt tries a delivery whose lane has the given revision, and commits what comes of it.
+func (s *Service) attempt(ctx context.Context, j job, rev uint64) error {
+	kept := context.WithoutCancel(ctx)
+	l, err := s.find(kept, j.at.tenant, j.at.name)
+	if err != nil {
+		return err
+	}
+	var o outcome
+	switch {
+	case l == nil:
+		o = outcome{over: true, try: try{Error: "the listener was removed from the spec"}}
+	case l.state.Status != Active:
+		o.park = true
+	default:
+		if j.event == nil {
+			if j.event, err = s.event(kept, j); err != nil {
+				return err
+			}
+		}
+		o = s.send(ctx, l, j)
+	}
+	o.at = s.o.Clock.Now()
+	return s.settle(kept, j, rev, o)
+}
+
+// event reads the event of a delivery.
+func (s *Service) event(ctx context.Context, j job) (*j17.Event, error) {
+	for ev, err := range s.o.Store.ReadStream(ctx, j.at.tenant, j.delivery.parsedKey(), j.delivery.Version, j.delivery.Version) {
+		if err != nil {
+			return nil, err
+		}
+		return ev.Clone(), nil
+	}
+	return nil, &store.CorruptionError{Where: "delivery " + j.delivery.ID, Err: errors.New("its event is not there")}
+}
+
+// outcome is what came of a try.
+type outcome struct {
+	at time.Time
+	// park tells that nothing was sent, since the listener is not active; again that the try was cut off and counts for nothing.
+	park, again bool
+	// delivered tells that the endpoint has taken the message, gone that it wants no more, over that there is no use in trying again.
+	delivered, gone, over bool
+	try                   try
+}
+
+// send sends the message of a delivery once.
+func (s *Service) send(ctx context.Context, l *listener, j job) outcome {
+	m := j.delivery.message(l.env, j.event)
+	m.URL, m.Keys = l.definition.URLs[l.env], l.state.keys(s.o.Clock.Now())
+	maps.Copy(m.Headers, l.definition.Headers)
+	stopwatch := clock.System{} // how long it takes is real, whatever the server's clock shows
+	began := stopwatch.Now()
+	answer, err := s.o.Send(ctx, m)
+	took := stopwatch.Now().Sub(began)
+	return judge(answer, err, took, ctx.Err() != nil, secretsOf(&l.state, l.definition))
+}
+
+// judge says what an answer means.
+func judge(a outbound.Answer, err error, took time.Duration, ended bool, secrets []string) outcome {
+	const maxError = 500
+	o := outcome{try: try{
+		Status: a.Status, Millis: float64(took.Microseconds()) / 1000, Response: excerpt(a.Body, secrets...),
+	}}
+	switch {
+	case err == nil:
+		o.delivered = true
+	case a.Status == 0 && ended:
+		o.again = true
+	default:
+		o.try.Error = cut(excerpt([]byte(err.Error()), secrets...), maxError)
+		o.gone = a.Status == gone
+	}
+	return o
+}
+
+// settle commits what came of a try, and begins the delivery that has waited for it. Where somebody else has taken the delivery over,
+// nothing is committed: it is his.
+func (s *Service) settle(ctx context.Context, j job, rev uint64, o outcome) error {
+	line := s.pool.use(j.at)
+	defer s.pool.leave(line)
+	for range maxTries {
+		next, again, err := s.settleOnce(ctx, j, rev, o, line)
+		if again {
+			if held, failed := s.held(j.delivery, j.at.tenant); failed != nil || held != rev {
+				return failed
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if next != nil {
+			s.pool.submit(line, func() { s.begin(*next) })
+		}
+		if s.pool.sated(line) {
+			return s.o.Feed.Wake(ctx, j.at.tenant, kind, j.at.name)
+		}
+		return nil
+	}
+	return errContended
+}
+
+// settleOnce is one try of settle. It asks for another one where what it was decided with has changed.
+func (s *Service) settleOnce(ctx context.Context, j job, rev uint64, o outcome, line *line) (next *job, again bool, err error) {
+	line.decide.RLock()
+	defer line.decide.RUnlock()
+	l, err := s.find(ctx, j.at.tenant, j.at.name)
+	if err != nil {
+		return nil, false, err
+	}
+	e := ending{s: s, l: l, j: j, rev: rev, o: o, d: *j.delivery}
+	if err := e.decide(ctx); err != nil {
+		return nil, false, err
+	}
+	err = s.o.Store.Write(ctx, j.at.tenant, e.sides, e.fences...)
+	if overtaken(err) {
+		return nil, true, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if e.freed {
+		s.pool.count(line, -1)
+	}
+	s.count(e)
+	return e.next, false, nil
+}
+
+// count counts what came of a try.
+func (s *Service) count(e ending) {
+	switch {
+	case e.o.park || e.o.again:
+	case e.o.delivered:
+		s.counts.delivered.Add(1)
+	case e.d.Status == Failed:
+		s.counts.failed.Add(1)
+	default:
+		s.counts.retried.Add(1)
+	}
+	if e.o.gone {
+		s.counts.disabled.Add(1)
+	}
+}
+
+// ending decides what follows from a try.
+type ending struct {
+	s *Service
+	// l is nil where the listener is gone.
+	l   *listener
+	j   job
+	rev uint64
+	o   outcome
+	d   delivery
+
+	sides  []store.Side
+	fences []store.Fence
+	next   *job
+	// freed tells that the lane is empty.
+	freed bool
+}
+
+// decide gathers the writes of an ending.
+func (e *ending) decide(ctx context.Context) error {
+	if e.l != nil {
+		e.fences = append(e.fences, e.l.state.fence(e.l.name))
+	}
+	active := e.l != nil && e.l.state.Status == Active
+
+	// Nothing was sent: it stays as it is, and is due at once or when the listener goes on.
+	if e.o.park || e.o.again {
+		due := time.Time{}
+		if active || e.l == nil {
+			due = e.o.at
+		}
+		e.sides = append(e.sides, on(e.rev, laneSide(&e.d, due)))
+		return nil
+	}
+
+	// What is known of the delivery, and its log.
+	d := &e.d
+	d.LastStatus, d.LastError = e.o.try.Status, e.o.try.Error
+	if d.Attempts++; e.o.at.IsZero() {
+		e.o.at = e.s.o.Clock.Now()
+	}
+	pauses := schedule()
+	switch {
+	case e.o.delivered:
+		d.Status = Delivered
+	case e.o.gone || e.o.over || d.Attempts > len(pauses):
+		d.Status = Failed
+	default:
+		d.Next = e.o.at.Add(pauses[d.Attempts-1])
+	}
+	if err := e.log(ctx); err != nil {
+		return err
+	}
+	if e.o.gone {
+		e.disable()
+		active = false
+	}
+	if d.Status == Pending {
+		due := d.Next
+		if !active {
+			due = time.Time{}
+		}
+		e.sides = append(e.sides, put(deliverySpace, d.ID, d, time.Time{}), on(e.rev, laneSide(d, due)))
+		return nil
+	}
+	return e.end(ctx, active)
+}
+
+// log adds the try to the log.
+func (e *ending) log(ctx context.Context) error {
+	key := e.d.logKey()
+	tries, _, err := read[[]try](ctx, e.s.o.Store, e.j.at.tenant, logSpace, key)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	e.o.try.At = e.o.at
+	tries = append(tries, e.o.try)
+	if n := len(tries) - maxLog; n > 0 {
+		tries = slices.Delete(tries, 0, n)
+	}
+	e.sides = append(e.sides, put(logSpace, key, tries, expires(e.d.Status, e.o.at)))
+	return nil
+}
+
+// disable lets the listener be told nothing more until somebody resumes it, and an operator know.
+func (e *ending) disable() {
+	if e.l == nil {
+		return
+	}
+	st := e.l.state
+	st.Status = Disabled
+	e.sides = append(e.sides, on(st.rev, put(stateSpace, e.l.name, st, time.Time{})))
+	told := put(noticeSpace, e.l.name, notice{Delivery: e.d.ID}, time.Time{})
+	told.Due = e.o.at
+	e.sides = append(e.sides, told)
+}
+
+// end ends a delivery: it goes into the lists of those that are over, and what has waited for it comes into its lane.
+func (e *ending) end(ctx context.Context, active bool) error {
+	d := &e.d
+	d.Next = time.Time{}
+	until := expires(d.Status, e.o.at)
+	e.sides = append(
+		e.sides, put(deliverySpace, d.ID, d, until),
+		store.Side{Op: store.Put, Space: listSpace, Key: d.listKey(d.Status), Expires: until},
+	)
+	switch {
+	case d.Status == Failed:
+		e.sides = append(e.sides, store.Side{Op: store.Put, Space: failedSpace, Key: d.failedKey(), Value: []byte(d.ID), Expires: until})
+	case d.Again:
+		e.sides = append(e.sides, remove(failedSpace, d.failedKey()))
+	}
+
+	// What waits for it.
+	ev, note, err := e.waiting(ctx)
+	if err != nil {
+		return err
+	}
+	lane := d.lane()
+	if ev == nil {
+		e.freed = true
+		e.sides = append(e.sides, on(e.rev, remove(laneSpace, lane)))
+		if note.rev != 0 {
+			e.sides = append(e.sides, on(note.rev, remove(behindSpace, lane)))
+		} else {
+			e.fences = append(e.fences, store.Fence{Space: behindSpace, Key: lane})
+		}
+		return nil
+	}
+	follows := e.s.newDelivery(e.l, d.Track, ev, e.o.at)
+	due := time.Time{}
+	if active {
+		due = e.o.at.Add(lease)
+		e.next = &job{at: e.j.at, delivery: follows, event: ev}
+	}
+	e.sides = append(e.sides, put(deliverySpace, follows.ID, follows, time.Time{}), on(e.rev, laneSide(follows, due)))
+	if note.changed {
+		e.sides = append(e.sides, on(note.rev, put(behindSpace, lane, note.behind, time.Time{})))
+	}
+	return nil
+}
+
+// waiters are what waits behind a lane, with the revision of the note about it, 0 where there is none.
+type waiters struct {
+	behind
+	rev     uint64
+	changed bool
+}
+
+// waiting returns the next event that waits for the delivery, nil for none.
+func (e *ending) waiting(ctx context.Context) (*j17.Event, waiters, error) {
+	var w waiters
+	known, rev, err := read[behind](ctx, e.s.o.Store, e.j.at.tenant, behindSpace, e.d.lane())
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, w, nil
+	}
+	if err != nil {
+		return nil, w, err
+	}
+	if w.behind, w.rev = known, rev; e.l == nil {
+		return nil, w, nil // A listener that is gone is told nothing more.
+	}
+	from, to := e.d.Version+1, known.Last
+	matches := matcher(e.l.definition)
+	if len(known.Listed) > 0 {
+		from, to = known.Listed[0], known.Listed[0]
+		w.Listed, w.changed = known.Listed[1:], true
+		matches = func(*j17.Event) bool { return true }
+	}
+	if from > to {
+		return nil, w, nil
+	}
+	for ev, err := range e.s.o.Store.ReadStream(ctx, e.j.at.tenant, e.d.parsedKey(), from, to) {
+		if err != nil {
+			return nil, w, err
+		}
+		if matches(ev) {
+			return ev.Clone(), w, nil
+		}
+	}
+	return nil, w, nil
+}

@@ -1,0 +1,266 @@
+package listener
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"j17"
+)
+
+// What is under way at once. A listener whose endpoint is slow fills its own room and nobody else's: where more than half of
+// the room of all is taken, a listener that has a try under way gets no further one.
+const (
+	// maxRunning is the number of tries under way, of one listener maxRunningEach.
+	maxRunning     = 1024
+	maxRunningEach = 16
+	// maxWindow is the number of deliveries of a listener that have been made ready or are under way.
+	maxWindow = 48
+	// maxLanes is the number of aggregates of which a listener may have deliveries that are not over, those that wait for their next
+	// try included: beyond it no more events are read for it.
+	maxLanes = 1000
+)
+
+// at names a listener of an environment.
+type at struct {
+	tenant j17.Tenant
+	name   string
+}
+
+// pool is what is under way in this process.
+type pool struct {
+	mu      sync.Mutex
+	changed sync.Cond
+	running int
+	lines   map[at]*line
+	// held are the lines with jobs that found no room among all, in their order.
+	held []*line
+	// begun counts the tries that were begun.
+	begun uint64
+	// closed tells that no job is begun any more.
+	closed bool
+}
+
+// line is what is under way of one listener.
+type line struct {
+	at at
+	// users counts who holds the line: it is forgotten when nobody does.
+	users   int
+	running int
+	ready   []func()
+	// refused counts the tries that found no room since the last one that did.
+	refused int
+	held    bool
+	// starved tells that somebody was refused for want of room, and is to be told when there is some.
+	starved bool
+	// lanes is how many lanes the listener has, as far as this process knows; -1 until they were counted.
+	lanes int
+	// decide is held by who makes lanes while he looks at those that there are, and shared by those who end them: then neither
+	// makes the other's decision void over and over.
+	decide sync.RWMutex
+}
+
+func newPool() *pool {
+	p := &pool{lines: map[at]*line{}}
+	p.changed.L = &p.mu
+	return p
+}
+
+// use returns the line of a listener, which the caller gives back with leave.
+func (p *pool) use(where at) *line {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.useLocked(where)
+}
+
+func (p *pool) useLocked(where at) *line {
+	l := p.lines[where]
+	if l == nil {
+		l = &line{at: where, lanes: -1}
+		p.lines[where] = l
+	}
+	l.users++
+	return l
+}
+
+func (p *pool) leave(l *line) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.leaveLocked(l)
+}
+
+func (p *pool) leaveLocked(l *line) {
+	if l.users--; l.users == 0 {
+		delete(p.lines, l.at)
+	}
+}
+
+// room returns how many more deliveries of a listener may be made ready.
+func (p *pool) room(l *line) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return 0
+	}
+	return max(min(maxWindow-l.running-len(l.ready), maxLanes-max(l.lanes, 0)), 0)
+}
+
+// starve notes that somebody is to be told when a listener has more room.
+func (p *pool) starve(l *line) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.starved = true
+}
+
+// count adds to the number of lanes that a listener has.
+func (p *pool) count(l *line, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l.lanes >= 0 {
+		l.lanes = max(l.lanes+n, 0)
+	}
+}
+
+// submit begins a job of a listener as soon as there is room for it. Jobs of a listener begin in their order.
+func (p *pool) submit(l *line, job func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	l.users++
+	l.ready = append(l.ready, job)
+	p.begin(l)
+}
+
+// begin begins what is ready of a listener and finds room. The caller holds mu.
+func (p *pool) begin(l *line) {
+	for len(l.ready) > 0 && l.running < maxRunningEach && !p.closed {
+		if p.running >= maxRunning || l.running > 0 && p.running >= maxRunning/2 {
+			if !l.held {
+				l.held = true
+				p.held = append(p.held, l)
+			}
+			return
+		}
+		job := l.ready[0]
+		if l.ready = l.ready[1:]; len(l.ready) == 0 {
+			l.ready = nil
+		}
+		l.running++
+		p.running++
+		p.begun++
+		go func() {
+			job()
+			p.end(l)
+		}()
+	}
+}
+
+// end gives back the room of a job and begins what it makes room for.
+func (p *pool) end(l *line) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.running--
+	p.running--
+	p.begin(l)
+	for n := len(p.held); n > 0 && p.running < maxRunning; n-- {
+		next := p.held[0]
+		p.held = p.held[1:]
+		next.held = false
+		p.begin(next)
+	}
+	p.leaveLocked(l)
+	p.changed.Broadcast()
+}
+
+// sated tells whether somebody is to be told that a listener has room again, which it does for one who asks.
+func (p *pool) sated(l *line) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !l.starved || p.closed || l.running+len(l.ready) > maxWindow-maxRunningEach || l.lanes > maxLanes-maxRunningEach {
+		return false
+	}
+	l.starved = false
+	return true
+}
+
+// close lets no more jobs begin, and returns those that have not. It waits until those under way have ended or ctx has.
+func (p *pool) close(ctx context.Context) (left []func()) {
+	stop := context.AfterFunc(ctx, p.look)
+	defer stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, l := range p.lines {
+		left = append(left, l.ready...)
+		l.users -= len(l.ready)
+		l.ready = nil
+	}
+	for p.running > 0 && ctx.Err() == nil {
+		p.changed.Wait()
+	}
+	return left
+}
+
+// look lets those who wait look again.
+func (p *pool) look() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.changed.Broadcast()
+}
+
+// wait waits until nothing is under way, and returns how many tries have been begun.
+func (p *pool) wait(ctx context.Context) uint64 {
+	stop := context.AfterFunc(ctx, p.look)
+	defer stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.running > 0 && ctx.Err() == nil {
+		p.changed.Wait()
+	}
+	return p.begun
+}
+
+// inFlight returns how many tries are under way.
+func (p *pool) inFlight() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.running
+}
+
+// enter begins a try of a listener that is not submitted, if there is room for it. Else it returns after which pause to ask again,
+// which is longer the more have asked in vain.
+func (p *pool) enter(l *line) (after time.Duration, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed && l.running < maxRunningEach && p.running < maxRunning && (l.running == 0 || p.running < maxRunning/2) {
+		l.running++
+		l.refused = 0
+		p.running++
+		p.begun++
+		return 0, true
+	}
+	l.refused++
+	return time.Second + time.Duration(l.refused)*time.Second/maxRunningEach, false
+}
+
+// exit ends what enter has begun.
+func (p *pool) exit(l *line) {
+	p.mu.Lock()
+	l.users++ // end takes it off
+	p.mu.Unlock()
+	p.end(l)
+}
+
+// awaitRoom waits until a listener has room for as many deliveries as may be under way at once.
+func (p *pool) awaitRoom(ctx context.Context, l *line) error {
+	stop := context.AfterFunc(ctx, p.look)
+	defer stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for !p.closed && l.running+len(l.ready) > maxWindow-maxRunningEach && ctx.Err() == nil {
+		p.changed.Wait()
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,48 @@
+package server
+
+import (
+	"context"
+	"strings"
+
+	"j17"
+	"j17/internal/clock"
+	"j17/internal/control"
+	"j17/internal/feed"
+	"j17/internal/listener"
+	"j17/internal/outbound"
+)
+
+// openListeners makes what tells endpoints of events.
+func (s *Server) openListeners(ctx context.Context) {
+	o := &s.options
+	s.feed = feed.New(feed.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger, Worker: s.worker})
+	// Receivers compare the time of a message with theirs, whatever a development server shows.
+	sender := outbound.New(outbound.Options{Clock: clock.System{}, Private: o.PrivateListeners})
+	s.listeners = listener.New(ctx, listener.Options{
+		Store: s.store, Feed: s.feed, Worker: s.worker, Clock: o.Clock, Logger: o.Logger,
+		Send: sender.Send, Spec: s.engine.Spec, Name: s.nameOf,
+		Disabled: func(ctx context.Context, t j17.Tenant, name, delivery string) error {
+			instance, env := instanceOf(t)
+			return s.registry.Audit.Add(ctx, control.Record{
+				Action: "listener.disable", Instance: instance, Environment: env, Target: name,
+				Details: map[string]string{"delivery": delivery, "status": "410"},
+			})
+		},
+	})
+	s.timed = append(s.timed, s.feed, s.listeners)
+}
+
+// instanceOf returns the instance and the environment whose tenant it is.
+func instanceOf(t j17.Tenant) (instance string, env j17.Environment) {
+	instance, name, _ := strings.Cut(string(t), "/")
+	return instance, j17.Environment(name)
+}
+
+// nameOf returns the name of the instance whose tenant it is, and which of its environments.
+func (s *Server) nameOf(t j17.Tenant) (instance string, env j17.Environment) {
+	instance, env = instanceOf(t)
+	if known, ok := s.registry.Instances.ByID(instance); ok {
+		instance = known.Name
+	}
+	return instance, env
+}
