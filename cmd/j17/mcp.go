@@ -190,6 +190,15 @@ func (s *assistedServer) IDs(ctx context.Context, aggregateType, start string, c
 	return c.IDs(ctx, aggregateType, start, count)
 }
 
+// Feed implements mcp.Reader.
+func (s *assistedServer) Feed(ctx context.Context, f client.FeedFilter, after string, count uint64) (client.FeedPage, error) {
+	c, err := s.connect()
+	if err != nil {
+		return client.FeedPage{}, err
+	}
+	return c.Feed(ctx, f, after, count)
+}
+
 // assistedWriter writes to the server of an assistant that is allowed to.
 type assistedWriter struct{ server *assistedServer }
 

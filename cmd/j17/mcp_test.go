@@ -75,9 +75,9 @@ func TestAssistant(t *testing.T) {
 	if text, failed := writes("post_event", broken); !failed || !strings.Contains(text, "undeclared_type") || !strings.Contains(text, "What to do: ") {
 		t.Errorf("a write that is refused: %s", text)
 	}
-	for tool, want := range map[string]string{"read_state": `"text":"hello"`, "read_events": `"type":"was_written"`, "list_ids": `"ids":["global"]`} {
+	for tool, want := range map[string]string{"read_state": `"text":"hello"`, "read_events": `"type":"was_written"`, "list_ids": `"ids":["global"]`, "read_feed": `"position":"`} {
 		with := arguments{"type": "note", "id": "global"}
-		if tool == "list_ids" {
+		if tool == "list_ids" || tool == "read_feed" {
 			delete(with, "id")
 		}
 		text, failed := reads(tool, with)

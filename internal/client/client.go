@@ -370,6 +370,7 @@ const (
 	headerReplayed       = "X-Idempotency-Replayed"
 	headerCorrelationID  = "X-Correlation-ID"
 	headerIfMatch        = "If-Match"
+	headerLastEvent      = "Last-Event-ID"
 )
 
 type request struct {
@@ -382,6 +383,8 @@ type request struct {
 	idempotencyKey string
 	correlationID  string
 	ifMatch        string
+	lastEventID    string
+	endless        bool // there is no time by which the reply has to be there whole
 }
 
 // again reports whether a request may be sent again where it is not known what has become of it.
@@ -454,7 +457,12 @@ func (c *Client) open(ctx context.Context, r request) (*http.Response, error) {
 		case r.body != nil:
 			req.Header.Set("Content-Type", "application/json")
 		}
-		resp, err := to.http.Do(req)
+		carrier := to.http
+		if r.endless {
+			carrier = new(*to.http)
+			carrier.Timeout = 0
+		}
+		resp, err := carrier.Do(req)
 		if err != nil {
 			c.leave(to)
 			return nil, c.unreachable(ctx, err)
@@ -511,7 +519,7 @@ func (c *Client) request(ctx context.Context, to *place, r request, body io.Read
 	if to.host != "" {
 		req.Host = to.host
 	}
-	for name, v := range map[string]string{headerIdempotencyKey: r.idempotencyKey, headerCorrelationID: r.correlationID, headerIfMatch: r.ifMatch} {
+	for name, v := range map[string]string{headerIdempotencyKey: r.idempotencyKey, headerCorrelationID: r.correlationID, headerIfMatch: r.ifMatch, headerLastEvent: r.lastEventID} {
 		if v != "" {
 			req.Header.Set(name, v)
 		}

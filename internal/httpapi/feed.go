@@ -272,7 +272,10 @@ func (c *call) stream(w http.ResponseWriter, f tail.Filter) error {
 		return err
 	}
 	c.startStream(s.w)
-	s.position(after)
+	s.pending = true // the headers go out at once
+	if !after.IsZero() {
+		s.position(after)
+	}
 	for {
 		s.events(p.Events)
 		if err := s.flush(); err != nil || s.ended() {

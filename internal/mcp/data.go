@@ -65,6 +65,19 @@ func (s *Server) addDataTools() {
 		},
 	}, s.readEvents)
 	add(s, tool{
+		name: "read_feed", title: "Read the feed",
+		description: "Returns events of all aggregates of one environment of the running server in the order in which they were written, those that all filters let through. " +
+			"If there are more, \"next\" is the \"after\" of the next call; \"position\" is how far was looked.",
+		parameters: []parameter{
+			{"type", `{"type":"string"}`, "Only events of aggregates of this type.", false},
+			{"event", `{"type":"string"}`, "Only events of this type.", false},
+			{"actor", `{"type":"string"}`, "Only events that this actor has caused, as type:id.", false},
+			{"target", `{"type":"string"}`, "Only events about this target, as type:id.", false},
+			{"after", `{"type":"string"}`, "A stream_id: only events after it.", false},
+			countParameter("events"),
+		},
+	}, s.readFeed)
+	add(s, tool{
 		name: "list_ids", title: "List ids",
 		description: "Lists the ids of the aggregates of one type that have events on the running server, in byte order. If there are more, \"next\" is the \"start\" of the next call.",
 		parameters: []parameter{
@@ -201,6 +214,59 @@ func (s *Server) readEvents(ctx context.Context, in eventsIn) (any, error) {
 			return nil, sentencef("The server sent an event without a stream_id, so that the next page cannot be asked for.")
 		}
 		out.Next = &last.StreamID
+	}
+	return out, nil
+}
+
+type feedIn struct {
+	Type   string  `json:"type"`
+	Event  string  `json:"event"`
+	Actor  string  `json:"actor"`
+	Target string  `json:"target"`
+	After  string  `json:"after"`
+	Count  *uint64 `json:"count"`
+}
+
+func (s *Server) readFeed(ctx context.Context, in feedIn) (any, error) {
+	count, err := page{Count: in.Count}.size()
+	if err != nil {
+		return nil, err
+	}
+	f := client.FeedFilter{Type: in.Type, Event: in.Event}
+	for name, given := range map[string]string{"actor": in.Actor, "target": in.Target} {
+		if given == "" {
+			continue
+		}
+		key, ok := j17.ParseKey(given)
+		if !ok {
+			return nil, sentencef("%q must have the form type:id, such as \"user:global\".", name)
+		}
+		agent := j17.Agent(key)
+		if name == "actor" {
+			f.Actor = &agent
+		} else {
+			f.Target = &agent
+		}
+	}
+	out, err := s.o.Reader.Feed(ctx, f, in.After, count)
+	if err != nil {
+		return nil, err
+	}
+
+	// No more than an answer may have.
+	size := 0
+	for i, ev := range out.Events {
+		if size += len(ev) + 1; i == 0 || size < maxAnswer-1024 {
+			continue
+		}
+		var last struct {
+			StreamID string `json:"stream_id"`
+		}
+		if err := json.Unmarshal(out.Events[i-1], &last); err != nil || last.StreamID == "" {
+			return nil, sentencef("The server sent an event without a stream_id, so that the next page cannot be asked for.")
+		}
+		out.Events, out.Next, out.Position = out.Events[:i], &last.StreamID, last.StreamID
+		break
 	}
 	return out, nil
 }

@@ -30,6 +30,7 @@ type Reader interface {
 	State(ctx context.Context, key j17.Key, o client.StateOptions) (client.State, error)
 	Events(ctx context.Context, key j17.Key, start string, count uint64) func(yield func(json.RawMessage, error) bool)
 	IDs(ctx context.Context, aggregateType, start string, count uint64) func(yield func(string, error) bool)
+	Feed(ctx context.Context, f client.FeedFilter, after string, count uint64) (client.FeedPage, error)
 }
 
 // Writer writes events to one environment of a running server.

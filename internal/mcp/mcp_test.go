@@ -18,6 +18,8 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/google/go-cmp/cmp"
+
 	"j17"
 	"j17/docs"
 	"j17/internal/client"
@@ -52,6 +54,8 @@ type running struct {
 	err      error
 	written  []client.NewEvent
 	with     []client.WriteOptions
+	// filter is what the feed was asked for last.
+	filter client.FeedFilter
 }
 
 func (r *running) State(_ context.Context, _ j17.Key, o client.StateOptions) (client.State, error) {
@@ -104,6 +108,19 @@ func (r *running) IDs(_ context.Context, _, start string, count uint64) func(yie
 			}
 		}
 	}
+}
+
+func (r *running) Feed(ctx context.Context, f client.FeedFilter, after string, count uint64) (p client.FeedPage, err error) {
+	p.Events, p.Position = []json.RawMessage{}, after
+	for ev, err := range r.Events(ctx, j17.Key{Type: f.Type, ID: "global"}, after, count) {
+		if err != nil {
+			return p, err
+		}
+		p.Events = append(p.Events, ev)
+		p.Position = fmt.Sprintf("1795300000000-%d", len(p.Events)-1)
+	}
+	r.filter = f
+	return p, nil
 }
 
 func (r *running) PostEvent(_ context.Context, _ j17.Key, ev client.NewEvent, o client.WriteOptions) (client.Receipt, error) {
@@ -213,10 +230,10 @@ func TestToolsAndResources(t *testing.T) {
 	r := &running{}
 	for _, writes := range []bool{false, true} {
 		o := options(t, r)
-		want := []string{"dry_run_events", "explain_error", "list_ids", "read_doc", "read_events", "read_state", "search_docs", "validate_spec"}
+		want := []string{"dry_run_events", "explain_error", "list_ids", "read_doc", "read_events", "read_feed", "read_state", "search_docs", "validate_spec"}
 		if writes {
 			o.Writer = r
-			want = []string{"dry_run_events", "explain_error", "list_ids", "post_event", "read_doc", "read_events", "read_state", "search_docs", "validate_spec"}
+			want = []string{"dry_run_events", "explain_error", "list_ids", "post_event", "read_doc", "read_events", "read_feed", "read_state", "search_docs", "validate_spec"}
 		}
 		s := connect(t, o)
 		list, err := s.ListTools(t.Context(), nil)
@@ -530,6 +547,30 @@ func TestReadState(t *testing.T) {
 	refusal(t, s, "read_state", `{"type":"counter","id":"global"}`, "The key [API key] is shown here.", "Code: conflict", "Place: metadata.previous_length", "What to do: Read again and decide anew.", "e-1")
 	r.err = errors.New("there is no API key: pass --key")
 	refusal(t, s, "read_state", `{"type":"counter","id":"global"}`, "There is no API key: pass --key.")
+}
+
+func TestReadFeed(t *testing.T) {
+	r := &running{events: 5}
+	s := connect(t, options(t, r))
+	type page struct {
+		Events   []json.RawMessage
+		Next     *string
+		Position string
+	}
+	got := answer[page](t, s, "read_feed", `{"type":"counter","event":"was_raised","actor":"user:a:b","target":"user:c","count":3}`)
+	if len(got.Events) != 3 || got.Position != "1795300000000-2" {
+		t.Errorf("%+v", got)
+	}
+	want := client.FeedFilter{Type: "counter", Event: "was_raised", Actor: &j17.Agent{Type: "user", ID: "a:b"}, Target: &j17.Agent{Type: "user", ID: "c"}}
+	if diff := cmp.Diff(want, r.filter); diff != "" {
+		t.Error(diff)
+	}
+	r.padding = 200 << 10
+	if large := answer[page](t, s, "read_feed", `{}`); len(large.Events) != 2 || large.Next == nil || *large.Next != "1795300000000-1" || large.Position != *large.Next {
+		t.Errorf("%d large events, %s", len(large.Events), large.Position)
+	}
+	refusal(t, s, "read_feed", `{"actor":"user"}`, "type:id")
+	refusal(t, s, "read_feed", `{"count":0}`, "count")
 }
 
 func TestReadEvents(t *testing.T) {

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"j17/internal/client"
+)
+
+func (e *env) eventsTail() *cobra.Command {
+	var filter client.FeedFilter
+	var actor, about, after string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "tail",
+		Short: "Follow the events of an environment",
+		Long: `Print the events of an environment as they are written, one a line, until Ctrl-C. With --after it begins after an event of the
+past; --after 0 begins with the first one. When the connection breaks off, or the server restarts, it connects again and goes on
+after the last event: nothing is left out and nothing comes twice.
+
+All filters that are given must hold.`,
+		Example: `  j17 events tail
+  j17 events tail --type order --event was_placed --json
+  j17 events tail --target customer:0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10 --after 0`,
+		Args: noArgs,
+	}
+
+	r := remoteFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&filter.Type, "type", "", "only events of this aggregate `type`")
+	f.StringVar(&filter.Event, "event", "", "only events of this `type`")
+	f.StringVar(&actor, "actor", "", "only events that this actor has caused, `TYPE:ID`")
+	f.StringVar(&about, "target", "", "only events about this target, `TYPE:ID`")
+	f.StringVar(&after, "after", "", "begin after the event with this `stream_id`; 0 for the first one")
+	f.BoolVar(&asJSON, "json", false, "print events as they are stored, one line of JSON each")
+
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		for name, given := range map[string]string{"actor": actor, "target": about} {
+			if given == "" {
+				continue
+			}
+			agent, err := parseAgent(name, given)
+			if err != nil {
+				return err
+			}
+			if name == "actor" {
+				filter.Actor = &agent
+			} else {
+				filter.Target = &agent
+			}
+		}
+		c, err := e.connect(r)
+		if err != nil {
+			return err
+		}
+		for ev, err := range c.Follow(cmd.Context(), filter, after) {
+			if cmd.Context().Err() != nil {
+				return nil // which is how it ends
+			}
+			line := string(ev)
+			if err == nil && !asJSON {
+				line, err = eventLine(ev)
+			}
+			if err == nil {
+				_, err = fmt.Fprintln(e.out, line)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return cmd
+}
+
+// eventLine shows an event to a person.
+func eventLine(raw json.RawMessage) (string, error) {
+	var ev struct {
+		StreamID string          `json:"stream_id"`
+		Key      string          `json:"key"`
+		Type     string          `json:"type"`
+		Data     json.RawMessage `json:"data"`
+		Metadata struct {
+			Actor struct{ Type, ID string } `json:"actor"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(raw, &ev); err != nil {
+		return "", fmt.Errorf("the server sent an event that cannot be read: %w", err)
+	}
+	return printable(fmt.Sprintf("%s  %s  %s  %s  by %s:%s", ev.StreamID, ev.Key, ev.Type, ev.Data, ev.Metadata.Actor.Type, ev.Metadata.Actor.ID)), nil
+}
