@@ -108,6 +108,19 @@ func (f *fixture) wait(t *testing.T, done chan error) error {
 	return err
 }
 
+// asking is a context that tells when somebody asks for its end for the first time.
+type asking struct {
+	context.Context
+	once  sync.Once
+	asked chan struct{}
+}
+
+// Done is part of context.Context.
+func (a *asking) Done() <-chan struct{} {
+	a.once.Do(func() { close(a.asked) })
+	return a.Context.Done()
+}
+
 // TestALongFoldGoesOnInTheBackground: who waits too long is told how far it is, who goes leaves the others their fold, and
 // neighbours do not notice.
 func TestALongFoldGoesOnInTheBackground(t *testing.T) {
@@ -125,9 +138,12 @@ func TestALongFoldGoesOnInTheBackground(t *testing.T) {
 		}()
 		return done
 	}
+	first := load(t.Context())
+	<-g.reached // the fold is the first reader's, and waits for the gate
 	ctx, cancel := context.WithCancel(t.Context())
-	first, second := load(t.Context()), load(ctx)
-	<-g.reached
+	asked := make(chan struct{})
+	second := load(&asking{Context: ctx, asked: asked})
+	<-asked
 	cancel()
 	if err := <-second; !errors.Is(err, context.Canceled) {
 		t.Errorf("who left got %v", err)
