@@ -145,6 +145,7 @@ func (e *Engine) writeInTurn(ctx context.Context, d *deployed, c *Command, a *de
 
 		// Wait for the turn, and decide.
 		b.Rest() // who has the lane may wait for a turn on a processor
+		b.Release()
 		had, err := d.env.turns.take(waiting, want)
 		if err != nil {
 			return nil, store.Result{}, cmp.Or(ctx.Err(), errAside)
@@ -304,13 +305,35 @@ func (v *view) stored(ctx context.Context) bool {
 	return true
 }
 
-// look returns the present state of an aggregate, as a writer with that view sees it.
-func (e *Engine) look(ctx context.Context, d *deployed, key j17.Key, v *view) (*decider.State, error) {
-	if v != nil {
-		if f, err := v.pending(ctx, key); f != nil || err != nil {
+// look returns the present state of an aggregate, as a writer with that view sees it. Where it is large, the writer holds memory
+// for it, for which it waits without the state.
+func (e *Engine) look(ctx context.Context, d *deployed, key j17.Key, b *work.Budget, v *view) (*decider.State, error) {
+	for waited := false; ; waited = true {
+		if v != nil {
+			if f, err := v.pending(ctx, key); f != nil || err != nil {
+				return f, err
+			}
+		}
+		f, err := e.storedState(ctx, d, key)
+		if err != nil || waited || len(f.JSON) <= inlineBytes {
 			return f, err
 		}
+		k := stateKey{d.env.tenant, key}
+		if e.cache.get(k) == f { // which is charged for it
+			return f, nil
+		}
+		size := measure(f)
+		if b.TryHold(e.looked, string(k.tenant), size) {
+			return f, nil
+		}
+		if err := b.Hold(e.looked, string(k.tenant), size, "memory for what such a write looks at"); err != nil {
+			return nil, err
+		}
 	}
+}
+
+// storedState returns the present state of an aggregate, as far as it is stored.
+func (e *Engine) storedState(ctx context.Context, d *deployed, key j17.Key) (*decider.State, error) {
 	heads, err := e.store.Heads(ctx, d.env.tenant, []j17.Key{key})
 	if err != nil {
 		return nil, StorageError(err)

@@ -19,6 +19,7 @@ import (
 	"j17/internal/decider"
 	"j17/internal/ident"
 	"j17/internal/store"
+	"j17/internal/work"
 )
 
 // Storage is what an engine needs of a store.
@@ -36,6 +37,8 @@ type Options struct {
 	Logger *slog.Logger
 	// CacheBytes bounds the memory for states of aggregates; 0 means 64 MiB.
 	CacheBytes int64
+	// LookedBytes bounds the memory for large states that writes look at and that are not among those of CacheBytes; 0 means 128 MiB.
+	LookedBytes int64
 	// MaxDepth and MaxImplied bound what one event may imply: how long the chains and how many the events are; 0 means 5
 	// and 100.
 	MaxDepth, MaxImplied int
@@ -72,7 +75,9 @@ type Engine struct {
 
 	environments sync.Map // of *environment by j17.Tenant
 
-	cache   *cache
+	cache *cache
+	// looked is the memory for large states that writes look at.
+	looked  *work.Pool
 	flights flights
 	failed  failureLog
 	refresh refreshQueue
@@ -102,6 +107,7 @@ type counters struct {
 
 const (
 	defaultCacheBytes    = 64 << 20
+	defaultLookedBytes   = 128 << 20
 	defaultSnapshotEvery = 1000
 )
 
@@ -116,6 +122,9 @@ func New(o Options) *Engine {
 	// Defaults.
 	if o.CacheBytes == 0 {
 		o.CacheBytes = defaultCacheBytes
+	}
+	if o.LookedBytes == 0 {
+		o.LookedBytes = defaultLookedBytes
 	}
 	if o.SnapshotEvery == 0 {
 		o.SnapshotEvery = defaultSnapshotEvery
@@ -143,6 +152,7 @@ func New(o Options) *Engine {
 		maxDepth: o.MaxDepth, maxImplied: o.MaxImplied, writeWait: o.WriteWait, readWait: o.ReadWait, renewal: o.Renew, effectsOf: o.Effects,
 
 		cache:   newCache(o.CacheBytes),
+		looked:  work.NewPool(o.LookedBytes, o.LookedBytes*3/4),
 		flights: flights{byKey: map[flightKey]*flight{}, queue: map[j17.Tenant][]*flight{}},
 		refresh: newRefreshQueue(),
 		failed:  failureLog{waiting: map[j17.Tenant][]store.Side{}, writing: map[j17.Tenant]bool{}},

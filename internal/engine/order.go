@@ -27,12 +27,13 @@ func (e *Engine) ExecuteInOrder(ctx context.Context, t j17.Tenant, commands []*C
 			}
 			return outcomes
 		}
-		r := row{Engine: e, d: d, touched: map[j17.Key]bool{}}
+		r := row{Engine: e, d: d, touched: map[j17.Key]bool{}, last: work.Counted(0)}
 		n := 0
 		for from+n < len(commands) && r.add(ctx, commands[from+n]) {
 			n++
 		}
 		n = r.store(ctx, outcomes[from:from+n])
+		r.last.Release()
 		from += n
 		if n == 0 || from < len(commands) && r.stopped {
 			// This one cannot go with others: it was refused, has to wait for its turn, or was overtaken.
@@ -53,17 +54,21 @@ type row struct {
 	size     int
 	// touched are the streams that the commands write.
 	touched map[j17.Key]bool
+	// last is the budget of the last command. Where it holds memory, nobody comes behind it, so that none of a row waits for memory that
+	// others of the row hold.
+	last *work.Budget
 	// stopped tells that the next command has to be executed by itself.
 	stopped bool
 }
 
 // add plans a command and reports whether it goes with those before it.
 func (r *row) add(ctx context.Context, c *Command) bool {
-	if len(r.units) == flightTickets || r.size >= flightBytes {
+	if len(r.units) == flightTickets || r.size >= flightBytes || r.last.Holds() {
 		return false
 	}
 	r.stopped = true
 	b := work.New(ctx, work.Command)
+	r.last = b
 	a, first, err := r.admit(ctx, r.d, c, b)
 	if err != nil || first != nil || len(c.IfMatch) > 0 {
 		return false

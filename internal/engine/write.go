@@ -42,6 +42,7 @@ func (e *Engine) Execute(ctx context.Context, c *Command) (Receipt, error) {
 // execute is Execute under one spec. The error is errRedeployed where there is another one meanwhile.
 func (e *Engine) execute(ctx context.Context, d *deployed, c *Command) (Receipt, error) {
 	b := work.New(ctx, work.Command)
+	defer b.Release()
 	a, first, err := e.admit(ctx, d, c, b)
 	switch {
 	case err != nil:
@@ -122,6 +123,7 @@ type plan struct {
 // plan turns an admitted command into an append. What it reads becomes a precondition: a stream that was not looked at
 // cannot conflict. All work is charged to b. v, if not nil, is what a writer sees whose turn it is.
 func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *decider.Admitted, b *work.Budget, v *view) (*plan, error) {
+	b.Release() // the states that an earlier plan has looked at
 	p := &plan{key: a.Key, own: len(a.Events), expected: a.Expected}
 	p.unit.Timestamp, p.unit.Decided = e.now(d.env), v != nil || a.Reacts()
 
@@ -169,7 +171,7 @@ func (e *Engine) react(ctx context.Context, d *deployed, a *decider.Admitted, p 
 	ctx = sandbox.ForCommand(ctx) // States that are looked at are folded as replays all the same.
 	x, err := d.Expand(ctx, a, decider.Options{
 		Timestamp: p.unit.Timestamp, MaxDepth: e.maxDepth, MaxImplied: e.maxImplied, Work: b,
-		Lookup: func(ctx context.Context, key j17.Key) (*decider.State, error) { return e.look(ctx, d, key, v) },
+		Lookup: func(ctx context.Context, key j17.Key) (*decider.State, error) { return e.look(ctx, d, key, b, v) },
 	})
 	if err == nil {
 		p.after, err = x.Handle(ctx)

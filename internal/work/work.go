@@ -43,6 +43,8 @@ type Budget struct {
 	// was filled last.
 	slot  *Slot
 	spent int64
+	// held is what the request has of pools until Release.
+	held []holding
 }
 
 // New returns a budget of limit units that also ends with ctx. Where ctx has a Slot, the budget takes a turn when HeavyAfter
