@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -94,11 +95,13 @@ func (v *versions) Compiled(_ context.Context, _ j17.Tenant, version int) (*spec
 // house is a store in memory, with an engine and sagas over it, at a time that stands still.
 type house struct {
 	*saga.Service
-	tb     testing.TB
-	fs     *vfs.MemFS
-	disk   store.Store
-	store  store.Store
+	tb    testing.TB
+	fs    *vfs.MemFS
+	disk  store.Store
+	store store.Store
+	// clock is nil where time is that of a bubble.
 	clock  *clock.Manual
+	time   clock.Clock
 	engine *engine.Engine
 	specs  *versions
 	kit    *worker.Kit
@@ -107,16 +110,31 @@ type house struct {
 
 func newHouse(tb testing.TB, most int) *house {
 	tb.Helper()
-	h := &house{tb: tb, fs: vfs.NewMem(), clock: clock.NewManual(time.Unix(1_700_000_000, 0)), specs: &versions{}, most: most}
+	c := clock.NewManual(time.Unix(1_700_000_000, 0))
+	h := &house{tb: tb, fs: vfs.NewMem(), clock: c, time: c, specs: &versions{}, most: most}
 	h.open()
 	tb.Cleanup(func() { _ = h.disk.Close() })
 	h.deploy(shop)
 	return h
 }
 
+// inBubble runs a test with a house whose time is made up.
+func inBubble(t *testing.T, most int, test func(t *testing.T, h *house)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		h := &house{tb: t, fs: vfs.NewMem(), time: clock.System{}, specs: &versions{}, most: most}
+		h.open()
+		h.deploy(shop)
+		test(t, h)
+		if err := h.disk.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func (h *house) open() {
 	h.tb.Helper()
-	st, err := pebble.Open(pebble.Options{Dir: "data", FS: h.fs, Clock: h.clock})
+	st, err := pebble.Open(pebble.Options{Dir: "data", FS: h.fs, Clock: h.time})
 	if err != nil {
 		h.tb.Fatal(err)
 	}
@@ -128,12 +146,12 @@ func (h *house) open() {
 func (h *house) work(st store.Store) {
 	h.store = st
 	log := slog.New(slog.DiscardHandler)
-	h.kit = worker.New(h.clock, log)
+	h.kit = worker.New(h.time, log)
 	var s *saga.Service
-	h.engine = engine.New(engine.Options{Store: st, Clock: h.clock, Logger: log, Effects: []engine.EffectsOf{
+	h.engine = engine.New(engine.Options{Store: st, Clock: h.time, Logger: log, Effects: []engine.EffectsOf{
 		func(ctx context.Context, d *engine.Decided) (engine.Effects, error) { return s.Effects(ctx, d) },
 	}})
-	s = saga.New(saga.Options{Store: st, Engine: h.engine, Specs: h.specs, Clock: h.clock, Worker: h.kit, Logger: log, Most: h.most})
+	s = saga.New(saga.Options{Store: st, Engine: h.engine, Specs: h.specs, Clock: h.time, Worker: h.kit, Logger: log, Most: h.most})
 	h.Service = s
 	if n := len(h.specs.all); n > 0 {
 		h.engine.Deploy(prod, h.specs.all[n-1], nil)

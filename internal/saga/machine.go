@@ -128,6 +128,8 @@ func (m *machine) skipped() {
 		m.note(Entry{What: WasSkipped, Step: m.Steps[m.At].Name})
 		m.advance()
 	case Compensating:
+		m.Steps[m.At].Status = StepCompensated
+		m.note(Entry{What: WasSkipped, Step: m.Steps[m.At].Name})
 		m.unwind()
 	case Completing:
 		m.end(Completed, "")

@@ -354,6 +354,9 @@ func save(g *Saga, stamps []int, at int64) ([]store.Side, error) {
 // after does what has to follow a commit: counting, and telling the other environments of the instance that there is room.
 func (st *step) after(ctx context.Context, g *Saga) {
 	c := &st.counts
+	if st.stored == Queued {
+		c.queued.Add(1)
+	}
 	switch string(st.woken) {
 	case starts:
 		c.started.Add(1)

@@ -164,20 +164,30 @@ func (s *Service) NextDue(ctx context.Context) (time.Time, error) {
 	return next, nil
 }
 
-// Settle carries out all that is due now, and what becomes due through it.
+// Settle carries out all that is due now, and what becomes due through it. What cannot be done now is left.
 func (s *Service) Settle(ctx context.Context) error {
 	for {
 		if err := s.admission.Settle(ctx); err != nil {
 			return err
 		}
+		stuck, err := s.admissionDue(ctx)
+		if err != nil {
+			return err
+		}
 		if err := s.steps.Settle(ctx); err != nil {
 			return err
 		}
-		next, err := s.store.NextDue(ctx, admissionSpace)
-		if err != nil || next.IsZero() || next.After(s.clock.Now()) {
+		more, err := s.admissionDue(ctx)
+		if err != nil || !more || stuck {
 			return err
 		}
 	}
+}
+
+// admissionDue reports whether somebody should look after queued sagas now.
+func (s *Service) admissionDue(ctx context.Context) (bool, error) {
+	next, err := s.store.NextDue(ctx, admissionSpace)
+	return !next.IsZero() && !next.After(s.clock.Now()), err
 }
 
 // Stats returns the counters.

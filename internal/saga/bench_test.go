@@ -1,0 +1,93 @@
+package saga_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"j17/internal/clock"
+	"j17/internal/saga"
+	"j17/internal/store/pebble"
+)
+
+// newDisk returns a house on the machine's disk and clock.
+func newDisk(b *testing.B, most int) *house {
+	b.Helper()
+	h := &house{tb: b, time: clock.System{}, specs: &versions{}, most: most}
+	st, err := pebble.Open(pebble.Options{Dir: b.TempDir(), FS: vfs.Default, Clock: h.time})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = st.Close() })
+	h.disk = st
+	h.work(st)
+	h.deploy(shop)
+	return h
+}
+
+// BenchmarkSagas triggers a thousand sagas of three steps and an event at the end, of which a hundred may run at once, and waits until
+// all have completed. An operation is all thousand.
+func BenchmarkSagas(b *testing.B) {
+	h := newDisk(b, 0)
+	const sagas = 1000
+	ctx, stop := context.WithCancel(b.Context())
+	done := make(chan error, 1)
+	go func() { done <- h.Run(ctx) }()
+	for i := 0; b.Loop(); i++ {
+		for n := range sagas / 100 {
+			trigger := fmt.Sprintf(`{"leg":%q,"n":3}`, id(i*sagas+n))
+			batch := make([]string, 100)
+			for j := range batch {
+				batch[j] = trigger
+			}
+			h.post("trip/"+id(i*sagas+n)+"/was_requested", batch...)
+		}
+		for h.Stats().Completed < uint64((i+1)*sagas) {
+			if err := h.time.Wait(ctx, h.time.Now().Add(time.Millisecond)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "s/1000sagas")
+	stop()
+	if err := <-done; err != nil {
+		b.Error(err)
+	}
+}
+
+// BenchmarkSagasAtRest looks at the newest page of a list of a hundred thousand sagas that wait, and reports the memory that they
+// take.
+func BenchmarkSagasAtRest(b *testing.B) {
+	const sagas = 100_000
+	h := newDisk(b, sagas)
+	before := memory()
+	for n := range sagas / 1000 {
+		batch := make([]string, 1000)
+		for j := range batch {
+			batch[j] = fmt.Sprintf(`{"leg":%q,"desk":%q}`, id(n), id(n))
+		}
+		h.post("trip/"+id(n)+"/was_asked", batch...)
+		if err := h.Settle(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(memory()-before)/sagas, "B/saga")
+	for b.Loop() {
+		page, err := h.List(b.Context(), prod, saga.Filter{Status: saga.Running}, 0, 100)
+		if err != nil || len(page) != 100 {
+			b.Fatal(len(page), err)
+		}
+	}
+}
+
+// memory returns the bytes of the heap that are in use.
+func memory() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
