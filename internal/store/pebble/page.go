@@ -26,7 +26,8 @@ type page struct {
 	// reached, if not zero, is how far was looked beyond the last entry: the next page begins there.
 	reached j17.StreamID
 	// rewrites is how often events had been rewritten before the page was filled.
-	rewrites uint64
+	rewrites  uint64
+	gathering gathering
 }
 
 // pageEntry is an event of a page, or a note, which has no version. id and key are there in pages of a feed only.
@@ -133,37 +134,33 @@ func (p *page) feed(r reader, from j17.StreamID, limit int, names *typeNames, no
 		return err
 	}
 	defer l.close(&err)
-
-	// An entry of the feed is a run of events, or a note.
-	for ok := l.feed.SeekGE(appendFeedKey(nil, r.tenant, from)); ok; ok = l.feed.Next() {
-		last, err := l.open()
+	g := &p.gathering
+	g.lookup, g.reader, g.notes = l, r, notes
+	defer g.free()
+	more := l.feed.SeekGE(appendFeedKey(nil, r.tenant, from))
+	for n := minGathered; more; n = g.next(p) {
+		// First the references of many, then what they refer to, and then all in their order.
+		if more, err = g.gather(from, min(n, limit-len(p.entries))); err == nil {
+			err = g.fetch()
+		}
 		if err != nil {
 			return l.fault(err, from)
 		}
-		if notes && l.note != nil {
-			p.add(l.note).id = last
+		for i := range g.refs {
+			ref := &g.refs[i]
+			entry := p.add(ref.value)
+			if entry.id = ref.id; !ref.note {
+				if entry.key, entry.version, err = parseReference(ref.key[tenantPrefix+1:], names); err != nil {
+					return l.fault(err, ref.id)
+				}
+			}
 			if p.full || len(p.entries) == limit {
 				return nil
 			}
-		}
-
-		// A run may begin before the position that is asked for.
-		for i := range l.run {
-			id := ahead(last, len(l.run)-1-i)
-			if id.Compare(from) < 0 {
-				continue
-			}
-			more, err := l.event(p, i, id)
-			if err != nil {
-				return l.fault(err, from)
-			}
-			if !more || len(p.entries) == limit {
-				return nil
-			}
-			from = id
+			from = ref.id
 		}
 	}
-	return nil
+	return l.feed.Error()
 }
 
 // lookup finds the events that entries of the feed refer to.

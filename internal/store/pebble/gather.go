@@ -1,0 +1,145 @@
+package pebble
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+
+	"j17"
+)
+
+const (
+	// minGathered and maxGathered bound how many events of a feed are looked up at a time. Few are enough for who follows the feed;
+	// many, in the order in which they are stored, are found with less work.
+	minGathered, maxGathered = maxRun, 1024
+	// dividedFrom is the number of events from which two look for them.
+	dividedFrom = 4 * maxRun
+)
+
+// gathering looks up the events that many entries of a feed refer to.
+type gathering struct {
+	*lookup
+	reader reader
+	notes  bool
+	refs   []gathered
+	order  []int
+	bytes  int
+	// keys and values are what the references point to.
+	keys   []byte
+	values [2][]byte
+}
+
+// gathered is an event that is looked up, or a note.
+type gathered struct {
+	id j17.StreamID
+	// key is the event's.
+	key []byte
+	// value is what stands under it, or the note.
+	value []byte
+	note  bool
+}
+
+// free lets go of the feed, and keeps the memory that is not too much.
+func (g *gathering) free() {
+	g.lookup, g.reader = nil, reader{}
+	clear(g.refs)
+	for i := range g.values {
+		if cap(g.values[i]) > 2*pageBytes {
+			g.values[i] = nil
+		}
+	}
+}
+
+// next returns how many events to gather when the ones so far have not filled a page.
+func (g *gathering) next(p *page) int {
+	if len(g.refs) == 0 {
+		return minGathered
+	}
+	room := (pageBytes - len(p.values)) / max(g.bytes/len(g.refs), 1)
+	return min(max(room+room/16, minGathered), maxGathered)
+}
+
+// gather takes the references of up to n events from a position on, and whole runs. It reports whether there may be more.
+func (g *gathering) gather(from j17.StreamID, n int) (more bool, err error) {
+	g.refs, g.keys = g.refs[:0], g.keys[:0]
+	for more = true; more && len(g.refs) < n; more = g.feed.Next() {
+		last, err := g.open()
+		if err != nil {
+			return false, err
+		}
+		if g.lookup.note != nil {
+			if g.notes {
+				g.refs = append(g.refs, gathered{id: last, value: bytes.Clone(g.lookup.note), note: true})
+			}
+			continue
+		}
+		for i, reference := range g.run {
+			if id := ahead(last, len(g.run)-1-i); id.Compare(from) >= 0 {
+				begin := len(g.keys)
+				g.keys = append(append(g.keys, g.key[:tenantPrefix+1]...), reference...)
+				g.refs = append(g.refs, gathered{id: id, key: g.keys[begin:]})
+			}
+		}
+	}
+	return more, g.feed.Error()
+}
+
+// fetch looks up what was gathered, in the order of the keys.
+func (g *gathering) fetch() error {
+	g.order, g.bytes = g.order[:0], 0
+	for i := range g.refs {
+		if !g.refs[i].note {
+			g.order = append(g.order, i)
+		}
+	}
+	slices.SortFunc(g.order, func(a, b int) int {
+		return cmp.Or(bytes.Compare(g.refs[a].key, g.refs[b].key), cmp.Compare(a, b))
+	})
+	defer func() {
+		for i := range g.refs {
+			g.bytes += len(g.refs[i].value)
+		}
+	}()
+	if len(g.order) < dividedFrom || runtime.GOMAXPROCS(0) == 1 {
+		return g.collect(0, g.lookup, g.order)
+	}
+
+	// Two look, each in one half of what is stored.
+	half := len(g.order) / 2
+	var other error
+	var done sync.WaitGroup
+	done.Go(func() {
+		second, err := newLookup(g.reader.snapshot, g.reader.tenant, g.names)
+		if err == nil {
+			err = g.collect(1, second, g.order[half:])
+			second.close(&err)
+		}
+		other = err
+	})
+	err := g.collect(0, g.lookup, g.order[:half])
+	done.Wait()
+	return errors.Join(err, other)
+}
+
+// collect looks up some of what was gathered.
+func (g *gathering) collect(half int, with *lookup, order []int) error {
+	values := g.values[half][:0]
+	for _, i := range order {
+		ref := &g.refs[i]
+		if !with.events.SeekGE(ref.key) || !bytes.Equal(with.events.Key(), ref.key) {
+			return errors.Join(errGap, with.events.Error())
+		}
+		v, err := with.events.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		begin := len(values)
+		values = append(values, v...)
+		ref.value = values[begin:]
+	}
+	g.values[half] = values
+	return nil
+}
