@@ -25,16 +25,17 @@ const (
 type page struct {
 	entries []store.Entry
 	leaves  [][sha256.Size]byte
-	// after is the position that the entries follow, seen the number of changes before it was read, users the number of readers
-	// that are at work on it.
+	// after is the position that the entries follow, last tells that nothing followed them, seen is the number of changes before it was
+	// read, users the number of readers that are at work on it.
 	after j17.StreamID
+	last  bool
 	seen  uint64
 	users atomic.Int32
 }
 
 // readPage reads what follows a position.
 func (s *Subscriptions) readPage(ctx context.Context, t j17.Tenant, after j17.StreamID) (*page, error) {
-	p, size := &page{after: after}, 0
+	p, size := &page{after: after, last: true}, 0
 	for e, err := range s.o.Store.ReadChanges(ctx, t, after, pageEvents) {
 		if err != nil {
 			return nil, err
@@ -48,9 +49,11 @@ func (s *Subscriptions) readPage(ctx context.Context, t j17.Tenant, after j17.St
 		p.entries = append(p.entries, store.Entry{Event: own})
 		p.leaves = append(p.leaves, own.Leaf())
 		if size += len(own.Raw); size >= pageBytes {
+			p.last = false
 			break
 		}
 	}
+	p.last = p.last && len(p.entries) < pageEvents
 	return p, nil
 }
 
@@ -172,15 +175,23 @@ func (r *reader) take(p *page) {
 	r.lock(func() { r.marks, r.woken = marks, false })
 	if len(ends) == 0 {
 		r.handled(&end)
-		return
 	}
-	ends[len(ends)-1] = end
 	for len(entries) > 0 {
+		ends[len(ends)-1] = end
 		n, ok := r.call(ctx, entries, ends)
 		if !ok {
 			return
 		}
 		entries, ends = entries[n:], ends[n:]
+	}
+
+	// What comes after the last entry of the feed is a change.
+	if p.last {
+		r.lock(func() {
+			if r.now == end {
+				r.idle = p.seen + 1
+			}
+		})
 	}
 }
 

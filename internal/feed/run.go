@@ -16,6 +16,8 @@ import (
 const (
 	// changesAtOnce is how many changed tenants are asked for at a time.
 	changesAtOnce = 256
+	// followPause is the pause between looks at what has changed: what is written meanwhile is read in one go.
+	followPause = 5 * time.Millisecond
 	// takers is how many tenants are taken at a time.
 	takers = 4
 	// foreignPause is how long a set waits before it looks again while tenants that others hold are due.
@@ -48,7 +50,11 @@ func (s *Subscriptions) Run(ctx context.Context) error {
 			if err := s.o.Store.AwaitChange(ctx, since); err != nil {
 				return err
 			}
-			return s.follow(ctx)
+			if err := s.follow(ctx); err != nil {
+				return err
+			}
+			_ = s.o.Clock.Wait(ctx, s.o.Clock.Now().Add(followPause)) // the caller sees the end of the context
+			return nil
 		}},
 		{Name: "feed_due", Do: func(ctx context.Context) error {
 			due, err := s.askDue(ctx)
