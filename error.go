@@ -47,6 +47,7 @@ const (
 	CodeHandlerRejected    Code = "handler_rejected"
 	CodeImplicationFailed  Code = "implication_failed"
 	CodeImplicationLimit   Code = "implication_limit"
+	CodeScheduleLimit      Code = "schedule_limit"
 	CodeCustomCodeFailed   Code = "custom_code_failed"
 	CodeInvalidBlob        Code = "invalid_blob"
 	CodeBlobInUse          Code = "blob_in_use"
@@ -73,7 +74,7 @@ func Codes() []Code {
 		CodeInsufficientScope, CodeForbidden, CodeNotFound, CodeAggregateNotFound, CodeUnknownType,
 		CodeUnknownEventType, CodeMethodNotAllowed, CodeConflict, CodePreconditionFailed, CodeMisdirected, CodePayloadTooLarge,
 		CodeInvalidIdentifier, CodeIdempotencyReuse, CodeInvalidSpec, CodeIncompatibleSpec, CodeHandlerRejected, CodeImplicationFailed,
-		CodeImplicationLimit, CodeCustomCodeFailed, CodeInvalidBlob, CodeBlobInUse, CodeRateLimited,
+		CodeImplicationLimit, CodeScheduleLimit, CodeCustomCodeFailed, CodeInvalidBlob, CodeBlobInUse, CodeRateLimited,
 		CodeInternal, CodeCorruption, CodeNoSpec, CodeStorageFull, CodeOutcomeUnknown, CodeUnavailable,
 		CodeWorkLimit, CodeBusy, CodeStateNotReady, CodeIndexNotReady, CodeTooManyStreams,
 	}

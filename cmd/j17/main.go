@@ -123,7 +123,7 @@ func exitCode(err error) int {
 	//nolint:exhaustive // all other codes are plain failures
 	switch j17.CodeOf(err) {
 	case j17.CodeInvalidSpec, j17.CodeIncompatibleSpec, j17.CodeSchemaViolation,
-		j17.CodeHandlerRejected, j17.CodeImplicationFailed, j17.CodeImplicationLimit:
+		j17.CodeHandlerRejected, j17.CodeImplicationFailed, j17.CodeImplicationLimit, j17.CodeScheduleLimit:
 		return exitInvalid
 	case j17.CodeConflict, j17.CodePreconditionFailed:
 		return exitConflict

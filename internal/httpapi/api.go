@@ -26,6 +26,7 @@ import (
 	"j17/internal/listener"
 	"j17/internal/loading"
 	"j17/internal/saga"
+	"j17/internal/schedule"
 	"j17/internal/store"
 	"j17/internal/tail"
 	"j17/internal/usage"
@@ -68,6 +69,8 @@ type Options struct {
 	Usage *usage.Meter
 	// Sagas carries out the sagas of environments.
 	Sagas *saga.Service
+	// Schedule has the events that are to come later.
+	Schedule *schedule.Service
 	// Worker, if not nil, is shown in the metrics.
 	Worker *worker.Kit
 	Clock  clock.Clock

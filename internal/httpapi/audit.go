@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -71,7 +72,8 @@ func (c *call) attempted(action string, err error) {
 	}
 	rec := control.Record{Action: action, Target: c.request.PathValue("id")}
 	if rec.Target == "" {
-		rec.Target, rec.Instance, rec.Environment = c.request.PathValue("name"), c.instance, c.env
+		rec.Target = cmp.Or(c.request.PathValue("name"), c.request.PathValue("scheduled_id"))
+		rec.Instance, rec.Environment = c.instance, c.env
 	}
 	c.recordFailure(rec, err)
 }

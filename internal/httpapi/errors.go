@@ -99,6 +99,8 @@ func problemOf(code j17.Code) problem {
 		return problem{http.StatusUnprocessableEntity, "Implied event refused"}
 	case j17.CodeImplicationLimit:
 		return problem{http.StatusUnprocessableEntity, "Too many implied events"}
+	case j17.CodeScheduleLimit:
+		return problem{http.StatusUnprocessableEntity, "Too many scheduled events"}
 	case j17.CodeCustomCodeFailed:
 		return problem{http.StatusInternalServerError, "Custom code failed"}
 	case j17.CodeInvalidBlob:

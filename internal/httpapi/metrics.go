@@ -58,6 +58,13 @@ func newMetrics(a *API) *metrics {
 	gauge("j17_feeds_followed", "Environments whose feeds are followed for streams.", func() float64 { return float64(a.tail.Stats().Followed) })
 	gauge("j17_feed_kept_bytes", "Memory of events that streams have not taken yet.", func() float64 { return float64(a.tail.Stats().KeptBytes) })
 	sagaMetrics(a, counter)
+	if a.Schedule != nil {
+		counter("j17_scheduled_created_total", "Events that were scheduled for later.", func() uint64 { return a.Schedule.Stats().Created })
+		counter("j17_scheduled_fired_total", "Scheduled events that were written when their time had come.", func() uint64 { return a.Schedule.Stats().Fired })
+		counter("j17_scheduled_canceled_total", "Scheduled events that were cancelled.", func() uint64 { return a.Schedule.Stats().Canceled })
+		counter("j17_scheduled_refused_total", "Scheduled events that their aggregates refused.", func() uint64 { return a.Schedule.Stats().Refused })
+		counter("j17_scheduled_dead_lettered_total", "Scheduled events that were given up.", func() uint64 { return a.Schedule.Stats().DeadLettered })
+	}
 	gauge("j17_state_cache_bytes", "Memory that cached states are charged for.", func() float64 { return float64(a.Engine.Stats().CacheBytes) })
 	gauge("j17_store_writable", "1 while the store takes writes.", func() float64 {
 		if a.Store.Status().Writable {

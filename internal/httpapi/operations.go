@@ -160,11 +160,21 @@ func operations() map[string]operation {
 		"GET deliveries":                      {id: "listDeliveries", about: "What listeners were told, the newest first", gives: rows{"deliveries", wire.Delivery{}}},
 		"GET deliveries/{delivery}":           {id: "getDelivery", about: "A delivery and its tries", gives: wire.DeliveryShown{}},
 		"POST deliveries/{delivery}/retry":    {id: "retryDelivery", about: "Send the message of a delivery again", takes: struct{}{}, optional: true, gives: wire.DeliveryShown{}},
-		"GET export":                          {id: "exportEvents", about: "All events, or the states of all aggregates", gives: events, headers: position},
-		"POST import":                         {id: "importEvents", about: "Store events that are history", takes: events, gives: wire.Imported{}},
-		"POST import_jsonl":                   {id: "importLines", about: "Store events that are history", takes: events, gives: wire.Imported{}},
-		"POST cold_start":                     {id: "coldStart", about: "Store history in an environment without events", takes: events, gives: wire.Imported{}},
-		"POST inject":                         {id: "injectEvents", about: "Write test data", takes: events, gives: wire.Injected{}},
+
+		// Events that are to come later.
+		"GET scheduled":                        {id: "listScheduled", about: "Events that are to come later, and what became of them, the latest first", gives: wire.ScheduledEvents{}},
+		"GET scheduled/dead_letters":           {id: "listDeadLetters", about: "Scheduled events that were given up", gives: wire.ScheduledEvents{}},
+		"GET scheduled/dead":                   {id: "listDead", about: "Scheduled events that were given up, as dead_letters", gives: wire.ScheduledEvents{}},
+		"DELETE scheduled/{scheduled_id}":      {id: "cancelScheduled", about: "Cancel a scheduled event", gives: wire.ScheduledEvent{}},
+		"POST scheduled/{scheduled_id}/cancel": {id: "postCancelScheduled", about: "Cancel a scheduled event, as DELETE does", takes: struct{}{}, optional: true, gives: wire.ScheduledEvent{}},
+		"POST scheduled/{scheduled_id}/retry":  {id: "retryScheduled", about: "Try a scheduled event again that was given up", takes: struct{}{}, optional: true, gives: wire.ScheduledEvent{}},
+
+		// Whole files of events.
+		"GET export":        {id: "exportEvents", about: "All events, or the states of all aggregates", gives: events, headers: position},
+		"POST import":       {id: "importEvents", about: "Store events that are history", takes: events, gives: wire.Imported{}},
+		"POST import_jsonl": {id: "importLines", about: "Store events that are history", takes: events, gives: wire.Imported{}},
+		"POST cold_start":   {id: "coldStart", about: "Store history in an environment without events", takes: events, gives: wire.Imported{}},
+		"POST inject":       {id: "injectEvents", about: "Write test data", takes: events, gives: wire.Injected{}},
 
 		// Between nodes.
 		"POST /internal/control/changes":                             {id: "pollChanges", about: "Wait for changes of the registry", takes: control.Poll{}, gives: control.Update{}},

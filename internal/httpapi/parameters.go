@@ -13,6 +13,7 @@ import (
 	"j17/internal/deploy"
 	"j17/internal/listener"
 	"j17/internal/saga"
+	"j17/internal/schedule"
 	"j17/internal/spec/diag"
 )
 
@@ -88,6 +89,14 @@ func pagedDeliveries() []parameter {
 		parameter{name: "key", about: "Only those of events of this aggregate, by its key."},
 		parameter{name: "status", kind: choice, choices: statuses, about: "Only deliveries with this status."},
 	)
+}
+
+func pagedScheduled() []parameter {
+	var statuses []string
+	for _, s := range schedule.Statuses() {
+		statuses = append(statuses, string(s))
+	}
+	return append(paged(), parameter{name: "status", kind: choice, choices: statuses, about: "Only events with this status."})
 }
 
 func cursor() parameter {

@@ -244,6 +244,13 @@ func adminRoutes() []route {
 		{0, get, "deliveries/{delivery}", operator, inspect, "", nil, (*call).getDelivery},
 		{0, post, "deliveries/{delivery}/retry", operator, operate, "delivery.retry", nil, (*call).retryDelivery},
 
+		{0, get, "scheduled", operator, inspect, "", pagedScheduled(), (*call).listScheduled},
+		{0, get, "scheduled/dead_letters", operator, inspect, "", paged(), (*call).listDeadLetters},
+		{0, get, "scheduled/dead", operator, inspect, "", paged(), (*call).listDeadLetters},
+		{0, http.MethodDelete, "scheduled/{scheduled_id}", operator, operate, "scheduled.cancel", nil, (*call).cancelScheduled},
+		{0, post, "scheduled/{scheduled_id}/cancel", operator, operate, "scheduled.cancel", nil, (*call).cancelScheduled},
+		{0, post, "scheduled/{scheduled_id}/retry", operator, operate, "scheduled.retry", nil, (*call).retryScheduled},
+
 		{0, get, "export", operator, need{control.RightAudit, instance}, "", exported(), (*call).exportEvents},
 		{0, post, "import", operator, operate, "events.import", nil, (*call).importEvents},
 		{0, post, "import_jsonl", operator, operate, "events.import", nil, (*call).importEvents},

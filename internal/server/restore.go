@@ -89,6 +89,9 @@ func (r *restoration) left() int {
 
 // of reports whether an environment has not had its turn, or could not be restored yet.
 func (r *restoration) of(t j17.Tenant) bool {
+	if r == nil {
+		return false
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.waiting[t] || r.failing[t]

@@ -122,6 +122,9 @@ const (
 	mostSagas = 1_000_000
 )
 
+// mostScheduled is how many scheduled events of an instance a server may be told to let wait.
+const mostScheduled = 10_000_000
+
 // mostWait is how long a write or a read may be told to wait: less than a request may take.
 const mostWait = time.Minute
 
@@ -149,6 +152,9 @@ func (c *checks) implications(o *Options) {
 	}
 	if n := o.SagasMax; n < 0 || n > mostSagas {
 		c.add("sagas-max-per-instance: %d is not between 1 and %d", n, mostSagas)
+	}
+	if n := o.ScheduledMaxPerInstance; n < 0 || n > mostScheduled {
+		c.add("scheduled-max-per-instance: %d is not between 1 and %d", n, mostScheduled)
 	}
 	if w := o.WriteWait; w < 0 || w > mostWait {
 		c.add("write-wait: %s is not between 1ns and %s", w, mostWait)

@@ -32,6 +32,7 @@ import (
 	"j17/internal/loading"
 	"j17/internal/saga"
 	"j17/internal/sandbox/container"
+	"j17/internal/schedule"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
 	"j17/internal/usage"
@@ -84,6 +85,8 @@ type Options struct {
 	SagasMax int
 	// WriteWait is how long a write waits for others that look at the same states; 0 means DefaultWriteWait.
 	WriteWait time.Duration
+	// ScheduledMaxPerInstance is how many scheduled events of an instance may be pending; 0 means 100,000.
+	ScheduledMaxPerInstance int
 	// ReadWait is how long a read waits for a state that takes long to compute; 0 means
 	// DefaultReadWait.
 	ReadWait time.Duration
@@ -125,6 +128,7 @@ type Server struct {
 	// feed reads the feeds of environments for listeners.
 	feed      *feed.Subscriptions
 	listeners *listener.Service
+	schedule  *schedule.Service
 	// timed is the work that waits for a time or for events. A development server does it while its clock is moved.
 	timed []timed
 	// public and internal are the open listeners, connections what has come in through them.
@@ -189,6 +193,18 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 
 	s.usage = usage.New(usage.Options{Store: s.store, Registry: s.registry, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Channels: o.Alerts})
 
+	// What events bring about beside events is written with them.
+	s.schedule = schedule.New(schedule.Options{
+		Store: s.store, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, MaxPerInstance: o.ScheduledMaxPerInstance,
+		Execute: func(ctx context.Context, t j17.Tenant, commands []*engine.Command) []engine.Outcome {
+			return s.engine.ExecuteInOrder(ctx, t, commands)
+		},
+		Restoring: func(t j17.Tenant) bool { return s.restoration.of(t) },
+	})
+	for _, q := range s.schedule.Queues() {
+		s.timed = append(s.timed, q)
+	}
+
 	// The engine gets the store's roles one by one; what it writes is counted on the way.
 	s.engine = engine.New(engine.Options{
 		Store: struct {
@@ -202,6 +218,7 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 		Renew: func(ctx context.Context, t j17.Tenant) error { return s.deploy.Renew(ctx, t) },
 		Effects: []engine.EffectsOf{
 			func(ctx context.Context, d *engine.Decided) (engine.Effects, error) { return s.sagas.Effects(ctx, d) },
+			s.schedule.Effects,
 		},
 	})
 
@@ -219,14 +236,13 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 		Prepare: s.listeners.Prepare, Adopted: s.listeners.Adopted,
 	})
 
-	// The listeners come last: a server that cannot be opened has nobody waiting.
-
 	// What follows from events.
 	s.sagas = saga.New(saga.Options{
 		Store: s.store, Engine: s.engine, Specs: s.deploy, Clock: o.Clock, Worker: s.worker, Logger: o.Logger, Most: o.SagasMax,
 	})
 	s.timed = append(s.timed, s.sagas)
 
+	// The listeners come last: a server that cannot be opened has nobody waiting.
 	s.connections = newConnections(o.Logger, o.TrustedProxies)
 	var listen net.ListenConfig
 	if s.public, err = listen.Listen(ctx, "tcp", o.Listen); err != nil {
@@ -271,7 +287,7 @@ func (s *Server) Close() error {
 func (s *Server) api(o httpapi.Options) *httpapi.API {
 	o.Loader = &loading.Loader{Engine: s.engine, Store: s.store}
 	o.Engine, o.Store, o.Registry, o.Auth, o.Blobs, o.Deploy = s.engine, s.store, s.registry, s.auth, s.blobs, s.deploy
-	o.Usage, o.Worker, o.Sagas, o.Listeners = s.usage, s.worker, s.sagas, s.listeners
+	o.Usage, o.Worker, o.Sagas, o.Listeners, o.Schedule = s.usage, s.worker, s.sagas, s.listeners, s.schedule
 	o.TrustedProxies, o.ForwardedHeader = s.options.TrustedProxies, s.options.ForwardedHeader
 	o.StreamsPerKey, o.Streams = s.options.StreamsPerKey, s.options.Streams
 	o.Keys, o.Addresses = rateLimit(s.options.KeyRate), rateLimit(s.options.AddressRate)
@@ -314,7 +330,7 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 		g.Go(func() error { return serve(h, l) })
 	}
 	watch := func(ctx context.Context) error { return s.watchFolder(ctx, api) }
-	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.feed.Run, s.listeners.Run, s.upkeep, s.settle) {
+	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.listeners.Run, s.upkeep, s.settle) {
 		g.Go(func() error { return worker(work) })
 	}
 	<-failed.Done()

@@ -65,7 +65,6 @@ func (c *compiler) implication(v value.Value, at diag.Pointer, s tick.Scope, ste
 	case "map":
 		i.Map = c.mapped(body, at, s)
 	case "schedule":
-		c.notYet(schedules, at)
 		i.Schedule = c.schedule(body, at, s)
 	case "pipeline":
 		i.Pipeline = c.pipeline(body, at, s)

@@ -23,7 +23,6 @@ type messages struct{ diag.List }
 type feature string
 
 const (
-	schedules   feature = "scheduled events"
 	projections feature = "projections"
 	geo         feature = "geo queries"
 	erasure     feature = "erasure rules (onTombstone)"

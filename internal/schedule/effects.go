@@ -1,0 +1,400 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"j17"
+	"j17/internal/decider"
+	"j17/internal/engine"
+	"j17/internal/ident"
+	"j17/internal/spec"
+	"j17/internal/store"
+)
+
+// Effects says what events schedule and what they cancel; it is one of an engine's effects. An event cancels what was scheduled
+// before it in the order of the feed, in its own commit too, and nothing that it schedules itself.
+func (s *Service) Effects(ctx context.Context, d *engine.Decided) (engine.Effects, error) {
+	w, err := s.watchOf(ctx, d.Tenant, d.Decider)
+	if err != nil {
+		return engine.Effects{}, engine.StorageError(err)
+	}
+	if len(d.Scheduled) == 0 && !w.any(d.Events) {
+		return engine.Effects{}, nil
+	}
+	e := effects{Service: s, d: d, watch: w, seen: map[decider.Awaited]bool{}, over: map[string]bool{}, pending: map[string]int64{}}
+	e.known()
+	for i := range d.Events {
+		if err := e.event(ctx, i); err != nil {
+			return engine.Effects{}, engine.StorageError(err)
+		}
+	}
+	if err := e.sums(ctx); err != nil {
+		return engine.Effects{}, err
+	}
+	return engine.Effects{Side: e.sides, Fences: e.fences, Full: e.full, Committed: func([]j17.StreamID) { s.committed(context.WithoutCancel(ctx), &e) }}, nil
+}
+
+// effects is what one command schedules and cancels.
+type effects struct {
+	*Service
+	d     *engine.Decided
+	watch *watch
+	// next is the number of the first scheduled event that was not looked at yet, own are those before it that nothing has cancelled.
+	next int
+	own  []own
+	// seen are the events whose waiting items were looked at, over the places of events that are over by this command.
+	seen map[decider.Awaited]bool
+	over map[string]bool
+	// pending is by how much the numbers of pending events change; most is the bound of all of them.
+	pending map[string]int64
+	most    int64
+
+	sides  []store.Side
+	fences []store.Fence
+	// created and canceled are the ids of events, watch are types that are waited for for the first time.
+	created, canceled []string
+	types             []pair
+}
+
+// own is an event that the command itself schedules.
+type own struct {
+	*decider.Scheduled
+	row *row
+}
+
+// known notes what the command itself takes from among the pending ones: what is being written is not cancelled by that.
+func (e *effects) known() {
+	for i := range e.d.Command.Side {
+		if side := &e.d.Command.Side[i]; side.Space == Pending.space() && side.Op == store.Delete {
+			e.over[side.Key] = true
+		}
+	}
+}
+
+// event adds what one event cancels, and then what it schedules.
+func (e *effects) event(ctx context.Context, i int) error {
+	o := &e.d.Events[i]
+	on := decider.Awaited{Key: o.Key, Type: o.Type}
+	if e.watch.has(pair{o.Key.Type, o.Type}) {
+		e.own = slices.DeleteFunc(e.own, func(w own) bool {
+			if !slices.Contains(w.CancelOn, on) {
+				return false
+			}
+			e.end(w)
+			return true
+		})
+		if !e.seen[on] {
+			e.seen[on] = true
+			if err := e.cancel(ctx, on); err != nil {
+				return err
+			}
+		}
+	}
+	for n := 0; e.next < len(e.d.Scheduled) && e.d.Scheduled[e.next].Cause == i; n++ {
+		e.schedule(&e.d.Scheduled[e.next], n)
+		e.next++
+	}
+	return nil
+}
+
+// cancel ends what waits for an event. Whoever makes another one wait for it meanwhile changes the item that is fenced on.
+func (e *effects) cancel(ctx context.Context, on decider.Awaited) error {
+	const page = 1000
+	prefix := prefixOf(named(on))
+	mark := store.Fence{Space: waiting, Key: prefix}
+	for keys := store.Prefix(prefix); ; {
+		items, err := e.Store.Scan(ctx, e.d.Tenant, waiting, keys, page)
+		if err != nil {
+			return err
+		}
+		for i := range items {
+			keys = keys.After(items[i].Key)
+			if items[i].Key == prefix {
+				mark.Rev = items[i].Rev
+				continue
+			}
+			if err := e.take(&items[i]); err != nil {
+				return err
+			}
+		}
+		if len(items) < page {
+			break
+		}
+	}
+	e.fences = append(e.fences, mark)
+	return nil
+}
+
+// take cancels an event that waits. Its item is there as long as it does.
+func (e *effects) take(item *store.Item) error {
+	w, err := readWaiter(item)
+	if err != nil {
+		return err
+	}
+	by, id, ok := cutLast(w.Row)
+	if !ok {
+		return damaged(w.Row, errors.New("the key names no event"))
+	}
+	order := store.StampedKey(w.at, suffix(w.N))
+	if e.over[order] {
+		return nil
+	}
+	e.over[order] = true
+	e.sides = append(
+		e.sides,
+		store.Side{Op: store.Delete, Space: waiting, Key: item.Key, Cond: store.IfRev, Rev: item.Rev},
+		store.Side{Op: store.Delete, Space: Pending.space(), Key: order},
+		e.list(Canceled, w.at, w.N, w.Row),
+	)
+	for _, key := range w.Other {
+		e.sides = append(e.sides, store.Side{Op: store.Delete, Space: waiting, Key: key})
+	}
+	e.pending[by]--
+	e.canceled = append(e.canceled, id)
+	return nil
+}
+
+// schedule adds an event that is to come later; n numbers those of one event.
+func (e *effects) schedule(later *decider.Scheduled, n int) {
+	cause := &e.d.Events[later.Cause]
+	r := &row{
+		by: cause.Key.String(), id: e.mint.Handle(ident.ScheduledPrefix), data: later.JSON, N: n, ByEvent: cause.Type,
+		FireAt: e.d.Timestamp + int64((later.Delay+time.Second-1)/time.Second), CreatedAt: e.d.Timestamp,
+		Type: later.Key.Type, ID: later.Key.ID, Event: later.Type, CorrelationID: e.d.Command.CorrelationID,
+	}
+	for _, on := range later.CancelOn {
+		r.CancelOn = append(r.CancelOn, named(on))
+	}
+	e.pending[r.by]++
+	e.created = append(e.created, r.id)
+	stamp := []int{later.Cause}
+	e.sides = append(
+		e.sides,
+		store.Side{Op: store.Put, Space: rows, Key: r.key(), Value: r.value(), Stamps: stamp},
+		store.Side{Op: store.Put, Space: ids, Key: r.id, Value: []byte(strconv.Itoa(n) + " " + r.by), Stamps: stamp},
+	)
+	e.own = append(e.own, own{later, r})
+}
+
+// end cancels an event that the command itself has scheduled.
+func (e *effects) end(w own) {
+	e.pending[w.row.by]--
+	e.canceled = append(e.canceled, w.row.id)
+	e.sides = append(e.sides, store.Side{
+		Op: store.Put, Space: Canceled.space(), Key: suffix(w.row.N), Value: []byte(w.row.key()), Due: e.forgottenAt(), Stamps: []int{w.Cause}, StampKey: true,
+	})
+}
+
+// sums adds what stays of the command's own scheduled events, and the numbers of pending ones.
+func (e *effects) sums(ctx context.Context) error {
+	// What is pending waits for its time, and for what cancels it.
+	now := e.Clock.Now()
+	for _, w := range e.own {
+		stamp := []int{w.Cause}
+		e.sides = append(e.sides, store.Side{
+			Op: store.Put, Space: Pending.space(), Key: suffix(w.row.N), Value: []byte(w.row.key()), Due: time.Unix(w.row.FireAt, 0), Stamps: stamp, StampKey: true,
+		})
+		items, marks := w.row.await(now)
+		for i := range items {
+			items[i].Stamps = stamp
+		}
+		e.sides = append(append(e.sides, items...), marks...)
+		for _, on := range w.CancelOn {
+			p := pair{on.Key.Type, on.Type}
+			if !slices.Contains(e.types, p) && !e.watch.isStored(p) {
+				e.types = append(e.types, p)
+				e.sides = append(e.sides, p.put())
+			}
+		}
+	}
+
+	// How many there are, of each aggregate and in all.
+	all := int64(0)
+	for _, by := range slices.Sorted(maps.Keys(e.pending)) {
+		n := e.pending[by]
+		all += n
+		switch {
+		case n > MaxPerAggregate:
+			return e.full(&store.SideConflict{Space: counts, Key: by, Full: true})
+		case n > 0:
+			e.sides = append(e.sides, add(by, n, MaxPerAggregate))
+		case n < 0:
+			e.sides = append(e.sides, add(by, n, 0))
+		}
+	}
+	if all < 0 {
+		e.sides = append(e.sides, add(total, all, 0))
+	}
+	if all <= 0 {
+		return nil
+	}
+	var err error
+	if e.most, err = e.room(ctx, e.d.Tenant); err != nil {
+		return engine.StorageError(err)
+	}
+	if e.most < all {
+		return e.tooMany()
+	}
+	e.sides = append(e.sides, add(total, all, e.most))
+	return nil
+}
+
+// room returns how many events may be pending in an environment, by what is pending in the others of its instance.
+func (s *Service) room(ctx context.Context, t j17.Tenant) (int64, error) {
+	most := int64(s.MaxPerInstance)
+	instance, _, ok := strings.Cut(string(t), "/")
+	if !ok {
+		return most, nil
+	}
+	for _, env := range j17.Environments() {
+		other := j17.TenantOf(instance, env)
+		if other == t {
+			continue
+		}
+		item, err := s.Store.Get(ctx, other, counts, total)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		n, err := strconv.ParseInt(string(item.Value), 10, 64)
+		if err != nil {
+			return 0, damaged(total, err)
+		}
+		most -= n
+	}
+	return max(most, 0), nil
+}
+
+// limited is the details of the error of what is one too many.
+type limited struct {
+	Limit int `json:"limit"`
+}
+
+// full is the error of a number of pending events that is at its bound.
+func (s *Service) full(c *store.SideConflict) error {
+	switch {
+	case c.Space != counts:
+		return nil
+	case c.Key == total:
+		return s.tooMany()
+	}
+	err := j17.Errorf(j17.CodeScheduleLimit, "%s may have %d scheduled events pending, and this would be more. Nothing was written. Cancel some of them, or wait until they have come.",
+		c.Key, MaxPerAggregate)
+	err.Details = limited{MaxPerAggregate}
+	return err
+}
+
+// tooMany is the error of an instance in which too many events are pending.
+func (s *Service) tooMany() error {
+	err := j17.Errorf(j17.CodeScheduleLimit, "The instance may have %d scheduled events pending, and this would be more. Nothing was written. Cancel some of them, or wait until they have come.",
+		s.MaxPerInstance)
+	err.Details = limited{s.MaxPerInstance}
+	return err
+}
+
+// committed counts and tells what is stored.
+func (s *Service) committed(ctx context.Context, e *effects) {
+	s.counts.created.Add(uint64(len(e.created)))
+	s.counts.canceled.Add(uint64(len(e.canceled)))
+	s.tell(ctx, e.d.Tenant, "events were scheduled", e.created)
+	s.tell(ctx, e.d.Tenant, "scheduled events were cancelled", e.canceled)
+	e.watch.keep(e.types)
+}
+
+// pair is a type of events, whatever aggregate they are of.
+type pair struct{ aggregateType, eventType string }
+
+func (p pair) put() store.Side {
+	return store.Side{Op: store.Put, Space: watched, Key: p.aggregateType + "/" + p.eventType}
+}
+
+// watch is what cancels scheduled events under one spec: what the spec names, and what earlier specs named by which something may
+// still wait. It does not change: what is stored under another spec is stored before this one was deployed.
+type watch struct {
+	decider *decider.Decider
+	pairs   map[pair]bool
+
+	mu     sync.Mutex
+	stored map[pair]bool
+}
+
+// has reports whether events of a type cancel anything.
+func (w *watch) has(p pair) bool { return w.pairs[p] }
+
+// any reports whether one of the events may cancel something.
+func (w *watch) any(events []decider.Event) bool {
+	return len(w.pairs) > 0 && slices.ContainsFunc(events, func(o decider.Event) bool { return w.has(pair{o.Key.Type, o.Type}) })
+}
+
+// isStored reports whether it is known to be stored that a type is waited for.
+func (w *watch) isStored(p pair) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stored[p]
+}
+
+// keep notes that types are stored.
+func (w *watch) keep(types []pair) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range types {
+		w.stored[p] = true
+	}
+}
+
+// watchOf returns what cancels scheduled events in a tenant.
+func (s *Service) watchOf(ctx context.Context, t j17.Tenant, d *decider.Decider) (*watch, error) {
+	s.mu.Lock()
+	w := s.known[t]
+	s.mu.Unlock()
+	if w != nil && w.decider == d {
+		return w, nil
+	}
+	w = &watch{decider: d, pairs: map[pair]bool{}, stored: map[pair]bool{}}
+	const page = 1000
+	for keys := (store.Range{}); ; {
+		items, err := s.Store.Scan(ctx, t, watched, keys, page)
+		if err != nil {
+			return nil, err
+		}
+		for i := range items {
+			keys = keys.After(items[i].Key)
+			aggregateType, eventType, _ := strings.Cut(items[i].Key, "/")
+			w.pairs[pair{aggregateType, eventType}], w.stored[pair{aggregateType, eventType}] = true, true
+		}
+		if len(items) < page {
+			break
+		}
+	}
+	for _, typ := range d.Types {
+		for _, et := range typ.Events {
+			w.read(et.Implications)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known[t] = w
+	return w, nil
+}
+
+// read adds what implications name.
+func (w *watch) read(implications []*spec.Implication) {
+	for _, imp := range implications {
+		if imp.Schedule != nil {
+			for i := range imp.Schedule.CancelOn {
+				on := &imp.Schedule.CancelOn[i]
+				w.pairs[pair{on.AggregateType, on.EventType}] = true
+			}
+		}
+		w.read(imp.Pipeline)
+	}
+}

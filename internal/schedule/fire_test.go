@@ -1,0 +1,371 @@
+package schedule_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"j17"
+	"j17/internal/decider"
+	"j17/internal/schedule"
+	"j17/internal/store"
+	"j17/internal/wire"
+)
+
+// only returns the one event of prod with a status.
+func (h *house) only(status schedule.Status) wire.Scheduled {
+	h.tb.Helper()
+	found := h.rows(prod, status)
+	if len(found) != 1 {
+		h.tb.Fatalf("%d events are %s", len(found), status)
+	}
+	return found[0]
+}
+
+// lastError is "" for none.
+func lastError(e wire.Scheduled) string {
+	if e.LastError == nil {
+		return ""
+	}
+	return *e.LastError
+}
+
+// TestDeadLetters: what cannot be written is tried ten times, a minute apart, and then waits for somebody to retry or cancel it.
+func TestDeadLetters(t *testing.T) {
+	h := newHouse(t, 0)
+	h.post("job/"+id(1), "was_picky", `{"n":"three"}`)
+	h.post("job/"+id(2), "was_picky", `{"n":"three"}`)
+	h.post("job/"+id(3), "was_picky", `{"n":3}`)
+	h.advance(5 * time.Minute)
+	if got := h.counts(); got != "2 pending, 1 fired" {
+		t.Errorf("after one try: %s", got)
+	}
+	h.advance(8*time.Minute + 59*time.Second)
+	for _, e := range h.rows(prod, schedule.Pending) {
+		if e.Attempts != 9 || !strings.Contains(lastError(e), "validation_failed at data.n: Event data failed schema validation /data/n: ") {
+			t.Errorf("%d attempts, %q", e.Attempts, lastError(e))
+		}
+	}
+	h.advance(time.Second)
+	if got := h.counts(); got != "1 fired, 2 dead_letter" || h.rows(prod, schedule.DeadLetter)[0].Attempts != 10 {
+		t.Errorf("after ten tries: %s", got)
+	}
+
+	// It waits for ever, counts no more, and is cancelled by no event.
+	h.advance(100 * 24 * time.Hour)
+	h.post("job/"+id(1), "was_closed", `{}`)
+	if got := h.counts(); got != "2 dead_letter" || h.items("scheduled.count") != 0 || h.items("scheduled.waiting") > 1 {
+		t.Errorf("later: %s, %d numbers, %d wait", got, h.items("scheduled.count"), h.items("scheduled.waiting"))
+	}
+
+	// Retried, it is pending again: an event cancels it, and it comes when its cause is mended.
+	dead := h.rows(prod, schedule.DeadLetter)
+	first := dead[1].ScheduledID
+	retry := func(id string) {
+		t.Helper()
+		e, err := h.service.Retry(t.Context(), prod, id)
+		if err != nil || e.Status != "pending" || e.Attempts != 0 || e.LastError != nil {
+			t.Errorf("%+v %v", e, err)
+		}
+	}
+	retry(first)
+	h.post("job/"+id(1), "was_closed", `{}`)
+	if got := h.counts(); got != "1 canceled, 1 dead_letter" {
+		t.Errorf("cancelled by an event: %s", got)
+	}
+	retry(dead[0].ScheduledID)
+	h.engine.Deploy(prod, h.compile(specText("string")), nil)
+	h.advance(0)
+	if got := h.counts(); got != "1 fired, 1 canceled" || len(h.events("meter/"+id(2))) != 1 {
+		t.Errorf("mended: %s", got)
+	}
+
+	// What is over is over.
+	for name, change := range map[string]func(string) (wire.Scheduled, error){
+		"retry":  func(id string) (wire.Scheduled, error) { return h.service.Retry(t.Context(), prod, id) },
+		"cancel": func(id string) (wire.Scheduled, error) { return h.service.Cancel(t.Context(), prod, id) },
+	} {
+		for _, id := range []string{first, dead[0].ScheduledID} {
+			if _, err := change(id); j17.CodeOf(err) != j17.CodeConflict {
+				t.Errorf("%s of what is over: %v", name, err)
+			}
+		}
+		if _, err := change("sch_zzzzzzzzzzzzzzz"); j17.CodeOf(err) != j17.CodeNotFound {
+			t.Errorf("%s of what never was: %v", name, err)
+		}
+	}
+	if _, err := h.service.Cancel(t.Context(), staging, first); j17.CodeOf(err) != j17.CodeNotFound {
+		t.Errorf("of another environment: %v", err)
+	}
+	if s := h.service.Stats(); s.DeadLettered != 2 || s.Fired != 2 || s.Canceled != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestADeadLetterIsCancelled: an operator gets rid of what nobody will mend.
+func TestADeadLetterIsCancelled(t *testing.T) {
+	h := newHouse(t, 0)
+	h.post("job/"+id(1), "was_picky", `{"n":"three"}`)
+	h.advance(time.Hour)
+	e, err := h.service.Cancel(t.Context(), prod, h.only(schedule.DeadLetter).ScheduledID)
+	if err != nil || e.Status != "canceled" || e.Attempts != 10 || h.counts() != "1 canceled" || h.items("scheduled.count") != 0 {
+		t.Errorf("%+v %v, %s", e, err, h.counts())
+	}
+	h.advance(31 * 24 * time.Hour)
+	if h.items("scheduled") != 0 {
+		t.Error("its row stays")
+	}
+}
+
+// TestWithoutASpec: what has no spec is tried again, and comes once there is one.
+func TestWithoutASpec(t *testing.T) {
+	h := newHouse(t, 0)
+	h.post("job/"+id(1), "was_timed", `{"n":1}`)
+	h.engine.Undeploy(prod)
+	h.advance(6 * time.Minute)
+	if e := h.only(schedule.Pending); e.Attempts != 2 || !strings.HasPrefix(lastError(e), "no_spec_deployed: ") {
+		t.Errorf("%d attempts, %q", e.Attempts, lastError(e))
+	}
+	h.engine.Deploy(prod, h.compile(specText("integer")), nil)
+	h.advance(time.Minute)
+	if h.log(1) != "[1]" {
+		t.Errorf("it is %s, and %s", h.log(1), h.counts())
+	}
+}
+
+// judge is custom code that refuses every event.
+type judge struct{}
+
+func (judge) Call(context.Context, []byte) ([]byte, error) {
+	return []byte(`{"error":{"type":"business_rule","message":"Not today","code":"NO"}}`), nil
+}
+
+func (judge) Digest() [32]byte { return sha256.Sum256([]byte("judge")) }
+
+// TestARefusal: what custom code of its aggregate refuses is over at once.
+func TestARefusal(t *testing.T) {
+	h := newHouse(t, 0)
+	c := h.compile(strings.Replace(specText("integer"), `[{"append": {"target": "log", "value": "$.data.n"}}]`, `{"wasm": "judge.wasm"}`, 1))
+	functions := decider.Functions{}
+	for _, u := range c.CodeUses() {
+		functions[u.Code] = judge{}
+	}
+	h.engine.Deploy(prod, c, functions)
+	h.post("job/"+id(1), "was_timed", `{"n":1}`)
+	h.advance(5 * time.Minute)
+	if e := h.only(schedule.Refused); e.Attempts != 1 || lastError(e) != "handler_rejected: Not today" {
+		t.Errorf("%d attempts, %q", e.Attempts, lastError(e))
+	}
+	if h.items("scheduled.count") != 0 || h.service.Stats().Refused != 1 {
+		t.Error("it still counts")
+	}
+}
+
+// TestTwoSetsOfWorkers: two servers over one store write each event once, also when one of them is frozen over the lease of what it
+// has claimed.
+func TestTwoSetsOfWorkers(t *testing.T) {
+	h := newHouse(t, 0)
+	for i := range 120 {
+		h.post("job/"+id(i), "was_timed", fmt.Sprintf(`{"n":%d}`, i))
+	}
+	_, _, other := h.workers()
+	h.clock.Advance(5 * time.Minute)
+
+	// The first one claims and is frozen: its lease runs out.
+	frozen := make(chan struct{})
+	claimed := make(chan struct{})
+	slow := h.frozen(claimed, frozen)
+	var first, sets sync.WaitGroup
+	first.Go(func() {
+		if err := slow.Queues()[0].Settle(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	<-claimed
+	h.clock.Advance(31 * time.Second)
+	for _, s := range []*schedule.Service{h.service, other} {
+		sets.Go(func() {
+			if err := s.Queues()[0].Settle(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	sets.Wait()
+	if got := h.counts(); got != "120 fired" {
+		t.Error(got)
+	}
+	close(frozen)
+	first.Wait()
+	for i := range 120 {
+		if h.log(i) != fmt.Sprintf("[%d]", i) {
+			t.Errorf("%d: %s", i, h.log(i))
+		}
+	}
+	if n := h.service.Stats().Fired + other.Stats().Fired + slow.Stats().Fired; n != 120 || slow.Stats().Fired != 0 {
+		t.Errorf("%d were counted, %d by the frozen one", n, slow.Stats().Fired)
+	}
+}
+
+// TestAProcessThatEnds: a crash at any point neither loses an event nor repeats it.
+func TestAProcessThatEnds(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		h := newHouse(t, 0)
+		for i := range 20 {
+			h.post("job/"+id(i), "was_timed", fmt.Sprintf(`{"n":%d}`, i))
+		}
+		h.post("job/"+id(99), "was_touched", `{"n":1}`)
+		h.post("job/"+id(99), "was_closed", `{}`)
+		h.clock.Advance(5 * time.Minute)
+
+		// The process ends when all is claimed, and with keep when all is written: what the disk has then is what counts.
+		claimed, frozen := make(chan struct{}), make(chan struct{})
+		dying := h.frozen(claimed, frozen)
+		if keep {
+			close(frozen)
+		}
+		done := make(chan error, 1)
+		go func() { done <- dying.Queues()[0].Settle(t.Context()) }()
+		<-claimed
+		if keep {
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+		left, fs := h.store, h.fs
+		h.fs = fs.CrashClone(vfs.CrashCloneCfg{})
+		h.open()
+		h.advance(time.Minute)
+		for i := range 20 {
+			if h.log(i) != fmt.Sprintf("[%d]", i) {
+				t.Errorf("written %v, %d: %s", keep, i, h.log(i))
+			}
+		}
+		if got := h.counts(); got != "20 fired, 1 canceled" {
+			t.Errorf("written %v: %s", keep, got)
+		}
+		if !keep {
+			close(frozen)
+			<-done
+		}
+		_ = left.Close()
+	}
+}
+
+// TestAFullDisk: nothing comes while the disk is full, no attempt is counted, and all of it comes in its order when there is room.
+func TestAFullDisk(t *testing.T) {
+	h := newHouse(t, 0)
+	free := func(bytes uint64) {
+		h.fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: bytes, TotalBytes: 1 << 30})
+		h.clock.Advance(time.Hour) // until the store has noticed
+	}
+	free(1 << 30)
+	h.post("job/"+id(1), "was_timed", `{"n":1}`, `{"n":2}`)
+	h.post("job/"+id(2), "was_picky", `{"n":"three"}`)
+	h.fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 100, TotalBytes: 1 << 30})
+	full := func() bool { return !h.store.Status().Writable }
+	for !full() {
+		h.clock.Advance(time.Minute)
+		_ = h.do(prod, "job/"+id(3), "was_closed", `{}`)
+	}
+	h.clock.Advance(6 * time.Minute)
+	if err := h.service.Queues()[0].Settle(t.Context()); !errors.Is(err, store.ErrFull) {
+		t.Errorf("while it is full: %v", err)
+	}
+	if _, err := h.service.Cancel(t.Context(), prod, h.rows(prod, schedule.Pending)[0].ScheduledID); j17.CodeOf(err) != j17.CodeStorageFull {
+		t.Errorf("a change: %v", err)
+	}
+	for _, e := range h.rows(prod, schedule.Pending) {
+		if e.Attempts != 0 {
+			t.Errorf("%d attempts", e.Attempts)
+		}
+	}
+	free(1 << 30)
+	for full() {
+		h.clock.Advance(time.Minute)
+		_ = h.do(prod, "job/"+id(3), "was_closed", `{}`)
+	}
+	h.advance(2 * time.Minute)
+	if h.log(1) != "[1,2]" {
+		t.Errorf("with room: %s, %s", h.log(1), h.counts())
+	}
+}
+
+// TestAClockThatJumps: far ahead, everything comes at once and in its order; back, nothing comes twice.
+func TestAClockThatJumps(t *testing.T) {
+	h := newHouse(t, 0)
+	begin := h.clock.Now()
+	h.post("job/"+id(1), "was_touched", `{"n":10}`)
+	h.post("job/"+id(1), "was_timed", `{"n":5}`)
+	h.clock.Advance(1000 * time.Hour)
+	h.advance(0)
+	if h.log(1) != "[5,10]" {
+		t.Errorf("ahead: %s", h.log(1))
+	}
+	h.post("job/"+id(2), "was_timed", `{"n":1}`)
+	h.clock.Set(begin)
+	h.post("job/"+id(2), "was_timed", `{"n":2}`)
+	h.advance(time.Hour)
+	if h.log(2) != "" || h.log(1) != "[5,10]" {
+		t.Errorf("back: %s", h.log(2))
+	}
+	h.clock.Set(begin.Add(1001 * time.Hour))
+	h.advance(0)
+	if h.log(2) != "[1,2]" {
+		t.Errorf("in the end: %s", h.log(2))
+	}
+}
+
+// TestManyAtOnce: one event cancels thousands in its commit.
+func TestManyAtOnce(t *testing.T) {
+	h := newHouse(t, 0)
+	const many = 2500
+	var done sync.WaitGroup
+	for w := range 4 {
+		done.Go(func() {
+			for i := w; i < many; i += 4 {
+				if err := h.do(prod, "job/"+id(i), "was_shared", `{}`); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	done.Wait()
+	if err := h.do(prod, "hall/"+id(0), "was_locked", `{}`); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.counts(); got != fmt.Sprintf("%d pending", many) {
+		t.Errorf("another one's: %s", got)
+	}
+	if err := h.do(prod, "hall/global", "was_locked", `{}`); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.counts(); got != fmt.Sprintf("%d canceled", many) || h.items("scheduled.count") != 0 || h.items("scheduled.waiting") != 1 {
+		t.Errorf("%s, %d numbers, %d wait", got, h.items("scheduled.count"), h.items("scheduled.waiting"))
+	}
+}
+
+// TestAnErasedRow: what is left of an event whose row was erased ends by itself.
+func TestAnErasedRow(t *testing.T) {
+	h := newHouse(t, 0)
+	h.post("job/"+id(1), "was_timed", `{"n":1}`)
+	key := j17.Key{Type: "job", ID: id(1)}
+	held, err := store.HeldBy(t.Context(), h.store, prod, schedule.Spaces(), key)
+	if err != nil || len(held) != 1 {
+		t.Fatalf("%v %v", held, err)
+	}
+	if err := h.store.Write(t.Context(), prod, []store.Side{{Op: store.Delete, Space: held[0].Space, Key: held[0].Key}}); err != nil {
+		t.Fatal(err)
+	}
+	h.advance(5 * time.Minute)
+	if h.log(1) != "" || h.counts() != "" || h.items("scheduled.count") != 0 || h.items("scheduled.id") != 0 || h.items("scheduled.pending") != 0 {
+		t.Errorf("%s %s", h.log(1), h.counts())
+	}
+}
