@@ -8,6 +8,7 @@ import (
 
 	"j17"
 	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
 )
 
 // dearSpec has a schema that takes much work for little data, and an implication that emits such data.
@@ -24,27 +25,27 @@ const dearSpec = `{
 // implies, and that a write whose caller has left is given up.
 func TestABatchHasOneBudgetForItsSchemas(t *testing.T) {
 	f := newFixture(t, engine.Options{})
-	f.deploy(t, dearSpec)
+	f.DeploySource(t, dearSpec)
 	bait := `"` + strings.Repeat("a", 19) + `"`
 	event := `{"type":"was_tried","data":{"text":` + bait + `}}`
 	batch := func(n int) string { return `{"events":[` + event + strings.Repeat(","+event, n-1) + `],` + meta + `}` }
-	f.post(t, "a/"+id, batch(1))
+	f.Post(t, "a/"+id, batch(1))
 
-	_, err := f.Execute(t.Context(), command(t, "a/"+id, batch(60)))
+	_, err := f.Execute(t.Context(), enginetest.Command(t, "a/"+id, batch(60)))
 	var e *j17.Error
 	if !errors.As(err, &e) || e.Code != j17.CodeWorkLimit || e.EventIndex == nil {
 		t.Errorf("a batch: %+v", err)
 	}
 	asked := `{"data":{"texts":[` + bait + strings.Repeat(","+bait, 59) + `]},` + meta + `}`
-	if _, err := f.Execute(t.Context(), command(t, "a/"+id+"/was_asked", asked)); j17.CodeOf(err) != j17.CodeWorkLimit {
+	if _, err := f.Execute(t.Context(), enginetest.Command(t, "a/"+id+"/was_asked", asked)); j17.CodeOf(err) != j17.CodeWorkLimit {
 		t.Errorf("implied events: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := f.Execute(ctx, command(t, "a/"+id, batch(1))); !errors.Is(err, context.Canceled) {
+	if _, err := f.Execute(ctx, enginetest.Command(t, "a/"+id, batch(1))); !errors.Is(err, context.Canceled) {
 		t.Errorf("a caller that has left: %v", err)
 	}
-	if n := f.length(t, "a", id); n != 1 {
+	if n := f.Written(t, "a", id); n != 1 {
 		t.Errorf("there are %d events", n)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"j17/internal/clock"
 	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
 	"j17/internal/spec"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
@@ -29,7 +30,7 @@ func newBench(b *testing.B) *engine.Engine {
 		}
 	})
 	e := engine.New(engine.Options{Store: s, Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler)})
-	c, found := spec.Compile([]byte(counterSpec))
+	c, found := spec.Compile([]byte(enginetest.CounterSpec))
 	if c == nil {
 		b.Fatal(found)
 	}
@@ -58,7 +59,7 @@ func BenchmarkExecute(b *testing.B) {
 	for _, hot := range []bool{false, true} {
 		b.Run(fmt.Sprintf("hot=%v", hot), func(b *testing.B) {
 			e := newBench(b)
-			c := command(b, "counter/global/was_counted", count(1))
+			c := enginetest.Command(b, "counter/global/was_counted", count(1))
 			b.SetParallelism(32)
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
@@ -83,7 +84,7 @@ func fill(b *testing.B, e *engine.Engine, n int) {
 	event := `{"type":"was_named","data":{"name":"` + strings.Repeat("n", 60) + `"}},{"type":"was_counted","data":{"by":1}},`
 	for done := 0; done < n; done += 1000 {
 		body := `{"events":[` + strings.TrimSuffix(strings.Repeat(event, 500), ",") + `],` + meta + `}`
-		if _, err := e.Execute(b.Context(), command(b, "counter/"+id, body)); err != nil {
+		if _, err := e.Execute(b.Context(), enginetest.Command(b, "counter/"+id, body)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -121,7 +122,7 @@ func BenchmarkLoadObjects(b *testing.B) {
 		`{"sku":"LAMP-2","title":"Desk lamp","unit_price":39.90,"quantity":1},{"sku":"BULB-E27","title":"Bulb, warm white","unit_price":4.35,"quantity":3}]}},`
 	for range 10 {
 		body := `{"events":[` + strings.TrimSuffix(strings.Repeat(event, 1000), ",") + `],` + meta + `}`
-		if _, err := e.Execute(b.Context(), command(b, "order/"+id, body)); err != nil {
+		if _, err := e.Execute(b.Context(), enginetest.Command(b, "order/"+id, body)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -138,7 +139,7 @@ func BenchmarkLoadObjects(b *testing.B) {
 func BenchmarkWriteThenRead(b *testing.B) {
 	e := newBench(b)
 	fill(b, e, 1000)
-	c := command(b, "counter/"+id+"/was_counted", count(1))
+	c := enginetest.Command(b, "counter/"+id+"/was_counted", count(1))
 	var n atomic.Uint64
 	b.ReportAllocs()
 	for b.Loop() {
@@ -179,7 +180,7 @@ func BenchmarkImply(b *testing.B) {
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
 					body := `{"data":{"ids":["` + uuid.NewString() + `","` + uuid.NewString() + `","` + uuid.NewString() + `"]},` + meta + `}`
-					if _, err := e.Execute(b.Context(), command(b, "order/"+uuid.NewString()+"/"+event, body)); err != nil {
+					if _, err := e.Execute(b.Context(), enginetest.Command(b, "order/"+uuid.NewString()+"/"+event, body)); err != nil {
 						b.Error(err)
 						return
 					}
@@ -201,10 +202,10 @@ func BenchmarkTurns(b *testing.B) {
 				b.Fatal(found)
 			}
 			e.Deploy(tenant, c, nil)
-			if _, err := e.Execute(b.Context(), command(b, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)); err != nil {
+			if _, err := e.Execute(b.Context(), enginetest.Command(b, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)); err != nil {
 				b.Fatal(err)
 			}
-			pay := command(b, "account/"+id+"/"+event, paid())
+			pay := enginetest.Command(b, "account/"+id+"/"+event, paid())
 			b.SetParallelism(8)
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {

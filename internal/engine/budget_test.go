@@ -11,6 +11,7 @@ import (
 	"j17"
 	"j17/internal/decider"
 	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
 	"j17/internal/spec"
 )
 
@@ -47,7 +48,7 @@ func TestABatchThroughCodeHasABudget(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	passed := f.deployAnswer(t, `{"state":{"pad":"`+strings.Repeat("x", 1<<20)+`"}}`)
 	batch := func(n int) *engine.Command {
-		return command(t, "order/"+id, `{"events":[`+strings.TrimSuffix(strings.Repeat(`{"type":"had_line","data":{}},`, n), ",")+`],`+meta+`}`)
+		return enginetest.Command(t, "order/"+id, `{"events":[`+strings.TrimSuffix(strings.Repeat(`{"type":"had_line","data":{}},`, n), ",")+`],`+meta+`}`)
 	}
 	if _, err := f.Execute(t.Context(), batch(500)); j17.CodeOf(err) != j17.CodeWorkLimit {
 		t.Errorf("got %v", err)
@@ -64,10 +65,10 @@ func TestABatchThroughCodeHasABudget(t *testing.T) {
 func TestAStateFromCodeHasALimit(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	f.deployAnswer(t, `{"state":{"pad":"`+strings.Repeat("x", 9<<20)+`"}}`)
-	if _, err := f.Execute(t.Context(), command(t, "order/"+id+"/had_line", line("1"))); j17.CodeOf(err) != j17.CodeCustomCodeFailed {
+	if _, err := f.Execute(t.Context(), enginetest.Command(t, "order/"+id+"/had_line", line("1"))); j17.CodeOf(err) != j17.CodeCustomCodeFailed {
 		t.Errorf("got %v", err)
 	}
-	if n := f.length(t, "order", id); n != 0 {
+	if n := f.Written(t, "order", id); n != 0 {
 		t.Errorf("%d events", n)
 	}
 }
@@ -85,7 +86,7 @@ func TestTheCacheHoldsWhatItCharges(t *testing.T) {
 	}
 	before := heap()
 	for i := range 30 {
-		f.post(t, fmt.Sprintf("order/%08d-0000-4000-8000-000000000000/had_line", i), line("1"))
+		f.Post(t, fmt.Sprintf("order/%08d-0000-4000-8000-000000000000/had_line", i), line("1"))
 	}
 	if held := heap() - before; held > 40 {
 		t.Errorf("%d MiB are held for %d charged bytes", held, f.Stats().CacheBytes)

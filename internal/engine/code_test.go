@@ -11,6 +11,7 @@ import (
 	"j17"
 	"j17/internal/decider"
 	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
 	"j17/internal/sandbox"
 	"j17/internal/spec"
 )
@@ -96,7 +97,7 @@ func TestHandlersInCustomCode(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	deployCoded(t, f, map[string]coded{"sum.wasm": summing("v1", 1)})
 	post := func(event, body string) error {
-		_, err := f.Execute(t.Context(), command(t, "order/"+id+"/"+event, body))
+		_, err := f.Execute(t.Context(), enginetest.Command(t, "order/"+id+"/"+event, body))
 		return err
 	}
 	state := func(replay bool) string {
@@ -138,7 +139,7 @@ func TestHandlersInCustomCode(t *testing.T) {
 	}
 	// A batch is refused as a whole, and the refusal names the event.
 	body := `{"events":[{"type":"had_line","data":{"amount":1}},{"type":"had_line","data":{"amount":-1}}],` + meta + `}`
-	_, err := f.Execute(t.Context(), command(t, "order/"+id, body))
+	_, err := f.Execute(t.Context(), enginetest.Command(t, "order/"+id, body))
 	if e, ok := errors.AsType[*j17.Error](err); !ok || e.EventIndex == nil || *e.EventIndex != 1 {
 		t.Errorf("the batch: %v", err)
 	}
@@ -161,7 +162,7 @@ func TestStoredEventsThatCodeRefuses(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	deployCoded(t, f, map[string]coded{"sum.wasm": summing("v1", 1)})
 	for _, amount := range []string{"2", "3"} {
-		f.post(t, "order/"+id+"/had_line", line(amount))
+		f.Post(t, "order/"+id+"/had_line", line(amount))
 	}
 	for name, code := range map[string]coded{
 		"refuses": {"no", func(map[string]any) (string, error) {
@@ -182,10 +183,10 @@ func TestStoredEventsThatCodeRefuses(t *testing.T) {
 			t.Errorf("%s: %s %v", name, raw, err)
 		}
 		// Events whose handlers do not need the state go on.
-		f.post(t, "order/"+id+"/was_seen", `{"data":{},`+meta+`}`)
+		f.Post(t, "order/"+id+"/was_seen", `{"data":{},`+meta+`}`)
 	}
 	deployCoded(t, f, map[string]coded{"sum.wasm": summing("v1", 1)})
-	if got := f.state(t, "order/"+id, engine.LoadOptions{}); !strings.Contains(got, `"total":5`) {
+	if got := f.State(t, "order/"+id, engine.LoadOptions{}); !strings.Contains(got, `"total":5`) {
 		t.Error(got)
 	}
 }
@@ -205,7 +206,7 @@ func TestImplicationsInCustomCode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return f.Execute(t.Context(), command(t, "order/"+id+"/"+event, `{"data":{"answer":`+string(quoted)+`},`+meta+`}`))
+		return f.Execute(t.Context(), enginetest.Command(t, "order/"+id+"/"+event, `{"data":{"answer":`+string(quoted)+`},`+meta+`}`))
 	}
 	for answer, implied := range map[string]int{
 		`{"actions":[]}`: 0,
@@ -236,7 +237,7 @@ func TestImplicationsInCustomCode(t *testing.T) {
 	}
 	// In a batch, the refusal names the event that it goes back to.
 	batch := `{"events":[{"type":"was_seen"},{"type":"was_judged","data":{"answer":"{\"actions\":[{\"key\":\"review:global\",\"event_type\":\"was_opened\",\"data\":{\"level\":\"high\"}}]}"}}],` + meta + `}`
-	_, err := f.Execute(t.Context(), command(t, "order/"+id, batch))
+	_, err := f.Execute(t.Context(), enginetest.Command(t, "order/"+id, batch))
 	if e, ok := errors.AsType[*j17.Error](err); !ok || e.Code != j17.CodeImplicationFailed || e.EventIndex == nil || *e.EventIndex != 1 {
 		t.Errorf("the batch: %v", err)
 	}
@@ -280,7 +281,7 @@ func TestStepsOfAPipelineAddToOneContext(t *testing.T) {
 	f.Deploy(tenant, c, functionsOf(c, map[string]coded{
 		"one.wasm": answering(`{"context":{"level":1,"desk":"a"}}`), "two.wasm": answering(`{"context":{"level":2}}`), "echo.wasm": echo,
 	}))
-	if r := f.post(t, "order/"+id+"/was_enriched", `{"data":{},`+meta+`}`); r.Implied != 1 {
+	if r := f.Post(t, "order/"+id+"/was_enriched", `{"data":{},`+meta+`}`); r.Implied != 1 {
 		t.Fatal(r)
 	}
 	s, err := f.Load(t.Context(), tenant, "review", "global", engine.LoadOptions{})

@@ -7,6 +7,7 @@ import (
 
 	"j17"
 	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
 	"j17/internal/store"
 )
 
@@ -29,34 +30,34 @@ func (h *hooked) Append(ctx context.Context, t j17.Tenant, u []store.Append) ([]
 // state that was computed with it must not be cached, nor decided on.
 func TestAStateThatNeverWasIsNotKept(t *testing.T) {
 	f := newFixture(t, engine.Options{})
-	h := &hooked{Store: f.store}
-	f.Engine = engine.New(engine.Options{Store: h, Clock: f.clock, Logger: slog.New(slog.DiscardHandler)})
-	f.deploy(t, accountSpec)
+	h := &hooked{Store: f.Store}
+	f.Engine = engine.New(engine.Options{Store: h, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
+	f.DeploySource(t, accountSpec)
 	dep := func(n string) string { return `{"data":{"amount":` + n + `},` + meta + `}` }
 	raw := func(n string) {
-		_, err := f.store.Append(t.Context(), tenant, []store.Append{{Timestamp: 1, Events: []store.NewEvent{{Key: j17.Key{Type: "account", ID: id}, Type: "was_deposited", Data: []byte(`{"amount":` + n + `}`), Metadata: []byte(`{}`)}}}})
+		_, err := f.Store.Append(t.Context(), tenant, []store.Append{{Timestamp: 1, Events: []store.NewEvent{{Key: j17.Key{Type: "account", ID: id}, Type: "was_deposited", Data: []byte(`{"amount":` + n + `}`), Metadata: []byte(`{}`)}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	f.post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
+	f.Post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
 	// W1 is outside the lane: held back between its look at the lanes and the committer.
 	reached, goOn, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	h.hook = func(do func() ([]store.Result, error)) ([]store.Result, error) { close(reached); <-goOn; return do() }
 	go func() {
 		defer close(done)
-		if _, err := f.Execute(t.Context(), command(t, "account/"+id+"/was_deposited", dep("100"))); err != nil {
+		if _, err := f.Execute(t.Context(), enginetest.Command(t, "account/"+id+"/was_deposited", dep("100"))); err != nil {
 			t.Error(err)
 		}
 	}()
 	<-reached
 	// A payment is overtaken: the lane comes into being.
 	h.hook = func(do func() ([]store.Result, error)) ([]store.Result, error) { raw("10"); return do() }
-	f.post(t, "account/"+id+"/was_paid", paid())
+	f.Post(t, "account/"+id+"/was_paid", paid())
 	// W2 deposits in turn, W1 gets to the committer just before it.
 	h.hook = func(do func() ([]store.Result, error)) ([]store.Result, error) { close(goOn); <-done; return do() }
-	f.post(t, "account/"+id+"/was_deposited", dep("1000"))
-	served, truth := f.state(t, "account/"+id, engine.LoadOptions{}), f.state(t, "account/"+id, engine.LoadOptions{Replay: true})
+	f.Post(t, "account/"+id+"/was_deposited", dep("1000"))
+	served, truth := f.State(t, "account/"+id, engine.LoadOptions{}), f.State(t, "account/"+id, engine.LoadOptions{Replay: true})
 	if served != truth {
 		t.Errorf("served %s, truth %s", served, truth)
 	}

@@ -9,18 +9,10 @@ import (
 
 	"j17"
 	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
 	"j17/internal/spec"
 	"j17/internal/trial"
 )
-
-func compiled(tb testing.TB, src string) *spec.Compiled {
-	tb.Helper()
-	c, found := spec.Compile([]byte(src))
-	if c == nil {
-		tb.Fatalf("the spec is not valid: %+v", found)
-	}
-	return c
-}
 
 func dryRun(t *testing.T, c *spec.Compiled, src string, now int64) trial.DryRunResult {
 	t.Helper()
@@ -40,12 +32,12 @@ func TestDryRunIsWhatTheEngineDoes(t *testing.T) {
 		{"global", "was_counted", `{"by":40}`},
 		{id, "was_named", `{"name":"y"}`},
 	} {
-		c := command(t, "counter/"+e[0]+"/"+e[1], `{"data":`+e[2]+`,`+meta+`}`)
+		c := enginetest.Command(t, "counter/"+e[0]+"/"+e[1], `{"data":`+e[2]+`,`+meta+`}`)
 		c.CorrelationID = "0193a1b2-0000-7000-8000-000000000001"
 		if _, err := f.Execute(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
-		f.clock.Advance(60_000_000_000)
+		f.Clock.Advance(60_000_000_000)
 	}
 	var lines []string
 	want := map[string]string{}
@@ -67,7 +59,7 @@ func TestDryRunIsWhatTheEngineDoes(t *testing.T) {
 		}
 	}
 	sortLines(lines) // by stream id, which comes first
-	r := dryRun(t, compiled(t, counterSpec), strings.Join(lines, "\n"), 0)
+	r := dryRun(t, enginetest.Compiled(t, enginetest.CounterSpec), strings.Join(lines, "\n"), 0)
 	if len(r.Findings) > 0 || r.Accepted != 4 {
 		t.Fatalf("%+v", r.Findings)
 	}
@@ -89,7 +81,7 @@ func sortLines(lines []string) {
 }
 
 func TestDryRunRunsCustomCode(t *testing.T) {
-	c := compiled(t, strings.Replace(codedSpec, `"was_judged": {`, `"was_doubled": {"schema": {"type": "object"}, "handler": [{"increment": {"target": "seen", "by": 1}}], "implications": [
+	c := enginetest.Compiled(t, strings.Replace(codedSpec, `"was_judged": {`, `"was_doubled": {"schema": {"type": "object"}, "handler": [{"increment": {"target": "seen", "by": 1}}], "implications": [
 		{"emit": {"aggregate_type": "review", "id": "global", "event_type": "was_opened", "data": {"level": 1}}},
 		{"emit": {"aggregate_type": "order", "id": "$.key", "event_type": "had_line", "data": "$.data"}}]}, "was_judged": {`, 1))
 	functions := functionsOf(c, map[string]coded{"sum.wasm": summing("v1", 1)})

@@ -10,6 +10,7 @@ import (
 
 	"j17"
 	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
 	"j17/internal/store"
 )
 
@@ -18,7 +19,7 @@ const claims, cursors store.Space = "test.claims", "test.cursors"
 // item returns the value and the revision of a side item, "" and 0 for none.
 func (f *fixture) item(tb testing.TB, space store.Space, key string) (string, uint64) {
 	tb.Helper()
-	it, err := f.store.Get(tb.Context(), tenant, space, key)
+	it, err := f.Store.Get(tb.Context(), tenant, space, key)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		tb.Fatal(err)
 	}
@@ -27,7 +28,7 @@ func (f *fixture) item(tb testing.TB, space store.Space, key string) (string, ui
 
 func (f *fixture) putItem(tb testing.TB, space store.Space, key, value string) uint64 {
 	tb.Helper()
-	if err := f.store.Write(tb.Context(), tenant, []store.Side{{Op: store.Put, Space: space, Key: key, Value: []byte(value)}}); err != nil {
+	if err := f.Store.Write(tb.Context(), tenant, []store.Side{{Op: store.Put, Space: space, Key: key, Value: []byte(value)}}); err != nil {
 		tb.Fatal(err)
 	}
 	_, rev := f.item(tb, space, key)
@@ -48,20 +49,20 @@ func TestSideWritesCommitWithTheirEvents(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFixture(t, engine.Options{})
-			h := &hooked{Store: f.store}
-			f.Engine = engine.New(engine.Options{Store: h, Clock: f.clock, Logger: slog.New(slog.DiscardHandler)})
-			f.deploy(t, accountSpec)
-			f.post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
+			h := &hooked{Store: f.Store}
+			f.Engine = engine.New(engine.Options{Store: h, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
+			f.DeploySource(t, accountSpec)
+			f.Post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
 			if tc.crowded { // a payment is overtaken, and the lane comes into being
 				h.hook = func(do func() ([]store.Result, error)) ([]store.Result, error) {
-					f.post(t, "account/"+id+"/was_deposited", `{"data":{"amount":1},`+meta+`}`)
+					f.Post(t, "account/"+id+"/was_deposited", `{"data":{"amount":1},`+meta+`}`)
 					return do()
 				}
-				f.post(t, "account/"+id+"/was_paid", paid())
+				f.Post(t, "account/"+id+"/was_paid", paid())
 			}
-			length := f.length(t, "account", id)
+			length := f.Written(t, "account", id)
 			rev := f.putItem(t, claims, "c", "work")
-			c := command(t, "account/"+id+"/"+tc.event, tc.body)
+			c := enginetest.Command(t, "account/"+id+"/"+tc.event, tc.body)
 			c.Side = []store.Side{
 				{Op: store.Delete, Space: claims, Key: "c", Cond: store.IfRev, Rev: rev},
 				{Op: store.Put, Space: cursors, Key: "k", Value: []byte("1")},
@@ -91,7 +92,7 @@ func TestSideWritesCommitWithTheirEvents(t *testing.T) {
 			if j17.CodeOf(err) != j17.CodeConflict || !ok || lost.Key != "c" {
 				t.Errorf("a claim that is gone: %v", err)
 			}
-			if n := f.length(t, "account", id); n != r.Length || n == length {
+			if n := f.Written(t, "account", id); n != r.Length || n == length {
 				t.Errorf("the aggregate has %d events, want %d", n, r.Length)
 			}
 			if v, _ := f.item(t, cursors, "k"); v != "1" {
@@ -105,10 +106,10 @@ func TestSideWritesCommitWithTheirEvents(t *testing.T) {
 // are stored they are decided anew, so that the count is exact; what refuses an effect refuses its event.
 func TestEffectsCommitWithTheirEvents(t *testing.T) {
 	f := newFixture(t, engine.Options{})
-	h := &hooked{Store: f.store}
+	h := &hooked{Store: f.Store}
 	full := j17.Errorf(j17.CodeImplicationLimit, "There are too many.")
 	var asked []string
-	f.Engine = engine.New(engine.Options{Store: h, Clock: f.clock, Logger: slog.New(slog.DiscardHandler), Effects: []engine.EffectsOf{func(
+	f.Engine = engine.New(engine.Options{Store: h, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler), Effects: []engine.EffectsOf{func(
 		_ context.Context, d *engine.Decided,
 	) (engine.Effects, error) {
 		types := ""
@@ -120,7 +121,7 @@ func TestEffectsCommitWithTheirEvents(t *testing.T) {
 		if len(n) == 3 {
 			return engine.Effects{}, full
 		}
-		if d.Timestamp != f.clock.Now().Unix() || d.Tenant != tenant || d.Decider.Types["account"] == nil {
+		if d.Timestamp != f.Clock.Now().Unix() || d.Tenant != tenant || d.Decider.Types["account"] == nil {
 			t.Errorf("decided at %d in %s", d.Timestamp, d.Tenant)
 		}
 		return engine.Effects{
@@ -128,24 +129,24 @@ func TestEffectsCommitWithTheirEvents(t *testing.T) {
 			Fences: []store.Fence{{Space: cursors, Key: "count", Rev: rev}},
 		}, nil
 	}}})
-	f.deploy(t, accountSpec)
-	f.post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
+	f.DeploySource(t, accountSpec)
+	f.Post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
 	h.hook = func(do func() ([]store.Result, error)) ([]store.Result, error) {
 		f.putItem(t, cursors, "count", "xi")
 		return do()
 	}
-	f.post(t, "account/"+id+"/was_deposited", `{"data":{"amount":5},`+meta+`}`)
+	f.Post(t, "account/"+id+"/was_deposited", `{"data":{"amount":5},`+meta+`}`)
 	if n, _ := f.item(t, cursors, "count"); n != "xii" {
 		t.Errorf("the count is %q", n)
 	}
 	if diff := cmp.Diff([]string{"was_opened ", "was_deposited ", "was_deposited "}, asked); diff != "" {
 		t.Error(diff)
 	}
-	length := f.length(t, "account", id)
-	if _, err := f.Execute(t.Context(), command(t, "account/"+id+"/was_paid", paid())); !errors.Is(err, full) {
+	length := f.Written(t, "account", id)
+	if _, err := f.Execute(t.Context(), enginetest.Command(t, "account/"+id+"/was_paid", paid())); !errors.Is(err, full) {
 		t.Errorf("an effect that is refused: %v", err)
 	}
-	if n := f.length(t, "account", id); n != length {
+	if n := f.Written(t, "account", id); n != length {
 		t.Errorf("%d events were written", n-length)
 	}
 	if last := asked[len(asked)-1]; last == "was_paid " {
@@ -157,12 +158,12 @@ func TestEffectsCommitWithTheirEvents(t *testing.T) {
 // decide anew where what they looked at has changed.
 func TestEffectsOfACommand(t *testing.T) {
 	f := newFixture(t, engine.Options{})
-	h := &hooked{Store: f.store}
-	f.Engine = engine.New(engine.Options{Store: h, Clock: f.clock, Logger: slog.New(slog.DiscardHandler)})
-	f.deploy(t, accountSpec)
-	f.post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
+	h := &hooked{Store: f.Store}
+	f.Engine = engine.New(engine.Options{Store: h, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
+	f.DeploySource(t, accountSpec)
+	f.Post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
 	rev := f.putItem(t, claims, "c", "work")
-	c := command(t, "account/"+id+"/was_paid", paid())
+	c := enginetest.Command(t, "account/"+id+"/was_paid", paid())
 	c.Side = []store.Side{{Op: store.Delete, Space: claims, Key: "c", Cond: store.IfRev, Rev: rev}}
 	asked := 0
 	c.Effects = func(_ context.Context, d *engine.Decided) (engine.Effects, error) {

@@ -2,114 +2,42 @@ package engine_test
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 
 	"j17"
-	"j17/internal/clock"
 	wanted "j17/internal/command"
 	"j17/internal/engine"
-	"j17/internal/spec"
-	"j17/internal/store/pebble"
+	"j17/internal/engine/enginetest"
 	"j17/internal/value"
 )
 
 const (
-	tenant    = j17.Tenant("ins_test/prod")
+	tenant    = enginetest.Tenant
 	elsewhere = j17.Tenant("ins_test/staging")
-	user      = "550e8400-e29b-41d4-a716-446655440001"
-	id        = "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10"
-	meta      = `"metadata":{"actor":{"type":"user","id":"` + user + `"}}`
+	user      = enginetest.User
+	id        = enginetest.ID
+	meta      = enginetest.Meta
 )
 
-const counterSpec = `{
-	"agent_types": ["user"], "target_types": ["thing"], "singletons": ["main"],
-	"aggregate_types": {"counter": {"events": {
-		"was_counted": {"schema": {"type":"object","properties":{"by":{"type":"integer"}},"required":["by"],"additionalProperties":false},
-			"allow_skip_occ": true,
-			"handler": [{"increment":{"target":"n","by":"$.data.by"}}]},
-		"was_named": {"schema": {"type":"object","properties":{"name":{"type":"string"}}}, "handler": [{"merge":{"target":"","value":"$.data"}}]},
-		"was_seen": {"schema": {"type":"object"}, "handler": []}
-	}}, "other": {"events": {"was_seen": {"schema": {"type":"object"}, "handler": []}}}}
-}`
-
-// fixture is an engine on a store in memory, at a time that stands still.
-type fixture struct {
-	*engine.Engine
-	store *pebble.Store
-	clock *clock.Manual
-	fs    vfs.FS
-}
+// fixture is an engine with enginetest.CounterSpec, unless a test puts another one into it.
+type fixture struct{ *enginetest.Fixture }
 
 func newFixture(tb testing.TB, o engine.Options) *fixture {
 	tb.Helper()
-	f := &fixture{clock: clock.NewManual(time.Unix(1_700_000_000, 0)), fs: vfs.NewMem()}
-	f.open(tb, o)
-	tb.Cleanup(func() { _ = f.store.Close() })
+	f := &fixture{enginetest.New(tb, o)}
+	f.DeploySource(tb, enginetest.CounterSpec)
 	return f
 }
 
-func (f *fixture) open(tb testing.TB, o engine.Options) {
-	tb.Helper()
-	s, err := pebble.Open(pebble.Options{Dir: "data", FS: f.fs, Clock: f.clock})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	f.store = s
-	o.Store, o.Clock, o.Logger = s, f.clock, slog.New(slog.DiscardHandler)
-	f.Engine = engine.New(o)
-	f.deploy(tb, counterSpec)
-}
-
-func (f *fixture) deploy(tb testing.TB, src string) {
-	tb.Helper()
-	c, found := spec.Compile([]byte(src))
-	if c == nil {
-		tb.Fatalf("the spec is not valid: %+v", found)
-	}
-	f.Deploy(tenant, c, nil)
-}
-
-func command(tb testing.TB, path, body string) *engine.Command {
-	tb.Helper()
-	v, err := value.ParseString(body)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	parts := append(strings.Split(path, "/"), "", "")
-	c := &engine.Command{Command: wanted.Read(parts[2], v), Tenant: tenant, Fingerprint: sha256.Sum256([]byte(path + body))}
-	c.Type, c.ID = parts[0], parts[1]
-	return c
-}
-
-// post writes and fails the test if that does not work.
-func (f *fixture) post(tb testing.TB, path, body string) engine.Receipt {
-	tb.Helper()
-	r, err := f.Execute(tb.Context(), command(tb, path, body))
-	if err != nil {
-		tb.Fatalf("%s: %v", path, err)
-	}
-	return r
-}
-
-func (f *fixture) state(tb testing.TB, path string, o engine.LoadOptions) string {
-	tb.Helper()
-	typ, aggregate, _ := strings.Cut(path, "/")
-	s, err := f.Load(tb.Context(), tenant, typ, aggregate, o)
-	if err != nil {
-		return string(j17.CodeOf(err))
-	}
-	return string(s.JSON)
-}
+// on is a fixture of an engine on a store of its own.
+func on(e *engine.Engine) *fixture { return &fixture{&enginetest.Fixture{Engine: e}} }
 
 func count(by int) string { return fmt.Sprintf(`{"data":{"by":%d},%s}`, by, meta) }
 
@@ -174,14 +102,14 @@ func TestAdmission(t *testing.T) {
 		{"batch event fails schema", "counter/global", batch(`[` + ok + `,` + ok + `,{"type":"was_counted"}]`), j17.CodeSchemaViolation, "data.by", at(2)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := f.Execute(t.Context(), command(t, tc.path, tc.body))
+			_, err := f.Execute(t.Context(), enginetest.Command(t, tc.path, tc.body))
 			var e *j17.Error
 			if !errors.As(err, &e) || e.Code != tc.code || e.Path != tc.where || !cmp.Equal(e.EventIndex, tc.index) || e.Message == "" {
 				t.Errorf("got %+v, want %s at %q", err, tc.code, tc.where)
 			}
 		})
 	}
-	if n := f.state(t, "counter/global", engine.LoadOptions{}); n != "{}" {
+	if n := f.State(t, "counter/global", engine.LoadOptions{}); n != "{}" {
 		t.Errorf("something was written: %s", n)
 	}
 }
@@ -190,7 +118,7 @@ func TestAdmission(t *testing.T) {
 // that are implied do not have.
 func TestACommandFromInside(t *testing.T) {
 	f := newFixture(t, engine.Options{})
-	f.deploy(t, `{"agent_types":["user"],"aggregate_types":{"a":{"events":{
+	f.DeploySource(t, `{"agent_types":["user"],"aggregate_types":{"a":{"events":{
 		"was_started":{"schema":{"type":"object"},"handler":[],"implications":[{"emit":{"aggregate_type":"a","id":"global","event_type":"was_noted","data":{}}}]},
 		"was_noted":{"schema":{"type":"object"},"handler":[]}}}}}`)
 	c := &engine.Command{Tenant: tenant, Command: wanted.Command{
@@ -209,7 +137,7 @@ func TestACommandFromInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for ev, err := range f.store.ReadFeed(t.Context(), tenant, j17.StreamID{}, 10) {
+	for ev, err := range f.Store.ReadFeed(t.Context(), tenant, j17.StreamID{}, 10) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -227,7 +155,7 @@ func TestACommandFromInside(t *testing.T) {
 
 func TestSchemaFailureDetails(t *testing.T) {
 	f := newFixture(t, engine.Options{})
-	_, err := f.Execute(t.Context(), command(t, "counter/global/was_counted", `{"data":{"by":"1","x":2},`+meta+`}`))
+	_, err := f.Execute(t.Context(), enginetest.Command(t, "counter/global/was_counted", `{"data":{"by":"1","x":2},`+meta+`}`))
 	var e *j17.Error
 	if !errors.As(err, &e) {
 		t.Fatal(err)
@@ -240,7 +168,7 @@ func TestSchemaFailureDetails(t *testing.T) {
 
 func TestEventsAreStoredInCanonicalForm(t *testing.T) {
 	f := newFixture(t, engine.Options{})
-	c := command(t, "counter/"+strings.ToUpper(id)+"/was_named", `{ "data" : {"name":"\u00e9", "n":1.10}, "metadata":{"target":{"type":"thing","id":"main"},"actor":{"id":"global","type":"user"}}}`)
+	c := enginetest.Command(t, "counter/"+strings.ToUpper(id)+"/was_named", `{ "data" : {"name":"\u00e9", "n":1.10}, "metadata":{"target":{"type":"thing","id":"main"},"actor":{"id":"global","type":"user"}}}`)
 	c.CorrelationID = user
 	r, err := f.Execute(t.Context(), c)
 	if err != nil {
@@ -262,8 +190,8 @@ func TestEventsAreStoredInCanonicalForm(t *testing.T) {
 func TestReads(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	for i := range 5 {
-		f.post(t, "counter/"+id+"/was_counted", count(i+1))
-		f.clock.Advance(10 * time.Second)
+		f.Post(t, "counter/"+id+"/was_counted", count(i+1))
+		f.Clock.Advance(10 * time.Second)
 	}
 	stamped := func(n, seconds int) string {
 		return fmt.Sprintf(`{"n":%d,"created_at":1700000000,"updated_at":%d}`, n, 1_700_000_000+seconds)
@@ -291,7 +219,7 @@ func TestReads(t *testing.T) {
 		{"no identifier", "counter/nope", "invalid_identifier", engine.LoadOptions{}},
 		{"no type", "ghost/" + id, "unknown_aggregate_type", engine.LoadOptions{}},
 	} {
-		if got := f.state(t, tc.path, tc.options); got != tc.want {
+		if got := f.State(t, tc.path, tc.options); got != tc.want {
 			t.Errorf("%s: got %s, want %s", tc.name, got, tc.want)
 		}
 	}
@@ -304,8 +232,8 @@ func TestEventsArePaged(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	var ids []j17.StreamID
 	for i := range 7 {
-		ids = append(ids, f.post(t, "counter/"+id+"/was_counted", count(i)).IDs...)
-		f.post(t, "counter/global/was_counted", count(i))
+		ids = append(ids, f.Post(t, "counter/"+id+"/was_counted", count(i)).IDs...)
+		f.Post(t, "counter/global/was_counted", count(i))
 	}
 	page := func(after j17.StreamID, n int) []j17.StreamID {
 		var got []j17.StreamID
@@ -341,9 +269,9 @@ func TestEventsArePaged(t *testing.T) {
 func TestIDsArePaged(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	for i := range 5 {
-		f.post(t, fmt.Sprintf("counter/0000000%d-0000-4000-8000-000000000000/was_counted", 5-i), count(1))
+		f.Post(t, fmt.Sprintf("counter/0000000%d-0000-4000-8000-000000000000/was_counted", 5-i), count(1))
 	}
-	f.post(t, "other/global/was_seen", `{"data":{},`+meta+`}`)
+	f.Post(t, "other/global/was_seen", `{"data":{},`+meta+`}`)
 	first, more, err := f.IDs(t.Context(), tenant, "counter", "", 3)
 	if err != nil || !more || len(first) != 3 {
 		t.Fatal(first, more, err)
@@ -356,7 +284,7 @@ func TestIDsArePaged(t *testing.T) {
 
 func TestSingletonByName(t *testing.T) {
 	f := newFixture(t, engine.Options{})
-	f.post(t, "counter/main/was_counted", count(3))
+	f.Post(t, "counter/main/was_counted", count(3))
 	states, ok, err := f.Singleton(t.Context(), tenant, "main")
 	if err != nil || !ok || len(states) != 1 || states[0].Key.Type != "counter" {
 		t.Fatal(states, ok, err)
@@ -371,8 +299,8 @@ func TestConcurrencyControl(t *testing.T) {
 	expecting := func(n int) string {
 		return fmt.Sprintf(`{"data":{"by":1},"metadata":{"actor":{"type":"user","id":"%s"},"previous_length":%d}}`, user, n)
 	}
-	f.post(t, "counter/"+id+"/was_counted", expecting(0))
-	_, err := f.Execute(t.Context(), command(t, "counter/"+id+"/was_counted", expecting(3)))
+	f.Post(t, "counter/"+id+"/was_counted", expecting(0))
+	_, err := f.Execute(t.Context(), enginetest.Command(t, "counter/"+id+"/was_counted", expecting(3)))
 	if j17.CodeOf(err) != j17.CodeConflict || err.Error() != "Concurrent write detected. Stream has 1 events, expected 3." {
 		t.Errorf("got %v", err)
 	}
@@ -390,7 +318,7 @@ func TestConcurrencyControl(t *testing.T) {
 		{[]string{"*"}, id, ""},
 		{[]string{"*"}, user, j17.CodePreconditionFailed},
 	} {
-		c := command(t, "counter/"+tc.path+"/was_counted", count(1))
+		c := enginetest.Command(t, "counter/"+tc.path+"/was_counted", count(1))
 		c.IfMatch = tc.tags
 		if _, err := f.Execute(t.Context(), c); j17.CodeOf(err) != tc.want {
 			t.Errorf("If-Match %v: %v", tc.tags, err)
@@ -428,7 +356,7 @@ func TestConcurrentWriters(t *testing.T) {
 	for range 8 {
 		writers.Go(func() {
 			for range each {
-				f.post(t, "counter/global/was_counted", count(1)) // never conflicts: nothing was read
+				f.Post(t, "counter/global/was_counted", count(1)) // never conflicts: nothing was read
 			}
 		})
 	}
@@ -438,7 +366,7 @@ func TestConcurrentWriters(t *testing.T) {
 		writers.Go(func() { // each length is won by exactly one writer
 			for n := range each {
 				body := fmt.Sprintf(`{"data":{"by":1},"metadata":{"actor":{"type":"user","id":"%s"},"previous_length":%d}}`, user, n)
-				if _, err := f.Execute(t.Context(), command(t, "counter/"+id+"/was_counted", body)); err == nil {
+				if _, err := f.Execute(t.Context(), enginetest.Command(t, "counter/"+id+"/was_counted", body)); err == nil {
 					mu.Lock()
 					won[n]++
 					mu.Unlock()
@@ -452,7 +380,7 @@ func TestConcurrentWriters(t *testing.T) {
 	close(stop)
 	cancel()
 	readers.Wait()
-	if got := f.state(t, "counter/global", engine.LoadOptions{Replay: true}); !strings.HasPrefix(got, `{"n":800,`) {
+	if got := f.State(t, "counter/global", engine.LoadOptions{Replay: true}); !strings.HasPrefix(got, `{"n":800,`) {
 		t.Error(got)
 	}
 	for n := range each {
@@ -464,7 +392,7 @@ func TestConcurrentWriters(t *testing.T) {
 
 func TestIdempotency(t *testing.T) {
 	f := newFixture(t, engine.Options{})
-	c := command(t, "counter/global/was_counted", count(1))
+	c := enginetest.Command(t, "counter/global/was_counted", count(1))
 	c.IdempotencyKey = "k"
 	var wg sync.WaitGroup
 	receipts := make([]engine.Receipt, 16)
@@ -490,13 +418,13 @@ func TestIdempotency(t *testing.T) {
 	if fresh != 1 {
 		t.Errorf("%d executions", fresh)
 	}
-	f.post(t, "counter/global/was_counted", count(1))
-	other := command(t, "counter/global/was_counted", count(2))
+	f.Post(t, "counter/global/was_counted", count(1))
+	other := enginetest.Command(t, "counter/global/was_counted", count(2))
 	other.IdempotencyKey = "k"
 	if _, err := f.Execute(t.Context(), other); j17.CodeOf(err) != j17.CodeIdempotencyReuse {
 		t.Errorf("another request with the same key: %v", err)
 	}
-	failing := command(t, "counter/global/was_counted", `{"data":{},`+meta+`}`)
+	failing := enginetest.Command(t, "counter/global/was_counted", `{"data":{},`+meta+`}`)
 	failing.IdempotencyKey = "k2"
 	if _, err := f.Execute(t.Context(), failing); j17.CodeOf(err) != j17.CodeSchemaViolation {
 		t.Error(err)
@@ -505,7 +433,7 @@ func TestIdempotency(t *testing.T) {
 	if r, err := f.Execute(t.Context(), other); err != nil || r.Replayed {
 		t.Error(r, err)
 	}
-	f.clock.Advance(24*time.Hour + time.Second)
+	f.Clock.Advance(24*time.Hour + time.Second)
 	if r, err := f.Execute(t.Context(), c); err != nil || r.Replayed {
 		t.Error("after a day the key was still known", r, err)
 	}
@@ -514,11 +442,11 @@ func TestIdempotency(t *testing.T) {
 func TestADeployTakesEffectAtOnce(t *testing.T) {
 	f := newFixture(t, engine.Options{SnapshotEvery: 2})
 	for range 5 {
-		f.post(t, "counter/"+id+"/was_counted", count(1))
+		f.Post(t, "counter/"+id+"/was_counted", count(1))
 	}
 	before, _ := f.Load(t.Context(), tenant, "counter", id, engine.LoadOptions{})
 	other, _ := f.Load(t.Context(), tenant, "other", "global", engine.LoadOptions{})
-	f.deploy(t, strings.Replace(counterSpec, `{"increment":{"target":"n","by":"$.data.by"}}`, `{"decrement":{"target":"n","by":"$.data.by"}}`, 1))
+	f.DeploySource(t, strings.Replace(enginetest.CounterSpec, `{"increment":{"target":"n","by":"$.data.by"}}`, `{"decrement":{"target":"n","by":"$.data.by"}}`, 1))
 	after, _ := f.Load(t.Context(), tenant, "counter", id, engine.LoadOptions{})
 	if !strings.HasPrefix(string(after.JSON), `{"n":-5,`) || after.EntityTag == before.EntityTag {
 		t.Errorf("%s with tag %s, before %s", after.JSON, after.EntityTag, before.EntityTag)
@@ -541,26 +469,27 @@ func (f *fixture) noSpec(t *testing.T) error {
 func TestSnapshots(t *testing.T) {
 	f := newFixture(t, engine.Options{SnapshotEvery: 10})
 	for i := range 35 {
-		f.post(t, "counter/"+id+"/was_counted", count(i))
+		f.Post(t, "counter/"+id+"/was_counted", count(i))
 	}
 	f.snapshot(t)
-	want := f.state(t, "counter/"+id, engine.LoadOptions{Replay: true})
-	f.post(t, "counter/"+id+"/was_counted", count(1000))
-	if err := f.store.Close(); err != nil {
+	want := f.State(t, "counter/"+id, engine.LoadOptions{Replay: true})
+	f.Post(t, "counter/"+id+"/was_counted", count(1000))
+	if err := f.Store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	f.open(t, engine.Options{SnapshotEvery: 10})
-	if got := f.state(t, "counter/"+id, engine.LoadOptions{Length: new(uint64(35))}); got != want {
+	f.Open(t, engine.Options{SnapshotEvery: 10})
+	f.DeploySource(t, enginetest.CounterSpec)
+	if got := f.State(t, "counter/"+id, engine.LoadOptions{Length: new(uint64(35))}); got != want {
 		t.Errorf("from the snapshot %s, replayed %s", got, want)
 	}
-	got := f.state(t, "counter/"+id, engine.LoadOptions{})
+	got := f.State(t, "counter/"+id, engine.LoadOptions{})
 	if folded := f.Stats().Folded; folded > 10 {
 		t.Errorf("a cold read folded %d events", folded)
 	}
-	if replayed := f.state(t, "counter/"+id, engine.LoadOptions{Replay: true}); got != replayed {
+	if replayed := f.State(t, "counter/"+id, engine.LoadOptions{Replay: true}); got != replayed {
 		t.Errorf("from the snapshot %s, replayed %s", got, replayed)
 	}
-	if past := f.state(t, "counter/"+id, engine.LoadOptions{Length: new(uint64(3))}); !strings.HasPrefix(past, `{"n":3,`) {
+	if past := f.State(t, "counter/"+id, engine.LoadOptions{Length: new(uint64(3))}); !strings.HasPrefix(past, `{"n":3,`) {
 		t.Errorf("before the snapshot: %s", past)
 	}
 }
@@ -572,7 +501,7 @@ func (f *fixture) snapshot(t *testing.T) {
 	var background sync.WaitGroup
 	background.Go(func() { _ = f.Run(ctx) })
 	for f.Stats().Snapshots == 0 {
-		f.state(t, "counter/"+id, engine.LoadOptions{})
+		f.State(t, "counter/"+id, engine.LoadOptions{})
 	}
 	cancel()
 	background.Wait()
@@ -584,8 +513,8 @@ func TestTheCacheIsBounded(t *testing.T) {
 	name := strings.Repeat("x", 2000)
 	for i := range 400 {
 		path := fmt.Sprintf("counter/%08d-0000-4000-8000-000000000000", i)
-		f.post(t, path+"/was_named", `{"data":{"name":"`+name+`"},`+meta+`}`)
-		if got := f.state(t, path, engine.LoadOptions{}); !strings.Contains(got, name) {
+		f.Post(t, path+"/was_named", `{"data":{"name":"`+name+`"},`+meta+`}`)
+		if got := f.State(t, path, engine.LoadOptions{}); !strings.Contains(got, name) {
 			t.Fatal(got)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"j17"
 	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
 	"j17/internal/spec"
 	"j17/internal/store"
 )
@@ -75,8 +76,8 @@ func TestNoEventIsStoredUnderAFormerSpec(t *testing.T) {
 			var e *engine.Engine
 			asked := 0
 			f := newFixture(t, engine.Options{})
-			d.Store = f.store
-			e = engine.New(engine.Options{Store: d, Clock: f.clock, Renew: func(ctx context.Context, _ j17.Tenant) error {
+			d.Store = f.Store
+			e = engine.New(engine.Options{Store: d, Clock: f.Clock, Renew: func(ctx context.Context, _ j17.Tenant) error {
 				asked++
 				return d.adopt(ctx, e)
 			}})
@@ -84,7 +85,7 @@ func TestNoEventIsStoredUnderAFormerSpec(t *testing.T) {
 			if err := d.adopt(t.Context(), e); err != nil {
 				t.Fatal(err)
 			}
-			paid := command(t, "account/"+id+"/was_paid", `{"data":{},`+meta+`}`)
+			paid := enginetest.Command(t, "account/"+id+"/was_paid", `{"data":{},`+meta+`}`)
 			if _, err := e.Execute(t.Context(), paid); err != nil {
 				t.Fatal(err)
 			}
@@ -112,7 +113,7 @@ func TestNoEventIsStoredUnderAFormerSpec(t *testing.T) {
 				t.Errorf("%d events, there were %d: %v", n, stored, err)
 			}
 			d.before = func() { d.put(t, fmt.Sprintf(firstSpec, "")) }
-			if _, err := e.Execute(t.Context(), command(t, "account/"+id+"/was_noted", `{"data":{},`+meta+`}`)); err != nil {
+			if _, err := e.Execute(t.Context(), enginetest.Command(t, "account/"+id+"/was_noted", `{"data":{},`+meta+`}`)); err != nil {
 				t.Errorf("an event of both specs: %v", err)
 			}
 			if asked != 2 {
@@ -125,13 +126,13 @@ func TestNoEventIsStoredUnderAFormerSpec(t *testing.T) {
 // TestASpecThatCannotBeTakenOver refuses writes, and reads go on.
 func TestASpecThatCannotBeTakenOver(t *testing.T) {
 	f := newFixture(t, engine.Options{})
-	d := &deployments{Store: f.store}
-	e := engine.New(engine.Options{Store: d, Clock: f.clock, Renew: func(context.Context, j17.Tenant) error { return nil }})
+	d := &deployments{Store: f.Store}
+	e := engine.New(engine.Options{Store: d, Clock: f.Clock, Renew: func(context.Context, j17.Tenant) error { return nil }})
 	d.put(t, fmt.Sprintf(firstSpec, ""))
 	if err := d.adopt(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
-	paid := command(t, "account/"+id+"/was_paid", `{"data":{},`+meta+`}`)
+	paid := enginetest.Command(t, "account/"+id+"/was_paid", `{"data":{},`+meta+`}`)
 	if _, err := e.Execute(t.Context(), paid); err != nil {
 		t.Fatal(err)
 	}
@@ -148,11 +149,11 @@ func TestASpecThatCannotBeTakenOver(t *testing.T) {
 func TestADeployIsExactAmongManyWriters(t *testing.T) {
 	const servers, writers, rounds = 2, 8, 10
 	f := newFixture(t, engine.Options{})
-	d := &deployments{Store: f.store}
+	d := &deployments{Store: f.Store}
 	d.put(t, fmt.Sprintf(firstSpec, notes))
 	engines := make([]*engine.Engine, servers)
 	for i := range engines {
-		engines[i] = engine.New(engine.Options{Store: d, Clock: f.clock, Renew: func(ctx context.Context, _ j17.Tenant) error { return d.adopt(ctx, engines[i]) }})
+		engines[i] = engine.New(engine.Options{Store: d, Clock: f.Clock, Renew: func(ctx context.Context, _ j17.Tenant) error { return d.adopt(ctx, engines[i]) }})
 		if err := d.adopt(t.Context(), engines[i]); err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +168,7 @@ func TestADeployIsExactAmongManyWriters(t *testing.T) {
 					return
 				default:
 				}
-				_, err := engines[w%servers].Execute(t.Context(), command(t, "account/"+id+"/was_paid", `{"data":{},`+meta+`}`))
+				_, err := engines[w%servers].Execute(t.Context(), enginetest.Command(t, "account/"+id+"/was_paid", `{"data":{},`+meta+`}`))
 				if code := j17.CodeOf(err); err != nil && code != j17.CodeUnknownEventType && code != j17.CodeBusy {
 					t.Error(err)
 				}
@@ -197,7 +198,7 @@ func TestADeployIsExactAmongManyWriters(t *testing.T) {
 				break
 			}
 			for _, e := range engines {
-				_, _ = e.Execute(t.Context(), command(t, "account/"+id+"/was_noted", `{"data":{},`+meta+`}`))
+				_, _ = e.Execute(t.Context(), enginetest.Command(t, "account/"+id+"/was_noted", `{"data":{},`+meta+`}`))
 			}
 		}
 	}

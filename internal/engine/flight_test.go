@@ -73,7 +73,7 @@ func (f *fixture) put(tb testing.TB, to j17.Tenant, id, typ string, n int) {
 	for len(events) > 0 {
 		some := events[:min(len(events), 10_000)]
 		events = events[len(some):]
-		if r, err := f.store.Append(tb.Context(), to, []store.Append{{Events: some, Timestamp: 1}}); err != nil || r[0].Outcome != store.Committed {
+		if r, err := f.Store.Append(tb.Context(), to, []store.Append{{Events: some, Timestamp: 1}}); err != nil || r[0].Outcome != store.Committed {
 			tb.Fatal(r, err)
 		}
 	}
@@ -97,7 +97,7 @@ func (f *fixture) wait(t *testing.T, done chan error) error {
 	t.Helper()
 	var err error
 	await(t, "nobody was told that the state is not ready", func() bool {
-		f.clock.Advance(engine.DefaultReadWait)
+		f.Clock.Advance(engine.DefaultReadWait)
 		select {
 		case err = <-done:
 			return true
@@ -281,7 +281,7 @@ func TestPastStatesDoNotStartAtTheFirstEvent(t *testing.T) {
 	if n := read(events - 1); n > 10_000 {
 		t.Errorf("the state before the last event was folded from %d", n)
 	}
-	items, err := f.store.Scan(t.Context(), tenant, "snapshot.past", store.Prefix("order:"+id+"/"), 1000)
+	items, err := f.Store.Scan(t.Context(), tenant, "snapshot.past", store.Prefix("order:"+id+"/"), 1000)
 	if err != nil || len(items) < 5 || len(items) > 64 {
 		t.Errorf("%d states are kept, %v", len(items), err)
 	}
@@ -323,11 +323,11 @@ func TestTheBackgroundIsShared(t *testing.T) {
 func TestLargeStatesAreFoldedInTheBackground(t *testing.T) {
 	const readers = 40
 	f := newFixture(t, engine.Options{ReadWait: time.Hour})
-	f.deploy(t, `{"agent_types":["user"],"aggregate_types":{"order":{"events":{
+	f.DeploySource(t, `{"agent_types":["user"],"aggregate_types":{"order":{"events":{
 		"loaded":{"schema":{},"handler":[{"set":{"target":"x","value":"$.data.x"}}]},"fast":{"schema":{},"handler":[{"increment":{"target":"n","by":1}}]}}}}}`)
 	large := `{"x":[` + strings.Repeat("0,", 200_000) + `0]}`
 	event := store.NewEvent{Key: j17.Key{Type: "order", ID: id}, Type: "loaded", Data: []byte(large), Metadata: []byte(`{}`)}
-	if r, err := f.store.Append(t.Context(), tenant, []store.Append{{Events: []store.NewEvent{event}, Timestamp: 1}}); err != nil || r[0].Outcome != store.Committed {
+	if r, err := f.Store.Append(t.Context(), tenant, []store.Append{{Events: []store.NewEvent{event}, Timestamp: 1}}); err != nil || r[0].Outcome != store.Committed {
 		t.Fatal(r, err)
 	}
 	f.put(t, tenant, id, "fast", readers)

@@ -11,6 +11,7 @@ import (
 
 	"j17"
 	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
 	"j17/internal/work/worktest"
 )
 
@@ -147,7 +148,7 @@ func TestRandomHostileSpecs(t *testing.T) {
 			"was_set":{"schema":{},"handler":[{"merge":{"target":"","value":"$.data"}}]},
 			"was_seen":{"schema":{},"handler":[]},
 			"was_sent":{"schema":{},"handler":[` + joined(rt, "operations", 4, hostileOperation) + `],"implications":[` + joined(rt, "implications", 4, hostileImplication) + `]}}}}}`
-		f.deploy(t, src)
+		f.DeploySource(t, src)
 		serial++
 		aggregate := fmt.Sprintf("0f000000-0000-4000-8000-%012d", serial)
 		timed := func(what string, work func() error) error {
@@ -163,7 +164,7 @@ func TestRandomHostileSpecs(t *testing.T) {
 			return err
 		}
 		write := func(event, data string) error {
-			c := command(t, "a/"+aggregate+"/"+event, `{"data":`+data+`,`+meta+`}`)
+			c := enginetest.Command(t, "a/"+aggregate+"/"+event, `{"data":`+data+`,`+meta+`}`)
 			return timed(event, func() error { _, err := f.Execute(t.Context(), c); return err })
 		}
 		if err := write("was_set", hostileData(rt)); err != nil {

@@ -16,58 +16,25 @@ import (
 
 	"j17"
 	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
 	"j17/internal/spec"
 	"j17/internal/store"
 )
 
-// identitySpec has types with a handle, with a number, with both and with neither. Payments write tickets.
-const identitySpec = `{"agent_types": ["user"], "target_types": ["user"], "project_key": "VNO", %s "aggregate_types": {
-	"payment": {"identity": {"handle": "pmt"}, "events": {
-		"was_made": {"schema": {}, "handler": {"merge":{"target":"","value":"$.data"}}, "implications": [
-			{"map": {"in": "$.data.tickets", "as": "$t", "emit": {"aggregate_type": "ticket", "id": "$t", "event_type": "was_filed", "data": {"by": "$.key", "seen": "$.state.seen"}}}}]},
-		"was_settled": {"schema": {}, "handler": {"merge":{"target":"","value":"$.data"}}}}},
-	"ticket": {"identity": {"sequence": true}, "events": {
-		"was_filed": {"schema": {"type": "object", "properties": {"n": {"type": "integer"}}}, "handler": {"merge":{"target":"","value":"$.data"}}},
-		"was_split": {"schema": {}, "handler": [], "implications": [
-			{"map": {"in": "$.data.into", "as": "$i", "emit": {"aggregate_type": "ticket", "id": "$i", "event_type": "was_filed"}}}]}}},
-	"refund": {"identity": {"sequence": true, "handle": "rfd"}, "events": {
-		"was_made": {"schema": {}, "handler": {"merge":{"target":"","value":"$.data"}}}}},
-	"note": {"events": {"was_written": {"schema": {}, "handler": {"merge":{"target":"","value":"$.data"}}}}}
-}}`
-
 func naming(tb testing.TB) *fixture {
 	tb.Helper()
 	f := newFixture(tb, engine.Options{})
-	f.deploy(tb, fmt.Sprintf(identitySpec, ""))
+	f.DeploySource(tb, enginetest.NamesSpec)
 	return f
 }
-
-func written(data string) string { return `{"data":` + data + `,` + meta + `}` }
 
 // fresh returns the id of an aggregate that does not exist yet.
 func fresh() string { return uuid.NewString() }
 
-// create writes {type}/_new/{event} or {type}/_new.
-func (f *fixture) create(tb testing.TB, path, body string) engine.Receipt {
-	tb.Helper()
-	r, err := f.Execute(tb.Context(), creation(tb, path, body))
-	if err != nil {
-		tb.Fatalf("%s: %v", path, err)
-	}
-	return r
-}
-
-func creation(tb testing.TB, path, body string) *engine.Command {
-	tb.Helper()
-	c := command(tb, strings.Replace(path, "_new", "", 1), body)
-	c.New = true
-	return c
-}
-
 // file creates a ticket and returns its number.
 func (f *fixture) file(tb testing.TB) int {
 	tb.Helper()
-	return number(tb, f.post(tb, "ticket/"+fresh()+"/was_filed", written(`{}`)).Names)
+	return number(tb, f.Post(tb, "ticket/"+fresh()+"/was_filed", enginetest.Body(`{}`)).Names)
 }
 
 func number(tb testing.TB, id j17.Names) int {
@@ -86,12 +53,12 @@ func isHandle(prefix, s string) bool {
 
 func TestAnAggregateIsTheSameUnderEachOfItsNames(t *testing.T) {
 	f := naming(t)
-	first := f.post(t, "refund/"+strings.ToUpper(id)+"/was_made", written(`{"a":1}`))
+	first := f.Post(t, "refund/"+strings.ToUpper(id)+"/was_made", enginetest.Body(`{"a":1}`))
 	if first.ID != id || !isHandle("rfd", first.Handle) || first.PublicID != "VNO-1" {
 		t.Fatalf("receipt %+v", first)
 	}
 	for i, name := range []string{first.Handle, first.PublicID, id} {
-		r := f.post(t, "refund/"+name+"/was_made", written(fmt.Sprintf(`{"by":"%d"}`, i)))
+		r := f.Post(t, "refund/"+name+"/was_made", enginetest.Body(fmt.Sprintf(`{"by":"%d"}`, i)))
 		if r.ID != id || r.Names != first.Names || r.Length != uint64(i+2) {
 			t.Errorf("a write to %s: receipt %+v, first %+v", name, r, first)
 		}
@@ -101,7 +68,7 @@ func TestAnAggregateIsTheSameUnderEachOfItsNames(t *testing.T) {
 		if err != nil || s.Key != (j17.Key{Type: "refund", ID: id}) || s.Names != first.Names || s.Length != 4 || s.Data.Get("by").Str() != "2" {
 			t.Errorf("%s: %+v, %v", name, s, err)
 		}
-		if n := f.length(t, "refund", name); n != 4 {
+		if n := f.Written(t, "refund", name); n != 4 {
 			t.Errorf("%s has %d events", name, n)
 		}
 		events, err := f.Events(t.Context(), tenant, "refund", name, j17.StreamID{}, 10)
@@ -124,17 +91,17 @@ func TestTypesShareOneSequenceAndEnvironmentsDoNot(t *testing.T) {
 	f := naming(t)
 	got := []int{
 		f.file(t),
-		number(t, f.create(t, "refund/_new/was_made", written(`{}`)).Names),
+		number(t, f.Create(t, "refund/_new/was_made", enginetest.Body(`{}`)).Names),
 		f.file(t),
-		number(t, f.post(t, "ticket/global/was_filed", written(`{}`)).Names),
+		number(t, f.Post(t, "ticket/global/was_filed", enginetest.Body(`{}`)).Names),
 	}
 	if diff := cmp.Diff([]int{1, 2, 3, 4}, got); diff != "" {
 		t.Errorf("numbers (-want +got):\n%s", diff)
 	}
-	c, _ := spec.Compile(fmt.Appendf(nil, identitySpec, ""))
+	c, _ := spec.Compile([]byte(enginetest.NamesSpec))
 	other := j17.Tenant("ins_test/staging")
 	f.Deploy(other, c, nil)
-	cmd := command(t, "ticket/"+fresh()+"/was_filed", written(`{}`))
+	cmd := enginetest.Command(t, "ticket/"+fresh()+"/was_filed", enginetest.Body(`{}`))
 	cmd.Tenant = other
 	if r, err := f.Execute(t.Context(), cmd); err != nil || r.PublicID != "VNO-1" {
 		t.Errorf("the first one of another environment: %+v, %v", r, err)
@@ -147,11 +114,11 @@ func TestTypesShareOneSequenceAndEnvironmentsDoNot(t *testing.T) {
 func TestABatchTakesNamesOnce(t *testing.T) {
 	f := naming(t)
 	batch := `{"events":[{"type":"was_made","data":{"a":1}},{"type":"was_made","data":{"b":2}},{"type":"was_made"}],` + meta + `}`
-	r := f.post(t, "refund/"+id, batch)
+	r := f.Post(t, "refund/"+id, batch)
 	if r.PublicID != "VNO-1" || !isHandle("rfd", r.Handle) || len(r.IDs) != 3 {
 		t.Errorf("receipt %+v", r)
 	}
-	if again := f.post(t, "refund/"+r.PublicID, batch); again.Names != r.Names || again.Length != 6 {
+	if again := f.Post(t, "refund/"+r.PublicID, batch); again.Names != r.Names || again.Length != 6 {
 		t.Errorf("the second batch: %+v, first %+v", again, r)
 	}
 	if n := f.file(t); n != 2 {
@@ -162,11 +129,11 @@ func TestABatchTakesNamesOnce(t *testing.T) {
 func TestImpliedAggregatesTakeNamesToo(t *testing.T) {
 	f := naming(t)
 	a, b := fresh(), fresh()
-	r := f.post(t, "payment/"+id+"/was_made", written(`{"tickets":["`+b+`","`+a+`","`+b+`"]}`))
+	r := f.Post(t, "payment/"+id+"/was_made", enginetest.Body(`{"tickets":["`+b+`","`+a+`","`+b+`"]}`))
 	if r.Implied != 3 || !isHandle("pmt", r.Handle) || r.PublicID != "" {
 		t.Errorf("receipt %+v", r)
 	}
-	if s := f.state(t, "ticket/VNO-1", engine.LoadOptions{}); !strings.Contains(s, `"by":"payment:`+id+`"`) {
+	if s := f.State(t, "ticket/VNO-1", engine.LoadOptions{}); !strings.Contains(s, `"by":"payment:`+id+`"`) {
 		t.Errorf("the first ticket is %s", s)
 	}
 	for name, want := range map[string]string{"VNO-1": b, "VNO-2": a} {
@@ -177,13 +144,13 @@ func TestImpliedAggregatesTakeNamesToo(t *testing.T) {
 	}
 	// What exists keeps its number, whoever writes to it.
 	c := fresh()
-	f.post(t, "payment/"+r.Handle+"/was_made", written(`{"tickets":["`+a+`","`+c+`"]}`))
-	if kept := f.post(t, "ticket/"+a+"/was_filed", written(`{}`)); kept.PublicID != "VNO-2" || kept.Length != 3 {
+	f.Post(t, "payment/"+r.Handle+"/was_made", enginetest.Body(`{"tickets":["`+a+`","`+c+`"]}`))
+	if kept := f.Post(t, "ticket/"+a+"/was_filed", enginetest.Body(`{}`)); kept.PublicID != "VNO-2" || kept.Length != 3 {
 		t.Errorf("receipt %+v", kept)
 	}
 	// The command's own aggregate comes first, also if it is implied once more.
 	own := fresh()
-	split := f.post(t, "ticket/"+own+"/was_split", written(`{"into":["`+fresh()+`","`+own+`","`+c+`"]}`))
+	split := f.Post(t, "ticket/"+own+"/was_split", enginetest.Body(`{"into":["`+fresh()+`","`+own+`","`+c+`"]}`))
 	if split.PublicID != "VNO-4" || split.Length != 2 {
 		t.Errorf("receipt %+v", split)
 	}
@@ -201,16 +168,16 @@ func TestRefusedWritesTakeNoNames(t *testing.T) {
 		match      string
 		code       j17.Code
 	}{
-		"length":          {"ticket/" + fresh() + "/was_filed", strings.Replace(written(`{}`), `"metadata":{`, `"metadata":{"previous_length":4,`, 1), "", j17.CodeConflict},
-		"entity tag":      {"ticket/" + fresh() + "/was_filed", written(`{}`), `"1-00000000"`, j17.CodePreconditionFailed},
-		"id":              {"ticket/nope/was_filed", written(`{}`), "", j17.CodeInvalidIdentifier},
-		"schema":          {"ticket/" + fresh() + "/was_filed", written(`{"n":"1"}`), "", j17.CodeSchemaViolation},
-		"event type":      {"ticket/" + fresh() + "/was_lost", written(`{}`), "", j17.CodeUnknownEventType},
+		"length":          {"ticket/" + fresh() + "/was_filed", strings.Replace(enginetest.Body(`{}`), `"metadata":{`, `"metadata":{"previous_length":4,`, 1), "", j17.CodeConflict},
+		"entity tag":      {"ticket/" + fresh() + "/was_filed", enginetest.Body(`{}`), `"1-00000000"`, j17.CodePreconditionFailed},
+		"id":              {"ticket/nope/was_filed", enginetest.Body(`{}`), "", j17.CodeInvalidIdentifier},
+		"schema":          {"ticket/" + fresh() + "/was_filed", enginetest.Body(`{"n":"1"}`), "", j17.CodeSchemaViolation},
+		"event type":      {"ticket/" + fresh() + "/was_lost", enginetest.Body(`{}`), "", j17.CodeUnknownEventType},
 		"second of batch": {"ticket/" + fresh(), `{"events":[{"type":"was_filed"},{"type":"was_filed","data":{"n":"1"}}],` + meta + `}`, "", j17.CodeSchemaViolation},
-		"implied":         {"ticket/" + fresh() + "/was_split", written(`{"into":["` + fresh() + `","nope"]}`), "", j17.CodeImplicationFailed},
+		"implied":         {"ticket/" + fresh() + "/was_split", enginetest.Body(`{"into":["` + fresh() + `","nope"]}`), "", j17.CodeImplicationFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cmd := command(t, c.path, c.body)
+			cmd := enginetest.Command(t, c.path, c.body)
 			if c.match != "" {
 				cmd.IfMatch = []string{c.match}
 			}
@@ -235,7 +202,7 @@ func TestRetriesOfConflictsLeaveNoGap(t *testing.T) {
 		wg.Go(func() {
 			for range each {
 				ticket := fresh()
-				_, err := f.Execute(t.Context(), command(t, "payment/global/was_made", written(`{"tickets":["`+ticket+`"]}`)))
+				_, err := f.Execute(t.Context(), enginetest.Command(t, "payment/global/was_made", enginetest.Body(`{"tickets":["`+ticket+`"]}`)))
 				if err != nil && j17.CodeOf(err) != j17.CodeConflict {
 					t.Error(err)
 				}
@@ -269,8 +236,8 @@ func TestRetriesOfConflictsLeaveNoGap(t *testing.T) {
 
 func TestNamesThatLeadNowhere(t *testing.T) {
 	f := naming(t)
-	refund := f.post(t, "refund/"+id+"/was_made", written(`{}`))
-	payment := f.post(t, "payment/"+id+"/was_made", written(`{}`))
+	refund := f.Post(t, "refund/"+id+"/was_made", enginetest.Body(`{}`))
+	payment := f.Post(t, "payment/"+id+"/was_made", enginetest.Body(`{}`))
 	const unknown = "_123456789abcdef"
 	for path, code := range map[string]j17.Code{
 		"payment/pmt" + unknown:           j17.CodeAggregateNotFound,
@@ -301,7 +268,7 @@ func TestNamesThatLeadNowhere(t *testing.T) {
 		if event == "" {
 			event = "was_made"
 		}
-		_, wrote := f.Execute(t.Context(), command(t, path+"/"+event, written(`{}`)))
+		_, wrote := f.Execute(t.Context(), enginetest.Command(t, path+"/"+event, enginetest.Body(`{}`)))
 		_, loaded := f.Load(t.Context(), tenant, typ, name, engine.LoadOptions{})
 		_, measured := f.Length(t.Context(), tenant, typ, name)
 		_, listed := f.Events(t.Context(), tenant, typ, name, j17.StreamID{}, 1)
@@ -317,22 +284,22 @@ func TestNamesThatLeadNowhere(t *testing.T) {
 		}
 	}
 	// A name is not an identifier of an actor, nor of what an event implies.
-	body := strings.Replace(written(`{}`), user, payment.Handle, 1)
-	if _, err := f.Execute(t.Context(), command(t, "note/global/was_written", body)); j17.CodeOf(err) != j17.CodeInvalidIdentifier {
+	body := strings.Replace(enginetest.Body(`{}`), user, payment.Handle, 1)
+	if _, err := f.Execute(t.Context(), enginetest.Command(t, "note/global/was_written", body)); j17.CodeOf(err) != j17.CodeInvalidIdentifier {
 		t.Errorf("a handle as the actor: %v", err)
 	}
-	body = written(`{"tickets":["VNO-1"]}`)
-	if _, err := f.Execute(t.Context(), command(t, "payment/global/was_made", body)); j17.CodeOf(err) != j17.CodeImplicationFailed {
+	body = enginetest.Body(`{"tickets":["VNO-1"]}`)
+	if _, err := f.Execute(t.Context(), enginetest.Command(t, "payment/global/was_made", body)); j17.CodeOf(err) != j17.CodeImplicationFailed {
 		t.Errorf("a public id in an implication: %v", err)
 	}
 }
 
 func TestThePastIsReadByName(t *testing.T) {
 	f := naming(t)
-	start := f.clock.Now().Unix()
-	first := f.post(t, "refund/"+id+"/was_made", written(`{"v":1}`))
-	f.clock.Advance(time.Hour)
-	f.post(t, "refund/"+id+"/was_made", written(`{"v":2}`))
+	start := f.Clock.Now().Unix()
+	first := f.Post(t, "refund/"+id+"/was_made", enginetest.Body(`{"v":1}`))
+	f.Clock.Advance(time.Hour)
+	f.Post(t, "refund/"+id+"/was_made", enginetest.Body(`{"v":2}`))
 	one, hour, before := uint64(1), start+3600, start-1
 	for _, name := range []string{id, first.Handle, first.PublicID} {
 		for what, c := range map[string]struct {
@@ -349,7 +316,7 @@ func TestThePastIsReadByName(t *testing.T) {
 				t.Errorf("%s, %s: %s %+v, %v", name, what, s.JSON, s.Names, err)
 			}
 		}
-		if s := f.state(t, "refund/"+name, engine.LoadOptions{Until: &before}); s != string(j17.CodeAggregateNotFound) {
+		if s := f.State(t, "refund/"+name, engine.LoadOptions{Until: &before}); s != string(j17.CodeAggregateNotFound) {
 			t.Errorf("%s before its first event: %s", name, s)
 		}
 	}
@@ -358,14 +325,14 @@ func TestThePastIsReadByName(t *testing.T) {
 func TestNamesGoAlongWithAnExport(t *testing.T) {
 	f := naming(t)
 	f.file(t)
-	r := f.post(t, "refund/"+id+"/was_made", written(`{"v":1}`))
+	r := f.Post(t, "refund/"+id+"/was_made", enginetest.Body(`{"v":1}`))
 	var export bytes.Buffer
-	if err := f.store.ExportTenant(t.Context(), tenant, &export); err != nil {
+	if err := f.Store.ExportTenant(t.Context(), tenant, &export); err != nil {
 		t.Fatal(err)
 	}
-	c, _ := spec.Compile(fmt.Appendf(nil, identitySpec, ""))
+	c, _ := spec.Compile([]byte(enginetest.NamesSpec))
 	other := j17.Tenant("ins_other/prod")
-	if err := f.store.ImportTenant(t.Context(), other, &export); err != nil {
+	if err := f.Store.ImportTenant(t.Context(), other, &export); err != nil {
 		t.Fatal(err)
 	}
 	f.Deploy(other, c, nil)
@@ -374,7 +341,7 @@ func TestNamesGoAlongWithAnExport(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, s, err)
 		}
 	}
-	cmd := command(t, "ticket/"+fresh()+"/was_filed", written(`{}`))
+	cmd := enginetest.Command(t, "ticket/"+fresh()+"/was_filed", enginetest.Body(`{}`))
 	cmd.Tenant = other
 	if next, err := f.Execute(t.Context(), cmd); err != nil || next.PublicID != "VNO-3" {
 		t.Errorf("then comes %+v, %v", next, err)
@@ -385,7 +352,7 @@ func TestNamesGoAlongWithAnExport(t *testing.T) {
 func TestNamesAreStoredAsDocumented(t *testing.T) {
 	f := naming(t)
 	f.file(t)
-	r := f.post(t, "refund/"+id+"/was_made", written(`{}`))
+	r := f.Post(t, "refund/"+id+"/was_made", enginetest.Body(`{}`))
 	for _, item := range [][3]string{
 		{"identity.handle", "refund:" + id, r.Handle},
 		{"identity.handle.index", r.Handle, "refund:" + id},
@@ -393,7 +360,7 @@ func TestNamesAreStoredAsDocumented(t *testing.T) {
 		{"identity.number.index", "2", "refund:" + id},
 		{"identity.number.index", "latest", "2"},
 	} {
-		got, err := f.store.Get(t.Context(), tenant, store.Space(item[0]), item[1])
+		got, err := f.Store.Get(t.Context(), tenant, store.Space(item[0]), item[1])
 		if err != nil || string(got.Value) != item[2] || !got.Expires.IsZero() || !got.Due.IsZero() {
 			t.Errorf("%s, %s: %+v, %v, want %s", item[0], item[1], got, err, item[2])
 		}
@@ -402,12 +369,12 @@ func TestNamesAreStoredAsDocumented(t *testing.T) {
 
 func TestNamesAreThereAfterARestart(t *testing.T) {
 	f := naming(t)
-	r := f.post(t, "refund/"+id+"/was_made", written(`{"v":1}`))
-	if err := f.store.Close(); err != nil {
+	r := f.Post(t, "refund/"+id+"/was_made", enginetest.Body(`{"v":1}`))
+	if err := f.Store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	f.open(t, engine.Options{})
-	f.deploy(t, fmt.Sprintf(identitySpec, ""))
+	f.Open(t, engine.Options{})
+	f.DeploySource(t, enginetest.NamesSpec)
 	for _, name := range []string{id, r.Handle, r.PublicID} {
 		if s, err := f.Load(t.Context(), tenant, "refund", name, engine.LoadOptions{}); err != nil || s.Key.ID != id || s.Names != r.Names {
 			t.Errorf("%s: %+v, %v", name, s, err)
@@ -420,26 +387,26 @@ func TestNamesAreThereAfterARestart(t *testing.T) {
 
 func TestAnAggregateOlderThanItsTypesIdentity(t *testing.T) {
 	f := naming(t)
-	withNames := fmt.Sprintf(identitySpec, "")
-	f.deploy(t, strings.ReplaceAll(withNames, `"identity": {"sequence": true, "handle": "rfd"}, `, ""))
-	if r := f.post(t, "refund/"+id+"/was_made", written(`{}`)); r.Names != (j17.Names{}) {
+	withNames := enginetest.NamesSpec
+	f.DeploySource(t, strings.ReplaceAll(withNames, `"identity": {"sequence": true, "handle": "rfd"}, `, ""))
+	if r := f.Post(t, "refund/"+id+"/was_made", enginetest.Body(`{}`)); r.Names != (j17.Names{}) {
 		t.Errorf("names without a spec that asks for them: %+v", r)
 	}
-	f.deploy(t, withNames)
+	f.DeploySource(t, withNames)
 	s, err := f.Load(t.Context(), tenant, "refund", id, engine.LoadOptions{})
 	if err != nil || s.Names != (j17.Names{}) {
 		t.Errorf("before the next event: %+v, %v", s.Names, err)
 	}
-	r := f.post(t, "refund/"+id+"/was_made", written(`{}`))
+	r := f.Post(t, "refund/"+id+"/was_made", enginetest.Body(`{}`))
 	if r.PublicID != "VNO-1" || !isHandle("rfd", r.Handle) || r.Length != 2 {
 		t.Errorf("with the next event: %+v", r)
 	}
 	// Who has a name keeps it when the prefix changes.
-	f.deploy(t, strings.ReplaceAll(withNames, `"rfd"`, `"ref"`))
-	if kept := f.post(t, "refund/"+r.Handle+"/was_made", written(`{}`)); kept.Names != r.Names || kept.ID != id {
+	f.DeploySource(t, strings.ReplaceAll(withNames, `"rfd"`, `"ref"`))
+	if kept := f.Post(t, "refund/"+r.Handle+"/was_made", enginetest.Body(`{}`)); kept.Names != r.Names || kept.ID != id {
 		t.Errorf("with another prefix: %+v, was %+v", kept, r)
 	}
-	if next := f.create(t, "refund/_new/was_made", written(`{}`)); !isHandle("ref", next.Handle) {
+	if next := f.Create(t, "refund/_new/was_made", enginetest.Body(`{}`)); !isHandle("ref", next.Handle) {
 		t.Errorf("a new one with another prefix: %+v", next)
 	}
 }
@@ -447,21 +414,21 @@ func TestAnAggregateOlderThanItsTypesIdentity(t *testing.T) {
 func TestTheServerChoosesTheID(t *testing.T) {
 	f := naming(t)
 	for path, named := range map[string]bool{"refund/_new/was_made": true, "note/_new/was_written": false} {
-		r := f.create(t, path, written(`{"v":1}`))
+		r := f.Create(t, path, enginetest.Body(`{"v":1}`))
 		typ, _, _ := strings.Cut(path, "/")
 		if u, err := uuid.Parse(r.ID); err != nil || u.Version() != 4 || r.Length != 1 || (r.PublicID != "") != named || isHandle("rfd", r.Handle) != named {
 			t.Errorf("%s: %+v, %v", path, r, err)
 		}
-		if s := f.state(t, typ+"/"+r.ID, engine.LoadOptions{}); !strings.Contains(s, `"v":1`) {
+		if s := f.State(t, typ+"/"+r.ID, engine.LoadOptions{}); !strings.Contains(s, `"v":1`) {
 			t.Errorf("%s: the state is %s", path, s)
 		}
-		if again := f.create(t, path, written(`{"v":1}`)); again.ID == r.ID || again.Length != 1 {
+		if again := f.Create(t, path, enginetest.Body(`{"v":1}`)); again.ID == r.ID || again.Length != 1 {
 			t.Errorf("%s a second time: %+v", path, again)
 		}
 		// A retry gets what the first try got.
 		var tries [2]engine.Receipt
 		for i := range tries {
-			c := creation(t, path, written(`{"v":2}`))
+			c := enginetest.Creation(t, path, enginetest.Body(`{"v":2}`))
 			c.IdempotencyKey = "once " + path
 			var err error
 			if tries[i], err = f.Execute(t.Context(), c); err != nil || tries[i].Replayed != (i == 1) {
@@ -473,19 +440,19 @@ func TestTheServerChoosesTheID(t *testing.T) {
 		}
 	}
 	batch := `{"events":[{"type":"was_made","data":{"v":1}},{"type":"was_made","data":{"v":2}}],` + meta + `}`
-	if r := f.create(t, "refund/_new", batch); r.Length != 2 || len(r.IDs) != 2 || f.length(t, "refund", r.Handle) != 2 {
+	if r := f.Create(t, "refund/_new", batch); r.Length != 2 || len(r.IDs) != 2 || f.Written(t, "refund", r.Handle) != 2 {
 		t.Errorf("a batch: %+v", r)
 	}
 	expecting := func(n int) string {
-		return strings.Replace(written(`{}`), `"metadata":{`, fmt.Sprintf(`"metadata":{"previous_length":%d,`, n), 1)
+		return strings.Replace(enginetest.Body(`{}`), `"metadata":{`, fmt.Sprintf(`"metadata":{"previous_length":%d,`, n), 1)
 	}
-	if r := f.create(t, "refund/_new/was_made", expecting(0)); r.Length != 1 {
+	if r := f.Create(t, "refund/_new/was_made", expecting(0)); r.Length != 1 {
 		t.Errorf("with previous_length 0: %+v", r)
 	}
-	if _, err := f.Execute(t.Context(), creation(t, "refund/_new/was_made", expecting(1))); j17.CodeOf(err) != j17.CodeConflict {
+	if _, err := f.Execute(t.Context(), enginetest.Creation(t, "refund/_new/was_made", expecting(1))); j17.CodeOf(err) != j17.CodeConflict {
 		t.Errorf("with previous_length 1: %v", err)
 	}
-	c := creation(t, "refund/_new/was_made", written(`{}`))
+	c := enginetest.Creation(t, "refund/_new/was_made", enginetest.Body(`{}`))
 	c.IfMatch = []string{"*"}
 	if _, err := f.Execute(t.Context(), c); j17.CodeOf(err) != j17.CodePreconditionFailed {
 		t.Errorf("with If-Match: %v", err)
@@ -502,7 +469,7 @@ func TestUUIDVersions(t *testing.T) {
 		if versions != "" {
 			widened = `"identity": {"uuid_versions": ` + versions + `},`
 		}
-		f.deploy(t, fmt.Sprintf(identitySpec, widened))
+		f.DeploySource(t, strings.Replace(enginetest.NamesSpec, `"VNO",`, `"VNO", `+widened, 1))
 		for n := 1; n <= 8; n++ {
 			u := fmt.Sprintf(v, n)
 			want := j17.CodeInvalidIdentifier
@@ -511,13 +478,13 @@ func TestUUIDVersions(t *testing.T) {
 			}
 			actor := func(s string) string { return `{"data":{},"metadata":{"actor":{"type":"user","id":` + s + `}}}` }
 			for path, body := range map[string]string{
-				"note/" + u + "/was_written":          written(`{}`),
-				"note/" + u + ":2026/was_written":     written(`{}`),
+				"note/" + u + "/was_written":          enginetest.Body(`{}`),
+				"note/" + u + ":2026/was_written":     enginetest.Body(`{}`),
 				"note/global/was_written":             actor(`"` + u + `"`),
-				"note/" + fresh() + "/was_written":    strings.Replace(written(`{}`), `"metadata":{`, `"metadata":{"target":{"type":"user","id":"`+u+`"},`, 1),
+				"note/" + fresh() + "/was_written":    strings.Replace(enginetest.Body(`{}`), `"metadata":{`, `"metadata":{"target":{"type":"user","id":"`+u+`"},`, 1),
 				"payment/" + fresh() + "/was_settled": actor(`"` + strings.ToUpper(u) + `"`),
 			} {
-				if _, err := f.Execute(t.Context(), command(t, path, body)); j17.CodeOf(err) != want {
+				if _, err := f.Execute(t.Context(), enginetest.Command(t, path, body)); j17.CodeOf(err) != want {
 					t.Errorf("versions %s: %s by version %d: error %v, want %q", versions, path, n, err, want)
 				}
 			}
@@ -526,7 +493,7 @@ func TestUUIDVersions(t *testing.T) {
 		if slices.Contains(accepted, 7) {
 			want = 7
 		}
-		r := f.create(t, "note/_new/was_written", written(`{}`))
+		r := f.Create(t, "note/_new/was_written", enginetest.Body(`{}`))
 		if u, err := uuid.Parse(r.ID); err != nil || u.Version() != want {
 			t.Errorf("versions %s: the server chose %s, want version %d", versions, r.ID, want)
 		}
@@ -536,8 +503,8 @@ func TestUUIDVersions(t *testing.T) {
 // TestRetriesByAnotherName: a retry is one by whichever name it calls the aggregate, and another aggregate is another request.
 func TestRetriesByAnotherName(t *testing.T) {
 	f := naming(t)
-	f.post(t, "refund/"+id+"/was_made", written(`{}`))
-	c := command(t, "refund/"+id+"/was_made", written(`{}`))
+	f.Post(t, "refund/"+id+"/was_made", enginetest.Body(`{}`))
+	c := enginetest.Command(t, "refund/"+id+"/was_made", enginetest.Body(`{}`))
 	c.IdempotencyKey = "key"
 	first, err := f.Execute(t.Context(), c)
 	if err != nil || first.Handle == "" || first.PublicID == "" {

@@ -10,6 +10,7 @@ import (
 
 	"j17"
 	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
 	"j17/internal/store"
 	"j17/internal/value"
 )
@@ -42,8 +43,8 @@ func orderID(n int) string { return fmt.Sprintf("0b6e9d4e-6f0a-4f3c-8c53-%012d",
 func TestNoDecisionIsMadeOnAnOldState(t *testing.T) {
 	const writers, each, filled = 8, 40, 20
 	f := newFixture(t, engine.Options{})
-	f.deploy(t, stockSpec)
-	f.post(t, "stock/global/was_filled", fmt.Sprintf(`{"data":{"qty":%d},%s}`, filled, meta))
+	f.DeploySource(t, stockSpec)
+	f.Post(t, "stock/global/was_filled", fmt.Sprintf(`{"data":{"qty":%d},%s}`, filled, meta))
 	accepted := make([]bool, writers*each)
 	var noted atomic.Int64
 	var wg sync.WaitGroup
@@ -56,7 +57,7 @@ func TestNoDecisionIsMadeOnAnOldState(t *testing.T) {
 				if n%4 == 0 {
 					body = `{"data":{"qty":1},` + meta + `}`
 				}
-				r, err := f.Execute(t.Context(), command(t, "order/"+orderID(n)+"/was_placed", body))
+				r, err := f.Execute(t.Context(), enginetest.Command(t, "order/"+orderID(n)+"/was_placed", body))
 				switch {
 				case err == nil && n%4 == 0 && r.Implied == 1, err == nil && n%4 != 0 && r.Implied == 3:
 					accepted[n] = true
@@ -70,13 +71,13 @@ func TestNoDecisionIsMadeOnAnOldState(t *testing.T) {
 	wg.Wait()
 
 	// The log has what was acknowledged, no more and no less.
-	if n := f.length(t, "log", "global"); n != uint64(noted.Load()) {
+	if n := f.Written(t, "log", "global"); n != uint64(noted.Load()) {
 		t.Errorf("the log has %d orders, %d were accepted", n, noted.Load())
 	}
 	asked, taken := f.decisions(t, filled)
 	put := 0
 	for n, ok := range accepted {
-		length := f.length(t, "order", orderID(n))
+		length := f.Written(t, "order", orderID(n))
 		switch {
 		case !ok && length != 0:
 			t.Errorf("order %d was refused and has %d events", n, length)
@@ -183,12 +184,12 @@ func TestAnOvertakenWriteIsPlannedAnew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, engine.Options{})
-			f.deploy(t, stockSpec)
-			f.post(t, "stock/global/was_filled", `{"data":{"qty":5},`+meta+`}`)
-			overtaken := &rival{Store: f.store, times: tc.times, by: func() { f.post(t, tc.path, `{"data":`+tc.rival+`,`+meta+`}`) }}
-			slow := &fixture{Engine: engine.New(engine.Options{Store: overtaken, Clock: f.clock, Logger: slog.New(slog.DiscardHandler)})}
-			slow.deploy(t, stockSpec)
-			c := command(t, "order/"+id+"/was_placed", tc.body)
+			f.DeploySource(t, stockSpec)
+			f.Post(t, "stock/global/was_filled", `{"data":{"qty":5},`+meta+`}`)
+			overtaken := &rival{Store: f.Store, times: tc.times, by: func() { f.Post(t, tc.path, `{"data":`+tc.rival+`,`+meta+`}`) }}
+			slow := on(engine.New(engine.Options{Store: overtaken, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)}))
+			slow.DeploySource(t, stockSpec)
+			c := enginetest.Command(t, "order/"+id+"/was_placed", tc.body)
 			c.IdempotencyKey = "once"
 			if _, err := slow.Execute(t.Context(), c); err != nil || overtaken.appends != tc.appends {
 				t.Errorf("%v after %d tries, want %d", err, overtaken.appends, tc.appends)

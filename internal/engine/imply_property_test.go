@@ -656,7 +656,7 @@ func (w *world) request(r *rapid.T, own, want []happening, code j17.Code) {
 		r.Errorf("%d implied events, want %d", receipt.Implied, len(want)-len(own))
 	}
 	var got []happening
-	for ev, err := range w.store.ReadFeed(r.Context(), w.tenant, w.last, 10_000) {
+	for ev, err := range w.Store.ReadFeed(r.Context(), w.tenant, w.last, 10_000) {
 		if err != nil {
 			r.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"j17"
 	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
 )
 
 // implySpec has an event that implies others in each of the declarative ways, and a chain that is six links long.
@@ -38,23 +39,14 @@ func chainSpec() string {
 func implying(tb testing.TB) *fixture {
 	tb.Helper()
 	f := newFixture(tb, engine.Options{})
-	f.deploy(tb, chainSpec())
+	f.DeploySource(tb, chainSpec())
 	return f
-}
-
-func (f *fixture) length(tb testing.TB, typ, id string) uint64 {
-	tb.Helper()
-	n, err := f.Length(tb.Context(), tenant, typ, id)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return n
 }
 
 func TestImpliedEventsAreWrittenWithTheirTrigger(t *testing.T) {
 	f := implying(t)
 	body := `{"data":{"items":[{"id":"` + user + `","qty":2},{"id":"` + user + `","qty":0}]},` + meta + `}`
-	if r := f.post(t, "order/"+id+"/was_placed", body); r.Implied != 2 || r.Length != 1 {
+	if r := f.Post(t, "order/"+id+"/was_placed", body); r.Implied != 2 || r.Length != 1 {
 		t.Errorf("receipt %+v, want 2 implied events", r)
 	}
 	s, err := f.Load(t.Context(), tenant, "stock", user, engine.LoadOptions{})
@@ -75,8 +67,8 @@ func TestImpliedEventsAreWrittenWithTheirTrigger(t *testing.T) {
 
 func TestImplicationsOfABatchSeeTheStateBeforeIt(t *testing.T) {
 	f := implying(t)
-	f.post(t, "order/"+id+"/was_placed", `{"data":{},`+meta+`}`)
-	f.post(t, "order/"+id, `{"events":[{"type":"was_placed"},{"type":"was_placed"}],`+meta+`}`)
+	f.Post(t, "order/"+id+"/was_placed", `{"data":{},`+meta+`}`)
+	f.Post(t, "order/"+id, `{"events":[{"type":"was_placed"},{"type":"was_placed"}],`+meta+`}`)
 	s, err := f.Load(t.Context(), tenant, "audit", "global", engine.LoadOptions{})
 	if err != nil || s.Data.Get("log").String() != `[null,1,1]` {
 		t.Errorf("state %s, error %v", s.JSON, err)
@@ -97,12 +89,12 @@ func TestARejectedImplicationLeavesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := implying(t)
-			_, err := f.Execute(t.Context(), command(t, c.path, `{"data":`+c.data+`,`+meta+`}`))
+			_, err := f.Execute(t.Context(), enginetest.Command(t, c.path, `{"data":`+c.data+`,`+meta+`}`))
 			if j17.CodeOf(err) != c.code || !strings.Contains(err.Error(), " → ") {
 				t.Errorf("error %v, want %s with the chain", err, c.code)
 			}
 			for typ, id := range map[string]string{"order": id, "stock": user, "audit": "global", "tally": user, "c0": id, "c1": "global", "c6": "global"} {
-				if n := f.length(t, typ, id); n != 0 {
+				if n := f.Written(t, typ, id); n != 0 {
 					t.Errorf("%s has %d events", typ, n)
 				}
 			}
@@ -113,7 +105,7 @@ func TestARejectedImplicationLeavesNothing(t *testing.T) {
 // TestAChainNamesAggregatesByTheirKeys: an id may be taken from a key, and then is not the whole of it.
 func TestAChainNamesAggregatesByTheirKeys(t *testing.T) {
 	f := newFixture(t, engine.Options{})
-	f.deploy(t, `{"agent_types": ["user"], "aggregate_types": {
+	f.DeploySource(t, `{"agent_types": ["user"], "aggregate_types": {
 		"order": {"events": {"was_spread": {"schema": {}, "handler": [], "implications": [
 			{"map": {"in": "$.data.list", "as": "$x", "emit": {"aggregate_type": "tally", "id": "$.key", "event_type": "was_counted", "data": {"n": "$x"}}}}]}}},
 		"tally": {"events": {"was_counted": {"schema": {"type": "object", "properties": {"n": {"type": "integer"}}}, "handler": []}}}}}`)
@@ -121,7 +113,7 @@ func TestAChainNamesAggregatesByTheirKeys(t *testing.T) {
 		"[" + strings.Repeat("1,", 100) + "1]": j17.CodeImplicationLimit,
 		`[1,"two"]`:                            j17.CodeImplicationFailed,
 	} {
-		_, err := f.Execute(t.Context(), command(t, "order/"+id+"/was_spread", `{"data":{"list":`+list+`},`+meta+`}`))
+		_, err := f.Execute(t.Context(), enginetest.Command(t, "order/"+id+"/was_spread", `{"data":{"list":`+list+`},`+meta+`}`))
 		if j17.CodeOf(err) != code || !strings.Contains(err.Error(), "order:"+id+" was_spread → tally:"+id+" was_counted") {
 			t.Errorf("got %v", err)
 		}
@@ -130,11 +122,11 @@ func TestAChainNamesAggregatesByTheirKeys(t *testing.T) {
 
 func TestAFullChainAndAFullFanOutAreAccepted(t *testing.T) {
 	f := implying(t)
-	if r := f.post(t, "c1/"+id+"/e", `{"data":{},`+meta+`}`); r.Implied != 5 {
+	if r := f.Post(t, "c1/"+id+"/e", `{"data":{},`+meta+`}`); r.Implied != 5 {
 		t.Errorf("%d implied, want 5", r.Implied)
 	}
 	many := strings.TrimSuffix(strings.Repeat(`"`+user+`",`, 100), ",")
-	if r := f.post(t, "order/"+id+"/was_spread", `{"data":{"ids":[`+many+`]},`+meta+`}`); r.Implied != 100 {
+	if r := f.Post(t, "order/"+id+"/was_spread", `{"data":{"ids":[`+many+`]},`+meta+`}`); r.Implied != 100 {
 		t.Errorf("%d implied, want 100", r.Implied)
 	}
 }
@@ -147,14 +139,14 @@ func TestManyWritersShareAStreamThatIsOnlyAppendedTo(t *testing.T) {
 		wg.Go(func() {
 			for range each {
 				path := fmt.Sprintf("order/0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e%04d/was_placed", w)
-				if _, err := f.Execute(t.Context(), command(t, path, `{"data":{},`+meta+`}`)); err != nil {
+				if _, err := f.Execute(t.Context(), enginetest.Command(t, path, `{"data":{},`+meta+`}`)); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 	}
 	wg.Wait()
-	if n := f.length(t, "audit", "global"); n != writers*each {
+	if n := f.Written(t, "audit", "global"); n != writers*each {
 		t.Errorf("%d events, want %d", n, writers*each)
 	}
 }
@@ -162,7 +154,7 @@ func TestManyWritersShareAStreamThatIsOnlyAppendedTo(t *testing.T) {
 func TestARetryAnswersTheSameImpliedCount(t *testing.T) {
 	f := implying(t)
 	for try := range 2 {
-		c := command(t, "order/"+id+"/was_placed", `{"data":{},`+meta+`}`)
+		c := enginetest.Command(t, "order/"+id+"/was_placed", `{"data":{},`+meta+`}`)
 		c.IdempotencyKey = "once"
 		r, err := f.Execute(t.Context(), c)
 		if err != nil || r.Implied != 1 || r.Replayed != (try == 1) {

@@ -16,6 +16,7 @@ import (
 
 	"j17"
 	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
 	"j17/internal/eventfile"
 	"j17/internal/loading"
 	"j17/internal/store"
@@ -86,8 +87,8 @@ func ledgerModel() porcupine.Model {
 func TestTurnsAreLinearizable(t *testing.T) {
 	const clients, operations = 6, 20
 	f := newFixture(t, engine.Options{})
-	f.deploy(t, ledgerSpec)
-	f.post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
+	f.DeploySource(t, ledgerSpec)
+	f.Post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
 	var tick atomic.Int64
 	var all [clients][]porcupine.Operation
 	var wg sync.WaitGroup
@@ -124,20 +125,20 @@ func (f *fixture) operate(t *testing.T, kind int, name string) (input, output an
 	}
 	switch kind {
 	case 0, 1:
-		return write(command(t, path+"/was_paid", paid()), payment{})
+		return write(enginetest.Command(t, path+"/was_paid", paid()), payment{})
 	case 2:
-		return write(command(t, path+"/was_deposited", paid()), deposit{-1})
+		return write(enginetest.Command(t, path+"/was_deposited", paid()), deposit{-1})
 	case 3:
 		n, err := f.Length(t.Context(), tenant, "account", id)
 		if err != nil {
 			t.Error(err)
 		}
 		body := fmt.Sprintf(`{"data":{},"metadata":{"actor":{"type":"user","id":"%s"},"previous_length":%d}}`, user, n)
-		return write(command(t, path+"/was_deposited", body), deposit{int64(n)})
+		return write(enginetest.Command(t, path+"/was_deposited", body), deposit{int64(n)})
 	}
 	if len(name)%2 == 0 {
 		text := `{"key":"account:` + id + `","type":"was_deposited","data":{"name":"` + name + `"},"metadata":{"actor":{"type":"user","id":"` + user + `"}}}` + "\n"
-		loader := loading.Loader{Engine: f.Engine, Store: f.store}
+		loader := loading.Loader{Engine: f.Engine, Store: f.Store}
 		if done, err := loader.Import(t.Context(), &loading.History{
 			Tenant: tenant, ID: sha256.Sum256([]byte(text)),
 			Open: func() (*eventfile.Reader, error) { return eventfile.NewReader(strings.NewReader(text)), nil },
@@ -171,20 +172,20 @@ func (s *slowWrites) Write(ctx context.Context, t j17.Tenant, side []store.Side,
 // TestManyRefusalsAreFewCommits: what is kept of refused writes takes a few commits, however many are refused while one is written.
 func TestManyRefusalsAreFewCommits(t *testing.T) {
 	f := newFixture(t, engine.Options{})
-	slow := &slowWrites{Store: f.store, open: make(chan struct{})}
-	e := &fixture{Engine: engine.New(engine.Options{Store: slow, Clock: f.clock, Logger: slog.New(slog.DiscardHandler)})}
-	e.deploy(t, `{"agent_types":["user"],"aggregate_types":{"a":{"events":{
+	slow := &slowWrites{Store: f.Store, open: make(chan struct{})}
+	e := on(engine.New(engine.Options{Store: slow, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)}))
+	e.DeploySource(t, `{"agent_types":["user"],"aggregate_types":{"a":{"events":{
 		"was_sent":{"schema":{},"handler":[],"implications":[{"emit":{"aggregate_type":"a","id":"$.key","event_type":"was_refused","data":{}}}]},
 		"was_refused":{"schema":{"type":"object","required":["x"]},"handler":[]}}}}}`)
 	const refused = 300
 	for range refused {
-		if _, err := e.Execute(t.Context(), command(t, "a/"+id+"/was_sent", `{"data":{},`+meta+`}`)); j17.CodeOf(err) != j17.CodeImplicationFailed {
+		if _, err := e.Execute(t.Context(), enginetest.Command(t, "a/"+id+"/was_sent", `{"data":{},`+meta+`}`)); j17.CodeOf(err) != j17.CodeImplicationFailed {
 			t.Fatal(err)
 		}
 	}
 	close(slow.open)
 	await(t, "the refusals were not stored", func() bool {
-		items, err := f.store.Scan(t.Context(), tenant, "implication.failed", store.Range{}, refused)
+		items, err := f.Store.Scan(t.Context(), tenant, "implication.failed", store.Range{}, refused)
 		return err == nil && len(items) >= 100
 	})
 	if n := slow.commits.Load(); n > 4 {
@@ -219,23 +220,23 @@ func TestWhatWasAdmittedCanBeRead(t *testing.T) {
 		spec := `{"agent_types":["user"],"aggregate_types":{"a":{"events":{
 			"was_set":{"schema":{},"handler":[{"merge":{"target":"","value":"$.data"}}]},
 			"was_worked":{"schema":{},"handler":[` + strings.Join(ops, ",") + `]}}}}}`
-		f.deploy(t, spec)
+		f.DeploySource(t, spec)
 		number++
 		path := fmt.Sprintf("a/0b6e9d4e-6f0a-4f3c-8c53-%012d", number)
 		list := func() string {
 			return `"list":[` + repeated(of("1", `{"n":1}`, `"a"`), rapid.IntRange(1, 3000).Draw(r, "elements")) + `]`
 		}
-		f.post(t, path+"/was_set", `{"data":{`+list()+`},`+meta+`}`)
+		f.Post(t, path+"/was_set", `{"data":{`+list()+`},`+meta+`}`)
 		event := `{"type":"was_worked","data":{"one":2,` + list() + `}}`
-		_, err := f.Execute(t.Context(), command(t, path, `{"events":[`+repeated(event, rapid.IntRange(1, 3).Draw(r, "events"))+`],`+meta+`}`))
+		_, err := f.Execute(t.Context(), enginetest.Command(t, path, `{"events":[`+repeated(event, rapid.IntRange(1, 3).Draw(r, "events"))+`],`+meta+`}`))
 		if err != nil {
 			if e, ok := errors.AsType[*j17.Error](err); !ok || e.Code != j17.CodeWorkLimit || e.EventIndex == nil && strings.Count(event, "was_worked") > 1 {
 				r.Fatalf("%s: %v", spec, err)
 			}
 		}
-		anew := &fixture{Engine: engine.New(engine.Options{Store: f.store, Clock: f.clock, Logger: slog.New(slog.DiscardHandler)})}
-		anew.deploy(t, spec)
-		if got := anew.state(t, path, engine.LoadOptions{}); got == string(j17.CodeWorkLimit) {
+		anew := on(engine.New(engine.Options{Store: f.Store, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)}))
+		anew.DeploySource(t, spec)
+		if got := anew.State(t, path, engine.LoadOptions{}); got == string(j17.CodeWorkLimit) {
 			r.Fatalf("%s was admitted and cannot be read", spec)
 		}
 	})

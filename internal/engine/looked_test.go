@@ -10,6 +10,7 @@ import (
 
 	"j17"
 	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
 )
 
 const heavySpec = `{"agent_types": ["user"], "aggregate_types": {"account": {"events": {
@@ -39,20 +40,20 @@ func newHeavy(t *testing.T, ids ...string) *heavy {
 		}
 		return engine.Effects{}, nil
 	}}})
-	h.deploy(t, heavySpec)
+	h.DeploySource(t, heavySpec)
 	for _, id := range ids {
 		size := 500_000
 		if strings.HasPrefix(id, "0") {
 			size = 1000
 		}
-		h.post(t, "account/"+id+"/was_filled", fmt.Sprintf(`{"data":{"text":%q},%s}`, strings.Repeat("x", size), meta))
+		h.Post(t, "account/"+id+"/was_filled", fmt.Sprintf(`{"data":{"text":%q},%s}`, strings.Repeat("x", size), meta))
 	}
 	return h
 }
 
 func (h *heavy) see(t *testing.T, id string) *engine.Command {
 	t.Helper()
-	return command(t, "account/"+id+"/was_seen", `{"data":{},`+meta+`}`)
+	return enginetest.Command(t, "account/"+id+"/was_seen", `{"data":{},`+meta+`}`)
 }
 
 const (

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
 )
 
 // TestUnknownTypesGetASuggestion: in requests as in specs.
@@ -16,7 +17,7 @@ func TestUnknownTypesGetASuggestion(t *testing.T) {
 		{"counter/global/was_counted", "usr", "Did you mean 'user'?"},
 		{"something/global/was_counted", "user", "Aggregate type 'something' not found in spec"},
 	} {
-		c := command(t, tc.path, `{"data":{"by":1},"metadata":{"actor":{"type":"`+tc.actor+`","id":"global"}}}`)
+		c := enginetest.Command(t, tc.path, `{"data":{"by":1},"metadata":{"actor":{"type":"`+tc.actor+`","id":"global"}}}`)
 		if _, err := f.Execute(t.Context(), c); err == nil || !strings.HasSuffix(err.Error(), tc.want) {
 			t.Errorf("%v: %v", tc, err)
 		}

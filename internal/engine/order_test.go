@@ -11,6 +11,7 @@ import (
 
 	"j17"
 	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
 	"j17/internal/store"
 )
 
@@ -33,7 +34,7 @@ func (c *counting) Append(ctx context.Context, t j17.Tenant, u []store.Append) (
 // history returns what happened in the tenant, an event a line.
 func (f *fixture) history(tb testing.TB) (lines []string) {
 	tb.Helper()
-	for ev, err := range f.store.ReadFeed(tb.Context(), tenant, j17.StreamID{}, 1000) {
+	for ev, err := range f.Store.ReadFeed(tb.Context(), tenant, j17.StreamID{}, 1000) {
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -48,8 +49,8 @@ func TestCommandsInOrderAreAsOneByOne(t *testing.T) {
 	const other = "1b671a64-40d5-491e-99b0-da01ff1f3341"
 	rapid.Check(t, func(rt *rapid.T) {
 		one, all := newFixture(t, engine.Options{}), newFixture(t, engine.Options{})
-		h := &counting{Store: all.store}
-		all.Engine = engine.New(engine.Options{Store: h, Clock: all.clock, Logger: slog.New(slog.DiscardHandler)})
+		h := &counting{Store: all.Store}
+		all.Engine = engine.New(engine.Options{Store: h, Clock: all.Clock, Logger: slog.New(slog.DiscardHandler)})
 		var paths, bodies []string
 		for range rapid.IntRange(1, 12).Draw(rt, "commands") {
 			what := rapid.SampledFrom([]string{"was_opened", "was_paid", "was_deposited", "was_told", "was_never"}).Draw(rt, "event")
@@ -60,15 +61,15 @@ func TestCommandsInOrderAreAsOneByOne(t *testing.T) {
 
 		// One by one, and all in order.
 		want := make([]string, len(paths))
-		one.deploy(t, accountSpec)
+		one.DeploySource(t, accountSpec)
 		for i := range paths {
-			_, err := one.Execute(t.Context(), command(t, paths[i], bodies[i]))
+			_, err := one.Execute(t.Context(), enginetest.Command(t, paths[i], bodies[i]))
 			want[i] = string(j17.CodeOf(err))
 		}
-		all.deploy(t, accountSpec)
+		all.DeploySource(t, accountSpec)
 		var commands []*engine.Command
 		for i := range paths {
-			commands = append(commands, command(t, paths[i], bodies[i]))
+			commands = append(commands, enginetest.Command(t, paths[i], bodies[i]))
 		}
 		got := make([]string, len(paths))
 		for i, o := range all.ExecuteInOrder(t.Context(), tenant, commands) {
@@ -90,12 +91,12 @@ func TestCommandsInOrderAreAsOneByOne(t *testing.T) {
 func TestCommandsInOrderShareAnAppend(t *testing.T) {
 	for _, overtaken := range []bool{false, true} {
 		f := newFixture(t, engine.Options{})
-		h := &counting{Store: f.store}
-		f.Engine = engine.New(engine.Options{Store: h, Clock: f.clock, Logger: slog.New(slog.DiscardHandler)})
-		f.deploy(t, accountSpec)
-		f.post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
+		h := &counting{Store: f.Store}
+		f.Engine = engine.New(engine.Options{Store: h, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
+		f.DeploySource(t, accountSpec)
+		f.Post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
 		deposit := func() *engine.Command {
-			return command(t, "account/"+id+"/was_deposited", `{"data":{"amount":1},`+meta+`}`)
+			return enginetest.Command(t, "account/"+id+"/was_deposited", `{"data":{"amount":1},`+meta+`}`)
 		}
 		var commands []*engine.Command
 		for i := range 50 {

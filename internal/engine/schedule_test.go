@@ -11,6 +11,7 @@ import (
 
 	"j17"
 	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
 )
 
 // laterSpec has events that schedule others.
@@ -33,7 +34,7 @@ func TestEffectsSeeWhatIsScheduled(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	var got []string
 	var ids []j17.StreamID
-	f.Engine = engine.New(engine.Options{Store: f.store, Clock: f.clock, Logger: slog.New(slog.DiscardHandler), Effects: []engine.EffectsOf{
+	f.Engine = engine.New(engine.Options{Store: f.Store, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler), Effects: []engine.EffectsOf{
 		func(_ context.Context, d *engine.Decided) (engine.Effects, error) {
 			got = nil
 			for _, s := range d.Scheduled {
@@ -48,10 +49,10 @@ func TestEffectsSeeWhatIsScheduled(t *testing.T) {
 		cancel += fmt.Sprintf(`{"aggregate_type": "cart", "id": "$.data.ids[%d]", "event_type": "was_left"},`, i)
 	}
 	one := `{"schedule": {"delay": "5m", "emit": {"aggregate_type": "note", "id": "$.key", "event_type": "was_written"}, "cancel_on": [` + strings.TrimSuffix(cancel, ",") + `]}},`
-	f.deploy(t, fmt.Sprintf(laterSpec, strings.TrimSuffix(strings.Repeat(one, 100), ",")))
+	f.DeploySource(t, fmt.Sprintf(laterSpec, strings.TrimSuffix(strings.Repeat(one, 100), ",")))
 
-	f.post(t, "cart/"+id+"/was_filled", `{"data":{"n":1,"name":"Bo"},`+meta+`}`)
-	r := f.post(t, "cart/"+id+"/was_filled", `{"data":{"n":2,"to":"`+strings.ToUpper(user)+`"},`+meta+`}`)
+	f.Post(t, "cart/"+id+"/was_filled", `{"data":{"n":1,"name":"Bo"},`+meta+`}`)
+	r := f.Post(t, "cart/"+id+"/was_filled", `{"data":{"n":2,"to":"`+strings.ToUpper(user)+`"},`+meta+`}`)
 	want := []string{
 		"0 5m0s note:" + user + ` was_written {"was":"Bo","n":2} [{cart:` + id + " was_left}]",
 		"1 5m0.001s note:" + id + ` was_written {"late":true} []`,
@@ -77,12 +78,12 @@ func TestEffectsSeeWhatIsScheduled(t *testing.T) {
 		"what cancels": {"was_filled", `{"n":2,"to":"` + user + `","other":"x"}`, "cancel_on[2].id", j17.CodeImplicationFailed},
 		"too much":     {"was_stuffed", `{"ids":[` + strings.TrimSuffix(many.String(), ",") + `]}`, "more than 10000 events", j17.CodeImplicationLimit},
 	} {
-		_, err := f.Execute(t.Context(), command(t, "cart/"+id+"/"+tc.event, `{"data":`+tc.data+`,`+meta+`}`))
+		_, err := f.Execute(t.Context(), enginetest.Command(t, "cart/"+id+"/"+tc.event, `{"data":`+tc.data+`,`+meta+`}`))
 		if j17.CodeOf(err) != tc.code || !strings.Contains(err.Error(), tc.text) {
 			t.Errorf("%s: %v, want %s with %q", name, err, tc.code, tc.text)
 		}
 	}
-	if n := f.length(t, "cart", id); n != 2 || len(ids) != 4 {
+	if n := f.Written(t, "cart", id); n != 2 || len(ids) != 4 {
 		t.Errorf("the cart has %d events, and commits of %d were told", n, len(ids))
 	}
 }

@@ -5,25 +5,26 @@ import (
 
 	"j17"
 	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
 	"j17/internal/store"
 )
 
 // TestEventsAreTagged: events of a request and those that they imply are found by their actor and their target.
 func TestEventsAreTagged(t *testing.T) {
 	f := newFixture(t, engine.Options{})
-	f.deploy(t, `{"agent_types":["user"],"target_types":["user"],"aggregate_types":{
+	f.DeploySource(t, `{"agent_types":["user"],"target_types":["user"],"aggregate_types":{
 		"a":{"events":{"e":{"schema":{},"handler":[],"implications":[{"emit":{"aggregate_type":"b","id":"$.key","event_type":"f","data":{}}}]}}},
 		"b":{"events":{"f":{"schema":{},"handler":[]}}}}}`)
 	const other = "b1111111-1111-4111-8111-111111111111"
-	f.post(t, "a/"+id+"/e", `{"data":{},"metadata":{"actor":{"type":"user","id":"`+user+`"},"target":{"type":"user","id":"`+other+`"}}}`)
-	f.post(t, "a/"+id+"/e", `{"data":{},"metadata":{"actor":{"type":"user","id":"`+other+`"}}}`)
+	f.Post(t, "a/"+id+"/e", `{"data":{},"metadata":{"actor":{"type":"user","id":"`+user+`"},"target":{"type":"user","id":"`+other+`"}}}`)
+	f.Post(t, "a/"+id+"/e", `{"data":{},"metadata":{"actor":{"type":"user","id":"`+other+`"}}}`)
 	actor, target := j17.ActorTag(j17.Agent{Type: "user", ID: user}), j17.TargetTag(j17.Agent{Type: "user", ID: other})
 	for _, c := range []struct {
 		tags []string
 		want int
 	}{{[]string{actor}, 2}, {[]string{target}, 2}, {[]string{j17.ActorTag(j17.Agent{Type: "user", ID: other})}, 2}, {[]string{"actor:user:" + other, target}, 0}} {
 		n := 0
-		for ev, err := range f.store.ReadTagged(t.Context(), tenant, c.tags, j17.StreamID{}, 9) {
+		for ev, err := range f.Store.ReadTagged(t.Context(), tenant, c.tags, j17.StreamID{}, 9) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -40,12 +41,12 @@ func TestEventsAreTagged(t *testing.T) {
 // TestWhatHoldsDataOfStreamsIsDeclared: an erasure finds the states that are kept of a stream.
 func TestWhatHoldsDataOfStreamsIsDeclared(t *testing.T) {
 	f := newFixture(t, engine.Options{SnapshotEvery: 2})
-	f.deploy(t, counterSpec)
+	f.DeploySource(t, enginetest.CounterSpec)
 	for range 3 {
-		f.post(t, "counter/"+id+"/was_counted", `{"data":{"by":1},`+meta+`}`)
+		f.Post(t, "counter/"+id+"/was_counted", `{"data":{"by":1},`+meta+`}`)
 	}
 	f.snapshot(t)
-	held, err := store.HeldBy(t.Context(), f.store, tenant, engine.Spaces(), j17.Key{Type: "counter", ID: id})
+	held, err := store.HeldBy(t.Context(), f.Store, tenant, engine.Spaces(), j17.Key{Type: "counter", ID: id})
 	if err != nil || len(held) == 0 {
 		t.Errorf("held are %v, %v", held, err)
 	}

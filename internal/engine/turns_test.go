@@ -12,6 +12,7 @@ import (
 
 	"j17"
 	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
 	"j17/internal/spec"
 	"j17/internal/store"
 )
@@ -35,8 +36,8 @@ func paid() string { return `{"data":{"amount":1},` + meta + `}` }
 func TestWritersThatLookTakeTurns(t *testing.T) {
 	const writers, each = 16, 30
 	f := newFixture(t, engine.Options{})
-	f.deploy(t, accountSpec)
-	f.post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
+	f.DeploySource(t, accountSpec)
+	f.Post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
 	var stored [3]atomic.Int64
 	var wg sync.WaitGroup
 	for w := range writers {
@@ -54,7 +55,7 @@ func TestWritersThatLookTakeTurns(t *testing.T) {
 					}
 					body = fmt.Sprintf(`{"data":{"amount":1},"metadata":{"actor":{"type":"user","id":"%s"},"previous_length":%d}}`, user, n)
 				}
-				_, err := f.Execute(t.Context(), command(t, path, body))
+				_, err := f.Execute(t.Context(), enginetest.Command(t, path, body))
 				switch {
 				case err == nil:
 					stored[kind].Add(1)
@@ -73,7 +74,7 @@ func TestWritersThatLookTakeTurns(t *testing.T) {
 func (f *fixture) checkAccount(t *testing.T, balance, notes int64) {
 	t.Helper()
 	sum, before, noted := int64(0), int64(0), int64(0)
-	for ev, err := range f.store.ReadStream(t.Context(), tenant, j17.Key{Type: "account", ID: id}, 1, 0) {
+	for ev, err := range f.Store.ReadStream(t.Context(), tenant, j17.Key{Type: "account", ID: id}, 1, 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +93,7 @@ func (f *fixture) checkAccount(t *testing.T, balance, notes int64) {
 		t.Errorf("%d paid and %d noted, want %d and %d", sum, noted, balance, notes)
 	}
 	want := fmt.Sprintf(`{"balance":%d,"created_at":1700000000,"updated_at":1700000000,"notes":%d}`, balance, notes)
-	cached, folded := f.state(t, "account/"+id, engine.LoadOptions{}), f.state(t, "account/"+id, engine.LoadOptions{Replay: true})
+	cached, folded := f.State(t, "account/"+id, engine.LoadOptions{}), f.State(t, "account/"+id, engine.LoadOptions{Replay: true})
 	if cached != want || folded != want {
 		t.Errorf("the state is %s, folded anew %s, want %s", cached, folded, want)
 	}
@@ -101,26 +102,26 @@ func (f *fixture) checkAccount(t *testing.T, balance, notes int64) {
 // TestATurnThatDoesNotCome: who is overtaken for too long is told so, and nothing of the write is stored.
 func TestATurnThatDoesNotCome(t *testing.T) {
 	f := newFixture(t, engine.Options{})
-	f.deploy(t, accountSpec)
-	f.post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
-	overtaken := &rival{Store: f.store, times: 1000, by: func() {
-		f.clock.Advance(time.Second)
-		f.post(t, "account/"+id+"/was_deposited", paid())
+	f.DeploySource(t, accountSpec)
+	f.Post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
+	overtaken := &rival{Store: f.Store, times: 1000, by: func() {
+		f.Clock.Advance(time.Second)
+		f.Post(t, "account/"+id+"/was_deposited", paid())
 	}}
-	slow := &fixture{Engine: engine.New(engine.Options{Store: overtaken, Clock: f.clock, Logger: slog.New(slog.DiscardHandler), WriteWait: 3 * time.Second})}
-	slow.deploy(t, accountSpec)
-	_, err := slow.Execute(t.Context(), command(t, "account/"+id+"/was_paid", paid()))
+	slow := on(engine.New(engine.Options{Store: overtaken, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler), WriteWait: 3 * time.Second}))
+	slow.DeploySource(t, accountSpec)
+	_, err := slow.Execute(t.Context(), enginetest.Command(t, "account/"+id+"/was_paid", paid()))
 	if j17.CodeOf(err) != j17.CodeBusy || overtaken.appends < 3 || overtaken.appends > 6 {
 		t.Errorf("%v after %d tries", err, overtaken.appends)
 	}
-	if n := f.length(t, "account", id); n != uint64(overtaken.appends)+1 {
+	if n := f.Written(t, "account", id); n != uint64(overtaken.appends)+1 {
 		t.Errorf("%d events after %d tries", n, overtaken.appends)
 	}
 	if s := slow.Stats(); s.Busy != 1 || s.Conflicts != 0 {
 		t.Errorf("%+v", s)
 	}
 	// A write that looks at nothing is not concerned.
-	if _, err := slow.Execute(t.Context(), command(t, "account/"+id+"/was_deposited", paid())); err != nil {
+	if _, err := slow.Execute(t.Context(), enginetest.Command(t, "account/"+id+"/was_deposited", paid())); err != nil {
 		t.Error(err)
 	}
 }
@@ -144,7 +145,7 @@ func TestWhoWaitsForATurnMayLeave(t *testing.T) {
 	}}}))
 	write := func(ctx context.Context) chan error {
 		done := make(chan error, 1)
-		cmd := command(t, "order/"+id+"/was_checked", `{"data":{},`+meta+`}`)
+		cmd := enginetest.Command(t, "order/"+id+"/was_checked", `{"data":{},`+meta+`}`)
 		go func() {
 			_, err := f.Execute(ctx, cmd)
 			done <- err
@@ -170,7 +171,7 @@ func TestWhoWaitsForATurnMayLeave(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n := f.length(t, "order", id); n != 3 {
+	if n := f.Written(t, "order", id); n != 3 {
 		t.Errorf("%d events, want 3", n)
 	}
 }
@@ -182,20 +183,20 @@ func TestADecisionIsStoredAtItsTime(t *testing.T) {
 		"a":{"events":{"e":{"schema":{},"handler":[],"implications":[{"emit":{"aggregate_type":"b","id":"$.key","event_type":"f","data":{"at":"$.metadata.timestamp"}}}]}}},
 		"b":{"events":{"f":{"schema":{},"handler":[]}}}}}`
 	f := newFixture(t, engine.Options{})
-	f.deploy(t, stamped)
+	f.DeploySource(t, stamped)
 	// Another program has written to the same store at a later time.
-	f.clock.Advance(time.Hour)
-	late := f.clock.Now().Unix()
-	if _, err := f.store.Append(t.Context(), tenant, []store.Append{{
+	f.Clock.Advance(time.Hour)
+	late := f.Clock.Now().Unix()
+	if _, err := f.Store.Append(t.Context(), tenant, []store.Append{{
 		Timestamp: late, Events: []store.NewEvent{{Key: j17.Key{Type: "b", ID: user}, Type: "f", Data: []byte(`{"at":0}`), Metadata: []byte(`{}`)}},
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	f.clock.Advance(-time.Hour)
+	f.Clock.Advance(-time.Hour)
 	for range 2 {
-		f.post(t, "a/"+id+"/e", `{"data":{},`+meta+`}`)
+		f.Post(t, "a/"+id+"/e", `{"data":{},`+meta+`}`)
 	}
-	for ev, err := range f.store.ReadStream(t.Context(), tenant, j17.Key{Type: "b", ID: id}, 1, 0) {
+	for ev, err := range f.Store.ReadStream(t.Context(), tenant, j17.Key{Type: "b", ID: id}, 1, 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,13 +218,13 @@ func TestCodeIsAskedAboutTheTimeThatIsStored(t *testing.T) {
 		}
 		return `{"state":{"ok":true}}`, nil
 	}}})
-	f.clock.Advance(6 * time.Second)
-	f.post(t, "order/0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f11/was_seen", `{"data":{},`+meta+`}`)
-	f.clock.Advance(-6 * time.Second)
-	if _, err := f.Execute(t.Context(), command(t, "order/"+id+"/had_line", line("1"))); j17.CodeOf(err) != j17.CodeHandlerRejected {
+	f.Clock.Advance(6 * time.Second)
+	f.Post(t, "order/0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f11/was_seen", `{"data":{},`+meta+`}`)
+	f.Clock.Advance(-6 * time.Second)
+	if _, err := f.Execute(t.Context(), enginetest.Command(t, "order/"+id+"/had_line", line("1"))); j17.CodeOf(err) != j17.CodeHandlerRejected {
 		t.Errorf("got %v, want a refusal", err)
 	}
-	if n := f.length(t, "order", id); n != 0 {
+	if n := f.Written(t, "order", id); n != 0 {
 		t.Errorf("%d events", n)
 	}
 }
@@ -242,18 +243,18 @@ func TestADeploymentIsOvertakenByNobody(t *testing.T) {
 		return `{"state":{}}`, nil
 	}}})
 	done := make(chan error, 1)
-	cmd := command(t, "order/"+id+"/had_line", line("1"))
+	cmd := enginetest.Command(t, "order/"+id+"/had_line", line("1"))
 	go func() {
 		_, err := f.Execute(context.WithoutCancel(t.Context()), cmd)
 		done <- err
 	}()
 	<-reached
-	f.deploy(t, `{"agent_types":["user"],"aggregate_types":{"order":{"events":{"was_seen":{"schema":{},"handler":[]}}}}}`)
+	f.DeploySource(t, `{"agent_types":["user"],"aggregate_types":{"order":{"events":{"was_seen":{"schema":{},"handler":[]}}}}}`)
 	close(proceed)
 	if err := <-done; j17.CodeOf(err) != j17.CodeUnknownEventType {
 		t.Errorf("got %v, want %s", err, j17.CodeUnknownEventType)
 	}
-	if n := f.length(t, "order", id); n != 0 {
+	if n := f.Written(t, "order", id); n != 0 {
 		t.Errorf("%d events", n)
 	}
 }

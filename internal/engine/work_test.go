@@ -10,6 +10,7 @@ import (
 	"j17"
 	"j17/internal/decider"
 	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
 )
 
 // repeated returns n copies of a text, with commas between them.
@@ -66,12 +67,12 @@ func TestWhatTakesTooMuchIsNamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, engine.Options{})
-			f.deploy(t, implying(tc.implications))
+			f.DeploySource(t, implying(tc.implications))
 			stored := uint64(0)
 			if tc.before != "" {
-				stored = f.post(t, "a/"+id+"/was_set", strings.ReplaceAll(tc.before, "1,1", `{"n":1},{"n":1}`)).Length
+				stored = f.Post(t, "a/"+id+"/was_set", strings.ReplaceAll(tc.before, "1,1", `{"n":1},{"n":1}`)).Length
 			}
-			_, err := f.Execute(t.Context(), command(t, "a/"+id+tc.path, tc.body))
+			_, err := f.Execute(t.Context(), enginetest.Command(t, "a/"+id+tc.path, tc.body))
 			e, _ := errors.AsType[*j17.Error](err)
 			if e == nil || e.Code != j17.CodeWorkLimit {
 				t.Fatalf("got %v", err)
@@ -95,7 +96,7 @@ func TestWhatTakesTooMuchIsNamed(t *testing.T) {
 			if (tc.index < 0) != (e.EventIndex == nil) || e.EventIndex != nil && *e.EventIndex != tc.index {
 				t.Errorf("the index is %v, want %d", e.EventIndex, tc.index)
 			}
-			if n := f.length(t, "a", id); n != stored {
+			if n := f.Written(t, "a", id); n != stored {
 				t.Errorf("there are %d events, want %d", n, stored)
 			}
 		})

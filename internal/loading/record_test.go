@@ -15,9 +15,9 @@ import (
 
 	"j17"
 	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
 	"j17/internal/eventfile"
 	"j17/internal/loading"
-	"j17/internal/spec"
 	"j17/internal/store"
 )
 
@@ -27,11 +27,7 @@ const elsewhere = j17.Tenant("ins_test/staging")
 func historians(tb testing.TB) *fixture {
 	tb.Helper()
 	f := naming(tb)
-	c, found := spec.Compile(fmt.Appendf(nil, identitySpec, ""))
-	if c == nil {
-		tb.Fatal(found)
-	}
-	f.Deploy(elsewhere, c, nil)
+	f.Deploy(elsewhere, enginetest.Compiled(tb, enginetest.NamesSpec), nil)
 	return f
 }
 
@@ -96,16 +92,16 @@ func TestHistoryMovesToAnotherTenant(t *testing.T) {
 	var payment string
 	for i := range 5 {
 		tickets := `"` + fresh() + `","` + fresh() + `"`
-		r := f.create(t, "payment/_new/was_made", written(fmt.Sprintf(`{"amount":%d.50,"tickets":[%s]}`, i, tickets)))
+		r := f.Create(t, "payment/_new/was_made", enginetest.Body(fmt.Sprintf(`{"amount":%d.50,"tickets":[%s]}`, i, tickets)))
 		payment = r.ID
-		f.clock.Advance(time.Minute)
-		f.post(t, "payment/"+r.Handle+"/was_settled", written(`{"settled":true}`))
-		f.create(t, "refund/_new/was_made", written(`{"of":"`+r.Handle+`"}`))
-		f.create(t, "note/_new/was_written", written(`{"text":"\u00e4 \"quoted\""}`))
-		f.clock.Advance(time.Minute)
+		f.Clock.Advance(time.Minute)
+		f.Post(t, "payment/"+r.Handle+"/was_settled", enginetest.Body(`{"settled":true}`))
+		f.Create(t, "refund/_new/was_made", enginetest.Body(`{"of":"`+r.Handle+`"}`))
+		f.Create(t, "note/_new/was_written", enginetest.Body(`{"text":"\u00e4 \"quoted\""}`))
+		f.Clock.Advance(time.Minute)
 	}
 	text := f.export(t, tenant, "", j17.StreamID{})
-	f.clock.Advance(time.Hour)
+	f.Clock.Advance(time.Hour)
 	done, err := f.Import(t.Context(), recording(text))
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +122,7 @@ func TestHistoryMovesToAnotherTenant(t *testing.T) {
 		t.Errorf("%d events of %d", got, events)
 	}
 	// Numbers go on after those that came along.
-	c := creation(t, "refund/_new/was_made", written(`{}`))
+	c := enginetest.Creation(t, "refund/_new/was_made", enginetest.Body(`{}`))
 	c.Tenant = elsewhere
 	r, err := f.Execute(t.Context(), c)
 	if err != nil || r.PublicID != "VNO-16" {
@@ -144,7 +140,7 @@ func TestHistoryMovesToAnotherTenant(t *testing.T) {
 	if got := f.export(t, tenant, "note", j17.StreamID{}); strings.Count(got, "\n") != 5 || strings.Contains(got, "payment:") {
 		t.Errorf("notes: %s", got)
 	}
-	last := f.post(t, "payment/"+payment+"/was_settled", written(`{}`)).IDs[0]
+	last := f.Post(t, "payment/"+payment+"/was_settled", enginetest.Body(`{}`)).IDs[0]
 	if got := f.export(t, tenant, "", before(last)); strings.Count(got, "\n") != 1 || strings.Contains(got, `"handle"`) {
 		t.Errorf("the last one: %s", got)
 	}
@@ -237,7 +233,7 @@ func TestNothingOfAFaultyRecordingIsStored(t *testing.T) {
 	} {
 		f := historians(t)
 		for _, path := range []string{"ticket/" + id + "/was_filed", "note/" + id + "/was_written"} {
-			c := command(t, path, written(`{}`))
+			c := enginetest.Command(t, path, enginetest.Body(`{}`))
 			c.Tenant = elsewhere
 			if _, err := f.Execute(t.Context(), c); err != nil {
 				t.Fatal(err)
@@ -276,7 +272,7 @@ func TestAllFaultsOfARecordingAreListed(t *testing.T) {
 
 func TestFirstLoadNeedsAnEmptyTenant(t *testing.T) {
 	f := historians(t)
-	f.create(t, "refund/_new/was_made", written(`{}`))
+	f.Create(t, "refund/_new/was_made", enginetest.Body(`{}`))
 	r := recording(f.export(t, tenant, "", j17.StreamID{}))
 	r.First = true
 	for range 2 {
@@ -346,7 +342,7 @@ func TestNumbersThatAFileBringsAlongAreNotGivenAway(t *testing.T) {
 	for range 3 {
 		created.Go(func() {
 			for ctx.Err() == nil {
-				c := creation(t, "ticket/_new/was_filed", written(`{}`))
+				c := enginetest.Creation(t, "ticket/_new/was_filed", enginetest.Body(`{}`))
 				c.Tenant = elsewhere
 				if _, err := f.Execute(t.Context(), c); err != nil {
 					t.Error(err)
@@ -376,7 +372,7 @@ func TestNumbersThatAFileBringsAlongAreNotGivenAway(t *testing.T) {
 			seen[s.PublicID] = id
 		}
 	}
-	c := creation(t, "ticket/_new/was_filed", written(`{}`))
+	c := enginetest.Creation(t, "ticket/_new/was_filed", enginetest.Body(`{}`))
 	c.Tenant = elsewhere
 	r, err := f.Execute(t.Context(), c)
 	if err != nil || number(t, r.Names) < 2200 {
@@ -465,7 +461,7 @@ func TestOneOfTwoFirstLoads(t *testing.T) {
 func TestTheSameFileIsStoredOnce(t *testing.T) {
 	f := historians(t)
 	var text strings.Builder
-	at := f.clock.Now().Unix()
+	at := f.Clock.Now().Unix()
 	for i := range 1200 {
 		fmt.Fprintf(&text, `{"key":"note:%s","type":"was_written","data":{"n":%d},"metadata":{"actor":{"type":"user","id":"%s"},"timestamp":%d}}`+"\n", id, i, user, at)
 	}
@@ -481,13 +477,13 @@ func TestTheSameFileIsStoredOnce(t *testing.T) {
 		t.Fatal(done, err)
 	}
 	for i := range 3 {
-		f.clock.Advance(25 * time.Hour)
+		f.Clock.Advance(25 * time.Hour)
 		done, err := f.Import(t.Context(), whole)
 		if err != nil || done.Stored+done.Known != 1200 || done.Imported != done.Stored || i > 0 && done.Stored > 0 {
 			t.Errorf("time %d: %+v %v", i, done, err)
 		}
 	}
-	heads, err := f.store.Heads(t.Context(), elsewhere, []j17.Key{{Type: "note", ID: id}})
+	heads, err := f.Fixture.Store.Heads(t.Context(), elsewhere, []j17.Key{{Type: "note", ID: id}})
 	if err != nil || heads[0].Length != 1200 {
 		t.Errorf("%d events, %v", heads[0].Length, err)
 	}
@@ -496,22 +492,22 @@ func TestTheSameFileIsStoredOnce(t *testing.T) {
 // TestTimeNeverRunsBackwardInAnImport: every event is compared with the one before it, at the time that it is stored with.
 func TestTimeNeverRunsBackwardInAnImport(t *testing.T) {
 	f := historians(t)
-	f.clock.Advance(100 * time.Second)
-	c := command(t, "note/"+id+"/was_written", written(`{"n":0}`))
+	f.Clock.Advance(100 * time.Second)
+	c := enginetest.Command(t, "note/"+id+"/was_written", enginetest.Body(`{"n":0}`))
 	c.Tenant = elsewhere
 	if _, err := f.Execute(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	f.clock.Advance(-90 * time.Second) // the clock was wrong and is corrected
-	now := f.clock.Now().Unix()
+	f.Clock.Advance(-90 * time.Second) // the clock was wrong and is corrected
+	now := f.Clock.Now().Unix()
 	text := `{"key":"note:` + user + `","type":"was_written","data":{"n":1},` + meta + `}` + "\n" +
 		fmt.Sprintf(`{"key":"note:`+user+`","type":"was_written","data":{"n":2},"metadata":{"actor":{"type":"user","id":"`+user+`"},"timestamp":%d}}`, now) + "\n"
 	if done, err := f.Import(t.Context(), recording(text)); err == nil || done.Stored != 0 || !strings.Contains(err.Error(), "Line 2: ") {
 		t.Errorf("%+v %v", done, err)
 	}
 	// The same behind an engine that has just started and does not know the latest time.
-	e := engine.New(engine.Options{Store: f.store, Clock: f.clock, Logger: slog.New(slog.DiscardHandler)})
-	fresh := &fixture{Engine: e, Loader: &loading.Loader{Engine: e, Store: f.store}}
+	e := engine.New(engine.Options{Store: f.Fixture.Store, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
+	fresh := on(e, f.Fixture.Store)
 	compiled := f.Spec(elsewhere)
 	fresh.Deploy(elsewhere, compiled, nil)
 	if done, err := fresh.Import(t.Context(), recording(text)); err == nil || done.Stored != 0 {
@@ -559,13 +555,9 @@ func (f forgetful) Extent(ctx context.Context, t j17.Tenant) (store.Extent, erro
 func TestAnExportIsComplete(t *testing.T) {
 	f := naming(t)
 	whole := f.export(t, tenant, "", j17.StreamID{})
-	e := engine.New(engine.Options{Store: forgetful{f.store}, Clock: f.clock, Logger: slog.New(slog.DiscardHandler)})
-	lacking := &fixture{Engine: e, Loader: &loading.Loader{Engine: e, Store: forgetful{f.store}}}
-	c, found := spec.Compile(fmt.Appendf(nil, identitySpec, ""))
-	if c == nil {
-		t.Fatal(found)
-	}
-	lacking.Deploy(tenant, c, nil)
+	e := engine.New(engine.Options{Store: forgetful{f.Fixture.Store}, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
+	lacking := on(e, forgetful{f.Fixture.Store})
+	lacking.DeploySource(t, enginetest.NamesSpec)
 	for _, after := range []j17.StreamID{{}, {Ms: 1}} {
 		events, err := lacking.Export(t.Context(), tenant, "", after)
 		if err != nil {

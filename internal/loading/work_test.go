@@ -27,7 +27,7 @@ func TestAnImportLeavesAggregatesReadable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			f.deploy(t, heavySpec)
+			f.DeploySource(t, heavySpec)
 			// The first unit ends behind the first 500 events.
 			events := []string{event("was_set", `{"list":[`+repeated("1", tc.elements)+`]}`)}
 			for range 499 {
@@ -56,10 +56,10 @@ func TestAnImportLeavesAggregatesReadable(t *testing.T) {
 					t.Error(e.Message)
 				}
 			}
-			if got, want := f.length(t, "a", id), uint64(done.Stored); got != want {
+			if got, want := f.Written(t, "a", id), uint64(done.Stored); got != want {
 				t.Errorf("%d events, want %d", got, want)
 			}
-			if got := f.state(t, "a/"+id, engine.LoadOptions{Replay: true}); !strings.HasPrefix(got, "{") {
+			if got := f.State(t, "a/"+id, engine.LoadOptions{Replay: true}); !strings.HasPrefix(got, "{") {
 				t.Errorf("the state is %s", got)
 			}
 		})

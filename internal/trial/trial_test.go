@@ -11,32 +11,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"j17"
+	"j17/internal/engine/enginetest"
 	"j17/internal/spec"
 	"j17/internal/trial"
 	"j17/internal/value"
 )
 
-const id = "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10"
-
-const counterSpec = `{
-	"agent_types": ["user"], "target_types": ["thing"], "singletons": ["main"],
-	"aggregate_types": {"counter": {"events": {
-		"was_counted": {"schema": {"type":"object","properties":{"by":{"type":"integer"}},"required":["by"],"additionalProperties":false},
-			"allow_skip_occ": true,
-			"handler": [{"increment":{"target":"n","by":"$.data.by"}}]},
-		"was_named": {"schema": {"type":"object","properties":{"name":{"type":"string"}}}, "handler": [{"merge":{"target":"","value":"$.data"}}]},
-		"was_seen": {"schema": {"type":"object"}, "handler": []}
-	}}, "other": {"events": {"was_seen": {"schema": {"type":"object"}, "handler": []}}}}
-}`
-
-func compiled(tb testing.TB, src string) *spec.Compiled {
-	tb.Helper()
-	c, found := spec.Compile([]byte(src))
-	if c == nil {
-		tb.Fatalf("the spec is not valid: %+v", found)
-	}
-	return c
-}
+const id = enginetest.ID
 
 func dryRun(t *testing.T, c *spec.Compiled, src string, now int64) trial.DryRunResult {
 	t.Helper()
@@ -50,7 +31,7 @@ func dryRun(t *testing.T, c *spec.Compiled, src string, now int64) trial.DryRunR
 func TestDryRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if r, err := trial.DryRun(ctx, compiled(t, counterSpec), nil, "{}", 0); !errors.Is(err, context.Canceled) || r.Events > 0 {
+	if r, err := trial.DryRun(ctx, enginetest.Compiled(t, enginetest.CounterSpec), nil, "{}", 0); !errors.Is(err, context.Canceled) || r.Events > 0 {
 		t.Error(r, err)
 	}
 }
@@ -95,7 +76,7 @@ func TestDryRunFindings(t *testing.T) {
 		{"a broken array", "[{}", "1:4 invalid_json "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := dryRun(t, compiled(t, counterSpec), tc.src, 1_700_000_000)
+			r := dryRun(t, enginetest.Compiled(t, enginetest.CounterSpec), tc.src, 1_700_000_000)
 			var got []string
 			bad := map[int]bool{}
 			for _, f := range r.Findings {
@@ -129,7 +110,7 @@ func body(t *testing.T, src string) value.Value {
 func TestDryRunOfRecordedEvents(t *testing.T) {
 	const src = `{"stream_id":"1700000000000-0","key":"counter:global","type":"was_named","data":{"name":"x"},"metadata":{"actor":{"type":"system_agent","id":"saga_coordinator"},"implied_by":{"deep":[1]},"timestamp":1600000000}}
 {"stream_id":"1700000000000-1","key":"counter:global","type":"_was_tombstoned","data":{},"metadata":{"actor":{"type":"system","id":"system"},"timestamp":1600000009}}`
-	r := dryRun(t, compiled(t, counterSpec), src, 0)
+	r := dryRun(t, enginetest.Compiled(t, enginetest.CounterSpec), src, 0)
 	if len(r.Findings) > 0 || len(r.States) != 1 {
 		t.Fatalf("%+v", r)
 	}
@@ -147,7 +128,7 @@ const faultySpec = `{"agent_types": ["user", "clerk"], "aggregate_types": {"note
 
 func TestDryRunFaults(t *testing.T) {
 	const src = "\n" + `{"key":"note:global","type":"was_written","data":{"name":"x"},"metadata":{"actor":{"type":"user","id":"global"}}}`
-	r := dryRun(t, compiled(t, faultySpec), src, 1_700_000_000)
+	r := dryRun(t, enginetest.Compiled(t, faultySpec), src, 1_700_000_000)
 	if len(r.Findings) > 0 || len(r.Faults) != 1 {
 		t.Fatalf("%+v", r)
 	}
@@ -163,14 +144,14 @@ func TestDryRunFaults(t *testing.T) {
 }
 
 func TestDryRunBoundsWhatItKeeps(t *testing.T) {
-	r := dryRun(t, compiled(t, counterSpec), strings.Repeat("x\n", 1234), 0)
+	r := dryRun(t, enginetest.Compiled(t, enginetest.CounterSpec), strings.Repeat("x\n", 1234), 0)
 	if len(r.Findings) != 1000 || r.Dropped != 234 || r.Events != 1234 || r.Accepted != 0 {
 		t.Errorf("%d findings, %d dropped, %d of %d accepted", len(r.Findings), r.Dropped, r.Accepted, r.Events)
 	}
 }
 
 func TestTryHandler(t *testing.T) {
-	c := compiled(t, faultySpec)
+	c := enginetest.Compiled(t, faultySpec)
 	try := func(h trial.HandlerTrial) (trial.HandlerOutcome, []trial.EventFinding, error) {
 		h.Now = 1_700_000_000
 		if h.AggregateType == "" {
@@ -215,7 +196,7 @@ func FuzzDryRun(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	c := compiled(f, string(raw))
+	c := enginetest.Compiled(f, string(raw))
 	f.Add(`{"key":"counter:global","type":"was_raised","data":{"by":1},"metadata":{"actor":{"type":"user","id":"global"}}}`)
 	f.Add("[{},\n{\"stream_id\":\"1700000000000-0\",\"metadata\":[]}]")
 	f.Add("{\"metadata\":{\"timestamp\":1e300,\"a/b~\":0}}\n\n]")
