@@ -286,7 +286,7 @@ func (f *fixture) connect(tb testing.TB, conn net.Conn, path string, headers ...
 		tb.Fatal(err)
 	}
 	c := &client{conn: conn}
-	if c.resp, err = http.ReadResponse(bufio.NewReader(conn), r); err != nil {
+	if c.resp, err = http.ReadResponse(bufio.NewReader(conn), r); err != nil { //nolint:bodyclose // it has no end: its connection is closed
 		tb.Fatal(err)
 	}
 	c.body = bufio.NewReader(c.resp.Body)

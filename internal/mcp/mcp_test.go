@@ -18,8 +18,6 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/google/go-cmp/cmp"
-
 	"j17"
 	"j17/docs"
 	"j17/internal/client"
@@ -547,30 +545,6 @@ func TestReadState(t *testing.T) {
 	refusal(t, s, "read_state", `{"type":"counter","id":"global"}`, "The key [API key] is shown here.", "Code: conflict", "Place: metadata.previous_length", "What to do: Read again and decide anew.", "e-1")
 	r.err = errors.New("there is no API key: pass --key")
 	refusal(t, s, "read_state", `{"type":"counter","id":"global"}`, "There is no API key: pass --key.")
-}
-
-func TestReadFeed(t *testing.T) {
-	r := &running{events: 5}
-	s := connect(t, options(t, r))
-	type page struct {
-		Events   []json.RawMessage
-		Next     *string
-		Position string
-	}
-	got := answer[page](t, s, "read_feed", `{"type":"counter","event":"was_raised","actor":"user:a:b","target":"user:c","count":3}`)
-	if len(got.Events) != 3 || got.Position != "1795300000000-2" {
-		t.Errorf("%+v", got)
-	}
-	want := client.FeedFilter{Type: "counter", Event: "was_raised", Actor: &j17.Agent{Type: "user", ID: "a:b"}, Target: &j17.Agent{Type: "user", ID: "c"}}
-	if diff := cmp.Diff(want, r.filter); diff != "" {
-		t.Error(diff)
-	}
-	r.padding = 200 << 10
-	if large := answer[page](t, s, "read_feed", `{}`); len(large.Events) != 2 || large.Next == nil || *large.Next != "1795300000000-1" || large.Position != *large.Next {
-		t.Errorf("%d large events, %s", len(large.Events), large.Position)
-	}
-	refusal(t, s, "read_feed", `{"actor":"user"}`, "type:id")
-	refusal(t, s, "read_feed", `{"count":0}`, "count")
 }
 
 func TestReadEvents(t *testing.T) {
