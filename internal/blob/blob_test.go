@@ -344,6 +344,9 @@ func TestCrash(t *testing.T) {
 		}
 		clone()
 		for i, c := range clones {
+			if point > 0 && i >= len(clones)-3 {
+				break // what is around the commit does not depend on the point before it
+			}
 			g := open(t, c)
 			g.clock.Advance(2 * time.Hour)
 			if err := g.Sweep(t.Context()); err != nil {

@@ -21,6 +21,7 @@ import (
 	"j17/internal/store"
 	"j17/internal/store/pebble"
 	"j17/internal/store/storetest"
+	"j17/internal/work/worktest"
 )
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -160,7 +161,11 @@ func TestOpenErrors(t *testing.T) {
 				}
 				closeStore(t, s)
 			}
-			for skip := int64(0); !openWithFault(t, w, base.CrashClone(vfs.CrashCloneCfg{}), skip); skip++ {
+			step := int64(1)
+			if worktest.RaceDetector {
+				step = 3
+			}
+			for skip := int64(0); !openWithFault(t, w, base.CrashClone(vfs.CrashCloneCfg{}), skip); skip += step {
 			}
 		})
 	}
