@@ -115,7 +115,8 @@ type Sides interface {
 	ClaimDue(ctx context.Context, t j17.Tenant, c Claim) ([]Item, error)
 
 	// NextDue returns when the next live item of a space is due, over all tenants; the zero time when none has a due time. What
-	// NextDue, DueTenants and AwaitDue cost does not depend on tenants without due items.
+	// NextDue, DueTenants and AwaitDue cost does not depend on tenants without due items. Items that are damaged are passed over
+	// and logged, here and by ClaimDue, and so are tenants that have no others: they hold up nobody else.
 	NextDue(ctx context.Context, space Space) (time.Time, error)
 
 	// DueTenants returns up to limit tenants that have due items in a space, the longest waiting ones first.

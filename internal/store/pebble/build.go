@@ -114,43 +114,65 @@ func (s *Store) findBuilds() ([]j17.Tenant, error) {
 	var names []j17.Tenant
 	for _, t := range s.inOrder() {
 		state, err := getBuild(s.db, t.number)
-		if err != nil {
+		if err != nil && !isDamage(err) {
 			return nil, err
 		}
-		if state != nil {
-			names = append(names, t.name)
+		if state != nil || err != nil {
+			names = append(names, t.name) // what is damaged is told when it is built
 		}
 	}
 	return names, nil
 }
 
-// buildLoop builds what is to be built for the tenants, and ends.
+// buildLoop builds what is to be built for the tenants, and ends. One that is damaged is tried again after all others.
 func (s *Store) buildLoop(names []j17.Tenant) {
-	for i, name := range names {
-		for {
-			state, err := s.buildSome(s.life, name)
-			if s.life.Err() != nil {
+	left := names
+	for len(left) > 0 {
+		var damaged []j17.Tenant
+		for i, name := range left {
+			whole, err := s.buildTenant(name, len(left)-i)
+			if err != nil {
 				return
 			}
-			if err != nil {
-				s.logger.Warn("older events could not be indexed by their tags, it is tried again",
-					slog.String("tenant", string(name)), slog.Any("error", err))
-				if s.clock.Wait(s.life, s.clock.Now().Add(buildRetry)) != nil {
-					return
-				}
-				continue
+			if !whole {
+				damaged = append(damaged, name)
 			}
-			if state == nil {
-				break
-			}
-			if state.done%(100*buildEvents) < buildEvents {
-				s.logger.Info("older events are being indexed by their tags", slog.String("tenant", string(name)),
-					slog.Uint64("done", state.done), slog.Uint64("total", state.total), slog.Int("tenants_left", len(names)-i))
-			}
+		}
+		if left = damaged; len(left) > 0 && s.clock.Wait(s.life, s.clock.Now().Add(buildRetry)) != nil {
+			return
 		}
 	}
 	if len(names) > 0 {
 		s.logger.Info("all older events are indexed by their tags", slog.Int("tenants", len(names)))
+	}
+}
+
+// buildTenant builds what is to be built for a tenant, and reports whether that is done: what is damaged is left. The error says that
+// the store closes.
+func (s *Store) buildTenant(name j17.Tenant, left int) (whole bool, err error) {
+	for {
+		state, err := s.buildSome(s.life, name)
+		if s.life.Err() != nil {
+			return false, s.life.Err()
+		}
+		if err != nil {
+			s.logger.Warn("older events could not be indexed by their tags, it is tried again",
+				slog.String("tenant", string(name)), slog.Any("error", err))
+			if isDamage(err) {
+				return false, nil
+			}
+			if err := s.clock.Wait(s.life, s.clock.Now().Add(buildRetry)); err != nil {
+				return false, err
+			}
+			continue
+		}
+		if state == nil {
+			return true, nil
+		}
+		if state.done%(100*buildEvents) < buildEvents {
+			s.logger.Info("older events are being indexed by their tags", slog.String("tenant", string(name)),
+				slog.Uint64("done", state.done), slog.Uint64("total", state.total), slog.Int("tenants_left", left))
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -33,6 +34,8 @@ type dueEntry struct {
 	writes uint64
 	// place is where the entry stands in the order.
 	place int
+	// damaged tells that it was told that the tenant's work cannot be read.
+	damaged bool
 }
 
 // dueOrder is the tenants that have work in a space in the order of its time: what has no work costs nothing. It is a heap, and
@@ -101,26 +104,64 @@ func (s *Store) noteDue(w dueWork) {
 	}
 }
 
+// first returns the entry with the earliest time that is none of some others, nil where there is none. It needs mu.
+func (o *dueOrder) first(but map[*dueEntry]bool) (first *dueEntry) {
+	if len(but) == 0 && len(o.entries) > 0 {
+		return o.entries[0]
+	}
+	for _, e := range o.entries {
+		if !but[e] && (first == nil || e.at < first.at) {
+			first = e
+		}
+	}
+	return first
+}
+
 // NextDue tells when the next item of a space is due. See store.Store.
 func (s *Store) NextDue(_ context.Context, space store.Space) (time.Time, error) {
+	var damaged map[*dueEntry]bool
 	for {
 		s.mu.Lock()
 		o := s.dueLocked(space)
-		if len(o.entries) == 0 || s.closed {
+		first := o.first(damaged)
+		if first == nil || s.closed {
 			defer s.mu.Unlock()
 			if s.closed {
 				return time.Time{}, store.ErrClosed
 			}
 			return time.Time{}, nil
 		}
-		first := o.entries[0]
 		at := first.at
 		s.mu.Unlock()
+
 		found, err := s.lookDue(space, o, first)
-		if err != nil || found == at {
+		switch {
+		case err != nil && s.passOver(space, first, err):
+			if damaged == nil {
+				damaged = map[*dueEntry]bool{}
+			}
+			damaged[first] = true
+		case err != nil || found == at:
 			return fromNanos(found), err
 		}
 	}
+}
+
+// passOver reports whether an error says that the work of one tenant is damaged, which keeps nobody else from theirs. It is logged
+// the first time.
+func (s *Store) passOver(space store.Space, e *dueEntry, err error) bool {
+	if !isDamage(err) {
+		return false
+	}
+	s.mu.Lock()
+	told := e.damaged
+	e.damaged = true
+	s.mu.Unlock()
+	if !told {
+		s.logger.Error("due work of a tenant is damaged, it is left alone", slog.String("tenant", string(e.tenant.name)),
+			slog.String("space", string(space)), slog.Any("error", err))
+	}
+	return true
 }
 
 // lookDue brings an entry up to date and returns when the tenant's first work is due, 0 when it has none.
@@ -154,7 +195,8 @@ func (s *Store) lookDue(space store.Space, o *dueOrder, e *dueEntry) (int64, err
 }
 
 // firstDue returns the due time of the first live item of a space, 0 when there is none. There is none before from: what finished
-// work has left behind there is not looked at again and again.
+// work has left behind there is not looked at again and again. What is damaged is passed over, and is an error where there is nothing
+// else.
 func (r reader) firstDue(space store.Space, from, now int64) (at int64, err error) {
 	if r.tenant == 0 || strings.IndexByte(string(space), 0) >= 0 {
 		return 0, nil
@@ -165,20 +207,35 @@ func (r reader) firstDue(space store.Space, from, now int64) (at int64, err erro
 		return 0, err
 	}
 	defer closeIter(it, &err, "due work")
+	var damaged []error
 	for it.First(); it.Valid(); it.Next() {
-		entry := it.Key()[len(prefix):]
-		if len(entry) <= timeBytes {
-			return 0, corruption(errFormat, "due work of space %s", space)
-		}
-		item, _, err := getItem(r.snapshot, r.tenant, space, string(entry[timeBytes:]))
-		if err != nil {
+		_, item, _, err := getDue(r.snapshot, r.tenant, space, it.Key())
+		switch {
+		case isDamage(err):
+			damaged = append(damaged, err)
+		case err != nil:
 			return 0, err
-		}
-		if item.live(now) {
-			return int64(binary.BigEndian.Uint64(entry)), nil
+		case item.live(now):
+			r.store.tellDamaged(space, damaged)
+			return item.due, nil
 		}
 	}
+	if len(damaged) > 0 {
+		return 0, damaged[0]
+	}
 	return 0, nil
+}
+
+func isDamage(err error) bool {
+	_, damage := errors.AsType[*store.CorruptionError](err)
+	return damage
+}
+
+// tellDamaged logs that items are damaged, which keeps no others from being claimed.
+func (s *Store) tellDamaged(space store.Space, damaged []error) {
+	for _, err := range damaged {
+		s.logger.Error("a due item is damaged and is passed over", slog.String("space", string(space)), slog.Any("error", err))
+	}
 }
 
 // DueTenants returns the tenants that have due work. See store.Store.
@@ -210,7 +267,7 @@ func (s *Store) DueTenants(_ context.Context, space store.Space, limit int) ([]j
 			continue
 		}
 		at, err := s.lookDue(space, o, e)
-		if err != nil {
+		if err != nil && !s.passOver(space, e, err) {
 			return nil, err
 		}
 		if at != 0 && at <= now {
@@ -336,7 +393,6 @@ func (s *Store) dueFrom(t j17.Tenant, space store.Space) (at int64, due bool, er
 // claim leases up to the claim's limit of what is due. Nothing is due before from.
 func (b *batch) claim(t *tenant, c *store.Claim, from int64) (items []store.Item, err error) {
 	space := c.Space
-	prefix := appendSpace(nil, t.nextNumber, kindDue, space)
 	it, err := newIter(b.store.db, appendDueTime(nil, t.nextNumber, space, from), appendDueTime(nil, t.nextNumber, space, b.now+1))
 	if err != nil {
 		return nil, err
@@ -344,15 +400,15 @@ func (b *batch) claim(t *tenant, c *store.Claim, from int64) (items []store.Item
 	defer closeIter(it, &err, "due work")
 	until := b.now + int64(c.Lease)
 	for it.First(); it.Valid() && len(items) < c.Limit; it.Next() {
-		key := string(it.Key()[len(prefix)+timeBytes:])
-		meta, value, err := getItem(b.store.db, t.nextNumber, space, key)
+		key, meta, value, err := getDue(b.store.db, t.nextNumber, space, it.Key())
+		if isDamage(err) {
+			b.store.tellDamaged(space, []error{err})
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
 		item := &stagedItem{itemMeta: meta, value: value}
-		if want := appendDueKey(nil, t.nextNumber, space, item.due, key); string(want) != string(it.Key()) {
-			return nil, corruption(errors.New("the entry is not that of the item"), "due item %s/%s of tenant %s", space, key, t.name)
-		}
 		if !item.live(b.now) {
 			continue
 		}
@@ -362,17 +418,30 @@ func (b *batch) claim(t *tenant, c *store.Claim, from int64) (items []store.Item
 	return items, nil
 }
 
-// getItem returns an item that must exist, and a copy of its value.
-func getItem(from pebble.Reader, tenant uint32, space store.Space, key string) (itemMeta, []byte, error) {
-	where := fmt.Sprintf("due item %s/%s", space, key)
-	v, closer, err := from.Get(appendItemKey(nil, tenant, space, key))
-	if err != nil {
-		return itemMeta{}, nil, fault(where, err)
+// getDue returns the item that an entry of the index by time stands for, with a copy of its value.
+func getDue(from pebble.Reader, tenant uint32, space store.Space, entry []byte) (key string, meta itemMeta, value []byte, err error) {
+	rest := entry[len(appendSpace(nil, tenant, kindDue, space)):]
+	if len(rest) <= timeBytes {
+		return "", itemMeta{}, nil, corruption(errFormat, "due work of tenant number %d in space %s", tenant, space)
 	}
-	meta, value, err := parseItemRecord(v)
+	key = string(rest[timeBytes:])
+	where := fmt.Sprintf("due item %s/%s of tenant number %d", space, key, tenant)
+
+	v, closer, err := from.Get(appendItemKey(nil, tenant, space, key))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return "", itemMeta{}, nil, corruption(err, "%s", where)
+	}
+	if err != nil {
+		return "", itemMeta{}, nil, fault(where, err)
+	}
+	meta, value, err = parseItemRecord(v)
 	value = append([]byte(nil), value...)
 	if err = errors.Join(err, closer.Close()); err != nil {
-		return itemMeta{}, nil, corruption(err, "%s", where)
+		return "", itemMeta{}, nil, corruption(err, "%s", where)
 	}
-	return meta, value, nil
+
+	if want := appendDueKey(nil, tenant, space, meta.due, key); string(want) != string(entry) {
+		return "", itemMeta{}, nil, corruption(errors.New("the entry is not that of the item"), "%s", where)
+	}
+	return key, meta, value, nil
 }
