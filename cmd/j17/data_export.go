@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"net/url"
 	"os"
 	"slices"
@@ -32,7 +33,7 @@ func (e *env) dataExport() *cobra.Command {
 		Use: "export", Short: "Download all events of an environment", Args: noArgs,
 		Long: `Download all events of an environment, one a line in the order in which they were stored, to standard output or to a file that
 does not exist yet. With --append the file may be there: what is stored after its last event is added. So an export that was broken
-off goes on where it was, and the next one fetches what is new.
+off goes on where it was, and the next one fetches what is new. A file from another environment is left as it is.
 
 It needs an operator who may read the events (see j17 login). 'j17 data import' stores them in another environment as they are.`,
 		Example: "  j17 data export -o events.jsonl --append --env prod\n  j17 data export --of aggregates --type order",
@@ -113,32 +114,126 @@ func (x *export) add(ctx context.Context, o *operating, path []string) (err erro
 		return fmt.Errorf("cannot write %s: %w", fileName(x.output), pathless(err))
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	end, err := x.last(f)
-	if err == nil {
-		err = f.Truncate(end) // half an event is what a run that was stopped may leave
-	}
-	if err == nil {
-		_, err = f.Seek(end, io.SeekStart)
-	}
+	last, end, err := x.last(f)
 	if err != nil {
 		return fmt.Errorf("cannot go on with %s: %w", fileName(x.output), pathless(err))
 	}
 
+	// The last event comes once more, to see that the environment is the one that the file is from.
 	lines := x.counted()
-	if err = x.download(ctx, o, path, io.MultiWriter(f, lines)); err != nil && lines.n > 0 {
+	seam := &seam{file: f, end: end, lines: lines}
+	if last != nil {
+		seam.last, x.after = last, before(last.position)
+	}
+	err = x.download(ctx, o, path, seam)
+	if err == nil && !seam.joined {
+		err = seam.join(nil)
+	}
+	if errors.Is(err, errOtherSource) {
+		return fmt.Errorf("cannot go on with %s: %w: name the environment and the type that the file is from, or another file", fileName(x.output), err)
+	}
+	if err != nil && lines.n > 0 {
 		x.env.note("%s arrived whole. Run the same command again to go on from there.\n", count(lines.n, "event"))
 	}
 	return x.conclude(lines, err)
 }
 
-// last sets after to the position of the last whole event of a file, and returns where it ends.
-func (x *export) last(f *os.File) (int64, error) {
-	info, err := f.Stat()
+// exported is what is known of an event by its line.
+type exported struct {
+	StreamID string `json:"stream_id"`
+	Key      string `json:"key"`
+	position j17.StreamID
+}
+
+// readExported reads a line of an export.
+func readExported(line []byte) (*exported, error) {
+	var e exported
+	err := json.Unmarshal(line, &e)
+	if err == nil {
+		e.position, err = j17.ParseStreamID(e.StreamID)
+	}
 	if err != nil {
+		return nil, err
+	}
+	return &e, nil
+}
+
+// before returns the stream id right before another one, "" where there is none.
+func before(id j17.StreamID) string {
+	switch {
+	case id.Seq > 0:
+		id.Seq--
+	case id.Ms > 0:
+		id.Ms, id.Seq = id.Ms-1, math.MaxUint32
+	default:
+		return ""
+	}
+	return id.String()
+}
+
+var errOtherSource = errors.New("the environment does not have its last event")
+
+// seam adds to a file what comes behind its last event.
+type seam struct {
+	file *os.File
+	// end is where the last whole event of the file ends.
+	end int64
+	// last is that event, nil where there is none.
+	last *exported
+	// first is what has come of the first line.
+	first  []byte
+	joined bool
+	lines  *lineTally
+}
+
+// Write waits for the line of the last event before it writes the others.
+func (s *seam) Write(p []byte) (int, error) {
+	rest := p
+	if !s.joined && s.last != nil {
+		end := bytes.IndexByte(p, '\n')
+		if s.first = append(s.first, p[:end+1]...); end < 0 {
+			s.first = append(s.first, p...)
+			return len(p), nil
+		}
+		rest = p[end+1:]
+	}
+	if !s.joined {
+		if err := s.join(s.first); err != nil {
+			return 0, err
+		}
+	}
+	if _, err := s.file.Write(rest); err != nil {
 		return 0, err
 	}
+	_, _ = s.lines.Write(rest) // it only counts
+	return len(p), nil
+}
+
+// join compares the first line with the last one of the file, and takes what is behind that out of the file: half an event is what
+// a run that was stopped may leave. An event may have been erased since.
+func (s *seam) join(first []byte) error {
+	if s.last != nil {
+		e, err := readExported(first)
+		if err != nil || e.StreamID != s.last.StreamID || e.Key != s.last.Key {
+			return errOtherSource
+		}
+	}
+	s.joined = true
+	if err := s.file.Truncate(s.end); err != nil {
+		return pathless(err)
+	}
+	_, err := s.file.Seek(s.end, io.SeekStart)
+	return pathless(err)
+}
+
+// last returns the last whole event of a file and where it ends, nil where there is none.
+func (x *export) last(f *os.File) (*exported, int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
 	if !info.Mode().IsRegular() {
-		return 0, errors.New("it is no file that can be gone on with")
+		return nil, 0, errors.New("it is no file that can be gone on with")
 	}
 
 	// The file is read backward until it has a whole line.
@@ -151,29 +246,23 @@ func (x *export) last(f *os.File) (int64, error) {
 		block := make([]byte, min(start, int64(max(len(tail), 1<<16))))
 		start -= int64(len(block))
 		if _, err := f.ReadAt(block, start); err != nil {
-			return 0, err
+			return nil, 0, err
 		}
 		tail = slices.Concat(block, tail)
 	}
 	end := bytes.LastIndexByte(tail, '\n')
 	if end < 0 {
 		if start == 0 && (len(tail) == 0 || bytes.HasPrefix(tail, []byte(`{"stream_id":"`))) {
-			return 0, nil
+			return nil, 0, nil
 		}
-		return 0, errors.New("it has no event of an export: name another file")
+		return nil, 0, errors.New("it has no event of an export: name another file")
 	}
 
-	var event struct {
-		StreamID string `json:"stream_id"`
+	e, err := readExported(tail[bytes.LastIndexByte(tail[:end], '\n')+1 : end])
+	if err != nil {
+		return nil, 0, errors.New("its last line is no event of an export: name another file")
 	}
-	if err := json.Unmarshal(tail[bytes.LastIndexByte(tail[:end], '\n')+1:end], &event); err == nil {
-		_, err = j17.ParseStreamID(event.StreamID)
-		x.after = event.StreamID
-		if err == nil {
-			return start + int64(end) + 1, nil
-		}
-	}
-	return 0, errors.New("its last line is no event of an export: name another file")
+	return e, start + int64(end) + 1, nil
 }
 
 // download writes the answer of the route to out.
