@@ -189,8 +189,13 @@ type AuditQuery struct {
 	Visible func(instance string) bool
 }
 
-// maxAuditScan is the number of records that one page looks at.
-const maxAuditScan = 20_000
+const (
+	// maxAuditScan is the number of records that one page looks at.
+	maxAuditScan = 20_000
+	// mostLate is for how long a record may wait until it is stored, as on a disk that hangs, to be found by its time. No request
+	// waits as long.
+	mostLate = time.Hour
+)
 
 // List returns up to limit records, the newest first, and where to start the next page; "" when there is none. A page
 // that had to look at very many records may be short of its limit, or empty, and still have a next one.
@@ -288,17 +293,18 @@ func (r *AuditLog) begin(ctx context.Context, q AuditQuery) (key j17.Key, last u
 		return key, min(last, start-1), nil
 	}
 
-	// Leave out what is later, as far as whole seconds tell.
+	// Leave out what is later. A record has the time at which it was made, its entry the one at which it was stored.
 	if q.To.IsZero() {
 		return key, last, nil
 	}
+	stored := q.To.Add(mostLate).Unix()
 	for first := uint64(0); first < last; {
 		middle := first + (last-first+1)/2
 		for ev, err := range r.store.ReadStream(ctx, j17.System, key, middle, middle) {
 			if err != nil {
 				return key, 0, failure(err)
 			}
-			if ev.Timestamp > q.To.Unix() {
+			if ev.Timestamp > stored {
 				last = middle - 1
 			} else {
 				first = middle

@@ -287,3 +287,39 @@ func TestEnsureOperator(t *testing.T) {
 		t.Error(err, s.Operators.All())
 	}
 }
+
+// TestRecordsThatAreStoredLate asks for what was recorded before a moment at which some of it was not stored yet: another server
+// has stored a later record first.
+func TestRecordsThatAreStoredLate(t *testing.T) {
+	s := start(t)
+	other := s.node(t)
+	add := func(r *control.Registry, target string) {
+		t.Helper()
+		if err := r.Audit.Add(t.Context(), control.Record{Action: "test.step", Target: target}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slow := &overtaken{Store: s.store}
+	r, err := control.Open(t.Context(), control.Options{Store: slow, Clock: s.clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Registry = r
+	add(r, "first")
+	s.clock.Advance(time.Second)
+	begin := s.clock.Now()
+	slow.first = func() {
+		s.clock.Advance(time.Minute)
+		add(other, "quick")
+	}
+	add(r, "late")
+	for after, want := range map[time.Duration]string{0: "[first]", 30 * time.Second: "[late first]", 2 * time.Minute: "[late quick first]"} {
+		var got []string
+		for _, rec := range auditLog(t, s, control.AuditQuery{Action: "test", To: begin.Add(after)}) {
+			got = append(got, rec.Target)
+		}
+		if fmt.Sprint(got) != want {
+			t.Errorf("%v after it was made there are %v, want %s", after, got, want)
+		}
+	}
+}
