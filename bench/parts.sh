@@ -15,6 +15,7 @@ bench ./internal/engine '^Benchmark(Load|LoadObjects)$'
 bench ./internal/sandbox/wasm '^BenchmarkCall$'
 bench ./internal/spec/schema '^BenchmarkValidate$'
 bench ./internal/feed '^Benchmark(CatchUp|AppendFollowed)$'
+bench ./internal/saga '^BenchmarkSagas$'
 time=15000x bench ./internal/httpapi '^BenchmarkStreamLatency$'
 
 column() { # benchmark's name, unit: the number that stands before the unit
@@ -36,6 +37,7 @@ cat <<TABLE
 | schema check of an order with a line | $(us BenchmarkValidate/order) | |
 | feed to a client of server-sent events, 99th percentile at $(awk -v n="$(column BenchmarkStreamLatency events/s)" 'BEGIN {printf "%.0f", n}') events a second | $(column BenchmarkStreamLatency p99-ms) ms | 20 ms at 5,000 |
 | WebAssembly, a minimal guest | $(us BenchmarkCall/minimal) | 30 µs |
+| 1,000 sagas of three steps and an event at the end, of which a hundred run at once | $(awk -v n="$(column BenchmarkSagas ns/op)" 'BEGIN {printf "%.1f s", n / 1e9}') | 10 s |
 | WebAssembly, a guest in Go | $(us BenchmarkCall/go) | 500 µs |
 | a subscription that reads a feed from disk | $(awk -v n="$(column BenchmarkCatchUp events/s)" 'BEGIN {printf "%d", n}') events a second | 300,000 |
 | writes that a subscription follows are slower by | $(share BenchmarkAppendFollowed/followed=true BenchmarkAppendFollowed/followed=false) | 15 % |
