@@ -108,25 +108,25 @@ func (g *gathering) fetch() error {
 	}
 
 	// Two look, each in one half of what is stored.
-	half := len(g.order) / 2
+	middle := len(g.order) / 2
 	var other error
 	var done sync.WaitGroup
 	done.Go(func() {
 		second, err := newLookup(g.reader.snapshot, g.reader.tenant, g.names)
 		if err == nil {
-			err = g.collect(1, second, g.order[half:])
+			err = g.collect(1, second, g.order[middle:])
 			second.close(&err)
 		}
 		other = err
 	})
-	err := g.collect(0, g.lookup, g.order[:half])
+	err := g.collect(0, g.lookup, g.order[:middle])
 	done.Wait()
 	return errors.Join(err, other)
 }
 
 // collect looks up some of what was gathered.
-func (g *gathering) collect(half int, with *lookup, order []int) error {
-	values := g.values[half][:0]
+func (g *gathering) collect(part int, with *lookup, order []int) error {
+	values := g.values[part][:0]
 	for _, i := range order {
 		ref := &g.refs[i]
 		if !with.events.SeekGE(ref.key) || !bytes.Equal(with.events.Key(), ref.key) {
@@ -140,6 +140,6 @@ func (g *gathering) collect(half int, with *lookup, order []int) error {
 		values = append(values, v...)
 		ref.value = values[begin:]
 	}
-	g.values[half] = values
+	g.values[part] = values
 	return nil
 }
