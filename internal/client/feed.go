@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -77,8 +78,13 @@ const (
 // in its canonical bytes. Where the stream breaks off it connects again, for as long as it takes, and goes on after the last
 // event. It ends after an error.
 func (c *Client) Follow(ctx context.Context, f FeedFilter, after string) func(yield func(json.RawMessage, error) bool) {
+	return c.FollowReady(ctx, f, after, func() {})
+}
+
+// FollowReady is Follow that calls ready when it is connected for the first time: from then on nothing is missed.
+func (c *Client) FollowReady(ctx context.Context, f FeedFilter, after string, ready func()) func(yield func(json.RawMessage, error) bool) {
 	return func(yield func(json.RawMessage, error) bool) {
-		s := &follower{client: c, query: f.query(), last: after}
+		s := &follower{client: c, query: f.query(), last: after, ready: sync.OnceFunc(ready)}
 		if after != "" {
 			s.query.Set("after", after)
 		}
@@ -126,6 +132,8 @@ type follower struct {
 	// last is the id to go on after, "" while there is none; lines counts what came.
 	last  string
 	lines int
+	// ready is called when a connection stands.
+	ready func()
 }
 
 // run connects once and hands over what comes. It reports false when nothing more is wanted; without an error the stream has ended.
@@ -144,6 +152,7 @@ func (s *follower) run(ctx context.Context, yield func(json.RawMessage, error) b
 		return true, err
 	}
 	defer resp.Body.Close() //nolint:errcheck // it was only read
+	s.ready()
 
 	// A connection of which nothing is heard is given up.
 	var heard atomic.Int64

@@ -122,7 +122,7 @@ func namesIn(c *spec.Compiled, env j17.Environment) (names []string) {
 func (s *Service) ensure(ctx context.Context, t j17.Tenant, name string) error {
 	_, err := s.o.Store.Get(ctx, t, stateSpace, name)
 	if errors.Is(err, store.ErrNotFound) {
-		err = s.o.Store.Write(ctx, t, []store.Side{on(0, put(stateSpace, name, state{Status: Active, Secret: newSecret()}, time.Time{}))})
+		err = s.o.Store.Write(ctx, t, []store.Side{on(0, put(stateSpace, name, state{Status: Active, Secret: NewSecret()}, time.Time{}))})
 		if overtaken(err) {
 			err = nil // somebody else was faster
 		}
@@ -295,7 +295,7 @@ func (s *Service) Rotate(ctx context.Context, t j17.Tenant, name string) error {
 	}
 	return failure(s.change(ctx, t, name, func(st *state) bool {
 		st.Previous, st.PreviousUntil = st.Secret, s.o.Clock.Now().Add(secretOverlap).Truncate(time.Second)
-		st.Secret = newSecret()
+		st.Secret = NewSecret()
 		return true
 	}))
 }

@@ -22,8 +22,8 @@ const (
 	secretOverlap = 24 * time.Hour
 )
 
-// newSecret makes a secret.
-func newSecret() string {
+// NewSecret makes a secret.
+func NewSecret() string {
 	var b [secretBytes]byte
 	_, _ = rand.Read(b[:]) // Never fails: the program ends when the machine has no randomness.
 	return secretPrefix + base64.StdEncoding.EncodeToString(b[:])

@@ -94,22 +94,34 @@ func (c *compiler) pattern(v value.Value, at diag.Pointer) (Pattern, bool) {
 	if !ok {
 		return Pattern{}, false
 	}
+	p, ok := ParsePattern(text)
+	if !ok {
+		c.badPattern(at, text)
+		return Pattern{}, false
+	}
+	if p.AggregateType == "" {
+		return p, true
+	}
+	if _, ok := c.aggregateTypeRef(value.StringValue(p.AggregateType), at); !ok {
+		return Pattern{}, false
+	}
+	if p.EventType != "" && p.EventType != tombstoned {
+		c.eventDeclared(at, p.AggregateType, p.EventType)
+	}
+	return p, true
+}
+
+// ParsePattern reads "type.event", "type.*" or "*". What it names need not exist.
+func ParsePattern(text string) (Pattern, bool) {
 	if text == "*" {
 		return Pattern{}, true
 	}
 	aggregateType, event, ok := strings.Cut(text, ".")
 	if !ok || aggregateType == "" || aggregateType == "*" || event == "" {
-		c.badPattern(at, text)
-		return Pattern{}, false
-	}
-	if _, ok := c.aggregateTypeRef(value.StringValue(aggregateType), at); !ok {
 		return Pattern{}, false
 	}
 	if event == "*" {
-		return Pattern{AggregateType: aggregateType}, true
-	}
-	if event != tombstoned {
-		c.eventDeclared(at, aggregateType, event)
+		event = ""
 	}
 	return Pattern{AggregateType: aggregateType, EventType: event}, true
 }
