@@ -65,6 +65,13 @@ func newMetrics(a *API) *metrics {
 		counter("j17_scheduled_refused_total", "Scheduled events that their aggregates refused.", func() uint64 { return a.Schedule.Stats().Refused })
 		counter("j17_scheduled_dead_lettered_total", "Scheduled events that were given up.", func() uint64 { return a.Schedule.Stats().DeadLettered })
 	}
+	if a.Listeners != nil {
+		counter("j17_deliveries_delivered_total", "Tries of deliveries that a listener has taken.", func() uint64 { return a.Listeners.Counts().Delivered })
+		counter("j17_deliveries_retried_total", "Tries of deliveries that failed and are made again.", func() uint64 { return a.Listeners.Counts().Retried })
+		counter("j17_deliveries_failed_total", "Deliveries that were given up.", func() uint64 { return a.Listeners.Counts().Failed })
+		counter("j17_listeners_disabled_total", "Listeners whose endpoints have said that they are gone.", func() uint64 { return a.Listeners.Counts().Disabled })
+		gauge("j17_deliveries_in_flight", "Tries of deliveries under way.", func() float64 { return float64(a.Listeners.Counts().InFlight) })
+	}
 	gauge("j17_state_cache_bytes", "Memory that cached states are charged for.", func() float64 { return float64(a.Engine.Stats().CacheBytes) })
 	gauge("j17_store_writable", "1 while the store takes writes.", func() float64 {
 		if a.Store.Status().Writable {

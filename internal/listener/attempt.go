@@ -23,9 +23,9 @@ const maxLog = 20
 
 // begin tries a delivery that this process has made ready, unless somebody else has taken it over meanwhile.
 func (s *Service) begin(j job) {
-	rev, err := s.held(j.delivery, j.at.tenant)
-	if err == nil && rev != 0 {
-		err = s.attempt(s.sending, j, rev)
+	it, err := s.held(j.delivery, j.at.tenant)
+	if err == nil && it.Rev != 0 && it.Due.Equal(j.due) {
+		err = s.attempt(s.sending, j, it.Rev)
 	}
 	if err != nil {
 		s.o.Logger.LogAttrs(s.sending, slog.LevelWarn, "a delivery could not be made; it is tried again", slog.String("tenant", string(j.at.tenant)),
@@ -33,20 +33,20 @@ func (s *Service) begin(j job) {
 	}
 }
 
-// held returns the revision of the lane of a delivery, 0 where another delivery is in it or none.
-func (s *Service) held(d *delivery, t j17.Tenant) (uint64, error) {
+// held returns the lane of a delivery, the zero Item where another delivery is in it or none.
+func (s *Service) held(d *delivery, t j17.Tenant) (store.Item, error) {
 	it, err := s.o.Store.Get(context.WithoutCancel(s.sending), t, laneSpace, d.lane())
 	if errors.Is(err, store.ErrNotFound) {
-		return 0, nil
+		return store.Item{}, nil
 	}
 	if err != nil {
-		return 0, err
+		return store.Item{}, err
 	}
 	_, id, err := worker.ReadAttempts(it.Value)
 	if err != nil || string(id) != d.ID {
-		return 0, err
+		return store.Item{}, err
 	}
-	return it.Rev, nil
+	return it, nil
 }
 
 // retry tries a delivery that is due: its pause is over, or whoever had it has ended.
@@ -74,10 +74,11 @@ func (s *Service) retry(ctx context.Context, c *worker.Claim) error {
 // attempt tries a delivery whose lane has the given revision, and commits what comes of it.
 func (s *Service) attempt(ctx context.Context, j job, rev uint64) error {
 	kept := context.WithoutCancel(ctx)
-	l, err := s.find(kept, j.at.tenant, j.at.name)
+	l, err := s.find(kept, j.at.tenant, j.at.name) // it may have been paused while the delivery waited for its turn
 	if err != nil {
 		return err
 	}
+	j.listener = l
 	var o outcome
 	switch {
 	case l == nil:
@@ -94,6 +95,14 @@ func (s *Service) attempt(ctx context.Context, j job, rev uint64) error {
 	}
 	o.at = s.o.Clock.Now()
 	return s.settle(kept, j, rev, o)
+}
+
+// asOf returns the listener of a job, which may be as it was a moment ago: who commits anything depends on its revision.
+func (s *Service) asOf(ctx context.Context, j job) (*listener, error) {
+	if j.listener != nil && s.definition(j.at.tenant, j.at.name) == j.listener.definition {
+		return j.listener, nil
+	}
+	return s.find(ctx, j.at.tenant, j.at.name)
 }
 
 // event reads the event of a delivery.
@@ -152,10 +161,14 @@ func judge(a outbound.Answer, err error, took time.Duration, ended bool, secrets
 func (s *Service) settle(ctx context.Context, j job, rev uint64, o outcome) error {
 	line := s.pool.use(j.at)
 	defer s.pool.leave(line)
-	for range maxTries {
-		next, again, err := s.settleOnce(ctx, j, rev, o, line)
+	if o.delivered {
+		s.pool.took(line, time.Duration(o.try.Millis*float64(time.Millisecond)))
+	}
+	for n := range maxTries {
+		next, again, err := s.settleOnce(ctx, j, rev, o, line, n == 0)
 		if again {
-			if held, failed := s.held(j.delivery, j.at.tenant); failed != nil || held != rev {
+			j.listener = nil // it may be what has changed
+			if it, failed := s.held(j.delivery, j.at.tenant); failed != nil || it.Rev != rev {
 				return failed
 			}
 			continue
@@ -174,15 +187,16 @@ func (s *Service) settle(ctx context.Context, j job, rev uint64, o outcome) erro
 	return errContended
 }
 
-// settleOnce is one try of settle. It asks for another one where what it was decided with has changed.
-func (s *Service) settleOnce(ctx context.Context, j job, rev uint64, o outcome, line *line) (next *job, again bool, err error) {
+// settleOnce is one try of settle. It asks for another one where what it was decided with has changed. The first one expects that
+// nothing waits for the delivery, which mostly holds, and does not look.
+func (s *Service) settleOnce(ctx context.Context, j job, rev uint64, o outcome, line *line, first bool) (next *job, again bool, err error) {
 	line.decide.RLock()
 	defer line.decide.RUnlock()
-	l, err := s.find(ctx, j.at.tenant, j.at.name)
+	l, err := s.asOf(ctx, j)
 	if err != nil {
 		return nil, false, err
 	}
-	e := ending{s: s, l: l, j: j, rev: rev, o: o, d: *j.delivery}
+	e := ending{s: s, l: l, j: j, rev: rev, o: o, d: *j.delivery, alone: first}
 	if err := e.decide(ctx); err != nil {
 		return nil, false, err
 	}
@@ -231,6 +245,8 @@ type ending struct {
 	next   *job
 	// freed tells that the lane is empty.
 	freed bool
+	// alone says to expect that nothing waits for the delivery.
+	alone bool
 }
 
 // decide gathers the writes of an ending.
@@ -286,9 +302,12 @@ func (e *ending) decide(ctx context.Context) error {
 // log adds the try to the log.
 func (e *ending) log(ctx context.Context) error {
 	key := e.d.logKey()
-	tries, _, err := read[[]try](ctx, e.s.o.Store, e.j.at.tenant, logSpace, key)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return err
+	var tries []try
+	if e.d.Attempts > 1 || e.d.Track == e.d.ID { // else it is the first
+		var err error
+		if tries, _, err = read[[]try](ctx, e.s.o.Store, e.j.at.tenant, logSpace, key); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
 	}
 	e.o.try.At = e.o.at
 	tries = append(tries, e.o.try)
@@ -348,7 +367,7 @@ func (e *ending) end(ctx context.Context, active bool) error {
 	due := time.Time{}
 	if active {
 		due = e.o.at.Add(lease)
-		e.next = &job{at: e.j.at, delivery: follows, event: ev}
+		e.next = &job{at: e.j.at, delivery: follows, due: due, event: ev}
 	}
 	e.sides = append(e.sides, put(deliverySpace, follows.ID, follows, time.Time{}), on(e.rev, laneSide(follows, due)))
 	if note.changed {
@@ -367,6 +386,9 @@ type waiters struct {
 // waiting returns the next event that waits for the delivery, nil for none.
 func (e *ending) waiting(ctx context.Context) (*j17.Event, waiters, error) {
 	var w waiters
+	if e.alone {
+		return nil, w, nil
+	}
 	known, rev, err := read[behind](ctx, e.s.o.Store, e.j.at.tenant, behindSpace, e.d.lane())
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, w, nil

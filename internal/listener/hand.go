@@ -134,11 +134,14 @@ func (s *Service) countLanes(ctx context.Context, line *line) error {
 	return nil
 }
 
-// job is a delivery that is to be tried, with its event where that is at hand.
+// job is a delivery that is to be tried, with its event and the listener as it was a moment ago, where they are at hand.
 type job struct {
 	at       at
 	delivery *delivery
+	// due is when somebody else takes the delivery over, unless it was begun before.
+	due      time.Time
 	event    *j17.Event
+	listener *listener
 }
 
 // plan is what comes of events that are to be told.
@@ -204,10 +207,9 @@ func (p *plan) add(ctx context.Context, ev *j17.Event) (bool, error) {
 func (p *plan) make(ev *j17.Event) {
 	d := p.s.newDelivery(p.l, p.track, ev, p.now)
 	d.Created += int64(len(p.made)) // in lists the later event is the newer one
-	p.sides = append(p.sides,
-		put(deliverySpace, d.ID, d, time.Time{}),
-		on(0, laneSide(d, p.now.Add(lease))))
-	p.made = append(p.made, job{at: p.l.at, delivery: d, event: ev.Clone()})
+	due := p.now.Add(lease)
+	p.sides = append(p.sides, put(deliverySpace, d.ID, d, time.Time{}), on(0, laneSide(d, due)))
+	p.made = append(p.made, job{at: p.l.at, delivery: d, due: due, event: ev.Clone()})
 }
 
 // newDelivery returns a delivery of an event.

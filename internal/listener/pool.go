@@ -14,8 +14,11 @@ const (
 	// maxRunning is the number of tries under way, of one listener maxRunningEach.
 	maxRunning     = 1024
 	maxRunningEach = 16
-	// maxWindow is the number of deliveries of a listener that have been made ready or are under way.
-	maxWindow = 48
+	// maxWindow is the number of deliveries of a listener that have been made ready or are under way, wideWindow that of one whose
+	// endpoint answers within quickPace on average: many of these share a commit.
+	maxWindow  = 48
+	wideWindow = 256
+	quickPace  = 50 * time.Millisecond
 	// maxLanes is the number of aggregates of which a listener may have deliveries that are not over, those that wait for their next
 	// try included: beyond it no more events are read for it.
 	maxLanes = 1000
@@ -55,6 +58,8 @@ type line struct {
 	starved bool
 	// lanes is how many lanes the listener has, as far as this process knows; -1 until they were counted.
 	lanes int
+	// pace is how long tries take on average; 0 while that is not known.
+	pace time.Duration
 	// decide is held by who makes lanes while he looks at those that there are, and shared by those who end them: then neither
 	// makes the other's decision void over and over.
 	decide sync.RWMutex
@@ -102,7 +107,26 @@ func (p *pool) room(l *line) int {
 	if p.closed {
 		return 0
 	}
-	return max(min(maxWindow-l.running-len(l.ready), maxLanes-max(l.lanes, 0)), 0)
+	return max(min(l.window()-l.running-len(l.ready), maxLanes-max(l.lanes, 0)), 0)
+}
+
+// window returns how many deliveries may be ready or under way.
+func (l *line) window() int {
+	if l.pace > 0 && l.pace <= quickPace {
+		return wideWindow
+	}
+	return maxWindow
+}
+
+// took notes how long a try has taken.
+func (p *pool) took(l *line, d time.Duration) {
+	const weight = 8 // of what is known
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l.pace == 0 {
+		l.pace = d
+	}
+	l.pace = max((weight*l.pace+d)/(weight+1), 1)
 }
 
 // starve notes that somebody is to be told when a listener has more room.
@@ -178,7 +202,7 @@ func (p *pool) end(l *line) {
 func (p *pool) sated(l *line) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !l.starved || p.closed || l.running+len(l.ready) > maxWindow-maxRunningEach || l.lanes > maxLanes-maxRunningEach {
+	if !l.starved || p.closed || l.running+len(l.ready) > max(l.window()/4, maxRunningEach) || l.lanes > maxLanes-maxRunningEach {
 		return false
 	}
 	l.starved = false
@@ -253,13 +277,13 @@ func (p *pool) exit(l *line) {
 	p.end(l)
 }
 
-// awaitRoom waits until a listener has room for as many deliveries as may be under way at once.
+// awaitRoom waits until a listener has much room.
 func (p *pool) awaitRoom(ctx context.Context, l *line) error {
 	stop := context.AfterFunc(ctx, p.look)
 	defer stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for !p.closed && l.running+len(l.ready) > maxWindow-maxRunningEach && ctx.Err() == nil {
+	for !p.closed && l.running+len(l.ready) > max(l.window()/4, maxRunningEach) && ctx.Err() == nil {
 		p.changed.Wait()
 	}
 	return ctx.Err()

@@ -71,6 +71,12 @@ const (
 	maxDrained = 64 << 10
 )
 
+// The connections that are kept for the next request, to one host as many as go there at once.
+const (
+	maxIdleEach = 16
+	maxIdle     = 256
+)
+
 const defaultTimeout = 10 * time.Second
 
 // New returns a sender.
@@ -82,7 +88,7 @@ func New(o Options) *Sender {
 	s := &Sender{clock: o.Clock, timeout: o.Timeout, client: &http.Client{
 		Transport: &http.Transport{
 			DialContext: dialer.DialContext, ForceAttemptHTTP2: true, DisableCompression: true,
-			MaxResponseHeaderBytes: maxHeaders, MaxIdleConnsPerHost: 2, MaxIdleConns: 100, IdleConnTimeout: 30 * time.Second,
+			MaxResponseHeaderBytes: maxHeaders, MaxIdleConnsPerHost: maxIdleEach, MaxIdleConns: maxIdle, IdleConnTimeout: 30 * time.Second,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
