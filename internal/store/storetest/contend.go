@@ -214,3 +214,76 @@ func draw(t failer, s store.Store, key j17.Key) store.Outcome {
 	side.Value = fmt.Append(nil, number)
 	return appendUnit(t, s, tenant, store.Append{Events: events(key, fmt.Sprint(number)), Side: []store.Side{side}}).Outcome
 }
+
+// testFencing lets holders of a lease be taken over: by the clock, in a race, over a restart. What a former holder still wants to
+// commit, and be it to keep the lease, is refused as a whole.
+func testFencing(s *suite) {
+	t := s.t
+	f := s.fixture(t)
+	stream := order("effects")
+	effects := uint64(0)
+	// tries commits an effect in each way in which a lease can be held to a revision.
+	tries := func(when string, rev uint64, want store.Outcome) {
+		t.Helper()
+		keep := store.Side{Op: store.Put, Space: "work", Key: "lease", Value: []byte("kept"), Due: f.clock.Now().Add(time.Minute), Cond: store.IfRev, Rev: rev}
+		units := []store.Append{
+			{Events: events(stream, `1`), Fences: []store.Fence{{Space: "work", Key: "lease", Rev: rev}}},
+			{Events: events(stream, `1`), Side: []store.Side{put("effect", when), keep}},
+		}
+		for i, u := range units {
+			r := appendUnit(t, f, tenant, u)
+			if r.Outcome != want {
+				t.Errorf("%s: unit %d of revision %d has the outcome %d, not %d", when, i, rev, r.Outcome, want)
+			}
+			if r.Outcome == store.Committed {
+				effects++
+			}
+		}
+		if n := head(t, f, tenant, stream).Length; n != effects {
+			t.Errorf("%s: %d effects, not %d", when, n, effects)
+		}
+	}
+	rev := func() uint64 { return get(t, f, tenant, "work", "lease").Rev }
+
+	// The clock takes it from the first holder, who was frozen, and gives it to the second.
+	write(t, f, tenant, store.Side{Op: store.Put, Space: "work", Key: "lease", Due: f.clock.Now()})
+	first := claim(t, f, 1, 10*time.Second)[0].Rev
+	f.clock.Advance(11 * time.Second)
+	second := claim(t, f, 1, 10*time.Second)[0].Rev
+	tries("taken over", first, store.Conflict)
+	tries("held", second, store.Committed)
+	third := rev()
+	tries("renewed", second, store.Conflict)
+
+	// Many want it at once: one gets it, and what the others do then is refused.
+	for round := range 10 {
+		before := rev()
+		var won atomic.Int64
+		var wg sync.WaitGroup
+		for c := range 8 {
+			wg.Go(func() {
+				take := store.Side{Op: store.Put, Space: "work", Key: "lease", Value: []byte(fmt.Sprint(c)), Cond: store.IfRev, Rev: before}
+				r := appendUnit(worker{t}, f, tenant, store.Append{Side: []store.Side{take}, Events: events(stream, `1`)})
+				if r.Outcome == store.Committed {
+					won.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if effects++; won.Load() != 1 {
+			t.Fatalf("round %d: %d have taken the lease", round, won.Load())
+		}
+		tries("lost in a race", before, store.Conflict)
+	}
+
+	// A lease that is gone and made anew is another one, also after a restart.
+	last := rev()
+	write(t, f, tenant, store.Side{Op: store.Delete, Space: "work", Key: "lease"})
+	f.reopen(t, t)
+	tries("removed", last, store.Conflict)
+	write(t, f, tenant, store.Side{Op: store.Put, Space: "work", Key: "lease"})
+	for _, old := range []uint64{first, second, third, last} {
+		tries("made anew", old, store.Conflict)
+	}
+	tries("the new one", rev(), store.Committed)
+}

@@ -65,6 +65,7 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Counter", testCounter},
 		{"Due", testDue},
 		{"DueAtOnce", testDueAtOnce},
+		{"Fencing", testFencing},
 		{"DueOverAll", testDueOverAll},
 		{"DueAwaited", testDueAwaited},
 		{"Changed", testChanged},
