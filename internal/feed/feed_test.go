@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"strconv"
 	"sync"
 	"testing"
@@ -130,9 +131,9 @@ func (h *house) subscribe(s *feed.Subscriptions, t j17.Tenant, name string, from
 	}
 }
 
-func (h *house) status(s *feed.Subscriptions, t j17.Tenant, name string) feed.Status {
+func (h *house) status(s *feed.Subscriptions, name string) feed.Status {
 	h.tb.Helper()
-	status, err := s.Status(h.tb.Context(), t, "test", name)
+	status, err := s.Status(h.tb.Context(), shop, "test", name)
 	if err != nil {
 		h.tb.Fatal(err)
 	}
@@ -182,8 +183,11 @@ func rest(ctx context.Context, d time.Duration) {
 	_ = clock.System{}.Wait(ctx, time.Now().Add(d)) // or as long as it may
 }
 
-func same(t *testing.T, what string, want, got any) {
+func same[T any](t *testing.T, what string, want, got []T) {
 	t.Helper()
+	if reflect.DeepEqual(want, got) {
+		return // to find differences takes long where there are none
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
@@ -210,7 +214,7 @@ func TestFollowed(t *testing.T) {
 		same(t, "all", h.all(shop), g.of(shop, "all"))
 		same(t, "new", h.all(shop)[3000:], g.of(shop, "new"))
 		same(t, "other", h.all(other), g.of(other, "all"))
-		if status := h.status(s, shop, "all"); status.Lag != 0 || status.Count != 3011 || status.Failures != 0 {
+		if status := h.status(s, "all"); status.Lag != 0 || status.Count != 3011 || status.Failures != 0 {
 			t.Errorf("%+v", status)
 		}
 
@@ -233,7 +237,7 @@ func TestFollowed(t *testing.T) {
 func TestExactlyOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
-		h.append(shop, 1000)
+		h.append(shop, 400)
 		const results store.Space = "test.results"
 		calls := 0
 		s := h.set(feed.Kind{Batch: 7, Do: func(ctx context.Context, b *feed.Batch) error {
@@ -262,7 +266,7 @@ func TestExactlyOnce(t *testing.T) {
 		}})
 		stop := h.run(s)
 		h.subscribe(s, shop, "x", feed.Beginning())
-		pass(t, time.Hour)
+		pass(t, 10*time.Minute)
 		stop()
 		items, err := h.Scan(t.Context(), shop, results, store.Range{}, 2000)
 		if err != nil {
@@ -273,7 +277,7 @@ func TestExactlyOnce(t *testing.T) {
 			got = append(got, string(it.Value))
 		}
 		same(t, "results", h.all(shop), got)
-		if status := h.status(s, shop, "x"); status.Lag != 0 {
+		if status := h.status(s, "x"); status.Lag != 0 {
 			t.Errorf("%+v", status)
 		}
 	})

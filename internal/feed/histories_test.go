@@ -53,7 +53,7 @@ func plans() *rapid.Generator[plan] {
 // handlers that fail, panic, take long, take a part, or want to be asked later. In the end each event was handed out at least once
 // and in its order, and where the checkpoint is committed with what is done, exactly once.
 func TestHistories(t *testing.T) {
-	checks := "10"
+	checks := "6"
 	if os.Getenv("J17_SOAK") != "" {
 		checks = "600"
 	}
@@ -122,7 +122,7 @@ func (h *history) live(p plan) string {
 			h.step(away, step{what: "resume", tenant: t, name: name})
 		}
 	}
-	pass(h.t, time.Hour)
+	pass(h.t, 15*time.Minute)
 	for i := range h.stops {
 		h.stops[i]()
 	}

@@ -384,7 +384,7 @@ func (s *Subscriptions) leaveBehind(t j17.Tenant, key string, done <-chan error)
 	s.lost[of]++
 	s.slots.Unlock()
 	go func() {
-		<-done
+		_ = <-done // whatever it says
 		s.slots.Lock()
 		if s.lost[of]--; s.lost[of] == 0 {
 			delete(s.lost, of)

@@ -70,9 +70,9 @@ func (g *gathering) gather(from j17.StreamID, n int) (more bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if g.lookup.note != nil {
+		if g.note != nil {
 			if g.notes {
-				g.refs = append(g.refs, gathered{id: last, value: bytes.Clone(g.lookup.note), note: true})
+				g.refs = append(g.refs, gathered{id: last, value: bytes.Clone(g.note), note: true})
 			}
 			continue
 		}
