@@ -34,6 +34,9 @@ type Effects struct {
 	// Full returns why the command is refused where an addition of Side would bring its item beyond the bound; nil where that does
 	// not refuse it, so that it is decided anew.
 	Full func(*store.SideConflict) error
+	// Changed, if not nil, is called with each item of Fences and Side that was another one when it was to be stored: whoever keeps what
+	// it has read lets go of it, before the command is decided anew.
+	Changed func(*store.SideConflict)
 	// Committed, if not nil, is called once when all of it is stored, with the positions of the events.
 	Committed func(ids []j17.StreamID)
 }
@@ -61,6 +64,9 @@ func (e *Engine) effects(ctx context.Context, d *deployed, c *Command, p *plan) 
 		p.unit.Decided = p.unit.Decided || len(more.Side) > 0
 		if more.Full != nil {
 			p.full = append(p.full, more.Full)
+		}
+		if more.Changed != nil {
+			p.changed = append(p.changed, more.Changed)
 		}
 		if more.Committed != nil {
 			p.stored = append(p.stored, more.Committed)

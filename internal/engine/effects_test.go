@@ -217,3 +217,29 @@ func TestResolve(t *testing.T) {
 		t.Errorf("without a spec: %v", err)
 	}
 }
+
+// TestWhoKeepsWhatItReadIsToldThatItChanged fences on a revision that is kept and old: the command is decided anew, on what is new.
+func TestWhoKeepsWhatItReadIsToldThatItChanged(t *testing.T) {
+	kept, told := uint64(0), 0
+	f := newFixture(t, engine.Options{Effects: []engine.EffectsOf{func(context.Context, *engine.Decided) (engine.Effects, error) {
+		return engine.Effects{
+			Fences: []store.Fence{{Space: cursors, Key: "k", Rev: kept}},
+			Changed: func(c *store.SideConflict) {
+				if told++; c.Space == cursors && c.Key == "k" {
+					kept = c.Rev
+				}
+			},
+		}, nil
+	}}})
+	f.DeploySource(t, accountSpec)
+	for range 3 {
+		kept = 0
+		f.putItem(t, cursors, "k", "1")
+		for _, event := range []string{"was_deposited", "was_paid"} {
+			f.Post(t, "account/"+id+"/"+event, paid())
+		}
+	}
+	if told != 3 {
+		t.Errorf("it was told %d times", told)
+	}
+}

@@ -115,6 +115,8 @@ type plan struct {
 	side     []store.Side
 	// full tell why the command is refused where its effects have no room.
 	full []func(*store.SideConflict) error
+	// changed are told what was decided on something old.
+	changed []func(*store.SideConflict)
 	// scheduled are the events that are to come later, and stored what is to be told of the commit.
 	scheduled []decider.Scheduled
 	stored    []func([]j17.StreamID)
@@ -223,6 +225,11 @@ func (p *plan) receipt(r *store.Result) Receipt {
 // refusal is the error of a plan that was overtaken where the caller named a length or a revision that does not hold. In all other
 // cases a new plan from fresh state may succeed, or finds that no entity tag of the caller's matches any more.
 func (p *plan) refusal(r *store.Result) error {
+	for _, changed := range p.changed {
+		for i := range r.Sides {
+			changed(&r.Sides[i])
+		}
+	}
 	for _, c := range r.Streams {
 		if p.expected != nil && c.Key == p.key && c.Expected == *p.expected {
 			return conflict(c)

@@ -30,6 +30,11 @@ const (
 // that all of it is in the commit of the events.
 func (s *Service) Effects(ctx context.Context, d *engine.Decided) (engine.Effects, error) {
 	e := &effects{Service: s, Decided: d}
+	e.Changed = func(c *store.SideConflict) {
+		if c.Space == knownSpace {
+			s.awaited.forget(d.Tenant)
+		}
+	}
 	if err := e.answers(ctx); err != nil {
 		return engine.Effects{}, engine.StorageError(err)
 	}
@@ -161,7 +166,7 @@ type knownTypes struct {
 	rev   uint64
 }
 
-// awaitedTypes keeps what was read last of some environments.
+// awaitedTypes keeps what was read last of some environments. What is kept may be old: whoever goes by it fences on its revision.
 type awaitedTypes struct {
 	mu sync.Mutex
 	of map[j17.Tenant]knownTypes
@@ -170,24 +175,41 @@ type awaitedTypes struct {
 // maxAwaited is of how many environments the awaited types are kept in memory.
 const maxAwaited = 1000
 
+// forget makes sure that what is known of an environment is read the next time.
+func (a *awaitedTypes) forget(t j17.Tenant) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.of, t)
+}
+
+// knownTypes returns what is kept, and reads it where nothing is: a read for each write would cost it a tenth.
 func (s *Service) knownTypes(ctx context.Context, t j17.Tenant) (knownTypes, error) {
-	it, err := s.get(ctx, t, knownSpace, knownKey)
-	if err != nil || it.Rev == 0 {
-		return knownTypes{}, err
-	}
 	s.awaited.mu.Lock()
-	defer s.awaited.mu.Unlock()
-	if k := s.awaited.of[t]; k.rev == it.Rev {
+	k, kept := s.awaited.of[t]
+	s.awaited.mu.Unlock()
+	if kept {
 		return k, nil
 	}
-	k := knownTypes{rev: it.Rev, types: map[string]bool{}}
+
+	// Read it.
+	it, err := s.get(ctx, t, knownSpace, knownKey)
+	if err != nil {
+		return knownTypes{}, err
+	}
+	k = knownTypes{rev: it.Rev, types: map[string]bool{}}
 	var names []string
-	if err := json.Unmarshal(it.Value, &names); err != nil {
-		return k, &store.CorruptionError{Where: string(knownSpace), Err: err}
+	if it.Rev != 0 {
+		if err := json.Unmarshal(it.Value, &names); err != nil {
+			return k, &store.CorruptionError{Where: string(knownSpace), Err: err}
+		}
 	}
 	for _, name := range names {
 		k.types[name] = true
 	}
+
+	// Keep it.
+	s.awaited.mu.Lock()
+	defer s.awaited.mu.Unlock()
 	if s.awaited.of == nil || len(s.awaited.of) >= maxAwaited {
 		s.awaited.of = map[j17.Tenant]knownTypes{}
 	}

@@ -316,4 +316,11 @@ func TestWritesOfOthersCostNothing(t *testing.T) {
 	if n := counted.items.Load(); n > 2 {
 		t.Errorf("a hundred answers that nobody awaits read %d items", n)
 	}
+	counted.items.Store(0)
+	for range 20 {
+		o.post("leg/"+id(1)+"/was_booked", `{}`)
+	}
+	if n := counted.items.Load(); n > 0 {
+		t.Errorf("twenty writes of what nobody awaits read %d items", n)
+	}
 }
