@@ -196,7 +196,7 @@ func TestProgramInsteadOfFunction(t *testing.T) {
 			begin := time.Now()
 			_, err := r.Source(t.Context(), bad.runtime, sources(t, map[string]string{bad.file: bad.code}), bad.file)
 			refused(t, err, "The file needs a function compute_implications(input) or handler(input)")
-			if took := time.Since(begin); took > 5*time.Second {
+			if took := time.Since(begin); took > 30*time.Second {
 				t.Error("the refusal took", took)
 			}
 		})

@@ -176,7 +176,7 @@ func TestHostile(t *testing.T) {
 			if !strings.Contains(fault.Log, bad.with) {
 				t.Errorf("%s: the log is %q", bad.do, fault.Log)
 			}
-			if took := time.Since(begin); took > 15*time.Second {
+			if took := time.Since(begin); took > time.Minute {
 				t.Errorf("%s took %v", bad.do, took)
 			}
 		}
@@ -242,7 +242,7 @@ def compute_implications(input):
 		}
 		begin := time.Now()
 		_ = fails(t, f, `{"kind":"bomb"}`, sandbox.Timeout)
-		if took := time.Since(begin); took > 5*time.Second {
+		if took := time.Since(begin); took > 30*time.Second {
 			t.Error("the bomb took", took)
 		}
 		if got := call(t, f, `{"kind":"none"}`); got != `"well"` {

@@ -187,7 +187,7 @@ func TestOthersStayFast(t *testing.T) {
 	close(started)
 	t.Logf("mean %s, slowest %s", total/calls, slowest)
 	// Sharing one lane, a call would wait for all loops before it: seconds. The bound leaves room for a busy machine.
-	if mean := total / calls; mean > 60*time.Millisecond {
+	if mean := total / calls; mean > 600*time.Millisecond {
 		t.Errorf("a call took %s on average", mean)
 	}
 }
