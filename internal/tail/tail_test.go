@@ -170,7 +170,7 @@ func (f *fixture) scatter(tb testing.TB, from, to int) {
 // TestReadersGetWhatTheirFiltersLetThrough reads old events and new ones, each once and in order, however large the pieces are.
 func TestReadersGetWhatTheirFiltersLetThrough(t *testing.T) {
 	f := newFixture(t)
-	f.scatter(t, 0, 200)
+	f.scatter(t, 0, 80)
 	for _, most := range []int{100, 2000, 1 << 20} {
 		var readers []*tail.Reader
 		got := make([][]string, len(filters()))
@@ -183,7 +183,7 @@ func TestReadersGetWhatTheirFiltersLetThrough(t *testing.T) {
 					got[i] = append(got[i], take(t, r, most)...)
 				}
 			}
-			f.scatter(t, 300+round, 340+round)
+			f.scatter(t, 300+round, 320+round)
 		}
 		for i, r := range readers {
 			f.settle(t, r, func() { got[i] = append(got[i], take(t, r, most)...) })
@@ -321,8 +321,9 @@ func TestWhoTakesNothingHoldsNothing(t *testing.T) {
 	_ = take(t, idle, 1)
 	_ = take(t, busy, 1)
 	large := strings.Repeat("x", 100<<10)
+	const events = 14 // more than are kept
 	var got []string
-	for n := range 40 {
+	for n := range events {
 		f.write(t, "note:n", "was_made", 1, 1, fmt.Sprintf(`{"n":%d,"s":%q}`, n, large))
 		f.settle(t, busy, func() { got = append(got, take(t, busy, 1<<10)...) })
 		if kept := f.Stats().KeptBytes; kept > 1<<20 {
