@@ -111,12 +111,12 @@ func (d *deeds) move(t *rapid.T, m *machine) {
 
 // undone checks that a step is the last one that was done and can be undone.
 func (d *deeds) undone(t *rapid.T, m *machine, at int) {
-	for i := len(d.done) - 1; i >= 0; i-- {
-		if m.def.Steps[d.done[i]].Compensate == nil {
+	for i, done := range slices.Backward(d.done) {
+		if m.def.Steps[done].Compensate == nil {
 			continue
 		}
-		if d.done[i] != at {
-			t.Fatalf("step %d is undone before step %d", at, d.done[i])
+		if done != at {
+			t.Fatalf("step %d is undone before step %d", at, done)
 		}
 		d.done = slices.Delete(d.done, i, i+1)
 		return

@@ -103,16 +103,20 @@ const (
 	waitSpace store.Space = "saga.waiting"
 	// knownSpace has one item, which lists all types of events that sagas of the environment have ever awaited.
 	knownSpace store.Space = "saga.known"
-	knownKey               = "awaited"
 	// countSpace has one item, the number of running sagas.
 	countSpace store.Space = "saga.counts"
-	runningKey             = "running"
 	// arrivalSpace holds the sagas that have to wait for room under their ids, as they come, queueSpace the same under the positions of
 	// their triggers. admissionSpace has one item while there are any, which is due when there may be room.
 	arrivalSpace   store.Space = "saga.arrivals"
 	queueSpace     store.Space = "saga.queued"
 	admissionSpace store.Space = "saga.admission"
-	admissionKey               = "next"
+)
+
+// The keys of spaces that have one item.
+const (
+	knownKey     = "awaited"
+	runningKey   = "running"
+	admissionKey = "next"
 )
 
 const (

@@ -48,7 +48,7 @@ func TestStepsInOrder(t *testing.T) {
 	if diff := cmp.Diff(map[string]any{"saga_id": g.ID, "type": "trip", "step": "flight", "phase": "step"}, m["saga"]); diff != "" {
 		t.Error(diff)
 	}
-	if m["correlation_id"] != "c-"+id(1) || m["actor"].(map[string]any)["id"] != "saga_coordinator" {
+	if m["correlation_id"] != "c-"+id(1) || fmt.Sprint(m["actor"]) != "map[id:saga_coordinator type:system_agent]" {
 		t.Errorf("the metadata are %v", m)
 	}
 	if diff := cmp.Diff(map[string]any{"saga_id": g.ID, "type": "trip", "phase": "completed"}, h.metadata("trip", id(1), 2)["saga"]); diff != "" {
@@ -108,7 +108,7 @@ func TestRefusedStepsAreUndoneInReverse(t *testing.T) {
 		t.Error(diff)
 	}
 	m := h.metadata("leg", id(2), 4)
-	if m["actor"].(map[string]any)["id"] != "saga_compensator" || m["saga"].(map[string]any)["phase"] != "compensation" {
+	if fmt.Sprint(m["actor"]) != "map[id:saga_compensator type:system_agent]" || fmt.Sprint(m["saga"]) != "map[phase:compensation saga_id:"+g.ID+" step:car type:trip]" {
 		t.Errorf("the metadata of a compensation are %v", m)
 	}
 	if got := h.events("trip", id(1)); len(got) != 2 || got[1] != `had_failure {"step":"meter","error":"`+g.Error.Message+`"}` {
