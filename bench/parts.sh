@@ -18,6 +18,7 @@ bench ./internal/feed '^Benchmark(CatchUp|AppendFollowed)$'
 bench ./internal/saga '^BenchmarkSagas$'
 time=15000x bench ./internal/httpapi '^BenchmarkStreamLatency$'
 time=20000x bench ./internal/listener '^BenchmarkDeliveries$'
+bench ./internal/schedule '^Benchmark(Fire|Idle)$'
 
 column() { # benchmark's name, unit: the number that stands before the unit
   awk -v name="$1" -v unit="$2" '{n = $1; sub(/-[0-9]+$/, "", n)}
@@ -38,6 +39,8 @@ cat <<TABLE
 | schema check of an order with a line | $(us BenchmarkValidate/order) | |
 | feed to a client of server-sent events, 99th percentile at $(awk -v n="$(column BenchmarkStreamLatency events/s)" 'BEGIN {printf "%.0f", n}') events a second | $(column BenchmarkStreamLatency p99-ms) ms | 20 ms at 5,000 |
 | deliveries to a listener on this machine, each a try with its rows on disk | $(awk -v n="$(column BenchmarkDeliveries deliveries/s)" 'BEGIN {printf "%.0f", n}') a second | 3,000 |
+| scheduled events that are due, written to the disk | $(column BenchmarkFire events/s) a second | 5,000 a second |
+| 100,000 pending scheduled events, a look whether one is due | $(us BenchmarkIdle) | |
 | WebAssembly, a minimal guest | $(us BenchmarkCall/minimal) | 30 µs |
 | 1,000 sagas of three steps and an event at the end, of which a hundred run at once | $(awk -v n="$(column BenchmarkSagas ns/op)" 'BEGIN {printf "%.1f s", n / 1e9}') | 10 s |
 | WebAssembly, a guest in Go | $(us BenchmarkCall/go) | 500 µs |

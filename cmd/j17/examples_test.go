@@ -18,7 +18,9 @@ import (
 )
 
 // apps are the examples that are whole applications. examples/counter is the first spec of README.md and nothing else.
-func apps() []string { return []string{"checkout", "gather", "invoicer", "orders", "taskboard"} }
+func apps() []string {
+	return []string{"checkout", "gather", "invoicer", "orders", "reminders", "taskboard"}
+}
 
 func examplePath(elem ...string) string {
 	return filepath.Join(append([]string{"..", "..", "examples"}, elem...)...)

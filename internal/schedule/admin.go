@@ -185,7 +185,7 @@ func (s *Service) Cancel(ctx context.Context, t j17.Tenant, id string) (wire.Sch
 	})
 	if err == nil {
 		s.counts.canceled.Add(1)
-		s.tell(ctx, t, "scheduled events were cancelled", []string{id})
+		s.tell(ctx, t, Canceled, []string{id})
 	}
 	return e, err
 }

@@ -305,8 +305,8 @@ func (s *Service) tooMany() error {
 func (s *Service) committed(ctx context.Context, e *effects) {
 	s.counts.created.Add(uint64(len(e.created)))
 	s.counts.canceled.Add(uint64(len(e.canceled)))
-	s.tell(ctx, e.d.Tenant, "events were scheduled", e.created)
-	s.tell(ctx, e.d.Tenant, "scheduled events were cancelled", e.canceled)
+	s.tell(ctx, e.d.Tenant, Pending, e.created)
+	s.tell(ctx, e.d.Tenant, Canceled, e.canceled)
 	e.watch.keep(e.types)
 }
 

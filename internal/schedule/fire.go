@@ -97,7 +97,7 @@ func (s *Service) fireAll(ctx context.Context, all []due, errs []error) {
 			errs[d.number] = s.failed(ctx, d, err)
 		}
 	}
-	s.tell(ctx, t, "scheduled events have come", fired)
+	s.tell(ctx, t, Fired, fired)
 }
 
 // command is what writes an event.

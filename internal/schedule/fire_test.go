@@ -252,7 +252,9 @@ func TestAProcessThatEnds(t *testing.T) {
 		}
 		if !keep {
 			close(frozen)
-			<-done
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
 		}
 		_ = left.Close()
 	}

@@ -27,17 +27,17 @@ type row struct {
 	data   []byte
 
 	// N numbers what one event has scheduled.
-	N             int            `json:"n"`
-	ByEvent       string         `json:"by_event"`
-	FireAt        int64          `json:"fire_at"`
-	CreatedAt     int64          `json:"created_at"`
-	Type          string         `json:"type"`
-	ID            string         `json:"id"`
-	Event         string         `json:"event"`
+	N             int              `json:"n"`
+	ByEvent       string           `json:"by_event"`
+	FireAt        int64            `json:"fire_at"`
+	CreatedAt     int64            `json:"created_at"`
+	Type          string           `json:"type"`
+	ID            string           `json:"id"`
+	Event         string           `json:"event"`
 	CancelOn      []wire.EventName `json:"cancel_on,omitempty"`
-	CorrelationID string         `json:"correlation_id,omitempty"`
-	Attempts      int            `json:"attempts,omitempty"`
-	LastError     string         `json:"last_error,omitempty"`
+	CorrelationID string           `json:"correlation_id,omitempty"`
+	Attempts      int              `json:"attempts,omitempty"`
+	LastError     string           `json:"last_error,omitempty"`
 }
 
 // key is that of the row's item.

@@ -71,12 +71,14 @@ const (
 	ids store.Space = "scheduled.id"
 	// counts has how many are pending, of each aggregate that scheduled some, and under total in all.
 	counts store.Space = "scheduled.count"
-	total              = "all"
 	// waiting has what an event cancels: under the event's name, an item for each, and one that changes whenever there is another.
 	waiting store.Space = "scheduled.waiting"
 	// watched has the types of events that have ever been waited for.
 	watched store.Space = "scheduled.watched"
 )
+
+// total is the key of the number of all pending events.
+const total = "all"
 
 // Spaces are those that hold data of streams.
 func Spaces() []store.Declared { return []store.Declared{{Space: rows, OfStreams: true}} }
@@ -154,9 +156,10 @@ func (s *Service) Stats() Stats {
 }
 
 // tell logs what has become of events, all of it at once.
-func (s *Service) tell(ctx context.Context, t j17.Tenant, what string, ids []string) {
+func (s *Service) tell(ctx context.Context, t j17.Tenant, became Status, ids []string) {
 	if len(ids) == 0 {
 		return
 	}
-	s.Logger.LogAttrs(ctx, slog.LevelDebug, what, slog.String("tenant", string(t)), slog.Int("count", len(ids)), slog.String("first", ids[0]))
+	s.Logger.LogAttrs(ctx, slog.LevelDebug, "scheduled events", slog.String("status", string(became)), slog.String("tenant", string(t)),
+		slog.Int("count", len(ids)), slog.String("first", ids[0]))
 }

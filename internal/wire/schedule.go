@@ -11,7 +11,7 @@ type Scheduled struct {
 	Emit   Emit   `json:"emit"`
 	// CancelOn lists the events that cancel it.
 	CancelOn  []EventName `json:"cancel_on"`
-	ImpliedBy Cause     `json:"implied_by"`
+	ImpliedBy Cause       `json:"implied_by"`
 	// Attempts counts the tries that failed, LastError says why the last one did.
 	Attempts  int     `json:"attempts"`
 	LastError *string `json:"last_error"`
