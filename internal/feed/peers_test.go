@@ -388,3 +388,40 @@ func TestPaused(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// damaged cannot read the subscriptions of a tenant.
+type damaged struct {
+	store.Store
+	of j17.Tenant
+}
+
+func (d damaged) Scan(ctx context.Context, t j17.Tenant, s store.Space, keys store.Range, limit int) ([]store.Item, error) {
+	if t == d.of {
+		return nil, &store.CorruptionError{Where: "a side item", Err: errors.New("bits have flipped")}
+	}
+	return d.Store.Scan(ctx, t, s, keys, limit)
+}
+
+// TestDamagedTenant checks that a tenant whose subscriptions cannot be read holds up no other.
+func TestDamagedTenant(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		var g heard
+		s := h.set(feed.Kind{Do: g.take}, func(o *feed.Options) { o.Store = damaged{h.Store, shop} })
+		h.subscribe(s, shop, "x", feed.Beginning())
+		h.append(shop, 1)
+		stop := h.run(s)
+		pass(t, 10*time.Minute)
+		h.subscribe(s, other, "x", feed.Beginning())
+		h.append(other, 5)
+		pass(t, time.Second)
+		same(t, "the other tenant", h.all(other), g.of(other, "x"))
+		if n := strings.Count(h.log.String(), "bits have flipped"); n == 0 || n > 30 {
+			t.Errorf("the damage is told %d times", n)
+		}
+		if err := s.Settle(t.Context()); err != nil {
+			t.Error(err)
+		}
+		stop()
+	})
+}

@@ -36,6 +36,8 @@ const (
 type pending struct {
 	// taking is set while somebody tries; again when it has to be tried once more after that.
 	taking, again bool
+	// failures counts the tries in a row that failed because of the tenant.
+	failures int
 }
 
 // Run works until the context ends. Then it waits for handlers that are under way and gives back its leases.
@@ -189,11 +191,29 @@ func (s *Subscriptions) takeNext(ctx, work context.Context) error {
 		err = nil
 	}
 
+	// What is wrong with one tenant holds up no others.
+	damaged := err != nil && !worker.ConcernsAll(err)
+	if damaged {
+		s.warn(ctx, "take a tenant", t, err)
+		err = nil
+	}
+
 	// What could not be tried is tried again.
 	s.mu.Lock()
 	p := s.pending[t]
 	p.taking = false
 	switch {
+	case damaged:
+		p.failures++
+		pause := worker.Backoff{}.After(p.failures)
+		go func() {
+			if s.o.Clock.Wait(ctx, s.o.Clock.Now().Add(pause)) == nil {
+				s.mu.Lock()
+				s.waiting = append(s.waiting, t)
+				s.signal()
+				s.mu.Unlock()
+			}
+		}()
 	case h != nil:
 		delete(s.pending, t)
 		if p.again {
@@ -423,12 +443,22 @@ func (s *Subscriptions) settled(ctx context.Context) {
 	defer stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for ctx.Err() == nil && (len(s.held) > 0 || len(s.pending) > 0) {
+	for ctx.Err() == nil && (len(s.held) > 0 || s.expecting()) {
 		for _, h := range s.held {
 			h.settle()
 		}
 		s.moved.Wait()
 	}
+}
+
+// expecting tells whether a tenant is about to be taken. Those that cannot be are left out. The caller holds mu.
+func (s *Subscriptions) expecting() bool {
+	for _, p := range s.pending {
+		if p.failures == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // NextDue returns when a subscription is tried again; the zero time if none is. After Settle, and before anything else happens, it is

@@ -199,7 +199,7 @@ func (q *Queue) claim(ctx, work context.Context) (claimed int, err error) {
 				q.start(work, t, some)
 			}
 			claimed += len(items)
-			if err != nil && concernsAll(err) {
+			if err != nil && ConcernsAll(err) {
 				return claimed, err
 			}
 			q.tell(ctx, t, err)
@@ -277,8 +277,8 @@ func (q *Queue) write(ctx context.Context, t j17.Tenant, side store.Side) (confl
 	return conflict, err
 }
 
-// concernsAll reports whether an error of the store is none of a single tenant.
-func concernsAll(err error) bool {
+// ConcernsAll reports whether an error of the store is none of a single tenant.
+func ConcernsAll(err error) bool {
 	for _, of := range []error{store.ErrFull, store.ErrBusy, store.ErrClock, store.ErrFailed, store.ErrUnknown, store.ErrClosed, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, of) {
 			return true
