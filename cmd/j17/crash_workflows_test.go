@@ -137,6 +137,7 @@ func TestKillKeepsPromises(t *testing.T) {
 		t.Errorf("%d orders were acknowledged, %d are there", acked.Load(), orders)
 	}
 	checkTold(t, p, hook, all)
+	checkProof(t, p)
 	if err := p.end(syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}
@@ -289,5 +290,23 @@ func checkTold(t *testing.T, p *process, hook *receiver, all []storedEvent) {
 	}
 	if left := hook.unheard(all); len(left) > 0 {
 		t.Errorf("after the replay the listener was not told of %v", left)
+	}
+}
+
+// checkProof checks what a server says about its subscriptions: it has compared what they have passed with the feed, and found no gap.
+func checkProof(t *testing.T, p *process) {
+	t.Helper()
+	resp, err := http.Get(p.ready.URLs["internal"] + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // read to its end
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(text, []byte("\nj17_subscription_gaps_total 0\n")) || !bytes.Contains(text, []byte("\nj17_subscription_checks_total ")) ||
+		bytes.Contains(text, []byte("\nj17_subscription_checks_total 0\n")) {
+		t.Errorf("the proof of subscriptions, status %d:\n%s", resp.StatusCode, text)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"j17/internal/control"
 	"j17/internal/deploy"
 	"j17/internal/engine"
+	"j17/internal/feed"
 	"j17/internal/ident"
 	"j17/internal/listener"
 	"j17/internal/loading"
@@ -67,6 +68,8 @@ type Options struct {
 	Cluster *Cluster
 	// Usage, if not nil, counts what instances use.
 	Usage *usage.Meter
+	// Feed hands events out to subscriptions.
+	Feed *feed.Subscriptions
 	// Sagas carries out the sagas of environments.
 	Sagas *saga.Service
 	// Schedule has the events that are to come later.

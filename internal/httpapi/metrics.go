@@ -58,6 +58,7 @@ func newMetrics(a *API) *metrics {
 	gauge("j17_feeds_followed", "Environments whose feeds are followed for streams.", func() float64 { return float64(a.tail.Stats().Followed) })
 	gauge("j17_feed_kept_bytes", "Memory of events that streams have not taken yet.", func() float64 { return float64(a.tail.Stats().KeptBytes) })
 	sagaMetrics(a, counter)
+	subscriptionMetrics(a, counter, gauge)
 	if a.Schedule != nil {
 		counter("j17_scheduled_created_total", "Events that were scheduled for later.", func() uint64 { return a.Schedule.Stats().Created })
 		counter("j17_scheduled_fired_total", "Scheduled events that were written when their time had come.", func() uint64 { return a.Schedule.Stats().Fired })
@@ -99,6 +100,23 @@ func sagaMetrics(a *API, counter func(name, help string, read func() uint64)) {
 	counter("j17_saga_events_total", "Events written by sagas.", func() uint64 { return a.Sagas.Stats().Events })
 	counter("j17_saga_compensations_total", "Events of sagas that undid a step.", func() uint64 { return a.Sagas.Stats().Compensations })
 	counter("j17_saga_timeouts_total", "Steps of sagas whose answer did not come in time.", func() uint64 { return a.Sagas.Stats().TimedOut })
+}
+
+// subscriptionMetrics shows how far those are who read the feeds of environments in the background.
+func subscriptionMetrics(a *API, counter func(name, help string, read func() uint64), gauge func(name, help string, read func() float64)) {
+	if a.Feed == nil {
+		return
+	}
+	counter("j17_subscription_events_total", "Events that subscriptions have passed.", func() uint64 { return a.Feed.Counts().Read })
+	counter("j17_subscription_handled_total", "Events that were handed out to subscriptions and handled.", func() uint64 { return a.Feed.Counts().Handled })
+	counter("j17_subscription_failed_total", "Calls of handlers of subscriptions that failed.", func() uint64 { return a.Feed.Counts().Failed })
+	counter("j17_subscription_left_behind_total", "Calls of handlers that did not return when they had to.", func() uint64 { return a.Feed.Counts().LeftBehind })
+	counter("j17_subscription_leases_taken_total", "Environments that were taken to work on their subscriptions.", func() uint64 { return a.Feed.Counts().Taken })
+	counter("j17_subscription_leases_lost_total", "Environments that others have taken over.", func() uint64 { return a.Feed.Counts().Lost })
+	counter("j17_subscription_checks_total", "Stretches of events that were compared with what subscriptions have passed.", func() uint64 { return a.Feed.Counts().Checked })
+	counter("j17_subscription_gaps_total", "Stretches that did not match; what followed was handed out again.", func() uint64 { return a.Feed.Counts().Gaps })
+	gauge("j17_subscription_environments", "Environments whose subscriptions are worked on now.", func() float64 { return float64(a.Feed.Counts().Held) })
+	gauge("j17_subscription_lag_events", "Events that the subscriptions of these environments have not passed yet.", func() float64 { return float64(a.Feed.Counts().Behind) })
 }
 
 // observe counts an answered request. Routes are patterns, so that there are few of them.
