@@ -131,8 +131,12 @@ func (c *call) triggerListener(w http.ResponseWriter) error {
 	if err := c.decodeOptional(w, &none); err != nil {
 		return err
 	}
-	d, try, err := c.api.Listeners.Trigger(c.request.Context(), c.tenant, c.request.PathValue("name"))
+	name := c.request.PathValue("name")
+	d, try, err := c.api.Listeners.Trigger(c.request.Context(), c.tenant, name)
 	if err != nil {
+		return err
+	}
+	if err := c.recordListener(context.WithoutCancel(c.actorContext()), "listener.trigger", name, nil); err != nil {
 		return err
 	}
 	return c.answer(w, http.StatusOK, wire.Triggered{Delivered: d.Status == listener.Delivered, Try: tryShape(&try)})
