@@ -35,7 +35,9 @@ type house struct {
 	tb  testing.TB
 	fs  *vfs.MemFS
 	log *bytes.Buffer
-	n   int
+	// logger is the only one that writes to log: loggers do not know of each other.
+	logger *slog.Logger
+	n      int
 }
 
 // inBubble runs a test with a store whose time is made up.
@@ -43,6 +45,7 @@ func inBubble(t *testing.T, test func(t *testing.T, h *house)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h := &house{tb: t, fs: vfs.NewMem(), log: &bytes.Buffer{}}
+		h.logger = slog.New(slog.NewTextHandler(h.log, nil))
 		h.open(t)
 		test(t, h)
 		if err := h.Close(); err != nil {
@@ -98,8 +101,7 @@ func (h *house) all(t j17.Tenant) (data []string) {
 
 // set returns a set of workers with a kind named "test".
 func (h *house) set(k feed.Kind, with ...func(*feed.Options)) *feed.Subscriptions {
-	log := slog.New(slog.NewTextHandler(h.log, nil))
-	o := feed.Options{Store: h.Store, Clock: clock.System{}, Logger: log, Worker: worker.New(clock.System{}, log)}
+	o := feed.Options{Store: h.Store, Clock: clock.System{}, Logger: h.logger, Worker: worker.New(clock.System{}, h.logger)}
 	for _, w := range with {
 		w(&o)
 	}
