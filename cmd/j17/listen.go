@@ -108,7 +108,7 @@ func (e *env) forward(ctx context.Context, c *client.Client, fwd *listener.Forwa
 	var told error
 	ready := func() {
 		if asJSON {
-			told = json.NewEncoder(e.out).Encode(listenReady{Ready: true, ForwardTo: fwd.URL, Secret: fwd.Secret})
+			told = json.NewEncoder(e.out).Encode(listenReady{Ready: true, ForwardTo: fwd.URL, Secret: fwd.Secret}) //nolint:gosec // G117: whoever runs it needs the secret to check signatures
 			return
 		}
 		_, told = fmt.Fprintf(e.out, "Forwarding the events of %s to %s.\nTheir secret is %s\n", fwd.Environment.LongName(), fwd.URL, fwd.Secret)
