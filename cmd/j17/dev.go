@@ -25,7 +25,6 @@ import (
 	"j17"
 	"j17/internal/clock"
 	"j17/internal/decider"
-	"j17/internal/schedule"
 	"j17/internal/server"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
@@ -215,13 +214,12 @@ func watchGone(ctx context.Context, c clock.Clock, file string, stderr io.Writer
 }
 
 // implicationFlags declares the flags that bound what one event may imply, how many sagas run at once, how many events are scheduled,
-// how long a write waits for others
-// that look at the same states, how long a read waits for a state, and how many streams there are.
+// how long a write waits for others that look at the same states, how long a read waits for a state, and how many streams there are.
 func implicationFlags(f *pflag.FlagSet, o *server.Options) {
 	f.IntVar(&o.ImplicationsMaxDepth, "implications-max-depth", decider.DefaultMaxDepth, "how many events long the chains may be that one event sets off")
 	f.IntVar(&o.ImplicationsMaxTotal, "implications-max-total", decider.DefaultMaxImplied, "how many events one event may imply in all")
 	f.IntVar(&o.SagasMax, "sagas-max-per-instance", server.DefaultSagasMax, "how many sagas of an instance run at once; the others queue")
-	f.IntVar(&o.ScheduledMaxPerInstance, "scheduled-max-per-instance", schedule.DefaultMaxPerInstance, "how many scheduled events of an instance may wait for their time")
+	f.IntVar(&o.ScheduledMaxPerInstance, "scheduled-max-per-instance", server.DefaultScheduledMax, "how many scheduled events of an instance may wait for their time")
 	f.DurationVar(&o.WriteWait, "write-wait", server.DefaultWriteWait, "how long a write may wait for others that look at the same states")
 	f.IntVar(&o.StreamsPerKey, "streams-per-key", server.DefaultStreamsPerKey, "how many event streams an API key may have open")
 	f.IntVar(&o.Streams, "streams", server.DefaultStreams, "how many event streams may be open in all")

@@ -95,10 +95,17 @@ func TestScheduledOverHTTP(t *testing.T) {
 		method, target string
 		want           int
 	}{
-		{"POST", one + "/cancel", 409}, {"POST", one + "/retry", 409}, {"POST", two + "/retry", 409},
-		{"POST", three + "/retry", 200}, {"POST", three + "/retry", 409}, {"POST", three + "/cancel", 200},
-		{"DELETE", "scheduled/sch_zzzzzzzzzzzzzzz", 404}, {"POST", "scheduled/%00/retry", 404},
-		{"GET", "scheduled?status=nonsense", 400}, {"GET", "scheduled?limit=0", 400}, {"GET", "scheduled/dead?status=fired", 400},
+		{"POST", one + "/cancel", 409},
+		{"POST", one + "/retry", 409},
+		{"POST", two + "/retry", 409},
+		{"POST", three + "/retry", 200},
+		{"POST", three + "/retry", 409},
+		{"POST", three + "/cancel", 200},
+		{"DELETE", "scheduled/sch_zzzzzzzzzzzzzzz", 404},
+		{"POST", "scheduled/%00/retry", 404},
+		{"GET", "scheduled?status=nonsense", 400},
+		{"GET", "scheduled?limit=0", 400},
+		{"GET", "scheduled/dead?status=fired", 400},
 	} {
 		if got := a.ops(t, tc.method, tc.target, ""); got.status != tc.want {
 			t.Errorf("%s %s: %d %s, want %d", tc.method, tc.target, got.status, got.body, tc.want)

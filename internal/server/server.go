@@ -45,6 +45,8 @@ const (
 	DefaultWriteWait = engine.DefaultWriteWait
 	DefaultReadWait  = engine.DefaultReadWait
 	DefaultSagasMax  = saga.DefaultMost
+	// DefaultScheduledMax is how many scheduled events of an instance may wait for their time.
+	DefaultScheduledMax = schedule.DefaultMaxPerInstance
 
 	DefaultStreamsPerKey = httpapi.DefaultStreamsPerKey
 	DefaultStreams       = httpapi.DefaultStreams

@@ -133,6 +133,9 @@ func (b *batch) count(t *tenant, u *store.Append, a *store.Assignment, counter *
 			n = written
 		case store.Delete:
 			n = 0
+		case store.Add:
+			added, _ := strconv.ParseInt(string(w.Value), 10, 64)
+			n = uint64(max(int64(n)+added, 0))
 		}
 	}
 	return n, nil
