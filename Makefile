@@ -38,10 +38,6 @@ endif
 # Succeeds where `go test -race` works: cgo on, a C compiler with its headers, a supported platform.
 race_works := go build -race runtime/cgo >/dev/null 2>&1
 
-# The race detector does not watch how WebAssembly is compiled to machine code: each compilation works on what is its own, and
-# takes ten times as long when it is watched. The engine around it, which goroutines share, is watched.
-WAZEVO := github.com/tetratelabs/wazero/internal/engine/wazevo
-RACE   := -race -gcflags=$(WAZEVO)/...=-race=false -gcflags=$(WAZEVO)=-race
 # By default each test program sleeps for a second at its end, in case a race is about to be reported.
 RACE_OPTIONS := atexit_sleep_ms=50
 
@@ -84,7 +80,7 @@ clean: ## remove what these targets have built
 test: ## run all tests, with the race detector where there is a C compiler (TESTFLAGS=..., TIMEOUT=20m)
 	@if $(race_works); then \
 		echo 'go test -race -timeout=$(TIMEOUT) $(TESTFLAGS) ./...'; \
-		GORACE="$(RACE_OPTIONS) $$GORACE" go run ./tools/testrun $(RACE) -timeout=$(TIMEOUT) $(TESTFLAGS) ./... && echo 'All tests passed, with the race detector.'; \
+		GORACE="$(RACE_OPTIONS) $$GORACE" go run ./tools/testrun -race -timeout=$(TIMEOUT) $(TESTFLAGS) ./... && echo 'All tests passed, with the race detector.'; \
 	else \
 		hint='the race detector is off: it needs a C compiler (gcc or clang, with the C headers) and CGO_ENABLED=1.'; \
 		echo "hint: $$hint"; \

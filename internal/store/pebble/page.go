@@ -160,7 +160,10 @@ func (p *page) feed(r reader, from j17.StreamID, limit int, names *typeNames, no
 			from = ref.id
 		}
 	}
-	return l.feed.Error()
+	if err := l.feed.Error(); err != nil {
+		return fault("the feed", err)
+	}
+	return nil
 }
 
 // lookup finds the events that entries of the feed refer to.
