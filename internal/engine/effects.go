@@ -98,7 +98,7 @@ func (p *plan) refusedSide(r *store.Result) *store.SideConflict {
 	for i := range r.Sides {
 		conflict := &r.Sides[i]
 		if slices.ContainsFunc(p.side, func(s store.Side) bool {
-			return (s.Cond != store.Always || conflict.Full) && s.Space == conflict.Space && s.Key == conflict.Key
+			return (s.Cond != store.Always || conflict.Full && s.Most != 0) && s.Space == conflict.Space && s.Key == conflict.Key
 		}) {
 			return conflict
 		}

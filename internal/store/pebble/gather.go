@@ -26,7 +26,8 @@ type gathering struct {
 	notes  bool
 	refs   []gathered
 	order  []int
-	bytes  int
+	// bytes is how many the largest of the events has that were looked up by themselves, or all of the others on average.
+	bytes int
 	// keys and values are what the references point to.
 	keys   []byte
 	values [2][]byte
@@ -37,7 +38,7 @@ type gathered struct {
 	id j17.StreamID
 	// key is the event's.
 	key []byte
-	// value is what stands under it, or the note.
+	// value is what stands under it, nil where it was not looked up yet, or the note.
 	value []byte
 	note  bool
 }
@@ -58,7 +59,7 @@ func (g *gathering) next(p *page) int {
 	if len(g.refs) == 0 {
 		return minGathered
 	}
-	room := (pageBytes - len(p.values)) / max(g.bytes/len(g.refs), 1)
+	room := (pageBytes - len(p.values)) / max(g.bytes, 1)
 	return min(max(room+room/16, minGathered), maxGathered)
 }
 
@@ -87,7 +88,8 @@ func (g *gathering) gather(from j17.StreamID, n int) (more bool, err error) {
 	return more, g.feed.Error()
 }
 
-// fetch looks up what was gathered, in the order of the keys.
+// fetch looks up what was gathered, in the order of the keys. Where the first event says that they do not all go into a page, they are
+// left to value, in the order of the feed: what is read and not handed out is little, however large the events are.
 func (g *gathering) fetch() error {
 	g.order, g.bytes = g.order[:0], 0
 	for i := range g.refs {
@@ -95,13 +97,32 @@ func (g *gathering) fetch() error {
 			g.order = append(g.order, i)
 		}
 	}
+	if len(g.order) == 0 {
+		return nil
+	}
+	first, err := g.value(&g.refs[g.order[0]])
+	if err != nil {
+		return err
+	}
+	g.values[0] = append(g.values[0][:0], first...)
+	g.refs[g.order[0]].value = g.values[0]
+	if g.bytes = len(first); g.bytes*len(g.order) > 2*pageBytes {
+		return nil
+	}
+
+	// The others, in the order in which they are stored.
+	g.order = g.order[1:]
 	slices.SortFunc(g.order, func(a, b int) int {
 		return cmp.Or(bytes.Compare(g.refs[a].key, g.refs[b].key), cmp.Compare(a, b))
 	})
 	defer func() {
+		n, all := 0, 0
 		for i := range g.refs {
-			g.bytes += len(g.refs[i].value)
+			if size := len(g.refs[i].value); size > 0 && !g.refs[i].note {
+				n, all = n+1, all+size
+			}
 		}
+		g.bytes = all / n
 	}()
 	if len(g.order) < dividedFrom || runtime.GOMAXPROCS(0) == 1 {
 		return g.collect(0, g.lookup, g.order)
@@ -119,15 +140,32 @@ func (g *gathering) fetch() error {
 		}
 		other = err
 	})
-	err := g.collect(0, g.lookup, g.order[:middle])
+	err = g.collect(0, g.lookup, g.order[:middle])
 	done.Wait()
 	return errors.Join(err, other)
 }
 
-// collect looks up some of what was gathered.
+// value returns what stands under a reference. It is valid until the next look-up.
+func (g *gathering) value(ref *gathered) ([]byte, error) {
+	if ref.value != nil {
+		return ref.value, nil
+	}
+	if !g.events.SeekGE(ref.key) || !bytes.Equal(g.events.Key(), ref.key) {
+		return nil, errors.Join(errGap, g.events.Error())
+	}
+	return g.events.ValueAndErr()
+}
+
+// collect looks up some of what was gathered, until it is as much as a page takes.
 func (g *gathering) collect(part int, with *lookup, order []int) error {
-	values := g.values[part][:0]
+	values := g.values[part]
+	if part > 0 {
+		values = values[:0]
+	}
 	for _, i := range order {
+		if len(values) >= pageBytes {
+			break
+		}
 		ref := &g.refs[i]
 		if !with.events.SeekGE(ref.key) || !bytes.Equal(with.events.Key(), ref.key) {
 			return errors.Join(errGap, with.events.Error())

@@ -148,7 +148,11 @@ func (p *page) feed(r reader, from j17.StreamID, limit int, names *typeNames, no
 		}
 		for i := range g.refs {
 			ref := &g.refs[i]
-			entry := p.add(ref.value)
+			value, err := g.value(ref)
+			if err != nil {
+				return l.fault(err, ref.id)
+			}
+			entry := p.add(value)
 			if entry.id = ref.id; !ref.note {
 				if entry.key, entry.version, err = parseReference(ref.key[tenantPrefix+1:], names); err != nil {
 					return l.fault(err, ref.id)
