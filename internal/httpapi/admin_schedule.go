@@ -59,7 +59,7 @@ func (c *call) changeScheduled(w http.ResponseWriter, action string, change func
 	}
 	record := control.Record{Action: action, Instance: c.instance, Environment: c.env, Target: changed.ScheduledID}
 	if err := c.api.Registry.Audit.Add(context.WithoutCancel(c.actorContext()), record); err != nil {
-		return err
+		c.notAudited(record.Action, err)
 	}
 	return c.answer(w, http.StatusOK, wire.ScheduledEvent{Scheduled: changed})
 }

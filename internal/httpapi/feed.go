@@ -272,12 +272,14 @@ func (c *call) stream(w http.ResponseWriter, f tail.Filter) error {
 		return err
 	}
 	c.startStream(s.w)
-	s.pending = true // the headers go out at once
-	if !after.IsZero() {
-		s.position(after)
-	}
+	s.pending = true  // the headers go out at once
+	s.position(after) // also before the first event: who comes again goes on from here
 	for {
 		s.events(p.Events)
+		if len(p.Events) == 0 && s.due(s.now()) {
+			s.put([]byte(":\n")) // it looks at much that the client does not want
+			s.position(reader.Position())
+		}
 		if err := s.flush(); err != nil || s.ended() {
 			return nil
 		}
@@ -342,8 +344,8 @@ func (s *stream) await(ctx context.Context, reader *tail.Reader) bool {
 
 // position tells the client how far the stream has come, which is where it goes on when it connects again.
 func (s *stream) position(at j17.StreamID) {
-	if at != s.told && !at.IsZero() {
-		s.told = at
+	if at != s.told || !s.placed {
+		s.told, s.placed = at, true
 		s.put(at.Append([]byte("id: ")))
 		s.put([]byte("\n"))
 	}
@@ -354,7 +356,7 @@ func (s *stream) position(at j17.StreamID) {
 func (s *stream) events(events []tail.Event) {
 	for i := range events {
 		ev := &events[i]
-		s.told = ev.ID
+		s.told, s.placed = ev.ID, true
 		s.frame = append(ev.ID.Append(append(s.frame, "id: "...)), "\ndata: "...)
 		s.frame = append(append(s.frame, ev.Raw...), "\n\n"...)
 		if len(s.frame) >= writeBytes || i == len(events)-1 {

@@ -59,9 +59,12 @@ func limited() parameter {
 	return parameter{name: "limit", kind: whole, least: 1, most: maxCount, about: "How many rows to return; 100 without it."}
 }
 
+// maxOffset bounds how many rows may be skipped.
+const maxOffset = 1_000_000_000
+
 // paged are the parameters of a list.
 func paged() []parameter {
-	return []parameter{limited(), {name: "offset", kind: whole, about: "How many rows to skip: next of the page before."}}
+	return []parameter{limited(), {name: "offset", kind: whole, most: maxOffset, about: "How many rows to skip: next of the page before."}}
 }
 
 func pagedKeys() []parameter {

@@ -64,6 +64,7 @@ type stream struct {
 	// of a write.
 	wrote   atomic.Int64
 	told    j17.StreamID
+	placed  bool // a position was told
 	failure error
 	// checked is when its key was looked at last. It belongs to the goroutine that looks after streams.
 	checked time.Time

@@ -78,6 +78,9 @@ func (s *Service) attempt(ctx context.Context, j job, rev uint64) error {
 	if err != nil {
 		return err
 	}
+	if l == nil && !s.restored(j.at.tenant) {
+		return errNoSpec
+	}
 	j.listener = l
 	var o outcome
 	switch {
@@ -367,7 +370,7 @@ func (e *ending) end(ctx context.Context, active bool) error {
 	due := time.Time{}
 	if active {
 		due = e.o.at.Add(lease)
-		e.next = &job{at: e.j.at, delivery: follows, due: due, event: ev}
+		e.next = &job{at: e.j.at, delivery: follows, due: due, event: kept(ev)}
 	}
 	e.sides = append(e.sides, put(deliverySpace, follows.ID, follows, time.Time{}), on(e.rev, laneSide(follows, due)))
 	if note.changed {

@@ -22,10 +22,14 @@ var errContended = errors.New("others change the same deliveries over and over; 
 // filter returns what tells the events of a listener.
 func (s *Service) filter(_ context.Context, t j17.Tenant, name string) (func(*j17.Event) bool, error) {
 	l := s.definition(t, name)
-	if l == nil {
+	switch {
+	case l != nil:
+		return matcher(l), nil
+	case !s.restored(t):
+		return func(*j17.Event) bool { return true }, nil // What is wanted is told when the spec is there: hand waits for it.
+	default:
 		return func(*j17.Event) bool { return false }, nil // It is gone, and is told nothing.
 	}
-	return matcher(l), nil
 }
 
 // hand makes deliveries of events.
@@ -34,6 +38,8 @@ func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 	switch {
 	case err != nil:
 		return err
+	case l == nil && !s.restored(b.Tenant):
+		return feed.Later{For: crowdedFor}
 	case l == nil && s.definition(b.Tenant, b.Name) == nil:
 		return nil // It is gone, and is told nothing.
 	case l == nil || l.state.Status != Active:
@@ -209,7 +215,19 @@ func (p *plan) make(ev *j17.Event) {
 	d.Created += int64(len(p.made)) // in lists the later event is the newer one
 	due := p.now.Add(lease)
 	p.sides = append(p.sides, put(deliverySpace, d.ID, d, time.Time{}), on(0, laneSide(d, due)))
-	p.made = append(p.made, job{at: p.l.at, delivery: d, due: due, event: ev.Clone()})
+	p.made = append(p.made, job{at: p.l.at, delivery: d, due: due, event: kept(ev)})
+}
+
+// keptEvent is the size, in bytes, up to which an event is kept for a delivery that is ready. Larger ones are read when they are sent, so
+// that what waits for slow endpoints is little.
+const keptEvent = 8 << 10
+
+// kept returns a copy of an event for a delivery that is ready, nil where it is to be read again.
+func kept(ev *j17.Event) *j17.Event {
+	if len(ev.Raw) > keptEvent {
+		return nil
+	}
+	return ev.Clone()
 }
 
 // newDelivery returns a delivery of an event.

@@ -182,6 +182,13 @@ func (s *Service) NextDue(ctx context.Context) (next time.Time, err error) {
 	return next, nil
 }
 
+// errNoSpec is why nothing is decided of an environment whose spec is not there: it is being restored, or cannot be read by this
+// version. Its listeners are not gone, so what they are to be told waits.
+var errNoSpec = errors.New("the environment has no spec yet; it is tried again")
+
+// restored tells whether the spec of an environment is there.
+func (s *Service) restored(t j17.Tenant) bool { return s.o.Spec(t) != nil }
+
 // definition returns what the spec says of a listener now; nil where there is no such listener in the environment.
 func (s *Service) definition(t j17.Tenant, name string) *spec.Listener {
 	compiled := s.o.Spec(t)

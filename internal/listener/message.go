@@ -149,6 +149,9 @@ func secretsOf(st *state, l *spec.Listener) []string {
 	return all
 }
 
+// conditionWork bounds what the condition of a listener may cost for one event: a page of events is looked at in one go.
+const conditionWork = work.Command / 64
+
 // matcher returns what selects the events of a listener. It is for one goroutine.
 func matcher(l *spec.Listener) func(*j17.Event) bool {
 	var (
@@ -163,10 +166,10 @@ func matcher(l *spec.Listener) func(*j17.Event) bool {
 			return true
 		}
 		if env == nil {
-			budget = work.Counted(work.Command)
+			budget = work.Counted(conditionWork)
 			env = tick.NewEnv(budget)
 		}
-		budget.Renew(work.Command)
+		budget.Renew(conditionWork)
 		env.Renew(&tick.Event{
 			Key: ev.Key.String(), Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data), Metadata: tick.Raw(ev.Metadata),
 		})

@@ -187,7 +187,12 @@ func (p *pool) end(l *line) {
 	defer p.mu.Unlock()
 	l.running--
 	p.running--
-	p.begin(l)
+	if len(p.held) == 0 || p.running < maxRunning/2 {
+		p.begin(l)
+	} else if len(l.ready) > 0 && !l.held {
+		l.held = true // behind those that have waited longer
+		p.held = append(p.held, l)
+	}
 	for n := len(p.held); n > 0 && p.running < maxRunning; n-- {
 		next := p.held[0]
 		p.held = p.held[1:]

@@ -178,6 +178,9 @@ func (s *Service) replayPage(ctx context.Context, c *worker.Claim) error {
 	if err != nil {
 		return err
 	}
+	if l == nil && !s.restored(c.Tenant) {
+		return errNoSpec
+	}
 	if l == nil || r.After.Compare(r.Until) >= 0 {
 		return s.o.Store.Write(ctx, c.Tenant, []store.Side{c.Remove()})
 	}
