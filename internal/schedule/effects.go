@@ -120,7 +120,7 @@ func (e *effects) cancel(ctx context.Context, on decider.Awaited) error {
 				mark.Rev = items[i].Rev
 				continue
 			}
-			if err := e.take(&items[i]); err != nil {
+			if err := e.take(ctx, &items[i]); err != nil {
 				return err
 			}
 		}
@@ -133,7 +133,7 @@ func (e *effects) cancel(ctx context.Context, on decider.Awaited) error {
 }
 
 // take cancels an event that waits. Its item is there as long as it does.
-func (e *effects) take(item *store.Item) error {
+func (e *effects) take(ctx context.Context, item *store.Item) error {
 	w, err := readWaiter(item)
 	if err != nil {
 		return err
@@ -147,14 +147,16 @@ func (e *effects) take(item *store.Item) error {
 		return nil
 	}
 	e.over[order] = true
-	e.sides = append(
-		e.sides,
-		store.Side{Op: store.Delete, Space: waiting, Key: item.Key, Cond: store.IfRev, Rev: item.Rev},
-		store.Side{Op: store.Delete, Space: Pending.space(), Key: order},
-		e.list(Canceled, w.at, w.N, w.Row),
-	)
-	for _, key := range w.Other {
-		e.sides = append(e.sides, store.Side{Op: store.Delete, Space: waiting, Key: key})
+	e.sides = append(e.sides, store.Side{Op: store.Delete, Space: waiting, Key: item.Key, Cond: store.IfRev, Rev: item.Rev})
+	r, err := e.load(ctx, e.d.Tenant, w.Row)
+	if err != nil || r == nil {
+		return err // It was erased, and what counts it is gone with it or goes when its time comes.
+	}
+	e.sides = append(e.sides, store.Side{Op: store.Delete, Space: Pending.space(), Key: order}, e.list(Canceled, w.at, w.N, w.Row))
+	for _, on := range r.CancelOn {
+		if key := prefixOf(on) + r.id; key != item.Key {
+			e.sides = append(e.sides, store.Side{Op: store.Delete, Space: waiting, Key: key})
+		}
 	}
 	e.pending[by]--
 	e.canceled = append(e.canceled, id)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -151,25 +150,20 @@ func prefixOf(on wire.EventName) string {
 	return on.AggregateType + ":" + on.ID + "/" + on.EventType + "/"
 }
 
-// waiter is what stands among what an event cancels: where the scheduled one is, and what else cancels it. The position of the
-// event that scheduled it stands before it.
+// waiter is what stands among what an event cancels: where the scheduled one is. The position of the event that scheduled it stands
+// before it.
 type waiter struct {
-	N     int      `json:"n"`
-	Row   string   `json:"row"`
-	Other []string `json:"other,omitempty"`
+	N   int    `json:"n"`
+	Row string `json:"row"`
 
 	at j17.StreamID
 }
 
 // await are the writes that make an event wait for those that cancel it, without the positions in front of their values.
 func (r *row) await(now time.Time) (items, marks []store.Side) {
-	var all []string
+	value, _ := json.Marshal(waiter{N: r.N, Row: r.key()}) // numbers and text
 	for _, on := range r.CancelOn {
-		all = append(all, prefixOf(on)+r.id)
-	}
-	for i, on := range r.CancelOn {
-		value, _ := json.Marshal(waiter{N: r.N, Row: r.key(), Other: slices.Delete(slices.Clone(all), i, i+1)}) // numbers and text
-		items = append(items, store.Side{Op: store.Put, Space: waiting, Key: all[i], Value: value})
+		items = append(items, store.Side{Op: store.Put, Space: waiting, Key: prefixOf(on) + r.id, Value: value})
 		marks = append(marks, store.Side{Op: store.Put, Space: waiting, Key: prefixOf(on), Expires: now.Add(markAge)})
 	}
 	return items, marks
