@@ -371,3 +371,25 @@ func TestAnErasedRow(t *testing.T) {
 		t.Errorf("%s %s", h.log(1), h.counts())
 	}
 }
+
+// TestWhatForksComesToItsLimit lets events schedule two of their kind each, until there is no room: those that find none have tried.
+func TestWhatForksComesToItsLimit(t *testing.T) {
+	h := newHouse(t, 0)
+	h.post("job/"+id(1), "was_forked", `{}`)
+	for range 6 {
+		h.advance(5 * time.Minute)
+	}
+	refused := 0
+	rows := h.rows(prod, schedule.Pending)
+	for _, e := range rows {
+		if e.Attempts > 0 {
+			refused++
+			if !strings.Contains(lastError(e), "schedule_limit") {
+				t.Errorf("%d attempts, %q", e.Attempts, lastError(e))
+			}
+		}
+	}
+	if len(rows) != schedule.MaxPerAggregate || refused == 0 {
+		t.Errorf("%d are pending, of which %d have tried", len(rows), refused)
+	}
+}

@@ -53,6 +53,9 @@ const laterSpec = `{"agent_types": ["user"], "aggregate_types": {
 				"cancel_on": [{"aggregate_type": "job", "id": "$.key", "event_type": "was_closed"}]}}]},
 		"was_chained": {"schema": {}, "handler": [], "implications": [
 			{"schedule": {"delay": "5m", "emit": {"aggregate_type": "job", "id": "$.key", "event_type": "was_finished"}}}]},
+		"was_forked": {"schema": {}, "handler": [], "implications": [
+			{"schedule": {"delay": "5m", "emit": {"aggregate_type": "job", "id": "$.key", "event_type": "was_forked"}}},
+			{"schedule": {"delay": "5m", "emit": {"aggregate_type": "job", "id": "$.key", "event_type": "was_forked"}}}]},
 		"was_greedy": {"schema": {}, "handler": [], "implications": [%s]},
 		"was_repeated": {"schema": {}, "handler": [], "implications": [
 			{"schedule": {"delay": "7d", "emit": {"aggregate_type": "job", "id": "$.key", "event_type": "was_repeated"},

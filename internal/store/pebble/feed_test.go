@@ -1,7 +1,9 @@
 package pebble_test
 
 import (
+	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -55,5 +57,53 @@ func TestFeedOfLongUnits(t *testing.T) {
 	}
 	if got := read(after, 1); len(got) != 0 {
 		t.Errorf("%d events after the last", len(got))
+	}
+}
+
+// TestFeedOfLargeEvents reads events that do not go into a page together, among small ones, and counts what looking at the first takes.
+func TestFeedOfLargeEvents(t *testing.T) { //nolint:paralleltest // it counts what is allocated
+	s := open(t, pebble.Options{Dir: "data", FS: vfs.NewMem()})
+	defer closeStore(t, s)
+	var want []string
+	for i := range 60 {
+		data := strconv.Itoa(i)
+		if i%7 != 5 {
+			data = `"` + strings.Repeat("x", 400_000) + data + `"`
+		}
+		want = append(want, data)
+		if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: events(key(strconv.Itoa(i%5)), data)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, limit := range []int{1, 3, 1000} {
+		got, after := 0, j17.StreamID{}
+		for more := true; more; {
+			more = false
+			for e, err := range s.ReadFeed(t.Context(), tenant, after, limit) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got >= len(want) || string(e.Data) != want[got] {
+					t.Fatalf("limit %d: event %d is not the one that was written", limit, got)
+				}
+				got, after, more = got+1, e.StreamID, true
+			}
+		}
+		if got != len(want) {
+			t.Errorf("limit %d: %d events", limit, got)
+		}
+	}
+
+	var before, then runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for _, err := range s.ReadFeed(t.Context(), tenant, j17.StreamID{}, 1000) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		break
+	}
+	runtime.ReadMemStats(&then)
+	if n := then.TotalAlloc - before.TotalAlloc; n > 12<<20 {
+		t.Errorf("%d bytes were allocated to look at one event of 400 kB, of 60", n)
 	}
 }
