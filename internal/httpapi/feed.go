@@ -273,7 +273,9 @@ func (c *call) stream(w http.ResponseWriter, f tail.Filter) error {
 	}
 	c.startStream(s.w)
 	s.pending = true  // the headers go out at once
-	s.position(after) // also before the first event: who comes again goes on from here
+	if _, asked := c.query["after"]; !asked || !after.IsZero() {
+		s.position(after) // also before the first event: who comes again goes on from here
+	}
 	for {
 		s.events(p.Events)
 		if len(p.Events) == 0 && s.due(s.now()) {
