@@ -231,7 +231,7 @@ func (s *Service) arrange(ctx context.Context, t j17.Tenant) error {
 
 // queueKey is where a saga stands in the queue.
 func queueKey(at j17.StreamID, id string) string {
-	return fmt.Sprintf("%013d-%010d/%s", at.Ms, at.Seq, id)
+	return store.StampedKey(at, "/"+id)
 }
 
 // splitQueueKey takes a key of the queue apart.

@@ -549,6 +549,8 @@ func testStamps(s *suite) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// Positions stand in front of the value, in the order in which they were asked for.
 	value := get(t, f, tenant, space, "both").Value
 	for _, n := range []int{1, 0} {
 		var id j17.StreamID
@@ -559,6 +561,7 @@ func testStamps(s *suite) {
 	if string(value) != "v" || string(get(t, f, tenant, space, "none").Value) != "v" {
 		t.Errorf("the value is %q", value)
 	}
+
 	// A key with a position stands in the order of events.
 	u.Side = []store.Side{
 		{Op: store.Put, Space: "stamped", Key: ".2", Value: []byte("w"), Stamps: []int{1, 0}, StampKey: true, Due: f.clock.Now()},
@@ -581,6 +584,8 @@ func testStamps(s *suite) {
 	if !slices.Equal(got, want) {
 		t.Errorf("claimed %q, want %q", got, want)
 	}
+
+	// What has no position, or none that is certain to be new, is refused.
 	for name, bad := range map[string]store.Side{
 		"no event":    {Op: store.Put, Space: space, Key: "k", StampKey: true},
 		"a condition": {Op: store.Put, Space: space, Key: "k", StampKey: true, Stamps: []int{0}, Cond: store.IfAbsent},
