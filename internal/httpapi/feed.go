@@ -272,7 +272,7 @@ func (c *call) stream(w http.ResponseWriter, f tail.Filter) error {
 		return err
 	}
 	c.startStream(s.w)
-	s.pending = true  // the headers go out at once
+	s.pending = true // the headers go out at once
 	if _, asked := c.query["after"]; !asked || !after.IsZero() {
 		s.position(after) // also before the first event: who comes again goes on from here
 	}
