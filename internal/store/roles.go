@@ -16,6 +16,7 @@ type Store interface {
 	Aggregates
 	Feed
 	Sides
+	Moments
 	Tenants
 	Erasure
 	Health
@@ -103,6 +104,9 @@ type Sides interface {
 	// Scan returns up to limit live side items of a space whose keys are in a range, in byte order of their keys.
 	Scan(ctx context.Context, t j17.Tenant, space Space, keys Range, limit int) ([]Item, error)
 
+	// Count returns how many live side items of a space have keys in a range, up to limit.
+	Count(ctx context.Context, t j17.Tenant, space Space, keys Range, limit int) (int, error)
+
 	// Write applies side writes, all or nothing. It returns a *SideConflict when a fence or a condition does not hold.
 	Write(ctx context.Context, t j17.Tenant, side []Side, fences ...Fence) error
 
@@ -125,6 +129,30 @@ type Sides interface {
 	// AwaitDue blocks until a live item of a space is due before a moment, in whatever tenant; for the zero time until one has
 	// a due time at all.
 	AwaitDue(ctx context.Context, space Space, before time.Time) error
+}
+
+// Moments is the role of who reads several things that have to fit together.
+type Moments interface {
+	// Moment shows a tenant as it is now, however much is written meanwhile. It is to be closed, and soon: as long as it is open the
+	// store keeps on disk what it shows. A tenant without events has one as well.
+	Moment(ctx context.Context, t j17.Tenant) (Moment, error)
+}
+
+// Moment is what a tenant holds as of one position of its feed. It is safe for concurrent use.
+type Moment interface {
+	// Position is that of the feed's last event or note, zero before the first.
+	Position() j17.StreamID
+
+	// Heads returns the head of each stream; the zero Head for a stream without events.
+	Heads(keys []j17.Key) ([]Head, error)
+
+	// Get, Scan and Count are those of Sides.
+	Get(space Space, key string) (Item, error)
+	Scan(space Space, keys Range, limit int) ([]Item, error)
+	Count(space Space, keys Range, limit int) (int, error)
+
+	// Close lets go of it.
+	Close()
 }
 
 // Tenants is the role of who handles tenants as a whole.

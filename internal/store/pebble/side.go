@@ -33,6 +33,11 @@ func (s *Store) Get(_ context.Context, t j17.Tenant, space store.Space, key stri
 		return store.Item{}, err
 	}
 	defer r.close()
+	return r.get(t, space, key)
+}
+
+// get returns one side item as of the reader's view.
+func (r reader) get(t j17.Tenant, space store.Space, key string) (store.Item, error) {
 	if strings.IndexByte(string(space), 0) >= 0 {
 		return store.Item{}, store.ErrNotFound
 	}
@@ -48,7 +53,7 @@ func (s *Store) Get(_ context.Context, t j17.Tenant, space store.Space, key stri
 	if err = errors.Join(err, closer.Close()); err != nil {
 		return store.Item{}, corruption(err, "side item %s/%s of tenant %s", space, key, t)
 	}
-	if !meta.live(s.clock.Now().UnixNano()) {
+	if !meta.live(r.store.clock.Now().UnixNano()) {
 		return store.Item{}, store.ErrNotFound
 	}
 	return item, nil
@@ -64,14 +69,52 @@ func (m itemMeta) item(key string, value []byte) store.Item {
 // Scan returns side items in order of their keys. See store.Store.
 func (s *Store) Scan(
 	_ context.Context, t j17.Tenant, space store.Space, keys store.Range, limit int,
-) (items []store.Item, err error) {
+) ([]store.Item, error) {
 	r, err := s.read(t)
 	if err != nil {
 		return nil, err
 	}
 	defer r.close()
-	if limit <= 0 || strings.IndexByte(string(space), 0) >= 0 {
-		return nil, nil
+	return r.scan(t, space, keys, limit)
+}
+
+// scan returns side items in order of their keys, as of the reader's view.
+func (r reader) scan(t j17.Tenant, space store.Space, keys store.Range, limit int) (items []store.Item, err error) {
+	err = r.eachItem(t, space, keys, func(key []byte, meta itemMeta, value []byte) bool {
+		if limit > 0 {
+			items = append(items, meta.item(string(key), value))
+		}
+		return len(items) < limit
+	})
+	return items, err
+}
+
+// Count returns how many side items there are. See store.Store.
+func (s *Store) Count(_ context.Context, t j17.Tenant, space store.Space, keys store.Range, limit int) (int, error) {
+	r, err := s.read(t)
+	if err != nil {
+		return 0, err
+	}
+	defer r.close()
+	return r.count(t, space, keys, limit)
+}
+
+// count returns how many side items there are as of the reader's view, up to limit.
+func (r reader) count(t j17.Tenant, space store.Space, keys store.Range, limit int) (n int, err error) {
+	err = r.eachItem(t, space, keys, func([]byte, itemMeta, []byte) bool {
+		if limit > 0 {
+			n++
+		}
+		return n < limit
+	})
+	return n, err
+}
+
+// eachItem passes the live items of a space whose keys are in a range, in byte order of their keys, until do reports false. What it
+// passes is valid until do returns.
+func (r reader) eachItem(t j17.Tenant, space store.Space, keys store.Range, do func(key []byte, meta itemMeta, value []byte) bool) (err error) {
+	if strings.IndexByte(string(space), 0) >= 0 {
+		return nil
 	}
 
 	// The keys between the bounds, of this space only.
@@ -81,35 +124,35 @@ func (s *Store) Scan(
 		upper = append(slices.Clip(all), keys.To...)
 	}
 	if bytes.Compare(lower, upper) >= 0 {
-		return nil, nil
+		return nil
 	}
 	it, err := r.iterate(lower, upper)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer closeIter(it, &err, "side items")
 
 	// Items that have expired are gone, though they are still stored.
-	now := s.clock.Now().UnixNano()
+	now := r.store.clock.Now().UnixNano()
 	first, next := it.First, it.Next
 	if keys.Backward {
 		first, next = it.Last, it.Prev
 	}
-	for ok := first(); ok && len(items) < limit; ok = next() {
-		key := string(it.Key()[len(all):])
+	for ok := first(); ok; ok = next() {
+		key := it.Key()[len(all):]
 		v, err := it.ValueAndErr()
 		if err != nil {
-			return nil, fault("side items", err)
+			return fault("side items", err)
 		}
 		meta, value, err := parseItemRecord(v)
 		if err != nil {
-			return nil, corruption(err, "side item %s/%s of tenant %s", space, key, t)
+			return corruption(err, "side item %s/%s of tenant %s", space, key, t)
 		}
-		if meta.live(now) {
-			items = append(items, meta.item(key, value))
+		if meta.live(now) && !do(key, meta, value) {
+			return nil
 		}
 	}
-	return items, nil
+	return nil
 }
 
 // Write applies side writes. See store.Store.

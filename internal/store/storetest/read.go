@@ -294,6 +294,8 @@ func testClosed(s *suite) {
 	_, headsErr := f.Heads(ctx, tenant, []j17.Key{order("a")})
 	_, getErr := f.Get(ctx, tenant, space, "k")
 	_, scanErr := f.Scan(ctx, tenant, space, store.Range{}, 1)
+	_, countErr := f.Count(ctx, tenant, space, store.Range{}, 1)
+	_, momentErr := f.Moment(ctx, tenant)
 	_, claimErr := f.ClaimDue(ctx, tenant, store.Claim{Space: space, Limit: 1, Lease: 1})
 	_, tenantsErr := f.Tenants(ctx)
 	_, afterErr := f.VersionAfter(ctx, tenant, order("a"), j17.StreamID{})
@@ -310,7 +312,7 @@ func testClosed(s *suite) {
 		"Append": appendErr, "Command": commandErr, "Heads": headsErr, "Get": getErr, "Scan": scanErr, "ClaimDue": claimErr,
 		"Tenants": tenantsErr, "VersionAfter": afterErr, "Streams": streamsErr, "ReadStream": streamErr, "ReadFeed": feedErr,
 		"Write": f.Write(ctx, tenant, []store.Side{put("k", "v")}), "AwaitFeed": f.AwaitFeed(ctx, tenant, j17.StreamID{}),
-		"DropTenant": f.DropTenant(ctx, tenant), "Extent": extentErr, "Barrier": f.Barrier(ctx),
+		"DropTenant": f.DropTenant(ctx, tenant), "Extent": extentErr, "Count": countErr, "Moment": momentErr, "Barrier": f.Barrier(ctx),
 	} {
 		if !errors.Is(err, store.ErrClosed) {
 			t.Errorf("%s of a closed store: %v", name, err)

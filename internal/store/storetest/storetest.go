@@ -61,6 +61,8 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Add", testAdd},
 		{"Stamps", testStamps},
 		{"Scan", testScan},
+		{"Moment", testMoment},
+		{"MomentsUnderWrites", testMomentsUnderWrites},
 		{"Expiry", testExpiry},
 		{"Counter", testCounter},
 		{"Due", testDue},

@@ -1,0 +1,87 @@
+package pebble
+
+import (
+	"context"
+	"sync"
+
+	"j17"
+	"j17/internal/store"
+)
+
+// moment is a reader that others hold. See store.Moment.
+type moment struct {
+	reader
+	name     j17.Tenant
+	position j17.StreamID
+	once     sync.Once
+}
+
+// Moment shows a tenant as it is now. See store.Store.
+func (s *Store) Moment(_ context.Context, t j17.Tenant) (store.Moment, error) {
+	if err := store.ValidTenant(t); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, err := s.acquireLocked()
+	if err != nil {
+		return nil, err
+	}
+	m := &moment{reader: reader{v, s, s.numberLocked(t)}, name: t}
+	if m.tenant != 0 {
+		m.position = s.tenants[t].last
+	}
+	return m, nil
+}
+
+// Position is that of the last entry of the feed.
+func (m *moment) Position() j17.StreamID { return m.position }
+
+// Heads returns the heads of streams. Those that are in memory are taken from there as long as the moment is the present one.
+func (m *moment) Heads(keys []j17.Key) ([]store.Head, error) {
+	heads := make([]store.Head, len(keys))
+	if m.tenant == 0 {
+		return heads, nil
+	}
+	var missing []int
+	m.store.mu.Lock()
+	current := m.store.view == m.view
+	for i, key := range keys {
+		known := false
+		if current {
+			heads[i], known = m.store.heads.get(streamKey{m.tenant, key})
+		}
+		if !known {
+			missing = append(missing, i)
+		}
+	}
+	m.store.mu.Unlock()
+	for _, i := range missing {
+		if !canExist(keys[i]) {
+			continue
+		}
+		var err error
+		if heads[i], err = m.load(keys[i]); err != nil {
+			return nil, err
+		}
+	}
+	return heads, nil
+}
+
+// Get returns one side item.
+func (m *moment) Get(space store.Space, key string) (store.Item, error) {
+	return m.get(m.name, space, key)
+}
+
+// Scan returns side items in order of their keys.
+func (m *moment) Scan(space store.Space, keys store.Range, limit int) ([]store.Item, error) {
+	return m.scan(m.name, space, keys, limit)
+}
+
+// Count returns how many side items there are.
+func (m *moment) Count(space store.Space, keys store.Range, limit int) (int, error) {
+	return m.count(m.name, space, keys, limit)
+}
+
+// Close lets go of the view. Further calls do nothing.
+func (m *moment) Close() { m.once.Do(m.close) }

@@ -1,0 +1,100 @@
+package storetest
+
+import (
+	"strconv"
+	"sync"
+	"testing"
+
+	"j17"
+	"j17/internal/store"
+)
+
+// testMoment writes while a moment is open: it shows what was there before, and the next one the rest.
+func testMoment(s *suite) {
+	t := s.t
+	f := s.fixture(t)
+	empty := moment(t, f, other)
+	if n, err := empty.Count(space, store.Range{}, 10); !empty.Position().IsZero() || n != 0 || err != nil {
+		t.Errorf("nothing was written, and a moment shows position %s, %d items, %v", empty.Position(), n, err)
+	}
+
+	first := commit(t, f, tenant, store.Append{Events: events(order("a"), `1`, `2`), Side: []store.Side{put("k", "old"), put("k1", "")}})
+	before := moment(t, f, tenant)
+	second := commit(t, f, tenant, store.Append{Events: events(order("b"), `1`), Side: []store.Side{put("k", "new"), put("k2", ""), {Op: store.Delete, Space: space, Key: "k1"}}})
+	after := moment(t, f, tenant)
+	for _, c := range []struct {
+		m        store.Moment
+		position j17.StreamID
+		lengths  [2]uint64
+		value    string
+		keys     []string
+	}{
+		{before, first.IDs[1], [2]uint64{2, 0}, "old", []string{"k", "k1"}},
+		{after, second.IDs[0], [2]uint64{2, 1}, "new", []string{"k", "k2"}},
+	} {
+		heads, err := c.m.Heads([]j17.Key{order("a"), order("b"), {Type: "no:type", ID: "x"}})
+		if err != nil || c.m.Position() != c.position || heads[0].Length != c.lengths[0] || heads[1].Length != c.lengths[1] || heads[2].Length != 0 {
+			t.Errorf("position %s and heads %v (%v), want %s and lengths %v", c.m.Position(), heads, err, c.position, c.lengths)
+		}
+		if item, err := c.m.Get(space, "k"); err != nil || string(item.Value) != c.value {
+			t.Errorf("item %q (%v), want %q", item.Value, err, c.value)
+		}
+		items, err := c.m.Scan(space, store.Prefix("k"), 10)
+		if err != nil || len(items) != 2 || items[0].Key != c.keys[0] || items[1].Key != c.keys[1] {
+			t.Errorf("items %v (%v), want %v", items, err, c.keys)
+		}
+		for limit, want := range []int{0, 1, 2, 2} {
+			if n, err := c.m.Count(space, store.Prefix("k"), limit); n != want || err != nil {
+				t.Errorf("%d items up to %d (%v), want %d", n, limit, err, want)
+			}
+		}
+		c.m.Close()
+		c.m.Close()
+	}
+	empty.Close()
+}
+
+// moment opens a moment that is closed with the test at the latest.
+func moment(t *testing.T, f *fixture, name j17.Tenant) store.Moment {
+	t.Helper()
+	m, err := f.Moment(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	return m
+}
+
+// testMomentsUnderWrites writes units over two streams and an item, and looks whether a moment ever shows a part of one.
+func testMomentsUnderWrites(s *suite) {
+	t := s.t
+	f := s.fixture(t)
+	const rounds = 200
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for i := range rounds {
+			unit := store.Append{Events: append(events(order("a"), `1`), events(order("b"), `1`)...), Side: []store.Side{put("n", strconv.Itoa(i+1))}}
+			if _, err := f.Append(t.Context(), tenant, []store.Append{unit}); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for seen := uint64(0); seen < rounds && !t.Failed(); {
+		m := moment(t, f, tenant)
+		heads, err := m.Heads([]j17.Key{order("a"), order("b")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if heads[0].Length != heads[1].Length || heads[0].Length < seen || heads[1].Last != m.Position() {
+			t.Fatalf("lengths %d and %d, last %s at position %s after a moment with %d", heads[0].Length, heads[1].Length, heads[1].Last, m.Position(), seen)
+		}
+		if seen = heads[0].Length; seen > 0 {
+			if item, err := m.Get(space, "n"); err != nil || string(item.Value) != strconv.FormatUint(seen, 10) {
+				t.Fatalf("the item is %q (%v) where the streams have %d events", item.Value, err, seen)
+			}
+		}
+		m.Close()
+	}
+	writing.Wait()
+}
