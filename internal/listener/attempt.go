@@ -23,14 +23,44 @@ const maxLog = 20
 
 // begin tries a delivery that this process has made ready, unless somebody else has taken it over meanwhile.
 func (s *Service) begin(j job) {
-	it, err := s.held(j.delivery, j.at.tenant)
-	if err == nil && it.Rev != 0 && it.Due.Equal(j.due) {
+	it, err := s.leased(j)
+	if err == nil && it.Rev != 0 {
 		err = s.attempt(s.sending, j, it.Rev)
 	}
 	if err != nil {
 		s.o.Logger.LogAttrs(s.sending, slog.LevelWarn, "a delivery could not be made; it is tried again", slog.String("tenant", string(j.at.tenant)),
 			slog.String("listener", j.at.name), slog.String("delivery", j.delivery.ID), slog.Any("error", err))
 	}
+}
+
+// tryTime is longer than a try takes, with what is read before and committed after it: a sender gives up after 10 seconds.
+const tryTime = 15 * time.Second
+
+// leased returns the lane of a delivery that this process has made ready, with a lease that outlasts a try; the zero Item where
+// somebody else has taken it over.
+func (s *Service) leased(j job) (store.Item, error) {
+	it, err := s.held(j.delivery, j.at.tenant)
+	if err != nil || !it.Due.Equal(j.due) {
+		return store.Item{}, err
+	}
+	now := s.o.Clock.Now()
+	if j.due.Sub(now) >= tryTime || s.sending.Err() != nil {
+		return it, nil
+	}
+
+	// It has waited long for its turn: without a new lease it would be told twice.
+	due := now.Add(lease)
+	err = s.o.Store.Write(context.WithoutCancel(s.sending), j.at.tenant, []store.Side{on(it.Rev, laneSide(j.delivery, due))})
+	if overtaken(err) {
+		return store.Item{}, nil
+	}
+	if err != nil {
+		return store.Item{}, err
+	}
+	if it, err = s.held(j.delivery, j.at.tenant); err != nil || !it.Due.Equal(due) {
+		return store.Item{}, err
+	}
+	return it, nil
 }
 
 // held returns the lane of a delivery, the zero Item where another delivery is in it or none.
