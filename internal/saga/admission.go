@@ -198,7 +198,7 @@ func (s *Service) starting(ctx context.Context, t j17.Tenant, it store.Item, las
 	st, err := s.step(ctx, t, g)
 	st.woken, st.claim, st.bound = []byte(starts), claim, bound
 	st.start()
-	if err != nil {
+	if err != nil || st.Woken != nil {
 		return nil, st.rest(ctx, 0)
 	}
 	return st, nil

@@ -76,6 +76,15 @@ const shop = `{
 type versions struct {
 	mu  sync.Mutex
 	all []*spec.Compiled
+	// refused is a version that is not valid any more, 0 for none.
+	refused int
+}
+
+// refuse makes a version invalid; 0 makes all of them valid.
+func (v *versions) refuse(version int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.refused = version
 }
 
 // Deployed is part of saga.Specs.
@@ -89,6 +98,9 @@ func (v *versions) Deployed(context.Context, j17.Tenant) (int, error) {
 func (v *versions) Compiled(_ context.Context, _ j17.Tenant, version int) (*spec.Compiled, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if version == v.refused {
+		return nil, j17.Errorf(j17.CodeInvalidSpec, "Version %d of the spec is not valid for this version of the program.", version)
+	}
 	return v.all[version-1], nil
 }
 

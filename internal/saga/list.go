@@ -170,7 +170,7 @@ func (s *Service) Retry(ctx context.Context, t j17.Tenant, id string) (*Saga, er
 		if r.free > 0 && !r.queued {
 			m.start()
 			fences = []store.Fence{{Space: admissionSpace, Key: admissionKey}}
-			sides = append(sides, take(1, r.bound), store.Side{Op: store.Put, Space: workSpace, Key: id, Value: []byte(goesOn), Due: s.at(now)})
+			sides = append(sides, take(1, r.bound), g.wakes(s.at(now)))
 		} else {
 			at, err := j17.ParseStreamID(g.Trigger.StreamID)
 			if err != nil {

@@ -146,11 +146,11 @@ func (m *machine) refused(message string) (again bool) {
 		m.fail(WasRefused, message)
 		return false
 	}
-	what, step := WasRefused, ""
+	what := WasRefused
 	if m.Phase == Compensating {
-		what, step = CompensationWasRefused, m.Steps[m.At].Name
+		what = CompensationWasRefused
 	}
-	m.note(Entry{What: what, Step: step, Error: message})
+	m.note(Entry{What: what, Step: m.CurrentStep(), Error: message})
 	if m.Attempts++; m.Attempts < m.def.MaxCompensationAttempts {
 		return true
 	}
@@ -159,12 +159,26 @@ func (m *machine) refused(message string) (again bool) {
 	if m.Phase == Compensating {
 		m.Steps[m.At].Status = StepCompensationFailed
 	}
+	m.deadLetter(message)
+	return false
+}
+
+// deadLetter gives the saga up where it is.
+func (m *machine) deadLetter(message string) {
+	step := m.CurrentStep()
 	if m.Error == nil {
-		m.Error = &Failure{Step: lastStep, Message: message}
+		m.Error = &Failure{Step: cmp.Or(step, lastStep), Message: message}
 	}
 	m.Status = DeadLettered
 	m.note(Entry{What: WasDeadLettered, Step: step, Error: message})
-	return false
+}
+
+// gaveUp takes in that the saga cannot be carried on, whatever was tried. woken is what it was woken by.
+func (m *machine) gaveUp(woken []byte, message string) {
+	if m.Waits != "" {
+		m.Woken = woken
+	}
+	m.deadLetter(cut(message))
 }
 
 // lastStep is what the error of a saga names whose last event is refused.
@@ -180,7 +194,7 @@ func (m *machine) retry() {
 		m.Steps[m.At].Status, m.Steps[m.At].WaitingSince = StepPending, 0
 	case m.Phase == Compensating:
 		m.Steps[m.At].Status = StepCompleted
-	case m.Phase == Completing:
+	case m.Phase == Stepping, m.Phase == Completing:
 		m.Error = nil
 	}
 }

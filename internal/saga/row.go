@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"j17"
 	"j17/internal/store"
@@ -36,6 +37,8 @@ type Saga struct {
 	Prev string `json:"prev,omitempty"`
 	// Waits is the key of the aggregate that the present step waits for, "" for none.
 	Waits string `json:"waits,omitempty"`
+	// Woken is what a saga was woken by that was given up before that was taken in, nil for nothing.
+	Woken []byte `json:"woken,omitempty"`
 	// Order is where it stands in lists.
 	Order string `json:"order"`
 
@@ -144,6 +147,15 @@ func (g *Saga) CurrentStep() string {
 		return g.Steps[g.At].Name
 	}
 	return ""
+}
+
+// wakes returns the write that lets a saga go on at a time.
+func (g *Saga) wakes(at time.Time) store.Side {
+	side := store.Side{Op: store.Put, Space: workSpace, Key: g.ID, Value: []byte(goesOn), Due: at}
+	if g.Woken != nil {
+		side.Value = g.Woken
+	}
+	return side
 }
 
 // clone returns a copy that shares nothing which changes.

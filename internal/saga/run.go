@@ -3,6 +3,7 @@ package saga
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -41,9 +42,17 @@ func (s *Service) do(ctx context.Context, c *worker.Claim) error {
 		_, err := conflict(s.store.Write(ctx, c.Tenant, []store.Side{c.Remove()}))
 		return err
 	}
-	if err != nil {
+	if err == nil {
+		err = s.move(ctx, c, g)
+	}
+	if err == nil || c.Attempt < maxTries || isPassing(err) {
 		return err
 	}
+	return s.giveUp(ctx, c, err)
+}
+
+// move carries out what is due of a saga.
+func (s *Service) move(ctx context.Context, c *worker.Claim, g *Saga) error {
 	st, err := s.step(ctx, c.Tenant, g)
 	if err != nil {
 		return err
@@ -53,6 +62,38 @@ func (s *Service) do(ctx context.Context, c *worker.Claim) error {
 		return err
 	}
 	return st.carryOn(ctx)
+}
+
+// maxTries is how often in a row something that is due of a saga may fail, for other reasons than that an event is refused, before the
+// saga is given up: it holds a place that others wait for.
+const maxTries = 10
+
+// giveUp ends a saga that cannot be carried on: its definition, its trigger or an answer cannot be read, or an aggregate that it writes to.
+// An operator can retry it, and then it goes on with what it was woken by now.
+func (s *Service) giveUp(ctx context.Context, c *worker.Claim, cause error) error {
+	g, err := s.load(ctx, c.Tenant, c.Key)
+	if isAbsent(err) {
+		return err
+	}
+	st := &step{Service: s, tenant: c.Tenant, claim: c.Remove(), machine: machine{Saga: g, now: s.clock.Now().Unix()}}
+	if err == nil {
+		st.gaveUp(c.Value, fmt.Sprintf("The saga could not be carried on in %d tries. Retry it when the cause is mended: %v", c.Attempt, cause))
+		return st.rest(ctx, 0)
+	}
+
+	// Not even the saga can be read. Its row stays as it is, and its place is freed.
+	s.logger.LogAttrs(ctx, slog.LevelError, "a saga cannot be read and is not carried on", slog.String("tenant", string(c.Tenant)),
+		slog.String("saga", c.Key), slog.Any("error", err))
+	e := &effects{Service: s, Decided: &engine.Decided{Tenant: c.Tenant, Timestamp: st.now}}
+	e.put(st.claim)
+	if err := e.leave(ctx); err != nil {
+		return err
+	}
+	lost, err := conflict(s.store.Write(ctx, c.Tenant, e.Side, e.Fences...))
+	if err == nil && lost != nil && lost.Space != st.claim.Space {
+		return lost // somebody has begun to wait for a place: the next try tells them
+	}
+	return err
 }
 
 // step returns a saga that is about to be moved on.
@@ -85,6 +126,7 @@ func (s *Service) definition(ctx context.Context, t j17.Tenant, g *Saga) (*spec.
 
 // take takes in what the saga was woken by.
 func (st *step) take(ctx context.Context) error {
+	st.Woken = nil
 	switch string(st.woken) {
 	case starts, goesOn:
 		return nil
@@ -258,7 +300,7 @@ func (st *step) rest(ctx context.Context, pause time.Duration) error {
 		e.put(st.claim)
 		e.put(st.ended...)
 		if st.Status == Running {
-			e.put(store.Side{Op: store.Put, Space: workSpace, Key: st.ID, Value: []byte(goesOn), Due: st.clock.Now().Add(pause)})
+			e.put(st.wakes(st.clock.Now().Add(pause)))
 		}
 		if err := e.keep(ctx, st.Saga, nil, st.bound); err != nil {
 			return err
@@ -308,7 +350,11 @@ func (e *effects) keep(ctx context.Context, g *Saga, stamps []int, bound int64) 
 		return nil
 	}
 
-	// There is room for another one now. Who comes to wait at the same moment has to see it.
+	return e.leave(ctx)
+}
+
+// leave gives the place of a running saga back: there is room for another one now. Who comes to wait at the same moment has to see it.
+func (e *effects) leave(ctx context.Context) error {
 	e.put(store.Side{Op: store.Add, Space: countSpace, Key: runningKey, Value: []byte("-1")})
 	next, err := e.get(ctx, e.Tenant, admissionSpace, admissionKey)
 	switch {

@@ -233,12 +233,24 @@ func (sc *scene) awaited(ctx context.Context, a *spec.Await) (j17.Key, error) {
 func isRefusal(err error, attempt int) bool {
 	const customCodeAttempts = 10
 	switch j17.CodeOf(err) { //nolint:exhaustive // all others are refusals
-	case "", j17.CodeInternal, j17.CodeCorruption, j17.CodeUnavailable, j17.CodeStorageFull, j17.CodeOutcomeUnknown, j17.CodeBusy,
-		j17.CodeStateNotReady, j17.CodeNoSpec, j17.CodeConflict:
+	case "", j17.CodeInternal, j17.CodeCorruption:
 		return false
 	case j17.CodeCustomCodeFailed:
 		return attempt >= customCodeAttempts
 	default:
+		return !isPassing(err)
+	}
+}
+
+// isPassing reports whether an error is one of the server's state and says nothing about the saga.
+func isPassing(err error) bool {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return true
+	}
+	switch j17.CodeOf(engine.StorageError(err)) { //nolint:exhaustive // all others are about the saga, or about something that has to be mended
+	case j17.CodeUnavailable, j17.CodeStorageFull, j17.CodeOutcomeUnknown, j17.CodeBusy, j17.CodeStateNotReady, j17.CodeNoSpec, j17.CodeConflict:
+		return true
+	default:
+		return false
 	}
 }
