@@ -1,0 +1,200 @@
+package engine
+
+import (
+	"context"
+	"runtime"
+	"sync"
+
+	"j17"
+	"j17/internal/decider"
+	"j17/internal/store"
+)
+
+// Moment is what the aggregates of an environment are as of one position of its feed, or one second, under the spec that was deployed
+// when it was made. Streams only grow, so that it holds nothing and keeps no writer waiting. It is safe for concurrent use.
+type Moment struct {
+	e *Engine
+	d *deployed
+	// at is the position; until, if not nil, the Unix second instead of it.
+	at    j17.StreamID
+	until *int64
+}
+
+// Moment returns the moment of a position, of a store.Moment for instance: all events up to there, and none behind it.
+func (e *Engine) Moment(t j17.Tenant, at j17.StreamID) (*Moment, error) {
+	d, err := e.deployed(t)
+	return &Moment{e: e, d: d, at: at}, err
+}
+
+// MomentOfTime returns the moment of a Unix second: all events that happened until its end.
+func (e *Engine) MomentOfTime(t j17.Tenant, until int64) (*Moment, error) {
+	d, err := e.deployed(t)
+	return &Moment{e: e, d: d, until: &until}, err
+}
+
+// At returns the position, zero for the moment of a time.
+func (m *Moment) At() j17.StreamID { return m.at }
+
+// Decider returns what is deployed.
+func (m *Moment) Decider() *decider.Decider { return m.d.Decider }
+
+// Names returns what an aggregate is called.
+func (m *Moment) Names(ctx context.Context, key j17.Key) (j17.Names, error) {
+	if typ := m.d.Types[key.Type]; typ == nil || !decider.Named(typ) {
+		return j17.Names{}, nil
+	}
+	return m.e.Names(ctx, m.d.env.tenant, m.d.Decider, key)
+}
+
+// Version tells which events a state was made of.
+type Version struct {
+	Length, Generation uint64
+}
+
+// Versions returns for each aggregate which events it has at the moment; the zero Version where it has none. Aggregates whose types are
+// not declared have none.
+func (m *Moment) Versions(ctx context.Context, keys []j17.Key) ([]Version, error) {
+	parts, err := m.parts(ctx, keys)
+	versions := make([]Version, len(parts))
+	for i := range parts {
+		versions[i] = parts[i].Version
+	}
+	return versions, err
+}
+
+// part is the part of a stream that belongs to a moment. past tells that the stream goes on behind it.
+type part struct {
+	Version
+	past bool
+}
+
+func (m *Moment) parts(ctx context.Context, keys []j17.Key) ([]part, error) {
+	heads, err := m.e.store.Heads(ctx, m.d.env.tenant, keys)
+	if err != nil {
+		return nil, StorageError(err)
+	}
+	parts := make([]part, len(keys))
+	for i, key := range keys {
+		if m.d.Types[key.Type] == nil || heads[i].Length == 0 {
+			continue
+		}
+		if parts[i], err = m.part(ctx, key, heads[i]); err != nil {
+			return nil, StorageError(err)
+		}
+	}
+	return parts, nil
+}
+
+// part returns what of a stream belongs to the moment. Mostly it is all.
+func (m *Moment) part(ctx context.Context, key j17.Key, head store.Head) (part, error) {
+	length := head.Length
+	switch {
+	case m.until != nil && head.LastTime > *m.until:
+		var err error
+		if length, err = m.e.lengthAt(ctx, m.d.env.tenant, key, length, *m.until); err != nil {
+			return part{}, err
+		}
+	case m.until == nil && head.Last.Compare(m.at) > 0:
+		next, err := m.e.store.VersionAfter(ctx, m.d.env.tenant, key, m.at)
+		if err != nil {
+			return part{}, err
+		}
+		length = next - 1
+	}
+	if length == 0 {
+		return part{}, nil
+	}
+	return part{Version: Version{Length: length, Generation: head.Generation}, past: length < head.Length}, nil
+}
+
+// Loaded is an aggregate as it is at a moment.
+type Loaded struct {
+	State
+	// Version is the zero one where the aggregate has no events at the moment; Data is missing then.
+	Version Version
+}
+
+// Load returns aggregates as they are at the moment, without their names. Their keys are canonical, each stands there once. What has to be
+// folded is folded side by side. replay folds from the first event on, whatever is cached. The error is that of the first aggregate, in
+// the order of keys, that cannot be folded, as a *LoadError.
+func (m *Moment) Load(ctx context.Context, keys []j17.Key, replay bool) ([]Loaded, error) {
+	parts, err := m.parts(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+
+	// What is known is taken at once.
+	loaded := make([]Loaded, len(keys))
+	m.e.counts.reads.Add(uint64(len(keys)))
+	var rest []int
+	for i, key := range keys {
+		loaded[i].Key = key
+		if parts[i].Length == 0 {
+			continue
+		}
+		known := (*decider.State)(nil)
+		if !replay {
+			known = m.e.cached(stateKey{m.d.env.tenant, key}, m.d.Program(key.Type), parts[i].Length, true)
+		}
+		if known == nil {
+			rest = append(rest, i)
+			continue
+		}
+		m.e.counts.hits.Add(1)
+		loaded[i].take(known, parts[i])
+	}
+
+	// The rest is folded, by as many as there are processors.
+	errs := make([]error, len(keys))
+	work := make(chan int, len(rest))
+	for _, i := range rest {
+		work <- i
+	}
+	close(work)
+	fold := func() {
+		for i := range work {
+			errs[i] = m.fold(ctx, keys[i], parts[i], replay, &loaded[i])
+		}
+	}
+	var folding sync.WaitGroup
+	for range min(len(rest), runtime.GOMAXPROCS(0)) - 1 {
+		folding.Go(fold)
+	}
+	fold()
+	folding.Wait()
+	for i, err := range errs {
+		if err != nil {
+			return nil, &LoadError{Key: keys[i], Err: StorageError(err)}
+		}
+	}
+	return loaded, nil
+}
+
+// fold folds one aggregate up to what belongs to the moment.
+func (m *Moment) fold(ctx context.Context, key j17.Key, p part, replay bool, into *Loaded) error {
+	f, err := m.e.stateOf(ctx, m.d.env.tenant, m.d, key, p.Length, p.past, replay)
+	if err == nil && f.Length != p.Length { // somebody has written meanwhile
+		f, err = m.e.stateOf(ctx, m.d.env.tenant, m.d, key, p.Length, true, replay)
+	}
+	if err != nil {
+		return err
+	}
+	into.take(f, p)
+	return nil
+}
+
+func (l *Loaded) take(f *decider.State, p part) {
+	l.Data, l.JSON, l.Length, l.Version = f.Data, f.JSON, f.Length, p.Version
+}
+
+// LoadError tells which aggregate could not be folded.
+type LoadError struct {
+	Key j17.Key
+	Err error
+}
+
+// Error is that of the fold.
+func (e *LoadError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *LoadError) Unwrap() error { return e.Err }
