@@ -660,7 +660,7 @@ func (r *Specs) putUpstream(ctx context.Context, t j17.Tenant, d Deployment) (Sp
 		return Spec{}, outdatedSpec(d.Environment)
 	case head.Version == put.Version: // it has come in as a change already, or was current before
 		put.Source, put.Fence = d.Source, store.Fence{Space: specHeadSpace, Key: headKey, Rev: rev}
-		return put, nil
+		return put, r.writeBeside(context.WithoutCancel(ctx), t, &d, put.Fence)
 	}
 
 	// What a replica has of the spec is replaced: the headnode's word counts.
@@ -671,7 +671,7 @@ func (r *Specs) putUpstream(ctx context.Context, t j17.Tenant, d Deployment) (Sp
 	for i := range sides {
 		sides[i].Cond = store.Always
 	}
-	if err := r.store.Write(context.WithoutCancel(ctx), t, sides); err != nil {
+	if err := r.store.Write(context.WithoutCancel(ctx), t, append(sides, d.Sides...), d.Fences...); err != nil {
 		if !unwritten(err) {
 			r.doubt(nil)
 		}

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -99,6 +100,12 @@ type Deployment struct {
 	From   *SpecOrigin
 	Forced bool
 	Note   string
+	// Dropped names the posted projections that are removed with it, for the audit log.
+	Dropped []string `json:",omitempty"`
+	// Sides are writes to the environment's tenant that become durable together with the spec, if Fences hold; they stay on the server that
+	// has the environment. Where a fence does not hold, a *store.SideConflict is among the causes of the error.
+	Sides  []store.Side  `json:"-"`
+	Fences []store.Fence `json:"-"`
 }
 
 // maxSpecNote is the number of characters of a note.
@@ -229,7 +236,7 @@ func (r *Specs) Put(ctx context.Context, d Deployment) (Spec, error) {
 		How: d.How, From: d.From, Forced: d.Forced, Note: d.Note,
 	}
 	if next.Hash == current.Hash {
-		return current, nil
+		return current, r.writeBeside(ctx, t, &d, current.Fence)
 	}
 
 	// Write it, and tell of it.
@@ -245,7 +252,7 @@ func (r *Specs) Put(ctx context.Context, d Deployment) (Spec, error) {
 	if err != nil {
 		return Spec{}, err
 	}
-	if err := r.store.Write(ctx, t, append(sides, told)); err != nil {
+	if err := r.store.Write(ctx, t, slices.Concat(sides, []store.Side{told}, d.Sides), d.Fences...); err != nil {
 		if isConflict(err, specHeadSpace) || isConflict(err, specSpace) {
 			return Spec{}, outdatedSpec(d.Environment)
 		}
@@ -263,6 +270,17 @@ func (r *Specs) Put(ctx context.Context, d Deployment) (Spec, error) {
 	return next, err
 }
 
+// writeBeside writes what belongs to a deployment whose spec is current already.
+func (r *Specs) writeBeside(ctx context.Context, t j17.Tenant, d *Deployment, current store.Fence) error {
+	if len(d.Sides) == 0 {
+		return nil
+	}
+	if err := r.store.Write(ctx, t, d.Sides, append(d.Fences, current)...); err != nil {
+		return failure(err)
+	}
+	return nil
+}
+
 // recordOf is the audit record of a deployment.
 func recordOf(s Spec, d Deployment) Record {
 	rec := Record{
@@ -271,6 +289,9 @@ func recordOf(s Spec, d Deployment) Record {
 	}
 	if s.Forced {
 		rec.Details["forced"] = "true"
+	}
+	if len(d.Dropped) > 0 {
+		rec.Details["dropped_projections"] = strings.Join(d.Dropped, ", ")
 	}
 	if s.From != nil {
 		rec.Details["from_environment"], rec.Details["from_version"] = string(s.From.Environment), strconv.Itoa(s.From.Version)

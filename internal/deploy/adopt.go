@@ -2,8 +2,10 @@ package deploy
 
 import (
 	"context"
+	"strings"
 
 	"j17"
+	"j17/internal/spec"
 	"j17/internal/store"
 )
 
@@ -73,4 +75,23 @@ func (s *Service) Forget(instance string) {
 		s.engine.Undeploy(t)
 		e.mu.Unlock()
 	}
+}
+
+// Hold calls f while this server deploys nothing to an environment, with the spec that is deployed there and what holds as long as
+// it is. Where there is none, it is an error of CodeNoSpec.
+func (s *Service) Hold(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error {
+	instance, env, _ := strings.Cut(string(t), "/")
+	e, err := s.environment(instance, j17.Environment(env))
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := s.catchUp(ctx, e); err != nil {
+		return err
+	}
+	if e.compiled == nil {
+		return j17.Errorf(j17.CodeNoSpec, "No spec has been deployed to %s. Deploy one first.", e.env.LongName())
+	}
+	return f(e.compiled, e.fence)
 }

@@ -39,8 +39,25 @@ type Options struct {
 	// Prepare, if not nil, is called right before a spec is stored as that of an environment, with the one before it, nil where
 	// there is none. An error refuses the deployment.
 	Prepare func(ctx context.Context, t j17.Tenant, before, after *spec.Compiled) error
+	// Beside, if not nil, tells what a spec would mean for what was deployed beside the one of an environment. It may be asked about
+	// specs that are not deployed after all, and again after others have changed something.
+	Beside func(ctx context.Context, t j17.Tenant, after *spec.Compiled) (Beside, error)
 	// Adopted, if not nil, is called when the engine has been handed the spec of an environment: of a deployment, or at the start.
 	Adopted func(ctx context.Context, t j17.Tenant)
+	// Settled, if not nil, is called before a deployment answers, when others are possible again: it may wait a little for what goes
+	// on in the background.
+	Settled func(ctx context.Context, t j17.Tenant)
+}
+
+// Beside is what a spec means for the projections that were posted to an environment.
+type Beside struct {
+	// Invalid are those that are not valid under the spec, and go away if it is deployed by force; Taken those that it declares itself.
+	Invalid, Taken []string
+	// Found has an error for each that is not valid, and a warning for each that is taken over.
+	Found []diag.Diagnostic
+	// Sides become durable together with the spec if Fences hold.
+	Sides  []store.Side
+	Fences []store.Fence
 }
 
 // Service deploys specs to all environments of a server. It is safe for concurrent use; what concerns one environment is
@@ -54,7 +71,9 @@ type Service struct {
 	clock      clock.Clock
 	logger     *slog.Logger
 	prepared   func(ctx context.Context, t j17.Tenant, before, after *spec.Compiled) error
+	beside     func(ctx context.Context, t j17.Tenant, after *spec.Compiled) (Beside, error)
 	adopted    func(ctx context.Context, t j17.Tenant)
+	settled    func(ctx context.Context, t j17.Tenant)
 
 	mu           sync.Mutex
 	environments map[j17.Tenant]*environment
@@ -86,9 +105,16 @@ func New(o Options) *Service {
 	if o.Adopted == nil {
 		o.Adopted = func(context.Context, j17.Tenant) {}
 	}
+	if o.Beside == nil {
+		o.Beside = func(context.Context, j17.Tenant, *spec.Compiled) (Beside, error) { return Beside{}, nil }
+	}
+	if o.Settled == nil {
+		o.Settled = func(context.Context, j17.Tenant) {}
+	}
 	return &Service{
 		registry: o.Registry, engine: o.Engine, blobs: o.Blobs, modules: newModuleCache(o.Modules), containers: o.Containers,
-		clock: o.Clock, logger: o.Logger, prepared: o.Prepare, adopted: o.Adopted, environments: map[j17.Tenant]*environment{}, specs: map[string]weak.Pointer[spec.Compiled]{},
+		clock: o.Clock, logger: o.Logger, prepared: o.Prepare, beside: o.Beside, adopted: o.Adopted, settled: o.Settled,
+		environments: map[j17.Tenant]*environment{}, specs: map[string]weak.Pointer[spec.Compiled]{},
 	}
 }
 
@@ -151,6 +177,8 @@ type Result struct {
 	Changes []spec.Change
 	// Replay is set by a dry run.
 	Replay *wire.Replay
+
+	beside Beside
 }
 
 // Warnings returns the findings of the compiler and of the comparison that do not stand in the way of a deployment.
@@ -196,7 +224,30 @@ func (s *Service) Deploy(ctx context.Context, r Request) (Result, error) {
 		return s.dryRun(ctx, e, r, compiled, found)
 	}
 
-	// From here on one at a time.
+	// Somebody else may post something that it rests on, or that rests on it, right when it is stored: then it is looked at anew.
+	for try := 1; ; try++ {
+		result, err := s.deploy(ctx, e, r, compiled, found)
+		if try < maxTries && overtaken(err) {
+			continue
+		}
+		if err == nil {
+			s.settled(context.WithoutCancel(ctx), e.tenant)
+		}
+		return result, err
+	}
+}
+
+// maxTries is how often a deployment is looked at anew.
+const maxTries = 20
+
+// overtaken reports whether a deployment has failed for a fence of what stands beside it.
+func overtaken(err error) bool {
+	_, conflict := errors.AsType[*store.SideConflict](err)
+	return conflict
+}
+
+// deploy looks at a spec and deploys it, one at a time.
+func (s *Service) deploy(ctx context.Context, e *environment, r Request, compiled *spec.Compiled, found []diag.Diagnostic) (Result, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	result, loaded, err := s.prepare(ctx, e, r, compiled, found)
@@ -207,10 +258,12 @@ func (s *Service) Deploy(ctx context.Context, r Request) (Result, error) {
 	if err := s.prepared(ctx, e.tenant, e.compiled, compiled); err != nil {
 		return Result{}, err
 	}
+
 	// Once it is written it counts, even for a client that has gone.
 	result.Spec, err = s.registry.Specs.Put(context.WithoutCancel(ctx), control.Deployment{
 		Instance: e.instance, Environment: e.env, Source: compiled.Source, Base: base,
 		How: r.how, From: r.from, Forced: len(result.Breaks()) > 0, Note: r.Note,
+		Dropped: slices.Concat(result.beside.Invalid, result.beside.Taken), Sides: result.beside.Sides, Fences: result.beside.Fences,
 	})
 	if err != nil {
 		return Result{}, err
@@ -245,9 +298,13 @@ func (s *Service) prepare(ctx context.Context, e *environment, r Request, compil
 	if e.compiled != nil {
 		result.Incompatible = spec.Compare(e.compiled, compiled)
 	}
+	if result.beside, err = s.beside(ctx, e.tenant, compiled); err != nil {
+		return Result{}, nil, err
+	}
+	result.Incompatible = append(result.Incompatible, result.beside.Found...)
 	result.Changes = spec.Diff(cmp.Or(e.compiled, &spec.Compiled{}), compiled) // in the first spec everything is new
 	if dry := r.Aggregates > 0; len(result.Breaks()) > 0 && !r.Force && !dry {
-		return Result{}, nil, incompatible(result.Incompatible, e.env)
+		return Result{}, nil, incompatible(result.Incompatible, result.beside.Invalid, e.env)
 	}
 	loaded, missing := s.load(ctx, e, compiled, nil)
 	if err := ctx.Err(); err != nil {

@@ -25,6 +25,7 @@ import (
 	"j17/internal/deploy"
 	"j17/internal/engine"
 	"j17/internal/sandbox"
+	"j17/internal/spec"
 	"j17/internal/spec/diag"
 	"j17/internal/store/pebble"
 	"j17/internal/value"
@@ -43,6 +44,9 @@ type fixture struct {
 	modules  *modules
 	log      *bytes.Buffer
 	instance string
+	// beside, if not nil, and settled are hooks of the service.
+	beside  func(ctx context.Context, t j17.Tenant, after *spec.Compiled) (deploy.Beside, error)
+	settled []j17.Tenant
 }
 
 func start(tb testing.TB) *fixture {
@@ -82,7 +86,16 @@ func (f *fixture) join(tb testing.TB, st *pebble.Store) {
 		Renew: func(ctx context.Context, t j17.Tenant) error { return f.Renew(ctx, t) },
 	})
 	f.blobs = blob.New(blob.Options{Store: f.store, Clock: f.clock, Worker: worker.New(f.clock, slog.New(slog.DiscardHandler))})
-	f.Service = deploy.New(deploy.Options{Registry: f.registry, Engine: f.engine, Blobs: f.blobs, Modules: f.modules, Clock: f.clock, Logger: logger})
+	f.Service = deploy.New(deploy.Options{
+		Registry: f.registry, Engine: f.engine, Blobs: f.blobs, Modules: f.modules, Clock: f.clock, Logger: logger,
+		Beside: func(ctx context.Context, t j17.Tenant, after *spec.Compiled) (deploy.Beside, error) {
+			if f.beside == nil {
+				return deploy.Beside{}, nil
+			}
+			return f.beside(ctx, t, after)
+		},
+		Settled: func(_ context.Context, t j17.Tenant) { f.settled = append(f.settled, t) },
+	})
 	if err := f.Restore(tb.Context()); err != nil {
 		tb.Fatal(err)
 	}

@@ -41,10 +41,21 @@ func invalid(found []diag.Diagnostic) *j17.Error {
 	return e
 }
 
-// incompatible returns the error for a spec that stored events may not survive.
-func incompatible(found []diag.Diagnostic, env j17.Environment) *j17.Error {
+// incompatible returns the error for a spec that stored events may not survive, or that posted projections are not valid under.
+func incompatible(found []diag.Diagnostic, posted []string, env j17.Environment) *j17.Error {
 	wrong := errorsOf(found)
-	e := j17.Errorf(j17.CodeIncompatibleSpec, "Events that are stored in %s may not survive this spec, for %s. Change what 'errors' lists, or deploy with \"force\": true.", env.LongName(), count(len(wrong), "reason"))
+	var say []string
+	if reasons := len(wrong) - len(posted); reasons > 0 {
+		say = append(say, fmt.Sprintf("Events that are stored in %s may not survive this spec, for %s.", env.LongName(), count(reasons, "reason")))
+	}
+	if len(posted) > 0 {
+		say = append(say, fmt.Sprintf("Projections that were posted to %s would not be valid under this spec: %s.", env.LongName(), strings.Join(posted, ", ")))
+	}
+	way := "Change what 'errors' lists, or deploy with \"force\": true."
+	if len(posted) > 0 {
+		way = "Change what 'errors' lists, or deploy with \"force\": true, which removes such projections."
+	}
+	e := j17.Errorf(j17.CodeIncompatibleSpec, "%s %s", strings.Join(say, " "), way)
 	e.Errors = FieldErrors(wrong)
 	return e
 }
