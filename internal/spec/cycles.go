@@ -2,23 +2,34 @@ package spec
 
 import "j17/internal/spec/diag"
 
-// eventName is a node of the graph that implications make of event types.
+// eventName is a node of the graphs that implications and sagas make of event types.
 type eventName struct{ aggregateType, event string }
 
 func (n eventName) String() string { return n.aggregateType + ":" + n.event }
 
+// edge leads to an event that another one brings about. saga is the name of the saga that writes it, "" for an implication.
 type edge struct {
-	to eventName
-	at diag.Pointer
+	to   eventName
+	at   diag.Pointer
+	saga string
 }
 
-// cycles adds an error for each implication that closes a circle. Conditions do not count, since nobody can tell what
-// they will say; scheduled events do not either, since they do not happen in the same write.
+// cycles adds an error for each implication that closes a circle, and a warning for each circle of sagas that nothing ends.
 func (c *compiler) cycles() {
-	g := graph{c: c, state: map[eventName]visit{}}
+	c.circles(impliedAlways, func(at diag.Pointer, circle []eventName, _ string) { c.cycle(at, circle) })
+	c.circles(follows, func(at diag.Pointer, circle []eventName, saga string) {
+		if saga != "" {
+			c.endlessSaga(at, saga, circle)
+		}
+	})
+}
+
+// circles tells of each edge that closes a circle, with the events on it and one of the sagas that are part of it, "" where none is.
+func (c *compiler) circles(edges func(*EventType) []edge, tell func(at diag.Pointer, circle []eventName, saga string)) {
+	g := graph{c: c, edges: edges, tell: tell, state: map[eventName]visit{}}
 	for _, t := range c.root.Get("aggregate_types").Members() {
 		for _, e := range t.Value.Get("events").Members() {
-			g.walk(eventName{t.Key, e.Key})
+			g.walk(edge{to: eventName{t.Key, e.Key}})
 		}
 	}
 }
@@ -33,13 +44,16 @@ const (
 
 type graph struct {
 	c     *compiler
+	edges func(*EventType) []edge
+	tell  func(diag.Pointer, []eventName, string)
 	state map[eventName]visit
 	// trail leads from where the search began to where it is.
-	trail []eventName
+	trail []edge
 }
 
 // walk searches depth first. The trail is no longer than there are event types.
-func (g *graph) walk(n eventName) {
+func (g *graph) walk(by edge) {
+	n := by.to
 	if g.state[n] != unseen {
 		return
 	}
@@ -48,14 +62,15 @@ func (g *graph) walk(n eventName) {
 		return
 	}
 	g.state[n] = onTrail
-	g.trail = append(g.trail, n)
-	for _, next := range edges(nil, e.Implications) {
+	g.trail = append(g.trail, by)
+	for _, next := range g.edges(e) {
 		switch g.state[next.to] {
 		case unseen:
-			g.walk(next.to)
+			g.walk(next)
 		case onTrail:
 			if !g.c.Full() {
-				g.c.cycle(next.at, g.circle(next.to))
+				circle, saga := g.circle(next)
+				g.tell(next.at, circle, saga)
 			}
 		case done:
 		}
@@ -64,18 +79,38 @@ func (g *graph) walk(n eventName) {
 	g.state[n] = done
 }
 
-// circle returns the end of the trail that starts at n, and n again.
-func (g *graph) circle(n eventName) []eventName {
-	for i := range g.trail {
-		if g.trail[i] == n {
-			return append(append([]eventName{}, g.trail[i:]...), n)
+// circle returns the events from the one on the trail that an edge leads back to, that one at both ends, and the saga of the last edge
+// on the way that is one's.
+func (g *graph) circle(last edge) (events []eventName, saga string) {
+	for _, e := range g.trail {
+		switch {
+		case len(events) > 0:
+			events = append(events, e.to)
+			if e.saga != "" {
+				saga = e.saga
+			}
+		case e.to == last.to:
+			events = append(events, e.to)
 		}
 	}
-	return nil
+	if last.saga != "" {
+		saga = last.saga
+	}
+	return append(events, last.to), saga
 }
 
-func edges(found []edge, implications []*Implication) []edge {
+// impliedAlways returns the events that an event implies. Conditions do not count, since nobody can tell what they will say;
+// scheduled events do not either, since they do not happen in the same write.
+func impliedAlways(e *EventType) []edge {
+	return implied(nil, e.Implications, func(*Implication) bool { return true })
+}
+
+// implied appends the events that those implications bring about which count.
+func implied(found []edge, implications []*Implication, counts func(*Implication) bool) []edge {
 	for _, i := range implications {
+		if !counts(i) {
+			continue
+		}
 		emit := i.Emit
 		if i.Map != nil {
 			emit = i.Map.Emit
@@ -83,7 +118,45 @@ func edges(found []edge, implications []*Implication) []edge {
 		if emit != nil {
 			found = append(found, edge{to: eventName{emit.AggregateType, emit.EventType}, at: emit.Pointer})
 		}
-		found = edges(found, i.Pipeline)
+		found = implied(found, i.Pipeline, counts)
 	}
 	return found
 }
+
+// follows returns the events that follow from an event with nothing to end that: neither a condition, nor a schedule, nor an answer that
+// is awaited first.
+func follows(e *EventType) []edge {
+	found := implied(nil, e.Implications, func(i *Implication) bool {
+		return i.Condition == nil && (i.Map == nil || i.Map.Condition == nil) && (i.Emit == nil || !i.Emit.optional())
+	})
+	for _, s := range e.Sagas {
+		found = s.follows(found)
+	}
+	return found
+}
+
+// follows appends the events that a saga writes before it awaits anything, those of which it may write none left out.
+func (s *Saga) follows(found []edge) []edge {
+	add := func(e *Emit) {
+		if e != nil && !e.optional() {
+			found = append(found, edge{to: eventName{e.AggregateType, e.EventType}, at: e.Pointer, saga: s.Name})
+		}
+	}
+	for i := range s.Steps {
+		if s.Steps[i].Condition == nil {
+			add(s.Steps[i].Emit)
+		}
+		if s.Steps[i].Await != nil {
+			return found
+		}
+	}
+	for i := range s.Steps {
+		add(s.Steps[i].Compensate)
+	}
+	add(s.OnComplete)
+	add(s.OnFailed)
+	return found
+}
+
+// optional reports whether the event may be left out, because nothing says which aggregate it is for.
+func (e *Emit) optional() bool { return e.ID.Path != nil && e.ID.Path.Optional() }

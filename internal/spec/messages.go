@@ -452,6 +452,11 @@ func (m *messages) delayOutOfRange(at diag.Pointer) {
 }
 
 func (m *messages) cycle(at diag.Pointer, circle []eventName) {
+	m.Errorf(at, "these implications form a cycle: %s", shownCircle(circle)).Hintf("take one of them out, or put a schedule in between")
+}
+
+// shownCircle is a circle of events in words; of a long one the middle is left out.
+func shownCircle(circle []eventName) string {
 	const shown = 12
 	names := make([]string, 0, len(circle))
 	for i, n := range circle {
@@ -462,8 +467,7 @@ func (m *messages) cycle(at diag.Pointer, circle []eventName) {
 			names = append(names, n.String())
 		}
 	}
-	m.Errorf(at, "these implications form a cycle: %s", strings.Join(names, " -> ")).
-		Hintf("take one of them out, or put a schedule in between")
+	return strings.Join(names, " -> ")
 }
 
 // Custom code.
@@ -489,6 +493,11 @@ func (m *messages) badSourceFile(at diag.Pointer, file string) {
 
 func (m *messages) stepTwice(at diag.Pointer, name string) {
 	m.Errorf(at, "there is a step %s already", quote(name)).Hintf("later steps read its result by name, so each step needs its own")
+}
+
+func (m *messages) endlessSaga(at diag.Pointer, name string, circle []eventName) {
+	m.Warnf(at, "the saga %s starts itself anew with nothing to end that: %s", quote(name), shownCircle(circle)).
+		Hintf("write another event, give the step a condition, let a step before it await an answer, or put a schedule in between")
 }
 
 func (m *messages) awaitWithoutTimeout(at diag.Pointer, fallback time.Duration) {
