@@ -42,6 +42,12 @@ type hub struct {
 	bytes   int
 	// rewrites is that of the store when the entries were read.
 	rewrites uint64
+
+	// watches are told what changes: byKey and byType by what they follow, of which stirred have something to take.
+	watches map[*Watch]struct{}
+	byKey   map[j17.Key][]*Watch
+	byType  map[string][]*Watch
+	stirred []*Watch
 }
 
 // entry is an event that is kept for readers. Once waiting is 0 the bytes are gone.
@@ -109,7 +115,10 @@ func (t *Tail) enter(ctx context.Context, tenant j17.Tenant) (*hub, error) {
 	t.mu.Lock()
 	h := t.hubs[tenant]
 	if h == nil {
-		h = &hub{tail: t, tenant: tenant, groups: map[Filter]*group{}, masks: map[mask]int{}}
+		h = &hub{
+			tail: t, tenant: tenant, groups: map[Filter]*group{}, masks: map[mask]int{},
+			watches: map[*Watch]struct{}{}, byKey: map[j17.Key][]*Watch{}, byType: map[string][]*Watch{},
+		}
 		t.hubs[tenant] = h
 	}
 	h.readers++
@@ -186,6 +195,7 @@ func (h *hub) read(ctx context.Context, at j17.StreamID) (j17.StreamID, error) {
 
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.wake()
 	for _, g := range woken {
 		g.woken = false
 		for _, r := range g.readers {
@@ -205,8 +215,12 @@ func (h *hub) put(e store.Entry, at j17.StreamID, rewrites uint64, woken []*grou
 		h.rewrites = rewrites
 	}
 	if e.Event == nil {
+		for _, rewritten := range e.Note.Streams {
+			h.note(rewritten.Key)
+		}
 		return woken
 	}
+	h.note(e.Event.Key)
 
 	// The groups, by what filters ask for and not one by one.
 	full := filterOf(e.Event, h.masks)
@@ -317,5 +331,8 @@ func (h *hub) fail(err error) {
 		for _, r := range g.readers {
 			r.wake()
 		}
+	}
+	for w := range h.watches {
+		w.signal()
 	}
 }

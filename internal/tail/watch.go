@@ -1,0 +1,160 @@
+package tail
+
+import (
+	"context"
+	"slices"
+
+	"j17"
+)
+
+// mostChanged is how many aggregates a watch remembers that have changed.
+const mostChanged = 1000
+
+// Watch is told which of the aggregates that it follows have changed: they have a new event, or one was erased. It gets no events, and
+// keeps nothing of them. It is for one goroutine.
+type Watch struct {
+	hub   *hub
+	ready chan struct{}
+
+	// The rest is under hub.mu: what is followed, and what has changed since the last Take.
+	keys    []j17.Key
+	types   []string
+	changed map[j17.Key]struct{}
+	// lost tells that more has changed than is remembered.
+	lost  bool
+	woken bool
+}
+
+// Changes is what has happened to the aggregates of a watch.
+type Changes struct {
+	// Keys are the aggregates that have changed; where All is set they are not known: any may have.
+	Keys []j17.Key
+	All  bool
+	// At is the position up to which this is everything.
+	At j17.StreamID
+}
+
+// Watch returns a watch that follows nothing yet. It must be closed.
+func (t *Tail) Watch(ctx context.Context, tenant j17.Tenant) (*Watch, error) {
+	h, err := t.enter(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	w := &Watch{hub: h, ready: make(chan struct{}, 1)}
+	h.mu.Lock()
+	h.watches[w] = struct{}{}
+	h.mu.Unlock()
+	return w, nil
+}
+
+// Close ends the watch.
+func (w *Watch) Close() {
+	w.hub.mu.Lock()
+	w.forget()
+	delete(w.hub.watches, w)
+	w.hub.mu.Unlock()
+	w.hub.leave()
+}
+
+// Follow makes the watch follow these aggregates, and all of these types, in the place of what it has followed. It returns the position
+// after which it misses no change of them: who has seen them as of an earlier one looks again.
+func (w *Watch) Follow(keys []j17.Key, types []string) j17.StreamID {
+	h := w.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w.forget()
+	w.keys, w.types = slices.Clone(keys), slices.Clone(types)
+	for _, key := range w.keys {
+		h.byKey[key] = append(h.byKey[key], w)
+	}
+	for _, name := range w.types {
+		h.byType[name] = append(h.byType[name], w)
+	}
+	return h.at
+}
+
+// forget takes the watch out of what it follows. hub.mu is held.
+func (w *Watch) forget() {
+	for _, key := range w.keys {
+		leaveOut(w.hub.byKey, key, w)
+	}
+	for _, name := range w.types {
+		leaveOut(w.hub.byType, name, w)
+	}
+	w.keys, w.types = nil, nil
+}
+
+// leaveOut removes a watch from those under a key.
+func leaveOut[K comparable](all map[K][]*Watch, key K, w *Watch) {
+	of := all[key]
+	i := slices.Index(of, w)
+	if i < 0 {
+		return
+	}
+	last := len(of) - 1
+	of[i], of[last] = of[last], nil
+	if last == 0 {
+		delete(all, key)
+		return
+	}
+	all[key] = of[:last]
+}
+
+// Ready receives when there may be something to take.
+func (w *Watch) Ready() <-chan struct{} { return w.ready }
+
+// Take returns what has changed since it was called last. Errors are those of the store, which end the watch.
+func (w *Watch) Take() (Changes, error) {
+	h := w.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := Changes{All: w.lost, At: h.at}
+	for key := range w.changed {
+		c.Keys = append(c.Keys, key)
+	}
+	w.changed, w.lost = nil, false
+	return c, h.err
+}
+
+// note tells the watches of an aggregate that it has changed. h.mu is held.
+func (h *hub) note(key j17.Key) {
+	for _, of := range [][]*Watch{h.byKey[key], h.byType[key.Type]} {
+		for _, w := range of {
+			w.add(key)
+		}
+	}
+}
+
+// add remembers that an aggregate has changed. hub.mu is held.
+func (w *Watch) add(key j17.Key) {
+	if !w.woken {
+		w.woken = true
+		w.hub.stirred = append(w.hub.stirred, w)
+	}
+	switch {
+	case w.lost:
+	case len(w.changed) == mostChanged:
+		w.changed, w.lost = nil, true
+	case w.changed == nil:
+		w.changed = map[j17.Key]struct{}{key: {}}
+	default:
+		w.changed[key] = struct{}{}
+	}
+}
+
+// wake tells the watches that have something to take. hub.mu is held.
+func (h *hub) wake() {
+	for i, w := range h.stirred {
+		w.woken = false
+		w.signal()
+		h.stirred[i] = nil
+	}
+	h.stirred = h.stirred[:0]
+}
+
+func (w *Watch) signal() {
+	select {
+	case w.ready <- struct{}{}:
+	default:
+	}
+}
