@@ -36,6 +36,9 @@ func (c *Claim) Replace(value []byte, due time.Time) store.Side {
 	return store.Side{Op: store.Put, Space: c.space, Key: c.Key, Value: value, Expires: c.Expires, Due: due, Cond: store.IfRev, Rev: c.rev}
 }
 
+// Fence is the condition that the claim holds, for commits that do not finish the item.
+func (c *Claim) Fence() store.Fence { return store.Fence{Space: c.space, Key: c.Key, Rev: c.rev} }
+
 // start begins a try of items that were claimed.
 func (q *Queue) start(ctx context.Context, t j17.Tenant, items []store.Item) {
 	q.mu.Lock()
