@@ -10,12 +10,12 @@ import (
 	"j17/internal/store"
 )
 
-// Moment is what the aggregates of an environment are as of one position of its feed, or one second, under the spec that was deployed
+// Moment is what the aggregates of an environment are as of one position of its feed, under the spec that was deployed
 // when it was made. Streams only grow, so that it holds nothing and keeps no writer waiting. It is safe for concurrent use.
 type Moment struct {
 	e *Engine
 	d *deployed
-	// at is the position; until, if not nil, the Unix second instead of it.
+	// at is the position; what is later than until, if that is not nil, is left out.
 	at    j17.StreamID
 	until *int64
 }
@@ -26,13 +26,14 @@ func (e *Engine) Moment(t j17.Tenant, at j17.StreamID) (*Moment, error) {
 	return &Moment{e: e, d: d, at: at}, err
 }
 
-// MomentOfTime returns the moment of a Unix second: all events that happened until its end.
-func (e *Engine) MomentOfTime(t j17.Tenant, until int64) (*Moment, error) {
-	d, err := e.deployed(t)
-	return &Moment{e: e, d: d, until: &until}, err
+// Until returns the same moment without the events that happened later than a Unix second.
+func (m *Moment) Until(second int64) *Moment {
+	earlier := *m
+	earlier.until = &second
+	return &earlier
 }
 
-// At returns the position, zero for the moment of a time.
+// At returns the position.
 func (m *Moment) At() j17.StreamID { return m.at }
 
 // Decider returns what is deployed.
@@ -88,18 +89,18 @@ func (m *Moment) parts(ctx context.Context, keys []j17.Key) ([]part, error) {
 // part returns what of a stream belongs to the moment. Mostly it is all.
 func (m *Moment) part(ctx context.Context, key j17.Key, head store.Head) (part, error) {
 	length := head.Length
-	switch {
-	case m.until != nil && head.LastTime > *m.until:
-		var err error
-		if length, err = m.e.lengthAt(ctx, m.d.env.tenant, key, length, *m.until); err != nil {
-			return part{}, err
-		}
-	case m.until == nil && head.Last.Compare(m.at) > 0:
+	if head.Last.Compare(m.at) > 0 {
 		next, err := m.e.store.VersionAfter(ctx, m.d.env.tenant, key, m.at)
 		if err != nil {
 			return part{}, err
 		}
 		length = next - 1
+	}
+	if m.until != nil && head.LastTime > *m.until {
+		var err error
+		if length, err = m.e.lengthAt(ctx, m.d.env.tenant, key, length, *m.until); err != nil {
+			return part{}, err
+		}
 	}
 	if length == 0 {
 		return part{}, nil

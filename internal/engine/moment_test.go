@@ -89,8 +89,8 @@ func matches(t *testing.T, m *engine.Moment, keys []j17.Key, lengths []uint64) {
 	}
 }
 
-// TestAMomentOfTheTime looks at what was before a second.
-func TestAMomentOfTheTime(t *testing.T) {
+// TestAMomentUntilASecond looks at what was before a second, from the present position and from the one before the last event.
+func TestAMomentUntilASecond(t *testing.T) {
 	f := enginetest.New(t, engine.Options{})
 	f.DeploySource(t, enginetest.CounterSpec)
 	key := counters(1)[0]
@@ -99,12 +99,21 @@ func TestAMomentOfTheTime(t *testing.T) {
 		f.Post(t, "counter/"+key.ID+"/was_counted", enginetest.Body(`{"by":1}`))
 		f.Clock.Advance(10e9)
 	}
-	for at, want := range map[int64]uint64{began - 1: 0, began: 1, began + 9: 1, began + 10: 2, began + 100: 3} {
-		m, err := f.MomentOfTime(enginetest.Tenant, at)
+	var positions []j17.StreamID
+	for ev, err := range f.Store.ReadFeed(t.Context(), enginetest.Tenant, j17.StreamID{}, 3) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		matches(t, m, []j17.Key{key}, []uint64{want})
+		positions = append(positions, ev.StreamID)
+	}
+	for second, want := range map[int64]uint64{began - 1: 0, began: 1, began + 9: 1, began + 10: 2, began + 100: 3} {
+		for i, at := range positions {
+			m, err := f.Moment(enginetest.Tenant, at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			matches(t, m.Until(second), []j17.Key{key}, []uint64{min(want, uint64(i+1))})
+		}
 	}
 }
 
