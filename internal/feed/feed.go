@@ -47,9 +47,10 @@ type Options struct {
 type Kind struct {
 	// Name tells kinds apart in keys, in the log and in metrics, such as "listener".
 	Name string
-	// Filter, if not nil, returns what tells the events that a subscription wants. It is asked for every page that is read, so that a
-	// change counts from the next page on, and has to be quick. An error counts as one of Do.
-	Filter func(ctx context.Context, t j17.Tenant, name string) (func(*j17.Event) bool, error)
+	// Filter, if not nil, tells which of some events a subscription wants, in their order. It is asked for every page that is read, so
+	// that a change counts from the next page on. What it says nothing about, because to look at all would take too much at once, comes
+	// with the next page; about the first event it says something. It is called as Do is, and its errors count like those.
+	Filter func(ctx context.Context, t j17.Tenant, name string, events []*j17.Event) (wanted []bool, err error)
 	// Notes tells that notes about rewritten events are handed on too.
 	Notes bool
 	// Batch bounds the entries of one call; 0 means 256.

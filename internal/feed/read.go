@@ -25,6 +25,8 @@ const (
 type page struct {
 	entries []store.Entry
 	leaves  [][sha256.Size]byte
+	// events are those among the entries.
+	events []*j17.Event
 	// after is the position that the entries follow, last tells that nothing followed them, seen is the number of changes before it was
 	// read, users the number of readers that are at work on it.
 	after j17.StreamID
@@ -48,6 +50,7 @@ func (s *Subscriptions) readPage(ctx context.Context, t j17.Tenant, after j17.St
 		own := e.Event.Clone()
 		p.entries = append(p.entries, store.Entry{Event: own})
 		p.leaves = append(p.leaves, own.Leaf())
+		p.events = append(p.events, own)
 		if size += len(own.Raw); size >= pageBytes {
 			p.last = false
 			break
@@ -142,13 +145,10 @@ func (r *reader) mover(to []state) func(i int) []store.Side {
 // take hands out a page.
 func (r *reader) take(p *page) {
 	ctx := r.h.work
-	want := func(*j17.Event) bool { return true }
-	if r.kind.Filter != nil {
-		var err error
-		if want, err = r.filter(ctx); err != nil {
-			r.fail(ctx, err)
-			return
-		}
+	wanted, err := r.wanted(ctx, p)
+	if err != nil {
+		r.interrupt(ctx, err)
+		return
 	}
 
 	// All events are passed, the wanted ones are handed out.
@@ -156,22 +156,28 @@ func (r *reader) take(p *page) {
 	var ends []state
 	end := r.now
 	marks := slices.DeleteFunc(r.marks, func(m state) bool { return m.Count > end.Count })
+	passed, events := 0, 0
 	for i, e := range p.entries {
-		wanted := r.kind.Notes
+		want := r.kind.Notes
 		if e.Event != nil {
+			if r.kind.Filter != nil && events == len(wanted) {
+				break // The rest is for the next page.
+			}
 			end.pass(e.Event.StreamID, p.leaves[i])
 			if end.Count%markEvery == 0 {
 				marks = append(marks, end)
 			}
-			wanted = want(e.Event)
+			want = r.kind.Filter == nil || wanted[events]
+			events++
 		} else {
 			end.After = e.Note.Position
 		}
-		if wanted {
+		passed++
+		if want {
 			entries, ends = append(entries, e), append(ends, end)
 		}
 	}
-	r.h.s.count.read.Add(uint64(len(p.entries)))
+	r.h.s.count.read.Add(uint64(passed))
 	r.lock(func() { r.marks, r.woken = marks, false })
 	if len(ends) == 0 {
 		r.handled(&end)
@@ -186,7 +192,7 @@ func (r *reader) take(p *page) {
 	}
 
 	// What comes after the last entry of the feed is a change.
-	if p.last {
+	if p.last && passed == len(p.entries) {
 		r.lock(func() {
 			if r.now == end {
 				r.idle = p.seen + 1
@@ -212,18 +218,25 @@ func (r *reader) handled(to *state) {
 	})
 }
 
-// filter asks which events are wanted.
-func (r *reader) filter(ctx context.Context) (func(*j17.Event) bool, error) {
-	wants := make(chan func(*j17.Event) bool, 1)
+// wanted asks which events of a page are wanted, which may say nothing about the last ones.
+func (r *reader) wanted(ctx context.Context, p *page) ([]bool, error) {
+	if r.kind.Filter == nil || len(p.events) == 0 {
+		return nil, nil
+	}
+	answer := make(chan []bool, 1)
 	err := r.guard(ctx, func(ctx context.Context) error {
-		want, err := r.kind.Filter(ctx, r.h.tenant, r.name)
-		wants <- want
+		wanted, err := r.kind.Filter(ctx, r.h.tenant, r.name, p.events)
+		answer <- wanted
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return <-wants, nil
+	wanted := <-answer
+	if len(wanted) == 0 || len(wanted) > len(p.events) {
+		return nil, fmt.Errorf("the filter of the subscription answers for %d events of %d", len(wanted), len(p.events))
+	}
+	return wanted, nil
 }
 
 const (
@@ -324,12 +337,17 @@ func (r *reader) call(ctx context.Context, entries []store.Entry, ends []state) 
 	if err == nil {
 		return n, true
 	}
+	r.interrupt(ctx, err)
+	return n, false
+}
+
+// interrupt takes down why a call of the kind's has not done all that there was.
+func (r *reader) interrupt(ctx context.Context, err error) {
 	if later, is := errors.AsType[Later](err); is {
 		r.lock(func() { r.pauseFor(r.h.s.o.Clock.Now(), later.For) })
-		return n, false
+		return
 	}
 	r.fail(ctx, err)
-	return n, false
 }
 
 // flushEvery is the number of events after which a checkpoint is stored at the latest.

@@ -13,7 +13,8 @@ import (
 
 // listListeners is GET listeners.
 func (c *call) listListeners(w http.ResponseWriter) error {
-	all, err := c.api.Listeners.List(c.request.Context(), c.tenant)
+	l := c.listing()
+	all, err := c.api.Listeners.List(c.request.Context(), c.tenant, l.offset, l.limit+1)
 	if err != nil {
 		return err
 	}
@@ -21,8 +22,7 @@ func (c *call) listListeners(w http.ResponseWriter) error {
 	for i := range all {
 		shapes[i] = listenerShape(&all[i])
 	}
-	l := c.listing()
-	return list(c, w, "listeners", l, part(shapes, l))
+	return list(c, w, "listeners", l, shapes)
 }
 
 // listenerShape is a listener as people see it.

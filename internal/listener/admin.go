@@ -13,6 +13,7 @@ import (
 	"j17/internal/feed"
 	"j17/internal/spec"
 	"j17/internal/store"
+	"j17/internal/work"
 	"j17/internal/worker"
 )
 
@@ -185,15 +186,21 @@ func (s *Service) unpark(ctx context.Context, t j17.Tenant, name string) (sides 
 	return sides, nil
 }
 
-// List returns the listeners of an environment by name.
-func (s *Service) List(ctx context.Context, t j17.Tenant) ([]Listener, error) {
+// List returns up to limit listeners of an environment by name, behind the first offset ones.
+func (s *Service) List(ctx context.Context, t j17.Tenant, offset, limit int) ([]Listener, error) {
 	_, env := s.o.Name(t)
-	var all []Listener
-	for _, name := range namesIn(s.o.Spec(t), env) {
-		l, err := s.Get(ctx, t, name)
+	names := namesIn(s.o.Spec(t), env)
+	names = names[min(offset, len(names)):]
+	names = names[:min(limit, len(names))]
+	all := make([]Listener, 0, len(names))
+	b, left := work.New(ctx, 0), s.lagWork
+	for i, name := range names {
+		b.Renew(left / int64(len(names)-i)) // Most have nothing to count, and leave their part to others.
+		l, err := s.get(ctx, t, name, b)
 		if err != nil {
 			return nil, err
 		}
+		left -= b.Spent()
 		all = append(all, l)
 	}
 	return all, nil
@@ -201,6 +208,11 @@ func (s *Service) List(ctx context.Context, t j17.Tenant) ([]Listener, error) {
 
 // Get returns a listener of an environment. It is a *j17.Error of CodeNotFound where there is none.
 func (s *Service) Get(ctx context.Context, t j17.Tenant, name string) (Listener, error) {
+	return s.get(ctx, t, name, work.New(ctx, s.lagWork))
+}
+
+// get is Get at the cost of a budget: what it does not suffice for is not counted in Lag.
+func (s *Service) get(ctx context.Context, t j17.Tenant, name string, b *work.Budget) (Listener, error) {
 	l, err := s.known(ctx, t, name)
 	if err != nil {
 		return Listener{}, err
@@ -212,7 +224,9 @@ func (s *Service) Get(ctx context.Context, t j17.Tenant, name string) (Listener,
 	if l.state.Previous != "" && s.o.Clock.Now().Before(l.state.PreviousUntil) {
 		out.Previous, out.PreviousUntil = l.state.Previous, l.state.PreviousUntil
 	}
-	out.Lag, err = s.lag(ctx, l)
+	if out.Lag, err = s.lag(ctx, l, b); j17.CodeOf(err) == j17.CodeWorkLimit {
+		err = nil
+	}
 	return out, failure(err)
 }
 
@@ -315,12 +329,15 @@ func (s *Service) tell(ctx context.Context, c *worker.Claim) error {
 	return s.o.Store.Write(ctx, c.Tenant, []store.Side{c.Remove()})
 }
 
-// maxCounted bounds the events that are looked at to count what a listener has not been told: beyond it the number is at least that
-// high.
-const maxCounted = 100_000
+const (
+	// maxCounted bounds the events that are looked at to count what a listener has not been told, lagWork what a request for listeners
+	// may spend on that: beyond it the number is at least that high.
+	maxCounted = 100_000
+	lagWork    = 4 * work.Command
+)
 
-// lag counts what a listener has not been told.
-func (s *Service) lag(ctx context.Context, l *listener) (n int, err error) {
+// lag counts what a listener has not been told. Where the budget has ended the number is what was counted by then.
+func (s *Service) lag(ctx context.Context, l *listener, b *work.Budget) (n int, err error) {
 	status, err := s.o.Feed.Status(ctx, l.tenant, kind, l.name)
 	if errors.Is(err, store.ErrNotFound) {
 		return 0, nil
@@ -328,45 +345,59 @@ func (s *Service) lag(ctx context.Context, l *listener) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	matches := matcher(l.definition)
-	left := maxCounted
 
-	// What the feed has not handed over.
-	for ev, err := range s.o.Store.ReadFeed(ctx, l.tenant, status.After, left) {
-		if err != nil {
-			return 0, err
-		}
-		if left--; matches(ev) {
-			n++
-		}
-	}
-
-	// What is under way, and what waits for it.
+	// What is under way.
 	lanes, err := s.o.Store.Scan(ctx, l.tenant, laneSpace, store.Prefix(l.name+"/"), maxLanes+maxWindow)
 	if err != nil {
 		return 0, err
 	}
-	n += len(lanes)
+	n = len(lanes)
+	if !b.Spend(n) {
+		return n, b.Err()
+	}
+
+	// What waits for it.
+	matches, left := matcher(l.definition, b), maxCounted
 	notes, err := s.o.Store.Scan(ctx, l.tenant, behindSpace, store.Prefix(l.name+"/"), maxLanes+maxWindow)
 	if err != nil {
 		return 0, err
 	}
 	for i := range notes {
+		if !b.Spend(unitsPerEvent) {
+			return n, b.Err()
+		}
 		more, err := s.countWaiting(ctx, l, &notes[i], matches, &left)
+		if n += more; err != nil {
+			return n, err
+		}
+	}
+
+	// What the feed has not handed over.
+	for ev, err := range s.o.Store.ReadFeed(ctx, l.tenant, status.After, max(left, 1)) {
 		if err != nil {
 			return 0, err
 		}
-		n += more
+		is, err := matches(ev)
+		if err != nil {
+			return n, err
+		}
+		if is {
+			n++
+		}
 	}
 	return n, nil
 }
 
-// countWaiting counts what waits behind a lane.
-func (s *Service) countWaiting(ctx context.Context, l *listener, note *store.Item, matches func(*j17.Event) bool, left *int) (n int, err error) {
+// countWaiting counts what waits behind a lane. With an error the number is what was counted by then.
+func (s *Service) countWaiting(
+	ctx context.Context, l *listener, note *store.Item, matches func(*j17.Event) (bool, error), left *int,
+) (n int, err error) {
 	waits, err := decode[behind](behindSpace, note)
 	if err != nil || len(waits.Listed) > 0 {
 		return len(waits.Listed), err
 	}
+
+	// The delivery that they wait for. It may be over by now.
 	lane, err := s.o.Store.Get(ctx, l.tenant, laneSpace, note.Key)
 	if errors.Is(err, store.ErrNotFound) {
 		return 0, nil
@@ -385,14 +416,20 @@ func (s *Service) countWaiting(ctx context.Context, l *listener, note *store.Ite
 	if err != nil || d.Version >= waits.Last {
 		return 0, err
 	}
+
+	// The events of its aggregate after its own.
 	for ev, err := range s.o.Store.ReadStream(ctx, l.tenant, d.parsedKey(), d.Version+1, waits.Last) {
 		if err != nil {
-			return 0, err
+			return n, err
 		}
 		if *left--; *left < 0 {
 			break
 		}
-		if matches(ev) {
+		is, err := matches(ev)
+		if err != nil {
+			return n, err
+		}
+		if is {
 			n++
 		}
 	}

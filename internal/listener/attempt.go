@@ -433,20 +433,33 @@ func (e *ending) waiting(ctx context.Context) (*j17.Event, waiters, error) {
 		return nil, w, nil // A listener that is gone is told nothing more.
 	}
 	from, to := e.d.Version+1, known.Last
-	matches := matcher(e.l.definition)
-	if len(known.Listed) > 0 {
+	listed := len(known.Listed) > 0
+	if listed {
 		from, to = known.Listed[0], known.Listed[0]
 		w.Listed, w.changed = known.Listed[1:], true
-		matches = func(*j17.Event) bool { return true }
 	}
 	if from > to {
 		return nil, w, nil
 	}
+	b, done := e.s.budget(ctx, e.j.at.tenant)
+	defer done()
+	matches := matcher(e.l.definition, b)
 	for ev, err := range e.s.o.Store.ReadStream(ctx, e.j.at.tenant, e.d.parsedKey(), from, to) {
 		if err != nil {
 			return nil, w, err
 		}
-		if matches(ev) {
+		is := listed
+		if !listed {
+			is, err = matches(ev)
+		}
+		for spent(err) { // The try is made and has to be settled, however many turns that takes.
+			b.Renew(pageWork)
+			is, err = matches(ev)
+		}
+		if err != nil {
+			return nil, w, err
+		}
+		if is {
 			return ev.Clone(), w, nil
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"j17/internal/ident"
 	"j17/internal/spec"
 	"j17/internal/store"
+	"j17/internal/work"
 )
 
 // maxTries bounds how often something is decided anew because what it was decided with has changed meanwhile.
@@ -19,17 +20,48 @@ const maxTries = 100
 // errContended is what is left to say when that is not enough.
 var errContended = errors.New("others change the same deliveries over and over; it is tried again")
 
-// filter returns what tells the events of a listener.
-func (s *Service) filter(_ context.Context, t j17.Tenant, name string) (func(*j17.Event) bool, error) {
+// filter tells which events are a listener's, as far as the work that a page may take goes.
+func (s *Service) filter(ctx context.Context, t j17.Tenant, name string, events []*j17.Event) ([]bool, error) {
 	l := s.definition(t, name)
-	switch {
-	case l != nil:
-		return matcher(l), nil
-	case !s.restored(t):
-		return func(*j17.Event) bool { return true }, nil // What is wanted is told when the spec is there: hand waits for it.
-	default:
-		return func(*j17.Event) bool { return false }, nil // It is gone, and is told nothing.
+	wanted := make([]bool, 0, len(events))
+	if l == nil {
+		all := !s.restored(t) // What is wanted is told when the spec is there: hand waits for it. One that is gone is told nothing.
+		for range events {
+			wanted = append(wanted, all)
+		}
+		return wanted, nil
 	}
+	b, done := s.budget(ctx, t)
+	defer done()
+	matches := matcher(l, b)
+	for _, ev := range events {
+		is, err := matches(ev)
+		switch {
+		case err == nil:
+			wanted = append(wanted, is)
+			continue
+		case len(wanted) > 0 && spent(err):
+			return wanted, nil // The rest has its turn later.
+		case j17.CodeOf(err) == j17.CodeBusy:
+			return nil, feed.Later{For: crowdedFor}
+		}
+		return nil, err
+	}
+	return wanted, nil
+}
+
+// budget returns one for a page of events of a tenant. Where they take much work the tenant's turn on a processor comes first, as with
+// requests, so that its conditions are at the cost of nobody else. The caller ends it with done.
+func (s *Service) budget(ctx context.Context, t j17.Tenant) (b *work.Budget, done func()) {
+	slot := new(work.Slot)
+	slot.Open(s.turns, string(t))
+	return work.New(context.WithValue(ctx, work.SlotKey(), slot), pageWork), slot.End
+}
+
+// spent tells whether a budget has ended because it was too small, or because it was not its turn: another one may go on.
+func spent(err error) bool {
+	code := j17.CodeOf(err)
+	return code == j17.CodeWorkLimit || code == j17.CodeBusy
 }
 
 // hand makes deliveries of events.

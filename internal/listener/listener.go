@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"j17/internal/outbound"
 	"j17/internal/spec"
 	"j17/internal/store"
+	"j17/internal/work"
 	"j17/internal/worker"
 )
 
@@ -53,13 +55,17 @@ type Options struct {
 
 // Service delivers events to listeners. It is safe for concurrent use, and so are several of them over one store.
 type Service struct {
-	o       Options
-	mint    *ident.Minter
-	pool    *pool
-	retries *worker.Queue
-	replays *worker.Queue
-	notices *worker.Queue
-	counts  counters
+	o    Options
+	mint *ident.Minter
+	pool *pool
+	// turns are for conditions that keep a processor busy.
+	turns *work.Pool
+	// lagWork and countWork bound what a request may spend on counting: what listeners were not told, and what a replay tells.
+	lagWork, countWork int64
+	retries            *worker.Queue
+	replays            *worker.Queue
+	notices            *worker.Queue
+	counts             counters
 
 	// sending is the context of all tries, cut ends it.
 	sending context.Context //nolint:containedctx // it lives as long as the service
@@ -101,7 +107,8 @@ func schedule() []time.Duration {
 
 // New returns a service and registers its kind of subscriptions.
 func New(ctx context.Context, o Options) *Service {
-	s := &Service{o: o, mint: ident.NewMinter(o.Clock.Now), pool: newPool()}
+	turns := int64(max(runtime.NumCPU(), 2))
+	s := &Service{o: o, mint: ident.NewMinter(o.Clock.Now), pool: newPool(), turns: work.NewPool(turns, turns/2), lagWork: lagWork, countWork: countWork}
 	s.sending, s.cut = context.WithCancel(context.WithoutCancel(ctx))
 	s.retries = o.Worker.Queue(worker.Work{Name: "listener_retries", Store: o.Store, Space: laneSpace, Do: s.retry, Lease: lease, AtOnce: 256, Each: 64})
 	s.replays = o.Worker.Queue(worker.Work{Name: "listener_replays", Store: o.Store, Space: replaySpace, Do: s.replayPage, Lease: lease, AtOnce: 16, Each: 4})

@@ -149,33 +149,47 @@ func secretsOf(st *state, l *spec.Listener) []string {
 	return all
 }
 
-// conditionWork bounds what the condition of a listener may cost for one event: a page of events is looked at in one go.
-const conditionWork = work.Command / 64
+const (
+	// conditionWork bounds what the condition of a listener may cost for one event.
+	conditionWork = work.Command / 64
+	// pageWork bounds what it may cost to look at a page of events, of which the first one is always looked at.
+	pageWork = work.Command
+)
 
-// matcher returns what selects the events of a listener. It is for one goroutine.
-func matcher(l *spec.Listener) func(*j17.Event) bool {
+// unitsPerEvent is what it costs to look at an event, beside its bytes and the condition of the listener.
+const unitsPerEvent = 40
+
+// matcher returns what selects the events of a listener, at the cost of a budget: its error is that of the budget, which has ended. It
+// is for one goroutine.
+func matcher(l *spec.Listener, b *work.Budget) func(*j17.Event) (selected bool, err error) {
 	var (
-		env    *tick.Env
-		budget *work.Budget
+		env *tick.Env
+		own *work.Budget
 	)
-	return func(ev *j17.Event) bool {
+	return func(ev *j17.Event) (bool, error) {
+		if !b.Spend(unitsPerEvent + len(l.Events) + len(ev.Raw)/work.BytesPerUnit) {
+			return false, b.Err()
+		}
 		if !selects(l.Events, ev) {
-			return false
+			return false, nil
 		}
 		if l.Condition == nil {
-			return true
+			return true, nil
 		}
 		if env == nil {
-			budget = work.Counted(conditionWork)
-			env = tick.NewEnv(budget)
+			own = work.Counted(conditionWork)
+			env = tick.NewEnv(own)
 		}
-		budget.Renew(conditionWork)
+		own.Renew(conditionWork)
 		env.Renew(&tick.Event{
 			Key: ev.Key.String(), Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data), Metadata: tick.Raw(ev.Metadata),
 		})
 		holds, ok, err := l.Condition.Test(env)
+		if !b.Spend(int(own.Spent())) {
+			return false, b.Err()
+		}
 		// What takes too much work to tell is told rather than lost.
-		return err != nil || ok && holds
+		return err != nil || ok && holds, nil
 	}
 }
 

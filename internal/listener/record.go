@@ -145,6 +145,18 @@ func (d *delivery) failedKey() string { return d.Listener + "/" + place(d.Stream
 // place is a position in a form whose order as text is that of positions.
 func place(id j17.StreamID) string { return fmt.Sprintf("%013d-%010d", id.Ms, id.Seq) }
 
+// positionOf is the position at a place.
+func positionOf(place string) (id j17.StreamID, err error) {
+	ms, seq, _ := strings.Cut(place, "-")
+	id.Ms, err = strconv.ParseInt(ms, 10, 64)
+	n, failed := strconv.ParseUint(seq, 10, 32)
+	if err = errors.Join(err, failed); err != nil {
+		return id, &store.CorruptionError{Where: string(failedSpace) + "/" + place, Err: err}
+	}
+	id.Seq = uint32(n) //nolint:gosec // G115: it was read as one of 32 bits
+	return id, nil
+}
+
 // parsedKey is the key of the delivery's aggregate.
 func (d *delivery) parsedKey() j17.Key {
 	key, _ := j17.ParseKey(d.Key) // it was made of one

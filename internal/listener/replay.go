@@ -3,11 +3,13 @@ package listener
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"j17"
 	"j17/internal/ident"
 	"j17/internal/store"
+	"j17/internal/work"
 	"j17/internal/worker"
 )
 
@@ -24,8 +26,11 @@ const (
 	maxReplayed = 1_000_000
 	// maxReplays bounds the replays of a listener under way.
 	maxReplays = 10
-	// pageOf is how many events of a replay are looked at in one go.
-	pageOf = 1000
+	// countWork bounds what it may cost to count them.
+	countWork = 32 * work.Command
+	// pageOf is how many events of a replay are looked at in one go, pageBytes how many bytes of them are told in one go.
+	pageOf    = 1000
+	pageBytes = 1 << 20
 )
 
 // CountReplay returns how many events a replay would tell.
@@ -96,75 +101,119 @@ func (s *Service) bounded(ctx context.Context, t j17.Tenant, r Replay) (Replay, 
 }
 
 func (s *Service) countReplay(ctx context.Context, l *listener, r Replay) (n int, err error) {
-	looked := 0
-	for at := r.After; ; {
-		events, next, err := s.replayed(ctx, l, replay{After: at, Until: r.Until, OnlyFailed: r.OnlyFailed}, pageOf)
-		if err != nil {
-			return 0, failure(err)
-		}
-		n += len(events)
-		if next.Compare(r.Until) >= 0 || next == at {
-			return n, nil
-		}
-		at = next
-		if looked += pageOf; looked >= maxReplayed {
-			return 0, j17.Errorf(j17.CodeWorkLimit, "The replay would go through more than %d events. Give 'until', and replay them in parts.", maxReplayed)
-		}
+	b := work.New(ctx, s.countWork)
+	at, err := s.replayed(ctx, l, replay(r), maxReplayed, b, func(*j17.Event, *delivery) (bool, error) {
+		n++
+		return true, nil
+	})
+	if j17.CodeOf(err) == j17.CodeWorkLimit || err == nil && at.Compare(r.Until) < 0 {
+		return 0, j17.Errorf(j17.CodeWorkLimit, "The replay would go through more than %d events, or through some that take too much work to look at. Give 'until', and replay them in parts.", maxReplayed)
 	}
+	return n, failure(err)
 }
 
-// replayed returns the events that a replay tells next, and how far it has looked for them.
-func (s *Service) replayed(ctx context.Context, l *listener, r replay, limit int) (events []*j17.Event, at j17.StreamID, err error) {
+// replayed hands what a replay tells next to do, until that reports false, having looked at up to limit events: the event or, where only
+// what has failed is told, the delivery of it. It returns how far it has looked: after an error, which may be that of the budget, up to
+// what it is about.
+func (s *Service) replayed(
+	ctx context.Context, l *listener, r replay, limit int, b *work.Budget, do func(*j17.Event, *delivery) (more bool, err error),
+) (at j17.StreamID, err error) {
 	if r.OnlyFailed {
-		return s.replayedFailures(ctx, l, r, limit)
+		return s.replayedFailures(ctx, l, r, limit, b, do)
 	}
-	matches := matcher(l.definition)
+	matches := matcher(l.definition, b)
 	at = r.After
-	n := 0
+	looked := 0
 	for ev, err := range s.o.Store.ReadFeed(ctx, l.tenant, r.After, limit) {
 		if err != nil {
-			return nil, at, err
+			return at, err
 		}
-		if n++; ev.StreamID.Compare(r.Until) > 0 {
-			return events, r.Until, nil
+		if ev.StreamID.Compare(r.Until) > 0 {
+			return r.Until, nil
 		}
-		if at = ev.StreamID; matches(ev) {
-			events = append(events, ev.Clone())
+		is, err := matches(ev)
+		more := true
+		if err == nil && is {
+			more, err = do(ev, nil)
 		}
+		if err != nil {
+			return at, err
+		}
+		if at = ev.StreamID; !more {
+			return at, nil
+		}
+		looked++
 	}
-	if n < limit {
+	if looked < limit {
 		at = r.Until
 	}
-	return events, at, nil
+	return at, nil
 }
 
 // replayedFailures is replayed for what has failed.
-func (s *Service) replayedFailures(ctx context.Context, l *listener, r replay, limit int) (events []*j17.Event, at j17.StreamID, err error) {
-	keys := store.Range{From: l.name + "/" + place(r.After), To: l.name + "/" + place(r.Until.Next())}.After(l.name + "/" + place(r.After))
-	items, err := s.o.Store.Scan(ctx, l.tenant, failedSpace, keys, limit)
-	if err != nil {
-		return nil, r.After, err
-	}
+func (s *Service) replayedFailures(
+	ctx context.Context, l *listener, r replay, limit int, b *work.Budget, do func(*j17.Event, *delivery) (more bool, err error),
+) (at j17.StreamID, err error) {
+	prefix := l.name + "/"
+	keys := store.Range{From: prefix + place(r.After), To: prefix + place(r.Until.Next())}.After(prefix + place(r.After))
 	at = r.After
-	for i := range items {
-		d, _, err := read[*delivery](ctx, s.o.Store, l.tenant, deliverySpace, string(items[i].Value))
-		if errors.Is(err, store.ErrNotFound) {
-			continue
-		}
+	for looked := 0; looked < limit; {
+		page := min(limit-looked, pageOf)
+		items, err := s.o.Store.Scan(ctx, l.tenant, failedSpace, keys, page)
 		if err != nil {
-			return nil, at, err
+			return at, err
 		}
-		ev, err := s.event(ctx, job{at: l.at, delivery: d})
-		if err != nil {
-			return nil, at, err
+		for i := range items {
+			if !b.Spend(unitsPerEvent) {
+				return at, b.Err()
+			}
+			position, err := positionOf(strings.TrimPrefix(items[i].Key, prefix))
+			if err != nil {
+				return at, err
+			}
+			d, _, err := read[*delivery](ctx, s.o.Store, l.tenant, deliverySpace, string(items[i].Value))
+			more := true
+			switch {
+			case err == nil:
+				more, err = do(nil, d)
+			case errors.Is(err, store.ErrNotFound):
+				err = nil // It was kept for as long as it is.
+			}
+			if err != nil {
+				return at, err
+			}
+			if at = position; !more {
+				return at, nil
+			}
+			keys = keys.After(items[i].Key)
+		}
+		if looked += len(items); len(items) < page {
+			return r.Until, nil
+		}
+	}
+	return at, nil
+}
+
+// nextPage returns the events that a replay tells next, and how far it has looked for them: as many as may be in memory at a time, and as
+// are found at the cost of a page.
+func (s *Service) nextPage(ctx context.Context, l *listener, r replay) (events []*j17.Event, at j17.StreamID, err error) {
+	b, done := s.budget(ctx, l.tenant)
+	defer done()
+	size := 0
+	at, err = s.replayed(ctx, l, r, pageOf, b, func(ev *j17.Event, failed *delivery) (more bool, err error) {
+		if failed == nil {
+			ev = ev.Clone()
+		} else if ev, err = s.event(ctx, job{at: l.at, delivery: failed}); err != nil {
+			return false, err
 		}
 		events = append(events, ev)
-		at = d.StreamID
+		size += len(ev.Raw)
+		return size < pageBytes, nil
+	})
+	if spent(err) && at.Compare(r.After) > 0 {
+		err = nil // The rest is for the next page.
 	}
-	if len(items) < limit {
-		at = r.Until
-	}
-	return events, at, nil
+	return events, at, err
 }
 
 // replayPage makes the next deliveries of a replay.
@@ -198,7 +247,7 @@ func (s *Service) replayPage(ctx context.Context, c *worker.Claim) error {
 	if err := s.pool.awaitRoom(ctx, line); err != nil {
 		return err
 	}
-	events, at, err := s.replayed(ctx, l, r, pageOf)
+	events, at, err := s.nextPage(ctx, l, r)
 	if err != nil {
 		return err
 	}
