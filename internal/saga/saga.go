@@ -168,9 +168,10 @@ func (s *Service) NextDue(ctx context.Context) (time.Time, error) {
 	return next, nil
 }
 
-// Settle carries out all that is due now, and what becomes due through it. What cannot be done now is left.
+// Settle carries out all that is due now, and what becomes due through it. What cannot be done now is left. It is worker.ErrUnsettled where
+// sagas start others without end.
 func (s *Service) Settle(ctx context.Context) error {
-	for {
+	for range worker.MaxRounds {
 		if err := s.admission.Settle(ctx); err != nil {
 			return err
 		}
@@ -186,6 +187,7 @@ func (s *Service) Settle(ctx context.Context) error {
 			return err
 		}
 	}
+	return worker.ErrUnsettled
 }
 
 // admissionDue reports whether somebody should look after queued sagas now.

@@ -2,10 +2,13 @@ package server
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"j17"
 	"j17/internal/clock"
 	"j17/internal/store"
+	"j17/internal/worker"
 )
 
 // timed is work that waits for a time, or for events: a queue of due items, or readers of the feed.
@@ -28,7 +31,7 @@ type stepper struct {
 }
 
 // advance moves the clock forward by a duration and does what becomes due on the way. When the context ends the clock stays where
-// it got to.
+// it got to, and so it does where what is done at one moment makes more to do at the same moment without end: that is CodeWorkLimit.
 func (s *stepper) advance(ctx context.Context, by time.Duration) (time.Time, error) {
 	select {
 	case s.busy <- struct{}{}:
@@ -37,10 +40,15 @@ func (s *stepper) advance(ctx context.Context, by time.Duration) (time.Time, err
 		return time.Time{}, ctx.Err()
 	}
 	for {
-		if err := s.settle(ctx); err != nil {
+		err := s.settle(ctx)
+		now := s.clock.Now()
+		if errors.Is(err, worker.ErrUnsettled) {
+			return time.Time{}, j17.Errorf(j17.CodeWorkLimit, "The clock has stopped at %s: what is done then makes more to do at the same moment, and there is still more after %d rounds. "+
+				"Look for a saga that starts itself anew. If all of it is meant, move the clock once more to go on.", now.UTC().Format(time.RFC3339), worker.MaxRounds)
+		}
+		if err != nil {
 			return time.Time{}, err
 		}
-		now := s.clock.Now()
 		if by <= 0 {
 			return now, nil
 		}

@@ -83,3 +83,48 @@ func TestTheClockStopsWhereSomethingIsDue(t *testing.T) {
 		t.Errorf("not kept: %s, %v", clk.Now().Sub(now), err)
 	}
 }
+
+// endless is work that makes itself due again from a moment on, until it is ended.
+type endless struct {
+	clock clock.Clock
+	from  time.Time
+	ended bool
+}
+
+// NextDue is part of timed.
+func (e *endless) NextDue(context.Context) (time.Time, error) {
+	if e.ended {
+		return time.Time{}, nil
+	}
+	return e.from, nil
+}
+
+// Settle is part of timed.
+func (e *endless) Settle(context.Context) error {
+	if e.ended || e.clock.Now().Before(e.from) {
+		return nil
+	}
+	return worker.ErrUnsettled
+}
+
+// TestTheClockStopsAtWorkWithoutEnd moves a clock to a moment at which something makes itself due again and again.
+func TestTheClockStopsAtWorkWithoutEnd(t *testing.T) {
+	clk := clock.NewMovable(clock.NewManual(time.Unix(1_700_000_000, 0)))
+	begin := clk.Now()
+	s, err := pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: clk})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	work := &endless{clock: clk, from: begin.Add(time.Hour)}
+	st := stepper{clock: clk, feed: s, works: []timed{work}, busy: make(chan struct{}, 1), move: func(time.Duration) error { return nil }}
+	if _, err := st.advance(t.Context(), 2*time.Hour); j17.CodeOf(err) != j17.CodeWorkLimit || clk.Now().Sub(begin) != time.Hour {
+		t.Errorf("the clock was moved by %s: %v", clk.Now().Sub(begin), err)
+	}
+
+	// Once it ends the clock moves on.
+	work.ended = true
+	if now, err := st.advance(t.Context(), time.Hour); err != nil || now.Sub(begin) != 2*time.Hour {
+		t.Errorf("the clock was moved by %s: %v", now.Sub(begin), err)
+	}
+}

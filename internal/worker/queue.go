@@ -89,6 +89,8 @@ func (k *Kit) Queue(w Work) *Queue {
 const (
 	// dueTenants is how many tenants with due items are looked at in one round.
 	dueTenants = 256
+	// claimRounds is how often one look claims what there is room for: items may end as fast as they are claimed.
+	claimRounds = 100
 	// crowdedPause is how long a queue waits before it looks again while due items have no room.
 	crowdedPause = 100 * time.Millisecond
 )
@@ -150,9 +152,16 @@ func (q *Queue) await(ctx context.Context) error {
 	return err
 }
 
-// Settle handles all that is due now and returns when nothing is due or under way any more.
+// ErrUnsettled is the error of Settle where what is handled makes more due at the same moment, again and again.
+var ErrUnsettled = errors.New("worker: what is handled makes more due, again and again")
+
+// MaxRounds is how often in a row Settle looks for what is due. One round handles as much as may be under way at once.
+const MaxRounds = 10_000
+
+// Settle handles all that is due now and returns when nothing is due or under way any more; ErrUnsettled where that does not come to an
+// end.
 func (q *Queue) Settle(ctx context.Context) error {
-	for {
+	for range MaxRounds {
 		claimed, err := q.claim(ctx, ctx)
 		crowded := q.wait()
 		if err != nil {
@@ -162,6 +171,7 @@ func (q *Queue) Settle(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+	return ErrUnsettled
 }
 
 // wait waits until nothing is under way, and tells whether there may be due items that found no room before.
@@ -186,7 +196,8 @@ func (q *Queue) claim(ctx, work context.Context) (claimed int, err error) {
 		return 0, err
 	}
 	crowded := false
-	for tenants = q.turns(tenants); len(tenants) > 0; {
+	tenants = q.turns(tenants)
+	for round := 0; len(tenants) > 0 && round < claimRounds; round++ {
 		var again []j17.Tenant // those that may have more
 		for i, t := range tenants {
 			n := q.room(t, len(tenants)-i)
@@ -214,7 +225,7 @@ func (q *Queue) claim(ctx, work context.Context) (claimed int, err error) {
 	// Whoever ends an item asks for another look if there was no room for all.
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.crowded = crowded; crowded && q.ends != before {
+	if q.crowded = crowded || len(tenants) > 0; q.crowded && q.ends != before {
 		q.signal()
 	}
 	return claimed, nil

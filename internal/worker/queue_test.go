@@ -580,3 +580,35 @@ func TestHistory(t *testing.T) {
 		})
 	}
 }
+
+// endless is a store in which an item is due whenever somebody looks.
+type endless struct {
+	store.Store
+	claims int
+}
+
+// DueTenants is part of store.Store.
+func (e *endless) DueTenants(context.Context, store.Space, int) ([]j17.Tenant, error) {
+	return []j17.Tenant{"i_prod"}, nil
+}
+
+// ClaimDue is part of store.Store.
+func (e *endless) ClaimDue(context.Context, j17.Tenant, store.Claim) ([]store.Item, error) {
+	e.claims++
+	return []store.Item{{Key: "k", Rev: 1, Due: time.Now().Add(time.Hour)}}, nil
+}
+
+// TestSettleEnds handles what makes itself due again, as often as Settle allows.
+func TestSettleEnds(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		e := &endless{Store: h.Store}
+		var done atomic.Int64
+		q := h.queue(worker.Work{Store: e, Do: func(context.Context, *worker.Claim) error {
+			done.Add(1)
+			return nil
+		}})
+		if err := q.Settle(t.Context()); !errors.Is(err, worker.ErrUnsettled) || done.Load() < worker.MaxRounds || int64(e.claims) != done.Load() {
+			t.Errorf("after %d claims and %d tries: %v", e.claims, done.Load(), err)
+		}
+	})
+}
