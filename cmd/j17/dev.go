@@ -130,7 +130,7 @@ func (e *env) usableSpec(file string) (bool, error) {
 			return true, nil
 		}
 	}
-	err = e.invalidFile(file, source, found, j17.CodeInvalidSpec, server.ErrInvalidSpec.Error())
+	err = e.invalidFile(file, source, found, server.ErrInvalidSpec.Error())
 	e.note("%s was not deployed, and the server was not started\n", fileName(file))
 	return false, err
 }

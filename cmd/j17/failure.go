@@ -110,10 +110,10 @@ func (e *env) tell(err error, asJSON bool, out *output, called string) {
 	e.note("%s", text)
 }
 
-// invalidFile shows what is wrong with a file and returns the error of it, for which nothing more is to be said to people.
-func (e *env) invalidFile(name string, source []byte, found []diag.Diagnostic, code j17.Code, text string) error {
+// invalidFile shows what is wrong with a spec or a part of one and returns the error of it, for which nothing more is to be said to people.
+func (e *env) invalidFile(name string, source []byte, found []diag.Diagnostic, text string) error {
 	e.show(name, source, found)
-	problem := j17.Errorf(code, "%s", text)
+	problem := j17.Errorf(j17.CodeInvalidSpec, "%s", text)
 	for _, d := range found {
 		if d.Severity == diag.Error {
 			problem.Errors = append(problem.Errors, j17.FieldError{Pointer: string(d.Pointer), Message: d.Message, Hint: d.Hint, Line: d.Line, Column: d.Column})

@@ -148,7 +148,7 @@ func (e *env) compile(name string) (*spec.Compiled, []byte, error) {
 	if c != nil {
 		return c, source, nil
 	}
-	return nil, nil, e.invalidFile(name, source, found, j17.CodeInvalidSpec, server.ErrInvalidSpec.Error())
+	return nil, nil, e.invalidFile(name, source, found, server.ErrInvalidSpec.Error())
 }
 
 // printJSON prints a value on one line.

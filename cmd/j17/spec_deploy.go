@@ -79,7 +79,7 @@ Exit code 0: deployed (or with --dry-run: it could be), 3: the spec is not valid
 		}
 		envelope, found := spec.Unwrap(source)
 		if len(found) > 0 {
-			return e.invalidFile(args[0], source, found, j17.CodeInvalidSpec, "The envelope is not valid")
+			return e.invalidFile(args[0], source, found, "The envelope is not valid")
 		}
 		d.force = d.force || envelope.Force
 
@@ -308,6 +308,9 @@ func (q *deployRequest) findings(from []j17.FieldError, severity diag.Severity) 
 	return found
 }
 
+// shownDifferences is how many of a kind are shown to people.
+const shownDifferences = 10
+
 // printTried shows what a deployment changes.
 func (e *env) printTried(q deployRequest, t *wire.DryRun, d *deployFlags) error {
 	// What changes in the spec,
@@ -333,40 +336,17 @@ func (e *env) printTried(q deployRequest, t *wire.DryRun, d *deployFlags) error 
 		fmt.Fprintf(&b, "%d would have no state, because custom code fails or an event takes too much work\n", r.Failed)
 	}
 
-	const shown = 10
-	for i, difference := range r.Differences {
-		if i == shown {
-			fmt.Fprintf(&b, "  and %d more; --json shows them\n", len(r.Differences)-shown)
-			break
-		}
-		fmt.Fprintf(&b, "  %s\n", plain(difference.Key))
-		if difference.Error != "" {
-			fmt.Fprintf(&b, "    ! %s\n", plain(difference.Error))
-		}
-		for _, c := range difference.Changes {
-			switch c.Change {
-			case string(spec.Added):
-				fmt.Fprintf(&b, "    + %s: %s\n", plain(c.Pointer), plain(c.After))
-			case string(spec.Removed):
-				fmt.Fprintf(&b, "    - %s: %s\n", plain(c.Pointer), plain(c.Before))
-			case string(spec.Changed):
-				fmt.Fprintf(&b, "    ~ %s: %s → %s\n", plain(c.Pointer), plain(c.Before), plain(c.After))
-			}
-		}
-		if difference.More > 0 {
-			fmt.Fprintf(&b, "    and %d more\n", difference.More)
-		}
-	}
+	describeDifferences(&b, r.Differences)
 
 	// and what of the new spec does not fit what is stored.
-	for _, f := range r.Faults[:min(shown, len(r.Faults))] {
+	for _, f := range r.Faults[:min(shownDifferences, len(r.Faults))] {
 		fmt.Fprintf(&b, "  line %d, column %d of the new spec: %s (%s; first event %d of %s, %s)\n",
 			f.Line, f.Column, plain(f.Message), count(f.Times, "time"), f.Length, plain(f.Key), plain(f.EventType))
 	}
-	for _, v := range r.Beyond[:min(shown, len(r.Beyond))] {
+	for _, v := range r.Beyond[:min(shownDifferences, len(r.Beyond))] {
 		fmt.Fprintf(&b, "  event %d of %s, %s, takes more work than one event may\n", v.Length, plain(v.Key), plain(v.EventType))
 	}
-	if more := max(0, len(r.Faults)-shown) + max(0, len(r.Beyond)-shown); more > 0 {
+	if more := max(0, len(r.Faults)-shownDifferences) + max(0, len(r.Beyond)-shownDifferences); more > 0 {
 		fmt.Fprintf(&b, "  and %d more; --json shows them\n", more)
 	}
 

@@ -34,18 +34,6 @@ type Spec struct {
 	Spec       json.RawMessage `json:"spec"`
 }
 
-// Projections are those that a spec declares.
-type Projections struct {
-	Projections []Projection    `json:"projections"`
-	Environment j17.Environment `json:"environment"`
-}
-
-// Projection is one as it is declared.
-type Projection struct {
-	Name       string          `json:"name"`
-	Projection json.RawMessage `json:"projection"`
-}
-
 // Change is one difference between two specs.
 type Change struct {
 	// Kind is added, removed or changed.

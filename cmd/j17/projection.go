@@ -1,0 +1,431 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"j17"
+	"j17/internal/client"
+	"j17/internal/clock"
+	"j17/internal/spec"
+	"j17/internal/spec/diag"
+	"j17/internal/value"
+	"j17/internal/wire"
+)
+
+func (e *env) projections() *cobra.Command {
+	return group("projection", "The projections of an environment: views over several aggregates",
+		e.projectionList(), e.projectionShow(), e.projectionDeploy(), e.projectionDryRun(), e.projectionRemove())
+}
+
+// projectionCall sends a request about the projections of the environment that the command is about.
+func (o *operating) projectionCall(ctx context.Context, method string, more []string, query url.Values, body any) (json.RawMessage, error) {
+	path, err := o.opsPath(ctx, append([]string{"projections"}, more...)...)
+	if err != nil {
+		return nil, err
+	}
+	var raw json.RawMessage
+	err = o.call(ctx, method, path, query, body, &raw)
+	return raw, err
+}
+
+// decoded reads an answer of the server.
+func decoded[T any](raw json.RawMessage) (T, error) {
+	var into T
+	err := json.Unmarshal(raw, &into)
+	if err != nil {
+		err = fmt.Errorf("the server's answer cannot be read: %w", err)
+	}
+	return into, err
+}
+
+func (e *env) projectionList() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the projections of an environment and how far their indexes are", Example: "  j17 projection list --env staging", Args: noArgs,
+	}
+	r := blobFlags(cmd)
+	jsonFlag(cmd, &asJSON)
+
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		path, err := o.opsPath(cmd.Context(), "projections")
+		if err != nil {
+			return err
+		}
+		rows, err := o.rows(cmd.Context(), path, nil, "projections", 0)
+		if err != nil {
+			return err
+		}
+		return printRows(e, rows, asJSON, []string{"name", "origin", "status", "rows", "lag"}, func(p wire.Projection) []string {
+			status, indexed := p.Status, ""
+			if p.Build != nil && p.Build.Status == "running" {
+				status += fmt.Sprintf(" %d/%d", p.Build.Done, p.Build.Total)
+			}
+			if p.Rows != nil {
+				indexed = strconv.FormatUint(*p.Rows, 10)
+			}
+			return []string{p.Name, p.Origin, status, indexed, strconv.FormatUint(p.Lag, 10)}
+		})
+	}
+	return cmd
+}
+
+func (e *env) projectionShow() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "show NAME", Short: "Print the definition of a projection", Args: exactly("NAME"),
+		Long:    "Print the definition of a projection. --json adds where it is declared and how far its index is.",
+		Example: "  j17 projection show order_with_details --env staging > order_with_details.json",
+	}
+	r := blobFlags(cmd)
+	jsonFlag(cmd, &asJSON)
+
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		raw, err := o.projectionCall(cmd.Context(), http.MethodGet, args, nil, nil)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return e.printAnswer(raw)
+		}
+
+		// It is shown as it could be deployed: with its name.
+		p, err := decoded[wire.Projection](raw)
+		if err != nil {
+			return err
+		}
+		definition, err := value.Parse(p.Projection)
+		if err != nil {
+			return fmt.Errorf("the server's answer cannot be read: %w", err)
+		}
+		if definition.Get("name").IsMissing() {
+			members := append([]value.Member{{Key: "name", Value: value.StringValue(p.Name)}}, definition.Members()...)
+			definition = value.ObjectValue(members...)
+		}
+		enc := json.NewEncoder(e.out)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		return enc.Encode(json.RawMessage(definition.AppendJSON(nil)))
+	}
+	return cmd
+}
+
+// projectionFile is a file with the definition of a projection.
+type projectionFile struct {
+	name   string
+	source []byte
+	// within is the pointer to the definition in the file.
+	within string
+}
+
+func (e *env) projectionFile(name string) (*projectionFile, error) {
+	source, err := e.read(name)
+	if err != nil {
+		return nil, err
+	}
+	f := &projectionFile{name: name, source: source}
+	v, err := value.Parse(source)
+	if err != nil {
+		line, column, text := 1, 1, err.Error()
+		if wrong, ok := errors.AsType[*value.SyntaxError](err); ok {
+			line, column, text = wrong.Line, wrong.Column, wrong.Message
+		}
+		found := []diag.Diagnostic{{Severity: diag.Error, Line: line, Column: column, Message: text}}
+		return nil, e.invalidFile(name, source, found, "The file is not valid JSON")
+	}
+	if !v.Get("projection").IsMissing() {
+		f.within = "/projection"
+	}
+	return f, nil
+}
+
+// postProjection sends the definition and shows the findings of a refusal.
+func (o *operating) postProjection(ctx context.Context, f *projectionFile, query url.Values) (json.RawMessage, error) {
+	path, err := o.opsPath(ctx, "projections")
+	if err != nil {
+		return nil, err
+	}
+	var raw json.RawMessage
+	err = o.change(ctx, !query.Has("dry_run"), func() error {
+		err := o.Call(ctx, client.Request{
+			Method: http.MethodPost, Path: append([]string{"api"}, path...), Query: query, Body: json.RawMessage(f.source),
+		}, &raw)
+		if refused, ok := errors.AsType[*client.Error](err); ok && len(refused.Problem.Errors) > 0 && !o.env.machine {
+			o.env.show(f.name, f.source, f.findings(refused.Problem.Errors, diag.Error))
+			refused.Problem.Errors = nil // shown
+		}
+		return err
+	})
+	return raw, err
+}
+
+// findings puts what the server says about a definition into its places in the file.
+func (f *projectionFile) findings(from []j17.FieldError, severity diag.Severity) []diag.Diagnostic {
+	var found []diag.Diagnostic
+	for _, at := range from {
+		d := diag.Diagnostic{Severity: severity, Pointer: diag.Pointer(f.within + at.Pointer), Message: at.Message, Hint: at.Hint}
+		place, _ := value.Locate(string(f.source), string(d.Pointer))
+		d.Line, d.Column = value.Position(string(f.source), place.Key)
+		found = append(found, d)
+	}
+	return found
+}
+
+// waiting are the flags of commands after which an index is built.
+type waiting struct{ detach bool }
+
+func (w *waiting) flags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&w.detach, "detach", false, "do not wait until the index is built")
+}
+
+// pollTime is how long the command waits before it asks again how far a build is.
+const pollTime = 500 * time.Millisecond
+
+// await shows how far the build of a projection's index is until it ends, and returns what the server says of the projection then.
+func (o *operating) await(ctx context.Context, raw json.RawMessage, w *waiting) (json.RawMessage, error) {
+	e := o.env
+	p, err := decoded[wire.Projection](raw)
+	if err != nil || w.detach || p.Build == nil || p.Build.Status != "running" {
+		return raw, err
+	}
+	bar := e.bar(-1, "building")
+	shows := terminal(e.err)
+	for p.Build != nil && p.Build.Status == "running" {
+		if shows && p.Build.Total > 0 {
+			bar.ChangeMax64(int64(p.Build.Total))
+			_ = bar.Set64(int64(p.Build.Done))
+		}
+		system := clock.System{}
+		if err := system.Wait(ctx, system.Now().Add(pollTime)); err != nil {
+			e.note("The build goes on in the background; 'j17 projection list' shows how far it is.\n")
+			return nil, interrupted(ctx, err)
+		}
+		if raw, err = o.projectionCall(ctx, http.MethodGet, []string{p.Name}, nil, nil); err != nil {
+			return nil, err
+		}
+		if p, err = decoded[wire.Projection](raw); err != nil {
+			return nil, err
+		}
+	}
+	if shows {
+		_ = bar.Finish() // it is decoration
+	}
+	if p.Build != nil && p.Build.Status == "failed" {
+		return raw, fmt.Errorf("the index of %s could not be built: %s", plain(p.Name), plain(p.Build.Error))
+	}
+	return raw, nil
+}
+
+func (e *env) projectionDeploy() *cobra.Command {
+	var w waiting
+	var prepare, asJSON bool
+	cmd := &cobra.Command{
+		Use: "deploy FILE", Short: "Deploy the definition of a projection to an environment", Args: exactly("FILE"), ValidArgsFunction: jsonFiles,
+		Long: `Deploy the definition of a projection to an environment, in the place of the one that was deployed under its name before. It stays when
+specs are deployed later. What the spec declares is changed with the spec.
+
+An index is built in the background if that takes long, and the command waits for it; --detach does not. With --prepare the definition
+counts only when its index is built: until then the one before it answers.
+
+Exit code 0: deployed, 3: the definition is not valid, 4: the spec declares a projection of that name.`,
+		Example: "  j17 projection deploy order_summary.json --env staging",
+	}
+	r := blobFlags(cmd)
+	w.flags(cmd)
+	cmd.Flags().BoolVar(&prepare, "prepare", false, "build the index first, and let the definition count when that is done")
+	jsonFlag(cmd, &asJSON)
+
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		f, err := e.projectionFile(args[0])
+		if err != nil {
+			return err
+		}
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		query := url.Values{}
+		if prepare {
+			query.Set("prepare", "true")
+		}
+		raw, err := o.postProjection(cmd.Context(), f, query)
+		if err != nil {
+			return err
+		}
+		done, err := decoded[wire.PostedProjection](raw)
+		if err != nil {
+			return err
+		}
+		if !asJSON {
+			e.show(f.name, f.source, f.findings(done.Warnings, diag.Warning))
+		}
+
+		// The build, and what there is after it.
+		if raw, err = o.await(cmd.Context(), raw, &w); err != nil {
+			return err
+		}
+		if asJSON {
+			return e.printAnswer(raw)
+		}
+		text := "Replaced the projection %s in %s.\n"
+		if done.Created {
+			text = "Deployed the projection %s to %s.\n"
+		}
+		if w.detach && done.Build != nil && done.Build.Prepared != nil {
+			text = "The projection %s is prepared in %s; 'j17 projection list' shows how far it is.\n"
+		}
+		_, err = fmt.Fprintf(e.out, text, plain(done.Name), cmp.Or(o.connection.env.value, string(j17.Prod)))
+		return err
+	}
+	return cmd
+}
+
+func (e *env) projectionDryRun() *cobra.Command {
+	var aggregates int
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "dry-run FILE", Short: "Try the definition of a projection on what is stored", Args: exactly("FILE"), ValidArgsFunction: jsonFiles,
+		Long: `Try the definition of a projection on what is stored, and change nothing: which rows would differ from those of the projection that is
+deployed under its name, which could not be made, and what its index would cost.
+
+Exit code 0: it could be deployed, 3: the definition is not valid.`,
+		Example: "  j17 projection dry-run order_summary.json --env staging",
+	}
+	r := blobFlags(cmd)
+	cmd.Flags().IntVar(&aggregates, "aggregates", 100, "at most this `number` of rows is made")
+	jsonFlag(cmd, &asJSON)
+
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		f, err := e.projectionFile(args[0])
+		if err != nil {
+			return err
+		}
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		raw, err := o.postProjection(cmd.Context(), f, url.Values{"dry_run": {"true"}, "aggregates": {strconv.Itoa(aggregates)}})
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return e.printAnswer(raw)
+		}
+		tried, err := decoded[wire.ProjectionDryRun](raw)
+		if err != nil {
+			return err
+		}
+		e.show(f.name, f.source, f.findings(tried.Warnings, diag.Warning))
+		var b strings.Builder
+		describeTrial(&b, &tried.Replay, &tried.Price)
+		_, err = io.WriteString(e.out, b.String())
+		return err
+	}
+	return cmd
+}
+
+// describeTrial tells people what a definition would make of the rows there are, and what it would cost.
+func describeTrial(b *strings.Builder, r *wire.Replay, price *wire.Price) {
+	rest := ""
+	if !r.Complete {
+		rest = "; there are more"
+	}
+	fmt.Fprintf(b, "%s made: %d would differ%s\n", count(r.Aggregates, "row"), r.Changed, rest)
+	if r.Failed > 0 {
+		fmt.Fprintf(b, "%d could not be made\n", r.Failed)
+	}
+	describeDifferences(b, r.Differences)
+	if price == nil || price.Entries == 0 {
+		return
+	}
+	about := "about "
+	if price.Exact {
+		about = ""
+	}
+	fmt.Fprintf(b, "index: %s%d entries of %d rows, %.1f MiB, built in about %.1f s\n", about, price.Entries, price.Rows, float64(price.Bytes)/(1<<20), price.Seconds)
+	if price.Widest != nil {
+		fmt.Fprintf(b, "widest: a change of %s changes %s\n", plain(price.Widest.Key), count(int(price.Widest.Rows), "row"))
+	}
+}
+
+func (e *env) projectionRemove() *cobra.Command {
+	var yes, asJSON bool
+	cmd := &cobra.Command{
+		Use: "remove NAME", Short: "Remove a projection that was deployed by itself", Args: exactly("NAME"),
+		Long:    "Remove a projection that was deployed by itself, and its index. What the spec declares goes away with the spec.",
+		Example: "  j17 projection remove order_summary --env staging",
+	}
+	r := blobFlags(cmd)
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	jsonFlag(cmd, &asJSON)
+
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		env := cmp.Or(o.connection.env.value, string(j17.Prod))
+		if err := e.confirm(cmd.Context(), yes, fmt.Sprintf("Remove the projection %s of %s?", plain(args[0]), env)); err != nil {
+			return err
+		}
+		if _, err := o.projectionCall(cmd.Context(), http.MethodDelete, args, nil, nil); err != nil {
+			return err
+		}
+		if asJSON {
+			return e.printJSON(struct {
+				Name        string `json:"name"`
+				Environment string `json:"environment"`
+				Removed     bool   `json:"removed"`
+			}{args[0], env, true})
+		}
+		_, err = fmt.Fprintf(e.out, "Removed the projection %s of %s.\n", plain(args[0]), env)
+		return err
+	}
+	return cmd
+}
+
+// describeDifferences tells people in which places states or rows differ.
+func describeDifferences(b *strings.Builder, all []wire.StateDifference) {
+	for i, difference := range all {
+		if i == shownDifferences {
+			fmt.Fprintf(b, "  and %d more; --json shows them\n", len(all)-shownDifferences)
+			break
+		}
+		fmt.Fprintf(b, "  %s\n", plain(difference.Key))
+		if difference.Error != "" {
+			fmt.Fprintf(b, "    ! %s\n", plain(difference.Error))
+		}
+		for _, c := range difference.Changes {
+			switch c.Change {
+			case string(spec.Added):
+				fmt.Fprintf(b, "    + %s: %s\n", plain(c.Pointer), plain(c.After))
+			case string(spec.Removed):
+				fmt.Fprintf(b, "    - %s: %s\n", plain(c.Pointer), plain(c.Before))
+			case string(spec.Changed):
+				fmt.Fprintf(b, "    ~ %s: %s → %s\n", plain(c.Pointer), plain(c.Before), plain(c.After))
+			}
+		}
+		if difference.More > 0 {
+			fmt.Fprintf(b, "    and %d more\n", difference.More)
+		}
+	}
+}

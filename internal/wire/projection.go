@@ -1,0 +1,110 @@
+package wire
+
+import (
+	"encoding/json"
+
+	"j17"
+)
+
+// Projections are a page of the projections of an environment.
+type Projections struct {
+	Projections []Projection    `json:"projections"`
+	Next        *int            `json:"next"`
+	Environment j17.Environment `json:"environment"`
+}
+
+// Projection is a projection of an environment and how far its indexes are.
+type Projection struct {
+	Name string `json:"name"`
+	// Origin is where it is declared: spec, or admin for what was posted.
+	Origin string `json:"origin"`
+	// Status is ready, building, or invalid for what was posted and is not valid under the spec; Problem says why.
+	Status  string `json:"status"`
+	Problem string `json:"problem,omitempty"`
+	// Projection is the definition as it was given.
+	Projection json.RawMessage `json:"projection"`
+	// Rows counts what its index has; null where it needs none, so that nothing counts them. Entries and Bytes are those of its indexes.
+	Rows    *uint64 `json:"rows"`
+	Entries uint64  `json:"entries,omitempty"`
+	Bytes   uint64  `json:"bytes,omitempty"`
+	// Position is that of the feed up to which its indexes are, or "0".
+	Position string `json:"position"`
+	// Lag is the number of events behind it that they have not taken up yet.
+	Lag   uint64 `json:"lag"`
+	Build *Build `json:"build,omitempty"`
+}
+
+// Build is an index that is, or was, built in the background.
+type Build struct {
+	// Status is running, done or failed; Error says why.
+	Status string `json:"status"`
+	Error  string `json:"error,omitempty"`
+	// Done and Total count streams; Total is 0 until they are counted.
+	Done  uint64 `json:"done"`
+	Total uint64 `json:"total"`
+	// Prepared is the definition that takes the place of the present one when the build is done.
+	Prepared json.RawMessage `json:"prepared,omitempty"`
+}
+
+// PostedProjection is the answer to a definition that was posted.
+type PostedProjection struct {
+	Projection
+	Created  bool             `json:"created"`
+	Warnings []j17.FieldError `json:"warnings"`
+}
+
+// Price is what a projection costs.
+type Price struct {
+	// Rows and Entries are those that its index would have, Bytes what they take, Seconds what it takes to build them on this server. They
+	// follow from the rows that were tried; Exact tells that these were all.
+	Rows    uint64  `json:"rows"`
+	Entries uint64  `json:"entries"`
+	Bytes   uint64  `json:"bytes"`
+	Seconds float64 `json:"seconds"`
+	Exact   bool    `json:"exact"`
+	// Widest is the aggregate that most of the rows tried are made of: a change of it changes all of them.
+	Widest *Fanout `json:"widest,omitempty"`
+}
+
+// Fanout is how many rows are made of an aggregate.
+type Fanout struct {
+	Key  string `json:"key"`
+	Rows uint64 `json:"rows"`
+}
+
+// ProjectionDryRun is what a definition would make of an environment.
+type ProjectionDryRun struct {
+	DryRun   bool             `json:"dry_run"`
+	Name     string           `json:"name"`
+	Created  bool             `json:"created"`
+	Warnings []j17.FieldError `json:"warnings"`
+	Replay   Replay           `json:"replay"`
+	Price    Price            `json:"price"`
+}
+
+// ProjectionTrial is what a spec would make of one projection.
+type ProjectionTrial struct {
+	Name string `json:"name"`
+	// Change is added, removed or changed: of its own definition, or of the types that it reads.
+	Change string  `json:"change"`
+	Replay *Replay `json:"replay,omitempty"`
+	Price  *Price  `json:"price,omitempty"`
+}
+
+// VerifiedProjection is what a comparison of an index with the events has found.
+type VerifiedProjection struct {
+	Name     string `json:"name"`
+	Verified bool   `json:"verified"`
+	// Position is that of the feed as of which all was compared, Rows and Entries how many.
+	Position string `json:"position"`
+	Rows     uint64 `json:"rows"`
+	Entries  uint64 `json:"entries"`
+	// Difference is the first one.
+	Difference *RowDifference `json:"difference,omitempty"`
+}
+
+// RowDifference is a row of an index that is not what the events say.
+type RowDifference struct {
+	Row  string `json:"row"`
+	What string `json:"what"`
+}
