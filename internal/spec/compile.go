@@ -36,8 +36,8 @@ type compiler struct {
 	unfinished map[feature]bool
 	events     int
 	schemas    *schema.Group
-	// shapes are what geo may name, once they are known.
-	shapes []string
+	// geoNames are what geo may name, once they are known.
+	geoNames []string
 	// pathLooks is how much more looking for paths that lead nowhere may cost.
 	pathLooks *work.Budget
 }
@@ -59,6 +59,7 @@ func compile(src []byte, stored bool) (*Compiled, []diag.Diagnostic) {
 		unfinished: map[feature]bool{},
 		pathLooks:  work.Counted(maxLooks),
 	}
+	c.out.declared = c.declared
 	c.schemas = schema.NewGroup(&c.List)
 
 	// What is too large, or no JSON, is not looked into.
@@ -139,8 +140,9 @@ func (c *compiler) spec() {
 	c.out.GeoTypes = definitions(c, "geo_types", c.geoType)
 	c.aggregateTypes(c.root.Get("aggregate_types"), "/aggregate_types")
 	c.singletonsApart(c.root.Get("singletons"), "/singletons")
+	c.singletonsWithoutPlaces(c.root.Get("singletons"), "/singletons")
 	c.modules(c.root.Get("modules"), "/modules")
-	c.out.Projections = definitions(c, "projections", c.projection)
+	c.out.Projections = definitions(c, "projections", c.declaredProjection)
 	c.out.Listeners = definitions(c, "listeners", c.listener)
 	c.cycles()
 	c.slips()
@@ -293,6 +295,7 @@ func (c *compiler) aggregateType(name string, v value.Value, at diag.Pointer) *A
 			t.Events[event] = c.eventType(name, event, v, at)
 		})
 	}
+	c.places(t)
 	c.publicIdentity(t, v.Get("identity"), at.Key("identity"))
 	if o := v.Get("onTombstone"); !o.IsMissing() {
 		t.OnTombstone = c.onTombstone(o, at.Key("onTombstone"))
@@ -356,8 +359,8 @@ func (c *compiler) eventType(aggregateType, name string, v value.Value, at diag.
 	}
 	c.handler(e, v.Get("handler"), at.Key("handler"))
 	e.AllowSkipOCC = c.flag(v.Get("allow_skip_occ"), at.Key("allow_skip_occ"), "allow_skip_occ")
-	if g := v.Get("geo"); !g.IsMissing() {
-		e.Geo = c.geo(g, at.Key("geo"))
+	if g := v.Get("geo"); !g.IsMissing() && !c.leniently(func() { e.Geo = c.geo(g, at.Key("geo")) }) {
+		e.Geo = nil
 	}
 	c.elems(v.Get("implications"), at.Key("implications"), "implications", maxImplications, func(_ int, v value.Value, p diag.Pointer) {
 		if i := c.implication(v, p, implicationScope(), false); i != nil {
@@ -391,55 +394,6 @@ func (c *compiler) handler(e *EventType, v value.Value, at diag.Pointer) {
 	case c.object(v, at, shape{what: "a handler in WebAssembly", required: []string{"wasm"}}):
 		e.Code = c.wasmHandler(v.Get("wasm"), at.Key("wasm"))
 	}
-}
-
-func (c *compiler) geoType(name string, v value.Value, at diag.Pointer) *GeoType {
-	c.name(name, at, "a geo type")
-	g := &GeoType{Name: name}
-	if slices.Contains(geoShapes(), name) {
-		c.geoTypeNamedLikeShape(at, name)
-	}
-	if !c.object(v, at, shape{what: "a geo type", required: []string{"type"}, optional: []string{"properties"}}) {
-		return g
-	}
-	c.notYet(geo, at)
-	g.Shape = c.choice(v.Get("type"), at.Key("type"), "a geo type's shape", geoShapes()...)
-	c.elems(v.Get("properties"), at.Key("properties"), "properties", maxNames, func(_ int, v value.Value, at diag.Pointer) {
-		if s, ok := c.text(v, at, "a property"); ok {
-			g.Properties = append(g.Properties, s)
-		}
-	})
-	return g
-}
-
-// knownShapes returns the shapes, and the geo types that are not called like one.
-func (c *compiler) knownShapes() []string {
-	if c.shapes == nil {
-		c.shapes = geoShapes()
-		for _, name := range slices.Sorted(maps.Keys(c.out.GeoTypes)) {
-			if !slices.Contains(geoShapes(), name) {
-				c.shapes = append(c.shapes, name)
-			}
-		}
-	}
-	return c.shapes
-}
-
-func geoShapes() []string { return []string{"point", "polygon"} }
-
-func (c *compiler) geo(v value.Value, at diag.Pointer) *Geo {
-	g := &Geo{}
-	if !c.object(v, at, shape{what: "geo", required: []string{"type", "path"}}) {
-		return g
-	}
-	c.notYet(geo, at)
-	known := c.knownShapes()
-	g.Shape = c.choice(v.Get("type"), at.Key("type"), "the type of geo", known...)
-	if t := c.out.GeoTypes[g.Shape]; t != nil {
-		g.Shape, g.Type = t.Shape, t.Name
-	}
-	g.Path = tick.CompilePath(v.Get("path"), at.Key("path"), "the path of geo", tick.Scope{Members: []string{"data", "metadata"}}, &c.List)
-	return g
 }
 
 func (c *compiler) modules(v value.Value, at diag.Pointer) {

@@ -13,7 +13,6 @@ import (
 	"j17/internal/ident"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
-	"j17/internal/spec/jsonpath"
 	"j17/internal/spec/tick"
 	"j17/internal/value"
 	"j17/internal/work"
@@ -56,7 +55,7 @@ const everything = `
   "geo_types": {"zone": {"type": "polygon", "properties": ["fee"]}},
   "projections": {
     "p": {"for_each": "order", "sources": {"order": "$key", "notes": {"type": "note", "id": "$.order.notes[*].id", "mode": "array"}}, "include": {"c": "note:global"}, "select": {"a": "$.order.a"}},
-    "q": {"sources": [{"aggregate": "note", "query": "user.id = $.user"}, {"aggregate": "note", "query": "n = 5"}]}
+    "q": {"sources": [{"aggregate": "note", "query": "user.id = $.user"}, {"aggregate": "note", "as": "five", "query": "n = 5"}]}
   },
   "listeners": {
     "l": {"url": {"test": "https://example.com/x"}, "events": ["order.was_placed", "note.*", "*"], "headers": {"X-A": "b"}, "when": {"exists": "$.data.a"}, "format": "cloudevents"}
@@ -97,9 +96,6 @@ func TestCompiledHoldsWhatTheSpecSays(t *testing.T) {
 		return tick.CompilePath(value.StringValue(text), "", "a path", tick.Scope{Bindings: []string{"prev"}, Wildcards: true}, &diag.List{})
 	}
 	ref := func(text string) spec.Ref { return spec.Ref{Path: path(text)} }
-	params := path("$.user")
-	userID, _ := jsonpath.ParseState("user.id")
-	n, _ := jsonpath.ParseState("n")
 	at := diag.Pointer("/aggregate_types/order/events/was_placed/implications")
 	note := func(at diag.Pointer, id spec.Ref, data string) *spec.Emit {
 		e := &spec.Emit{Pointer: at, AggregateType: "note", ID: id, EventType: "was_written"}
@@ -117,7 +113,7 @@ func TestCompiledHoldsWhatTheSpecSays(t *testing.T) {
 		"project key":  {"VNO", c.ProjectKey},
 		"order":        {[]any{ident.Prefix("ord"), true, false, &spec.OnTombstone{CascadeFromActor: true}}, []any{c.Types["order"].Handle, c.Types["order"].Sequence, c.Types["order"].Cache, c.Types["order"].OnTombstone}},
 		"cache":        {true, c.Types["note"].Cache},
-		"geo":          {&spec.Geo{Shape: "polygon", Type: "zone", Path: path("$.data.zone")}, placed.Geo},
+		"geo":          {&spec.Geo{Type: c.GeoTypes["zone"], Steps: []value.Step{{Key: "zone"}}, Where: "data.zone"}, placed.Geo},
 		"geo types":    {map[string]*spec.GeoType{"zone": {Name: "zone", Shape: "polygon", Properties: []string{"fee"}}}, c.GeoTypes},
 		"wasm":         {&spec.Code{Runtime: spec.WASM, Artifact: "m.wasm", Entrypoint: "apply_handler", Timeout: 250 * time.Millisecond}, c.EventType("order", "was_moved").Code},
 		"implications": {[]*spec.Implication{
@@ -139,16 +135,6 @@ func TestCompiledHoldsWhatTheSpecSays(t *testing.T) {
 			}},
 		}}, c.Sagas},
 		"what an event starts": {[]*spec.Saga{c.Sagas["s"]}, placed.Sagas},
-		"projections": {map[string]*spec.Projection{
-			"p": {
-				Name: "p", ForEach: "order", Include: map[string]string{"c": "note"}, Select: tick.CompileSelection(value.ObjectValue(value.Member{Key: "a", Value: value.StringValue("$.order.a")}), "", tick.Scope{Plain: true}, &diag.List{}),
-				Sources: []spec.Source{{Name: "order", AggregateType: "order", Key: true}, {Name: "notes", AggregateType: "note", ID: ref("$.order.notes[*].id"), Many: true}},
-			},
-			"q": {Name: "q", Sources: []spec.Source{
-				{AggregateType: "note", Query: &spec.Query{Field: userID, Param: params}},
-				{AggregateType: "note", Query: &spec.Query{Field: n, Literal: value.Int(5)}},
-			}},
-		}, c.Projections},
 		"listeners": {map[string]*spec.Listener{"l": {
 			Name: "l", URLs: map[j17.Environment]string{j17.Test: "https://example.com/x"}, Headers: map[string]string{"X-A": "b"},
 			Events: []spec.Pattern{{AggregateType: "order", EventType: "was_placed"}, {AggregateType: "note"}, {}},

@@ -23,9 +23,7 @@ type messages struct{ diag.List }
 type feature string
 
 const (
-	projections feature = "projections"
-	geo         feature = "geo queries"
-	erasure     feature = "erasure rules (onTombstone)"
+	erasure feature = "erasure rules (onTombstone)"
 )
 
 // notYet warns, once for each feature, that what is declared has no effect yet. A feature that is built loses its
@@ -507,46 +505,6 @@ func (m *messages) awaitWithoutTimeout(at diag.Pointer, fallback time.Duration) 
 
 func (m *messages) timeoutWithoutAwait(at diag.Pointer) {
 	m.Warnf(at, "the timeout has no effect, because the step awaits nothing").AtKey()
-}
-
-// Projections.
-
-func (m *messages) badProjectionName(at diag.Pointer, name string) {
-	m.Errorf(at, "a projection cannot be named %s", quote(name)).AtKey().
-		Hintf("use at most %d lower-case letters, digits and underscores, and start with a letter", MaxNameLength)
-}
-
-func (m *messages) otherName(at diag.Pointer, name, key string) {
-	m.Errorf(at, "the projection is called %s here and %s by its key", quote(name), quote(key)).Hintf("leave the name out, or make them the same")
-}
-
-func (m *messages) boundTwice(at diag.Pointer, name string) {
-	m.Errorf(at, "%s stands under both sources and include", quote(name)).AtKey().Hintf("choose another name")
-}
-
-func (m *messages) badSourceName(at diag.Pointer, name string) {
-	m.Errorf(at, "a source cannot be named %s", quote(name)).AtKey().Hintf(`paths start with it, as in "$.customer": use letters, digits and "_"`)
-}
-
-func (m *messages) badSource(at diag.Pointer, text string) {
-	m.Errorf(at, "%s is no source", quote(text)).Hintf(`write "$key" for the aggregate that is asked for, or {"type": ..., "id": ...}`)
-}
-
-func (m *messages) sourceWithoutID(at diag.Pointer) {
-	m.Errorf(at, "a source needs one of the keys \"id\" and \"query\"").Hintf(`write "id": "$.user_id", or "query": "user_id = $.user_id"`)
-}
-
-func (m *messages) notGlobal(at diag.Pointer, text string) {
-	m.Errorf(at, "%s cannot be included; include takes singletons such as \"settings:global\"", quote(text)).
-		Hintf("read other aggregates through sources")
-}
-
-func (m *messages) badQuery(at diag.Pointer, text string) {
-	m.Errorf(at, "%s is no query", quote(text)).Hintf(`write a field, "=" and a value or a path, as in "user_id = $.user_id"`)
-}
-
-func (m *messages) geoTypeNamedLikeShape(at diag.Pointer, name string) {
-	m.Errorf(at, "a geo type cannot be named %s, since that is a shape", quote(name)).AtKey().Hintf("choose another name")
 }
 
 // Listeners.

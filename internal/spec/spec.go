@@ -12,7 +12,6 @@ import (
 	"j17"
 	"j17/internal/ident"
 	"j17/internal/spec/diag"
-	"j17/internal/spec/jsonpath"
 	"j17/internal/spec/schema"
 	"j17/internal/spec/tick"
 	"j17/internal/value"
@@ -34,7 +33,6 @@ const (
 	maxCancelOn       = 100
 	maxSagaSteps      = 50
 	maxAwaited        = 100
-	maxSources        = 10 // of one projection
 	maxPatterns       = 100
 	maxHeaders        = 50
 	maxText           = 2048 // bytes of a URL, a header, an image's name
@@ -67,6 +65,8 @@ type Compiled struct {
 	Sagas       map[string]*Saga
 
 	root value.Value
+	// declared has the event types of every aggregate type.
+	declared map[string]map[string]bool
 	// text is Source with what stood around it blanked out: the text that places count in.
 	text string
 }
@@ -105,6 +105,8 @@ type AggregateType struct {
 	Handle ident.Prefix
 	// Sequence asks for public ids that count up.
 	Sequence bool
+	// Places are the kinds of places that aggregates of the type have, by the names of their geo types.
+	Places []*Place
 	// OnTombstone is nil where other aggregates' erasure never reaches this type.
 	OnTombstone *OnTombstone
 }
@@ -213,22 +215,6 @@ type Code struct {
 	Transform bool
 }
 
-// Geo says where an event's place is.
-type Geo struct {
-	// Shape is point or polygon.
-	Shape string
-	// Type is the geo type that was named, "" where the shape was.
-	Type string
-	Path *tick.Path
-}
-
-// GeoType is one member of geo_types.
-type GeoType struct {
-	Name       string
-	Shape      string
-	Properties []string
-}
-
 // Declaration is a member of a section of a spec, as it is written there.
 type Declaration struct {
 	Name   string
@@ -247,40 +233,6 @@ func DeclaredProjections(source []byte) ([]Declaration, error) {
 		out = append(out, Declaration{m.Key, m.Value})
 	}
 	return out, nil
-}
-
-// Projection is one member of projections. ForEach is set in the named form only, in which Include and Select are
-// allowed.
-type Projection struct {
-	Name    string
-	ForEach string
-	Sources []Source
-	// Include maps bindings to aggregate types, whose "global" is meant.
-	Include map[string]string
-	// Select is the shape of the result; "$" has a member for each source and each of Include.
-	Select *tick.Template
-}
-
-// Source is an aggregate, or are aggregates, that a projection reads.
-type Source struct {
-	// Name is the binding, "" in the array form.
-	Name          string
-	AggregateType string
-	// Key stands for the aggregate that the projection is asked for. Else ID or Query is set.
-	Key   bool
-	ID    Ref
-	Query *Query
-	// Many tells that the path of ID yields an array of ids.
-	Many bool
-}
-
-// Query finds aggregates by a field of their state.
-type Query struct {
-	// Field leads to the field within the state.
-	Field jsonpath.Path
-	// Param is a path into what the projection is asked with, nil where Literal is meant.
-	Param   *tick.Path
-	Literal value.Value
 }
 
 // Listener is one member of listeners.

@@ -35,6 +35,11 @@ type compiler struct {
 	loops int
 	// readsState tells that some path reads the state.
 	readsState bool
+	// roots are the members of a plain "$" that paths start at; whole tells that one is "$" itself.
+	roots map[string]struct{}
+	whole bool
+	// forms is how many $map and $lookup are around this point.
+	forms int
 }
 
 func (c *compiler) errorf(at diag.Pointer, format string, args ...any) *diag.Diagnostic {

@@ -121,6 +121,7 @@ func (c *compiler) eventPath(n *pathNode, at diag.Pointer) {
 		switch {
 		case c.scope.Plain:
 			n.from = fromMembers
+			c.whole = c.whole || c.scope.Members != nil
 		case c.inTemplate():
 			n.from = fromWhole
 		}
@@ -135,6 +136,7 @@ func (c *compiler) eventPath(n *pathNode, at diag.Pointer) {
 		return
 	case c.scope.Plain:
 		n.from = fromMembers
+		c.readsMember(first.Key)
 		return
 	case first.IsIndex && c.inTemplate():
 		n.from = fromWhole
@@ -165,6 +167,17 @@ func (c *compiler) eventPath(n *pathNode, at diag.Pointer) {
 	default:
 		c.member(n, all, at)
 	}
+}
+
+// readsMember notes that a path starts at a member of a plain "$".
+func (c *compiler) readsMember(name string) {
+	if c.scope.Members == nil {
+		return // "$" is an element here
+	}
+	if c.roots == nil {
+		c.roots = map[string]struct{}{}
+	}
+	c.roots[name] = struct{}{}
 }
 
 // member says where a member of "$" is that handlers do not have.

@@ -2,6 +2,7 @@ package tick
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 
@@ -42,9 +43,16 @@ type expression struct {
 	readsState bool
 	// bindings are the slots that paths start at, a bit for each of the first 64.
 	bindings uint64
+	// members are those of a plain "$" that paths start at, nil where one of them is "$" itself and whole is set.
+	members []string
+	whole   bool
 }
 
 func (e *expression) reads(slot int) bool { return e.bindings&(1<<slot) != 0 }
+
+// Members returns the members of "$" that paths start at, sorted. all says that there is a path to "$" itself. It is for scopes that
+// are plain and have Members.
+func (e *expression) Members() (names []string, all bool) { return e.members, e.whole }
 
 // Predicate is a compiled condition. It may be used by many goroutines at the same time.
 type Predicate struct {
@@ -274,6 +282,10 @@ func (c *compiler) done() expression {
 		if n.from == fromSlot {
 			x.bindings |= 1 << n.slot
 		}
+	}
+	x.whole = c.whole
+	if !x.whole {
+		x.members = slices.Sorted(maps.Keys(c.roots))
 	}
 	return x
 }

@@ -272,8 +272,26 @@ func (n *coalesceNode) eval(e *Env) (value.Value, bool) {
 	return value.NullValue(), e.work.Err() == nil
 }
 
+// MaxForms is how many $map and $lookup may stand inside of each other.
+const MaxForms = 8
+
+// tooDeep counts a $map or a $lookup until leave is called. It reports the one that stands inside of too many others.
+func (c *compiler) tooDeep(at diag.Pointer) (leave func(), deep bool) {
+	c.forms++
+	if c.forms == MaxForms+1 {
+		c.errorf(at, "more than %d $map and $lookup stand inside of each other here", MaxForms).
+			Hintf("each of them multiplies the work of those inside of it; write what is needed flatter, or as several projections")
+	}
+	return func() { c.forms-- }, c.forms > MaxForms
+}
+
 // mapForm compiles {"$map": path, "as": "$item", "to": value}.
 func (c *compiler) mapForm(v value.Value, at diag.Pointer, _ bool) node {
+	leave, deep := c.tooDeep(at)
+	defer leave()
+	if deep {
+		return &literal{}
+	}
 	c.shape(v, at, "a $map", []string{"$map", "as", "to"}, nil)
 	n := &mapNode{in: c.outerPath(v.Get("$map"), at.Key("$map"), "$map")}
 	outer := c.scope
@@ -291,6 +309,11 @@ const maxWanted = 10
 
 // lookupForm compiles {"$lookup": path, "where": {field: value}, "select": value}.
 func (c *compiler) lookupForm(v value.Value, at diag.Pointer, _ bool) node {
+	leave, deep := c.tooDeep(at)
+	defer leave()
+	if deep {
+		return &literal{}
+	}
 	c.shape(v, at, "a $lookup", []string{"$lookup", "where"}, []string{"select"})
 	n := &lookupNode{in: c.outerPath(v.Get("$lookup"), at.Key("$lookup"), "$lookup")}
 	where, within := v.Get("where"), at.Key("where")

@@ -1,0 +1,182 @@
+package spec
+
+import (
+	"strconv"
+	"strings"
+
+	"j17/internal/spec/diag"
+	"j17/internal/value"
+)
+
+// Projections.
+
+func (m *messages) badProjectionName(at diag.Pointer, name string) *diag.Diagnostic {
+	return m.Errorf(at, "a projection cannot be named %s", quote(name)).
+		Hintf("use at most %d lower-case letters, digits and underscores, and start with a letter", MaxNameLength)
+}
+
+func (m *messages) otherName(at diag.Pointer, name, key string) {
+	m.Errorf(at, "the projection is called %s here and %s by its key", quote(name), quote(key)).Hintf("leave the name out, or make them the same")
+}
+
+func (m *messages) projectionTooLarge(at diag.Pointer, size, most int) {
+	m.Errorf(at, "the definition of the projection has %d bytes; at most %d are accepted", size, most).
+		Hintf("split it into several projections, or move large constants into a singleton that is included")
+}
+
+func (m *messages) selectTooLarge(at diag.Pointer, values, most int) {
+	m.Errorf(at, "select is made of %d values; at most %d are accepted", values, most).
+		Hintf("split it into several projections, or select whole objects instead of each of their members")
+}
+
+func (m *messages) boundTwice(at diag.Pointer, name string) {
+	m.Errorf(at, "%s stands under both sources and include", quote(name)).AtKey().Hintf("choose another name")
+}
+
+func (m *messages) badSourceName(at diag.Pointer, name string) *diag.Diagnostic {
+	return m.Errorf(at, "a source cannot be named %s", quote(name)).
+		Hintf(`paths start with it, as in "$.customer": use at most %d letters, digits and "_", and no digit first`, MaxNameLength)
+}
+
+func (m *messages) resultTwice(at diag.Pointer, name string) {
+	m.Errorf(at, "there is a source %s already, and each is a member of the result", quote(name)).
+		Hintf(`name this one with "as", as in "as": %q`, "other_"+name)
+}
+
+func (m *messages) badSource(at diag.Pointer, text string) {
+	m.Errorf(at, "%s is no source", quote(text)).Hintf(`write "$key" for the aggregate that is asked for, or {"type": ..., "id": ...}`)
+}
+
+func (m *messages) sourceWithoutID(at diag.Pointer) {
+	m.Errorf(at, "a source needs one of the keys \"id\" and \"query\"").Hintf(`write "id": "$.order.user_id", or "query": "user_id = $.order.user_id"`)
+}
+
+func (m *messages) singleQuery(at diag.Pointer) {
+	m.Errorf(at, "a query finds any number of aggregates, so its mode cannot be \"single\"").Hintf("leave the mode out, or write \"id\" for a single one")
+}
+
+func (m *messages) manyInSingle(at diag.Pointer, path string) {
+	m.Warnf(at, "%s leads to any number of ids, and this source takes one, so that it is always null", quote(path)).
+		Hintf(`add "mode": "array"`)
+}
+
+func (m *messages) manyInQuery(at diag.Pointer, path string) {
+	m.Errorf(at, "a query compares with one value, and %s leads to any number of them", quote(path)).
+		Hintf(`name one of them, as in "[0]", or read the aggregates by "id" with "mode": "array"`)
+}
+
+func (m *messages) notAtSource(at diag.Pointer, path string, sources []string) {
+	d := m.Errorf(at, "%s does not start at a source", quote(path))
+	if len(sources) > 0 && len(sources) <= maxSources+maxIncluded {
+		d.Hintf("there are $.%s", strings.Join(sources, ", $."))
+		return
+	}
+	d.Hintf(`write a path such as "$.order.customer_id"`)
+}
+
+func (m *messages) sourceCycle(at diag.Pointer, names []string) {
+	m.Errorf(at, "these sources form a cycle: %s", strings.Join(names, " -> ")).
+		Hintf(`each needs the next one first; start one of them at another source, or at "$key"`)
+}
+
+func (m *messages) notGlobal(at diag.Pointer, text string) {
+	m.Errorf(at, "%s cannot be included; include takes singletons such as \"settings:global\"", quote(text)).
+		Hintf("read other aggregates through sources")
+}
+
+func (m *messages) longParam(at diag.Pointer, path, name string, earlier []string) {
+	d := m.Errorf(at, "%s: %s is no source before this one, and a parameter is a text, into which no path leads", quote(path), quote(name))
+	if near := m.Nearest(name, earlier); near != "" {
+		d.Hintf("did you mean %q?", "$."+near)
+		return
+	}
+	d.Hintf("write %q for the parameter, or put the source that the path starts at before this one", "$."+name)
+}
+
+func (m *messages) paramOfOurs(at diag.Pointer, name string) {
+	m.Errorf(at, "a parameter cannot be called %s, which means something in every request", quote(name)).
+		Hintf("choose another name, such as %q", "$.of_"+name)
+}
+
+func (m *messages) badQuery(at diag.Pointer, text string) {
+	m.Errorf(at, "%s is no query", quote(text)).Hintf(`write one field, "=" and a value or a path, as in "user_id = $.user_id"`)
+}
+
+// Indexes.
+
+func (m *messages) indexOfArrayForm(at diag.Pointer) {
+	m.Errorf(at, "only projections with \"for_each\" can have an index: the others have no rows to find").AtKey().
+		Hintf(`remove it, or name the aggregate type that there is a row for with "for_each"`)
+}
+
+func (m *messages) badIndex(at diag.Pointer, got value.Kind) {
+	m.Errorf(at, "an index must be a field, an array of fields or {\"words\": field}, not %s", aKind(got)).
+		Hintf(`write it as in "status", ["team", "points"] or {"words": "title"}`)
+}
+
+func (m *messages) indexTwice(at diag.Pointer, of string) {
+	m.Errorf(at, "there is an index of %s already", of).Hintf("remove one of them")
+}
+
+func (m *messages) fieldTwice(at diag.Pointer, name string) {
+	m.Errorf(at, "the field %s stands in this index already", quote(name)).Hintf("remove one of them")
+}
+
+func (m *messages) badField(at diag.Pointer, text string) {
+	m.Errorf(at, "%s is no field of the result", quote(text)).Hintf(`write the names of members, as in "status" or "address.city"`)
+}
+
+func (m *messages) fieldOfOurs(at diag.Pointer, text, name string) {
+	m.Errorf(at, "the field %s cannot be indexed: %s means something in every request for a list, so that nobody could ask for the field", quote(text), quote(name)).
+		Hintf("select it under another name too, such as %q", "the_"+name)
+}
+
+func (m *messages) fieldInArray(at diag.Pointer, text string) {
+	m.Errorf(at, "%s leads into an array, where no single field is", quote(text)).
+		Hintf(`index an array of the values themselves, such as {"skus": "$.order.lines[*].sku"}: a row is found by each of its elements`)
+}
+
+func (m *messages) noField(at diag.Pointer, text string, known []string) {
+	d := m.Errorf(at, "there is no field %s in select", quote(text))
+	if near := m.Nearest(text, known); near != "" {
+		d.Hintf("did you mean %q?", near)
+		return
+	}
+	const few = 12
+	if len(known) > 0 && len(known) <= few {
+		d.Hintf("there are %s", strings.Join(known, ", "))
+	}
+}
+
+func (m *messages) fieldOfInclude(at diag.Pointer, text, source, why string) {
+	m.Errorf(at, "%s cannot be indexed: it depends on the source %s, the same one for every row (%s), so that one write would move all rows",
+		quote(text), quote(source), why).
+		Hintf("index what differs from row to row, and leave this field out of the index")
+}
+
+func (m *messages) fieldOfQuery(at diag.Pointer, text, source string) {
+	m.Errorf(at, "%s cannot be indexed: it depends on the source %s, which is a query, so that a write could move rows that nothing names",
+		quote(text), quote(source)).
+		Hintf(`index fields of sources with an "id", and leave this field out of the index`)
+}
+
+func (m *messages) filterTwice(at diag.Pointer, name, field string) {
+	m.Errorf(at, "the field %s cannot be indexed beside %s, since a filter of that name means the other one", quote(name), quote(field)).
+		Hintf("select it under another name")
+}
+
+// Places.
+
+func (m *messages) geoTypeNamedLikeShape(at diag.Pointer, name string) {
+	m.Errorf(at, "a geo type cannot be named %s, since that is a shape", quote(name)).AtKey().Hintf("choose another name")
+}
+
+func (m *messages) badGeoPath(at diag.Pointer, path string) {
+	m.Errorf(at, "the path of geo must lead to one place in the event's data, which %s does not", quote(path)).
+		Hintf(`write it as in "$.data.location"`)
+}
+
+func (m *messages) singletonOverPlaces(at diag.Pointer, name, aggregateType string) {
+	m.Errorf(at, "there can be no singleton %s, since aggregates have places: /%s/%s asks for those of the type %s", strconv.Quote(name), aggregateType, name, quote(aggregateType)).
+		Hintf("choose another name for the singleton")
+}
