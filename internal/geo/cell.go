@@ -1,0 +1,81 @@
+package geo
+
+import (
+	"math"
+	"strconv"
+
+	"github.com/golang/geo/s1"
+	"github.com/golang/geo/s2"
+)
+
+// Cell is a square of the sphere. The cells in it are its quarters and theirs, down to some square centimetres. Cells have names whose
+// order is that of a line which fills the sphere: what is in a cell is a range of names.
+type Cell struct{ id s2.CellID }
+
+// World returns the six cells that are everything.
+func World() []Cell {
+	all := make([]Cell, 6)
+	for face := range all {
+		all[face] = Cell{s2.CellIDFromFace(face)}
+	}
+	return all
+}
+
+// nameDigits is the length of a cell's name.
+const nameDigits = 16
+
+// Name returns the name of the cell.
+func (c Cell) Name() string { return name(uint64(c.id)) }
+
+// Range returns the first and the last name of the smallest cells that are in this one.
+func (c Cell) Range() (first, last string) {
+	return name(uint64(c.id.RangeMin())), name(uint64(c.id.RangeMax()))
+}
+
+func name(id uint64) string {
+	const digits = "0123456789abcdef"
+	var text [nameDigits]byte
+	for i := nameDigits - 1; i >= 0; i-- {
+		text[i] = digits[id&15]
+		id >>= 4
+	}
+	return string(text[:])
+}
+
+// CellNamed returns the cell of that name; false where there is none.
+func CellNamed(text string) (Cell, bool) {
+	id, err := strconv.ParseUint(text, 16, 64)
+	c := Cell{s2.CellID(id)}
+	return c, err == nil && len(text) == nameDigits && c.id.IsValid() && c.Name() == text
+}
+
+// Quarters returns the four cells that the cell is made of, none for one of the smallest.
+func (c Cell) Quarters() []Cell {
+	if c.id.IsLeaf() {
+		return nil
+	}
+	quarters := c.id.Children()
+	return []Cell{{quarters[0]}, {quarters[1]}, {quarters[2]}, {quarters[3]}}
+}
+
+// Around returns the cell and all that it is in, the largest first.
+func (c Cell) Around() []Cell {
+	var all []Cell
+	for level := 0; level < c.id.Level(); level++ {
+		all = append(all, Cell{c.id.Parent(level)})
+	}
+	return append(all, c)
+}
+
+// Reach returns bounds of how far what is in the cell is from a point, in metres: nothing is nearer than near, nothing farther than far.
+func (c Cell) Reach(p Point) (near, far float64) {
+	cell, v := s2.CellFromCellID(c.id), p.vector()
+	return bound(cell.Distance(v), -1), bound(cell.MaxDistance(v), 1)
+}
+
+// bound turns the square of a chord into metres, and rounds well beyond the errors of both.
+func bound(chord s1.ChordAngle, sign float64) float64 {
+	const rounding = 2e-14
+	square := min(4, max(0, float64(chord)+sign*rounding))
+	return EarthRadius*2*math.Asin(min(1, math.Sqrt(square)/2)) + sign*1e-3
+}

@@ -1,0 +1,284 @@
+package geo_test
+
+import (
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"j17/internal/geo"
+)
+
+// vector is a place as a unit vector, computed without the package.
+type vector [3]float64
+
+func unit(p geo.Point) vector {
+	lat, lng := p.Lat*math.Pi/180, p.Lng*math.Pi/180
+	return vector{math.Cos(lat) * math.Cos(lng), math.Cos(lat) * math.Sin(lng), math.Sin(lat)}
+}
+
+func (a vector) dot(b vector) float64 { return a[0]*b[0] + a[1]*b[1] + a[2]*b[2] }
+
+func (a vector) cross(b vector) vector {
+	return vector{a[1]*b[2] - a[2]*b[1], a[2]*b[0] - a[0]*b[2], a[0]*b[1] - a[1]*b[0]}
+}
+
+func (a vector) norm() float64 { return math.Sqrt(a.dot(a)) }
+
+func degrees(v vector) geo.Point {
+	return geo.Point{Lat: math.Atan2(v[2], math.Hypot(v[0], v[1])) * 180 / math.Pi, Lng: math.Atan2(v[1], v[0]) * 180 / math.Pi}
+}
+
+// away returns the place so far from p, in radians, in a direction.
+func away(p geo.Point, direction, angle float64) geo.Point {
+	v := unit(p)
+	axis := vector{0, 0, 1}
+	if math.Abs(v[2]) > 0.9 {
+		axis = vector{1, 0, 0}
+	}
+	east := axis.cross(v)
+	n := east.norm()
+	east = vector{east[0] / n, east[1] / n, east[2] / n}
+	north := v.cross(east)
+	var out vector
+	for i := range out {
+		out[i] = v[i]*math.Cos(angle) + math.Sin(angle)*(east[i]*math.Cos(direction)+north[i]*math.Sin(direction))
+	}
+	return degrees(out)
+}
+
+// winding counts how often a ring runs around p, seen from p.
+func winding(ring []geo.Point, p geo.Point) int {
+	v := unit(p)
+	axis := vector{0, 0, 1}
+	if math.Abs(v[2]) > 0.9 {
+		axis = vector{1, 0, 0}
+	}
+	east := axis.cross(v)
+	north := v.cross(east)
+	sum, n := 0.0, len(ring)
+	direction := func(q geo.Point) float64 {
+		w := unit(q)
+		return math.Atan2(w.dot(north)*east.norm(), w.dot(east)*north.norm())
+	}
+	for i := range ring {
+		by := direction(ring[(i+1)%n]) - direction(ring[i])
+		sum += math.Remainder(by, 2*math.Pi)
+	}
+	return int(math.Round(sum / (2 * math.Pi)))
+}
+
+// clear reports whether p is at least some millimetres away from each edge of a ring.
+func clear(ring []geo.Point, p geo.Point) bool {
+	v := unit(p)
+	for i := range ring {
+		a, b := unit(ring[i]), unit(ring[(i+1)%len(ring)])
+		n := a.cross(b)
+		if math.Abs(n.dot(v))/n.norm() < 1e-9 {
+			return false
+		}
+	}
+	return true
+}
+
+// anywhere draws a place, more often than not where something is special: at the poles, the date line, borders of cells.
+func anywhere() *rapid.Generator[geo.Point] {
+	return rapid.Custom(func(t *rapid.T) geo.Point {
+		lat := rapid.SampledFrom([]float64{90, -90, 89.9999, -89.9, 0, 45, 35.264389682754654, rapid.Float64Range(-90, 90).Draw(t, "lat")}).Draw(t, "a lat")
+		lng := rapid.SampledFrom([]float64{180, -180, 179.9999, -179.9999, 0, 45, -135, 90, rapid.Float64Range(-180, 180).Draw(t, "lng")}).Draw(t, "a lng")
+		p := geo.Point{Lat: lat, Lng: lng}
+		if rapid.Bool().Draw(t, "beside") {
+			p = away(p, rapid.Float64Range(0, 2*math.Pi).Draw(t, "direction"), math.Pow(10, rapid.Float64Range(-7, -0.5).Draw(t, "how far")))
+		}
+		return p
+	})
+}
+
+// star draws a ring around a place in which every ray from there meets it once: no edges cross.
+func star(t *rapid.T, center geo.Point, size float64) []geo.Point {
+	n := rapid.IntRange(3, 60).Draw(t, "vertices")
+	ring := make([]geo.Point, n)
+	for i := range ring {
+		direction := 2 * math.Pi * (float64(i) + rapid.Float64Range(0, 0.6).Draw(t, "turn")) / float64(n)
+		ring[i] = away(center, direction, size*rapid.Float64Range(0.4, 1).Draw(t, "reach"))
+	}
+	return ring
+}
+
+func covered(cells []geo.Cell, p geo.Point) bool {
+	leaf := p.Cell().Name()
+	for _, c := range cells {
+		if first, last := c.Range(); first <= leaf && leaf <= last {
+			return true
+		}
+	}
+	return false
+}
+
+// TestContainsAgreesWithAWindingNumber compares shapes with a naive evaluator, on both sides of their edges, and sees that the cells
+// of a shape have all that is in it, whichever way round it was drawn.
+func TestContainsAgreesWithAWindingNumber(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		center := anywhere().Draw(t, "center")
+		size := math.Pow(10, rapid.Float64Range(-5.5, 0).Draw(t, "size"))
+		ring := star(t, center, size)
+		backward := make([]geo.Point, len(ring))
+		for i := range ring {
+			backward[len(ring)-1-i] = ring[i]
+		}
+		s, err := geo.NewShape(ring)
+		b, err2 := geo.NewShape(backward)
+		if err != nil || err2 != nil {
+			t.Fatalf("%v, %v: %v", ring, err, err2)
+		}
+		kept, err := geo.DecodeShape(s.AppendBinary(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cells := s.Cells()
+		if len(cells) > 40 {
+			t.Errorf("%d cells", len(cells))
+		}
+		for range 20 {
+			p := away(center, rapid.Float64Range(0, 2*math.Pi).Draw(t, "direction"), size*rapid.Float64Range(0, 1.5).Draw(t, "how far"))
+			if !clear(ring, p) {
+				continue
+			}
+			want := winding(ring, p) != 0
+			if got := s.Contains(p); got != want || b.Contains(p) != want || kept.Contains(p) != want {
+				t.Fatalf("%v in %v: %t, backward %t, kept %t; the winding number says %t", p, ring, got, b.Contains(p), kept.Contains(p), want)
+			}
+			if want && !covered(cells, p) {
+				t.Fatalf("%v in %v is in none of the cells", p, ring)
+			}
+		}
+	})
+}
+
+// TestCrossingEdgesAreFound compares with the look at all pairs of edges.
+func TestCrossingEdgesAreFound(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		center := anywhere().Draw(t, "center")
+		size := math.Pow(10, rapid.Float64Range(-4, -0.2).Draw(t, "size"))
+		ring := star(t, center, size)
+		for range rapid.IntRange(0, 3).Draw(t, "swaps") {
+			i, j := rapid.IntRange(0, len(ring)-1).Draw(t, "i"), rapid.IntRange(0, len(ring)-1).Draw(t, "j")
+			ring[i], ring[j] = ring[j], ring[i]
+		}
+		want, near := crosses(ring)
+		_, err := geo.NewShape(ring)
+		if near {
+			return
+		}
+		if (err != nil) != want {
+			t.Fatalf("%v: %v, but crossing edges: %t", ring, err, want)
+		}
+	})
+}
+
+// crosses looks at all pairs of edges; near tells that one is too close a case for it.
+func crosses(ring []geo.Point) (found, near bool) {
+	n := len(ring)
+	side := func(a, b, p vector) float64 { c := a.cross(b); return c.dot(p) / c.norm() }
+	for i := range ring {
+		for j := i + 2; j < n; j++ {
+			if i == 0 && j == n-1 {
+				continue
+			}
+			a, b, c, d := unit(ring[i]), unit(ring[i+1]), unit(ring[j]), unit(ring[(j+1)%n])
+			x, y, z, w := side(a, b, c), side(a, b, d), side(c, d, a), side(c, d, b)
+			near = near || min(math.Abs(x), math.Abs(y), math.Abs(z), math.Abs(w)) < 1e-11
+			if x < 0 && y > 0 && z > 0 && w < 0 || x > 0 && y < 0 && z < 0 && w > 0 {
+				found = true
+			}
+		}
+	}
+	return found, near
+}
+
+// TestAreasAreCovered sees that the cells of boxes and discs have all that is in them.
+func TestAreasAreCovered(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := anywhere().Draw(t, "a"), anywhere().Draw(t, "b")
+		box := geo.Box{South: min(a.Lat, b.Lat), North: max(a.Lat, b.Lat), West: a.Lng, East: b.Lng}
+		disc := geo.Disc{Center: a, Radius: math.Pow(10, rapid.Float64Range(0, 7.4).Draw(t, "radius"))}
+		in, on := box.Cells(), disc.Cells()
+		for i := range 20 {
+			p := anywhere().Draw(t, "p")
+			if i%2 == 0 {
+				p = away(a, rapid.Float64Range(0, 2*math.Pi).Draw(t, "direction"), disc.Radius/geo.EarthRadius*rapid.Float64Range(0.9, 1.01).Draw(t, "how far"))
+			}
+			if box.Contains(p) && !covered(in, p) {
+				t.Fatalf("%v is in %v, and in none of its cells", p, box)
+			}
+			if disc.Contains(p) && !covered(on, p) {
+				t.Fatalf("%v is in %v, and in none of its cells", p, disc)
+			}
+		}
+	})
+}
+
+func TestBoxes(t *testing.T) {
+	t.Parallel()
+	across := geo.Box{South: -10, North: 10, West: 170, East: -170}
+	narrow := geo.Box{South: 50, North: 60, West: 179, East: 180}
+	cap := geo.Box{South: 80, North: 90, West: 10, East: 20}
+	for _, c := range []struct {
+		box  geo.Box
+		p    geo.Point
+		want bool
+	}{
+		{across, geo.Point{Lat: 0, Lng: 175}, true},
+		{across, geo.Point{Lat: 10, Lng: -170}, true},
+		{across, geo.Point{Lat: 0, Lng: 0}, false},
+		{across, geo.Point{Lat: 10.001, Lng: 180}, false},
+		{narrow, geo.Point{Lat: 55, Lng: -180}, true},
+		{narrow, geo.Point{Lat: 55, Lng: 178}, false},
+		{cap, geo.Point{Lat: 90, Lng: -100}, true},
+		{cap, geo.Point{Lat: 85, Lng: 21}, false},
+		// The sides are parallels: the arc between the upper corners is farther north than they are.
+		{geo.Box{South: 40, North: 50, West: 0, East: 90}, geo.Point{Lat: 51, Lng: 45}, false},
+	} {
+		if got := c.box.Contains(c.p); got != c.want {
+			t.Errorf("%v in %v: %t", c.p, c.box, got)
+		}
+		if c.want && !covered(c.box.Cells(), c.p) {
+			t.Errorf("%v is in none of the cells of %v", c.p, c.box)
+		}
+	}
+}
+
+// TestReachBounds sees that what is in a cell is as far away as is said of the cell.
+func TestReachBounds(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p, q := anywhere().Draw(t, "p"), anywhere().Draw(t, "q")
+		if rapid.IntRange(0, 3).Draw(t, "opposite") == 0 {
+			p = geo.Point{Lat: -q.Lat, Lng: q.Lng - math.Copysign(180, q.Lng)}
+		}
+		d := p.Distance(q)
+		around := q.Cell().Around()
+		if len(around) != 31 || around[30] != q.Cell() {
+			t.Fatalf("%d cells", len(around))
+		}
+		for _, c := range around {
+			near, far := c.Reach(p)
+			if d < near || d > far {
+				t.Fatalf("%v is %g m from %v, and its cell %s from %g to %g", q, d, p, c.Name(), near, far)
+			}
+			if named, ok := geo.CellNamed(c.Name()); !ok || named != c {
+				t.Fatalf("%s is not the cell of its name", c.Name())
+			}
+		}
+		if near, far := q.Cell().Reach(p); far-near > 3 {
+			t.Errorf("the bounds of the smallest cell are %g and %g", near, far)
+		}
+		a, b := unit(p), unit(q)
+		if want := geo.EarthRadius * math.Atan2(a.cross(b).norm(), a.dot(b)); math.Abs(want-d) > 1+want*1e-9 {
+			t.Errorf("%v is %g m from %v, not %g", q, d, p, want)
+		}
+	})
+}

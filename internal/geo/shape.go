@@ -1,0 +1,339 @@
+package geo
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+
+	"github.com/golang/geo/r3"
+	"github.com/golang/geo/s2"
+)
+
+// Shape is an area that rings enclose: polygons, each of an outer ring and the holes in it. It is immutable.
+type Shape struct{ polygons [][]ring }
+
+// ring encloses the smaller side of its vertices, which run around it counterclockwise.
+type ring struct {
+	points   []Point
+	vertices []s2.Point
+	// origin tells that the ring encloses the fixed point from which crossings are counted.
+	origin bool
+	// given is what the ring was read from, nil for one that was kept.
+	given *placed
+}
+
+// placed is a ring as it was given, and where.
+type placed struct {
+	points []Point
+	path   string
+}
+
+// NewShape returns the area that a ring encloses. The error is a *Fault.
+func NewShape(points []Point) (*Shape, error) {
+	if n := len(points); n > 1 && points[0].unique() == points[n-1].unique() {
+		points = points[:n-1]
+	}
+	return newShape([][]placed{{{points, ""}}})
+}
+
+// newShape returns the area of polygons, unless something is wrong with them.
+func newShape(polygons [][]placed) (*Shape, error) {
+	// Each ring by itself.
+	count := 0
+	s := &Shape{}
+	for _, rings := range polygons {
+		var made []ring
+		for _, p := range rings {
+			if count += len(p.points); count > MaxVertices {
+				return nil, tooMany(p.path)
+			}
+			r, err := newRing(p)
+			if err != nil {
+				return nil, err
+			}
+			made = append(made, r)
+		}
+		s.polygons = append(s.polygons, made)
+	}
+
+	// How they lie to each other.
+	if path, at, ok := crossing(s.polygons); ok {
+		return nil, faultf(path, "edges of the polygon cross or touch each other near latitude %.6f, longitude %.6f", at.Lat, at.Lng)
+	}
+	for _, rings := range s.polygons {
+		if len(rings) == 1 {
+			continue
+		}
+		outer := rings[0].loop()
+		for _, hole := range rings[1:] {
+			if !outer.ContainsPoint(hole.apart(&rings[0])) {
+				return nil, faultf(hole.given.path, "the hole is not inside the outer ring of its polygon, which comes first; a second area is a second polygon of a MultiPolygon")
+			}
+		}
+	}
+	return s, nil
+}
+
+// newRing checks what a ring is by itself, and turns it so that it encloses the smaller side.
+func newRing(p placed) (ring, error) {
+	// The vertices.
+	if len(p.points) < 3 {
+		return ring{}, faultf(p.path, "a polygon has at least three different vertices, not %d", len(p.points))
+	}
+	vertices := make([]s2.Point, len(p.points))
+	seen := make(map[Point]int, len(p.points))
+	for i, point := range p.points {
+		u := point.unique()
+		if first, ok := seen[u]; ok {
+			return ring{}, faultf(indexed(p.path, i), "vertex %d of the ring is vertex %d once more: each stands once, but for the last one of a closed ring", i, first)
+		}
+		seen[u], vertices[i] = i, point.vector()
+	}
+
+	// The edges: each has one shorter arc, and none goes back the way that the one before it came.
+	n := len(vertices)
+	for i, v := range vertices {
+		next := vertices[(i+1)%n]
+		if v.Add(next.Vector).Norm() < 1e-9 {
+			return ring{}, faultf(indexed(p.path, i), "the edge behind vertex %d leads to the other side of the Earth, and no way is the shorter one: put a vertex between", i)
+		}
+		if folds(vertices[(i+n-1)%n], v, next) {
+			return ring{}, faultf(indexed(p.path, i), "the ring turns back on itself at vertex %d, so that its edges lie on each other", i)
+		}
+	}
+
+	// The smaller side of it.
+	r := ring{points: p.points, vertices: vertices, given: &p}
+	loop := s2.LoopFromPoints(vertices)
+	area := loop.Area()
+	if area > 2*math.Pi {
+		r = r.reversed()
+		loop = s2.LoopFromPoints(r.vertices)
+		area = loop.Area()
+	}
+	if area*EarthRadius*EarthRadius < MinArea {
+		return ring{}, faultf(p.path, "the ring encloses less than %g square metre", MinArea)
+	}
+	r.origin = loop.ContainsOrigin()
+	return r, nil
+}
+
+// folds reports whether the edges ab and bc lie on each other.
+func folds(a, b, c s2.Point) bool {
+	back, on := a.Sub(b.Vector), c.Sub(b.Vector)
+	if back.Dot(on) <= 0 {
+		return false
+	}
+	return math.Abs(plane(b, a).Dot(on.Normalize())) < 1e-12 || math.Abs(plane(b, c).Dot(back.Normalize())) < 1e-12
+}
+
+// plane returns the unit vector that is to the left of the edge ab.
+func plane(a, b s2.Point) r3.Vector { return a.Add(b.Vector).Cross(b.Sub(a.Vector)).Normalize() }
+
+func (r ring) reversed() ring {
+	n := len(r.points)
+	turned := ring{points: make([]Point, n), vertices: make([]s2.Point, n), given: r.given}
+	for i := range n {
+		turned.points[i], turned.vertices[i] = r.points[n-1-i], r.vertices[n-1-i]
+	}
+	return turned
+}
+
+func (r *ring) loop() *s2.Loop { return s2.LoopFromPoints(r.vertices) }
+
+// apart returns a point of the ring that is no vertex of another one, which it does not cross.
+func (r *ring) apart(other *ring) s2.Point {
+	known := make(map[s2.Point]bool, len(other.vertices))
+	for _, v := range other.vertices {
+		known[v] = true
+	}
+	for _, v := range r.vertices {
+		if !known[v] {
+			return v
+		}
+	}
+	return s2.Point{Vector: r.vertices[0].Add(r.vertices[1].Vector).Normalize()}
+}
+
+// encloses counts how often the way from the fixed point crosses the ring.
+func (r *ring) encloses(p s2.Point) bool {
+	inside := r.origin
+	last := r.vertices[len(r.vertices)-1]
+	crosser := s2.NewChainEdgeCrosser(s2.OriginPoint(), p, last)
+	for _, v := range r.vertices {
+		if crosser.EdgeOrVertexChainCrossing(v) {
+			inside = !inside
+		}
+	}
+	return inside
+}
+
+// Contains reports whether a point is in one of the polygons and in none of its holes. A point of an edge that two areas share is in
+// one of them.
+func (s *Shape) Contains(p Point) bool {
+	v := p.vector()
+	for _, rings := range s.polygons {
+		if !rings[0].encloses(v) {
+			continue
+		}
+		inside := true
+		for i := range rings[1:] {
+			inside = inside && !rings[1+i].encloses(v)
+		}
+		if inside {
+			return true
+		}
+	}
+	return false
+}
+
+// Vertices returns how many there are, which is about what Contains costs.
+func (s *Shape) Vertices() int {
+	n := 0
+	for _, rings := range s.polygons {
+		for i := range rings {
+			n += len(rings[i].points)
+		}
+	}
+	return n
+}
+
+// maxCells is about how many cells cover a shape: some of each polygon, coarser ones where there are many.
+const (
+	maxCells    = 32
+	cellsOfRing = 8
+)
+
+// Cells returns cells that cover the shape.
+func (s *Shape) Cells() []Cell {
+	var union s2.CellUnion
+	each := max(1, min(cellsOfRing, maxCells/len(s.polygons)))
+	coverer := s2.RegionCoverer{MaxLevel: s2.MaxLevel, LevelMod: 1, MaxCells: each}
+	for _, rings := range s.polygons {
+		loop := rings[0].loop()
+		if len(s.polygons) > maxCells {
+			// The bound is good enough where the cells are joined to larger ones anyway.
+			union = append(union, coverer.FastCovering(loop)...)
+			continue
+		}
+		union = append(union, coverer.Covering(loop)...)
+	}
+	union.Normalize()
+	if len(union) > maxCells {
+		coverer.MaxCells = maxCells
+		union = coverer.Covering(&union)
+	}
+	return cells(union)
+}
+
+// Rings returns the vertices of the polygons, each ring closed, the outer ones counterclockwise and holes clockwise, as GeoJSON has it.
+func (s *Shape) Rings() [][][]Point {
+	all := make([][][]Point, len(s.polygons))
+	for i, rings := range s.polygons {
+		for j, r := range rings {
+			if j > 0 {
+				r = r.reversed()
+			}
+			all[i] = append(all[i], append(append([]Point(nil), r.points...), r.points[0]))
+		}
+	}
+	return all
+}
+
+// shapeFormat is the first byte of a shape in bytes.
+const shapeFormat = 1
+
+// AppendBinary appends the shape in the form that Decode reads.
+func (s *Shape) AppendBinary(dst []byte) []byte {
+	dst = binary.AppendUvarint(append(dst, shapeFormat), uint64(len(s.polygons)))
+	for _, rings := range s.polygons {
+		dst = binary.AppendUvarint(dst, uint64(len(rings)))
+		for _, r := range rings {
+			origin := byte(0)
+			if r.origin {
+				origin = 1
+			}
+			dst = binary.AppendUvarint(append(dst, origin), uint64(len(r.points)))
+			for _, p := range r.points {
+				dst = AppendPoint(dst, p)
+			}
+		}
+	}
+	return dst
+}
+
+// errShape reports bytes that are no shape.
+var errShape = errors.New("geo: the bytes are no shape")
+
+// DecodeShape reads what AppendBinary has written.
+func DecodeShape(src []byte) (*Shape, error) {
+	if len(src) == 0 || src[0] != shapeFormat {
+		return nil, errShape
+	}
+	d := decoder{src: src[1:]}
+	s := &Shape{}
+	for range d.count() {
+		var rings []ring
+		for range d.count() {
+			rings = append(rings, d.ring())
+		}
+		if len(rings) == 0 {
+			return nil, errShape
+		}
+		s.polygons = append(s.polygons, rings)
+	}
+	if d.failed || len(d.src) > 0 {
+		return nil, errShape
+	}
+	return s, nil
+}
+
+// decoder takes numbers off bytes. Once it has failed it returns nothing any more.
+type decoder struct {
+	src    []byte
+	failed bool
+}
+
+// count returns a number of things that follow, each of at least a byte.
+func (d *decoder) count() int {
+	n, width := binary.Uvarint(d.src)
+	if width <= 0 || n > uint64(len(d.src)-width) {
+		d.src, d.failed = nil, true
+		return 0
+	}
+	d.src = d.src[width:]
+	return int(n)
+}
+
+func (d *decoder) ring() ring {
+	if len(d.src) == 0 {
+		d.failed = true
+		return ring{}
+	}
+	r := ring{origin: d.src[0] == 1}
+	d.src = d.src[1:]
+	n := d.count()
+	if n < 3 || len(d.src) < n*pointBytes {
+		d.src, d.failed = nil, true
+		return r
+	}
+	r.points, r.vertices = make([]Point, n), make([]s2.Point, n)
+	for i := range n {
+		r.points[i], d.src = ReadBinary(d.src)
+		r.vertices[i] = r.points[i].vector()
+	}
+	return r
+}
+
+const pointBytes = 16
+
+// AppendPoint appends a point in the 16 bytes that ReadBinary reads.
+func AppendPoint(dst []byte, p Point) []byte {
+	dst = binary.BigEndian.AppendUint64(dst, math.Float64bits(p.Lat))
+	return binary.BigEndian.AppendUint64(dst, math.Float64bits(p.Lng))
+}
+
+// ReadBinary takes a point off the front of bytes, of which there are enough.
+func ReadBinary(src []byte) (Point, []byte) {
+	return Point{math.Float64frombits(binary.BigEndian.Uint64(src)), math.Float64frombits(binary.BigEndian.Uint64(src[8:]))}, src[pointBytes:]
+}
