@@ -33,10 +33,20 @@ func (m *Moment) Until(second int64) *Moment {
 	return &earlier
 }
 
+// Moved returns the moment of another position under the same spec, whatever is deployed by now.
+func (m *Moment) Moved(at j17.StreamID) *Moment { return &Moment{e: m.e, d: m.d, at: at} }
+
+// Under returns the same moment under another spec, which need not be deployed. What has to be folded for it is not kept.
+func (m *Moment) Under(d *decider.Decider) *Moment {
+	other := *m
+	other.d = &deployed{Decider: d, env: m.d.env}
+	return &other
+}
+
 // At returns the position.
 func (m *Moment) At() j17.StreamID { return m.at }
 
-// Decider returns what is deployed.
+// Decider returns what the moment's states are made with: what was deployed, or what Under was given.
 func (m *Moment) Decider() *decider.Decider { return m.d.Decider }
 
 // Names returns what an aggregate is called.
@@ -173,7 +183,8 @@ func (m *Moment) Load(ctx context.Context, keys []j17.Key, replay bool) ([]Loade
 
 // fold folds one aggregate up to what belongs to the moment.
 func (m *Moment) fold(ctx context.Context, key j17.Key, p part, replay bool, into *Loaded) error {
-	f, err := m.e.stateOf(ctx, m.d.env.tenant, m.d, key, p.Length, p.past, replay)
+	past := p.past || m.d.replaced == nil // what is not deployed is not for the cache
+	f, err := m.e.stateOf(ctx, m.d.env.tenant, m.d, key, p.Length, past, replay)
 	if err == nil && f.Length != p.Length { // somebody has written meanwhile
 		f, err = m.e.stateOf(ctx, m.d.env.tenant, m.d, key, p.Length, true, replay)
 	}

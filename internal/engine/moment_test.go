@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"j17"
+	"j17/internal/decider"
 	"j17/internal/engine"
 	"j17/internal/engine/enginetest"
 )
@@ -140,5 +141,45 @@ func TestAMomentNamesWhatCannotBeFolded(t *testing.T) {
 	_, err = m.Load(t.Context(), keys, false)
 	if failed, ok := errors.AsType[*engine.LoadError](err); !ok || failed.Key != keys[1] {
 		t.Errorf("loading %v: %v", keys, err)
+	}
+}
+
+// TestAMomentUnderAnotherSpec looks at aggregates as a spec would have them that is not deployed, and does not change what is.
+func TestAMomentUnderAnotherSpec(t *testing.T) {
+	f := enginetest.New(t, engine.Options{})
+	f.DeploySource(t, enginetest.CounterSpec)
+	key := counters(1)[0]
+	for range 3 {
+		f.Post(t, "counter/"+key.ID+"/was_counted", enginetest.Body(`{"by":1}`))
+	}
+	now, err := f.Store.Moment(t.Context(), enginetest.Tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer now.Close()
+	m, err := f.Moment(enginetest.Tenant, now.Position())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := m.Under(decider.New(enginetest.Compiled(t, `{"agent_types":["user"],"aggregate_types":{"counter":{"events":{
+		"was_counted":{"schema":{},"handler":[{"increment":{"target":"n","by":10}}]}}}}}`), nil))
+	for range 2 { // the second one sees what the first one has left behind
+		matches(t, m, []j17.Key{key}, []uint64{3})
+		loaded, err := other.Load(t.Context(), []j17.Key{key}, false)
+		if err != nil || string(loaded[0].Data.Get("n").AppendJSON(nil)) != "30" {
+			t.Fatal(loaded, err)
+		}
+	}
+
+	// Both can be moved: to the first event, of which one has counted 1 and the other 10.
+	for ev, err := range f.Store.ReadFeed(t.Context(), enginetest.Tenant, j17.StreamID{}, 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		matches(t, m.Moved(ev.StreamID), []j17.Key{key}, []uint64{1})
+		loaded, err := other.Moved(ev.StreamID).Load(t.Context(), []j17.Key{key}, false)
+		if err != nil || string(loaded[0].Data.Get("n").AppendJSON(nil)) != "10" {
+			t.Fatal(loaded, err)
+		}
 	}
 }
