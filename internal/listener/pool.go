@@ -8,12 +8,15 @@ import (
 	"j17"
 )
 
-// What is under way at once. A listener whose endpoint is slow fills its own room and nobody else's: where more than half of
-// the room of all is taken, a listener that has a try under way gets no further one.
+// What is under way at once. A listener whose endpoint is slow fills its own room and nobody else's, and so does a tenant with many of
+// them: where more than half of the room of all is taken, a listener that has a try under way gets no further one, nor does a tenant that
+// has maxRunningCrowded of them.
 const (
-	// maxRunning is the number of tries under way, of one listener maxRunningEach.
-	maxRunning     = 1024
-	maxRunningEach = 16
+	// maxRunning is the number of tries under way, of one tenant maxRunningTenant, of one listener maxRunningEach.
+	maxRunning        = 1024
+	maxRunningTenant  = maxRunning / 4
+	maxRunningCrowded = maxRunning / 16
+	maxRunningEach    = 16
 	// maxWindow is the number of deliveries of a listener that have been made ready or are under way, wideWindow that of one whose
 	// endpoint answers within quickPace on average: many of these share a commit.
 	maxWindow  = 48
@@ -36,17 +39,29 @@ type pool struct {
 	changed sync.Cond
 	running int
 	lines   map[at]*line
-	// held are the lines with jobs that found no room among all, in their order.
-	held []*line
+	tenants map[j17.Tenant]*share
+	// waiting are the tenants with jobs that found no room, in the order of their turns.
+	waiting []*share
 	// begun counts the tries that were begun.
 	begun uint64
 	// closed tells that no job is begun any more.
 	closed bool
 }
 
+// share is what is under way of one tenant.
+type share struct {
+	// lines counts those of its listeners: the share is forgotten when there are none.
+	lines   int
+	running int
+	// held are the lines with jobs that found no room, in the order of their turns; queued tells that the tenant waits for its own.
+	held   []*line
+	queued bool
+}
+
 // line is what is under way of one listener.
 type line struct {
 	at at
+	of *share
 	// users counts who holds the line: it is forgotten when nobody does.
 	users   int
 	running int
@@ -66,7 +81,7 @@ type line struct {
 }
 
 func newPool() *pool {
-	p := &pool{lines: map[at]*line{}}
+	p := &pool{lines: map[at]*line{}, tenants: map[j17.Tenant]*share{}}
 	p.changed.L = &p.mu
 	return p
 }
@@ -81,7 +96,13 @@ func (p *pool) use(where at) *line {
 func (p *pool) useLocked(where at) *line {
 	l := p.lines[where]
 	if l == nil {
-		l = &line{at: where, lanes: -1}
+		of := p.tenants[where.tenant]
+		if of == nil {
+			of = &share{}
+			p.tenants[where.tenant] = of
+		}
+		of.lines++
+		l = &line{at: where, of: of, lanes: -1}
 		p.lines[where] = l
 	}
 	l.users++
@@ -95,8 +116,12 @@ func (p *pool) leave(l *line) {
 }
 
 func (p *pool) leaveLocked(l *line) {
-	if l.users--; l.users == 0 {
-		delete(p.lines, l.at)
+	if l.users--; l.users > 0 {
+		return
+	}
+	delete(p.lines, l.at)
+	if l.of.lines--; l.of.lines == 0 {
+		delete(p.tenants, l.at.tenant)
 	}
 }
 
@@ -159,48 +184,99 @@ func (p *pool) submit(l *line, job func()) {
 
 // begin begins what is ready of a listener and finds room. The caller holds mu.
 func (p *pool) begin(l *line) {
-	for len(l.ready) > 0 && l.running < maxRunningEach && !p.closed {
-		if p.running >= maxRunning || l.running > 0 && p.running >= maxRunning/2 {
-			if !l.held {
-				l.held = true
-				p.held = append(p.held, l)
-			}
+	for len(l.ready) > 0 && l.running < maxRunningEach {
+		if !p.admits(l) {
+			p.hold(l)
 			return
 		}
-		job := l.ready[0]
-		if l.ready = l.ready[1:]; len(l.ready) == 0 {
-			l.ready = nil
-		}
-		l.running++
-		p.running++
-		p.begun++
-		go func() {
-			job()
-			p.end(l)
-		}()
+		p.beginOne(l)
 	}
 }
 
-// end gives back the room of a job and begins what it makes room for.
+// admits tells whether there is room for another try of a listener. The caller holds mu.
+func (p *pool) admits(l *line) bool {
+	if p.closed || l.running >= maxRunningEach || l.of.running >= maxRunningTenant || p.running >= maxRunning {
+		return false
+	}
+	return p.running < maxRunning/2 || l.running == 0 && l.of.running < maxRunningCrowded
+}
+
+// beginOne begins what is ready first. The caller holds mu.
+func (p *pool) beginOne(l *line) {
+	job := l.ready[0]
+	if l.ready = l.ready[1:]; len(l.ready) == 0 {
+		l.ready = nil
+	}
+	p.add(l)
+	go func() {
+		job()
+		p.end(l)
+	}()
+}
+
+// add counts a try that begins. The caller holds mu.
+func (p *pool) add(l *line) {
+	l.running++
+	l.of.running++
+	p.running++
+	p.begun++
+}
+
+// hold lets a line wait for room, behind those of its tenant that have waited longer. The caller holds mu.
+func (p *pool) hold(l *line) {
+	if !l.held && len(l.ready) > 0 {
+		l.held = true
+		l.of.held = append(l.of.held, l)
+	}
+	p.queue(l.of)
+}
+
+// queue lets a tenant wait for its turn, if it has something to begin and may. The caller holds mu.
+func (p *pool) queue(of *share) {
+	if !of.queued && len(of.held) > 0 && of.running < maxRunningTenant {
+		of.queued = true
+		p.waiting = append(p.waiting, of)
+	}
+}
+
+// end gives back the room of a try and begins what it makes room for.
 func (p *pool) end(l *line) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.running--
+	l.of.running--
 	p.running--
-	if len(p.held) == 0 || p.running < maxRunning/2 {
+	if len(p.waiting) == 0 {
 		p.begin(l)
-	} else if len(l.ready) > 0 && !l.held {
-		l.held = true // behind those that have waited longer
-		p.held = append(p.held, l)
 	}
-	for n := len(p.held); n > 0 && p.running < maxRunning; n-- {
-		next := p.held[0]
-		p.held = p.held[1:]
-		next.held = false
-		p.begin(next)
-	}
+	p.hold(l)
+	p.serve()
 	p.leaveLocked(l)
 	p.changed.Broadcast()
+}
+
+// looksAtOnce bounds the tenants that are looked at when a try has ended. Those that find no room have tries under way themselves, the
+// end of which lets the next ones be looked at.
+const looksAtOnce = 64
+
+// serve begins what has waited longest: the tenants take turns, and the listeners of each. The caller holds mu.
+func (p *pool) serve() {
+	for n := min(len(p.waiting), looksAtOnce); n > 0 && p.running < maxRunning; n-- {
+		of := p.waiting[0]
+		p.waiting = p.waiting[1:]
+		of.queued = false
+		l := of.held[0]
+		of.held = of.held[1:]
+		l.held = false
+		if len(l.ready) > 0 && p.admits(l) {
+			p.beginOne(l)
+		}
+		if l.running < maxRunningEach {
+			p.hold(l)
+		} else {
+			p.queue(of)
+		}
+	}
 }
 
 // sated tells whether somebody is to be told that a listener has room again, which it does for one who asks.
@@ -263,11 +339,9 @@ func (p *pool) inFlight() int {
 func (p *pool) enter(l *line) (after time.Duration, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.closed && l.running < maxRunningEach && p.running < maxRunning && (l.running == 0 || p.running < maxRunning/2) {
-		l.running++
+	if p.admits(l) {
 		l.refused = 0
-		p.running++
-		p.begun++
+		p.add(l)
 		return 0, true
 	}
 	l.refused++
