@@ -355,6 +355,11 @@ type Side struct {
 	StampKey bool
 	// Most, if not 0, bounds what an Add may bring its item to. What takes away is never refused.
 	Most int64
+	// Entries, if not "", is the space of the item's entries, whose keys its Value begins with (AppendEntries): items without a value that
+	// are there as long as the item lists them. A Put puts those that are new and removes those that are not listed any more, a Delete
+	// removes all of them, whatever the item was before: nobody has to look first, so that writers are in nobody's way. Such an item is
+	// always written with the same Entries and never expires, and its entries are written by nobody else.
+	Entries Space
 }
 
 // SideConflict is a fence or a side condition that did not hold.

@@ -27,6 +27,8 @@ const (
 	MaxEventTags = 1024
 	// MaxAdded bounds the number that an Add adds, and the bound of the item.
 	MaxAdded = 1 << 40
+	// MaxEntries is the number of entries of one side item.
+	MaxEntries = 64
 	// MaxUnitBytes bounds the events with their tags, the side values and the memo of one unit.
 	MaxUnitBytes = 64 << 20
 )
@@ -201,6 +203,11 @@ func (s *Side) validate(events int) error {
 			return fmt.Errorf("%w: the position of event %d of %d in a side item", ErrInvalid, n, events)
 		}
 	}
+	if s.Entries != "" {
+		if err := s.validateEntries(); err != nil {
+			return err
+		}
+	}
 	if s.Op == Raise {
 		if _, err := strconv.ParseUint(string(s.Value), 10, 63); err != nil {
 			return fmt.Errorf("%w: a number to raise to: %q", ErrInvalid, s.Value)
@@ -216,6 +223,26 @@ func (s *Side) validate(events int) error {
 		return err
 	}
 	return validTime("due time of the item", s.Due)
+}
+
+// validateEntries checks a write of an item with entries.
+func (s *Side) validateEntries() error {
+	if s.Op != Put && s.Op != Delete || len(s.Stamps) > 0 || !s.Expires.IsZero() {
+		return fmt.Errorf("%w: entries of an item that is neither put nor deleted, has positions or expires", ErrInvalid)
+	}
+	if s.Op == Delete {
+		return validName("space", string(s.Entries))
+	}
+	keys, _, err := ReadEntries(s.Value)
+	if err != nil {
+		return fmt.Errorf("%w: the value of an item with entries does not begin with them", ErrInvalid)
+	}
+	for _, key := range keys {
+		if err := validItem(s.Entries, key); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (f *Fence) validate() error { return validItem(f.Space, f.Key) }

@@ -203,8 +203,57 @@ func (b *batch) item(t *tenant, space store.Space, key string) (*stagedItem, err
 	return item, nil
 }
 
+// loadEntries makes sure that the entries of an item, before the unit, are known.
+func (b *batch) loadEntries(t *tenant, w *store.Side, item *stagedItem) error {
+	if item.rev == 0 || item.value != nil {
+		return nil
+	}
+	v, closer, err := b.store.db.Get(b.key)
+	if err != nil {
+		return fault("the entries of a side item", err)
+	}
+	_, value, err := parseItemRecord(v)
+	if err == nil {
+		item.value = bytes.Clone(value)
+		_, _, err = store.ReadEntries(value)
+	}
+	if err = errors.Join(err, closer.Close()); err != nil {
+		return corruption(err, "side item %s/%s of tenant %s", w.Space, w.Key, t.name)
+	}
+	return nil
+}
+
+// stageEntries stages the entries that an item has after a write, in place of those before it.
+func (b *batch) stageEntries(t *tenant, w *store.Side, item *stagedItem) {
+	// What cannot be read has no entries: loadEntries has refused it, or it was written by somebody who knows of none.
+	var had, has []string
+	if item.rev != 0 {
+		had, _, _ = store.ReadEntries(item.value)
+	}
+	if w.Op == store.Put {
+		has, _, _ = store.ReadEntries(w.Value)
+	}
+	b.stage(t)
+	for _, key := range had {
+		if !slices.Contains(has, key) {
+			b.remove(appendItemKey(nil, t.nextNumber, w.Entries, key))
+		}
+	}
+	for _, key := range has {
+		if !slices.Contains(had, key) {
+			t.next.rev++
+			b.key2 = appendItemKey(b.key2[:0], t.nextNumber, w.Entries, key)
+			b.value = appendItemRecord(b.value[:0], itemMeta{rev: t.next.rev}, nil)
+			must(b.writes.Set(b.key2, b.value, nil))
+		}
+	}
+}
+
 // stageSide stages one side write, whose condition holds. ids are the positions of the unit's events.
 func (b *batch) stageSide(t *tenant, w *store.Side, item *stagedItem, ids []j17.StreamID) {
+	if w.Entries != "" {
+		b.stageEntries(t, w, item)
+	}
 	switch w.Op {
 	case store.Put:
 		value := w.Value

@@ -227,6 +227,11 @@ func (b *batch) loadUnit(t *tenant, u *store.Append) error {
 		if err != nil {
 			return err
 		}
+		if u.Side[i].Entries != "" {
+			if err := b.loadEntries(t, &u.Side[i], item); err != nil {
+				return err
+			}
+		}
 		b.sides = append(b.sides, item)
 	}
 	return nil
