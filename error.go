@@ -63,6 +63,8 @@ const (
 	CodeStateNotReady      Code = "state_not_ready"
 	CodeIndexNotReady      Code = "index_not_ready"
 	CodeTooManyStreams     Code = "too_many_streams"
+	CodeUnknownProjection  Code = "unknown_projection"
+	CodeProjectionLimit    Code = "projection_limit"
 )
 
 // Codes lists every code once.
@@ -77,6 +79,7 @@ func Codes() []Code {
 		CodeImplicationLimit, CodeScheduleLimit, CodeCustomCodeFailed, CodeInvalidBlob, CodeBlobInUse, CodeRateLimited,
 		CodeInternal, CodeCorruption, CodeNoSpec, CodeStorageFull, CodeOutcomeUnknown, CodeUnavailable,
 		CodeWorkLimit, CodeBusy, CodeStateNotReady, CodeIndexNotReady, CodeTooManyStreams,
+		CodeUnknownProjection, CodeProjectionLimit,
 	}
 }
 

@@ -223,6 +223,7 @@ func implicationFlags(f *pflag.FlagSet, o *server.Options) {
 	f.DurationVar(&o.WriteWait, "write-wait", server.DefaultWriteWait, "how long a write may wait for others that look at the same states")
 	f.IntVar(&o.StreamsPerKey, "streams-per-key", server.DefaultStreamsPerKey, "how many event streams an API key may have open")
 	f.IntVar(&o.Streams, "streams", server.DefaultStreams, "how many event streams may be open in all")
+	f.IntVar(&o.ProjectionCacheMiB, "projection-cache", server.DefaultProjectionCacheMiB, "how many `MiB` of memory the values of projections that are kept may take")
 	f.DurationVar(&o.ReadWait, "read-wait", server.DefaultReadWait, "how long a read may wait for a state that takes long to compute")
 }
 

@@ -26,6 +26,7 @@ import (
 	"j17/internal/ident"
 	"j17/internal/listener"
 	"j17/internal/loading"
+	"j17/internal/projection"
 	"j17/internal/saga"
 	"j17/internal/schedule"
 	"j17/internal/store"
@@ -72,6 +73,8 @@ type Options struct {
 	Feed *feed.Subscriptions
 	// Sagas carries out the sagas of environments.
 	Sagas *saga.Service
+	// Projections answers reads of projections.
+	Projections *projection.Service
 	// Schedule has the events that are to come later.
 	Schedule *schedule.Service
 	// Worker, if not nil, is shown in the metrics.
@@ -133,6 +136,7 @@ type API struct {
 	data     http.Handler
 	control  http.Handler
 	admin    http.Handler
+	views    http.Handler
 	// documents are those that describe the API.
 	documents documents
 	chunks    sync.Pool // of *[chunkSize]byte
@@ -168,6 +172,7 @@ func New(o Options) *API {
 	a.data = a.router(dataSite)
 	a.control = a.router(controlSite)
 	a.admin = a.router(adminSite)
+	a.views = a.router(viewSite)
 	return a
 }
 
@@ -229,6 +234,8 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {
 		a.control.ServeHTTP(w, r)
 	case strings.HasPrefix(r.URL.Path, adminPrefix):
 		a.admin.ServeHTTP(w, r)
+	case strings.HasPrefix(r.URL.Path, viewPrefix):
+		a.views.ServeHTTP(w, r)
 	default:
 		a.data.ServeHTTP(w, r)
 	}

@@ -25,6 +25,7 @@ import (
 	"j17/internal/engine"
 	"j17/internal/httpapi"
 	"j17/internal/loading"
+	"j17/internal/projection"
 	"j17/internal/spec"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
@@ -77,7 +78,8 @@ func newFixture(tb testing.TB, change func(*httpapi.Options)) *fixture {
 	e.Deploy(j17.TenantOf(f.instance.ID, j17.Prod), compiled, nil)
 	o := httpapi.Options{
 		Engine: e, Loader: &loading.Loader{Engine: e, Store: s}, Store: s, Registry: f.registry, Auth: auth.New(f.registry, f.clock), Clock: f.clock, Logger: logger,
-		Version: "test", BaseDomain: "j17.example", DefaultInstance: f.instance.ID,
+		Projections: projection.New(projection.Options{Store: s, Engine: e, Clock: f.clock, Logger: logger}),
+		Version:     "test", BaseDomain: "j17.example", DefaultInstance: f.instance.ID,
 	}
 	if change != nil {
 		change(&o)

@@ -29,8 +29,8 @@ type call struct {
 	env       j17.Environment
 	tenant    j17.Tenant
 	principal j17.Principal
-	// query has the parameters of the route.
-	query map[string]string
+	// query has the parameters of the route, further those of what it reads.
+	query, further map[string]string
 	// actor is who the headnode asks for, where a node asks.
 	actor control.Actor
 

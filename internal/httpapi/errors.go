@@ -75,6 +75,8 @@ func problemOf(code j17.Code) problem {
 		return problem{http.StatusNotFound, "Unknown aggregate type"}
 	case j17.CodeUnknownEventType:
 		return problem{http.StatusNotFound, "Unknown event type"}
+	case j17.CodeUnknownProjection:
+		return problem{http.StatusNotFound, "Unknown projection"}
 	case j17.CodeMethodNotAllowed:
 		return problem{http.StatusMethodNotAllowed, "Method not allowed"}
 	case j17.CodeConflict:
@@ -121,6 +123,8 @@ func problemOf(code j17.Code) problem {
 		return problem{http.StatusServiceUnavailable, "Outcome unknown"}
 	case j17.CodeUnavailable:
 		return problem{http.StatusServiceUnavailable, "Unavailable"}
+	case j17.CodeProjectionLimit:
+		return problem{http.StatusUnprocessableEntity, "Too much for a projection"}
 	case j17.CodeWorkLimit:
 		return problem{http.StatusUnprocessableEntity, "Too much work"}
 	case j17.CodeBusy:

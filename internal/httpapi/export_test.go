@@ -49,7 +49,7 @@ func (a *API) ServeCareless(asks string, called *bool) http.Handler {
 
 // Sites are the hosts of the documents.
 func Sites() map[Document]site {
-	return map[Document]site{ControlDocument: controlSite, InstanceDocument: dataSite | adminSite, InternalDocument: internalSite}
+	return map[Document]site{ControlDocument: controlSite, InstanceDocument: dataSite | adminSite | viewSite, InternalDocument: internalSite}
 }
 
 // Described lists the rows of the table that a document is about, and those of them that nobody has described.
@@ -79,6 +79,8 @@ func (a *API) OperationOf(r *http.Request) (Document, string) {
 		d, sites = ControlDocument, a.control
 	case strings.HasPrefix(r.URL.Path, adminPrefix):
 		sites = a.admin
+	case strings.HasPrefix(r.URL.Path, viewPrefix):
+		sites = a.views
 	}
 	method := r.Method
 	if method == http.MethodHead {

@@ -47,7 +47,7 @@ func (a *API) describe(d Document, c *spec.Compiled) ([]byte, error) {
 		sites, info.Title = controlSite, "j17: the control plane"
 		info.Server, info.Variables = "https://control.{domain}", map[string]string{"domain": "localhost"}
 	case InstanceDocument:
-		sites, info.Title = dataSite|adminSite, "j17: an environment of an instance"
+		sites, info.Title = dataSite|adminSite|viewSite, "j17: an environment of an instance"
 		info.Server, info.Variables = "https://{host}", map[string]string{"host": "dev.localhost"}
 	case InternalDocument:
 		sites, info.Title = internalSite, "j17: the internal listener"
@@ -285,7 +285,7 @@ func contentHeaders() map[string]openapi.Header {
 func parametersOf(r *route, op operation) []openapi.Parameter {
 	var all []openapi.Parameter
 	for i := range r.takes {
-		if p := &r.takes[i]; p.kind != ignored {
+		if p := &r.takes[i]; p.kind != ignored && p.kind != further {
 			all = append(all, openapi.Parameter{Name: p.name, In: "query", About: p.about, Schema: p.schema()})
 		}
 	}
@@ -334,7 +334,7 @@ func (p *parameter) schema() map[string]any {
 		return map[string]any{"type": "string", "pattern": "^[^:]+:.+$", "examples": []string{"user:global"}}
 	case duration:
 		return map[string]any{"type": "string", "examples": []string{"1s", "30s"}}
-	case text, ignored:
+	case text, ignored, further:
 	}
 	return map[string]any{"type": "string"}
 }

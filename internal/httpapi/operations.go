@@ -75,6 +75,10 @@ func operations() map[string]operation {
 		"POST /{type}/{id}":              {id: "writeBatch", about: "Write events to an aggregate, all or none", takes: wire.WriteBatch{}, gives: wire.BatchWritten{}, made: true},
 		"POST /{type}/{id}/{event}":      {id: "writeEvent", about: "Write one event to an aggregate", takes: wire.WriteEvent{}, gives: wire.EventWritten{}, made: true},
 
+		// Projections.
+		"GET /_projections/{name}":      {id: "getProjection", about: "What a projection yields for its parameters", gives: wire.Projected{}},
+		"GET /_projections/{name}/{id}": {id: "getProjectionOf", about: "What a projection yields for an aggregate, now or in the past", gives: wire.Projected{}},
+
 		// Operators by themselves.
 		"GET /setup":            {id: "getSetupPage", about: "A form for the first operator", gives: file{"text/html"}},
 		"POST /api/setup":       {id: "setup", about: "Create the first operator", takes: wire.Setup{}, gives: wire.SetUp{}, made: true},

@@ -32,6 +32,7 @@ const (
 	agent         // an actor or a target, as type:id
 	duration      // a duration between least and most seconds
 	ignored       // whatever there is
+	further       // parameters of any other name, which are not ours but those of what is read
 )
 
 // parameter is one of the query of a route. It has one reader, by its kind, and the sentence that says what is wrong with a
@@ -126,6 +127,14 @@ func moments() []parameter {
 		{name: "length", kind: whole, most: math.MaxInt64, about: "The state after this number of events."},
 		{name: "synchronous", kind: flag, choices: []string{""}, about: "Apply all events anew, whatever is known already."},
 	}
+}
+
+// viewed say which value of a projection is meant; its own parameters stand beside them.
+func viewed() []parameter {
+	return append(
+		slices.DeleteFunc(moments(), func(p parameter) bool { return p.name == "length" }),
+		parameter{kind: further},
+	)
 }
 
 func readiness() []parameter {
@@ -224,13 +233,20 @@ func (c *call) readParameters(known []parameter) error {
 		return j17.Errorf(j17.CodeInvalidParameter, "The query string is malformed")
 	}
 	c.query = make(map[string]string, len(query))
+	others := slices.ContainsFunc(known, func(p parameter) bool { return p.kind == further })
 	for name, values := range query {
 		at := slices.IndexFunc(known, func(p parameter) bool { return p.name == name })
 		switch {
-		case at < 0:
+		case at < 0 && !others || name == "":
 			return unknownParameter(name, known)
 		case len(values) > 1:
-			return j17.Errorf(j17.CodeInvalidParameter, "The query parameter is given more than once").At(name)
+			return j17.Errorf(j17.CodeInvalidParameter, "The query parameter is given more than once").At(safe(name))
+		case at < 0:
+			if c.further == nil {
+				c.further = map[string]string{}
+			}
+			c.further[name] = values[0]
+			continue
 		}
 		if says := known[at].fault(values[0]); says != "" {
 			return j17.Errorf(j17.CodeInvalidParameter, "'%s' must be %s", name, says).At(name)
@@ -256,7 +272,7 @@ func unknownParameter(name string, known []parameter) error {
 // fault says what a value must be, "" where it is that.
 func (p *parameter) fault(v string) string {
 	switch p.kind {
-	case text, ignored:
+	case text, ignored, further:
 	case whole:
 		// Bounds are said as they are: some have no end that anybody would type.
 		n, err := strconv.ParseUint(v, 10, 63)

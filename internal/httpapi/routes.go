@@ -15,6 +15,7 @@ const (
 	controlSite
 	internalSite
 	adminSite // paths below /_admin/ on the hosts of an environment
+	viewSite  // paths below /_projections/ there
 )
 
 // access is what a route asks of its caller. A route that states none is closed to everybody.
@@ -72,7 +73,7 @@ type route struct {
 // routes is the table of all routes.
 func (a *API) routes() []route {
 	return slices.Concat(
-		serverRoutes(), dataRoutes(), accountRoutes(), operatorRoutes(), instanceRoutes(), keyRoutes(), specRoutes(), recordRoutes(),
+		serverRoutes(), dataRoutes(), viewRoutes(), accountRoutes(), operatorRoutes(), instanceRoutes(), keyRoutes(), specRoutes(), recordRoutes(),
 		a.devRoutes(), mounted(adminRoutes()), a.nodeRoutes(),
 	)
 }
@@ -109,6 +110,17 @@ func dataRoutes() []route {
 		{dataSite, post, "/{type}/_new/{event}", write, need{}, "", nil, (*call).postNewEvent},
 		{dataSite, post, "/{type}/{id}", write, need{}, "", nil, (*call).postBatch},
 		{dataSite, post, "/{type}/{id}/{event}", write, need{}, "", nil, (*call).postEvent},
+	}
+}
+
+// viewPrefix starts the paths of projections. They have a router of their own, for the reason that adminPrefix has one.
+const viewPrefix = "/_projections/"
+
+// viewRoutes read projections.
+func viewRoutes() []route {
+	return []route{
+		{viewSite, get, viewPrefix + "{name}", read, need{}, "", viewed(), (*call).projection},
+		{viewSite, get, viewPrefix + "{name}/{id}", read, need{}, "", viewed(), (*call).projection},
 	}
 }
 

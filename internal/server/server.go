@@ -30,6 +30,7 @@ import (
 	"j17/internal/httpapi"
 	"j17/internal/listener"
 	"j17/internal/loading"
+	"j17/internal/projection"
 	"j17/internal/saga"
 	"j17/internal/sandbox/container"
 	"j17/internal/schedule"
@@ -47,6 +48,8 @@ const (
 	DefaultSagasMax  = saga.DefaultMost
 	// DefaultScheduledMax is how many scheduled events of an instance may wait for their time.
 	DefaultScheduledMax = schedule.DefaultMaxPerInstance
+	// DefaultProjectionCacheMiB is how many MiB are for values of projections that are kept.
+	DefaultProjectionCacheMiB = projection.DefaultCacheBytes >> 20
 
 	DefaultStreamsPerKey = httpapi.DefaultStreamsPerKey
 	DefaultStreams       = httpapi.DefaultStreams
@@ -85,6 +88,8 @@ type Options struct {
 	ImplicationsMaxDepth, ImplicationsMaxTotal int
 	// SagasMax is how many sagas of an instance run at once; 0 means DefaultSagasMax.
 	SagasMax int
+	// ProjectionCacheMiB is the memory for values of projections that are kept; 0 means DefaultProjectionCacheMiB.
+	ProjectionCacheMiB int
 	// WriteWait is how long a write waits for others that look at the same states; 0 means DefaultWriteWait.
 	WriteWait time.Duration
 	// ScheduledMaxPerInstance is how many scheduled events of an instance may be pending; 0 means 100,000.
@@ -131,6 +136,8 @@ type Server struct {
 	feed      *feed.Subscriptions
 	listeners *listener.Service
 	schedule  *schedule.Service
+	// projections answers reads of projections.
+	projections *projection.Service
 	// timed is the work that waits for a time or for events. A development server does it while its clock is moved.
 	timed []timed
 	// public and internal are the open listeners, connections what has come in through them.
@@ -224,6 +231,10 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 		},
 	})
 
+	s.projections = projection.New(projection.Options{
+		Store: s.store, Engine: s.engine, Clock: o.Clock, Logger: o.Logger, CacheBytes: int64(o.ProjectionCacheMiB) << 20,
+	})
+
 	// What follows from events.
 	s.openListeners(ctx)
 
@@ -289,7 +300,7 @@ func (s *Server) Close() error {
 func (s *Server) api(o httpapi.Options) *httpapi.API {
 	o.Loader = &loading.Loader{Engine: s.engine, Store: s.store}
 	o.Engine, o.Store, o.Registry, o.Auth, o.Blobs, o.Deploy = s.engine, s.store, s.registry, s.auth, s.blobs, s.deploy
-	o.Feed = s.feed
+	o.Feed, o.Projections = s.feed, s.projections
 	o.Usage, o.Worker, o.Sagas, o.Listeners, o.Schedule = s.usage, s.worker, s.sagas, s.listeners, s.schedule
 	o.TrustedProxies, o.ForwardedHeader = s.options.TrustedProxies, s.options.ForwardedHeader
 	o.StreamsPerKey, o.Streams = s.options.StreamsPerKey, s.options.Streams

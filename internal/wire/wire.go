@@ -116,6 +116,22 @@ type StateMetadata struct {
 	Names
 }
 
+// Projected is what a projection yields.
+type Projected struct {
+	Data json.RawMessage `json:"data"`
+	// CachedAt is when that was computed, in Unix seconds.
+	CachedAt int64             `json:"cached_at"`
+	Metadata ProjectedMetadata `json:"metadata"`
+}
+
+// ProjectedMetadata tells what is projected: the aggregate, and the position of the feed as of which it is exact, "0" where there is no
+// event.
+type ProjectedMetadata struct {
+	ID string `json:"id,omitempty"`
+	Names
+	Position string `json:"position,omitempty"`
+}
+
 // Length is the number of events of an aggregate.
 type Length struct {
 	Length uint64 `json:"length"`

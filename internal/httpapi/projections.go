@@ -1,0 +1,85 @@
+package httpapi
+
+import (
+	"net/http"
+	"strconv"
+
+	"j17"
+	"j17/internal/projection"
+	"j17/internal/value"
+)
+
+// projection is GET /_projections/{name}/{id}, and without an id where the projection has none.
+func (c *call) projection(w http.ResponseWriter) error {
+	// What is wanted.
+	r := c.request
+	ask := &projection.Ask{Name: r.PathValue("name"), ID: r.PathValue("id"), Params: c.further, Synchronous: c.isSet("synchronous")}
+	if _, ok := c.query["at"]; ok {
+		ask.Until = new(int64(c.number("at", 0)))
+	}
+	v, err := c.project(ask)
+	if err != nil {
+		return err
+	}
+
+	// The value, with what stands around it.
+	if known, err := c.known(w, v.Tag); known || err != nil {
+		return err
+	}
+	c.show(w.Header(), "Content-Type", typeJSON)
+	const head, most = `{"ok":true,"data":`, 256 // of what stands around it
+	if len(v.Data) <= smallAnswer {
+		b := append(make([]byte, 0, len(v.Data)+most), head...)
+		c.write(w, http.StatusOK, appendProjected(append(b, v.Data...), v))
+	} else {
+		c.write(w, http.StatusOK, []byte(head), v.Data, appendProjected(make([]byte, 0, most), v))
+	}
+	return nil
+}
+
+// project reads a value for which there is room among the replies.
+func (c *call) project(ask *projection.Ask) (*projection.Reply, error) {
+	for waited := false; ; waited = true {
+		v, err := c.api.Projections.Read(c.request.Context(), c.tenant, ask)
+		c.slot.Give() // what follows takes as long as the client likes
+		if err != nil {
+			return nil, err
+		}
+		size := int64(len(v.Data))
+		if waited || size <= unaccounted || c.tryTake(c.api.room.replies, size) {
+			return v, nil
+		}
+		v = nil // or it would be in memory while it waits
+		if err := c.take(c.api.room.replies, size, "such a reply"); err != nil {
+			return v, err
+		}
+	}
+}
+
+// appendProjected appends what stands behind the data of a value.
+func appendProjected(b []byte, v *projection.Reply) []byte {
+	b = append(b, `,"cached_at":`...)
+	b = strconv.AppendInt(b, v.Computed, 10)
+	b = append(b, `,"metadata":{`...)
+	if v.Key.ID != "" {
+		b = append(b, `"id":`...)
+		b = value.AppendString(b, v.Key.ID)
+		b = appendNames(b, v.Names)
+	}
+	if !v.Past {
+		if v.Key.ID != "" {
+			b = append(b, ',')
+		}
+		b = append(b, `"position":"`...)
+		b = append(appendPosition(b, v.Position), '"')
+	}
+	return append(b, `}}`...)
+}
+
+// appendPosition appends a position of the feed, 0 for that before the first event.
+func appendPosition(b []byte, at j17.StreamID) []byte {
+	if at.IsZero() {
+		return append(b, '0')
+	}
+	return at.Append(b)
+}

@@ -1,0 +1,207 @@
+package projection
+
+import (
+	"container/list"
+	"errors"
+	"sync"
+
+	"j17"
+)
+
+// errLeft tells that whoever computed a value has gone before it was done.
+var errLeft = errors.New("projection: the computation was given up")
+
+// subject names a value: what a projection yields for one aggregate, or for parameters.
+type subject struct {
+	tenant j17.Tenant
+	name   string
+	// of is the canonical id, or the canonical parameters.
+	of string
+}
+
+// keptValues holds what projections have yielded, bounded in bytes. It never decides whether a value is current: who takes one compares
+// what it was made of. Values that were asked for once stand in a line of their own, of a fifth of the room, so that somebody who reads
+// everything once drives out nothing that is asked for again and again.
+type keptValues struct {
+	mu    sync.Mutex
+	limit int64
+	all   map[subject]*list.Element // of *keptValue
+	// once are those that were asked for one time, often the others; the most recently used first.
+	once, often line
+	counts      keptCounts
+
+	// flights are the computations under way.
+	flights map[subject]*flight
+}
+
+// line is a list of values with what they are charged for.
+type line struct {
+	list.List
+	used int64
+}
+
+// keptValue is a value with its place.
+type keptValue struct {
+	subject
+	*Value
+	size  int64
+	often bool
+}
+
+// keptCounts tell how useful it is to keep values.
+type keptCounts struct{ hits, misses, shared uint64 }
+
+// onceShare is which part of the room is for values that were asked for one time.
+const onceShare = 5
+
+func newKeptValues(limit int64) *keptValues {
+	return &keptValues{limit: limit, all: map[subject]*list.Element{}, flights: map[subject]*flight{}}
+}
+
+// get returns the value that is kept, nil where there is none.
+func (k *keptValues) get(of subject) *Value {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	at := k.all[of]
+	if at == nil {
+		return nil
+	}
+	v := valueAt(at)
+	if v.often {
+		k.often.MoveToFront(at)
+		return v.Value
+	}
+
+	// What was asked for again has earned a place among the others, of whom the last one may go back.
+	k.once.take(at)
+	v.often = true
+	k.all[of] = k.often.push(v)
+	for k.often.used > k.limit-k.limit/onceShare {
+		last := k.often.take(k.often.Back())
+		last.often = false
+		k.all[last.subject] = k.once.push(last)
+	}
+	k.trim()
+	return v.Value
+}
+
+// put keeps a value in the place of the one before. One that would fill a good part of the room is not kept.
+func (k *keptValues) put(of subject, v *Value) {
+	entry := &keptValue{subject: of, Value: v, size: v.charge() + int64(len(of.name)+len(of.of))}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if at := k.all[of]; at != nil {
+		old := valueAt(at)
+		k.lineOf(old).take(at)
+		delete(k.all, of)
+		entry.often = old.often
+	}
+	if entry.size > k.limit/onceShare {
+		return
+	}
+	k.all[of] = k.lineOf(entry).push(entry)
+	k.trim()
+}
+
+// trim drops values until the others fit. The caller holds mu.
+func (k *keptValues) trim() {
+	for k.once.used+k.often.used > k.limit {
+		from := &k.once
+		if from.Len() == 0 {
+			from = &k.often
+		}
+		delete(k.all, from.take(from.Back()).subject)
+	}
+}
+
+func (k *keptValues) lineOf(v *keptValue) *line {
+	if v.often {
+		return &k.often
+	}
+	return &k.once
+}
+
+func valueAt(at *list.Element) *keptValue {
+	v, _ := at.Value.(*keptValue)
+	return v
+}
+
+func (l *line) push(v *keptValue) *list.Element {
+	l.used += v.size
+	return l.PushFront(v)
+}
+
+func (l *line) take(at *list.Element) *keptValue {
+	v, _ := l.Remove(at).(*keptValue)
+	l.used -= v.size
+	return v
+}
+
+// charge is the memory that a value takes.
+func (v *Value) charge() int64 {
+	const own, source = 512, 96 // what stands around data, and what a source takes beside its texts
+	n := own + int64(len(v.Data)) + int64(len(v.Sources))*source
+	for _, key := range v.Sources {
+		n += int64(len(key.ID))
+	}
+	for i := range v.Sets {
+		n += own + int64(len(v.Sets[i].IDs))*source
+	}
+	return n
+}
+
+// Stats counts what a service has done since it was made.
+type Stats struct {
+	// Hits are reads that were answered with a kept value, Misses those that computed one, Shared those that waited for somebody
+	// else's computation.
+	Hits, Misses, Shared uint64
+	// KeptBytes is the memory that kept values are charged for, Kept how many they are.
+	KeptBytes int64
+	Kept      int
+}
+
+// Stats returns the counters.
+func (s *Service) Stats() Stats {
+	k := s.kept
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return Stats{Hits: k.counts.hits, Misses: k.counts.misses, Shared: k.counts.shared, KeptBytes: k.once.used + k.often.used, Kept: len(k.all)}
+}
+
+// flight is one computation that everybody waits for who wants its value. What it has led to counts once done is closed.
+type flight struct {
+	// at is the position that it computes the value of.
+	at    j17.StreamID
+	done  chan struct{}
+	value *Value
+	err   error
+}
+
+// join returns the computation of a value that is under way, and whether the caller has to carry it out, as of a position.
+func (k *keptValues) join(of subject, at j17.StreamID) (fl *flight, lead bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if fl = k.flights[of]; fl != nil {
+		k.counts.shared++
+		return fl, false
+	}
+	fl = &flight{at: at, done: make(chan struct{}), err: errLeft}
+	k.flights[of] = fl
+	k.counts.misses++
+	return fl, true
+}
+
+// land tells all who wait what has become of a computation.
+func (k *keptValues) land(of subject, fl *flight) {
+	k.mu.Lock()
+	delete(k.flights, of)
+	k.mu.Unlock()
+	close(fl.done)
+}
+
+// hit counts a read that a kept value has answered.
+func (k *keptValues) hit() {
+	k.mu.Lock()
+	k.counts.hits++
+	k.mu.Unlock()
+}

@@ -1,0 +1,103 @@
+// Package projection answers reads of projections: views over several aggregates that a spec declares, or that were posted to an
+// environment. Whatever is read is what all aggregates were as of one position of the feed, and that position is not before any write
+// that was acknowledged when the request came.
+//
+// Reading: now takes the position (projection.go), evaluate.go loads sources stage by stage and puts the result together, kept.go holds
+// results as long as nothing that they were made of has changed (read.go).
+package projection
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+
+	"j17"
+	"j17/internal/clock"
+	"j17/internal/engine"
+	"j17/internal/store"
+)
+
+// Storage is what a service needs of a store.
+type Storage interface {
+	store.Sides
+	store.Moments
+	store.Feed
+}
+
+// Options configures a service. All fields are required unless they say otherwise.
+type Options struct {
+	Store  Storage
+	Engine *engine.Engine
+	Clock  clock.Clock
+	Logger *slog.Logger
+	// CacheBytes bounds the memory for values that are kept; 0 means DefaultCacheBytes.
+	CacheBytes int64
+}
+
+// DefaultCacheBytes is the memory for values that are kept where the options do not say.
+const DefaultCacheBytes = 64 << 20
+
+// Service answers reads of projections. It is safe for concurrent use.
+type Service struct {
+	store  Storage
+	engine *engine.Engine
+	clock  clock.Clock
+	logger *slog.Logger
+
+	kept *keptValues
+	// sets are the projections in force of each environment.
+	sets sets
+}
+
+// New returns a service.
+func New(o Options) *Service {
+	return &Service{
+		store: o.Store, engine: o.Engine, clock: o.Clock, logger: o.Logger, kept: newKeptValues(cmp.Or(o.CacheBytes, DefaultCacheBytes)),
+	}
+}
+
+// reading is what a read sees: aggregates as of one position, and the projections that are in force.
+type reading struct {
+	t  j17.Tenant
+	m  *engine.Moment
+	in *inForce
+}
+
+// now returns the reading of the present position: it has all that was acknowledged before.
+func (s *Service) now(ctx context.Context, t j17.Tenant) (*reading, error) {
+	sm, err := s.store.Moment(ctx, t)
+	if err != nil {
+		return nil, engine.StorageError(err)
+	}
+	defer sm.Close()
+	return s.of(ctx, t, sm)
+}
+
+// of returns the reading of what a moment of the store shows.
+func (s *Service) of(ctx context.Context, t j17.Tenant, sm store.Moment) (*reading, error) {
+	head, err := sm.Get(headSpace, headKey)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, engine.StorageError(err)
+	}
+	m, err := s.engine.Moment(t, sm.Position())
+	if err != nil {
+		return nil, err
+	}
+	in, err := s.inForce(ctx, t, m.Decider().Compiled, head.Rev)
+	if err != nil {
+		return nil, err
+	}
+	return &reading{t: t, m: m, in: in}, nil
+}
+
+// as returns the reading of another moment, with the same projections.
+func (r *reading) as(m *engine.Moment) *reading { return &reading{t: r.t, m: m, in: r.in} }
+
+// definition returns a projection that is in force; CodeUnknownProjection where there is none of that name.
+func (r *reading) definition(name string) (*definition, error) {
+	if d := r.in.all[name]; d != nil {
+		return d, nil
+	}
+	return nil, j17.Errorf(j17.CodeUnknownProjection, "There is no projection '%s' in this environment.%s", j17.Printable(name), r.in.nearest(name))
+}

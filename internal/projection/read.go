@@ -1,0 +1,349 @@
+package projection
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"j17"
+	"j17/internal/engine"
+	"j17/internal/spec"
+	"j17/internal/value"
+)
+
+// Ask says which value is wanted.
+type Ask struct {
+	Name string
+	// ID is what stands in the path, "" where nothing does.
+	ID string
+	// Params are the parameters that are none of ours.
+	Params map[string]string
+	// Until, if not nil, leaves out events later than that Unix second.
+	Until *int64
+	// Synchronous folds all states from the first event on.
+	Synchronous bool
+}
+
+// Reply is a value that is exact as of a position.
+type Reply struct {
+	*Value
+	// Position is zero before the first event. Past tells that what happened after a time before it is left out.
+	Position j17.StreamID
+	Past     bool
+}
+
+// IsNamed reports whether a projection has the named form, and so a list of rows.
+func (s *Service) IsNamed(ctx context.Context, t j17.Tenant, name string) (bool, error) {
+	r, err := s.now(ctx, t)
+	if err != nil {
+		return false, err
+	}
+	d, err := r.definition(name)
+	return err == nil && d.IsNamed(), err
+}
+
+// Read returns what a projection yields: it is exact as of a position that has all that was acknowledged before the call. Its errors are
+// CodeUnknownProjection, CodeAggregateNotFound, CodeInvalidIdentifier, CodeInvalidParameter, CodeProjectionLimit and CodeWorkLimit, those
+// of folding a source, and CodeIndexNotReady where a source is a query.
+func (s *Service) Read(ctx context.Context, t j17.Tenant, ask *Ask) (*Reply, error) {
+	r, err := s.now(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	d, err := r.definition(ask.Name)
+	if err != nil {
+		return nil, err
+	}
+	want, err := s.wanted(ctx, r, d, ask)
+	if err != nil {
+		return nil, err
+	}
+	if ask.Until != nil {
+		return s.past(ctx, r, d, want, ask)
+	}
+
+	of := subject{t, ask.Name, want.text()}
+	if ask.Synchronous {
+		v, err := s.compute(ctx, r, d, want, true)
+		if err != nil {
+			return nil, err
+		}
+		s.kept.put(of, v)
+		return &Reply{Value: v, Position: r.m.At()}, nil
+	}
+	return s.shared(ctx, r, d, want, of)
+}
+
+// shared returns the value that is kept if it is good, or computes it, or waits for somebody who does.
+func (s *Service) shared(ctx context.Context, r *reading, d *definition, want wanted, of subject) (*Reply, error) {
+	for {
+		v := s.kept.get(of)
+		switch good, err := s.current(ctx, r, d, v); {
+		case err != nil:
+			return nil, err
+		case good:
+			s.kept.hit()
+			return &Reply{Value: v, Position: r.m.At()}, nil
+		}
+
+		fl, lead := s.kept.join(of, r.m.At())
+		if lead {
+			err := s.lead(ctx, r, d, want, of, fl)
+			return &Reply{Value: fl.value, Position: fl.at}, err
+		}
+		select {
+		case <-fl.done:
+		case <-ctx.Done():
+			return nil, engine.StorageError(ctx.Err())
+		}
+
+		// What was computed as of a later position is good for who came before. An earlier one may be good too: that is seen by what is
+		// kept now. If not, the next computation is a later one.
+		if fl.at.Compare(r.m.At()) >= 0 && !errors.Is(fl.err, errLeft) {
+			return &Reply{Value: fl.value, Position: fl.at}, fl.err
+		}
+	}
+}
+
+// lead carries a computation out.
+func (s *Service) lead(ctx context.Context, r *reading, d *definition, want wanted, of subject, fl *flight) error {
+	defer s.kept.land(of, fl)
+	v, err := s.compute(ctx, r, d, want, false)
+	if err != nil && ctx.Err() != nil {
+		return err // others go on without who has left
+	}
+	if fl.value, fl.err = v, err; err == nil {
+		s.kept.put(of, v)
+	}
+	return err
+}
+
+// past computes a value as of a time.
+func (s *Service) past(ctx context.Context, r *reading, d *definition, want wanted, ask *Ask) (*Reply, error) {
+	if len(d.Queries()) > 0 {
+		return nil, j17.Errorf(j17.CodeInvalidParameter, "A projection with a query has no past: leave 'at' out").At("at")
+	}
+	v, err := s.compute(ctx, r.as(r.m.Until(*ask.Until)), d, want, ask.Synchronous)
+	if err != nil {
+		return nil, err
+	}
+	return &Reply{Value: v, Past: true}, nil
+}
+
+// current reports whether a value that was kept, nil for none, is what would be computed now.
+func (s *Service) current(ctx context.Context, r *reading, d *definition, v *Value) (bool, error) {
+	if v == nil || v.identity != d.identity(r.m.Decider()) {
+		return false, nil
+	}
+	if v.At == r.m.At() {
+		return true, nil // nothing at all has happened
+	}
+	versions, err := r.m.Versions(ctx, v.Sources)
+	if err != nil || !slices.Equal(versions, v.Versions) {
+		return false, err
+	}
+	return s.unmoved(ctx, r, d, v)
+}
+
+// compute computes a value.
+func (s *Service) compute(ctx context.Context, r *reading, d *definition, want wanted, replay bool) (*Value, error) {
+	e := s.evaluation(ctx, r, d)
+	e.replay = replay
+	one := &row{id: want.id, params: want.params, sources: make([]value.Value, len(d.Sources))}
+	if err := e.gather(ctx, []*row{one}, d.Stages); err != nil {
+		return nil, err
+	}
+	v := e.value(one)
+	if v.Err == nil && d.IsNamed() {
+		v.Names, v.Err = r.m.Names(ctx, v.Key)
+	}
+	v.Tree = value.Value{}
+	return v, v.Err
+}
+
+// Rows returns the values of rows of the named form as of a moment, in the order of their ids, which are canonical. What is kept and good
+// is taken. What is wrong with one row is its Err.
+func (s *Service) rows(ctx context.Context, r *reading, d *definition, ids []string) ([]*Value, error) {
+	values := make([]*Value, len(ids))
+	var missing []int
+	var todo []*row
+	for i, id := range ids {
+		v := s.kept.get(subject{r.t, d.Name, id})
+		good, err := s.current(ctx, r, d, v)
+		if err != nil {
+			return nil, err
+		}
+		if good {
+			values[i] = v
+			continue
+		}
+		missing = append(missing, i)
+		todo = append(todo, &row{id: id, sources: make([]value.Value, len(d.Sources))})
+	}
+
+	// The others are computed together.
+	e := s.evaluation(ctx, r, d)
+	if err := e.gather(ctx, todo, d.Stages); err != nil {
+		return nil, err
+	}
+	for j, i := range missing {
+		v := e.value(todo[j])
+		if v.Err == nil {
+			v.Names, v.Err = r.m.Names(ctx, v.Key)
+		}
+		if values[i] = v; v.Err == nil {
+			v.Tree = value.Value{}
+			s.kept.put(subject{r.t, d.Name, ids[i]}, v)
+		}
+	}
+	return values, nil
+}
+
+// wanted is what a value is wanted of, in canonical form.
+type wanted struct {
+	id     string
+	params map[string]string
+}
+
+// text is the same as one text.
+func (w *wanted) text() string {
+	if len(w.params) == 0 {
+		return w.id
+	}
+	names := make([]string, 0, len(w.params))
+	for name := range w.params {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	b := []byte(w.id)
+	for _, name := range names {
+		b = append(b, '&')
+		b = append(b, name...)
+		b = append(b, '=')
+		b = value.AppendString(b, w.params[name])
+	}
+	return string(b)
+}
+
+// wanted reads what was asked for.
+func (s *Service) wanted(ctx context.Context, r *reading, d *definition, ask *Ask) (wanted, error) {
+	if d.IsNamed() {
+		for _, name := range sorted(ask.Params) {
+			return wanted{}, unknownParameter(name, d)
+		}
+		key, err := s.engine.Resolve(ctx, r.t, d.ForEach, ask.ID)
+		return wanted{id: key.ID}, err
+	}
+	return s.asked(ctx, r, d, ask)
+}
+
+// asked reads what the array form was asked with.
+func (s *Service) asked(ctx context.Context, r *reading, d *definition, ask *Ask) (wanted, error) {
+	w := wanted{params: make(map[string]string, len(d.Params))}
+	only := d.OnlyParam()
+
+	// What stands in the path.
+	switch {
+	case ask.ID != "" && d.Keyed():
+		id, err := s.identifier(ctx, r, &spec.Param{Name: "key", IDOf: keyed(d)}, ask.ID)
+		if err != nil {
+			return w, err
+		}
+		w.id = id
+	case ask.ID != "" && only != nil:
+		w.params[only.Name] = ask.ID
+	case ask.ID != "":
+		return w, j17.Errorf(j17.CodeInvalidParameter, "The projection '%s' is asked for with %s, in the query string; nothing stands for what follows its name in the path.", d.Name, names(d.Params)).At("key")
+	case d.Keyed():
+		return w, j17.Errorf(j17.CodeInvalidParameter, "The projection '%s' is that of an aggregate. Add its id to the path: /_projections/%s/{id}.", d.Name, d.Name).At("key")
+	}
+
+	// What stands in the query.
+	for _, name := range sorted(ask.Params) {
+		known := slices.ContainsFunc(d.Params, func(p spec.Param) bool { return p.Name == name })
+		_, given := w.params[name]
+		switch {
+		case !known:
+			return w, unknownParameter(name, d)
+		case given:
+			return w, j17.Errorf(j17.CodeInvalidParameter, "The parameter '%s' is given in the path already", name).At(name)
+		}
+		w.params[name] = ask.Params[name]
+	}
+	for i := range d.Params {
+		p := &d.Params[i]
+		text, ok := w.params[p.Name]
+		if !ok {
+			return w, j17.Errorf(j17.CodeInvalidParameter, "The projection '%s' needs the parameter '%s'", d.Name, p.Name).At(p.Name)
+		}
+		var err error
+		if w.params[p.Name], err = s.identifier(ctx, r, p, text); err != nil {
+			return w, err
+		}
+	}
+	return w, nil
+}
+
+// keyed are the aggregate types of the sources that stand for what is asked for.
+func keyed(d *definition) (types []string) {
+	for i := range d.Sources {
+		if d.Sources[i].Key {
+			types = append(types, d.Sources[i].AggregateType)
+		}
+	}
+	return types
+}
+
+// identifier returns the canonical form of what stands for an aggregate, and every other text as it is. The public names of aggregates
+// stand for them; one that nobody has stands for nothing.
+func (s *Service) identifier(ctx context.Context, r *reading, p *spec.Param, text string) (string, error) {
+	var fault error
+	for _, typ := range p.IDOf {
+		key, err := s.engine.Resolve(ctx, r.t, typ, text)
+		switch j17.CodeOf(err) {
+		case "":
+			return key.ID, nil
+		case j17.CodeAggregateNotFound:
+			return text, nil
+		case j17.CodeInvalidIdentifier:
+			fault = j17.At(err, p.Name)
+		default:
+			return "", err
+		}
+	}
+	return text, fault
+}
+
+func unknownParameter(name string, d *definition) error {
+	known := make([]string, 0, len(d.Params)+2)
+	for i := range d.Params {
+		known = append(known, d.Params[i].Name)
+	}
+	return j17.Errorf(j17.CodeInvalidParameter, "Unknown query parameter; known here: %s", strings.Join(append(known, "at", "synchronous"), ", ")).At(j17.Printable(name))
+}
+
+// names lists parameters as a sentence does.
+func names(params []spec.Param) string {
+	all := make([]string, 0, len(params))
+	for i := range params {
+		all = append(all, "'"+params[i].Name+"'")
+	}
+	switch len(all) {
+	case 0:
+		return "nothing"
+	case 1:
+		return all[0]
+	default:
+		return strings.Join(all[:len(all)-1], ", ") + " and " + all[len(all)-1]
+	}
+}
+
+func sorted(params map[string]string) []string {
+	all := make([]string, 0, len(params))
+	for name := range params {
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	return all
+}
