@@ -194,7 +194,7 @@ func judge(a outbound.Answer, err error, took time.Duration, ended bool, secrets
 func (s *Service) settle(ctx context.Context, j job, rev uint64, o outcome) error {
 	line := s.pool.use(j.at)
 	defer s.pool.leave(line)
-	if o.delivered {
+	if !o.park && !o.again && !o.over {
 		s.pool.took(line, time.Duration(o.try.Millis*float64(time.Millisecond)))
 	}
 	for n := range maxTries {

@@ -21,7 +21,7 @@ func TestATryKeepsItsLease(t *testing.T) {
 			}
 			return 200, 8600 * time.Millisecond
 		})
-		const events = 400
+		const events = 320
 		for n := range events {
 			h.write(fmt.Sprint("order:", n), "was_placed", n)
 		}

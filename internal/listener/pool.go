@@ -137,11 +137,17 @@ func (p *pool) room(l *line) int {
 
 // window returns how many deliveries may be ready or under way.
 func (l *line) window() int {
-	if l.pace > 0 && l.pace <= quickPace {
+	if l.quick() {
 		return wideWindow
 	}
 	return maxWindow
 }
+
+// quick tells whether tries take little time.
+func (l *line) quick() bool { return l.pace > 0 && l.pace <= quickPace }
+
+// roomy tells whether so little is ready or under way that it is worth the while to make more ready.
+func (l *line) roomy() bool { return l.running+len(l.ready) <= max(l.window()/4, maxRunningEach) }
 
 // took notes how long a try has taken.
 func (p *pool) took(l *line, d time.Duration) {
@@ -283,7 +289,7 @@ func (p *pool) serve() {
 func (p *pool) sated(l *line) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !l.starved || p.closed || l.running+len(l.ready) > max(l.window()/4, maxRunningEach) || l.lanes > maxLanes-maxRunningEach {
+	if !l.starved || p.closed || !l.roomy() || l.lanes > maxLanes-maxRunningEach {
 		return false
 	}
 	l.starved = false
@@ -356,14 +362,18 @@ func (p *pool) exit(l *line) {
 	p.end(l)
 }
 
-// awaitRoom waits until a listener has much room.
-func (p *pool) awaitRoom(ctx context.Context, l *line) error {
-	stop := context.AfterFunc(ctx, p.look)
+// awaitRoom reports whether a listener has much room. It waits for it for the moment that a quick endpoint takes, and for a slow one not
+// at all.
+func (p *pool) awaitRoom(ctx context.Context, l *line) bool {
+	const moment = time.Second
+	waiting, cancel := context.WithTimeout(ctx, moment)
+	defer cancel()
+	stop := context.AfterFunc(waiting, p.look)
 	defer stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for !p.closed && l.running+len(l.ready) > max(l.window()/4, maxRunningEach) && ctx.Err() == nil {
+	for !p.closed && !l.roomy() && l.quick() && waiting.Err() == nil {
 		p.changed.Wait()
 	}
-	return ctx.Err()
+	return !p.closed && l.roomy()
 }

@@ -244,8 +244,9 @@ func (s *Service) replayPage(ctx context.Context, c *worker.Claim) error {
 	// As many as there is room for.
 	line := s.pool.use(l.at)
 	defer s.pool.leave(line)
-	if err := s.pool.awaitRoom(ctx, line); err != nil {
-		return err
+	later := c.Replace(c.Value, s.o.Clock.Now().Add(time.Second))
+	if !s.pool.awaitRoom(ctx, line) {
+		return s.o.Store.Write(ctx, c.Tenant, []store.Side{later}) // So that its place is another one's.
 	}
 	events, at, err := s.nextPage(ctx, l, r)
 	if err != nil {
@@ -265,7 +266,7 @@ func (s *Service) replayPage(ctx context.Context, c *worker.Claim) error {
 		return []store.Side{moved(events[n-1].StreamID)}
 	})
 	if err == nil && taken == 0 {
-		err = s.o.Store.Write(ctx, c.Tenant, []store.Side{c.Replace(c.Value, s.o.Clock.Now().Add(time.Second))})
+		err = s.o.Store.Write(ctx, c.Tenant, []store.Side{later})
 	}
 	return err
 }
