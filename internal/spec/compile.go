@@ -36,6 +36,8 @@ type compiler struct {
 	unfinished map[feature]bool
 	events     int
 	schemas    *schema.Group
+	// idRules identifies what counts as an identifier, nil as long as nobody asked for it.
+	idRules []byte
 	// geoNames are what geo may name, once they are known.
 	geoNames []string
 	// pathLooks is how much more looking for paths that lead nowhere may cost.

@@ -29,6 +29,11 @@ func event(schema, handler, implications string) string {
 		`], "implications": [` + implications + `]}, "f": {"schema": {"type": "object"}, "handler": []}}}}}`
 }
 
+// views returns a spec with these projections.
+func views(projections string) string {
+	return `{"agent_types":["u"],"aggregate_types":{"t":{"events":{"e":{"schema":{},"handler":[]}}}},"projections":{` + projections + `}}`
+}
+
 // hostileSpecs returns specs as large as they may be, or one in so many parts of that.
 func hostileSpecs(oneIn int) map[string]string {
 	whole, many := (spec.MaxSize-4096)/oneIn, 9000/oneIn
@@ -84,6 +89,24 @@ func hostileSpecs(oneIn int) map[string]string {
 			names(many, func(i int) string {
 				return fmt.Sprintf(`"e%d":{"schema":{},"handler":[],"implications":[{"emit":{"aggregate_type":"t","id":"$.key","event_type":"e%d"}},{"emit":{"aggregate_type":"t","id":"$.key","event_type":"e%d"}}]}`, i, (i+1)%many, i/2)
 			}) + `}}}}`,
+		"projections with indexes of everything": views(names(900/oneIn, func(i int) string {
+			deep := strings.Repeat(`{"a":`, 20) + `[` + strings.Repeat(`"$.t.x",`, 380) + `1]` + strings.Repeat("}", 20)
+			fields := names(20, func(i int) string { return `"` + strings.Repeat("a.", i) + `a"` })
+			return fmt.Sprintf(`"p%d":{"for_each":"t","sources":{"t":"$key"},"select":%s,"index":[%s]}`, i, deep, fields)
+		})),
+		"projections with singletons": `{"singletons":[` + names(999, func(i int) string { return fmt.Sprintf(`"%s%d"`, strings.Repeat("s", 55), i) }) + `],` +
+			views(names(900/oneIn, func(i int) string {
+				return fmt.Sprintf(`"p%d":{"for_each":"t","sources":{"t":"$key"},"select":{"a":"$.t.a"},"index":["a"]}`, i)
+			}))[1:],
+		"projections with wrong fields": views(names(900/oneIn, func(i int) string {
+			return fmt.Sprintf(`"p%d":{"for_each":"t","sources":{"t":"$key"},"select":{%s},"index":[%s]}`, i,
+				names(150, func(i int) string { return fmt.Sprintf(`"member%07d":1`, i) }), names(20, func(i int) string { return fmt.Sprintf(`"membor%07d"`, i) }))
+		})),
+		"a large selection": views(`"p":{"for_each":"t","sources":{"t":"$key"},"select":{"a":[` + filled(whole, func(int) string { return `"$.t.x"` }) + `]}}`),
+		"nested forms": views(names(900/oneIn, func(i int) string {
+			return fmt.Sprintf(`"p%d":{"for_each":"t","sources":{"t":"$key"},"select":{"a":%s1%s}}`, i,
+				strings.Repeat(`{"$map":"$.t.x","as":"$m","to":`, 120), strings.Repeat("}", 120))
+		})),
 		"comments": strings.Repeat("//\n", whole/3),
 	}
 }

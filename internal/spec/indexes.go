@@ -15,8 +15,12 @@ import (
 func (c *compiler) indexes(p *Projection, v value.Value, at diag.Pointer, of value.Value) {
 	before := c.Errors()
 	seen := map[string]bool{}
+	r := results{c: c, p: p, of: of, scope: tick.Scope{Plain: true, Wildcards: true}, made: map[string]*tick.Template{}}
+	for i := range p.Sources {
+		r.scope.Members = append(r.scope.Members, p.Sources[i].Name)
+	}
 	c.elems(v, at, "index", maxIndexes, func(_ int, v value.Value, at diag.Pointer) {
-		x := c.index(p, v, at, of)
+		x := r.index(v, at)
 		if len(x.Fields) == 0 {
 			return
 		}
@@ -35,6 +39,9 @@ func (c *compiler) indexes(p *Projection, v value.Value, at diag.Pointer, of val
 		p.Indexes = append(p.Indexes, x)
 	})
 	c.filtersApart(p, at)
+	if r.values > maxIndexed {
+		c.indexedTooLarge(at, maxIndexed)
+	}
 	if len(p.Indexes) == 0 || c.Errors() > before {
 		return
 	}
@@ -79,13 +86,25 @@ func (c *compiler) filtersApart(p *Projection, at diag.Pointer) {
 	}
 }
 
+// results finds the parts of a projection's result.
+type results struct {
+	c *compiler
+	p *Projection
+	// of is select, and scope what paths in it can start with.
+	of    value.Value
+	scope tick.Scope
+	// made has the templates of parts by where they are in select, values how many values those are made of.
+	made   map[string]*tick.Template
+	values int
+}
+
 // index reads one index: a field, an array of fields, or {"words": field}. It has no fields where it is faulty.
-func (c *compiler) index(p *Projection, v value.Value, at diag.Pointer, of value.Value) Index {
+func (r *results) index(v value.Value, at diag.Pointer) Index {
 	var x Index
 	add := func(v value.Value, at diag.Pointer) {
-		if f, ok := c.field(p, v, at, of); ok {
+		if f, ok := r.field(v, at); ok {
 			if slices.ContainsFunc(x.Fields, func(other Field) bool { return other.Name == f.Name }) {
-				c.fieldTwice(at, f.Name)
+				r.c.fieldTwice(at, f.Name)
 			}
 			x.Fields = append(x.Fields, f)
 		}
@@ -95,26 +114,26 @@ func (c *compiler) index(p *Projection, v value.Value, at diag.Pointer, of value
 		add(v, at)
 	case value.Array:
 		if v.Len() == 0 {
-			c.empty(at, "an index")
+			r.c.empty(at, "an index")
 		}
-		c.elems(v, at, "the fields of an index", maxFields, func(_ int, v value.Value, at diag.Pointer) { add(v, at) })
+		r.c.elems(v, at, "the fields of an index", maxFields, func(_ int, v value.Value, at diag.Pointer) { add(v, at) })
 		if len(x.Fields) < v.Len() {
 			x.Fields = nil
 		}
 	case value.Object:
 		x.Words = true
-		if c.object(v, at, shape{what: "an index of words", required: []string{"words"}}) {
+		if r.c.object(v, at, shape{what: "an index of words", required: []string{"words"}}) {
 			add(v.Get("words"), at.Key("words"))
 		}
 	case value.Missing, value.Null, value.Bool, value.Number:
-		c.badIndex(at, v.Kind())
+		r.c.badIndex(at, v.Kind())
 	}
 	return x
 }
 
 // field reads the name of a field of the result, which is the part of select that makes it.
-func (c *compiler) field(p *Projection, v value.Value, at diag.Pointer, of value.Value) (Field, bool) {
-	text, ok := c.text(v, at, "a field of an index")
+func (r *results) field(v value.Value, at diag.Pointer) (Field, bool) {
+	text, ok := r.c.text(v, at, "a field of an index")
 	if !ok {
 		return Field{}, false
 	}
@@ -123,45 +142,59 @@ func (c *compiler) field(p *Projection, v value.Value, at diag.Pointer, of value
 	path, err := jsonpath.ParseState(text)
 	switch {
 	case err != nil:
-		c.badPath(at, err)
+		r.c.badPath(at, err)
 		return Field{}, false
 	case path.Optional || path.Entries || slices.ContainsFunc(path.Steps, func(s value.Step) bool { return s.IsIndex }):
-		c.badField(at, text)
+		r.c.badField(at, text)
 		return Field{}, false
 	case slices.Contains(reservedParams(), path.Steps[0].Key):
-		c.fieldOfOurs(at, text, path.Steps[0].Key)
+		r.c.fieldOfOurs(at, text, path.Steps[0].Key)
 		return Field{}, false
 	}
-	made, rest, known, array := selected(of, path.Steps)
+	part := selected(r.of, path.Steps)
 	switch {
-	case array:
-		c.fieldInArray(at, text)
+	case part.array:
+		r.c.fieldInArray(at, text)
 		return Field{}, false
-	case made.IsMissing():
-		c.noField(at, text, known)
+	case part.v.IsMissing():
+		r.c.noField(at, text, part.known)
 		return Field{}, false
+	}
+	f := Field{Name: text, made: r.template(part.v, path.Steps[:len(path.Steps)-len(part.rest)]), rest: part.rest}
+	if f.made == nil {
+		return Field{}, false // there is too much of it already
 	}
 
-	// All that it depends on, of which nothing may move many rows at once or rows that no event names.
-	var spare diag.List
-	s := tick.Scope{Plain: true, Wildcards: true}
-	for i := range p.Sources {
-		s.Members = append(s.Members, p.Sources[i].Name)
-	}
-	f := Field{Name: text, made: tick.CompileSelection(made, at, s, &spare), rest: rest}
-	f.Needs = p.needs(f.made)
+	// Nothing that it depends on may move many rows at once, or rows that no event names.
+	f.Needs = r.p.needs(f.made)
 	for _, i := range f.Needs {
-		src := &p.Sources[i]
+		src := &r.p.Sources[i]
 		switch {
 		case src.Included:
-			c.fieldOfInclude(at, text, src.Name, "an include decides it")
+			r.c.fieldOfAll(at, text, src.Name, "an include decides it")
 		case src.Query != nil:
-			c.fieldOfQuery(at, text, src.Name)
+			r.c.fieldOfQuery(at, text, src.Name)
 		case src.ID != nil && src.ID.Path == nil:
-			c.fieldOfInclude(at, text, src.Name, "its id is always the same")
+			r.c.fieldOfAll(at, text, src.Name, "its id is always the same")
+		default:
+			continue
 		}
+		return Field{}, false
 	}
 	return f, true
+}
+
+// template compiles the part of select that steps lead to, once. It returns nil for what is beyond the limit of all parts together.
+func (r *results) template(v value.Value, steps []value.Step) *tick.Template {
+	where := jsonpath.StepsText(steps)
+	if r.made[where] == nil {
+		if r.values += v.Weight().Values; r.values > maxIndexed {
+			return nil
+		}
+		var spare diag.List // all of select has compiled already
+		r.made[where] = tick.CompileSelection(v, "", r.scope, &spare)
+	}
+	return r.made[where]
 }
 
 // needs returns the places of all sources that a template depends on, directly or not, in order.
@@ -191,35 +224,59 @@ func (p *Projection) needs(t *tick.Template) []int {
 	return out
 }
 
-// selected returns the part of a selection that makes the member which steps lead to, and the steps that lead on from there. It is
-// missing where nothing does: known are the members that there are then. array says that the steps lead into one, where a field is
-// found in no element.
-func selected(v value.Value, steps []value.Step) (made value.Value, rest []value.Step, known []string, array bool) {
+// part is a part of a selection.
+type part struct {
+	// v makes the value that the steps so far lead to; it is missing where nothing does. rest lead on from there.
+	v    value.Value
+	rest []value.Step
+	// known are the members that there are where v is missing.
+	known []string
+	// array says that the steps lead into an array, where a field is found in no element.
+	array bool
+}
+
+// selected returns the part of a selection that makes what steps lead to.
+func selected(v value.Value, steps []value.Step) part {
 	for i, step := range steps {
 		switch {
 		case v.Kind() == value.String && jsonpath.IsPath(v.Str()):
 			p, err := jsonpath.ParseProjection(v.Str())
-			return v, steps[i:], nil, err != nil || len(p.Each) > 0 || p.Entries
+			return part{v: v, rest: steps[i:], array: err != nil || len(p.Each) > 0 || p.Entries}
 		case v.Kind() == value.Array || !v.Get("$map").IsMissing():
-			return v, nil, nil, true
+			return part{v: v, array: true}
 		case !v.Get("$lookup").IsMissing():
-			of := v.Get("select")
-			if of.IsMissing() {
-				return v, steps[i:], nil, false
-			}
-			if inner, _, known, array := selected(of, steps[i:]); inner.IsMissing() || array {
-				return value.Value{}, nil, known, array
-			}
-			return v, steps[i:], nil, false
+			return found(v, steps[:i], steps[i:])
 		}
 		next := v.Get(step.Key)
 		if next.IsMissing() {
-			for _, m := range v.Members() {
-				known = append(known, jsonpath.StepsText(append(slices.Clone(steps[:i]), value.Step{Key: m.Key}))[1:])
-			}
-			return value.Value{}, nil, known, false
+			return part{known: namesBelow(steps[:i], v)}
 		}
 		v = next
 	}
-	return v, nil, nil, false
+	return part{v: v}
+}
+
+// found is selected for a $lookup, which yields an element or what its select makes of that.
+func found(v value.Value, before, rest []value.Step) part {
+	of := v.Get("select")
+	if of.IsMissing() {
+		return part{v: v, rest: rest}
+	}
+	inner := selected(of, rest)
+	if !inner.v.IsMissing() {
+		return part{v: v, rest: rest, array: inner.array}
+	}
+	for i, name := range inner.known {
+		inner.known[i] = (jsonpath.StepsText(before) + "." + name)[1:]
+	}
+	return inner
+}
+
+// namesBelow returns the paths to all members of v, which steps lead to.
+func namesBelow(steps []value.Step, v value.Value) []string {
+	names := make([]string, 0, v.Len())
+	for _, m := range v.Members() {
+		names = append(names, (jsonpath.StepsText(steps) + "." + m.Key)[1:])
+	}
+	return names
 }

@@ -114,6 +114,11 @@ func (m *messages) badIndex(at diag.Pointer, got value.Kind) {
 		Hintf(`write it as in "status", ["team", "points"] or {"words": "title"}`)
 }
 
+func (m *messages) indexedTooLarge(at diag.Pointer, most int) {
+	m.Errorf(at, "the fields of the indexes are made of more than %d values of select", most).
+		Hintf("index single values, and not what large objects are made of")
+}
+
 func (m *messages) indexTwice(at diag.Pointer, of string) {
 	m.Errorf(at, "there is an index of %s already", of).Hintf("remove one of them")
 }
@@ -148,7 +153,7 @@ func (m *messages) noField(at diag.Pointer, text string, known []string) {
 	}
 }
 
-func (m *messages) fieldOfInclude(at diag.Pointer, text, source, why string) {
+func (m *messages) fieldOfAll(at diag.Pointer, text, source, why string) {
 	m.Errorf(at, "%s cannot be indexed: it depends on the source %s, the same one for every row (%s), so that one write would move all rows",
 		quote(text), quote(source), why).
 		Hintf("index what differs from row to row, and leave this field out of the index")

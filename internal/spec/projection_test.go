@@ -2,6 +2,7 @@ package spec_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"j17/internal/ident"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
+	"j17/internal/spec/jsonpath"
 	"j17/internal/spec/tick"
 	"j17/internal/value"
 	"j17/internal/work"
@@ -302,4 +304,106 @@ func TestPlaces(t *testing.T) {
 			t.Errorf("%s does not change the place that it concerns, or another one", change[1])
 		}
 	}
+}
+
+// TestCompileProjection has what is refused of definitions that stand alone, and where.
+func TestCompileProjection(t *testing.T) {
+	in := shop(t)
+	archives(t, "project_*.txtar", func(t *testing.T, files map[string]string) string {
+		t.Helper()
+		p, found := spec.CompileProjection([]byte(files["json"]), in)
+		if errors, _ := diag.Count(found); (p == nil) != (errors > 0) {
+			t.Errorf("CompileProjection returns %v with %d errors", p, errors)
+		}
+		return written(found)
+	})
+}
+
+// planned checks what holds of every projection: that stages have each source once and behind what it needs, and that a field by
+// itself is what the whole result has in its place.
+func planned(t *testing.T, p *spec.Projection, doc value.Value) {
+	t.Helper()
+	there, all := map[int]bool{}, 0
+	for _, stage := range p.Stages {
+		for _, i := range stage {
+			for _, n := range p.Sources[i].Needs {
+				if !there[n] {
+					t.Fatalf("source %d needs %d, which is not there in %v", i, n, p.Stages)
+				}
+			}
+		}
+		for _, i := range stage {
+			if all++; there[i] {
+				t.Fatalf("source %d stands twice in %v", i, p.Stages)
+			}
+			there[i] = true
+		}
+	}
+	if all != len(p.Sources) {
+		t.Fatalf("%d of %d sources are in %v", all, len(p.Sources), p.Stages)
+	}
+	indexed := slices.Concat(p.IndexStages...)
+	var whole value.Value
+	for _, x := range p.Indexes {
+		for i := range x.Fields {
+			f := &x.Fields[i]
+			// A field sees the sources that it needs, and no others.
+			var members []value.Member
+			for _, n := range f.Needs {
+				if !slices.Contains(indexed, n) || p.Sources[n].Included || p.Sources[n].Query != nil {
+					t.Fatalf("%s needs source %d", f.Name, n)
+				}
+				members = append(members, value.Member{Key: p.Sources[n].Name, Value: doc.Get(p.Sources[n].Name).OrNull()})
+			}
+			e := tick.NewEnv(work.Counted(work.Command))
+			e.SetDocument(value.ObjectValue(members...))
+			got, err := f.Value(e, 1<<20)
+			if err != nil {
+				return // it takes too much
+			}
+			if whole.IsMissing() {
+				e = tick.NewEnv(work.Counted(work.Command))
+				e.SetDocument(doc)
+				if whole, _, err = p.Select.Eval(e, 1<<20); err != nil {
+					return
+				}
+			}
+			path, err := jsonpath.ParseState(f.Name)
+			if want := whole.At(path.Steps).OrNull(); err != nil || !value.Equal(got, want) {
+				t.Fatalf("%s of %s is %s by itself, and %s in %s", f.Name, doc, got, want, whole)
+			}
+		}
+	}
+}
+
+// FuzzCompileProjection compiles definitions, and evaluates those that do.
+func FuzzCompileProjection(f *testing.F) {
+	const doc = `{"order": {"n": 1, "tags": ["a"], "lines": [{"a": 1, "n": 5, "sku": "x"}]}, "customer": {"city": "C", "address": {"city": {"code": 1}}}, "org": {"name": "O"}}`
+	seeds(f, func(text string) { f.Add(text, doc) })
+	f.Add(chained, doc)
+	f.Add(`{"name":"p","for_each":"order","sources":{"order":"$key"},"select":{"a":{"b":"$.order"},"c":{"$lookup":"$.order.lines","where":{"a":1},"select":{"x":"$.n"}},"d":"$.order.x?"},"index":["a.b.tags","c.x","d",["c","a.b.lines"],"a"]}`, doc)
+	in, findings := spec.Compile([]byte(`{"agent_types": ["user"], "singletons": ["main"], "aggregate_types": {"order": {"events": {}}, "customer": {"events": {}}, "product": {"events": {}},
+		"org": {"events": {}}, "pricing": {"events": {}}}}`))
+	if in == nil {
+		f.Fatal(findings)
+	}
+	f.Fuzz(func(t *testing.T, src, doc string) {
+		p, found := spec.CompileProjection([]byte(src), in)
+		errors, _ := diag.Count(found)
+		if (p == nil) != (errors > 0) {
+			t.Fatalf("CompileProjection returns %v with\n%s", p, written(found))
+		}
+		if p == nil {
+			return
+		}
+		v, err := value.ParseString(doc)
+		if err != nil {
+			v = value.ObjectValue()
+		}
+		planned(t, p, v)
+		again, _ := spec.CompileProjection(p.Definition.AppendJSON(nil), in)
+		if again == nil || again.Fingerprint != p.Fingerprint || again.IndexFingerprint != p.IndexFingerprint {
+			t.Fatalf("the definition of %s is another projection", src)
+		}
+	})
 }

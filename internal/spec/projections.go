@@ -24,7 +24,8 @@ const (
 	maxIncluded       = 10
 	maxSelected       = 10_000 // values that select is made of
 	maxIndexes        = 20
-	maxFields         = 5 // of one index
+	maxFields         = 5    // of one index
+	maxIndexed        = 2000 // values that make the fields of all indexes
 	maxProjectionText = 2 * MaxProjectionSize
 )
 
@@ -142,6 +143,8 @@ func (c *compiler) projection(name string, v value.Value, at diag.Pointer) *Proj
 	c.stages(p, at)
 	if c.Errors() == before {
 		p.Fingerprint = c.fingerprint(value.StringValue(name), v)
+	}
+	if c.Errors() == before && named {
 		c.indexes(p, v.Get("index"), at.Key("index"), v.Get("select"))
 	}
 	return p
@@ -149,8 +152,13 @@ func (c *compiler) projection(name string, v value.Value, at diag.Pointer) *Proj
 
 // fingerprint identifies what parts of a definition say, and what counts as an identifier.
 func (c *compiler) fingerprint(parts ...value.Value) [32]byte {
-	b := []byte{ProjectionSemantics}
-	for _, v := range slices.Concat(parts, []value.Value{c.root.Get("identity"), c.root.Get("singletons")}) {
+	if c.idRules == nil {
+		c.idRules = c.root.Get("singletons").OrNull().AppendJSON(c.root.Get("identity").OrNull().AppendJSON(nil))
+		sum := sha256.Sum256(c.idRules)
+		c.idRules = sum[:]
+	}
+	b := append([]byte{ProjectionSemantics}, c.idRules...)
+	for _, v := range parts {
 		b = append(v.OrNull().AppendJSON(b), '\n')
 	}
 	return sha256.Sum256(b)
@@ -326,7 +334,9 @@ func (c *compiler) earlierOrParam(p *Projection, src *Source, v value.Value, at 
 	}
 	earlier := make([]string, 0, len(p.Sources))
 	for i := range p.Sources {
-		earlier = append(earlier, p.Sources[i].Name)
+		if name := p.Sources[i].Name; name != "" && !slices.Contains(earlier, name) {
+			earlier = append(earlier, name)
+		}
 	}
 	switch {
 	case path.Root != jsonpath.Document || len(path.Steps) == 0 || path.Steps[0].IsIndex:

@@ -44,8 +44,12 @@ func (c *compiler) path(p jsonpath.Path, at diag.Pointer, keeps bool) *pathNode 
 		n.from = fromCurrent
 		n.keeps = keeps && c.language == handlers
 		if c.inTemplate() {
-			c.errorf(at, "%s starts with \"@\", which stands for the state in handlers and conditions only", diag.Quote(p.Text)).
-				Hintf(`the state before the event is "$.state" in implications`)
+			d := c.errorf(at, "%s starts with \"@\", which stands for the state in handlers and conditions only", diag.Quote(p.Text))
+			if c.language == selections {
+				d.Hintf("paths of projections start with \"$\"")
+			} else {
+				d.Hintf(`the state before the event is "$.state" in implications`)
+			}
 		}
 	case jsonpath.Binding:
 		n.from = fromSlot
@@ -94,10 +98,14 @@ func (c *compiler) binding(name string, at diag.Pointer) int {
 func (c *compiler) unbound(name string, at diag.Pointer) {
 	d := c.errorf(at, "nothing here is bound to %s", diag.Quote("$"+name))
 	switch near := c.l.Nearest(name, c.scope.Bindings); {
+	case slices.Contains(c.scope.Members, name):
+		d.Hintf("did you mean %q?", "$."+name)
 	case near != "":
 		d.Hintf("did you mean %q?", "$"+near)
 	case len(c.scope.Bindings) > 0:
 		d.Hintf("bound are $%s", strings.Join(c.scope.Bindings, ", $"))
+	case len(c.scope.Members) > 0 && c.scope.Plain:
+		d.Hintf("paths start with $.%s", strings.Join(c.scope.Members, ", $."))
 	default:
 		d.Hintf(`paths into the event look like "$.data.name"`)
 	}
