@@ -266,7 +266,13 @@ func (s *Service) Delivery(ctx context.Context, t j17.Tenant, id string) (Delive
 			return Delivery{}, nil, failure(err)
 		}
 		_, env := s.o.Name(t)
-		request = excerpt(d.message(env, ev).Body)
+		var secrets []string
+		if l, err := s.find(ctx, t, d.Listener); err != nil {
+			return Delivery{}, nil, failure(err)
+		} else if l != nil {
+			secrets = secretsOf(&l.state, l.definition)
+		}
+		request = excerpt(d.message(env, ev).Body, secrets...)
 	}
 	log := make([]Try, len(tries))
 	for i, x := range tries {

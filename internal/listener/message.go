@@ -112,16 +112,33 @@ func agentText(a *j17.Agent) string {
 // maxExcerpt is how many bytes of a request and of an answer the log shows.
 const maxExcerpt = outbound.MaxAnswer
 
-// excerpt makes text of the beginning of a body, without the secrets that it repeats.
+// excerpt makes text of the beginning of a body, without the secrets that it repeats, nor what of one the end of the excerpt has left.
 func excerpt(body []byte, secrets ...string) string {
-	text := strings.ToValidUTF8(string(body), "\uFFFD")
+	whole := len(body) < maxExcerpt
+	text := string(body[:min(len(body), maxExcerpt)])
 	for _, s := range secrets {
 		if s != "" {
-			text = strings.ReplaceAll(text, s, "[removed]")
+			text = strings.ReplaceAll(text, s, removed)
 		}
 	}
-	return cut(text, maxExcerpt)
+	if !whole {
+		part := 0
+		for _, s := range secrets {
+			for n := min(len(s)-1, len(text)); n > part; n-- {
+				if strings.HasSuffix(text, s[:n]) {
+					part = n
+				}
+			}
+		}
+		if part > 0 {
+			text = text[:len(text)-part] + removed
+		}
+	}
+	return cut(strings.ToValidUTF8(text, "\uFFFD"), maxExcerpt)
 }
+
+// removed stands in place of a secret.
+const removed = "[removed]"
 
 // cut shortens text to a number of bytes, at the border of a character.
 func cut(text string, most int) string {

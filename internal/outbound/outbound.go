@@ -15,6 +15,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -161,16 +162,44 @@ func sign(key []byte, texts ...[]byte) []byte {
 	return mac.Sum(nil)
 }
 
-// reason says why there is no answer, without the URL.
+// reason says why there is no answer, without the URL, and without addresses: those of the server and of what it asks for names tell of its
+// network.
 func (s *Sender) reason(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, errAddress):
 		return errAddress
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("there was no answer within %s: %w", s.timeout, context.DeadlineExceeded)
+	case ctx.Err() != nil:
+		return fmt.Errorf("there was no answer: %w", ctx.Err())
+	}
+	if lookup, ok := errors.AsType[*net.DNSError](err); ok {
+		if lookup.IsNotFound {
+			return errors.New("there was no answer: the name of the host is not known")
+		}
+		return errors.New("there was no answer: the name of the host could not be looked up")
 	}
 	if of, ok := errors.AsType[*url.Error](err); ok {
 		err = of.Err
 	}
-	return fmt.Errorf("there was no answer: %w", err)
+	if of, ok := errors.AsType[*net.OpError](err); ok {
+		err = of.Err
+	}
+	return errors.New("there was no answer: " + withoutAddresses(err.Error()))
+}
+
+// withoutAddresses takes the addresses out of a text.
+func withoutAddresses(text string) string {
+	words := strings.Split(strings.ReplaceAll(text, "->", " -> "), " ")
+	for i, word := range words {
+		word = strings.Trim(word, `:,;()"'`)
+		_, err := netip.ParseAddrPort(word)
+		if err != nil {
+			_, err = netip.ParseAddr(strings.Trim(word, "[]"))
+		}
+		if err == nil {
+			words[i] = strings.Replace(words[i], word, "(address)", 1)
+		}
+	}
+	return strings.Join(words, " ")
 }

@@ -192,3 +192,38 @@ func TestErrorsDoNotRepeatURLs(t *testing.T) {
 		}
 	}
 }
+
+// TestErrorsDoNotTellAddresses sends to a port where nobody listens, to a receiver that breaks off before and within its answer, one that
+// speaks another protocol, and to names that cannot be looked up. No error names an address: the server's own would be among them.
+func TestErrorsDoNotTellAddresses(t *testing.T) {
+	closed := listen(t)
+	closed.Close()
+	breaking := listen(t)
+	breaking.answer = func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0) // a reset, and no orderly end
+		}
+		_ = conn.Close()
+	}
+	s := sender(outbound.Options{Private: true})
+	for url, want := range map[string]string{
+		closed.URL:   "refused",
+		breaking.URL: "there was no answer: ",
+		strings.Replace(breaking.URL, "http", "https", 1): "there was no answer: ",
+		"http://nowhere.invalid/":                         "the name of the host",
+	} {
+		a, err := s.Send(t.Context(), outbound.Message{URL: url})
+		if err == nil || a.Status != 0 || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %+v, %v", url, a, err)
+			continue
+		}
+		if strings.Contains(err.Error(), "127.0.0.1") || strings.Contains(err.Error(), ":53") || strings.Contains(err.Error(), "->") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
