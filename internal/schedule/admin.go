@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -55,8 +56,15 @@ func (s *Service) List(ctx context.Context, t j17.Tenant, of []Status, offset, l
 		if err != nil {
 			return nil, false, engine.StorageError(err)
 		}
-		if r != nil {
-			page = append(page, r.shown(latest.status))
+		if r == nil {
+			continue
+		}
+		status, err := s.present(ctx, t, r, latest.status)
+		if err != nil {
+			return nil, false, engine.StorageError(err)
+		}
+		if slices.Contains(of, status) {
+			page = append(page, r.shown(status))
 			size += len(r.data)
 		}
 	}
@@ -127,13 +135,27 @@ func (s *Service) find(ctx context.Context, t j17.Tenant, id string) (*found, er
 	for _, status := range append(Statuses(), Pending) { // a dead letter may become pending meanwhile
 		item, err := s.Store.Get(ctx, t, status.space(), order)
 		if err == nil {
-			return &found{r, status, item}, nil
+			status, err = s.present(ctx, t, r, status)
+			return &found{r, status, item}, engine.StorageError(err)
 		}
 		if !errors.Is(err, store.ErrNotFound) {
 			return nil, engine.StorageError(err)
 		}
 	}
 	return nil, unknown
+}
+
+// present returns the status of an event that stands among those of a status: one that is cancelled by a mark still stands among the
+// pending ones.
+func (s *Service) present(ctx context.Context, t j17.Tenant, r *row, stands Status) (Status, error) {
+	if stands != Pending {
+		return stands, nil
+	}
+	canceled, _, err := s.isCanceled(ctx, t, r)
+	if canceled {
+		return Canceled, nil
+	}
+	return Pending, err
 }
 
 // tries is how often a change is tried that others overtake.
@@ -205,11 +227,11 @@ func (s *Service) Retry(ctx context.Context, t j17.Tenant, id string) (wire.Sche
 		}
 		f.Attempts, f.LastError = 0, ""
 		now := s.Clock.Now()
-		items, marks := f.await(now)
+		items, notes := f.await(now)
 		for i := range items {
 			items[i].Value = append(store.AppendStamp(nil, f.at), items[i].Value...)
 		}
-		return append(append(items, marks...), f.put(), add(f.by, 1, MaxPerAggregate), add(total, 1, most), store.Side{
+		return append(append(items, notes...), f.put(), add(f.by, 1, MaxPerAggregate), add(total, 1, most), store.Side{
 			Op: store.Put, Space: Pending.space(), Key: f.order(), Value: append(store.AppendStamp(nil, f.at), f.key()...), Due: now,
 		})
 	})

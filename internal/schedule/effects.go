@@ -28,7 +28,7 @@ func (s *Service) Effects(ctx context.Context, d *engine.Decided) (engine.Effect
 	if len(d.Scheduled) == 0 && !w.any(d.Events) {
 		return engine.Effects{}, nil
 	}
-	e := effects{Service: s, d: d, watch: w, seen: map[decider.Awaited]bool{}, over: map[string]bool{}, pending: map[string]int64{}}
+	e := effects{ends: s.ends(d.Tenant), d: d, watch: w, seen: map[decider.Awaited]bool{}}
 	e.known()
 	for i := range d.Events {
 		if err := e.event(ctx, i); err != nil {
@@ -38,29 +38,35 @@ func (s *Service) Effects(ctx context.Context, d *engine.Decided) (engine.Effect
 	if err := e.sums(ctx); err != nil {
 		return engine.Effects{}, err
 	}
-	return engine.Effects{Side: e.sides, Fences: e.fences, Full: e.full, Committed: func([]j17.StreamID) { s.committed(context.WithoutCancel(ctx), &e) }}, nil
+	return engine.Effects{
+		Side: e.sides, Fences: e.fences, Full: e.full,
+		Changed: func(c *store.SideConflict) {
+			if c.Space == waiting {
+				s.contend(d.Tenant, c.Key)
+			}
+		},
+		Committed: func([]j17.StreamID) { s.committed(context.WithoutCancel(ctx), &e) },
+	}, nil
 }
 
 // effects is what one command schedules and cancels.
 type effects struct {
-	*Service
+	ends
 	d     *engine.Decided
 	watch *watch
 	// next is the number of the first scheduled event that was not looked at yet, own are those before it that nothing has cancelled.
 	next int
 	own  []own
-	// seen are the events whose waiting items were looked at, over the places of events that are over by this command.
-	seen map[decider.Awaited]bool
-	over map[string]bool
-	// pending is by how much the numbers of pending events change; most is the bound of all of them.
-	pending map[string]int64
-	most    int64
+	// seen are the events whose waiting items were looked at, marked the names of those that leave a mark.
+	seen   map[decider.Awaited]bool
+	marked []string
+	// most is the bound of all pending events.
+	most int64
 
-	sides  []store.Side
 	fences []store.Fence
-	// created and canceled are the ids of events, watch are types that are waited for for the first time.
-	created, canceled []string
-	types             []pair
+	// created are the ids of events, types those that are waited for for the first time.
+	created []string
+	types   []pair
 }
 
 // own is an event that the command itself schedules.
@@ -92,7 +98,7 @@ func (e *effects) event(ctx context.Context, i int) error {
 		})
 		if !e.seen[on] {
 			e.seen[on] = true
-			if err := e.cancel(ctx, on); err != nil {
+			if err := e.cancel(ctx, on, i); err != nil {
 				return err
 			}
 		}
@@ -101,65 +107,6 @@ func (e *effects) event(ctx context.Context, i int) error {
 		e.schedule(&e.d.Scheduled[e.next], n)
 		e.next++
 	}
-	return nil
-}
-
-// cancel ends what waits for an event. Whoever makes another one wait for it meanwhile changes the item that is fenced on.
-func (e *effects) cancel(ctx context.Context, on decider.Awaited) error {
-	const page = 1000
-	prefix := prefixOf(named(on))
-	mark := store.Fence{Space: waiting, Key: prefix}
-	for keys := store.Prefix(prefix); ; {
-		items, err := e.Store.Scan(ctx, e.d.Tenant, waiting, keys, page)
-		if err != nil {
-			return err
-		}
-		for i := range items {
-			keys = keys.After(items[i].Key)
-			if items[i].Key == prefix {
-				mark.Rev = items[i].Rev
-				continue
-			}
-			if err := e.take(ctx, &items[i]); err != nil {
-				return err
-			}
-		}
-		if len(items) < page {
-			break
-		}
-	}
-	e.fences = append(e.fences, mark)
-	return nil
-}
-
-// take cancels an event that waits. Its item is there as long as it does.
-func (e *effects) take(ctx context.Context, item *store.Item) error {
-	w, err := readWaiter(item)
-	if err != nil {
-		return err
-	}
-	by, id, ok := cutLast(w.Row)
-	if !ok {
-		return damaged(w.Row, errors.New("the key names no event"))
-	}
-	order := store.StampedKey(w.at, suffix(w.N))
-	if e.over[order] {
-		return nil
-	}
-	e.over[order] = true
-	e.sides = append(e.sides, store.Side{Op: store.Delete, Space: waiting, Key: item.Key, Cond: store.IfRev, Rev: item.Rev})
-	r, err := e.load(ctx, e.d.Tenant, w.Row)
-	if err != nil || r == nil {
-		return err // It was erased, and what counts it is gone with it or goes when its time comes.
-	}
-	e.sides = append(e.sides, store.Side{Op: store.Delete, Space: Pending.space(), Key: order}, e.list(Canceled, w.at, w.N, w.Row))
-	for _, on := range r.CancelOn {
-		if key := prefixOf(on) + r.id; key != item.Key {
-			e.sides = append(e.sides, store.Side{Op: store.Delete, Space: waiting, Key: key})
-		}
-	}
-	e.pending[by]--
-	e.canceled = append(e.canceled, id)
 	return nil
 }
 
@@ -203,11 +150,11 @@ func (e *effects) sums(ctx context.Context) error {
 		e.sides = append(e.sides, store.Side{
 			Op: store.Put, Space: Pending.space(), Key: suffix(w.row.N), Value: []byte(w.row.key()), Due: time.Unix(w.row.FireAt, 0), Stamps: stamp, StampKey: true,
 		})
-		items, marks := w.row.await(now)
+		items, notes := w.row.await(now)
 		for i := range items {
 			items[i].Stamps = stamp
 		}
-		e.sides = append(append(e.sides, items...), marks...)
+		e.sides = append(append(e.sides, items...), notes...)
 		for _, on := range w.CancelOn {
 			p := pair{on.Key.Type, on.Type}
 			if !slices.Contains(e.types, p) && !e.watch.isStored(p) {
@@ -310,6 +257,7 @@ func (s *Service) committed(ctx context.Context, e *effects) {
 	s.tell(ctx, e.d.Tenant, Pending, e.created)
 	s.tell(ctx, e.d.Tenant, Canceled, e.canceled)
 	e.watch.keep(e.types)
+	e.uncontend()
 }
 
 // pair is a type of events, whatever aggregate they are of.

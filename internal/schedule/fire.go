@@ -49,15 +49,22 @@ func (s *Service) fire(ctx context.Context, claims []*worker.Claim) []error {
 	return errs
 }
 
-// dueRow returns the row of a claimed item. One without a row, which was erased, ends here.
+// dueRow returns the row of a claimed item, nil for one that a sweep is about to take away. One without a row, which was erased, ends
+// here.
 func (s *Service) dueRow(ctx context.Context, c *worker.Claim) (*row, error) {
 	key, err := rowOf(c.Value)
 	if err != nil {
 		return nil, err
 	}
 	r, err := s.load(ctx, c.Tenant, key)
-	if err != nil || r != nil {
-		return r, err
+	if err != nil {
+		return nil, err
+	}
+	if r != nil {
+		if canceled, _, err := s.isCanceled(ctx, c.Tenant, r); canceled || err != nil {
+			return nil, err
+		}
+		return r, nil
 	}
 	by, id, _ := cutLast(key)
 	return nil, lost(s.Store.Write(ctx, c.Tenant, []store.Side{
@@ -105,7 +112,8 @@ func (s *Service) command(d *due) *engine.Command {
 	data, _ := value.Parse(d.data) // what cannot be read is missing, and refused for that
 	text := value.StringValue
 	return &engine.Command{
-		Tenant: d.claim.Tenant,
+		Tenant:  d.claim.Tenant,
+		Effects: s.unlessCanceled(d),
 		Command: command.Command{
 			Type: d.Type, ID: d.ID, Events: []command.Event{{Type: d.Event, Data: data}}, Trusted: true,
 			Actor: j17.Agent{Type: ident.SystemActorType, ID: ident.EventScheduler},
@@ -120,6 +128,20 @@ func (s *Service) command(d *due) *engine.Command {
 			}},
 		},
 		Side: append(d.over(), d.claim.Remove(), s.list(Fired, d.at, d.N, d.key())),
+	}
+}
+
+// unlessCanceled refuses an event that is cancelled by a mark, as one that somebody else has taken away; nil where nothing can cancel it.
+func (s *Service) unlessCanceled(d *due) engine.EffectsOf {
+	if len(d.CancelOn) == 0 {
+		return nil
+	}
+	return func(ctx context.Context, decided *engine.Decided) (engine.Effects, error) {
+		canceled, fences, err := s.isCanceled(ctx, decided.Tenant, d.row)
+		if canceled {
+			return engine.Effects{}, &store.SideConflict{Space: Pending.space(), Key: d.order()}
+		}
+		return engine.Effects{Fences: fences}, engine.StorageError(err)
 	}
 }
 

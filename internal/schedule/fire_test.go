@@ -324,36 +324,6 @@ func TestAClockThatJumps(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce: one event cancels thousands in its commit.
-func TestManyAtOnce(t *testing.T) {
-	h := newHouse(t, 0)
-	const many = 2500
-	var done sync.WaitGroup
-	for w := range 4 {
-		done.Go(func() {
-			for i := w; i < many; i += 4 {
-				if err := h.do(prod, "job/"+id(i), "was_shared", `{}`); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	done.Wait()
-	if err := h.do(prod, "hall/"+id(0), "was_locked", `{}`); err != nil {
-		t.Fatal(err)
-	}
-	if got := h.counts(); got != fmt.Sprintf("%d pending", many) {
-		t.Errorf("another one's: %s", got)
-	}
-	if err := h.do(prod, "hall/global", "was_locked", `{}`); err != nil {
-		t.Fatal(err)
-	}
-	if got := h.counts(); got != fmt.Sprintf("%d canceled", many) || h.items("scheduled.count") != 0 || h.items("scheduled.waiting") != 1 {
-		t.Errorf("%s, %d numbers, %d wait", got, h.items("scheduled.count"), h.items("scheduled.waiting"))
-	}
-}
-
 // TestAnErasedRow: what is left of an event whose row was erased ends by itself.
 func TestAnErasedRow(t *testing.T) {
 	h := newHouse(t, 0)

@@ -159,18 +159,19 @@ type waiter struct {
 	at j17.StreamID
 }
 
-// await are the writes that make an event wait for those that cancel it, without the positions in front of their values.
-func (r *row) await(now time.Time) (items, marks []store.Side) {
+// await are the writes that make an event wait for those that cancel it, without the positions in front of their values, and those that
+// note that there is more.
+func (r *row) await(now time.Time) (items, notes []store.Side) {
 	value, _ := json.Marshal(waiter{N: r.N, Row: r.key()}) // numbers and text
 	for _, on := range r.CancelOn {
 		items = append(items, store.Side{Op: store.Put, Space: waiting, Key: prefixOf(on) + r.id, Value: value})
-		marks = append(marks, store.Side{Op: store.Put, Space: waiting, Key: prefixOf(on), Expires: now.Add(markAge)})
+		notes = append(notes, store.Side{Op: store.Put, Space: waiting, Key: prefixOf(on), Expires: now.Add(noteAge)})
 	}
-	return items, marks
+	return items, notes
 }
 
-// markAge is how long an item stays that tells of more waiting: longer than anything is under way.
-const markAge = time.Hour
+// noteAge is how long an item stays that tells of more waiting: longer than anything is under way.
+const noteAge = time.Hour
 
 // readWaiter takes an item of what an event cancels apart.
 func readWaiter(item *store.Item) (*waiter, error) {

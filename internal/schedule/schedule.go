@@ -1,5 +1,5 @@
 // Package schedule keeps the events that are to come later. What an event schedules is written in the commit of that event, what
-// cancels it in the commit of the event that does (effects.go); what is due is written with the end of its schedule in one commit
+// cancels it in the commit of the event that does (effects.go, cancel.go); what is due is written with the end of its schedule in one commit
 // (fire.go). So nothing of it is lost, and nothing happens twice, wherever a process ends.
 //
 // Of each scheduled event there is a row, and an item in the space of its status, which says where it stands: whoever takes that
@@ -73,6 +73,8 @@ const (
 	counts store.Space = "scheduled.count"
 	// waiting has what an event cancels: under the event's name, an item for each, and one that changes whenever there is another.
 	waiting store.Space = "scheduled.waiting"
+	// marks has the names of events that have cancelled more than their own commits took away, with the position of each.
+	marks store.Space = "scheduled.marks"
 	// watched has the types of events that have ever been waited for.
 	watched store.Space = "scheduled.watched"
 )
@@ -101,14 +103,18 @@ type Options struct {
 // Service schedules events. It is safe for concurrent use.
 type Service struct {
 	Options
-	mint   *ident.Minter
-	due    *worker.Queue
+	mint *ident.Minter
+	due  *worker.Queue
+	// sweeps is what marks have cancelled, over are those that are over.
+	sweeps *worker.Queue
 	over   []*worker.Queue
 	counts counters
 
 	mu sync.Mutex
 	// known has what cancels events in each tenant, under the spec that is deployed to it.
 	known map[j17.Tenant]*watch
+	// contended counts how often somebody was in the way of an event that cancels others.
+	contended map[contended]int
 }
 
 // Stats counts what has become of scheduled events since the service was made.
@@ -125,11 +131,12 @@ func New(o Options) *Service {
 	if o.MaxPerInstance == 0 {
 		o.MaxPerInstance = DefaultMaxPerInstance
 	}
-	s := &Service{Options: o, mint: ident.NewMinter(o.Clock.Now), known: map[j17.Tenant]*watch{}}
+	s := &Service{Options: o, mint: ident.NewMinter(o.Clock.Now), known: map[j17.Tenant]*watch{}, contended: map[contended]int{}}
 	s.due = o.Worker.Queue(worker.Work{
 		Name: "scheduled_events", Store: o.Store, Space: Pending.space(), DoAll: s.fire, Batch: batch, Lease: lease, AtOnce: atOnce,
 		Retry: worker.Backoff{Longest: attemptPause},
 	})
+	s.sweeps = o.Worker.Queue(worker.Work{Name: "scheduled_cancel", Store: o.Store, Space: marks, Do: s.sweep, Lease: lease, AtOnce: atOnce, Each: atOnce})
 	for _, status := range []Status{Fired, Canceled, Refused} {
 		s.over = append(s.over, o.Worker.Queue(worker.Work{
 			Name: "scheduled_cleanup_" + string(status), Store: o.Store, Space: status.space(), DoAll: s.forget, Batch: batch, Lease: lease, Freeing: true,
@@ -139,7 +146,9 @@ func New(o Options) *Service {
 }
 
 // Queues are those of the work that the service waits with until it is due.
-func (s *Service) Queues() []*worker.Queue { return append([]*worker.Queue{s.due}, s.over...) }
+func (s *Service) Queues() []*worker.Queue {
+	return append([]*worker.Queue{s.due, s.sweeps}, s.over...)
+}
 
 // Run writes events as they become due and forgets those that are long over, until the context ends.
 func (s *Service) Run(ctx context.Context) error {

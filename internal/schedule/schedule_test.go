@@ -504,6 +504,7 @@ func TestWritersAtOnce(t *testing.T) {
 		})
 	}
 	done.Wait()
+	h.advance(0)
 	pending := h.rows(prod, schedule.Pending)
 	if len(pending) != 102 || refused != 60 {
 		t.Errorf("%d are pending, %d were refused", len(pending), refused)
