@@ -17,9 +17,9 @@ func (e *env) specTypes() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "types FILE --lang ts|go",
 		Short: "Print TypeScript or Go types of events and states",
-		Long: `Print the types of a spec's events and states in TypeScript or Go. The types of events come from their schemas; those of states
-are derived from what the handlers write, so all their members are optional, and what cannot be told is unknown (TypeScript)
-or any (Go). Numbers in Go are json.Number, which keeps them exact, and int64 where the schema says integer.`,
+		Long: `Print the types of a spec's events, states and results of projections in TypeScript or Go. The types of events come from their
+schemas; those of states are derived from what the handlers write, so all their members are optional, and what cannot be told is
+unknown (TypeScript) or any (Go). Numbers in Go are json.Number, which keeps them exact, and int64 where the schema says integer.`,
 		Example:           "  j17 spec types spec.json --lang ts > types.ts",
 		Args:              exactly("FILE"),
 		ValidArgsFunction: jsonFiles,

@@ -1,11 +1,12 @@
-// Package typegen writes the types of a spec's events and states in other languages.
+// Package typegen writes the types of a spec's events, states and results of projections in other languages.
 //
 // The types of events come from their schemas. Those of states are derived from what handlers write, without running
 // them: every member of a state is optional, since it depends on the events that happened, and what cannot be told is of
-// the type that any value has. docs/reference/cli.md says what is derived from what.
+// the type that any value has. Results of projections are derived from the states that they are made of.
+// docs/reference/cli.md says what is derived from what.
 //
-// Life of a type: schema.go and state.go turn a spec into a model, which knows no language; typescript.go and golang.go
-// print it.
+// Life of a type: schema.go, state.go and projection.go turn a spec into a model, which knows no language; typescript.go and
+// golang.go print it.
 package typegen
 
 import (
@@ -78,13 +79,15 @@ type model struct {
 	declarations []*declaration
 	byName       map[string]*declaration
 	aggregates   []aggregate
+	// states has the names of the states of aggregate types, and shown those of what sources of projections hold of them.
+	states, shown map[string]string
 }
 
 const agentName = "Agent"
 
 // newModel reads a spec that is known to be valid.
 func newModel(root value.Value) *model {
-	m := &model{byName: map[string]*declaration{}}
+	m := &model{byName: map[string]*declaration{}, states: map[string]string{}, shown: map[string]string{}}
 	m.declare(agentName, "who caused an event, or whom it is about", &typ{kind: object, fields: []field{
 		{key: "type", typ: &typ{kind: text}}, {key: "id", typ: &typ{kind: text}},
 	}})
@@ -110,9 +113,11 @@ func newModel(root value.Value) *model {
 			data[e.Key] = d.typ
 			a.events = append(a.events, event{e.Key, d.name})
 		}
-		m.declare(a.typeName+"State", "the state of "+t.Key+", as far as its handlers tell", m.state(t.Value.Get("events"), data))
+		state := m.declare(a.typeName+"State", "the state of "+t.Key+", as far as its handlers tell", m.state(t.Value.Get("events"), data))
+		m.states[t.Key] = state.name
 		m.aggregates = append(m.aggregates, a)
 	}
+	m.projections(root)
 	return m
 }
 

@@ -91,6 +91,129 @@ export type BlobWasPutData = unknown;
 /** BlobState: the state of blob, as far as its handlers tell. */
 export type BlobState = unknown;
 
+/** TreeNodeSource: a source of the type tree-node. */
+export type TreeNodeSource = {
+  id: string;
+  grown?: {
+    at?: number;
+    by?: Agent;
+  };
+  status?: "young" | "cut";
+  why?: string | null;
+  why_if_any?: string;
+  cuts?: number;
+  log?: Array<{
+    seen?: boolean;
+    branch?: string;
+    why?: string;
+    at?: number;
+  }>;
+  cut_by_branch?: { [key: string]: string };
+  found?: unknown;
+  reasons?: { [key: string]: number };
+  created_at: number;
+  updated_at: number;
+  weight?: number | null;
+  rings?: number;
+  kind?: "oak" | "fir" | null;
+  fixed?: 7;
+  odd?: "a" | 1;
+  tags?: Array<string>;
+  pair?: Array<string | number>;
+  by_name?: { [key: string]: number };
+  branches?: Array<TreeNodeWasGrownBranch>;
+  either?: string | boolean;
+  all?: TreeNodeWasGrownBranch & {
+    length: number;
+  };
+  anything?: unknown;
+  "no-name"?: {
+    "a\"b"?: string;
+    "-"?: boolean;
+  };
+  id_?: boolean;
+};
+
+/** TreeNodeSingleton: a singleton of the type tree-node. */
+export type TreeNodeSingleton = {
+  id: string;
+  grown?: {
+    at?: number;
+    by?: Agent;
+  };
+  status?: "young" | "cut";
+  why?: string | null;
+  why_if_any?: string;
+  cuts?: number;
+  log?: Array<{
+    seen?: boolean;
+    branch?: string;
+    why?: string;
+    at?: number;
+  }>;
+  cut_by_branch?: { [key: string]: string };
+  found?: unknown;
+  reasons?: { [key: string]: number };
+  created_at?: number;
+  updated_at?: number;
+  weight?: number | null;
+  rings?: number;
+  kind?: "oak" | "fir" | null;
+  fixed?: 7;
+  odd?: "a" | 1;
+  tags?: Array<string>;
+  pair?: Array<string | number>;
+  by_name?: { [key: string]: number };
+  branches?: Array<TreeNodeWasGrownBranch>;
+  either?: string | boolean;
+  all?: TreeNodeWasGrownBranch & {
+    length: number;
+  };
+  anything?: unknown;
+  "no-name"?: {
+    "a\"b"?: string;
+    "-"?: boolean;
+  };
+  id_?: boolean;
+};
+
+/** TreeResult: the result of the projection tree. */
+export type TreeResult = {
+  id: string;
+  since: number;
+  parent: TreeNodeSource | null;
+  parent_status: null | "young" | "cut";
+  why?: string | null;
+  by: string | null;
+  named: {
+    cuts: number | null;
+    tags: Array<number> | null;
+  } | null;
+  one: TreeNodeSource | null;
+  log: Array<{
+    at: number | null;
+    of?: "young" | "cut";
+    kind: "entry";
+  }>;
+  tags: Array<"young" | "cut">;
+  all: Array<TreeNodeSource>;
+  first: number | null;
+  whole: TreeNodeSingleton;
+  blob: unknown;
+  reasons: Array<{
+    key: string;
+    value: number;
+  }> | null;
+  fixed: Array<number | null | "x">;
+};
+
+/** TreeStateResult: the result of the projection tree_state. */
+export type TreeStateResult = {
+  "tree-node": TreeNodeSource | null;
+  all: Array<TreeNodeSource>;
+  blob: unknown;
+};
+
 /** TreeNodeEvent: type and data of every event of tree-node. */
 export type TreeNodeEvent =
   | { type: "was_grown"; data: TreeNodeWasGrownData }
