@@ -26,7 +26,7 @@ const (
 	// maxStates is how many bytes the states of all sources of one value may have as JSON.
 	maxStates = 64 << 20
 	// maxWork is what one evaluation may cost, in units of package work, beside folding states.
-	maxWork = 4 * work.Command
+	maxWork = work.Command
 )
 
 // limitDetails are the details of CodeProjectionLimit.
