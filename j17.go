@@ -58,6 +58,20 @@ func TenantOf(instance string, env Environment) Tenant {
 	return Tenant(instance + "/" + string(env))
 }
 
+// Siblings returns the tenants of the instance's other environments, none for a tenant that is no environment's.
+func (t Tenant) Siblings() (others []Tenant) {
+	instance, _, ok := strings.Cut(string(t), "/")
+	if !ok {
+		return nil
+	}
+	for _, env := range Environments() {
+		if other := TenantOf(instance, env); other != t {
+			others = append(others, other)
+		}
+	}
+	return others
+}
+
 // Key names one aggregate and the stream of its events: an aggregate type and an id in canonical form.
 type Key struct {
 	Type string

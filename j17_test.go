@@ -139,6 +139,16 @@ func TestEnvironments(t *testing.T) {
 	}
 }
 
+func TestSiblings(t *testing.T) {
+	want := []j17.Tenant{"ins_1/prod", "ins_1/test"}
+	if diff := cmp.Diff(want, j17.TenantOf("ins_1", j17.Staging).Siblings()); diff != "" {
+		t.Error(diff)
+	}
+	if others := j17.System.Siblings(); others != nil {
+		t.Errorf("the system has %v", others)
+	}
+}
+
 func TestAgentTags(t *testing.T) {
 	for metadata, want := range map[string]string{
 		`{}`:    "[]",

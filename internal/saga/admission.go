@@ -28,7 +28,7 @@ type room struct {
 // instance's others as they are now.
 func (s *Service) room(ctx context.Context, t j17.Tenant) (*room, error) {
 	r := &room{bound: s.most}
-	for _, other := range siblings(t) {
+	for _, other := range t.Siblings() {
 		n, err := s.running(ctx, other)
 		if err != nil {
 			return nil, err
@@ -52,26 +52,7 @@ func take(n, bound int64) store.Side {
 
 // running returns the number of an environment's running sagas.
 func (s *Service) running(ctx context.Context, t j17.Tenant) (int64, error) {
-	it, err := s.get(ctx, t, countSpace, runningKey)
-	if err != nil || it.Rev == 0 {
-		return 0, err
-	}
-	n, err := strconv.ParseInt(string(it.Value), 10, 64)
-	if err != nil {
-		return 0, &store.CorruptionError{Where: string(countSpace), Err: err}
-	}
-	return n, nil
-}
-
-// siblings returns the other environments of an environment's instance.
-func siblings(t j17.Tenant) (others []j17.Tenant) {
-	instance, _, _ := strings.Cut(string(t), "/")
-	for _, env := range j17.Environments() {
-		if other := j17.TenantOf(instance, env); other != t {
-			others = append(others, other)
-		}
-	}
-	return others
+	return store.Counter(ctx, s.store, t, countSpace, runningKey)
 }
 
 // wake returns the write that lets somebody look whether queued sagas can start.
@@ -81,7 +62,7 @@ func wake(due time.Time) store.Side {
 
 // tell wakes the queues of the instance's other environments. What is lost of it is made up for by what admissionPause says.
 func (s *Service) tell(ctx context.Context, t j17.Tenant) {
-	for _, other := range siblings(t) {
+	for _, other := range t.Siblings() {
 		next, err := s.get(ctx, other, admissionSpace, admissionKey)
 		if err == nil && next.Rev != 0 {
 			side := wake(s.clock.Now())

@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -198,25 +197,10 @@ func (e *effects) sums(ctx context.Context) error {
 // room returns how many events may be pending in an environment, by what is pending in the others of its instance.
 func (s *Service) room(ctx context.Context, t j17.Tenant) (int64, error) {
 	most := int64(s.MaxPerInstance)
-	instance, _, ok := strings.Cut(string(t), "/")
-	if !ok {
-		return most, nil
-	}
-	for _, env := range j17.Environments() {
-		other := j17.TenantOf(instance, env)
-		if other == t {
-			continue
-		}
-		item, err := s.Store.Get(ctx, other, counts, total)
-		if errors.Is(err, store.ErrNotFound) {
-			continue
-		}
+	for _, other := range t.Siblings() {
+		n, err := store.Counter(ctx, s.Store, other, counts, total)
 		if err != nil {
 			return 0, err
-		}
-		n, err := strconv.ParseInt(string(item.Value), 10, 64)
-		if err != nil {
-			return 0, damaged(total, err)
 		}
 		most -= n
 	}

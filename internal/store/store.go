@@ -226,6 +226,22 @@ func HeldBy(ctx context.Context, sides Sides, t j17.Tenant, spaces []Declared, k
 	return held, nil
 }
 
+// Counter returns the number that an item is which is written by Add, 0 where it is absent.
+func Counter(ctx context.Context, sides Sides, t j17.Tenant, space Space, key string) (int64, error) {
+	item, err := sides.Get(ctx, t, space, key)
+	if errors.Is(err, ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(string(item.Value), 10, 64)
+	if err != nil {
+		return 0, &CorruptionError{Where: "the counter " + string(space) + "/" + key, Err: err}
+	}
+	return n, nil
+}
+
 // Held names a side item.
 type Held struct {
 	Space Space

@@ -519,12 +519,16 @@ func testAdd(s *suite) {
 	if n := len(results[1].Sides); n != 1 || !results[1].Sides[0].Full {
 		t.Errorf("%d conflicts: %v", n, results[1].Sides)
 	}
-	if got := get(t, f, tenant, space, "count"); string(got.Value) != "7" {
-		t.Errorf("the count is %s", got.Value)
+	if n, err := store.Counter(t.Context(), f, tenant, space, "count"); n != 7 || err != nil {
+		t.Errorf("the count is %d: %v", n, err)
 	}
 	write(t, f, tenant, add("-8", 0))
-	if _, err := f.Get(t.Context(), tenant, space, "count"); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("below 0: %v", err)
+	if n, err := store.Counter(t.Context(), f, tenant, space, "count"); n != 0 || err != nil {
+		t.Errorf("below 0: %d, %v", n, err)
+	}
+	write(t, f, tenant, store.Side{Op: store.Put, Space: space, Key: "text", Value: []byte("seven")})
+	if _, err := store.Counter(t.Context(), f, tenant, space, "text"); err == nil || errors.Is(err, store.ErrNotFound) {
+		t.Errorf("an item that is no number: %v", err)
 	}
 
 	for _, bad := range []store.Side{add("", 0), add("x", 0), add("1", -1), add("9223372036854775807", 0), {Op: store.Put, Space: space, Key: "a", Most: 1}} {
