@@ -316,9 +316,15 @@ func (s *Service) watchOf(ctx context.Context, t j17.Tenant, d *decider.Decider)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(s.known) >= maxKnown {
+		clear(s.known)
+	}
 	s.known[t] = w
 	return w, nil
 }
+
+// maxKnown is of how many tenants it is kept what cancels events in them.
+const maxKnown = 1000
 
 // read adds what implications name.
 func (w *watch) read(implications []*spec.Implication) {
