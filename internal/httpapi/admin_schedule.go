@@ -27,7 +27,7 @@ func (c *call) listDeadLetters(w http.ResponseWriter) error {
 // scheduledPage answers with a page of the scheduled events with some statuses.
 func (c *call) scheduledPage(w http.ResponseWriter, of []schedule.Status) error {
 	l := c.listing()
-	page, more, err := c.api.Schedule.List(c.request.Context(), c.tenant, of, l.offset, l.limit)
+	page, next, err := c.api.Schedule.List(c.request.Context(), c.tenant, of, l.offset, l.limit)
 	if err != nil {
 		return err
 	}
@@ -35,8 +35,8 @@ func (c *call) scheduledPage(w http.ResponseWriter, of []schedule.Status) error 
 	if page == nil {
 		out.Scheduled = []wire.Scheduled{}
 	}
-	if more {
-		out.Next = new(l.offset + len(page))
+	if next > 0 {
+		out.Next = &next
 	}
 	return c.answer(w, http.StatusOK, out)
 }

@@ -16,9 +16,10 @@ import (
 // maxPage bounds the data of a page.
 const maxPage = 8 << 20
 
-// List returns up to limit events that have one of the statuses, the latest first, after the first offset of them, and whether
-// there are more. A page ends early rather than become larger than some megabytes.
-func (s *Service) List(ctx context.Context, t j17.Tenant, of []Status, offset, limit int) (page []wire.Scheduled, more bool, err error) {
+// List returns up to limit events that have one of the statuses, the latest first, after the first offset of them. next is the offset of the
+// page behind it, 0 where there is none. A page ends early rather than become larger than some megabytes. What is listed and gone by
+// now, such as what was erased, is left out and counts in offsets.
+func (s *Service) List(ctx context.Context, t j17.Tenant, of []Status, offset, limit int) (page []wire.Scheduled, next int, err error) {
 	lists := make([]*list, len(of))
 	for i, status := range of {
 		lists[i] = &list{Service: s, tenant: t, status: status, keys: store.Range{Backward: true}, most: min(offset+limit+1, listPage)}
@@ -29,17 +30,17 @@ func (s *Service) List(ctx context.Context, t j17.Tenant, of []Status, offset, l
 		var latest *list
 		for _, l := range lists {
 			if err := l.fill(ctx); err != nil {
-				return nil, false, engine.StorageError(err)
+				return nil, 0, engine.StorageError(err)
 			}
 			if len(l.items) > 0 && (latest == nil || l.items[0].Key > latest.items[0].Key) {
 				latest = l
 			}
 		}
 		if latest == nil {
-			return page, false, nil
+			return page, 0, nil
 		}
 		if n >= offset && (len(page) == limit || size > maxPage) {
-			return page, true, nil
+			return page, n, nil
 		}
 		item := latest.items[0]
 		latest.items = latest.items[1:]
@@ -50,18 +51,18 @@ func (s *Service) List(ctx context.Context, t j17.Tenant, of []Status, offset, l
 		// Its row, unless it is gone meanwhile.
 		key, err := rowOf(item.Value)
 		if err != nil {
-			return nil, false, engine.StorageError(err)
+			return nil, 0, engine.StorageError(err)
 		}
 		r, err := s.load(ctx, t, key)
 		if err != nil {
-			return nil, false, engine.StorageError(err)
+			return nil, 0, engine.StorageError(err)
 		}
 		if r == nil {
 			continue
 		}
 		status, err := s.present(ctx, t, r, latest.status)
 		if err != nil {
-			return nil, false, engine.StorageError(err)
+			return nil, 0, engine.StorageError(err)
 		}
 		if slices.Contains(of, status) {
 			page = append(page, r.shown(status))

@@ -76,7 +76,7 @@ func BenchmarkList(b *testing.B) {
 		}
 	}
 	for b.Loop() {
-		if page, more, err := h.service.List(b.Context(), prod, schedule.Statuses(), 0, 100); err != nil || !more || len(page) != 100 {
+		if page, next, err := h.service.List(b.Context(), prod, schedule.Statuses(), 0, 100); err != nil || next != 100 || len(page) != 100 {
 			b.Fatal(err)
 		}
 	}

@@ -131,16 +131,16 @@ func (s *Service) contend(t j17.Tenant, key string) {
 func (e *effects) contentions(name string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.Service.contended[contended{e.tenant, name}]
+	return e.contended[contended{e.tenant, name}]
 }
 
 // uncontend notes that events are stored that others were in the way of.
 func (e *effects) uncontend() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.Service.contended) > 0 {
+	if len(e.contended) > 0 {
 		for on := range e.seen {
-			delete(e.Service.contended, contended{e.tenant, prefixOf(named(on))})
+			delete(e.contended, contended{e.tenant, prefixOf(named(on))})
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/go-cmp/cmp"
 
 	"j17"
 	"j17/internal/decider"
@@ -361,5 +362,64 @@ func TestWhatForksComesToItsLimit(t *testing.T) {
 	}
 	if len(rows) != schedule.MaxPerAggregate || refused == 0 {
 		t.Errorf("%d are pending, of which %d have tried", len(rows), refused)
+	}
+}
+
+// TestPagesWithGoneRows reads pages one event at a time, while the rows of some of them are gone: each of the others is there once.
+func TestPagesWithGoneRows(t *testing.T) {
+	h := newHouse(t, 0)
+	for n := range 5 {
+		h.post("job/"+id(n), "was_timed", fmt.Sprintf(`{"n":%d}`, n))
+	}
+	for _, n := range []int{4, 1} {
+		h.erase("job:" + id(n))
+	}
+	var got []string
+	for offset, pages := 0, 0; pages < 10; pages++ {
+		page, next, err := h.service.List(t.Context(), prod, schedule.Statuses(), offset, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range page {
+			got = append(got, string(e.Emit.Data))
+		}
+		if offset = next; next == 0 {
+			break
+		}
+	}
+	if diff := cmp.Diff([]string{`{"n":3}`, `{"n":2}`, `{"n":0}`}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// erase removes the rows of what an aggregate has scheduled.
+func (h *house) erase(key string) {
+	h.tb.Helper()
+	items, err := h.store.Scan(h.tb.Context(), prod, "scheduled", store.Prefix(key+"/"), 100)
+	if err != nil || len(items) == 0 {
+		h.tb.Fatal(len(items), err)
+	}
+	for _, item := range items {
+		if err := h.store.Write(h.tb.Context(), prod, []store.Side{{Op: store.Delete, Space: "scheduled", Key: item.Key}}); err != nil {
+			h.tb.Fatal(err)
+		}
+	}
+}
+
+// TestAnErasedRowStaysErased erases the row of an event while a try of it is under way that fails.
+func TestAnErasedRowStaysErased(t *testing.T) {
+	h := newHouse(t, 0)
+	h.post("job/"+id(1), "was_picky", `{"n":"much"}`) // which the meter refuses
+	_, _, s := h.workersWith(func() { h.erase("job:" + id(1)) })
+	h.clock.Advance(5 * time.Minute)
+	if err := s.Queues()[0].Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := h.items("scheduled"); n != 0 {
+		t.Errorf("%d rows", n)
+	}
+	h.advance(2 * time.Minute)
+	if h.counts() != "" || h.items("scheduled.count") != 0 || h.items("scheduled.pending") != 0 {
+		t.Error(h.counts())
 	}
 }

@@ -24,6 +24,8 @@ type row struct {
 	by, id string
 	at     j17.StreamID
 	data   []byte
+	// rev is that of its item, 0 for one that is not stored yet.
+	rev uint64
 
 	// N numbers what one event has scheduled.
 	N             int              `json:"n"`
@@ -54,19 +56,20 @@ func (r *row) value() []byte {
 	return append(append(head, '\n'), r.data...)
 }
 
-// put writes a row that is there already.
+// put writes a row that is there already, unless it has changed since it was read: one that was erased meanwhile must not come back.
 func (r *row) put() store.Side {
-	return store.Side{Op: store.Put, Space: rows, Key: r.key(), Value: append(store.AppendStamp(nil, r.at), r.value()...)}
+	return store.Side{Op: store.Put, Space: rows, Key: r.key(), Value: append(store.AppendStamp(nil, r.at), r.value()...), Cond: store.IfRev, Rev: r.rev}
 }
 
 // readRow takes the item of a row apart.
-func readRow(key string, value []byte) (*row, error) {
-	r := &row{}
+func readRow(item *store.Item) (*row, error) {
+	key := item.Key
+	r := &row{rev: item.Rev}
 	var ok bool
 	if r.by, r.id, ok = cutLast(key); !ok {
 		return nil, damaged(key, errors.New("the key names no event"))
 	}
-	at, rest, err := store.ReadStamp(value)
+	at, rest, err := store.ReadStamp(item.Value)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +106,7 @@ func (s *Service) load(ctx context.Context, t j17.Tenant, key string) (*row, err
 	if err != nil {
 		return nil, err
 	}
-	return readRow(key, item.Value)
+	return readRow(&item)
 }
 
 // list is the write that puts an event among those with a status that it does not wait in. In front of the value stands the

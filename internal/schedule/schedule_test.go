@@ -205,9 +205,9 @@ func (h *house) advance(by time.Duration) {
 // rows lists events of an environment, the latest first.
 func (h *house) rows(t j17.Tenant, of ...schedule.Status) []wire.Scheduled {
 	h.tb.Helper()
-	page, more, err := h.service.List(h.tb.Context(), t, of, 0, 100_000)
-	if err != nil || more {
-		h.tb.Fatal(err, more)
+	page, next, err := h.service.List(h.tb.Context(), t, of, 0, 100_000)
+	if err != nil || next != 0 {
+		h.tb.Fatal(err, next)
 	}
 	return page
 }
@@ -351,9 +351,9 @@ func TestTheOrderOfScheduling(t *testing.T) {
 		t.Errorf("%s %s", last.Type, last.Metadata)
 	}
 	// A page of the list is the latest first, with those after it behind.
-	first, more, err := h.service.List(t.Context(), prod, schedule.Statuses(), 0, 2)
+	first, next, err := h.service.List(t.Context(), prod, schedule.Statuses(), 0, 2)
 	second, _, again := h.service.List(t.Context(), prod, []schedule.Status{schedule.Fired}, 2, 2)
-	if err != nil || again != nil || !more || first[0].ImpliedBy.EventType != "was_chained" || string(first[1].Emit.Data) != `{"n":3}` || string(second[0].Emit.Data) != `{"n":2}` {
+	if err != nil || again != nil || next != 2 || first[0].ImpliedBy.EventType != "was_chained" || string(first[1].Emit.Data) != `{"n":3}` || string(second[0].Emit.Data) != `{"n":2}` {
 		t.Errorf("%v %v: %+v %+v", err, again, first, second)
 	}
 }
