@@ -33,6 +33,7 @@ func Compare(old, next *Compiled) []diag.Diagnostic {
 		}
 	}
 	c.names(old, next)
+	c.views(old, next)
 	return place(next.text, c.All())
 }
 
@@ -101,6 +102,49 @@ func (c *comparer) publicIdentity(was, is *AggregateType, at diag.Pointer) {
 	}
 	if was.Sequence && !is.Sequence {
 		c.sequenceRemoved(at.Key("sequence"), was.Name)
+	}
+}
+
+// views compares what is read: requests for what is gone fail, although nothing that is stored does.
+func (c *comparer) views(old, next *Compiled) {
+	added := missingIn(next.root.Get("projections"), old.root.Get("projections"))
+	for _, m := range old.root.Get("projections").Members() {
+		was, is := old.Projections[m.Key], next.Projections[m.Key]
+		switch {
+		case was == nil:
+		case is == nil:
+			c.projectionRemoved("/projections", m.Key, added)
+		default:
+			c.params(was, is, diag.Pointer("/projections").Key(m.Key))
+		}
+	}
+	for _, m := range old.root.Get("aggregate_types").Members() {
+		was, is := old.Types[m.Key], next.Types[m.Key]
+		if is == nil {
+			continue
+		}
+		for _, shape := range geoShapes() {
+			if was.HasPlaces(shape) && !is.HasPlaces(shape) {
+				c.placesRemoved(diag.Pointer("/aggregate_types").Key(m.Key), m.Key, shape)
+			}
+		}
+	}
+}
+
+// params compares what a projection is asked with.
+func (c *comparer) params(was, is *Projection, at diag.Pointer) {
+	asked := func(p *Projection) []string {
+		var names []string
+		if p.Keyed() {
+			names = append(names, "an id")
+		}
+		for _, param := range p.Params {
+			names = append(names, quote(param.Name))
+		}
+		return names
+	}
+	if before, now := asked(was), asked(is); !slices.Equal(before, now) {
+		c.askedOtherwise(at, was.Name, before, now)
 	}
 }
 

@@ -60,3 +60,26 @@ func TestDiff(t *testing.T) {
 		t.Error(same)
 	}
 }
+
+// TestDiffOfViews lists what changes of projections and places.
+func TestDiffOfViews(t *testing.T) {
+	spec1 := `{"agent_types": ["user"], "geo_types": {"zone": {"type": "polygon"}}, "aggregate_types": {"order": {"events": {
+		"e": {"schema": {}, "handler": [], "geo": {"type": "point", "path": "$.data.x"}}}}}, "projections": {
+		"p": {"for_each": "order", "sources": {"order": "$key"}, "select": {"id": "$.order.id"}, "index": ["id"]}, "q": {"sources": [{"aggregate": "order", "query": "id = $.x"}]}, "r": {"sources": [{"aggregate": "order", "id": "$key"}]}}}`
+	spec2 := `{"agent_types": ["user"], "geo_types": {"zone": {"type": "polygon", "properties": ["fee"]}, "new": {"type": "point"}}, "aggregate_types": {"order": {"events": {
+		"e": {"schema": {}, "handler": [], "geo": {"type": "point", "path": "$.data.y"}}}}}, "projections": {
+		"s": {"sources": [{"aggregate": "order", "id": "$key"}]}, "q": {"sources": [{"aggregate": "order", "as": "o", "query": "id = $.x"}]},
+		"p": {"for_each": "order", "sources": {"order": "$key"}, "select": {"id": "$.order.id"}, "index": ["id"], "include": {"all": "order:global"}}}}`
+	want := []spec.Change{
+		{Kind: spec.Changed, What: "event type", Name: "order.e", Keys: []string{"geo"}},
+		{Kind: spec.Changed, What: "geo type", Name: "zone", Keys: []string{"properties"}},
+		{Kind: spec.Added, What: "geo type", Name: "new"},
+		{Kind: spec.Changed, What: "projection", Name: "p", Keys: []string{"include"}},
+		{Kind: spec.Changed, What: "projection", Name: "q", Keys: []string{"sources"}},
+		{Kind: spec.Removed, What: "projection", Name: "r"},
+		{Kind: spec.Added, What: "projection", Name: "s"},
+	}
+	if diff := cmp.Diff(want, spec.Diff(compile(t, []byte(spec1)), compile(t, []byte(spec2)))); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -52,6 +52,7 @@ func (c *compiler) slips() {
 			r.implications(e.Value.Get("implications"), at.Key("implications"))
 		}
 	}
+	c.slipsOfViews(l)
 	for _, s := range c.root.Get("modules").Get("sagas").Members() {
 		l.saga(s.Value, diag.Pointer("/modules/sagas").Key(s.Key))
 	}

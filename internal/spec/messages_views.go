@@ -102,6 +102,29 @@ func (m *messages) badQuery(at diag.Pointer, text string) {
 	m.Errorf(at, "%s is no query", quote(text)).Hintf(`write one field, "=" and a value or a path, as in "user_id = $.user_id"`)
 }
 
+func (m *messages) neverWrittenBy(at diag.Pointer, text, aggregateType, name string, members []string) {
+	d := m.Warnf(at, "%s leads to nothing: no handler of %s writes %s", quote(text), quote(aggregateType), quote(name))
+	if near := m.Nearest(name, members); near != "" {
+		d.Hintf("did you mean %q?", near)
+		return
+	}
+	d.Hintf("write it in a handler, or correct the path")
+}
+
+func (m *messages) memberOfMany(at diag.Pointer, text string) {
+	m.Warnf(at, "%s leads to nothing: the source is an array, which has elements and no members", quote(text)).
+		Hintf(`write "[*]" behind the source for all of them, "[0]" for the first, or find one with $lookup`)
+}
+
+func (m *messages) elementOfOne(at diag.Pointer, text string) {
+	m.Warnf(at, "%s leads to nothing: a source of one aggregate is no array", quote(text)).
+		Hintf(`leave the brackets out, or read many aggregates with "mode": "array" or a query`)
+}
+
+func (m *messages) sourceWithoutDollar(at diag.Pointer, text string) {
+	m.Warnf(at, "%s is a text here, not a path", quote(text)).Hintf("write %q for the path", "$."+text)
+}
+
 // Indexes.
 
 func (m *messages) indexOfArrayForm(at diag.Pointer) {
@@ -168,6 +191,33 @@ func (m *messages) fieldOfQuery(at diag.Pointer, text, source string) {
 func (m *messages) filterTwice(at diag.Pointer, name, field string) {
 	m.Errorf(at, "the field %s cannot be indexed beside %s, since a filter of that name means the other one", quote(name), quote(field)).
 		Hintf("select it under another name")
+}
+
+// Changes.
+
+func (m *messages) projectionRemoved(at diag.Pointer, name string, added []string) {
+	d := m.Warnf(at, "the projection %s was removed; requests for it will fail", quote(name)).AtKey()
+	if near := m.Nearest(name, added); near != "" {
+		d.Hintf("if it is called %q now, keep %q beside it until nobody asks for it any more", near, name)
+		return
+	}
+	d.Hintf("keep it until nobody asks for it any more")
+}
+
+func (m *messages) askedOtherwise(at diag.Pointer, name string, was, is []string) {
+	asked := func(names []string) string {
+		if len(names) == 0 {
+			return "nothing"
+		}
+		return list(names, "and")
+	}
+	m.Warnf(at, "the projection %s is asked for with %s now and was with %s; requests of the old form will fail", quote(name), asked(is), asked(was)).AtKey().
+		Hintf("declare it under another name, and keep the old one until nobody asks for it any more")
+}
+
+func (m *messages) placesRemoved(at diag.Pointer, aggregateType, shape string) {
+	m.Warnf(at, "aggregates of the type %s had places of the shape %s and have none now; requests for them will fail", quote(aggregateType), shape).AtKey().
+		Hintf(`keep "geo" in one of the event types`)
 }
 
 // Places.

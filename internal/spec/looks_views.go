@@ -1,0 +1,231 @@
+package spec
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"j17/internal/spec/diag"
+	"j17/internal/spec/jsonpath"
+	"j17/internal/value"
+)
+
+// held is what a name of a projection stands for: states of aggregates of one type.
+type held struct {
+	aggregateType string
+	// state is what handlers of the type write.
+	state *written
+	// many tells that it is an array of them.
+	many bool
+}
+
+// viewer looks at the paths of one projection.
+type viewer struct {
+	*looks
+	sources map[string]held
+	// bound has what elements stand for by the names of their bindings, where that is known.
+	bound map[string]held
+	// element is what "$" stands for below a $lookup; inside tells that it is an element, known or not.
+	element held
+	inside  bool
+}
+
+// projection looks for paths that lead nowhere. states is what the handlers of each aggregate type write.
+func (l *looks) projection(p *Projection, at diag.Pointer, states map[string]*written) {
+	v := viewer{looks: l, sources: map[string]held{}}
+	for i := range p.Sources {
+		s := &p.Sources[i]
+		v.sources[s.Name] = held{s.AggregateType, states[s.AggregateType], s.Many}
+	}
+	for i := range p.Sources {
+		v.source(&p.Sources[i], v.place(p, i, at))
+	}
+	v.value(p.Definition.Get("select"), at.Key("select"))
+}
+
+// place returns where a source stands.
+func (v *viewer) place(p *Projection, i int, at diag.Pointer) diag.Pointer {
+	switch {
+	case !p.IsNamed():
+		return at.Key("sources").Index(i)
+	case p.Sources[i].Included:
+		return at.Key("include").Key(p.Sources[i].Name)
+	default:
+		return at.Key("sources").Key(p.Sources[i].Name)
+	}
+}
+
+func (v *viewer) source(s *Source, at diag.Pointer) {
+	switch {
+	case s.ID != nil && s.ID.Path != nil:
+		v.path(s.ID.Path.Text(), at.Key("id"))
+	case s.Query != nil:
+		at = at.Key("query")
+		v.member(v.sources[s.Name], s.Query.Field.Text, s.Query.Field.Steps, at)
+		if s.Query.Value.Path != nil {
+			v.path(s.Query.Value.Path.Text(), at)
+		}
+		v.text(s.Query.Value.Literal.Str(), at)
+	}
+}
+
+// value looks at a value of select.
+func (v *viewer) value(of value.Value, at diag.Pointer) {
+	if !v.spend(1) {
+		return
+	}
+	switch of.Kind() {
+	case value.String:
+		if jsonpath.IsPath(of.Str()) {
+			v.path(of.Str(), at)
+		} else {
+			v.text(of.Str(), at)
+		}
+	case value.Array:
+		for i, e := range of.Elems() {
+			v.value(e, at.Index(i))
+		}
+	case value.Object:
+		switch {
+		case !of.Get("$map").IsMissing():
+			v.mapped(of, at)
+		case !of.Get("$lookup").IsMissing():
+			v.found(of, at)
+		default:
+			for _, m := range of.Members() {
+				v.value(m.Value, at.Key(m.Key))
+			}
+		}
+	case value.Missing, value.Null, value.Bool, value.Number:
+	}
+}
+
+func (v *viewer) mapped(of value.Value, at diag.Pointer) {
+	inner := *v
+	inner.bound = maps.Clone(v.bound)
+	if inner.bound == nil {
+		inner.bound = map[string]held{}
+	}
+	inner.bound[strings.TrimPrefix(of.Get("as").Str(), "$")] = v.elements(of.Get("$map").Str(), at.Key("$map"))
+	inner.value(of.Get("to"), at.Key("to"))
+}
+
+func (v *viewer) found(of value.Value, at diag.Pointer) {
+	element := v.elements(of.Get("$lookup").Str(), at.Key("$lookup"))
+	for _, m := range of.Get("where").Members() {
+		v.member(element, m.Key, []value.Step{{Key: m.Key}}, at.Key("where").Key(m.Key))
+		v.value(m.Value, at.Key("where").Key(m.Key))
+	}
+	inner := *v
+	inner.element, inner.inside = element, true
+	inner.value(of.Get("select"), at.Key("select"))
+}
+
+// elements looks at the path to an array and returns what its elements stand for, which is known of sources that are arrays.
+func (v *viewer) elements(text string, at diag.Pointer) held {
+	v.path(text, at)
+	p, err := jsonpath.ParseProjection(text)
+	if err != nil || v.inside || p.Root != jsonpath.Document || len(p.Steps) != 1 || len(p.Each) > 0 || p.Entries {
+		return held{}
+	}
+	h := v.sources[p.Steps[0].Key]
+	if !h.many {
+		return held{}
+	}
+	h.many = false
+	return h
+}
+
+// path looks at a path, which may start at a source, at an element that is bound, or at the one that was found.
+func (v *viewer) path(text string, at diag.Pointer) {
+	p, err := jsonpath.ParseProjection(text)
+	if err != nil || !v.spend(1+len(p.Steps)) {
+		return
+	}
+	h, steps := v.element, p.Steps
+	switch {
+	case p.Root == jsonpath.Binding:
+		h = v.bound[p.Name]
+	case !v.inside && len(steps) > 0:
+		h, steps = v.sources[steps[0].Key], steps[1:]
+	}
+	if h.state == nil {
+		return
+	}
+
+	// An array has elements and no members, and an aggregate the other way round.
+	switch {
+	case h.many && len(steps) > 0 && !steps[0].IsIndex:
+		v.c.memberOfMany(at, text)
+		return
+	case h.many && len(steps) > 0:
+		steps = steps[1:]
+	case h.many && len(p.Each) > 0:
+		steps = p.Each[0]
+	case h.many:
+		return
+	case len(steps) > 0 && steps[0].IsIndex, len(steps) == 0 && len(p.Each) > 0:
+		v.c.elementOfOne(at, text)
+		return
+	}
+	h.many = false
+	v.member(h, text, steps, at)
+}
+
+// member warns of a member of a state that nothing is ever written to. Every source has an id.
+func (v *viewer) member(h held, text string, steps []value.Step, at diag.Pointer) {
+	if h.state == nil || len(steps) == 0 || steps[0].Key == "id" || v.left <= 0 {
+		return
+	}
+	w := h.state
+	place, i, name := w.at(steps)
+	if place != nil || name == "" {
+		return
+	}
+	for _, step := range steps[:i] {
+		w = w.members[step.Key]
+	}
+	if v.spend(1 + len(w.members)) {
+		v.c.neverWrittenBy(at, text, h.aggregateType, name, slices.Sorted(maps.Keys(w.members)))
+	}
+}
+
+// text looks at a text that is spelt like a path to a source, but for its "$".
+func (v *viewer) text(text string, at diag.Pointer) {
+	end := strings.IndexAny(text, ".[")
+	if end < 1 || v.inside || !isPathTail(text[end:]) {
+		return
+	}
+	if _, ok := v.sources[text[:end]]; !ok {
+		return
+	}
+	if _, err := jsonpath.ParseProjection("$." + text); err == nil {
+		v.c.sourceWithoutDollar(at, text)
+	}
+}
+
+// slipsOfViews looks at projections, in the order of the spec.
+func (c *compiler) slipsOfViews(l *looks) {
+	states := l.statesOfViews()
+	for _, m := range c.root.Get("projections").Members() {
+		if p := c.out.Projections[m.Key]; p != nil { // those of a stored spec may have been left out
+			l.projection(p, diag.Pointer("/projections").Key(m.Key), states)
+		}
+	}
+}
+
+// statesOfViews returns what handlers of each aggregate type write, for those that projections read.
+func (l *looks) statesOfViews() map[string]*written {
+	states := map[string]*written{}
+	for _, p := range l.c.out.Projections {
+		for _, name := range p.Types() {
+			states[name] = nil
+		}
+	}
+	for _, t := range l.c.root.Get("aggregate_types").Members() {
+		if _, ok := states[t.Key]; ok {
+			states[t.Key] = l.state(t.Value.Get("events"))
+		}
+	}
+	return states
+}
