@@ -65,6 +65,7 @@ const (
 	CodeTooManyStreams     Code = "too_many_streams"
 	CodeUnknownProjection  Code = "unknown_projection"
 	CodeProjectionLimit    Code = "projection_limit"
+	CodeNotIndexed         Code = "not_indexed"
 )
 
 // Codes lists every code once.
@@ -79,7 +80,7 @@ func Codes() []Code {
 		CodeImplicationLimit, CodeScheduleLimit, CodeCustomCodeFailed, CodeInvalidBlob, CodeBlobInUse, CodeRateLimited,
 		CodeInternal, CodeCorruption, CodeNoSpec, CodeStorageFull, CodeOutcomeUnknown, CodeUnavailable,
 		CodeWorkLimit, CodeBusy, CodeStateNotReady, CodeIndexNotReady, CodeTooManyStreams,
-		CodeUnknownProjection, CodeProjectionLimit,
+		CodeUnknownProjection, CodeProjectionLimit, CodeNotIndexed,
 	}
 }
 

@@ -123,6 +123,8 @@ func problemOf(code j17.Code) problem {
 		return problem{http.StatusServiceUnavailable, "Outcome unknown"}
 	case j17.CodeUnavailable:
 		return problem{http.StatusServiceUnavailable, "Unavailable"}
+	case j17.CodeNotIndexed:
+		return problem{http.StatusBadRequest, "Not indexed"}
 	case j17.CodeProjectionLimit:
 		return problem{http.StatusUnprocessableEntity, "Too much for a projection"}
 	case j17.CodeWorkLimit:

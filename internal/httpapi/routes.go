@@ -119,7 +119,8 @@ const viewPrefix = "/_projections/"
 // viewRoutes read projections.
 func viewRoutes() []route {
 	return []route{
-		{viewSite, get, viewPrefix + "{name}", read, need{}, "", viewed(), (*call).projection},
+		{viewSite, get, viewPrefix + "{name}", read, need{}, "", viewedOrListed(), (*call).projectionOrRows},
+		{viewSite, get, viewPrefix + "{name}/_count", read, need{}, "", []parameter{{kind: further}}, (*call).countRows},
 		{viewSite, get, viewPrefix + "{name}/{id}", read, need{}, "", viewed(), (*call).projection},
 	}
 }

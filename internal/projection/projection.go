@@ -23,6 +23,7 @@ type Storage interface {
 	store.Sides
 	store.Moments
 	store.Feed
+	store.Aggregates
 }
 
 // Options configures a service. All fields are required unless they say otherwise.

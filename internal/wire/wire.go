@@ -132,6 +132,37 @@ type ProjectedMetadata struct {
 	Position string `json:"position,omitempty"`
 }
 
+// Rows is a page of the rows of a projection. Next is where the next page starts, null where there is none.
+type Rows struct {
+	Rows     []Row        `json:"rows"`
+	Next     *string      `json:"next"`
+	Metadata RowsMetadata `json:"metadata"`
+}
+
+// Row is what a projection yields for an aggregate. Error stands in the place of Data where that cannot be computed.
+type Row struct {
+	ID string `json:"id"`
+	Names
+	Data  json.RawMessage `json:"data,omitempty"`
+	Error *RowError       `json:"error,omitempty"`
+}
+
+// RowError says why a row has no data.
+type RowError struct {
+	Code  j17.Code `json:"code"`
+	Error string   `json:"error"`
+}
+
+// RowsMetadata has the position of the feed as of which rows are exact, "0" where there is no event.
+type RowsMetadata struct {
+	Position string `json:"position"`
+}
+
+// RowCount is how many rows a list has.
+type RowCount struct {
+	Count uint64 `json:"count"`
+}
+
 // Length is the number of events of an aggregate.
 type Length struct {
 	Length uint64 `json:"length"`

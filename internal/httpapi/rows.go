@@ -1,0 +1,139 @@
+package httpapi
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"strconv"
+
+	"j17"
+	"j17/internal/projection"
+	"j17/internal/value"
+	"j17/internal/wire"
+)
+
+// listed are the parameters of a list of rows; its filters stand beside them.
+func listed() []parameter {
+	return []parameter{
+		{name: "order", about: "The indexed field by which rows come, with '-' before it for the reverse; without it that of the index, or by id."},
+		countParameter(), cursor(),
+		{kind: further},
+	}
+}
+
+// viewedOrListed are the parameters of a projection without an id, whichever form it has.
+func viewedOrListed() []parameter {
+	all := listed()
+	return append(all[:len(all)-1], viewed()...)
+}
+
+// projectionOrRows is GET /_projections/{name}: the rows of the named form, and what the array form yields.
+func (c *call) projectionOrRows(w http.ResponseWriter) error {
+	named, err := c.api.Projections.IsNamed(c.request.Context(), c.tenant, c.request.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	refused, handle := listed(), (*call).projection
+	if named {
+		refused, handle = viewed(), (*call).rows
+	}
+	for _, p := range refused {
+		if _, given := c.query[p.name]; given {
+			return unknownParameter(p.name, nil)
+		}
+	}
+	return handle(c, w)
+}
+
+// rows is GET /_projections/{name} in the named form: a page of its rows.
+func (c *call) rows(w http.ResponseWriter) error {
+	list, err := c.list()
+	if err != nil {
+		return err
+	}
+	b := append(make([]byte, 0, sizeOf(list)), `{"ok":true,"rows":[`...)
+	for i := range list.Rows {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b, err = c.appendRow(b, &list.Rows[i]); err != nil {
+			return err
+		}
+	}
+	b = append(b, `],"next":`...)
+	if list.Next == "" {
+		b = append(b, "null"...)
+	} else {
+		b = value.AppendString(b, list.Next)
+	}
+
+	// The entity tag is that of the rows: a position that has moved on does not change them.
+	sum := sha256.Sum256(b)
+	b = append(b, `,"metadata":{"position":"`...)
+	b = append(appendPosition(b, list.Position), `"}}`...)
+	return c.pageOf(w, tagged{b, `"` + hex.EncodeToString(sum[:8]) + `"`})
+}
+
+// list reads a page for which there is room among the replies.
+func (c *call) list() (*projection.List, error) {
+	ask := projection.ListAsk{Name: c.request.PathValue("name"), Filters: c.further, Count: c.number("count", defaultCount), Start: c.query["start"]}
+	if order, ok := c.query["order"]; ok {
+		ask.Order = &order
+	}
+	for waited := false; ; waited = true {
+		list, err := c.api.Projections.List(c.request.Context(), c.tenant, ask)
+		c.slot.Give() // what follows takes as long as the client likes
+		if err != nil {
+			return nil, err
+		}
+		size := int64(sizeOf(list))
+		if waited || size <= unaccounted || c.tryTake(c.api.room.replies, size) {
+			return list, nil
+		}
+		list = nil // or it would be in memory while it waits
+		if err := c.take(c.api.room.replies, size, "such a reply"); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// sizeOf is about how many bytes the answer with a page has.
+func sizeOf(list *projection.List) int {
+	const around, ofRow = 256, 160 // of what stands around the page, and around the data of a row
+	size := around + len(list.Rows)*ofRow
+	for i := range list.Rows {
+		size += len(list.Rows[i].Data)
+	}
+	return size
+}
+
+// appendRow appends a row as answers have it.
+func (c *call) appendRow(b []byte, row *projection.Row) ([]byte, error) {
+	b = value.AppendString(append(b, `{"id":`...), row.ID)
+	b = appendNames(b, row.Names)
+	if row.Err == nil {
+		return append(append(append(b, `,"data":`...), row.Data...), '}'), nil
+	}
+	code := j17.CodeOf(row.Err)
+	says := "The row cannot be computed. Read it by its id to see why."
+	if code != j17.CodeInternal {
+		says = c.api.Registry.Faults.Redact(row.Err.Error())
+	}
+	raw, err := marshal(wire.RowError{Code: code, Error: says})
+	return append(append(append(b, `,"error":`...), raw...), '}'), err
+}
+
+// countRows is GET /_projections/{name}/_count: how many rows there are, or pass the filters.
+func (c *call) countRows(w http.ResponseWriter) error {
+	for _, p := range viewedOrListed() {
+		if _, given := c.further[p.name]; given {
+			return unknownParameter(p.name, nil)
+		}
+	}
+	n, err := c.api.Projections.Count(c.request.Context(), c.tenant, c.request.PathValue("name"), c.further)
+	if err != nil {
+		return err
+	}
+	b := strconv.AppendUint([]byte(`{"ok":true,"count":`), n, 10)
+	return c.page(w, append(b, '}'))
+}

@@ -1,0 +1,170 @@
+package projection
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"j17"
+	"j17/internal/spec"
+)
+
+// plan says how a query is served: by which index, and what its conditions are to it.
+type plan struct {
+	query listQuery
+	// index is the place of the index in the definition, -1 for rows by id, which need none.
+	index int
+	// fields are those of the index.
+	fields []string
+	// equal are the conditions on the first fields, in the order of the index; next is that on the field behind them, nil for none.
+	equal []*condition
+	next  *condition
+}
+
+// byID is the index of a plan that needs none.
+const byID = -1
+
+// planQuery finds the index that serves a query: equality on its first fields, one other condition or the order on the next one. Of
+// several it is the shortest, of those the first. What no index serves is refused with the index that would.
+func planQuery(name string, indexes []spec.Index, q listQuery) (plan, error) {
+	if len(q.conditions) == 0 && q.order == "" {
+		return plan{query: q, index: byID}, nil
+	}
+	best := plan{index: byID}
+	for i := range indexes {
+		if p, ok := serves(&indexes[i], q); ok && (best.index == byID || len(p.fields) < len(best.fields)) {
+			p.index = i
+			best = p
+		}
+	}
+	if best.index == byID {
+		return best, notIndexed(name, indexes, q)
+	}
+	return best, nil
+}
+
+// serves reports whether an index serves a query, and how.
+func serves(x *spec.Index, q listQuery) (p plan, ok bool) {
+	p = plan{query: q, fields: fieldNames(x)}
+	for i := range q.conditions {
+		c := &q.conditions[i]
+		switch {
+		case c.op == equal:
+			p.equal = append(p.equal, c)
+		case p.next == nil:
+			p.next = c
+		default:
+			return p, false
+		}
+	}
+	if x.Words || p.next != nil && p.next.op == words {
+		return p, x.Words && p.next != nil && p.next.op == words && len(p.equal) == 0 && q.order == "" && p.next.field == p.fields[0]
+	}
+
+	// The fields of the equalities are the first ones, in whatever order they are asked for.
+	n := len(p.equal)
+	if n > len(p.fields) {
+		return p, false
+	}
+	for _, c := range p.equal {
+		if !slices.Contains(p.fields[:n], c.field) {
+			return p, false
+		}
+	}
+	slices.SortFunc(p.equal, func(a, b *condition) int { return slices.Index(p.fields, a.field) - slices.Index(p.fields, b.field) })
+
+	// What is asked of another field, and the order, is about the next one.
+	var behind string
+	if n < len(p.fields) {
+		behind = p.fields[n]
+	}
+	return p, (p.next == nil || p.next.field == behind) && (q.order == "" || q.order == behind)
+}
+
+// indexDetails are the details of a query that no index serves.
+type indexDetails struct {
+	// Indexes are those that there are, and Declare the one that would serve the query, each as a definition has it.
+	Indexes []json.RawMessage `json:"indexes"`
+	Declare json.RawMessage   `json:"declare,omitempty"`
+}
+
+// notIndexed is the error of a query that no index serves.
+func notIndexed(name string, indexes []spec.Index, q listQuery) error {
+	details := indexDetails{Indexes: []json.RawMessage{}}
+	var there []string
+	for i := range indexes {
+		raw := declaredIndex(fieldNames(&indexes[i]), indexes[i].Words)
+		details.Indexes = append(details.Indexes, raw)
+		there = append(there, string(raw))
+	}
+	says := "No index of the projection '" + name + "' serves this list"
+	if details.Declare = wantedIndex(q); details.Declare != nil {
+		says += ": add " + string(details.Declare) + ` to its "index"`
+	} else {
+		says += ": it can ask for equal values of up to 5 fields and, of one more field, for a range, a prefix, a list of values or the order; words stand alone"
+	}
+	if says += ". "; len(there) == 0 {
+		says += "It has no index, so that its rows come by id only."
+	} else {
+		says += "Its indexes are " + strings.Join(there, " ") + "."
+	}
+	e := j17.Errorf(j17.CodeNotIndexed, "%s", says)
+	e.Details = details
+	if len(q.conditions) == 0 {
+		return e.At("order")
+	}
+	return e.At(j17.Printable(q.conditions[0].field))
+}
+
+// maxIndexFields is how many fields an index has at most.
+const maxIndexFields = 5
+
+// wantedIndex is the index that would serve a query, nil where none can.
+func wantedIndex(q listQuery) json.RawMessage {
+	var fields []string
+	next := q.order
+	for i := range q.conditions {
+		c := &q.conditions[i]
+		switch {
+		case c.op == equal:
+			fields = append(fields, c.field)
+		case c.op == words && len(q.conditions) == 1 && q.order == "":
+			return declaredIndex([]string{c.field}, true)
+		case c.op == words, next != "" && next != c.field:
+			return nil
+		default:
+			next = c.field
+		}
+	}
+	if next != "" {
+		if slices.Contains(fields, next) {
+			return nil
+		}
+		fields = append(fields, next)
+	}
+	if len(fields) > maxIndexFields {
+		return nil
+	}
+	for i := range fields {
+		fields[i] = j17.Printable(fields[i])
+	}
+	return declaredIndex(fields, false)
+}
+
+// declaredIndex is an index as a definition has it.
+func declaredIndex(fields []string, words bool) json.RawMessage {
+	var shape any = fields
+	switch {
+	case words:
+		shape = struct {
+			Words string `json:"words"`
+		}{fields[0]}
+	case len(fields) == 1:
+		shape = fields[0]
+	}
+	raw, err := json.Marshal(shape)
+	if err != nil {
+		return nil // texts are always JSON
+	}
+	return raw
+}
