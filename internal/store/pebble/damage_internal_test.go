@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -110,10 +111,28 @@ func TestADamagedDueItemHoldsUpNobody(t *testing.T) {
 			if next, err := s.NextDue(t.Context(), worked); err != nil || !next.After(c.Now()) {
 				t.Errorf("afterwards the next item is due at %s, %v", next, err)
 			}
-			if !strings.Contains(log.String(), "a due item is damaged") && name != "another time" {
-				t.Errorf("nothing is said of it: %s", log)
+			// It is said once of each.
+			for range 5 {
+				if _, err := s.NextDue(t.Context(), worked); err != nil {
+					t.Error(err)
+				}
+			}
+			if n := strings.Count(log.String(), "a due item is damaged"); n > 1 || n < 1 && name != "another time" {
+				t.Errorf("it is said %d times: %s", n, log)
 			}
 		})
+	}
+}
+
+// TestDamageThatWasToldIsBounded tells of more damage than is remembered.
+func TestDamageThatWasToldIsBounded(t *testing.T) {
+	t.Parallel()
+	var d damages
+	for n := range 3 * maxTold {
+		err := fmt.Errorf("item %d", n)
+		if first, again := d.tell(err), d.tell(err); !first || again || len(d.told) > maxTold {
+			t.Fatalf("item %d: %v, %v, and %d are remembered", n, first, again, len(d.told))
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -231,9 +232,36 @@ func isDamage(err error) bool {
 	return damage
 }
 
-// tellDamaged logs that items are damaged, which keeps no others from being claimed.
+// damages is the damage that was logged: whoever looks for due work sees it each time.
+type damages struct {
+	mu   sync.Mutex
+	told map[string]bool
+}
+
+// maxTold bounds how much damage is remembered to be logged.
+const maxTold = 1000
+
+// tell reports whether damage is to be logged, because it was not before. Where there is very much of it that may happen again.
+func (d *damages) tell(err error) bool {
+	text := err.Error()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.told[text] {
+		return false
+	}
+	if d.told == nil || len(d.told) >= maxTold {
+		d.told = map[string]bool{}
+	}
+	d.told[text] = true
+	return true
+}
+
+// tellDamaged logs that items are damaged, which keeps no others from being claimed, and each of them once.
 func (s *Store) tellDamaged(space store.Space, damaged []error) {
 	for _, err := range damaged {
+		if !s.damages.tell(err) {
+			continue
+		}
 		s.logger.Error("a due item is damaged and is passed over", slog.String("space", string(space)), slog.Any("error", err))
 	}
 }

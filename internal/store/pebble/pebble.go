@@ -107,6 +107,9 @@ type Store struct {
 	retired []*view
 	due     map[store.Space]*dueOrder
 	changes changes
+
+	// damages is what was logged of due work.
+	damages damages
 }
 
 var _ store.Store = (*Store)(nil)
