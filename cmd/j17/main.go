@@ -129,7 +129,7 @@ func exitCode(err error) int {
 		return exitConflict
 	case j17.CodeUnauthorized, j17.CodeForbidden, j17.CodeWrongEnvironment, j17.CodeWrongInstance, j17.CodeInsufficientScope:
 		return exitAuth
-	case j17.CodeNotFound, j17.CodeAggregateNotFound, j17.CodeUnknownType, j17.CodeUnknownEventType:
+	case j17.CodeNotFound, j17.CodeAggregateNotFound, j17.CodeUnknownType, j17.CodeUnknownEventType, j17.CodeUnknownProjection:
 		return exitNotFound
 	case j17.CodeCorruption:
 		return exitVerifyFails

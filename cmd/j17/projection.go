@@ -113,7 +113,7 @@ func (e *env) projectionShow() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		definition, err := value.Parse(p.Projection)
+		definition, err := value.Parse(p.Definition)
 		if err != nil {
 			return fmt.Errorf("the server's answer cannot be read: %w", err)
 		}

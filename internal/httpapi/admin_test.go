@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -20,6 +21,8 @@ import (
 	"j17/internal/control"
 	"j17/internal/deploy"
 	"j17/internal/httpapi"
+	"j17/internal/projection"
+	"j17/internal/spec"
 	"j17/internal/store"
 	"j17/internal/worker"
 )
@@ -49,7 +52,7 @@ func administerWith(tb testing.TB, change func(*httpapi.Options)) *administratio
 		}
 		a.blobs = blob.New(blob.Options{Store: st, Clock: o.Clock, MaxBytes: 1 << 20, Worker: worker.New(o.Clock, logger)})
 		o.Blobs = a.blobs
-		o.Deploy = deploy.New(deploy.Options{Registry: o.Registry, Engine: o.Engine, Blobs: o.Blobs, Clock: o.Clock, Logger: logger})
+		deploying(tb, o, deploy.Options{Registry: o.Registry, Engine: o.Engine, Blobs: o.Blobs, Clock: o.Clock, Logger: logger})
 		if change != nil {
 			change(o)
 		}
@@ -74,6 +77,23 @@ func administerWith(tb testing.TB, change func(*httpapi.Options)) *administratio
 	a.viewer = login("auditor@example.com", control.RoleAuditor, a.instance.ID)
 	a.stranger = login("stranger@example.com", control.RoleInstanceAdmin)
 	return a
+}
+
+// deploying gives an API what deploys specs, and projections beside them.
+func deploying(tb testing.TB, o *httpapi.Options, d deploy.Options) {
+	tb.Helper()
+	st, ok := o.Store.(store.Store)
+	if !ok {
+		tb.Fatal("the fixture's store is not whole")
+	}
+	o.Projections = projection.New(projection.Options{
+		Store: st, Engine: d.Engine, Clock: d.Clock, Logger: d.Logger,
+		Hold: func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error {
+			return o.Deploy.Hold(ctx, t, f)
+		},
+	})
+	d.Beside = o.Projections.Beside
+	o.Deploy = deploy.New(d)
 }
 
 // ask sends a request to a host with a token.

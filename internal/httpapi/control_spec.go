@@ -79,20 +79,6 @@ func (c *call) spec(w http.ResponseWriter, s control.Spec) error {
 	return c.answer(w, http.StatusOK, wire.Spec{Deployment: deploymentShape(&s, c.env), Spec: s.Source})
 }
 
-// listProjections is GET projections: those that the deployed spec declares, in its order; none where there is no spec.
-func (c *call) listProjections(w http.ResponseWriter) error {
-	c.inEnvironment()
-	declared, err := c.api.Deploy.Projections(c.request.Context(), c.instance, c.env)
-	if err != nil {
-		return err
-	}
-	answer := wire.Projections{Environment: c.env, Projections: make([]wire.Projection, 0, len(declared))}
-	for _, p := range declared {
-		answer.Projections = append(answer.Projections, wire.Projection{Name: p.Name, Projection: p.Source.AppendJSON(nil)})
-	}
-	return c.answer(w, http.StatusOK, answer)
-}
-
 // getSpecVersion is GET spec/versions/{version}.
 func (c *call) getSpecVersion(w http.ResponseWriter) error {
 	c.inEnvironment()

@@ -165,25 +165,6 @@ func TestSpecsOverHTTP(t *testing.T) {
 	}
 }
 
-func TestProjectionsAreListed(t *testing.T) {
-	a := administer(t)
-	if got := a.control(t, "GET", "/projections?environment=staging", ""); got.status != 200 || got.body != `{"ok":true,"projections":[],"environment":"staging"}` {
-		t.Errorf("without a spec: %d %s", got.status, got.body)
-	}
-	declared := `{"agent_types":["user"],"aggregate_types":{"note":{"events":{"was_written":{"schema":{},"handler":[]}}}},"projections":{"second":%s,"first":%s}}`
-	projection := `{"sources":[{"aggregate":"note","id":"$.note_id"}]}`
-	if got := a.control(t, "POST", "/spec?environment=staging", fmt.Sprintf(declared, projection, projection)); got.status != 201 {
-		t.Fatalf("%d %s", got.status, got.body)
-	}
-	want := fmt.Sprintf(`{"ok":true,"projections":[{"name":"second","projection":%s},{"name":"first","projection":%s}],"environment":"staging"}`, projection, projection)
-	if got := a.control(t, "GET", "/projections?environment=staging", ""); got.status != 200 || got.body != want {
-		t.Errorf("%d %s, want %s", got.status, got.body, want)
-	}
-	if got := a.control(t, "GET", "/projections?environment=moon", ""); got.status != 400 {
-		t.Errorf("another environment: %d %s", got.status, got.body)
-	}
-}
-
 func TestRightsOnSpecs(t *testing.T) {
 	a := administer(t)
 	ask := func(token, method, target string) int {

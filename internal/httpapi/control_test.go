@@ -59,7 +59,7 @@ func newPlane(tb testing.TB, change func(*httpapi.Options)) *plane {
 		o.Logger = slog.New(slog.NewJSONHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		o.Usage = usage.New(usage.Options{Store: o.Store, Registry: o.Registry, Clock: o.Clock, Logger: o.Logger, Worker: worker.New(o.Clock, o.Logger)})
 		o.DefaultInstance = ""
-		o.Deploy = deploy.New(deploy.Options{Registry: o.Registry, Engine: o.Engine, Clock: o.Clock, Logger: o.Logger})
+		deploying(tb, o, deploy.Options{Registry: o.Registry, Engine: o.Engine, Clock: o.Clock, Logger: o.Logger})
 		var ok bool
 		if p.store, ok = o.Store.(store.Store); !ok {
 			tb.Fatal("the fixture's store is not whole")

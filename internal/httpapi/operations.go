@@ -134,7 +134,7 @@ func operations() map[string]operation {
 		"GET /api/instances/{instance_}/spec/history":            {id: "listInstanceSpecs", about: "All versions of the spec", gives: rows{"versions", wire.Deployment{}}},
 		"GET /api/instances/{instance_}/spec/versions/{version}": {id: "getInstanceSpecVersion", about: "A version of the spec", gives: wire.Spec{}, tagged: true},
 		"GET /api/instances/{instance_}/spec/diff":               {id: "diffInstanceSpecs", about: "What two versions of the spec say differently", gives: wire.Differences{}},
-		"GET /api/instances/{instance_}/projections":             {id: "listProjections", about: "The projections that the spec declares", gives: wire.Projections{}},
+		"GET /api/instances/{instance_}/projections":             {id: "listInstanceProjections", about: "The projections of an environment", gives: wire.Projections{}},
 
 		"POST /_dev/clock/advance": {id: "advanceClock", about: "Move the clock of a development server", takes: wire.Advance{}, gives: wire.Advanced{}},
 
@@ -145,6 +145,10 @@ func operations() map[string]operation {
 		"GET spec/history":                    {id: "listSpecs", about: "All versions of the spec", gives: rows{"versions", wire.Deployment{}}},
 		"GET spec/versions/{version}":         {id: "getSpecVersion", about: "A version of the spec", gives: wire.Spec{}, tagged: true},
 		"GET spec/diff":                       {id: "diffSpecs", about: "What two versions of the spec say differently", gives: wire.Differences{}},
+		"GET projections":                     {id: "listProjections", about: "The projections, those of the spec and those that were posted", gives: wire.Projections{}},
+		"POST projections":                    {id: "postProjection", about: "Deploy the definition of a projection beside the spec", takes: file{typeJSON}, gives: wire.PostedProjection{}, anew: wire.PostedProjection{}},
+		"GET projections/{name}":              {id: "describeProjection", about: "A projection, where it is declared and how far its index is", gives: wire.Projection{}},
+		"DELETE projections/{name}":           {id: "removeProjection", about: "Remove a projection that was posted"},
 		"GET blobs":                           {id: "listBlobs", about: "The files", gives: rows{"blobs", wire.Blob{}}},
 		"POST blobs":                          {id: "putBlob", about: "Upload a file", takes: form{}, gives: wire.Stored{}, anew: wire.Stored{}},
 		"GET blobs/{name}":                    {id: "getBlob", about: "The content of a file", gives: file{"application/octet-stream"}, tagged: true, headers: contentHeaders()},
@@ -189,6 +193,7 @@ func operations() map[string]operation {
 		"POST /internal/control/instances/{instance_}/spec":          {id: "deployOnWorker", about: "Deploy a spec, or try it", takes: file{typeJSON}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: tag},
 		"POST /internal/control/instances/{instance_}/spec/rollback": {id: "rollBackOnWorker", about: "Go back to an earlier version of the spec", takes: wire.Rollback{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: tag},
 		"POST /internal/control/instances/{instance_}/spec/promote":  {id: "promoteOnWorker", about: "Copy a spec from one environment to another", takes: wire.Promotion{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: tag},
+		"GET /internal/control/instances/{instance_}/projections":    {id: "listProjectionsOfWorker", about: "The projections of an environment", gives: wire.Projections{}},
 		"GET /internal/control/instances/{instance_}/usage":          {id: "getUsageOfWorker", about: "What an instance has used, by day", gives: wire.Days{}},
 		"GET /internal/control/instances/{instance_}/month":          {id: "getMonthOfWorker", about: "What an instance has used of its plan", gives: wire.Used{}},
 		http.MethodGet + " /internal/control/" + faultPattern:        {id: "getErrorOfWorker", about: "Why a request failed", gives: wire.Failed{}},

@@ -196,7 +196,7 @@ func specRoutes() []route {
 		{controlSite, get, path + "spec/history", operator, view, "", inEnvironment(paged()...), (*call).listSpecs},
 		{controlSite, get, path + "spec/versions/{version}", operator, view, "", inEnvironment(), (*call).getSpecVersion},
 		{controlSite, get, path + "spec/diff", operator, view, "", inEnvironment(compared()...), (*call).diffSpecs},
-		{controlSite, get, path + "projections", operator, view, "", inEnvironment(), (*call).listProjections},
+		{controlSite, get, path + "projections", operator, view, "", inEnvironment(paged()...), onWorker("projections", (*call).listProjections)},
 	}
 }
 
@@ -225,6 +225,7 @@ func (a *API) devRoutes() []route {
 // may name their wildcards as they like, but for instance_ and env_.
 func adminRoutes() []route {
 	view, inspect, operate := need{control.RightView, instance}, need{control.RightInspect, instance}, need{control.RightOperate, instance}
+	change := need{control.RightDeploy, instance}
 	return []route{
 		{0, get, "tombstones", operator, view, "", paged(), (*call).listTombstones},
 		{0, get, faultPattern, operator, inspect, "", nil, (*call).getFault},
@@ -233,6 +234,11 @@ func adminRoutes() []route {
 		{0, get, "spec/history", operator, view, "", paged(), (*call).listSpecs},
 		{0, get, "spec/versions/{version}", operator, view, "", nil, (*call).getSpecVersion},
 		{0, get, "spec/diff", operator, view, "", compared(), (*call).diffSpecs},
+
+		{0, get, "projections", operator, view, "", paged(), (*call).listProjections},
+		{0, post, "projections", operator, change, "projection.deploy", nil, (*call).postProjection},
+		{0, get, "projections/{name}", operator, view, "", nil, (*call).getProjection},
+		{0, http.MethodDelete, "projections/{name}", operator, change, "projection.remove", nil, (*call).removeProjection},
 
 		{0, get, "blobs", operator, inspect, "", paged(), (*call).listBlobs},
 		{0, post, "blobs", operator, operate, "blob.upload", nil, (*call).putBlob},
@@ -326,6 +332,7 @@ func (a *API) nodeRoutes() []route {
 			{internalSite, post, path + "spec", node, need{in: instance}, "spec.deploy", deploying(), (*call).deploySpec},
 			{internalSite, post, path + "spec/rollback", node, need{in: instance}, "spec.rollback", trying(), (*call).rollBackSpec},
 			{internalSite, post, path + "spec/promote", node, need{in: instance}, "spec.promote", trying(), (*call).promoteSpec},
+			{internalSite, get, path + "projections", node, need{in: instance}, "", inEnvironment(paged()...), (*call).listProjections},
 			{internalSite, get, path + "usage", node, need{in: instance}, "", span(), (*call).usageDays},
 			{internalSite, get, path + "month", node, need{in: instance}, "", nil, (*call).usageMonth},
 			{internalSite, get, control + faultPattern, node, need{}, "", nil, (*call).faultOfWorker},

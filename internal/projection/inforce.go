@@ -1,8 +1,9 @@
 package projection
 
 import (
-	"context"
+	"bytes"
 	"crypto/sha256"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -15,22 +16,21 @@ import (
 	"j17/internal/store"
 )
 
-// headSpace has one item, whose revision changes with every change of the definitions that were posted.
-const (
-	headSpace store.Space = "projections.head"
-	headKey               = "head"
-)
-
 // inForce is all projections of an environment under one spec and one revision of the posted definitions. It is immutable.
 type inForce struct {
 	compiled *spec.Compiled
-	rev      uint64
+	posted   *postings
 	all      map[string]*definition
+	// invalid says of posted definitions why they are not valid under the spec. They are not in force. No deployment leaves such ones
+	// behind, but another version of the program may find them wrong.
+	invalid map[string]string
 }
 
 // definition is a projection that is in force.
 type definition struct {
 	*spec.Projection
+	// posted is how it was posted, nil for what the spec declares.
+	posted *posting
 	// identified is the latest identity that was asked for.
 	identified atomic.Pointer[identity]
 }
@@ -60,19 +60,88 @@ func (d *definition) identity(of *decider.Decider) [sha256.Size]byte {
 // sets keeps the projections in force of each environment as long as nothing changes.
 type sets struct{ latest sync.Map } // of *inForce by j17.Tenant
 
-// inForce returns the projections of an environment under a spec and a revision of the posted definitions.
-func (s *Service) inForce(_ context.Context, t j17.Tenant, compiled *spec.Compiled, rev uint64) (*inForce, error) {
-	if known, ok := s.sets.latest.Load(t); ok {
-		if in, _ := known.(*inForce); in.compiled == compiled && in.rev == rev {
-			return in, nil
-		}
+// inForce returns the projections of an environment under a spec, with those that are posted at a moment of the store.
+func (s *Service) inForce(t j17.Tenant, compiled *spec.Compiled, sm store.Moment) (*inForce, error) {
+	head, err := sm.Get(headSpace, headKey)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
 	}
-	in := &inForce{compiled: compiled, rev: rev, all: make(map[string]*definition, len(compiled.Projections))}
-	for name, p := range compiled.Projections {
-		in.all[name] = &definition{Projection: p}
+	found, _ := s.sets.latest.Load(t)
+	known, _ := found.(*inForce)
+	if known != nil && known.compiled == compiled && known.posted.rev == head.Rev {
+		return known, nil
 	}
+	posted, err := postedAt(sm)
+	if err != nil {
+		return nil, err
+	}
+	in := newInForce(compiled, posted, known)
 	s.sets.latest.Store(t, in)
 	return in, nil
+}
+
+// newInForce compiles what is posted. What an earlier set has compiled of the same text is taken from there.
+func newInForce(compiled *spec.Compiled, posted *postings, known *inForce) *inForce {
+	in := &inForce{compiled: compiled, posted: posted, all: make(map[string]*definition, len(compiled.Projections)+len(posted.all)), invalid: map[string]string{}}
+	if known != nil && known.compiled != compiled {
+		known = nil
+	}
+	for name, p := range compiled.Projections {
+		if known != nil {
+			in.all[name] = known.all[name]
+		} else {
+			in.all[name] = &definition{Projection: p}
+		}
+	}
+	for i := range posted.all {
+		p := &posted.all[i]
+		if compiled.Projections[p.Name] != nil {
+			continue // the spec has taken it over
+		}
+		if known != nil {
+			if old := known.all[p.Name]; old != nil && bytes.Equal(old.posted.Definition, p.Definition) {
+				in.all[p.Name] = old
+				continue
+			}
+		}
+		made, found := spec.CompileProjection(p.Definition, compiled)
+		if made == nil {
+			in.invalid[p.Name] = firstError(found)
+			continue
+		}
+		in.all[p.Name] = &definition{Projection: made, posted: p}
+	}
+	return in
+}
+
+// firstError says what is wrong first.
+func firstError(found []diag.Diagnostic) string {
+	for _, d := range found {
+		if d.Severity == diag.Error {
+			return string(d.Pointer) + ": " + d.Message
+		}
+	}
+	return ""
+}
+
+// names are those of the projections as lists have them: the spec's in the order of its text, then the posted ones.
+func (in *inForce) names() ([]string, error) {
+	declared, err := spec.DeclaredProjections(in.compiled.Source)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, d := range declared {
+		if in.compiled.Projections[d.Name] != nil {
+			names = append(names, d.Name)
+		}
+	}
+	for i := range in.posted.all {
+		if name := in.posted.all[i].Name; in.compiled.Projections[name] == nil {
+			names = append(names, name)
+		}
+	}
+	return names, nil
 }
 
 // nearest is a sentence with the projection that is called nearly so, if there is one.

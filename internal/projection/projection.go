@@ -9,12 +9,12 @@ package projection
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 
 	"j17"
 	"j17/internal/clock"
 	"j17/internal/engine"
+	"j17/internal/spec"
 	"j17/internal/store"
 )
 
@@ -34,6 +34,9 @@ type Options struct {
 	Logger *slog.Logger
 	// CacheBytes bounds the memory for values that are kept; 0 means DefaultCacheBytes.
 	CacheBytes int64
+	// Hold calls f while no spec is deployed to an environment, with the spec that is deployed there and what holds as long as it is: that
+	// of a deploy.Service, which is made after this one.
+	Hold func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error
 }
 
 // DefaultCacheBytes is the memory for values that are kept where the options do not say.
@@ -45,6 +48,7 @@ type Service struct {
 	engine *engine.Engine
 	clock  clock.Clock
 	logger *slog.Logger
+	hold   func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error
 
 	kept *keptValues
 	// sets are the projections in force of each environment.
@@ -54,7 +58,7 @@ type Service struct {
 // New returns a service.
 func New(o Options) *Service {
 	return &Service{
-		store: o.Store, engine: o.Engine, clock: o.Clock, logger: o.Logger, kept: newKeptValues(cmp.Or(o.CacheBytes, DefaultCacheBytes)),
+		store: o.Store, engine: o.Engine, clock: o.Clock, logger: o.Logger, hold: o.Hold, kept: newKeptValues(cmp.Or(o.CacheBytes, DefaultCacheBytes)),
 	}
 }
 
@@ -72,22 +76,18 @@ func (s *Service) now(ctx context.Context, t j17.Tenant) (*reading, error) {
 		return nil, engine.StorageError(err)
 	}
 	defer sm.Close()
-	return s.of(ctx, t, sm)
+	return s.of(t, sm)
 }
 
 // of returns the reading of what a moment of the store shows.
-func (s *Service) of(ctx context.Context, t j17.Tenant, sm store.Moment) (*reading, error) {
-	head, err := sm.Get(headSpace, headKey)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return nil, engine.StorageError(err)
-	}
+func (s *Service) of(t j17.Tenant, sm store.Moment) (*reading, error) {
 	m, err := s.engine.Moment(t, sm.Position())
 	if err != nil {
 		return nil, err
 	}
-	in, err := s.inForce(ctx, t, m.Decider().Compiled, head.Rev)
+	in, err := s.inForce(t, m.Decider().Compiled, sm)
 	if err != nil {
-		return nil, err
+		return nil, engine.StorageError(err)
 	}
 	return &reading{t: t, m: m, in: in}, nil
 }

@@ -34,6 +34,7 @@ import (
 	"j17/internal/saga"
 	"j17/internal/sandbox/container"
 	"j17/internal/schedule"
+	"j17/internal/spec"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
 	"j17/internal/usage"
@@ -233,6 +234,9 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 
 	s.projections = projection.New(projection.Options{
 		Store: s.store, Engine: s.engine, Clock: o.Clock, Logger: o.Logger, CacheBytes: int64(o.ProjectionCacheMiB) << 20,
+		Hold: func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error {
+			return s.deploy.Hold(ctx, t, f)
+		},
 	})
 
 	// What follows from events.
@@ -246,7 +250,7 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	}
 	s.deploy = deploy.New(deploy.Options{
 		Registry: s.registry, Engine: s.engine, Blobs: s.blobs, Modules: modules, Containers: containers, Clock: o.Clock, Logger: o.Logger,
-		Prepare: s.listeners.Prepare, Adopted: s.listeners.Adopted,
+		Prepare: s.listeners.Prepare, Adopted: s.listeners.Adopted, Beside: s.projections.Beside,
 	})
 
 	// What follows from events.

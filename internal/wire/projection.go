@@ -21,8 +21,8 @@ type Projection struct {
 	// Status is ready, building, or invalid for what was posted and is not valid under the spec; Problem says why.
 	Status  string `json:"status"`
 	Problem string `json:"problem,omitempty"`
-	// Projection is the definition as it was given.
-	Projection json.RawMessage `json:"projection"`
+	// Definition is as it was given.
+	Definition json.RawMessage `json:"projection"`
 	// Rows counts what its index has; null where it needs none, so that nothing counts them. Entries and Bytes are those of its indexes.
 	Rows    *uint64 `json:"rows"`
 	Entries uint64  `json:"entries,omitempty"`

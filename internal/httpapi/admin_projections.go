@@ -1,0 +1,82 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"j17/internal/control"
+	"j17/internal/projection"
+	"j17/internal/spec"
+	"j17/internal/wire"
+)
+
+// listProjections is GET projections.
+func (c *call) listProjections(w http.ResponseWriter) error {
+	c.inEnvironment()
+	all, err := c.api.Projections.DescribeAll(c.request.Context(), c.tenant)
+	if err != nil {
+		return err
+	}
+	l := c.listing()
+	page := wire.Projections{Projections: part(all, l), Environment: c.env}
+	if len(page.Projections) > l.limit {
+		page.Projections, page.Next = page.Projections[:l.limit], new(l.offset+l.limit)
+	}
+	if page.Projections == nil {
+		page.Projections = []wire.Projection{}
+	}
+	return c.answer(w, http.StatusOK, page)
+}
+
+// getProjection is GET projections/{name}.
+func (c *call) getProjection(w http.ResponseWriter) error {
+	p, err := c.api.Projections.Describe(c.request.Context(), c.tenant, c.request.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, p)
+}
+
+// maxDefinitionBody is the size of a definition with what may stand around it.
+const maxDefinitionBody = 2*spec.MaxProjectionSize + 64<<10
+
+// postProjection is POST projections: a definition, or an envelope around it.
+func (c *call) postProjection(w http.ResponseWriter) error {
+	body, err := c.readBody(w, maxDefinitionBody)
+	if err != nil {
+		return err
+	}
+	definition, err := projection.Unwrap(body)
+	if err != nil {
+		return err
+	}
+	c.allowTime(w, deployTime)
+	posted, err := c.api.Projections.PostDefinition(c.request.Context(), c.tenant, projection.Posting{Definition: definition, By: c.principal.ID})
+	if err != nil {
+		return err
+	}
+	c.recordProjection("projection.deploy", posted.Name)
+	status := http.StatusOK
+	if posted.Created {
+		status = http.StatusCreated
+	}
+	return c.answer(w, status, posted)
+}
+
+// removeProjection is DELETE projections/{name}.
+func (c *call) removeProjection(w http.ResponseWriter) error {
+	name := c.request.PathValue("name")
+	if err := c.api.Projections.Remove(c.request.Context(), c.tenant, name); err != nil {
+		return err
+	}
+	c.recordProjection("projection.remove", name)
+	return c.answer(w, http.StatusOK, nil)
+}
+
+// recordProjection adds what was done to a projection to the audit log.
+func (c *call) recordProjection(action, name string) {
+	record := control.Record{Action: action, Instance: c.instance, Environment: c.env, Target: name}
+	if err := c.api.Registry.Audit.Add(context.WithoutCancel(c.actorContext()), record); err != nil {
+		c.notAudited(action, err)
+	}
+}
