@@ -111,7 +111,7 @@ func (e *Engine) resolve(ctx context.Context, t j17.Tenant, d *deployed, aggrega
 	index, name := handleIndex, id
 	if number, ok := d.Number(id); ok && typ.Sequence {
 		index, name = numberIndex, number
-	} else if _, err := ident.ParseHandle(id); err != nil || typ.Handle == "" {
+	} else if typ.Handle == "" || !ident.IsHandle(id) {
 		return d.Key(aggregateType, id)
 	}
 	owner, err := e.name(ctx, t, index, name)

@@ -54,13 +54,18 @@ func ParsePrefix(s string) (Prefix, error) {
 // ParseHandle returns the prefix of a handle after checking its shape: a prefix, an underscore and 15 characters of
 // the handle alphabet. Handles have no other meaning. The error is a *j17.Error of CodeInvalidIdentifier.
 func ParseHandle(s string) (Prefix, error) {
-	prefix, random, _ := strings.Cut(s, "_")
-	if !isPrefix(prefix) || len(random) != handleLength || strings.Trim(random, handleAlphabet) != "" {
+	if !IsHandle(s) {
 		return "", j17.Errorf(j17.CodeInvalidIdentifier,
 			"%s is no handle: a handle is 3 lower-case letters, an underscore and %d characters, such as %s_4k7vx9tz2nqr8w3.",
 			quote(s), handleLength, InstancePrefix)
 	}
-	return Prefix(prefix), nil
+	return Prefix(s[:prefixLength]), nil
+}
+
+// IsHandle reports whether s has the shape of a handle. It costs next to nothing where s is anything else.
+func IsHandle(s string) bool {
+	prefix, random, _ := strings.Cut(s, "_")
+	return isPrefix(prefix) && len(random) == handleLength && strings.Trim(random, handleAlphabet) == ""
 }
 
 func isPrefix(s string) bool {

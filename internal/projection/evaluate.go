@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"j17"
 	"j17/internal/engine"
@@ -72,6 +73,8 @@ type Value struct {
 	Err error
 
 	identity [sha256.Size]byte
+	// checked is the latest position as of which it was found to be good.
+	checked atomic.Pointer[j17.StreamID]
 }
 
 // Set is the aggregates of a type with one of some values in a field, as they were found.

@@ -136,14 +136,19 @@ func (s *Service) current(ctx context.Context, r *reading, d *definition, v *Val
 	if v == nil || v.identity != d.identity(r.m.Decider()) {
 		return false, nil
 	}
-	if v.At == r.m.At() {
-		return true, nil // nothing at all has happened
+	at := r.m.At()
+	if checked := v.checked.Load(); checked != nil && *checked == at || v.At == at {
+		return true, nil // nothing at all has happened since
 	}
 	versions, err := r.m.Versions(ctx, v.Sources)
 	if err != nil || !slices.Equal(versions, v.Versions) {
 		return false, err
 	}
-	return s.unmoved(ctx, r, d, v)
+	good, err := s.unmoved(ctx, r, d, v)
+	if good {
+		v.checked.Store(&at)
+	}
+	return good, err
 }
 
 // compute computes a value.
