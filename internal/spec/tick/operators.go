@@ -333,6 +333,7 @@ func (c *compiler) lookupForm(v value.Value, at diag.Pointer, _ bool) node {
 			n.keys = append(n.keys, m.Key)
 			n.wants = append(n.wants, c.value(m.Value, within.Key(m.Key), false))
 		}
+		n.first = []value.Step{{Key: n.keys[0]}}
 	}
 	if of := v.Get("select"); !of.IsMissing() {
 		// Here "$" is the element that was found.
@@ -399,6 +400,8 @@ type lookupNode struct {
 	in    node
 	keys  []string
 	wants []node
+	// first leads to the first of the fields, by which elements are looked up.
+	first []value.Step
 	of    node
 }
 
@@ -413,13 +416,21 @@ func (n *lookupNode) eval(e *Env) (value.Value, bool) {
 			return value.Value{}, false
 		}
 	}
-	i := slices.IndexFunc(array.Elems(), func(elem value.Value) bool { return n.fits(e, elem, wants) })
+	// An array that is searched for every element of another one is known after a while. No path is called like the field here.
+	var buf [8]int
+	hits, looked := e.lookups().Find(array, "\x00"+n.keys[0], n.first, wants[0], len(n.keys) == 1, buf[:0])
+	if !e.spend(1 + looked) {
+		return value.Value{}, false
+	}
+	at := slices.IndexFunc(hits, func(i int) bool { return n.fits(e, array.Index(i), wants) })
 	switch {
 	case e.work.Err() != nil:
 		return value.Value{}, false
-	case i < 0:
+	case at < 0:
 		return value.NullValue(), true
-	case n.of == nil:
+	}
+	i := hits[at]
+	if n.of == nil {
 		return array.Index(i), true
 	}
 	outer := e.members
@@ -428,11 +439,11 @@ func (n *lookupNode) eval(e *Env) (value.Value, bool) {
 	return n.of.eval(e)
 }
 
-// fits reports whether an element has all fields. When the budget has ended it reports true, so that nobody looks further.
+// fits reports whether an element that has the first field has all others. When the budget has ended it reports true, so that nobody looks further.
 func (n *lookupNode) fits(e *Env, elem value.Value, wants []value.Value) bool {
-	for i, key := range n.keys {
+	for i := 1; i < len(n.keys); i++ {
 		var compared int
-		equal := value.EqualCounted(elem.Get(key), wants[i], &compared)
+		equal := value.EqualCounted(elem.Get(n.keys[i]), wants[i], &compared)
 		if !e.spend(1 + compared) {
 			return true
 		}

@@ -5,6 +5,7 @@ import (
 
 	"j17/internal/spec/diag"
 	"j17/internal/spec/tick"
+	"j17/internal/value"
 	"j17/internal/work"
 )
 
@@ -77,6 +78,31 @@ func TestSelectionErrors(t *testing.T) {
 		}
 		if d := l.All()[0]; string(d.Pointer)+": "+d.Message != want {
 			t.Errorf("%s: %s: %s", src, d.Pointer, d.Message)
+		}
+	}
+}
+
+// TestLookupsOfManyAreNoProduct joins arrays of 1,000 elements each, which takes about as long as to go through both.
+func TestLookupsOfManyAreNoProduct(t *testing.T) {
+	lines, products := make([]value.Value, 1000), make([]value.Value, 1000)
+	object := func(members ...value.Member) value.Value { return value.ObjectValue(members...) }
+	for i := range lines {
+		lines[i] = object(value.Member{Key: "id", Value: value.Int(int64(i))}, value.Member{Key: "kind", Value: value.Int(int64(i % 2))})
+		products[i] = object(value.Member{Key: "id", Value: value.Int(int64(999 - i))}, value.Member{Key: "kind", Value: value.Int(int64((999 - i) % 2))}, value.Member{Key: "n", Value: value.Int(int64(i))})
+	}
+	for _, where := range []string{`{"id": "$l.id"}`, `{"id": "$l.id", "kind": "$l.kind"}`} {
+		var l diag.List
+		sel := tick.CompileSelection(mustParse(t, `{"$map": "$.lines", "as": "$l", "to": {"$lookup": "$.products", "where": `+where+`, "select": "$.n"}}`), "",
+			tick.Scope{Plain: true, Members: []string{"lines", "products"}}, &l)
+		b := work.Counted(work.Command)
+		e := tick.NewEnv(b)
+		e.SetDocument(object(value.Member{Key: "lines", Value: value.ArrayValue(lines...)}, value.Member{Key: "products", Value: value.ArrayValue(products...)}))
+		got, _, err := sel.Eval(e, 1<<20)
+		if err != nil || got.Len() != 1000 || got.Index(0).String() != "999" || got.Index(999).String() != "0" {
+			t.Errorf("%s: %v (%v)", where, got, err)
+		}
+		if most := int64(100_000); b.Spent() > most {
+			t.Errorf("%s takes %d units of work, more than %d", where, b.Spent(), most)
 		}
 	}
 }
