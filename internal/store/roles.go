@@ -151,6 +151,10 @@ type Moment interface {
 	Scan(space Space, keys Range, limit int) ([]Item, error)
 	Count(space Space, keys Range, limit int) (int, error)
 
+	// Each passes the live side items of a space whose keys are in a range, in byte order of their keys, until do reports false. What it
+	// passes is valid until do returns.
+	Each(space Space, keys Range, do func(key, value []byte) bool) error
+
 	// Close lets go of it.
 	Close()
 }

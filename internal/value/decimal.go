@@ -52,6 +52,23 @@ func (v Value) parts(buf *[24]byte) parts {
 	return parts{sign: sign, mag: mag, n: len(bytes.TrimRight(digits, "0")), text: bytesText(digits)}
 }
 
+// AppendDigits appends the significant digits d of a number, which is sign times 0.d times ten to the power of magnitude: the same
+// for all texts of one number. Zero, and every other kind, has none and the sign 0.
+func (v Value) AppendDigits(dst []byte) (digits []byte, sign, magnitude int) {
+	if v.Kind() != Number {
+		return dst, 0, 0
+	}
+	var buf [24]byte
+	p := v.parts(&buf)
+	for i := 0; p.n > 0; i++ {
+		if c := p.text[i]; c != '.' {
+			dst = append(dst, c)
+			p.n--
+		}
+	}
+	return dst, p.sign, int(p.mag)
+}
+
 // significant finds the significant digits in a number's text: what stands before the first, how many there are, and their
 // magnitude.
 func significant(s string) (before, digits int, mag int32) {

@@ -420,3 +420,20 @@ func TestInvalidUTF8IsFound(t *testing.T) {
 		}
 	}
 }
+
+// TestAppendDigits: numbers that are equal have the same digits, whatever their text.
+func TestAppendDigits(t *testing.T) {
+	for text, want := range map[string]string{
+		"0": " 0 0", "-0.00": " 0 0", "1": "1 1 1", "1.0": "1 1 1", "10e-1": "1 1 1", "-120": "12 -1 3", "0.0012": "12 1 -2", "1e400": "1 1 401",
+		"100000000000000000000.50": "1000000000000000000005 1 21", `"1"`: " 0 0",
+	} {
+		v, err := value.ParseString(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		digits, sign, magnitude := v.AppendDigits(nil)
+		if got := fmt.Sprintf("%s %d %d", digits, sign, magnitude); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}

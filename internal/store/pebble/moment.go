@@ -83,5 +83,10 @@ func (m *moment) Count(space store.Space, keys store.Range, limit int) (int, err
 	return m.count(m.name, space, keys, limit)
 }
 
+// Each passes side items in order of their keys.
+func (m *moment) Each(space store.Space, keys store.Range, do func(key, value []byte) bool) error {
+	return m.eachItem(m.name, space, keys, func(key []byte, _ itemMeta, value []byte) bool { return do(key, value) })
+}
+
 // Close lets go of the view. Further calls do nothing.
 func (m *moment) Close() { m.once.Do(m.close) }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -47,6 +48,22 @@ func testMoment(s *suite) {
 			if n, err := c.m.Count(space, store.Prefix("k"), limit); n != want || err != nil {
 				t.Errorf("%d items up to %d (%v), want %d", n, limit, err, want)
 			}
+		}
+		var each []string
+		err = c.m.Each(space, store.Range{Backward: true}, func(key, value []byte) bool {
+			each = append(each, string(key)+"="+string(value))
+			return string(key) != "k"
+		})
+		if err != nil || !slices.Equal(each, []string{c.keys[1] + "=", "k=" + c.value}) {
+			t.Errorf("passed %v (%v)", each, err)
+		}
+		each = nil
+		err = c.m.Each(space, store.Range{}, func(key, _ []byte) bool {
+			each = append(each, string(key))
+			return false
+		})
+		if err != nil || !slices.Equal(each, []string{"k"}) {
+			t.Errorf("passed %v (%v) to who wants one", each, err)
 		}
 		c.m.Close()
 		c.m.Close()

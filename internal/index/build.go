@@ -1,0 +1,119 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"j17"
+	"j17/internal/build"
+	"j17/internal/feed"
+	"j17/internal/store"
+)
+
+const (
+	// buildPage is how many rows a page of a build has.
+	buildPage = 256
+	// nearly is how many events a slot may be behind to be read from now on, catchUp how often it is looked at before.
+	nearly  = 1000
+	catchUp = 20 * time.Millisecond
+)
+
+// errUnknown is why a build waits.
+var errUnknown = errors.New("the definition of the index is not known here yet")
+
+// page makes the entries of some rows.
+func (s *Service) page(ctx context.Context, p *build.Page) (w build.Writes, err error) {
+	sl, err := readSlot(s.get(ctx, p.Tenant), p.Name)
+	if err != nil {
+		return w, failedWithout(err)
+	}
+	d := s.definition(p.Tenant, sl)
+	if d == nil {
+		return w, errUnknown
+	}
+	rows, err := s.compute(ctx, p.Tenant, d, p.At, p.IDs)
+	if err != nil {
+		return w, err
+	}
+	c := changes{slot: sl.name}
+	for i := range rows {
+		c.replace(rows[i].ID, nil, recordOf(&rows[i]))
+	}
+	s.counts.entries.Add(uint64(max(c.entries, 0)))
+	return build.Writes{Sides: c.writes()}, nil
+}
+
+// failedWithout makes a failure of it that a slot is gone: nobody needs the build any more.
+func failedWithout(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return &build.Failure{Err: errors.New("the index was removed")}
+	}
+	return err
+}
+
+// compute calls a definition for rows and checks that it has given what it was asked for.
+func (s *Service) compute(ctx context.Context, t j17.Tenant, d *Definition, at j17.StreamID, ids []string) ([]Row, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	rows, err := d.Rows(ctx, t, at, ids)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) != len(ids) {
+		return nil, fmt.Errorf("the definition of an index has given %d rows for %d ids", len(rows), len(ids))
+	}
+	for i := range rows {
+		if rows[i].ID != ids[i] {
+			return nil, fmt.Errorf("the definition of an index has given the row %s in the place of %s", rows[i].ID, ids[i])
+		}
+	}
+	return rows, nil
+}
+
+// built lets a slot follow the feed when all of its rows are there, and be read when it has caught up.
+func (s *Service) built(ctx context.Context, j *build.Job) (w build.Writes, err error) {
+	get := s.get(ctx, j.Tenant)
+	sl, err := readSlot(get, j.Name)
+	if err != nil {
+		return w, failedWithout(err)
+	}
+	if err := s.o.Feed.Subscribe(ctx, j.Tenant, kind, sl.name, feed.After(j.At)); err != nil {
+		return w, err
+	}
+	status, err := s.o.Feed.Status(ctx, j.Tenant, kind, sl.name)
+	if err != nil {
+		return w, err
+	}
+	if status.Lag > nearly || sl.Fanout != nil {
+		return w, build.Later{For: catchUp}
+	}
+
+	// From here on it is read. What was read before is removed, after a crash by whoever asks again.
+	h, err := readHead(get, sl.ID)
+	if err != nil {
+		return w, err
+	}
+	switch {
+	case h.Building != sl.name:
+		return w, &build.Failure{Err: errors.New("another build of the index was begun")}
+	case h.Serving != sl.name:
+		h.Serving = sl.name
+		if err := s.o.Store.Write(ctx, j.Tenant, []store.Side{h.put(sl.ID)}); err != nil {
+			return w, ignoreConflict(err)
+		}
+		s.tell(j.Tenant, sl.Old)
+	}
+	w.Sides, err = s.drop(ctx, j.Tenant, sl.Old)
+	return w, err
+}
+
+// ignoreConflict asks for another try where somebody else was faster.
+func ignoreConflict(err error) error {
+	if conflict(err) {
+		return build.Later{For: catchUp}
+	}
+	return err
+}

@@ -1,0 +1,498 @@
+// Package index keeps the rows of an environment in order, by values that whoever declares an index gives for each of them, and finds
+// them as of one position. It knows nothing of what rows are: a Definition computes them.
+//
+// A definition's first build (build.go) goes through all aggregates of its type. From there a subscription of the feed (upkeep.go) finds
+// what each event can change, by what the rows were made from, and commits the new entries together with its checkpoint. So an index is
+// always as of one position, and a View (view.go) that waits for a position is exact. Entries are side items whose keys have the order of
+// values (entry.go). What a build has made is a slot: another build of the same index has its own, and takes over when it has caught up.
+package index
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"j17"
+	"j17/internal/build"
+	"j17/internal/clock"
+	"j17/internal/feed"
+	"j17/internal/store"
+)
+
+// Row is a row as it is at a position.
+type Row struct {
+	// ID is that of the aggregate.
+	ID string
+	// Entries are where it stands; a row that is not there has none.
+	Entries []Entry
+	// Sources is what it was made from beside the aggregate itself, also what was not there. Sets are the names of the sets of
+	// aggregates that it was made from: see Definition.Sets.
+	Sources []j17.Key
+	Sets    []string
+}
+
+// Definition says what is in an index.
+type Definition struct {
+	// ID tells indexes of an environment apart: another one is another index. It has to change with everything that decides entries.
+	ID string
+	// Type is the one whose aggregates are rows. Types are further ones whose events can change rows: those of sources and sets. Where
+	// rows are made from other rows, Type stands there as well.
+	Type  string
+	Types []string
+	// Rows returns rows as they are at a position, one for each id in the same order. An error is tried again: that a row cannot be
+	// computed is none, but something to give entries for.
+	Rows func(ctx context.Context, t j17.Tenant, at j17.StreamID, ids []string) ([]Row, error)
+	// Sets, if not nil, returns the names of all sets that some aggregates are in at a position, such as those of one type that have a
+	// value in some field (SetName). Rows that were made from a set change when an aggregate comes into it.
+	Sets func(ctx context.Context, t j17.Tenant, at j17.StreamID, keys []j17.Key) ([]string, error)
+}
+
+// types returns all types whose events count.
+func (d *Definition) types() []string { return append([]string{d.Type}, d.Types...) }
+
+// Storage is what indexes need of a store.
+type Storage interface {
+	store.Sides
+	store.Aggregates
+	store.Feed
+	store.Moments
+}
+
+// Options configures a Service. All fields are required.
+type Options struct {
+	Store  Storage
+	Feed   *feed.Subscriptions
+	Build  *build.Service
+	Clock  clock.Clock
+	Logger *slog.Logger
+}
+
+// Service keeps indexes and looks things up in them. It is safe for concurrent use, and so are several of them over one store.
+type Service struct {
+	o      Options
+	counts counters
+
+	mu sync.Mutex
+	// known are the definitions by tenant and ID, slots the indexes that slots are of.
+	known map[place]*Definition
+	slots map[place]string
+	// idle are the slots whose subscriptions rest because the definition was not known.
+	idle map[place]bool
+	// moved has what is closed when a slot got on, reached up to where slots show all events that were handled here.
+	moved   map[place]chan struct{}
+	reached map[place]j17.StreamID
+}
+
+// place is an index or a slot of a tenant.
+type place struct {
+	tenant j17.Tenant
+	name   string
+}
+
+type counters struct {
+	rows, entries, batches, views, waited, late atomic.Uint64
+	fanouts                                     atomic.Int64
+}
+
+// Stats counts what a service has done since it was made.
+type Stats struct {
+	// Rows counts the rows that were computed because of events, Entries the writes of entries, Batches the parts of feeds that were
+	// handled.
+	Rows, Entries, Batches uint64
+	// Views counts the views that were opened, Waited those that had to wait for events, Late the ones that did so in vain.
+	Views, Waited, Late uint64
+	// Fanouts is the number of changes of many rows that are under way.
+	Fanouts int64
+}
+
+// kind is what the subscriptions and the builds of indexes are called.
+const kind = "index"
+
+// New returns a service and registers its kinds of subscriptions and builds.
+func New(o Options) *Service {
+	s := &Service{
+		o: o, known: map[place]*Definition{}, slots: map[place]string{}, idle: map[place]bool{}, moved: map[place]chan struct{}{},
+		reached: map[place]j17.StreamID{},
+	}
+	o.Feed.Handle(feed.Kind{Name: kind, Filter: s.filter, Notes: true, Do: s.hand, Batch: maxBatch})
+	o.Build.Handle(build.Kind{Name: kind, Page: s.page, Done: s.built, PageSize: buildPage})
+	return s
+}
+
+// Stats returns the counters.
+func (s *Service) Stats() Stats {
+	c := &s.counts
+	return Stats{
+		Rows: c.rows.Load(), Entries: c.entries.Load(), Batches: c.batches.Load(), Views: c.views.Load(), Waited: c.waited.Load(),
+		Late: c.late.Load(), Fanouts: c.fanouts.Load(),
+	}
+}
+
+// get is a getter of what is stored now.
+func (s *Service) get(ctx context.Context, t j17.Tenant) getter {
+	return func(space store.Space, key string) (store.Item, error) { return s.o.Store.Get(ctx, t, space, key) }
+}
+
+// Ensure makes a definition known to this process, and begins to build the index if it is not there.
+func (s *Service) Ensure(ctx context.Context, t j17.Tenant, d *Definition) (Status, error) {
+	s.learn(ctx, t, d)
+	for {
+		h, err := readHead(s.get(ctx, t), d.ID)
+		if err != nil {
+			return Status{}, err
+		}
+		if h.rev == 0 {
+			if err = s.begin(ctx, t, d, &h); conflict(err) {
+				continue
+			}
+		}
+		if err != nil {
+			return Status{}, err
+		}
+		return s.Status(ctx, t, d.ID)
+	}
+}
+
+// conflict reports whether somebody else was faster.
+func conflict(err error) bool {
+	_, is := errors.AsType[*store.SideConflict](err)
+	return is
+}
+
+// learn keeps a definition, and lets those subscriptions go on that have waited for it.
+func (s *Service) learn(ctx context.Context, t j17.Tenant, d *Definition) {
+	s.mu.Lock()
+	s.known[place{t, d.ID}] = d
+	var wake []string
+	for at := range s.idle {
+		if at.tenant == t && s.slots[at] == d.ID {
+			delete(s.idle, at)
+			wake = append(wake, at.name)
+		}
+	}
+	s.mu.Unlock()
+	for _, slot := range wake {
+		_ = s.o.Feed.Wake(ctx, t, kind, slot) // else it goes on by itself, a little later
+	}
+}
+
+// definition returns what is known of the index that a slot is of.
+func (s *Service) definition(t j17.Tenant, sl *slot) *Definition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slots[place{t, sl.name}] = sl.ID
+	return s.known[place{t, sl.ID}]
+}
+
+// rest notes that a subscription waits for a definition. It reports false where it has come meanwhile.
+func (s *Service) rest(t j17.Tenant, sl *slot) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known[place{t, sl.ID}] != nil {
+		return false
+	}
+	s.idle[place{t, sl.name}] = true
+	return true
+}
+
+// nameBytes is the length of a slot's name.
+const nameBytes = 10
+
+// begin begins to build an index into a new slot.
+func (s *Service) begin(ctx context.Context, t j17.Tenant, d *Definition, h *head) error {
+	extent, err := s.o.Store.Extent(ctx, t)
+	if err != nil {
+		return err
+	}
+	sl := &slot{name: strings.ToLower(rand.Text()[:nameBytes]), ID: d.ID, Types: d.types(), After: writePosition(extent.Last), Old: h.Serving}
+	h.Building = sl.name
+	sides := append(
+		s.o.Build.Start(kind, &build.Job{Tenant: t, Name: sl.name, Types: []string{d.Type}, At: extent.Last}),
+		h.put(d.ID), sl.put(),
+	)
+	return s.o.Store.Write(ctx, t, sides)
+}
+
+// Rebuild builds an index anew. What is there serves until the new one has caught up. It does nothing while a build runs;
+// store.ErrNotFound means that there is no such index, or that its definition is not known here.
+func (s *Service) Rebuild(ctx context.Context, t j17.Tenant, id string) error {
+	s.mu.Lock()
+	d := s.known[place{t, id}]
+	s.mu.Unlock()
+	if d == nil {
+		return store.ErrNotFound
+	}
+	for {
+		h, err := readHead(s.get(ctx, t), id)
+		if err != nil {
+			return err
+		}
+		if h.rev == 0 {
+			return store.ErrNotFound
+		}
+		status, err := s.buildOf(ctx, t, &h)
+		if err != nil || status != nil && status.State == build.Running {
+			return err
+		}
+		var gone []store.Side
+		if h.Building != h.Serving {
+			if gone, err = s.drop(ctx, t, h.Building); err != nil {
+				return err
+			}
+		}
+		if len(gone) > 0 {
+			h.Building = ""
+			err = s.o.Store.Write(ctx, t, append(gone, h.put(id)))
+		} else {
+			err = s.begin(ctx, t, d, &h)
+			if err == nil {
+				return nil
+			}
+		}
+		if err != nil && !conflict(err) {
+			return err
+		}
+	}
+}
+
+// Cancel ends a build; store.ErrNotFound if none runs.
+func (s *Service) Cancel(ctx context.Context, t j17.Tenant, id string) error {
+	h, err := readHead(s.get(ctx, t), id)
+	if err != nil {
+		return err
+	}
+	if h.Building == "" || h.Building == h.Serving {
+		return store.ErrNotFound
+	}
+	if err := s.o.Build.Cancel(ctx, t, kind, h.Building); err != nil {
+		return err
+	}
+	s.tell(t, h.Building)
+	return nil
+}
+
+// drop returns the writes that remove a slot. Its subscription ends first.
+func (s *Service) drop(ctx context.Context, t j17.Tenant, name string) ([]store.Side, error) {
+	if name == "" {
+		return nil, nil
+	}
+	if err := s.o.Feed.Unsubscribe(ctx, t, kind, name); err != nil {
+		return nil, err
+	}
+	sides := append(s.o.Build.Forget(kind, name), store.Side{Op: store.Delete, Space: slotSpace, Key: name})
+	keys := store.Prefix(name + "/")
+	return append(sides, s.o.Build.Remove(
+		"index/"+name, build.Range{Space: entrySpace, Keys: keys}, build.Range{Space: rowSpace, Keys: keys},
+		build.Range{Space: sourceSpace, Keys: keys}, build.Range{Space: countSpace, Keys: keys},
+	)), nil
+}
+
+// Remove removes an index, with what is being built of it; removing what is not there is no fault. Its entries go in the background.
+func (s *Service) Remove(ctx context.Context, t j17.Tenant, id string) error {
+	for {
+		h, err := readHead(s.get(ctx, t), id)
+		if err != nil || h.rev == 0 {
+			return err
+		}
+		var sides []store.Side
+		for _, name := range []string{h.Serving, h.Building} {
+			if name == h.Building && name == h.Serving && sides != nil {
+				break
+			}
+			gone, err := s.drop(ctx, t, name)
+			if err != nil {
+				return err
+			}
+			sides = append(sides, gone...)
+		}
+		sides = append(sides, store.Side{Op: store.Delete, Space: headSpace, Key: id, Cond: store.IfRev, Rev: h.rev})
+		err = s.o.Store.Write(ctx, t, sides)
+		if conflict(err) {
+			continue
+		}
+		if err == nil {
+			s.forget(t, id)
+			s.tell(t, h.Serving)
+			s.tell(t, h.Building)
+		}
+		return err
+	}
+}
+
+// forget lets go of what is known of an index.
+func (s *Service) forget(t j17.Tenant, id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.known, place{t, id})
+	for at, of := range s.slots {
+		if at.tenant == t && of == id {
+			delete(s.slots, at)
+			delete(s.idle, at)
+			delete(s.reached, at)
+		}
+	}
+}
+
+// Status is how an index is.
+type Status struct {
+	ID string
+	// Ready tells that it can be read.
+	Ready bool
+	// Rows, Entries and Bytes are how many rows are there, and what is stored of them.
+	Rows, Entries, Bytes uint64
+	// Position is that of the last event that the rows show, or that does not concern them; Lag the number of events behind it.
+	Position j17.StreamID
+	Lag      uint64
+	// Build is how far the last build is, nil if that is not known any more; Fanout how far a change of many rows is that is under way,
+	// else nil.
+	Build  *build.Status
+	Fanout *build.Status
+}
+
+// Status tells how an index is; store.ErrNotFound if there is none.
+func (s *Service) Status(ctx context.Context, t j17.Tenant, id string) (Status, error) {
+	h, err := readHead(s.get(ctx, t), id)
+	if err != nil {
+		return Status{}, err
+	}
+	if h.rev == 0 {
+		return Status{}, store.ErrNotFound
+	}
+	status := Status{ID: id, Ready: h.Serving != ""}
+	if status.Build, err = s.buildOf(ctx, t, &h); err != nil {
+		return status, err
+	}
+
+	// The numbers are those of what is read, or else of what is being built.
+	name := h.Serving
+	if name == "" {
+		name = h.Building
+	}
+	sl, err := readSlot(s.get(ctx, t), name)
+	if errors.Is(err, store.ErrNotFound) {
+		return status, nil // it is being replaced, or has just been removed
+	}
+	if err != nil {
+		return status, err
+	}
+	status.Position, status.Fanout = sl.after(), sl.Fanout.status()
+	for name, into := range map[string]*uint64{countRows: &status.Rows, countEntries: &status.Entries, countBytes: &status.Bytes} {
+		if *into, err = s.number(ctx, t, sl.name+"/"+name); err != nil {
+			return status, err
+		}
+	}
+	feeding, err := s.o.Feed.Status(ctx, t, kind, sl.name)
+	if errors.Is(err, store.ErrNotFound) {
+		return status, nil // it is not built yet
+	}
+	if status.Lag = feeding.Lag; feeding.After.Compare(status.Position) > 0 && sl.Fanout == nil {
+		status.Position = feeding.After
+	}
+	return status, err
+}
+
+// status returns how far a change of many rows is, nil for none.
+func (f *fanout) status() *build.Status {
+	if f == nil {
+		return nil
+	}
+	return &build.Status{State: build.Running, Done: f.Done, Total: max(f.Total, f.Done)}
+}
+
+// buildOf returns how far the last build of an index is, nil where that is not known.
+func (s *Service) buildOf(ctx context.Context, t j17.Tenant, h *head) (*build.Status, error) {
+	if h.Building == "" {
+		return nil, nil
+	}
+	status, err := s.o.Build.Status(ctx, t, kind, h.Building)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	return &status, err
+}
+
+// number reads one of the numbers of a slot.
+func (s *Service) number(ctx context.Context, t j17.Tenant, key string) (uint64, error) {
+	it, err := s.o.Store.Get(ctx, t, countSpace, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseUint(string(it.Value), 10, 64)
+}
+
+func decimal(n int64) []byte { return strconv.AppendInt(nil, n, 10) }
+
+// List tells how all indexes of a tenant are, in the order of their IDs.
+func (s *Service) List(ctx context.Context, t j17.Tenant) (all []Status, err error) {
+	const page = 100
+	for keys := (store.Range{}); ; {
+		items, err := s.o.Store.Scan(ctx, t, headSpace, keys, page)
+		if err != nil {
+			return nil, err
+		}
+		for i := range items {
+			status, err := s.Status(ctx, t, items[i].Key)
+			if errors.Is(err, store.ErrNotFound) {
+				continue // it was removed just now
+			}
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, status)
+			keys = keys.After(items[i].Key)
+		}
+		if len(items) < page {
+			return all, nil
+		}
+		keys = keys.After(items[len(items)-1].Key)
+	}
+}
+
+// Await waits until no build of an index is running, and tells how it is; with the context's error if that ends before.
+func (s *Service) Await(ctx context.Context, t j17.Tenant, id string) (Status, error) {
+	h, err := readHead(s.get(ctx, t), id)
+	if err == nil && h.Building != "" {
+		if _, err = s.o.Build.Await(ctx, t, kind, h.Building); errors.Is(err, store.ErrNotFound) {
+			err = nil
+		}
+	}
+	status, failed := s.Status(context.WithoutCancel(ctx), t, id)
+	return status, errors.Join(err, failed)
+}
+
+// awaited returns what is closed when a slot gets on.
+func (s *Service) awaited(t j17.Tenant, slot string) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := place{t, slot}
+	if s.moved[at] == nil {
+		s.moved[at] = make(chan struct{})
+	}
+	return s.moved[at]
+}
+
+// reach notes that a slot shows all events up to a position, though nothing was written.
+func (s *Service) reach(t j17.Tenant, slot string, at j17.StreamID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reached[place{t, slot}] = at
+}
+
+// tell lets those look who wait for a slot.
+func (s *Service) tell(t j17.Tenant, slot string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := place{t, slot}
+	if s.moved[at] != nil {
+		close(s.moved[at])
+		delete(s.moved, at)
+	}
+}

@@ -1,0 +1,570 @@
+package index_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"j17"
+	"j17/internal/build"
+	"j17/internal/index"
+	"j17/internal/store"
+)
+
+// random writes some events at random.
+func (h *house) random(rng *rand.Rand, t j17.Tenant, n int) {
+	h.tb.Helper()
+	var events []store.NewEvent
+	for range n {
+		typ, id := "item", fmt.Sprintf("i%02d", rng.IntN(12))
+		switch rng.IntN(8) {
+		case 0, 1:
+			typ, id = "shop", fmt.Sprintf("s%d", rng.IntN(3))
+		case 2, 3:
+			typ, id = "note", fmt.Sprintf("n%d", rng.IntN(4))
+		case 4:
+			typ, id = "other", "o"
+		}
+		events = append(events, event(typ, id, some(typ, rng.IntN(100))))
+	}
+	h.write(t, events...)
+}
+
+// erase rewrites the events of an item.
+func (h *house) erase(t j17.Tenant, id string) {
+	h.tb.Helper()
+	key := j17.Key{Type: "item", ID: id}
+	heads, err := h.disk.Heads(h.tb.Context(), t, []j17.Key{key})
+	if err != nil {
+		h.tb.Fatal(err)
+	}
+	r := store.Rewrite{Streams: []store.RewrittenStream{{Key: key}}}
+	for n := range heads[0].Length {
+		r.Streams[0].Events = append(r.Streams[0].Events, store.Rewritten{Version: n + 1, Type: "was_erased", Data: []byte(`{}`), Metadata: []byte(`{}`)})
+	}
+	if len(r.Streams[0].Events) == 0 {
+		return
+	}
+	if _, err := h.disk.Rewrite(h.tb.Context(), t, r); err != nil {
+		h.tb.Fatal(err)
+	}
+}
+
+// TestHistories makes up histories of writes, erasures, rebuilds, restarts and new indexes. Every view is what a look at all aggregates
+// at its position gives.
+func TestHistories(t *testing.T) {
+	seeds := 2
+	if os.Getenv("J17_SOAK") != "" {
+		seeds = 100
+	}
+	for seed := range seeds {
+		inBubble(t, func(t *testing.T, h *house) {
+			t.Helper()
+			rng := rand.New(rand.NewPCG(uint64(seed), 1))
+			d := source{h.disk}.definition(nil)
+			p := h.start(h.disk)
+			h.random(rng, prod, rng.IntN(40)+1)
+			h.ready(p, prod, d)
+			for range 40 {
+				switch rng.IntN(12) {
+				case 0:
+					h.erase(prod, fmt.Sprintf("i%02d", rng.IntN(12)))
+				case 1:
+					p.stop()
+					h.random(rng, prod, rng.IntN(300))
+					p = h.start(h.disk)
+					h.ready(p, prod, d)
+				case 2:
+					if err := p.Rebuild(t.Context(), prod, "one"); err != nil {
+						t.Fatal(err)
+					}
+				case 3:
+					if err := p.Remove(t.Context(), prod, "one"); err != nil {
+						t.Fatal(err)
+					}
+					h.ready(p, prod, d)
+				case 4:
+					h.pass(10 * time.Second) // the lease of the tenant is given back
+				default:
+					h.random(rng, prod, rng.IntN(10))
+				}
+				h.at(p, prod)
+			}
+			h.pass(time.Minute)
+			h.verify(p, prod)
+			h.accounted(p, prod)
+			p.stop()
+		})
+	}
+}
+
+// accounted checks the numbers of the only index, and that nothing is left of what was removed.
+func (h *house) accounted(p *process, t j17.Tenant) {
+	h.tb.Helper()
+	ctx := h.tb.Context()
+	status, err := p.Status(ctx, t, "one")
+	if err != nil {
+		h.tb.Fatal(err)
+	}
+	counts := map[store.Space]int{}
+	bytes := 0
+	for _, space := range []store.Space{"index.entries", "index.rows", "index.sources"} {
+		items, err := h.disk.Scan(ctx, t, space, store.Range{}, 1_000_000)
+		if err != nil {
+			h.tb.Fatal(err)
+		}
+		for _, it := range items {
+			bytes += len(it.Key) + len(it.Value)
+		}
+		counts[space] = len(items)
+	}
+	if status.Rows != uint64(counts["index.rows"]) || status.Entries != uint64(counts["index.entries"]) || status.Bytes != uint64(bytes) {
+		h.tb.Errorf("%+v, and there are %v in %d bytes", status, counts, bytes)
+	}
+	for space, want := range map[store.Space]int{"index.slots": 1, "index.heads": 1, "index.counts": 3, "build.jobs": 0, "build.removals": 0, "feed.subscriptions": 1} {
+		if n, err := h.disk.Count(ctx, t, space, store.Range{}, 100); err != nil || n != want {
+			h.tb.Errorf("%d items in %s, %v, want %d", n, space, err, want)
+		}
+	}
+}
+
+// mortal is a store that its process does not reach any more after some writes.
+type mortal struct {
+	store.Store
+	mu sync.Mutex
+	// left is how many writes still go well. The one after that is stored if late is set; its process does not hear of it.
+	left int
+	late bool
+	dead bool
+	// died is closed then.
+	died chan struct{}
+}
+
+func (m *mortal) write(do func() error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.dead {
+		return store.ErrClosed
+	}
+	if m.left == 0 {
+		m.dead = true
+		close(m.died)
+		if m.late {
+			_ = do()
+		}
+		return store.ErrClosed
+	}
+	m.left--
+	return do()
+}
+
+// Write is part of store.Store.
+func (m *mortal) Write(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
+	return m.write(func() error { return m.Store.Write(ctx, t, side, fences...) })
+}
+
+// WriteFreeing is part of store.Store.
+func (m *mortal) WriteFreeing(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
+	return m.write(func() error { return m.Store.WriteFreeing(ctx, t, side, fences...) })
+}
+
+// ClaimDue is part of store.Store.
+func (m *mortal) ClaimDue(ctx context.Context, t j17.Tenant, c store.Claim) (items []store.Item, err error) {
+	err = m.write(func() (err error) { items, err = m.Store.ClaimDue(ctx, t, c); return err })
+	if err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+// TestCrashes ends the process before and after each of its writes while an index is built, follows events and is built anew: what the
+// next one has is exact, and nothing is left over. Outside of soaks it is some of the writes.
+func TestCrashes(t *testing.T) {
+	stride := 7
+	if os.Getenv("J17_SOAK") != "" {
+		stride = 1
+	}
+	for _, late := range []bool{false, true} {
+		crashes := 0
+		for left, over := 0, false; !over; left += stride {
+			inBubble(t, func(t *testing.T, h *house) {
+				t.Helper()
+				rng := rand.New(rand.NewPCG(7, 7))
+				h.random(rng, prod, 300)
+				d := source{h.disk}.definition(nil)
+				m := &mortal{Store: h.disk, left: left, late: late, died: make(chan struct{})}
+				first := h.start(m)
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					live(t.Context(), first, d)
+				}()
+				for range 5 {
+					h.pass(200 * time.Millisecond)
+					h.random(rng, prod, 20)
+				}
+				h.pass(20 * time.Second)
+				over = !m.dead
+				if !over {
+					crashes++
+				}
+				m.write(func() error { return nil }) //nolint:errcheck // whatever becomes of it
+				first.stop()
+				<-done
+
+				// The next one goes on.
+				next := h.start(h.disk)
+				h.ready(next, prod, d)
+				h.at(next, prod)
+				h.pass(2 * time.Minute)
+				h.at(next, prod)
+				h.verify(next, prod)
+				h.accounted(next, prod)
+				next.stop()
+			})
+		}
+		if crashes < 3 {
+			t.Errorf("it has ended %d times only", crashes)
+		}
+	}
+}
+
+// live does what a process does with an index, until its store is gone.
+func live(ctx context.Context, p *process, d *index.Definition) {
+	if _, err := p.Ensure(ctx, prod, d); err != nil {
+		return
+	}
+	short, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if _, err := p.Await(short, prod, d.ID); err != nil {
+		return
+	}
+	if err := p.Rebuild(ctx, prod, d.ID); err != nil {
+		return
+	}
+	_, _ = p.Await(short, prod, d.ID) // it ends with the store at the latest
+}
+
+// TestUnderWriters reads an index while events are written, from two processes that share its upkeep. One of them ends in between.
+func TestUnderWriters(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		a, b := h.start(h.disk), h.start(h.disk)
+		for _, tenant := range []j17.Tenant{prod, staging} {
+			d := source{h.disk}.definition(nil)
+			h.ready(a, tenant, d)
+			h.ready(b, tenant, d)
+		}
+		stop := make(chan struct{})
+		var writing sync.WaitGroup
+		for i, tenant := range []j17.Tenant{prod, staging} {
+			writing.Go(func() {
+				rng := rand.New(rand.NewPCG(uint64(i), 3))
+				for range 100 {
+					h.random(rng, tenant, 3)
+					h.pause(2 * time.Millisecond)
+				}
+			})
+		}
+		go func() {
+			writing.Wait()
+			close(stop)
+		}()
+		for n := 0; ; n++ {
+			tenant := []j17.Tenant{prod, staging}[n%2]
+			h.at([]*process{a, b}[n/2%2], tenant)
+			h.pause(time.Millisecond)
+			if n == 20 {
+				a.stop()
+				a = b
+			}
+			select {
+			case <-stop:
+				h.pass(40 * time.Second) // what the first process held is free by then
+				for _, tenant := range []j17.Tenant{prod, staging} {
+					h.at(b, tenant)
+					h.verify(b, tenant)
+				}
+				b.stop()
+				return
+			default:
+			}
+		}
+	})
+}
+
+// pause waits without looking whether others are at rest.
+func (h *house) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	<-timer.C
+}
+
+// TestFanout changes what thousands of rows are made from: they are worked off in parts, which a crash does not lose, while another index
+// is not held up, and nobody sees some rows before the others.
+func TestFanout(t *testing.T) {
+	const rows = 2500
+	definition := func(h *house, id string) *index.Definition {
+		s := source{h.disk}
+		return &index.Definition{
+			ID: id, Type: "item", Types: []string{"shop"},
+			Rows: func(ctx context.Context, t j17.Tenant, at j17.StreamID, ids []string) (rows []index.Row, err error) {
+				shop := j17.Key{Type: "shop", ID: "s"}
+				of, err := s.state(ctx, t, at, shop)
+				for _, id := range ids {
+					rows = append(rows, index.Row{ID: id, Entries: []index.Entry{index.NewEntry(0), index.NewEntry(1, of.Get("name"))}, Sources: []j17.Key{shop}})
+				}
+				return rows, err
+			},
+		}
+	}
+	named := func(name string) index.Query {
+		return index.Query{Lanes: [][]index.Range{{index.All(1, 1).Prefix(name)}}}
+	}
+	for _, left := range []int{-1, 3} {
+		inBubble(t, func(t *testing.T, h *house) {
+			t.Helper()
+			events := []store.NewEvent{event("shop", "s", `{"name":"first"}`)}
+			for i := range rows {
+				events = append(events, event("item", fmt.Sprintf("i%05d", i), `{}`))
+			}
+			h.write(prod, events...)
+			p := h.start(h.disk)
+			h.ready(p, prod, definition(h, "wide"))
+			if left >= 0 {
+				p.stop()
+				m := &mortal{Store: h.disk, left: left + 6, died: make(chan struct{})}
+				p = h.start(m)
+				if _, err := p.Ensure(t.Context(), prod, definition(h, "wide")); err != nil {
+					t.Fatal(err)
+				}
+				h.write(prod, event("shop", "s", `{"name":"second"}`))
+				<-m.died
+				p.stop()
+				p = h.start(h.disk)
+				h.ready(p, prod, definition(h, "wide"))
+			} else {
+				h.write(prod, event("shop", "s", `{"name":"second"}`))
+			}
+			v, err := p.At(t.Context(), prod, "wide", h.end(prod))
+			for errors.As(err, new(*index.NotReadyError)) {
+				v, err = p.At(t.Context(), prod, "wide", h.end(prod)) // until the lease of the one that has ended is over
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, want := range map[string]uint64{"first": 0, "second": rows} {
+				if n, err := v.Count(t.Context(), named(name)); err != nil || n != want {
+					t.Errorf("%d rows with the %s name, %v, want %d", n, name, err, want)
+				}
+			}
+			v.Close()
+			h.same(p, prod, "wide")
+			if !strings.Contains(h.log.String(), "rows=2500") {
+				t.Errorf("the change is not told of: %s", h.log)
+			}
+			p.stop()
+		})
+	}
+}
+
+// TestFanoutIsNotSeenInPart waits in the middle of a change of many rows: the index is not read then, says how far it is, and goes on.
+func TestFanoutIsNotSeenInPart(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		var events []store.NewEvent
+		for i := range 3000 {
+			events = append(events, event("item", fmt.Sprintf("i%05d", i), `{}`))
+		}
+		h.write(prod, events...)
+		var calls, hold atomic.Int64
+		held := make(chan struct{})
+		shop := j17.Key{Type: "shop", ID: "s"}
+		d := &index.Definition{
+			ID: "wide", Type: "item", Types: []string{"shop"},
+			Rows: func(ctx context.Context, _ j17.Tenant, _ j17.StreamID, ids []string) (rows []index.Row, err error) {
+				if hold.Load() > 0 && calls.Add(1) == 2 {
+					<-held
+				}
+				for _, id := range ids {
+					rows = append(rows, index.Row{ID: id, Entries: []index.Entry{index.NewEntry(0)}, Sources: []j17.Key{shop}})
+				}
+				return rows, ctx.Err()
+			},
+		}
+		p := h.start(h.disk)
+		h.ready(p, prod, d)
+		h.pass(time.Second)
+		hold.Store(1)
+		h.write(prod, event("shop", "s", `{}`))
+		h.pass(time.Second)
+		_, err := p.At(t.Context(), prod, "wide", j17.StreamID{})
+		notReady, is := errors.AsType[*index.NotReadyError](err)
+		if !is || notReady.Done != 1024 || notReady.Total != 3000 {
+			t.Errorf("%+v, %v", notReady, err)
+		}
+		close(held)
+		h.pass(time.Second)
+		if status, err := p.Status(t.Context(), prod, "wide"); err != nil || status.Fanout != nil || status.Lag != 0 || status.Rows != 3000 {
+			t.Errorf("%+v, %v", status, err)
+		}
+		p.stop()
+	})
+}
+
+// TestQuietTypes: events of types that an index is not about make nobody wait and move nothing.
+func TestQuietTypes(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		p := h.start(h.disk)
+		h.write(prod, event("item", "i", `{}`))
+		h.ready(p, prod, source{h.disk}.definition(nil))
+		h.at(p, prod)
+		before := p.Stats()
+		for range 50 {
+			h.write(prod, event("other", "o", `{}`))
+			h.at(p, prod)
+		}
+		after := p.Stats()
+		if after.Batches != before.Batches || after.Waited != before.Waited || after.Views != before.Views+50 {
+			t.Errorf("%+v, before %+v", after, before)
+		}
+		keys, ok, err := p.Touched(t.Context(), prod, []string{"other"}, j17.StreamID{}, h.end(prod), 1000)
+		if err != nil || !ok || len(keys) != 1 {
+			t.Errorf("%v, %v, %v", keys, ok, err)
+		}
+		if _, ok, err := p.Touched(t.Context(), prod, nil, j17.StreamID{}, h.end(prod), 10); ok || err != nil {
+			t.Errorf("%v, %v", ok, err)
+		}
+		p.stop()
+	})
+}
+
+// TestNotReady: an index that was not built yet says how far it is; one that cannot be built says why; one that does not get on is waited
+// for and then not served.
+func TestNotReady(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		for i := range 600 {
+			h.write(prod, event("item", fmt.Sprintf("i%03d", i), `{}`))
+		}
+		wait, broken := make(chan struct{}), errors.New("broken")
+		var fails atomic.Bool
+		d := source{h.disk}.definition(func(ctx context.Context, ids []string) error {
+			if fails.Load() {
+				return broken
+			}
+			if ids[0] >= "i2" {
+				select {
+				case <-wait:
+				case <-ctx.Done():
+				}
+			}
+			return ctx.Err()
+		})
+		p := h.start(h.disk)
+		if _, err := p.At(t.Context(), prod, "one", j17.StreamID{}); !errors.Is(err, store.ErrNotFound) {
+			t.Error(err)
+		}
+		if _, err := p.Ensure(t.Context(), prod, d); err != nil {
+			t.Fatal(err)
+		}
+		h.pass(time.Second)
+		_, err := p.At(t.Context(), prod, "one", j17.StreamID{})
+		if notReady, is := errors.AsType[*index.NotReadyError](err); !is || notReady.Done != 256 || notReady.Total != 600 {
+			t.Errorf("%+v, %v", notReady, err)
+		}
+		if status, err := p.Status(t.Context(), prod, "one"); err != nil || status.Ready || status.Build.State != build.Running {
+			t.Errorf("%+v, %v", status, err)
+		}
+
+		// It is cancelled, and begun anew.
+		if err := p.Cancel(t.Context(), prod, "one"); err != nil {
+			t.Fatal(err)
+		}
+		_, err = p.At(t.Context(), prod, "one", j17.StreamID{})
+		if notReady, is := errors.AsType[*index.NotReadyError](err); !is || notReady.Failed != build.Canceled {
+			t.Errorf("%+v, %v", notReady, err)
+		}
+		close(wait)
+		if err := p.Rebuild(t.Context(), prod, "one"); err != nil {
+			t.Fatal(err)
+		}
+		h.ready(p, prod, d)
+		h.at(p, prod)
+
+		// It does not get on.
+		fails.Store(true)
+		h.write(prod, event("item", "i000", `{"label":1}`))
+		begin := time.Now()
+		_, err = p.At(t.Context(), prod, "one", h.end(prod))
+		if notReady, is := errors.AsType[*index.NotReadyError](err); !is || notReady.Total != 1 || time.Since(begin) < 5*time.Second || time.Since(begin) > 6*time.Second {
+			t.Errorf("%+v, %v after %v", notReady, err, time.Since(begin))
+		}
+		v, err := p.At(t.Context(), prod, "one", j17.StreamID{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.check(prod, v)
+		v.Close()
+		fails.Store(false)
+		h.pass(time.Minute)
+		h.at(p, prod)
+		h.pass(time.Minute)
+		h.accounted(p, prod)
+		p.stop()
+	})
+}
+
+// TestVerify changes what is stored of an index in all ways: each is noticed.
+func TestVerify(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		p := h.start(h.disk)
+		for n := range 30 {
+			h.write(prod, event("item", fmt.Sprintf("i%02d", n), some("item", n)), event("shop", fmt.Sprintf("s%d", n%3), some("shop", n)))
+		}
+		d := source{h.disk}.definition(nil)
+		h.ready(p, prod, d)
+		h.verify(p, prod)
+		for _, space := range []store.Space{"index.entries", "index.rows", "index.sources"} {
+			items, err := h.disk.Scan(t.Context(), prod, space, store.Range{}, 1000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			it := items[len(items)/2]
+			put := func(key string, v []byte) store.Side {
+				return store.Side{Op: store.Put, Space: space, Key: key, Value: v}
+			}
+			harms := map[string]store.Side{
+				"removed": {Op: store.Delete, Space: space, Key: it.Key},
+				"added":   put(it.Key+"x", it.Value),
+			}
+			if space != "index.sources" {
+				harms["changed"] = put(it.Key, append([]byte("s"), it.Value...))
+			}
+			for what, harm := range harms {
+				if err := h.disk.Write(t.Context(), prod, []store.Side{harm}); err != nil {
+					t.Fatal(err)
+				}
+				difference, err := p.Verify(t.Context(), prod, "one", nil)
+				if err != nil || difference == nil || !strings.HasPrefix(difference.Row, "i") || difference.What == "" {
+					t.Errorf("%s %q: %+v, %v", what, it.Key, difference, err)
+				}
+				heal := []store.Side{{Op: store.Delete, Space: space, Key: harm.Key}, put(it.Key, it.Value)}
+				if err := h.disk.Write(t.Context(), prod, heal); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		h.verify(p, prod)
+		p.stop()
+	})
+}

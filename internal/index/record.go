@@ -1,0 +1,426 @@
+package index
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	"j17"
+	"j17/internal/store"
+)
+
+// The side spaces of an environment. A slot is what one build of an index has made.
+const (
+	// headSpace has an item for each index under its ID: which slots it has.
+	headSpace store.Space = "index.heads"
+	// slotSpace has an item for each slot under its name: how far it is; countSpace numbers of it under "slot/name".
+	slotSpace  store.Space = "index.slots"
+	countSpace store.Space = "index.counts"
+	// entrySpace has the entries under "slot/entry" with an end and the row's id behind it; rowSpace what a row has, and was made from,
+	// under "slot/id"; sourceSpace under "slot/source", with an end behind it, the ids of the rows that were made from the source.
+	entrySpace  store.Space = "index.entries"
+	rowSpace    store.Space = "index.rows"
+	sourceSpace store.Space = "index.sources"
+)
+
+// Spaces are the side spaces that hold data of streams, if in another order than that of streams.
+func Spaces() []store.Declared {
+	return []store.Declared{{Space: entrySpace}, {Space: rowSpace}, {Space: sourceSpace}}
+}
+
+// head is what is kept of an index.
+type head struct {
+	// Serving is the slot that is read, "" before the first build has ended. Building is that of the last build.
+	Serving  string `json:"serving,omitempty"`
+	Building string `json:"building,omitempty"`
+
+	rev uint64
+}
+
+// slot is what is kept of a slot beside its entries.
+type slot struct {
+	// ID is that of the index.
+	ID string `json:"id"`
+	// Types are those whose events can change rows.
+	Types []string `json:"types"`
+	// After is the position that the rows are as of; Old is the slot that was read before.
+	After []byte `json:"after"`
+	Old   string `json:"old,omitempty"`
+	// Fanout is a change of many rows that is under way.
+	Fanout *fanout `json:"fanout,omitempty"`
+
+	name string
+	rev  uint64
+}
+
+// fanout is a change of so many rows that they are worked off in several commits. Until it is done the slot is not read.
+type fanout struct {
+	// To is the position that the rows will be as of.
+	To []byte `json:"to"`
+	// Sources are what has changed, in order. At is the number of the one whose rows are being made, Row the last of these.
+	Sources []string `json:"sources"`
+	At      int      `json:"at,omitempty"`
+	Row     string   `json:"row,omitempty"`
+	// Done and Total count rows.
+	Done  uint64 `json:"done"`
+	Total uint64 `json:"total"`
+}
+
+func (s *slot) after() j17.StreamID { return readPosition(s.After) }
+
+// readPosition reads a position that was written with it; the zero one where there is none.
+func readPosition(b []byte) j17.StreamID {
+	at, _, _ := store.ReadStamp(b) // what is no position is none
+	return at
+}
+
+func writePosition(at j17.StreamID) []byte { return store.AppendStamp(nil, at) }
+
+// put returns the write of a slot in place of the one that it was read as.
+func (s *slot) put() store.Side {
+	return store.Side{Op: store.Put, Space: slotSpace, Key: s.name, Value: encode(s), Cond: condition(s.rev), Rev: s.rev}
+}
+
+// put returns the write of a head in place of the one that it was read as.
+func (h *head) put(id string) store.Side {
+	return store.Side{Op: store.Put, Space: headSpace, Key: id, Value: encode(h), Cond: condition(h.rev), Rev: h.rev}
+}
+
+func condition(rev uint64) store.Cond {
+	if rev == 0 {
+		return store.IfAbsent
+	}
+	return store.IfRev
+}
+
+func encode[T *slot | *head](v T) []byte {
+	b, _ := json.Marshal(v) // texts and numbers: it cannot fail
+	return b
+}
+
+// getter is a store or a moment of it.
+type getter func(space store.Space, key string) (store.Item, error)
+
+// readHead returns what is kept of an index; one with the revision 0 if there is none.
+func readHead(get getter, id string) (h head, err error) {
+	it, err := get(headSpace, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return h, nil
+	}
+	if err != nil {
+		return h, err
+	}
+	h.rev = it.Rev
+	return h, json.Unmarshal(it.Value, &h)
+}
+
+// readSlot returns a slot; store.ErrNotFound if there is none.
+func readSlot(get getter, name string) (*slot, error) {
+	it, err := get(slotSpace, name)
+	if err != nil {
+		return nil, err
+	}
+	s := &slot{name: name, rev: it.Rev}
+	return s, json.Unmarshal(it.Value, s)
+}
+
+// record is what a row has in an index, and what it was made from.
+type record struct {
+	// entries are in order, each once, names those of sources and sets.
+	entries []Entry
+	names   []string
+}
+
+// recordOf returns the record of a row.
+func recordOf(r *Row) *record {
+	rec := &record{entries: slices.Clone(r.Entries)}
+	slices.SortFunc(rec.entries, func(a, b Entry) int { return cmp.Compare(a.text, b.text) })
+	rec.entries = slices.CompactFunc(rec.entries, func(a, b Entry) bool { return a.text == b.text })
+	for _, key := range r.Sources {
+		rec.names = append(rec.names, sourceName(key))
+	}
+	for _, set := range r.Sets {
+		rec.names = append(rec.names, setName(set))
+	}
+	slices.Sort(rec.names)
+	rec.names = slices.Compact(rec.names)
+	return rec
+}
+
+// empty reports whether there is nothing to keep.
+func (r *record) empty() bool { return len(r.entries) == 0 && len(r.names) == 0 }
+
+// maxName is how long the name of a source may be in keys.
+const maxName = 700
+
+// sourceName is what an aggregate is called as a source, setName what a set is.
+func sourceName(key j17.Key) string { return "a" + shortened(key.String()) }
+func setName(set string) string     { return "s" + shortened(set) }
+
+func shortened(name string) string {
+	if len(name) <= maxName && !strings.Contains(name, end) {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return "\x02" + hex.EncodeToString(sum[:])
+}
+
+// encode writes a record: how many entries there are, each with what it is uncut, and the names.
+func (r *record) encode() []byte {
+	size := 8
+	for i := range r.entries {
+		size += len(r.entries[i].text) + len(r.entries[i].whole) + 4
+	}
+	for _, name := range r.names {
+		size += len(name) + 2
+	}
+	b := binary.AppendUvarint(make([]byte, 0, size), uint64(len(r.entries)))
+	for i := range r.entries {
+		b = appendString(appendString(b, r.entries[i].text), r.entries[i].whole)
+	}
+	for _, name := range r.names {
+		b = appendString(b, name)
+	}
+	return b
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+var errRecord = errors.New("the record of a row in an index cannot be read")
+
+// parseRecord reads what encode has written.
+func parseRecord(b []byte) (*record, error) {
+	n, b, err := takeNumber(b)
+	if err != nil || n > uint64(len(b)) {
+		return nil, errRecord
+	}
+	r := &record{entries: make([]Entry, n)}
+	for i := range r.entries {
+		e := &r.entries[i]
+		if e.text, b, err = takeString(b); err == nil {
+			e.whole, b, err = takeString(b)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for len(b) > 0 {
+		var name string
+		if name, b, err = takeString(b); err != nil {
+			return nil, err
+		}
+		r.names = append(r.names, name)
+	}
+	return r, nil
+}
+
+func takeNumber(b []byte) (uint64, []byte, error) {
+	n, size := binary.Uvarint(b)
+	if size <= 0 {
+		return 0, nil, errRecord
+	}
+	return n, b[size:], nil
+}
+
+func takeString(b []byte) (string, []byte, error) {
+	n, b, err := takeNumber(b)
+	if err != nil || n > uint64(len(b)) {
+		return "", nil, errRecord
+	}
+	return string(b[:n]), b[n:], nil
+}
+
+// numberOf is the number of the index that an entry is of.
+func numberOf(text string) byte { return text[0] }
+
+// several reports whether the record has several entries in an index.
+func (r *record) several(i int) bool {
+	n := numberOf(r.entries[i].text)
+	return i > 0 && numberOf(r.entries[i-1].text) == n || i+1 < len(r.entries) && numberOf(r.entries[i+1].text) == n
+}
+
+// What an entry's value begins with: whether its row has others in the same index.
+const (
+	only    = 'o'
+	several = 's'
+)
+
+// value returns what is stored with the entry with a number.
+func (r *record) value(i int) []byte {
+	e := &r.entries[i]
+	if e.whole == "" && !r.several(i) {
+		return nil
+	}
+	flag := byte(only)
+	if r.several(i) {
+		flag = several
+	}
+	return append([]byte{flag}, e.whole...)
+}
+
+// wholeOf takes the value of an entry apart.
+func wholeOf(value []byte) (whole string, many bool) {
+	if len(value) == 0 {
+		return "", false
+	}
+	return string(value[1:]), value[0] == several
+}
+
+// changes gathers what is to be written, and what that does to the numbers of a slot.
+type changes struct {
+	slot                 string
+	sides                []store.Side
+	size                 int
+	rows, entries, bytes int64
+}
+
+// put and remove add one write.
+func (c *changes) put(space store.Space, key string, value []byte) {
+	c.sides = append(c.sides, store.Side{Op: store.Put, Space: space, Key: key, Value: value})
+	c.size += len(key) + len(value)
+}
+
+func (c *changes) remove(space store.Space, key string) {
+	c.sides = append(c.sides, store.Side{Op: store.Delete, Space: space, Key: key})
+	c.size += len(key)
+}
+
+// replace adds the writes that make one record of a row, nil for none, into another.
+func (c *changes) replace(id string, old, now *record) {
+	if old == nil {
+		old = &record{}
+	}
+	if now == nil {
+		now = &record{}
+	}
+
+	// Entries, in order on both sides.
+	i, j := 0, 0
+	for i < len(old.entries) || j < len(now.entries) {
+		switch order := compareAt(old.entries, i, now.entries, j); {
+		case order < 0:
+			c.entry(id, old, i, -1)
+			i++
+		case order > 0:
+			c.entry(id, now, j, 1)
+			j++
+		default:
+			if !slices.Equal(old.value(i), now.value(j)) {
+				c.entry(id, old, i, 0)
+				c.entry(id, now, j, 1)
+				c.entries--
+			}
+			i, j = i+1, j+1
+		}
+	}
+
+	// What the row was made from.
+	for i, j = 0, 0; i < len(old.names) || j < len(now.names); {
+		switch {
+		case j == len(now.names) || i < len(old.names) && old.names[i] < now.names[j]:
+			c.source(id, old.names[i], false)
+			i++
+		case i == len(old.names) || now.names[j] < old.names[i]:
+			c.source(id, now.names[j], true)
+			j++
+		default:
+			i, j = i+1, j+1
+		}
+	}
+
+	// The record itself.
+	key, before, after := c.slot+"/"+id, []byte(nil), []byte(nil)
+	if !old.empty() {
+		before = old.encode()
+		c.bytes -= int64(len(key) + len(before))
+	}
+	if !now.empty() {
+		after = now.encode()
+		c.bytes += int64(len(key) + len(after))
+	}
+	switch {
+	case slices.Equal(before, after):
+	case after == nil:
+		c.remove(rowSpace, key)
+	default:
+		c.put(rowSpace, key, after)
+	}
+	c.rows += one(len(now.entries) > 0) - one(len(old.entries) > 0)
+}
+
+func one(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+func compareAt(a []Entry, i int, b []Entry, j int) int {
+	switch {
+	case i == len(a):
+		return 1
+	case j == len(b):
+		return -1
+	default:
+		return cmp.Compare(a[i].text, b[j].text)
+	}
+}
+
+// entryKey is where an entry of a row is.
+func entryKey(slot, text, id string) string { return slot + "/" + text + end + id }
+
+// sourceKey is where a row stands behind what it was made from.
+func sourceKey(slot, name, id string) string { return slot + "/" + name + end + id }
+
+// entry adds what becomes of an entry: it is new (1), goes (-1), or is about to be written anew (0).
+func (c *changes) entry(id string, of *record, i, sign int) {
+	key, value := entryKey(c.slot, of.entries[i].text, id), of.value(i)
+	size := int64(len(key) + len(value))
+	switch sign {
+	case 1:
+		c.put(entrySpace, key, value)
+		c.entries, c.bytes = c.entries+1, c.bytes+size
+	case -1:
+		c.remove(entrySpace, key)
+		c.entries, c.bytes = c.entries-1, c.bytes-size
+	default:
+		c.bytes -= size
+	}
+}
+
+// source adds what becomes of a note about a source.
+func (c *changes) source(id, name string, is bool) {
+	key := sourceKey(c.slot, name, id)
+	if is {
+		c.put(sourceSpace, key, nil)
+		c.bytes += int64(len(key))
+		return
+	}
+	c.remove(sourceSpace, key)
+	c.bytes -= int64(len(key))
+}
+
+// The numbers of a slot.
+const (
+	countRows    = "rows"
+	countEntries = "entries"
+	countBytes   = "bytes"
+)
+
+// writes returns all that is to be written.
+func (c *changes) writes() []store.Side {
+	sides := c.sides
+	for name, n := range map[string]int64{countRows: c.rows, countEntries: c.entries, countBytes: c.bytes} {
+		if n != 0 {
+			sides = append(sides, store.Side{Op: store.Add, Space: countSpace, Key: c.slot + "/" + name, Value: decimal(n)})
+		}
+	}
+	return sides
+}

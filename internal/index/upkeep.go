@@ -1,0 +1,321 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"j17"
+	"j17/internal/feed"
+	"j17/internal/store"
+)
+
+const (
+	// maxBatch is how many events are handled at a time.
+	maxBatch = 512
+	// maxRows is how many rows change in one commit, maxBytes from how many bytes on it is too much for one.
+	maxRows  = 1024
+	maxBytes = 8 << 20
+	// fanoutTurns is how many commits of a change of many rows follow each other before others have their turn.
+	fanoutTurns = 8
+	// unknownFor is how long a subscription rests whose definition is not known, unless somebody wakes it.
+	unknownFor = 5 * time.Second
+)
+
+// filter tells which events can change rows.
+func (s *Service) filter(ctx context.Context, t j17.Tenant, name string, events []*j17.Event) ([]bool, error) {
+	sl, err := readSlot(s.get(ctx, t), name)
+	gone := errors.Is(err, store.ErrNotFound) // hand ends the subscription
+	if err != nil && !gone {
+		return nil, err
+	}
+	wanted := make([]bool, len(events))
+	for i, e := range events {
+		wanted[i] = gone || slices.Contains(sl.Types, e.Key.Type)
+	}
+	return wanted, nil
+}
+
+// hand brings a slot up to the end of a batch. The position in the slot says what was done: what comes again after a crash is passed over.
+func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
+	sl, err := readSlot(s.get(ctx, b.Tenant), b.Name)
+	if errors.Is(err, store.ErrNotFound) {
+		return s.o.Feed.Unsubscribe(ctx, b.Tenant, kind, b.Name) // the slot was removed, by somebody who did not get any further
+	}
+	if err != nil {
+		return err
+	}
+	d := s.definition(b.Tenant, sl)
+	for d == nil {
+		if s.rest(b.Tenant, sl) {
+			return feed.Later{For: unknownFor}
+		}
+		d = s.definition(b.Tenant, sl)
+	}
+	u := &upkeep{s: s, t: b.Tenant, d: d, slot: sl, size: max(maxRows>>min(b.Attempt-1, 10), 1)}
+	defer s.tell(b.Tenant, sl.name)
+
+	// What was begun comes first.
+	if sl.Fanout != nil {
+		if err := u.fanout(ctx); err != nil {
+			return err
+		}
+	}
+	n, touched := len(b.Entries), []j17.Key(nil)
+	for _, e := range b.Entries {
+		if positionOf(&e).Compare(sl.after()) > 0 {
+			touched = appendTouched(touched, &e)
+		}
+	}
+	if len(touched) == 0 {
+		return nil
+	}
+	s.counts.batches.Add(1)
+	return u.batch(ctx, touched, positionOf(&b.Entries[n-1]), func() []store.Side { return b.Done(n) })
+}
+
+// positionOf returns where an entry of a feed is.
+func positionOf(e *store.Entry) j17.StreamID {
+	if e.Event != nil {
+		return e.Event.StreamID
+	}
+	return e.Note.Position
+}
+
+// appendTouched appends the aggregates that an entry of a feed is about.
+func appendTouched(keys []j17.Key, e *store.Entry) []j17.Key {
+	if e.Event != nil {
+		return append(keys, e.Event.Key)
+	}
+	for i := range e.Note.Streams {
+		keys = append(keys, e.Note.Streams[i].Key)
+	}
+	return keys
+}
+
+// upkeep brings a slot to a position.
+type upkeep struct {
+	s    *Service
+	t    j17.Tenant
+	d    *Definition
+	slot *slot
+	// size is how many rows are computed for a commit.
+	size int
+}
+
+// batch makes the rows anew that some aggregates can have changed, as they are at a position. done returns the writes that say so to the
+// feed.
+func (u *upkeep) batch(ctx context.Context, touched []j17.Key, to j17.StreamID, done func() []store.Side) error {
+	sources, err := u.sources(ctx, touched, to)
+	if err != nil {
+		return err
+	}
+	ids, all, err := u.rows(ctx, sources, u.size)
+	if err != nil {
+		return err
+	}
+	if !all {
+		return u.begin(ctx, sources, to)
+	}
+	c, err := u.change(ctx, ids, to)
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(c.sides) == 0:
+		u.s.reach(u.t, u.slot.name, to) // nothing that the index shows has changed; the feed keeps how far it is by itself
+		return nil
+	case c.size > maxBytes:
+		return u.begin(ctx, sources, to)
+	}
+	u.slot.After = writePosition(to)
+	u.s.counts.entries.Add(uint64(len(c.sides)))
+	return u.s.o.Store.Write(ctx, u.t, append(append(c.writes(), u.slot.put()), done()...))
+}
+
+// ownMark begins the name of an aggregate in a list of sources that is a row itself.
+const ownMark = "r"
+
+// sources returns in order what has changed with some aggregates: rows, sources of rows, and sets.
+func (u *upkeep) sources(ctx context.Context, touched []j17.Key, to j17.StreamID) (names []string, err error) {
+	var keys []j17.Key
+	seen := make(map[j17.Key]bool, len(touched))
+	for _, key := range touched {
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		if key.Type == u.d.Type {
+			names = append(names, ownMark+key.ID)
+		}
+		if slices.Contains(u.d.Types, key.Type) {
+			keys = append(keys, key)
+			names = append(names, sourceName(key))
+		}
+	}
+	if u.d.Sets != nil && len(keys) > 0 {
+		sets, err := u.d.Sets(ctx, u.t, to, keys)
+		if err != nil {
+			return nil, err
+		}
+		for _, set := range sets {
+			names = append(names, setName(set))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// rows returns the ids of the rows that follow from sources, if there are not more than a number. It reports whether these are all.
+func (u *upkeep) rows(ctx context.Context, sources []string, limit int) (ids []string, all bool, err error) {
+	seen := map[string]bool{}
+	for _, name := range sources {
+		if own, is := strings.CutPrefix(name, ownMark); is {
+			seen[own] = true
+			continue
+		}
+		prefix := sourceKey(u.slot.name, name, "")
+		items, err := u.s.o.Store.Scan(ctx, u.t, sourceSpace, store.Prefix(prefix), limit+1)
+		if err != nil {
+			return nil, false, err
+		}
+		for i := range items {
+			seen[items[i].Key[len(prefix):]] = true
+		}
+		if len(seen) > limit {
+			return nil, false, nil
+		}
+	}
+	return slices.Sorted(maps.Keys(seen)), len(seen) <= limit, nil
+}
+
+// afterKey is the key after which a scan of a source goes on, "" from the first one.
+func afterKey(prefix, id string) string {
+	if id == "" {
+		return ""
+	}
+	return prefix + id
+}
+
+// change computes rows and returns what is to be written of them.
+func (u *upkeep) change(ctx context.Context, ids []string, to j17.StreamID) (*changes, error) {
+	rows, err := u.s.compute(ctx, u.t, u.d, to, ids)
+	if err != nil {
+		return nil, err
+	}
+	u.s.counts.rows.Add(uint64(len(rows)))
+	c := &changes{slot: u.slot.name}
+	for i := range rows {
+		old, err := readRecord(u.s.get(ctx, u.t), u.slot.name, rows[i].ID)
+		if err != nil {
+			return nil, err
+		}
+		c.replace(rows[i].ID, old, recordOf(&rows[i]))
+	}
+	return c, nil
+}
+
+// readRecord returns the record of a row, nil if there is none.
+func readRecord(get getter, slot, id string) (*record, error) {
+	it, err := get(rowSpace, slot+"/"+id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parseRecord(it.Value)
+}
+
+// begin takes down a change of many rows, so that it is worked off whatever happens.
+func (u *upkeep) begin(ctx context.Context, sources []string, to j17.StreamID) error {
+	f := &fanout{To: writePosition(to), Sources: sources}
+	for _, name := range sources {
+		if strings.HasPrefix(name, ownMark) {
+			f.Total++
+			continue
+		}
+		n, err := u.s.o.Store.Count(ctx, u.t, sourceSpace, store.Prefix(sourceKey(u.slot.name, name, "")), maxCounted)
+		if err != nil {
+			return err
+		}
+		f.Total += uint64(n)
+	}
+	u.slot.Fanout = f
+	if err := u.s.o.Store.Write(ctx, u.t, []store.Side{u.slot.put()}); err != nil {
+		return err
+	}
+	u.s.o.Logger.LogAttrs(ctx, slog.LevelInfo, "a change concerns many rows of an index", slog.String("tenant", string(u.t)),
+		slog.String("index", u.slot.ID), slog.Uint64("rows", f.Total))
+	return feed.Later{} // the next turn begins with it
+}
+
+// maxCounted bounds the rows of one source that are counted beforehand.
+const maxCounted = 10_000_000
+
+// fanout goes on with a change of many rows. When it is done the slot is at its position; else it asks for another turn.
+func (u *upkeep) fanout(ctx context.Context) error {
+	u.s.counts.fanouts.Add(1)
+	defer u.s.counts.fanouts.Add(-1)
+	for range fanoutTurns {
+		f := u.slot.Fanout
+		ids, at, row, err := u.next(ctx, f)
+		if err != nil {
+			return err
+		}
+		c, err := u.change(ctx, ids, readPosition(f.To))
+		if err != nil {
+			return err
+		}
+		if c.size > maxBytes && len(ids) > 1 {
+			u.size = max(len(ids)/2, 1)
+			continue
+		}
+
+		// How far it is commits with the rows.
+		f.At, f.Row, f.Done = at, row, f.Done+uint64(len(ids))
+		ended := at == len(f.Sources)
+		if ended {
+			u.slot.After, u.slot.Fanout = f.To, nil
+		}
+		u.s.counts.entries.Add(uint64(len(c.sides)))
+		if err := u.s.o.Store.Write(ctx, u.t, append(c.writes(), u.slot.put())); err != nil {
+			return err
+		}
+		if u.slot, err = readSlot(u.s.get(ctx, u.t), u.slot.name); ended || err != nil {
+			return err
+		}
+	}
+	return feed.Later{}
+}
+
+// next returns the next rows of a change of many, and where it is behind them.
+func (u *upkeep) next(ctx context.Context, f *fanout) (ids []string, at int, row string, err error) {
+	at, row = f.At, f.Row
+	for at < len(f.Sources) && len(ids) < u.size {
+		name := f.Sources[at]
+		if own, is := strings.CutPrefix(name, ownMark); is {
+			ids = append(ids, own)
+			at, row = at+1, ""
+			continue
+		}
+		prefix, limit := sourceKey(u.slot.name, name, ""), u.size-len(ids)
+		items, err := u.s.o.Store.Scan(ctx, u.t, sourceSpace, store.Prefix(prefix).After(afterKey(prefix, row)), limit)
+		if err != nil {
+			return nil, 0, "", err
+		}
+		for i := range items {
+			row = items[i].Key[len(prefix):]
+			ids = append(ids, row)
+		}
+		if len(items) < limit {
+			at, row = at+1, ""
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), at, row, nil
+}

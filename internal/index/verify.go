@@ -1,0 +1,251 @@
+package index
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"j17"
+	"j17/internal/store"
+)
+
+// Difference is the first thing in an index that is not as it follows from events.
+type Difference struct {
+	// Row is the id of the row, What a sentence about it.
+	Row, What string
+}
+
+// verifyPage is how many rows, or entries, are compared at one position.
+const verifyPage = 256
+
+// verification compares an index with what follows from events.
+type verification struct {
+	s    *Service
+	t    j17.Tenant
+	d    *Definition
+	slot string
+	// pause is called before each page.
+	pause func(done uint64) error
+	done  uint64
+}
+
+// Verify computes all rows anew and compares them with the index: each row that should be there with what is kept of it and all of its
+// entries, and all entries with the rows that they are of. Events that are written meanwhile do not matter: each page is compared as of
+// one position. It returns the first difference, nil if there is none. progress, if not nil, is told how many rows were compared.
+func (s *Service) Verify(ctx context.Context, t j17.Tenant, id string, progress func(done, total uint64)) (*Difference, error) {
+	status, err := s.Status(ctx, t, id)
+	if err != nil {
+		return nil, err
+	}
+	return s.verify(ctx, t, id, func(done uint64) error {
+		if progress != nil {
+			progress(done, max(status.Rows, done))
+		}
+		return ctx.Err()
+	})
+}
+
+// errMoved is why a verification begins anew.
+var errMoved = errors.New("another build of the index serves by now")
+
+func (s *Service) verify(ctx context.Context, t j17.Tenant, id string, pause func(done uint64) error) (*Difference, error) {
+	for {
+		s.mu.Lock()
+		d := s.known[place{t, id}]
+		s.mu.Unlock()
+		if d == nil {
+			return nil, store.ErrNotFound
+		}
+		v := &verification{s: s, t: t, d: d, pause: pause}
+		difference, err := v.rows(ctx)
+		if err == nil && difference == nil {
+			difference, err = v.owners(ctx, entrySpace)
+		}
+		if err == nil && difference == nil {
+			difference, err = v.owners(ctx, sourceSpace)
+		}
+		if !errors.Is(err, errMoved) {
+			return difference, err
+		}
+	}
+}
+
+// view opens a view of the slot that is compared.
+func (v *verification) view(ctx context.Context) (*View, error) {
+	if err := v.pause(v.done); err != nil {
+		return nil, err
+	}
+	view, err := v.s.At(ctx, v.t, v.d.ID, j17.StreamID{})
+	if err != nil {
+		return nil, err
+	}
+	if v.slot == "" {
+		v.slot = view.slot.name
+	}
+	if view.slot.name != v.slot {
+		view.Close()
+		return nil, errMoved
+	}
+	return view, nil
+}
+
+// rows goes through all aggregates and all records, in the order of ids.
+func (v *verification) rows(ctx context.Context) (*Difference, error) {
+	for after := ""; ; {
+		last, difference, err := v.page(ctx, after)
+		if err != nil || difference != nil || last == "" {
+			return difference, err
+		}
+		after = last
+	}
+}
+
+// page compares the rows behind an id, and returns the last of them, "" at the end.
+func (v *verification) page(ctx context.Context, after string) (last string, difference *Difference, err error) {
+	view, err := v.view(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	defer view.Close()
+
+	// What is there, and what should be, as far as both are known.
+	ids, err := v.s.o.Store.Streams(ctx, v.t, v.d.Type, after, verifyPage)
+	if err != nil {
+		return "", nil, err
+	}
+	prefix := v.slot + "/"
+	keys := store.Prefix(prefix)
+	if after != "" {
+		keys = keys.After(prefix + after)
+	}
+	items, err := view.moment.Scan(rowSpace, keys, verifyPage)
+	if err != nil {
+		return "", nil, err
+	}
+	upTo := beyond
+	if len(ids) == verifyPage {
+		upTo = ids[len(ids)-1]
+	}
+	records := map[string]*record{}
+	for i := range items {
+		id := items[i].Key[len(prefix):]
+		if records[id], err = parseRecord(items[i].Value); err != nil {
+			return "", &Difference{Row: id, What: "what is kept of the row cannot be read"}, nil
+		}
+		ids = append(ids, id)
+	}
+	if len(items) == verifyPage {
+		upTo = min(upTo, items[len(items)-1].Key[len(prefix):])
+	}
+	slices.Sort(ids)
+	ids = slices.DeleteFunc(slices.Compact(ids), func(id string) bool { return id > upTo })
+
+	// Both, compared.
+	rows, err := v.s.compute(ctx, v.t, v.d, view.at, ids)
+	if err != nil {
+		return "", nil, err
+	}
+	for i := range rows {
+		what, err := view.compare(&rows[i], records[rows[i].ID])
+		if err != nil || what != "" {
+			return "", &Difference{Row: rows[i].ID, What: what}, err
+		}
+	}
+	v.done += uint64(len(ids))
+	if upTo == beyond {
+		return "", nil, nil
+	}
+	return upTo, nil, nil
+}
+
+// compare says in what a row and what is stored of it differ, "" if in nothing.
+func (v *View) compare(row *Row, have *record) (what string, err error) {
+	want := recordOf(row)
+	if have == nil {
+		have = &record{}
+	}
+	switch {
+	case len(want.entries) > 0 && len(have.entries) == 0:
+		return "the row is missing in the index", nil
+	case len(want.entries) == 0 && len(have.entries) > 0:
+		return "the index has a row that should not be there", nil
+	case !slices.Equal(want.entries, have.entries):
+		return "the entries that are kept of the row are not those of its present values", nil
+	case !slices.Equal(want.names, have.names):
+		return "what the row is made from is not what is kept of it", nil
+	}
+	for i := range want.entries {
+		it, err := v.moment.Get(entrySpace, entryKey(v.slot.name, want.entries[i].text, row.ID))
+		if errors.Is(err, store.ErrNotFound) {
+			return "an entry of the row is missing", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		if !bytes.Equal(it.Value, want.value(i)) {
+			return "an entry of the row has another value than it should have", nil
+		}
+	}
+	for _, name := range want.names {
+		_, err := v.moment.Get(sourceSpace, sourceKey(v.slot.name, name, row.ID))
+		if errors.Is(err, store.ErrNotFound) {
+			return "a note about what the row is made from is missing", nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+// owners looks whether each entry, or note about a source, is that of a row.
+func (v *verification) owners(ctx context.Context, space store.Space) (*Difference, error) {
+	prefix := v.slot + "/"
+	for keys := store.Prefix(prefix); ; {
+		last, difference, err := v.ownersOf(ctx, space, keys)
+		if err != nil || difference != nil || last == "" {
+			return difference, err
+		}
+		keys = keys.After(last)
+	}
+}
+
+// ownersOf looks at a page of entries, and returns the last key of it, "" at the end.
+func (v *verification) ownersOf(ctx context.Context, space store.Space, keys store.Range) (last string, difference *Difference, err error) {
+	view, err := v.view(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	defer view.Close()
+	items, err := view.moment.Scan(space, keys, verifyPage)
+	if err != nil {
+		return "", nil, err
+	}
+	for i := range items {
+		last = items[i].Key
+		text, id := last[len(v.slot)+1:], idOf([]byte(last))
+		text = strings.TrimSuffix(text, end+id)
+		rec, err := readRecord(view.moment.Get, v.slot, id)
+		if err != nil {
+			return "", nil, err
+		}
+		owned := false
+		switch {
+		case rec == nil:
+		case space == entrySpace:
+			owned = slices.ContainsFunc(rec.entries, func(e Entry) bool { return e.text == text })
+		default:
+			owned = slices.Contains(rec.names, text)
+		}
+		if !owned {
+			return "", &Difference{Row: id, What: fmt.Sprintf("the index has something in %s that is none of the row's", space)}, nil
+		}
+	}
+	if len(items) < verifyPage {
+		last = ""
+	}
+	return last, nil, nil
+}

@@ -1,0 +1,484 @@
+package index
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"j17"
+	"j17/internal/build"
+	"j17/internal/clock"
+	"j17/internal/store"
+)
+
+const (
+	// patience is how long a reader waits for an index to show what is there, lookEvery how often it looks by itself: another process
+	// may be the one that brings it up to date.
+	patience  = 5 * time.Second
+	lookEvery = 20 * time.Millisecond
+	// quietEvents is how many events of other types are looked through before a reader waits for the feed.
+	quietEvents = 256
+)
+
+// NotReadyError tells that an index cannot be read: it is being built, or is too far behind.
+type NotReadyError struct {
+	// Done and Total are rows of a build, or of a change of many rows, else events.
+	Done, Total uint64
+	// Failed is why the build of an index that was never there has failed.
+	Failed string
+}
+
+// Error describes it.
+func (e *NotReadyError) Error() string {
+	if e.Failed != "" {
+		return "the index could not be built: " + e.Failed
+	}
+	return "the index is being built, or is behind: try again in a moment"
+}
+
+// View is an index as of one position. It is to be closed, and soon. It is safe for concurrent use.
+type View struct {
+	moment store.Moment
+	slot   *slot
+	at     j17.StreamID
+}
+
+// At returns an index as it is at a position or a later one, and waits up to five seconds until it is; for the zero position as it is.
+// The error is a *NotReadyError while it cannot be read, store.ErrNotFound if there is none.
+func (s *Service) At(ctx context.Context, t j17.Tenant, id string, p j17.StreamID) (*View, error) {
+	machine := clock.System{}
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	var until time.Time
+	for {
+		v, moved, err := s.open(waiting, t, id, p)
+		if v != nil || err != nil {
+			if v != nil {
+				s.counts.views.Add(1)
+			}
+			return v, err
+		}
+
+		// Somebody brings it up to date, here or elsewhere.
+		now := machine.Now()
+		if until.IsZero() {
+			s.counts.waited.Add(1)
+			until = now.Add(patience)
+		}
+		if !now.Before(until) || ctx.Err() != nil {
+			s.counts.late.Add(1)
+			return nil, errors.Join(ctx.Err(), s.late(ctx, t, id))
+		}
+		look, looked := context.WithCancel(waiting)
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			_ = machine.Wait(look, now.Add(lookEvery)) // either way it is looked at again
+		}()
+		select {
+		case <-moved:
+		case <-over:
+		}
+		looked()
+		<-over
+	}
+}
+
+// late says how far an index is that could not be waited for.
+func (s *Service) late(ctx context.Context, t j17.Tenant, id string) error {
+	status, err := s.Status(context.WithoutCancel(ctx), t, id)
+	if err != nil {
+		return err
+	}
+	if f := status.Fanout; f != nil {
+		return &NotReadyError{Done: f.Done, Total: f.Total}
+	}
+	return &NotReadyError{Total: status.Lag}
+}
+
+// open opens a view, unless the index is not at the position yet: then moved is closed when it has got on.
+func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.StreamID) (v *View, moved <-chan struct{}, err error) {
+	// How far it is is asked before the moment is opened: what was handled before is in it.
+	h, err := readHead(s.get(ctx, t), id)
+	if err != nil {
+		return nil, nil, err
+	}
+	if h.Serving == "" {
+		return nil, nil, s.unbuilt(ctx, t, &h)
+	}
+	moved = s.awaited(t, h.Serving)
+	reached, err := s.handled(ctx, t, h.Serving)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := s.o.Store.Moment(ctx, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if v == nil {
+			m.Close()
+		}
+	}()
+	sl, err := readSlot(m.Get, h.Serving)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, moved, nil // another slot serves by now
+	}
+	if err != nil || sl.Fanout != nil {
+		return nil, moved, err
+	}
+	if after := sl.after(); after.Compare(reached) > 0 {
+		reached = after
+	}
+	if reached.Compare(p) < 0 {
+		quiet, err := s.quiet(ctx, t, sl, reached, p)
+		if err != nil || !quiet {
+			return nil, moved, err
+		}
+		reached = p
+	}
+	return &View{moment: m, slot: sl, at: reached}, nil, nil
+}
+
+// unbuilt says how far an index is that was never there.
+func (s *Service) unbuilt(ctx context.Context, t j17.Tenant, h *head) error {
+	if h.rev == 0 {
+		return store.ErrNotFound
+	}
+	status, err := s.buildOf(ctx, t, h)
+	if err != nil {
+		return err
+	}
+	if status == nil {
+		return &NotReadyError{}
+	}
+	e := &NotReadyError{Done: status.Done, Total: status.Total}
+	if status.State == build.Failed {
+		e.Failed = status.Error
+	}
+	return e
+}
+
+// handled returns up to where all events were handled for a slot.
+func (s *Service) handled(ctx context.Context, t j17.Tenant, name string) (j17.StreamID, error) {
+	s.mu.Lock()
+	reached := s.reached[place{t, name}]
+	s.mu.Unlock()
+	status, err := s.o.Feed.Status(ctx, t, kind, name)
+	if errors.Is(err, store.ErrNotFound) {
+		return reached, nil // the slot is about to be removed
+	}
+	if status.After.Compare(reached) > 0 {
+		reached = status.After
+	}
+	return reached, err
+}
+
+// quiet reports whether no event or note between two positions concerns a slot, as far as that is seen soon.
+func (s *Service) quiet(ctx context.Context, t j17.Tenant, sl *slot, after, upTo j17.StreamID) (bool, error) {
+	n := 0
+	for e, err := range s.o.Store.ReadChanges(ctx, t, after, quietEvents) {
+		if err != nil {
+			return false, err
+		}
+		if positionOf(&e).Compare(upTo) > 0 {
+			return true, nil
+		}
+		if e.Event == nil || slices.Contains(sl.Types, e.Event.Key.Type) {
+			return false, nil
+		}
+		n++
+	}
+	return n < quietEvents, nil
+}
+
+// Touched returns the aggregates of some types that have events after one position and up to another. It looks at so many events of
+// the feed, and reports false if there are more.
+func (s *Service) Touched(ctx context.Context, t j17.Tenant, types []string, after, upTo j17.StreamID, most int) (keys []j17.Key, ok bool, err error) {
+	seen, n := map[j17.Key]bool{}, 0
+	for e, err := range s.o.Store.ReadChanges(ctx, t, after, most+1) {
+		if err != nil {
+			return nil, false, err
+		}
+		if positionOf(&e).Compare(upTo) > 0 {
+			return keys, true, nil
+		}
+		if n++; n > most {
+			return nil, false, nil
+		}
+		for _, key := range appendTouched(nil, &e) {
+			if slices.Contains(types, key.Type) && !seen[key] {
+				seen[key] = true
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys, true, nil
+}
+
+// Position is what the view is as of: rows that are computed as of it are those that the index shows.
+func (v *View) Position() j17.StreamID { return v.at }
+
+// Close lets go of what the view shows. Further calls do nothing.
+func (v *View) Close() { v.moment.Close() }
+
+// Row returns a row as the index has it, without what was cut off its entries; false if it is not there.
+func (v *View) Row(id string) (entries []Entry, ok bool, err error) {
+	rec, err := readRecord(v.moment.Get, v.slot.name, id)
+	if err != nil || rec == nil {
+		return nil, false, err
+	}
+	return rec.entries, len(rec.entries) > 0, nil
+}
+
+// Query says which entries of an index are looked for.
+type Query struct {
+	// Lanes are sets of ranges of one index. The ranges of a lane have the same values given, ascend, and have nothing in common; all lanes
+	// have the same number of values given, each other ones. Entries of all lanes come in the order of what stands behind the given
+	// values, then of ids. A row that has several entries in them is found once, at the first of these.
+	Lanes [][]Range
+	// Backward is the exact reverse.
+	Backward bool
+}
+
+// Hit is a row that was found.
+type Hit struct {
+	ID string
+	// Cursor is where to go on behind it. It is no text that can be shown.
+	Cursor string
+}
+
+// cancelEvery is after how many entries it is looked whether somebody still wants to know.
+const cancelEvery = 1024
+
+// Scan returns up to limit rows behind a cursor, from the first one on for "".
+func (v *View) Scan(ctx context.Context, q Query, after string, limit int) (hits []Hit, err error) {
+	lanes := v.lanes(&q)
+	for i := range lanes {
+		lanes[i].seek(after, q.Backward)
+	}
+	for len(hits) < limit {
+		best, err := first(ctx, v, lanes, q.Backward)
+		if err != nil || best == nil {
+			return hits, err
+		}
+		found, tail := best.head(), best.head().tail
+		best.pop()
+		first, err := v.isFirst(&q, found, found.lane)
+		if err != nil {
+			return nil, err
+		}
+		if first {
+			hits = append(hits, Hit{ID: found.id, Cursor: tail})
+		}
+	}
+	return hits, nil
+}
+
+// lane is a lane that is being read.
+type lane struct {
+	number int
+	ranges []Range
+	// left are the parts of the ranges that were not read yet, in the order of reading.
+	left []store.Range
+	page []found
+	// size is how many entries are read next.
+	size int
+	// backward is the direction.
+	backward bool
+	skip     int
+}
+
+// found is an entry.
+type found struct {
+	lane int
+	// text is the entry, id that of the row; tail is what stands behind the given values, with the id.
+	text, id, tail string
+	many           bool
+}
+
+// lanes returns the lanes of a query, ready to be read.
+func (v *View) lanes(q *Query) []*lane {
+	lanes := make([]*lane, 0, len(q.Lanes))
+	for i, ranges := range q.Lanes {
+		l := &lane{number: i, ranges: ranges, backward: q.Backward, size: firstPage}
+		if len(ranges) > 0 {
+			l.skip = len(v.slot.name) + 1 + len(ranges[0].head)
+		}
+		for j := range ranges {
+			if !ranges[j].Empty() {
+				keys := ranges[j].in(v.slot.name)
+				keys.Backward = q.Backward
+				l.left = append(l.left, keys)
+			}
+		}
+		if q.Backward {
+			slices.Reverse(l.left)
+		}
+		lanes = append(lanes, l)
+	}
+	return lanes
+}
+
+const (
+	// firstPage and lastPage are how many entries of a lane are read at a time, at first and in the end.
+	firstPage = 64
+	lastPage  = 1024
+)
+
+// seek goes behind a cursor.
+func (l *lane) seek(cursor string, backward bool) {
+	if cursor == "" || len(l.ranges) == 0 {
+		return
+	}
+	for i := range l.left {
+		at := l.left[i].From[:min(l.skip, len(l.left[i].From))] + cursor
+		if backward {
+			l.left[i].To = min(l.left[i].To, at)
+		} else {
+			l.left[i] = l.left[i].After(at)
+		}
+	}
+}
+
+// first returns the lane with the first entry, nil at the end.
+func first(ctx context.Context, v *View, lanes []*lane, backward bool) (best *lane, err error) {
+	for _, l := range lanes {
+		if err := l.fill(ctx, v); err != nil {
+			return nil, err
+		}
+		if len(l.page) == 0 {
+			continue
+		}
+		if best == nil || (l.head().tail < best.head().tail) != backward && l.head().tail != best.head().tail {
+			best = l
+		}
+	}
+	return best, nil
+}
+
+func (l *lane) head() *found { return &l.page[0] }
+func (l *lane) pop()         { l.page = l.page[1:] }
+
+// fill reads on when all that was read is taken.
+func (l *lane) fill(ctx context.Context, v *View) error {
+	for len(l.page) == 0 && len(l.left) > 0 {
+		keys := &l.left[0]
+		n := 0
+		var last string
+		err := v.each(ctx, *keys, func(key, value []byte) bool {
+			n++
+			last = string(key)
+			if f, ok := l.found(last, value); ok {
+				l.page = append(l.page, f)
+			}
+			return n < l.size
+		})
+		if err != nil {
+			return err
+		}
+		switch {
+		case n < l.size:
+			l.left = l.left[1:]
+		case keys.Backward:
+			keys.To = last
+		default:
+			*keys = keys.After(last)
+		}
+		l.size = min(4*l.size, lastPage)
+	}
+	return nil
+}
+
+// found takes an entry of the lane apart, and reports whether it is in one of its ranges.
+func (l *lane) found(key string, value []byte) (found, bool) {
+	slotBytes := l.skip - len(l.ranges[0].head)
+	at := strings.LastIndex(key, end)
+	if at < l.skip {
+		return found{}, false // no entry of ours
+	}
+	whole, many := wholeOf(value)
+	text := key[slotBytes:at]
+	for i := range l.ranges {
+		if l.ranges[i].has(text, whole) {
+			return found{lane: l.number, text: text, id: key[at+len(end):], tail: key[l.skip:], many: many}, true
+		}
+	}
+	return found{}, false
+}
+
+// idOf returns the id of the row whose entry is under a key.
+func idOf(key []byte) string { return string(key[bytes.LastIndexByte(key, end[0])+len(end):]) }
+
+// each passes entries, as long as somebody wants to know.
+func (v *View) each(ctx context.Context, keys store.Range, do func(key, value []byte) bool) error {
+	n := 0
+	ended := error(nil)
+	err := v.moment.Each(entrySpace, keys, func(key, value []byte) bool {
+		if n++; n%cancelEvery == 0 {
+			if ended = ctx.Err(); ended != nil {
+				return false
+			}
+		}
+		return do(key, value)
+	})
+	return cmp.Or(err, ended)
+}
+
+// isFirst reports whether an entry is the first of its row that a query finds.
+func (v *View) isFirst(q *Query, f *found, of int) (bool, error) {
+	if !f.many {
+		return true, nil
+	}
+	rec, err := readRecord(v.moment.Get, v.slot.name, f.id)
+	if err != nil || rec == nil {
+		return false, err
+	}
+	for i := range rec.entries {
+		e := &rec.entries[i]
+		for n, ranges := range q.Lanes {
+			for j := range ranges {
+				r := &ranges[j]
+				if !r.has(e.text, e.whole) {
+					continue
+				}
+				tail := e.text[len(r.head):] + end + f.id
+				if tail < f.tail || tail == f.tail && n < of {
+					return false, nil
+				}
+			}
+		}
+	}
+	return true, nil
+}
+
+// Count returns how many rows a query finds.
+func (v *View) Count(ctx context.Context, q Query) (n uint64, err error) {
+	for _, l := range v.lanes(&q) {
+		tested := slices.ContainsFunc(l.ranges, func(r Range) bool { return len(r.tests) > 0 })
+		for _, keys := range l.left {
+			var failed error
+			err := v.each(ctx, keys, func(key, value []byte) bool {
+				if len(value) == 0 || !tested && value[0] == only {
+					n++ // it is the only entry of its row, and is in the range
+					return true
+				}
+				f, ok := l.found(string(key), value)
+				if !ok {
+					return true
+				}
+				ok, failed = v.isFirst(&q, &f, l.number)
+				n += uint64(one(ok))
+				return failed == nil
+			})
+			if err = cmp.Or(err, failed); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return n, nil
+}
