@@ -62,6 +62,7 @@ const (
 	CodeBusy               Code = "busy"
 	CodeStateNotReady      Code = "state_not_ready"
 	CodeIndexNotReady      Code = "index_not_ready"
+	CodeNoGeo              Code = "no_geo"
 	CodeTooManyStreams     Code = "too_many_streams"
 	CodeUnknownProjection  Code = "unknown_projection"
 	CodeProjectionLimit    Code = "projection_limit"
@@ -79,7 +80,7 @@ func Codes() []Code {
 		CodeInvalidIdentifier, CodeIdempotencyReuse, CodeInvalidSpec, CodeIncompatibleSpec, CodeHandlerRejected, CodeImplicationFailed,
 		CodeImplicationLimit, CodeScheduleLimit, CodeCustomCodeFailed, CodeInvalidBlob, CodeBlobInUse, CodeRateLimited,
 		CodeInternal, CodeCorruption, CodeNoSpec, CodeStorageFull, CodeOutcomeUnknown, CodeUnavailable,
-		CodeWorkLimit, CodeBusy, CodeStateNotReady, CodeIndexNotReady, CodeTooManyStreams,
+		CodeWorkLimit, CodeBusy, CodeStateNotReady, CodeIndexNotReady, CodeNoGeo, CodeTooManyStreams,
 		CodeUnknownProjection, CodeProjectionLimit, CodeNotIndexed,
 	}
 }

@@ -212,7 +212,7 @@ type schemaDetails struct {
 	Received   value.Value `json:"received"`
 }
 
-// check validates the data of an event against its schema, at the cost of b. The error is b's where that ends.
+// check validates the data of an event against its schema and reads its place, at the cost of b. The error is b's where that ends.
 func (o *Event) check(b *work.Budget) error {
 	if err := (&command.Event{Data: o.Data}).Fault(); err != nil {
 		return err
@@ -220,6 +220,9 @@ func (o *Event) check(b *work.Budget) error {
 	failures, err := o.Spec.Schema.Validate(o.Data, b)
 	if len(failures) > 0 {
 		return schemaError(failures)
+	}
+	if err == nil {
+		return o.locate(b)
 	}
 	cause, ok := errors.AsType[*j17.Error](err)
 	if !ok || cause.Code != j17.CodeWorkLimit {

@@ -88,6 +88,8 @@ type Event struct {
 	Cause, Own, Depth int
 	// At is the implication's place in the spec.
 	At diag.Pointer
+	// Place is where the event says that its aggregate is, nil where it says nothing about that.
+	Place *Location
 }
 
 // Expand decides what an admitted command brings about. What is returned beside an error has the states that were looked at, and

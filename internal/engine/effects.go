@@ -45,6 +45,41 @@ type Effects struct {
 // refuses the command.
 type EffectsOf func(context.Context, *Decided) (Effects, error)
 
+// Entering is events that are about to be stored, whoever brings them.
+type Entering struct {
+	Tenant j17.Tenant
+	// Decider is what is deployed to the tenant, and Fences hold as long as it is.
+	Decider *decider.Decider
+	Fences  []store.Fence
+	// Events are all of a unit, in its order.
+	Events []decider.Event
+}
+
+// DerivedOf says what is kept of events beside them, in their own commit. Unlike effects it follows from the events alone, so that it is
+// asked about those that happened before as well.
+type DerivedOf func(context.Context, *Entering) ([]store.Side, error)
+
+// derive adds to a plan what is kept of its events.
+func (e *Engine) derive(ctx context.Context, d *deployed, p *plan, events []decider.Event) error {
+	for _, of := range e.derivedOf {
+		more, err := of(ctx, &Entering{Tenant: d.env.tenant, Decider: d.Decider, Fences: d.fences, Events: events})
+		if err != nil {
+			return StorageError(err)
+		}
+		p.unit.Side = append(p.unit.Side, more...)
+	}
+	return nil
+}
+
+// Deployed returns what is deployed to a tenant, and what holds in the store as long as it is; CodeNoSpec where there is nothing.
+func (e *Engine) Deployed(t j17.Tenant) (*decider.Decider, []store.Fence, error) {
+	d, err := e.deployed(t)
+	if err != nil {
+		return nil, nil, err
+	}
+	return d.Decider, d.fences, nil
+}
+
 // effects adds to a plan what its command and its events bring about beside events.
 func (e *Engine) effects(ctx context.Context, d *deployed, c *Command, p *plan) error {
 	p.side = c.Side

@@ -55,6 +55,8 @@ type Options struct {
 	Renew func(ctx context.Context, t j17.Tenant) error
 	// Effects say what events bring about beside events.
 	Effects []EffectsOf
+	// Derived say what is kept of events beside them.
+	Derived []DerivedOf
 }
 
 // Engine executes commands and answers reads for all tenants of one store.
@@ -72,6 +74,7 @@ type Engine struct {
 	writeWait, readWait time.Duration
 	renewal             func(ctx context.Context, t j17.Tenant) error
 	effectsOf           []EffectsOf
+	derivedOf           []DerivedOf
 
 	environments sync.Map // of *environment by j17.Tenant
 
@@ -149,7 +152,7 @@ func New(o Options) *Engine {
 		mint:   ident.NewMinter(o.Clock.Now),
 		every:  o.SnapshotEvery,
 
-		maxDepth: o.MaxDepth, maxImplied: o.MaxImplied, writeWait: o.WriteWait, readWait: o.ReadWait, renewal: o.Renew, effectsOf: o.Effects,
+		maxDepth: o.MaxDepth, maxImplied: o.MaxImplied, writeWait: o.WriteWait, readWait: o.ReadWait, renewal: o.Renew, effectsOf: o.Effects, derivedOf: o.Derived,
 
 		cache:   newCache(o.CacheBytes),
 		looked:  work.NewPool(o.LookedBytes, o.LookedBytes*3/4),

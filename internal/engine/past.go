@@ -142,6 +142,7 @@ func (r *Recorder) plan(ctx context.Context, u *Past) (*plan, error) {
 
 	// The events, and the aggregates that they belong to.
 	var keys []j17.Key
+	var events []decider.Event
 	first := map[j17.Key]*PastEvent{}
 	for i := range u.Events {
 		ev := &u.Events[i]
@@ -150,9 +151,13 @@ func (r *Recorder) plan(ctx context.Context, u *Past) (*plan, error) {
 			keys = append(keys, ev.Key)
 		}
 		p.write(ev.Events)
+		events = append(events, ev.Events...)
 		if ev.Timestamp != nil {
 			p.unit.Events[i].Timestamp = *ev.Timestamp
 		}
+	}
+	if err := r.e.derive(ctx, r.d, p, events); err != nil {
+		return nil, err
 	}
 	heads, err := r.e.store.Heads(ctx, r.d.env.tenant, keys)
 	if err != nil {

@@ -155,6 +155,9 @@ func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *decider.A
 	if err := e.effects(ctx, d, c, p); err != nil {
 		return p, err
 	}
+	if err := e.derive(ctx, d, p, p.events); err != nil {
+		return p, err
+	}
 	p.assign(d, e.mint)
 
 	// What a retry finds.

@@ -117,9 +117,13 @@ func (b Box) has(lng float64) bool {
 // Cells returns cells that cover the box.
 func (b Box) Cells() []Cell {
 	const radian = math.Pi / 180
+	east := b.East
+	if east == -180 && b.West > 0 {
+		east = 180 // from 180 to -180 is the date line, not nothing
+	}
 	rect := s2.Rect{
 		Lat: r1.Interval{Lo: b.South * radian, Hi: b.North * radian}.Expanded(slack),
-		Lng: s1.IntervalFromEndpoints(b.West*radian, b.East*radian).Expanded(slack),
+		Lng: s1.IntervalFromEndpoints(b.West*radian, east*radian).Expanded(slack),
 	}
 	rect.Lat = rect.Lat.Intersection(r1.Interval{Lo: -math.Pi / 2, Hi: math.Pi / 2})
 	return cover(rect.PolarClosure(), 16)

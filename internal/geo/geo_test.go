@@ -225,7 +225,7 @@ func TestBoxes(t *testing.T) {
 	t.Parallel()
 	across := geo.Box{South: -10, North: 10, West: 170, East: -170}
 	narrow := geo.Box{South: 50, North: 60, West: 179, East: 180}
-	cap := geo.Box{South: 80, North: 90, West: 10, East: 20}
+	top := geo.Box{South: 80, North: 90, West: 10, East: 20}
 	for _, c := range []struct {
 		box  geo.Box
 		p    geo.Point
@@ -237,8 +237,10 @@ func TestBoxes(t *testing.T) {
 		{across, geo.Point{Lat: 10.001, Lng: 180}, false},
 		{narrow, geo.Point{Lat: 55, Lng: -180}, true},
 		{narrow, geo.Point{Lat: 55, Lng: 178}, false},
-		{cap, geo.Point{Lat: 90, Lng: -100}, true},
-		{cap, geo.Point{Lat: 85, Lng: 21}, false},
+		{geo.Box{South: 0, North: 45, West: 180, East: -180}, geo.Point{Lat: 1, Lng: 180}, true},
+		{geo.Box{South: 0, North: 45, West: 0, East: -180}, geo.Point{Lat: 1, Lng: -180}, true},
+		{top, geo.Point{Lat: 90, Lng: -100}, true},
+		{top, geo.Point{Lat: 85, Lng: 21}, false},
 		// The sides are parallels: the arc between the upper corners is farther north than they are.
 		{geo.Box{South: 40, North: 50, West: 0, East: 90}, geo.Point{Lat: 51, Lng: 45}, false},
 	} {

@@ -131,6 +131,8 @@ func problemOf(code j17.Code) problem {
 		return problem{http.StatusUnprocessableEntity, "Too much work"}
 	case j17.CodeBusy:
 		return problem{http.StatusServiceUnavailable, "Busy"}
+	case j17.CodeNoGeo:
+		return problem{http.StatusNotFound, "No places"}
 	case j17.CodeIndexNotReady:
 		return problem{http.StatusServiceUnavailable, "Index not ready"}
 	case j17.CodeTooManyStreams:

@@ -1,0 +1,274 @@
+package place
+
+import (
+	"cmp"
+	"errors"
+	"iter"
+	"slices"
+	"strings"
+
+	"j17/internal/decider"
+	"j17/internal/geo"
+	"j17/internal/store"
+)
+
+// Within yields the aggregates whose points are in an area as of a moment, by id, behind a mark. Now and then it yields a mark.
+func (k *Kinds) Within(m store.Moment, area geo.Area, after Mark) iter.Seq2[Found, error] {
+	return func(yield func(Found, error) bool) {
+		k.s.counts.queries.Add(1)
+		q := &sieve{kinds: k, m: m, after: after}
+		defer func() { k.s.counts.scanned.Add(uint64(q.scanned)) }()
+
+		// Where the area has few points they are put in order, else the ids are gone through in theirs: of so many, enough are in it.
+		rows, few, err := q.inside(area)
+		switch {
+		case err != nil:
+			yield(Found{}, err)
+		case few:
+			for _, row := range rows {
+				if !yield(row, nil) {
+					return
+				}
+			}
+		default:
+			q.byID(area, yield)
+		}
+	}
+}
+
+// sieve looks for places in areas, or areas around a place.
+type sieve struct {
+	kinds *Kinds
+	m     store.Moment
+	after Mark
+
+	scanned int
+}
+
+func (q *sieve) scan(space store.Space, keys store.Range, limit int) ([]store.Item, error) {
+	items, err := q.m.Scan(space, keys, limit)
+	q.scanned += ofScan + len(items)
+	return items, err
+}
+
+// compare orders marks by id.
+func compare(a, b Mark) int {
+	return cmp.Or(strings.Compare(a.ID, b.ID), strings.Compare(a.Slot, b.Slot))
+}
+
+// inside returns what is in an area, in order, unless its cells have too many points.
+func (q *sieve) inside(area geo.Area) (rows []Found, few bool, err error) {
+	const chunk = 1000
+	all := area.Cells()
+	for _, sl := range q.kinds.slots {
+		for _, c := range all {
+			first, last := c.Range()
+			keys := store.Range{From: sl.ID + "/" + first, To: sl.ID + "/" + last + "\xff"}
+			for {
+				items, err := q.scan(cells, keys, chunk)
+				if err != nil {
+					return nil, false, err
+				}
+				for i := range items {
+					keys = keys.After(items[i].Key)
+					e, err := readEntry(items[i].Key)
+					if err != nil {
+						return nil, false, err
+					}
+					if row := sl.found(e.id, &decider.Location{Point: &e.point}, 0); compare(row.Mark, q.after) > 0 && area.Contains(e.point) {
+						rows = append(rows, row)
+					}
+				}
+				if len(items) < chunk {
+					break
+				}
+				if q.scanned > enough {
+					return nil, false, nil
+				}
+			}
+		}
+	}
+	slices.SortFunc(rows, func(a, b Found) int { return compare(a.Mark, b.Mark) })
+	for i := range rows {
+		if sl := q.slot(rows[i].Mark.Slot); !sl.plain() {
+			l, err := q.location(sl, rows[i].ID)
+			if err != nil {
+				return nil, false, err
+			}
+			rows[i] = sl.found(rows[i].ID, l, 0)
+		}
+	}
+	return rows, true, nil
+}
+
+func (q *sieve) slot(id string) *slot {
+	i := slices.IndexFunc(q.kinds.slots, func(sl *slot) bool { return sl.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return q.kinds.slots[i]
+}
+
+// location returns where an aggregate is that has entries.
+func (q *sieve) location(sl *slot, id string) (*decider.Location, error) {
+	q.scanned++
+	item, err := q.m.Get(places, sl.key(id))
+	if err == nil {
+		var l *decider.Location
+		if l, err = readRecord(&item); l != nil || err != nil {
+			return l, err
+		}
+		err = errRecord
+	}
+	if errors.Is(err, store.ErrNotFound) || errors.Is(err, errRecord) {
+		err = &store.CorruptionError{Where: "the place of " + sl.key(id), Err: err}
+	}
+	return nil, err
+}
+
+// byID goes through the records of the type in the order of ids.
+func (q *sieve) byID(area geo.Area, yield func(Found, error) bool) {
+	const chunk = 500
+	typ := q.kinds.slots[0].typ + ":"
+	keys := store.Prefix(typ)
+	if q.after.ID != "" {
+		keys.From = typ + q.after.ID
+	}
+	told := q.scanned
+	for {
+		items, err := q.scan(places, keys, chunk)
+		if err != nil {
+			yield(Found{}, err)
+			return
+		}
+		for i := range items {
+			keys = keys.After(items[i].Key)
+			cut := strings.LastIndexByte(items[i].Key, '/')
+			sl := q.slot(items[i].Key[cut+1:])
+			if sl == nil {
+				continue
+			}
+			mark := Mark{ID: items[i].Key[len(typ):cut], Slot: sl.ID}
+			if compare(mark, q.after) <= 0 {
+				continue
+			}
+			l, err := readRecord(&items[i])
+			if err != nil {
+				yield(Found{}, err)
+				return
+			}
+			if l != nil && l.Point != nil && area.Contains(*l.Point) && !yield(sl.found(mark.ID, l, 0), nil) {
+				return
+			}
+			if q.scanned-told > enough {
+				told = q.scanned
+				if !yield(Found{Mark: mark}, nil) {
+					return
+				}
+			}
+		}
+		if len(items) < chunk {
+			return
+		}
+	}
+}
+
+// Containing yields the aggregates whose areas have a point as of a moment, by id, behind a mark. Now and then it yields a mark.
+func (k *Kinds) Containing(m store.Moment, p geo.Point, after Mark) iter.Seq2[Found, error] {
+	return func(yield func(Found, error) bool) {
+		k.s.counts.queries.Add(1)
+		q := &sieve{kinds: k, m: m, after: after}
+		defer func() { k.s.counts.scanned.Add(uint64(q.scanned)) }()
+		lanes, err := q.around(p)
+		if err != nil {
+			yield(Found{}, err)
+			return
+		}
+
+		// What the cells have is taken in the order of ids, and looked at exactly.
+		told := q.scanned
+		for {
+			var next *lane
+			for _, l := range lanes {
+				if len(l.ids) > 0 && (next == nil || compare(l.mark(), next.mark()) < 0) {
+					next = l
+				}
+			}
+			if next == nil {
+				return
+			}
+			mark := next.mark()
+			l, err := q.location(next.slot, mark.ID)
+			if err == nil {
+				err = q.pass(next)
+			}
+			if err != nil || l.Shape == nil {
+				yield(Found{}, cmp.Or(err, error(&store.CorruptionError{Where: "the place of " + next.slot.key(mark.ID), Err: errRecord})))
+				return
+			}
+			q.scanned += l.Shape.Vertices() / 20
+			if l.Shape.Contains(p) && !yield(next.slot.found(mark.ID, l, 0), nil) {
+				return
+			}
+			if q.scanned-told > enough {
+				told = q.scanned
+				if !yield(Found{Mark: mark}, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// lane is the areas that one cell is a part of the cover of, in the order of their ids.
+type lane struct {
+	slot   *slot
+	prefix string
+	ids    []string
+	more   bool
+}
+
+func (l *lane) mark() Mark { return Mark{ID: l.ids[0], Slot: l.slot.ID} }
+
+// around returns the lanes of the cells around a point that have something in them, behind the mark.
+func (q *sieve) around(p geo.Point) ([]*lane, error) {
+	var lanes []*lane
+	for _, sl := range q.kinds.slots {
+		for _, c := range p.Cell().Around() {
+			l := &lane{slot: sl, prefix: sl.ID + "/" + c.Name() + "//"}
+			after := q.after.ID
+			if after != "" && sl.ID <= q.after.Slot {
+				after += "\x00"
+			}
+			if err := q.load(l, after); err != nil {
+				return nil, err
+			}
+			if len(l.ids) > 0 {
+				lanes = append(lanes, l)
+			}
+		}
+	}
+	return lanes, nil
+}
+
+// pass goes on behind the first id of a lane.
+func (q *sieve) pass(l *lane) error {
+	last := l.ids[0]
+	if l.ids = l.ids[1:]; len(l.ids) > 0 || !l.more {
+		return nil
+	}
+	return q.load(l, last+"\x00")
+}
+
+// load gets the next ids of a lane.
+func (q *sieve) load(l *lane, from string) error {
+	items, err := q.scan(cells, store.Range{From: l.prefix + from, To: l.prefix + "\xff"}, page)
+	if err != nil {
+		return err
+	}
+	for i := range items {
+		l.ids = append(l.ids, items[i].Key[len(l.prefix):])
+	}
+	l.more = len(items) == page
+	return nil
+}

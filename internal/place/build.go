@@ -1,0 +1,116 @@
+package place
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"j17"
+	"j17/internal/build"
+	"j17/internal/decider"
+	"j17/internal/spec"
+	"j17/internal/store"
+	"j17/internal/value"
+)
+
+// The kinds of builds: one reads the places of older events, the other one removes what is in a slot that nobody needs any more. Their
+// names are those of slots.
+const (
+	filling  = "place"
+	emptying = "place-removal"
+)
+
+// errUnneeded ends the build of a slot that what is deployed has not.
+var errUnneeded = errors.New("place: the slot is not needed any more")
+
+// fill returns the records of a page of aggregates. Whoever has one already has got it by a later event.
+func (s *Service) fill(ctx context.Context, p *build.Page) (build.Writes, error) {
+	k, err := s.present(ctx, p.Tenant)
+	if err != nil {
+		return build.Writes{}, err
+	}
+	var sl *slot
+	for _, one := range k.slots[p.Type] {
+		if one.ID == p.Name {
+			sl = one
+		}
+	}
+	if sl == nil {
+		return build.Writes{}, &build.Failure{Err: errUnneeded}
+	}
+
+	var w build.Writes
+	for _, id := range p.IDs {
+		_, err := s.Store.Get(ctx, p.Tenant, places, sl.key(id))
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, store.ErrNotFound) {
+			return w, err
+		}
+		l, err := s.last(ctx, p.Tenant, k.decider.Types[p.Type], sl, id)
+		if err != nil {
+			return w, err
+		}
+		if l != nil {
+			side := sl.record(id, l)
+			side.Cond = store.IfAbsent
+			w.Sides = append(w.Sides, side)
+		}
+	}
+	return w, nil
+}
+
+// last returns the last place that the events of an aggregate have, nil where none has one. Those that do not fit are passed over.
+func (s *Service) last(ctx context.Context, t j17.Tenant, typ *spec.AggregateType, sl *slot, id string) (*decider.Location, error) {
+	// The later ones are looked at first, of which there are not many before one that fits.
+	const most = 64
+	type candidate struct {
+		geo  *spec.Geo
+		data value.Value
+	}
+	key := j17.Key{Type: sl.typ, ID: id}
+	var window []candidate
+	var found *decider.Location
+	look := func() {
+		for _, c := range slices.Backward(window) {
+			if l, err := decider.Locate(c.geo, c.data); err == nil && l != nil {
+				found = l
+				break
+			}
+		}
+		window = window[:0]
+	}
+	for ev, err := range s.Store.ReadStream(ctx, t, key, 1, 0) {
+		if err != nil {
+			return nil, err
+		}
+		et := typ.Events[ev.Type]
+		if et == nil || et.Geo == nil || et.Geo.Type.Name != sl.place.Type.Name {
+			continue
+		}
+		data, err := value.ParseStored(string(ev.Data))
+		if err != nil {
+			return nil, fmt.Errorf("the data of event %d of %s: %w", ev.Version, key, err)
+		}
+		if data.At(et.Geo.Steps).IsMissing() {
+			continue
+		}
+		if window = append(window, candidate{et.Geo, data}); len(window) == most {
+			look()
+		}
+	}
+	look()
+	return found, nil
+}
+
+// empty removes the records of a page of aggregates, and their entries with them.
+func (s *Service) empty(_ context.Context, p *build.Page) (build.Writes, error) {
+	sl := slot{ID: p.Name, typ: p.Type}
+	var w build.Writes
+	for _, id := range p.IDs {
+		w.Sides = append(w.Sides, store.Side{Op: store.Delete, Space: places, Key: sl.key(id), Entries: cells})
+	}
+	return w, nil
+}

@@ -1,0 +1,377 @@
+// Package place keeps where aggregates are, and finds them by it. What an event says of a place depends on the event alone, so that its
+// entries are written in the event's own commit (Derive): nothing is ever behind. Events that are older than the spec's wish to know
+// about places are gone through in the background (build.go). Queries see one moment of the store (near.go, area.go).
+//
+// Each kind of place of an aggregate type, as the spec defines it, has a slot. A definition that changes gets a new one; what is in the old
+// one is removed.
+package place
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"j17"
+	"j17/internal/build"
+	"j17/internal/clock"
+	"j17/internal/decider"
+	"j17/internal/engine"
+	"j17/internal/spec"
+	"j17/internal/store"
+	"j17/internal/value"
+)
+
+// The side spaces of an environment.
+const (
+	// slots has an item for each kind of place of an aggregate type, under "type/name".
+	slots store.Space = "place.slots"
+	// places has the record of each aggregate that ever had a place, under "type:id/slot"; cells its entries.
+	places store.Space = "places"
+	// cells has entries, without values: "slot/cell/point/id" for points, "slot/cell//id" for areas.
+	cells store.Space = "place.cells"
+)
+
+// Spaces declares the side spaces.
+func Spaces() []store.Declared {
+	return []store.Declared{{Space: slots}, {Space: places, OfStreams: true}, {Space: cells}}
+}
+
+// Storage is what places need of a store.
+type Storage interface {
+	store.Sides
+	store.Aggregates
+	store.Moments
+}
+
+// Options configures a Service. All fields are required.
+type Options struct {
+	Store  Storage
+	Clock  clock.Clock
+	Builds *build.Service
+	// Deployed returns what is deployed to a tenant, and what holds in the store as long as it is.
+	Deployed func(t j17.Tenant) (*decider.Decider, []store.Fence, error)
+}
+
+// Service keeps and finds places. It is safe for concurrent use, and so are several of them over one store.
+type Service struct {
+	Options
+	known  sync.Map // of *known by j17.Tenant
+	counts struct {
+		written, queries, scanned atomic.Uint64
+	}
+}
+
+// Stats counts what a service has done since it was made.
+type Stats struct {
+	// Written counts the places that were written, Queries the pages that were asked for and Scanned the entries and records that were
+	// looked at for them.
+	Written, Queries, Scanned uint64
+}
+
+// New returns a service, and adds its kinds of builds to Options.Builds.
+func New(o Options) *Service {
+	s := &Service{Options: o}
+	o.Builds.Handle(build.Kind{Name: filling, Page: s.fill})
+	o.Builds.Handle(build.Kind{Name: emptying, Page: s.empty})
+	return s
+}
+
+// Stats returns the counters.
+func (s *Service) Stats() Stats {
+	return Stats{Written: s.counts.written.Load(), Queries: s.counts.queries.Load(), Scanned: s.counts.scanned.Load()}
+}
+
+// slot is where the places of a kind are kept.
+type slot struct {
+	ID          string `json:"slot"`
+	Fingerprint []byte `json:"fingerprint"`
+	// Built tells that there are older events, which a build goes through.
+	Built bool `json:"built,omitempty"`
+
+	typ   string
+	place *spec.Place
+	// ready tells that all older events were gone through.
+	ready atomic.Bool
+}
+
+// known is the slots of what is deployed to a tenant. It does not change: whatever changes slots is deployed anew.
+type known struct {
+	decider *decider.Decider
+	// slots are those of aggregate types, in the order of the names of their geo types.
+	slots map[string][]*slot
+}
+
+// of returns the slots of a tenant for what is deployed, which is written down before anything else is stored with it: so that a slot
+// has missed nothing, however often the spec goes back and forth.
+func (s *Service) of(ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence) (*known, error) {
+	if found, ok := s.known.Load(t); ok {
+		if k, _ := found.(*known); k.decider == d {
+			return k, nil
+		}
+	}
+	for {
+		k, sides, err := s.adopt(ctx, t, d)
+		if err == nil && len(sides) > 0 {
+			err = s.Store.Write(ctx, t, sides, fences...)
+		}
+		if conflict, ok := errors.AsType[*store.SideConflict](err); ok {
+			if slices.ContainsFunc(fences, func(f store.Fence) bool { return f.Space == conflict.Space && f.Key == conflict.Key }) {
+				return k, nil // something else is deployed, and whatever follows from this is refused
+			}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		s.known.Store(t, k)
+		return k, nil
+	}
+}
+
+// adopt returns the slots that a spec needs, and what is to be written so that there are those and no others.
+func (s *Service) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider) (*known, []store.Side, error) {
+	items, err := s.Store.Scan(ctx, t, slots, store.Range{}, 100_000)
+	if err != nil {
+		return nil, nil, err
+	}
+	have := make(map[string]*store.Item, len(items))
+	for i := range items {
+		have[items[i].Key] = &items[i]
+	}
+
+	// Those that stay, and those that are new.
+	k := &known{decider: d, slots: map[string][]*slot{}}
+	var sides []store.Side
+	for name, typ := range d.Types {
+		for _, p := range typ.Places {
+			key := name + "/" + p.Type.Name
+			item := have[key]
+			delete(have, key)
+			if item != nil {
+				kept, err := readSlot(item)
+				if err != nil {
+					return nil, nil, err
+				}
+				if string(kept.Fingerprint) == string(p.Fingerprint[:]) {
+					kept.typ, kept.place = name, p
+					k.slots[name] = append(k.slots[name], kept)
+					continue
+				}
+				sides = append(sides, s.leave(t, name, kept)...)
+			}
+			fresh := &slot{ID: strings.ToLower(rand.Text()[:16]), Fingerprint: p.Fingerprint[:], typ: name, place: p}
+			first, err := s.Store.Streams(ctx, t, name, "", 1)
+			if err != nil {
+				return nil, nil, err
+			}
+			if fresh.Built = len(first) > 0; fresh.Built {
+				sides = append(sides, s.Builds.Start(filling, &build.Job{Tenant: t, Name: fresh.ID, Types: []string{name}})...)
+			}
+			put := fresh.put(key)
+			if put.Cond = store.IfAbsent; item != nil {
+				put.Cond, put.Rev = store.IfRev, item.Rev
+			}
+			sides = append(sides, put)
+			k.slots[name] = append(k.slots[name], fresh)
+		}
+	}
+
+	// Those that nobody needs.
+	for key, item := range have {
+		old, err := readSlot(item)
+		if err != nil {
+			return nil, nil, err
+		}
+		name, _, _ := strings.Cut(key, "/")
+		sides = append(sides, store.Side{Op: store.Delete, Space: slots, Key: key, Cond: store.IfRev, Rev: item.Rev})
+		sides = append(sides, s.leave(t, name, old)...)
+	}
+	return k, sides, nil
+}
+
+// leave returns the writes that begin the removal of what is in a slot.
+func (s *Service) leave(t j17.Tenant, aggregateType string, old *slot) []store.Side {
+	return append(s.Builds.Forget(filling, old.ID), s.Builds.Start(emptying, &build.Job{Tenant: t, Name: old.ID, Types: []string{aggregateType}})...)
+}
+
+func readSlot(item *store.Item) (*slot, error) {
+	kept := &slot{}
+	if err := json.Unmarshal(item.Value, kept); err != nil || kept.ID == "" {
+		return nil, &store.CorruptionError{Where: "the slot of places " + item.Key, Err: err}
+	}
+	return kept, nil
+}
+
+func (sl *slot) put(key string) store.Side {
+	b, _ := json.Marshal(struct { //nolint:errchkjson // texts: it cannot fail
+		ID          string `json:"slot"`
+		Fingerprint []byte `json:"fingerprint"`
+		Built       bool   `json:"built,omitempty"`
+	}{sl.ID, sl.Fingerprint, sl.Built})
+	return store.Side{Op: store.Put, Space: slots, Key: key, Value: b}
+}
+
+// slotOf returns the slot of the places that a geo type has in an aggregate type, nil where there is none.
+func (k *known) slotOf(aggregateType string, g *spec.GeoType) *slot {
+	for _, sl := range k.slots[aggregateType] {
+		if sl.place.Type.Name == g.Name {
+			return sl
+		}
+	}
+	return nil
+}
+
+// Derive says what is kept of events: of all that one unit has about an aggregate, the last place counts. It is one of an engine's
+// Derived.
+func (s *Service) Derive(ctx context.Context, e *engine.Entering) ([]store.Side, error) {
+	k, err := s.of(ctx, e.Tenant, e.Decider, e.Fences)
+	if err != nil || len(k.slots) == 0 {
+		return nil, err
+	}
+	var sides []store.Side
+	var at map[string]int
+	for i := range e.Events {
+		o := &e.Events[i]
+		if o.Place == nil {
+			continue
+		}
+		sl := k.slotOf(o.Key.Type, o.Spec.Geo.Type)
+		if sl == nil {
+			continue
+		}
+		side := sl.record(o.Key.ID, o.Place)
+		if n, ok := at[side.Key]; ok {
+			sides[n] = side
+			continue
+		}
+		if at == nil {
+			at = map[string]int{}
+		}
+		at[side.Key] = len(sides)
+		sides = append(sides, side)
+	}
+	s.counts.written.Add(uint64(len(sides)))
+	return sides, nil
+}
+
+// Adopt makes sure that what is deployed to a tenant has its slots, and begins the builds that it takes.
+func (s *Service) Adopt(ctx context.Context, t j17.Tenant) error {
+	_, err := s.present(ctx, t)
+	return err
+}
+
+// present returns the slots of what is deployed to a tenant.
+func (s *Service) present(ctx context.Context, t j17.Tenant) (*known, error) {
+	d, fences, err := s.Deployed(t)
+	if err != nil {
+		return nil, err
+	}
+	k, err := s.of(ctx, t, d, fences)
+	return k, engine.StorageError(err)
+}
+
+// Await waits until the builds of a tenant's places have ended, or the context has.
+func (s *Service) Await(ctx context.Context, t j17.Tenant) error {
+	k, err := s.present(context.WithoutCancel(ctx), t)
+	if err != nil {
+		return err
+	}
+	for _, list := range k.slots {
+		for _, sl := range list {
+			if !sl.Built || sl.ready.Load() {
+				continue
+			}
+			if _, err := s.Builds.Await(ctx, t, filling, sl.ID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// progress is the details of the error of a slot that is not complete yet.
+type progress struct {
+	Done  uint64 `json:"done"`
+	Total uint64 `json:"total"`
+}
+
+// check returns an error of CodeIndexNotReady while older events of a slot are gone through.
+func (s *Service) check(ctx context.Context, t j17.Tenant, sl *slot) error {
+	if !sl.Built || sl.ready.Load() {
+		return nil
+	}
+	status, err := s.Builds.Status(ctx, t, filling, sl.ID)
+	if err != nil {
+		return engine.StorageError(err)
+	}
+	if status.State == build.Done {
+		sl.ready.Store(true)
+		return nil
+	}
+	out := j17.Errorf(j17.CodeIndexNotReady, "The places of older events of '%s' are being read: %d of %d aggregates are done. Try again in a moment.", sl.typ, status.Done, max(status.Total, status.Done))
+	out.Details = progress{status.Done, max(status.Total, status.Done)}
+	return out
+}
+
+// Kinds are the places of one shape that the aggregates of a type have.
+type Kinds struct {
+	s     *Service
+	slots []*slot
+}
+
+// Kinds returns the places of a shape, spec.Point or spec.Polygon, that the aggregates of a type have. Errors are of CodeUnknownType,
+// CodeNoGeo where it has none, and CodeIndexNotReady.
+func (s *Service) Kinds(ctx context.Context, t j17.Tenant, aggregateType, shape string) (*Kinds, error) {
+	k, err := s.present(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := k.decider.AggregateType(aggregateType); err != nil {
+		return nil, err
+	}
+	kinds := &Kinds{s: s}
+	for _, sl := range k.slots[aggregateType] {
+		if sl.place.Type.Shape != shape {
+			continue
+		}
+		if err := s.check(ctx, t, sl); err != nil {
+			return nil, err
+		}
+		kinds.slots = append(kinds.slots, sl)
+	}
+	if kinds.slots == nil {
+		what := "points"
+		if shape == spec.Polygon {
+			what = "areas"
+		}
+		return nil, j17.Errorf(j17.CodeNoGeo, "Aggregates of type '%s' have no %s: no event of theirs has a \"geo\" with such a place in the spec.", aggregateType, what)
+	}
+	return kinds, nil
+}
+
+// Found is an aggregate that has a place.
+type Found struct {
+	// ID is "" for a mark alone: what comes before it was looked at, and there may be more behind it.
+	ID string
+	// Geo is the name of the geo type, Properties are what it names, missing where it names none.
+	Geo        string
+	Properties value.Value
+	Location   decider.Location
+	// Distance is how far away it is in metres, of what is near a point.
+	Distance float64
+	// Mark is where it stands among all.
+	Mark Mark
+}
+
+// Mark is a place in the order of what is found. What comes after it is neither skipped nor repeated, as long as it stays where it is.
+type Mark struct {
+	Distance float64
+	ID       string
+	// Slot tells apart the places of one aggregate.
+	Slot string
+}

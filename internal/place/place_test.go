@@ -1,0 +1,442 @@
+package place_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"j17"
+	"j17/internal/build"
+	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
+	"j17/internal/eventfile"
+	"j17/internal/geo"
+	"j17/internal/place"
+	"j17/internal/spec"
+	"j17/internal/store"
+	"j17/internal/value"
+	"j17/internal/work/worktest"
+	"j17/internal/worker"
+)
+
+const shops = `{"agent_types": ["user"], "geo_types": {"zone": {"type": "polygon", "properties": ["name", "fee"]}, "home": {"type": "point", "properties": ["name"]}},
+	"aggregate_types": {
+		"shop": {"events": {
+			"was_opened": {"schema": {}, "handler": [], "geo": {"type": "point", "path": "$.data.at"}},
+			"was_named": {"schema": {}, "handler": []}}},
+		"area": {"events": {"was_drawn": {"schema": {}, "handler": [], "geo": {"type": "zone", "path": "$.data.area"}}}},
+		"person": {"events": {
+			"was_seen": {"schema": {}, "handler": [], "geo": {"type": "point", "path": "$.data.at"}},
+			"has_moved": {"schema": {}, "handler": [], "geo": {"type": "home", "path": "$.data.at"}}}},
+		"depot": {"events": {"was_planned": {"schema": {}, "handler": [], "implications": [
+			{"emit": {"aggregate_type": "shop", "id": "$.key", "event_type": "was_opened", "data": {"at": "$.data.at"}}}]}}}}}`
+
+// house is an engine that keeps places, on a store in memory.
+type house struct {
+	*enginetest.Fixture
+	tb     testing.TB
+	places *place.Service
+	builds *build.Service
+}
+
+func newHouse(tb testing.TB, src string) *house {
+	tb.Helper()
+	h := &house{tb: tb}
+	h.Fixture = enginetest.New(tb, engine.Options{Derived: []engine.DerivedOf{
+		func(ctx context.Context, e *engine.Entering) ([]store.Side, error) { return h.places.Derive(ctx, e) },
+	}})
+	log := slog.New(slog.DiscardHandler)
+	h.builds = build.New(build.Options{Store: h.Store, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log})
+	h.places = place.New(place.Options{Store: h.Store, Clock: h.Clock, Builds: h.builds, Deployed: h.Deployed})
+	if src != "" {
+		h.DeploySource(tb, src)
+	}
+	return h
+}
+
+// id makes an identifier of a number, in its order.
+func id(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
+
+func at(p geo.Point) string { return fmt.Sprintf(`{"at":{"lat":%v,"lng":%v}}`, p.Lat, p.Lng) }
+
+func (h *house) put(typ string, n int, event, data string) {
+	h.tb.Helper()
+	h.Post(h.tb, typ+"/"+id(n)+"/"+event, enginetest.Body(data))
+}
+
+// kinds are the places of a type that can be looked for.
+func (h *house) kinds(typ, shape string) *place.Kinds {
+	h.tb.Helper()
+	k, err := h.places.Kinds(h.tb.Context(), enginetest.Tenant, typ, shape)
+	if err != nil {
+		h.tb.Fatal(err)
+	}
+	return k
+}
+
+func (h *house) moment() store.Moment {
+	h.tb.Helper()
+	m, err := h.Store.Moment(h.tb.Context(), enginetest.Tenant)
+	if err != nil {
+		h.tb.Fatal(err)
+	}
+	return m
+}
+
+// near returns the numbers of the shops near a point, in pages of so many.
+func (h *house) near(center geo.Point, radius float64, size int) []int {
+	h.tb.Helper()
+	k, m := h.kinds("shop", spec.Point), h.moment()
+	defer m.Close()
+	return h.pages(size, func(after place.Mark) func(func(place.Found, error) bool) {
+		return k.Nearby(m, place.Near{Center: center, Radius: radius, After: after})
+	})
+}
+
+func (h *house) pages(size int, query func(place.Mark) func(func(place.Found, error) bool)) []int {
+	h.tb.Helper()
+	var all []int
+	for after, more := (place.Mark{}), true; more; {
+		n := 0
+		more = false
+		for found, err := range query(after) {
+			if err != nil {
+				h.tb.Fatal(err)
+			}
+			after = found.Mark
+			if found.ID != "" {
+				var number int
+				if _, err := fmt.Sscanf(found.ID[24:], "%d", &number); err != nil {
+					h.tb.Fatal(err)
+				}
+				all = append(all, number)
+				n++
+			}
+			if n == size {
+				more = true
+				break
+			}
+		}
+	}
+	return all
+}
+
+// naive is what is within a radius, by distance and then by number.
+func naive(points map[int]geo.Point, center geo.Point, radius float64) []int {
+	var all []int
+	for n, p := range points {
+		if center.Distance(p) <= radius {
+			all = append(all, n)
+		}
+	}
+	slices.SortFunc(all, func(a, b int) int {
+		return cmp.Or(cmp.Compare(center.Distance(points[a]), center.Distance(points[b])), cmp.Compare(a, b))
+	})
+	return all
+}
+
+// TestPlacesAgreeWithANaiveEvaluator moves shops about, often to where others are, and asks for them in pages of all sizes.
+func TestPlacesAgreeWithANaiveEvaluator(t *testing.T) {
+	h := newHouse(t, shops)
+	placed := map[int]bool{}
+	check := func(t *rapid.T) {
+		for n := range placed {
+			h.put("shop", n, "was_opened", `{"at":null}`)
+		}
+		clear(placed)
+		lats, lngs := []float64{90, -90, 89.9, 0, 45}, []float64{180, -180, 179.99, 0, 45}
+		spot := rapid.Custom(func(t *rapid.T) geo.Point {
+			return geo.Point{
+				Lat: rapid.SampledFrom(append(lats, rapid.Float64Range(-90, 90).Draw(t, "lat"))).Draw(t, "a lat"),
+				Lng: rapid.SampledFrom(append(lngs, rapid.Float64Range(-180, 180).Draw(t, "lng"))).Draw(t, "a lng"),
+			}
+		})
+		points := map[int]geo.Point{}
+		for range rapid.IntRange(0, 20).Draw(t, "writes") {
+			n := rapid.IntRange(0, 20).Draw(t, "shop")
+			switch rapid.IntRange(0, 5).Draw(t, "what") {
+			case 0:
+				h.put("shop", n, "was_opened", `{"at":null}`)
+				delete(points, n)
+			case 1:
+				h.put("shop", n, "was_named", `{}`)
+			default:
+				p := spot.Draw(t, "place")
+				h.put("shop", n, "was_opened", at(p))
+				points[n], placed[n] = p, true
+			}
+		}
+		size := rapid.IntRange(1, 12).Draw(t, "size")
+		center := spot.Draw(t, "center")
+		for _, radius := range []float64{1, 20_000, 1e6, 1.9e7, math.Inf(1)} {
+			if want, got := naive(points, center, radius), h.near(center, radius, size); !slices.Equal(got, want) {
+				t.Fatalf("%g m around %v: %v, want %v; %v", radius, center, got, want, points)
+			}
+		}
+		a, b := spot.Draw(t, "a"), spot.Draw(t, "b")
+		box := geo.Box{South: min(a.Lat, b.Lat), North: max(a.Lat, b.Lat), West: a.Lng, East: b.Lng}
+		var want []int
+		for n, p := range points {
+			if box.Contains(p) {
+				want = append(want, n)
+			}
+		}
+		slices.Sort(want)
+		k, m := h.kinds("shop", spec.Point), h.moment()
+		defer m.Close()
+		got := h.pages(size, func(after place.Mark) func(func(place.Found, error) bool) { return k.Within(m, box, after) })
+		if !slices.Equal(got, want) {
+			t.Fatalf("in %v: %v, want %v", box, got, want)
+		}
+	}
+	worktest.FewerChecks(t, 5, func() { rapid.Check(t, check) })
+}
+
+// TestManyAtOneSpot pages through more than a step takes in, at one point and within a square of a centimetre.
+func TestManyAtOneSpot(t *testing.T) {
+	h := newHouse(t, shops)
+	points := map[int]geo.Point{}
+	spot := geo.Point{Lat: 48.137, Lng: 11.575}
+	for n := range 300 {
+		p := spot
+		if n%3 == 1 {
+			p.Lng += 1e-9 * float64(n%7)
+		}
+		points[n] = p
+		h.put("shop", n, "was_opened", at(p))
+	}
+	for _, size := range []int{1, 7, 64, 100, 1000} {
+		for _, center := range []geo.Point{spot, {Lat: 48.138, Lng: 11.575}} {
+			if want, got := naive(points, center, 500), h.near(center, 500, size); !slices.Equal(got, want) {
+				t.Fatalf("in pages of %d: %v, want %v", size, got, want)
+			}
+		}
+	}
+}
+
+// TestPlacesFollowTheEvents goes through what an event can say of a place: of one unit the last counts, also of what is implied.
+func TestPlacesFollowTheEvents(t *testing.T) {
+	h := newHouse(t, shops)
+	h.put("depot", 1, "was_planned", `{"at":{"lat":1,"lng":1}}`)
+	if got := h.near(geo.Point{Lat: 1, Lng: 1}, 1, 5); !slices.Equal(got, []int{1}) {
+		t.Errorf("implied: %v", got)
+	}
+	batch := `{"events":[{"type":"was_opened","data":{"at":{"lat":2,"lng":2}}},{"type":"was_opened","data":{"at":{"lat":3,"lng":3}}},{"type":"was_named","data":{}}],` + enginetest.Meta + `}`
+	h.Post(t, "shop/"+id(1), batch)
+	for lat, want := range map[float64][]int{1: nil, 2: nil, 3: {1}} {
+		if got := h.near(geo.Point{Lat: lat, Lng: lat}, 1, 5); !slices.Equal(got, want) {
+			t.Errorf("at %g: %v, want %v", lat, got, want)
+		}
+	}
+
+	// Kinds of places are apart, and a named one has its properties.
+	h.put("person", 1, "was_seen", at(geo.Point{Lat: 10, Lng: 10}))
+	h.put("person", 1, "has_moved", `{"at":{"lat":20,"lng":20,"name":"cottage"}}`)
+	m := h.moment()
+	defer m.Close()
+	var got []string
+	for found, err := range h.kinds("person", spec.Point).Nearby(m, place.Near{Center: geo.Point{Lat: 10, Lng: 10}, Radius: math.Inf(1)}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, fmt.Sprintf("%s %v %s %.0f", found.Geo, *found.Location.Point, found.Properties, found.Distance))
+	}
+	if want := []string{"point {10 10}  0", `home {20 20} {"name":"cottage"} 1544760`}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// square is an area around a place.
+func square(lat, lng, half float64) string {
+	return fmt.Sprintf(`[{"lat":%[1]g,"lng":%[3]g},{"lat":%[1]g,"lng":%[4]g},{"lat":%[2]g,"lng":%[4]g},{"lat":%[2]g,"lng":%[3]g}]`, lat-half, lat+half, math.Remainder(lng-half, 360), math.Remainder(lng+half, 360))
+}
+
+// TestContaining asks for areas around a point, many of which have it, while others are redrawn.
+func TestContaining(t *testing.T) {
+	h := newHouse(t, shops)
+	var want []int
+	for n := range 200 {
+		half := 0.001 * float64(n%40)
+		if n%40 == 0 {
+			half = 1
+		}
+		h.put("area", n, "was_drawn", `{"area":`+square(50, 179.99, half)+`,"name":"n"}`)
+		if half > 0.0105 { // as far as the point below is from the middle
+			want = append(want, n)
+		}
+	}
+	k := h.kinds("area", spec.Polygon)
+	ask := func(p geo.Point, size int) []int {
+		m := h.moment()
+		defer m.Close()
+		return h.pages(size, func(after place.Mark) func(func(place.Found, error) bool) { return k.Containing(m, p, after) })
+	}
+	point := geo.Point{Lat: 50.009, Lng: -179.9995}
+	for _, size := range []int{1, 13, 1000} {
+		if got := ask(point, size); !slices.Equal(got, want) {
+			t.Errorf("in pages of %d: %v, want %v", size, got, want)
+		}
+	}
+	for n := range 200 {
+		h.put("area", n, "was_drawn", `{"area":null}`)
+	}
+	if got := ask(point, 10); got != nil {
+		t.Errorf("without areas: %v", got)
+	}
+	m := h.moment()
+	defer m.Close()
+	if n, err := m.Count("place.cells", store.Range{}, 10); n != 0 || err != nil {
+		t.Errorf("%d entries are left: %v", n, err)
+	}
+}
+
+// TestOlderEventsCount adds places to a spec that had none, takes them away and adds them again, with writes in between: what is found is
+// what the events say, and nothing is left of what is not needed.
+func TestOlderEventsCount(t *testing.T) {
+	without := strings.ReplaceAll(shops, `, "geo": {"type": "point", "path": "$.data.at"}`, "")
+	h := newHouse(t, without)
+	for n := range 30 {
+		h.put("shop", n, "was_opened", at(geo.Point{Lat: float64(n), Lng: 0}))
+	}
+	h.put("shop", 3, "was_opened", `{"at":null}`)
+	h.put("shop", 4, "was_opened", `{"at":"nonsense"}`)
+
+	for round := range 3 {
+		h.DeploySource(t, shops)
+		if err := h.places.Adopt(t.Context(), enginetest.Tenant); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.places.Kinds(t.Context(), enginetest.Tenant, "shop", spec.Point); j17.CodeOf(err) != j17.CodeIndexNotReady {
+			t.Fatalf("round %d: before the build: %v", round, err)
+		}
+		h.put("shop", 5, "was_opened", at(geo.Point{Lat: -50, Lng: float64(round)})) // it is written while older ones are gone through
+		h.put("shop", 6, "was_opened", `{"at":null}`)
+		h.settle()
+		got := h.near(geo.Point{Lat: -90}, math.Inf(1), 7)
+		want := []int{5, 0, 1, 2, 4}
+		for n := 7; n < 30; n++ {
+			want = append(want, n)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("round %d: %v, want %v", round, got, want)
+		}
+		h.DeploySource(t, without)
+		h.put("shop", 7, "was_named", `{}`)
+		if _, err := h.places.Kinds(t.Context(), enginetest.Tenant, "shop", spec.Point); j17.CodeOf(err) != j17.CodeNoGeo {
+			t.Errorf("round %d: without places: %v", round, err)
+		}
+		h.settle()
+		m := h.moment()
+		for _, space := range []store.Space{"places", "place.cells"} {
+			if n, err := m.Count(space, store.Range{}, 100); n != 0 || err != nil {
+				t.Errorf("round %d: %d items of %s are left: %v", round, n, space, err)
+			}
+		}
+		m.Close()
+	}
+}
+
+// TestThePastHasPlaces stores events that happened before.
+func TestThePastHasPlaces(t *testing.T) {
+	h := newHouse(t, shops)
+	past, err := h.Recorder(enginetest.Tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &engine.Past{ID: store.CommandID{1}}
+	for _, lat := range []float64{1, 2} {
+		metadata, err := value.ParseString(`{"actor":{"type":"user","id":"` + enginetest.User + `"},"timestamp":1600000000}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := value.ParseString(at(geo.Point{Lat: lat}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, faults := past.Decider().Examine(t.Context(), &eventfile.Event{AggregateType: "shop", ID: id(1), Type: "was_opened", Data: data, Metadata: metadata})
+		if len(faults) > 0 {
+			t.Fatal(faults)
+		}
+		u.Events = append(u.Events, engine.PastEvent{Admitted: e})
+	}
+	if _, err := past.Store(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.near(geo.Point{Lat: 2}, 1, 10); !slices.Equal(got, []int{1}) {
+		t.Errorf("%v", got)
+	}
+}
+
+// settle carries out the builds.
+func (h *house) settle() {
+	h.tb.Helper()
+	if err := h.builds.Settle(h.tb.Context()); err != nil {
+		h.tb.Fatal(err)
+	}
+}
+
+// TestManyMoveOne lets writers move the same shop at once: none is refused, and it is in one place in the end.
+func TestManyMoveOne(t *testing.T) {
+	h := newHouse(t, shops)
+	var writers sync.WaitGroup
+	for w := range 16 {
+		writers.Go(func() {
+			for i := range 10 {
+				c := enginetest.Command(t, "shop/"+id(1)+"/was_opened", enginetest.Body(at(geo.Point{Lat: float64(w), Lng: float64(i)})))
+				if _, err := h.Execute(t.Context(), c); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	if got := h.near(geo.Point{}, math.Inf(1), 100); !slices.Equal(got, []int{1}) {
+		t.Errorf("it is in %d places", len(got))
+	}
+}
+
+// TestQueriesAreBounded counts what is looked at: for a few rows of many, and before a mark where nothing fits.
+func TestQueriesAreBounded(t *testing.T) {
+	h := newHouse(t, shops)
+	const n = 3000
+	for i := 0; i < n; i += 100 {
+		for j := range 100 {
+			h.put("shop", i+j, "was_opened", at(geo.Point{Lat: 40 + float64(i)/n, Lng: float64(j) / 100}))
+		}
+	}
+	scanned := func(f func()) uint64 {
+		before := h.places.Stats().Scanned
+		f()
+		return h.places.Stats().Scanned - before
+	}
+	m := h.moment()
+	defer m.Close()
+	k := h.kinds("shop", spec.Point)
+	first := func(rows int, query func(func(place.Found, error) bool)) {
+		for _, err := range query {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rows--; rows == 0 {
+				return
+			}
+		}
+	}
+	for _, radius := range []float64{1e5, 1e7, math.Inf(1)} {
+		q := place.Near{Center: geo.Point{Lat: 40.5, Lng: 0.5}, Radius: radius}
+		if got := scanned(func() { first(10, k.Nearby(m, q)) }); got > 1500 {
+			t.Errorf("%d entries for the nearest ten of %d within %g m", got, n, radius)
+		}
+	}
+	if got := scanned(func() { first(n, k.Within(m, geo.Box{South: -1, North: 1, West: -1, East: 1}, place.Mark{})) }); got > 1000 {
+		t.Errorf("%d entries for an empty box", got)
+	}
+}

@@ -1,0 +1,143 @@
+package place
+
+import (
+	"encoding/base64"
+	"errors"
+	"strings"
+
+	"j17/internal/decider"
+	"j17/internal/geo"
+	"j17/internal/spec"
+	"j17/internal/store"
+	"j17/internal/value"
+)
+
+// What the bytes of a record are, behind its entries.
+const (
+	nowhere = 'n'
+	aPoint  = 'p'
+	aShape  = 's'
+)
+
+// record is the write that puts an aggregate where an event says that it is. One that is nowhere has a record as well, so that no
+// build finds an older place for it.
+func (sl *slot) record(id string, l *decider.Location) store.Side {
+	coordinates := ""
+	if l.Point != nil {
+		coordinates = pointText(*l.Point)
+	}
+	keys := make([]string, len(l.Cells))
+	for i, c := range l.Cells {
+		keys[i] = sl.ID + "/" + c.Name() + "/" + coordinates + "/" + id
+	}
+	b := store.AppendEntries(nil, keys...)
+	switch {
+	case l.Point != nil:
+		b = geo.AppendPoint(append(b, aPoint), *l.Point)
+	case l.Shape != nil:
+		shape := l.Shape.AppendBinary(nil)
+		b = appendLength(append(b, aShape), len(shape))
+		b = append(b, shape...)
+	default:
+		b = append(b, nowhere)
+	}
+	b = l.Properties.AppendJSON(b)
+	return store.Side{Op: store.Put, Space: places, Key: sl.key(id), Value: b, Entries: cells}
+}
+
+// key is that of an aggregate's record.
+func (sl *slot) key(id string) string { return sl.typ + ":" + id + "/" + sl.ID }
+
+func appendLength(dst []byte, n int) []byte {
+	return append(dst, byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
+}
+
+var errRecord = errors.New("the record of a place has an unknown form")
+
+// readRecord reads where an aggregate is; nil for nowhere. It leaves out Cells.
+func readRecord(item *store.Item) (*decider.Location, error) {
+	damaged := &store.CorruptionError{Where: "the place of " + item.Key, Err: errRecord}
+	_, b, err := store.ReadEntries(item.Value)
+	if err != nil || len(b) == 0 {
+		return nil, damaged
+	}
+	kind, b := b[0], b[1:]
+	l := &decider.Location{}
+	switch kind {
+	case nowhere:
+		return nil, nil
+	case aPoint:
+		if len(b) < 16 {
+			return nil, damaged
+		}
+		var p geo.Point
+		p, b = geo.ReadBinary(b)
+		l.Point = &p
+	case aShape:
+		if len(b) < 4 {
+			return nil, damaged
+		}
+		n := int(b[0])<<24 | int(b[1])<<16 | int(b[2])<<8 | int(b[3])
+		if b = b[4:]; n > len(b) {
+			return nil, damaged
+		}
+		if l.Shape, err = geo.DecodeShape(b[:n]); err != nil {
+			return nil, damaged
+		}
+		b = b[n:]
+	default:
+		return nil, damaged
+	}
+	if len(b) > 0 {
+		if l.Properties, err = value.ParseStored(string(b)); err != nil {
+			return nil, damaged
+		}
+	}
+	return l, nil
+}
+
+// pointText is a point as keys have it.
+func pointText(p geo.Point) string {
+	return base64.RawURLEncoding.EncodeToString(geo.AppendPoint(nil, p))
+}
+
+// entry is the key of an entry, taken apart.
+type entry struct {
+	cell  geo.Cell
+	point geo.Point
+	id    string
+	// group is what the keys of all entries begin with that have the same point.
+	group string
+}
+
+// readEntry takes the key of an entry of points apart.
+func readEntry(key string) (entry, error) {
+	damaged := &store.CorruptionError{Where: "an entry of places", Err: errRecord}
+	parts := strings.SplitN(key, "/", 4)
+	if len(parts) != 4 {
+		return entry{}, damaged
+	}
+	var e entry
+	var ok bool
+	b, err := base64.RawURLEncoding.DecodeString(parts[2])
+	if e.cell, ok = geo.CellNamed(parts[1]); !ok || err != nil || len(b) != 16 {
+		return entry{}, damaged
+	}
+	e.point, _ = geo.ReadBinary(b)
+	if e.point.Cell() != e.cell {
+		return entry{}, damaged
+	}
+	e.id, e.group = parts[3], key[:len(key)-len(parts[3])]
+	return e, nil
+}
+
+// found makes a row of an aggregate.
+func (sl *slot) found(id string, l *decider.Location, distance float64) Found {
+	return Found{
+		ID: id, Geo: sl.place.Type.Name, Properties: l.Properties, Location: *l, Distance: distance,
+		Mark: Mark{Distance: distance, ID: id, Slot: sl.ID},
+	}
+}
+
+// plain reports whether the places of the slot have nothing but their coordinates.
+func (sl *slot) plain() bool { return sl.place.Type.Name == spec.Point }
