@@ -26,8 +26,10 @@ type hub struct {
 	tail    *Tail
 	tenant  j17.Tenant
 	readers int // under Tail.mu
-	begin   sync.Once
-	stop    context.CancelFunc
+	// following is the context of what the hub does, stop ends it; started is closed when it knows where it begins.
+	following context.Context //nolint:containedctx // it lives as long as the hub, which no single call does
+	stop      context.CancelFunc
+	started   chan struct{}
 
 	mu sync.Mutex
 	// at is how far the hub has come: what a group lets through up to here has been put into its line.
@@ -114,9 +116,11 @@ func (f Filter) only(m mask) Filter {
 func (t *Tail) enter(ctx context.Context, tenant j17.Tenant) (*hub, error) {
 	t.mu.Lock()
 	h := t.hubs[tenant]
-	if h == nil {
+	first := h == nil
+	if first {
+		following, stop := context.WithCancel(context.WithoutCancel(ctx))
 		h = &hub{
-			tail: t, tenant: tenant, groups: map[Filter]*group{}, masks: map[mask]int{},
+			tail: t, tenant: tenant, following: following, stop: stop, started: make(chan struct{}), groups: map[Filter]*group{}, masks: map[mask]int{},
 			watches: map[*Watch]struct{}{}, byKey: map[j17.Key][]*Watch{}, byType: map[string][]*Watch{},
 		}
 		t.hubs[tenant] = h
@@ -124,23 +128,39 @@ func (t *Tail) enter(ctx context.Context, tenant j17.Tenant) (*hub, error) {
 	h.readers++
 	t.mu.Unlock()
 
-	// The first one starts it. It goes on for the others when that one has gone.
-	h.begin.Do(func() {
-		following, stop := context.WithCancel(context.WithoutCancel(ctx))
-		h.stop = stop
-		h.rewrites = t.store.Rewrites()
-		if h.at, h.err = t.Head(ctx, tenant); h.err == nil {
-			go h.follow(following)
-		}
-	})
-	h.mu.Lock()
-	err := h.err
-	h.mu.Unlock()
+	// The first one starts it, for all: it goes on when that one has gone, be it meanwhile.
+	if first {
+		h.start()
+	}
+	var err error
+	select {
+	case <-h.started:
+		h.mu.Lock()
+		err = h.err
+		h.mu.Unlock()
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
 	if err != nil {
 		h.leave()
 		return nil, err
 	}
 	return h, nil
+}
+
+// start begins to follow the feed from where it ends.
+func (h *hub) start() {
+	defer close(h.started)
+	rewrites := h.tail.store.Rewrites()
+	at, err := h.tail.Head(h.following, h.tenant)
+	if err != nil {
+		h.fail(err)
+		return
+	}
+	h.mu.Lock()
+	h.at, h.rewrites = at, rewrites
+	h.mu.Unlock()
+	go h.follow(at)
 }
 
 // leave is the end of a reader. A hub without readers is forgotten.
@@ -160,13 +180,12 @@ func (h *hub) leave() {
 	}
 }
 
-// follow reads the feed until ctx ends or the store fails, which is told to all readers.
-func (h *hub) follow(ctx context.Context) {
-	at := h.at
+// follow reads the feed after a position until the hub is stopped or the store fails, which is told to all readers.
+func (h *hub) follow(at j17.StreamID) {
 	for {
-		err := h.tail.store.AwaitFeed(ctx, h.tenant, at)
+		err := h.tail.store.AwaitFeed(h.following, h.tenant, at)
 		if err == nil {
-			at, err = h.read(ctx, at)
+			at, err = h.read(h.following, at)
 		}
 		if err != nil {
 			h.fail(err)

@@ -408,3 +408,49 @@ func TestReadersEndWithTheStore(t *testing.T) {
 		r.Close()
 	})
 }
+
+// gated is a store that says how far a feed goes when it is told to, and not at all to those who have gone.
+type gated struct {
+	*counted
+	gate chan struct{}
+}
+
+func (g *gated) Extent(ctx context.Context, t j17.Tenant) (store.Extent, error) {
+	<-g.gate
+	if err := ctx.Err(); err != nil {
+		return store.Extent{}, err
+	}
+	return g.counted.Extent(ctx, t)
+}
+
+// TestTheFirstReaderMayGo lets the reader for which the feed begins to be followed go at once: the others get what they came for.
+func TestTheFirstReaderMayGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		g := &gated{counted: f.store, gate: make(chan struct{})}
+		f.Tail = tail.New(g)
+		ctx, leave := context.WithCancel(t.Context())
+		var readers sync.WaitGroup
+		open := func(ctx context.Context) {
+			readers.Go(func() {
+				r, err := f.Open(ctx, tenant, tail.Filter{}, j17.StreamID{})
+				if err != nil {
+					if ctx.Err() == nil {
+						t.Error(err)
+					}
+					return
+				}
+				<-r.Ready()
+				r.Close()
+			})
+			synctest.Wait()
+		}
+		open(ctx)
+		open(t.Context())
+		leave()
+		close(g.gate)
+		synctest.Wait()
+		f.write(t, "order:a", "was_placed", 1, 1, "{}")
+		readers.Wait()
+	})
+}
