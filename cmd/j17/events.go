@@ -216,6 +216,16 @@ func (r *dryRun) report(e *env) error {
 		from = to
 	}
 
+	// What is to come later.
+	for from := 0; from < len(r.Scheduled); {
+		to := from
+		for to < len(r.Scheduled) && r.Scheduled[to].Event == r.Scheduled[from].Event {
+			to++
+		}
+		fmt.Fprintf(&b, "To come later because of the event on line %d of %s:\n%s", r.Scheduled[from].EventLine, r.name, scheduledLines(r.Scheduled[from:to]))
+		from = to
+	}
+
 	// How much is not said.
 	if r.Dropped > 0 {
 		fmt.Fprintf(&b, "%s more not shown\n", count(r.Dropped, "finding"))
@@ -276,9 +286,10 @@ type validation struct {
 
 type outcome struct {
 	validation
-	Faults  []handlerFault `json:"faults"`
-	Implied []impliedEvent `json:"implied"`
-	States  []stateEntry   `json:"states"`
+	Faults    []handlerFault   `json:"faults"`
+	Implied   []impliedEvent   `json:"implied"`
+	Scheduled []scheduledEvent `json:"scheduled"`
+	States    []stateEntry     `json:"states"`
 }
 
 type stateEntry struct {
@@ -300,7 +311,7 @@ func eventFindings(found []trial.EventFinding) []eventFinding {
 }
 
 func (r *dryRun) outcome() outcome {
-	o := outcome{validation: r.validation(), Faults: make([]handlerFault, 0, len(r.Faults)), Implied: impliedEvents(r.Implied), States: make([]stateEntry, 0, len(r.States))}
+	o := outcome{validation: r.validation(), Faults: make([]handlerFault, 0, len(r.Faults)), Implied: impliedEvents(r.Implied), Scheduled: scheduledEvents(r.Scheduled), States: make([]stateEntry, 0, len(r.States))}
 	for _, f := range r.Faults {
 		o.Faults = append(o.Faults, handlerFault{f.Event, f.EventLine, f.Key.String(), f.Type, string(f.Pointer), f.Line, f.Column, f.Message})
 	}

@@ -208,13 +208,14 @@ func (e *env) reportTrial(found []trial.EventFinding, texts map[string]string, a
 
 func trialOutcome(out trial.HandlerOutcome, eventType string) any {
 	o := struct {
-		Valid   bool           `json:"valid"`
-		Key     string         `json:"key"`
-		State   value.Value    `json:"state"`
-		Changed bool           `json:"changed"`
-		Faults  []handlerFault `json:"faults"`
-		Implied []impliedEvent `json:"implied"`
-	}{true, out.Key.String(), out.State, out.Changed, make([]handlerFault, 0, len(out.Faults)), impliedEvents(out.Implied)}
+		Valid     bool             `json:"valid"`
+		Key       string           `json:"key"`
+		State     value.Value      `json:"state"`
+		Changed   bool             `json:"changed"`
+		Faults    []handlerFault   `json:"faults"`
+		Implied   []impliedEvent   `json:"implied"`
+		Scheduled []scheduledEvent `json:"scheduled"`
+	}{true, out.Key.String(), out.State, out.Changed, make([]handlerFault, 0, len(out.Faults)), impliedEvents(out.Implied), scheduledEvents(out.Scheduled)}
 	for _, d := range out.Faults {
 		o.Faults = append(o.Faults, handlerFault{
 			Key: o.Key, Type: eventType, Pointer: string(d.Pointer), Line: d.Line, Column: d.Column, Message: d.Message,
@@ -230,6 +231,9 @@ func (e *env) printTrial(name string, source []byte, out trial.HandlerOutcome) e
 	}
 	if len(out.Implied) > 0 {
 		text += "The event implies:\n" + impliedTree(out.Implied)
+	}
+	if len(out.Scheduled) > 0 {
+		text += "To come later:\n" + scheduledLines(out.Scheduled)
 	}
 	if _, err := io.WriteString(e.err, text); err != nil {
 		return err

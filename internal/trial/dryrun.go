@@ -31,7 +31,10 @@ type DryRunResult struct {
 	// Implied lists what the events of the file brought about, those of one event after each other. At most diag.MaxKept
 	// are kept.
 	Implied []ImpliedEvent
-	// Dropped is how many findings, faults and implied events were not kept.
+	// Scheduled lists what is to come later because of events of the file and what they imply, and whether later ones cancel it. At most
+	// diag.MaxKept are kept.
+	Scheduled []ScheduledEvent
+	// Dropped is how many findings, faults, implied and scheduled events were not kept.
 	Dropped int
 	// States are those of all aggregates with accepted events, in the order of their keys.
 	States []State
@@ -122,12 +125,15 @@ func DryRun(ctx context.Context, c *spec.Compiled, functions decider.Functions, 
 			Key: key, Data: f.Data, JSON: f.Data.AppendJSON(nil), Length: f.Length, EntityTag: r.Program(key.Type).EntityTag(f.Length),
 		})
 	}
+	r.Scheduled = r.later.list
+	r.Dropped += r.later.dropped
 	return r.DryRunResult, nil
 }
 
 type dryRun struct {
 	*decider.Decider
 	DryRunResult
+	later  later
 	src    string
 	latest int64
 	last   j17.StreamID
@@ -207,10 +213,12 @@ func (r *dryRun) happen(ctx context.Context, text eventfile.Text, c *eventfile.E
 		return err
 	}
 
-	// Tell what was implied.
+	// Tell what is to come later, and what was implied.
 	if x == nil {
+		r.later.happened([]decider.Event{{Key: e.Key, Type: c.Type}}, nil, *e.Timestamp, text.Number, text.Line)
 		return nil
 	}
+	r.later.happened(x.Events, x.Scheduled, *e.Timestamp, text.Number, text.Line)
 	for _, i := range x.InOrder() {
 		if len(r.Implied) >= diag.MaxKept {
 			r.Dropped++

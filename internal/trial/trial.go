@@ -45,6 +45,8 @@ type HandlerOutcome struct {
 	// Implied lists what the event brings about, where other aggregates have no events yet. Each stands behind the one that
 	// implies it.
 	Implied []ImpliedEvent
+	// Scheduled lists what is to come later because of the event and what it implies.
+	Scheduled []ScheduledEvent
 }
 
 // TryHandler checks an event as Execute does and applies its handler to a state. The findings tell why it was not
@@ -117,15 +119,15 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 	}
 	out.Changed = !value.Equal(t.State, out.State)
 	if !system {
-		out.Implied, err = tryImplications(ctx, d, e, t.State, *e.Timestamp, fault)
+		err = out.implications(ctx, d, e, t.State, *e.Timestamp, fault)
 	}
 	return out, nil, err
 }
 
-// tryImplications returns what an event implies in a world where its aggregate has the state and no other has any.
-func tryImplications(
+// implications adds what an event implies and schedules in a world where its aggregate has the state and no other has any.
+func (out *HandlerOutcome) implications(
 	ctx context.Context, d *decider.Decider, e *decider.Admitted, state value.Value, timestamp int64, fault func(tick.Fault),
-) ([]ImpliedEvent, error) {
+) error {
 	x, err := d.Expand(ctx, e, decider.Options{
 		Timestamp: timestamp, MaxDepth: decider.DefaultMaxDepth, MaxImplied: decider.DefaultMaxImplied, Work: work.New(ctx, work.Command),
 		Lookup: func(_ context.Context, key j17.Key) (*decider.State, error) {
@@ -138,11 +140,13 @@ func tryImplications(
 		Skipped: func(at diag.Pointer, code *spec.Code) { fault(tick.Fault{Pointer: at, Message: notRun(code)}) },
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var all []ImpliedEvent
 	for _, i := range x.InOrder() {
-		all = append(all, implied(&x.Events[i]))
+		out.Implied = append(out.Implied, implied(&x.Events[i]))
 	}
-	return all, nil
+	var l later
+	l.happened(x.Events, x.Scheduled, timestamp, 0, 0)
+	out.Scheduled = l.list
+	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"j17"
 	"j17/internal/engine/enginetest"
 	"j17/internal/spec"
+	"j17/internal/spec/diag"
 	"j17/internal/trial"
 	"j17/internal/value"
 )
@@ -215,3 +216,24 @@ func FuzzDryRun(f *testing.F) {
 }
 
 // TestDryRunRunsCustomCode: what code refuses has not happened, and neither has what led to it.
+
+// TestScheduledIsBounded schedules more events than are kept.
+func TestScheduledIsBounded(t *testing.T) {
+	c, found := spec.Compile([]byte(`{"agent_types": ["user"], "aggregate_types": {"job": {"events": {"was_timed": {"schema": {}, "handler": [], "implications": [
+		{"schedule": {"delay": "5m", "emit": {"aggregate_type": "job", "id": "$.key", "event_type": "was_timed"},
+			"cancel_on": [{"aggregate_type": "job", "id": "$.key", "event_type": "was_timed"}]}}]}}}}}`))
+	if c == nil {
+		t.Fatal(found)
+	}
+	event := `{"key":"job:global","type":"was_timed","data":{},"metadata":{"actor":{"type":"user","id":"global"}}}` + "\n"
+	const more = 20
+	r, err := trial.DryRun(t.Context(), c, nil, strings.Repeat(event, diag.MaxKept+more), 1000)
+	if err != nil || len(r.Scheduled) != diag.MaxKept || r.Dropped != more || r.Accepted != diag.MaxKept+more {
+		t.Fatalf("%d of %d are kept, %d were dropped: %v", len(r.Scheduled), r.Accepted, r.Dropped, err)
+	}
+	for i, s := range r.Scheduled {
+		if s.EventLine != i+1 || s.CanceledBy != i+2 || s.FireAt != 1300 {
+			t.Fatalf("the event on line %d schedules %+v", i+1, s)
+		}
+	}
+}
