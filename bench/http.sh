@@ -34,7 +34,7 @@ trap cleanup EXIT
 CGO_ENABLED=0 go build -trimpath -o "$tmp/j17" ./cmd/j17
 CGO_ENABLED=0 go build -trimpath -o "$tmp/empty" ./bench/empty
 port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])' 2>/dev/null || echo $((20000 + RANDOM)); }
-ours=$(port) internal=$(port) empty_write=$(port) floor=$(port) empty_read=$(port) redis=$(port)
+ours=$(port) internal=$(port) empty_write=$(port) floor=$(port) empty_read=$(port) empty_view=$(port) redis=$(port)
 
 "$tmp/j17" dev bench/spec.json --data "$tmp/data" --listen "127.0.0.1:$ours" --internal-listen "127.0.0.1:$internal" --json >"$tmp/ready" 2>"$tmp/log" &
 server=$!
@@ -53,6 +53,21 @@ curl -sf "http://127.0.0.1:$ours/order/ABC123XYZ/was_placed" -H "Authorization: 
   -d '{"data":{"customer_id":"550e8400-e29b-41d4-a716-446655440003","currency":"EUR","lines":[{"sku":"LAMP-2","unit_price":39.90,"quantity":1}]},"metadata":{"actor":{"type":"customer","id":"global"}}}' >/dev/null
 state=$(curl -sf "http://127.0.0.1:$ours/order/ABC123XYZ" -H "Authorization: Bearer $KEY")
 "$tmp/empty" "127.0.0.1:$empty_read" 200 "$state" &
+pids+=($!)
+
+# A projection of four sources, one of them an array of ten.
+made() { # type/id, data
+  curl -sf "http://127.0.0.1:$ours/$1/was_made" -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json' \
+    -d "{\"data\":$2,\"metadata\":{\"actor\":{\"type\":\"customer\",\"id\":\"global\"}}}" >/dev/null
+}
+item=7c0f6a38-91b2-4d6e-8f57-2b4e1a9c3d lines=
+for n in 00 01 02 03 04 05 06 07 08 09 10 11; do
+  made "item/$item$n" "{\"name\":\"Item $n\",\"price\":12.50}"
+  [[ $n > 09 ]] || lines+="${lines:+,}{\"product_id\":\"$item$n\",\"quantity\":1}"
+done
+made basket/ABC123XYZ "{\"customer_id\":\"${item}10\",\"shop_id\":\"${item}11\",\"lines\":[$lines]}"
+view=$(curl -sf "http://127.0.0.1:$ours/_projections/basket/ABC123XYZ" -H "Authorization: Bearer $KEY")
+"$tmp/empty" "127.0.0.1:$empty_view" 200 "$view" &
 pids+=($!)
 
 load() { # script, port: prints requests a second and the 99th percentile in ms
@@ -75,9 +90,12 @@ for ((round = 1; round <= rounds; round++)); do
   read -r shared _ < <(EVENT=was_shared load write.lua "$ours")
   read -r er _ < <(load read.lua "$empty_read")
   read -r r _ < <(load read.lua "$ours")
+  read -r ev _ < <(load view.lua "$empty_view")
+  read -r v _ < <(load view.lua "$ours")
+  read -r vw _ < <(WRITES=1 load view.lua "$ours")
   x=$(redis-benchmark -p "$redis" -c 64 -n $((each * 15000)) -r 1000000 -q --csv XADD order:__rand_int__ '*' \
     key order:550e8400-e29b-41d4-a716-446655440003 type was_placed data "$(head -c 300 /dev/zero | tr '\0' x)" | tail -1 | awk -F, '{gsub(/"/, ""); printf "%.0f", $2}')
-  echo "$w $ew $hot $er $r $x $p99 $spread $shared $f" >>"$tmp/rounds"
+  echo "$w $ew $hot $er $r $x $p99 $spread $shared $f $ev $v $vw" >>"$tmp/rounds"
 done
 
 profile() { # script, file: draws a flame graph of the server under load
@@ -115,6 +133,8 @@ cat <<TABLE
 | write that implies three events in aggregates of their own, to plain write | $(ratio '$8 / $1') ($(value '$8') to $(value '$1') a second) | 0.50 |
 | write that implies three events in one shared aggregate, to plain write | $(ratio '$9 / $1') ($(value '$9') to $(value '$1') a second) | 0.40 |
 | read, cached, to empty handler | $(ratio '$5 / $4') ($(value '$5') to $(value '$4') a second) | 0.60 |
+| projection of four sources, one an array of ten, kept, to empty handler | $(ratio '$12 / $11') ($(value '$12') to $(value '$11') a second) | 0.50 |
+| the same with a write to a source in a hundred requests | $(ratio '$13 / $11') ($(value '$13') to $(value '$11') a second) | 0.40 |
 | write, 64 connections, 99th percentile | $(value '$7') ms | 10 ms |
 | memory of the idle server, empty | $idle MB | 60 MB |
 | memory of the idle server, after a restart with $aggregates events | $full MB | 60 MB |

@@ -58,6 +58,7 @@ func newMetrics(a *API) *metrics {
 	gauge("j17_feeds_followed", "Environments whose feeds are followed for streams.", func() float64 { return float64(a.tail.Stats().Followed) })
 	gauge("j17_feed_kept_bytes", "Memory of events that streams have not taken yet.", func() float64 { return float64(a.tail.Stats().KeptBytes) })
 	sagaMetrics(a, counter)
+	projectionMetrics(a, counter, gauge)
 	subscriptionMetrics(a, counter, gauge)
 	if a.Schedule != nil {
 		counter("j17_scheduled_created_total", "Events that were scheduled for later.", func() uint64 { return a.Schedule.Stats().Created })
@@ -84,6 +85,18 @@ func newMetrics(a *API) *metrics {
 	gauge("j17_store_free_bytes", "Free space of the store's volume.", func() float64 { return float64(a.Store.Status().FreeBytes) })
 	gauge("j17_store_disk_bytes", "What the store occupies on disk.", func() float64 { return float64(a.Store.DiskBytes()) })
 	return m
+}
+
+// projectionMetrics shows what reads of projections were answered with.
+func projectionMetrics(a *API, counter func(name, help string, read func() uint64), gauge func(name, help string, read func() float64)) {
+	if a.Projections == nil {
+		return
+	}
+	counter("j17_projection_hits_total", "Values of projections that were served as they were kept.", func() uint64 { return a.Projections.Stats().Hits })
+	counter("j17_projection_misses_total", "Values of projections that were computed.", func() uint64 { return a.Projections.Stats().Misses })
+	counter("j17_projection_waits_total", "Reads of projections that waited for a value that was being computed.", func() uint64 { return a.Projections.Stats().Shared })
+	gauge("j17_projection_cache_bytes", "Memory that kept values of projections are charged for.", func() float64 { return float64(a.Projections.Stats().KeptBytes) })
+	gauge("j17_projection_cache_values", "Values of projections that are kept.", func() float64 { return float64(a.Projections.Stats().Kept) })
 }
 
 // sagaMetrics shows what sagas have done.

@@ -152,8 +152,8 @@ func (v *Value) charge() int64 {
 
 // Stats counts what a service has done since it was made.
 type Stats struct {
-	// Hits are reads that were answered with a kept value, Misses those that computed one, Shared those that waited for somebody
-	// else's computation.
+	// Hits are values that were served as they were kept, Misses those that were computed, Shared how often somebody has waited for a
+	// computation of somebody else.
 	Hits, Misses, Shared uint64
 	// KeptBytes is the memory that kept values are charged for, Kept how many they are.
 	KeptBytes int64
@@ -187,7 +187,6 @@ func (k *keptValues) join(of subject, at j17.StreamID) (fl *flight, lead bool) {
 	}
 	fl = &flight{at: at, done: make(chan struct{}), err: errLeft}
 	k.flights[of] = fl
-	k.counts.misses++
 	return fl, true
 }
 
@@ -199,9 +198,10 @@ func (k *keptValues) land(of subject, fl *flight) {
 	close(fl.done)
 }
 
-// hit counts a read that a kept value has answered.
-func (k *keptValues) hit() {
+// served counts values that were served as they were kept, and others that were computed.
+func (k *keptValues) served(hits, misses int) {
 	k.mu.Lock()
-	k.counts.hits++
+	k.counts.hits += uint64(hits)
+	k.counts.misses += uint64(misses)
 	k.mu.Unlock()
 }

@@ -83,7 +83,7 @@ func (s *Service) shared(ctx context.Context, r *reading, d *definition, want wa
 		case err != nil:
 			return nil, err
 		case good:
-			s.kept.hit()
+			s.kept.served(1, 0)
 			return &Reply{Value: v, Position: r.m.At()}, nil
 		}
 
@@ -155,6 +155,7 @@ func (s *Service) current(ctx context.Context, r *reading, d *definition, v *Val
 func (s *Service) compute(ctx context.Context, r *reading, d *definition, want wanted, replay bool) (*Value, error) {
 	e := s.evaluation(ctx, r, d)
 	e.replay = replay
+	s.kept.served(0, 1)
 	one := &row{id: want.id, params: want.params, sources: make([]value.Value, len(d.Sources))}
 	if err := e.gather(ctx, []*row{one}, d.Stages); err != nil {
 		return nil, err
@@ -186,6 +187,8 @@ func (s *Service) rows(ctx context.Context, r *reading, d *definition, ids []str
 		missing = append(missing, i)
 		todo = append(todo, &row{id: id, sources: make([]value.Value, len(d.Sources))})
 	}
+
+	s.kept.served(len(ids)-len(missing), len(missing))
 
 	// The others are computed together.
 	e := s.evaluation(ctx, r, d)
