@@ -14,6 +14,7 @@ bench ./internal/spec/tick '^BenchmarkOperation$'
 bench ./internal/engine '^Benchmark(Load|LoadObjects)$'
 bench ./internal/sandbox/wasm '^BenchmarkCall$'
 bench ./internal/spec/schema '^BenchmarkValidate$'
+time=500x bench ./internal/projection '^BenchmarkRead$'
 bench ./internal/feed '^Benchmark(CatchUp|AppendFollowed)$'
 bench ./internal/saga '^BenchmarkSagas$'
 time=15000x bench ./internal/httpapi '^BenchmarkStreamLatency$'
@@ -36,6 +37,8 @@ cat <<TABLE
 | Tick, set of a literal | $(millions BenchmarkOperation/set-literal), $(column BenchmarkOperation/set-literal allocs/op) allocations | 3 million, 0 |
 | Tick, increment | $(millions BenchmarkOperation/increment), $(column BenchmarkOperation/increment allocs/op) allocations | 3 million, 0 |
 | Tick, a hundred increments in one event | $(awk -v n="$(column BenchmarkOperation/hundred-in-one-event ops/s)" 'BEGIN {printf "%.1f million a second", n / 1e6}') | 3 million |
+| projection of ten sources, not kept, their states warm, 4 clients, 99th percentile | $(column BenchmarkRead/warm p99-ms) ms | 3 ms |
+| projection of ten sources of 1,000 events each, cold, 99th percentile | $(column BenchmarkRead/cold p99-ms) ms | 20 ms |
 | schema check of an order with a line | $(us BenchmarkValidate/order) | |
 | feed to a client of server-sent events, 99th percentile at $(awk -v n="$(column BenchmarkStreamLatency events/s)" 'BEGIN {printf "%.0f", n}') events a second | $(column BenchmarkStreamLatency p99-ms) ms | 20 ms at 5,000 |
 | deliveries to a listener on this machine, each a try with its rows on disk | $(awk -v n="$(column BenchmarkDeliveries deliveries/s)" 'BEGIN {printf "%.0f", n}') a second | 3,000 |
