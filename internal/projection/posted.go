@@ -223,7 +223,7 @@ func Unwrap(body string) ([]byte, error) {
 
 // compiled compiles a definition that somebody has given. The error is one of CodeInvalidSpec with all that is wrong.
 func compiled(definition []byte, in *spec.Compiled) (*spec.Projection, []diag.Diagnostic, error) {
-	p, found := spec.CompileProjection(definition, in)
+	p, found := spec.CheckProjection(definition, in)
 	if p != nil {
 		return p, found, nil
 	}

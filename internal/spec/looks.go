@@ -23,6 +23,8 @@ type looks struct {
 	left int
 }
 
+func (c *compiler) newLooks() *looks { return &looks{c: c, left: maxLooks} }
+
 // spend reports whether there was enough left, and room for a warning.
 func (l *looks) spend(n int) bool {
 	if l.c.FullOfWarnings() {
@@ -37,7 +39,7 @@ func (c *compiler) slips() {
 	if c.Errors() > 0 {
 		return
 	}
-	l := &looks{c: c, left: maxLooks}
+	l := c.newLooks()
 	for _, t := range c.root.Get("aggregate_types").Members() {
 		at := diag.Pointer("/aggregate_types").Key(t.Key).Key("events")
 		events := t.Value.Get("events")

@@ -206,7 +206,11 @@ func (v *viewer) text(text string, at diag.Pointer) {
 
 // slipsOfViews looks at projections, in the order of the spec.
 func (c *compiler) slipsOfViews(l *looks) {
-	states := l.statesOfViews()
+	var types []string
+	for _, p := range c.out.Projections {
+		types = append(types, p.Types()...)
+	}
+	states := l.statesOf(types)
 	for _, m := range c.root.Get("projections").Members() {
 		if p := c.out.Projections[m.Key]; p != nil { // those of a stored spec may have been left out
 			l.projection(p, diag.Pointer("/projections").Key(m.Key), states)
@@ -214,17 +218,12 @@ func (c *compiler) slipsOfViews(l *looks) {
 	}
 }
 
-// statesOfViews returns what handlers of each aggregate type write, for those that projections read.
-func (l *looks) statesOfViews() map[string]*written {
+// statesOf returns what handlers of aggregate types write.
+func (l *looks) statesOf(types []string) map[string]*written {
 	states := map[string]*written{}
-	for _, p := range l.c.out.Projections {
-		for _, name := range p.Types() {
-			states[name] = nil
-		}
-	}
-	for _, t := range l.c.root.Get("aggregate_types").Members() {
-		if _, ok := states[t.Key]; ok {
-			states[t.Key] = l.state(t.Value.Get("events"))
+	for _, name := range types {
+		if states[name] == nil {
+			states[name] = l.state(l.c.root.Get("aggregate_types").Get(name).Get("events"))
 		}
 	}
 	return states

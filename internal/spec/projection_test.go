@@ -306,6 +306,23 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+// TestCheckProjection also warns of what can hardly be meant.
+func TestCheckProjection(t *testing.T) {
+	in := compile(t, []byte(`{"agent_types": ["user"], "aggregate_types": {"order": {"events": {"e": {"schema": {"type": "object", "properties": {"total": {"type": "number"}}, "additionalProperties": false},
+		"handler": [{"set": {"target": "", "value": "$.data"}}]}}}}}`))
+	const src = `{"name": "p", "for_each": "order", "sources": {"order": "$key"}, "select": {"a": "$.order.totl"}}`
+	p, found := spec.CheckProjection([]byte(src), in)
+	if want := "1:82 /select/a\n\twarning: \"$.order.totl\" leads to nothing: no handler of \"order\" writes \"totl\"\n\t(did you mean \"total\"?)\n"; p == nil || written(found) != want {
+		t.Errorf("it has the findings\n%s", written(found))
+	}
+	if p, found := spec.CompileProjection([]byte(src), in); p == nil || len(found) > 0 {
+		t.Errorf("without looking it has the findings\n%s", written(found))
+	}
+	if p, found := spec.CheckProjection([]byte(`{"name": "p"}`), in); p != nil || len(found) == 0 {
+		t.Error("a faulty definition is accepted")
+	}
+}
+
 // TestCompileProjection has what is refused of definitions that stand alone, and where.
 func TestCompileProjection(t *testing.T) {
 	in := shop(t)

@@ -37,6 +37,16 @@ func reservedParams() []string {
 // CompileProjection reads the text of one definition, which may use the aggregate types of in. It returns every finding, in the order
 // of their places in the text and with pointers into the definition, and the projection where none of them is an error.
 func CompileProjection(src []byte, in *Compiled) (*Projection, []diag.Diagnostic) {
+	return compileProjection(src, in, false)
+}
+
+// CheckProjection is CompileProjection for a definition that somebody has just written: it also warns of paths that lead nowhere, for
+// which it looks at the handlers of all types that the projection reads.
+func CheckProjection(src []byte, in *Compiled) (*Projection, []diag.Diagnostic) {
+	return compileProjection(src, in, true)
+}
+
+func compileProjection(src []byte, in *Compiled, looks bool) (*Projection, []diag.Diagnostic) {
 	text := string(src)
 	c := &compiler{out: in, root: in.root, declared: in.declared}
 	if len(text) > maxProjectionText {
@@ -62,6 +72,10 @@ func CompileProjection(src []byte, in *Compiled) (*Projection, []diag.Diagnostic
 			c.badProjectionName("/name", name.Str())
 		}
 		p = c.projection(name.Str(), v, "")
+	}
+	if looks && c.Errors() == 0 {
+		l := c.newLooks()
+		l.projection(p, "", l.statesOf(p.Types()))
 	}
 	found := place(text, c.All())
 	if c.Errors() > 0 {
