@@ -338,6 +338,14 @@ func (e *env) printTried(q deployRequest, t *wire.DryRun, d *deployFlags) error 
 
 	describeDifferences(&b, r.Differences)
 
+	// in projections,
+	for _, p := range t.Projections {
+		if p.Replay != nil {
+			fmt.Fprintf(&b, "projection %s, ", plain(p.Name))
+			describeTrial(&b, p.Replay, p.Price)
+		}
+	}
+
 	// and what of the new spec does not fit what is stored.
 	for _, f := range r.Faults[:min(shownDifferences, len(r.Faults))] {
 		fmt.Fprintf(&b, "  line %d, column %d of the new spec: %s (%s; first event %d of %s, %s)\n",

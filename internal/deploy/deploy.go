@@ -18,6 +18,7 @@ import (
 	"j17/internal/blob"
 	"j17/internal/clock"
 	"j17/internal/control"
+	"j17/internal/decider"
 	"j17/internal/engine"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
@@ -42,6 +43,8 @@ type Options struct {
 	// Beside, if not nil, tells what a spec would mean for what was deployed beside the one of an environment. It may be asked about
 	// specs that are not deployed after all, and again after others have changed something.
 	Beside func(ctx context.Context, t j17.Tenant, after *spec.Compiled) (Beside, error)
+	// Try, if not nil, tells what a spec would make of the projections of an environment, with up to so many rows of them.
+	Try func(ctx context.Context, t j17.Tenant, after *decider.Decider, most int) ([]wire.ProjectionTrial, error)
 	// Adopted, if not nil, is called when the engine has been handed the spec of an environment: of a deployment, or at the start.
 	Adopted func(ctx context.Context, t j17.Tenant)
 	// Settled, if not nil, is called before a deployment answers, when others are possible again: it may wait a little for what goes
@@ -72,6 +75,7 @@ type Service struct {
 	logger     *slog.Logger
 	prepared   func(ctx context.Context, t j17.Tenant, before, after *spec.Compiled) error
 	beside     func(ctx context.Context, t j17.Tenant, after *spec.Compiled) (Beside, error)
+	try        func(ctx context.Context, t j17.Tenant, after *decider.Decider, most int) ([]wire.ProjectionTrial, error)
 	adopted    func(ctx context.Context, t j17.Tenant)
 	settled    func(ctx context.Context, t j17.Tenant)
 
@@ -113,7 +117,7 @@ func New(o Options) *Service {
 	}
 	return &Service{
 		registry: o.Registry, engine: o.Engine, blobs: o.Blobs, modules: newModuleCache(o.Modules), containers: o.Containers,
-		clock: o.Clock, logger: o.Logger, prepared: o.Prepare, beside: o.Beside, adopted: o.Adopted, settled: o.Settled,
+		clock: o.Clock, logger: o.Logger, prepared: o.Prepare, beside: o.Beside, try: o.Try, adopted: o.Adopted, settled: o.Settled,
 		environments: map[j17.Tenant]*environment{}, specs: map[string]weak.Pointer[spec.Compiled]{},
 	}
 }
@@ -177,6 +181,8 @@ type Result struct {
 	Changes []spec.Change
 	// Replay is set by a dry run.
 	Replay *wire.Replay
+	// Projections are those that would yield something else, set by a dry run.
+	Projections []wire.ProjectionTrial
 
 	beside Beside
 }
@@ -326,7 +332,10 @@ func (s *Service) dryRun(ctx context.Context, e *environment, r Request, compile
 	if err != nil {
 		return Result{}, err
 	}
-	result.Replay, err = s.replay(ctx, e.tenant, before, deployed{compiled, loaded}, r.Aggregates)
+	if result.Replay, err = s.replay(ctx, e.tenant, before, deployed{compiled, loaded}, r.Aggregates); err != nil || s.try == nil || before.compiled == nil {
+		return result, err
+	}
+	result.Projections, err = s.try(ctx, e.tenant, decider.New(compiled, loaded.functions), r.Aggregates)
 	return result, err
 }
 

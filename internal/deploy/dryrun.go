@@ -96,19 +96,22 @@ func (s *Service) replayOne(ctx context.Context, t j17.Tenant, before, after dep
 	}
 	is, err := s.engine.Replay(ctx, t, after.compiled, after.code.functions, key, length, told(r, key))
 	if why, ok := codeError(err); ok {
-		r.Failed++
-		d.Error = why
-		show(r, d)
+		Fail(r, d, why)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 
-	// What differs, as much as can be shown.
+	Compare(r, d, was, is)
+	return nil
+}
+
+// Compare adds to a report in which places two values of an aggregate differ, as many as can be shown.
+func Compare(r *wire.Replay, d wire.StateDifference, was, is value.Value) {
 	changes := compare(was, is)
 	if len(changes) == 0 {
-		return nil
+		return
 	}
 	r.Changed++
 	if len(changes) > maxChanges {
@@ -117,7 +120,13 @@ func (s *Service) replayOne(ctx context.Context, t j17.Tenant, before, after dep
 	}
 	d.Changes = changes
 	show(r, d)
-	return nil
+}
+
+// Fail adds to a report why an aggregate has no value any more.
+func Fail(r *wire.Replay, d wire.StateDifference, why string) {
+	r.Failed++
+	d.Error = why
+	show(r, d)
 }
 
 // told collects what the replay of an aggregate tells.

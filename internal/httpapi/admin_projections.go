@@ -51,7 +51,17 @@ func (c *call) postProjection(w http.ResponseWriter) error {
 		return err
 	}
 	c.allowTime(w, deployTime)
-	posted, err := c.api.Projections.PostDefinition(c.request.Context(), c.tenant, projection.Posting{Definition: definition, By: c.principal.ID})
+	posting := projection.Posting{Definition: definition, By: c.principal.ID}
+	if rows, err := c.dryRun(); err != nil {
+		return err
+	} else if rows > 0 {
+		tried, err := c.api.Projections.Try(c.request.Context(), c.tenant, posting, rows)
+		if err != nil {
+			return err
+		}
+		return c.answer(w, http.StatusOK, tried)
+	}
+	posted, err := c.api.Projections.PostDefinition(c.request.Context(), c.tenant, posting)
 	if err != nil {
 		return err
 	}

@@ -199,3 +199,51 @@ func TestPostsRaceWithDeployments(t *testing.T) {
 	}
 	posts.Wait()
 }
+
+// writer returns what writes orders and customers to staging, by id.
+func (a *administration) writer(tb testing.TB) func(path, data string) {
+	tb.Helper()
+	_, write, err := a.registry.Keys.Create(tb.Context(), control.NewKey{Instance: a.instance.ID, Environment: j17.Staging, Scope: j17.ScopeWrite, Name: "app"})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return func(path, data string) {
+		tb.Helper()
+		body := `{"data":` + data + `,"metadata":{"actor":{"type":"user","id":"` + orderID(0) + `"}}}`
+		a.do(tb, "POST", "/"+path+"/was_made", body, "Host: app-staging.j17.example", "Authorization: Bearer "+write).wants(tb, 201)
+	}
+}
+
+func orderID(n int) string { return fmt.Sprintf("0b6e9d4e-6f0a-4f3c-8c53-%012x", n) }
+
+func TestDryRunsOfProjections(t *testing.T) {
+	a := administer(t)
+	a.deploySpec(t, ordersSpec("")).wants(t, 201)
+	write := a.writer(t)
+	write("customer/"+orderID(9), `{"name":"Ada"}`)
+	for n := range 3 {
+		write("order/"+orderID(n), fmt.Sprintf(`{"total":%d,"customer_id":"%s"}`, n, orderID(9)))
+	}
+	a.staging(t, "POST", "projections", summary).wants(t, 201)
+
+	// What would differ, with its place; nothing changes.
+	other := strings.Replace(summary, `"who":"$.customer.name"`, `"who":"$.order.total"`, 1)
+	want := `"replay":{"types":["customer","order"],"aggregates":3,"events":0,"complete":true,"changed":3,"failed":0,"differences":[{"key":"order:` + orderID(0) +
+		`","length":1,"changes":[{"pointer":"/who","change":"changed","before":"\"Ada\"","after":"0"}]},`
+	a.staging(t, "POST", "projections?dry_run=true", `{"projection":`+other+`}`).wants(t, 200, `"dry_run":true,"name":"summary","created":false`, want,
+		`"widest":{"key":"customer:`+orderID(9)+`","rows":3}`)
+	a.staging(t, "POST", "projections?dry_run=true&aggregates=2", other).wants(t, 200, `"aggregates":2,"events":0,"complete":false,"changed":2`)
+	a.staging(t, "GET", "projections/summary", "").wants(t, 200, `$.customer.name`)
+	never := strings.Replace(summary, `"summary"`, `"never"`, 1)
+	a.staging(t, "POST", "projections?dry_run=true", never).wants(t, 200, `"created":true`, `"changed":0,"failed":0`)
+	a.staging(t, "GET", "projections/never", "").wants(t, 404)
+	a.staging(t, "POST", "projections?dry_run=true", strings.Replace(never, `"order","sources"`, `"ghost","sources"`, 1)).wants(t, 422)
+	a.staging(t, "POST", "projections?aggregates=2", never).wants(t, 400)
+
+	// A spec tells of its projections too: of changed definitions, and of changed handlers of what they read.
+	spec := strings.Replace(ordersSpec(`"chain":`+chain), `"value":"$.data"}}]}}}},"projections"`, `"value":"$.data"}},{"set":{"target":"name","value":"Bob"}}]}}}},"projections"`, 1)
+	got := a.control(t, "POST", "/spec?environment=staging&dry_run=true", spec)
+	got.wants(t, 200, `"projections":[{"name":"chain","change":"added"`, `{"name":"summary","change":"changed","replay":{"types":["customer","order"],"aggregates":3`,
+		`{"pointer":"/who","change":"changed","before":"\"Ada\"","after":"\"Bob\""}`)
+	a.control(t, "POST", "/spec?environment=staging&dry_run=true", ordersSpec("")).wants(t, 200, `"incompatible":[]`)
+}

@@ -92,7 +92,7 @@ func deploying(tb testing.TB, o *httpapi.Options, d deploy.Options) {
 			return o.Deploy.Hold(ctx, t, f)
 		},
 	})
-	d.Beside = o.Projections.Beside
+	d.Beside, d.Try = o.Projections.Beside, o.Projections.TrySpec
 	o.Deploy = deploy.New(d)
 }
 

@@ -180,7 +180,7 @@ func (c *call) deployed(w http.ResponseWriter, r deploy.Result) error {
 	if r.Replay != nil {
 		return c.answer(w, http.StatusOK, wire.DryRun{
 			DryRun: true, Environment: r.Environment, Compatible: len(incompatible) == 0, Changes: changeShapes(r.Changes),
-			Incompatible: incompatible, Warnings: warnings, Replay: *r.Replay,
+			Incompatible: incompatible, Warnings: warnings, Replay: *r.Replay, Projections: r.Projections,
 		})
 	}
 	status := http.StatusOK

@@ -146,7 +146,7 @@ func operations() map[string]operation {
 		"GET spec/versions/{version}":         {id: "getSpecVersion", about: "A version of the spec", gives: wire.Spec{}, tagged: true},
 		"GET spec/diff":                       {id: "diffSpecs", about: "What two versions of the spec say differently", gives: wire.Differences{}},
 		"GET projections":                     {id: "listProjections", about: "The projections, those of the spec and those that were posted", gives: wire.Projections{}},
-		"POST projections":                    {id: "postProjection", about: "Deploy the definition of a projection beside the spec", takes: file{typeJSON}, gives: wire.PostedProjection{}, anew: wire.PostedProjection{}},
+		"POST projections":                    {id: "postProjection", about: "Deploy the definition of a projection beside the spec", takes: file{typeJSON}, gives: either{wire.PostedProjection{}, wire.ProjectionDryRun{}}, anew: wire.PostedProjection{}},
 		"GET projections/{name}":              {id: "describeProjection", about: "A projection, where it is declared and how far its index is", gives: wire.Projection{}},
 		"DELETE projections/{name}":           {id: "removeProjection", about: "Remove a projection that was posted"},
 		"GET blobs":                           {id: "listBlobs", about: "The files", gives: rows{"blobs", wire.Blob{}}},

@@ -236,7 +236,7 @@ func adminRoutes() []route {
 		{0, get, "spec/diff", operator, view, "", compared(), (*call).diffSpecs},
 
 		{0, get, "projections", operator, view, "", paged(), (*call).listProjections},
-		{0, post, "projections", operator, change, "projection.deploy", nil, (*call).postProjection},
+		{0, post, "projections", operator, change, "projection.deploy", trying(), (*call).postProjection},
 		{0, get, "projections/{name}", operator, view, "", nil, (*call).getProjection},
 		{0, http.MethodDelete, "projections/{name}", operator, change, "projection.remove", nil, (*call).removeProjection},
 

@@ -250,7 +250,7 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	}
 	s.deploy = deploy.New(deploy.Options{
 		Registry: s.registry, Engine: s.engine, Blobs: s.blobs, Modules: modules, Containers: containers, Clock: o.Clock, Logger: o.Logger,
-		Prepare: s.listeners.Prepare, Adopted: s.listeners.Adopted, Beside: s.projections.Beside,
+		Prepare: s.listeners.Prepare, Adopted: s.listeners.Adopted, Beside: s.projections.Beside, Try: s.projections.TrySpec,
 	})
 
 	// What follows from events.

@@ -86,6 +86,8 @@ type DryRun struct {
 	Incompatible []j17.FieldError `json:"incompatible"`
 	Warnings     []j17.FieldError `json:"warnings"`
 	Replay       Replay           `json:"replay"`
+	// Projections are those that would yield something else.
+	Projections []ProjectionTrial `json:"projections,omitempty"`
 }
 
 // Blob is a version of a file.

@@ -1,0 +1,228 @@
+package projection
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"j17"
+	"j17/internal/decider"
+	"j17/internal/deploy"
+	"j17/internal/engine"
+	"j17/internal/spec"
+	"j17/internal/value"
+	"j17/internal/wire"
+)
+
+const (
+	// triedAtOnce is how many rows a dry run makes side by side.
+	triedAtOnce = 32
+	// maxTriedSources is how many aggregates it reads at most.
+	maxTriedSources = 200_000
+)
+
+// Try tells what a definition would make of the rows that there are, up to so many, and what it would cost; nothing changes. Errors are
+// those of PostDefinition.
+func (s *Service) Try(ctx context.Context, t j17.Tenant, p Posting, most int) (wire.ProjectionDryRun, error) {
+	r, err := s.now(ctx, t)
+	if err != nil {
+		return wire.ProjectionDryRun{}, err
+	}
+	next, found, err := s.admit(&p, r.in.compiled)
+	if err != nil {
+		return wire.ProjectionDryRun{}, err
+	}
+	made, _ := spec.CompileProjection(next.Definition, r.in.compiled)
+	before := r.in.all[next.Name]
+	answer := wire.ProjectionDryRun{DryRun: true, Name: next.Name, Created: before == nil, Warnings: deploy.FieldErrors(found)}
+	trial := trial{s: s, before: r, was: before, after: r, is: &definition{Projection: made, posted: next}}
+	err = trial.run(ctx, most)
+	answer.Replay, answer.Price = trial.replay, trial.price
+	return answer, err
+}
+
+// TrySpec tells what a spec would make of the projections of an environment, with up to so many rows of all of them together: of those
+// that would yield something else, by name.
+func (s *Service) TrySpec(ctx context.Context, t j17.Tenant, after *decider.Decider, most int) ([]wire.ProjectionTrial, error) {
+	r, err := s.now(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	next := &reading{t: t, m: r.m.Under(after), in: newInForce(after.Compiled, r.in.posted, nil)}
+
+	// Which ones they are.
+	var trials []wire.ProjectionTrial
+	names := maps.Clone(r.in.all)
+	maps.Copy(names, next.in.all)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		was, is := r.in.all[name], next.in.all[name]
+		switch {
+		case was == nil:
+			trials = append(trials, wire.ProjectionTrial{Name: name, Change: string(spec.Added)})
+		case is == nil:
+			trials = append(trials, wire.ProjectionTrial{Name: name, Change: string(spec.Removed)})
+		case was.identity(r.m.Decider()) != is.identity(after):
+			trials = append(trials, wire.ProjectionTrial{Name: name, Change: string(spec.Changed)})
+		}
+	}
+
+	// What becomes of their rows. What one does not use of its share goes to those after it.
+	left := min(most, deploy.MaxAggregates)
+	for i := range trials {
+		p := &trials[i]
+		if p.Change == string(spec.Removed) {
+			continue
+		}
+		one := trial{s: s, before: r, was: r.in.all[p.Name], after: next, is: next.in.all[p.Name]}
+		if err := one.run(ctx, max(left/(len(trials)-i), 1)); err != nil {
+			return nil, err
+		}
+		left = max(left-one.replay.Aggregates, 0)
+		p.Replay, p.Price = &one.replay, &one.price
+	}
+	return trials, nil
+}
+
+// trial compares the rows of two definitions, each under its spec.
+type trial struct {
+	s      *Service
+	before *reading
+	was    *definition // nil for none
+	after  *reading
+	is     *definition
+
+	replay wire.Replay
+	price  wire.Price
+	read   int
+	// of has how many rows were made of each aggregate.
+	of map[j17.Key]uint64
+}
+
+// run makes up to so many rows and compares them.
+func (t *trial) run(ctx context.Context, most int) error {
+	t.replay = wire.Replay{Types: t.is.Types(), Complete: true, Differences: []wire.StateDifference{}}
+	t.of = map[j17.Key]uint64{}
+	if !t.is.IsNamed() {
+		return nil // there is nothing that it would be asked for
+	}
+	compared := t.was != nil && t.was.IsNamed() && t.was.ForEach == t.is.ForEach
+	for after := ""; ; {
+		limit := min(most-t.replay.Aggregates, triedAtOnce)
+		ids, err := t.s.store.Streams(ctx, t.before.t, t.is.ForEach, after, limit+1)
+		if err != nil {
+			return engine.StorageError(err)
+		}
+		more := len(ids) > limit
+		if more && limit == 0 || t.read > maxTriedSources {
+			t.replay.Complete = false
+			break
+		}
+		ids = ids[:min(limit, len(ids))]
+		if err := t.compare(ctx, ids, compared); err != nil {
+			return err
+		}
+		if !more {
+			break
+		}
+		after = ids[len(ids)-1]
+	}
+	t.widest()
+	return nil
+}
+
+// compare makes rows of both definitions.
+func (t *trial) compare(ctx context.Context, ids []string, compared bool) error {
+	is, err := t.rows(ctx, t.after, t.is, ids)
+	if err != nil {
+		return err
+	}
+	var was []*Value
+	if compared {
+		if was, err = t.rows(ctx, t.before, t.was, ids); err != nil {
+			return err
+		}
+	}
+	for i, v := range is {
+		d := wire.StateDifference{Key: j17.Key{Type: t.is.ForEach, ID: ids[i]}.String()}
+		if at := slices.Index(v.Sources, v.Key); at >= 0 {
+			d.Length = v.Versions[at].Length
+		}
+		t.replay.Aggregates++
+		t.count(v)
+		switch {
+		case j17.CodeOf(v.Err) == j17.CodeAggregateNotFound: // it came later than the position
+			t.replay.Aggregates--
+		case v.Err != nil && ctx.Err() != nil:
+			return engine.StorageError(ctx.Err())
+		case v.Err != nil:
+			deploy.Fail(&t.replay, d, reason(v.Err))
+		case was != nil && was[i].Err == nil:
+			deploy.Compare(&t.replay, d, was[i].Tree, v.Tree)
+		}
+	}
+	return nil
+}
+
+// reason says why a row could not be made.
+func reason(err error) string {
+	if e, ok := errors.AsType[*j17.Error](err); ok {
+		return e.Message
+	}
+	return "The row could not be made."
+}
+
+// rows makes rows, all of them anew. What is too much for all of them together is made one by one.
+func (t *trial) rows(ctx context.Context, r *reading, d *definition, ids []string) ([]*Value, error) {
+	e := t.s.evaluation(ctx, r, d)
+	rows := make([]*row, len(ids))
+	for i, id := range ids {
+		rows[i] = &row{id: id, sources: make([]value.Value, len(d.Sources))}
+	}
+	err := e.gather(ctx, rows, d.Stages)
+	switch {
+	case j17.CodeOf(err) == j17.CodeWorkLimit && len(ids) > 1:
+		var values []*Value
+		for i := range ids {
+			one, err := t.rows(ctx, r, d, ids[i:i+1])
+			if err != nil {
+				return nil, err
+			}
+			values = append(values, one...)
+		}
+		return values, nil
+	case j17.CodeOf(err) == j17.CodeWorkLimit:
+		return []*Value{{Err: err}}, nil
+	case err != nil:
+		return nil, err
+	}
+	values := make([]*Value, len(ids))
+	for i, one := range rows {
+		values[i] = e.value(one)
+	}
+	return values, nil
+}
+
+// count notes what a row was made of.
+func (t *trial) count(v *Value) {
+	for i, key := range v.Sources {
+		t.read++
+		if v.Versions[i].Length > 0 && key != v.Key {
+			t.of[key]++
+		}
+	}
+}
+
+// widest finds the aggregate that most rows were made of.
+func (t *trial) widest() {
+	var widest wire.Fanout
+	for key, rows := range t.of {
+		if name := key.String(); rows > widest.Rows || rows == widest.Rows && strings.Compare(name, widest.Key) < 0 {
+			widest = wire.Fanout{Key: name, Rows: rows}
+		}
+	}
+	if widest.Rows > 0 {
+		t.price.Widest = &widest
+	}
+}
