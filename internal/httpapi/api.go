@@ -18,12 +18,14 @@ import (
 	"j17"
 	"j17/internal/auth"
 	"j17/internal/blob"
+	"j17/internal/build"
 	"j17/internal/clock"
 	"j17/internal/control"
 	"j17/internal/deploy"
 	"j17/internal/engine"
 	"j17/internal/feed"
 	"j17/internal/ident"
+	"j17/internal/index"
 	"j17/internal/listener"
 	"j17/internal/loading"
 	"j17/internal/projection"
@@ -54,7 +56,10 @@ type Options struct {
 	Deploy   *deploy.Service
 	// Listeners tells endpoints of events.
 	Listeners *listener.Service
-	Auth      *auth.Authenticator
+	// Builds and Indexes tell what they have done.
+	Builds  *build.Service
+	Indexes *index.Service
+	Auth    *auth.Authenticator
 	// Keys and Addresses limit the rate of requests; nil means no limit.
 	Keys      *auth.RateLimit
 	Addresses *auth.RateLimit

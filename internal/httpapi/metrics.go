@@ -60,6 +60,7 @@ func newMetrics(a *API) *metrics {
 	sagaMetrics(a, counter)
 	projectionMetrics(a, counter, gauge)
 	subscriptionMetrics(a, counter, gauge)
+	indexMetrics(a, counter, gauge)
 	if a.Schedule != nil {
 		counter("j17_scheduled_created_total", "Events that were scheduled for later.", func() uint64 { return a.Schedule.Stats().Created })
 		counter("j17_scheduled_fired_total", "Scheduled events that were written when their time had come.", func() uint64 { return a.Schedule.Stats().Fired })
@@ -130,6 +131,27 @@ func subscriptionMetrics(a *API, counter func(name, help string, read func() uin
 	counter("j17_subscription_gaps_total", "Stretches that did not match; what followed was handed out again.", func() uint64 { return a.Feed.Counts().Gaps })
 	gauge("j17_subscription_environments", "Environments whose subscriptions are worked on now.", func() float64 { return float64(a.Feed.Counts().Held) })
 	gauge("j17_subscription_lag_events", "Events that the subscriptions of these environments have not passed yet.", func() float64 { return float64(a.Feed.Counts().Behind) })
+}
+
+// indexMetrics shows what keeps indexes up to date, and what builds them.
+func indexMetrics(a *API, counter func(name, help string, read func() uint64), gauge func(name, help string, read func() float64)) {
+	if a.Indexes == nil || a.Builds == nil {
+		return
+	}
+	counter("j17_index_rows_total", "Rows that were computed because of events.", func() uint64 { return a.Indexes.Stats().Rows })
+	counter("j17_index_writes_total", "Writes of entries, of notes about them, and of rows.", func() uint64 { return a.Indexes.Stats().Writes })
+	counter("j17_index_batches_total", "Parts of feeds that indexes were brought up to date with.", func() uint64 { return a.Indexes.Stats().Batches })
+	counter("j17_index_views_total", "Looks at indexes.", func() uint64 { return a.Indexes.Stats().Views })
+	counter("j17_index_waits_total", "Looks that had to wait until an index was up to date.", func() uint64 { return a.Indexes.Stats().Waited })
+	counter("j17_index_late_total", "Looks that have waited in vain.", func() uint64 { return a.Indexes.Stats().Late })
+	counter("j17_index_differences_total", "Indexes that were not as they should be, and were built anew.", func() uint64 { return a.Indexes.Stats().Differences })
+	gauge("j17_index_fanouts", "Changes of many rows that are under way.", func() float64 { return float64(a.Indexes.Stats().Fanouts) })
+	gauge("j17_index_lag_seconds", "For how long the event has waited that waits longest for an index to show it.", func() float64 { return a.Indexes.Stats().Lag.Seconds() })
+	counter("j17_build_streams_total", "Aggregates that builds have gone through.", func() uint64 { return a.Builds.Stats().Streams })
+	counter("j17_builds_ended_total", "Builds that have come to their end.", func() uint64 { return a.Builds.Stats().Ended })
+	counter("j17_builds_failed_total", "Builds that have failed.", func() uint64 { return a.Builds.Stats().Failed })
+	counter("j17_build_removed_total", "Items that were removed because nothing used them any more.", func() uint64 { return a.Builds.Stats().Removed })
+	gauge("j17_builds_running", "Builds that are at work.", func() float64 { return float64(a.Builds.Stats().Running) })
 }
 
 // observe counts an answered request. Routes are patterns, so that there are few of them.

@@ -41,7 +41,7 @@ func (s *Service) page(ctx context.Context, p *build.Page) (w build.Writes, err 
 	for i := range rows {
 		c.replace(rows[i].ID, nil, recordOf(&rows[i]))
 	}
-	s.counts.entries.Add(uint64(max(c.entries, 0)))
+	s.counts.writes.Add(uint64(len(c.sides)))
 	return build.Writes{Sides: c.writes()}, nil
 }
 

@@ -75,11 +75,12 @@ func (h *house) start(st store.Store) *process {
 		feed:  feed.New(feed.Options{Store: st, Clock: clock.System{}, Logger: h.logger, Worker: kit}),
 		build: build.New(build.Options{Store: st, Clock: clock.System{}, Worker: kit, Logger: h.logger, Parallel: 2}),
 	}
-	p.Service = index.New(index.Options{Store: st, Feed: p.feed, Build: p.build, Clock: clock.System{}, Logger: h.logger})
+	p.Service = index.New(index.Options{Store: st, Feed: p.feed, Build: p.build, Clock: clock.System{}, Worker: kit, Logger: h.logger})
 	ctx, cancel := context.WithCancel(h.tb.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = p.feed.Run(ctx) })
 	running.Go(func() { _ = p.build.Run(ctx) })
+	running.Go(func() { _ = p.Run(ctx) })
 	p.stop = func() {
 		cancel()
 		running.Wait()

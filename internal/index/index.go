@@ -16,12 +16,14 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"j17"
 	"j17/internal/build"
 	"j17/internal/clock"
 	"j17/internal/feed"
 	"j17/internal/store"
+	"j17/internal/worker"
 )
 
 // Row is a row as it is at a position.
@@ -65,10 +67,12 @@ type Storage interface {
 
 // Options configures a Service. All fields are required.
 type Options struct {
-	Store  Storage
-	Feed   *feed.Subscriptions
-	Build  *build.Service
+	Store Storage
+	Feed  *feed.Subscriptions
+	Build *build.Service
+	// Clock tells how late events are handled, and when indexes are looked through; it is the store's.
 	Clock  clock.Clock
+	Worker *worker.Kit
 	Logger *slog.Logger
 }
 
@@ -86,6 +90,8 @@ type Service struct {
 	// moved has what is closed when a slot got on, reached up to where slots show all events that were handled here.
 	moved   map[place]chan struct{}
 	reached map[place]j17.StreamID
+	// waiting has since when events wait for slots that are behind.
+	waiting map[place]time.Time
 }
 
 // place is an index or a slot of a tenant.
@@ -95,19 +101,23 @@ type place struct {
 }
 
 type counters struct {
-	rows, entries, batches, views, waited, late atomic.Uint64
-	fanouts                                     atomic.Int64
+	rows, writes, batches, views, waited, late, differences atomic.Uint64
+	fanouts                                                 atomic.Int64
 }
 
 // Stats counts what a service has done since it was made.
 type Stats struct {
-	// Rows counts the rows that were computed because of events, Entries the writes of entries, Batches the parts of feeds that were
+	// Rows counts the rows that were computed because of events, Writes those of side items, Batches the parts of feeds that were
 	// handled.
-	Rows, Entries, Batches uint64
+	Rows, Writes, Batches uint64
 	// Views counts the views that were opened, Waited those that had to wait for events, Late the ones that did so in vain.
 	Views, Waited, Late uint64
+	// Differences counts the indexes that were found not to be as they should.
+	Differences uint64
 	// Fanouts is the number of changes of many rows that are under way.
 	Fanouts int64
+	// Lag is for how long the event has waited that waits longest for an index to show it, of those that this process keeps.
+	Lag time.Duration
 }
 
 // kind is what the subscriptions and the builds of indexes are called.
@@ -117,7 +127,7 @@ const kind = "index"
 func New(o Options) *Service {
 	s := &Service{
 		o: o, known: map[place]*Definition{}, slots: map[place]string{}, idle: map[place]bool{}, moved: map[place]chan struct{}{},
-		reached: map[place]j17.StreamID{},
+		reached: map[place]j17.StreamID{}, waiting: map[place]time.Time{},
 	}
 	o.Feed.Handle(feed.Kind{Name: kind, Filter: s.filter, Notes: true, Do: s.hand, Batch: maxBatch})
 	o.Build.Handle(build.Kind{Name: kind, Page: s.page, Done: s.built, PageSize: buildPage})
@@ -127,10 +137,17 @@ func New(o Options) *Service {
 // Stats returns the counters.
 func (s *Service) Stats() Stats {
 	c := &s.counts
-	return Stats{
-		Rows: c.rows.Load(), Entries: c.entries.Load(), Batches: c.batches.Load(), Views: c.views.Load(), Waited: c.waited.Load(),
-		Late: c.late.Load(), Fanouts: c.fanouts.Load(),
+	stats := Stats{
+		Rows: c.rows.Load(), Writes: c.writes.Load(), Batches: c.batches.Load(), Views: c.views.Load(), Waited: c.waited.Load(),
+		Late: c.late.Load(), Differences: c.differences.Load(), Fanouts: c.fanouts.Load(),
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.o.Clock.Now()
+	for _, since := range s.waiting {
+		stats.Lag = max(stats.Lag, now.Sub(since))
+	}
+	return stats
 }
 
 // get is a getter of what is stored now.
@@ -221,6 +238,11 @@ func (s *Service) begin(ctx context.Context, t j17.Tenant, d *Definition, h *hea
 // Rebuild builds an index anew. What is there serves until the new one has caught up. It does nothing while a build runs;
 // store.ErrNotFound means that there is no such index, or that its definition is not known here.
 func (s *Service) Rebuild(ctx context.Context, t j17.Tenant, id string) error {
+	return s.rebuild(ctx, t, id, true)
+}
+
+// rebuild is Rebuild; unless serving is set what is there is not read any more.
+func (s *Service) rebuild(ctx context.Context, t j17.Tenant, id string, serving bool) error {
 	s.mu.Lock()
 	d := s.known[place{t, id}]
 	s.mu.Unlock()
@@ -240,10 +262,20 @@ func (s *Service) Rebuild(ctx context.Context, t j17.Tenant, id string) error {
 			return err
 		}
 		var gone []store.Side
-		if h.Building != h.Serving {
+		if h.Building != h.Serving || !serving {
 			if gone, err = s.drop(ctx, t, h.Building); err != nil {
 				return err
 			}
+		}
+		if !serving && h.Serving != "" {
+			if h.Serving != h.Building {
+				old, err := s.drop(ctx, t, h.Serving)
+				if err != nil {
+					return err
+				}
+				gone = append(gone, old...)
+			}
+			h.Serving = ""
 		}
 		if len(gone) > 0 {
 			h.Building = ""
@@ -334,6 +366,7 @@ func (s *Service) forget(t j17.Tenant, id string) {
 			delete(s.slots, at)
 			delete(s.idle, at)
 			delete(s.reached, at)
+			delete(s.waiting, at)
 		}
 	}
 }

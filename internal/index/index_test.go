@@ -568,3 +568,44 @@ func TestVerify(t *testing.T) {
 		p.stop()
 	})
 }
+
+// TestScrub: an index that was changed is noticed in the background, not read from then on, and built anew.
+func TestScrub(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		p := h.start(h.disk)
+		h.write(prod, event("item", "i00", some("item", 1)), event("item", "i01", some("item", 2)))
+		var wait atomic.Bool
+		let := make(chan struct{})
+		d := source{h.disk}.definition(func(ctx context.Context, _ []string) error {
+			if wait.Load() && p.Stats().Differences > 0 {
+				<-let
+			}
+			return ctx.Err()
+		})
+		h.ready(p, prod, d)
+		h.pass(7 * time.Hour)
+		if n := p.Stats().Differences; n != 0 {
+			t.Fatalf("%d differences", n)
+		}
+		items, err := h.disk.Scan(t.Context(), prod, "index.entries", store.Range{}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.disk.Write(t.Context(), prod, []store.Side{{Op: store.Delete, Space: "index.entries", Key: items[0].Key}}); err != nil {
+			t.Fatal(err)
+		}
+		wait.Store(true)
+		h.pass(6 * time.Hour)
+		_, err = p.At(t.Context(), prod, "one", j17.StreamID{})
+		if _, is := errors.AsType[*index.NotReadyError](err); !is || p.Stats().Differences != 1 {
+			t.Errorf("%v, %+v", err, p.Stats())
+		}
+		close(let)
+		h.pass(time.Minute)
+		h.at(p, prod)
+		h.verify(p, prod)
+		h.accounted(p, prod)
+		p.stop()
+	})
+}

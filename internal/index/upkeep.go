@@ -58,6 +58,7 @@ func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 	}
 	u := &upkeep{s: s, t: b.Tenant, d: d, slot: sl, size: max(maxRows>>min(b.Attempt-1, 10), 1)}
 	defer s.tell(b.Tenant, sl.name)
+	s.behind(b.Tenant, sl.name, time.UnixMilli(positionOf(&b.Entries[0]).Ms))
 
 	// What was begun comes first.
 	if sl.Fanout != nil {
@@ -71,11 +72,25 @@ func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 			touched = appendTouched(touched, &e)
 		}
 	}
-	if len(touched) == 0 {
-		return nil
+	if len(touched) > 0 {
+		s.counts.batches.Add(1)
+		err = u.batch(ctx, touched, positionOf(&b.Entries[n-1]), func() []store.Side { return b.Done(n) })
 	}
-	s.counts.batches.Add(1)
-	return u.batch(ctx, touched, positionOf(&b.Entries[n-1]), func() []store.Side { return b.Done(n) })
+	if err == nil {
+		s.behind(b.Tenant, sl.name, time.Time{})
+	}
+	return err
+}
+
+// behind notes since when events wait for a slot, the zero time for none.
+func (s *Service) behind(t j17.Tenant, slot string, since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if since.IsZero() {
+		delete(s.waiting, place{t, slot})
+	} else {
+		s.waiting[place{t, slot}] = since
+	}
 }
 
 // positionOf returns where an entry of a feed is.
@@ -133,7 +148,7 @@ func (u *upkeep) batch(ctx context.Context, touched []j17.Key, to j17.StreamID, 
 		return u.begin(ctx, sources, to)
 	}
 	u.slot.After = writePosition(to)
-	u.s.counts.entries.Add(uint64(len(c.sides)))
+	u.s.counts.writes.Add(uint64(len(c.sides)))
 	return u.s.o.Store.Write(ctx, u.t, append(append(c.writes(), u.slot.put()), done()...))
 }
 
@@ -282,7 +297,7 @@ func (u *upkeep) fanout(ctx context.Context) error {
 		if ended {
 			u.slot.After, u.slot.Fanout = f.To, nil
 		}
-		u.s.counts.entries.Add(uint64(len(c.sides)))
+		u.s.counts.writes.Add(uint64(len(c.sides)))
 		if err := u.s.o.Store.Write(ctx, u.t, append(c.writes(), u.slot.put())); err != nil {
 			return err
 		}

@@ -5,11 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"j17"
 	"j17/internal/store"
+	"j17/internal/worker"
 )
 
 // Difference is the first thing in an index that is not as it follows from events.
@@ -46,6 +50,53 @@ func (s *Service) Verify(ctx context.Context, t j17.Tenant, id string, progress 
 		}
 		return ctx.Err()
 	})
+}
+
+const (
+	// scrubEvery is the time between two looks through all indexes, scrubPause what each page of them waits.
+	scrubEvery = 6 * time.Hour
+	scrubPause = 50 * time.Millisecond
+)
+
+// Run looks through all indexes from time to time, slowly, until the context ends. One that is not as it should be is read no more, and
+// built anew.
+func (s *Service) Run(ctx context.Context) error {
+	s.o.Worker.Every(ctx, worker.Loop{Name: "index_scrub", Do: func(ctx context.Context) error {
+		if s.o.Clock.Wait(ctx, s.o.Clock.Now().Add(scrubEvery)) != nil {
+			return nil // it ends
+		}
+		return s.scrub(ctx)
+	}})
+	return nil
+}
+
+// scrub looks through all indexes that are known here.
+func (s *Service) scrub(ctx context.Context) error {
+	s.mu.Lock()
+	all := slices.Collect(maps.Keys(s.known))
+	s.mu.Unlock()
+	var errs []error
+	for _, at := range all {
+		difference, err := s.verify(ctx, at.tenant, at.name, func(uint64) error {
+			return s.o.Clock.Wait(ctx, s.o.Clock.Now().Add(scrubPause))
+		})
+		damage, damaged := errors.AsType[*store.CorruptionError](err)
+		_, notReady := errors.AsType[*NotReadyError](err)
+		switch {
+		case damaged:
+			difference, err = &Difference{What: damage.Error()}, nil
+		case notReady || errors.Is(err, store.ErrNotFound):
+			continue
+		}
+		if difference != nil {
+			s.counts.differences.Add(1)
+			s.o.Logger.LogAttrs(ctx, slog.LevelError, "an index is not what follows from events: it is read no more, and built anew",
+				slog.String("tenant", string(at.tenant)), slog.String("index", at.name), slog.String("row", difference.Row), slog.String("what", difference.What))
+			err = s.rebuild(ctx, at.tenant, at.name, false)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // errMoved is why a verification begins anew.

@@ -7,7 +7,6 @@ import (
 	"j17"
 	"j17/internal/clock"
 	"j17/internal/control"
-	"j17/internal/feed"
 	"j17/internal/listener"
 	"j17/internal/outbound"
 )
@@ -15,7 +14,6 @@ import (
 // openListeners makes what tells endpoints of events.
 func (s *Server) openListeners(ctx context.Context) {
 	o := &s.options
-	s.feed = feed.New(feed.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger, Worker: s.worker})
 	// Receivers compare the time of a message with theirs, whatever a development server shows.
 	sender := outbound.New(outbound.Options{Clock: clock.System{}, Private: o.PrivateListeners})
 	s.listeners = listener.New(ctx, listener.Options{
@@ -29,7 +27,7 @@ func (s *Server) openListeners(ctx context.Context) {
 			})
 		},
 	})
-	s.timed = append(s.timed, s.feed, s.listeners)
+	s.timed = append(s.timed, s.listeners)
 }
 
 // instanceOf returns the instance and the environment whose tenant it is.

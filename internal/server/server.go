@@ -22,12 +22,14 @@ import (
 	"j17"
 	"j17/internal/auth"
 	"j17/internal/blob"
+	"j17/internal/build"
 	"j17/internal/clock"
 	"j17/internal/control"
 	"j17/internal/deploy"
 	"j17/internal/engine"
 	"j17/internal/feed"
 	"j17/internal/httpapi"
+	"j17/internal/index"
 	"j17/internal/listener"
 	"j17/internal/loading"
 	"j17/internal/projection"
@@ -133,8 +135,10 @@ type Server struct {
 	runner   *container.Runner // nil where containers are off
 	usage    *usage.Meter
 	sagas    *saga.Service
-	// feed reads the feeds of environments for listeners.
+	// feed reads the feeds of environments for listeners and indexes, builds makes what follows from older events.
 	feed      *feed.Subscriptions
+	builds    *build.Service
+	indexes   *index.Service
 	listeners *listener.Service
 	schedule  *schedule.Service
 	// projections answers reads of projections.
@@ -232,6 +236,11 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 		},
 	})
 
+	// What follows from events, and is looked up.
+	s.feed = feed.New(feed.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger, Worker: s.worker})
+	s.builds = build.New(build.Options{Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
+	s.indexes = index.New(index.Options{Store: s.store, Feed: s.feed, Build: s.builds, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
+	s.timed = append(s.timed, s.feed, s.builds)
 	s.projections = projection.New(projection.Options{
 		Store: s.store, Engine: s.engine, Clock: o.Clock, Logger: o.Logger, CacheBytes: int64(o.ProjectionCacheMiB) << 20,
 		Hold: func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error {
@@ -239,7 +248,7 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 		},
 	})
 
-	// What follows from events.
+	// Who is told of events.
 	s.openListeners(ctx)
 
 	// Specs and the code that they name.
@@ -304,7 +313,7 @@ func (s *Server) Close() error {
 func (s *Server) api(o httpapi.Options) *httpapi.API {
 	o.Loader = &loading.Loader{Engine: s.engine, Store: s.store}
 	o.Engine, o.Store, o.Registry, o.Auth, o.Blobs, o.Deploy = s.engine, s.store, s.registry, s.auth, s.blobs, s.deploy
-	o.Feed, o.Projections = s.feed, s.projections
+	o.Feed, o.Builds, o.Indexes, o.Projections = s.feed, s.builds, s.indexes, s.projections
 	o.Usage, o.Worker, o.Sagas, o.Listeners, o.Schedule = s.usage, s.worker, s.sagas, s.listeners, s.schedule
 	o.TrustedProxies, o.ForwardedHeader = s.options.TrustedProxies, s.options.ForwardedHeader
 	o.StreamsPerKey, o.Streams = s.options.StreamsPerKey, s.options.Streams
@@ -348,7 +357,7 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 		g.Go(func() error { return serve(h, l) })
 	}
 	watch := func(ctx context.Context) error { return s.watchFolder(ctx, api) }
-	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.listeners.Run, s.upkeep, s.settle) {
+	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.builds.Run, s.indexes.Run, s.listeners.Run, s.upkeep, s.settle) {
 		g.Go(func() error { return worker(work) })
 	}
 	<-failed.Done()
