@@ -76,9 +76,10 @@ func operations() map[string]operation {
 		"POST /{type}/{id}/{event}":      {id: "writeEvent", about: "Write one event to an aggregate", takes: wire.WriteEvent{}, gives: wire.EventWritten{}, made: true},
 
 		// Projections.
-		"GET /_projections/{name}":        {id: "getProjection", about: "The rows of a projection, or in the array form what it yields for its parameters", gives: either{wire.Rows{}, wire.Projected{}}},
-		"GET /_projections/{name}/_count": {id: "countRows", about: "How many rows a projection has", gives: wire.RowCount{}},
-		"GET /_projections/{name}/{id}":   {id: "getProjectionOf", about: "What a projection yields for an aggregate, now or in the past", gives: wire.Projected{}},
+		"GET /_projections/{name}":             {id: "getProjection", about: "The rows of a projection, or in the array form what it yields for its parameters", gives: either{wire.Rows{}, wire.Projected{}}},
+		"GET /_projections/{name}/_count":      {id: "countRows", about: "How many rows a projection has", gives: wire.RowCount{}},
+		"GET /_projections/{name}/{id}/stream": {id: "streamProjectionOf", about: "What a projection yields for an aggregate, as it changes", gives: file{typeStream}},
+		"GET /_projections/{name}/{id}":        {id: "getProjectionOf", about: "What a projection yields for an aggregate, now or in the past", gives: wire.Projected{}},
 
 		// Operators by themselves.
 		"GET /setup":            {id: "getSetupPage", about: "A form for the first operator", gives: file{"text/html"}},

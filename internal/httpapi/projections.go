@@ -59,7 +59,11 @@ func (c *call) project(ask *projection.Ask) (*projection.Reply, error) {
 // appendProjected appends what stands behind the data of a value.
 func appendProjected(b []byte, v *projection.Reply) []byte {
 	b = append(b, `,"cached_at":`...)
-	b = strconv.AppendInt(b, v.Computed, 10)
+	return appendMetadata(strconv.AppendInt(b, v.Computed, 10), v)
+}
+
+// appendMetadata appends what tells what is projected, and the end of the answer.
+func appendMetadata(b []byte, v *projection.Reply) []byte {
 	b = append(b, `,"metadata":{`...)
 	if v.Key.ID != "" {
 		b = append(b, `"id":`...)

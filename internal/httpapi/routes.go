@@ -121,6 +121,7 @@ func viewRoutes() []route {
 	return []route{
 		{viewSite, get, viewPrefix + "{name}", read, need{}, "", viewedOrListed(), (*call).projectionOrRows},
 		{viewSite, get, viewPrefix + "{name}/_count", read, need{}, "", []parameter{{kind: further}}, (*call).countRows},
+		{viewSite, get, viewPrefix + "{name}/{id}/stream", read, need{}, "", streamedView(), (*call).projectionStream},
 		{viewSite, get, viewPrefix + "{name}/{id}", read, need{}, "", viewed(), (*call).projection},
 	}
 }

@@ -226,7 +226,7 @@ func (g *page) add(ctx context.Context, l *List, some []found, after *string) (f
 			*after = some[i].place // it came after the position
 			continue
 		}
-		if v.Err != nil && !lasting(v.Err) {
+		if v.Err != nil && !Lasting(v.Err) {
 			return false, v.Err
 		}
 		g.bytes += len(v.Data)
@@ -293,8 +293,8 @@ func (s *Service) countStreams(ctx context.Context, r *reading, aggregateType st
 	}
 }
 
-// lasting reports whether an error is that of a row as it is: the same row comes to the same error again. Its fields count as null then.
-func lasting(err error) bool {
+// Lasting reports whether an error is that of a row as it is: the same row comes to the same error again. Its fields count as null then.
+func Lasting(err error) bool {
 	switch j17.CodeOf(err) { //nolint:exhaustive // the others pass, or are of the server
 	case j17.CodeCustomCodeFailed, j17.CodeProjectionLimit, j17.CodeWorkLimit, j17.CodeCorruption, j17.CodeHandlerRejected, j17.CodeImplicationFailed, j17.CodeImplicationLimit:
 		return true

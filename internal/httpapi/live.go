@@ -1,0 +1,298 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"j17"
+	"j17/internal/clock"
+	"j17/internal/engine"
+	"j17/internal/projection"
+	"j17/internal/tail"
+	"j17/internal/wire"
+)
+
+// livePace is how long a live view waits after it was sent something: what changes meanwhile is sent as what it has come to.
+const livePace = 50 * time.Millisecond
+
+// liveView is what a client sees as it changes.
+type liveView interface {
+	// look returns what is to be sent now that something has changed, nothing where the client sees no difference, and whether there is
+	// more of it. A view looks first with nothing changed, and then sees everything for the first time.
+	look(ctx context.Context, changed tail.Changes) (events []liveEvent, more bool, err error)
+	// madeOf returns the aggregates that the view is made of, and the types of which any may come to be one of them, as of the latest look.
+	madeOf() (keys []j17.Key, types []string)
+	// position is that of the latest look.
+	position() j17.StreamID
+}
+
+// liveEvent is one that is sent: its name, and its data in parts.
+type liveEvent struct {
+	name  string
+	parts [][]byte
+}
+
+func (ev *liveEvent) size() (size int) {
+	for _, part := range ev.parts {
+		size += len(part)
+	}
+	return size
+}
+
+// streamedView are the parameters of a live view; its own stand beside them.
+func streamedView() []parameter { return streamed(parameter{kind: further}) }
+
+// follow answers with a view as it changes, until the client goes, takes nothing, or has no right to it any more, or the server stops.
+func (c *call) follow(w http.ResponseWriter, v liveView) error {
+	// What is wrong with the request is an error.
+	if last := c.request.Header.Get(headerLastEvent); last != "" {
+		if _, err := parsePosition(last); err != nil {
+			return j17.Errorf(j17.CodeInvalidHeader, "Last-Event-ID must be the id of an event of the stream, such as 1706789012345-0").At("last-event-id")
+		}
+	}
+	ctx := c.request.Context()
+	s, err := c.api.streams.open(c, w, c.duration("heartbeat", defaultHeartbeat))
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	l := &living{stream: s, view: v}
+	if l.watch, err = c.api.tail.Watch(ctx, c.tenant); err != nil {
+		return engine.StorageError(err)
+	}
+	defer l.watch.Close()
+
+	// So is what is wrong with what is there at first.
+	l.follow()
+	events, more, err := l.look(ctx, tail.Changes{})
+	if err != nil {
+		return err
+	}
+	c.startStream(s.w)
+	if c.request.Method == http.MethodHead {
+		return nil
+	}
+	s.pending = true // the headers go out at once
+	l.run(ctx, events, more)
+	return nil
+}
+
+// living is a live view on its way to a client.
+type living struct {
+	*stream
+	view  liveView
+	watch *tail.Watch
+	keys  []j17.Key
+	types []string
+	// sent is when something was sent last.
+	sent time.Time
+}
+
+// look lets the view look, in one of the places that there are for streams that read the store.
+func (l *living) look(ctx context.Context, changed tail.Changes) ([]liveEvent, bool, error) {
+	c := l.call
+	defer c.slot.Give()
+	got, err := c.api.room.looks.Take(ctx, string(c.tenant), 1)
+	if err != nil {
+		return nil, false, err
+	}
+	defer c.api.room.looks.Give(string(c.tenant), got)
+	return l.view.look(ctx, changed)
+}
+
+// follow makes the watch follow what the view is made of. It reports true where that may have changed since the view has looked.
+func (l *living) follow() bool {
+	keys, types := l.view.madeOf()
+	if slices.Equal(keys, l.keys) && slices.Equal(types, l.types) {
+		return false
+	}
+	l.keys, l.types = keys, types
+	return l.watch.Follow(keys, types).Compare(l.view.position()) > 0
+}
+
+// run sends what there is and then what changes.
+func (l *living) run(ctx context.Context, events []liveEvent, more bool) {
+	for changed := (tail.Changes{}); ; {
+		if !l.send(ctx, events) {
+			return
+		}
+		events = nil
+		if !more && !l.follow() {
+			var ok bool
+			if changed, ok = l.await(ctx); !ok {
+				return
+			}
+		}
+		var err error
+		events, more, err = l.look(ctx, changed)
+		for err != nil {
+			// It was not its turn: everything may have changed until it is.
+			if StatusOf(j17.CodeOf(err)) != http.StatusServiceUnavailable || l.pause(ctx, l.now().Add(time.Second)) != nil || l.ended() {
+				return
+			}
+			if l.due(l.now()) && l.beat(l.told) != nil {
+				return
+			}
+			events, more, err = l.look(ctx, tail.Changes{All: true})
+		}
+		changed = tail.Changes{}
+	}
+}
+
+// send sends events. It reports false at the end of the stream.
+func (l *living) send(ctx context.Context, events []liveEvent) bool {
+	if len(events) == 0 {
+		return !l.ended()
+	}
+	size := 0
+	for i := range events {
+		size += events[i].size()
+	}
+	if size > pieceBytes && l.call.take(l.call.api.room.streams, int64(size), "such a view") != nil {
+		return false
+	}
+	defer l.call.release()
+	at := l.view.position()
+	for i := range events {
+		l.event(&events[i], at)
+	}
+	l.sent = l.now()
+	l.all.sent.Add(uint64(len(events)))
+	return l.flush() == nil && !l.ended()
+}
+
+// event writes an event of a view as of a position.
+func (s *stream) event(ev *liveEvent, at j17.StreamID) {
+	s.told, s.placed = at, true
+	head := append(append(s.frame[:0], "event: "...), ev.name...)
+	head = append(appendPosition(append(head, "\nid: "...), at), "\ndata: "...)
+	s.put(head)
+	for _, part := range ev.parts {
+		s.put(part)
+	}
+	s.put([]byte("\n\n"))
+	s.frame = nil
+}
+
+// await waits until something has changed that the view is made of, at its pace, and keeps the client posted that the stream lives. It
+// reports false at the end of the stream.
+func (l *living) await(ctx context.Context) (tail.Changes, bool) {
+	if l.pending && l.flush() != nil {
+		return tail.Changes{}, false
+	}
+	seen := l.view.position()
+	for {
+		select {
+		case <-l.watch.Ready():
+			// What has come with it, and what comes until the view is to be sent again.
+			if l.pause(ctx, l.sent.Add(livePace)) != nil {
+				return tail.Changes{}, false
+			}
+			changed, err := l.watch.Take()
+			if err != nil {
+				return changed, false
+			}
+			if seen = changed.At; changed.All || len(changed.Keys) > 0 {
+				return changed, true
+			}
+		case <-ctx.Done():
+			return tail.Changes{}, false
+		case <-l.pulse:
+		}
+		if l.ended() {
+			return tail.Changes{}, false
+		}
+		if l.due(l.now()) {
+			if l.beat(maxPosition(seen, l.told)) != nil {
+				return tail.Changes{}, false
+			}
+		}
+	}
+}
+
+// beat shows the client that the stream lives, and how far it has come.
+func (l *living) beat(at j17.StreamID) error {
+	l.put([]byte(":\n"))
+	if at.IsZero() {
+		l.put([]byte("\n"))
+	} else {
+		l.stream.position(at)
+	}
+	return l.flush()
+}
+
+func maxPosition(a, b j17.StreamID) j17.StreamID {
+	if a.Compare(b) < 0 {
+		return b
+	}
+	return a
+}
+
+// pause waits until a time that is near.
+func (*living) pause(ctx context.Context, until time.Time) error {
+	return clock.System{}.Wait(ctx, until)
+}
+
+// liveProjection is what a projection yields.
+type liveProjection struct {
+	call *call
+	ask  projection.Ask
+	// tag is that of the data that was sent, with what made it impossible to compute.
+	tag    string
+	at     j17.StreamID
+	keys   []j17.Key
+	types  []string
+	looked bool
+}
+
+// projectionStream is GET /_projections/{name}/{id}/stream: what a projection yields, as it changes.
+func (c *call) projectionStream(w http.ResponseWriter) error {
+	r := c.request
+	return c.follow(w, &liveProjection{call: c, ask: projection.Ask{Name: r.PathValue("name"), ID: r.PathValue("id"), Params: c.further}})
+}
+
+func (l *liveProjection) madeOf() ([]j17.Key, []string) { return l.keys, l.types }
+func (l *liveProjection) position() j17.StreamID        { return l.at }
+
+func (l *liveProjection) look(ctx context.Context, _ tail.Changes) ([]liveEvent, bool, error) {
+	v, err := l.call.api.Projections.Read(ctx, l.call.tenant, &l.ask)
+	if v != nil && v.Value != nil {
+		l.at, l.keys, l.types = v.Position, v.Sources, setTypes(v.Value)
+	}
+	failed, ok := errors.AsType[*j17.Error](err)
+	switch {
+	case err == nil:
+	case !l.looked, !ok, !projection.Lasting(err):
+		return nil, false, err
+	}
+	l.looked = true
+
+	// What was sent already is not sent again.
+	tag := ""
+	if err == nil {
+		tag = v.Tag
+	} else {
+		tag = string(failed.Code) + failed.Message
+	}
+	if tag == l.tag {
+		return nil, false, nil
+	}
+	l.tag = tag
+	if err == nil {
+		return []liveEvent{{"value", [][]byte{[]byte(`{"data":`), v.Data, appendMetadata(nil, v)}}}, false, nil
+	}
+	raw, err := marshal(wire.RowError{Code: failed.Code, Error: l.call.api.Registry.Faults.Redact(failed.Message)})
+	return []liveEvent{{"value", [][]byte{[]byte(`{"error":`), raw, []byte(`}`)}}}, false, err
+}
+
+// setTypes are the aggregate types that queries of a value have looked in.
+func setTypes(v *projection.Value) (types []string) {
+	for i := range v.Sets {
+		types = append(types, v.Sets[i].Query.AggregateType)
+	}
+	slices.Sort(types)
+	return slices.Compact(types)
+}

@@ -1,0 +1,196 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"j17/internal/clock"
+)
+
+// liveEvent is an event of a live view.
+type liveEvent struct{ name, id, data string }
+
+// live returns the next event of a live view, passing over what only shows that it lives.
+func (c *client) live(tb testing.TB) (ev liveEvent) {
+	tb.Helper()
+	for {
+		line, err := c.body.ReadString('\n')
+		if err != nil {
+			tb.Fatal(err)
+		}
+		switch name, v, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": "); name {
+		case "event":
+			ev.name = v
+		case "id":
+			ev.id = v
+		case "data":
+			ev.data = v
+		case "":
+			if ev.data != "" {
+				return ev
+			}
+		case ":":
+		default:
+			tb.Fatalf("unknown line %q", line)
+		}
+	}
+}
+
+// liveSpec has views over notes and their authors.
+const liveSpec = `{
+	"agent_types": ["user"],
+	"aggregate_types": {
+		"note": {"events": {"was_written": {"schema": {}, "handler": [{"set": {"target": "", "value": "$.data"}}]}}},
+		"author": {"events": {"was_named": {"schema": {}, "handler": [{"set": {"target": "", "value": "$.data"}}]}}}
+	},
+	"projections": {
+		"notes": {"for_each": "note", "sources": {"note": "$key", "author": {"type": "author", "id": "$.note.by"}}, "select": {"text": "$.note.text", "by": "$.author.name"}},
+		"by_id": {"sources": [{"aggregate": "note", "id": "$.note"}]}
+	}
+}`
+
+const noteA, noteB, ann, bob = "0b6e9d4e-6f0a-4f3c-8c53-00000000000a", "0b6e9d4e-6f0a-4f3c-8c53-00000000000b", "0b6e9d4e-6f0a-4f3c-8c53-0000000000aa", "0b6e9d4e-6f0a-4f3c-8c53-0000000000bb"
+
+// name writes what an author is called.
+func (f *fixture) name(tb testing.TB, id, name string) string {
+	tb.Helper()
+	got := f.do(tb, "POST", "/author/"+id+"/was_named", `{"data":{"name":"`+name+`"},`+actor+`}`)
+	if got.status != http.StatusCreated {
+		tb.Fatalf("%d %s", got.status, got.body)
+	}
+	return got.member(tb, "stream_id")
+}
+
+// shows compares an event of a live view, as of a position that is not before one.
+func (ev *liveEvent) shows(tb testing.TB, name, data, since string) {
+	tb.Helper()
+	var got struct {
+		Data     json.RawMessage
+		Metadata struct{ Position string }
+	}
+	if err := json.Unmarshal([]byte(ev.data), &got); err != nil || ev.name != name || string(got.Data) != data || got.Metadata.Position != ev.id || ev.id < since {
+		tb.Errorf("%+v, %v, not %s %s since %s", *ev, err, name, data, since)
+	}
+}
+
+// TestLiveValues follows a value while its sources change, and other things that it is not made of.
+func TestLiveValues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newRows(t, liveSpec)
+		p := f.serve(t)
+		f.write(t, noteA+"/was_written", `{"text":"one","by":"`+ann+`"}`)
+		c := f.stream(t, p, "/_projections/notes/"+noteA+"/stream")
+		ev := c.live(t)
+		ev.shows(t, "value", `{"text":"one","by":null}`, "")
+
+		// What it is made of changes, and is another one then.
+		f.write(t, noteB+"/was_written", `{"text":"other"}`)
+		since := f.name(t, ann, "Ann")
+		ev = c.live(t)
+		ev.shows(t, "value", `{"text":"one","by":"Ann"}`, since)
+		f.name(t, ann, "Ann") // which changes nothing
+		f.name(t, bob, "Bob")
+		since = f.write(t, noteA+"/was_written", `{"text":"two","by":"`+bob+`"}`)
+		ev = c.live(t)
+		ev.shows(t, "value", `{"text":"two","by":"Bob"}`, since)
+		f.name(t, ann, "Anna") // of which it is made no more
+		since = f.name(t, bob, "Rob")
+		ev = c.live(t)
+		ev.shows(t, "value", `{"text":"two","by":"Rob"}`, since)
+
+		// Who comes again has what there is now.
+		again := f.stream(t, p, "/_projections/notes/"+noteA+"/stream", "Last-Event-ID: "+ev.id)
+		last := again.live(t)
+		last.shows(t, "value", `{"text":"two","by":"Rob"}`, since)
+
+		// The other form.
+		form := f.stream(t, p, "/_projections/by_id/"+noteB+"/stream")
+		if ev := form.live(t); ev.name != "value" || !strings.HasPrefix(ev.data, `{"data":{"note":{"id":"`+noteB+`","text":"other"`) {
+			t.Errorf("%+v", ev)
+		}
+	})
+}
+
+// TestLiveValuesCoalesce: a burst is sent as what it has come to, and at most 20 times a second.
+func TestLiveValuesCoalesce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newRows(t, liveSpec)
+		p := f.serve(t)
+		f.write(t, noteA+"/was_written", `{"text":"0"}`)
+		c := f.stream(t, p, "/_projections/notes/"+noteA+"/stream")
+		c.live(t)
+		const writes = 300
+		begin := time.Now()
+		go func() {
+			for n := range writes {
+				f.write(t, noteA+"/was_written", fmt.Sprintf(`{"text":"%d"}`, n+1))
+				_ = clock.System{}.Wait(t.Context(), time.Now().Add(5*time.Millisecond))
+			}
+		}()
+		events := 0
+		for want := fmt.Sprintf(`"text":"%d"`, writes); ; {
+			events++
+			if ev := c.live(t); strings.Contains(ev.data, want) {
+				break
+			}
+		}
+		if most := int(time.Since(begin)/(50*time.Millisecond)) + 1; events > most || events < 2 {
+			t.Errorf("%d events in %s", events, time.Since(begin))
+		}
+	})
+}
+
+// TestLiveHeartbeats: a silent view shows that it lives.
+func TestLiveHeartbeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newRows(t, liveSpec)
+		p := f.serve(t)
+		f.write(t, noteA+"/was_written", `{}`)
+		c := f.stream(t, p, "/_projections/notes/"+noteA+"/stream?heartbeat=20s")
+		first := c.live(t)
+		f.write(t, noteB+"/was_written", `{}`)
+		for range 4 {
+			begin := time.Now()
+			line, err := c.body.ReadString('\n')
+			for ; err == nil && line != ":\n"; line, err = c.body.ReadString('\n') {
+				if line != "\n" && !strings.HasPrefix(line, "id: ") {
+					t.Fatalf("%q", line)
+				}
+			}
+			if took := time.Since(begin); err != nil || took < 19*time.Second || took > 21*time.Second {
+				t.Errorf("after %s: %v", took, err)
+			}
+		}
+		f.write(t, noteA+"/was_written", `{"text":"x"}`)
+		if ev := c.live(t); ev.id <= first.id {
+			t.Errorf("%+v after %+v", ev, first)
+		}
+	})
+}
+
+// TestLiveRefusals asks for live views that there are not.
+func TestLiveRefusals(t *testing.T) {
+	f := newRows(t, liveSpec)
+	for path, want := range map[string]string{
+		"notes/" + noteA + "/stream": "aggregate_not_found ", "ghost/" + noteA + "/stream": "unknown_projection ", "notes/x/stream": "invalid_identifier key",
+		"notes/" + noteA + "/stream?heartbeat=61s": "invalid_parameter heartbeat", "notes/" + noteA + "/stream?at=1": "invalid_parameter at", "by_id/global/stream?x=1": "invalid_parameter x",
+	} {
+		code, at, _ := strings.Cut(want, " ")
+		got := f.do(t, "GET", "/_projections/"+path, "")
+		if got.member(t, "code") != code || at != "" && got.member(t, "path") != at {
+			t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
+	}
+	f.write(t, noteA+"/was_written", `{}`)
+	if got := f.do(t, "GET", "/_projections/notes/"+noteA+"/stream", "", "Last-Event-ID: x"); got.member(t, "code") != "invalid_header" {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	if got := f.do(t, "HEAD", "/_projections/notes/"+noteA+"/stream", ""); got.status != http.StatusOK || got.header.Get("Content-Type") != "text/event-stream" {
+		t.Errorf("%d %v", got.status, got.header)
+	}
+}
