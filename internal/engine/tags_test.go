@@ -24,7 +24,7 @@ func TestEventsAreTagged(t *testing.T) {
 		want int
 	}{{[]string{actor}, 2}, {[]string{target}, 2}, {[]string{j17.ActorTag(j17.Agent{Type: "user", ID: other})}, 2}, {[]string{"actor:user:" + other, target}, 0}} {
 		n := 0
-		for ev, err := range f.Store.ReadTagged(t.Context(), tenant, c.tags, j17.StreamID{}, 9) {
+		for ev, err := range f.Store.ReadTagged(t.Context(), tenant, c.tags, j17.StreamID{}, 9, nil) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -71,7 +71,12 @@ type Feed interface {
 
 	// ReadTagged is ReadFeed for the events that have all of some tags. What it costs depends on the events that have the rarest
 	// of them, not on the feed. It is an *IndexingError while older events are not indexed yet.
-	ReadTagged(ctx context.Context, t j17.Tenant, tags []string, after j17.StreamID, limit int) iter.Seq2[*j17.Event, error]
+	//
+	// Tags that seldom meet may cost much without an event. looked, if not nil, is told of it after some steps, and of the position up
+	// to which everything was looked at: where it reports false the reading ends.
+	ReadTagged(
+		ctx context.Context, t j17.Tenant, tags []string, after j17.StreamID, limit int, looked func(steps int, upTo j17.StreamID) (more bool),
+	) iter.Seq2[*j17.Event, error]
 
 	// ReadChanges is ReadFeed with the notes about rewritten events between the events. Who keeps anything that follows from events
 	// reads these.

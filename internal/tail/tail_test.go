@@ -35,8 +35,8 @@ func (c *counted) ReadFeed(ctx context.Context, t j17.Tenant, after j17.StreamID
 	return counting(c, c.Store.ReadFeed(ctx, t, after, limit))
 }
 
-func (c *counted) ReadTagged(ctx context.Context, t j17.Tenant, tags []string, after j17.StreamID, limit int) iter.Seq2[*j17.Event, error] {
-	return counting(c, c.Store.ReadTagged(ctx, t, tags, after, limit))
+func (c *counted) ReadTagged(ctx context.Context, t j17.Tenant, tags []string, after j17.StreamID, limit int, looked func(int, j17.StreamID) bool) iter.Seq2[*j17.Event, error] {
+	return counting(c, c.Store.ReadTagged(ctx, t, tags, after, limit, looked))
 }
 
 func (c *counted) ReadChanges(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Entry, error] {
@@ -389,6 +389,42 @@ func TestWalkEndsWithItsBudget(t *testing.T) {
 	}
 	if head, err := f.Head(t.Context(), tenant); err != nil || found != 1 || walks < 5 || w.Position() != head {
 		t.Errorf("%d found in %d walks up to %s of %s, %v", found, walks, w.Position(), head, err)
+	}
+}
+
+// TestTagsThatDoNotMeetCostTheBudget looks for events by one and about another, of which each has many and both together one: looking for
+// them costs the budget, a walk goes on where it was, and a reader gives its turn back in between.
+func TestTagsThatDoNotMeetCostTheBudget(t *testing.T) {
+	f := newFixture(t)
+	var events []store.NewEvent
+	for n := range 12_000 {
+		metadata := fmt.Appendf(nil, `{"actor":{"type":"user","id":"u%d"},"target":{"type":"user","id":"u%d"}}`, n%2, n%2)
+		events = append(events, store.NewEvent{Key: j17.Key{Type: "order", ID: "a"}, Type: "was_placed", Data: []byte("{}"), Metadata: metadata, Tags: j17.AgentTags(metadata)})
+	}
+	for some := range slices.Chunk(events, 1000) {
+		f.append(t, some...)
+	}
+	f.write(t, "order:b", "was_placed", 0, 1, "{}")
+	w := f.Walk(tenant, tail.Filter{Actor: j17.ActorTag(user(0)), Target: j17.TargetTag(user(1))}, j17.StreamID{})
+	walks, found := 0, 0
+	for ; !w.Ended(); walks++ {
+		before := w.Position()
+		b := work.Counted(1000)
+		for _, err := range w.Events(t.Context(), 1<<30, b) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			found++
+		}
+		if !w.Ended() && (b.Left() > 0 || w.Position().Compare(before) <= 0) {
+			t.Fatalf("%d units are left at %s, after %s", b.Left(), w.Position(), before)
+		}
+	}
+	if head, err := f.Head(t.Context(), tenant); err != nil || found != 1 || walks < 3 || w.Position() != head {
+		t.Errorf("%d found in %d walks up to %s of %s, %v", found, walks, w.Position(), head, err)
+	}
+	if got := take(t, f.open(t, tail.Filter{Actor: j17.ActorTag(user(0)), Target: j17.TargetTag(user(1))}, j17.StreamID{}), 1<<20); len(got) != 1 {
+		t.Errorf("a reader gets %v", got)
 	}
 }
 

@@ -29,11 +29,14 @@ func (w *Walk) Position() j17.StreamID { return w.position }
 // Ended reports whether there was nothing more when the walk stopped.
 func (w *Walk) Ended() bool { return w.ended }
 
-// What it costs to look at an event, beside its bytes: some two microseconds.
-const unitsPerEvent = 40
+// What it costs to look at an event, beside its bytes, and at a place of the index of tags: some two microseconds, and one.
+const (
+	unitsPerEvent = 40
+	unitsPerStep  = 20
+)
 
 // Events goes on from where the walk is: it looks at up to limit events at the cost of the budget and yields those that the filter
-// lets through. Where the budget is used up the walk stops without an error, having looked at one event at least, and can go on
+// lets through. Where the budget is used up the walk stops without an error, having looked at something at least, and can go on
 // with another one. An event that makes the loop break counts as not taken. Events are valid until the next step.
 func (w *Walk) Events(ctx context.Context, limit int, b *work.Budget) iter.Seq2[*j17.Event, error] {
 	return func(yield func(*j17.Event, error) bool) {
@@ -50,8 +53,13 @@ func (w *Walk) Events(ctx context.Context, limit int, b *work.Budget) iter.Seq2[
 		}
 
 		// The events.
-		seen := 0
-		for ev, err := range w.source(ctx, limit) {
+		seen, stopped := 0, false
+		looked := func(steps int, upTo j17.StreamID) bool {
+			w.position = upTo
+			stopped = !b.Spend(steps * unitsPerStep)
+			return !stopped
+		}
+		for ev, err := range w.source(ctx, limit, looked) {
 			if err != nil {
 				yield(nil, err)
 				return
@@ -68,7 +76,10 @@ func (w *Walk) Events(ctx context.Context, limit int, b *work.Budget) iter.Seq2[
 			w.position = ev.StreamID
 			seen++
 		}
-		if seen < limit {
+		if stopped && !usedUp(b) {
+			yield(nil, b.Err())
+		}
+		if !stopped && seen < limit {
 			w.ended = true
 			if head.Compare(w.position) > 0 {
 				w.position = head
@@ -87,8 +98,9 @@ func usedUp(b *work.Budget) bool {
 	return ok && e.Code == j17.CodeWorkLimit
 }
 
-// source yields up to limit events after the position, among which are all that the filter lets through.
-func (w *Walk) source(ctx context.Context, limit int) iter.Seq2[*j17.Event, error] {
+// source yields up to limit events after the position, among which are all that the filter lets through. Of what it looks at without an
+// event it tells looked, which may end it.
+func (w *Walk) source(ctx context.Context, limit int, looked func(steps int, upTo j17.StreamID) bool) iter.Seq2[*j17.Event, error] {
 	s := w.tail.store
 	if w.filter.Key != (j17.Key{}) {
 		return func(yield func(*j17.Event, error) bool) {
@@ -101,7 +113,7 @@ func (w *Walk) source(ctx context.Context, limit int) iter.Seq2[*j17.Event, erro
 		}
 	}
 	if tags := w.filter.tags(); tags != nil {
-		return s.ReadTagged(ctx, w.tenant, tags, w.position, limit)
+		return s.ReadTagged(ctx, w.tenant, tags, w.position, limit, looked)
 	}
 	return s.ReadFeed(ctx, w.tenant, w.position, limit)
 }

@@ -128,7 +128,7 @@ func (s *Store) ReadFeed(
 	return sequence(func(yield func(*j17.Event) bool) error {
 		return s.readPages(ctx, t, after, limit, eventsOnly(yield), func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error {
 			return p.feed(r, from, limit, names, false)
-		})
+		}, nil)
 	})
 }
 
@@ -148,17 +148,18 @@ func (s *Store) ReadChanges(
 			return !stopped
 		}, func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error {
 			return p.feed(r, from, limit, names, true)
-		})
+		}, nil)
 		if err != nil && !stopped {
 			yield(store.Entry{}, err)
 		}
 	}
 }
 
-// readPages hands out what fill copies of a feed, page by page, like readStream.
+// readPages hands out what fill copies of a feed, page by page, like readStream. Where a page tells how far was looked, looked says whether
+// to go on.
 func (s *Store) readPages(
 	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int, yield func(store.Entry) bool,
-	fill func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error,
+	fill func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error, looked func(upTo j17.StreamID) bool,
 ) error {
 	// A tenant that has no number has nothing.
 	r, err := s.read(t)
@@ -225,7 +226,10 @@ func (s *Store) readPages(
 
 		// A full page says where the next one begins.
 		if !p.reached.IsZero() {
-			from = p.reached
+			from = p.reached.Next()
+			if looked != nil && !looked(p.reached) {
+				return nil
+			}
 		}
 	}
 	return nil

@@ -23,7 +23,7 @@ type page struct {
 	entries []pageEntry
 	// full tells that there may be more after the last entry.
 	full bool
-	// reached, if not zero, is how far was looked beyond the last entry: the next page begins there.
+	// reached, if not zero, is how far was looked beyond the last entry: everything up to there.
 	reached j17.StreamID
 	// rewrites is how often events had been rewritten before the page was filled.
 	rewrites  uint64

@@ -186,7 +186,7 @@ func tagEntry(it *pebble.Iterator, from []byte) ([]byte, uint64, error) {
 
 // ReadTagged yields the events that have all of some tags. See store.Store.
 func (s *Store) ReadTagged(
-	ctx context.Context, t j17.Tenant, tags []string, after j17.StreamID, limit int,
+	ctx context.Context, t j17.Tenant, tags []string, after j17.StreamID, limit int, looked func(steps int, upTo j17.StreamID) bool,
 ) iter.Seq2[*j17.Event, error] {
 	return sequence(func(yield func(*j17.Event) bool) error {
 		if len(tags) == 0 {
@@ -201,7 +201,7 @@ func (s *Store) ReadTagged(
 				return err
 			}
 			return p.tagged(r, ids, from, limit, names)
-		})
+		}, func(upTo j17.StreamID) bool { return looked == nil || looked(maxTagSteps, upTo) })
 	})
 }
 
@@ -258,9 +258,10 @@ func (p *page) tagged(r reader, ids []tagID, at j17.StreamID, limit int, names *
 
 	// The cursors take turns. What all agree on is an event with all tags; after so many steps a page ends, found or not.
 	agreed := 0
+	var passed j17.StreamID
 	for step := 0; ; step++ {
 		if step == maxTagSteps {
-			p.full, p.reached = true, at
+			p.full, p.reached = true, passed
 			return nil
 		}
 		found, ok, err := cursors[step%len(cursors)].seek(at)
@@ -271,7 +272,7 @@ func (p *page) tagged(r reader, ids []tagID, at j17.StreamID, limit int, names *
 			return nil
 		}
 		if found != at {
-			at, agreed = found, 0
+			passed, at, agreed = at, found, 0
 		}
 		if agreed++; agreed < len(cursors) {
 			continue
@@ -279,6 +280,6 @@ func (p *page) tagged(r reader, ids []tagID, at j17.StreamID, limit int, names *
 		if more, err := lookup.copy(p, at); err != nil || !more || len(p.entries) == limit {
 			return err
 		}
-		at, agreed = at.Next(), 0
+		passed, at, agreed = at, at.Next(), 0
 	}
 }

@@ -201,7 +201,7 @@ func testTagged(s *suite) {
 		t.Errorf("an import has %d of 2 tagged events", len(got))
 	}
 	for what, tags := range map[string][]string{"no tag": nil} {
-		for _, err := range f.ReadTagged(t.Context(), tenant, tags, j17.StreamID{}, 1) {
+		for _, err := range f.ReadTagged(t.Context(), tenant, tags, j17.StreamID{}, 1, nil) {
 			if !errors.Is(err, store.ErrInvalid) {
 				t.Errorf("%s: %v", what, err)
 			}

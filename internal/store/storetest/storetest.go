@@ -248,7 +248,7 @@ func readFeed(t failer, s store.Store, tn j17.Tenant, after j17.StreamID, limit 
 func readTagged(t failer, s store.Store, tn j17.Tenant, after j17.StreamID, limit int, tags ...string) []record {
 	t.Helper()
 	var list []record
-	for e, err := range s.ReadTagged(t.Context(), tn, tags, after, limit) {
+	for e, err := range s.ReadTagged(t.Context(), tn, tags, after, limit, nil) {
 		if err != nil {
 			t.Fatalf("read %q after %s: %v", tags, after, err)
 		}
