@@ -27,7 +27,7 @@ type template struct {
 func templates() []template {
 	return []template{
 		{"minimal", "one aggregate type with two events: a note that is written and changed"},
-		{"orders", "orders with lines, payments and parcels, and a counter of all of them"},
+		{"orders", "orders with lines, payments and parcels, lists of them, and a counter of all"},
 		{"tasks", "a task list: projects, tasks with an assignee, a due date and a status"},
 	}
 }

@@ -418,6 +418,9 @@ func FuzzCompileProjection(f *testing.F) {
 			v = value.ObjectValue()
 		}
 		planned(t, p, v)
+		if q, found := spec.CheckProjection([]byte(src), in); q == nil {
+			t.Fatalf("what compiles is refused by a closer look:\n%s", written(found))
+		}
 		again, _ := spec.CompileProjection(p.Definition.AppendJSON(nil), in)
 		if again == nil || again.Fingerprint != p.Fingerprint || again.IndexFingerprint != p.IndexFingerprint {
 			t.Fatalf("the definition of %s is another projection", src)
