@@ -109,7 +109,7 @@ func sagaMetrics(a *API, counter func(name, help string, read func() uint64)) {
 	counter("j17_sagas_queued_total", "Sagas that had to wait for room before they began.", func() uint64 { return a.Sagas.Stats().Queued })
 	counter("j17_sagas_completed_total", "Sagas that have completed.", func() uint64 { return a.Sagas.Stats().Completed })
 	counter("j17_sagas_failed_total", "Sagas that have failed, with all their steps undone.", func() uint64 { return a.Sagas.Stats().Failed })
-	counter("j17_sagas_dead_lettered_total", "Sagas that were given up because a compensation was refused.", func() uint64 { return a.Sagas.Stats().DeadLettered })
+	counter("j17_sagas_dead_lettered_total", "Sagas that were given up: a compensation was refused, or they could not be carried on.", func() uint64 { return a.Sagas.Stats().DeadLettered })
 	counter("j17_sagas_retried_total", "Sagas that an operator let go on.", func() uint64 { return a.Sagas.Stats().Retried })
 	counter("j17_saga_events_total", "Events written by sagas.", func() uint64 { return a.Sagas.Stats().Events })
 	counter("j17_saga_compensations_total", "Events of sagas that undid a step.", func() uint64 { return a.Sagas.Stats().Compensations })

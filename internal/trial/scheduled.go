@@ -42,9 +42,9 @@ type later struct {
 // happened takes in events of one commit, which happens at a time in Unix seconds, and what they schedule. number and line are those of the
 // event in the file.
 func (l *later) happened(events []decider.Event, scheduled []decider.Scheduled, at int64, number, line int) {
-	for i := range events {
+	for i, ev := range events {
 		// An event cancels what was scheduled before it.
-		on := decider.Awaited{Key: events[i].Key, Type: events[i].Type}
+		on := decider.Awaited{Key: ev.Key, Type: ev.Type}
 		for _, n := range l.waiting[on] {
 			if s := &l.list[n]; s.CanceledBy == 0 {
 				s.CanceledBy = line
@@ -66,7 +66,7 @@ func (l *later) happened(events []decider.Event, scheduled []decider.Scheduled, 
 				l.waiting[on] = append(l.waiting[on], len(l.list))
 			}
 			l.list = append(l.list, ScheduledEvent{
-				Event: number, EventLine: line, By: events[i].Key, ByType: events[i].Type, Key: s.Key, Type: s.Type, Data: s.Data,
+				Event: number, EventLine: line, By: ev.Key, ByType: ev.Type, Key: s.Key, Type: s.Type, Data: s.Data,
 				FireAt: at + int64((s.Delay+time.Second-1)/time.Second), CancelOn: s.CancelOn, Pointer: s.At,
 			})
 		}
