@@ -92,6 +92,9 @@ func (k *keptValues) put(of subject, v *Value) {
 	defer k.mu.Unlock()
 	if at := k.all[of]; at != nil {
 		old := valueAt(at)
+		if old.identity == v.identity && old.At.Compare(v.At) > 0 {
+			return // somebody who came later was faster
+		}
 		k.lineOf(old).take(at)
 		delete(k.all, of)
 		entry.often = old.often

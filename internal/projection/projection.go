@@ -14,6 +14,7 @@ import (
 	"j17"
 	"j17/internal/clock"
 	"j17/internal/engine"
+	"j17/internal/index"
 	"j17/internal/spec"
 	"j17/internal/store"
 )
@@ -30,8 +31,10 @@ type Storage interface {
 type Options struct {
 	Store  Storage
 	Engine *engine.Engine
-	Clock  clock.Clock
-	Logger *slog.Logger
+	// Indexes answers queries and lists.
+	Indexes *index.Service
+	Clock   clock.Clock
+	Logger  *slog.Logger
 	// CacheBytes bounds the memory for values that are kept; 0 means DefaultCacheBytes.
 	CacheBytes int64
 	// Hold calls f while no spec is deployed to an environment, with the spec that is deployed there and what holds as long as it is: that
@@ -44,11 +47,12 @@ const DefaultCacheBytes = 64 << 20
 
 // Service answers reads of projections. It is safe for concurrent use.
 type Service struct {
-	store  Storage
-	engine *engine.Engine
-	clock  clock.Clock
-	logger *slog.Logger
-	hold   func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error
+	store   Storage
+	engine  *engine.Engine
+	indexes *index.Service
+	clock   clock.Clock
+	logger  *slog.Logger
+	hold    func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error
 
 	kept *keptValues
 	// sets are the projections in force of each environment.
@@ -58,7 +62,7 @@ type Service struct {
 // New returns a service.
 func New(o Options) *Service {
 	return &Service{
-		store: o.Store, engine: o.Engine, clock: o.Clock, logger: o.Logger, hold: o.Hold, kept: newKeptValues(cmp.Or(o.CacheBytes, DefaultCacheBytes)),
+		store: o.Store, engine: o.Engine, indexes: o.Indexes, clock: o.Clock, logger: o.Logger, hold: o.Hold, kept: newKeptValues(cmp.Or(o.CacheBytes, DefaultCacheBytes)),
 	}
 }
 

@@ -242,7 +242,7 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	s.indexes = index.New(index.Options{Store: s.store, Feed: s.feed, Build: s.builds, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
 	s.timed = append(s.timed, s.feed, s.builds)
 	s.projections = projection.New(projection.Options{
-		Store: s.store, Engine: s.engine, Clock: o.Clock, Logger: o.Logger, CacheBytes: int64(o.ProjectionCacheMiB) << 20,
+		Store: s.store, Engine: s.engine, Indexes: s.indexes, Clock: o.Clock, Logger: o.Logger, CacheBytes: int64(o.ProjectionCacheMiB) << 20,
 		Hold: func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error {
 			return s.deploy.Hold(ctx, t, f)
 		},
