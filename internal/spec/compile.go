@@ -372,6 +372,7 @@ func (c *compiler) eventType(aggregateType, name string, v value.Value, at diag.
 	schema := outline.Of(v.Get("schema"))
 	c.dataPaths(v.Get("handler"), schema, at.Key("handler"))
 	c.dataPaths(v.Get("implications"), schema, at.Key("implications"))
+	c.placePath(e.Geo, v.Get("geo").Get("path"), schema, at.Key("geo").Key("path"))
 	return e
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
+	"j17/internal/spec/outline"
 	"j17/internal/spec/tick"
 	"j17/internal/value"
 )
@@ -129,6 +130,21 @@ func (c *compiler) geo(v value.Value, at diag.Pointer) *Geo {
 	g.Steps = p.Steps[1:]
 	g.Where = "data" + jsonpath.StepsText(g.Steps)
 	return g
+}
+
+// placePath warns of a path to a place where the schema of the event's data lets nothing be, or nothing that is a place.
+func (c *compiler) placePath(g *Geo, path value.Value, schema outline.Schema, at diag.Pointer) {
+	if g == nil || g.Where == "" {
+		return
+	}
+	c.dataPaths(path, schema, at)
+	needs := outline.Object
+	if g.Type.Shape == Polygon {
+		needs |= outline.Array
+	}
+	if k := schema.Follow(g.Steps).Kinds(); k&needs == 0 {
+		c.pathOfKind(at, path.Str(), k, needs)
+	}
 }
 
 // places finds out which kinds of places the aggregates of a type have.
