@@ -39,6 +39,8 @@ type house struct {
 	log  *bytes.Buffer
 	// logger is the only one that writes to log: loggers do not know of each other.
 	logger *slog.Logger
+	// scrub is how often processes look through their indexes.
+	scrub time.Duration
 }
 
 // inBubble runs a test with a store whose time is made up.
@@ -75,7 +77,7 @@ func (h *house) start(st store.Store) *process {
 		feed:  feed.New(feed.Options{Store: st, Clock: clock.System{}, Logger: h.logger, Worker: kit}),
 		build: build.New(build.Options{Store: st, Clock: clock.System{}, Worker: kit, Logger: h.logger, Parallel: 2}),
 	}
-	p.Service = index.New(index.Options{Store: st, Feed: p.feed, Build: p.build, Clock: clock.System{}, Worker: kit, Logger: h.logger})
+	p.Service = index.New(index.Options{Store: st, Feed: p.feed, Build: p.build, Clock: clock.System{}, Worker: kit, Logger: h.logger, Scrub: h.scrub})
 	ctx, cancel := context.WithCancel(h.tb.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = p.feed.Run(ctx) })

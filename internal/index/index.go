@@ -65,7 +65,7 @@ type Storage interface {
 	store.Moments
 }
 
-// Options configures a Service. All fields are required.
+// Options configures a Service. All fields but Scrub are required.
 type Options struct {
 	Store Storage
 	Feed  *feed.Subscriptions
@@ -74,6 +74,8 @@ type Options struct {
 	Clock  clock.Clock
 	Worker *worker.Kit
 	Logger *slog.Logger
+	// Scrub is the time between two looks through all indexes; 0 means six hours.
+	Scrub time.Duration
 }
 
 // Service keeps indexes and looks things up in them. It is safe for concurrent use, and so are several of them over one store.
@@ -125,6 +127,9 @@ const kind = "index"
 
 // New returns a service and registers its kinds of subscriptions and builds.
 func New(o Options) *Service {
+	if o.Scrub <= 0 {
+		o.Scrub = scrubEvery
+	}
 	s := &Service{
 		o: o, known: map[place]*Definition{}, slots: map[place]string{}, idle: map[place]bool{}, moved: map[place]chan struct{}{},
 		reached: map[place]j17.StreamID{}, waiting: map[place]time.Time{},

@@ -573,6 +573,7 @@ func TestVerify(t *testing.T) {
 func TestScrub(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
+		h.scrub = 10 * time.Second
 		p := h.start(h.disk)
 		h.write(prod, event("item", "i00", some("item", 1)), event("item", "i01", some("item", 2)))
 		var wait atomic.Bool
@@ -584,7 +585,7 @@ func TestScrub(t *testing.T) {
 			return ctx.Err()
 		})
 		h.ready(p, prod, d)
-		h.pass(7 * time.Hour)
+		h.pass(11 * time.Second)
 		if n := p.Stats().Differences; n != 0 {
 			t.Fatalf("%d differences", n)
 		}
@@ -596,7 +597,7 @@ func TestScrub(t *testing.T) {
 			t.Fatal(err)
 		}
 		wait.Store(true)
-		h.pass(6 * time.Hour)
+		h.pass(11 * time.Second)
 		_, err = p.At(t.Context(), prod, "one", j17.StreamID{})
 		if _, is := errors.AsType[*index.NotReadyError](err); !is || p.Stats().Differences != 1 {
 			t.Errorf("%v, %+v", err, p.Stats())

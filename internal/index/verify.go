@@ -53,7 +53,7 @@ func (s *Service) Verify(ctx context.Context, t j17.Tenant, id string, progress 
 }
 
 const (
-	// scrubEvery is the time between two looks through all indexes, scrubPause what each page of them waits.
+	// scrubEvery is the time between two looks through all indexes where the options do not say, scrubPause what each page of them waits.
 	scrubEvery = 6 * time.Hour
 	scrubPause = 50 * time.Millisecond
 )
@@ -62,7 +62,7 @@ const (
 // built anew.
 func (s *Service) Run(ctx context.Context) error {
 	s.o.Worker.Every(ctx, worker.Loop{Name: "index_scrub", Do: func(ctx context.Context) error {
-		if s.o.Clock.Wait(ctx, s.o.Clock.Now().Add(scrubEvery)) != nil {
+		if s.o.Clock.Wait(ctx, s.o.Clock.Now().Add(s.o.Scrub)) != nil {
 			return nil // it ends
 		}
 		return s.scrub(ctx)

@@ -1,0 +1,290 @@
+package index_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"j17"
+	"j17/internal/build"
+	"j17/internal/clock"
+	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
+	"j17/internal/feed"
+	"j17/internal/index"
+	"j17/internal/store"
+	"j17/internal/store/pebble"
+	"j17/internal/value"
+	"j17/internal/worker"
+)
+
+// benchSpec has orders whose states are what their events say.
+const benchSpec = `{"agent_types": ["user"], "aggregate_types": {"order": {"events": {
+	"was_placed": {"schema": {}, "handler": [{"merge":{"target":"","value":"$.data"}}]}}}}}`
+
+// yard is an engine on a disk, with an index of orders by status and time, by customer, and by price.
+type yard struct {
+	tb     testing.TB
+	store  *pebble.Store
+	engine *engine.Engine
+	feed   *feed.Subscriptions
+	build  *build.Service
+	index  *index.Service
+	d      *index.Definition
+}
+
+// benchRows is how many orders there are.
+func benchRows(tb testing.TB) int {
+	tb.Helper()
+	if text := os.Getenv("J17_BENCH_ROWS"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return n
+	}
+	return 20_000
+}
+
+func newYard(tb testing.TB) *yard {
+	tb.Helper()
+	st, err := pebble.Open(pebble.Options{Dir: tb.TempDir(), Clock: clock.System{}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	kit := worker.New(clock.System{}, log)
+	y := &yard{
+		tb: tb, store: st, engine: engine.New(engine.Options{Store: st, Clock: clock.System{}, Logger: log}),
+		feed:  feed.New(feed.Options{Store: st, Clock: clock.System{}, Logger: log, Worker: kit}),
+		build: build.New(build.Options{Store: st, Clock: clock.System{}, Worker: kit, Logger: log}),
+	}
+	y.index = index.New(index.Options{Store: st, Feed: y.feed, Build: y.build, Clock: clock.System{}, Worker: kit, Logger: log})
+	y.engine.Deploy(prod, enginetest.Compiled(tb, benchSpec), nil)
+	y.d = &index.Definition{ID: "orders", Type: "order", Rows: y.rows}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { _ = y.feed.Run(ctx) })
+	running.Go(func() { _ = y.build.Run(ctx) })
+	tb.Cleanup(func() {
+		cancel()
+		running.Wait()
+		if err := st.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return y
+}
+
+// rows computes orders as their definition does.
+func (y *yard) rows(ctx context.Context, t j17.Tenant, at j17.StreamID, ids []string) ([]index.Row, error) {
+	m, err := y.engine.Moment(t, at)
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]j17.Key, len(ids))
+	for i, id := range ids {
+		keys[i] = j17.Key{Type: "order", ID: id}
+	}
+	loaded, err := m.Load(ctx, keys, false)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]index.Row, len(ids))
+	for i := range loaded {
+		rows[i].ID = ids[i]
+		if loaded[i].Version.Length == 0 {
+			continue
+		}
+		s := loaded[i].Data
+		rows[i].Entries = []index.Entry{
+			index.NewEntry(0), index.NewEntry(1, s.Get("status"), s.Get("at")), index.NewEntry(2, s.Get("customer")), index.NewEntry(3, s.Get("price")),
+		}
+	}
+	return rows, nil
+}
+
+func orderID(n int) string {
+	return fmt.Sprintf("%08x-0000-7000-8000-%012x", uint32(n)*2654435761, n)
+}
+
+// order is an event of an order.
+func order(n, version int) store.NewEvent {
+	return store.NewEvent{
+		Key: j17.Key{Type: "order", ID: orderID(n)}, Type: "was_placed", Metadata: []byte(`{"actor":{"type":"user","id":"` + enginetest.User + `"}}`),
+		Data: fmt.Appendf(nil, `{"status":%q,"at":%d,"customer":"customer-%d","price":%d.%02d,"version":%d}`,
+			[]string{"placed", "paid", "sent", "done", "void"}[(n+version)%5], 1_700_000_000+n*7, n%997, n%5000, n%100, version),
+	}
+}
+
+// fill writes orders of five events each.
+func (y *yard) fill(rows int) {
+	y.tb.Helper()
+	const each = 5
+	const unit = 1000
+	for first := 0; first < rows; first += unit {
+		for version := range each {
+			var u store.Append
+			for n := first; n < min(first+unit, rows); n++ {
+				u.Events = append(u.Events, order(n, version))
+			}
+			if _, err := y.store.Append(y.tb.Context(), prod, []store.Append{u}); err != nil {
+				y.tb.Fatal(err)
+			}
+		}
+	}
+}
+
+// built makes the index and waits for it.
+func (y *yard) built() {
+	y.tb.Helper()
+	if _, err := y.index.Ensure(y.tb.Context(), prod, y.d); err != nil {
+		y.tb.Fatal(err)
+	}
+	if status, err := y.index.Await(y.tb.Context(), prod, y.d.ID); err != nil || !status.Ready {
+		y.tb.Fatalf("%+v, %v", status, err)
+	}
+}
+
+// BenchmarkBuild builds an index of orders of five events, 20,000 or J17_BENCH_ROWS of them.
+func BenchmarkBuild(b *testing.B) {
+	y := newYard(b)
+	rows := benchRows(b)
+	y.fill(rows)
+	y.built()
+	before := memory()
+	b.ResetTimer()
+	most := uint64(0)
+	for range b.N {
+		if err := y.index.Rebuild(b.Context(), prod, y.d.ID); err != nil {
+			b.Fatal(err)
+		}
+		if status, err := y.index.Await(b.Context(), prod, y.d.ID); err != nil || status.Rows != uint64(rows) {
+			b.Fatalf("%+v, %v", status, err)
+		}
+		most = max(most, memory())
+	}
+	b.ReportMetric(float64(5*rows*b.N)/b.Elapsed().Seconds(), "events/s")
+	b.ReportMetric(float64(most-min(before, most))/(1<<20), "MB-more")
+}
+
+// memory is what the program has from the system.
+func memory() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.Sys - m.HeapReleased
+}
+
+// BenchmarkPage reads 50 rows of a status in the order of time.
+func BenchmarkPage(b *testing.B) {
+	y := newYard(b)
+	rows := benchRows(b)
+	y.fill(rows)
+	y.built()
+	rng := rand.New(rand.NewPCG(1, 1))
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		v, err := y.index.At(b.Context(), prod, y.d.ID, j17.StreamID{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		from := index.Bound{Value: value.Int(int64(1_700_000_000 + rng.IntN(rows/2)*7))}
+		r := index.All(1, 2).Equal(value.StringValue("paid")).Between(from, index.Bound{})
+		hits, err := v.Scan(b.Context(), index.Query{Lanes: [][]index.Range{{r}}}, "", 50)
+		v.Close()
+		if err != nil || len(hits) != 50 {
+			b.Fatal(len(hits), err)
+		}
+	}
+}
+
+// BenchmarkCount counts a tenth of all rows.
+func BenchmarkCount(b *testing.B) {
+	y := newYard(b)
+	rows := benchRows(b)
+	y.fill(rows)
+	y.built()
+	v, err := y.index.At(b.Context(), prod, y.d.ID, j17.StreamID{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer v.Close()
+	r := index.All(1, 2).Equal(value.StringValue("paid")).Between(index.Bound{}, index.Bound{Value: value.Int(int64(1_700_000_000 + rows/2*7)), Exclusive: true})
+	b.ReportAllocs()
+	b.ResetTimer()
+	counted := uint64(0)
+	for range b.N {
+		n, err := v.Count(b.Context(), index.Query{Lanes: [][]index.Range{{r}}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		counted += n
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(counted), "ns/row")
+}
+
+// BenchmarkUpkeep writes events of orders and waits until the index shows them.
+func BenchmarkUpkeep(b *testing.B) {
+	y := newYard(b)
+	rows := benchRows(b)
+	y.fill(rows)
+	y.built()
+	rng := rand.New(rand.NewPCG(1, 1))
+	b.ResetTimer()
+	for n := 0; n < b.N; {
+		var u store.Append
+		for ; n < b.N && len(u.Events) < 100; n++ {
+			u.Events = append(u.Events, order(rng.IntN(rows), n))
+		}
+		if _, err := y.store.Append(b.Context(), prod, []store.Append{u}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "written/s")
+	m, err := y.store.Moment(b.Context(), prod)
+	if err != nil {
+		b.Fatal(err)
+	}
+	end := m.Position()
+	m.Close()
+	for {
+		v, err := y.index.At(b.Context(), prod, y.d.ID, end)
+		if err == nil {
+			v.Close()
+			break
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+}
+
+// BenchmarkFresh writes one event and asks for an index that shows it.
+func BenchmarkFresh(b *testing.B) {
+	y := newYard(b)
+	rows := benchRows(b)
+	y.fill(rows)
+	y.built()
+	var took time.Duration
+	b.ResetTimer()
+	for n := range b.N {
+		r, err := y.store.Append(b.Context(), prod, []store.Append{{Events: []store.NewEvent{order(n%rows, n)}}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		begin := time.Now()
+		v, err := y.index.At(b.Context(), prod, y.d.ID, r[0].IDs[0])
+		if err != nil {
+			b.Fatal(err)
+		}
+		took += time.Since(begin)
+		v.Close()
+	}
+	b.ReportMetric(float64(took.Microseconds())/float64(b.N), "us-wait")
+}
