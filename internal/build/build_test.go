@@ -234,9 +234,10 @@ func TestCrashes(t *testing.T) {
 			s := h.service(m, adding(5))
 			alive := h.service(h.store, adding(5))
 			h.begin(alive, prod, "one", "a", "b")
-			old := []store.Side{alive.Remove("old", build.Range{Space: "old", Keys: store.Prefix("x/")}, build.Range{Space: "older"})}
+			old := []store.Side{alive.Remove("old", build.Range{Space: "old", Keys: store.Prefix("x/")}, build.Range{Space: "older"}, build.Range{Space: "plain", Keys: store.Prefix("x"), Plain: true})}
 			for i := range 40 {
-				old = append(old, store.Side{Op: store.Put, Space: "old", Key: fmt.Sprintf("x/%d", i)}, store.Side{Op: store.Put, Space: "older", Key: fmt.Sprint(i)})
+				old = append(old, store.Side{Op: store.Put, Space: "old", Key: fmt.Sprintf("x/%d", i)}, store.Side{Op: store.Put, Space: "older", Key: fmt.Sprint(i)},
+					store.Side{Op: store.Put, Space: "plain", Key: fmt.Sprintf("x%d", i), Plain: true})
 			}
 			if err := h.store.Write(t.Context(), prod, append(old, store.Side{Op: store.Put, Space: "old", Key: "y"})); err != nil {
 				t.Fatal(err)
@@ -256,7 +257,7 @@ func TestCrashes(t *testing.T) {
 			if got := h.status(alive, "one"); got != (build.Status{State: build.Done, Done: 30, Total: 30}) {
 				t.Fatalf("the process ends at write %d, stored: %v: %+v", left, late, got)
 			}
-			for space, want := range map[store.Space]int{"old": 1, "older": 0, "build.jobs": 0, "build.removals": 0} {
+			for space, want := range map[store.Space]int{"old": 1, "older": 0, "plain": 0, "build.jobs": 0, "build.removals": 0} {
 				if n, err := h.store.Count(t.Context(), prod, space, store.Range{}, 100); err != nil || n != want {
 					t.Fatalf("the process ends at write %d, stored: %v: %d items in %s, %v", left, late, n, space, err)
 				}

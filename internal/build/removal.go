@@ -12,6 +12,8 @@ import (
 type Range struct {
 	Space store.Space
 	Keys  store.Range
+	// Plain tells that all of them are plain items, which go at once.
+	Plain bool
 }
 
 // removal is what is left to be removed.
@@ -23,7 +25,8 @@ type removed struct {
 	Space store.Space `json:"space"`
 	From  string      `json:"from,omitempty"`
 	// To may have bytes that are no text.
-	To []byte `json:"to,omitempty"`
+	To    []byte `json:"to,omitempty"`
+	Plain bool   `json:"plain,omitempty"`
 }
 
 const (
@@ -37,7 +40,7 @@ const (
 func (s *Service) Remove(name string, ranges ...Range) store.Side {
 	r := removal{Ranges: make([]removed, len(ranges))}
 	for i := range ranges {
-		r.Ranges[i] = removed{ranges[i].Space, ranges[i].Keys.From, []byte(ranges[i].Keys.To)}
+		r.Ranges[i] = removed{ranges[i].Space, ranges[i].Keys.From, []byte(ranges[i].Keys.To), ranges[i].Plain}
 	}
 	return store.Side{Op: store.Put, Space: removalSpace, Key: name, Value: encode(r), Due: s.o.Clock.Now()}
 }
@@ -53,6 +56,13 @@ func (s *Service) remove(ctx context.Context, c *worker.Claim) error {
 			break
 		}
 		first := &r.Ranges[0]
+		if first.Plain {
+			if err := s.o.Store.Clear(ctx, c.Tenant, first.Space, store.Range{From: first.From, To: string(first.To)}); err != nil {
+				return err
+			}
+			r.Ranges = r.Ranges[1:]
+			continue
+		}
 		items, err := s.o.Store.Scan(ctx, c.Tenant, first.Space, store.Range{From: first.From, To: string(first.To)}, chunk)
 		if err != nil {
 			return err

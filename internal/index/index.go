@@ -324,8 +324,8 @@ func (s *Service) drop(ctx context.Context, t j17.Tenant, name string) ([]store.
 	sides := append(s.o.Build.Forget(kind, name), store.Side{Op: store.Delete, Space: slotSpace, Key: name})
 	keys := store.Prefix(name + "/")
 	return append(sides, s.o.Build.Remove(
-		"index/"+name, build.Range{Space: entrySpace, Keys: keys}, build.Range{Space: rowSpace, Keys: keys},
-		build.Range{Space: sourceSpace, Keys: keys}, build.Range{Space: countSpace, Keys: keys},
+		"index/"+name, build.Range{Space: entrySpace, Keys: keys, Plain: true}, build.Range{Space: rowSpace, Keys: keys, Plain: true},
+		build.Range{Space: sourceSpace, Keys: keys, Plain: true}, build.Range{Space: countSpace, Keys: keys},
 	)), nil
 }
 

@@ -283,12 +283,12 @@ type changes struct {
 
 // put and remove add one write.
 func (c *changes) put(space store.Space, key string, value []byte) {
-	c.sides = append(c.sides, store.Side{Op: store.Put, Space: space, Key: key, Value: value})
+	c.sides = append(c.sides, store.Side{Op: store.Put, Space: space, Key: key, Value: value, Plain: true})
 	c.size += len(key) + len(value)
 }
 
 func (c *changes) remove(space store.Space, key string) {
-	c.sides = append(c.sides, store.Side{Op: store.Delete, Space: space, Key: key})
+	c.sides = append(c.sides, store.Side{Op: store.Delete, Space: space, Key: key, Plain: true})
 	c.size += len(key)
 }
 

@@ -118,6 +118,10 @@ type Sides interface {
 	// WriteFreeing is Write for side writes that make room, or have to be stored before something else can (Append.Freeing).
 	WriteFreeing(ctx context.Context, t j17.Tenant, side []Side, fences ...Fence) error
 
+	// Clear removes all items of a space whose keys are in a range, all of which were written as Side.Plain says. What it costs does not
+	// depend on how many there are. It goes on below the floor of free space.
+	Clear(ctx context.Context, t j17.Tenant, space Space, keys Range) error
+
 	// ClaimDue leases items whose Due has come, earliest first: their Due moves to now plus the lease and their Rev changes. The Rev is the fencing token: finish with a Side on IfRev, in the same commit as
 	// the work's events if it has any. A claim that is not finished comes up again after the lease: at least once.
 	// Values and times are those that the items have after the claim.

@@ -376,6 +376,9 @@ type Side struct {
 	// removes all of them, whatever the item was before: nobody has to look first, so that writers are in nobody's way. Such an item is
 	// always written with the same Entries and never expires, and its entries are written by nobody else.
 	Entries Space
+	// Plain says of a Put or a Delete that its item has no times and no entries, and is only ever written so: nobody has a condition on it.
+	// Such a write costs no look at what was there before.
+	Plain bool
 }
 
 // SideConflict is a fence or a side condition that did not hold.

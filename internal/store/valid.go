@@ -213,6 +213,9 @@ func (s *Side) validate(events int) error {
 			return fmt.Errorf("%w: a number to raise to: %q", ErrInvalid, s.Value)
 		}
 	}
+	if s.Plain && (s.Op > Delete || s.Cond != Always || len(s.Stamps) > 0 || s.Entries != "" || !s.Due.IsZero() || !s.Expires.IsZero()) {
+		return fmt.Errorf("%w: a plain write with a condition, a time, a position, or of another kind than Put and Delete", ErrInvalid)
+	}
 	if s.Cond > IfRev {
 		return fmt.Errorf("%w: unknown condition %d", ErrInvalid, s.Cond)
 	}

@@ -119,10 +119,7 @@ func (r reader) eachItem(t j17.Tenant, space store.Space, keys store.Range, do f
 
 	// The keys between the bounds, of this space only.
 	all := appendSpace(nil, r.tenant, kindItem, space)
-	lower, upper := append(slices.Clip(all), keys.From...), after(all)
-	if keys.To != "" {
-		upper = append(slices.Clip(all), keys.To...)
-	}
+	lower, upper := itemBounds(r.tenant, space, keys)
 	if bytes.Compare(lower, upper) >= 0 {
 		return nil
 	}
@@ -251,6 +248,10 @@ func (b *batch) stageEntries(t *tenant, w *store.Side, item *stagedItem) {
 
 // stageSide stages one side write, whose condition holds. ids are the positions of the unit's events.
 func (b *batch) stageSide(t *tenant, w *store.Side, item *stagedItem, ids []j17.StreamID) {
+	if w.Plain {
+		b.stagePlain(t, w)
+		return
+	}
 	if w.Entries != "" {
 		b.stageEntries(t, w, item)
 	}
@@ -284,6 +285,49 @@ func (b *batch) stageSide(t *tenant, w *store.Side, item *stagedItem, ids []j17.
 			b.stageItem(t, w.Space, w.Key, item, nanos(w.Expires), nanos(w.Due), w.Value)
 		}
 	}
+}
+
+// stagePlain stages a write that does not depend on what was there.
+func (b *batch) stagePlain(t *tenant, w *store.Side) {
+	b.stage(t)
+	key := appendItemKey(b.key[:0], t.nextNumber, w.Space, w.Key)
+	if w.Op == store.Delete {
+		b.key = key
+		b.remove(key)
+		return
+	}
+	t.next.rev++
+	b.put(key, appendItemRecord(b.value[:0], itemMeta{rev: t.next.rev}, w.Value))
+}
+
+// Clear removes plain items. See store.Store.
+func (s *Store) Clear(ctx context.Context, t j17.Tenant, space store.Space, keys store.Range) error {
+	if err := store.ValidTenant(t); err != nil {
+		return err
+	}
+	if strings.IndexByte(string(space), 0) >= 0 {
+		return nil
+	}
+	return s.run(ctx, freeing, func(b *batch) error {
+		s.mu.Lock()
+		number := s.numberLocked(t)
+		s.mu.Unlock()
+		lower, upper := itemBounds(number, space, keys)
+		if number != 0 && bytes.Compare(lower, upper) < 0 {
+			must(b.writes.DeleteRange(lower, upper, nil))
+		}
+		return nil
+	})
+}
+
+// itemBounds returns the bounds of the items of a space whose keys are in a range.
+func itemBounds(tenant uint32, space store.Space, keys store.Range) (lower, upper []byte) {
+	all := appendSpace(nil, tenant, kindItem, space)
+	lower, upper = append(slices.Clip(all), keys.From...), after(all)
+	if keys.To != "" {
+		upper = append(slices.Clip(all), keys.To...)
+	}
+	return lower, upper
 }
 
 // stageRemoval stages the removal of an item, if it is there.

@@ -219,8 +219,8 @@ func (b *batch) loadUnit(t *tenant, u *store.Append) error {
 		b.unit = append(b.unit, h)
 	}
 	for i := range u.Side {
-		if u.Side[i].StampKey {
-			b.sides = append(b.sides, nil) // its key is not known yet, and nobody has it
+		if u.Side[i].StampKey || u.Side[i].Plain {
+			b.sides = append(b.sides, nil) // its key is not known yet, and nobody has it; or it does not matter what it was
 			continue
 		}
 		item, err := b.item(t, u.Side[i].Space, u.Side[i].Key)

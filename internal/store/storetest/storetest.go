@@ -60,6 +60,7 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Raise", testRaise},
 		{"Add", testAdd},
 		{"Stamps", testStamps},
+		{"Plain", testPlain},
 		{"Entries", testEntries},
 		{"Scan", testScan},
 		{"Moment", testMoment},
