@@ -306,6 +306,27 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+// TestLargeProjections refuses definitions by their size.
+func TestLargeProjections(t *testing.T) {
+	in := shop(t)
+	fits := func(text string) string {
+		return `{"name": "p", "for_each": "order", "sources": {"order": "$key"}, "select": {"a": [` + text + `]}}`
+	}
+	for src, want := range map[string]string{
+		fits(strings.Repeat(`1,`, 9990) + `1`):                                           "",
+		fits(strings.Repeat(`1,`, 10_000) + `1`):                                         "select is made of 10003 values; at most 10000 are accepted",
+		fits(`"` + strings.Repeat("x", 260_000) + `"`):                                   "",
+		fits(`"` + strings.Repeat("x", spec.MaxProjectionSize) + `"`):                    "at most 262144 are accepted",
+		fits(`1` + strings.Repeat(" ", 2*spec.MaxProjectionSize)):                        "at most 524288 are accepted",
+		`{"name": "p", "x":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`: "containers are nested too deeply",
+	} {
+		p, found := spec.CompileProjection([]byte(src), in)
+		if ok := want == ""; (p != nil) != ok || !ok && !strings.Contains(written(found), want) {
+			t.Errorf("%.100s (%d bytes): %s", src, len(src), written(found))
+		}
+	}
+}
+
 // TestCheckProjection also warns of what can hardly be meant.
 func TestCheckProjection(t *testing.T) {
 	in := compile(t, []byte(`{"agent_types": ["user"], "aggregate_types": {"order": {"events": {"e": {"schema": {"type": "object", "properties": {"total": {"type": "number"}}, "additionalProperties": false},
