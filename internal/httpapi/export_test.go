@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"net"
 	"net/http"
 	"strings"
 )
@@ -96,6 +97,9 @@ func (a *API) OperationOf(r *http.Request) (Document, string) {
 	}
 	return d, ""
 }
+
+// SetTaken says how it is known what the clients of streams have taken.
+func (a *API) SetTaken(taken func(net.Conn) (uint64, bool)) { a.streams.taken = taken }
 
 // SetPageWork says what a page of the feed may cost.
 func (a *API) SetPageWork(units int64) { a.pageWork = units }

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -457,6 +459,48 @@ func TestWhoTakesNothingIsCutOff(t *testing.T) {
 			t.Errorf("%v streams are open, %v were cut off", open, cut)
 		}
 		_ = c.conn.Close()
+	})
+}
+
+// slow is a connection of which a client reads a little each second, as long as it reads at all.
+type slow struct {
+	net.Conn
+	taken atomic.Uint64
+}
+
+func (s *slow) Read(p []byte) (int, error) {
+	_ = clock.System{}.Wait(context.Background(), time.Now().Add(time.Second)) //nolint:usetesting // it ends with its connection
+	n, err := s.Conn.Read(p[:min(len(p), 200)])
+	s.taken.Add(uint64(n))
+	return n, err
+}
+
+// TestWhoTakesLittleIsNotCutOff: a client that takes a few bytes a second gets all that there is. When it takes nothing any more it is cut
+// off.
+func TestWhoTakesLittleIsNotCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil)
+		p := f.serve(t)
+		here, there := net.Pipe()
+		s := &slow{Conn: here}
+		f.SetTaken(func(net.Conn) (uint64, bool) { return s.taken.Load(), true })
+		id := f.write(t, "global/was_written", `{"s":"`+strings.Repeat("x", 40<<10)+`"}`)
+		p.connections <- there
+		c := f.connect(t, s, "/_events/stream?after=0")
+		if got := c.event(t); got != id {
+			t.Errorf("%s, not %s", got, id)
+		}
+		if cut := f.metric(t, "j17_streams_cut_total"); cut != 0 {
+			t.Error("a client that takes little was cut off")
+		}
+		f.write(t, "global/was_written", `{"s":"`+strings.Repeat("x", 40<<10)+`"}`)
+		if err := (clock.System{}).Wait(t.Context(), time.Now().Add(6*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if open, cut := f.metric(t, "j17_streams"), f.metric(t, "j17_streams_cut_total"); open != 0 || cut != 1 {
+			t.Errorf("%v streams are open, %v were cut off", open, cut)
+		}
+		_ = here.Close()
 	})
 }
 

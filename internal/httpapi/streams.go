@@ -21,17 +21,19 @@ const (
 )
 
 const (
-	// patience is how long a client may take nothing while there is something for it.
+	// patience is how long a client may take nothing while there is something for it. Where nobody can tell what it has taken, that is how
+	// long it may take for what is written at a time.
 	patience = 5 * time.Second
 	// pulseInterval is how often streams are looked at, checkInterval how often each is asked whether its key still counts.
 	pulseInterval = 500 * time.Millisecond
 	checkInterval = 5 * time.Second
 	// reservedShare is the part of all streams that no single environment can take.
 	reservedShare = 16
-	// socketBytes is how much the system may hold for a client that takes nothing, and writeBytes how much is written under one
-	// deadline.
+	// socketBytes is how much the system may hold for a client that takes nothing, writeBytes how much is written at a time, and sharedBytes
+	// how much where other answers share the connection.
 	socketBytes = 128 << 10
 	writeBytes  = 16 << 10
+	sharedBytes = 4 << 10
 )
 
 // streams are the answers under way that have no end of their own: event streams, and pages that wait for an event. One goroutine
@@ -39,6 +41,8 @@ const (
 type streams struct {
 	api       *API
 	sent, cut atomic.Uint64
+	// taken tells what a client has taken; see there.
+	taken func(net.Conn) (uint64, bool)
 
 	mu            sync.Mutex
 	running       map[*stream]struct{}
@@ -66,15 +70,22 @@ type stream struct {
 	told    j17.StreamID
 	placed  bool // a position was told
 	failure error
-	// checked is when its key was looked at last. It belongs to the goroutine that looks after streams.
+	// conn is its connection, nil where others share it or there is none; writing is since when a write is under way, in Unix
+	// nanoseconds, 0 while none is.
+	conn    net.Conn
+	writing atomic.Int64
+	// The rest belongs to the goroutine that looks after streams. checked is when the stream's key was looked at last, taken what its client
+	// had taken of the write that was under way since looked.
 	checked time.Time
+	looked  int64
+	taken   uint64
 
 	mu   sync.Mutex
 	over bool
 }
 
 func newStreams(a *API) *streams {
-	return &streams{api: a, running: map[*stream]struct{}{}, byKey: map[string]int{}, byEnvironment: map[j17.Tenant]int{}}
+	return &streams{api: a, taken: taken, running: map[*stream]struct{}{}, byKey: map[string]int{}, byEnvironment: map[j17.Tenant]int{}}
 }
 
 // open lets a call have an answer without an end. It has to be closed.
@@ -89,7 +100,11 @@ func (all *streams) open(c *call, w http.ResponseWriter, heartbeat time.Duration
 	if heartbeat > 0 {
 		// Where there is no connection, as in tests, there are no limits either.
 		_ = s.control.SetReadDeadline(time.Time{})
-		limitSocket(c.request.Context())
+		conn := socketOf(c.request.Context())
+		limitSocket(conn)
+		if c.request.ProtoMajor == 1 {
+			s.conn = conn
+		}
 	}
 	return s, nil
 }
@@ -174,6 +189,7 @@ func (all *streams) watch(ctx context.Context) {
 			if s.due(now) {
 				s.wake()
 			}
+			s.attend(now)
 		}
 		clear(open)
 	}
@@ -240,18 +256,48 @@ func (s *stream) allow() error {
 	if s.over {
 		return http.ErrAbortHandler
 	}
-	_ = s.control.SetWriteDeadline(s.now().Add(patience)) // where there is no connection there are no limits either
+	now := s.now()
+	s.writing.Store(now.UnixNano())
+	_ = s.control.SetWriteDeadline(now.Add(patience)) // where there is no connection there are no limits either
 	return nil
+}
+
+// attend gives a client more time that has taken something of what is being written, however little. A connection says that it can be written
+// to only when much of what it holds was taken, which takes a slow client longer than its time.
+func (s *stream) attend(now time.Time) {
+	since := s.writing.Load()
+	if since == 0 || s.conn == nil || now.Sub(time.Unix(0, since)) < pulseInterval {
+		return
+	}
+	n, known := s.all.taken(s.conn)
+	if !known {
+		return
+	}
+	more := s.looked == since && n != s.taken
+	s.looked, s.taken = since, n
+	if !more {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.over {
+		_ = s.control.SetWriteDeadline(now.Add(patience))
+	}
 }
 
 // put writes a part of the stream. After a failure it does nothing; flush tells.
 func (s *stream) put(part []byte) {
 	s.pending = true
+	size := writeBytes
+	if s.conn == nil {
+		size = sharedBytes
+	}
+	defer s.writing.Store(0)
 	for len(part) > 0 && s.failure == nil {
 		if s.failure = s.allow(); s.failure != nil {
 			return
 		}
-		n, err := s.w.Write(part[:min(len(part), writeBytes)]) //nolint:gosec // JSON, never HTML
+		n, err := s.w.Write(part[:min(len(part), size)]) //nolint:gosec // JSON, never HTML
 		s.call.bytes += int64(n)
 		s.failure, part = err, part[n:]
 	}
@@ -268,6 +314,7 @@ func (s *stream) flush() error {
 	}
 	if s.failure == nil {
 		s.failure = s.control.Flush()
+		s.writing.Store(0)
 	}
 	if s.failure != nil {
 		if errors.Is(s.failure, os.ErrDeadlineExceeded) && !s.ended() {
@@ -301,12 +348,17 @@ func ConnContext(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, conn)
 }
 
-// limitSocket bounds what the system holds for the client of a stream.
-func limitSocket(ctx context.Context) {
+// socketOf returns the connection of a request, below its encryption; nil where it is not known.
+func socketOf(ctx context.Context) net.Conn {
 	conn, _ := ctx.Value(connectionKey{}).(net.Conn)
 	if encrypted, ok := conn.(interface{ NetConn() net.Conn }); ok {
-		conn = encrypted.NetConn()
+		return encrypted.NetConn()
 	}
+	return conn
+}
+
+// limitSocket bounds what the system holds for the client of a stream.
+func limitSocket(conn net.Conn) {
 	if socket, ok := conn.(interface{ SetWriteBuffer(bytes int) error }); ok {
 		_ = socket.SetWriteBuffer(socketBytes) // the usual size does no harm
 	}

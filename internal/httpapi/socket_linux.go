@@ -1,0 +1,27 @@
+package httpapi
+
+import (
+	"net"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// taken returns how many bytes the other side of a connection has taken so far. known is false where nobody can tell.
+func taken(conn net.Conn) (bytes uint64, known bool) {
+	socket, ok := conn.(syscall.Conn)
+	if !ok {
+		return 0, false
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return 0, false
+	}
+	err = raw.Control(func(fd uintptr) {
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		if known = err == nil; known {
+			bytes = info.Bytes_acked
+		}
+	})
+	return bytes, known && err == nil
+}
