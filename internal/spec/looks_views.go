@@ -58,15 +58,24 @@ func (v *viewer) place(p *Projection, i int, at diag.Pointer) diag.Pointer {
 func (v *viewer) source(s *Source, at diag.Pointer) {
 	switch {
 	case s.ID != nil && s.ID.Path != nil:
-		v.path(s.ID.Path.Text(), at.Key("id"))
+		v.taken(s.ID.Path.Text(), at.Key("id"))
 	case s.Query != nil:
 		at = at.Key("query")
 		v.member(v.sources[s.Name], s.Query.Field.Text, s.Query.Field.Steps, at)
 		if s.Query.Value.Path != nil {
-			v.path(s.Query.Value.Path.Text(), at)
+			v.taken(s.Query.Value.Path.Text(), at)
 		}
 		v.text(s.Query.Value.Literal.Str(), at)
 	}
+}
+
+// taken looks at a path that an id or the value of a query is taken from, which no whole source is.
+func (v *viewer) taken(text string, at diag.Pointer) {
+	if p, err := jsonpath.ParseProjection(text); err == nil && len(p.Steps) == 1 && len(p.Each) == 0 && v.spend(1) {
+		v.c.wholeSource(at, text, p.Steps[0].Key)
+		return
+	}
+	v.path(text, at)
 }
 
 // value looks at a value of select.

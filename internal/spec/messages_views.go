@@ -111,6 +111,11 @@ func (m *messages) neverWrittenBy(at diag.Pointer, text, aggregateType, name str
 	d.Hintf("write it in a handler, or correct the path")
 }
 
+func (m *messages) wholeSource(at diag.Pointer, text, source string) {
+	m.Warnf(at, "%s is all of the source %s here, which is no id and no field", quote(text), quote(source)).
+		Hintf("write %q if its id is meant, and give a parameter of that name another one", text+".id")
+}
+
 func (m *messages) memberOfMany(at diag.Pointer, text string) {
 	m.Warnf(at, "%s leads to nothing: the source is an array, which has elements and no members", quote(text)).
 		Hintf(`write "[*]" behind the source for all of them, "[0]" for the first, or find one with $lookup`)
