@@ -28,6 +28,7 @@ import (
 	"j17/internal/index"
 	"j17/internal/listener"
 	"j17/internal/loading"
+	"j17/internal/place"
 	"j17/internal/projection"
 	"j17/internal/saga"
 	"j17/internal/schedule"
@@ -54,6 +55,8 @@ type Options struct {
 	Registry *control.Registry
 	Blobs    *blob.Store
 	Deploy   *deploy.Service
+	// Places finds aggregates by where they are.
+	Places *place.Service
 	// Listeners tells endpoints of events.
 	Listeners *listener.Service
 	// Builds and Indexes tell what they have done.

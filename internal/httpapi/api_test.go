@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -20,15 +21,18 @@ import (
 
 	"j17"
 	"j17/internal/auth"
+	"j17/internal/build"
 	"j17/internal/clock"
 	"j17/internal/control"
 	"j17/internal/engine"
 	"j17/internal/httpapi"
 	"j17/internal/loading"
+	"j17/internal/place"
 	"j17/internal/projection"
 	"j17/internal/spec"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
+	"j17/internal/worker"
 )
 
 const apiSpec = `{
@@ -74,10 +78,16 @@ func newFixture(tb testing.TB, change func(*httpapi.Options)) *fixture {
 		tb.Fatal(found)
 	}
 	logger := slog.New(slog.DiscardHandler)
-	e := engine.New(engine.Options{Store: s, Clock: f.clock, Logger: logger})
+	var places *place.Service
+	e := engine.New(engine.Options{Store: s, Clock: f.clock, Logger: logger, Derived: []engine.DerivedOf{
+		func(ctx context.Context, e *engine.Entering) ([]store.Side, error) { return places.Derive(ctx, e) },
+	}})
+	builds := build.New(build.Options{Store: s, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger)})
+	places = place.New(place.Options{Store: s, Engine: e, Builds: builds})
 	e.Deploy(j17.TenantOf(f.instance.ID, j17.Prod), compiled, nil)
 	o := httpapi.Options{
 		Engine: e, Loader: &loading.Loader{Engine: e, Store: s}, Store: s, Registry: f.registry, Auth: auth.New(f.registry, f.clock), Clock: f.clock, Logger: logger,
+		Places:      places,
 		Projections: projection.New(projection.Options{Store: s, Engine: e, Clock: f.clock, Logger: logger}),
 		Version:     "test", BaseDomain: "j17.example", DefaultInstance: f.instance.ID,
 	}

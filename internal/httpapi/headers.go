@@ -115,11 +115,14 @@ func entityTags(h http.Header, name string) ([]string, error) {
 }
 
 // acceptsLines reports whether the client asks for one event a line.
-func acceptsLines(h http.Header) bool {
+func acceptsLines(h http.Header) bool { return accepts(h, typeLines) }
+
+// accepts reports whether the client asks for a media type by its name.
+func accepts(h http.Header, wanted string) bool {
 	for _, v := range h["Accept"] {
 		for part := range strings.SplitSeq(v, ",") {
 			media, _, _ := strings.Cut(part, ";")
-			if strings.TrimSpace(media) == typeLines {
+			if strings.TrimSpace(media) == wanted {
 				return true
 			}
 		}

@@ -57,6 +57,11 @@ func newMetrics(a *API) *metrics {
 	gauge("j17_streams", "Event streams that are open, and pages that wait for an event.", func() float64 { return float64(a.streams.count()) })
 	gauge("j17_feeds_followed", "Environments whose feeds are followed for streams.", func() float64 { return float64(a.tail.Stats().Followed) })
 	gauge("j17_feed_kept_bytes", "Memory of events that streams have not taken yet.", func() float64 { return float64(a.tail.Stats().KeptBytes) })
+	if a.Places != nil {
+		counter("j17_places_written_total", "Places of aggregates that were written with their events.", func() uint64 { return a.Places.Stats().Written })
+		counter("j17_place_queries_total", "Questions about places that were answered, by page.", func() uint64 { return a.Places.Stats().Queries })
+		counter("j17_place_entries_read_total", "Entries and records that were looked at to answer them.", func() uint64 { return a.Places.Stats().Scanned })
+	}
 	sagaMetrics(a, counter)
 	projectionMetrics(a, counter, gauge)
 	subscriptionMetrics(a, counter, gauge)

@@ -131,6 +131,9 @@ func (w *describer) add(r *route) {
 		events += len(t.Events)
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.spec.Types)) {
+		if op.places != "" && !w.spec.Types[name].HasPlaces(op.places) {
+			continue
+		}
 		of := described
 		of.ID, of.Path = op.id+"."+name, strings.Replace(described.Path, "{type}", name, 1)
 		if !strings.HasSuffix(of.Path, "/{event}") || events > maxOwnEvents {
@@ -328,12 +331,18 @@ func (p *parameter) schema() map[string]any {
 		return map[string]any{"type": "string", "examples": []string{"2026-11-21", "2026-11-21T08:00:00Z"}}
 	case position:
 		return map[string]any{"type": "string", "pattern": `^[0-9]{13}-[0-9]+$`, "examples": []string{"1706789012345-0"}}
-	case place:
+	case positionOrZero:
 		return map[string]any{"type": "string", "pattern": `^(0|[0-9]{13}-[0-9]+)$`, "examples": []string{"0", "1706789012345-0"}}
 	case agent:
 		return map[string]any{"type": "string", "pattern": "^[^:]+:.+$", "examples": []string{"user:global"}}
 	case duration:
 		return map[string]any{"type": "string", "examples": []string{"1s", "30s"}}
+	case latitude:
+		return map[string]any{"type": "number", "minimum": -90, "maximum": 90}
+	case longitude:
+		return map[string]any{"type": "number", "minimum": -180, "maximum": 180}
+	case metres:
+		return map[string]any{"type": "number", "exclusiveMinimum": 0}
 	case text, ignored, further:
 	}
 	return map[string]any{"type": "string"}

@@ -7,6 +7,7 @@ import (
 	"j17/internal/control"
 	"j17/internal/decider"
 	"j17/internal/openapi"
+	"j17/internal/spec"
 	"j17/internal/wire"
 )
 
@@ -25,6 +26,8 @@ type operation struct {
 	accepted any
 	// tagged tells that the answer has an entity tag and that whoever has it already is told so, as with all reads with a key.
 	tagged bool
+	// places is the shape of the places that a type has to have for the row to be about it, "" where any type will do.
+	places string
 	// headers are those of the answer that only few answers have.
 	headers map[string]openapi.Header
 }
@@ -65,6 +68,9 @@ func operations() map[string]operation {
 		// Aggregates.
 		"GET /{type}":                    {id: "listIDs", about: "The ids of an aggregate type, or the states of a singleton", gives: either{wire.IDs{}, wire.Singleton{}}},
 		"GET /{type}/{id}":               {id: "getState", about: "The state of an aggregate, now or in the past", gives: wire.State{}},
+		"GET /{type}/nearby":             {id: "listNearby", about: "Aggregates around a point, nearest first", gives: either{wire.Nearby{}, file{typeGeo}}, places: spec.Point},
+		"GET /{type}/containing":         {id: "listContaining", about: "Aggregates whose areas have a point", gives: either{wire.Containing{}, file{typeGeo}}, places: spec.Polygon},
+		"GET /{type}/within":             {id: "listWithin", about: "Aggregates whose points are in an area", gives: either{wire.Within{}, file{typeGeo}}, places: spec.Point},
 		"GET /{type}/{id}/length":        {id: "getLength", about: "The number of events of an aggregate", gives: wire.Length{}},
 		"GET /{type}/{id}/events":        {id: "listEvents", about: "The events of an aggregate", gives: either{wire.Events{}, linesOf{wire.Event{}}}, headers: next},
 		"GET /{type}/{id}/events/stream": {id: "streamEvents", about: "The events of an aggregate as they come", gives: file{typeStream}},

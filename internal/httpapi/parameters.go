@@ -21,18 +21,21 @@ import (
 type kind uint8
 
 const (
-	text     kind = iota
-	whole         // a whole number
-	unixTime      // a time in whole Unix seconds
-	flag          // true or false
-	choice        // one of a few words
-	day           // a date or a time
-	position      // the stream_id of an event
-	place         // the same, or 0 for before the first one
-	agent         // an actor or a target, as type:id
-	duration      // a duration between least and most seconds
-	ignored       // whatever there is
-	further       // parameters of any other name, which are not ours but those of what is read
+	text           kind = iota
+	whole               // a whole number
+	unixTime            // a time in whole Unix seconds
+	flag                // true or false
+	choice              // one of a few words
+	day                 // a date or a time
+	position            // the stream_id of an event
+	positionOrZero      // the same, or 0 for before the first one
+	agent               // an actor or a target, as type:id
+	duration            // a duration between least and most seconds
+	latitude            // a number of degrees
+	longitude           // the same
+	metres              // a distance
+	ignored             // whatever there is
+	further             // parameters of any other name, which are not ours but those of what is read
 )
 
 // parameter is one of the query of a route. It has one reader, by its kind, and the sentence that says what is wrong with a
@@ -204,7 +207,7 @@ func exported() []parameter {
 // filtered are the parameters that pick events of an environment.
 func filtered() []parameter {
 	return []parameter{
-		{name: "after", kind: place, about: "The stream_id of the event after which to begin; 0 for the first one."},
+		{name: "after", kind: positionOrZero, about: "The stream_id of the event after which to begin; 0 for the first one."},
 		{name: "type", about: "Only events of this aggregate type."},
 		{name: "event", about: "Only events of this type."},
 		{name: "actor", kind: agent, about: "Only events that this actor has caused, as type:id."},
@@ -303,13 +306,25 @@ func (p *parameter) fault(v string) string {
 		if _, err := j17.ParseStreamID(v); err != nil {
 			return "the stream_id of an event, such as 1706789012345-0"
 		}
-	case place:
+	case positionOrZero:
 		if _, err := parsePosition(v); err != nil {
 			return "the stream_id of an event, such as 1706789012345-0, or 0"
 		}
 	case agent:
 		if _, ok := j17.ParseKey(v); !ok {
 			return "a type and an id with a colon between them, such as user:global"
+		}
+	case latitude:
+		if n, ok := decimal(v); !ok || !(math.Abs(n) <= 90) {
+			return "a number of degrees from -90 to 90"
+		}
+	case longitude:
+		if n, ok := decimal(v); !ok || !(math.Abs(n) <= 180) {
+			return "a number of degrees from -180 to 180"
+		}
+	case metres:
+		if n, ok := decimal(v); !ok || !(n > 0) {
+			return "a number of metres greater than 0"
 		}
 	case duration:
 		if d, err := time.ParseDuration(v); err != nil || d < time.Duration(p.least)*time.Second || d > time.Duration(p.most)*time.Second {

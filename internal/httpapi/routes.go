@@ -101,6 +101,9 @@ func dataRoutes() []route {
 	return []route{
 		{dataSite, get, "/{type}", read, need{}, "", counted(), (*call).listOrSingleton},
 		{dataSite, get, "/{type}/{id}", read, need{}, "", moments(), (*call).aggregate},
+		{dataSite, get, "/{type}/nearby", read, need{}, "", append(around(), parameter{kind: further}), (*call).nearby},
+		{dataSite, get, "/{type}/containing", read, need{}, "", append(having(), parameter{kind: further}), (*call).containing},
+		{dataSite, get, "/{type}/within", read, need{}, "", append(inside(), parameter{kind: further}), (*call).within},
 		{dataSite, get, "/{type}/{id}/length", read, need{}, "", nil, (*call).length},
 		{dataSite, get, "/{type}/{id}/events", read, need{}, "", countedEvents(), (*call).events},
 		{dataSite, get, "/{type}/{id}/events/stream", read, need{}, "", streamed(filtered()[0]), (*call).aggregateStream},

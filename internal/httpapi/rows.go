@@ -114,13 +114,18 @@ func (c *call) appendRow(b []byte, row *projection.Row) ([]byte, error) {
 	if row.Err == nil {
 		return append(append(append(b, `,"data":`...), row.Data...), '}'), nil
 	}
-	code := j17.CodeOf(row.Err)
+	raw, err := c.rowError(row.Err)
+	return append(append(append(b, `,"error":`...), raw...), '}'), err
+}
+
+// rowError is what stands in a row in place of what cannot be computed.
+func (c *call) rowError(err error) ([]byte, error) {
+	code := j17.CodeOf(err)
 	says := "The row cannot be computed. Read it by its id to see why."
 	if code != j17.CodeInternal {
-		says = c.api.Registry.Faults.Redact(row.Err.Error())
+		says = c.api.Registry.Faults.Redact(err.Error())
 	}
-	raw, err := marshal(wire.RowError{Code: code, Error: says})
-	return append(append(append(b, `,"error":`...), raw...), '}'), err
+	return marshal(wire.RowError{Code: code, Error: says})
 }
 
 // countRows is GET /_projections/{name}/_count: how many rows there are, or pass the filters.

@@ -18,7 +18,6 @@ import (
 
 	"j17"
 	"j17/internal/build"
-	"j17/internal/clock"
 	"j17/internal/decider"
 	"j17/internal/engine"
 	"j17/internal/spec"
@@ -51,10 +50,9 @@ type Storage interface {
 // Options configures a Service. All fields are required.
 type Options struct {
 	Store  Storage
-	Clock  clock.Clock
 	Builds *build.Service
-	// Deployed returns what is deployed to a tenant, and what holds in the store as long as it is.
-	Deployed func(t j17.Tenant) (*decider.Decider, []store.Fence, error)
+	// Engine is asked Derive by whoever made it.
+	Engine *engine.Engine
 }
 
 // Service keeps and finds places. It is safe for concurrent use, and so are several of them over one store.
@@ -267,7 +265,7 @@ func (s *Service) Adopt(ctx context.Context, t j17.Tenant) error {
 
 // present returns the slots of what is deployed to a tenant.
 func (s *Service) present(ctx context.Context, t j17.Tenant) (*known, error) {
-	d, fences, err := s.Deployed(t)
+	d, fences, err := s.Engine.Deployed(t)
 	if err != nil {
 		return nil, err
 	}

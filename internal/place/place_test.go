@@ -55,7 +55,7 @@ func newHouse(tb testing.TB, src string) *house {
 	}})
 	log := slog.New(slog.DiscardHandler)
 	h.builds = build.New(build.Options{Store: h.Store, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log})
-	h.places = place.New(place.Options{Store: h.Store, Clock: h.Clock, Builds: h.builds, Deployed: h.Deployed})
+	h.places = place.New(place.Options{Store: h.Store, Builds: h.builds, Engine: h.Engine})
 	if src != "" {
 		h.DeploySource(tb, src)
 	}

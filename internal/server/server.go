@@ -32,6 +32,7 @@ import (
 	"j17/internal/index"
 	"j17/internal/listener"
 	"j17/internal/loading"
+	"j17/internal/place"
 	"j17/internal/projection"
 	"j17/internal/saga"
 	"j17/internal/sandbox/container"
@@ -141,6 +142,8 @@ type Server struct {
 	indexes   *index.Service
 	listeners *listener.Service
 	schedule  *schedule.Service
+	// places finds aggregates by where they are.
+	places *place.Service
 	// projections answers reads of projections.
 	projections *projection.Service
 	// timed is the work that waits for a time or for events. A development server does it while its clock is moved.
@@ -234,6 +237,9 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 			func(ctx context.Context, d *engine.Decided) (engine.Effects, error) { return s.sagas.Effects(ctx, d) },
 			s.schedule.Effects,
 		},
+		Derived: []engine.DerivedOf{
+			func(ctx context.Context, e *engine.Entering) ([]store.Side, error) { return s.places.Derive(ctx, e) },
+		},
 	})
 
 	// What follows from events, and is looked up.
@@ -241,6 +247,7 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	s.builds = build.New(build.Options{Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
 	s.indexes = index.New(index.Options{Store: s.store, Feed: s.feed, Build: s.builds, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
 	s.timed = append(s.timed, s.feed, s.builds)
+	s.places = place.New(place.Options{Store: s.store, Builds: s.builds, Engine: s.engine})
 	s.projections = projection.New(projection.Options{
 		Store: s.store, Engine: s.engine, Indexes: s.indexes, Clock: o.Clock, Logger: o.Logger, CacheBytes: int64(o.ProjectionCacheMiB) << 20,
 		Hold: func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error {
@@ -259,7 +266,7 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	}
 	s.deploy = deploy.New(deploy.Options{
 		Registry: s.registry, Engine: s.engine, Blobs: s.blobs, Modules: modules, Containers: containers, Clock: o.Clock, Logger: o.Logger,
-		Prepare: s.listeners.Prepare, Adopted: s.listeners.Adopted, Beside: s.projections.Beside, Try: s.projections.TrySpec,
+		Prepare: s.listeners.Prepare, Adopted: s.adopted, Settled: s.built, Beside: s.projections.Beside, Try: s.projections.TrySpec,
 	})
 
 	// What follows from events.
@@ -313,7 +320,7 @@ func (s *Server) Close() error {
 func (s *Server) api(o httpapi.Options) *httpapi.API {
 	o.Loader = &loading.Loader{Engine: s.engine, Store: s.store}
 	o.Engine, o.Store, o.Registry, o.Auth, o.Blobs, o.Deploy = s.engine, s.store, s.registry, s.auth, s.blobs, s.deploy
-	o.Feed, o.Builds, o.Indexes, o.Projections = s.feed, s.builds, s.indexes, s.projections
+	o.Feed, o.Builds, o.Indexes, o.Projections, o.Places = s.feed, s.builds, s.indexes, s.projections, s.places
 	o.Usage, o.Worker, o.Sagas, o.Listeners, o.Schedule = s.usage, s.worker, s.sagas, s.listeners, s.schedule
 	o.TrustedProxies, o.ForwardedHeader = s.options.TrustedProxies, s.options.ForwardedHeader
 	o.StreamsPerKey, o.Streams = s.options.StreamsPerKey, s.options.Streams

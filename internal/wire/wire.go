@@ -163,6 +163,72 @@ type RowCount struct {
 	Count uint64 `json:"count"`
 }
 
+// Nearby is a page of aggregates around a point, nearest first.
+type Nearby struct {
+	Rows     []NearbyRow  `json:"rows"`
+	Next     *string      `json:"next"`
+	Metadata RowsMetadata `json:"metadata"`
+}
+
+// NearbyRow is an aggregate that is Distance metres away.
+type NearbyRow struct {
+	ID string `json:"id"`
+	Names
+	Distance float64  `json:"distance"`
+	Location Location `json:"location"`
+	PlaceKind
+	RowState
+}
+
+// Within is a page of aggregates whose points are in an area, by id.
+type Within struct {
+	Rows     []WithinRow  `json:"rows"`
+	Next     *string      `json:"next"`
+	Metadata RowsMetadata `json:"metadata"`
+}
+
+// WithinRow is an aggregate that is in an area.
+type WithinRow struct {
+	ID string `json:"id"`
+	Names
+	Location Location `json:"location"`
+	PlaceKind
+	RowState
+}
+
+// Containing is a page of aggregates whose areas have a point, by id.
+type Containing struct {
+	Rows     []ContainingRow `json:"rows"`
+	Next     *string         `json:"next"`
+	Metadata RowsMetadata    `json:"metadata"`
+}
+
+// ContainingRow is an aggregate whose area has a point.
+type ContainingRow struct {
+	ID string `json:"id"`
+	Names
+	PlaceKind
+	RowState
+}
+
+// Location is a point in degrees.
+type Location struct {
+	Lat float64 `json:"lat"`
+	Lng float64 `json:"lng"`
+}
+
+// PlaceKind is the name of a geo type, and the properties that it names. Points have it where their geo type names some.
+type PlaceKind struct {
+	Geo        string          `json:"geo,omitempty"`
+	Properties json.RawMessage `json:"properties,omitempty"`
+}
+
+// RowState is the state of an aggregate, unless it was left out. Error stands in its place where it cannot be computed.
+type RowState struct {
+	Data  json.RawMessage `json:"data,omitempty"`
+	Error *RowError       `json:"error,omitempty"`
+}
+
 // Length is the number of events of an aggregate.
 type Length struct {
 	Length uint64 `json:"length"`

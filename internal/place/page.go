@@ -1,0 +1,225 @@
+package place
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"iter"
+	"math"
+	"strings"
+
+	"j17"
+	"j17/internal/engine"
+	"j17/internal/geo"
+	"j17/internal/spec"
+	"j17/internal/store"
+)
+
+// Ask is what is looked for: one of Near, In and Having.
+type Ask struct {
+	Type string
+	// Near are points around a point, nearest first; its After does not count.
+	Near *Near
+	// In are points in an area, AreaText is what the area was asked for as.
+	In       geo.Area
+	AreaText string
+	// Having are areas that have a point.
+	Having *geo.Point
+	// Count is how many rows a page has at most, Start what the page before it said as Next, "" for the first one.
+	Count int
+	Start string
+	// Bare leaves out the states.
+	Bare bool
+}
+
+// Page is some of what was found, as of one position.
+type Page struct {
+	Position j17.StreamID
+	Rows     []Row
+	// Next starts the next page; "" on the last one.
+	Next string
+}
+
+// Row is an aggregate that was found.
+type Row struct {
+	Found
+	Names j17.Names
+	// State is the state as JSON, as of the position of the page; nil where Ask leaves it out or Err tells why there is none.
+	State []byte
+	Err   error
+}
+
+const (
+	// maxBytes is how large the states of a page are together, unless the first one alone is larger.
+	maxBytes = 8 << 20
+	// loaded is how many states are loaded at once.
+	loaded = 64
+)
+
+// Page answers a question with a page: all rows and their states are those of one position, at which everything has been that was
+// acknowledged before. A page whose rows have taken much looking has fewer than it may, maybe none, and a next one.
+func (s *Service) Page(ctx context.Context, t j17.Tenant, a *Ask) (*Page, error) {
+	shape := spec.Point
+	if a.Having != nil {
+		shape = spec.Polygon
+	}
+	kinds, err := s.Kinds(ctx, t, a.Type, shape)
+	if err != nil {
+		return nil, err
+	}
+	after, err := a.mark()
+	if err != nil {
+		return nil, err
+	}
+	p := &Page{}
+	if err := s.find(ctx, t, kinds, a, after, p); err != nil {
+		return nil, engine.StorageError(err)
+	}
+	return p, s.complete(ctx, t, a, p)
+}
+
+// find puts the rows of a page into it.
+func (s *Service) find(ctx context.Context, t j17.Tenant, kinds *Kinds, a *Ask, after Mark, p *Page) error {
+	m, err := s.Store.Moment(ctx, t)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	p.Position = m.Position()
+	for found, err := range a.query(kinds, m, after) {
+		switch {
+		case err != nil:
+			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case found.ID == "":
+			p.Next = a.cursor(found.Mark)
+			return nil
+		case len(p.Rows) == a.Count:
+			p.Next = a.cursor(p.Rows[a.Count-1].Mark)
+			return nil
+		}
+		p.Rows = append(p.Rows, Row{Found: found})
+	}
+	return nil
+}
+
+// query is what the question asks of a moment.
+func (a *Ask) query(kinds *Kinds, m store.Moment, after Mark) iter.Seq2[Found, error] {
+	switch {
+	case a.Near != nil:
+		near := *a.Near
+		near.After = after
+		return kinds.Nearby(m, near)
+	case a.Having != nil:
+		return kinds.Containing(m, *a.Having, after)
+	default:
+		return kinds.Within(m, a.In, after)
+	}
+}
+
+// complete adds names and states to the rows of a page.
+func (s *Service) complete(ctx context.Context, t j17.Tenant, a *Ask, p *Page) error {
+	m, err := s.Engine.Moment(t, p.Position)
+	if err != nil {
+		return err
+	}
+	size := 0
+	for from := 0; from < len(p.Rows); from += loaded {
+		rows := p.Rows[from:min(len(p.Rows), from+loaded)]
+		for i := range rows {
+			if rows[i].Names, err = m.Names(ctx, j17.Key{Type: a.Type, ID: rows[i].ID}); err != nil {
+				return engine.StorageError(err)
+			}
+		}
+		if a.Bare {
+			continue
+		}
+		if err := load(ctx, m, a.Type, rows); err != nil {
+			return err
+		}
+		for i := range rows {
+			if size += len(rows[i].State); size > maxBytes && from+i > 0 {
+				p.Rows = p.Rows[:from+i]
+				p.Next = a.cursor(p.Rows[from+i-1].Mark)
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// load adds states to rows. Of an aggregate that cannot be folded the row says why.
+func load(ctx context.Context, m *engine.Moment, aggregateType string, rows []Row) error {
+	var keys []j17.Key
+	at := map[string]int{}
+	for i := range rows {
+		if _, ok := at[rows[i].ID]; !ok {
+			at[rows[i].ID] = len(keys)
+			keys = append(keys, j17.Key{Type: aggregateType, ID: rows[i].ID})
+		}
+	}
+	states, err := m.Load(ctx, keys, false)
+	if err == nil {
+		for i := range rows {
+			rows[i].State = states[at[rows[i].ID]].JSON
+		}
+		return nil
+	}
+	if _, one := errors.AsType[*engine.LoadError](err); !one || ctx.Err() != nil {
+		return err
+	}
+	for i := range rows {
+		states, err := m.Load(ctx, []j17.Key{{Type: aggregateType, ID: rows[i].ID}}, false)
+		if err != nil {
+			rows[i].Err = err
+			continue
+		}
+		rows[i].State = states[0].JSON
+	}
+	return nil
+}
+
+// cursorBytes is the length of a cursor's part in front of the names.
+const cursorBytes = 8 + 8
+
+// digest tells questions apart: a cursor is good for its own only.
+func (a *Ask) digest() []byte {
+	b := append([]byte(a.Type), 0)
+	switch {
+	case a.Near != nil:
+		b = geo.AppendPoint(append(b, 'n'), a.Near.Center)
+		b = binary.BigEndian.AppendUint64(b, math.Float64bits(a.Near.Radius))
+	case a.Having != nil:
+		b = geo.AppendPoint(append(b, 'h'), *a.Having)
+	default:
+		b = append(append(b, 'i'), a.AreaText...)
+	}
+	sum := sha256.Sum256(b)
+	return sum[:8]
+}
+
+// cursor is a mark as a page shows it.
+func (a *Ask) cursor(m Mark) string {
+	b := binary.BigEndian.AppendUint64(a.digest(), math.Float64bits(m.Distance))
+	return base64.RawURLEncoding.EncodeToString(append(b, m.Slot+"/"+m.ID...))
+}
+
+// mark is where the page starts.
+func (a *Ask) mark() (Mark, error) {
+	if a.Start == "" {
+		return Mark{}, nil
+	}
+	b, err := base64.RawURLEncoding.DecodeString(a.Start)
+	if err != nil || len(b) < cursorBytes || string(b[:8]) != string(a.digest()) {
+		return Mark{}, j17.Errorf(j17.CodeInvalidParameter, "'start' must be the 'next' of a page of the same question").At("start")
+	}
+	m := Mark{Distance: math.Float64frombits(binary.BigEndian.Uint64(b[8:]))}
+	slot, id, ok := strings.Cut(string(b[cursorBytes:]), "/")
+	if m.Slot, m.ID = slot, id; !ok || !(m.Distance >= 0) || len(m.ID) > store.MaxNameBytes {
+		return Mark{}, j17.Errorf(j17.CodeInvalidParameter, "'start' must be the 'next' of a page of the same question").At("start")
+	}
+	return m, nil
+}

@@ -1,0 +1,30 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"j17"
+)
+
+// buildWait is how long a deployment waits for what it has begun to build, before it answers.
+const buildWait = 2 * time.Second
+
+// adopted hands what is deployed to an environment to those who keep something that rests on it.
+func (s *Server) adopted(ctx context.Context, t j17.Tenant) {
+	s.listeners.Adopted(ctx, t)
+	if err := s.places.Adopt(ctx, t); err != nil {
+		// It is made up for before the next write.
+		s.options.Logger.WarnContext(ctx, "the places of an environment are not prepared yet", slog.String("tenant", string(t)), slog.Any("error", err))
+	}
+}
+
+// built waits a little for what is built after a deployment.
+func (s *Server) built(ctx context.Context, t j17.Tenant) {
+	ctx, cancel := context.WithTimeout(ctx, buildWait)
+	defer cancel()
+	if err := s.places.Await(ctx, t); err != nil && ctx.Err() == nil {
+		s.options.Logger.WarnContext(ctx, "the builds of an environment cannot be waited for", slog.String("tenant", string(t)), slog.Any("error", err))
+	}
+}
