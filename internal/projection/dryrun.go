@@ -12,8 +12,8 @@ import (
 	"j17/internal/deploy"
 	"j17/internal/engine"
 	"j17/internal/spec"
-	"j17/internal/value"
 	"j17/internal/wire"
+	"j17/internal/work"
 )
 
 const (
@@ -175,31 +175,22 @@ func reason(err error) string {
 
 // rows makes rows, all of them anew. What is too much for all of them together is made one by one.
 func (t *trial) rows(ctx context.Context, r *reading, d *definition, ids []string) ([]*Value, error) {
-	e := t.s.evaluation(ctx, r, d)
-	rows := make([]*row, len(ids))
-	for i, id := range ids {
-		rows[i] = &row{id: id, sources: make([]value.Value, len(d.Sources))}
-	}
-	err := e.gather(ctx, rows, d.Stages)
+	values := make([]*Value, len(ids))
+	err := t.s.each(ctx, r, d, work.New(ctx, maxWork), ids, d.Stages, func(e *evaluation, i int, of *row) { values[i] = e.value(of) })
 	switch {
 	case j17.CodeOf(err) == j17.CodeWorkLimit && len(ids) > 1:
-		var values []*Value
 		for i := range ids {
 			one, err := t.rows(ctx, r, d, ids[i:i+1])
 			if err != nil {
 				return nil, err
 			}
-			values = append(values, one...)
+			values[i] = one[0]
 		}
 		return values, nil
 	case j17.CodeOf(err) == j17.CodeWorkLimit:
 		return []*Value{{Err: err}}, nil
 	case err != nil:
 		return nil, err
-	}
-	values := make([]*Value, len(ids))
-	for i, one := range rows {
-		values[i] = e.value(one)
 	}
 	return values, nil
 }

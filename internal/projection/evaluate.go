@@ -24,7 +24,7 @@ const (
 	MaxAggregates = 1000
 	// MaxData is how many bytes data may have as JSON.
 	MaxData = 10 << 20
-	// maxStates is how many bytes the states of all sources of one value may have as JSON.
+	// maxStates is how many bytes the states of all sources that are looked at together may have as JSON.
 	maxStates = 64 << 20
 	// maxWork is what one evaluation may cost, in units of package work, beside folding states.
 	maxWork = work.Command
@@ -42,14 +42,23 @@ func tooMany(source string) error {
 	return e
 }
 
-func tooLarge(source string, limit int) error {
-	e := j17.Errorf(j17.CodeProjectionLimit, "The data would have more than %d bytes. Select less of the sources.", limit)
+func tooLarge(source string) error {
+	e := j17.Errorf(j17.CodeProjectionLimit, "The data would have more than %d bytes. Select less of the sources.", MaxData)
 	if source != "" {
-		e = j17.Errorf(j17.CodeProjectionLimit, "With the source '%s' the states that the projection reads have more than %d bytes. Ask for fewer aggregates at a time.", source, limit)
+		e = j17.Errorf(j17.CodeProjectionLimit, "With the source '%s' the data would have more than %d bytes. Ask for fewer aggregates at a time.", source, MaxData)
 	}
-	e.Details = limitDetails{source, limit}
+	e.Details = limitDetails{source, MaxData}
 	return e
 }
+
+func tooMuchRead(source string) error {
+	e := j17.Errorf(j17.CodeProjectionLimit, "With the source '%s' the states that are read have more than %d bytes. Ask for fewer aggregates at a time, or keep what views need in smaller ones.", source, maxStates)
+	e.Details = limitDetails{source, maxStates}
+	return e
+}
+
+// errTooMuch tells that the sources of all rows of an evaluation have more than maxStates together.
+var errTooMuch = errors.New("projection: too much is read at once")
 
 // Value is what a projection yields.
 type Value struct {
@@ -94,13 +103,11 @@ type row struct {
 	// read has the aggregates that the row has asked for, in no order.
 	read []j17.Key
 	sets []Set
-	// states is how many bytes their states have, each time that they stand in a source.
-	states int
-	err    error
+	err  error
 }
 
 // evaluation computes values of one projection as of one moment, of many rows together: what rows have in common is loaded once, and
-// what they need of one stage side by side. It is for one goroutine.
+// what they need of one stage side by side. It is for one goroutine, and is to be closed.
 type evaluation struct {
 	s *Service
 	r *reading
@@ -110,22 +117,53 @@ type evaluation struct {
 	b      *work.Budget
 	env    *tick.Env
 	loaded map[j17.Key]loaded
+	// bytes is how many the states that are loaded have as JSON.
+	bytes int
 }
 
 // loaded is an aggregate as sources show it: null where it is not there.
 type loaded struct {
 	state   value.Value
-	bytes   int
 	version engine.Version
 	err     error
 }
 
-func (s *Service) evaluation(ctx context.Context, r *reading, d *definition) *evaluation {
-	b := work.New(ctx, maxWork)
+func (s *Service) evaluation(r *reading, d *definition, b *work.Budget) *evaluation {
 	return &evaluation{s: s, r: r, d: d, b: b, env: tick.NewEnv(b), loaded: map[j17.Key]loaded{}}
 }
 
-// gather loads what rows need of some stages. What is wrong with one row is its error; the error is one of all.
+// close gives the memory back that states were accounted for.
+func (e *evaluation) close() { e.b.Release() }
+
+// each computes rows of the named form, as many together as there is memory for, and calls done for each of them in their order. All work
+// is charged to b. The error is one of all.
+func (s *Service) each(ctx context.Context, r *reading, d *definition, b *work.Budget, ids []string, stages [][]int, done func(e *evaluation, i int, of *row)) error {
+	e := s.evaluation(r, d, b)
+	defer e.close()
+	rows := make([]*row, len(ids))
+	for i, id := range ids {
+		rows[i] = &row{id: id, sources: make([]value.Value, len(d.Sources))}
+	}
+	err := e.gather(ctx, rows, stages)
+	if errors.Is(err, errTooMuch) {
+		half := len(ids) / 2
+		e.close()
+		if err := s.each(ctx, r, d, b, ids[:half], stages, done); err != nil {
+			return err
+		}
+		return s.each(ctx, r, d, b, ids[half:], stages, func(e *evaluation, i int, of *row) { done(e, half+i, of) })
+	}
+	if err != nil {
+		return err
+	}
+	for i, of := range rows {
+		done(e, i, of)
+	}
+	return nil
+}
+
+// gather loads what rows need of some stages. What is wrong with one row is its error; the error is one of all: errTooMuch, of several
+// rows, asks for fewer at a time.
 func (e *evaluation) gather(ctx context.Context, rows []*row, stages [][]int) error {
 	// A row of the named form is that of an aggregate.
 	if e.d.IsNamed() {
@@ -174,7 +212,12 @@ func (e *evaluation) stage(ctx context.Context, rows []*row, stage []int) error 
 		for j, place := range stage {
 			src := &e.d.Sources[place]
 			found, err := e.ids(ctx, r, src)
-			if err == nil && len(found) > MaxAggregates {
+			switch {
+			case errors.Is(err, errTooMuch) && len(rows) > 1:
+				return err
+			case errors.Is(err, errTooMuch):
+				err = tooMuchRead(src.Name)
+			case err == nil && len(found) > MaxAggregates:
 				err = tooMany(src.Name)
 			}
 			if err != nil {
@@ -192,7 +235,10 @@ func (e *evaluation) stage(ctx context.Context, rows []*row, stage []int) error 
 			}
 		}
 	}
-	if err := e.load(ctx, keys); err != nil {
+	if err := e.load(ctx, keys); errors.Is(err, errTooMuch) && len(rows) == 1 {
+		rows[0].err = tooMuchRead(e.largest(stage, ids))
+		return nil
+	} else if err != nil {
 		return err
 	}
 
@@ -205,6 +251,17 @@ func (e *evaluation) stage(ctx context.Context, rows []*row, stage []int) error 
 		}
 	}
 	return nil
+}
+
+// largest returns the name of the source of a stage that has most aggregates.
+func (e *evaluation) largest(stage []int, ids [][]string) string {
+	most := 0
+	for j := range stage {
+		if len(ids[j]) > len(ids[most]) {
+			most = j
+		}
+	}
+	return e.d.Sources[stage[most]].Name
 }
 
 // ids returns the aggregates that a source of a row is, in its order.
@@ -236,10 +293,6 @@ func (e *evaluation) fill(r *row, place int, ids []string) {
 		case !e.exists(l, key):
 			continue
 		}
-		if r.states += l.bytes; r.states > maxStates {
-			r.err = tooLarge(src.Name, maxStates)
-			return
-		}
 		elems = append(elems, l.state)
 	}
 	switch {
@@ -252,10 +305,16 @@ func (e *evaluation) fill(r *row, place int, ids []string) {
 	}
 }
 
-// loadChunk is how many aggregates are loaded at once.
-const loadChunk = 256
+const (
+	// firstChunk and maxChunk are how many aggregates are loaded at once: few as long as nothing is known of their size.
+	firstChunk = 16
+	maxChunk   = 256
+	// smallStates is how many bytes of states are not accounted for, and largeChunk how many make the next chunk smaller.
+	smallStates = 1 << 20
+	largeChunk  = 4 << 20
+)
 
-// load loads the aggregates that are not there yet.
+// load loads the aggregates that are not there yet. The error is errTooMuch where all have too many bytes.
 func (e *evaluation) load(ctx context.Context, keys []j17.Key) error {
 	missing := make([]j17.Key, 0, len(keys))
 	for _, key := range keys {
@@ -264,10 +323,36 @@ func (e *evaluation) load(ctx context.Context, keys []j17.Key) error {
 			missing = append(missing, key)
 		}
 	}
-	for chunk := range slices.Chunk(missing, loadChunk) {
+	for n := firstChunk; len(missing) > 0; {
+		chunk := missing[:min(n, len(missing))]
+		before := e.bytes
 		if err := e.loadSome(ctx, chunk); err != nil {
 			return err
 		}
+		if err := e.account(before); err != nil {
+			return err
+		}
+		if missing = missing[len(chunk):]; e.bytes-before > largeChunk {
+			n = max(1, n/4) //nolint:mnd // in a few steps
+		} else {
+			n = min(maxChunk, n*4) //nolint:mnd // in a few steps
+		}
+	}
+	return nil
+}
+
+// account takes memory for the states that were loaded since there were so many bytes.
+func (e *evaluation) account(before int) error {
+	switch {
+	case e.bytes > maxStates:
+		return errTooMuch
+	case e.bytes <= smallStates:
+		return nil
+	case before <= smallStates:
+		before = 0
+	}
+	if n := int64(e.bytes - before); n > 0 && !e.b.TryHold(e.s.memory, string(e.r.t), n) {
+		return e.b.Hold(e.s.memory, string(e.r.t), n, "memory for the sources of a projection")
 	}
 	return nil
 }
@@ -305,7 +390,8 @@ func (e *evaluation) loadSome(ctx context.Context, keys []j17.Key) error {
 
 // take keeps an aggregate as sources show it: its state, with its id put first unless the state has one.
 func (e *evaluation) take(s *engine.Loaded) error {
-	l := loaded{state: s.Data, bytes: len(s.JSON), version: s.Version}
+	l := loaded{state: s.Data, version: s.Version}
+	e.bytes += len(s.JSON)
 	if s.Version.Length == 0 {
 		if l.state = value.NullValue(); e.r.in.compiled.IDs.IsSingleton(s.Key.ID) {
 			l.state = value.ObjectValue()
@@ -336,29 +422,44 @@ func (e *evaluation) document(r *row) value.Value {
 
 // result puts the data of a row together, all of whose sources are loaded.
 func (e *evaluation) result(r *row) (value.Value, error) {
-	tree, ok := e.document(r), true
-	var err error
+	tree := e.document(r)
 	if e.d.IsNamed() {
 		e.env.SetDocument(tree)
-		tree, ok, err = e.d.Select.Eval(e.env, MaxData)
-	}
-	if err == nil {
-		weight, n := tree.Weigh()
-		if e.b.Spend(n); weight.Bytes > MaxData {
-			err = tick.ErrTooLarge
+		made, ok, err := e.d.Select.Eval(e.env, MaxData)
+		switch {
+		case errors.Is(err, tick.ErrTooLarge):
+			return tree, tooLarge("")
+		case err != nil:
+			return tree, err
+		case !ok:
+			return value.NullValue(), nil
 		}
+		tree = made
 	}
+	weight, n := tree.Weigh()
 	switch {
-	case errors.Is(err, tick.ErrTooLarge):
-		return tree, tooLarge("", MaxData)
-	case err != nil:
-		return tree, err
-	case !ok:
-		return value.NullValue(), nil
-	case !e.b.SpendBytes(tree.Size()):
+	case !e.b.Spend(n):
+		return tree, e.b.Err()
+	case weight.Bytes > MaxData:
+		return tree, tooLarge(e.heaviest(r))
+	case !e.b.SpendBytes(weight.Bytes):
 		return tree, e.b.Err()
 	}
 	return tree, nil
+}
+
+// heaviest returns the name of the source with which the data of a row of the array form is too large; "" in the named form.
+func (e *evaluation) heaviest(r *row) string {
+	if e.d.IsNamed() {
+		return ""
+	}
+	bytes := 0
+	for i, v := range r.sources {
+		if bytes += v.Size(); bytes > MaxData {
+			return e.d.Sources[i].Name
+		}
+	}
+	return ""
 }
 
 // value finishes a row.

@@ -1,10 +1,15 @@
 package projection
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"j17"
+	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
+	"j17/internal/work"
 )
 
 // TestAScanDrivesNothingOut keeps more values than there is room for: the room is never exceeded, and what is asked for again and again
@@ -78,5 +83,72 @@ func TestWhatIsChargedGrowsWithSources(t *testing.T) {
 	few, many := &Value{}, &Value{Sources: make([]j17.Key, 1000)}
 	if many.charge()-few.charge() < 64*1000 {
 		t.Errorf("%d and %d bytes", few.charge(), many.charge())
+	}
+}
+
+// TestMemoryIsBounded reads more states than may be looked at together: of one value that is an error, of several it is done in parts. All
+// that was accounted for is given back.
+func TestMemoryIsBounded(t *testing.T) {
+	f := enginetest.New(t, engine.Options{})
+	f.DeploySource(t, `{"agent_types":["user"],"aggregate_types":{"a":{"events":{"was_made":{"schema":{},"handler":[{"set":{"target":"","value":"$.data"}}]}}}},
+		"projections":{"own":{"for_each":"a","sources":{"a":"$key"},"select":{"n":"$.a.n"}},
+			"many":{"for_each":"a","sources":{"a":"$key","all":{"type":"a","id":"$.a.refs","mode":"array"}},"select":{"n":"$.all[*].n"}},
+			"whole":{"sources":[{"aggregate":"a","id":"$key"},{"aggregate":"a","as":"all","id":"$.a.refs[*]"}]}}}`)
+	s := New(Options{Store: f.Store, Engine: f.Engine, Clock: f.Clock})
+	const size, count = 900 << 10, maxStates/(900<<10) + 1
+	var ids, refs []string
+	text := strings.Repeat("x", size)
+	for i := range count {
+		ids = append(ids, fmt.Sprintf("0b6e9d4e-6f0a-4f3c-8c53-%012x", i))
+		refs = append(refs, `"`+ids[i]+`"`)
+		f.Post(t, "a/"+ids[i]+"/was_made", enginetest.Body(fmt.Sprintf(`{"n":%d,"text":%q}`, i, text)))
+	}
+	most := int64(0)
+	read := func(ask *Ask) error {
+		_, err := s.Read(t.Context(), enginetest.Tenant, ask)
+		if used := s.memory.Used(); used != 0 {
+			t.Errorf("%+v has left %d bytes behind", ask, used)
+		}
+		return err
+	}
+
+	// One value.
+	const other = "0b6e9d4e-6f0a-4f3c-8c53-ffffffffffff"
+	for n, code := range map[int]j17.Code{count - 1: "", count: j17.CodeProjectionLimit} {
+		f.Post(t, "a/"+other+"/was_made", enginetest.Body(`{"refs":[`+strings.Join(refs[:n], ",")+`]}`))
+		err := read(&Ask{Name: "many", ID: other})
+		if e, ok := errors.AsType[*j17.Error](err); j17.CodeOf(err) != code || ok && e.Details != any(limitDetails{"all", maxStates}) {
+			t.Errorf("%d states of %d bytes: %v", n, size, err)
+		}
+	}
+
+	// The data of the array form has the source with which it is too much.
+	err := read(&Ask{Name: "whole", ID: other})
+	if e, ok := errors.AsType[*j17.Error](err); !ok || e.Code != j17.CodeProjectionLimit {
+		t.Errorf("%v", err)
+	}
+	f.Post(t, "a/"+other+"/was_made", enginetest.Body(`{"refs":[`+strings.Join(refs[:12], ",")+`]}`))
+	err = read(&Ask{Name: "whole", ID: other})
+	if e, ok := errors.AsType[*j17.Error](err); !ok || e.Code != j17.CodeProjectionLimit || e.Details != any(limitDetails{"all", MaxData}) {
+		t.Errorf("%v", err)
+	}
+
+	// Several, some of which had to be computed with fewer others.
+	r, err := s.now(t.Context(), enginetest.Tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := r.definition("own")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.each(t.Context(), r, d, work.New(t.Context(), maxWork), ids, d.Stages, func(e *evaluation, i int, of *row) {
+		most = max(most, s.memory.Used())
+		if v := e.value(of); v.Err != nil || string(v.Data) != fmt.Sprintf(`{"n":%d}`, i) || v.Key.ID != ids[i] {
+			t.Errorf("row %d: %s of %s, %v", i, v.Data, v.Key, v.Err)
+		}
+	})
+	if used := s.memory.Used(); err != nil || used != 0 || most == 0 || most > maxStates {
+		t.Errorf("%v; %d bytes were accounted for, %d are", err, most, used)
 	}
 }

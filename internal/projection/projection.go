@@ -17,6 +17,7 @@ import (
 	"j17/internal/index"
 	"j17/internal/spec"
 	"j17/internal/store"
+	"j17/internal/work"
 )
 
 // Storage is what a service needs of a store.
@@ -55,6 +56,8 @@ type Service struct {
 	hold    func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error
 
 	kept *keptValues
+	// memory is what states of sources may take that are looked at now, beyond what every evaluation may have.
+	memory *work.Pool
 	// sets are the projections in force of each environment.
 	sets sets
 }
@@ -63,6 +66,7 @@ type Service struct {
 func New(o Options) *Service {
 	return &Service{
 		store: o.Store, engine: o.Engine, indexes: o.Indexes, clock: o.Clock, logger: o.Logger, hold: o.Hold, kept: newKeptValues(cmp.Or(o.CacheBytes, DefaultCacheBytes)),
+		memory: work.NewPool(2*maxStates, maxStates*3/2),
 	}
 }
 

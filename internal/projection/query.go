@@ -78,7 +78,7 @@ func queryRows(ctx context.Context, m *engine.Moment, name string, steps []value
 			rows[i] = some[0]
 		}
 		return rows, nil
-	} else if one && lasting(err) {
+	} else if one && Lasting(err) {
 		return []index.Row{{ID: ids[0], Entries: []index.Entry{unknownEntry()}}}, nil
 	} else if err != nil {
 		return nil, err
@@ -100,16 +100,6 @@ func fieldOf(s *engine.Loaded, steps []value.Step) value.Value {
 		}
 	}
 	return s.Data.At(steps)
-}
-
-// lasting reports whether an error is that of an aggregate as it is: the same events come to the same error again.
-func lasting(err error) bool {
-	switch j17.CodeOf(err) { //nolint:exhaustive // the others pass, or are of the server
-	case j17.CodeCustomCodeFailed, j17.CodeWorkLimit, j17.CodeCorruption, j17.CodeHandlerRejected:
-		return true
-	default:
-		return false
-	}
 }
 
 // fieldEntries are those of an aggregate with a value in the field: for the value itself, and for the elements of an array.
@@ -353,8 +343,11 @@ func (s *Service) unmoved(ctx context.Context, r *reading, d *definition, v *Val
 
 	// What was touched is in the sets that it was in before: those that are not in a set have to stay out of it, and the others are among
 	// the sources, whose versions have been compared.
-	e := s.evaluation(ctx, r, d)
-	if err := e.load(ctx, touched); err != nil {
+	e := s.evaluation(r, d, work.New(ctx, maxWork))
+	defer e.close()
+	if err := e.load(ctx, touched); errors.Is(err, errTooMuch) {
+		return false, nil
+	} else if err != nil {
 		return false, err
 	}
 	for i := range v.Sets {

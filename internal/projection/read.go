@@ -10,6 +10,7 @@ import (
 	"j17/internal/engine"
 	"j17/internal/spec"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // Ask says which value is wanted.
@@ -153,7 +154,8 @@ func (s *Service) current(ctx context.Context, r *reading, d *definition, v *Val
 
 // compute computes a value.
 func (s *Service) compute(ctx context.Context, r *reading, d *definition, want wanted, replay bool) (*Value, error) {
-	e := s.evaluation(ctx, r, d)
+	e := s.evaluation(r, d, work.New(ctx, maxWork))
+	defer e.close()
 	e.replay = replay
 	s.kept.served(0, 1)
 	one := &row{id: want.id, params: want.params, sources: make([]value.Value, len(d.Sources))}
@@ -168,12 +170,12 @@ func (s *Service) compute(ctx context.Context, r *reading, d *definition, want w
 	return v, v.Err
 }
 
-// Rows returns the values of rows of the named form as of a moment, in the order of their ids, which are canonical. What is kept and good
-// is taken. What is wrong with one row is its Err.
+// rows returns the values of rows of the named form as of a moment, in the order of their ids, which are canonical. What is kept and good
+// is taken. What is wrong with one row is its Err. All of them together may cost what one value may.
 func (s *Service) rows(ctx context.Context, r *reading, d *definition, ids []string) ([]*Value, error) {
 	values := make([]*Value, len(ids))
 	var missing []int
-	var todo []*row
+	var others []string
 	for i, id := range ids {
 		v := s.kept.get(subject{r.t, d.Name, id})
 		good, err := s.current(ctx, r, d, v)
@@ -184,28 +186,24 @@ func (s *Service) rows(ctx context.Context, r *reading, d *definition, ids []str
 			values[i] = v
 			continue
 		}
-		missing = append(missing, i)
-		todo = append(todo, &row{id: id, sources: make([]value.Value, len(d.Sources))})
+		missing, others = append(missing, i), append(others, id)
 	}
-
 	s.kept.served(len(ids)-len(missing), len(missing))
-
-	// The others are computed together.
-	e := s.evaluation(ctx, r, d)
-	if err := e.gather(ctx, todo, d.Stages); err != nil {
-		return nil, err
+	if len(missing) == 0 {
+		return values, nil
 	}
-	for j, i := range missing {
-		v := e.value(todo[j])
+
+	err := s.each(ctx, r, d, work.New(ctx, maxWork), others, d.Stages, func(e *evaluation, i int, of *row) {
+		v := e.value(of)
 		if v.Err == nil {
 			v.Names, v.Err = r.m.Names(ctx, v.Key)
 		}
-		if values[i] = v; v.Err == nil {
-			v.Tree = value.Value{}
-			s.kept.put(subject{r.t, d.Name, ids[i]}, v)
+		v.Tree = value.Value{}
+		if values[missing[i]] = v; v.Err == nil {
+			s.kept.put(subject{r.t, d.Name, others[i]}, v)
 		}
-	}
-	return values, nil
+	})
+	return values, err
 }
 
 // wanted is what a value is wanted of, in canonical form.
