@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"time"
 
 	"j17"
@@ -53,22 +55,28 @@ func failedWithout(err error) error {
 	return err
 }
 
-// compute calls a definition for rows and checks that it has given what it was asked for.
-func (s *Service) compute(ctx context.Context, t j17.Tenant, d *Definition, at j17.StreamID, ids []string) ([]Row, error) {
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	rows, err := d.Rows(ctx, t, at, ids)
-	if err != nil {
-		return nil, err
-	}
-	if len(rows) != len(ids) {
-		return nil, fmt.Errorf("the definition of an index has given %d rows for %d ids", len(rows), len(ids))
-	}
-	for i := range rows {
-		if rows[i].ID != ids[i] {
-			return nil, fmt.Errorf("the definition of an index has given the row %s in the place of %s", rows[i].ID, ids[i])
+// slice is how many rows are computed before others may run.
+const slice = 16
+
+// compute calls a definition for rows and checks that it has given what it was asked for. It gives way between a few rows and the next
+// ones: as long as the processors have other work, such as writes, that comes first.
+func (s *Service) compute(ctx context.Context, t j17.Tenant, d *Definition, at j17.StreamID, ids []string) (rows []Row, err error) {
+	rows = make([]Row, 0, len(ids))
+	for some := range slices.Chunk(ids, slice) {
+		runtime.Gosched()
+		made, err := d.Rows(ctx, t, at, some)
+		if err != nil {
+			return nil, err
 		}
+		if len(made) != len(some) {
+			return nil, fmt.Errorf("the definition of an index has given %d rows for %d ids", len(made), len(some))
+		}
+		for i := range made {
+			if made[i].ID != some[i] {
+				return nil, fmt.Errorf("the definition of an index has given the row %s in the place of %s", made[i].ID, some[i])
+			}
+		}
+		rows = append(rows, made...)
 	}
 	return rows, nil
 }

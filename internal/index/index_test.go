@@ -390,7 +390,7 @@ func TestFanoutIsNotSeenInPart(t *testing.T) {
 		d := &index.Definition{
 			ID: "wide", Type: "item", Types: []string{"shop"},
 			Rows: func(ctx context.Context, _ j17.Tenant, _ j17.StreamID, ids []string) (rows []index.Row, err error) {
-				if hold.Load() > 0 && calls.Add(1) == 2 {
+				if hold.Load() > 0 && calls.Add(1) == 1024/16+1 {
 					<-held
 				}
 				for _, id := range ids {
@@ -461,7 +461,7 @@ func TestNotReady(t *testing.T) {
 			if fails.Load() {
 				return broken
 			}
-			if ids[0] >= "i2" {
+			if ids[0] >= "i256" {
 				select {
 				case <-wait:
 				case <-ctx.Done():
