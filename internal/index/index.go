@@ -162,7 +162,7 @@ func (s *Service) get(ctx context.Context, t j17.Tenant) getter {
 
 // Ensure makes a definition known to this process, and begins to build the index if it is not there.
 func (s *Service) Ensure(ctx context.Context, t j17.Tenant, d *Definition) (Status, error) {
-	s.learn(ctx, t, d)
+	s.Know(ctx, t, d)
 	for {
 		h, err := readHead(s.get(ctx, t), d.ID)
 		if err != nil {
@@ -186,9 +186,14 @@ func conflict(err error) bool {
 	return is
 }
 
-// learn keeps a definition, and lets those subscriptions go on that have waited for it.
-func (s *Service) learn(ctx context.Context, t j17.Tenant, d *Definition) {
+// Know makes a definition known to this process, without a look at the index. It costs next to nothing where it is known already; what
+// has waited for it goes on.
+func (s *Service) Know(ctx context.Context, t j17.Tenant, d *Definition) {
 	s.mu.Lock()
+	if s.known[place{t, d.ID}] != nil {
+		s.mu.Unlock()
+		return
+	}
 	s.known[place{t, d.ID}] = d
 	var wake []string
 	for at := range s.idle {

@@ -610,3 +610,29 @@ func TestScrub(t *testing.T) {
 		p.stop()
 	})
 }
+
+// TestKnow: after a start, events wait until somebody makes the definition known, and then go on at once.
+func TestKnow(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		d := source{h.disk}.definition(nil)
+		h.write(prod, event("item", "i00", `{}`))
+		p := h.start(h.disk)
+		h.ready(p, prod, d)
+		p.stop()
+		p = h.start(h.disk)
+		h.write(prod, event("item", "i01", `{}`))
+		h.pass(time.Second)
+		_, err := p.At(t.Context(), prod, "one", h.end(prod))
+		if notReady, is := errors.AsType[*index.NotReadyError](err); !is || notReady.Total != 1 {
+			t.Errorf("%+v, %v", notReady, err)
+		}
+		begin := time.Now()
+		p.Know(t.Context(), prod, d)
+		h.at(p, prod)
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("it took %v", took)
+		}
+		p.stop()
+	})
+}

@@ -268,6 +268,7 @@ func (s *Service) near(ctx context.Context, r *reading, q *spec.Query) (*index.V
 
 // indexAt opens an index that has everything up to a position. One that nobody has begun to build is begun.
 func (s *Service) indexAt(ctx context.Context, t j17.Tenant, d *index.Definition, at j17.StreamID) (*index.View, error) {
+	s.indexes.Know(ctx, t, d) // after a start nobody does
 	view, err := s.indexes.At(ctx, t, d.ID, at)
 	if errors.Is(err, store.ErrNotFound) {
 		if _, err := s.indexes.Ensure(ctx, t, d); err != nil {
