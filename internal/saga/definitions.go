@@ -2,6 +2,7 @@ package saga
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
@@ -57,17 +58,20 @@ func (d *definitions) of(ctx context.Context, t j17.Tenant, version int) (*spec.
 		}
 	}
 
-	// Make it. A failure is not kept: the next one tries again.
-	c.spec, c.err = d.specs.Compiled(ctx, t, version)
-	if c.err != nil {
-		d.mu.Lock()
-		if d.known[key] == c {
-			delete(d.known, key)
-			d.recent = slices.DeleteFunc(d.recent, func(k definition) bool { return k == key })
+	// Make it. A failure, which is also what a panic leaves, is not kept: the next one tries again.
+	c.err = errors.New("saga: the definition could not be made")
+	defer func() {
+		if c.err != nil {
+			d.mu.Lock()
+			if d.known[key] == c {
+				delete(d.known, key)
+				d.recent = slices.DeleteFunc(d.recent, func(k definition) bool { return k == key })
+			}
+			d.mu.Unlock()
 		}
-		d.mu.Unlock()
-	}
-	close(c.ready)
+		close(c.ready)
+	}()
+	c.spec, c.err = d.specs.Compiled(ctx, t, version)
 	return c.spec, c.err
 }
 

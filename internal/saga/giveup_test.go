@@ -111,6 +111,24 @@ func TestARetryThatQueuesKeepsTheAnswer(t *testing.T) {
 	}
 }
 
+// TestAPanicIsNoWayToHoldAPlace lets the program panic whenever it compiles the spec of two sagas: both are given up.
+func TestAPanicIsNoWayToHoldAPlace(t *testing.T) {
+	h := newHouse(t, 2)
+	h.ask(prod, 1, 3)
+	h.specs.panics = true
+	h.specs.refuse(1)
+	h.work(h.disk)
+	h.pass(giveUpTime)
+	for _, g := range h.sagas() {
+		if g.Status != saga.DeadLettered || !strings.Contains(g.Error.Message, "out of its bounds") {
+			t.Errorf("the saga is %s: %+v", g.Status, g.Error)
+		}
+	}
+	if left := h.left(); left != nil {
+		t.Errorf("what is left: %v", left)
+	}
+}
+
 // broken is a store of which some things cannot be read.
 type broken struct {
 	store.Store

@@ -76,8 +76,9 @@ const shop = `{
 type versions struct {
 	mu  sync.Mutex
 	all []*spec.Compiled
-	// refused is a version that is not valid any more, 0 for none.
+	// refused is a version that is not valid any more, 0 for none, and panics tells that compiling it panics.
 	refused int
+	panics  bool
 }
 
 // refuse makes a version invalid; 0 makes all of them valid.
@@ -98,6 +99,9 @@ func (v *versions) Deployed(context.Context, j17.Tenant) (int, error) {
 func (v *versions) Compiled(_ context.Context, _ j17.Tenant, version int) (*spec.Compiled, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if version == v.refused && v.panics {
+		panic("an array out of its bounds")
+	}
 	if version == v.refused {
 		return nil, j17.Errorf(j17.CodeInvalidSpec, "Version %d of the spec is not valid for this version of the program.", version)
 	}

@@ -35,7 +35,16 @@ type step struct {
 }
 
 // do carries out what is due of one saga: up to the next event that it writes, and that in one commit with what follows from it.
-func (s *Service) do(ctx context.Context, c *worker.Claim) error {
+func (s *Service) do(ctx context.Context, c *worker.Claim) (err error) {
+	defer func() {
+		// A panic is told by the queue, as long as the saga is tried again.
+		if c.Attempt < maxTries {
+			return
+		}
+		if p := recover(); p != nil {
+			err = s.giveUp(ctx, c, fmt.Errorf("a fault of the program: %v", p))
+		}
+	}()
 	g, err := s.load(ctx, c.Tenant, c.Key)
 	if isAbsent(err) {
 		s.logger.LogAttrs(ctx, slog.LevelError, "work of a saga that is gone was removed", slog.String("tenant", string(c.Tenant)), slog.String("saga", c.Key))
