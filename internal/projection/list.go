@@ -187,6 +187,13 @@ func (g *page) fill(ctx context.Context, after string, scan func(after string, l
 		}
 		more := len(some) > limit
 		full, err := g.add(ctx, l, some[:min(len(some), limit)], &after)
+		if j17.CodeOf(err) == j17.CodeWorkLimit && limit > 1 {
+			// So many rows are too much at a time.
+			if full, step = len(l.Rows) > 0, max(limit/4, 1); !full {
+				continue
+			}
+			err = nil
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -17,7 +17,7 @@ func indexesOf(all ...string) (indexes []spec.Index) {
 	for _, text := range all {
 		rest, isWords := strings.CutPrefix(text, "words:")
 		x := spec.Index{Words: isWords}
-		for _, name := range strings.Fields(rest) {
+		for name := range strings.FieldsSeq(rest) {
 			x.Fields = append(x.Fields, spec.Field{Name: name})
 		}
 		indexes = append(indexes, x)
@@ -201,7 +201,7 @@ func TestConditions(t *testing.T) {
 			continue
 		}
 		for i, texts := range []string{c.in, c.out} {
-			for _, text := range strings.Fields(texts) {
+			for text := range strings.FieldsSeq(texts) {
 				v, err := value.ParseString(text)
 				if err != nil {
 					t.Fatal(text, err)

@@ -2,17 +2,91 @@ package projection
 
 import (
 	"context"
+	"slices"
 
-	"j17"
+	"j17/internal/index"
+	"j17/internal/value"
 )
 
-type view struct{}
+// number is that of the plan's index among those of the definition.
+func (p *plan) number() int { return numberOf(p.index) }
 
-func (*view) Close()                 {}
-func (*view) Position() j17.StreamID { return j17.StreamID{} }
+// numberOf returns the number of the index in a place of a definition: allRows comes before them.
+func numberOf(place int) int { return place + 1 }
 
-func (s *Service) view(context.Context, *reading, *definition) (*view, error) {
-	return nil, j17.Errorf(j17.CodeIndexNotReady, "Indexes are not served yet")
+// allRows is the number of the index that has every row once.
+const allRows = 0
+
+// lookup is the plan as the index carries it out: for each reading of the equalities a lane, with the ranges of the next field in their
+// order.
+func (p *plan) lookup() index.Query {
+	all := index.All(p.number(), len(p.fields))
+	lanes := [][]value.Value{nil}
+	for _, c := range p.equal {
+		var longer [][]value.Value
+		for _, lane := range lanes {
+			for _, v := range c.values {
+				longer = append(longer, append(slices.Clone(lane), v))
+			}
+		}
+		lanes = longer
+	}
+	q := index.Query{Backward: p.query.backward}
+	for _, lane := range lanes {
+		q.Lanes = append(q.Lanes, p.next.ranges(all.Equal(lane...)))
+	}
+	return q
 }
-func (p *plan) scan(context.Context, *view, string, int) ([]found, error) { return nil, nil }
-func (p *plan) countIn(context.Context, *view) (uint64, error)            { return 0, nil }
+
+// ranges returns the parts of a range that meet a condition on its next field, nil for none.
+func (c *condition) ranges(of index.Range) []index.Range {
+	switch {
+	case c == nil:
+		return []index.Range{of}
+	case c.never:
+		return nil
+	case c.op == prefix:
+		return []index.Range{of.Prefix(c.text)}
+	case c.isRange():
+		return []index.Range{of.Between(index.Bound{Value: c.low.value, Exclusive: c.low.open}, index.Bound{Value: c.high.value, Exclusive: c.high.open})}
+	}
+	ranges := make([]index.Range, len(c.values))
+	for i, v := range c.values {
+		ranges[i] = of.Between(index.Bound{Value: v}, index.Bound{Value: v})
+	}
+	return ranges
+}
+
+// view opens the index of a projection, which has everything up to the reading's position.
+func (s *Service) view(ctx context.Context, r *reading, d *definition) (*index.View, error) {
+	return s.indexAt(ctx, r.t, s.rowIndex(r, d), r.m.At())
+}
+
+// scan returns up to limit rows after a place, in the order of the plan.
+func (p *plan) scan(ctx context.Context, view *index.View, after string, limit int) ([]found, error) {
+	var hits []index.Hit
+	var err error
+	if p.next != nil && p.next.op == words {
+		hits, err = view.Words(ctx, p.number(), index.SplitWords(p.next.text), after, limit)
+	} else {
+		hits, err = view.Scan(ctx, p.lookup(), after, limit)
+	}
+	some := make([]found, len(hits))
+	for i := range hits {
+		some[i] = found{id: hits[i].ID, place: hits[i].Cursor}
+	}
+	return some, indexNotReady(err)
+}
+
+// countIn counts the rows of the plan.
+func (p *plan) countIn(ctx context.Context, view *index.View) (n uint64, err error) {
+	switch {
+	case p.index == byID:
+		n, err = view.Count(ctx, index.Query{Lanes: [][]index.Range{{index.All(allRows, 0)}}})
+	case p.next != nil && p.next.op == words:
+		n, err = view.CountWords(ctx, p.number(), index.SplitWords(p.next.text))
+	default:
+		n, err = view.Count(ctx, p.lookup())
+	}
+	return n, indexNotReady(err)
+}

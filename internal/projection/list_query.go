@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"j17"
+	"j17/internal/index"
 	"j17/internal/spec"
 	"j17/internal/value"
 )
@@ -158,7 +159,9 @@ func readCondition(indexes []spec.Index, name, text string) (condition, error) {
 	case prefix:
 		c.text = literalText(text)
 	case words:
-		c.text = text
+		if c.text = text; len(index.SplitWords(text)) > maxWords {
+			return c, j17.Errorf(j17.CodeInvalidParameter, "More than %d words are looked for", maxWords).At(j17.Printable(name))
+		}
 	case above, below:
 		c.setBound(text, true)
 	case least, most:

@@ -1,0 +1,157 @@
+package projection
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"strings"
+
+	"j17"
+	"j17/internal/decider"
+	"j17/internal/index"
+	"j17/internal/spec"
+	"j17/internal/value"
+	"j17/internal/work"
+)
+
+// rowIndexID names the index of a projection's rows by what decides their entries: what is indexed, and how the states come about that
+// this depends on. It is "" where there are no indexes.
+func rowIndexID(of *decider.Decider, d *definition) string {
+	if len(d.Indexes) == 0 {
+		return ""
+	}
+	h := sha256.New()
+	_, _ = h.Write(d.IndexFingerprint[:]) // never fails
+	for _, name := range d.IndexTypes() {
+		if of.Types[name] == nil {
+			return "" // it was taken out of the spec
+		}
+		sum := of.Program(name).Fingerprint
+		_, _ = h.Write(sum[:])
+	}
+	return "rows/" + d.ForEach + "/" + hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// rowIndex returns the index of a projection's rows, which it has as long as the reading's spec is deployed; nil where it needs none.
+func (s *Service) rowIndex(r *reading, d *definition) *index.Definition {
+	id := rowIndexID(r.m.Decider(), d)
+	if id == "" {
+		return nil
+	}
+	in := r.in
+	return &index.Definition{
+		ID: id, Type: d.ForEach,
+		Types: slices.DeleteFunc(d.IndexTypes(), func(name string) bool { return name == d.ForEach && !readsOthers(d) }),
+		Rows: func(ctx context.Context, t j17.Tenant, at j17.StreamID, ids []string) ([]index.Row, error) {
+			m, err := s.engine.Moment(t, at)
+			if err != nil {
+				return nil, err
+			}
+			if rowIndexID(m.Decider(), d) != id {
+				return nil, errRedeployed // and nobody asks for this index any more
+			}
+			return s.indexRows(ctx, &reading{t: t, m: m, in: in}, d, ids)
+		},
+	}
+}
+
+// readsOthers reports whether rows are made of other aggregates of their own type.
+func readsOthers(d *definition) bool {
+	for _, stage := range d.IndexStages {
+		for _, i := range stage {
+			if src := &d.Sources[i]; src.AggregateType == d.ForEach && !src.Key {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// indexRows returns where rows stand in the indexes of a projection, each as of the reading's moment.
+func (s *Service) indexRows(ctx context.Context, r *reading, d *definition, ids []string) ([]index.Row, error) {
+	all := make([]index.Row, len(ids))
+	var failed error
+	err := s.each(ctx, r, d, work.New(ctx, work.Replay), ids, d.IndexStages, func(e *evaluation, i int, of *row) {
+		all[i].ID = ids[i]
+		entries, err := e.entries(of)
+		switch {
+		case j17.CodeOf(err) == j17.CodeAggregateNotFound:
+			return
+		case err != nil && !Lasting(err):
+			failed = cmp.Or(failed, err)
+			return
+		case err != nil:
+			entries = nullEntries(d)
+		}
+		own := j17.Key{Type: d.ForEach, ID: ids[i]}
+		all[i].Entries = entries
+		all[i].Sources = slices.DeleteFunc(slices.Clone(of.read), func(key j17.Key) bool { return key == own })
+	})
+	if len(ids) == 1 && j17.CodeOf(err) == j17.CodeWorkLimit {
+		return []index.Row{{ID: ids[0], Entries: nullEntries(d)}}, nil
+	}
+	return all, errors.Join(err, failed)
+}
+
+// entries returns the entries of a row whose sources are loaded.
+func (e *evaluation) entries(r *row) ([]index.Entry, error) {
+	if r.err != nil {
+		return nil, r.err
+	}
+	e.b.Renew(work.Replay)
+	e.env.SetDocument(e.document(r))
+	entries := []index.Entry{index.NewEntry(allRows)}
+	for place := range e.d.Indexes {
+		x := &e.d.Indexes[place]
+		values := make([]value.Value, len(x.Fields))
+		for i := range x.Fields {
+			v, err := x.Fields[i].Value(e.env, MaxData)
+			if err != nil {
+				return nil, err
+			}
+			values[i] = v
+		}
+		some, ok := entriesOf(x, numberOf(place), values)
+		if !ok {
+			return nil, j17.Errorf(j17.CodeProjectionLimit, "A row has more than 10,000 entries in the index %s", declaredIndex(fieldNames(x), x.Words))
+		}
+		entries = append(entries, some...)
+	}
+	return entries, nil
+}
+
+// entriesOf returns the entries of one index for the values of its fields.
+func entriesOf(x *spec.Index, number int, values []value.Value) ([]index.Entry, bool) {
+	if !x.Words {
+		return index.Entries(number, values...)
+	}
+	texts := []value.Value{values[0]}
+	if values[0].Kind() == value.Array {
+		texts = values[0].Elems()
+	}
+	var all []string
+	for _, v := range texts {
+		if v.Kind() == value.String {
+			all = append(all, v.Str())
+		}
+	}
+	return index.Words(number, strings.Join(all, "\n"))
+}
+
+// nullEntries are the entries of a row that cannot be computed.
+func nullEntries(d *definition) []index.Entry {
+	entries := []index.Entry{index.NewEntry(allRows)}
+	for place := range d.Indexes {
+		x := &d.Indexes[place]
+		nulls := make([]value.Value, len(x.Fields))
+		for i := range nulls {
+			nulls[i] = value.NullValue()
+		}
+		some, _ := entriesOf(x, numberOf(place), nulls)
+		entries = append(entries, some...)
+	}
+	return entries
+}
