@@ -143,6 +143,24 @@ func TestNothingIsCut(t *testing.T) {
 	}
 }
 
+// TestLargeDataNamesItsSource reads a large state ten times as one value: nine times would do.
+func TestLargeDataNamesItsSource(t *testing.T) {
+	var sources []string
+	for i := range 10 {
+		sources = append(sources, fmt.Sprintf(`{"aggregate":"a","as":"s%d","id":"$.id"}`, i))
+	}
+	f := newFixture(t, `{"agent_types":["user"],"aggregate_types":{"a":{"events":{"was_made":{"schema":{},"handler":[{"merge":{"target":"","value":"$.data"}}]}}}},
+		"projections":{"ten":{"sources":[`+strings.Join(sources, ",")+`]}}}`, projection.Options{})
+	for _, member := range []string{"x", "y"} {
+		f.make(t, "a", id(1), `{"`+member+`":"`+strings.Repeat(member, 550<<10)+`"}`)
+	}
+	f.view(t, projection.Ask{Name: "ten", ID: id(2)})
+	_, err := f.Read(t.Context(), enginetest.Tenant, &projection.Ask{Name: "ten", ID: id(1)})
+	if e, ok := errors.AsType[*j17.Error](err); !ok || e.Code != j17.CodeProjectionLimit || !strings.Contains(e.Message, "'s9'") {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestWorkIsBounded asks for a product of four arrays, which is refused by count.
 func TestWorkIsBounded(t *testing.T) {
 	f := newFixture(t, "", projection.Options{})

@@ -51,13 +51,13 @@ func tooLarge(source string) error {
 	return e
 }
 
-func tooMuchRead(source string) error {
-	e := j17.Errorf(j17.CodeProjectionLimit, "With the source '%s' the states that are read have more than %d bytes. Ask for fewer aggregates at a time, or keep what views need in smaller ones.", source, maxStates)
-	e.Details = limitDetails{source, maxStates}
+func tooMuchRead(source string, limit int) error {
+	e := j17.Errorf(j17.CodeProjectionLimit, "With the source '%s' the states that are read have more than %d bytes. Ask for fewer aggregates at a time, or keep what views need in smaller ones.", source, limit)
+	e.Details = limitDetails{source, limit}
 	return e
 }
 
-// errTooMuch tells that the sources of all rows of an evaluation have more than maxStates together.
+// errTooMuch tells that the sources of all rows of an evaluation have more bytes than may be looked at together.
 var errTooMuch = errors.New("projection: too much is read at once")
 
 // Value is what a projection yields.
@@ -216,7 +216,7 @@ func (e *evaluation) stage(ctx context.Context, rows []*row, stage []int) error 
 			case errors.Is(err, errTooMuch) && len(rows) > 1:
 				return err
 			case errors.Is(err, errTooMuch):
-				err = tooMuchRead(src.Name)
+				err = tooMuchRead(src.Name, e.s.maxStates)
 			case err == nil && len(found) > MaxAggregates:
 				err = tooMany(src.Name)
 			}
@@ -236,7 +236,7 @@ func (e *evaluation) stage(ctx context.Context, rows []*row, stage []int) error 
 		}
 	}
 	if err := e.load(ctx, keys); errors.Is(err, errTooMuch) && len(rows) == 1 {
-		rows[0].err = tooMuchRead(e.largest(stage, ids))
+		rows[0].err = tooMuchRead(e.largest(stage, ids), e.s.maxStates)
 		return nil
 	} else if err != nil {
 		return err
@@ -309,9 +309,10 @@ const (
 	// firstChunk and maxChunk are how many aggregates are loaded at once: few as long as nothing is known of their size.
 	firstChunk = 16
 	maxChunk   = 256
-	// smallStates is how many bytes of states are not accounted for, and largeChunk how many make the next chunk smaller.
-	smallStates = 1 << 20
-	largeChunk  = 4 << 20
+	// smallShare is which part of the states that may be looked at together is not accounted for, and largeShare which part makes the
+	// next chunk smaller.
+	smallShare = 64
+	largeShare = 16
 )
 
 // load loads the aggregates that are not there yet. The error is errTooMuch where all have too many bytes.
@@ -332,7 +333,7 @@ func (e *evaluation) load(ctx context.Context, keys []j17.Key) error {
 		if err := e.account(before); err != nil {
 			return err
 		}
-		if missing = missing[len(chunk):]; e.bytes-before > largeChunk {
+		if missing = missing[len(chunk):]; e.bytes-before > e.s.maxStates/largeShare {
 			n = max(1, n/4) //nolint:mnd // in a few steps
 		} else {
 			n = min(maxChunk, n*4) //nolint:mnd // in a few steps
@@ -343,12 +344,13 @@ func (e *evaluation) load(ctx context.Context, keys []j17.Key) error {
 
 // account takes memory for the states that were loaded since there were so many bytes.
 func (e *evaluation) account(before int) error {
+	small := e.s.maxStates / smallShare
 	switch {
-	case e.bytes > maxStates:
+	case e.bytes > e.s.maxStates:
 		return errTooMuch
-	case e.bytes <= smallStates:
+	case e.bytes <= small:
 		return nil
-	case before <= smallStates:
+	case before <= small:
 		before = 0
 	}
 	if n := int64(e.bytes - before); n > 0 && !e.b.TryHold(e.s.memory, string(e.r.t), n) {

@@ -56,18 +56,27 @@ type Service struct {
 	hold    func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error
 
 	kept *keptValues
-	// memory is what states of sources may take that are looked at now, beyond what every evaluation may have.
-	memory *work.Pool
+	// maxStates is how many bytes the states may have that one evaluation looks at together, memory what those of all may have, beyond
+	// the small ones.
+	maxStates int
+	memory    *work.Pool
 	// sets are the projections in force of each environment.
 	sets sets
 }
 
 // New returns a service.
 func New(o Options) *Service {
-	return &Service{
+	s := &Service{
 		store: o.Store, engine: o.Engine, indexes: o.Indexes, clock: o.Clock, logger: o.Logger, hold: o.Hold, kept: newKeptValues(cmp.Or(o.CacheBytes, DefaultCacheBytes)),
-		memory: work.NewPool(2*maxStates, maxStates*3/2),
 	}
+	s.bound(maxStates)
+	return s
+}
+
+// bound says how many bytes of states may be looked at together; all evaluations may have twice as many, and those of one environment
+// three quarters of that.
+func (s *Service) bound(states int) {
+	s.maxStates, s.memory = states, work.NewPool(2*int64(states), int64(states)*3/2)
 }
 
 // reading is what a read sees: aggregates as of one position, and the projections that are in force.
