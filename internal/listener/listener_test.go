@@ -108,12 +108,18 @@ type service struct {
 // serve runs a set of workers until stop is called.
 func (h *house) serve() *service {
 	h.tb.Helper()
+	return h.serveOn(h.Store)
+}
+
+// serveOn is serve for a set with a way of its own to the store.
+func (h *house) serveOn(st store.Store) *service {
+	h.tb.Helper()
 	log := slog.New(slog.NewTextHandler(&bytes.Buffer{}, nil))
 	kit := worker.New(h.clock, log)
 	ctx, cancel := context.WithCancel(h.tb.Context())
-	subscriptions := feed.New(feed.Options{Store: h.Store, Clock: h.clock, Logger: log, Worker: kit})
+	subscriptions := feed.New(feed.Options{Store: st, Clock: h.clock, Logger: log, Worker: kit})
 	s := listener.New(ctx, listener.Options{
-		Store: h.Store, Feed: subscriptions, Worker: kit, Clock: h.clock, Logger: log, Send: h.send,
+		Store: st, Feed: subscriptions, Worker: kit, Clock: h.clock, Logger: log, Send: h.send,
 		Spec: func(j17.Tenant) *spec.Compiled {
 			h.mu.Lock()
 			defer h.mu.Unlock()
