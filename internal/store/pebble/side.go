@@ -181,19 +181,17 @@ func (b *batch) item(t *tenant, space store.Space, key string) (*stagedItem, err
 		return item, nil
 	}
 	item := &stagedItem{}
-	v, closer, err := b.store.db.Get(b.key)
-	switch {
-	case errors.Is(err, pebble.ErrNotFound):
-	case err != nil:
+	v, err := b.find(b.key)
+	if err != nil {
 		return nil, fault("a side item", err)
-	default:
+	}
+	if v != nil {
 		var value []byte
-		item.itemMeta, value, err = parseItemRecord(v)
+		if item.itemMeta, value, err = parseItemRecord(v); err != nil {
+			return nil, corruption(err, "side item %s/%s of tenant %s", space, key, t.name)
+		}
 		if len(value) <= maxKeptValue {
 			item.value = bytes.Clone(value)
-		}
-		if err = errors.Join(err, closer.Close()); err != nil {
-			return nil, corruption(err, "side item %s/%s of tenant %s", space, key, t.name)
 		}
 	}
 	b.items[string(b.key)] = item
@@ -205,7 +203,7 @@ func (b *batch) loadEntries(t *tenant, w *store.Side, item *stagedItem) error {
 	if item.rev == 0 || item.value != nil {
 		return nil
 	}
-	v, closer, err := b.store.db.Get(b.key)
+	v, err := b.find(b.key)
 	if err != nil {
 		return fault("the entries of a side item", err)
 	}
@@ -214,7 +212,7 @@ func (b *batch) loadEntries(t *tenant, w *store.Side, item *stagedItem) error {
 		item.value = bytes.Clone(value)
 		_, _, err = store.ReadEntries(value)
 	}
-	if err = errors.Join(err, closer.Close()); err != nil {
+	if err != nil {
 		return corruption(err, "side item %s/%s of tenant %s", w.Space, w.Key, t.name)
 	}
 	return nil

@@ -260,31 +260,37 @@ func (b *batch) head(tenant uint32, key j17.Key) (*stagedHead, error) {
 	return h, nil
 }
 
-// findHead reads a head from disk. One iterator serves the whole batch: unlike single look-ups it asks the filters of the
-// lowest level too, which tell of most new streams that they are new without reading a block.
+// findHead reads a head from disk.
 func (b *batch) findHead(headKey []byte, key j17.Key) (store.Head, error) {
-	if b.lookup == nil {
-		lookup, err := b.store.db.NewIter(&pebble.IterOptions{UseL6Filters: true})
-		if err != nil {
-			return store.Head{}, fault("the head of "+key.String(), err)
-		}
-		b.lookup = lookup
-	}
-	if !b.lookup.SeekPrefixGE(headKey) {
-		if err := b.lookup.Error(); err != nil {
-			return store.Head{}, fault("the head of "+key.String(), err)
-		}
-		return store.Head{}, nil
-	}
-	v, err := b.lookup.ValueAndErr()
+	v, err := b.find(headKey)
 	if err != nil {
 		return store.Head{}, fault("the head of "+key.String(), err)
+	}
+	if v == nil {
+		return store.Head{}, nil
 	}
 	h, err := parseHeadRecord(v)
 	if err != nil {
 		return store.Head{}, corruption(err, "the head of %s", key)
 	}
 	return h, nil
+}
+
+// find reads what is stored under a key, nil for nothing. It is valid until the next call. One iterator serves the whole batch: unlike
+// single look-ups it need not be made anew for each key, and it asks the filters of the lowest level too, which tell of most new streams
+// and items that they are new without reading a block.
+func (b *batch) find(key []byte) ([]byte, error) {
+	if b.lookup == nil {
+		lookup, err := b.store.db.NewIter(&pebble.IterOptions{UseL6Filters: true})
+		if err != nil {
+			return nil, err
+		}
+		b.lookup = lookup
+	}
+	if !b.lookup.SeekPrefixGE(key) {
+		return nil, b.lookup.Error()
+	}
+	return b.lookup.ValueAndErr()
 }
 
 // endLookup closes the batch's iterator, if there is one.
