@@ -20,11 +20,11 @@ func (k *Kinds) Within(m store.Moment, area geo.Area, after Mark) iter.Seq2[Foun
 		defer func() { k.s.counts.scanned.Add(uint64(q.scanned)) }()
 
 		// Where the area has few points they are put in order, else the ids are gone through in theirs: of so many, enough are in it.
-		rows, few, err := q.inside(area)
+		rows, whole, err := q.inside(area)
 		switch {
 		case err != nil:
 			yield(Found{}, err)
-		case few:
+		case whole:
 			for _, row := range rows {
 				if !yield(row, nil) {
 					return
@@ -51,13 +51,17 @@ func (q *sieve) scan(space store.Space, keys store.Range, limit int) ([]store.It
 	return items, err
 }
 
+// few is how many points are put in order. Of a million aggregates, a page of those that are among more is found by going through about
+// as many records.
+const few = 8000
+
 // compare orders marks by id.
 func compare(a, b Mark) int {
 	return cmp.Or(strings.Compare(a.ID, b.ID), strings.Compare(a.Slot, b.Slot))
 }
 
 // inside returns what is in an area, in order, unless its cells have too many points.
-func (q *sieve) inside(area geo.Area) (rows []Found, few bool, err error) {
+func (q *sieve) inside(area geo.Area) (rows []Found, whole bool, err error) {
 	const chunk = 1000
 	all := area.Cells()
 	for _, sl := range q.kinds.slots {
@@ -82,7 +86,7 @@ func (q *sieve) inside(area geo.Area) (rows []Found, few bool, err error) {
 				if len(items) < chunk {
 					break
 				}
-				if q.scanned > enough {
+				if q.scanned > few {
 					return nil, false, nil
 				}
 			}
