@@ -26,7 +26,8 @@ import (
 
 func (e *env) projections() *cobra.Command {
 	return group("projection", "The projections of an environment: views over several aggregates",
-		e.projectionList(), e.projectionShow(), e.projectionDeploy(), e.projectionDryRun(), e.projectionRemove())
+		e.projectionList(), e.projectionShow(), e.projectionDeploy(), e.projectionDryRun(), e.projectionRemove(),
+		e.projectionRebuild(), e.projectionCancel(), e.projectionVerify())
 }
 
 // projectionCall sends a request about the projections of the environment that the command is about.

@@ -24,6 +24,7 @@ import (
 	"j17/internal/spec/diag"
 	"j17/internal/store"
 	"j17/internal/wire"
+	"j17/internal/worker"
 )
 
 // Options configures a Service. All fields are required unless they say otherwise.
@@ -45,6 +46,12 @@ type Options struct {
 	Beside func(ctx context.Context, t j17.Tenant, after *spec.Compiled) (Beside, error)
 	// Try, if not nil, tells what a spec would make of the projections of an environment, with up to so many rows of them.
 	Try func(ctx context.Context, t j17.Tenant, after *decider.Decider, most int) ([]wire.ProjectionTrial, error)
+	// Ready, if not nil, begins to build what a spec needs that is not deployed yet, waits a little, and tells how far that is; Unready lets
+	// go of what is built for none that is deployed. Then Store keeps the spec that is prepared, and Worker does it in the background.
+	Ready   func(ctx context.Context, t j17.Tenant, after *decider.Decider) (Readiness, error)
+	Unready func(ctx context.Context, t j17.Tenant)
+	Store   store.Sides
+	Worker  *worker.Kit
 	// Adopted, if not nil, is called when the engine has been handed the spec of an environment: of a deployment, or at the start.
 	Adopted func(ctx context.Context, t j17.Tenant)
 	// Settled, if not nil, is called before a deployment answers, when others are possible again: it may wait a little for what goes
@@ -76,6 +83,10 @@ type Service struct {
 	prepared   func(ctx context.Context, t j17.Tenant, before, after *spec.Compiled) error
 	beside     func(ctx context.Context, t j17.Tenant, after *spec.Compiled) (Beside, error)
 	try        func(ctx context.Context, t j17.Tenant, after *decider.Decider, most int) ([]wire.ProjectionTrial, error)
+	sides      store.Sides
+	ready      func(ctx context.Context, t j17.Tenant, after *decider.Decider) (Readiness, error)
+	unready    func(ctx context.Context, t j17.Tenant)
+	waiting    *worker.Queue
 	adopted    func(ctx context.Context, t j17.Tenant)
 	settled    func(ctx context.Context, t j17.Tenant)
 
@@ -115,11 +126,17 @@ func New(o Options) *Service {
 	if o.Settled == nil {
 		o.Settled = func(context.Context, j17.Tenant) {}
 	}
-	return &Service{
+	s := &Service{
 		registry: o.Registry, engine: o.Engine, blobs: o.Blobs, modules: newModuleCache(o.Modules), containers: o.Containers,
 		clock: o.Clock, logger: o.Logger, prepared: o.Prepare, beside: o.Beside, try: o.Try, adopted: o.Adopted, settled: o.Settled,
-		environments: map[j17.Tenant]*environment{}, specs: map[string]weak.Pointer[spec.Compiled]{},
+		sides: o.Store, ready: o.Ready, unready: o.Unready, environments: map[j17.Tenant]*environment{}, specs: map[string]weak.Pointer[spec.Compiled]{},
 	}
+	if o.Ready != nil {
+		s.waiting = o.Worker.Queue(worker.Work{
+			Name: "prepared_specs", Store: o.Store, Space: preparedSpace, Do: s.carryOn, Lease: preparedLease, AtOnce: preparedAtOnce,
+		})
+	}
+	return s
 }
 
 // environment returns the record of an environment, which may be new. The error is a *j17.Error of CodeNotFound.
@@ -160,6 +177,8 @@ type Request struct {
 	Note string
 	// Aggregates, if not 0, makes this a dry run: nothing changes, and the states of that many aggregates are compared.
 	Aggregates int
+	// Prepare builds what the spec needs before it is deployed. Where that takes long, it goes on in the background.
+	Prepare bool
 
 	how  control.How
 	from *control.SpecOrigin
@@ -183,6 +202,8 @@ type Result struct {
 	Replay *wire.Replay
 	// Projections are those that would yield something else, set by a dry run.
 	Projections []wire.ProjectionTrial
+	// Prepared is set where the spec is not deployed yet, but prepared.
+	Prepared *Prepared
 
 	beside Beside
 }
@@ -228,6 +249,9 @@ func (s *Service) Deploy(ctx context.Context, r Request) (Result, error) {
 	}
 	if r.Aggregates > 0 {
 		return s.dryRun(ctx, e, r, compiled, found)
+	}
+	if r.Prepare && s.ready != nil {
+		return s.begin(ctx, e, r, compiled, found)
 	}
 
 	// Somebody else may post something that it rests on, or that rests on it, right when it is stored: then it is looked at anew.

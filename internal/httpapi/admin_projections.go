@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"j17"
 	"j17/internal/control"
 	"j17/internal/projection"
 	"j17/internal/spec"
@@ -51,9 +52,11 @@ func (c *call) postProjection(w http.ResponseWriter) error {
 		return err
 	}
 	c.allowTime(w, deployTime)
-	posting := projection.Posting{Definition: definition, By: c.principal.ID}
+	posting := projection.Posting{Definition: definition, By: c.principal.ID, Prepare: c.isSet("prepare")}
 	if rows, err := c.dryRun(); err != nil {
 		return err
+	} else if rows > 0 && posting.Prepare {
+		return j17.Errorf(j17.CodeInvalidParameter, "prepare is for definitions that are to count, and dry_run=true changes nothing").At("prepare")
 	} else if rows > 0 {
 		tried, err := c.api.Projections.Try(c.request.Context(), c.tenant, posting, rows)
 		if err != nil {
@@ -67,10 +70,55 @@ func (c *call) postProjection(w http.ResponseWriter) error {
 	}
 	c.recordProjection("projection.deploy", posted.Name)
 	status := http.StatusOK
-	if posted.Created {
+	switch {
+	case posted.Build != nil && posted.Build.Prepared != nil:
+		status = http.StatusAccepted
+	case posted.Created:
 		status = http.StatusCreated
 	}
 	return c.answer(w, status, posted)
+}
+
+// rebuildProjection is POST projections/{name}/rebuild.
+func (c *call) rebuildProjection(w http.ResponseWriter) error {
+	var none struct{}
+	if err := c.decodeOptional(w, &none); err != nil {
+		return err
+	}
+	ctx, name := context.WithoutCancel(c.request.Context()), c.request.PathValue("name")
+	if err := c.api.Projections.Rebuild(ctx, c.tenant, name); err != nil {
+		return err
+	}
+	c.recordProjection("projection.rebuild", name)
+	p, err := c.api.Projections.Describe(ctx, c.tenant, name)
+	if err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusAccepted, p)
+}
+
+// cancelBuild is DELETE projections/{name}/build.
+func (c *call) cancelBuild(w http.ResponseWriter) error {
+	name := c.request.PathValue("name")
+	if err := c.api.Projections.CancelBuild(c.request.Context(), c.tenant, name); err != nil {
+		return err
+	}
+	c.recordProjection("projection.cancel_build", name)
+	return c.answer(w, http.StatusOK, nil)
+}
+
+// verifyProjection is POST projections/{name}/verify.
+func (c *call) verifyProjection(w http.ResponseWriter) error {
+	var none struct{}
+	if err := c.decodeOptional(w, &none); err != nil {
+		return err
+	}
+	c.allowTime(w, transferTime)
+	found, err := c.api.Projections.Verify(c.request.Context(), c.tenant, c.request.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, found)
 }
 
 // removeProjection is DELETE projections/{name}.

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"strconv"
 	"strings"
@@ -140,10 +141,13 @@ func (c *call) dryRun() (int, error) {
 // deploySpec is POST spec: the spec itself, or an envelope around it.
 func (c *call) deploySpec(w http.ResponseWriter) error {
 	c.env = j17.Environment(c.query["environment"])
-	r := deploy.Request{Instance: c.instance, Environment: c.env, Note: c.query["note"]}
+	r := deploy.Request{Instance: c.instance, Environment: c.env, Note: c.query["note"], Prepare: c.isSet("prepare")}
 	var err error
 	if r.Aggregates, err = c.dryRun(); err != nil {
 		return err
+	}
+	if r.Prepare && r.Aggregates > 0 {
+		return j17.Errorf(j17.CodeInvalidParameter, "prepare is for specs that are to count, and dry_run=true changes nothing").At("prepare")
 	}
 	if r.Base, err = c.base(); err != nil {
 		return err
@@ -183,6 +187,9 @@ func (c *call) deployed(w http.ResponseWriter, r deploy.Result) error {
 			Incompatible: incompatible, Warnings: warnings, Replay: *r.Replay, Projections: r.Projections,
 		})
 	}
+	if r.Prepared != nil {
+		return c.answer(w, http.StatusAccepted, wire.SpecPrepared{Prepared: c.preparedShape(r.Prepared), Incompatible: incompatible, Warnings: warnings})
+	}
 	status := http.StatusOK
 	if r.Created {
 		status = http.StatusCreated
@@ -191,6 +198,39 @@ func (c *call) deployed(w http.ResponseWriter, r deploy.Result) error {
 	return c.answer(w, status, wire.Deployed{
 		Deployment: deploymentShape(&r.Spec, r.Environment), Created: r.Created, Incompatible: incompatible, Warnings: warnings,
 	})
+}
+
+// preparedShape is a spec that is prepared as people see it.
+func (c *call) preparedShape(p *deploy.Prepared) wire.PreparedSpec {
+	shape := wire.PreparedSpec{
+		Hash: p.Hash, Environment: c.env, RequestedAt: p.RequestedAt, RequestedBy: actorShape(p.By), Note: p.Note,
+		Build: wire.Build{Status: "running", Done: p.Built, Total: p.Total},
+	}
+	if p.Failed != "" {
+		shape.Build.Status, shape.Build.Error = "failed", p.Failed
+	}
+	return shape
+}
+
+// getPreparedSpec is GET spec/prepared.
+func (c *call) getPreparedSpec(w http.ResponseWriter) error {
+	p, err := c.api.Deploy.Prepared(c.request.Context(), c.tenant)
+	if err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, wire.PreparedShown{Prepared: c.preparedShape(p)})
+}
+
+// cancelPreparedSpec is DELETE spec/prepared.
+func (c *call) cancelPreparedSpec(w http.ResponseWriter) error {
+	if err := c.api.Deploy.CancelPrepared(c.request.Context(), c.tenant); err != nil {
+		return err
+	}
+	record := control.Record{Action: "spec.cancel_prepared", Instance: c.instance, Environment: c.env}
+	if err := c.api.Registry.Audit.Add(context.WithoutCancel(c.actorContext()), record); err != nil {
+		c.notAudited(record.Action, err)
+	}
+	return c.answer(w, http.StatusOK, nil)
 }
 
 // rollBackSpec is POST spec/rollback.

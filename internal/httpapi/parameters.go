@@ -187,6 +187,11 @@ func trying() []parameter {
 	}
 }
 
+// preparing adds that the indexes which are needed are built first.
+func preparing(more ...parameter) []parameter {
+	return append(more, parameter{name: "prepare", kind: flag, about: "Build the indexes that are needed first, and let it count only then."})
+}
+
 func deploying() []parameter {
 	return inEnvironment(append(trying(), parameter{name: "note", about: "What to say about the version."})...)
 }

@@ -193,7 +193,7 @@ func specRoutes() []route {
 	view, change := need{control.RightView, instance}, need{control.RightDeploy, instance}
 	const path = "/api/instances/{instance_}/"
 	return []route{
-		{controlSite, post, path + "spec", operator, change, "spec.deploy", deploying(), onWorker("spec", (*call).deploySpec)},
+		{controlSite, post, path + "spec", operator, change, "spec.deploy", preparing(deploying()...), onWorker("spec", (*call).deploySpec)},
 		{controlSite, post, path + "spec/rollback", operator, change, "spec.rollback", trying(), onWorker("spec/rollback", (*call).rollBackSpec)},
 		{controlSite, post, path + "spec/promote", operator, change, "spec.promote", trying(), onWorker("spec/promote", (*call).promoteSpec)},
 		{controlSite, get, path + "spec", operator, view, "", inEnvironment(), (*call).getSpec},
@@ -239,10 +239,16 @@ func adminRoutes() []route {
 		{0, get, "spec/versions/{version}", operator, view, "", nil, (*call).getSpecVersion},
 		{0, get, "spec/diff", operator, view, "", compared(), (*call).diffSpecs},
 
+		{0, get, "spec/prepared", operator, view, "", nil, (*call).getPreparedSpec},
+		{0, http.MethodDelete, "spec/prepared", operator, change, "spec.cancel_prepared", nil, (*call).cancelPreparedSpec},
+
 		{0, get, "projections", operator, view, "", paged(), (*call).listProjections},
-		{0, post, "projections", operator, change, "projection.deploy", trying(), (*call).postProjection},
+		{0, post, "projections", operator, change, "projection.deploy", preparing(trying()...), (*call).postProjection},
 		{0, get, "projections/{name}", operator, view, "", nil, (*call).getProjection},
 		{0, http.MethodDelete, "projections/{name}", operator, change, "projection.remove", nil, (*call).removeProjection},
+		{0, post, "projections/{name}/rebuild", operator, operate, "projection.rebuild", nil, (*call).rebuildProjection},
+		{0, post, "projections/{name}/verify", operator, operate, "projection.verify", nil, (*call).verifyProjection},
+		{0, http.MethodDelete, "projections/{name}/build", operator, operate, "projection.cancel_build", nil, (*call).cancelBuild},
 
 		{0, get, "blobs", operator, inspect, "", paged(), (*call).listBlobs},
 		{0, post, "blobs", operator, operate, "blob.upload", nil, (*call).putBlob},
@@ -333,7 +339,7 @@ func (a *API) nodeRoutes() []route {
 	default:
 		const path = control + "instances/{instance_}/"
 		return []route{
-			{internalSite, post, path + "spec", node, need{in: instance}, "spec.deploy", deploying(), (*call).deploySpec},
+			{internalSite, post, path + "spec", node, need{in: instance}, "spec.deploy", preparing(deploying()...), (*call).deploySpec},
 			{internalSite, post, path + "spec/rollback", node, need{in: instance}, "spec.rollback", trying(), (*call).rollBackSpec},
 			{internalSite, post, path + "spec/promote", node, need{in: instance}, "spec.promote", trying(), (*call).promoteSpec},
 			{internalSite, get, path + "projections", node, need{in: instance}, "", inEnvironment(paged()...), (*call).listProjections},

@@ -3,10 +3,15 @@ package projection
 import (
 	"bytes"
 	"context"
+	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"j17"
 	"j17/internal/deploy"
+	"j17/internal/engine"
+	"j17/internal/index"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
 	"j17/internal/store"
@@ -26,6 +31,9 @@ const (
 // survey is what operators are shown of the projections of an environment, as of one position.
 type survey struct {
 	*reading
+
+	statuses map[string]index.Status
+	prepared map[string]*prepared
 }
 
 // survey looks at an environment. It is nil where no spec is deployed, so that there can be no projections.
@@ -33,11 +41,23 @@ func (s *Service) survey(ctx context.Context, t j17.Tenant) (*survey, error) {
 	if s.engine.Spec(t) == nil {
 		return nil, nil //nolint:nilnil // stated
 	}
-	r, err := s.now(ctx, t)
+	sm, err := s.store.Moment(ctx, t)
 	if err != nil {
+		return nil, engine.StorageError(err)
+	}
+	defer sm.Close()
+	v := &survey{statuses: map[string]index.Status{}}
+	if v.reading, err = s.of(t, sm); err != nil {
 		return nil, err
 	}
-	return &survey{reading: r}, nil
+	if v.prepared, err = preparedAt(sm, v.in); err != nil || s.indexes == nil {
+		return v, engine.StorageError(err)
+	}
+	there, err := s.indexes.List(ctx, t)
+	for _, status := range there {
+		v.statuses[status.ID] = status
+	}
+	return v, engine.StorageError(err)
 }
 
 // DescribeAll returns the projections of an environment: those of the spec in its order, then the posted ones by name; none where no spec
@@ -51,9 +71,14 @@ func (s *Service) DescribeAll(ctx context.Context, t j17.Tenant) ([]wire.Project
 	if err != nil {
 		return nil, err
 	}
+	for _, name := range slices.Sorted(maps.Keys(v.prepared)) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
 	all := make([]wire.Projection, len(names))
 	for i, name := range names {
-		all[i] = v.describe(name)
+		all[i] = s.describe(v, name)
 	}
 	return all, nil
 }
@@ -64,10 +89,10 @@ func (s *Service) Describe(ctx context.Context, t j17.Tenant, name string) (wire
 	if err != nil {
 		return wire.Projection{}, err
 	}
-	if v == nil || v.in.all[name] == nil && v.in.posted.find(name) == nil {
+	if v == nil || v.in.all[name] == nil && v.in.posted.find(name) == nil && v.prepared[name] == nil {
 		return wire.Projection{}, unknown(v, name)
 	}
-	return v.describe(name), nil
+	return s.describe(v, name), nil
 }
 
 // unknown is the error of a name that no projection has.
@@ -79,19 +104,48 @@ func unknown(v *survey, name string) error {
 	return j17.Errorf(j17.CodeUnknownProjection, "There is no projection '%s' in this environment.%s", j17.Printable(name), near)
 }
 
-// describe shows a projection that is there.
-func (v *survey) describe(name string) wire.Projection {
+// describe shows a projection that is there, or is going to be.
+func (s *Service) describe(v *survey, name string) wire.Projection {
 	p := wire.Projection{Name: name, Origin: originAdmin, Status: statusReady, Position: positionText(v.m.At())}
-	d := v.in.all[name]
-	if d == nil {
-		p.Status, p.Problem, p.Definition = statusInvalid, v.in.invalid[name], v.in.posted.find(name).Definition
-		return p
-	}
-	if d.posted == nil {
+	d, next := v.in.all[name], v.prepared[name]
+	switch {
+	case d != nil && d.posted == nil:
 		p.Origin = originSpec
+		fallthrough
+	case d != nil:
+		p.Definition = d.Definition.AppendJSON(nil)
+		s.indexed(v, d, &p)
+	case v.in.posted.find(name) != nil:
+		p.Status, p.Problem, p.Definition = statusInvalid, v.in.invalid[name], v.in.posted.find(name).Definition
+	default:
+		p.Status, p.Definition = statusBuilding, next.Definition
 	}
-	p.Definition = d.Definition.AppendJSON(nil)
+	if next != nil {
+		p.Build = v.preparing(next, s)
+	}
 	return p
+}
+
+// indexed shows how far the indexes of a projection are.
+func (s *Service) indexed(v *survey, d *definition, p *wire.Projection) {
+	needs := s.needs(v.reading, d)
+	behind := v.m.At()
+	for i, x := range needs {
+		status := v.statuses[x.ID]
+		if !status.Ready {
+			p.Status = statusBuilding
+		}
+		if i == 0 && len(d.Indexes) > 0 {
+			p.Rows = &status.Rows
+		}
+		p.Entries += status.Entries
+		p.Bytes += status.Bytes
+		p.Lag = max(p.Lag, status.Lag)
+		if status.Position.Compare(behind) < 0 {
+			behind = status.Position
+		}
+	}
+	p.Position, p.Build = positionText(behind), v.buildOf(needs)
 }
 
 // positionText is a position as answers have it.
@@ -108,28 +162,52 @@ type Posting struct {
 	Definition []byte
 	// By is the handle of who posts it.
 	By string
+	// Prepare lets the definition count only when its indexes are built. Until then the one before it does.
+	Prepare bool
 }
 
-// PostDefinition puts a definition beside the spec of an environment, in the place of the one that was posted under its name before. Errors are
-// *j17.Errors: CodeInvalidSpec with all that is wrong, CodeConflict where the spec declares a projection of that name.
+// PostDefinition puts a definition beside the spec of an environment, in the place of the one that was posted under its name before. Errors
+// are *j17.Errors: CodeInvalidSpec with all that is wrong, CodeConflict where the spec declares a projection of that name. The answer's
+// build is that of the definition if it is still to take its place.
 func (s *Service) PostDefinition(ctx context.Context, t j17.Tenant, p Posting) (wire.PostedProjection, error) {
 	var answer wire.PostedProjection
+	var next *posting
 	err := s.change(ctx, t, func(in *spec.Compiled, there *postings) (map[string]*posting, []store.Side, error) {
-		next, found, err := s.admit(&p, in)
+		admitted, found, err := s.admit(&p, in)
 		if err != nil {
 			return nil, nil, err
 		}
+		next = admitted
 		old := there.find(next.Name)
 		answer = wire.PostedProjection{Projection: wire.Projection{Name: next.Name}, Created: old == nil, Warnings: deploy.FieldErrors(found)}
-		if old != nil && bytes.Equal(old.Definition, next.Definition) {
-			return nil, nil, nil
+		if p.Prepare {
+			side, err := s.preparation(ctx, t, next)
+			return nil, []store.Side{side}, err
 		}
-		return map[string]*posting{next.Name: next}, nil, nil
+		var sides []store.Side
+		if _, err := s.store.Get(ctx, t, preparedSpace, next.Name); err == nil {
+			sides = append(sides, store.Side{Op: store.Delete, Space: preparedSpace, Key: next.Name})
+		}
+		if old != nil && bytes.Equal(old.Definition, next.Definition) {
+			return nil, sides, nil
+		}
+		return map[string]*posting{next.Name: next}, sides, nil
 	})
 	if err != nil {
 		return wire.PostedProjection{}, err
 	}
-	answer.Projection, err = s.Describe(context.WithoutCancel(ctx), t, answer.Name)
+
+	// Its indexes are built, for a client that has gone too.
+	ctx = context.WithoutCancel(ctx)
+	if p.Prepare {
+		err = s.prepare(ctx, t, next)
+	} else {
+		s.Adopted(ctx, t)
+		s.Settled(ctx, t)
+	}
+	if err == nil {
+		answer.Projection, err = s.Describe(ctx, t, answer.Name)
+	}
 	return answer, err
 }
 
@@ -154,13 +232,26 @@ func (s *Service) Remove(ctx context.Context, t j17.Tenant, name string) error {
 		switch {
 		case in.Projections[name] != nil:
 			return nil, nil, ofSpec(name, "removed")
-		case there.find(name) == nil:
+		}
+		_, err := s.store.Get(ctx, t, preparedSpace, name)
+		prepared := err == nil
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, nil, err
+		}
+		var changes map[string]*posting
+		if there.find(name) != nil {
+			changes = map[string]*posting{name: nil}
+		}
+		if changes == nil && !prepared {
 			return nil, nil, unknown(nil, name)
 		}
-		return map[string]*posting{name: nil}, nil, nil
+		return changes, []store.Side{{Op: store.Delete, Space: preparedSpace, Key: name}}, nil
 	})
-	if j17.CodeOf(err) == j17.CodeNoSpec {
+	switch {
+	case j17.CodeOf(err) == j17.CodeNoSpec:
 		return unknown(nil, name)
+	case err == nil:
+		s.Adopted(context.WithoutCancel(ctx), t)
 	}
 	return err
 }

@@ -35,25 +35,17 @@ func rowIndexID(of *decider.Decider, d *definition) string {
 	return "rows/" + d.ForEach + "/" + hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// rowIndex returns the index of a projection's rows, which it has as long as the reading's spec is deployed; nil where it needs none.
+// rowIndex returns the index of a projection's rows under the reading's spec; nil where it needs none.
 func (s *Service) rowIndex(r *reading, d *definition) *index.Definition {
 	id := rowIndexID(r.m.Decider(), d)
 	if id == "" {
 		return nil
 	}
-	in := r.in
 	return &index.Definition{
 		ID: id, Type: d.ForEach,
 		Types: slices.DeleteFunc(d.IndexTypes(), func(name string) bool { return name == d.ForEach && !readsOthers(d) }),
-		Rows: func(ctx context.Context, t j17.Tenant, at j17.StreamID, ids []string) ([]index.Row, error) {
-			m, err := s.engine.Moment(t, at)
-			if err != nil {
-				return nil, err
-			}
-			if rowIndexID(m.Decider(), d) != id {
-				return nil, errRedeployed // and nobody asks for this index any more
-			}
-			return s.indexRows(ctx, &reading{t: t, m: m, in: in}, d, ids)
+		Rows: func(ctx context.Context, _ j17.Tenant, at j17.StreamID, ids []string) ([]index.Row, error) {
+			return s.indexRows(ctx, r.as(r.m.Moved(at)), d, ids)
 		},
 	}
 }

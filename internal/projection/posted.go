@@ -276,9 +276,21 @@ func (s *Service) Beside(ctx context.Context, t j17.Tenant, after *spec.Compiled
 		}
 	}
 
+	// What is prepared under a name that the spec declares does not take its place any more.
+	waiting, err := s.store.Scan(ctx, t, preparedSpace, store.Range{}, maxPrepared)
+	if err != nil {
+		return deploy.Beside{}, engine.StorageError(err)
+	}
+	for i := range waiting {
+		if name := waiting[i].Key; after.Projections[name] != nil {
+			b.Sides = append(b.Sides, store.Side{Op: store.Delete, Space: preparedSpace, Key: name})
+		}
+	}
+
 	// What was looked at must be what is there when the spec is stored.
 	if len(gone) > 0 {
-		b.Sides, err = there.write(gone)
+		sides, err := there.write(gone)
+		b.Sides = append(b.Sides, sides...)
 		return b, err
 	}
 	b.Fences = []store.Fence{{Space: headSpace, Key: headKey, Rev: there.rev}}

@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"time"
 
 	"j17"
 	"j17/internal/clock"
@@ -18,6 +19,7 @@ import (
 	"j17/internal/spec"
 	"j17/internal/store"
 	"j17/internal/work"
+	"j17/internal/worker"
 )
 
 // Storage is what a service needs of a store.
@@ -41,6 +43,8 @@ type Options struct {
 	// Hold calls f while no spec is deployed to an environment, with the spec that is deployed there and what holds as long as it is: that
 	// of a deploy.Service, which is made after this one.
 	Hold func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error
+	// Worker does what goes on in the background.
+	Worker *worker.Kit
 }
 
 // DefaultCacheBytes is the memory for values that are kept where the options do not say.
@@ -55,6 +59,14 @@ type Service struct {
 	logger  *slog.Logger
 	hold    func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error
 
+	// waiting hands out the definitions that are prepared, adopting has whose turn it is to change the indexes of an environment, specs has
+	// the specs that are prepared.
+	waiting  *worker.Queue
+	adopting turns
+	specs    nextSpecs
+	// settle is how long a change waits for indexes: settleTime.
+	settle time.Duration
+
 	kept *keptValues
 	// maxStates is how many bytes the states may have that one evaluation looks at together, memory what those of all may have, beyond
 	// the small ones.
@@ -67,9 +79,15 @@ type Service struct {
 // New returns a service.
 func New(o Options) *Service {
 	s := &Service{
-		store: o.Store, engine: o.Engine, indexes: o.Indexes, clock: o.Clock, logger: o.Logger, hold: o.Hold, kept: newKeptValues(cmp.Or(o.CacheBytes, DefaultCacheBytes)),
+		store: o.Store, engine: o.Engine, indexes: o.Indexes, clock: o.Clock, logger: o.Logger, hold: o.Hold, settle: settleTime,
+		kept: newKeptValues(cmp.Or(o.CacheBytes, DefaultCacheBytes)),
 	}
 	s.bound(maxStates)
+	if o.Worker != nil {
+		s.waiting = o.Worker.Queue(worker.Work{
+			Name: "prepared_projections", Store: o.Store, Space: preparedSpace, Do: s.carryOn, Lease: preparedLease, AtOnce: preparedAtOnce,
+		})
+	}
 	return s
 }
 
@@ -78,6 +96,15 @@ func New(o Options) *Service {
 func (s *Service) bound(states int) {
 	s.maxStates, s.memory = states, work.NewPool(2*int64(states), int64(states)*3/2)
 }
+
+// Run lets prepared definitions take their places, until the context ends.
+func (s *Service) Run(ctx context.Context) error { return s.waiting.Run(ctx) }
+
+// Settle and NextDue are those of the work that waits for a time.
+func (s *Service) Settle(ctx context.Context) error { return s.waiting.Settle(ctx) }
+
+// NextDue returns when the next prepared definition is looked at.
+func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.waiting.NextDue(ctx) }
 
 // reading is what a read sees: aggregates as of one position, and the projections that are in force.
 type reading struct {

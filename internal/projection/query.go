@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"j17"
-	"j17/internal/decider"
 	"j17/internal/engine"
 	"j17/internal/index"
 	"j17/internal/spec"
@@ -36,29 +35,19 @@ const querySemantics = "1"
 // maxTouched is how many events between the position of an index and that of a read are looked at before the read waits for the index.
 const maxTouched = 1000
 
-// queryIndex is the index that answers queries about a field of the states of a type.
-func (s *Service) queryIndex(of *decider.Decider, q *spec.Query) *index.Definition {
+// queryIndex is the index that answers queries about a field of the states of a type, as the spec of a moment makes them.
+func (s *Service) queryIndex(m *engine.Moment, q *spec.Query) *index.Definition {
 	name, field := q.AggregateType, q.Field
-	handlers := of.Program(name).Fingerprint
+	handlers := m.Decider().Program(name).Fingerprint
 	sum := sha256.Sum256([]byte(querySemantics + " " + string(handlers[:]) + name + " " + field.Text))
 	return &index.Definition{
 		ID:   "query/" + name + "/" + hex.EncodeToString(sum[:16]),
 		Type: name,
-		Rows: func(ctx context.Context, t j17.Tenant, at j17.StreamID, ids []string) ([]index.Row, error) {
-			m, err := s.engine.Moment(t, at)
-			if err != nil {
-				return nil, err
-			}
-			if m.Decider().Types[name] == nil || m.Decider().Program(name).Fingerprint != handlers {
-				return nil, errReplaced
-			}
-			return queryRows(ctx, m, name, field.Steps, ids)
+		Rows: func(ctx context.Context, _ j17.Tenant, at j17.StreamID, ids []string) ([]index.Row, error) {
+			return queryRows(ctx, m.Moved(at), name, field.Steps, ids)
 		},
 	}
 }
-
-// errReplaced tells that an index is about to be removed: what it is over is not what is deployed.
-var errReplaced = errors.New("projection: other handlers are deployed than those of the index")
 
 // queryRows computes what stands in the index of a field.
 func queryRows(ctx context.Context, m *engine.Moment, name string, steps []value.Step, ids []string) ([]index.Row, error) {
@@ -240,7 +229,7 @@ func (e *evaluation) candidates(ctx context.Context, q *spec.Query, wanted []val
 // near opens the index of a query, with the aggregates that have events between its position and that of a reading. Where there are too
 // many, it waits for the index.
 func (s *Service) near(ctx context.Context, r *reading, q *spec.Query) (*index.View, []j17.Key, error) {
-	d := s.queryIndex(r.m.Decider(), q)
+	d := s.queryIndex(r.m, q)
 	var wait j17.StreamID
 	for {
 		view, err := s.indexAt(ctx, r.t, d, wait)

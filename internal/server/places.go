@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"j17"
@@ -18,12 +19,16 @@ func (s *Server) adopted(ctx context.Context, t j17.Tenant) {
 		// It is made up for before the next write.
 		s.options.Logger.WarnContext(ctx, "the places of an environment are not prepared yet", slog.String("tenant", string(t)), slog.Any("error", err))
 	}
+	s.projections.Adopted(ctx, t)
 }
 
 // built waits a little for what is built after a deployment.
 func (s *Server) built(ctx context.Context, t j17.Tenant) {
 	ctx, cancel := context.WithTimeout(ctx, buildWait)
 	defer cancel()
+	var indexes sync.WaitGroup
+	indexes.Go(func() { s.projections.Settled(ctx, t) })
+	defer indexes.Wait()
 	if err := s.places.Await(ctx, t); err != nil && ctx.Err() == nil {
 		s.options.Logger.WarnContext(ctx, "the builds of an environment cannot be waited for", slog.String("tenant", string(t)), slog.Any("error", err))
 	}

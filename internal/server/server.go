@@ -253,7 +253,9 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 		Hold: func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error {
 			return s.deploy.Hold(ctx, t, f)
 		},
+		Worker: s.worker,
 	})
+	s.timed = append(s.timed, s.projections)
 
 	// Who is told of events.
 	s.openListeners(ctx)
@@ -267,7 +269,10 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	s.deploy = deploy.New(deploy.Options{
 		Registry: s.registry, Engine: s.engine, Blobs: s.blobs, Modules: modules, Containers: containers, Clock: o.Clock, Logger: o.Logger,
 		Prepare: s.listeners.Prepare, Adopted: s.adopted, Settled: s.built, Beside: s.projections.Beside, Try: s.projections.TrySpec,
+		Ready: s.projections.Ready, Unready: s.projections.Unready, Store: s.store, Worker: s.worker,
 	})
+
+	s.timed = append(s.timed, s.deploy)
 
 	// What follows from events.
 	s.sagas = saga.New(saga.Options{
@@ -364,7 +369,7 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 		g.Go(func() error { return serve(h, l) })
 	}
 	watch := func(ctx context.Context) error { return s.watchFolder(ctx, api) }
-	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.builds.Run, s.indexes.Run, s.listeners.Run, s.upkeep, s.settle) {
+	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.builds.Run, s.indexes.Run, s.projections.Run, s.deploy.Run, s.listeners.Run, s.upkeep, s.settle) {
 		g.Go(func() error { return worker(work) })
 	}
 	<-failed.Done()

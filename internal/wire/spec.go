@@ -77,6 +77,28 @@ type Deployed struct {
 	Warnings     []j17.FieldError `json:"warnings"`
 }
 
+// SpecPrepared is the answer to a spec that is deployed once what it needs is built.
+type SpecPrepared struct {
+	Prepared     PreparedSpec     `json:"prepared"`
+	Incompatible []j17.FieldError `json:"incompatible"`
+	Warnings     []j17.FieldError `json:"warnings"`
+}
+
+// PreparedSpec is a spec that is prepared.
+type PreparedSpec struct {
+	Hash        string          `json:"hash"`
+	Environment j17.Environment `json:"environment"`
+	RequestedAt time.Time       `json:"requested_at"`
+	RequestedBy Actor           `json:"requested_by,omitzero"`
+	Note        string          `json:"note,omitempty"`
+	Build       Build           `json:"build"`
+}
+
+// PreparedShown is the answer about it.
+type PreparedShown struct {
+	Prepared PreparedSpec `json:"prepared"`
+}
+
 // DryRun is what a deployment would make of an environment.
 type DryRun struct {
 	DryRun       bool             `json:"dry_run"`

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"j17"
+	"j17/internal/wire"
+)
+
+func (e *env) projectionRebuild() *cobra.Command {
+	var w waiting
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "rebuild NAME", Short: "Build the indexes of a projection anew", Args: exactly("NAME"),
+		Long: `Build the indexes of a projection anew, from the events. The present ones serve until the new ones have caught up. The command waits for that;
+--detach does not.`,
+		Example: "  j17 projection rebuild open_tickets --env staging",
+	}
+	r := blobFlags(cmd)
+	w.flags(cmd)
+	jsonFlag(cmd, &asJSON)
+
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		raw, err := o.projectionCall(cmd.Context(), http.MethodPost, []string{args[0], "rebuild"}, nil, nil)
+		if err != nil {
+			return err
+		}
+		if raw, err = o.await(cmd.Context(), raw, &w); err != nil {
+			return err
+		}
+		if asJSON {
+			return e.printAnswer(raw)
+		}
+		p, err := decoded[wire.Projection](raw)
+		if err != nil {
+			return err
+		}
+		text := "Built the indexes of %s anew.\n"
+		switch {
+		case p.Build == nil:
+			text = "The projection %s needs no index.\n"
+		case p.Build.Status == "running":
+			text = "The indexes of %s are being built anew; 'j17 projection list' shows how far they are.\n"
+		}
+		_, err = fmt.Fprintf(e.out, text, plain(p.Name))
+		return err
+	}
+	return cmd
+}
+
+func (e *env) projectionCancel() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "cancel NAME", Short: "Give up what is being built for a projection", Args: exactly("NAME"),
+		Long:    "Give up a definition that is being prepared, or the rebuild of a projection's indexes. What is there goes on to serve.",
+		Example: "  j17 projection cancel open_tickets --env staging",
+	}
+	r := blobFlags(cmd)
+	jsonFlag(cmd, &asJSON)
+
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		if _, err := o.projectionCall(cmd.Context(), http.MethodDelete, []string{args[0], "build"}, nil, nil); err != nil {
+			return err
+		}
+		if asJSON {
+			return e.printJSON(struct {
+				Name     string `json:"name"`
+				Canceled bool   `json:"canceled"`
+			}{args[0], true})
+		}
+		_, err = fmt.Fprintf(e.out, "What was being built for %s was given up.\n", plain(args[0]))
+		return err
+	}
+	return cmd
+}
+
+func (e *env) projectionVerify() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "verify NAME", Short: "Compare the indexes of a projection with the events", Args: exactly("NAME"),
+		Long: `Make all rows of a projection anew from the events, and compare them with its indexes, both ways. Servers do the same by themselves every
+few hours.
+
+Exit code 7: they differ; the first difference is named. 'j17 projection rebuild' mends it.`,
+		Example: "  j17 projection verify open_tickets --env staging",
+	}
+	r := blobFlags(cmd)
+	jsonFlag(cmd, &asJSON)
+
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		raw, err := o.projectionCall(cmd.Context(), http.MethodPost, []string{args[0], "verify"}, nil, nil)
+		if err != nil {
+			return err
+		}
+		found, err := decoded[wire.VerifiedProjection](raw)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			err = e.printAnswer(raw)
+		} else if found.Verified {
+			_, err = fmt.Fprintf(e.out, "%s is what the events say: %d rows, %d entries.\n", plain(found.Name), found.Rows, found.Entries)
+		}
+		if err != nil || found.Verified {
+			return err
+		}
+		differs := j17.Errorf(j17.CodeCorruption, "The index of %s is not what the events say. The first difference is in row %s: %s. Mend it with 'j17 projection rebuild %[1]s'.",
+			plain(found.Name), plain(found.Difference.Row), plain(found.Difference.What))
+		if asJSON {
+			return silent{differs}
+		}
+		return differs
+	}
+	return cmd
+}

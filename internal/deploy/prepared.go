@@ -1,0 +1,258 @@
+package deploy
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"j17"
+	"j17/internal/control"
+	"j17/internal/decider"
+	"j17/internal/engine"
+	"j17/internal/spec"
+	"j17/internal/spec/diag"
+	"j17/internal/store"
+	"j17/internal/worker"
+)
+
+// preparedSpace has one item, preparedKey: the spec that is deployed once what it needs is built. It is due when it is to be looked whether
+// that is so; one that cannot be deployed is not due any more, and says why.
+const preparedSpace store.Space = "spec.prepared"
+
+const (
+	preparedKey = "next"
+	// preparedPause is how long it takes until it is looked again, preparedDelay how long the one who asks for it has for himself.
+	preparedPause = time.Second
+	preparedDelay = 5 * time.Second
+	preparedLease = 10 * time.Minute
+	// preparedAtOnce is how many environments are looked at side by side.
+	preparedAtOnce = 4
+)
+
+// Readiness tells how far what a spec needs is built.
+type Readiness struct {
+	Done bool
+	// Failed says why it cannot be built.
+	Failed string
+	// Built of Total streams are done; Total is 0 until they are counted.
+	Built, Total uint64
+}
+
+// Prepared is a spec that is deployed once what it needs is built.
+type Prepared struct {
+	Readiness
+
+	Hash        string
+	RequestedAt time.Time
+	By          control.Actor
+	Note        string
+}
+
+// preparedSpec is a Prepared as it is stored.
+type preparedSpec struct {
+	Source      []byte              `json:"source"`
+	Base        string              `json:"base"`
+	Force       bool                `json:"force,omitempty"`
+	Note        string              `json:"note,omitempty"`
+	How         control.How         `json:"how,omitempty"`
+	From        *control.SpecOrigin `json:"from,omitempty"`
+	Actor       control.Actor       `json:"actor"`
+	RequestID   string              `json:"request_id,omitempty"`
+	RequestedAt time.Time           `json:"requested_at"`
+	Readiness   Readiness           `json:"readiness"`
+}
+
+// shown is what people see of it.
+func (p *preparedSpec) shown() *Prepared {
+	sum := sha256.Sum256(p.Source)
+	return &Prepared{Readiness: p.Readiness, Hash: hex.EncodeToString(sum[:]), RequestedAt: p.RequestedAt, By: p.Actor, Note: p.Note}
+}
+
+// side is the write that stores it.
+func (p *preparedSpec) side(due time.Time) (store.Side, error) {
+	raw, err := json.Marshal(p)
+	return store.Side{Op: store.Put, Space: preparedSpace, Key: preparedKey, Value: raw, Due: due}, err
+}
+
+// begin prepares a spec: it is refused where a deployment would be, and deployed at once where all that it needs is there soon.
+func (s *Service) begin(ctx context.Context, e *environment, r Request, compiled *spec.Compiled, found []diag.Diagnostic) (Result, error) {
+	e.mu.Lock()
+	result, loaded, err := s.prepare(ctx, e, r, compiled, found)
+	e.mu.Unlock()
+	if err != nil {
+		return Result{}, err
+	}
+
+	// From here on it goes on for a client that has gone too.
+	who, request := control.ActorOf(ctx)
+	ctx = context.WithoutCancel(ctx)
+	now := s.clock.Now()
+	p := &preparedSpec{
+		Source: compiled.Source, Base: result.Spec.Hash, Force: r.Force, Note: r.Note, How: r.how, From: r.from, Actor: who, RequestID: request,
+		RequestedAt: now.UTC().Truncate(time.Second),
+	}
+	side, err := p.side(now.Add(preparedDelay))
+	if err != nil {
+		return Result{}, err
+	}
+	if err := s.sides.Write(ctx, e.tenant, []store.Side{side}); err != nil {
+		return Result{}, engine.StorageError(err)
+	}
+	if p.Readiness, err = s.ready(ctx, e.tenant, decider.New(compiled, loaded.functions)); err != nil {
+		return Result{}, err
+	}
+	if !p.Readiness.Done {
+		result.Prepared = p.shown()
+		return result, nil
+	}
+	r.Prepare, r.Base = false, &p.Base
+	result, err = s.Deploy(ctx, r)
+	return result, errors.Join(err, s.unprepare(ctx, e.tenant))
+}
+
+// unprepare takes away what is prepared, or was.
+func (s *Service) unprepare(ctx context.Context, t j17.Tenant) error {
+	if err := s.sides.Write(ctx, t, []store.Side{{Op: store.Delete, Space: preparedSpace, Key: preparedKey}}); err != nil {
+		return engine.StorageError(err)
+	}
+	s.unready(ctx, t)
+	return nil
+}
+
+// Prepared returns the spec that is prepared for an environment. It is an error of CodeNotFound where there is none.
+func (s *Service) Prepared(ctx context.Context, t j17.Tenant) (*Prepared, error) {
+	it, err := s.sides.Get(ctx, t, preparedSpace, preparedKey)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, j17.Errorf(j17.CodeNotFound, "No spec is being prepared for this environment.")
+	}
+	if err != nil {
+		return nil, engine.StorageError(err)
+	}
+	p, err := readPreparedSpec(it.Value)
+	if err != nil {
+		return nil, err
+	}
+	return p.shown(), nil
+}
+
+// CancelPrepared gives up the spec that is prepared for an environment, with what was built for it. It is an error of CodeNotFound where
+// there is none.
+func (s *Service) CancelPrepared(ctx context.Context, t j17.Tenant) error {
+	if _, err := s.Prepared(ctx, t); err != nil {
+		return err
+	}
+	return s.unprepare(context.WithoutCancel(ctx), t)
+}
+
+// IsPrepared reports whether a spec is prepared for an environment, and nothing has failed yet.
+func IsPrepared(ctx context.Context, sides store.Sides, t j17.Tenant) (bool, error) {
+	it, err := sides.Get(ctx, t, preparedSpace, preparedKey)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	p, err := readPreparedSpec(it.Value)
+	return err == nil && p.Readiness.Failed == "", err
+}
+
+func readPreparedSpec(stored []byte) (*preparedSpec, error) {
+	_, raw, err := worker.ReadAttempts(stored)
+	p := &preparedSpec{}
+	if err == nil {
+		err = json.Unmarshal(raw, p)
+	}
+	if err != nil {
+		return nil, engine.StorageError(&store.CorruptionError{Where: string(preparedSpace) + "/" + preparedKey, Err: err})
+	}
+	return p, nil
+}
+
+// carryOn looks whether the spec that is prepared for an environment can be deployed.
+func (s *Service) carryOn(ctx context.Context, c *worker.Claim) error {
+	p, err := readPreparedSpec(c.Value)
+	if err != nil {
+		return err
+	}
+	instance, env, _ := strings.Cut(string(c.Tenant), "/")
+	r := Request{
+		Instance: instance, Environment: j17.Environment(env), Source: p.Source, Force: p.Force, Base: &p.Base, Note: p.Note, how: p.How, from: p.From,
+	}
+	was := p.Readiness
+	p.Readiness, err = s.readiness(ctx, r)
+	if err == nil && p.Readiness.Done {
+		if _, err = s.Deploy(control.WithActor(ctx, p.Actor, p.RequestID), r); err == nil {
+			err := s.sides.Write(ctx, c.Tenant, []store.Side{c.Remove()})
+			s.unready(ctx, c.Tenant)
+			return err
+		}
+	}
+
+	// What a person has to see to is told, and not tried again.
+	due := s.clock.Now().Add(preparedPause)
+	if refused, ok := errors.AsType[*j17.Error](err); ok && final(refused.Code) {
+		if refused.Code == j17.CodePreconditionFailed {
+			refused = j17.Errorf(refused.Code, "Another spec has been deployed meanwhile than the one that it was compared with.")
+		}
+		p.Readiness, due, err = Readiness{Failed: refused.Message}, time.Time{}, nil
+	} else if p.Readiness.Failed != "" {
+		due = time.Time{}
+	}
+	if err != nil {
+		return err
+	}
+	value := c.Value
+	if p.Readiness != was {
+		if value, err = json.Marshal(p); err != nil {
+			return err
+		}
+	}
+	err = s.sides.Write(ctx, c.Tenant, []store.Side{c.Replace(value, due)})
+	if due.IsZero() {
+		s.unready(ctx, c.Tenant)
+	}
+	return err
+}
+
+// readiness tells how far what a request needs is built. It is refused where a deployment would be.
+func (s *Service) readiness(ctx context.Context, r Request) (Readiness, error) {
+	e, err := s.environment(r.Instance, r.Environment)
+	if err != nil {
+		return Readiness{}, err
+	}
+	compiled, found := spec.Compile(r.Source)
+	if compiled == nil {
+		return Readiness{}, invalid(found)
+	}
+	e.mu.Lock()
+	_, loaded, err := s.prepare(ctx, e, r, compiled, found)
+	e.mu.Unlock()
+	if err != nil {
+		return Readiness{}, err
+	}
+	return s.ready(ctx, e.tenant, decider.New(compiled, loaded.functions))
+}
+
+// final reports whether a refusal stays as it is however often it is tried.
+func final(code j17.Code) bool {
+	switch code { //nolint:exhaustive // all others may pass
+	case j17.CodeInvalidSpec, j17.CodeIncompatibleSpec, j17.CodePreconditionFailed, j17.CodeNotFound, j17.CodeInvalidField:
+		return true
+	default:
+		return false
+	}
+}
+
+// Run deploys prepared specs when they are ready, until the context ends.
+func (s *Service) Run(ctx context.Context) error { return s.waiting.Run(ctx) }
+
+// Settle does what is due of that now.
+func (s *Service) Settle(ctx context.Context) error { return s.waiting.Settle(ctx) }
+
+// NextDue returns when the next prepared spec is looked at.
+func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.waiting.NextDue(ctx) }

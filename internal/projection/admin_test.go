@@ -1,0 +1,419 @@
+package projection_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"j17"
+	"j17/internal/blob"
+	"j17/internal/build"
+	"j17/internal/clock"
+	"j17/internal/control"
+	"j17/internal/deploy"
+	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
+	"j17/internal/feed"
+	"j17/internal/index"
+	"j17/internal/projection"
+	"j17/internal/spec"
+	"j17/internal/store"
+	"j17/internal/store/pebble"
+	"j17/internal/wire"
+	"j17/internal/worker"
+)
+
+// server is all that deploys specs and projections to an environment, over a store in memory at a time that stands still. Nothing is built
+// until build is called.
+type server struct {
+	fs    vfs.FS
+	clock *clock.Manual
+
+	store    *pebble.Store
+	registry *control.Registry
+	engine   *engine.Engine
+	builds   *build.Service
+	indexes  *index.Service
+	views    *projection.Service
+	specs    *deploy.Service
+	instance string
+	tenant   j17.Tenant
+
+	ctx     context.Context //nolint:containedctx // it ends with the server
+	stop    context.CancelFunc
+	running sync.WaitGroup
+}
+
+func newServer(tb testing.TB) *server {
+	tb.Helper()
+	s := &server{fs: vfs.NewMem(), clock: clock.NewManual(time.Unix(1_700_000_000, 0))}
+	s.open(tb)
+	app, err := s.registry.Instances.Create(tb.Context(), "app")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s.instance, s.tenant = app.ID, j17.TenantOf(app.ID, j17.Prod)
+	tb.Cleanup(func() { s.close(tb) })
+	return s
+}
+
+func (s *server) open(tb testing.TB) {
+	tb.Helper()
+	var err error
+	logger := slog.New(slog.DiscardHandler)
+	if s.store, err = pebble.Open(pebble.Options{Dir: "data", FS: s.fs, Clock: s.clock}); err != nil {
+		tb.Fatal(err)
+	}
+	if s.registry, err = control.Open(tb.Context(), control.Options{Store: s.store, Clock: s.clock}); err != nil {
+		tb.Fatal(err)
+	}
+	kit := worker.New(s.clock, logger)
+	s.engine = engine.New(engine.Options{
+		Store: s.store, Clock: s.clock, Logger: logger, Renew: func(ctx context.Context, t j17.Tenant) error { return s.specs.Renew(ctx, t) },
+	})
+	feeds := feed.New(feed.Options{Store: s.store, Clock: s.clock, Logger: logger, Worker: kit})
+	s.builds = build.New(build.Options{Store: s.store, Clock: s.clock, Worker: kit, Logger: logger, Parallel: 2})
+	s.indexes = index.New(index.Options{Store: s.store, Feed: feeds, Build: s.builds, Clock: s.clock, Worker: kit, Logger: logger})
+	s.views = projection.New(projection.Options{
+		Store: s.store, Engine: s.engine, Indexes: s.indexes, Clock: s.clock, Logger: logger, Worker: kit,
+		Hold: func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error {
+			return s.specs.Hold(ctx, t, f)
+		},
+	})
+	s.views.SettleIn(20 * time.Millisecond)
+	s.specs = deploy.New(deploy.Options{
+		Registry: s.registry, Engine: s.engine, Blobs: blob.New(blob.Options{Store: s.store, Clock: s.clock, Worker: kit}), Clock: s.clock, Logger: logger,
+		Beside: s.views.Beside, Try: s.views.TrySpec, Adopted: s.views.Adopted, Settled: s.views.Settled, Ready: s.views.Ready, Unready: s.views.Unready,
+		Store: s.store, Worker: kit,
+	})
+	s.ctx, s.stop = context.WithCancel(tb.Context())
+	s.run(feeds.Run, s.indexes.Run)
+}
+
+// run runs work in the background until the server is closed.
+func (s *server) run(works ...func(context.Context) error) {
+	for _, work := range works {
+		ctx := s.ctx
+		s.running.Go(func() { _ = work(ctx) })
+	}
+}
+
+func (s *server) close(tb testing.TB) {
+	tb.Helper()
+	s.stop()
+	s.running.Wait()
+	if err := s.store.Close(); err != nil {
+		tb.Error(err)
+	}
+}
+
+// restart closes the server and opens it anew on the same files. Nothing is built again until build is called.
+func (s *server) restart(tb testing.TB) {
+	tb.Helper()
+	s.close(tb)
+	s.open(tb)
+	if err := s.specs.Adopt(tb.Context(), s.instance, j17.Prod); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// build lets builds run from here on, and waits until all indexes that there are are built.
+func (s *server) build(tb testing.TB) {
+	tb.Helper()
+	s.run(s.builds.Run)
+	s.built(tb)
+}
+
+func (s *server) built(tb testing.TB) {
+	tb.Helper()
+	there, err := s.indexes.List(tb.Context(), s.tenant)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, x := range there {
+		if got, err := s.indexes.Await(tb.Context(), s.tenant, x.ID); err != nil || !got.Ready {
+			tb.Fatalf("%+v: %v", got, err)
+		}
+	}
+}
+
+func (s *server) deploy(tb testing.TB, source string, change ...func(*deploy.Request)) deploy.Result {
+	tb.Helper()
+	r := deploy.Request{Instance: s.instance, Environment: j17.Prod, Source: []byte(source)}
+	for _, c := range change {
+		c(&r)
+	}
+	result, err := s.specs.Deploy(tb.Context(), r)
+	if err != nil {
+		tb.Fatalf("%v %+v", err, result)
+	}
+	return result
+}
+
+// post posts a definition, which has to be taken.
+func (s *server) post(tb testing.TB, definition string, prepare bool) wire.PostedProjection {
+	tb.Helper()
+	p, err := s.views.PostDefinition(tb.Context(), s.tenant, projection.Posting{Definition: []byte(definition), Prepare: prepare})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
+// shows describes a projection as "status, build's status, definition"; "" for none.
+func (s *server) shows(tb testing.TB, name string) string {
+	tb.Helper()
+	p, err := s.views.Describe(tb.Context(), s.tenant, name)
+	if j17.CodeOf(err) == j17.CodeUnknownProjection {
+		return ""
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	of := ""
+	if p.Build != nil {
+		if of = p.Build.Status; p.Build.Prepared != nil {
+			of += " prepared"
+		}
+	}
+	return fmt.Sprintf("%s, %s, %s", p.Status, of, p.Definition)
+}
+
+// known returns how many indexes there are.
+func (s *server) known(tb testing.TB) int {
+	tb.Helper()
+	there, err := s.indexes.List(tb.Context(), s.tenant)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return len(there)
+}
+
+// write writes notes of a color.
+func (s *server) write(tb testing.TB, color string, n int) {
+	tb.Helper()
+	for i := range n {
+		c := enginetest.Command(tb, "note/"+id(i)+"/was_made", enginetest.Body(`{"color":"`+color+`"}`))
+		c.Tenant = s.tenant
+		if _, err := s.engine.Execute(tb.Context(), c); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// found returns how many notes of a color a projection finds.
+func (s *server) found(tb testing.TB, name, color string) int {
+	tb.Helper()
+	r, err := s.views.Read(tb.Context(), s.tenant, &projection.Ask{Name: name, Params: map[string]string{"color": color}})
+	if err != nil {
+		tb.Fatalf("%s: %v", name, err)
+	}
+	return strings.Count(string(r.Data), `"color"`)
+}
+
+// notes is a spec with notes, whose handler is given, and projections given as members.
+func notes(handler, projections string) string {
+	return `{"agent_types":["user"],"singletons":["main"],"aggregate_types":{"note":{"events":{"was_made":{"schema":{},"handler":` + handler + `}}}},"projections":{` + projections + `}}`
+}
+
+const (
+	keep     = `[{"set":{"target":"","value":"$.data"}}]`
+	byColor  = `{"sources":[{"aggregate":"note","query":"color = $.color"}]}`
+	byColors = `{"name":"posted","sources":[{"aggregate":"note","query":"color = $.color"}]}`
+)
+
+// TestDeploymentsBuildAndRemoveIndexes deploys what needs an index, and what does not need it any more.
+func TestDeploymentsBuildAndRemoveIndexes(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.run(s.builds.Run)
+	s.deploy(t, notes(keep, ""))
+	s.write(t, "red", 20)
+	s.deploy(t, notes(keep, `"mine":`+byColor))
+	s.built(t)
+	if got := s.shows(t, "mine"); got != "ready, done, "+byColor || s.found(t, "mine", "red") != 20 {
+		t.Fatal(got)
+	}
+
+	// What is posted shares it. It stays until nobody needs it.
+	s.post(t, byColors, false)
+	if n := s.known(t); n != 1 {
+		t.Fatalf("%d indexes", n)
+	}
+	s.deploy(t, notes(keep, ""))
+	if n := s.known(t); n != 1 || s.found(t, "posted", "red") != 20 {
+		t.Fatalf("%d indexes", n)
+	}
+	if err := s.views.Remove(t.Context(), s.tenant, "posted"); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.known(t); n != 0 {
+		t.Fatalf("%d indexes", n)
+	}
+}
+
+// TestIndexesAreKnownAfterARestart finds what is posted, and its index, after the process has ended in the middle of the build.
+func TestIndexesAreKnownAfterARestart(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.deploy(t, notes(keep, ""))
+	s.write(t, "red", 20)
+	if p := s.post(t, byColors, false); p.Status != "building" || p.Build == nil || p.Build.Status != "running" {
+		t.Fatalf("%+v", p)
+	}
+	s.restart(t)
+	s.build(t)
+	if n := s.found(t, "posted", "red"); n != 20 {
+		t.Fatal(n)
+	}
+	if v, err := s.views.Verify(t.Context(), s.tenant, "posted"); err != nil || !v.Verified || v.Rows != 20 {
+		t.Fatal(v, err)
+	}
+
+	// A rebuild ends as well, and can be given up only while it runs.
+	if err := s.views.Rebuild(t.Context(), s.tenant, "posted"); err != nil {
+		t.Fatal(err)
+	}
+	s.built(t)
+	if got := s.shows(t, "posted"); got != "ready, done, "+byColors || s.found(t, "posted", "red") != 20 {
+		t.Fatal(got)
+	}
+	if err := s.views.CancelBuild(t.Context(), s.tenant, "posted"); j17.CodeOf(err) != j17.CodeConflict {
+		t.Fatal(err)
+	}
+	for _, of := range []func(context.Context, j17.Tenant, string) error{s.views.Rebuild, s.views.CancelBuild} {
+		if err := of(t.Context(), s.tenant, "ghost"); j17.CodeOf(err) != j17.CodeUnknownProjection {
+			t.Fatal(err)
+		}
+	}
+}
+
+// settle lets what is prepared take its place if it can.
+func (s *server) settle(tb testing.TB) {
+	tb.Helper()
+	s.clock.Advance(10 * time.Second)
+	for _, work := range []func(context.Context) error{s.views.Settle, s.specs.Settle} {
+		if err := work(tb.Context()); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// TestPreparedDefinitions posts definitions that count only when their indexes are built.
+func TestPreparedDefinitions(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.deploy(t, notes(keep, ""))
+	s.write(t, "red", 20)
+	const first = `{"name":"posted","sources":[{"aggregate":"note","id":"$.color"}]}`
+	s.post(t, first, false)
+
+	// The one before answers until the index is there, also after a restart.
+	if p := s.post(t, byColors, true); p.Created || p.Build == nil || string(p.Build.Prepared) != byColors || string(p.Definition) != first {
+		t.Fatalf("%+v", p)
+	}
+	s.restart(t)
+	s.settle(t)
+	if got := s.shows(t, "posted"); got != "ready, running prepared, "+first {
+		t.Fatal(got)
+	}
+	s.build(t)
+	s.settle(t)
+	if got := s.shows(t, "posted"); got != "ready, done, "+byColors || s.found(t, "posted", "red") != 20 {
+		t.Fatal(got)
+	}
+
+	// What is built already counts at once, and what a spec has made invalid meanwhile never does.
+	if p := s.post(t, strings.Replace(byColors, `"posted"`, `"second"`, 1), true); !p.Created || p.Build.Prepared != nil {
+		t.Fatalf("%+v", p)
+	}
+}
+
+// TestPreparationsAreGivenUp cancels one, and has a spec make another one invalid.
+func TestPreparationsAreGivenUp(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.deploy(t, notes(keep, ""))
+	s.write(t, "red", 20)
+	s.post(t, byColors, true)
+	if got := s.shows(t, "posted"); got != "building, running prepared, "+byColors || s.known(t) != 1 {
+		t.Fatal(got)
+	}
+	if err := s.views.CancelBuild(t.Context(), s.tenant, "posted"); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.shows(t, "posted"); got != "" || s.known(t) != 0 {
+		t.Fatal(got)
+	}
+
+	s.post(t, byColors, true)
+	s.deploy(t, strings.Replace(notes(keep, ""), `"note"`, `"memo"`, 1), func(r *deploy.Request) { r.Force = true })
+	s.settle(t)
+	if got := s.shows(t, "posted"); got != "building, failed prepared, "+byColors || s.known(t) != 0 {
+		t.Fatal(got)
+	}
+	if err := s.views.Remove(t.Context(), s.tenant, "posted"); err != nil || s.shows(t, "posted") != "" {
+		t.Fatal(err)
+	}
+}
+
+// TestPreparedSpecs deploys specs once their indexes are built: under other handlers, whose states the index is of.
+func TestPreparedSpecs(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.deploy(t, notes(keep, ""))
+	s.write(t, "red", 20)
+	painted := notes(`[{"set":{"target":"color","value":"blue"}}]`, `"mine":`+byColor)
+	prepare := func(r *deploy.Request) { r.Prepare, r.Note = true, "blue" }
+	if r := s.deploy(t, painted, prepare); r.Prepared == nil || r.Prepared.Done || r.Created {
+		t.Fatalf("%+v", r)
+	}
+	s.restart(t)
+	s.settle(t)
+	p, err := s.specs.Prepared(t.Context(), s.tenant)
+	if err != nil || p.Failed != "" || p.Note != "blue" || s.shows(t, "mine") != "" || s.known(t) != 1 {
+		t.Fatal(p, err)
+	}
+	s.build(t)
+	s.settle(t)
+	if _, err := s.specs.Prepared(t.Context(), s.tenant); j17.CodeOf(err) != j17.CodeNotFound {
+		t.Fatal(err)
+	}
+	if s.shows(t, "mine") != "ready, done, "+byColor || s.found(t, "mine", "blue") != 20 || s.found(t, "mine", "red") != 0 {
+		t.Fatal(s.shows(t, "mine"))
+	}
+
+	// What needs nothing is deployed at once.
+	if r := s.deploy(t, notes(keep, ""), prepare); r.Prepared != nil || !r.Created {
+		t.Fatalf("%+v", r)
+	}
+	if err := s.specs.CancelPrepared(t.Context(), s.tenant); j17.CodeOf(err) != j17.CodeNotFound {
+		t.Fatal(err)
+	}
+}
+
+// TestPreparedSpecsAreGivenUp cancels one, and has another one overtaken by a deployment.
+func TestPreparedSpecsAreGivenUp(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.deploy(t, notes(keep, ""))
+	s.write(t, "red", 20)
+	prepare := func(r *deploy.Request) { r.Prepare = true }
+	s.deploy(t, notes(keep, `"mine":`+byColor), prepare)
+	if err := s.specs.CancelPrepared(t.Context(), s.tenant); err != nil || s.known(t) != 0 {
+		t.Fatal(err, s.known(t))
+	}
+	s.deploy(t, notes(keep, `"mine":`+byColor), prepare)
+	s.deploy(t, notes(`[]`, ""))
+	s.settle(t)
+	p, err := s.specs.Prepared(t.Context(), s.tenant)
+	if err != nil || !strings.HasPrefix(p.Failed, "Another spec has been deployed meanwhile") || s.known(t) != 0 {
+		t.Fatal(p, err, s.known(t))
+	}
+}
