@@ -99,24 +99,24 @@ func TestHistories(t *testing.T) {
 			}
 			h.pass(time.Minute)
 			h.verify(p, prod)
-			h.accounted(p, prod)
+			h.accounted(p)
 			p.stop()
 		})
 	}
 }
 
 // accounted checks the numbers of the only index, and that nothing is left of what was removed.
-func (h *house) accounted(p *process, t j17.Tenant) {
+func (h *house) accounted(p *process) {
 	h.tb.Helper()
 	ctx := h.tb.Context()
-	status, err := p.Status(ctx, t, "one")
+	status, err := p.Status(ctx, prod, "one")
 	if err != nil {
 		h.tb.Fatal(err)
 	}
 	counts := map[store.Space]int{}
 	bytes := 0
 	for _, space := range []store.Space{"index.entries", "index.rows", "index.sources"} {
-		items, err := h.disk.Scan(ctx, t, space, store.Range{}, 1_000_000)
+		items, err := h.disk.Scan(ctx, prod, space, store.Range{}, 1_000_000)
 		if err != nil {
 			h.tb.Fatal(err)
 		}
@@ -129,7 +129,7 @@ func (h *house) accounted(p *process, t j17.Tenant) {
 		h.tb.Errorf("%+v, and there are %v in %d bytes", status, counts, bytes)
 	}
 	for space, want := range map[store.Space]int{"index.slots": 1, "index.heads": 1, "index.counts": 3, "build.jobs": 0, "build.removals": 0, "feed.subscriptions": 1} {
-		if n, err := h.disk.Count(ctx, t, space, store.Range{}, 100); err != nil || n != want {
+		if n, err := h.disk.Count(ctx, prod, space, store.Range{}, 100); err != nil || n != want {
 			h.tb.Errorf("%d items in %s, %v, want %d", n, space, err, want)
 		}
 	}
@@ -226,7 +226,7 @@ func TestCrashes(t *testing.T) {
 				h.pass(2 * time.Minute)
 				h.at(next, prod)
 				h.verify(next, prod)
-				h.accounted(next, prod)
+				h.accounted(next)
 				next.stop()
 			})
 		}
@@ -310,7 +310,7 @@ func (h *house) pause(d time.Duration) {
 // TestFanout changes what thousands of rows are made from: they are worked off in parts, which a crash does not lose, while another index
 // is not held up, and nobody sees some rows before the others.
 func TestFanout(t *testing.T) {
-	const rows = 2500
+	const rows = 2200
 	definition := func(h *house, id string) *index.Definition {
 		s := source{h.disk}
 		return &index.Definition{
@@ -367,7 +367,7 @@ func TestFanout(t *testing.T) {
 			}
 			v.Close()
 			h.same(p, prod, "wide")
-			if !strings.Contains(h.log.String(), "rows=2500") {
+			if !strings.Contains(h.log.String(), "rows=2200") {
 				t.Errorf("the change is not told of: %s", h.log)
 			}
 			p.stop()
@@ -518,7 +518,7 @@ func TestNotReady(t *testing.T) {
 		h.pass(time.Minute)
 		h.at(p, prod)
 		h.pass(time.Minute)
-		h.accounted(p, prod)
+		h.accounted(p)
 		p.stop()
 	})
 }
@@ -606,7 +606,7 @@ func TestScrub(t *testing.T) {
 		h.pass(time.Minute)
 		h.at(p, prod)
 		h.verify(p, prod)
-		h.accounted(p, prod)
+		h.accounted(p)
 		p.stop()
 	})
 }

@@ -62,8 +62,8 @@ const (
 // built anew.
 func (s *Service) Run(ctx context.Context) error {
 	s.o.Worker.Every(ctx, worker.Loop{Name: "index_scrub", Do: func(ctx context.Context) error {
-		if s.o.Clock.Wait(ctx, s.o.Clock.Now().Add(s.o.Scrub)) != nil {
-			return nil // it ends
+		if err := s.o.Clock.Wait(ctx, s.o.Clock.Now().Add(s.o.Scrub)); err != nil {
+			return err
 		}
 		return s.scrub(ctx)
 	}})
