@@ -268,38 +268,44 @@ func (s *Store) tellDamaged(space store.Space, damaged []error) {
 
 // DueTenants returns the tenants that have due work. See store.Store.
 func (s *Store) DueTenants(_ context.Context, space store.Space, limit int) ([]j17.Tenant, error) {
-	// Whoever may have due work, by what memory knows: a bound that is never too late.
 	now := s.clock.Now().UnixNano()
 	s.mu.Lock()
 	o := s.dueLocked(space)
-	candidates := o.until(nil, 0, now)
 	s.mu.Unlock()
-	slices.SortFunc(candidates, func(a, b dueEntry) int { return cmp.Compare(a.at, b.at) })
-
 	type found struct {
 		name j17.Tenant
 		at   int64
 	}
 	var tenants []found
+	looked := map[*tenant]bool{}
 
-	// Each is looked up, since work may have been done or moved since.
-	for i := range candidates {
-		c := &candidates[i]
-		if len(tenants) >= limit {
-			break
-		}
+	// Whoever may have due work, by what memory knows: a bound that is never too late. Each is looked up, since work may have been done
+	// or moved since. As long as that leaves too few the next ones are looked at.
+	for many := limit; len(tenants) < limit; many *= 4 {
 		s.mu.Lock()
-		e := o.of[c.tenant]
+		candidates := o.earliest(many, now)
 		s.mu.Unlock()
-		if e == nil {
-			continue
+		for _, t := range candidates {
+			if looked[t] || len(tenants) >= limit {
+				continue
+			}
+			looked[t] = true
+			s.mu.Lock()
+			e := o.of[t]
+			s.mu.Unlock()
+			if e == nil {
+				continue
+			}
+			at, err := s.lookDue(space, o, e)
+			if err != nil && !s.passOver(space, e, err) {
+				return nil, err
+			}
+			if at != 0 && at <= now {
+				tenants = append(tenants, found{t.name, at})
+			}
 		}
-		at, err := s.lookDue(space, o, e)
-		if err != nil && !s.passOver(space, e, err) {
-			return nil, err
-		}
-		if at != 0 && at <= now {
-			tenants = append(tenants, found{c.tenant.name, at})
+		if len(candidates) < many {
+			break
 		}
 	}
 
@@ -311,13 +317,51 @@ func (s *Store) DueTenants(_ context.Context, space store.Space, limit int) ([]j
 	return names, nil
 }
 
-// until appends copies of the entries from place i of the heap on that are not later than now.
-func (o *dueOrder) until(dst []dueEntry, i int, now int64) []dueEntry {
-	if i >= len(o.entries) || o.entries[i].at > now {
-		return dst
+// earliest returns the tenants of up to many entries that are not later than now, the earliest first. It needs mu. What it costs depends on
+// their number and not on that of all entries: below an entry of the heap there is none that is earlier.
+func (o *dueOrder) earliest(many int, now int64) (first []*tenant) {
+	next := places{order: o}
+	add := func(place int) {
+		if place < len(o.entries) && o.entries[place].at <= now {
+			heap.Push(&next, place)
+		}
 	}
-	dst = append(dst, *o.entries[i])
-	return o.until(o.until(dst, 2*i+1, now), 2*i+2, now)
+	for add(0); len(next.of) > 0 && len(first) < many; {
+		place, _ := heap.Pop(&next).(int)
+		first = append(first, o.entries[place].tenant)
+		add(2*place + 1)
+		add(2*place + 2)
+	}
+	return first
+}
+
+// places are places of entries in the heap, itself a heap by the times of the entries.
+type places struct {
+	order *dueOrder
+	of    []int
+}
+
+// Len is part of heap.Interface.
+func (p *places) Len() int { return len(p.of) }
+
+// Less is part of heap.Interface.
+func (p *places) Less(i, j int) bool { return p.order.Less(p.of[i], p.of[j]) }
+
+// Swap is part of heap.Interface.
+func (p *places) Swap(i, j int) { p.of[i], p.of[j] = p.of[j], p.of[i] }
+
+// Push is part of heap.Interface.
+func (p *places) Push(x any) {
+	place, _ := x.(int)
+	p.of = append(p.of, place)
+}
+
+// Pop is part of heap.Interface.
+func (p *places) Pop() any {
+	last := len(p.of) - 1
+	place := p.of[last]
+	p.of = p.of[:last]
+	return place
 }
 
 // AwaitDue blocks until there is work that is due before a moment. See store.Store.
