@@ -146,12 +146,12 @@ func (s *Service) each(ctx context.Context, r *reading, d *definition, b *work.B
 	}
 	err := e.gather(ctx, rows, stages)
 	if errors.Is(err, errTooMuch) {
-		half := len(ids) / 2
+		middle := len(ids) / 2
 		e.close()
-		if err := s.each(ctx, r, d, b, ids[:half], stages, done); err != nil {
+		if err := s.each(ctx, r, d, b, ids[:middle], stages, done); err != nil {
 			return err
 		}
-		return s.each(ctx, r, d, b, ids[half:], stages, func(e *evaluation, i int, of *row) { done(e, half+i, of) })
+		return s.each(ctx, r, d, b, ids[middle:], stages, func(e *evaluation, i int, of *row) { done(e, middle+i, of) })
 	}
 	if err != nil {
 		return err
