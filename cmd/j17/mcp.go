@@ -199,6 +199,14 @@ func (s *assistedServer) Feed(ctx context.Context, f client.FeedFilter, after st
 	return c.Feed(ctx, f, after, count)
 }
 
+func (s *assistedServer) Projection(ctx context.Context, name, id string, o client.ProjectionOptions) (client.Projected, error) {
+	c, err := s.connect()
+	if err != nil {
+		return client.Projected{}, err
+	}
+	return c.Projection(ctx, name, id, o)
+}
+
 // assistedWriter writes to the server of an assistant that is allowed to.
 type assistedWriter struct{ server *assistedServer }
 

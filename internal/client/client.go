@@ -244,6 +244,58 @@ func (c *Client) State(ctx context.Context, key j17.Key, o StateOptions) (State,
 	return State{b.Data, m.Length, b.Metadata}, nil
 }
 
+// ProjectionOptions says which value of a projection is wanted.
+type ProjectionOptions struct {
+	// Params are those of the array form.
+	Params map[string]string
+	// At is a time in Unix seconds.
+	At *int64
+	// Synchronous has the server compute the value from the events.
+	Synchronous bool
+}
+
+// Projected is the reply to a read of a projection.
+type Projected struct {
+	Data json.RawMessage
+	// CachedAt is when the value was computed, in Unix seconds.
+	CachedAt int64
+	// Metadata is the whole of the reply's metadata.
+	Metadata json.RawMessage
+}
+
+// Projection reads what a projection yields for an aggregate, or in the array form for parameters; id is "" where there is none.
+func (c *Client) Projection(ctx context.Context, name, id string, o ProjectionOptions) (Projected, error) {
+	q := url.Values{}
+	for param, v := range o.Params {
+		q.Set(param, v)
+	}
+	if o.At != nil {
+		q.Set("at", strconv.FormatInt(*o.At, 10))
+	}
+	if o.Synchronous {
+		q.Set("synchronous", "true")
+	}
+	path := []string{"_projections", name}
+	if id != "" {
+		path = append(path, id)
+	}
+	var b struct {
+		Data     json.RawMessage `json:"data"`
+		CachedAt int64           `json:"cached_at"`
+		Metadata json.RawMessage `json:"metadata"`
+	}
+	complete := func() error {
+		if b.Data == nil {
+			return errors.New("the reply has no data")
+		}
+		return nil
+	}
+	if err := c.get(ctx, path, q, &b, complete); err != nil {
+		return Projected{}, err
+	}
+	return Projected{b.Data, b.CachedAt, b.Metadata}, nil
+}
+
 // Length returns the number of events of an aggregate, 0 where there are none.
 func (c *Client) Length(ctx context.Context, key j17.Key) (uint64, error) {
 	var b struct {

@@ -87,6 +87,18 @@ func (s *Server) addDataTools() {
 		},
 	}, s.listIDs)
 
+	add(s, tool{
+		name: "read_projection", title: "Read a projection",
+		description: "Returns what a projection of the running server yields: data of several aggregates as of one moment, in the shape that the spec declares. Projections of the named form (for_each) take an id; " +
+			"those that are an array of sources take parameters.",
+		parameters: []parameter{
+			{"name", `{"type":"string"}`, "The projection, as in the spec.", true},
+			{"id", `{"type":"string"}`, anyName, false},
+			{"parameters", `{"type":"object","additionalProperties":{"type":"string"}}`, "The parameters of a projection that is an array of sources, by their names.", false},
+			{"at", `{"type":"integer","minimum":0}`, "The value at the end of this Unix second.", false},
+		},
+	}, s.readProjection)
+
 	// What writes, if there is somebody to write through.
 	if s.o.Writer == nil {
 		return
@@ -107,6 +119,33 @@ func (s *Server) addDataTools() {
 			{"idempotency_key", `{"type":"string","minLength":1,"maxLength":255}`, "Makes the call safe to repeat: the same key never writes twice.", false},
 		},
 	}, s.postEvent)
+}
+
+type projectionIn struct {
+	Name       string            `json:"name"`
+	ID         string            `json:"id"`
+	Parameters map[string]string `json:"parameters"`
+	At         *int64            `json:"at"`
+}
+
+type projectionOut struct {
+	Projection string          `json:"projection"`
+	Data       json.RawMessage `json:"data"`
+	Metadata   json.RawMessage `json:"metadata"`
+}
+
+func (s *Server) readProjection(ctx context.Context, in projectionIn) (any, error) {
+	if in.Name == "" {
+		return nil, sentencef("\"name\" must not be empty.")
+	}
+	if in.At != nil && *in.At < 0 {
+		return nil, sentencef("\"at\" must be a time in Unix seconds, 0 or more.")
+	}
+	v, err := s.o.Reader.Projection(ctx, in.Name, in.ID, client.ProjectionOptions{Params: in.Parameters, At: in.At})
+	if err != nil {
+		return nil, err
+	}
+	return projectionOut{Projection: in.Name, Data: v.Data, Metadata: v.Metadata}, nil
 }
 
 type stateIn struct {

@@ -31,6 +31,7 @@ type Reader interface {
 	Events(ctx context.Context, key j17.Key, start string, count uint64) func(yield func(json.RawMessage, error) bool)
 	IDs(ctx context.Context, aggregateType, start string, count uint64) func(yield func(string, error) bool)
 	Feed(ctx context.Context, f client.FeedFilter, after string, count uint64) (client.FeedPage, error)
+	Projection(ctx context.Context, name, id string, o client.ProjectionOptions) (client.Projected, error)
 }
 
 // Writer writes events to one environment of a running server.

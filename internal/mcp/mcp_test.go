@@ -54,6 +54,17 @@ type running struct {
 	with     []client.WriteOptions
 	// filter is what the feed was asked for last.
 	filter client.FeedFilter
+	// projected is which value of a projection was asked for last.
+	projected string
+}
+
+func (r *running) Projection(_ context.Context, name, id string, o client.ProjectionOptions) (client.Projected, error) {
+	at := ""
+	if o.At != nil {
+		at = fmt.Sprint(*o.At)
+	}
+	r.projected = fmt.Sprintf("%s %s %v %s", name, id, o.Params, at)
+	return client.Projected{Data: r.state, Metadata: r.metadata}, r.err
 }
 
 func (r *running) State(_ context.Context, _ j17.Key, o client.StateOptions) (client.State, error) {
@@ -228,10 +239,10 @@ func TestToolsAndResources(t *testing.T) {
 	r := &running{}
 	for _, writes := range []bool{false, true} {
 		o := options(t, r)
-		want := []string{"dry_run_events", "explain_error", "list_ids", "read_doc", "read_events", "read_feed", "read_state", "search_docs", "validate_spec"}
+		want := []string{"dry_run_events", "explain_error", "list_ids", "read_doc", "read_events", "read_feed", "read_projection", "read_state", "search_docs", "validate_spec"}
 		if writes {
 			o.Writer = r
-			want = []string{"dry_run_events", "explain_error", "list_ids", "post_event", "read_doc", "read_events", "read_feed", "read_state", "search_docs", "validate_spec"}
+			want = []string{"dry_run_events", "explain_error", "list_ids", "post_event", "read_doc", "read_events", "read_feed", "read_projection", "read_state", "search_docs", "validate_spec"}
 		}
 		s := connect(t, o)
 		list, err := s.ListTools(t.Context(), nil)
@@ -520,6 +531,33 @@ func TestNames(t *testing.T) {
 	}
 	r.metadata = json.RawMessage(`[]`)
 	refusal(t, s, "read_state", `{"type":"counter","id":"BANK-1"}`, "metadata that cannot be read")
+}
+
+// TestReadProjection reads values by id and by parameters.
+func TestReadProjection(t *testing.T) {
+	r := &running{state: json.RawMessage(`{"total":12.50}`), metadata: json.RawMessage(`{"position":"0"}`)}
+	s := connect(t, options(t, r))
+	for arguments, asked := range map[string]string{
+		`{"name":"receipt","id":"global"}`:                                "receipt global map[] ",
+		`{"name":"board","parameters":{"team":"red"},"at":5}`:             "board  map[team:red] 5",
+		`{"name":"board","id":"","parameters":{"team":"red","who":"me"}}`: "board  map[team:red who:me] ",
+	} {
+		text, failed := call(t, s, "read_projection", arguments)
+		want := `{"projection":"` + strings.Fields(asked)[0] + `","data":{"total":12.50},"metadata":{"position":"0"}}`
+		if failed || text != want || r.projected != asked {
+			t.Errorf("%s: %s, asked for %q", arguments, text, r.projected)
+		}
+	}
+	for arguments, want := range map[string]string{
+		`{}`:                                `needs the argument "name"`,
+		`{"name":""}`:                       "must not be empty",
+		`{"name":"x","at":-1}`:              "0 or more",
+		`{"name":"x","parameters":{"a":1}}`: "wrong type",
+	} {
+		refusal(t, s, "read_projection", arguments, want)
+	}
+	r.err = &client.Error{Problem: j17.Errorf(j17.CodeUnknownProjection, "There is no projection 'x'"), Status: 404}
+	refusal(t, s, "read_projection", `{"name":"x"}`, "There is no projection 'x'", "Code: unknown_projection")
 }
 
 func TestReadState(t *testing.T) {

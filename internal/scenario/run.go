@@ -69,6 +69,11 @@ func (r *run) run(ctx context.Context) error {
 			return err
 		}
 	}
+	for _, m := range r.then.projections.Members() {
+		if err := r.compareProjection(ctx, m.Key, m.Value); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -186,6 +191,28 @@ func (r *run) compareState(ctx context.Context, name string, expected value.Valu
 		got = withoutTimestamps(expected, got)
 	}
 	r.compare(r.at.Key("then").Key("state").Key(name), "the state of "+name, "", expected, got, r.then.exact)
+	return nil
+}
+
+// compareProjection compares what a projection yields.
+func (r *run) compareProjection(ctx context.Context, name string, expected value.Value) error {
+	at := r.at.Key("then").Key("projection").Key(name)
+	v, _ := parseView(r.fill(name))
+	got := value.Value{}
+	projected, err := r.client.Projection(ctx, v.name, v.id, client.ProjectionOptions{Params: v.params})
+	switch refused, ok := errors.AsType[*client.Error](err); {
+	case err == nil:
+		if got, err = value.Parse(projected.Data); err != nil {
+			return fmt.Errorf("what the projection %s yields cannot be read: %w", name, err)
+		}
+	case j17.CodeOf(err) == j17.CodeAggregateNotFound:
+	case ok && (aboutApplication(refused) || refused.Problem.Code == j17.CodeUnknownProjection):
+		r.fail(at, err.Error())
+		return nil
+	default:
+		return err
+	}
+	r.compare(at, "what the projection "+name+" yields", "", r.expand(expected), got, r.then.exact)
 	return nil
 }
 

@@ -4,6 +4,7 @@ package scenario
 
 import (
 	"errors"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -48,6 +49,8 @@ type event struct {
 type expectation struct {
 	// states are an object by keys of aggregates.
 	states value.Value
+	// projections are an object by what stands behind /_projections/ in a request: name/id, or name?parameter=value.
+	projections value.Value
 	// failure is the refusal of the write, missing where it has to succeed.
 	failure value.Value
 	implied []impliedEvent
@@ -233,6 +236,27 @@ func data(v value.Value) value.Value {
 	return value.ObjectValue()
 }
 
+// view is a value of a projection.
+type view struct {
+	name, id string
+	params   map[string]string
+}
+
+// parseView reads what stands behind /_projections/ in a request.
+func parseView(text string) (view, bool) {
+	path, query, asked := strings.Cut(text, "?")
+	name, id, of := strings.Cut(path, "/")
+	v := view{name: name, id: id, params: map[string]string{}}
+	params, err := url.ParseQuery(query)
+	for param, values := range params {
+		if len(values) != 1 || param == "" {
+			return v, false
+		}
+		v.params[param] = values[0]
+	}
+	return v, err == nil && name != "" && (id != "") == of && !strings.Contains(id, "/") && asked == (len(params) > 0)
+}
+
 // key reads the key of an aggregate. What its id is, is not known before the placeholders are.
 func (r *reader) key(p diag.Pointer, v value.Value) string {
 	key := r.text(p, v, "key", true)
@@ -251,12 +275,12 @@ func (r *reader) agent(p diag.Pointer, v value.Value, name string) string {
 }
 
 func (r *reader) then(s *Scenario, p diag.Pointer, v value.Value) {
-	if !r.members(p, v, "state", "error", "implied", "exact") {
+	if !r.members(p, v, "state", "projection", "error", "implied", "exact") {
 		return
 	}
 	t := &s.then
 	t.exact = r.flag(p, v, "exact")
-	t.states, t.failure = v.Get("state"), v.Get("error")
+	t.states, t.projections, t.failure = v.Get("state"), v.Get("projection"), v.Get("error")
 
 	// The states of aggregates.
 	if !t.states.IsMissing() && t.states.Kind() != value.Object {
@@ -265,6 +289,16 @@ func (r *reader) then(s *Scenario, p diag.Pointer, v value.Value) {
 	for _, m := range t.states.Members() {
 		if _, ok := j17.ParseKey(m.Key); !ok {
 			r.list.Errorf(p.Key("state").Key(m.Key), "%s is no aggregate: it has the form type:id, such as order:{{order}}", diag.Quote(m.Key)).AtKey()
+		}
+	}
+
+	// What projections yield.
+	if !t.projections.IsMissing() && t.projections.Kind() != value.Object {
+		r.list.Errorf(p.Key("projection"), "\"projection\" must be an object with projections and what they yield, such as {\"receipt/{{order}}\": {\"total\": 5}}")
+	}
+	for _, m := range t.projections.Members() {
+		if _, ok := parseView(m.Key); !ok {
+			r.list.Errorf(p.Key("projection").Key(m.Key), "%s is no projection: it has the form name/id or name?parameter=value, such as receipt/{{order}}", diag.Quote(m.Key)).AtKey()
 		}
 	}
 

@@ -108,6 +108,51 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// TestProjections expects what projections yield, by id and by parameters.
+func TestProjections(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked := strings.TrimPrefix(r.URL.Path, "/_projections/")
+		name, id, _ := strings.Cut(asked, "/")
+		switch {
+		case name == "nothing":
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"ok":false,"error":"There is no projection 'nothing'","code":"unknown_projection"}`)
+		case name == "gone":
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"ok":false,"error":"Aggregate not found","code":"aggregate_not_found"}`)
+		default:
+			raw, err := json.Marshal(map[string]any{"id": id, "team": r.URL.Query()["team"], "sum": 1.5})
+			if err != nil {
+				t.Error(err)
+			}
+			_, _ = io.WriteString(w, `{"ok":true,"data":`+string(raw)+`,"cached_at":1,"metadata":{}}`)
+		}
+	}))
+	defer server.Close()
+	for then, want := range map[string][]scenario.Failure{
+		`"receipt/{{a}}":{"sum":1.50,"id":"{{a}}"}`:   nil,
+		`"board?team=red%20one":{"team":["red one"]}`: nil,
+		`"gone/{{a}}":{"$absent":true}`:               nil,
+		`"receipt/{{a}}":{"sum":2}`:                   {{Message: "what the projection receipt/{{a}} yields, sum, is not as expected", Expected: "2", Got: "1.5"}},
+		`"nothing/{{a}}":{}`:                          {{Message: "There is no projection 'nothing'"}},
+	} {
+		for i := range want {
+			want[i].Line = 1
+		}
+		if diff := cmp.Diff(want, runOne(t, server.URL, `{"name":"n","then":{"projection":{`+then+`}}}`)); diff != "" {
+			t.Errorf("%s: %s", then, diff)
+		}
+	}
+	for _, wrong := range []string{`"a/":{}`, `"":{}`, `"/x":{}`, `"a/b/c":{}`, `"a?b=1&b=2":{}`, `"a?":{}`, `"a?b=%zz":{}`} {
+		if _, found := scenario.Parse("f.json", `{"name":"n","then":{"projection":{`+wrong+`}}}`); len(found) != 1 {
+			t.Errorf("%s: %v", wrong, found)
+		}
+	}
+	if _, found := scenario.Parse("f.json", `{"name":"n","then":{"projection":[]}}`); len(found) != 1 {
+		t.Errorf("%v", found)
+	}
+}
+
 func runOne(t *testing.T, url, src string) []scenario.Failure {
 	t.Helper()
 	all, found := scenario.Parse("f.json", src)
