@@ -24,6 +24,8 @@ type inForce struct {
 	// invalid says of posted definitions why they are not valid under the spec. They are not in force. No deployment leaves such ones
 	// behind, but another version of the program may find them wrong.
 	invalid map[string]string
+	// deployed tells that it was read from the environment, and is not what is tried or prepared.
+	deployed bool
 }
 
 // definition is a projection that is in force.
@@ -76,6 +78,7 @@ func (s *Service) inForce(t j17.Tenant, compiled *spec.Compiled, sm store.Moment
 		return nil, err
 	}
 	in := newInForce(compiled, posted, known)
+	in.deployed = true
 	s.sets.latest.Store(t, in)
 	return in, nil
 }

@@ -51,12 +51,7 @@ const (
 
 // List returns a page of a projection's rows: by id, or by an index, which is brought up to date first.
 func (s *Service) List(ctx context.Context, t j17.Tenant, ask ListAsk) (*List, error) {
-	for {
-		l, err := s.list(ctx, t, &ask)
-		if !errors.Is(err, errRedeployed) || ctx.Err() != nil {
-			return l, err
-		}
-	}
+	return settled(ctx, func() (*List, error) { return s.list(ctx, t, &ask) })
 }
 
 func (s *Service) list(ctx context.Context, t j17.Tenant, ask *ListAsk) (*List, error) {
@@ -98,6 +93,10 @@ func (s *Service) list(ctx context.Context, t j17.Tenant, ask *ListAsk) (*List, 
 
 // Count returns how many rows a list has.
 func (s *Service) Count(ctx context.Context, t j17.Tenant, name string, filters map[string]string) (uint64, error) {
+	return settled(ctx, func() (uint64, error) { return s.count(ctx, t, name, filters) })
+}
+
+func (s *Service) count(ctx context.Context, t j17.Tenant, name string, filters map[string]string) (uint64, error) {
 	r, err := s.now(ctx, t)
 	if err != nil {
 		return 0, err
@@ -310,5 +309,15 @@ func Lasting(err error) bool {
 	}
 }
 
-// errRedeployed tells that another spec was deployed while a read was under way: it begins anew.
-var errRedeployed = errors.New("projection: another spec has been deployed meanwhile")
+// errRedeployed tells that another spec was deployed, or other projections posted, while a read was under way: it begins anew.
+var errRedeployed = errors.New("projection: other projections have come into force meanwhile")
+
+// settled does a read until nothing was deployed meanwhile.
+func settled[T any](ctx context.Context, read func() (T, error)) (T, error) {
+	for {
+		v, err := read()
+		if !errors.Is(err, errRedeployed) || ctx.Err() != nil {
+			return v, err
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package projection
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -232,7 +233,7 @@ func (s *Service) near(ctx context.Context, r *reading, q *spec.Query) (*index.V
 	d := s.queryIndex(r.m, q)
 	var wait j17.StreamID
 	for {
-		view, err := s.indexAt(ctx, r.t, d, wait)
+		view, err := s.indexAt(ctx, r, d, wait)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -255,20 +256,45 @@ func (s *Service) near(ctx context.Context, r *reading, q *spec.Query) (*index.V
 	}
 }
 
-// indexAt opens an index that has everything up to a position. One that nobody has begun to build is begun.
-func (s *Service) indexAt(ctx context.Context, t j17.Tenant, d *index.Definition, at j17.StreamID) (*index.View, error) {
-	s.indexes.Know(ctx, t, d) // after a start nobody does
-	view, err := s.indexes.At(ctx, t, d.ID, at)
+// indexAt opens an index that a reading needs, which has everything up to a position. One that nobody has begun to build is begun. The
+// error is errRedeployed where the index has gone because the reading's projections are not in force any more.
+func (s *Service) indexAt(ctx context.Context, r *reading, d *index.Definition, at j17.StreamID) (*index.View, error) {
+	s.indexes.Know(ctx, r.t, d) // after a start nobody does
+	view, err := s.indexes.At(ctx, r.t, d.ID, at)
 	if errors.Is(err, store.ErrNotFound) {
-		if _, err := s.indexes.Ensure(ctx, t, d); err != nil {
-			return nil, engine.StorageError(err)
-		}
-		if err := s.awaitBuild(ctx, t, d.ID); err != nil {
+		if err := s.begin(ctx, r, d); err != nil {
 			return nil, err
 		}
-		view, err = s.indexes.At(ctx, t, d.ID, at)
+		if err := s.awaitBuild(ctx, r.t, d.ID); err != nil {
+			return nil, err
+		}
+		view, err = s.indexes.At(ctx, r.t, d.ID, at)
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		if over, err := s.isOver(ctx, r); err != nil || over {
+			return nil, cmp.Or(err, errRedeployed)
+		}
 	}
 	return view, indexNotReady(err)
+}
+
+// begin begins to build an index that is not there. What is not in force any more gets none: nobody would remove it.
+func (s *Service) begin(ctx context.Context, r *reading, d *index.Definition) error {
+	defer s.adopting.take(r.t)()
+	if over, err := s.isOver(ctx, r); err != nil || over {
+		return cmp.Or(err, errRedeployed)
+	}
+	_, err := s.indexes.Ensure(ctx, r.t, d)
+	return engine.StorageError(err)
+}
+
+// isOver reports whether a reading's projections were in force and are not any more.
+func (s *Service) isOver(ctx context.Context, r *reading) (bool, error) {
+	if !r.in.deployed {
+		return false, nil // they are tried, or prepared
+	}
+	now, err := s.now(ctx, r.t)
+	return err == nil && now.in != r.in, err
 }
 
 // buildWait is how long a read waits for an index that nobody has begun to build before.
@@ -278,10 +304,14 @@ const buildWait = work.Wait
 func (s *Service) awaitBuild(ctx context.Context, t j17.Tenant, id string) error {
 	waiting, stop := context.WithTimeout(ctx, buildWait)
 	defer stop()
-	if _, err := s.indexes.Await(waiting, t, id); err != nil && waiting.Err() == nil || ctx.Err() != nil {
+	_, err := s.indexes.Await(waiting, t, id)
+	switch {
+	case ctx.Err() != nil:
 		return engine.StorageError(errors.Join(ctx.Err(), err))
+	case waiting.Err() != nil || errors.Is(err, store.ErrNotFound): // it takes longer, or was removed meanwhile
+		return nil
 	}
-	return nil
+	return engine.StorageError(err)
 }
 
 // indexNotReady is the error of an index that cannot be read yet; any other error is that of the store.

@@ -48,6 +48,10 @@ func (s *Service) IsNamed(ctx context.Context, t j17.Tenant, name string) (bool,
 // CodeUnknownProjection, CodeAggregateNotFound, CodeInvalidIdentifier, CodeInvalidParameter, CodeProjectionLimit and CodeWorkLimit, those
 // of folding a source, and CodeIndexNotReady where a source is a query.
 func (s *Service) Read(ctx context.Context, t j17.Tenant, ask *Ask) (*Reply, error) {
+	return settled(ctx, func() (*Reply, error) { return s.read(ctx, t, ask) })
+}
+
+func (s *Service) read(ctx context.Context, t j17.Tenant, ask *Ask) (*Reply, error) {
 	r, err := s.now(ctx, t)
 	if err != nil {
 		return nil, err
