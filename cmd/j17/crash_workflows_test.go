@@ -149,66 +149,94 @@ func TestKillKeepsPromises(t *testing.T) {
 // placeUntilKilled places orders and moves the clock until the server is killed after so many of them.
 func placeUntilKilled(t *testing.T, p *process, after int, acked *atomic.Int64) {
 	t.Helper()
-	const writers = 8
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: writers}}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8}}
 	token := operatorToken(t, p)
-	placed := make(chan struct{}, 1000)
+	place := func() bool {
+		if postTo(client, p, "/order/"+uuid.New().String()+"/was_placed", p.ready.Keys["prod"].Write,
+			`{"data":{},"metadata":{"actor":{"type":"user","id":"global"},"skip_occ":true}}`) != http.StatusCreated {
+			return false
+		}
+		acked.Add(1)
+		return true
+	}
+	untilKilled(t, p, after, slices.Repeat([]func() bool{place}, 8), []func() bool{
+		func() bool { return postTo(client, p, "/_dev/clock/advance", token, `{"by":"2m"}`) == http.StatusOK },
+	})
+	client.CloseIdleConnections()
+}
+
+// untilKilled lets writers write and others do what they do, each again and again until it says that it cannot, and kills the server
+// when the writers have written so often.
+func untilKilled(t *testing.T, p *process, after int, writers, others []func() bool) {
+	t.Helper()
+	written := make(chan struct{}, 1000)
 	ended := make(chan struct{})
 	var work, writing sync.WaitGroup
-	for range writers {
+	for _, write := range writers {
 		writing.Go(func() {
-			for postTo(client, p, "/order/"+uuid.New().String()+"/was_placed", p.ready.Keys["prod"].Write,
-				`{"data":{},"metadata":{"actor":{"type":"user","id":"global"},"skip_occ":true}}`) == http.StatusCreated {
-				acked.Add(1)
+			for write() {
 				select {
-				case placed <- struct{}{}:
+				case written <- struct{}{}:
 				case <-ended:
 				}
 			}
 		})
 	}
-	work.Go(func() {
-		for postTo(client, p, "/_dev/clock/advance", token, `{"by":"2m"}`) == http.StatusOK {
-		}
-	})
+	for _, other := range others {
+		work.Go(func() {
+			for other() {
+			}
+		})
+	}
 	idle := make(chan struct{})
 	work.Go(func() {
 		writing.Wait()
 		close(idle)
 	})
-	for range after {
+	writes := 0
+	for stopped := false; writes < after && !stopped; {
 		select {
-		case <-placed:
+		case <-written:
+			writes++
 		case <-idle:
-			t.Fatalf("no order is taken any more\n%s", p.err.String())
+			stopped = true
 		}
 	}
-	if err := p.end(syscall.SIGKILL); err == nil {
-		t.Fatal("the server ended by itself")
-	}
+	err := p.end(syscall.SIGKILL)
 	close(ended)
 	work.Wait()
-	client.CloseIdleConnections()
+	switch {
+	case err == nil:
+		t.Fatal("the server ended by itself")
+	case writes < after:
+		t.Fatalf("nothing is written any more\n%s", p.err.String())
+	}
 }
 
 // postTo sends a request to the environment prod and returns the status, 0 where there was no answer.
 func postTo(client *http.Client, p *process, path, token, body string) int {
-	req, err := http.NewRequest(http.MethodPost, p.url+path, bytes.NewReader([]byte(body)))
+	status, _ := askOf(client, p, http.MethodPost, "prod", path, token, body)
+	return status
+}
+
+// askOf sends a request to one of the server's hosts and returns the status and the body, 0 where there was no answer.
+func askOf(client *http.Client, p *process, method, site, path, token, body string) (status int, answer []byte) {
+	req, err := http.NewRequest(method, p.url+path, strings.NewReader(body))
 	if err != nil {
-		return 0
+		return 0, nil
 	}
-	req.Host = strings.TrimPrefix(p.ready.URLs["prod"], "http://")
+	req.Host = strings.TrimPrefix(p.ready.URLs[site], "http://")
 	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := client.Do(req)
 	if err != nil {
-		return 0
+		return 0, nil
 	}
 	defer resp.Body.Close() //nolint:errcheck // read to its end
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-		return 0
+	if answer, err = io.ReadAll(resp.Body); err != nil {
+		return 0, nil
 	}
-	return resp.StatusCode
+	return resp.StatusCode, answer
 }
 
 // operatorToken logs the operator of a development server in.
