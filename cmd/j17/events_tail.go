@@ -37,6 +37,7 @@ All filters that are given must hold.`,
 	f.BoolVar(&asJSON, "json", false, "print events as they are stored, one line of JSON each")
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		// What is asked for.
 		for name, given := range map[string]string{"actor": actor, "target": about} {
 			if given == "" {
 				continue
@@ -55,6 +56,8 @@ All filters that are given must hold.`,
 		if err != nil {
 			return err
 		}
+
+		// Each event is a line.
 		for ev, err := range c.Follow(cmd.Context(), filter, after) {
 			if cmd.Context().Err() != nil {
 				return nil // which is how it ends

@@ -224,6 +224,8 @@ func (h *holding) read() error {
 	if err != nil {
 		return err
 	}
+
+	// Those that are there.
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	found := map[string]bool{}
@@ -248,6 +250,8 @@ func (h *holding) read() error {
 		}
 		r.adopt(it)
 	}
+
+	// Those that are gone.
 	for key, r := range h.readers {
 		switch {
 		case found[key]:
@@ -380,6 +384,7 @@ func (h *holding) firstUntil() (first time.Time) {
 
 // start begins to hand out what there is, to all readers of one position from one page.
 func (h *holding) start(now time.Time, seen uint64) error {
+	// Which readers are where. What was not checked is checked first.
 	h.mu.Lock()
 	places := map[j17.StreamID][]*reader{}
 	room := h.s.o.Each - h.running
@@ -395,6 +400,7 @@ func (h *holding) start(now time.Time, seen uint64) error {
 	}
 	h.mu.Unlock()
 
+	// What follows each of these places.
 	for at, readers := range places {
 		if room <= 0 || !h.s.acquire(h) {
 			return nil
@@ -414,6 +420,8 @@ func (h *holding) start(now time.Time, seen uint64) error {
 			}
 			continue
 		}
+
+		// Its readers begin.
 		for i, r := range readers {
 			if i > 0 && (room <= 0 || !h.s.acquire(h)) {
 				break

@@ -84,6 +84,8 @@ func (c *call) replayListener(w http.ResponseWriter) error {
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}
+
+	// What is to be told.
 	r := listener.Replay{OnlyFailed: body.Only == "failed"}
 	for _, at := range []struct {
 		name, value, none string
@@ -101,6 +103,8 @@ func (c *call) replayListener(w http.ResponseWriter) error {
 	if body.Only != "" && body.Only != "failed" {
 		return j17.Errorf(j17.CodeInvalidField, "'only' must be \"failed\", or be left out").At("only")
 	}
+
+	// Only how much that is.
 	name := c.request.PathValue("name")
 	if body.DryRun {
 		n, err := c.api.Listeners.CountReplay(c.request.Context(), c.tenant, name, r)
@@ -109,6 +113,8 @@ func (c *call) replayListener(w http.ResponseWriter) error {
 		}
 		return c.answer(w, http.StatusOK, wire.ListenerReplayed{DryRun: true, Count: n})
 	}
+
+	// Begin it, and take it down.
 	n, err := c.api.Listeners.Replay(c.request.Context(), c.tenant, name, r)
 	if err != nil {
 		return err

@@ -33,6 +33,7 @@ func StatusOf(code j17.Code) int { return problemOf(code).status }
 func problemOf(code j17.Code) problem {
 	// The linter refuses a code that has no row.
 	switch code {
+	// What the client sends cannot be read.
 	case j17.CodeInvalidJSON:
 		return problem{http.StatusBadRequest, "Invalid JSON"}
 	case j17.CodeInvalidContentType:
@@ -57,6 +58,8 @@ func problemOf(code j17.Code) problem {
 		return problem{http.StatusBadRequest, "skip_occ is not allowed"}
 	case j17.CodeSchemaViolation:
 		return problem{http.StatusBadRequest, "Schema validation failed"}
+
+	// Who it is, and what it may do.
 	case j17.CodeUnauthorized:
 		return problem{http.StatusUnauthorized, "Unauthorized"}
 	case j17.CodeWrongEnvironment:
@@ -67,6 +70,8 @@ func problemOf(code j17.Code) problem {
 		return problem{http.StatusForbidden, "Insufficient scope"}
 	case j17.CodeForbidden:
 		return problem{http.StatusForbidden, "Forbidden"}
+
+	// What is not there, or not the way it was expected.
 	case j17.CodeNotFound:
 		return problem{http.StatusNotFound, "Not found"}
 	case j17.CodeAggregateNotFound:
@@ -85,6 +90,8 @@ func problemOf(code j17.Code) problem {
 		return problem{http.StatusMisdirectedRequest, "Misdirected request"}
 	case j17.CodePreconditionFailed:
 		return problem{http.StatusPreconditionFailed, "Precondition failed"}
+
+	// What can be read and is refused.
 	case j17.CodePayloadTooLarge:
 		return problem{http.StatusRequestEntityTooLarge, "Payload too large"}
 	case j17.CodeInvalidIdentifier:
@@ -109,6 +116,8 @@ func problemOf(code j17.Code) problem {
 		return problem{http.StatusUnprocessableEntity, "Invalid blob"}
 	case j17.CodeBlobInUse:
 		return problem{http.StatusConflict, "Blob in use"}
+
+	// What the server cannot do, at all or now.
 	case j17.CodeRateLimited:
 		return problem{http.StatusTooManyRequests, "Too many requests"}
 	case j17.CodeInternal:

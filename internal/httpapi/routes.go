@@ -230,18 +230,23 @@ func (a *API) devRoutes() []route {
 func adminRoutes() []route {
 	view, inspect, operate := need{control.RightView, instance}, need{control.RightInspect, instance}, need{control.RightOperate, instance}
 	change := need{control.RightDeploy, instance}
+
 	return []route{
+		// What the server has noted.
 		{0, get, "tombstones", operator, view, "", paged(), (*call).listTombstones},
 		{0, get, faultPattern, operator, inspect, "", nil, (*call).getFault},
 
+		// Specs.
 		{0, get, "spec", operator, view, "", nil, (*call).getSpec},
 		{0, get, "spec/history", operator, view, "", paged(), (*call).listSpecs},
 		{0, get, "spec/versions/{version}", operator, view, "", nil, (*call).getSpecVersion},
 		{0, get, "spec/diff", operator, view, "", compared(), (*call).diffSpecs},
 
+		// What is to become a spec.
 		{0, get, "spec/prepared", operator, view, "", nil, (*call).getPreparedSpec},
 		{0, http.MethodDelete, "spec/prepared", operator, change, "spec.cancel_prepared", nil, (*call).cancelPreparedSpec},
 
+		// Projections.
 		{0, get, "projections", operator, view, "", paged(), (*call).listProjections},
 		{0, post, "projections", operator, change, "projection.deploy", preparing(trying()...), (*call).postProjection},
 		{0, get, "projections/{name}", operator, view, "", nil, (*call).getProjection},
@@ -250,19 +255,24 @@ func adminRoutes() []route {
 		{0, post, "projections/{name}/verify", operator, operate, "projection.verify", nil, (*call).verifyProjection},
 		{0, http.MethodDelete, "projections/{name}/build", operator, operate, "projection.cancel_build", nil, (*call).cancelBuild},
 
+		// Files of custom code.
 		{0, get, "blobs", operator, inspect, "", paged(), (*call).listBlobs},
 		{0, post, "blobs", operator, operate, "blob.upload", nil, (*call).putBlob},
 		{0, get, "blobs/{name}", operator, inspect, "", version(), (*call).getBlob},
 		{0, get, "blobs/{name}/versions", operator, inspect, "", paged(), (*call).listBlobVersions},
 		{0, http.MethodDelete, "blobs/{name}", operator, operate, "blob.delete", version(), (*call).deleteBlob},
 
+		// Looking for faults.
 		{0, get, "debug", operator, inspect, "", nil, (*call).getDebug},
 		{0, post, "debug", operator, operate, "debug.set", nil, (*call).setDebug},
 		{0, get, "implications/failed", operator, inspect, "", paged(), (*call).listFailedImplications},
 
+		// Sagas.
 		{0, get, "sagas", operator, inspect, "", pagedSagas(), (*call).listSagas},
 		{0, get, "sagas/{saga}", operator, inspect, "", nil, (*call).getSaga},
 		{0, post, "sagas/{saga}/retry", operator, operate, "saga.retry", nil, (*call).retrySaga},
+
+		// Listeners and their deliveries.
 		{0, get, "listeners", operator, inspect, "", paged(), (*call).listListeners},
 		{0, post, "listeners/{name}/pause", operator, operate, "listener.pause", nil, (*call).pauseListener},
 		{0, post, "listeners/{name}/resume", operator, operate, "listener.resume", nil, (*call).resumeListener},
@@ -273,6 +283,7 @@ func adminRoutes() []route {
 		{0, get, "deliveries/{delivery}", operator, inspect, "", nil, (*call).getDelivery},
 		{0, post, "deliveries/{delivery}/retry", operator, operate, "delivery.retry", nil, (*call).retryDelivery},
 
+		// Events that come later.
 		{0, get, "scheduled", operator, inspect, "", pagedScheduled(), (*call).listScheduled},
 		{0, get, "scheduled/dead_letters", operator, inspect, "", paged(), (*call).listDeadLetters},
 		{0, get, "scheduled/dead", operator, inspect, "", paged(), (*call).listDeadLetters},
@@ -280,6 +291,7 @@ func adminRoutes() []route {
 		{0, post, "scheduled/{scheduled_id}/cancel", operator, operate, "scheduled.cancel", nil, (*call).cancelScheduled},
 		{0, post, "scheduled/{scheduled_id}/retry", operator, operate, "scheduled.retry", nil, (*call).retryScheduled},
 
+		// Events in files.
 		{0, get, "export", operator, need{control.RightAudit, instance}, "", exported(), (*call).exportEvents},
 		{0, post, "import", operator, operate, "events.import", nil, (*call).importEvents},
 		{0, post, "import_jsonl", operator, operate, "events.import", nil, (*call).importEvents},

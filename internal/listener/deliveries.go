@@ -142,6 +142,7 @@ func (s *Service) names(ctx context.Context, t j17.Tenant) (names []string, err 
 
 // underWay returns where the deliveries that are not over would stand in a list.
 func (s *Service) underWay(ctx context.Context, t j17.Tenant, f Filter) (orders []string, err error) {
+	// The lanes, a page at a time.
 	keys := store.Range{}
 	if f.Listener != "" {
 		keys = store.Prefix(f.Listener + "/")
@@ -152,6 +153,8 @@ func (s *Service) underWay(ctx context.Context, t j17.Tenant, f Filter) (orders 
 		if err != nil {
 			return nil, err
 		}
+
+		// The deliveries in them.
 		for i := range items {
 			keys = keys.After(items[i].Key)
 			if _, _, key := cutKey(items[i].Key); f.Key != "" && key != f.Key {

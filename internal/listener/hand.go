@@ -119,6 +119,8 @@ func (s *Service) takeOnce(
 ) (taken int, again bool, err error) {
 	line.decide.Lock()
 	defer line.decide.Unlock()
+
+	// What becomes of the events, as far as there is room.
 	p := plan{s: s, l: l, track: track, listed: listed, room: s.pool.room(line), now: s.o.Clock.Now(), behind: map[string]*behind{}}
 	for _, ev := range events {
 		more, err := p.add(ctx, ev)
@@ -136,6 +138,8 @@ func (s *Service) takeOnce(
 	if taken == 0 {
 		return 0, false, nil
 	}
+
+	// It commits, if what it was decided with still holds.
 	for key, waiting := range p.behind {
 		p.sides = append(p.sides, put(behindSpace, key, waiting, time.Time{}))
 	}
@@ -147,6 +151,8 @@ func (s *Service) takeOnce(
 	if err != nil {
 		return 0, false, err
 	}
+
+	// What was made begins.
 	s.pool.count(line, len(p.made))
 	for _, job := range p.made {
 		s.pool.submit(line, func() { s.begin(job) })
@@ -204,6 +210,7 @@ const maxListed = 1000
 // add plans what becomes of an event: a delivery, or a note that it waits for the one of its aggregate that is under way. It
 // reports false where there is no room.
 func (p *plan) add(ctx context.Context, ev *j17.Event) (bool, error) {
+	// A delivery where the lane is empty; else what is known of those that wait.
 	key := laneKey(p.l.name, p.track, ev.Key.String())
 	waiting := p.behind[key]
 	if waiting == nil && !slices.ContainsFunc(p.made, func(j job) bool { return j.delivery.lane() == key }) {
@@ -229,6 +236,8 @@ func (p *plan) add(ctx context.Context, ev *j17.Event) (bool, error) {
 	if waiting == nil {
 		waiting = &behind{}
 	}
+
+	// It waits behind them.
 	if p.listed {
 		if len(waiting.Listed) >= maxListed {
 			return false, nil

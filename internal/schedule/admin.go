@@ -109,6 +109,8 @@ type found struct {
 // find returns an event by its id; CodeNotFound where there is none.
 func (s *Service) find(ctx context.Context, t j17.Tenant, id string) (*found, error) {
 	unknown := j17.Errorf(j17.CodeNotFound, "There is no scheduled event %s in this environment.", j17.Printable(id))
+
+	// Its id leads to its place.
 	item, err := s.Store.Get(ctx, t, ids, id)
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrInvalid) {
 		return nil, unknown
@@ -125,6 +127,8 @@ func (s *Service) find(ctx context.Context, t j17.Tenant, id string) (*found, er
 	if err != nil {
 		return nil, engine.StorageError(damaged(id, err))
 	}
+
+	// What is known of it.
 	r, err := s.load(ctx, t, by+"/"+id)
 	if err != nil {
 		return nil, engine.StorageError(err)
@@ -132,6 +136,8 @@ func (s *Service) find(ctx context.Context, t j17.Tenant, id string) (*found, er
 	if r == nil {
 		return nil, unknown
 	}
+
+	// Its status is where it is listed.
 	order := store.StampedKey(at, suffix(n))
 	for _, status := range append(Statuses(), Pending) { // a dead letter may become pending meanwhile
 		item, err := s.Store.Get(ctx, t, status.space(), order)

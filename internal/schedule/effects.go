@@ -293,6 +293,8 @@ func (s *Service) watchOf(ctx context.Context, t j17.Tenant, d *decider.Decider)
 	if w != nil && w.decider == d {
 		return w, nil
 	}
+
+	// What is waited for in the store.
 	w = &watch{decider: d, pairs: map[pair]bool{}, stored: map[pair]bool{}}
 	const page = 1000
 	for keys := (store.Range{}); ; {
@@ -309,11 +311,15 @@ func (s *Service) watchOf(ctx context.Context, t j17.Tenant, d *decider.Decider)
 			break
 		}
 	}
+
+	// What the spec may wait for.
 	for _, typ := range d.Types {
 		for _, et := range typ.Events {
 			w.read(et.Implications)
 		}
 	}
+
+	// It is remembered.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.known) >= maxKnown {

@@ -185,6 +185,7 @@ func validContent(typ string, data, metadata []byte) error {
 }
 
 func (s *Side) validate(events int) error {
+	// What is done.
 	if s.Op < Put || s.Op > Add {
 		return fmt.Errorf("%w: unknown side operation %d", ErrInvalid, s.Op)
 	}
@@ -195,6 +196,8 @@ func (s *Side) validate(events int) error {
 	} else if s.Most != 0 {
 		return fmt.Errorf("%w: a bound without an addition", ErrInvalid)
 	}
+
+	// The positions and the entries that come with it.
 	if s.StampKey && (len(s.Stamps) == 0 || s.Cond != Always || len(s.Key) > MaxNameBytes-stampedKeyBytes) {
 		return fmt.Errorf("%w: a key with a position, a condition or more than %d bytes, or without an event", ErrInvalid, MaxNameBytes-stampedKeyBytes)
 	}
@@ -208,6 +211,8 @@ func (s *Side) validate(events int) error {
 			return err
 		}
 	}
+
+	// What depends on the kind of write.
 	if s.Op == Raise {
 		if _, err := strconv.ParseUint(string(s.Value), 10, 63); err != nil {
 			return fmt.Errorf("%w: a number to raise to: %q", ErrInvalid, s.Value)
@@ -216,6 +221,8 @@ func (s *Side) validate(events int) error {
 	if s.Plain && (s.Op > Delete || s.Cond != Always || len(s.Stamps) > 0 || s.Entries != "" || !s.Due.IsZero() || !s.Expires.IsZero()) {
 		return fmt.Errorf("%w: a plain write with a condition, a time, a position, or of another kind than Put and Delete", ErrInvalid)
 	}
+
+	// Its condition, place and times.
 	if s.Cond > IfRev {
 		return fmt.Errorf("%w: unknown condition %d", ErrInvalid, s.Cond)
 	}

@@ -142,6 +142,8 @@ func (r *Reader) takeKept(p *Piece, most int) (behind bool, err error) {
 	if h.err != nil {
 		return false, h.err
 	}
+
+	// What is not kept any more is for the store to tell.
 	if now := h.tail.store.Rewrites(); h.rewrites != now {
 		h.drop(len(h.entries)) // something of it may have been erased
 		h.rewrites = now
@@ -154,6 +156,7 @@ func (r *Reader) takeKept(p *Piece, most int) (behind bool, err error) {
 		return true, nil
 	}
 
+	// As much of the rest as there is room for.
 	size := 0
 	for ; r.next < r.group.end(); r.next++ {
 		number := r.group.line[r.next-r.group.begin]

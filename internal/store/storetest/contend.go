@@ -17,6 +17,8 @@ import (
 func testContention(s *suite) {
 	t := s.t
 	f := s.fixture(t)
+
+	// Each client writes until it has won so often.
 	const clients, wins = 8, 25
 	key := order("hot")
 	var conflicts atomic.Int64
@@ -51,6 +53,8 @@ func testContention(s *suite) {
 	if conflicts.Load() == 0 {
 		t.Log("no conflicts occurred")
 	}
+
+	// Each has what it was told that it has, and what was written last is last.
 	got := readStream(t, f, tenant, key, 1, 0)
 	if len(got) != clients*wins {
 		t.Fatalf("%d events, want %d", len(got), clients*wins)
@@ -113,6 +117,8 @@ func streamModel() porcupine.Model {
 func testLinearizable(s *suite) {
 	t := s.t
 	f := s.fixture(t)
+
+	// Clients append and read, and take down when they asked and when they were answered.
 	const clients, operations, streams = 6, 40, 3
 	var tick atomic.Int64
 	histories := make([][streams][]porcupine.Operation, clients)
@@ -155,6 +161,8 @@ func testLinearizable(s *suite) {
 		})
 	}
 	wg.Wait()
+
+	// Each stream has a history of its own.
 	for stream := range streams {
 		var history []porcupine.Operation
 		for c := range clients {
@@ -181,6 +189,8 @@ func testCounter(s *suite) {
 		})
 	}
 	wg.Wait()
+
+	// Nobody has a number that another one has, and none is left out.
 	seen := map[string]bool{}
 	for _, e := range readFeed(t, f, tenant, j17.StreamID{}, everything) {
 		seen[e.Data] = true
@@ -222,6 +232,7 @@ func testFencing(s *suite) {
 	f := s.fixture(t)
 	stream := order("effects")
 	effects := uint64(0)
+
 	// tries commits an effect in each way in which a lease can be held to a revision.
 	tries := func(when string, rev uint64, want store.Outcome) {
 		t.Helper()
@@ -230,6 +241,8 @@ func testFencing(s *suite) {
 			{Events: events(stream, `1`), Fences: []store.Fence{{Space: "work", Key: "lease", Rev: rev}}},
 			{Events: events(stream, `1`), Side: []store.Side{put("effect", when), keep}},
 		}
+
+		// What comes of them.
 		for i, u := range units {
 			r := appendUnit(t, f, tenant, u)
 			if r.Outcome != want {

@@ -375,6 +375,7 @@ func (h *history) check(rt *rapid.T) {
 }
 
 func (h *history) checkTenant(rt *rapid.T, name j17.Tenant, tn *modelTenant, now time.Time) {
+	// The streams.
 	all := []j17.Key{order("a"), order("b"), order("ab"), {Type: "user", ID: "a"}, {Type: "orders", ID: "b"}, order("c")}
 	var want []store.Head
 	for _, key := range all {
@@ -393,6 +394,8 @@ func (h *history) checkTenant(rt *rapid.T, name j17.Tenant, tn *modelTenant, now
 			rt.Fatalf("streams %q, %v, want %q", ids, err, tn.ids(typ))
 		}
 	}
+
+	// The side items.
 	for _, sp := range []store.Space{space, "work"} {
 		for _, prefix := range []string{"", "a/"} {
 			items, err := h.f.Scan(rt.Context(), name, sp, store.Prefix(prefix).After("a/1"), everything)
@@ -405,6 +408,8 @@ func (h *history) checkTenant(rt *rapid.T, name j17.Tenant, tn *modelTenant, now
 			}
 		}
 	}
+
+	// The index of tags.
 	tags := [][]string{{"sku:A"}, {"ü", "actor:user:u"}, {"sku:B", "sku:A", "ü"}, {"none", "sku:A"}}[h.steps%4]
 	var after j17.StreamID
 	if len(tn.feed) > 0 && h.steps%2 == 0 {
@@ -413,6 +418,8 @@ func (h *history) checkTenant(rt *rapid.T, name j17.Tenant, tn *modelTenant, now
 	if diff := cmp.Diff(tn.tagged(tags, after), readTagged(rt, h.f, name, after, everything, tags...)); diff != "" {
 		rt.Fatalf("events of %s with the tags %q (-want +got):\n%s", name, tags, diff)
 	}
+
+	// The commands.
 	for id := range byte(8) {
 		r, err := h.f.Command(rt.Context(), name, store.CommandID{id})
 		if err != nil {

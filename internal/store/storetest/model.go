@@ -91,11 +91,15 @@ func (t *modelTenant) command(id store.CommandID, now time.Time) *store.Result {
 // to choose, positions, it takes from the result.
 func (t *modelTenant) apply(u *store.Append, got *store.Result, now time.Time) error {
 	want := store.Result{Outcome: store.Committed}
+
+	// A command that was carried out already.
 	if u.Command != nil {
 		if r := t.command(u.Command.ID, now); r != nil {
 			return same("duplicate", *r, *got)
 		}
 	}
+
+	// What does not hold any more.
 	for _, p := range u.Pre {
 		if n := uint64(len(t.streams[p.Key])); n != p.Length {
 			want.Streams = append(want.Streams, store.StreamConflict{Key: p.Key, Expected: p.Length, Actual: n})
@@ -113,6 +117,8 @@ func (t *modelTenant) apply(u *store.Append, got *store.Result, now time.Time) e
 			want.Sides = append(want.Sides, conflictOf(w.Space, w.Key, item, ok, want.Sides, got.Sides))
 		}
 	}
+
+	// Its time, and whether it counts at all.
 	want.Timestamp = u.Timestamp
 	if len(t.feed) > 0 {
 		want.Timestamp = max(want.Timestamp, t.lastTime)
@@ -125,6 +131,8 @@ func (t *modelTenant) apply(u *store.Append, got *store.Result, now time.Time) e
 		want.Outcome = store.TooEarly
 		return same("too early", want, *got)
 	}
+
+	// What it changes.
 	if err := t.applyEvents(u, got, &want, now); err != nil {
 		return err
 	}
@@ -153,6 +161,8 @@ func (t *modelTenant) apply(u *store.Append, got *store.Result, now time.Time) e
 			}
 		}
 	}
+
+	// What is kept of the command.
 	if u.Command != nil {
 		kept := *got
 		kept.Memo = u.Command.Memo

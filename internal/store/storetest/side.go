@@ -185,6 +185,8 @@ func testFences(s *suite) {
 func testScan(s *suite) {
 	t := s.t
 	f := s.fixture(t)
+
+	// Items among those of another space and of another tenant, and some that are gone.
 	var all []string
 	for _, key := range []string{"a", "a/1", "a/2", "a/3", "ab", "b", "b/\xc3\xbf", "\xf4\x8f\xbf\xbf"} {
 		write(t, f, tenant, put(key, key))
@@ -194,6 +196,8 @@ func testScan(s *suite) {
 	}
 	write(t, f, tenant, put("a/0", ""), store.Side{Op: store.Put, Space: space, Key: "a/25", Expires: f.clock.Now()})
 	write(t, f, tenant, store.Side{Op: store.Delete, Space: space, Key: "a/0"})
+
+	// What ranges find of them.
 	for _, c := range []struct {
 		keys  store.Range
 		limit int

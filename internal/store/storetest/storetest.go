@@ -31,6 +31,8 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		run  func(*suite)
 	}{
 		{"Histories", testHistories},
+
+		// Units: what commits, and what is refused.
 		{"Append", testAppend},
 		{"Canonical", testCanonical},
 		{"Conflicts", testConflicts},
@@ -43,6 +45,8 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Cancelled", testCancelled},
 		{"Timestamps", testTimestamps},
 		{"Positions", testPositions},
+
+		// Reading, also while others write.
 		{"ReadStream", testReadStream},
 		{"Streams", testStreams},
 		{"Contention", testContention},
@@ -51,6 +55,8 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"FeedFollowed", testFeedFollowed},
 		{"Tagged", testTagged},
 		{"AwaitFeed", testAwaitFeed},
+
+		// Side items.
 		{"Side", testSide},
 		{"Assignments", testAssignments},
 		{"AssignmentsMixed", testAssignmentsMixed},
@@ -67,15 +73,21 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"MomentsUnderWrites", testMomentsUnderWrites},
 		{"Expiry", testExpiry},
 		{"Counter", testCounter},
+
+		// What is due, and who works on it.
 		{"Due", testDue},
 		{"DueAtOnce", testDueAtOnce},
 		{"Fencing", testFencing},
 		{"DueOverAll", testDueOverAll},
 		{"DueAwaited", testDueAwaited},
+
+		// Tenants as a whole.
 		{"Changed", testChanged},
 		{"Atomicity", testAtomicity},
 		{"Isolation", testIsolation},
 		{"Drop", testDrop},
+
+		// Exports, imports and rewrites.
 		{"Export", testExport},
 		{"ExportUnderWrites", testExportUnderWrites},
 		{"ImportDamaged", testImportDamaged},
@@ -84,6 +96,8 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Rewrite", testRewrite},
 		{"Notes", testNotes},
 		{"HeldBy", testHeldBy},
+
+		// The end.
 		{"Closed", testClosed},
 		{"ClosedUnderReaders", testClosedUnderReaders},
 		{"Extent", testExtent},
