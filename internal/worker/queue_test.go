@@ -269,7 +269,7 @@ func TestOnePoisonedTenantHoldsUpNobody(t *testing.T) {
 		if diff := cmp.Diff(map[j17.Tenant]int{"b/prod": 2, "c/prod": 2}, done); diff != "" {
 			t.Errorf("done (-want +got):\n%s", diff)
 		}
-		if most["a/prod"] != 3 || most[""] != 4 {
+		if most["a/prod"] != 3 || most[""] > 4 { // whether those of the others meet three of its own is chance
 			t.Errorf("at once: %v", most)
 		}
 		if n := h.log.count("could not be claimed"); n != 1 {
