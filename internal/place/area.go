@@ -51,10 +51,6 @@ func (q *sieve) scan(space store.Space, keys store.Range, limit int) ([]store.It
 	return items, err
 }
 
-// few is how many points are put in order. Of a million aggregates, a page of those that are among more is found by going through about
-// as many records.
-const few = 8000
-
 // compare orders marks by id.
 func compare(a, b Mark) int {
 	return cmp.Or(strings.Compare(a.ID, b.ID), strings.Compare(a.Slot, b.Slot))
@@ -86,7 +82,7 @@ func (q *sieve) inside(area geo.Area) (rows []Found, whole bool, err error) {
 				if len(items) < chunk {
 					break
 				}
-				if q.scanned > few {
+				if q.scanned > q.kinds.s.few {
 					return nil, false, nil
 				}
 			}
@@ -164,7 +160,7 @@ func (q *sieve) byID(area geo.Area, yield func(Found, error) bool) {
 			if l != nil && l.Point != nil && area.Contains(*l.Point) && !yield(sl.found(mark.ID, l, 0), nil) {
 				return
 			}
-			if q.scanned-told > enough {
+			if q.scanned-told > q.kinds.s.enough {
 				told = q.scanned
 				if !yield(Found{Mark: mark}, nil) {
 					return
@@ -214,7 +210,7 @@ func (k *Kinds) Containing(m store.Moment, p geo.Point, after Mark) iter.Seq2[Fo
 			if l.Shape.Contains(p) && !yield(next.slot.found(mark.ID, l, 0), nil) {
 				return
 			}
-			if q.scanned-told > enough {
+			if q.scanned-told > q.kinds.s.enough {
 				told = q.scanned
 				if !yield(Found{Mark: mark}, nil) {
 					return

@@ -15,8 +15,6 @@ import (
 const (
 	// page is how many entries are looked at in one step, and how many points a cell may have that is not looked at by its quarters.
 	page = 64
-	// enough is how many entries and records are looked at before a mark is passed on.
-	enough = 20_000
 	// ofScan is what a scan costs, in entries.
 	ofScan = 8
 )
@@ -129,7 +127,7 @@ func (q *search) run(yield func(Found, error) bool) bool {
 	}
 	for len(q.open) > 0 {
 		next, _ := heap.Pop(&q.open).(step)
-		if q.scanned-q.told >= enough {
+		if q.scanned-q.told >= q.kinds.s.enough {
 			q.told = q.scanned
 			mark := q.last
 			if next.near > mark.Distance {

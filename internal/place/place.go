@@ -58,6 +58,10 @@ type Options struct {
 // Service keeps and finds places. It is safe for concurrent use, and so are several of them over one store.
 type Service struct {
 	Options
+	// few is how many points are put in order. Of a million aggregates, a page of those that are among more is found by going through
+	// about as many records. enough is how many entries and records are looked at before a mark is passed on.
+	few, enough int
+
 	known  sync.Map // of *known by j17.Tenant
 	counts struct {
 		written, queries, scanned atomic.Uint64
@@ -73,7 +77,7 @@ type Stats struct {
 
 // New returns a service, and adds its kinds of builds to Options.Builds.
 func New(o Options) *Service {
-	s := &Service{Options: o}
+	s := &Service{Options: o, few: 8000, enough: 20_000}
 	o.Builds.Handle(build.Kind{Name: filling, Page: s.fill})
 	o.Builds.Handle(build.Kind{Name: emptying, Page: s.empty})
 	return s
