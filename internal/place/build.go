@@ -1,6 +1,7 @@
 package place
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,8 +22,26 @@ const (
 	emptying = "place-removal"
 )
 
-// errUnneeded ends the build of a slot that what is deployed has not.
-var errUnneeded = errors.New("place: the slot is not needed any more")
+// What a build comes to for a slot that is not one of what is deployed: it ends where nobody needs the slot any more, and goes on with a
+// process that has heard of the latest deployment where this one has not.
+var (
+	errUnneeded = errors.New("place: the slot is not needed any more")
+	errBehind   = errors.New("place: this process has not heard of the slot yet")
+)
+
+// unknown says why a slot is not known.
+func (s *Service) unknown(ctx context.Context, p *build.Page) error {
+	items, err := s.Store.Scan(ctx, p.Tenant, slots, store.Prefix(p.Type+"/"), maxSlots)
+	if err != nil {
+		return err
+	}
+	for i := range items {
+		if sl, err := readSlot(&items[i]); err != nil || sl.ID == p.Name {
+			return cmp.Or(err, errBehind)
+		}
+	}
+	return &build.Failure{Err: errUnneeded}
+}
 
 // fill returns the records of a page of aggregates. Whoever has one already has got it by a later event.
 func (s *Service) fill(ctx context.Context, p *build.Page) (build.Writes, error) {
@@ -37,7 +56,7 @@ func (s *Service) fill(ctx context.Context, p *build.Page) (build.Writes, error)
 		}
 	}
 	if sl == nil {
-		return build.Writes{}, &build.Failure{Err: errUnneeded}
+		return build.Writes{}, s.unknown(ctx, p)
 	}
 
 	var w build.Writes

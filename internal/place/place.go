@@ -35,6 +35,9 @@ const (
 	cells store.Space = "place.cells"
 )
 
+// maxSlots is more than a spec can have kinds of places.
+const maxSlots = 100_000
+
 // Spaces declares the side spaces.
 func Spaces() []store.Declared {
 	return []store.Declared{{Space: slots}, {Space: places, OfStreams: true}, {Space: cells}}
@@ -137,7 +140,7 @@ func (s *Service) of(ctx context.Context, t j17.Tenant, d *decider.Decider, fenc
 
 // adopt returns the slots that a spec needs, and what is to be written so that there are those and no others.
 func (s *Service) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider) (*known, []store.Side, error) {
-	items, err := s.Store.Scan(ctx, t, slots, store.Range{}, 100_000)
+	items, err := s.Store.Scan(ctx, t, slots, store.Range{}, maxSlots)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -308,7 +311,7 @@ func (s *Service) check(ctx context.Context, t j17.Tenant, sl *slot) error {
 		return nil
 	}
 	status, err := s.Builds.Status(ctx, t, filling, sl.ID)
-	if err != nil {
+	if err != nil && !errors.Is(err, store.ErrNotFound) { // a process that is behind has slots that are nowhere
 		return engine.StorageError(err)
 	}
 	if status.State == build.Done {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -373,6 +374,49 @@ func TestThePastHasPlaces(t *testing.T) {
 	if got := h.near(geo.Point{Lat: 2}, 1, 10); !slices.Equal(got, []int{1}) {
 		t.Errorf("%v", got)
 	}
+}
+
+// TestABuildOutlivesWhoIsBehind lets a process go on with a build that has not heard of the deployment yet.
+func TestABuildOutlivesWhoIsBehind(t *testing.T) {
+	without := strings.ReplaceAll(shops, `, "geo": {"type": "point", "path": "$.data.at"}`, "")
+	h := newHouse(t, without)
+	h.put("shop", 1, "was_opened", at(geo.Point{Lat: 1, Lng: 1}))
+	behind := h.over(engine.New(engine.Options{Store: h.Store, Clock: h.Clock, Logger: slog.New(slog.DiscardHandler)}))
+	fence := func() store.Fence {
+		item, err := h.Store.Get(t.Context(), enginetest.Tenant, "deployed", "spec")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store.Fence{Space: "deployed", Key: "spec", Rev: item.Rev}
+	}
+	deployed := store.Side{Op: store.Put, Space: "deployed", Key: "spec"}
+	if err := h.Store.Write(t.Context(), enginetest.Tenant, []store.Side{deployed}); err != nil {
+		t.Fatal(err)
+	}
+	behind.Deploy(enginetest.Tenant, enginetest.Compiled(t, without), nil, fence())
+	if err := h.Store.Write(t.Context(), enginetest.Tenant, []store.Side{deployed}); err != nil {
+		t.Fatal(err)
+	}
+	h.Deploy(enginetest.Tenant, enginetest.Compiled(t, shops), nil, fence())
+	if err := h.places.Adopt(t.Context(), enginetest.Tenant); err != nil {
+		t.Fatal(err)
+	}
+
+	behind.settle()
+	h.Clock.Advance(10 * time.Minute)
+	h.settle()
+	if got := h.near(geo.Point{Lat: 1, Lng: 1}, 1, 5); !slices.Equal(got, []int{1}) {
+		t.Errorf("%v", got)
+	}
+}
+
+// over is another process over the store of a house, with an engine.
+func (h *house) over(e *engine.Engine) *house {
+	other := &house{tb: h.tb, Fixture: &enginetest.Fixture{Engine: e, Store: h.Store, Clock: h.Clock}}
+	log := slog.New(slog.DiscardHandler)
+	other.builds = build.New(build.Options{Store: h.Store, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log})
+	other.places = place.New(place.Options{Store: h.Store, Builds: other.builds, Engine: e})
+	return other
 }
 
 // settle carries out the builds.
