@@ -88,7 +88,7 @@ func newFixture(tb testing.TB, change func(*httpapi.Options)) *fixture {
 	o := httpapi.Options{
 		Engine: e, Loader: &loading.Loader{Engine: e, Store: s}, Store: s, Registry: f.registry, Auth: auth.New(f.registry, f.clock), Clock: f.clock, Logger: logger,
 		Places:      places,
-		Projections: projection.New(projection.Options{Store: s, Engine: e, Clock: f.clock, Logger: logger}),
+		Projections: projection.New(projection.Options{Store: s, Engine: e, Places: places, Clock: f.clock, Logger: logger}),
 		Version:     "test", BaseDomain: "j17.example", DefaultInstance: f.instance.ID,
 	}
 	if change != nil {

@@ -2,16 +2,21 @@ package httpapi
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"j17"
 	"j17/internal/clock"
 	"j17/internal/engine"
+	"j17/internal/place"
 	"j17/internal/projection"
 	"j17/internal/tail"
+	"j17/internal/value"
 	"j17/internal/wire"
 )
 
@@ -286,6 +291,111 @@ func (l *liveProjection) look(ctx context.Context, _ tail.Changes) ([]liveEvent,
 	}
 	raw, err := marshal(wire.RowError{Code: failed.Code, Error: l.call.api.Registry.Faults.Redact(failed.Message)})
 	return []liveEvent{{"value", [][]byte{[]byte(`{"error":`), raw, []byte(`}`)}}}, false, err
+}
+
+// maxLiveRows is how many rows a live list may have.
+const maxLiveRows = 1000
+
+// liveList is all rows of a live list as of a position.
+type liveList struct {
+	ids   []string
+	rows  [][]byte
+	types []string
+	at    j17.StreamID
+	// whole tells that there are no more rows.
+	whole bool
+}
+
+func (l *liveList) add(id string, row []byte) {
+	l.ids, l.rows = append(l.ids, id), append(l.rows, row)
+}
+
+// liveRows are rows that come, change and go. Of those that the client has, it keeps ids and digests.
+type liveRows struct {
+	read   func(ctx context.Context) (*liveList, error)
+	sent   []liveRow
+	at     j17.StreamID
+	types  []string
+	looked bool
+}
+
+// liveRow is what is kept of a row: enough to see that it has changed.
+type liveRow struct {
+	id     string
+	digest [12]byte
+}
+
+func (l *liveRows) madeOf() ([]j17.Key, []string) { return nil, l.types }
+func (l *liveRows) position() j17.StreamID        { return l.at }
+
+func (l *liveRows) look(ctx context.Context, _ tail.Changes) (events []liveEvent, _ bool, err error) {
+	list, err := l.read(ctx)
+	switch {
+	case err != nil:
+		return nil, false, err
+	case !list.whole:
+		e := j17.Errorf(j17.CodeProjectionLimit, "The list has more rows than can be followed, %d of 8 MiB together. Narrow it with filters.", maxLiveRows)
+		e.Details = map[string]int{"limit": maxLiveRows}
+		return nil, false, e
+	}
+	l.at, l.types = list.at, list.types
+
+	// What has gone, and what has come or changed.
+	there, had := make([]liveRow, len(list.ids)), make(map[string][12]byte, len(l.sent))
+	for i := range l.sent {
+		had[l.sent[i].id] = l.sent[i].digest
+	}
+	var rows []liveEvent
+	for i, id := range list.ids {
+		sum := sha256.Sum256(list.rows[i])
+		there[i] = liveRow{strings.Clone(id), [12]byte(sum[:12])}
+		if before, ok := had[id]; !ok || before != there[i].digest {
+			rows = append(rows, liveEvent{"row", [][]byte{list.rows[i]}})
+		}
+		delete(had, id)
+	}
+	for _, id := range slices.Sorted(maps.Keys(had)) {
+		events = append(events, liveEvent{"gone", [][]byte{append(value.AppendString([]byte(`{"id":`), id), '}')}})
+	}
+	events = append(events, rows...)
+	l.sent = there
+	if !l.looked {
+		l.looked = true
+		events = append(events, liveEvent{"ready", [][]byte{[]byte("{}")}})
+	}
+	return events, false, nil
+}
+
+// placesStream answers with what a question about places finds, as it comes, changes and goes.
+func placesStream(read func(*call, *place.Ask) error) handler {
+	return func(c *call, w http.ResponseWriter) error {
+		a := &place.Ask{Type: c.request.PathValue("type"), Count: maxLiveRows}
+		if err := read(c, a); err != nil {
+			return err
+		}
+		_, said := c.query["data"]
+		a.Bare = said && !c.isSet("data")
+		return c.follow(w, &liveRows{read: func(ctx context.Context) (*liveList, error) {
+			page, err := c.api.Places.Page(ctx, c.tenant, a)
+			if err != nil {
+				return nil, err
+			}
+			l := &liveList{whole: page.Next == "", at: page.Position, types: []string{a.Type}}
+			for i := range page.Rows {
+				raw, err := c.appendPlace(nil, a, &page.Rows[i])
+				if err != nil {
+					return nil, err
+				}
+				l.add(page.Rows[i].ID, raw)
+			}
+			return l, nil
+		}})
+	}
+}
+
+// streamedPlaces are the parameters of a live question about places.
+func streamedPlaces(of []parameter) []parameter {
+	return streamed(slices.DeleteFunc(of, func(p parameter) bool { return p.name == "count" || p.name == "start" })...)
 }
 
 // setTypes are the aggregate types that queries of a value have looked in.

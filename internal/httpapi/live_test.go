@@ -194,3 +194,123 @@ func TestLiveRefusals(t *testing.T) {
 		t.Errorf("%d %v", got.status, got.header)
 	}
 }
+
+// next returns the name of the next event of a live list, and its row's id.
+func (c *client) nextRow(tb testing.TB) string {
+	tb.Helper()
+	ev := c.live(tb)
+	var row struct{ ID string }
+	if err := json.Unmarshal([]byte(ev.data), &row); err != nil {
+		tb.Fatal(ev, err)
+	}
+	return strings.TrimSpace(ev.name + " " + row.ID)
+}
+
+// TestLiveRows follows all rows of a projection, whose sources change as well.
+func TestLiveRows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newRows(t, liveSpec)
+		p := f.serve(t)
+		f.write(t, noteA+"/was_written", `{"text":"one","by":"`+ann+`"}`)
+		c := f.stream(t, p, "/_projections/notes/_stream")
+		if ev := c.live(t); ev.name != "row" || ev.data != `{"id":"`+noteA+`","data":{"text":"one","by":null}}` {
+			t.Errorf("%+v", ev)
+		}
+		if got := c.nextRow(t); got != "ready" {
+			t.Error(got)
+		}
+		f.name(t, bob, "Bob") // of whom there is no note
+		since := f.name(t, ann, "Ann")
+		if ev := c.live(t); ev.name != "row" || ev.data != `{"id":"`+noteA+`","data":{"text":"one","by":"Ann"}}` || ev.id < since {
+			t.Errorf("%+v", ev)
+		}
+		f.write(t, noteB+"/was_written", `{"text":"two","by":"`+bob+`"}`)
+		if ev := c.live(t); ev.name != "row" || ev.data != `{"id":"`+noteB+`","data":{"text":"two","by":"Bob"}}` {
+			t.Errorf("%+v", ev)
+		}
+		for path, want := range map[string]string{"?count=1": "count", "?order=text": "order", "?start=x": "start", "?at=1": "at", "?text=x": "text", "?near=1,1": "radius"} {
+			if got := f.do(t, "GET", "/_projections/notes/_stream"+path, ""); got.status != http.StatusBadRequest || got.member(t, "path") != want {
+				t.Errorf("%s: %d %s", path, got.status, got.body)
+			}
+		}
+	})
+}
+
+// geofenceSpec has vans with places, and a projection of them.
+const geofenceSpec = `{
+	"agent_types": ["user"],
+	"aggregate_types": {"note": {"events": {"was_written": {"schema": {}, "handler": [{"merge": {"target": "", "value": "$.data"}}], "geo": {"type": "point", "path": "$.data.place"}}}}},
+	"projections": {"vans": {"for_each": "note", "sources": {"note": "$key"}, "select": {"text": "$.note.text"}, "index": ["text"]}}
+}`
+
+// TestGeofences follows what is around a point: rows come and go as they move.
+func TestGeofences(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newRows(t, geofenceSpec)
+		p := f.serve(t)
+		move := func(id, lat, text string) {
+			f.write(t, id+"/was_written", `{"text":"`+text+`","place":{"lat":`+lat+`,"lng":10}}`)
+		}
+		move(noteA, "50", "a")
+		move(noteB, "51", "b")
+		for _, path := range []string{
+			"/note/nearby/stream?lat=50&lng=10&radius=5000", "/note/within/stream?box=49.9,9,50.1,11&data=false", "/_projections/vans/_stream?near=50,10&radius=5000",
+		} {
+			c := f.stream(t, p, path)
+			if got := []string{c.nextRow(t), c.nextRow(t)}; got[0] != "row "+noteA || got[1] != "ready" {
+				t.Errorf("%s: %q", path, got)
+			}
+			move(noteB, "50.01", "b")
+			if got := c.nextRow(t); got != "row "+noteB {
+				t.Errorf("%s: %s", path, got)
+			}
+			move(noteB, "51", "b")
+			if got := c.nextRow(t); got != "gone "+noteB {
+				t.Errorf("%s: %s", path, got)
+			}
+		}
+
+		// The same as a list, with a filter.
+		move(noteB, "50.02", "b")
+		for query, want := range map[string]string{"": noteA + " " + noteB, "&text=b": noteB, "&text=c": "", "&count=1": noteA} {
+			got := f.do(t, "GET", "/_projections/vans?near=50,10&radius=5000"+query, "")
+			var page struct {
+				Rows []struct {
+					ID       string
+					Distance float64
+				}
+				Next string
+			}
+			if err := json.Unmarshal([]byte(got.body), &page); err != nil || got.status != http.StatusOK {
+				t.Fatalf("%d %s", got.status, got.body)
+			}
+			var ids []string
+			for _, row := range page.Rows {
+				ids = append(ids, row.ID)
+				if row.ID == noteB && (row.Distance < 2200 || row.Distance > 2250) {
+					t.Errorf("%s is %v m away", row.ID, row.Distance)
+				}
+			}
+			if strings.Join(ids, " ") != want {
+				t.Errorf("%s: %q", query, ids)
+			}
+			if query != "&count=1" {
+				continue
+			}
+			if rest := f.do(t, "GET", "/_projections/vans?near=50,10&radius=5000&count=1&start="+page.Next, ""); !strings.Contains(rest.body, noteB) || strings.Contains(rest.body, noteA) || rest.member(t, "next") != "<nil>" {
+				t.Errorf("%d %s", rest.status, rest.body)
+			}
+			if other := f.do(t, "GET", "/_projections/vans?near=50,11&radius=5000&start="+page.Next, ""); other.status != http.StatusBadRequest {
+				t.Errorf("%d %s", other.status, other.body)
+			}
+		}
+		for query, want := range map[string]string{
+			"near=50,10": "radius", "radius=5": "near", "near=50&radius=5": "near", "near=95,1&radius=5": "near", "near=1,x&radius=5": "near", "near=50,10&radius=0": "radius", "near=50,10&radius=5&order=text": "order",
+			"near=50,10&radius=5&text.gt=a": "text",
+		} {
+			if got := f.do(t, "GET", "/_projections/vans?"+query, ""); got.status != http.StatusBadRequest || got.member(t, "path") != want {
+				t.Errorf("%s: %d %s", query, got.status, got.body)
+			}
+		}
+	})
+}

@@ -68,6 +68,9 @@ func operations() map[string]operation {
 		// Aggregates.
 		"GET /{type}":                    {id: "listIDs", about: "The ids of an aggregate type, or the states of a singleton", gives: either{wire.IDs{}, wire.Singleton{}}},
 		"GET /{type}/{id}":               {id: "getState", about: "The state of an aggregate, now or in the past", gives: wire.State{}},
+		"GET /{type}/nearby/stream":      {id: "streamNearby", about: "Aggregates around a point, as they come and go", gives: file{typeStream}, places: spec.Point},
+		"GET /{type}/containing/stream":  {id: "streamContaining", about: "Aggregates whose areas have a point, as they come and go", gives: file{typeStream}, places: spec.Polygon},
+		"GET /{type}/within/stream":      {id: "streamWithin", about: "Aggregates whose points are in an area, as they come and go", gives: file{typeStream}, places: spec.Point},
 		"GET /{type}/nearby":             {id: "listNearby", about: "Aggregates around a point, nearest first", gives: either{wire.Nearby{}, file{typeGeo}}, places: spec.Point},
 		"GET /{type}/containing":         {id: "listContaining", about: "Aggregates whose areas have a point", gives: either{wire.Containing{}, file{typeGeo}}, places: spec.Polygon},
 		"GET /{type}/within":             {id: "listWithin", about: "Aggregates whose points are in an area", gives: either{wire.Within{}, file{typeGeo}}, places: spec.Point},
@@ -84,6 +87,7 @@ func operations() map[string]operation {
 		// Projections.
 		"GET /_projections/{name}":             {id: "getProjection", about: "The rows of a projection, or in the array form what it yields for its parameters", gives: either{wire.Rows{}, wire.Projected{}}},
 		"GET /_projections/{name}/_count":      {id: "countRows", about: "How many rows a projection has", gives: wire.RowCount{}},
+		"GET /_projections/{name}/_stream":     {id: "streamRows", about: "The rows of a projection as they come, change and go", gives: file{typeStream}},
 		"GET /_projections/{name}/{id}/stream": {id: "streamProjectionOf", about: "What a projection yields for an aggregate, as it changes", gives: file{typeStream}},
 		"GET /_projections/{name}/{id}":        {id: "getProjectionOf", about: "What a projection yields for an aggregate, now or in the past", gives: wire.Projected{}},
 

@@ -49,45 +49,51 @@ func rowsOfPlaces() []parameter {
 
 // nearby is GET /{type}/nearby: what is around a point, nearest first.
 func (c *call) nearby(w http.ResponseWriter) error {
-	return c.places(w, around(), func(a *place.Ask) error {
-		center, err := c.point()
-		a.Near = &place.Near{Center: center, Radius: math.Inf(1)}
-		if radius, ok := c.query["radius"]; ok {
-			a.Near.Radius, _ = decimal(radius) // checked
-		}
-		return err
-	})
+	return c.places(w, around(), c.askAround)
+}
+
+func (c *call) askAround(a *place.Ask) error {
+	center, err := c.point()
+	a.Near = &place.Near{Center: center, Radius: math.Inf(1)}
+	if radius, ok := c.query["radius"]; ok {
+		a.Near.Radius, _ = decimal(radius) // checked
+	}
+	return err
 }
 
 // containing is GET /{type}/containing: the areas that have a point.
 func (c *call) containing(w http.ResponseWriter) error {
-	return c.places(w, having(), func(a *place.Ask) error {
-		p, err := c.point()
-		a.Having = &p
-		return err
-	})
+	return c.places(w, having(), c.askHaving)
+}
+
+func (c *call) askHaving(a *place.Ask) error {
+	p, err := c.point()
+	a.Having = &p
+	return err
 }
 
 // within is GET /{type}/within: the points in an area.
 func (c *call) within(w http.ResponseWriter) error {
-	return c.places(w, inside(), func(a *place.Ask) error {
-		box, isBox := c.query["box"]
-		polygon, isPolygon := c.query["polygon"]
-		var err error
-		switch {
-		case isBox && isPolygon:
-			return j17.Errorf(j17.CodeInvalidParameter, "An area is given by 'box' or by 'polygon', not by both").At("polygon")
-		case isBox:
-			a.In, err = readBox(box)
-			a.AreaText = "box " + box
-		case isPolygon:
-			a.In, err = readPolygon(polygon)
-			a.AreaText = "polygon " + polygon
-		default:
-			return j17.Errorf(j17.CodeInvalidParameter, "'box' is missing: give an area as box=south,west,north,east or as polygon=lat,lng,lat,lng,lat,lng").At("box")
-		}
-		return err
-	})
+	return c.places(w, inside(), c.askInside)
+}
+
+func (c *call) askInside(a *place.Ask) error {
+	box, isBox := c.query["box"]
+	polygon, isPolygon := c.query["polygon"]
+	var err error
+	switch {
+	case isBox && isPolygon:
+		return j17.Errorf(j17.CodeInvalidParameter, "An area is given by 'box' or by 'polygon', not by both").At("polygon")
+	case isBox:
+		a.In, err = readBox(box)
+		a.AreaText = "box " + box
+	case isPolygon:
+		a.In, err = readPolygon(polygon)
+		a.AreaText = "polygon " + polygon
+	default:
+		return j17.Errorf(j17.CodeInvalidParameter, "'box' is missing: give an area as box=south,west,north,east or as polygon=lat,lng,lat,lng,lat,lng").At("box")
+	}
+	return err
 }
 
 // point returns the point that a query names.

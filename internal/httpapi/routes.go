@@ -101,6 +101,9 @@ func dataRoutes() []route {
 	return []route{
 		{dataSite, get, "/{type}", read, need{}, "", counted(), (*call).listOrSingleton},
 		{dataSite, get, "/{type}/{id}", read, need{}, "", moments(), (*call).aggregate},
+		{dataSite, get, "/{type}/nearby/stream", read, need{}, "", streamedPlaces(around()), placesStream((*call).askAround)},
+		{dataSite, get, "/{type}/containing/stream", read, need{}, "", streamedPlaces(having()), placesStream((*call).askHaving)},
+		{dataSite, get, "/{type}/within/stream", read, need{}, "", streamedPlaces(inside()), placesStream((*call).askInside)},
 		{dataSite, get, "/{type}/nearby", read, need{}, "", append(around(), parameter{kind: further}), (*call).nearby},
 		{dataSite, get, "/{type}/containing", read, need{}, "", append(having(), parameter{kind: further}), (*call).containing},
 		{dataSite, get, "/{type}/within", read, need{}, "", append(inside(), parameter{kind: further}), (*call).within},
@@ -123,6 +126,7 @@ const viewPrefix = "/_projections/"
 func viewRoutes() []route {
 	return []route{
 		{viewSite, get, viewPrefix + "{name}", read, need{}, "", viewedOrListed(), (*call).projectionOrRows},
+		{viewSite, get, viewPrefix + "{name}/_stream", read, need{}, "", streamedRows(), (*call).rowsStream},
 		{viewSite, get, viewPrefix + "{name}/_count", read, need{}, "", []parameter{{kind: further}}, (*call).countRows},
 		{viewSite, get, viewPrefix + "{name}/{id}/stream", read, need{}, "", streamedView(), (*call).projectionStream},
 		{viewSite, get, viewPrefix + "{name}/{id}", read, need{}, "", viewed(), (*call).projection},

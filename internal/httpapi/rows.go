@@ -1,12 +1,16 @@
 package httpapi
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"j17"
+	"j17/internal/geo"
+	"j17/internal/place"
 	"j17/internal/projection"
 	"j17/internal/value"
 	"j17/internal/wire"
@@ -16,6 +20,8 @@ import (
 func listed() []parameter {
 	return []parameter{
 		{name: "order", about: "The indexed field by which rows come, with '-' before it for the reverse; without it that of the index, or by id."},
+		{name: "near", about: "lat,lng in degrees: only rows whose aggregate is around that point, by their distance; 'radius' stands beside it."},
+		{name: "radius", kind: metres, about: "How far away a row may be, in metres."},
 		countParameter(), cursor(),
 		{kind: further},
 	}
@@ -47,7 +53,7 @@ func (c *call) projectionOrRows(w http.ResponseWriter) error {
 
 // rows is GET /_projections/{name} in the named form: a page of its rows.
 func (c *call) rows(w http.ResponseWriter) error {
-	list, err := c.list()
+	list, near, err := c.list()
 	if err != nil {
 		return err
 	}
@@ -56,7 +62,7 @@ func (c *call) rows(w http.ResponseWriter) error {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		if b, err = c.appendRow(b, &list.Rows[i]); err != nil {
+		if b, err = c.appendRow(b, &list.Rows[i], near); err != nil {
 			return err
 		}
 	}
@@ -74,25 +80,50 @@ func (c *call) rows(w http.ResponseWriter) error {
 	return c.pageOf(w, tagged{b, `"` + hex.EncodeToString(sum[:8]) + `"`})
 }
 
-// list reads a page for which there is room among the replies.
-func (c *call) list() (*projection.List, error) {
+// listAsk reads which list is asked for.
+func (c *call) listAsk() (projection.ListAsk, error) {
 	ask := projection.ListAsk{Name: c.request.PathValue("name"), Filters: c.further, Count: c.number("count", defaultCount), Start: c.query["start"]}
 	if order, ok := c.query["order"]; ok {
 		ask.Order = &order
+	}
+	near, isNear := c.query["near"]
+	radius, isWithin := c.query["radius"]
+	switch {
+	case !isNear && !isWithin:
+		return ask, nil
+	case !isNear:
+		return ask, j17.Errorf(j17.CodeInvalidParameter, "'near' is missing: 'radius' is that around a point, near=lat,lng").At("near")
+	case !isWithin:
+		return ask, j17.Errorf(j17.CodeInvalidParameter, "'radius' is missing: how far away from 'near' a row may be, in metres").At("radius")
+	}
+	n, ok := decimals(near, 2)
+	if !ok || len(n) != 2 || !(geo.Point{Lat: n[0], Lng: n[1]}).Valid() {
+		return ask, j17.Errorf(j17.CodeInvalidParameter, "'near' must be lat,lng in degrees, a latitude from -90 to 90 and a longitude from -180 to 180").At("near")
+	}
+	ask.Near = &place.Near{Center: geo.Point{Lat: n[0], Lng: n[1]}}
+	ask.Near.Radius, _ = decimal(radius) // checked
+	return ask, nil
+}
+
+// list reads a page for which there is room among the replies.
+func (c *call) list() (*projection.List, bool, error) {
+	ask, err := c.listAsk()
+	if err != nil {
+		return nil, false, err
 	}
 	for waited := false; ; waited = true {
 		list, err := c.api.Projections.List(c.request.Context(), c.tenant, ask)
 		c.slot.Give() // what follows takes as long as the client likes
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		size := int64(sizeOf(list))
 		if waited || size <= unaccounted || c.tryTake(c.api.room.replies, size) {
-			return list, nil
+			return list, ask.Near != nil, nil
 		}
 		list = nil // or it would be in memory while it waits
 		if err := c.take(c.api.room.replies, size, "such a reply"); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
 }
@@ -107,10 +138,13 @@ func sizeOf(list *projection.List) int {
 	return size
 }
 
-// appendRow appends a row as answers have it.
-func (c *call) appendRow(b []byte, row *projection.Row) ([]byte, error) {
+// appendRow appends a row as answers have it, with its distance where the list is one around a point.
+func (c *call) appendRow(b []byte, row *projection.Row, near bool) ([]byte, error) {
 	b = value.AppendString(append(b, `{"id":`...), row.ID)
 	b = appendNames(b, row.Names)
+	if near {
+		b = appendNumber(append(b, `,"distance":`...), row.Distance)
+	}
 	if row.Err == nil {
 		return append(append(append(b, `,"data":`...), row.Data...), '}'), nil
 	}
@@ -126,6 +160,35 @@ func (c *call) rowError(err error) ([]byte, error) {
 		says = c.api.Registry.Faults.Redact(err.Error())
 	}
 	return marshal(wire.RowError{Code: code, Error: says})
+}
+
+// rowsStream is GET /_projections/{name}/_stream: the rows of a list as they come, change and go.
+func (c *call) rowsStream(w http.ResponseWriter) error {
+	ask, err := c.listAsk()
+	if err != nil {
+		return err
+	}
+	ask.Count = maxLiveRows
+	return c.follow(w, &liveRows{read: func(ctx context.Context) (*liveList, error) {
+		list, err := c.api.Projections.List(ctx, c.tenant, ask)
+		if err != nil {
+			return nil, err
+		}
+		l := &liveList{whole: list.Next == "", at: list.Position, types: list.Types}
+		for i := range list.Rows {
+			raw, err := c.appendRow(nil, &list.Rows[i], ask.Near != nil)
+			if err != nil {
+				return nil, err
+			}
+			l.add(list.Rows[i].ID, raw)
+		}
+		return l, nil
+	}})
+}
+
+// streamedRows are the parameters of a live list; its filters stand beside them.
+func streamedRows() []parameter {
+	return streamed(slices.DeleteFunc(listed(), func(p parameter) bool { return p.name == "order" || p.name == "count" || p.name == "start" })...)
 }
 
 // countRows is GET /_projections/{name}/_count: how many rows there are, or pass the filters.

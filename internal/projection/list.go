@@ -8,6 +8,7 @@ import (
 
 	"j17"
 	"j17/internal/engine"
+	"j17/internal/place"
 	"j17/internal/work"
 )
 
@@ -17,6 +18,8 @@ type ListAsk struct {
 	// Filters are the parameters that are fields, with their operators; Order is nil where none was given.
 	Filters map[string]string
 	Order   *string
+	// Near, if not nil, asks for the rows around a point, by their distance; its After does not count.
+	Near *place.Near
 	// Count is how many rows a page may have, and Start the Next of the page before.
 	Count int
 	Start string
@@ -28,12 +31,18 @@ type List struct {
 	// Next is where the page after this one starts, "" for the last one.
 	Next     string
 	Position j17.StreamID
+	// Types are the aggregate types that rows are made of.
+	Types []string
+	// last is where the last row stands around a point.
+	last string
 }
 
 // Row is a row of a list.
 type Row struct {
 	ID string
 	j17.Names
+	// Distance is how far away it is in metres, where the list is one around a point.
+	Distance float64
 	// Data is the row's value as JSON. Where it could not be computed, Err says why.
 	Data []byte
 	Err  error
@@ -51,20 +60,15 @@ const (
 
 // List returns a page of a projection's rows: by id, or by an index, which is brought up to date first.
 func (s *Service) List(ctx context.Context, t j17.Tenant, ask ListAsk) (*List, error) {
-	return settled(ctx, func() (*List, error) { return s.list(ctx, t, &ask) })
+	list := s.list
+	if ask.Near != nil {
+		list = s.listNear
+	}
+	return settled(ctx, func() (*List, error) { return list(ctx, t, &ask) })
 }
 
 func (s *Service) list(ctx context.Context, t j17.Tenant, ask *ListAsk) (*List, error) {
-	// What is asked for, and how it is served.
-	r, err := s.now(ctx, t)
-	if err != nil {
-		return nil, err
-	}
-	d, err := r.rowsOf(ask.Name)
-	if err != nil {
-		return nil, err
-	}
-	p, err := planFor(d, ask.Filters, ask.Order)
+	r, d, p, err := s.planned(ctx, t, ask)
 	if err != nil {
 		return nil, err
 	}
@@ -89,6 +93,20 @@ func (s *Service) list(ctx context.Context, t j17.Tenant, ask *ListAsk) (*List, 
 		return nil, err
 	}
 	return g.fill(ctx, after, func(after string, limit int) ([]found, error) { return p.scan(ctx, view, after, limit) })
+}
+
+// planned finds out what is asked for, and how it is served.
+func (s *Service) planned(ctx context.Context, t j17.Tenant, ask *ListAsk) (*reading, *definition, plan, error) {
+	r, err := s.now(ctx, t)
+	if err != nil {
+		return nil, nil, plan{}, err
+	}
+	d, err := r.rowsOf(ask.Name)
+	if err != nil {
+		return nil, nil, plan{}, err
+	}
+	p, err := planFor(d, ask.Filters, ask.Order)
+	return r, d, p, err
 }
 
 // Count returns how many rows a list has.
@@ -177,7 +195,7 @@ type page struct {
 
 // fill computes the rows of a page: scan returns up to limit places of rows after one, fewer only at the end.
 func (g *page) fill(ctx context.Context, after string, scan func(after string, limit int) ([]found, error)) (*List, error) {
-	l := &List{Position: g.at.m.At()}
+	l := &List{Position: g.at.m.At(), Types: g.d.Types()}
 	for step := firstRows; ; {
 		limit := min(g.count-len(l.Rows), step)
 		some, err := scan(after, limit+1)

@@ -16,6 +16,7 @@ import (
 	"j17/internal/clock"
 	"j17/internal/engine"
 	"j17/internal/index"
+	"j17/internal/place"
 	"j17/internal/spec"
 	"j17/internal/store"
 	"j17/internal/work"
@@ -36,8 +37,10 @@ type Options struct {
 	Engine *engine.Engine
 	// Indexes answers queries and lists.
 	Indexes *index.Service
-	Clock   clock.Clock
-	Logger  *slog.Logger
+	// Places finds rows by where they are.
+	Places *place.Service
+	Clock  clock.Clock
+	Logger *slog.Logger
 	// CacheBytes bounds the memory for values that are kept; 0 means DefaultCacheBytes.
 	CacheBytes int64
 	// Hold calls f while no spec is deployed to an environment, with the spec that is deployed there and what holds as long as it is: that
@@ -55,6 +58,7 @@ type Service struct {
 	store   Storage
 	engine  *engine.Engine
 	indexes *index.Service
+	places  *place.Service
 	clock   clock.Clock
 	logger  *slog.Logger
 	hold    func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error
@@ -79,7 +83,7 @@ type Service struct {
 // New returns a service.
 func New(o Options) *Service {
 	s := &Service{
-		store: o.Store, engine: o.Engine, indexes: o.Indexes, clock: o.Clock, logger: o.Logger, hold: o.Hold, settle: settleTime,
+		store: o.Store, engine: o.Engine, indexes: o.Indexes, places: o.Places, clock: o.Clock, logger: o.Logger, hold: o.Hold, settle: settleTime,
 		kept: newKeptValues(cmp.Or(o.CacheBytes, DefaultCacheBytes)),
 	}
 	s.bound(maxStates)

@@ -249,7 +249,7 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	s.timed = append(s.timed, s.feed, s.builds)
 	s.places = place.New(place.Options{Store: s.store, Builds: s.builds, Engine: s.engine})
 	s.projections = projection.New(projection.Options{
-		Store: s.store, Engine: s.engine, Indexes: s.indexes, Clock: o.Clock, Logger: o.Logger, CacheBytes: int64(o.ProjectionCacheMiB) << 20,
+		Store: s.store, Engine: s.engine, Indexes: s.indexes, Places: s.places, Clock: o.Clock, Logger: o.Logger, CacheBytes: int64(o.ProjectionCacheMiB) << 20,
 		Hold: func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error {
 			return s.deploy.Hold(ctx, t, f)
 		},

@@ -143,6 +143,9 @@ type Rows struct {
 type Row struct {
 	ID string `json:"id"`
 	Names
+	// Distance is how far away it is in metres, where the list is one around a point.
+	Distance *float64 `json:"distance,omitempty"`
+
 	Data  json.RawMessage `json:"data,omitempty"`
 	Error *RowError       `json:"error,omitempty"`
 }

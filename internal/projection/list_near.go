@@ -1,0 +1,174 @@
+package projection
+
+import (
+	"context"
+	"math"
+	"strconv"
+	"strings"
+
+	"j17"
+	"j17/internal/engine"
+	"j17/internal/place"
+	"j17/internal/spec"
+	"j17/internal/spec/jsonpath"
+	"j17/internal/value"
+)
+
+const (
+	// nearStep is how many aggregates around a point are looked at together, maxNear how many for a page.
+	nearStep = 64
+	maxNear  = 5000
+)
+
+// listNear is the page of a list around a point. All of it is as of the position of one moment of the store.
+func (s *Service) listNear(ctx context.Context, t j17.Tenant, ask *ListAsk) (*List, error) {
+	r, d, p, err := s.planned(ctx, t, ask)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case ask.Order != nil:
+		return nil, j17.Errorf(j17.CodeInvalidParameter, "Rows that are near a point come by their distance: leave 'order' out").At("order")
+	case p.next != nil:
+		return nil, j17.Errorf(j17.CodeNotIndexed, "What is near a point can be filtered by equal values only").At(j17.Printable(p.next.field))
+	}
+	kinds, err := s.places.Kinds(ctx, t, d.ForEach, spec.Point)
+	if err != nil {
+		return nil, err
+	}
+	sm, err := s.store.Moment(ctx, t)
+	if err != nil {
+		return nil, engine.StorageError(err)
+	}
+	defer sm.Close()
+	if r, err = s.as(r, sm.Position()); err != nil {
+		return nil, err
+	}
+
+	// Where it goes on.
+	g := &page{s: s, at: r, d: d, list: p.identity(ask.Name) + " near " + strconv.FormatFloat(ask.Near.Center.Lat, 'g', -1, 64) + " " + strconv.FormatFloat(ask.Near.Center.Lng, 'g', -1, 64) + " " + strconv.FormatFloat(ask.Near.Radius, 'g', -1, 64), count: ask.Count}
+	after, err := placeOf(g.list, ask.Start)
+	if err != nil {
+		return nil, err
+	}
+	query := *ask.Near
+	if query.After, err = markOf(after); err != nil {
+		return nil, err
+	}
+	steps, err := fieldSteps(&p)
+	if err != nil {
+		return nil, err
+	}
+
+	// A few at a time are computed and looked at.
+	l := &List{Position: r.m.At(), Types: d.Types()}
+	looked, batch := 0, make([]place.Found, 0, nearStep)
+	for found, err := range kinds.Nearby(sm, query) {
+		if err != nil {
+			return nil, err
+		}
+		if found.ID != "" {
+			batch = append(batch, found)
+		}
+		if looked++; len(batch) < nearStep && found.ID != "" {
+			continue
+		}
+		full, err := g.addNear(ctx, l, &p, steps, batch)
+		if err != nil || full {
+			return l, err
+		}
+		if batch = batch[:0]; looked >= maxNear || found.ID == "" {
+			l.Next = cursorTo(g.list, textOfMark(found.Mark))
+			return l, nil
+		}
+	}
+	_, err = g.addNear(ctx, l, &p, steps, batch)
+	return l, err
+}
+
+// addNear adds those of a batch to the page that the filters let through. It reports true where the page is full, and there is more.
+func (g *page) addNear(ctx context.Context, l *List, p *plan, steps [][]value.Step, batch []place.Found) (full bool, err error) {
+	ids := make([]string, len(batch))
+	for i := range batch {
+		ids[i] = batch[i].ID
+	}
+	values, err := g.s.rows(ctx, g.at, g.d, ids)
+	if err != nil {
+		return false, err
+	}
+	for i, v := range values {
+		if j17.CodeOf(v.Err) == j17.CodeAggregateNotFound {
+			continue
+		}
+		if v.Err != nil && !Lasting(v.Err) {
+			return false, v.Err
+		}
+		passes, err := p.passes(v, steps)
+		if err != nil {
+			return false, err
+		}
+		if !passes {
+			continue
+		}
+		g.bytes += len(v.Data)
+		if len(l.Rows) == g.count || len(l.Rows) > 0 && g.bytes > maxListBytes {
+			l.Next = cursorTo(g.list, l.last)
+			return true, nil
+		}
+		l.Rows = append(l.Rows, Row{ID: ids[i], Names: v.Names, Data: v.Data, Err: v.Err, Distance: batch[i].Distance})
+		l.last = textOfMark(batch[i].Mark)
+	}
+	return false, nil
+}
+
+// fieldSteps are the ways to the fields of the plan's equalities in the data of a row.
+func fieldSteps(p *plan) ([][]value.Step, error) {
+	steps := make([][]value.Step, len(p.equal))
+	for i, c := range p.equal {
+		path, err := jsonpath.ParseState(c.field)
+		if err != nil {
+			return nil, err // it was one when the projection was deployed
+		}
+		steps[i] = path.Steps
+	}
+	return steps, nil
+}
+
+// passes reports whether a row meets the equalities of the plan. All fields of one that cannot be computed are null.
+func (p *plan) passes(v *Value, steps [][]value.Step) (bool, error) {
+	if len(p.equal) == 0 {
+		return true, nil
+	}
+	var data value.Value
+	if v.Err == nil {
+		var err error
+		if data, err = value.ParseStored(string(v.Data)); err != nil {
+			return false, err
+		}
+	}
+	for i, c := range p.equal {
+		if !c.holds(data.At(steps[i])) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// textOfMark writes where a row stands around a point.
+func textOfMark(m place.Mark) string {
+	return strconv.FormatUint(math.Float64bits(m.Distance), 16) + " " + m.Slot + " " + m.ID
+}
+
+// markOf reads what textOfMark has written, the zero Mark for "".
+func markOf(text string) (m place.Mark, err error) {
+	if text == "" {
+		return m, nil
+	}
+	parts := strings.SplitN(text, " ", 3)
+	bits, err := strconv.ParseUint(parts[0], 16, 64)
+	if m.Distance = math.Float64frombits(bits); err != nil || len(parts) < 3 || math.IsNaN(m.Distance) {
+		return place.Mark{}, j17.Errorf(j17.CodeInvalidParameter, "'start' is not the 'next' of a page of this list. Start anew without it.").At("start")
+	}
+	m.Slot, m.ID = parts[1], parts[2]
+	return m, nil
+}
