@@ -119,6 +119,12 @@ func (w *describer) add(r *route) {
 		described.Answers = append(described.Answers, openapi.Answer{Status: http.StatusNotModified, About: "What the client has is current.", Headers: headersOf(r, op)})
 	}
 
+	// A row of projections is there for each of them.
+	if w.spec != nil && r.sites&viewSite != 0 && len(w.spec.Projections) <= maxOwnViews {
+		w.views(&described)
+		return
+	}
+
 	// What is no row of aggregates is there once.
 	if w.spec == nil || r.sites&dataSite == 0 || !strings.HasPrefix(described.Path, "/{type}") {
 		w.b.Add(described, "")

@@ -1,13 +1,16 @@
 package httpapi_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"j17"
 	"j17/internal/engine/enginetest"
+	"j17/internal/httpapi"
 )
 
 // basketSpec has a projection of four sources, one of which is an array.
@@ -150,5 +153,63 @@ func TestProjectionsRefuse(t *testing.T) {
 	}
 	if got := f.do(t, http.MethodGet, "/_projections/nothing/x", "", "Authorization: Bearer nonsense"); got.status != http.StatusUnauthorized {
 		t.Errorf("%d without a key", got.status)
+	}
+}
+
+// TestOpenAPIOfProjections looks for the paths and the parameters of each projection.
+func TestOpenAPIOfProjections(t *testing.T) {
+	raw, err := httpapi.OpenAPI(httpapi.InstanceDocument, "test", enginetest.Compiled(t, strings.Replace(basketSpec, `"pair":`, `
+		"listed":{"for_each":"item","sources":{"item":"$key"},"select":{"name":"$.item.name","n":"$.item.n"},"index":["n",{"words":"name"}]},
+		"found":{"sources":[{"aggregate":"item","query":"name = $.name"}]},"of_key":{"sources":[{"aggregate":"item","id":"$key"}]},"pair":`, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type parameter struct {
+		Name, In string
+		Ref      string `json:"$ref"`
+	}
+	var doc struct {
+		Paths map[string]struct {
+			Get struct{ Parameters []parameter }
+		}
+		Components struct{ Parameters map[string]parameter }
+	}
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for path, item := range doc.Paths {
+		if !strings.HasPrefix(path, "/_projections/") || strings.HasSuffix(path, "stream") {
+			continue
+		}
+		var names []string
+		for _, p := range item.Get.Parameters {
+			if p.Ref != "" {
+				p = doc.Components.Parameters[strings.TrimPrefix(p.Ref, "#/components/parameters/")]
+			}
+			if p.In == "query" {
+				names = append(names, p.Name)
+			}
+		}
+		slices.Sort(names)
+		got[strings.TrimPrefix(path, "/_projections/")] = strings.Join(names, " ")
+	}
+	for path, want := range map[string]string{
+		"basket/{id}": "at synchronous", "listed/{id}": "at synchronous", "of_key/{id}": "at synchronous", "found/{id}": "synchronous",
+		"pair": "at one other synchronous", "found": "name synchronous",
+	} {
+		if given, ok := got[path]; !ok || given != want {
+			t.Errorf("%s takes %q, want %q", path, given, want)
+		}
+	}
+	for _, path := range []string{"pair/{id}", "of_key", "pair/_count", "{name}", "{name}/{id}"} {
+		if _, ok := got[path]; ok {
+			t.Errorf("%s is described", path)
+		}
+	}
+	for _, name := range []string{"count", "n", "n.gte", "n.in", "name.words", "order", "start"} {
+		if !slices.Contains(strings.Fields(got["listed"]), name) {
+			t.Errorf("the list takes %s and not %s", got["listed"], name)
+		}
 	}
 }

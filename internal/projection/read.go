@@ -311,7 +311,7 @@ func (s *Service) identifier(ctx context.Context, r *reading, p *spec.Param, tex
 	var fault error
 	for _, typ := range p.IDOf {
 		key, err := s.engine.Resolve(ctx, r.t, typ, text)
-		switch j17.CodeOf(err) {
+		switch j17.CodeOf(err) { //nolint:exhaustive // all others are not about the text
 		case "":
 			return key.ID, nil
 		case j17.CodeAggregateNotFound:

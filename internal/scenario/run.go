@@ -93,7 +93,7 @@ func (r *run) act(ctx context.Context) (bool, error) {
 		r.fail(r.when.at, "the write was refused: "+refused.Error())
 		return false, nil
 	case refused != nil:
-		r.compare(p, "the error", "", r.expand(expected), failureValue(refused), false)
+		r.compare(p, "the error", r.expand(expected), failureValue(refused), false)
 	case !expected.IsMissing():
 		r.fail(p, "the write was to be refused, and was not")
 	}
@@ -190,7 +190,7 @@ func (r *run) compareState(ctx context.Context, name string, expected value.Valu
 	if r.then.exact && expected.Kind() == value.Object {
 		got = withoutTimestamps(expected, got)
 	}
-	r.compare(r.at.Key("then").Key("state").Key(name), "the state of "+name, "", expected, got, r.then.exact)
+	r.compare(r.at.Key("then").Key("state").Key(name), "the state of "+name, expected, got, r.then.exact)
 	return nil
 }
 
@@ -212,7 +212,7 @@ func (r *run) compareProjection(ctx context.Context, name string, expected value
 	default:
 		return err
 	}
-	r.compare(at, "what the projection "+name+" yields", "", r.expand(expected), got, r.then.exact)
+	r.compare(at, "what the projection "+name+" yields", r.expand(expected), got, r.then.exact)
 	return nil
 }
 
@@ -263,7 +263,7 @@ func (r *run) compareImplied(ctx context.Context, receipt client.Receipt, correl
 			r.fail(e.at, fmt.Sprintf("the write implied no event %s of %s", e.name, e.key))
 			continue
 		case !found:
-			r.compare(e.at.Key("data"), fmt.Sprintf("the data of the implied event %s of %s", e.name, e.key), "", r.expand(e.data), got[key][best].Get("data"), r.then.exact)
+			r.compare(e.at.Key("data"), fmt.Sprintf("the data of the implied event %s of %s", e.name, e.key), r.expand(e.data), got[key][best].Get("data"), r.then.exact)
 		}
 		got[key] = append(got[key][:best:best], got[key][best+1:]...)
 	}
@@ -363,8 +363,8 @@ func (r *run) fail(p diag.Pointer, message string) {
 }
 
 // compare adds what differs between an expectation at p and what there is.
-func (r *run) compare(p diag.Pointer, what string, at diag.Pointer, expected, got value.Value, exact bool) {
-	for _, d := range differences(expected, got, at, exact) {
+func (r *run) compare(p diag.Pointer, what string, expected, got value.Value, exact bool) {
+	for _, d := range differences(expected, got, "", exact) {
 		message := what
 		if d.at != "" {
 			message += ", " + strings.TrimPrefix(strings.ReplaceAll(string(d.at), "/", "."), ".") + ","

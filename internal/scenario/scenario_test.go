@@ -113,11 +113,11 @@ func TestProjections(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked := strings.TrimPrefix(r.URL.Path, "/_projections/")
 		name, id, _ := strings.Cut(asked, "/")
-		switch {
-		case name == "nothing":
+		switch name {
+		case "nothing":
 			w.WriteHeader(http.StatusNotFound)
 			_, _ = io.WriteString(w, `{"ok":false,"error":"There is no projection 'nothing'","code":"unknown_projection"}`)
-		case name == "gone":
+		case "gone":
 			w.WriteHeader(http.StatusNotFound)
 			_, _ = io.WriteString(w, `{"ok":false,"error":"Aggregate not found","code":"aggregate_not_found"}`)
 		default:

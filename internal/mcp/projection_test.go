@@ -1,0 +1,37 @@
+package mcp_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"j17"
+	"j17/internal/client"
+)
+
+// TestReadProjection reads values by id and by parameters.
+func TestReadProjection(t *testing.T) {
+	r := &running{state: json.RawMessage(`{"total":12.50}`), metadata: json.RawMessage(`{"position":"0"}`)}
+	s := connect(t, options(t, r))
+	for arguments, asked := range map[string]string{
+		`{"name":"receipt","id":"global"}`:                                "receipt global map[] ",
+		`{"name":"board","parameters":{"team":"red"},"at":5}`:             "board  map[team:red] 5",
+		`{"name":"board","id":"","parameters":{"team":"red","who":"me"}}`: "board  map[team:red who:me] ",
+	} {
+		text, failed := call(t, s, "read_projection", arguments)
+		want := `{"projection":"` + strings.Fields(asked)[0] + `","data":{"total":12.50},"metadata":{"position":"0"}}`
+		if failed || text != want || r.projected != asked {
+			t.Errorf("%s: %s, asked for %q", arguments, text, r.projected)
+		}
+	}
+	for arguments, want := range map[string]string{
+		`{}`:                                `needs the argument "name"`,
+		`{"name":""}`:                       "must not be empty",
+		`{"name":"x","at":-1}`:              "0 or more",
+		`{"name":"x","parameters":{"a":1}}`: "wrong type",
+	} {
+		refusal(t, s, "read_projection", arguments, want)
+	}
+	r.err = &client.Error{Problem: j17.Errorf(j17.CodeUnknownProjection, "There is no projection 'x'"), Status: 404}
+	refusal(t, s, "read_projection", `{"name":"x"}`, "There is no projection 'x'", "Code: unknown_projection")
+}
