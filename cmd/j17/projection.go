@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
 	"j17"
@@ -201,6 +202,34 @@ func (w *waiting) flags(cmd *cobra.Command) {
 // pollTime is how long the command waits before it asks again how far a build is.
 const pollTime = 500 * time.Millisecond
 
+// buildWatch shows on a terminal how far a build is.
+type buildWatch struct {
+	bar *progressbar.ProgressBar // nil without a terminal
+}
+
+func (e *env) watch() *buildWatch {
+	if !terminal(e.err) {
+		return &buildWatch{}
+	}
+	return &buildWatch{e.bar(-1, "building")}
+}
+
+// pause shows how far the build is and waits until it is time to ask again.
+func (w *buildWatch) pause(ctx context.Context, b *wire.Build) error {
+	if w.bar != nil && b.Total > 0 {
+		w.bar.ChangeMax64(int64(b.Total))
+		_ = w.bar.Set64(int64(b.Done)) // it is decoration
+	}
+	system := clock.System{}
+	return system.Wait(ctx, system.Now().Add(pollTime))
+}
+
+func (w *buildWatch) end() {
+	if w.bar != nil {
+		_ = w.bar.Finish() // it is decoration
+	}
+}
+
 // await shows how far the build of a projection's index is until it ends, and returns what the server says of the projection then.
 func (o *operating) await(ctx context.Context, raw json.RawMessage, w *waiting) (json.RawMessage, error) {
 	e := o.env
@@ -208,15 +237,9 @@ func (o *operating) await(ctx context.Context, raw json.RawMessage, w *waiting) 
 	if err != nil || w.detach || p.Build == nil || p.Build.Status != "running" {
 		return raw, err
 	}
-	bar := e.bar(-1, "building")
-	shows := terminal(e.err)
+	watch := e.watch()
 	for p.Build != nil && p.Build.Status == "running" {
-		if shows && p.Build.Total > 0 {
-			bar.ChangeMax64(int64(p.Build.Total))
-			_ = bar.Set64(int64(p.Build.Done))
-		}
-		system := clock.System{}
-		if err := system.Wait(ctx, system.Now().Add(pollTime)); err != nil {
+		if err := watch.pause(ctx, p.Build); err != nil {
 			e.note("The build goes on in the background; 'j17 projection list' shows how far it is.\n")
 			return nil, interrupted(ctx, err)
 		}
@@ -227,9 +250,7 @@ func (o *operating) await(ctx context.Context, raw json.RawMessage, w *waiting) 
 			return nil, err
 		}
 	}
-	if shows {
-		_ = bar.Finish() // it is decoration
-	}
+	watch.end()
 	if p.Build != nil && p.Build.Status == "failed" {
 		return raw, fmt.Errorf("the index of %s could not be built: %s", plain(p.Name), plain(p.Build.Error))
 	}

@@ -26,9 +26,9 @@ import (
 
 // deployFlags are the flags of the commands that give an environment a spec: by a file, by a promotion or by a rollback.
 type deployFlags struct {
-	dryRun, force, yes, asJSON bool
-	note                       string
-	aggregates                 int
+	dryRun, force, yes, asJSON, prepare bool
+	note                                string
+	aggregates                          int
 }
 
 func (d *deployFlags) flags(cmd *cobra.Command) {
@@ -70,6 +70,7 @@ Exit code 0: deployed (or with --dry-run: it could be), 3: the spec is not valid
 
 	r := blobFlags(cmd)
 	d.flags(cmd)
+	cmd.Flags().BoolVar(&d.prepare, "prepare", false, "build the indexes that are needed first, and let the spec count when that is done")
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		// The file, which may say where it belongs.
@@ -256,8 +257,18 @@ func (o *operating) deploy(ctx context.Context, q deployRequest, d *deployFlags)
 			return err
 		}
 	}
+	if d.prepare {
+		q.query.Set("prepare", "true")
+	}
 	if err := o.send(ctx, q, q.query, &raw); err != nil {
 		return err
+	}
+	prepared, err := decoded[wire.PreparedShown](raw)
+	if err != nil {
+		return err
+	}
+	if prepared.Prepared.Hash != "" {
+		return o.awaitSpec(ctx, q, &prepared.Prepared, raw, d.asJSON)
 	}
 	var done wire.Deployed
 	if err := json.Unmarshal(raw, &done); err != nil {
@@ -273,8 +284,41 @@ func (o *operating) deploy(ctx context.Context, q deployRequest, d *deployFlags)
 	if d.asJSON {
 		return e.printAnswer(raw)
 	}
-	_, err := fmt.Fprintln(e.out, text+".")
+	_, err = fmt.Fprintln(e.out, text+".")
 	return err
+}
+
+// awaitSpec shows how far a spec is that is prepared, until it is deployed.
+func (o *operating) awaitSpec(ctx context.Context, q deployRequest, p *wire.PreparedSpec, raw json.RawMessage, asJSON bool) error {
+	e := o.env
+	e.reportChange("the spec is prepared")
+	w := e.watch()
+	for p.Build.Status == "running" {
+		if err := w.pause(ctx, &p.Build); err != nil {
+			e.note("The spec is still being prepared; it is deployed when its indexes are built.\n")
+			return interrupted(ctx, err)
+		}
+		shown := json.RawMessage(nil)
+		err := o.call(ctx, http.MethodGet, []string{"instances", q.instance.ID, "ops", string(q.env), "spec", "prepared"}, nil, nil, &shown)
+		if j17.CodeOf(err) == j17.CodeNotFound {
+			w.end()
+			if asJSON {
+				return e.printAnswer(raw)
+			}
+			_, err = fmt.Fprintf(e.out, "%s of %s has the spec now.\n", q.env, plain(q.instance.Name))
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		next, err := decoded[wire.PreparedShown](shown)
+		if err != nil {
+			return err
+		}
+		p = &next.Prepared
+	}
+	w.end()
+	return fmt.Errorf("the spec was not deployed: %s", plain(p.Build.Error))
 }
 
 // send sends a deployment and shows the findings of a refusal.

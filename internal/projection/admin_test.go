@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/go-cmp/cmp"
 
 	"j17"
 	"j17/internal/blob"
@@ -415,5 +416,28 @@ func TestPreparedSpecsAreGivenUp(t *testing.T) {
 	p, err := s.specs.Prepared(t.Context(), s.tenant)
 	if err != nil || !strings.HasPrefix(p.Failed, "Another spec has been deployed meanwhile") || s.known(t) != 0 {
 		t.Fatal(p, err, s.known(t))
+	}
+}
+
+// TestThePriceOfAProjection is that of the index which is built for it.
+func TestThePriceOfAProjection(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.deploy(t, notes(keep, ""))
+	s.write(t, "red", 20)
+	const listed = `{"name":"listed","for_each":"note","sources":{"n":"$key","same":{"type":"note","id":"` + "0b6e9d4e-6f0a-4f3c-8c53-000000000001" + `"},"main":{"type":"note","id":"$.n.color"}},"select":{"color":"$.n.color"},"index":["color"]}`
+	tried, err := s.views.Try(t.Context(), s.tenant, projection.Posting{Definition: []byte(listed)}, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := wire.Price{Rows: 20, Entries: 40, Bytes: tried.Price.Bytes, Exact: true, Widest: &wire.Fanout{Key: "note:" + id(1), Rows: 9}}
+	if diff := cmp.Diff(want, tried.Price); diff != "" || tried.Replay.Aggregates != 10 || tried.Replay.Complete {
+		t.Fatal(diff, tried.Replay)
+	}
+	s.post(t, listed, false)
+	s.build(t)
+	p, err := s.views.Describe(t.Context(), s.tenant, "listed")
+	if err != nil || p.Rows == nil || *p.Rows != 20 || p.Entries != 40 || p.Bytes != tried.Price.Bytes {
+		t.Fatalf("%+v, tried %+v: %v", p, tried.Price, err)
 	}
 }

@@ -96,15 +96,19 @@ type trial struct {
 	replay wire.Replay
 	price  wire.Price
 	read   int
-	// of has how many rows were made of each aggregate.
-	of map[j17.Key]uint64
+	// of has how many rows were made of each aggregate, indexed the same of the rows of indexes.
+	of, indexed map[j17.Key]uint64
 }
 
 // run makes up to so many rows and compares them.
 func (t *trial) run(ctx context.Context, most int) error {
 	t.replay = wire.Replay{Types: t.is.Types(), Complete: true, Differences: []wire.StateDifference{}}
-	t.of = map[j17.Key]uint64{}
+	t.of, t.indexed = map[j17.Key]uint64{}, map[j17.Key]uint64{}
+	if err := t.cost(ctx); err != nil {
+		return err
+	}
 	if !t.is.IsNamed() {
+		t.widest()
 		return nil // there is nothing that it would be asked for
 	}
 	compared := t.was != nil && t.was.IsNamed() && t.was.ForEach == t.is.ForEach
@@ -208,9 +212,11 @@ func (t *trial) count(v *Value) {
 // widest finds the aggregate that most rows were made of.
 func (t *trial) widest() {
 	var widest wire.Fanout
-	for key, rows := range t.of {
-		if name := key.String(); rows > widest.Rows || rows == widest.Rows && strings.Compare(name, widest.Key) < 0 {
-			widest = wire.Fanout{Key: name, Rows: rows}
+	for _, of := range []map[j17.Key]uint64{t.indexed, t.of} {
+		for key, rows := range of {
+			if name := key.String(); rows > widest.Rows || rows == widest.Rows && strings.Compare(name, widest.Key) < 0 {
+				widest = wire.Fanout{Key: name, Rows: rows}
+			}
 		}
 	}
 	if widest.Rows > 0 {
