@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -92,5 +93,26 @@ func TestRefusedRows(t *testing.T) {
 		if got := f.do(t, "POST", "/_projections/"+path, `{}`); got.status != http.StatusMethodNotAllowed {
 			t.Errorf("POST %s: %d %s", path, got.status, got.body)
 		}
+	}
+}
+
+// TestRowsThatCannotBeComputed stand in a list with the error in the place of the data. Read by id it is that error.
+func TestRowsThatCannotBeComputed(t *testing.T) {
+	f := newRows(t, strings.Replace(rowsSpec, `"by_id":`, `"wide": {"for_each": "note", "sources": {"n": "$key", "others": {"type": "note", "id": "$.n.others[*]", "mode": "array"}}, "select": {"text": "$.n.text"}}, "by_id":`, 1))
+	const a, b = "0b6e9d4e-6f0a-4f3c-8c53-000000000001", "0b6e9d4e-6f0a-4f3c-8c53-000000000002"
+	var many []string
+	for n := range 1001 {
+		many = append(many, fmt.Sprintf(`"0b6e9d4e-6f0a-4f3c-8c53-%012d"`, n))
+	}
+	f.write(t, a+"/was_written", `{"text":"A","others":[`+strings.Join(many, ",")+`]}`)
+	f.write(t, b+"/was_written", `{"text":"B"}`)
+	one := f.do(t, "GET", "/_projections/wide/"+a, "")
+	if one.status != http.StatusUnprocessableEntity || one.member(t, "code") != string(j17.CodeProjectionLimit) {
+		t.Errorf("%d %s", one.status, one.body)
+	}
+	list := f.do(t, "GET", "/_projections/wide", "")
+	before, after := `{"ok":true,"rows":[{"id":"`+a+`","error":{"code":"projection_limit","error":"`, `"}},{"id":"`+b+`","data":{"text":"B"}}],"next":null,"metadata":`
+	if list.status != http.StatusOK || !strings.HasPrefix(list.body, before) || !strings.Contains(list.body, after) {
+		t.Errorf("%d %s", list.status, list.body)
 	}
 }
