@@ -41,6 +41,9 @@ type Options struct {
 	AtOnce, Each int
 	// Tenants bounds the tenants that are held at once; 0 means 512. Those beyond wait for their turn.
 	Tenants int
+	// Sole tells that no other set works on the store: a lease that is not of this set is what a process has left behind that has ended,
+	// and is not waited for.
+	Sole bool
 }
 
 // Kind is a kind of subscriptions: what the handlers of all of them do.

@@ -164,7 +164,7 @@ func (s *Subscriptions) readLease(ctx context.Context, t j17.Tenant) (lease, err
 // set back since.
 func (s *Subscriptions) heldByOther(l *lease) bool {
 	now := s.o.Clock.Now()
-	return l.Holder != "" && l.Holder != s.id && now.Before(l.Until) && !l.Until.After(now.Add(2*s.o.Lease))
+	return !s.o.Sole && l.Holder != "" && l.Holder != s.id && now.Before(l.Until) && !l.Until.After(now.Add(2*s.o.Lease))
 }
 
 // item is a subscription as it was read.

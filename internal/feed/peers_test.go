@@ -425,3 +425,38 @@ func TestDamagedTenant(t *testing.T) {
 		stop()
 	})
 }
+
+// TestSoleSet lets a set end without giving back its leases. Who may be one of several waits until they are over, who is the only one
+// does not.
+func TestSoleSet(t *testing.T) {
+	for _, sole := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, h *house) {
+			t.Helper()
+			l := &link{Store: h.Store}
+			var g heard
+			first := h.set(feed.Kind{Do: g.take}, linked(l))
+			stop := h.run(first)
+			h.subscribe(first, shop, "x", feed.Beginning())
+			h.append(shop, 3)
+			pass(t, time.Second)
+			l.cut(errors.New("the process has ended"))
+			stop()
+			if n := len(g.of(shop, "x")); n != 3 {
+				t.Fatalf("the first set has handled %d events", n)
+			}
+
+			var next heard
+			stop = h.run(h.set(feed.Kind{Do: next.take}, func(o *feed.Options) { o.Sole = sole }))
+			h.append(shop, 1)
+			pass(t, time.Second)
+			if got := len(next.of(shop, "x")) > 0; got != sole {
+				t.Errorf("sole: %v, handled at once: %v", sole, got)
+			}
+			pass(t, time.Minute)
+			if len(next.of(shop, "x")) == 0 {
+				t.Error("nothing is handled when the leases are over")
+			}
+			stop()
+		})
+	}
+}

@@ -243,7 +243,8 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	})
 
 	// What follows from events, and is looked up.
-	s.feed = feed.New(feed.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger, Worker: s.worker})
+	// The folder is locked: nobody else works on the store.
+	s.feed = feed.New(feed.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Sole: true})
 	s.builds = build.New(build.Options{Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
 	s.indexes = index.New(index.Options{Store: s.store, Feed: s.feed, Build: s.builds, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
 	s.timed = append(s.timed, s.feed, s.builds)
