@@ -44,7 +44,7 @@ func (s *Service) leased(j job) (store.Item, error) {
 		return store.Item{}, err
 	}
 	now := s.o.Clock.Now()
-	if j.due.Sub(now) >= tryTime || s.sending.Err() != nil {
+	if j.due.Sub(now) >= tryTime {
 		return it, nil
 	}
 

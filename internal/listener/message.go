@@ -201,13 +201,18 @@ func matcher(l *spec.Listener, b *work.Budget) func(*j17.Event) (selected bool, 
 		env.Renew(&tick.Event{
 			Key: ev.Key.String(), Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data), Metadata: tick.Raw(ev.Metadata),
 		})
-		holds, ok, err := l.Condition.Test(env)
+		selected := holds(l.Condition, env)
 		if !b.Spend(int(own.Spent())) {
 			return false, b.Err()
 		}
-		// What takes too much work to tell is told rather than lost.
-		return err != nil || ok && holds, nil
+		return selected, nil
 	}
+}
+
+// holds tests a condition. What takes too much work to tell is told rather than lost.
+func holds(condition *tick.Predicate, env *tick.Env) bool {
+	is, ok, err := condition.Test(env)
+	return err != nil || ok && is
 }
 
 func selects(patterns []spec.Pattern, ev *j17.Event) bool {

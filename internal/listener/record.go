@@ -153,7 +153,7 @@ func positionOf(place string) (id j17.StreamID, err error) {
 	if err = errors.Join(err, failed); err != nil {
 		return id, &store.CorruptionError{Where: string(failedSpace) + "/" + place, Err: err}
 	}
-	id.Seq = uint32(n) //nolint:gosec // G115: it was read as one of 32 bits
+	id.Seq = uint32(n)
 	return id, nil
 }
 

@@ -200,7 +200,7 @@ func TestErrorsDoNotTellAddresses(t *testing.T) {
 	closed.Close()
 	breaking := listen(t)
 	breaking.answer = func(w http.ResponseWriter, _ *http.Request) {
-		conn, _, err := w.(http.Hijacker).Hijack()
+		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
 			return
