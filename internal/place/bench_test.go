@@ -70,6 +70,7 @@ func (h *house) ask(b *testing.B, question func(r *rand.Rand) *place.Ask) {
 	var took []time.Duration
 	var seeds, rows atomic.Uint64
 	b.SetParallelism(2)
+	before := worktest.ProcessorTime(b)
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		r := rand.New(rand.NewPCG(1, seeds.Add(1)))
@@ -91,6 +92,7 @@ func (h *house) ask(b *testing.B, question func(r *rand.Rand) *place.Ask) {
 	b.StopTimer()
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)*99/100])/1e6, "p99-ms")
+	b.ReportMetric(float64(worktest.ProcessorTime(b)-before)/1e6/float64(b.N), "cpu-ms/op")
 	b.ReportMetric(float64(rows.Load())/float64(b.N), "rows/op")
 }
 
