@@ -27,7 +27,7 @@ import (
 
 func (e *env) projections() *cobra.Command {
 	return group("projection", "The projections of an environment: views over several aggregates",
-		e.projectionList(), e.projectionShow(), e.projectionGet(), e.projectionDeploy(), e.projectionDryRun(), e.projectionRemove(),
+		e.projectionList(), e.projectionShow(), e.projectionGet(), e.projectionRows(), e.projectionDeploy(), e.projectionDryRun(), e.projectionRemove(),
 		e.projectionRebuild(), e.projectionCancel(), e.projectionVerify())
 }
 

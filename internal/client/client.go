@@ -296,6 +296,33 @@ func (c *Client) Projection(ctx context.Context, name, id string, o ProjectionOp
 	return Projected{b.Data, b.CachedAt, b.Metadata}, nil
 }
 
+// ProjectionRows is a page of the rows of a projection, each as the server has it. Next is the start of the next page, "" on the last one.
+type ProjectionRows struct {
+	Rows []json.RawMessage
+	Next string
+}
+
+// ProjectionRows reads a page of the rows of a projection; q has filters, order, count and start.
+func (c *Client) ProjectionRows(ctx context.Context, name string, q url.Values) (ProjectionRows, error) {
+	var b struct {
+		Rows []json.RawMessage `json:"rows"`
+		Next *string           `json:"next"`
+	}
+	complete := func() error {
+		if b.Rows == nil {
+			return errors.New("the reply has no rows")
+		}
+		return nil
+	}
+	if err := c.get(ctx, []string{"_projections", name}, q, &b, complete); err != nil {
+		return ProjectionRows{}, err
+	}
+	if b.Next == nil {
+		return ProjectionRows{Rows: b.Rows}, nil
+	}
+	return ProjectionRows{b.Rows, *b.Next}, nil
+}
+
 // Length returns the number of events of an aggregate, 0 where there are none.
 func (c *Client) Length(ctx context.Context, key j17.Key) (uint64, error) {
 	var b struct {

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"j17/internal/value"
+)
+
+func (e *env) projectionRows() *cobra.Command {
+	var order string
+	var filters []string
+	var limit int
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "rows NAME", Short: "Print the rows of a projection", Args: exactly("NAME"),
+		Long: `Print the rows of a projection, page by page: as a table, or with --json one object a line. Filters and orders are those of lists, as an
+index serves them.
+
+Exit code 6: there is no such projection.`,
+		Example: `  j17 projection rows tickets
+  j17 projection rows tickets --filter team=red --filter points.gte=10 --order -points
+  j17 projection rows shops --filter near=40.7,-74.0 --filter radius=5000 --limit 0 --json`,
+	}
+	r := remoteFlags(cmd)
+	f := cmd.Flags()
+	f.StringArrayVar(&filters, "filter", nil, "a filter, as `name=value`; can be repeated")
+	f.StringVar(&order, "order", "", "the `field` by which rows come, with '-' before it for the reverse")
+	f.IntVar(&limit, "limit", 100, "at most this `number` of rows; 0 for all")
+	f.BoolVar(&asJSON, "json", false, "print one row a line")
+
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		q := url.Values{}
+		for _, filter := range filters {
+			name, v, ok := strings.Cut(filter, "=")
+			if !ok || name == "" || q.Has(name) {
+				return usageError{fmt.Errorf("--filter %q is no filter: give name=value, each name once", filter)}
+			}
+			q.Set(name, v)
+		}
+		if order != "" {
+			q.Set("order", order)
+		}
+		if limit < 0 {
+			return usageError{errors.New("--limit must be 0 or more")}
+		}
+		c, err := e.connect(r)
+		if err != nil {
+			return err
+		}
+
+		// A page at a time.
+		const page = 1000
+		for printed := 0; ; {
+			count := page
+			if limit > 0 {
+				count = min(page, limit-printed)
+			}
+			q.Set("count", strconv.Itoa(count))
+			rows, err := c.ProjectionRows(cmd.Context(), args[0], q)
+			if err != nil {
+				return interrupted(cmd.Context(), err)
+			}
+			if err := e.printRowsOf(rows.Rows, asJSON); err != nil {
+				return err
+			}
+			printed += len(rows.Rows)
+			if rows.Next == "" || printed == limit {
+				return nil
+			}
+			q.Set("start", rows.Next)
+		}
+	}
+	return cmd
+}
+
+// printRowsOf prints rows: one a line, or as a table that has a column for each member of the data of the first one.
+func (e *env) printRowsOf(rows []json.RawMessage, asJSON bool) error {
+	if asJSON {
+		for _, row := range rows {
+			if _, err := e.out.Write(append(row, '\n')); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	header := []string{"id"}
+	cells := make([][]string, 0, len(rows))
+	for _, raw := range rows {
+		row, err := value.Parse(raw)
+		if err != nil {
+			return err
+		}
+		if len(cells) == 0 {
+			for _, m := range row.Get("data").Members() {
+				header = append(header, m.Key)
+			}
+		}
+		line := []string{row.Get("id").Str()}
+		for _, name := range header[1:] {
+			v := row.Get("data").Get(name)
+			switch v.Kind() { //nolint:exhaustive // the others are shown as JSON
+			case value.String:
+				line = append(line, v.Str())
+			case value.Missing, value.Null:
+				line = append(line, "")
+			default:
+				line = append(line, v.String())
+			}
+		}
+		if says := row.Get("error").Get("error"); !says.IsMissing() {
+			line = append(line, says.Str())
+		}
+		cells = append(cells, line)
+	}
+	return e.printTable(header, cells)
+}
