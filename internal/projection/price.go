@@ -83,17 +83,17 @@ func (t *trial) costOf(ctx context.Context, x *index.Definition) error {
 // rowsOf makes rows of an index, fewer at a time where they are too much together. A row that is too much by itself is left out.
 func (t *trial) rowsOf(ctx context.Context, x *index.Definition, ids []string) ([]index.Row, error) {
 	rows, err := x.Rows(ctx, t.before.t, t.after.m.At(), ids)
-	switch half := len(ids) / 2; {
+	switch middle := len(ids) / 2; {
 	case err == nil || j17.CodeOf(err) != j17.CodeWorkLimit:
 		return rows, err
-	case half == 0:
+	case middle == 0:
 		return nil, nil
 	default:
-		first, err := t.rowsOf(ctx, x, ids[:half])
+		first, err := t.rowsOf(ctx, x, ids[:middle])
 		if err != nil {
 			return nil, err
 		}
-		rest, err := t.rowsOf(ctx, x, ids[half:])
+		rest, err := t.rowsOf(ctx, x, ids[middle:])
 		return append(first, rest...), err
 	}
 }
