@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -281,7 +282,7 @@ func (s *screens) deploy(t *testing.T, prepare bool) bool {
 	if status == http.StatusOK || status == http.StatusCreated {
 		s.declared.inForce(edition)
 	}
-	return answered(t, "deploying: "+string(raw), status, http.StatusOK, http.StatusCreated, http.StatusAccepted)
+	return answered(t, "deploying: "+string(raw), status, http.StatusOK, http.StatusCreated, http.StatusAccepted, http.StatusConflict) // with one that was prepared
 }
 
 // An order of rows: the fields before the id.
@@ -325,10 +326,7 @@ func screenQueries() map[string]struct {
 // check compares everything with what reading all tickets by id comes to.
 func (s *screens) check(t *testing.T) {
 	t.Helper()
-	// What the server before had taken to work on is free, and what was begun goes on.
-	if status := postTo(s.client, s.p, "/_dev/clock/advance", s.token, `{"by":"10m"}`); status != http.StatusOK {
-		t.Fatalf("moving the clock: %d", status)
-	}
+	s.rest(t)
 	tickets := s.all(t)
 	rows := s.rows(t, tickets)
 	s.checkLists(t, "declared", &s.declared, rows)
@@ -338,6 +336,36 @@ func (s *screens) check(t *testing.T) {
 	s.checkCustomers(t, tickets)
 	s.checkNearby(t, tickets)
 	s.checkVerified(t, "of_customer")
+}
+
+// rest waits until nothing is built or prepared any more: what the server before had begun goes on when its time is over.
+func (s *screens) rest(t *testing.T) {
+	t.Helper()
+	system := clock.System{}
+	for deadline := system.Now().Add(patience); ; {
+		if status := postTo(s.client, s.p, "/_dev/clock/advance", s.token, `{"by":"1m"}`); status != http.StatusOK {
+			t.Fatalf("moving the clock: %d", status)
+		}
+		var going []byte
+		for _, path := range []string{"/_admin/projections", "/_admin/spec/prepared"} {
+			status, raw := askOf(s.client, s.p, http.MethodGet, "prod", path, s.token, "")
+			if status != http.StatusOK && status != http.StatusNotFound {
+				t.Fatalf("%s: %d %s", path, status, raw)
+			}
+			if bytes.Contains(raw, []byte(`"status":"running"`)) {
+				going = append(going, raw...)
+			}
+		}
+		if going == nil {
+			return
+		}
+		if system.Now().After(deadline) {
+			t.Fatalf("it is not built: %s", going)
+		}
+		if err := system.Wait(t.Context(), system.Now().Add(20*time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // all reads all tickets by id. Each is as it was acknowledged, or has the one write more that was under way; and the customers have
@@ -395,7 +423,7 @@ func (s *screens) rows(t *testing.T, tickets map[string]ticket) (rows []screenRo
 // checkLists checks all lists and counts of a projection, and its indexes.
 func (s *screens) checkLists(t *testing.T, name string, of *editions, rows []screenRow) {
 	t.Helper()
-	// Which edition is in force does not change any more when all indexes are built.
+	// Nothing is prepared any more, so the edition stays.
 	s.checkVerified(t, name)
 	first := s.page(t, "/_projections/"+name+"?count=1")
 	edition := of.low
