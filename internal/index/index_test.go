@@ -60,7 +60,7 @@ func (h *house) erase(t j17.Tenant, id string) {
 // TestHistories makes up histories of writes, erasures, rebuilds, restarts and new indexes. Every view is what a look at all aggregates
 // at its position gives.
 func TestHistories(t *testing.T) {
-	seeds := 2
+	seeds := 1
 	if os.Getenv("J17_SOAK") != "" {
 		seeds = 100
 	}
@@ -187,7 +187,7 @@ func (m *mortal) ClaimDue(ctx context.Context, t j17.Tenant, c store.Claim) (ite
 // TestCrashes ends the process before and after each of its writes while an index is built, follows events and is built anew: what the
 // next one has is exact, and nothing is left over. Outside of soaks it is some of the writes.
 func TestCrashes(t *testing.T) {
-	stride := 7
+	stride := 13
 	if os.Getenv("J17_SOAK") != "" {
 		stride = 1
 	}
@@ -230,7 +230,7 @@ func TestCrashes(t *testing.T) {
 				next.stop()
 			})
 		}
-		if crashes < 3 {
+		if crashes < 2 {
 			t.Errorf("it has ended %d times only", crashes)
 		}
 	}
