@@ -3,7 +3,6 @@ package httpapi_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -465,11 +464,14 @@ func TestWhoTakesNothingIsCutOff(t *testing.T) {
 // slow is a connection of which a client reads a little each second, as long as it reads at all.
 type slow struct {
 	net.Conn
+	tb    testing.TB
 	taken atomic.Uint64
 }
 
 func (s *slow) Read(p []byte) (int, error) {
-	_ = clock.System{}.Wait(context.Background(), time.Now().Add(time.Second)) //nolint:usetesting // it ends with its connection
+	if err := (clock.System{}).Wait(s.tb.Context(), time.Now().Add(time.Second)); err != nil {
+		return 0, err
+	}
 	n, err := s.Conn.Read(p[:min(len(p), 200)])
 	s.taken.Add(uint64(n))
 	return n, err
@@ -482,7 +484,7 @@ func TestWhoTakesLittleIsNotCutOff(t *testing.T) {
 		f := newFixture(t, nil)
 		p := f.serve(t)
 		here, there := net.Pipe()
-		s := &slow{Conn: here}
+		s := &slow{Conn: here, tb: t}
 		f.SetTaken(func(net.Conn) (uint64, bool) { return s.taken.Load(), true })
 		id := f.write(t, "global/was_written", `{"s":"`+strings.Repeat("x", 40<<10)+`"}`)
 		p.connections <- there
