@@ -121,10 +121,9 @@ func (l *living) follow() bool {
 // run sends what there is and then what changes.
 func (l *living) run(ctx context.Context, events []liveEvent, more bool) {
 	for changed := (tail.Changes{}); ; {
-		if !l.send(ctx, events) {
+		if !l.send(events) {
 			return
 		}
-		events = nil
 		if !more && !l.follow() {
 			var ok bool
 			if changed, ok = l.await(ctx); !ok {
@@ -148,7 +147,7 @@ func (l *living) run(ctx context.Context, events []liveEvent, more bool) {
 }
 
 // send sends events. It reports false at the end of the stream.
-func (l *living) send(ctx context.Context, events []liveEvent) bool {
+func (l *living) send(events []liveEvent) bool {
 	if len(events) == 0 {
 		return !l.ended()
 	}
@@ -224,7 +223,7 @@ func (l *living) beat(at j17.StreamID) error {
 	if at.IsZero() {
 		l.put([]byte("\n"))
 	} else {
-		l.stream.position(at)
+		l.position(at)
 	}
 	return l.flush()
 }
@@ -276,7 +275,7 @@ func (l *liveProjection) look(ctx context.Context, _ tail.Changes) ([]liveEvent,
 	l.looked = true
 
 	// What was sent already is not sent again.
-	tag := ""
+	var tag string
 	if err == nil {
 		tag = v.Tag
 	} else {

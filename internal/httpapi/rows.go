@@ -123,7 +123,7 @@ func (c *call) list() (*projection.List, bool, error) {
 		}
 		list = nil // or it would be in memory while it waits
 		if err := c.take(c.api.room.replies, size, "such a reply"); err != nil {
-			return nil, false, err
+			return list, false, err
 		}
 	}
 }

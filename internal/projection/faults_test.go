@@ -99,7 +99,7 @@ func (f *fixture) deployNames(tb testing.TB, code codedNames) {
 // TestSourcesThatFail: where custom code fails for a source, a read by id has the error of that aggregate. In lists the row stands with the
 // error, in the order of null, and all others are as ever.
 func TestSourcesThatFail(t *testing.T) {
-	f := newListed(t, projection.Options{})
+	f := newListed(t)
 	f.deployNames(t, codedNames{"nobody"})
 	for n, name := range []string{"Ann", "Bob"} {
 		f.make(t, "customer", id(100+n), `{"name":"`+name+`"}`)

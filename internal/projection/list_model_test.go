@@ -37,8 +37,9 @@ const listSpec = `{"agent_types":["user"],"aggregate_types":{
 		"index":["status","points",["team","points"],["team","status","points"],"labels","who",["place.floor","labels"],{"words":"title"}]}}}`
 
 // newListed returns a fixture with indexes that are kept up to date until the test ends, on the machine's clock.
-func newListed(tb testing.TB, o projection.Options) *fixture {
+func newListed(tb testing.TB) *fixture {
 	tb.Helper()
+	var o projection.Options
 	store, err := pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem()})
 	if err != nil {
 		tb.Fatal(err)
@@ -322,7 +323,7 @@ func (m *ticketModel) find(q *modelQuery) (ids []string) {
 // TestListsAgreeWithAScan asks for random lists of random rows right after random writes, and compares with what filtering and sorting all
 // rows comes to. Between pages further rows change: those that stay come exactly once, in their order.
 func TestListsAgreeWithAScan(t *testing.T) {
-	m := &ticketModel{fixture: newListed(t, projection.Options{}), rows: map[string]map[string]value.Value{}, by: map[string]string{}}
+	m := &ticketModel{fixture: newListed(t), rows: map[string]map[string]value.Value{}, by: map[string]string{}}
 	m.names = map[string]string{}
 	rapid.Check(t, func(rt *rapid.T) {
 		for range rapid.IntRange(1, 4).Draw(rt, "writes") {
@@ -390,7 +391,7 @@ func numbers(ids []string) string {
 
 // TestListsOfWords finds rows by words, whole ones and the beginning of the last, right after they were written.
 func TestListsOfWords(t *testing.T) {
-	f := newListed(t, projection.Options{})
+	f := newListed(t)
 	for n, title := range []string{"Blue kite", "blue SKY kit", "Grüne Kiste", "kite, red", "5 kites", `kite`} {
 		f.make(t, "ticket", id(n), `{"title":"`+title+`"}`)
 	}
@@ -414,7 +415,7 @@ func TestListsOfWords(t *testing.T) {
 
 // TestListsOfLongTexts finds texts that an entry cannot hold: by all that they are, and by what they begin with.
 func TestListsOfLongTexts(t *testing.T) {
-	f := newListed(t, projection.Options{})
+	f := newListed(t)
 	long := strings.Repeat("é", 1500)
 	for n, end := range []string{"", "a", "b", "ba"} {
 		f.make(t, "ticket", id(n), `{"status":"`+long+end+`"}`)
@@ -438,7 +439,7 @@ func TestListsOfLongTexts(t *testing.T) {
 
 // TestListsFollowSources: a row moves when what it is made of changes, and one that cannot be computed stands where nulls do.
 func TestListsFollowSources(t *testing.T) {
-	f := newListed(t, projection.Options{})
+	f := newListed(t)
 	who := func(name string) string {
 		return numbers(f.pages(t, projection.ListAsk{Name: "tickets", Count: 10, Filters: map[string]string{"who": name}}, func() {}))
 	}
