@@ -32,13 +32,13 @@ func (e *env) projections() *cobra.Command {
 }
 
 // projectionCall sends a request about the projections of the environment that the command is about.
-func (o *operating) projectionCall(ctx context.Context, method string, more []string, query url.Values, body any) (json.RawMessage, error) {
+func (o *operating) projectionCall(ctx context.Context, method string, more []string) (json.RawMessage, error) {
 	path, err := o.opsPath(ctx, append([]string{"projections"}, more...)...)
 	if err != nil {
 		return nil, err
 	}
 	var raw json.RawMessage
-	err = o.call(ctx, method, path, query, body, &raw)
+	err = o.call(ctx, method, path, nil, nil, &raw)
 	return raw, err
 }
 
@@ -102,7 +102,7 @@ func (e *env) projectionShow() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		raw, err := o.projectionCall(cmd.Context(), http.MethodGet, args, nil, nil)
+		raw, err := o.projectionCall(cmd.Context(), http.MethodGet, args)
 		if err != nil {
 			return err
 		}
@@ -243,7 +243,7 @@ func (o *operating) await(ctx context.Context, raw json.RawMessage, w *waiting) 
 			e.note("The build goes on in the background; 'j17 projection list' shows how far it is.\n")
 			return nil, interrupted(ctx, err)
 		}
-		if raw, err = o.projectionCall(ctx, http.MethodGet, []string{p.Name}, nil, nil); err != nil {
+		if raw, err = o.projectionCall(ctx, http.MethodGet, []string{p.Name}); err != nil {
 			return nil, err
 		}
 		if p, err = decoded[wire.Projection](raw); err != nil {
@@ -409,7 +409,7 @@ func (e *env) projectionRemove() *cobra.Command {
 		if err := e.confirm(cmd.Context(), yes, fmt.Sprintf("Remove the projection %s of %s?", plain(args[0]), env)); err != nil {
 			return err
 		}
-		if _, err := o.projectionCall(cmd.Context(), http.MethodDelete, args, nil, nil); err != nil {
+		if _, err := o.projectionCall(cmd.Context(), http.MethodDelete, args); err != nil {
 			return err
 		}
 		if asJSON {

@@ -28,7 +28,7 @@ func (e *env) projectionRebuild() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		raw, err := o.projectionCall(cmd.Context(), http.MethodPost, []string{args[0], "rebuild"}, nil, nil)
+		raw, err := o.projectionCall(cmd.Context(), http.MethodPost, []string{args[0], "rebuild"})
 		if err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func (e *env) projectionCancel() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if _, err := o.projectionCall(cmd.Context(), http.MethodDelete, []string{args[0], "build"}, nil, nil); err != nil {
+		if _, err := o.projectionCall(cmd.Context(), http.MethodDelete, []string{args[0], "build"}); err != nil {
 			return err
 		}
 		if asJSON {
@@ -103,7 +103,7 @@ Exit code 7: they differ; the first difference is named. 'j17 projection rebuild
 		if err != nil {
 			return err
 		}
-		raw, err := o.projectionCall(cmd.Context(), http.MethodPost, []string{args[0], "verify"}, nil, nil)
+		raw, err := o.projectionCall(cmd.Context(), http.MethodPost, []string{args[0], "verify"})
 		if err != nil {
 			return err
 		}

@@ -196,11 +196,11 @@ func (s *server) known(tb testing.TB) int {
 	return len(there)
 }
 
-// write writes notes of a color.
-func (s *server) write(tb testing.TB, color string, n int) {
+// write writes twenty red notes.
+func (s *server) write(tb testing.TB) {
 	tb.Helper()
-	for i := range n {
-		c := enginetest.Command(tb, "note/"+id(i)+"/was_made", enginetest.Body(`{"color":"`+color+`"}`))
+	for i := range 20 {
+		c := enginetest.Command(tb, "note/"+id(i)+"/was_made", enginetest.Body(`{"color":"red"}`))
 		c.Tenant = s.tenant
 		if _, err := s.engine.Execute(tb.Context(), c); err != nil {
 			tb.Fatal(err)
@@ -235,7 +235,7 @@ func TestDeploymentsBuildAndRemoveIndexes(t *testing.T) {
 	s := newServer(t)
 	s.run(s.builds.Run)
 	s.deploy(t, notes(keep, ""))
-	s.write(t, "red", 20)
+	s.write(t)
 	s.deploy(t, notes(keep, `"mine":`+byColor))
 	s.built(t)
 	if got := s.shows(t, "mine"); got != "ready, done, "+byColor || s.found(t, "mine", "red") != 20 {
@@ -264,7 +264,7 @@ func TestIndexesAreKnownAfterARestart(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.deploy(t, notes(keep, ""))
-	s.write(t, "red", 20)
+	s.write(t)
 	if p := s.post(t, byColors, false); p.Status != "building" || p.Build == nil || p.Build.Status != "running" {
 		t.Fatalf("%+v", p)
 	}
@@ -311,7 +311,7 @@ func TestPreparedDefinitions(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.deploy(t, notes(keep, ""))
-	s.write(t, "red", 20)
+	s.write(t)
 	const first = `{"name":"posted","sources":[{"aggregate":"note","id":"$.color"}]}`
 	s.post(t, first, false)
 
@@ -341,7 +341,7 @@ func TestPreparationsAreGivenUp(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.deploy(t, notes(keep, ""))
-	s.write(t, "red", 20)
+	s.write(t)
 	s.post(t, byColors, true)
 	if got := s.shows(t, "posted"); got != "building, running prepared, "+byColors || s.known(t) != 1 {
 		t.Fatal(got)
@@ -369,7 +369,7 @@ func TestPreparedSpecs(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.deploy(t, notes(keep, ""))
-	s.write(t, "red", 20)
+	s.write(t)
 	painted := notes(`[{"set":{"target":"color","value":"blue"}}]`, `"mine":`+byColor)
 	prepare := func(r *deploy.Request) { r.Prepare, r.Note = true, "blue" }
 	if r := s.deploy(t, painted, prepare); r.Prepared == nil || r.Prepared.Done || r.Created {
@@ -404,7 +404,7 @@ func TestPreparedSpecsAreGivenUp(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.deploy(t, notes(keep, ""))
-	s.write(t, "red", 20)
+	s.write(t)
 	prepare := func(r *deploy.Request) { r.Prepare = true }
 	s.deploy(t, notes(keep, `"mine":`+byColor), prepare)
 	if err := s.specs.CancelPrepared(t.Context(), s.tenant); err != nil || s.known(t) != 0 {
@@ -424,7 +424,7 @@ func TestThePriceOfAProjection(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.deploy(t, notes(keep, ""))
-	s.write(t, "red", 20)
+	s.write(t)
 	const listed = `{"name":"listed","for_each":"note","sources":{"n":"$key","same":{"type":"note","id":"` + "0b6e9d4e-6f0a-4f3c-8c53-000000000001" + `"},"main":{"type":"note","id":"$.n.color"}},"select":{"color":"$.n.color"},"index":["color"]}`
 	tried, err := s.views.Try(t.Context(), s.tenant, projection.Posting{Definition: []byte(listed)}, 10)
 	if err != nil {

@@ -32,7 +32,7 @@ func TestReadsBeginAnew(t *testing.T) {
 	s := newServer(t)
 	s.run(s.builds.Run)
 	s.deploy(t, notes(keep, ""))
-	s.write(t, "red", 20)
+	s.write(t)
 	s.post(t, listOf(`"color"`), false)
 	s.built(t)
 	over, err := s.views.ViewAfter(t.Context(), s.tenant, "posted", func() { s.post(t, listOf(`"size","color"`), false) })

@@ -600,7 +600,7 @@ func (e *endless) ClaimDue(context.Context, j17.Tenant, store.Claim) ([]store.It
 
 // TestSettleEnds handles what makes itself due again, as often as Settle allows.
 func TestSettleEnds(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house) {
+	inBubble(t, func(t *testing.T, h *house) { //nolint:thelper // it is the test itself
 		e := &endless{Store: h.Store}
 		var done atomic.Int64
 		q := h.queue(worker.Work{Store: e, Do: func(context.Context, *worker.Claim) error {
