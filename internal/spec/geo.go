@@ -132,17 +132,22 @@ func (c *compiler) geo(v value.Value, at diag.Pointer) *Geo {
 	return g
 }
 
-// placePath warns of a path to a place where the schema of the event's data lets nothing be, or nothing that is a place.
+// placePath warns of a path to a place where the schema of the event's data lets nothing be, or neither a place nor null, which means
+// nowhere.
 func (c *compiler) placePath(g *Geo, path value.Value, schema outline.Schema, at diag.Pointer) {
 	if g == nil || g.Where == "" {
 		return
 	}
 	c.dataPaths(path, schema, at)
 	needs := outline.Object
+	k := schema.Follow(g.Steps).Kinds()
+	if k == outline.Null {
+		return
+	}
 	if g.Type.Shape == Polygon {
 		needs |= outline.Array
 	}
-	if k := schema.Follow(g.Steps).Kinds(); k&needs == 0 {
+	if k&needs == 0 {
 		c.pathOfKind(at, path.Str(), k, needs)
 	}
 }
