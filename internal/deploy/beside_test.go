@@ -42,7 +42,7 @@ func TestWhatStandsBesideRefusesASpec(t *testing.T) {
 	if j17.CodeOf(err) != j17.CodeIncompatibleSpec || err.Error() != want {
 		t.Fatalf("got %v", err)
 	}
-	if f.has(t, "dropped") || f.Spec(f.instance, j17.Prod) != nil || len(f.settled) != 0 {
+	if f.has(t, "dropped") || f.Spec(f.instance, j17.Prod) != nil || f.settled.Load() != 0 {
 		t.Fatal("the refusal has changed something")
 	}
 
@@ -53,7 +53,7 @@ func TestWhatStandsBesideRefusesASpec(t *testing.T) {
 	if err != nil || !result.Spec.Forced || len(result.Breaks()) != 1 {
 		t.Fatal(result, err)
 	}
-	if !f.has(t, "dropped") || len(f.settled) != 1 {
+	if !f.has(t, "dropped") || f.settled.Load() != 1 {
 		t.Fatal("what belongs to the deployment was not written")
 	}
 	records, _, err := f.registry.Audit.List(t.Context(), control.AuditQuery{Instance: f.instance, Action: "spec.deploy"}, 10)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,7 +47,7 @@ type fixture struct {
 	instance string
 	// beside, if not nil, and settled are hooks of the service.
 	beside  func(ctx context.Context, t j17.Tenant, after *spec.Compiled) (deploy.Beside, error)
-	settled []j17.Tenant
+	settled atomic.Int64 // how often it was called
 }
 
 func start(tb testing.TB) *fixture {
@@ -94,7 +95,7 @@ func (f *fixture) join(tb testing.TB, st *pebble.Store) {
 			}
 			return f.beside(ctx, t, after)
 		},
-		Settled: func(_ context.Context, t j17.Tenant) { f.settled = append(f.settled, t) },
+		Settled: func(context.Context, j17.Tenant) { f.settled.Add(1) },
 	})
 	if err := f.Restore(tb.Context()); err != nil {
 		tb.Fatal(err)

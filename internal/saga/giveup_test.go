@@ -135,11 +135,17 @@ type broken struct {
 	feed bool
 	row  string
 	err  error
+	// few, if not 0, is after how many failures the feed can be read again.
+	few int
 }
 
 // ReadFeed is part of store.Store.
 func (b *broken) ReadFeed(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[*j17.Event, error] {
 	if b.feed {
+		if b.few > 0 {
+			b.few--
+			b.feed = b.few > 0
+		}
 		return func(yield func(*j17.Event, error) bool) { yield(nil, b.err) }
 	}
 	return b.Store.ReadFeed(ctx, t, after, limit)
@@ -194,15 +200,17 @@ func TestASagaThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestAServerThatCannotWriteGivesNothingUp lets a saga wait for a server that is short of space, for long.
+// TestAServerThatCannotWriteGivesNothingUp lets a saga wait for a server that is short of space, for long, and then fail for another reason,
+// for which it has all its tries.
 func TestAServerThatCannotWriteGivesNothingUp(t *testing.T) {
 	h := newHouse(t, 1)
 	h.ask(prod, 1, 2)
 	b := &broken{Store: h.disk, feed: true, err: store.ErrFull}
 	h.work(b)
 	h.pass(time.Hour)
-	b.feed = false
-	h.pass(time.Minute)
+	b.err = &store.CorruptionError{Where: "feed", Err: errors.New("a damaged block")}
+	b.few = 2
+	h.pass(time.Hour)
 	if g := h.one(); len(h.events("desk", id(1))) == 0 || g.Status == saga.DeadLettered {
 		t.Errorf("the saga is %s: %+v", g.Status, g.Error)
 	}

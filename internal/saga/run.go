@@ -54,10 +54,29 @@ func (s *Service) do(ctx context.Context, c *worker.Claim) (err error) {
 	if err == nil {
 		err = s.move(ctx, c, g)
 	}
-	if err == nil || c.Attempt < maxTries || isPassing(err) {
+	switch {
+	case err == nil:
+		return nil
+	case isPassing(err):
+		return s.later(ctx, c, err)
+	case c.Attempt < maxTries:
 		return err
+	default:
+		return s.giveUp(ctx, c, err)
 	}
-	return s.giveUp(ctx, c, err)
+}
+
+// later lets what is due come again, after a failure that says nothing about the saga: such a try does not count. Where not even that can be
+// written, it counts.
+func (s *Service) later(ctx context.Context, c *worker.Claim, cause error) error {
+	const pause = time.Second
+	if ctx.Err() != nil {
+		return cause
+	}
+	if _, err := conflict(s.store.Write(ctx, c.Tenant, []store.Side{c.Replace(c.Value, s.clock.Now().Add(pause))})); err != nil {
+		return cause
+	}
+	return nil
 }
 
 // move carries out what is due of a saga.
