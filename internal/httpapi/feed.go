@@ -286,8 +286,10 @@ func (c *call) stream(w http.ResponseWriter, f tail.Filter) error {
 			return nil
 		}
 		c.release()
+		s.hold(false)
 		if p.Needs > 0 {
 			err = c.take(c.api.room.streams, int64(p.Needs), "such an event")
+			s.hold(err == nil)
 		} else if !p.More {
 			p, s.frame = tail.Piece{}, nil // or their memory would be kept for nothing
 			if !s.await(ctx, reader) {

@@ -80,7 +80,7 @@ func (c *call) follow(w http.ResponseWriter, v liveView) error {
 	if c.request.Method == http.MethodHead {
 		return nil
 	}
-	s.pending = true // the headers go out at once
+	s.pending, l.begun = true, true // the headers go out at once
 	l.run(ctx, events, more)
 	return nil
 }
@@ -92,11 +92,13 @@ type living struct {
 	watch *tail.Watch
 	keys  []j17.Key
 	types []string
-	// sent is when something was sent last.
-	sent time.Time
+	// sent is when something was sent last. begun tells that the answer has begun.
+	sent  time.Time
+	begun bool
 }
 
-// look lets the view look, in one of the places that there are for streams that read the store.
+// look lets the view look, in one of the places that there are for streams that read the store. It keeps the place until there is memory for
+// what it has found, so that what waits for memory is bounded too. A view that gets none ends: it takes for sent what it has found.
 func (l *living) look(ctx context.Context, changed tail.Changes) ([]liveEvent, bool, error) {
 	c := l.call
 	defer c.slot.Give()
@@ -105,7 +107,22 @@ func (l *living) look(ctx context.Context, changed tail.Changes) ([]liveEvent, b
 		return nil, false, err
 	}
 	defer c.api.room.looks.Give(string(c.tenant), got)
-	return l.view.look(ctx, changed)
+	events, more, err := l.view.look(ctx, changed)
+	size := 0
+	for i := range events {
+		size += events[i].size()
+	}
+	if err != nil || size <= pieceBytes {
+		return events, more, err
+	}
+	if err := c.take(c.api.room.streams, int64(size), "such a view"); err != nil {
+		if l.begun {
+			l.end()
+		}
+		return nil, false, err
+	}
+	l.hold(true)
+	return events, more, nil
 }
 
 // follow makes the watch follow what the view is made of. It reports true where that may have changed since the view has looked.
@@ -151,14 +168,10 @@ func (l *living) send(events []liveEvent) bool {
 	if len(events) == 0 {
 		return !l.ended()
 	}
-	size := 0
-	for i := range events {
-		size += events[i].size()
-	}
-	if size > pieceBytes && l.call.take(l.call.api.room.streams, int64(size), "such a view") != nil {
-		return false
-	}
-	defer l.call.release()
+	defer func() {
+		l.call.release()
+		l.hold(false)
+	}()
 	at := l.view.position()
 	for i := range events {
 		l.event(&events[i], at)

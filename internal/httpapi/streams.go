@@ -24,6 +24,8 @@ const (
 	// patience is how long a client may take nothing while there is something for it. Where nobody can tell what it has taken, that is how
 	// long it may take for what is written at a time.
 	patience = 5 * time.Second
+	// holdPatience is how long a client that takes little may keep a part of the memory that all streams share.
+	holdPatience = 5 * time.Minute
 	// pulseInterval is how often streams are looked at, checkInterval how often each is asked whether its key still counts.
 	pulseInterval = 500 * time.Millisecond
 	checkInterval = 5 * time.Second
@@ -74,6 +76,8 @@ type stream struct {
 	// nanoseconds, 0 while none is.
 	conn    net.Conn
 	writing atomic.Int64
+	// holding is since when what is being written has a part of the memory that all streams share, in Unix nanoseconds, 0 while it has none.
+	holding atomic.Int64
 	// The rest belongs to the goroutine that looks after streams. checked is when the stream's key was looked at last, taken what its client
 	// had taken of the write that was under way since looked.
 	checked time.Time
@@ -162,11 +166,16 @@ func (all *streams) count() int {
 	return len(all.running)
 }
 
-// list returns the open streams, in the memory of into.
-func (all *streams) list(into []*stream) []*stream {
+// list returns the open streams, in the memory of into; none once ended is closed, which is done under mu.
+func (all *streams) list(into []*stream, ended <-chan struct{}) []*stream {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	into = into[:0]
+	select {
+	case <-ended:
+		return into
+	default:
+	}
 	for s := range all.running {
 		into = append(into, s)
 	}
@@ -177,7 +186,7 @@ func (all *streams) list(into []*stream) []*stream {
 func (all *streams) watch(ctx context.Context) {
 	var open []*stream
 	for clk := (clock.System{}); clk.Wait(ctx, clk.Now().Add(pulseInterval)) == nil; {
-		open = all.list(open)
+		open = all.list(open, ctx.Done())
 		now := clk.Now()
 		for _, s := range open {
 			if now.Sub(s.checked) >= checkInterval {
@@ -206,7 +215,7 @@ func (c *call) stillAllowed() bool {
 
 // endAll ends all streams at once: the server stops.
 func (all *streams) endAll() {
-	for _, s := range all.list(nil) {
+	for _, s := range all.list(nil, nil) {
 		s.end()
 	}
 }
@@ -262,10 +271,22 @@ func (s *stream) allow() error {
 	return nil
 }
 
-// attend gives a client more time that has taken something of what is being written, however little. A connection says that it can be written
-// to only when much of what it holds was taken, which takes a slow client longer than its time.
+// hold notes that what comes next has a part of the memory that all streams share, or has given it back.
+func (s *stream) hold(has bool) {
+	since := int64(0)
+	if has {
+		since = s.now().UnixNano()
+	}
+	s.holding.Store(since)
+}
+
+// attend gives a client more time that has taken something of what is being written, however little: without end as long as that is in nobody's
+// way. A connection says that it can be written to only when much of what it holds was taken, which takes a slow client longer than its time.
 func (s *stream) attend(now time.Time) {
 	since := s.writing.Load()
+	if held := s.holding.Load(); held != 0 && now.Sub(time.Unix(0, held)) > holdPatience {
+		return
+	}
 	if since == 0 || s.conn == nil || now.Sub(time.Unix(0, since)) < pulseInterval {
 		return
 	}
