@@ -182,6 +182,8 @@ type Request struct {
 
 	how  control.How
 	from *control.SpecOrigin
+	// ending are the writes that end the preparation which the deployment comes from. They become durable together with the spec.
+	ending []store.Side
 }
 
 // Result tells what came of a deployment.
@@ -272,8 +274,8 @@ const maxTries = 20
 
 // overtaken reports whether a deployment has failed for a fence of what stands beside it.
 func overtaken(err error) bool {
-	_, conflict := errors.AsType[*store.SideConflict](err)
-	return conflict
+	conflict, ok := errors.AsType[*store.SideConflict](err)
+	return ok && conflict.Space != preparedSpace
 }
 
 // deploy looks at a spec and deploys it, one at a time.
@@ -293,7 +295,7 @@ func (s *Service) deploy(ctx context.Context, e *environment, r Request, compile
 	result.Spec, err = s.registry.Specs.Put(context.WithoutCancel(ctx), control.Deployment{
 		Instance: e.instance, Environment: e.env, Source: compiled.Source, Base: base,
 		How: r.how, From: r.from, Forced: len(result.Breaks()) > 0, Note: r.Note,
-		Dropped: slices.Concat(result.beside.Invalid, result.beside.Taken), Sides: result.beside.Sides, Fences: result.beside.Fences,
+		Dropped: slices.Concat(result.beside.Invalid, result.beside.Taken), Sides: slices.Concat(result.beside.Sides, r.ending), Fences: result.beside.Fences,
 	})
 	if err != nil {
 		return Result{}, err

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -102,50 +103,137 @@ func (s *Service) begin(ctx context.Context, e *environment, r Request, compiled
 	if err := s.sides.Write(ctx, e.tenant, []store.Side{side}); err != nil {
 		return Result{}, engine.StorageError(err)
 	}
-	if p.Readiness, err = s.ready(ctx, e.tenant, decider.New(compiled, loaded.functions)); err != nil {
+	stored, rev, err := s.preparedNow(ctx, e.tenant)
+	if err != nil {
 		return Result{}, err
+	}
+	if !stored.same(p) {
+		return s.lost(ctx, e, p, result)
+	}
+	if p.Readiness, err = s.ready(ctx, e.tenant, decider.New(compiled, loaded.functions)); err != nil {
+		_, gone := s.unprepare(ctx, e.tenant, rev)
+		return Result{}, errors.Join(err, gone)
 	}
 	if !p.Readiness.Done {
 		result.Prepared = p.shown()
 		return result, nil
 	}
-	r.Prepare, r.Base = false, &p.Base
-	result, err = s.Deploy(ctx, r)
-	return result, errors.Join(err, s.unprepare(ctx, e.tenant))
+
+	// Where the client has named no base, it is compared with what is deployed by now.
+	r.Prepare, r.ending = false, []store.Side{removal(rev)}
+	done, err := s.Deploy(ctx, r)
+	switch {
+	case err == nil:
+		s.unready(ctx, e.tenant)
+		return done, nil
+	case given(err):
+		s.unready(ctx, e.tenant)
+		return s.lost(ctx, e, p, result)
+	default:
+		_, gone := s.unprepare(ctx, e.tenant, rev)
+		return Result{}, errors.Join(err, gone)
+	}
 }
 
-// unprepare takes away what is prepared, or was.
-func (s *Service) unprepare(ctx context.Context, t j17.Tenant) error {
-	if err := s.sides.Write(ctx, t, []store.Side{{Op: store.Delete, Space: preparedSpace, Key: preparedKey}}); err != nil {
-		return engine.StorageError(err)
+// lost answers for a preparation that is another's business by now: the background goes on with it or has deployed it, or it was given up
+// or replaced. before is what was found when it began.
+func (s *Service) lost(ctx context.Context, e *environment, p *preparedSpec, before Result) (Result, error) {
+	now, _, err := s.preparedNow(ctx, e.tenant)
+	if err != nil {
+		return Result{}, err
+	}
+	if now.same(p) {
+		before.Prepared = now.shown()
+		return before, nil
+	}
+	current, err := s.registry.Specs.Current(ctx, e.instance, e.env)
+	if err != nil && j17.CodeOf(err) != j17.CodeNoSpec {
+		return Result{}, err
+	}
+	if !bytes.Equal(current.Source, p.Source) {
+		return Result{}, j17.Errorf(j17.CodeConflict, "The spec is not deployed: what was prepared was given up meanwhile, or another spec is prepared.")
+	}
+	before.Created = current.Version != before.Spec.Version
+	before.Spec, before.Spec.Source = current, nil
+	return before, nil
+}
+
+// same reports whether two are of one request. A nil one is the same as none.
+func (p *preparedSpec) same(o *preparedSpec) bool {
+	return p != nil && p.RequestID == o.RequestID && p.RequestedAt.Equal(o.RequestedAt) && p.Base == o.Base && bytes.Equal(p.Source, o.Source)
+}
+
+// given reports whether a deployment has failed as what was prepared was given up, or replaced, or somebody else goes on with it.
+func given(err error) bool {
+	conflict, ok := errors.AsType[*store.SideConflict](err)
+	return ok && conflict.Space == preparedSpace
+}
+
+// removal is the write that takes away what is prepared, as it was seen.
+func removal(rev uint64) store.Side {
+	return store.Side{Op: store.Delete, Space: preparedSpace, Key: preparedKey, Cond: store.IfRev, Rev: rev}
+}
+
+// unprepare takes away what is prepared, unless it has changed since it was seen.
+func (s *Service) unprepare(ctx context.Context, t j17.Tenant, rev uint64) (changed bool, err error) {
+	err = s.sides.Write(ctx, t, []store.Side{removal(rev)})
+	if changed = given(err); err != nil && !changed {
+		return false, engine.StorageError(err)
 	}
 	s.unready(ctx, t)
-	return nil
+	return changed, nil
+}
+
+// preparedNow reads what is prepared for an environment; nil for nothing.
+func (s *Service) preparedNow(ctx context.Context, t j17.Tenant) (*preparedSpec, uint64, error) {
+	it, err := s.sides.Get(ctx, t, preparedSpace, preparedKey)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, engine.StorageError(err)
+	}
+	p, err := readPreparedSpec(it.Value)
+	return p, it.Rev, err
 }
 
 // Prepared returns the spec that is prepared for an environment. It is an error of CodeNotFound where there is none.
 func (s *Service) Prepared(ctx context.Context, t j17.Tenant) (*Prepared, error) {
-	it, err := s.sides.Get(ctx, t, preparedSpace, preparedKey)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, j17.Errorf(j17.CodeNotFound, "No spec is being prepared for this environment.")
-	}
-	if err != nil {
-		return nil, engine.StorageError(err)
-	}
-	p, err := readPreparedSpec(it.Value)
+	p, _, err := s.preparedNow(ctx, t)
 	if err != nil {
 		return nil, err
+	}
+	if p == nil {
+		return nil, nothingPrepared()
 	}
 	return p.shown(), nil
 }
 
 // CancelPrepared gives up the spec that is prepared for an environment, with what was built for it. It is an error of CodeNotFound where
-// there is none.
+// there is none, and of CodeConflict where another one takes its place meanwhile.
 func (s *Service) CancelPrepared(ctx context.Context, t j17.Tenant) error {
-	if _, err := s.Prepared(ctx, t); err != nil {
-		return err
+	var first *preparedSpec
+	for range maxTries {
+		p, rev, err := s.preparedNow(ctx, t)
+		switch {
+		case err != nil:
+			return err
+		case p == nil:
+			return nothingPrepared()
+		case first == nil:
+			first = p
+		case !p.same(first):
+			return j17.Errorf(j17.CodeConflict, "Another spec has been prepared meanwhile, which goes on.")
+		}
+		if changed, err := s.unprepare(context.WithoutCancel(ctx), t, rev); err != nil || !changed {
+			return err
+		}
 	}
-	return s.unprepare(context.WithoutCancel(ctx), t)
+	return j17.Errorf(j17.CodeBusy, "The spec that is prepared could not be given up. Try again in a moment.")
+}
+
+func nothingPrepared() error {
+	return j17.Errorf(j17.CodeNotFound, "No spec is being prepared for this environment.")
 }
 
 // IsPrepared reports whether a spec is prepared for an environment, and nothing has failed yet.
@@ -182,14 +270,14 @@ func (s *Service) carryOn(ctx context.Context, c *worker.Claim) error {
 	instance, env, _ := strings.Cut(string(c.Tenant), "/")
 	r := Request{
 		Instance: instance, Environment: j17.Environment(env), Source: p.Source, Force: p.Force, Base: &p.Base, Note: p.Note, how: p.How, from: p.From,
+		ending: []store.Side{c.Remove()},
 	}
 	was := p.Readiness
 	p.Readiness, err = s.readiness(ctx, r)
 	if err == nil && p.Readiness.Done {
-		if _, err = s.Deploy(control.WithActor(ctx, p.Actor, p.RequestID), r); err == nil {
-			err := s.sides.Write(ctx, c.Tenant, []store.Side{c.Remove()})
+		if _, err = s.Deploy(control.WithActor(ctx, p.Actor, p.RequestID), r); err == nil || given(err) {
 			s.unready(ctx, c.Tenant)
-			return err
+			return nil
 		}
 	}
 
@@ -213,7 +301,7 @@ func (s *Service) carryOn(ctx context.Context, c *worker.Claim) error {
 		}
 	}
 	err = s.sides.Write(ctx, c.Tenant, []store.Side{c.Replace(value, due)})
-	if due.IsZero() {
+	if due.IsZero() || given(err) {
 		s.unready(ctx, c.Tenant)
 	}
 	return err

@@ -2,6 +2,9 @@ package projection_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -17,6 +20,7 @@ import (
 	"j17/internal/build"
 	"j17/internal/clock"
 	"j17/internal/control"
+	"j17/internal/decider"
 	"j17/internal/deploy"
 	"j17/internal/engine"
 	"j17/internal/engine/enginetest"
@@ -45,6 +49,8 @@ type server struct {
 	specs    *deploy.Service
 	instance string
 	tenant   j17.Tenant
+	// ready, if not nil, is called once, after it was looked whether a spec is ready, right before that is told.
+	ready func() error
 
 	ctx     context.Context //nolint:containedctx // it ends with the server
 	stop    context.CancelFunc
@@ -90,8 +96,16 @@ func (s *server) open(tb testing.TB) {
 	s.views.SettleIn(20 * time.Millisecond)
 	s.specs = deploy.New(deploy.Options{
 		Registry: s.registry, Engine: s.engine, Blobs: blob.New(blob.Options{Store: s.store, Clock: s.clock, Worker: kit}), Clock: s.clock, Logger: logger,
-		Beside: s.views.Beside, Try: s.views.TrySpec, Adopted: s.views.Adopted, Settled: s.views.Settled, Ready: s.views.Ready, Unready: s.views.Unready,
+		Beside: s.views.Beside, Try: s.views.TrySpec, Adopted: s.views.Adopted, Settled: s.views.Settled, Unready: s.views.Unready,
 		Store: s.store, Worker: kit,
+		Ready: func(ctx context.Context, t j17.Tenant, after *decider.Decider) (deploy.Readiness, error) {
+			ready, err := s.views.Ready(ctx, t, after)
+			if hook := s.ready; hook != nil && err == nil {
+				s.ready = nil
+				err = hook()
+			}
+			return ready, err
+		},
 	})
 	s.ctx, s.stop = context.WithCancel(tb.Context())
 	s.run(feeds.Run, s.indexes.Run)
@@ -417,6 +431,69 @@ func TestPreparedSpecsAreGivenUp(t *testing.T) {
 	if err != nil || !strings.HasPrefix(p.Failed, "Another spec has been deployed meanwhile") || s.known(t) != 0 {
 		t.Fatal(p, err, s.known(t))
 	}
+}
+
+// TestPreparedSpecsAreGivenUpLate cancels one, and deploys another, right before the one that is prepared would be deployed.
+func TestPreparedSpecsAreGivenUpLate(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.deploy(t, notes(keep, ""))
+	s.write(t)
+	prepare := func(r *deploy.Request) { r.Prepare = true }
+	cancel := func() error { return s.specs.CancelPrepared(t.Context(), s.tenant) }
+	nothing := func() {
+		t.Helper()
+		if _, err := s.specs.Prepared(t.Context(), s.tenant); j17.CodeOf(err) != j17.CodeNotFound || s.shows(t, "mine") != "" || s.known(t) != 0 {
+			t.Fatal(err, s.shows(t, "mine"), s.known(t))
+		}
+	}
+
+	// In the background.
+	s.deploy(t, notes(keep, `"mine":`+byColor), prepare)
+	s.build(t)
+	s.ready = cancel
+	s.settle(t)
+	nothing()
+
+	// Before it is answered.
+	other := deploy.Request{Instance: s.instance, Environment: j17.Prod, Source: []byte(notes(`[]`, "")), Prepare: true, Force: true}
+	s.ready = cancel
+	if _, err := s.specs.Deploy(t.Context(), other); j17.CodeOf(err) != j17.CodeConflict {
+		t.Fatal(err)
+	}
+	nothing()
+	s.ready = func() error { return errors.New("no") }
+	if _, err := s.specs.Deploy(t.Context(), other); err == nil {
+		t.Fatal("it is ready")
+	}
+	nothing()
+
+	// Another spec is deployed meanwhile, which matters only to who has named the one before.
+	s.ready = func() error {
+		s.deploy(t, "{ "+notes(keep, "")[1:])
+		return nil
+	}
+	if r, err := s.specs.Deploy(t.Context(), other); err != nil || !r.Created || r.Spec.Version != 3 {
+		t.Fatal(r.Spec, err)
+	}
+	nothing()
+	s.ready = func() error {
+		s.deploy(t, "{  "+notes(keep, "")[1:], func(r *deploy.Request) { r.Force = true })
+		return nil
+	}
+	hash := sha256.Sum256(other.Source)
+	base := hex.EncodeToString(hash[:])
+	other.Base, other.Source = &base, []byte(notes(keep, ""))
+	if _, err := s.specs.Deploy(t.Context(), other); j17.CodeOf(err) != j17.CodePreconditionFailed {
+		t.Fatal(err)
+	}
+	nothing()
+
+	// What is deployed already is not prepared any more either.
+	if r := s.deploy(t, "{  "+notes(keep, "")[1:], prepare); r.Created || r.Prepared != nil {
+		t.Fatalf("%+v", r)
+	}
+	nothing()
 }
 
 // TestThePriceOfAProjection is that of the index which is built for it.
