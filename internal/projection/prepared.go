@@ -151,8 +151,12 @@ func (s *Service) allBuilt(ctx context.Context, t j17.Tenant, needs []*index.Def
 // preparation.
 func (s *Service) take(ctx context.Context, t j17.Tenant, p *prepared, finish store.Side) error {
 	err := s.change(ctx, t, func(in *spec.Compiled, _ *postings) (map[string]*posting, []store.Side, error) {
-		if it, err := s.store.Get(ctx, t, preparedSpace, p.Name); err != nil || it.Rev != finish.Rev {
-			return nil, nil, err // it was given up, or another process goes on with it
+		it, err := s.store.Get(ctx, t, preparedSpace, p.Name)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil, nil, nil // it is done, or was given up
+		}
+		if err != nil || it.Rev != finish.Rev {
+			return nil, nil, err // another process goes on with it
 		}
 		if _, _, err := s.admit(&Posting{Definition: p.Definition}, in); err != nil {
 			return nil, nil, err
