@@ -121,6 +121,17 @@ func (s *Service) Settled(ctx context.Context, t j17.Tenant) {
 
 // Rebuild builds the indexes of a projection anew. Those that there are serve until the new ones have caught up.
 func (s *Service) Rebuild(ctx context.Context, t j17.Tenant, name string) error {
+	var err error
+	for range maxChanges {
+		if err = s.rebuild(ctx, t, name); !errors.Is(err, store.ErrNotFound) {
+			return failure(err)
+		}
+	}
+	return j17.Errorf(j17.CodeBusy, "The projections of the environment are being changed by others. Try again in a moment.").Because(err)
+}
+
+// rebuild is Rebuild. It is store.ErrNotFound where an index has gone meanwhile: then others are needed.
+func (s *Service) rebuild(ctx context.Context, t j17.Tenant, name string) error {
 	v, err := s.survey(ctx, t)
 	if err != nil {
 		return err
@@ -137,7 +148,7 @@ func (s *Service) Rebuild(ctx context.Context, t j17.Tenant, name string) error 
 			err = s.indexes.Rebuild(ctx, t, x.ID)
 		}
 		if err != nil {
-			return engine.StorageError(err)
+			return err
 		}
 	}
 	return nil
