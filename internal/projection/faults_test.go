@@ -186,7 +186,7 @@ func (s *server) caughtUp(tb testing.TB) {
 	}
 	for _, x := range there {
 		for ready := x.Ready; !ready; {
-			s.clock.Advance(100 * time.Millisecond)
+			s.clock.Advance(10 * time.Millisecond)
 			waiting, stop := context.WithTimeout(tb.Context(), 20*time.Millisecond)
 			got, err := s.indexes.Await(waiting, s.tenant, x.ID)
 			stop()
