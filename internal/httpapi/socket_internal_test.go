@@ -24,10 +24,7 @@ func TestTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, known := taken(server)
-	if !known {
-		t.Fatal("nobody knows")
-	}
+	before, _ := taken(server)
 
 	// More than both sides together can hold.
 	const much = 64 << 20
@@ -42,7 +39,11 @@ func TestTaken(t *testing.T) {
 	if err := <-sent; err != nil {
 		t.Fatal(err)
 	}
-	if after, known := taken(server); !known || after-before < much/4 {
+	after, known := taken(server)
+	if !known {
+		t.Skip("the system does not tell what was taken of a TCP connection")
+	}
+	if after-before < much/4 {
 		t.Errorf("%d bytes were taken", after-before)
 	}
 	if err := server.Close(); err != nil {

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// taken returns how many bytes the other side of a connection has taken so far. known is false where nobody can tell.
+// taken returns how many bytes the other side of a connection has taken so far. known is false where nobody can tell, and before it has
+// taken anything.
 func taken(conn net.Conn) (bytes uint64, known bool) {
 	socket, ok := conn.(syscall.Conn)
 	if !ok {
@@ -19,7 +20,7 @@ func taken(conn net.Conn) (bytes uint64, known bool) {
 	}
 	err = raw.Control(func(fd uintptr) {
 		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-		if known = err == nil; known {
+		if known = err == nil && info.Bytes_acked > 0; known { // some systems leave it 0
 			bytes = info.Bytes_acked
 		}
 	})
