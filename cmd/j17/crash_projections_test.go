@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"j17"
 	"j17/internal/clock"
 )
 
@@ -190,6 +191,11 @@ func answered(t *testing.T, what string, status int, want ...int) bool {
 	return status != 0
 }
 
+// notWritten reports whether an answer says that a write was not done, and may be tried again.
+func notWritten(status int, answer []byte) bool {
+	return status == http.StatusServiceUnavailable && !bytes.Contains(answer, []byte(j17.CodeOutcomeUnknown))
+}
+
 // change writes one of a writer's tickets, and finds it by what it has written.
 func (s *screens) change(t *testing.T, writer int, rng *rand.Rand) bool {
 	t.Helper()
@@ -202,7 +208,11 @@ func (s *screens) change(t *testing.T, writer int, rng *rand.Rand) bool {
 		t.Error(err)
 		return false
 	}
-	if status := postTo(s.client, s.p, "/ticket/"+id+"/was_changed", s.p.ready.Keys["prod"].Write, `{"data":`+string(data)+`,`+byGlobal+`}`); !answered(t, "a ticket", status, http.StatusCreated) {
+	written, raw := askOf(s.client, s.p, http.MethodPost, "prod", "/ticket/"+id+"/was_changed", s.p.ready.Keys["prod"].Write, `{"data":`+string(data)+`,`+byGlobal+`}`)
+	if notWritten(written, raw) {
+		return true
+	}
+	if !answered(t, "a ticket: "+string(raw), written, http.StatusCreated) {
 		return false
 	}
 	s.acked[writer][id] = next.N
@@ -227,8 +237,8 @@ const byGlobal = `"metadata":{"actor":{"type":"user","id":"global"},"skip_occ":t
 func (s *screens) rename(t *testing.T, rng *rand.Rand) bool {
 	t.Helper()
 	id, name := s.customers[rng.IntN(len(s.customers))], []string{"Ann", "Bob", "Cid", "Dot", "Eve"}[rng.IntN(5)]
-	status := postTo(s.client, s.p, "/customer/"+id+"/was_named", s.p.ready.Keys["prod"].Write, `{"data":{"name":"`+name+`"},`+byGlobal+`}`)
-	return answered(t, "a name", status, http.StatusCreated)
+	status, raw := askOf(s.client, s.p, http.MethodPost, "prod", "/customer/"+id+"/was_named", s.p.ready.Keys["prod"].Write, `{"data":{"name":"`+name+`"},`+byGlobal+`}`)
+	return notWritten(status, raw) || answered(t, "a name: "+string(raw), status, http.StatusCreated)
 }
 
 // read reads one list in its order. All rows are of one edition.
@@ -255,7 +265,7 @@ func (s *screens) administer(t *testing.T, rng *rand.Rand) bool {
 	case 1:
 		name := []string{"declared", "posted", "of_customer"}[rng.IntN(3)]
 		status, _ := askOf(s.client, s.p, http.MethodPost, "prod", "/_admin/projections/"+name+"/rebuild", s.token, "")
-		return answered(t, "rebuild "+name, status, http.StatusAccepted, http.StatusNotFound)
+		return answered(t, "rebuild "+name, status, http.StatusAccepted, http.StatusNotFound, http.StatusPreconditionFailed, http.StatusServiceUnavailable)
 	}
 	edition := s.posted.next()
 	query := ""
@@ -267,7 +277,7 @@ func (s *screens) administer(t *testing.T, rng *rand.Rand) bool {
 	if status == http.StatusOK || status == http.StatusCreated {
 		s.posted.inForce(edition)
 	}
-	return answered(t, "posting a projection: "+string(raw), status, http.StatusOK, http.StatusCreated, http.StatusAccepted)
+	return answered(t, "posting a projection: "+string(raw), status, http.StatusOK, http.StatusCreated, http.StatusAccepted, http.StatusPreconditionFailed, http.StatusServiceUnavailable)
 }
 
 // deploy deploys the spec with the next edition of its list.
@@ -282,7 +292,8 @@ func (s *screens) deploy(t *testing.T, prepare bool) bool {
 	if status == http.StatusOK || status == http.StatusCreated {
 		s.declared.inForce(edition)
 	}
-	return answered(t, "deploying: "+string(raw), status, http.StatusOK, http.StatusCreated, http.StatusAccepted, http.StatusConflict) // with one that was prepared
+	return answered(t, "deploying: "+string(raw), status, http.StatusOK, http.StatusCreated, http.StatusAccepted,
+		http.StatusConflict, http.StatusPreconditionFailed, http.StatusServiceUnavailable) // with one that was prepared
 }
 
 // An order of rows: the fields before the id.
