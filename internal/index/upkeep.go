@@ -65,6 +65,7 @@ func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 		if err := u.fanout(ctx); err != nil {
 			return err
 		}
+		sl = u.slot // it is further now
 	}
 	n, touched := len(b.Entries), []j17.Key(nil)
 	for _, e := range b.Entries {
