@@ -340,7 +340,7 @@ func TestFanout(t *testing.T) {
 			h.ready(p, prod, definition(h, "wide"))
 			if left >= 0 {
 				p.stop()
-				m := &mortal{Store: h.disk, left: left + 6, died: make(chan struct{})}
+				m := &mortal{Store: h.disk, left: left + 2, died: make(chan struct{})}
 				p = h.start(m)
 				if _, err := p.Ensure(t.Context(), prod, definition(h, "wide")); err != nil {
 					t.Fatal(err)
