@@ -42,7 +42,8 @@ type Kind struct {
 	// Name tells kinds apart in keys, such as "index". It has no '/'.
 	Name string
 	// Page returns what is to be written of some streams. It is called for several pages of a build at once, and again for a page whose
-	// writes were not committed, because of a crash or because one of their conditions did not hold.
+	// writes were not committed, because of a crash or because one of their conditions did not hold. For ErrTooMuch, of a page of several
+	// streams, it is called for each half.
 	Page func(ctx context.Context, p *Page) (Writes, error)
 	// Done, if not nil, is asked when all pages are committed. What it returns commits with the end of the build; after Later it is
 	// asked again.
@@ -74,6 +75,9 @@ type Writes struct {
 	Sides  []store.Side
 	Fences []store.Fence
 }
+
+// ErrTooMuch is what Page returns where its writes would be too many for one commit.
+var ErrTooMuch = errors.New("the writes of a page are too many for one commit")
 
 // Later is what Done returns to be asked again after a while.
 type Later struct{ For time.Duration }

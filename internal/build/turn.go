@@ -247,6 +247,10 @@ func (t *turn) make(ctx context.Context, f *flight) {
 // commit commits the first page under way, with those after it that are ready.
 func (t *turn) commit(ctx, making context.Context) error {
 	<-t.flight[0].done
+	if f := t.flight[0]; errors.Is(f.err, ErrTooMuch) && len(f.page.IDs) > 1 {
+		t.halve(making)
+		return nil
+	}
 	var sides []store.Side
 	fences := []store.Fence{t.claim.Fence()}
 	n, bytes := 0, 0
@@ -274,6 +278,20 @@ func (t *turn) commit(ctx, making context.Context) error {
 	}
 	t.committed(n)
 	return nil
+}
+
+// halve makes the first page under way anew as two.
+func (t *turn) halve(making context.Context) {
+	f := t.flight[0]
+	some, others := f.page.IDs[:len(f.page.IDs)/2], f.page.IDs[len(f.page.IDs)/2:]
+	middle := f.after
+	middle.After, middle.Done = some[len(some)-1], f.after.Done-uint64(len(others))
+	t.flight = append([]*flight{
+		{page: Page{t.job, f.page.Type, some}, after: middle, done: make(chan struct{})},
+		{page: Page{t.job, f.page.Type, others}, after: f.after, done: make(chan struct{})},
+	}, t.flight[1:]...)
+	go t.make(making, t.flight[0])
+	go t.make(making, t.flight[1])
 }
 
 // committed takes the first pages down as committed.

@@ -35,13 +35,18 @@ func (s *Service) page(ctx context.Context, p *build.Page) (w build.Writes, err 
 	if d == nil {
 		return w, errUnknown
 	}
-	rows, err := s.compute(ctx, p.Tenant, d, p.At, p.IDs)
-	if err != nil {
-		return w, err
-	}
 	c := changes{slot: sl.name}
-	for i := range rows {
-		c.replace(rows[i].ID, nil, recordOf(&rows[i]))
+	for some := range slices.Chunk(p.IDs, slice) {
+		rows, err := s.compute(ctx, p.Tenant, d, p.At, some)
+		if err != nil {
+			return w, err
+		}
+		for i := range rows {
+			c.replace(rows[i].ID, nil, recordOf(&rows[i]))
+		}
+		if c.size > maxBytes && len(p.IDs) > 1 {
+			return w, build.ErrTooMuch
+		}
 	}
 	s.counts.writes.Add(uint64(len(c.sides)))
 	return build.Writes{Sides: c.writes()}, nil

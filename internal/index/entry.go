@@ -39,8 +39,10 @@ const (
 	hashBytes = 26
 	// maxWhole bounds what is kept of a long value. Beyond that only its hash tells it from others.
 	maxWhole = 12 << 10
-	// maxCombinations bounds the entries that a row has in an index.
-	maxCombinations = 10_000
+	// MaxRowEntries is how many entries a row may have, over all indexes of a definition. Entries and Words give none beyond it.
+	MaxRowEntries = 10_000
+	// MaxRowBytes is how many bytes they may have together.
+	MaxRowBytes = 1 << 20
 	// MaxNumber is the largest number of an index of a definition.
 	MaxNumber = 64
 	// MaxFields is how many values an entry has at most.
@@ -54,6 +56,9 @@ type Entry struct {
 	// text is the number of the index and the values. whole has them uncut, where any was.
 	text, whole string
 }
+
+// Size is how many bytes the entry has.
+func (e Entry) Size() int { return len(e.text) + len(e.whole) }
 
 // NewEntry returns the entry under values in index n of a definition.
 func NewEntry(n int, values ...value.Value) Entry {
@@ -77,7 +82,7 @@ func NewEntry(n int, values ...value.Value) Entry {
 }
 
 // Entries returns the entries under all combinations of elements of arrays among values, each once. It reports false, and no entries,
-// where there are more than 10,000.
+// where there are more than MaxRowEntries, or MaxRowBytes of them.
 func Entries(n int, values ...value.Value) (entries []Entry, ok bool) {
 	// What each value stands for.
 	combinations := 1
@@ -87,20 +92,25 @@ func Entries(n int, values ...value.Value) (entries []Entry, ok bool) {
 		if elems := v.Elems(); v.Kind() == value.Array && len(elems) > 0 {
 			choices[i] = distinct(elems)
 		}
-		if combinations *= len(choices[i]); combinations > maxCombinations {
+		if combinations *= len(choices[i]); combinations > MaxRowEntries {
 			return nil, false
 		}
 	}
 
 	// Each choice of one of each.
 	entries = make([]Entry, 0, combinations)
+	size := 0
 	chosen := make([]value.Value, len(values))
 	for c := range combinations {
 		for i := range choices {
 			chosen[i] = choices[i][c%len(choices[i])]
 			c /= len(choices[i])
 		}
-		entries = append(entries, NewEntry(n, chosen...))
+		e := NewEntry(n, chosen...)
+		if size += e.Size(); size > MaxRowBytes {
+			return nil, false
+		}
+		entries = append(entries, e)
 	}
 	return entries, true
 }

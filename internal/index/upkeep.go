@@ -217,20 +217,25 @@ func afterKey(prefix, id string) string {
 	return prefix + id
 }
 
-// change computes rows and returns what is to be written of them.
+// change computes rows and returns what is to be written of them. Where that is more than maxBytes, of several rows, it is a part.
 func (u *upkeep) change(ctx context.Context, ids []string, to j17.StreamID) (*changes, error) {
-	rows, err := u.s.compute(ctx, u.t, u.d, to, ids)
-	if err != nil {
-		return nil, err
-	}
-	u.s.counts.rows.Add(uint64(len(rows)))
 	c := &changes{slot: u.slot.name}
-	for i := range rows {
-		old, err := readRecord(u.s.get(ctx, u.t), u.slot.name, rows[i].ID)
+	for some := range slices.Chunk(ids, slice) {
+		rows, err := u.s.compute(ctx, u.t, u.d, to, some)
 		if err != nil {
 			return nil, err
 		}
-		c.replace(rows[i].ID, old, recordOf(&rows[i]))
+		u.s.counts.rows.Add(uint64(len(rows)))
+		for i := range rows {
+			old, err := readRecord(u.s.get(ctx, u.t), u.slot.name, rows[i].ID)
+			if err != nil {
+				return nil, err
+			}
+			c.replace(rows[i].ID, old, recordOf(&rows[i]))
+			if c.size > maxBytes && len(ids) > 1 {
+				return c, nil
+			}
+		}
 	}
 	return c, nil
 }
@@ -277,7 +282,7 @@ const maxCounted = 10_000_000
 func (u *upkeep) fanout(ctx context.Context) error {
 	u.s.counts.fanouts.Add(1)
 	defer u.s.counts.fanouts.Add(-1)
-	for range fanoutTurns {
+	for turns := 0; turns < fanoutTurns; {
 		f := u.slot.Fanout
 		ids, at, row, err := u.next(ctx, f)
 		if err != nil {
@@ -288,9 +293,10 @@ func (u *upkeep) fanout(ctx context.Context) error {
 			return err
 		}
 		if c.size > maxBytes && len(ids) > 1 {
-			u.size = max(len(ids)/2, 1)
+			u.size = len(ids) / 2
 			continue
 		}
+		turns++
 
 		// How far it is commits with the rows.
 		f.At, f.Row, f.Done = at, row, f.Done+uint64(len(ids))

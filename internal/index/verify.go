@@ -195,14 +195,16 @@ func (v *verification) page(ctx context.Context, after string) (last string, dif
 	ids = slices.DeleteFunc(slices.Compact(ids), func(id string) bool { return id > upTo })
 
 	// Both, compared.
-	rows, err := v.s.compute(ctx, v.t, v.d, view.at, ids)
-	if err != nil {
-		return "", nil, err
-	}
-	for i := range rows {
-		what, err := view.compare(&rows[i], records[rows[i].ID])
-		if err != nil || what != "" {
-			return "", &Difference{Row: rows[i].ID, What: what}, err
+	for some := range slices.Chunk(ids, slice) {
+		rows, err := v.s.compute(ctx, v.t, v.d, view.at, some)
+		if err != nil {
+			return "", nil, err
+		}
+		for i := range rows {
+			what, err := view.compare(&rows[i], records[rows[i].ID])
+			if err != nil || what != "" {
+				return "", &Difference{Row: rows[i].ID, What: what}, err
+			}
 		}
 	}
 	v.done += uint64(len(ids))

@@ -38,14 +38,20 @@ func fold(r rune) rune {
 	return first
 }
 
-// Words returns the entries of a text in index n, one for each of its words. It reports false, and no entries, for more than 10,000.
+// Words returns the entries of a text in index n, one for each of its words. It reports false, and no entries, for more than
+// MaxRowEntries, or MaxRowBytes of them.
 func Words(n int, text string) (entries []Entry, ok bool) {
 	words := SplitWords(text)
-	if len(words) > maxCombinations {
+	if len(words) > MaxRowEntries {
 		return nil, false
 	}
+	size := 0
 	for _, word := range words {
-		entries = append(entries, NewEntry(n, value.StringValue(word)))
+		e := NewEntry(n, value.StringValue(word))
+		if size += e.Size(); size > MaxRowBytes {
+			return nil, false
+		}
+		entries = append(entries, e)
 	}
 	return entries, true
 }

@@ -95,7 +95,7 @@ func (e *evaluation) entries(r *row) ([]index.Entry, error) {
 	}
 	e.b.Renew(work.Replay)
 	e.env.SetDocument(e.document(r))
-	entries := []index.Entry{index.NewEntry(allRows)}
+	entries, size := []index.Entry{index.NewEntry(allRows)}, 0
 	for place := range e.d.Indexes {
 		x := &e.d.Indexes[place]
 		values := make([]value.Value, len(x.Fields))
@@ -107,8 +107,11 @@ func (e *evaluation) entries(r *row) ([]index.Entry, error) {
 			values[i] = v
 		}
 		some, ok := entriesOf(x, numberOf(place), values)
-		if !ok {
-			return nil, j17.Errorf(j17.CodeProjectionLimit, "A row has more than 10,000 entries in the index %s", declaredIndex(fieldNames(x), x.Words))
+		for i := range some {
+			size += some[i].Size()
+		}
+		if !ok || len(entries)-1+len(some) > index.MaxRowEntries || size > index.MaxRowBytes {
+			return nil, j17.Errorf(j17.CodeProjectionLimit, "A row has more than 10,000 entries, or 1 MiB of them, up to the index %s", declaredIndex(fieldNames(x), x.Words))
 		}
 		entries = append(entries, some...)
 	}

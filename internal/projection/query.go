@@ -98,10 +98,13 @@ func fieldEntries(field value.Value) []index.Entry {
 	if field.Len() > most {
 		return []index.Entry{unknownEntry()}
 	}
-	entries := []index.Entry{valueEntry(field)}
+	entries, size := []index.Entry{valueEntry(field)}, 0
 	seen := map[index.Entry]bool{}
 	for _, elem := range field.Elems() {
 		if e := valueEntry(elem); !seen[e] {
+			if size += e.Size(); size > index.MaxRowBytes {
+				return []index.Entry{unknownEntry()}
+			}
 			seen[e] = true
 			entries = append(entries, e)
 		}
