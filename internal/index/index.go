@@ -176,8 +176,26 @@ func (s *Service) Ensure(ctx context.Context, t j17.Tenant, d *Definition) (Stat
 		if err != nil {
 			return Status{}, err
 		}
+		if err := s.follow(ctx, t, h.Serving); err != nil {
+			return Status{}, err
+		}
 		return s.Status(ctx, t, d.ID)
 	}
+}
+
+// follow lets a slot that is read follow the feed, where a crash has ended its subscription and nothing else.
+func (s *Service) follow(ctx context.Context, t j17.Tenant, name string) error {
+	if name == "" {
+		return nil
+	}
+	sl, err := readSlot(s.get(ctx, t), name)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return s.o.Feed.Subscribe(ctx, t, kind, name, feed.After(sl.after()))
 }
 
 // conflict reports whether somebody else was faster.
