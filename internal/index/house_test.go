@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -494,6 +495,20 @@ func (h *house) ready(p *process, t j17.Tenant, d *index.Definition) {
 	if status, err := p.Await(h.tb.Context(), t, d.ID); err != nil || !status.Ready {
 		h.tb.Fatalf("%+v, %v\n%s", status, err, h.log)
 	}
+}
+
+// notReady waits until an index that cannot be read says why as it is wanted.
+func (h *house) notReady(p *process, what string, wanted func(*index.NotReadyError) bool) {
+	h.tb.Helper()
+	var err error
+	for range 100 {
+		_, err = p.At(h.tb.Context(), prod, "one", j17.StreamID{})
+		if e, is := errors.AsType[*index.NotReadyError](err); is && wanted(e) {
+			return
+		}
+		h.pass(time.Second)
+	}
+	h.tb.Fatalf("not %s: %+v", what, err)
 }
 
 // verify fails if the index differs from what follows from events.
