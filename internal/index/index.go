@@ -278,6 +278,7 @@ func (s *Service) rebuild(ctx context.Context, t j17.Tenant, id string, serving 
 		return store.ErrNotFound
 	}
 	for {
+		// What there is, and whether it is being built already.
 		h, err := readHead(s.get(ctx, t), id)
 		if err != nil {
 			return err
@@ -289,6 +290,8 @@ func (s *Service) rebuild(ctx context.Context, t j17.Tenant, id string, serving 
 		if err != nil || status != nil && status.State == build.Running {
 			return err
 		}
+
+		// What is in the way goes first: a build that has ended badly, and what is not to be read any more.
 		var gone []store.Side
 		if h.Building != h.Serving || !serving {
 			if gone, err = s.drop(ctx, t, h.Building); err != nil {
@@ -305,6 +308,8 @@ func (s *Service) rebuild(ctx context.Context, t j17.Tenant, id string, serving 
 			}
 			h.Serving = ""
 		}
+
+		// Then the build begins. Whoever was faster has changed the head, which is looked at again.
 		if len(gone) > 0 {
 			h.Building = ""
 			err = s.o.Store.Write(ctx, t, append(gone, h.put(id)))

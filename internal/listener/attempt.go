@@ -418,6 +418,7 @@ type waiters struct {
 
 // waiting returns the next event that waits for the delivery, nil for none.
 func (e *ending) waiting(ctx context.Context) (*j17.Event, waiters, error) {
+	// What is known to wait, if anything.
 	var w waiters
 	if e.alone {
 		return nil, w, nil
@@ -432,6 +433,8 @@ func (e *ending) waiting(ctx context.Context) (*j17.Event, waiters, error) {
 	if w.behind, w.rev = known, rev; e.l == nil {
 		return nil, w, nil // A listener that is gone is told nothing more.
 	}
+
+	// Single events that were asked for come first, then all up to the last one that was seen.
 	from, to := e.d.Version+1, known.Last
 	listed := len(known.Listed) > 0
 	if listed {
@@ -441,6 +444,8 @@ func (e *ending) waiting(ctx context.Context) (*j17.Event, waiters, error) {
 	if from > to {
 		return nil, w, nil
 	}
+
+	// The next of them that the listener wants.
 	b, done := e.s.budget(ctx, e.j.at.tenant)
 	defer done()
 	matches := matcher(e.l.definition, b)
