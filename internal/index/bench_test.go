@@ -198,7 +198,7 @@ func BenchmarkPage(b *testing.B) {
 		}
 		from := index.Bound{Value: value.Int(int64(1_700_000_000 + rng.IntN(rows/2)*7))}
 		r := index.All(1, 2).Equal(value.StringValue("paid")).Between(from, index.Bound{})
-		hits, err := v.Scan(b.Context(), index.Query{Lanes: [][]index.Range{{r}}}, "", 50)
+		hits, err := v.Scan(plenty(), index.Query{Lanes: [][]index.Range{{r}}}, "", 50)
 		v.Close()
 		if err != nil || len(hits) != 50 {
 			b.Fatal(len(hits), err)
@@ -222,7 +222,7 @@ func BenchmarkCount(b *testing.B) {
 	b.ResetTimer()
 	counted := uint64(0)
 	for range b.N {
-		n, err := v.Count(b.Context(), index.Query{Lanes: [][]index.Range{{r}}})
+		n, err := v.Count(plenty(), index.Query{Lanes: [][]index.Range{{r}}})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -410,7 +410,7 @@ func (h *house) check(t j17.Tenant, v *index.View) {
 			}
 			slices.Reverse(want)
 		}
-		if n, err := v.Count(ctx, w.query); err != nil || n != uint64(len(want)) {
+		if n, err := v.Count(plenty(), w.query); err != nil || n != uint64(len(want)) {
 			h.tb.Fatalf("%s: %d rows, %v, want %d", w.name, n, err, len(want))
 		}
 	}
@@ -423,7 +423,7 @@ func (h *house) check(t j17.Tenant, v *index.View) {
 func (h *house) scan(v *index.View, q index.Query, limit int) (ids []string) {
 	h.tb.Helper()
 	for after := ""; ; {
-		hits, err := v.Scan(h.tb.Context(), q, after, limit)
+		hits, err := v.Scan(plenty(), q, after, limit)
 		if err != nil {
 			h.tb.Fatal(err)
 		}
@@ -451,7 +451,7 @@ func (h *house) checkWords(v *index.View, rows []*row, words []string) {
 		}
 	}
 	for after := ""; ; {
-		hits, err := v.Words(h.tb.Context(), titles, words, after, 2)
+		hits, err := v.Words(plenty(), titles, words, after, 2)
 		if err != nil {
 			h.tb.Fatal(err)
 		}
@@ -466,7 +466,7 @@ func (h *house) checkWords(v *index.View, rows []*row, words []string) {
 	if len(words) == 1 {
 		slices.Sort(got) // they come in the order of the words
 	}
-	if n, err := v.CountWords(h.tb.Context(), titles, words); err != nil || !slices.Equal(got, want) || n != uint64(len(want)) {
+	if n, err := v.CountWords(plenty(), titles, words); err != nil || !slices.Equal(got, want) || n != uint64(len(want)) {
 		h.tb.Fatalf("words %v: %v, %d of them, %v, want %v", words, got, n, err, want)
 	}
 }

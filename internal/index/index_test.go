@@ -361,7 +361,7 @@ func TestFanout(t *testing.T) {
 				t.Fatal(err)
 			}
 			for name, want := range map[string]uint64{"first": 0, "second": rows} {
-				if n, err := v.Count(t.Context(), named(name)); err != nil || n != want {
+				if n, err := v.Count(plenty(), named(name)); err != nil || n != want {
 					t.Errorf("%d rows with the %s name, %v, want %d", n, name, err, want)
 				}
 			}

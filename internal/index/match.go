@@ -1,11 +1,11 @@
 package index
 
 import (
-	"context"
 	"slices"
 
 	"j17/internal/store"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // leading bounds the rows of a word that are sorted in memory.
@@ -13,11 +13,11 @@ const leading = 4096
 
 // Words returns up to limit rows, behind a cursor, that have all of some words in index n, the last one as the beginning of a word. They
 // come in the order of ids; where there is one word only, in that of the words found and then of ids. words are those of SplitWords.
-func (v *View) Words(ctx context.Context, n int, words []string, after string, limit int) (hits []Hit, err error) {
+func (v *View) Words(b *work.Budget, n int, words []string, after string, limit int) (hits []Hit, err error) {
 	if len(words) == 1 {
-		return v.Scan(ctx, wordQuery(n, words[0]), after, limit)
+		return v.Scan(b, wordQuery(n, words[0]), after, limit)
 	}
-	err = v.eachMatch(ctx, n, words, after, func(id string) bool {
+	err = v.eachMatch(b, n, words, after, func(id string) bool {
 		if limit > 0 {
 			hits = append(hits, Hit{ID: id, Cursor: id})
 		}
@@ -27,11 +27,11 @@ func (v *View) Words(ctx context.Context, n int, words []string, after string, l
 }
 
 // CountWords returns how many rows Words finds.
-func (v *View) CountWords(ctx context.Context, n int, words []string) (count uint64, err error) {
+func (v *View) CountWords(b *work.Budget, n int, words []string) (count uint64, err error) {
 	if len(words) == 1 {
-		return v.Count(ctx, wordQuery(n, words[0]))
+		return v.Count(b, wordQuery(n, words[0]))
 	}
-	err = v.eachMatch(ctx, n, words, "", func(string) bool {
+	err = v.eachMatch(b, n, words, "", func(string) bool {
 		count++
 		return true
 	})
@@ -44,7 +44,7 @@ func wordQuery(n int, word string) Query {
 }
 
 // eachMatch passes the ids of rows that have several words, in order, until do reports false.
-func (v *View) eachMatch(ctx context.Context, n int, words []string, after string, do func(id string) bool) error {
+func (v *View) eachMatch(b *work.Budget, n int, words []string, after string, do func(id string) bool) error {
 	if len(words) == 0 {
 		return nil
 	}
@@ -53,7 +53,7 @@ func (v *View) eachMatch(ctx context.Context, n int, words []string, after strin
 		ranges[i] = All(n, 1).Equal(value.StringValue(word))
 	}
 	ranges[len(words)-1] = All(n, 1).Prefix(words[len(words)-1])
-	lead, few, err := v.rarest(ranges)
+	lead, few, err := v.rarest(b, ranges)
 	if err != nil {
 		return err
 	}
@@ -61,13 +61,18 @@ func (v *View) eachMatch(ctx context.Context, n int, words []string, after strin
 	// The rows of the rarest word are looked at one by one.
 	look := func(id string) (more bool, err error) {
 		rec, err := readRecord(v.moment.Get, v.slot.name, id)
-		if err != nil || rec == nil || !rec.matches(ranges) {
+		switch {
+		case err != nil || rec == nil:
 			return true, err
+		case !b.Spend(rec.cost(len(ranges))):
+			return false, b.Err()
+		case !rec.matches(ranges):
+			return true, nil
 		}
 		return do(id), nil
 	}
 	if lead == len(ranges)-1 {
-		ids, err := v.sorted(ctx, few, after)
+		ids, err := v.sorted(b, few, after)
 		for _, id := range ids {
 			if err != nil {
 				return err
@@ -84,7 +89,7 @@ func (v *View) eachMatch(ctx context.Context, n int, words []string, after strin
 		keys = keys.After(v.slot.name + "/" + ranges[lead].head + end + after)
 	}
 	var failed error
-	err = v.each(ctx, keys, func(key, _ []byte) bool {
+	err = v.each(b, keys, func(key, _ []byte) bool {
 		id := string(key[len(v.slot.name)+1+len(ranges[lead].head)+len(end):])
 		var more bool
 		if more, failed = look(id); failed != nil {
@@ -110,7 +115,7 @@ func (r *record) matches(ranges []Range) bool {
 
 // rarest returns the number of the range with the fewest entries, roughly, and the range itself. The last one, whose entries are not in the
 // order of ids, is it only if they are few.
-func (v *View) rarest(ranges []Range) (lead int, keys store.Range, err error) {
+func (v *View) rarest(b *work.Budget, ranges []Range) (lead int, keys store.Range, err error) {
 	const first, factor, most = 64, 8, 1 << 24
 	for limit := first; ; limit *= factor {
 		for i := range ranges {
@@ -121,13 +126,16 @@ func (v *View) rarest(ranges []Range) (lead int, keys store.Range, err error) {
 			if err != nil || n < limit || limit > most {
 				return i, ranges[i].in(v.slot.name), err
 			}
+			if !b.Spend(n) {
+				return 0, keys, b.Err()
+			}
 		}
 	}
 }
 
 // sorted returns the ids of the rows of a few entries, in order, behind one of them.
-func (v *View) sorted(ctx context.Context, keys store.Range, after string) (ids []string, err error) {
-	err = v.each(ctx, keys, func(key, _ []byte) bool {
+func (v *View) sorted(b *work.Budget, keys store.Range, after string) (ids []string, err error) {
+	err = v.each(b, keys, func(key, _ []byte) bool {
 		if id := idOf(key); id > after {
 			ids = append(ids, id)
 		}

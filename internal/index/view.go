@@ -13,6 +13,7 @@ import (
 	"j17/internal/build"
 	"j17/internal/clock"
 	"j17/internal/store"
+	"j17/internal/work"
 )
 
 const (
@@ -252,23 +253,20 @@ type Hit struct {
 	Cursor string
 }
 
-// cancelEvery is after how many entries it is looked whether somebody still wants to know.
-const cancelEvery = 1024
-
-// Scan returns up to limit rows behind a cursor, from the first one on for "".
-func (v *View) Scan(ctx context.Context, q Query, after string, limit int) (hits []Hit, err error) {
-	lanes := v.lanes(&q)
+// Scan returns up to limit rows behind a cursor, from the first one on for "". Each entry that is looked at is work of the budget.
+func (v *View) Scan(b *work.Budget, q Query, after string, limit int) (hits []Hit, err error) {
+	lanes, seen := v.lanes(&q), firsts{}
 	for i := range lanes {
 		lanes[i].seek(after, q.Backward)
 	}
 	for len(hits) < limit {
-		best, err := first(ctx, v, lanes, q.Backward)
+		best, err := first(b, v, lanes, q.Backward)
 		if err != nil || best == nil {
 			return hits, err
 		}
 		found, tail := best.head(), best.head().tail
 		best.pop()
-		first, err := v.isFirst(&q, found, found.lane)
+		first, err := v.isFirst(b, seen, &q, found)
 		if err != nil {
 			return nil, err
 		}
@@ -346,9 +344,9 @@ func (l *lane) seek(cursor string, backward bool) {
 }
 
 // first returns the lane with the first entry, nil at the end.
-func first(ctx context.Context, v *View, lanes []*lane, backward bool) (best *lane, err error) {
+func first(b *work.Budget, v *View, lanes []*lane, backward bool) (best *lane, err error) {
 	for _, l := range lanes {
-		if err := l.fill(ctx, v); err != nil {
+		if err := l.fill(b, v); err != nil {
 			return nil, err
 		}
 		if len(l.page) == 0 {
@@ -365,12 +363,12 @@ func (l *lane) head() *found { return &l.page[0] }
 func (l *lane) pop()         { l.page = l.page[1:] }
 
 // fill reads on when all that was read is taken.
-func (l *lane) fill(ctx context.Context, v *View) error {
+func (l *lane) fill(b *work.Budget, v *View) error {
 	for len(l.page) == 0 && len(l.left) > 0 {
 		keys := &l.left[0]
 		n := 0
 		var last string
-		err := v.each(ctx, *keys, func(key, value []byte) bool {
+		err := v.each(b, *keys, func(key, value []byte) bool {
 			n++
 			last = string(key)
 			if f, ok := l.found(last, value); ok {
@@ -414,55 +412,94 @@ func (l *lane) found(key string, value []byte) (found, bool) {
 // idOf returns the id of the row whose entry is under a key.
 func idOf(key []byte) string { return string(key[bytes.LastIndexByte(key, end[0])+len(end):]) }
 
-// each passes entries, as long as somebody wants to know.
-func (v *View) each(ctx context.Context, keys store.Range, do func(key, value []byte) bool) error {
-	n := 0
-	ended := error(nil)
-	err := v.moment.Each(entrySpace, keys, func(key, value []byte) bool {
-		if n++; n%cancelEvery == 0 {
-			if ended = ctx.Err(); ended != nil {
-				return false
-			}
-		}
-		return do(key, value)
-	})
-	return cmp.Or(err, ended)
+// each passes entries, as long as the budget lasts.
+func (v *View) each(b *work.Budget, keys store.Range, do func(key, value []byte) bool) error {
+	err := v.moment.Each(entrySpace, keys, func(key, value []byte) bool { return b.SpendBytes(len(key)+len(value)) && do(key, value) })
+	return cmp.Or(err, b.Err())
 }
 
+// firsts remembers, of rows that have several entries, which is the first that a question finds: who has a thousand of them is looked
+// up once.
+type firsts map[string]foundAt
+
+// foundAt is the place of an entry among those of all lanes.
+type foundAt struct {
+	tail string
+	lane int
+}
+
+// before reports whether a stands before b in the ascending order.
+func (a foundAt) before(b foundAt) bool {
+	return a.tail < b.tail || a.tail == b.tail && a.lane < b.lane
+}
+
+// maxFirsts bounds how many rows are remembered.
+const maxFirsts = 4096
+
 // isFirst reports whether an entry is the first of its row that a query finds.
-func (v *View) isFirst(q *Query, f *found, of int) (bool, error) {
+func (v *View) isFirst(b *work.Budget, seen firsts, q *Query, f *found) (bool, error) {
 	if !f.many {
 		return true, nil
 	}
-	rec, err := readRecord(v.moment.Get, v.slot.name, f.id)
-	if err != nil || rec == nil {
-		return false, err
+	at, ok := seen[f.id]
+	if !ok {
+		rec, err := readRecord(v.moment.Get, v.slot.name, f.id)
+		if err != nil || rec == nil {
+			return false, err
+		}
+		ranges := 0
+		for _, lane := range q.Lanes {
+			ranges += len(lane)
+		}
+		if !b.Spend(rec.cost(ranges)) {
+			return false, b.Err()
+		}
+		if at, ok = rec.firstOf(q, f.id); !ok {
+			return false, nil
+		}
+		if len(seen) == maxFirsts {
+			clear(seen)
+		}
+		seen[f.id] = at
 	}
-	for i := range rec.entries {
-		e := &rec.entries[i]
+	return at == foundAt{f.tail, f.lane}, nil
+}
+
+// cost is what it takes to find the record and to compare it with some ranges, in units of work.
+func (r *record) cost(ranges int) int {
+	return recordCost + len(r.entries)*(1+ranges) + len(r.names)
+}
+
+// recordCost is what it takes to find a record, whatever it holds.
+const recordCost = 50
+
+// firstOf returns the first entry of the record that a query finds.
+func (r *record) firstOf(q *Query, id string) (at foundAt, ok bool) {
+	for i := range r.entries {
+		e := &r.entries[i]
 		for n, ranges := range q.Lanes {
 			for j := range ranges {
-				r := &ranges[j]
-				if !r.has(e.text, e.whole) {
+				of := &ranges[j]
+				if !of.has(e.text, e.whole) {
 					continue
 				}
-				tail := e.text[len(r.head):] + end + f.id
-				if tail < f.tail || tail == f.tail && n < of {
-					return false, nil
+				if here := (foundAt{e.text[len(of.head):] + end + id, n}); !ok || here.before(at) {
+					at, ok = here, true
 				}
 			}
 		}
 	}
-	return true, nil
+	return at, ok
 }
 
 // Count returns how many rows a query finds.
-func (v *View) Count(ctx context.Context, q Query) (n uint64, err error) {
+func (v *View) Count(b *work.Budget, q Query) (n uint64, err error) {
+	seen := firsts{}
 	for _, l := range v.lanes(&q) {
 		tested := slices.ContainsFunc(l.ranges, func(r Range) bool { return len(r.tests) > 0 })
 		for _, keys := range l.left {
 			var failed error
-			err := v.each(ctx, keys, func(key, value []byte) bool {
+			err := v.each(b, keys, func(key, value []byte) bool {
 				if len(value) == 0 || !tested && value[0] == only {
 					n++ // it is the only entry of its row, and is in the range
 					return true
@@ -471,7 +508,7 @@ func (v *View) Count(ctx context.Context, q Query) (n uint64, err error) {
 				if !ok {
 					return true
 				}
-				ok, failed = v.isFirst(&q, &f, l.number)
+				ok, failed = v.isFirst(b, seen, &q, &f)
 				n += uint64(one(ok))
 				return failed == nil
 			})

@@ -92,7 +92,8 @@ func (s *Service) list(ctx context.Context, t j17.Tenant, ask *ListAsk) (*List, 
 	if g.at, err = s.as(r, view.Position()); err != nil {
 		return nil, err
 	}
-	return g.fill(ctx, after, func(after string, limit int) ([]found, error) { return p.scan(ctx, view, after, limit) })
+	b := work.New(ctx, work.Replay)
+	return g.fill(ctx, after, func(after string, limit int) ([]found, error) { return p.scan(b, view, after, limit) })
 }
 
 // planned finds out what is asked for, and how it is served.
@@ -135,7 +136,7 @@ func (s *Service) count(ctx context.Context, t j17.Tenant, name string, filters 
 		return 0, err
 	}
 	defer view.Close()
-	return p.countIn(ctx, view)
+	return p.countIn(work.New(ctx, work.Replay), view)
 }
 
 // rowsOf returns a projection that has rows.

@@ -6,6 +6,7 @@ import (
 
 	"j17/internal/index"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // number is that of the plan's index among those of the definition.
@@ -63,13 +64,13 @@ func (s *Service) view(ctx context.Context, r *reading, d *definition) (*index.V
 }
 
 // scan returns up to limit rows after a place, in the order of the plan.
-func (p *plan) scan(ctx context.Context, view *index.View, after string, limit int) ([]found, error) {
+func (p *plan) scan(b *work.Budget, view *index.View, after string, limit int) ([]found, error) {
 	var hits []index.Hit
 	var err error
 	if p.next != nil && p.next.op == words {
-		hits, err = view.Words(ctx, p.number(), index.SplitWords(p.next.text), after, limit)
+		hits, err = view.Words(b, p.number(), index.SplitWords(p.next.text), after, limit)
 	} else {
-		hits, err = view.Scan(ctx, p.lookup(), after, limit)
+		hits, err = view.Scan(b, p.lookup(), after, limit)
 	}
 	some := make([]found, len(hits))
 	for i := range hits {
@@ -79,14 +80,14 @@ func (p *plan) scan(ctx context.Context, view *index.View, after string, limit i
 }
 
 // countIn counts the rows of the plan.
-func (p *plan) countIn(ctx context.Context, view *index.View) (n uint64, err error) {
+func (p *plan) countIn(b *work.Budget, view *index.View) (n uint64, err error) {
 	switch {
 	case p.index == byID:
-		n, err = view.Count(ctx, index.Query{Lanes: [][]index.Range{{index.All(allRows, 0)}}})
+		n, err = view.Count(b, index.Query{Lanes: [][]index.Range{{index.All(allRows, 0)}}})
 	case p.next != nil && p.next.op == words:
-		n, err = view.CountWords(ctx, p.number(), index.SplitWords(p.next.text))
+		n, err = view.CountWords(b, p.number(), index.SplitWords(p.next.text))
 	default:
-		n, err = view.Count(ctx, p.lookup())
+		n, err = view.Count(b, p.lookup())
 	}
 	return n, indexNotReady(err)
 }

@@ -210,13 +210,13 @@ func (e *evaluation) candidates(ctx context.Context, q *spec.Query, wanted []val
 		lanes = append(lanes, []index.Range{all.Equal(entryValues(w)...)})
 	}
 	most := MaxAggregates + len(touched) + 1
-	hits, err := view.Scan(ctx, index.Query{Lanes: lanes}, "", most)
+	hits, err := view.Scan(e.b, index.Query{Lanes: lanes}, "", most)
 	switch {
 	case err != nil:
 		return nil, engine.StorageError(err)
 	case len(hits) == most:
 		return nil, tooMany(q.AggregateType)
-	case !e.b.Spend(len(hits) + len(touched)):
+	case !e.b.Spend(len(touched)):
 		return nil, e.b.Err()
 	}
 	ids := make([]string, 0, len(hits)+len(touched))
