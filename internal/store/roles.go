@@ -195,8 +195,9 @@ type Erasure interface {
 	Rewrite(ctx context.Context, t j17.Tenant, r Rewrite) (Result, error)
 
 	// Purge returns when nothing that streams have lost by Rewrite, nor what the given spaces have lost that held data of
-	// them, can be found in the store's files any more. What that takes each engine says; it can be repeated.
-	Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []Declared) error
+	// them, nor what some items by name have lost, can be found in the store's files any more. What that takes each engine says; it can
+	// be repeated. It ends archives.
+	Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []Declared, items []ItemName) error
 }
 
 // Health is the role of who looks after the store itself.

@@ -162,6 +162,14 @@ type Head struct {
 	Present [32]byte
 }
 
+// Now returns the chain over the bytes that the events have now.
+func (h Head) Now() [32]byte {
+	if h.Generation > 0 {
+		return h.Present
+	}
+	return h.Chain
+}
+
 // Rewrite is what Rewrite does at once.
 type Rewrite struct {
 	Streams []RewrittenStream
@@ -201,10 +209,12 @@ type Declared struct {
 	// OfStreams tells that items hold data of streams: each of the stream whose key is the item's, or what stands before the
 	// first '/' behind it.
 	OfStreams bool
+	// Whole tells that items hold data of streams and their keys do not say of which: Purge looks after the space as a whole.
+	Whole bool
 }
 
 // HeldBy lists the side items that hold data of a stream.
-func HeldBy(ctx context.Context, sides Sides, t j17.Tenant, spaces []Declared, key j17.Key) (held []Held, err error) {
+func HeldBy(ctx context.Context, sides Sides, t j17.Tenant, spaces []Declared, key j17.Key) (held []ItemName, err error) {
 	const page = 100
 	for _, d := range spaces {
 		for _, keys := range d.RangesOf(key) {
@@ -214,7 +224,7 @@ func HeldBy(ctx context.Context, sides Sides, t j17.Tenant, spaces []Declared, k
 					return nil, err
 				}
 				for _, item := range items {
-					held = append(held, Held{Space: d.Space, Key: item.Key})
+					held = append(held, ItemName{Space: d.Space, Key: item.Key})
 					keys = keys.After(item.Key)
 				}
 				if len(items) < page {
@@ -242,8 +252,8 @@ func Counter(ctx context.Context, sides Sides, t j17.Tenant, space Space, key st
 	return n, nil
 }
 
-// Held names a side item.
-type Held struct {
+// ItemName names a side item.
+type ItemName struct {
 	Space Space
 	Key   string
 }
@@ -441,8 +451,10 @@ var (
 	ErrInvalid = errors.New("store: invalid argument")
 	// ErrIndexing: the index of tags is not complete yet. See IndexingError.
 	ErrIndexing = errors.New("store: the index of tags is being built, try again")
-	// ErrNotEmpty: an import found data.
+	// ErrNotEmpty: an import, or a load, found data.
 	ErrNotEmpty = errors.New("store: tenant is not empty")
+	// ErrEnded: something that an archive shows was erased. Whoever copies it begins with a new one.
+	ErrEnded = errors.New("store: an erasure has ended the archive, begin anew")
 )
 
 // IndexingError is ErrIndexing with how much is done. The events of a folder that an older version has written are indexed in

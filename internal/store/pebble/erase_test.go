@@ -248,7 +248,7 @@ func TestErasedItems(t *testing.T) {
 	if len(holding(t, dir)) == 0 {
 		t.Error("nothing is left for Purge: the test shows nothing")
 	}
-	if err := s.Purge(t.Context(), tenant, []j17.Key{key("a")}, spaces); err != nil {
+	if err := s.Purge(t.Context(), tenant, []j17.Key{key("a")}, spaces, nil); err != nil {
 		t.Fatal(err)
 	}
 	if found := holding(t, dir); len(found) > 0 {
@@ -256,6 +256,46 @@ func TestErasedItems(t *testing.T) {
 	}
 	if item, err := s.Get(t.Context(), tenant, "states", "order:b"); err != nil || string(item.Value) != "kept" {
 		t.Errorf("the item of another stream: %+v, %v", item, err)
+	}
+}
+
+// TestErasedNamelessItems erases items whose keys do not say of which stream their data are: a whole space of them, and one by its name.
+func TestErasedNamelessItems(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, pebble.Options{Dir: dir})
+	defer func() { closeStore(t, s) }()
+	hidden := []byte(secret)
+	for _, side := range []store.Side{
+		{Op: store.Put, Space: "index", Key: "1/row", Value: hidden, Plain: true},
+		{Op: store.Put, Space: "queue", Key: "7", Value: hidden},
+		{Op: store.Put, Space: "index", Key: "1/other", Value: []byte("kept"), Plain: true},
+		{Op: store.Put, Space: "queue", Key: "8", Value: []byte("kept")},
+	} {
+		if err := s.Write(t.Context(), tenant, []store.Side{side}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closeStore(t, s)
+	s = open(t, pebble.Options{Dir: dir})
+	gone := []store.Side{{Op: store.Put, Space: "index", Key: "1/row", Plain: true}, {Op: store.Delete, Space: "queue", Key: "7"}}
+	if err := s.Write(t.Context(), tenant, gone); err != nil {
+		t.Fatal(err)
+	}
+	if found := holding(t, dir); len(found) == 0 {
+		t.Fatal("nothing is left for Purge: the test shows nothing")
+	}
+	spaces := []store.Declared{{Space: "index", Whole: true}, {Space: "queue"}}
+	if err := s.Purge(t.Context(), tenant, nil, spaces, []store.ItemName{{Space: "queue", Key: "7"}}); err != nil {
+		t.Fatal(err)
+	}
+	if found := holding(t, dir); len(found) > 0 {
+		t.Errorf("the secret is in %v", found)
+	}
+	for space, key := range map[store.Space]string{"index": "1/other", "queue": "8"} {
+		if item, err := s.Get(t.Context(), tenant, space, key); err != nil || string(item.Value) != "kept" {
+			t.Errorf("%s/%s is %+v, %v", space, key, item, err)
+		}
 	}
 }
 
@@ -303,7 +343,7 @@ func TestPurgeWaitsForExports(t *testing.T) {
 	for i := 0; !slices.ContainsFunc(holding(t, dir), func(name string) bool { return strings.HasSuffix(name, ".sst") }); i++ {
 		fillLog(t, s, i, 2<<20)
 	}
-	go func() { done <- s.Purge(t.Context(), tenant, []j17.Key{key("a")}, spaces) }()
+	go func() { done <- s.Purge(t.Context(), tenant, []j17.Key{key("a")}, spaces, nil) }()
 	select {
 	case err := <-done:
 		t.Errorf("the old bytes are said to be gone while they are exported: %v", err)

@@ -166,13 +166,14 @@ func (b *batch) event(tenant uint32, key j17.Key, version uint64) ([]byte, error
 //     and cannot move the file as it is.
 //  3. It flushes, so that no log is needed any more that exists now, and compacts these ranges.
 //  4. It waits until the old tables are deleted, and removes the logs.
-func (s *Store) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []store.Declared) error {
+func (s *Store) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []store.Declared, items []store.ItemName) error {
 	r, err := s.read(t)
 	if err != nil {
 		return err
 	}
 	defer r.close()
-	if r.tenant == 0 || len(keys) == 0 {
+	ranges := purged(r.tenant, keys, spaces, items)
+	if r.tenant == 0 || len(ranges) == 0 {
 		return nil
 	}
 
@@ -182,7 +183,6 @@ func (s *Store) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces 
 	}
 
 	// Every file that holds an old value is overlapped by a younger one.
-	ranges := purged(r.tenant, keys, spaces)
 	err = s.run(ctx, ordinary, func(b *batch) error {
 		s.reap()
 		for i := range ranges {
@@ -216,10 +216,12 @@ func (s *Store) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces 
 // keyRange is the keys in [lower, upper).
 type keyRange struct{ lower, upper []byte }
 
-// purged returns where values of streams stand, or stood.
-func purged(tenant uint32, keys []j17.Key, spaces []store.Declared) (ranges []keyRange) {
+// purged returns where values of streams and of other items stand, or stood.
+func purged(tenant uint32, keys []j17.Key, spaces []store.Declared, items []store.ItemName) (ranges []keyRange) {
 	whole := func(prefix []byte) { ranges = append(ranges, keyRange{prefix, after(prefix)}) }
-	whole(appendPrefix(nil, tenant, kindTag))
+	if len(keys) > 0 {
+		whole(appendPrefix(nil, tenant, kindTag))
+	}
 	for _, key := range keys {
 		whole(appendEventPrefix(nil, tenant, key))
 		for i := range spaces {
@@ -229,6 +231,15 @@ func purged(tenant uint32, keys []j17.Key, spaces []store.Declared) (ranges []ke
 				})
 			}
 		}
+	}
+	for i := range spaces {
+		if spaces[i].Whole {
+			whole(appendSpace(nil, tenant, kindItem, spaces[i].Space))
+		}
+	}
+	for i := range items {
+		key := appendItemKey(nil, tenant, items[i].Space, items[i].Key)
+		ranges = append(ranges, keyRange{key, next(key)})
 	}
 	return ranges
 }

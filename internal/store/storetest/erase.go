@@ -22,7 +22,7 @@ func Erase(ctx context.Context, s store.Store, t j17.Tenant, key j17.Key, events
 	if err != nil {
 		return err
 	}
-	return s.Purge(ctx, t, []j17.Key{key}, nil)
+	return s.Purge(ctx, t, []j17.Key{key}, nil, nil)
 }
 
 // testNotes rewrites events of several streams with conditions and side writes, and follows the notes about it.
@@ -95,7 +95,7 @@ func testNotes(s *suite) {
 			}
 			chain, present = j17.Link(chain, e.Leaf()), j17.Link(present, j17.Leaf(e.Raw))
 		}
-		if h.Generation != 2 || h.Chain != chain || h.Present != present || chain == present {
+		if h.Generation != 2 || h.Chain != chain || h.Present != present || h.Now() != present || chain == present {
 			t.Errorf("%s: head %+v, want the chains %x and %x", name, h, chain, present)
 		}
 		if string(get(t, f, name, space, "state").Value) != "done" {
@@ -148,9 +148,9 @@ func testHeldBy(s *suite) {
 		}
 	}
 	held, err := store.HeldBy(t.Context(), f, tenant, spaces, order("a"))
-	var want []store.Held
+	var want []store.ItemName
 	for _, sp := range []store.Space{"states", "work"} {
-		want = append(want, store.Held{Space: sp, Key: "order:a"}, store.Held{Space: sp, Key: "order:a/1"}, store.Held{Space: sp, Key: "order:a/2"})
+		want = append(want, store.ItemName{Space: sp, Key: "order:a"}, store.ItemName{Space: sp, Key: "order:a/1"}, store.ItemName{Space: sp, Key: "order:a/2"})
 	}
 	if err != nil || !slices.Equal(held, want) {
 		t.Errorf("held are %v, %v; want %v", held, err, want)

@@ -1,0 +1,123 @@
+package store
+
+import (
+	"context"
+	"iter"
+	"strconv"
+
+	"j17"
+)
+
+// Archives is the role of who copies tenants as a whole.
+type Archives interface {
+	// Archive shows everything of a tenant as of one moment, for as long as it takes to copy it. It is to be closed. It holds up no
+	// erasure: Purge, of whatever tenant, and Close of the store end it. A tenant without events has one as well.
+	Archive(ctx context.Context, t j17.Tenant) (Archive, error)
+
+	// Load begins to fill a tenant that has no events: else it is ErrNotEmpty. It may have side items. Nothing of a load is seen before
+	// its Commit, and nothing is left of it after its Discard or a crash.
+	Load(ctx context.Context, t j17.Tenant) (Load, error)
+}
+
+// Archive is a Moment whose content can be read as a whole. When it is ended by an erasure, each method, and each iteration at its next
+// step, is ErrEnded: what was read may hold what nobody may know any more, and who copies begins anew.
+type Archive interface {
+	Moment
+
+	// Extent tells how many events there are and where the last one is.
+	Extent() Extent
+
+	// Changes yields the events and notes of the feed with positions greater than after, in their order.
+	Changes(ctx context.Context, after j17.StreamID) iter.Seq2[Archived, error]
+
+	// Items yields all live side items whose names are greater than after, in the byte order of their spaces and then of their keys.
+	Items(ctx context.Context, after ItemName) iter.Seq2[ArchivedItem, error]
+
+	// Commands yields the results of all commands that have not expired, in the order of their ids.
+	Commands(ctx context.Context) iter.Seq2[ArchivedCommand, error]
+}
+
+// Archived is an element of a tenant's feed: an event or a note. It is valid until the next step of the iteration.
+type Archived struct {
+	Event *j17.Event
+	// Tags are those that the event's metadata do not tell.
+	Tags []string
+	Note *Note
+}
+
+// ArchivedItem is a side item. It is valid until the next step of the iteration.
+type ArchivedItem struct {
+	Space Space
+	Item
+
+	// Entries, if not "", asks a Load to make the item's entries of its value, as Side.Entries does. An archive has entries as items of
+	// their own.
+	Entries Space
+}
+
+// ArchivedCommand is the result of a command.
+type ArchivedCommand struct {
+	Command
+
+	// Timestamp is that of the events. The first of them is at First, the others follow; Lengths has the length of its stream for each.
+	Timestamp int64
+	First     j17.StreamID
+	Lengths   []uint64
+}
+
+// Load fills a tenant. It is for one goroutine. Memory is bounded, however much is loaded. After an error nothing but Discard is of use.
+type Load interface {
+	// Event adds an event, whose position is greater than those of all events and notes before it. It is copied. What is wrong with it
+	// is a *LoadError, now or at Commit.
+	Event(e LoadedEvent) error
+
+	// Note adds a note: the streams that it names have the generations that it gives them.
+	Note(n Note) error
+
+	// Item adds a side item, in whatever order. Its revision is kept; 0 asks for one. Of those with the same name the last one counts,
+	// and it takes the place of one that is there.
+	Item(i ArchivedItem) error
+
+	// Command adds the result of a command.
+	Command(c ArchivedCommand) error
+
+	// Commit checks what was added and makes all of it durable and seen at once. It is ErrNotEmpty when the tenant has got events
+	// meanwhile.
+	Commit(ctx context.Context) error
+
+	// Discard removes what was added, unless it was committed. It can be called at any time, and more than once.
+	Discard()
+}
+
+// LoadedEvent is an event that is loaded.
+type LoadedEvent struct {
+	// Event has its position, key, type, timestamp, and canonical bytes with the views into them. Kept is what it keeps. Version is the
+	// one that follows in its stream, or 0, which stands for that.
+	*j17.Event
+
+	// Tags are those that the metadata do not tell. Others are passed over.
+	Tags []string
+
+	// Chain, if not nil, is what the chain of the stream has to be with the event, over the bytes that its events have (Head.Now).
+	Chain *[32]byte
+
+	// Line is how an error names the event.
+	Line int
+}
+
+// LoadError tells which event cannot be loaded.
+type LoadError struct {
+	// Line is that of the LoadedEvent.
+	Line     int
+	Position j17.StreamID
+	Key      j17.Key
+	Err      error
+}
+
+// Error describes the fault.
+func (e *LoadError) Error() string {
+	return "line " + strconv.Itoa(e.Line) + ": the event " + e.Position.String() + " of " + e.Key.String() + " cannot be loaded: " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *LoadError) Unwrap() error { return e.Err }
