@@ -18,6 +18,7 @@ func plenty() *work.Budget { return work.Counted(1 << 40) }
 func TestOneRowWithManyEntriesIsLookedUpOnce(t *testing.T) {
 	const words = 1000
 	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
 		var title strings.Builder
 		for i := range words {
 			fmt.Fprintf(&title, "w%d ", i)
@@ -42,11 +43,11 @@ func TestOneRowWithManyEntriesIsLookedUpOnce(t *testing.T) {
 			}},
 			{"count", func(b *work.Budget) (int, error) {
 				n, err := v.CountWords(b, titles, index.SplitWords("w"))
-				return int(n), err //nolint:gosec // a few
+				return int(n), err
 			}},
 			{"count of two words", func(b *work.Budget) (int, error) {
 				n, err := v.CountWords(b, titles, index.SplitWords("w5 w"))
-				return int(n), err //nolint:gosec // a few
+				return int(n), err
 			}},
 		} {
 			b := plenty()
