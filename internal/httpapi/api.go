@@ -87,6 +87,8 @@ type Options struct {
 	Schedule *schedule.Service
 	// Worker, if not nil, is shown in the metrics.
 	Worker *worker.Kit
+	// Tail is what event streams and live views follow; nil means one of its own.
+	Tail   *tail.Tail
 	Clock  clock.Clock
 	Logger *slog.Logger
 	// Version is shown by the root route.
@@ -137,7 +139,6 @@ type API struct {
 	attempts attempts
 	guesses  *auth.Guesses
 	metrics  *metrics
-	tail     *tail.Tail
 	streams  *streams
 	// pageWork is what a page of the feed may cost.
 	pageWork int64
@@ -175,7 +176,10 @@ func New(o Options) *API {
 	o.StreamsPerKey, o.Streams = cmp.Or(o.StreamsPerKey, DefaultStreamsPerKey), cmp.Or(o.Streams, DefaultStreams)
 	a := &API{Options: o, mint: ident.NewMinter(o.Clock.Now), guesses: auth.NewGuesses(badSecrets), draining: make(chan struct{}), room: newRoom()}
 	a.chunks.New = func() any { return new([chunkSize]byte) }
-	a.tail, a.streams, a.pageWork = tail.New(o.Store), newStreams(a), work.Command
+	if a.Tail == nil {
+		a.Tail = tail.New(o.Store)
+	}
+	a.streams, a.pageWork = newStreams(a), work.Command
 	a.metrics = newMetrics(a)
 	a.data = a.router(dataSite)
 	a.control = a.router(controlSite)

@@ -32,6 +32,7 @@ import (
 	"j17/internal/spec"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
+	"j17/internal/tail"
 	"j17/internal/worker"
 )
 
@@ -85,10 +86,11 @@ func newFixture(tb testing.TB, change func(*httpapi.Options)) *fixture {
 	builds := build.New(build.Options{Store: s, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger)})
 	places = place.New(place.Options{Store: s, Engine: e, Builds: builds})
 	e.Deploy(j17.TenantOf(f.instance.ID, j17.Prod), compiled, nil)
+	follow := tail.New(s)
 	o := httpapi.Options{
-		Engine: e, Loader: &loading.Loader{Engine: e, Store: s}, Store: s, Registry: f.registry, Auth: auth.New(f.registry, f.clock), Clock: f.clock, Logger: logger,
+		Tail: follow, Engine: e, Loader: &loading.Loader{Engine: e, Store: s}, Store: s, Registry: f.registry, Auth: auth.New(f.registry, f.clock), Clock: f.clock, Logger: logger,
 		Places:      places,
-		Projections: projection.New(projection.Options{Store: s, Engine: e, Places: places, Clock: f.clock, Logger: logger}),
+		Projections: projection.New(projection.Options{Store: s, Engine: e, Places: places, Clock: f.clock, Logger: logger, Changed: follow.Stir}),
 		Version:     "test", BaseDomain: "j17.example", DefaultInstance: f.instance.ID,
 	}
 	if change != nil {

@@ -116,7 +116,7 @@ func (c *call) knowsEvent(name string) (bool, error) {
 func (c *call) feedPage(f tail.Filter, after j17.StreamID) *eventPage {
 	p := &eventPage{c: c, after: after, count: c.number("count", defaultCount), lines: acceptsLines(c.request.Header), ofFeed: true}
 	p.read = func(after j17.StreamID, count int) (iter.Seq2[*j17.Event, error], error) {
-		p.walk = c.api.tail.Walk(c.tenant, f, after)
+		p.walk = c.api.Tail.Walk(c.tenant, f, after)
 		limit := count
 		if f.Type != "" || f.Event != "" {
 			limit = allEvents
@@ -150,7 +150,7 @@ func (c *call) awaitEvent(w http.ResponseWriter, f tail.Filter, after j17.Stream
 	defer s.close()
 	ctx, cancel := context.WithTimeout(c.request.Context(), wait)
 	defer cancel()
-	reader, err := c.api.tail.Open(ctx, c.tenant, f, after)
+	reader, err := c.api.Tail.Open(ctx, c.tenant, f, after)
 	if err != nil {
 		return after, engine.StorageError(err)
 	}
@@ -239,7 +239,7 @@ func (c *call) streamFrom() (j17.StreamID, error) {
 	if _, ok := c.query["after"]; ok {
 		return c.streamID("after"), nil
 	}
-	head, err := c.api.tail.Head(c.request.Context(), c.tenant)
+	head, err := c.api.Tail.Head(c.request.Context(), c.tenant)
 	return head, engine.StorageError(err)
 }
 
@@ -260,7 +260,7 @@ func (c *call) stream(w http.ResponseWriter, f tail.Filter) error {
 	}
 	defer s.close()
 	ctx := c.request.Context()
-	reader, err := c.api.tail.Open(ctx, c.tenant, f, after)
+	reader, err := c.api.Tail.Open(ctx, c.tenant, f, after)
 	if err != nil {
 		return engine.StorageError(err)
 	}

@@ -65,7 +65,7 @@ func (c *call) follow(w http.ResponseWriter, v liveView) error {
 	}
 	defer s.close()
 	l := &living{stream: s, view: v}
-	if l.watch, err = c.api.tail.Watch(ctx, c.tenant); err != nil {
+	if l.watch, err = c.api.Tail.Watch(ctx, c.tenant); err != nil {
 		return engine.StorageError(err)
 	}
 	defer l.watch.Close()

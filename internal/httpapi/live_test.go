@@ -9,7 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"j17"
 	"j17/internal/clock"
+	"j17/internal/spec"
 )
 
 // liveEvent is an event of a live view.
@@ -170,6 +172,28 @@ func TestLiveHeartbeats(t *testing.T) {
 		if ev := c.live(t); ev.id <= first.id {
 			t.Errorf("%+v after %+v", ev, first)
 		}
+	})
+}
+
+// TestLiveValuesFollowTheSpec deploys another handler, of which the view yields something else without any event.
+func TestLiveValuesFollowTheSpec(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newRows(t, liveSpec)
+		p := f.serve(t)
+		f.write(t, noteA+"/was_written", `{"text":"one"}`)
+		c := f.stream(t, p, "/_projections/notes/"+noteA+"/stream")
+		first := c.live(t)
+		first.shows(t, `{"text":"one","by":null}`, "")
+
+		compiled, found := spec.Compile([]byte(strings.Replace(liveSpec, `"value": "$.data"}}]`, `"value": "$.data"}}, {"set": {"target": "text", "value": "changed"}}]`, 1)))
+		if compiled == nil {
+			t.Fatal(found)
+		}
+		tenant := j17.TenantOf(f.instance.ID, j17.Prod)
+		f.Engine.Deploy(tenant, compiled, nil)
+		f.Projections.Adopted(t.Context(), tenant)
+		second := c.live(t)
+		second.shows(t, `{"text":"changed","by":null}`, first.id)
 	})
 }
 

@@ -55,8 +55,8 @@ func newMetrics(a *API) *metrics {
 	counter("j17_stream_events_total", "Events sent to streams.", a.streams.sent.Load)
 	counter("j17_streams_cut_total", "Streams that ended because the client took nothing.", a.streams.cut.Load)
 	gauge("j17_streams", "Event streams that are open, and pages that wait for an event.", func() float64 { return float64(a.streams.count()) })
-	gauge("j17_feeds_followed", "Environments whose feeds are followed for streams.", func() float64 { return float64(a.tail.Stats().Followed) })
-	gauge("j17_feed_kept_bytes", "Memory of events that streams have not taken yet.", func() float64 { return float64(a.tail.Stats().KeptBytes) })
+	gauge("j17_feeds_followed", "Environments whose feeds are followed for streams.", func() float64 { return float64(a.Tail.Stats().Followed) })
+	gauge("j17_feed_kept_bytes", "Memory of events that streams have not taken yet.", func() float64 { return float64(a.Tail.Stats().KeptBytes) })
 	if a.Places != nil {
 		counter("j17_places_written_total", "Places of aggregates that were written with their events.", func() uint64 { return a.Places.Stats().Written })
 		counter("j17_place_queries_total", "Questions about places that were answered, by page.", func() uint64 { return a.Places.Stats().Queries })

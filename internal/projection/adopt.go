@@ -50,6 +50,9 @@ func (s *Service) Adopted(ctx context.Context, t j17.Tenant) {
 		s.logger.LogAttrs(ctx, slog.LevelError, "the indexes of an environment could not be brought in line with its projections; deploy its spec again, or restart the server",
 			slog.String("tenant", string(t)), slog.Any("error", err))
 	}
+	if s.changed != nil {
+		s.changed(t)
+	}
 }
 
 func (s *Service) adopt(ctx context.Context, t j17.Tenant) error {

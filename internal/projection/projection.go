@@ -48,6 +48,8 @@ type Options struct {
 	Hold func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error
 	// Worker does what goes on in the background.
 	Worker *worker.Kit
+	// Changed, if not nil, is told of environments whose projections or handlers are other ones now: who shows what they yield looks again.
+	Changed func(j17.Tenant)
 }
 
 // DefaultCacheBytes is the memory for values that are kept where the options do not say.
@@ -62,6 +64,7 @@ type Service struct {
 	clock   clock.Clock
 	logger  *slog.Logger
 	hold    func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error
+	changed func(j17.Tenant)
 
 	// waiting hands out the definitions that are prepared, adopting has whose turn it is to change the indexes of an environment, specs has
 	// the specs that are prepared.
@@ -83,7 +86,7 @@ type Service struct {
 // New returns a service.
 func New(o Options) *Service {
 	s := &Service{
-		store: o.Store, engine: o.Engine, indexes: o.Indexes, places: o.Places, clock: o.Clock, logger: o.Logger, hold: o.Hold, settle: settleTime,
+		store: o.Store, engine: o.Engine, indexes: o.Indexes, places: o.Places, clock: o.Clock, logger: o.Logger, hold: o.Hold, changed: o.Changed, settle: settleTime,
 		kept: newKeptValues(cmp.Or(o.CacheBytes, DefaultCacheBytes)),
 	}
 	s.bound(maxStates)

@@ -40,6 +40,7 @@ import (
 	"j17/internal/spec"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
+	"j17/internal/tail"
 	"j17/internal/usage"
 	"j17/internal/worker"
 )
@@ -136,6 +137,8 @@ type Server struct {
 	runner   *container.Runner // nil where containers are off
 	usage    *usage.Meter
 	sagas    *saga.Service
+	// tail is what streams and live views follow.
+	tail *tail.Tail
 	// feed reads the feeds of environments for listeners and indexes, builds makes what follows from older events.
 	feed      *feed.Subscriptions
 	builds    *build.Service
@@ -243,6 +246,7 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	})
 
 	// What follows from events, and is looked up.
+	s.tail = tail.New(s.store)
 	// The folder is locked: nobody else works on the store.
 	s.feed = feed.New(feed.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Sole: true})
 	s.builds = build.New(build.Options{Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
@@ -254,7 +258,7 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 		Hold: func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error {
 			return s.deploy.Hold(ctx, t, f)
 		},
-		Worker: s.worker,
+		Worker: s.worker, Changed: s.tail.Stir,
 	})
 	s.timed = append(s.timed, s.projections)
 
@@ -326,7 +330,7 @@ func (s *Server) Close() error {
 func (s *Server) api(o httpapi.Options) *httpapi.API {
 	o.Loader = &loading.Loader{Engine: s.engine, Store: s.store}
 	o.Engine, o.Store, o.Registry, o.Auth, o.Blobs, o.Deploy = s.engine, s.store, s.registry, s.auth, s.blobs, s.deploy
-	o.Feed, o.Builds, o.Indexes, o.Projections, o.Places = s.feed, s.builds, s.indexes, s.projections, s.places
+	o.Tail, o.Feed, o.Builds, o.Indexes, o.Projections, o.Places = s.tail, s.feed, s.builds, s.indexes, s.projections, s.places
 	o.Usage, o.Worker, o.Sagas, o.Listeners, o.Schedule = s.usage, s.worker, s.sagas, s.listeners, s.schedule
 	o.TrustedProxies, o.ForwardedHeader = s.options.TrustedProxies, s.options.ForwardedHeader
 	o.StreamsPerKey, o.Streams = s.options.StreamsPerKey, s.options.Streams

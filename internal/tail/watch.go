@@ -116,6 +116,22 @@ func (w *Watch) Take() (Changes, error) {
 	return c, h.err
 }
 
+// Stir tells all watches of an environment that anything may have changed: what is made of its aggregates is made in another way now.
+func (t *Tail) Stir(tenant j17.Tenant) {
+	t.mu.Lock()
+	h := t.hubs[tenant]
+	t.mu.Unlock()
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for w := range h.watches {
+		w.changed, w.lost = nil, true
+		w.signal()
+	}
+}
+
 // note tells the watches of an aggregate that it has changed. h.mu is held.
 func (h *hub) note(key j17.Key) {
 	for _, of := range [][]*Watch{h.byKey[key], h.byType[key.Type]} {
