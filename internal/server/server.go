@@ -27,6 +27,7 @@ import (
 	"j17/internal/control"
 	"j17/internal/deploy"
 	"j17/internal/engine"
+	"j17/internal/envlog"
 	"j17/internal/feed"
 	"j17/internal/httpapi"
 	"j17/internal/index"
@@ -145,6 +146,8 @@ type Server struct {
 	indexes   *index.Service
 	listeners *listener.Service
 	schedule  *schedule.Service
+	// logs has the logs of environments.
+	logs *envlog.Service
 	// places finds aggregates by where they are.
 	places *place.Service
 	// projections answers reads of projections.
@@ -264,6 +267,7 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 
 	// Who is told of events.
 	s.openListeners(ctx)
+	s.openProofs()
 
 	// Specs and the code that they name.
 	s.blobs = blob.New(blob.Options{Store: s.store, Clock: o.Clock, Worker: s.worker})
@@ -374,7 +378,7 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 		g.Go(func() error { return serve(h, l) })
 	}
 	watch := func(ctx context.Context) error { return s.watchFolder(ctx, api) }
-	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.builds.Run, s.indexes.Run, s.projections.Run, s.deploy.Run, s.listeners.Run, s.upkeep, s.settle) {
+	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.builds.Run, s.indexes.Run, s.projections.Run, s.deploy.Run, s.listeners.Run, s.logs.Run, s.upkeep, s.settle) {
 		g.Go(func() error { return worker(work) })
 	}
 	<-failed.Done()
