@@ -67,6 +67,7 @@ const (
 	CodeUnknownProjection  Code = "unknown_projection"
 	CodeProjectionLimit    Code = "projection_limit"
 	CodeNotIndexed         Code = "not_indexed"
+	CodeCheckpointOutdated Code = "checkpoint_outdated"
 )
 
 // Codes lists every code once.
@@ -81,7 +82,7 @@ func Codes() []Code {
 		CodeImplicationLimit, CodeScheduleLimit, CodeCustomCodeFailed, CodeInvalidBlob, CodeBlobInUse, CodeRateLimited,
 		CodeInternal, CodeCorruption, CodeNoSpec, CodeStorageFull, CodeOutcomeUnknown, CodeUnavailable,
 		CodeWorkLimit, CodeBusy, CodeStateNotReady, CodeIndexNotReady, CodeNoGeo, CodeTooManyStreams,
-		CodeUnknownProjection, CodeProjectionLimit, CodeNotIndexed,
+		CodeUnknownProjection, CodeProjectionLimit, CodeNotIndexed, CodeCheckpointOutdated,
 	}
 }
 

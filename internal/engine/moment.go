@@ -123,6 +123,8 @@ type Loaded struct {
 	State
 	// Version is the zero one where the aggregate has no events at the moment; Data is missing then.
 	Version Version
+	// Created is the timestamp of the first event.
+	Created int64
 }
 
 // Load returns aggregates as they are at the moment, without their names. Their keys are canonical, each stands there once. What has to be
@@ -196,7 +198,7 @@ func (m *Moment) fold(ctx context.Context, key j17.Key, p part, replay bool, int
 }
 
 func (l *Loaded) take(f *decider.State, p part) {
-	l.Data, l.JSON, l.Length, l.Version = f.Data, f.JSON, f.Length, p.Version
+	l.Data, l.JSON, l.Length, l.Version, l.Created = f.Data, f.JSON, f.Length, p.Version, f.Created
 }
 
 // LoadError tells which aggregate could not be folded.

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -15,19 +14,14 @@ import (
 
 	"j17"
 	"j17/internal/control"
-	"j17/internal/engine"
 	"j17/internal/eventfile"
 	"j17/internal/loading"
 	"j17/internal/wire"
 )
 
-// exportEvents is GET export: all events, or the present states of all aggregates, one a line or as one document.
+// exportEvents is GET export: all events, one a line or as one document.
 func (c *call) exportEvents(w http.ResponseWriter) error {
-	of := cmp.Or(c.query["of"], "events")
-	if of == "aggregates" && c.query["after"] != "" {
-		return j17.Errorf(j17.CodeInvalidParameter, "after is a position of events; aggregates are exported as they are now").At("after")
-	}
-	out := &lines{c: c, w: w, of: of, whole: c.query["format"] == "json"}
+	out := &lines{c: c, w: w, of: "events", whole: c.query["format"] == "json"}
 	events, err := c.api.Loader.Export(c.request.Context(), c.tenant, c.query["type"], c.streamID("after"))
 	if err != nil {
 		return err
@@ -37,9 +31,6 @@ func (c *call) exportEvents(w http.ResponseWriter) error {
 		return nil
 	}
 	c.allowTime(w, transferTime)
-	if of == "aggregates" {
-		return out.close(c.exportAggregates(out, c.query["type"]))
-	}
 	for ev, err := range events {
 		if err != nil {
 			return out.close(err)
@@ -49,46 +40,6 @@ func (c *call) exportEvents(w http.ResponseWriter) error {
 		out.add(append(appendNames(line, ev.Names), '}'))
 	}
 	return out.close(nil)
-}
-
-// exportAggregates adds the present states of all aggregates of a type, of all types for "".
-func (c *call) exportAggregates(out *lines, only string) error {
-	ctx := c.request.Context()
-	types, err := c.api.Engine.Types(c.tenant)
-	if err != nil {
-		return err
-	}
-	for _, typ := range types {
-		if only != "" && typ != only {
-			continue
-		}
-
-		// Pages of ids. What has been written since the export began may be in it or not.
-		for after, more := "", true; more; {
-			var ids []string
-			if ids, more, err = c.api.Engine.IDs(ctx, c.tenant, typ, after, maxCount); err != nil {
-				return err
-			}
-			for _, id := range ids {
-				after = id
-				state, err := c.api.Engine.Load(ctx, c.tenant, typ, id, engine.LoadOptions{})
-				c.slot.Give() // what follows takes as long as the client likes
-				if err != nil {
-					return err
-				}
-
-				// A line.
-				line := append(out.line[:0], `{"key":"`...)
-				line = append(line, state.Key.String()...)
-				line = append(line, `","length":`...)
-				line = strconv.AppendUint(line, state.Length, 10)
-				line = append(line, `,"state":`...)
-				line = append(line, state.JSON...)
-				out.add(append(appendNames(line, state.Names), '}'))
-			}
-		}
-	}
-	return nil
 }
 
 // importEvents is POST import and POST import_jsonl: events that are history.

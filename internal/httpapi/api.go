@@ -19,6 +19,7 @@ import (
 	"j17/internal/auth"
 	"j17/internal/blob"
 	"j17/internal/build"
+	"j17/internal/checkpoint"
 	"j17/internal/clock"
 	"j17/internal/control"
 	"j17/internal/deploy"
@@ -57,6 +58,8 @@ type Options struct {
 	Deploy   *deploy.Service
 	// Places finds aggregates by where they are.
 	Places *place.Service
+	// Checkpoints keeps states of aggregates, and roots of logs, as of positions.
+	Checkpoints *checkpoint.Service
 	// Listeners tells endpoints of events.
 	Listeners *listener.Service
 	// Builds and Indexes tell what they have done.

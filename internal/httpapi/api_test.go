@@ -22,6 +22,7 @@ import (
 	"j17"
 	"j17/internal/auth"
 	"j17/internal/build"
+	"j17/internal/checkpoint"
 	"j17/internal/clock"
 	"j17/internal/control"
 	"j17/internal/engine"
@@ -90,6 +91,7 @@ func newFixture(tb testing.TB, change func(*httpapi.Options)) *fixture {
 	o := httpapi.Options{
 		Tail: follow, Engine: e, Loader: &loading.Loader{Engine: e, Store: s}, Store: s, Registry: f.registry, Auth: auth.New(f.registry, f.clock), Clock: f.clock, Logger: logger,
 		Places:      places,
+		Checkpoints: checkpoint.New(checkpoint.Options{Store: s, Engine: e, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger)}),
 		Projections: projection.New(projection.Options{Store: s, Engine: e, Places: places, Clock: f.clock, Logger: logger, Changed: follow.Stir}),
 		Version:     "test", BaseDomain: "j17.example", DefaultInstance: f.instance.ID,
 	}

@@ -296,7 +296,7 @@ func adminRoutes() []route {
 		{0, post, "scheduled/{scheduled_id}/retry", operator, operate, "scheduled.retry", nil, (*call).retryScheduled},
 
 		// Events in files.
-		{0, get, "export", operator, need{control.RightAudit, instance}, "", exported(), (*call).exportEvents},
+		{0, get, "export", operator, need{control.RightAudit, instance}, "", exported(), (*call).export},
 		{0, post, "import", operator, operate, "events.import", nil, (*call).importEvents},
 		{0, post, "import_jsonl", operator, operate, "events.import", nil, (*call).importEvents},
 		{0, post, "cold_start", operator, operate, "events.cold_start", nil, (*call).coldStart},

@@ -23,6 +23,7 @@ import (
 	"j17/internal/auth"
 	"j17/internal/blob"
 	"j17/internal/build"
+	"j17/internal/checkpoint"
 	"j17/internal/clock"
 	"j17/internal/control"
 	"j17/internal/deploy"
@@ -152,6 +153,7 @@ type Server struct {
 	places *place.Service
 	// projections answers reads of projections.
 	projections *projection.Service
+	checkpoints *checkpoint.Service
 	// timed is the work that waits for a time or for events. A development server does it while its clock is moved.
 	timed []timed
 	// public and internal are the open listeners, connections what has come in through them.
@@ -265,6 +267,9 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	})
 	s.timed = append(s.timed, s.projections)
 
+	// What was, as of positions.
+	s.openCheckpoints()
+
 	// Who is told of events.
 	s.openListeners(ctx)
 	s.openProofs()
@@ -335,6 +340,7 @@ func (s *Server) api(o httpapi.Options) *httpapi.API {
 	o.Loader = &loading.Loader{Engine: s.engine, Store: s.store}
 	o.Engine, o.Store, o.Registry, o.Auth, o.Blobs, o.Deploy = s.engine, s.store, s.registry, s.auth, s.blobs, s.deploy
 	o.Tail, o.Feed, o.Builds, o.Indexes, o.Projections, o.Places = s.tail, s.feed, s.builds, s.indexes, s.projections, s.places
+	o.Checkpoints = s.checkpoints
 	o.Usage, o.Worker, o.Sagas, o.Listeners, o.Schedule = s.usage, s.worker, s.sagas, s.listeners, s.schedule
 	o.TrustedProxies, o.ForwardedHeader = s.options.TrustedProxies, s.options.ForwardedHeader
 	o.StreamsPerKey, o.Streams = s.options.StreamsPerKey, s.options.Streams

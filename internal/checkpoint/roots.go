@@ -1,0 +1,232 @@
+package checkpoint
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+
+	"j17"
+	"j17/internal/engine"
+	"j17/internal/ident"
+	"j17/internal/store"
+	"j17/internal/wire"
+)
+
+// The reasons for which root checkpoints are made.
+const (
+	Manual    = "manual"
+	Auto      = "auto"
+	Tombstone = "tombstone"
+)
+
+func (s *Service) roots() *list[wire.RootCheckpoint] {
+	return &list[wire.RootCheckpoint]{store: s.Store, rows: roots, ids: rootIDs}
+}
+
+// Root makes a root checkpoint of all events that are there, for a reason.
+func (s *Service) Root(ctx context.Context, t j17.Tenant, reason string) (wire.RootCheckpoint, error) {
+	return s.makeRoot(ctx, t, reason, nil)
+}
+
+// RootOf makes one because somebody asks for it; with an aggregate type, its aggregates are counted and no others.
+func (s *Service) RootOf(ctx context.Context, t j17.Tenant, ask wire.NewRootCheckpoint) (wire.RootCheckpoint, error) {
+	if ask.AggregateType != nil {
+		d, err := s.Engine.Decider(t)
+		if err == nil {
+			_, err = d.AggregateType(*ask.AggregateType)
+		}
+		if err != nil {
+			return wire.RootCheckpoint{}, err
+		}
+	}
+	return s.makeRoot(ctx, t, Manual, ask.AggregateType)
+}
+
+func (s *Service) makeRoot(ctx context.Context, t j17.Tenant, reason string, aggregateType *string) (wire.RootCheckpoint, error) {
+	// What it says.
+	head, err := s.Head(ctx, t)
+	if err != nil {
+		return wire.RootCheckpoint{}, err
+	}
+	counted, err := s.count(ctx, t, head.Position)
+	if err != nil {
+		return wire.RootCheckpoint{}, engine.StorageError(err)
+	}
+	made := wire.RootCheckpoint{
+		ID: s.mint.Handle(ident.CheckpointPrefix), Reason: reason, Position: head.Position.String(), Size: head.Size, Root: hex.EncodeToString(head.Root[:]),
+		AggregateType: aggregateType, CreatedAt: s.now(),
+	}
+	for typ, n := range counted.Types {
+		if aggregateType == nil || typ == *aggregateType {
+			made.Aggregates += n
+		}
+	}
+
+	// It is added with what was counted for it.
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	sides, err := s.roots().add(ctx, t, made.ID, &made)
+	if err != nil {
+		return wire.RootCheckpoint{}, err
+	}
+	put, err := counted.put()
+	if err != nil {
+		return wire.RootCheckpoint{}, err
+	}
+	sides = append(sides, put)
+	if reason == Auto {
+		rest, err := s.tooMany(ctx, t)
+		if err != nil {
+			return wire.RootCheckpoint{}, err
+		}
+		sides = append(sides, rest...)
+	}
+	return made, engine.StorageError(s.Store.Write(ctx, t, sides))
+}
+
+// tooMany returns the writes that remove automatic checkpoints, so that with another one there are as many as are to be kept.
+func (s *Service) tooMany(ctx context.Context, t j17.Tenant) (sides []store.Side, err error) {
+	set, err := s.Settings(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	left := set.Keep - 1
+	err = s.roots().each(ctx, t, func(n *numbered[wire.RootCheckpoint]) bool {
+		switch {
+		case n.row.Reason != Auto:
+		case left > 0:
+			left--
+		default:
+			sides = append(sides, s.roots().remove(n.key)...)
+		}
+		return true
+	})
+	return sides, err
+}
+
+// Roots returns up to limit root checkpoints behind the first offset ones, the newest first.
+func (s *Service) Roots(ctx context.Context, t j17.Tenant, offset, limit int) ([]wire.RootCheckpoint, error) {
+	return s.roots().page(ctx, t, offset, limit)
+}
+
+// LatestRoot returns the newest root checkpoint.
+func (s *Service) LatestRoot(ctx context.Context, t j17.Tenant) (wire.RootCheckpoint, error) {
+	page, err := s.roots().page(ctx, t, 0, 1)
+	if err != nil {
+		return wire.RootCheckpoint{}, err
+	}
+	if len(page) == 0 {
+		return wire.RootCheckpoint{}, j17.Errorf(j17.CodeNotFound, "There is no root checkpoint in this environment yet")
+	}
+	return page[0], nil
+}
+
+// GetRoot returns a root checkpoint by its id.
+func (s *Service) GetRoot(ctx context.Context, t j17.Tenant, id string) (wire.RootCheckpoint, error) {
+	found, err := s.findRoot(ctx, t, id)
+	if err != nil {
+		return wire.RootCheckpoint{}, err
+	}
+	return found.row, nil
+}
+
+func (s *Service) findRoot(ctx context.Context, t j17.Tenant, id string) (*numbered[wire.RootCheckpoint], error) {
+	found, err := s.roots().get(ctx, t, id)
+	if err == nil && found == nil {
+		err = j17.Errorf(j17.CodeNotFound, "There is no root checkpoint with this id in this environment")
+	}
+	return found, err
+}
+
+// DeleteRoot removes a root checkpoint.
+func (s *Service) DeleteRoot(ctx context.Context, t j17.Tenant, id string) (wire.RootCheckpoint, error) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	found, err := s.findRoot(ctx, t, id)
+	if err != nil {
+		return wire.RootCheckpoint{}, err
+	}
+	return found.row, engine.StorageError(s.Store.WriteFreeing(ctx, t, s.roots().remove(found.key)))
+}
+
+// counted is how many aggregates there are up to a position.
+type counted struct {
+	Position string            `json:"position"`
+	Types    map[string]uint64 `json:"types"`
+}
+
+// countKey is that of the only item of counts, countPage how many events are read at a time.
+const (
+	countKey  = "streams"
+	countPage = 10_000
+)
+
+// count counts the aggregates that have events up to a position, from where they were counted last: by their first events.
+func (s *Service) count(ctx context.Context, t j17.Tenant, upTo j17.StreamID) (*counted, error) {
+	// What was counted before.
+	c := &counted{Types: map[string]uint64{}}
+	var after j17.StreamID
+	item, err := s.Store.Get(ctx, t, counts, countKey)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	if err == nil {
+		if err := json.Unmarshal(item.Value, c); err != nil {
+			return nil, &store.CorruptionError{Where: "the count of aggregates", Err: err}
+		}
+		if after, err = j17.ParseStreamID(c.Position); err != nil {
+			return nil, &store.CorruptionError{Where: "the count of aggregates", Err: err}
+		}
+	}
+
+	// Events behind it add aggregates; where somebody else has counted further, those in between take them away again.
+	step, end := uint64(1), upTo
+	if after.Compare(upTo) > 0 {
+		step, after, end = ^uint64(0), upTo, after
+	}
+	c.Position = upTo.String()
+	for more := true; more && after.Compare(end) < 0; {
+		more = false
+		for ev, err := range s.Store.ReadFeed(ctx, t, after, countPage) {
+			if err != nil {
+				return nil, err
+			}
+			if more = ev.StreamID.Compare(end) <= 0; !more {
+				break
+			}
+			after = ev.StreamID
+			if ev.Version == 1 {
+				c.Types[ev.Key.Type] += step
+			}
+		}
+	}
+	return c, nil
+}
+
+// put is the write that keeps what was counted.
+func (c *counted) put() (store.Side, error) {
+	raw, err := json.Marshal(c)
+	return store.Side{Op: store.Put, Space: counts, Key: countKey, Value: raw}, err
+}
+
+// bounded returns the error of a setting that is not between 1 and most.
+func bounded(name string, n *uint64, most uint64) error {
+	if n != nil && (*n < 1 || *n > most) {
+		return j17.Errorf(j17.CodeInvalidField, "'%s' must be a whole number from 1 to %d", name, most).At(name)
+	}
+	return nil
+}
+
+// The most that settings may be.
+const (
+	mostEvents = 1_000_000_000_000
+	mostHours  = 24 * 365 * 10
+	mostKept   = 10_000
+)
+
+// validChange checks a change of settings.
+func validChange(change *wire.RootCheckpointSettingsChange) error {
+	return cmp.Or(bounded("every_events", change.EveryEvents, mostEvents), bounded("every_hours", change.EveryHours, mostHours), bounded("keep", change.Keep, mostKept))
+}
