@@ -1,0 +1,197 @@
+package repository
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A marker says that somebody writes or collects. It counts for markerLife, by the clock of the storage, and is renewed after markerRenewal.
+const (
+	markerLife    = time.Hour
+	markerRenewal = 10 * time.Minute
+	// markerLook is how often it is looked whether somebody still collects.
+	markerLook = 2 * time.Second
+)
+
+// marker is one of our own.
+type marker struct {
+	repository *Repository
+	name       string
+	// mu guards renewed.
+	mu      sync.Mutex
+	renewed time.Time
+}
+
+func (m *marker) put(ctx context.Context) error {
+	s := m.repository.storage
+	m.renewed = m.repository.clock.Now()
+	err := s.Put(ctx, m.name, []byte(m.renewed.Format(time.RFC3339)+"\n"))
+	return describe(s, m.name, "stored", err)
+}
+
+// refresh renews the marker where it is about time.
+func (m *marker) refresh(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.repository.clock.Now().Sub(m.renewed) < markerRenewal {
+		return nil
+	}
+	return m.put(ctx)
+}
+
+// remove removes the marker. One that stays ceases to count by itself.
+func (m *marker) remove(ctx context.Context) {
+	if m != nil {
+		_ = m.repository.storage.Delete(ctx, m.name)
+	}
+}
+
+// mark says that a backup is being written, and waits until nobody collects. Whoever collects puts a marker before looking for those of
+// writers: one of the two sees the other.
+func (r *Repository) mark(ctx context.Context, id string) (*marker, error) {
+	m := &marker{repository: r, name: writing + "/" + id}
+	if err := m.put(ctx); err != nil {
+		return nil, err
+	}
+	for {
+		busy, err := r.live(ctx, collecting, m.name)
+		if err == nil && busy {
+			err = r.clock.Wait(ctx, r.clock.Now().Add(markerLook))
+		}
+		if err != nil {
+			m.remove(context.WithoutCancel(ctx))
+			return nil, err
+		}
+		if !busy {
+			return m, nil
+		}
+	}
+}
+
+// live reports whether a folder has a marker that counts, by the time of the storage at which our own one was written.
+func (r *Repository) live(ctx context.Context, folder, own string) (bool, error) {
+	now, err := r.written(ctx, own)
+	if err != nil {
+		return false, err
+	}
+	for f, err := range r.storage.List(ctx, folder) {
+		if err != nil {
+			return false, describe(r.storage, folder, "listed", err)
+		}
+		if f.Name != own && now.Sub(f.Modified) < markerLife {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// written returns when a file was written, by the clock of the storage.
+func (r *Repository) written(ctx context.Context, name string) (at time.Time, err error) {
+	for f, err := range r.storage.List(ctx, name) {
+		if err != nil {
+			return at, describe(r.storage, name, "listed", err)
+		}
+		at = f.Modified
+	}
+	return at, nil
+}
+
+// Abandon says that the backup of that id is not written any more: whoever wrote it was cut short.
+func (r *Repository) Abandon(ctx context.Context, id string) error {
+	if !plainName(id) {
+		return nil
+	}
+	name := writing + "/" + id
+	return describe(r.storage, name, "deleted", r.storage.Delete(ctx, name))
+}
+
+// Collect removes the parts that no backup has, and tells how many there were. While a backup is written it does nothing but return
+// ErrBusy. A manifest that cannot be read keeps everything, since nobody knows what it lists.
+func (r *Repository) Collect(ctx context.Context) (removed int, bytes int64, err error) {
+	// Where there are no parts there is nothing to do, nor a place for a marker.
+	empty := true
+	for _, err := range r.storage.List(ctx, parts) {
+		if err != nil {
+			return 0, 0, describe(r.storage, parts, "listed", err)
+		}
+		empty = false
+		break
+	}
+	if empty {
+		return 0, 0, nil
+	}
+
+	own := &marker{repository: r, name: collecting + "/" + strings.ToLower(rand.Text())}
+	if err := own.put(ctx); err != nil {
+		return 0, 0, err
+	}
+	defer own.remove(context.WithoutCancel(ctx))
+	for _, others := range []string{writing, collecting} {
+		busy, err := r.live(ctx, others, own.name)
+		if err != nil {
+			return 0, 0, err
+		}
+		if busy {
+			return 0, 0, ErrBusy
+		}
+	}
+
+	used, err := r.used(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	for f, err := range r.storage.List(ctx, parts) {
+		if err == nil {
+			err = own.refresh(ctx)
+		}
+		if err != nil {
+			return removed, bytes, describe(r.storage, parts, "listed", err)
+		}
+		if used[f.Name[strings.LastIndexByte(f.Name, '/')+1:]] {
+			continue
+		}
+		if err := r.storage.Delete(ctx, f.Name); err != nil {
+			return removed, bytes, describe(r.storage, f.Name, "deleted", err)
+		}
+		removed++
+		bytes += f.Bytes
+	}
+	return removed, bytes, errors.Join(r.sweep(ctx, own.name), r.storage.Sync(ctx))
+}
+
+// used returns the names of all parts that a backup has.
+func (r *Repository) used(ctx context.Context) (map[string]bool, error) {
+	used := map[string]bool{}
+	for m, err := range r.each(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		for i := range m.Tenants {
+			for part := range m.Tenants[i].Parts() {
+				used[part.Name] = true
+			}
+		}
+	}
+	return used, nil
+}
+
+// sweep removes what somebody has left on its way who was cut short.
+func (r *Repository) sweep(ctx context.Context, own string) error {
+	now, err := r.written(ctx, own)
+	if err != nil {
+		return err
+	}
+	for f, err := range r.storage.List(ctx, temporary) {
+		if err == nil && now.Sub(f.Modified) > markerLife {
+			err = r.storage.Delete(ctx, f.Name)
+		}
+		if err != nil {
+			return describe(r.storage, temporary, "deleted", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,208 @@
+package repository
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"j17/internal/clock"
+)
+
+// S3Options says where a bucket is and who may use it.
+type S3Options struct {
+	// Endpoint is the URL of the server, without a path; "" means that of Amazon for the region.
+	Endpoint string
+	Bucket   string
+	Region   string
+	// Prefix is what the names of all objects begin with, as a folder.
+	Prefix               string
+	AccessKey, SecretKey string
+	// Dial, if not nil, makes the connections.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// S3Error tells which of the options cannot be used.
+type S3Error struct {
+	// Member is "endpoint", "bucket", "region", "prefix", "access_key" or "secret_key".
+	Member string
+	Reason string
+}
+
+// Error describes the mistake.
+func (e *S3Error) Error() string { return "the " + e.Member + " " + e.Reason }
+
+// How long a server may take to begin an answer, and to make a connection. What a request may take in all depends on how much is sent.
+const (
+	answerWait  = time.Minute
+	connectWait = 20 * time.Second
+)
+
+// bucket is a storage in a bucket of an S3 server.
+type bucket struct {
+	client *minio.Client
+	name   string
+	// prefix is "" or ends in a slash.
+	prefix string
+}
+
+// OpenS3 returns the repository in a bucket, which has to be there. The options are checked, no request is made. What is wrong with them is
+// an *S3Error.
+func OpenS3(o S3Options, c clock.Clock) (*Repository, error) {
+	at, err := o.check()
+	if err != nil {
+		return nil, err
+	}
+	dial := o.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: connectWait}).DialContext
+	}
+	client, err := minio.New(at.Host, &minio.Options{
+		Creds: credentials.NewStaticV4(o.AccessKey, o.SecretKey, ""), Secure: at.Scheme == "https", Region: o.Region, BucketLookup: minio.BucketLookupAuto,
+		Transport: &http.Transport{
+			DialContext: dial, TLSHandshakeTimeout: connectWait, ResponseHeaderTimeout: answerWait, ExpectContinueTimeout: time.Second,
+			IdleConnTimeout: answerWait, MaxIdleConnsPerHost: packers + waiting, DisableCompression: true, ForceAttemptHTTP2: true,
+		},
+		MaxRetries: 4,
+	})
+	if err != nil {
+		return nil, &S3Error{Member: "endpoint", Reason: "cannot be used: " + err.Error()}
+	}
+	b := &bucket{client: client, name: o.Bucket, prefix: strings.Trim(o.Prefix, "/")}
+	if b.prefix != "" {
+		b.prefix += "/"
+	}
+	return &Repository{storage: b, clock: c}, nil
+}
+
+// check returns the address of the server.
+func (o *S3Options) check() (*url.URL, error) {
+	if o.Region == "" && o.Endpoint == "" {
+		return nil, &S3Error{Member: "region", Reason: "is missing: without an endpoint it says where the bucket is"}
+	}
+	endpoint := o.Endpoint
+	if endpoint == "" {
+		endpoint = "https://s3." + o.Region + ".amazonaws.com"
+	}
+	at, err := url.Parse(endpoint)
+	if err != nil || at.Scheme != "https" && at.Scheme != "http" || at.Host == "" || strings.Trim(at.Path, "/") != "" || at.RawQuery != "" || at.Fragment != "" || at.User != nil {
+		return nil, &S3Error{Member: "endpoint", Reason: "has to be the URL of a server without a path, such as https://s3.example.com"}
+	}
+	if len(o.Bucket) < 3 || len(o.Bucket) > 63 || strings.Trim(o.Bucket, "abcdefghijklmnopqrstuvwxyz0123456789.-") != "" {
+		return nil, &S3Error{Member: "bucket", Reason: "has to be a name of 3 to 63 lower-case letters, digits, dots and hyphens"}
+	}
+	for part := range strings.SplitSeq(strings.Trim(o.Prefix, "/"), "/") {
+		if o.Prefix != "" && !plainName(part) {
+			return nil, &S3Error{Member: "prefix", Reason: "has to consist of names that slashes divide"}
+		}
+	}
+	if o.AccessKey == "" {
+		return nil, &S3Error{Member: "access_key", Reason: "is missing"}
+	}
+	if o.SecretKey == "" {
+		return nil, &S3Error{Member: "secret_key", Reason: "is missing"}
+	}
+	return at, nil
+}
+
+func (b *bucket) String() string {
+	return strings.TrimSuffix("s3://"+b.name+"/"+b.prefix, "/")
+}
+
+func (b *bucket) Cheap() bool { return false }
+
+// Put writes an object. S3 has it as a whole or not at all.
+func (b *bucket) Put(ctx context.Context, name string, content []byte) error {
+	// A file of a backup is far below the size from which on an object has to be sent in pieces.
+	_, err := b.client.PutObject(ctx, b.name, b.prefix+name, bytes.NewReader(content), int64(len(content)), minio.PutObjectOptions{
+		ContentType: "application/octet-stream", DisableMultipart: true, SendContentMd5: true,
+	})
+	return b.readable(err)
+}
+
+// Sync has nothing to do: what a server has answered for is durable.
+func (b *bucket) Sync(ctx context.Context) error { return ctx.Err() }
+
+func (b *bucket) Get(ctx context.Context, name string, limit int64) ([]byte, error) {
+	object, err := b.client.GetObject(ctx, b.name, b.prefix+name, minio.GetObjectOptions{})
+	if err != nil {
+		return nil, b.readable(err)
+	}
+	defer func() { _ = object.Close() }() // it is only read
+	info, err := object.Stat()
+	if err != nil {
+		return nil, b.readable(err)
+	}
+	content, err := readBounded(object, info.Size, limit)
+	return content, b.readable(err)
+}
+
+func (b *bucket) List(ctx context.Context, folder string) iter.Seq2[file, error] {
+	return func(yield func(file, error) bool) {
+		ctx, stop := context.WithCancel(ctx) // ends the listing in the background
+		defer stop()
+		for object := range b.client.ListObjects(ctx, b.name, minio.ListObjectsOptions{Prefix: b.prefix + folder, Recursive: true}) {
+			if object.Err != nil {
+				yield(file{}, b.readable(object.Err))
+				return
+			}
+			name := strings.TrimPrefix(object.Key, b.prefix)
+			if name != folder && !strings.HasPrefix(name, folder+"/") {
+				continue // begins alike
+			}
+			if !yield(file{Name: name, Bytes: object.Size, Modified: object.LastModified}, nil) {
+				return
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			yield(file{}, err)
+		}
+	}
+}
+
+func (b *bucket) Delete(ctx context.Context, name string) error {
+	err := b.readable(b.client.RemoveObject(ctx, b.name, b.prefix+name, minio.RemoveObjectOptions{}))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// readable turns an error into one that says what to do. It keeps addresses of networks out, which the error may come from a row that
+// others see.
+func (b *bucket) readable(err error) error {
+	if err == nil || errors.Is(err, errTooLarge) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	response := minio.ToErrorResponse(err)
+	switch response.Code {
+	case minio.NoSuchKey:
+		return fs.ErrNotExist
+	case minio.NoSuchBucket:
+		return fmt.Errorf("there is no bucket %s on the server: make it, or name another one", b.name)
+	case minio.AccessDenied, "InvalidAccessKeyId", "SignatureDoesNotMatch":
+		return fmt.Errorf("the server refuses the access key (%s): see to it that the key is right and may read, write, list and delete in the bucket", response.Code)
+	case "":
+	default:
+		return fmt.Errorf("the server answered %s (status %d)", response.Code, response.StatusCode)
+	}
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return errors.New("the server did not answer in time")
+	}
+	var network *net.OpError
+	if errors.As(err, &network) {
+		return errors.New("the server cannot be reached, or has broken the connection off")
+	}
+	return errors.New("the request to the server failed")
+}

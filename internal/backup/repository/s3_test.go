@@ -1,0 +1,200 @@
+package repository_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"j17/internal/backup/repository"
+	"j17/internal/clock"
+)
+
+// gateway is a real S3 server on a folder, whose folders are its buckets.
+type gateway struct {
+	root, socket string
+}
+
+// startGateway starts the S3 server that "make tools" has built. Where there is none the test is skipped, or fails in "make check".
+func startGateway(t *testing.T) *gateway {
+	t.Helper()
+	found, err := filepath.Glob("../../../.tools/versitygw-*")
+	if err != nil || len(found) == 0 {
+		if os.Getenv("J17_ALL_TOOLS") != "" {
+			t.Fatal("there is no S3 server in .tools: run \"make tools\"")
+		}
+		t.Skip("SKIPPED: there is no S3 server in .tools: run \"make tools\"")
+	}
+
+	// It listens on a socket in a folder with a short name, since names of sockets are bounded.
+	dir, err := os.MkdirTemp("", "j17s3-") //nolint:usetesting // see above
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	g := &gateway{root: filepath.Join(dir, "root"), socket: filepath.Join(dir, "s")}
+	for _, folder := range []string{filepath.Join(g.root, "backups"), filepath.Join(dir, "meta")} {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	cmd := exec.CommandContext(ctx, found[len(found)-1], "--port", g.socket, "--access", "the-key", "--secret", "the-secret", "--region", "us-east-1", //nolint:gosec // a tool of ours
+		"posix", "--sidecar", filepath.Join(dir, "meta"), g.root)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop()
+		_ = cmd.Wait()
+	})
+
+	// It says where it listens once it does.
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), g.socket) {
+			go func() { _, _ = io.Copy(io.Discard, out) }()
+			return g
+		}
+	}
+	t.Fatalf("the S3 server did not start: %s", errs.String())
+	return nil
+}
+
+func (g *gateway) options() repository.S3Options {
+	return repository.S3Options{
+		Endpoint: "http://s3.test", Bucket: "backups", Region: "us-east-1", Prefix: "some/where", AccessKey: "the-key", SecretKey: "the-secret",
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", g.socket)
+		},
+	}
+}
+
+func openBucket(t *testing.T) *repository.Repository {
+	t.Helper()
+	return must[*repository.Repository](t)(repository.OpenS3(startGateway(t).options(), clock.NewManual(start)))
+}
+
+func TestS3Refuses(t *testing.T) {
+	g := startGateway(t)
+	for want, change := range map[string]func(*repository.S3Options){
+		"there is no bucket nowhere":       func(o *repository.S3Options) { o.Bucket = "nowhere" },
+		"refuses the access key (Invalid":  func(o *repository.S3Options) { o.AccessKey = "another" },
+		"refuses the access key (Signatur": func(o *repository.S3Options) { o.SecretKey = "another" },
+		"cannot be reached": func(o *repository.S3Options) {
+			o.Dial = func(context.Context, string, string) (net.Conn, error) {
+				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("10.1.2.3: refused")}
+			}
+		},
+	} {
+		o := g.options()
+		change(&o)
+		r, err := repository.OpenS3(o, clock.NewManual(start))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = backup(t, r, repository.Head{ID: "bak_1"}, sample(3), nil)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "10.1") || strings.Contains(err.Error(), "the-") {
+			t.Errorf("%v, want %q", err, want)
+		}
+		if _, err := r.Manifest(t.Context(), "bak_1"); err == nil || errors.Is(err, repository.ErrNotFound) {
+			t.Errorf("a bucket that cannot be read has no such backup: %v", err)
+		}
+	}
+}
+
+func TestS3OptionsAreChecked(t *testing.T) {
+	for member, change := range map[string]func(*repository.S3Options){
+		"endpoint":   func(o *repository.S3Options) { o.Endpoint = "ftp://s3.test" },
+		"bucket":     func(o *repository.S3Options) { o.Bucket = "a/b/c" },
+		"region":     func(o *repository.S3Options) { o.Region, o.Endpoint = "", "" },
+		"prefix":     func(o *repository.S3Options) { o.Prefix = "a//b" },
+		"access_key": func(o *repository.S3Options) { o.AccessKey = "" },
+		"secret_key": func(o *repository.S3Options) { o.SecretKey = "" },
+	} {
+		o := (&gateway{}).options()
+		change(&o)
+		_, err := repository.OpenS3(o, clock.NewManual(start))
+		of, ok := errors.AsType[*repository.S3Error](err)
+		if !ok || of.Member != member {
+			t.Errorf("%s: %v", member, err)
+		}
+	}
+	for _, endpoint := range []string{"https://a.test/path", "https://user:pw@a.test", "https://a.test?x", "a.test", "https://"} {
+		o := (&gateway{}).options()
+		o.Endpoint = endpoint
+		if _, err := repository.OpenS3(o, clock.NewManual(start)); err == nil {
+			t.Errorf("%s was taken", endpoint)
+		}
+	}
+}
+
+// breaking is a connection that breaks when so many bytes were written on all of its kind.
+type breaking struct {
+	net.Conn
+	left *atomic.Int64
+}
+
+func (b *breaking) Write(p []byte) (int, error) {
+	if b.left.Add(-int64(len(p))) < 0 {
+		_ = b.Close()
+		return 0, &net.OpError{Op: "write", Net: "tcp", Err: errors.New("broken")}
+	}
+	return b.Conn.Write(p)
+}
+
+// The server goes away in the middle of a backup: there is no backup then, and the next one goes on with what is stored.
+func TestS3FailsHalfWay(t *testing.T) {
+	g := startGateway(t)
+	var left atomic.Int64
+	o := g.options()
+	dial := o.Dial
+	o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if left.Load() < 0 {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("gone")}
+		}
+		conn, err := dial(ctx, network, address)
+		return &breaking{conn, &left}, err
+	}
+	ctx := t.Context()
+	r, err := repository.OpenS3(o, clock.NewManual(start))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := sample(20_000)
+	left.Store(100 << 10)
+	if _, err := backup(t, r, repository.Head{ID: "bak_1", Kind: repository.Full}, c, nil); err == nil || !strings.Contains(err.Error(), "s3://backups/some/where") {
+		t.Fatal(err)
+	}
+
+	left.Store(1 << 40)
+	if all, damaged, err := r.Manifests(ctx); len(all)+len(damaged) > 0 || err != nil {
+		t.Fatal(all, damaged, err)
+	}
+	if err := r.Abandon(ctx, "bak_1"); err != nil { // which the writer could not say
+		t.Fatal(err)
+	}
+	if _, err := backup(t, r, repository.Head{ID: "bak_1", Kind: repository.Full}, c, nil); err != nil {
+		t.Fatal(err)
+	}
+	same(t, c, must[content](t)(read(ctx, r, "bak_1", repository.Identities{})))
+
+	// It goes away in the middle of a reading.
+	left.Store(0)
+	if _, err := read(ctx, r, "bak_1", repository.Identities{}); err == nil || strings.Contains(err.Error(), "cannot be used") {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,223 @@
+package repository
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"slices"
+	"strings"
+
+	"filippo.io/age"
+	"github.com/klauspost/compress/zstd"
+)
+
+// Seal says how parts are named and to whom they are encrypted. The zero Seal encrypts nothing.
+type Seal struct {
+	recipients []string
+	to         []age.Recipient
+	// names is the key of the names of encrypted parts: who does not have it cannot confirm a guess at what they hold.
+	names []byte
+}
+
+// RecipientError tells that a text is no age recipient.
+type RecipientError struct {
+	// Index is the recipient's place in the list.
+	Index int
+	Err   error
+}
+
+// Error describes the mistake.
+func (e *RecipientError) Error() string {
+	return fmt.Sprintf("recipient %d is no public key of age, which begins with age1 (j17 backup keygen makes one)", e.Index+1)
+}
+
+func (e *RecipientError) Unwrap() error { return e.Err }
+
+// MaxRecipients is the number of recipients that backups can be encrypted to.
+const MaxRecipients = 20
+
+// NewSeal returns the seal for age recipients, none of which leaves parts readable. Whoever has the same secret finds the same contents
+// under the same names. A recipient that is none is a *RecipientError.
+func NewSeal(recipients []string, secret []byte) (Seal, error) {
+	if len(recipients) == 0 {
+		return Seal{}, nil
+	}
+	if len(recipients) > MaxRecipients {
+		return Seal{}, fmt.Errorf("backups can be encrypted to %d recipients, these are %d", MaxRecipients, len(recipients))
+	}
+
+	// Each is a public key that stands on one line.
+	s := Seal{recipients: slices.Clone(recipients)}
+	for i, r := range recipients {
+		parsed, err := age.ParseRecipients(strings.NewReader(r))
+		if err == nil && (len(parsed) != 1 || strings.TrimSpace(r) != r) {
+			err = errors.New("it is not one key")
+		}
+		if err != nil {
+			return Seal{}, &RecipientError{Index: i, Err: err}
+		}
+		s.to = append(s.to, parsed...)
+	}
+	slices.Sort(s.recipients)
+	s.recipients = slices.Compact(s.recipients)
+
+	// Some kinds of keys cannot be mixed.
+	if _, err := age.Encrypt(io.Discard, s.to...); err != nil {
+		return Seal{}, fmt.Errorf("the recipients cannot be used together: %w", err)
+	}
+	mac := hmac.New(sha256.New, secret)
+	_, _ = fmt.Fprintf(mac, "j17 backup parts\n%s", strings.Join(s.recipients, "\n")) // a hash takes everything
+	s.names = mac.Sum(nil)
+	return s, nil
+}
+
+// Encrypted reports whether parts are encrypted.
+func (s Seal) Encrypted() bool { return len(s.to) > 0 }
+
+// Recipients returns to whom they are, in order.
+func (s Seal) Recipients() []string { return slices.Clone(s.recipients) }
+
+// nameOf returns the name of the part with a content.
+func nameOf(names, content []byte) string {
+	if names == nil {
+		sum := sha256.Sum256(content)
+		return hex.EncodeToString(sum[:])
+	}
+	mac := hmac.New(sha256.New, names)
+	_, _ = mac.Write(content) // a hash takes everything
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// pack compresses a content and encrypts it, if it is to be.
+func (s Seal) pack(encoder *zstd.Encoder, content []byte) ([]byte, error) {
+	packed := encoder.EncodeAll(content, make([]byte, 0, len(content)/2))
+	packed = appendSum(packed, packed)
+	if !s.Encrypted() {
+		return packed, nil
+	}
+	return s.encrypt(packed)
+}
+
+func (s Seal) encrypt(content []byte) ([]byte, error) {
+	var out bytes.Buffer
+	out.Grow(len(content) + len(content)/1024 + 1024)
+	w, err := age.Encrypt(&out, s.to...)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(content); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// newEncoder returns what compresses: fast, since the disk should be what a backup waits for.
+func newEncoder() (*zstd.Encoder, error) {
+	return zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(true))
+}
+
+// Identities are the private keys that open encrypted backups.
+type Identities struct {
+	keys []age.Identity
+}
+
+// ReadIdentities reads private keys as a file of age has them.
+func ReadIdentities(in io.Reader) (Identities, error) {
+	keys, err := age.ParseIdentities(in)
+	return Identities{keys}, err
+}
+
+// NewIdentity makes a private key. It returns the text of a file of age with it, and the recipient that belongs to it.
+func NewIdentity() (text, recipient string, err error) {
+	key, err := age.GenerateX25519Identity()
+	if err != nil {
+		return "", "", err
+	}
+	recipient = key.Recipient().String()
+	return fmt.Sprintf("# public key: %s\n%s\n", recipient, key), recipient, nil
+}
+
+// IdentityError tells that encrypted files cannot be opened with the keys that were given.
+type IdentityError struct {
+	// Recipients are to whom they are encrypted; nil where that is not known.
+	Recipients []string
+	// Given tells that there was a key, and that it is none of those.
+	Given bool
+}
+
+// Error says what to do.
+func (e *IdentityError) Error() string {
+	to := ""
+	if len(e.Recipients) > 0 {
+		to = " to " + strings.Join(e.Recipients, ", ")
+	}
+	if e.Given {
+		return "the backup is encrypted" + to + ", and the identity is not one of them: name the file of the right one with --identity"
+	}
+	return "the backup is encrypted" + to + ": name the file with the identity of one of them with --identity"
+}
+
+// decrypt opens an encrypted file.
+func (i Identities) decrypt(content []byte) ([]byte, error) {
+	if len(i.keys) == 0 {
+		return nil, &IdentityError{}
+	}
+	r, err := age.Decrypt(bytes.NewReader(content), i.keys...)
+	if _, none := errors.AsType[*age.NoIdentityMatchError](err); none {
+		return nil, &IdentityError{Given: true}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
+}
+
+// unpack is pack the other way round, for a content of so many bytes.
+func (i Identities) unpack(decoder *zstd.Decoder, packed []byte, encrypted bool, size int64) ([]byte, error) {
+	if encrypted {
+		var err error
+		if packed, err = i.decrypt(packed); err != nil {
+			return nil, err
+		}
+	}
+	frame, err := cutSum(packed)
+	if err != nil {
+		return nil, err
+	}
+	return decoder.DecodeAll(frame, make([]byte, 0, size))
+}
+
+// sumBytes is the length of a skippable frame of zstd, which programs pass over, with four bytes.
+const sumBytes = 12
+
+// sumHead is what such a frame begins with.
+func sumHead() []byte { return []byte{0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0} }
+
+// appendSum appends a frame with the CRC-32C of content, since not each bit of a frame has a part in what it expands to.
+func appendSum(dst, content []byte) []byte {
+	sum := crc32.Checksum(content, crc32.MakeTable(crc32.Castagnoli))
+	return binary.LittleEndian.AppendUint32(append(dst, sumHead()...), sum)
+}
+
+// cutSum is appendSum the other way round.
+func cutSum(packed []byte) ([]byte, error) {
+	n := len(packed) - sumBytes
+	if n < 0 || !bytes.Equal(appendSum(nil, packed[:n]), packed[n:]) {
+		return nil, errors.New("its checksum is wrong: it was changed or cut short")
+	}
+	return packed[:n], nil
+}
+
+// newDecoder returns what decompresses. It refuses what would come to more than a part can hold.
+func newDecoder() (*zstd.Decoder, error) {
+	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxContent))
+}
