@@ -1,0 +1,100 @@
+package proof
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"j17"
+)
+
+// certificateLine is the first line of a certificate.
+const certificateLine = "j17 erasure certificate"
+
+// Certificate says what was erased, when, on what grounds and at whose request. It holds nothing of what was erased. Signed by the log of the
+// environment it can be checked by whoever has the key. Roots are 64 hexadecimal digits.
+type Certificate struct {
+	ID          string          `json:"id"`
+	TombstoneID string          `json:"tombstone_id"`
+	Instance    string          `json:"instance"`
+	Environment j17.Environment `json:"environment"`
+	// Key is the aggregate that was asked for.
+	Key         string `json:"key"`
+	Status      string `json:"status"`
+	LegalBasis  string `json:"legal_basis,omitempty"`
+	RequestID   string `json:"request_id,omitempty"`
+	RequestedBy any    `json:"requested_by,omitempty"`
+
+	CreatedAt    time.Time `json:"created_at"`
+	ExecutableAt time.Time `json:"executable_at"`
+	ExecutedAt   time.Time `json:"executed_at"`
+	Forced       bool      `json:"forced"`
+	// PreTombstoneRoot and PreTombstoneSize are the head of the environment's log before the erasure.
+	PreTombstoneRoot string `json:"pre_tombstone_root"`
+	PreTombstoneSize uint64 `json:"pre_tombstone_size"`
+	// Events is how many events were erased in all.
+	Events  uint64         `json:"events"`
+	Streams []ErasedStream `json:"affected_streams"`
+}
+
+// ErasedStream is a stream of which all events were erased, with the roots of its own tree.
+type ErasedStream struct {
+	Key        string `json:"key"`
+	Events     uint64 `json:"event_count"`
+	Action     string `json:"action"`
+	RootBefore string `json:"root_before"`
+	RootAfter  string `json:"root_after"`
+}
+
+// Text returns the text that is signed: two lines, the second one of which is the certificate as compact JSON.
+func (c *Certificate) Text() (string, error) {
+	var b strings.Builder
+	b.WriteString(certificateLine + "\n")
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(c)
+	return b.String(), err
+}
+
+// ParseCertificate reads the text of a certificate, and checks that it does not contradict itself.
+func ParseCertificate(text string) (*Certificate, error) {
+	body, ok := strings.CutPrefix(text, certificateLine+"\n")
+	body, rest, line := strings.Cut(body, "\n")
+	if !ok || !line || rest != "" {
+		return nil, fmt.Errorf("a certificate has two lines: %q, and what it certifies as JSON", certificateLine)
+	}
+	var compact bytes.Buffer
+	var c Certificate
+	if json.Compact(&compact, []byte(body)) != nil || compact.String() != body || json.Unmarshal([]byte(body), &c) != nil {
+		return nil, errors.New("the second line of the certificate is not the compact JSON that a certificate has")
+	}
+
+	// What is said in two places has to be the same.
+	events := uint64(0)
+	roots := []string{c.PreTombstoneRoot}
+	asked := false
+	for _, s := range c.Streams {
+		events += s.Events
+		roots = append(roots, s.RootBefore, s.RootAfter)
+		asked = asked || s.Key == c.Key
+	}
+	switch {
+	case c.TombstoneID == "" || c.Key == "" || c.ExecutedAt.IsZero():
+		return nil, errors.New("the certificate does not say what was erased, by which tombstone, and when")
+	case !asked:
+		return nil, fmt.Errorf("the certificate is about %s, and does not have it among what was erased", c.Key)
+	case events != c.Events:
+		return nil, fmt.Errorf("the certificate says that %d events were erased, its streams had %d", c.Events, events)
+	}
+	for _, root := range roots {
+		if raw, err := hex.DecodeString(root); err != nil || len(raw) != sha256.Size {
+			return nil, fmt.Errorf("the certificate has a root %.80q that is not 32 bytes in hexadecimal digits", root)
+		}
+	}
+	return &c, nil
+}
