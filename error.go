@@ -93,7 +93,9 @@ type FieldError struct {
 	// Path is the same place in the form "data.items[0].sku", where the document is a request or an event of a file.
 	Path    string `json:"path,omitempty"`
 	Message string `json:"message"`
-	Hint    string `json:"hint,omitempty"`
+	// Plain is as in Error.
+	Plain bool   `json:"-"`
+	Hint  string `json:"hint,omitempty"`
 	// Line and Column count from 1; 0 where the document has no text form of its own.
 	Line   int `json:"line,omitempty"`
 	Column int `json:"column,omitempty"`
@@ -106,6 +108,8 @@ type Error struct {
 	Code Code
 	// Message is one whole sentence that says what is wrong and, where it is not plain, what to do.
 	Message string
+	// Plain tells that Message has nothing in it of what was sent or stored: see Record.
+	Plain bool
 	// Path leads to the fault in the request: "data.items[0].sku", "metadata.actor.id", "key".
 	Path string
 	// EventIndex is the position of the faulty event in a batch, counted from 0.
@@ -118,9 +122,9 @@ type Error struct {
 	Err error
 }
 
-// Errorf returns an error with a formatted message.
+// Errorf returns an error with a formatted message, which is plain where it is the format as it is.
 func Errorf(code Code, format string, args ...any) *Error {
-	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Plain: len(args) == 0}
 }
 
 // At returns a copy of e that points at path.
@@ -182,6 +186,60 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// Record returns what may be kept or logged of an error, by whomever. A message may repeat what was sent or stored: where that was refused
+// no erasure could find it, and where it is erased nobody would look for it there. So of an *Error it is the code, where the fault is, and
+// the message if it is plain; then the same of what was found and of its cause. Of an error that has a method Record it is what that returns, of any other one
+// its text.
+func Record(err error) string {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		if own, ok := errors.AsType[recorder](err); ok {
+			return own.Record()
+		}
+		return err.Error()
+	}
+
+	// The code and the place, and what is wrong.
+	text := string(e.Code)
+	if e.Path != "" {
+		text += " at " + e.Path
+	}
+	if e.IsPlain() {
+		text += ": " + e.Message
+	}
+
+	// The findings, and the cause.
+	for i := range e.Errors {
+		f := &e.Errors[i]
+		text += []string{" ", "; "}[min(i, 1)] + f.Pointer
+		if f.Plain {
+			text += ": " + f.Message
+		}
+	}
+	if e.Err != nil {
+		text += " (" + Record(e.Err) + ")"
+	}
+	return text
+}
+
+// IsPlain reports whether the error's message is plain, as those of some codes always are: they are about the spec, about
+// parameters, or about the state of the server.
+func (e *Error) IsPlain() bool {
+	switch e.Code { //nolint:exhaustive // all others may be about an event
+	case CodeInvalidSpec, CodeNoSpec, CodeBusy, CodeStateNotReady, CodeIndexNotReady, CodeStorageFull, CodeScheduleLimit, CodeRateLimited, CodeTooManyStreams,
+		CodeInvalidParameter, CodeInvalidHeader:
+		return true
+	default:
+		return e.Plain
+	}
+}
+
+// recorder is an error that says what may be kept of it.
+type recorder interface {
+	error
+	Record() string
+}
 
 // CodeOf returns the code of the first *Error in err's chain, CodeInternal for other errors, "" for nil.
 func CodeOf(err error) Code {

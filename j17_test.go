@@ -197,3 +197,28 @@ func TestLeaf(t *testing.T) {
 		t.Errorf("link %x, want %x", got, want)
 	}
 }
+
+// quoting is a cause that repeats what it was given.
+type quoting struct{}
+
+func (quoting) Error() string  { return "it said secret" }
+func (quoting) Record() string { return "it failed" }
+
+// TestRecord checks that what is kept of errors has codes, places and plain sentences, and nothing that was sent.
+func TestRecord(t *testing.T) {
+	found := j17.Errorf(j17.CodeSchemaViolation, "Event data failed").At("data.n")
+	found.Errors = []j17.FieldError{{Pointer: "/data/n", Message: "It is secret."}, {Pointer: "/data/m", Message: "It is missing.", Plain: true}}
+	for want, err := range map[string]error{
+		"conflict":             j17.Errorf(j17.CodeConflict, "the handle %s is taken", "secret"),
+		"conflict: It is late": j17.Errorf(j17.CodeConflict, "It is late"),
+		"validation_failed at data.n: Event data failed /data/n; /data/m: It is missing.": fmt.Errorf("secret: %w", found),
+		"invalid_spec: The spec has 2 errors":                                             j17.Errorf(j17.CodeInvalidSpec, "The spec has %d errors", 2),
+		"custom_code_failed (it failed)":                                                  j17.Errorf(j17.CodeCustomCodeFailed, "it said %s", "secret").Because(quoting{}),
+		"it failed":                                                                       fmt.Errorf("secret: %w", quoting{}),
+		"the disk is full":                                                                errors.New("the disk is full"),
+	} {
+		if got := j17.Record(err); got != want {
+			t.Errorf("%v is kept as %q, want %q", err, got, want)
+		}
+	}
+}

@@ -66,7 +66,7 @@ import, the first are shown and the others counted. Each one that fails is shown
 			}
 
 			// What it tells, and to whom.
-			o.Logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+			o.Logger = slog.New(slog.NewTextHandler(stderr, logOptions(level)))
 			o.Clock = clock.System{}
 			o.Version = programVersion
 			o.Deployed = func(d server.DeployAttempt) { reportDeployment(stderr, o.Clock, d) }

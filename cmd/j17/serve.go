@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 
+	"j17"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -262,14 +264,25 @@ func settingText(v any) (string, error) {
 }
 
 func serveLogger(w io.Writer, asJSON, verbose bool) *slog.Logger {
-	options := &slog.HandlerOptions{Level: slog.LevelInfo}
+	level := slog.LevelInfo
 	if verbose {
-		options.Level = slog.LevelDebug
+		level = slog.LevelDebug
 	}
+	options := logOptions(level)
 	if asJSON {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// logOptions are those of all logs of servers: of errors they have what may be kept, so that no event data gets there.
+func logOptions(level slog.Leveler) *slog.HandlerOptions {
+	return &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if err, ok := a.Value.Any().(error); ok {
+			a.Value = slog.StringValue(j17.Record(err))
+		}
+		return a
+	}}
 }
 
 // showSetup tells where to create the first operator. Whoever knows the URL can, so it goes to the terminal and to no log.

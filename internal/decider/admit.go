@@ -239,7 +239,7 @@ func schemaError(failures []schema.Failure) error {
 	e := j17.Errorf(j17.CodeSchemaViolation, "Event data failed schema validation").At(j17.JoinPath("data", first.Path))
 	e.Details = schemaDetails{Field: first.Path, Constraint: first.Constraint, Expected: first.Expected, Received: first.Received}
 	for _, f := range failures[:min(len(failures), maxErrors)] {
-		e.Errors = append(e.Errors, j17.FieldError{Pointer: "/data" + f.Pointer, Message: f.Message})
+		e.Errors = append(e.Errors, j17.FieldError{Pointer: "/data" + f.Pointer, Message: f.Message, Plain: !f.Quotes})
 	}
 	return e
 }

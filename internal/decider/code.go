@@ -170,11 +170,8 @@ func faulty(code *spec.Code, err error) error {
 	case sandbox.Timeout, sandbox.Memory, sandbox.Trap, sandbox.InvalidOutput, sandbox.Exit, sandbox.Start:
 	}
 	out.Details = faultDetails{Kind: fault.Kind, Hint: fault.Hint, Artifact: code.Artifact, Entrypoint: code.Entrypoint}
-	cause := error(fault)
-	if fault.Log != "" {
-		cause = fmt.Errorf("%w; its log ends with: %s", fault, fault.Log)
-	}
-	return out.Because(cause)
+	out.Plain = !fault.Quotes
+	return out.Because(fault)
 }
 
 // ReplayFailed is an error of custom code for an event that was accepted long ago: whoever asks for the state is not to blame.
@@ -195,7 +192,7 @@ func ReplayFailed(err error, ev *tick.Event, length uint64) error {
 	}
 	out := j17.Errorf(j17.CodeCustomCodeFailed, "The state of %s cannot be computed: the custom code of its stored event number %d, %s, failed or refused it: %s",
 		ev.Key, length, ev.Type, strings.TrimSuffix(cause.Message, " Nothing was changed."))
-	out.Details = d
+	out.Plain, out.Details = cause.Plain, d
 	return out.Because(cause)
 }
 
@@ -216,6 +213,7 @@ type WorkDetails struct {
 func tooMuchWork(cause *j17.Error, ev *tick.Event, length uint64) error {
 	out := j17.Errorf(j17.CodeWorkLimit, "The state of %s cannot be computed: its stored event number %d, %s, takes more than the %d units of work that one event may take. Deploy a handler that does less.",
 		ev.Key, length, ev.Type, work.Replay)
+	out.Plain = true
 	out.Details = WorkDetails{Key: ev.Key, EventType: ev.Type, Length: length}
 	return out.Because(cause)
 }

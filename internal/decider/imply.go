@@ -476,7 +476,7 @@ func (s *scene) run(code *spec.Code, at diag.Pointer) error {
 func (s *scene) act(code *spec.Code, action value.Value, at diag.Pointer) error {
 	wrong := func(format string, args ...any) error {
 		return s.refuseAt(at, faulty(code, &sandbox.Fault{
-			Kind: sandbox.InvalidOutput, Detail: fmt.Sprintf(format, args...),
+			Kind: sandbox.InvalidOutput, Detail: fmt.Sprintf(format, args...), Quotes: true,
 			Hint: `Each action is {"emit": {"aggregate_type": ..., "id": ..., "event_type": ..., "data": {...}}}; "key": "type:id" may stand for the first two.`,
 		}))
 	}

@@ -25,8 +25,9 @@ type ImplicationFailure struct {
 	// Pointer is the place of the implication in the spec.
 	Pointer diag.Pointer `json:"pointer,omitempty"`
 	Code    j17.Code     `json:"code"`
-	Error   string       `json:"error"`
-	Path    string       `json:"path,omitempty"`
+	// Error is what may be kept of the refused event's own error: j17.Record.
+	Error string `json:"error"`
+	Path  string `json:"path,omitempty"`
 }
 
 // implicationDetails are the details of the error that rejects a write because of what it implied.
@@ -81,11 +82,16 @@ func (x *Decision) Reject(i int, refused *Link, at diag.Pointer, err error) erro
 			out.Message = fmt.Sprintf("Nothing was written, because the implied event %s was refused at %s: %s. The chain is %s.",
 				last.EventType, cause.Path, strings.TrimSuffix(cause.Message, "."), chainText(chain))
 		}
-		out.Path, out.Errors = cause.Path, cause.Errors
+		out.Path, out.Errors, out.Plain = cause.Path, cause.Errors, cause.Plain
 		out.Details = implicationDetails{Chain: chain, Pointer: at, Cause: cause.Code, Details: cause.Details}
 	}
 	x.Failure = &ImplicationFailure{
-		At: x.Timestamp, Trigger: chain[0], Chain: chain, Pointer: at, Code: cause.Code, Error: cause.Message, Path: cause.Path,
+		At: x.Timestamp, Trigger: chain[0], Chain: chain, Pointer: at, Code: cause.Code, Error: j17.Record(cause), Path: cause.Path,
+	}
+	if refused != nil && cause.Code == j17.CodeInvalidIdentifier {
+		// What is no identifier is a value like others, and is not kept.
+		typ, _, _ := strings.Cut(refused.Key, ":")
+		x.Failure.Chain = append(chain[:len(chain)-1:len(chain)-1], Link{Key: typ, EventType: refused.EventType})
 	}
 	return x.inOwn(out, i)
 }
@@ -106,6 +112,7 @@ func (x *Decision) tooMuch(err error, i int, what string, at diag.Pointer) error
 	last := chain[len(chain)-1]
 	out := j17.Errorf(j17.CodeWorkLimit, "%s; it was used up by the event %s of %s, by %s at %s. Nothing was written.",
 		strings.TrimSuffix(strings.TrimSuffix(cause.Message, " Nothing was changed."), "."), last.EventType, last.Key, what, at)
+	out.Plain = cause.Plain
 	out.Details = WorkDetails{Key: last.Key, EventType: last.EventType, Pointer: at, Chain: chain, Details: cause.Details}
 	return x.inOwn(out.Because(cause), i)
 }

@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -30,8 +31,8 @@ type trace struct {
 	environment j17.Environment
 }
 
-// Trace writes the input and the output of every call of an environment's custom code to the log, cut to 4 KiB each, for
-// the time given, at most MaxTrace; 0 ends it. Both hold event data. It returns when it ends, the zero time for off.
+// Trace writes the input and the output of every call of an environment's custom code to the log, cut to 4 KiB each, and what the code
+// says when it fails, for the time given, at most MaxTrace; 0 ends it. All of it holds event data, which is in no log otherwise. It returns when it ends, the zero time for off.
 func (s *Service) Trace(ctx context.Context, instance string, env j17.Environment, d time.Duration) (time.Time, error) {
 	e, err := s.environment(instance, env)
 	if err != nil {
@@ -97,7 +98,10 @@ func (f *function) Call(ctx context.Context, input []byte) ([]byte, error) {
 		slog.Duration("duration", stopwatch.Now().Sub(start)), slog.String("input", cut(input)),
 	}
 	if err != nil {
-		attrs = append(attrs, slog.Any("error", err))
+		attrs = append(attrs, slog.String("error", err.Error()))
+		if fault, ok := errors.AsType[*sandbox.Fault](err); ok && fault.Log != "" {
+			attrs = append(attrs, slog.String("log", fault.Log))
+		}
 	} else {
 		attrs = append(attrs, slog.String("output", cut(output)))
 	}

@@ -405,7 +405,7 @@ func (r *reader) fail(ctx context.Context, err error) {
 	if r.now != r.saved.state {
 		c.Failures = 0 // those of an entry that was handled since
 	}
-	c.Failures, c.Error = c.Failures+1, err.Error()
+	c.Failures, c.Error = c.Failures+1, j17.Record(err)
 	c.RetryAt = now.Add(r.kind.Retry.After(c.Failures))
 	if c.Failures == 1 || c.Error != r.saved.Error {
 		s.o.Logger.LogAttrs(ctx, slog.LevelWarn, "a subscription failed; it is tried again", slog.String("tenant", string(r.h.tenant)),

@@ -114,7 +114,7 @@ type syntaxDetails struct {
 func invalidJSON(err error) error {
 	e := j17.Errorf(j17.CodeInvalidJSON, "The request body is not valid JSON")
 	if s, ok := errors.AsType[*value.SyntaxError](err); ok {
-		e.Message += ": " + s.Error()
+		e.Message, e.Plain = e.Message+": "+s.Error(), false
 		e.Details = syntaxDetails{Line: s.Line, Column: s.Column}
 	}
 	return e

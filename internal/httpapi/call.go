@@ -148,16 +148,19 @@ func (a *API) finish(c *call, took time.Duration) {
 }
 
 // described is an error with the place that it is about and the first thing that was found wrong there, as far as its message
-// does not say them.
+// does not say them. What may repeat a value is left out: that is for the one who sent it.
 func described(e *j17.Error) string {
 	var first j17.FieldError
 	if len(e.Errors) > 0 {
 		first = e.Errors[0]
 	}
-	if first.Message == e.Message {
+	if first.Message == e.Message || !first.Plain {
 		first.Message = ""
 	}
 	said, about := e.Message, ""
+	if !e.IsPlain() {
+		said = "the reply says what is wrong"
+	}
 	if e.EventIndex != nil {
 		about = fmt.Sprintf("event %d of the request, counted from 0: ", *e.EventIndex)
 	}

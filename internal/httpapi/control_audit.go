@@ -146,12 +146,17 @@ func (c *call) faultHere() bool {
 
 // reportFault keeps what there is to know about a request that failed through the server's fault.
 func (c *call) reportFault(id string, e *j17.Error, err error, stack string) {
+	said := *e
+	said.Err = nil
 	f := control.Fault{
-		ID: id, Code: e.Code, Status: StatusOf(e.Code), Message: e.Message, Stack: stack,
+		ID: id, Code: e.Code, Status: StatusOf(e.Code), Message: j17.Record(&said), Stack: stack,
 		Method: c.request.Method, Route: c.route, Path: c.request.URL.Path, Instance: c.instance, Environment: c.env,
 		Principal: c.principal.ID, RequestID: c.requestID, CorrelationID: c.correlationID, Version: c.api.Version,
 	}
-	if cause := err.Error(); cause != e.Message {
+	if e.IsPlain() {
+		f.Message = e.Message
+	}
+	if cause := j17.Record(err); cause != f.Message {
 		f.Cause = cause
 	}
 	c.api.Registry.Faults.Report(f)

@@ -217,7 +217,7 @@ func (c *call) fail(w http.ResponseWriter, err error) {
 		}
 		c.api.Logger.LogAttrs(c.request.Context(), level, "request failed",
 			slog.String("error_id", body.ErrorID), slog.String("code", string(e.Code)), slog.String("request_id", c.requestID),
-			slog.String("method", c.request.Method), slog.String("path", c.api.Registry.Faults.Redact(c.request.URL.Path)), slog.String("error", c.api.Registry.Faults.Redact(err.Error())))
+			slog.String("method", c.request.Method), slog.String("path", c.api.Registry.Faults.Redact(c.request.URL.Path)), slog.String("error", c.api.Registry.Faults.Redact(j17.Record(err))))
 		stack := e.Stack()
 		if stack == "" {
 			stack = string(debug.Stack())

@@ -105,7 +105,7 @@ func (s *Service) giveUp(ctx context.Context, c *worker.Claim, cause error) erro
 	}
 	st := &step{Service: s, tenant: c.Tenant, claim: c.Remove(), machine: machine{Saga: g, now: s.clock.Now().Unix()}}
 	if err == nil {
-		st.gaveUp(c.Value, fmt.Sprintf("The saga could not be carried on in %d tries. Retry it when the cause is mended: %v", c.Attempt, cause))
+		st.gaveUp(c.Value, fmt.Sprintf("The saga could not be carried on in %d tries. Retry it when the cause is mended: %s", c.Attempt, j17.Record(cause)))
 		return st.rest(ctx, 0)
 	}
 
@@ -243,7 +243,7 @@ func (st *step) wrote(ctx context.Context, w *writing, err error) (done bool, _ 
 	if !isRefusal(err, st.attempt) {
 		return false, err
 	}
-	if st.refused(err.Error()) {
+	if st.refused(j17.Record(err)) {
 		return true, st.rest(ctx, attemptPause)
 	}
 	return false, nil

@@ -40,8 +40,10 @@ const (
 // Fault is a failure of custom code.
 type Fault struct {
 	Kind Kind
-	// Detail says what happened in one sentence without a full stop.
+	// Detail says what happened in one sentence without a full stop. Quotes tells that it repeats what the code has said, which may be
+	// anything that it was given.
 	Detail string
+	Quotes bool
 	// Hint says what the author of the code can do about it, in one sentence.
 	Hint string
 	// Log is the end of what the code wrote to its standard error, "" where there is none.
@@ -50,3 +52,11 @@ type Fault struct {
 
 // Error returns the kind and the detail.
 func (f *Fault) Error() string { return "custom code: " + string(f.Kind) + ": " + f.Detail }
+
+// Record is what may be kept of the fault: nothing that the code has said.
+func (f *Fault) Record() string {
+	if f.Quotes {
+		return "custom code: " + string(f.Kind)
+	}
+	return f.Error()
+}

@@ -203,18 +203,9 @@ func (s *Service) failed(ctx context.Context, d *due, err error) error {
 // maxReason bounds the text of an error that is kept.
 const maxReason = 1000
 
-// reason is what is kept of an error: its code, where in the event it is, and its sentence.
+// reason is what is kept of an error.
 func reason(err error) string {
-	text := err.Error()
-	if e, ok := errors.AsType[*j17.Error](err); ok {
-		text = string(e.Code) + ": " + e.Message
-		if e.Path != "" {
-			text = string(e.Code) + " at " + e.Path + ": " + e.Message
-		}
-		for i, f := range e.Errors {
-			text += []string{" ", "; "}[min(i, 1)] + f.Pointer + ": " + f.Message
-		}
-	}
+	text := j17.Record(err)
 	return strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
 }
 

@@ -140,7 +140,7 @@ func (q *Queue) failed(ctx context.Context, c *Claim, a Attempts, err error, fin
 			side.Value = a.with(c.Value)
 		}
 	default:
-		a.Failed, a.Error = c.Attempt, err.Error()
+		a.Failed, a.Error = c.Attempt, j17.Record(err)
 		side.Due = now.Add(q.Retry.After(a.Failed))
 		if dead = final || q.Retry.Attempts > 0 && a.Failed >= q.Retry.Attempts; dead {
 			a.DeadAt, side.Due = now, time.Time{}

@@ -240,8 +240,8 @@ func (f *function) answer(line []byte, log *tail) ([]byte, error) {
 			return nil, memoryFault(f.runner.opts.Memory, text)
 		}
 		return nil, &sandbox.Fault{
-			Kind: sandbox.Trap, Detail: "the code failed: " + firstLine(text),
-			Hint: "The log has the code's own account of it.", Log: text,
+			Kind: sandbox.Trap, Detail: "the code failed: " + firstLine(text), Quotes: true,
+			Hint: "Trace the calls to see the code's own account of it.", Log: text,
 		}
 	}
 	if !json.Valid(line) {

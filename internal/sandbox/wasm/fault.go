@@ -50,12 +50,12 @@ func (m *Module) fault(r *run, err error, refused bool) error {
 		f.Hint = "Keep less in memory at once; all memory is given back after each call."
 	case ended && r.abort != "":
 		f.Kind = sandbox.Trap
-		f.Detail = "the code has aborted: " + r.abort
+		f.Detail, f.Quotes = "the code has aborted: "+r.abort, true
 		f.Hint = "Check for what led to this and answer with an error instead."
 	case ended:
 		f.Kind = sandbox.Exit
 		f.Detail = fmt.Sprintf("the code has ended itself with status %d", out.code)
-		f.Hint = "The log shows why, as with a panic in Go; answer with an error instead of ending."
+		f.Hint = "Trace the calls to see what the code says, as with a panic in Go; answer with an error instead of ending."
 	default:
 		f.Kind = sandbox.Trap
 		reason, function := trap(err)

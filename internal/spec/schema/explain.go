@@ -265,7 +265,7 @@ func (e *explainer) never(v value.Value, keyword string) {
 func (e *explainer) number(n *numberRule, v value.Value) {
 	check := func(fits bool, keyword string, bound value.Value, demand string) {
 		if !bound.IsMissing() && !fits && !e.givenUp() {
-			e.add(Failure{Constraint: keyword, Expected: abridged(bound), Received: v, Message: boundMessage(demand, bound, v)})
+			e.add(Failure{Constraint: keyword, Expected: abridged(bound), Received: v, Message: boundMessage(demand, bound, v), Quotes: true})
 		}
 	}
 	check(e.compare(v, n.minimum) >= 0, "minimum", n.minimum, "at least")
@@ -572,6 +572,7 @@ func (e *explainer) alternatives(keyword string, nodes []*node, v value.Value) {
 				reason = inner[0].Path + ": " + reason
 			}
 			f.Message += fmt.Sprintf(" %d: %s", i+1, reason)
+			f.Quotes = f.Quotes || inner[0].Quotes
 		}
 	}
 	e.add(f)

@@ -57,8 +57,9 @@ type Failure struct {
 	// Received is what was found, shortened if it is large; for a constraint on a number of parts, that number. It is
 	// missing for a field that is missing.
 	Received value.Value
-	// Message is a sentence.
+	// Message is a sentence, in which Quotes tells that a value is repeated.
 	Message string
+	Quotes  bool
 }
 
 // Group compiles the schemas of one spec. They share their patterns, and the limits on these.
