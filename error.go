@@ -37,6 +37,7 @@ const (
 	CodeUnknownEventType   Code = "unknown_event_type"
 	CodeMethodNotAllowed   Code = "method_not_allowed"
 	CodeConflict           Code = "conflict"
+	CodeGracePeriod        Code = "grace_period"
 	CodePreconditionFailed Code = "precondition_failed"
 	CodeMisdirected        Code = "misdirected"
 	CodePayloadTooLarge    Code = "payload_too_large"
@@ -77,7 +78,7 @@ func Codes() []Code {
 		CodeMissingField, CodeUnknownField, CodeInvalidField, CodeUndeclaredType, CodeReservedEventType,
 		CodeSkipOCCNotAllowed, CodeSchemaViolation, CodeUnauthorized, CodeWrongEnvironment, CodeWrongInstance,
 		CodeInsufficientScope, CodeForbidden, CodeNotFound, CodeAggregateNotFound, CodeUnknownType,
-		CodeUnknownEventType, CodeMethodNotAllowed, CodeConflict, CodePreconditionFailed, CodeMisdirected, CodePayloadTooLarge,
+		CodeUnknownEventType, CodeMethodNotAllowed, CodeConflict, CodeGracePeriod, CodePreconditionFailed, CodeMisdirected, CodePayloadTooLarge,
 		CodeInvalidIdentifier, CodeIdempotencyReuse, CodeInvalidSpec, CodeIncompatibleSpec, CodeHandlerRejected, CodeImplicationFailed,
 		CodeImplicationLimit, CodeScheduleLimit, CodeCustomCodeFailed, CodeInvalidBlob, CodeBlobInUse, CodeRateLimited,
 		CodeInternal, CodeCorruption, CodeNoSpec, CodeStorageFull, CodeOutcomeUnknown, CodeUnavailable,

@@ -1,13 +1,21 @@
-// Package erasure removes personal data for good, and only it does: what a tombstone asks for is found, its events are replaced by
-// markers, whoever keeps anything of them beside the events lets go of it, and the old bytes are removed from disk.
+// Package erasure removes personal data for good, and only it does. What a tombstone asks for is found, its events are replaced by
+// markers, whoever keeps anything of them beside the events lets go of it, the old bytes are removed from disk, and what was done is
+// certified. Each step notes what it has done in the commit that does it, so that an execution goes on where it was, wherever a process
+// ends.
 package erasure
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"time"
 
 	"j17"
+	"j17/internal/clock"
+	"j17/internal/ident"
+	"j17/internal/spec"
 	"j17/internal/store"
+	"j17/internal/worker"
 )
 
 // Holder is what a package does that keeps data of streams beside their events.
@@ -28,4 +36,113 @@ type Erased struct {
 	// TombstoneID is the handle of the tombstone, At when its execution began.
 	TombstoneID string
 	At          time.Time
+}
+
+// Storage is what the service needs of a store.
+type Storage interface {
+	store.Aggregates
+	store.Feed
+	store.Sides
+	store.Moments
+	store.Erasure
+	Tenants(ctx context.Context) ([]j17.Tenant, error)
+}
+
+// Act is what somebody has done with a tombstone, for the audit log.
+type Act struct {
+	// Action is one of ActionCreate, ActionCancel and ActionExecute.
+	Action string
+	// Tombstone is its handle, Key that of its aggregate.
+	Tombstone, Key string
+	// Forced tells that it is executed before its time.
+	Forced bool
+	// By is who has done it, as Options.By has put it; "" where that is who acts in the context.
+	By string
+}
+
+// Options configures a service.
+type Options struct {
+	Store  Storage
+	Clock  clock.Clock
+	Worker *worker.Kit
+	Logger *slog.Logger
+	// Resolve returns the key of the aggregate that somebody means by an id or a name.
+	Resolve func(ctx context.Context, t j17.Tenant, aggregateType, id string) (j17.Key, error)
+	// Spec returns what is deployed to an environment, nil for nothing; Restoring reports whether that is still to be restored.
+	Spec      func(j17.Tenant) *spec.Compiled
+	Restoring func(j17.Tenant) bool
+	// Root keeps what the log of an environment is now, and returns its root and size.
+	Root func(ctx context.Context, t j17.Tenant) (root [32]byte, size uint64, err error)
+	// Sign signs a text by the keys of the log.
+	Sign func(ctx context.Context, t j17.Tenant, text string) (note string, err error)
+	// By returns who acts in a context, and Record adds to the audit log what was done.
+	By     func(ctx context.Context) string
+	Record func(ctx context.Context, t j17.Tenant, a *Act) error
+	// Holders are all who keep data of streams.
+	Holders []Holder
+	// Sole tells that no other process works on the store: a lease that is held when Run begins is what one has left behind that has ended.
+	Sole bool
+}
+
+// Service erases. It is safe for concurrent use.
+type Service struct {
+	o     Options
+	mint  *ident.Minter
+	queue *worker.Queue
+}
+
+const tombstonePrefix = ident.TombstonePrefix
+
+// New returns a service. Run must be called for tombstones to be executed.
+func New(o Options) *Service {
+	s := &Service{o: o, mint: ident.NewMinter(o.Clock.Now)}
+	s.queue = o.Worker.Queue(worker.Work{
+		Name: "erasures", Store: o.Store, Space: executions, Do: s.execute, Lease: lease, AtOnce: atOnce,
+		Freeing: true, // what waits for room is seen to wait, and goes on when there is some
+	})
+	return s
+}
+
+// Queue is that of the tombstones that are being executed.
+func (s *Service) Queue() *worker.Queue { return s.queue }
+
+// Run executes tombstones until the context ends.
+func (s *Service) Run(ctx context.Context) error {
+	if s.o.Sole {
+		if err := s.takeUp(ctx); err != nil {
+			s.o.Logger.LogAttrs(ctx, slog.LevelWarn, "tombstones whose execution was cut short go on when their leases are over", slog.Any("error", err))
+		}
+	}
+	return s.queue.Run(ctx)
+}
+
+// takeUp makes due what a process was about that has ended.
+func (s *Service) takeUp(ctx context.Context) error {
+	tenants, err := s.o.Store.Tenants(ctx)
+	if err != nil {
+		return err
+	}
+	now := s.o.Clock.Now()
+	for _, t := range tenants {
+		items, err := s.o.Store.Scan(ctx, t, executions, store.Range{}, skippedAtOnce)
+		if err != nil {
+			return err
+		}
+		for _, item := range items {
+			due := store.Side{Op: store.Put, Space: executions, Key: item.Key, Value: item.Value, Due: now, Cond: store.IfRev, Rev: item.Rev}
+			err := s.o.Store.Write(ctx, t, []store.Side{due})
+			if _, lost := errors.AsType[*store.SideConflict](err); err != nil && !lost {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// record adds to the audit log what was done, which stays done if that fails.
+func (s *Service) record(ctx context.Context, t j17.Tenant, a *Act) {
+	if err := s.o.Record(context.WithoutCancel(ctx), t, a); err != nil {
+		s.o.Logger.LogAttrs(ctx, slog.LevelWarn, "what was done with a tombstone could not be added to the audit log",
+			slog.String("action", a.Action), slog.String("tombstone", a.Tombstone), slog.Any("error", err))
+	}
 }

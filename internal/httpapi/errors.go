@@ -90,6 +90,8 @@ func problemOf(code j17.Code) problem {
 		return problem{http.StatusMisdirectedRequest, "Misdirected request"}
 	case j17.CodeCheckpointOutdated:
 		return problem{http.StatusConflict, "Checkpoint outdated"}
+	case j17.CodeGracePeriod:
+		return problem{http.StatusConflict, "Grace period"}
 	case j17.CodePreconditionFailed:
 		return problem{http.StatusPreconditionFailed, "Precondition failed"}
 

@@ -1,0 +1,96 @@
+package erasure
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"j17"
+	"j17/internal/store"
+	"j17/internal/wire"
+)
+
+// certificateTitle is the first line of every certificate.
+const certificateTitle = "j17 erasure certificate"
+
+// complete ends an execution of which nothing is left to do: it certifies what was done.
+func (x *execution) complete(ctx context.Context) error {
+	r := x.row
+	if r.Streams > maxListed && r.AffectedRoot == "" {
+		if err := x.total(ctx); err != nil {
+			return err
+		}
+	}
+	position, err := x.position(ctx)
+	if err != nil {
+		return err
+	}
+
+	// What is certified is the tombstone as it is shown from now on.
+	sides := r.become(Completed)
+	r.Phase, r.CompletedAt = "", x.o.Clock.Now().UTC().Truncate(time.Second)
+	text, err := x.certificate(ctx)
+	if err != nil {
+		return err
+	}
+	note, err := x.o.Sign(ctx, x.tenant, text)
+	if err != nil {
+		return err
+	}
+
+	// It is completed with the end of its claim.
+	return x.o.Store.Write(ctx, x.tenant, append(
+		sides, x.put(), x.claim.Remove(),
+		store.Side{Op: store.Put, Space: certificates, Key: r.id, Value: []byte(note)},
+		store.Side{Op: store.Put, Space: completions, Key: store.StampedKey(position, "/"+r.id), Value: store.AppendStamp(nil, position)},
+	))
+}
+
+// position is that of the feed now: the notes about all that was rewritten stand before it.
+func (x *execution) position(ctx context.Context) (j17.StreamID, error) {
+	moment, err := x.o.Store.Moment(ctx, x.tenant)
+	if err != nil {
+		return j17.StreamID{}, err
+	}
+	defer moment.Close()
+	return moment.Position(), nil
+}
+
+// total computes the root of the tree over all streams, where they are too many to be listed.
+func (x *execution) total(ctx context.Context) error {
+	var all tree
+	for cursor := ""; ; {
+		some, err := x.entries(ctx, x.tenant, x.row.id, cursor, maxListed)
+		if err != nil {
+			return err
+		}
+		for _, e := range some {
+			line, err := json.Marshal(e.shown())
+			if err != nil {
+				return err
+			}
+			all.add(j17.Leaf(line))
+			cursor = e.key.String()
+		}
+		if len(some) < maxListed {
+			x.row.AffectedRoot = all.root().String()
+			return nil
+		}
+	}
+}
+
+// certificate is the text that is signed.
+func (x *execution) certificate(ctx context.Context) (string, error) {
+	shown, err := x.shown(ctx, x.tenant, x.row)
+	if err != nil {
+		return "", err
+	}
+	instance, env, _ := strings.Cut(string(x.tenant), "/")
+	var line strings.Builder
+	line.WriteString(certificateTitle + "\n")
+	enc := json.NewEncoder(&line)
+	enc.SetEscapeHTML(false)
+	err = enc.Encode(wire.Certificate{Tombstone: shown, TombstoneID: x.row.id, Instance: instance, Environment: env, Events: x.row.Events})
+	return line.String(), err
+}

@@ -1,0 +1,292 @@
+package erasure_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"j17"
+	"j17/internal/erasure"
+	"j17/internal/store"
+	"j17/internal/store/pebble"
+	"j17/internal/wire"
+)
+
+// TestCrashes ends the process at each write of an execution, before it or directly after it: another process goes on, and in the end
+// everything was done once.
+func TestCrashes(t *testing.T) {
+	t.Parallel()
+	for _, after := range []bool{false, true} {
+		for at := 1; ; at++ {
+			if !crashAt(t, at, after) {
+				if at < 8 {
+					t.Errorf("the execution had %d writes: that cannot be", at-1)
+				}
+				break
+			}
+		}
+	}
+}
+
+// crashAt ends a process at a write, and reports whether there was one with that number.
+func crashAt(t *testing.T, at int, after bool) bool {
+	t.Helper()
+	f := newFixture(t, nil)
+	for n := range 3 {
+		f.write(t, "user/"+alice+"/was_renamed", `{"name":"secret"}`, alice, "")
+		f.write(t, fmt.Sprintf("comment/00000000-0000-4000-8000-%012d/was_written", n), `{}`, alice, "")
+	}
+	made := f.ask(t, "user", alice)
+	f.force(t, made.ID)
+	crash := &failing{at: at, after: after, err: errCrash}
+	f.open(t, func(s *pebble.Store) erasure.Storage {
+		crash.Store = s
+		return crash
+	})
+	f.settle(t)
+	if !crash.ended {
+		return false
+	}
+
+	// The next process goes on at once: the lease of the one before it says nothing.
+	next := &failing{written: make(chan struct{}, 1)}
+	f.open(t, func(s *pebble.Store) erasure.Storage {
+		next.Store = s
+		return next
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = f.tombs.Run(ctx) })
+	for f.tombstone(t, made.ID).Status != "completed" {
+		<-next.written
+	}
+	stop()
+	running.Wait()
+
+	// Everything was done, and once.
+	done := f.tombstone(t, made.ID)
+	if len(done.AffectedStreams) != 4 || *done.PreTombstoneSize != 6 {
+		t.Errorf("write %d, after %v: it is %+v", at, after, done)
+	}
+	for _, a := range done.AffectedStreams {
+		key, _ := j17.ParseKey(a.Key)
+		heads, err := f.Store.Heads(t.Context(), tenant, []j17.Key{key})
+		if err != nil || heads[0].Generation != 1 || strings.Trim(f.types(t, key.Type, key.ID), "_was_tombstoned ") != "" {
+			t.Errorf("write %d, after %v: %s is %+v, %v", at, after, key, heads[0], err)
+		}
+	}
+	if _, err := f.tombs.Certificate(t.Context(), tenant, made.ID); err != nil {
+		t.Error(err)
+	}
+	return true
+}
+
+// TestFullDisk lets the disk be full for a while in the middle: nothing of an execution is given up.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	f.write(t, "user/"+alice+"/was_created", `{"name":"secret"}`, alice, "")
+	made := f.ask(t, "user", alice)
+	f.force(t, made.ID)
+	full := &failing{at: 4, err: store.ErrFull}
+	f.open(t, func(s *pebble.Store) erasure.Storage {
+		full.Store = s
+		return full
+	})
+	f.settle(t)
+	full.mu.Lock()
+	full.ended = false
+	full.mu.Unlock()
+
+	// It says what it waits for, and goes on by itself.
+	f.Clock.Advance(2 * later)
+	f.settle(t)
+	f.Clock.Advance(2 * later)
+	f.settle(t)
+	if got := f.tombstone(t, made.ID); got.Status != "completed" || full.n < full.at {
+		t.Errorf("it is %+v after %d writes", got, full.n)
+	}
+}
+
+// TestFailures looks at a tombstone whose execution fails again and again, and asks for it once more.
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	f.write(t, "user/"+alice+"/was_created", `{}`, alice, "")
+	made := f.ask(t, "user", alice)
+	f.force(t, made.ID)
+	f.holder.fail = fmt.Errorf("a list is being built")
+	for range 3 {
+		f.settle(t)
+		f.Clock.Advance(later)
+	}
+	got := f.tombstone(t, made.ID)
+	if got.Status != "executing" || got.Progress == nil || got.Progress.Attempts != 3 || !strings.Contains(*got.Error, "a list is being built") {
+		t.Errorf("it is %+v, %+v", got, got.Progress)
+	}
+	f.settle(t)
+	_, err := f.tombs.Cancel(t.Context(), tenant, made.ID)
+	wantCode(t, err, j17.CodeConflict)
+
+	// Asked for again, it does not wait for its next turn.
+	f.holder.fail = nil
+	f.force(t, made.ID)
+	f.settle(t)
+	if got := f.tombstone(t, made.ID); got.Status != "completed" || got.Error != nil {
+		t.Errorf("it is %+v", got)
+	}
+	if len(f.acts) != 2 {
+		t.Errorf("the audit log has %+v", f.acts)
+	}
+}
+
+// overtaken is a store on which somebody writes before each of the first rewrites.
+type overtaken struct {
+	*pebble.Store
+	write func()
+	times int
+}
+
+func (s *overtaken) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (store.Result, error) {
+	if s.times > 0 {
+		s.times--
+		s.write()
+	}
+	return s.Store.Rewrite(ctx, t, r)
+}
+
+// TestWriters erases a stream that somebody writes to all the time: what was there when the execution came to it is gone, and what is
+// written later stays.
+func TestWriters(t *testing.T) {
+	t.Parallel()
+	for times, want := range map[int]string{
+		1: "_was_tombstoned _was_tombstoned",
+		3: "_was_tombstoned _was_tombstoned _was_tombstoned _was_tombstoned",
+		9: "_was_tombstoned _was_tombstoned _was_tombstoned _was_tombstoned was_renamed",
+	} {
+		f := newFixture(t, nil)
+		f.write(t, "user/"+alice+"/was_renamed", `{"name":"secret"}`, alice, "")
+		made := f.ask(t, "user", alice)
+		f.force(t, made.ID)
+		f.open(t, func(s *pebble.Store) erasure.Storage {
+			return &overtaken{s, func() { f.write(t, "user/"+alice+"/was_renamed", `{"name":"later"}`, alice, "") }, times}
+		})
+		f.settle(t)
+		if got := f.types(t, "user", alice); got != want {
+			t.Errorf("somebody wrote up to %d times: %s, want %s", times, got, want)
+		}
+		events := strings.Count(want, "_was_tombstoned")
+		if got := f.tombstone(t, made.ID); got.Status != "completed" || got.AffectedStreams[0].EventCount != uint64(events) {
+			t.Errorf("it is %+v", got)
+		}
+	}
+}
+
+// counting is a store that counts what is asked of it.
+type counting struct {
+	*pebble.Store
+	rewrites, purges, writes, largest int
+}
+
+func (s *counting) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (store.Result, error) {
+	s.rewrites++
+	n := 0
+	for i := range r.Streams {
+		n += len(r.Streams[i].Events)
+	}
+	s.largest = max(s.largest, n)
+	return s.Store.Rewrite(ctx, t, r)
+}
+
+func (s *counting) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []store.Declared, items []store.ItemName) error {
+	s.purges++
+	return s.Store.Purge(ctx, t, keys, spaces, items)
+}
+
+func (s *counting) Write(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
+	s.writes++
+	return s.Store.Write(ctx, t, side, fences...)
+}
+
+// TestManyStreams erases somebody who is named in very many streams: what that costs in commits grows with their number divided by how many
+// are done at once.
+func TestManyStreams(t *testing.T) {
+	t.Parallel()
+	const streams = 2500
+	f := newFixture(t, nil)
+	f.write(t, "user/"+alice+"/was_created", `{}`, alice, "")
+	var unit store.Append
+	for n := range streams {
+		unit.Events = append(unit.Events, store.NewEvent{
+			Key: j17.Key{Type: "comment", ID: fmt.Sprintf("00000000-0000-4000-8000-%012d", n)}, Type: "was_written", Data: []byte(`{}`),
+			Metadata: []byte(`{"actor":{"type":"user","id":"` + alice + `"}}`), Tags: []string{"actor:user:" + alice},
+		})
+	}
+	if _, err := f.Store.Append(t.Context(), tenant, []store.Append{unit}); err != nil {
+		t.Fatal(err)
+	}
+	count := &counting{}
+	f.open(t, func(s *pebble.Store) erasure.Storage {
+		count.Store = s
+		return count
+	})
+	tried, err := f.tombs.Try(t.Context(), tenant, "user", alice, wire.NewTombstone{})
+	if err != nil || !tried.More || len(tried.AffectedStreams) != 1000 {
+		t.Errorf("tried are %d, %v, %v", len(tried.AffectedStreams), tried.More, err)
+	}
+	done := f.erase(t, "user", alice)
+
+	if count.rewrites != (streams+1+63)/64 || count.purges != 3 || count.writes > 60 {
+		t.Errorf("there were %d rewrites, %d purges, %d writes", count.rewrites, count.purges, count.writes)
+	}
+	if len(done.AffectedStreams) != 1000 || done.AffectedStreams[0].Key != "user:"+alice || done.AffectedCount != streams+1 || done.AffectedRoot == "" {
+		t.Errorf("affected are %d of %d, the first is %+v, the root %q", len(done.AffectedStreams), done.AffectedCount, done.AffectedStreams[0], done.AffectedRoot)
+	}
+	told := 0
+	for _, e := range f.holder.erased {
+		if told += len(e.Keys); len(e.Keys) > 64 {
+			t.Errorf("%d streams at a time", len(e.Keys))
+		}
+	}
+	if told != streams+1 {
+		t.Errorf("the holder was told of %d streams", told)
+	}
+}
+
+// TestLongStream erases a stream that is longer than one commit takes.
+func TestLongStream(t *testing.T) {
+	t.Parallel()
+	const length = 21_000
+	f := newFixture(t, nil)
+	key := j17.Key{Type: "user", ID: alice}
+	for left := length; left > 0; {
+		var unit store.Append
+		for range min(left, 7000) {
+			unit.Events = append(unit.Events, store.NewEvent{Key: key, Type: "was_renamed", Data: []byte(`{}`), Metadata: []byte(`{}`)})
+		}
+		left -= len(unit.Events)
+		if _, err := f.Store.Append(t.Context(), tenant, []store.Append{unit}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := f.events(t, "user", alice)
+	count := &counting{}
+	f.open(t, func(s *pebble.Store) erasure.Storage {
+		count.Store = s
+		return count
+	})
+	done := f.erase(t, "user", alice)
+	if count.rewrites != 3 || count.largest != 10_000 {
+		t.Errorf("there were %d rewrites of up to %d events", count.rewrites, count.largest)
+	}
+	after := f.events(t, "user", alice)
+	rootBefore, rootAfter, chain := rootOf(before), rootOf(after), chainOf(before)
+	if own := done.AffectedStreams[0]; own.EventCount != length || own.RootBefore != fmt.Sprintf("%x", rootBefore) || own.RootAfter != fmt.Sprintf("%x", rootAfter) {
+		t.Errorf("affected is %+v", own)
+	}
+	if last := string(after[length-1].Data); !strings.Contains(last, fmt.Sprintf("%x", chain)) {
+		t.Errorf("the last marker is %s", last)
+	}
+}

@@ -1,0 +1,191 @@
+package erasure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"j17"
+	"j17/internal/store"
+	"j17/internal/worker"
+)
+
+const (
+	// lease is how long one try may take: what it has done by then stays done.
+	lease = 10 * time.Minute
+	// atOnce is of how many environments tombstones are executed at once; of one environment it is one after the other.
+	atOnce = 4
+	// stepsPerTry is how many steps a try takes before others of the environment, and the lease, have their turn.
+	stepsPerTry = 64
+	// streamsAtOnce is how many streams are rewritten between two notes of how far an execution is, purgedAtOnce how many are purged.
+	streamsAtOnce = 64
+	purgedAtOnce  = 1000
+)
+
+// execution is a tombstone that is being executed. What it writes holds only as long as its claim does, so that of two processes one goes
+// on.
+type execution struct {
+	*Service
+	tenant j17.Tenant
+	row    *row
+	claim  *worker.Claim
+}
+
+// execute goes on with a tombstone. Each step can be repeated, and notes what it has done with it.
+func (s *Service) execute(ctx context.Context, c *worker.Claim) error {
+	r, err := s.load(ctx, c.Tenant, c.Key)
+	if j17.CodeOf(err) == j17.CodeNotFound || err == nil && r.Status != Executing {
+		return s.o.Store.Write(ctx, c.Tenant, []store.Side{c.Remove()})
+	}
+	if err != nil {
+		return err
+	}
+	x := &execution{s, c.Tenant, r, c}
+	for range stepsPerTry {
+		doing := r.Phase
+		if err := x.step(ctx); err != nil {
+			return fmt.Errorf("in the phase %s: %w", doing, err)
+		}
+		if r.Status == Completed {
+			return nil
+		}
+	}
+	return s.o.Store.Write(ctx, c.Tenant, []store.Side{c.Replace(nil, s.o.Clock.Now())})
+}
+
+// errNoSpec tells that it is not known yet what the spec of the environment says.
+var errNoSpec = errors.New("the spec of the environment is still to be restored")
+
+// step does the next part of the work.
+func (x *execution) step(ctx context.Context) error {
+	switch x.row.Phase {
+	case rooting:
+		return x.begin(ctx)
+	case finding:
+		return x.find(ctx)
+	case rewriting:
+		return x.rewriteSome(ctx)
+	case purging:
+		return x.purgeSome(ctx)
+	case certifying:
+		return x.complete(ctx)
+	default:
+		return damaged(x.row.id, fmt.Errorf("it has the phase %q", x.row.Phase))
+	}
+}
+
+// save stores how far the execution is, together with other writes.
+func (x *execution) save(ctx context.Context, sides ...store.Side) error {
+	return x.o.Store.Write(ctx, x.tenant, append(sides, x.put()), x.claim.Fence())
+}
+
+func (x *execution) put() store.Side {
+	return store.Side{Op: store.Put, Space: rows, Key: x.row.id, Value: x.row.value()}
+}
+
+// begin makes the audit log tell of the execution, and notes what the environment's log is before it.
+func (x *execution) begin(ctx context.Context) error {
+	r := x.row
+	if x.o.Restoring != nil && x.o.Restoring(x.tenant) {
+		return errNoSpec
+	}
+	if r.By != "" {
+		act := &Act{Action: ActionExecute, Tombstone: r.id, Key: r.Key, Forced: r.Forced, By: r.By}
+		if err := x.o.Record(ctx, x.tenant, act); err != nil {
+			return err
+		}
+		r.By = ""
+		if err := x.save(ctx); err != nil {
+			return err
+		}
+	}
+	root, size, err := x.o.Root(ctx, x.tenant)
+	if err != nil {
+		return err
+	}
+	r.Root, r.Size, r.StartedAt, r.Phase = hash(root).String(), size, x.o.Clock.Now().UTC().Truncate(time.Second), finding
+	return x.save(ctx)
+}
+
+// rewriteSome rewrites the next streams, and lets all who keep something of them let go of it.
+func (x *execution) rewriteSome(ctx context.Context) error {
+	r := x.row
+	some, err := x.entries(ctx, x.tenant, r.id, r.Cursor, streamsAtOnce)
+	if err != nil {
+		return err
+	}
+	if len(some) > 0 {
+		if err := x.rewrite(ctx, some); err != nil {
+			return err
+		}
+		if err := x.release(ctx, some); err != nil {
+			return err
+		}
+		for _, e := range some {
+			r.Done++
+			r.Events += e.Events
+		}
+		r.Cursor = some[len(some)-1].key.String()
+	}
+	if len(some) < streamsAtOnce {
+		r.Phase, r.Cursor, r.Done = purging, "", 0
+	}
+	return x.save(ctx)
+}
+
+// release makes all who keep something of streams let go of it.
+func (x *execution) release(ctx context.Context, some []*entry) error {
+	moment, err := x.o.Store.Moment(ctx, x.tenant)
+	if err != nil {
+		return err
+	}
+	gone := Erased{Note: moment.Position(), TombstoneID: x.row.id, At: x.row.StartedAt}
+	moment.Close()
+	for _, e := range some {
+		gone.Keys = append(gone.Keys, e.key)
+	}
+	for _, h := range x.o.Holders {
+		if err := h.Erase(ctx, x.tenant, gone); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// purgeSome removes from disk what the next streams have lost, and at last what stood in spaces that do not tell streams apart.
+func (x *execution) purgeSome(ctx context.Context) error {
+	r := x.row
+	var spaces, whole []store.Declared
+	for _, h := range x.o.Holders {
+		for _, d := range h.Spaces() {
+			if d.Whole {
+				whole = append(whole, d)
+			} else {
+				spaces = append(spaces, d)
+			}
+		}
+	}
+	some, err := x.entries(ctx, x.tenant, r.id, r.Cursor, purgedAtOnce)
+	if err != nil {
+		return err
+	}
+	keys := make([]j17.Key, len(some))
+	for i, e := range some {
+		keys[i] = e.key
+	}
+	last := len(some) < purgedAtOnce
+	if last {
+		spaces = append(spaces, whole...)
+	}
+	if err := x.o.Store.Purge(ctx, x.tenant, keys, spaces, nil); err != nil {
+		return err
+	}
+	r.Done += uint64(len(some))
+	if last {
+		r.Phase, r.Cursor = certifying, ""
+	} else {
+		r.Cursor = some[len(some)-1].key.String()
+	}
+	return x.save(ctx)
+}

@@ -1,0 +1,167 @@
+package erasure
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"j17"
+	"j17/internal/ident"
+	"j17/internal/store"
+)
+
+const (
+	// maxRewritten is how many events are rewritten in one commit. A longer stream takes several.
+	maxRewritten = 10_000
+	// tries is how often a stream is rewritten on the condition that nothing was written to it since it was read. What is written
+	// meanwhile stays then, as what is written a moment later does.
+	tries = 3
+)
+
+// errLost tells that the execution is another's.
+var errLost = errors.New("another process goes on with the tombstone")
+
+// rewrite replaces the events of streams by markers: those of several short streams in one commit, those of a long one in parts.
+func (x *execution) rewrite(ctx context.Context, some []*entry) error {
+	for {
+		// As many as fit into a commit.
+		var open []*entry
+		var keys []j17.Key
+		for _, e := range some {
+			if !e.Done {
+				open = append(open, e)
+				keys = append(keys, e.key)
+			}
+		}
+		if len(open) == 0 {
+			return nil
+		}
+		heads, err := x.o.Store.Heads(ctx, x.tenant, keys)
+		if err != nil {
+			return err
+		}
+		n, size := 0, uint64(0)
+		for n < len(open) && (n == 0 || size+heads[n].Length-open[n].Events <= maxRewritten) {
+			size += heads[n].Length - open[n].Events
+			n++
+		}
+		if err := x.rewriteUnit(ctx, open[:n]); err != nil {
+			return err
+		}
+	}
+}
+
+// rewriteUnit replaces events of streams in one commit: all of them, or of a single stream the next ones.
+func (x *execution) rewriteUnit(ctx context.Context, some []*entry) error {
+	for try := 1; ; try++ {
+		keys := make([]j17.Key, len(some))
+		for i, e := range some {
+			keys[i] = e.key
+		}
+		heads, err := x.o.Store.Heads(ctx, x.tenant, keys)
+		if err != nil {
+			return err
+		}
+
+		// The markers, and what the streams are then.
+		unit := store.Rewrite{Fences: []store.Fence{x.claim.Fence()}}
+		after := make([]*entry, len(some))
+		for i, e := range some {
+			markers, next, err := x.markers(ctx, e, &heads[i])
+			if err != nil {
+				return err
+			}
+			after[i] = next
+			unit.Streams = append(unit.Streams, store.RewrittenStream{Key: e.key, Events: markers})
+			unit.Side = append(unit.Side, next.put(x.row.id))
+			if next.Done && try <= tries {
+				unit.Pre = append(unit.Pre, store.Pre{Key: e.key, Length: heads[i].Length})
+			}
+		}
+
+		result, err := x.o.Store.Rewrite(ctx, x.tenant, unit)
+		switch {
+		case err != nil:
+			return err
+		case result.Outcome == store.Conflict && len(result.Sides) > 0:
+			return errLost
+		case result.Outcome == store.Conflict:
+			continue
+		}
+		for i := range some {
+			*some[i] = *after[i]
+		}
+		return nil
+	}
+}
+
+// markers returns what takes the place of a stream's next events, and the entry that the stream has then. Events that were erased before
+// stay as they are.
+func (x *execution) markers(ctx context.Context, e *entry, head *store.Head) (markers []store.Rewritten, next *entry, err error) {
+	to := min(head.Length, e.Events+maxRewritten)
+	next = &entry{key: e.key, Events: to, Done: to == head.Length, Chain: e.Chain, Present: e.Present, Before: e.Before.clone(), After: e.After.clone()}
+	at := x.row.StartedAt.Format(time.RFC3339)
+	version, stands := e.Events, e.Present
+	if to > e.Events {
+		for ev, err := range x.o.Store.ReadStream(ctx, x.tenant, e.key, e.Events+1, to) {
+			if err != nil {
+				return nil, nil, err
+			}
+			version++
+			leaf := j17.Leaf(ev.Raw)
+			next.Chain, stands = j17.Link(next.Chain, leaf), j17.Link(stands, leaf)
+			next.Before.add(leaf)
+			if ev.Erased() {
+				next.replaced(leaf)
+				continue
+			}
+			m := store.Rewritten{Version: version, Type: ident.WasTombstoned, Data: marker(ev, next.Chain, x.row.id, at), Metadata: []byte(markerMetadata)}
+			raw, _ := j17.AppendEvent(nil, ev.StreamID, e.key, m.Type, m.Data, m.Metadata, ev.Timestamp)
+			next.replaced(j17.Leaf(raw))
+			markers = append(markers, m)
+		}
+	}
+	if version != to {
+		return nil, nil, &store.CorruptionError{Where: e.key.String(), Err: fmt.Errorf("%d events were found where %d should be", version, to)}
+	}
+	if !next.Done {
+		return markers, next, nil
+	}
+
+	// The whole stream was read: it has to be what the store says of it.
+	if stands != hash(head.Now()) {
+		return nil, nil, &store.CorruptionError{Where: e.key.String(), Err: errors.New("its events are not those of its chain")}
+	}
+	next.Chain, next.Present = hash{}, hash{}
+	next.Before.Edge, next.After.Edge = []hash{next.Before.root()}, []hash{next.After.root()}
+	return markers, next, nil
+}
+
+// replaced adds what stands in the place of the next event.
+func (e *entry) replaced(leaf hash) {
+	e.Present = j17.Link(e.Present, leaf)
+	e.After.add(leaf)
+}
+
+// markerMetadata are those of every marker; the store adds the time of the event.
+const markerMetadata = `{"actor":{"type":"system","id":"system"}}`
+
+// marker is the data of what takes the place of an event. chain is that of its stream up to it, as it was.
+func marker(ev *j17.Event, chain hash, id, at string) []byte {
+	original := sha256.Sum256(ev.Raw)
+	b := make([]byte, 0, 320+len(ev.Type))
+	b = append(b, `{"original_hash":"`...)
+	b = hex.AppendEncode(b, original[:])
+	b = append(b, `","chain_hash":"`...)
+	b = hex.AppendEncode(b, chain[:])
+	b = append(b, `","original_type":"`...)
+	b = append(b, ev.Type...) // which needs no escapes
+	b = append(b, `","tombstone_id":"`...)
+	b = append(b, id...)
+	b = append(b, `","tombstoned_at":"`...)
+	b = append(b, at...)
+	return append(b, `"}`...)
+}

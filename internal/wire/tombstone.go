@@ -1,0 +1,115 @@
+package wire
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// NewTombstone asks for the erasure of an aggregate.
+type NewTombstone struct {
+	// LegalBasis and RequestID are what the operator wants to find again: why it is erased, and the number of the request.
+	LegalBasis *string `json:"legal_basis,omitempty"`
+	RequestID  *string `json:"request_id,omitempty"`
+	// RequestedBy is an object that says who has asked for it.
+	RequestedBy json.RawMessage `json:"requested_by,omitempty"`
+	// GracePeriodDays is how long it can be cancelled; 3 without it, and never less.
+	GracePeriodDays *int `json:"grace_period_days,omitempty"`
+	// Again asks for another erasure of an aggregate that was erased and has been written to since.
+	Again bool `json:"again,omitempty"`
+}
+
+// ExecuteTombstone asks for the execution of a tombstone.
+type ExecuteTombstone struct {
+	// Force executes it before its time.
+	Force bool `json:"force,omitempty"`
+}
+
+// Tombstone is what is known of an erasure. Times are RFC 3339.
+type Tombstone struct {
+	ID  string `json:"id"`
+	Key string `json:"key"`
+	// Status is one of pending, executing, completed and cancelled.
+	Status       string          `json:"status"`
+	LegalBasis   *string         `json:"legal_basis"`
+	RequestID    *string         `json:"request_id"`
+	RequestedBy  json.RawMessage `json:"requested_by"`
+	CreatedAt    time.Time       `json:"created_at"`
+	ExecutableAt time.Time       `json:"executable_at"`
+	// ExecutedAt is when the execution began that has completed it.
+	ExecutedAt *time.Time `json:"executed_at"`
+	// CompletedAt is when nothing was left on disk any more.
+	CompletedAt *time.Time `json:"completed_at,omitempty"`
+	// Forced tells that it was executed before its time.
+	Forced bool `json:"forced"`
+	// PreTombstoneRoot and PreTombstoneSize are those of the environment's log directly before the execution.
+	PreTombstoneRoot *string `json:"pre_tombstone_root"`
+	PreTombstoneSize *uint64 `json:"pre_tombstone_size"`
+	// AffectedStreams are the streams that were rewritten, the first of them where there are very many; AffectedCount is how many
+	// there are then, AffectedRoot the root of the tree over all of them, one leaf a line of tombstones/{id}/streams.
+	AffectedStreams []AffectedStream `json:"affected_streams"`
+	AffectedCount   uint64           `json:"affected_count,omitempty"`
+	AffectedRoot    string           `json:"affected_root,omitempty"`
+	// Progress is how far an execution is, Error what its last try failed of.
+	Progress *TombstoneProgress `json:"progress,omitempty"`
+	Error    *string            `json:"error,omitempty"`
+}
+
+// TombstoneProgress is how far an execution is.
+type TombstoneProgress struct {
+	// Phase is what is being done: root, find, rewrite, purge or certify.
+	Phase string `json:"phase"`
+	// Done and Total count streams; Total is 0 until all are found.
+	Done  uint64 `json:"done"`
+	Total uint64 `json:"total"`
+	// Attempts is how many tries have failed since one went well.
+	Attempts int `json:"attempts,omitempty"`
+}
+
+// AffectedStream is a stream that an erasure reaches.
+type AffectedStream struct {
+	Key        string `json:"key"`
+	EventCount uint64 `json:"event_count"`
+	// Action is what becomes of it: tombstoned.
+	Action string `json:"action"`
+	// RootBefore and RootAfter are those of the stream's own tree; a dry run has none.
+	RootBefore string `json:"root_before,omitempty"`
+	RootAfter  string `json:"root_after,omitempty"`
+}
+
+// TombstoneShown has one tombstone.
+type TombstoneShown struct {
+	Tombstone Tombstone `json:"tombstone"`
+}
+
+// TombstoneDryRun is what an erasure would reach now.
+type TombstoneDryRun struct {
+	DryRun          bool             `json:"dry_run"`
+	AffectedStreams []AffectedStream `json:"affected_streams"`
+	// More tells that there are more than are shown.
+	More bool `json:"more,omitempty"`
+}
+
+// Tombstones are a page of a list.
+type Tombstones struct {
+	Tombstones []Tombstone `json:"tombstones"`
+	// Next is the offset of the page after this one, null where there is none.
+	Next *int `json:"next"`
+}
+
+// AffectedStreams are a page of the streams that an erasure has reached.
+type AffectedStreams struct {
+	Streams []AffectedStream `json:"streams"`
+	// Next is the start of the page after this one, null where there is none.
+	Next *string `json:"next"`
+}
+
+// Certificate is what a certificate of erasure says, in one line of JSON.
+type Certificate struct {
+	Tombstone
+
+	TombstoneID string `json:"tombstone_id"`
+	Instance    string `json:"instance"`
+	Environment string `json:"environment"`
+	// Events is how many events were replaced, in all streams together.
+	Events uint64 `json:"events"`
+}
