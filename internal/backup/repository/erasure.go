@@ -194,7 +194,7 @@ func (e *Erasure) decode(content []byte) error {
 		return err
 	}
 	e.Tenant, e.At, e.Note = head.Tenant, head.At, *note
-	err = readFeed(rest, func(entry *Entry) error {
+	err = readFeed(rest, func(entry *store.Archived) error {
 		if entry.Event == nil || entry.Event.Kept == nil {
 			return errors.New("there is something that was not erased")
 		}

@@ -17,6 +17,7 @@ import (
 	"j17"
 	"j17/internal/backup/repository"
 	"j17/internal/clock"
+	"j17/internal/store"
 )
 
 // Each byte of each file is changed, and each file cut short or removed: it is always named.
@@ -346,10 +347,10 @@ func TestABackupThatIsNotWholeIsNone(t *testing.T) {
 		"an event is missing":   func(c *content) { c.entries = append(c.entries[:3:3], c.entries[4:]...) },
 		"the last is missing":   func(c *content) { c.entries = c.entries[:9] },
 		"the order is wrong":    func(c *content) { c.entries[3], c.entries[4] = c.entries[4], c.entries[3] },
-		"there is one too much": func(c *content) { c.entries = append(c.entries, repository.Entry{Event: made(500, 11, "a", `{}`)}) },
+		"there is one too much": func(c *content) { c.entries = append(c.entries, store.Archived{Event: made(500, 11, "a", `{}`)}) },
 	} {
 		spoiled := c
-		spoiled.entries = append([]repository.Entry(nil), c.entries...)
+		spoiled.entries = append([]store.Archived(nil), c.entries...)
 		spoil(&spoiled)
 		w, err := r.NewBackup(t.Context(), repository.Head{ID: "bak_1", Kind: repository.Full})
 		if err != nil {

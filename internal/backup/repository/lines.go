@@ -22,19 +22,12 @@ const (
 	noteWord = "note "
 )
 
-// Entry is an element of a feed: an event, with the tags that its metadata do not tell, or a note.
-type Entry struct {
-	Event *j17.Event
-	Tags  []string
-	Note  *store.Note
-}
-
-// Position is where the entry stands.
-func (e *Entry) Position() j17.StreamID {
-	if e.Note != nil {
-		return e.Note.Position
+// positionOf is where an element of a feed stands.
+func positionOf(a *store.Archived) j17.StreamID {
+	if a.Note != nil {
+		return a.Note.Position
 	}
-	return e.Event.StreamID
+	return a.Event.StreamID
 }
 
 // appendEvent appends the lines of an event.
@@ -79,7 +72,7 @@ func appendNote(dst []byte, n *store.Note) ([]byte, error) {
 }
 
 // readFeed passes the entries of a section of a feed. They are views of the content.
-func readFeed(content []byte, do func(*Entry) error) error {
+func readFeed(content []byte, do func(*store.Archived) error) error {
 	var kept []byte
 	var tags []string
 	for n := 1; len(content) > 0; n++ {
@@ -88,7 +81,7 @@ func readFeed(content []byte, do func(*Entry) error) error {
 		if !ok {
 			return fmt.Errorf("line %d has no end", n)
 		}
-		var entry Entry
+		var entry store.Archived
 		var err error
 		switch {
 		case bytes.HasPrefix(line, []byte(leafWord)):
@@ -165,8 +158,6 @@ type itemJSON struct {
 	Rev     uint64      `json:"rev"`
 	Expires int64       `json:"expires,omitempty"`
 	Due     int64       `json:"due,omitempty"`
-	Plain   bool        `json:"plain,omitempty"`
-	Entries store.Space `json:"entries,omitempty"`
 	valueJSON
 }
 
@@ -204,15 +195,6 @@ func timeOf(nanoseconds int64) time.Time {
 	return time.Unix(0, nanoseconds).UTC()
 }
 
-// Item is a side item with all that is known of it.
-type Item struct {
-	Space store.Space
-	store.Item
-	// Plain and Entries are those that it was written with (store.Side).
-	Plain   bool
-	Entries store.Space
-}
-
 // appendLine appends a value as a line of JSON.
 func appendLine(dst []byte, v any) ([]byte, error) {
 	out := bytes.NewBuffer(dst)
@@ -222,67 +204,45 @@ func appendLine(dst []byte, v any) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-func appendItem(dst []byte, i *Item) ([]byte, error) {
-	return appendLine(dst, itemJSON{
-		Space: i.Space, Key: i.Key, Rev: i.Rev, Expires: nanoseconds(i.Expires), Due: nanoseconds(i.Due), Plain: i.Plain, Entries: i.Entries, valueJSON: valueOf(i.Value),
-	})
+func appendItem(dst []byte, i *store.ArchivedItem) ([]byte, error) {
+	return appendLine(dst, itemJSON{Space: i.Space, Key: i.Key, Rev: i.Rev, Expires: nanoseconds(i.Expires), Due: nanoseconds(i.Due), valueJSON: valueOf(i.Value)})
 }
 
-func parseItem(line []byte) (Item, error) {
+func parseItem(line []byte) (store.ArchivedItem, error) {
 	var in itemJSON
 	if err := json.Unmarshal(line, &in); err != nil {
-		return Item{}, err
+		return store.ArchivedItem{}, err
 	}
-	return Item{
-		Space: in.Space, Item: store.Item{Key: in.Key, Value: in.bytes(), Rev: in.Rev, Expires: timeOf(in.Expires), Due: timeOf(in.Due)}, Plain: in.Plain, Entries: in.Entries,
-	}, nil
-}
-
-// Command is what is kept of a command that is not carried out twice.
-type Command struct {
-	ID      store.CommandID
-	Expires time.Time
-	Result  store.Result
+	return store.ArchivedItem{Space: in.Space, Item: store.Item{Key: in.Key, Value: in.bytes(), Rev: in.Rev, Expires: timeOf(in.Expires), Due: timeOf(in.Due)}}, nil
 }
 
 type commandJSON struct {
 	ID      string   `json:"id"`
 	Expires int64    `json:"expires,omitempty"`
 	Time    int64    `json:"time"`
-	First   string   `json:"first,omitempty"`
+	First   string   `json:"first"`
 	Lengths []uint64 `json:"lengths,omitempty"`
 	valueJSON
 }
 
-func appendCommand(dst []byte, c *Command) ([]byte, error) {
-	line := commandJSON{
-		ID: hex.EncodeToString(c.ID[:]), Expires: nanoseconds(c.Expires), Time: c.Result.Timestamp, Lengths: c.Result.Lengths, valueJSON: valueOf(c.Result.Memo),
-	}
-	if len(c.Result.IDs) > 0 {
-		line.First = c.Result.IDs[0].String()
-	}
-	return appendLine(dst, line)
+func appendCommand(dst []byte, c *store.ArchivedCommand) ([]byte, error) {
+	return appendLine(dst, commandJSON{
+		ID: hex.EncodeToString(c.ID[:]), Expires: nanoseconds(c.Expires), Time: c.Timestamp, First: c.First.String(), Lengths: c.Lengths, valueJSON: valueOf(c.Memo),
+	})
 }
 
-func parseCommand(line []byte) (Command, error) {
+func parseCommand(line []byte) (store.ArchivedCommand, error) {
 	var in commandJSON
 	if err := json.Unmarshal(line, &in); err != nil {
-		return Command{}, err
+		return store.ArchivedCommand{}, err
 	}
-	c := Command{Expires: timeOf(in.Expires), Result: store.Result{Outcome: store.Committed, Timestamp: in.Time, Lengths: in.Lengths, Memo: in.bytes()}}
+	c := store.ArchivedCommand{Command: store.Command{Memo: in.bytes(), Expires: timeOf(in.Expires)}, Timestamp: in.Time, Lengths: in.Lengths}
 	id, err := hex.DecodeString(in.ID)
 	if err != nil || len(id) != len(c.ID) {
-		return Command{}, errors.New("a command has no id")
+		return store.ArchivedCommand{}, errors.New("a command has no id")
 	}
 	c.ID = store.CommandID(id)
-	if in.First == "" {
-		return c, nil
-	}
-	at, err := j17.ParseStreamID(in.First)
-	for range in.Lengths {
-		c.Result.IDs = append(c.Result.IDs, at)
-		at = at.Next()
-	}
+	c.First, err = j17.ParseStreamID(in.First)
 	return c, err
 }
 

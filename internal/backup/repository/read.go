@@ -8,6 +8,7 @@ import (
 	"iter"
 
 	"j17"
+	"j17/internal/store"
 )
 
 // ahead is how many parts are read and opened before somebody needs them.
@@ -39,8 +40,8 @@ func (r *Repository) Read(m Manifest, identities Identities) (*Reader, error) {
 }
 
 // Feed yields the events and notes of a tenant in their order. An entry is valid until the next step.
-func (x *Reader) Feed(ctx context.Context, t *TenantManifest) iter.Seq2[*Entry, error] {
-	return func(yield func(*Entry, error) bool) {
+func (x *Reader) Feed(ctx context.Context, t *TenantManifest) iter.Seq2[*store.Archived, error] {
+	return func(yield func(*store.Archived, error) bool) {
 		wanted := make([]Part, len(t.Feed))
 		for i := range t.Feed {
 			wanted[i] = t.Feed[i].Part
@@ -48,7 +49,7 @@ func (x *Reader) Feed(ctx context.Context, t *TenantManifest) iter.Seq2[*Entry, 
 		i := 0
 		for content, err := range x.contents(ctx, wanted) {
 			if err == nil {
-				err = x.segment(&t.Feed[i], content, func(e *Entry) bool { return yield(e, nil) })
+				err = x.segment(&t.Feed[i], content, func(e *store.Archived) bool { return yield(e, nil) })
 			}
 			if errors.Is(err, errEnough) {
 				return
@@ -66,11 +67,11 @@ func (x *Reader) Feed(ctx context.Context, t *TenantManifest) iter.Seq2[*Entry, 
 var errEnough = errors.New("enough")
 
 // segment passes the entries of a segment and checks that they are those that the manifest says.
-func (x *Reader) segment(s *Segment, content []byte, yield func(*Entry) bool) error {
+func (x *Reader) segment(s *Segment, content []byte, yield func(*store.Archived) bool) error {
 	var events uint64
 	var last j17.StreamID
-	err := readFeed(content, func(e *Entry) error {
-		at := e.Position()
+	err := readFeed(content, func(e *store.Archived) error {
+		at := positionOf(e)
 		if events == 0 && last.IsZero() && at != s.First || at.Compare(last) <= 0 || at.Compare(s.Last) > 0 {
 			return fmt.Errorf("%s does not belong there", at)
 		}
@@ -93,12 +94,12 @@ func (x *Reader) segment(s *Segment, content []byte, yield func(*Entry) bool) er
 }
 
 // Items yields the side items of a tenant in the order of their spaces and keys.
-func (x *Reader) Items(ctx context.Context, t *TenantManifest) iter.Seq2[Item, error] {
+func (x *Reader) Items(ctx context.Context, t *TenantManifest) iter.Seq2[store.ArchivedItem, error] {
 	return linesOf(ctx, x, t.Items, parseItem)
 }
 
 // Commands yields what a tenant keeps of commands.
-func (x *Reader) Commands(ctx context.Context, t *TenantManifest) iter.Seq2[Command, error] {
+func (x *Reader) Commands(ctx context.Context, t *TenantManifest) iter.Seq2[store.ArchivedCommand, error] {
 	return linesOf(ctx, x, t.Commands, parseCommand)
 }
 

@@ -134,15 +134,12 @@ func (b *bucket) Put(ctx context.Context, name string, content []byte) error {
 func (b *bucket) Sync(ctx context.Context) error { return ctx.Err() }
 
 func (b *bucket) Get(ctx context.Context, name string, limit int64) ([]byte, error) {
-	object, err := b.client.GetObject(ctx, b.name, b.prefix+name, minio.GetObjectOptions{})
+	// One request, whose refusals have a text.
+	object, info, _, err := (&minio.Core{Client: b.client}).GetObject(ctx, b.name, b.prefix+name, minio.GetObjectOptions{})
 	if err != nil {
 		return nil, b.readable(err)
 	}
 	defer func() { _ = object.Close() }() // it is only read
-	info, err := object.Stat()
-	if err != nil {
-		return nil, b.readable(err)
-	}
 	content, err := readBounded(object, info.Size, limit)
 	return content, b.readable(err)
 }
@@ -190,7 +187,7 @@ func (b *bucket) readable(err error) error {
 		return fs.ErrNotExist
 	case minio.NoSuchBucket:
 		return fmt.Errorf("there is no bucket %s on the server: make it, or name another one", b.name)
-	case minio.AccessDenied, "InvalidAccessKeyId", "SignatureDoesNotMatch":
+	case minio.AccessDenied, "InvalidAccessKeyId", "SignatureDoesNotMatch", "XAdminUserNotFound":
 		return fmt.Errorf("the server refuses the access key (%s): see to it that the key is right and may read, write, list and delete in the bucket", response.Code)
 	case "":
 	default:

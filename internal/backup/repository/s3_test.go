@@ -92,7 +92,7 @@ func TestS3Refuses(t *testing.T) {
 	g := startGateway(t)
 	for want, change := range map[string]func(*repository.S3Options){
 		"there is no bucket nowhere":       func(o *repository.S3Options) { o.Bucket = "nowhere" },
-		"refuses the access key (Invalid":  func(o *repository.S3Options) { o.AccessKey = "another" },
+		"refuses the access key (XAdmin":   func(o *repository.S3Options) { o.AccessKey = "another" },
 		"refuses the access key (Signatur": func(o *repository.S3Options) { o.SecretKey = "another" },
 		"cannot be reached": func(o *repository.S3Options) {
 			o.Dial = func(context.Context, string, string) (net.Conn, error) {
@@ -110,8 +110,11 @@ func TestS3Refuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "10.1") || strings.Contains(err.Error(), "the-") {
 			t.Errorf("%v, want %q", err, want)
 		}
-		if _, err := r.Manifest(t.Context(), "bak_1"); err == nil || errors.Is(err, repository.ErrNotFound) {
-			t.Errorf("a bucket that cannot be read has no such backup: %v", err)
+		if _, err := r.Manifest(t.Context(), "bak_1"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		if _, _, err := r.Manifests(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
 		}
 	}
 }
@@ -175,7 +178,7 @@ func TestS3FailsHalfWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := sample(20_000)
-	left.Store(100 << 10)
+	left.Store(20 << 10)
 	if _, err := backup(t, r, repository.Head{ID: "bak_1", Kind: repository.Full}, c, nil); err == nil || !strings.Contains(err.Error(), "s3://backups/some/where") {
 		t.Fatal(err)
 	}

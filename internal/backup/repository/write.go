@@ -423,7 +423,7 @@ func (t *TenantWriter) fill(with filling) error {
 }
 
 // Item takes the next side item.
-func (t *TenantWriter) Item(i Item) error {
+func (t *TenantWriter) Item(i store.ArchivedItem) error {
 	if err := t.fill(ofItems); err != nil {
 		return err
 	}
@@ -436,7 +436,7 @@ func (t *TenantWriter) Item(i Item) error {
 }
 
 // Command takes the next command.
-func (t *TenantWriter) Command(c Command) error {
+func (t *TenantWriter) Command(c store.ArchivedCommand) error {
 	if err := t.fill(ofCommands); err != nil {
 		return err
 	}
