@@ -11,6 +11,10 @@ GOLANGCI_LINT := .tools/golangci-lint-$(GOLANGCI_LINT_VERSION)
 TYPESCRIPT_VERSION := 5.9.3
 TYPESCRIPT := .tools/typescript-$(TYPESCRIPT_VERSION)
 
+# An S3 server that tests of backups run against. The program itself has nothing of it.
+VERSITYGW_VERSION := v1.8.0
+VERSITYGW := .tools/versitygw-$(VERSITYGW_VERSION)
+
 # Settings of one call, as in `make bench BENCH=Append` or `make test TESTFLAGS=-count=1`.
 SPEC      ?= examples/orders/spec.json
 # Each spec has a data folder of its own, so that trying one does not change another's.
@@ -178,7 +182,7 @@ lint: $(GOLANGCI_LINT) ## run the linters (.golangci.yml): import rules, bans, s
 	$(GOLANGCI_LINT) run ./...
 
 .PHONY: tools
-tools: $(GOLANGCI_LINT) $(TYPESCRIPT) ## put the pinned linter and TypeScript into .tools (some minutes, once)
+tools: $(GOLANGCI_LINT) $(TYPESCRIPT) $(VERSITYGW) ## put the pinned linter, TypeScript and an S3 server into .tools (some minutes, once)
 
 $(GOLANGCI_LINT):
 	@echo 'Building golangci-lint $(GOLANGCI_LINT_VERSION) into .tools; this takes some minutes the first time.'
@@ -193,3 +197,11 @@ $(TYPESCRIPT):
 	@rm -rf .tools/typescript* && mkdir -p '$@.new'
 	@npm install --prefix '$@.new' --ignore-scripts --no-audit --no-fund --no-save --loglevel=error typescript@$(TYPESCRIPT_VERSION)
 	@mv '$@.new' '$@'
+
+# Symbols are left out, which only make it larger.
+$(VERSITYGW):
+	@echo 'Building versitygw $(VERSITYGW_VERSION) into .tools; this takes some minutes the first time.'
+	@rm -f .tools/versitygw* && mkdir -p .tools
+	@CGO_ENABLED=0 GOBIN='$(CURDIR)/.tools' \
+		go install -ldflags='-s -w' github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW_VERSION)
+	@mv .tools/versitygw '$@'
