@@ -330,7 +330,7 @@ func TestAnErasedRow(t *testing.T) {
 	h := newHouse(t, 0)
 	h.post("job/"+id(1), "was_timed", `{"n":1}`)
 	key := j17.Key{Type: "job", ID: id(1)}
-	held, err := store.HeldBy(t.Context(), h.store, prod, schedule.Spaces(), key)
+	held, err := store.HeldBy(t.Context(), h.store, prod, h.service.Spaces(), key)
 	if err != nil || len(held) != 1 {
 		t.Fatalf("%v %v", held, err)
 	}

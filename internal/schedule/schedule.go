@@ -82,9 +82,6 @@ const (
 // total is the key of the number of all pending events.
 const total = "all"
 
-// Spaces are those that hold data of streams.
-func Spaces() []store.Declared { return []store.Declared{{Space: rows, OfStreams: true}} }
-
 // Options configures a service.
 type Options struct {
 	Store  store.Sides
