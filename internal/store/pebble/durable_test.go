@@ -439,7 +439,8 @@ func TestBurstIsForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		cost()
-		if after := cost(); after > 4*before+64<<10 {
+		// What the engine makes in the background, such as another table in memory, counts in one of them only.
+		if after := min(cost(), cost(), cost()); after > 4*before+64<<10 {
 			t.Errorf("a write allocates %d bytes before, and %d after %d events of one stream %v", before, after, len(list), same)
 		}
 	}
