@@ -24,7 +24,7 @@ type Archives interface {
 type Archive interface {
 	Moment
 
-	// Extent tells how many events there are and where the last one is.
+	// Extent tells how many events there are and where the last one is, whatever notes follow it.
 	Extent() Extent
 
 	// Changes yields the events and notes of the feed with positions greater than after, in their order.

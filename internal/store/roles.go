@@ -18,6 +18,7 @@ type Store interface {
 	Sides
 	Moments
 	Tenants
+	Archives
 	Erasure
 	Health
 
@@ -96,7 +97,7 @@ type Feed interface {
 	// returns: who keeps copies of events asks before it hands one out, and what was copied at another count is outdated.
 	Rewrites() uint64
 
-	// Extent tells how many events the tenant holds and where the last one is, both as of one moment; the zero Extent for a
+	// Extent tells how many events the tenant holds and where its last event or note is, both as of one moment; the zero Extent for a
 	// tenant without events. Who hands out all events can compare.
 	Extent(ctx context.Context, t j17.Tenant) (Extent, error)
 }

@@ -413,7 +413,7 @@ func (c *SideConflict) Error() string {
 type Extent struct {
 	// Events is the number of events.
 	Events uint64
-	// Last is the position of the last one.
+	// Last is the position of the last one, or of what the method says.
 	Last j17.StreamID
 }
 

@@ -67,7 +67,7 @@ func (a *Append) Validate() error {
 	// What is written.
 	for i := range a.Events {
 		e := &a.Events[i]
-		if err := e.validate(); err != nil {
+		if err := e.Validate(); err != nil {
 			return fmt.Errorf("event %d: %w", i, err)
 		}
 		size += len(e.Type) + len(e.Data) + len(e.Metadata)
@@ -121,7 +121,8 @@ func ValidKey(k j17.Key) error {
 	return validPlain("aggregate id", k.ID)
 }
 
-func (e *NewEvent) validate() error {
+// Validate checks the form and the limits of an event, but not whether its data are JSON. What it reports is ErrInvalid or ErrLimit.
+func (e *NewEvent) Validate() error {
 	if err := ValidKey(e.Key); err != nil {
 		return err
 	}

@@ -243,7 +243,7 @@ func (b *batch) index(t *tenant, state *build) (err error) {
 		}
 
 		// A part is enough for one commit; the caller comes back for the next.
-		b.key2 = b.tags.write(b.writes, b.key2, t.nextNumber, last)
+		b.tags.write(b.writes, t.nextNumber, last)
 		state.reached = last
 		if state.done-begun >= buildEvents || b.writes.Len() >= maxBatchBytes {
 			return nil

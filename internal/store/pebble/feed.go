@@ -26,8 +26,10 @@ type feedRun struct {
 }
 
 // add appends the reference to the event with the given key.
-func (r *feedRun) add(eventKey []byte) {
-	reference := eventKey[tenantPrefix+1:]
+func (r *feedRun) add(eventKey []byte) { r.refer(eventKey[tenantPrefix+1:]) }
+
+// refer appends a reference.
+func (r *feedRun) refer(reference []byte) {
 	if r.n == 0 {
 		r.value = append(r.value[:0], 0)
 	}
@@ -141,18 +143,11 @@ func eventsOnly(yield func(*j17.Event) bool) func(store.Entry) bool {
 func (s *Store) ReadChanges(
 	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
 ) iter.Seq2[store.Entry, error] {
-	return func(yield func(store.Entry, error) bool) {
-		stopped := false
-		err := s.readPages(ctx, t, after, limit, func(e store.Entry) bool {
-			stopped = !yield(e, nil)
-			return !stopped
-		}, func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error {
+	return sequence(func(yield func(store.Entry) bool) error {
+		return s.readPages(ctx, t, after, limit, yield, func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error {
 			return p.feed(r, from, limit, names, true)
 		}, nil)
-		if err != nil && !stopped {
-			yield(store.Entry{}, err)
-		}
-	}
+	})
 }
 
 // readPages hands out what fill copies of a feed, page by page, like readStream. Where a page tells how far was looked, looked says whether
@@ -172,6 +167,32 @@ func (s *Store) readPages(
 		return nil
 	}
 
+	p := pager{
+		tenant: t,
+		fill: func(p *page, from j17.StreamID, limit int, names *typeNames) error {
+			return s.fillPage(p, t, number, func(r reader) error { return fill(r, p, from, limit, names) })
+		},
+		stale:  func(p *page) bool { return s.rewrites.Load() != p.rewrites },
+		looked: looked,
+	}
+	return s.eachPage(ctx, p, after, limit, func(e store.Entry, _ *eventRecord) bool { return yield(e) })
+}
+
+// pager says how pages of a feed are made.
+type pager struct {
+	tenant j17.Tenant
+	// fill empties a page and fills it with up to limit entries from a position on.
+	fill func(p *page, from j17.StreamID, limit int, names *typeNames) error
+	// stale tells that what stands in a page may not be handed out any more.
+	stale func(p *page) bool
+	// looked, if not nil, is told how far was looked, and says whether to go on.
+	looked func(upTo j17.StreamID) bool
+}
+
+// eachPage hands out the entries of pages.
+func (s *Store) eachPage(
+	ctx context.Context, of pager, after j17.StreamID, limit int, yield func(e store.Entry, record *eventRecord) bool,
+) error {
 	// Pages are copied from short views, and handed over with no view open.
 	p := s.pages.get()
 	defer s.pages.put(p)
@@ -179,7 +200,7 @@ func (s *Store) readPages(
 	var aggregates typeNames
 	n, from := 0, after.Next()
 	for more := true; more; {
-		if err := s.fillPage(p, t, number, func(r reader) error { return fill(r, p, from, limit-n, &aggregates) }); err != nil {
+		if err := of.fill(p, from, limit-n, &aggregates); err != nil {
 			return err
 		}
 		if err := s.interrupted(ctx, 0); err != nil {
@@ -189,7 +210,7 @@ func (s *Store) readPages(
 		more = p.full
 		for i := range p.entries {
 			entry := &p.entries[i]
-			if s.rewrites.Load() != p.rewrites {
+			if of.stale(p) {
 				more, p.reached = true, j17.StreamID{}
 				break // what stands in the page may have been erased
 			}
@@ -201,10 +222,10 @@ func (s *Store) readPages(
 			if entry.version == 0 {
 				note, err := parseNote(entry.id, p.values[entry.start:entry.end])
 				if err != nil {
-					return corruption(err, "the note at %s of tenant %s", entry.id, t)
+					return corruption(err, "the note at %s of tenant %s", entry.id, of.tenant)
 				}
 				n, from = n+1, entry.id.Next()
-				if !yield(store.Entry{Note: note}) || n == limit {
+				if !yield(store.Entry{Note: note}, nil) || n == limit {
 					return nil
 				}
 				continue
@@ -213,13 +234,13 @@ func (s *Store) readPages(
 			// An event, checked against the position that the feed has it at.
 			c.event.Key, c.keyLen = entry.key, len(entry.key.Type)+len(":")+len(entry.key.ID)
 			if err := c.load(p, entry); err != nil {
-				return corruption(err, "the feed of tenant %s at %s", t, entry.id)
+				return corruption(err, "the feed of tenant %s at %s", of.tenant, entry.id)
 			}
 			if c.event.StreamID != entry.id {
-				return corruption(fmt.Errorf("the entry %s refers to an event of another position, %s", entry.id, c.event.StreamID), "the feed of tenant %s", t)
+				return corruption(fmt.Errorf("the entry %s refers to an event of another position, %s", entry.id, c.event.StreamID), "the feed of tenant %s", of.tenant)
 			}
 			n, from = n+1, entry.id.Next()
-			if !yield(store.Entry{Event: &c.event}) || n == limit {
+			if !yield(store.Entry{Event: &c.event}, &c.record) || n == limit {
 				return nil
 			}
 		}
@@ -227,7 +248,7 @@ func (s *Store) readPages(
 		// A full page says where the next one begins.
 		if !p.reached.IsZero() {
 			from = p.reached.Next()
-			if looked != nil && !looked(p.reached) {
+			if of.looked != nil && !of.looked(p.reached) {
 				return nil
 			}
 		}

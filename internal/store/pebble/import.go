@@ -446,7 +446,7 @@ func (m *importer) event(line []byte) error {
 		return err
 	}
 	m.run.add(tags)
-	m.run.write(m.writes, nil, m.number, e.StreamID)
+	m.run.write(m.writes, m.number, e.StreamID)
 	m.kept, m.tags = nil, nil
 
 	// The stream grows by it.

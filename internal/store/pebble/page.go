@@ -55,10 +55,15 @@ func (p *pages) put(free *page) {
 	}
 }
 
+// clear makes a page an empty one.
+func (p *page) clear() {
+	p.values, p.entries, p.full, p.reached = p.values[:0], p.entries[:0], false, j17.StreamID{}
+}
+
 // fillPage fills a page from the present view. A tenant that was removed since its iteration began, or has given its name to
 // another one, is ErrNotFound.
 func (s *Store) fillPage(p *page, t j17.Tenant, number uint32, fill func(reader) error) error {
-	p.values, p.entries, p.full, p.reached = p.values[:0], p.entries[:0], false, j17.StreamID{}
+	p.clear()
 	// First the count, then the view: a rewrite that the view does not have is one that the count does not have either.
 	p.rewrites = s.rewrites.Load()
 	r, err := s.read(t)

@@ -91,6 +91,8 @@ type Store struct {
 	// rewrites counts how often events were rewritten. It grows when the new content can be seen, before Rewrite returns.
 	rewrites atomic.Uint64
 	pages    pages
+	// tableForm is that of tables that are made beside the store.
+	tableForm sstable.WriterOptions
 
 	// ending tells iterations that the store closes.
 	ending atomic.Bool
@@ -107,6 +109,8 @@ type Store struct {
 	retired []*view
 	due     map[store.Space]*dueOrder
 	changes changes
+	// archives are those that are open.
+	archives map[*archive]bool
 
 	// damages is what was logged of due work.
 	damages damages
@@ -256,8 +260,13 @@ func (s *Store) openEngine(o Options) (err error) {
 			err = fmt.Errorf("the storage engine has given up: %v", p)
 		}
 	}()
-	s.db, err = pebble.Open(o.Dir, s.engineOptions(o))
-	return err
+	options := s.engineOptions(o)
+	if s.db, err = pebble.Open(o.Dir, options); err != nil {
+		return err
+	}
+	options.EnsureDefaults()
+	s.tableForm = options.MakeWriterOptions(len(options.Levels)-1, engineFormat.MaxTableFormat())
+	return nil
 }
 
 func (s *Store) engineOptions(o Options) *pebble.Options {
@@ -307,9 +316,12 @@ func (s *Store) load() error {
 		return err
 	}
 
-	// What the last run has begun: an import that did not end, an older format.
+	// What the last run has begun: an import or a load that did not end, an older format.
 	if err := s.dropPending(); err != nil {
 		return fmt.Errorf("remove an unfinished import: %w", err)
+	}
+	if err := s.disk.RemoveAll(s.disk.PathJoin(s.disk.dir, loadingName)); err != nil {
+		return fmt.Errorf("remove the files of an unfinished load: %w", err)
 	}
 	if version < formatVersion {
 		if err := s.upgrade(); err != nil {
@@ -396,6 +408,7 @@ func (s *Store) shutdown(end <-chan struct{}) error {
 	s.queue.shut(store.ErrClosed)
 	close(s.life.done)
 	s.background.Wait()
+	s.endArchives(nil, store.ErrClosed)
 	select {
 	case <-s.committed:
 	case <-s.queue.faulted:

@@ -106,16 +106,17 @@ func (s *Store) ReadStream(
 	})
 }
 
-// sequence turns a function that passes events to yield, until that says false, into an iterator.
-func sequence(read func(yield func(*j17.Event) bool) error) iter.Seq2[*j17.Event, error] {
-	return func(yield func(*j17.Event, error) bool) {
+// sequence turns a function that passes something to yield, until that says false, into an iterator.
+func sequence[T any](read func(yield func(T) bool) error) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
 		stopped := false
-		err := read(func(e *j17.Event) bool {
-			stopped = !yield(e, nil)
+		err := read(func(t T) bool {
+			stopped = !yield(t, nil)
 			return !stopped
 		})
 		if err != nil && !stopped {
-			yield(nil, err)
+			var none T
+			yield(none, err)
 		}
 	}
 }

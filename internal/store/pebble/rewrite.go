@@ -178,6 +178,7 @@ func (s *Store) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces 
 	}
 
 	// From here on nobody reads the old values.
+	s.endArchives(r.view, store.ErrEnded)
 	if !s.awaitRelease(ctx.Done(), nil, func() bool { return s.idleBefore(r.view) }) {
 		return ctx.Err()
 	}

@@ -77,33 +77,41 @@ type tagRun struct {
 
 // add adds the tags of the next event.
 func (r *tagRun) add(tags []string) {
+	r.n++
 	for _, tag := range tags {
 		r.text = append(r.text[:0], tag...)
-		id := idOfTag(r.text)
-		at := slices.Index(r.ids, id)
-		if at < 0 {
-			at = len(r.ids)
-			r.ids, r.first = append(r.ids, id), append(r.first, 0)
-		}
-		r.first[at] |= 1 << r.n
+		r.mark(idOfTag(r.text))
 	}
-	r.n++
 }
 
-// write stages the entries of a run that ends at last, and begins another one.
-func (r *tagRun) write(to *pebble.Batch, key []byte, tenant uint32, last j17.StreamID) []byte {
+// mark notes that the latest event has a tag.
+func (r *tagRun) mark(id tagID) {
+	at := slices.Index(r.ids, id)
+	if at < 0 {
+		at = len(r.ids)
+		r.ids, r.first = append(r.ids, id), append(r.first, 0)
+	}
+	r.first[at] |= 1 << (r.n - 1)
+}
+
+// each passes the entries of a run that ends at last, and begins another one. What it passes is valid until do returns.
+func (r *tagRun) each(last j17.StreamID, tenant uint32, do func(key, value []byte)) {
+	var value [8]byte
 	for i, id := range r.ids {
-		key = appendTagKey(key[:0], tenant, id, last)
-		var value [8]byte
+		r.text = appendTagKey(r.text[:0], tenant, id, last)
 		if r.n == 1 {
-			must(to.Set(key, nil, nil))
+			do(r.text, nil)
 			continue
 		}
 		binary.BigEndian.PutUint64(value[:], bits.Reverse64(r.first[i])>>(64-r.n))
-		must(to.Set(key, value[:], nil))
+		do(r.text, value[:])
 	}
 	r.clear()
-	return key
+}
+
+// write stages the entries of a run that ends at last, and begins another one.
+func (r *tagRun) write(to *pebble.Batch, tenant uint32, last j17.StreamID) {
+	r.each(last, tenant, func(key, value []byte) { must(to.Set(key, value, nil)) })
 }
 
 func (r *tagRun) clear() { r.n, r.ids, r.first = 0, r.ids[:0], r.first[:0] }

@@ -45,6 +45,40 @@ func (s *Store) Extent(_ context.Context, t j17.Tenant) (store.Extent, error) {
 	return store.Extent{Events: state.events, Last: state.last}, err
 }
 
+// extent tells how far the tenant's events reach as of the reader's view, whatever notes stand behind them.
+func (r reader) extent() (extent store.Extent, err error) {
+	if r.tenant == 0 {
+		return store.Extent{}, nil
+	}
+	state, err := getState(r.snapshot, r.tenant)
+	if err != nil {
+		return store.Extent{}, err
+	}
+
+	// The last position may be that of a note.
+	prefix := appendPrefix(nil, r.tenant, kindFeed)
+	it, err := r.iterate(prefix, after(prefix))
+	if err != nil {
+		return store.Extent{}, err
+	}
+	defer closeIter(it, &err, "the feed")
+	extent.Events = state.events
+	for ok := it.Last(); ok; ok = it.Prev() {
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return store.Extent{}, fault("the feed", err)
+		}
+		if isNote(value) {
+			continue
+		}
+		if extent.Last, ok = feedPosition(it.Key()); !ok {
+			return store.Extent{}, corruption(errFormat, "the feed of tenant number %d", r.tenant)
+		}
+		break
+	}
+	return extent, nil
+}
+
 // DropTenant removes everything of one tenant. See store.Store.
 func (s *Store) DropTenant(ctx context.Context, name j17.Tenant) error {
 	if err := store.ValidTenant(name); err != nil {

@@ -355,7 +355,7 @@ func (b *batch) stageEvents(t *tenant, u *store.Append, r *store.Result) {
 		if i == len(u.Events)-1 || b.run.n == maxRun {
 			b.key2 = appendFeedKey(b.key2[:0], t.nextNumber, id)
 			must(b.writes.Set(b.key2, b.run.take(), nil))
-			b.key2 = b.tags.write(b.writes, b.key2, t.nextNumber, id)
+			b.tags.write(b.writes, t.nextNumber, id)
 		}
 
 		b.ids = append(b.ids, id)
