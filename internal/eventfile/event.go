@@ -2,6 +2,8 @@ package eventfile
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"strconv"
 
 	"j17"
@@ -20,13 +22,16 @@ type Event struct {
 	StreamID j17.StreamID
 	// Names is what the aggregate was called where the event comes from, "" where the file does not say.
 	j17.Names
+	// Chain is the hash of the aggregate's chain up to the event, and Leaf the leaf hash of the bytes that an erased event had at first,
+	// as an export has them; nil where the file does not say.
+	Chain, Leaf []byte
 	// Trusted lets the event name one of the platform's own actors.
 	Trusted bool
 }
 
 // ReadEvent takes an event of a file apart: an object with the members "type", "data", "metadata" and either "key"
-// ("order:global") or "aggregate_type" and "id", and maybe "stream_id", "handle" and "public_id". It returns all that is wrong with these, each a
-// *j17.Error. Event.Command does the same for the metadata.
+// ("order:global") or "aggregate_type" and "id", and maybe "stream_id", "handle", "public_id", "chain" and "leaf". It returns all that is
+// wrong with these, each a *j17.Error. Event.Command does the same for the metadata.
 func ReadEvent(v value.Value) (Event, []error) {
 	if v.Kind() != value.Object {
 		return Event{}, []error{j17.Errorf(j17.CodeInvalidField, "An event must be a JSON object")}
@@ -34,7 +39,7 @@ func ReadEvent(v value.Value) (Event, []error) {
 
 	// Members that are there must be known, and be text.
 	var faults []error
-	if err := command.OnlyMembers(v, "", "stream_id", "key", "aggregate_type", "id", "type", "data", "metadata", "handle", "public_id"); err != nil {
+	if err := command.OnlyMembers(v, "", "stream_id", "key", "aggregate_type", "id", "type", "data", "metadata", "handle", "public_id", "chain", "leaf"); err != nil {
 		faults = append(faults, err)
 	}
 	text := func(name string) string {
@@ -63,6 +68,20 @@ func ReadEvent(v value.Value) (Event, []error) {
 	}
 	if !v.Get("public_id").IsMissing() {
 		e.PublicID = text("public_id")
+	}
+
+	for _, sum := range []struct {
+		name string
+		into *[]byte
+	}{{"chain", &e.Chain}, {"leaf", &e.Leaf}} {
+		m := v.Get(sum.name)
+		if m.IsMissing() {
+			continue
+		}
+		var err error
+		if *sum.into, err = hex.DecodeString(m.Str()); err != nil || len(*sum.into) != sha256.Size {
+			faults = append(faults, j17.Errorf(j17.CodeInvalidField, "'%s' must be a hash: 64 hexadecimal digits, as an export has it", sum.name).At(sum.name))
+		}
 	}
 
 	// The aggregate.

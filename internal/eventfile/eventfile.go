@@ -31,8 +31,8 @@ type Text struct {
 const MaxText = 16 << 20
 
 // Reader finds the events in a file: the elements of a JSON array, which may be the member "events" of an object, or else
-// one event a line with empty lines in between; a byte order mark at the start is passed over. What an event looks like inside is
-// the business of ReadEvent.
+// one event a line with empty lines in between; a byte order mark at the start is passed over, and so is the signed checkpoint that an
+// export ends with. What an event looks like inside is the business of ReadEvent.
 type Reader struct {
 	in      *bufio.Reader
 	started bool
@@ -151,13 +151,28 @@ func (r *Reader) nextLine() (Text, error) {
 		trimmed := bytes.TrimSpace(raw)
 		text := Text{Offset: r.offset + bytes.Index(raw, trimmed), Line: r.line, Text: string(trimmed)}
 		r.offset, r.line = r.offset+len(raw), r.line+1
-		if len(trimmed) > 0 {
+		if len(trimmed) > 0 && !isCheckpoint(text.Text) {
 			return text, nil
 		}
 		if err != nil {
 			return Text{}, err
 		}
 	}
+}
+
+// The members of what an export ends with.
+const (
+	checkpoint = "checkpoint"
+	vkey       = "vkey"
+)
+
+// isCheckpoint reports whether a line is what an export ends with.
+func isCheckpoint(line string) bool {
+	if !strings.HasPrefix(line, `{"`+checkpoint+`":"`) {
+		return false
+	}
+	v, err := value.ParseString(line)
+	return err == nil && len(v.Members()) == 2 && v.Get(vkey).Kind() == value.String
 }
 
 // element returns the next element of the array.
@@ -196,7 +211,20 @@ func (r *Reader) close() error {
 	if err != nil || !r.wrapped {
 		return err
 	}
+
+	// What an export ends with.
 	end, err := r.array.Token()
+	for _, name := range []string{checkpoint, vkey} {
+		if err != nil || end != name {
+			break
+		}
+		if end, err = r.array.Token(); err == nil {
+			if _, is := end.(string); !is {
+				break
+			}
+			end, err = r.array.Token()
+		}
+	}
 	if err == nil && end != json.Delim('}') {
 		err = errors.New("the object may have no other member than 'events'")
 	}

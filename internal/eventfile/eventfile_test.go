@@ -19,6 +19,11 @@ func TestSplit(t *testing.T) {
 		{"empty array", "[]", ""},
 		{"a byte order mark", "\uFEFF{}\n{}", "1@3:{} 2@6:{}"},
 		{"a byte order mark and an array", "\uFEFF [{}]", "1@5:{}"},
+		{"what an export ends with", "{\"a\":1}\n{\"checkpoint\":\"x\",\"vkey\":\"y\"}\n\n", `1@0:{"a":1}`},
+		{"what looks like it", `{"checkpoint":"x"}` + "\n" + `{"checkpoint":"x","vkey":"y","z":1}`, `1@0:{"checkpoint":"x"} 2@19:{"checkpoint":"x","vkey":"y","z":1}`},
+		{"what a document ends with", `{"ok":true,"events":[{}],"checkpoint":"x","vkey":"y"}`, "1@21:{}"},
+		{"more in a document", "{\"events\":[{}],\n\"vkey\":\"y\"}", "2:1"},
+		{"no checkpoint in a document", "{\"events\":[{}],\n\"checkpoint\":1}", "2:1"},
 		{"something after the array", "[{}]\n{}", "2:1"},
 		{"broken array", "[{},\n {]", "2:3"},
 	} {

@@ -19,8 +19,13 @@ func (c *call) export(w http.ResponseWriter) error {
 
 // exportAggregates is GET export?of=aggregates: the states of all aggregates at one moment, one a line or as one document.
 func (c *call) exportAggregates(w http.ResponseWriter) error {
-	if c.query["after"] != "" {
+	switch {
+	case c.query["after"] != "":
 		return j17.Errorf(j17.CodeInvalidParameter, "after is a position of events; aggregates are exported as they are now").At("after")
+	case c.isSet("checkpoint"):
+		return j17.Errorf(j17.CodeInvalidParameter, "checkpoint is for events; the log has no states").At("checkpoint")
+	case c.query["format"] == "cloudevents":
+		return j17.Errorf(j17.CodeInvalidParameter, "cloudevents is a format of events; states are exported as ndjson or json").At("format")
 	}
 	ctx := c.request.Context()
 	all, err := c.api.Checkpoints.States(ctx, c.tenant, c.query["type"])

@@ -19,29 +19,6 @@ import (
 	"j17/internal/wire"
 )
 
-// exportEvents is GET export: all events, one a line or as one document.
-func (c *call) exportEvents(w http.ResponseWriter) error {
-	out := &lines{c: c, w: w, of: "events", whole: c.query["format"] == "json"}
-	events, err := c.api.Loader.Export(c.request.Context(), c.tenant, c.query["type"], c.streamID("after"))
-	if err != nil {
-		return err
-	}
-	if c.request.Method == http.MethodHead {
-		out.start()
-		return nil
-	}
-	c.allowTime(w, transferTime)
-	for ev, err := range events {
-		if err != nil {
-			return out.close(err)
-		}
-		out.position = ev.StreamID
-		line := append(out.line[:0], ev.Raw[:len(ev.Raw)-1]...)
-		out.add(append(appendNames(line, ev.Names), '}'))
-	}
-	return out.close(nil)
-}
-
 // importEvents is POST import and POST import_jsonl: events that are history.
 func (c *call) importEvents(w http.ResponseWriter) error {
 	return c.importHistory(w, "events.import", false)

@@ -156,3 +156,28 @@ func TestTestDataOverHTTP(t *testing.T) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 }
+
+// TestExportFormats: each format has all events, and what stands between them is right however many there are.
+func TestExportFormats(t *testing.T) {
+	a := importing(t, nil)
+	for i := range 3 {
+		a.do(t, "POST", "/note/global/was_written", fmt.Sprintf(`{"data":{"text":"<%d>"},%s}`, i, actor))
+	}
+	lines := strings.Split(strings.TrimSpace(a.ops(t, "GET", "export", "").body), "\n")
+	if want, got := `{"ok":true,"events":[`+strings.Join(lines, ",\n")+"]}", a.ops(t, "GET", "export?format=json", "").body; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got := a.ops(t, "GET", "export?type=other&format=json", ""); got.status != 404 && got.body != `{"ok":true,"events":[]}` {
+		t.Errorf("nothing: %d %s", got.status, got.body)
+	}
+	got := a.ops(t, "GET", "export?format=cloudevents", "")
+	clouds := strings.Split(strings.TrimSpace(got.body), "\n")
+	if got.header.Get("Content-Type") != "application/x-ndjson" || len(clouds) != 3 || !strings.HasPrefix(clouds[1], `{"specversion":"1.0","id":"`) || !strings.Contains(clouds[1], `"source":"/app/prod","type":"note.was_written","subject":"note:global"`) {
+		t.Errorf("%v %s", got.header, got.body)
+	}
+	for _, target := range []string{"export?of=aggregates&format=cloudevents", "export?of=aggregates&checkpoint=true", "export?checkpoint=yes"} {
+		if got := a.ops(t, "GET", target, ""); got.status != 400 {
+			t.Errorf("%s: %d %s", target, got.status, got.body)
+		}
+	}
+}

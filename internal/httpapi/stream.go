@@ -38,6 +38,8 @@ type lines struct {
 	whole bool
 	line  []byte
 	begun bool
+	// members, if not nil, stand in the document behind the array: a comma and members.
+	members []byte
 	// position is where an export of events has got to. Where it ends is not known before it does, so that this can only be a
 	// trailer: an export has no end to look ahead to.
 	position j17.StreamID
@@ -45,6 +47,22 @@ type lines struct {
 
 // headerPosition says up to which position of an environment an answer has all events.
 const headerPosition = "X-J17-Position"
+
+// separator stands between the objects of a document.
+const separator = ",\n"
+
+// pass writes whole lines or, for a document, objects each of which has the separator in front.
+func (l *lines) pass(objects []byte) {
+	if len(objects) == 0 {
+		return
+	}
+	l.start()
+	if l.whole && !l.begun {
+		objects = objects[len(separator):]
+	}
+	l.begun = true
+	l.c.put(l.w, objects)
+}
 
 // add writes an object, which may be made in l.line.
 func (l *lines) add(object []byte) {
@@ -54,7 +72,7 @@ func (l *lines) add(object []byte) {
 	case !l.whole:
 		object = append(object, '\n')
 	case l.begun:
-		l.c.put(l.w, []byte(",\n"))
+		l.c.put(l.w, []byte(separator))
 	}
 	l.begun = true
 	l.c.put(l.w, object)
@@ -90,7 +108,7 @@ func (l *lines) close(err error) error {
 	}
 	l.start()
 	if l.whole {
-		l.c.put(l.w, []byte("]}"))
+		l.c.put(l.w, append(append([]byte{']'}, l.members...), '}'))
 	}
 	if !l.position.IsZero() {
 		l.w.Header().Set(headerPosition, l.position.String())

@@ -230,5 +230,5 @@ func (s *Service) find(ctx context.Context, t j17.Tenant, name string) (*listene
 	}
 	st.rev = rev
 	instance, env := s.o.Name(t)
-	return &listener{at: at{t, name}, definition: l, state: st, env: env, source: "/" + instance + "/" + string(env)}, err
+	return &listener{at: at{t, name}, definition: l, state: st, env: env, source: Source(instance, env)}, err
 }

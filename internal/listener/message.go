@@ -60,7 +60,7 @@ func (d *delivery) message(env j17.Environment, ev *j17.Event) outbound.Message 
 	}
 	if d.Format == spec.FormatCloudEvents {
 		m.ContentType = "application/cloudevents+json"
-		m.Body = d.cloudEvent(ev, &meta)
+		m.Body = CloudEvent(d.Source, ev)
 		return m
 	}
 	m.Body = append(m.Body, `{"id":"`+d.ID+`","listener":"`+d.Listener+`","environment":"`+string(env)+`","event":`...)
@@ -74,8 +74,13 @@ func isPlain(s string) bool {
 	return s != "" && len(s) <= longest && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// cloudEvent makes a CloudEvent of version 1.0 in the structured JSON format.
-func (d *delivery) cloudEvent(ev *j17.Event, meta *metadata) []byte {
+// Source names an environment as the source of CloudEvents.
+func Source(instance string, env j17.Environment) string { return "/" + instance + "/" + string(env) }
+
+// CloudEvent returns an event as a CloudEvent of version 1.0 in the structured JSON format.
+func CloudEvent(source string, ev *j17.Event) []byte {
+	var meta metadata
+	_ = json.Unmarshal(ev.Metadata, &meta) // History may have members of any kind: what is none of ours is left out.
 	shape := struct {
 		SpecVersion     string          `json:"specversion"`
 		ID              string          `json:"id"`
@@ -89,7 +94,7 @@ func (d *delivery) cloudEvent(ev *j17.Event, meta *metadata) []byte {
 		CorrelationID   string          `json:"correlationid,omitempty"`
 		Data            json.RawMessage `json:"data"`
 	}{
-		SpecVersion: "1.0", ID: ev.StreamID.String(), Source: d.Source, Type: ev.Key.Type + "." + ev.Type, Subject: ev.Key.String(),
+		SpecVersion: "1.0", ID: ev.StreamID.String(), Source: source, Type: ev.Key.Type + "." + ev.Type, Subject: ev.Key.String(),
 		Time: time.Unix(ev.Timestamp, 0).UTC(), DataContentType: "application/json",
 		Actor: agentText(meta.Actor), Target: agentText(meta.Target), CorrelationID: meta.CorrelationID, Data: ev.Data,
 	}

@@ -2,30 +2,76 @@ package loading
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"iter"
+	"math"
+	"sync"
 
 	"j17"
 	"j17/internal/decider"
 	"j17/internal/engine"
 	"j17/internal/store"
+	"j17/internal/value"
 )
 
-// ExportedEvent is a stored event as an export shows it.
-type ExportedEvent struct {
+// Log signs what the log of an environment comes to.
+type Log interface {
+	// CheckpointAt returns the signed checkpoint of the events up to a position, and the verifier key of who signs it.
+	CheckpointAt(ctx context.Context, t j17.Tenant, upTo j17.StreamID) (note, vkey string, err error)
+}
+
+// Exported is a stored event as an export shows it. It is valid until the next step.
+type Exported struct {
 	*j17.Event
 	// Names is what the aggregate is called, with the first event of an aggregate only.
 	j17.Names
+	// Chain is the hash of the aggregate's chain up to the event, over the bytes that its events have now.
+	Chain [32]byte
 }
 
-// exportPage is how many events of a feed are read at once.
-const exportPage = 1000
+// AppendLine appends the line of an export: the canonical bytes of the event, and behind its own members what is known of it.
+func (e *Exported) AppendLine(dst []byte) []byte {
+	dst = append(dst, e.Raw[:len(e.Raw)-1]...)
+	if e.Handle != "" {
+		dst = value.AppendString(append(dst, `,"handle":`...), e.Handle)
+	}
+	if e.PublicID != "" {
+		dst = value.AppendString(append(dst, `,"public_id":`...), e.PublicID)
+	}
+	dst = append(dst, `,"chain":"`...)
+	dst = hex.AppendEncode(dst, e.Chain[:])
+	if e.Kept != nil {
+		dst = append(dst, `","leaf":"`...)
+		dst = hex.AppendEncode(dst, e.Kept)
+	}
+	return append(dst, `"}`...)
+}
 
-// Export yields the events of a tenant that stand after a position in the order in which they were stored, of one aggregate
-// type or, for "", of all. It ends where there are no more, with an error if an export from the start has not found as many events
-// as the store says there were when it began. An event is valid until the next step.
-func (l *Loader) Export(ctx context.Context, t j17.Tenant, aggregateType string, after j17.StreamID) (iter.Seq2[ExportedEvent, error], error) {
+// Export is the events of a tenant up to the last one that there was when it began.
+type Export struct {
+	// Events is how many there were in all when it began; the export has fewer where it is of one type, or begins later.
+	Events uint64
+	// UpTo is the position of the last event that there was.
+	UpTo j17.StreamID
+
+	l      *Loader
+	t      j17.Tenant
+	d      *decider.Decider
+	typ    string
+	from   j17.StreamID
+	write  func(dst []byte, e *Exported) []byte
+	chains chains
+	// sent is the position of the last event that was handed out, noted how far the feed was looked at for notes of erasures.
+	sent, noted j17.StreamID
+	found       uint64
+}
+
+// Export begins an export of the events that stand after a position, of one aggregate type or, for "", of all. write appends what stands
+// for an event.
+func (l *Loader) Export(ctx context.Context, t j17.Tenant, aggregateType string, after j17.StreamID, write func(dst []byte, e *Exported) []byte) (*Export, error) {
 	d, err := l.Engine.Decider(t)
 	if err != nil {
 		return nil, err
@@ -35,47 +81,312 @@ func (l *Loader) Export(ctx context.Context, t j17.Tenant, aggregateType string,
 			return nil, err
 		}
 	}
-
-	// How many there are is compared with how many are found.
-	from := after
 	extent, err := l.Store.Extent(ctx, t)
 	if err != nil {
 		return nil, engine.StorageError(err)
 	}
-	return func(yield func(ExportedEvent, error) bool) {
-		var found uint64
-		for more := true; more; {
-			more = false
-			for ev, err := range l.Store.ReadFeed(ctx, t, after, exportPage) {
-				if err != nil {
-					yield(ExportedEvent{}, engine.StorageError(err))
+	return &Export{
+		Events: extent.Events, UpTo: extent.Last,
+		l: l, t: t, d: d, typ: aggregateType, from: after, write: write, sent: after, noted: extent.Last, chains: newChains(),
+	}, nil
+}
+
+// Whole reports whether the export has all events of the tenant.
+func (x *Export) Whole() bool { return x.typ == "" && x.from.IsZero() }
+
+// Checkpoint returns the signed checkpoint of the tenant's log at the end of the export, and the verifier key of who signs it; "" where
+// nobody does.
+func (x *Export) Checkpoint(ctx context.Context) (note, vkey string, err error) {
+	if x.l.Log == nil {
+		return "", "", nil
+	}
+	note, vkey, err = x.l.Log.CheckpointAt(ctx, x.t, x.UpTo)
+	return note, vkey, engine.StorageError(err)
+}
+
+const (
+	// pieceBytes is how much of an export is handed out at a time; the last event of a piece may exceed it.
+	pieceBytes = 256 << 10
+	// piecesAhead is how many pieces are made before they are asked for.
+	piecesAhead = 2
+	// readEvents is how many events are read of the feed before it is asked anew.
+	readEvents = 1 << 16
+)
+
+// Piece is some events of an export that follow each other.
+type Piece struct {
+	Bytes []byte
+	// Last is the position up to which the export has everything with this piece.
+	Last j17.StreamID
+
+	found uint64
+	// rewrites is how often events had been rewritten before the first of these was read.
+	rewrites uint64
+	err      error
+}
+
+// Pieces yields the export piece by piece, in the order in which events were stored; a piece is valid until the next step. While whoever
+// takes them is busy with one, nothing of the store is held but copies of the next ones, and these are made anew where events of theirs
+// are erased meanwhile. It ends with an error where events that were handed out already are erased (their chain would be that of no
+// moment), and where an export of the whole tenant has not found as many events as the store says there were.
+func (x *Export) Pieces(ctx context.Context) iter.Seq2[*Piece, error] {
+	return func(yield func(*Piece, error) bool) {
+		for again := true; again; {
+			var err error
+			if again, err = x.run(ctx, func(p *Piece) bool { return yield(p, nil) }); err != nil {
+				yield(nil, err)
+				return
+			}
+		}
+	}
+}
+
+// run makes pieces from where the export is, and hands them out. It reports whether it has to be called again, because of an erasure.
+func (x *Export) run(ctx context.Context, yield func(*Piece) bool) (again bool, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	ready, free := make(chan *Piece), make(chan *Piece, piecesAhead+1)
+	for range cap(free) {
+		free <- &Piece{}
+	}
+	var making sync.WaitGroup
+	making.Go(func() {
+		defer close(ready)
+		x.make(ctx, ready, free)
+	})
+	defer making.Wait()
+	defer stop()
+
+	for p := range ready {
+		if p.err != nil {
+			return false, engine.StorageError(p.err)
+		}
+		// What was made before an erasure may have what is erased.
+		if x.l.Store.Rewrites() != p.rewrites {
+			keys, err := x.erased(ctx)
+			if err != nil {
+				return false, err
+			}
+			if len(keys) > 0 {
+				stop()
+				making.Wait()
+				for _, key := range keys {
+					x.chains.forget(key)
+				}
+				return true, nil
+			}
+		}
+		x.sent, x.found = p.Last, x.found+p.found
+		if !yield(p) {
+			return false, nil
+		}
+		free <- p
+	}
+	return false, x.complete(ctx)
+}
+
+// make makes pieces from where the export is, as long as some are free.
+func (x *Export) make(ctx context.Context, ready chan<- *Piece, free <-chan *Piece) {
+	p := x.piece(ctx, free)
+	if p == nil {
+		return
+	}
+	pass := func() bool {
+		select {
+		case ready <- p:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+
+	e, after := Exported{}, x.sent
+	for more := true; more; {
+		more = false
+		for ev, err := range x.l.Store.ReadFeed(ctx, x.t, after, readEvents) {
+			if err == nil && ev.StreamID.Compare(x.UpTo) > 0 {
+				more = false
+				break
+			}
+			if err == nil {
+				after, more = ev.StreamID, true
+				p.Last, p.found = after, p.found+1
+				if x.typ == "" || ev.Key.Type == x.typ {
+					e.Event = ev
+					err = x.add(ctx, p, &e)
+				}
+			}
+			if err != nil {
+				p.err = err
+				_ = pass() // either way that is the end
+				return
+			}
+
+			// The next piece.
+			if len(p.Bytes) >= pieceBytes {
+				if !pass() {
 					return
 				}
-				after, more = ev.StreamID, true
-				if ev.StreamID.Compare(extent.Last) <= 0 {
-					found++
-				}
-				if aggregateType != "" && ev.Key.Type != aggregateType {
-					continue
-				}
-				out := ExportedEvent{Event: ev}
-				if typ := d.Types[ev.Key.Type]; ev.Version == 1 && typ != nil && decider.Named(typ) {
-					out.Names, err = l.Engine.Names(ctx, t, d, ev.Key)
-				}
-				if !yield(out, err) || err != nil {
+				if p = x.piece(ctx, free); p == nil {
 					return
 				}
 			}
 		}
+	}
+	if p.found > 0 {
+		_ = pass() // either way that is the end
+	}
+}
 
-		// What comes after a position is not counted, and an environment that was removed meanwhile has no events any more.
-		if from != (j17.StreamID{}) || found == extent.Events {
-			return
+// piece waits for a piece that is free and begins it; nil where the context ends before.
+func (x *Export) piece(ctx context.Context, free <-chan *Piece) *Piece {
+	select {
+	case p := <-free:
+		*p = Piece{Bytes: p.Bytes[:0], rewrites: x.l.Store.Rewrites()}
+		return p
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// add writes an event to a piece, with what is known of its aggregate.
+func (x *Export) add(ctx context.Context, p *Piece, e *Exported) (err error) {
+	e.Names = j17.Names{}
+	if typ := x.d.Types[e.Key.Type]; e.Version == 1 && typ != nil && decider.Named(typ) {
+		if e.Names, err = x.l.Engine.Names(ctx, x.t, x.d, e.Key); err != nil {
+			return err
 		}
-		if now, err := l.Store.Extent(ctx, t); err != nil || now.Events >= extent.Events {
-			yield(ExportedEvent{}, engine.StorageError(&store.CorruptionError{
-				Where: "the events of " + string(t), Err: errors.Join(err, fmt.Errorf("%d were found of %d that were stored", found, extent.Events)),
-			}))
+	}
+	if e.Chain, err = x.chain(ctx, e.Event); err == nil {
+		p.Bytes = x.write(p.Bytes, e)
+	}
+	return err
+}
+
+// chain returns the hash of an aggregate's chain up to an event.
+func (x *Export) chain(ctx context.Context, e *j17.Event) (sum [32]byte, err error) {
+	if e.Version > 1 {
+		known := false
+		if sum, known = x.chains.at(e.Key, e.Version-1); !known {
+			if sum, err = x.before(ctx, e); err != nil {
+				return sum, err
+			}
 		}
-	}, nil
+	}
+	sum = j17.Link(sum, j17.Leaf(e.Raw))
+	x.chains.put(e.Key, e.Version, sum)
+	return sum, nil
+}
+
+// before reads the chain of an aggregate up to the event before one.
+func (x *Export) before(ctx context.Context, e *j17.Event) (sum [32]byte, err error) {
+	n := uint64(0)
+	for ev, err := range x.l.Store.ReadStream(ctx, x.t, e.Key, 1, e.Version-1) {
+		if err != nil {
+			return sum, err
+		}
+		sum, n = j17.Link(sum, j17.Leaf(ev.Raw)), n+1
+	}
+	if n != e.Version-1 {
+		return sum, &store.CorruptionError{Where: e.Key.String(), Err: fmt.Errorf("%d events were found before version %d", n, e.Version)}
+	}
+	return sum, nil
+}
+
+// erased returns the aggregates of the export that have lost events since it was asked last. It is an error where some of these were
+// handed out.
+func (x *Export) erased(ctx context.Context) (keys []j17.Key, err error) {
+	for entry, err := range x.l.Store.ReadChanges(ctx, x.t, x.noted, math.MaxInt) {
+		if err != nil {
+			return nil, engine.StorageError(err)
+		}
+		if entry.Event != nil {
+			x.noted = entry.Event.StreamID
+			continue
+		}
+		x.noted = entry.Note.Position
+		for _, g := range entry.Note.Streams {
+			if x.typ == "" || g.Key.Type == x.typ {
+				keys = append(keys, g.Key)
+			}
+		}
+	}
+
+	// The first event of each that the export has.
+	for _, key := range keys {
+		first, err := x.l.Store.VersionAfter(ctx, x.t, key, x.from)
+		if err != nil {
+			return nil, engine.StorageError(err)
+		}
+		for ev, err := range x.l.Store.ReadStream(ctx, x.t, key, first, first) {
+			if err != nil {
+				return nil, engine.StorageError(err)
+			}
+			if ev.StreamID.Compare(x.sent) <= 0 {
+				return nil, j17.Errorf(j17.CodeConflict, "Events of %s that the export has already were erased while it was made. Export again.", key)
+			}
+		}
+	}
+	return keys, nil
+}
+
+// complete checks that an export of the whole tenant has found all of it. An environment that was removed meanwhile has no events any
+// more.
+func (x *Export) complete(ctx context.Context) error {
+	if !x.from.IsZero() || x.found == x.Events {
+		return ctx.Err()
+	}
+	now, err := x.l.Store.Extent(ctx, x.t)
+	if err == nil && now.Events < x.Events {
+		return nil
+	}
+	return engine.StorageError(&store.CorruptionError{
+		Where: "the events of " + string(x.t), Err: errors.Join(err, fmt.Errorf("%d were found of %d that were stored", x.found, x.Events)),
+	})
+}
+
+// mostChains is how many chains are remembered that were looked at lately, and as many of before.
+const mostChains = 1 << 17
+
+// chains remembers the chains of aggregates of which there may be more events. What is forgotten is read again.
+type chains struct {
+	seed maphash.Seed
+	// most is how many recent has at most.
+	most          int
+	recent, older map[uint64]link
+}
+
+// link is a chain up to a version. Aggregates are told apart by a hash: two with the same one that come to the same version are as
+// unlikely as a fault of the machine, and whoever verifies the export sees it.
+type link struct {
+	version uint64
+	sum     [32]byte
+}
+
+func newChains() chains {
+	return chains{seed: maphash.MakeSeed(), most: mostChains, recent: map[uint64]link{}}
+}
+
+// at returns the chain of an aggregate up to a version, if it is known.
+func (c *chains) at(key j17.Key, version uint64) ([32]byte, bool) {
+	hash := maphash.Comparable(c.seed, key)
+	found, ok := c.recent[hash]
+	if !ok {
+		found, ok = c.older[hash]
+	}
+	return found.sum, ok && found.version == version
+}
+
+// put remembers the chain of an aggregate.
+func (c *chains) put(key j17.Key, version uint64, sum [32]byte) {
+	if len(c.recent) >= c.most {
+		c.recent, c.older = map[uint64]link{}, c.recent
+	}
+	c.recent[maphash.Comparable(c.seed, key)] = link{version, sum}
+}
+
+// forget forgets an aggregate.
+func (c *chains) forget(key j17.Key) {
+	hash := maphash.Comparable(c.seed, key)
+	delete(c.recent, hash)
+	delete(c.older, hash)
 }

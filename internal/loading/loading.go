@@ -10,6 +10,8 @@ import (
 type Loader struct {
 	Engine *engine.Engine
 	Store  Storage
+	// Log signs what whole exports end with; nil where nobody does.
+	Log Log
 }
 
 // Storage is what a loader reads.

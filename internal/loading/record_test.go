@@ -18,7 +18,6 @@ import (
 	"j17/internal/engine/enginetest"
 	"j17/internal/eventfile"
 	"j17/internal/loading"
-	"j17/internal/store"
 )
 
 const elsewhere = j17.Tenant("ins_test/staging")
@@ -34,26 +33,22 @@ func historians(tb testing.TB) *fixture {
 // export returns a tenant's events, one a line.
 func (f *fixture) export(tb testing.TB, t j17.Tenant, aggregateType string, after j17.StreamID) string {
 	tb.Helper()
-	events, err := f.Export(tb.Context(), t, aggregateType, after)
+	x, err := f.Export(tb.Context(), t, aggregateType, after, line)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	var b strings.Builder
-	for ev, err := range events {
+	for p, err := range x.Pieces(tb.Context()) {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		line := strings.TrimSuffix(string(ev.Raw), "}")
-		if ev.Handle != "" {
-			line += `,"handle":"` + ev.Handle + `"`
-		}
-		if ev.PublicID != "" {
-			line += `,"public_id":"` + ev.PublicID + `"`
-		}
-		b.WriteString(line + "}\n")
+		b.Write(p.Bytes)
 	}
 	return b.String()
 }
+
+// line writes an event as a line.
+func line(dst []byte, e *loading.Exported) []byte { return append(e.AppendLine(dst), '\n') }
 
 func recording(text string) *loading.History {
 	return &loading.History{
@@ -537,45 +532,6 @@ func TestFaultsOfAnImportHaveTheirPlaces(t *testing.T) {
 		got.Message = ""
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: %s", text, diff)
-		}
-	}
-}
-
-// forgetful is the real store, which says that it has stored more events than it shows.
-type forgetful struct{ store.Store }
-
-// Extent implements store.Store.
-func (f forgetful) Extent(ctx context.Context, t j17.Tenant) (store.Extent, error) {
-	extent, err := f.Store.Extent(ctx, t)
-	extent.Events++
-	return extent, err
-}
-
-// TestAnExportIsComplete: an export from the start that lacks an event ends with an error.
-func TestAnExportIsComplete(t *testing.T) {
-	f := naming(t)
-	whole := f.export(t, tenant, "", j17.StreamID{})
-	e := engine.New(engine.Options{Store: forgetful{f.Fixture.Store}, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
-	lacking := on(e, forgetful{f.Fixture.Store})
-	lacking.DeploySource(t, enginetest.NamesSpec)
-	for _, after := range []j17.StreamID{{}, {Ms: 1}} {
-		events, err := lacking.Export(t.Context(), tenant, "", after)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var last error
-		n := 0
-		for _, err := range events {
-			if last = err; err == nil {
-				n++
-			}
-		}
-		if want := strings.Count(whole, "\n"); n != want {
-			t.Errorf("%d events after %s, want %d", n, after, want)
-		}
-		// What comes after a position is not counted.
-		if fromStart := after == (j17.StreamID{}); (j17.CodeOf(last) == j17.CodeCorruption) != fromStart {
-			t.Errorf("after %s: %v", after, last)
 		}
 	}
 }

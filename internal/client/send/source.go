@@ -112,6 +112,12 @@ func (s *source) parse(text string) (event, *lineError) {
 	if e.PublicID != "" {
 		s.leave("public_id")
 	}
+	if e.Chain != nil {
+		s.leave("chain")
+	}
+	if e.Leaf != nil {
+		s.leave("leaf")
+	}
 	for _, name := range w.Left {
 		s.leave("metadata." + name)
 	}
