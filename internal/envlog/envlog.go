@@ -18,6 +18,7 @@ import (
 
 // Storage is what logs are made from and kept in.
 type Storage interface {
+	store.Aggregates
 	store.Feed
 	store.Sides
 }

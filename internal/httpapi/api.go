@@ -24,6 +24,7 @@ import (
 	"j17/internal/control"
 	"j17/internal/deploy"
 	"j17/internal/engine"
+	"j17/internal/envlog"
 	"j17/internal/feed"
 	"j17/internal/ident"
 	"j17/internal/index"
@@ -62,6 +63,8 @@ type Options struct {
 	Checkpoints *checkpoint.Service
 	// Listeners tells endpoints of events.
 	Listeners *listener.Service
+	// Logs has the logs of environments, and proofs.
+	Logs *envlog.Service
 	// Builds and Indexes tell what they have done.
 	Builds  *build.Service
 	Indexes *index.Service

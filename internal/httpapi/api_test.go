@@ -26,6 +26,7 @@ import (
 	"j17/internal/clock"
 	"j17/internal/control"
 	"j17/internal/engine"
+	"j17/internal/envlog"
 	"j17/internal/httpapi"
 	"j17/internal/loading"
 	"j17/internal/place"
@@ -93,7 +94,10 @@ func newFixture(tb testing.TB, change func(*httpapi.Options)) *fixture {
 		Places:      places,
 		Checkpoints: checkpoint.New(checkpoint.Options{Store: s, Engine: e, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger)}),
 		Projections: projection.New(projection.Options{Store: s, Engine: e, Places: places, Clock: f.clock, Logger: logger, Changed: follow.Stir}),
-		Version:     "test", BaseDomain: "j17.example", DefaultInstance: f.instance.ID,
+		Logs: envlog.New(envlog.Options{Store: s, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger), Origin: func(t j17.Tenant) (string, error) {
+			return "app.j17.example/" + string(t[strings.IndexByte(string(t), '/')+1:]), nil
+		}}),
+		Version: "test", BaseDomain: "j17.example", DefaultInstance: f.instance.ID,
 	}
 	if change != nil {
 		change(&o)

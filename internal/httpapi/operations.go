@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 
 	"j17/internal/control"
@@ -57,7 +58,7 @@ func operations() map[string]operation {
 	fed := map[string]openapi.Header{headerNext: next[headerNext], headerPosition: {About: "How far was looked, for pages of lines."}}
 	position := map[string]openapi.Header{headerPosition: {About: "Up to which position the export has all events: a trailer."}}
 	tag := map[string]openapi.Header{"ETag": {About: "The entity tag of the spec."}}
-	return map[string]operation{
+	all := map[string]operation{
 		// What a server says of itself.
 		"GET /{$}":    {id: "getServer", about: "What this server is", gives: wire.Server{}},
 		"GET /livez":  {id: "getLiveness", about: "Whether the process answers", headers: sign},
@@ -214,4 +215,6 @@ func operations() map[string]operation {
 		"GET /internal/control/instances/{instance_}/month":          {id: "getMonthOfWorker", about: "What an instance has used of its plan", gives: wire.Used{}},
 		http.MethodGet + " /internal/control/" + faultPattern:        {id: "getErrorOfWorker", about: "Why a request failed", gives: wire.Failed{}},
 	}
+	maps.Copy(all, proofOperations())
+	return all
 }

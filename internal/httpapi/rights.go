@@ -34,6 +34,9 @@ func (c *call) entitled(r *route) error {
 		}
 		return c.needRight("", r.need.right)
 	case instance:
+		if r.sites == adminSite {
+			id = "" // the host names the instance: what the path names is something in it
+		}
 		if err := c.named(id); err != nil {
 			return err
 		}

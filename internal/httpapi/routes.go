@@ -73,8 +73,8 @@ type route struct {
 // routes is the table of all routes.
 func (a *API) routes() []route {
 	return slices.Concat(
-		serverRoutes(), dataRoutes(), viewRoutes(), accountRoutes(), operatorRoutes(), instanceRoutes(), keyRoutes(), specRoutes(), recordRoutes(),
-		a.devRoutes(), mounted(adminRoutes()), a.nodeRoutes(),
+		serverRoutes(), dataRoutes(), proofRoutes(), viewRoutes(), accountRoutes(), operatorRoutes(), instanceRoutes(), keyRoutes(), specRoutes(), recordRoutes(),
+		a.devRoutes(), mounted(adminRoutes()), mounted(proofRows()), a.nodeRoutes(),
 	)
 }
 
