@@ -195,6 +195,10 @@ type Erasure interface {
 	// Conflict tells which precondition, fence or condition did not hold; ErrNotFound that a version is missing.
 	Rewrite(ctx context.Context, t j17.Tenant, r Rewrite) (Result, error)
 
+	// ForgetCommands removes the results of commands (Append.Command) that have written events of streams up to a position, so that
+	// nothing is left that was made of them. What it costs depends on the events and on the commands that are remembered.
+	ForgetCommands(ctx context.Context, t j17.Tenant, keys []j17.Key, upTo j17.StreamID) error
+
 	// Purge returns when nothing that streams have lost by Rewrite, nor what the given spaces have lost that held data of
 	// them, nor what some items by name have lost, can be found in the store's files any more. What that takes each engine says; it can
 	// be repeated. It ends archives.

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -444,4 +445,40 @@ func TestEraseWaitsForRemoval(t *testing.T) {
 		}
 		closeStore(t, s)
 	})
+}
+
+// TestForgetCommands forgets the commands that have written events of a stream up to a position, and no others.
+func TestForgetCommands(t *testing.T) {
+	t.Parallel()
+	s := open(t, pebble.Options{Dir: "data", FS: vfs.NewMem()})
+	defer func() { closeStore(t, s) }()
+	write := func(n byte, keys ...string) j17.StreamID {
+		t.Helper()
+		unit := store.Append{Command: &store.Command{ID: store.CommandID{n}, Memo: []byte{n}, Expires: time.Now().Add(time.Hour)}}
+		for _, name := range keys {
+			unit.Events = append(unit.Events, events(key(name), `1`)...)
+		}
+		r, err := s.Append(t.Context(), tenant, []store.Append{unit})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r[0].IDs[len(r[0].IDs)-1]
+	}
+	write(1, "a")
+	write(2, "b", "c")
+	upTo := write(3, "c", "c", "a", "d")
+	write(4, "a")
+	for range 2 {
+		if err := s.ForgetCommands(t.Context(), tenant, []j17.Key{key("a"), key("none")}, upTo); err != nil {
+			t.Fatal(err)
+		}
+		for n, kept := range map[byte]bool{1: false, 2: true, 3: false, 4: true} {
+			if r, err := s.Command(t.Context(), tenant, store.CommandID{n}); err != nil || (r != nil) != kept {
+				t.Errorf("command %d: %v, %v", n, r, err)
+			}
+		}
+	}
+	if err := s.ForgetCommands(t.Context(), "ins_none/prod", []j17.Key{key("a")}, upTo); err != nil {
+		t.Error(err)
+	}
 }
