@@ -15,6 +15,7 @@ import (
 	"j17"
 	"j17/internal/clock"
 	"j17/internal/engine"
+	"j17/internal/envlog"
 	"j17/internal/ident"
 	"j17/internal/store"
 	"j17/internal/worker"
@@ -63,15 +64,6 @@ type Storage interface {
 	store.Tenants
 }
 
-// LogHead is the head of the log of an environment's events.
-type LogHead struct {
-	// Size is the number of events, Root that of their tree.
-	Size uint64
-	Root [32]byte
-	// Position is that of the last event.
-	Position j17.StreamID
-}
-
 // Options configures a Service. All fields are required.
 type Options struct {
 	Store  Storage
@@ -79,8 +71,8 @@ type Options struct {
 	Clock  clock.Clock
 	Logger *slog.Logger
 	Worker *worker.Kit
-	// Head returns the head of an environment's log, which covers all events that were written before.
-	Head func(ctx context.Context, t j17.Tenant) (LogHead, error)
+	// Log has the logs of which there are roots.
+	Log *envlog.Service
 }
 
 // Service makes checkpoints. It is safe for concurrent use.

@@ -6,9 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"j17"
 	"j17/internal/checkpoint"
 	"j17/internal/engine"
 	"j17/internal/engine/enginetest"
+	"j17/internal/envlog"
+	"j17/internal/store"
 	"j17/internal/worker"
 )
 
@@ -16,6 +19,8 @@ import (
 type fixture struct {
 	*enginetest.Fixture
 	*checkpoint.Service
+	// written counts the aggregates of seen.
+	written int
 }
 
 // newFixture returns a fixture with a spec.
@@ -28,9 +33,18 @@ func newFixture(t *testing.T, spec string, o engine.Options) *fixture {
 }
 
 // checkpoints returns a service that knows nothing yet.
-func (f *fixture) checkpoints() *checkpoint.Service {
+func (f *fixture) checkpoints() *checkpoint.Service { return f.checkpointsOn(f.Store) }
+
+// checkpointsOn is checkpoints on something before the store.
+func (f *fixture) checkpointsOn(on checkpoint.Storage) *checkpoint.Service {
 	logger := slog.New(slog.DiscardHandler)
-	return checkpoint.New(checkpoint.Options{Store: f.Store, Engine: f.Engine, Clock: f.Clock, Logger: logger, Worker: worker.New(f.Clock, logger)})
+	kit := worker.New(f.Clock, logger)
+	return checkpoint.New(checkpoint.Options{
+		Store: on, Engine: f.Engine, Clock: f.Clock, Logger: logger, Worker: kit,
+		Log: envlog.New(envlog.Options{
+			Store: f.Store, Clock: f.Clock, Logger: logger, Worker: kit, Origin: func(t j17.Tenant) (string, error) { return string(t), nil },
+		}),
+	})
 }
 
 // lines returns what an export of states says.
@@ -45,4 +59,54 @@ func lines(ctx context.Context, t *testing.T, x *checkpoint.States) string {
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+// endingStore is a store on which something happens: at the write of states after so many of them, which end is called at and, with
+// broken, all writes from there on fail; or once, at the first look at heads of the checkpoints themselves.
+type endingStore struct {
+	checkpoint.Storage
+
+	after   int
+	end     func()
+	broken  error
+	atHeads func()
+}
+
+// Write writes, or fails.
+func (s *endingStore) Write(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
+	if s.end != nil && side[0].Space == "checkpoint.states" {
+		if s.after--; s.after < 0 {
+			s.end()
+			if s.broken != nil {
+				return s.broken
+			}
+			return ctx.Err()
+		}
+	}
+	return s.Storage.Write(ctx, t, side, fences...)
+}
+
+// WriteFreeing writes, or fails.
+func (s *endingStore) WriteFreeing(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
+	if s.broken != nil && s.after < 0 {
+		return s.broken
+	}
+	return s.Storage.WriteFreeing(ctx, t, side, fences...)
+}
+
+// Heads returns heads.
+func (s *endingStore) Heads(ctx context.Context, t j17.Tenant, keys []j17.Key) ([]store.Head, error) {
+	if do := s.atHeads; do != nil {
+		s.atHeads = nil
+		do()
+	}
+	return s.Storage.Heads(ctx, t, keys)
+}
+
+// endingContext returns a context that can be ended.
+func endingContext(t *testing.T) (context.Context, func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	return ctx, cancel
 }

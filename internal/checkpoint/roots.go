@@ -46,9 +46,9 @@ func (s *Service) RootOf(ctx context.Context, t j17.Tenant, ask wire.NewRootChec
 
 func (s *Service) makeRoot(ctx context.Context, t j17.Tenant, reason string, aggregateType *string) (wire.RootCheckpoint, error) {
 	// What it says.
-	head, err := s.Head(ctx, t)
+	head, err := s.Log.Head(ctx, t)
 	if err != nil {
-		return wire.RootCheckpoint{}, err
+		return wire.RootCheckpoint{}, engine.StorageError(err)
 	}
 	counted, err := s.count(ctx, t, head.Position)
 	if err != nil {

@@ -52,6 +52,13 @@ type (
 
 // operations describes every row by its method and pattern; those of the administration without what mounted puts in front.
 func operations() map[string]operation {
+	all := generalOperations()
+	maps.Copy(all, checkpointOperations())
+	return all
+}
+
+// generalOperations describes the rows that do not stand with their handlers.
+func generalOperations() map[string]operation {
 	events := either{file{typeLines}, file{typeJSON}}
 	sign := map[string]openapi.Header{HeaderSign: {About: "Which development server this is."}}
 	next := map[string]openapi.Header{headerNext: {About: "Where the next page starts, for pages of lines."}}

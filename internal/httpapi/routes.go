@@ -74,7 +74,7 @@ type route struct {
 func (a *API) routes() []route {
 	return slices.Concat(
 		serverRoutes(), dataRoutes(), proofRoutes(), viewRoutes(), accountRoutes(), operatorRoutes(), instanceRoutes(), keyRoutes(), specRoutes(), recordRoutes(),
-		a.devRoutes(), mounted(adminRoutes()), mounted(proofRows()), a.nodeRoutes(),
+		a.devRoutes(), mounted(adminRoutes()), mounted(proofRows()), mounted(checkpointRows()), a.nodeRoutes(),
 	)
 }
 

@@ -267,12 +267,10 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	})
 	s.timed = append(s.timed, s.projections)
 
-	// What was, as of positions.
-	s.openCheckpoints()
-
 	// Who is told of events.
 	s.openListeners(ctx)
 	s.openProofs()
+	s.openCheckpoints()
 
 	// Specs and the code that they name.
 	s.blobs = blob.New(blob.Options{Store: s.store, Clock: o.Clock, Worker: s.worker})
@@ -385,7 +383,7 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 		g.Go(func() error { return serve(h, l) })
 	}
 	watch := func(ctx context.Context) error { return s.watchFolder(ctx, api) }
-	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.builds.Run, s.indexes.Run, s.projections.Run, s.deploy.Run, s.listeners.Run, s.logs.Run, s.upkeep, s.settle) {
+	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.builds.Run, s.indexes.Run, s.projections.Run, s.deploy.Run, s.listeners.Run, s.logs.Run, s.checkpoints.Run, s.upkeep, s.settle) {
 		g.Go(func() error { return worker(work) })
 	}
 	<-failed.Done()

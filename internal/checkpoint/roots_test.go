@@ -1,0 +1,151 @@
+package checkpoint_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"j17"
+	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
+	"j17/internal/wire"
+)
+
+// rootsOf tells of what sizes the root checkpoints are and why they were made, the newest first.
+func (f *fixture) rootsOf(t *testing.T) string {
+	t.Helper()
+	all, err := f.Roots(t.Context(), enginetest.Tenant, 0, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b []string
+	for _, r := range all {
+		b = append(b, fmt.Sprintf("%s %d", r.Reason, r.Size))
+	}
+	return strings.Join(b, ", ")
+}
+
+// seen writes events to an aggregate of its own.
+func (f *fixture) seen(t *testing.T, n int) {
+	t.Helper()
+	id := fmt.Sprintf("00000000-0000-4000-b000-%012d", f.written)
+	f.written++
+	events := strings.Repeat(`{"type":"was_seen","data":{}},`, n)
+	f.Post(t, "counter/"+id, `{"events":[`+strings.TrimSuffix(events, ",")+`],`+enginetest.Meta+`}`)
+}
+
+func set[T any](v T) *T { return &v }
+
+// TestRootsByThemselves has root checkpoints made after so many events and so many hours, if there is something new, and keeps so many.
+func TestRootsByThemselves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, enginetest.CounterSpec, engine.Options{})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- f.Run(ctx) }()
+		expect := func(want string) {
+			t.Helper()
+			for range 10 { // each round of a loop ends with a pause of the clock
+				synctest.Wait()
+				f.Clock.Advance(100 * time.Millisecond)
+			}
+			synctest.Wait()
+			if got := f.rootsOf(t); got != want {
+				t.Errorf("there are %q, want %q", got, want)
+			}
+		}
+
+		// Nothing is made while it is not wanted; then it is made of what is there.
+		f.seen(t, 11)
+		expect("")
+		if _, err := f.Set(t.Context(), enginetest.Tenant, wire.RootCheckpointSettingsChange{
+			Enabled: set(true), EveryEvents: set(uint64(10)), EveryHours: set(uint64(2)), Keep: set(uint64(3)),
+		}); err != nil {
+			t.Fatal(err)
+		}
+		expect("auto 11")
+		f.seen(t, 9)
+		expect("auto 11")
+		f.seen(t, 1)
+		expect("auto 21, auto 11")
+
+		// Hours, and none without anything new.
+		f.Clock.Advance(2 * time.Hour)
+		expect("auto 21, auto 11")
+		f.seen(t, 1)
+		expect("auto 21, auto 11")
+		f.Clock.Advance(2 * time.Hour)
+		expect("auto 22, auto 21, auto 11")
+
+		// Those that others have made are not counted, but are as good.
+		if _, err := f.Root(t.Context(), enginetest.Tenant, "tombstone"); err != nil {
+			t.Fatal(err)
+		}
+		f.Clock.Advance(2 * time.Hour)
+		expect("tombstone 22, auto 22, auto 21, auto 11")
+		f.seen(t, 10)
+		expect("auto 32, tombstone 22, auto 22, auto 21")
+
+		// Another process goes on.
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		f.Service = f.checkpoints()
+		ctx, stop = context.WithCancel(t.Context())
+		go func() { ended <- f.Run(ctx) }()
+		f.seen(t, 10)
+		expect("auto 42, auto 32, tombstone 22, auto 22")
+		if _, err := f.Set(t.Context(), enginetest.Tenant, wire.RootCheckpointSettingsChange{Enabled: set(false)}); err != nil {
+			t.Fatal(err)
+		}
+		f.seen(t, 10)
+		f.Clock.Advance(2 * time.Hour)
+		expect("auto 42, auto 32, tombstone 22, auto 22")
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestRootsCountAggregates makes root checkpoints of all types and of one, and removes one.
+func TestRootsCountAggregates(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, enginetest.CounterSpec, engine.Options{})
+	if _, err := f.LatestRoot(t.Context(), enginetest.Tenant); j17.CodeOf(err) != j17.CodeNotFound {
+		t.Errorf("there is one already: %v", err)
+	}
+	empty, err := f.Root(t.Context(), enginetest.Tenant, "manual")
+	if err != nil || empty.Size != 0 || empty.Aggregates != 0 || empty.Position != (j17.StreamID{}).String() {
+		t.Errorf("of nothing it is %+v, %v", empty, err)
+	}
+	f.seen(t, 2)
+	f.seen(t, 1)
+	r := f.Post(t, "other/main/was_seen", enginetest.Body(`{}`))
+	for ask, want := range map[string]uint64{"": 3, "counter": 2, "other": 1} {
+		var of wire.NewRootCheckpoint
+		if ask != "" {
+			of.AggregateType = &ask
+		}
+		made, err := f.RootOf(t.Context(), enginetest.Tenant, of)
+		if err != nil || made.Aggregates != want || made.Size != 4 || made.Position != r.IDs[0].String() || made.Root == empty.Root {
+			t.Errorf("of %q it is %+v, %v; want %d aggregates", ask, made, err, want)
+		}
+	}
+	if _, err := f.RootOf(t.Context(), enginetest.Tenant, wire.NewRootCheckpoint{AggregateType: set("ghost")}); j17.CodeOf(err) != j17.CodeUnknownType {
+		t.Errorf("of a type that there is not: %v", err)
+	}
+	for _, want := range []j17.Code{"", j17.CodeNotFound} {
+		if _, err := f.DeleteRoot(t.Context(), enginetest.Tenant, empty.ID); j17.CodeOf(err) != want {
+			t.Errorf("deleting gives %v, want %q", err, want)
+		}
+	}
+	if left := f.rootsOf(t); left != "manual 4, manual 4, manual 4" {
+		t.Errorf("left are %s", left)
+	}
+}
