@@ -1,0 +1,149 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"j17"
+	"j17/internal/proof"
+)
+
+// verification is one run of "audit verify".
+type verification struct {
+	env        *env
+	keys       []string
+	checkpoint string
+	asJSON     bool
+}
+
+func (e *env) auditVerify() *cobra.Command {
+	v := &verification{env: e}
+	cmd := &cobra.Command{
+		Use: "verify FILE", Short: "Verify an export, a checkpoint or a certificate, without a server", Args: exactly("FILE"),
+		Long: `Verify an export ('j17 data export'), a checkpoint of an environment's log or a certificate of an erasure. It needs no server.
+
+Of an export every event is verified: its bytes, its place in the chain of its aggregate, its place in the log of the environment, and
+the signature over the log. --key says by whose key it has to be signed; without one the export is held against the key that it brings
+along, which shows that it is whole but not whom it is from. With --checkpoint it also has to extend an older checkpoint of the same log
+that you have kept: then nothing of what was signed before has been changed or left out.
+
+It exits with 7 where something is wrong, and names the first event that is.`,
+		Example: "  j17 audit verify events.jsonl --key 'acme.example/prod+8d5c1f2a+AZ...'\n  j17 audit verify events.jsonl --checkpoint january.txt\n  j17 audit verify certificate.txt --key 'acme.example/prod+8d5c1f2a+AZ...' --json",
+	}
+	cmd.Flags().StringArrayVar(&v.keys, "key", nil, "verifier `key` of the log, which has to have signed the file; several where the key was rotated")
+	cmd.Flags().StringVar(&v.checkpoint, "checkpoint", "", "`file` with an older checkpoint that the export has to extend")
+	jsonFlag(cmd, &v.asJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := stdinOnce(map[string]string{"FILE": args[0], "--checkpoint": v.checkpoint}); err != nil {
+			return err
+		}
+		return v.run(cmd.Context(), args[0])
+	}
+	return cmd
+}
+
+// mostNote bounds the file of a checkpoint that is to be extended.
+const mostNote = 1 << 20
+
+// run verifies a file.
+func (v *verification) run(ctx context.Context, name string) error {
+	o := proof.VerifyOptions{Keys: v.keys}
+	if v.checkpoint != "" {
+		raw, err := v.env.readText(v.checkpoint, mostNote, "It is to be a checkpoint, as GET /_audit/checkpoint serves it.")
+		if err != nil {
+			return err
+		}
+		o.Checkpoint = string(raw)
+	}
+	in, done, err := v.open(name)
+	if err != nil {
+		return err
+	}
+	defer done()
+
+	// A bar shows how far it is.
+	if terminal(v.env.err) {
+		bar := v.env.bar(-1, "events")
+		o.Progress = func() { _ = bar.Add(1) } // it is decoration
+		defer func() { _ = bar.Finish() }()    // the same
+	}
+	report, err := proof.Verify(&endingReader{ctx, in}, o)
+	failure, wrong := errors.AsType[*proof.Failure](err)
+	switch {
+	case errors.Is(err, proof.ErrNoKey):
+		return usageError{fmt.Errorf("%w with --key, as GET /_audit/keys lists it", err)}
+	case wrong:
+		e := j17.Errorf(j17.CodeCorruption, "%s does not hold: %s", fileName(name), failure)
+		e.Details = map[string]any{"line": failure.Line, "stream_id": failure.Position, "key": failure.Key}
+		return e
+	case ctx.Err() != nil:
+		return interrupted(ctx, err)
+	case err != nil:
+		return unreadable(name, err)
+	case v.asJSON:
+		return v.env.printJSON(report)
+	}
+	_, err = io.WriteString(v.env.out, told(&report))
+	return err
+}
+
+// open opens the file, or standard input.
+func (v *verification) open(name string) (io.Reader, func(), error) {
+	if name == "-" {
+		return v.env.interruptible(v.env.in), func() {}, nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, nil, unreadable(name, err)
+	}
+	return f, func() { _ = f.Close() }, nil // it was only read
+}
+
+// endingReader reads until its context ends.
+type endingReader struct {
+	ctx context.Context //nolint:containedctx // it lives as long as one run of the command
+	in  io.Reader
+}
+
+// Read implements io.Reader.
+func (r *endingReader) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, r.ctx.Err()
+	}
+	return r.in.Read(p)
+}
+
+// told says for people what was verified.
+func told(r *proof.Report) string {
+	var b strings.Builder
+	signed := "signed by " + strings.Join(r.SignedBy, " and ")
+	switch {
+	case r.Kind == proof.CertificateFile:
+		c := r.Certificate
+		fmt.Fprintf(&b, "The certificate holds: %d events of %d aggregates were erased on %s, asked for as %s (tombstone %s, %s), %s\n",
+			c.Events, len(c.Streams), when(c.ExecutedAt), c.Key, c.TombstoneID, cmp.Or(c.LegalBasis, "no legal basis given"), signed)
+	case r.Kind == proof.CheckpointFile:
+		fmt.Fprintf(&b, "The checkpoint holds: %s has %d events with the root %s, %s\n", r.Origin, r.Size, r.Root, signed)
+	case r.Whole:
+		fmt.Fprintf(&b, "The export holds: all %d events of %s, in %d aggregates, %d of them erased, with the root %s, %s\n", r.Events, r.Origin, r.Streams, r.Erased, r.Root, signed)
+	default:
+		fmt.Fprintf(&b, "The chains of %d events in %d aggregates hold. Nothing in this file is signed: it is a part of an export, or one that was cut off.\n", r.Events, r.Streams)
+	}
+	if r.Partly > 0 {
+		fmt.Fprintf(&b, "Of %d aggregates it does not have the beginning: what was before that was not verified.\n", r.Partly)
+	}
+	if r.OwnKey {
+		b.WriteString("The key is the one that the file brings along. Give the one that you know with --key to see whom it is from.\n")
+	}
+	if r.Extends != nil {
+		fmt.Fprintf(&b, "It extends the older checkpoint of %d events.\n", *r.Extends)
+	}
+	return b.String()
+}

@@ -1,0 +1,437 @@
+package proof
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"j17"
+)
+
+// VerifyOptions says what a file is held against.
+type VerifyOptions struct {
+	// Keys are verifier keys by one of which it has to be signed. Without any, an export is held against the key that it brings along.
+	Keys []string
+	// Checkpoint, if not "", is an older checkpoint of the log, as a signed note: the export has to extend it.
+	Checkpoint string
+	// Progress, if not nil, is told after each event.
+	Progress func()
+}
+
+// Kind is what a file is.
+type Kind string
+
+// The kinds of files that can be verified.
+const (
+	ExportFile      Kind = "export"
+	CheckpointFile  Kind = "checkpoint"
+	CertificateFile Kind = "certificate"
+)
+
+// Report tells what was verified.
+type Report struct {
+	Kind Kind `json:"kind"`
+	// Events, Streams and Erased count what an export has, or a certificate was made for.
+	Events  uint64 `json:"events"`
+	Streams uint64 `json:"streams,omitempty"`
+	Erased  uint64 `json:"erased,omitempty"`
+	// Whole tells that an export has all events of the environment up to its end, and the signed head of the log over them. Of another one the chains
+	// alone were verified, and Partly counts the streams of which it does not have the beginning.
+	Whole  bool   `json:"whole"`
+	Partly uint64 `json:"streams_without_beginning,omitempty"`
+	// Origin, Size and Root are those of the signed head, Root as 64 hexadecimal digits.
+	Origin string `json:"origin,omitempty"`
+	Size   uint64 `json:"size,omitempty"`
+	Root   string `json:"root,omitempty"`
+	// SignedBy are the verifier keys whose signatures hold; OwnKey tells that it is the one that the export has brought along itself.
+	SignedBy []string `json:"signed_by,omitempty"`
+	OwnKey   bool     `json:"own_key,omitempty"`
+	// Extends is the size of the older checkpoint that the export extends.
+	Extends     *uint64      `json:"extends,omitempty"`
+	Certificate *Certificate `json:"certificate,omitempty"`
+}
+
+// Failure tells why a file does not prove what it says.
+type Failure struct {
+	// Line counts from 1; 0 where no single line is wrong. Position and Key are those of the event there, as far as they can be read.
+	Line     int
+	Position string
+	Key      string
+	Reason   string
+}
+
+// Error names the first event that is wrong.
+func (f *Failure) Error() string {
+	switch {
+	case f.Line == 0:
+		return f.Reason
+	case f.Position == "":
+		return fmt.Sprintf("line %d: %s", f.Line, f.Reason)
+	default:
+		return fmt.Sprintf("line %d, event %s of %s: %s", f.Line, f.Position, f.Key, f.Reason)
+	}
+}
+
+// ErrNoKey is the error of a checkpoint or a certificate that is to be verified without a key.
+var ErrNoKey = errors.New("a checkpoint or a certificate is verified by a key: give the verifier key of the log")
+
+// maxLine bounds a line of a file, in bytes.
+const maxLine = 64 << 20
+
+// Verify reads an export, a checkpoint or a certificate and verifies all of it. What is wrong is a *Failure.
+func Verify(r io.Reader, o VerifyOptions) (Report, error) {
+	in := bufio.NewReaderSize(r, 1<<16)
+	first, err := in.Peek(1)
+	if errors.Is(err, io.EOF) {
+		return Report{}, &Failure{Reason: "the file is empty"}
+	}
+	if err != nil {
+		return Report{}, err
+	}
+	if first[0] == '{' {
+		return verifyExport(in, &o)
+	}
+	return verifyNote(in, &o)
+}
+
+// maxNote bounds a note, in bytes. A certificate has a line for each stream that was erased.
+const maxNote = 256 << 20
+
+// verifyNote verifies a checkpoint or a certificate.
+func verifyNote(in io.Reader, o *VerifyOptions) (Report, error) {
+	raw, err := io.ReadAll(io.LimitReader(in, maxNote))
+	if err != nil {
+		return Report{}, err
+	}
+	text, by, err := Open(string(raw), o.Keys)
+	if errors.Is(err, ErrUnsigned) && len(o.Keys) == 0 {
+		return Report{}, ErrNoKey
+	}
+	if err != nil {
+		return Report{}, &Failure{Reason: err.Error()}
+	}
+	if strings.HasPrefix(text, certificateLine+"\n") {
+		c, err := ParseCertificate(text)
+		if err != nil {
+			return Report{}, &Failure{Reason: err.Error()}
+		}
+		return Report{Kind: CertificateFile, Whole: true, Events: c.Events, Streams: uint64(len(c.Streams)), SignedBy: by, Certificate: c}, nil
+	}
+	head, err := ParseTreeHead(text)
+	if err != nil {
+		return Report{}, &Failure{Reason: err.Error()}
+	}
+	report := Report{Kind: CheckpointFile, Whole: true, Events: head.Size, SignedBy: by}
+	report.head(&head)
+	return report, nil
+}
+
+func (r *Report) head(h *TreeHead) {
+	r.Origin, r.Size, r.Root = h.Origin, h.Size, hex.EncodeToString(h.Root[:])
+}
+
+// verifier verifies one export.
+type verifier struct {
+	*VerifyOptions
+	Report
+	line int
+	tree Tree
+	last j17.StreamID
+	// chains has where the chain of each stream is, by its key.
+	chains map[string][sha256.Size]byte
+	// early is the first event that is not the first one of its stream, of which the file has no earlier one.
+	early *Failure
+	// older is the checkpoint that is to be extended, olderRoot what the tree was at its size.
+	older     *TreeHead
+	olderText string
+	olderRoot [sha256.Size]byte
+	// end is the last line of a whole export.
+	end *lastLine
+}
+
+// lastLine ends a whole export.
+type lastLine struct {
+	Checkpoint string `json:"checkpoint"`
+	VKey       string `json:"vkey"`
+}
+
+// verifyExport verifies an export line by line.
+func verifyExport(in io.Reader, o *VerifyOptions) (Report, error) {
+	v := &verifier{VerifyOptions: o, Report: Report{Kind: ExportFile}, chains: map[string][sha256.Size]byte{}}
+	if o.Checkpoint != "" {
+		if err := v.readOlder(); err != nil {
+			return v.Report, err
+		}
+	}
+	v.noteOlder()
+
+	lines := bufio.NewScanner(in)
+	lines.Buffer(make([]byte, 1<<16), maxLine)
+	for lines.Scan() {
+		v.line++
+		if len(lines.Bytes()) == 0 {
+			continue
+		}
+		if v.end != nil {
+			return v.Report, &Failure{Line: v.line, Reason: "there is more behind the checkpoint that ends the export"}
+		}
+		if bytes.HasPrefix(lines.Bytes(), []byte(`{"checkpoint":`)) {
+			v.end = &lastLine{}
+			if json.Unmarshal(lines.Bytes(), v.end) != nil {
+				return v.Report, &Failure{Line: v.line, Reason: "this is not the line that ends an export"}
+			}
+			continue
+		}
+		if err := v.event(lines.Bytes()); err != nil {
+			return v.Report, v.firstOf(err, lines)
+		}
+		if o.Progress != nil {
+			o.Progress()
+		}
+	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return v.Report, &Failure{Line: v.line + 1, Reason: "the line is longer than an event can be"}
+	}
+	if lines.Err() != nil {
+		return v.Report, lines.Err()
+	}
+	return v.Report, v.conclude()
+}
+
+// firstOf returns what was wrong first. Whether a stream without a beginning is wrong, the end of the file tells.
+func (v *verifier) firstOf(found error, rest *bufio.Scanner) error {
+	for v.early != nil && rest.Scan() {
+		if bytes.HasPrefix(rest.Bytes(), []byte(`{"checkpoint":`)) {
+			return v.early
+		}
+	}
+	return found
+}
+
+// event verifies a line with an event.
+func (v *verifier) event(line []byte) error {
+	l, err := ReadLine(line)
+	if err != nil {
+		failure := &Failure{Line: v.line, Reason: err.Error()}
+		if l.Event.Key != (j17.Key{}) {
+			failure.Position, failure.Key = l.Event.StreamID.String(), l.Event.Key.String()
+		}
+		return failure
+	}
+	e := &l.Event
+	key := e.Key.String()
+	wrong := func(reason string, args ...any) error {
+		return &Failure{Line: v.line, Position: e.StreamID.String(), Key: key, Reason: fmt.Sprintf(reason, args...)}
+	}
+
+	// The chain of its stream.
+	before, known := v.chains[key]
+	if chain := j17.Link(before, j17.Leaf(e.Raw)); l.Chain == nil {
+		return wrong("the line has no chain. It is not from an export of events, or was changed")
+	} else if *l.Chain != chain {
+		if known {
+			return wrong("the chain of its stream does not hold: this event was changed, or one before it was changed, moved or left out")
+		}
+		v.Partly++
+		if v.early == nil {
+			v.early = &Failure{Line: v.line, Position: e.StreamID.String(), Key: key, Reason: "it is not the first event of its stream, or was changed: the chain does not begin here"}
+		}
+	}
+	if !known {
+		v.Streams++
+	}
+	v.chains[key] = *l.Chain
+
+	// Its place in the feed, and in the log.
+	if e.StreamID.Compare(v.last) <= 0 {
+		return wrong("it stands behind event %s, which has no smaller position", v.last)
+	}
+	v.last = e.StreamID
+	leaf := j17.Leaf(e.Raw)
+	if l.Leaf != nil {
+		if !isMarker(e) {
+			return wrong("it has the leaf of an erased event, and is no marker of an erasure")
+		}
+		leaf = *l.Leaf
+		v.Erased++
+	}
+	v.tree.Add(leaf)
+	v.Events++
+	v.noteOlder()
+	return nil
+}
+
+// isMarker reports whether an event stands where one was erased.
+func isMarker(e *j17.Event) bool {
+	var data struct {
+		OriginalHash string `json:"original_hash"`
+		TombstoneID  string `json:"tombstone_id"`
+	}
+	if e.Type != "_was_tombstoned" || json.Unmarshal(e.Data, &data) != nil {
+		return false
+	}
+	original, err := hex.DecodeString(data.OriginalHash)
+	return err == nil && len(original) == sha256.Size && data.TombstoneID != ""
+}
+
+// readOlder reads the checkpoint that is to be extended. Its signature is verified as soon as a key of it is known.
+func (v *verifier) readOlder() error {
+	text, _, err := Open(v.Checkpoint, v.Keys)
+	if err != nil && (!errors.Is(err, ErrUnsigned) || len(v.Keys) > 0) {
+		return &Failure{Reason: "the older checkpoint: " + err.Error()}
+	}
+	head, err := ParseTreeHead(text)
+	if err != nil {
+		return &Failure{Reason: "the older checkpoint: " + err.Error()}
+	}
+	v.older = &head
+	return nil
+}
+
+// noteOlder notes the root of the tree when it has the size of the older checkpoint.
+func (v *verifier) noteOlder() {
+	if v.older != nil && v.tree.Size() == v.older.Size {
+		v.olderRoot = v.tree.Root()
+	}
+}
+
+// conclude holds all that was read against what was signed.
+func (v *verifier) conclude() error {
+	if v.end == nil {
+		if len(v.Keys) > 0 || v.older != nil {
+			return &Failure{Reason: "the export does not end with a checkpoint: it is not whole, or was cut off, and nothing in it is signed"}
+		}
+		return nil
+	}
+	if v.early != nil {
+		return v.early
+	}
+
+	// The signature.
+	keys := v.Keys
+	if len(keys) == 0 {
+		keys, v.OwnKey = []string{v.end.VKey}, true
+	}
+	text, by, err := Open(v.end.Checkpoint, keys)
+	if err != nil {
+		return &Failure{Line: v.line, Reason: "the checkpoint of the export: " + err.Error()}
+	}
+	head, err := ParseTreeHead(text)
+	if err != nil {
+		return &Failure{Line: v.line, Reason: err.Error()}
+	}
+	v.SignedBy = by
+	v.Report.head(&head)
+
+	// The older checkpoint first: where it holds, what is wrong comes after it.
+	after := ""
+	if v.older != nil {
+		if after, err = v.extends(); err != nil {
+			return err
+		}
+	}
+	root := v.tree.Root()
+	switch {
+	case v.tree.Size() != head.Size:
+		return &Failure{Reason: fmt.Sprintf("the export has %d events, the signed log has %d: events were left out or added%s", v.tree.Size(), head.Size, after)}
+	case root != head.Root:
+		return &Failure{Reason: fmt.Sprintf("the %d events are not those that were signed: their tree has the root %x, the signed one has %x. Some were changed together with their chains%s", head.Size, root, head.Root, after)}
+	}
+	v.Whole = true
+	return nil
+}
+
+// extends holds the events against the older checkpoint.
+func (v *verifier) extends() (after string, err error) {
+	if len(v.Keys) == 0 {
+		// The key of the export may be that of the older checkpoint too.
+		if _, _, err := Open(v.Checkpoint, []string{v.end.VKey}); err != nil && !errors.Is(err, ErrUnsigned) {
+			return "", &Failure{Reason: "the older checkpoint: " + err.Error()}
+		}
+	}
+	switch {
+	case v.older.Size > v.tree.Size():
+		return "", &Failure{Reason: fmt.Sprintf("the older checkpoint has %d events, the export has %d: events are missing", v.older.Size, v.tree.Size())}
+	case v.older.Root != v.olderRoot:
+		return "", &Failure{Reason: fmt.Sprintf("the export does not extend the older checkpoint: its first %d events have the root %x, the checkpoint has %x", v.older.Size, v.olderRoot, v.older.Root)}
+	}
+	v.Extends = &v.older.Size
+	return fmt.Sprintf(". The first %d are those of the older checkpoint", v.older.Size), nil
+}
+
+// Line is a line of an export.
+type Line struct {
+	// Event has the canonical bytes, which are all that was stored.
+	Event j17.Event
+	// Chain is the chain of the event's stream up to it, Leaf what an erased event keeps in the log; nil where the line has none.
+	Chain, Leaf *[sha256.Size]byte
+}
+
+// ReadLine reads a line of an export: the members of the event, then what exports add to them. The bytes of the event are a copy.
+func ReadLine(line []byte) (l Line, err error) {
+	rest, ok := bytes.CutSuffix(line, []byte("}"))
+	if !ok {
+		return l, errLine
+	}
+	if rest, l.Leaf, err = cutHash(rest, `,"leaf":"`); err != nil {
+		return l, err
+	}
+	if rest, l.Chain, err = cutHash(rest, `,"chain":"`); err != nil {
+		return l, err
+	}
+	rest = cutName(rest, `,"public_id":"`)
+	rest = cutName(rest, `,"handle":"`)
+	if l.Event, err = j17.ParseEvent(append(slices.Clip(rest), '}')); err != nil {
+		l.Event = sketch(line)
+		return l, errLine
+	}
+	return l, nil
+}
+
+var errLine = errors.New("this is no event in its canonical form, with what an export adds to it")
+
+// cutHash takes a member with a hash off the end.
+func cutHash(rest []byte, member string) ([]byte, *[sha256.Size]byte, error) {
+	const digits = 2 * sha256.Size
+	at := len(rest) - len(member) - digits - 1
+	if at < 0 || !bytes.HasPrefix(rest[at:], []byte(member)) || rest[len(rest)-1] != '"' {
+		return rest, nil, nil
+	}
+	var hash [sha256.Size]byte
+	if _, err := hex.Decode(hash[:], rest[at+len(member):len(rest)-1]); err != nil {
+		return rest, nil, errLine
+	}
+	return rest[:at], &hash, nil
+}
+
+// cutName takes a member with a name off the end. Names need no escapes.
+func cutName(rest []byte, member string) []byte {
+	at := bytes.LastIndex(rest, []byte(member))
+	if at < 0 || len(rest) < at+len(member)+1 {
+		return rest
+	}
+	if quote := bytes.IndexByte(rest[at+len(member):], '"'); at+len(member)+quote != len(rest)-1 {
+		return rest
+	}
+	return rest[:at]
+}
+
+// sketch reads what can be read of the position and the key of a line that is no event.
+func sketch(line []byte) (e j17.Event) {
+	var of struct {
+		StreamID string `json:"stream_id"`
+		Key      string `json:"key"`
+	}
+	if json.Unmarshal(line, &of) == nil {
+		e.StreamID, _ = j17.ParseStreamID(of.StreamID)
+		e.Key, _ = j17.ParseKey(of.Key)
+	}
+	return e
+}
