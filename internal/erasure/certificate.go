@@ -7,12 +7,9 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/proof"
 	"j17/internal/store"
-	"j17/internal/wire"
 )
-
-// certificateTitle is the first line of every certificate.
-const certificateTitle = "j17 erasure certificate"
 
 // complete ends an execution of which nothing is left to do: it certifies what was done.
 func (x *execution) complete(ctx context.Context) error {
@@ -87,10 +84,23 @@ func (x *execution) certificate(ctx context.Context) (string, error) {
 		return "", err
 	}
 	instance, env, _ := strings.Cut(string(x.tenant), "/")
-	var line strings.Builder
-	line.WriteString(certificateTitle + "\n")
-	enc := json.NewEncoder(&line)
-	enc.SetEscapeHTML(false)
-	err = enc.Encode(wire.Certificate{Tombstone: shown, TombstoneID: x.row.id, Instance: instance, Environment: env, Events: x.row.Events})
-	return line.String(), err
+	r := x.row
+	c := proof.Certificate{
+		ID: r.id, TombstoneID: r.id, Instance: instance, Environment: j17.Environment(env), Key: r.Key, Status: string(r.Status),
+		CreatedAt: r.CreatedAt, ExecutableAt: r.ExecutableAt, ExecutedAt: r.StartedAt, CompletedAt: r.CompletedAt, Forced: r.Forced,
+		PreTombstoneRoot: r.Root, PreTombstoneSize: r.Size, Events: r.Events, AffectedCount: shown.AffectedCount, AffectedRoot: shown.AffectedRoot,
+	}
+	if r.LegalBasis != nil {
+		c.LegalBasis = *r.LegalBasis
+	}
+	if r.RequestID != nil {
+		c.RequestID = *r.RequestID
+	}
+	if r.RequestedBy != nil {
+		c.RequestedBy = r.RequestedBy
+	}
+	for _, s := range shown.AffectedStreams {
+		c.Streams = append(c.Streams, proof.ErasedStream{Key: s.Key, Events: s.EventCount, Action: s.Action, RootBefore: s.RootBefore, RootAfter: s.RootAfter})
+	}
+	return c.Text()
 }

@@ -13,6 +13,7 @@ import (
 
 	"j17"
 	"j17/internal/erasure"
+	"j17/internal/proof"
 	"j17/internal/store"
 	"j17/internal/wire"
 )
@@ -319,12 +320,14 @@ func TestCertificate(t *testing.T) {
 	if len(lines) != 3 || lines[0] != "j17 erasure certificate" || lines[2] != "signed by "+string(tenant) || strings.Contains(text, "secret") {
 		t.Fatalf("the certificate is %s", text)
 	}
-	var got wire.Certificate
-	if err := json.Unmarshal([]byte(lines[1]), &got); err != nil {
+	got, err := proof.ParseCertificate(lines[0] + "\n" + lines[1] + "\n")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(got, wire.Certificate{Tombstone: done, TombstoneID: done.ID, Instance: "ins_test", Environment: "prod", Events: 2}); diff != "" {
-		t.Error(diff)
+	if got.TombstoneID != done.ID || got.Key != done.Key || got.Instance != "ins_test" || got.Environment != j17.Prod || got.Events != 2 || !got.Forced ||
+		got.PreTombstoneRoot != *done.PreTombstoneRoot || got.PreTombstoneSize != 2 || !got.ExecutedAt.Equal(*done.ExecutedAt) || len(got.Streams) != 2 ||
+		got.Streams[0].RootAfter != done.AffectedStreams[0].RootAfter || string(got.Environment) != "prod" {
+		t.Errorf("certified is %+v", got)
 	}
 }
 

@@ -1,14 +1,6 @@
 package httpapi
 
-import (
-	"encoding/json"
-	"net/http"
-)
-
-// listTombstones is GET tombstones. Nothing erases events yet, so there are none.
-func (c *call) listTombstones(w http.ResponseWriter) error {
-	return list(c, w, "tombstones", c.listing(), []json.RawMessage{})
-}
+import "net/http"
 
 // listFailedImplications lists the latest writes that were rejected because of what they implied.
 func (c *call) listFailedImplications(w http.ResponseWriter) error {

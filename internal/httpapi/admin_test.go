@@ -20,6 +20,8 @@ import (
 	"j17/internal/blob"
 	"j17/internal/control"
 	"j17/internal/deploy"
+	"j17/internal/engine"
+	"j17/internal/erasure"
 	"j17/internal/httpapi"
 	"j17/internal/projection"
 	"j17/internal/spec"
@@ -94,6 +96,26 @@ func deploying(tb testing.TB, o *httpapi.Options, d deploy.Options) {
 	})
 	d.Beside, d.Try = o.Projections.Beside, o.Projections.TrySpec
 	o.Deploy = deploy.New(d)
+	o.Erasures = erasing(o, st, d.Engine)
+}
+
+// erasing is what erases in a fixture; it is executed when its queue is asked to.
+func erasing(o *httpapi.Options, st store.Store, e *engine.Engine) *erasure.Service {
+	return erasure.New(erasure.Options{
+		Store: st, Clock: o.Clock, Worker: worker.New(o.Clock, o.Logger), Logger: o.Logger, Resolve: e.Resolve, Spec: e.Spec,
+		Root: func(ctx context.Context, t j17.Tenant) (root [32]byte, size uint64, err error) {
+			extent, err := st.Extent(ctx, t)
+			return root, extent.Events, err
+		},
+		Sign: func(_ context.Context, _ j17.Tenant, text string) (string, error) { return text, nil },
+		By: func(ctx context.Context) string {
+			a, _ := control.ActorOf(ctx)
+			return string(a.Kind)
+		},
+		Record: func(ctx context.Context, _ j17.Tenant, a *erasure.Act) error {
+			return o.Registry.Audit.Add(ctx, control.Record{Action: a.Action, Target: a.Tombstone, Actor: control.Actor{Kind: control.ActorKind(a.By)}})
+		},
+	})
 }
 
 // ask sends a request to a host with a token.

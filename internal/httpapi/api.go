@@ -25,6 +25,7 @@ import (
 	"j17/internal/deploy"
 	"j17/internal/engine"
 	"j17/internal/envlog"
+	"j17/internal/erasure"
 	"j17/internal/feed"
 	"j17/internal/ident"
 	"j17/internal/index"
@@ -61,6 +62,8 @@ type Options struct {
 	Places *place.Service
 	// Checkpoints keeps states of aggregates, and roots of logs, as of positions.
 	Checkpoints *checkpoint.Service
+	// Erasures removes personal data.
+	Erasures *erasure.Service
 	// Listeners tells endpoints of events.
 	Listeners *listener.Service
 	// Logs has the logs of environments, and proofs.

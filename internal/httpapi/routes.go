@@ -74,7 +74,7 @@ type route struct {
 func (a *API) routes() []route {
 	return slices.Concat(
 		serverRoutes(), dataRoutes(), proofRoutes(), viewRoutes(), accountRoutes(), operatorRoutes(), instanceRoutes(), keyRoutes(), specRoutes(), recordRoutes(),
-		a.devRoutes(), mounted(adminRoutes()), mounted(proofRows()), mounted(checkpointRows()), a.nodeRoutes(),
+		a.devRoutes(), mounted(slices.Concat(tombstoneRoutes(), adminRoutes())), mounted(proofRows()), mounted(checkpointRows()), a.nodeRoutes(),
 	)
 }
 
@@ -237,7 +237,6 @@ func adminRoutes() []route {
 
 	return []route{
 		// What the server has noted.
-		{0, get, "tombstones", operator, view, "", paged(), (*call).listTombstones},
 		{0, get, faultPattern, operator, inspect, "", nil, (*call).getFault},
 
 		// Specs.

@@ -33,13 +33,19 @@ type Certificate struct {
 	CreatedAt    time.Time `json:"created_at"`
 	ExecutableAt time.Time `json:"executable_at"`
 	ExecutedAt   time.Time `json:"executed_at"`
-	Forced       bool      `json:"forced"`
+	// CompletedAt is when nothing was left on disk any more.
+	CompletedAt time.Time `json:"completed_at,omitzero"`
+	Forced      bool      `json:"forced"`
 	// PreTombstoneRoot and PreTombstoneSize are the head of the environment's log before the erasure.
 	PreTombstoneRoot string `json:"pre_tombstone_root"`
 	PreTombstoneSize uint64 `json:"pre_tombstone_size"`
 	// Events is how many events were erased in all.
 	Events  uint64         `json:"events"`
 	Streams []ErasedStream `json:"affected_streams"`
+	// AffectedCount is how many streams were affected where they are too many to be listed, AffectedRoot the root of the tree over all of
+	// them, in the order of their keys, with the leaf hash of each as it would stand in the list.
+	AffectedCount uint64 `json:"affected_count,omitempty"`
+	AffectedRoot  string `json:"affected_root,omitempty"`
 }
 
 // ErasedStream is a stream of which all events were erased, with the roots of its own tree.
@@ -88,8 +94,13 @@ func ParseCertificate(text string) (*Certificate, error) {
 		return nil, errors.New("the certificate does not say what was erased, by which tombstone, and when")
 	case !asked:
 		return nil, fmt.Errorf("the certificate is about %s, and does not have it among what was erased", c.Key)
-	case events != c.Events:
+	case c.AffectedCount > 0 && (c.AffectedCount <= uint64(len(c.Streams)) || events >= c.Events):
+		return nil, fmt.Errorf("the certificate lists %d of %d streams with %d of %d events", len(c.Streams), c.AffectedCount, events, c.Events)
+	case c.AffectedCount == 0 && events != c.Events:
 		return nil, fmt.Errorf("the certificate says that %d events were erased, its streams had %d", c.Events, events)
+	}
+	if c.AffectedCount > 0 {
+		roots = append(roots, c.AffectedRoot)
 	}
 	for _, root := range roots {
 		if raw, err := hex.DecodeString(root); err != nil || len(raw) != sha256.Size {

@@ -29,6 +29,7 @@ import (
 	"j17/internal/deploy"
 	"j17/internal/engine"
 	"j17/internal/envlog"
+	"j17/internal/erasure"
 	"j17/internal/feed"
 	"j17/internal/httpapi"
 	"j17/internal/index"
@@ -154,6 +155,8 @@ type Server struct {
 	// projections answers reads of projections.
 	projections *projection.Service
 	checkpoints *checkpoint.Service
+	// erasures removes personal data.
+	erasures *erasure.Service
 	// timed is the work that waits for a time or for events. A development server does it while its clock is moved.
 	timed []timed
 	// public and internal are the open listeners, connections what has come in through them.
@@ -292,6 +295,9 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	})
 	s.timed = append(s.timed, s.sagas)
 
+	// Who erases has to know all who keep something.
+	s.openErasures()
+
 	// The listeners come last: a server that cannot be opened has nobody waiting.
 	s.connections = newConnections(o.Logger, o.TrustedProxies)
 	var listen net.ListenConfig
@@ -338,7 +344,7 @@ func (s *Server) api(o httpapi.Options) *httpapi.API {
 	o.Loader = &loading.Loader{Engine: s.engine, Store: s.store, Log: s.logs}
 	o.Engine, o.Store, o.Registry, o.Auth, o.Blobs, o.Deploy = s.engine, s.store, s.registry, s.auth, s.blobs, s.deploy
 	o.Tail, o.Feed, o.Builds, o.Indexes, o.Projections, o.Places = s.tail, s.feed, s.builds, s.indexes, s.projections, s.places
-	o.Checkpoints = s.checkpoints
+	o.Checkpoints, o.Erasures = s.checkpoints, s.erasures
 	o.Logs = s.logs
 	o.Usage, o.Worker, o.Sagas, o.Listeners, o.Schedule = s.usage, s.worker, s.sagas, s.listeners, s.schedule
 	o.TrustedProxies, o.ForwardedHeader = s.options.TrustedProxies, s.options.ForwardedHeader
@@ -383,7 +389,7 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 		g.Go(func() error { return serve(h, l) })
 	}
 	watch := func(ctx context.Context) error { return s.watchFolder(ctx, api) }
-	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.builds.Run, s.indexes.Run, s.projections.Run, s.deploy.Run, s.listeners.Run, s.logs.Run, s.checkpoints.Run, s.upkeep, s.settle) {
+	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.builds.Run, s.indexes.Run, s.projections.Run, s.deploy.Run, s.listeners.Run, s.logs.Run, s.checkpoints.Run, s.erasures.Run, s.upkeep, s.settle) {
 		g.Go(func() error { return worker(work) })
 	}
 	<-failed.Done()

@@ -102,14 +102,3 @@ type AffectedStreams struct {
 	// Next is the start of the page after this one, null where there is none.
 	Next *string `json:"next"`
 }
-
-// Certificate is what a certificate of erasure says, in one line of JSON.
-type Certificate struct {
-	Tombstone
-
-	TombstoneID string `json:"tombstone_id"`
-	Instance    string `json:"instance"`
-	Environment string `json:"environment"`
-	// Events is how many events were replaced, in all streams together.
-	Events uint64 `json:"events"`
-}

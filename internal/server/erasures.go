@@ -1,0 +1,73 @@
+package server
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"j17"
+	"j17/internal/checkpoint"
+	"j17/internal/control"
+	"j17/internal/erasure"
+)
+
+// openErasures makes what erases personal data.
+func (s *Server) openErasures() {
+	o := &s.options
+	s.erasures = erasure.New(erasure.Options{
+		Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger, Sole: true,
+		Resolve: s.engine.Resolve, Spec: s.engine.Spec,
+		Restoring: func(t j17.Tenant) bool { return s.restoration.of(t) },
+		Root:      s.rootBeforeErasure, Sign: s.logs.Sign, By: actorOf, Record: s.recordErasure,
+		Holders: s.holders(),
+	})
+	s.timed = append(s.timed, s.erasures.Queue())
+}
+
+// holders are all who keep data of streams beside their events.
+func (s *Server) holders() []erasure.Holder { return nil }
+
+// rootBeforeErasure keeps what the log of an environment is before an erasure.
+func (s *Server) rootBeforeErasure(ctx context.Context, t j17.Tenant) (root [32]byte, size uint64, err error) {
+	kept, err := s.checkpoints.Root(ctx, t, checkpoint.Tombstone)
+	if err != nil {
+		return root, 0, err
+	}
+	if n, err := hex.Decode(root[:], []byte(kept.Root)); err != nil || n != len(root) {
+		return root, 0, fmt.Errorf("server: the root %q of a checkpoint is no hash", kept.Root)
+	}
+	return root, kept.Size, nil
+}
+
+// acted is who acts, and in which request, until the audit log has it.
+type acted struct {
+	Actor     control.Actor `json:"actor"`
+	RequestID string        `json:"request_id"`
+}
+
+// actorOf returns who acts in a context.
+func actorOf(ctx context.Context) string {
+	var by acted
+	by.Actor, by.RequestID = control.ActorOf(ctx)
+	raw, _ := json.Marshal(by) // texts: it cannot fail
+	return string(raw)
+}
+
+// recordErasure adds to the audit log what somebody has done with a tombstone.
+func (s *Server) recordErasure(ctx context.Context, t j17.Tenant, a *erasure.Act) error {
+	instance, env := instanceOf(t)
+	rec := control.Record{Action: a.Action, Instance: instance, Environment: env, Target: a.Tombstone, Details: map[string]string{"key": a.Key}}
+	if a.Action == erasure.ActionExecute {
+		rec.Details["forced"] = strconv.FormatBool(a.Forced)
+	}
+	if a.By != "" {
+		var by acted
+		if err := json.Unmarshal([]byte(a.By), &by); err != nil {
+			return fmt.Errorf("server: who has acted cannot be read: %w", err)
+		}
+		rec.Actor, rec.RequestID = by.Actor, by.RequestID
+	}
+	return s.registry.Audit.Add(ctx, rec)
+}
