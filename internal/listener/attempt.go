@@ -119,10 +119,12 @@ func (s *Service) attempt(ctx context.Context, j job, rev uint64) error {
 	case l.state.Status != Active:
 		o.park = true
 	default:
-		if j.event == nil {
-			if j.event, err = s.event(kept, j); err != nil {
-				return err
-			}
+		if j, err = s.present(kept, j); err != nil {
+			return err
+		}
+		if j.event.Type != j.delivery.Type {
+			o = outcome{over: true, try: try{Error: "the event was erased"}}
+			break
 		}
 		o = s.send(ctx, l, j)
 	}
@@ -227,6 +229,9 @@ func (s *Service) settleOnce(ctx context.Context, j job, rev uint64, o outcome, 
 	defer line.decide.RUnlock()
 	l, err := s.asOf(ctx, j)
 	if err != nil {
+		return nil, false, err
+	}
+	if o, err = s.withoutErased(ctx, l, j, o); err != nil {
 		return nil, false, err
 	}
 	e := ending{s: s, l: l, j: j, rev: rev, o: o, d: *j.delivery, alone: first}
@@ -335,19 +340,22 @@ func (e *ending) decide(ctx context.Context) error {
 // log adds the try to the log.
 func (e *ending) log(ctx context.Context) error {
 	key := e.d.logKey()
+	side := put(logSpace, key, nil, expires(e.d.Status, e.o.at))
 	var tries []try
 	if e.d.Attempts > 1 || e.d.Track == e.d.ID { // else it is the first
-		var err error
-		if tries, _, err = read[[]try](ctx, e.s.o.Store, e.j.at.tenant, logSpace, key); err != nil && !errors.Is(err, store.ErrNotFound) {
+		known, rev, err := read[[]try](ctx, e.s.o.Store, e.j.at.tenant, logSpace, key)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
+		tries, side = known, on(rev, side) // what is erased of it meanwhile does not come back
 	}
 	e.o.try.At = e.o.at
 	tries = append(tries, e.o.try)
 	if n := len(tries) - maxLog; n > 0 {
 		tries = slices.Delete(tries, 0, n)
 	}
-	e.sides = append(e.sides, put(logSpace, key, tries, expires(e.d.Status, e.o.at)))
+	side.Value = put(logSpace, key, tries, time.Time{}).Value
+	e.sides = append(e.sides, side)
 	return nil
 }
 

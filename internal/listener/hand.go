@@ -186,6 +186,8 @@ type job struct {
 	due      time.Time
 	event    *j17.Event
 	listener *listener
+	// generation is that of the event's stream when the try began.
+	generation uint64
 }
 
 // plan is what comes of events that are to be told.

@@ -41,19 +41,9 @@ const (
 	noticeSpace store.Space = "listener.notices"
 )
 
-// Spaces returns the side spaces of deliveries.
-func Spaces() []store.Declared {
-	return []store.Declared{
-		{Space: stateSpace},
-		{Space: laneSpace},
-		{Space: behindSpace},
-		{Space: deliverySpace},
-		{Space: listSpace},
-		{Space: logSpace, OfStreams: true},
-		{Space: failedSpace},
-		{Space: replaySpace},
-		{Space: noticeSpace},
-	}
+// spaces returns the side spaces of deliveries.
+func spaces() []store.Space {
+	return []store.Space{stateSpace, laneSpace, behindSpace, deliverySpace, listSpace, logSpace, failedSpace, replaySpace, noticeSpace}
 }
 
 // Status is that of a listener.
@@ -255,5 +245,5 @@ func decode[T any](space store.Space, it *store.Item) (v T, err error) {
 // changed.
 func overtaken(err error) bool {
 	conflict, ok := errors.AsType[*store.SideConflict](err)
-	return ok && slices.ContainsFunc(Spaces(), func(d store.Declared) bool { return d.Space == conflict.Space })
+	return ok && slices.Contains(spaces(), conflict.Space)
 }
