@@ -156,6 +156,9 @@ func (s *Service) Retry(ctx context.Context, t j17.Tenant, id string) (*Saga, er
 		if g.Status != Failed && g.Status != DeadLettered {
 			return nil, j17.Errorf(j17.CodeConflict, "The saga is %s. Only one that has failed or was given up can be retried.", g.Status)
 		}
+		if g.Erased {
+			return nil, j17.Errorf(j17.CodeConflict, "The event that has started the saga was erased, so that it cannot be retried.")
+		}
 		now := s.clock.Now().Unix()
 		m := machine{Saga: g, now: now}
 		m.retry()

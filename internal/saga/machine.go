@@ -173,6 +173,31 @@ func (m *machine) deadLetter(message string) {
 	m.note(Entry{What: WasDeadLettered, Step: step, Error: message})
 }
 
+// erased takes in that the trigger was erased. A saga that is not over ends as one that has failed, and nothing is undone. What was said of
+// its errors may be of the erased event.
+func (m *machine) erased() {
+	for i := range m.Timeline {
+		m.Timeline[i].Error = ""
+	}
+	if m.Error != nil {
+		m.Error.Message = wasErased
+	}
+	m.Erased, m.Woken = true, nil
+	switch m.Status {
+	case Queued, Running, DeadLettered:
+		step := m.CurrentStep()
+		if (m.Phase == Stepping || m.Phase == Compensating) && m.At < len(m.Steps) && m.Steps[m.At].Status == StepWaiting {
+			m.Steps[m.At].Status = StepFailed
+		}
+		if m.Error == nil {
+			m.Error = &Failure{Step: cmp.Or(step, lastStep), Message: wasErased}
+		}
+		m.FailedAt, m.Waits = min(m.At, len(m.Steps)-1), ""
+		m.end(Failed, "")
+	case Completed, Failed:
+	}
+}
+
 // gaveUp takes in that the saga cannot be carried on, whatever was tried. woken is what it was woken by.
 func (m *machine) gaveUp(woken []byte, message string) {
 	if m.Waits != "" {

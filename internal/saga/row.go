@@ -39,6 +39,8 @@ type Saga struct {
 	Waits string `json:"waits,omitempty"`
 	// Woken is what a saga was woken by that was given up before that was taken in, nil for nothing.
 	Woken []byte `json:"woken,omitempty"`
+	// Erased tells that its trigger was erased: it is over, and cannot be retried.
+	Erased bool `json:"erased,omitempty"`
 	// Order is where it stands in lists.
 	Order string `json:"order"`
 
