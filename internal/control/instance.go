@@ -147,6 +147,42 @@ func (r *Instances) Add(ctx context.Context, n NewInstance) (Instance, error) {
 	return rec.Instance, nil
 }
 
+// Restore puts an instance back as a backup has it, under its old id. It is for a registry that has no instance of that id or name: else it
+// is a *j17.Error of CodeConflict. Where this server has no such plan, it gets the default one.
+func (r *Instances) Restore(ctx context.Context, i Instance) error {
+	if err := CheckInstanceName(i.Name); err != nil {
+		return err
+	}
+	if r.checkPlanName(i.Plan) != nil {
+		i.Plan = DefaultPlan
+	}
+	if err := r.lock(ctx); err != nil {
+		return err
+	}
+	defer r.change.release()
+	if _, ok := r.ByID(i.ID); ok {
+		return j17.Errorf(j17.CodeConflict, "There is an instance %s already.", i.ID)
+	}
+	if _, ok := r.ByName(i.Name); ok {
+		return nameTaken(i.Name)
+	}
+
+	rec := &instanceRecord{UUID: r.mint.UUIDv7(), Instance: i}
+	item, err := putNew(instanceSpace, rec.UUID, rec)
+	if err != nil {
+		return err
+	}
+	index, err := putNew(nameSpace, i.Name, nameRecord{UUID: rec.UUID})
+	if err != nil {
+		return err
+	}
+	entry := Record{Action: "instance.restore", Instance: i.ID, Target: i.ID, Details: map[string]string{"name": i.Name}}
+	if err := r.record(ctx, entry, func(k *known) { k.putInstance(rec) }, item, index); err != nil {
+		return failure(err)
+	}
+	return nil
+}
+
 func nameTaken(name string) error {
 	return j17.Errorf(j17.CodeConflict, "There is an instance named %q already. Choose another name.", name).At("name")
 }

@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -129,6 +130,7 @@ const (
 	devInstance     = "app"
 	devEmail        = "dev@localhost.localdomain"
 	devBaseDomain   = "localhost"
+	devKeyPrefix    = "dev "
 	credentialsFile = "dev.json"
 	// maxClockOffset keeps a moved clock within what times can be stored.
 	maxClockOffset = 50 * year
@@ -292,9 +294,12 @@ func (d *Dev) advance(ctx context.Context, by time.Duration) (time.Time, error) 
 // makeCredentials makes what a development server needs. A crash before the file is written leaves an instance without
 // known keys; it gets new ones.
 func (d *Dev) makeCredentials(ctx context.Context) error {
-	// The instance, without keys that nobody knows any more.
+	// The instance, without keys of ours that nobody knows any more. A folder that was restored may have one of another name.
 	registry := d.server.registry
 	instance, ok := registry.Instances.ByName(devInstance)
+	if !ok {
+		instance, ok = oldest(registry.Instances.All())
+	}
 	if !ok {
 		var err error
 		if instance, err = registry.Instances.Create(ctx, devInstance); err != nil {
@@ -302,6 +307,9 @@ func (d *Dev) makeCredentials(ctx context.Context) error {
 		}
 	}
 	for _, key := range registry.Keys.Of(instance.ID) { // of a credentials file that is gone
+		if !strings.HasPrefix(key.Name, devKeyPrefix) {
+			continue
+		}
 		if _, err := registry.Keys.Revoke(ctx, key.ID, d.clock.Now()); err != nil {
 			return err
 		}
@@ -312,7 +320,7 @@ func (d *Dev) makeCredentials(ctx context.Context) error {
 	for _, env := range j17.Environments() {
 		var pair KeyPair
 		for scope, into := range map[j17.Scope]*string{j17.ScopeRead: &pair.Read, j17.ScopeWrite: &pair.Write} {
-			_, token, err := registry.Keys.Create(ctx, control.NewKey{Instance: instance.ID, Environment: env, Scope: scope, Name: "dev " + string(scope)})
+			_, token, err := registry.Keys.Create(ctx, control.NewKey{Instance: instance.ID, Environment: env, Scope: scope, Name: devKeyPrefix + string(scope)})
 			if err != nil {
 				return err
 			}
@@ -330,6 +338,16 @@ func (d *Dev) makeCredentials(ctx context.Context) error {
 	}
 	_, err := registry.Operators.Create(ctx, control.NewOperator{Email: devEmail, Password: d.creds.Operator.Password, Role: control.RolePlatformAdmin})
 	return err
+}
+
+// oldest returns the instance that was made first; ok is false where there is none.
+func oldest(all []control.Instance) (first control.Instance, ok bool) {
+	for i, instance := range all {
+		if i == 0 || instance.CreatedAt.Before(first.CreatedAt) {
+			first = instance
+		}
+	}
+	return first, len(all) > 0
 }
 
 func newPassword() string {
