@@ -50,6 +50,7 @@ func failureCode(err error) string {
 	}
 	_, usage := errors.AsType[usageError](err)
 	_, unreachable := errors.AsType[*client.Unreachable](err)
+	damaged, locked := damagedBackup(err)
 	switch {
 	case usage:
 		return "usage"
@@ -59,6 +60,10 @@ func failureCode(err error) string {
 		return "interrupted"
 	case errors.Is(err, server.ErrInvalidSpec):
 		return string(j17.CodeInvalidSpec)
+	case damaged:
+		return string(j17.CodeCorruption)
+	case locked:
+		return string(j17.CodeUnauthorized)
 	default:
 		return "failed"
 	}

@@ -78,6 +78,16 @@ func (m *Manifest) Of(t j17.Tenant) *TenantManifest {
 	return nil
 }
 
+// Contents is how many bytes all parts hold.
+func (m *Manifest) Contents() (bytes int64) {
+	for i := range m.Tenants {
+		for p := range m.Tenants[i].Parts() {
+			bytes += p.Bytes
+		}
+	}
+	return bytes
+}
+
 // Position is that of the last event of all.
 func (m *Manifest) Position() (last j17.StreamID) {
 	for i := range m.Tenants {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"sync/atomic"
 
 	"j17"
 	"j17/internal/store"
@@ -20,7 +21,14 @@ type Reader struct {
 	identities Identities
 	manifest   Manifest
 	names      []byte
+	bytes      atomic.Int64
 }
+
+// File names the manifest for people.
+func (x *Reader) File() string { return x.repository.String() + "/" + manifestFile(x.manifest.ID) }
+
+// Bytes tells how much was read so far, of what the parts hold. It can be called at any time.
+func (x *Reader) Bytes() int64 { return x.bytes.Load() }
 
 // Read opens a backup, which has to be as Manifest returns it. It is an *IdentityError where it is encrypted to somebody else.
 func (r *Repository) Read(m Manifest, identities Identities) (*Reader, error) {
@@ -204,5 +212,6 @@ func (x *Reader) Part(ctx context.Context, p Part) ([]byte, error) {
 	if err != nil {
 		return nil, x.repository.damaged(name, err)
 	}
+	x.bytes.Add(p.Bytes)
 	return content, nil
 }

@@ -1,0 +1,453 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+
+	"j17"
+	"j17/internal/backup/repository"
+	"j17/internal/clock"
+	"j17/internal/server"
+)
+
+func (e *env) backup() *cobra.Command {
+	return group("backup", "Backups in a folder or a bucket: list, verify and restore them, without a server",
+		e.backupList(), e.backupVerify(), e.backupRestore(), e.backupKeygen())
+}
+
+// repositoryHelp says what FOLDER may be.
+const repositoryHelp = `FOLDER is the one of --backups of the server, or s3://BUCKET/PREFIX. For a bucket, the keys are taken from J17_S3_ACCESS_KEY and
+J17_S3_SECRET_KEY (or the same with _FILE), or from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.`
+
+// backups is how commands reach a repository.
+type backups struct {
+	env                *env
+	endpoint, region   string
+	identity, id, temp string
+	asJSON             bool
+}
+
+func (b *backups) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&b.endpoint, "s3-endpoint", "", "`URL` of the S3 server (AWS_ENDPOINT_URL; default that of Amazon for the region)")
+	f.StringVar(&b.region, "s3-region", "", "`region` of the bucket (AWS_REGION)")
+	jsonFlag(cmd, &b.asJSON)
+}
+
+func (b *backups) reading(cmd *cobra.Command) {
+	b.flags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&b.identity, "identity", "", "`file` with the age identity that opens encrypted backups")
+	f.StringVar(&b.id, "backup", "", "`id` of a backup")
+}
+
+// open returns the repository that an argument names.
+func (b *backups) open(place string) (*repository.Repository, error) {
+	rest, ok := strings.CutPrefix(place, "s3://")
+	if !ok {
+		if _, err := os.Stat(place); err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil, j17.Errorf(j17.CodeNotFound, "There is no folder %s.", fileName(place))
+			}
+			return nil, unreadable(place, err)
+		}
+		return repository.OpenFolder(place, clock.System{}), nil
+	}
+
+	o := repository.S3Options{Endpoint: cmp.Or(b.endpoint, b.env.getenv("AWS_ENDPOINT_URL")), Region: cmp.Or(b.region, b.env.getenv("AWS_REGION"))}
+	o.Bucket, o.Prefix, _ = strings.Cut(rest, "/")
+	for into, names := range map[*string][2]string{&o.AccessKey: {"J17_S3_ACCESS_KEY", "AWS_ACCESS_KEY_ID"}, &o.SecretKey: {"J17_S3_SECRET_KEY", "AWS_SECRET_ACCESS_KEY"}} {
+		own, err := b.env.secret(names[0], "the key")
+		if err != nil {
+			return nil, err
+		}
+		if *into = cmp.Or(own.value, b.env.getenv(names[1])); *into == "" {
+			return nil, usageError{fmt.Errorf("a bucket needs its keys: set %s or %s", names[0], names[1])}
+		}
+	}
+	r, err := repository.OpenS3(o, clock.System{})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return r, nil
+}
+
+// identities reads the file of --identity.
+func (b *backups) identities() (repository.Identities, error) {
+	if b.identity == "" {
+		return repository.Identities{}, nil
+	}
+	text, err := b.env.readText(b.identity, 1<<20, "It should be a file of age with an identity.")
+	if err != nil {
+		return repository.Identities{}, err
+	}
+	keys, err := repository.ReadIdentities(strings.NewReader(string(text)))
+	if err != nil {
+		return repository.Identities{}, usageError{fmt.Errorf("%s has no age identity, which begins with AGE-SECRET-KEY-: 'j17 backup keygen' writes one", fileName(b.identity))}
+	}
+	return keys, nil
+}
+
+// shownBackup is a backup as it is printed, with the names that the API has.
+type shownBackup struct {
+	ID          string                                `json:"id"`
+	Status      string                                `json:"status"`
+	Scope       repository.Scope                      `json:"scope"`
+	Instance    string                                `json:"instance,omitempty"`
+	Environment j17.Environment                       `json:"environment,omitempty"`
+	Kind        repository.Kind                       `json:"kind"`
+	Parent      *string                               `json:"parent"`
+	Encrypted   bool                                  `json:"encrypted"`
+	Recipients  []string                              `json:"recipients,omitempty"`
+	Bytes       int64                                 `json:"bytes"`
+	Position    string                                `json:"position,omitempty"`
+	Size        *uint64                               `json:"size,omitempty"`
+	Root        string                                `json:"root,omitempty"`
+	Positions   map[string]map[j17.Environment]string `json:"positions,omitempty"`
+	CreatedAt   time.Time                             `json:"created_at"`
+	CompletedAt time.Time                             `json:"completed_at"`
+}
+
+func showBackup(m *repository.Manifest) shownBackup {
+	s := shownBackup{
+		ID: m.ID, Status: "completed", Scope: m.Scope, Kind: m.Kind, Encrypted: m.Encrypted(), Recipients: m.Recipients, Bytes: m.Bytes, CreatedAt: m.CreatedAt, CompletedAt: m.CompletedAt,
+	}
+	if m.Parent != "" {
+		s.Parent = &m.Parent
+	}
+	for i := range m.Tenants {
+		t := &m.Tenants[i]
+		switch {
+		case m.Scope == repository.OfEnvironment:
+			s.Instance, s.Environment, s.Position, s.Size, s.Root = t.Instance, t.Environment, t.Position.String(), &t.Size, fmt.Sprintf("%x", t.Root)
+		case t.Tenant != j17.System:
+			if s.Positions == nil {
+				s.Positions = map[string]map[j17.Environment]string{}
+			}
+			if s.Positions[t.Instance] == nil {
+				s.Positions[t.Instance] = map[j17.Environment]string{}
+			}
+			s.Positions[t.Instance][t.Environment] = t.Position.String()
+		}
+	}
+	return s
+}
+
+func (e *env) backupList() *cobra.Command {
+	b := &backups{env: e}
+	cmd := &cobra.Command{
+		Use: "list FOLDER", Short: "List the backups in a folder or a bucket, the newest first",
+		Long: "List the backups in a folder or a bucket, the newest first. That needs no key.\n\n" + repositoryHelp +
+			"\n\nExit code 6: there is no backup. 7: one cannot be read; the others are listed.",
+		Example: "  j17 backup list j17-data-backups\n  j17 backup list s3://backups/j17 --s3-endpoint https://s3.example.com", Args: exactly("FOLDER"),
+	}
+	b.flags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, err := b.open(args[0])
+		if err != nil {
+			return err
+		}
+		all, damaged, err := r.Manifests(cmd.Context())
+		if err != nil {
+			return interrupted(cmd.Context(), err)
+		}
+		if len(all) == 0 && len(damaged) == 0 {
+			return j17.Errorf(j17.CodeNotFound, "There is no backup in %s.", r)
+		}
+		shown := make([]shownBackup, len(all))
+		for i := range all {
+			shown[i] = showBackup(&all[i])
+		}
+		if err := b.print(shown); err != nil {
+			return err
+		}
+		for _, d := range damaged[min(1, len(damaged)):] {
+			e.note("%v\n", d)
+		}
+		if len(damaged) > 0 {
+			return damaged[0]
+		}
+		return nil
+	}
+	return cmd
+}
+
+// print shows backups as JSON or as a table.
+func (b *backups) print(all []shownBackup) error {
+	if b.asJSON {
+		return b.env.printJSON(map[string]any{"backups": all})
+	}
+	rows := make([][]string, len(all))
+	for i, s := range all {
+		of, sealed := "server", ""
+		if s.Scope == repository.OfEnvironment {
+			of = s.Instance + "/" + string(s.Environment)
+		}
+		if s.Encrypted {
+			sealed = "encrypted"
+		}
+		rows[i] = []string{s.ID, when(s.CreatedAt), of, string(s.Kind), fmt.Sprint(s.Bytes), sealed}
+	}
+	return b.env.printTable([]string{"id", "made", "of", "kind", "bytes", ""}, rows)
+}
+
+func (e *env) backupVerify() *cobra.Command {
+	b := &backups{env: e}
+	cmd := &cobra.Command{
+		Use: "verify FOLDER", Short: "Check that backups can be restored, and hold what they say",
+		Long: `Check all backups in a folder or a bucket, or one: each part is read and compared with its name, the roots of the logs are computed anew
+and compared with those that the server has signed, and the newest backup of the server and of each environment is restored into a
+temporary folder.
+
+` + repositoryHelp + `
+
+Exit code 5: they are encrypted to somebody else. 6: there is none. 7: a file is damaged; it is named.`,
+		Example: "  j17 backup verify j17-data-backups\n  j17 backup verify j17-data-backups --identity identity.txt --json", Args: exactly("FOLDER"),
+	}
+	b.reading(cmd)
+	cmd.Flags().StringVar(&b.temp, "temp", "", "`folder` for what is restored meanwhile (default that of the system)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, err := b.open(args[0])
+		if err != nil {
+			return err
+		}
+		keys, err := b.identities()
+		if err != nil {
+			return err
+		}
+
+		// Each backup has a bar of its own.
+		var bar *readBar
+		o := server.VerifyOptions{
+			Repository: r, Identities: keys, Backup: b.id, Temp: b.temp, Clock: clock.System{}, Logger: e.quietLogger(),
+			Verified: func(id string) { bar.done(); bar = e.readBar(id) },
+			Progress: func(done, total int64) { bar.show(done, total) },
+		}
+		all, err := server.Verify(cmd.Context(), o)
+		bar.done()
+		if err != nil {
+			return interrupted(cmd.Context(), err)
+		}
+		shown := make([]shownBackup, len(all))
+		for i := range all {
+			shown[i] = showBackup(&all[i])
+		}
+		if b.asJSON {
+			return b.print(shown)
+		}
+		_, err = fmt.Fprintf(e.out, "%s hold what they say.\n", count(len(all), "backup"))
+		return err
+	}
+	return cmd
+}
+
+// readBar shows how much of a backup was read, on a terminal. nil shows nothing.
+type readBar struct {
+	bar *progressbar.ProgressBar
+}
+
+func (e *env) readBar(what string) *readBar {
+	if !terminal(e.err) {
+		return nil
+	}
+	return &readBar{progressbar.NewOptions64(-1, progressbar.OptionSetWriter(e.terminalErr()), progressbar.OptionShowBytes(true),
+		progressbar.OptionThrottle(barInterval), progressbar.OptionSetDescription(what), progressbar.OptionClearOnFinish())}
+}
+
+func (r *readBar) show(done, total int64) {
+	if r != nil {
+		r.bar.ChangeMax64(total)
+		_ = r.bar.Set64(done) // it is decoration
+	}
+}
+
+func (r *readBar) done() {
+	if r != nil {
+		_ = r.bar.Finish() // it is decoration
+	}
+}
+
+// quietLogger is for work whose outcome the command tells itself.
+func (e *env) quietLogger() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func (e *env) backupRestore() *cobra.Command {
+	b := &backups{env: e}
+	var data, at, position, environment string
+	cmd := &cobra.Command{
+		Use: "restore FOLDER", Short: "Make a data folder of a backup",
+		Long: `Make a data folder of a backup: of the newest one, or of that of --backup. 'j17 dev' and 'j17 serve' run on it. What is restored has the
+bytes, positions and proofs that it had, and what was erased after the backup is erased again.
+
+With --at or --position, events end there, and so do names and deployments of specs. Files stay as of the backup. What follows from
+events is made anew. Work that was pending at the moment of the backup (schedules, sagas, deliveries, idempotency keys) is left out:
+it belongs to a later moment.
+
+The backup of an environment becomes a folder with an instance of the old id, with no operators, keys, or other environments. With
+--environment the same is made of a server's backup.
+
+The data folder must not exist or be empty. It is there when all of it is: after a failure or a crash, run the same command again.
+
+` + repositoryHelp + `
+
+Exit code 5: the backup is encrypted to somebody else. 6: there is no such backup, or it does not reach that moment. 7: a file is
+damaged; it is named.`,
+		Example: "  j17 backup restore j17-data-backups --data restored\n  j17 backup restore s3://backups/j17 --data restored --identity identity.txt --at 2026-01-31T12:00:00Z",
+		Args:    exactly("FOLDER"),
+	}
+	b.reading(cmd)
+	f := cmd.Flags()
+	f.StringVar(&data, "data", "", "data `folder` to make")
+	f.StringVar(&at, "at", "", "`time` up to which events are restored: Unix seconds, or as in 2026-01-31T12:00:00Z")
+	f.StringVar(&position, "position", "", "`stream id` of the last event that is restored")
+	f.StringVar(&environment, "environment", "", "one `environment` of a server's backup: INSTANCE/prod, by the instance's id or name")
+
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		// What is asked for.
+		if data == "" {
+			return usageError{errors.New("name the data folder to make with --data")}
+		}
+		o := server.RestoreOptions{Backup: b.id, Environment: environment, Dir: data, Clock: clock.System{}, Logger: e.quietLogger()}
+		var err error
+		if o.Until, err = until(at, position); err != nil {
+			return err
+		}
+		if o.Repository, err = b.open(args[0]); err != nil {
+			return err
+		}
+		if o.Identities, err = b.identities(); err != nil {
+			return err
+		}
+
+		bar := e.readBar("restored")
+		o.Progress = bar.show
+		out, err := server.Restore(cmd.Context(), o)
+		bar.done()
+		if err != nil {
+			return interrupted(cmd.Context(), err)
+		}
+		return b.restored(data, out)
+	}
+	return cmd
+}
+
+// until reads where a restoration ends.
+func until(at, position string) (server.Until, error) {
+	var u server.Until
+	if at != "" && position != "" {
+		return u, usageError{errors.New("--at and --position both say where to end: give one of them")}
+	}
+	if position != "" {
+		var err error
+		if u.Position, err = j17.ParseStreamID(position); err != nil {
+			return u, usageError{fmt.Errorf("--position: %w", err)}
+		}
+	}
+	if at != "" {
+		seconds, err := parseTime(clock.System{}.Now(), at)
+		if err != nil {
+			return u, usageError{err}
+		}
+		if seconds > math.MaxInt64/1000-1 {
+			return u, usageError{fmt.Errorf("--at cannot be %s: there is no such time", at)}
+		}
+		u.Time = seconds*1000 + 999 // the end of the second
+	}
+	return u, nil
+}
+
+// restoredTenant is what --json shows of an environment that was restored.
+type restoredTenant struct {
+	Tenant   j17.Tenant `json:"tenant"`
+	Events   uint64     `json:"events"`
+	Position string     `json:"position"`
+	Root     string     `json:"root"`
+	// Past tells that pending work was left out, Erased how many aggregates lost something again.
+	Past   bool `json:"past"`
+	Erased int  `json:"erased"`
+}
+
+// restored tells what was restored.
+func (b *backups) restored(data string, out server.Restored) error {
+	rows := []restoredTenant{}
+	var events uint64
+	past, erased := false, 0
+	for _, t := range out.Tenants {
+		if t.Tenant == j17.System {
+			continue
+		}
+		rows = append(rows, restoredTenant{t.Tenant, t.Events, t.Position.String(), fmt.Sprintf("%x", t.Root), t.Past, len(t.Erased)})
+		events, past, erased = events+t.Events, past || t.Past, erased+len(t.Erased)
+	}
+	if b.asJSON {
+		return b.env.printJSON(map[string]any{"backup": out.Backup.ID, "data": data, "tenants": rows})
+	}
+	text := fmt.Sprintf("Restored %s of %s from the backup %s to %s.\n", count(int(events), "event"), count(len(rows), "environment"), out.Backup.ID, fileName(data)) //nolint:gosec // a number of events
+	if past {
+		text += "Schedules, sagas, deliveries and idempotency keys that were pending at the moment of the backup were left out.\n"
+	}
+	if erased > 0 {
+		text += fmt.Sprintf("What was erased of %s after the backup was erased again.\n", count(erased, "aggregate"))
+	}
+	_, err := fmt.Fprint(b.env.out, text)
+	return err
+}
+
+func (e *env) backupKeygen() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use: "keygen", Short: "Make a key pair for encrypted backups", Args: noArgs,
+		Long: `Make a key pair for encrypted backups. The file gets the private key (an age identity), which opens backups: keep it away from the
+server, and more than once. The recipient, which is printed, goes into the settings of backups. Who has lost the identity has lost the
+backups.`,
+		Example: "  j17 backup keygen -o identity.txt",
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "`file` to write, which must not exist")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		if output == "" {
+			return usageError{errors.New("name the file for the identity with -o")}
+		}
+		text, recipient, err := repository.NewIdentity()
+		if err != nil {
+			return err
+		}
+		if err := writeIdentity(output, text); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(e.out, recipient)
+		return err
+	}
+	return cmd
+}
+
+// writeIdentity writes a file that only its owner may read, and that was not there.
+func writeIdentity(name, text string) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s is there already, and may be the only key of some backups: name another file", fileName(name))
+	}
+	if err != nil {
+		return fmt.Errorf("the file %s cannot be made: %w", fileName(name), pathless(err))
+	}
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return errors.Join(fmt.Errorf("the file %s cannot be written: %w", fileName(name), pathless(err)), os.Remove(name))
+	}
+	return nil
+}
+
+// damagedBackup reports whether an error is about a file of a backup that is not as it should be, and locked whether it is about a key.
+func damagedBackup(err error) (damaged, locked bool) {
+	_, damaged = errors.AsType[*repository.DamagedError](err)
+	_, locked = errors.AsType[*repository.IdentityError](err)
+	return damaged, locked
+}

@@ -1,0 +1,121 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"j17/internal/store/pebble"
+)
+
+// workPlace is where a data folder is made before it is one.
+type workPlace struct {
+	// target is the folder, work where it is made.
+	target, work string
+	// inside tells that the folder is there and cannot be replaced, as one that something is mounted on: then its content is made in it.
+	inside bool
+	// mode is that of the empty folder that was there, 0 for none.
+	mode fs.FileMode
+}
+
+// workPrefix is what names of folders begin with in which something is restored that is not whole yet.
+const workPrefix = ".j17-restoring-"
+
+// newWorkPlace makes a place for a data folder that must not exist or be empty. What was left by restorations that were cut short is removed.
+func newWorkPlace(target string) (*workPlace, error) {
+	target, err := filepath.Abs(target)
+	if err != nil {
+		return nil, err
+	}
+	p := &workPlace{target: target}
+	parent := filepath.Dir(target)
+	prefix := workPrefix + filepath.Base(target) + "-"
+
+	// What is there already.
+	info, err := os.Stat(target)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := os.MkdirAll(parent, 0o700); err != nil {
+			return nil, fmt.Errorf("the folder %s cannot be made: %w", parent, err)
+		}
+	case err != nil:
+		return nil, err
+	case !info.IsDir():
+		return nil, fmt.Errorf("%s is not a folder: name one that does not exist or is empty", target)
+	default:
+		if err := sweep(target, workPrefix); err != nil {
+			return nil, err
+		}
+		entries, err := os.ReadDir(target)
+		if err != nil {
+			return nil, err
+		}
+		if len(entries) > 0 {
+			return nil, fmt.Errorf("%s cannot be restored to, since %w: name a folder that does not exist or is empty", target, errNotEmpty)
+		}
+		p.mode = info.Mode().Perm()
+		p.inside = os.Remove(target) != nil
+	}
+
+	// A folder beside it, or in it, on the same file system.
+	if p.inside {
+		parent = target
+	} else if err := sweep(parent, prefix); err != nil {
+		return nil, err
+	}
+	p.work, err = os.MkdirTemp(parent, prefix)
+	return p, err
+}
+
+// sweep removes the folders with such names in which nobody works any more.
+func sweep(dir, prefix string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name := filepath.Join(dir, e.Name())
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), prefix) || pebble.InUse(filepath.Join(name, "store")) {
+			continue
+		}
+		if err := os.RemoveAll(name); err != nil {
+			return fmt.Errorf("what a restoration has left behind cannot be removed: %w", err)
+		}
+	}
+	return nil
+}
+
+// discard leaves everything as it was.
+func (p *workPlace) discard() error {
+	err := os.RemoveAll(p.work)
+	if p.mode != 0 && !p.inside {
+		err = errors.Join(err, os.Mkdir(p.target, p.mode))
+	}
+	return err
+}
+
+// finish makes the place the data folder.
+func (p *workPlace) finish() error {
+	if p.inside {
+		// The store is all that a folder needs: it comes in one step.
+		if err := os.Rename(filepath.Join(p.work, "store"), filepath.Join(p.target, "store")); err != nil {
+			return errors.Join(err, p.discard())
+		}
+		return errors.Join(syncFolder(p.target), os.RemoveAll(p.work))
+	}
+	if err := os.Rename(p.work, p.target); err != nil {
+		return errors.Join(fmt.Errorf("the restored folder could not be named %s: %w", p.target, err), p.discard())
+	}
+	return syncFolder(filepath.Dir(p.target))
+}
+
+func syncFolder(dir string) error {
+	d, err := os.Open(dir) //nolint:gosec // the folder that the operator has named
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
