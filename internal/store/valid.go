@@ -21,8 +21,8 @@ const (
 	MaxNameBytes = 1024
 	// MaxUnitEvents is the number of events one unit may append.
 	MaxUnitEvents = 20_000
-	// MaxUnitAssignments is the number of assignments of one unit.
-	MaxUnitAssignments = 1000
+	// MaxUnitAssignments is the number of assignments of one unit: two for each event.
+	MaxUnitAssignments = 2 * MaxUnitEvents
 	// MaxEventTags is the number of tags of one event.
 	MaxEventTags = 1024
 	// MaxAdded bounds the number that an Add adds, and the bound of the item.
@@ -84,22 +84,36 @@ func (a *Append) Validate() error {
 	}
 
 	// Names, of which a unit proposes each once.
+	var proposed map[proposal]int
 	for i := range a.Assign {
-		if err := a.Assign[i].validate(); err != nil {
+		one := &a.Assign[i]
+		if err := one.validate(); err != nil {
 			return fmt.Errorf("assignment %d: %w", i, err)
 		}
-		size += len(a.Assign[i].Owner) + len(a.Assign[i].Value)
-		for j := range i {
-			if p, q := &a.Assign[j], &a.Assign[i]; p.Value != "" && p.Value == q.Value && p.Index == q.Index {
-				return fmt.Errorf("%w: assignment %d proposes the same value as assignment %d", ErrInvalid, i, j)
-			}
+		size += len(one.Owner) + len(one.Value)
+		if one.Value == "" || len(a.Assign) == 1 {
+			continue
 		}
+		if proposed == nil {
+			proposed = make(map[proposal]int, len(a.Assign))
+		}
+		p := proposal{one.Index, one.Value}
+		if j, ok := proposed[p]; ok {
+			return fmt.Errorf("%w: assignment %d proposes the same value as assignment %d", ErrInvalid, i, j)
+		}
+		proposed[p] = i
 	}
 
 	if size > MaxUnitBytes {
 		return fmt.Errorf("%w: %d bytes in one unit, %d are allowed", ErrLimit, size, MaxUnitBytes)
 	}
 	return nil
+}
+
+// proposal is a value that an assignment proposes.
+type proposal struct {
+	index Space
+	value string
 }
 
 // ValidTenant checks the form and the length of a tenant's name. What it reports is ErrInvalid or ErrLimit.

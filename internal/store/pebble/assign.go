@@ -23,7 +23,7 @@ func (b *batch) checkAssignments(t *tenant, u *store.Append, r *store.Result) er
 	if len(u.Assign) == 0 {
 		return nil
 	}
-	p := pendingAssignments{owners: map[*stagedItem]bool{}, values: map[*stagedItem]bool{}, counts: map[*stagedItem]uint64{}}
+	p := pendingAssignments{owners: map[*stagedItem]bool{}, values: map[*stagedItem]bool{}, counts: map[*stagedItem]uint64{}, sides: sidesOf(u)}
 	for i := range u.Assign {
 		if a := &u.Assign[i]; a.Counter == "" {
 			index, err := b.item(t, a.Index, a.Value)
@@ -34,7 +34,7 @@ func (b *batch) checkAssignments(t *tenant, u *store.Append, r *store.Result) er
 		}
 	}
 	for i := range u.Assign {
-		staged, err := b.checkAssignment(t, u, &u.Assign[i], &p, r)
+		staged, err := b.checkAssignment(t, &u.Assign[i], &p, r)
 		if err != nil {
 			return err
 		}
@@ -49,18 +49,34 @@ type pendingAssignments struct {
 	owners map[*stagedItem]bool
 	values map[*stagedItem]bool
 	counts map[*stagedItem]uint64
+	// sides are the side writes of the unit in the spaces of its assignments.
+	sides []*store.Side
+}
+
+// sidesOf returns the side writes of a unit that can change what its assignments come to, in their order.
+func sidesOf(u *store.Append) (sides []*store.Side) {
+	spaces := map[store.Space]bool{}
+	for i := range u.Assign {
+		spaces[u.Assign[i].Space], spaces[u.Assign[i].Index] = true, true
+	}
+	for i := range u.Side {
+		if w := &u.Side[i]; spaces[w.Space] {
+			sides = append(sides, w)
+		}
+	}
+	return sides
 }
 
 // checkAssignment loads the items of one assignment and chooses the value.
 func (b *batch) checkAssignment(
-	t *tenant, u *store.Append, a *store.Assignment, p *pendingAssignments, r *store.Result,
+	t *tenant, a *store.Assignment, p *pendingAssignments, r *store.Result,
 ) (staged stagedAssignment, err error) {
 	if staged.owner, err = b.item(t, a.Space, a.Owner); err != nil {
 		return staged, err
 	}
 
 	// An owner that has a value, stored or from earlier in the unit, keeps it.
-	has := b.liveAfter(u, a.Space, a.Owner, staged.owner) || p.owners[staged.owner]
+	has := b.liveAfter(p.sides, a.Space, a.Owner, staged.owner) || p.owners[staged.owner]
 
 	// A value by name: it must be free.
 	if a.Counter == "" {
@@ -78,7 +94,7 @@ func (b *batch) checkAssignment(
 		}
 		last, known := p.counts[staged.counter]
 		if !known {
-			if last, err = b.count(t, u, a, staged.counter); err != nil {
+			if last, err = b.count(t, p.sides, a, staged.counter); err != nil {
 				return staged, err
 			}
 		}
@@ -102,10 +118,10 @@ func (b *batch) checkAssignment(
 }
 
 // liveAfter reports whether an item is live when the side writes of the unit have been applied.
-func (b *batch) liveAfter(u *store.Append, space store.Space, key string, item *stagedItem) bool {
+func (b *batch) liveAfter(sides []*store.Side, space store.Space, key string, item *stagedItem) bool {
 	live := item.live(b.now)
-	for i := range u.Side {
-		if w := &u.Side[i]; w.Space == space && w.Key == key {
+	for _, w := range sides {
+		if w.Space == space && w.Key == key {
 			live = w.Op != store.Delete
 		}
 	}
@@ -113,14 +129,13 @@ func (b *batch) liveAfter(u *store.Append, space store.Space, key string, item *
 }
 
 // count returns the last number that a counter has given out when the side writes of the unit have been applied.
-func (b *batch) count(t *tenant, u *store.Append, a *store.Assignment, counter *stagedItem) (n uint64, err error) {
+func (b *batch) count(t *tenant, sides []*store.Side, a *store.Assignment, counter *stagedItem) (n uint64, err error) {
 	if counter.live(b.now) {
 		if n, err = strconv.ParseUint(string(counter.value), 10, 63); err != nil {
 			return 0, corruption(fmt.Errorf("the counter: %w", err), "side item %s/%s of tenant %s", a.Index, a.Counter, t.name)
 		}
 	}
-	for i := range u.Side {
-		w := &u.Side[i]
+	for _, w := range sides {
 		if w.Space != a.Index || w.Key != a.Counter {
 			continue
 		}
