@@ -61,14 +61,21 @@ type DerivedOf func(context.Context, *Entering) ([]store.Side, error)
 
 // derive adds to a plan what is kept of its events.
 func (e *Engine) derive(ctx context.Context, d *deployed, p *plan, events []decider.Event) error {
+	sides, err := e.derived(ctx, d, events)
+	p.unit.Side = append(p.unit.Side, sides...)
+	return err
+}
+
+// derived returns what is kept of events.
+func (e *Engine) derived(ctx context.Context, d *deployed, events []decider.Event) (sides []store.Side, err error) {
 	for _, of := range e.derivedOf {
 		more, err := of(ctx, &Entering{Tenant: d.env.tenant, Decider: d.Decider, Fences: d.fences, Events: events})
 		if err != nil {
-			return StorageError(err)
+			return nil, StorageError(err)
 		}
-		p.unit.Side = append(p.unit.Side, more...)
+		sides = append(sides, more...)
 	}
-	return nil
+	return sides, nil
 }
 
 // Deployed returns what is deployed to a tenant, and what holds in the store as long as it is; CodeNoSpec where there is nothing.

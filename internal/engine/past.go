@@ -57,8 +57,55 @@ func (r *Recorder) Decider() *decider.Decider { return r.d.Decider }
 // Now returns the time at which events happen that have no time of their own, in Unix seconds.
 func (r *Recorder) Now() int64 { return r.e.now(r.d.env) }
 
-// Known reports whether a unit was stored lately.
-func (r *Recorder) Known(ctx context.Context, id store.CommandID) (bool, error) {
+// Position returns where an event stands that is stored now, if nothing stands there or behind it.
+func (r *Recorder) Position() j17.StreamID { return j17.StreamID{Ms: r.e.clock.Now().UnixMilli()} }
+
+// Current reports whether what the recorder works with is still deployed.
+func (r *Recorder) Current() bool {
+	d, err := r.e.deployed(r.d.env.tenant)
+	return err == nil && d == r.d
+}
+
+// Derived returns what is kept of events beside them, for whoever stores both by himself.
+func (r *Recorder) Derived(ctx context.Context, events []decider.Event) ([]store.Side, error) {
+	return r.e.derived(ctx, r.d, events)
+}
+
+// Named returns what is kept of the names that an aggregate is to have. A handle that is "" is made up where its type has them; a public id
+// is not.
+func (r *Recorder) Named(key j17.Key, names j17.Names) (sides []store.Side) {
+	typ := r.d.Types[key.Type]
+	if typ.Handle != "" {
+		sides = appendName(sides, handles, handleIndex, key, cmp.Or(names.Handle, r.e.mint.Handle(typ.Handle)))
+	}
+	if number, ok := r.d.Number(names.PublicID); ok && typ.Sequence {
+		sides = appendName(sides, numbers, numberIndex, key, number)
+	}
+	return sides
+}
+
+// Numbered returns what is kept of the public id of an aggregate, by its number.
+func (r *Recorder) Numbered(key j17.Key, number uint64) []store.Side {
+	return appendName(nil, numbers, numberIndex, key, strconv.FormatUint(number, 10))
+}
+
+// appendName appends what is kept of one name of an aggregate.
+func appendName(sides []store.Side, space, index store.Space, key j17.Key, name string) []store.Side {
+	return append(sides,
+		store.Side{Op: store.Put, Space: space, Key: key.String(), Value: []byte(name)},
+		store.Side{Op: store.Put, Space: index, Key: name, Value: []byte(key.String())})
+}
+
+// Counted returns what is kept of the highest number of a public id.
+func (r *Recorder) Counted(number uint64) store.Side {
+	return store.Side{Op: store.Put, Space: numberIndex, Key: numberLatest, Value: strconv.AppendUint(nil, number, 10)}
+}
+
+// Loaded counts events that were stored without the recorder.
+func (r *Recorder) Loaded(events int) { r.e.counts.events.Add(uint64(events)) }
+
+// known reports whether a unit was stored lately.
+func (r *Recorder) known(ctx context.Context, id store.CommandID) (bool, error) {
 	first, err := r.e.store.Command(ctx, r.d.env.tenant, id)
 	return first != nil, StorageError(err)
 }
@@ -95,7 +142,7 @@ func (r *Recorder) Store(ctx context.Context, u *Past) (known bool, err error) {
 		p, err := r.plan(ctx, u)
 		if j17.CodeOf(err) == j17.CodeConflict {
 			// Unless it was the same unit, which somebody else is storing.
-			if known, failure := r.Known(ctx, u.ID); known || failure != nil {
+			if known, failure := r.known(ctx, u.ID); known || failure != nil {
 				return known, failure
 			}
 		}

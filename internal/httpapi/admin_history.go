@@ -11,8 +11,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"j17"
+	"j17/internal/clock"
 	"j17/internal/control"
 	"j17/internal/eventfile"
 	"j17/internal/loading"
@@ -21,15 +23,6 @@ import (
 
 // importEvents is POST import and POST import_jsonl: events that are history.
 func (c *call) importEvents(w http.ResponseWriter) error {
-	return c.importHistory(w, "events.import", false)
-}
-
-// coldStart is POST cold_start: the same for an environment that has no events yet.
-func (c *call) coldStart(w http.ResponseWriter) error {
-	return c.importHistory(w, "events.cold_start", true)
-}
-
-func (c *call) importHistory(w http.ResponseWriter, action string, first bool) error {
 	if c.api.lost.Load() {
 		return errLost()
 	}
@@ -38,14 +31,51 @@ func (c *call) importHistory(w http.ResponseWriter, action string, first bool) e
 		return err
 	}
 	defer file.f.Close() //nolint:errcheck // it was only read
-	done, err := c.api.Loader.Import(c.request.Context(), &loading.History{Tenant: c.tenant, ID: file.sum, First: first, Open: file.open})
+	done, err := c.api.Loader.Import(c.request.Context(), &loading.History{Tenant: c.tenant, ID: file.sum, Open: file.open})
 	if done.Stored > 0 {
-		c.loaded(action, done.Stored)
+		c.loaded("events.import", done.Stored)
 	}
 	if err != nil {
 		return withStored(inFile(err), done.Stored, "Send the same file again to go on: nothing is stored twice")
 	}
 	return c.answer(w, http.StatusOK, wire.Imported(done))
+}
+
+// coldStart is POST cold_start: the same for an environment that has no events yet, as the body arrives.
+func (c *call) coldStart(w http.ResponseWriter) error {
+	if c.api.lost.Load() {
+		return errLost()
+	}
+	if err := c.holdsEvents(); err != nil {
+		return err
+	}
+	c.allowTime(w, transferTime)
+	body := &steadyBody{c: c, control: http.NewResponseController(w)}
+	done, err := c.api.Loader.ColdStart(c.request.Context(), c.tenant, eventfile.NewReader(body))
+	if err != nil {
+		return inFile(err)
+	}
+	c.loaded("events.cold_start", done.Stored)
+	return c.answer(w, http.StatusOK, wire.Imported(done))
+}
+
+// steadyBody is a body that has to go on arriving: what waits for it is more than a connection.
+type steadyBody struct {
+	c       *call
+	control *http.ResponseController
+}
+
+// steadyTime is how long nothing of it may arrive.
+const steadyTime = time.Minute
+
+// Read reads what arrives.
+func (b *steadyBody) Read(p []byte) (int, error) {
+	_ = b.control.SetReadDeadline(clock.System{}.Now().Add(steadyTime)) // where there is no connection, as in tests, there are no limits either
+	n, err := b.c.request.Body.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = j17.Errorf(j17.CodeInvalidRequest, "The request body could not be read to its end. Nothing was stored.").Because(err)
+	}
+	return n, err
 }
 
 // injectEvents is POST inject: test data.
@@ -123,16 +153,25 @@ func (f *eventFile) open() (*eventfile.Reader, error) {
 	return eventfile.NewReader(f.f), nil
 }
 
+// holdsEvents refuses a body that says it is no file of events.
+func (c *call) holdsEvents() error {
+	h := c.request.Header
+	if enc := h.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
+		return j17.Errorf(j17.CodeInvalidContentType, "Request bodies must not be compressed; send them without Content-Encoding")
+	}
+	accepted := []string{"application/json", typeLines, "application/jsonl", "application/jsonlines"}
+	if media, _, err := mime.ParseMediaType(h.Get("Content-Type")); err != nil || !slices.Contains(accepted, media) {
+		return j17.Errorf(j17.CodeInvalidContentType, "The Content-Type must be application/x-ndjson for one event a line, or application/json for an array of events")
+	}
+	return nil
+}
+
 // eventFile reads the body, which may be large, to a file.
 func (c *call) eventFile(w http.ResponseWriter) (*eventFile, error) {
 	// What is said of the body.
 	r, limit := c.request, c.api.MaxImportBytes
-	if enc := r.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
-		return nil, j17.Errorf(j17.CodeInvalidContentType, "Request bodies must not be compressed; send them without Content-Encoding")
-	}
-	accepted := []string{"application/json", typeLines, "application/jsonl", "application/jsonlines"}
-	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || !slices.Contains(accepted, media) {
-		return nil, j17.Errorf(j17.CodeInvalidContentType, "The Content-Type must be application/x-ndjson for one event a line, or application/json for an array of events")
+	if err := c.holdsEvents(); err != nil {
+		return nil, err
 	}
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)

@@ -95,9 +95,9 @@ func (l *Loader) Export(ctx context.Context, t j17.Tenant, aggregateType string,
 func (x *Export) Whole() bool { return x.typ == "" && x.from.IsZero() }
 
 // Checkpoint returns the signed checkpoint of the tenant's log at the end of the export, and the verifier key of who signs it; "" where
-// nobody does.
+// nobody does, or there is nothing to sign.
 func (x *Export) Checkpoint(ctx context.Context) (note, vkey string, err error) {
-	if x.l.Log == nil {
+	if x.l.Log == nil || x.UpTo.IsZero() {
 		return "", "", nil
 	}
 	note, vkey, err = x.l.Log.CheckpointAt(ctx, x.t, x.UpTo)

@@ -2,6 +2,9 @@
 package loading
 
 import (
+	"sync/atomic"
+
+	"j17"
 	"j17/internal/engine"
 	"j17/internal/store"
 )
@@ -12,6 +15,13 @@ type Loader struct {
 	Store  Storage
 	// Log signs what whole exports end with; nil where nobody does.
 	Log Log
+	// Loaded, if not nil, is told of events that were stored without the engine, and what they take.
+	Loaded func(t j17.Tenant, events, bytes int64)
+
+	// starts counts the cold starts under way.
+	starts atomic.Int32
+	// most, if not 0, is for tests: in the place of wholeEvents.
+	most int
 }
 
 // Storage is what a loader reads.
@@ -19,4 +29,5 @@ type Storage interface {
 	store.Aggregates
 	store.Feed
 	store.Sides
+	store.Archives
 }

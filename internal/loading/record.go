@@ -1,6 +1,7 @@
 package loading
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -8,19 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"io"
-	"slices"
 	"strconv"
-	"strings"
 
 	"j17"
 	"j17/internal/decider"
 	"j17/internal/engine"
 	"j17/internal/eventfile"
 	"j17/internal/ident"
-	"j17/internal/spec/diag"
 	"j17/internal/store"
-	"j17/internal/value"
 )
 
 // History is a file of events that happened before, here or elsewhere, and are to be stored as they were: with their time,
@@ -31,8 +27,6 @@ type History struct {
 	// ID names the file by its content. A recording that was cut short goes on where it was when it is made again, and one
 	// that was complete stores nothing again.
 	ID [32]byte
-	// First refuses a tenant that has events which are not of this recording.
-	First bool
 	// Open begins to read the file, which is read twice: nothing is stored of a file with faults.
 	Open func() (*eventfile.Reader, error)
 }
@@ -49,17 +43,17 @@ type Imported struct {
 	Streams int `json:"aggregates"`
 }
 
-// maxErrors bounds the findings that are told of one file.
-const maxErrors = 20
-
-// What one unit of a recording holds at most.
 const (
+	// recordEvents and recordBytes are what one unit of a recording holds at most.
 	recordEvents = 500
 	recordBytes  = 1 << 20
+	// wholeEvents and wholeBytes are what a recording has at most that is stored in one commit. Its units are counted all the same.
+	wholeEvents = 10_000
+	wholeBytes  = 16 << 20
 )
 
-// Import stores the events of a recording. A file with faults is refused as a whole, with the place of each; what it returns
-// beside any later error has been stored.
+// Import stores the events of a recording. A file with faults is refused as a whole, with the place of each. One that is not too large is
+// stored in one commit; of any other, what it returns beside a later error has been stored.
 func (l *Loader) Import(ctx context.Context, r *History) (Imported, error) {
 	past, err := l.Engine.Recorder(r.Tenant)
 	if err != nil {
@@ -72,14 +66,6 @@ func (l *Loader) Import(ctx context.Context, r *History) (Imported, error) {
 	if err := c.checkAll(ctx); err != nil {
 		return Imported{}, err
 	}
-	if r.First && len(c.known) == 0 {
-		for _, err := range l.Store.ReadFeed(ctx, r.Tenant, j17.StreamID{}, 1) {
-			if err != nil {
-				return Imported{}, engine.StorageError(err)
-			}
-			return Imported{}, notEmpty()
-		}
-	}
 	if c.highest > 0 {
 		// From here on nobody is given a number that the file has. Whoever was given one before has it now.
 		if err := past.Reserve(ctx, c.highest); err != nil {
@@ -90,8 +76,9 @@ func (l *Loader) Import(ctx context.Context, r *History) (Imported, error) {
 		}
 	}
 
-	// Now it is stored, a unit at a time.
-	c.done = Imported{Streams: len(c.streams)}
+	// Now it is stored: as a whole, or a unit at a time.
+	c.whole = c.done.Events <= cmp.Or(l.most, wholeEvents) && c.bytes <= wholeBytes && len(c.known) == 0
+	c.checked, c.done = c.done.Events, Imported{Streams: len(c.streams)}
 	err = c.units(ctx, c.store)
 	c.done.Imported = c.done.Stored
 	return c.done, err
@@ -100,14 +87,8 @@ func (l *Loader) Import(ctx context.Context, r *History) (Imported, error) {
 // checkAll checks the whole file and stores nothing.
 func (c *recorder) checkAll(ctx context.Context) error {
 	c.streams, c.claimed, c.known, c.highest = map[uint64]pastStream{}, map[uint64]uint64{}, map[int]bool{}, 0
-	item, err := c.Store.Get(ctx, c.r.Tenant, recordedFiles, c.file())
-	switch {
-	case err == nil:
-		if c.stored, err = strconv.Atoi(string(item.Value)); err != nil {
-			return engine.StorageError(&store.CorruptionError{Where: "the record of an imported file", Err: err})
-		}
-	case !errors.Is(err, store.ErrNotFound):
-		return engine.StorageError(err)
+	if err := c.lookUp(ctx); err != nil {
+		return err
 	}
 	if err := c.units(ctx, c.check); err != nil {
 		return err
@@ -115,8 +96,20 @@ func (c *recorder) checkAll(ctx context.Context) error {
 	return c.refusal()
 }
 
-// firstLoad holds the name of the file that was loaded first, under the key "file".
-const firstLoad store.Space = "engine.first_load"
+// lookUp notes how many units of the file are stored.
+func (c *recorder) lookUp(ctx context.Context) error {
+	item, err := c.Store.Get(ctx, c.r.Tenant, recordedFiles, c.file())
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return engine.StorageError(err)
+	}
+	if c.stored, err = strconv.Atoi(string(item.Value)); err != nil {
+		return engine.StorageError(&store.CorruptionError{Where: "the record of an imported file", Err: err})
+	}
+	return nil
+}
 
 // recordedFiles holds how many units of a file are stored, under its name: for good, since a file of history that is stored
 // twice cannot be told from history that has happened twice.
@@ -124,10 +117,6 @@ const recordedFiles store.Space = "engine.recorded"
 
 // file names the file in recordedFiles.
 func (c *recorder) file() string { return hex.EncodeToString(c.r.ID[:]) }
-
-func notEmpty() error {
-	return j17.Errorf(j17.CodeConflict, "The environment has events already. Only an empty one can be loaded for the first time; others take an import.")
-}
 
 // recorder stores one recording.
 type recorder struct {
@@ -138,6 +127,11 @@ type recorder struct {
 	now  int64
 	// examine makes the checks of one event that need no other.
 	examine func(context.Context, *eventfile.Event) (*decider.Admitted, error)
+	// finish, if not nil, ends the checks of an event that was examined; text is the event as it stands in the file. It is called by
+	// several at once, and so is examine.
+	finish func(text string, ev *pastEvent) error
+	// keeps tells that events keep the trees of their data and metadata.
+	keeps bool
 	// seed makes hashes, by which aggregates and names are remembered: a file may have millions of them. Two with the same hash
 	// are as unlikely as a fault of the machine, and what is decided by them is checked again when it is stored.
 	seed    maphash.Seed
@@ -152,6 +146,11 @@ type recorder struct {
 	highest uint64
 	faults  []error
 	done    Imported
+	// bytes is what the events of the file have come to, count the number of its units, and whole tells that they are stored as one.
+	bytes, count int
+	whole        bool
+	// checked is how many events there were when the file was checked.
+	checked int
 }
 
 // pastStream is what is known of an aggregate while a file is checked.
@@ -168,18 +167,6 @@ type pastUnit struct {
 	number int
 	events []pastEvent
 	bytes  int
-}
-
-// pastEvent is one event of a recording, the index-th of its file from 0.
-type pastEvent struct {
-	index int
-	line  int
-	// element tells that the file is an array.
-	element bool
-	// whole is the event as it stands in the file.
-	whole value.Value
-	file  eventfile.Event
-	decider.Admitted
 }
 
 // command names a unit, so that it is stored once.
@@ -201,130 +188,54 @@ func (c *recorder) units(ctx context.Context, do func(context.Context, *pastUnit
 		}
 		err := do(ctx, u)
 		*u = pastUnit{number: u.number + 1, events: u.events[:0]}
+		c.count = max(c.count, u.number)
 		return err
 	}
 
 	// A unit is full by its events or by their bytes.
-	for {
-		text, err := in.Next()
-		broken, ok := errors.AsType[*eventfile.TextError](err)
-		switch {
-		case errors.Is(err, io.EOF):
-			return flush()
-		case ok:
-			return j17.Errorf(j17.CodeInvalidJSON, "Line %d: %s", broken.Line, broken.Message)
-		case err != nil:
-			return err
-		}
-		ev := pastEvent{index: text.Number - 1, line: text.Line, element: text.Element}
-		c.done.Events++
-		if err := c.read(ctx, text, &ev); err != nil {
-			if c.fault(&ev, err) {
-				return nil
+	c.done.Events, c.bytes = 0, 0
+	err = c.each(ctx, in, func(events []pastEvent) error {
+		for i := range events {
+			ev := &events[i]
+			c.done.Events, c.bytes = c.done.Events+1, c.bytes+ev.size
+			if ev.fault != nil {
+				if c.fault(ev, ev.fault) {
+					return errEnough
+				}
+				continue
 			}
-			continue
-		}
-		u.events = append(u.events, ev)
-		if u.bytes += len(text.Text); len(u.events) >= recordEvents || u.bytes >= recordBytes {
-			if err := flush(); err != nil {
-				return err
+			u.events = append(u.events, *ev)
+			if u.bytes += ev.size; !c.whole && (len(u.events) >= recordEvents || u.bytes >= recordBytes) {
+				if err := flush(); err != nil {
+					return err
+				}
 			}
 		}
-	}
-}
-
-// fault keeps what is wrong with an event and reports whether that is enough.
-func (c *recorder) fault(ev *pastEvent, err error) bool {
-	if e, ok := errors.AsType[*j17.Error](err); ok {
-		f := *e
-		f.Errors = ev.places(e)
-		f.Message = "Line " + strconv.Itoa(ev.line) + ": " + strings.TrimSuffix(e.Message, ".")
-		err = &f
-	}
-	c.faults = append(c.faults, j17.InEvent(err, ev.index))
-	return len(c.faults) >= maxErrors
-}
-
-// places lists what an error says about an event, with the event's place in the file.
-func (ev *pastEvent) places(e *j17.Error) []j17.FieldError {
-	all := slices.Clone(e.Errors)
-	if len(all) == 0 {
-		all = []j17.FieldError{{Message: e.Message, Path: e.Path}}
-		if e.Path != "" {
-			all[0].Pointer = "/" + strings.ReplaceAll(e.Path, ".", "/") // paths of the checks lead to members only
-		}
-	}
-	for i := range all {
-		f := &all[i]
-		if f.Path == "" {
-			f.Path = eventfile.PathIn(ev.whole, diag.Pointer(f.Pointer))
-		}
-		f.Pointer = "/" + strconv.Itoa(ev.index) + f.Pointer
-		if ev.element {
-			f.Index = &ev.index
-		} else {
-			f.Line = ev.line
-		}
-	}
-	return all
-}
-
-// refusal is the error of a file with faults: the first one, and all in its list.
-func (c *recorder) refusal() error {
-	if len(c.faults) == 0 {
+		return nil
+	})
+	if errors.Is(err, errEnough) {
 		return nil
 	}
-	first, ok := errors.AsType[*j17.Error](c.faults[0])
-	if !ok {
-		return c.faults[0]
-	}
-	whole := *first
-	whole.Errors = nil
-	whole.Message += ". Nothing was stored."
-	if len(c.faults) > 1 || len(first.Errors) > 1 {
-		whole.Message = fmt.Sprintf("%s. %s more faults are listed. Nothing was stored.", first.Message, atLeast(len(c.faults)))
-	}
-	for _, fault := range c.faults {
-		f, ok := errors.AsType[*j17.Error](fault)
-		if !ok || len(whole.Errors) >= maxErrors {
-			break
-		}
-		whole.Errors = append(whole.Errors, f.Errors...)
-	}
-	return &whole
-}
-
-// atLeast counts the faults beside the first one.
-func atLeast(n int) string {
-	if n >= maxErrors {
-		return "At least " + strconv.Itoa(n-1)
-	}
-	return strconv.Itoa(n - 1)
-}
-
-// read takes an event of the file apart and examines it.
-func (c *recorder) read(ctx context.Context, text eventfile.Text, ev *pastEvent) error {
-	v, err := value.ParseString(text.Text)
 	if err != nil {
-		if syntax, ok := errors.AsType[*value.SyntaxError](err); ok {
-			return j17.Errorf(j17.CodeInvalidJSON, "The event is not valid JSON: %s", syntax.Message)
-		}
-		return j17.Errorf(j17.CodeInvalidJSON, "The event is not valid JSON: %v", err)
+		return err
 	}
-	ev.whole = v
-	file, faults := eventfile.ReadEvent(v)
-	if len(faults) > 0 {
-		return faults[0]
-	}
-	x, err := c.examine(ctx, &file)
-	if err == nil {
-		ev.file, ev.Admitted = file, *x
-	}
-	return err
+	return flush()
 }
+
+// errEnough ends the reading of a file with as many faults as are told.
+var errEnough = errors.New("loading: enough faults were found")
 
 // examinePast examines an event that is history.
 func (c *recorder) examinePast(ctx context.Context, file *eventfile.Event) (*decider.Admitted, error) {
+	x, err := c.examineAny(ctx, file)
+	if err == nil && x.Timestamp != nil && *x.Timestamp > c.now {
+		err = j17.Errorf(j17.CodeInvalidField, "'timestamp' must be the time of the event in Unix seconds and not lie in the future").At("metadata.timestamp")
+	}
+	return x, err
+}
+
+// examineAny examines an event that is history, of here or of a server whose clock may be ahead.
+func (c *recorder) examineAny(ctx context.Context, file *eventfile.Event) (*decider.Admitted, error) {
 	file.Stored = true // as far as the rules for it go
 	if ident.IsReservedEventType(file.Type) && file.Type != ident.WasTombstoned {
 		return nil, j17.Errorf(j17.CodeReservedEventType, "'%s' is no event type of the platform", j17.Printable(file.Type)).At("type")
@@ -336,7 +247,7 @@ func (c *recorder) examinePast(ctx context.Context, file *eventfile.Event) (*dec
 	switch meta := file.Metadata; {
 	case !meta.Get("previous_length").IsMissing(), !meta.Get("skip_occ").IsMissing():
 		return nil, j17.Errorf(j17.CodeInvalidField, "'previous_length' and 'skip_occ' are for events that happen now; leave them out").At("metadata")
-	case x.Timestamp != nil && (*x.Timestamp < 1 || *x.Timestamp > c.now):
+	case x.Timestamp != nil && *x.Timestamp < 1:
 		return nil, j17.Errorf(j17.CodeInvalidField, "'timestamp' must be the time of the event in Unix seconds and not lie in the future").At("metadata.timestamp")
 	}
 	return x, checkNames(c.d, x.Key, file.Names)
@@ -366,19 +277,23 @@ func checkNames(d *decider.Decider, key j17.Key, names j17.Names) error {
 
 // check compares a unit with the events before it, in the file and in the store.
 func (c *recorder) check(ctx context.Context, u *pastUnit) error {
-	if err := c.recall(ctx, u); err != nil {
-		return err
+	known := func() bool {
+		if u.number < c.stored {
+			c.known[u.number] = true
+		}
+		return c.known[u.number]
 	}
+	known()
 	faults := len(c.faults)
 	if err := c.compare(ctx, u); err != nil {
 		return err
 	}
-	if len(c.faults) > faults && !c.known[u.number] {
+	if len(c.faults) > faults && !known() {
 		// Somebody may be storing the same file at this moment.
-		if err := c.recall(ctx, u); err != nil {
+		if err := c.lookUp(ctx); err != nil {
 			return err
 		}
-		if c.known[u.number] {
+		if known() {
 			c.faults = c.faults[:faults]
 		}
 	}
@@ -388,68 +303,64 @@ func (c *recorder) check(ctx context.Context, u *pastUnit) error {
 	return nil
 }
 
-// recall notes whether a unit is stored already.
-func (c *recorder) recall(ctx context.Context, u *pastUnit) error {
-	if u.number < c.stored {
-		c.known[u.number] = true
-		return nil
-	}
-	known, err := c.past.Known(ctx, c.command(u))
-	if known {
-		c.known[u.number] = true
-	}
-	return err
-}
-
 // compare keeps what of a unit contradicts the events before it.
 func (c *recorder) compare(ctx context.Context, u *pastUnit) error {
-	stored := c.known[u.number]
 	for i := range u.events {
-		ev := &u.events[i]
-
-		// What is known of the aggregate.
-		hash := maphash.Comparable(c.seed, ev.Key)
-		s, ok := c.streams[hash]
-		fresh := !ok
-		if fresh {
-			s.names = maphash.Comparable(c.seed, ev.file.Names)
-			if !stored {
-				heads, err := c.Store.Heads(ctx, c.r.Tenant, []j17.Key{ev.Key})
-				if err != nil {
-					return engine.StorageError(err)
-				}
-				s.last = heads[0].LastTime
-			}
-			c.streams[hash] = s
-		}
-
-		// Its names are free, and time does not run backward.
-		at := s.last
-		if ev.Timestamp != nil {
-			at = *ev.Timestamp
-		} else if at < c.now {
-			at = c.now
-		}
-		err := c.claim(ctx, ev.Key, ev.file.Names, s, fresh && !stored)
-		if code := j17.CodeOf(err); err != nil && code != j17.CodeInvalidField && code != j17.CodeConflict {
+		if _, err := c.follow(ctx, &u.events[i], !c.known[u.number]); err != nil {
 			return err
 		}
-		if at < s.last {
-			err = j17.Errorf(j17.CodeInvalidField, "The event lies before the one that its aggregate has already, at %d: time never runs backward in an aggregate", s.last).At("metadata.timestamp")
-		}
-		if err != nil && c.fault(ev, err) {
+		if len(c.faults) >= maxErrors {
 			return nil
-		}
-
-		// What the events behind it are compared with.
-		s.last = max(s.last, at)
-		c.streams[hash] = s
-		if number, ok := c.d.Number(ev.file.PublicID); ok {
-			n, _ := strconv.ParseUint(number, 10, 63) // checked
-			c.highest = max(c.highest, n)
 		}
 	}
 	return nil
+}
+
+// follow compares an event with those before it in the file and, where look is set, in the store. What contradicts them is kept. It
+// reports whether it is the first one of its aggregate in the file.
+func (c *recorder) follow(ctx context.Context, ev *pastEvent, look bool) (fresh bool, err error) {
+	// What is known of the aggregate.
+	hash := maphash.Comparable(c.seed, ev.Key)
+	s, ok := c.streams[hash]
+	if fresh = !ok; fresh {
+		s.names = maphash.Comparable(c.seed, ev.file.Names)
+		if look {
+			heads, err := c.Store.Heads(ctx, c.r.Tenant, []j17.Key{ev.Key})
+			if err != nil {
+				return fresh, engine.StorageError(err)
+			}
+			s.last = heads[0].LastTime
+		}
+		c.streams[hash] = s
+	}
+
+	// Its names are free, and time does not run backward.
+	at := s.last
+	if ev.Timestamp != nil {
+		at = *ev.Timestamp
+	} else if at < c.now {
+		at = c.now
+	}
+	err = c.claim(ctx, ev.Key, ev.file.Names, s, fresh && look)
+	if code := j17.CodeOf(err); err != nil && code != j17.CodeInvalidField && code != j17.CodeConflict {
+		return fresh, err
+	}
+	if at < s.last {
+		err = j17.Errorf(j17.CodeInvalidField, "The event lies before the one that its aggregate has already, at %d: time never runs backward in an aggregate", s.last).At("metadata.timestamp")
+	}
+	if err != nil {
+		c.fault(ev, err)
+		return fresh, nil
+	}
+
+	// What the events behind it are compared with.
+	s.last = max(s.last, at)
+	c.streams[hash] = s
+	if number, ok := c.d.Number(ev.file.PublicID); ok {
+		n, _ := strconv.ParseUint(number, 10, 63) // checked
+		c.highest = max(c.highest, n)
+	}
+	return fresh, nil
 }
 
 // claim makes sure that names are free or the aggregate's own. Whether they are in the store is asked where look is set.
@@ -518,19 +429,19 @@ func (c *recorder) store(ctx context.Context, u *pastUnit) error {
 
 	// What is known of the file is written with the events.
 	past := engine.Past{ID: c.command(u), Events: make([]engine.PastEvent, len(u.events))}
-	past.Side = []store.Side{{Op: store.Raise, Space: recordedFiles, Key: c.file(), Value: strconv.AppendInt(nil, int64(u.number)+1, 10)}}
-	if c.r.First && u.number == 0 {
-		past.Side = append(past.Side, store.Side{Op: store.Put, Space: firstLoad, Key: "file", Value: []byte(c.file()), Cond: store.IfAbsent})
+	units := u.number + 1
+	if c.whole {
+		if units = c.count; len(u.events) != c.checked {
+			return fmt.Errorf("%d events were checked and %d are to be stored", c.checked, len(u.events))
+		}
 	}
+	past.Side = []store.Side{{Op: store.Raise, Space: recordedFiles, Key: c.file(), Value: strconv.AppendInt(nil, int64(units), 10)}}
 	for i := range u.events {
 		past.Events[i] = engine.PastEvent{Admitted: &u.events[i].Admitted, Names: u.events[i].file.Names}
 	}
 
 	// Others may store the same file, or write to its aggregates.
 	known, err := c.past.Store(ctx, &past)
-	if lost, ok := errors.AsType[*store.SideConflict](err); ok && lost.Space == firstLoad {
-		return notEmpty()
-	}
 	if e, ok := errors.AsType[*j17.Error](err); ok && e.EventIndex != nil {
 		return c.notStored(&u.events[*e.EventIndex], e)
 	}
@@ -553,8 +464,11 @@ func (c *recorder) notStored(ev *pastEvent, why *j17.Error) error {
 		out.Message = fmt.Sprintf("Line %d: %s", ev.line, why.Message)
 		return &out
 	}
-	out.Message = fmt.Sprintf("Line %d: the event %s of %s was not stored, nor what follows it: %s. %d events before it have been stored.",
-		ev.line, ev.file.Type, ev.Key, why.Message, c.done.Stored+c.done.Known)
+	out.Message = fmt.Sprintf("Line %d: the event %s of %s cannot be stored: %s. Nothing was stored.", ev.line, ev.file.Type, ev.Key, why.Message)
+	if before := c.done.Stored + c.done.Known; before > 0 {
+		out.Message = fmt.Sprintf("Line %d: the event %s of %s was not stored, nor what follows it: %s. %d events before it have been stored.",
+			ev.line, ev.file.Type, ev.Key, why.Message, before)
+	}
 	field := j17.FieldError{Pointer: "/" + strconv.Itoa(ev.index), Message: why.Message}
 	if ev.element {
 		field.Index = &ev.index

@@ -162,6 +162,7 @@ func (c *cutShort) Err() error {
 	return nil
 }
 
+// TestARecordingGoesOnWhereItWasCutShort imports what is more than one commit takes.
 func TestARecordingGoesOnWhereItWasCutShort(t *testing.T) {
 	var b strings.Builder
 	for i := range 2300 {
@@ -171,6 +172,7 @@ func TestARecordingGoesOnWhereItWasCutShort(t *testing.T) {
 	stored := map[int]bool{}
 	for looks := 1; len(stored) < 4; looks++ {
 		f := historians(t)
+		f.SetWhole(2000)
 		done, err := f.Import(&cutShort{Context: t.Context(), left: looks}, recording(b.String()))
 		if err == nil {
 			t.Fatalf("all %d events were stored with %d looks at the context", done.Stored, looks)
@@ -262,23 +264,6 @@ func TestAllFaultsOfARecordingAreListed(t *testing.T) {
 	_, err = f.Import(t.Context(), recording(strings.Repeat(bad, 100)))
 	if e, _ = errors.AsType[*j17.Error](err); e == nil || len(e.Errors) != 20 || !strings.Contains(e.Message, "At least 19 more faults") {
 		t.Errorf("%+v", err)
-	}
-}
-
-func TestFirstLoadNeedsAnEmptyTenant(t *testing.T) {
-	f := historians(t)
-	f.Create(t, "refund/_new/was_made", enginetest.Body(`{}`))
-	r := recording(f.export(t, tenant, "", j17.StreamID{}))
-	r.First = true
-	for range 2 {
-		if _, err := f.Import(t.Context(), r); err != nil {
-			t.Error(err)
-		}
-	}
-	other := recording(strings.ReplaceAll(f.export(t, tenant, "", j17.StreamID{}), "refund:", "note:"))
-	other.First = true
-	if _, err := f.Import(t.Context(), other); err == nil {
-		t.Error("a tenant with events was loaded for the first time")
 	}
 }
 
@@ -431,9 +416,7 @@ func TestOneOfTwoFirstLoads(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range cap(results) {
 		all.Go(func() {
-			r := recording(fmt.Sprintf(`{"key":"note:%s","type":"was_written","data":{"n":%d},"metadata":{"actor":{"type":"user","id":"%s"}}}`, fresh(), i, user))
-			r.First = true
-			_, err := f.Import(t.Context(), r)
+			_, err := f.start(t, fmt.Sprintf(`{"key":"note:%s","type":"was_written","data":{"n":%d},"metadata":{"actor":{"type":"user","id":"%s"}}}`, fresh(), i, user))
 			results <- err
 		})
 	}
@@ -443,7 +426,7 @@ func TestOneOfTwoFirstLoads(t *testing.T) {
 	for err := range results {
 		if err == nil {
 			succeeded++
-		} else if j17.CodeOf(err) != j17.CodeConflict {
+		} else if code := j17.CodeOf(err); code != j17.CodeConflict && code != j17.CodeBusy {
 			t.Error(err)
 		}
 	}
@@ -455,6 +438,7 @@ func TestOneOfTwoFirstLoads(t *testing.T) {
 // TestTheSameFileIsStoredOnce: also long after what is kept of commands has expired, and where it was cut short.
 func TestTheSameFileIsStoredOnce(t *testing.T) {
 	f := historians(t)
+	f.SetWhole(1000)
 	var text strings.Builder
 	at := f.Clock.Now().Unix()
 	for i := range 1200 {
@@ -529,7 +513,7 @@ func TestFaultsOfAnImportHaveTheirPlaces(t *testing.T) {
 			continue
 		}
 		got := e.Errors[0]
-		got.Message = ""
+		got.Message, got.Plain, got.Hint = "", false, ""
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: %s", text, diff)
 		}

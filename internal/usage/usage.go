@@ -171,11 +171,16 @@ func (s *counting) Append(ctx context.Context, t j17.Tenant, units []store.Appen
 		}
 	}
 	if events > 0 && t != j17.System {
-		c := s.meter.counter(t)
-		c.events.Add(events)
-		c.bytes.Add(bytes)
+		s.meter.Loaded(t, events, bytes)
 	}
 	return results, err
+}
+
+// Loaded counts events that were written, and what they take.
+func (m *Meter) Loaded(t j17.Tenant, events, bytes int64) {
+	c := m.counter(t)
+	c.events.Add(events)
+	c.bytes.Add(bytes)
 }
 
 // flushInterval is how often counts are stored.

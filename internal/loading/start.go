@@ -1,0 +1,283 @@
+package loading
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+
+	"j17"
+	"j17/internal/decider"
+	"j17/internal/engine"
+	"j17/internal/eventfile"
+	"j17/internal/ident"
+	"j17/internal/store"
+	"j17/internal/value"
+)
+
+// mostStarts is how many cold starts there may be at a time: each takes some 100 MiB of memory.
+const mostStarts = 2
+
+// ColdStart fills a tenant that has no events with those of a file, which is read once: all of them, or none. Where they have positions,
+// these ascend and are kept, and so are the bytes of the events: chains, roots and names are those of where the file comes from, and the
+// chains that it has are checked. Otherwise events get positions of their own.
+func (l *Loader) ColdStart(ctx context.Context, t j17.Tenant, in *eventfile.Reader) (Imported, error) {
+	past, err := l.Engine.Recorder(t)
+	if err != nil {
+		return Imported{}, err
+	}
+	if l.starts.Add(1) > mostStarts {
+		l.starts.Add(-1)
+		return Imported{}, j17.Errorf(j17.CodeBusy, "Other environments are loaded for the first time at this moment. Try again when that has ended.")
+	}
+	defer l.starts.Add(-1)
+	load, err := l.Store.Load(ctx, t)
+	if err != nil {
+		return Imported{}, startError(err)
+	}
+	defer load.Discard()
+
+	// Everything is checked and put beside the store.
+	c := &recorder{
+		Loader: l, past: past, d: past.Decider(), r: &History{Tenant: t}, now: past.Now(), seed: maphash.MakeSeed(),
+		streams: map[uint64]pastStream{}, claimed: map[uint64]uint64{},
+	}
+	c.examine, c.finish = c.examineAny, c.canonical
+	s := &start{recorder: c, load: load, at: past.Position()}
+	if err = c.each(ctx, in, func(events []pastEvent) error { return s.add(ctx, events) }); errors.Is(err, errEnough) {
+		err = nil
+	}
+	switch {
+	case err != nil:
+		return Imported{}, s.named(err)
+	case len(c.faults) > 0:
+		return Imported{}, c.refusal()
+	case c.done.Events == 0:
+		return Imported{}, j17.Errorf(j17.CodeInvalidJSON, "The file has no events. Nothing was stored.")
+	}
+
+	// Then the store takes it in.
+	if err := s.number(); err != nil {
+		return Imported{}, s.named(err)
+	}
+	if !past.Current() {
+		return Imported{}, j17.Errorf(j17.CodeConflict, "Another spec was deployed while the file was read, and it is to be checked against that one. Nothing was stored. Load it again.")
+	}
+	if err := load.Commit(ctx); err != nil {
+		return Imported{}, s.named(err)
+	}
+	past.Loaded(c.done.Events)
+	if l.Loaded != nil {
+		l.Loaded(t, int64(c.done.Events), s.bytes)
+	}
+	return Imported{Events: c.done.Events, Stored: c.done.Events, Imported: c.done.Events, Streams: len(c.streams)}, nil
+}
+
+// start is a cold start.
+type start struct {
+	*recorder
+	load store.Load
+	// kept tells, once the first event was seen (begun), that events keep their positions, the last of which is at last; array that the
+	// file is one.
+	begun, kept, array bool
+	last               j17.StreamID
+	// at is the position of the next event that has none in the file.
+	at j17.StreamID
+	// unnumbered are the aggregates that have no public id in the file and get one.
+	unnumbered []j17.Key
+	// bytes is what the events take, without their positions and times.
+	bytes int64
+	// events are those of a batch.
+	events []decider.Event
+}
+
+// canonical makes the canonical bytes of an event that keeps its position.
+func (c *recorder) canonical(text string, ev *pastEvent) error {
+	switch {
+	case ev.file.Leaf != nil && ev.file.Type != ident.WasTombstoned:
+		return j17.Errorf(j17.CodeInvalidField, "'leaf' is that of an event that was erased; others have none").At("leaf")
+	case !ev.positioned && ev.file.Chain != nil:
+		return j17.Errorf(j17.CodeInvalidField, "'chain' is that of an event with its 'stream_id'; leave both out, or neither").At("chain")
+	case !ev.positioned && ev.file.Leaf != nil:
+		return j17.Errorf(j17.CodeInvalidField, "'leaf' is that of an event with its 'stream_id'; leave both out, or neither").At("leaf")
+	case !ev.positioned && ev.Timestamp != nil && *ev.Timestamp > c.now:
+		return j17.Errorf(j17.CodeInvalidField, "'timestamp' must be the time of the event in Unix seconds and not lie in the future").At("metadata.timestamp")
+	case !ev.positioned:
+		return nil
+	case ev.Timestamp == nil:
+		return j17.Errorf(j17.CodeMissingField, "Missing 'timestamp': an event with a 'stream_id' has happened at some time").At("metadata.timestamp")
+	}
+
+	// They are those of the file, if these are what a server writes. What was laid out anew keeps the order that its members have.
+	o := &ev.Events[0]
+	encode := func(data, metadata []byte) bool {
+		size := len(text) + len(`{"stream_id":"","key":":","type":"","data":,"metadata":}`)
+		ev.raw, ev.layout = j17.AppendEvent(make([]byte, 0, size), ev.file.StreamID, o.Key, o.Type, data, metadata, *ev.Timestamp)
+		n := len(ev.raw) - 1
+		return len(text) > n && text[:n] == string(ev.raw[:n])
+	}
+	if !encode(o.JSON, o.Metadata) && ev.file.Chain != nil {
+		encode(ev.file.Data.OrNull().AppendJSON(nil), withoutTime(ev.file.Metadata))
+	}
+	return nil
+}
+
+// withoutTime writes metadata as they stand, without the time.
+func withoutTime(metadata value.Value) []byte {
+	var kept []value.Member
+	for _, m := range metadata.Members() {
+		if m.Key != "timestamp" {
+			kept = append(kept, m)
+		}
+	}
+	return value.ObjectValue(kept...).AppendJSON(nil)
+}
+
+// lineBits is how many bits of what the store is told of an event are its line; the others are its number in the file.
+const lineBits = 31
+
+// add adds a batch of events.
+func (s *start) add(ctx context.Context, events []pastEvent) error {
+	s.events = s.events[:0]
+	for i := range events {
+		ev := &events[i]
+		s.done.Events++
+		s.array = ev.element
+		if ev.fault == nil {
+			ev.fault = s.position(ev)
+		}
+		if ev.fault != nil {
+			if s.fault(ev, ev.fault) {
+				return errEnough
+			}
+			continue
+		}
+		fresh, err := s.follow(ctx, ev, false)
+		if err != nil {
+			return err
+		}
+		if len(s.faults) > 0 {
+			if len(s.faults) >= maxErrors {
+				return errEnough
+			}
+			continue // nothing is stored of the file
+		}
+		if err := s.event(ev, fresh); err != nil {
+			return err
+		}
+		s.events = append(s.events, ev.Events...)
+	}
+	if len(s.faults) > 0 {
+		return nil
+	}
+
+	// What is kept beside them. Of an aggregate the last one counts.
+	sides, err := s.past.Derived(ctx, s.events)
+	if err != nil {
+		return err
+	}
+	return s.items(sides)
+}
+
+// position checks that either all events have a position or none has.
+func (s *start) position(ev *pastEvent) error {
+	switch {
+	case !s.begun:
+		s.begun, s.kept = true, ev.positioned
+	case s.kept && !ev.positioned:
+		return j17.Errorf(j17.CodeMissingField, "Missing 'stream_id': the first event has one, so that all keep theirs. Give all events one, or none").At("stream_id")
+	case !s.kept && ev.positioned:
+		return j17.Errorf(j17.CodeInvalidField, "The event has a 'stream_id' and the first one has none. Give all events one, or none").At("stream_id")
+	}
+	if !s.kept {
+		return nil
+	}
+	if ev.file.StreamID.Compare(s.last) <= 0 {
+		return j17.Errorf(j17.CodeInvalidField, "The position does not come after that of the event before, %s: events that keep their positions stand in their order", s.last).At("stream_id")
+	}
+	s.last = ev.file.StreamID
+	return nil
+}
+
+// event adds one event, and the names of its aggregate with its first one.
+func (s *start) event(ev *pastEvent, fresh bool) error {
+	o := &ev.Events[0]
+	e := j17.Event{StreamID: ev.file.StreamID, Key: o.Key, Type: o.Type, Raw: ev.raw, Kept: ev.file.Leaf}
+	if s.kept {
+		e.Timestamp = *ev.Timestamp
+	} else {
+		e.StreamID, e.Timestamp = s.at, s.now
+		if ev.Timestamp != nil {
+			e.Timestamp = *ev.Timestamp
+		}
+		e.Raw, ev.layout = j17.AppendEvent(ev.raw, e.StreamID, o.Key, o.Type, o.JSON, o.Metadata, e.Timestamp)
+		s.at = s.at.Next()
+	}
+	e.Data, e.Metadata = ev.layout.DataOf(e.Raw), ev.layout.MetadataOf(e.Raw)
+	loaded := store.LoadedEvent{Event: &e, Tags: o.Tags, Line: ev.index<<lineBits | min(ev.line, 1<<lineBits-1)}
+	if e.Kept != nil {
+		loaded.Tags = nil
+	}
+	if ev.file.Chain != nil {
+		loaded.Chain = (*[32]byte)(ev.file.Chain)
+	}
+	s.bytes += int64(len(o.Key.Type) + len(o.Key.ID) + len(o.Type) + len(e.Data) + len(e.Metadata))
+	if err := s.load.Event(loaded); err != nil {
+		return err
+	}
+
+	// What the aggregate is called.
+	typ := s.d.Types[o.Key.Type]
+	if !fresh || !decider.Named(typ) {
+		return nil
+	}
+	if typ.Sequence && ev.file.PublicID == "" {
+		s.unnumbered = append(s.unnumbered, o.Key)
+	}
+	return s.items(s.past.Named(o.Key, ev.file.Names))
+}
+
+// items adds side items.
+func (s *start) items(sides []store.Side) error {
+	for i := range sides {
+		w := &sides[i]
+		item := store.ArchivedItem{Space: w.Space, Item: store.Item{Key: w.Key, Value: w.Value, Expires: w.Expires, Due: w.Due}, Entries: w.Entries}
+		if err := s.load.Item(item); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// number gives public ids to the aggregates that the file has none for: they go on after the highest one in it.
+func (s *start) number() error {
+	for _, key := range s.unnumbered {
+		s.highest++
+		if err := s.items(s.past.Numbered(key, s.highest)); err != nil {
+			return err
+		}
+	}
+	if s.highest == 0 {
+		return nil
+	}
+	return s.items([]store.Side{s.past.Counted(s.highest)})
+}
+
+// named gives an error of the store the place of the event that it is about.
+func (s *start) named(err error) error {
+	at, ok := errors.AsType[*store.LoadError](err)
+	if !ok {
+		return startError(err)
+	}
+	why := j17.Errorf(j17.CodeInvalidField, "The event %s of %s does not fit those before it: %v", at.Position, at.Key, at.Err)
+	s.faults = nil
+	s.fault(&pastEvent{index: at.Line >> lineBits, line: at.Line & (1<<lineBits - 1), element: s.array}, why)
+	return s.refusal()
+}
+
+// startError is the error of a cold start that the store refuses.
+func startError(err error) error {
+	if errors.Is(err, store.ErrNotEmpty) {
+		return j17.Errorf(j17.CodeConflict, "The environment has events already. Only an empty one can be loaded for the first time; others take an import.")
+	}
+	return engine.StorageError(err)
+}
