@@ -28,8 +28,7 @@ const (
 	operatorSpace store.Space = "control.operators"
 	emailSpace    store.Space = "control.operator_emails"
 	keySpace      store.Space = "control.keys"
-	// SecretSpace holds what tokens are signed with and how nodes know each other. What others can read leaves it out.
-	SecretSpace store.Space = "control.secrets"
+	secretSpace   store.Space = "control.secrets"
 )
 
 // scanLimit is the number of items read at once.

@@ -16,6 +16,8 @@ import (
 	"j17/internal/backup/restore"
 	"j17/internal/clock"
 	"j17/internal/control"
+	"j17/internal/erasure"
+	"j17/internal/store"
 	"j17/internal/store/pebble"
 )
 
@@ -198,7 +200,48 @@ func (r *restoring) run(ctx context.Context) (Restored, error) {
 			return out, errors.Join(err, st.Close())
 		}
 	}
-	return out, st.Close()
+	if err := st.Close(); err != nil {
+		return out, err
+	}
+	return out, r.forget(ctx, out.Tenants)
+}
+
+// forgottenAtOnce is how many aggregates are forgotten at a time.
+const forgottenAtOnce = 100
+
+// forget makes all who keep anything beside events let go of what was erased after the backup, as they do when it is erased.
+func (r *restoring) forget(ctx context.Context, reports []restore.Report) (err error) {
+	if !slices.ContainsFunc(reports, func(t restore.Report) bool { return len(t.Erased) > 0 }) {
+		return nil
+	}
+	s, err := open(ctx, Options{Dir: r.dir, Clock: r.Clock, Logger: r.Logger, BaseDomain: devBaseDomain})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := s.restoreAll(ctx); err != nil {
+		return err
+	}
+
+	holders := s.holders()
+	var spaces []store.Declared
+	for _, h := range holders {
+		spaces = append(spaces, h.Spaces()...)
+	}
+	for _, t := range reports {
+		for keys := range slices.Chunk(t.Erased, forgottenAtOnce) {
+			gone := erasure.Erased{Keys: keys, Note: t.Note, At: r.Clock.Now()}
+			for _, h := range holders {
+				if err := h.Erase(ctx, t.Tenant, gone); err != nil {
+					return err
+				}
+			}
+			if err := s.store.Purge(ctx, t.Tenant, keys, spaces, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // register makes the instances that restored environments are in.

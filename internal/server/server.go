@@ -21,7 +21,6 @@ import (
 
 	"j17"
 	"j17/internal/auth"
-	"j17/internal/backup"
 	"j17/internal/blob"
 	"j17/internal/build"
 	"j17/internal/checkpoint"
@@ -113,10 +112,6 @@ type Options struct {
 	StreamsPerKey, Streams int
 	// PrivateListeners lets the listeners of specs be at addresses of this machine and of the networks around it.
 	PrivateListeners bool
-	// Backups is the folder that backups go to; "" means DefaultBackups(Dir). PrivateBackups lets the object stores that instances name for
-	// theirs be at addresses of this machine and of the networks around it.
-	Backups        string
-	PrivateBackups bool
 	// Plans stand beside the built-in ones, or in their place. Alerts are told when much of a plan is used up.
 	Plans  []control.Plan
 	Alerts []usage.Channel
@@ -155,8 +150,6 @@ type Server struct {
 	schedule  *schedule.Service
 	// logs has the logs of environments.
 	logs *envlog.Service
-	// backups makes backups.
-	backups *backup.Service
 	// places finds aggregates by where they are.
 	places *place.Service
 	// projections answers reads of projections.
@@ -188,7 +181,19 @@ type Server struct {
 const defaultDrainTime = 20 * time.Second
 
 // Open opens the data folder and both listeners. What is deployed is not restored yet. The server answers once Run is called.
-func Open(ctx context.Context, o Options) (_ *Server, err error) {
+func Open(ctx context.Context, o Options) (*Server, error) {
+	s, err := open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.listen(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// open opens the data folder and makes everything that works on it.
+func open(ctx context.Context, o Options) (_ *Server, err error) {
 	s := &Server{options: o, worker: worker.New(o.Clock, o.Logger)}
 	defer func() {
 		if err != nil {
@@ -302,24 +307,24 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	})
 	s.timed = append(s.timed, s.sagas)
 
-	if err := s.openBackups(ctx); err != nil {
-		return nil, err
-	}
 	// Who erases has to know all who keep something.
 	s.openErasures()
 
-	// The listeners come last: a server that cannot be opened has nobody waiting.
-	s.connections = newConnections(o.Logger, o.TrustedProxies)
+	return s, nil
+}
+
+// listen opens the listeners, which comes last: a server that cannot be opened has nobody waiting.
+func (s *Server) listen(ctx context.Context) (err error) {
+	s.connections = newConnections(s.options.Logger, s.options.TrustedProxies)
 	var listen net.ListenConfig
-	if s.public, err = listen.Listen(ctx, "tcp", o.Listen); err != nil {
-		return nil, fmt.Errorf("the public address cannot be listened on: %w", err)
+	if s.public, err = listen.Listen(ctx, "tcp", s.options.Listen); err != nil {
+		return fmt.Errorf("the public address cannot be listened on: %w", err)
 	}
-	if s.internal, err = listen.Listen(ctx, "tcp", o.InternalListen); err != nil {
-		return nil, fmt.Errorf("the internal address cannot be listened on: %w", err)
+	if s.internal, err = listen.Listen(ctx, "tcp", s.options.InternalListen); err != nil {
+		return fmt.Errorf("the internal address cannot be listened on: %w", err)
 	}
 	s.public, s.internal = s.connections.wrap(s.public), s.connections.wrap(s.internal)
-
-	return s, nil
+	return nil
 }
 
 // Close releases what Open opened. It is safe to call more than once. It waits for readers of the store as long as for requests
@@ -357,7 +362,6 @@ func (s *Server) api(o httpapi.Options) *httpapi.API {
 	o.Checkpoints, o.Erasures = s.checkpoints, s.erasures
 	o.Logs = s.logs
 	o.Usage, o.Worker, o.Sagas, o.Listeners, o.Schedule = s.usage, s.worker, s.sagas, s.listeners, s.schedule
-	o.Backups = s.backups
 	o.TrustedProxies, o.ForwardedHeader = s.options.TrustedProxies, s.options.ForwardedHeader
 	o.StreamsPerKey, o.Streams = s.options.StreamsPerKey, s.options.Streams
 	o.Keys, o.Addresses = rateLimit(s.options.KeyRate), rateLimit(s.options.AddressRate)
@@ -400,7 +404,6 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 		g.Go(func() error { return serve(h, l) })
 	}
 	watch := func(ctx context.Context) error { return s.watchFolder(ctx, api) }
-	workers = append(workers, s.backups.Run)
 	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.builds.Run, s.indexes.Run, s.projections.Run, s.deploy.Run, s.listeners.Run, s.logs.Run, s.checkpoints.Run, s.erasures.Run, s.upkeep, s.settle) {
 		g.Go(func() error { return worker(work) })
 	}

@@ -14,7 +14,7 @@ const (
 	markerLife    = time.Hour
 	markerRenewal = 10 * time.Minute
 	// markerLook is how often it is looked whether somebody still collects.
-	markerLook = 2 * time.Second
+	markerLook = 200 * time.Millisecond
 )
 
 // marker is one of our own.

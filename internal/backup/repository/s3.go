@@ -98,8 +98,8 @@ func (o *S3Options) check() (*url.URL, error) {
 	if err != nil || at.Scheme != "https" && at.Scheme != "http" || at.Host == "" || strings.Trim(at.Path, "/") != "" || at.RawQuery != "" || at.Fragment != "" || at.User != nil {
 		return nil, &S3Error{Member: "endpoint", Reason: "has to be the URL of a server without a path, such as https://s3.example.com"}
 	}
-	if o.Bucket == "" || len(o.Bucket) > 63 || strings.Trim(o.Bucket, "abcdefghijklmnopqrstuvwxyz0123456789.-") != "" {
-		return nil, &S3Error{Member: "bucket", Reason: "has to be a name of at most 63 lower-case letters, digits, dots and hyphens"}
+	if !plainName(o.Bucket) {
+		return nil, &S3Error{Member: "bucket", Reason: "has to be the name of a bucket"}
 	}
 	for part := range strings.SplitSeq(strings.Trim(o.Prefix, "/"), "/") {
 		if o.Prefix != "" && !plainName(part) {
@@ -175,20 +175,11 @@ func (b *bucket) Delete(ctx context.Context, name string) error {
 	return err
 }
 
-// RefusedError is an error of S3Options.Dial that may be shown to whoever has named the server.
-type RefusedError struct{ Reason string }
-
-// Error returns the reason.
-func (e *RefusedError) Error() string { return e.Reason }
-
 // readable turns an error into one that says what to do. It keeps addresses of networks out, which the error may come from a row that
 // others see.
 func (b *bucket) readable(err error) error {
 	if err == nil || errors.Is(err, errTooLarge) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
-	}
-	if refused, ok := errors.AsType[*RefusedError](err); ok {
-		return refused
 	}
 	response := minio.ToErrorResponse(err)
 	switch response.Code {

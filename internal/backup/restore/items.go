@@ -52,7 +52,7 @@ func ruleOf(space store.Space) rule {
 		"projections", "projections.head", // definitions that were posted beside the spec
 		"envlog.keys", "envlog.private", // what signs the log
 		"listener.states", // whether they are paused, and what signs their messages
-		"checkpoint.settings", "checkpoint.hours",
+		"checkpoint.settings", "checkpoint.hours", "backup.settings",
 		"usage.days", "usage.totals":
 		return kept
 	default:
