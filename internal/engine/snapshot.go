@@ -21,11 +21,6 @@ import (
 // stream removes it.
 const snapshots store.Space = "snapshot"
 
-// Spaces lists the side spaces of this package that hold data of streams: who erases a stream removes its items there too.
-func Spaces() []store.Declared {
-	return []store.Declared{{Space: snapshots, OfStreams: true}, {Space: pastSnapshots, OfStreams: true}, {Space: pastIndex, OfStreams: true}}
-}
-
 // snapshotFormat is the first byte of a snapshot. Behind it stand the fingerprint of the handlers, the length and the
 // timestamp of the first event as varints, and the state as JSON.
 const snapshotFormat = 1

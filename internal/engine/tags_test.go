@@ -5,8 +5,6 @@ import (
 
 	"j17"
 	"j17/internal/engine"
-	"j17/internal/engine/enginetest"
-	"j17/internal/store"
 )
 
 // TestEventsAreTagged: events of a request and those that they imply are found by their actor and their target.
@@ -35,19 +33,5 @@ func TestEventsAreTagged(t *testing.T) {
 		if n != c.want {
 			t.Errorf("%d events have the tags %q, want %d", n, c.tags, c.want)
 		}
-	}
-}
-
-// TestWhatHoldsDataOfStreamsIsDeclared: an erasure finds the states that are kept of a stream.
-func TestWhatHoldsDataOfStreamsIsDeclared(t *testing.T) {
-	f := newFixture(t, engine.Options{SnapshotEvery: 2})
-	f.DeploySource(t, enginetest.CounterSpec)
-	for range 3 {
-		f.Post(t, "counter/"+id+"/was_counted", `{"data":{"by":1},`+meta+`}`)
-	}
-	f.snapshot(t)
-	held, err := store.HeldBy(t.Context(), f.Store, tenant, engine.Spaces(), j17.Key{Type: "counter", ID: id})
-	if err != nil || len(held) == 0 {
-		t.Errorf("held are %v, %v", held, err)
 	}
 }

@@ -60,7 +60,7 @@ type holder struct {
 }
 
 func (h *holder) Spaces() []store.Declared {
-	return append(engine.Spaces(), store.Declared{Space: "whole", Whole: true})
+	return append(new(engine.Engine).Spaces(), store.Declared{Space: "whole", Whole: true})
 }
 
 func (h *holder) Erase(_ context.Context, _ j17.Tenant, e erasure.Erased) error {

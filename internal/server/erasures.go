@@ -27,7 +27,9 @@ func (s *Server) openErasures() {
 }
 
 // holders are all who keep data of streams beside their events.
-func (s *Server) holders() []erasure.Holder { return nil }
+func (s *Server) holders() []erasure.Holder {
+	return []erasure.Holder{s.engine, s.schedule, s.sagas, s.listeners}
+}
 
 // rootBeforeErasure keeps what the log of an environment is before an erasure.
 func (s *Server) rootBeforeErasure(ctx context.Context, t j17.Tenant) (root [32]byte, size uint64, err error) {

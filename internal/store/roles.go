@@ -42,6 +42,10 @@ type Events interface {
 
 	// Command returns the result of the command with that id, or nil when there is none or it has expired.
 	Command(ctx context.Context, t j17.Tenant, id CommandID) (*Result, error)
+
+	// ForgetCommands removes the results of commands that have written events of streams up to a position, so that nothing is left
+	// that was made of them. What it costs depends on the events and on the commands that are remembered.
+	ForgetCommands(ctx context.Context, t j17.Tenant, keys []j17.Key, upTo j17.StreamID) error
 }
 
 // Aggregates is the role of who reads what happened to single aggregates.
@@ -194,10 +198,6 @@ type Erasure interface {
 	// stream gets its next generation, and the feed a note about all of them, whose position is the result's only one. A
 	// Conflict tells which precondition, fence or condition did not hold; ErrNotFound that a version is missing.
 	Rewrite(ctx context.Context, t j17.Tenant, r Rewrite) (Result, error)
-
-	// ForgetCommands removes the results of commands (Append.Command) that have written events of streams up to a position, so that
-	// nothing is left that was made of them. What it costs depends on the events and on the commands that are remembered.
-	ForgetCommands(ctx context.Context, t j17.Tenant, keys []j17.Key, upTo j17.StreamID) error
 
 	// Purge returns when nothing that streams have lost by Rewrite, nor what the given spaces have lost that held data of
 	// them, nor what some items by name have lost, can be found in the store's files any more. What that takes each engine says; it can

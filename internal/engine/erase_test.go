@@ -1,0 +1,87 @@
+package engine_test
+
+import (
+	"testing"
+
+	"j17"
+	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
+	"j17/internal/erasure"
+	"j17/internal/store"
+	"j17/internal/store/storetest"
+)
+
+// held counts what the engine keeps of streams beside their events.
+func (f *fixture) held(t *testing.T) (n int) {
+	t.Helper()
+	for _, d := range f.Spaces() {
+		items, err := f.Store.Scan(t.Context(), tenant, d.Space, store.Range{}, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += len(items)
+	}
+	return n
+}
+
+// TestErasure: states of an erased stream are gone from disk and from memory, and so are the results of the commands that wrote it and the
+// writes that have failed because of it. Those of others stay.
+func TestErasure(t *testing.T) {
+	f := newFixture(t, engine.Options{SnapshotEvery: 2})
+	f.DeploySource(t, enginetest.CounterSpec)
+	const other = "b1111111-1111-4111-8111-111111111111"
+	keyed := func(id string) engine.Receipt {
+		t.Helper()
+		c := enginetest.Command(t, "counter/"+id+"/was_counted", `{"data":{"by":1},`+meta+`}`)
+		c.IdempotencyKey = "key of " + id
+		r, err := f.Execute(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	for _, id := range []string{id, other} {
+		keyed(id)
+		for range 3 {
+			f.Post(t, "counter/"+id+"/was_counted", `{"data":{"by":1},`+meta+`}`)
+		}
+		f.State(t, "counter/"+id, engine.LoadOptions{})
+	}
+	f.snapshot(t)
+	kept := f.held(t)
+	states := f.Stats().CacheStates
+	key := j17.Key{Type: "counter", ID: id}
+	mine, err := store.HeldBy(t.Context(), f.Store, tenant, f.Spaces(), key)
+	if err != nil || len(mine) == 0 || states != 2 {
+		t.Fatalf("held are %v of %d, %v, with %d states: the test shows nothing", mine, kept, err, states)
+	}
+
+	// Erase one of the two.
+	var gone []store.Rewritten
+	for version := uint64(1); version <= 4; version++ {
+		gone = append(gone, store.Rewritten{Version: version, Type: "_was_tombstoned", Data: []byte(`{}`), Metadata: []byte(`{}`)})
+	}
+	if err := storetest.Erase(t.Context(), f.Store, tenant, key, gone); err != nil {
+		t.Fatal(err)
+	}
+	m, err := f.Store.Moment(t.Context(), tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := erasure.Erased{Keys: []j17.Key{key}, Note: m.Position(), TombstoneID: "tmb"}
+	m.Close()
+	for range 2 {
+		if err := f.Erase(t.Context(), tenant, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := f.held(t); n != kept-len(mine) || f.Stats().CacheStates != 1 {
+		t.Errorf("%d of %d items are kept, %d states", n, kept, f.Stats().CacheStates)
+	}
+	if r := keyed(other); !r.Replayed {
+		t.Error("the command of another aggregate is forgotten")
+	}
+	if r := keyed(id); r.Replayed || r.Length != 5 {
+		t.Errorf("%+v", r)
+	}
+}
