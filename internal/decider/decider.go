@@ -125,11 +125,14 @@ func (d *Decider) Key(aggregateType, id string) (j17.Key, error) {
 	return j17.Key{Type: aggregateType, ID: canonical}, nil
 }
 
-// EntityTag names the state of an aggregate after length events under the type's present handlers.
-func (p *Program) EntityTag(length uint64) string {
-	var buf [48]byte
+// EntityTag names the state of an aggregate after length events of a generation under the type's present handlers.
+func (p *Program) EntityTag(length, generation uint64) string {
+	var buf [64]byte
 	b := append(buf[:0], '"')
 	b = strconv.AppendUint(b, length, 10)
+	if generation > 0 {
+		b = strconv.AppendUint(append(b, '.'), generation, 10)
+	}
 	b = append(b, '-')
 	b = hex.AppendEncode(b, p.Fingerprint[:4])
 	return string(append(b, '"'))

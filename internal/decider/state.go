@@ -12,6 +12,8 @@ type State struct {
 	// Fingerprint is that of the aggregate type whose handlers made the state.
 	Fingerprint [32]byte
 	Length      uint64
+	// Generation is that of the events which the state was made of: how often events of the stream had been rewritten.
+	Generation uint64
 	// Created is the timestamp of the first event.
 	Created int64
 	Data    value.Value

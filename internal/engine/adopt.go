@@ -33,12 +33,12 @@ func (e *Engine) Adopt(ctx context.Context, t j17.Tenant, key j17.Key, f *decide
 
 	// The tree is made of the text, as of a snapshot.
 	own := *f
-	own.JSON = bytes.Clone(f.JSON)
+	own.JSON, own.Generation = bytes.Clone(f.JSON), generation
 	if own.Data, err = value.ParseStored(string(own.JSON)); err != nil {
 		return StorageError(&store.CorruptionError{Where: "the state of " + key.String(), Err: err})
 	}
 	job := stateKey{t, key}
-	if heads[0].Length == f.Length && e.cached(job, typ, f.Length, false) == nil {
+	if heads[0].Length == f.Length && e.cached(job, typ, Version{f.Length, generation}, false) == nil {
 		e.cache.put(job, &own)
 	}
 
@@ -46,7 +46,7 @@ func (e *Engine) Adopt(ctx context.Context, t j17.Tenant, key j17.Key, f *decide
 	if f.Length < e.every {
 		return nil
 	}
-	known, err := e.snapshot(ctx, t, typ, key, heads[0].Length, math.MaxInt)
+	known, err := e.snapshot(ctx, t, typ, key, Version{heads[0].Length, generation}, math.MaxInt)
 	switch {
 	case err != nil:
 		return StorageError(err)

@@ -69,14 +69,15 @@ func (c *cache) get(k stateKey) *decider.State {
 	return e.state
 }
 
-// put keeps f, unless the cache has a longer state of the same handlers already or f alone would fill it.
+// put keeps f, unless the cache has a longer state of the same handlers already, or one of a later generation, or f alone would fill it.
 func (c *cache) put(k stateKey, f *decider.State) {
 	size := measure(f)
 	s := c.shard(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if el := s.byKey[k]; el != nil {
-		if old, _ := el.Value.(*entry); old.state.Fingerprint == f.Fingerprint && old.state.Length > f.Length {
+		old, _ := el.Value.(*entry)
+		if is := old.state; is.Generation > f.Generation || is.Generation == f.Generation && is.Fingerprint == f.Fingerprint && is.Length > f.Length {
 			return
 		}
 		s.remove(el)

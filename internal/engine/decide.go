@@ -341,7 +341,7 @@ func (e *Engine) storedState(ctx context.Context, d *deployed, key j17.Key) (*de
 	if heads[0].Length == 0 {
 		return d.Program(key.Type).First(), nil
 	}
-	f, err := e.stateOf(ctx, d.env.tenant, d, key, heads[0].Length, false, false)
+	f, err := e.stateOf(ctx, d.env.tenant, d, key, Version{heads[0].Length, heads[0].Generation}, false, false)
 	return f, StorageError(err)
 }
 
@@ -386,7 +386,7 @@ func (e *Engine) leave(ctx context.Context, d *deployed, p *plan, v *view, key j
 			v.needs = append(v.needs, last.ticket)
 			base = last.state
 		} else if heads, err := e.store.Heads(ctx, d.env.tenant, []j17.Key{key}); err == nil {
-			if f := e.cached(stateKey{d.env.tenant, key}, typ, heads[0].Length, false); f != nil && f.Length == heads[0].Length {
+			if f := e.cached(stateKey{d.env.tenant, key}, typ, Version{heads[0].Length, heads[0].Generation}, false); f != nil && f.Length == heads[0].Length {
 				base = f
 			} else if heads[0].Length == 0 {
 				base = typ.First()

@@ -19,11 +19,12 @@ import (
 // take turns, a slice each. Whoever has waited long enough is told how far it is, and finds it done, or further on, when he
 // comes again.
 
-// flightKey names what is folded: the first length events, or for 0 all there are; anew from the first one or not.
+// flightKey names what is folded: the first length events of a generation, or for 0 all there are; anew from the first one or not.
 type flightKey struct {
 	stateKey
 
 	fingerprint [32]byte
+	generation  uint64
 	length      uint64
 	anew        bool
 }
@@ -96,6 +97,9 @@ const (
 // errLeft tells that whoever carried a flight on has gone.
 var errLeft = errors.New("engine: the fold was given up")
 
+// errRewritten tells that events were rewritten while they were folded: what was made of them may be of both.
+var errRewritten = errors.New("engine: events were rewritten")
+
 // notReady is the details of the error of who has waited long enough.
 type notReady struct {
 	Done  uint64 `json:"done"`
@@ -108,7 +112,7 @@ func (e *Engine) foldTo(ctx context.Context, k flightKey, typ *decider.Program, 
 	past := k.length > 0
 	for {
 		if !k.anew {
-			if f := e.cached(k.stateKey, typ, target, past); f != nil {
+			if f := e.cached(k.stateKey, typ, Version{target, k.generation}, past); f != nil {
 				return f, nil
 			}
 		}
@@ -122,6 +126,12 @@ func (e *Engine) foldTo(ctx context.Context, k flightKey, typ *decider.Program, 
 			return nil, ctx.Err()
 		case errors.Is(err, errLeft):
 			continue
+		case errors.Is(err, errRewritten):
+			heads, err := e.store.Heads(ctx, k.tenant, []j17.Key{k.key})
+			if err != nil {
+				return nil, err
+			}
+			k.generation = heads[0].Generation
 		case err != nil:
 			return nil, err
 		case fl.state.Length >= target:
@@ -185,21 +195,32 @@ func (e *Engine) begin(ctx context.Context, fl *flight, keep bool) {
 		}
 		err = e.notReady(fl)
 	}
-	e.land(fl, base, err)
+	e.land(ctx, fl, base, err)
 }
 
 // base is the state from which a flight starts: the longest that is known and not too long; nil where that has more than
 // most bytes.
 func (e *Engine) base(ctx context.Context, fl *flight, most int) (*decider.State, error) {
 	if fl.anew {
-		return fl.typ.First(), nil
+		return fl.first(), nil
 	}
-	known := e.cached(fl.stateKey, fl.typ, 0, false)
+	known := e.cached(fl.stateKey, fl.typ, Version{0, fl.generation}, false)
 	if known != nil && known.Length <= fl.target {
 		own := *known // others read the one in the cache
 		return &own, nil
 	}
-	return e.snapshot(ctx, fl.tenant, fl.typ, fl.key, fl.target, most)
+	f, err := e.snapshot(ctx, fl.tenant, fl.typ, fl.key, Version{fl.target, fl.generation}, most)
+	if err == nil && f != nil && f.Length == 0 {
+		f = fl.first()
+	}
+	return f, err
+}
+
+// first is the state before the first event of the flight's generation.
+func (fl *flight) first() *decider.State {
+	own := *fl.typ.First()
+	own.Generation = fl.generation
+	return &own
 }
 
 // enqueueFlight hands a flight to the background. It reports false when the tenant has too many there.
@@ -321,7 +342,7 @@ func (e *Engine) slice(fl *flight) bool {
 			if fl.ctx.Err() != nil {
 				err = errLeft
 			}
-			e.land(fl, nil, err)
+			e.land(fl.ctx, fl, nil, err)
 			return false
 		}
 		fl.state = base
@@ -337,7 +358,7 @@ func (e *Engine) slice(fl *flight) bool {
 		if fl.ctx.Err() != nil {
 			err = errLeft
 		}
-		e.land(fl, nil, err)
+		e.land(fl.ctx, fl, nil, err)
 		return false
 	}
 	f.Cost = fl.state.Cost + cost
@@ -351,7 +372,7 @@ func (e *Engine) slice(fl *flight) bool {
 				f = kept
 			}
 		}
-		e.land(fl, f, nil)
+		e.land(fl.ctx, fl, f, nil)
 		return false
 	}
 
@@ -366,8 +387,24 @@ func (fl *flight) next(length uint64) uint64 {
 	return min(fl.target, (length/pastEvery+1)*pastEvery)
 }
 
+// unchanged reports an error where the events that a flight has folded need not be those that its stream has.
+func (e *Engine) unchanged(ctx context.Context, fl *flight) error {
+	if e.store.Rewrites() == 0 {
+		return nil
+	}
+	heads, err := e.store.Heads(ctx, fl.tenant, []j17.Key{fl.key})
+	if err == nil && heads[0].Generation != fl.generation {
+		err = errRewritten
+	}
+	return err
+}
+
 // land tells all who wait what has become of a flight.
-func (e *Engine) land(fl *flight, f *decider.State, err error) {
+func (e *Engine) land(ctx context.Context, fl *flight, f *decider.State, err error) {
+	if err == nil {
+		err = e.unchanged(ctx, fl)
+	}
+
 	// What it has led to is for the cache, and for a snapshot if one is due.
 	if err == nil {
 		if f.JSON == nil {

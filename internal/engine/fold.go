@@ -13,28 +13,29 @@ import (
 	"j17/internal/work"
 )
 
-// stateOf returns the state after the first length events, which the stream has. past tells that the stream has more of
-// them; such states are not cached. replay starts from nothing, whatever is known.
-func (e *Engine) stateOf(ctx context.Context, t j17.Tenant, d *deployed, key j17.Key, length uint64, past, replay bool) (*decider.State, error) {
+// stateOf returns the state after the first events, which the stream has in so many and of that generation. past tells that the stream
+// has more of them; such states are not cached. replay starts from nothing, whatever is known. Where events are rewritten meanwhile, the
+// state is that of the generation which they have then.
+func (e *Engine) stateOf(ctx context.Context, t j17.Tenant, d *deployed, key j17.Key, of Version, past, replay bool) (*decider.State, error) {
 	typ := d.Program(key.Type)
-	k := flightKey{stateKey: stateKey{t, key}, fingerprint: typ.Fingerprint, anew: replay}
+	k := flightKey{stateKey: stateKey{t, key}, fingerprint: typ.Fingerprint, generation: of.Generation, anew: replay}
 	if !replay {
-		if f := e.cached(k.stateKey, typ, length, past); f != nil {
+		if f := e.cached(k.stateKey, typ, of, past); f != nil {
 			e.counts.hits.Add(1)
 			return f, nil
 		}
 	}
 	if past || replay {
-		k.length = length
+		k.length = of.Length
 	}
-	return e.foldTo(ctx, k, typ, length, false)
+	return e.foldTo(ctx, k, typ, of.Length, false)
 }
 
-// cached returns the cached state of the type's present handlers with at least so many events; exactly so many when
-// the caller wants the past.
-func (e *Engine) cached(k stateKey, typ *decider.Program, length uint64, past bool) *decider.State {
+// cached returns the cached state of the type's present handlers and of the generation with at least so many events; exactly so many
+// when the caller wants the past.
+func (e *Engine) cached(k stateKey, typ *decider.Program, of Version, past bool) *decider.State {
 	f := e.cache.get(k)
-	if f == nil || f.Fingerprint != typ.Fingerprint || f.Length < length || past && length > 0 && f.Length != length {
+	if f == nil || f.Fingerprint != typ.Fingerprint || f.Generation != of.Generation || f.Length < of.Length || past && of.Length > 0 && f.Length != of.Length {
 		return nil
 	}
 	return f

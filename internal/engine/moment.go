@@ -147,7 +147,7 @@ func (m *Moment) Load(ctx context.Context, keys []j17.Key, replay bool) ([]Loade
 		}
 		known := (*decider.State)(nil)
 		if !replay {
-			known = m.e.cached(stateKey{m.d.env.tenant, key}, m.d.Program(key.Type), parts[i].Length, true)
+			known = m.e.cached(stateKey{m.d.env.tenant, key}, m.d.Program(key.Type), parts[i].Version, true)
 		}
 		if known == nil {
 			rest = append(rest, i)
@@ -186,9 +186,9 @@ func (m *Moment) Load(ctx context.Context, keys []j17.Key, replay bool) ([]Loade
 // fold folds one aggregate up to what belongs to the moment.
 func (m *Moment) fold(ctx context.Context, key j17.Key, p part, replay bool, into *Loaded) error {
 	past := p.past || m.d.replaced == nil // what is not deployed is not for the cache
-	f, err := m.e.stateOf(ctx, m.d.env.tenant, m.d, key, p.Length, past, replay)
+	f, err := m.e.stateOf(ctx, m.d.env.tenant, m.d, key, p.Version, past, replay)
 	if err == nil && f.Length != p.Length { // somebody has written meanwhile
-		f, err = m.e.stateOf(ctx, m.d.env.tenant, m.d, key, p.Length, true, replay)
+		f, err = m.e.stateOf(ctx, m.d.env.tenant, m.d, key, p.Version, true, replay)
 	}
 	if err != nil {
 		return err
@@ -198,7 +198,7 @@ func (m *Moment) fold(ctx context.Context, key j17.Key, p part, replay bool, int
 }
 
 func (l *Loaded) take(f *decider.State, p part) {
-	l.Data, l.JSON, l.Length, l.Version, l.Created = f.Data, f.JSON, f.Length, p.Version, f.Created
+	l.Data, l.JSON, l.Length, l.Version, l.Created = f.Data, f.JSON, f.Length, Version{p.Length, f.Generation}, f.Created
 }
 
 // LoadError tells which aggregate could not be folded.

@@ -214,7 +214,7 @@ func (r *Recorder) plan(ctx context.Context, u *Past) (*plan, error) {
 	// What has to hold of the aggregates, and what they are called.
 	last := make(map[j17.Key]int64, len(keys))
 	for i, key := range keys {
-		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key, Length: heads[i].Length})
+		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key, Length: heads[i].Length, Looked: true, Generation: heads[i].Generation})
 		last[key] = heads[i].LastTime
 		p.unit.Assign = append(p.unit.Assign, r.names(key, first[key].Names)...)
 	}
@@ -279,7 +279,7 @@ func (r *Recorder) try(ctx context.Context, u *Past, p *plan) error {
 		f := r.d.Program(pre.Key.Type).First()
 		if pre.Length > 0 {
 			var err error
-			if f, err = r.e.stateOf(ctx, r.d.env.tenant, r.d, pre.Key, pre.Length, false, false); err != nil {
+			if f, err = r.e.stateOf(ctx, r.d.env.tenant, r.d, pre.Key, Version{pre.Length, pre.Generation}, false, false); err != nil {
 				return StorageError(err)
 			}
 			if f.Length != pre.Length {

@@ -83,17 +83,17 @@ func (e *Engine) Load(ctx context.Context, t j17.Tenant, aggregateType, id strin
 	}
 	if length == 0 {
 		if o.Until == nil && o.Length == nil && d.IDs.IsSingleton(key.ID) {
-			return State{Key: key, Data: value.ObjectValue(), JSON: []byte("{}"), EntityTag: d.Program(key.Type).EntityTag(0)}, nil
+			return State{Key: key, Data: value.ObjectValue(), JSON: []byte("{}"), EntityTag: d.Program(key.Type).EntityTag(0, 0)}, nil
 		}
 		return State{}, notFound()
 	}
 
 	// The state, and what the aggregate is called.
-	s, err := e.stateOf(ctx, t, d, key, length, past, o.Replay)
+	s, err := e.stateOf(ctx, t, d, key, Version{length, head.Generation}, past, o.Replay)
 	if err != nil {
 		return State{}, StorageError(err)
 	}
-	state := State{Key: key, Data: s.Data, JSON: s.JSON, Length: s.Length, EntityTag: d.Program(key.Type).EntityTag(s.Length)}
+	state := State{Key: key, Data: s.Data, JSON: s.JSON, Length: s.Length, EntityTag: d.Program(key.Type).EntityTag(s.Length, s.Generation)}
 	if decider.Named(d.Types[key.Type]) {
 		state.Names, err = e.Names(ctx, t, d.Decider, key)
 	}

@@ -22,12 +22,20 @@ import (
 const snapshots store.Space = "snapshot"
 
 // snapshotFormat is the first byte of a snapshot. Behind it stand the fingerprint of the handlers, the length and the
-// timestamp of the first event as varints, and the state as JSON.
-const snapshotFormat = 1
+// timestamp of the first event as varints, and the state as JSON. Of a stream of which events were rewritten the first byte is another
+// one, and the generation stands in front of the length.
+const (
+	snapshotFormat          = 1
+	snapshotFormatRewritten = 2
+)
 
 func encodeSnapshot(f *decider.State) []byte {
 	b := append(make([]byte, 0, 64+len(f.JSON)), snapshotFormat)
 	b = append(b, f.Fingerprint[:]...)
+	if f.Generation > 0 {
+		b[0] = snapshotFormatRewritten
+		b = binary.AppendUvarint(b, f.Generation)
+	}
 	b = binary.AppendUvarint(b, f.Length)
 	b = binary.AppendVarint(b, f.Created)
 	return append(b, f.JSON...)
@@ -35,12 +43,19 @@ func encodeSnapshot(f *decider.State) []byte {
 
 // decodeSnapshot reports false for a snapshot that other handlers or another version of this program made.
 func decodeSnapshot(b []byte, typ *decider.Program) (*decider.State, bool) {
-	if len(b) < 1+len(typ.Fingerprint) || b[0] != snapshotFormat || [32]byte(b[1:]) != typ.Fingerprint {
+	if len(b) < 1+len(typ.Fingerprint) || b[0] != snapshotFormat && b[0] != snapshotFormatRewritten || [32]byte(b[1:]) != typ.Fingerprint {
 		return nil, false
 	}
 	f := &decider.State{Fingerprint: typ.Fingerprint}
+	rewritten := b[0] == snapshotFormatRewritten
 	b = b[1+len(typ.Fingerprint):]
 	var n, m int
+	if rewritten {
+		if f.Generation, n = binary.Uvarint(b); n <= 0 {
+			return nil, false
+		}
+		b = b[n:]
+	}
 	if f.Length, n = binary.Uvarint(b); n <= 0 {
 		return nil, false
 	}
@@ -77,6 +92,7 @@ const (
 // pastStates is what stands in pastIndex: the lengths of the states that are kept, ascending.
 type pastStates struct {
 	Fingerprint [32]byte `json:"fingerprint"`
+	Generation  uint64   `json:"generation,omitempty"`
 	Every       uint64   `json:"every"`
 	Lengths     []uint64 `json:"lengths"`
 }
@@ -85,9 +101,10 @@ func pastKey(key j17.Key, fingerprint [32]byte, length uint64) string {
 	return key.String() + "/" + hex.EncodeToString(fingerprint[:8]) + "/" + strconv.FormatUint(length, 10)
 }
 
-// snapshot returns the longest stored state of the type's present handlers that is not longer than length; that before the
+// snapshot returns the longest stored state of the type's present handlers and of the generation that is not longer; that before the
 // first event where there is none, and nil where what is stored has more than most bytes.
-func (e *Engine) snapshot(ctx context.Context, t j17.Tenant, typ *decider.Program, key j17.Key, length uint64, most int) (*decider.State, error) {
+func (e *Engine) snapshot(ctx context.Context, t j17.Tenant, typ *decider.Program, key j17.Key, of Version, most int) (*decider.State, error) {
+	length := of.Length
 	if length < e.every {
 		return typ.First(), nil
 	}
@@ -101,14 +118,14 @@ func (e *Engine) snapshot(ctx context.Context, t j17.Tenant, typ *decider.Progra
 		if len(item.Value) > most {
 			return nil, nil //nolint:nilnil // stated
 		}
-		if f, ok := decodeSnapshot(item.Value, typ); ok && f.Length <= length {
+		if f, ok := decodeSnapshot(item.Value, typ); ok && f.Length <= length && f.Generation == of.Generation {
 			return f, nil
 		}
 	}
 
 	// Those along the way: the last that is not too long.
 	index, _, err := e.pastStates(ctx, t, key)
-	if err != nil || index.Fingerprint != typ.Fingerprint {
+	if err != nil || index.Fingerprint != typ.Fingerprint || index.Generation != of.Generation {
 		return typ.First(), err
 	}
 	i, found := slices.BinarySearch(index.Lengths, length)
@@ -128,7 +145,7 @@ func (e *Engine) snapshot(ctx context.Context, t j17.Tenant, typ *decider.Progra
 	case len(item.Value) > most:
 		return nil, nil //nolint:nilnil // stated
 	}
-	if f, ok := decodeSnapshot(item.Value, typ); ok && f.Length <= length {
+	if f, ok := decodeSnapshot(item.Value, typ); ok && f.Length <= length && f.Generation == of.Generation {
 		return f, nil
 	}
 	return typ.First(), nil
@@ -171,16 +188,16 @@ func (e *Engine) keepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *dec
 		return err
 	}
 
-	// States of other handlers are of no use any more.
+	// States of other handlers, or of events that were rewritten since, are of no use any more.
 	var side []store.Side
 	drop := func(length uint64) {
 		side = append(side, store.Side{Op: store.Delete, Space: pastSnapshots, Key: pastKey(key, index.Fingerprint, length)})
 	}
-	if index.Fingerprint != f.Fingerprint {
+	if index.Fingerprint != f.Fingerprint || index.Generation != f.Generation {
 		for _, length := range index.Lengths {
 			drop(length)
 		}
-		index = pastStates{Fingerprint: f.Fingerprint, Every: pastEvery}
+		index = pastStates{Fingerprint: f.Fingerprint, Generation: f.Generation, Every: pastEvery}
 	}
 
 	// A state near another one is kept only if it was expensive, and so is one that is large for the events behind it.
@@ -242,7 +259,7 @@ func (e *Engine) refreshOne(ctx context.Context, job stateKey) error {
 		return err
 	}
 	typ := d.Program(job.key.Type)
-	f, err := e.foldTo(ctx, flightKey{stateKey: job, fingerprint: typ.Fingerprint}, typ, heads[0].Length, true)
+	f, err := e.foldTo(ctx, flightKey{stateKey: job, fingerprint: typ.Fingerprint, generation: heads[0].Generation}, typ, heads[0].Length, true)
 	if j17.CodeOf(err) == j17.CodeStateNotReady {
 		return nil // it goes on, and comes back here when it is done
 	}

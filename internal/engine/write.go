@@ -137,11 +137,11 @@ func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *decider.A
 		if err := v.settled(ctx, a.Key); err != nil {
 			return nil, err
 		}
-		length, err := e.matching(ctx, d, c, a.Key)
+		head, err := e.matching(ctx, d, c, a.Key)
 		if err != nil {
 			return nil, err
 		}
-		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: a.Key, Length: length})
+		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: a.Key, Length: head.Length, Looked: true, Generation: head.Generation})
 	}
 
 	// The events, what they imply, and what else comes with them.
@@ -188,7 +188,8 @@ func (e *Engine) react(ctx context.Context, d *deployed, a *decider.Admitted, p 
 	p.events, p.scheduled = x.Events, x.Scheduled
 	p.write(x.Events[p.own:])
 	for _, key := range x.Looked {
-		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key, Length: x.Before[key].Length})
+		before := x.Before[key]
+		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key, Length: before.Length, Looked: true, Generation: before.Generation})
 	}
 	return nil
 }
@@ -205,20 +206,19 @@ func (p *plan) write(events []decider.Event) {
 	}
 }
 
-// matching returns the present length of the aggregate if it has one of the command's entity tags.
-func (e *Engine) matching(ctx context.Context, d *deployed, c *Command, key j17.Key) (uint64, error) {
+// matching returns the present head of the aggregate if it has one of the command's entity tags.
+func (e *Engine) matching(ctx context.Context, d *deployed, c *Command, key j17.Key) (store.Head, error) {
 	heads, err := e.store.Heads(ctx, c.Tenant, []j17.Key{key})
 	if err != nil {
-		return 0, StorageError(err)
+		return store.Head{}, StorageError(err)
 	}
-	length := heads[0].Length
-	present := d.Program(key.Type).EntityTag(length)
+	present := d.Program(key.Type).EntityTag(heads[0].Length, heads[0].Generation)
 	for _, tag := range c.IfMatch {
-		if tag == present || (tag == "*" && length > 0) {
-			return length, nil
+		if tag == present || (tag == "*" && heads[0].Length > 0) {
+			return heads[0], nil
 		}
 	}
-	return 0, preconditionFailed()
+	return store.Head{}, preconditionFailed()
 }
 
 func (p *plan) receipt(r *store.Result) Receipt {
@@ -234,7 +234,7 @@ func (p *plan) refusal(r *store.Result) error {
 		}
 	}
 	for _, c := range r.Streams {
-		if p.expected != nil && c.Key == p.key && c.Expected == *p.expected {
+		if p.expected != nil && c.Key == p.key && c.Expected == *p.expected && c.Actual != c.Expected {
 			return conflict(c)
 		}
 	}

@@ -64,10 +64,14 @@ type Command struct {
 	Expires time.Time
 }
 
-// Pre is a precondition on the length of a stream. The stream need not be written by the unit.
+// Pre is a precondition on the length of a stream, and on its events having been looked at as they are. The stream need not be written by the unit.
 type Pre struct {
 	Key    j17.Key
 	Length uint64
+	// Looked tells that the unit was decided on the stream's events, of the generation that is named: it holds only as long as none of
+	// them is rewritten.
+	Looked     bool
+	Generation uint64
 }
 
 // Fence is a precondition on a side item, which the unit need not write: that it has the revision it had when the unit was

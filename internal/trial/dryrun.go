@@ -122,7 +122,7 @@ func DryRun(ctx context.Context, c *spec.Compiled, functions decider.Functions, 
 	}) {
 		f := &r.states[key].State
 		r.States = append(r.States, State{
-			Key: key, Data: f.Data, JSON: f.Data.AppendJSON(nil), Length: f.Length, EntityTag: r.Program(key.Type).EntityTag(f.Length),
+			Key: key, Data: f.Data, JSON: f.Data.AppendJSON(nil), Length: f.Length, EntityTag: r.Program(key.Type).EntityTag(f.Length, f.Generation),
 		})
 	}
 	r.Scheduled = r.later.list

@@ -161,7 +161,7 @@ func (b *batch) checkUnit(t *tenant, u *store.Append, r *store.Result) error {
 		if err != nil {
 			return err
 		}
-		if h.Length != p.Length {
+		if h.Length != p.Length || p.Looked && h.Generation != p.Generation {
 			r.Streams = append(r.Streams, store.StreamConflict{Key: p.Key, Expected: p.Length, Actual: h.Length})
 		}
 	}

@@ -75,7 +75,14 @@ func testNotes(s *suite) {
 	if names, _ := changed(t, f, since, 9); !slices.Equal(names, []j17.Tenant{tenant}) {
 		t.Errorf("a rewrite is no change: %v", names)
 	}
-	commit(t, f, tenant, store.Append{Events: events(a, `3`)})
+
+	// Who has looked at the events of another generation has decided on what is gone.
+	looked := store.Append{Pre: []store.Pre{{Key: a, Length: 2, Looked: true}}, Events: events(a, `3`)}
+	if r := appendUnit(t, f, tenant, looked); r.Outcome != store.Conflict || len(r.Streams) != 1 || r.Streams[0].Actual != 2 {
+		t.Errorf("decided on events that were rewritten: %+v", r)
+	}
+	looked.Pre[0].Generation = 1
+	commit(t, f, tenant, looked)
 	if err := Erase(t.Context(), f, tenant, a, gone(1)); err != nil {
 		t.Fatal(err)
 	}
