@@ -22,6 +22,7 @@ const (
 	kindCommand = 'c'
 	kindTag     = 'g'
 	kindBuild   = 'b'
+	kindPurge   = 'r'
 )
 
 // The kinds of keys of tenant number 0, which holds what belongs to the store itself.

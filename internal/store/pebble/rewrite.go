@@ -39,13 +39,13 @@ func (s *Store) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (res
 		}
 
 		// The events, each stream under a new generation.
-		note := store.Note{Position: b.position(tn)}
+		note, untagged := store.Note{Position: b.position(tn)}, map[string]uint64{}
 		for i := range r.Streams {
 			stream := &r.Streams[i]
 			if len(stream.Events) == 0 {
 				continue
 			}
-			generation, err := b.rewrite(tn, stream)
+			generation, err := b.rewrite(tn, stream, untagged)
 			if err != nil {
 				return err
 			}
@@ -55,6 +55,7 @@ func (s *Store) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (res
 		// Readers of the feed meet the note where they would meet an event.
 		if len(note.Streams) > 0 {
 			b.stageNote(tn, &note)
+			b.stagePurge(tn, note.Position, untagged)
 			result.IDs = []j17.StreamID{note.Position}
 		}
 		for i := range u.Side {
@@ -68,10 +69,11 @@ func (s *Store) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (res
 // Rewrites returns how often events were rewritten. See store.Store.
 func (s *Store) Rewrites() uint64 { return s.rewrites.Load() }
 
-// rewrite stages the new content of a stream's events and returns the stream's generation.
-func (b *batch) rewrite(t *tenant, stream *store.RewrittenStream) (uint64, error) {
+// rewrite stages the new content of a stream's events and returns the stream's generation. The entries of tags that it changes are added
+// to untagged.
+func (b *batch) rewrite(t *tenant, stream *store.RewrittenStream, untagged map[string]uint64) (uint64, error) {
 	// The events.
-	key, untagged, leaves := stream.Key, map[string]uint64{}, map[uint64][hashBytes]byte{}
+	key, leaves := stream.Key, map[uint64][hashBytes]byte{}
 	for i := range stream.Events {
 		e := &stream.Events[i]
 		var old eventRecord
@@ -156,167 +158,4 @@ func (b *batch) event(tenant uint32, key j17.Key, version uint64) ([]byte, error
 	}
 	v = append([]byte(nil), v...)
 	return v, closer.Close()
-}
-
-// Purge removes from disk what rewritten events and the side items of their streams have replaced. See store.Store.
-//
-//  1. It waits until nobody can read the old values any more: the calls that read, which are short, and exports of the tenant.
-//  2. It touches the ranges of keys of the streams' events, of their side items and of the index of tags: it writes that they
-//     have no range keys. Whatever file holds an old value now overlaps a younger one, so that a compaction has to merge the two
-//     and cannot move the file as it is.
-//  3. It flushes, so that no log is needed any more that exists now, and compacts these ranges.
-//  4. It waits until the old tables are deleted, and removes the logs.
-func (s *Store) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []store.Declared, items []store.ItemName) error {
-	r, err := s.read(t)
-	if err != nil {
-		return err
-	}
-	defer r.close()
-	ranges := purged(r.tenant, keys, spaces, items)
-	if r.tenant == 0 || len(ranges) == 0 {
-		return nil
-	}
-
-	// From here on nobody reads the old values.
-	s.endArchives(r.view, store.ErrEnded)
-	if !s.awaitRelease(ctx.Done(), nil, func() bool { return s.idleBefore(r.view) }) {
-		return ctx.Err()
-	}
-
-	// Every file that holds an old value is overlapped by a younger one.
-	err = s.run(ctx, ordinary, func(b *batch) error {
-		s.reap()
-		for i := range ranges {
-			must(b.writes.RangeKeyUnset(ranges[i].lower, ranges[i].upper, nil, nil))
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-
-	// No log is needed any more that exists now, and no table that holds an old value.
-	s.disk.scrub()
-	if err := s.inBackground(ctx, s.db.Flush); err != nil {
-		return err
-	}
-	for i := range ranges {
-		err := s.inBackground(ctx, func() error { return s.db.Compact(ctx, ranges[i].lower, ranges[i].upper, false) })
-		if err != nil {
-			return err
-		}
-	}
-
-	// What is not needed goes from the disk.
-	if err := s.awaitDeletion(ctx); err != nil {
-		return err
-	}
-	return s.disk.removeScrubbed()
-}
-
-// keyRange is the keys in [lower, upper).
-type keyRange struct{ lower, upper []byte }
-
-// purged returns where values of streams and of other items stand, or stood.
-func purged(tenant uint32, keys []j17.Key, spaces []store.Declared, items []store.ItemName) (ranges []keyRange) {
-	whole := func(prefix []byte) { ranges = append(ranges, keyRange{prefix, after(prefix)}) }
-	if len(keys) > 0 {
-		whole(appendPrefix(nil, tenant, kindTag))
-	}
-	for _, key := range keys {
-		whole(appendEventPrefix(nil, tenant, key))
-		for i := range spaces {
-			for _, of := range spaces[i].RangesOf(key) {
-				ranges = append(ranges, keyRange{
-					appendItemKey(nil, tenant, spaces[i].Space, of.From), appendItemKey(nil, tenant, spaces[i].Space, of.To),
-				})
-			}
-		}
-	}
-	for i := range spaces {
-		if spaces[i].Whole {
-			whole(appendSpace(nil, tenant, kindItem, spaces[i].Space))
-		}
-	}
-	for i := range items {
-		key := appendItemKey(nil, tenant, items[i].Space, items[i].Key)
-		ranges = append(ranges, keyRange{key, next(key)})
-	}
-	return ranges
-}
-
-// idleBefore reports whether no view that is older than v has readers. It needs mu.
-func (s *Store) idleBefore(v *view) bool {
-	for _, old := range s.retired {
-		if old.number < v.number && old.readers > 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// inBackground runs work of Pebble that may never return after a fault. It holds the store open until the work ends.
-func (s *Store) inBackground(ctx context.Context, work func() error) error {
-	v, err := s.acquire()
-	if err != nil {
-		return err
-	}
-	err = s.unlessFaulted(ctx.Done(), func() error {
-		defer s.release(v)
-		return work()
-	})
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
-		return fmt.Errorf("remove old bytes: %w", err)
-	}
-	return nil
-}
-
-// awaitDeletion blocks until each table file that is on disk now is either in use or gone.
-func (s *Store) awaitDeletion(ctx context.Context) error {
-	names, err := s.disk.List(s.disk.dir)
-	if err != nil {
-		return fmt.Errorf("list the data folder: %w", err)
-	}
-	for {
-		changed := s.events.next()
-		live, err := s.liveTables()
-		if err != nil {
-			return err
-		}
-		waiting := false
-		for _, name := range names {
-			if isTable(name) && !live[name] {
-				_, err := s.disk.Stat(s.disk.PathJoin(s.disk.dir, name))
-				waiting = waiting || err == nil
-			}
-		}
-		if !waiting {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-s.queue.faulted:
-			return s.queue.refusal()
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// liveTables returns the names of the table files that are in use.
-func (s *Store) liveTables() (map[string]bool, error) {
-	levels, err := s.db.SSTables()
-	if err != nil {
-		return nil, fmt.Errorf("list the tables: %w", err)
-	}
-	live := map[string]bool{}
-	for _, level := range levels {
-		for i := range level {
-			live[level[i].BackingSSTNum.String()+tableSuffix] = true
-		}
-	}
-	return live, nil
 }

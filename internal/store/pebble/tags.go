@@ -128,7 +128,7 @@ func tagBits(value []byte) (uint64, error) {
 	}
 }
 
-// untag stages that an event has lost its tags. staged holds the entries that the batch has changed so far.
+// untag stages that an event has lost its tags. staged holds the entries that the rewrite has changed so far.
 func (b *batch) untag(t *tenant, record *eventRecord, staged map[string]uint64) error {
 	// Each tag has a run of positions with a set of those that carry it.
 	tags, err := record.allTags()
