@@ -107,6 +107,9 @@ func TestHead(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.head(t)
+	if head, err := f.HeadAt(t.Context(), tenant, j17.StreamID{}); err != nil || head != (envlog.Head{Root: proof.Root(nil)}) {
+		t.Errorf("without events, at no position: %+v, %v", head, err)
+	}
 	for i, n := range []int{1, 1, 5, 248, 1, 1, 255, 1, 300, 2000, 3} {
 		f.write(t, n, 1+i*17)
 		f.head(t)
