@@ -56,3 +56,6 @@ cat <<TABLE
 | which of 100,000 areas of 20 vertices have a point | $(column BenchmarkPlaces/of=containing p99-ms) ms | 5 ms |
 | processor time that a place takes of a write in memory | $(awk -v a="$(column BenchmarkWrites/of=placed cpu-µs/op)" -v b="$(column BenchmarkWrites/of=plain cpu-µs/op)" 'BEGIN {printf "%.0f µs", a - b}') | |
 TABLE
+
+# Files of events, through the program.
+bench/loading.sh

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"strings"
@@ -26,10 +27,10 @@ func (e *env) data() *cobra.Command {
 type load struct {
 	env   *env
 	route string
-	// history tells that the events are stored as they were. The server knows such a file by its content, for good, so it can
-	// be sent again at any time.
-	history     bool
-	yes, asJSON bool
+	// history tells that the events are stored as they were, and resumes that a file that was cut short goes on where it was: the server
+	// knows it by its content, so that it can be sent again at any time.
+	history, resumes bool
+	yes, asJSON      bool
 }
 
 // loaded is what the server has done with a file.
@@ -42,7 +43,7 @@ type loaded struct {
 const dataFiles = `FILE is what 'j17 data export' has written, or has one event a line, or one JSON array of them; - is standard input.`
 
 func (e *env) dataImport() *cobra.Command {
-	l := &load{env: e, route: "import", history: true}
+	l := &load{env: e, route: "import", history: true, resumes: true}
 	return l.command(&cobra.Command{
 		Use: "import FILE", Short: "Store events that have happened before, as they were",
 		Long: `Store events that have happened before, here or in another system, as they were: with their times, their actors and the names of
@@ -50,8 +51,9 @@ their aggregates. Nothing reacts to them. To write events that happen now, use '
 
 ` + dataFiles + `
 
-The whole file is checked first, and nothing of a file with faults is stored. One that was cut short goes on where it was when the
-same file is imported again: the server knows it by its content, for good, and stores no event of it twice.
+The whole file is checked first, and nothing of a file with faults is stored. Up to 10,000 events and 16 MiB are stored all at once. A
+larger file that was cut short goes on where it was when the same file is imported again: the server knows it by its content, and
+stores no event of it twice.
 
 It needs an operator who may operate the instance (see j17 login). Exit code 3: events are not valid.`,
 		Example: "  j17 data import events.jsonl --env staging\n  j17 data export --env prod | j17 data import - --env staging",
@@ -62,7 +64,12 @@ func (e *env) dataColdStart() *cobra.Command {
 	l := &load{env: e, route: "cold_start", history: true}
 	return l.command(&cobra.Command{
 		Use: "cold-start FILE", Short: "Import into an environment that has no events yet",
-		Long: `Import events as 'j17 data import' does, into an environment that has none yet: the first load of an application that moves here.
+		Long: `Fill an environment that has no events yet: the first load of an application that moves here. All of the file is stored, or nothing,
+many times faster than by an import and however large it is.
+
+What 'j17 data export' has written keeps its positions, bytes, chains and names, and the chains are checked: roots and proofs are those
+of where it comes from. Events without a stream_id get positions of their own.
+
 Exit code 4: there are events already.
 
 ` + dataFiles,
@@ -165,8 +172,12 @@ func (l *load) open(name string) (*client.Content, func() error, error) {
 		return nil, nil, fmt.Errorf("there is no place to keep the events until they are sent: %w", err)
 	}
 	done := func() error { return errors.Join(kept.Close(), os.Remove(kept.Name())) }
-	size, err := io.Copy(kept, io.LimitReader(e.interruptible(in), maxEventFile+1))
-	if err == nil && size > maxEventFile {
+	most := int64(maxEventFile)
+	if !l.resumes && l.history {
+		most = math.MaxInt64 - 1 // the server reads it as it comes
+	}
+	size, err := io.Copy(kept, io.LimitReader(e.interruptible(in), most+1))
+	if err == nil && size > most {
 		err = tooLarge{fmt.Errorf("%s is too large: it has more than %d MiB. Cut it into several files of whole events", fileName(name), maxEventFile>>20)}
 	} else if err != nil {
 		err = unreadable(name, err)
@@ -219,7 +230,7 @@ func (l *load) send(ctx context.Context, o *operating, path []string, name strin
 	}
 	var raw json.RawMessage
 	err := o.change(ctx, true, func() error {
-		err := o.Call(ctx, client.Request{Method: http.MethodPost, Path: append([]string{"api"}, path...), Body: content, Repeatable: l.history}, &raw)
+		err := o.Call(ctx, client.Request{Method: http.MethodPost, Path: append([]string{"api"}, path...), Body: content, Repeatable: l.resumes}, &raw)
 		l.tell(name, err)
 		return err
 	})
@@ -251,9 +262,12 @@ func (l *load) tell(name string, err error) {
 	}
 	e, refused := l.env, (*client.Error)(nil)
 	if !errors.As(err, &refused) || refused.Status >= http.StatusInternalServerError {
-		if l.history {
+		switch {
+		case l.history && !l.resumes:
+			e.note("It is not known whether the file is stored: either all of it is, or nothing. Run the same command again: exit code 4 says that it is.\n")
+		case l.history:
 			e.note("It is not known how much of the file is stored. Run the same command again: it goes on where it was, and stores nothing twice.\n")
-		} else {
+		default:
 			e.note("It is not known how much of the file is written. What is written is not recognised: leave it out before you send the rest.\n")
 		}
 		return

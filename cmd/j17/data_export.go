@@ -22,9 +22,9 @@ import (
 
 // export is one run of "data export".
 type export struct {
-	env                    *env
-	output, of, typ, after string
-	appends, asJSON        bool
+	env                            *env
+	output, of, typ, after, format string
+	appends, asJSON                bool
 }
 
 func (e *env) dataExport() *cobra.Command {
@@ -32,8 +32,10 @@ func (e *env) dataExport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "export", Short: "Download all events of an environment", Args: noArgs,
 		Long: `Download all events of an environment, one a line in the order in which they were stored, to standard output or to a file that
-does not exist yet. With --append the file may be there: what is stored after its last event is added. So an export that was broken
-off goes on where it was, and the next one fetches what is new. A file from another environment is left as it is.
+does not exist yet. Each line has the hash of its aggregate's chain, and an export of all of them ends with a signed checkpoint: 'j17
+audit verify' checks both. With --append the file may be there: what is stored after its last event is added, and a checkpoint of it
+all. So an export that was broken off goes on where it was, and the next one fetches what is new. A file from another environment is
+left as it is.
 
 It needs an operator who may read the events (see j17 login). 'j17 data import' stores them in another environment as they are.`,
 		Example: "  j17 data export -o events.jsonl --append --env prod\n  j17 data export --of aggregates --type order",
@@ -48,7 +50,8 @@ It needs an operator who may read the events (see j17 login). 'j17 data import' 
 	f.StringVar(&x.of, "of", "", "events, or aggregates: the present state of each (default events)")
 	f.StringVar(&x.typ, "type", "", "one aggregate `type` only")
 	f.StringVar(&x.after, "after", "", "`stream id`: only events after it")
-	f.BoolVar(&x.asJSON, "json", false, "one JSON document in the place of lines")
+	f.StringVar(&x.format, "format", "", "ndjson, json for one document, or cloudevents for a CloudEvent a line (default ndjson)")
+	f.BoolVar(&x.asJSON, "json", false, "the same as --format json")
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := x.check(); err != nil {
@@ -74,13 +77,24 @@ func (x *export) check() error {
 	if err := oneOf("--of", x.of, "", "events", "aggregates"); err != nil {
 		return err
 	}
+	if err := oneOf("--format", x.format, "", "ndjson", "json", "cloudevents"); err != nil {
+		return err
+	}
+	switch {
+	case x.asJSON && x.format != "" && x.format != "json":
+		return usageError{errors.New("--json is the format json: leave it or --format out")}
+	case x.asJSON:
+		x.format = "json"
+	case x.format == "json":
+		x.asJSON = true
+	}
 	switch {
 	case !x.appends:
 		return nil
 	case x.output == "":
 		return usageError{errors.New("--append needs -o FILE: the file that is gone on with")}
-	case x.of == "aggregates" || x.asJSON:
-		return usageError{errors.New("--append is for lines of events: leave --of aggregates and --json out")}
+	case x.of == "aggregates" || x.asJSON || x.format == "cloudevents":
+		return usageError{errors.New("--append is for lines of events: leave --of aggregates, --json and --format out")}
 	case x.after != "":
 		return usageError{errors.New("--append and --after exclude each other: the file says what comes next")}
 	default:
@@ -236,11 +250,11 @@ func (x *export) last(f *os.File) (*exported, int64, error) {
 		return nil, 0, errors.New("it is no file that can be gone on with")
 	}
 
-	// The file is read backward until it has a whole line.
+	// The file is read backward until it has a whole line, and one in front of the checkpoint that it may end with.
 	var tail []byte
 	start := info.Size()
-	for start > 0 && bytes.Count(tail, []byte{'\n'}) < 2 {
-		if len(tail) > 2*eventfile.MaxText {
+	for start > 0 && bytes.Count(tail, []byte{'\n'}) < 3 {
+		if len(tail) > 3*eventfile.MaxText {
 			break
 		}
 		block := make([]byte, min(start, int64(max(len(tail), 1<<16))))
@@ -250,19 +264,26 @@ func (x *export) last(f *os.File) (*exported, int64, error) {
 		}
 		tail = slices.Concat(block, tail)
 	}
-	end := bytes.LastIndexByte(tail, '\n')
-	if end < 0 {
-		if start == 0 && (len(tail) == 0 || bytes.HasPrefix(tail, []byte(`{"stream_id":"`))) {
-			return nil, 0, nil
-		}
-		return nil, 0, errors.New("it has no event of an export: name another file")
-	}
 
-	e, err := readExported(tail[bytes.LastIndexByte(tail[:end], '\n')+1 : end])
-	if err != nil {
-		return nil, 0, errors.New("its last line is no event of an export: name another file")
+	// What follows the last event is added anew.
+	for end := bytes.LastIndexByte(tail, '\n'); ; {
+		if end < 0 {
+			if start == 0 && (len(tail) == 0 || bytes.HasPrefix(tail, []byte(`{"stream_id":"`))) {
+				return nil, 0, nil
+			}
+			return nil, 0, errors.New("it has no event of an export: name another file")
+		}
+		begin := bytes.LastIndexByte(tail[:end], '\n') + 1
+		if bytes.HasPrefix(tail[begin:end], []byte(checkpointLine)) {
+			tail, end = tail[:begin], begin-1
+			continue
+		}
+		e, err := readExported(tail[begin:end])
+		if err != nil {
+			return nil, 0, errors.New("its last line is no event of an export: name another file")
+		}
+		return e, start + int64(end) + 1, nil
 	}
-	return e, start + int64(end) + 1, nil
 }
 
 // download writes the answer of the route to out.
@@ -273,8 +294,11 @@ func (x *export) download(ctx context.Context, o *operating, path []string, out 
 			q.Set(name, v)
 		}
 	}
-	if x.asJSON {
-		q.Set("format", "json")
+	if x.format != "" {
+		q.Set("format", x.format)
+	}
+	if x.appends && x.typ == "" {
+		q.Set("checkpoint", "true")
 	}
 	body, _, err := o.Download(ctx, path, q)
 	if err != nil {
@@ -311,15 +335,32 @@ func (x *export) conclude(lines *lineTally, err error) error {
 	return err
 }
 
-// lineTally counts the lines that are written to it.
+// lineTally counts the lines that are written to it, but not the checkpoint that an export ends with.
 type lineTally struct {
 	n   int
 	bar *progressbar.ProgressBar
+	// head is how the line begins that has not ended yet.
+	head []byte
 }
+
+// checkpointLine is how a checkpoint begins.
+const checkpointLine = `{"checkpoint":"`
 
 // Write counts.
 func (l *lineTally) Write(p []byte) (int, error) {
-	n := bytes.Count(p, []byte{'\n'})
+	n := 0
+	for rest, more := p, true; more; {
+		var part []byte
+		part, rest, more = bytes.Cut(rest, []byte{'\n'})
+		l.head = append(l.head, part[:min(len(part), len(checkpointLine)-len(l.head))]...)
+		if !more {
+			break
+		}
+		if string(l.head) != checkpointLine {
+			n++
+		}
+		l.head = l.head[:0]
+	}
 	l.n += n
 	if l.bar != nil {
 		_ = l.bar.Add(n) // it is decoration

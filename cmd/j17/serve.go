@@ -89,7 +89,6 @@ At the first start, a URL for creating the first operator is printed on standard
 	serveFlags(f, &o)
 	implicationFlags(f, &o.Options)
 	containerFlags(f, &o.Options)
-	proofFlags(f, &o.Options)
 	return cmd
 }
 

@@ -27,8 +27,6 @@ const (
 	keySpace store.Space = "envlog.keys"
 	// KeySpace has the private keys, by the hashes of the public ones. What is copied to a place where others can read it leaves it out.
 	KeySpace store.Space = "envlog.private"
-	// anchorSpace has one item: the size of the head that was anchored last.
-	anchorSpace store.Space = "envlog.anchored"
 )
 
 // headItem is the key of the one item of a space that has one.
@@ -37,7 +35,7 @@ const headItem = "current"
 // Spaces lists the spaces of logs.
 func Spaces() []store.Declared {
 	var all []store.Declared
-	for _, space := range append(Derived(), keySpace, KeySpace, anchorSpace) {
+	for _, space := range append(Derived(), keySpace, KeySpace) {
 		all = append(all, store.Declared{Space: space})
 	}
 	return all
@@ -265,7 +263,7 @@ func (p *place) count(at []j17.StreamID, upTo j17.StreamID) {
 // find returns how many events stand up to a position.
 func (l *log) find(ctx context.Context, upTo j17.StreamID) (p place, err error) {
 	// Behind the stored tiles everything is in memory.
-	if l.stored == 0 || upTo.Compare(l.storedTo) > 0 {
+	if upTo.Compare(l.storedTo) > 0 {
 		p = place{upTo: l.stored * tileWidth, last: l.storedTo}
 		for i := range l.fresh {
 			p.count(l.fresh[i].at, upTo)

@@ -53,7 +53,6 @@ type (
 func operations() map[string]operation {
 	all := generalOperations()
 	maps.Copy(all, checkpointOperations())
-	maps.Copy(all, scrubOperations())
 	return all
 }
 

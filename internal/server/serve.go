@@ -101,7 +101,6 @@ func (o *ServeOptions) Check() []error {
 	}
 	c.implications(&o.Options)
 	c.containers(&o.Options)
-	c.anchor(&o.Options)
 	c.plans(o)
 	c.alerts(o)
 	return c.found
@@ -112,7 +111,6 @@ func (o *DevOptions) Check() []error {
 	var c checks
 	c.implications(&o.Options)
 	c.containers(&o.Options)
-	c.anchor(&o.Options)
 	return c.found
 }
 

@@ -40,7 +40,6 @@ import (
 	"j17/internal/saga"
 	"j17/internal/sandbox/container"
 	"j17/internal/schedule"
-	"j17/internal/scrub"
 	"j17/internal/spec"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
@@ -113,12 +112,6 @@ type Options struct {
 	StreamsPerKey, Streams int
 	// PrivateListeners lets the listeners of specs be at addresses of this machine and of the networks around it.
 	PrivateListeners bool
-	// AuditAnchor is where signed heads of the logs of environments are kept: the name of a file that lines are appended to, or a URL that they
-	// are posted to; "" for nowhere.
-	AuditAnchor string
-	// PrivateBackups lets the object stores that instances name for their backups, and anchors, be at addresses of this machine and of the
-	// networks around it.
-	PrivateBackups bool
 	// Plans stand beside the built-in ones, or in their place. Alerts are told when much of a plan is used up.
 	Plans  []control.Plan
 	Alerts []usage.Channel
@@ -162,7 +155,6 @@ type Server struct {
 	// projections answers reads of projections.
 	projections *projection.Service
 	checkpoints *checkpoint.Service
-	scrub       *scrub.Service
 	// erasures removes personal data.
 	erasures *erasure.Service
 	// timed is the work that waits for a time or for events. A development server does it while its clock is moved.
@@ -292,11 +284,8 @@ func open(ctx context.Context, o Options) (_ *Server, err error) {
 
 	// Who is told of events.
 	s.openListeners(ctx)
-	if err := s.openProofs(); err != nil {
-		return nil, err
-	}
+	s.openProofs()
 	s.openCheckpoints()
-	s.openScrub()
 
 	// Specs and the code that they name.
 	s.blobs = blob.New(blob.Options{Store: s.store, Clock: o.Clock, Worker: s.worker})
@@ -370,7 +359,7 @@ func (s *Server) api(o httpapi.Options) *httpapi.API {
 	o.Loader = &loading.Loader{Engine: s.engine, Store: s.store, Log: s.logs, Loaded: s.usage.Loaded}
 	o.Engine, o.Store, o.Registry, o.Auth, o.Blobs, o.Deploy = s.engine, s.store, s.registry, s.auth, s.blobs, s.deploy
 	o.Tail, o.Feed, o.Builds, o.Indexes, o.Projections, o.Places = s.tail, s.feed, s.builds, s.indexes, s.projections, s.places
-	o.Checkpoints, o.Erasures, o.Scrub = s.checkpoints, s.erasures, s.scrub
+	o.Checkpoints, o.Erasures = s.checkpoints, s.erasures
 	o.Logs = s.logs
 	o.Usage, o.Worker, o.Sagas, o.Listeners, o.Schedule = s.usage, s.worker, s.sagas, s.listeners, s.schedule
 	o.TrustedProxies, o.ForwardedHeader = s.options.TrustedProxies, s.options.ForwardedHeader
@@ -415,7 +404,7 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 		g.Go(func() error { return serve(h, l) })
 	}
 	watch := func(ctx context.Context) error { return s.watchFolder(ctx, api) }
-	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.builds.Run, s.indexes.Run, s.projections.Run, s.deploy.Run, s.listeners.Run, s.logs.Run, s.checkpoints.Run, s.scrub.Run, s.erasures.Run, s.upkeep, s.settle) {
+	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.builds.Run, s.indexes.Run, s.projections.Run, s.deploy.Run, s.listeners.Run, s.logs.Run, s.checkpoints.Run, s.erasures.Run, s.upkeep, s.settle) {
 		g.Go(func() error { return worker(work) })
 	}
 	<-failed.Done()

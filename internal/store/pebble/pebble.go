@@ -91,9 +91,8 @@ type Store struct {
 	// rewrites counts how often events were rewritten. It grows when the new content can be seen, before Rewrite returns.
 	rewrites atomic.Uint64
 	pages    pages
-	// tableForm is that of tables that are made beside the store, readForm that of tables that are read past the engine.
+	// tableForm is that of tables that are made beside the store.
 	tableForm sstable.WriterOptions
-	readForm  sstable.ReaderOptions
 
 	// ending tells iterations that the store closes.
 	ending atomic.Bool
@@ -267,7 +266,6 @@ func (s *Store) openEngine(o Options) (err error) {
 	}
 	options.EnsureDefaults()
 	s.tableForm = options.MakeWriterOptions(len(options.Levels)-1, engineFormat.MaxTableFormat())
-	s.readForm = options.MakeReaderOptions()
 	return nil
 }
 
