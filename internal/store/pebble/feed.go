@@ -199,7 +199,10 @@ func (s *Store) eachPage(
 	var c eventCursor
 	var aggregates typeNames
 	n, from := 0, after.Next()
-	for more := true; more; {
+	for more, pages := true, 0; more; pages++ {
+		if pages >= growAfter {
+			s.pages.grow(p)
+		}
 		if err := of.fill(p, from, limit-n, &aggregates); err != nil {
 			return err
 		}
@@ -220,7 +223,7 @@ func (s *Store) eachPage(
 
 			// A note of a rewrite.
 			if entry.version == 0 {
-				note, err := parseNote(entry.id, p.values[entry.start:entry.end])
+				note, err := parseNote(entry.id, entry.value)
 				if err != nil {
 					return corruption(err, "the note at %s of tenant %s", entry.id, of.tenant)
 				}
@@ -233,7 +236,7 @@ func (s *Store) eachPage(
 
 			// An event, checked against the position that the feed has it at.
 			c.event.Key, c.keyLen = entry.key, len(entry.key.Type)+len(":")+len(entry.key.ID)
-			if err := c.load(p, entry); err != nil {
+			if err := c.load(entry); err != nil {
 				return corruption(err, "the feed of tenant %s at %s", of.tenant, entry.id)
 			}
 			if c.event.StreamID != entry.id {

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// minGathered and maxGathered bound how many events of a feed are looked up at a time. Few are enough for who follows the feed;
-	// many, in the order in which they are stored, are found with less work.
+	// minGathered and maxGathered bound how many events of a feed are looked up at a time for a page of pageBytes. Few are enough for who
+	// follows the feed; many, in the order in which they are stored, are found with less work.
 	minGathered, maxGathered = maxRun, 1024
 	// dividedFrom is the number of events from which two look for them.
 	dividedFrom = 4 * maxRun
@@ -24,8 +24,10 @@ type gathering struct {
 	*lookup
 	reader reader
 	notes  bool
-	refs   []gathered
-	order  []int
+	// size is that of the page.
+	size  int
+	refs  []gathered
+	order []int
 	// bytes is how many the largest of the events has that were looked up by themselves, or all of the others on average.
 	bytes int
 	// keys and values are what the references point to.
@@ -43,14 +45,27 @@ type gathered struct {
 	note  bool
 }
 
-// free lets go of the feed, and keeps the memory that is not too much.
-func (g *gathering) free() {
-	g.lookup, g.reader = nil, reader{}
+// begin begins to gather for a page.
+func (g *gathering) begin(l *lookup, r reader, notes bool, size int) {
+	g.lookup, g.reader, g.notes, g.size = l, r, notes, size
+	for i := range g.values {
+		g.values[i] = g.values[i][:0]
+	}
+}
+
+// end lets go of the feed. What was looked up is the page's.
+func (g *gathering) end() { g.lookup, g.reader = nil, reader{} }
+
+// trim keeps the memory that is not too much.
+func (g *gathering) trim() {
 	clear(g.refs)
 	for i := range g.values {
 		if cap(g.values[i]) > 2*pageBytes {
 			g.values[i] = nil
 		}
+	}
+	if cap(g.refs) > 2*maxGathered {
+		g.refs, g.order, g.keys = nil, nil, nil
 	}
 }
 
@@ -59,8 +74,8 @@ func (g *gathering) next(p *page) int {
 	if len(g.refs) == 0 {
 		return minGathered
 	}
-	room := (pageBytes - len(p.values)) / max(g.bytes, 1)
-	return min(max(room+room/16, minGathered), maxGathered)
+	room := (p.size() - p.bytes) / max(g.bytes, 1)
+	return min(max(room+room/16, minGathered), maxGathered*(p.size()/pageBytes))
 }
 
 // gather takes the references of up to n events from a position on, and whole runs. It reports whether there may be more.
@@ -104,9 +119,10 @@ func (g *gathering) fetch() error {
 	if err != nil {
 		return err
 	}
-	g.values[0] = append(g.values[0][:0], first...)
-	g.refs[g.order[0]].value = g.values[0]
-	if g.bytes = len(first); g.bytes*len(g.order) > 2*pageBytes {
+	begin := len(g.values[0])
+	g.values[0] = append(g.values[0], first...)
+	g.refs[g.order[0]].value = g.values[0][begin:]
+	if g.bytes = len(first); g.bytes*len(g.order) > 2*g.size {
 		return nil
 	}
 
@@ -158,12 +174,10 @@ func (g *gathering) value(ref *gathered) ([]byte, error) {
 
 // collect looks up some of what was gathered, until it is as much as a page takes.
 func (g *gathering) collect(part int, with *lookup, order []int) error {
-	values := g.values[part]
-	if part > 0 {
-		values = values[:0]
-	}
+	values := slices.Grow(g.values[part], min(len(order)*(g.bytes+g.bytes/16), g.size))
+	from := len(values)
 	for _, i := range order {
-		if len(values) >= pageBytes {
+		if len(values)-from >= g.size {
 			break
 		}
 		ref := &g.refs[i]

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -13,33 +14,64 @@ import (
 	"j17/internal/store"
 )
 
-// pageBytes is how much of an iteration is copied at a time. The last event may exceed it.
-const pageBytes = 256 << 10
+const (
+	// pageBytes is how much of an iteration is copied at a time. The last event may exceed it.
+	pageBytes = 256 << 10
+	// maxPageBytes is how much it is at most where a feed is read on and on: events of one time stand far from each other, and the more
+	// of them are looked up at a time the more stand in the same block of a table.
+	maxPageBytes = 32 << 20
+	// growAfter is the number of pages after which an iteration is one that reads on.
+	growAfter = 4
+	// widePages is the number of iterations that may have larger pages at a time.
+	widePages = 2
+)
 
 // page is a copy of some values that stood next to each other in a stream or in a feed. Who reads them may take as long as he
 // likes: no view and no iterator waits for him. A value that is erased meanwhile is never handed out: see rewrites.
 type page struct {
 	values  []byte
 	entries []pageEntry
+	// bytes is how many the entries have.
+	bytes int
 	// full tells that there may be more after the last entry.
 	full bool
 	// reached, if not zero, is how far was looked beyond the last entry: everything up to there.
 	reached j17.StreamID
+	// room is how many bytes make the page full, but for pageBytes where it is 0.
+	room int
 	// rewrites is how often events had been rewritten before the page was filled.
 	rewrites  uint64
 	gathering gathering
 }
 
-// pageEntry is an event of a page, or a note, which has no version. id and key are there in pages of a feed only.
+// pageEntry is an event of a page, or a note, which has no version. id and key are there in pages of a feed only. value is a copy.
 type pageEntry struct {
-	id         j17.StreamID
-	key        j17.Key
-	version    uint64
-	start, end int
+	id      j17.StreamID
+	key     j17.Key
+	version uint64
+	value   []byte
 }
 
+// size is how many bytes make the page full.
+func (p *page) size() int { return max(p.room, pageBytes) }
+
 // pages keeps the memory of pages for others.
-type pages struct{ pool sync.Pool }
+type pages struct {
+	pool sync.Pool
+	// wide counts those that are larger.
+	wide atomic.Int32
+}
+
+// grow makes the pages of an iteration larger, where there are not too many of them.
+func (p *pages) grow(one *page) {
+	if one.room == 0 {
+		if p.wide.Add(1) > widePages {
+			p.wide.Add(-1)
+			return
+		}
+	}
+	one.room = min(2*one.size(), maxPageBytes)
+}
 
 func (p *pages) get() *page {
 	if free, ok := p.pool.Get().(*page); ok {
@@ -49,7 +81,15 @@ func (p *pages) get() *page {
 }
 
 func (p *pages) put(free *page) {
+	if free.room > 0 {
+		free.room = 0
+		p.wide.Add(-1)
+	}
 	if cap(free.values) <= 2*pageBytes {
+		free.gathering.trim()
+		if cap(free.entries) > 2*maxGathered {
+			free.entries = nil
+		}
 		clear(free.entries)
 		p.pool.Put(free)
 	}
@@ -57,7 +97,7 @@ func (p *pages) put(free *page) {
 
 // clear makes a page an empty one.
 func (p *page) clear() {
-	p.values, p.entries, p.full, p.reached = p.values[:0], p.entries[:0], false, j17.StreamID{}
+	p.values, p.entries, p.bytes, p.full, p.reached = p.values[:0], p.entries[:0], 0, false, j17.StreamID{}
 }
 
 // fillPage fills a page from the present view. A tenant that was removed since its iteration began, or has given its name to
@@ -81,8 +121,14 @@ func (s *Store) fillPage(p *page, t j17.Tenant, number uint32, fill func(reader)
 func (p *page) add(value []byte) *pageEntry {
 	start := len(p.values)
 	p.values = append(p.values, value...)
-	p.entries = append(p.entries, pageEntry{start: start, end: len(p.values)})
-	p.full = len(p.values) >= pageBytes
+	return p.hold(p.values[start:])
+}
+
+// hold is add for a value that is a copy already.
+func (p *page) hold(value []byte) *pageEntry {
+	p.entries = append(p.entries, pageEntry{value: value[:len(value):len(value)]})
+	p.bytes += len(value)
+	p.full = p.bytes >= p.size()
 	return &p.entries[len(p.entries)-1]
 }
 
@@ -127,9 +173,9 @@ type eventCursor struct {
 }
 
 // load fills c.event with an event of a page.
-func (c *eventCursor) load(p *page, entry *pageEntry) error {
+func (c *eventCursor) load(entry *pageEntry) error {
 	c.event.Version = entry.version
-	return c.record.fill(p.values[entry.start:entry.end:entry.end], c.keyLen, &c.types, &c.event)
+	return c.record.fill(entry.value, c.keyLen, &c.types, &c.event)
 }
 
 // feed copies up to limit events of the feed, and notes if they are wanted, from a position on.
@@ -140,8 +186,8 @@ func (p *page) feed(r reader, from j17.StreamID, limit int, names *typeNames, no
 	}
 	defer l.close(&err)
 	g := &p.gathering
-	g.lookup, g.reader, g.notes = l, r, notes
-	defer g.free()
+	g.begin(l, r, notes, p.size())
+	defer g.end()
 	more := l.feed.SeekGE(appendFeedKey(nil, r.tenant, from))
 	for n := minGathered; more; n = g.next(p) {
 		// First the references of many, then what they refer to, and then all in their order.
@@ -153,11 +199,16 @@ func (p *page) feed(r reader, from j17.StreamID, limit int, names *typeNames, no
 		}
 		for i := range g.refs {
 			ref := &g.refs[i]
-			value, err := g.value(ref)
-			if err != nil {
-				return l.fault(err, ref.id)
+			var entry *pageEntry
+			if ref.value != nil {
+				entry = p.hold(ref.value)
+			} else {
+				value, err := g.value(ref)
+				if err != nil {
+					return l.fault(err, ref.id)
+				}
+				entry = p.add(value)
 			}
-			entry := p.add(value)
 			if entry.id = ref.id; !ref.note {
 				if entry.key, entry.version, err = parseReference(ref.key[tenantPrefix+1:], names); err != nil {
 					return l.fault(err, ref.id)

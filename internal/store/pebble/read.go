@@ -163,7 +163,7 @@ func (s *Store) readStream(
 			if err := s.interrupted(ctx, version); err != nil {
 				return err
 			}
-			if err := c.load(p, entry); err != nil {
+			if err := c.load(entry); err != nil {
 				return corruption(err, "%s version %d of tenant %s", key, version, t)
 			}
 
