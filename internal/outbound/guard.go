@@ -6,15 +6,15 @@ import (
 	"syscall"
 )
 
-// errAddress says that the guard refused an address. It does not name the address, which tells of networks that whoever chose
+// ErrAddress says that the guard refused an address. It does not name the address, which tells of networks that whoever chose
 // the URL may not know.
-var errAddress = errors.New("address not allowed: it is none of the public internet (loopback, private, link-local, shared and reserved addresses are refused)")
+var ErrAddress = errors.New("address not allowed: it is none of the public internet (loopback, private, link-local, shared and reserved addresses are refused)")
 
 // guard is called by the dialer after a name was resolved, with the address that is about to be connected to.
 func guard(_, address string, _ syscall.RawConn) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil || !public(a.Addr()) {
-		return errAddress
+		return ErrAddress
 	}
 	return nil
 }

@@ -80,12 +80,18 @@ const (
 
 const defaultTimeout = 10 * time.Second
 
+// Dialer returns what connects to addresses that somebody else chose, for whoever speaks another protocol than Sender does. Unless
+// private is set, it refuses addresses that are none of the public internet.
+func Dialer(private bool) *net.Dialer {
+	if private {
+		return &net.Dialer{}
+	}
+	return &net.Dialer{Control: guard}
+}
+
 // New returns a sender.
 func New(o Options) *Sender {
-	dialer := &net.Dialer{}
-	if !o.Private {
-		dialer.Control = guard
-	}
+	dialer := Dialer(o.Private)
 	s := &Sender{clock: o.Clock, timeout: o.Timeout, client: &http.Client{
 		Transport: &http.Transport{
 			DialContext: dialer.DialContext, ForceAttemptHTTP2: true, DisableCompression: true,
@@ -166,8 +172,8 @@ func sign(key []byte, texts ...[]byte) []byte {
 // network.
 func (s *Sender) reason(ctx context.Context, err error) error {
 	switch {
-	case errors.Is(err, errAddress):
-		return errAddress
+	case errors.Is(err, ErrAddress):
+		return ErrAddress
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("there was no answer within %s: %w", s.timeout, context.DeadlineExceeded)
 	case ctx.Err() != nil:
