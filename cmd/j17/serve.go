@@ -88,6 +88,7 @@ At the first start, a URL for creating the first operator is printed on standard
 	f.BoolVar(&verbose, "verbose", false, "log every request")
 	serveFlags(f, &o)
 	implicationFlags(f, &o.Options)
+	backupFlags(f, &o.Options)
 	containerFlags(f, &o.Options)
 	return cmd
 }

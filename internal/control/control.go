@@ -28,7 +28,8 @@ const (
 	operatorSpace store.Space = "control.operators"
 	emailSpace    store.Space = "control.operator_emails"
 	keySpace      store.Space = "control.keys"
-	secretSpace   store.Space = "control.secrets"
+	// SecretSpace holds what tokens are signed with and how nodes know each other. What others can read leaves it out.
+	SecretSpace store.Space = "control.secrets"
 )
 
 // scanLimit is the number of items read at once.

@@ -191,7 +191,7 @@ func (r *items) catchUp(ctx context.Context) error {
 			return r.reload(ctx)
 		}
 
-		if slices.ContainsFunc(changes, func(c Change) bool { return c.Space == secretSpace }) {
+		if slices.ContainsFunc(changes, func(c Change) bool { return c.Space == SecretSpace }) {
 			if err := r.openSigningKeys(ctx); err != nil {
 				return err
 			}

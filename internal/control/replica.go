@@ -23,7 +23,7 @@ type Replication struct{ *items }
 // replicatedSpaces are the side spaces of the System tenant that replicas have copies of, with whole deletions by key. Of
 // environments they have copies of the specs.
 func replicatedSpaces() []store.Space {
-	return []store.Space{instanceSpace, nameSpace, operatorSpace, emailSpace, keySpace, secretSpace, revokedSpace, nodeSpace, droppedSpace}
+	return []store.Space{instanceSpace, nameSpace, operatorSpace, emailSpace, keySpace, SecretSpace, revokedSpace, nodeSpace, droppedSpace}
 }
 
 // positionSpace has one item in a replica: the position that it has reached.
@@ -432,7 +432,7 @@ func (r *Replication) Apply(ctx context.Context, rep Update) error {
 	if err := r.takeOver(ctx, sides); err != nil {
 		return err
 	}
-	secret := slices.ContainsFunc(changes, func(c Change) bool { return c.Space == secretSpace })
+	secret := slices.ContainsFunc(changes, func(c Change) bool { return c.Space == SecretSpace })
 	if rep.Whole || secret || !r.show(changes) {
 		if err := r.reload(ctx); err != nil {
 			r.doubt(sides)
@@ -453,7 +453,7 @@ func replicated(c Change) bool {
 	if c.Tenant != "" {
 		return c.Tenant != j17.System && (c.Space == specSpace || c.Space == specHeadSpace)
 	}
-	return slices.Contains(replicatedSpaces(), c.Space) && (c.Space != secretSpace || c.Key == signingSecret)
+	return slices.Contains(replicatedSpaces(), c.Space) && (c.Space != SecretSpace || c.Key == signingSecret)
 }
 
 // takeSpecs writes the specs of an environment that a replica takes over. The head is left alone where it is the same, since
@@ -514,7 +514,7 @@ func (r *Replication) takeOver(ctx context.Context, sides []store.Side) error {
 
 // openSigningKeys reads the keys that check tokens anew.
 func (r *items) openSigningKeys(ctx context.Context) error {
-	keys, _, err := get[signingRecord](ctx, r.store, secretSpace, signingSecret)
+	keys, _, err := get[signingRecord](ctx, r.store, SecretSpace, signingSecret)
 	if err != nil {
 		return failure(err)
 	}
@@ -542,7 +542,7 @@ func (r *Replication) surplus(ctx context.Context, whole []Change) ([]Change, er
 			return nil, err
 		}
 		for _, key := range keys {
-			if !there[place{space, key}] && space != secretSpace {
+			if !there[place{space, key}] && space != SecretSpace {
 				gone = append(gone, Change{Space: space, Key: key})
 			}
 		}
@@ -609,7 +609,7 @@ func (k *known) show(c Change) bool {
 			rec.Writable, rec.SeenAt = old.Writable, old.SeenAt
 		}
 		k.nodes[rec.Name] = rec
-	case specSpace, specHeadSpace, nameSpace, emailSpace, droppedSpace, secretSpace: // not in memory, or not here
+	case specSpace, specHeadSpace, nameSpace, emailSpace, droppedSpace, SecretSpace: // not in memory, or not here
 	default:
 		return false
 	}

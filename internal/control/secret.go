@@ -17,7 +17,7 @@ type Secrets struct {
 	node string
 }
 
-// The items of secretSpace.
+// The items of SecretSpace.
 const (
 	signingSecret = "signing_keys"
 	nodeSecret    = "node"
@@ -81,7 +81,7 @@ func (r *Secrets) open(ctx context.Context) error {
 }
 
 func damagedSecret(name string) error {
-	return failure(&store.CorruptionError{Where: string(secretSpace) + "/" + name, Err: errors.New("the secret is empty")})
+	return failure(&store.CorruptionError{Where: string(SecretSpace) + "/" + name, Err: errors.New("the secret is empty")})
 }
 
 func (r *Secrets) newSigningKey() SigningKey {
@@ -92,18 +92,18 @@ func (r *Secrets) newSigningKey() SigningKey {
 
 // secret returns the secret of that name, which becomes fresh if there is none.
 func secret[T any](ctx context.Context, r *items, name string, fresh T) (*T, error) {
-	rec, _, err := get[T](ctx, r.store, secretSpace, name)
+	rec, _, err := get[T](ctx, r.store, SecretSpace, name)
 	if errors.Is(err, store.ErrNotFound) {
 		var item store.Side
-		if item, err = putNew(secretSpace, name, fresh); err != nil {
+		if item, err = putNew(SecretSpace, name, fresh); err != nil {
 			return nil, err
 		}
 		err = r.store.Write(ctx, j17.System, []store.Side{item})
-		if err != nil && !isConflict(err, secretSpace) {
+		if err != nil && !isConflict(err, SecretSpace) {
 			return nil, failure(err)
 		}
 		// Another node may have been first: what counts is what is stored.
-		rec, _, err = get[T](ctx, r.store, secretSpace, name)
+		rec, _, err = get[T](ctx, r.store, SecretSpace, name)
 	}
 	if err != nil {
 		return nil, failure(err)
@@ -121,7 +121,7 @@ func (r *Secrets) RotateSigningKey(ctx context.Context, revoke bool) error {
 		return err
 	}
 	defer r.change.release()
-	rec, rev, err := get[signingRecord](ctx, r.store, secretSpace, signingSecret)
+	rec, rev, err := get[signingRecord](ctx, r.store, SecretSpace, signingSecret)
 	if err != nil {
 		return failure(err)
 	}
@@ -141,7 +141,7 @@ func (r *Secrets) RotateSigningKey(ctx context.Context, revoke bool) error {
 		}
 	}
 
-	item, err := putOver(secretSpace, signingSecret, next, rev)
+	item, err := putOver(SecretSpace, signingSecret, next, rev)
 	if err != nil {
 		return err
 	}

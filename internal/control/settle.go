@@ -238,7 +238,7 @@ func lesser(a, b Role) Role {
 // tokens that are issued from now on can be of that one.
 func restrictedSigning(side *store.Side) *signingRecord {
 	next := &signingRecord{}
-	if side.Space != secretSpace || side.Key != signingSecret || side.Op != store.Put || json.Unmarshal(side.Value, next) != nil || len(next.Keys) == 0 {
+	if side.Space != SecretSpace || side.Key != signingSecret || side.Op != store.Put || json.Unmarshal(side.Value, next) != nil || len(next.Keys) == 0 {
 		return nil
 	}
 	return next

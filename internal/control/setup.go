@@ -18,7 +18,7 @@ type Setup struct {
 	operators *Operators
 }
 
-// setupSecret is the item of secretSpace that holds the hash of the setup token.
+// setupSecret is the item of SecretSpace that holds the hash of the setup token.
 const setupSecret = "setup"
 
 // setupTime is how long a setup token is good for.
@@ -39,7 +39,7 @@ func (r *Setup) Token(ctx context.Context) (token string, needed bool, err error
 		return "", false, nil
 	}
 	token = rand.Text()
-	item, err := putNew(secretSpace, setupSecret, setupRecord{Hash: sha256.Sum256([]byte(token))})
+	item, err := putNew(SecretSpace, setupSecret, setupRecord{Hash: sha256.Sum256([]byte(token))})
 	if err != nil {
 		return "", false, err
 	}
@@ -52,7 +52,7 @@ func (r *Setup) Token(ctx context.Context) (token string, needed bool, err error
 
 // TokenWorks reports whether a token would do for Setup now.
 func (r *Setup) TokenWorks(ctx context.Context, token string) (bool, error) {
-	rec, _, err := get[setupRecord](ctx, r.store, secretSpace, setupSecret)
+	rec, _, err := get[setupRecord](ctx, r.store, SecretSpace, setupSecret)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}
@@ -67,7 +67,7 @@ func (r *Setup) TokenWorks(ctx context.Context, token string) (bool, error) {
 // is a *j17.Error of CodeUnauthorized.
 func (r *Setup) Complete(ctx context.Context, token, email, password string) (Operator, error) {
 	wrong := j17.Errorf(j17.CodeUnauthorized, "The setup token is wrong, expired or used already. Restart the server to get a new one, or log in.")
-	rec, rev, err := get[setupRecord](ctx, r.store, secretSpace, setupSecret)
+	rec, rev, err := get[setupRecord](ctx, r.store, SecretSpace, setupSecret)
 	if errors.Is(err, store.ErrNotFound) {
 		return Operator{}, wrong
 	}
@@ -83,9 +83,9 @@ func (r *Setup) Complete(ctx context.Context, token, email, password string) (Op
 		}
 		return nil
 	}
-	used := store.Side{Op: store.Delete, Space: secretSpace, Key: setupSecret, Cond: store.IfRev, Rev: rev}
+	used := store.Side{Op: store.Delete, Space: SecretSpace, Key: setupSecret, Cond: store.IfRev, Rev: rev}
 	op, err := r.operators.create(ctx, NewOperator{Email: email, Password: password, Role: RolePlatformAdmin}, first, used)
-	if isConflict(err, secretSpace) {
+	if isConflict(err, SecretSpace) {
 		return Operator{}, wrong
 	}
 	return op, err

@@ -17,6 +17,7 @@ import (
 
 	"j17"
 	"j17/internal/auth"
+	"j17/internal/backup"
 	"j17/internal/blob"
 	"j17/internal/build"
 	"j17/internal/checkpoint"
@@ -94,6 +95,8 @@ type Options struct {
 	Projections *projection.Service
 	// Schedule has the events that are to come later.
 	Schedule *schedule.Service
+	// Backups makes and keeps backups.
+	Backups *backup.Service
 	// Worker, if not nil, is shown in the metrics.
 	Worker *worker.Kit
 	// Tail is what event streams and live views follow; nil means one of its own.

@@ -125,16 +125,22 @@ const maxSmallBody = 16 << 10
 
 // decode reads a small JSON object into a shape: with the members that it has only, and with all that it cannot do without.
 func (c *call) decode(w http.ResponseWriter, into any) error {
+	_, err := c.decodeGiven(w, into)
+	return err
+}
+
+// decodeGiven is decode for who has to know which members were given: it returns the object as well.
+func (c *call) decodeGiven(w http.ResponseWriter, into any) (parsed value.Value, err error) {
 	raw, err := c.readBody(w, maxSmallBody)
 	if err != nil {
-		return err
+		return parsed, err
 	}
-	parsed, err := value.ParseString(raw)
+	parsed, err = value.ParseString(raw)
 	if err != nil {
-		return invalidJSON(err)
+		return parsed, invalidJSON(err)
 	}
 	if parsed.Kind() != value.Object {
-		return j17.Errorf(j17.CodeInvalidField, "The request body must be a JSON object")
+		return parsed, j17.Errorf(j17.CodeInvalidField, "The request body must be a JSON object")
 	}
 
 	// Names, which encoding/json takes in any case.
@@ -142,16 +148,16 @@ func (c *call) decode(w http.ResponseWriter, into any) error {
 	known := members(shape)
 	for _, m := range parsed.Members() {
 		if !slices.Contains(known, m.Key) {
-			return command.UnknownField("", m.Key, known)
+			return parsed, command.UnknownField("", m.Key, known)
 		}
 	}
 
 	// Types.
 	if err := json.Unmarshal([]byte(raw), into); err != nil {
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
-			return j17.Errorf(j17.CodeInvalidField, "'%s' must not be a %s", wrong.Field, wrong.Value).At(wrong.Field)
+			return parsed, j17.Errorf(j17.CodeInvalidField, "'%s' must not be a %s", wrong.Field, wrong.Value).At(wrong.Field)
 		}
-		return j17.Errorf(j17.CodeInvalidField, "The request body has not the form that is asked for")
+		return parsed, j17.Errorf(j17.CodeInvalidField, "The request body has not the form that is asked for")
 	}
 
 	// What is missing.
@@ -164,9 +170,9 @@ func (c *call) decode(w http.ResponseWriter, into any) error {
 		if f.Type.Kind() == reflect.Bool {
 			must = "true or false"
 		}
-		return j17.Errorf(j17.CodeMissingField, "'%s' must be %s", name, must).At(name)
+		return parsed, j17.Errorf(j17.CodeMissingField, "'%s' must be %s", name, must).At(name)
 	}
-	return nil
+	return parsed, nil
 }
 
 // decodeOptional reads a small JSON object like decode, and nothing where there is no body.

@@ -66,6 +66,7 @@ func newMetrics(a *API) *metrics {
 	projectionMetrics(a, counter, gauge)
 	subscriptionMetrics(a, counter, gauge)
 	indexMetrics(a, counter, gauge)
+	backupMetrics(a, counter, gauge)
 	if a.Schedule != nil {
 		counter("j17_scheduled_created_total", "Events that were scheduled for later.", func() uint64 { return a.Schedule.Stats().Created })
 		counter("j17_scheduled_fired_total", "Scheduled events that were written when their time had come.", func() uint64 { return a.Schedule.Stats().Fired })
@@ -157,6 +158,20 @@ func indexMetrics(a *API, counter func(name, help string, read func() uint64), g
 	counter("j17_builds_failed_total", "Builds that have failed.", func() uint64 { return a.Builds.Stats().Failed })
 	counter("j17_build_removed_total", "Items that were removed because nothing used them any more.", func() uint64 { return a.Builds.Stats().Removed })
 	gauge("j17_builds_running", "Builds that are at work.", func() float64 { return float64(a.Builds.Stats().Running) })
+}
+
+// backupMetrics shows how backups are doing.
+func backupMetrics(a *API, counter func(name, help string, read func() uint64), gauge func(name, help string, read func() float64)) {
+	if a.Backups == nil {
+		return
+	}
+	counter("j17_backups_completed_total", "Backups that were completed.", func() uint64 { return a.Backups.Stats().Completed })
+	counter("j17_backups_failed_total", "Backups that have failed.", func() uint64 { return a.Backups.Stats().Failed })
+	counter("j17_backup_stored_bytes_total", "Bytes that were newly stored for backups that were completed.", func() uint64 { return a.Backups.Stats().Bytes })
+	counter("j17_backup_erasures_noted_total", "Erasures that were noted beside backups.", func() uint64 { return a.Backups.Stats().Noted })
+	gauge("j17_backups_running", "Backups that are being made.", func() float64 { return float64(a.Backups.Stats().Running) })
+	gauge("j17_backups_waiting", "Backups that wait for their turn.", func() float64 { return float64(a.Backups.Stats().Waiting) })
+	gauge("j17_backup_last_completed_seconds", "When a backup was completed last since the start of the process, in Unix seconds; 0 for never.", func() float64 { return float64(a.Backups.Stats().LastCompleted) })
 }
 
 // observe counts an answered request. Routes are patterns, so that there are few of them.

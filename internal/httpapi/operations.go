@@ -207,6 +207,20 @@ func generalOperations() map[string]operation {
 		"POST scheduled/{scheduled_id}/cancel": {id: "postCancelScheduled", about: "Cancel a scheduled event, as DELETE does", takes: struct{}{}, optional: true, gives: wire.ScheduledEvent{}},
 		"POST scheduled/{scheduled_id}/retry":  {id: "retryScheduled", about: "Try a scheduled event again that was given up", takes: struct{}{}, optional: true, gives: wire.ScheduledEvent{}},
 
+		// Backups.
+		"GET backups":                             {id: "listBackups", about: "The backups of the environment, the newest first", gives: rows{"backups", wire.Backup{}}},
+		"POST backups":                            {id: "createBackup", about: "Make a backup of the environment", takes: wire.NewBackup{}, optional: true, gives: wire.BackupShown{}, accepted: wire.BackupShown{}},
+		"GET backups/{backup}":                    {id: "getBackup", about: "A backup, and how far it is", gives: wire.BackupShown{}},
+		"DELETE backups/{backup}":                 {id: "deleteBackup", about: "Remove a backup, or cancel it"},
+		"GET /api/backups":                        {id: "listServerBackups", about: "The backups of the whole server, the newest first", gives: rows{"backups", wire.Backup{}}},
+		"POST /api/backups":                       {id: "createServerBackup", about: "Make a backup of the whole server", takes: wire.NewBackup{}, optional: true, gives: wire.BackupShown{}, accepted: wire.BackupShown{}},
+		"GET /api/backups/{backup}":               {id: "getServerBackup", about: "A backup of the whole server, and how far it is", gives: wire.BackupShown{}},
+		"DELETE /api/backups/{backup}":            {id: "deleteServerBackup", about: "Remove a backup of the whole server, or cancel it"},
+		"GET /api/backup_settings":                {id: "getServerBackupSettings", about: "How backups of the whole server are made and kept", gives: wire.BackupSettingsShown{}},
+		"PUT /api/backup_settings":                {id: "changeServerBackupSettings", about: "Change how backups of the whole server are made and kept", takes: wire.BackupSettingsChange{}, gives: wire.BackupSettingsShown{}},
+		"GET /api/instances/{id}/backup_settings": {id: "getBackupSettings", about: "How backups of an instance are made and kept", gives: wire.BackupSettingsShown{}},
+		"PUT /api/instances/{id}/backup_settings": {id: "changeBackupSettings", about: "Change how backups of an instance are made and kept", takes: wire.BackupSettingsChange{}, gives: wire.BackupSettingsShown{}},
+
 		// Whole files of events.
 		"GET export":        {id: "exportEvents", about: "All events, or the states of all aggregates", gives: events, headers: position},
 		"POST import":       {id: "importEvents", about: "Store events that are history", takes: events, gives: wire.Imported{}},
@@ -215,17 +229,19 @@ func generalOperations() map[string]operation {
 		"POST inject":       {id: "injectEvents", about: "Write test data", takes: events, gives: wire.Injected{}},
 
 		// Between nodes.
-		"POST /internal/control/changes":                             {id: "pollChanges", about: "Wait for changes of the registry", takes: control.Poll{}, gives: control.Update{}},
-		"POST /internal/control/specs":                               {id: "putSpec", about: "Store a spec that a worker has accepted", takes: control.SpecPut{}, gives: control.SpecAnswer{}},
-		"GET /internal/control/specs/{instance}/{env}/{version}":     {id: "getSpecForWorker", about: "A version of a spec", gives: control.SpecAnswer{}},
-		"POST /internal/control/audit":                               {id: "addRecord", about: "Add a record to the audit log", takes: control.Record{}},
-		"POST /internal/control/instances/{instance_}/spec":          {id: "deployOnWorker", about: "Deploy a spec, or try it", takes: file{typeJSON}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, accepted: wire.SpecPrepared{}, headers: tag},
-		"POST /internal/control/instances/{instance_}/spec/rollback": {id: "rollBackOnWorker", about: "Go back to an earlier version of the spec", takes: wire.Rollback{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: tag},
-		"POST /internal/control/instances/{instance_}/spec/promote":  {id: "promoteOnWorker", about: "Copy a spec from one environment to another", takes: wire.Promotion{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: tag},
-		"GET /internal/control/instances/{instance_}/projections":    {id: "listProjectionsOfWorker", about: "The projections of an environment", gives: wire.Projections{}},
-		"GET /internal/control/instances/{instance_}/usage":          {id: "getUsageOfWorker", about: "What an instance has used, by day", gives: wire.Days{}},
-		"GET /internal/control/instances/{instance_}/month":          {id: "getMonthOfWorker", about: "What an instance has used of its plan", gives: wire.Used{}},
-		http.MethodGet + " /internal/control/" + faultPattern:        {id: "getErrorOfWorker", about: "Why a request failed", gives: wire.Failed{}},
+		"POST /internal/control/changes":                              {id: "pollChanges", about: "Wait for changes of the registry", takes: control.Poll{}, gives: control.Update{}},
+		"POST /internal/control/specs":                                {id: "putSpec", about: "Store a spec that a worker has accepted", takes: control.SpecPut{}, gives: control.SpecAnswer{}},
+		"GET /internal/control/specs/{instance}/{env}/{version}":      {id: "getSpecForWorker", about: "A version of a spec", gives: control.SpecAnswer{}},
+		"POST /internal/control/audit":                                {id: "addRecord", about: "Add a record to the audit log", takes: control.Record{}},
+		"POST /internal/control/instances/{instance_}/spec":           {id: "deployOnWorker", about: "Deploy a spec, or try it", takes: file{typeJSON}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, accepted: wire.SpecPrepared{}, headers: tag},
+		"POST /internal/control/instances/{instance_}/spec/rollback":  {id: "rollBackOnWorker", about: "Go back to an earlier version of the spec", takes: wire.Rollback{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: tag},
+		"POST /internal/control/instances/{instance_}/spec/promote":   {id: "promoteOnWorker", about: "Copy a spec from one environment to another", takes: wire.Promotion{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: tag},
+		"GET /internal/control/instances/{instance_}/projections":     {id: "listProjectionsOfWorker", about: "The projections of an environment", gives: wire.Projections{}},
+		"GET /internal/control/instances/{instance_}/backup_settings": {id: "getBackupSettingsOfWorker", about: "How backups of an instance are made and kept", gives: wire.BackupSettingsShown{}},
+		"PUT /internal/control/instances/{instance_}/backup_settings": {id: "changeBackupSettingsOfWorker", about: "Change how backups of an instance are made and kept", takes: wire.BackupSettingsChange{}, gives: wire.BackupSettingsShown{}},
+		"GET /internal/control/instances/{instance_}/usage":           {id: "getUsageOfWorker", about: "What an instance has used, by day", gives: wire.Days{}},
+		"GET /internal/control/instances/{instance_}/month":           {id: "getMonthOfWorker", about: "What an instance has used of its plan", gives: wire.Used{}},
+		http.MethodGet + " /internal/control/" + faultPattern:         {id: "getErrorOfWorker", about: "Why a request failed", gives: wire.Failed{}},
 	}
 	maps.Copy(all, proofOperations())
 	return all

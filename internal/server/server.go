@@ -21,6 +21,7 @@ import (
 
 	"j17"
 	"j17/internal/auth"
+	"j17/internal/backup"
 	"j17/internal/blob"
 	"j17/internal/build"
 	"j17/internal/checkpoint"
@@ -112,6 +113,10 @@ type Options struct {
 	StreamsPerKey, Streams int
 	// PrivateListeners lets the listeners of specs be at addresses of this machine and of the networks around it.
 	PrivateListeners bool
+	// Backups is the folder that backups go to; "" means DefaultBackups(Dir). PrivateBackups lets the object stores that instances name for
+	// theirs be at addresses of this machine and of the networks around it.
+	Backups        string
+	PrivateBackups bool
 	// Plans stand beside the built-in ones, or in their place. Alerts are told when much of a plan is used up.
 	Plans  []control.Plan
 	Alerts []usage.Channel
@@ -150,6 +155,8 @@ type Server struct {
 	schedule  *schedule.Service
 	// logs has the logs of environments.
 	logs *envlog.Service
+	// backups makes backups.
+	backups *backup.Service
 	// places finds aggregates by where they are.
 	places *place.Service
 	// projections answers reads of projections.
@@ -307,6 +314,9 @@ func open(ctx context.Context, o Options) (_ *Server, err error) {
 	})
 	s.timed = append(s.timed, s.sagas)
 
+	if err := s.openBackups(ctx); err != nil {
+		return nil, err
+	}
 	// Who erases has to know all who keep something.
 	s.openErasures()
 
@@ -362,6 +372,7 @@ func (s *Server) api(o httpapi.Options) *httpapi.API {
 	o.Checkpoints, o.Erasures = s.checkpoints, s.erasures
 	o.Logs = s.logs
 	o.Usage, o.Worker, o.Sagas, o.Listeners, o.Schedule = s.usage, s.worker, s.sagas, s.listeners, s.schedule
+	o.Backups = s.backups
 	o.TrustedProxies, o.ForwardedHeader = s.options.TrustedProxies, s.options.ForwardedHeader
 	o.StreamsPerKey, o.Streams = s.options.StreamsPerKey, s.options.Streams
 	o.Keys, o.Addresses = rateLimit(s.options.KeyRate), rateLimit(s.options.AddressRate)
@@ -403,6 +414,7 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 	for l, h := range servers {
 		g.Go(func() error { return serve(h, l) })
 	}
+	workers = append(workers, s.backups.Run)
 	watch := func(ctx context.Context) error { return s.watchFolder(ctx, api) }
 	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.builds.Run, s.indexes.Run, s.projections.Run, s.deploy.Run, s.listeners.Run, s.logs.Run, s.checkpoints.Run, s.erasures.Run, s.upkeep, s.settle) {
 		g.Go(func() error { return worker(work) })

@@ -175,11 +175,20 @@ func (b *bucket) Delete(ctx context.Context, name string) error {
 	return err
 }
 
+// RefusedError is an error of S3Options.Dial that may be shown to whoever has named the server.
+type RefusedError struct{ Reason string }
+
+// Error returns the reason.
+func (e *RefusedError) Error() string { return e.Reason }
+
 // readable turns an error into one that says what to do. It keeps addresses of networks out, which the error may come from a row that
 // others see.
 func (b *bucket) readable(err error) error {
 	if err == nil || errors.Is(err, errTooLarge) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
+	}
+	if refused, ok := errors.AsType[*RefusedError](err); ok {
+		return refused
 	}
 	response := minio.ToErrorResponse(err)
 	switch response.Code {

@@ -1,0 +1,163 @@
+// Package backup makes backups of environments and of the whole server while they are in use: when somebody asks and by the clock, to a
+// folder or to an object store, and keeps them by rule. What a backup is made of, and how it is restored, is for the packages below it.
+//
+// A backup is made from what an environment holds as of one moment. What an earlier one has stored already is not stored again. Work goes
+// slowly while events are being written, so that writers hardly notice. What a crash or the end of the server cuts short has failed; what was stored
+// of it is found again by the next one, or removed.
+package backup
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"j17"
+	"j17/internal/clock"
+	"j17/internal/control"
+	"j17/internal/ident"
+	"j17/internal/store"
+	"j17/internal/worker"
+)
+
+// Storage is what the service needs of a store.
+type Storage interface {
+	store.Sides
+	store.Aggregates
+	store.Archives
+	Tenants(ctx context.Context) ([]j17.Tenant, error)
+}
+
+// Options configures a service.
+type Options struct {
+	Store    Storage
+	Registry *control.Registry
+	Clock    clock.Clock
+	Worker   *worker.Kit
+	Logger   *slog.Logger
+	// Head tells size and root of an environment's log up to a position.
+	Head func(ctx context.Context, t j17.Tenant, upTo j17.StreamID) (size uint64, root [32]byte, err error)
+	// Secrets is where the private keys of logs stand, which no backup in clear has.
+	Secrets []store.Space
+	// Derived are the spaces whose items are made anew from events.
+	Derived []store.Space
+	// Folder is where backups go unless the settings say otherwise.
+	Folder string
+	// KeyFile is the file of the key that secrets are sealed with.
+	KeyFile string
+	// Private lets object stores be at addresses of this machine and of the networks around it.
+	Private bool
+	// Free returns how much room a folder has, and how much there is in all, in bytes.
+	Free func(folder string) (free, total uint64, err error)
+	// Committed counts the events that were committed: while it grows, backups take their time.
+	Committed func() uint64
+	// Program is the version of this program.
+	Program string
+}
+
+// Service makes and keeps backups. It is safe for concurrent use.
+type Service struct {
+	Options
+	mint    *ident.Minter
+	secrets *secrets
+	// schedule says when to look at the backups of a tenant, erasures has what is to be noted beside them.
+	schedule, erasures *worker.Queue
+	counts             counts
+
+	// changing is held while settings change.
+	changing sync.Mutex
+
+	mu sync.Mutex
+	// waiting are the jobs that have not begun, in their order, active those that have, by what they are about.
+	waiting []*job
+	active  map[j17.Tenant]*job
+	// more is signalled when a job may begin.
+	more chan struct{}
+	// loose are the places that have parts which no backup needs, by their names; collect is signalled when there are some.
+	loose   map[string]loosePlace
+	collect chan struct{}
+	// gates keep backups at a place and the removal of parts there apart, by the names of places.
+	gates map[string]*sync.RWMutex
+}
+
+// counts are what Stats shows.
+type counts struct {
+	completed, failed, bytes, noted atomic.Uint64
+	lastCompleted                   atomic.Int64
+}
+
+// Stats is what the service has done since the start of the process.
+type Stats struct {
+	// Completed and Failed count backups, Bytes what was newly stored for them.
+	Completed, Failed, Bytes uint64
+	// LastCompleted is when the last one was completed, in Unix seconds; 0 for never.
+	LastCompleted int64
+	// Running and Waiting are how many are being made, and are to be.
+	Running, Waiting int
+	// Noted counts the erasures that were noted beside backups.
+	Noted uint64
+}
+
+// Stats returns what the service has done so far.
+func (s *Service) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Stats{
+		Completed: s.counts.completed.Load(), Failed: s.counts.failed.Load(), Bytes: s.counts.bytes.Load(),
+		LastCompleted: s.counts.lastCompleted.Load(), Noted: s.counts.noted.Load(), Running: len(s.active), Waiting: len(s.waiting),
+	}
+}
+
+// New returns a service. Backups that were not finished when the server ended have failed by its return.
+func New(ctx context.Context, o Options) (*Service, error) {
+	s := &Service{
+		Options: o, mint: ident.NewMinter(o.Clock.Now), secrets: &secrets{file: o.KeyFile}, active: map[j17.Tenant]*job{},
+		more: make(chan struct{}, 1), loose: map[string]loosePlace{}, collect: make(chan struct{}, 1), gates: map[string]*sync.RWMutex{},
+	}
+	s.schedule = o.Worker.Queue(s.looks())
+	s.erasures = o.Worker.Queue(s.notes())
+	return s, s.endInterrupted(ctx)
+}
+
+// atOnce is how many backups are made at a time. Those of one tenant never are.
+const atOnce = 2
+
+// Run makes backups until the context ends. What is not finished by then has failed.
+func (s *Service) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	for _, q := range []*worker.Queue{s.schedule, s.erasures} {
+		running.Go(func() { _ = q.Run(ctx) }) // It ends with the context.
+	}
+	loops := []worker.Loop{{Name: "backup_collect", Wake: s.collect, Do: s.collectAll, Retry: worker.Backoff{First: firstCollect, Longest: longestCollect}}}
+	for range atOnce {
+		loops = append(loops, worker.Loop{Name: "backups", Do: s.next})
+	}
+	s.Worker.Every(ctx, loops...)
+	running.Wait()
+	return nil
+}
+
+// split returns the instance and the environment whose tenant it is; "" for that of the registry.
+func split(t j17.Tenant) (instance string, env j17.Environment) {
+	if t == j17.System {
+		return "", ""
+	}
+	instance, name, _ := strings.Cut(string(t), "/")
+	return instance, j17.Environment(name)
+}
+
+// failure turns what the store reports into what a user is told.
+func failure(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*j17.Error](err); ok {
+		return err
+	}
+	if errors.Is(err, store.ErrFull) {
+		return j17.Errorf(j17.CodeStorageFull, "The server is short of disk space and accepts no changes until there is room again.").Because(err)
+	}
+	return j17.Errorf(j17.CodeUnavailable, "What the server knows about backups cannot be read or changed at the moment. Try again.").Because(err)
+}

@@ -1,0 +1,224 @@
+package backup
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"j17"
+	"j17/internal/backup/repository"
+	"j17/internal/erasure"
+	"j17/internal/store"
+	"j17/internal/worker"
+)
+
+// erasedSpace holds erasures that are to be noted beside backups that still have what was erased, under their positions.
+const erasedSpace store.Space = "backup.erased"
+
+// erased is an item there.
+type erased struct {
+	Keys []string  `json:"keys"`
+	At   time.Time `json:"at"`
+}
+
+// The limits of noting.
+const (
+	noteLease   = 10 * time.Minute
+	longestNote = 10 * time.Minute
+	// noteEvents is how many events are noted in one file, noteBytes how many bytes of them.
+	noteEvents = 1000
+	noteBytes  = 4 << 20
+)
+
+// Spaces lists where data of streams may stand: nowhere. Of erased streams only the keys are kept, until they are noted.
+func (s *Service) Spaces() []store.Declared { return nil }
+
+// Erase has it noted beside the backups that streams were erased, so that whoever restores one erases them again. It returns when that is
+// certain to happen; it may take until an object store answers.
+func (s *Service) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) error {
+	item := erased{At: e.At.UTC()}
+	for _, key := range e.Keys {
+		item.Keys = append(item.Keys, key.String())
+	}
+	raw, err := json.Marshal(item)
+	if err != nil {
+		return err
+	}
+	side := store.Side{Op: store.Put, Space: erasedSpace, Key: e.Note.String() + "/" + item.Keys[0], Value: raw, Due: s.Clock.Now()}
+	return s.Store.WriteFreeing(ctx, t, []store.Side{side})
+}
+
+// notes are the erasures that are to be noted. They are never given up.
+func (s *Service) notes() worker.Work {
+	return worker.Work{
+		Name: "backup_erasures", Store: s.Store, Space: erasedSpace, Lease: noteLease, AtOnce: looksAtOnce, Do: s.note, Freeing: true,
+		Retry: worker.Backoff{Longest: longestNote},
+	}
+}
+
+// note notes an erasure wherever there is a backup that has what was erased.
+func (s *Service) note(ctx context.Context, c *worker.Claim) error {
+	var item erased
+	if err := json.Unmarshal(c.Value, &item); err != nil {
+		return &store.CorruptionError{Where: string(erasedSpace) + "/" + c.Key, Err: err}
+	}
+	name, _, _ := strings.Cut(c.Key, "/")
+	at, err := j17.ParseStreamID(name)
+	if err != nil {
+		return &store.CorruptionError{Where: string(erasedSpace) + "/" + c.Key, Err: err}
+	}
+	places, err := s.places(ctx, c.Tenant)
+	if err != nil {
+		return err
+	}
+	for _, p := range places {
+		if err := s.noteAt(ctx, p, c.Tenant, at, &item); err != nil {
+			return err
+		}
+	}
+	s.counts.noted.Add(1)
+	return s.Store.WriteFreeing(ctx, c.Tenant, []store.Side{c.Remove()})
+}
+
+// places lists where backups with a tenant may be: where its own and those of the server are, and where they go by the settings.
+func (s *Service) places(ctx context.Context, t j17.Tenant) ([]loosePlace, error) {
+	var all []loosePlace
+	add := func(p loosePlace) {
+		if !slices.ContainsFunc(all, func(q loosePlace) bool { return p.same(q.place) }) {
+			all = append(all, p)
+		}
+	}
+	for _, scope := range []j17.Tenant{t, j17.System} {
+		set, _, err := s.settings(ctx, instanceOf(scope))
+		if err != nil {
+			return nil, err
+		}
+		add(loosePlace{place: s.placeOf(&set), instance: instanceOf(scope)})
+		err = s.each(ctx, scope, func(b *Backup) bool {
+			if b.Status == Completed {
+				add(loosePlace{place: b.Place, instance: instanceOf(scope)})
+			}
+			return true
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// noteAt notes an erasure at a place, if there are backups with what was erased.
+func (s *Service) noteAt(ctx context.Context, p loosePlace, t j17.Tenant, at j17.StreamID, item *erased) error {
+	set, _, err := s.settings(ctx, p.instance)
+	if err != nil {
+		return err
+	}
+	repo, err := s.open(p.place, &set)
+	if err != nil {
+		return err
+	}
+	manifests, _, err := repo.Manifests(ctx)
+	if err != nil {
+		return err
+	}
+
+	// Those that have it, and who can read all of them. What one in clear shows anyway needs no encryption.
+	var recipients []string
+	older, inClear := false, false
+	for _, m := range manifests {
+		for _, of := range m.Tenants {
+			if of.Tenant == t && of.Moment.Compare(at) < 0 {
+				older, inClear = true, inClear || len(m.Recipients) == 0
+				recipients = append(recipients, m.Recipients...)
+			}
+		}
+	}
+	if !older {
+		return nil
+	}
+	var seal repository.Seal
+	if !inClear {
+		slices.Sort(recipients)
+		key, err := s.secrets.derived(forNames)
+		if err != nil {
+			return err
+		}
+		if seal, err = repository.NewSeal(slices.Compact(recipients), key); err != nil {
+			return err
+		}
+	}
+	return s.putErasure(ctx, repo, t, at, item, seal)
+}
+
+// putErasure writes down what stands in place of what was erased.
+func (s *Service) putErasure(ctx context.Context, repo *repository.Repository, t j17.Tenant, at j17.StreamID, item *erased, seal repository.Seal) error {
+	e := repository.Erasure{Tenant: t, Note: store.Note{Position: at}, At: item.At}
+	size := 0
+	put := func() error {
+		if len(e.Events) == 0 && len(e.Note.Streams) == 0 {
+			return nil
+		}
+		err := repo.PutErasure(ctx, e, seal)
+		e.Number++
+		e.Events, e.Note.Streams, size = nil, nil, 0
+		return err
+	}
+	for _, name := range item.Keys {
+		key, ok := j17.ParseKey(name)
+		if !ok {
+			return &store.CorruptionError{Where: string(erasedSpace) + "/" + at.String(), Err: errKey}
+		}
+		heads, err := s.Store.Heads(ctx, t, []j17.Key{key})
+		if err != nil {
+			return err
+		}
+		stream := store.Generation{Key: key, Number: heads[0].Generation}
+		e.Note.Streams = append(e.Note.Streams, stream)
+		for ev, err := range s.Store.ReadStream(ctx, t, key, 1, 0) {
+			if err != nil {
+				return err
+			}
+			if !ev.Erased() {
+				continue
+			}
+			if len(e.Events) == noteEvents || size+len(ev.Raw) > noteBytes {
+				if err := put(); err != nil {
+					return err
+				}
+				e.Note.Streams = []store.Generation{stream}
+			}
+			e.Events = append(e.Events, ev.Clone())
+			size += len(ev.Raw)
+		}
+	}
+	return put()
+}
+
+// errKey is the error of a key that is none.
+var errKey = errors.New("a key is damaged")
+
+// dropErasures removes the notes about erasures that no backup at a place needs any more.
+func (s *Service) dropErasures(ctx context.Context, repo *repository.Repository, tenants []j17.Tenant) error {
+	manifests, damaged, err := repo.Manifests(ctx)
+	if err != nil || len(damaged) > 0 {
+		return err // who knows what the damaged ones have
+	}
+	for _, t := range tenants {
+		upTo := j17.StreamID{Ms: math.MaxInt64}
+		for _, m := range manifests {
+			for _, of := range m.Tenants {
+				if of.Tenant == t && of.Moment.Compare(upTo) < 0 {
+					upTo = of.Moment
+				}
+			}
+		}
+		if err := repo.DropErasures(ctx, t, upTo); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,363 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"j17"
+	"j17/internal/backup/repository"
+	"j17/internal/control"
+	"j17/internal/ident"
+	"j17/internal/store"
+)
+
+// job is a backup that is being made, or is to be.
+type job struct {
+	row *Backup
+	// kind is what was asked for, "" for incremental where that can be.
+	kind repository.Kind
+	// done and total count events, bytes what was newly stored.
+	done, total atomic.Uint64
+	bytes       atomic.Int64
+	// cut ends the work, with the reason; nil while it has not begun. The service's mu guards it.
+	cut context.CancelCauseFunc
+	// ended is closed when nothing is done for it any more.
+	ended chan struct{}
+}
+
+// mostUnfinished is how many backups of one tenant may be under way or wait.
+const mostUnfinished = 4
+
+// The reasons why a backup is cut short.
+var (
+	errStopped   = errors.New("the server was stopped before the backup was finished")
+	errCancelled = errors.New("the backup was cancelled")
+)
+
+// Create begins a backup of a tenant, and returns when it is certain to be made or to fail. With kind "" it is incremental if there is one to go on from.
+func (s *Service) Create(ctx context.Context, t j17.Tenant, kind repository.Kind) (Backup, error) {
+	b, err := s.create(ctx, t, kind)
+	if err != nil {
+		return Backup{}, failure(err)
+	}
+	details := map[string]string{"storage": b.Storage()}
+	if kind != "" {
+		details["kind"] = string(kind)
+	}
+	instance, env := split(t)
+	return *b, s.Registry.Audit.Add(ctx, control.Record{Action: "backup.create", Instance: instance, Environment: env, Target: b.ID, Details: details})
+}
+
+func (s *Service) create(ctx context.Context, t j17.Tenant, kind repository.Kind) (*Backup, error) {
+	// Whether there is room for it.
+	s.mu.Lock()
+	unfinished := 0
+	if s.active[t] != nil {
+		unfinished++
+	}
+	for _, j := range s.waiting {
+		if j.row.Scope == t {
+			unfinished++
+		}
+	}
+	s.mu.Unlock()
+	if unfinished >= mostUnfinished {
+		return nil, j17.Errorf(j17.CodeConflict, "%d backups are under way or wait already. Wait until one of them is completed, or delete one.", unfinished)
+	}
+
+	// What it is going to be, as far as that is known.
+	set, _, err := s.settings(ctx, instanceOf(t))
+	if err != nil {
+		return nil, err
+	}
+	seal, err := s.sealOf(ctx, t, &set)
+	if err != nil {
+		return nil, err
+	}
+	b := &Backup{
+		ID: s.mint.Handle(ident.BackupPrefix), Status: Running, Scope: t, Kind: kind, Encrypted: seal.Encrypted(),
+		CreatedAt: s.Clock.Now().UTC().Truncate(time.Millisecond), Place: s.placeOf(&set), key: s.mint.UUIDv7(),
+	}
+	if kind != repository.Full {
+		b.Kind = repository.Full
+		parents, err := s.parents(ctx, b)
+		if err != nil {
+			return nil, err
+		}
+		if len(parents) > 0 {
+			b.Kind = repository.Incremental
+		}
+	}
+
+	// It is known before anybody hears of it. Who is to find it after a crash is noted first.
+	row, err := b.put()
+	if err != nil {
+		return nil, err
+	}
+	mark := store.Side{Op: store.Put, Space: unfinishedSpace, Key: string(t), Value: []byte("{}")}
+	if err := s.Store.Write(ctx, j17.System, []store.Side{mark}); err != nil {
+		return nil, err
+	}
+	id := store.Side{Op: store.Put, Space: idSpace, Key: b.ID, Value: []byte(b.key)}
+	if err := s.Store.Write(ctx, t, []store.Side{row, id}); err != nil {
+		return nil, err
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	shown := *b
+	s.waiting = append(s.waiting, &job{row: b, kind: kind, ended: make(chan struct{})})
+	s.signal()
+	return &shown, nil
+}
+
+// signal tells that a job may begin. The caller holds mu.
+func (s *Service) signal() {
+	select {
+	case s.more <- struct{}{}:
+	default: // signalled already
+	}
+}
+
+// next waits for a job and does it.
+func (s *Service) next(ctx context.Context) error {
+	for {
+		if j, work := s.take(ctx); j != nil {
+			s.do(work, j)
+			return nil
+		}
+		select {
+		case <-s.more:
+		case <-ctx.Done():
+			return s.leave(ctx)
+		}
+	}
+}
+
+// take takes the first job whose tenant has none under way.
+func (s *Service) take(ctx context.Context) (*job, context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ctx.Err() != nil {
+		return nil, nil
+	}
+	at := slices.IndexFunc(s.waiting, func(j *job) bool { return s.active[j.row.Scope] == nil })
+	if at < 0 {
+		return nil, nil
+	}
+	j := s.waiting[at]
+	s.waiting = slices.Delete(s.waiting, at, at+1)
+	s.active[j.row.Scope] = j
+	if len(s.waiting) > 0 {
+		s.signal() // for another worker
+	}
+	var work context.Context
+	work, j.cut = context.WithCancelCause(ctx)
+	return j, work
+}
+
+// leave ends the jobs that have not begun when the server stops.
+func (s *Service) leave(ctx context.Context) error {
+	s.mu.Lock()
+	left := s.waiting
+	s.waiting = nil
+	s.mu.Unlock()
+	for _, j := range left {
+		s.end(context.WithoutCancel(ctx), j, errStopped)
+		close(j.ended)
+	}
+	return nil
+}
+
+// do makes the backup of a job and notes what has become of it.
+func (s *Service) do(ctx context.Context, j *job) {
+	err := s.guarded(ctx, j)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		if err = errStopped; errors.Is(cause, errCancelled) {
+			err = errCancelled
+		}
+	}
+	j.cut(nil)
+	s.end(context.WithoutCancel(ctx), j, err)
+
+	s.mu.Lock()
+	delete(s.active, j.row.Scope)
+	close(j.ended)
+	s.signal()
+	s.wakeCollect()
+	s.mu.Unlock()
+}
+
+// guarded is make, with a panic as an error.
+func (s *Service) guarded(ctx context.Context, j *job) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.Logger.LogAttrs(ctx, slog.LevelError, "a backup panicked", slog.Any("panic", p))
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return s.make(ctx, j)
+}
+
+// maxError bounds the text of an error that is kept, in bytes.
+const maxError = 1000
+
+// end notes what has become of a job. A cancelled one is gone.
+func (s *Service) end(ctx context.Context, j *job, err error) {
+	b := *j.row
+	b.CompletedAt = s.Clock.Now().UTC().Truncate(time.Millisecond)
+	b.Done, b.Total, b.Bytes = j.done.Load(), j.total.Load(), j.bytes.Load()
+	b.Status = Completed
+	at := []slog.Attr{slog.String("backup", b.ID), slog.String("of", string(b.Scope)), slog.String("storage", b.Storage())}
+	switch {
+	case errors.Is(err, errCancelled):
+		s.loosen(&b)
+		s.Logger.LogAttrs(ctx, slog.LevelInfo, "a backup was cancelled", at...)
+		return
+	case err != nil:
+		b.Status, b.Moments = Failed, nil
+		b.Error = strings.ToValidUTF8(err.Error(), "?")
+		if len(b.Error) > maxError {
+			b.Error = strings.ToValidUTF8(b.Error[:maxError], "")
+		}
+		s.counts.failed.Add(1)
+		s.Logger.LogAttrs(ctx, slog.LevelError, "a backup has failed", append(at, slog.Any("error", err))...)
+	default:
+		s.counts.completed.Add(1)
+		s.counts.bytes.Add(uint64(max(b.Bytes, 0)))
+		s.counts.lastCompleted.Store(b.CompletedAt.Unix())
+		s.Logger.LogAttrs(ctx, slog.LevelInfo, "a backup is completed", append(at, slog.String("kind", string(b.Kind)), slog.Int64("bytes", b.Bytes),
+			slog.Duration("took", b.CompletedAt.Sub(b.CreatedAt)))...)
+	}
+
+	// It is stored on a full disk too, and what follows from it is looked at.
+	row, failed := b.put()
+	if failed == nil {
+		failed = s.Store.WriteFreeing(ctx, b.Scope, []store.Side{row})
+	}
+	if failed == nil {
+		failed = s.touch(ctx, b.Scope)
+	}
+	if failed != nil {
+		s.Logger.LogAttrs(ctx, slog.LevelError, "what has become of a backup could not be noted; after a restart it counts as failed", append(at, slog.Any("error", failed))...)
+	}
+}
+
+// Delete removes a backup of a tenant. One that is being made is cancelled. What no other backup needs is removed behind it.
+func (s *Service) Delete(ctx context.Context, t j17.Tenant, id string) error {
+	b, err := s.find(ctx, t, id)
+	if err != nil {
+		return failure(err)
+	}
+	if err := s.cancel(ctx, b); err != nil {
+		return failure(err)
+	}
+	if err := s.remove(ctx, b); err != nil {
+		return failure(err)
+	}
+	instance, env := split(t)
+	return s.Registry.Audit.Add(ctx, control.Record{Action: "backup.delete", Instance: instance, Environment: env, Target: id, Details: map[string]string{"storage": b.Storage()}})
+}
+
+// cancel ends the job of a backup, if there is one, and waits for that.
+func (s *Service) cancel(ctx context.Context, b *Backup) error {
+	s.mu.Lock()
+	if at := slices.IndexFunc(s.waiting, func(j *job) bool { return j.row.ID == b.ID }); at >= 0 {
+		s.waiting = slices.Delete(s.waiting, at, at+1)
+		s.mu.Unlock()
+		return nil
+	}
+	j := s.active[b.Scope]
+	if j == nil || j.row.ID != b.ID {
+		s.mu.Unlock()
+		return nil
+	}
+	j.cut(errCancelled)
+	s.mu.Unlock()
+	select {
+	case <-j.ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// remove removes a backup that is not being made: first where it is, then from the list.
+func (s *Service) remove(ctx context.Context, b *Backup) error {
+	if b.Status != Failed {
+		set, _, err := s.settings(ctx, instanceOf(b.Scope))
+		if err != nil {
+			return err
+		}
+		repo, err := s.open(b.Place, &set)
+		if err == nil {
+			err = repo.Delete(ctx, b.ID)
+		}
+		if err != nil && !errors.Is(err, repository.ErrNotFound) {
+			return j17.Errorf(j17.CodeUnavailable, "The backup cannot be removed from %s: %s", b.Storage(), err.Error()).Because(err)
+		}
+	}
+	if err := s.Store.WriteFreeing(ctx, b.Scope, b.removed()); err != nil {
+		return err
+	}
+	s.loosen(b)
+	return nil
+}
+
+// endInterrupted makes failed ones of the backups that were not finished when the process before this one ended.
+func (s *Service) endInterrupted(ctx context.Context) error {
+	for {
+		marks, err := s.Store.Scan(ctx, j17.System, unfinishedSpace, store.Range{}, rowPage)
+		if err != nil || len(marks) == 0 {
+			return err
+		}
+		for _, mark := range marks {
+			t := j17.Tenant(mark.Key)
+			if err := s.endInterruptedOf(ctx, t); err != nil {
+				return err
+			}
+			done := store.Side{Op: store.Delete, Space: unfinishedSpace, Key: mark.Key}
+			if err := s.Store.WriteFreeing(ctx, j17.System, []store.Side{done}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (s *Service) endInterruptedOf(ctx context.Context, t j17.Tenant) error {
+	var interrupted []*Backup
+	looked := 0
+	err := s.each(ctx, t, func(b *Backup) bool { // They are among the latest.
+		if b.Status == Running {
+			interrupted = append(interrupted, b)
+		}
+		looked++
+		return looked < rowPage
+	})
+	if err != nil {
+		return err
+	}
+	for _, b := range interrupted {
+		// The mark that it is being written holds up who collects; it ends by itself where it cannot be removed now.
+		if b.Place.S3 == nil {
+			if err := repository.OpenFolder(b.Place.Folder, s.Clock).Abandon(ctx, b.ID); err != nil {
+				s.Logger.LogAttrs(ctx, slog.LevelWarn, "what a crash has left of a backup could not be removed", slog.String("backup", b.ID), slog.Any("error", err))
+			}
+		}
+		b.Status, b.Error, b.CompletedAt = Failed, errStopped.Error(), s.Clock.Now().UTC().Truncate(time.Millisecond)
+		row, err := b.put()
+		if err != nil {
+			return err
+		}
+		if err := s.Store.WriteFreeing(ctx, t, []store.Side{row}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+package server
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"j17"
+	"j17/internal/backup"
+	"j17/internal/control"
+	"j17/internal/envlog"
+	"j17/internal/store"
+)
+
+// backupKeyFile is the file of the data folder whose key seals what must not be read in the store.
+const backupKeyFile = "backup.key"
+
+// DefaultBackups is the folder for backups of a data folder, where no other is said.
+func DefaultBackups(data string) string {
+	return strings.TrimRight(filepath.Clean(data), "/\\") + "-backups"
+}
+
+// openBackups makes what makes backups.
+func (s *Server) openBackups(ctx context.Context) (err error) {
+	o := &s.options
+	folder := o.Backups
+	if folder == "" {
+		folder = DefaultBackups(o.Dir)
+	}
+	if folder, err = filepath.Abs(folder); err != nil {
+		return err
+	}
+	s.backups, err = backup.New(ctx, backup.Options{
+		Store: s.store, Registry: s.registry, Clock: o.Clock, Worker: s.worker, Logger: o.Logger,
+		Head: s.headOf, Secrets: secretSpaces(), Derived: derivedSpaces(),
+		Folder: folder, KeyFile: filepath.Join(o.Dir, backupKeyFile), Private: o.PrivateBackups, Program: o.Version,
+		Free:      freeSpace,
+		Committed: func() uint64 { return s.engine.Stats().Events },
+	})
+	if err == nil {
+		s.timed = append(s.timed, s.backups)
+	}
+	return err
+}
+
+// freeSpace returns how much room there is at a folder, or, where it is not there yet, where it is going to be.
+func freeSpace(folder string) (free, total uint64, err error) {
+	for {
+		usage, err := vfs.Default.GetDiskUsage(folder)
+		if parent := filepath.Dir(folder); err != nil && parent != folder {
+			folder = parent
+			continue
+		}
+		return usage.AvailBytes, usage.TotalBytes, err
+	}
+}
+
+// secretSpaces are what no backup in clear has: what tokens are signed with and how nodes know each other.
+func secretSpaces() []store.Space { return []store.Space{control.SecretSpace, envlog.KeySpace} }
+
+// derivedSpaces are what no backup has, since it is made anew from events: states on the way.
+func derivedSpaces() []store.Space {
+	return append(envlog.Derived(), "snapshot", "snapshot.past", "snapshot.past.index")
+}
+
+// headOf returns size and root of an environment's log up to a position.
+func (s *Server) headOf(ctx context.Context, t j17.Tenant, upTo j17.StreamID) (size uint64, root [32]byte, err error) {
+	head, err := s.logs.HeadAt(ctx, t, upTo)
+	return head.Size, head.Root, err
+}
