@@ -32,10 +32,8 @@ type compiler struct {
 	// reported again wherever its name is used.
 	declared map[string]map[string]bool
 	handles  map[ident.Prefix]string
-	// unfinished holds the features that were already warned of.
-	unfinished map[feature]bool
-	events     int
-	schemas    *schema.Group
+	events   int
+	schemas  *schema.Group
 	// idRules identifies what counts as an identifier, nil as long as nobody asked for it.
 	idRules []byte
 	// geoNames are what geo may name, once they are known.
@@ -54,12 +52,11 @@ func CompileStored(src []byte) (*Compiled, []diag.Diagnostic) { return compile(s
 
 func compile(src []byte, stored bool) (*Compiled, []diag.Diagnostic) {
 	c := &compiler{
-		stored:     stored,
-		out:        &Compiled{Source: bytes.Clone(bytes.TrimSpace(src)), text: string(src)},
-		declared:   map[string]map[string]bool{},
-		handles:    map[ident.Prefix]string{},
-		unfinished: map[feature]bool{},
-		pathLooks:  work.Counted(maxLooks),
+		stored:    stored,
+		out:       &Compiled{Source: bytes.Clone(bytes.TrimSpace(src)), text: string(src)},
+		declared:  map[string]map[string]bool{},
+		handles:   map[ident.Prefix]string{},
+		pathLooks: work.Counted(maxLooks),
 	}
 	c.out.declared = c.declared
 	c.schemas = schema.NewGroup(&c.List)
@@ -338,7 +335,6 @@ func (c *compiler) onTombstone(v value.Value, at diag.Pointer) *OnTombstone {
 	if !c.object(v, at, shape{what: "onTombstone", optional: []string{"actor", "target"}}) {
 		return o
 	}
-	c.notYet(erasure, at)
 	o.CascadeFromActor = c.choice(v.Get("actor"), at.Key("actor"), "actor", "preserve", "cascade") == "cascade"
 	o.CascadeFromTarget = c.choice(v.Get("target"), at.Key("target"), "target", "preserve", "cascade") == "cascade"
 	return o

@@ -19,22 +19,6 @@ import (
 // messages is every sentence that this package has for users, and the findings they were put into.
 type messages struct{ diag.List }
 
-// feature is a part of the spec that later versions run.
-type feature string
-
-const (
-	erasure feature = "erasure rules (onTombstone)"
-)
-
-// notYet warns, once for each feature, that what is declared has no effect yet. A feature that is built loses its
-// calls.
-func (c *compiler) notYet(f feature, at diag.Pointer) {
-	if !c.unfinished[f] {
-		c.unfinished[f] = true
-		c.Warnf(at, "%s are checked but do not run in this version", f).AtKey()
-	}
-}
-
 func quote(s string) string { return diag.Quote(s) }
 
 // aKind names a kind of value with its article.

@@ -1,0 +1,340 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"j17/internal/clock"
+	"j17/internal/wire"
+)
+
+func (e *env) tombstones() *cobra.Command {
+	return group(
+		"tombstone", "The erasure of personal data", e.tombstoneCreate(), e.tombstoneList(), e.tombstoneGet(), e.tombstoneCancel(), e.tombstoneExecute(),
+		e.tombstoneStreams(), e.tombstoneCertificate(),
+	)
+}
+
+func (e *env) tombstoneCreate() *cobra.Command {
+	var ask wire.NewTombstone
+	var basis, request, by string
+	var days int
+	var dryRun, asJSON bool
+	cmd := &cobra.Command{
+		Use: "create KEY", Short: "Ask for the erasure of an aggregate", Args: exactly("KEY"),
+		Long: `Ask for the erasure of an aggregate, TYPE/ID, and of what goes along with it by the rules of the spec (onTombstone). Nothing is erased yet:
+for three days at the least it can be cancelled, and then 'j17 tombstone execute' carries it out. With --dry-run it is only told what
+would be erased.
+
+Exit code 4: there is a tombstone of the aggregate already, 6: the aggregate has no events.`,
+		Example: "  j17 tombstone create user/0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10 --legal-basis gdpr_article_17 --request REQ-7",
+	}
+	r := blobFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&basis, "legal-basis", "", "`why` it is erased, for the certificate")
+	f.StringVar(&request, "request", "", "the `number` of the request, for the certificate")
+	f.StringVar(&by, "requested-by", "", "`who` has asked for it, as TYPE:ID")
+	f.IntVar(&days, "grace-days", 0, "for how many `days` it can be cancelled (default 3, and never less)")
+	f.BoolVar(&ask.Again, "again", false, "erase what was written since the aggregate was erased")
+	f.BoolVar(&dryRun, "dry-run", false, "tell what would be erased, and ask for nothing")
+	jsonFlag(cmd, &asJSON)
+
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		// What is asked for.
+		key, err := parseKey(args[0])
+		if err != nil {
+			return err
+		}
+		if basis != "" {
+			ask.LegalBasis = &basis
+		}
+		if request != "" {
+			ask.RequestID = &request
+		}
+		if f.Changed("grace-days") {
+			ask.GracePeriodDays = &days
+		}
+		if by != "" {
+			agent, err := parseAgent("requested-by", by)
+			if err != nil {
+				return err
+			}
+			if ask.RequestedBy, err = json.Marshal(map[string]string{"type": agent.Type, "id": agent.ID}); err != nil {
+				return err
+			}
+		}
+
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		path, err := o.opsPath(cmd.Context(), "tombstone", key.Type, key.ID)
+		if err != nil {
+			return err
+		}
+		if dryRun {
+			return o.tryTombstone(cmd.Context(), path, &ask, asJSON)
+		}
+		var raw json.RawMessage
+		if err := o.call(cmd.Context(), http.MethodPost, path, nil, ask, &raw); err != nil {
+			return err
+		}
+		return e.printTombstone(raw, asJSON)
+	}
+	return cmd
+}
+
+// tryTombstone shows what an erasure would reach.
+func (o *operating) tryTombstone(ctx context.Context, path []string, ask *wire.NewTombstone, asJSON bool) error {
+	o.scratch = true // nothing is changed
+	var raw json.RawMessage
+	if err := o.call(ctx, http.MethodPost, path, url.Values{"dry_run": {"true"}}, ask, &raw); err != nil {
+		return err
+	}
+	if asJSON {
+		return o.env.printAnswer(raw)
+	}
+	tried, err := decoded[wire.TombstoneDryRun](raw)
+	if err != nil {
+		return err
+	}
+	if err := o.env.printAffected(tried.AffectedStreams); err != nil {
+		return err
+	}
+	if tried.More {
+		o.env.note("There are more than these.\n")
+	}
+	return nil
+}
+
+// printAffected prints streams as a table.
+func (e *env) printAffected(streams []wire.AffectedStream) error {
+	rows := make([][]string, len(streams))
+	for i, s := range streams {
+		rows[i] = []string{s.Key, strconv.FormatUint(s.EventCount, 10), s.RootBefore, s.RootAfter}
+	}
+	return e.printTable([]string{"key", "events", "root before", "root after"}, rows)
+}
+
+func (e *env) tombstoneList() *cobra.Command {
+	var status string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the tombstones of an environment, the newest first", Example: "  j17 tombstone list --status pending", Args: noArgs,
+	}
+	r := blobFlags(cmd)
+	cmd.Flags().StringVar(&status, "status", "", "only pending, executing, completed or cancelled ones")
+	jsonFlag(cmd, &asJSON)
+
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		query := url.Values{}
+		if status != "" {
+			query.Set("status", status)
+		}
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		path, err := o.opsPath(cmd.Context(), "tombstones")
+		if err != nil {
+			return err
+		}
+		rows, err := o.rows(cmd.Context(), path, query, "tombstones", 0)
+		if err != nil {
+			return err
+		}
+		return printRows(e, rows, asJSON, tombstoneHeader(), describeTombstone)
+	}
+	return cmd
+}
+
+func tombstoneHeader() []string {
+	return []string{"id", "key", "status", "executable at", "executed at", "streams", "request"}
+}
+
+func describeTombstone(t wire.Tombstone) []string {
+	executed, request := "", ""
+	if t.ExecutedAt != nil {
+		executed = when(*t.ExecutedAt)
+	}
+	if t.RequestID != nil {
+		request = *t.RequestID
+	}
+	streams := max(t.AffectedCount, uint64(len(t.AffectedStreams)))
+	return []string{t.ID, t.Key, t.Status, when(t.ExecutableAt), executed, strconv.FormatUint(streams, 10), request}
+}
+
+// printTombstone prints the answer that has a tombstone.
+func (e *env) printTombstone(raw json.RawMessage, asJSON bool) error {
+	if asJSON {
+		return e.printAnswer(raw)
+	}
+	shown, err := decoded[wire.TombstoneShown](raw)
+	if err != nil {
+		return err
+	}
+	return e.printTable(tombstoneHeader(), [][]string{describeTombstone(shown.Tombstone)})
+}
+
+// tombstoneCommand is a command about one tombstone, which do sends a request for.
+func (e *env) tombstoneCommand(cmd *cobra.Command, do func(cmd *cobra.Command, o *operating, path []string) error) *cobra.Command {
+	cmd.Args = exactly("ID")
+	r := blobFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		path, err := o.opsPath(cmd.Context(), "tombstones", args[0])
+		if err != nil {
+			return err
+		}
+		return do(cmd, o, path)
+	}
+	return cmd
+}
+
+func (e *env) tombstoneGet() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{Use: "get ID", Short: "Show a tombstone", Example: "  j17 tombstone get tmb_4k7vx9tz2nqr8w3"}
+	jsonFlag(cmd, &asJSON)
+	return e.tombstoneCommand(cmd, func(cmd *cobra.Command, o *operating, path []string) error {
+		var raw json.RawMessage
+		if err := o.call(cmd.Context(), http.MethodGet, path, nil, nil, &raw); err != nil {
+			return err
+		}
+		return e.printTombstone(raw, asJSON)
+	})
+}
+
+func (e *env) tombstoneCancel() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "cancel ID", Short: "Cancel a tombstone that is pending", Example: "  j17 tombstone cancel tmb_4k7vx9tz2nqr8w3",
+		Long: "Cancel a tombstone that is pending. What was begun to be erased cannot be cancelled (exit code 4).",
+	}
+	jsonFlag(cmd, &asJSON)
+	return e.tombstoneCommand(cmd, func(cmd *cobra.Command, o *operating, path []string) error {
+		var raw json.RawMessage
+		if err := o.call(cmd.Context(), http.MethodDelete, path, nil, nil, &raw); err != nil {
+			return err
+		}
+		return e.printTombstone(raw, asJSON)
+	})
+}
+
+func (e *env) tombstoneExecute() *cobra.Command {
+	var force, yes, detach, asJSON bool
+	cmd := &cobra.Command{
+		Use: "execute ID", Short: "Erase what a tombstone asks for, for good",
+		Long: `Erase what a tombstone asks for. It cannot be taken back. Before its time that needs --force, which the server logs.
+
+The command waits until nothing of it is on disk any more and shows how far it is; --detach does not. Interrupted, or ended with the
+server, the erasure goes on by itself; the same command watches it again.`,
+		Example: "  j17 tombstone execute tmb_4k7vx9tz2nqr8w3",
+	}
+	f := cmd.Flags()
+	f.BoolVar(&force, "force", false, "before its time")
+	f.BoolVar(&yes, "yes", false, "do not ask")
+	f.BoolVar(&detach, "detach", false, "do not wait until it is done")
+	jsonFlag(cmd, &asJSON)
+	return e.tombstoneCommand(cmd, func(cmd *cobra.Command, o *operating, path []string) error {
+		if err := e.confirm(cmd.Context(), yes, "Events are erased for good. Go on?"); err != nil {
+			return err
+		}
+		var raw json.RawMessage
+		if err := o.call(cmd.Context(), http.MethodPost, append(path, "execute"), nil, wire.ExecuteTombstone{Force: force}, &raw); err != nil {
+			return err
+		}
+		if !detach {
+			var err error
+			if raw, err = o.awaitTombstone(cmd.Context(), path, raw); err != nil {
+				return err
+			}
+		}
+		return e.printTombstone(raw, asJSON)
+	})
+}
+
+// awaitTombstone shows how far an execution is until it is completed.
+func (o *operating) awaitTombstone(ctx context.Context, path []string, raw json.RawMessage) (json.RawMessage, error) {
+	e, system, told := o.env, clock.System{}, ""
+	draw := func(*wire.TombstoneProgress) {}
+	if terminal(e.err) {
+		bar := e.bar(-1, "erasing")
+		defer func() { _ = bar.Finish() }() // it is decoration
+		draw = func(p *wire.TombstoneProgress) {
+			bar.Describe(p.Phase)
+			if p.Total > 0 {
+				bar.ChangeMax64(int64(p.Total))
+				_ = bar.Set64(int64(p.Done)) // it is decoration
+			}
+		}
+	}
+	for {
+		shown, err := decoded[wire.TombstoneShown](raw)
+		if err != nil || shown.Tombstone.Status == "completed" {
+			return raw, err
+		}
+		if p := shown.Tombstone.Progress; p != nil {
+			draw(p)
+		}
+		if fault := shown.Tombstone.Error; fault != nil && *fault != told {
+			told = *fault
+			e.note("A try has failed and is repeated: %s.\n", plain(told))
+		}
+		if err := system.Wait(ctx, system.Now().Add(pollTime)); err != nil {
+			e.note("The erasure goes on in the background; 'j17 tombstone get' shows how far it is.\n")
+			return nil, interrupted(ctx, err)
+		}
+		raw = nil
+		if err := o.call(ctx, http.MethodGet, path, nil, nil, &raw); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (e *env) tombstoneStreams() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "streams ID", Short: "List all streams that an erasure has reached", Example: "  j17 tombstone streams tmb_4k7vx9tz2nqr8w3 --json",
+	}
+	jsonFlag(cmd, &asJSON)
+	return e.tombstoneCommand(cmd, func(cmd *cobra.Command, o *operating, path []string) error {
+		rows, err := o.rows(cmd.Context(), append(path, "streams"), nil, "streams", 0)
+		if err != nil {
+			return err
+		}
+		return printRows(e, rows, asJSON, []string{"key", "events", "root before", "root after"}, func(s wire.AffectedStream) []string {
+			return []string{s.Key, strconv.FormatUint(s.EventCount, 10), s.RootBefore, s.RootAfter}
+		})
+	})
+}
+
+func (e *env) tombstoneCertificate() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use: "certificate ID", Short: "Download the signed certificate of an erasure",
+		Long: `Download the certificate of an erasure that is completed: what was erased, when and why, signed by the log of the environment. 'j17 audit
+verify FILE' checks it without a server.`,
+		Example: "  j17 tombstone certificate tmb_4k7vx9tz2nqr8w3 -o certificate.txt",
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "`file` to write")
+	return e.tombstoneCommand(cmd, func(cmd *cobra.Command, o *operating, path []string) error {
+		return e.save(output, func(out io.Writer) error {
+			body, _, err := o.Download(cmd.Context(), append(append([]string{"api"}, path...), "certificate"), nil)
+			if err != nil {
+				return o.explained(cmd.Context(), err)
+			}
+			_, err = io.Copy(out, body)
+			return interrupted(cmd.Context(), errors.Join(err, body.Close()))
+		})
+	})
+}
