@@ -106,7 +106,10 @@ func (f *fixture) head(tb testing.TB) envlog.Head {
 func TestHead(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.head(t)
+	empty := f.head(t)
+	if head, err := f.HeadAt(t.Context(), tenant, j17.StreamID{}); err != nil || head != empty {
+		t.Errorf("the head of an empty log at its beginning is %+v, %v", head, err)
+	}
 	for i, n := range []int{1, 1, 5, 248, 1, 1, 255, 1, 300, 2000, 3} {
 		f.write(t, n, 1+i*17)
 		f.head(t)

@@ -263,7 +263,7 @@ func (p *place) count(at []j17.StreamID, upTo j17.StreamID) {
 // find returns how many events stand up to a position.
 func (l *log) find(ctx context.Context, upTo j17.StreamID) (p place, err error) {
 	// Behind the stored tiles everything is in memory.
-	if upTo.Compare(l.storedTo) > 0 {
+	if l.stored == 0 || upTo.Compare(l.storedTo) > 0 {
 		p = place{upTo: l.stored * tileWidth, last: l.storedTo}
 		for i := range l.fresh {
 			p.count(l.fresh[i].at, upTo)
