@@ -307,6 +307,11 @@ func TestServer(t *testing.T) {
 		t.Error(text)
 	}
 
+	m, err := repository.OpenFolder(h.folder, clock.System{}).Manifest(t.Context(), b.ID)
+	if of := m.Of(j17.System); err != nil || of.Size == 0 || of.Root != [32]byte{1, 2, 3} {
+		t.Errorf("%+v %v", of, err)
+	}
+
 	// In clear it has the registry, and no secrets of it.
 	text := h.read(t, b.ID, j17.System)
 	if !strings.Contains(text, "control.instances/") || strings.Contains(text, string(control.SecretSpace)) {

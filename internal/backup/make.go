@@ -2,7 +2,6 @@ package backup
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -215,25 +214,24 @@ func (p *pass) tenant(ctx context.Context, t j17.Tenant, parent *repository.Mani
 func (p *pass) head(ctx context.Context, t j17.Tenant, a store.Archive) (repository.TenantHead, error) {
 	extent := a.Extent()
 	head := repository.TenantHead{Tenant: t, Position: extent.Last, Moment: a.Position(), Size: extent.Events}
+	var err error
+	if head.Size, head.Root, err = p.Head(ctx, t, extent.Last); err != nil {
+		return head, err
+	}
+	if head.Size != extent.Events {
+		return head, fmt.Errorf("the log of %s has %d events and its feed %d: one of them is damaged", t, head.Size, extent.Events)
+	}
 	if t == j17.System {
 		return head, nil
 	}
+
+	// What of the registry is needed to serve an environment again.
 	instance, env := split(t)
 	i, ok := p.Registry.Instances.ByID(instance)
 	if !ok {
 		return head, fmt.Errorf("the instance %s was deleted meanwhile", instance)
 	}
 	head.Instance, head.Name, head.Plan, head.InstanceCreatedAt, head.Environment = i.ID, i.Name, i.Plan, i.CreatedAt, env
-	head.Root = sha256.Sum256(nil) // of no leaves
-	if extent.Events > 0 {
-		var err error
-		if head.Size, head.Root, err = p.Head(ctx, t, extent.Last); err != nil {
-			return head, err
-		}
-	}
-	if head.Size != extent.Events {
-		return head, fmt.Errorf("the log of %s has %d events and its feed %d: one of them is damaged", t, head.Size, extent.Events)
-	}
 	p.job.row.Moments = append(p.job.row.Moments, Moment{Tenant: t, Position: extent.Last, Size: head.Size, Root: head.Root[:]})
 	return head, nil
 }
