@@ -25,7 +25,7 @@ func TestDamageIsNamed(t *testing.T) {
 	for _, encrypted := range []bool{false, true} {
 		t.Run(fmt.Sprint("encrypted ", encrypted), func(t *testing.T) {
 			dir := t.TempDir()
-			r := repository.OpenFolder(dir, clock.NewManual(start))
+			r := repository.OpenFolder(dir, clock.NewManual(start()))
 			h := repository.Head{ID: "bak_1", Kind: repository.Full}
 			var identities repository.Identities
 			if encrypted {
@@ -136,7 +136,7 @@ func TestManifestsOfOthers(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		write(t, dir, "x", line)
-		r := repository.OpenFolder(dir, clock.NewManual(start))
+		r := repository.OpenFolder(dir, clock.NewManual(start()))
 		_, err := r.Manifest(t.Context(), "x")
 		if _, ok := errors.AsType[*repository.DamagedError](err); !ok || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), filepath.Join("manifests", "x")) {
 			t.Errorf("%s: %v", line, err)
@@ -159,7 +159,7 @@ func TestManifestsOfOthers(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"", "..", "a/b", "../parts", "a b"} {
-		if _, err := repository.OpenFolder(t.TempDir(), clock.NewManual(start)).Manifest(t.Context(), id); !errors.Is(err, repository.ErrNotFound) {
+		if _, err := repository.OpenFolder(t.TempDir(), clock.NewManual(start())).Manifest(t.Context(), id); !errors.Is(err, repository.ErrNotFound) {
 			t.Errorf("%q: %v", id, err)
 		}
 	}
@@ -168,7 +168,7 @@ func TestManifestsOfOthers(t *testing.T) {
 // A part that expands to more than the manifest says costs no more than that.
 func TestPartsDoNotExpandBeyondWhatIsListed(t *testing.T) {
 	dir := t.TempDir()
-	r := repository.OpenFolder(dir, clock.NewManual(start))
+	r := repository.OpenFolder(dir, clock.NewManual(start()))
 	c := sample(3)
 	m, err := backup(t, r, repository.Head{ID: "bak_1", Kind: repository.Full}, c, nil)
 	if err != nil {
@@ -194,7 +194,7 @@ func TestPartsDoNotExpandBeyondWhatIsListed(t *testing.T) {
 
 func TestAFullBackupReplacesDamagedParts(t *testing.T) {
 	dir := t.TempDir()
-	r := repository.OpenFolder(dir, clock.NewManual(start))
+	r := repository.OpenFolder(dir, clock.NewManual(start()))
 	c := sample(20)
 	m, err := backup(t, r, repository.Head{ID: "bak_1", Kind: repository.Full}, c, nil)
 	if err != nil {
@@ -212,32 +212,35 @@ func TestAFullBackupReplacesDamagedParts(t *testing.T) {
 }
 
 func TestNothingIsCollectedWhileABackupIsWritten(t *testing.T) {
-	everyStorage(t, func(t *testing.T, r *repository.Repository) {
-		if _, err := backup(t, r, repository.Head{ID: "bak_1", Kind: repository.Full}, sample(3), nil); err != nil {
-			t.Fatal(err)
-		}
-		w, err := r.NewBackup(t.Context(), repository.Head{ID: "bak_2"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := r.Collect(t.Context()); !errors.Is(err, repository.ErrBusy) {
-			t.Fatal(err)
-		}
-		w.Abort()
-		w.Abort()
-		if _, err := w.Finish(start); err == nil {
-			t.Error("a backup that was given up was finished")
-		}
-		if removed, _, err := r.Collect(t.Context()); removed != 0 || err != nil {
-			t.Fatal(removed, err)
-		}
-	})
+	for name, open := range storages() {
+		t.Run(name, func(t *testing.T) {
+			r := open(t)
+			if _, err := backup(t, r, repository.Head{ID: "bak_1", Kind: repository.Full}, sample(3), nil); err != nil {
+				t.Fatal(err)
+			}
+			w, err := r.NewBackup(t.Context(), repository.Head{ID: "bak_2"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := r.Collect(t.Context()); !errors.Is(err, repository.ErrBusy) {
+				t.Fatal(err)
+			}
+			w.Abort()
+			w.Abort()
+			if _, err := w.Finish(start()); err == nil {
+				t.Error("a backup that was given up was finished")
+			}
+			if removed, _, err := r.Collect(t.Context()); removed != 0 || err != nil {
+				t.Fatal(removed, err)
+			}
+		})
+	}
 }
 
 // A backup that was cut short leaves parts and its marker. Neither hinders anybody for long.
 func TestWhatACrashLeaves(t *testing.T) {
 	dir := t.TempDir()
-	now := clock.NewManual(start)
+	now := clock.NewManual(start())
 	r := repository.OpenFolder(dir, now)
 	ctx, crash := context.WithCancel(t.Context())
 	w, err := r.NewBackup(ctx, repository.Head{ID: "bak_1", Kind: repository.Full})
@@ -245,7 +248,7 @@ func TestWhatACrashLeaves(t *testing.T) {
 		t.Fatal(err)
 	}
 	tw := w.Tenant(repository.TenantHead{Tenant: tenant})
-	if err := tw.Event(made(1, 1, "a", `{}`), nil); err != nil {
+	if err := tw.Event(made(1, 1, `{}`), nil); err != nil {
 		t.Fatal(err)
 	}
 	crash()
@@ -275,7 +278,7 @@ func TestWhatACrashLeaves(t *testing.T) {
 		if err := os.WriteFile(name, []byte("left"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		old := time.Now().Add(-2 * time.Hour) //nolint:forbidigo // the time of the file system
+		old := time.Now().Add(-2 * time.Hour)
 		if err := os.Chtimes(name, old, old); err != nil {
 			t.Fatal(err)
 		}
@@ -307,7 +310,7 @@ func (n *noticing) Wait(ctx context.Context, t time.Time) error {
 // Whoever collects is waited for.
 func TestABackupWaitsWhileSomebodyCollects(t *testing.T) {
 	dir := t.TempDir()
-	now := &noticing{clock.NewManual(start), make(chan struct{})}
+	now := &noticing{clock.NewManual(start()), make(chan struct{})}
 	r := repository.OpenFolder(dir, now)
 	marker := filepath.Join(dir, "collecting", "someone")
 	if err := os.MkdirAll(filepath.Dir(marker), 0o700); err != nil {
@@ -341,13 +344,13 @@ func TestABackupWaitsWhileSomebodyCollects(t *testing.T) {
 }
 
 func TestABackupThatIsNotWholeIsNone(t *testing.T) {
-	r := repository.OpenFolder(t.TempDir(), clock.NewManual(start))
+	r := repository.OpenFolder(t.TempDir(), clock.NewManual(start()))
 	c := sample(10)
 	for name, spoil := range map[string]func(*content){
 		"an event is missing":   func(c *content) { c.entries = append(c.entries[:3:3], c.entries[4:]...) },
 		"the last is missing":   func(c *content) { c.entries = c.entries[:9] },
 		"the order is wrong":    func(c *content) { c.entries[3], c.entries[4] = c.entries[4], c.entries[3] },
-		"there is one too much": func(c *content) { c.entries = append(c.entries, store.Archived{Event: made(500, 11, "a", `{}`)}) },
+		"there is one too much": func(c *content) { c.entries = append(c.entries, store.Archived{Event: made(500, 11, `{}`)}) },
 	} {
 		spoiled := c
 		spoiled.entries = append([]store.Archived(nil), c.entries...)
@@ -367,7 +370,7 @@ func TestABackupThatIsNotWholeIsNone(t *testing.T) {
 		if err = errors.Join(err, tw.Close()); err == nil {
 			t.Errorf("%s: it was closed", name)
 		}
-		if _, err := w.Finish(start); err == nil {
+		if _, err := w.Finish(start()); err == nil {
 			t.Errorf("%s: it was finished", name)
 		}
 	}
@@ -377,50 +380,56 @@ func TestABackupThatIsNotWholeIsNone(t *testing.T) {
 }
 
 func TestErasures(t *testing.T) {
-	everyStorage(t, func(t *testing.T, r *repository.Repository) {
-		mine, recipient := key(t)
-		c := sample(5)
-		erased := c.entries[2].Event
-		of := func(n, number int) repository.Erasure {
-			note := *c.entries[5].Note
-			note.Position = at(n)
-			return repository.Erasure{Tenant: tenant, Note: note, At: start, Number: number, Events: []*j17.Event{erased}}
-		}
-		for _, e := range []repository.Erasure{of(100, 0), of(90, 1), of(90, 0), of(90, 0), of(80, 0)} {
-			if err := r.PutErasure(t.Context(), e, seal(t, recipient)); err != nil {
+	for name, open := range storages() {
+		t.Run(name, func(t *testing.T) {
+			r := open(t)
+			mine, recipient := key(t)
+			c := sample(5)
+			erased := c.entries[2].Event
+			of := func(n, number int) repository.Erasure {
+				note := *c.entries[5].Note
+				note.Position = at(n)
+				return repository.Erasure{Tenant: tenant, Note: note, At: start(), Number: number, Events: []*j17.Event{erased}}
+			}
+			for _, e := range []repository.Erasure{of(100, 0), of(90, 1), of(90, 0), of(90, 0), of(80, 0)} {
+				if err := r.PutErasure(t.Context(), e, seal(t, recipient)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var got []string
+			for e, err := range r.Erasures(t.Context(), tenant, at(80), mine) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(e.Events) != 1 || !bytes.Equal(e.Events[0].Raw, erased.Raw) || !bytes.Equal(e.Events[0].Kept, erased.Kept) || e.Events[0].Version != erased.Version || len(e.Note.Streams) != 1 || !e.At.Equal(start()) {
+					t.Fatalf("%+v", e)
+				}
+				got = append(got, fmt.Sprint(e.Note.Position.Seq, ".", e.Number))
+			}
+			if want := "90.0 90.1 100.0"; strings.Join(got, " ") != want {
+				t.Errorf("%v, want %s", got, want)
+			}
+			for _, err := range r.Erasures(t.Context(), tenant, at(80), repository.Identities{}) {
+				if _, ok := errors.AsType[*repository.IdentityError](err); !ok {
+					t.Error(err)
+				}
+			}
+			for _, err := range r.Erasures(t.Context(), "ins_1/staging", j17.StreamID{}, mine) {
+				t.Error("another environment has erasures", err)
+			}
+			if err := r.DropErasures(t.Context(), tenant, at(90)); err != nil {
 				t.Fatal(err)
 			}
-		}
-		var got []string
-		for e, err := range r.Erasures(t.Context(), tenant, at(80), mine) {
-			if err != nil {
-				t.Fatal(err)
+			n := 0
+			for _, err := range r.Erasures(t.Context(), tenant, j17.StreamID{}, mine) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				n++
 			}
-			if len(e.Events) != 1 || !bytes.Equal(e.Events[0].Raw, erased.Raw) || !bytes.Equal(e.Events[0].Kept, erased.Kept) || e.Events[0].Version != erased.Version || len(e.Note.Streams) != 1 || !e.At.Equal(start) {
-				t.Fatalf("%+v", e)
+			if n != 1 {
+				t.Errorf("%d are left", n)
 			}
-			got = append(got, fmt.Sprint(e.Note.Position.Seq, ".", e.Number))
-		}
-		if want := "90.0 90.1 100.0"; strings.Join(got, " ") != want {
-			t.Errorf("%v, want %s", got, want)
-		}
-		for _, err := range r.Erasures(t.Context(), tenant, at(80), repository.Identities{}) {
-			if _, ok := errors.AsType[*repository.IdentityError](err); !ok {
-				t.Error(err)
-			}
-		}
-		for range r.Erasures(t.Context(), "ins_1/staging", j17.StreamID{}, mine) {
-			t.Error("another environment has erasures")
-		}
-		if err := r.DropErasures(t.Context(), tenant, at(90)); err != nil {
-			t.Fatal(err)
-		}
-		n := 0
-		for range r.Erasures(t.Context(), tenant, j17.StreamID{}, mine) {
-			n++
-		}
-		if n != 1 {
-			t.Errorf("%d are left", n)
-		}
-	})
+		})
+	}
 }

@@ -202,12 +202,10 @@ func (b *bucket) readable(err error) error {
 	default:
 		return fmt.Errorf("the server answered %s (status %d)", response.Code, response.StatusCode)
 	}
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		return errors.New("the server did not answer in time")
 	}
-	var network *net.OpError
-	if errors.As(err, &network) {
+	if _, ok := errors.AsType[*net.OpError](err); ok {
 		return errors.New("the server cannot be reached, or has broken the connection off")
 	}
 	return errors.New("the request to the server failed")

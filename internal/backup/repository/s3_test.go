@@ -46,7 +46,7 @@ func startGateway(t *testing.T) *gateway {
 		}
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	cmd := exec.CommandContext(ctx, found[len(found)-1], "--port", g.socket, "--access", "the-key", "--secret", "the-secret", "--region", "us-east-1", //nolint:gosec // a tool of ours
+	cmd := exec.CommandContext(ctx, found[len(found)-1], "--port", g.socket, "--access", "the-key", "--secret", "the-secret", "--region", "us-east-1",
 		"posix", "--sidecar", filepath.Join(dir, "meta"), g.root)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -70,7 +70,7 @@ func startGateway(t *testing.T) *gateway {
 			return g
 		}
 	}
-	t.Fatalf("the S3 server did not start: %s", errs.String())
+	t.Fatalf("the S3 server did not start(): %s", errs.String())
 	return nil
 }
 
@@ -85,7 +85,7 @@ func (g *gateway) options() repository.S3Options {
 
 func openBucket(t *testing.T) *repository.Repository {
 	t.Helper()
-	return must[*repository.Repository](t)(repository.OpenS3(startGateway(t).options(), clock.NewManual(start)))
+	return must[*repository.Repository](t)(repository.OpenS3(startGateway(t).options(), clock.NewManual(start())))
 }
 
 func TestS3Refuses(t *testing.T) {
@@ -102,7 +102,7 @@ func TestS3Refuses(t *testing.T) {
 	} {
 		o := g.options()
 		change(&o)
-		r, err := repository.OpenS3(o, clock.NewManual(start))
+		r, err := repository.OpenS3(o, clock.NewManual(start()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +130,7 @@ func TestS3OptionsAreChecked(t *testing.T) {
 	} {
 		o := (&gateway{}).options()
 		change(&o)
-		_, err := repository.OpenS3(o, clock.NewManual(start))
+		_, err := repository.OpenS3(o, clock.NewManual(start()))
 		of, ok := errors.AsType[*repository.S3Error](err)
 		if !ok || of.Member != member {
 			t.Errorf("%s: %v", member, err)
@@ -139,7 +139,7 @@ func TestS3OptionsAreChecked(t *testing.T) {
 	for _, endpoint := range []string{"https://a.test/path", "https://user:pw@a.test", "https://a.test?x", "a.test", "https://"} {
 		o := (&gateway{}).options()
 		o.Endpoint = endpoint
-		if _, err := repository.OpenS3(o, clock.NewManual(start)); err == nil {
+		if _, err := repository.OpenS3(o, clock.NewManual(start())); err == nil {
 			t.Errorf("%s was taken", endpoint)
 		}
 	}
@@ -173,7 +173,7 @@ func TestS3FailsHalfWay(t *testing.T) {
 		return &breaking{conn, &left}, err
 	}
 	ctx := t.Context()
-	r, err := repository.OpenS3(o, clock.NewManual(start))
+	r, err := repository.OpenS3(o, clock.NewManual(start()))
 	if err != nil {
 		t.Fatal(err)
 	}

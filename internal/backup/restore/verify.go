@@ -148,7 +148,7 @@ func (v *Verifier) root(t *repository.TenantManifest) ([sha256.Size]byte, error)
 // Same checks that a store has the log of a backup.
 func Same(ctx context.Context, feed store.Feed, x *repository.Reader, t *repository.TenantManifest) error {
 	var tree proof.Tree
-	for e, err := range feed.ReadFeed(ctx, t.Tenant, j17.StreamID{}, int(t.Size)+1) { //nolint:gosec // a number of events
+	for e, err := range feed.ReadFeed(ctx, t.Tenant, j17.StreamID{}, int(t.Size)+1) {
 		if err != nil {
 			return err
 		}
