@@ -20,6 +20,7 @@ bench ./internal/saga '^BenchmarkSagas$'
 time=15000x bench ./internal/httpapi '^BenchmarkStreamLatency$'
 time=20000x bench ./internal/listener '^BenchmarkDeliveries$'
 bench ./internal/schedule '^Benchmark(Fire|Idle)$'
+time=3x bench ./internal/erasure '^BenchmarkTombstone$'
 time=5000x bench ./internal/place '^BenchmarkPlaces$'
 time=50000x bench ./internal/place '^BenchmarkWrites$'
 
@@ -46,6 +47,7 @@ cat <<TABLE
 | deliveries to a listener on this machine, each a try with its rows on disk | $(awk -v n="$(column BenchmarkDeliveries deliveries/s)" 'BEGIN {printf "%.0f", n}') a second | 3,000 |
 | scheduled events that are due, written to the disk | $(column BenchmarkFire events/s) a second | 5,000 a second |
 | 100,000 pending scheduled events, a look whether one is due | $(us BenchmarkIdle) | |
+| an aggregate of 10,000 events erased, with all files, from among 1,000,000 events | $(ms BenchmarkTombstone) | 1 s |
 | WebAssembly, a minimal guest | $(us BenchmarkCall/minimal) | 30 µs |
 | 1,000 sagas of three steps and an event at the end, of which a hundred run at once | $(awk -v n="$(column BenchmarkSagas ns/op)" 'BEGIN {printf "%.1f s", n / 1e9}') | 10 s |
 | WebAssembly, a guest in Go | $(us BenchmarkCall/go) | 500 µs |

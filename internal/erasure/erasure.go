@@ -89,13 +89,15 @@ type Service struct {
 	o     Options
 	mint  *ident.Minter
 	queue *worker.Queue
+	// part is how many events are rewritten in one commit.
+	part uint64
 }
 
 const tombstonePrefix = ident.TombstonePrefix
 
 // New returns a service. Run must be called for tombstones to be executed.
 func New(o Options) *Service {
-	s := &Service{o: o, mint: ident.NewMinter(o.Clock.Now)}
+	s := &Service{o: o, mint: ident.NewMinter(o.Clock.Now), part: maxRewritten}
 	s.queue = o.Worker.Queue(worker.Work{
 		Name: "erasures", Store: o.Store, Space: executions, Do: s.execute, Lease: lease, AtOnce: atOnce,
 		Freeing: true, // what waits for room is seen to wait, and goes on when there is some

@@ -49,7 +49,7 @@ type fixture struct {
 	holder *holder
 	acts   []erasure.Act
 	logs   *strings.Builder
-	spec   string
+	source string
 }
 
 // holder keeps nothing and notes what it is told.
@@ -70,18 +70,18 @@ func (h *holder) Erase(_ context.Context, _ j17.Tenant, e erasure.Erased) error 
 	return h.fail
 }
 
-// newFixture returns a fixture on whose store wrap, if not nil, puts something.
-func newFixture(t *testing.T, wrap func(*pebble.Store) erasure.Storage) *fixture {
+// newFixture returns a fixture with people.
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{Fixture: enginetest.New(t, engine.Options{}), holder: &holder{}, logs: &strings.Builder{}, spec: people}
-	f.open(t, wrap)
+	f := &fixture{Fixture: enginetest.New(t, engine.Options{}), holder: &holder{}, logs: &strings.Builder{}, source: people}
+	f.open(t, nil)
 	return f
 }
 
-// open makes a new service on the present store, as a new process does.
+// open makes a new service on the present store, as a new process does; wrap, if not nil, puts something in front of the store.
 func (f *fixture) open(t *testing.T, wrap func(*pebble.Store) erasure.Storage) {
 	t.Helper()
-	f.DeploySource(t, f.spec)
+	f.DeploySource(t, f.source)
 	var s erasure.Storage = f.Store
 	if wrap != nil {
 		s = wrap(f.Store)
@@ -89,7 +89,7 @@ func (f *fixture) open(t *testing.T, wrap func(*pebble.Store) erasure.Storage) {
 	f.worker = worker.New(f.Clock, slog.New(slog.DiscardHandler))
 	f.tombs = erasure.New(erasure.Options{
 		Store: s, Clock: f.Clock, Worker: f.worker, Logger: slog.New(slog.NewTextHandler(f.logs, nil)),
-		Resolve: f.Resolve, Spec: f.Engine.Spec,
+		Resolve: f.Resolve, Spec: f.Spec,
 		Root: func(ctx context.Context, t j17.Tenant) (root [32]byte, size uint64, err error) {
 			for e, err := range f.Store.ReadFeed(ctx, t, j17.StreamID{}, 1<<30) {
 				if err != nil {
@@ -121,20 +121,20 @@ func (f *fixture) write(t *testing.T, path, data, actor, target string) {
 	f.Post(t, path, `{"data":`+data+`,"metadata":{`+meta+`}}`)
 }
 
-// ask creates a tombstone, which must work.
-func (f *fixture) ask(t *testing.T, typ, id string) wire.Tombstone {
+// ask creates a tombstone of a user, which must work.
+func (f *fixture) ask(t *testing.T, id string) wire.Tombstone {
 	t.Helper()
-	made, err := f.tombs.Create(t.Context(), tenant, typ, id, wire.NewTombstone{})
+	made, err := f.tombs.Create(t.Context(), tenant, "user", id, wire.NewTombstone{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return made
 }
 
-// erase creates a tombstone and carries it out, which must work.
-func (f *fixture) erase(t *testing.T, typ, id string) wire.Tombstone {
+// erase creates a tombstone of alice and carries it out, which must work.
+func (f *fixture) erase(t *testing.T) wire.Tombstone {
 	t.Helper()
-	made := f.ask(t, typ, id)
+	made := f.ask(t, alice)
 	f.force(t, made.ID)
 	f.settle(t)
 	return f.tombstone(t, made.ID)

@@ -106,16 +106,16 @@ func check(ask *wire.NewTombstone) error {
 // what a spec does not know any more can be erased all the same.
 func (s *Service) find(ctx context.Context, t j17.Tenant, aggregateType, id string) (j17.Key, store.Head, error) {
 	key, unknown := s.o.Resolve(ctx, t, aggregateType, id)
-	switch j17.CodeOf(unknown) {
-	case j17.CodeUnknownType, j17.CodeNoSpec, j17.CodeInvalidIdentifier:
+	code := j17.CodeOf(unknown)
+	switch {
+	case code == j17.CodeUnknownType, code == j17.CodeNoSpec, code == j17.CodeInvalidIdentifier:
 		key = j17.Key{Type: aggregateType, ID: id}
 		if store.ValidKey(key) != nil {
 			return key, store.Head{}, unknown
 		}
+	case unknown != nil:
+		return key, store.Head{}, unknown
 	default:
-		if unknown != nil {
-			return key, store.Head{}, unknown
-		}
 		unknown = j17.Errorf(j17.CodeAggregateNotFound, "Aggregate not found: %s has no events that could be erased.", key)
 	}
 	heads, err := s.o.Store.Heads(ctx, t, []j17.Key{key})

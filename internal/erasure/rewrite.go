@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// maxRewritten is how many events are rewritten in one commit. A longer stream takes several.
+	// maxRewritten is how many events are rewritten in one commit. A longer stream takes several. It is well below what the store takes, so
+	// that nobody waits long behind such a commit.
 	maxRewritten = 10_000
 	// tries is how often a stream is rewritten on the condition that nothing was written to it since it was read. What is written
 	// meanwhile stays then, as what is written a moment later does.
@@ -44,7 +45,7 @@ func (x *execution) rewrite(ctx context.Context, some []*entry) error {
 			return err
 		}
 		n, size := 0, uint64(0)
-		for n < len(open) && (n == 0 || size+heads[n].Length-open[n].Events <= maxRewritten) {
+		for n < len(open) && (n == 0 || size+heads[n].Length-open[n].Events <= x.part) {
 			size += heads[n].Length - open[n].Events
 			n++
 		}
@@ -101,7 +102,7 @@ func (x *execution) rewriteUnit(ctx context.Context, some []*entry) error {
 // markers returns what takes the place of a stream's next events, and the entry that the stream has then. Events that were erased before
 // stay as they are.
 func (x *execution) markers(ctx context.Context, e *entry, head *store.Head) (markers []store.Rewritten, next *entry, err error) {
-	to := min(head.Length, e.Events+maxRewritten)
+	to := min(head.Length, e.Events+x.part)
 	next = &entry{key: e.key, Events: to, Done: to == head.Length, Chain: e.Chain, Present: e.Present, Before: e.Before.clone(), After: e.After.clone()}
 	at := x.row.StartedAt.Format(time.RFC3339)
 	version, stands := e.Events, e.Present
