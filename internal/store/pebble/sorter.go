@@ -42,13 +42,13 @@ type workFolder struct {
 
 // create makes a new file.
 func (w *workFolder) create(suffix string) (vfs.File, string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if err := w.check(); err != nil {
 		return nil, "", err
 	}
-	w.mu.Lock()
 	w.made++
 	path := w.fs.PathJoin(w.path, strconv.Itoa(w.made)+suffix)
-	w.mu.Unlock()
 	f, err := w.fs.Create(path, vfs.WriteCategoryUnspecified)
 	return f, path, err
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
 	"github.com/cockroachdb/pebble/v2/sstable"
@@ -20,20 +21,76 @@ import (
 const tableBytes = 8 << 20
 
 // tableWriter writes records, which come in the order of their keys, into tables. None has keys of two kinds: what others write stands
-// between them.
+// between them. A goroutine of its own compresses and writes, while the next records are made.
 type tableWriter struct {
 	folder *workFolder
 	form   sstable.WriterOptions
-	open   *sstable.Writer
-	kind   byte
-	n      int
-	paths  []string
+
+	// filling takes records; full ones go to the goroutine, which gives them back.
+	filling    *sortBuffer
+	full, free chan *sortBuffer
+	writing    sync.WaitGroup
+	// failed tells that err is there.
+	failed atomic.Bool
+
+	// These are the goroutine's until it has ended.
+	open  *sstable.Writer
+	kind  byte
+	n     int
+	paths []string
+	err   error
+}
+
+// start begins to write.
+func (w *tableWriter) start() {
+	const ahead = 2
+	w.filling, w.full, w.free = &sortBuffer{}, make(chan *sortBuffer, ahead), make(chan *sortBuffer, ahead+1)
+	for range ahead {
+		w.free <- &sortBuffer{}
+	}
+	w.writing.Go(func() {
+		for b := range w.full {
+			for i := range b.placed {
+				if w.err != nil {
+					break
+				}
+				r := &b.placed[i]
+				end := r.start + r.key
+				w.err = w.put(b.keyOf(r), b.data[end:end+r.value])
+			}
+			w.failed.Store(w.err != nil)
+			b.data, b.placed = b.data[:0], b.placed[:0]
+			w.free <- b
+		}
+	})
 }
 
 // set adds a record.
 func (w *tableWriter) set(key, value []byte) error {
+	if w.full == nil {
+		w.start()
+	}
+	b := w.filling
+	b.placed = append(b.placed, placedRecord{start: uint32(len(b.data)), key: uint32(len(key)), value: uint32(len(value))})
+	b.data = append(append(b.data, key...), value...)
+	if b.bytes() < pageBytes {
+		return nil
+	}
+	w.full <- b
+	w.filling = <-w.free
+	if w.failed.Load() {
+		return errTables
+	}
+	return nil
+}
+
+// errTables: the end of a table writer tells why it has failed.
+var errTables = errors.New("a table could not be written")
+
+// put writes a record.
+func (w *tableWriter) put(key, value []byte) error {
 	if w.open != nil && w.kind != key[tenantPrefix] {
-		if err := w.close(); err != nil {
+		if err := w.end(); err != nil {
 			return err
 		}
 	}
@@ -50,19 +107,31 @@ func (w *tableWriter) set(key, value []byte) error {
 	}
 	const often = 64
 	if w.n++; w.n%often == 0 && w.open.Raw().EstimatedSize() >= tableBytes {
-		return w.close()
+		return w.end()
 	}
 	return nil
 }
 
-// close ends the last table, which is durable from then on.
-func (w *tableWriter) close() error {
+// end ends a table, which is durable from then on.
+func (w *tableWriter) end() error {
 	if w.open == nil {
 		return nil
 	}
 	err := w.open.Close()
 	w.open = nil
 	return err
+}
+
+// close ends the last table, and says what has failed.
+func (w *tableWriter) close() error {
+	if w.full == nil {
+		return nil
+	}
+	w.full <- w.filling
+	close(w.full)
+	w.writing.Wait()
+	w.full = nil
+	return errors.Join(w.err, w.end())
 }
 
 func (l *loading) newTables() *tableWriter {
@@ -100,9 +169,12 @@ func (l *loading) tables(ctx context.Context) ([]string, error) {
 		err = context.Cause(ctx)
 	}
 
+	// What a writer says is the cause of what those say that wrote to it.
 	var paths []string
 	for _, w := range all {
-		err = errors.Join(err, w.close())
+		if failed := w.close(); failed != nil && (err == nil || errors.Is(err, errTables)) {
+			err = failed
+		}
 		paths = append(paths, w.paths...)
 	}
 	return paths, err
