@@ -75,7 +75,8 @@ func (e *events) listener(logger *slog.Logger, stalled *atomic.Bool) *pebble.Eve
 			logger.Error("background work failed and is repeated", slog.Any("error", err))
 		},
 		DataCorruption: func(info pebble.DataCorruptionInfo) {
-			logger.Error("stored data are damaged", slog.String("file", info.Path), slog.Any("error", info.Details))
+			// The text without the pages of a stack trace.
+			logger.Error("stored data are damaged", slog.String("file", info.Path), slog.String("error", info.Details.Error()))
 		},
 		WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
 			stalled.Store(true)
