@@ -265,12 +265,13 @@ func (x *Export) add(ctx context.Context, p *Piece, e *Exported) (err error) {
 // chain returns the hash of an aggregate's chain up to an event.
 func (x *Export) chain(ctx context.Context, e *j17.Event) (sum [32]byte, err error) {
 	if e.Version > 1 {
-		known := false
-		if sum, known = x.chains.at(e.Key, e.Version-1); !known {
-			if sum, err = x.before(ctx, e); err != nil {
+		known, ok := x.chains.at(e.Key, e.Version-1)
+		if !ok {
+			if known, err = x.before(ctx, e); err != nil {
 				return sum, err
 			}
 		}
+		sum = known
 	}
 	sum = j17.Link(sum, j17.Leaf(e.Raw))
 	x.chains.put(e.Key, e.Version, sum)

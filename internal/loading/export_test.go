@@ -196,7 +196,10 @@ func TestAnExportThatIsLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range x.Pieces(t.Context()) {
+	for p, err := range x.Pieces(t.Context()) {
+		if err != nil || len(p.Bytes) == 0 {
+			t.Errorf("%+v, %v", p, err)
+		}
 		break
 	}
 	ctx, cancel := context.WithCancel(t.Context())

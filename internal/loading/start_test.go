@@ -1,6 +1,7 @@
 package loading_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -135,7 +136,8 @@ func TestWhatAColdStartRefuses(t *testing.T) {
 		"events swapped":            {strings.Join(swapped, ""), 5},
 		"an event twice":            {strings.Join(append(slices.Clone(lines), lines[len(lines)-1]), ""), len(lines) + 1},
 		"one without a position":    {text + without, len(lines) + 1},
-		"one with a position":       {"\n" + strings.Replace(without, `"chain"`, `"handle"`, 0) + lines[1], 2},
+		"a chain without one":       {"\n" + without + lines[1], 2},
+		"one with a position":       {fmt.Sprintf(`{"key":"note:%s","type":"was_written","data":{},"metadata":{"actor":{"type":"user","id":"%s"}}}`+"\n", id, user) + lines[1], 2},
 		"an unknown type":           {line(2, `"key":"`, `"key":"x`), 3},
 		"a name of another's":       {line(6, `"handle":"`, `"handle":"pmt_`), 7},
 		"no JSON":                   {text + "{\n", len(lines) + 1},
@@ -177,5 +179,31 @@ func TestLaidOutAnew(t *testing.T) {
 	}
 	if got := f.export(t, elsewhere, "", j17.StreamID{}); got != text {
 		t.Errorf("%s, want %s", got, text)
+	}
+}
+
+// TestWhatIsDerivedIsLoaded: what is kept of events beside them comes with them, of each item what the last event says.
+func TestWhatIsDerivedIsLoaded(t *testing.T) {
+	const space store.Space = "test.last"
+	fx := enginetest.New(t, engine.Options{Derived: []engine.DerivedOf{func(_ context.Context, e *engine.Entering) (sides []store.Side, err error) {
+		for i := range e.Events {
+			o := &e.Events[i]
+			sides = append(sides, store.Side{Op: store.Put, Space: space, Key: o.Key.String(), Value: o.JSON})
+		}
+		return sides, nil
+	}}})
+	var events, bytes int64
+	f := &fixture{fx, &loading.Loader{Engine: fx.Engine, Store: fx.Store, Loaded: func(_ j17.Tenant, e, b int64) { events, bytes = e, b }}}
+	f.Deploy(elsewhere, enginetest.Compiled(t, enginetest.NamesSpec), nil)
+	var b strings.Builder
+	for i := range 1000 { // several batches
+		fmt.Fprintf(&b, `{"key":"note:%s","type":"was_written","data":{"n":%d},"metadata":{"actor":{"type":"user","id":"%s"}}}`+"\n", id, i, user)
+	}
+	if done, err := f.start(t, b.String()); err != nil || done.Stored != 1000 || events != 1000 || bytes < 100_000 {
+		t.Fatalf("%+v, %v, %d of %d bytes", done, err, events, bytes)
+	}
+	item, err := f.Fixture.Store.Get(t.Context(), elsewhere, space, "note:"+id)
+	if err != nil || string(item.Value) != `{"n":999}` {
+		t.Errorf("%s, %v", item.Value, err)
 	}
 }
