@@ -110,6 +110,40 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// TestRestoring goes on with an erasure in a process that does not know the spec yet: it waits until it does, or those that go along would be
+// forgotten.
+func TestRestoring(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.write(t, "user/"+alice+"/was_created", `{}`, alice, "")
+	f.write(t, "comment/"+bob+"/was_written", `{}`, alice, "")
+	made := f.ask(t, alice)
+	f.force(t, made.ID)
+	crash := &failing{at: 3, err: errCrash} // after the root, before anything is found
+	f.open(t, func(s *pebble.Store) erasure.Storage {
+		crash.Store = s
+		return crash
+	})
+	f.settle(t)
+	f.restoring = true
+	f.open(t, nil)
+	f.Undeploy(tenant)
+	f.Clock.Advance(10 * later)
+	f.settle(t)
+	if got := f.tombstone(t, made.ID); got.Status != "executing" || got.Error == nil || got.PreTombstoneRoot == nil {
+		t.Errorf("it is %+v", got)
+	}
+	_, err := f.tombs.Try(t.Context(), tenant, "user", alice, wire.NewTombstone{})
+	wantCode(t, err, j17.CodeUnavailable)
+	f.restoring = false
+	f.DeploySource(t, people)
+	f.Clock.Advance(later)
+	f.settle(t)
+	if got := f.tombstone(t, made.ID); got.Status != "completed" || len(got.AffectedStreams) != 2 {
+		t.Errorf("it is %+v", got)
+	}
+}
+
 // TestFailures looks at a tombstone whose execution fails again and again, and asks for it once more.
 func TestFailures(t *testing.T) {
 	t.Parallel()

@@ -63,6 +63,9 @@ func (x *execution) step(ctx context.Context) error {
 	case rooting:
 		return x.begin(ctx)
 	case finding:
+		if x.restoring(x.tenant) {
+			return errNoSpec // which says what goes along
+		}
 		return x.find(ctx)
 	case rewriting:
 		return x.rewriteSome(ctx)
@@ -87,9 +90,6 @@ func (x *execution) put() store.Side {
 // begin makes the audit log tell of the execution, and notes what the environment's log is before it.
 func (x *execution) begin(ctx context.Context) error {
 	r := x.row
-	if x.o.Restoring != nil && x.o.Restoring(x.tenant) {
-		return errNoSpec
-	}
 	if r.By != "" {
 		act := &Act{Action: ActionExecute, Tombstone: r.id, Key: r.Key, Forced: r.Forced, By: r.By}
 		if err := x.o.Record(ctx, x.tenant, act); err != nil {

@@ -50,6 +50,8 @@ type fixture struct {
 	acts   []erasure.Act
 	logs   *strings.Builder
 	source string
+	// restoring tells that it is not known yet what the spec says.
+	restoring bool
 }
 
 // holder keeps nothing and notes what it is told.
@@ -107,7 +109,8 @@ func (f *fixture) open(t *testing.T, wrap func(*pebble.Store) erasure.Storage) {
 			f.acts = append(f.acts, *a)
 			return nil
 		},
-		Holders: []erasure.Holder{f.holder}, Sole: true,
+		Restoring: func(j17.Tenant) bool { return f.restoring },
+		Holders:   []erasure.Holder{f.holder}, Sole: true,
 	})
 }
 

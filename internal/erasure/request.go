@@ -105,6 +105,9 @@ func check(ask *wire.NewTombstone) error {
 // find returns the aggregate that somebody means, with its head. One that has events is found whether the spec still has its type or not:
 // what a spec does not know any more can be erased all the same.
 func (s *Service) find(ctx context.Context, t j17.Tenant, aggregateType, id string) (j17.Key, store.Head, error) {
+	if s.restoring(t) {
+		return j17.Key{}, store.Head{}, j17.Errorf(j17.CodeUnavailable, "The server has just started and this environment is not ready yet. Try again in a moment.")
+	}
 	key, unknown := s.o.Resolve(ctx, t, aggregateType, id)
 	code := j17.CodeOf(unknown)
 	switch {
@@ -127,6 +130,9 @@ func (s *Service) find(ctx context.Context, t j17.Tenant, aggregateType, id stri
 	}
 	return key, heads[0], nil
 }
+
+// restoring reports whether it is not known yet what the spec of an environment says.
+func (s *Service) restoring(t j17.Tenant) bool { return s.o.Restoring != nil && s.o.Restoring(t) }
 
 // conflictDetails tell which tombstone is in the way.
 type conflictDetails struct {
