@@ -23,6 +23,7 @@ bench ./internal/schedule '^Benchmark(Fire|Idle)$'
 time=3x bench ./internal/erasure '^BenchmarkTombstone$'
 time=5000x bench ./internal/place '^BenchmarkPlaces$'
 time=50000x bench ./internal/place '^BenchmarkWrites$'
+time=1x bench ./internal/store/pebble '^Benchmark(Load|ReadAll|Erase)$'
 
 column() { # benchmark's name, unit: the number that stands before the unit
   awk -v name="$1" -v unit="$2" '{n = $1; sub(/-[0-9]+$/, "", n)}
@@ -57,6 +58,10 @@ cat <<TABLE
 | the nearest 10 of them, however far | $(column BenchmarkPlaces/of=nearest-10 p99-ms) ms | 10 ms |
 | which of 100,000 areas of 20 vertices have a point | $(column BenchmarkPlaces/of=containing p99-ms) ms | 5 ms |
 | processor time that a place takes of a write in memory | $(awk -v a="$(column BenchmarkWrites/of=placed cpu-µs/op)" -v b="$(column BenchmarkWrites/of=plain cpu-µs/op)" 'BEGIN {printf "%.0f µs", a - b}') | |
+| events of 340 bytes that the store takes in at once, sorted, hashed and on disk: 1,000,000 into an empty environment | $(column BenchmarkLoad events/s) a second, $(column BenchmarkLoad cpu-µs/event) µs of processor time each | 400,000 |
+| the whole feed of 1,000,000 events with scattered ids, from tables | $(column BenchmarkReadAll/of=feed events/s) a second | 400,000 |
+| an archive of them | $(column BenchmarkReadAll/of=archive events/s) a second | 400,000 |
+| 10,000 events of one aggregate among 1,000,000 rewritten, and gone from the disk | $(ms BenchmarkErase) | 1000 ms |
 TABLE
 
 # Files of events, through the program.
