@@ -113,15 +113,15 @@ func TestSchedule(t *testing.T) {
 		return stats.Running+stats.Waiting == 0 && next.Sub(h.clock.Now()) > time.Hour
 	}
 	h.await(t, func() bool { return completed() == 1 })
-	first := h.ids(t, h.prod)[0]
-	for range 3 {
+	for n := 2; n <= 4; n++ {
 		h.await(t, settled)
+		newest := h.ids(t, h.prod)[0]
 		h.clock.Advance(25 * time.Hour)
-		h.await(t, func() bool { return completed() == 2 && h.ids(t, h.prod)[0] != first })
-		first = h.ids(t, h.prod)[0]
-	}
-	if len(h.ids(t, h.prod)) != 2 {
-		t.Errorf("%v", h.ids(t, h.prod))
+		h.await(t, func() bool { return h.ids(t, h.prod)[0] != newest })
+		h.await(t, settled)
+		if got := h.ids(t, h.prod); len(got) != 2 || completed() != 2 || got[1] != newest {
+			t.Errorf("after %d backups there are %v", n, got)
+		}
 	}
 }
 
