@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"j17"
+	"j17/internal/erasure"
 	"j17/internal/store"
 )
 
@@ -232,4 +234,52 @@ func thinned(stored []faultAge, n int) (kept, excess []faultAge) {
 		kept = append(kept, a)
 	}
 	return kept, excess
+}
+
+// Spaces lists where data of streams may stand in an environment: nowhere, faults are kept in the System tenant, and have none.
+func (r *Faults) Spaces() []store.Declared { return nil }
+
+// Erase removes the faults that name one of some streams.
+func (r *Faults) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) error {
+	r.saving.Lock()
+	defer r.saving.Unlock()
+	instance, env, _ := strings.Cut(string(t), "/")
+	about := func(f *Fault) bool {
+		return f.Instance == instance && string(f.Environment) == env && slices.ContainsFunc(e.Keys, func(key j17.Key) bool {
+			return strings.Contains(f.Path, "/"+key.Type+"/"+key.ID) || strings.Contains(f.Message+f.Cause, key.String())
+		})
+	}
+
+	// Those that wait to be written, and those that are.
+	r.mu.Lock()
+	r.pending = slices.DeleteFunc(r.pending, about)
+	r.mu.Unlock()
+	gone := map[string]bool{}
+	err := scan(ctx, r.store, faultSpace, func(f *Fault) {
+		if about(f) {
+			gone[f.ID] = true
+		}
+	})
+	if err != nil || len(gone) == 0 {
+		return err
+	}
+	r.mu.Lock()
+	stored := slices.Clone(r.stored)
+	r.mu.Unlock()
+	var sides []store.Side
+	for _, age := range stored {
+		if gone[age.ID] {
+			sides = append(sides,
+				store.Side{Op: store.Delete, Space: faultSpace, Key: age.ID}, store.Side{Op: store.Delete, Space: faultAgeSpace, Key: age.UUID})
+		}
+	}
+	if err := r.store.Write(ctx, j17.System, sides); err != nil {
+		return failure(err)
+	}
+
+	// Memory follows what is stored.
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stored = slices.DeleteFunc(stored, func(age faultAge) bool { return gone[age.ID] })
+	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"j17"
 	"j17/internal/clock"
 	"j17/internal/control"
+	"j17/internal/erasure"
 	"j17/internal/store"
 )
 
@@ -471,5 +472,38 @@ func TestRedact(t *testing.T) {
 		if got := s.Faults.Redact(text); got != want {
 			t.Errorf("Redact(%q) = %q", text, got)
 		}
+	}
+}
+
+// TestErasedFaults: what is kept of failed requests goes with the stream that it names, written or not, and over a restart.
+func TestErasedFaults(t *testing.T) {
+	s := start(t)
+	report := func(n, instance, path string) {
+		s.Faults.Report(control.Fault{ID: "err_" + n, Code: j17.CodeInternal, Message: "m", Path: path, Instance: instance, Environment: j17.Prod})
+	}
+	report("1", "ins_a", "/user/alice/was_created")
+	report("2", "ins_b", "/user/alice/was_created")
+	report("3", "ins_a", "/user/bob/was_created")
+	save := func() {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := s.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		s.restart(t)
+	}
+	save()
+	report("4", "ins_a", "/user/alice")
+	e := erasure.Erased{Keys: []j17.Key{{Type: "user", ID: "alice"}}}
+	for range 2 {
+		if err := s.Faults.Erase(t.Context(), "ins_a/prod", e); err != nil {
+			t.Fatal(err)
+		}
+		for id, kept := range map[string]bool{"err_1": false, "err_2": true, "err_3": true, "err_4": false} {
+			if _, err := s.Faults.ByID(t.Context(), id); (err == nil) != kept {
+				t.Errorf("%s: %v", id, err)
+			}
+		}
+		save()
 	}
 }

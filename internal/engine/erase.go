@@ -63,15 +63,23 @@ func (e *Engine) Erase(ctx context.Context, t j17.Tenant, er erasure.Erased) err
 	return e.eraseFailures(ctx, t, er.Keys)
 }
 
-// unlessErased returns the fence under which a state may be kept.
-func (e *Engine) unlessErased(ctx context.Context, t j17.Tenant) (store.Fence, error) {
+// writeStates writes states of a stream of one generation, unless it was erased since, which is a *store.SideConflict: what was erased would
+// come back, and nobody would look for it.
+func (e *Engine) writeStates(ctx context.Context, of stateKey, generation uint64, sides []store.Side) error {
 	fence := store.Fence{Space: erasures, Key: erasuresKey}
-	it, err := e.store.Get(ctx, t, erasures, erasuresKey)
-	if errors.Is(err, store.ErrNotFound) {
-		return fence, nil
+	it, err := e.store.Get(ctx, of.tenant, erasures, erasuresKey)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
 	}
 	fence.Rev = it.Rev
-	return fence, err
+	heads, err := e.store.Heads(ctx, of.tenant, []j17.Key{of.key})
+	if err != nil {
+		return err
+	}
+	if heads[0].Generation != generation {
+		return &store.SideConflict{Space: erasures, Key: erasuresKey, Rev: it.Rev}
+	}
+	return e.store.Write(ctx, of.tenant, sides, fence)
 }
 
 // drop forgets a state.

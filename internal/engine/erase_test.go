@@ -1,6 +1,10 @@
 package engine_test
 
 import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
 	"testing"
 
 	"j17"
@@ -47,12 +51,21 @@ func TestErasure(t *testing.T) {
 		}
 		f.State(t, "counter/"+id, engine.LoadOptions{})
 	}
-	f.snapshot(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var background sync.WaitGroup
+	background.Go(func() { _ = f.Run(ctx) })
+	for f.held(t) < 2 {
+		for _, id := range []string{id, other} {
+			f.State(t, "counter/"+id, engine.LoadOptions{})
+		}
+	}
+	cancel()
+	background.Wait()
 	kept := f.held(t)
 	states := f.Stats().CacheStates
 	key := j17.Key{Type: "counter", ID: id}
 	mine, err := store.HeldBy(t.Context(), f.Store, tenant, f.Spaces(), key)
-	if err != nil || len(mine) == 0 || states != 2 {
+	if err != nil || len(mine) != 1 || states != 2 {
 		t.Fatalf("held are %v of %d, %v, with %d states: the test shows nothing", mine, kept, err, states)
 	}
 
@@ -83,5 +96,56 @@ func TestErasure(t *testing.T) {
 	}
 	if r := keyed(id); r.Replayed || r.Length != 5 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// overtaken is a store in which something happens right before a snapshot is written.
+type overtaken struct {
+	store.Store
+	before func()
+	once   sync.Once
+	wrote  chan error
+}
+
+func (s *overtaken) Write(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
+	if side[0].Space != "snapshot" || side[0].Op != store.Put {
+		return s.Store.Write(ctx, t, side, fences...)
+	}
+	s.once.Do(s.before)
+	err := s.Store.Write(ctx, t, side, fences...)
+	s.wrote <- err
+	return err
+}
+
+// TestALateStateIsNotKept erases a stream when its state is about to be kept, which then is not.
+func TestALateStateIsNotKept(t *testing.T) {
+	f := newFixture(t, engine.Options{})
+	key := j17.Key{Type: "counter", ID: id}
+	slow := &overtaken{Store: f.Store, wrote: make(chan error, 9)}
+	late := on(engine.New(engine.Options{Store: slow, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler), SnapshotEvery: 2}))
+	slow.before = func() {
+		gone := []store.Rewritten{{Version: 1, Type: "_was_tombstoned", Data: []byte(`{}`), Metadata: []byte(`{}`)}}
+		if err := storetest.Erase(t.Context(), f.Store, tenant, key, gone); err != nil {
+			t.Error(err)
+		}
+		if err := late.Erase(t.Context(), tenant, erasure.Erased{Keys: []j17.Key{key}, TombstoneID: "tmb"}); err != nil {
+			t.Error(err)
+		}
+	}
+	late.DeploySource(t, enginetest.CounterSpec)
+	for range 3 {
+		late.Post(t, "counter/"+id+"/was_counted", count(1))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var background sync.WaitGroup
+	background.Go(func() { _ = late.Run(ctx) })
+	err := <-slow.wrote
+	cancel()
+	background.Wait()
+	if _, refused := errors.AsType[*store.SideConflict](err); !refused {
+		t.Errorf("the state is kept: %v", err)
+	}
+	if n := f.held(t); n != 0 {
+		t.Errorf("%d items are kept", n)
 	}
 }

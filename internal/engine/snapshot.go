@@ -237,9 +237,9 @@ func (e *Engine) keepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *dec
 	if rev > 0 {
 		put.Cond, put.Rev = store.IfRev, rev
 	}
-	err = e.store.Write(ctx, t, append(side, put))
+	err = e.writeStates(ctx, stateKey{t, key}, f.Generation, append(side, put))
 	if _, ok := errors.AsType[*store.SideConflict](err); ok {
-		return nil // somebody else keeps states of the stream
+		return nil // somebody else keeps states of the stream, or it was erased
 	}
 	if err != nil {
 		return err
@@ -274,13 +274,17 @@ func (e *Engine) refreshOne(ctx context.Context, job stateKey) error {
 	return nil
 }
 
-// keepSnapshot writes a finished state as the snapshot of its stream, and returns one that knows of that.
+// keepSnapshot writes a finished state as the snapshot of its stream, and returns one that knows of that. One of a stream that was erased
+// since is not kept.
 func (e *Engine) keepSnapshot(ctx context.Context, job stateKey, f *decider.State) (*decider.State, error) {
 	kept := *f
 	if f.Length-f.Snapshot >= pastEvery || f.Length/pastEvery != f.Snapshot/pastEvery {
 		e.tryKeepPast(ctx, job.tenant, job.key, &kept)
 	}
-	err := e.store.Write(ctx, job.tenant, []store.Side{{Op: store.Put, Space: snapshots, Key: job.key.String(), Value: encodeSnapshot(f)}})
+	err := e.writeStates(ctx, job, f.Generation, []store.Side{{Op: store.Put, Space: snapshots, Key: job.key.String(), Value: encodeSnapshot(f)}})
+	if _, erased := errors.AsType[*store.SideConflict](err); erased {
+		return f, nil
+	}
 	if err != nil {
 		return nil, err
 	}
