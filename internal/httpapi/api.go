@@ -36,6 +36,7 @@ import (
 	"j17/internal/projection"
 	"j17/internal/saga"
 	"j17/internal/schedule"
+	"j17/internal/scrub"
 	"j17/internal/store"
 	"j17/internal/tail"
 	"j17/internal/usage"
@@ -61,6 +62,8 @@ type Options struct {
 	Deploy   *deploy.Service
 	// Places finds aggregates by where they are.
 	Places *place.Service
+	// Scrub, if not nil, looks for damage in what is stored.
+	Scrub *scrub.Service
 	// Checkpoints keeps states of aggregates, and roots of logs, as of positions.
 	Checkpoints *checkpoint.Service
 	// Erasures removes personal data.

@@ -63,6 +63,7 @@ func newMetrics(a *API) *metrics {
 		counter("j17_place_entries_read_total", "Entries and records that were looked at to answer them.", func() uint64 { return a.Places.Stats().Scanned })
 	}
 	sagaMetrics(a, counter)
+	scrubMetrics(a, gauge)
 	projectionMetrics(a, counter, gauge)
 	subscriptionMetrics(a, counter, gauge)
 	indexMetrics(a, counter, gauge)

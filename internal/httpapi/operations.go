@@ -53,6 +53,7 @@ type (
 func operations() map[string]operation {
 	all := generalOperations()
 	maps.Copy(all, checkpointOperations())
+	maps.Copy(all, scrubOperations())
 	return all
 }
 

@@ -73,7 +73,7 @@ type route struct {
 // routes is the table of all routes.
 func (a *API) routes() []route {
 	return slices.Concat(
-		serverRoutes(), dataRoutes(), proofRoutes(), viewRoutes(), accountRoutes(), operatorRoutes(), instanceRoutes(), keyRoutes(), specRoutes(), recordRoutes(),
+		serverRoutes(), dataRoutes(), proofRoutes(), viewRoutes(), accountRoutes(), scrubRoutes(), operatorRoutes(), instanceRoutes(), keyRoutes(), specRoutes(), recordRoutes(),
 		a.devRoutes(), mounted(slices.Concat(tombstoneRoutes(), adminRoutes())), mounted(proofRows()), mounted(checkpointRows()), a.nodeRoutes(),
 		mounted(backupRows()), backupRoutes(),
 	)

@@ -42,6 +42,11 @@ func (c *call) ready(w http.ResponseWriter) error {
 	case !s.Writable && purpose != "reads":
 		return j17.Errorf(j17.CodeUnavailable, "The server takes no writes: %s", s.Reason)
 	}
+	if purpose != "reads" { // what is damaged is not served, and the rest can be read
+		if err := c.api.errDamaged(); err != nil {
+			return err
+		}
+	}
 	return c.live(w)
 }
 

@@ -41,6 +41,7 @@ import (
 	"j17/internal/saga"
 	"j17/internal/sandbox/container"
 	"j17/internal/schedule"
+	"j17/internal/scrub"
 	"j17/internal/spec"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
@@ -162,6 +163,7 @@ type Server struct {
 	// projections answers reads of projections.
 	projections *projection.Service
 	checkpoints *checkpoint.Service
+	scrub       *scrub.Service
 	// erasures removes personal data.
 	erasures *erasure.Service
 	// timed is the work that waits for a time or for events. A development server does it while its clock is moved.
@@ -293,6 +295,7 @@ func open(ctx context.Context, o Options) (_ *Server, err error) {
 	s.openListeners(ctx)
 	s.openProofs()
 	s.openCheckpoints()
+	s.openScrub()
 
 	// Specs and the code that they name.
 	s.blobs = blob.New(blob.Options{Store: s.store, Clock: o.Clock, Worker: s.worker})
@@ -369,7 +372,7 @@ func (s *Server) api(o httpapi.Options) *httpapi.API {
 	o.Loader = &loading.Loader{Engine: s.engine, Store: s.store, Log: s.logs, Loaded: s.usage.Loaded}
 	o.Engine, o.Store, o.Registry, o.Auth, o.Blobs, o.Deploy = s.engine, s.store, s.registry, s.auth, s.blobs, s.deploy
 	o.Tail, o.Feed, o.Builds, o.Indexes, o.Projections, o.Places = s.tail, s.feed, s.builds, s.indexes, s.projections, s.places
-	o.Checkpoints, o.Erasures = s.checkpoints, s.erasures
+	o.Checkpoints, o.Erasures, o.Scrub = s.checkpoints, s.erasures, s.scrub
 	o.Logs = s.logs
 	o.Usage, o.Worker, o.Sagas, o.Listeners, o.Schedule = s.usage, s.worker, s.sagas, s.listeners, s.schedule
 	o.Backups = s.backups
@@ -416,7 +419,7 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 	}
 	workers = append(workers, s.backups.Run)
 	watch := func(ctx context.Context) error { return s.watchFolder(ctx, api) }
-	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.builds.Run, s.indexes.Run, s.projections.Run, s.deploy.Run, s.listeners.Run, s.logs.Run, s.checkpoints.Run, s.erasures.Run, s.upkeep, s.settle) {
+	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.builds.Run, s.indexes.Run, s.projections.Run, s.deploy.Run, s.listeners.Run, s.logs.Run, s.checkpoints.Run, s.scrub.Run, s.erasures.Run, s.upkeep, s.settle) {
 		g.Go(func() error { return worker(work) })
 	}
 	<-failed.Done()

@@ -20,6 +20,7 @@ type Store interface {
 	Tenants
 	Archives
 	Erasure
+	Scrubbing
 	Health
 
 	// Close waits for running calls and releases the store. It does not wait for iterations: they end with ErrClosed at their
@@ -203,6 +204,25 @@ type Erasure interface {
 	// them, nor what some items by name have lost, can be found in the store's files any more. What that takes each engine says; it can
 	// be repeated. It ends archives.
 	Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []Declared, items []ItemName) error
+}
+
+// Scrubbing is the role of who looks for damage in what is stored.
+type Scrubbing interface {
+	// CheckTables reads files with data anew from disk, whatever is in memory, in an order that stays: those after one of them ("" for
+	// all), until it has read most bytes. It compares their content with its checksums. Files that are made meanwhile come last.
+	CheckTables(ctx context.Context, after string, most int64) (TablesChecked, error)
+}
+
+// TablesChecked tells of files that were compared with their checksums.
+type TablesChecked struct {
+	// Last is the last one of them; More tells that there are others behind it.
+	Last string
+	More bool
+	// Tables and Bytes are how many they were.
+	Tables int
+	Bytes  int64
+	// Damaged has an error for each that is not as it was written.
+	Damaged []*CorruptionError
 }
 
 // Health is the role of who looks after the store itself.

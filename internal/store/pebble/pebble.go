@@ -91,8 +91,9 @@ type Store struct {
 	// rewrites counts how often events were rewritten. It grows when the new content can be seen, before Rewrite returns.
 	rewrites atomic.Uint64
 	pages    pages
-	// tableForm is that of tables that are made beside the store.
+	// tableForm is that of tables that are made beside the store, readForm that of tables that are read past the engine.
 	tableForm sstable.WriterOptions
+	readForm  sstable.ReaderOptions
 
 	// ending tells iterations that the store closes.
 	ending atomic.Bool
@@ -266,6 +267,7 @@ func (s *Store) openEngine(o Options) (err error) {
 	}
 	options.EnsureDefaults()
 	s.tableForm = options.MakeWriterOptions(len(options.Levels)-1, engineFormat.MaxTableFormat())
+	s.readForm = options.MakeReaderOptions()
 	return nil
 }
 

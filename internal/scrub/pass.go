@@ -1,0 +1,299 @@
+package scrub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"j17"
+	"j17/internal/store"
+)
+
+// step looks at the next part of a pass. An error is none of what is looked at: the same part is looked at again.
+func (s *Service) step(ctx context.Context) (err error) {
+	switch s.state.Phase {
+	case tables:
+		err = s.stepTables(ctx)
+	case events:
+		err = s.stepEvents(ctx)
+	case items:
+		err = s.stepItems(ctx)
+	default: // another version's
+		s.change(func(st *state) { st.Phase = idle })
+	}
+	if errors.Is(err, store.ErrEnded) {
+		return nil // by an erasure: it goes on with what is there now
+	}
+	return err
+}
+
+// stepTables compares some files with their checksums.
+func (s *Service) stepTables(ctx context.Context) error {
+	done, err := s.Store.CheckTables(ctx, s.state.Table, roundBytes)
+	if err != nil {
+		return err
+	}
+	for _, damaged := range done.Damaged {
+		s.found(ctx, "table", damaged.Where, damaged)
+	}
+	s.change(func(st *state) {
+		st.Pass.Tables += uint64(done.Tables) //nolint:gosec // G115: counts
+		st.Pass.Bytes += uint64(done.Bytes)   //nolint:gosec // G115: counts
+		if st.Table = done.Last; !done.More {
+			st.Table = ""
+		}
+	})
+	if done.More {
+		return nil
+	}
+	return s.nextTenant(ctx, "")
+}
+
+// nextTenant goes on to the environment behind one, or ends the pass.
+func (s *Service) nextTenant(ctx context.Context, after j17.Tenant) error {
+	all, err := s.Store.Tenants(ctx)
+	if err != nil {
+		return err
+	}
+	s.stream, s.tile = nil, tile{}
+	i, found := slices.BinarySearch(all, after)
+	if found {
+		i++
+	}
+	s.change(func(st *state) {
+		st.Position, st.Index, st.Item = "", 0, store.ItemName{}
+		if i < len(all) {
+			st.Phase, st.Tenant = events, all[i]
+			return
+		}
+		st.Phase, st.Tenant = idle, ""
+		st.Pass.EndedAt = s.Clock.Now().UTC()
+		ended := st.Pass
+		st.Last, st.Before, st.Next = &ended, nil, s.Clock.Now().Add(passPause)
+	})
+	return nil
+}
+
+// stepItems looks at some side items.
+func (s *Service) stepItems(ctx context.Context) error {
+	t := s.state.Tenant
+	a, err := s.Store.Archive(ctx, t)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	left, last, n := int64(roundBytes), s.state.Item, uint64(0)
+	for it, err := range a.Items(ctx, last) {
+		if err != nil {
+			if !isDamage(err) {
+				return err
+			}
+			s.found(ctx, "item", "an item of "+string(t), err)
+			return s.nextTenant(ctx, t)
+		}
+		last = store.ItemName{Space: it.Space, Key: it.Key}
+		n++
+		if check := s.Checks[it.Space]; check != nil {
+			if err := check(it.Key, it.Value); err != nil {
+				s.found(ctx, "item", fmt.Sprintf("the side item %s/%s", it.Space, it.Key), err)
+			}
+		}
+		if left -= int64(len(it.Value) + len(it.Key) + len(it.Space)); left <= 0 {
+			break
+		}
+	}
+	s.change(func(st *state) {
+		st.Item = last
+		st.Pass.Items += n
+		st.Pass.Bytes += uint64(roundBytes - left) //nolint:gosec // G115: counts
+	})
+	if left > 0 {
+		return s.nextTenant(ctx, t)
+	}
+	return nil
+}
+
+// stepEvents looks at some events of the feed, and at the streams that begin with them.
+func (s *Service) stepEvents(ctx context.Context) error {
+	t := s.state.Tenant
+	left := int64(roundBytes)
+	if s.stream != nil {
+		if err := s.stepStream(ctx, &left); err != nil || s.stream != nil {
+			return err
+		}
+	}
+	a, err := s.Store.Archive(ctx, t)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	after := s.position()
+	ended := true
+	for e, err := range a.Changes(ctx, after) {
+		if err != nil {
+			if !isDamage(err) {
+				return err
+			}
+			// What follows cannot be read in the order of the feed.
+			s.found(ctx, "event", "the feed of "+string(t)+" after "+after.String(), err)
+			return s.itemsNext()
+		}
+		if e.Event == nil {
+			continue
+		}
+		if err := s.event(ctx, &e); err != nil {
+			return err
+		}
+		after = e.Event.StreamID
+		left -= int64(len(e.Event.Raw)) + eventCost
+		size := uint64(len(e.Event.Raw))
+		s.change(func(st *state) {
+			st.Position, st.Index = after.String(), st.Index+1
+			st.Pass.Events++
+			st.Pass.Bytes += size
+		})
+
+		// The stream that begins here comes first.
+		if e.Event.Version == 1 {
+			s.stream = &stream{key: e.Event.Key}
+			if err := s.stepStream(ctx, &left); err != nil {
+				return err
+			}
+		}
+		if left <= 0 || s.stream != nil {
+			ended = false
+			break
+		}
+	}
+	if !ended {
+		return nil
+	}
+	return s.endEvents(ctx, a.Extent().Events)
+}
+
+// endEvents compares how many events there are with how many were found, unless the environment was removed meanwhile.
+func (s *Service) endEvents(ctx context.Context, stored uint64) error {
+	all, err := s.Store.Tenants(ctx)
+	if err != nil {
+		return err
+	}
+	if t := s.state.Tenant; stored != s.state.Index && slices.Contains(all, t) {
+		s.found(ctx, "index", "the feed of "+string(t), fmt.Errorf("it has %d events, and %d are stored", s.state.Index, stored))
+	}
+	return s.itemsNext()
+}
+
+// itemsNext goes on with the side items of the same environment.
+func (s *Service) itemsNext() error {
+	s.stream, s.tile = nil, tile{}
+	s.change(func(st *state) { st.Phase, st.Position, st.Index = items, "", 0 })
+	return nil
+}
+
+// position is that of the last event that was looked at.
+func (s *Service) position() j17.StreamID {
+	at, _ := j17.ParseStreamID(s.state.Position) // it was written by position's String
+	return at
+}
+
+// event compares an event with its own bytes, with the index of tags and with the log.
+func (s *Service) event(ctx context.Context, e *store.Archived) error {
+	ev := e.Event
+	where := "the event " + ev.StreamID.String() + " of " + ev.Key.String()
+	read, err := j17.ParseEvent(ev.Raw)
+	switch {
+	case err != nil:
+		s.found(ctx, "event", where, err)
+		return nil
+	case read.StreamID != ev.StreamID || read.Key != ev.Key || read.Type != ev.Type || read.Timestamp != ev.Timestamp:
+		s.found(ctx, "event", where, errors.New("its bytes say that it is another one"))
+		return nil
+	}
+	if !ev.Erased() {
+		for _, tag := range append(j17.AgentTags(ev.Metadata), e.Tags...) {
+			if err := s.tag(ctx, ev.StreamID, tag, where); err != nil {
+				return err
+			}
+		}
+	}
+	return s.leaf(ctx, ev, where)
+}
+
+// tag looks for an event under one of its tags.
+func (s *Service) tag(ctx context.Context, at j17.StreamID, tag, where string) error {
+	for ev, err := range s.Store.ReadTagged(ctx, s.state.Tenant, []string{tag}, before(at), 1, nil) {
+		switch {
+		case errors.Is(err, store.ErrIndexing):
+			return nil
+		case err != nil && isDamage(err):
+			s.found(ctx, "index", where+" under its tags", err)
+			return nil
+		case err != nil:
+			return err
+		case ev.StreamID == at:
+			return nil
+		}
+	}
+	gone, err := s.erased(ctx, at)
+	if err == nil && !gone {
+		s.found(ctx, "index", where, errors.New("it is not found by one of its tags"))
+	}
+	return err
+}
+
+// erased reports whether an event has lost its tags since it was read.
+func (s *Service) erased(ctx context.Context, at j17.StreamID) (bool, error) {
+	for ev, err := range s.Store.ReadFeed(ctx, s.state.Tenant, before(at), 1) {
+		return err == nil && ev.StreamID == at && ev.Erased(), err
+	}
+	return false, nil
+}
+
+// before is the position in front of another one.
+func before(at j17.StreamID) j17.StreamID {
+	if at.Seq > 0 {
+		return j17.StreamID{Ms: at.Ms, Seq: at.Seq - 1}
+	}
+	return j17.StreamID{Ms: at.Ms - 1, Seq: math.MaxUint32}
+}
+
+// tile is the tile of the log that the event which is looked at is in.
+type tile struct {
+	loaded bool
+	n      uint64
+	leaves [][32]byte
+	stored bool
+	// off tells that an event was not the one that the log has: those behind it are probably not in their places either.
+	off bool
+}
+
+// leaf compares an event with its leaf in the log of its environment, if that is stored: the first of each tile with a proof that the tile
+// is one of the tree.
+func (s *Service) leaf(ctx context.Context, ev *j17.Event, where string) error {
+	if s.state.Tenant == j17.System || s.tile.off {
+		return nil
+	}
+	n, i := s.state.Index/width, s.state.Index%width
+	if !s.tile.loaded || s.tile.n != n {
+		s.tile = tile{loaded: true, n: n}
+		var err error
+		s.tile.leaves, s.tile.stored, err = s.Log.Tile(ctx, s.state.Tenant, n)
+		if err == nil && s.tile.stored {
+			_, err = s.Log.Include(ctx, s.state.Tenant, n*width, nil)
+		}
+		if err != nil {
+			s.tile.stored = false
+			if !isDamage(err) {
+				return err
+			}
+			s.found(ctx, "log", "the log of "+string(s.state.Tenant), err)
+		}
+	}
+	if s.tile.stored && s.tile.leaves[i] != ev.Leaf() {
+		s.found(ctx, "event", where, errors.New("it is not the one that the log of the environment has in its place"))
+		s.tile.off = true
+	}
+	return nil
+}

@@ -1,0 +1,280 @@
+package scrub_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	engine "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"j17"
+	"j17/internal/checkpoint"
+	"j17/internal/clock"
+	"j17/internal/envlog"
+	"j17/internal/scrub"
+	"j17/internal/store"
+	"j17/internal/store/pebble"
+	"j17/internal/worker"
+)
+
+const tenant = j17.Tenant("ins_test/prod")
+
+// hurried is a clock on which whoever waits has waited already.
+type hurried struct{ *clock.Manual }
+
+// Wait moves the clock to where it is waited for.
+func (h hurried) Wait(ctx context.Context, until time.Time) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if d := until.Sub(h.Now()); d > 0 {
+		h.Advance(d)
+	}
+	return nil
+}
+
+// fixture is a store in memory and what looks for damage in it.
+type fixture struct {
+	fs    vfs.FS
+	clock *clock.Manual
+	store *pebble.Store
+	logs  *envlog.Service
+	log   bytes.Buffer
+	*scrub.Service
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{fs: vfs.NewMem(), clock: clock.NewManual(time.Unix(1_700_000_000, 0))}
+	f.open(t)
+	t.Cleanup(func() { _ = f.store.Close() })
+	return f
+}
+
+// open opens the store, with services that know nothing yet.
+func (f *fixture) open(t *testing.T) {
+	t.Helper()
+	var err error
+	if f.store, err = pebble.Open(pebble.Options{Dir: "data", FS: f.fs, Clock: f.clock}); err != nil {
+		t.Fatal(err)
+	}
+	logger := slog.New(slog.NewTextHandler(&f.log, nil))
+	kit := worker.New(f.clock, logger)
+	f.logs = envlog.New(envlog.Options{Store: f.store, Clock: f.clock, Logger: logger, Worker: kit, Origin: func(t j17.Tenant) (string, error) { return string(t), nil }})
+	checks := envlog.Checks()
+	maps.Copy(checks, checkpoint.Checks())
+	f.Service = scrub.New(scrub.Options{Store: f.store, Log: f.logs, Clock: hurried{f.clock}, Logger: logger, Worker: kit, Checks: checks})
+}
+
+func (f *fixture) close(t *testing.T) {
+	t.Helper()
+	if err := f.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// write writes events to streams, in units of four.
+func (f *fixture) write(t *testing.T, n int) {
+	t.Helper()
+	const metadata = `{"actor":{"type":"user","id":"550e8400-e29b-41d4-a716-446655440001"}}`
+	for i := 0; i < n; i += 4 {
+		var unit store.Append
+		for j := range 4 {
+			unit.Events = append(unit.Events, store.NewEvent{
+				Key: j17.Key{Type: "order", ID: fmt.Sprint((i + j) % 37)}, Type: "was_made", Data: []byte(fmt.Sprintf(`{"n":%d}`, i+j)), Metadata: []byte(metadata),
+				Tags: j17.AgentTags([]byte(metadata)),
+			})
+		}
+		unit.Side = []store.Side{{Op: store.Put, Space: "work", Key: fmt.Sprint(i), Value: []byte("v")}}
+		if _, err := f.store.Append(t.Context(), tenant, []store.Append{unit}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// pass looks at everything once.
+func (f *fixture) pass(t *testing.T) scrub.Status {
+	t.Helper()
+	before := f.Status().Pass.Number
+	f.Begin()
+	for range 10_000 {
+		if err := f.Round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if st := f.Status(); st.Phase == "idle" && st.Pass.Number > before && !st.Pass.EndedAt.IsZero() {
+			return st
+		}
+	}
+	t.Fatal("a pass has no end")
+	return scrub.Status{}
+}
+
+// raw does something with the records of the store behind its back, while it is closed.
+func (f *fixture) raw(t *testing.T, do func(db *engine.DB)) {
+	t.Helper()
+	f.close(t)
+	db, err := engine.Open("data", &engine.Options{FS: f.fs, FormatMajorVersion: engine.FormatNewest, Logger: quiet{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	do(db)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f.open(t)
+}
+
+// quiet is a logger that says nothing.
+type quiet struct{}
+
+// Infof says nothing.
+func (quiet) Infof(string, ...any) {}
+
+// Errorf says nothing.
+func (quiet) Errorf(string, ...any) {}
+
+// Fatalf ends the test.
+func (quiet) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+
+// record finds the record number n of a kind whose key has a text in it.
+func record(t *testing.T, db *engine.DB, kind byte, in string, n int) (key, value []byte) {
+	t.Helper()
+	it, err := db.NewIter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = it.Close() }()
+	for it.First(); it.Valid(); it.Next() {
+		if k := it.Key(); len(k) > 5 && k[3] > 0 && k[4] == kind && strings.Contains(string(k), in) {
+			if n--; n < 0 {
+				return bytes.Clone(k), bytes.Clone(it.Value())
+			}
+		}
+	}
+	t.Fatalf("there is no record of the kind %c with %q", kind, in)
+	return nil, nil
+}
+
+// TestWholeDataHaveNoDamage looks at a store that is as it should be, with an erased event and a long stream, and goes on after the end of
+// its process where it was.
+func TestWholeDataHaveNoDamage(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.write(t, 1200)
+	if _, err := f.store.Rewrite(t.Context(), tenant, store.Rewrite{Streams: []store.RewrittenStream{{
+		Key: j17.Key{Type: "order", ID: "3"}, Events: []store.Rewritten{{Version: 2, Type: "_was_tombstoned", Data: []byte("null"), Metadata: []byte("{}")}},
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.logs.Upkeep(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	st := f.pass(t)
+	if len(st.Damaged) > 0 || st.Pass.Events < 1200 || st.Pass.Streams < 37 || st.Pass.Items < 300 || st.Pass.Bytes == 0 {
+		t.Errorf("after a pass: %+v", st)
+	}
+
+	// In the middle of the next one.
+	f.Begin()
+	for range 3 {
+		if err := f.Round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := f.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	was := f.Status()
+	f.close(t)
+	f.open(t)
+	if err := f.Round(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if now := f.Status(); now.Pass.Number != was.Pass.Number || now.Pass.Events+now.Pass.Items < was.Pass.Events+was.Pass.Items || now.Last == nil {
+		t.Errorf("it was %+v, and is %+v", was, now)
+	}
+	if st := f.pass(t); len(st.Damaged) > 0 {
+		t.Errorf("after all: %+v", st)
+	}
+}
+
+// TestDamageIsFound changes what is stored, one byte at a time: in events, heads, entries of the feed and of tags, tiles of the log and kept
+// states. Each change is found and named until it is not there any more.
+func TestDamageIsFound(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.write(t, 1200)
+	if _, err := f.logs.Upkeep(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name string
+		kind byte
+		in   string
+		nth  int
+		at   []int // negative ones from the end; none removes the record
+		want string
+	}{
+		{"format, flags, position, time and layout of an event", 'e', "order\x0011", 2, []int{1, 5, 20, 28}, "order:11"},
+		{"the bytes of an event", 'e', "order\x0011", 2, []int{50, -30}, "order:11"},
+		{"no event", 'e', "order\x0011", 2, nil, "an event is missing"},
+		{"length, chain, position and times of a head", 'h', "order\x0011", 0, []int{8, 9, 48, 60, 68}, "order:11"},
+		{"an entry of the feed", 'f', "", 2, []int{0, 12}, "Tenant:ins_test/prod"},
+		{"no entry of the feed", 'f', "", 2, nil, "1196 events"},
+		{"an entry of tags", 'g', "", 2, []int{7}, "tags"},
+		{"no entry of tags", 'g', "", 2, nil, "tags"},
+		{"a tile of the log", 'i', "envlog.tiles\x0000/", 2, []int{30}, "log"},
+		{"no tile of the log", 'i', "envlog.tiles\x0000/", 2, nil, "log"},
+		{"positions of the log", 'i', "envlog.positions", 2, []int{40}, "envlog.positions"},
+		{"the format of an item", 'i', "work", 2, []int{0}, "work"},
+	} {
+		at := tc.at
+		if at == nil {
+			at = []int{0}
+		}
+		for _, at := range at {
+			var key, value []byte
+			f.raw(t, func(db *engine.DB) {
+				key, value = record(t, db, tc.kind, tc.in, tc.nth)
+				changed := bytes.Clone(value)
+				if at < 0 {
+					at += len(changed)
+				}
+				if tc.at == nil {
+					if err := db.Delete(key, engine.Sync); err != nil {
+						t.Fatal(err)
+					}
+					return
+				}
+				changed[at] ^= 1
+				if err := db.Set(key, changed, engine.Sync); err != nil {
+					t.Fatal(err)
+				}
+			})
+			st := f.pass(t)
+			said := fmt.Sprintf("%+v", st.Damaged)
+			if len(st.Damaged) == 0 || !strings.Contains(said, tc.want) {
+				t.Errorf("%s, byte %d: found was %s", tc.name, at, said)
+			}
+			f.raw(t, func(db *engine.DB) {
+				if err := db.Set(key, value, engine.Sync); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+	}
+	if said := f.log.String(); !strings.Contains(said, `msg="stored data are damaged" what=event`) {
+		t.Errorf("the log says %s", said)
+	}
+	if st := f.pass(t); len(st.Damaged) > 0 {
+		t.Errorf("what is whole again: %+v", st.Damaged)
+	}
+}

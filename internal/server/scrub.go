@@ -1,0 +1,17 @@
+package server
+
+import (
+	"maps"
+
+	"j17/internal/checkpoint"
+	"j17/internal/envlog"
+	"j17/internal/scrub"
+)
+
+// openScrub makes what looks for damage.
+func (s *Server) openScrub() {
+	o := &s.options
+	checks := envlog.Checks()
+	maps.Copy(checks, checkpoint.Checks())
+	s.scrub = scrub.New(scrub.Options{Store: s.store, Log: s.logs, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Checks: checks})
+}

@@ -1,0 +1,43 @@
+package wire
+
+import "time"
+
+// Scrub is how far the server is with looking for damage in what it stores, and what it has found.
+type Scrub struct {
+	// Phase is one of tables, events, items and idle; Environment is whose events or items are looked at.
+	Phase       string `json:"phase"`
+	Environment string `json:"environment,omitempty"`
+	// Pass is the pass that is under way, or the last one; Last the last one that has come to its end.
+	Pass ScrubPass  `json:"pass"`
+	Last *ScrubPass `json:"last"`
+	// NextAt is when the next pass begins, null while one is under way.
+	NextAt  *time.Time `json:"next_at"`
+	Damaged []Damage   `json:"damaged"`
+}
+
+// ScrubPass is what a pass over everything has looked at.
+type ScrubPass struct {
+	Number  uint64     `json:"number"`
+	BeganAt *time.Time `json:"began_at"`
+	EndedAt *time.Time `json:"ended_at"`
+	Tables  uint64     `json:"tables"`
+	Events  uint64     `json:"events"`
+	Streams uint64     `json:"streams"`
+	Items   uint64     `json:"items"`
+	Bytes   uint64     `json:"bytes"`
+}
+
+// Damage is something that is not as it was written.
+type Damage struct {
+	// What is one of table, event, stream, index, log and item; Where says which one, Error what is wrong with it.
+	What        string    `json:"what"`
+	Where       string    `json:"where"`
+	Error       string    `json:"error"`
+	Environment string    `json:"environment,omitempty"`
+	FoundAt     time.Time `json:"found_at"`
+}
+
+// ScrubShown has it.
+type ScrubShown struct {
+	Scrub Scrub `json:"scrub"`
+}
