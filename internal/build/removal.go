@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 
+	"j17"
+	"j17/internal/clock"
 	"j17/internal/store"
 	"j17/internal/worker"
 )
@@ -87,4 +89,19 @@ func (s *Service) remove(ctx context.Context, c *worker.Claim) error {
 		end = c.Replace(encode(r), s.o.Clock.Now())
 	}
 	return s.o.Store.WriteFreeing(ctx, c.Tenant, []store.Side{end})
+}
+
+// AwaitRemovals waits until nothing is left to be removed of a tenant whose removals have names that begin with a prefix; with the
+// context's error if that ends before.
+func (s *Service) AwaitRemovals(ctx context.Context, t j17.Tenant, prefix string) error {
+	machine := clock.System{}
+	for {
+		left, err := s.o.Store.Count(ctx, t, removalSpace, store.Prefix(prefix), 1)
+		if err != nil || left == 0 {
+			return err
+		}
+		if err := machine.Wait(ctx, machine.Now().Add(awaitEvery)); err != nil {
+			return err
+		}
+	}
 }

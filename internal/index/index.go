@@ -250,18 +250,39 @@ const nameBytes = 10
 
 // begin begins to build an index into a new slot.
 func (s *Service) begin(ctx context.Context, t j17.Tenant, d *Definition, h *head) error {
-	extent, err := s.o.Store.Extent(ctx, t)
+	sides, err := s.starting(ctx, t, d, h)
 	if err != nil {
 		return err
 	}
-	sl := &slot{name: strings.ToLower(rand.Text()[:nameBytes]), ID: d.ID, Types: d.types(), After: writePosition(extent.Last), Old: h.Serving}
-	h.Building = sl.name
-	sides := append(
-		s.o.Build.Start(kind, &build.Job{Tenant: t, Name: sl.name, Types: []string{d.Type}, At: extent.Last}),
-		h.put(d.ID), sl.put(),
-	)
 	return s.o.Store.Write(ctx, t, sides)
 }
+
+// starting returns the writes that begin to build an index into a new slot, as of a position that has all notes.
+func (s *Service) starting(ctx context.Context, t j17.Tenant, d *Definition, h *head) ([]store.Side, error) {
+	at, err := s.present(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	sl := &slot{name: strings.ToLower(rand.Text()[:nameBytes]), ID: d.ID, Types: d.types(), After: writePosition(at), Old: h.Serving}
+	h.Building = sl.name
+	return append(
+		s.o.Build.Start(kind, &build.Job{Tenant: t, Name: sl.name, Types: []string{d.Type}, At: at}),
+		h.put(d.ID), sl.put(),
+	), nil
+}
+
+// present returns where the feed ends now, with its notes: what was rewritten before is not seen by who begins here.
+func (s *Service) present(ctx context.Context, t j17.Tenant) (j17.StreamID, error) {
+	m, err := s.o.Store.Moment(ctx, t)
+	if err != nil {
+		return j17.StreamID{}, err
+	}
+	defer m.Close()
+	return m.Position(), nil
+}
+
+// removalPrefix begins the names of removals.
+const removalPrefix = "index/"
 
 // Rebuild builds an index anew. What is there serves until the new one has caught up. It does nothing while a build runs;
 // store.ErrNotFound means that there is no such index, or that its definition is not known here.
@@ -352,7 +373,7 @@ func (s *Service) drop(ctx context.Context, t j17.Tenant, name string) ([]store.
 	sides := append(s.o.Build.Forget(kind, name), store.Side{Op: store.Delete, Space: slotSpace, Key: name})
 	keys := store.Prefix(name + "/")
 	return append(sides, s.o.Build.Remove(
-		"index/"+name, build.Range{Space: entrySpace, Keys: keys, Plain: true}, build.Range{Space: rowSpace, Keys: keys, Plain: true},
+		removalPrefix+name, build.Range{Space: entrySpace, Keys: keys, Plain: true}, build.Range{Space: rowSpace, Keys: keys, Plain: true},
 		build.Range{Space: sourceSpace, Keys: keys, Plain: true}, build.Range{Space: countSpace, Keys: keys},
 	)), nil
 }

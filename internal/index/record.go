@@ -28,11 +28,6 @@ const (
 	sourceSpace store.Space = "index.sources"
 )
 
-// Spaces are the side spaces that hold data of streams, if in another order than that of streams.
-func Spaces() []store.Declared {
-	return []store.Declared{{Space: entrySpace}, {Space: rowSpace}, {Space: sourceSpace}}
-}
-
 // head is what is kept of an index.
 type head struct {
 	// Serving is the slot that is read, "" before the first build has ended. Building is that of the last build.

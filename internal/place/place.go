@@ -38,11 +38,6 @@ const (
 // maxSlots is more than a spec can have kinds of places.
 const maxSlots = 100_000
 
-// Spaces declares the side spaces.
-func Spaces() []store.Declared {
-	return []store.Declared{{Space: slots}, {Space: places, OfStreams: true}, {Space: cells}}
-}
-
 // Storage is what places need of a store.
 type Storage interface {
 	store.Sides

@@ -1,0 +1,97 @@
+package index_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+
+	"j17"
+	"j17/internal/erasure"
+	"j17/internal/store"
+)
+
+// holds reports whether any item of an index holds a text.
+func (h *house) holds(p *process, text string) bool {
+	h.tb.Helper()
+	for _, d := range p.Spaces() {
+		items, err := h.disk.Scan(h.tb.Context(), prod, d.Space, store.Range{}, 100_000)
+		if err != nil {
+			h.tb.Fatal(err)
+		}
+		for _, it := range items {
+			if bytes.Contains([]byte(it.Key), []byte(text)) || bytes.Contains(it.Value, []byte(text)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// TestErasure erases what an index shows, and what a build has made already while it is in the middle of others. When Erase has returned
+// nothing is left of it, though neither the build nor anybody else was waited for in vain.
+func TestErasure(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		for i := range 600 {
+			h.write(prod, event("item", fmt.Sprintf("i%03d", i), fmt.Sprintf(`{"label":"quetzal %d"}`, i%3)))
+		}
+		h.write(prod, event("item", "i001", `{"label":"axolotl"}`))
+		h.write(prod, event("item", "i599", `{"label":"axolotl"}`))
+		wait, first := make(chan struct{}), make(chan struct{}, 1)
+		d := source{h.disk}.definition(func(ctx context.Context, ids []string) error {
+			if ids[0] < "i256" {
+				return ctx.Err()
+			}
+			select {
+			case first <- struct{}{}:
+			default:
+			}
+			select {
+			case <-wait:
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		})
+		p := h.start(h.disk)
+		if _, err := p.Ensure(t.Context(), prod, d); err != nil {
+			t.Fatal(err)
+		}
+		<-first
+		h.pass(1)
+		if !h.holds(p, "axolotl") {
+			t.Fatal("nothing is there to be erased: the test shows nothing")
+		}
+
+		// In the middle of the build.
+		erase := func(id string) {
+			t.Helper()
+			h.erase(prod, id)
+			e := erasure.Erased{Keys: []j17.Key{{Type: "item", ID: id}}, Note: h.end(prod)}
+			for range 2 {
+				if err := p.Erase(t.Context(), prod, e); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		erase("i001")
+		if h.holds(p, "axolotl") {
+			t.Error("a build that was under way has left something")
+		}
+		close(wait)
+		h.ready(p, prod, d)
+		h.at(p, prod)
+
+		// What is read: the last page has the other one.
+		if !h.holds(p, "axolotl") {
+			t.Error("the index lacks a row")
+		}
+		erase("i599")
+		if h.holds(p, "axolotl") {
+			t.Error("the index has left something")
+		}
+		h.at(p, prod)
+		h.verify(p, prod)
+		p.stop()
+	})
+}
