@@ -106,6 +106,7 @@ import, the first are shown and the others counted. Each one that fails is shown
 	f.IntVar(&o.AddressRate, "rate-limit-per-ip", 0, "requests a minute of each client address; 0 for no limit")
 	implicationFlags(f, &o.Options)
 	containerFlags(f, &o.Options)
+	proofFlags(f, &o.Options)
 	f.BoolVar(&o.PrivateListeners, "allow-private-listeners", false, "let listeners of the spec be at addresses of this machine and of private networks")
 	backupFlags(f, &o.Options)
 	f.BoolVar(&asJSON, "json", false, "print one line of JSON when the server is ready, and show no requests")
@@ -232,6 +233,12 @@ func implicationFlags(f *pflag.FlagSet, o *server.Options) {
 	f.IntVar(&o.Streams, "streams", server.DefaultStreams, "how many event streams may be open in all")
 	f.IntVar(&o.ProjectionCacheMiB, "projection-cache", server.DefaultProjectionCacheMiB, "how many `MiB` of memory the values of projections that are kept may take")
 	f.DurationVar(&o.ReadWait, "read-wait", server.DefaultReadWait, "how long a read may wait for a state that takes long to compute")
+}
+
+// proofFlags say where signed heads of logs are kept.
+func proofFlags(f *pflag.FlagSet, o *server.Options) {
+	f.BoolVar(&o.PrivateBackups, "allow-private-backups", false, "let S3 servers for backups, and anchors, be at addresses of this machine and of private networks")
+	f.StringVar(&o.AuditAnchor, "audit-anchor", "", "`file or URL` that signed heads of the logs of environments are kept in, each hour and at the end")
 }
 
 // containerFlags declares the flags that switch containers on.

@@ -90,6 +90,7 @@ At the first start, a URL for creating the first operator is printed on standard
 	implicationFlags(f, &o.Options)
 	backupFlags(f, &o.Options)
 	containerFlags(f, &o.Options)
+	proofFlags(f, &o.Options)
 	return cmd
 }
 

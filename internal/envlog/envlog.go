@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 
 	"j17"
@@ -27,10 +26,11 @@ type Storage interface {
 type Options struct {
 	Store  Storage
 	Clock  clock.Clock
-	Logger *slog.Logger
 	Worker *worker.Kit
 	// Origin names the log of an environment, when its first key is made.
 	Origin func(j17.Tenant) (string, error)
+	// Anchor, if not nil, keeps signed heads elsewhere: lines of JSON, each with its line feed. It is told of the same head again where it has failed.
+	Anchor func(ctx context.Context, lines []byte) error
 }
 
 // Service answers for the logs of all environments. It is safe for concurrent use.

@@ -56,7 +56,7 @@ func (f *fixture) open(tb testing.TB) {
 // forget has a service that knows nothing take the place of the one there is.
 func (f *fixture) forget() {
 	f.Service = envlog.New(envlog.Options{
-		Store: f.store, Clock: f.clock, Logger: slog.New(slog.DiscardHandler), Worker: worker.New(f.clock, slog.New(slog.DiscardHandler)),
+		Store: f.store, Clock: f.clock, Worker: worker.New(f.clock, slog.New(slog.DiscardHandler)),
 		Origin: func(t j17.Tenant) (string, error) { return "test.example/" + strings.Split(string(t), "/")[1], nil },
 	})
 }

@@ -18,17 +18,21 @@ const (
 	changedAtOnce = 256
 )
 
-// Run keeps logs close to what is written, until the context ends.
+// Run keeps logs close to what is written, and anchors their heads, until the context ends.
 func (s *Service) Run(ctx context.Context) error {
 	var seen uint64
-	s.Worker.Every(ctx, worker.Loop{Name: "environment_logs", Every: upkeepPause, Do: func(ctx context.Context) error {
+	loops := []worker.Loop{{Name: "environment_logs", Every: upkeepPause, Do: func(ctx context.Context) error {
 		if err := s.Store.AwaitChange(ctx, seen); err != nil {
 			return err
 		}
 		next, err := s.Upkeep(ctx, seen)
 		seen = next
 		return err
-	}})
+	}}}
+	if s.Anchor != nil {
+		loops = append(loops, s.anchorLoop())
+	}
+	s.Worker.Every(ctx, loops...)
 	return nil
 }
 

@@ -27,6 +27,8 @@ const (
 	keySpace store.Space = "envlog.keys"
 	// KeySpace has the private keys, by the hashes of the public ones. What is copied to a place where others can read it leaves it out.
 	KeySpace store.Space = "envlog.private"
+	// anchorSpace has one item: the size of the head that was anchored last.
+	anchorSpace store.Space = "envlog.anchored"
 )
 
 // headItem is the key of the one item of a space that has one.
@@ -35,7 +37,7 @@ const headItem = "current"
 // Spaces lists the spaces of logs.
 func Spaces() []store.Declared {
 	var all []store.Declared
-	for _, space := range append(Derived(), keySpace, KeySpace) {
+	for _, space := range append(Derived(), keySpace, KeySpace, anchorSpace) {
 		all = append(all, store.Declared{Space: space})
 	}
 	return all

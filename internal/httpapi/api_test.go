@@ -90,17 +90,17 @@ func newFixture(tb testing.TB, change func(*httpapi.Options)) *fixture {
 	e.Deploy(j17.TenantOf(f.instance.ID, j17.Prod), compiled, nil)
 	follow := tail.New(s)
 	logs := envlog.New(envlog.Options{
-		Store: s, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger), Origin: func(t j17.Tenant) (string, error) { return string(t), nil },
+		Store: s, Clock: f.clock, Worker: worker.New(f.clock, logger), Origin: func(t j17.Tenant) (string, error) {
+			return "app.j17.example/" + string(t[strings.IndexByte(string(t), '/')+1:]), nil
+		},
 	})
 	o := httpapi.Options{
 		Tail: follow, Engine: e, Loader: &loading.Loader{Engine: e, Store: s}, Store: s, Registry: f.registry, Auth: auth.New(f.registry, f.clock), Clock: f.clock, Logger: logger,
 		Places:      places,
 		Checkpoints: checkpoint.New(checkpoint.Options{Store: s, Engine: e, Log: logs, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger)}),
 		Projections: projection.New(projection.Options{Store: s, Engine: e, Places: places, Clock: f.clock, Logger: logger, Changed: follow.Stir}),
-		Logs: envlog.New(envlog.Options{Store: s, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger), Origin: func(t j17.Tenant) (string, error) {
-			return "app.j17.example/" + string(t[strings.IndexByte(string(t), '/')+1:]), nil
-		}}),
-		Version: "test", BaseDomain: "j17.example", DefaultInstance: f.instance.ID,
+		Logs:        logs,
+		Version:     "test", BaseDomain: "j17.example", DefaultInstance: f.instance.ID,
 	}
 	if change != nil {
 		change(&o)

@@ -101,6 +101,7 @@ func (o *ServeOptions) Check() []error {
 	}
 	c.implications(&o.Options)
 	c.containers(&o.Options)
+	c.anchor(&o.Options)
 	c.plans(o)
 	c.alerts(o)
 	return c.found
@@ -111,6 +112,7 @@ func (o *DevOptions) Check() []error {
 	var c checks
 	c.implications(&o.Options)
 	c.containers(&o.Options)
+	c.anchor(&o.Options)
 	return c.found
 }
 

@@ -114,9 +114,13 @@ type Options struct {
 	StreamsPerKey, Streams int
 	// PrivateListeners lets the listeners of specs be at addresses of this machine and of the networks around it.
 	PrivateListeners bool
-	// Backups is the folder that backups go to; "" means DefaultBackups(Dir). PrivateBackups lets the object stores that instances name for
-	// theirs be at addresses of this machine and of the networks around it.
-	Backups        string
+	// Backups is the folder that backups go to; "" means DefaultBackups(Dir).
+	Backups string
+	// AuditAnchor is where signed heads of the logs of environments are kept: the name of a file that lines are appended to, or a URL that they
+	// are posted to; "" for nowhere.
+	AuditAnchor string
+	// PrivateBackups lets the object stores that instances name for their backups, and anchors, be at addresses of this machine and of the
+	// networks around it.
 	PrivateBackups bool
 	// Plans stand beside the built-in ones, or in their place. Alerts are told when much of a plan is used up.
 	Plans  []control.Plan
@@ -293,7 +297,9 @@ func open(ctx context.Context, o Options) (_ *Server, err error) {
 
 	// Who is told of events.
 	s.openListeners(ctx)
-	s.openProofs()
+	if err := s.openProofs(); err != nil {
+		return nil, err
+	}
 	s.openCheckpoints()
 	s.openScrub()
 
