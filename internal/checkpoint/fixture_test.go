@@ -42,7 +42,7 @@ func (f *fixture) checkpointsOn(on checkpoint.Storage) *checkpoint.Service {
 	return checkpoint.New(checkpoint.Options{
 		Store: on, Engine: f.Engine, Clock: f.Clock, Logger: logger, Worker: kit,
 		Log: envlog.New(envlog.Options{
-			Store: f.Store, Clock: f.Clock, Logger: logger, Worker: kit, Origin: func(t j17.Tenant) (string, error) { return string(t), nil },
+			Store: f.Store, Clock: f.Clock, Worker: kit, Origin: func(t j17.Tenant) (string, error) { return string(t), nil },
 		}),
 	})
 }

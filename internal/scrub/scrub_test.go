@@ -66,7 +66,7 @@ func (f *fixture) open(t *testing.T) {
 	}
 	logger := slog.New(slog.NewTextHandler(&f.log, nil))
 	kit := worker.New(f.clock, logger)
-	f.logs = envlog.New(envlog.Options{Store: f.store, Clock: f.clock, Logger: logger, Worker: kit, Origin: func(t j17.Tenant) (string, error) { return string(t), nil }})
+	f.logs = envlog.New(envlog.Options{Store: f.store, Clock: f.clock, Worker: kit, Origin: func(t j17.Tenant) (string, error) { return string(t), nil }})
 	checks := envlog.Checks()
 	maps.Copy(checks, checkpoint.Checks())
 	f.Service = scrub.New(scrub.Options{Store: f.store, Log: f.logs, Clock: hurried{f.clock}, Logger: logger, Worker: kit, Checks: checks})
