@@ -391,7 +391,7 @@ func (b *backups) restored(data string, out server.Restored) error {
 	if b.asJSON {
 		return b.env.printJSON(map[string]any{"backup": out.Backup.ID, "data": data, "tenants": rows})
 	}
-	text := fmt.Sprintf("Restored %s of %s from the backup %s to %s.\n", count(int(events), "event"), count(len(rows), "environment"), out.Backup.ID, fileName(data)) //nolint:gosec // a number of events
+	text := fmt.Sprintf("Restored %s of %s from the backup %s to %s.\n", count(int(events), "event"), count(len(rows), "environment"), out.Backup.ID, fileName(data))
 	if past {
 		text += "Schedules, sagas, deliveries and idempotency keys that were pending at the moment of the backup were left out.\n"
 	}
@@ -431,7 +431,7 @@ backups.`,
 
 // writeIdentity writes a file that only its owner may read, and that was not there.
 func writeIdentity(name, text string) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the file that the caller names
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%s is there already, and may be the only key of some backups: name another file", fileName(name))
 	}
