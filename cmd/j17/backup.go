@@ -194,11 +194,11 @@ func (b *backups) print(all []shownBackup) error {
 			of = s.Instance + "/" + string(s.Environment)
 		}
 		if s.Encrypted {
-			sealed = "encrypted"
+			sealed = "yes"
 		}
 		rows[i] = []string{s.ID, when(s.CreatedAt), of, string(s.Kind), fmt.Sprint(s.Bytes), sealed}
 	}
-	return b.env.printTable([]string{"id", "made", "of", "kind", "bytes", ""}, rows)
+	return b.env.printTable([]string{"id", "made", "of", "kind", "bytes", "encrypted"}, rows)
 }
 
 func (e *env) backupVerify() *cobra.Command {
@@ -245,7 +245,7 @@ Exit code 5: they are encrypted to somebody else. 6: there is none. 7: a file is
 		if b.asJSON {
 			return b.print(shown)
 		}
-		_, err = fmt.Fprintf(e.out, "%s hold what they say.\n", count(len(all), "backup"))
+		_, err = fmt.Fprintf(e.out, "Verified %s: each part, the roots of the logs, and a restoration of the newest.\n", count(len(all), "backup"))
 		return err
 	}
 	return cmd
