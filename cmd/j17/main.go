@@ -131,7 +131,7 @@ func exitCode(err error) int {
 	case j17.CodeInvalidSpec, j17.CodeIncompatibleSpec, j17.CodeSchemaViolation,
 		j17.CodeHandlerRejected, j17.CodeImplicationFailed, j17.CodeImplicationLimit, j17.CodeScheduleLimit:
 		return exitInvalid
-	case j17.CodeConflict, j17.CodeGracePeriod, j17.CodePreconditionFailed:
+	case j17.CodeConflict, j17.CodeGracePeriod, j17.CodePreconditionFailed, j17.CodeCheckpointOutdated:
 		return exitConflict
 	case j17.CodeUnauthorized, j17.CodeForbidden, j17.CodeWrongEnvironment, j17.CodeWrongInstance, j17.CodeInsufficientScope:
 		return exitAuth
@@ -167,7 +167,7 @@ func (e *env) root() *cobra.Command {
 	// Commands, in the order in which help shows them.
 	root.AddCommand(e.dev(), e.spec(), e.handler(), e.events(), e.data(), e.state(), e.version())
 	root.AddCommand(e.docs(), e.mcp(), e.wasm(), e.openAPI())
-	root.AddCommand(e.login(), e.logout(), e.whoami(), e.contexts(), e.instances(), e.keys(), e.operators(), e.auditLog(), e.backup(), e.blobs(), e.projections(), e.listeners(), e.tombstones(), e.listen(), e.test())
+	root.AddCommand(e.login(), e.logout(), e.whoami(), e.contexts(), e.instances(), e.keys(), e.operators(), e.auditLog(), e.backup(), e.blobs(), e.projections(), e.listeners(), e.tombstones(), e.listen(), e.checkpoints(), e.scrub(), e.test())
 	root.AddCommand(e.serve())
 	e.completeFlags(root)
 	// Of the commands that cobra adds, these two take any argument for one that asks for help.

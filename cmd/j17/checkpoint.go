@@ -1,0 +1,306 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"j17/internal/wire"
+)
+
+func (e *env) checkpoints() *cobra.Command {
+	return group("checkpoint", "States of aggregates, and roots of the log of all events, that are kept as of a position",
+		e.checkpointCreate(), e.checkpointList(), e.checkpointShow(), e.checkpointRestore(), e.checkpointDelete(), e.checkpointRoot())
+}
+
+// checkpointCall sends a request about checkpoints of the environment that the command is about.
+func (o *operating) checkpointCall(ctx context.Context, method string, body any, more ...string) (json.RawMessage, error) {
+	path, err := o.opsPath(ctx, more...)
+	if err != nil {
+		return nil, err
+	}
+	var raw json.RawMessage
+	err = o.call(ctx, method, path, nil, body, &raw)
+	return raw, err
+}
+
+// showAnswer prints an answer as JSON, or as a line for people.
+func showAnswer[T any](e *env, raw json.RawMessage, asJSON bool, line func(T) string) error {
+	if asJSON {
+		return e.printAnswer(raw)
+	}
+	answer, err := decoded[T](raw)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(e.out, printable(line(answer)))
+	return err
+}
+
+// ofCheckpoint is what a checkpoint is of.
+func ofCheckpoint(c *wire.Checkpoint) string {
+	switch {
+	case c.Key != "":
+		return c.Key
+	case c.AggregateType != "":
+		return "type " + c.AggregateType
+	default:
+		return "environment"
+	}
+}
+
+func nameOf(c *wire.Checkpoint) string {
+	if c.Name == nil {
+		return ""
+	}
+	return *c.Name
+}
+
+func (e *env) checkpointCreate() *cobra.Command {
+	var name, key, typ string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "create", Short: "Keep the states that aggregates have now", Args: noArgs,
+		Long: `Keep the states that the aggregates of an environment have at one moment, or those of one type, or that of one aggregate. Its hash is
+the SHA-256 of what 'j17 data export --of aggregates' says of them at that moment.`,
+		Example: "  j17 checkpoint create --name before-migration --env prod\n  j17 checkpoint create --type order",
+	}
+	r := blobFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&name, "name", "", "what to call it, a `text`")
+	f.StringVar(&key, "key", "", "one aggregate only, by its `key`: type:id")
+	f.StringVar(&typ, "type", "", "one aggregate `type` only")
+	jsonFlag(cmd, &asJSON)
+
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if key != "" && typ != "" {
+			return usageError{errors.New("--key and --type exclude each other: a checkpoint is of one aggregate, of one type or of all")}
+		}
+		var ask wire.NewCheckpoint
+		for _, given := range []struct {
+			text string
+			into **string
+		}{{name, &ask.Name}, {key, &ask.Key}, {typ, &ask.AggregateType}} {
+			if given.text != "" {
+				*given.into = &given.text
+			}
+		}
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		raw, err := o.checkpointCall(cmd.Context(), http.MethodPost, ask, "checkpoints")
+		if err != nil {
+			return err
+		}
+		return showAnswer(e, raw, asJSON, func(m wire.CheckpointMade) string {
+			return fmt.Sprintf("%s  %d aggregates at %s, %s", m.Checkpoint.ID, m.Checkpoint.Aggregates, m.Checkpoint.Position, m.Checkpoint.StateHash)
+		})
+	}
+	return cmd
+}
+
+func (e *env) checkpointList() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{Use: "list", Short: "List the checkpoints of an environment, the newest first", Example: "  j17 checkpoint list --env staging", Args: noArgs}
+	r := blobFlags(cmd)
+	jsonFlag(cmd, &asJSON)
+
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		path, err := o.opsPath(cmd.Context(), "checkpoints")
+		if err != nil {
+			return err
+		}
+		rows, err := o.rows(cmd.Context(), path, nil, "checkpoints", 0)
+		if err != nil {
+			return err
+		}
+		return printRows(e, rows, asJSON, []string{"id", "name", "of", "aggregates", "position", "created"}, func(c wire.Checkpoint) []string {
+			return []string{c.ID, nameOf(&c), ofCheckpoint(&c), strconv.FormatUint(c.Aggregates, 10), c.Position, when(c.CreatedAt)}
+		})
+	}
+	return cmd
+}
+
+// checkpointCommand is a command about one checkpoint.
+func (e *env) checkpointCommand(cmd *cobra.Command, method string, path func(id string) []string, print func(raw json.RawMessage, asJSON bool) error) *cobra.Command {
+	var asJSON bool
+	cmd.Args = exactly("ID")
+	r := blobFlags(cmd)
+	jsonFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		raw, err := o.checkpointCall(cmd.Context(), method, nil, path(args[0])...)
+		if err != nil {
+			return err
+		}
+		return print(raw, asJSON)
+	}
+	return cmd
+}
+
+func (e *env) checkpointShow() *cobra.Command {
+	return e.checkpointCommand(
+		&cobra.Command{Use: "show ID", Short: "Show a checkpoint", Example: "  j17 checkpoint show chk_4k7vx9tz2nqr8w3"},
+		http.MethodGet, func(id string) []string { return []string{"checkpoints", id} },
+		func(raw json.RawMessage, asJSON bool) error {
+			return showAnswer(e, raw, asJSON, func(m wire.CheckpointMade) string {
+				c := &m.Checkpoint
+				return fmt.Sprintf("%s  %s, %d aggregates at %s, %s, %s", c.ID, ofCheckpoint(c), c.Aggregates, c.Position, c.StateHash, when(c.CreatedAt))
+			})
+		},
+	)
+}
+
+func (e *env) checkpointRestore() *cobra.Command {
+	return e.checkpointCommand(
+		&cobra.Command{
+			Use: "restore ID", Short: "Make the states of a checkpoint a base for replays",
+			Long: `Make the states of a checkpoint a base for replays, after they were compared with its hash. What aggregates are never changes by it: it
+only takes less to find out. It is refused (exit code 4) where handlers have changed or events were erased since.`,
+			Example: "  j17 checkpoint restore chk_4k7vx9tz2nqr8w3",
+		},
+		http.MethodPost, func(id string) []string { return []string{"checkpoints", id, "restore"} },
+		func(raw json.RawMessage, asJSON bool) error {
+			return showAnswer(e, raw, asJSON, func(m wire.CheckpointRestored) string {
+				return fmt.Sprintf("%s  the states of %d aggregates are a base for replays", m.Checkpoint.ID, m.Restored)
+			})
+		},
+	)
+}
+
+func (e *env) checkpointDelete() *cobra.Command {
+	return e.checkpointCommand(
+		&cobra.Command{Use: "delete ID", Short: "Delete a checkpoint", Example: "  j17 checkpoint delete chk_4k7vx9tz2nqr8w3"},
+		http.MethodDelete, func(id string) []string { return []string{"checkpoints", id} },
+		func(raw json.RawMessage, asJSON bool) error {
+			return showAnswer(e, raw, asJSON, func(m wire.CheckpointMade) string { return m.Checkpoint.ID + "  deleted" })
+		},
+	)
+}
+
+func (e *env) checkpointRoot() *cobra.Command {
+	return group("root", "Roots of the log of all events, with which somebody can show later that nothing was changed",
+		e.rootCreate(), e.rootList(), e.rootDelete(), e.rootSettings())
+}
+
+// rootLine is a root checkpoint for people.
+func rootLine(r *wire.RootCheckpoint) string {
+	return fmt.Sprintf("%s  %d events up to %s, %d aggregates, %s", r.ID, r.Size, r.Position, r.Aggregates, r.Root)
+}
+
+func (e *env) rootCreate() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{Use: "create", Short: "Note the root of the log of all events", Example: "  j17 checkpoint root create --env prod --json", Args: noArgs}
+	r := blobFlags(cmd)
+	jsonFlag(cmd, &asJSON)
+
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		raw, err := o.checkpointCall(cmd.Context(), http.MethodPost, nil, "root-checkpoints")
+		if err != nil {
+			return err
+		}
+		return showAnswer(e, raw, asJSON, func(m wire.RootCheckpointMade) string { return rootLine(&m.RootCheckpoint) })
+	}
+	return cmd
+}
+
+func (e *env) rootList() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{Use: "list", Short: "List the roots that were noted, the newest first", Example: "  j17 checkpoint root list --env prod", Args: noArgs}
+	r := blobFlags(cmd)
+	jsonFlag(cmd, &asJSON)
+
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		path, err := o.opsPath(cmd.Context(), "root-checkpoints")
+		if err != nil {
+			return err
+		}
+		rows, err := o.rows(cmd.Context(), path, nil, "root_checkpoints", 0)
+		if err != nil {
+			return err
+		}
+		return printRows(e, rows, asJSON, []string{"id", "reason", "events", "position", "root", "created"}, func(c wire.RootCheckpoint) []string {
+			return []string{c.ID, c.Reason, strconv.FormatUint(c.Size, 10), c.Position, c.Root, when(c.CreatedAt)}
+		})
+	}
+	return cmd
+}
+
+func (e *env) rootDelete() *cobra.Command {
+	return e.checkpointCommand(
+		&cobra.Command{Use: "delete ID", Short: "Delete a root that was noted", Example: "  j17 checkpoint root delete chk_4k7vx9tz2nqr8w3"},
+		http.MethodDelete, func(id string) []string { return []string{"root-checkpoints", id} },
+		func(raw json.RawMessage, asJSON bool) error {
+			return showAnswer(e, raw, asJSON, func(m wire.RootCheckpointMade) string { return m.RootCheckpoint.ID + "  deleted" })
+		},
+	)
+}
+
+func (e *env) rootSettings() *cobra.Command {
+	var asJSON, enabled bool
+	var events, hours, keep uint64
+	cmd := &cobra.Command{
+		Use: "settings", Short: "Show when roots are noted by themselves, or change it", Args: noArgs,
+		Long: `Show when roots of the log are noted by themselves, or change what flags say: after so many events and after so many hours, if there are
+new events; and how many of these roots are kept.`,
+		Example: "  j17 checkpoint root settings --enabled --every-events 10000 --every-hours 6 --keep 100",
+	}
+	r := blobFlags(cmd)
+	f := cmd.Flags()
+	f.BoolVar(&enabled, "enabled", false, "whether roots are noted by themselves; --enabled=false turns it off")
+	f.Uint64Var(&events, "every-events", 0, "after how many events, a `number`")
+	f.Uint64Var(&hours, "every-hours", 0, "after how many hours, a `number`")
+	f.Uint64Var(&keep, "keep", 0, "how many are kept of those that were noted by themselves, a `number`")
+	jsonFlag(cmd, &asJSON)
+
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		method, body := http.MethodGet, any(nil)
+		var change wire.RootCheckpointSettingsChange
+		for name, take := range map[string]func(){
+			"enabled": func() { change.Enabled = &enabled }, "every-events": func() { change.EveryEvents = &events },
+			"every-hours": func() { change.EveryHours = &hours }, "keep": func() { change.Keep = &keep },
+		} {
+			if f.Changed(name) {
+				take()
+				method, body = http.MethodPut, &change
+			}
+		}
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		raw, err := o.checkpointCall(cmd.Context(), method, body, "root-checkpoint-settings")
+		if err != nil {
+			return err
+		}
+		return showAnswer(e, raw, asJSON, func(m wire.RootCheckpointSettingsShown) string {
+			set := &m.Settings
+			if !set.Enabled {
+				return fmt.Sprintf("off (every %d events, every %d hours, keep %d)", set.EveryEvents, set.EveryHours, set.Keep)
+			}
+			return fmt.Sprintf("every %d events, every %d hours, keep %d", set.EveryEvents, set.EveryHours, set.Keep)
+		})
+	}
+	return cmd
+}

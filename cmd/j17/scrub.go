@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"j17"
+	"j17/internal/wire"
+)
+
+func (e *env) scrub() *cobra.Command {
+	return group("scrub", "The server's search for damage in what it stores", e.scrubStatus(), e.scrubStart())
+}
+
+func (e *env) scrubStatus() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "status", Short: "Show how far the search for damage is, and what it has found", Args: noArgs,
+		Long: `Show how far the server is with looking for damage in what it stores, and what it has found. The exit code is 7 where something is
+damaged.`,
+		Example: "  j17 scrub status --json",
+	}
+	r := serverFlags(cmd)
+	jsonFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		var raw json.RawMessage
+		if err := o.call(cmd.Context(), http.MethodGet, []string{"scrub"}, nil, nil, &raw); err != nil {
+			return err
+		}
+		return e.showScrub(raw, asJSON)
+	}
+	return cmd
+}
+
+func (e *env) scrubStart() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "start", Short: "Look for damage now", Example: "  j17 scrub start", Args: noArgs,
+		Long: "Have the server begin to look for damage now, if it does not already. It takes its time: see 'j17 scrub status'.",
+	}
+	r := serverFlags(cmd)
+	jsonFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		var raw json.RawMessage
+		if err := o.call(cmd.Context(), http.MethodPost, []string{"scrub"}, nil, nil, &raw); err != nil {
+			return err
+		}
+		return showAnswer(e, raw, asJSON, func(wire.ScrubShown) string { return "The server looks for damage." })
+	}
+	return cmd
+}
+
+// showScrub prints how far the search is, and is an error where something is damaged.
+func (e *env) showScrub(raw json.RawMessage, asJSON bool) error {
+	answer, err := decoded[wire.ScrubShown](raw)
+	if err != nil {
+		return err
+	}
+	s := &answer.Scrub
+	switch {
+	case asJSON:
+		err = e.printAnswer(raw)
+	default:
+		err = e.printScrub(s)
+	}
+	if err == nil && len(s.Damaged) > 0 {
+		err = j17.Errorf(j17.CodeCorruption, "%d places in what the server stores are damaged", len(s.Damaged))
+	}
+	return err
+}
+
+func (e *env) printScrub(s *wire.Scrub) error {
+	line := "No pass has come to its end yet."
+	if s.Last != nil && s.Last.EndedAt != nil {
+		line = fmt.Sprintf("Pass %d ended at %s: %d tables, %d events of %d streams, %d items.", s.Last.Number, when(*s.Last.EndedAt), s.Last.Tables, s.Last.Events, s.Last.Streams, s.Last.Items)
+	}
+	if s.Phase != "idle" {
+		line += fmt.Sprintf("\nPass %d is at %s", s.Pass.Number, s.Phase)
+		if s.Environment != "" {
+			line += " of " + s.Environment
+		}
+		line += fmt.Sprintf(", after %d events and %d items.", s.Pass.Events, s.Pass.Items)
+	} else if s.NextAt != nil {
+		line += "\nThe next one begins at " + when(*s.NextAt) + "."
+	}
+	if _, err := fmt.Fprintln(e.out, line); err != nil {
+		return err
+	}
+	for _, d := range s.Damaged {
+		if _, err := fmt.Fprintln(e.out, printable(fmt.Sprintf("damaged %s  %s  %s: %s", d.What, d.Environment, d.Where, d.Error))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
