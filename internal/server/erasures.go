@@ -26,7 +26,7 @@ func (s *Server) openErasures() {
 	s.timed = append(s.timed, s.erasures.Queue())
 }
 
-// holders are all who keep data of streams beside their events.
+// holders are all who keep data of streams beside their events. Checkpoints come before the engine, which they hand states to.
 func (s *Server) holders() []erasure.Holder {
 	return []erasure.Holder{s.checkpoints, s.engine, s.schedule, s.sagas, s.listeners, s.places, s.indexes, s.projections, s.registry.Faults, s.backups}
 }
