@@ -70,6 +70,18 @@ type endingStore struct {
 	end     func()
 	broken  error
 	atHeads func()
+	// atExtent is called before each of the extents that are asked for, which are counted.
+	atExtent func()
+	extents  int
+}
+
+// Extent returns the extent of a tenant.
+func (s *endingStore) Extent(ctx context.Context, t j17.Tenant) (store.Extent, error) {
+	if s.atExtent != nil {
+		s.extents++
+		s.atExtent()
+	}
+	return s.Storage.Extent(ctx, t)
 }
 
 // Write writes, or fails.

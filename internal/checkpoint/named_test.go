@@ -308,3 +308,28 @@ func TestUnfinishedCheckpoints(t *testing.T) {
 		}
 	}
 }
+
+// TestAnErasureWhileACheckpointIsMade erases a stream after its state was loaded and before it is written: what is kept is what there is
+// then.
+func TestAnErasureWhileACheckpointIsMade(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, enginetest.CounterSpec, engine.Options{})
+	f.counted(t, 3)
+	key := j17.Key{Type: "counter", ID: "00000000-0000-4000-a000-000000000001"}
+	erasing := &endingStore{Storage: f.Store, atHeads: func() {
+		if _, err := f.Store.Rewrite(t.Context(), enginetest.Tenant, store.Rewrite{Streams: []store.RewrittenStream{{
+			Key: key, Events: []store.Rewritten{{Version: 1, Type: "_was_tombstoned", Data: []byte("null"), Metadata: []byte("{}")}},
+		}}}); err != nil {
+			t.Error(err)
+		}
+	}}
+	f.Service = f.checkpointsOn(erasing)
+	c := f.made(t, wire.NewCheckpoint{})
+	item, err := f.Store.Get(t.Context(), enginetest.Tenant, "checkpoint.states", key.String()+"/"+c.ID)
+	if err != nil || strings.Contains(string(item.Value), `"n":1`) || erasing.atHeads != nil {
+		t.Errorf("the state of what was erased is kept: %q, %v", item.Value, err)
+	}
+	if _, _, err := f.Restore(t.Context(), enginetest.Tenant, c.ID); err != nil {
+		t.Error(err)
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 
 	"j17"
 	"j17/internal/engine"
@@ -151,34 +153,42 @@ func (s *Service) DeleteRoot(ctx context.Context, t j17.Tenant, id string) (wire
 	return found.row, engine.StorageError(s.Store.WriteFreeing(ctx, t, s.roots().remove(found.key)))
 }
 
-// counted is how many aggregates there are up to a position.
+// counted is how many aggregates of some types there are up to a position.
 type counted struct {
 	Position string            `json:"position"`
 	Types    map[string]uint64 `json:"types"`
 }
 
-// countKey is that of the only item of counts, countPage how many events are read at a time.
 const (
-	countKey  = "streams"
+	// countKey is that of the only item of counts.
+	countKey = "streams"
+	// countPage is how many events, or ids, are read at a time.
 	countPage = 10_000
+	// countAttempts is how often aggregates are counted by their ids, if events are written meanwhile, before all events are gone through.
+	countAttempts = 3
 )
 
-// count counts the aggregates that have events up to a position, from where they were counted last: by their first events.
+// count counts the aggregates of the declared types that have events up to a position: from where they were counted last, by the first
+// events of those that are new.
 func (s *Service) count(ctx context.Context, t j17.Tenant, upTo j17.StreamID) (*counted, error) {
-	// What was counted before.
-	c := &counted{Types: map[string]uint64{}}
-	var after j17.StreamID
-	item, err := s.Store.Get(ctx, t, counts, countKey)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
+	var types []string
+	if d, err := s.Engine.Decider(t); err == nil { // without a spec there are no types, and an erasure goes on
+		types = slices.Sorted(maps.Keys(d.Types))
+	}
+
+	// What was counted before, or is now.
+	c, err := s.counted(ctx, t)
+	if err != nil {
 		return nil, err
 	}
-	if err == nil {
-		if err := json.Unmarshal(item.Value, c); err != nil {
-			return nil, &store.CorruptionError{Where: "the count of aggregates", Err: err}
+	if !c.has(types) {
+		if c, err = s.countIDs(ctx, t, types); err != nil {
+			return nil, err
 		}
-		if after, err = j17.ParseStreamID(c.Position); err != nil {
-			return nil, &store.CorruptionError{Where: "the count of aggregates", Err: err}
-		}
+	}
+	after, err := j17.ParseStreamID(c.Position)
+	if err != nil {
+		return nil, &store.CorruptionError{Where: "the count of aggregates", Err: err}
 	}
 
 	// Events behind it add aggregates; where somebody else has counted further, those in between take them away again.
@@ -197,10 +207,71 @@ func (s *Service) count(ctx context.Context, t j17.Tenant, upTo j17.StreamID) (*
 				break
 			}
 			after = ev.StreamID
-			if ev.Version == 1 {
+			if _, declared := c.Types[ev.Key.Type]; declared && ev.Version == 1 {
 				c.Types[ev.Key.Type] += step
 			}
 		}
+	}
+	return c, nil
+}
+
+// counted returns what was counted last.
+func (s *Service) counted(ctx context.Context, t j17.Tenant) (*counted, error) {
+	c := &counted{}
+	item, err := s.Store.Get(ctx, t, counts, countKey)
+	if errors.Is(err, store.ErrNotFound) {
+		return c, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(item.Value, c); err != nil {
+		return nil, &store.CorruptionError{Where: "the count of aggregates", Err: err}
+	}
+	return c, nil
+}
+
+// has reports whether types were counted.
+func (c *counted) has(types []string) bool {
+	return c.Types != nil && !slices.ContainsFunc(types, func(typ string) bool {
+		_, ok := c.Types[typ]
+		return !ok
+	})
+}
+
+// countIDs counts the aggregates of types by their ids, which are fewer than events. It is a count as of a position where no event is written
+// meanwhile; where there is no such moment, it is that of before the first event.
+func (s *Service) countIDs(ctx context.Context, t j17.Tenant, types []string) (*counted, error) {
+	for range countAttempts {
+		before, err := s.Store.Extent(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		c := &counted{Position: before.Last.String(), Types: make(map[string]uint64, len(types))}
+		for _, typ := range types {
+			c.Types[typ] = 0
+			for after, more := "", true; more; {
+				ids, err := s.Store.Streams(ctx, t, typ, after, countPage)
+				if err != nil {
+					return nil, err
+				}
+				if more = len(ids) == countPage; len(ids) > 0 {
+					after = ids[len(ids)-1]
+				}
+				c.Types[typ] += uint64(len(ids))
+			}
+		}
+		now, err := s.Store.Extent(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		if now == before {
+			return c, nil
+		}
+	}
+	c := &counted{Position: j17.StreamID{}.String(), Types: make(map[string]uint64, len(types))}
+	for _, typ := range types {
+		c.Types[typ] = 0
 	}
 	return c, nil
 }

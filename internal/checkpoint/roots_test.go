@@ -148,4 +148,23 @@ func TestRootsCountAggregates(t *testing.T) {
 	if left := f.rootsOf(t); left != "manual 4, manual 4, manual 4" {
 		t.Errorf("left are %s", left)
 	}
+
+	// A type that comes later is counted with what it had before, and while somebody writes, too.
+	f.DeploySource(t, strings.Replace(enginetest.CounterSpec, `"other":`, `"another":`, 1))
+	f.Post(t, "another/main/was_seen", enginetest.Body(`{}`))
+	busy := &endingStore{Storage: f.Store, atExtent: func() { f.seen(t, 1) }}
+	f.Service = f.checkpointsOn(busy)
+	made, err := f.Root(t.Context(), enginetest.Tenant, "manual")
+	if err != nil || made.Aggregates != 3 || busy.extents < 4 {
+		t.Errorf("while somebody writes it is %+v, %v after %d looks", made, err, busy.extents)
+	}
+	busy.atExtent = nil
+	made, err = f.Root(t.Context(), enginetest.Tenant, "manual")
+	if want := 3 + uint64(busy.extents); err != nil || made.Aggregates != want {
+		t.Errorf("later it is %+v, %v; want %d aggregates", made, err, want)
+	}
+	f.DeploySource(t, enginetest.CounterSpec)
+	if made, err := f.RootOf(t.Context(), enginetest.Tenant, wire.NewRootCheckpoint{AggregateType: set("other")}); err != nil || made.Aggregates != 1 {
+		t.Errorf("of a type that is there again: %+v, %v", made, err)
+	}
 }
