@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -126,7 +127,7 @@ func (p *page) add(value []byte) *pageEntry {
 
 // hold is add for a value that is a copy already.
 func (p *page) hold(value []byte) *pageEntry {
-	p.entries = append(p.entries, pageEntry{value: value[:len(value):len(value)]})
+	p.entries = append(p.entries, pageEntry{value: slices.Clip(value)})
 	p.bytes += len(value)
 	p.full = p.bytes >= p.size()
 	return &p.entries[len(p.entries)-1]

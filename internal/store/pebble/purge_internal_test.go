@@ -19,7 +19,7 @@ import (
 func TestRangesAreJoined(t *testing.T) {
 	t.Parallel()
 	parse := func(text string) (ranges []keyRange) {
-		for _, word := range strings.Fields(text) {
+		for word := range strings.FieldsSeq(text) {
 			lower, upper, _ := strings.Cut(word, "-")
 			ranges = append(ranges, keyRange{[]byte(lower), []byte(upper)})
 		}
