@@ -215,13 +215,12 @@ func watchGone(ctx context.Context, c clock.Clock, file string, stderr io.Writer
 	}
 }
 
-// implicationFlags declares the flags that bound what one event may imply, how many sagas run at once, how many events are scheduled,
 // backupFlags say where backups go.
 func backupFlags(f *pflag.FlagSet, o *server.Options) {
 	f.StringVar(&o.Backups, "backups", "", "`folder` for backups; the data folder's name with -backups behind it if not given")
-	f.BoolVar(&o.PrivateBackups, "allow-private-backups", false, "let S3 servers for backups be at addresses of this machine and of private networks")
 }
 
+// implicationFlags declares the flags that bound what one event may imply, how many sagas run at once, how many events are scheduled,
 // how long a write waits for others that look at the same states, how long a read waits for a state, and how many streams there are.
 func implicationFlags(f *pflag.FlagSet, o *server.Options) {
 	f.IntVar(&o.ImplicationsMaxDepth, "implications-max-depth", decider.DefaultMaxDepth, "how many events long the chains may be that one event sets off")
