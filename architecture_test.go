@@ -308,3 +308,45 @@ func TestGlossary(t *testing.T) {
 		}
 	}
 }
+
+// TestSpacesAreAccounted checks that docs/storage-format.md says of every side space what becomes of it when streams are erased.
+func TestSpacesAreAccounted(t *testing.T) {
+	text, err := os.ReadFile("docs/storage-format.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(text), "## What an erasure looks after")
+	table, _, _ = strings.Cut(table, "\n## ")
+	n := 0
+	for name, files := range sources(t) {
+		if !found || strings.HasPrefix(name, "internal/store/") {
+			continue
+		}
+		for _, file := range files {
+			ast.Inspect(file, func(node ast.Node) bool {
+				spec, ok := node.(*ast.ValueSpec)
+				if !ok || len(spec.Values) == 0 {
+					return true
+				}
+				of, ok := spec.Type.(*ast.SelectorExpr)
+				if !ok || of.Sel.Name != "Space" {
+					return true
+				}
+				for _, v := range spec.Values {
+					space, ok := v.(*ast.BasicLit)
+					if !ok {
+						continue
+					}
+					n++
+					if !strings.Contains(table, "`"+strings.Trim(space.Value, `"`)+"`") {
+						t.Errorf("%s: the space %s is missing in the table of docs/storage-format.md", name, space.Value)
+					}
+				}
+				return true
+			})
+		}
+	}
+	if n < 100 {
+		t.Errorf("%d spaces were found, of which there are more than a hundred: the test shows nothing", n)
+	}
+}
