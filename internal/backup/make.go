@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"j17"
@@ -135,7 +136,7 @@ func (s *Service) parent(ctx context.Context, repo *repository.Repository, of *B
 		switch {
 		case errors.Is(err, repository.ErrNotFound):
 		case isDamaged:
-			s.Logger.WarnContext(ctx, "a backup is damaged; the next one does not go on from it", "backup", b.ID, "error", damaged)
+			s.Logger.WarnContext(ctx, "a backup is damaged; the next one does not go on from it", slog.String("backup", b.ID), slog.Any("error", damaged))
 		case err != nil:
 			return nil, err
 		case slices.Equal(m.Recipients, seal.Recipients()):
@@ -177,7 +178,7 @@ func (p *pass) tenant(ctx context.Context, t j17.Tenant, parent *repository.Mani
 			before = parent.Tenants[at]
 		}
 	}
-	if err := p.feed(ctx, t, a, w, before); err != nil {
+	if err := p.feed(ctx, t, a, w, head.Size, before); err != nil {
 		return err
 	}
 
@@ -237,8 +238,8 @@ func (p *pass) head(ctx context.Context, t j17.Tenant, a store.Archive) (reposit
 }
 
 // feed adds the events and notes of a tenant: for an incremental backup those that the one before does not have, and anew those of its
-// segments that an erasure has changed.
-func (p *pass) feed(ctx context.Context, t j17.Tenant, a store.Archive, w *repository.TenantWriter, before repository.TenantManifest) error {
+// segments that an erasure has changed. size is how many events there are.
+func (p *pass) feed(ctx context.Context, t j17.Tenant, a store.Archive, w *repository.TenantWriter, size uint64, before repository.TenantManifest) error {
 	var after j17.StreamID
 	if p.job.row.Kind == repository.Full {
 		w.Bounds(before.Feed)
@@ -247,9 +248,7 @@ func (p *pass) feed(ctx context.Context, t j17.Tenant, a store.Archive, w *repos
 
 	// What the backup before has.
 	kept := before.Feed
-	if fresh := a.Extent().Events - min(before.Size, a.Extent().Events); len(kept) > 0 {
-		kept = kept[:repository.Resume(kept, fresh)]
-	}
+	kept = kept[:repository.Resume(kept, size-min(before.Size, size))]
 	changed, err := p.changed(ctx, t, a, before)
 	if err != nil {
 		return err

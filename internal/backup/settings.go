@@ -56,32 +56,32 @@ const (
 )
 
 // check reports the first thing that is wrong with settings.
-func (s *Settings) check() error {
+func (set *Settings) check() error {
 	for _, n := range []struct {
 		name        string
 		value, most int
-	}{{"every_hours", s.EveryHours, mostHours}, {"keep_last", s.KeepLast, mostKept}, {"keep_days", s.KeepDays, mostDays}} {
+	}{{"every_hours", set.EveryHours, mostHours}, {"keep_last", set.KeepLast, mostKept}, {"keep_days", set.KeepDays, mostDays}} {
 		if n.value < 0 || n.value > n.most {
 			return j17.Errorf(j17.CodeInvalidField, "'%s' must be a whole number from 1 to %d, or null", n.name, n.most).At(n.name)
 		}
 	}
-	if _, err := repository.NewSeal(s.Recipients, make([]byte, keyBytes)); err != nil {
+	if _, err := repository.NewSeal(set.Recipients, make([]byte, keyBytes)); err != nil {
 		return j17.Errorf(j17.CodeInvalidField, "'recipients' must be age recipients, as `j17 backup keygen` prints them: %s", err.Error()).At("recipients")
 	}
-	if s.S3 == nil {
+	if set.S3 == nil {
 		return nil
 	}
 
 	// Where S3 is. A secret key that cannot be opened here is not asked for anew.
 	for _, text := range []struct{ name, value string }{
-		{"endpoint", s.S3.Endpoint}, {"region", s.S3.Region}, {"prefix", s.S3.Prefix}, {"access_key", s.S3.AccessKey}, {"secret_key", s.S3.SecretKey},
+		{"endpoint", set.S3.Endpoint}, {"region", set.S3.Region}, {"prefix", set.S3.Prefix}, {"access_key", set.S3.AccessKey}, {"secret_key", set.S3.SecretKey},
 	} {
 		if len(text.value) > mostText {
 			return j17.Errorf(j17.CodeInvalidField, "'%s' must not be longer than %d bytes", text.name, mostText).At("s3." + text.name)
 		}
 	}
-	at := s.S3.options()
-	if s.S3.Sealed != nil {
+	at := set.S3.options()
+	if set.S3.Sealed != nil {
 		at.SecretKey = cmp.Or(at.SecretKey, "not known")
 	}
 	_, err := repository.OpenS3(at, nil)
