@@ -66,8 +66,8 @@ type Service struct {
 	schedule, erasures *worker.Queue
 	counts             counts
 
-	// changing is held while settings change.
-	changing sync.Mutex
+	// turn is held while settings change.
+	turn sync.Mutex
 
 	mu sync.Mutex
 	// waiting are the jobs that have not begun, in their order, active those that have, by what they are about.

@@ -151,8 +151,8 @@ func (s *S3) place() string { return s.Endpoint + "\n" + s.AccessKey }
 // Change changes the settings of an instance, or with "" those of the server, and returns them. A secret key that amend leaves empty
 // stays as it was if it is for the same endpoint and access key.
 func (s *Service) Change(ctx context.Context, instance string, amend func(*Settings)) (Settings, error) {
-	s.changing.Lock()
-	defer s.changing.Unlock()
+	s.turn.Lock()
+	defer s.turn.Unlock()
 	set, rev, err := s.settings(ctx, instance)
 	if err != nil {
 		return set, failure(err)

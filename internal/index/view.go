@@ -483,8 +483,8 @@ func (r *record) firstOf(q *Query, id string) (at foundAt, ok bool) {
 				if !of.has(e.text, e.whole) {
 					continue
 				}
-				if here := (foundAt{e.text[len(of.head):] + end + id, n}); !ok || here.before(at) {
-					at, ok = here, true
+				if found := (foundAt{e.text[len(of.head):] + end + id, n}); !ok || found.before(at) {
+					at, ok = found, true
 				}
 			}
 		}

@@ -24,9 +24,9 @@ func (s *Service) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) err
 		return err
 	}
 	for _, key := range e.Keys {
-		here := map[string]bool{}
+		slotted := map[string]bool{}
 		for _, sl := range k.slots[key.Type] {
-			here[sl.key(key.ID)] = true
+			slotted[sl.key(key.ID)] = true
 			if err := s.locate(ctx, t, k.decider, sl, key); err != nil {
 				return err
 			}
@@ -38,7 +38,7 @@ func (s *Service) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) err
 			return err
 		}
 		for _, item := range held {
-			if here[item.Key] {
+			if slotted[item.Key] {
 				continue
 			}
 			if err := s.Store.Write(ctx, t, []store.Side{{Op: store.Delete, Space: places, Key: item.Key, Entries: cells}}); err != nil {
