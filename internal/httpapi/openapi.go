@@ -125,8 +125,8 @@ func (w *describer) add(r *route) {
 		return
 	}
 
-	// What is no row of aggregates is there once.
-	if w.spec == nil || r.sites&dataSite == 0 || !strings.HasPrefix(described.Path, "/{type}") {
+	// What is no row of aggregates, or the same for all of them, is there once.
+	if w.spec == nil || r.sites&dataSite == 0 || op.alike || !strings.HasPrefix(described.Path, "/{type}") {
 		w.b.Add(described, "")
 		return
 	}

@@ -28,6 +28,8 @@ type operation struct {
 	tagged bool
 	// places is the shape of the places that a type has to have for the row to be about it, "" where any type will do.
 	places string
+	// alike tells that nothing of the row depends on the aggregate type, so that it stands in a document once and not for each type.
+	alike bool
 	// headers are those of the answer that only few answers have.
 	headers map[string]openapi.Header
 }

@@ -45,10 +45,10 @@ func proofRows() []route {
 // proofOperations describes the rows above.
 func proofOperations() map[string]operation {
 	return map[string]operation{
-		"GET /{type}/{id}/audit/merkle-root":          {id: "getMerkleRoot", about: "The root of the tree over the events of an aggregate", gives: wire.StreamRoot{}},
-		"GET /{type}/{id}/audit/merkle-proof/{index}": {id: "getMerkleProof", about: "The proof that the tree has an event", gives: wire.InclusionProof{}},
-		"GET /{type}/{id}/audit/verify-chain":         {id: "verifyChain", about: "Whether the chain over the events of an aggregate holds", gives: wire.ChainCheck{}},
-		"POST /{type}/{id}/audit/merkle-verify":       {id: "verifyMerkleProof", about: "Whether a proof holds", takes: wire.InclusionCheck{}, gives: wire.Validity{}},
+		"GET /{type}/{id}/audit/merkle-root":          {id: "getMerkleRoot", about: "The root of the tree over the events of an aggregate", gives: wire.StreamRoot{}, alike: true},
+		"GET /{type}/{id}/audit/merkle-proof/{index}": {id: "getMerkleProof", about: "The proof that the tree has an event", gives: wire.InclusionProof{}, alike: true},
+		"GET /{type}/{id}/audit/verify-chain":         {id: "verifyChain", about: "Whether the chain over the events of an aggregate holds", gives: wire.ChainCheck{}, alike: true},
+		"POST /{type}/{id}/audit/merkle-verify":       {id: "verifyMerkleProof", about: "Whether a proof holds", takes: wire.InclusionCheck{}, gives: wire.Validity{}, alike: true},
 		"GET /_audit/checkpoint":                      {id: "getCheckpointOfLog", about: "The signed head of the environment's log", gives: file{typeText}},
 		"GET /_audit/keys":                            {id: "listLogKeys", about: "The public keys of the environment's log", gives: wire.LogKeys{}},
 		"GET /_audit/proof/inclusion":                 {id: "getInclusionProof", about: "The proof that the environment's log has an event", gives: wire.InclusionProof{}},
