@@ -25,6 +25,10 @@ time=5000x bench ./internal/place '^BenchmarkPlaces$'
 time=50000x bench ./internal/place '^BenchmarkWrites$'
 time=1x bench ./internal/store/pebble '^Benchmark(Load|ReadAll|Erase)$'
 
+bench ./internal/envlog '^BenchmarkProof$'
+time=1000000x bench ./internal/envlog '^BenchmarkWrites$'
+bench ./internal/envlog '^BenchmarkMade$'
+
 column() { # benchmark's name, unit: the number that stands before the unit
   awk -v name="$1" -v unit="$2" '{n = $1; sub(/-[0-9]+$/, "", n)}
     n == name {for (i = 2; i <= NF; i++) if ($i == unit) {print $(i - 1); exit}}' "$out"
@@ -62,6 +66,10 @@ cat <<TABLE
 | the whole feed of 1,000,000 events with scattered ids, from tables | $(column BenchmarkReadAll/of=feed events/s) a second | 400,000 |
 | an archive of them | $(column BenchmarkReadAll/of=archive events/s) a second | 400,000 |
 | 10,000 events of one aggregate among 1,000,000 rewritten, and gone from the disk | $(ms BenchmarkErase) | 1000 ms |
+| proof that a log of 1,000,000 events has one of them | $(ms BenchmarkProof/inclusion) | 1 ms |
+| the signed head of that log | $(ms BenchmarkProof/checkpoint) | |
+| writes whose log is kept up to date, units of 100 events, are slower by | $(share BenchmarkWrites/kept=true BenchmarkWrites/kept=false) | 10 % |
+| the log of events that are there already | $(awk -v n="$(column BenchmarkMade events/s)" 'BEGIN {printf "%d", n}') events a second | |
 TABLE
 
 # Files of events, through the program.

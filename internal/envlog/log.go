@@ -17,8 +17,8 @@ const (
 	tileBytes  = tileWidth * tlog.HashSize
 )
 
-// readAtOnce is how many events are read before somebody else gets a turn, or what is new is stored.
-const readAtOnce = 4096
+// readAtOnce is how many events are read without being asked before somebody else gets a turn.
+const readAtOnce = 1 << 15
 
 // mostFresh is how many tiles are kept in memory before they are stored, mostUnstored how many there may be where they cannot be.
 const (
@@ -76,7 +76,7 @@ func (l *log) catchUp(ctx context.Context) error {
 	}
 	for l.size < extent.Events {
 		before := l.size
-		if err := l.read(ctx, readAtOnce); err != nil {
+		if err := l.read(ctx, int(extent.Events-l.size)); err != nil {
 			return err
 		}
 		if l.size == before {
@@ -93,13 +93,13 @@ func (l *log) read(ctx context.Context, limit int) error {
 			return err
 		}
 		l.add(e.StreamID, e.Leaf())
-	}
-	if len(l.fresh) < mostFresh {
-		return nil
-	}
-	// Questions are answered from memory where nothing can be written for now.
-	if err := l.store(ctx); err != nil && (len(l.fresh) >= mostUnstored || errors.Is(err, errReplaced)) {
-		return err
+
+		// Questions are answered from memory where nothing can be written for now.
+		if n := len(l.fresh); n >= mostFresh && len(l.at) == 0 {
+			if err := l.store(ctx); err != nil && (n >= mostUnstored || errors.Is(err, errReplaced)) {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -16,6 +16,8 @@ type tree struct {
 	ctx    context.Context //nolint:containedctx // tlog's readers know none, and it lives as long as one question
 	log    *log
 	reader tlog.HashReader
+	// whole is the root of all of it.
+	whole tlog.Hash
 	// tiles and data are what was read last.
 	tiles []tlog.Tile
 	data  [][]byte
@@ -23,8 +25,8 @@ type tree struct {
 
 // tree returns the tree of the log as it is now.
 func (l *log) tree(ctx context.Context) (*tree, error) {
-	r := &tree{ctx: ctx, log: l}
 	root, err := tlog.TreeHash(int64(l.size), tlog.HashReaderFunc(l.readEdges))
+	r := &tree{ctx: ctx, log: l, whole: root}
 	r.reader = tlog.TileHashReader(tlog.Tree{N: int64(l.size), Hash: root}, r)
 	return r, err
 }
@@ -101,8 +103,8 @@ func (r *tree) tile(tile tlog.Tile) ([]byte, error) {
 	return item.Value[:tile.W*tlog.HashSize], nil
 }
 
-// ReadHashes implements tlog.HashReader.
-func (r *tree) ReadHashes(nodes []int64) ([]tlog.Hash, error) {
+// read reads nodes. All of them are compared with what the root of the tree is made of.
+func (r *tree) read(nodes []int64) ([]tlog.Hash, error) {
 	hashes, err := r.reader.ReadHashes(nodes)
 	if err == nil {
 		return hashes, nil
@@ -123,14 +125,40 @@ func (r *tree) ReadHashes(nodes []int64) ([]tlog.Hash, error) {
 			return nil, damage(r.log.tenant, "item %s of %s is not what the tile above it says", tileKey(tile.L, uint64(tile.N)), tileSpace)
 		}
 	}
-	if r.ctx.Err() != nil {
-		return nil, r.ctx.Err()
-	}
 	return nil, err
 }
 
+// answer calls ask with a reader of nodes, twice: first to find out which ones it needs, all of which are then read at once.
+func (r *tree) answer(ask func(tlog.HashReader) error) error {
+	var needed []int64
+	if err := ask(tlog.HashReaderFunc(func(nodes []int64) ([]tlog.Hash, error) {
+		needed = append(needed, nodes...)
+		return make([]tlog.Hash, len(nodes)), nil
+	})); err != nil || len(needed) == 0 {
+		return err
+	}
+	hashes, err := r.read(needed)
+	if err != nil {
+		return err
+	}
+	return ask(tlog.HashReaderFunc(func(nodes []int64) ([]tlog.Hash, error) {
+		read := hashes[:len(nodes):len(nodes)] // they are asked for in the same order
+		hashes = hashes[len(nodes):]
+		return read, nil
+	}))
+}
+
 // root returns the root of the tree of size leaves.
-func (r *tree) root(size uint64) ([tlog.HashSize]byte, error) { return tlog.TreeHash(int64(size), r) }
+func (r *tree) root(size uint64) (root [tlog.HashSize]byte, err error) {
+	if size == r.log.size {
+		return r.whole, nil
+	}
+	err = r.answer(func(nodes tlog.HashReader) (err error) {
+		root, err = tlog.TreeHash(int64(size), nodes)
+		return err
+	})
+	return root, err
+}
 
 // sized returns the size that a question is about: that of the present tree for nil.
 func (r *tree) sized(size *uint64) uint64 {
@@ -146,17 +174,19 @@ func (r *tree) include(index uint64, size *uint64) (p Inclusion, err error) {
 	if index >= p.Size || p.Size > r.log.size {
 		return p, ErrBeyond
 	}
-	nodes, err := tlog.ProveRecord(int64(p.Size), int64(index), r)
-	if err != nil {
-		return p, err
-	}
-	p.Proof = proof.Hashes(nodes)
-	leaf, err := r.ReadHashes([]int64{tlog.StoredHashIndex(0, int64(index))})
-	if err != nil {
-		return p, err
-	}
-	p.Leaf = leaf[0]
-	p.Root, err = r.root(p.Size)
+	err = r.answer(func(nodes tlog.HashReader) error {
+		path, err := tlog.ProveRecord(int64(p.Size), int64(index), nodes)
+		if err != nil {
+			return err
+		}
+		leaf, err := nodes.ReadHashes([]int64{tlog.StoredHashIndex(0, int64(index))})
+		if err != nil {
+			return err
+		}
+		p.Proof, p.Leaf = proof.Hashes(path), leaf[0]
+		p.Root, err = tlog.TreeHash(int64(p.Size), nodes)
+		return err
+	})
 	return p, err
 }
 
@@ -166,13 +196,16 @@ func (r *tree) extend(from uint64, to *uint64) (p Consistency, err error) {
 	if from == 0 || from > p.To || p.To > r.log.size {
 		return p, ErrBeyond
 	}
-	nodes, err := tlog.ProveTree(int64(p.To), int64(from), r)
-	if err != nil {
-		return p, err
-	}
-	p.Proof = proof.Hashes(nodes)
-	if p.FromRoot, err = r.root(from); err == nil {
-		p.ToRoot, err = r.root(p.To)
-	}
+	err = r.answer(func(nodes tlog.HashReader) error {
+		path, err := tlog.ProveTree(int64(p.To), int64(from), nodes)
+		if err != nil {
+			return err
+		}
+		p.Proof = proof.Hashes(path)
+		if p.FromRoot, err = tlog.TreeHash(int64(from), nodes); err == nil {
+			p.ToRoot, err = tlog.TreeHash(int64(p.To), nodes)
+		}
+		return err
+	})
 	return p, err
 }
