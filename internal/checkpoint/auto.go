@@ -87,7 +87,7 @@ func take[T any](into *T, given *T) {
 
 // period is how long after one root checkpoint the next one is made, if there are events by then.
 func period(set *wire.RootCheckpointSettings) time.Duration {
-	return time.Duration(set.EveryHours) * time.Hour //nolint:gosec // G115: bounded by mostHours
+	return time.Duration(set.EveryHours) * time.Hour
 }
 
 // hourly makes a root checkpoint because the hours since the last one are over.

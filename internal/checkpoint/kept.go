@@ -36,9 +36,9 @@ type kept struct {
 
 // keep encodes a state that was made by the handlers of a fingerprint.
 func keep(st *State, fingerprint [32]byte) []byte {
-	begins := uint32(st.begins)   //nolint:gosec // G115: a line has less than 16 MiB
-	size := uint32(len(st.JSON))  //nolint:gosec // G115: as above
-	created := uint64(st.Created) //nolint:gosec // G115: read back as it was
+	begins := uint32(st.begins)
+	size := uint32(len(st.JSON))
+	created := uint64(st.Created)
 	b := make([]byte, keptLine, keptLine+len(st.Line))
 	b[0] = keptFormat
 	copy(b[keptFingerprint:], fingerprint[:])
@@ -69,7 +69,7 @@ func readKept(item *store.Item) (*kept, error) {
 	}
 	k.base = decider.State{
 		Fingerprint: [32]byte(b[keptFingerprint:]), Length: binary.BigEndian.Uint64(b[keptLength:]),
-		Created: int64(binary.BigEndian.Uint64(b[keptCreated:])), //nolint:gosec // G115: as it was written
+		Created: int64(binary.BigEndian.Uint64(b[keptCreated:])),
 		JSON:    k.line[begins : begins+size],
 	}
 	return k, nil

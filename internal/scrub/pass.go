@@ -39,8 +39,8 @@ func (s *Service) stepTables(ctx context.Context) error {
 		s.found(ctx, "table", damaged.Where, damaged)
 	}
 	s.change(func(st *state) {
-		st.Pass.Tables += uint64(done.Tables) //nolint:gosec // G115: counts
-		st.Pass.Bytes += uint64(done.Bytes)   //nolint:gosec // G115: counts
+		st.Pass.Tables += uint64(done.Tables)
+		st.Pass.Bytes += uint64(done.Bytes)
 		if st.Table = done.Last; !done.More {
 			st.Table = ""
 		}
@@ -107,7 +107,7 @@ func (s *Service) stepItems(ctx context.Context) error {
 	s.change(func(st *state) {
 		st.Item = last
 		st.Pass.Items += n
-		st.Pass.Bytes += uint64(roundBytes - left) //nolint:gosec // G115: counts
+		st.Pass.Bytes += uint64(roundBytes - left)
 	})
 	if left > 0 {
 		return s.nextTenant(ctx, t)

@@ -59,8 +59,9 @@ const (
 
 // space has, in the System tenant, how far the pass is.
 const (
-	space    store.Space = "scrub"
-	stateKey             = "state"
+	space store.Space = "scrub"
+
+	stateKey = "state"
 )
 
 // Spaces declares the side spaces.
