@@ -84,8 +84,8 @@ func TestCheckpointsKeepStates(t *testing.T) {
 		scope string
 		want  string
 	}{
-		{wire.NewCheckpoint{Name: set("one"), Key: &key}, "aggregate", one},
-		{wire.NewCheckpoint{AggregateType: set("counter")}, "type", exported("counter")},
+		{wire.NewCheckpoint{Name: new("one"), Key: &key}, "aggregate", one},
+		{wire.NewCheckpoint{AggregateType: new("counter")}, "type", exported("counter")},
 		{wire.NewCheckpoint{}, "environment", exported("")},
 	} {
 		sum := sha256.Sum256([]byte(tc.want))
@@ -156,15 +156,15 @@ func TestWhatIsNoCheckpoint(t *testing.T) {
 		ask  wire.NewCheckpoint
 		want j17.Code
 	}{
-		"no aggregate":        {wire.NewCheckpoint{Key: set("counter:00000000-0000-4000-a000-000000000001")}, j17.CodeAggregateNotFound},
-		"a silent singleton":  {wire.NewCheckpoint{Key: set("counter:main")}, j17.CodeAggregateNotFound},
-		"no type of it":       {wire.NewCheckpoint{Key: set("ghost:main")}, j17.CodeUnknownType},
-		"no type":             {wire.NewCheckpoint{AggregateType: set("ghost")}, j17.CodeUnknownType},
-		"an empty type":       {wire.NewCheckpoint{AggregateType: set("")}, j17.CodeInvalidField},
-		"no key":              {wire.NewCheckpoint{Key: set("counter")}, j17.CodeInvalidField},
-		"two scopes":          {wire.NewCheckpoint{Key: &key, AggregateType: set("counter")}, j17.CodeInvalidField},
-		"an empty name":       {wire.NewCheckpoint{Name: set("")}, j17.CodeInvalidField},
-		"a name that is long": {wire.NewCheckpoint{Name: set(strings.Repeat("n", 201))}, j17.CodeInvalidField},
+		"no aggregate":        {wire.NewCheckpoint{Key: new("counter:00000000-0000-4000-a000-000000000001")}, j17.CodeAggregateNotFound},
+		"a silent singleton":  {wire.NewCheckpoint{Key: new("counter:main")}, j17.CodeAggregateNotFound},
+		"no type of it":       {wire.NewCheckpoint{Key: new("ghost:main")}, j17.CodeUnknownType},
+		"no type":             {wire.NewCheckpoint{AggregateType: new("ghost")}, j17.CodeUnknownType},
+		"an empty type":       {wire.NewCheckpoint{AggregateType: new("")}, j17.CodeInvalidField},
+		"no key":              {wire.NewCheckpoint{Key: new("counter")}, j17.CodeInvalidField},
+		"two scopes":          {wire.NewCheckpoint{Key: &key, AggregateType: new("counter")}, j17.CodeInvalidField},
+		"an empty name":       {wire.NewCheckpoint{Name: new("")}, j17.CodeInvalidField},
+		"a name that is long": {wire.NewCheckpoint{Name: new(strings.Repeat("n", 201))}, j17.CodeInvalidField},
 	} {
 		if _, err := f.Service.Create(t.Context(), enginetest.Tenant, tc.ask); j17.CodeOf(err) != tc.want {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
@@ -194,7 +194,7 @@ func TestOutdatedCheckpoints(t *testing.T) {
 	}
 
 	// Only those with the type whose handlers have changed.
-	all, other := f.made(t, wire.NewCheckpoint{}), f.made(t, wire.NewCheckpoint{AggregateType: set("other")})
+	all, other := f.made(t, wire.NewCheckpoint{}), f.made(t, wire.NewCheckpoint{AggregateType: new("other")})
 	f.DeploySource(t, remade())
 	outdated(all, j17.CodeCheckpointOutdated)
 	outdated(other, "")
@@ -203,7 +203,7 @@ func TestOutdatedCheckpoints(t *testing.T) {
 
 	// Only those with a stream that was erased, before and after its states are removed.
 	key := j17.Key{Type: "counter", ID: "00000000-0000-4000-a000-000000000001"}
-	one, two := f.made(t, wire.NewCheckpoint{Key: set(key.String())}), f.made(t, wire.NewCheckpoint{Key: set("counter:00000000-0000-4000-a000-000000000002")})
+	one, two := f.made(t, wire.NewCheckpoint{Key: new(key.String())}), f.made(t, wire.NewCheckpoint{Key: new("counter:00000000-0000-4000-a000-000000000002")})
 	if _, err := f.Store.Rewrite(t.Context(), enginetest.Tenant, store.Rewrite{Streams: []store.RewrittenStream{{
 		Key: key, Events: []store.Rewritten{{Version: 1, Type: "_was_tombstoned", Data: []byte("null"), Metadata: []byte("{}")}},
 	}}}); err != nil {

@@ -37,8 +37,6 @@ func (f *fixture) seen(t *testing.T, n int) {
 	f.Post(t, "counter/"+id, `{"events":[`+strings.TrimSuffix(events, ",")+`],`+enginetest.Meta+`}`)
 }
 
-func set[T any](v T) *T { return &v }
-
 // TestRootsByThemselves has root checkpoints made after so many events and so many hours, if there is something new, and keeps so many.
 func TestRootsByThemselves(t *testing.T) {
 	t.Parallel()
@@ -63,7 +61,7 @@ func TestRootsByThemselves(t *testing.T) {
 		f.seen(t, 11)
 		expect("")
 		if _, err := f.Set(t.Context(), enginetest.Tenant, wire.RootCheckpointSettingsChange{
-			Enabled: set(true), EveryEvents: set(uint64(10)), EveryHours: set(uint64(2)), Keep: set(uint64(3)),
+			Enabled: new(true), EveryEvents: new(uint64(10)), EveryHours: new(uint64(2)), Keep: new(uint64(3)),
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +98,7 @@ func TestRootsByThemselves(t *testing.T) {
 		go func() { ended <- f.Run(ctx) }()
 		f.seen(t, 10)
 		expect("auto 42, auto 32, tombstone 22, auto 22")
-		if _, err := f.Set(t.Context(), enginetest.Tenant, wire.RootCheckpointSettingsChange{Enabled: set(false)}); err != nil {
+		if _, err := f.Set(t.Context(), enginetest.Tenant, wire.RootCheckpointSettingsChange{Enabled: new(false)}); err != nil {
 			t.Fatal(err)
 		}
 		f.seen(t, 10)
@@ -137,7 +135,7 @@ func TestRootsCountAggregates(t *testing.T) {
 			t.Errorf("of %q it is %+v, %v; want %d aggregates", ask, made, err, want)
 		}
 	}
-	if _, err := f.RootOf(t.Context(), enginetest.Tenant, wire.NewRootCheckpoint{AggregateType: set("ghost")}); j17.CodeOf(err) != j17.CodeUnknownType {
+	if _, err := f.RootOf(t.Context(), enginetest.Tenant, wire.NewRootCheckpoint{AggregateType: new("ghost")}); j17.CodeOf(err) != j17.CodeUnknownType {
 		t.Errorf("of a type that there is not: %v", err)
 	}
 	for _, want := range []j17.Code{"", j17.CodeNotFound} {
@@ -164,7 +162,7 @@ func TestRootsCountAggregates(t *testing.T) {
 		t.Errorf("later it is %+v, %v; want %d aggregates", made, err, want)
 	}
 	f.DeploySource(t, enginetest.CounterSpec)
-	if made, err := f.RootOf(t.Context(), enginetest.Tenant, wire.NewRootCheckpoint{AggregateType: set("other")}); err != nil || made.Aggregates != 1 {
+	if made, err := f.RootOf(t.Context(), enginetest.Tenant, wire.NewRootCheckpoint{AggregateType: new("other")}); err != nil || made.Aggregates != 1 {
 		t.Errorf("of a type that is there again: %+v, %v", made, err)
 	}
 }

@@ -170,17 +170,17 @@ func (s *Service) stepEvents(ctx context.Context) error {
 	if !ended {
 		return nil
 	}
-	return s.endEvents(ctx, a.Extent().Events)
+	return s.endEvents(ctx, a.Extent())
 }
 
 // endEvents compares how many events there are with how many were found, unless the environment was removed meanwhile.
-func (s *Service) endEvents(ctx context.Context, stored uint64) error {
+func (s *Service) endEvents(ctx context.Context, extent store.Extent) error {
 	all, err := s.Store.Tenants(ctx)
 	if err != nil {
 		return err
 	}
-	if t := s.state.Tenant; stored != s.state.Index && slices.Contains(all, t) {
-		s.found(ctx, "index", "the feed of "+string(t), fmt.Errorf("it has %d events, and %d are stored", s.state.Index, stored))
+	if t := s.state.Tenant; extent.Events != s.state.Index && slices.Contains(all, t) {
+		s.found(ctx, "index", "the feed of "+string(t), fmt.Errorf("it has %d events, and %d are stored", s.state.Index, extent.Events))
 	}
 	return s.itemsNext()
 }
