@@ -211,13 +211,15 @@ func Record(err error) string {
 	}
 
 	// The findings, and the cause.
+	var found strings.Builder
 	for i := range e.Errors {
 		f := &e.Errors[i]
-		text += []string{" ", "; "}[min(i, 1)] + f.Pointer
+		found.WriteString([]string{" ", "; "}[min(i, 1)] + f.Pointer)
 		if f.Plain {
-			text += ": " + f.Message
+			found.WriteString(": " + f.Message)
 		}
 	}
+	text += found.String()
 	if e.Err != nil {
 		text += " (" + Record(e.Err) + ")"
 	}

@@ -15,8 +15,9 @@ import (
 // erasures has one item, which changes with each erasure: states that were folded before are not kept any more by whoever had read it
 // before.
 const (
-	erasures    store.Space = "engine.erasures"
-	erasuresKey             = "latest"
+	erasures store.Space = "engine.erasures"
+
+	erasuresKey = "latest"
 )
 
 // Spaces lists where data of streams may stand: their states, as they are and as they were, and what is kept of writes that failed.

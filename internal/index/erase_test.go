@@ -11,9 +11,10 @@ import (
 	"j17/internal/store"
 )
 
-// holds reports whether any item of an index holds a text.
-func (h *house) holds(p *process, text string) bool {
+// holds reports whether any item of an index holds what is erased.
+func (h *house) holds(p *process) bool {
 	h.tb.Helper()
+	const text = "axolotl"
 	for _, d := range p.Spaces() {
 		items, err := h.disk.Scan(h.tb.Context(), prod, d.Space, store.Range{}, 100_000)
 		if err != nil {
@@ -59,7 +60,7 @@ func TestErasure(t *testing.T) {
 		}
 		<-first
 		h.pass(1)
-		if !h.holds(p, "axolotl") {
+		if !h.holds(p) {
 			t.Fatal("nothing is there to be erased: the test shows nothing")
 		}
 
@@ -75,7 +76,7 @@ func TestErasure(t *testing.T) {
 			}
 		}
 		erase("i001")
-		if h.holds(p, "axolotl") {
+		if h.holds(p) {
 			t.Error("a build that was under way has left something")
 		}
 		close(wait)
@@ -83,11 +84,11 @@ func TestErasure(t *testing.T) {
 		h.at(p, prod)
 
 		// What is read: the last page has the other one.
-		if !h.holds(p, "axolotl") {
+		if !h.holds(p) {
 			t.Error("the index lacks a row")
 		}
 		erase("i599")
-		if h.holds(p, "axolotl") {
+		if h.holds(p) {
 			t.Error("the index has left something")
 		}
 		h.at(p, prod)
