@@ -71,7 +71,7 @@ func (a *anchored) take(t *testing.T, vkey string) (sizes []uint64) {
 func TestAnchors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := &fixture{fs: vfs.NewMem(), clock: clock.NewManual(time.Now())} //nolint:forbidigo // the time of the bubble
+		f := &fixture{fs: vfs.NewMem(), clock: clock.NewManual(time.Now())}
 		var err error
 		if f.store, err = pebble.Open(pebble.Options{Dir: "data", FS: f.fs, Clock: clock.System{}}); err != nil {
 			t.Fatal(err)
@@ -96,7 +96,7 @@ func TestAnchors(t *testing.T) {
 		}
 		pass := func(d time.Duration) {
 			t.Helper()
-			if err := (clock.System{}).Wait(t.Context(), time.Now().Add(d)); err != nil { //nolint:forbidigo // the same
+			if err := (clock.System{}).Wait(t.Context(), time.Now().Add(d)); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()

@@ -150,7 +150,6 @@ type verifier struct {
 	early *Failure
 	// older is the checkpoint that is to be extended, olderRoot what the tree was at its size.
 	older     *TreeHead
-	olderText string
 	olderRoot [sha256.Size]byte
 	// end is the last line of a whole export.
 	end *lastLine
@@ -328,7 +327,7 @@ func (v *verifier) conclude() error {
 		return &Failure{Line: v.line, Reason: err.Error()}
 	}
 	v.SignedBy = by
-	v.Report.head(&head)
+	v.head(&head)
 
 	// The older checkpoint first: where it holds, what is wrong comes after it.
 	after := ""

@@ -24,9 +24,9 @@ type signer struct {
 	vkey string
 }
 
-func newSigner(tb testing.TB, name string) signer {
+func newSigner(tb testing.TB) signer {
 	tb.Helper()
-	private, vkey, err := note.GenerateKey(rand.Reader, name)
+	private, vkey, err := note.GenerateKey(rand.Reader, "test.example/prod")
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func (s signer) end(tb testing.TB, leaves [][sha256.Size]byte) string {
 // TestVerifyExport verifies an export, alone and against keys and older checkpoints.
 func TestVerifyExport(t *testing.T) {
 	t.Parallel()
-	s := newSigner(t, "test.example/prod")
+	s := newSigner(t)
 	lines, leaves := exported(t, s)
 	whole := strings.Join(lines, "")
 	root := proof.Root(leaves)
@@ -116,7 +116,7 @@ func TestVerifyExport(t *testing.T) {
 	}
 
 	// Other keys, other checkpoints.
-	other := newSigner(t, "test.example/prod")
+	other := newSigner(t)
 	changed := append([][sha256.Size]byte{leaves[1]}, leaves[1:]...)
 	for what, o := range map[string]proof.VerifyOptions{
 		"another key":                   {Keys: []string{other.vkey}},
@@ -141,7 +141,7 @@ func isFailure(err error) bool {
 // TestEveryByteOfAnExportCounts changes each byte of an export, leaves each line out, doubles it, and swaps it with the next one.
 func TestEveryByteOfAnExportCounts(t *testing.T) {
 	t.Parallel()
-	s := newSigner(t, "test.example/prod")
+	s := newSigner(t)
 	lines, _ := exported(t, s)
 	refused := func(what, content string) {
 		t.Helper()
@@ -187,7 +187,7 @@ func TestEveryByteOfAnExportCounts(t *testing.T) {
 // TestForgeries are changes by somebody who mends what he can without the key.
 func TestForgeries(t *testing.T) {
 	t.Parallel()
-	s := newSigner(t, "test.example/prod")
+	s := newSigner(t)
 	lines, leaves := exported(t, s)
 
 	// The last event of a stream, with its chain made anew: with and without the leaf that the log has.
@@ -231,7 +231,7 @@ func TestForgeries(t *testing.T) {
 // TestVerifyNotes verifies a checkpoint and a certificate alone.
 func TestVerifyNotes(t *testing.T) {
 	t.Parallel()
-	s := newSigner(t, "test.example/prod")
+	s := newSigner(t)
 	_, leaves := exported(t, s)
 	signed := s.head(t, leaves)
 	if r, err := proof.Verify(strings.NewReader(signed), proof.VerifyOptions{Keys: []string{s.vkey}}); err != nil || r.Kind != proof.CheckpointFile || r.Size != 12 || r.Origin != "test.example/prod" {
@@ -252,7 +252,7 @@ func TestVerifyNotes(t *testing.T) {
 
 // FuzzVerify has arbitrary files verified: none but what was signed is whole.
 func FuzzVerify(f *testing.F) {
-	s := newSigner(f, "test.example/prod")
+	s := newSigner(f)
 	lines, leaves := exported(f, s)
 	whole := strings.Join(lines, "")
 	f.Add(whole)
