@@ -71,6 +71,9 @@ func Open(signed string, vkeys []string) (text string, by []string, err error) {
 		return "", nil, errors.New("it is no signed note: a text, an empty line, and lines with signatures")
 	}
 	for _, s := range n.Sigs {
+		if _, err := base64.StdEncoding.Strict().DecodeString(s.Base64); err != nil {
+			return "", nil, errors.New("a signature is not written as it was made")
+		}
 		by = append(by, names[keyID(s.Name, s.Hash)])
 	}
 	return n.Text, by, nil
