@@ -18,7 +18,8 @@ func ParseEvent(raw []byte) (Event, error) {
 	rest := raw
 
 	// The members before the data have no escapes: the next quote ends each.
-	id, key, ok := "", "", false
+	var id, key string
+	var ok bool
 	if id, rest, ok = member(rest, `{"stream_id":"`); !ok {
 		return Event{}, errCanonical
 	}

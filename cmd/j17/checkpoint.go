@@ -132,7 +132,7 @@ func (e *env) checkpointList() *cobra.Command {
 }
 
 // checkpointCommand is a command about one checkpoint.
-func (e *env) checkpointCommand(cmd *cobra.Command, method string, path func(id string) []string, print func(raw json.RawMessage, asJSON bool) error) *cobra.Command {
+func (e *env) checkpointCommand(cmd *cobra.Command, method string, path func(id string) []string, show func(raw json.RawMessage, asJSON bool) error) *cobra.Command {
 	var asJSON bool
 	cmd.Args = exactly("ID")
 	r := blobFlags(cmd)
@@ -146,7 +146,7 @@ func (e *env) checkpointCommand(cmd *cobra.Command, method string, path func(id 
 		if err != nil {
 			return err
 		}
-		return print(raw, asJSON)
+		return show(raw, asJSON)
 	}
 	return cmd
 }

@@ -17,7 +17,7 @@ func TestAnchorsAreAppended(t *testing.T) {
 	if err := keep(t.Context(), []byte("one\n")); err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0) //nolint:gosec // the file of the test
+	f, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestAnchorsAreAppended(t *testing.T) {
 	if err := keep(t.Context(), []byte("two\nthree\n")); err != nil {
 		t.Fatal(err)
 	}
-	if raw, err := os.ReadFile(name); err != nil || string(raw) != "one\nhalf\ntwo\nthree\n" { //nolint:gosec // the file of the test
+	if raw, err := os.ReadFile(name); err != nil || string(raw) != "one\nhalf\ntwo\nthree\n" {
 		t.Errorf("%q, %v", raw, err)
 	}
 

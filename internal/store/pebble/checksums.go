@@ -73,7 +73,7 @@ func (s *Store) tables() (names []string, sizes []int64, err error) {
 		for i := range level {
 			t := &level[i]
 			name := fmt.Sprintf("%012d", uint64(t.BackingSSTNum)) // in the order of numbers, however many there are
-			bytes[name] += int64(t.Size)                          //nolint:gosec // G115: no file is as large
+			bytes[name] += int64(t.Size)
 		}
 	}
 	for name := range bytes {
@@ -123,7 +123,7 @@ func (s *Store) checkTable(ctx context.Context, name string) (err error) {
 		return err
 	}
 	for _, h := range layout.ValueBlock {
-		if err := checkBlock(ctx, readable, int64(h.Offset), int(h.Length)); err != nil { //nolint:gosec // G115: no file is as large
+		if err := checkBlock(ctx, readable, int64(h.Offset), int(h.Length)); err != nil {
 			return err
 		}
 	}
