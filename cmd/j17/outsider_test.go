@@ -31,7 +31,7 @@ func TestAnOutsiderVerifies(t *testing.T) {
 		if err := os.WriteFile(name, file.Data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		out, err := exec.CommandContext(t.Context(), python, examplePath("verify", "verify.py"), name, string(vkey)).CombinedOutput()
+		out, err := command(t, python, examplePath("verify", "verify.py"), name, string(vkey)).CombinedOutput()
 		says[file.Name] = string(out)
 		if holds := file.Name == "export.ndjson" || file.Name == "certificate.txt"; holds != (err == nil) {
 			t.Errorf("%s: %v: %s", file.Name, err, out)

@@ -139,7 +139,8 @@ func (e *Engine) writeInTurn(ctx context.Context, d *deployed, c *Command, a *de
 	defer stop()
 	spent := int64(0)
 	for waited := false; ; {
-		if spent > maxPlanning*work.Command || waiting.Err() != nil && ctx.Err() == nil {
+		late := waiting.Err() != nil || !e.clock.Now().Before(deadline) // the clock is asked too: the context ends a little later
+		if spent > maxPlanning*work.Command || late && ctx.Err() == nil {
 			return nil, store.Result{}, errAside
 		}
 
