@@ -64,12 +64,6 @@ func (s *Service) look(ctx context.Context, c *worker.Claim) error {
 	// What the rules say at this moment.
 	now := s.Clock.Now()
 	gone, next := set.expired(all, now)
-	for _, b := range gone {
-		if err := s.remove(ctx, b); err != nil {
-			return err
-		}
-		s.Logger.LogAttrs(ctx, slog.LevelInfo, "a backup was removed by rule", slog.String("backup", b.ID), slog.String("of", string(b.Scope)))
-	}
 	if at := set.due(all, now); !at.IsZero() && !at.After(now) {
 		if _, err := s.Create(ctx, c.Tenant, ""); err != nil && j17.CodeOf(err) != j17.CodeConflict {
 			return err
@@ -78,6 +72,11 @@ func (s *Service) look(ctx context.Context, c *worker.Claim) error {
 		next = earlier(next, now.Add(time.Duration(set.EveryHours)*time.Hour))
 	} else {
 		next = earlier(next, at)
+	}
+
+	// Those that cannot be removed are tried again soon, and hold up neither the new one nor those at other places.
+	if err := s.removeAll(ctx, gone); err != nil {
+		return err
 	}
 
 	// When there is something to do again. Somebody may have changed something meanwhile: then it is due already.
@@ -90,6 +89,22 @@ func (s *Service) look(ctx context.Context, c *worker.Claim) error {
 		return nil
 	}
 	return err
+}
+
+// removeAll removes backups that are kept no longer. A place that has failed once is left alone until the next time.
+func (s *Service) removeAll(ctx context.Context, gone []*Backup) error {
+	failed := map[string]error{}
+	for _, b := range gone {
+		if b.Status != Failed && failed[b.Place.name()] != nil {
+			continue
+		}
+		if err := s.remove(ctx, b); err != nil {
+			failed[b.Place.name()] = err
+			continue
+		}
+		s.Logger.LogAttrs(ctx, slog.LevelInfo, "a backup was removed by rule", slog.String("backup", b.ID), slog.String("of", string(b.Scope)))
+	}
+	return errors.Join(slices.Collect(maps.Values(failed))...)
 }
 
 // earlier is the earlier of two moments; the zero time stands for never.

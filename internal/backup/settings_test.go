@@ -3,6 +3,7 @@ package backup_test
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -122,6 +123,45 @@ func TestSchedule(t *testing.T) {
 		if got := h.ids(t, h.prod); len(got) != 2 || completed() != 2 || got[1] != newest {
 			t.Errorf("after %d backups there are %v", n, got)
 		}
+	}
+}
+
+// TestScheduleGoesOn checks that a backup that cannot be removed holds up neither the one that is due nor the removal of others.
+func TestScheduleGoesOn(t *testing.T) {
+	h := newHouse(t, nil)
+	h.run(t)
+	h.write(t, h.prod, "one", "first")
+	stuck := h.make(t, h.prod, "")
+	h.clock.Advance(time.Minute)
+	h.stop()
+
+	// The newer ones go elsewhere, and where the first one is nobody answers.
+	if err := os.RemoveAll(h.folder); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(h.folder, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.options.Folder = filepath.Join(t.TempDir(), "new")
+	h.open(t)
+	h.run(t)
+	removed := h.make(t, h.prod, "")
+	h.clock.Advance(time.Minute)
+	kept := h.make(t, h.prod, "")
+	h.stop()
+	h.open(t)
+	if _, err := h.Change(t.Context(), h.app.ID, func(s *backup.Settings) { s.EveryHours, s.KeepLast = 1, 1 }); err != nil {
+		t.Fatal(err)
+	}
+	h.clock.Advance(3 * time.Hour)
+	if err := h.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.ids(t, h.prod); len(got) != 3 || got[1] != kept.ID || got[2] != stuck.ID {
+		t.Errorf("of %s, %s and %s there are %v", stuck.ID, removed.ID, kept.ID, got)
+	}
+	if !strings.Contains(h.log.String(), "cannot be removed") {
+		t.Error("nobody is told: " + h.log.String())
 	}
 }
 
