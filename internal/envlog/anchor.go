@@ -41,24 +41,31 @@ func (s *Service) anchorLoop() worker.Loop {
 	return worker.Loop{Name: "log_anchors", Every: anchorPause, Final: true, Do: func(ctx context.Context) error { return s.anchorAll(ctx, a) }}
 }
 
-// anchorAll anchors the heads of all environments that have grown since they were anchored last.
+// anchorAll anchors the heads of all environments that have grown since they were anchored last. One that cannot be read holds up no other: it is
+// looked at again the next time, with those behind it.
 func (s *Service) anchorAll(ctx context.Context, a *anchors) error {
-	for {
-		changed, err := s.Store.Changed(ctx, a.seen, anchoredAtOnce)
+	var failed error
+	for at := a.seen; ; {
+		changed, err := s.Store.Changed(ctx, at, anchoredAtOnce)
 		if err != nil || len(changed) == 0 {
-			return err
+			return errors.Join(failed, err)
 		}
-		if err := s.anchorSome(ctx, a, changed); err != nil {
-			return err
+		unread, err := s.anchorSome(ctx, a, changed)
+		failed = errors.Join(failed, unread)
+		if err != nil || ctx.Err() != nil {
+			return errors.Join(failed, err)
 		}
 		for _, c := range changed {
-			a.seen = max(a.seen, c.Number)
+			at = max(at, c.Number)
+		}
+		if failed == nil {
+			a.seen = at
 		}
 	}
 }
 
-// anchorSome anchors the heads of some environments with one call. One that cannot be read holds up no other.
-func (s *Service) anchorSome(ctx context.Context, a *anchors, changed []store.Change) (failed error) {
+// anchorSome anchors the heads of some environments with one call. failed is about those that could not be read, err about what concerns all.
+func (s *Service) anchorSome(ctx context.Context, a *anchors, changed []store.Change) (failed, err error) {
 	var lines []byte
 	sizes := map[j17.Tenant]uint64{}
 	for _, c := range changed {
@@ -75,10 +82,10 @@ func (s *Service) anchorSome(ctx context.Context, a *anchors, changed []store.Ch
 		}
 	}
 	if len(lines) == 0 {
-		return failed
+		return failed, nil
 	}
 	if err := s.Anchor(ctx, lines); err != nil {
-		return errors.Join(failed, err)
+		return failed, err
 	}
 
 	// After a restart it is not told again.
@@ -87,7 +94,7 @@ func (s *Service) anchorSome(ctx context.Context, a *anchors, changed []store.Ch
 		side := store.Side{Op: store.Put, Space: anchorSpace, Key: headItem, Value: strconv.AppendUint(nil, size, 10)}
 		failed = errors.Join(failed, s.Store.Write(ctx, t, []store.Side{side}))
 	}
-	return failed
+	return failed, nil
 }
 
 // anchorLine returns the line about the head of an environment, nil where it has not grown.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"j17/internal/clock"
 	"j17/internal/envlog"
 	"j17/internal/proof"
+	"j17/internal/store"
 	"j17/internal/store/pebble"
 	"j17/internal/worker"
 )
@@ -141,5 +143,53 @@ func TestAnchors(t *testing.T) {
 		expect("it was tried again", 4)
 		stop()
 		expect("at the end there is nothing new")
+	})
+}
+
+// TestAnEnvironmentThatCannotBeAnchoredHoldsUpNoOther has more of them than are looked at together, before one that can.
+func TestAnEnvironmentThatCannotBeAnchoredHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fixture{fs: vfs.NewMem(), clock: clock.NewManual(time.Now())}
+		var err error
+		if f.store, err = pebble.Open(pebble.Options{Dir: "data", FS: f.fs, Clock: clock.System{}}); err != nil {
+			t.Fatal(err)
+		}
+		defer f.store.Close() //nolint:errcheck // what counts was read
+		for n := range 150 {
+			event := store.NewEvent{Key: j17.Key{Type: "note", ID: "a"}, Type: "was_written", Data: []byte(`{}`), Metadata: []byte(`{}`)}
+			if _, err := f.store.Append(t.Context(), j17.Tenant(fmt.Sprintf("ins_%d/prod", n)), []store.Append{{Events: []store.NewEvent{event}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.write(t, 2, 1)
+		a, logger := &anchored{}, slog.New(slog.DiscardHandler)
+		f.Service = envlog.New(envlog.Options{
+			Store: f.store, Clock: clock.System{}, Worker: worker.New(clock.System{}, logger), Anchor: a.keep,
+			Origin: func(of j17.Tenant) (string, error) {
+				if of != tenant {
+					return "", errors.New("nobody knows its name")
+				}
+				return "test.example/prod", nil
+			},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- f.Run(ctx) }()
+		if err := (clock.System{}).Wait(t.Context(), time.Now().Add(61*time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		keys, err := f.Keys(t.Context(), tenant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := a.take(t, keys[0].VKey); len(got) != 1 || got[0] != 2 {
+			t.Errorf("anchored were %v", got)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
 	})
 }

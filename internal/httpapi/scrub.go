@@ -84,11 +84,7 @@ func (a *API) errDamaged() error {
 	if len(found) == 0 {
 		return nil
 	}
-	of := ""
-	if found[0].Tenant != "" {
-		of = " of " + string(found[0].Tenant)
-	}
-	return j17.Errorf(j17.CodeUnavailable, "Stored data are damaged: %d places are known, the first one found is a damaged %s%s. GET /api/scrub, or j17 scrub status, names them.", len(found), found[0].What, of)
+	return j17.Errorf(j17.CodeUnavailable, "Stored data are damaged: %d places are known. GET /api/scrub, or j17 scrub status, names them.", len(found))
 }
 
 // scrubMetrics shows what the present pass has looked at, and how much damage there is.

@@ -106,21 +106,27 @@ func Root(leaves [][sha256.Size]byte) [sha256.Size]byte {
 	return t.Root()
 }
 
+// What no honest question goes beyond: tlog does not come to an end for trees with more than maxSize leaves, and a proof has a node a level.
+const (
+	maxSize  = 1 << 62
+	maxNodes = 64
+)
+
 // CheckInclusion reports whether a proof shows that the tree of size leaves with a root has a leaf at an index, counted from 0.
 func CheckInclusion(index, size uint64, leaf [sha256.Size]byte, proof [][sha256.Size]byte, root [sha256.Size]byte) bool {
-	n, t := int64(index), int64(size)
-	if n < 0 || t < 0 || n >= t {
+	if size > maxSize || index >= size || len(proof) > maxNodes {
 		return false
 	}
+	n, t := int64(index), int64(size)
 	return tlog.CheckRecord(nodes(proof), t, root, n, leaf) == nil
 }
 
 // CheckConsistency reports whether a proof shows that the tree of size to begins with the leaves of the tree of size from.
 func CheckConsistency(from, to uint64, proof [][sha256.Size]byte, fromRoot, toRoot [sha256.Size]byte) bool {
-	n, t := int64(from), int64(to)
-	if n < 1 || t < n {
+	if to > maxSize || from < 1 || from > to || len(proof) > maxNodes {
 		return false
 	}
+	n, t := int64(from), int64(to)
 	return tlog.CheckTree(nodes(proof), t, toRoot, n, fromRoot) == nil
 }
 

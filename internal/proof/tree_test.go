@@ -84,3 +84,20 @@ func TestInclusion(t *testing.T) {
 		}
 	}
 }
+
+// TestSizesBeyondAllTrees asks about trees that nobody can have: the answer comes, and is no.
+func TestSizesBeyondAllTrees(t *testing.T) {
+	t.Parallel()
+	var leaf [sha256.Size]byte
+	for _, size := range []uint64{1<<62 + 1, 1<<63 - 1, 1 << 63, 1<<64 - 1} {
+		for _, nodes := range []int{0, 1, 63, 64, 65, 1000} {
+			some := make([][sha256.Size]byte, nodes)
+			if proof.CheckInclusion(0, size, leaf, some, leaf) || proof.CheckInclusion(size-1, size, leaf, some, leaf) || proof.CheckConsistency(1, size, some, leaf, leaf) {
+				t.Errorf("%d nodes hold for a tree of %d leaves", nodes, size)
+			}
+		}
+	}
+	if proof.CheckInclusion(0, 1<<62, leaf, make([][sha256.Size]byte, 62), leaf) {
+		t.Error("a proof that leads elsewhere holds")
+	}
+}
