@@ -24,7 +24,7 @@ type Erasure struct {
 	// Note is that in the feed.
 	Note store.Note
 	At   time.Time
-	// Number tells those of one note apart, from 0.
+	// Number tells those of one note apart, from 0, which are about the same streams.
 	Number int
 	// Events are what stands in the place of what was erased, each with the leaf hash that is kept.
 	Events []*j17.Event
@@ -41,8 +41,17 @@ type erasureJSON struct {
 
 func erasuresOf(t j17.Tenant) string { return erasures + "/" + string(t) }
 
-func erasureFile(t j17.Tenant, at j17.StreamID, number int) string {
-	return fmt.Sprintf("%s/%s.%d", erasuresOf(t), at, number)
+// firstBytes is how much of the name of the first stream stands in that of a file.
+const firstBytes = 16
+
+// file is the name of an erasure. Those of other streams under the same note have another one, which tells nothing about the streams to
+// whom the seal keeps out.
+func (e *Erasure) file(seal Seal) string {
+	first := ""
+	if len(e.Note.Streams) > 0 {
+		first = e.Note.Streams[0].Key.String()
+	}
+	return fmt.Sprintf("%s/%s.%d.%s", erasuresOf(e.Tenant), e.Note.Position, e.Number, nameOf(seal.names, []byte(first))[:firstBytes])
 }
 
 // PutErasure notes an erasure. To note the same one again changes nothing.
@@ -69,7 +78,7 @@ func (r *Repository) PutErasure(ctx context.Context, e Erasure, seal Seal) error
 	if err != nil {
 		return err
 	}
-	name := erasureFile(e.Tenant, e.Note.Position, e.Number)
+	name := e.file(seal)
 	if err = r.storage.Put(ctx, name, file); err == nil {
 		err = r.storage.Sync(ctx)
 	}
@@ -127,7 +136,8 @@ func (r *Repository) erasureFiles(ctx context.Context, t j17.Tenant) (files []er
 		if err != nil {
 			return nil, describe(r.storage, folder, "listed", err)
 		}
-		at, number, _ := strings.Cut(strings.TrimPrefix(f.Name, folder+"/"), ".")
+		at, rest, _ := strings.Cut(strings.TrimPrefix(f.Name, folder+"/"), ".")
+		number, _, _ := strings.Cut(rest, ".")
 		e := erasedFile{name: f.Name}
 		if e.at, err = j17.ParseStreamID(at); err == nil {
 			e.number, err = strconv.Atoi(number)
@@ -137,7 +147,9 @@ func (r *Repository) erasureFiles(ctx context.Context, t j17.Tenant) (files []er
 		}
 		files = append(files, e)
 	}
-	slices.SortFunc(files, func(a, b erasedFile) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.number, b.number)) })
+	slices.SortFunc(files, func(a, b erasedFile) int {
+		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.number, b.number), cmp.Compare(a.name, b.name))
+	})
 	return files, nil
 }
 

@@ -391,7 +391,9 @@ func TestErasures(t *testing.T) {
 				note.Position = at(n)
 				return repository.Erasure{Tenant: tenant, Note: note, At: start(), Number: number, Events: []*j17.Event{erased}}
 			}
-			for _, e := range []repository.Erasure{of(100, 0), of(90, 1), of(90, 0), of(90, 0), of(80, 0)} {
+			others := of(100, 0)
+			others.Note.Streams = []store.Generation{{Key: j17.Key{Type: "note", ID: "other"}, Number: 1}}
+			for _, e := range []repository.Erasure{others, of(100, 0), of(90, 1), of(90, 0), of(90, 0), of(80, 0)} {
 				if err := r.PutErasure(t.Context(), e, seal(t, recipient)); err != nil {
 					t.Fatal(err)
 				}
@@ -406,7 +408,7 @@ func TestErasures(t *testing.T) {
 				}
 				got = append(got, fmt.Sprint(e.Note.Position.Seq, ".", e.Number))
 			}
-			if want := "90.0 90.1 100.0"; strings.Join(got, " ") != want {
+			if want := "90.0 90.1 100.0 100.0"; strings.Join(got, " ") != want {
 				t.Errorf("%v, want %s", got, want)
 			}
 			for _, err := range r.Erasures(t.Context(), tenant, at(80), repository.Identities{}) {
@@ -427,7 +429,7 @@ func TestErasures(t *testing.T) {
 				}
 				n++
 			}
-			if n != 1 {
+			if n != 2 {
 				t.Errorf("%d are left", n)
 			}
 		})
