@@ -28,7 +28,9 @@ type erased struct {
 	// streams tells where the markers of each stream are, done which streams have one that was put in its place.
 	streams map[j17.Key]map[uint64]span
 	done    map[j17.Key]bool
-	noted   []store.Note
+	// given is the generation that each of these streams had last by the notes of the backup.
+	given map[j17.Key]uint64
+	noted []store.Note
 }
 
 // span is where a marker stands.
@@ -39,7 +41,7 @@ type span struct {
 
 // readErasures reads what was erased after the backup.
 func (r *tenant) readErasures() (*erased, error) {
-	x := &erased{streams: map[j17.Key]map[uint64]span{}, done: map[j17.Key]bool{}}
+	x := &erased{streams: map[j17.Key]map[uint64]span{}, done: map[j17.Key]bool{}, given: map[j17.Key]uint64{}}
 	for e, err := range r.Erasures(r.ctx, r.from.Tenant, r.from.Moment) {
 		if err == nil {
 			err = x.add(r.Temp, e)
@@ -75,12 +77,17 @@ func (x *erased) add(temp string, e *repository.Erasure) (err error) {
 		x.noted = append(x.noted, store.Note{Position: e.Note.Position})
 	}
 	last := &x.noted[len(x.noted)-1]
-	for _, s := range e.Note.Streams {
-		if !slices.Contains(last.Streams, s) {
-			last.Streams = append(last.Streams, s)
+	last.Streams = append(last.Streams, e.Note.Streams...)
+	return nil
+}
+
+// had takes in what a note of the backup gives to streams.
+func (x *erased) had(n *store.Note) {
+	for _, s := range n.Streams {
+		if x.streams[s.Key] != nil {
+			x.given[s.Key] = max(x.given[s.Key], s.Number)
 		}
 	}
-	return nil
 }
 
 // of returns what stands in the place of an event that was erased after the backup, nil for any other.
@@ -93,7 +100,6 @@ func (x *erased) of(e *j17.Event) (*j17.Event, error) {
 	if _, err := x.markers.ReadAt(raw, where.at); err != nil {
 		return nil, err
 	}
-	x.done[e.Key] = true
 	if bytes.Equal(raw, e.Raw) {
 		return nil, nil //nolint:nilnil // it was erased before
 	}
@@ -104,19 +110,28 @@ func (x *erased) of(e *j17.Event) (*j17.Event, error) {
 	if err != nil {
 		return nil, fmt.Errorf("what was erased of %s at %s cannot be erased again: %w", e.Key, e.StreamID, err)
 	}
+	x.done[e.Key] = true
 	leaf := e.Leaf()
 	marker.Version, marker.Kept = e.Version, leaf[:]
 	return &marker, nil
 }
 
-// notes returns those about streams that are there: not those that began later, or after the backup.
+// notes returns those about streams that are there: not those that began later, or after the backup. What was erased is written down with
+// the generation of the moment when it is, which may be one that the backup or an earlier erasure gives already: each is given once.
 func (x *erased) notes(later map[[keyBytes]byte]bool) (notes []store.Note) {
 	for _, n := range x.noted {
-		there := store.Note{Position: n.Position}
+		there, at := store.Note{Position: n.Position}, map[j17.Key]int{}
 		for _, s := range n.Streams {
-			if x.done[s.Key] && !later[hashOf(s.Key)] {
-				there.Streams = append(there.Streams, s)
+			if !x.done[s.Key] || later[hashOf(s.Key)] || s.Number <= x.given[s.Key] {
+				continue
 			}
+			x.given[s.Key] = s.Number
+			if i, ok := at[s.Key]; ok {
+				there.Streams[i].Number = s.Number
+				continue
+			}
+			at[s.Key] = len(there.Streams)
+			there.Streams = append(there.Streams, s)
 		}
 		notes = append(notes, there)
 	}

@@ -190,6 +190,7 @@ func (r *tenant) step() {
 // entry restores an element of the feed, or remembers what is behind the cut.
 func (r *tenant) entry(entry *store.Archived) error {
 	if entry.Note != nil {
+		r.erased.had(entry.Note)
 		if !r.behind(entry.Note.Position) {
 			return r.load.Note(*entry.Note)
 		}

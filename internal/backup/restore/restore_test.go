@@ -373,6 +373,56 @@ func TestErasuresAreRepeated(t *testing.T) {
 	}
 }
 
+// TestOneGenerationTwice restores backups of streams whose erasures were noted more than once, with the generation of when that was done.
+func TestOneGenerationTwice(t *testing.T) {
+	w := newWorld(t)
+	w.write("a", 2)
+	w.write("b", 2)
+	older := w.backup("bak_1")
+	first := w.erase("a", 1)
+	w.erase("b", 1)
+	between := w.backup("bak_2")
+	last := w.erase("a", 2)
+	again := w.write("c", 1)
+	note := func(id string, at j17.StreamID, generation uint64) {
+		key := j17.Key{Type: "note", ID: id}
+		e := repository.Erasure{Tenant: tenant, At: w.clock.Now(), Note: store.Note{Position: at, Streams: []store.Generation{{Key: key, Number: generation}}}}
+		for event, err := range w.st.ReadStream(t.Context(), tenant, key, 1, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if event.Erased() {
+				e.Events = append(e.Events, event.Clone())
+			}
+		}
+		if err := w.repo.PutErasure(t.Context(), e, repository.Seal{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	note("a", first.Position, 2)
+	note("a", last.Position, 2)
+	note("a", again, 2)
+	note("b", again, 1) // under the same position, and the backup in between has it
+
+	for m, applied := range map[*repository.Manifest]int{&older: 2, &between: 1} {
+		st, report, err := w.restore(*m, nil)
+		if err != nil {
+			t.Fatal(m.ID, err)
+		}
+		if len(report.Erased) != applied {
+			t.Errorf("%s: erased again: %v", m.ID, report.Erased)
+		}
+		heads := must[[]store.Head](t)(st.Heads(t.Context(), tenant, []j17.Key{{Type: "note", ID: "a"}, {Type: "note", ID: "b"}}))
+		if heads[0].Generation != 2 || heads[1].Generation != 1 {
+			t.Errorf("%s: %+v", m.ID, heads)
+		}
+		events, _, _ := lines(t, st)
+		if n := strings.Count(strings.Join(events, "\n"), "_was_erased"); n != 3 {
+			t.Errorf("%s: %d events are erased: %q", m.ID, n, events)
+		}
+	}
+}
+
 func TestDamageLeavesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.write("a", 3)
