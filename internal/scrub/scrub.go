@@ -174,6 +174,12 @@ func (s *Service) Status() Status {
 
 // Begin begins a pass now, if none is under way.
 func (s *Service) Begin() {
+	s.mu.Lock()
+	under := s.known && s.state.Phase != idle
+	s.mu.Unlock()
+	if under {
+		return
+	}
 	select {
 	case s.wake <- struct{}{}:
 	default: // it is about to
