@@ -155,6 +155,7 @@ func TestFailures(t *testing.T) {
 	for range 3 {
 		f.settle(t)
 		f.Clock.Advance(later)
+		f.write(t, "user/"+bob+"/was_created", `{}`, bob, "")
 	}
 	got := f.tombstone(t, made.ID)
 	if got.Status != "executing" || got.Progress == nil || got.Progress.Attempts != 3 || !strings.Contains(*got.Error, "a list is being built") {
@@ -173,6 +174,13 @@ func TestFailures(t *testing.T) {
 	}
 	if len(f.acts) != 2 {
 		t.Errorf("the audit log has %+v", f.acts)
+	}
+
+	// Each time the same was told: what is noted twice under two positions is taken for two erasures.
+	for _, e := range f.holder.erased {
+		if len(f.holder.erased) < 4 || e.Note != f.holder.erased[0].Note {
+			t.Errorf("the holder was told of %+v", f.holder.erased)
+		}
 	}
 }
 

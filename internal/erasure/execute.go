@@ -126,7 +126,7 @@ func (x *execution) rewriteSome(ctx context.Context) error {
 			r.Done++
 			r.Events += e.Events
 		}
-		r.Cursor = some[len(some)-1].key.String()
+		r.Cursor, r.Note = some[len(some)-1].key.String(), ""
 	}
 	if len(some) < streamsAtOnce {
 		r.Phase, r.Cursor, r.Done = purging, "", 0
@@ -134,14 +134,26 @@ func (x *execution) rewriteSome(ctx context.Context) error {
 	return x.save(ctx)
 }
 
-// release makes all who keep something of streams let go of it.
+// release makes all who keep something of streams let go of it. Another try tells them of the same position: what they have noted under it
+// is not noted again under a later one.
 func (x *execution) release(ctx context.Context, some []*entry) error {
-	moment, err := x.o.Store.Moment(ctx, x.tenant)
-	if err != nil {
-		return err
+	if x.row.Note == "" {
+		moment, err := x.o.Store.Moment(ctx, x.tenant)
+		if err != nil {
+			return err
+		}
+		x.row.Note = moment.Position().String()
+		moment.Close()
+		if err := x.save(ctx); err != nil {
+			return err
+		}
 	}
-	gone := Erased{Note: moment.Position(), TombstoneID: x.row.id, At: x.row.StartedAt}
-	moment.Close()
+	note, err := j17.ParseStreamID(x.row.Note)
+	if err != nil {
+		return damaged(x.row.id, err)
+	}
+
+	gone := Erased{Note: note, TombstoneID: x.row.id, At: x.row.StartedAt}
 	for _, e := range some {
 		gone.Keys = append(gone.Keys, e.key)
 	}

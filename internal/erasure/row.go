@@ -79,6 +79,8 @@ type row struct {
 	Cursor string `json:"cursor,omitempty"`
 	Role   int    `json:"role,omitempty"`
 	Looked string `json:"looked,omitempty"`
+	// Note is the position under which the streams being rewritten are told of, once they are.
+	Note string `json:"note,omitempty"`
 	// StartedAt is when the execution began, Root and Size what the environment's log was then.
 	StartedAt   time.Time `json:"started_at,omitzero"`
 	CompletedAt time.Time `json:"completed_at,omitzero"`
