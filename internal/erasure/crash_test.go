@@ -2,6 +2,7 @@ package erasure_test
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"sync"
@@ -45,9 +46,19 @@ func crashAt(t *testing.T, at int, after bool) bool {
 		crash.Store = s
 		return crash
 	})
+	f.tombs.SetPart(3) // the comments are erased in one commit, the user in the next
 	f.settle(t)
 	if !crash.ended {
 		return false
+	}
+
+	// What is shown as erased is.
+	for _, a := range f.tombstone(t, made.ID).AffectedStreams {
+		key, _ := j17.ParseKey(a.Key)
+		all := f.events(t, key.Type, key.ID)
+		if root := rootOf(all); !all[0].Erased() || a.EventCount != uint64(len(all)) || a.RootAfter != hex.EncodeToString(root[:]) {
+			t.Errorf("write %d, after %v: it shows %+v, whose events are %s", at, after, a, f.types(t, key.Type, key.ID))
+		}
 	}
 
 	// The next process goes on at once: the lease of the one before it says nothing.

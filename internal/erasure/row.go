@@ -255,7 +255,7 @@ func (s *Service) shown(ctx context.Context, t j17.Tenant, r *row) (wire.Tombsto
 	return out, s.first(ctx, t, r, out.AffectedStreams)
 }
 
-// first moves the stream of the aggregate itself to the front, or puts it there in the place of the last one.
+// first moves the stream of the aggregate itself to the front, or puts it there in the place of the last one if it is done.
 func (s *Service) first(ctx context.Context, t j17.Tenant, r *row, streams []wire.AffectedStream) error {
 	if len(streams) == 0 {
 		return nil
@@ -278,6 +278,9 @@ func (s *Service) first(ctx context.Context, t j17.Tenant, r *row, streams []wir
 		e, err := readEntry(&item)
 		if err != nil {
 			return err
+		}
+		if !e.Done {
+			return nil
 		}
 		own = e.shown()
 	}
