@@ -19,10 +19,6 @@ func (x *execution) complete(ctx context.Context) error {
 			return err
 		}
 	}
-	position, err := x.position(ctx)
-	if err != nil {
-		return err
-	}
 
 	// What is certified is the tombstone as it is shown from now on.
 	sides := r.become(Completed)
@@ -40,18 +36,7 @@ func (x *execution) complete(ctx context.Context) error {
 	return x.o.Store.Write(ctx, x.tenant, append(
 		sides, x.put(), x.claim.Remove(),
 		store.Side{Op: store.Put, Space: certificates, Key: r.id, Value: []byte(note)},
-		store.Side{Op: store.Put, Space: completions, Key: store.StampedKey(position, "/"+r.id), Value: store.AppendStamp(nil, position)},
 	))
-}
-
-// position is that of the feed now: the notes about all that was rewritten stand before it.
-func (x *execution) position(ctx context.Context) (j17.StreamID, error) {
-	moment, err := x.o.Store.Moment(ctx, x.tenant)
-	if err != nil {
-		return j17.StreamID{}, err
-	}
-	defer moment.Close()
-	return moment.Position(), nil
 }
 
 // total computes the root of the tree over all streams, where they are too many to be listed.

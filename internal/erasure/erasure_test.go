@@ -14,7 +14,6 @@ import (
 	"j17"
 	"j17/internal/erasure"
 	"j17/internal/proof"
-	"j17/internal/store"
 	"j17/internal/wire"
 )
 
@@ -181,7 +180,21 @@ func TestRequests(t *testing.T) {
 	_, err = f.tombs.Create(t.Context(), tenant, "user", alice, wire.NewTombstone{})
 	wantCode(t, err, j17.CodeConflict)
 	markers := f.events(t, "user", alice)[:1]
+
+	// One that is cancelled leaves the completed one in its place.
 	again, err := f.tombs.Create(t.Context(), tenant, "user", alice, wire.NewTombstone{Again: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.tombs.Cancel(t.Context(), tenant, again.ID); err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.tombs.Create(t.Context(), tenant, "user", alice, wire.NewTombstone{})
+	wantCode(t, err, j17.CodeConflict)
+	if !strings.Contains(fmt.Sprint(err), done.ID) {
+		t.Errorf("the conflict does not name the completed one: %v", err)
+	}
+	again, err = f.tombs.Create(t.Context(), tenant, "user", alice, wire.NewTombstone{Again: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,69 +341,5 @@ func TestCertificate(t *testing.T) {
 		got.PreTombstoneRoot != *done.PreTombstoneRoot || got.PreTombstoneSize != 2 || !got.ExecutedAt.Equal(*done.ExecutedAt) || len(got.Streams) != 2 ||
 		got.Streams[0].RootAfter != done.AffectedStreams[0].RootAfter || string(got.Environment) != "prod" {
 		t.Errorf("certified is %+v", got)
-	}
-}
-
-// TestCompleted repeats erasures in a copy of the environment from before them.
-func TestCompleted(t *testing.T) {
-	t.Parallel()
-	const elsewhere = j17.Tenant("ins_test/staging")
-	f := newFixture(t)
-	var units []store.NewEvent
-	for n := range 4 {
-		key := j17.Key{Type: "user", ID: alice}
-		if n == 3 {
-			key = j17.Key{Type: "comment", ID: bob}
-		}
-		units = append(units, store.NewEvent{Key: key, Type: "was_renamed", Data: []byte(`{}`), Metadata: []byte(`{"actor":{"type":"user","id":"` + alice + `"}}`)})
-	}
-	for _, at := range []j17.Tenant{tenant, elsewhere} {
-		for i := range units {
-			if _, err := f.Store.Append(t.Context(), at, []store.Append{{Events: units[i : i+1], Timestamp: 1_700_000_000}}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	before, err := f.Store.Extent(t.Context(), tenant)
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := f.erase(t)
-	for c, err := range f.tombs.Completed(t.Context(), tenant, before.Last) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.TombstoneID != done.ID || c.Note.Compare(before.Last) <= 0 {
-			t.Errorf("completed is %+v", c)
-		}
-		r := store.Rewrite{Side: c.Sides}
-		for again, err := range c.Streams {
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Streams, r.Side = append(r.Streams, again.Stream), append(r.Side, again.Sides...)
-		}
-		if _, err := f.Store.Rewrite(t.Context(), elsewhere, r); err != nil {
-			t.Fatal(err)
-		}
-		for late, err := range f.tombs.Completed(t.Context(), tenant, c.Note) {
-			t.Errorf("%+v, %v is completed behind its own note", late, err)
-		}
-	}
-	copied, err := f.tombs.Get(t.Context(), elsewhere, done.ID)
-	if diff := cmp.Diff(copied, done); diff != "" || err != nil {
-		t.Error(diff, err)
-	}
-	_, err = f.tombs.Certificate(t.Context(), elsewhere, done.ID)
-	if err != nil {
-		t.Error(err)
-	}
-	for e, err := range f.Store.ReadStream(t.Context(), elsewhere, j17.Key{Type: "user", ID: alice}, 1, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := f.events(t, "user", alice)[e.Version-1]; string(e.Data) != string(want.Data) || string(e.Metadata) != string(want.Metadata) {
-			t.Errorf("event %d is %s", e.Version, e.Raw)
-		}
 	}
 }

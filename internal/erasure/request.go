@@ -54,7 +54,7 @@ func (s *Service) Create(ctx context.Context, t j17.Tenant, aggregateType, id st
 	}
 	r := &row{
 		id: s.mint.Handle(tombstonePrefix), Key: key.String(), Status: Pending, LegalBasis: ask.LegalBasis, RequestID: ask.RequestID,
-		RequestedBy: ask.RequestedBy, CreatedAt: now, ExecutableAt: now.Add(grace),
+		RequestedBy: ask.RequestedBy, CreatedAt: now, ExecutableAt: now.Add(grace), Before: string(holds.Value),
 	}
 	holds.Value = []byte(r.id)
 	sides := append(r.list(), holds, store.Side{Op: store.Put, Space: rows, Key: r.id, Value: r.value(), Cond: store.IfAbsent})
@@ -140,7 +140,8 @@ type conflictDetails struct {
 	Status      Status `json:"status"`
 }
 
-// vacant returns the write by which a new tombstone takes its aggregate, without its value; CodeConflict where another one has it.
+// vacant returns the write by which a new tombstone takes its aggregate, with the completed one that it follows, if any, for its value;
+// CodeConflict where another one has it.
 func (s *Service) vacant(ctx context.Context, t j17.Tenant, key j17.Key, head store.Head, again bool) (store.Side, error) {
 	take := store.Side{Op: store.Put, Space: aggregates, Key: key.String(), Cond: store.IfAbsent}
 	item, err := s.o.Store.Get(ctx, t, aggregates, key.String())
@@ -176,11 +177,12 @@ func (s *Service) vacant(ctx context.Context, t j17.Tenant, key j17.Key, head st
 		taken.Message += ` Events have been written to the aggregate since; to erase these too, ask with "again": true.`
 		return take, taken
 	}
-	take.Cond, take.Rev = store.IfRev, item.Rev
+	take.Cond, take.Rev, take.Value = store.IfRev, item.Rev, item.Value
 	return take, nil
 }
 
-// Cancel cancels a tombstone that is pending; for others it is CodeConflict.
+// Cancel cancels a tombstone that is pending; for others it is CodeConflict. The completed one that it has followed is the last one of its
+// aggregate again.
 func (s *Service) Cancel(ctx context.Context, t j17.Tenant, id string) (wire.Tombstone, error) {
 	r, err := s.load(ctx, t, id)
 	if err != nil {
@@ -189,7 +191,11 @@ func (s *Service) Cancel(ctx context.Context, t j17.Tenant, id string) (wire.Tom
 	if r.Status != Pending {
 		return wire.Tombstone{}, s.not(r, "cancelled")
 	}
-	sides := append(r.become(Cancelled), r.replace(), store.Side{Op: store.Delete, Space: aggregates, Key: r.Key})
+	leave := store.Side{Op: store.Delete, Space: aggregates, Key: r.Key}
+	if r.Before != "" {
+		leave.Op, leave.Value = store.Put, []byte(r.Before)
+	}
+	sides := append(r.become(Cancelled), r.replace(), leave)
 	err = s.o.Store.Write(ctx, t, sides)
 	if _, lost := errors.AsType[*store.SideConflict](err); lost {
 		return s.Cancel(ctx, t, id) // which finds what it has become

@@ -28,8 +28,6 @@ const (
 	executions store.Space = "erasure.executions"
 	// certificates has the certificates of completed tombstones.
 	certificates store.Space = "erasure.certificates"
-	// completions has the handles of completed tombstones, in the order in which they were executed.
-	completions store.Space = "erasure.completions"
 )
 
 // Status is what has become of a tombstone.
@@ -71,6 +69,8 @@ type row struct {
 	ExecutableAt time.Time       `json:"executable_at"`
 	Forced       bool            `json:"forced,omitempty"`
 
+	// Before is the completed tombstone of the same aggregate that this one follows, which is its last one again if this is cancelled.
+	Before string `json:"before,omitempty"`
 	// By is who has asked for the execution, until the audit log has it.
 	By string `json:"by,omitempty"`
 	// Phase is what the execution does, Cursor how far it is in it: the key of the last stream that is done. Role and Looked tell
