@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -471,6 +472,78 @@ func TestInterrupted(t *testing.T) {
 			t.Errorf("%+v", b)
 		}
 	}
+}
+
+// TestCancelledWhileNobodyAnswers deletes backups, one on its way and one that waits, whose S3 is away.
+func TestCancelledWhileNobodyAnswers(t *testing.T) {
+	h := newHouse(t, nil)
+	away, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Change(t.Context(), h.app.ID, func(s *backup.Settings) {
+		s.S3 = &backup.S3{Endpoint: "http://" + away.Addr().String(), Bucket: "bucket", Region: "us-east-1", AccessKey: "key", SecretKey: "secret"}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	h.run(t)
+	h.write(t, h.prod, "one", "first")
+	made, err := h.Create(t.Context(), h.prod, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := away.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_ = away.Close()
+	waits, err := h.Create(t.Context(), h.prod, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// Whoever asks for it may go away too.
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	for _, id := range []string{waits.ID, made.ID} {
+		if err := h.Delete(gone, h.prod, id); err != nil {
+			t.Error(err)
+		}
+	}
+	if left := h.ids(t, h.prod); len(left) != 0 {
+		t.Errorf("%v are left", left)
+	}
+	if got := h.Stats(); got.Running != 0 || got.Waiting != 0 || got.Failed != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestFailedLeavesNothing checks that the parts of a backup that has failed are removed.
+func TestFailedLeavesNothing(t *testing.T) {
+	h := newHouse(t, nil)
+	stored := func() bool {
+		all, err := filepath.Glob(filepath.Join(h.folder, "parts", "*", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all) > 0
+	}
+	head := h.options.Head
+	h.options.Head = func(ctx context.Context, of j17.Tenant, at j17.StreamID) (uint64, [32]byte, error) {
+		if of == j17.System { // the last one
+			h.await(t, stored)
+			return 0, [32]byte{}, errors.New("no head")
+		}
+		return head(ctx, of, at)
+	}
+	h.open(t)
+	h.run(t)
+	h.write(t, h.prod, "one", "first")
+	if b := h.make(t, j17.System, ""); b.Status != backup.Failed {
+		t.Errorf("%+v", b)
+	}
+	h.await(t, func() bool { return !stored() })
 }
 
 // TestNoRoom checks that a backup leaves room for the server.

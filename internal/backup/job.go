@@ -208,7 +208,7 @@ func (s *Service) guarded(ctx context.Context, j *job) (err error) {
 // maxError bounds the text of an error that is kept, in bytes.
 const maxError = 1000
 
-// end notes what has become of a job. A cancelled one is gone.
+// end notes what has become of a job.
 func (s *Service) end(ctx context.Context, j *job, err error) {
 	b := *j.row
 	b.CompletedAt = s.Clock.Now().UTC().Truncate(time.Millisecond)
@@ -217,9 +217,8 @@ func (s *Service) end(ctx context.Context, j *job, err error) {
 	at := []slog.Attr{slog.String("backup", b.ID), slog.String("of", string(b.Scope)), slog.String("storage", b.Storage())}
 	switch {
 	case errors.Is(err, errCancelled):
-		s.loosen(&b)
+		b.Status, b.Error, b.Moments = Failed, err.Error(), nil
 		s.Logger.LogAttrs(ctx, slog.LevelInfo, "a backup was cancelled", at...)
-		return
 	case err != nil:
 		b.Status, b.Moments = Failed, nil
 		b.Error = strings.ToValidUTF8(err.Error(), "?")
@@ -255,7 +254,11 @@ func (s *Service) Delete(ctx context.Context, t j17.Tenant, id string) error {
 	if err != nil {
 		return failure(err)
 	}
-	if err := s.cancel(ctx, b); err != nil {
+
+	// What has begun is ended, even if nobody waits for it any more. The one that was cancelled may have been completed just before.
+	ctx = context.WithoutCancel(ctx)
+	s.cancel(ctx, b)
+	if b, err = s.find(ctx, t, id); err != nil {
 		return failure(err)
 	}
 	if err := s.remove(ctx, b); err != nil {
@@ -265,27 +268,25 @@ func (s *Service) Delete(ctx context.Context, t j17.Tenant, id string) error {
 	return s.Registry.Audit.Add(ctx, control.Record{Action: "backup.delete", Instance: instance, Environment: env, Target: id, Details: map[string]string{"storage": b.Storage()}})
 }
 
-// cancel ends the job of a backup, if there is one, and waits for that.
-func (s *Service) cancel(ctx context.Context, b *Backup) error {
+// cancel ends the job of a backup, if there is one, and waits for that. Its row has failed then, unless it was completed first.
+func (s *Service) cancel(ctx context.Context, b *Backup) {
 	s.mu.Lock()
 	if at := slices.IndexFunc(s.waiting, func(j *job) bool { return j.row.ID == b.ID }); at >= 0 {
+		j := s.waiting[at]
 		s.waiting = slices.Delete(s.waiting, at, at+1)
 		s.mu.Unlock()
-		return nil
+		s.end(ctx, j, errCancelled)
+		close(j.ended)
+		return
 	}
 	j := s.active[b.Scope]
 	if j == nil || j.row.ID != b.ID {
 		s.mu.Unlock()
-		return nil
+		return
 	}
 	j.cut(errCancelled)
 	s.mu.Unlock()
-	select {
-	case <-j.ended:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	<-j.ended
 }
 
 // remove removes a backup that is not being made: first where it is, then from the list.

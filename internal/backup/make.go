@@ -24,7 +24,6 @@ func (s *Service) make(ctx context.Context, j *job) error {
 		if !errors.Is(err, store.ErrEnded) {
 			return err
 		}
-		s.loosen(j.row)
 		if tries == mostTries {
 			return fmt.Errorf("data was erased meanwhile, %d times in a row; try again when no erasures are under way", tries)
 		}
@@ -80,6 +79,12 @@ func (s *Service) try(ctx context.Context, j *job) error {
 	}
 	defer w.Abort()
 	p := &pass{Service: s, job: j, repo: repo, writer: w, pace: pace}
+	finished := false
+	defer func() {
+		if !finished {
+			s.loosen(j.row) // some of its parts may be stored
+		}
+	}()
 	j.row.Moments = nil
 	for _, t := range tenants {
 		if err := p.tenant(ctx, t, parent); err != nil {
@@ -89,6 +94,7 @@ func (s *Service) try(ctx context.Context, j *job) error {
 
 	m, err := w.Finish(s.Clock.Now().UTC())
 	j.bytes.Store(m.Bytes)
+	finished = err == nil
 	return err
 }
 

@@ -43,9 +43,14 @@ func (m *marker) refresh(ctx context.Context) error {
 	return m.put(ctx)
 }
 
-// remove removes the marker. One that stays ceases to count by itself.
+// removeWait is how long it may take to remove a marker.
+const removeWait = 10 * time.Second
+
+// remove removes the marker. One that stays ceases to count by itself: nobody waits long for a storage that does not answer.
 func (m *marker) remove(ctx context.Context) {
 	if m != nil {
+		ctx, stop := context.WithTimeout(ctx, removeWait)
+		defer stop()
 		_ = m.repository.storage.Delete(ctx, m.name)
 	}
 }
