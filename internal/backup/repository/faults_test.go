@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -116,6 +117,21 @@ func write(t *testing.T, dir, id, line string) {
 	}
 }
 
+// A pipe in the place of a file holds nobody up.
+func TestPipe(t *testing.T) {
+	dir := t.TempDir()
+	r := repository.OpenFolder(dir, clock.NewManual(start()))
+	if err := os.Mkdir(filepath.Join(dir, "manifests"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "manifests", "x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Manifest(t.Context(), "x"); err == nil || !strings.Contains(err.Error(), "not a file") {
+		t.Error(err)
+	}
+}
+
 func TestManifestsOfOthers(t *testing.T) {
 	tenantWith := func(feed string) string {
 		return `{"format":1,"id":"x","tenants":[{"tenant":"a/prod","position":"1700000000000-1","moment":"1700000000000-1","size":1,"root":"` + strings.Repeat("0", 64) + `","feed":[` + feed + `]}]}`
@@ -127,12 +143,13 @@ func TestManifestsOfOthers(t *testing.T) {
 		`{"id":"x"}`:                                  "no format",
 		`[]`:                                          "not what j17 writes",
 		`{"format":1,"id":"x","recipients":["age1"]}`: "how its parts are named",
-		tenantWith(`{"part":"../../etc/passwd","bytes":1,"first":"1700000000000-1","last":"1700000000000-1","events":1}`):                     "no proper name",
-		tenantWith(`{"part":"` + name + `","bytes":99999999999,"first":"1700000000000-1","last":"1700000000000-1","events":1}`):               "no proper name",
-		tenantWith(`{"part":"` + name + `","bytes":1,"first":"1700000000000-1","last":"1700000000000-1","events":2}`):                         "do not come to its size",
-		tenantWith(`{"part":"` + name + `","bytes":1,"first":"1700000000000-2","last":"1700000000000-1","events":1}`):                         "out of order",
-		tenantWith(`{"part":"` + name + `","bytes":1,"first":"never","last":"1700000000000-1","events":1}`):                                   "no stream id",
-		`{"format":1,"id":"x","tenants":[{"tenant":"a/prod","position":"0000000000000-0","moment":"0000000000000-0","size":0,"root":"xyz"}]}`: "no hash",
+		tenantWith(`{"part":"../../etc/passwd","bytes":1,"first":"1700000000000-1","last":"1700000000000-1","events":1}`):                                           "no proper name",
+		tenantWith(`{"part":"` + name + `","bytes":99999999999,"first":"1700000000000-1","last":"1700000000000-1","events":1}`):                                     "no proper name",
+		tenantWith(`{"part":"` + name + `","bytes":1,"first":"1700000000000-1","last":"1700000000000-1","events":2}`):                                               "do not come to its size",
+		tenantWith(`{"part":"` + name + `","bytes":1,"first":"1700000000000-2","last":"1700000000000-1","events":1}`):                                               "out of order",
+		tenantWith(`{"part":"` + name + `","bytes":1,"first":"never","last":"1700000000000-1","events":1}`):                                                         "no stream id",
+		`{"format":1,"id":"x","tenants":[{"tenant":"a/prod","position":"0000000000000-0","moment":"0000000000000-0","size":0,"root":"xyz"}]}`:                       "no hash",
+		`{"format":1,"id":"x","tenants":[{"tenant":"","position":"0000000000000-0","moment":"0000000000000-0","size":0,"root":"` + strings.Repeat("0", 64) + `"}]}`: "no name of what a backup is of",
 	} {
 		dir := t.TempDir()
 		write(t, dir, "x", line)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/store"
 )
 
 // Format is the version of what docs/storage-format.md says about backups.
@@ -260,6 +261,9 @@ func (m *Manifest) check(id string) error {
 	}
 	for i := range m.Tenants {
 		t := &m.Tenants[i]
+		if store.ValidTenant(t.Tenant) != nil {
+			return fmt.Errorf("%q is no name of what a backup is of", t.Tenant)
+		}
 		var size uint64
 		var last j17.StreamID
 		for _, s := range t.Feed {

@@ -151,18 +151,18 @@ func (f *folder) Get(ctx context.Context, name string, limit int64) ([]byte, err
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	in, err := os.Open(f.at(name))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = in.Close() }() // it is only read
-	info, err := in.Stat()
+	info, err := os.Stat(f.at(name)) // before it is opened: that of a pipe waits for whoever writes to it
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
 		return nil, errors.New("it is not a file")
 	}
+	in, err := os.Open(f.at(name))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = in.Close() }() // it is only read
 	return readBounded(in, info.Size(), limit)
 }
 
