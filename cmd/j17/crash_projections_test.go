@@ -137,7 +137,7 @@ func TestKillLeavesListsRight(t *testing.T) {
 		s.token = operatorToken(t, s.p)
 	}
 
-	for round := range rounds(2, 50) {
+	for round := range rounds(1, 50) {
 		start()
 		if round == 0 {
 			s.deploy(t, false)

@@ -69,7 +69,9 @@ func TestOpenAPIOfAllRoutes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			valid(t, raw)
+			if cluster == nil || d == httpapi.InternalDocument || os.Getenv("J17_SOAK") != "" { // the others differ little, and it takes long
+				valid(t, raw)
+			}
 			operations, ids := 0, map[any]bool{}
 			for path, methods := range parsed(t, raw).Paths {
 				for method, op := range methods {
@@ -125,6 +127,9 @@ func TestOpenAPIOfExamples(t *testing.T) {
 	files, err := filepath.Glob("../../examples/*/spec.json")
 	if err != nil || len(files) < 3 {
 		t.Fatal(files, err)
+	}
+	if os.Getenv("J17_SOAK") == "" { // it takes long; these have most of what there is
+		files = []string{"../../examples/orders/spec.json", "../../examples/storefinder/spec.json", "../../examples/checkout/spec.json"}
 	}
 	for _, file := range files {
 		source, err := os.ReadFile(file)
