@@ -381,6 +381,78 @@ func TestErased(t *testing.T) {
 	}
 }
 
+// replace erases the first event of a stream and returns the position of the note.
+func (h *house) replace(tb testing.TB, t j17.Tenant, key j17.Key) j17.StreamID {
+	tb.Helper()
+	r, err := h.store.Rewrite(tb.Context(), t, store.Rewrite{Streams: []store.RewrittenStream{{
+		Key: key, Events: []store.Rewritten{{Version: 1, Type: "_was_tombstoned", Data: []byte("{}"), Metadata: []byte("{}")}},
+	}}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r.IDs[0]
+}
+
+// erasures are the files of notes in a folder.
+func erasures(tb testing.TB, folder string) []string {
+	tb.Helper()
+	all, err := filepath.Glob(filepath.Join(folder, "erasures", "*", "*", "*"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return all
+}
+
+// TestErasedWhereOnePlaceIsAway notes an erasure while one of two places does not answer, and once it does.
+func TestErasedWhereOnePlaceIsAway(t *testing.T) {
+	h := newHouse(t, nil)
+	h.run(t)
+	h.write(t, h.prod, "ann", "ann is 31")
+	h.make(t, h.prod, "")
+	h.stop()
+
+	// Backups go to another place now, which is broken.
+	old := h.folder
+	h.options.Folder = filepath.Join(t.TempDir(), "new")
+	if err := os.MkdirAll(h.options.Folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	broken := filepath.Join(h.options.Folder, "manifests")
+	if err := os.WriteFile(broken, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.options.Worker = worker.New(h.clock, slog.New(slog.NewTextHandler(h.log, nil)))
+	h.open(t)
+	h.run(t)
+	key := j17.Key{Type: "note", ID: "ann"}
+	if err := h.Erase(t.Context(), h.prod, erasure.Erased{Keys: []j17.Key{key}, Note: h.replace(t, h.prod, key), At: h.clock.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	h.await(t, func() bool {
+		for _, c := range h.options.Worker.Counts() {
+			if c.Name == "backup_erasures" {
+				return c.Failed == 1
+			}
+		}
+		return false
+	})
+	if n := len(erasures(t, old)); n != 1 || h.Stats().Noted != 0 {
+		t.Fatalf("%d notes, and %d erasures are noted everywhere", n, h.Stats().Noted)
+	}
+
+	// When it is mended, what the other one has is not noted there again.
+	for _, file := range append(erasures(t, old), broken) {
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.clock.Advance(time.Hour)
+	h.await(t, func() bool { return h.Stats().Noted == 1 })
+	if n := len(erasures(t, old)); n != 0 {
+		t.Errorf("%d notes are there again", n)
+	}
+}
+
 // folderHas returns a part whose content has a text.
 func (h *house) folderHas(tb testing.TB, text string) string {
 	tb.Helper()

@@ -23,6 +23,8 @@ const erasedSpace store.Space = "backup.erased"
 type erased struct {
 	Keys []string  `json:"keys"`
 	At   time.Time `json:"at"`
+	// Done are the places that have it, by their names, while another one does not answer.
+	Done []string `json:"done,omitempty"`
 }
 
 // The limits of noting.
@@ -75,10 +77,25 @@ func (s *Service) note(ctx context.Context, c *worker.Claim) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range places {
+
+	// A place that does not answer holds up no other one. One that takes up the whole lease is the last at the next attempt.
+	var errs []error
+	for i := range places {
+		p := places[(i+c.Attempt-1)%len(places)]
+		if slices.Contains(item.Done, p.name()) {
+			continue
+		}
 		if err := s.noteAt(ctx, p, c.Tenant, at, &item); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		item.Done = append(item.Done, p.name())
+		if c.Value, err = json.Marshal(item); err != nil {
 			return err
 		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
 	}
 	s.counts.noted.Add(1)
 	return s.Store.WriteFreeing(ctx, c.Tenant, []store.Side{c.Remove()})
