@@ -70,6 +70,8 @@ type endingStore struct {
 	end     func()
 	broken  error
 	atHeads func()
+	// atRemoval is called before the first write that removes states.
+	atRemoval func()
 	// atExtent is called before each of the extents that are asked for, which are counted.
 	atExtent func()
 	extents  int
@@ -102,6 +104,10 @@ func (s *endingStore) Write(ctx context.Context, t j17.Tenant, side []store.Side
 func (s *endingStore) WriteFreeing(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
 	if s.broken != nil && s.after < 0 {
 		return s.broken
+	}
+	if do := s.atRemoval; do != nil && side[0].Space == "checkpoint.states" {
+		s.atRemoval = nil
+		do()
 	}
 	return s.Storage.WriteFreeing(ctx, t, side, fences...)
 }

@@ -95,6 +95,11 @@ func (s *Service) admit(ctx context.Context, t j17.Tenant, name *string) error {
 	if name != nil && (*name == "" || len(*name) > maxName || !utf8.ValidString(*name)) {
 		return j17.Errorf(j17.CodeInvalidField, "'name' must be a text of 1 to %d bytes, or be left out", maxName).At("name")
 	}
+	return s.room(ctx, t)
+}
+
+// room checks that there may be another checkpoint.
+func (s *Service) room(ctx context.Context, t j17.Tenant) error {
 	n, err := s.Store.Count(ctx, t, named, store.Range{}, maxNamed)
 	if err != nil {
 		return engine.StorageError(err)
@@ -217,10 +222,13 @@ func (s *Service) flush(ctx context.Context, t j17.Tenant, k *keeping) error {
 	return nil
 }
 
-// addNamed makes a checkpoint whose states are kept one of those that there are.
+// addNamed makes a checkpoint whose states are kept one of those that there are. Others may have been made meanwhile.
 func (s *Service) addNamed(ctx context.Context, t j17.Tenant, made *row) error {
 	s.turn.Lock()
 	defer s.turn.Unlock()
+	if err := s.room(ctx, t); err != nil {
+		return err
+	}
 	sides, err := s.named().add(ctx, t, made.ID, made)
 	if err != nil {
 		return err
@@ -311,7 +319,8 @@ func (s *Service) giveUp(ctx context.Context, t j17.Tenant, id string) error {
 	return engine.StorageError(err)
 }
 
-// remove carries out a part of a removal.
+// remove carries out a part of a removal, as long as its claim holds: a checkpoint that was completed meanwhile has no removal any more,
+// and keeps its states.
 func (s *Service) remove(ctx context.Context, c *worker.Claim) error {
 	if s.isMaking(c.Key) {
 		return engine.StorageError(s.Store.Write(ctx, c.Tenant, []store.Side{c.Replace(c.Value, s.Clock.Now().Add(unfinishedPause))}))
@@ -338,7 +347,7 @@ func (s *Service) remove(ctx context.Context, c *worker.Claim) error {
 		}
 		r.After = keys[len(keys)-1].ID
 		left -= len(keys)
-		return left > 0, s.Store.WriteFreeing(ctx, c.Tenant, sides)
+		return left > 0, s.Store.WriteFreeing(ctx, c.Tenant, sides, c.Fence())
 	})
 	if err != nil {
 		return err

@@ -333,3 +333,63 @@ func TestAnErasureWhileACheckpointIsMade(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestACheckpointThatIsCompletedWhileItIsRemoved lets a removal begin that was planned for the case that a checkpoint does not come to its
+// end, and the checkpoint come to its end then: it keeps its states.
+func TestACheckpointThatIsCompletedWhileItIsRemoved(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, enginetest.CounterSpec, engine.Options{})
+	f.counted(t, 3)
+	c := f.made(t, wire.NewCheckpoint{})
+	job := store.Side{Op: store.Put, Space: "checkpoint.jobs", Key: c.ID, Value: []byte(`{"types":["counter"]}`), Due: f.Clock.Now()}
+	if err := f.Store.Write(t.Context(), enginetest.Tenant, []store.Side{job}); err != nil {
+		t.Fatal(err)
+	}
+	completed := &endingStore{Storage: f.Store, atRemoval: func() {
+		if err := f.Store.Write(t.Context(), enginetest.Tenant, []store.Side{{Op: store.Delete, Space: job.Space, Key: job.Key}}); err != nil {
+			t.Error(err)
+		}
+	}}
+	f.Service = f.checkpointsOn(completed)
+	for _, q := range f.Queues() {
+		if err := q.Settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if completed.atRemoval != nil || f.left(t) != 3 {
+		t.Errorf("%d states are left; the removal began: %v", f.left(t), completed.atRemoval == nil)
+	}
+	if _, _, err := f.Restore(t.Context(), enginetest.Tenant, c.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTheLastCheckpoint lets another checkpoint be made, the last that there may be, while one is being made: that one is refused, and
+// leaves nothing.
+func TestTheLastCheckpoint(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, enginetest.CounterSpec, engine.Options{})
+	f.counted(t, 3)
+	add := func(from, to int) {
+		var sides []store.Side
+		for n := from; n <= to; n++ {
+			sides = append(sides, store.Side{Op: store.Put, Space: "checkpoints", Key: fmt.Sprintf("%016x/chk_%d", n, n), Value: []byte(`{}`)})
+		}
+		if err := f.Store.Write(t.Context(), enginetest.Tenant, sides); err != nil {
+			t.Error(err)
+		}
+	}
+	add(1, 999)
+	f.Service = f.checkpointsOn(&endingStore{Storage: f.Store, atHeads: func() { add(1000, 1000) }})
+	if c, err := f.Service.Create(t.Context(), enginetest.Tenant, wire.NewCheckpoint{}); j17.CodeOf(err) != j17.CodeConflict {
+		t.Errorf("made is %+v, %v", c, err)
+	}
+	for _, q := range f.Queues() {
+		if err := q.Settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if f.left(t) != 0 {
+		t.Errorf("%d states are left of it", f.left(t))
+	}
+}
