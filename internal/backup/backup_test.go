@@ -453,6 +453,86 @@ func TestErasedWhereOnePlaceIsAway(t *testing.T) {
 	}
 }
 
+// held is a store of which a backup is held up once, after the last that it has read.
+type held struct {
+	backup.Storage
+	read, goOn chan struct{}
+	once       *sync.Once
+}
+
+// Archive returns one whose end is waited for.
+func (h held) Archive(ctx context.Context, t j17.Tenant) (store.Archive, error) {
+	a, err := h.Storage.Archive(ctx, t)
+	return heldArchive{a, &h}, err
+}
+
+type heldArchive struct {
+	store.Archive
+	by *held
+}
+
+// Close tells that all is read, and waits.
+func (a heldArchive) Close() {
+	a.Archive.Close()
+	a.by.once.Do(func() {
+		close(a.by.read)
+		<-a.by.goOn
+	})
+}
+
+// TestErasedBeforeTheManifest erases what a backup has copied that is not there yet, of one environment and of the server.
+func TestErasedBeforeTheManifest(t *testing.T) {
+	for _, server := range []bool{false, true} {
+		hold := held{read: make(chan struct{}), goOn: make(chan struct{}), once: new(sync.Once)}
+		h := newHouse(t, func(o *backup.Options) {
+			hold.Storage = o.Store
+			o.Store = hold
+		})
+		goOn := sync.OnceFunc(func() { close(hold.goOn) })
+		t.Cleanup(goOn) // before the service is stopped, which waits for it
+		h.run(t)
+		h.write(t, h.prod, "ann", "ann is 31")
+		scope := h.prod
+		if server {
+			scope = j17.System
+		}
+		b, err := h.Create(t.Context(), scope, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-hold.read
+
+		// It was noted before the backup is seen, so that at no time it is there without.
+		key := j17.Key{Type: "note", ID: "ann"}
+		note := h.replace(t, h.prod, key)
+		if err := h.Erase(t.Context(), h.prod, erasure.Erased{Keys: []j17.Key{key}, Note: note, At: h.clock.Now()}); err != nil {
+			t.Fatal(err)
+		}
+		h.await(t, func() bool { return h.Stats().Noted == 1 })
+		if err := h.store.Purge(t.Context(), h.prod, []j17.Key{key}, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		goOn()
+		if b = h.ended(t, scope, b.ID); b.Status != backup.Completed {
+			t.Fatalf("%+v", b)
+		}
+		m, err := repository.OpenFolder(h.folder, clock.System{}).Manifest(t.Context(), b.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		noted := 0
+		for e, err := range repository.OpenFolder(h.folder, clock.System{}).Erasures(t.Context(), h.prod, m.Of(h.prod).Moment, repository.Identities{}) {
+			if err != nil || len(e.Events) != 1 {
+				t.Fatal(e, err)
+			}
+			noted++
+		}
+		if noted != 1 || h.folderHas(t, "ann is 31") == "" {
+			t.Errorf("server %v: %d notes", server, noted)
+		}
+	}
+}
+
 // folderHas returns a part whose content has a text.
 func (h *house) folderHas(tb testing.TB, text string) string {
 	tb.Helper()

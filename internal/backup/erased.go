@@ -101,7 +101,8 @@ func (s *Service) note(ctx context.Context, c *worker.Claim) error {
 	return s.Store.WriteFreeing(ctx, c.Tenant, []store.Side{c.Remove()})
 }
 
-// places lists where backups with a tenant may be: where its own and those of the server are, and where they go by the settings.
+// places lists where backups with a tenant may be: where its own and those of the server are, or are on their way to, and where they go
+// by the settings.
 func (s *Service) places(ctx context.Context, t j17.Tenant) ([]loosePlace, error) {
 	var all []loosePlace
 	add := func(p loosePlace) {
@@ -110,6 +111,9 @@ func (s *Service) places(ctx context.Context, t j17.Tenant) ([]loosePlace, error
 		}
 	}
 	for _, scope := range []j17.Tenant{t, j17.System} {
+		if to := s.underWay(scope); to != nil { // first: what is over by now is listed below
+			add(loosePlace{place: to.place, instance: instanceOf(scope)})
+		}
 		set, _, err := s.settings(ctx, instanceOf(scope))
 		if err != nil {
 			return nil, err
@@ -128,7 +132,17 @@ func (s *Service) places(ctx context.Context, t j17.Tenant) ([]loosePlace, error
 	return all, nil
 }
 
-// noteAt notes an erasure at a place, if there are backups with what was erased.
+// underWay returns where the backup of a scope goes that is being made, nil if there is none.
+func (s *Service) underWay(scope j17.Tenant) *destination {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if j := s.active[scope]; j != nil {
+		return j.to
+	}
+	return nil
+}
+
+// noteAt notes an erasure at a place, if there are backups with what was erased, or one is being made.
 func (s *Service) noteAt(ctx context.Context, p loosePlace, t j17.Tenant, at j17.StreamID, item *erased) error {
 	set, _, err := s.settings(ctx, p.instance)
 	if err != nil {
@@ -138,14 +152,21 @@ func (s *Service) noteAt(ctx context.Context, p loosePlace, t j17.Tenant, at j17
 	if err != nil {
 		return err
 	}
+
+	// Those that have it, and who can read all of them. What one in clear shows anyway needs no encryption. One that is being made may have
+	// it too: it is looked for first, since its manifest is there when it is not being made any more.
+	var recipients []string
+	older, inClear := false, false
+	for _, scope := range []j17.Tenant{t, j17.System} {
+		if to := s.underWay(scope); to != nil && to.place.same(p.place) {
+			older, inClear = true, inClear || !to.seal.Encrypted()
+			recipients = append(recipients, to.seal.Recipients()...)
+		}
+	}
 	manifests, _, err := repo.Manifests(ctx)
 	if err != nil {
 		return err
 	}
-
-	// Those that have it, and who can read all of them. What one in clear shows anyway needs no encryption.
-	var recipients []string
-	older, inClear := false, false
 	for _, m := range manifests {
 		for _, of := range m.Tenants {
 			if of.Tenant == t && of.Moment.Compare(at) < 0 {

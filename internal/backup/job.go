@@ -27,8 +27,17 @@ type job struct {
 	bytes       atomic.Int64
 	// cut ends the work, with the reason; nil while it has not begun. The service's mu guards it.
 	cut context.CancelCauseFunc
+	// to is where it goes, nil until that is known. From before the moment of the backup until its row says that it is completed, what is
+	// erased of its scope is noted there for it. The service's mu guards it.
+	to *destination
 	// ended is closed when nothing is done for it any more.
 	ended chan struct{}
+}
+
+// destination is the place that a backup goes to, and who can read it there.
+type destination struct {
+	place place
+	seal  repository.Seal
 }
 
 // mostUnfinished is how many backups of one tenant may be under way or wait.

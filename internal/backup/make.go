@@ -71,6 +71,9 @@ func (s *Service) try(ctx context.Context, j *job) error {
 	gate := s.gate(j.row.Place)
 	gate.RLock()
 	defer gate.RUnlock()
+	s.mu.Lock()
+	j.to = &destination{j.row.Place, seal}
+	s.mu.Unlock()
 	w, err := repo.NewBackup(ctx, repository.Head{
 		ID: j.row.ID, Scope: scope, Kind: j.row.Kind, Parent: j.row.Parent, CreatedAt: j.row.CreatedAt, Program: s.Program, Seal: seal,
 	})
