@@ -66,6 +66,9 @@ func (r *Recorder) Current() bool {
 	return err == nil && d == r.d
 }
 
+// Fences returns what holds as long as what the recorder works with is deployed, for whoever stores by himself.
+func (r *Recorder) Fences() []store.Fence { return r.d.fences }
+
 // Derived returns what is kept of events beside them, for whoever stores both by himself.
 func (r *Recorder) Derived(ctx context.Context, events []decider.Event) ([]store.Side, error) {
 	return r.e.derived(ctx, r.d, events)

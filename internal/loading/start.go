@@ -60,9 +60,9 @@ func (l *Loader) ColdStart(ctx context.Context, t j17.Tenant, in *eventfile.Read
 		return Imported{}, s.named(err)
 	}
 	if !past.Current() {
-		return Imported{}, j17.Errorf(j17.CodeConflict, "Another spec was deployed while the file was read, and it is to be checked against that one. Nothing was stored. Load it again.")
+		return Imported{}, errRedeployed()
 	}
-	if err := load.Commit(ctx); err != nil {
+	if err := load.Commit(ctx, past.Fences()...); err != nil {
 		return Imported{}, s.named(err)
 	}
 	past.Loaded(c.done.Events)
@@ -274,10 +274,21 @@ func (s *start) named(err error) error {
 	return s.refusal()
 }
 
+// errRedeployed refuses a cold start that was checked against another spec.
+func errRedeployed() error {
+	return j17.Errorf(j17.CodeConflict, "Another spec was deployed while the file was read, and it is to be checked against that one. Nothing was stored. Load it again.")
+}
+
 // startError is the error of a cold start that the store refuses.
 func startError(err error) error {
 	if errors.Is(err, store.ErrNotEmpty) {
 		return j17.Errorf(j17.CodeConflict, "The environment has events already. Only an empty one can be loaded for the first time; others take an import.")
+	}
+	if errors.Is(err, store.ErrOvertaken) {
+		return j17.Errorf(j17.CodeConflict, "Too much of the environment, its files for example, was changed while it was filled. Nothing was stored. Load it again when nobody else changes it.")
+	}
+	if _, ok := errors.AsType[*store.SideConflict](err); ok {
+		return errRedeployed() // all fences are those of what is deployed
 	}
 	return engine.StorageError(err)
 }

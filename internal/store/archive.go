@@ -81,9 +81,10 @@ type Load interface {
 	// Command adds the result of a command.
 	Command(c ArchivedCommand) error
 
-	// Commit checks what was added and makes all of it durable and seen at once. It is ErrNotEmpty when the tenant has got events
-	// meanwhile.
-	Commit(ctx context.Context) error
+	// Commit checks what was added and makes all of it durable and seen at once, with what the tenant has, if the fences hold at that
+	// moment: else it is a *SideConflict. It is ErrNotEmpty when the tenant has got events meanwhile, and ErrOvertaken when it was removed
+	// or too much of what it has was changed while that was copied.
+	Commit(ctx context.Context, fences ...Fence) error
 
 	// Discard removes what was added, unless it was committed. It can be called at any time, and more than once.
 	Discard()

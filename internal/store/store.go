@@ -457,6 +457,8 @@ var (
 	ErrIndexing = errors.New("store: the index of tags is being built, try again")
 	// ErrNotEmpty: an import, or a load, found data.
 	ErrNotEmpty = errors.New("store: tenant is not empty")
+	// ErrOvertaken: a load found that too much of what the tenant had was changed while it was committed.
+	ErrOvertaken = errors.New("store: tenant has changed too much meanwhile")
 	// ErrEnded: something that an archive shows was erased. Whoever copies it begins with a new one.
 	ErrEnded = errors.New("store: an erasure has ended the archive, begin anew")
 )

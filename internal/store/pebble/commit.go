@@ -82,6 +82,7 @@ func (s *Store) commitAll(b *batch, calls []*call) bool {
 // write makes the batch durable and visible. It reports whether the calls are still to be answered.
 func (s *Store) write(b *batch) (ours bool, err error) {
 	b.finish()
+	s.noteChanges(b)
 	err = s.db.Apply(b.writes, pebble.Sync)
 	ours = s.queue.end()
 	if s.disk.failed.Load() {

@@ -39,8 +39,15 @@ type loading struct {
 	// events are in the order of their streams, and feed is notes and references to events in the order of their positions. tags and items
 	// are in the order in which they are stored, and so is what goes with items: due and expiry entries, entries, and the commands.
 	events, feed, tags, items, others *sorter
-	// derives tells that there are items with which something goes.
-	derives bool
+	// derives tells that there are items with which something goes, revised that some have revisions of their own, commands that there are
+	// commands.
+	derives, revised, commands bool
+
+	// there is what the tenant has, if takes is set, and what of the items has another revision because of it. changed is what changes of
+	// it since it is copied.
+	there   *sorter
+	takes   bool
+	changed *changedKeys
 
 	// The last event or note, and the run of events that follow each other without a gap: as they stand in the feed.
 	last j17.StreamID
@@ -49,7 +56,8 @@ type loading struct {
 	any      bool
 	lastTime int64
 	count    uint64
-	rev      uint64
+	// rev is the greatest revision so far. What is loaded gets those after given, which is 0 before the first one.
+	rev, given uint64
 
 	// Scratch space.
 	key, value, own, canonical []byte
@@ -85,7 +93,7 @@ func (s *Store) Load(ctx context.Context, name j17.Tenant) (store.Load, error) {
 	// A folder of its own.
 	l.folder = &workFolder{fs: s.disk.FS, path: s.disk.PathJoin(s.disk.dir, loadingName, strconv.Itoa(int(l.number))), check: s.roomToLoad}
 	l.events, l.feed, l.tags = newSorter(l.folder, eventBudget), newSorter(l.folder, feedBudget), newSorter(l.folder, tagBudget)
-	l.items, l.others = newSorter(l.folder, itemBudget), newSorter(l.folder, itemBudget)
+	l.items, l.others, l.there = newSorter(l.folder, itemBudget), newSorter(l.folder, itemBudget), newSorter(l.folder, itemBudget)
 	if err := s.disk.MkdirAll(l.folder.path, 0o700); err != nil {
 		l.Discard()
 		return nil, loadFault(fmt.Errorf("make a folder for a load: %w", err))
@@ -148,7 +156,7 @@ func (l *loading) Event(e store.LoadedEvent) error {
 // event checks an event for itself and makes its record.
 func (l *loading) event(e *store.LoadedEvent) error {
 	// Its place in the feed.
-	if err := l.follow(e.StreamID); err != nil {
+	if err := l.place(e.StreamID); err != nil {
 		return err
 	}
 
@@ -183,8 +191,8 @@ func (l *loading) event(e *store.LoadedEvent) error {
 // leafAt returns where the input of the leaf hash begins in a record.
 func leafAt(kept, own []byte) int { return leafOffset(len(own)) + len(kept) }
 
-// follow checks a position.
-func (l *loading) follow(at j17.StreamID) error {
+// place checks a position.
+func (l *loading) place(at j17.StreamID) error {
 	if at.Compare(l.last) <= 0 {
 		return fmt.Errorf("it does not come after the position before it, %s", l.last)
 	}
@@ -254,7 +262,7 @@ func (l *loading) Note(n store.Note) error {
 	if l.err != nil {
 		return l.err
 	}
-	if err := l.follow(n.Position); err != nil {
+	if err := l.place(n.Position); err != nil {
 		return l.fail(fmt.Errorf("the note at %s cannot be loaded: %w", n.Position, err))
 	}
 	if len(n.Streams) == 0 || len(n.Streams) > store.MaxUnitEvents {
@@ -288,10 +296,10 @@ func (l *loading) Item(i store.ArchivedItem) error {
 		return l.fail(fmt.Errorf("the side item %s/%s cannot be loaded: %w", i.Space, i.Key, err))
 	}
 	if i.Rev == 0 {
-		l.rev++
-		i.Rev = l.rev
+		i.Rev = l.nextRev()
+	} else {
+		l.revised, l.rev = true, max(l.rev, i.Rev)
 	}
-	l.rev = max(l.rev, i.Rev)
 	l.derives = l.derives || i.Entries != "" || !i.Expires.IsZero() || !i.Due.IsZero()
 	l.key = appendItemKey(l.key[:0], l.number, i.Space, i.Key)
 	l.own = append(append(l.own[:0], i.Entries...), 0)
@@ -317,6 +325,7 @@ func (l *loading) Command(c store.ArchivedCommand) error {
 		r.IDs = []j17.StreamID{c.First}
 	}
 	expires := nanos(c.Expires)
+	l.commands = true
 	l.key = appendCommandKey(l.key[:0], l.number, c.ID)
 	if err := l.others.add(l.key, appendCommandRecord(l.value[:0], expires, &r, c.Memo)); err != nil || expires == 0 {
 		return l.fail(err)
@@ -334,13 +343,16 @@ func (l *loading) Discard() {
 
 	// What cannot be removed now is removed by a start.
 	_ = l.store.run(l.store.life, always, func(b *batch) error {
+		l.unfollow()
 		b.removeAll(l.number)
 		b.remove(appendPendingKey(nil, l.number))
 		return nil
 	})
 }
 
-func (l *loading) sorters() []*sorter { return []*sorter{l.events, l.feed, l.tags, l.items, l.others} }
+func (l *loading) sorters() []*sorter {
+	return []*sorter{l.events, l.feed, l.tags, l.items, l.others, l.there}
+}
 
 // clear removes the files.
 func (l *loading) clear() {
@@ -355,11 +367,14 @@ func (l *loading) clear() {
 }
 
 // Commit makes all of it seen. See store.Load.
-func (l *loading) Commit(ctx context.Context) error {
+func (l *loading) Commit(ctx context.Context, fences ...store.Fence) error {
 	if l.err != nil {
 		return l.err
 	}
-	if err := l.commit(ctx); err != nil {
+	if err := (&store.Append{Fences: fences}).Validate(); err != nil {
+		return err
+	}
+	if err := l.commit(ctx, fences); err != nil {
 		return l.fail(err)
 	}
 	l.err = errLoadEnded
@@ -367,7 +382,7 @@ func (l *loading) Commit(ctx context.Context) error {
 	return nil
 }
 
-func (l *loading) commit(ctx context.Context) error {
+func (l *loading) commit(ctx context.Context, fences []store.Fence) error {
 	// What is in memory still.
 	err := l.endRun()
 	for _, s := range l.sorters() {
@@ -380,7 +395,10 @@ func (l *loading) commit(ctx context.Context) error {
 		return err
 	}
 
-	// The tables, beside the store. That it is closed meanwhile is seen at the end.
+	// The tables, beside the store, with what the tenant has. That it is closed meanwhile is seen at the end.
+	if err := l.follow(ctx); err != nil {
+		return err
+	}
 	tables, err := l.tables(ctx)
 	if err != nil {
 		return err
@@ -395,7 +413,7 @@ func (l *loading) commit(ctx context.Context) error {
 	}
 
 	// From here on the tenant has them.
-	return l.store.run(ctx, ordinary, l.list)
+	return l.store.run(ctx, ordinary, func(b *batch) error { return l.list(b, fences) })
 }
 
 // roomFor says whether the load can still be committed, before its tables are taken in.
@@ -407,23 +425,30 @@ func (l *loading) roomFor(ctx context.Context) error {
 }
 
 // list makes what was loaded the tenant's, with the side items that it has.
-func (l *loading) list(b *batch) error {
+func (l *loading) list(b *batch, fences []store.Fence) error {
 	t := b.tenant(l.name)
 	if err := withoutEvents(t); err != nil {
 		return err
 	}
-	old := t.nextNumber
+	var r store.Result
+	if err := b.checkUnit(t, &store.Append{Fences: fences}, &r); err != nil {
+		return err
+	}
+	if len(r.Sides) > 0 {
+		return &r.Sides[0]
+	}
+	if err := l.catchUp(b, t); err != nil {
+		return err
+	}
 	if t.listed {
-		if err := l.takeOver(b, old); err != nil {
-			return err
-		}
-		b.removeAll(old)
+		b.removeAll(t.nextNumber)
 	}
 	works, err := loadDue(l.store.db, t, l.number)
 	if err != nil {
 		return err
 	}
 	b.due = append(b.due, works...)
+	l.unfollow()
 
 	// The directory and the state, which finish writes.
 	t.nextNumber = l.number
@@ -432,77 +457,6 @@ func (l *loading) list(b *batch) error {
 	b.list(t.name, t.nextNumber)
 	b.remove(appendPendingKey(nil, l.number))
 	return nil
-}
-
-// takeOver stages copies of the side items and commands that the tenant has, but of those that were loaded.
-func (l *loading) takeOver(b *batch, old uint32) (err error) {
-	t := b.tenant(l.name)
-	for _, kind := range []byte{kindItem, kindCommand} {
-		prefix := appendPrefix(nil, old, kind)
-		it, err := newIter(l.store.db, prefix, after(prefix))
-		if err != nil {
-			return err
-		}
-		for ok := it.First(); ok && err == nil; ok = it.Next() {
-			err = l.takeOverOne(b, t, it.Key(), it.Value())
-		}
-		if err = errors.Join(err, it.Error(), it.Close()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// takeOverOne stages a copy of what stands under one key.
-func (l *loading) takeOverOne(b *batch, t *tenant, from, value []byte) error {
-	key := append(binary.BigEndian.AppendUint32(nil, l.number), from[tenantPrefix:]...)
-	loaded, err := b.find(key)
-	if err != nil {
-		return fault("what was loaded", err)
-	}
-	if from[tenantPrefix] == kindCommand {
-		_, expires, err := parseCommandRecord(value)
-		if err != nil {
-			return corruption(err, "a command of tenant %s", t.name)
-		}
-		if loaded == nil {
-			must(b.writes.Set(key, value, nil))
-			setExpiry(b, l.number, expires, key)
-		}
-		return nil
-	}
-
-	// An item that takes the place of another one has another revision.
-	meta, _, err := parseItemRecord(value)
-	if err != nil {
-		return corruption(err, "a side item of tenant %s", t.name)
-	}
-	if loaded != nil {
-		instead, content, err := parseItemRecord(loaded)
-		if err == nil && instead.rev == meta.rev {
-			t.next.rev = max(t.next.rev, l.rev) + 1
-			instead.rev = t.next.rev
-			must(b.writes.Set(key, appendItemRecord(nil, instead, content), nil))
-		}
-		return err
-	}
-	space, name, ok := cutSpace(key[tenantPrefix+1:])
-	if !ok {
-		return corruption(errFormat, "a side item of tenant %s", t.name)
-	}
-	must(b.writes.Set(key, value, nil))
-	setExpiry(b, l.number, meta.expires, key)
-	if meta.due != 0 {
-		must(b.writes.Set(appendDueKey(nil, l.number, space, meta.due, name), nil, nil))
-		b.due = append(b.due, dueWork{t, space, meta.due})
-	}
-	return nil
-}
-
-func setExpiry(b *batch, number uint32, expires int64, key []byte) {
-	if expires != 0 {
-		must(b.writes.Set(appendExpiryKey(nil, number, expires, key), nil, nil))
-	}
 }
 
 // toldTags returns the tags that metadata tell. It remembers those of some, since many events have the same actor and target.

@@ -85,6 +85,8 @@ type Store struct {
 	nextNumber uint32
 	// nextChange is the number of the latest change of a feed. Only the committer uses it.
 	nextChange uint64
+	// followed are the tenants of which changes are noted. Only the committer uses it.
+	followed []*changedKeys
 	// builds are the tenants whose older events are to be indexed.
 	builds []j17.Tenant
 

@@ -376,12 +376,17 @@ func (l *loading) itemTables(ctx context.Context, items *tableWriter) error {
 			return err
 		}
 	}
+	if l.takes {
+		if err := l.takeOver(ctx); err != nil {
+			return err
+		}
+	}
 	return eachOf(ctx, func(key, value []byte) error {
 		if key[tenantPrefix] == kindItem {
 			_, value, _ = bytes.Cut(value, []byte{0}) // the space of its entries
 		}
 		return items.set(key, value)
-	}, l.items, l.others)
+	}, l.items, l.others, l.there)
 }
 
 // deriveFrom adds what goes with an item: its due and expiry entries, and its entries.
@@ -410,8 +415,7 @@ func (l *loading) deriveFrom(key, value []byte) error {
 		return err
 	}
 	for _, name := range names {
-		l.rev++
-		entry := appendItemRecord([]byte{0}, itemMeta{rev: l.rev}, nil)
+		entry := appendItemRecord([]byte{0}, itemMeta{rev: l.nextRev()}, nil)
 		if err := l.others.add(appendItemKey(nil, l.number, store.Space(entries), name), entry); err != nil {
 			return err
 		}

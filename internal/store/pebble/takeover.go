@@ -1,0 +1,326 @@
+package pebble
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"j17/internal/store"
+)
+
+// A load keeps the side items and commands that its tenant has. They are copied into its tables, page by page, while the tenant goes on
+// being written to. What changes from then on is noted by the committer, and is made up for when the tenant gets what was loaded.
+
+// changedKeys are the side items and commands of a tenant that have changed since a load began to copy them. They are the committer's.
+type changedKeys struct {
+	number uint32
+	keys   map[string]bool
+	bytes  int
+	// lost tells that there were too many, or a whole range of them.
+	lost bool
+}
+
+const (
+	// mostChanged and mostChangedBytes bound what changes of a tenant while a load copies it: all of it is made up for in one batch.
+	mostChanged      = 20_000
+	mostChangedBytes = 32 << 20
+)
+
+// note takes down what a batch changes.
+func (c *changedKeys) note(writes *pebble.Batch) {
+	for r := writes.Reader(); !c.lost; {
+		kind, key, value, ok, err := r.Next()
+		if err != nil || !ok {
+			c.lost = err != nil
+			return
+		}
+		if len(key) <= tenantPrefix || binary.BigEndian.Uint32(key) != c.number {
+			continue
+		}
+		switch kind {
+		case pebble.InternalKeyKindRangeKeySet, pebble.InternalKeyKindRangeKeyUnset, pebble.InternalKeyKindRangeKeyDelete:
+			continue
+		case pebble.InternalKeyKindRangeDelete:
+			c.lost = true
+		default:
+			if key[tenantPrefix] == kindItem || key[tenantPrefix] == kindCommand {
+				c.keys[string(key)] = true
+				c.bytes += len(key) + len(value)
+			}
+		}
+		c.lost = c.lost || len(c.keys) > mostChanged || c.bytes > mostChangedBytes
+	}
+}
+
+// noteChanges tells those who follow a tenant what a batch changes of it.
+func (s *Store) noteChanges(b *batch) {
+	for _, c := range s.followed {
+		c.note(b.writes)
+	}
+}
+
+// follow begins to note what changes of the load's tenant.
+func (l *loading) follow(ctx context.Context) error {
+	return l.store.run(ctx, ordinary, func(b *batch) error {
+		t := b.tenant(l.name)
+		if err := withoutEvents(t); err != nil {
+			return err
+		}
+		l.changed, l.takes = &changedKeys{number: t.nextNumber, keys: map[string]bool{}}, t.listed
+		l.rev = max(l.rev, t.next.rev)
+		b.store.followed = append(b.store.followed, l.changed)
+		return nil
+	})
+}
+
+// unfollow ends that. Only the committer calls it.
+func (l *loading) unfollow() {
+	l.store.followed = slices.DeleteFunc(l.store.followed, func(c *changedKeys) bool { return c == l.changed })
+}
+
+// storedRange is what the tenant has under the keys of a kind: a page at a time, each as of when it is read.
+type storedRange struct {
+	store        *Store
+	number       uint32
+	lower, upper []byte
+	page         sortBuffer
+	at           int
+	more         bool
+}
+
+// next returns the next record, a nil key behind the last one. It is valid until it is called again.
+func (r *storedRange) next() (key, value []byte, err error) {
+	for r.at == len(r.page.placed) {
+		if !r.more {
+			return nil, nil, nil
+		}
+		if n := len(r.page.placed); n > 0 {
+			r.lower = next(r.page.keyOf(&r.page.placed[n-1]))
+		}
+		r.page.data, r.page.placed, r.at = r.page.data[:0], r.page.placed[:0], 0
+		v, err := r.store.acquire()
+		if err != nil {
+			return nil, nil, err
+		}
+		of := reader{v, r.store, r.number}
+		r.more, err = r.page.fill(of, r.lower, r.upper, false)
+		of.close()
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	p := &r.page.placed[r.at]
+	r.at++
+	end := p.start + p.key
+	return r.page.keyOf(p), r.page.data[end : end+p.value], nil
+}
+
+// takeOver puts the side items and commands that the tenant has among what is written to tables, but for those that were loaded. What is
+// there and what was loaded are in the same order.
+func (l *loading) takeOver(ctx context.Context) error {
+	for _, kind := range []byte{kindCommand, kindItem} {
+		prefix := appendPrefix(nil, l.changed.number, kind)
+		there := &storedRange{store: l.store, number: l.changed.number, lower: prefix, upper: after(prefix), more: true}
+		key, value, err := there.next()
+		if err != nil {
+			return err
+		}
+		upTo := func(loaded []byte) error {
+			for n := 1; err == nil && key != nil && (loaded == nil || bytes.Compare(key[tenantPrefix:], loaded[tenantPrefix:]) < 0); n++ {
+				if err = l.keep(key, value); err == nil {
+					key, value, err = there.next()
+				}
+				if n%cancelEvery == 0 && ctx.Err() != nil {
+					return ctx.Err()
+				}
+			}
+			return err
+		}
+		merged := eachOf(ctx, func(loaded, content []byte) error {
+			if loaded[tenantPrefix] != kind {
+				return nil
+			}
+			if err := upTo(loaded); err != nil || key == nil || !bytes.Equal(key[tenantPrefix:], loaded[tenantPrefix:]) {
+				return err
+			}
+			if err := l.replace(loaded, content, value); err != nil {
+				return err
+			}
+			key, value, err = there.next()
+			return err
+		}, l.items, l.others)
+		if merged != nil {
+			return merged
+		}
+		if err := upTo(nil); err != nil {
+			return err
+		}
+	}
+	return l.there.settle()
+}
+
+// keep adds what stands under one key, with what goes with it.
+func (l *loading) keep(from, value []byte) error {
+	key := append(binary.BigEndian.AppendUint32(nil, l.number), from[tenantPrefix:]...)
+	var expires int64
+	var parts [][]byte
+	if from[tenantPrefix] == kindCommand {
+		_, until, err := parseCommandRecord(value)
+		if err != nil {
+			return corruption(err, "a command of tenant %s", l.name)
+		}
+		expires, parts = until, [][]byte{value}
+	} else {
+		meta, _, err := parseItemRecord(value)
+		space, name, ok := cutSpace(key[tenantPrefix+1:])
+		if err == nil && !ok {
+			err = errFormat
+		}
+		if err != nil {
+			return corruption(err, "a side item of tenant %s", l.name)
+		}
+		expires, parts = meta.expires, [][]byte{{0}, value} // without a space of entries: these are items of their own
+		if meta.due != 0 {
+			if err := l.there.add(appendDueKey(nil, l.number, space, meta.due, name)); err != nil {
+				return err
+			}
+		}
+	}
+	if expires != 0 {
+		if err := l.there.add(appendExpiryKey(nil, l.number, expires, key)); err != nil {
+			return err
+		}
+	}
+	return l.there.add(key, parts...)
+}
+
+// replace gives an item that was loaded another revision than that of the item whose place it takes.
+func (l *loading) replace(key, loaded, there []byte) error {
+	if key[tenantPrefix] == kindCommand {
+		return nil
+	}
+	_, loaded, _ = bytes.Cut(loaded, []byte{0}) // the space of its entries
+	had, _, err := parseItemRecord(there)
+	if err != nil {
+		return corruption(err, "a side item of tenant %s", l.name)
+	}
+	meta, content, err := parseItemRecord(loaded)
+	if err != nil || meta.rev != had.rev {
+		return err
+	}
+	meta.rev = l.nextRev()
+	return l.there.add(key, appendItemRecord([]byte{0}, meta, content))
+}
+
+// revLeap is how far the revisions that a load gives lie ahead of those that the tenant's own writes can reach meanwhile.
+const revLeap = 1 << 32
+
+// nextRev returns a revision for what is loaded.
+func (l *loading) nextRev() uint64 {
+	if l.given == 0 {
+		l.rev += revLeap
+		l.given = l.rev
+	}
+	l.rev++
+	return l.rev
+}
+
+// catchUp stages what has changed of the tenant since its side items and commands were copied.
+func (l *loading) catchUp(b *batch, t *tenant) error {
+	if l.changed.lost || l.changed.number != t.nextNumber {
+		return l.overtaken()
+	}
+	for _, from := range slices.Sorted(maps.Keys(l.changed.keys)) {
+		key := append(binary.BigEndian.AppendUint32(nil, l.number), from[tenantPrefix:]...)
+		now, err := b.find([]byte(from))
+		now = bytes.Clone(now)
+		var copied []byte
+		if err == nil {
+			copied, err = b.find(key)
+		}
+		if err != nil {
+			return fault("what has changed during a load", err)
+		}
+		if key[tenantPrefix] == kindCommand {
+			err = l.catchUpCommand(b, key, copied, now)
+		} else {
+			err = l.catchUpItem(b, t, key, copied, now)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// overtaken is the error of a load whose tenant has changed in a way that is not made up for.
+func (l *loading) overtaken() error { return fmt.Errorf("tenant %s: %w", l.name, store.ErrOvertaken) }
+
+func (l *loading) catchUpCommand(b *batch, key, copied, now []byte) error {
+	if copied != nil {
+		if l.commands {
+			return l.overtaken() // it may have been loaded
+		}
+		_, expires, err := parseCommandRecord(copied)
+		if err != nil {
+			return corruption(err, "a command of tenant %s", l.name)
+		}
+		b.remove(key)
+		b.key = append(b.key[:0], key...)
+		b.replaceExpiry(l.number, expires, 0)
+	}
+	if now == nil {
+		return nil
+	}
+	_, expires, err := parseCommandRecord(now)
+	if err != nil {
+		return corruption(err, "a command of tenant %s", l.name)
+	}
+	must(b.writes.Set(key, now, nil))
+	setExpiry(b, l.number, expires, key)
+	return nil
+}
+
+func (l *loading) catchUpItem(b *batch, t *tenant, key, copied, now []byte) error {
+	space, name, ok := cutSpace(key[tenantPrefix+1:])
+	if !ok {
+		return corruption(errFormat, "a side item of tenant %s", l.name)
+	}
+	if copied != nil {
+		meta, _, err := parseItemRecord(copied)
+		switch {
+		case err != nil:
+			return corruption(err, "a side item of tenant %s", l.name)
+		case l.given != 0 && meta.rev > l.given:
+			return nil // it was loaded, which counts
+		case l.revised:
+			return l.overtaken() // it may have been loaded
+		}
+		b.removeItem(l.number, space, name, meta)
+	}
+	if now == nil {
+		return nil
+	}
+	meta, _, err := parseItemRecord(now)
+	if err != nil {
+		return corruption(err, "a side item of tenant %s", l.name)
+	}
+	must(b.writes.Set(key, now, nil))
+	setExpiry(b, l.number, meta.expires, key)
+	if meta.due != 0 {
+		must(b.writes.Set(appendDueKey(nil, l.number, space, meta.due, name), nil, nil))
+		b.due = append(b.due, dueWork{t, space, meta.due})
+	}
+	return nil
+}
+
+func setExpiry(b *batch, number uint32, expires int64, key []byte) {
+	if expires != 0 {
+		must(b.writes.Set(appendExpiryKey(nil, number, expires, key), nil, nil))
+	}
+}
