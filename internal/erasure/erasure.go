@@ -29,7 +29,7 @@ type Holder interface {
 
 // Erased tells which streams were rewritten.
 type Erased struct {
-	// Keys are the streams, each once. There are not many at a time: the streams of a large tombstone come in several calls.
+	// Keys are the streams, each once. There are at most some thousands at a time: those of a larger tombstone come in several calls.
 	Keys []j17.Key
 	// Note is a position of the feed: the notes about all of these streams stand up to there.
 	Note j17.StreamID
@@ -91,13 +91,15 @@ type Service struct {
 	queue *worker.Queue
 	// part is how many events are rewritten in one commit.
 	part uint64
+	// kept is how many streams are rewritten before all who keep something of them are told.
+	kept uint64
 }
 
 const tombstonePrefix = ident.TombstonePrefix
 
 // New returns a service. Run must be called for tombstones to be executed.
 func New(o Options) *Service {
-	s := &Service{o: o, mint: ident.NewMinter(o.Clock.Now), part: maxRewritten}
+	s := &Service{o: o, mint: ident.NewMinter(o.Clock.Now), part: maxRewritten, kept: releasedAtOnce}
 	s.queue = o.Worker.Queue(worker.Work{
 		Name: "erasures", Store: o.Store, Space: executions, Do: s.execute, Lease: lease, AtOnce: atOnce,
 		Freeing: true, // what waits for room is seen to wait, and goes on when there is some

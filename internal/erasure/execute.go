@@ -21,6 +21,9 @@ const (
 	// streamsAtOnce is how many streams are rewritten between two notes of how far an execution is, purgedAtOnce how many are purged.
 	streamsAtOnce = 64
 	purgedAtOnce  = 1000
+	// releasedAtOnce is how many streams are rewritten before those who keep something of them let go of it. Some of these go through all
+	// that they have each time, however few streams it is about.
+	releasedAtOnce = 2048
 )
 
 // execution is a tombstone that is being executed. What it writes holds only as long as its claim does, so that of two processes one goes
@@ -108,52 +111,62 @@ func (x *execution) begin(ctx context.Context) error {
 	return x.save(ctx)
 }
 
-// rewriteSome rewrites the next streams, and lets all who keep something of them let go of it.
+// rewriteSome rewrites the next streams, and lets all who keep something of them let go of it when there are enough of these.
 func (x *execution) rewriteSome(ctx context.Context) error {
-	r := x.row
-	some, err := x.entries(ctx, x.tenant, r.id, r.Cursor, streamsAtOnce)
-	if err != nil {
-		return err
-	}
-	if len(some) > 0 {
-		if err := x.rewrite(ctx, some); err != nil {
+	// What another try has begun to tell of comes before more.
+	r, last := x.row, false
+	if r.Note == "" {
+		some, err := x.entries(ctx, x.tenant, r.id, r.Cursor, streamsAtOnce)
+		if err != nil {
 			return err
 		}
-		if err := x.release(ctx, some); err != nil {
+		if err := x.rewrite(ctx, some); err != nil {
 			return err
 		}
 		for _, e := range some {
 			r.Done++
 			r.Events += e.Events
+			r.Cursor = e.key.String()
 		}
-		r.Cursor, r.Note = some[len(some)-1].key.String(), ""
+		last = len(some) < streamsAtOnce
 	}
-	if len(some) < streamsAtOnce {
-		r.Phase, r.Cursor, r.Done = purging, "", 0
+
+	if kept := r.Done - r.Released; r.Note != "" || kept > 0 && (last || kept >= x.kept) {
+		if err := x.release(ctx); err != nil {
+			return err
+		}
+	}
+	if last {
+		r.Phase, r.Cursor, r.Done, r.Released, r.ReleasedTo = purging, "", 0, 0, ""
 	}
 	return x.save(ctx)
 }
 
-// release makes all who keep something of streams let go of it. Another try tells them of the same position: what they have noted under it
-// is not noted again under a later one.
-func (x *execution) release(ctx context.Context, some []*entry) error {
-	if x.row.Note == "" {
+// release makes all who keep something of the streams that were rewritten since the last time let go of it. Another try tells them of the
+// same streams and position: what they have noted under it is not noted again under a later one.
+func (x *execution) release(ctx context.Context) error {
+	r := x.row
+	if r.Note == "" {
 		moment, err := x.o.Store.Moment(ctx, x.tenant)
 		if err != nil {
 			return err
 		}
-		x.row.Note = moment.Position().String()
+		r.Note = moment.Position().String()
 		moment.Close()
 		if err := x.save(ctx); err != nil {
 			return err
 		}
 	}
-	note, err := j17.ParseStreamID(x.row.Note)
+	note, err := j17.ParseStreamID(r.Note)
 	if err != nil {
-		return damaged(x.row.id, err)
+		return damaged(r.id, err)
 	}
 
-	gone := Erased{Note: note, TombstoneID: x.row.id, At: x.row.StartedAt}
+	gone := Erased{Note: note, TombstoneID: r.id, At: r.StartedAt}
+	some, err := x.entries(ctx, x.tenant, r.id, r.ReleasedTo, int(r.Done-r.Released)) //nolint:gosec // some thousands
+	if err != nil {
+		return err
+	}
 	for _, e := range some {
 		gone.Keys = append(gone.Keys, e.key)
 	}
@@ -162,6 +175,7 @@ func (x *execution) release(ctx context.Context, some []*entry) error {
 			return err
 		}
 	}
+	r.Note, r.Released, r.ReleasedTo = "", r.Done, r.Cursor
 	return nil
 }
 

@@ -2,3 +2,6 @@ package erasure
 
 // SetPart makes long streams of those with more than n events.
 func (s *Service) SetPart(n uint64) { s.part = n }
+
+// SetKept has everybody told of streams when n were rewritten.
+func (s *Service) SetKept(n uint64) { s.kept = n }

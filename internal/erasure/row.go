@@ -79,7 +79,7 @@ type row struct {
 	Cursor string `json:"cursor,omitempty"`
 	Role   int    `json:"role,omitempty"`
 	Looked string `json:"looked,omitempty"`
-	// Note is the position under which the streams being rewritten are told of, once they are.
+	// Note is the position under which those that are rewritten and not released are told of, while they are.
 	Note string `json:"note,omitempty"`
 	// StartedAt is when the execution began, Root and Size what the environment's log was then.
 	StartedAt   time.Time `json:"started_at,omitzero"`
@@ -90,6 +90,9 @@ type row struct {
 	Streams uint64 `json:"streams,omitempty"`
 	Done    uint64 `json:"done,omitempty"`
 	Events  uint64 `json:"events,omitempty"`
+	// Released is how many of those that are rewritten nobody keeps anything of any more, ReleasedTo the key of the last one of them.
+	Released   uint64 `json:"released,omitempty"`
+	ReleasedTo string `json:"released_to,omitempty"`
 	// AffectedRoot is that of the tree over all streams, where there are more than are listed.
 	AffectedRoot string `json:"affected_root,omitempty"`
 }
