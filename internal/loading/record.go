@@ -125,6 +125,8 @@ type recorder struct {
 	d    *decider.Decider
 	r    *History
 	now  int64
+	// latest is the greatest time of a position that is kept, in Unix milliseconds.
+	latest int64
 	// examine makes the checks of one event that need no other.
 	examine func(context.Context, *eventfile.Event) (*decider.Admitted, error)
 	// finish, if not nil, ends the checks of an event that was examined; text is the event as it stands in the file. It is called by

@@ -43,6 +43,7 @@ func (l *Loader) ColdStart(ctx context.Context, t j17.Tenant, in *eventfile.Read
 	}
 	c.examine, c.finish = c.examineAny, c.canonical
 	s := &start{recorder: c, load: load, at: past.Position()}
+	c.latest = s.at.Ms + aheadDays*secondsADay*1000
 	if err = c.each(ctx, in, func(events []pastEvent) error { return s.add(ctx, events) }); errors.Is(err, errEnough) {
 		err = nil
 	}
@@ -90,6 +91,14 @@ type start struct {
 	events []decider.Event
 }
 
+// How far what a file brings along may lie ahead: positions of this server's clock, since that of another server, above all one for
+// development, may have been moved; times of events of their positions, which were made at the same moment. What is loaded is never undone,
+// and all events to come lie behind it.
+const (
+	aheadDays   = 366
+	secondsADay = 24 * 60 * 60
+)
+
 // canonical makes the canonical bytes of an event that keeps its position.
 func (c *recorder) canonical(text string, ev *pastEvent) error {
 	switch {
@@ -105,6 +114,10 @@ func (c *recorder) canonical(text string, ev *pastEvent) error {
 		return nil
 	case ev.Timestamp == nil:
 		return j17.Errorf(j17.CodeMissingField, "Missing 'timestamp': an event with a 'stream_id' has happened at some time").At("metadata.timestamp")
+	case ev.file.StreamID.Ms > c.latest:
+		return j17.Errorf(j17.CodeInvalidField, "The position lies more than %d days ahead of this server's clock, and later ones come behind it. Set the clocks right, of this server or of where the file comes from", aheadDays).At("stream_id")
+	case *ev.Timestamp > ev.file.StreamID.Ms/1000+secondsADay:
+		return j17.Errorf(j17.CodeInvalidField, "'timestamp' lies more than a day after the moment of the event's position, %d in Unix seconds: time never runs backward, so that all later events would have it too", ev.file.StreamID.Ms/1000).At("metadata.timestamp")
 	}
 
 	// They are those of the file, if these are what a server writes. What was laid out anew keeps the order that its members have.

@@ -207,3 +207,25 @@ func TestWhatIsDerivedIsLoaded(t *testing.T) {
 		t.Errorf("%s, %v", item.Value, err)
 	}
 }
+
+// TestAColdStartTakesNoFarFuture: later events could not come before it.
+func TestAColdStartTakesNoFarFuture(t *testing.T) {
+	f := historians(t)
+	now := f.Clock.Now()
+	line := func(position, at time.Time) string {
+		return fmt.Sprintf(`{"stream_id":"%d-0","key":"note:%s","type":"was_written","data":{"n":1},"metadata":{"actor":{"type":"user","id":"%s"},"timestamp":%d}}`+"\n",
+			position.UnixMilli(), id, user, at.Unix())
+	}
+	const day = 24 * time.Hour
+	for want, text := range map[string]string{
+		"'timestamp' lies more than a day after": line(now, now.Add(day+time.Minute)),
+		"position lies more than 366 days ahead": line(now.Add(366*day+time.Hour), now),
+	} {
+		if done, err := f.start(t, text); j17.CodeOf(err) != j17.CodeInvalidField || !strings.Contains(err.Error(), want) || done.Stored != 0 {
+			t.Errorf("%s: %+v, %v", want, done, err)
+		}
+	}
+	if done, err := f.start(t, line(now.Add(365*day), now.Add(366*day-time.Minute))); done.Stored != 1 || err != nil {
+		t.Errorf("as far as it may: %+v, %v", done, err)
+	}
+}
