@@ -121,7 +121,7 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	return s, s.endInterrupted(ctx)
 }
 
-// atOnce is how many backups are made at a time. Those of one tenant never are.
+// atOnce is how many backups are made at a time. Those of one instance never are.
 const atOnce = 2
 
 // Run makes backups until the context ends. What is not finished by then has failed.

@@ -671,6 +671,48 @@ func TestCancelledWhileNobodyAnswers(t *testing.T) {
 	}
 }
 
+// TestOneOfAnInstance checks that an instance whose backup does not come to an end keeps no other from theirs.
+func TestOneOfAnInstance(t *testing.T) {
+	reached, goOn := make(chan struct{}), make(chan struct{})
+	h := newHouse(t, nil)
+	head := h.options.Head
+	h.options.Head = func(ctx context.Context, of j17.Tenant, at j17.StreamID) (uint64, [32]byte, error) {
+		if of == h.prod {
+			close(reached)
+			<-goOn
+		}
+		return head(ctx, of, at)
+	}
+	h.open(t)
+	h.run(t)
+	other, err := h.registry.Instances.Create(t.Context(), "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	staging := j17.TenantOf(h.app.ID, j17.Staging)
+	first, err := h.Create(t.Context(), h.prod, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-reached
+	second, err := h.Create(t.Context(), staging, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := h.make(t, j17.TenantOf(other.ID, j17.Prod), ""); b.Status != backup.Completed {
+		t.Errorf("%+v", b)
+	}
+	if b, err := h.Get(t.Context(), staging, second.ID); err != nil || b.Status != backup.Running {
+		t.Errorf("%+v %v", b, err)
+	}
+	close(goOn)
+	for of, id := range map[j17.Tenant]string{h.prod: first.ID, staging: second.ID} {
+		if b := h.ended(t, of, id); b.Status != backup.Completed {
+			t.Errorf("%+v", b)
+		}
+	}
+}
+
 // TestFailedLeavesNothing checks that the parts of a backup that has failed are removed.
 func TestFailedLeavesNothing(t *testing.T) {
 	h := newHouse(t, nil)

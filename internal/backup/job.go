@@ -149,14 +149,21 @@ func (s *Service) next(ctx context.Context) error {
 	}
 }
 
-// take takes the first job whose tenant has none under way.
+// take takes the first job whose instance has none under way, so that a place which is slow holds up nobody else's.
 func (s *Service) take(ctx context.Context) (*job, context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ctx.Err() != nil {
 		return nil, nil
 	}
-	at := slices.IndexFunc(s.waiting, func(j *job) bool { return s.active[j.row.Scope] == nil })
+	at := slices.IndexFunc(s.waiting, func(j *job) bool {
+		for t := range s.active {
+			if instanceOf(t) == instanceOf(j.row.Scope) {
+				return false
+			}
+		}
+		return true
+	})
 	if at < 0 {
 		return nil, nil
 	}
