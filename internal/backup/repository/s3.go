@@ -48,6 +48,27 @@ const (
 	connectWait = 20 * time.Second
 )
 
+// steady is a connection that ends when nothing comes or goes for a while, as in the middle of an answer that is never finished.
+type steady struct{ net.Conn }
+
+// stillWait is how long nothing may come or go while something is waited for: longer than an answer may take to begin.
+const stillWait = 2 * answerWait
+
+func (c steady) Read(p []byte) (int, error) {
+	if err := c.SetReadDeadline(clock.System{}.Now().Add(stillWait)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Read(p)
+}
+
+// Write gives the read that is under way a new deadline too: it has waited for the answer to what is sent now.
+func (c steady) Write(p []byte) (int, error) {
+	if err := c.SetDeadline(clock.System{}.Now().Add(stillWait)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(p)
+}
+
 // bucket is a storage in a bucket of an S3 server.
 type bucket struct {
 	client *minio.Client
@@ -70,7 +91,14 @@ func OpenS3(o S3Options, c clock.Clock) (*Repository, error) {
 	client, err := minio.New(at.Host, &minio.Options{
 		Creds: credentials.NewStaticV4(o.AccessKey, o.SecretKey, ""), Secure: at.Scheme == "https", Region: o.Region, BucketLookup: minio.BucketLookupAuto,
 		Transport: &http.Transport{
-			DialContext: dial, TLSHandshakeTimeout: connectWait, ResponseHeaderTimeout: answerWait, ExpectContinueTimeout: time.Second,
+			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				conn, err := dial(ctx, network, address)
+				if err != nil {
+					return nil, err
+				}
+				return steady{conn}, nil
+			},
+			TLSHandshakeTimeout: connectWait, ResponseHeaderTimeout: answerWait, ExpectContinueTimeout: time.Second,
 			IdleConnTimeout: answerWait, MaxIdleConnsPerHost: packers + waiting, DisableCompression: true, ForceAttemptHTTP2: true,
 		},
 		MaxRetries: 4,

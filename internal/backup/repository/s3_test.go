@@ -6,12 +6,15 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"j17/internal/backup/repository"
 	"j17/internal/clock"
@@ -143,6 +146,46 @@ func TestS3OptionsAreChecked(t *testing.T) {
 			t.Errorf("%s was taken", endpoint)
 		}
 	}
+}
+
+// A server that begins an answer and never ends it, or reads nothing of what is sent, holds nobody up for ever.
+func TestS3Hangs(t *testing.T) {
+	hang := func(serve func(net.Conn), use func(context.Context, *repository.Repository) error) func(*testing.T) {
+		return func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := repository.S3Options{Endpoint: "http://s3.test", Bucket: "backups", Region: "us-east-1", AccessKey: "the-key", SecretKey: "the-secret"}
+				o.Dial = func(context.Context, string, string) (net.Conn, error) {
+					ours, theirs := net.Pipe()
+					go serve(theirs)
+					return ours, nil
+				}
+				r, err := repository.OpenS3(o, clock.NewManual(start()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				began := clock.System{}.Now()
+				if err := use(t.Context(), r); err == nil || !strings.Contains(err.Error(), "did not answer in time") {
+					t.Error(err)
+				}
+				if took := (clock.System{}).Now().Sub(began); took > time.Hour {
+					t.Error(took)
+				}
+			})
+		}
+	}
+	t.Run("answer", hang(func(c net.Conn) {
+		if _, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: 1000\r\nLast-Modified: Sun, 22 Nov 2026 12:00:00 GMT\r\n\r\n<")
+		}
+		_, _ = io.Copy(io.Discard, c)
+	}, func(ctx context.Context, r *repository.Repository) error {
+		_, err := r.Manifest(ctx, "bak_1")
+		return err
+	}))
+	t.Run("request", hang(func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) }, func(ctx context.Context, r *repository.Repository) error {
+		_, err := r.NewBackup(ctx, repository.Head{ID: "bak_1", Kind: repository.Full})
+		return err
+	}))
 }
 
 // breaking is a connection that breaks when so many bytes were written on all of its kind.
