@@ -50,7 +50,7 @@ func (c *call) coldStart(w http.ResponseWriter) error {
 		return err
 	}
 	c.allowTime(w, transferTime)
-	body := &steadyBody{c: c, control: http.NewResponseController(w)}
+	body := &steadyBody{c: c, control: http.NewResponseController(w), until: clock.System{}.Now().Add(transferTime)}
 	done, err := c.api.Loader.ColdStart(c.request.Context(), c.tenant, eventfile.NewReader(body))
 	if err != nil {
 		return inFile(err)
@@ -63,6 +63,8 @@ func (c *call) coldStart(w http.ResponseWriter) error {
 type steadyBody struct {
 	c       *call
 	control *http.ResponseController
+	// until is when all of it has to be there.
+	until time.Time
 }
 
 // steadyTime is how long nothing of it may arrive.
@@ -70,7 +72,11 @@ const steadyTime = time.Minute
 
 // Read reads what arrives.
 func (b *steadyBody) Read(p []byte) (int, error) {
-	_ = b.control.SetReadDeadline(clock.System{}.Now().Add(steadyTime)) // where there is no connection, as in tests, there are no limits either
+	next := clock.System{}.Now().Add(steadyTime)
+	if next.After(b.until) {
+		next = b.until
+	}
+	_ = b.control.SetReadDeadline(next) // where there is no connection, as in tests, there are no limits either
 	n, err := b.c.request.Body.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = j17.Errorf(j17.CodeInvalidRequest, "The request body could not be read to its end. Nothing was stored.").Because(err)

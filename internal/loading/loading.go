@@ -2,7 +2,7 @@
 package loading
 
 import (
-	"sync/atomic"
+	"sync"
 
 	"j17"
 	"j17/internal/engine"
@@ -18,8 +18,9 @@ type Loader struct {
 	// Loaded, if not nil, is told of events that were stored without the engine, and what they take.
 	Loaded func(t j17.Tenant, events, bytes int64)
 
-	// starts counts the cold starts under way.
-	starts atomic.Int32
+	mu sync.Mutex
+	// starts are the instances that have a cold start under way.
+	starts map[string]bool
 	// most, if not 0, is for tests: in the place of wholeEvents.
 	most int
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"strings"
 
 	"j17"
 	"j17/internal/decider"
@@ -14,7 +15,7 @@ import (
 	"j17/internal/value"
 )
 
-// mostStarts is how many cold starts there may be at a time: each takes some 100 MiB of memory.
+// mostStarts is how many cold starts there may be at a time, each of another instance: one takes some 100 MiB of memory.
 const mostStarts = 2
 
 // ColdStart fills a tenant that has no events with those of a file, which is read once: all of them, or none. Where they have positions,
@@ -25,11 +26,11 @@ func (l *Loader) ColdStart(ctx context.Context, t j17.Tenant, in *eventfile.Read
 	if err != nil {
 		return Imported{}, err
 	}
-	if l.starts.Add(1) > mostStarts {
-		l.starts.Add(-1)
-		return Imported{}, j17.Errorf(j17.CodeBusy, "Other environments are loaded for the first time at this moment. Try again when that has ended.")
+	end, err := l.begin(t)
+	if err != nil {
+		return Imported{}, err
 	}
-	defer l.starts.Add(-1)
+	defer end()
 	load, err := l.Store.Load(ctx, t)
 	if err != nil {
 		return Imported{}, startError(err)
@@ -71,6 +72,27 @@ func (l *Loader) ColdStart(ctx context.Context, t j17.Tenant, in *eventfile.Read
 		l.Loaded(t, int64(c.done.Events), s.bytes)
 	}
 	return Imported{Events: c.done.Events, Stored: c.done.Events, Imported: c.done.Events, Streams: len(c.streams)}, nil
+}
+
+// begin makes sure that there is room for a cold start, until end is called.
+func (l *Loader) begin(t j17.Tenant) (end func(), err error) {
+	instance, _, _ := strings.Cut(string(t), "/")
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.starts[instance]:
+		return nil, j17.Errorf(j17.CodeBusy, "An environment of this instance is loaded for the first time at this moment. Try again when that has ended.")
+	case len(l.starts) >= mostStarts:
+		return nil, j17.Errorf(j17.CodeBusy, "Other environments are loaded for the first time at this moment. Try again when that has ended.")
+	case l.starts == nil:
+		l.starts = map[string]bool{}
+	}
+	l.starts[instance] = true
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.starts, instance)
+	}, nil
 }
 
 // start is a cold start.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -227,5 +228,44 @@ func TestAColdStartTakesNoFarFuture(t *testing.T) {
 	}
 	if done, err := f.start(t, line(now.Add(365*day), now.Add(366*day-time.Minute))); done.Stored != 1 || err != nil {
 		t.Errorf("as far as it may: %+v, %v", done, err)
+	}
+}
+
+// during is a text that is read after something was done.
+type during struct {
+	do func()
+	io.Reader
+}
+
+func (d *during) Read(p []byte) (int, error) {
+	if d.do != nil {
+		d.do()
+		d.do = nil
+	}
+	return d.Reader.Read(p)
+}
+
+// TestColdStartsAreShared: an instance has one at a time, and leaves room for another one.
+func TestColdStartsAreShared(t *testing.T) {
+	f := historians(t)
+	first, sibling, other, third := j17.TenantOf("ins_7", j17.Prod), j17.TenantOf("ins_7", j17.Test), j17.TenantOf("ins_8", j17.Prod), j17.TenantOf("ins_9", j17.Prod)
+	for _, tn := range []j17.Tenant{first, sibling, other, third} {
+		f.Deploy(tn, enginetest.Compiled(t, enginetest.NamesSpec), nil)
+	}
+	text := fmt.Sprintf(`{"key":"note:%s","type":"was_written","data":{"n":1},"metadata":{"actor":{"type":"user","id":"%s"}}}`+"\n", id, user)
+	begin := func(tn j17.Tenant, do func()) error {
+		_, err := f.ColdStart(t.Context(), tn, eventfile.NewReader(&during{do, strings.NewReader(text)}))
+		return err
+	}
+	var ofSibling, ofOther, ofThird error
+	err := begin(first, func() {
+		ofSibling = begin(sibling, nil)
+		ofOther = begin(other, func() { ofThird = begin(third, nil) })
+	})
+	if j17.CodeOf(ofSibling) != j17.CodeBusy || j17.CodeOf(ofThird) != j17.CodeBusy || errors.Join(err, ofOther) != nil {
+		t.Errorf("%v; its sibling %v, another one %v, a third one %v", err, ofSibling, ofOther, ofThird)
+	}
+	if err := errors.Join(begin(sibling, nil), begin(third, nil)); err != nil {
+		t.Errorf("afterwards: %v", err)
 	}
 }
