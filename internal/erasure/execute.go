@@ -163,7 +163,7 @@ func (x *execution) release(ctx context.Context) error {
 	}
 
 	gone := Erased{Note: note, TombstoneID: r.id, At: r.StartedAt}
-	some, err := x.entries(ctx, x.tenant, r.id, r.ReleasedTo, int(r.Done-r.Released)) //nolint:gosec // some thousands
+	some, err := x.entries(ctx, x.tenant, r.id, r.ReleasedTo, int(r.Done-r.Released))
 	if err != nil {
 		return err
 	}
