@@ -19,7 +19,15 @@ func (s *Store) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (res
 	if err := errors.Join(store.ValidTenant(t), r.Validate()); err != nil {
 		return store.Result{}, err
 	}
+	known, err := s.presentChains(ctx, t, r.Streams)
+	if err != nil {
+		return store.Result{}, err
+	}
+	return s.rewrite(ctx, t, &r, known)
+}
 
+// rewrite replaces events of streams whose chains are known as far as they went a moment ago.
+func (s *Store) rewrite(ctx context.Context, t j17.Tenant, r *store.Rewrite, known []presentChain) (result store.Result, err error) {
 	// The conditions are those of a unit without events.
 	err = s.run(ctx, ordinary, func(b *batch) error {
 		tn := b.tenant(t)
@@ -45,7 +53,7 @@ func (s *Store) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (res
 			if len(stream.Events) == 0 {
 				continue
 			}
-			generation, err := b.rewrite(tn, stream, untagged)
+			generation, err := b.rewrite(ctx, tn, stream, known[i], untagged)
 			if err != nil {
 				return err
 			}
@@ -71,9 +79,9 @@ func (s *Store) Rewrites() uint64 { return s.rewrites.Load() }
 
 // rewrite stages the new content of a stream's events and returns the stream's generation. The entries of tags that it changes are added
 // to untagged.
-func (b *batch) rewrite(t *tenant, stream *store.RewrittenStream, untagged map[string]uint64) (uint64, error) {
+func (b *batch) rewrite(ctx context.Context, t *tenant, stream *store.RewrittenStream, known presentChain, untagged map[string]uint64) (uint64, error) {
 	// The events.
-	key, leaves := stream.Key, map[uint64][hashBytes]byte{}
+	key := stream.Key
 	for i := range stream.Events {
 		e := &stream.Events[i]
 		var old eventRecord
@@ -93,18 +101,21 @@ func (b *batch) rewrite(t *tenant, stream *store.RewrittenStream, untagged map[s
 		leaf := old.leaf()
 		b.put(appendEventKey(b.key[:0], t.nextNumber, key, e.Version),
 			appendEventRecord(b.value[:0], old.id, key, e.Type, e.Data, e.Metadata, old.timestamp, leaf[:], nil))
-		leaves[e.Version] = sha256.Sum256(b.value[eventHeader+hashBytes:])
 	}
 	b.rewritten = true
 
-	// The head.
+	// The head. Mostly only what was appended meanwhile is still to be linked.
 	h, err := b.head(t.nextNumber, key)
 	if err != nil {
 		return 0, err
 	}
-	if h.Present, err = b.presentChain(t, key, h.Length, leaves); err != nil {
+	if known.tenant != t.nextNumber || known.generation != h.Generation || known.length > h.Length {
+		known = presentChain{tenant: t.nextNumber, generation: h.Generation}
+	}
+	if err := known.extend(ctx, b.store.db, t.name, stream, h.Length); err != nil {
 		return 0, err
 	}
+	h.Present = known.chain
 	h.Generation++
 	if !h.changed {
 		h.changed = true
@@ -113,34 +124,81 @@ func (b *batch) rewrite(t *tenant, stream *store.RewrittenStream, untagged map[s
 	return h.Generation, nil
 }
 
-// presentChain returns the chain over the bytes that the events of a stream have now. leaves are those of the events that the batch
-// rewrites.
-func (b *batch) presentChain(t *tenant, key j17.Key, length uint64, leaves map[uint64][hashBytes]byte) (chain [hashBytes]byte, err error) {
-	it, err := newIter(b.store.db, appendEventPrefix(nil, t.nextNumber, key), next(appendEventKey(nil, t.nextNumber, key, length)))
+// presentChain is the chain over the bytes that the events of a stream have once some of them are rewritten, up to a length. It holds as long
+// as the stream has this generation.
+type presentChain struct {
+	tenant     uint32
+	generation uint64
+	length     uint64
+	chain      [hashBytes]byte
+}
+
+// presentChains computes the chains of streams as they are at this moment, before the committer has to: that hashes all of their events, and
+// who hashes a long stream there lets all who write wait for it.
+func (s *Store) presentChains(ctx context.Context, t j17.Tenant, streams []store.RewrittenStream) ([]presentChain, error) {
+	r, err := s.read(t)
 	if err != nil {
-		return chain, err
+		return nil, err
+	}
+	defer r.close()
+	known := make([]presentChain, len(streams))
+	for i := range streams {
+		if r.tenant == 0 || len(streams[i].Events) == 0 || !canExist(streams[i].Key) {
+			continue
+		}
+		h, err := r.load(streams[i].Key)
+		if err != nil {
+			return nil, err
+		}
+		known[i] = presentChain{tenant: r.tenant, generation: h.Generation}
+		if err := known[i].extend(ctx, r.snapshot, t, &streams[i], h.Length); err != nil {
+			return nil, err
+		}
+	}
+	return known, nil
+}
+
+// extend links the events behind those that the chain has, up to a length: those that are rewritten with the bytes that they will have.
+func (c *presentChain) extend(ctx context.Context, from pebble.Reader, name j17.Tenant, stream *store.RewrittenStream, length uint64) (err error) {
+	if c.length == length {
+		return nil
+	}
+	key, rewritten := stream.Key, make(map[uint64]*store.Rewritten, len(stream.Events))
+	for i := range stream.Events {
+		rewritten[stream.Events[i].Version] = &stream.Events[i]
+	}
+	it, err := newIter(from, appendEventKey(nil, c.tenant, key, c.length+1), next(appendEventKey(nil, c.tenant, key, length)))
+	if err != nil {
+		return err
 	}
 	defer closeIter(it, &err, key.String())
+
 	var record eventRecord
-	ok := it.First()
-	for version := uint64(1); version <= length; version, ok = version+1, it.Next() {
+	var fresh []byte
+	for ok := it.First(); c.length < length; ok = it.Next() {
+		version := c.length + 1
 		if !ok || !bytes.HasSuffix(it.Key(), binary.BigEndian.AppendUint64(nil, version)) {
-			return chain, corruption(errors.Join(errGap, it.Error()), "%s version %d of tenant %s", key, version, t.name)
+			return corruption(errors.Join(errGap, it.Error()), "%s version %d of tenant %s", key, version, name)
 		}
-		leaf, changed := leaves[version]
-		if !changed {
-			v, err := it.ValueAndErr()
-			if err == nil {
-				err = record.parse(v)
-			}
-			if err != nil {
-				return chain, corruption(err, "%s version %d of tenant %s", key, version, t.name)
-			}
-			leaf = sha256.Sum256(record.leafInput)
+		v, err := it.ValueAndErr()
+		if err == nil {
+			err = record.parse(v)
 		}
-		chain = j17.Link(chain, leaf)
+		if err != nil {
+			return corruption(err, "%s version %d of tenant %s", key, version, name)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		leafInput := record.leafInput
+		if e := rewritten[version]; e != nil {
+			var kept [hashBytes]byte
+			fresh = appendEventRecord(fresh[:0], record.id, key, e.Type, e.Data, e.Metadata, record.timestamp, kept[:], nil)
+			leafInput = fresh[eventHeader+hashBytes:]
+		}
+		c.chain, c.length = j17.Link(c.chain, sha256.Sum256(leafInput)), version
 	}
-	return chain, nil
+	return nil
 }
 
 // stageNote stages a note in the feed.
