@@ -30,6 +30,9 @@ func newWorkPlace(target string) (*workPlace, error) {
 	if err != nil {
 		return nil, err
 	}
+	if behind, err := filepath.EvalSymlinks(target); err == nil {
+		target = behind // a link stays, and so does what else is where it leads
+	}
 	p := &workPlace{target: target}
 	parent := filepath.Dir(target)
 	prefix := workPrefix + filepath.Base(target) + "-"

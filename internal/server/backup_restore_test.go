@@ -91,6 +91,28 @@ func names(t *testing.T, dir string) (all []string) {
 	return all
 }
 
+// A link to an empty folder stays one: what is restored is where it leads.
+func TestRestoreBehindALink(t *testing.T) {
+	root := t.TempDir()
+	r, _ := backUp(t, filepath.Join(root, "backups"))
+	disk, link := filepath.Join(root, "other", "disk"), filepath.Join(root, "data")
+	if err := os.MkdirAll(disk, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(disk, link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := restoreTo(t, r, link, nil); err != nil {
+		t.Fatal(err)
+	}
+	if leads, err := os.Readlink(link); err != nil || leads != disk {
+		t.Errorf("the link leads to %q: %v", leads, err)
+	}
+	if got := names(t, disk); !slices.Contains(got, "store") {
+		t.Errorf("behind the link there is %v", got)
+	}
+}
+
 func TestRestoreMakesAFolderOrNothing(t *testing.T) {
 	root := t.TempDir()
 	r, m := backUp(t, filepath.Join(root, "backups"))
