@@ -8,9 +8,6 @@ import (
 	"j17/internal/value"
 )
 
-// exportMemory is what an export takes: the pieces that are made ahead, and what it remembers of aggregates.
-const exportMemory = 4 << 20
-
 // exportEvents is GET export of events: one a line or as one document.
 func (c *call) exportEvents(w http.ResponseWriter) error {
 	format := c.query["format"]
@@ -26,7 +23,7 @@ func (c *call) exportEvents(w http.ResponseWriter) error {
 	c.allowTime(w, transferTime)
 
 	// The events, a piece at a time.
-	if err := c.take(c.api.room.replies, exportMemory, "an export"); err != nil {
+	if err := c.take(c.api.room.replies, x.Memory(), "an export"); err != nil {
 		return err
 	}
 	for piece, err := range x.Pieces(c.request.Context()) {

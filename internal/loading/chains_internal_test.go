@@ -1,6 +1,7 @@
 package loading
 
 import (
+	"runtime"
 	"strconv"
 	"testing"
 
@@ -37,4 +38,30 @@ func TestChainsAreBounded(t *testing.T) {
 	if _, ok := c.at(key(0), 1001); ok {
 		t.Error("what was to be forgotten is remembered")
 	}
+}
+
+// TestChainsAreAccountedFor: an export says what it takes, which leaves room for others.
+func TestChainsAreAccountedFor(t *testing.T) {
+	keys := make([]j17.Key, 2*mostChains-1)
+	for i := range keys {
+		keys[i] = j17.Key{Type: "note", ID: strconv.Itoa(i)}
+	}
+	c := newChains()
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for _, key := range keys {
+		c.put(key, 1, [32]byte{})
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	x := &Export{Events: 1 << 40}
+	if took := int64(after.HeapAlloc) - int64(before.HeapAlloc); took > x.Memory() || x.Memory() > 17<<20 {
+		t.Errorf("%d bytes were taken, and %d are accounted for", took, x.Memory())
+	}
+	if x.Events = 3; x.Memory() > 1<<20 {
+		t.Errorf("%d bytes are accounted for an export of 3 events", x.Memory())
+	}
+	runtime.KeepAlive(keys)
+	runtime.KeepAlive(&c)
 }

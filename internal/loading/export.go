@@ -91,6 +91,11 @@ func (l *Loader) Export(ctx context.Context, t j17.Tenant, aggregateType string,
 	}, nil
 }
 
+// Memory is what the export takes at most, in bytes: the pieces that are made ahead, and what it remembers of aggregates.
+func (x *Export) Memory() int64 {
+	return (piecesAhead+1)*pieceBytes + int64(min(x.Events, 2*mostChains))*chainBytes
+}
+
 // Whole reports whether the export has all events of the tenant.
 func (x *Export) Whole() bool { return x.typ == "" && x.from.IsZero() }
 
@@ -346,7 +351,10 @@ func (x *Export) complete(ctx context.Context) error {
 }
 
 // mostChains is how many chains are remembered that were looked at lately, and as many of before.
-const mostChains = 1 << 17
+const mostChains = 1 << 16
+
+// chainBytes is what one of them takes at most, measured: maps are half empty when they have grown.
+const chainBytes = 128
 
 // chains remembers the chains of aggregates of which there may be more events. What is forgotten is read again.
 type chains struct {
