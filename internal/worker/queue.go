@@ -145,7 +145,7 @@ func (q *Queue) await(ctx context.Context) error {
 	if next.IsZero() {
 		q.kit.rest(waiting, 0, q.more)
 	} else {
-		q.kit.rest(waiting, max(next.Sub(q.kit.clock.Now()), 1), q.more)
+		q.kit.until(waiting, next, q.more)
 	}
 	stop()
 	sooner.Wait()

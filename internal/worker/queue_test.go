@@ -432,6 +432,64 @@ func TestAClockThatJumps(t *testing.T) {
 	})
 }
 
+// jumping is a clock that is set forward once, between a look at it and the next thing that is done.
+type jumping struct {
+	*clock.Manual
+	armed atomic.Bool
+}
+
+// Now returns the time before the jump.
+func (j *jumping) Now() time.Time {
+	now := j.Manual.Now()
+	if j.armed.CompareAndSwap(true, false) {
+		j.Advance(time.Hour)
+	}
+	return now
+}
+
+// looked is a store after whose first answer about what is due next the clock jumps.
+type looked struct {
+	store.Sides
+	once sync.Once
+	then func()
+}
+
+// NextDue tells when the next item is due.
+func (l *looked) NextDue(ctx context.Context, s store.Space) (time.Time, error) {
+	at, err := l.Sides.NextDue(ctx, s)
+	l.once.Do(l.then)
+	return at, err
+}
+
+// TestAClockThatJumpsBeforeARest moves the clock while a queue works out how long to rest.
+func TestAClockThatJumpsBeforeARest(t *testing.T) {
+	j := &jumping{Manual: clock.NewManual(time.Unix(1e9, 0))}
+	st, err := pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: j.Manual})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = st.Close() })
+	side := store.Side{Op: store.Put, Space: space, Key: "a", Due: j.Manual.Now().Add(time.Minute)}
+	if err := st.Write(t.Context(), "ins_1/prod", []store.Side{side}); err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	handled := false
+	q := worker.New(j, slog.New(slog.DiscardHandler)).Queue(worker.Work{
+		Name: "test", Space: space, Lease: time.Minute, Store: &looked{Sides: st, then: func() { j.armed.Store(true) }},
+		Do: func(ctx context.Context, c *worker.Claim) error {
+			defer cancel()
+			handled = true
+			return st.Write(ctx, c.Tenant, []store.Side{c.Remove()})
+		},
+	})
+	if err := q.Run(ctx); err != nil || !handled {
+		t.Errorf("handled %v, %v", handled, err)
+	}
+}
+
 // TestFullDisk checks that work that makes room goes on while the disk is full, and only that.
 func TestFullDisk(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
