@@ -152,6 +152,7 @@ func TestS3OptionsAreChecked(t *testing.T) {
 func TestS3Hangs(t *testing.T) {
 	hang := func(serve func(net.Conn), use func(context.Context, *repository.Repository) error) func(*testing.T) {
 		return func(t *testing.T) {
+			t.Helper()
 			synctest.Test(t, func(t *testing.T) {
 				o := repository.S3Options{Endpoint: "http://s3.test", Bucket: "backups", Region: "us-east-1", AccessKey: "the-key", SecretKey: "the-secret"}
 				o.Dial = func(context.Context, string, string) (net.Conn, error) {
