@@ -42,16 +42,14 @@ func (c *changedKeys) note(writes *pebble.Batch) {
 		if len(key) <= tenantPrefix || binary.BigEndian.Uint32(key) != c.number {
 			continue
 		}
-		switch kind {
-		case pebble.InternalKeyKindRangeKeySet, pebble.InternalKeyKindRangeKeyUnset, pebble.InternalKeyKindRangeKeyDelete:
-			continue
-		case pebble.InternalKeyKindRangeDelete:
+		if kind == pebble.InternalKeyKindRangeKeySet || kind == pebble.InternalKeyKindRangeKeyUnset || kind == pebble.InternalKeyKindRangeKeyDelete {
+			continue // these touch ranges, and change nothing in them
+		}
+		if kind == pebble.InternalKeyKindRangeDelete {
 			c.lost = true
-		default:
-			if key[tenantPrefix] == kindItem || key[tenantPrefix] == kindCommand {
-				c.keys[string(key)] = true
-				c.bytes += len(key) + len(value)
-			}
+		} else if key[tenantPrefix] == kindItem || key[tenantPrefix] == kindCommand {
+			c.keys[string(key)] = true
+			c.bytes += len(key) + len(value)
 		}
 		c.lost = c.lost || len(c.keys) > mostChanged || c.bytes > mostChangedBytes
 	}
