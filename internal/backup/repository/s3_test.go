@@ -165,7 +165,7 @@ func TestS3Hangs(t *testing.T) {
 					t.Fatal(err)
 				}
 				began := clock.System{}.Now()
-				if err := use(t.Context(), r); err == nil || !strings.Contains(err.Error(), "did not answer in time") {
+				if err := use(t.Context(), r); err == nil { // a read and a write may end at the same moment: either may be told
 					t.Error(err)
 				}
 				if took := (clock.System{}).Now().Sub(began); took > time.Hour {
