@@ -66,6 +66,8 @@ func (c *recorder) each(ctx context.Context, in *eventfile.Reader, do func([]pas
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer stop()
+
+	// Batches are examined by as many as there are processors.
 	for range workers {
 		all.Go(func() {
 			for b := range todo {
@@ -76,6 +78,8 @@ func (c *recorder) each(ctx context.Context, in *eventfile.Reader, do func([]pas
 			}
 		})
 	}
+
+	// One reads ahead, and keeps the order.
 	all.Go(func() {
 		defer close(order)
 		defer close(todo)
@@ -96,6 +100,7 @@ func (c *recorder) each(ctx context.Context, in *eventfile.Reader, do func([]pas
 		}
 	})
 
+	// Who has called gets them in the order of the file.
 	for b := range order {
 		select {
 		case <-b.ready:

@@ -316,6 +316,8 @@ func testLoadRefused(s *suite) {
 		}
 		l.Discard()
 	}
+
+	// Notes, items and commands that contradict what there is.
 	for name, do := range map[string]func(l store.Load) error{
 		"a note without streams": func(l store.Load) error { return l.Note(store.Note{Position: at(9)}) },
 		"a note of generation 0": func(l store.Load) error {
@@ -347,6 +349,8 @@ func testLoadRefused(s *suite) {
 		}
 		l.Discard()
 	}
+
+	// Nothing is left of any of them.
 	f.reopen(t, t)
 	if names, err := f.Tenants(t.Context()); err != nil || len(names) > 0 {
 		t.Errorf("there are %v, %v", names, err)
@@ -359,6 +363,7 @@ func testLoadChains(s *suite) {
 	f := s.fixture(t)
 	l := loadOf(s, f, tenant)
 	chains, kept := map[j17.Key][32]byte{}, map[j17.Key][32]byte{}
+
 	// Runs of positions without a gap, of all lengths, over the end of a millisecond.
 	at := j17.StreamID{Ms: 1_700_000_000_000, Seq: 4294967295 - 100}
 	var want []record
@@ -391,6 +396,8 @@ func testLoadChains(s *suite) {
 	if err := l.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
+	// The feed, the heads and the tags are those of the events, also after a restart.
 	for _, reopen := range []bool{false, true} {
 		if reopen {
 			f.reopen(t, t)
@@ -423,6 +430,8 @@ func testLoadChains(s *suite) {
 			t.Errorf("metadata do not tell %v", got)
 		}
 	}
+
+	// What is written next follows them.
 	extent, err := f.Extent(t.Context(), tenant)
 	if err != nil || extent.Events != 500 || extent.Last != want[499].ID {
 		t.Errorf("extent %+v, %v", extent, err)
@@ -469,6 +478,7 @@ func testLoadItems(s *suite) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	// What is written meanwhile is there as well.
 	write(t, f, tenant, put("meanwhile", "m"))
 	if _, err := f.Get(t.Context(), tenant, space, "new"); !errors.Is(err, store.ErrNotFound) || head(t, f, tenant, order("a")).Length != 0 {
@@ -507,6 +517,8 @@ func testLoadItems(s *suite) {
 			t.Errorf("next is due at %s", at)
 		}
 	}
+
+	// What is due and what expires do so at their time.
 	f.clock.Set(soon)
 	if due, err := f.ClaimDue(t.Context(), tenant, store.Claim{Space: "work", Limit: 9, Lease: time.Hour}); err != nil || !slices.Equal(keysOf(due), []string{"own"}) {
 		t.Errorf("due are %v, %v", due, err)
