@@ -45,6 +45,11 @@ const (
 	CodeIdempotencyReuse   Code = "idempotency_key_reused"
 	CodeInvalidSpec        Code = "invalid_spec"
 	CodeIncompatibleSpec   Code = "spec_incompatible"
+	CodeRequirementFailed  Code = "requirement_failed"
+	CodeAlreadyExists      Code = "already_exists"
+	CodeConditionFailed    Code = "condition_failed"
+	CodeNotUnique          Code = "not_unique"
+	CodeInvalidOperand     Code = "invalid_operand"
 	CodeHandlerRejected    Code = "handler_rejected"
 	CodeImplicationFailed  Code = "implication_failed"
 	CodeImplicationLimit   Code = "implication_limit"
@@ -79,7 +84,8 @@ func Codes() []Code {
 		CodeSkipOCCNotAllowed, CodeSchemaViolation, CodeUnauthorized, CodeWrongEnvironment, CodeWrongInstance,
 		CodeInsufficientScope, CodeForbidden, CodeNotFound, CodeAggregateNotFound, CodeUnknownType,
 		CodeUnknownEventType, CodeMethodNotAllowed, CodeConflict, CodeGracePeriod, CodePreconditionFailed, CodeMisdirected, CodePayloadTooLarge,
-		CodeInvalidIdentifier, CodeIdempotencyReuse, CodeInvalidSpec, CodeIncompatibleSpec, CodeHandlerRejected, CodeImplicationFailed,
+		CodeInvalidIdentifier, CodeIdempotencyReuse, CodeInvalidSpec, CodeIncompatibleSpec, CodeRequirementFailed, CodeAlreadyExists,
+		CodeConditionFailed, CodeNotUnique, CodeInvalidOperand, CodeHandlerRejected, CodeImplicationFailed,
 		CodeImplicationLimit, CodeScheduleLimit, CodeCustomCodeFailed, CodeInvalidBlob, CodeBlobInUse, CodeRateLimited,
 		CodeInternal, CodeCorruption, CodeNoSpec, CodeStorageFull, CodeOutcomeUnknown, CodeUnavailable,
 		CodeWorkLimit, CodeBusy, CodeStateNotReady, CodeIndexNotReady, CodeNoGeo, CodeTooManyStreams,
@@ -115,6 +121,8 @@ type Error struct {
 	Path string
 	// EventIndex is the position of the faulty event in a batch, counted from 0.
 	EventIndex *int
+	// WriteIndex is the position of the faulty write in a transaction, counted from 0; EventIndex is then within that write.
+	WriteIndex *int
 	// Details is marshalled to JSON as it is.
 	Details any
 	// Errors lists every finding where there can be several.
@@ -268,6 +276,16 @@ func InEvent(err error, index int) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		c := *e
 		c.EventIndex = &index
+		return &c
+	}
+	return err
+}
+
+// InWrite returns err with the position of the faulty write in a transaction where it is an *Error, else err.
+func InWrite(err error, index int) error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		c := *e
+		c.WriteIndex = &index
 		return &c
 	}
 	return err

@@ -26,6 +26,7 @@ type failure struct {
 	Status     int              `json:"status,omitempty"`
 	Path       string           `json:"path,omitempty"`
 	EventIndex *int             `json:"event_index,omitempty"`
+	WriteIndex *int             `json:"write_index,omitempty"`
 	Details    any              `json:"details,omitempty"`
 	Errors     []j17.FieldError `json:"errors,omitempty"`
 	ErrorID    string           `json:"error_id,omitempty"`
@@ -35,7 +36,7 @@ type failure struct {
 func failureOf(err error) failure {
 	f := failure{Error: readable(err).Error(), Code: failureCode(err), ExitCode: exitCode(err)}
 	if e, ok := errors.AsType[*j17.Error](err); ok {
-		f.Path, f.EventIndex, f.Details, f.Errors = e.Path, e.EventIndex, e.Details, e.Errors
+		f.Path, f.EventIndex, f.WriteIndex, f.Details, f.Errors = e.Path, e.EventIndex, e.WriteIndex, e.Details, e.Errors
 	}
 	if e, ok := errors.AsType[*client.Error](err); ok {
 		f.Status, f.ErrorID = e.Status, e.ErrorID

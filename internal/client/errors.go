@@ -99,7 +99,7 @@ func failure(r reply) error {
 		return notOurs(r, err)
 	}
 	e := &Error{
-		Problem: &j17.Error{Code: b.Code, Message: b.Error, Path: b.Path, EventIndex: b.EventIndex, Errors: b.Errors},
+		Problem: &j17.Error{Code: b.Code, Message: b.Error, Path: b.Path, EventIndex: b.EventIndex, WriteIndex: b.WriteIndex, Errors: b.Errors},
 		Status:  r.status, ErrorID: b.ErrorID, RetryAfter: retryHeader(r),
 	}
 	if len(b.Details) > 0 {

@@ -161,7 +161,12 @@ func described(e *j17.Error) string {
 	if !e.IsPlain() {
 		said = "the reply says what is wrong"
 	}
-	if e.EventIndex != nil {
+	if e.WriteIndex != nil {
+		about = fmt.Sprintf("write %d of the request, counted from 0: ", *e.WriteIndex)
+	}
+	if e.EventIndex != nil && e.WriteIndex != nil {
+		about += fmt.Sprintf("event %d of it: ", *e.EventIndex)
+	} else if e.EventIndex != nil {
 		about = fmt.Sprintf("event %d of the request, counted from 0: ", *e.EventIndex)
 	}
 	place := cmp.Or(first.Path, e.Path, first.Pointer)

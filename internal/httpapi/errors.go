@@ -106,6 +106,16 @@ func problemOf(code j17.Code) problem {
 		return problem{http.StatusUnprocessableEntity, "Invalid spec"}
 	case j17.CodeIncompatibleSpec:
 		return problem{http.StatusUnprocessableEntity, "Incompatible spec"}
+	case j17.CodeRequirementFailed:
+		return problem{http.StatusUnprocessableEntity, "Requirement failed"}
+	case j17.CodeAlreadyExists:
+		return problem{http.StatusConflict, "Already exists"}
+	case j17.CodeConditionFailed:
+		return problem{http.StatusConflict, "Condition failed"}
+	case j17.CodeNotUnique:
+		return problem{http.StatusConflict, "Not unique"}
+	case j17.CodeInvalidOperand:
+		return problem{http.StatusUnprocessableEntity, "Invalid operand"}
 	case j17.CodeHandlerRejected:
 		return problem{http.StatusUnprocessableEntity, "Event refused by the aggregate"}
 	case j17.CodeImplicationFailed:
@@ -194,7 +204,7 @@ func (c *call) fail(w http.ResponseWriter, err error) {
 	p := problemOf(e.Code)
 	body := wire.Problem{
 		Type: "urn:j17:error:" + string(e.Code), Title: p.title, Status: p.status, Detail: e.Message, Error: e.Message, Code: e.Code,
-		Path: e.Path, EventIndex: e.EventIndex, Details: e.Details, Errors: e.Errors,
+		Path: e.Path, EventIndex: e.EventIndex, WriteIndex: e.WriteIndex, Details: e.Details, Errors: e.Errors,
 	}
 
 	c.failure = e

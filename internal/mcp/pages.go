@@ -72,6 +72,7 @@ type problem struct {
 	Error      string           `json:"error"`
 	Path       string           `json:"path"`
 	EventIndex *int             `json:"event_index"`
+	WriteIndex *int             `json:"write_index"`
 	Details    json.RawMessage  `json:"details"`
 	Errors     []j17.FieldError `json:"errors"`
 }
@@ -81,6 +82,7 @@ type explanation struct {
 	Message    string           `json:"message,omitempty"`
 	Path       string           `json:"path,omitempty"`
 	EventIndex *int             `json:"event_index,omitempty"`
+	WriteIndex *int             `json:"write_index,omitempty"`
 	Details    json.RawMessage  `json:"details,omitempty"`
 	Errors     []j17.FieldError `json:"errors,omitempty"`
 	ReadMore   string           `json:"read_more"`
@@ -113,7 +115,7 @@ func (s *Server) explainError(_ context.Context, in struct {
 		p.Errors = p.Errors[:maxFindings]
 	}
 	return explanation{
-		errorRow: row, Message: p.Error, Path: p.Path, EventIndex: p.EventIndex, Details: p.Details, Errors: p.Errors,
+		errorRow: row, Message: p.Error, Path: p.Path, EventIndex: p.EventIndex, WriteIndex: p.WriteIndex, Details: p.Details, Errors: p.Errors,
 		ReadMore: "read_doc with the topic errors",
 	}, nil
 }

@@ -321,7 +321,7 @@ func (s *Service) countStreams(ctx context.Context, r *reading, aggregateType st
 // Lasting reports whether an error is that of a row as it is: the same row comes to the same error again. Its fields count as null then.
 func Lasting(err error) bool {
 	switch j17.CodeOf(err) { //nolint:exhaustive // the others pass, or are of the server
-	case j17.CodeCustomCodeFailed, j17.CodeProjectionLimit, j17.CodeWorkLimit, j17.CodeCorruption, j17.CodeHandlerRejected, j17.CodeImplicationFailed, j17.CodeImplicationLimit:
+	case j17.CodeCustomCodeFailed, j17.CodeProjectionLimit, j17.CodeWorkLimit, j17.CodeCorruption, j17.CodeHandlerRejected, j17.CodeInvalidOperand, j17.CodeImplicationFailed, j17.CodeImplicationLimit:
 		return true
 	default:
 		return false

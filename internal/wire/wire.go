@@ -23,6 +23,7 @@ type Problem struct {
 	Code       j17.Code         `json:"code"`
 	Path       string           `json:"path,omitempty"`
 	EventIndex *int             `json:"event_index,omitempty"`
+	WriteIndex *int             `json:"write_index,omitempty"`
 	Details    any              `json:"details,omitempty"`
 	Errors     []j17.FieldError `json:"errors,omitempty"`
 	ErrorID    string           `json:"error_id,omitempty"`
