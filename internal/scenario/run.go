@@ -87,15 +87,26 @@ func (r *run) act(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	p := r.at.Key("then").Key("error")
-	switch expected := r.then.failure; {
-	case refused != nil && expected.IsMissing():
+	switch then := r.at.Key("then"); {
+	case refused == nil && r.then.refused != "":
+		r.failures = append(r.failures, Failure{
+			Line: r.line(then.Key("refused")), Message: "the write was to be refused, and was not", Expected: diag.Quote(r.then.refused),
+		})
+	case refused == nil && !r.then.failure.IsMissing():
+		r.fail(then.Key("error"), "the write was to be refused, and was not")
+	case refused == nil:
+	case r.then.refused != "":
+		if got := reason(refused); got != r.then.refused {
+			r.failures = append(r.failures, Failure{
+				Line: r.line(then.Key("refused")), Message: "the write was refused for another reason: " + r.named(refused.Error()),
+				Expected: diag.Quote(r.then.refused), Got: diag.Quote(got),
+			})
+		}
+	case !r.then.failure.IsMissing():
+		r.compare(then.Key("error"), "the error", r.expand(r.then.failure), failureValue(refused), false)
+	default:
 		r.fail(r.when.at, "the write was refused: "+refused.Error())
 		return false, nil
-	case refused != nil:
-		r.compare(p, "the error", r.expand(expected), failureValue(refused), false)
-	case !expected.IsMissing():
-		r.fail(p, "the write was to be refused, and was not")
 	}
 	if r.then.hasImplied {
 		err = r.compareImplied(ctx, receipt, correlation.String())
@@ -142,6 +153,17 @@ func aboutApplication(e *client.Error) bool {
 		return true
 	}
 	return e.Status < firstServerError
+}
+
+// reason is what a refusal is called: as the guard declares it, else the code of the error.
+func reason(e *client.Error) string {
+	var declared struct {
+		Requirement string `json:"requirement"`
+	}
+	if raw, ok := e.Problem.Details.(json.RawMessage); ok && json.Unmarshal(raw, &declared) == nil && declared.Requirement != "" {
+		return declared.Requirement
+	}
+	return string(e.Problem.Code)
 }
 
 // failureValue is a refusal as scenarios describe it.

@@ -51,8 +51,10 @@ type expectation struct {
 	states value.Value
 	// projections are an object by what stands behind /_projections/ in a request: name/id, or name?parameter=value.
 	projections value.Value
-	// failure is the refusal of the write, missing where it has to succeed.
+	// failure is the refusal of the write, missing where it has to succeed. refused names it shorter: by the code that the guard
+	// declares, or by that of the error where there is none; "" where failure says it, or nothing does.
 	failure value.Value
+	refused string
 	implied []impliedEvent
 	// hasImplied tells an empty list from none.
 	hasImplied bool
@@ -275,7 +277,7 @@ func (r *reader) agent(p diag.Pointer, v value.Value, name string) string {
 }
 
 func (r *reader) then(s *Scenario, p diag.Pointer, v value.Value) {
-	if !r.members(p, v, "state", "projection", "error", "implied", "exact") {
+	if !r.members(p, v, "state", "projection", "error", "refused", "implied", "exact") {
 		return
 	}
 	t := &s.then
@@ -302,7 +304,7 @@ func (r *reader) then(s *Scenario, p diag.Pointer, v value.Value) {
 		}
 	}
 
-	// The error, by its code or by more.
+	// The error, by its code or by more, or by what the guard calls it.
 	if t.failure.Kind() == value.String {
 		t.failure = value.ObjectValue(value.Member{Key: "code", Value: t.failure})
 	} else if !t.failure.IsMissing() {
@@ -310,6 +312,14 @@ func (r *reader) then(s *Scenario, p diag.Pointer, v value.Value) {
 	}
 	if !t.failure.IsMissing() && s.when == nil {
 		r.list.Errorf(p.Key("error"), "an error can only be that of \"when\", which is missing")
+	}
+	if t.refused = r.text(p, v, "refused", false); !v.Get("refused").IsMissing() {
+		switch {
+		case !t.failure.IsMissing():
+			r.list.Errorf(p.Key("refused"), "\"refused\" and \"error\" exclude each other: leave one out. \"error\" says more, such as {\"code\": \"requirement_failed\", \"details\": {\"requirement\": \"insufficient_funds\"}}")
+		case s.when == nil:
+			r.list.Errorf(p.Key("refused"), "only \"when\" can be refused, which is missing")
+		}
 	}
 
 	// The events that the write brings about.

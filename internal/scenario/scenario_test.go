@@ -19,13 +19,16 @@ import (
 // TestParse checks what is said about texts that are no scenarios: line, column and message of each finding.
 func TestParse(t *testing.T) {
 	for src, want := range map[string][]string{
-		`{`:                                 {"1:2: this is no JSON"},
-		`7`:                                 {"1:1: this must be an object"},
-		`[{}]`:                              {`1:2: "name" is missing`, `1:2: "then" is missing`},
-		`{"name":"","then":{}}`:             {`1:9: "name" must be a text`},
-		`{"name":"n","then":[]}`:            {"1:20: this must be an object"},
-		`{"name":"n","then":{"error":"x"}}`: {`1:29: an error can only be that of "when"`},
-		`{"name":"n","then":{"implied":7}}`: {`1:31: "implied" must be an array`, `1:31: events can only be implied`},
+		`{`:                                   {"1:2: this is no JSON"},
+		`7`:                                   {"1:1: this must be an object"},
+		`[{}]`:                                {`1:2: "name" is missing`, `1:2: "then" is missing`},
+		`{"name":"","then":{}}`:               {`1:9: "name" must be a text`},
+		`{"name":"n","then":[]}`:              {"1:20: this must be an object"},
+		`{"name":"n","then":{"error":"x"}}`:   {`1:29: an error can only be that of "when"`},
+		`{"name":"n","then":{"refused":"x"}}`: {`1:31: only "when" can be refused`},
+		`{"name":"n","actor":"u:u","when":{"key":"a:b","type":"x"},"then":{"refused":7}}`:               {`1:77: "refused" must be a text`},
+		`{"name":"n","actor":"u:u","when":{"key":"a:b","type":"x"},"then":{"refused":"x","error":"y"}}`: {`1:77: "refused" and "error" exclude each other`},
+		`{"name":"n","then":{"implied":7}}`:                                                      {`1:31: "implied" must be an array`, `1:31: events can only be implied`},
 		`{"name":"n","then":{"state":{"order":{}}}}`:                                             {`1:30: "order" is no aggregate`},
 		`{"name":"n","then":{"exact":1}}`:                                                        {`1:29: "exact" must be true or false`},
 		`{"name":"n","actor":"ada","given":{},"then":{}}`:                                        {`1:21: "ada" does not have the form type:id`, `1:35: "given" must be an array`},
@@ -109,6 +112,35 @@ func TestCompare(t *testing.T) {
 }
 
 // TestProjections expects what projections yield, by id and by parameters.
+// TestRefused compares what refusals are called: as the guard declares it, or by the code of the error.
+func TestRefused(t *testing.T) {
+	guarded := `{"ok":false,"error":"No money","code":"requirement_failed","details":{"key":"a:b","requirement":"insufficient_funds"}}`
+	for _, tc := range []struct {
+		status          int
+		reply, expected string
+		want            []scenario.Failure
+	}{
+		{422, guarded, "insufficient_funds", nil},
+		{422, `{"ok":false,"error":"No","code":"requirement_failed","details":{"key":"a:b"}}`, "requirement_failed", nil},
+		{409, `{"ok":false,"error":"No","code":"conflict"}`, "conflict", nil},
+		{409, `{"ok":false,"error":"No","code":"already_exists","details":{"requirement":7}}`, "already_exists", nil},
+		{422, guarded, "requirement_failed", []scenario.Failure{
+			{Line: 1, Message: "the write was refused for another reason: No money", Expected: `"requirement_failed"`, Got: `"insufficient_funds"`},
+		}},
+		{201, `{"ok":true,"stream_id":"1-0","length":1}`, "closed", []scenario.Failure{{Line: 1, Message: "the write was to be refused, and was not", Expected: `"closed"`}}},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(tc.status)
+			_, _ = io.WriteString(w, tc.reply)
+		}))
+		got := runOne(t, server.URL, `{"name":"n","actor":"u:global","when":{"key":"a:global","type":"x"},"then":{"refused":"`+tc.expected+`"}}`)
+		server.Close()
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s: %s", tc.reply, diff)
+		}
+	}
+}
+
 func TestProjections(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked := strings.TrimPrefix(r.URL.Path, "/_projections/")
