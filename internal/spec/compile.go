@@ -275,13 +275,14 @@ func (c *compiler) aggregateTypes(v value.Value, at diag.Pointer) {
 		}
 		c.out.Types[name] = c.aggregateType(name, v, at)
 	})
+	c.tagNames()
 	if c.events > maxEventTypes {
 		c.tooMany(at, "all aggregate types together", maxEventTypes, c.events)
 	}
 }
 
 func (c *compiler) aggregateType(name string, v value.Value, at diag.Pointer) *AggregateType {
-	t := &AggregateType{Name: name, Fingerprint: sha256.Sum256(v.AppendJSON([]byte{tick.Semantics})), Events: map[string]*EventType{}}
+	t := &AggregateType{Name: name, Fingerprint: sha256.Sum256(statePart(v).AppendJSON([]byte{tick.Semantics})), Events: map[string]*EventType{}}
 	if !c.object(v, at, shape{what: "an aggregate type", required: []string{"events"}, optional: []string{"onTombstone", "identity"}}) {
 		return t
 	}
@@ -294,6 +295,7 @@ func (c *compiler) aggregateType(name string, v value.Value, at diag.Pointer) *A
 			t.Events[event] = c.eventType(name, event, v, at)
 		})
 	}
+	c.uniqueSets(t, events, at.Key("events"))
 	c.places(t)
 	c.publicIdentity(t, v.Get("identity"), at.Key("identity"))
 	if o := v.Get("onTombstone"); !o.IsMissing() {
@@ -341,14 +343,15 @@ func (c *compiler) onTombstone(v value.Value, at diag.Pointer) *OnTombstone {
 }
 
 func (c *compiler) eventType(aggregateType, name string, v value.Value, at diag.Pointer) *EventType {
-	e := &EventType{AggregateType: aggregateType, Name: name, System: ident.IsReservedEventType(name)}
+	e := &EventType{AggregateType: aggregateType, Name: name, Pointer: at, System: ident.IsReservedEventType(name)}
 	if e.System {
 		c.systemEvent(e, v, at)
 		return e
 	}
 	c.name(name, at, "an event type")
 	if !c.object(v, at, shape{
-		what: "an event type", required: []string{"schema", "handler"}, optional: []string{"implications", "allow_skip_occ", "geo"},
+		what: "an event type", required: []string{"schema", "handler"},
+		optional: append([]string{"implications", "allow_skip_occ", "geo"}, decisionKeys()...),
 	}) {
 		return e
 	}
@@ -360,14 +363,17 @@ func (c *compiler) eventType(aggregateType, name string, v value.Value, at diag.
 	if g := v.Get("geo"); !g.IsMissing() && !c.leniently(func() { e.Geo = c.geo(g, at.Key("geo")) }) {
 		e.Geo = nil
 	}
+	s := eventScope(v)
 	c.elems(v.Get("implications"), at.Key("implications"), "implications", maxImplications, func(_ int, v value.Value, p diag.Pointer) {
-		if i := c.implication(v, p, implicationScope(), false); i != nil {
+		if i := c.implication(v, p, s, false); i != nil {
 			e.Implications = append(e.Implications, i)
 		}
 	})
+	c.decisions(e, v, at)
 	schema := outline.Of(v.Get("schema"))
-	c.dataPaths(v.Get("handler"), schema, at.Key("handler"))
-	c.dataPaths(v.Get("implications"), schema, at.Key("implications"))
+	for _, key := range append([]string{"handler", "implications"}, decisionKeys()...) {
+		c.dataPaths(v.Get(key), schema, at.Key(key))
+	}
 	c.placePath(e.Geo, v.Get("geo").Get("path"), schema, at.Key("geo").Key("path"))
 	return e
 }
@@ -376,8 +382,13 @@ func (c *compiler) systemEvent(e *EventType, v value.Value, at diag.Pointer) {
 	if e.Name != tombstoned {
 		c.unknownSystemEvent(at, e.Name)
 	}
-	if !c.object(v, at, shape{what: "an event type of the platform", optional: []string{"handler"}, refused: []string{"schema"}}) {
+	if !c.object(v, at, shape{what: "an event type of the platform", optional: []string{"handler"}, refused: append([]string{"schema"}, decisionKeys()...)}) {
 		return
+	}
+	for _, key := range decisionKeys() {
+		if !v.Get(key).IsMissing() {
+			c.systemDecision(at.Key(key), e.Name, key)
+		}
 	}
 	if !v.Get("schema").IsMissing() {
 		c.systemSchema(at.Key("schema"), e.Name)

@@ -11,9 +11,19 @@ import (
 	"j17/internal/value"
 )
 
-// implicationScope is what paths of implications can start with.
-func implicationScope() tick.Scope {
-	return tick.Scope{Members: []string{"key", "id", "type", "data", "metadata", "state"}}
+// eventMembers are what stands below "$" where an event is decided and where it implies others.
+func eventMembers() []string { return []string{"key", "id", "type", "data", "metadata", "state"} }
+
+// eventScope is what paths of an event type's implications and guards can start with. A name of a read is known even where the read
+// is faulty.
+func eventScope(event value.Value) tick.Scope {
+	const most = 10 * maxReads // of too many none is read
+	members := event.Get("reads").Members()
+	reads := []string{}
+	for _, m := range members[:min(most, len(members))] {
+		reads = append(reads, m.Key)
+	}
+	return tick.Scope{Members: eventMembers(), Reads: reads}
 }
 
 // condition reads an optional predicate, which is called condition or when.

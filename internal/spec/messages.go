@@ -134,6 +134,12 @@ func (m *messages) missingKey(at diag.Pointer, what, key string) {
 		d.Hintf(`write "aggregate_types": {}, or start with "j17 spec new"`)
 	case "as":
 		d.Hintf(`name each element, as in "as": "$item"`)
+	case "that":
+		d.Hintf(`write what has to hold, as in "that": {"gte": ["$.state.balance", "$.data.amount"]}`)
+	case "message":
+		d.Hintf(`write what whoever is refused reads, as in "message": "The account is closed."`)
+	case "value":
+		d.Hintf(`write where the value stands in the event, as in "value": "$.data.email"`)
 	}
 }
 
@@ -313,6 +319,59 @@ func (m *messages) literalIDChanges(at diag.Pointer, id, canonical string, kind 
 func (m *messages) badLiteralID(at diag.Pointer, id string) {
 	m.Errorf(at, "the id %s is no identifier and no declared singleton", quote(id)).
 		Hintf(`declare it under "singletons", or start it with "$" to take the id from the event`)
+}
+
+// What decides whether events are written.
+
+func (m *messages) systemDecision(at diag.Pointer, name, key string) {
+	m.Errorf(at, "the event type %s must not have %q, because erasure is not up to a spec", quote(name), key).AtKey().Hintf("remove it")
+}
+
+func (m *messages) badCreation(at diag.Pointer, v value.Value) {
+	m.Errorf(at, `creates cannot be %s; it is true, false or "only"`, shortened(v)).
+		Hintf(`"only" is for events that begin an aggregate, false for those that need one which is there already`)
+}
+
+func (m *messages) badCode(at diag.Pointer, code string) {
+	m.Errorf(at, "the code %s is not in snake case", quote(code)).
+		Hintf(`write lower-case letters, digits and "_", at most %d of them, as in "insufficient_funds"`, MaxNameLength)
+}
+
+func (m *messages) noText(at diag.Pointer, got value.Kind) {
+	m.Errorf(at, "a message is a text or a template of one, not %s", aKind(got)).
+		Hintf(`write {"concat": ["The balance is ", "$.state.balance"]} to put values into it`)
+}
+
+func (m *messages) messageCut(at diag.Pointer, most int) {
+	m.Warnf(at, "only the first %d characters of the message are shown", most).Hintf("shorten it")
+}
+
+func (m *messages) tagOfOurs(at diag.Pointer, name string) {
+	m.Errorf(at, "a tag cannot be named %s, since every event has one of that name", quote(name)).AtKey().
+		Hintf("find events by \"%s:<type>:<id>\" without declaring anything, or choose another name", name)
+}
+
+func (m *messages) tagOfObject(at diag.Pointer, path string) {
+	m.Errorf(at, "a tag is a text, a number, a boolean or an array of them, which %s never is", quote(path)).
+		Hintf("let the path lead to a member of the object")
+}
+
+func (m *messages) uniqueObject(at diag.Pointer) {
+	m.Errorf(at, "a unique value is never an object").
+		Hintf(`write its parts as an array, as in "value": ["$.data.building", "$.data.badge"]`)
+}
+
+func (c *compiler) undeclaredSet(at diag.Pointer, t *AggregateType, name string) {
+	full := c.Full()
+	d := c.Errorf(at, "no event type of %s takes a unique value %s", quote(t.Name), quote(name))
+	if full {
+		return
+	}
+	if len(t.Unique) == 0 {
+		d.Hintf(`declare it where it is taken, as in "unique": {%s: {"value": "$.data.name"}}`, quote(name))
+		return
+	}
+	nearest(&c.List, d, name, t.Unique)
 }
 
 // Paths and templates.

@@ -171,11 +171,15 @@ func (c *compiler) fingerprint(parts ...value.Value) [32]byte {
 		sum := sha256.Sum256(c.idRules)
 		c.idRules = sum[:]
 	}
-	b := append([]byte{ProjectionSemantics}, c.idRules...)
+	return fingerprint(append([]byte{ProjectionSemantics}, c.idRules...), parts)
+}
+
+// fingerprint identifies what comes first and parts of a spec, of which each has a line.
+func fingerprint(first []byte, parts []value.Value) [32]byte {
 	for _, v := range parts {
-		b = append(v.OrNull().AppendJSON(b), '\n')
+		first = append(v.OrNull().AppendJSON(first), '\n')
 	}
-	return sha256.Sum256(b)
+	return sha256.Sum256(first)
 }
 
 // The named form.

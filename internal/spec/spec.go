@@ -63,6 +63,8 @@ type Compiled struct {
 	Projections map[string]*Projection
 	Listeners   map[string]*Listener
 	Sagas       map[string]*Saga
+	// TagNames has the tags that event types declare.
+	TagNames map[string]*TagDeclaration
 
 	root value.Value
 	// declared has the event types of every aggregate type.
@@ -96,7 +98,7 @@ func (n NameSet) Sorted() []string { return slices.Sorted(maps.Keys(n)) }
 type AggregateType struct {
 	Name string
 	// Fingerprint changes whenever the type's definition or the public ids of its aggregates do: a state, and what was
-	// replied with it, is good as long as this is the same.
+	// replied with it, is good as long as this is the same. What decides whether events are written does not count.
 	Fingerprint [32]byte
 	Events      map[string]*EventType
 	// Cache asks to keep states warm.
@@ -107,6 +109,8 @@ type AggregateType struct {
 	Sequence bool
 	// Places are the kinds of places that aggregates of the type have, by the names of their geo types.
 	Places []*Place
+	// Unique has the sets of unique values that event types of the type take from.
+	Unique map[string]*UniqueSet
 	// OnTombstone is nil where other aggregates' erasure never reaches this type.
 	OnTombstone *OnTombstone
 }
@@ -121,6 +125,8 @@ type OnTombstone struct {
 type EventType struct {
 	AggregateType string
 	Name          string
+	// Pointer is where the type is declared.
+	Pointer diag.Pointer
 	// System marks event types that only the platform writes. They have no schema.
 	System bool
 	Schema *schema.Schema
@@ -133,6 +139,19 @@ type EventType struct {
 	Sagas []*Saga
 	// Geo is nil where events say nothing about a place.
 	Geo *Geo
+
+	// Requires are the guards, in the order in which they are asked.
+	Requires []*Guard
+	// Reads are the aggregates whose states guards, conditions and emits look at, in the order of the spec's text. Their places in it
+	// are those of tick's reads.
+	Reads   []*Read
+	Creates Creation
+	// Tags are in the order of their names.
+	Tags []*Tag
+	// Unique are the values that an event takes for its aggregate, in the order of the names of their sets.
+	Unique []*UniqueValue
+	// Releases are the names of the sets in which an event gives back what its aggregate holds, before it takes anything.
+	Releases []string
 }
 
 // Ref names an aggregate in a template.

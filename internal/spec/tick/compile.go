@@ -84,7 +84,7 @@ func (s source) path() string {
 		return "$.data"
 	case fromMetadata:
 		return "$.metadata"
-	case fromState, fromCurrent, fromSlot, fromID, fromMembers, fromWhole:
+	case fromState, fromCurrent, fromSlot, fromID, fromMembers, fromWhole, fromRead:
 	}
 	return ""
 }

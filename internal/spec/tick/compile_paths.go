@@ -43,7 +43,7 @@ func (c *compiler) path(p jsonpath.Path, at diag.Pointer, keeps bool) *pathNode 
 	case jsonpath.Current:
 		n.from = fromCurrent
 		n.keeps = keeps && c.language == handlers
-		if c.inTemplate() {
+		if c.inTemplate() && !c.scope.Current {
 			d := c.errorf(at, "%s starts with \"@\", which stands for the state in handlers and conditions only", diag.Quote(p.Text))
 			if c.language == selections {
 				d.Hintf("paths of projections start with \"$\"")
@@ -98,7 +98,7 @@ func (c *compiler) binding(name string, at diag.Pointer) int {
 func (c *compiler) unbound(name string, at diag.Pointer) {
 	d := c.errorf(at, "nothing here is bound to %s", diag.Quote("$"+name))
 	switch near := c.l.Nearest(name, c.scope.Bindings); {
-	case slices.Contains(c.scope.Members, name):
+	case slices.Contains(c.scope.Members, name) || name == reads && len(c.scope.Reads) > 0:
 		d.Hintf("did you mean %q?", "$."+name)
 	case near != "":
 		d.Hintf("did you mean %q?", "$"+near)
@@ -118,6 +118,9 @@ func (c *compiler) documentMembers() []string {
 		if !slices.Contains(out, name) {
 			out = append(out, name)
 		}
+	}
+	if len(c.scope.Reads) > 0 {
+		out = append(out, reads)
 	}
 	return out
 }
@@ -139,6 +142,9 @@ func (c *compiler) eventPath(n *pathNode, at diag.Pointer) {
 	// What the place of the path decides, whatever the first step is called.
 	first := n.steps[0]
 	switch {
+	case !first.IsIndex && first.Key == reads && c.scope.reading():
+		c.read(n, at)
+		return
 	case c.inTemplate() && !c.scope.allows(first.Key):
 		c.notBelow(first, at)
 		return
@@ -177,6 +183,33 @@ func (c *compiler) eventPath(n *pathNode, at diag.Pointer) {
 	}
 }
 
+// reads is the member of "$" that has the states of other aggregates, by the names that the spec gives them.
+const reads = "reads"
+
+// read says which of other aggregates' states a path that starts with "$.reads" leads into.
+func (c *compiler) read(n *pathNode, at diag.Pointer) {
+	n.from = fromRead
+	if len(n.steps) == 1 || n.steps[1].IsIndex {
+		c.errorf(at, `"$.reads" alone is no value`).Hintf("say which of them, as in %q", "$.reads."+append(slices.Clone(c.scope.Reads), "account")[0])
+		return
+	}
+	name := n.steps[1].Key
+	n.slot, n.steps = slices.Index(c.scope.Reads, name), n.steps[2:]
+	if n.slot >= 0 {
+		return
+	}
+	n.slot = 0
+	d := c.errorf(at, "nothing that is called %s is read here", diag.Quote(name))
+	switch near := c.l.Nearest(name, c.scope.Reads); {
+	case near != "":
+		d.Hintf("did you mean %q?", "$.reads."+near)
+	case len(c.scope.Reads) > 0:
+		d.Hintf("there are $.reads.%s", strings.Join(c.scope.Reads, ", $.reads."))
+	default:
+		d.Hintf(`declare it beside the event's schema, as in "reads": {"account": {"aggregate_type": "account", "id": "$.data.account"}}`)
+	}
+}
+
 // readsMember notes that a path starts at a member of a plain "$".
 func (c *compiler) readsMember(name string) {
 	if c.scope.Members == nil {
@@ -196,6 +229,9 @@ func (c *compiler) member(n *pathNode, steps []value.Step, at diag.Pointer) {
 		n.from = fromID
 	case known:
 		n.from, n.steps = fromMembers, steps
+	case c.language == handlers && first.Key == reads:
+		c.errorf(at, "handlers cannot look at other aggregates: a state follows from the aggregate's own events alone").
+			Hintf(`look at "$.reads" in guards ("requires"), conditions and emits; what a handler needs has to be in the event's data`)
 	default:
 		d := c.errorf(at, "an event has no member %s", diag.Quote(first.Key))
 		if near := c.l.Nearest(first.Key, c.documentMembers()); near != "" {

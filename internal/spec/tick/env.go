@@ -54,6 +54,8 @@ type Env struct {
 	// members is what "$" has beside the parts of an event, more the same as it was given.
 	members value.Value
 	more    []value.Member
+	// reads are the states of other aggregates, by their places in the scope's list.
+	reads []value.Value
 	// left is how many bytes strings that are put together may still have; below 0 there were too many.
 	left int
 }
@@ -61,11 +63,11 @@ type Env struct {
 // NewEnv returns an environment in which all work is charged to b. It is empty: see Renew.
 func NewEnv(b *work.Budget) *Env { return &Env{work: b} }
 
-// Renew makes the environment that of an event, without a state, bindings and more members of "$". What it knows about arrays
+// Renew makes the environment that of an event, without a state, bindings, reads and more members of "$". What it knows about arrays
 // that it has searched stays.
 func (e *Env) Renew(ev *Event) {
 	clear(e.slots)
-	e.event, e.state, e.current = ev, value.Value{}, value.Value{}
+	e.event, e.state, e.current, e.reads = ev, value.Value{}, value.Value{}, nil
 	e.Extend(nil)
 }
 
@@ -77,6 +79,10 @@ func (e *Env) Bind(slot int, v value.Value) {
 	e.begin(slot + 1)
 	e.slots[slot] = v
 }
+
+// SetReads sets what "$.reads" leads to, by the places of the scope's list: states, null where an aggregate has no events, missing
+// for what no expression looks at. The slice must not change until the environment is renewed.
+func (e *Env) SetReads(states []value.Value) { e.reads = states }
 
 // enriched is the member of "$" that has all that Extend was given.
 const enriched = "enriched"

@@ -21,6 +21,11 @@ type Scope struct {
 	Plain bool
 	// Wildcards allows "[*]".
 	Wildcards bool
+	// Current tells that "@" is the state in templates too, as it is in conditions.
+	Current bool
+	// Reads are the names that may follow "$.reads", nil where nothing can be read. Env.SetReads knows them by their places in
+	// this list, of which there are at most 16.
+	Reads []string
 }
 
 // Has reports whether a name is bound.
@@ -37,12 +42,20 @@ func (s Scope) allows(member string) bool {
 	return s.Members == nil || slices.Contains(s.Members, member)
 }
 
+// reading reports whether "$.reads" leads to other aggregates' states. It does not where custom code may add a member of that name
+// and the spec declares nothing to read.
+func (s Scope) reading() bool {
+	return !s.Plain && s.Reads != nil && (len(s.Reads) > 0 || s.Members != nil)
+}
+
 // expression is what compiled expressions have in common.
 type expression struct {
 	slots      int
 	readsState bool
 	// bindings are the slots that paths start at, a bit for each of the first 64.
 	bindings uint64
+	// lookedAt are the reads that paths lead into, a bit for each place in the scope's list.
+	lookedAt uint16
 	// members are those of a plain "$" that paths start at, nil where one of them is "$" itself and whole is set.
 	members []string
 	whole   bool
@@ -65,6 +78,14 @@ func (p *Predicate) ReadsState() bool { return p != nil && p.readsState }
 
 // Reads reports whether the predicate reads the binding at a place of the scope's list. A nil Predicate reads nothing.
 func (p *Predicate) Reads(slot int) bool { return p != nil && p.reads(slot) }
+
+// ReadsOf returns a bit for each place in the scope's Reads that the predicate looks at. A nil Predicate looks at nothing.
+func (p *Predicate) ReadsOf() uint16 {
+	if p == nil {
+		return 0
+	}
+	return p.lookedAt
+}
 
 // Test reports whether the predicate holds. ok is false when a path that ends in "?" leads nowhere: what the predicate
 // guards is then to be left out altogether. The error is that of the budget of e, which has ended.
@@ -92,6 +113,14 @@ func (p *Path) ReadsState() bool { return p != nil && p.readsState }
 
 // Reads reports whether the path starts at the binding at a place of the scope's list. A nil Path reads nothing.
 func (p *Path) Reads(slot int) bool { return p != nil && p.reads(slot) }
+
+// ReadsOf returns a bit for each place in the scope's Reads that the path leads into. A nil Path looks at nothing.
+func (p *Path) ReadsOf() uint16 {
+	if p == nil {
+		return 0
+	}
+	return p.lookedAt
+}
 
 // Optional reports whether the path ends in "?": where it leads nowhere, what it stands in is left out.
 func (p *Path) Optional() bool { return p.node.optional }
@@ -123,6 +152,14 @@ func (t *Template) ReadsState() bool { return t != nil && t.readsState }
 
 // Reads reports whether the template reads the binding at a place of the scope's list. A nil Template reads nothing.
 func (t *Template) Reads(slot int) bool { return t != nil && t.reads(slot) }
+
+// ReadsOf returns a bit for each place in the scope's Reads that the template looks at. A nil Template looks at nothing.
+func (t *Template) ReadsOf() uint16 {
+	if t == nil {
+		return 0
+	}
+	return t.lookedAt
+}
 
 // ErrTooLarge is what Template.Eval returns for a value that would be larger than allowed, or nested too deep.
 var ErrTooLarge = errors.New("tick: the value is too large")
@@ -279,8 +316,12 @@ func newCompiler(in language, s Scope, l *diag.List) *compiler {
 func (c *compiler) done() expression {
 	x := expression{slots: len(c.slots), readsState: c.readsState}
 	for _, n := range c.nodes {
-		if n.from == fromSlot {
+		switch n.from {
+		case fromSlot:
 			x.bindings |= 1 << n.slot
+		case fromRead:
+			x.lookedAt |= 1 << n.slot
+		default:
 		}
 	}
 	x.whole = c.whole

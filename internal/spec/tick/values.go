@@ -30,16 +30,17 @@ const (
 	fromState
 	fromCurrent
 	fromSlot
-	// The following are found outside of handlers only: the half of the key after the colon, what "$" has beside the event, and
-	// all of "$".
+	// The following are found outside of handlers only: the half of the key after the colon, what "$" has beside the event,
+	// all of "$", and the state of another aggregate, whose place among the reads is the slot.
 	fromID
 	fromMembers
 	fromWhole
+	fromRead
 )
 
 type pathNode struct {
 	from source
-	// slot is the binding's, pick the value's among those picked out of the document or -1.
+	// slot is the binding's or the read's, pick the value's among those picked out of the document or -1.
 	slot, pick int
 	// steps start at what the source stands for.
 	steps []value.Step
@@ -139,6 +140,11 @@ func (n *pathNode) base(e *Env) value.Value {
 		return e.event.value()
 	case fromID:
 		return value.StringValue(e.event.id()).At(n.steps)
+	case fromRead:
+		if n.slot < len(e.reads) {
+			return e.reads[n.slot].At(n.steps)
+		}
+		return value.Value{}
 	case fromMembers:
 		return e.members.At(n.steps)
 	case fromWhole:

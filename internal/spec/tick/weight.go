@@ -379,7 +379,7 @@ func (w *weigher) base(n *pathNode) weight {
 		}
 	case fromKey, fromType, fromTimestamp:
 		return units(1 << 10)
-	case fromEvent, fromData, fromMetadata, fromID, fromMembers, fromWhole:
+	case fromEvent, fromData, fromMetadata, fromID, fromMembers, fromWhole, fromRead:
 	}
 	return units(float64(w.event))
 }

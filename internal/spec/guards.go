@@ -1,0 +1,176 @@
+package spec
+
+import (
+	"slices"
+	"strings"
+
+	"j17/internal/spec/diag"
+	"j17/internal/spec/jsonpath"
+	"j17/internal/spec/tick"
+	"j17/internal/value"
+)
+
+// Limits of what decides whether an event is written.
+const (
+	maxGuards = 20 // of one event type
+	maxReads  = 10 // of one event type; a read is a bit of tick's ReadsOf
+	// MaxMessage is how many characters of a guard's message are shown.
+	MaxMessage = 500
+)
+
+// Guard is one of the requirements of an event type: an event of which it does not hold is refused.
+type Guard struct {
+	Pointer diag.Pointer
+	That    *tick.Predicate
+	Message *tick.Template
+	// Code tells this refusal from others, "" where the spec gives it no name.
+	Code string
+}
+
+// Read names the state of another aggregate for guards, conditions and emits: "$.reads" and its name.
+type Read struct {
+	Name          string
+	Pointer       diag.Pointer
+	AggregateType string
+	ID            Ref
+}
+
+// Creation says whether an event can be the first of its aggregate.
+type Creation uint8
+
+// The choices of "creates".
+const (
+	// CreatesAny is an event that may be the first or a later one.
+	CreatesAny Creation = iota
+	// CreatesOnly is an event that has to be the first.
+	CreatesOnly
+	// CreatesNever is an event that cannot be the first.
+	CreatesNever
+)
+
+// decisionKeys are the members of an event type that decide whether an event is written. States do not depend on them.
+func decisionKeys() []string {
+	return []string{"requires", "reads", "creates", "tags", "unique", "releases"}
+}
+
+// decisions reads what decides whether an event of a type is written.
+func (c *compiler) decisions(e *EventType, v value.Value, at diag.Pointer) {
+	e.Creates = c.creation(v.Get("creates"), at.Key("creates"))
+	c.members(v.Get("reads"), at.Key("reads"), "reads", maxReads, func(name string, v value.Value, at diag.Pointer) {
+		e.Reads = append(e.Reads, c.declaredRead(name, v, at))
+	})
+
+	// Guards look at what conditions of implications look at.
+	s := eventScope(v)
+	s.Current = true
+	c.elems(v.Get("requires"), at.Key("requires"), "requires", maxGuards, func(_ int, v value.Value, at diag.Pointer) {
+		e.Requires = append(e.Requires, c.guard(v, at, s))
+	})
+	c.tags(e, v, at.Key("tags"))
+	c.uniqueValues(e, v, at)
+}
+
+func (c *compiler) creation(v value.Value, at diag.Pointer) Creation {
+	switch {
+	case v.IsMissing(), v.Kind() == value.Bool && v.Truth():
+		return CreatesAny
+	case v.Kind() == value.Bool:
+		return CreatesNever
+	case v.Kind() == value.String && v.Str() == "only":
+		return CreatesOnly
+	}
+	c.badCreation(at, v)
+	return CreatesAny
+}
+
+// declaredRead reads a member of reads. Its id is taken from the event and the state before it.
+func (c *compiler) declaredRead(name string, v value.Value, at diag.Pointer) *Read {
+	c.name(name, at, "a read")
+	r := &Read{Name: name, Pointer: at}
+	if !c.object(v, at, shape{what: "a read", required: []string{"aggregate_type", "id"}}) {
+		return r
+	}
+	r.AggregateType, _ = c.aggregateTypeRef(v.Get("aggregate_type"), at.Key("aggregate_type"))
+	r.ID = c.id(v.Get("id"), at.Key("id"), r.AggregateType, tick.Scope{Members: eventMembers()})
+	return r
+}
+
+func (c *compiler) guard(v value.Value, at diag.Pointer, s tick.Scope) *Guard {
+	g := &Guard{Pointer: at}
+	if !c.object(v, at, shape{what: "a guard", required: []string{"that", "message"}, optional: []string{"code"}}) {
+		return g
+	}
+	if that := v.Get("that"); !that.IsMissing() {
+		g.That = tick.CompilePredicate(that, at.Key("that"), s, &c.List)
+	}
+	if message := v.Get("message"); !message.IsMissing() {
+		g.Message = c.message(message, at.Key("message"), s)
+	}
+	if code, ok := c.text(v.Get("code"), at.Key("code"), "a code"); ok {
+		if !isSnakeCase(code) {
+			c.badCode(at.Key("code"), code)
+		}
+		g.Code = code
+	}
+	return g
+}
+
+// message reads what a refusal says: a text, or a template of one.
+func (c *compiler) message(v value.Value, at diag.Pointer, s tick.Scope) *tick.Template {
+	form, operand := tick.TemplateForm(v)
+	text := v
+	if form == tick.Literal {
+		text = operand
+	}
+	switch fixed := text.Kind() == value.String && (form == tick.Literal || !jsonpath.IsPath(v.Str())); {
+	case form == tick.Merged, form != tick.Computed && form != tick.Followed && form != tick.Text && text.Kind() != value.String:
+		c.noText(at, text.Kind())
+		return nil
+	case fixed && text.Str() == "":
+		c.empty(at, "a message")
+		return nil
+	case fixed && len([]rune(text.Str())) > MaxMessage:
+		c.messageCut(at, MaxMessage)
+	}
+	return tick.CompileTemplate(v, at, s, &c.List)
+}
+
+// isSnakeCase reports whether a text is made of lower-case words with "_" between them.
+func isSnakeCase(s string) bool {
+	return s[0] >= 'a' && s[0] <= 'z' && len(s) <= MaxNameLength && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
+}
+
+// statePart returns the definition of an aggregate type without what decides whether events are written.
+func statePart(v value.Value) value.Value {
+	decides := func(event value.Value) bool {
+		for _, key := range decisionKeys() {
+			if !event.Get(key).IsMissing() {
+				return true
+			}
+		}
+		return false
+	}
+	events := v.Get("events").Members()
+	kept := make([]value.Member, len(events))
+	found := false
+	for i, e := range events {
+		kept[i] = e
+		if decides(e.Value) {
+			found = true
+			kept[i].Value = value.ObjectValue(slices.DeleteFunc(slices.Clone(e.Value.Members()), func(m value.Member) bool {
+				return slices.Contains(decisionKeys(), m.Key)
+			})...)
+		}
+	}
+	if !found {
+		return v
+	}
+	members := make([]value.Member, 0, v.Len())
+	for _, m := range v.Members() {
+		if m.Key == "events" {
+			m.Value = value.ObjectValue(kept...)
+		}
+		members = append(members, m)
+	}
+	return value.ObjectValue(members...)
+}
