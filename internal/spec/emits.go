@@ -135,7 +135,7 @@ func (r reader) made(v value.Value) outline.Kinds {
 		}
 		return r.kindsAt(p)
 	}
-	if pathMeant(v.Str(), r.root) != "" {
+	if pathMeant(v.Str()) != "" {
 		return outline.Any // there is a warning already
 	}
 	switch form, operand := tick.TemplateForm(v); form {
@@ -154,7 +154,7 @@ func (r reader) made(v value.Value) outline.Kinds {
 
 // saga looks at the events that a saga writes. What its trigger's data may be is not looked at.
 func (l *looks) saga(v value.Value, at diag.Pointer) {
-	r := reader{looks: l, root: "$"}
+	r := reader{looks: l}
 	for i, step := range v.Get("steps").Elems() {
 		at := at.Key("steps").Index(i)
 		r.conditions(step, at)

@@ -45,12 +45,11 @@ func (c *compiler) slips() {
 		events := t.Value.Get("events")
 		state := l.state(events)
 		for _, e := range events.Members() {
-			r := reader{looks: l, schema: outline.Of(e.Value.Get("schema")), state: state, root: "@"}
+			r := reader{looks: l, schema: outline.Of(e.Value.Get("schema")), state: state}
 			at := at.Key(e.Key)
 			if handler := e.Value.Get("handler"); handler.Get("wasm").IsMissing() {
 				r.operations(handler, at.Key("handler"))
 			}
-			r.root = "$.state"
 			r.implications(e.Value.Get("implications"), at.Key("implications"))
 		}
 	}
@@ -67,8 +66,6 @@ type reader struct {
 	schema outline.Schema
 	// state is what handlers write, nil where there is no state or another one is meant.
 	state *written
-	// root is how a path into the state begins.
-	root string
 	// element tells that "@" is the element of an array.
 	element bool
 }
@@ -164,8 +161,8 @@ func (r reader) path(text string, at diag.Pointer, as tick.Reading) {
 	if err != nil {
 		return
 	}
-	if operator := calculation(p); operator != "" && !r.declares(p) {
-		r.c.calculationInPath(at, text, operator)
+	if is, ok := r.calculated(text); ok && !r.declares(p) {
+		r.c.calculationInPath(at, text, is)
 		return
 	}
 	switch inState, steps := stateSteps(p); {
@@ -221,40 +218,33 @@ func (r reader) declares(p jsonpath.Path) bool {
 	return p.Root == jsonpath.Document && len(p.Steps) > 1 && p.Steps[0].Key == "data" && !r.schemaAt(r.schema, p.Steps[1:]).IsMissing()
 }
 
-// calculation returns the operator in a path that was meant to be calculated, "" where there is none. Names of members may
-// have such characters in them, but hardly with spaces around.
-func calculation(p jsonpath.Path) string {
-	for _, step := range p.Steps {
-		for _, operator := range []string{"+", "-", "*", "/", "%", "<", "<=", ">", ">=", "==", "===", "!=", "!==", "&&", "||"} {
-			if strings.Contains(step.Key, " "+operator+" ") {
-				return operator
-			}
-		}
-		if i := strings.IndexAny(step.Key, "+*"); i > 0 && i < len(step.Key)-1 {
-			return step.Key[i : i+1]
-		}
+// calculated is jsonpath.Calculate, as long as there is enough left.
+func (l *looks) calculated(text string) (jsonpath.Calculation, bool) {
+	if !l.spend(len(text) / bytesPerLook) {
+		return jsonpath.Calculation{}, false
 	}
-	return ""
+	return jsonpath.Calculate(text)
 }
 
-// text looks at a text that is no path but spelt like one.
+// bytesPerLook is how much of a text is read in the time of one look.
+const bytesPerLook = 8
+
+// text looks at a text that is no path but spelt like one, or that calculates.
 func (r reader) text(text string, at diag.Pointer) {
-	if meant := pathMeant(text, r.root); meant != "" {
+	if meant := pathMeant(text); meant != "" {
 		r.c.pathWithoutDollar(at, text, meant)
+	} else if is, ok := r.calculated(text); ok {
+		r.c.calculationInText(at, text, is)
 	}
 }
 
-// pathMeant returns the path that a text becomes with a "$" or "@" in front, "" where it is not spelt like one. root is how
-// paths into the state begin.
-func pathMeant(text, root string) string {
+// pathMeant returns the path that a text becomes with a "$." in front, "" where it is not spelt like one.
+func pathMeant(text string) string {
 	end := strings.IndexAny(text, ".[")
 	if end < 0 || !slices.Contains([]string{"data", "metadata", "state"}, text[:end]) || !isPathTail(text[end:]) {
 		return ""
 	}
 	meant := "$." + text
-	if text[:end] == "state" && root == "@" {
-		meant = "@" + text[end:]
-	}
 	if _, err := jsonpath.Parse(meant); err != nil {
 		return ""
 	}

@@ -151,6 +151,10 @@ func (v *viewer) path(text string, at diag.Pointer) {
 	if err != nil || !v.spend(1+len(p.Steps)) {
 		return
 	}
+	if is, ok := v.calculated(text); ok {
+		v.c.calculationInPath(at, text, is)
+		return
+	}
 	h, steps := v.element, p.Steps
 	switch {
 	case p.Root == jsonpath.Binding:
@@ -201,6 +205,10 @@ func (v *viewer) member(h held, text string, steps []value.Step, at diag.Pointer
 
 // text looks at a text that is spelt like a path to a source, but for its "$".
 func (v *viewer) text(text string, at diag.Pointer) {
+	if is, ok := v.calculated(text); ok {
+		v.c.calculationInText(at, text, is)
+		return
+	}
 	end := strings.IndexAny(text, ".[")
 	if end < 1 || v.inside || !isPathTail(text[end:]) {
 		return

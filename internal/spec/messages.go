@@ -385,6 +385,10 @@ func (m *messages) badPath(at diag.Pointer, err error) {
 
 func (m *messages) nothingThere(at diag.Pointer, path, parent, name string, declared []string) {
 	d := m.Warnf(at, "%s leads nowhere in any event: the schema of %s does not allow %s", quote(path), parent, quote(name))
+	if is, ok := subtracted(path, name, declared); ok {
+		instead(is, d)
+		return
+	}
 	if near := m.Nearest(name, declared); near != "" {
 		d.Hintf("did you mean %q?", near)
 		return
@@ -394,6 +398,10 @@ func (m *messages) nothingThere(at diag.Pointer, path, parent, name string, decl
 
 func (m *messages) neverWritten(at diag.Pointer, text, name string, members []string) {
 	d := m.Warnf(at, "%s leads to nothing: no handler of this aggregate type writes %s", quote(text), quote(name))
+	if is, ok := subtracted(text, name, members); ok {
+		instead(is, d)
+		return
+	}
 	if near := m.Nearest(name, members); near != "" {
 		d.Hintf("did you mean %q?", near)
 		return
@@ -415,9 +423,36 @@ func (m *messages) pathOfKind(at diag.Pointer, text string, has, needs outline.K
 		Hintf("correct the path, or the schema of the event's data")
 }
 
-func (m *messages) calculationInPath(at diag.Pointer, text, operator string) {
-	m.Warnf(at, "%s is read as a path to a member of that name; nothing is calculated, and %s is part of the name", quote(text), quote(operator)).
-		Hintf(`add with "increment" and "decrement", compare with predicates such as {"gt": ["$.data.amount", 0]}`)
+func (m *messages) calculationInPath(at diag.Pointer, text string, is jsonpath.Calculation) {
+	instead(is, m.Warnf(at, "%s is read as a path to a member of that name; nothing is calculated, and %s is part of the name", quote(text), quote(is.Operator)))
+}
+
+func (m *messages) calculationInText(at diag.Pointer, text string, is jsonpath.Calculation) {
+	instead(is, m.Warnf(at, "%s is a text here, in which nothing is calculated", quote(text)))
+}
+
+// instead sets the hint of how to write a calculation.
+func instead(is jsonpath.Calculation, d *diag.Diagnostic) {
+	switch {
+	case is.Instead == "":
+		d.Hintf(`calculate with operators such as {"$add": ["$.data.amount", 1]}, compare with predicates such as {"gt": ["$.data.amount", 0]}`)
+	case is.Compares:
+		d.Hintf("write the predicate %s", is.Instead)
+	default:
+		d.Hintf("write %s", is.Instead)
+	}
+}
+
+// subtracted is the calculation in a path whose last member is not there, but whose name begins with one that is: such a name may have a
+// "-" or a "/" in it.
+func subtracted(path, name string, declared []string) (is jsonpath.Calculation, ok bool) {
+	for _, operator := range []string{"-", "/", "+", "*"} {
+		left, right, found := strings.Cut(name, operator)
+		if found && slices.Contains(declared, left) && (slices.Contains(declared, right) || strings.Trim(right, "0123456789") == "") {
+			return jsonpath.Calculate(strings.Replace(path, name, left+" "+operator+" "+right, 1))
+		}
+	}
+	return is, false
 }
 
 func (m *messages) pathWithoutDollar(at diag.Pointer, text, meant string) {

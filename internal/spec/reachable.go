@@ -6,6 +6,7 @@ import (
 	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
 	"j17/internal/spec/outline"
+	"j17/internal/spec/tick"
 	"j17/internal/value"
 )
 
@@ -15,11 +16,14 @@ func (c *compiler) dataPaths(v value.Value, schema outline.Schema, at diag.Point
 	switch v.Kind() {
 	case value.String:
 		p, err := jsonpath.Parse(v.Str())
-		if err != nil || p.Root != jsonpath.Document || len(p.Steps) < 2 || p.Steps[0].Key != "data" || calculation(p) != "" {
+		if err != nil || p.Root != jsonpath.Document || len(p.Steps) < 2 || p.Steps[0].Key != "data" {
 			return
 		}
 		parent, name, declared := c.closedAt(schema, p.Steps[1:])
-		if name != "" {
+		if name == "" {
+			return
+		}
+		if _, ok := jsonpath.Calculate(p.Text); !ok { // that has a warning of its own
 			c.nothingThere(at, p.Text, "data"+parent, name, declared)
 		}
 	case value.Array:
@@ -27,6 +31,9 @@ func (c *compiler) dataPaths(v value.Value, schema outline.Schema, at diag.Point
 			c.dataPaths(elem, schema, at.Index(i))
 		}
 	case value.Object:
+		if form, _ := tick.HandlerForm(v); form == tick.Literal {
+			return
+		}
 		for _, m := range v.Members() {
 			c.dataPaths(m.Value, schema, at.Key(m.Key))
 		}
