@@ -26,6 +26,8 @@ type environment struct {
 	// latest is the time of the latest event that the engine has heard of, in Unix seconds.
 	latest atomic.Int64
 	turns  turns
+	// storing is held by all who store events, together, and by who holds them back, alone.
+	storing sync.RWMutex
 }
 
 // deployed is the spec of a tenant with what runs it.
@@ -146,7 +148,7 @@ func (e *Engine) append(ctx context.Context, d *deployed, unit *store.Append) (s
 		return store.Result{}, errRedeployed
 	}
 	unit.Fences = d.fence(unit.Fences)
-	results, err := e.store.Append(ctx, d.env.tenant, []store.Append{*unit})
+	results, err := e.commit(ctx, d.env, []store.Append{*unit})
 	if err != nil {
 		return store.Result{}, StorageError(err)
 	}
@@ -155,6 +157,26 @@ func (e *Engine) append(ctx context.Context, d *deployed, unit *store.Append) (s
 	}
 	d.env.observe(results[0].Timestamp)
 	return results[0], nil
+}
+
+// commit hands units to the store, unless somebody holds back what is stored of the environment.
+func (e *Engine) commit(ctx context.Context, env *environment, units []store.Append) ([]store.Result, error) {
+	env.storing.RLock()
+	defer env.storing.RUnlock()
+	return e.store.Append(ctx, env.tenant, units)
+}
+
+// Hold calls do while this engine stores no events of a tenant. Who is about to store some waits until do has returned; what was decided
+// before stays decided, so that do may change what it is fenced on.
+func (e *Engine) Hold(t j17.Tenant, do func() error) error {
+	found, ok := e.environments.Load(t)
+	if !ok {
+		return do() // nobody writes where nothing is deployed
+	}
+	env, _ := found.(*environment)
+	env.storing.Lock()
+	defer env.storing.Unlock()
+	return do()
 }
 
 // fence returns fences with those of the deployed spec.

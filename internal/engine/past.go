@@ -104,6 +104,13 @@ func (r *Recorder) Counted(number uint64) store.Side {
 	return store.Side{Op: store.Put, Space: numberIndex, Key: numberLatest, Value: strconv.AppendUint(nil, number, 10)}
 }
 
+// Storing calls do, which stores events without the recorder, when nobody holds back what is stored.
+func (r *Recorder) Storing(do func() error) error {
+	r.d.env.storing.RLock()
+	defer r.d.env.storing.RUnlock()
+	return do()
+}
+
 // Loaded counts events that were stored without the recorder.
 func (r *Recorder) Loaded(events int) { r.e.counts.events.Add(uint64(events)) }
 

@@ -146,7 +146,7 @@ func (e *Engine) flight(ctx context.Context, env *environment) bool {
 	if len(units) == 0 {
 		return true
 	}
-	results, err := e.store.Append(ctx, env.tenant, units)
+	results, err := e.commit(ctx, env, units)
 	err = ofEach(err, len(units))
 	for i := range results {
 		env.observe(results[i].Timestamp)

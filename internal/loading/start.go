@@ -64,7 +64,7 @@ func (l *Loader) ColdStart(ctx context.Context, t j17.Tenant, in *eventfile.Read
 	if !past.Current() {
 		return Imported{}, errRedeployed()
 	}
-	if err := load.Commit(ctx, past.Fences()...); err != nil {
+	if err := past.Storing(func() error { return load.Commit(ctx, past.Fences()...) }); err != nil {
 		return Imported{}, s.named(err)
 	}
 	past.Loaded(c.done.Events)
