@@ -7,9 +7,28 @@ import (
 	"j17/internal/value"
 )
 
-// Command asks for one or more events on one aggregate, all or none. Whoever writes from inside the server fills one in; Read
-// makes one of the body of a request.
+// Command asks for events, all or none. Whoever writes from inside the server fills one in; Read makes one of the body of a request.
 type Command struct {
+	// Writes are what is to happen, in order: one write for each aggregate. Several tells that the caller sent them as a list, so that
+	// an error names the number of its write.
+	Writes  []Write
+	Several bool
+	// Actor is who causes the events, Target whom they concern, nil for nobody.
+	Actor  j17.Agent
+	Target *j17.Agent
+	// Trusted lets the actor be one of the platform's own.
+	Trusted bool
+	// SkipOCC says that lengths do not matter, which only some event types allow to be said.
+	SkipOCC bool
+	Cause
+
+	// step is where fault, which is wrong with the form of what was read, comes up.
+	step  Step
+	fault error
+}
+
+// Write asks for one or more events on one aggregate.
+type Write struct {
 	// Type and ID name the aggregate as the caller wrote them. ID may be one of its public names.
 	Type, ID string
 	// New asks for an aggregate that does not exist yet; ID is "" then.
@@ -18,17 +37,13 @@ type Command struct {
 	// number of its event.
 	Events []Event
 	Batch  bool
-	// Actor is who causes the events, Target whom they concern, nil for nobody.
-	Actor  j17.Agent
-	Target *j17.Agent
-	// Trusted lets the actor be one of the platform's own.
-	Trusted bool
-	Expect
-	Cause
+	// Length is the number of events that the aggregate has to have; nil: any.
+	Length *uint64
+}
 
-	// step is where fault, which is wrong with the form of what was read, comes up.
-	step  Step
-	fault error
+// One returns the writes of a command that asks for one event.
+func One(aggregateType, id, eventType string, data value.Value) []Write {
+	return []Write{{Type: aggregateType, ID: id, Events: []Event{{Type: eventType, Data: data}}}}
 }
 
 // Event is one event of a command.
@@ -44,14 +59,6 @@ func (e *Event) Fault() error {
 		return j17.Errorf(j17.CodeMissingField, "Missing 'data': the event's payload, {} if it has none").At("data")
 	}
 	return nil
-}
-
-// Expect is what has to hold for a command to be carried out.
-type Expect struct {
-	// Length is the number of events that the aggregate has to have; nil: any.
-	Length *uint64
-	// SkipOCC says that the length does not matter, which only some event types allow to be said.
-	SkipOCC bool
 }
 
 // Cause tells where a command comes from. It is kept in the metadata of events.

@@ -14,10 +14,10 @@ import (
 const MaxBatch = 10_000
 
 // Read makes a command of the body of a request: {"data", "metadata"} of an event whose type is named beside it, or for "" a
-// batch, {"events": [{"type", "data"}], "metadata"}. What is wrong with the form of the body is kept with the command and
-// comes up when it is checked.
+// batch, {"events": [{"type", "data"}], "metadata"}. The command has one write, whose aggregate is named beside it. What is wrong with
+// the form of the body is kept with the command and comes up when it is checked.
 func Read(eventType string, body value.Value) Command {
-	var c Command
+	c := Command{Writes: make([]Write, 1)}
 	if eventType != "" {
 		c.single(eventType, body)
 	} else {
@@ -30,14 +30,15 @@ func Read(eventType string, body value.Value) Command {
 }
 
 func (c *Command) single(eventType string, body value.Value) {
-	c.Events = []Event{{Type: eventType, Data: body.Get("data")}}
+	c.Writes[0].Events = []Event{{Type: eventType, Data: body.Get("data")}}
 	if err := OnlyMembers(body, "", "data", "metadata"); err != nil {
 		c.wrong(AtEvents, err)
 	}
 }
 
 func (c *Command) batch(body value.Value) {
-	c.Batch = true
+	w := &c.Writes[0]
+	w.Batch = true
 	if err := OnlyMembers(body, "", "events", "metadata"); err != nil {
 		c.wrong(AtEvents, err)
 		return
@@ -54,14 +55,14 @@ func (c *Command) batch(body value.Value) {
 	if c.fault != nil {
 		return
 	}
-	c.Events = make([]Event, 0, events.Len())
+	w.Events = make([]Event, 0, events.Len())
 	for i, v := range events.Elems() {
 		ev, err := batchEvent(v)
 		if err != nil {
 			c.wrong(AtEvents, j17.InEvent(err, i))
 			return
 		}
-		c.Events = append(c.Events, ev)
+		w.Events = append(w.Events, ev)
 	}
 }
 
@@ -82,7 +83,7 @@ func batchEvent(v value.Value) (Event, error) {
 	return Event{Type: name.Str(), Data: data}, nil
 }
 
-// ReadMetadata reads who causes the events, whom they concern and what is expected, from the metadata of a request.
+// ReadMetadata reads who causes the events, whom they concern and what is expected, from the metadata of a request with one write.
 func (c *Command) ReadMetadata(meta value.Value) {
 	if meta.IsMissing() {
 		c.wrong(AtActor, j17.Errorf(j17.CodeMissingField, "Missing 'metadata': every event names its actor").At("metadata"))
@@ -105,32 +106,41 @@ func (c *Command) ReadMetadata(meta value.Value) {
 		}
 		c.Target = &target
 	}
-	if c.Expect, err = readExpect(meta); err != nil {
+	if err = c.readExpected(meta); err != nil {
 		c.wrong(AtExpected, err)
 	}
 }
 
-// readExpect reads the mode of concurrency control: previous_length, skip_occ or neither.
-func readExpect(meta value.Value) (Expect, error) {
-	var e Expect
-	if v := meta.Get("previous_length"); !v.IsMissing() {
-		n, ok := v.Int64()
-		if !ok || n < 0 {
-			return e, j17.Errorf(j17.CodeInvalidField, "'previous_length' must be an integer of 0 or more: the number of events the aggregate is expected to have").At("metadata.previous_length")
-		}
-		e.Length = new(uint64(n))
+// readExpected reads the mode of concurrency control: previous_length, skip_occ or neither.
+func (c *Command) readExpected(meta value.Value) (err error) {
+	w := &c.Writes[0]
+	if w.Length, err = readLength(meta, "metadata"); err != nil {
+		return err
 	}
 	v := meta.Get("skip_occ")
 	if v.IsMissing() {
-		return e, nil
+		return nil
 	}
 	if v.Kind() != value.Bool {
-		return e, j17.Errorf(j17.CodeInvalidField, "'skip_occ' must be true or false").At("metadata.skip_occ")
+		return j17.Errorf(j17.CodeInvalidField, "'skip_occ' must be true or false").At("metadata.skip_occ")
 	}
-	if e.SkipOCC = v.Truth(); e.SkipOCC && e.Length != nil {
-		return e, j17.Errorf(j17.CodeInvalidField, "'skip_occ' and 'previous_length' exclude each other: leave one out").At("metadata.skip_occ")
+	if c.SkipOCC = v.Truth(); c.SkipOCC && w.Length != nil {
+		return j17.Errorf(j17.CodeInvalidField, "'skip_occ' and 'previous_length' exclude each other: leave one out").At("metadata.skip_occ")
 	}
-	return e, nil
+	return nil
+}
+
+// readLength reads the previous_length of an object at a path, nil where there is none.
+func readLength(in value.Value, path string) (*uint64, error) {
+	v := in.Get("previous_length")
+	if v.IsMissing() {
+		return nil, nil
+	}
+	n, ok := v.Int64()
+	if !ok || n < 0 {
+		return nil, j17.Errorf(j17.CodeInvalidField, "'previous_length' must be an integer of 0 or more: the number of events the aggregate is expected to have").At(j17.JoinPath(path, "previous_length"))
+	}
+	return new(uint64(n)), nil
 }
 
 func readActor(v value.Value) (j17.Agent, error) {

@@ -2,6 +2,7 @@ package decider
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -18,12 +19,11 @@ import (
 
 // Admitted is a command that passed every check but those on the state of streams.
 type Admitted struct {
-	Key    j17.Key
+	// Writes has the aggregates, and Events the events of all writes in their order.
+	Writes []AdmittedWrite
 	Events []Event
-	// Expected is the length that the caller expects; nil: no expectation.
-	Expected *uint64
-	// Timestamp is when the events happened, in Unix seconds; nil for events that happen when they are written.
-	Timestamp *int64
+	// several tells that the caller sent a list of writes.
+	several bool
 	// metadata is what all events of the command have. What events that they imply share with them are its first bytes, shared
 	// of them.
 	metadata []byte
@@ -32,32 +32,63 @@ type Admitted struct {
 	shared int
 }
 
+// AdmittedWrite is the part of a command that concerns one aggregate.
+type AdmittedWrite struct {
+	Key j17.Key
+	// Its events are those from From on and before To.
+	From, To int
+	// Expected is the length that the caller expects; nil: no expectation.
+	Expected *uint64
+	// batch tells that the caller sent its events as a list.
+	batch bool
+}
+
+// InWrite adds to an error which write of several it is about.
+func (a *Admitted) InWrite(err error, write int) error {
+	if a.several {
+		return j17.InWrite(err, write)
+	}
+	return err
+}
+
+// InOwn adds to an error which event of the command it goes back to, where there is more than one to choose from.
+func (a *Admitted) InOwn(err error, own int) error {
+	n := a.Events[own].Write
+	if w := &a.Writes[n]; w.batch {
+		err = j17.InEvent(err, own-w.From)
+	}
+	return a.InWrite(err, n)
+}
+
 // maxErrors bounds the findings that a failed schema check reports.
 const maxErrors = 20
 
-// Admit checks a command in the order of the contract: aggregate type, event types, key, metadata, data. resolve returns the
-// aggregate's key. The data of all events is checked at the cost of b.
-func (d *Decider) Admit(c *command.Command, b *work.Budget, resolve func() (j17.Key, error)) (*Admitted, error) {
-	typ, err := d.AggregateType(c.Type)
-	if err != nil {
-		return nil, err
-	}
-
-	// The types of the events, and the form of the body.
-	a := new(Admitted)
-	if err := a.types(typ, c); err != nil {
-		return nil, err
+// Admit checks a command in the order of the contract: aggregate types, event types, keys, metadata, data. resolve returns the key of
+// the aggregate of a write. The data of all events is checked at the cost of b.
+func (d *Decider) Admit(c *command.Command, b *work.Budget, resolve func(*command.Write) (j17.Key, error)) (*Admitted, error) {
+	// The types of aggregates and events, and the form of the body.
+	a := &Admitted{Writes: make([]AdmittedWrite, len(c.Writes)), several: c.Several}
+	for i := range c.Writes {
+		if err := a.types(d, &c.Writes[i], i); err != nil {
+			return nil, a.InWrite(err, i)
+		}
 	}
 	if err := c.FaultAt(command.AtEvents); err != nil {
 		return nil, err
 	}
-	if len(a.Events) == 0 {
-		return nil, j17.Errorf(j17.CodeInvalidField, "Events array cannot be empty").At("events")
+	for i := range a.Writes {
+		if w := &a.Writes[i]; w.From == w.To {
+			return nil, a.inBody(j17.Errorf(j17.CodeInvalidField, "Events array cannot be empty").At("events"), i)
+		}
 	}
 
-	// The aggregate, who causes the events, and what is expected.
-	if a.Key, err = resolve(); err != nil {
-		return nil, err
+	// The aggregates, who causes the events, and what is expected.
+	for i := range a.Writes {
+		key, err := resolve(&c.Writes[i])
+		if err != nil {
+			return nil, a.inBody(err, i)
+		}
+		a.Writes[i].Key = key
 	}
 	if err := a.readMetadata(d.Compiled, c); err != nil {
 		return nil, err
@@ -66,14 +97,19 @@ func (d *Decider) Admit(c *command.Command, b *work.Budget, resolve func() (j17.
 	// The data.
 	for i := range a.Events {
 		if err := a.Events[i].check(b); err != nil {
-			if c.Batch {
-				err = j17.InEvent(err, i)
-			}
-			return nil, err
+			return nil, a.InOwn(err, i)
 		}
 	}
 	a.write()
 	return a, nil
+}
+
+// inBody gives a fault of the form of a write its place in the body of a request, where that has several.
+func (a *Admitted) inBody(err error, write int) error {
+	if e, ok := errors.AsType[*j17.Error](err); ok && a.several {
+		return e.At(j17.JoinPath(fmt.Sprintf("writes[%d]", write), e.Path))
+	}
+	return err
 }
 
 // write encodes the events that were checked.
@@ -82,22 +118,28 @@ func (a *Admitted) write() {
 	for i := range a.Events {
 		from, o := len(data), &a.Events[i]
 		data = o.Data.OrNull().AppendJSON(data)
-		o.Key, o.JSON, o.Metadata, o.Tags = a.Key, data[from:len(data):len(data)], a.metadata, a.tags
+		o.Key, o.JSON, o.Metadata, o.Tags = a.Writes[o.Write].Key, data[from:len(data):len(data)], a.metadata, a.tags
 	}
 }
 
-// types finds the types of the events.
-func (a *Admitted) types(typ *spec.AggregateType, c *command.Command) error {
-	a.Events = make([]Event, len(c.Events))
-	for i := range c.Events {
-		et, err := EventType(typ, c.Events[i].Type)
+// types finds the types of the events of a write.
+func (a *Admitted) types(d *Decider, w *command.Write, number int) error {
+	typ, err := d.AggregateType(w.Type)
+	if err != nil {
+		return err
+	}
+	from := len(a.Events)
+	a.Writes[number] = AdmittedWrite{From: from, To: from + len(w.Events), Expected: w.Length, batch: w.Batch}
+	a.Events = slices.Grow(a.Events, len(w.Events))
+	for i := range w.Events {
+		et, err := EventType(typ, w.Events[i].Type)
 		switch {
-		case err != nil && c.Batch:
+		case err != nil && w.Batch:
 			return j17.InEvent(j17.At(err, "type"), i)
 		case err != nil:
 			return err
 		}
-		a.Events[i] = Event{Type: et.Name, Spec: et, Data: c.Events[i].Data, Cause: -1, Own: i}
+		a.Events = append(a.Events, Event{Type: et.Name, Spec: et, Data: w.Events[i].Data, Cause: -1, Own: from + i, Write: number})
 	}
 	return nil
 }
@@ -145,7 +187,6 @@ func (a *Admitted) readMetadata(s *spec.Compiled, c *command.Command) error {
 	if err := c.FaultAt(command.AtExpected); err != nil {
 		return err
 	}
-	a.Expected = c.Length
 	if c.SkipOCC {
 		for i := range a.Events {
 			if et := a.Events[i].Spec; !et.AllowSkipOCC {

@@ -89,11 +89,11 @@ func decided(t *testing.T, d *decider.Decider, given, when string) string {
 	}
 	parts := append(strings.Split(path, "/"), "")
 	c := command.Read(parts[2], body)
-	c.Type, c.ID, c.CorrelationID = parts[0], parts[1], "corr"
+	c.Writes[0].Type, c.Writes[0].ID, c.CorrelationID = parts[0], parts[1], "corr"
 
 	// Then: events, or a refusal.
 	b := work.New(t.Context(), work.Command)
-	a, err := d.Admit(&c, b, func() (j17.Key, error) { return d.Key(c.Type, c.ID) })
+	a, err := d.Admit(&c, b, func(w *command.Write) (j17.Key, error) { return d.Key(w.Type, w.ID) })
 	if err != nil {
 		return refusal(t, err)
 	}

@@ -11,8 +11,19 @@ import (
 	"j17/internal/work"
 )
 
-// Examine makes the checks of admit and tells all that fails, not only the first. Each event has the budget of a command.
-func (d *Decider) Examine(ctx context.Context, c *eventfile.Event) (*Admitted, []error) {
+// Examined is an event of a file that passed every check but those on the state of streams.
+type Examined struct {
+	Admitted
+
+	Key j17.Key
+	// Expected is the length that the file expects the aggregate to have; nil: no expectation.
+	Expected *uint64
+	// Timestamp is when the event happened, in Unix seconds; nil for one that happens when it is written.
+	Timestamp *int64
+}
+
+// Examine makes the checks of Admit and tells all that fails, not only the first. Each event has the budget of a command.
+func (d *Decider) Examine(ctx context.Context, c *eventfile.Event) (*Examined, []error) {
 	typ, err := d.AggregateType(c.AggregateType)
 	if err != nil {
 		return nil, []error{j17.At(err, "key")}
@@ -20,7 +31,7 @@ func (d *Decider) Examine(ctx context.Context, c *eventfile.Event) (*Admitted, [
 
 	// The aggregate, and what only a server writes.
 	var faults []error
-	a := &Admitted{}
+	a := &Examined{}
 	if a.Key, err = d.Key(c.AggregateType, c.ID); err != nil {
 		faults = append(faults, err)
 	}
@@ -28,7 +39,8 @@ func (d *Decider) Examine(ctx context.Context, c *eventfile.Event) (*Admitted, [
 	if err != nil {
 		faults = append(faults, err)
 	}
-	a.Timestamp = timestamp
+	a.Expected, a.Timestamp = written.Writes[0].Length, timestamp
+	a.Writes = []AdmittedWrite{{Key: a.Key, To: 1, Expected: a.Expected}}
 
 	// The platform's own events have no schema, and nobody can post them.
 	if c.Stored && ident.IsReservedEventType(c.Type) {

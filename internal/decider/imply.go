@@ -58,7 +58,8 @@ type Decision struct {
 	Failure *ImplicationFailure
 
 	Options
-	d *Decider
+	d       *Decider
+	command *Admitted
 	// base is the metadata that the command's own events share with all others, without its closing brace.
 	base []byte
 	// env is what conditions, paths and templates are evaluated in: the same for all events, so that an array which is searched
@@ -84,8 +85,8 @@ type Event struct {
 	// Tags are those of the actor and the target.
 	Tags []string
 	// Cause is the number of the event that implied it, -1 for one of the command's own; Own is the number of the command's
-	// event at the beginning of the chain, and Depth the number of links between them.
-	Cause, Own, Depth int
+	// event at the beginning of the chain, Write that of the write that has it, and Depth the number of links between them.
+	Cause, Own, Write, Depth int
 	// At is the implication's place in the spec.
 	At diag.Pointer
 	// Place is where the event says that its aggregate is, nil where it says nothing about that.
@@ -96,7 +97,7 @@ type Event struct {
 // why the command was rejected.
 func (d *Decider) Expand(ctx context.Context, a *Admitted, o Options) (*Decision, error) {
 	x := &Decision{
-		Options: o, d: d, base: a.metadata[:a.shared],
+		Options: o, d: d, command: a, base: a.metadata[:a.shared],
 		Events: append(make([]Event, 0, 2*len(a.Events)+4), a.Events...), implied: make([]int, len(a.Events)),
 	}
 	for i := 0; i < len(x.Events); i++ {
@@ -327,7 +328,7 @@ func (s *scene) brought(aggregateType string, id value.Value, eventType string, 
 	cause := &s.Events[s.cause]
 	return &Event{
 		Key: j17.Key{Type: aggregateType, ID: idText(id, cause.Key.Type, aggregateType)}, Type: eventType, Spec: s.d.EventType(aggregateType, eventType), Data: data,
-		Tags: cause.Tags, Cause: s.cause, Own: cause.Own, Depth: cause.Depth + 1, At: at,
+		Tags: cause.Tags, Cause: s.cause, Own: cause.Own, Write: cause.Write, Depth: cause.Depth + 1, At: at,
 	}
 }
 

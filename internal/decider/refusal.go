@@ -117,13 +117,8 @@ func (x *Decision) tooMuch(err error, i int, what string, at diag.Pointer) error
 	return x.inOwn(out.Because(cause), i)
 }
 
-// inOwn adds to an error which event of a batch it goes back to; i is the number of any event.
-func (x *Decision) inOwn(err error, i int) error {
-	if len(x.implied) > 1 {
-		return j17.InEvent(err, x.Events[i].Own)
-	}
-	return err
-}
+// inOwn adds to an error which of the command's events it goes back to; i is the number of any event.
+func (x *Decision) inOwn(err error, i int) error { return x.command.InOwn(err, x.Events[i].Own) }
 
 // limit rejects the write because of an implied event that is one too many.
 func (s *scene) limit(o *Event, what string, limit int) error {

@@ -698,7 +698,7 @@ func (f *fixture) write(tb testing.TB, id, data string) {
 		tb.Fatal(err)
 	}
 	c := engine.Command{Tenant: deploy.Tenant(f.instance, j17.Prod), Command: command.Read("was_written", body)}
-	c.Type, c.ID = "note", id
+	c.Writes[0].Type, c.Writes[0].ID = "note", id
 	_, err = f.engine.Execute(tb.Context(), &c)
 	if err != nil {
 		tb.Fatal(err)

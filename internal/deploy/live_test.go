@@ -206,7 +206,7 @@ func TestServersOfOneStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := &engine.Command{Command: command.Read("was_written", body), Tenant: deploy.Tenant(f.instance, j17.Prod)}
-		c.Type, c.ID = "note", "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10"
+		c.Writes[0].Type, c.Writes[0].ID = "note", "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10"
 		_, err = other.engine.Execute(t.Context(), c)
 		return err
 	}

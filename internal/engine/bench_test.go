@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -66,7 +67,8 @@ func BenchmarkExecute(b *testing.B) {
 				for pb.Next() {
 					own := *c
 					if !hot {
-						own.ID = uuid.NewString()
+						own.Writes = slices.Clone(c.Writes)
+						own.Writes[0].ID = uuid.NewString()
 					}
 					if _, err := e.Execute(b.Context(), &own); err != nil {
 						b.Error(err)

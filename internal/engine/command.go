@@ -6,7 +6,7 @@ import (
 	"j17/internal/store"
 )
 
-// Command asks for one or more events on one aggregate, all or none.
+// Command asks for events, all or none.
 type Command struct {
 	command.Command
 
@@ -28,15 +28,21 @@ type Command struct {
 
 // Receipt tells what a command has written.
 type Receipt struct {
-	// ID is the aggregate's id, Names what else it is called.
-	ID string
-	j17.Names
-	// IDs are the positions of the command's own events, in order.
-	IDs []j17.StreamID
-	// Length is the aggregate's number of events after the command.
-	Length uint64
+	// Writes are what became of the command's writes, in order.
+	Writes []Written
 	// Implied is the number of events that the command's events implied.
 	Implied int
 	// Replayed is true when an earlier try with the same idempotency key has written the events.
 	Replayed bool
+}
+
+// Written tells what a write has written.
+type Written struct {
+	// Key is the aggregate's, Names what else it is called.
+	Key j17.Key
+	j17.Names
+	// IDs are the positions of the write's own events, in order.
+	IDs []j17.StreamID
+	// Length is the aggregate's number of events after the command.
+	Length uint64
 }

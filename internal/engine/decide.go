@@ -25,8 +25,10 @@ const maxPlanning = 8
 func (e *Engine) write(ctx context.Context, d *deployed, c *Command, a *decider.Admitted, b *work.Budget) (*plan, store.Result, error) {
 	t := &d.env.turns
 	var want claims
-	if t.crowded(a.Key) {
-		want = want.with(a.Key, true)
+	for i := range a.Writes {
+		if key := a.Writes[i].Key; t.crowded(key) {
+			want = want.with(key, true)
+		}
 	}
 
 	// Alone, as long as nobody is in the way.
@@ -350,7 +352,7 @@ func (e *Engine) storedState(ctx context.Context, d *deployed, key j17.Key) (*de
 func (e *Engine) leaves(ctx context.Context, d *deployed, p *plan, v *view) []pendingState {
 	var after []pendingState
 	for _, c := range v.held {
-		if !c.alone || !p.writes(c.key) {
+		if !c.alone || !p.touches(c.key) {
 			continue
 		}
 		state := pendingState{key: c.key}
@@ -367,7 +369,7 @@ func (e *Engine) leaves(ctx context.Context, d *deployed, p *plan, v *view) []pe
 	return after
 }
 
-func (p *plan) writes(key j17.Key) bool {
+func (p *plan) touches(key j17.Key) bool {
 	for i := range p.unit.Events {
 		if p.unit.Events[i].Key == key {
 			return true

@@ -69,14 +69,14 @@ func TestSideWritesCommitWithTheirEvents(t *testing.T) {
 			}
 
 			// A refusal of the command leaves the items as they were.
-			c.Length = new(uint64(99))
+			c.Writes[0].Length = new(uint64(99))
 			if _, err := f.Execute(t.Context(), c); j17.CodeOf(err) != j17.CodeConflict {
 				t.Fatalf("another length: %v", err)
 			}
 			if v, _ := f.item(t, claims, "c"); v != "work" {
 				t.Error("the claim is finished without its event")
 			}
-			c.Length = nil
+			c.Writes[0].Length = nil
 
 			// The first try finishes the claim, another one of the same claim is refused.
 			r, err := f.Execute(t.Context(), c)
@@ -92,8 +92,8 @@ func TestSideWritesCommitWithTheirEvents(t *testing.T) {
 			if j17.CodeOf(err) != j17.CodeConflict || !ok || lost.Key != "c" {
 				t.Errorf("a claim that is gone: %v", err)
 			}
-			if n := f.Written(t, "account", id); n != r.Length || n == length {
-				t.Errorf("the aggregate has %d events, want %d", n, r.Length)
+			if n := f.Written(t, "account", id); n != r.Writes[0].Length || n == length {
+				t.Errorf("the aggregate has %d events, want %d", n, r.Writes[0].Length)
 			}
 			if v, _ := f.item(t, cursors, "k"); v != "1" {
 				t.Errorf("the cursor is %q", v)
@@ -187,7 +187,7 @@ func TestEffectsOfACommand(t *testing.T) {
 	}
 	v, _ := f.item(t, claims, "c")
 	at, rest, err := store.ReadStamp([]byte(v))
-	if err != nil || string(rest) != "next" || at != r.IDs[0] {
+	if err != nil || string(rest) != "next" || at != r.Writes[0].IDs[0] {
 		t.Errorf("the claim is %q at %s, %v", rest, at, err)
 	}
 	if _, err := f.Execute(t.Context(), c); j17.CodeOf(err) != j17.CodeConflict {

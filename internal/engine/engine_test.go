@@ -122,15 +122,15 @@ func TestACommandFromInside(t *testing.T) {
 		"was_started":{"schema":{"type":"object"},"handler":[],"implications":[{"emit":{"aggregate_type":"a","id":"global","event_type":"was_noted","data":{}}}]},
 		"was_noted":{"schema":{"type":"object"},"handler":[]}}}}}`)
 	c := &engine.Command{Tenant: tenant, Command: wanted.Command{
-		Type: "a", ID: id, Events: []wanted.Event{{Type: "was_started", Data: value.ObjectValue()}},
-		Actor: j17.Agent{Type: "system_agent", ID: "saga_coordinator"},
-		Cause: wanted.Cause{CorrelationID: user, Members: []value.Member{{Key: "saga", Value: value.ObjectValue(value.Member{Key: "step", Value: value.StringValue("pay")})}}},
+		Writes: wanted.One("a", id, "was_started", value.ObjectValue()),
+		Actor:  j17.Agent{Type: "system_agent", ID: "saga_coordinator"},
+		Cause:  wanted.Cause{CorrelationID: user, Members: []value.Member{{Key: "saga", Value: value.ObjectValue(value.Member{Key: "step", Value: value.StringValue("pay")})}}},
 	}}
 	if _, err := f.Execute(t.Context(), c); j17.CodeOf(err) != j17.CodeForbidden {
 		t.Errorf("an actor of the platform without trust: %v", err)
 	}
 	c.Trusted = true
-	if _, err := f.Execute(t.Context(), &engine.Command{Tenant: tenant, Command: wanted.Command{Type: "a", ID: id, Actor: c.Actor, Trusted: true}}); j17.CodeOf(err) != j17.CodeInvalidField {
+	if _, err := f.Execute(t.Context(), &engine.Command{Tenant: tenant, Command: wanted.Command{Writes: []wanted.Write{{Type: "a", ID: id}}, Actor: c.Actor, Trusted: true}}); j17.CodeOf(err) != j17.CodeInvalidField {
 		t.Errorf("no events: %v", err)
 	}
 	if _, err := f.Execute(t.Context(), c); err != nil {
@@ -178,7 +178,7 @@ func TestEventsAreStoredInCanonicalForm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"stream_id":"` + r.IDs[0].String() + `","key":"counter:` + id + `","type":"was_named","data":{"name":"é","n":1.10},` +
+	want := `{"stream_id":"` + r.Writes[0].IDs[0].String() + `","key":"counter:` + id + `","type":"was_named","data":{"name":"é","n":1.10},` +
 		`"metadata":{"actor":{"type":"user","id":"global"},"target":{"type":"thing","id":"main"},"correlation_id":"` + user + `","timestamp":1700000000}}`
 	for ev, err := range page {
 		if err != nil || string(ev.Raw) != want {

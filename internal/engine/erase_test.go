@@ -94,7 +94,7 @@ func TestErasure(t *testing.T) {
 	if r := keyed(other); !r.Replayed {
 		t.Error("the command of another aggregate is forgotten")
 	}
-	if r := keyed(id); r.Replayed || r.Length != 5 {
+	if r := keyed(id); r.Replayed || r.Writes[0].Length != 5 {
 		t.Errorf("%+v", r)
 	}
 }

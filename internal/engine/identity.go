@@ -20,8 +20,8 @@ const (
 	numberLatest             = "latest"
 )
 
-// assign lets every aggregate of the unit that has none yet take its names. The names of the command's own aggregate stand
-// first.
+// assign lets every aggregate of the unit that has none yet take its names. The names of the command's own aggregates stand
+// first, in the order of its writes.
 func (p *plan) assign(d *deployed, mint *ident.Minter) {
 	var seen map[j17.Key]bool
 	for i := range p.unit.Events {
@@ -43,17 +43,18 @@ func (p *plan) assign(d *deployed, mint *ident.Minter) {
 	}
 }
 
-// assigned returns the names that the command's own aggregate has after the commit.
-func (d *deployed) assigned(key j17.Key, values []string) j17.Names {
+// assigned returns the names that an aggregate of the command has after the commit, and the values of others, which stand behind
+// those of its own.
+func (d *deployed) assigned(aggregateType string, values []string) (j17.Names, []string) {
 	var id j17.Names
-	typ := d.Types[key.Type]
+	typ := d.Types[aggregateType]
 	if typ.Handle != "" {
 		id.Handle, values = values[0], values[1:]
 	}
 	if typ.Sequence {
-		id.PublicID = d.PublicID(values[0])
+		id.PublicID, values = d.PublicID(values[0]), values[1:]
 	}
-	return id
+	return id, values
 }
 
 // Names returns the names that an aggregate has taken.

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"j17"
+	"j17/internal/command"
 	"j17/internal/engine"
 	"j17/internal/engine/enginetest"
 	"j17/internal/spec"
@@ -103,7 +104,7 @@ func TestTypesShareOneSequenceAndEnvironmentsDoNot(t *testing.T) {
 	f.Deploy(other, c, nil)
 	cmd := enginetest.Command(t, "ticket/"+fresh()+"/was_filed", enginetest.Body(`{}`))
 	cmd.Tenant = other
-	if r, err := f.Execute(t.Context(), cmd); err != nil || r.PublicID != "VNO-1" {
+	if r, err := f.Execute(t.Context(), cmd); err != nil || r.Writes[0].PublicID != "VNO-1" {
 		t.Errorf("the first one of another environment: %+v, %v", r, err)
 	}
 	if _, err := f.Load(t.Context(), other, "ticket", "VNO-2", engine.LoadOptions{}); j17.CodeOf(err) != j17.CodeAggregateNotFound {
@@ -343,7 +344,7 @@ func TestNamesGoAlongWithAnExport(t *testing.T) {
 	}
 	cmd := enginetest.Command(t, "ticket/"+fresh()+"/was_filed", enginetest.Body(`{}`))
 	cmd.Tenant = other
-	if next, err := f.Execute(t.Context(), cmd); err != nil || next.PublicID != "VNO-3" {
+	if next, err := f.Execute(t.Context(), cmd); err != nil || next.Writes[0].PublicID != "VNO-3" {
 		t.Errorf("then comes %+v, %v", next, err)
 	}
 }
@@ -426,12 +427,12 @@ func TestTheServerChoosesTheID(t *testing.T) {
 			t.Errorf("%s a second time: %+v", path, again)
 		}
 		// A retry gets what the first try got.
-		var tries [2]engine.Receipt
+		var tries [2]enginetest.Receipt
 		for i := range tries {
 			c := enginetest.Creation(t, path, enginetest.Body(`{"v":2}`))
 			c.IdempotencyKey = "once " + path
-			var err error
-			if tries[i], err = f.Execute(t.Context(), c); err != nil || tries[i].Replayed != (i == 1) {
+			r, err := f.Execute(t.Context(), c)
+			if tries[i] = enginetest.One(r); err != nil || tries[i].Replayed != (i == 1) {
 				t.Errorf("%s, try %d: %+v, %v", path, i, tries[i], err)
 			}
 		}
@@ -506,20 +507,23 @@ func TestRetriesByAnotherName(t *testing.T) {
 	f.Post(t, "refund/"+id+"/was_made", enginetest.Body(`{}`))
 	c := enginetest.Command(t, "refund/"+id+"/was_made", enginetest.Body(`{}`))
 	c.IdempotencyKey = "key"
-	first, err := f.Execute(t.Context(), c)
+	receipt, err := f.Execute(t.Context(), c)
+	first := enginetest.One(receipt)
 	if err != nil || first.Handle == "" || first.PublicID == "" {
 		t.Fatal(first, err)
 	}
 	for _, name := range []string{id, first.Handle, first.PublicID} {
 		retry := *c
-		retry.ID = name
-		if r, err := f.Execute(t.Context(), &retry); err != nil || !r.Replayed || r.PublicID != first.PublicID {
+		retry.Writes = []command.Write{c.Writes[0]}
+		retry.Writes[0].ID = name
+		if r, err := f.Execute(t.Context(), &retry); err != nil || !r.Replayed || r.Writes[0].PublicID != first.PublicID {
 			t.Errorf("%s: %v, %v", name, r, err)
 		}
 	}
 	for _, name := range []string{"global", "VNO-77", "rfd_123456789abcdef", "no name"} {
 		other := *c
-		other.ID = name
+		other.Writes = []command.Write{c.Writes[0]}
+		other.Writes[0].ID = name
 		if _, err := f.Execute(t.Context(), &other); j17.CodeOf(err) != j17.CodeIdempotencyReuse {
 			t.Errorf("%s: %v", name, err)
 		}

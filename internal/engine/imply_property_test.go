@@ -647,7 +647,7 @@ func (w *world) request(r *rapid.T, own, want []happening, code j17.Code) {
 		r.Fatal(err)
 	}
 	c := engine.Command{Command: wanted.Read("", body), Tenant: w.tenant}
-	c.Type, c.ID = own[0].Key[:1], own[0].Key[2:]
+	c.Writes[0].Type, c.Writes[0].ID = own[0].Key[:1], own[0].Key[2:]
 	receipt, err := w.Execute(r.Context(), &c)
 	if j17.CodeOf(err) != code {
 		r.Fatalf("the outcome is %v, want %q", err, code)

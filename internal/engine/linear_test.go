@@ -121,7 +121,7 @@ func (f *fixture) operate(t *testing.T, kind int, name string) (input, output an
 		if in, ok := input.(deposit); err != nil && (!ok || in.expected < 0 || j17.CodeOf(err) != j17.CodeConflict) {
 			t.Errorf("%T: %v", input, err)
 		}
-		return input, paidIn{r.Length}
+		return input, paidIn{enginetest.One(r).Length}
 	}
 	switch kind {
 	case 0, 1:

@@ -74,7 +74,7 @@ func TestCommandsInOrderAreAsOneByOne(t *testing.T) {
 		got := make([]string, len(paths))
 		for i, o := range all.ExecuteInOrder(t.Context(), tenant, commands) {
 			got[i] = string(j17.CodeOf(o.Err))
-			if o.Err == nil && (len(o.Receipt.IDs) != 1 || o.Receipt.Length == 0) {
+			if o.Err == nil && (len(o.Receipt.Writes) != 1 || len(o.Receipt.Writes[0].IDs) != 1 || o.Receipt.Writes[0].Length == 0) {
 				rt.Errorf("command %d: the receipt is %+v", i, o.Receipt)
 			}
 		}
@@ -102,7 +102,7 @@ func TestCommandsInOrderShareAnAppend(t *testing.T) {
 		for i := range 50 {
 			c := deposit()
 			if i == 0 {
-				c.Length = new(uint64(1))
+				c.Writes[0].Length = new(uint64(1))
 			}
 			commands = append(commands, c)
 		}

@@ -37,7 +37,7 @@ type Past struct {
 
 // PastEvent is one event that happened before.
 type PastEvent struct {
-	*decider.Admitted
+	*decider.Examined
 	// Names are what the aggregate was called; names that are "" are made up where its type has them.
 	Names j17.Names
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/command"
 	"j17/internal/decider"
 	"j17/internal/sandbox"
 	"j17/internal/store"
@@ -69,11 +70,12 @@ func (e *Engine) admit(ctx context.Context, d *deployed, c *Command, b *work.Bud
 			return nil, first, nil
 		}
 	}
-	id := c.ID
-	if c.New {
-		id = e.mintID(d)
-	}
-	a, err = d.Admit(&c.Command, b, func() (j17.Key, error) { return e.resolve(ctx, c.Tenant, d, c.Type, id) })
+	a, err = d.Admit(&c.Command, b, func(w *command.Write) (j17.Key, error) {
+		if w.New {
+			return d.Key(w.Type, e.mintID(d))
+		}
+		return e.resolve(ctx, c.Tenant, d, w.Type, w.ID)
+	})
 	return a, nil, err
 }
 
@@ -86,9 +88,10 @@ func (e *Engine) done(ctx context.Context, d *deployed, c *Command, p *plan, r *
 		tell(r.IDs)
 	}
 	e.committed(c.Tenant, d, p, r)
-	receipt := p.receipt(r)
-	if len(r.Assigned) > 0 && decider.Named(d.Types[p.key.Type]) {
-		receipt.Names = d.assigned(p.key, r.Assigned)
+	receipt, values := p.receipt(r), r.Assigned
+	for i := range receipt.Writes {
+		w := &receipt.Writes[i]
+		w.Names, values = d.assigned(w.Key.Type, values)
 	}
 	return receipt, nil
 }
@@ -98,21 +101,22 @@ type plan struct {
 	unit store.Append
 	// events are those of the unit. A recording has them in its file.
 	events []decider.Event
-	// key is the command's aggregate, own the number of the command's own events; they come first. A recording has no such
-	// aggregate.
-	key j17.Key
-	own int
-	// last is the number of the last event of the command's aggregate, which may be an implied one.
-	last int
+	// writes are the aggregates of the command, own is the number of the command's own events; they come first. A recording has
+	// neither.
+	writes []planned
+	own    int
+	// byKey has the numbers of several writes, once somebody has asked for one.
+	byKey map[j17.Key]int
+	// inWrite adds to an error which of the writes it is about.
+	inWrite func(err error, write int) error
 	// before has the states that were looked at, after those after the commit that planning had to compute.
 	before map[j17.Key]*decider.State
 	after  []*decider.Computed
 	// failure describes why there is no plan, where that is worth knowing.
 	failure *decider.ImplicationFailure
-	// expected is the length that the caller expects, nil for none, and side what the caller wants to be written beside the
-	// events. A conflict with them is the caller's to resolve: planning anew would change nothing.
-	expected *uint64
-	side     []store.Side
+	// side is what the caller wants to be written beside the events. A conflict with it is the caller's to resolve: planning anew would
+	// change nothing.
+	side []store.Side
 	// full tell why the command is refused where its effects have no room.
 	full []func(*store.SideConflict) error
 	// changed are told what was decided on something old.
@@ -122,26 +126,38 @@ type plan struct {
 	stored    []func([]j17.StreamID)
 }
 
+// planned is the part of a plan that concerns one aggregate of the command.
+type planned struct {
+	*decider.AdmittedWrite
+	// last is the number of the last event of the aggregate, which may be an implied one.
+	last int
+}
+
 // plan turns an admitted command into an append. What it reads becomes a precondition: a stream that was not looked at
 // cannot conflict. All work is charged to b. v, if not nil, is what a writer sees whose turn it is.
 func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *decider.Admitted, b *work.Budget, v *view) (*plan, error) {
 	b.Release() // the states that an earlier plan has looked at
-	p := &plan{key: a.Key, own: len(a.Events), expected: a.Expected}
+	p := &plan{own: len(a.Events), writes: make([]planned, len(a.Writes)), inWrite: a.InWrite}
 	p.unit.Timestamp, p.unit.Decided = e.now(d.env), v != nil || a.Reacts()
 
 	// What the caller expects.
-	if a.Expected != nil {
-		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: a.Key, Length: *a.Expected})
+	for i := range a.Writes {
+		w := &a.Writes[i]
+		p.writes[i].AdmittedWrite = w
+		if w.Expected != nil {
+			p.unit.Pre = append(p.unit.Pre, store.Pre{Key: w.Key, Length: *w.Expected})
+		}
 	}
 	if len(c.IfMatch) > 0 {
-		if err := v.settled(ctx, a.Key); err != nil {
+		key := a.Writes[0].Key
+		if err := v.settled(ctx, key); err != nil {
 			return nil, err
 		}
-		head, err := e.matching(ctx, d, c, a.Key)
+		head, err := e.matching(ctx, d, c, key)
 		if err != nil {
 			return nil, err
 		}
-		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: a.Key, Length: head.Length, Looked: true, Generation: head.Generation})
+		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key, Length: head.Length, Looked: true, Generation: head.Generation})
 	}
 
 	// The events, what they imply, and what else comes with them.
@@ -164,7 +180,7 @@ func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *decider.A
 	if c.IdempotencyKey != "" {
 		p.unit.Command = &store.Command{
 			ID:      commandID(c.IdempotencyKey),
-			Memo:    memo(c.Fingerprint, p, a.Key.ID),
+			Memo:    memo(c.Fingerprint, p),
 			Expires: e.clock.Now().Add(idempotencyWindow),
 		}
 	}
@@ -199,11 +215,26 @@ func (p *plan) write(events []decider.Event) {
 	p.unit.Events = slices.Grow(p.unit.Events, len(events))
 	for i := range events {
 		o := &events[i]
-		if o.Key == p.key {
-			p.last = len(p.unit.Events)
+		if n, ok := p.writeOf(o.Key); ok {
+			p.writes[n].last = len(p.unit.Events)
 		}
 		p.unit.Events = append(p.unit.Events, store.NewEvent{Key: o.Key, Type: o.Type, Data: o.JSON, Metadata: o.Metadata, Tags: o.Tags})
 	}
+}
+
+// writeOf returns the number of the write to an aggregate.
+func (p *plan) writeOf(key j17.Key) (int, bool) {
+	if len(p.writes) < 2 {
+		return 0, len(p.writes) == 1 && p.writes[0].Key == key
+	}
+	if p.byKey == nil {
+		p.byKey = make(map[j17.Key]int, len(p.writes))
+		for i := range p.writes {
+			p.byKey[p.writes[i].Key] = i
+		}
+	}
+	n, ok := p.byKey[key]
+	return n, ok
 }
 
 // matching returns the present head of the aggregate if it has one of the command's entity tags.
@@ -222,7 +253,12 @@ func (e *Engine) matching(ctx context.Context, d *deployed, c *Command, key j17.
 }
 
 func (p *plan) receipt(r *store.Result) Receipt {
-	return Receipt{ID: p.key.ID, IDs: r.IDs[:p.own], Length: r.Lengths[p.last], Implied: len(r.IDs) - p.own}
+	receipt := Receipt{Writes: make([]Written, len(p.writes)), Implied: len(r.IDs) - p.own}
+	for i := range p.writes {
+		w := &p.writes[i]
+		receipt.Writes[i] = Written{Key: w.Key, IDs: r.IDs[w.From:w.To], Length: r.Lengths[w.last]}
+	}
+	return receipt
 }
 
 // refusal is the error of a plan that was overtaken where the caller named a length or a revision that does not hold. In all other
@@ -233,9 +269,12 @@ func (p *plan) refusal(r *store.Result) error {
 			changed(&r.Sides[i])
 		}
 	}
-	for _, c := range r.Streams {
-		if p.expected != nil && c.Key == p.key && c.Expected == *p.expected && c.Actual != c.Expected {
-			return conflict(c)
+	for i := range p.writes {
+		w := &p.writes[i]
+		for _, c := range r.Streams {
+			if w.Expected != nil && c.Key == w.Key && c.Expected == *w.Expected && c.Actual != c.Expected {
+				return p.inWrite(conflict(c), i)
+			}
 		}
 	}
 	if c := p.refusedSide(r); c != nil {
@@ -251,11 +290,12 @@ func (e *Engine) committed(t j17.Tenant, d *deployed, p *plan, r *store.Result) 
 	for _, c := range p.after {
 		e.keep(stateKey{t, c.Key}, &c.State)
 	}
-	if p.own > 0 {
-		last := r.Lengths[p.own-1]
-		due := last/e.every != (last-uint64(p.own))/e.every
-		if due || d.Types[p.key.Type].Cache {
-			e.enqueue(stateKey{t, p.key})
+	for i := range p.writes {
+		w := &p.writes[i]
+		last := r.Lengths[w.To-1]
+		due := last/e.every != (last-uint64(w.To-w.From))/e.every
+		if due || d.Types[w.Key.Type].Cache {
+			e.enqueue(stateKey{t, w.Key})
 		}
 	}
 	for i := p.own; i < len(r.Lengths); i++ {
@@ -271,43 +311,97 @@ func commandID(key string) store.CommandID {
 	return store.CommandID(sum[:16])
 }
 
-// memo is what is kept with a command's result: the fingerprint of its request, the numbers of its own events and of the
-// last event of its aggregate, and the aggregate's id.
-func memo(fingerprint [32]byte, p *plan, id string) []byte {
-	b := binary.AppendUvarint(fingerprint[:], uint64(p.own))
-	b = binary.AppendUvarint(b, uint64(p.last))
-	return append(b, id...)
+// memo is what is kept with a command's result: the fingerprint of its request, and of its write the number of its own events, that of the
+// last event of its aggregate, and the aggregate's id. Where there are several, a 0 and their number stand before, and of each the number
+// of its first event and the length of its key as well, with the key in place of the id.
+func memo(fingerprint [32]byte, p *plan) []byte {
+	b := fingerprint[:]
+	if len(p.writes) == 1 {
+		w := &p.writes[0]
+		b = binary.AppendUvarint(b, uint64(p.own))
+		b = binary.AppendUvarint(b, uint64(w.last))
+		return append(b, w.Key.ID...)
+	}
+	b = binary.AppendUvarint(b, 0)
+	b = binary.AppendUvarint(b, uint64(len(p.writes)))
+	for i := range p.writes {
+		w := &p.writes[i]
+		key := w.Key.String()
+		for _, n := range []int{w.To - w.From, w.last, len(key)} {
+			b = binary.AppendUvarint(b, uint64(n))
+		}
+		b = append(b, key...)
+	}
+	return b
+}
+
+// readMemo returns a plan with what a memo says of a command's writes. aggregateType is that of a single one.
+func readMemo(memo []byte, aggregateType string, events int) (*plan, error) {
+	ok := true
+	number := func(most int) int {
+		n, width := binary.Uvarint(memo)
+		if ok = ok && width > 0 && n <= uint64(most); !ok {
+			return 0
+		}
+		memo = memo[width:]
+		return int(n)
+	}
+	p := &plan{own: number(events)}
+	if p.own > 0 {
+		w := planned{&decider.AdmittedWrite{To: p.own}, number(events - 1)}
+		w.Key = j17.Key{Type: aggregateType, ID: string(memo)}
+		p.writes = []planned{w}
+	} else {
+		for range number(events) {
+			w := planned{&decider.AdmittedWrite{From: p.own}, 0}
+			p.own += number(events - p.own)
+			w.To, w.last = p.own, number(events-1)
+			n := number(len(memo))
+			key, known := j17.ParseKey(string(memo[:n]))
+			ok, memo = ok && known && w.To > w.From, memo[n:]
+			w.Key = key
+			p.writes = append(p.writes, w)
+		}
+	}
+	if !ok || p.own == 0 {
+		return nil, StorageError(&store.CorruptionError{Where: "the record of an idempotency key", Err: fmt.Errorf("%d own events of %d", p.own, events)})
+	}
+	return p, nil
 }
 
 // replay answers a command that was carried out before.
 func (e *Engine) replay(ctx context.Context, d *deployed, c *Command, first *store.Result) (Receipt, error) {
+	// It is the same request.
 	reused := j17.Errorf(j17.CodeIdempotencyReuse, "The idempotency key was used before with a different request. Use a new key for a new operation.")
 	if len(first.Memo) <= len(c.Fingerprint) || [32]byte(first.Memo) != c.Fingerprint {
 		return Receipt{}, reused
 	}
-	rest := first.Memo[len(c.Fingerprint):]
-	own, n := binary.Uvarint(rest)
-	last, m := binary.Uvarint(rest[max(n, 0):])
-	if n <= 0 || m <= 0 || own == 0 || own > uint64(len(first.IDs)) || last >= uint64(len(first.IDs)) {
-		return Receipt{}, StorageError(&store.CorruptionError{Where: "the record of an idempotency key", Err: fmt.Errorf("%d own events of %d", own, len(first.IDs))})
+	p, err := readMemo(first.Memo[len(c.Fingerprint):], c.Writes[0].Type, len(first.IDs))
+	if err != nil {
+		return Receipt{}, err
 	}
-	p := plan{key: j17.Key{Type: c.Type, ID: string(rest[n+m:])}, own: int(own), last: int(last)}
-	if !c.New {
-		// The aggregate may be called by another of its names.
-		key, err := e.resolve(ctx, c.Tenant, d, c.Type, c.ID)
+	if w := &c.Writes[0]; !c.Several && !w.New {
+		// The aggregate, which the fingerprint does not have, may be called by another of its names.
+		key, err := e.resolve(ctx, c.Tenant, d, w.Type, w.ID)
 		if err != nil && j17.CodeOf(err) != j17.CodeAggregateNotFound && j17.CodeOf(err) != j17.CodeInvalidIdentifier {
 			return Receipt{}, err
 		}
-		if key.ID != p.key.ID {
+		if key.ID != p.writes[0].Key.ID {
 			return Receipt{}, reused
 		}
 	}
+
+	// The names that its aggregates have now are those that they had then.
 	r := p.receipt(first)
 	r.Replayed = true
-	if typ := d.Types[c.Type]; typ == nil || !decider.Named(typ) || p.key.ID == "" {
-		return r, nil
+	for i := range r.Writes {
+		w := &r.Writes[i]
+		if typ := d.Types[w.Key.Type]; typ == nil || !decider.Named(typ) || w.Key.ID == "" {
+			continue
+		}
+		if w.Names, err = e.Names(ctx, c.Tenant, d.Decider, w.Key); err != nil {
+			return Receipt{}, err
+		}
 	}
-	var err error
-	r.Names, err = e.Names(ctx, c.Tenant, d.Decider, p.key)
-	return r, err
+	return r, nil
 }

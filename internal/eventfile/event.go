@@ -108,7 +108,7 @@ func ReadEvent(v value.Value) (Event, []error) {
 // does not say. The error is about what only a server writes; faults of form of what a caller writes are the command's.
 func (e *Event) Command() (command.Command, *int64, error) {
 	c := command.Command{
-		Type: e.AggregateType, ID: e.ID, Events: []command.Event{{Type: e.Type, Data: e.Data}}, Trusted: e.Stored || e.Trusted,
+		Writes: command.One(e.AggregateType, e.ID, e.Type, e.Data), Trusted: e.Stored || e.Trusted,
 	}
 	if e.Metadata.Kind() != value.Object {
 		c.ReadMetadata(e.Metadata)
@@ -175,10 +175,10 @@ type Write struct {
 // apart from what needs a spec: that types are declared and identifiers valid.
 func (e *Event) Write() (Write, error) {
 	c, timestamp, err := e.Command()
-	if err = cmp.Or(c.Events[0].Fault(), err, c.Fault()); err != nil {
+	if err = cmp.Or(c.Writes[0].Events[0].Fault(), err, c.Fault()); err != nil {
 		return Write{}, err
 	}
-	w := Write{Actor: c.Actor, PreviousLength: c.Length, SkipOCC: c.SkipOCC}
+	w := Write{Actor: c.Actor, PreviousLength: c.Writes[0].Length, SkipOCC: c.SkipOCC}
 	if c.Target != nil {
 		w.Target = *c.Target
 	}

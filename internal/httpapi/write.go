@@ -18,7 +18,7 @@ func (c *call) postEvent(w http.ResponseWriter) error {
 		return err
 	}
 	b := append(make([]byte, 0, 128), `{"ok":true,"stream_id":"`...)
-	b = receipt.IDs[0].Append(b)
+	b = receipt.Writes[0].IDs[0].Append(b)
 	b = append(b, '"')
 	return c.created(w, b, receipt)
 }
@@ -41,8 +41,9 @@ func (c *call) postBatch(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	b := append(make([]byte, 0, 64+20*len(receipt.IDs)), `{"ok":true,"stream_ids":[`...)
-	for i, id := range receipt.IDs {
+	ids := receipt.Writes[0].IDs
+	b := append(make([]byte, 0, 64+20*len(ids)), `{"ok":true,"stream_ids":[`...)
+	for i, id := range ids {
 		if i > 0 {
 			b = append(b, ',')
 		}
@@ -51,23 +52,24 @@ func (c *call) postBatch(w http.ResponseWriter) error {
 		b = append(b, '"')
 	}
 	b = append(b, `],"count":`...)
-	b = strconv.AppendInt(b, int64(len(receipt.IDs)), 10)
+	b = strconv.AppendInt(b, int64(len(ids)), 10)
 	return c.created(w, b, receipt)
 }
 
 // created ends the answer to a write.
 func (c *call) created(w http.ResponseWriter, b []byte, r engine.Receipt) error {
+	written := &r.Writes[0]
 	b = append(b, `,"length":`...)
-	b = strconv.AppendUint(b, r.Length, 10)
+	b = strconv.AppendUint(b, written.Length, 10)
 	if r.Implied > 0 {
 		b = append(b, `,"implied_count":`...)
 		b = strconv.AppendInt(b, int64(r.Implied), 10)
 	}
-	if c.fresh || r.Names != (j17.Names{}) {
+	if c.fresh || written.Names != (j17.Names{}) {
 		b = append(b, `,"id":`...)
-		b = value.AppendString(b, r.ID)
+		b = value.AppendString(b, written.Key.ID)
 	}
-	b = appendNames(b, r.Names)
+	b = appendNames(b, written.Names)
 	b = append(b, '}')
 	if r.Replayed {
 		w.Header().Set(headerIdempotencyReplayed, "true")
@@ -121,8 +123,8 @@ func (c *call) execute(w http.ResponseWriter, eventType string, limit int64) (en
 	}
 
 	cmd.Command = command.Read(eventType, body)
-	cmd.Type = r.PathValue("type")
-	cmd.ID, cmd.New = r.PathValue("id"), c.fresh
+	to := &cmd.Writes[0]
+	to.Type, to.ID, to.New = r.PathValue("type"), r.PathValue("id"), c.fresh
 	cmd.CorrelationID = c.correlationID
 
 	receipt, err := c.api.Engine.Execute(r.Context(), &cmd)

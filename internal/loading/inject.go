@@ -34,7 +34,7 @@ func (l *Loader) Inject(ctx context.Context, t j17.Tenant, correlationID string,
 	// Nothing is written of a file with faults.
 	importer := j17.Agent{Type: ident.SystemActorType, ID: ident.TestDataImporter}
 	c := &recorder{Loader: l, d: d, r: &History{Tenant: t, Open: open}, keeps: true, seed: maphash.MakeSeed()}
-	c.examine = func(ctx context.Context, file *eventfile.Event) (*decider.Admitted, error) {
+	c.examine = func(ctx context.Context, file *eventfile.Event) (*decider.Examined, error) {
 		file.WithActor(importer)
 		file.Trusted = true
 		x, faults := d.Examine(ctx, file)

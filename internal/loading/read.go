@@ -32,7 +32,7 @@ type pastEvent struct {
 	size int
 	// file is the event as it stands there, without data and metadata once they were examined.
 	file eventfile.Event
-	decider.Admitted
+	decider.Examined
 	// raw is the canonical bytes of an event that keeps its position, layout where their parts are, and positioned that it has one.
 	raw        []byte
 	layout     j17.Layout
@@ -163,7 +163,7 @@ func (c *recorder) read(ctx context.Context, text *eventfile.Text, ev *pastEvent
 		ev.fault, ev.whole = err, v
 		return
 	}
-	ev.file, ev.Admitted = file, *x
+	ev.file, ev.Examined = file, *x
 	if c.finish != nil {
 		if ev.fault = c.finish(text.Text, ev); ev.fault != nil {
 			ev.whole = v

@@ -128,7 +128,7 @@ type recorder struct {
 	// latest is the greatest time of a position that is kept, in Unix milliseconds.
 	latest int64
 	// examine makes the checks of one event that need no other.
-	examine func(context.Context, *eventfile.Event) (*decider.Admitted, error)
+	examine func(context.Context, *eventfile.Event) (*decider.Examined, error)
 	// finish, if not nil, ends the checks of an event that was examined; text is the event as it stands in the file. It is called by
 	// several at once, and so is examine.
 	finish func(text string, ev *pastEvent) error
@@ -228,7 +228,7 @@ func (c *recorder) units(ctx context.Context, do func(context.Context, *pastUnit
 var errEnough = errors.New("loading: enough faults were found")
 
 // examinePast examines an event that is history.
-func (c *recorder) examinePast(ctx context.Context, file *eventfile.Event) (*decider.Admitted, error) {
+func (c *recorder) examinePast(ctx context.Context, file *eventfile.Event) (*decider.Examined, error) {
 	x, err := c.examineAny(ctx, file)
 	if err == nil && x.Timestamp != nil && *x.Timestamp > c.now {
 		err = j17.Errorf(j17.CodeInvalidField, "'timestamp' must be the time of the event in Unix seconds and not lie in the future").At("metadata.timestamp")
@@ -237,7 +237,7 @@ func (c *recorder) examinePast(ctx context.Context, file *eventfile.Event) (*dec
 }
 
 // examineAny examines an event that is history, of here or of a server whose clock may be ahead.
-func (c *recorder) examineAny(ctx context.Context, file *eventfile.Event) (*decider.Admitted, error) {
+func (c *recorder) examineAny(ctx context.Context, file *eventfile.Event) (*decider.Examined, error) {
 	file.Stored = true // as far as the rules for it go
 	if ident.IsReservedEventType(file.Type) && file.Type != ident.WasTombstoned {
 		return nil, j17.Errorf(j17.CodeReservedEventType, "'%s' is no event type of the platform", j17.Printable(file.Type)).At("type")
@@ -439,7 +439,7 @@ func (c *recorder) store(ctx context.Context, u *pastUnit) error {
 	}
 	past.Side = []store.Side{{Op: store.Raise, Space: recordedFiles, Key: c.file(), Value: strconv.AppendInt(nil, int64(units), 10)}}
 	for i := range u.events {
-		past.Events[i] = engine.PastEvent{Admitted: &u.events[i].Admitted, Names: u.events[i].file.Names}
+		past.Events[i] = engine.PastEvent{Examined: &u.events[i].Examined, Names: u.events[i].file.Names}
 	}
 
 	// Others may store the same file, or write to its aggregates.

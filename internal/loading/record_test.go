@@ -119,7 +119,8 @@ func TestHistoryMovesToAnotherTenant(t *testing.T) {
 	// Numbers go on after those that came along.
 	c := enginetest.Creation(t, "refund/_new/was_made", enginetest.Body(`{}`))
 	c.Tenant = elsewhere
-	r, err := f.Execute(t.Context(), c)
+	receipt, err := f.Execute(t.Context(), c)
+	r := enginetest.One(receipt)
 	if err != nil || r.PublicID != "VNO-16" {
 		t.Errorf("the next number is %q, %v", r.PublicID, err)
 	}
@@ -354,7 +355,8 @@ func TestNumbersThatAFileBringsAlongAreNotGivenAway(t *testing.T) {
 	}
 	c := enginetest.Creation(t, "ticket/_new/was_filed", enginetest.Body(`{}`))
 	c.Tenant = elsewhere
-	r, err := f.Execute(t.Context(), c)
+	receipt, err := f.Execute(t.Context(), c)
+	r := enginetest.One(receipt)
 	if err != nil || number(t, r.Names) < 2200 {
 		t.Errorf("after the numbers up to 2199 comes %q, %v", r.PublicID, err)
 	}

@@ -64,7 +64,8 @@ func TestAColdStartKeepsEverything(t *testing.T) {
 	last := linesOf(t, text)[events-1].StreamID
 	c := enginetest.Creation(t, "refund/_new/was_made", enginetest.Body(`{}`))
 	c.Tenant = elsewhere
-	r, err := f.Execute(t.Context(), c)
+	receipt, err := f.Execute(t.Context(), c)
+	r := enginetest.One(receipt)
 	if err != nil || r.PublicID != "VNO-15" || r.IDs[0].String() <= last {
 		t.Errorf("%+v, %v", r, err)
 	}

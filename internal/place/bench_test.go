@@ -47,7 +47,7 @@ func (h *house) fill(typ, event string, n int, data func(i int) string) {
 			if len(faults) > 0 {
 				h.tb.Fatal(faults)
 			}
-			u.Events = append(u.Events, engine.PastEvent{Admitted: e})
+			u.Events = append(u.Events, engine.PastEvent{Examined: e})
 		}
 		if _, err := past.Store(h.tb.Context(), u); err != nil {
 			h.tb.Fatal(err)

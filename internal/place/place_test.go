@@ -366,7 +366,7 @@ func TestThePastHasPlaces(t *testing.T) {
 		if len(faults) > 0 {
 			t.Fatal(faults)
 		}
-		u.Events = append(u.Events, engine.PastEvent{Admitted: e})
+		u.Events = append(u.Events, engine.PastEvent{Examined: e})
 	}
 	if _, err := past.Store(t.Context(), u); err != nil {
 		t.Fatal(err)

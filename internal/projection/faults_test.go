@@ -170,7 +170,7 @@ func (s *server) load(tb testing.TB, from, to int, color string) {
 		if len(faults) > 0 {
 			tb.Fatal(faults)
 		}
-		unit.Events = append(unit.Events, engine.PastEvent{Admitted: e})
+		unit.Events = append(unit.Events, engine.PastEvent{Examined: e})
 	}
 	if _, err := past.Store(tb.Context(), unit); err != nil {
 		tb.Fatal(err)

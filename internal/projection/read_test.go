@@ -56,7 +56,7 @@ func newFixture(tb testing.TB, source string, o projection.Options) *fixture {
 }
 
 // make writes an event, "was_made" unless the path says another one.
-func (f *fixture) make(tb testing.TB, aggregateType, id, data string) engine.Receipt {
+func (f *fixture) make(tb testing.TB, aggregateType, id, data string) enginetest.Receipt {
 	tb.Helper()
 	return f.Post(tb, aggregateType+"/"+id+"/was_made", enginetest.Body(data))
 }

@@ -200,26 +200,26 @@ func (h *house) try(t j17.Tenant, path string, data ...string) (engine.Receipt, 
 	h.tb.Helper()
 	parts := strings.Split(path, "/")
 	c := &engine.Command{Tenant: t, Command: command.Command{
-		Type: parts[0], ID: parts[1], Actor: j17.Agent{Type: "user", ID: user}, Cause: command.Cause{CorrelationID: "c-" + parts[1]},
+		Writes: []command.Write{{Type: parts[0], ID: parts[1]}}, Actor: j17.Agent{Type: "user", ID: user}, Cause: command.Cause{CorrelationID: "c-" + parts[1]},
 	}}
 	for _, d := range data {
 		v, err := value.ParseString(d)
 		if err != nil {
 			h.tb.Fatal(err)
 		}
-		c.Events = append(c.Events, command.Event{Type: parts[2], Data: v})
+		c.Writes[0].Events = append(c.Writes[0].Events, command.Event{Type: parts[2], Data: v})
 	}
 	return h.engine.Execute(h.tb.Context(), c)
 }
 
 // post is try for what must work.
-func (h *house) post(path string, data ...string) engine.Receipt {
+func (h *house) post(path string, data ...string) engine.Written {
 	h.tb.Helper()
 	r, err := h.try(prod, path, data...)
 	if err != nil {
 		h.tb.Fatalf("%s: %v", path, err)
 	}
-	return r
+	return r.Writes[0]
 }
 
 // settle does all that is due now.

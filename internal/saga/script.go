@@ -208,8 +208,8 @@ func (sc *scene) command(ctx context.Context, t *task) (*engine.Command, error) 
 	}
 	members = append(members, value.Member{Key: "phase", Value: value.StringValue(string(t.phase))})
 	return &engine.Command{Tenant: sc.tenant, Command: command.Command{
-		Type: t.emit.AggregateType, ID: id, Events: []command.Event{{Type: t.emit.EventType, Data: data}},
-		Actor: j17.Agent{Type: ident.SystemActorType, ID: actor}, Trusted: true,
+		Writes: command.One(t.emit.AggregateType, id, t.emit.EventType, data),
+		Actor:  j17.Agent{Type: ident.SystemActorType, ID: actor}, Trusted: true,
 		Cause: command.Cause{CorrelationID: sc.correlationID, Members: []value.Member{{Key: "saga", Value: value.ObjectValue(members...)}}},
 	}}, nil
 }

@@ -115,7 +115,7 @@ func (s *Service) command(d *due) *engine.Command {
 		Tenant:  d.claim.Tenant,
 		Effects: s.unlessCanceled(d),
 		Command: command.Command{
-			Type: d.Type, ID: d.ID, Events: []command.Event{{Type: d.Event, Data: data}}, Trusted: true,
+			Writes: command.One(d.Type, d.ID, d.Event, data), Trusted: true,
 			Actor: j17.Agent{Type: ident.SystemActorType, ID: ident.EventScheduler},
 			Cause: command.Cause{CorrelationID: d.CorrelationID, Members: []value.Member{
 				{Key: "implied_by", Value: value.ObjectValue(

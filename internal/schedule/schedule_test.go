@@ -154,7 +154,7 @@ func id(n int) string { return fmt.Sprintf("%08x-0000-4000-8000-000000000000", n
 func (h *house) do(t j17.Tenant, aggregate, event string, data ...string) error {
 	typ, id, _ := strings.Cut(aggregate, "/")
 	c := &engine.Command{Tenant: t, Command: command.Command{
-		Type: typ, ID: id, Actor: j17.Agent{Type: "user", ID: id}, Batch: len(data) > 1, Cause: command.Cause{CorrelationID: correct},
+		Writes: []command.Write{{Type: typ, ID: id, Batch: len(data) > 1}}, Actor: j17.Agent{Type: "user", ID: id}, Cause: command.Cause{CorrelationID: correct},
 	}}
 	for _, text := range data {
 		name := event
@@ -165,7 +165,7 @@ func (h *house) do(t j17.Tenant, aggregate, event string, data ...string) error 
 		if err != nil {
 			return err
 		}
-		c.Events = append(c.Events, command.Event{Type: name, Data: v})
+		c.Writes[0].Events = append(c.Writes[0].Events, command.Event{Type: name, Data: v})
 	}
 	_, err := h.engine.Execute(h.tb.Context(), c)
 	return err

@@ -175,9 +175,9 @@ func (s *scale) each(many int, do func(ctx context.Context, n int) error) {
 // write writes a number of events of a type to an aggregate.
 func (s *scale) write(ctx context.Context, t j17.Tenant, aggregate, event string, many int) error {
 	const id = "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10"
-	c := command.Command{Type: aggregate, ID: id, Actor: j17.Agent{Type: "user", ID: id}, Batch: many > 1}
+	c := command.Command{Writes: []command.Write{{Type: aggregate, ID: id, Batch: many > 1}}, Actor: j17.Agent{Type: "user", ID: id}}
 	for range many {
-		c.Events = append(c.Events, command.Event{Type: event, Data: value.ObjectValue()})
+		c.Writes[0].Events = append(c.Writes[0].Events, command.Event{Type: event, Data: value.ObjectValue()})
 	}
 	_, err := s.server.engine.Execute(ctx, &engine.Command{Tenant: t, Command: c})
 	return err

@@ -159,7 +159,7 @@ func (r *dryRun) event(ctx context.Context, text eventfile.Text) {
 
 	// Check it like a command, but tell all that is wrong.
 	c, faults := r.read(v)
-	var e *decider.Admitted
+	var e *decider.Examined
 	if len(faults) == 0 {
 		e, faults = r.Examine(ctx, &c)
 	}
@@ -193,7 +193,7 @@ func (r *dryRun) event(ctx context.Context, text eventfile.Text) {
 }
 
 // happen folds a valid event and what it brings about. Where custom code refuses one of them, none has happened.
-func (r *dryRun) happen(ctx context.Context, text eventfile.Text, c *eventfile.Event, e *decider.Admitted) error {
+func (r *dryRun) happen(ctx context.Context, text eventfile.Text, c *eventfile.Event, e *decider.Examined) error {
 	// Fold all, or nothing.
 	faults, dropped := len(r.Faults), r.Dropped
 	x, err := r.imply(ctx, text, c, e)
@@ -260,11 +260,11 @@ func (r *dryRun) mark(x *decider.Decision, own j17.Key) (undo func()) {
 }
 
 // imply computes what an event brings about, nil for nothing. An event that was written before has brought it about then.
-func (r *dryRun) imply(ctx context.Context, text eventfile.Text, c *eventfile.Event, e *decider.Admitted) (*decider.Decision, error) {
+func (r *dryRun) imply(ctx context.Context, text eventfile.Text, c *eventfile.Event, e *decider.Examined) (*decider.Decision, error) {
 	if c.Stored || !e.Reacts() {
 		return nil, nil
 	}
-	x, err := r.Expand(ctx, e, decider.Options{
+	x, err := r.Expand(ctx, &e.Admitted, decider.Options{
 		Timestamp: *e.Timestamp, MaxDepth: decider.DefaultMaxDepth, MaxImplied: decider.DefaultMaxImplied, Work: work.New(ctx, work.Command),
 		Lookup: func(_ context.Context, key j17.Key) (*decider.State, error) {
 			s := r.states[key]

@@ -126,9 +126,9 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 
 // implications adds what an event implies and schedules in a world where its aggregate has the state and no other has any.
 func (out *HandlerOutcome) implications(
-	ctx context.Context, d *decider.Decider, e *decider.Admitted, state value.Value, timestamp int64, fault func(tick.Fault),
+	ctx context.Context, d *decider.Decider, e *decider.Examined, state value.Value, timestamp int64, fault func(tick.Fault),
 ) error {
-	x, err := d.Expand(ctx, e, decider.Options{
+	x, err := d.Expand(ctx, &e.Admitted, decider.Options{
 		Timestamp: timestamp, MaxDepth: decider.DefaultMaxDepth, MaxImplied: decider.DefaultMaxImplied, Work: work.New(ctx, work.Command),
 		Lookup: func(_ context.Context, key j17.Key) (*decider.State, error) {
 			f := d.Program(key.Type).First()

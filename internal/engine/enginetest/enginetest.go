@@ -113,7 +113,7 @@ func Command(tb testing.TB, path, body string) *engine.Command {
 	}
 	parts := append(strings.Split(path, "/"), "", "")
 	c := &engine.Command{Command: command.Read(parts[2], v), Tenant: Tenant, Fingerprint: sha256.Sum256([]byte(path + body))}
-	c.Type, c.ID = parts[0], parts[1]
+	c.Writes[0].Type, c.Writes[0].ID = parts[0], parts[1]
 	return c
 }
 
@@ -121,29 +121,48 @@ func Command(tb testing.TB, path, body string) *engine.Command {
 func Creation(tb testing.TB, path, body string) *engine.Command {
 	tb.Helper()
 	c := Command(tb, strings.Replace(path, "_new", "", 1), body)
-	c.New = true
+	c.Writes[0].New = true
 	return c
 }
 
+// Receipt tells what a command of one write has written.
+type Receipt struct {
+	engine.Written
+
+	// ID is the aggregate's.
+	ID string
+	// Implied is the number of events that its events implied, Replayed tells that an earlier try has written them.
+	Implied  int
+	Replayed bool
+}
+
+// One returns the receipt of a command of one write.
+func One(r engine.Receipt) Receipt {
+	if len(r.Writes) == 0 {
+		return Receipt{}
+	}
+	return Receipt{r.Writes[0], r.Writes[0].Key.ID, r.Implied, r.Replayed}
+}
+
 // Post carries out a Command, which must work.
-func (f *Fixture) Post(tb testing.TB, path, body string) engine.Receipt {
+func (f *Fixture) Post(tb testing.TB, path, body string) Receipt {
 	tb.Helper()
 	return f.execute(tb, path, Command(tb, path, body))
 }
 
 // Create carries out a Creation, which must work.
-func (f *Fixture) Create(tb testing.TB, path, body string) engine.Receipt {
+func (f *Fixture) Create(tb testing.TB, path, body string) Receipt {
 	tb.Helper()
 	return f.execute(tb, path, Creation(tb, path, body))
 }
 
-func (f *Fixture) execute(tb testing.TB, path string, c *engine.Command) engine.Receipt {
+func (f *Fixture) execute(tb testing.TB, path string, c *engine.Command) Receipt {
 	tb.Helper()
 	r, err := f.Execute(tb.Context(), c)
 	if err != nil {
 		tb.Fatalf("%s: %v", path, err)
 	}
-	return r
+	return One(r)
 }
 
 // State returns the state of {type}/{id} as JSON, or the code of the error.
