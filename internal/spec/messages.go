@@ -191,17 +191,19 @@ func (m *messages) badName(at diag.Pointer, what, name string) {
 }
 
 func (m *messages) listedTwice(at diag.Pointer, name, in string) {
-	m.Warnf(at, "%s stands in %s more than once", quote(name), in)
+	m.Warnf(at, "%s stands in %s more than once", quote(name), in).Hintf("remove it here")
 }
 
 // Types.
 
 func (m *messages) noAggregateTypes(at diag.Pointer) {
-	m.Warnf(at, "the spec declares no aggregate type, so that nothing can be written").AtKey()
+	m.Warnf(at, "the spec declares no aggregate type, so that nothing can be written").AtKey().
+		Hintf(`name what events are about, as in "aggregate_types": {"order": {"events": {...}}}`)
 }
 
 func (m *messages) noEvents(at diag.Pointer, name string) {
-	m.Warnf(at, "the aggregate type %s has no event types, so that nothing can be written to it", quote(name)).AtKey()
+	m.Warnf(at, "the aggregate type %s has no event types, so that nothing can be written to it", quote(name)).AtKey().
+		Hintf(`name what happens to it, as in "events": {"was_placed": {"schema": {"type": "object"}, "handler": []}}`)
 }
 
 func (m *messages) noAgentTypes(at diag.Pointer) {
@@ -270,7 +272,7 @@ func (m *messages) hiddenByType(at diag.Pointer, name string) {
 
 func (m *messages) versionTwice(at diag.Pointer, n int) {
 	if n != 0 {
-		m.Warnf(at, "version %d stands in uuid_versions more than once", n)
+		m.Warnf(at, "version %d stands in uuid_versions more than once", n).Hintf("remove it here")
 	}
 }
 
@@ -582,7 +584,8 @@ func (m *messages) awaitWithoutTimeout(at diag.Pointer, fallback time.Duration) 
 }
 
 func (m *messages) timeoutWithoutAwait(at diag.Pointer) {
-	m.Warnf(at, "the timeout has no effect, because the step awaits nothing").AtKey()
+	m.Warnf(at, "the timeout has no effect, because the step awaits nothing").AtKey().
+		Hintf(`say what to wait for, as in "await": {"aggregate_type": "payment", "event_types": ["was_settled"]}, or leave it out`)
 }
 
 // Listeners.

@@ -88,6 +88,11 @@ func TestCompile(t *testing.T) {
 		if errors, _ := diag.Count(found); (c == nil) != (errors > 0) {
 			t.Errorf("Compile returns %v with %d errors", c, errors)
 		}
+		for _, d := range found {
+			if d.Severity == diag.Warning && d.Hint == "" {
+				t.Errorf("a warning shows no way out: %s", d)
+			}
+		}
 		return written(found)
 	})
 }

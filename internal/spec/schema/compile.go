@@ -17,12 +17,16 @@ type compiler struct {
 	nodes    map[diag.Pointer]*node
 	order    []*node
 	compiled map[string]*ecma.Regexp
+	// required has the names that a schema requires, as they were written.
+	required map[*node][]value.Value
+	// outside has the places of required names that were told to be forbidden.
+	outside map[diag.Pointer]bool
 }
 
 func newCompiler(doc value.Value, at diag.Pointer, g *Group) *compiler {
 	return &compiler{
 		doc: outline.Read(doc), at: at, Group: g,
-		nodes: map[diag.Pointer]*node{}, compiled: map[string]*ecma.Regexp{},
+		nodes: map[diag.Pointer]*node{}, compiled: map[string]*ecma.Regexp{}, required: map[*node][]value.Value{}, outside: map[diag.Pointer]bool{},
 	}
 }
 
@@ -47,8 +51,8 @@ func (c *compiler) compile() *node {
 		return nil
 	}
 	root := c.node(c.doc.Root().Value, "")
-	if c.list.Errors() == before {
-		c.checkGraph()
+	if c.list.Errors() == before && c.checkGraph() {
+		c.contradictions()
 	}
 	return root
 }
@@ -84,6 +88,9 @@ func (c *compiler) noSchema(v value.Value, at diag.Pointer) {
 
 // keywords compiles the members of a schema that is an object.
 func (c *compiler) keywords(n *node, v value.Value, at diag.Pointer) {
+	if c.saysNothing(v, at) {
+		return
+	}
 	for _, m := range v.Members() {
 		p := at.Key(m.Key)
 		switch shapeOf(m.Key) {
@@ -105,6 +112,9 @@ func (c *compiler) keywords(n *node, v value.Value, at diag.Pointer) {
 			c.schemaMap(n, m.Key, m.Value, p)
 		}
 	}
+	if names := v.Get("required").Elems(); len(names) > 0 {
+		c.required[n] = names
+	}
 	c.lonelyKeywords(v, at)
 	c.futileKeywords(n, v, at)
 }
@@ -113,11 +123,11 @@ func (c *compiler) keywords(n *node, v value.Value, at diag.Pointer) {
 func (c *compiler) lonelyKeywords(v value.Value, at diag.Pointer) {
 	for _, pair := range [][2]string{{"then", "if"}, {"else", "if"}, {"minContains", "contains"}, {"maxContains", "contains"}} {
 		if has(v, pair[0]) && !has(v, pair[1]) {
-			c.warnf(at.Key(pair[0]), "%q has no effect without %q", pair[0], pair[1]).AtKey()
+			c.warnf(at.Key(pair[0]), "%q has no effect without %q", pair[0], pair[1]).AtKey().Hintf("add %q, or leave it out", pair[1])
 		}
 	}
 	if has(v, "if") && !has(v, "then") && !has(v, "else") {
-		c.warnf(at.Key("if"), `"if" has no effect without "then" or "else"`).AtKey()
+		c.warnf(at.Key("if"), `"if" has no effect without "then" or "else"`).AtKey().Hintf(`add "then" or "else", or leave it out`)
 	}
 }
 

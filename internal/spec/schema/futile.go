@@ -57,7 +57,7 @@ func plurals(subject typeSet) string {
 // emptyRanges warns of a lower bound above the upper one.
 func (c *compiler) emptyRanges(n *node, v value.Value, at diag.Pointer) {
 	conflict := func(lower, upper, subject string) {
-		c.warnf(at.Key(lower), "%q is above %q: no %s fits", lower, upper, subject)
+		c.warnf(at.Key(lower), "%q is above %q: no %s fits", lower, upper, subject).Hintf("swap the two, or leave one out")
 	}
 
 	// Bounds of numbers, where an exclusive one must not be touched.
@@ -79,7 +79,7 @@ func (c *compiler) emptyRanges(n *node, v value.Value, at diag.Pointer) {
 			case order > 0:
 				conflict(pair.names[0], pair.names[1], "number")
 			case order == 0 && !pair.touch:
-				c.warnf(at.Key(pair.names[0]), "%q is no less than %q: no number fits", pair.names[0], pair.names[1])
+				c.warnf(at.Key(pair.names[0]), "%q is no less than %q: no number fits", pair.names[0], pair.names[1]).Hintf("widen the range, or leave one of them out")
 			}
 		}
 	}
@@ -117,16 +117,82 @@ func (c *compiler) unlistedRequired(n *node, v value.Value, at diag.Pointer) {
 		}
 		switch f := o.fields[place].schema; {
 		case f != nil && f.never:
-			c.warnf(at.Key("required").Index(i), "the field %s is required, but its schema is false: no object fits", diag.Quote(name.Str()))
+			c.warnf(at.Key("required").Index(i), "the field %s is required, but its schema is false: no object fits", diag.Quote(name.Str())).
+				Hintf("leave it out here, or give it a schema under \"properties\"")
 		case f == nil && o.additional != nil && o.additional.never && !c.matchesPattern(o, name.Str()):
-			d := c.warnf(at.Key("required").Index(i), "the field %s is required, but \"additionalProperties\" forbids it: no object fits", diag.Quote(name.Str()))
-			d.Hintf(`name it under "properties"`)
-			if c.list.Suggests() {
-				if near := c.list.Nearest(name.Str(), o.declared()); near != "" {
-					d.Hintf("did you mean %q?", near)
+			c.requiredOutside(at.Key("required").Index(i), name.Str(), o)
+		}
+	}
+}
+
+// requiredOutside warns of a required field that a closed object, which holds for the same value, does not have.
+func (c *compiler) requiredOutside(at diag.Pointer, name string, closed *objectRule) {
+	if c.outside[at] {
+		return
+	}
+	c.outside[at] = true
+	d := c.warnf(at, "the field %s is required, but \"additionalProperties\" forbids it: no object fits", diag.Quote(name))
+	d.Hintf(`name it under "properties"`)
+	if c.list.Suggests() {
+		if near := c.list.Nearest(name, closed.declared()); near != "" {
+			d.Hintf("did you mean %q?", near)
+		}
+	}
+}
+
+// contradictions warns of fields that one schema requires and another one, which holds for the same value by "$ref" or "allOf",
+// forbids.
+func (c *compiler) contradictions() {
+	for _, n := range c.order {
+		if n.same == nil || n.same.ref == nil && len(n.same.allOf) == 0 {
+			continue
+		}
+		all := c.together(n, nil)
+		for _, closed := range all {
+			if !closed.isClosed() || !c.matching.Spend(len(all)) {
+				continue
+			}
+			for _, other := range all {
+				if other != closed && len(c.required[other]) > 0 {
+					c.requiredElsewhere(other, closed.object)
 				}
 			}
 		}
+	}
+}
+
+// together appends n and the schemas that hold where it does.
+func (c *compiler) together(n *node, all []*node) []*node {
+	if !c.matching.Spend(1) {
+		return all
+	}
+	all = append(all, n)
+	if s := n.same; s != nil {
+		if s.ref != nil {
+			all = c.together(s.ref, all)
+		}
+		for _, sub := range s.allOf {
+			all = c.together(sub, all)
+		}
+	}
+	return all
+}
+
+// isClosed reports whether an object has no fields but those that are declared.
+func (n *node) isClosed() bool {
+	return n.object != nil && n.object.additional != nil && n.object.additional.never
+}
+
+// requiredElsewhere looks at what n requires of an object that is closed.
+func (c *compiler) requiredElsewhere(n *node, closed *objectRule) {
+	for i, name := range c.required[n] {
+		if !c.matching.Spend(1) {
+			return
+		}
+		if place := closed.find(name.Str(), 0); place >= 0 && closed.fields[place].schema != nil || c.matchesPattern(closed, name.Str()) {
+			continue
+		}
+		c.requiredOutside(n.at.Key("required").Index(i), name.Str(), closed)
 	}
 }
 
@@ -172,7 +238,8 @@ func (c *compiler) wrongEnum(n *node, v value.Value, at diag.Pointer) {
 			allowed = allowed || n.types.accepts(e)
 		}
 		if !allowed {
-			c.warnf(at.Key(keyword), "nothing fits: %q has no value of the type %s", keyword, choice(n.types.names(), 0))
+			c.warnf(at.Key(keyword), "nothing fits: %q has no value of the type %s", keyword, choice(n.types.names(), 0)).
+				Hintf("correct the type, or %s", map[string]string{"enum": "the values", "const": "the value"}[keyword])
 		}
 	}
 }

@@ -31,14 +31,15 @@ func (n *node) sameEdges() []*node {
 }
 
 // checkGraph refuses schemas that could not be checked in bounded time: those that lead back to themselves for the
-// same value, and those that lead to too many others.
-func (c *compiler) checkGraph() {
+// same value, and those that lead to too many others. It reports whether there are none.
+func (c *compiler) checkGraph() bool {
 	g := graph{compiler: c, marks: make(map[*node]*mark, len(c.order))}
 	for _, n := range c.order {
 		if g.visit(n); g.failed {
-			return
+			return false
 		}
 	}
+	return true
 }
 
 type graph struct {

@@ -73,30 +73,58 @@ func knownKeywords() []string {
 }
 
 func (c *compiler) unknownKeyword(keyword string, at diag.Pointer) {
-	if strings.HasPrefix(keyword, "x-") { // what tools agree on for keywords of their own
+	if isOwn(keyword) {
 		return
 	}
 	d := c.warnf(at, "%s is no keyword of JSON Schema and has no effect", diag.Quote(keyword)).AtKey()
+	if d.Hint = c.keywordMeant(keyword); d.Hint == "" {
+		d.Hintf(`fields of an object stand under "properties"; notes go into "$comment" or a keyword that starts with x-`)
+	}
+}
+
+// isOwn reports whether a keyword is one that tools agree on for keywords of their own.
+func isOwn(keyword string) bool { return strings.HasPrefix(keyword, "x-") }
+
+// keywordMeant returns the hint for a keyword that is none, "" where nothing is known of what was meant.
+func (c *compiler) keywordMeant(keyword string) string {
 	switch keyword {
 	case "nullable":
-		d.Hintf(`write {"type": ["string", "null"]} for a string that may be null`)
+		return `write {"type": ["string", "null"]} for a string that may be null`
 	case "additionalItems":
-		d.Hintf(`write "items" for the items that follow those of "prefixItems"`)
+		return `write "items" for the items that follow those of "prefixItems"`
 	case "id":
-		d.Hintf(`did you mean "$id"? For a field with the name id, put it under "properties"`)
+		return `did you mean "$id"? For a field with the name id, put it under "properties"`
 	case "divisibleBy":
-		d.Hintf(`did you mean "multipleOf"?`)
+		return `did you mean "multipleOf"?`
 	case "$recursiveRef":
-		d.Hintf(`write {"$ref": "#"} for a reference to the whole schema`)
+		return `write {"$ref": "#"} for a reference to the whole schema`
 	case "example":
-		d.Hintf(`did you mean "examples", which takes a list?`)
-	default:
-		if near := c.list.Nearest(keyword, knownKeywords()); near != "" {
-			d.Hintf("did you mean %q?", near)
-		} else {
-			d.Hintf(`fields of an object stand under "properties"; notes go into "$comment" or a keyword that starts with x-`)
+		return `did you mean "examples", which takes a list?`
+	}
+	if near := c.list.Nearest(keyword, knownKeywords()); near != "" {
+		return "did you mean " + diag.Quote(near) + "?"
+	}
+	return ""
+}
+
+// saysNothing warns of a schema that has members and no keyword among them, nor anything like one: the fields of an object, most of the
+// time, where the schema of the object belongs.
+func (c *compiler) saysNothing(v value.Value, at diag.Pointer) bool {
+	for _, m := range v.Members() {
+		if shapeOf(m.Key) != unknown || isOwn(m.Key) || m.Key != "id" && c.keywordMeant(m.Key) != "" {
+			return false
 		}
 	}
+	if v.Len() == 0 {
+		return false
+	}
+	first, of := v.Members()[0], "string"
+	if first.Value.Kind() == value.String && c.typeNamed(first.Value.Str()) != "" {
+		of = c.typeNamed(first.Value.Str())
+	}
+	c.warnf(at, "this schema lets everything through: none of its members is a keyword of JSON Schema").
+		Hintf(`fields of an object stand under "properties", as in {"type": "object", "properties": {%s: {"type": %q}}}; write {} where everything is welcome`, diag.Quote(first.Key), of)
+	return true
 }
 
 func (c *compiler) unsupportedKeyword(keyword string, at diag.Pointer) {
@@ -178,7 +206,7 @@ func (c *compiler) assertion(n *node, keyword string, v value.Value, at diag.Poi
 	case "enum":
 		if c.expect(v, value.Array, keyword, at) {
 			if v.Len() == 0 {
-				c.warnf(at, `an empty "enum" is a schema that nothing fits`)
+				c.warnf(at, `an empty "enum" is a schema that nothing fits`).Hintf(`name the values that are allowed, or write false for a schema that nothing fits`)
 			}
 			n.addEnum(keyword, v.Elems())
 		}

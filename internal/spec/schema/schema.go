@@ -29,7 +29,7 @@ const (
 	MaxFailures = 20
 	// maxPatterns bounds the different patterns in one document.
 	maxPatterns = 500
-	// maxMatching bounds the work for finding required names that no pattern allows.
+	// maxMatching bounds the work for finding required names that are not allowed.
 	maxMatching = 1 << 20
 	// maxCost bounds the schemas that have to be checked against one and the same value.
 	maxCost = 10_000
@@ -68,7 +68,7 @@ type Group struct {
 	patterns *ecma.Library
 	// full is set once the patterns were too much, which is reported once.
 	full bool
-	// matching is what may be spent on finding out what patterns have to do with names that are required.
+	// matching is what may be spent on finding out which names are required and not allowed.
 	matching *work.Budget
 }
 
