@@ -162,11 +162,11 @@ func (d *decimalText) aligned(n, scale int) []byte {
 	return out
 }
 
-// addDecimals returns the sum under the rules of Add.
+// addDecimals returns the sum under the rules of Add. It reports false when the sum may have more than maxLoose digits.
 func addDecimals(a, b decimalText, negate bool) (Value, bool) {
 	scale := max(a.scale, b.scale, 0)
 	n := 1 + max(len(a.digits)+scale-a.scale, len(b.digits)+scale-b.scale, scale)
-	if n > 4*MaxDigits {
+	if n > maxLoose {
 		return Value{}, false
 	}
 	b.negative = b.negative != negate
@@ -180,8 +180,7 @@ func addDecimals(a, b decimalText, negate bool) (Value, bool) {
 		}
 		subtractDigits(x, y)
 	}
-	v := numberOf(x, scale, negative)
-	return v, !v.text() || len(v.num()) <= MaxDigits
+	return numberOf(x, scale, negative), true
 }
 
 // addDigits adds y to x, which has room for the sum.

@@ -141,7 +141,8 @@ func add(a, b Value, negate bool) (Value, bool) {
 	if sum, scale, ok := addSmall(&a, &b, negate); ok {
 		return decimal(sum, scale), true
 	}
-	return addDecimals(a.decimal(), b.decimal(), negate)
+	v, ok := addDecimals(a.decimal(), b.decimal(), negate)
+	return v, ok && (!v.text() || len(v.num()) <= MaxDigits)
 }
 
 // addSmall is add for numbers whose coefficients and those of the sum fit a machine word.
