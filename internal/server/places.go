@@ -22,8 +22,11 @@ func (s *Server) adopted(ctx context.Context, t j17.Tenant) {
 	s.projections.Adopted(ctx, t)
 }
 
-// built waits a little for what is built after a deployment.
+// built waits a little for what is built after a deployment. Before the server runs nothing is built that could be waited for.
 func (s *Server) built(ctx context.Context, t j17.Tenant) {
+	if !s.building.Load() {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, buildWait)
 	defer cancel()
 	var indexes sync.WaitGroup

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/acme/autocert"
@@ -153,8 +154,10 @@ type Server struct {
 	// tail is what streams and live views follow.
 	tail *tail.Tail
 	// feed reads the feeds of environments for listeners and indexes, builds makes what follows from older events.
-	feed      *feed.Subscriptions
-	builds    *build.Service
+	feed   *feed.Subscriptions
+	builds *build.Service
+	// building is set when the server runs: from then on builds are carried out.
+	building  atomic.Bool
 	indexes   *index.Service
 	listeners *listener.Service
 	schedule  *schedule.Service
@@ -424,6 +427,7 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 		g.Go(func() error { return serve(h, l) })
 	}
 	workers = append(workers, s.backups.Run)
+	s.building.Store(true)
 	watch := func(ctx context.Context) error { return s.watchFolder(ctx, api) }
 	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.builds.Run, s.indexes.Run, s.projections.Run, s.deploy.Run, s.listeners.Run, s.logs.Run, s.checkpoints.Run, s.scrub.Run, s.erasures.Run, s.upkeep, s.settle) {
 		g.Go(func() error { return worker(work) })
