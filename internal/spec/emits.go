@@ -135,7 +135,7 @@ func (r reader) made(v value.Value) outline.Kinds {
 		}
 		return r.kindsAt(p)
 	}
-	if pathMeant(v.Str()) != "" {
+	if r.pathMeant(v.Str()) != "" {
 		return outline.Any // there is a warning already
 	}
 	switch form, operand := tick.TemplateForm(v); form {

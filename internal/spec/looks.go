@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"slices"
 	"strings"
 
 	"j17/internal/spec/diag"
@@ -21,9 +20,13 @@ type looks struct {
 	c *compiler
 	// left is how much more may be looked at.
 	left int
+	// states is what handlers of aggregate types write, as far as somebody asked: see stateOf.
+	states map[string]*written
 }
 
-func (c *compiler) newLooks() *looks { return &looks{c: c, left: maxLooks} }
+func (c *compiler) newLooks() *looks {
+	return &looks{c: c, left: maxLooks, states: map[string]*written{}}
+}
 
 // spend reports whether there was enough left, and room for a warning.
 func (l *looks) spend(n int) bool {
@@ -42,15 +45,15 @@ func (c *compiler) slips() {
 	l := c.newLooks()
 	for _, t := range c.root.Get("aggregate_types").Members() {
 		at := diag.Pointer("/aggregate_types").Key(t.Key).Key("events")
-		events := t.Value.Get("events")
-		state := l.state(events)
-		for _, e := range events.Members() {
-			r := reader{looks: l, schema: outline.Of(e.Value.Get("schema")), state: state}
+		for _, e := range t.Value.Get("events").Members() {
+			r := reader{looks: l, schema: outline.Of(e.Value.Get("schema")), state: l.stateOf(t.Key)}
 			at := at.Key(e.Key)
 			if handler := e.Value.Get("handler"); handler.Get("wasm").IsMissing() {
 				r.operations(handler, at.Key("handler"))
 			}
+			r.reads = l.reading(e.Value)
 			r.implications(e.Value.Get("implications"), at.Key("implications"))
+			r.decisions(e.Value, at)
 		}
 	}
 	c.slipsOfViews(l)
@@ -66,6 +69,8 @@ type reader struct {
 	schema outline.Schema
 	// state is what handlers write, nil where there is no state or another one is meant.
 	state *written
+	// reads is what "$.reads" leads to.
+	reads map[string]held
 	// element tells that "@" is the element of an array.
 	element bool
 }
@@ -165,6 +170,10 @@ func (r reader) path(text string, at diag.Pointer, as tick.Reading) {
 		r.c.calculationInPath(at, text, is)
 		return
 	}
+	if of, steps := r.read(p); of.state != nil {
+		r.neverWrittenBy(of, text, steps, at)
+		return
+	}
 	switch inState, steps := stateSteps(p); {
 	case inState && (p.Root == jsonpath.Document || !r.element) && r.state != nil:
 		r.neverWritten(r.state, at, text, steps)
@@ -231,7 +240,7 @@ const bytesPerLook = 8
 
 // text looks at a text that is no path but spelt like one, or that calculates.
 func (r reader) text(text string, at diag.Pointer) {
-	if meant := pathMeant(text); meant != "" {
+	if meant := r.pathMeant(text); meant != "" {
 		r.c.pathWithoutDollar(at, text, meant)
 	} else if is, ok := r.calculated(text); ok {
 		r.c.calculationInText(at, text, is)
@@ -239,9 +248,14 @@ func (r reader) text(text string, at diag.Pointer) {
 }
 
 // pathMeant returns the path that a text becomes with a "$." in front, "" where it is not spelt like one.
-func pathMeant(text string) string {
+func (r reader) pathMeant(text string) string {
 	end := strings.IndexAny(text, ".[")
-	if end < 0 || !slices.Contains([]string{"data", "metadata", "state"}, text[:end]) || !isPathTail(text[end:]) {
+	if end < 0 || !isPathTail(text[end:]) {
+		return ""
+	}
+	root := text[:end]
+	known := root == "data" || root == "metadata" || root == "state" && r.state != nil || root == "reads" && r.reads != nil
+	if !known {
 		return ""
 	}
 	meant := "$." + text

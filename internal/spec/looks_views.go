@@ -2,7 +2,6 @@ package spec
 
 import (
 	"maps"
-	"slices"
 	"strings"
 
 	"j17/internal/spec/diag"
@@ -30,12 +29,12 @@ type viewer struct {
 	inside  bool
 }
 
-// projection looks for paths that lead nowhere. states is what the handlers of each aggregate type write.
-func (l *looks) projection(p *Projection, at diag.Pointer, states map[string]*written) {
+// projection looks for paths that lead nowhere.
+func (l *looks) projection(p *Projection, at diag.Pointer) {
 	v := viewer{looks: l, sources: map[string]held{}}
 	for i := range p.Sources {
 		s := &p.Sources[i]
-		v.sources[s.Name] = held{s.AggregateType, states[s.AggregateType], s.Many}
+		v.sources[s.Name] = held{s.AggregateType, l.stateOf(s.AggregateType), s.Many}
 	}
 	for i := range p.Sources {
 		v.source(&p.Sources[i], v.place(p, i, at))
@@ -187,19 +186,8 @@ func (v *viewer) path(text string, at diag.Pointer) {
 
 // member warns of a member of a state that nothing is ever written to. Every source has an id.
 func (v *viewer) member(h held, text string, steps []value.Step, at diag.Pointer) {
-	if h.state == nil || len(steps) == 0 || steps[0].Key == "id" || v.left <= 0 {
-		return
-	}
-	w := h.state
-	place, i, name := w.at(steps)
-	if place != nil || name == "" {
-		return
-	}
-	for _, step := range steps[:i] {
-		w = w.members[step.Key]
-	}
-	if v.spend(1 + len(w.members)) {
-		v.c.neverWrittenBy(at, text, h.aggregateType, name, slices.Sorted(maps.Keys(w.members)))
+	if len(steps) > 0 && steps[0].Key != "id" {
+		v.neverWrittenBy(h, text, steps, at)
 	}
 }
 
@@ -223,25 +211,9 @@ func (v *viewer) text(text string, at diag.Pointer) {
 
 // slipsOfViews looks at projections, in the order of the spec.
 func (c *compiler) slipsOfViews(l *looks) {
-	var types []string
-	for _, p := range c.out.Projections {
-		types = append(types, p.Types()...)
-	}
-	states := l.statesOf(types)
 	for _, m := range c.root.Get("projections").Members() {
 		if p := c.out.Projections[m.Key]; p != nil { // those of a stored spec may have been left out
-			l.projection(p, diag.Pointer("/projections").Key(m.Key), states)
+			l.projection(p, diag.Pointer("/projections").Key(m.Key))
 		}
 	}
-}
-
-// statesOf returns what handlers of aggregate types write.
-func (l *looks) statesOf(types []string) map[string]*written {
-	states := map[string]*written{}
-	for _, name := range types {
-		if states[name] == nil {
-			states[name] = l.state(l.c.root.Get("aggregate_types").Get(name).Get("events"))
-		}
-	}
-	return states
 }

@@ -75,7 +75,7 @@ func compileProjection(src []byte, in *Compiled, looks bool) (*Projection, []dia
 	}
 	if looks && c.Errors() == 0 {
 		l := c.newLooks()
-		l.projection(p, "", l.statesOf(p.Types()))
+		l.projection(p, "")
 	}
 	found := place(text, c.All())
 	if c.Errors() > 0 {
