@@ -33,6 +33,7 @@ func Compare(old, next *Compiled) []diag.Diagnostic {
 		}
 	}
 	c.names(old, next)
+	c.tagsKept(old, next)
 	c.views(old, next)
 	return place(next.text, c.All())
 }
@@ -171,6 +172,22 @@ func (c *comparer) names(old, next *Compiled) {
 		}
 		if _, _, err := next.IDs.Check(id); err != nil {
 			c.versionRemoved("/identity/uuid_versions", n)
+		}
+	}
+}
+
+// tagsKept compares what events are found by.
+func (c *comparer) tagsKept(old, next *Compiled) {
+	var added []string
+	for name := range next.TagNames {
+		if old.TagNames[name] == nil {
+			added = append(added, name)
+		}
+	}
+	slices.Sort(added)
+	for _, name := range slices.Sorted(maps.Keys(old.TagNames)) {
+		if next.TagNames[name] == nil {
+			c.tagRemoved("/aggregate_types", name, added)
 		}
 	}
 }

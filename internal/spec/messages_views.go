@@ -209,6 +209,15 @@ func (m *messages) projectionRemoved(at diag.Pointer, name string, added []strin
 	d.Hintf("keep it until nobody asks for it any more")
 }
 
+func (m *messages) tagRemoved(at diag.Pointer, name string, added []string) {
+	d := m.Warnf(at, "no event type has the tag %s any more; conditions and filters that name it will be refused", quote(name)).AtKey()
+	if near := m.Nearest(name, added); near != "" {
+		d.Hintf("if it is called %q now, keep %q beside it until nobody names it any more", near, name)
+		return
+	}
+	d.Hintf("keep it until nobody names it any more")
+}
+
 func (m *messages) askedOtherwise(at diag.Pointer, name string, was, is []string) {
 	asked := func(names []string) string {
 		if len(names) == 0 {

@@ -316,12 +316,11 @@ func newCompiler(in language, s Scope, l *diag.List) *compiler {
 func (c *compiler) done() expression {
 	x := expression{slots: len(c.slots), readsState: c.readsState}
 	for _, n := range c.nodes {
-		switch n.from {
-		case fromSlot:
+		if n.from == fromSlot {
 			x.bindings |= 1 << n.slot
-		case fromRead:
+		}
+		if n.from == fromRead {
 			x.lookedAt |= 1 << n.slot
-		default:
 		}
 	}
 	x.whole = c.whole

@@ -57,6 +57,64 @@ func TestExpressions(t *testing.T) {
 	}
 }
 
+// TestReadsOfOtherAggregates covers the states of other aggregates: null where one has no events, and what custom code calls the same.
+func TestReadsOfOtherAggregates(t *testing.T) {
+	members := []string{"key", "id", "type", "data", "metadata", "state"}
+	scope := tick.Scope{Members: members, Current: true, Reads: []string{"to", "my-desk", "nobody"}}
+	env := tick.NewEnv(work.New(t.Context(), work.Command))
+	sent := newEvent("was_sent", mustParse(t, `{"reads": {"to": 1}}`), firstTime)
+	env.Renew(sent.raw())
+	env.SetState(mustParse(t, `{"reads": {"to": 2}, "balance": 3}`))
+	env.SetReads([]value.Value{mustParse(t, `{"currency": "EUR", "list": [1, {"n": 5}]}`), {}, value.NullValue()})
+	for src, want := range map[string]string{
+		`["$.reads.to.currency", "$.reads.to.list[-1].n", "@.balance"]`: `["EUR",5,3]`,
+		`{"concat": ["$.reads.to.list", "$.reads.my-desk"]}`:            `"[1,{\"n\":5}]"`,
+		`["$.reads.nobody", "$.reads.nobody.a", "$.reads.to.none"]`:     `[null,null,null]`,
+		`["$.data.reads.to", "$.state.reads.to"]`:                       `[1,2]`,
+	} {
+		var l diag.List
+		template := tick.CompileTemplate(mustParse(t, src), "/data", scope, &l)
+		if template == nil {
+			t.Errorf("%s: %v", src, l.All())
+			continue
+		}
+		if v, ok, err := template.Eval(env, 1000); !ok || err != nil || v.String() != want {
+			t.Errorf("%s is %s, %v, %v; want %s", src, v, ok, err, want)
+		}
+	}
+
+	var l diag.List
+	null := tick.CompilePredicate(mustParse(t, `{"and": [{"equals": ["$.reads.nobody", null]}, {"exists": "$.reads.to"}]}`), "", scope, &l)
+	if holds, ok, err := null.Test(env); !holds || !ok || err != nil || null.ReadsOf() != 0b101 || null.ReadsState() {
+		t.Errorf("%v, %v, %v, reads %b", holds, ok, err, null.ReadsOf())
+	}
+	optional := tick.CompilePredicate(mustParse(t, `{"not": {"equals": ["$.reads.nobody.name?", 1]}}`), "", scope, &l)
+	if holds, ok, err := optional.Test(env); holds || ok || err != nil {
+		t.Errorf("a path with ? into nothing holds %v, is known %v, %v", holds, ok, err)
+	}
+
+	// The next event has none.
+	env.Renew(sent.raw())
+	path := tick.CompilePath(mustParse(t, `"$.reads.to.currency"`), "", "an id", scope, &l)
+	if v, err := path.In(env); !v.IsMissing() || err != nil || path.ReadsOf() != 1 {
+		t.Errorf("after another event %s, %v, reads %b", v, err, path.ReadsOf())
+	}
+
+	// Custom code may call something so where the spec reads nothing.
+	env.Extend([]value.Member{{Key: "reads", Value: mustParse(t, `{"to": 4}`)}})
+	enriched := tick.CompilePath(mustParse(t, `"$.reads.to"`), "", "an id", tick.Scope{Reads: []string{}}, &l)
+	if v, err := enriched.In(env); v.String() != "4" || err != nil || enriched.ReadsOf() != 0 {
+		t.Errorf("of custom code %s, %v, reads %b", v, err, enriched.ReadsOf())
+	}
+	if found := l.All(); len(found) > 0 {
+		t.Error(found)
+	}
+	var none *tick.Template
+	if none.ReadsOf() != 0 {
+		t.Error("no template reads something")
+	}
+}
+
 // TestReadsOfBindings checks that expressions know which bindings they read, so that nobody has to make up the others.
 func TestReadsOfBindings(t *testing.T) {
 	scope := tick.Scope{Bindings: []string{"item", "prev"}, Members: []string{"data"}}
