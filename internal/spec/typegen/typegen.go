@@ -64,7 +64,12 @@ type field struct {
 type declaration struct {
 	name, about string
 	typ         *typ
+	// constants are the values of a choice that languages with constants give names to.
+	constants []namedText
 }
+
+// namedText is a text with a name.
+type namedText struct{ name, value string }
 
 // aggregate is what a language has to say about one aggregate type.
 type aggregate struct {
@@ -112,6 +117,7 @@ func newModel(root value.Value) *model {
 			d.typ = c.of(outline.Of(s))
 			data[e.Key] = d.typ
 			a.events = append(a.events, event{e.Key, d.name})
+			m.refusals(c.prefix, t.Key+"."+e.Key, e.Value.Get("requires"))
 		}
 		state := m.declare(a.typeName+"State", "the state of "+t.Key+", as far as its handlers tell", m.state(t.Value.Get("events"), data))
 		m.states[t.Key] = state.name
@@ -123,14 +129,40 @@ func newModel(root value.Value) *model {
 
 // declare adds a declaration, under a name that is not taken yet.
 func (m *model) declare(name, about string, t *typ) *declaration {
+	d := &declaration{about: about, typ: t}
+	d.name = m.take(name, d)
+	m.declarations = append(m.declarations, d)
+	return d
+}
+
+// take returns the name, or one like it that is not taken yet, for a declaration or a part of it.
+func (m *model) take(name string, by *declaration) string {
 	unique := name
 	for i := 2; m.byName[unique] != nil; i++ {
 		unique = name + strconv.Itoa(i)
 	}
-	d := &declaration{name: unique, about: about, typ: t}
-	m.declarations = append(m.declarations, d)
-	m.byName[unique] = d
-	return d
+	m.byName[unique] = by
+	return unique
+}
+
+// refusals declares what the guards of an event type call their refusals, where they do.
+func (m *model) refusals(prefix, event string, guards value.Value) {
+	codes := &typ{kind: literal}
+	var texts []string
+	for _, g := range guards.Elems() {
+		code := g.Get("code")
+		if !code.IsMissing() && !slices.Contains(texts, code.Str()) {
+			texts = append(texts, code.Str())
+			codes.values = append(codes.values, code)
+		}
+	}
+	if len(texts) == 0 {
+		return
+	}
+	d := m.declare(prefix+"Refusal", "what details.requirement is where a guard of "+event+" refuses", codes)
+	for _, text := range texts {
+		d.constants = append(d.constants, namedText{m.take(d.name+pascal(text), d), text})
+	}
 }
 
 // resolve returns the type that t names, t itself where it names none.

@@ -1,5 +1,5 @@
 // What a user of the types in want.ts writes. Lines after "@ts-expect-error" must not compile.
-import type { Agent, TreeNodeEvent, TreeResult, TreeNodeState, TreeNodeWasCutData, TreeNodeWasGrownData } from "./want";
+import type { Agent, TreeNodeEvent, TreeResult, TreeNodeState, TreeNodeWasCutData, TreeNodeWasCutRefusal, TreeNodeWasGrownData } from "./want";
 
 export const grown: TreeNodeWasGrownData = { id: "a", weight: null, kind: "oak", pair: ["x", 1], by_name: { a: 1 } };
 export const cut: TreeNodeWasCutData = { branch: "a" };
@@ -40,3 +40,8 @@ export const unknown: TreeNodeEvent = { type: "was_felled", data: cut };
 export const mixed: TreeNodeEvent = { type: "was_cut", data: grown };
 // @ts-expect-error: a state has no such member
 export const state: TreeNodeState = { created_at: 1, updated_at: 1, colour: "green" };
+
+export const told: Record<TreeNodeWasCutRefusal, string> = { cut: "It is cut.", no_why: "Say why.", no__why: "Plant one." };
+
+// @ts-expect-error: no guard refuses with that
+export const wrong: TreeNodeWasCutRefusal = "burnt";

@@ -42,6 +42,9 @@ export type TreeNodeWasCutData = {
   why?: string;
 };
 
+/** TreeNodeWasCutRefusal: what details.requirement is where a guard of tree-node.was_cut refuses. */
+export type TreeNodeWasCutRefusal = "cut" | "no_why" | "no__why";
+
 /** TreeNodeState: the state of tree-node, as far as its handlers tell. */
 export type TreeNodeState = {
   grown?: {
