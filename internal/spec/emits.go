@@ -1,11 +1,16 @@
 package spec
 
 import (
+	"maps"
+	"slices"
+	"strings"
+
 	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
 	"j17/internal/spec/outline"
 	"j17/internal/spec/tick"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // implications looks at what an event brings about.
@@ -24,16 +29,55 @@ func (r reader) implication(v value.Value, at diag.Pointer) {
 	if m := v.Get("map"); !m.IsMissing() {
 		at := at.Key("map")
 		r.value(m.Get("in"), at.Key("in"), tick.AsArray)
-		r.conditions(m, at)
-		r.emit(m.Get("emit"), at.Key("emit"))
+		inner := r.binding(m)
+		inner.conditions(m, at)
+		inner.emit(m.Get("emit"), at.Key("emit"))
 	}
-	r.emit(v.Get("schedule").Get("emit"), at.Key("schedule").Key("emit"))
+	schedule := v.Get("schedule")
+	r.emit(schedule.Get("emit"), at.Key("schedule").Key("emit"))
+	for i, match := range schedule.Get("cancel_on").Elems() {
+		r.id(match.Get("id"), at.Key("schedule").Key("cancel_on").Index(i).Key("id"))
+	}
 	r.implications(v.Get("pipeline"), at.Key("pipeline"))
+}
+
+// binding returns the reader of what a map does with each element.
+func (r reader) binding(m value.Value) reader {
+	p, err := jsonpath.Parse(m.Get("in").Str())
+	name := m.Get("as").Str()
+	if err != nil || name == "" || p.Entries {
+		return r
+	}
+	r.bound = maps.Clone(r.bound)
+	if r.bound == nil {
+		r.bound = map[string]outline.Schema{}
+	}
+	r.bound[name[1:]] = r.schemaOf(p).Follow([]value.Step{{IsIndex: true}})
+	return r
+}
+
+// schemaOf returns the schema of what a path leads to, missing where there is none.
+func (r reader) schemaOf(p jsonpath.Path) outline.Schema {
+	switch {
+	case p.Entries:
+	case p.Root == jsonpath.Binding:
+		return r.schemaAt(r.bound[p.Name], p.Steps)
+	case p.Root == jsonpath.Document && len(p.Steps) > 0 && p.Steps[0].Key == "data":
+		return r.schemaAt(r.schema, p.Steps[1:])
+	}
+	return outline.Schema{}
 }
 
 func (r reader) conditions(v value.Value, at diag.Pointer) {
 	for _, key := range []string{"condition", "when"} {
-		r.parts(tick.PredicateParts(v.Get(key), at.Key(key)))
+		r.predicate(v.Get(key), at.Key(key))
+	}
+}
+
+// id looks at the path that an id is taken from.
+func (r reader) id(v value.Value, at diag.Pointer) {
+	if jsonpath.IsPath(v.Str()) {
+		r.path(v.Str(), at, tick.AsValue)
 	}
 }
 
@@ -43,125 +87,287 @@ func (r reader) emit(v value.Value, at diag.Pointer) {
 		return
 	}
 	typ, event := v.Get("aggregate_type").Str(), v.Get("event_type").Str()
-	if id := v.Get("id"); jsonpath.IsPath(id.Str()) {
-		r.path(id.Str(), at.Key("id"), tick.AsValue)
-	}
+	r.id(v.Get("id"), at.Key("id"))
 	data := v.Get("data")
 	r.value(data, at.Key("data"), tick.AsValue)
-	schema := outline.Of(r.c.root.Get("aggregate_types").Get(typ).Get("events").Get(event).Get("schema"))
 	if data.IsMissing() {
 		data = value.ObjectValue()
 	} else {
 		at = at.Key("data")
 	}
-	r.fits(data, at, schema, typ+":"+event, "data")
+
+	f := fitting{r, typ + ":" + event}
+	schema := outline.Of(r.c.root.Get("aggregate_types").Get(typ).Get("events").Get(event).Get("schema"))
+	if fault := f.fits(data, at, []outline.Schema{schema}, "data"); fault != nil {
+		fault.tell()
+		return
+	}
+	f.literal(data, at, r.c.out.EventType(typ, event))
 }
 
-// fits warns where a template can never make what a schema lets through, and reports whether it can. It looks at what
-// holds whatever else the schema says: types, choices, required and closed properties. path is where the data is.
-func (r reader) fits(v value.Value, at diag.Pointer, schema outline.Schema, event, path string) bool {
-	if !r.spend(1) || schema.Kind() != value.Object {
-		return true
+// fitting finds out whether templates can make what the schema of an event lets through.
+type fitting struct {
+	reader
+	event string
+}
+
+// misfit is why a template never fits, nil where it may.
+type misfit struct {
+	// depth tells how far the template has fitted: of the ways through a schema the one counts that it comes nearest to.
+	depth int
+	// needs is the kinds of values that there have to be, where that is all there is to say.
+	needs outline.Kinds
+	// tell adds the warning.
+	tell func()
+}
+
+// misfits returns why a template does not fit from a place on.
+func misfits(at diag.Pointer, tell func()) *misfit {
+	return &misfit{depth: 1 + strings.Count(string(at), "/"), tell: tell}
+}
+
+// fits looks at what holds whatever else schemas say: types, choices, required and closed properties, in each way through their
+// alternatives. The schemas hold together, path is where the data is.
+func (f fitting) fits(v value.Value, at diag.Pointer, schemas []outline.Schema, path string) *misfit {
+	if !f.spend(1) {
+		return nil
 	}
-	k, allowed := r.made(v), schema.Kinds()
+	ways, complete := outline.Alternatives(schemas, f.c.pathLooks)
+	if !complete || f.c.pathLooks.Err() != nil {
+		return nil
+	}
+	var nearest *misfit
+	var needs outline.Kinds
+	for _, way := range ways {
+		fault := f.fitsOne(v, at, way, path)
+		if fault == nil {
+			return nil
+		}
+		needs |= fault.needs
+		if nearest == nil || fault.depth > nearest.depth {
+			nearest = fault
+		}
+	}
+	if nearest != nil && nearest.depth == strings.Count(string(at), "/") {
+		k := f.kinds(v, tick.TemplateForm) // no way takes a value of these kinds
+		nearest.tell = func() { f.c.neverFits(at, f.event, path, k, needs) }
+	}
+	return nearest
+}
+
+// fitsOne is fits for one way through the alternatives.
+func (f fitting) fitsOne(v value.Value, at diag.Pointer, way outline.Alternative, path string) *misfit {
+	k, allowed := f.kinds(v, tick.TemplateForm), way.Kinds()&way.ValueKinds()
 	form, operand := tick.TemplateForm(v)
 	if form == tick.Literal {
 		v, form = operand, tick.Plain
 	}
 	if k&allowed == 0 {
-		r.c.neverFits(at, event, path, k, allowed)
-		return false
+		fault := misfits(at, func() { f.c.neverFits(at, f.event, path, k, allowed) })
+		fault.depth, fault.needs = fault.depth-1, allowed
+		return fault
 	}
-	if !r.chosen(v, at, schema, event, path) {
-		return false
+	if fault := f.chosen(v, at, way, path); fault != nil {
+		return fault
 	}
 	switch {
-	case v.Kind() == value.Array && schema.Get("prefixItems").IsMissing():
+	case v.Kind() == value.Array:
 		for i, e := range v.Elems() {
-			if !r.fits(e, at.Index(i), schema.Member("items"), event, path+diagIndex(i)) {
-				return false
+			if fault := f.fits(e, at.Index(i), way.Item(i), path+diagIndex(i)); fault != nil {
+				return fault
 			}
 		}
 	case v.Kind() == value.Object && form == tick.Plain:
-		return r.objectFits(v, at, schema, event, path)
+		return f.objectFits(v, at, way, path)
+	case form == tick.Merged:
+		for i, item := range operand.Elems() {
+			if form, _ := tick.TemplateForm(item); form != tick.Plain || item.Kind() != value.Object {
+				continue
+			}
+			at := at.Key(v.Members()[0].Key).Index(i)
+			for _, m := range item.Members() {
+				if fault := f.undeclared(m.Key, at, way, path); fault != nil {
+					return fault
+				}
+			}
+		}
+	case v.Kind() == value.String:
+		return f.pathFits(v.Str(), at, way, path)
 	}
-	return true
+	return nil
 }
 
-// chosen looks at a text, a number or a boolean that the schema may not have among its choices.
-func (r reader) chosen(v value.Value, at diag.Pointer, schema outline.Schema, event, path string) bool {
-	values, limited := schema.Values()
-	if !limited || v.Kind() == value.Array || v.Kind() == value.Object || jsonpath.IsPath(v.Str()) {
-		return true
+// chosen looks at a text, a number or a boolean that a schema may not have among its choices.
+func (f fitting) chosen(v value.Value, at diag.Pointer, way outline.Alternative, path string) *misfit {
+	if v.Kind() == value.Array || v.Kind() == value.Object || jsonpath.IsPath(v.Str()) || f.pathMeant(v.Str()) != "" {
+		return nil
 	}
-	if !r.spend(len(values)) || contained([]value.Value{v}, values) {
-		return true
-	}
-	r.c.neverChosen(at, event, path, v)
-	return false
-}
-
-func (r reader) objectFits(v value.Value, at diag.Pointer, schema outline.Schema, event, path string) bool {
-	required := schema.Get("required").Elems()
-	if !r.spend(len(required)) {
-		return true
-	}
-	for _, name := range required {
-		if v.Get(name.Str()).IsMissing() {
-			r.c.neverComplete(at, event, dataPath(path, name.Str()))
-			return false
+	for _, schema := range way {
+		values, limited := schema.Values()
+		if limited && f.spend(len(values)) && !contained([]value.Value{v}, values) {
+			return misfits(at, func() { f.c.neverChosen(at, f.event, path, v) })
 		}
 	}
-	closed := schema.Closed()
+	return nil
+}
+
+func (f fitting) objectFits(v value.Value, at diag.Pointer, way outline.Alternative, path string) *misfit {
+	for _, schema := range way {
+		required := schema.Get("required").Elems()
+		if !f.spend(len(required)) {
+			return nil
+		}
+		for _, name := range required {
+			if v.Get(name.Str()).IsMissing() {
+				return misfits(at, func() { f.c.neverComplete(at, f.event, dataPath(path, name.Str())) })
+			}
+		}
+	}
 	for _, m := range v.Members() {
-		sub := schema.Property(m.Key)
-		if sub.IsMissing() && closed {
-			r.c.neverAllowed(at.Key(m.Key), event, dataPath(path, m.Key))
+		if fault := f.undeclared(m.Key, at, way, path); fault != nil {
+			return fault
+		}
+		if fault := f.fits(m.Value, at.Key(m.Key), declared(way, m.Key), dataPath(path, m.Key)); fault != nil {
+			return fault
+		}
+	}
+	return nil
+}
+
+// undeclared looks at a member that a closed schema does not have.
+func (f fitting) undeclared(name string, at diag.Pointer, way outline.Alternative, path string) *misfit {
+	for _, schema := range way {
+		if schema.Closed() && schema.Property(name).IsMissing() {
+			return misfits(at, func() { f.c.neverAllowed(at.Key(name), f.event, dataPath(path, name)) })
+		}
+	}
+	return nil
+}
+
+// declared returns the schemas of a member that declare it by name, and those of what is not declared where no pattern could be meant.
+func declared(way outline.Alternative, name string) []outline.Schema {
+	var found []outline.Schema
+	for _, schema := range way {
+		if sub := schema.Property(name); !sub.IsMissing() {
+			found = append(found, sub)
+		} else if schema.Get("patternProperties").Len() == 0 {
+			found = append(found, schema.Member("additionalProperties"))
+		}
+	}
+	return found
+}
+
+// pathFits looks at an object that is taken over from the event's data: whether it can have what is required.
+func (f fitting) pathFits(text string, at diag.Pointer, way outline.Alternative, path string) *misfit {
+	p, err := jsonpath.Parse(text)
+	if err != nil {
+		return nil
+	}
+	from := f.schemaOf(p)
+	if from.IsMissing() || from.Kinds()&^outline.Null != outline.Object {
+		return nil
+	}
+	for _, schema := range way {
+		required := schema.Get("required").Elems()
+		if !f.spend(len(required)) {
+			return nil
+		}
+		for _, name := range required {
+			if _, lacking, _ := f.c.closedAt(from, []value.Step{{Key: name.Str()}}); lacking != "" {
+				return misfits(at, func() { f.c.neverComplete(at, f.event, dataPath(path, name.Str())) })
+			}
+		}
+	}
+	return nil
+}
+
+// literal looks at data in which nothing is computed: they fit the whole of the schema, or never do.
+func (f fitting) literal(v value.Value, at diag.Pointer, event *EventType) {
+	form, operand := tick.TemplateForm(v)
+	if form == tick.Literal {
+		v, at = operand, at.Key("$literal")
+	}
+	if event == nil || event.Schema == nil || form != tick.Literal && !f.fixed(v) || !f.spend(1) {
+		return
+	}
+	b := work.Counted(int64(f.left))
+	failures, err := event.Schema.Validate(v, b)
+	f.spend(int(b.Spent()))
+	if err != nil || len(failures) == 0 || f.left <= 0 {
+		return
+	}
+	if first := failures[0]; !first.Received.IsMissing() { // what is missing has no place
+		at += diag.Pointer(first.Pointer)
+	}
+	f.c.neverValid(at, f.event, failures[0].Message)
+}
+
+// fixed reports whether nothing in a template is computed.
+func (f fitting) fixed(v value.Value) bool {
+	if !f.spend(1) {
+		return false
+	}
+	switch v.Kind() {
+	case value.String:
+		return !jsonpath.IsPath(v.Str()) && f.pathMeant(v.Str()) == ""
+	case value.Array:
+		for _, e := range v.Elems() {
+			if !f.fixed(e) {
+				return false
+			}
+		}
+	case value.Object:
+		if form, _ := tick.TemplateForm(v); form != tick.Plain {
 			return false
 		}
-		if !r.fits(m.Value, at.Key(m.Key), sub, event, dataPath(path, m.Key)) {
-			return false
+		for _, m := range v.Members() {
+			if !f.fixed(m.Value) {
+				return false
+			}
 		}
+	case value.Missing, value.Null, value.Bool, value.Number:
 	}
 	return true
 }
 
-// made returns the kinds of what a template can make.
-func (r reader) made(v value.Value) outline.Kinds {
-	if v.Kind() == value.String && jsonpath.IsPath(v.Str()) {
-		p, err := jsonpath.Parse(v.Str())
-		if err != nil {
-			return outline.Any
-		}
-		return r.kindsAt(p)
-	}
-	if r.pathMeant(v.Str()) != "" {
-		return outline.Any // there is a warning already
-	}
-	switch form, operand := tick.TemplateForm(v); form {
-	case tick.Literal:
-		return outline.KindOf(operand)
-	case tick.Text:
-		return outline.String
-	case tick.Merged:
-		return outline.Object
-	case tick.Computed, tick.Followed:
-		return outline.Any
-	case tick.Plain:
-	}
-	return outline.KindOf(v)
-}
-
-// saga looks at the events that a saga writes. What its trigger's data may be is not looked at.
+// saga looks at the events that a saga writes. Its paths lead into the event that triggers it.
 func (l *looks) saga(v value.Value, at diag.Pointer) {
-	r := reader{looks: l}
+	trigger := v.Get("trigger")
+	event := l.c.root.Get("aggregate_types").Get(trigger.Get("aggregate_type").Str()).Get("events").Get(trigger.Get("event_type").Str())
+	r := reader{looks: l, schema: outline.Of(event.Get("schema"))}
 	for i, step := range v.Get("steps").Elems() {
 		at := at.Key("steps").Index(i)
 		r.conditions(step, at)
 		r.emit(step.Get("emit"), at.Key("emit"))
 		r.emit(step.Get("compensate"), at.Key("compensate"))
+		r.id(step.Get("await").Get("id"), at.Key("await").Key("id"))
 	}
 	for _, key := range []string{"on_complete", "on_failed"} {
 		r.emit(v.Get(key), at.Key(key))
+	}
+	l.c.dataPaths(v, r.schema, at)
+}
+
+// listener looks at the condition of a listener. What data may be is known where it is about events of one type.
+func (l *looks) listener(v value.Value, of *Listener, at diag.Pointer) {
+	r := reader{looks: l}
+	matched := 0
+	for _, t := range l.c.root.Get("aggregate_types").Members() {
+		for _, e := range t.Value.Get("events").Members() {
+			if !l.spend(1 + len(of.Events)) {
+				return
+			}
+			if slices.ContainsFunc(of.Events, func(p Pattern) bool { return p.Matches(t.Key, e.Key) }) {
+				matched++
+				r.schema = outline.Of(e.Value.Get("schema"))
+			}
+		}
+	}
+	if matched != 1 {
+		r.schema = outline.Schema{}
+	}
+	r.conditions(v, at)
+	for _, key := range []string{"condition", "when"} {
+		l.c.dataPaths(v.Get(key), r.schema, at.Key(key))
 	}
 }

@@ -60,6 +60,11 @@ func (c *compiler) slips() {
 	for _, s := range c.root.Get("modules").Get("sagas").Members() {
 		l.saga(s.Value, diag.Pointer("/modules/sagas").Key(s.Key))
 	}
+	for _, m := range c.root.Get("listeners").Members() {
+		if of := c.out.Listeners[m.Key]; of != nil {
+			l.listener(m.Value, of, diag.Pointer("/listeners").Key(m.Key))
+		}
+	}
 }
 
 // reader looks at the handler and the implications of one event type.
@@ -71,6 +76,8 @@ type reader struct {
 	state *written
 	// reads is what "$.reads" leads to.
 	reads map[string]held
+	// bound is what elements of arrays look like, by the names that they are bound to.
+	bound map[string]outline.Schema
 	// element tells that "@" is the element of an array.
 	element bool
 }
@@ -122,7 +129,7 @@ func (r reader) parts(parts []tick.Part) {
 		}
 		switch part.Reading {
 		case tick.AsPredicate:
-			r.parts(tick.PredicateParts(part.Value, part.At))
+			r.predicate(part.Value, part.At)
 		case tick.AsOperations:
 			inner := r
 			inner.element = true
@@ -131,6 +138,12 @@ func (r reader) parts(parts []tick.Part) {
 			r.value(part.Value, part.At, part.Reading)
 		}
 	}
+}
+
+// predicate looks at a predicate and what it is made of.
+func (r reader) predicate(v value.Value, at diag.Pointer) {
+	r.comparison(v, at)
+	r.parts(tick.PredicateParts(v, at))
 }
 
 // value looks at the texts in a value of the handler language.
@@ -150,8 +163,13 @@ func (r reader) value(v value.Value, at diag.Pointer, as tick.Reading) {
 			r.value(e, at.Index(i), tick.AsValue)
 		}
 	case value.Object:
-		if form, _ := tick.HandlerForm(v); form == tick.Literal {
+		switch form, operand := tick.HandlerForm(v); form {
+		case tick.Literal:
 			return
+		case tick.Followed:
+			r.value(operand, at.Key("$"), as)
+			return
+		case tick.Plain, tick.Merged, tick.Text, tick.Computed:
 		}
 		for _, m := range v.Members() {
 			r.value(m.Value, at.Key(m.Key), tick.AsValue)
@@ -170,22 +188,38 @@ func (r reader) path(text string, at diag.Pointer, as tick.Reading) {
 		r.c.calculationInPath(at, text, is)
 		return
 	}
-	if of, steps := r.read(p); of.state != nil {
-		r.neverWrittenBy(of, text, steps, at)
+	if r.leadsNowhere(p, at) {
 		return
 	}
-	switch inState, steps := stateSteps(p); {
-	case inState && (p.Root == jsonpath.Document || !r.element) && r.state != nil:
-		r.neverWritten(r.state, at, text, steps)
-	case as == tick.AsNumber || as == tick.AsArray:
-		want := outline.Number
-		if as == tick.AsArray {
-			want = outline.Array
-		}
-		if k := r.kindsAt(p); k&want == 0 {
-			r.c.pathOfKind(at, text, k, want)
+	want := outline.Any
+	switch as {
+	case tick.AsNumber:
+		want = outline.Number
+	case tick.AsArray:
+		want = outline.Array
+	case tick.AsValue, tick.AsPath, tick.AsPredicate, tick.AsOperations:
+	}
+	if k := r.kindsAt(p); k&want == 0 && r.left > 0 {
+		r.c.pathOfKind(at, text, k, want)
+	}
+}
+
+// leadsNowhere warns of a path into a state that nothing is ever written to, or to a member that an element cannot have, and reports
+// whether it is one.
+func (r reader) leadsNowhere(p jsonpath.Path, at diag.Pointer) bool {
+	if of, steps := r.read(p); of.state != nil {
+		return r.neverWrittenBy(of, p.Text, steps, at)
+	}
+	if inState, steps := stateSteps(p); inState {
+		return (p.Root == jsonpath.Document || !r.element) && r.neverWritten(r.state, at, p.Text, steps)
+	}
+	if s := r.bound[p.Name]; p.Root == jsonpath.Binding && !s.IsMissing() {
+		if parent, name, declared := r.c.closedAt(s, p.Steps); name != "" {
+			r.c.nothingThere(at, p.Text, "$"+p.Name+parent, name, declared)
+			return true
 		}
 	}
+	return false
 }
 
 // stateSteps returns the steps of a path that lead through the state.
@@ -197,24 +231,6 @@ func stateSteps(p jsonpath.Path) (inState bool, steps []value.Step) {
 		return true, p.Steps[1:]
 	default:
 		return false, nil
-	}
-}
-
-// kindsAt returns the kinds of what a path leads to, as far as a schema says.
-func (r reader) kindsAt(p jsonpath.Path) outline.Kinds {
-	if p.Root != jsonpath.Document || len(p.Steps) == 0 {
-		return outline.Any
-	}
-	if p.Entries {
-		return outline.Array | outline.Null
-	}
-	switch p.Steps[0].Key {
-	case "key", "id", "type":
-		return outline.String
-	case "data":
-		return r.schemaAt(r.schema, p.Steps[1:]).Kinds() | outline.Null
-	default:
-		return outline.Any
 	}
 }
 

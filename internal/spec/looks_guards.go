@@ -1,9 +1,6 @@
 package spec
 
 import (
-	"maps"
-	"slices"
-
 	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
 	"j17/internal/spec/tick"
@@ -40,7 +37,7 @@ func (r reader) decisions(event value.Value, at diag.Pointer) {
 	}
 	for i, guard := range event.Get("requires").Elems() {
 		at := at.Key("requires").Index(i)
-		r.parts(tick.PredicateParts(guard.Get("that"), at.Key("that")))
+		r.predicate(guard.Get("that"), at.Key("that"))
 		r.value(guard.Get("message"), at.Key("message"), tick.AsValue)
 	}
 	r.state, r.reads = nil, nil
@@ -59,20 +56,12 @@ func (r reader) read(p jsonpath.Path) (of held, steps []value.Step) {
 	return r.reads[p.Steps[1].Key], p.Steps[2:]
 }
 
-// neverWrittenBy warns of a path into a state of another type that nothing is ever written to.
-func (l *looks) neverWrittenBy(of held, text string, steps []value.Step, at diag.Pointer) {
-	if of.state == nil || l.left <= 0 {
-		return
+// neverWrittenBy warns of a path into a state of another type that nothing is ever written to, and reports whether it is one.
+func (l *looks) neverWrittenBy(of held, text string, steps []value.Step, at diag.Pointer) bool {
+	name, members := l.lacks(of.state, steps)
+	if name == "" {
+		return false
 	}
-	w := of.state
-	place, i, name := w.at(steps)
-	if place != nil || name == "" {
-		return
-	}
-	for _, step := range steps[:i] {
-		w = w.members[step.Key]
-	}
-	if l.spend(1 + len(w.members)) {
-		l.c.neverWrittenBy(at, text, of.aggregateType, name, slices.Sorted(maps.Keys(w.members)))
-	}
+	l.c.neverWrittenBy(at, text, of.aggregateType, name, members)
+	return true
 }

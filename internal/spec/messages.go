@@ -422,7 +422,26 @@ func (m *messages) pathOfKind(at diag.Pointer, text string, has, needs outline.K
 		has &^= outline.Null
 	}
 	m.Warnf(at, "%s is never %s: it is %s", quote(text), phrase(needs), phrase(has)).
-		Hintf("correct the path, or the schema of the event's data")
+		Hintf("correct the path, or what it leads to")
+}
+
+func (m *messages) neverComparable(at diag.Pointer, predicate string, left, right outline.Kinds) {
+	shown := func(k outline.Kinds) string {
+		switch k {
+		case outline.Any:
+			return "something"
+		case outline.Null:
+			return phrase(k)
+		default:
+			return phrase(k &^ outline.Null)
+		}
+	}
+	holds := "never"
+	if predicate == "not_equals" {
+		holds = "always"
+	}
+	m.Warnf(at, "%s %s holds here: it compares %s with %s", predicate, holds, shown(left), shown(right)).
+		Hintf("compare numbers with numbers and texts with texts, or correct the path or the schema")
 }
 
 func (m *messages) calculationInPath(at diag.Pointer, text string, is jsonpath.Calculation) {
@@ -496,6 +515,11 @@ func (m *messages) neverComplete(at diag.Pointer, event, path string) {
 func (m *messages) neverAllowed(at diag.Pointer, event, path string) {
 	m.Warnf(at, "this never fits the schema of %s, so that every write is refused: %s is not allowed there", quote(event), path).AtKey().
 		Hintf("leave it out, or declare it in the schema")
+}
+
+func (m *messages) neverValid(at diag.Pointer, event, why string) {
+	m.Warnf(at, "this never fits the schema of %s, so that every write is refused: %s", quote(event), strings.TrimSuffix(why, ".")).
+		Hintf("write what the schema lets through, or change the schema")
 }
 
 // Implications.

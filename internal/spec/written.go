@@ -15,9 +15,9 @@ import (
 type written struct {
 	// open tells that members may be written whose names nobody knows before the events are there.
 	open bool
-	// put is the kinds of the values that are put there as a whole.
-	put     outline.Kinds
-	members map[string]*written
+	// put is the kinds of the values that are put there as a whole, made of those that operations make where there is nothing.
+	put, made outline.Kinds
+	members   map[string]*written
 }
 
 func (w *written) member(key string) *written {
@@ -97,7 +97,11 @@ func (s *states) operations(root *written, v value.Value) {
 			s.merge(w, op.Written)
 		case tick.PutsMember, tick.MergesMember, tick.CountsMember:
 			w.open = true
-		case tick.Counts, tick.PutsElement, tick.MergesElements, tick.ChangesElements, tick.Nothing:
+		case tick.Counts:
+			w.made |= outline.Number
+		case tick.PutsElement, tick.MergesElements, tick.ChangesElements:
+			w.made |= outline.Array
+		case tick.Nothing:
 		}
 	}
 }
@@ -106,6 +110,7 @@ func (s *states) operations(root *written, v value.Value) {
 func target(w *written, steps []value.Step) *written {
 	for _, step := range steps {
 		if step.IsIndex {
+			w.made |= outline.Array
 			return nil
 		}
 		w = w.member(step.Key)
@@ -173,6 +178,7 @@ func (s *states) merge(w *written, v value.Value) {
 	was := w.put
 	s.put(w, v)
 	w.put = was
+	w.made |= outline.Object
 }
 
 func (s *states) putPath(w *written, text string) {
@@ -184,6 +190,12 @@ func (s *states) putPath(w *written, text string) {
 	switch p.Steps[0].Key {
 	case "key", "type":
 		w.put |= outline.String
+	case "metadata":
+		if k := metadataKinds(p.Steps[1:]); k&outline.Object == 0 {
+			w.put |= k
+			return
+		}
+		w.anything()
 	case "data":
 		s.fromSchema(w, s.schemaAt(s.schema, p.Steps[1:]))
 	default:
@@ -219,20 +231,31 @@ func (l *looks) schemaAt(schema outline.Schema, steps []value.Step) outline.Sche
 	return schema.Follow(steps)
 }
 
-// neverWritten warns of a path into the state that nothing is ever written to.
-func (l *looks) neverWritten(w *written, at diag.Pointer, text string, steps []value.Step) {
-	if l.left <= 0 {
-		return
+// neverWritten warns of a path into the state that nothing is ever written to, and reports whether it is one.
+func (l *looks) neverWritten(w *written, at diag.Pointer, text string, steps []value.Step) bool {
+	name, members := l.lacks(w, steps)
+	if name == "" {
+		return false
+	}
+	l.c.neverWritten(at, text, name, members)
+	return true
+}
+
+// lacks returns the first member on the way that nothing is ever written to, and those that are written beside it; "" where there is none
+// or it cannot be told.
+func (l *looks) lacks(w *written, steps []value.Step) (name string, members []string) {
+	if w == nil || l.left <= 0 {
+		return "", nil
 	}
 	place, i, name := w.at(steps)
 	if place != nil || name == "" {
-		return
+		return "", nil
 	}
 	for _, step := range steps[:i] {
 		w = w.members[step.Key]
 	}
 	if !l.spend(1 + len(w.members)) {
-		return
+		return "", nil
 	}
-	l.c.neverWritten(at, text, name, slices.Sorted(maps.Keys(w.members)))
+	return name, slices.Sorted(maps.Keys(w.members))
 }
