@@ -3,6 +3,7 @@
 package j17
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -76,6 +77,11 @@ func (t Tenant) Siblings() (others []Tenant) {
 type Key struct {
 	Type string
 	ID   string
+}
+
+// Compare orders keys by type and then by id.
+func (k Key) Compare(other Key) int {
+	return cmp.Or(cmp.Compare(k.Type, other.Type), cmp.Compare(k.ID, other.ID))
 }
 
 // String returns the key as events carry it: "type:id".

@@ -60,6 +60,17 @@ func (a *Admitted) InOwn(err error, own int) error {
 	return a.InWrite(err, n)
 }
 
+// Reacts reports whether an event of the command brings about more than itself, or may be refused for what it meets: by the spec, or by
+// its handler.
+func (a *Admitted) Reacts() bool {
+	for i := range a.Events {
+		if et := a.Events[i].Spec; et.Implications != nil || decides(et) || MayRefuse(et, a.Events[i].Data.Size()+len(a.metadata)) {
+			return true
+		}
+	}
+	return false
+}
+
 // maxErrors bounds the findings that a failed schema check reports.
 const maxErrors = 20
 

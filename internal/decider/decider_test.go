@@ -117,6 +117,16 @@ func decided(t *testing.T, d *decider.Decider, given, when string) string {
 	for _, key := range x.Looked {
 		fmt.Fprintf(&out, "looked at %s, length %d\n", key, x.Before[key].Length)
 	}
+	for _, key := range x.Absent {
+		fmt.Fprintf(&out, "%s has to be absent\n", key)
+	}
+	after, err := x.After(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range after {
+		fmt.Fprintf(&out, "after it %s has length %d: %s\n", c.Key, c.State.Length, c.State.Data)
+	}
 	return out.String()
 }
 
@@ -129,6 +139,13 @@ func refusal(t *testing.T, err error) string {
 	out := fmt.Sprintf("%s %s\n", e.Code, e.Message)
 	if e.Path != "" {
 		out += "at " + e.Path + "\n"
+	}
+	if d, ok := e.Details.(decider.RefusalDetails); ok {
+		out += fmt.Sprintf("forbidden by %s", d.Pointer)
+		if d.Implication != "" {
+			out += fmt.Sprintf(", implied by %s in a chain of %d", d.Implication, len(d.Chain))
+		}
+		out += "\n"
 	}
 	if e.EventIndex != nil {
 		out += fmt.Sprintf("in event %d\n", *e.EventIndex)

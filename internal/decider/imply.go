@@ -37,21 +37,32 @@ type Options struct {
 	MaxDepth, MaxImplied int
 	// Work is what all conditions, templates and handlers are charged to.
 	Work *work.Budget
-	// Lookup returns the present state of an aggregate.
+	// Lookup returns the present state of an aggregate. Length returns its number of events alone; nil where a state costs no more.
 	Lookup func(context.Context, j17.Key) (*State, error)
-	// Skipped, if not nil, is told of implications in custom code that there is no function for; they imply nothing then.
+	Length func(context.Context, j17.Key) (uint64, error)
+	// Resolve, if not nil, returns the key of an aggregate by its id or a name of it; CodeAggregateNotFound for a name that nobody has.
+	Resolve func(ctx context.Context, aggregateType, name string) (j17.Key, error)
+	// All asks for all guards of a refused event that do not hold, not only the first.
+	All bool
+	// Skipped, if not nil, is told of custom code that there is no function for; it implies nothing then, and leaves states as they are. Handlers
+	// that may refuse an event are then left to the caller.
 	Skipped func(at diag.Pointer, code *spec.Code)
 }
 
 // Decision is what a command brings about: its own events, and behind them what they imply, breadth first. First what the
 // command's own events imply in their order, then what those events imply, and so on. Every event is checked as if it had come
-// from outside. States are those before the command, whatever else it writes.
+// from outside. Implications see the states before the command, whatever else it writes; what decides whether an event is written sees
+// those at the event's place.
 type Decision struct {
 	// Events are all events, the command's own first.
 	Events []Event
 	// Before has the states that were looked at, and Looked their keys in the order in which they were.
 	Before map[j17.Key]*State
 	Looked []j17.Key
+	// Absent are the keys of aggregates that have to have no events before the command.
+	Absent []j17.Key
+	// Refusals are all guards that do not hold, where Options.All asks for them.
+	Refusals []error
 	// Scheduled are the events that are to come later, in the order in which they were scheduled.
 	Scheduled []Scheduled
 	// Failure describes why the command was rejected, nil where it was not, or not for what it implied.
@@ -65,6 +76,11 @@ type Decision struct {
 	// env is what conditions, paths and templates are evaluated in: the same for all events, so that an array which is searched
 	// for each of them is known the next time.
 	env *tick.Env
+	// running has the states at the places in the write that were looked at, of has the numbers of events by their aggregates, as far as
+	// they are numbered.
+	running  map[j17.Key]*running
+	of       map[j17.Key][]int
+	numbered int
 	// implied counts the events that each of the command's own events implies, directly or not.
 	implied []int
 	bytes   int
@@ -91,6 +107,8 @@ type Event struct {
 	At diag.Pointer
 	// Place is where the event says that its aggregate is, nil where it says nothing about that.
 	Place *Location
+	// reads are the states of other aggregates that the event's type reads, as of the event's place.
+	reads []value.Value
 }
 
 // Expand decides what an admitted command brings about. What is returned beside an error has the states that were looked at, and
@@ -99,6 +117,11 @@ func (d *Decider) Expand(ctx context.Context, a *Admitted, o Options) (*Decision
 	x := &Decision{
 		Options: o, d: d, command: a, base: a.metadata[:a.shared],
 		Events: append(make([]Event, 0, 2*len(a.Events)+4), a.Events...), implied: make([]int, len(a.Events)),
+	}
+	for i := range a.Events {
+		if err := x.decide(ctx, i); err != nil {
+			return x, err
+		}
 	}
 	for i := 0; i < len(x.Events); i++ {
 		if x.Events[i].Spec == nil || len(x.Events[i].Spec.Implications) == 0 {
@@ -189,6 +212,7 @@ func (x *Decision) scene(ctx context.Context, cause int) *scene {
 		x.env = tick.NewEnv(x.Work)
 	}
 	x.env.Renew(s.event)
+	x.env.SetReads(o.reads)
 	return s
 }
 
@@ -346,6 +370,8 @@ func (s *scene) add(o *Event, id value.Value) error {
 	}
 	if err := s.check(o, id); s.Work.Err() != nil {
 		return s.Work.Err()
+	} else if j17.CodeOf(err) == j17.CodeAggregateNotFound {
+		return s.forbidImplied(s.cause, Link{o.Key.Type + ":" + j17.Printable(o.Key.ID), o.Type}, o.At, err, RefusalDetails{Pointer: o.At.Key("id")})
 	} else if err != nil {
 		return s.refuse(o, err)
 	}
@@ -362,7 +388,7 @@ func (s *scene) add(o *Event, id value.Value) error {
 	o.Metadata = append(o.Metadata, `,"depth":`...)
 	o.Metadata = append(strconv.AppendInt(o.Metadata, int64(o.Depth), 10), "}}"...)
 	s.Events = append(s.Events, *o)
-	return nil
+	return s.decide(s.ctx, len(s.Events)-1)
 }
 
 // encode writes the data of o as it is stored. All data together have a limit.
@@ -380,7 +406,7 @@ func (s *scene) encode(o *Event) error {
 
 // check puts the canonical key into o and checks it and the data as those of an event from outside.
 func (s *scene) check(o *Event, id value.Value) error {
-	if err := s.identify(&o.Key, id, "the implied event"); err != nil {
+	if err := s.name(&o.Key, id, "the implied event"); err != nil {
 		return err
 	}
 	if err := s.flat(o); err != nil {
@@ -389,17 +415,13 @@ func (s *scene) check(o *Event, id value.Value) error {
 	return o.check(s.Work)
 }
 
-// identify puts the canonical id into a key whose id a template has made; of says whose it is.
-func (s *scene) identify(key *j17.Key, id value.Value, of string) error {
-	if key.ID == "" {
-		return j17.Errorf(j17.CodeInvalidIdentifier, "The id of %s is %s, not an identifier", of, describe(id)).At("id")
+// name puts the canonical id into a key whose id a template has made; of says whose it is.
+func (s *scene) name(key *j17.Key, id value.Value, of string) error {
+	named, err := s.identify(s.ctx, key.Type, key.ID, id, of)
+	if err == nil {
+		*key = named
 	}
-	canonical, _, err := s.d.IDs.Check(key.ID)
-	if err != nil {
-		return j17.At(err, "id")
-	}
-	key.ID = canonical
-	return nil
+	return err
 }
 
 // flat checks that the data of o are not too large and not nested too deep.

@@ -22,9 +22,11 @@ type ImplicationFailure struct {
 	// Trigger is the event that was written; Chain leads from it to the event that was refused.
 	Trigger Link   `json:"trigger"`
 	Chain   []Link `json:"chain"`
-	// Pointer is the place of the implication in the spec.
-	Pointer diag.Pointer `json:"pointer,omitempty"`
-	Code    j17.Code     `json:"code"`
+	// Pointer is the place of the implication in the spec; where the spec forbids the refused event it is the place of what does, and
+	// Implication that of the implication.
+	Pointer     diag.Pointer `json:"pointer,omitempty"`
+	Implication diag.Pointer `json:"implication,omitempty"`
+	Code        j17.Code     `json:"code"`
 	// Error is what may be kept of the refused event's own error: j17.Record.
 	Error string `json:"error"`
 	Path  string `json:"path,omitempty"`

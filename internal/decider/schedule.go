@@ -44,7 +44,7 @@ func (s *scene) schedule(what *spec.Schedule) error {
 	if err != nil || o == nil {
 		return err
 	}
-	if err := s.identify(&o.Key, id, "the scheduled event"); err != nil {
+	if err := s.name(&o.Key, id, "the scheduled event"); err != nil {
 		return s.refuse(o, err)
 	}
 	if err := s.flat(o); s.Work.Err() != nil {
@@ -65,7 +65,7 @@ func (s *scene) schedule(what *spec.Schedule) error {
 			continue // an optional path that leads nowhere: there is no such aggregate
 		}
 		await := Awaited{j17.Key{Type: m.AggregateType, ID: idText(id, s.Events[s.cause].Key.Type, m.AggregateType)}, m.EventType}
-		if err := s.identify(&await.Key, id, "an event of cancel_on"); err != nil {
+		if err := s.name(&await.Key, id, "an event of cancel_on"); err != nil {
 			return s.refuse(o, j17.At(err, fmt.Sprintf("cancel_on[%d].id", i)))
 		}
 		if !slices.Contains(later.CancelOn, await) {

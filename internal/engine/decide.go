@@ -335,6 +335,22 @@ func (e *Engine) look(ctx context.Context, d *deployed, key j17.Key, b *work.Bud
 	}
 }
 
+// length returns the present number of events of an aggregate, as a writer with that view sees it.
+func (e *Engine) length(ctx context.Context, d *deployed, key j17.Key, v *view) (uint64, error) {
+	if v != nil {
+		if f, err := v.pending(ctx, key); err != nil {
+			return 0, err
+		} else if f != nil {
+			return f.Length, nil
+		}
+	}
+	heads, err := e.store.Heads(ctx, d.env.tenant, []j17.Key{key})
+	if err != nil {
+		return 0, StorageError(err)
+	}
+	return heads[0].Length, nil
+}
+
 // storedState returns the present state of an aggregate, as far as it is stored.
 func (e *Engine) storedState(ctx context.Context, d *deployed, key j17.Key) (*decider.State, error) {
 	heads, err := e.store.Heads(ctx, d.env.tenant, []j17.Key{key})

@@ -284,13 +284,13 @@ func TestNamesThatLeadNowhere(t *testing.T) {
 			t.Errorf("%s: %v, %v", typ, ids, err)
 		}
 	}
-	// A name is not an identifier of an actor, nor of what an event implies.
+	// A name is not an identifier of an actor. In what an event implies it leads nowhere as well.
 	body := strings.Replace(enginetest.Body(`{}`), user, payment.Handle, 1)
 	if _, err := f.Execute(t.Context(), enginetest.Command(t, "note/global/was_written", body)); j17.CodeOf(err) != j17.CodeInvalidIdentifier {
 		t.Errorf("a handle as the actor: %v", err)
 	}
 	body = enginetest.Body(`{"tickets":["VNO-1"]}`)
-	if _, err := f.Execute(t.Context(), enginetest.Command(t, "payment/global/was_made", body)); j17.CodeOf(err) != j17.CodeImplicationFailed {
+	if _, err := f.Execute(t.Context(), enginetest.Command(t, "payment/global/was_made", body)); j17.CodeOf(err) != j17.CodeAggregateNotFound {
 		t.Errorf("a public id in an implication: %v", err)
 	}
 }

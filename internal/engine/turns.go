@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"container/list"
 	"context"
 	"slices"
@@ -39,7 +38,7 @@ const (
 	// keptLanes bounds the lanes that nobody needs at the moment.
 	keptLanes = 1024
 	// maxWaiting bounds who waits for a turn in one lane.
-	maxWaiting = 4096
+	maxWaiting = 1000
 )
 
 // lane is where the writers of one stream wait. turns.mu guards it.
@@ -79,11 +78,7 @@ type claims []claim
 
 // of returns the position of a key.
 func (c claims) of(key j17.Key) (int, bool) {
-	return slices.BinarySearchFunc(c, key, func(a claim, key j17.Key) int { return compareKeys(a.key, key) })
-}
-
-func compareKeys(a, b j17.Key) int {
-	return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.ID, b.ID))
+	return slices.BinarySearchFunc(c, key, func(a claim, key j17.Key) int { return a.key.Compare(key) })
 }
 
 // with returns the claims with one more, or with one of them made stronger.

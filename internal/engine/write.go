@@ -164,6 +164,9 @@ func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *decider.A
 	p.events = a.Events
 	p.write(a.Events)
 	if a.Reacts() {
+		if err := e.expect(ctx, d, p, v); err != nil {
+			return p, err
+		}
 		if err := e.react(ctx, d, a, p, b, v); err != nil {
 			return p, err
 		}
@@ -193,9 +196,13 @@ func (e *Engine) react(ctx context.Context, d *deployed, a *decider.Admitted, p 
 	x, err := d.Expand(ctx, a, decider.Options{
 		Timestamp: p.unit.Timestamp, MaxDepth: e.maxDepth, MaxImplied: e.maxImplied, Work: b,
 		Lookup: func(ctx context.Context, key j17.Key) (*decider.State, error) { return e.look(ctx, d, key, b, v) },
+		Length: func(ctx context.Context, key j17.Key) (uint64, error) { return e.length(ctx, d, key, v) },
+		Resolve: func(ctx context.Context, aggregateType, name string) (j17.Key, error) {
+			return e.resolve(ctx, d.env.tenant, d, aggregateType, name)
+		},
 	})
 	if err == nil {
-		p.after, err = x.Handle(ctx)
+		p.after, err = x.After(ctx)
 	}
 	p.before, p.failure = x.Before, x.Failure
 	if err != nil {
@@ -206,6 +213,29 @@ func (e *Engine) react(ctx context.Context, d *deployed, a *decider.Admitted, p 
 	for _, key := range x.Looked {
 		before := x.Before[key]
 		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key, Length: before.Length, Looked: true, Generation: before.Generation})
+	}
+	for _, key := range x.Absent {
+		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key})
+	}
+	return nil
+}
+
+// expect compares the lengths that the caller expects with those that a writer with that view sees: whether the spec allows an event comes
+// after that.
+func (e *Engine) expect(ctx context.Context, d *deployed, p *plan, v *view) error {
+	for i := range p.writes {
+		w := &p.writes[i]
+		if w.Expected == nil {
+			continue
+		}
+		length, err := e.length(ctx, d, w.Key, v)
+		if err != nil {
+			return err
+		}
+		if length != *w.Expected {
+			e.counts.conflicts.Add(1)
+			return p.inWrite(conflict(store.StreamConflict{Key: w.Key, Expected: *w.Expected, Actual: length}), i)
+		}
 	}
 	return nil
 }

@@ -1,13 +1,11 @@
 package projection
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"j17"
@@ -483,7 +481,7 @@ func (e *evaluation) value(r *row) *Value {
 
 // name tells what a row has read.
 func (e *evaluation) name(r *row, v *Value) {
-	slices.SortFunc(r.read, func(a, b j17.Key) int { return cmp.Or(strings.Compare(a.Type, b.Type), strings.Compare(a.ID, b.ID)) })
+	slices.SortFunc(r.read, j17.Key.Compare)
 	v.Sources = slices.Clone(slices.Compact(r.read))
 	v.Versions = make([]engine.Version, len(v.Sources))
 	for i, key := range v.Sources {

@@ -170,7 +170,7 @@ func (s *Service) failed(ctx context.Context, d *due, err error) error {
 	// What becomes of it.
 	status := Pending
 	switch {
-	case j17.CodeOf(err) == j17.CodeHandlerRejected:
+	case isRefusal(err):
 		status = Refused
 	case r.Attempts >= attempts:
 		status = DeadLetter
@@ -198,6 +198,17 @@ func (s *Service) failed(ctx context.Context, d *due, err error) error {
 		s.Logger.LogAttrs(ctx, slog.LevelDebug, "a scheduled event could not be written; it is tried again", attrs...)
 	}
 	return nil
+}
+
+// isRefusal reports whether an event is one that its aggregate does not take, so that trying again is nobody's business but somebody's who knows
+// better.
+func isRefusal(err error) bool {
+	switch j17.CodeOf(err) { //nolint:exhaustive // all others are faults, or pass
+	case j17.CodeHandlerRejected, j17.CodeRequirementFailed, j17.CodeAlreadyExists, j17.CodeAggregateNotFound, j17.CodeNotUnique:
+		return true
+	default:
+		return false
+	}
 }
 
 // maxReason bounds the text of an error that is kept.

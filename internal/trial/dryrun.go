@@ -117,9 +117,7 @@ func DryRun(ctx context.Context, c *spec.Compiled, functions decider.Functions, 
 		}
 		r.event(ctx, text)
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(r.states), func(a, b j17.Key) int {
-		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.ID, b.ID))
-	}) {
+	for _, key := range slices.SortedFunc(maps.Keys(r.states), j17.Key.Compare) {
 		f := &r.states[key].State
 		r.States = append(r.States, State{
 			Key: key, Data: f.Data, JSON: f.Data.AppendJSON(nil), Length: f.Length, EntityTag: r.Program(key.Type).EntityTag(f.Length, f.Generation),
