@@ -21,8 +21,10 @@ type Append struct {
 	Command *Command
 	Pre     []Pre
 	Fences  []Fence
-	Events  []NewEvent
-	Side    []Side
+	// Unless are events that must not be there.
+	Unless []Absent
+	Events []NewEvent
+	Side   []Side
 	// Assign gives owners values of their own. It can only fail where a proposed value belongs to another owner.
 	Assign []Assignment
 	// Timestamp is the Unix second for the unit's events. The store raises it to the latest one of the tenant's
@@ -139,6 +141,8 @@ type Result struct {
 	Timestamp int64
 	// Memo is that of the first command (Duplicate).
 	Memo []byte
+	// Matched tells that there is an event which one of Unless says must not be there (Conflict).
+	Matched bool
 	// Streams lists every failed precondition, Sides every fence and then every side condition that failed (Conflict).
 	Streams []StreamConflict
 	Sides   []SideConflict

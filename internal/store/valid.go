@@ -3,7 +3,6 @@ package store
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -63,6 +62,14 @@ func (a *Append) Validate() error {
 			return fmt.Errorf("fence %d: %w", i, err)
 		}
 	}
+	if len(a.Unless) > MaxUnless {
+		return fmt.Errorf("%w: %d conditions on the feed, %d are allowed", ErrLimit, len(a.Unless), MaxUnless)
+	}
+	for i := range a.Unless {
+		if err := a.Unless[i].validate(); err != nil {
+			return fmt.Errorf("condition %d on the feed: %w", i, err)
+		}
+	}
 
 	// What is written.
 	for i := range a.Events {
@@ -72,7 +79,7 @@ func (a *Append) Validate() error {
 		}
 		size += len(e.Type) + len(e.Data) + len(e.Metadata)
 		for _, tag := range e.Tags {
-			size += len(tag)
+			size += len(tag) + tagEntryBytes
 		}
 	}
 	for i := range a.Side {
@@ -140,16 +147,8 @@ func (e *NewEvent) Validate() error {
 	if err := ValidKey(e.Key); err != nil {
 		return err
 	}
-	if len(e.Tags) > MaxEventTags {
-		return fmt.Errorf("%w: an event with %d tags, %d are allowed", ErrLimit, len(e.Tags), MaxEventTags)
-	}
-	for i, tag := range e.Tags {
-		if err := validName("tag", tag); err != nil {
-			return err
-		}
-		if slices.Contains(e.Tags[:i], tag) {
-			return fmt.Errorf("%w: the tag %q stands twice", ErrInvalid, tag)
-		}
+	if err := validTags(e.Tags); err != nil {
+		return err
 	}
 	return validContent(e.Type, e.Data, e.Metadata)
 }

@@ -55,6 +55,7 @@ func (s *Store) commitAll(b *batch, calls []*call) bool {
 		b.reset()
 		complete := b.fill(calls, refusal, unbelieved)
 		b.endLookup()
+		b.staged.clear()
 		if !b.empty() {
 			if err := s.queue.begin(calls); err != nil {
 				refuse(calls, err)
@@ -200,6 +201,9 @@ type batch struct {
 	// rewritten tells that events were rewritten.
 	rewritten bool
 
+	// staged are the events of its units.
+	staged stagedEvents
+
 	// lookup, if not nil, finds heads on disk.
 	lookup *pebble.Iterator
 
@@ -254,6 +258,7 @@ func (b *batch) init() {
 // reset makes the batch an empty one of the present moment.
 func (b *batch) reset() {
 	b.endLookup()
+	b.staged.clear()
 	if b.writes != nil {
 		// A batch holds memory only; closing one cannot fail in a way that matters.
 		_ = b.writes.Close()

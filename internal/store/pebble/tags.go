@@ -72,8 +72,13 @@ type tagRun struct {
 	ids []tagID
 	// first has bit n set for the nth event, from 0.
 	first []uint64
-	text  []byte
+	// places are where ids stand, once there are many.
+	places map[tagID]int
+	text   []byte
 }
+
+// manyTags is from how many tags on a run keeps their places.
+const manyTags = 32
 
 // add adds the tags of the next event.
 func (r *tagRun) add(tags []string) {
@@ -86,12 +91,34 @@ func (r *tagRun) add(tags []string) {
 
 // mark notes that the latest event has a tag.
 func (r *tagRun) mark(id tagID) {
-	at := slices.Index(r.ids, id)
+	at := r.place(id)
 	if at < 0 {
 		at = len(r.ids)
 		r.ids, r.first = append(r.ids, id), append(r.first, 0)
+		if len(r.places) > 0 {
+			r.places[id] = at
+		}
 	}
 	r.first[at] |= 1 << (r.n - 1)
+}
+
+// place returns where a tag stands, -1 where it does not.
+func (r *tagRun) place(id tagID) int {
+	if len(r.ids) < manyTags {
+		return slices.Index(r.ids, id)
+	}
+	if len(r.places) == 0 {
+		if r.places == nil {
+			r.places = make(map[tagID]int, 2*manyTags)
+		}
+		for at, other := range r.ids {
+			r.places[other] = at
+		}
+	}
+	if at, ok := r.places[id]; ok {
+		return at
+	}
+	return -1
 }
 
 // each passes the entries of a run that ends at last, and begins another one. What it passes is valid until do returns.
@@ -114,7 +141,12 @@ func (r *tagRun) write(to *pebble.Batch, tenant uint32, last j17.StreamID) {
 	r.each(last, tenant, func(key, value []byte) { must(to.Set(key, value, nil)) })
 }
 
-func (r *tagRun) clear() { r.n, r.ids, r.first = 0, r.ids[:0], r.first[:0] }
+func (r *tagRun) clear() {
+	r.n, r.ids, r.first = 0, r.ids[:0], r.first[:0]
+	if len(r.places) > 0 {
+		r.places = emptied(r.places)
+	}
+}
 
 // tagBits returns which events of a run an entry names: bit n is the event n places before the last one.
 func tagBits(value []byte) (uint64, error) {
@@ -244,50 +276,96 @@ func (c *tagCursor) seek(from j17.StreamID) (j17.StreamID, bool, error) {
 	return j17.StreamID{}, false, c.it.Error()
 }
 
-// tagged copies up to limit events from a position on that have all tags. Each tag in turn says where its next event is, and
-// the others follow, so that the rarest one leads.
-func (p *page) tagged(r reader, ids []tagID, at j17.StreamID, limit int, names *typeNames) (err error) {
-	// A cursor a tag.
-	cursors := make([]tagCursor, len(ids))
-	for i, id := range ids {
-		prefix := appendTagPrefix(nil, r.tenant, id)
-		it, err := r.iterate(prefix, after(prefix))
+// tagWalk goes over the events that have all of some tags.
+type tagWalk struct {
+	tenant  uint32
+	cursors []tagCursor
+	// steps counts the places that were looked at, turn says which tag is asked next.
+	steps, turn int
+}
+
+// newTagWalk opens a walk, which must be closed.
+func newTagWalk(from pebble.Reader, tenant uint32, ids []tagID) (*tagWalk, error) {
+	w := &tagWalk{tenant: tenant, cursors: make([]tagCursor, 0, len(ids))}
+	for _, id := range ids {
+		prefix := appendTagPrefix(nil, tenant, id)
+		it, err := newIter(from, prefix, after(prefix))
 		if err != nil {
-			return err
+			w.close(&err)
+			return nil, err
 		}
-		defer closeIter(it, &err, "the index of tags")
-		cursors[i] = tagCursor{it, prefix}
+		w.cursors = append(w.cursors, tagCursor{it, prefix})
 	}
+	return w, nil
+}
+
+func (w *tagWalk) close(err *error) {
+	for _, c := range w.cursors {
+		closeIter(c.it, err, "the index of tags")
+	}
+}
+
+// next moves at to the first event from there on that has all tags; it reports false when there is none, and when step, if not nil, says
+// after a step that it is enough. Each tag in turn says where its next event is, and the others follow, so that the rarest one leads.
+func (w *tagWalk) next(at *j17.StreamID, step func(passed j17.StreamID) bool) (bool, error) {
+	agreed := 0
+	var passed j17.StreamID
+	for {
+		if step != nil && !step(passed) {
+			return false, nil
+		}
+		found, ok, err := w.cursors[w.turn].seek(*at)
+		if err != nil {
+			return false, corruption(err, "the index of tags of tenant number %d", w.tenant)
+		}
+		if !ok {
+			return false, nil
+		}
+		w.turn = (w.turn + 1) % len(w.cursors)
+		if found != *at {
+			passed, *at, agreed = *at, found, 0
+		}
+		if agreed++; agreed == len(w.cursors) {
+			return true, nil
+		}
+	}
+}
+
+// tagged copies up to limit events from a position on that have all tags.
+func (p *page) tagged(r reader, ids []tagID, at j17.StreamID, limit int, names *typeNames) (err error) {
+	w, err := newTagWalk(r.snapshot, r.tenant, ids)
+	if err != nil {
+		return err
+	}
+	defer w.close(&err)
 	lookup, err := newLookup(r.snapshot, r.tenant, names)
 	if err != nil {
 		return err
 	}
 	defer lookup.close(&err)
 
-	// The cursors take turns. What all agree on is an event with all tags; after so many steps a page ends, found or not.
-	agreed := 0
-	var passed j17.StreamID
-	for step := 0; ; step++ {
-		if step == maxTagSteps {
-			p.full, p.reached = true, passed
-			return nil
+	// After so many steps a page ends, found or not.
+	steps := 0
+	var reached j17.StreamID
+	step := func(passed j17.StreamID) bool {
+		if passed != (j17.StreamID{}) {
+			reached = passed
 		}
-		found, ok, err := cursors[step%len(cursors)].seek(at)
-		if err != nil {
-			return corruption(err, "the index of tags of tenant number %d", r.tenant)
+		steps++
+		if steps <= maxTagSteps {
+			return true
 		}
-		if !ok {
-			return nil
-		}
-		if found != at {
-			passed, at, agreed = at, found, 0
-		}
-		if agreed++; agreed < len(cursors) {
-			continue
+		p.full, p.reached = true, reached
+		return false
+	}
+	for {
+		ok, err := w.next(&at, step)
+		if err != nil || !ok {
+			return err
 		}
 		if more, err := lookup.copy(p, at); err != nil || !more || len(p.entries) == limit {
 			return err
 		}
-		passed, at, agreed = at, at.Next(), 0
+		reached, at = at, at.Next()
 	}
 }

@@ -103,7 +103,7 @@ func (b *batch) stageUnit(t *tenant, u *store.Append, r *store.Result) error {
 		return err
 	}
 	switch {
-	case len(r.Streams) > 0 || len(r.Sides) > 0:
+	case len(r.Streams) > 0 || len(r.Sides) > 0 || r.Matched:
 		r.Outcome = store.Conflict
 		return nil
 	case u.Decided && r.Timestamp != u.Timestamp:
@@ -196,7 +196,14 @@ func (b *batch) checkUnit(t *tenant, u *store.Append, r *store.Result) error {
 		}
 	}
 
-	return b.checkAssignments(t, u, r)
+	if err := b.checkAssignments(t, u, r); err != nil || len(u.Unless) == 0 {
+		return err
+	}
+
+	// What must not have happened.
+	var err error
+	r.Matched, err = b.matches(t, u)
+	return err
 }
 
 // rev returns the revision that a side item has before the unit, 0 when it is absent.
@@ -366,6 +373,7 @@ func (b *batch) stageEvents(t *tenant, u *store.Append, r *store.Result) {
 		id = id.Next()
 	}
 	r.IDs, r.Lengths = b.ids[first:len(b.ids):len(b.ids)], b.lengths[first:len(b.lengths):len(b.lengths)]
+	b.staged.add(t.nextNumber, u.Events, r.IDs)
 }
 
 func (b *batch) stageCommand(t *tenant, cmd *store.Command, c *stagedCommand, r *store.Result) {

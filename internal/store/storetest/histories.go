@@ -123,6 +123,22 @@ func (h *history) fences(rt *rapid.T, name j17.Tenant) []store.Fence {
 	return []store.Fence{f}
 }
 
+// unless draws what must not have happened, some of it since an event that is there.
+func (h *history) unless(rt *rapid.T, name j17.Tenant) (list []store.Absent) {
+	for range rapid.IntRange(1, 2).Draw(rt, "conditions") {
+		a := store.Absent{Tags: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"sku:A", "sku:B", "ü", "actor:user:u", "none"}), 1, 3, rapid.ID).Draw(rt, "absent tags")}
+		a.Types = rapid.SliceOfN(rapid.SampledFrom([]store.TypePattern{
+			{Aggregate: "order"}, {Aggregate: "order", Event: "was_placed"}, {Aggregate: "user", Event: "was_paid"}, {Aggregate: "nothing"},
+		}), 0, 2).Draw(rt, "absent types")
+		if feed := h.model.tenant(name).feed; len(feed) > 0 && rapid.IntRange(0, 3).Draw(rt, "after") > 0 {
+			back := min(rapid.IntRange(0, 5).Draw(rt, "back"), len(feed)-1)
+			a.After = feed[len(feed)-1-back].ID
+		}
+		list = append(list, a)
+	}
+	return list
+}
+
 func (h *history) unit(rt *rapid.T, name j17.Tenant) store.Append {
 	u := store.Append{Timestamp: int64(rapid.IntRange(0, 1000).Draw(rt, "unit timestamp")), Decided: rapid.Bool().Draw(rt, "decided")}
 	for range rapid.IntRange(0, 4).Draw(rt, "events") {
@@ -137,6 +153,9 @@ func (h *history) unit(rt *rapid.T, name j17.Tenant) store.Append {
 		u.Side = append(u.Side, h.side(rt, name))
 	}
 	u.Fences = h.fences(rt, name)
+	if rapid.IntRange(0, 2).Draw(rt, "unless") == 0 {
+		u.Unless = h.unless(rt, name)
+	}
 	if rapid.Bool().Draw(rt, "has command") {
 		u.Command = &store.Command{
 			ID: store.CommandID{rapid.Byte().Filter(func(b byte) bool { return b < 8 }).Draw(rt, "command")}, Expires: h.soon(rt, "command expires"),

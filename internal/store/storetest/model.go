@@ -118,12 +118,16 @@ func (t *modelTenant) apply(u *store.Append, got *store.Result, now time.Time) e
 		}
 	}
 
+	for i := range u.Unless {
+		want.Matched = want.Matched || len(t.absent(&u.Unless[i])) > 0
+	}
+
 	// Its time, and whether it counts at all.
 	want.Timestamp = u.Timestamp
 	if len(t.feed) > 0 {
 		want.Timestamp = max(want.Timestamp, t.lastTime)
 	}
-	if want.Streams != nil || want.Sides != nil {
+	if want.Streams != nil || want.Sides != nil || want.Matched {
 		want.Outcome = store.Conflict
 		return same("conflict", want, *got)
 	}
@@ -270,6 +274,11 @@ func (t *modelTenant) tagged(tags []string, after j17.StreamID) (list []record) 
 		}
 	}
 	return list
+}
+
+// absent lists the events that should not be there.
+func (t *modelTenant) absent(a *store.Absent) []record {
+	return slices.DeleteFunc(t.tagged(a.Tags, a.After), func(r record) bool { return !a.Fits(r.Key.Type, r.Type) })
 }
 
 // ids lists the streams of a type.

@@ -54,6 +54,9 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Feed", testFeed},
 		{"FeedFollowed", testFeedFollowed},
 		{"Tagged", testTagged},
+		{"ManyTags", testManyTags},
+		{"Unless", testUnless},
+		{"UnlessAtOnce", testUnlessAtOnce},
 		{"AwaitFeed", testAwaitFeed},
 
 		// Side items.

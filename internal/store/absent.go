@@ -1,0 +1,118 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	"j17"
+)
+
+// Limits of what a unit may say that is absent.
+const (
+	// MaxUnless is the number of conditions of one unit.
+	MaxUnless = 100
+	// MaxAbsentTags and MaxAbsentTypes are how many tags and types one of them may name.
+	MaxAbsentTags  = 100
+	MaxAbsentTypes = 100
+	// MaxTagBytes is the length of a tag.
+	MaxTagBytes = MaxNameBytes
+	// tagEntryBytes is about what a tag of an event takes in the index; it counts for the size of a unit.
+	tagEntryBytes = 40
+)
+
+// Absent is a precondition on the feed: that no event behind a position has all of some tags and one of some types. The events of the
+// unit itself do not count; those of every unit that is committed before it do.
+type Absent struct {
+	// Tags are at least one.
+	Tags []string
+	// Types are those that count; none: all.
+	Types []TypePattern
+	// After is the position that the unit was decided at: events up to there do not count.
+	After j17.StreamID
+}
+
+// TypePattern stands for event types: those of an aggregate type, of which Event may name one.
+type TypePattern struct {
+	Aggregate string
+	// Event is the event type; "" stands for all of the aggregate type.
+	Event string
+}
+
+// Fits reports whether the pattern stands for an event type of an aggregate type.
+func (p TypePattern) Fits(aggregate, event string) bool {
+	return p.Aggregate == aggregate && (p.Event == "" || p.Event == event)
+}
+
+// Fits reports whether events of a type count.
+func (a *Absent) Fits(aggregate, event string) bool {
+	for _, p := range a.Types {
+		if p.Fits(aggregate, event) {
+			return true
+		}
+	}
+	return len(a.Types) == 0
+}
+
+func (a *Absent) validate() error {
+	switch {
+	case len(a.Tags) == 0:
+		return fmt.Errorf("%w: a condition without tags", ErrInvalid)
+	case len(a.Tags) > MaxAbsentTags || len(a.Types) > MaxAbsentTypes:
+		return fmt.Errorf("%w: a condition with %d tags and %d types, %d and %d are allowed", ErrLimit, len(a.Tags), len(a.Types), MaxAbsentTags, MaxAbsentTypes)
+	}
+	for _, tag := range a.Tags {
+		if err := validTag(tag); err != nil {
+			return err
+		}
+	}
+	for _, p := range a.Types {
+		if err := validName("aggregate type", p.Aggregate); err != nil {
+			return err
+		}
+		if p.Event == "" {
+			continue
+		}
+		if err := validName("event type", p.Event); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// validTag checks a tag, which may have any character: it is data.
+func validTag(tag string) error {
+	if len(tag) > MaxTagBytes {
+		return fmt.Errorf("%w: the tag has %d bytes, %d are allowed", ErrLimit, len(tag), MaxTagBytes)
+	}
+	if tag == "" || !utf8.ValidString(tag) {
+		return fmt.Errorf("%w: the tag %q is empty or no UTF-8 text", ErrInvalid, tag)
+	}
+	return nil
+}
+
+// validTags checks the tags of an event.
+func validTags(tags []string) error {
+	if len(tags) > MaxEventTags {
+		return fmt.Errorf("%w: an event with %d tags, %d are allowed", ErrLimit, len(tags), MaxEventTags)
+	}
+
+	// That each stands once is looked up where there are many.
+	const many = 16
+	var seen map[string]bool
+	if len(tags) > many {
+		seen = make(map[string]bool, len(tags))
+	}
+	for i, tag := range tags {
+		if err := validTag(tag); err != nil {
+			return err
+		}
+		if seen[tag] || seen == nil && slices.Contains(tags[:i], tag) {
+			return fmt.Errorf("%w: the tag %q stands twice", ErrInvalid, tag)
+		}
+		if seen != nil {
+			seen[tag] = true
+		}
+	}
+	return nil
+}
