@@ -1,6 +1,10 @@
 package spec
 
-import "j17/internal/spec/diag"
+import (
+	"slices"
+
+	"j17/internal/spec/diag"
+)
 
 // eventName is a node of the graphs that implications and sagas make of event types.
 type eventName struct{ aggregateType, event string }
@@ -14,10 +18,17 @@ type edge struct {
 	saga string
 }
 
-// cycles adds an error for each implication that closes a circle, and a warning for each circle of sagas that nothing ends.
+// cycles adds an error for each implication that closes a circle, and a warning for each circle of sagas that nothing ends: a guard
+// may end one, but an implied event that it refuses takes the whole write with it.
 func (c *compiler) cycles() {
 	c.circles(impliedAlways, func(at diag.Pointer, circle []eventName, _ string) { c.cycle(at, circle) })
-	c.circles(follows, func(at diag.Pointer, circle []eventName, saga string) {
+	unguarded := func(e *EventType) []edge {
+		return slices.DeleteFunc(follows(e), func(x edge) bool {
+			to := c.out.EventType(x.to.aggregateType, x.to.event)
+			return to != nil && len(to.Requires) > 0
+		})
+	}
+	c.circles(unguarded, func(at diag.Pointer, circle []eventName, saga string) {
 		if saga != "" {
 			c.endlessSaga(at, saga, circle)
 		}
@@ -124,7 +135,7 @@ func implied(found []edge, implications []*Implication, counts func(*Implication
 }
 
 // follows returns the events that follow from an event with nothing to end that: neither a condition, nor a schedule, nor an answer that
-// is awaited first.
+// is awaited first. What guards of those events say does not count yet.
 func follows(e *EventType) []edge {
 	found := implied(nil, e.Implications, func(i *Implication) bool {
 		return i.Condition == nil && (i.Map == nil || i.Map.Condition == nil) && (i.Emit == nil || !i.Emit.optional())

@@ -15,7 +15,8 @@ type Example struct {
 }
 
 // Example makes up an event for people to start from: one of the first event type, in the order of the spec, for which it
-// finds data that fits the schema. It reports false where there is none.
+// finds data that fits the schema. Event types that can begin an aggregate and have no guards come before all others, since
+// nobody can tell what guards say. It reports false where there is none.
 func (c *Compiled) Example() (Example, bool) { return c.ExampleFor([]Pattern{{}}) }
 
 // ExampleFor is Example for the event types that patterns select: the first pattern for which it finds one.
@@ -27,6 +28,9 @@ func (c *Compiled) ExampleFor(patterns []Pattern) (Example, bool) {
 	}
 	return Example{}, false
 }
+
+// maxCandidates is among how many event types the most suitable one is looked for.
+const maxCandidates = 100
 
 func (c *Compiled) exampleFor(p Pattern) (Example, bool) {
 	// Who acts, and on what.
@@ -43,8 +47,9 @@ func (c *Compiled) exampleFor(p Pattern) (Example, bool) {
 		ex.ID = ident.Global
 	}
 
-	// The first event whose made-up data fits.
+	// The first event whose made-up data fits, and that is sure to be written.
 	budget := work.Counted(work.Command)
+	found, candidates := Example{}, 0
 	for _, aggregate := range root.Get("aggregate_types").Members() {
 		for _, event := range aggregate.Value.Get("events").Members() {
 			t := c.EventType(aggregate.Key, event.Key)
@@ -59,8 +64,16 @@ func (c *Compiled) exampleFor(p Pattern) (Example, bool) {
 				continue
 			}
 			ex.AggregateType, ex.EventType, ex.Data = aggregate.Key, event.Key, data
-			return ex, true
+			if candidates++; t.Creates != CreatesNever && len(t.Requires) == 0 {
+				return ex, true
+			}
+			if found.EventType == "" || t.Creates != CreatesNever && c.EventType(found.AggregateType, found.EventType).Creates == CreatesNever {
+				found = ex
+			}
+			if candidates >= maxCandidates {
+				return found, true
+			}
 		}
 	}
-	return Example{}, false
+	return found, found.EventType != ""
 }

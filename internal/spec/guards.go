@@ -3,6 +3,7 @@ package spec
 import (
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
@@ -129,7 +130,7 @@ func (c *compiler) message(v value.Value, at diag.Pointer, s tick.Scope) *tick.T
 	case fixed && text.Str() == "":
 		c.empty(at, "a message")
 		return nil
-	case fixed && len([]rune(text.Str())) > MaxMessage:
+	case fixed && utf8.RuneCountInString(text.Str()) > MaxMessage:
 		c.messageCut(at, MaxMessage)
 	}
 	return tick.CompileTemplate(v, at, s, &c.List)

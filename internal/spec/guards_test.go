@@ -145,3 +145,19 @@ func TestTooManySetsOfUniqueValues(t *testing.T) {
 		}
 	}
 }
+
+// An example is one that is written where there is nothing yet, if the spec has such an event type.
+func TestExamplesAreWritten(t *testing.T) {
+	const guard = `"requires": [{"that": {"exists": "$.data.x"}, "message": "m"}]`
+	for want, events := range map[string]string{
+		"c": `"a": {"schema": {}, "handler": [], "creates": false}, "b": {"schema": {}, "handler": [], ` + guard + `}, "c": {"schema": {}, "handler": [], "creates": "only"}, "d": {"schema": {}, "handler": []}`,
+		"b": `"a": {"schema": {}, "handler": [], "creates": false}, "b": {"schema": {}, "handler": [], ` + guard + `}, "c": {"schema": {}, "handler": [], ` + guard + `}`,
+		"a": `"a": {"schema": {}, "handler": [], "creates": false}, "b": {"schema": {}, "handler": [], "creates": false, ` + guard + `}`,
+		"":  `"a": {"schema": false, "handler": []}`,
+	} {
+		c := compile(t, []byte(`{"agent_types": ["user"], "aggregate_types": {"t": {"events": {`+events+`}}}}`))
+		if ex, ok := c.Example(); ex.EventType != want || ok != (want != "") {
+			t.Errorf("the example is %q, %v; want %q", ex.EventType, ok, want)
+		}
+	}
+}

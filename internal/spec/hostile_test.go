@@ -29,6 +29,11 @@ func event(schema, handler, implications string) string {
 		`], "implications": [` + implications + `]}, "f": {"schema": {"type": "object"}, "handler": []}}}}}`
 }
 
+// types returns a spec with these event types.
+func types(events string) string {
+	return `{"agent_types":["u"],"aggregate_types":{"t":{"events":{` + events + `}}}}`
+}
+
 // views returns a spec with these projections.
 func views(projections string) string {
 	return `{"agent_types":["u"],"aggregate_types":{"t":{"events":{"e":{"schema":{},"handler":[]}}}},"projections":{` + projections + `}}`
@@ -107,6 +112,26 @@ func hostileSpecs(oneIn int) map[string]string {
 			return fmt.Sprintf(`"p%d":{"for_each":"t","sources":{"t":"$key"},"select":{"a":%s1%s}}`, i,
 				strings.Repeat(`{"$map":"$.t.x","as":"$m","to":`, 120), strings.Repeat("}", 120))
 		})),
+		"sets of every event": types(names(many, func(i int) string {
+			of := names(5, func(j int) string { return fmt.Sprintf(`"set%d":{"value":["$.data.a","$.data.b"]}`, 5*i+j) })
+			return fmt.Sprintf(`"e%d":{"schema":{},"handler":[],"unique":{%s},"releases":["sat%d"]}`, i, of, i)
+		})),
+		"releases of what nothing takes": types(names(many, func(i int) string {
+			return fmt.Sprintf(`"e%d":{"schema":{},"handler":[],"unique":{"set%d":{"value":1}},"releases":[%s]}`, i, i%20, names(20, func(j int) string { return fmt.Sprintf(`"sat%d"`, j) }))
+		})),
+		"tags of every event": types(names(many, func(i int) string {
+			return fmt.Sprintf(`"e%d":{"schema":{},"handler":[],"tags":{%s}}`, i, names(10, func(j int) string { return fmt.Sprintf(`"tag%d":"$.data.a"`, j) }))
+		})),
+		"reads with long names": types(`"e":{"schema":{},"handler":[],"reads":{` + names(8, func(i int) string {
+			return `"` + long[:halfSize/10] + fmt.Sprint(i) + `":{"aggregate_type":"t","id":"global"}`
+		}) +
+			`},"requires":[{"message":"m","that":{"or":[` + filled(halfSize, func(i int) string { return fmt.Sprintf(`{"exists":"$.reads.n%d"}`, i) }) + `]}}]}`),
+		"too many reads": types(`"e":{"schema":{},"handler":[],"reads":{` + filled(halfSize, func(i int) string { return fmt.Sprintf(`"r%d":{"aggregate_type":"t","id":"global"}`, i) }) +
+			`},"requires":[{"message":"m","that":{"or":[` + filled(halfSize, func(i int) string { return fmt.Sprintf(`{"exists":"$.reads.r%d"}`, i) }) + `]}}]}`),
+		"guards of a large state": types(`"e":{"schema":{},"handler":{"set":{"target":"","value":{` + filled(halfSize/2, property) + `}}},"reads":{"r":{"aggregate_type":"t","id":"global"}},"requires":[` +
+			names(19, func(int) string {
+				return `{"message":{"concat":["$.reads.r.mumber1"]},"that":{"or":[` + filled(halfSize/40, func(i int) string { return fmt.Sprintf(`{"exists":"$.state.mumber%d"}`, i) }) + `]}}`
+			}) + `]}`),
 		"comments": strings.Repeat("//\n", whole/3),
 	}
 }

@@ -14,14 +14,14 @@ import (
 // eventMembers are what stands below "$" where an event is decided and where it implies others.
 func eventMembers() []string { return []string{"key", "id", "type", "data", "metadata", "state"} }
 
-// eventScope is what paths of an event type's implications and guards can start with. A name of a read is known even where the read
-// is faulty.
+// eventScope is what paths of an event type's implications and guards can start with. The name of a read is known even where the
+// rest of the read is faulty.
 func eventScope(event value.Value) tick.Scope {
-	const most = 10 * maxReads // of too many none is read
-	members := event.Get("reads").Members()
 	reads := []string{}
-	for _, m := range members[:min(most, len(members))] {
-		reads = append(reads, m.Key)
+	for _, m := range event.Get("reads").Members() {
+		if len(reads) < maxReads && isName(m.Key) {
+			reads = append(reads, m.Key)
+		}
 	}
 	return tick.Scope{Members: eventMembers(), Reads: reads}
 }

@@ -94,7 +94,7 @@ func (c *compiler) tagNames() {
 					d = &TagDeclaration{Name: tag.Name}
 					c.out.TagNames[tag.Name] = d
 				}
-				if !slices.Contains(d.Types, aggregateType) {
+				if n := len(d.Types); n == 0 || d.Types[n-1] != aggregateType {
 					d.Types = append(d.Types, aggregateType)
 				}
 				parts[tag.Name] = append(parts[tag.Name],

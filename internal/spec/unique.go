@@ -120,6 +120,7 @@ func (c *compiler) uniqueSets(t *AggregateType, events value.Value, at diag.Poin
 	}
 	if len(t.Unique) > maxSets {
 		c.tooMany(at, "the sets of unique values of an aggregate type", maxSets, len(t.Unique))
+		return
 	}
 
 	// What is given back has to be taken somewhere.
@@ -131,10 +132,12 @@ func (c *compiler) uniqueSets(t *AggregateType, events value.Value, at diag.Poin
 		}
 	}
 
+	// What takes and releases values of each set.
+	sets := slices.Sorted(maps.Keys(t.Unique))
 	parts := map[string][]value.Value{}
 	for _, name := range names {
 		e := t.Events[name]
-		for _, set := range slices.Sorted(maps.Keys(t.Unique)) {
+		for _, set := range sets {
 			takes := events.Get(name).Get("unique").Get(set)
 			releases := slices.Contains(e.Releases, set)
 			if takes.IsMissing() && !releases {
