@@ -18,6 +18,7 @@ import (
 
 	"j17"
 	"j17/internal/client"
+	"j17/internal/server"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
 	"j17/internal/value"
@@ -26,15 +27,16 @@ import (
 
 // deployFlags are the flags of the commands that give an environment a spec: by a file, by a promotion or by a rollback.
 type deployFlags struct {
-	dryRun, force, yes, asJSON, prepare bool
-	note                                string
-	aggregates                          int
+	dryRun, force, yes, asJSON, prepare, strict bool
+	note                                        string
+	aggregates                                  int
 }
 
 func (d *deployFlags) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&d.dryRun, "dry-run", false, "show what would change, and change nothing")
 	f.BoolVar(&d.force, "force", false, "deploy although stored events may not survive it")
+	f.BoolVar(&d.strict, "strict", false, "take warnings for errors: deploy nothing where there is one")
 	f.BoolVar(&d.yes, "yes", false, "do not ask before a deployment to prod")
 	f.StringVar(&d.note, "note", "", "a `line` for the history")
 	f.IntVar(&d.aggregates, "aggregates", 100, "at most this `number` of aggregates is replayed to compare states")
@@ -63,8 +65,8 @@ func (e *env) specDeploy() *cobra.Command {
 		Long: `Show what a spec changes in an environment, and deploy it: what is added, removed and changed, what of it stored events may not
 survive, and which states would differ, of up to --aggregates aggregates. On a terminal it asks before it changes prod.
 
-Exit code 0: deployed (or with --dry-run: it could be), 3: the spec is not valid, or not compatible and there is no --force,
-4: somebody else has deployed in between.`,
+Exit code 0: deployed (or with --dry-run: it could be), 3: the spec is not valid, or not compatible and there is no --force, or with
+--strict there is a warning, 4: somebody else has deployed in between.`,
 		Example: "  j17 spec deploy spec.json --env staging\n  j17 spec deploy spec.json --dry-run",
 	}
 
@@ -234,8 +236,10 @@ func (o *operating) deploy(ctx context.Context, q deployRequest, d *deployFlags)
 
 	// What would change is shown first.
 	e := o.env
-	if d.asJSON && (d.dryRun || !tried.Compatible && !d.force) {
-		if err := e.printAnswer(raw); err != nil {
+	refused := !tried.Compatible && !d.force
+	warned := d.strict && len(tried.Warnings) > 0
+	if d.asJSON && (d.dryRun || refused || warned) {
+		if err := e.printAnswer(judged(raw, d.strict, !refused && !warned)); err != nil {
 			return err
 		}
 	} else if !d.asJSON {
@@ -243,7 +247,11 @@ func (o *operating) deploy(ctx context.Context, q deployRequest, d *deployFlags)
 			return err
 		}
 	}
-	if !tried.Compatible && !d.force {
+	if warned {
+		e.note("Nothing was deployed: there is %s, which --strict takes for errors.\n", count(len(tried.Warnings), "warning"))
+		return silent{server.ErrInvalidSpec}
+	}
+	if refused {
 		e.note("Nothing was deployed: stored events may not survive this. --force deploys it all the same.\n")
 		return silent{j17.Errorf(j17.CodeIncompatibleSpec, "The spec is not compatible")}
 	}
@@ -286,6 +294,15 @@ func (o *operating) deploy(ctx context.Context, q deployRequest, d *deployFlags)
 	}
 	_, err = fmt.Fprintln(e.out, text+".")
 	return err
+}
+
+// judged is a server's answer to a dry run; with --strict it also says whether the spec passes, as that of validate does.
+func judged(raw json.RawMessage, strict, valid bool) json.RawMessage {
+	rest, ok := strings.CutPrefix(string(raw), `{"ok":true,`)
+	if !strict || !ok {
+		return raw
+	}
+	return json.RawMessage(fmt.Sprintf(`{"ok":true,"valid":%t,%s`, valid, rest))
 }
 
 // awaitSpec shows how far a spec is that is prepared, until it is deployed.
