@@ -75,7 +75,8 @@ func (a *Admitted) Reacts() bool {
 const maxErrors = 20
 
 // Admit checks a command in the order of the contract: aggregate types, event types, keys, metadata, data. resolve returns the key of
-// the aggregate of a write. The data of all events is checked at the cost of b.
+// the aggregate of a write. The data of all events is checked at the cost of b; what is returned beside an error are events of which some
+// data are wrong, and nothing else.
 func (d *Decider) Admit(c *command.Command, b *work.Budget, resolve func(*command.Write) (j17.Key, error)) (*Admitted, error) {
 	// The types of aggregates and events, and the form of the body.
 	a := &Admitted{Writes: make([]AdmittedWrite, len(c.Writes)), several: c.Several}
@@ -107,8 +108,11 @@ func (d *Decider) Admit(c *command.Command, b *work.Budget, resolve func(*comman
 
 	// The data.
 	for i := range a.Events {
+		a.Events[i].Key = a.Writes[a.Events[i].Write].Key
+	}
+	for i := range a.Events {
 		if err := a.Events[i].check(b); err != nil {
-			return nil, a.InOwn(err, i)
+			return a, a.InOwn(err, i)
 		}
 	}
 	a.write()

@@ -24,6 +24,9 @@ type Command struct {
 	// Effects, if not nil, says what else is to be written in that commit, as Options.Effects do: for what depends on what the command
 	// comes to.
 	Effects EffectsOf
+
+	// tried tells that nothing of it will be stored.
+	tried bool
 }
 
 // Receipt tells what a command has written.

@@ -22,6 +22,8 @@ type Decided struct {
 	Scheduled []decider.Scheduled
 	// Command is what was asked for.
 	Command *Command
+	// Tried tells that nothing will be stored, and somebody wants to know of the consequences.
+	Tried bool
 }
 
 // Effects are what events bring about beside events: items that are scheduled, started or moved on in the commit of their cause.
@@ -39,6 +41,8 @@ type Effects struct {
 	Changed func(*store.SideConflict)
 	// Committed, if not nil, is called once when all of it is stored, with the positions of the events.
 	Committed func(ids []j17.StreamID)
+	// Consequences say what all this does, where the command is tried only.
+	Consequences Consequences
 }
 
 // EffectsOf says what is to be written in one commit with events. It is asked each time a command is decided. An error of it
@@ -97,13 +101,16 @@ func (e *Engine) effects(ctx context.Context, d *deployed, c *Command, p *plan) 
 	}
 	for _, of := range all {
 		more, err := of(ctx, &Decided{
-			Tenant: c.Tenant, Decider: d.Decider, Events: p.events, Timestamp: p.unit.Timestamp, Scheduled: p.scheduled, Command: c,
+			Tenant: c.Tenant, Decider: d.Decider, Events: p.events, Timestamp: p.unit.Timestamp, Scheduled: p.scheduled, Command: c, Tried: c.tried,
 		})
 		if err != nil {
 			return err
 		}
 		p.unit.Side, p.unit.Fences = append(p.unit.Side, more.Side...), append(p.unit.Fences, more.Fences...)
 		p.unit.Decided = p.unit.Decided || len(more.Side) > 0
+		if c.tried {
+			p.consequences.add(&more.Consequences)
+		}
 		if more.Full != nil {
 			p.full = append(p.full, more.Full)
 		}

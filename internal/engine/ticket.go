@@ -57,7 +57,7 @@ const (
 	ticketFailed
 )
 
-// errOvertaken tells that a plan was not stored because something that it was decided on was not.
+// errOvertaken tells that a plan was not stored because something that it was decided on was not, or that it has changed since.
 var errOvertaken = errors.New("engine: what the write was decided on was not stored")
 
 const (

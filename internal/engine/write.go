@@ -124,6 +124,8 @@ type plan struct {
 	// scheduled are the events that are to come later, and stored what is to be told of the commit.
 	scheduled []decider.Scheduled
 	stored    []func([]j17.StreamID)
+	// consequences are what the effects do, where the command is tried only.
+	consequences Consequences
 }
 
 // planned is the part of a plan that concerns one aggregate of the command.

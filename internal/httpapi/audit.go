@@ -67,7 +67,7 @@ func (c *call) attempted(action string, err error) {
 	if action == "" {
 		return
 	}
-	if dry := c.request.URL.Query().Get("dry_run"); strings.HasPrefix(action, "spec.") && (dry == "true" || dry == "1") {
+	if strings.HasPrefix(action, "spec.") && c.triesOnly() {
 		return
 	}
 	rec := control.Record{Action: action, Target: c.request.PathValue("id")}

@@ -9,11 +9,20 @@ import (
 	"j17"
 )
 
-// count counts a request that an API key has let in.
+// count counts a request that an API key has let in. What only tries a write is a read.
 func (c *call) count(need access) {
 	if c.api.Usage != nil && c.principal.Kind == j17.APIKey {
-		c.api.Usage.Request(c.tenant, need == read)
+		c.api.Usage.Request(c.tenant, need == read || c.triesOnly())
 	}
+}
+
+// triesOnly reports whether the request asks for a dry run, before its parameters are read.
+func (c *call) triesOnly() bool {
+	if c.request.URL.RawQuery == "" {
+		return false
+	}
+	dry := c.request.URL.Query().Get("dry_run")
+	return dry == "true" || dry == "1"
 }
 
 // usageDays is GET /api/instances/{id}/usage: what each environment has used on each day, by default those of this month.

@@ -1,9 +1,7 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -246,19 +244,22 @@ func (c *call) fail(w http.ResponseWriter, err error) {
 		}
 	}
 
-	// Details come from everywhere, and what cannot be encoded of them is left out.
-	var raw bytes.Buffer
-	enc := json.NewEncoder(&raw)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(body); err != nil {
-		raw.Reset()
+	raw := c.redacted(body, func() any {
 		body.Details, body.Errors = nil, nil
-		_ = enc.Encode(body) // strings and numbers only
-	}
-
+		return body
+	})
 	h.Del("Etag")
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Cache-Control", "no-store")
-	// Errors quote what was sent, and that may be a token, pasted where it does not belong.
-	c.write(w, p.status, []byte(strings.TrimSuffix(c.api.Registry.Faults.Redact(raw.String()), "\n")))
+	c.write(w, p.status, raw)
+}
+
+// redacted encodes what is said of an error. Details come from everywhere: where they cannot be encoded, bare returns the same without
+// them. Errors quote what was sent, and that may be a token, pasted where it does not belong.
+func (c *call) redacted(body any, bare func() any) []byte {
+	raw, err := marshal(body)
+	if err != nil {
+		raw, _ = marshal(bare()) // strings and numbers only
+	}
+	return []byte(c.api.Registry.Faults.Redact(string(raw)))
 }

@@ -89,10 +89,10 @@ func generalOperations() map[string]operation {
 		"GET /{type}/{id}/events/stream": {id: "streamEvents", about: "The events of an aggregate as they come", gives: file{typeStream}},
 		"GET /_events":                   {id: "listFeed", about: "The events of the environment", gives: either{wire.FeedPage{}, linesOf{wire.Event{}}}, headers: fed},
 		"GET /_events/stream":            {id: "streamFeed", about: "The events of the environment as they come", gives: file{typeStream}},
-		"POST /{type}/_new":              {id: "createBatch", about: "Write events to a new aggregate, all or none", takes: wire.WriteBatch{}, gives: wire.BatchWritten{}, made: true},
-		"POST /{type}/_new/{event}":      {id: "createEvent", about: "Write one event to a new aggregate", takes: wire.WriteEvent{}, gives: wire.EventWritten{}, made: true},
-		"POST /{type}/{id}":              {id: "writeBatch", about: "Write events to an aggregate, all or none", takes: wire.WriteBatch{}, gives: wire.BatchWritten{}, made: true},
-		"POST /{type}/{id}/{event}":      {id: "writeEvent", about: "Write one event to an aggregate", takes: wire.WriteEvent{}, gives: wire.EventWritten{}, made: true},
+		"POST /{type}/_new":              {id: "createBatch", about: "Write events to a new aggregate, all or none", takes: wire.WriteBatch{}, gives: wire.WriteDryRun{}, anew: wire.BatchWritten{}},
+		"POST /{type}/_new/{event}":      {id: "createEvent", about: "Write one event to a new aggregate", takes: wire.WriteEvent{}, gives: wire.WriteDryRun{}, anew: wire.EventWritten{}},
+		"POST /{type}/{id}":              {id: "writeBatch", about: "Write events to an aggregate, all or none", takes: wire.WriteBatch{}, gives: wire.WriteDryRun{}, anew: wire.BatchWritten{}},
+		"POST /{type}/{id}/{event}":      {id: "writeEvent", about: "Write one event to an aggregate", takes: wire.WriteEvent{}, gives: wire.WriteDryRun{}, anew: wire.EventWritten{}},
 
 		// Projections.
 		"GET /_projections/{name}":             {id: "getProjection", about: "The rows of a projection, or in the array form what it yields for its parameters", gives: either{wire.Rows{}, wire.Projected{}}},

@@ -187,6 +187,11 @@ func trying() []parameter {
 	}
 }
 
+// tryable is the parameter of writes that can be tried first.
+func tryable() []parameter {
+	return []parameter{{name: "dry_run", kind: flag, about: "Tell what the write would do, and write nothing."}}
+}
+
 // preparing adds that the indexes which are needed are built first.
 func preparing(more ...parameter) []parameter {
 	return append(more, parameter{name: "prepare", kind: flag, about: "Build the indexes that are needed first, and let it count only then."})

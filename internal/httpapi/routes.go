@@ -113,10 +113,10 @@ func dataRoutes() []route {
 		{dataSite, get, "/{type}/{id}/events/stream", read, need{}, "", streamed(filtered()[0]), (*call).aggregateStream},
 		{dataSite, get, "/_events", read, need{}, "", fed(), (*call).feed},
 		{dataSite, get, "/_events/stream", read, need{}, "", streamed(filtered()...), (*call).feedStream},
-		{dataSite, post, "/{type}/_new", write, need{}, "", nil, (*call).postNewBatch},
-		{dataSite, post, "/{type}/_new/{event}", write, need{}, "", nil, (*call).postNewEvent},
-		{dataSite, post, "/{type}/{id}", write, need{}, "", nil, (*call).postBatch},
-		{dataSite, post, "/{type}/{id}/{event}", write, need{}, "", nil, (*call).postEvent},
+		{dataSite, post, "/{type}/_new", write, need{}, "", tryable(), (*call).postNewBatch},
+		{dataSite, post, "/{type}/_new/{event}", write, need{}, "", tryable(), (*call).postNewEvent},
+		{dataSite, post, "/{type}/{id}", write, need{}, "", tryable(), (*call).postBatch},
+		{dataSite, post, "/{type}/{id}/{event}", write, need{}, "", tryable(), (*call).postEvent},
 	}
 }
 

@@ -13,6 +13,10 @@ import (
 
 // postEvent is POST /{type}/{id}/{event}.
 func (c *call) postEvent(w http.ResponseWriter) error {
+	if c.isSet("dry_run") {
+		cmd, err := c.command(w, c.request.PathValue("event"), c.api.MaxEventBytes)
+		return c.tryWrite(w, cmd, err)
+	}
 	receipt, err := c.execute(w, c.request.PathValue("event"), c.api.MaxEventBytes)
 	if err != nil {
 		return err
@@ -37,6 +41,10 @@ func (c *call) postNewBatch(w http.ResponseWriter) error {
 
 // postBatch is POST /{type}/{id}.
 func (c *call) postBatch(w http.ResponseWriter) error {
+	if c.isSet("dry_run") {
+		cmd, err := c.command(w, "", c.api.MaxBatchBytes)
+		return c.tryWrite(w, cmd, err)
+	}
 	receipt, err := c.execute(w, "", c.api.MaxBatchBytes)
 	if err != nil {
 		return err
@@ -92,42 +100,50 @@ func appendNames(b []byte, id j17.Names) []byte {
 
 // execute reads the request and carries out the command: one event of a type, or for "" a batch.
 func (c *call) execute(w http.ResponseWriter, eventType string, limit int64) (engine.Receipt, error) {
+	cmd, err := c.command(w, eventType, limit)
+	if err != nil {
+		return engine.Receipt{}, err
+	}
+	receipt, err := c.api.Engine.Execute(c.request.Context(), cmd)
+	c.release()
+	return receipt, err
+}
+
+// command reads the request.
+func (c *call) command(w http.ResponseWriter, eventType string, limit int64) (*engine.Command, error) {
 	r := c.request
-	cmd := engine.Command{Tenant: c.tenant}
+	cmd := &engine.Command{Tenant: c.tenant}
 	if c.api.lost.Load() {
-		return engine.Receipt{}, errLost()
+		return nil, errLost()
 	}
 
 	// What the request says: the body, and the headers that change what a write means.
 	raw, err := c.readBody(w, limit)
 	if err != nil {
-		return engine.Receipt{}, err
+		return nil, err
 	}
 	if cmd.IdempotencyKey, err = idempotencyKey(r.Header); err != nil {
-		return engine.Receipt{}, err
+		return nil, err
 	}
 	if cmd.IdempotencyKey != "" {
 		cmd.Fingerprint = sha256.Sum256([]byte(r.PathValue("type") + "\x00" + strconv.FormatBool(c.fresh) + "\x00" + eventType + "\x00" + raw))
 	}
 	if cmd.IfMatch, err = entityTags(r.Header, "If-Match"); err != nil {
-		return engine.Receipt{}, err
+		return nil, err
 	}
 
 	// The body is parsed once, within what may be parsed at the same time.
 	if err := c.parsing(raw); err != nil {
-		return engine.Receipt{}, err
+		return nil, err
 	}
 	body, err := value.ParseString(raw)
 	if err != nil {
-		return engine.Receipt{}, invalidJSON(err)
+		return nil, invalidJSON(err)
 	}
 
 	cmd.Command = command.Read(eventType, body)
 	to := &cmd.Writes[0]
 	to.Type, to.ID, to.New = r.PathValue("type"), r.PathValue("id"), c.fresh
 	cmd.CorrelationID = c.correlationID
-
-	receipt, err := c.api.Engine.Execute(r.Context(), &cmd)
-	c.release()
-	return receipt, err
+	return cmd, nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/decider"
 	"j17/internal/engine"
 	"j17/internal/ident"
 	"j17/internal/spec"
@@ -100,11 +101,28 @@ func (e *effects) answers(ctx context.Context) error {
 				continue
 			}
 			w.answered = true
+			if e.Tried {
+				if err := e.resumes(ctx, w.id, ev); err != nil {
+					return err
+				}
+			}
 			e.put(forget(ev.Key.String(), w.id)...)
 			e.put(store.Side{Op: store.Put, Space: workSpace, Key: w.id, Value: []byte(answer), Stamps: []int{i}, Due: e.at(e.Timestamp)})
 		}
 	}
 	return nil
+}
+
+// resumes tells of a saga that an event lets go on, where the command is only tried.
+func (e *effects) resumes(ctx context.Context, id string, by *decider.Event) error {
+	g, err := e.load(ctx, e.Tenant, id)
+	if isAbsent(err) {
+		return nil
+	}
+	if err == nil {
+		e.Consequences.Sagas = append(e.Consequences.Sagas, engine.Moved{ID: id, Type: g.Type, Status: string(g.Status), By: by.Key, ByType: by.Type})
+	}
+	return err
 }
 
 // waiter is a saga that waits for events of an aggregate.
@@ -271,6 +289,9 @@ func (e *effects) triggers(ctx context.Context) error {
 				late = true
 				m.queue()
 				e.put(store.Side{Op: store.Put, Space: arrivalSpace, Key: m.ID, Stamps: []int{i}})
+			}
+			if e.Tried {
+				e.Consequences.Sagas = append(e.Consequences.Sagas, engine.Moved{Type: m.Type, Status: string(m.Status), By: ev.Key, ByType: ev.Type})
 			}
 			sides, err := save(m.Saga, []int{i}, e.Timestamp)
 			if err != nil {

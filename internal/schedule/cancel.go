@@ -34,8 +34,10 @@ type ends struct {
 	// over are the places of events that are over, and pending is by how much the numbers of pending events change.
 	over    map[string]bool
 	pending map[string]int64
-	// canceled are the ids of events.
+	// canceled are the ids of events. tried tells that nothing will be stored, and taken are the events then.
 	canceled []string
+	tried    bool
+	taken    []*row
 }
 
 func (s *Service) ends(t j17.Tenant) ends {
@@ -66,6 +68,9 @@ func (e *ends) take(ctx context.Context, item *store.Item, w *waiter) error {
 	}
 	e.pending[by]--
 	e.canceled = append(e.canceled, id)
+	if e.tried {
+		e.taken = append(e.taken, r)
+	}
 	return nil
 }
 
@@ -76,7 +81,7 @@ func (e *effects) cancel(ctx context.Context, on decider.Awaited, i int) error {
 	contended := e.contentions(name)
 	fence := store.Fence{Space: waiting, Key: name}
 	most := max(maxCanceled-len(e.canceled), 0)
-	if contended > 1 {
+	if contended > 1 && !e.tried {
 		most = 0 // others take the same ones away
 	}
 

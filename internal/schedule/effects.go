@@ -28,6 +28,7 @@ func (s *Service) Effects(ctx context.Context, d *engine.Decided) (engine.Effect
 		return engine.Effects{}, nil
 	}
 	e := effects{ends: s.ends(d.Tenant), d: d, watch: w, seen: map[decider.Awaited]bool{}}
+	e.tried = d.Tried
 	e.known()
 	for i := range d.Events {
 		if err := e.event(ctx, i); err != nil {
@@ -40,12 +41,27 @@ func (s *Service) Effects(ctx context.Context, d *engine.Decided) (engine.Effect
 	return engine.Effects{
 		Side: e.sides, Fences: e.fences, Full: e.full,
 		Changed: func(c *store.SideConflict) {
-			if c.Space == waiting {
+			if c.Space == waiting && !d.Tried {
 				s.contend(d.Tenant, c.Key)
 			}
 		},
-		Committed: func([]j17.StreamID) { s.committed(context.WithoutCancel(ctx), &e) },
+		Committed:    func([]j17.StreamID) { s.committed(context.WithoutCancel(ctx), &e) },
+		Consequences: e.consequences(),
 	}, nil
+}
+
+// consequences says what a command that is only tried schedules and cancels.
+func (e *effects) consequences() (c engine.Consequences) {
+	if !e.tried {
+		return c
+	}
+	for _, w := range e.own {
+		c.Scheduled = append(c.Scheduled, w.row.later(""))
+	}
+	for _, r := range e.taken {
+		c.Canceled = append(c.Canceled, r.later(r.id))
+	}
+	return c
 }
 
 // effects is what one command schedules and cancels.
@@ -135,6 +151,10 @@ func (e *effects) schedule(later *decider.Scheduled, n int) {
 func (e *effects) end(w own) {
 	e.pending[w.row.by]--
 	e.canceled = append(e.canceled, w.row.id)
+	if e.tried {
+		w.row.id = "" // it never gets one
+		e.taken = append(e.taken, w.row)
+	}
 	e.sides = append(e.sides, store.Side{
 		Op: store.Put, Space: Canceled.space(), Key: suffix(w.row.N), Value: []byte(w.row.key()), Due: e.forgottenAt(), Stamps: []int{w.Cause}, StampKey: true,
 	})

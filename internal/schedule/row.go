@@ -12,6 +12,7 @@ import (
 
 	"j17"
 	"j17/internal/decider"
+	"j17/internal/engine"
 	"j17/internal/store"
 	"j17/internal/wire"
 	"j17/internal/worker"
@@ -193,6 +194,16 @@ func readWaiter(item *store.Item) (*waiter, error) {
 // named is an awaited event as it is stored.
 func named(a decider.Awaited) wire.EventName {
 	return wire.EventName{AggregateType: a.Key.Type, ID: a.Key.ID, EventType: a.Type}
+}
+
+// later is a row as the outlook on a command shows it, which calls it by an id.
+func (r *row) later(id string) engine.Later {
+	by, _ := j17.ParseKey(r.by)
+	l := engine.Later{ID: id, Key: j17.Key{Type: r.Type, ID: r.ID}, Type: r.Event, JSON: r.data, FireAt: r.FireAt, By: by, ByType: r.ByEvent}
+	for _, on := range r.CancelOn {
+		l.CancelOn = append(l.CancelOn, decider.Awaited{Key: j17.Key{Type: on.AggregateType, ID: on.ID}, Type: on.EventType})
+	}
+	return l
 }
 
 // shown is a row as people see it.
