@@ -124,7 +124,7 @@ func (c *compiler) message(v value.Value, at diag.Pointer, s tick.Scope) *tick.T
 		text = operand
 	}
 	switch fixed := text.Kind() == value.String && (form == tick.Literal || !jsonpath.IsPath(v.Str())); {
-	case form == tick.Merged, form != tick.Computed && form != tick.Followed && form != tick.Text && text.Kind() != value.String:
+	case form == tick.Merged, form != tick.Computed && form != tick.Followed && form != tick.Text && form != tick.Scalar && text.Kind() != value.String:
 		c.noText(at, text.Kind())
 		return nil
 	case fixed && text.Str() == "":

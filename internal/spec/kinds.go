@@ -99,6 +99,12 @@ func (r reader) kinds(v value.Value, form formOf) outline.Kinds {
 		return outline.Object
 	case tick.Followed:
 		return r.kinds(operand, tick.HandlerForm)
+	case tick.Numeric:
+		return outline.Number
+	case tick.Whole:
+		return outline.Integer
+	case tick.Scalar:
+		return outline.Number | outline.String
 	case tick.Computed:
 		return outline.Any
 	case tick.Plain:

@@ -134,7 +134,7 @@ func (r reader) parts(parts []tick.Part) {
 			inner := r
 			inner.element = true
 			inner.operations(part.Value, part.At)
-		case tick.AsValue, tick.AsNumber, tick.AsArray, tick.AsPath:
+		case tick.AsValue, tick.AsNumber, tick.AsText, tick.AsArray, tick.AsPath:
 			r.value(part.Value, part.At, part.Reading)
 		}
 	}
@@ -163,13 +163,13 @@ func (r reader) value(v value.Value, at diag.Pointer, as tick.Reading) {
 			r.value(e, at.Index(i), tick.AsValue)
 		}
 	case value.Object:
-		switch form, operand := tick.HandlerForm(v); form {
-		case tick.Literal:
-			return
-		case tick.Followed:
+		if form, operand := tick.HandlerForm(v); form == tick.Followed {
 			r.value(operand, at.Key("$"), as)
 			return
-		case tick.Plain, tick.Merged, tick.Text, tick.Computed:
+		}
+		if parts, ok := tick.OperatorParts(v, at); ok {
+			r.parts(parts)
+			return
 		}
 		for _, m := range v.Members() {
 			r.value(m.Value, at.Key(m.Key), tick.AsValue)
@@ -195,6 +195,8 @@ func (r reader) path(text string, at diag.Pointer, as tick.Reading) {
 	switch as {
 	case tick.AsNumber:
 		want = outline.Number
+	case tick.AsText:
+		want = outline.String
 	case tick.AsArray:
 		want = outline.Array
 	case tick.AsValue, tick.AsPath, tick.AsPredicate, tick.AsOperations:

@@ -95,6 +95,7 @@ func (v *viewer) value(of value.Value, at diag.Pointer) {
 		}
 	case value.Object:
 		switch {
+		case !of.Get("$literal").IsMissing():
 		case !of.Get("$map").IsMissing():
 			v.mapped(of, at)
 		case !of.Get("$lookup").IsMissing():

@@ -156,6 +156,12 @@ func (s *states) putObject(w *written, v value.Value) {
 		}
 	case tick.Text:
 		w.put |= outline.String
+	case tick.Numeric:
+		w.put |= outline.Number
+	case tick.Whole:
+		w.put |= outline.Integer
+	case tick.Scalar:
+		w.put |= outline.Number | outline.String
 	case tick.Computed:
 		w.anything()
 	}

@@ -40,6 +40,10 @@ type compiler struct {
 	whole bool
 	// forms is how many $map and $lookup are around this point.
 	forms int
+	// operators is how many operators there have been in this expression, within how many of them are around this point.
+	operators, within int
+	// computes is how many operators have been compiled that may have no value.
+	computes int
 }
 
 func (c *compiler) errorf(at diag.Pointer, format string, args ...any) *diag.Diagnostic {
@@ -232,6 +236,13 @@ func literalArray(v value.Value, elems []node) node {
 func (c *compiler) array(v value.Value, at diag.Pointer) node {
 	switch v.Kind() {
 	case value.String:
+		switch {
+		case c.inTemplate() && !jsonpath.IsPath(v.Str()):
+			c.errorf(at, "%s is no path, since paths start with %q here", diag.Quote(v.Str()), "$").Hintf(`write a path like "$.data.items"`)
+			return &literal{}
+		case c.scope.Wildcards:
+			return c.pathText(v.Str(), at, false)
+		}
 		p, err := jsonpath.ParseAny(v.Str())
 		if err != nil {
 			c.syntax(at, err)
@@ -239,8 +250,7 @@ func (c *compiler) array(v value.Value, at diag.Pointer) node {
 		}
 		return c.path(p, at, false)
 	case value.Array, value.Object:
-		n := c.value(v, at, false)
-		if lit, ok := n.(*literal); !ok || lit.v.Kind() == value.Array || lit.v.IsMissing() {
+		if n := c.value(v, at, false); can(n, value.Array) {
 			return n
 		}
 	case value.Missing, value.Null, value.Bool, value.Number:
@@ -263,9 +273,10 @@ func (c *compiler) number(v value.Value, at diag.Pointer, what string) node {
 		} else {
 			d.Hintf(`write a number like 1, or a path like "$.data.amount"`)
 		}
-	case *pathNode:
 	default:
-		c.errorf(at, "%s is a number or a path to one, not %s", what, kindOf(v)).Hintf(`write a number like 1, or a path like "$.data.amount"`)
+		if !can(n, value.Number) {
+			c.errorf(at, "%s is a number or a path to one, not %s", what, kindOf(v)).Hintf(`write a number like 1, or a path like "$.data.amount"`)
+		}
 	}
 	return n
 }
@@ -282,8 +293,10 @@ func (c *compiler) key(v value.Value, at diag.Pointer, what string) node {
 		if n.v.Kind() == value.String || n.v.IsMissing() {
 			return n
 		}
-	case *pathNode:
-		return n
+	default:
+		if can(n, value.String) {
+			return n
+		}
 	}
 	c.errorf(at, "a key is a string or a path to one, not %s", kindOf(v)).Hintf(`write a path like "$.data.user_id"`)
 	return n

@@ -31,6 +31,11 @@ func (c *compiler) operations(v value.Value, at diag.Pointer, what string) []ope
 
 // operation compiles one operation and appends it to ops. What is wrong with it leaves it out.
 func (c *compiler) operation(v value.Value, at diag.Pointer, ops []operation) []operation {
+	// What its values are made of is counted apart from what stands around it.
+	outer := c.operators
+	c.operators = 0
+	defer func() { c.operators = outer }()
+
 	// What is too much or too deep is left out.
 	c.count++
 	if c.count > MaxOperations {
@@ -289,13 +294,13 @@ func (c *compiler) dynamic(b base, v value.Value, at diag.Pointer) operation {
 			return nil
 		}
 		return &removeAtOp{b, c.key(m[1], at, b.name), c.target(m[0], at, b.name)}
-	case "increment_at":
+	case "increment_at", "decrement_at":
 		m, ok := c.members(v, at, b.name, "target", "key", "by", "value")
 		if !ok {
 			return nil
 		}
 		target := c.target(m[0], at, b.name)
-		return &incrementAtOp{b, c.key(m[1], at, b.name), c.amount(m[2], m[3], at, b.name), target}
+		return &incrementAtOp{b, c.key(m[1], at, b.name), c.amount(m[2], m[3], at, b.name), target, b.name == "decrement_at"}
 	}
 	m, ok := c.members(v, at, b.name, "target", "key", "value")
 	if !ok {
@@ -432,8 +437,8 @@ func example(name string) string {
 		return `{"merge_at": {"target": "members", "key": "$.data.id", "value": {"role": "$.data.role"}}}`
 	case "remove_at":
 		return `{"remove_at": {"target": "settings", "key": "$.data.name"}}`
-	case "increment_at":
-		return `{"increment_at": {"target": "votes", "key": "$.data.option", "by": 1}}`
+	case "increment_at", "decrement_at":
+		return `{"` + name + `": {"target": "votes", "key": "$.data.option", "by": 1}}`
 	case "if":
 		return `{"if": {"equals": ["$.data.done", true]}, "then": [...], "else": [...]}`
 	case "let":

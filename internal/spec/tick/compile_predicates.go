@@ -112,9 +112,11 @@ func (c *compiler) predicateList(name string, v value.Value, at diag.Pointer) pr
 		c.errorf(at, "%s needs at least one predicate", name).Hintf("write %s", example(name))
 	}
 	n := &listNode{any: name == "or"}
+	before := c.computes
 	for i, p := range v.Elems() {
 		n.of = append(n.of, c.predicate(p, at.Index(i)))
 	}
+	n.all = c.computes > before
 	return n
 }
 
@@ -167,9 +169,10 @@ func (c *compiler) elements(name string, v value.Value, at diag.Pointer) predica
 	n := &elementsNode{every: name == "every", in: c.arrayMember(m[0], at, name, "in")}
 	binding := c.bindingName(m[2], at.Key("as"))
 	if c.required(m[1], at, name, "match") {
-		first := len(c.nodes)
+		first, before := len(c.nodes), c.computes
 		n.slot, _ = c.bound(binding, func() { n.match = c.predicate(m[1], at.Key("match")) })
 		_, n.optional = c.root(n.match, first).(guarded)
+		n.all = c.computes > before
 	}
 	return n
 }

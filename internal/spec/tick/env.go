@@ -1,8 +1,10 @@
 package tick
 
 import (
+	"fmt"
 	"slices"
 
+	"j17/internal/spec/diag"
 	"j17/internal/value"
 	"j17/internal/work"
 )
@@ -44,6 +46,10 @@ type Env struct {
 	hits     []int
 	// work is what everything is charged to.
 	work *work.Budget
+	// misfit says why an operator that was evaluated last has no value, nil where all have one. Whoever decides what follows from
+	// that takes it away. Where nobody is told it is untold.
+	misfit *OperandError
+	untold OperandError
 	// total is the weight of the whole state, as it is now.
 	total value.Weight
 
@@ -131,7 +137,7 @@ func (e *Env) begin(slots int) {
 
 // reset lets go of everything that belongs to one event.
 func (e *Env) reset() {
-	e.event, e.ed, e.faults, e.work, e.told = nil, nil, nil, nil, 0
+	e.event, e.ed, e.faults, e.work, e.told, e.misfit = nil, nil, nil, nil, 0, nil
 	e.state, e.current = value.Value{}, value.Value{}
 	clear(e.slots)
 	e.data.reset()
@@ -148,6 +154,9 @@ func (e *Env) run(ops []operation) {
 	}
 	for _, op := range ops {
 		op.apply(e)
+		if e.misfit != nil {
+			op.origin().unfit(e)
+		}
 		if n := e.ed.Moved(); n > 0 && !e.work.Spend(n/movedPerUnit) {
 			return
 		}
@@ -159,6 +168,28 @@ const movedPerUnit = 4
 
 // room is by how much the state may grow.
 func (e *Env) room() value.Weight { return Largest().Minus(e.total) }
+
+// misfitWork is what it takes to say why an operator has no value.
+const misfitWork = 16
+
+// misfits notes that operands of the operator at a place do not fit, and returns what an evaluation does that has no value.
+func (e *Env) misfits(at diag.Pointer, format string, args ...any) (value.Value, bool) {
+	switch {
+	case !e.spend(misfitWork):
+	case e.ed != nil && (e.faults == nil || e.told >= maxFaults):
+		e.misfit = &e.untold
+	default:
+		e.misfit = &OperandError{Pointer: at, Message: fmt.Sprintf(format, args...)}
+	}
+	return value.Value{}, false
+}
+
+// forgiven reports whether operands did not fit, and forgets it.
+func (e *Env) forgiven() bool {
+	was := e.misfit != nil
+	e.misfit = nil
+	return was
+}
 
 // spend takes n units of work from what is left and reports whether there were as many. If not, everything ends.
 func (e *Env) spend(n int) bool { return e.work.Spend(n) }

@@ -91,7 +91,9 @@ func (p *Predicate) ReadsOf() uint16 {
 // guards is then to be left out altogether. The error is that of the budget of e, which has ended.
 func (p *Predicate) Test(e *Env) (holds, ok bool, err error) {
 	e.begin(p.slots)
+	e.left, e.misfit = MaxText, nil
 	v := p.root.test(e)
+	e.misfit = nil
 	if err := e.work.Err(); err != nil {
 		return false, false, err
 	}
@@ -137,6 +139,8 @@ type Template struct {
 	expression
 	source value.Value
 	root   node
+	// lenient says that what cannot be computed is null.
+	lenient bool
 }
 
 // Source is what the template was compiled from, missing for a nil Template.
@@ -165,18 +169,23 @@ func (t *Template) ReadsOf() uint16 {
 var ErrTooLarge = errors.New("tick: the value is too large")
 
 // Eval computes the template's value, which has at most about limit bytes as JSON; paths that lead nowhere yield null. A nil
-// Template is an empty object. ok is false when a path that ends in "?" leads nowhere. Errors are ErrTooLarge and that of the
-// budget of e, which has ended.
+// Template is an empty object. ok is false when a path that ends in "?" leads nowhere. Errors are ErrTooLarge, *OperandError where an
+// operator has no value, which is null in a selection, and that of the budget of e, which has ended.
 func (t *Template) Eval(e *Env, limit int) (v value.Value, ok bool, err error) {
 	if t == nil {
 		return value.ObjectValue(), true, nil
 	}
 	e.begin(t.slots)
-	e.left = limit
+	e.left, e.misfit = limit, nil
 	v, ok = t.root.eval(e)
+	misfit := e.misfit
 	switch err := e.work.Err(); {
 	case err != nil:
 		return value.Value{}, false, err
+	case misfit != nil && t.lenient:
+		return value.NullValue(), true, nil
+	case misfit != nil:
+		return value.Value{}, false, misfit
 	case !ok:
 		return value.Value{}, false, nil
 	case e.left < 0:
@@ -184,6 +193,19 @@ func (t *Template) Eval(e *Env, limit int) (v value.Value, ok bool, err error) {
 	}
 	return v, true, e.bounded(v, limit)
 }
+
+// OperandError says that an operator has no value because its operands do not fit, and why.
+type OperandError struct {
+	// Pointer leads to the operator in the spec.
+	Pointer diag.Pointer
+	// Message is a sentence that begins in lower case and has no full stop.
+	Message string
+}
+
+func (e *OperandError) Error() string { return e.Message }
+
+// MaxText is how many bytes the texts may have together that are put together in one evaluation of a predicate.
+const MaxText = 64 << 20
 
 // bounded tells whether a value has at most limit bytes as JSON and is not nested too deep. Its size comes first: what is
 // small enough is quickly looked through.
@@ -300,7 +322,7 @@ func compileTemplate(in language, v value.Value, at diag.Pointer, s Scope, l *di
 	if l.Errors() > before {
 		return nil
 	}
-	return &Template{expression: c.done(), source: v, root: root}
+	return &Template{expression: c.done(), source: v, root: root, lenient: in == selections}
 }
 
 func newCompiler(in language, s Scope, l *diag.List) *compiler {

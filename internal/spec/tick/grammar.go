@@ -24,6 +24,11 @@ const (
 	AsPredicate
 	// AsOperations: operations on an element, which "@" stands for there.
 	AsOperations
+	// AsText: a value that has to be a text.
+	AsText
+	// asNumbers: an array of numbers, or a value that is one; asValues: an array of values, or a value that is one.
+	asNumbers
+	asValues
 	// asMatch: a predicate, or fields and their values.
 	asMatch
 	// asPredicates: an array of predicates.
@@ -66,6 +71,16 @@ func (o operandForm) parts(body value.Value, at diag.Pointer, out []Part) []Part
 	case o.reading == asPredicates:
 		for i, e := range v.Elems() {
 			out = append(out, Part{AsPredicate, e, at.Index(i)})
+		}
+	case (o.reading == asNumbers || o.reading == asValues) && v.Kind() != value.Array:
+		out = append(out, Part{AsArray, v, at})
+	case o.reading == asNumbers || o.reading == asValues:
+		as := AsValue
+		if o.reading == asNumbers {
+			as = AsNumber
+		}
+		for i, e := range v.Elems() {
+			out = append(out, Part{as, e, at.Index(i)})
 		}
 	case o.reading == asMatch && IsPredicate(v):
 		out = append(out, Part{AsPredicate, v, at})
@@ -123,7 +138,7 @@ type operationForm struct {
 func operationNames() []string {
 	return []string{
 		"set", "merge", "append", "remove", "increment", "decrement", "filter", "map", "update_where", "upsert",
-		"append_unique", "set_at", "merge_at", "remove_at", "increment_at", "if", "let",
+		"append_unique", "set_at", "merge_at", "remove_at", "increment_at", "decrement_at", "if", "let",
 	}
 }
 
@@ -162,7 +177,7 @@ func operationNamed(name string) (operationForm, bool) {
 		f = operationForm{on: value.Object, makes: true, effect: MergesMember, from: "value", operands: []operandForm{key, val}, compile: (*compiler).dynamic}
 	case "remove_at":
 		f = operationForm{on: value.Object, operands: []operandForm{key}, compile: (*compiler).dynamic}
-	case "increment_at":
+	case "increment_at", "decrement_at":
 		f = operationForm{on: value.Object, makes: true, effect: CountsMember, operands: []operandForm{key, by, alias}, compile: (*compiler).dynamic}
 	// What only says what others see, or whether they are carried out.
 	case "if":

@@ -11,6 +11,8 @@ import (
 // operation is a compiled operation. It either changes the state that it was meant to change or leaves it as it was.
 type operation interface {
 	apply(e *Env)
+	// origin is what all operations have, which is where faults are told.
+	origin() *base
 }
 
 // Every operation evaluates its operands first, in the order of its fields, then looks at its target, then changes the
@@ -20,6 +22,17 @@ type operation interface {
 type base struct {
 	at   diag.Pointer
 	name string
+}
+
+func (o *base) origin() *base { return o }
+
+// unfit tells that the operation was left out because of operands that did not fit.
+func (o *base) unfit(e *Env) {
+	message := e.misfit.Message
+	e.misfit = nil
+	if o.tells(e) {
+		o.fault(e, "%s", message)
+	}
 }
 
 // tells reports whether somebody wants to know of one more fault.
@@ -680,11 +693,13 @@ func (o *removeAtOp) apply(e *Env) {
 	}
 }
 
+// incrementAtOp is "increment_at" and "decrement_at".
 type incrementAtOp struct {
 	base
-	key    node
-	by     node
-	target place
+	key      node
+	by       node
+	target   place
+	subtract bool
 }
 
 func (o *incrementAtOp) apply(e *Env) {
@@ -700,7 +715,7 @@ func (o *incrementAtOp) apply(e *Env) {
 	if !ok {
 		return
 	}
-	if sum, ok := o.add(e, s.v.Get(key), by, false, &o.target, key); ok {
+	if sum, ok := o.add(e, s.v.Get(key), by, o.subtract, &o.target, key); ok {
 		o.setMember(e, &o.target, s, key, sum, sum.Weight())
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // language is a part of specs in which values are written. All have the same paths, and each some of the operators.
@@ -34,11 +35,17 @@ const (
 	Merged
 	// Text: some text.
 	Text
+	// Numeric: some number.
+	Numeric
+	// Whole: some integer.
+	Whole
+	// Scalar: some number or text.
+	Scalar
 	// Computed: a value of which nothing is known before.
 	Computed
 )
 
-// operator is a form of objects that stand for a value which has to be computed.
+// operator is a form of objects that stand for a value which has to be computed: a row of the one table of them.
 type operator struct {
 	// name is the key that an object is known by.
 	name string
@@ -46,22 +53,59 @@ type operator struct {
 	in language
 	// form is what it stands for.
 	form Form
+	// alone says that nothing may stand beside the name.
+	alone bool
+	// operands are the members that hold values.
+	operands []operandForm
 	// compile compiles the object v, which stands at the place at.
-	compile func(c *compiler, v value.Value, at diag.Pointer, keeps bool) node
+	compile func(c *compiler, v value.Value, at diag.Pointer, name string, keeps bool) node
 }
 
-// operators is the one table of them. What is no operator of a language is data there, or an error where its name begins with
-// "$": see objectValue.
+// everywhere is where ordinary operators may stand.
+const everywhere = handlers | conditions | templates | selections
+
+// operators returns the table of all of them. What begins with "$" and is no operator of a language is an error; every other name
+// is data, but for the three old names that templates have, where they are the only key: see form.
 func operators() []operator {
+	own := func(name string, as Reading) []operandForm { return []operandForm{{key: name, reading: as}} }
+	scaled := operandForm{key: "scale", reading: AsNumber}
 	return []operator{
-		{"$", handlers | conditions, Followed, (*compiler).pathForm},
-		{"$merge", handlers | conditions, Merged, (*compiler).mergeForm},
-		{"$literal", handlers | conditions | templates, Literal, (*compiler).literalForm},
-		{"concat", templates, Text, (*compiler).concatForm},
-		{"coalesce", templates, Computed, (*compiler).coalesceForm},
-		{"merge", templates, Merged, (*compiler).mergeForm},
-		{"$map", selections, Computed, (*compiler).mapForm},
-		{"$lookup", selections, Computed, (*compiler).lookupForm},
+		{"$", everywhere, Followed, true, own("$", AsValue), (*compiler).pathForm},
+		{"$literal", everywhere, Literal, true, nil, (*compiler).literalForm},
+		{"$merge", everywhere, Merged, true, own("$merge", AsValue), (*compiler).mergeForm},
+		{"merge", templates, Merged, true, own("merge", AsValue), (*compiler).mergeForm},
+		{"$coalesce", everywhere, Computed, true, own("$coalesce", AsValue), (*compiler).coalesceForm},
+		{"coalesce", templates, Computed, true, own("coalesce", AsValue), (*compiler).coalesceForm},
+		// Numbers.
+		{"$add", everywhere, Numeric, false, own("$add", asNumbers), (*compiler).numbersForm},
+		{"$subtract", everywhere, Numeric, false, own("$subtract", asNumbers), (*compiler).numbersForm},
+		{"$multiply", everywhere, Numeric, false, own("$multiply", asNumbers), (*compiler).numbersForm},
+		{"$divide", everywhere, Numeric, false, append(own("$divide", asNumbers), scaled), (*compiler).quotientForm},
+		{"$round", everywhere, Numeric, false, append(own("$round", AsNumber), scaled), (*compiler).quotientForm},
+		{"$negate", everywhere, Numeric, false, own("$negate", AsNumber), (*compiler).numbersForm},
+		{"$abs", everywhere, Numeric, false, own("$abs", AsNumber), (*compiler).numbersForm},
+		{"$min", everywhere, Scalar, false, own("$min", asValues), (*compiler).numbersForm},
+		{"$max", everywhere, Scalar, false, own("$max", asValues), (*compiler).numbersForm},
+		{"$sum", everywhere, Numeric, false, append(own("$sum", AsArray), operandForm{key: "of", reading: AsNumber}), (*compiler).foldForm},
+		{"$count", everywhere, Whole, false, append(own("$count", AsArray), operandForm{key: "where", reading: AsPredicate}), (*compiler).foldForm},
+		// Texts.
+		{"$concat", everywhere, Text, true, own("$concat", AsValue), (*compiler).concatForm},
+		{"concat", templates, Text, true, own("concat", AsValue), (*compiler).concatForm},
+		{"$lower", everywhere, Text, false, own("$lower", AsText), (*compiler).textForm},
+		{"$upper", everywhere, Text, false, own("$upper", AsText), (*compiler).textForm},
+		{"$trim", everywhere, Text, false, own("$trim", AsText), (*compiler).textForm},
+		{
+			"$slice", everywhere, Text, false,
+			append(own("$slice", AsText), operandForm{key: "from", reading: AsNumber}, operandForm{key: "to", reading: AsNumber}),
+			(*compiler).sliceForm,
+		},
+		// Times.
+		{"$now", everywhere, Scalar, false, nil, (*compiler).nowForm},
+		{"$add_duration", everywhere, Scalar, false, own("$add_duration", AsValue), (*compiler).durationForm},
+		{"$date_trunc", everywhere, Scalar, false, own("$date_trunc", AsValue), (*compiler).truncateForm},
+		// Arrays, where projections put something together.
+		{"$map", selections, Computed, false, nil, (*compiler).mapForm},
+		{"$lookup", selections, Computed, false, nil, (*compiler).lookupForm},
 	}
 }
 
@@ -75,6 +119,11 @@ func operatorNamed(name string) (operator, bool) {
 	return operator{}, false
 }
 
+// named reports whether a key of an object with so many members can be the name of an operator.
+func (l language) named(key string, members int) bool {
+	return strings.HasPrefix(key, "$") || l == templates && members == 1
+}
+
 // HandlerForm says what an object stands for in a value of a handler that compiles, and returns what its operator takes. What is
 // no object is plain.
 func HandlerForm(v value.Value) (Form, value.Value) { return formOf(v, handlers) }
@@ -83,14 +132,41 @@ func HandlerForm(v value.Value) (Form, value.Value) { return formOf(v, handlers)
 func TemplateForm(v value.Value) (Form, value.Value) { return formOf(v, templates) }
 
 func formOf(v value.Value, in language) (Form, value.Value) {
-	if v.Kind() != value.Object || v.Len() != 1 {
+	o, operand, ok := operatorOf(v, in)
+	if !ok {
 		return Plain, value.Value{}
 	}
-	m := v.Members()[0]
-	if o, ok := operatorNamed(m.Key); ok && o.in&in != 0 {
-		return o.form, m.Value
+	return o.form, operand
+}
+
+// operatorOf returns the operator that an object is, and what it takes.
+func operatorOf(v value.Value, in language) (operator, value.Value, bool) {
+	if v.Kind() != value.Object {
+		return operator{}, value.Value{}, false
 	}
-	return Plain, value.Value{}
+	for _, m := range v.Members() {
+		if !in.named(m.Key, v.Len()) {
+			continue
+		}
+		if o, ok := operatorNamed(m.Key); ok && o.in&in != 0 {
+			return o, m.Value, true
+		}
+	}
+	return operator{}, value.Value{}, false
+}
+
+// OperatorParts returns the parts of an operator in a value that compiles. It reports false where v is none: its members, if it has
+// any, are values themselves then.
+func OperatorParts(v value.Value, at diag.Pointer) ([]Part, bool) {
+	o, _, ok := operatorOf(v, everywhere&^selections)
+	if !ok {
+		o, _, ok = operatorOf(v, templates)
+	}
+	var out []Part
+	for _, operand := range o.operands {
+		out = operand.parts(v, at, out)
+	}
+	return out, ok
 }
 
 // objectValue compiles an object: an operator, or one whose members are values themselves.
@@ -105,10 +181,7 @@ func (c *compiler) objectValue(v value.Value, at diag.Pointer, keeps bool) node 
 	same := true
 	for i, m := range members {
 		n.keys[i] = m.Key
-		n.values[i] = &literal{}
-		if !c.misplaced(at, m.Key) {
-			n.values[i] = c.value(m.Value, at.Key(m.Key), keeps)
-		}
+		n.values[i] = c.value(m.Value, at.Key(m.Key), keeps)
 		same = same && isLiteral(n.values[i])
 	}
 	if same {
@@ -123,63 +196,121 @@ func (c *compiler) objectValue(v value.Value, at diag.Pointer, keeps bool) node 
 
 // form compiles the object v if its member called key makes it an operator, or faulty.
 func (c *compiler) form(v value.Value, at diag.Pointer, key string, keeps bool) (node, bool) {
-	dollar := strings.HasPrefix(key, "$")
-	switch {
-	case c.language == templates && v.Len() > 1:
-		return nil, false // data, whatever its keys are
-	case c.language != templates && !dollar:
+	if !c.language.named(key, v.Len()) {
 		return nil, false
 	}
 	o, ok := operatorNamed(key)
-	ok = ok && o.in&c.language != 0
-	switch {
-	case !ok && c.language&(handlers|conditions) != 0:
+	switch ok = ok && o.in&c.language != 0; {
+	case !ok && !strings.HasPrefix(key, "$"):
+		return nil, false
+	case !ok:
 		c.unknownForm(at, key)
 		return &literal{}, true
-	case !ok:
-		return nil, false
-	case v.Len() > 1 && c.language != selections:
+	case v.Len() > 1 && o.alone:
 		c.errorf(at, "%q must be the only key of its object", key).Hintf(`use {"$merge": [...]} to put several objects together`)
 		return &literal{}, true
 	}
-	return o.compile(c, v, at, keeps), true
+	return c.computed(&o, v, at, keeps), true
 }
 
-// misplaced reports a key that is an operator's in other languages than this one, or that none has.
-func (c *compiler) misplaced(at diag.Pointer, key string) bool {
-	switch {
-	case c.language == templates && (key == "$" || key == "$merge"):
-		c.handlerForm(at.Key(key), key)
-	case c.language == selections && strings.HasPrefix(key, "$"):
-		c.l.UnknownKey(at, key, []string{"$map", "$lookup"})
-	default:
-		return false
+// Limits of an expression: all that a predicate, a template or the values of an operation are made of.
+const (
+	// MaxOperators is how many operators an expression may have.
+	MaxOperators = 200
+	// MaxOperatorDepth is how many of them may stand inside of each other.
+	MaxOperatorDepth = 16
+)
+
+// computed compiles an operator. One whose operands are all known is computed at once.
+func (c *compiler) computed(o *operator, v value.Value, at diag.Pointer, keeps bool) node {
+	// Paths and literals compute nothing, old names and those that have a limit of their own are not counted.
+	counted := o.in == everywhere && o.name != "$" && o.name != "$literal"
+	if !counted {
+		return o.compile(c, v, at, o.name, keeps)
 	}
-	return true
+	place := at.Key(o.name)
+	c.operators++
+	c.within++
+	defer func() { c.within-- }()
+	switch {
+	case c.operators == MaxOperators+1:
+		c.errorf(place, "more than %d operators are in one expression", MaxOperators).AtKey().
+			Hintf("go over arrays with $sum and $count, or keep what is computed in the state")
+	case c.within == MaxOperatorDepth+1:
+		c.errorf(place, "more than %d operators stand inside of each other here", MaxOperatorDepth).AtKey().
+			Hintf("an operator takes up to %d operands: write what is needed flatter, or keep a part of it in the state", MaxOperands)
+	}
+	if c.operators > MaxOperators || c.within > MaxOperatorDepth {
+		return &literal{}
+	}
+
+	paths, errors := len(c.nodes), c.l.Errors()
+	n := o.compile(c, v, at, o.name, keeps)
+	switch {
+	case c.l.Errors() > errors:
+		return n
+	case len(c.nodes) > paths:
+		c.computes++
+		return n
+	default:
+		return c.fold(n, place)
+	}
+}
+
+// fold computes an operator that reads nothing. What has no value is an error.
+func (c *compiler) fold(n node, at diag.Pointer) node {
+	e := NewEnv(work.Counted(maxFold))
+	e.begin(len(c.slots))
+	e.left = MaxState
+	v, ok := n.eval(e)
+	switch {
+	case ok:
+		return &literal{v}
+	case e.misfit == nil:
+		c.errorf(at, "it takes too much to compute this").AtKey().Hintf("write the value itself")
+	default:
+		d := c.errorf(at, "%s", e.misfit.Message).AtKey()
+		if q, ok := n.(*quotientNode); ok && q.scale == nil && literalOf(q.by).Sign() != 0 {
+			d.Hintf(`add "scale", the number of digits after the point, as in {"$divide": [1, 3], "scale": 2}`)
+		} else {
+			d.Hintf("all of its operands stand here, so that it never has a value")
+		}
+	}
+	return &literal{}
+}
+
+// maxFold is what it may take to compute an operator whose operands are all known, in units of work.
+const maxFold = 1 << 17
+
+// operatorsHere lists the operators of the language, without the plain "$" and the old names.
+func (c *compiler) operatorsHere() []string {
+	var names []string
+	for _, o := range operators() {
+		if o.in&c.language != 0 && len(o.name) > 1 && o.name[0] == '$' {
+			names = append(names, o.name)
+		}
+	}
+	return names
 }
 
 // unknownForm reports a key that starts with "$" and is no operator.
 func (c *compiler) unknownForm(at diag.Pointer, key string) {
-	d := c.errorf(at.Key(key), "unknown value form %s", diag.Quote(key)).AtKey()
-	if near := c.l.Nearest(key, []string{"$merge", "$literal"}); near != "" {
+	known := c.operatorsHere()
+	_, elsewhere := operatorNamed(key)
+	d := c.errorf(at.Key(key), "unknown operator %s", diag.Quote(key)).AtKey()
+	near := c.l.Nearest(key, known)
+	switch {
+	case elsewhere:
+		d.Hintf("%s is for the select of projections", key)
+	case near != "":
 		d.Hintf("did you mean %q?", near)
-		return
+	default:
+		d.Hintf(`the operators are %s; put an object with such a key into {"$literal": ...}`, wordList(known))
 	}
-	d.Hintf(`there are {"$": path}, {"$merge": [...]} and {"$literal": value}; put an object with such a key into {"$literal": ...}`)
 }
 
-// handlerForm reports an object of the values of handlers in a template.
-func (c *compiler) handlerForm(at diag.Pointer, key string) {
-	d := c.errorf(at, "%s is for the values of handlers, not for the data of an emit", diag.Quote(key)).AtKey()
-	if key == "$" {
-		d.Hintf(`write the path alone, as in "$.data.name", or {"$literal": ...} for data with such a key`)
-		return
-	}
-	d.Hintf(`write {"merge": [...]}, or {"$literal": ...} for data with such a key`)
-}
-
-func (c *compiler) pathForm(v value.Value, at diag.Pointer, keeps bool) node {
-	path, at := v.Get("$"), at.Key("$")
+func (c *compiler) pathForm(v value.Value, at diag.Pointer, name string, keeps bool) node {
+	path, at := v.Get(name), at.Key(name)
 	if path.Kind() != value.String || !jsonpath.IsPath(path.Str()) {
 		c.errorf(at, `"$" takes a path`).Hintf(`write {"$": "$.data.name"}`)
 		return &literal{}
@@ -187,86 +318,91 @@ func (c *compiler) pathForm(v value.Value, at diag.Pointer, keeps bool) node {
 	return c.pathText(path.Str(), at, keeps)
 }
 
-func (c *compiler) literalForm(v value.Value, _ diag.Pointer, _ bool) node {
-	return &literal{v.Members()[0].Value}
+func (c *compiler) literalForm(v value.Value, _ diag.Pointer, name string, _ bool) node {
+	return &literal{v.Get(name)}
 }
 
-// mergeForm compiles "$merge" and "merge". What can be no object is an error in handlers only.
-func (c *compiler) mergeForm(v value.Value, at diag.Pointer, keeps bool) node {
-	m := v.Members()[0]
-	at = at.Key(m.Key)
-	if c.language == templates {
-		return &mergeNode{items: c.arguments(m.Value, at, m.Key)}
+// mergeForm compiles "$merge" and "merge". What can be no object is an error only under the name that has a "$".
+func (c *compiler) mergeForm(v value.Value, at diag.Pointer, name string, keeps bool) node {
+	v, at = v.Get(name), at.Key(name)
+	if name != "$merge" {
+		return &mergeNode{items: c.arguments(v, at, name, keeps)}
 	}
-	if m.Value.Kind() != value.Array {
-		c.errorf(at, `"$merge" takes an array of objects, not %s`, kindOf(m.Value)).Hintf(`write {"$merge": ["$.data", {"status": "new"}]}`)
+	if v.Kind() != value.Array {
+		c.errorf(at, `"$merge" takes an array of objects, not %s`, kindOf(v)).Hintf(`write {"$merge": ["$.data", {"status": "new"}]}`)
 		return &literal{}
 	}
-	n := &mergeNode{items: make([]node, m.Value.Len())}
-	for i, elem := range m.Value.Elems() {
+	n := &mergeNode{items: make([]node, v.Len())}
+	for i, elem := range v.Elems() {
 		item := c.value(elem, at.Index(i), keeps)
-		if lit, ok := item.(*literal); ok && lit.v.Kind() != value.Object && !lit.v.IsMissing() {
-			c.errorf(at.Index(i), `"$merge" puts objects together, and this is %s`, kindOf(lit.v)).Hintf("write an object or a path that leads to one")
+		if !can(item, value.Object) {
+			got := elem
+			if lit, ok := item.(*literal); ok {
+				got = lit.v
+			}
+			c.errorf(at.Index(i), `"$merge" puts objects together, and this is %s`, kindOf(got)).Hintf("write an object or a path that leads to one")
 		}
 		n.items[i] = item
 	}
 	return n
 }
 
-func (c *compiler) concatForm(v value.Value, at diag.Pointer, _ bool) node {
-	return &concatNode{c.arguments(v.Get("concat"), at.Key("concat"), "concat")}
+// can reports whether a node may have a value of a kind. A literal that was faulty may be anything.
+func can(n node, k value.Kind) bool {
+	switch n := n.(type) {
+	case *literal:
+		return n.v.Kind() == k || n.v.IsMissing()
+	case *objectNode, *mergeNode:
+		return k == value.Object
+	case *arrayNode:
+		return k == value.Array
+	case *numbersNode:
+		return k == value.Number || k == value.String && n.orders()
+	case *quotientNode, *foldNode:
+		return k == value.Number
+	case *concatNode, *textNode, *sliceNode:
+		return k == value.String
+	case *nowNode, *durationNode, *truncateNode:
+		return k == value.Number || k == value.String
+	default:
+		return true
+	}
 }
 
-func (c *compiler) coalesceForm(v value.Value, at diag.Pointer, _ bool) node {
-	return &coalesceNode{c.arguments(v.Get("coalesce"), at.Key("coalesce"), "coalesce")}
+func (c *compiler) coalesceForm(v value.Value, at diag.Pointer, name string, keeps bool) node {
+	return &coalesceNode{c.arguments(v.Get(name), at.Key(name), name, keeps)}
 }
 
-// arguments compiles what an operator of templates takes.
-func (c *compiler) arguments(v value.Value, at diag.Pointer, operator string) []node {
+// arguments compiles what an operator takes that has any number of operands.
+func (c *compiler) arguments(v value.Value, at diag.Pointer, name string, keeps bool) []node {
 	if v.Kind() != value.Array {
-		c.errorf(at, "%s takes an array", operator).
-			Hintf(`an object whose only key is concat, coalesce or merge is an operator; write {"$literal": ...} for data that looks like one`)
+		d := c.errorf(at, "%s takes an array", name)
+		if strings.HasPrefix(name, "$") {
+			d.Hintf(`write {"%s": ["$.data.a", "$.data.b"]}`, name)
+		} else {
+			d.Hintf(`an object whose only key is concat, coalesce or merge is an operator; write {"$literal": ...} for data that looks like one`)
+		}
 		return nil
 	}
 	nodes := make([]node, v.Len())
 	for i, elem := range v.Elems() {
-		nodes[i] = c.value(elem, at.Index(i), false)
+		nodes[i] = c.value(elem, at.Index(i), keeps)
 	}
 	return nodes
 }
 
-// concatNode joins its arguments to one string. Numbers, booleans and containers stand for their JSON, null for nothing.
-type concatNode struct{ items []node }
-
-func (n *concatNode) eval(e *Env) (value.Value, bool) {
-	var b strings.Builder
-	for _, item := range n.items {
-		v, ok := item.eval(e)
-		if !ok {
-			return value.Value{}, false
-		}
-		w, visited := v.Weigh()
-		if e.left -= w.Bytes; e.left < 0 || !e.spend(1+visited) || !e.work.SpendBytes(w.Bytes) {
-			return value.NullValue(), e.work.Err() == nil
-		}
-		switch v.Kind() {
-		case value.String:
-			b.WriteString(v.Str())
-		case value.Bool, value.Number, value.Array, value.Object:
-			b.WriteString(v.String())
-		case value.Missing, value.Null:
-		}
-	}
-	return value.StringValue(b.String()), true
-}
-
-// coalesceNode is the first of its arguments that is not null. One with an optional path that leads nowhere is passed over.
+// coalesceNode is the first of its arguments that is not null. One with an optional path that leads nowhere is passed over, one with
+// operands that do not fit is not.
 type coalesceNode struct{ items []node }
 
 func (n *coalesceNode) eval(e *Env) (value.Value, bool) {
 	for _, item := range n.items {
-		if v, ok := item.eval(e); ok && v.Kind() != value.Null {
+		v, ok := item.eval(e)
+		switch {
+		case ok && v.Kind() != value.Null:
 			return v, true
+		case !ok && e.misfit != nil:
+			return v, false
 		}
 	}
 	return value.NullValue(), e.work.Err() == nil
@@ -286,7 +422,7 @@ func (c *compiler) tooDeep(at diag.Pointer) (leave func(), deep bool) {
 }
 
 // mapForm compiles {"$map": path, "as": "$item", "to": value}.
-func (c *compiler) mapForm(v value.Value, at diag.Pointer, _ bool) node {
+func (c *compiler) mapForm(v value.Value, at diag.Pointer, _ string, _ bool) node {
 	leave, deep := c.tooDeep(at)
 	defer leave()
 	if deep {
@@ -308,7 +444,7 @@ func (c *compiler) mapForm(v value.Value, at diag.Pointer, _ bool) node {
 const maxWanted = 10
 
 // lookupForm compiles {"$lookup": path, "where": {field: value}, "select": value}.
-func (c *compiler) lookupForm(v value.Value, at diag.Pointer, _ bool) node {
+func (c *compiler) lookupForm(v value.Value, at diag.Pointer, _ string, _ bool) node {
 	leave, deep := c.tooDeep(at)
 	defer leave()
 	if deep {
@@ -388,8 +524,11 @@ func (n *mapNode) eval(e *Env) (value.Value, bool) {
 		if !e.spend(1) {
 			return value.Value{}, false
 		}
-		if ok {
+		switch {
+		case ok:
 			elems = append(elems, v)
+		case e.forgiven():
+			elems = append(elems, value.NullValue())
 		}
 	}
 	return value.ArrayValue(elems...), true

@@ -171,6 +171,8 @@ type elementsNode struct {
 	every bool
 	// optional tells that the match has optional paths.
 	optional bool
+	// all tells that the match is asked about every element, since each may have an operator without a value.
+	all bool
 }
 
 func (n *elementsNode) test(e *Env) verdict {
@@ -188,17 +190,20 @@ func (n *elementsNode) test(e *Env) verdict {
 }
 
 func (n *elementsNode) over(e *Env, elems []value.Value) verdict {
-	stop := verdictOf(!n.every)
+	stop, out := verdictOf(!n.every), verdictOf(n.every)
 	for i := range elems {
 		if !e.spend(1) {
 			return skip
 		}
 		e.slots[n.slot] = elems[i]
-		if v := n.match.test(e); v == stop || v == skip {
+		switch v := n.match.test(e); {
+		case v == skip, v == stop && !n.all:
 			return v
+		case v == stop:
+			out = stop
 		}
 	}
-	return verdictOf(n.every)
+	return out
 }
 
 // subsetNode is "subset_of".
@@ -245,16 +250,21 @@ func (n *notNode) test(e *Env) verdict {
 type listNode struct {
 	of  []predicate
 	any bool
+	// all tells that all are asked, since each may have an operator without a value.
+	all bool
 }
 
 func (n *listNode) test(e *Env) verdict {
-	stop := verdictOf(n.any)
+	stop, out := verdictOf(n.any), verdictOf(!n.any)
 	for _, p := range n.of {
-		if v := p.test(e); v == stop || v == skip {
+		switch v := p.test(e); {
+		case v == skip, v == stop && !n.all:
 			return v
+		case v == stop:
+			out = stop
 		}
 	}
-	return verdictOf(!n.any)
+	return out
 }
 
 // match says which elements of an array are meant: those that have all fields, or those for which the predicate

@@ -67,7 +67,7 @@ func TestSelectionErrors(t *testing.T) {
 		`{"$map":"$.order","as":"x","to":1}`:                               `/as: "x" cannot name an element; names look like "$item"`,
 		`{"$lookup":"$.order","where":[1]}`:                                `/where: where must be an object, not an array`,
 		`{"$lookup":"$.order","where":{"a":"$.x"}}`:                        `/where/a: there is no "x" below "$" here`,
-		`{"a":{"$literal":1}}`:                                             `/a/$literal: unknown key "$literal"`,
+		`{"a":{"$item":1}}`:                                                `/a/$item: unknown operator "$item"`,
 		`{"$map":"$.order","as":"$x","to":{"$map":"$x","as":"$x","to":1}}`: `/to/as: "$x" is bound already`,
 		`{"$lookup":"$.order","where":{"a":1},"select":"@.x"}`:             `/select: "@.x" starts with "@", which stands for the state in handlers and conditions only`,
 	} {

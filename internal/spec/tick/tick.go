@@ -116,7 +116,7 @@ func (h *Handler) Apply(ed *value.Editor, state value.Value, ev *Event, b *work.
 		e.state = state
 	}
 	e.event, e.current, e.ed, e.faults = ev, state, ed, faults
-	e.work, e.total = b, state.Weight()
+	e.work, e.total, e.left = b, state.Weight(), math.MaxInt
 	e.run(h.ops)
 	err := b.Err()
 	if err == nil {

@@ -188,7 +188,8 @@ func (n *pathNode) eval(e *Env) (value.Value, bool) {
 type objectNode struct {
 	keys   []string
 	values []node
-	// lenient says that a member that cannot be had is left out, and not all that the object stands in.
+	// lenient says that a member that cannot be had is left out, and not all that the object stands in; what cannot be computed is
+	// null.
 	lenient bool
 }
 
@@ -202,6 +203,8 @@ func (n *objectNode) eval(e *Env) (value.Value, bool) {
 		switch {
 		case ok:
 			members = append(members, value.Member{Key: key, Value: v})
+		case n.lenient && e.forgiven():
+			members = append(members, value.Member{Key: key, Value: value.NullValue()})
 		case !n.lenient || e.work.Err() != nil:
 			return value.Value{}, false
 		}
@@ -212,7 +215,8 @@ func (n *objectNode) eval(e *Env) (value.Value, bool) {
 // arrayNode makes an array.
 type arrayNode struct {
 	elems []node
-	// lenient says that an element that cannot be had is left out, and not all that the array stands in.
+	// lenient says that an element that cannot be had is left out, and not all that the array stands in; what cannot be computed is
+	// null.
 	lenient bool
 }
 
@@ -226,6 +230,8 @@ func (n *arrayNode) eval(e *Env) (value.Value, bool) {
 		switch {
 		case ok:
 			elems = append(elems, v)
+		case n.lenient && e.forgiven():
+			elems = append(elems, value.NullValue())
 		case !n.lenient || e.work.Err() != nil:
 			return value.Value{}, false
 		}
@@ -241,6 +247,9 @@ func (n *mergeNode) eval(e *Env) (value.Value, bool) {
 	out := value.ObjectValue()
 	for _, item := range n.items {
 		v, ok := item.eval(e)
+		if e.misfit != nil {
+			return v, false
+		}
 		if !ok || v.Kind() != value.Object {
 			continue
 		}

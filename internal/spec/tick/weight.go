@@ -362,7 +362,7 @@ func (w *weigher) eval(n node) weight {
 		}
 		return total
 	default:
-		return units(2 * work.Replay)
+		return w.computed(n)
 	}
 }
 
@@ -414,7 +414,7 @@ func (w *weigher) size(n node) weight {
 		}
 		return total
 	default:
-		return units(float64(w.event))
+		return w.result(n)
 	}
 }
 

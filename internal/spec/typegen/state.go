@@ -170,6 +170,12 @@ func (h *handlers) object(v value.Value) *typ {
 		return constant(operand)
 	case tick.Text:
 		return &typ{kind: text}
+	case tick.Numeric:
+		return &typ{kind: number}
+	case tick.Whole:
+		return &typ{kind: integer}
+	case tick.Scalar:
+		return either(&typ{kind: number}, &typ{kind: text})
 	case tick.Computed:
 		return &typ{}
 	case tick.Merged:

@@ -1,0 +1,385 @@
+package tick
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"j17/internal/spec/diag"
+	"j17/internal/spec/jsonpath"
+	"j17/internal/value"
+)
+
+// nowNode is $now: the event's time in one of three forms.
+type nowNode struct {
+	seconds node
+	form    string
+}
+
+func (n *nowNode) eval(e *Env) (value.Value, bool) {
+	v, ok := n.seconds.eval(e)
+	if !ok || n.form == "seconds" {
+		return v, ok
+	}
+	seconds, _ := v.Int64()
+	m := moment{kind: dateKind, wall: time.Unix(seconds, 0).UTC()}
+	if n.form == "datetime" {
+		m.kind, m.offset = dateTimeKind, "Z"
+	}
+	return m.value(), e.spend(timeWork)
+}
+
+// timeWork is what it takes to read a time and to write it.
+const timeWork = 8
+
+func (c *compiler) nowForm(v value.Value, at diag.Pointer, name string, _ bool) node {
+	c.shape(v, at, name, []string{name}, nil)
+	forms := []string{"seconds", "date", "datetime"}
+	form := v.Get(name).Str()
+	if !slices.Contains(forms, form) {
+		c.unknownWord(at.Key(name), name, form, forms)
+	}
+	if c.scope.Plain {
+		c.errorf(at.Key(name), "%s is the time of an event, and there is none here", name).Hintf("put the time into the state when an event happens")
+		return &literal{}
+	}
+	path, _ := jsonpath.Parse("$.metadata.timestamp")
+	return &nowNode{seconds: c.path(path, at.Key(name), false), form: form}
+}
+
+// unknownWord reports a word that has to be one of a list.
+func (c *compiler) unknownWord(at diag.Pointer, what, word string, known []string) {
+	d := c.errorf(at, "%s takes one of %s", what, wordList(known))
+	if near := c.l.Nearest(word, known); near != "" {
+		d.Hintf("did you mean %q?", near)
+	} else {
+		d.Hintf("write one of them as a text, such as %q", known[0])
+	}
+}
+
+// timeKind is a form in which times are written.
+type timeKind uint8
+
+const (
+	secondsKind timeKind = iota
+	dateKind
+	dateTimeKind
+)
+
+// moment is a time in the form in which it is written: Unix seconds, a date, or a date with a time and an offset.
+type moment struct {
+	kind timeKind
+	// wall is what calendars and clocks show where the time was written, as if that were in UTC; its seconds are whole.
+	wall time.Time
+	// rest is what there is below seconds: of a number, and the digits of a text with their point.
+	rest   value.Value
+	digits string
+	// offset is how a text says by how much its clocks differ from UTC.
+	offset string
+}
+
+// Years that can be written with four digits, and more seconds than there are in them.
+const (
+	firstYear  = 1
+	lastYear   = 9999
+	maxSeconds = 366 * 24 * 60 * 60 * lastYear
+)
+
+// readMoment reads a time.
+func readMoment(v value.Value) (moment, bool) {
+	switch v.Kind() {
+	case value.Number:
+		whole, err := value.Rounded(v, 0, value.Floor)
+		if err != nil {
+			return moment{}, false
+		}
+		rest, err := value.Difference(v, whole)
+		seconds, ok := whole.Int64()
+		if err != nil || !ok || seconds > maxSeconds || seconds < -maxSeconds {
+			return moment{}, false
+		}
+		m := moment{kind: secondsKind, wall: time.Unix(seconds, 0).UTC(), rest: rest}
+		return m, m.written()
+	case value.String:
+		return parseMoment(v.Str())
+	case value.Missing, value.Null, value.Bool, value.Array, value.Object:
+	}
+	return moment{}, false
+}
+
+const (
+	dateLayout = "2006-01-02"
+	wallLayout = "2006-01-02T15:04:05"
+	// maxFraction is how many digits the fraction of a second may have.
+	maxFraction = 18
+)
+
+// parseMoment reads a date, or a date with a time and an offset as RFC 3339 has them.
+func parseMoment(text string) (moment, bool) {
+	if len(text) == len(dateLayout) {
+		wall, err := time.Parse(dateLayout, text)
+		m := moment{kind: dateKind, wall: wall}
+		return m, err == nil && m.written()
+	}
+	if len(text) <= len(wallLayout) {
+		return moment{}, false
+	}
+	wall, err := time.Parse(wallLayout, text[:len(wallLayout)])
+	if err != nil {
+		return moment{}, false
+	}
+	m := moment{kind: dateTimeKind, wall: wall}
+	rest := text[len(wallLayout):]
+	if rest[0] == '.' {
+		end := 1 + len(rest[1:]) - len(strings.TrimLeft(rest[1:], "0123456789"))
+		if end == 1 || end > 1+maxFraction {
+			return moment{}, false
+		}
+		m.digits, rest = rest[:end], rest[end:]
+	}
+	m.offset = rest
+	return m, isOffset(rest) && m.written()
+}
+
+// isOffset reports whether a text is an offset from UTC.
+func isOffset(text string) bool {
+	if text == "Z" {
+		return true
+	}
+	if len(text) != len("+00:00") || text[0] != '+' && text[0] != '-' {
+		return false
+	}
+	_, err := time.Parse("15:04", text[1:])
+	return err == nil
+}
+
+// written reports whether the time can be written.
+func (m *moment) written() bool {
+	year := m.wall.Year()
+	return year >= firstYear && year <= lastYear
+}
+
+// value returns the time in its own form.
+func (m *moment) value() value.Value {
+	switch m.kind {
+	case dateKind:
+		return value.StringValue(m.wall.Format(dateLayout))
+	case dateTimeKind:
+		return value.StringValue(m.wall.Format(wallLayout) + m.digits + m.offset)
+	case secondsKind:
+	}
+	seconds := value.Int(m.wall.Unix())
+	if m.rest.Sign() == 0 {
+		return seconds
+	}
+	v, _ := value.Sum(seconds, m.rest)
+	return v
+}
+
+// duration is an amount of a unit of time.
+type duration struct {
+	n    int64
+	unit string
+}
+
+// maxAmount bounds the number in a duration: nothing that is longer has a result.
+const maxAmount = 1_000_000_000_000
+
+// parseDuration reads a number with a unit: seconds, minutes, hours, days, weeks, months ("mo") or years, backwards with a "-".
+func parseDuration(text string) (duration, bool) {
+	digits, negative := strings.CutPrefix(text, "-")
+	end := len(digits) - len(strings.TrimLeft(digits, "0123456789"))
+	d := duration{unit: digits[end:]}
+	if end == 0 || end > 18 || !slices.Contains([]string{"s", "m", "h", "d", "w", "mo", "y"}, d.unit) {
+		return duration{}, false
+	}
+	d.n, _ = strconv.ParseInt(digits[:end], 10, 64)
+	if d.n = min(d.n, maxAmount); negative {
+		d.n = -d.n
+	}
+	return d, true
+}
+
+// add returns the time that is so much later. It reports false where it cannot be written, or where a date does not take the duration
+// because it is no whole number of days.
+func (m moment) add(d duration) (moment, bool) {
+	const day = 24 * 60 * 60
+	months, seconds := int64(0), int64(0)
+	switch d.unit {
+	case "mo":
+		months = d.n
+	case "y":
+		months = 12 * d.n
+	case "w":
+		seconds = 7 * day * d.n
+	case "d":
+		seconds = day * d.n
+	case "h":
+		seconds = 60 * 60 * d.n
+	case "m":
+		seconds = 60 * d.n
+	default:
+		seconds = d.n
+	}
+	if m.kind == dateKind && seconds%day != 0 {
+		return m, false
+	}
+	if months != 0 {
+		return m.addMonths(months)
+	}
+	if seconds > maxSeconds || seconds < -maxSeconds {
+		return m, false
+	}
+	m.wall = time.Unix(m.wall.Unix()+seconds, 0).UTC()
+	return m, m.written()
+}
+
+// addMonths goes to the same day of another month, or to its last day where there is no such day.
+func (m moment) addMonths(n int64) (moment, bool) {
+	year, month, day := m.wall.Date()
+	if n > 12*lastYear || n < -12*lastYear {
+		return m, false
+	}
+	first := time.Date(year, month+time.Month(n), 1, 0, 0, 0, 0, time.UTC)
+	last := first.AddDate(0, 1, -1).Day()
+	clock := time.Duration(m.wall.Unix()-time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Unix()) * time.Second
+	m.wall = first.AddDate(0, 0, min(day, last)-1).Add(clock)
+	return m, m.written()
+}
+
+// timeUnits are what times can be cut down to.
+func timeUnits() []string {
+	return []string{"second", "minute", "hour", "day", "week", "month", "year"}
+}
+
+// truncate returns the beginning of what the time is in. The first year begins on a Monday, so that there always is one.
+func (m moment) truncate(unit string) moment {
+	m.rest, m.digits = value.Value{}, ""
+	year, month, day := m.wall.Date()
+	hour, minute, second := m.wall.Clock()
+	switch unit {
+	case "year":
+		month, day, hour, minute, second = 1, 1, 0, 0, 0
+	case "month":
+		day, hour, minute, second = 1, 0, 0, 0
+	case "week":
+		day -= (int(m.wall.Weekday()) + 6) % 7 // Monday is the first
+		hour, minute, second = 0, 0, 0
+	case "day":
+		hour, minute, second = 0, 0, 0
+	case "hour":
+		minute, second = 0, 0
+	case "minute":
+		second = 0
+	}
+	m.wall = time.Date(year, month, day, hour, minute, second, 0, time.UTC)
+	return m
+}
+
+// durationNode is $add_duration.
+type durationNode struct {
+	at       diag.Pointer
+	time, by node
+}
+
+func (n *durationNode) eval(e *Env) (value.Value, bool) {
+	from, m, ok := e.moment(n.time, n.at, "$add_duration")
+	if !ok {
+		return value.Value{}, false
+	}
+	by, ok := n.by.eval(e)
+	if !ok {
+		return value.Value{}, false
+	}
+	d, ok := parseDuration(by.Str())
+	if !ok {
+		return e.misfits(n.at, `the duration of $add_duration is %s, not a text like "30m", "7d" or "-1mo"`, quoted(by))
+	}
+	later, ok := m.add(d)
+	switch {
+	case ok:
+		return later.value(), true
+	case m.kind == dateKind && slices.Contains([]string{"s", "m", "h"}, d.unit):
+		return e.misfits(n.at, "the date %s takes whole days, not %s", quoted(from), quoted(by))
+	default:
+		return e.misfits(n.at, "%s after %s is no time in the years from %d to %d", quoted(by), quoted(from), firstYear, lastYear)
+	}
+}
+
+// moment evaluates an operand that has to be a time.
+func (e *Env) moment(of node, at diag.Pointer, name string) (value.Value, moment, bool) {
+	v, ok := of.eval(e)
+	if !ok || !e.spend(timeWork+value.QuotientWork(v, value.Int(1))) {
+		return v, moment{}, false
+	}
+	m, ok := readMoment(v)
+	if !ok {
+		e.misfits(at, `the time of %s is %s, neither Unix seconds nor a text like "2023-11-14" or "2023-11-14T22:13:20Z"`, name, quoted(v))
+	}
+	return v, m, ok
+}
+
+// quoted is a value in a message: a number or a text as it is, where it is short, any other by its kind.
+func quoted(v value.Value) string {
+	if v.Kind() == value.String {
+		return diag.Quote(v.Str())
+	}
+	return shown(v)
+}
+
+func (c *compiler) durationForm(v value.Value, at diag.Pointer, name string, _ bool) node {
+	c.shape(v, at, name, []string{name}, nil)
+	n := &durationNode{at: at.Key(name)}
+	operands := v.Get(name)
+	if operands.Kind() != value.Array || operands.Len() != 2 {
+		c.errorf(n.at, "%s takes a time and a duration", name).Hintf(`write {"%s": ["$.metadata.timestamp", "7d"]}`, name)
+		return &literal{}
+	}
+	n.time = c.time(operands.Index(0), n.at.Index(0), name)
+	at = n.at.Index(1)
+	n.by = c.operand(operands.Index(1), at, "a duration", value.String)
+	if lit, ok := n.by.(*literal); ok && lit.v.Kind() == value.String {
+		if _, ok := parseDuration(lit.v.Str()); !ok {
+			c.errorf(at, "%s is no duration", quoted(lit.v)).
+				Hintf(`write a number with one of the units s, m, h, d, w, mo and y, as in "90s", "7d" or "-1mo"`)
+		}
+	}
+	return n
+}
+
+// time compiles an operand that has to be a time.
+func (c *compiler) time(v value.Value, at diag.Pointer, name string) node {
+	n := c.operand(v, at, "the time of "+name, value.Number, value.String)
+	if lit, ok := n.(*literal); ok && (lit.v.Kind() == value.Number || lit.v.Kind() == value.String) {
+		if _, ok := readMoment(lit.v); !ok {
+			c.errorf(at, "%s is no time", quoted(lit.v)).Hintf(`write Unix seconds, or a text like "2023-11-14" or "2023-11-14T22:13:20Z"`)
+		}
+	}
+	return n
+}
+
+// truncateNode is $date_trunc.
+type truncateNode struct {
+	at   diag.Pointer
+	time node
+	to   string
+}
+
+func (n *truncateNode) eval(e *Env) (value.Value, bool) {
+	_, m, ok := e.moment(n.time, n.at, "$date_trunc")
+	if !ok {
+		return value.Value{}, false
+	}
+	begin := m.truncate(n.to)
+	return begin.value(), true
+}
+
+func (c *compiler) truncateForm(v value.Value, at diag.Pointer, name string, _ bool) node {
+	c.shape(v, at, name, []string{name, "to"}, nil)
+	n := &truncateNode{at: at.Key(name), time: c.time(v.Get(name), at.Key(name), name), to: v.Get("to").Str()}
+	if to := v.Get("to"); !to.IsMissing() && !slices.Contains(timeUnits(), n.to) {
+		c.unknownWord(at.Key("to"), `"to"`, n.to, timeUnits())
+	}
+	return n
+}
