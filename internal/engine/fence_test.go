@@ -147,7 +147,7 @@ func TestASpecThatCannotBeTakenOver(t *testing.T) {
 
 // TestADeployIsExactAmongManyWriters lets writers go on while specs change: every event was stored under a spec that has it.
 func TestADeployIsExactAmongManyWriters(t *testing.T) {
-	const servers, writers, rounds = 2, 8, 10
+	const servers, writers, rounds = 2, 8, 5
 	f := newFixture(t, engine.Options{})
 	d := &deployments{Store: f.Store}
 	d.put(t, fmt.Sprintf(firstSpec, notes))

@@ -20,6 +20,7 @@ import (
 	"j17/internal/eventfile"
 	"j17/internal/loading"
 	"j17/internal/store"
+	"j17/internal/work/worktest"
 )
 
 // The operations of TestTurnsAreLinearizable on one account. A payment stores two events, all others one.
@@ -198,7 +199,7 @@ func TestManyRefusalsAreFewCommits(t *testing.T) {
 func TestWhatWasAdmittedCanBeRead(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	number := 0
-	rapid.Check(t, func(r *rapid.T) {
+	check := func(r *rapid.T) {
 		lists := []string{"@.list", "$.data.list"}
 		of := func(from ...string) string { return rapid.SampledFrom(from).Draw(r, "part") }
 		search := func(depth int) string {
@@ -239,5 +240,6 @@ func TestWhatWasAdmittedCanBeRead(t *testing.T) {
 		if got := anew.State(t, path, engine.LoadOptions{}); got == string(j17.CodeWorkLimit) {
 			r.Fatalf("%s was admitted and cannot be read", spec)
 		}
-	})
+	}
+	worktest.FewerChecks(t, 6, func() { rapid.Check(t, check) })
 }

@@ -11,6 +11,7 @@ import (
 	"j17/internal/store"
 	"j17/internal/store/pebble"
 	"j17/internal/store/storetest"
+	"j17/internal/work/worktest"
 )
 
 // TestCrash takes the disk away at random moments while many write, with none, some or all of what was not synced,
@@ -22,7 +23,7 @@ func TestCrash(t *testing.T) {
 		acked map[int]bool
 		what  string
 	}
-	for round := range 4 {
+	for round := range worktest.Share(4, 2) {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			t.Parallel()
