@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"j17"
@@ -36,7 +38,15 @@ func (e *Engine) write(ctx context.Context, d *deployed, c *Command, a *decider.
 		b.Renew(work.Command)
 		p, err := e.plan(ctx, d, c, a, b, nil)
 		if err != nil {
-			return nil, store.Result{}, e.refused(ctx, c.Tenant, p, err)
+			stands, failure := e.stands(ctx, d, p)
+			if failure != nil {
+				return nil, store.Result{}, failure
+			}
+			if stands {
+				return nil, store.Result{}, e.refused(ctx, c.Tenant, p, err)
+			}
+			want, _ = p.claims(t)
+			break
 		}
 		var crowded bool
 		if want, crowded = p.claims(t); crowded {
@@ -99,6 +109,25 @@ func (e *Engine) writeAside(ctx context.Context, d *deployed, c *Command, a *dec
 			return nil, store.Result{}, j17.Errorf(j17.CodeBusy, "Others have been faster %d times in a row. Nothing was written. Try again.", try)
 		}
 	}
+}
+
+// stands reports whether all that a refused plan has looked at is as it was, at one moment: what was looked at one after the other need not
+// have been there together.
+func (e *Engine) stands(ctx context.Context, d *deployed, p *plan) (bool, error) {
+	if p == nil || len(p.before) < 2 {
+		return true, nil
+	}
+	keys := slices.Collect(maps.Keys(p.before))
+	heads, err := e.store.Heads(ctx, d.env.tenant, keys)
+	if err != nil {
+		return false, StorageError(err)
+	}
+	for i, key := range keys {
+		if f := p.before[key]; heads[i].Length != f.Length || heads[i].Generation != f.Generation {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // refused keeps what is worth knowing of a plan that failed, and returns why it did.
@@ -208,8 +237,8 @@ func (e *Engine) planInTurn(
 ) (p *plan, tk *ticket, more claims, err error) {
 	p, err = e.plan(ctx, d, c, a, b, v)
 	if err != nil {
-		if p != nil && len(v.needs) > 0 {
-			// It was refused on states of which some are not stored: what else it looked at has to be as new as they are.
+		if p != nil && (len(v.needs) > 0 || len(p.before) > 1) {
+			// It was refused on several states, or on some that are not stored: all have to be of one moment.
 			if want, _ := p.claims(v.turns); !v.held.cover(want) {
 				for _, c := range v.held {
 					want = want.with(c.key, c.alone)

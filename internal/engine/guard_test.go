@@ -1,0 +1,135 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"j17"
+	"j17/internal/decider"
+	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
+	"j17/internal/store"
+	"j17/internal/store/pebble"
+	"j17/internal/value"
+)
+
+// purseSpec lets two purses together never fall below zero, though each of them may.
+const purseSpec = `{"agent_types": ["user"], "singletons": ["a", "b", "c"], "aggregate_types": {"purse": {"events": {
+	"was_filled": {"schema": {}, "handler": [{"increment": {"target": "n", "by": "$.data.n"}}]},
+	"was_moved": {"schema": {}, "handler": [{"decrement": {"target": "n", "by": "$.data.n"}}],
+		"implications": [{"emit": {"aggregate_type": "purse", "id": "$.data.to", "event_type": "was_filled", "data": {"n": "$.data.n"}}}]},
+	"was_used": {"schema": {}, "handler": [{"decrement": {"target": "n", "by": "$.data.n"}}],
+		"reads": {"other": {"aggregate_type": "purse", "id": "$.data.other"}},
+		"requires": [{"that": {"or": [{"gte": ["$.state.n", "$.data.n"]}, {"gte": ["$.reads.other.n", "$.data.n"]}]}, "message": "Neither has as much"}]}
+}}}}`
+
+// interrupted is a store that lets something happen before each look at a stream.
+type interrupted struct {
+	*pebble.Store
+
+	before func(key j17.Key)
+}
+
+func (s *interrupted) Heads(ctx context.Context, t j17.Tenant, keys []j17.Key) ([]store.Head, error) {
+	if len(keys) == 1 {
+		s.before(keys[0])
+	}
+	return s.Store.Heads(ctx, t, keys)
+}
+
+// TestRefusedForWhatWas: money moves from one purse to the other between the looks at both. An event that is refused is so for states
+// that were there at one moment.
+func TestRefusedForWhatWas(t *testing.T) {
+	f := newFixture(t, engine.Options{})
+	f.DeploySource(t, purseSpec)
+	f.Post(t, "purse/a/was_filled", enginetest.Body(`{"n":10}`))
+	moves := 0
+	s := &interrupted{Store: f.Store}
+	s.before = func(key j17.Key) {
+		// The other purse is looked at first, while it has nothing; then this one, which has nothing any more.
+		if key.ID == "a" && moves == 0 {
+			moves++
+			f.Post(t, "purse/a/was_moved", enginetest.Body(`{"n":10,"to":"b"}`))
+		}
+	}
+	e := engine.New(engine.Options{Store: s, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
+	e.Deploy(tenant, enginetest.Compiled(t, purseSpec), nil)
+	if _, err := e.Execute(t.Context(), enginetest.Command(t, "purse/a/was_used", enginetest.Body(`{"n":10,"other":"b"}`))); err != nil || moves != 1 {
+		t.Errorf("after %d moves: %v", moves, err)
+	}
+
+	// A refusal that holds is told at once.
+	_, err := e.Execute(t.Context(), enginetest.Command(t, "purse/a/was_used", enginetest.Body(`{"n":11,"other":"b"}`)))
+	refused, _ := errors.AsType[*j17.Error](err)
+	if refused == nil || refused.Code != j17.CodeRequirementFailed || refused.Message != "Neither has as much" {
+		t.Fatal(err)
+	}
+	if d, ok := refused.Details.(decider.RefusalDetails); !ok || d.Key != "purse:a" || d.Pointer != "/aggregate_types/purse/events/was_used/requires/0" {
+		t.Errorf("%+v", refused.Details)
+	}
+}
+
+// TestGuardsInARace lets many writers use and fill three purses, each event of which is guarded by two of them. Gone through in the order
+// of the feed, every event was allowed where it stands.
+func TestGuardsInARace(t *testing.T) {
+	const writers, rounds = 8, 25
+	f := newFixture(t, engine.Options{})
+	f.DeploySource(t, purseSpec)
+	names := []string{"a", "b", "c"}
+	var refused, written atomic.Int64
+	var all sync.WaitGroup
+	for w := range writers {
+		all.Go(func() {
+			rnd := rand.New(rand.NewPCG(uint64(w), 7))
+			for range rounds {
+				i := rnd.IntN(3)
+				own, other, n := names[i], names[(i+1+rnd.IntN(2))%3], 1+rnd.IntN(5)
+				path, body := "purse/"+own+"/was_used", fmt.Sprintf(`{"n":%d,"other":%q}`, n, other)
+				if rnd.IntN(2) == 0 {
+					path, body = "purse/"+own+"/was_filled", fmt.Sprintf(`{"n":%d}`, n)
+				}
+				switch _, err := f.Execute(t.Context(), enginetest.Command(t, path, enginetest.Body(body))); {
+				case err == nil:
+					written.Add(1)
+				case j17.CodeOf(err) == j17.CodeRequirementFailed:
+					refused.Add(1)
+				default:
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+
+	// What happened, in its order.
+	has, events := map[string]int64{}, int64(0)
+	for ev, err := range f.Store.ReadFeed(t.Context(), tenant, j17.StreamID{}, writers*rounds+1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		events++
+		v, err := value.Parse(ev.Raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := v.Get("data")
+		n, _ := data.Get("n").Int64()
+		if ev.Type == "was_filled" {
+			has[ev.Key.ID] += n
+			continue
+		}
+		if has[ev.Key.ID] < n && has[data.Get("other").Str()] < n {
+			t.Errorf("%s took %d of %v", ev.Key, n, has)
+		}
+		has[ev.Key.ID] -= n
+	}
+	if events != written.Load() || written.Load()+refused.Load() != writers*rounds || written.Load() == 0 {
+		t.Errorf("%d events, %d written, %d refused", events, written.Load(), refused.Load())
+	}
+}
