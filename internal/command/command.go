@@ -18,6 +18,8 @@ type Command struct {
 	Target *j17.Agent
 	// Trusted lets the actor be one of the platform's own.
 	Trusted bool
+	// Conditions say what must not have happened.
+	Conditions []Condition
 	// SkipOCC says that lengths do not matter, which only some event types allow to be said.
 	SkipOCC bool
 	Cause

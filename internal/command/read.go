@@ -13,8 +13,8 @@ import (
 // MaxBatch is the number of events that one batch may hold.
 const MaxBatch = 10_000
 
-// Read makes a command of the body of a request: {"data", "metadata"} of an event whose type is named beside it, or for "" a
-// batch, {"events": [{"type", "data"}], "metadata"}. The command has one write, whose aggregate is named beside it. What is wrong with
+// Read makes a command of the body of a request: {"data", "conditions", "metadata"} of an event whose type is named beside it, or for "" a
+// batch, {"events": [{"type", "data"}], "conditions", "metadata"}. The command has one write, whose aggregate is named beside it. What is wrong with
 // the form of the body is kept with the command and comes up when it is checked.
 func Read(eventType string, body value.Value) Command {
 	c := Command{Writes: make([]Write, 1)}
@@ -25,13 +25,14 @@ func Read(eventType string, body value.Value) Command {
 	}
 	if c.fault == nil {
 		c.ReadMetadata(body.Get("metadata"))
+		c.ReadConditions(body.Get("conditions"))
 	}
 	return c
 }
 
 func (c *Command) single(eventType string, body value.Value) {
 	c.Writes[0].Events = []Event{{Type: eventType, Data: body.Get("data")}}
-	if err := OnlyMembers(body, "", "data", "metadata"); err != nil {
+	if err := OnlyMembers(body, "", "data", "conditions", "metadata"); err != nil {
 		c.wrong(AtEvents, err)
 	}
 }
@@ -39,7 +40,7 @@ func (c *Command) single(eventType string, body value.Value) {
 func (c *Command) batch(body value.Value) {
 	w := &c.Writes[0]
 	w.Batch = true
-	if err := OnlyMembers(body, "", "events", "metadata"); err != nil {
+	if err := OnlyMembers(body, "", "events", "conditions", "metadata"); err != nil {
 		c.wrong(AtEvents, err)
 		return
 	}

@@ -22,6 +22,8 @@ type Admitted struct {
 	// Writes has the aggregates, and Events the events of all writes in their order.
 	Writes []AdmittedWrite
 	Events []Event
+	// Conditions say what must not have happened.
+	Conditions []Condition
 	// several tells that the caller sent a list of writes.
 	several bool
 	// metadata is what all events of the command have. What events that they imply share with them are its first bytes, shared
@@ -105,6 +107,10 @@ func (d *Decider) Admit(c *command.Command, b *work.Budget, resolve func(*comman
 	if err := a.readMetadata(d.Compiled, c); err != nil {
 		return nil, err
 	}
+	var err error
+	if a.Conditions, err = d.conditions(c.Conditions); err != nil {
+		return nil, err
+	}
 
 	// The data.
 	for i := range a.Events {
@@ -116,6 +122,11 @@ func (d *Decider) Admit(c *command.Command, b *work.Budget, resolve func(*comman
 		}
 	}
 	a.write()
+	for i := range a.Events {
+		if err := a.Events[i].tag(a.tags, b); err != nil {
+			return nil, a.InOwn(err, i)
+		}
+	}
 	return a, nil
 }
 

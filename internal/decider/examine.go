@@ -63,11 +63,15 @@ func (d *Decider) Examine(ctx context.Context, c *eventfile.Event) (*Examined, [
 	if err := a.readMetadata(d.Compiled, &written); err != nil {
 		faults = append(faults, err)
 	}
-	if err := a.Events[0].check(work.New(ctx, work.Command)); err != nil {
+	b := work.New(ctx, work.Command)
+	if err := a.Events[0].check(b); err != nil {
 		faults = append(faults, err)
 	}
 	if len(faults) == 0 {
 		a.write()
+		if err := a.Events[0].tag(a.tags, b); err != nil {
+			faults = append(faults, err)
+		}
 	}
 	return a, faults
 }

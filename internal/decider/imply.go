@@ -98,7 +98,7 @@ type Event struct {
 	// JSON is Data as it is stored, and Metadata a compact object without the timestamp.
 	JSON     []byte
 	Metadata []byte
-	// Tags are those of the actor and the target.
+	// Tags are those of the actor and the target, and those that its type declares.
 	Tags []string
 	// Cause is the number of the event that implied it, -1 for one of the command's own; Own is the number of the command's
 	// event at the beginning of the chain, Write that of the write that has it, and Depth the number of links between them.
@@ -352,7 +352,7 @@ func (s *scene) brought(aggregateType string, id value.Value, eventType string, 
 	cause := &s.Events[s.cause]
 	return &Event{
 		Key: j17.Key{Type: aggregateType, ID: idText(id, cause.Key.Type, aggregateType)}, Type: eventType, Spec: s.d.EventType(aggregateType, eventType), Data: data,
-		Tags: cause.Tags, Cause: s.cause, Own: cause.Own, Write: cause.Write, Depth: cause.Depth + 1, At: at,
+		Tags: s.command.tags, Cause: s.cause, Own: cause.Own, Write: cause.Write, Depth: cause.Depth + 1, At: at,
 	}
 }
 
@@ -387,6 +387,11 @@ func (s *scene) add(o *Event, id value.Value) error {
 	o.Metadata = value.AppendString(o.Metadata, s.event.Type)
 	o.Metadata = append(o.Metadata, `,"depth":`...)
 	o.Metadata = append(strconv.AppendInt(o.Metadata, int64(o.Depth), 10), "}}"...)
+	if err := o.tag(s.command.tags, s.Work); s.Work.Err() != nil {
+		return s.Work.Err()
+	} else if err != nil {
+		return s.refuse(o, err)
+	}
 	s.Events = append(s.Events, *o)
 	return s.decide(s.ctx, len(s.Events)-1)
 }

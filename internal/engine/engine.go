@@ -57,7 +57,14 @@ type Options struct {
 	Effects []EffectsOf
 	// Derived say what is kept of events beside them.
 	Derived []DerivedOf
+	// Tagged, if not nil, tells whether all events have the tags of some names that the spec declares: CodeIndexNotReady where older ones
+	// do not yet.
+	Tagged TaggedOf
 }
+
+// TaggedOf tells whether all events of a tenant have the tags of some names, as what is deployed declares them. The fences hold as long as
+// that is deployed.
+type TaggedOf func(ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence, names []string) error
 
 // Engine executes commands and answers reads for all tenants of one store.
 type Engine struct {
@@ -75,6 +82,7 @@ type Engine struct {
 	renewal             func(ctx context.Context, t j17.Tenant) error
 	effectsOf           []EffectsOf
 	derivedOf           []DerivedOf
+	tagged              TaggedOf
 
 	environments sync.Map // of *environment by j17.Tenant
 
@@ -152,7 +160,7 @@ func New(o Options) *Engine {
 		mint:   ident.NewMinter(o.Clock.Now),
 		every:  o.SnapshotEvery,
 
-		maxDepth: o.MaxDepth, maxImplied: o.MaxImplied, writeWait: o.WriteWait, readWait: o.ReadWait, renewal: o.Renew, effectsOf: o.Effects, derivedOf: o.Derived,
+		maxDepth: o.MaxDepth, maxImplied: o.MaxImplied, writeWait: o.WriteWait, readWait: o.ReadWait, renewal: o.Renew, effectsOf: o.Effects, derivedOf: o.Derived, tagged: o.Tagged,
 
 		cache:   newCache(o.CacheBytes),
 		looked:  work.NewPool(o.LookedBytes, o.LookedBytes*3/4),

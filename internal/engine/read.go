@@ -228,15 +228,11 @@ func (e *Engine) Key(ctx context.Context, t j17.Tenant, aggregateType, id string
 // declared does not matter: events of earlier days may have it.
 func (e *Engine) Agent(t j17.Tenant, a j17.Agent) (j17.Agent, error) {
 	d, err := e.deployed(t)
-	if err != nil || ident.IsSystemActorType(a.Type) || a.Type == systemActor {
+	if err != nil {
 		return a, err
 	}
-	a.ID, _, err = d.IDs.Check(a.ID)
-	return a, err
+	return d.Agent(a)
 }
-
-// systemActor is the type of the actor of what the system itself has done.
-const systemActor = "system"
 
 // KnowsType reports whether the tenant's spec has an aggregate type of that name, or aggregates of it have events.
 func (e *Engine) KnowsType(ctx context.Context, t j17.Tenant, aggregateType string) (bool, error) {

@@ -165,10 +165,15 @@ func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *decider.A
 	// The events, what they imply, and what else comes with them.
 	p.events = a.Events
 	p.write(a.Events)
-	if a.Reacts() {
+	if a.Reacts() || len(a.Conditions) > 0 {
 		if err := e.expect(ctx, d, p, v); err != nil {
 			return p, err
 		}
+		if err := e.absent(ctx, d, a, p, b); err != nil {
+			return p, err
+		}
+	}
+	if a.Reacts() {
 		if err := e.react(ctx, d, a, p, b, v); err != nil {
 			return p, err
 		}

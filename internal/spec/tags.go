@@ -50,6 +50,10 @@ func (c *compiler) tags(e *EventType, v value.Value, at diag.Pointer) {
 		if path == nil {
 			return
 		}
+		if ofTime(path.Text()) {
+			c.tagOfTime(at)
+			return
+		}
 		if !scalar(path.Text(), schema) {
 			c.tagOfObject(at, path.Text())
 			return
@@ -57,6 +61,12 @@ func (c *compiler) tags(e *EventType, v value.Value, at diag.Pointer) {
 		e.Tags = append(e.Tags, &Tag{Name: name, Pointer: at, Path: path})
 	})
 	slices.SortFunc(e.Tags, func(a, b *Tag) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// ofTime reports whether a path leads to when an event happens, which is known once it is committed.
+func ofTime(text string) bool {
+	p, err := jsonpath.Parse(text)
+	return err == nil && len(p.Steps) > 1 && p.Steps[0].Key == "metadata" && p.Steps[1].Key == "timestamp"
 }
 
 // scalar reports whether a path that compiles may lead to a text, a number, a boolean, or an array of them. schema is that of the

@@ -1,0 +1,126 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"j17"
+	"j17/internal/decider"
+	"j17/internal/store"
+	"j17/internal/work"
+)
+
+const (
+	// maxMatched is how many of the events are named that a condition forbids.
+	maxMatched = 10
+	// workOfMatch and workOfStep are what it costs to look at an event that has the tags, and at a place of their index.
+	workOfMatch = 40
+	workOfStep  = 20
+	// workOfCondition is what a condition costs that nothing matches.
+	workOfCondition = 200
+)
+
+// conditionDetails are the details of a condition that does not hold.
+type conditionDetails struct {
+	// Condition is its number, Matched are the first events that it forbids, and Position is up to where was looked.
+	Condition int      `json:"condition"`
+	Matched   []string `json:"matched"`
+	Position  string   `json:"position"`
+}
+
+// absent looks whether anything has happened that a condition of the command forbids. The commit looks at what comes after that.
+func (e *Engine) absent(ctx context.Context, d *deployed, a *decider.Admitted, p *plan, b *work.Budget) error {
+	if len(a.Conditions) == 0 {
+		return nil
+	}
+	if err := e.indexedTags(ctx, d, a.Conditions); err != nil {
+		return err
+	}
+
+	// What is there comes before what the commit compares.
+	extent, err := e.store.Extent(ctx, d.env.tenant)
+	if err != nil {
+		return StorageError(err)
+	}
+	for i := range a.Conditions {
+		c := &a.Conditions[i]
+		if c.After.Compare(extent.Last) > 0 {
+			return j17.Errorf(j17.CodeInvalidField, "'after' is behind the end of the feed, which is at %s: what comes then cannot be known to whoever decided this. Use the position that the feed gave", extent.Last).
+				At(fmt.Sprintf("conditions[%d].after", i))
+		}
+	}
+	for i := range a.Conditions {
+		if err := e.forbidden(ctx, d.env.tenant, &a.Conditions[i], i, extent.Last, b); err != nil {
+			return err
+		}
+		p.unit.Unless = append(p.unit.Unless, unless(&a.Conditions[i], extent.Last))
+	}
+	return nil
+}
+
+// indexedTags makes sure that all events have the tags that conditions name.
+func (e *Engine) indexedTags(ctx context.Context, d *deployed, conditions []decider.Condition) error {
+	if e.tagged == nil {
+		return nil
+	}
+	for i := range conditions {
+		if names := decider.TagNames(conditions[i].Tags); names != nil {
+			if err := e.tagged(ctx, d.env.tenant, d.Decider, d.fences, names); err != nil {
+				return StorageError(err)
+			}
+		}
+	}
+	return nil
+}
+
+// unless is a condition as a commit compares it that was decided at a position.
+func unless(c *decider.Condition, at j17.StreamID) store.Absent {
+	out := store.Absent{Tags: c.Tags, After: at}
+	for _, p := range c.Types {
+		if p.AggregateType == "" {
+			out.Types = nil
+			break // all of them
+		}
+		out.Types = append(out.Types, store.TypePattern{Aggregate: p.AggregateType, Event: p.EventType})
+	}
+	return out
+}
+
+// forbidden refuses a command for the events that one of its conditions forbids. What it costs depends on the events with the rarest of
+// its tags.
+func (e *Engine) forbidden(ctx context.Context, t j17.Tenant, c *decider.Condition, number int, at j17.StreamID, b *work.Budget) error {
+	if !b.Spend(workOfCondition) {
+		return b.Err()
+	}
+	const all = 1 << 30
+	var matched []string
+	looked := func(steps int, _ j17.StreamID) bool { return b.Spend(steps * workOfStep) }
+	for ev, err := range e.store.ReadTagged(ctx, t, c.Tags, c.After, all, looked) {
+		if err != nil {
+			return StorageError(err)
+		}
+		if !b.Spend(workOfMatch + len(ev.Raw)/work.BytesPerUnit) {
+			break
+		}
+		if !c.Matches(ev.Key.Type, ev.Type) {
+			continue
+		}
+		if matched = append(matched, ev.StreamID.String()); ev.StreamID.Compare(at) > 0 {
+			at = ev.StreamID
+		}
+		if len(matched) == maxMatched {
+			break
+		}
+	}
+	switch {
+	case b.Err() != nil:
+		return b.Err()
+	case matched == nil:
+		return nil
+	}
+	e.counts.conflicts.Add(1)
+	out := j17.Errorf(j17.CodeConditionFailed, "A condition does not hold: events have happened that it says must not be there, the first at %s. Nothing was written. Read them and decide anew.", matched[0]).
+		At(fmt.Sprintf("conditions[%d]", number))
+	out.Details = conditionDetails{Condition: number, Matched: matched, Position: at.String()}
+	return out
+}
