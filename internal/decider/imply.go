@@ -324,15 +324,23 @@ func (s *scene) template(e *spec.Emit) (*Event, value.Value, error) {
 		return nil, id, err
 	}
 	data, ok, err := e.Data.Eval(s.env, maxImpliedBytes)
+	misfit, unfit := errors.AsType[*tick.OperandError](err)
 	switch {
-	case err != nil && !errors.Is(err, tick.ErrTooLarge):
-		return nil, id, err
-	case err == nil && !ok:
-		return nil, id, nil
-	case err != nil:
+	case unfit:
+		return nil, id, s.refuseAt(misfit.Pointer, invalidOperand(misfit, "the data of "+e.AggregateType+" "+e.EventType))
+	case errors.Is(err, tick.ErrTooLarge):
 		return nil, id, s.refuseAt(e.Pointer, j17.Errorf(j17.CodePayloadTooLarge, "The data of %s %s would be larger than %d MiB or nested too deep", e.AggregateType, e.EventType, maxImpliedBytes>>20))
+	case err != nil || !ok:
+		return nil, id, err
 	}
 	return s.brought(e.AggregateType, id, e.EventType, data, e.Pointer), id, nil
+}
+
+// invalidOperand is the error of a template that has an operator without a value.
+func invalidOperand(misfit *tick.OperandError, of string) *j17.Error {
+	err := j17.Errorf(j17.CodeInvalidOperand, "An operator in %s has no value: %s.", of, misfit.Message)
+	err.Plain = true // names of the spec, and what is wrong
+	return err
 }
 
 // id evaluates the id of a template. It is not ok where it is an optional path that leads nowhere.

@@ -190,6 +190,11 @@ func (sc *scene) command(ctx context.Context, t *task) (*engine.Command, error) 
 		return nil, err
 	}
 	data, ok, err := t.emit.Data.Eval(sc.env, maxData)
+	if misfit, ok := errors.AsType[*tick.OperandError](err); ok {
+		unfit := j17.Errorf(j17.CodeInvalidOperand, "An operator in the data of %s %s has no value: %s; it is at %s of the spec.", t.emit.AggregateType, t.emit.EventType, misfit.Message, misfit.Pointer)
+		unfit.Plain = true
+		err = unfit
+	}
 	if errors.Is(err, tick.ErrTooLarge) {
 		err = j17.Errorf(j17.CodePayloadTooLarge, "The data of %s %s would be larger than %d MiB or nested too deep.", t.emit.AggregateType, t.emit.EventType, maxData>>20)
 	}

@@ -40,7 +40,7 @@ const maxLoose = 4 * MaxDigits
 var (
 	ErrNoNumber       = errors.New("not a number")
 	ErrDivisionByZero = errors.New("division by zero")
-	ErrInexact        = errors.New("the quotient has no last digit")
+	ErrInexact        = errors.New("the quotient has no last digit, and no scale to be rounded to")
 	ErrDigits         = fmt.Errorf("the result would have more than %d digits", MaxDigits)
 	ErrMagnitude      = fmt.Errorf("the result would be larger than 1e%d or smaller than 1e-%d", maxMagnitude, maxMagnitude)
 )

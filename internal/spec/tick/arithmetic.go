@@ -212,7 +212,7 @@ func (n *quotientNode) eval(e *Env) (value.Value, bool) {
 	}
 	digits, ok := scaleOf(scale)
 	if !ok {
-		return e.misfits(n.at, "the scale of %s is %s; it is a whole number from 0 to %d", n.name, shown(scale), value.MaxScale)
+		return e.misfits(n.at, "the scale of %s is %s; it is a whole number from 0 to %d", n.name, otherNumber(scale), value.MaxScale)
 	}
 	if !e.spend(2 + digits/4 + value.QuotientWork(a, b)) {
 		return a, false
@@ -230,7 +230,15 @@ func scaleOf(v value.Value) (int, bool) {
 	return int(n), ok && n >= 0 && n <= value.MaxScale
 }
 
-// shown is a value in a message: a number as it is, any other by its kind.
+// otherNumber names a value by its kind, where a number of another sort was needed.
+func otherNumber(v value.Value) string {
+	if v.Kind() == value.Number {
+		return "another number"
+	}
+	return kindOf(v)
+}
+
+// shown is a value of a spec in a message: a number as it is, any other by its kind.
 func shown(v value.Value) string {
 	if text := v.Num(); text != "" && len(text) <= 40 {
 		return text

@@ -198,7 +198,7 @@ func (t *Template) Eval(e *Env, limit int) (v value.Value, ok bool, err error) {
 type OperandError struct {
 	// Pointer leads to the operator in the spec.
 	Pointer diag.Pointer
-	// Message is a sentence that begins in lower case and has no full stop.
+	// Message is a sentence that begins in lower case and has no full stop. It repeats nothing of events and states.
 	Message string
 }
 

@@ -132,7 +132,7 @@ func (n *sliceNode) place(e *Env, of node, key string, length int) (int, bool) {
 		return 0, false
 	}
 	if !v.IsInteger() {
-		_, ok := e.misfits(n.at, "the %q of $slice is %s; it is a whole number", key, shown(v))
+		_, ok := e.misfits(n.at, "the %q of $slice is %s; it is a whole number", key, otherNumber(v))
 		return 0, ok
 	}
 	at, ok := v.Int64()

@@ -284,7 +284,7 @@ type durationNode struct {
 }
 
 func (n *durationNode) eval(e *Env) (value.Value, bool) {
-	from, m, ok := e.moment(n.time, n.at, "$add_duration")
+	m, ok := e.moment(n.time, n.at, "$add_duration")
 	if !ok {
 		return value.Value{}, false
 	}
@@ -294,33 +294,41 @@ func (n *durationNode) eval(e *Env) (value.Value, bool) {
 	}
 	d, ok := parseDuration(by.Str())
 	if !ok {
-		return e.misfits(n.at, `the duration of $add_duration is %s, not a text like "30m", "7d" or "-1mo"`, quoted(by))
+		return e.misfits(n.at, `the duration of $add_duration is %s; it is a text like "30m", "7d" or "-1mo"`, otherText(by))
 	}
 	later, ok := m.add(d)
 	switch {
 	case ok:
 		return later.value(), true
 	case m.kind == dateKind && slices.Contains([]string{"s", "m", "h"}, d.unit):
-		return e.misfits(n.at, "the date %s takes whole days, not %s", quoted(from), quoted(by))
+		return e.misfits(n.at, "the time of $add_duration is a date, which takes whole days")
 	default:
-		return e.misfits(n.at, "%s after %s is no time in the years from %d to %d", quoted(by), quoted(from), firstYear, lastYear)
+		return e.misfits(n.at, "the result of $add_duration would not be in the years from %d to %d", firstYear, lastYear)
 	}
 }
 
 // moment evaluates an operand that has to be a time.
-func (e *Env) moment(of node, at diag.Pointer, name string) (value.Value, moment, bool) {
+func (e *Env) moment(of node, at diag.Pointer, name string) (moment, bool) {
 	v, ok := of.eval(e)
 	if !ok || !e.spend(timeWork+value.QuotientWork(v, value.Int(1))) {
-		return v, moment{}, false
+		return moment{}, false
 	}
 	m, ok := readMoment(v)
 	if !ok {
-		e.misfits(at, `the time of %s is %s, neither Unix seconds nor a text like "2023-11-14" or "2023-11-14T22:13:20Z"`, name, quoted(v))
+		e.misfits(at, `the time of %s is %s; it takes Unix seconds, or a text like "2023-11-14" or "2023-11-14T22:13:20Z"`, name, otherText(v))
 	}
-	return v, m, ok
+	return m, ok
 }
 
-// quoted is a value in a message: a number or a text as it is, where it is short, any other by its kind.
+// otherText names a value by its kind, where a text of another form was needed.
+func otherText(v value.Value) string {
+	if v.Kind() == value.String {
+		return "another text"
+	}
+	return kindOf(v)
+}
+
+// quoted is a value of a spec in a message: a number or a text as it is, where it is short, any other by its kind.
 func quoted(v value.Value) string {
 	if v.Kind() == value.String {
 		return diag.Quote(v.Str())
@@ -367,7 +375,7 @@ type truncateNode struct {
 }
 
 func (n *truncateNode) eval(e *Env) (value.Value, bool) {
-	_, m, ok := e.moment(n.time, n.at, "$date_trunc")
+	m, ok := e.moment(n.time, n.at, "$date_trunc")
 	if !ok {
 		return value.Value{}, false
 	}
