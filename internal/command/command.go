@@ -33,8 +33,10 @@ type Command struct {
 type Write struct {
 	// Type and ID name the aggregate as the caller wrote them. ID may be one of its public names.
 	Type, ID string
-	// New asks for an aggregate that does not exist yet; ID is "" then.
+	// New asks for an aggregate that does not exist yet; ID is "" then, until it is chosen (Named). As is what later writes call
+	// that by, "" for nothing.
 	New bool
+	As  string
 	// Events are what is to happen, in order. Batch tells that the caller sent them as a list, so that an error names the
 	// number of its event.
 	Events []Event

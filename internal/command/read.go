@@ -86,11 +86,22 @@ func batchEvent(v value.Value) (Event, error) {
 
 // ReadMetadata reads who causes the events, whom they concern and what is expected, from the metadata of a request with one write.
 func (c *Command) ReadMetadata(meta value.Value) {
+	c.readAgents(meta, "actor", "target", "previous_length", "skip_occ")
+	if c.fault != nil {
+		return
+	}
+	if err := c.readExpected(meta); err != nil {
+		c.wrong(AtExpected, err)
+	}
+}
+
+// readAgents reads who causes the events and whom they concern, from metadata that may have the members known.
+func (c *Command) readAgents(meta value.Value, known ...string) {
 	if meta.IsMissing() {
 		c.wrong(AtActor, j17.Errorf(j17.CodeMissingField, "Missing 'metadata': every event names its actor").At("metadata"))
 		return
 	}
-	if err := OnlyMembers(meta, "metadata", "actor", "target", "previous_length", "skip_occ"); err != nil {
+	if err := OnlyMembers(meta, "metadata", known...); err != nil {
 		c.wrong(AtActor, err)
 		return
 	}
@@ -106,9 +117,6 @@ func (c *Command) ReadMetadata(meta value.Value) {
 			return
 		}
 		c.Target = &target
-	}
-	if err = c.readExpected(meta); err != nil {
-		c.wrong(AtExpected, err)
 	}
 }
 

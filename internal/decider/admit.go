@@ -1,6 +1,7 @@
 package decider
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -104,6 +105,9 @@ func (d *Decider) Admit(c *command.Command, b *work.Budget, resolve func(*comman
 		}
 		a.Writes[i].Key = key
 	}
+	if err := a.apart(); err != nil {
+		return nil, err
+	}
 	if err := a.readMetadata(d.Compiled, c); err != nil {
 		return nil, err
 	}
@@ -130,10 +134,25 @@ func (d *Decider) Admit(c *command.Command, b *work.Budget, resolve func(*comman
 	return a, nil
 }
 
-// inBody gives a fault of the form of a write its place in the body of a request, where that has several.
+// apart checks that all writes are to different aggregates.
+func (a *Admitted) apart() error {
+	if len(a.Writes) == 1 {
+		return nil
+	}
+	seen := make(map[j17.Key]int, len(a.Writes))
+	for i := range a.Writes {
+		if first, twice := seen[a.Writes[i].Key]; twice {
+			return a.inBody(j17.Errorf(j17.CodeInvalidField, "writes[%d] is to the same aggregate. Put all events of an aggregate into one write.", first).At("key"), i)
+		}
+		seen[a.Writes[i].Key] = i
+	}
+	return nil
+}
+
+// inBody gives a fault of the form of a write its place in the body of a request, where that has several: that of the key if it has none.
 func (a *Admitted) inBody(err error, write int) error {
 	if e, ok := errors.AsType[*j17.Error](err); ok && a.several {
-		return e.At(j17.JoinPath(fmt.Sprintf("writes[%d]", write), e.Path))
+		return e.At(j17.JoinPath(fmt.Sprintf("writes[%d]", write), cmp.Or(e.Path, "key")))
 	}
 	return err
 }

@@ -70,9 +70,10 @@ func (e *Engine) admit(ctx context.Context, d *deployed, c *Command, b *work.Bud
 			return nil, first, nil
 		}
 	}
-	a, err = d.Admit(&c.Command, b, func(w *command.Write) (j17.Key, error) {
+	named := c.Named(func() string { return e.mintID(d) })
+	a, err = d.Admit(&named, b, func(w *command.Write) (j17.Key, error) {
 		if w.New {
-			return d.Key(w.Type, e.mintID(d))
+			return d.Key(w.Type, w.ID)
 		}
 		return e.resolve(ctx, c.Tenant, d, w.Type, w.ID)
 	})

@@ -21,11 +21,13 @@ import (
 // way. Whatever matches no route gets a JSON answer too.
 type router struct {
 	methods map[string]*http.ServeMux
-	other   http.Handler
+	// own are the methods of the paths without wildcards, which are not those of aggregates for other methods.
+	own   map[string][]string
+	other http.Handler
 }
 
 func (a *API) router(s site) http.Handler {
-	rt := &router{methods: map[string]*http.ServeMux{}}
+	rt := &router{methods: map[string]*http.ServeMux{}, own: map[string][]string{}}
 	for _, r := range a.routes() {
 		if r.sites&s == 0 {
 			continue
@@ -34,6 +36,9 @@ func (a *API) router(s site) http.Handler {
 			rt.methods[r.method] = http.NewServeMux()
 		}
 		rt.methods[r.method].HandleFunc(r.pattern, a.serve(r))
+		if !strings.Contains(r.pattern, "{") {
+			rt.own[r.pattern] = append(rt.own[r.pattern], r.method)
+		}
 	}
 	nothing := route{pattern: "unmatched", access: open, takes: anything(), handle: rt.unmatched}
 	if s == internalSite {
@@ -61,7 +66,8 @@ func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
-	if mux := rt.methods[method]; mux != nil && normal(r.URL.Path) {
+	own := rt.own[r.URL.Path]
+	if mux := rt.methods[method]; mux != nil && normal(r.URL.Path) && (own == nil || slices.Contains(own, method)) {
 		mux.ServeHTTP(w, r)
 		return
 	}
@@ -74,10 +80,12 @@ func (rt *router) unmatched(c *call, w http.ResponseWriter) error {
 	if !normal(r.URL.Path) {
 		return j17.Errorf(j17.CodeNotFound, "There is nothing at this path: it has empty or relative segments")
 	}
-	var allowed []string
-	for method, mux := range rt.methods {
-		if _, pattern := mux.Handler(r); pattern != "/" {
-			allowed = append(allowed, method)
+	allowed := slices.Clone(rt.own[r.URL.Path])
+	if allowed == nil {
+		for method, mux := range rt.methods {
+			if _, pattern := mux.Handler(r); pattern != "/" {
+				allowed = append(allowed, method)
+			}
 		}
 	}
 	if allowed == nil {

@@ -310,7 +310,9 @@ func parametersOf(r *route, op operation) []openapi.Parameter {
 		}
 		header("If-None-Match", "Entity tags that the client has.")
 	case write:
-		header("If-Match", "Entity tags, of which the state of the aggregate must have one.")
+		if r.pattern != transactionPath {
+			header("If-Match", "Entity tags, of which the state of the aggregate must have one.")
+		}
 		header(headerIdempotencyKey, "1 to 255 printable ASCII characters that make the write safe to repeat.")
 		header(headerCorrelationID, "A UUID that the events keep.")
 	case unstated, free, open, reader, operator, node:

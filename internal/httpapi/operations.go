@@ -89,6 +89,7 @@ func generalOperations() map[string]operation {
 		"GET /{type}/{id}/events/stream": {id: "streamEvents", about: "The events of an aggregate as they come", gives: file{typeStream}},
 		"GET /_events":                   {id: "listFeed", about: "The events of the environment", gives: either{wire.FeedPage{}, linesOf{wire.Event{}}}, headers: fed},
 		"GET /_events/stream":            {id: "streamFeed", about: "The events of the environment as they come", gives: file{typeStream}},
+		"POST /_transaction":             {id: "writeTransaction", about: "Write events to several aggregates, all or none", takes: wire.WriteTransaction{}, gives: wire.WriteDryRun{}, anew: wire.TransactionWritten{}},
 		"POST /{type}/_new":              {id: "createBatch", about: "Write events to a new aggregate, all or none", takes: wire.WriteBatch{}, gives: wire.WriteDryRun{}, anew: wire.BatchWritten{}},
 		"POST /{type}/_new/{event}":      {id: "createEvent", about: "Write one event to a new aggregate", takes: wire.WriteEvent{}, gives: wire.WriteDryRun{}, anew: wire.EventWritten{}},
 		"POST /{type}/{id}":              {id: "writeBatch", about: "Write events to an aggregate, all or none", takes: wire.WriteBatch{}, gives: wire.WriteDryRun{}, anew: wire.BatchWritten{}},

@@ -113,6 +113,7 @@ func dataRoutes() []route {
 		{dataSite, get, "/{type}/{id}/events/stream", read, need{}, "", streamed(filtered()[0]), (*call).aggregateStream},
 		{dataSite, get, "/_events", read, need{}, "", fed(), (*call).feed},
 		{dataSite, get, "/_events/stream", read, need{}, "", streamed(filtered()...), (*call).feedStream},
+		{dataSite, post, transactionPath, write, need{}, "", tryable(), (*call).postTransaction},
 		{dataSite, post, "/{type}/_new", write, need{}, "", tryable(), (*call).postNewBatch},
 		{dataSite, post, "/{type}/_new/{event}", write, need{}, "", tryable(), (*call).postNewEvent},
 		{dataSite, post, "/{type}/{id}", write, need{}, "", tryable(), (*call).postBatch},

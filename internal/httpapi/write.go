@@ -50,7 +50,16 @@ func (c *call) postBatch(w http.ResponseWriter) error {
 		return err
 	}
 	ids := receipt.Writes[0].IDs
-	b := append(make([]byte, 0, 64+20*len(ids)), `{"ok":true,"stream_ids":[`...)
+	b := append(make([]byte, 0, 64+20*len(ids)), `{"ok":true,"stream_ids":`...)
+	b = appendStreamIDs(b, ids)
+	b = append(b, `,"count":`...)
+	b = strconv.AppendInt(b, int64(len(ids)), 10)
+	return c.created(w, b, receipt)
+}
+
+// appendStreamIDs appends a list of positions.
+func appendStreamIDs(b []byte, ids []j17.StreamID) []byte {
+	b = append(b, '[')
 	for i, id := range ids {
 		if i > 0 {
 			b = append(b, ',')
@@ -59,9 +68,7 @@ func (c *call) postBatch(w http.ResponseWriter) error {
 		b = id.Append(b)
 		b = append(b, '"')
 	}
-	b = append(b, `],"count":`...)
-	b = strconv.AppendInt(b, int64(len(ids)), 10)
-	return c.created(w, b, receipt)
+	return append(b, ']')
 }
 
 // created ends the answer to a write.
@@ -112,38 +119,46 @@ func (c *call) execute(w http.ResponseWriter, eventType string, limit int64) (en
 // command reads the request.
 func (c *call) command(w http.ResponseWriter, eventType string, limit int64) (*engine.Command, error) {
 	r := c.request
-	cmd := &engine.Command{Tenant: c.tenant}
-	if c.api.lost.Load() {
-		return nil, errLost()
-	}
-
-	// What the request says: the body, and the headers that change what a write means.
-	raw, err := c.readBody(w, limit)
+	cmd, body, err := c.asked(w, limit, r.PathValue("type")+"\x00"+strconv.FormatBool(c.fresh)+"\x00"+eventType+"\x00")
 	if err != nil {
 		return nil, err
 	}
-	if cmd.IdempotencyKey, err = idempotencyKey(r.Header); err != nil {
-		return nil, err
-	}
-	if cmd.IdempotencyKey != "" {
-		cmd.Fingerprint = sha256.Sum256([]byte(r.PathValue("type") + "\x00" + strconv.FormatBool(c.fresh) + "\x00" + eventType + "\x00" + raw))
-	}
-	if cmd.IfMatch, err = entityTags(r.Header, "If-Match"); err != nil {
-		return nil, err
-	}
-
-	// The body is parsed once, within what may be parsed at the same time.
-	if err := c.parsing(raw); err != nil {
-		return nil, err
-	}
-	body, err := value.ParseString(raw)
-	if err != nil {
-		return nil, invalidJSON(err)
-	}
-
 	cmd.Command = command.Read(eventType, body)
 	to := &cmd.Writes[0]
 	to.Type, to.ID, to.New = r.PathValue("type"), r.PathValue("id"), c.fresh
 	cmd.CorrelationID = c.correlationID
 	return cmd, nil
+}
+
+// asked reads the body of a request for events, and the headers that change what it means. about is what else tells two requests with
+// the same idempotency key apart.
+func (c *call) asked(w http.ResponseWriter, limit int64, about string) (cmd *engine.Command, body value.Value, err error) {
+	h := c.request.Header
+	cmd = &engine.Command{Tenant: c.tenant}
+	if c.api.lost.Load() {
+		return nil, body, errLost()
+	}
+
+	raw, err := c.readBody(w, limit)
+	if err != nil {
+		return nil, body, err
+	}
+	if cmd.IdempotencyKey, err = idempotencyKey(h); err != nil {
+		return nil, body, err
+	}
+	if cmd.IdempotencyKey != "" {
+		cmd.Fingerprint = sha256.Sum256([]byte(about + raw))
+	}
+	if cmd.IfMatch, err = entityTags(h, "If-Match"); err != nil {
+		return nil, body, err
+	}
+
+	// The body is parsed once, within what may be parsed at the same time.
+	if err := c.parsing(raw); err != nil {
+		return nil, body, err
+	}
+	if body, err = value.ParseString(raw); err != nil {
+		return nil, body, invalidJSON(err)
+	}
+	return cmd, body, nil
 }

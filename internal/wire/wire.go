@@ -77,6 +77,27 @@ type WriteBatch struct {
 	Metadata Metadata   `json:"metadata"`
 }
 
+// WriteTransaction writes events to several aggregates, all or none.
+type WriteTransaction struct {
+	Writes   []NewWrite `json:"writes"`
+	Metadata Agents     `json:"metadata"`
+}
+
+// NewWrite is what a transaction writes to one aggregate. Its key is type:id, type:name or type:_new; As is what later writes call the
+// id of a new one by, as in "$.new.name".
+type NewWrite struct {
+	Key            string     `json:"key"`
+	As             string     `json:"as,omitempty"`
+	Events         []NewEvent `json:"events"`
+	PreviousLength *uint64    `json:"previous_length,omitempty"`
+}
+
+// Agents are who causes events, and whom they concern.
+type Agents struct {
+	Actor  Agent  `json:"actor"`
+	Target *Agent `json:"target,omitempty"`
+}
+
 // Names are what an aggregate is called beside its id.
 type Names struct {
 	Handle   string `json:"handle,omitempty"`
@@ -102,6 +123,25 @@ type BatchWritten struct {
 	StreamIDs []string `json:"stream_ids"`
 	Count     int      `json:"count"`
 	Written
+}
+
+// TransactionWritten is the answer to WriteTransaction. Count is the number of its events.
+type TransactionWritten struct {
+	Writes       []WriteWritten `json:"writes"`
+	Count        int            `json:"count"`
+	ImpliedCount int            `json:"implied_count,omitempty"`
+}
+
+// WriteWritten tells where the events of a write of a transaction have been written.
+type WriteWritten struct {
+	Key string `json:"key"`
+	ID  string `json:"id"`
+	As  string `json:"as,omitempty"`
+	Names
+
+	StreamIDs []string `json:"stream_ids"`
+	Count     int      `json:"count"`
+	Length    uint64   `json:"length"`
 }
 
 // State is what the events of an aggregate have made of it.
