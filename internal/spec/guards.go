@@ -118,19 +118,28 @@ func (c *compiler) guard(v value.Value, at diag.Pointer, s tick.Scope) *Guard {
 
 // message reads what a refusal says: a text, or a template of one.
 func (c *compiler) message(v value.Value, at diag.Pointer, s tick.Scope) *tick.Template {
-	form, operand := tick.TemplateForm(v)
-	text := v
-	if form == tick.Literal {
-		text = operand
+	kind, fixed := value.String, value.Value{}
+	switch form, operand := tick.TemplateForm(v); form {
+	case tick.Literal:
+		kind, fixed = operand.Kind(), operand
+	case tick.Plain:
+		if kind = v.Kind(); !jsonpath.IsPath(v.Str()) {
+			fixed = v
+		}
+	case tick.Merged:
+		kind = value.Object
+	case tick.Numeric, tick.Whole:
+		kind = value.Number
+	case tick.Followed, tick.Text, tick.Scalar, tick.Computed:
 	}
-	switch fixed := text.Kind() == value.String && (form == tick.Literal || !jsonpath.IsPath(v.Str())); {
-	case form == tick.Merged, form != tick.Computed && form != tick.Followed && form != tick.Text && form != tick.Scalar && text.Kind() != value.String:
-		c.noText(at, text.Kind())
+	switch {
+	case kind != value.String:
+		c.noText(at, kind)
 		return nil
-	case fixed && text.Str() == "":
+	case !fixed.IsMissing() && fixed.Str() == "":
 		c.empty(at, "a message")
 		return nil
-	case fixed && utf8.RuneCountInString(text.Str()) > MaxMessage:
+	case utf8.RuneCountInString(fixed.Str()) > MaxMessage:
 		c.messageCut(at, MaxMessage)
 	}
 	return tick.CompileTemplate(v, at, s, &c.List)
