@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -116,7 +117,7 @@ type Event struct {
 func (d *Decider) Expand(ctx context.Context, a *Admitted, o Options) (*Decision, error) {
 	x := &Decision{
 		Options: o, d: d, command: a, base: a.metadata[:a.shared],
-		Events: append(make([]Event, 0, 2*len(a.Events)+4), a.Events...), implied: make([]int, len(a.Events)),
+		Events: slices.Clip(a.Events), implied: make([]int, len(a.Events)),
 	}
 	for i := range a.Events {
 		if err := x.decide(ctx, i); err != nil {

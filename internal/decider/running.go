@@ -34,10 +34,15 @@ type running struct {
 
 // number returns how many events of an aggregate stand before event number i.
 func (x *Decision) number(key j17.Key, i int) int {
-	if i == 0 {
+	switch {
+	case i == 0:
 		return 0
-	}
-	if x.of == nil {
+	case len(x.Events) == 1: // which most writes have, and need no table for
+		if x.Events[0].Key == key {
+			return 1
+		}
+		return 0
+	case x.of == nil:
 		x.of = map[j17.Key][]int{}
 	}
 	for ; x.numbered < len(x.Events); x.numbered++ {
@@ -46,6 +51,14 @@ func (x *Decision) number(key j17.Key, i int) int {
 	}
 	n, _ := slices.BinarySearch(x.of[key], i)
 	return n
+}
+
+// nth returns the number of an aggregate's event in the write, counted from 0, after number was asked.
+func (x *Decision) nth(key j17.Key, n int) int {
+	if x.of == nil {
+		return 0
+	}
+	return x.of[key][n]
 }
 
 // at returns the state of an aggregate as event number i sees it. What comes out is good until somebody asks for a later one.
@@ -63,7 +76,7 @@ func (x *Decision) at(ctx context.Context, key j17.Key, i int) (*running, error)
 		x.running[key] = r
 	}
 	for n := x.number(key, i); r.passed < n; r.passed++ {
-		if err := x.apply(ctx, r, x.of[key][r.passed]); err != nil {
+		if err := x.apply(ctx, r, x.nth(key, r.passed)); err != nil {
 			return nil, err
 		}
 	}
