@@ -21,17 +21,20 @@ const (
 
 // decides reports whether the spec says when events of a type are not written.
 func decides(et *spec.EventType) bool {
-	return et.Creates != spec.CreatesAny || et.Requires != nil || et.Reads != nil
+	return et.Creates != spec.CreatesAny || et.Requires != nil || et.Reads != nil || exchanges(et)
 }
 
 // decide asks whether event number i may be written where it stands: whether its aggregate exists as it has to, what its guards
-// say, and what its handler does.
+// say, whether the values that it takes are free, and what its handler does.
 func (x *Decision) decide(ctx context.Context, i int) error {
 	if et := x.Events[i].Spec; et != nil && decides(et) {
 		if err := x.exist(ctx, i); err != nil {
 			return err
 		}
 		if err := x.guard(ctx, i); err != nil {
+			return err
+		}
+		if err := x.exchange(ctx, i); err != nil {
 			return err
 		}
 	}
@@ -264,6 +267,9 @@ type RefusalDetails struct {
 	Requirement string `json:"requirement,omitempty"`
 	// Length is how many events the aggregate has.
 	Length uint64 `json:"length,omitempty"`
+	// Unique is the name of a set of unique values, and Holder the key of who has the value of it that the event would take.
+	Unique string `json:"unique,omitempty"`
+	Holder string `json:"holder,omitempty"`
 	// Implication is the place in the spec of what has implied the event, and Chain leads to it from the event that was posted.
 	Implication diag.Pointer `json:"implication,omitempty"`
 	Chain       []Link       `json:"chain,omitempty"`

@@ -43,6 +43,8 @@ type Options struct {
 	Length func(context.Context, j17.Key) (uint64, error)
 	// Resolve, if not nil, returns the key of an aggregate by its id or a name of it; CodeAggregateNotFound for a name that nobody has.
 	Resolve func(ctx context.Context, aggregateType, name string) (j17.Key, error)
+	// Holders says who holds unique values before the command; nil where nobody does.
+	Holders Holders
 	// All asks for all guards of a refused event that do not hold, not only the first.
 	All bool
 	// Skipped, if not nil, is told of custom code that there is no function for; it implies nothing then, and leaves states as they are. Handlers
@@ -62,6 +64,8 @@ type Decision struct {
 	Looked []j17.Key
 	// Absent are the keys of aggregates that have to have no events before the command.
 	Absent []j17.Key
+	// Unique says who holds unique values in the end, nil where none were looked at.
+	Unique *Values
 	// Refusals are all guards that do not hold, where Options.All asks for them.
 	Refusals []error
 	// Scheduled are the events that are to come later, in the order in which they were scheduled.

@@ -23,6 +23,7 @@ import (
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
 	"j17/internal/store"
+	"j17/internal/unique"
 	"j17/internal/wire"
 	"j17/internal/worker"
 )
@@ -52,6 +53,8 @@ type Options struct {
 	Unready func(ctx context.Context, t j17.Tenant)
 	Store   store.Sides
 	Worker  *worker.Kit
+	// Unique, if not nil, fills the unique sets of a spec before it is deployed.
+	Unique *unique.Service
 	// Adopted, if not nil, is called when the engine has been handed the spec of an environment: of a deployment, or at the start.
 	Adopted func(ctx context.Context, t j17.Tenant)
 	// Settled, if not nil, is called before a deployment answers, when others are possible again: it may wait a little for what goes
@@ -86,6 +89,7 @@ type Service struct {
 	sides      store.Sides
 	ready      func(ctx context.Context, t j17.Tenant, after *decider.Decider) (Readiness, error)
 	unready    func(ctx context.Context, t j17.Tenant)
+	unique     *unique.Service
 	waiting    *worker.Queue
 	adopted    func(ctx context.Context, t j17.Tenant)
 	settled    func(ctx context.Context, t j17.Tenant)
@@ -129,7 +133,7 @@ func New(o Options) *Service {
 	s := &Service{
 		registry: o.Registry, engine: o.Engine, blobs: o.Blobs, modules: newModuleCache(o.Modules), containers: o.Containers,
 		clock: o.Clock, logger: o.Logger, prepared: o.Prepare, beside: o.Beside, try: o.Try, adopted: o.Adopted, settled: o.Settled,
-		sides: o.Store, ready: o.Ready, unready: o.Unready, environments: map[j17.Tenant]*environment{}, specs: map[string]weak.Pointer[spec.Compiled]{},
+		sides: o.Store, ready: o.Ready, unready: o.Unready, unique: o.Unique, environments: map[j17.Tenant]*environment{}, specs: map[string]weak.Pointer[spec.Compiled]{},
 	}
 	if o.Ready != nil {
 		s.waiting = o.Worker.Queue(worker.Work{
@@ -292,10 +296,18 @@ func (s *Service) deploy(ctx context.Context, e *environment, r Request, compile
 	}
 
 	// Once it is written it counts, even for a client that has gone.
-	result.Spec, err = s.registry.Specs.Put(context.WithoutCancel(ctx), control.Deployment{
-		Instance: e.instance, Environment: e.env, Source: compiled.Source, Base: base,
-		How: r.how, From: r.from, Forced: len(result.Breaks()) > 0, Note: r.Note,
-		Dropped: slices.Concat(result.beside.Invalid, result.beside.Taken), Sides: slices.Concat(result.beside.Sides, r.ending), Fences: result.beside.Fences,
+	err = s.withSets(ctx, e, compiled, func(sets []store.Side, shared []diag.Diagnostic) error {
+		if len(shared) > 0 && !r.Force {
+			return sharedValues(shared, e.env)
+		}
+		result.Incompatible = append(result.Incompatible, shared...)
+		var err error
+		result.Spec, err = s.registry.Specs.Put(context.WithoutCancel(ctx), control.Deployment{
+			Instance: e.instance, Environment: e.env, Source: compiled.Source, Base: base,
+			How: r.how, From: r.from, Forced: len(result.Breaks()) > 0, Note: r.Note,
+			Dropped: slices.Concat(result.beside.Invalid, result.beside.Taken), Sides: slices.Concat(result.beside.Sides, sets, r.ending), Fences: result.beside.Fences,
+		})
+		return err
 	})
 	if err != nil {
 		return Result{}, err
@@ -308,6 +320,14 @@ func (s *Service) deploy(ctx context.Context, e *environment, r Request, compile
 	s.adopted(context.WithoutCancel(ctx), e.tenant)
 	s.share(result.Spec.Hash, compiled)
 	return result, nil
+}
+
+// withSets calls store with the writes that put the unique sets of a spec into force, and with who shares a value of one.
+func (s *Service) withSets(ctx context.Context, e *environment, compiled *spec.Compiled, store func(sets []store.Side, shared []diag.Diagnostic) error) error {
+	if s.unique == nil {
+		return store(nil, nil)
+	}
+	return s.unique.Deploy(ctx, e.tenant, decider.New(compiled, nil), store)
 }
 
 // prepare compares a spec with the one that is deployed and loads its custom code. The Spec of the result is that which is
@@ -358,8 +378,18 @@ func (s *Service) dryRun(ctx context.Context, e *environment, r Request, compile
 	if err != nil {
 		return Result{}, err
 	}
-	if result.Replay, err = s.replay(ctx, e.tenant, before, deployed{compiled, loaded}, r.Aggregates); err != nil || s.try == nil || before.compiled == nil {
+	if result.Replay, err = s.replay(ctx, e.tenant, before, deployed{compiled, loaded}, r.Aggregates); err != nil {
 		return result, err
+	}
+	if s.unique != nil {
+		shared, whole, err := s.unique.Try(ctx, e.tenant, decider.New(compiled, nil))
+		if err != nil {
+			return result, err
+		}
+		result.Incompatible, result.Replay.Complete = append(result.Incompatible, shared...), result.Replay.Complete && whole
+	}
+	if s.try == nil || before.compiled == nil {
+		return result, nil
 	}
 	result.Projections, err = s.try(ctx, e.tenant, decider.New(compiled, loaded.functions), r.Aggregates)
 	return result, err

@@ -60,6 +60,14 @@ func incompatible(found []diag.Diagnostic, posted []string, env j17.Environment)
 	return e
 }
 
+// sharedValues returns the error for a spec with unique sets of which several aggregates have one value already.
+func sharedValues(found []diag.Diagnostic, env j17.Environment) *j17.Error {
+	e := j17.Errorf(j17.CodeIncompatibleSpec, "In %s there are values that would have to be unique and are not: %s. Change what 'errors' lists, or deploy with \"force\": true: then the first of such aggregates has the value.",
+		env.LongName(), found[0].Message)
+	e.Errors = FieldErrors(found)
+	return e
+}
+
 func errorsOf(found []diag.Diagnostic) []diag.Diagnostic {
 	return slices.DeleteFunc(slices.Clone(found), func(d diag.Diagnostic) bool { return d.Severity != diag.Error })
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -110,7 +111,7 @@ func (s *Service) begin(ctx context.Context, e *environment, r Request, compiled
 	if !stored.same(p) {
 		return s.lost(ctx, e, p, result)
 	}
-	if p.Readiness, err = s.ready(ctx, e.tenant, decider.New(compiled, loaded.functions)); err != nil {
+	if p.Readiness, err = s.allReady(ctx, e.tenant, decider.New(compiled, loaded.functions)); err != nil {
 		_, gone := s.unprepare(ctx, e.tenant, rev)
 		return Result{}, errors.Join(err, gone)
 	}
@@ -124,10 +125,10 @@ func (s *Service) begin(ctx context.Context, e *environment, r Request, compiled
 	done, err := s.Deploy(ctx, r)
 	switch {
 	case err == nil:
-		s.unready(ctx, e.tenant)
+		s.letGo(ctx, e.tenant)
 		return done, nil
 	case given(err):
-		s.unready(ctx, e.tenant)
+		s.letGo(ctx, e.tenant)
 		return s.lost(ctx, e, p, result)
 	default:
 		_, gone := s.unprepare(ctx, e.tenant, rev)
@@ -180,7 +181,7 @@ func (s *Service) unprepare(ctx context.Context, t j17.Tenant, rev uint64) (chan
 	if changed = given(err); err != nil && !changed {
 		return false, engine.StorageError(err)
 	}
-	s.unready(ctx, t)
+	s.letGo(ctx, t)
 	return changed, nil
 }
 
@@ -276,7 +277,7 @@ func (s *Service) carryOn(ctx context.Context, c *worker.Claim) error {
 	p.Readiness, err = s.readiness(ctx, r)
 	if err == nil && p.Readiness.Done {
 		if _, err = s.Deploy(control.WithActor(ctx, p.Actor, p.RequestID), r); err == nil || given(err) {
-			s.unready(ctx, c.Tenant)
+			s.letGo(ctx, c.Tenant)
 			return nil
 		}
 	}
@@ -302,7 +303,7 @@ func (s *Service) carryOn(ctx context.Context, c *worker.Claim) error {
 	}
 	err = s.sides.Write(ctx, c.Tenant, []store.Side{c.Replace(value, due)})
 	if due.IsZero() || given(err) {
-		s.unready(ctx, c.Tenant)
+		s.letGo(ctx, c.Tenant)
 	}
 	return err
 }
@@ -323,7 +324,33 @@ func (s *Service) readiness(ctx context.Context, r Request) (Readiness, error) {
 	if err != nil {
 		return Readiness{}, err
 	}
-	return s.ready(ctx, e.tenant, decider.New(compiled, loaded.functions))
+	return s.allReady(ctx, e.tenant, decider.New(compiled, loaded.functions))
+}
+
+// allReady begins to build what a spec needs, indexes and unique sets, and tells how far both are.
+func (s *Service) allReady(ctx context.Context, t j17.Tenant, after *decider.Decider) (Readiness, error) {
+	r, err := s.ready(ctx, t, after)
+	if err != nil || s.unique == nil || r.Failed != "" {
+		return r, err
+	}
+	filled, err := s.unique.Ready(ctx, t, after)
+	r.Done, r.Built, r.Total = r.Done && filled.Done, r.Built+filled.Built, r.Total+filled.Total
+	return r, err
+}
+
+// letGo lets go of what was built for a spec that is prepared no more.
+func (s *Service) letGo(ctx context.Context, t j17.Tenant) {
+	s.unready(ctx, t)
+	if s.unique == nil {
+		return
+	}
+	other, err := IsPrepared(ctx, s.sides, t)
+	if err == nil && !other {
+		err = s.unique.Unready(ctx, t)
+	}
+	if err != nil {
+		s.logger.LogAttrs(ctx, slog.LevelWarn, "what was filled of unique sets for a spec that was prepared is still there", slog.String("tenant", string(t)), slog.Any("error", err))
+	}
 }
 
 // final reports whether a refusal stays as it is however often it is tried.

@@ -94,7 +94,7 @@ func (e *Engine) Deployed(t j17.Tenant) (*decider.Decider, []store.Fence, error)
 // effects adds to a plan what its command and its events bring about beside events.
 func (e *Engine) effects(ctx context.Context, d *deployed, c *Command, p *plan) error {
 	p.side = c.Side
-	p.unit.Side = slices.Clip(c.Side)
+	p.unit.Side = slices.Concat(p.unit.Side, c.Side)
 	all := e.effectsOf
 	if c.Effects != nil {
 		all = append(slices.Clip(all), c.Effects)

@@ -60,6 +60,8 @@ type Options struct {
 	// Tagged, if not nil, tells whether all events have the tags of some names that the spec declares: CodeIndexNotReady where older ones
 	// do not yet.
 	Tagged TaggedOf
+	// Unique says who holds unique values; nil where nobody does.
+	Unique HoldingOf
 }
 
 // TaggedOf tells whether all events of a tenant have the tags of some names, as what is deployed declares them. The fences hold as long as
@@ -83,6 +85,7 @@ type Engine struct {
 	effectsOf           []EffectsOf
 	derivedOf           []DerivedOf
 	tagged              TaggedOf
+	uniqueOf            HoldingOf
 
 	environments sync.Map // of *environment by j17.Tenant
 
@@ -160,7 +163,7 @@ func New(o Options) *Engine {
 		mint:   ident.NewMinter(o.Clock.Now),
 		every:  o.SnapshotEvery,
 
-		maxDepth: o.MaxDepth, maxImplied: o.MaxImplied, writeWait: o.WriteWait, readWait: o.ReadWait, renewal: o.Renew, effectsOf: o.Effects, derivedOf: o.Derived, tagged: o.Tagged,
+		maxDepth: o.MaxDepth, maxImplied: o.MaxImplied, writeWait: o.WriteWait, readWait: o.ReadWait, renewal: o.Renew, effectsOf: o.Effects, derivedOf: o.Derived, tagged: o.Tagged, uniqueOf: o.Unique,
 
 		cache:   newCache(o.CacheBytes),
 		looked:  work.NewPool(o.LookedBytes, o.LookedBytes*3/4),

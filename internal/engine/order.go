@@ -114,7 +114,7 @@ func (r *row) store(ctx context.Context, outcomes []Outcome) (done int) {
 		r.stopped = true
 		return 0
 	}
-	results, err := r.Engine.commit(ctx, r.d.env, r.units)
+	results, err := r.commit(ctx, r.d.env, r.units)
 	if err != nil {
 		err = StorageError(ofEach(err, len(r.units)))
 		for i := range outcomes {

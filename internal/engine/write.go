@@ -201,6 +201,7 @@ func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *decider.A
 // react adds to the plan all that the command's events bring about. The states that it looked at become preconditions.
 func (e *Engine) react(ctx context.Context, d *deployed, a *decider.Admitted, p *plan, b *work.Budget, v *view) error {
 	ctx = sandbox.ForCommand(ctx) // States that are looked at are folded as replays all the same.
+	holders := e.holding(d, v)
 	x, err := d.Expand(ctx, a, decider.Options{
 		Timestamp: p.unit.Timestamp, MaxDepth: e.maxDepth, MaxImplied: e.maxImplied, Work: b,
 		Lookup: func(ctx context.Context, key j17.Key) (*decider.State, error) { return e.look(ctx, d, key, b, v) },
@@ -208,6 +209,7 @@ func (e *Engine) react(ctx context.Context, d *deployed, a *decider.Admitted, p 
 		Resolve: func(ctx context.Context, aggregateType, name string) (j17.Key, error) {
 			return e.resolve(ctx, d.env.tenant, d, aggregateType, name)
 		},
+		Holders: holders,
 	})
 	if err == nil {
 		p.after, err = x.After(ctx)
@@ -225,6 +227,7 @@ func (e *Engine) react(ctx context.Context, d *deployed, a *decider.Admitted, p 
 	for _, key := range x.Absent {
 		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key})
 	}
+	p.hold(holders, x.Unique)
 	return nil
 }
 

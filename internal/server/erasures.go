@@ -28,7 +28,7 @@ func (s *Server) openErasures() {
 
 // holders are all who keep data of streams beside their events. Checkpoints come before the engine, which they hand states to.
 func (s *Server) holders() []erasure.Holder {
-	return []erasure.Holder{s.checkpoints, s.engine, s.schedule, s.sagas, s.listeners, s.places, s.indexes, s.projections, s.registry.Faults, s.backups}
+	return []erasure.Holder{s.checkpoints, s.engine, s.schedule, s.sagas, s.listeners, s.places, s.unique, s.indexes, s.projections, s.registry.Faults, s.backups}
 }
 
 // rootBeforeErasure keeps what the log of an environment is before an erasure.

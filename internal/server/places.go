@@ -19,6 +19,10 @@ func (s *Server) adopted(ctx context.Context, t j17.Tenant) {
 		// It is made up for before the next write.
 		s.options.Logger.WarnContext(ctx, "the places of an environment are not prepared yet", slog.String("tenant", string(t)), slog.Any("error", err))
 	}
+	if err := s.unique.Adopt(ctx, t); err != nil {
+		s.options.Logger.ErrorContext(ctx, "who holds unique values in an environment is not known; deploy its spec again, or restart the server",
+			slog.String("tenant", string(t)), slog.Any("error", err))
+	}
 	s.projections.Adopted(ctx, t)
 }
 

@@ -28,6 +28,7 @@ import (
 	"j17/internal/checkpoint"
 	"j17/internal/clock"
 	"j17/internal/control"
+	"j17/internal/decider"
 	"j17/internal/deploy"
 	"j17/internal/engine"
 	"j17/internal/envlog"
@@ -47,6 +48,7 @@ import (
 	"j17/internal/store"
 	"j17/internal/store/pebble"
 	"j17/internal/tail"
+	"j17/internal/unique"
 	"j17/internal/usage"
 	"j17/internal/worker"
 )
@@ -167,6 +169,8 @@ type Server struct {
 	backups *backup.Service
 	// places finds aggregates by where they are.
 	places *place.Service
+	// unique knows who holds values that one aggregate alone may have.
+	unique *unique.Service
 	// projections answers reads of projections.
 	projections *projection.Service
 	checkpoints *checkpoint.Service
@@ -279,6 +283,9 @@ func open(ctx context.Context, o Options) (_ *Server, err error) {
 		Derived: []engine.DerivedOf{
 			func(ctx context.Context, e *engine.Entering) ([]store.Side, error) { return s.places.Derive(ctx, e) },
 		},
+		Unique: func(t j17.Tenant, d *decider.Decider, fences []store.Fence) engine.Holding {
+			return s.unique.Look(t, d, fences)
+		},
 	})
 
 	// What follows from events, and is looked up.
@@ -289,6 +296,7 @@ func open(ctx context.Context, o Options) (_ *Server, err error) {
 	s.indexes = index.New(index.Options{Store: s.store, Feed: s.feed, Build: s.builds, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
 	s.timed = append(s.timed, s.feed, s.builds)
 	s.places = place.New(place.Options{Store: s.store, Builds: s.builds, Engine: s.engine})
+	s.unique = unique.New(unique.Options{Store: s.store, Builds: s.builds, Engine: s.engine, Logger: o.Logger})
 	s.projections = projection.New(projection.Options{
 		Store: s.store, Engine: s.engine, Indexes: s.indexes, Places: s.places, Clock: o.Clock, Logger: o.Logger, CacheBytes: int64(o.ProjectionCacheMiB) << 20,
 		Hold: func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error {
@@ -315,7 +323,7 @@ func open(ctx context.Context, o Options) (_ *Server, err error) {
 	s.deploy = deploy.New(deploy.Options{
 		Registry: s.registry, Engine: s.engine, Blobs: s.blobs, Modules: modules, Containers: containers, Clock: o.Clock, Logger: o.Logger,
 		Prepare: s.listeners.Prepare, Adopted: s.adopted, Settled: s.built, Beside: s.projections.Beside, Try: s.projections.TrySpec,
-		Ready: s.projections.Ready, Unready: s.projections.Unready, Store: s.store, Worker: s.worker,
+		Ready: s.projections.Ready, Unready: s.projections.Unready, Store: s.store, Worker: s.worker, Unique: s.unique,
 	})
 
 	s.timed = append(s.timed, s.deploy)

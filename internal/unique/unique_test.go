@@ -1,0 +1,435 @@
+package unique_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"j17"
+	"j17/internal/build"
+	"j17/internal/decider"
+	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
+	"j17/internal/spec"
+	"j17/internal/spec/diag"
+	"j17/internal/store"
+	"j17/internal/unique"
+	"j17/internal/worker"
+)
+
+// Specs of users who have an address and a badge, which are unique or not.
+const (
+	plain = `{"agent_types": ["user"], "aggregate_types": {"user": {"events": {
+		"was_registered": {"schema": {}, "handler": {"merge":{"target":"","value":"$.data"}}},
+		"was_deleted": {"schema": {}, "handler": []},
+		"had_note": {"schema": {}, "handler": []}}},
+		"robot": {"events": {"was_registered": {"schema": {}, "handler": []}}}}}`
+	unlike = `{"agent_types": ["user"], "aggregate_types": {"user": {"events": {
+		"was_registered": {"schema": {}, "handler": {"merge":{"target":"","value":"$.data"}}, "unique": {"email": {"value": "$.data.email"}, "badge": {"value": ["$.data.house", "$.data.badge"]}}},
+		"was_deleted": {"schema": {}, "handler": [], "releases": ["email", "badge"]},
+		"had_note": {"schema": {}, "handler": []}}},
+		"robot": {"events": {"was_registered": {"schema": {}, "handler": []}}}}}`
+)
+
+// house is an engine with unique values, on a store in memory.
+type house struct {
+	*enginetest.Fixture
+	tb     testing.TB
+	unique *unique.Service
+	builds *build.Service
+}
+
+func newHouse(tb testing.TB, src string) *house {
+	tb.Helper()
+	h := &house{tb: tb}
+	h.Fixture = enginetest.New(tb, engine.Options{
+		Unique: func(t j17.Tenant, d *decider.Decider, fences []store.Fence) engine.Holding {
+			return h.unique.Look(t, d, fences)
+		},
+	})
+	h.open()
+	if err := h.deploy(src, true); err != nil {
+		tb.Fatal(err)
+	}
+	return h
+}
+
+// open makes the services that keep unique values.
+func (h *house) open() {
+	log := slog.New(slog.DiscardHandler)
+	h.builds = build.New(build.Options{Store: h.Store, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log})
+	h.unique = unique.New(unique.Options{Store: h.Store, Builds: h.builds, Engine: h.Engine, Logger: log})
+}
+
+// shared is the error of a deployment under which aggregates would have one value.
+type shared []diag.Diagnostic
+
+func (s shared) Error() string { return fmt.Sprint([]diag.Diagnostic(s)) }
+
+// deploy deploys a spec.
+func (h *house) deploy(src string, force bool) error {
+	compiled, found := spec.Compile([]byte(src))
+	if compiled == nil {
+		h.tb.Fatal(found)
+	}
+	return h.unique.Deploy(h.tb.Context(), enginetest.Tenant, decider.New(compiled, nil), func(sides []store.Side, found []diag.Diagnostic) error {
+		if len(found) > 0 && !force {
+			return shared(found)
+		}
+		if len(sides) > 0 {
+			if err := h.Store.Write(h.tb.Context(), enginetest.Tenant, sides); err != nil {
+				return err
+			}
+		}
+		h.Deploy(enginetest.Tenant, compiled, nil)
+		return nil
+	})
+}
+
+// id makes an identifier of a number, in its order.
+func id(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
+
+// post writes an event of a user.
+func (h *house) post(n int, event, data string) error {
+	_, err := h.Execute(h.tb.Context(), enginetest.Command(h.tb, "user/"+id(n)+"/"+event, enginetest.Body(data)))
+	return err
+}
+
+func (h *house) must(n int, event, data string) {
+	h.tb.Helper()
+	if err := h.post(n, event, data); err != nil {
+		h.tb.Fatal(err)
+	}
+}
+
+// items returns the items of a space by key.
+func (h *house) items(space store.Space) map[string]string {
+	h.tb.Helper()
+	items, err := h.Store.Scan(h.tb.Context(), enginetest.Tenant, space, store.Range{}, 1_000_000)
+	if err != nil {
+		h.tb.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, item := range items {
+		all[item.Key] = string(item.Value)
+	}
+	return all
+}
+
+// settle lets removals come to their end.
+func (h *house) settle() {
+	h.tb.Helper()
+	if err := h.builds.Settle(h.tb.Context()); err != nil {
+		h.tb.Fatal(err)
+	}
+}
+
+// generations returns the ids of the generations in force by the names of their sets.
+func (h *house) generations() map[string]string {
+	h.tb.Helper()
+	all := map[string]string{}
+	for generation, text := range h.items("unique.sets") {
+		_, name, _ := strings.Cut(text, `"name":"`)
+		name, _, _ = strings.Cut(name, `"`)
+		all[name] = generation
+	}
+	return all
+}
+
+// check compares who holds addresses with a list of it, of which each address has one digest, and makes sure that nothing else is kept.
+func (h *house) check(wanted map[string]int, why string) {
+	h.tb.Helper()
+	generation := h.generations()["email"]
+	var got, want []string
+	for _, n := range wanted {
+		want = append(want, "user:"+id(n))
+	}
+	holders, keepers := h.items("unique.value"), h.items("unique.held")
+	for key, who := range holders {
+		if strings.HasPrefix(key, generation+"/") && who != "" {
+			got = append(got, who)
+			if keepers[who+"/"+generation] == "" {
+				h.tb.Errorf("%s: %s is held, and its holder does not say so", why, key)
+			}
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		h.tb.Fatalf("%s: addresses are held by\n%v, not by\n%v", why, got, want)
+	}
+	n := 0
+	for key, value := range keepers {
+		if strings.HasSuffix(key, "/"+generation) && len(value) == 32 {
+			n++
+		}
+	}
+	if n != len(want) {
+		h.tb.Fatalf("%s: %d hold something, of %d", why, n, len(want))
+	}
+}
+
+// line is history with a list of who has which address: whose address is another's waits.
+type line struct {
+	held    map[string]int
+	waiting map[string][]int
+	has     map[int]string
+}
+
+func (l *line) take(n int, email string) {
+	if had, ok := l.has[n]; ok && had == email {
+		return
+	}
+	l.give(n)
+	if email == "" {
+		return
+	}
+	l.has[n] = email
+	if _, taken := l.held[email]; taken {
+		l.waiting[email] = append(l.waiting[email], n)
+	} else {
+		l.held[email] = n
+	}
+}
+
+func (l *line) give(n int) {
+	had, ok := l.has[n]
+	if !ok {
+		return
+	}
+	delete(l.has, n)
+	if l.held[had] != n {
+		l.waiting[had] = slices.DeleteFunc(l.waiting[had], func(w int) bool { return w == n })
+		return
+	}
+	delete(l.held, had)
+	if next := l.waiting[had]; len(next) > 0 {
+		l.held[had], l.waiting[had] = next[0], next[1:]
+	}
+}
+
+// TestHistoryIsFilledIn deploys sets over random histories, in which users had the addresses of others.
+func TestHistoryIsFilledIn(t *testing.T) {
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		h := newHouse(t, plain)
+		if seed > 3 {
+			h.unique.Pages(1+r.IntN(20), 1+r.IntN(10))
+		}
+		l := &line{held: map[string]int{}, waiting: map[string][]int{}, has: map[int]string{}}
+		for range 60 + r.IntN(60) {
+			n, email := r.IntN(8), fmt.Sprint("a", r.IntN(6))
+			switch r.IntN(6) {
+			case 0:
+				h.must(n, "was_deleted", `{}`)
+				l.give(n)
+			case 1:
+				h.must(n, "had_note", `{"email":"`+email+`"}`)
+			case 2:
+				h.must(n, "was_registered", `{"email":null}`)
+			case 3:
+				h.must(n, "was_registered", `{"email":{"no":"value"}}`)
+			default:
+				h.must(n, "was_registered", `{"email":"`+email+`"}`)
+				l.take(n, email)
+			}
+		}
+		conflicts := 0
+		for _, w := range l.waiting {
+			conflicts += len(w)
+		}
+
+		// A trial finds what the deployment finds, and changes nothing.
+		compiled, _ := spec.Compile([]byte(unlike))
+		found, whole, err := h.unique.Try(t.Context(), enginetest.Tenant, decider.New(compiled, nil))
+		if err != nil || !whole || len(found) != conflicts {
+			t.Fatalf("seed %d: the trial finds %v, not %d: %v", seed, found, conflicts, err)
+		}
+		err = h.deploy(unlike, false)
+		if told, _ := err.(shared); len(told) != conflicts || conflicts == 0 && err != nil || fmt.Sprint([]diag.Diagnostic(told)) != fmt.Sprint(found) { //nolint:errorlint // it is one, or nothing
+			t.Fatalf("seed %d: the deployment finds %v, not %d, as the trial: %v", seed, err, conflicts, found)
+		}
+		for email, waiting := range l.waiting {
+			for _, n := range waiting {
+				pair := "user:" + id(l.held[email]) + " and user:" + id(n)
+				if !slices.ContainsFunc(found, func(d diag.Diagnostic) bool { return strings.Contains(d.Message, pair) }) {
+					t.Fatalf("seed %d: %v does not name %s", seed, found, pair)
+				}
+			}
+		}
+
+		// A deployment that has failed leaves nothing; by force the first one has it.
+		if conflicts > 0 {
+			h.settle()
+			for _, space := range []store.Space{"unique.value", "unique.held", "unique.waiting", "unique.sets", "unique.fillings"} {
+				if left := h.items(space); len(left) > 0 {
+					t.Fatalf("seed %d: %s has %v after a deployment that has failed", seed, space, left)
+				}
+			}
+			if err := h.deploy(unlike, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.settle()
+		h.check(l.held, fmt.Sprint("seed ", seed))
+		if left := h.items("unique.waiting"); len(left) > 0 {
+			t.Fatalf("seed %d: %v wait", seed, left)
+		}
+
+		// A spec without the sets leaves nothing.
+		if err := h.deploy(plain, false); err != nil {
+			t.Fatal(err)
+		}
+		h.settle()
+		for _, space := range []store.Space{"unique.value", "unique.held", "unique.sets", "build.jobs"} {
+			if left := h.items(space); len(left) > 0 {
+				t.Fatalf("seed %d: %s has %v, and nothing is unique", seed, space, left)
+			}
+		}
+	}
+}
+
+// refused reports whether an event was refused as its value is another's, and for whom.
+func refused(tb testing.TB, err error) (holder string, is bool) {
+	tb.Helper()
+	e, ok := errors.AsType[*j17.Error](err)
+	if !ok || e.Code != j17.CodeNotUnique {
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return "", false
+	}
+	details, ok := e.Details.(decider.RefusalDetails)
+	if !ok || details.Unique == "" || details.Pointer == "" || details.EventType == "" {
+		tb.Fatalf("the details are %+v", e.Details)
+	}
+	return details.Holder, true
+}
+
+// TestOneHolds compares random writes, one after the other, with a list of who holds what.
+func TestOneHolds(t *testing.T) {
+	h := newHouse(t, unlike)
+	r := rand.New(rand.NewPCG(3, 3))
+	holders, has := map[string]int{}, map[int]string{}
+	give := func(n int) {
+		if had, ok := has[n]; ok {
+			delete(has, n)
+			delete(holders, had)
+		}
+	}
+	for step := range 400 {
+		n, email := r.IntN(6), fmt.Sprint("a", r.IntN(5))
+		switch r.IntN(5) {
+		case 0:
+			h.must(n, "was_deleted", `{}`)
+			give(n)
+		case 1:
+			h.must(n, "was_registered", `{"email":null}`)
+		default:
+			holder, no := refused(t, h.post(n, "was_registered", `{"email":"`+email+`"}`))
+			other, taken := holders[email]
+			if taken = taken && other != n; taken != no || no && holder != "user:"+id(other) {
+				t.Fatalf("step %d: %d takes %s: refused for %q, and it is held by %v", step, n, email, holder, holders)
+			}
+			if !no {
+				give(n)
+				has[n], holders[email] = email, n
+			}
+		}
+	}
+	h.check(holders, "in the end")
+}
+
+// TestBatches lets one write give back and take in its order, all or nothing.
+func TestBatches(t *testing.T) {
+	h := newHouse(t, unlike)
+	batch := func(n int, events string) error {
+		_, err := h.Execute(t.Context(), enginetest.Command(t, "user/"+id(n), `{"events":[`+events+`],`+enginetest.Meta+`}`))
+		return err
+	}
+	take := func(email string) string { return `{"type":"was_registered","data":{"email":"` + email + `"}}` }
+	const leave = `{"type":"was_deleted","data":{}}`
+	for step, test := range []struct {
+		n       int
+		events  string
+		holder  int // of what is refused, 0 for none
+		holders map[string]int
+	}{
+		{1, take("a") + "," + take("b"), 0, map[string]int{"b": 1}},
+		{2, take("a") + "," + take("b"), 1, map[string]int{"b": 1}}, // nothing is written
+		{2, take("c") + "," + leave + "," + take("c"), 0, map[string]int{"b": 1, "c": 2}},
+		{1, leave + "," + take("c"), 2, map[string]int{"b": 1, "c": 2}},
+		{1, take("d") + "," + take("b"), 0, map[string]int{"b": 1, "c": 2}}, // back again
+		{1, leave, 0, map[string]int{"c": 2}},
+		{1, leave + "," + leave, 0, map[string]int{"c": 2}},
+		{3, take("b"), 0, map[string]int{"b": 3, "c": 2}},
+	} {
+		holder, no := refused(t, batch(test.n, test.events))
+		if no != (test.holder > 0) || no && holder != "user:"+id(test.holder) {
+			t.Fatalf("step %d: refused for %q", step, holder)
+		}
+		h.check(test.holders, fmt.Sprint("step ", step))
+	}
+}
+
+// TestRaces lets writers take the same values at once: each has one holder, whoever was told that he has it, and everybody else was refused.
+func TestRaces(t *testing.T) {
+	h := newHouse(t, unlike)
+	const writers, rounds = 8, 25
+	holders := map[string]int{}
+	for round := range rounds {
+		email := fmt.Sprint("a", round)
+		won := make([]bool, writers)
+		var all sync.WaitGroup
+		for n := range writers {
+			all.Go(func() {
+				_, no := refused(t, h.post(n, "was_registered", `{"email":"`+email+`"}`))
+				won[n] = !no
+			})
+		}
+		all.Wait()
+		winners := 0
+		for n, is := range won {
+			if is {
+				winners++
+				for had, who := range holders { // it was given back
+					if who == n {
+						delete(holders, had)
+					}
+				}
+				holders[email] = n
+			}
+		}
+		if winners != 1 {
+			t.Fatalf("%s has %d holders", email, winners)
+		}
+	}
+	h.check(holders, "in the end")
+
+	// Those who write to one aggregate take turns, and none is refused.
+	var all sync.WaitGroup
+	for n := range writers {
+		all.Go(func() {
+			for round := range rounds {
+				if err := h.post(100, "was_registered", fmt.Sprintf(`{"email":"b%d-%d"}`, n, round)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	mine := 0
+	for _, who := range h.items("unique.value") {
+		if who == "user:"+id(100) {
+			mine++
+		}
+	}
+	if mine != 1 {
+		t.Fatalf("an aggregate holds %d values of a set", mine)
+	}
+}
