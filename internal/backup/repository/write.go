@@ -60,10 +60,11 @@ type Writer struct {
 	parts, bytes   atomic.Int64
 }
 
-// job is a content that becomes a part.
+// job is a content that becomes a part. of is told when that is done, or nothing is stored any more.
 type job struct {
 	content []byte
 	part    *Part
+	of      *sync.WaitGroup
 }
 
 // NewBackup begins a backup. The context is that of all of it: when it ends, nothing more is stored. It waits while somebody collects.
@@ -118,6 +119,7 @@ func (w *Writer) work(encoder *zstd.Encoder) {
 				w.cancel(err)
 			}
 		}
+		j.of.Done()
 		if cap(j.content) > 2*partBytes {
 			continue // a rare one
 		}
@@ -275,6 +277,8 @@ type TenantWriter struct {
 	last    j17.StreamID
 	events  uint64
 	closed  bool
+	// storing are the parts on their way.
+	storing sync.WaitGroup
 }
 
 // filling is what a content consists of.
@@ -398,9 +402,11 @@ func (t *TenantWriter) Cut() error {
 	case ofCommands:
 		t.commands = append(t.commands, part)
 	}
+	t.storing.Add(1)
 	select {
-	case t.w.jobs <- job{t.content, part}:
+	case t.w.jobs <- job{t.content, part, &t.storing}:
 	case <-t.w.ctx.Done():
+		t.storing.Done()
 		return t.w.failed()
 	}
 	t.content = nil
@@ -456,6 +462,20 @@ func (t *TenantWriter) cutByContent(length int, space, key string) error {
 		return t.Cut()
 	}
 	return nil
+}
+
+// Drop gives up what the backup holds of the tenant, so that it can be begun anew, and returns the segments of what has come: they are
+// stored.
+func (t *TenantWriter) Drop() ([]Segment, error) {
+	if err := t.Cut(); err != nil {
+		return nil, err
+	}
+	t.storing.Wait()
+	if err := t.w.failed(); err != nil {
+		return nil, err
+	}
+	t.w.tenants = slices.DeleteFunc(t.w.tenants, func(other *TenantWriter) bool { return other == t })
+	return t.manifest().Feed, nil
 }
 
 // Close ends the tenant, and checks that all its events have come.

@@ -1,0 +1,156 @@
+package backup_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"j17"
+	"j17/internal/backup"
+	"j17/internal/backup/repository"
+	"j17/internal/clock"
+	"j17/internal/store"
+)
+
+// interrupted is a store in which something happens after each event that a backup reads of a tenant, so many times.
+type interrupted struct {
+	backup.Storage
+	of    j17.Tenant
+	times *int
+	do    func(read int)
+}
+
+// Archive returns one that is interrupted.
+func (i *interrupted) Archive(ctx context.Context, t j17.Tenant) (store.Archive, error) {
+	a, err := i.Storage.Archive(ctx, t)
+	if err != nil || t != i.of {
+		return a, err
+	}
+	return interruptedArchive{a, i}, nil
+}
+
+type interruptedArchive struct {
+	store.Archive
+	by *interrupted
+}
+
+// Changes yields what the archive does.
+func (a interruptedArchive) Changes(ctx context.Context, after j17.StreamID) iter.Seq2[store.Archived, error] {
+	return func(yield func(store.Archived, error) bool) {
+		for e, err := range a.Archive.Changes(ctx, after) {
+			if !yield(e, err) {
+				return
+			}
+			if err == nil && e.Event != nil && *a.by.times > 0 {
+				*a.by.times--
+				a.by.do(*a.by.times)
+			}
+		}
+	}
+}
+
+// TestErasuresDoNotHoldUpBackups erases data of another environment after each event that a backup reads: it goes on with what it has.
+func TestErasuresDoNotHoldUpBackups(t *testing.T) {
+	for _, kind := range []repository.Kind{repository.Full, repository.Incremental} {
+		const events = 40
+		times := 0
+		ends := &interrupted{times: &times}
+		h := newHouse(t, func(o *backup.Options) { ends.Storage, o.Store = o.Store, ends })
+		ends.of = h.prod
+		staging := j17.TenantOf(h.app.ID, j17.Staging)
+		key := j17.Key{Type: "note", ID: "other"}
+		h.write(t, staging, "other", "of another environment")
+		h.replace(t, staging, key)
+		ends.do = func(int) {
+			if err := h.store.Purge(t.Context(), staging, []j17.Key{key}, nil, nil); err != nil {
+				t.Error(err)
+			}
+		}
+		h.run(t)
+		if kind == repository.Incremental {
+			h.write(t, h.prod, "one", "before")
+			h.make(t, h.prod, "")
+		}
+		for i := range events {
+			h.write(t, h.prod, "one", fmt.Sprintf("number %d", i))
+		}
+		h.put(t, h.prod, "kept", "a", "A")
+
+		times = events
+		b := h.make(t, h.prod, kind)
+		if b.Status != backup.Completed || b.Kind != kind || b.Done != b.Total || times != 0 || len(b.Moments) != 1 {
+			t.Errorf("%s: %+v, with %d erasures to come", kind, b, times)
+			continue
+		}
+		whole := h.make(t, h.prod, repository.Full)
+		if got := h.read(t, b.ID, h.prod); got != h.read(t, whole.ID, h.prod) || !strings.Contains(got, "number 39") {
+			t.Errorf("%s: it has %s", kind, got)
+		}
+		h.stop()
+	}
+}
+
+// TestErasedInTheMiddle erases what a backup has copied already: it is not in it, the rest is, and no part of it stays.
+func TestErasedInTheMiddle(t *testing.T) {
+	times := 0
+	ends := &interrupted{times: &times}
+	h := newHouse(t, func(o *backup.Options) { ends.Storage, o.Store = o.Store, ends })
+	ends.of = h.prod
+	key := j17.Key{Type: "note", ID: "ann"}
+	ends.do = func(left int) {
+		if left == 2 {
+			h.replace(t, h.prod, key)
+		}
+		if err := h.store.Purge(t.Context(), h.prod, []j17.Key{key}, nil, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	h.run(t)
+	h.write(t, h.prod, "bob", "bob is 44")
+	h.write(t, h.prod, "ann", "ann is 31")
+	h.write(t, h.prod, "cleo", "cleo is 27", "cleo is 28", "cleo is 29")
+
+	times = 4
+	b := h.make(t, h.prod, "")
+	if b.Status != backup.Completed || times != 0 {
+		t.Fatalf("%+v", b)
+	}
+	text := h.read(t, b.ID, h.prod)
+	if strings.Contains(text, "ann is 31") || strings.Count(text, "_was_tombstoned") != 1 {
+		t.Error(text)
+	}
+	for _, want := range []string{"bob is 44", "cleo is 27", "cleo is 28", "cleo is 29"} {
+		if strings.Count(text, want) != 1 {
+			t.Errorf("%s: %s", want, text)
+		}
+	}
+
+	// What it has stored and does not need goes.
+	m, err := repository.OpenFolder(h.folder, clock.System{}).Manifest(t.Context(), b.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	needed := map[string]bool{}
+	of := m.Of(h.prod)
+	for _, s := range of.Feed {
+		needed[s.Name] = true
+	}
+	for _, part := range append(of.Items, of.Commands...) {
+		needed[part.Name] = true
+	}
+	h.await(t, func() bool {
+		files, err := filepath.Glob(filepath.Join(h.folder, "parts", "*", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if !needed[filepath.Base(file)] {
+				return false
+			}
+		}
+		return len(files) == len(needed)
+	})
+}
