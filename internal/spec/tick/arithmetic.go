@@ -145,8 +145,8 @@ func (n *numbersNode) result(e *Env, v value.Value) (value.Value, bool) {
 		v, err = value.Negative(v)
 	case n.name == "$abs":
 		v, err = value.Absolute(v)
-	case v.Sign() == 0:
-		v, err = value.Sum(v, value.Int(0)) // which is no minus zero
+	case v.Sign() == 0, !n.orders():
+		v, err = value.Sum(value.Int(0), v) // which is written as results are, also where there was one operand, and is no minus zero
 	}
 	if err != nil {
 		return e.misfits(n.at, "%s cannot be computed: %v", n.name, err)
@@ -267,6 +267,8 @@ func (n *foldNode) eval(e *Env) (value.Value, bool) {
 		return e.misfits(n.at, "%s goes through %s, not an array", n.name, kindOf(array))
 	case n.name == "$count" && n.where == nil:
 		return value.Int(int64(array.Len())), true
+	case n.name == "$sum" && n.of == nil:
+		return n.sum(e, array.Elems())
 	}
 	outer := e.slots[n.slot]
 	defer func() { e.slots[n.slot] = outer }()

@@ -153,10 +153,10 @@ func (n *naive) dynamic(name, target string, o value.Value) value.Value {
 			}
 		}
 		return n.put(target, value.ObjectValue(rest...))
-	case "increment_at":
+	case "increment_at", "decrement_at":
 		by := n.amount(o)
 		obj := n.objectAt(target)
-		return n.put(target, withMember(obj, key.Str(), sum(obj.Get(key.Str()), by, false)))
+		return n.put(target, withMember(obj, key.Str(), sum(obj.Get(key.Str()), by, name == "decrement_at")))
 	default:
 		panic("unknown operation " + name)
 	}
@@ -505,6 +505,9 @@ func (n *naive) value(v value.Value) value.Value {
 			}
 			return out
 		}
+		if computed, ok := n.operator(v); ok {
+			return computed
+		}
 		out := value.ObjectValue()
 		for _, m := range v.Members() {
 			out = withMember(out, m.Key, n.value(m.Value))
@@ -530,36 +533,45 @@ func (n *naive) item(v value.Value) (out value.Value) {
 
 // decides is holds after all optional paths have been looked at, which skips the operation where one leads nowhere.
 func (n *naive) decides(p value.Value) bool {
-	n.look(p)
+	n.look(p, true)
+	n.look(p, false)
 	return n.holds(p)
 }
 
-// look evaluates all operands of a predicate, whatever the others are.
-func (n *naive) look(p value.Value) {
+// look goes through all operands of a predicate, whatever the others are: through the optional paths outside of operators, or through
+// everything.
+func (n *naive) look(p value.Value, optional bool) {
+	at := func(v value.Value) {
+		if optional {
+			n.optional(v)
+		} else {
+			n.value(v)
+		}
+	}
 	name, o := p.Members()[0].Key, p.Members()[0].Value
 	switch name {
 	case "and", "or":
 		for _, q := range o.Elems() {
-			n.look(q)
+			n.look(q, optional)
 		}
 	case "not":
-		n.look(o)
+		n.look(o, optional)
 	case "exists":
 	case "in", "not_in":
-		n.value(o.Index(0))
+		at(o.Index(0))
 		n.array(o.Index(1))
 	case "equals", "eq", "not_equals", "gt", "gte", "lt", "lte":
-		n.value(o)
+		at(o)
 	case "every", "some":
 		for _, elem := range n.array(o.Get("in")).Elems() {
-			n.with(binding(o), elem).look(o.Get("match"))
+			n.with(binding(o), elem).look(o.Get("match"), optional)
 		}
 	default:
 		for _, m := range o.Members() {
 			if m.Key == "array" || m.Key == "items" {
 				n.array(m.Value)
 			} else {
-				n.value(m.Value)
+				at(m.Value)
 			}
 		}
 	}

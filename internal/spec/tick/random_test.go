@@ -195,11 +195,15 @@ func (g *generator) data() value.Value {
 
 // value draws a template.
 func (g *generator) value(depth int) value.Value {
-	kind := rapid.IntRange(0, 9).Draw(g.T, "value")
+	kind := rapid.IntRange(-2, 9).Draw(g.T, "value")
 	if depth == 0 && kind > 6 {
 		kind = 0
 	}
 	switch kind {
+	case -2:
+		return g.operator(depth)
+	case -1:
+		return g.text()
 	case 0, 1, 2:
 		return str(g.path())
 	case 3:
@@ -443,7 +447,7 @@ func (g *generator) operation(depth int) value.Value {
 	case 16:
 		return obj("remove_at", obj("target", g.statePath("o", "p", "l[0]"), "key", g.key()))
 	case 17:
-		return obj("increment_at", obj("target", g.statePath("o", "p", "l[0]"), "key", g.key(), "by", g.amount()))
+		return obj(g.pick("sum at", "increment_at", "decrement_at"), obj("target", g.statePath("o", "p", "l[0]"), "key", g.key(), "by", g.amount()))
 	case 18:
 		test := g.predicate(3)
 		if g.one(2) {
@@ -462,6 +466,9 @@ func (g *generator) operation(depth int) value.Value {
 }
 
 func (g *generator) amount() value.Value {
+	if g.one(4) {
+		return g.operator(1)
+	}
 	if g.one(2) {
 		return str(g.pick("amount", "$.data.n", "@.n", "@.k", "$.data.n?", "$.state.n"))
 	}

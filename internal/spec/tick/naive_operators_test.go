@@ -1,0 +1,401 @@
+package tick_test
+
+import (
+	"math/big"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"pgregory.net/rapid"
+
+	"j17/internal/value"
+)
+
+// operator computes an operator from its definition: numbers are fractions, texts are lists of code points, times are counted day by
+// day. It reports false where v is none.
+func (n *naive) operator(v value.Value) (value.Value, bool) {
+	var name string
+	for _, m := range v.Members() {
+		if strings.HasPrefix(m.Key, "$") {
+			name = m.Key
+			break
+		}
+	}
+	o := v.Get(name)
+	switch name {
+	case "$coalesce":
+		for _, item := range o.Elems() {
+			if got := n.item(item); !isAbsent(got) {
+				return got, true
+			}
+		}
+		return value.NullValue(), true
+	case "$concat":
+		var b strings.Builder
+		for _, item := range o.Elems() {
+			switch got := n.value(item); got.Kind() {
+			case value.Null:
+			case value.String:
+				b.WriteString(got.Str())
+			default:
+				b.WriteString(got.String())
+			}
+		}
+		return value.StringValue(b.String()), true
+	case "$add", "$multiply", "$min", "$max", "$subtract":
+		return n.combined(name, o), true
+	case "$negate", "$abs":
+		d := n.number(o)
+		if name == "$negate" || d.Sign() < 0 {
+			d.Rat = new(big.Rat).Neg(d.Rat)
+		}
+		return d.value(), true
+	case "$divide", "$round":
+		return n.quotient(name, v), true
+	case "$sum", "$count":
+		return n.folded(name, v), true
+	case "$lower", "$upper", "$trim", "$slice":
+		return n.text(name, v), true
+	case "$now":
+		seconds, _ := follow(n.event, "metadata.timestamp").Int64()
+		layout := map[string]string{"date": "2006-01-02", "datetime": "2006-01-02T15:04:05Z"}[o.Str()]
+		if layout == "" {
+			return value.Int(seconds), true
+		}
+		return value.StringValue(time.Unix(seconds, 0).UTC().Format(layout)), true
+	default:
+		return value.Value{}, false
+	}
+}
+
+// fraction is a number with its digits after the point, fewer than none where it ends in zeros before it.
+type fraction struct {
+	*big.Rat
+	scale int
+}
+
+func fractionOf(v value.Value) fraction {
+	text := v.Num()
+	r, ok := new(big.Rat).SetString(text)
+	if !ok {
+		panic(misfit{})
+	}
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
+	_, digits, _ := strings.Cut(mantissa, ".")
+	e, _ := new(big.Int).SetString("0"+strings.TrimLeft(exponent, "+-0"), 10)
+	shift := int(e.Int64())
+	if strings.HasPrefix(exponent, "-") {
+		shift = -shift
+	}
+	return fraction{r, len(digits) - shift}
+}
+
+// value is the number if it is one that operators may have.
+func (f fraction) value() value.Value {
+	text := f.FloatString(max(f.scale, 0))
+	if f.Sign() == 0 {
+		text = strings.TrimPrefix(text, "-")
+	}
+	largest := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(400), nil))
+	size := new(big.Rat).Abs(f.Rat)
+	if len(strings.Trim(text, "-"))-strings.Count(text, ".") > value.MaxDigits || size.Cmp(largest) > 0 || size.Sign() > 0 && size.Cmp(new(big.Rat).Inv(largest)) < 0 {
+		panic(misfit{})
+	}
+	v, err := value.ParseStored(text)
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func (n *naive) number(v value.Value) fraction { return fractionOf(n.value(v)) }
+
+func (n *naive) combined(name string, o value.Value) value.Value {
+	operands := o.Elems()
+	if o.Kind() == value.Array {
+		operands = nil
+		for i, elem := range o.Elems() {
+			operands = append(operands, n.value(elem))
+			n.fits(name, operands[i], operands[0])
+		}
+	} else {
+		array := n.value(o)
+		if array.Kind() != value.Array {
+			panic(misfit{})
+		}
+		operands = array.Elems()
+		for _, elem := range operands {
+			n.fits(name, elem, operands[0])
+		}
+	}
+	if name == "$min" || name == "$max" {
+		if len(operands) == 0 {
+			panic(misfit{})
+		}
+		out := operands[0]
+		for _, next := range operands[1:] {
+			if order, _ := value.Compare(next, out); order < 0 && name == "$min" || order > 0 && name == "$max" {
+				out = next
+			}
+		}
+		if out.Kind() == value.String {
+			return out
+		}
+		f := fractionOf(out)
+		got := f.value()
+		if f.Sign() != 0 {
+			return out // as it is written
+		}
+		return got
+	}
+	total := fraction{new(big.Rat), 0}
+	if name == "$multiply" {
+		total.Rat = big.NewRat(1, 1)
+	}
+	for i, elem := range operands {
+		f := fractionOf(elem)
+		switch {
+		case name == "$multiply":
+			total = fraction{new(big.Rat).Mul(total.Rat, f.Rat), total.scale + f.scale}
+			if i > 0 {
+				total.scale = max(total.scale, 0) // what is computed has no exponent
+			}
+		case name == "$subtract" && i > 0:
+			total = fraction{new(big.Rat).Sub(total.Rat, f.Rat), max(total.scale, f.scale)}
+		default:
+			total = fraction{new(big.Rat).Add(total.Rat, f.Rat), max(total.scale, f.scale)}
+		}
+	}
+	return total.value()
+}
+
+func (n *naive) fits(name string, v, first value.Value) {
+	switch {
+	case v.Kind() == value.Number && (first.Kind() == value.Number || name != "$min" && name != "$max"):
+	case v.Kind() == value.String && first.Kind() == value.String && (name == "$min" || name == "$max"):
+	default:
+		panic(misfit{})
+	}
+}
+
+func (n *naive) quotient(name string, v value.Value) value.Value {
+	a, b := v.Get(name), value.Int(1)
+	if name == "$divide" {
+		a, b = a.Index(0), n.value(v.Get(name).Index(1))
+	}
+	of := n.value(a)
+	if of.Kind() != value.Number || b.Kind() != value.Number || b.Sign() == 0 {
+		panic(misfit{})
+	}
+	q := new(big.Rat).Quo(fractionOf(of).Rat, fractionOf(b).Rat)
+	if v.Get("scale").IsMissing() {
+		for scale := range value.MaxDigits {
+			if power := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(scale)), nil); new(big.Int).Rem(power, q.Denom()).Sign() == 0 {
+				return fraction{q, scale}.value()
+			}
+		}
+		panic(misfit{})
+	}
+	given := n.value(v.Get("scale"))
+	scale, ok := given.Int64()
+	if !ok || scale < 0 || scale > value.MaxScale {
+		panic(misfit{})
+	}
+	// Away from zero, or towards it, by what is cut off.
+	power := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(scale), nil))
+	scaled := new(big.Rat).Mul(q, power)
+	whole := new(big.Int).Quo(scaled.Num(), scaled.Denom())
+	rest := new(big.Rat).Abs(new(big.Rat).Sub(scaled, new(big.Rat).SetInt(whole)))
+	half := rest.Cmp(big.NewRat(1, 2))
+	away := rest.Sign() > 0
+	switch v.Get("rounding").Str() {
+	case "up":
+	case "down":
+		away = false
+	case "ceiling":
+		away = away && q.Sign() > 0
+	case "floor":
+		away = away && q.Sign() < 0
+	case "half_up":
+		away = half >= 0
+	case "half_down":
+		away = half > 0
+	default:
+		away = half > 0 || half == 0 && whole.Bit(0) == 1
+	}
+	if away {
+		whole.Add(whole, big.NewInt(int64(q.Sign())))
+	}
+	return fraction{new(big.Rat).Quo(new(big.Rat).SetInt(whole), power), int(scale)}.value()
+}
+
+func (n *naive) folded(name string, v value.Value) value.Value {
+	array := n.array(v.Get(name))
+	if array.Kind() != value.Array {
+		panic(misfit{})
+	}
+	total := fraction{new(big.Rat), 0}
+	for _, elem := range array.Elems() {
+		inner := n.with(binding(v), elem)
+		if where := v.Get("where"); name == "$count" {
+			if where.IsMissing() || inner.decides(where) {
+				total.Add(total.Rat, big.NewRat(1, 1))
+			}
+			continue
+		}
+		if of := v.Get("of"); !of.IsMissing() {
+			elem = inner.value(of)
+		}
+		f := fractionOf(elem)
+		total = fraction{new(big.Rat).Add(total.Rat, f.Rat), max(total.scale, f.scale)}
+	}
+	return total.value()
+}
+
+func (n *naive) text(name string, v value.Value) value.Value {
+	of := n.value(v.Get(name))
+	if of.Kind() != value.String {
+		panic(misfit{})
+	}
+	runes := []rune(of.Str())
+	switch name {
+	case "$lower", "$upper":
+		for i, r := range runes {
+			if runes[i] = unicode.ToLower(r); name == "$upper" {
+				runes[i] = unicode.ToUpper(r)
+			}
+		}
+	case "$trim":
+		for len(runes) > 0 && unicode.IsSpace(runes[0]) {
+			runes = runes[1:]
+		}
+		for len(runes) > 0 && unicode.IsSpace(runes[len(runes)-1]) {
+			runes = runes[:len(runes)-1]
+		}
+	default:
+		place := func(key string, missing int) int {
+			given := v.Get(key)
+			if given.IsMissing() {
+				return missing
+			}
+			at := n.number(given)
+			if !at.IsInt() {
+				panic(misfit{})
+			}
+			if at.Sign() < 0 {
+				at.Rat = new(big.Rat).Add(at.Rat, big.NewRat(int64(len(runes)), 1))
+			}
+			if at.Sign() < 0 {
+				return 0
+			}
+			if at.Cmp(big.NewRat(int64(len(runes)), 1)) > 0 {
+				return len(runes)
+			}
+			return int(at.Num().Int64())
+		}
+		from, to := place("from", 0), place("to", len(runes))
+		runes = runes[from:max(from, to)]
+	}
+	return value.StringValue(string(runes))
+}
+
+// optional leaves the operation out where an optional path of a value leads nowhere. Those in operators are looked at when they are
+// computed.
+func (n *naive) optional(v value.Value) {
+	switch v.Kind() {
+	case value.String:
+		if isPathText(v.Str()) {
+			n.path(v.Str())
+		}
+	case value.Array:
+		for _, elem := range v.Elems() {
+			n.optional(elem)
+		}
+	case value.Object:
+		if p := v.Get("$"); !p.IsMissing() {
+			n.path(p.Str())
+			return
+		}
+		if slices.ContainsFunc(v.Members(), func(m value.Member) bool { return strings.HasPrefix(m.Key, "$") }) {
+			return
+		}
+		for _, m := range v.Members() {
+			n.optional(m.Value)
+		}
+	default:
+	}
+}
+
+// operator draws an operator that computes a number, and mostly has one.
+func (g *generator) operator(depth int) value.Value {
+	operand := func() value.Value {
+		switch {
+		case depth > 0 && g.one(4):
+			return g.operator(depth - 1)
+		case g.one(8):
+			return str(g.path())
+		case g.one(3):
+			return g.numberLiteral()
+		default:
+			return str(g.pick("number path", "$.data.n", "@.n", "@.k", "$.data.n?", "$.state.k"))
+		}
+	}
+	array := str(g.pick("array path", "@.t", "$.data.l", "@.l", "$.data.v"))
+	var out value.Value
+	switch rapid.IntRange(0, 11).Draw(g.T, "operator") {
+	case 0, 1:
+		items := []value.Value{str("@.k"), operand()}
+		for g.one(3) {
+			items = append(items, operand())
+		}
+		out = obj(g.pick("numbers", "$add", "$multiply", "$min", "$max"), value.ArrayValue(items...))
+	case 2:
+		out = obj(g.pick("array", "$add", "$multiply", "$min", "$max"), array)
+	case 3:
+		out = obj("$subtract", value.ArrayValue(operand(), str("@.k")))
+	case 4:
+		out = obj("$divide", value.ArrayValue(str("@.k"), operand()))
+	case 5:
+		out = obj("$divide", value.ArrayValue(operand(), str("$.data.n")), "scale", value.Int(int64(rapid.IntRange(0, 20).Draw(g.T, "scale"))),
+			"rounding", g.pick("rounding", value.Roundings()...))
+	case 6:
+		out = obj("$round", operand(), "scale", g.pick("scale path", "@.k", "$.data.n"))
+	case 7:
+		out = obj(g.pick("sign", "$negate", "$abs"), operand())
+	case 8:
+		pairs := []any{"$sum", array}
+		var of value.Value
+		g.named(&pairs, func() {
+			of = obj("$multiply", value.ArrayValue(str(g.bindings[len(g.bindings)-1]+g.pick("part", "", ".n", ".id")), operand()))
+		})
+		out = obj(append(pairs, "of", of)...)
+	case 9:
+		pairs := []any{"$count", array}
+		var where value.Value
+		g.named(&pairs, func() { where = g.predicate(1) })
+		out = obj(append(pairs, "where", where)...)
+	case 10:
+		out = obj(g.pick("fold", "$sum", "$count"), array)
+	default:
+		out = obj("$coalesce", value.ArrayValue(str(g.path()), operand()))
+	}
+	return out
+}
+
+// text draws an operator that computes a text, or a time.
+func (g *generator) text() value.Value {
+	from := str(g.pick("text path", "$.data.s", "@.s", "$.type", "$.key", "$.data.v"))
+	switch rapid.IntRange(0, 4).Draw(g.T, "text") {
+	case 0:
+		return obj(g.pick("case", "$lower", "$upper", "$trim"), from)
+	case 1:
+		return obj("$slice", from, "from", value.Int(int64(rapid.IntRange(-9, 9).Draw(g.T, "from"))), "to", value.Int(int64(rapid.IntRange(-9, 9).Draw(g.T, "to"))))
+	case 2:
+		return obj("$slice", from, "from", str("@.n"))
+	case 3:
+		return obj("$now", g.pick("now", "seconds", "date", "datetime"))
+	default:
+		return obj("$concat", value.ArrayValue(from, str("-"), str(g.path())))
+	}
+}
