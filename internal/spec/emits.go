@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -29,7 +28,7 @@ func (r reader) implication(v value.Value, at diag.Pointer) {
 	if m := v.Get("map"); !m.IsMissing() {
 		at := at.Key("map")
 		r.value(m.Get("in"), at.Key("in"), tick.AsArray)
-		inner := r.binding(m)
+		inner := r.binding(m.Get("in").Str(), m.Get("as").Str())
 		inner.conditions(m, at)
 		inner.emit(m.Get("emit"), at.Key("emit"))
 	}
@@ -39,21 +38,6 @@ func (r reader) implication(v value.Value, at diag.Pointer) {
 		r.id(match.Get("id"), at.Key("schedule").Key("cancel_on").Index(i).Key("id"))
 	}
 	r.implications(v.Get("pipeline"), at.Key("pipeline"))
-}
-
-// binding returns the reader of what a map does with each element.
-func (r reader) binding(m value.Value) reader {
-	p, err := jsonpath.Parse(m.Get("in").Str())
-	name := m.Get("as").Str()
-	if err != nil || name == "" || p.Entries {
-		return r
-	}
-	r.bound = maps.Clone(r.bound)
-	if r.bound == nil {
-		r.bound = map[string]outline.Schema{}
-	}
-	r.bound[name[1:]] = r.schemaOf(p).Follow([]value.Step{{IsIndex: true}})
-	return r
 }
 
 // schemaOf returns the schema of what a path leads to, missing where there is none.

@@ -1,6 +1,10 @@
 package spec
 
 import (
+	"cmp"
+	"maps"
+	"strings"
+
 	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
 	"j17/internal/spec/outline"
@@ -104,12 +108,140 @@ func (r reader) kinds(v value.Value, form formOf) outline.Kinds {
 	case tick.Whole:
 		return outline.Integer
 	case tick.Scalar:
-		return outline.Number | outline.String
+		return r.scalar(v, operand)
 	case tick.Computed:
-		return outline.Any
+		return r.firstOf(operand)
 	case tick.Plain:
 	}
 	return outline.KindOf(v)
+}
+
+// scalar returns the kinds of what an operator yields that keeps the kind of what it takes: the smallest, the largest, a time.
+func (r reader) scalar(v, operand value.Value) outline.Kinds {
+	const known = outline.Number | outline.String
+	var k outline.Kinds
+	switch {
+	case operand.Str() == "seconds" && !v.Get("$now").IsMissing():
+		return outline.Integer
+	case !v.Get("$now").IsMissing():
+		return outline.String
+	case !v.Get("$date_trunc").IsMissing():
+		k = r.kinds(operand, tick.HandlerForm)
+	case !v.Get("$add_duration").IsMissing():
+		k = r.kinds(operand.Index(0), tick.HandlerForm)
+	case r.spend(operand.Len()):
+		for _, e := range operand.Elems() {
+			k |= r.kinds(e, tick.HandlerForm)
+		}
+	}
+	if k&known == 0 {
+		return known // an array that a path leads to, or what has a warning of its own
+	}
+	return k & known
+}
+
+// firstOf returns the kinds of the first of some values that is not null.
+func (r reader) firstOf(operand value.Value) outline.Kinds {
+	if operand.Kind() != value.Array || !r.spend(operand.Len()) {
+		return outline.Any
+	}
+	var k outline.Kinds
+	for _, e := range operand.Elems() {
+		k |= r.kinds(e, tick.TemplateForm)
+	}
+	return k | outline.Null
+}
+
+// wanted returns the kinds of what has to stand where something is read in a way.
+func wanted(as tick.Reading) outline.Kinds {
+	switch as {
+	case tick.AsNumber:
+		return outline.Number
+	case tick.AsText:
+		return outline.String
+	case tick.AsArray:
+		return outline.Array
+	default:
+		return outline.Any
+	}
+}
+
+// operator looks at an operator and its operands.
+func (r reader) operator(v value.Value, at diag.Pointer, parts []tick.Part) {
+	for _, name := range []string{"$sum", "$count"} {
+		if in := v.Get(name); !in.IsMissing() {
+			if name == "$sum" && v.Get("of").IsMissing() {
+				r.elements(in, at.Key(name), outline.Number)
+			}
+			r.each(parts, in, v.Get("as"))
+			return
+		}
+	}
+	for _, name := range []string{"$add", "$multiply"} {
+		r.elements(v.Get(name), at.Key(name), outline.Number)
+	}
+	for _, name := range []string{"$min", "$max"} {
+		r.elements(v.Get(name), at.Key(name), outline.Number|outline.String)
+		r.alike(v.Get(name), at.Key(name), name)
+	}
+	r.parts(parts)
+}
+
+// alike looks at operands that all have to be numbers, or all texts. The finding is at the first that does not go with those before it.
+func (r reader) alike(v value.Value, at diag.Pointer, name string) {
+	left := outline.Number | outline.String
+	for i, e := range v.Elems() {
+		var both outline.Kinds
+		k := r.kinds(e, tick.HandlerForm)
+		for _, kind := range []outline.Kinds{outline.Number, outline.String} {
+			if k&kind != 0 && left&kind != 0 {
+				both |= kind
+			}
+		}
+		if both == 0 && r.left > 0 {
+			r.c.operandsUnlike(at.Index(i), name, k, left)
+			return
+		}
+		left = both
+	}
+}
+
+// elements looks at a path to an array whose elements are operands.
+func (r reader) elements(v value.Value, at diag.Pointer, want outline.Kinds) {
+	p, err := jsonpath.Parse(v.Str())
+	if err != nil {
+		return
+	}
+	k := r.schemaOf(p).Follow([]value.Step{{IsIndex: true}}).Kinds()
+	if k&want == 0 && r.left > 0 {
+		r.c.elementsOfKind(at, v.Str(), k, want)
+	}
+}
+
+// each looks at the parts of what is done with the elements of an array, which are bound to a name.
+func (r reader) each(parts []tick.Part, in, as value.Value) {
+	inner := r.binding(in.Str(), as.Str())
+	for _, part := range parts {
+		if part.Reading == tick.AsArray {
+			r.parts([]tick.Part{part})
+		} else {
+			inner.parts([]tick.Part{part})
+		}
+	}
+}
+
+// binding returns the reader of what is done with each element of the array that a path leads to. Elements are called "$item" where
+// they have no other name.
+func (r reader) binding(in, as string) reader {
+	var element outline.Schema
+	if p, err := jsonpath.Parse(in); err == nil {
+		element = r.schemaOf(p).Follow([]value.Step{{IsIndex: true}})
+	}
+	if r.bound = maps.Clone(r.bound); r.bound == nil {
+		r.bound = map[string]outline.Schema{}
+	}
+	r.bound[strings.TrimPrefix(cmp.Or(as, "$item"), "$")] = element
+	return r
 }
 
 // comparison looks at a predicate that compares two values: whether they can be of kinds that are comparable.

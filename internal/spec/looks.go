@@ -143,7 +143,14 @@ func (r reader) parts(parts []tick.Part) {
 // predicate looks at a predicate and what it is made of.
 func (r reader) predicate(v value.Value, at diag.Pointer) {
 	r.comparison(v, at)
-	r.parts(tick.PredicateParts(v, at))
+	parts := tick.PredicateParts(v, at)
+	for _, name := range []string{"every", "some"} {
+		if of := v.Get(name); !of.IsMissing() {
+			r.each(parts, of.Get("in"), of.Get("as"))
+			return
+		}
+	}
+	r.parts(parts)
 }
 
 // value looks at the texts in a value of the handler language.
@@ -167,8 +174,11 @@ func (r reader) value(v value.Value, at diag.Pointer, as tick.Reading) {
 			r.value(operand, at.Key("$"), as)
 			return
 		}
+		if k, want := r.kinds(v, tick.HandlerForm), wanted(as); k&want == 0 && r.left > 0 {
+			r.c.operandOfKind(at, k, want)
+		}
 		if parts, ok := tick.OperatorParts(v, at); ok {
-			r.parts(parts)
+			r.operator(v, at, parts)
 			return
 		}
 		for _, m := range v.Members() {
@@ -191,17 +201,7 @@ func (r reader) path(text string, at diag.Pointer, as tick.Reading) {
 	if r.leadsNowhere(p, at) {
 		return
 	}
-	want := outline.Any
-	switch as {
-	case tick.AsNumber:
-		want = outline.Number
-	case tick.AsText:
-		want = outline.String
-	case tick.AsArray:
-		want = outline.Array
-	case tick.AsValue, tick.AsPath, tick.AsPredicate, tick.AsOperations:
-	}
-	if k := r.kindsAt(p); k&want == 0 && r.left > 0 {
+	if k, want := r.kindsAt(p), wanted(as); k&want == 0 && r.left > 0 {
 		r.c.pathOfKind(at, text, k, want)
 	}
 }

@@ -1,11 +1,14 @@
 package spec
 
 import (
+	"cmp"
 	"maps"
 	"strings"
 
 	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
+	"j17/internal/spec/outline"
+	"j17/internal/spec/tick"
 	"j17/internal/value"
 )
 
@@ -101,22 +104,79 @@ func (v *viewer) value(of value.Value, at diag.Pointer) {
 		case !of.Get("$lookup").IsMissing():
 			v.found(of, at)
 		default:
-			for _, m := range of.Members() {
-				v.value(m.Value, at.Key(m.Key))
-			}
+			v.members(of, at)
 		}
 	case value.Missing, value.Null, value.Bool, value.Number:
 	}
 }
 
+// members looks at an operator, or at the members of an object.
+func (v *viewer) members(of value.Value, at diag.Pointer) {
+	parts, ok := tick.OperatorParts(of, at)
+	if !ok {
+		for _, m := range of.Members() {
+			v.value(m.Value, at.Key(m.Key))
+		}
+		return
+	}
+	for _, name := range []string{"$sum", "$count"} {
+		if in := of.Get(name); jsonpath.IsPath(in.Str()) {
+			inner := v.binding(in.Str(), at.Key(name), of.Get("as").Str())
+			v, parts = &inner, parts[1:] // the first is the array
+		}
+	}
+	v.parts(parts)
+}
+
+// parts looks at the operands of an operator, and at what predicates among them are made of.
+func (v *viewer) parts(parts []tick.Part) {
+	for _, part := range parts {
+		if part.Reading == tick.AsPredicate {
+			v.parts(tick.PredicateParts(part.Value, part.At))
+			continue
+		}
+		v.value(part.Value, part.At)
+		text := part.Value.Str()
+		if k, want := v.kindsAt(text), wanted(part.Reading); k&want == 0 && v.left > 0 {
+			v.c.pathOfKind(part.At, text, k, want)
+		}
+	}
+}
+
+// kindsAt returns the kinds of what a path leads to, as far as handlers say.
+func (v *viewer) kindsAt(text string) outline.Kinds {
+	p, err := jsonpath.ParseProjection(text)
+	if err != nil || !jsonpath.IsPath(text) || !v.spend(1+len(p.Steps)) {
+		return outline.Any
+	}
+	h, steps := v.start(p)
+	switch {
+	case len(p.Each) > 0 || p.Entries:
+		return outline.Array | outline.Null
+	case h.many && len(steps) > 0 && steps[0].IsIndex:
+		steps = steps[1:]
+	case h.many:
+		return outline.Any
+	}
+	if len(steps) > 0 && steps[0].Key == "id" {
+		return outline.Any
+	}
+	return h.state.kindsAt(steps)
+}
+
 func (v *viewer) mapped(of value.Value, at diag.Pointer) {
+	inner := v.binding(of.Get("$map").Str(), at.Key("$map"), of.Get("as").Str())
+	inner.value(of.Get("to"), at.Key("to"))
+}
+
+// binding returns the viewer of what is done with each element of the array that a path leads to.
+func (v *viewer) binding(text string, at diag.Pointer, as string) viewer {
 	inner := *v
-	inner.bound = maps.Clone(v.bound)
-	if inner.bound == nil {
+	if inner.bound = maps.Clone(v.bound); inner.bound == nil {
 		inner.bound = map[string]held{}
 	}
-	inner.bound[strings.TrimPrefix(of.Get("as").Str(), "$")] = v.elements(of.Get("$map").Str(), at.Key("$map"))
-	inner.value(of.Get("to"), at.Key("to"))
+	inner.bound[strings.TrimPrefix(cmp.Or(as, "$item"), "$")] = v.elements(text, at)
+	return inner
 }
 
 func (v *viewer) found(of value.Value, at diag.Pointer) {
@@ -145,7 +205,7 @@ func (v *viewer) elements(text string, at diag.Pointer) held {
 	return h
 }
 
-// path looks at a path, which may start at a source, at an element that is bound, or at the one that was found.
+// path looks at a path: whether it leads to something.
 func (v *viewer) path(text string, at diag.Pointer) {
 	p, err := jsonpath.ParseProjection(text)
 	if err != nil || !v.spend(1+len(p.Steps)) {
@@ -155,13 +215,7 @@ func (v *viewer) path(text string, at diag.Pointer) {
 		v.c.calculationInPath(at, text, is)
 		return
 	}
-	h, steps := v.element, p.Steps
-	switch {
-	case p.Root == jsonpath.Binding:
-		h = v.bound[p.Name]
-	case !v.inside && len(steps) > 0:
-		h, steps = v.sources[steps[0].Key], steps[1:]
-	}
+	h, steps := v.start(p)
 	if h.state == nil {
 		return
 	}
@@ -183,6 +237,19 @@ func (v *viewer) path(text string, at diag.Pointer) {
 	}
 	h.many = false
 	v.member(h, text, steps, at)
+}
+
+// start returns what a path starts at, which may be a source, an element that is bound, or the one that was found, and the steps from
+// there.
+func (v *viewer) start(p jsonpath.Path) (held, []value.Step) {
+	switch {
+	case p.Root == jsonpath.Binding:
+		return v.bound[p.Name], p.Steps
+	case !v.inside && len(p.Steps) > 0:
+		return v.sources[p.Steps[0].Key], p.Steps[1:]
+	default:
+		return v.element, p.Steps
+	}
 }
 
 // member warns of a member of a state that nothing is ever written to. Every source has an id.

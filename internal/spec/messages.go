@@ -423,29 +423,42 @@ func (m *messages) neverOfKind(at diag.Pointer, operation, target string, has, n
 }
 
 func (m *messages) pathOfKind(at diag.Pointer, text string, has, needs outline.Kinds) {
-	if has != outline.Null {
-		has &^= outline.Null
-	}
-	m.Warnf(at, "%s is never %s: it is %s", quote(text), phrase(needs), phrase(has)).
+	m.Warnf(at, "%s is never %s: it is %s", quote(text), phrase(needs), known(has)).
 		Hintf("correct the path, or what it leads to")
 }
 
-func (m *messages) neverComparable(at diag.Pointer, predicate string, left, right outline.Kinds) {
-	shown := func(k outline.Kinds) string {
-		switch k {
-		case outline.Any:
-			return "something"
-		case outline.Null:
-			return phrase(k)
-		default:
-			return phrase(k &^ outline.Null)
-		}
+func (m *messages) operandOfKind(at diag.Pointer, has, needs outline.Kinds) {
+	m.Warnf(at, "this is never %s: it is %s", phrase(needs), known(has)).Hintf("write %s, or a path or an operator that yields one", phrase(needs))
+}
+
+func (m *messages) operandsUnlike(at diag.Pointer, operator string, has, needs outline.Kinds) {
+	m.Warnf(at, "%s compares nothing here: this is %s, and what stands before it %s", operator, known(has), phrase(needs)).
+		Hintf("let all operands be numbers, or all texts")
+}
+
+func (m *messages) elementsOfKind(at diag.Pointer, text string, has, needs outline.Kinds) {
+	m.Warnf(at, "the elements of %s are never %s: each is %s", quote(text), phrase(needs), known(has)).
+		Hintf("correct the path, or what it leads to")
+}
+
+// known names types as phrase does, without null, which stands for what is missing.
+func known(k outline.Kinds) string {
+	switch k {
+	case outline.Any:
+		return "something"
+	case outline.Null:
+		return phrase(k)
+	default:
+		return phrase(k &^ outline.Null)
 	}
+}
+
+func (m *messages) neverComparable(at diag.Pointer, predicate string, left, right outline.Kinds) {
 	holds := "never"
 	if predicate == "not_equals" {
 		holds = "always"
 	}
-	m.Warnf(at, "%s %s holds here: it compares %s with %s", predicate, holds, shown(left), shown(right)).
+	m.Warnf(at, "%s %s holds here: it compares %s with %s", predicate, holds, known(left), known(right)).
 		Hintf("compare numbers with numbers and texts with texts, or correct the path or the schema")
 }
 

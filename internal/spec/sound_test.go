@@ -30,7 +30,27 @@ func drawValue(t *rapid.T, depth int, state string) any {
 			return o
 		case 1:
 			return []any{drawValue(t, depth-1, state)}
-		case 2:
+		case 2, 3:
+			of := drawValue(t, depth-1, state)
+			return rapid.SampledFrom([]any{
+				object{"$add": []any{of, 1}},
+				object{"$negate": of},
+				object{"$min": []any{of, "$.data.a"}},
+				object{"$max": []any{of}},
+				object{"$lower": of},
+				object{"$concat": []any{of}},
+				object{"$coalesce": []any{of, "$.data.a"}},
+				object{"$sum": "$.data.c"},
+				object{"$add": "$.data.c"},
+				object{"$sum": "$.data.c", "of": "$item.a"},
+				object{"$count": "$.data.b"},
+				object{"$now": "seconds"},
+				object{"$now": "date"},
+				object{"$date_trunc": of, "to": "day"},
+				object{"$add_duration": []any{of, "1d"}},
+				object{"$round": of, "scale": 0},
+			}).Draw(t, "operator")
+		case 4:
 			return object{"$literal": rapid.SampledFrom([]any{"$.data.a", 1, object{"a": "s"}}).Draw(t, "literal")}
 		}
 	}
@@ -119,6 +139,8 @@ func (h *history) disproves(d diag.Diagnostic) bool {
 		return err == nil && fits
 	case strings.Contains(d.Message, "is never a number"):
 		return h.find(d).Kind() == value.Number
+	case strings.Contains(d.Message, "is never a text"):
+		return h.find(d).Kind() == value.String
 	default:
 		return !h.find(d).IsMissing()
 	}
@@ -127,7 +149,7 @@ func (h *history) disproves(d diag.Diagnostic) bool {
 // isLookedAt reports whether a warning is one that disproves knows.
 func isLookedAt(d diag.Diagnostic) bool {
 	return strings.Contains(d.Message, " holds here") && strings.Contains(string(d.Pointer), "/condition/") ||
-		slices.ContainsFunc([]string{"this never fits the schema", "is never a number", "leads to nothing", "leads nowhere"}, func(part string) bool {
+		slices.ContainsFunc([]string{"this never fits the schema", "is never a number", "is never a text", "leads to nothing", "leads nowhere"}, func(part string) bool {
 			return strings.Contains(d.Message, part)
 		})
 }
@@ -150,6 +172,9 @@ func (h *history) find(d diag.Diagnostic) value.Value {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	if p.Root == jsonpath.Binding {
+		return value.Value{} // an element, which is not looked for here
+	}
 	in, steps := h.state, p.Steps
 	if p.Root == jsonpath.Document {
 		switch steps[0].Key {
@@ -167,6 +192,9 @@ func (h *history) find(d diag.Diagnostic) value.Value {
 		} else {
 			in = in.Get(step.Key)
 		}
+	}
+	if p.Entries {
+		return jsonpath.Entries(in)
 	}
 	return in
 }
