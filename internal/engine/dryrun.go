@@ -125,7 +125,11 @@ func (e *Engine) foresee(ctx context.Context, c *Command, b *work.Budget) (*Outl
 		err = e.bounded(ctx, c.Tenant, p)
 	}
 	if err != nil {
-		return refusing(p.events, err)
+		o, err := refusing(p.events, err)
+		if o != nil && len(p.refusals) > 0 && j17.CodeOf(o.Refusals[0]) == j17.CodeRequirementFailed {
+			o.Refusals = p.refusals
+		}
+		return o, err
 	}
 	o := &Outlook{Events: p.events, Consequences: p.consequences}
 	return o, e.statesAfter(ctx, d, p, o)
@@ -156,13 +160,9 @@ func (e *Engine) overtaken(ctx context.Context, t j17.Tenant, p *plan) error {
 		}
 	}
 	expected := len(pre)
-	for i := range p.unit.Pre {
-		if p.unit.Pre[i].Looked {
-			pre = append(pre, p.unit.Pre[i])
-		}
-	}
+	pre = append(pre, p.unit.Pre...)
 	for key, before := range p.before {
-		pre = append(pre, store.Pre{Key: key, Length: before.Length, Generation: before.Generation})
+		pre = append(pre, store.Pre{Key: key, Length: before.Length, Looked: true, Generation: before.Generation})
 	}
 	keys := make([]j17.Key, len(pre))
 	for i := range pre {
@@ -180,7 +180,7 @@ func (e *Engine) overtaken(ctx context.Context, t j17.Tenant, p *plan) error {
 				err = p.inWrite(err, n)
 			}
 			return err
-		case i >= expected && (pre.Length != now.Length || pre.Generation != now.Generation):
+		case i >= expected && (pre.Length != now.Length || pre.Looked && pre.Generation != now.Generation):
 			return errOvertaken
 		}
 	}

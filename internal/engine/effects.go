@@ -101,14 +101,14 @@ func (e *Engine) effects(ctx context.Context, d *deployed, c *Command, p *plan) 
 	}
 	for _, of := range all {
 		more, err := of(ctx, &Decided{
-			Tenant: c.Tenant, Decider: d.Decider, Events: p.events, Timestamp: p.unit.Timestamp, Scheduled: p.scheduled, Command: c, Tried: c.tried,
+			Tenant: c.Tenant, Decider: d.Decider, Events: p.events, Timestamp: p.unit.Timestamp, Scheduled: p.scheduled, Command: c, Tried: p.tried,
 		})
 		if err != nil {
 			return err
 		}
 		p.unit.Side, p.unit.Fences = append(p.unit.Side, more.Side...), append(p.unit.Fences, more.Fences...)
 		p.unit.Decided = p.unit.Decided || len(more.Side) > 0
-		if c.tried {
+		if p.tried {
 			p.consequences.add(&more.Consequences)
 		}
 		if more.Full != nil {

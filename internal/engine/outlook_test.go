@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"j17"
+	"j17/internal/decider"
 	"j17/internal/engine"
 	"j17/internal/engine/enginetest"
 	"j17/internal/store"
@@ -130,7 +132,7 @@ func TestADryRunTellsRefusalsFromFaults(t *testing.T) {
 	f.DeploySource(t, tallySpec)
 	f.Post(t, "list/"+id+"/was_made", enginetest.Body(`{}`))
 	expecting := func(n string) string {
-		return `{"data":{"n":6},"metadata":{"actor":{"type":"user","id":"global"},"previous_length":` + n + `}}`
+		return `{"data":{"n":60},"metadata":{"actor":{"type":"user","id":"global"},"previous_length":` + n + `}}`
 	}
 	for _, tc := range []struct {
 		name, path, body, match string
@@ -143,7 +145,7 @@ func TestADryRunTellsRefusalsFromFaults(t *testing.T) {
 		{"a schema", "list/" + id + "/had_item", enginetest.Body(`{"n":"x"}`), "", true, 1},
 		{"a schema in a batch", "list/" + id, `{"events":[{"type":"was_made"},{"type":"had_item"}],` + meta + `}`, "", true, 2},
 		{"a tag before a length", "list/" + id + "/had_item", expecting("7"), `"nonsense"`, true, 1},
-		{"a length", "list/" + id + "/had_item", expecting("7"), "", true, 2},
+		{"a length before what is implied", "list/" + id + "/had_item", expecting("7"), "", true, 1},
 		{"what is implied", "list/" + id + "/had_item", enginetest.Body(`{"n":60}`), "", true, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -166,6 +168,46 @@ func TestADryRunTellsRefusalsFromFaults(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestADryRunTellsAllGuards: of the first event that is refused all guards that do not hold, in their order.
+func TestADryRunTellsAllGuards(t *testing.T) {
+	f := newFixture(t, engine.Options{})
+	f.DeploySource(t, `{"agent_types": ["user"], "aggregate_types": {
+		"note": {"events": {"was_kept": {"schema": {}, "handler": [{"set": {"target": "n", "value": "$.data.n"}}], "requires": [
+			{"that": {"gt": ["$.data.n", 1]}, "message": "not over one", "code": "one"},
+			{"that": {"gt": ["$.data.n", 2]}, "message": "not over two"},
+			{"that": {"lt": ["$.data.n", 9]}, "message": "not below nine", "code": "nine"},
+			{"that": {"gt": ["$.data.n", 3]}, "message": "not over three", "code": "three"}],
+			"implications": [{"condition": {"equals": ["$.data.n", 8]}, "emit": {"aggregate_type": "pad", "id": "global", "event_type": "was_used"}}]}}},
+		"pad": {"events": {"was_used": {"schema": {}, "handler": [], "creates": false, "requires": [{"that": {"equals": [1, 2]}, "message": "never", "code": "never"}]}}}}}`)
+	for _, tc := range []struct {
+		numbers string
+		want    []string
+	}{
+		{"4", nil},
+		{"4,1,0", []string{"one", "", "three"}},
+		{"9", []string{"nine"}},
+		{"8", []string{"never"}},
+	} {
+		var events []string
+		for n := range strings.SplitSeq(tc.numbers, ",") {
+			events = append(events, `{"type":"was_kept","data":{"n":`+n+`}}`)
+		}
+		o := f.outlook(t, enginetest.Command(t, "note/"+id, `{"events":[`+strings.Join(events, ",")+`],`+meta+`}`))
+		var got []string
+		for _, err := range o.Refusals {
+			e, ok := errors.AsType[*j17.Error](err)
+			details, _ := e.Details.(decider.RefusalDetails)
+			if !ok || e.Code != j17.CodeRequirementFailed || *e.EventIndex != min(len(events)-1, 1) {
+				t.Errorf("%s: %+v", tc.numbers, err)
+			}
+			got = append(got, details.Requirement)
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" || (len(o.States) == 0) != (tc.want != nil) {
+			t.Errorf("%s: %s%+v", tc.numbers, diff, o.States)
+		}
 	}
 }
 

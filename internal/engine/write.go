@@ -125,7 +125,9 @@ type plan struct {
 	// scheduled are the events that are to come later, and stored what is to be told of the commit.
 	scheduled []decider.Scheduled
 	stored    []func([]j17.StreamID)
-	// consequences are what the effects do, where the command is tried only.
+	// tried tells that nothing will be stored. Then refusals are all guards that do not hold, and consequences what the effects do.
+	tried        bool
+	refusals     []error
 	consequences Consequences
 }
 
@@ -140,7 +142,7 @@ type planned struct {
 // cannot conflict. All work is charged to b. v, if not nil, is what a writer sees whose turn it is.
 func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *decider.Admitted, b *work.Budget, v *view) (*plan, error) {
 	b.Release() // the states that an earlier plan has looked at
-	p := &plan{own: len(a.Events), writes: make([]planned, len(a.Writes)), inWrite: a.InWrite}
+	p := &plan{own: len(a.Events), writes: make([]planned, len(a.Writes)), inWrite: a.InWrite, tried: c.tried}
 	p.unit.Timestamp, p.unit.Decided = e.now(d.env), v != nil || a.Reacts()
 
 	// What the caller expects.
@@ -210,12 +212,14 @@ func (e *Engine) react(ctx context.Context, d *deployed, a *decider.Admitted, p 
 			return e.resolve(ctx, d.env.tenant, d, aggregateType, name)
 		},
 		Holders: holders,
+		All:     p.tried,
 	})
 	if err == nil {
 		p.after, err = x.After(ctx)
 	}
-	p.before, p.failure = x.Before, x.Failure
+	p.before, p.failure, p.refusals = x.Before, x.Failure, x.Refusals
 	if err != nil {
+		p.events = x.Events
 		return err
 	}
 	p.events, p.scheduled = x.Events, x.Scheduled
@@ -244,7 +248,9 @@ func (e *Engine) expect(ctx context.Context, d *deployed, p *plan, v *view) erro
 			return err
 		}
 		if length != *w.Expected {
-			e.counts.conflicts.Add(1)
+			if !p.tried {
+				e.counts.conflicts.Add(1)
+			}
 			return p.inWrite(conflict(store.StreamConflict{Key: w.Key, Expected: *w.Expected, Actual: length}), i)
 		}
 	}
