@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -252,14 +253,16 @@ func (r *dryRun) printStates(w io.Writer) error {
 
 // eventFinding is a finding about an event in the output of --json.
 type eventFinding struct {
-	Event   int      `json:"event"`
-	Line    int      `json:"line"`
-	Column  int      `json:"column"`
-	Path    string   `json:"path"`
-	Pointer string   `json:"pointer"`
-	Code    j17.Code `json:"code"`
-	Message string   `json:"message"`
-	Hint    string   `json:"hint,omitempty"`
+	Event  int    `json:"event"`
+	Line   int    `json:"line"`
+	Column int    `json:"column"`
+	Path   string `json:"path"`
+	// Pointer is a place in the event, or in the spec where that forbids it; Requirement is what a guard calls that.
+	Pointer     string   `json:"pointer"`
+	Code        j17.Code `json:"code"`
+	Requirement string   `json:"requirement,omitempty"`
+	Message     string   `json:"message"`
+	Hint        string   `json:"hint,omitempty"`
 }
 
 // handlerFault is an operation that changed nothing in the output of --json. Event, EventLine, Key and Type are those of
@@ -305,7 +308,7 @@ func (r *dryRun) validation() validation {
 func eventFindings(found []trial.EventFinding) []eventFinding {
 	out := make([]eventFinding, 0, len(found))
 	for _, f := range found {
-		out = append(out, eventFinding{f.Event, f.Line, f.Column, f.Path, string(f.Pointer), f.Code, f.Message, f.Hint})
+		out = append(out, eventFinding{f.Event, f.Line, f.Column, f.Path, string(cmp.Or(f.Rule, f.Pointer)), f.Code, f.Requirement, f.Message, f.Hint})
 	}
 	return out
 }

@@ -35,22 +35,23 @@ func (e *env) handler() *cobra.Command {
 
 func (e *env) handlerTest() *cobra.Command {
 	var t trial.HandlerTrial
-	var state, data, metadata string
+	var state, data, metadata, reads string
 	var blobs localBlobs
 	var asJSON, strict bool
 	cmd := &cobra.Command{
 		Use:   "test SPEC --aggregate TYPE --event TYPE",
 		Short: "Apply one handler to one state",
-		Long: `Check an event against its schema, apply its handler to a state and print the new state, as the handler leaves it: without the
-created_at and updated_at that a server adds. Operations that did not fit and so changed nothing are reported with their
-place in the spec, and events that the event implies are shown below it, as if no other aggregate had any events yet.
+		Long: `Check an event against its schema and the guards of its type, apply its handler to a state and print the new state, as the handler
+leaves it: without the created_at and updated_at that a server adds. Operations that did not fit and so changed nothing are
+reported with their place in the spec, and events that the event implies are shown below it, as if no other aggregate had any
+events yet; their guards are not asked. What the event reads of others is what --reads says: '{"payee":{"currency":"EUR"}}'.
 
 A document is JSON, or @FILE for the content of a file (@- for standard input). Metadata that are left out are made up: the
 first agent type of the spec with the id "global" as the actor, and the present time.
 
 ` + blobHelp + `
 
-Exit code 0: the handler ran, 3: the event or the spec is not valid, or custom code refuses the event. With --strict it is 1 when an operation changed
+Exit code 0: the handler ran, 3: the event or the spec is not valid, or a guard or custom code refuses the event. With --strict it is 1 when an operation changed
 nothing.`,
 		Example:           `  j17 handler test spec.json --aggregate user --event was_created --state '{}' --event-data '{"name":"Alice"}'`,
 		Args:              exactly("SPEC"),
@@ -63,7 +64,7 @@ nothing.`,
 				}
 			}
 			if err := stdinOnce(map[string]string{
-				"SPEC": args[0], "--state": fileOf(state), "--event-data": fileOf(data), "--metadata": fileOf(metadata),
+				"SPEC": args[0], "--state": fileOf(state), "--event-data": fileOf(data), "--metadata": fileOf(metadata), "--reads": fileOf(reads),
 			}); err != nil {
 				return err
 			}
@@ -77,7 +78,7 @@ nothing.`,
 			for _, d := range []struct {
 				flag, text string
 				into       *value.Value
-			}{{"--state", state, &t.State}, {"--event-data", data, &t.Data}, {"--metadata", metadata, &t.Metadata}} {
+			}{{"--state", state, &t.State}, {"--event-data", data, &t.Data}, {"--metadata", metadata, &t.Metadata}, {"--reads", reads, &t.Reads}} {
 				if texts[d.flag], *d.into, err = e.document(d.flag, d.text); err != nil {
 					return err
 				}
@@ -120,6 +121,7 @@ nothing.`,
 	f.StringVar(&state, "state", "", "the state before the event, a `document` (default {})")
 	f.StringVar(&data, "event-data", "", "the event's data, a `document` (default {})")
 	f.StringVar(&metadata, "metadata", "", "the event's metadata, a `document`")
+	f.StringVar(&reads, "reads", "", "the states that $.reads sees by their names, a `document` (default null each)")
 	blobs.flag(f, "run the module of that name in the spec")
 	f.BoolVar(&strict, "strict", false, "fail when an operation changed nothing")
 	f.BoolVar(&asJSON, "json", false, "print JSON")

@@ -27,18 +27,25 @@ func decides(et *spec.EventType) bool {
 // decide asks whether event number i may be written where it stands: whether its aggregate exists as it has to, what its guards
 // say, whether the values that it takes are free, and what its handler does.
 func (x *Decision) decide(ctx context.Context, i int) error {
-	if et := x.Events[i].Spec; et != nil && decides(et) {
-		if err := x.exist(ctx, i); err != nil {
-			return err
-		}
-		if err := x.guard(ctx, i); err != nil {
-			return err
-		}
-		if err := x.exchange(ctx, i); err != nil {
-			return err
-		}
+	if err := x.ask(ctx, i); err != nil {
+		return err
 	}
 	return x.handle(ctx, i)
+}
+
+// ask asks the spec whether event number i may be written where it stands.
+func (x *Decision) ask(ctx context.Context, i int) error {
+	o := &x.Events[i]
+	if o.Spec == nil || !decides(o.Spec) || x.Alone && o.Cause >= 0 {
+		return nil
+	}
+	if err := x.exist(ctx, i); err != nil {
+		return err
+	}
+	if err := x.guard(ctx, i); err != nil {
+		return err
+	}
+	return x.exchange(ctx, i)
 }
 
 // exist asks whether there are events before event number i.
@@ -143,6 +150,11 @@ func (g *guarding) needState(reads bool) error {
 func (g *guarding) look() error {
 	declared := g.Events[g.i].Spec.Reads
 	if declared == nil {
+		return nil
+	}
+	if g.Reads != nil {
+		g.Events[g.i].reads = g.Reads
+		g.env.SetReads(g.Reads)
 		return nil
 	}
 	states := make([]value.Value, len(declared))

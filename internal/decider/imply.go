@@ -47,6 +47,10 @@ type Options struct {
 	Holders Holders
 	// All asks for all guards of a refused event that do not hold, not only the first.
 	All bool
+	// Alone tells that nothing is known of other aggregates: the spec is asked about the command's own events only, and Reads, if not nil, are
+	// the states that their type reads, in its order.
+	Alone bool
+	Reads []value.Value
 	// Skipped, if not nil, is told of custom code that there is no function for; it implies nothing then, and leaves states as they are. Handlers
 	// that may refuse an event are then left to the caller.
 	Skipped func(at diag.Pointer, code *spec.Code)
@@ -119,10 +123,7 @@ type Event struct {
 // Expand decides what an admitted command brings about. What is returned beside an error has the states that were looked at, and
 // why the command was rejected.
 func (d *Decider) Expand(ctx context.Context, a *Admitted, o Options) (*Decision, error) {
-	x := &Decision{
-		Options: o, d: d, command: a, base: a.metadata[:a.shared],
-		Events: slices.Clip(a.Events), implied: make([]int, len(a.Events)),
-	}
+	x := d.decision(a, o)
 	for i := range a.Events {
 		if err := x.decide(ctx, i); err != nil {
 			return x, err
@@ -140,6 +141,25 @@ func (d *Decider) Expand(ctx context.Context, a *Admitted, o Options) (*Decision
 		}
 	}
 	return x, nil
+}
+
+// Ask asks the spec whether the command's own events may be written. Neither what they imply nor what their handlers do counts.
+func (d *Decider) Ask(ctx context.Context, a *Admitted, o Options) error {
+	x := d.decision(a, o)
+	for i := range a.Events {
+		if err := x.ask(ctx, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decision begins to decide an admitted command.
+func (d *Decider) decision(a *Admitted, o Options) *Decision {
+	return &Decision{
+		Options: o, d: d, command: a, base: a.metadata[:a.shared],
+		Events: slices.Clip(a.Events), implied: make([]int, len(a.Events)),
+	}
 }
 
 // InOrder returns the numbers of the implied events, each behind the one that implies it.

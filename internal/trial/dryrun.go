@@ -60,6 +60,9 @@ type EventFinding struct {
 	Code  j17.Code
 	// Path is the pointer in the form "data.items[0].sku".
 	Path string
+	// Rule is the place in the spec of what forbids the event where nothing is wrong with it by itself, and Requirement what a guard calls that.
+	Rule        diag.Pointer
+	Requirement string
 }
 
 // ImpliedEvent is an event that another one brings about.
@@ -178,8 +181,10 @@ func (r *dryRun) event(ctx context.Context, text eventfile.Text) {
 	r.latest = max(r.latest, *e.Timestamp)
 	if err := r.happen(ctx, text, &c, e); err != nil {
 		if refused, ok := errors.AsType[*j17.Error](err); ok {
-			// Its places are those of the implied event, which stands nowhere in the file.
-			err = &j17.Error{Code: refused.Code, Message: refused.Message}
+			err = &j17.Error{Code: refused.Code, Message: refused.Message, Details: refused.Details}
+			if details, ok := refused.Details.(decider.RefusalDetails); ok && details.Chain == nil {
+				err = refused
+			} // else its places are those of the implied event, which stands nowhere in the file
 		}
 		r.refuse(text, v, []error{err})
 		return
@@ -399,7 +404,12 @@ func findings(event value.Value, err error) []EventFinding {
 		if path != "" {
 			d.Pointer = diag.Pointer("/" + strings.ReplaceAll(path, ".", "/"))
 		}
-		return []EventFinding{{Diagnostic: d, Code: e.Code, Path: path}}
+		f := EventFinding{Diagnostic: d, Code: e.Code, Path: path}
+		if details, ok := e.Details.(decider.RefusalDetails); ok {
+			f.Rule, f.Requirement = details.Pointer, details.Requirement
+			f.Hint = "the spec forbids it here, at " + string(details.Pointer)
+		}
+		return []EventFinding{f}
 	}
 	all := make([]EventFinding, 0, len(e.Errors))
 	for _, f := range e.Errors {

@@ -2,6 +2,8 @@ package trial
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	"j17"
 	"j17/internal/decider"
@@ -20,6 +22,9 @@ type HandlerTrial struct {
 	AggregateType, ID, EventType string
 	// State is the state before the event, missing for that of a new aggregate.
 	State value.Value
+	// Reads has the states of the aggregates that the event reads by the names of its reads, which may also be null; those that are left out are
+	// null too. It is missing or an object.
+	Reads value.Value
 	// Data is the event's data, {} where it is missing.
 	Data value.Value
 	// Metadata are the event's metadata. An actor and a timestamp that are left out are made up: the first agent type of
@@ -50,8 +55,8 @@ type HandlerOutcome struct {
 }
 
 // TryHandler checks an event as Execute does and applies its handler to a state. The findings tell why it was not
-// applied: their pointers start with /data or /metadata, or are empty where the names are at fault. The error is that of
-// an aggregate type or an event type that does not exist, of an id, or of a handler that this program cannot run.
+// applied: their pointers start with /data or /metadata, or are empty where the names are at fault; what the spec forbids has a Rule. The error
+// is that of Reads, of an aggregate type or an event type that does not exist, of an id, or of a handler that this program cannot run.
 func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerOutcome, []EventFinding, error) {
 	d := decider.New(c, t.Functions)
 	typ, err := d.AggregateType(t.AggregateType)
@@ -103,6 +108,21 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 		e.Timestamp = &t.Now
 	}
 
+	// Ask the spec.
+	o, err := t.options(ctx, d, e, et)
+	if err != nil {
+		return HandlerOutcome{}, nil, err
+	}
+	if !system {
+		err := d.Ask(ctx, &e.Admitted, o)
+		if refused, ok := errors.AsType[*j17.Error](err); ok {
+			return HandlerOutcome{}, findings(value.Value{}, refused), nil
+		}
+		if err != nil {
+			return HandlerOutcome{}, nil, err
+		}
+	}
+
 	// Apply the handler, and see what is implied.
 	out := HandlerOutcome{Key: e.Key, State: t.State}
 	fault := func(f tick.Fault) { out.Faults = append(out.Faults, decider.Diagnose(c, f)) }
@@ -119,26 +139,57 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 	}
 	out.Changed = !value.Equal(t.State, out.State)
 	if !system {
-		err = out.implications(ctx, d, e, t.State, *e.Timestamp, fault)
+		err = out.implications(ctx, d, e, o, fault)
 	}
 	return out, nil, err
 }
 
-// implications adds what an event implies and schedules in a world where its aggregate has the state and no other has any.
-func (out *HandlerOutcome) implications(
-	ctx context.Context, d *decider.Decider, e *decider.Examined, state value.Value, timestamp int64, fault func(tick.Fault),
-) error {
-	x, err := d.Expand(ctx, &e.Admitted, decider.Options{
-		Timestamp: timestamp, MaxDepth: decider.DefaultMaxDepth, MaxImplied: decider.DefaultMaxImplied, Work: work.New(ctx, work.Command),
-		Lookup: func(_ context.Context, key j17.Key) (*decider.State, error) {
-			f := d.Program(key.Type).First()
-			if key == e.Key {
-				f.Data = state
-			}
-			return f, nil
-		},
-		Skipped: func(at diag.Pointer, code *spec.Code) { fault(tick.Fault{Pointer: at, Message: notRun(code)}) },
-	})
+// options are those of a world where the event's aggregate has the state, what the event reads is as it is said, and nothing is known of other
+// aggregates.
+func (t *HandlerTrial) options(ctx context.Context, d *decider.Decider, e *decider.Examined, et *spec.EventType) (decider.Options, error) {
+	o := decider.Options{
+		Timestamp: *e.Timestamp, MaxDepth: decider.DefaultMaxDepth, MaxImplied: decider.DefaultMaxImplied, Work: work.New(ctx, work.Command), Alone: true,
+	}
+
+	// An aggregate without a state may be a new one or not, as the event has it.
+	length := uint64(0)
+	if t.State.Len() > 0 || et.Creates == spec.CreatesNever {
+		length = 1
+	}
+	o.Lookup = func(_ context.Context, key j17.Key) (*decider.State, error) {
+		f := d.Program(key.Type).First()
+		if key == e.Key {
+			f.Data, f.Length = t.State, length
+		}
+		return f, nil
+	}
+
+	// What the event reads.
+	if kind := t.Reads.Kind(); kind != value.Missing && kind != value.Object {
+		return o, j17.Errorf(j17.CodeInvalidField, "The reads must be an object with a state for each name, such as {\"payee\": {\"currency\": \"EUR\"}}, not %s", t.Reads.Kind())
+	}
+	o.Reads = make([]value.Value, len(et.Reads))
+	var names []string
+	for i, read := range et.Reads {
+		names = append(names, read.Name)
+		o.Reads[i] = t.Reads.Get(read.Name).OrNull()
+		if kind := o.Reads[i].Kind(); kind != value.Null && kind != value.Object {
+			return o, j17.Errorf(j17.CodeInvalidField, "The state that '%s' reads must be an object, or null where there is no such aggregate, not %s", read.Name, kind)
+		}
+	}
+	for _, m := range t.Reads.Members() {
+		if !slices.Contains(names, m.Key) {
+			return o, j17.Errorf(j17.CodeInvalidField, "The event reads nothing that is called '%s'%s", j17.Printable(m.Key), diag.Meant(m.Key, slices.Values(names)))
+		}
+	}
+	return o, nil
+}
+
+// implications adds what an event implies and schedules.
+func (out *HandlerOutcome) implications(ctx context.Context, d *decider.Decider, e *decider.Examined, o decider.Options, fault func(tick.Fault)) error {
+	o.Work = work.New(ctx, work.Command)
+	o.Skipped = func(at diag.Pointer, code *spec.Code) { fault(tick.Fault{Pointer: at, Message: notRun(code)}) }
+	x, err := d.Expand(ctx, &e.Admitted, o)
 	if err != nil {
 		return err
 	}
@@ -146,7 +197,7 @@ func (out *HandlerOutcome) implications(
 		out.Implied = append(out.Implied, implied(&x.Events[i]))
 	}
 	var l later
-	l.happened(x.Events, x.Scheduled, timestamp, 0, 0)
+	l.happened(x.Events, x.Scheduled, o.Timestamp, 0, 0)
 	out.Scheduled = l.list
 	return nil
 }

@@ -237,3 +237,91 @@ func TestScheduledIsBounded(t *testing.T) {
 		}
 	}
 }
+
+const guardedSpec = `{"agent_types": ["user"], "aggregate_types": {"account": {"events": {
+  "was_opened": {"schema": {}, "creates": "only", "handler": [{"set": {"target": "balance", "value": 0}}]},
+  "was_paid": {"schema": {}, "creates": false, "handler": [{"decrement": {"target": "balance", "by": "$.data.amount"}}],
+    "reads": {"to": {"aggregate_type": "account", "id": "$.data.to"}},
+    "requires": [{"that": {"gte": ["$.state.balance", "$.data.amount"]}, "message": {"concat": ["The balance is ", "$.state.balance"]}, "code": "short"},
+      {"that": {"not_equals": ["$.reads.to", null]}, "message": "Nobody is paid"}],
+    "implications": [{"emit": {"aggregate_type": "account", "id": "$.data.to", "event_type": "was_paid_in", "data": {"amount": "$.data.amount", "before": "$.reads.to.balance"}}}]},
+  "was_paid_in": {"schema": {}, "creates": false, "handler": [{"increment": {"target": "balance", "by": "$.data.amount"}}],
+    "requires": [{"that": {"lt": ["$.state.balance", 10]}, "message": "Full", "code": "full"}]}}}}}`
+
+// TestDryRunIsGuarded: events that the spec forbids where they stand are not valid, nor are those that imply such events. What a server has
+// written before is not asked.
+func TestDryRunIsGuarded(t *testing.T) {
+	const other = "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f11"
+	line := func(more, id, typ, data string) string {
+		return `{` + more + `"key":"account:` + id + `","type":"` + typ + `","data":` + data + `,"metadata":{"actor":{"type":"user","id":"global"}}}` + "\n"
+	}
+	src := line("", id, "was_paid_in", `{"amount":1}`) + line("", id, "was_opened", `{}`) + line("", id, "was_opened", `{}`) + line("", id, "was_paid_in", `{"amount":9}`) +
+		line("", id, "was_paid", `{"amount":10}`) + line("", id, "was_paid", `{"amount":4}`) + line("", id, "was_paid", `{"amount":4,"to":"`+other+`"}`) +
+		line("", other, "was_opened", `{}`) + line("", id, "was_paid", `{"amount":4,"to":"`+other+`"}`) + line("", other, "was_paid_in", `{"amount":9}`) +
+		line("", id, "was_paid", `{"amount":1,"to":"`+other+`"}`) + line(`"stream_id":"1700000000000-0",`, id, "was_paid", `{"amount":100}`)
+	r := dryRun(t, enginetest.Compiled(t, guardedSpec), src, 1_700_000_000)
+	var got []string
+	for _, f := range r.Findings {
+		got = append(got, fmt.Sprintf("%d:%d %s %s %s %s %s", f.Line, f.Column, f.Code, f.Path, f.Requirement, strings.TrimPrefix(string(f.Rule), "/aggregate_types/account/events"), f.Message))
+	}
+	want := []string{
+		"1:8 aggregate_not_found key  /was_paid_in/creates account:" + id + " does not exist, and was_paid_in cannot be its first event.",
+		"3:1 already_exists   /was_opened/creates account:" + id + " exists already, and was_opened can only be its first event.",
+		"5:1 requirement_failed  short /was_paid/requires/0 The balance is 9",
+		"6:1 requirement_failed   /was_paid/requires/1 Nobody is paid",
+		"7:1 requirement_failed   /was_paid/requires/1 Nobody is paid",
+		"11:1 requirement_failed  full /was_paid_in/requires/0 Full",
+	}
+	if diff := cmp.Diff(want, got); diff != "" || r.Accepted != 6 {
+		t.Error(diff, r.Accepted)
+	}
+	var states []string
+	for _, s := range r.States {
+		states = append(states, fmt.Sprintf("%s %d %s", s.Key.ID, s.Length, s.Data.Get("balance")))
+	}
+	if diff := cmp.Diff([]string{id + " 4 -95", other + " 3 13"}, states); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestTryHandlerIsGuarded tries events on states that their guards like or do not, with what they read of others.
+func TestTryHandlerIsGuarded(t *testing.T) {
+	c := enginetest.Compiled(t, guardedSpec)
+	const paid = `{"amount":4,"to":"0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f11"}`
+	for _, tc := range []struct{ event, state, data, reads, want string }{
+		{"was_opened", ``, `{}`, ``, `{"balance":0}`},
+		{"was_opened", `{}`, `{}`, ``, `{"balance":0}`},
+		{"was_opened", `{"balance":1}`, `{}`, ``, "already_exists "},
+		{"was_paid_in", ``, `{"amount":1}`, ``, "requirement_failed full"},
+		{"was_paid_in", `{"balance":3}`, `{"amount":1}`, ``, `{"balance":4}`},
+		{"was_paid", `{"balance":3}`, paid, `{"to":{}}`, "requirement_failed short"},
+		{"was_paid", `{"balance":4}`, paid, ``, "requirement_failed "},
+		{"was_paid", `{"balance":4}`, paid, `{"to":null}`, "requirement_failed "},
+		{"was_paid", `{"balance":4}`, paid, `{"to":{"balance":70}}`, `{"balance":0} {"amount":4,"before":70}`},
+		{"was_paid", `{"balance":4}`, paid, `{"too":{}}`, "invalid_field"},
+		{"was_paid", `{"balance":4}`, paid, `{"to":1}`, "invalid_field"},
+		{"was_paid", `{"balance":4}`, paid, `[]`, "invalid_field"},
+		{"was_opened", ``, `{}`, `{"to":{}}`, "invalid_field"},
+	} {
+		h := trial.HandlerTrial{AggregateType: "account", EventType: tc.event, Data: body(t, tc.data), Now: 1}
+		if tc.state != "" {
+			h.State = body(t, tc.state)
+		}
+		if tc.reads != "" {
+			h.Reads = body(t, tc.reads)
+		}
+		out, found, err := trial.TryHandler(t.Context(), c, h)
+		got := out.State.String()
+		for _, o := range out.Implied {
+			got += " " + o.Data.String()
+		}
+		if err != nil {
+			got = string(j17.CodeOf(err))
+		} else if len(found) > 0 {
+			got = string(found[0].Code) + " " + found[0].Requirement
+		}
+		if got != tc.want {
+			t.Errorf("%s on %s with %s: %s, want %s", tc.event, tc.state, tc.reads, got, tc.want)
+		}
+	}
+}
