@@ -7,11 +7,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17/internal/client"
+	"j17/internal/wire"
 )
 
 func (e *env) eventsTail() *cobra.Command {
 	var filter client.FeedFilter
-	var actor, about, after string
+	var actor, about, after, types, tags string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "tail",
@@ -23,6 +24,7 @@ after the last event: nothing is left out and nothing comes twice.
 All filters that are given must hold.`,
 		Example: `  j17 events tail
   j17 events tail --type order --event was_placed --json
+  j17 events tail --types 'booking.*,course.was_defined' --tags course:maths
   j17 events tail --target customer:0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10 --after 0`,
 		Args: noArgs,
 	}
@@ -33,6 +35,8 @@ All filters that are given must hold.`,
 	f.StringVar(&filter.Event, "event", "", "only events of this `type`")
 	f.StringVar(&actor, "actor", "", "only events that this actor has caused, `TYPE:ID`")
 	f.StringVar(&about, "target", "", "only events about this target, `TYPE:ID`")
+	f.StringVar(&types, "types", "", "only events of one of these types, `TYPE.EVENT,TYPE.*`")
+	f.StringVar(&tags, "tags", "", "only events that have all of these tags, `NAME:VALUE,…`; a comma in a tag is written \\,")
 	f.StringVar(&after, "after", "", "begin after the event with this `stream_id`; 0 for the first one")
 	f.BoolVar(&asJSON, "json", false, "print events as they are stored, one line of JSON each")
 
@@ -51,6 +55,12 @@ All filters that are given must hold.`,
 			} else {
 				filter.Target = &agent
 			}
+		}
+		if types != "" {
+			filter.Types = wire.SplitList(types)
+		}
+		if tags != "" {
+			filter.Tags = wire.SplitList(tags)
 		}
 		c, err := e.connect(r)
 		if err != nil {

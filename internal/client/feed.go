@@ -16,12 +16,15 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/wire"
 )
 
 // FeedFilter says which events of an environment are meant: those for which everything holds that is given.
 type FeedFilter struct {
 	// Type is the aggregate type, Event the event type.
 	Type, Event string
+	// Types are patterns of which one has to fit, such as order.was_placed or order.*; Tags are tags of which an event has to have all.
+	Types, Tags []string
 	// Actor and Target are nil where any will do.
 	Actor, Target *j17.Agent
 }
@@ -35,6 +38,8 @@ func (f *FeedFilter) query() url.Values {
 	}
 	set("type", f.Type)
 	set("event", f.Event)
+	set("types", wire.JoinList(f.Types))
+	set("tags", wire.JoinList(f.Tags))
 	if f.Actor != nil {
 		set("actor", j17.Key(*f.Actor).String())
 	}

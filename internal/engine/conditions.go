@@ -33,8 +33,10 @@ func (e *Engine) absent(ctx context.Context, d *deployed, a *decider.Admitted, p
 	if len(a.Conditions) == 0 {
 		return nil
 	}
-	if err := e.indexedTags(ctx, d, a.Conditions); err != nil {
-		return err
+	for i := range a.Conditions {
+		if err := e.indexedTags(ctx, d, a.Conditions[i].Tags); err != nil {
+			return err
+		}
 	}
 
 	// What is there comes before what the commit compares.
@@ -58,19 +60,13 @@ func (e *Engine) absent(ctx context.Context, d *deployed, a *decider.Admitted, p
 	return nil
 }
 
-// indexedTags makes sure that all events have the tags that conditions name.
-func (e *Engine) indexedTags(ctx context.Context, d *deployed, conditions []decider.Condition) error {
-	if e.tagged == nil {
+// indexedTags makes sure that all events have those of some tags that they should have.
+func (e *Engine) indexedTags(ctx context.Context, d *deployed, tags []string) error {
+	names := decider.TagNames(tags)
+	if names == nil || e.tagged == nil {
 		return nil
 	}
-	for i := range conditions {
-		if names := decider.TagNames(conditions[i].Tags); names != nil {
-			if err := e.tagged(ctx, d.env.tenant, d.Decider, d.fences, names); err != nil {
-				return StorageError(err)
-			}
-		}
-	}
-	return nil
+	return StorageError(e.tagged(ctx, d.env.tenant, d.Decider, d.fences, names))
 }
 
 // unless is a condition as a commit compares it that was decided at a position.

@@ -10,6 +10,7 @@ import (
 	"j17"
 	"j17/internal/decider"
 	"j17/internal/ident"
+	"j17/internal/spec"
 	"j17/internal/store"
 	"j17/internal/value"
 )
@@ -256,4 +257,42 @@ func (e *Engine) HasEvent(t j17.Tenant, eventType string) bool {
 		}
 	}
 	return false
+}
+
+// Pattern reads a pattern of event types, "type.event", "type.*" or "*". Of what the tenant's spec does not have, and no stored event
+// either, it is CodeInvalidField; known tells then whether the aggregate type is, so that an earlier spec may have had the event type.
+func (e *Engine) Pattern(ctx context.Context, t j17.Tenant, text string) (p spec.Pattern, known bool, err error) {
+	d, err := e.deployed(t)
+	if err != nil {
+		return p, false, err
+	}
+	p, refused := d.Pattern(text)
+	if refused == nil || p.AggregateType == "" {
+		return p, false, refused
+	}
+	known, err = e.KnowsType(ctx, t, p.AggregateType)
+	switch {
+	case err != nil:
+		return p, false, err
+	case known && p.EventType == "":
+		return p, true, nil
+	default:
+		return p, known, refused
+	}
+}
+
+// Tags returns tags that somebody asks for in the form in which events have them. One that no event can have is CodeInvalidField; where
+// older events do not have one yet it is CodeIndexNotReady.
+func (e *Engine) Tags(ctx context.Context, t j17.Tenant, given []string) ([]string, error) {
+	d, err := e.deployed(t)
+	if err != nil {
+		return nil, err
+	}
+	tags := make([]string, len(given))
+	for i, text := range given {
+		if tags[i], err = d.Tag(text); err != nil {
+			return nil, err
+		}
+	}
+	return tags, e.indexedTags(ctx, d, tags)
 }

@@ -14,6 +14,7 @@ import (
 	"j17/internal/engine"
 	"j17/internal/tail"
 	"j17/internal/value"
+	"j17/internal/wire"
 	"j17/internal/work"
 )
 
@@ -66,8 +67,59 @@ func (c *call) filter() (f tail.Filter, err error) {
 	if f.Actor, err = c.agentTag("actor", j17.ActorTag); err != nil {
 		return f, err
 	}
-	f.Target, err = c.agentTag("target", j17.TargetTag)
+	if f.Target, err = c.agentTag("target", j17.TargetTag); err != nil {
+		return f, err
+	}
+	if f.Types, err = c.types(); err != nil {
+		return f, err
+	}
+	f.Tags, err = c.tags()
 	return f, err
+}
+
+// types reads the parameter of patterns of event types.
+func (c *call) types() (tail.Types, error) {
+	given, ok := c.query["types"]
+	if !ok {
+		return "", nil
+	}
+	patterns := wire.SplitList(given)
+	for _, text := range patterns {
+		if err := c.checkPattern(text); err != nil {
+			return "", err
+		}
+	}
+	return tail.NewTypes(patterns), nil
+}
+
+// checkPattern checks that what a pattern names is in the spec, or was in an earlier version.
+func (c *call) checkPattern(text string) error {
+	p, known, err := c.api.Engine.Pattern(c.request.Context(), c.tenant, text)
+	if err == nil || !known {
+		return ofParameter(err, "types")
+	}
+	if stored, failed := c.hadEvent(p.EventType, true); failed != nil || stored {
+		return failed
+	}
+	return ofParameter(err, "types")
+}
+
+// tags reads the parameter of tags.
+func (c *call) tags() (tail.Tags, error) {
+	given, ok := c.query["tags"]
+	if !ok {
+		return "", nil
+	}
+	tags, err := c.api.Engine.Tags(c.request.Context(), c.tenant, wire.SplitList(given))
+	return tail.NewTags(tags), ofParameter(err, "tags")
+}
+
+// ofParameter makes a fault of a body one of a parameter.
+func ofParameter(err error, name string) error {
+	if e, ok := errors.AsType[*j17.Error](err); ok && e.Code == j17.CodeInvalidField {
+		return j17.Errorf(j17.CodeInvalidParameter, "%s", e.Message).At(name)
+	}
+	return err
 }
 
 // agentTag reads the parameter of an actor or a target; "" without it.
@@ -84,16 +136,24 @@ func (c *call) agentTag(name string, tag func(j17.Agent) string) (string, error)
 	return tag(agent), err
 }
 
-// knowsEvent reports whether the spec has an event type, or an earlier version of it may have had it: events of that type may be
-// stored then. It looks for the name in the text of those versions, from the newest on, as long as that takes little.
+// knowsEvent reports whether the spec has an event type, or an earlier version of it may have had it.
 func (c *call) knowsEvent(name string) (bool, error) {
 	if c.api.Engine.HasEvent(c.tenant, name) {
 		return true, nil
 	}
+	return c.hadEvent(name, false)
+}
+
+// hadEvent reports whether a version of the spec may have had an event type: events of that type may be stored then. It looks for the name
+// in the text of those versions, from the newest on, as long as that takes little; earlier leaves the newest one out.
+func (c *call) hadEvent(name string, earlier bool) (bool, error) {
 	ctx := c.request.Context()
 	versions, err := c.api.Registry.Specs.History(ctx, c.instance, c.env, 1, allEvents)
 	if err != nil {
 		return false, err
+	}
+	if earlier && len(versions) > 0 {
+		versions = versions[1:]
 	}
 	quoted := value.AppendString(nil, name)
 	b := work.New(ctx, work.Command)
@@ -118,7 +178,7 @@ func (c *call) feedPage(f tail.Filter, after j17.StreamID) *eventPage {
 	p.read = func(after j17.StreamID, count int) (iter.Seq2[*j17.Event, error], error) {
 		p.walk = c.api.Tail.Walk(c.tenant, f, after)
 		limit := count
-		if f.Type != "" || f.Event != "" {
+		if f.Passes() {
 			limit = allEvents
 		}
 		b := work.New(c.request.Context(), c.api.pageWork)

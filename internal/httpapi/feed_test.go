@@ -139,6 +139,9 @@ func TestFeedRefusals(t *testing.T) {
 	for query, path := range map[string]string{
 		"after=x": "after", "after=": "after", "count=0": "count", "count=1001": "count", "wait=61s": "wait", "wait=-1s": "wait", "wait=5": "wait", "type=ghost": "type",
 		"event=ghost": "event", "actor=user": "actor", "actor=user:x": "actor", "target=:x": "target", "heartbeat=1s": "heartbeat", "start=0": "start",
+		"types=": "types", "types=was_written": "types", "types=ghost.*": "types", "types=note.*,note.ghost": "types", "types=note.*,": "types",
+		"types=" + strings.Repeat("note.*,", 20) + "note.*": "types", "tags=": "tags", "tags=nope:1": "tags", "tags=actor:user": "tags", "tags=actor:user:x": "tags",
+		"tags=" + strings.Repeat("actor:user:global,", 10) + "actor:user:global": "tags",
 	} {
 		if got := f.do(t, "GET", "/_events?"+query, ""); got.status != http.StatusBadRequest || got.member(t, "path") != path {
 			t.Errorf("%s: %d %s", query, got.status, got.body)
@@ -360,6 +363,8 @@ func TestStreams(t *testing.T) {
 		{"/_events/stream?actor=user:global&after=0", "abcdef"},
 		{"/_events/stream?event=was_coded&after=0", "bcef"},
 		{"/_events/stream?event=was_coded&actor=user:global", "ef"},
+		{"/_events/stream?types=note.was_coded&after=0", "bcef"},
+		{"/_events/stream?tags=actor:user:global&types=note.was_written,note.was_coded&after=0", "abcdef"},
 		{"/note/global/events/stream", "de"},
 		{"/note/global/events/stream?after=0", "abde"},
 		{"/note/" + noteID + "/events/stream?after=0", "cf"},

@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/command"
 	"j17/internal/control"
 	"j17/internal/deploy"
 	"j17/internal/listener"
 	"j17/internal/saga"
 	"j17/internal/schedule"
 	"j17/internal/spec/diag"
+	"j17/internal/wire"
 )
 
 // kind is what the values of a parameter look like.
@@ -30,6 +32,7 @@ const (
 	position            // the stream_id of an event
 	positionOrZero      // the same, or 0 for before the first one
 	agent               // an actor or a target, as type:id
+	texts               // texts with commas between them, from least to most
 	duration            // a duration between least and most seconds
 	latitude            // a number of degrees
 	longitude           // the same
@@ -223,6 +226,8 @@ func filtered() []parameter {
 		{name: "event", about: "Only events of this type."},
 		{name: "actor", kind: agent, about: "Only events that this actor has caused, as type:id."},
 		{name: "target", kind: agent, about: "Only events about this target, as type:id."},
+		{name: "types", kind: texts, least: 1, most: command.MaxConditionTypes, about: "Only events of one of these types: type.event or type.*, with commas between them."},
+		{name: "tags", kind: texts, least: 1, most: command.MaxConditionTags, about: "Only events that have all of these tags: name:value, actor:type:id or target:type:id, with commas between them; a comma in a tag is \\,."},
 	}
 }
 
@@ -324,6 +329,11 @@ func (p *parameter) fault(v string) string {
 	case agent:
 		if _, ok := j17.ParseKey(v); !ok {
 			return "a type and an id with a colon between them, such as user:global"
+		}
+	case texts:
+		elems := wire.SplitList(v)
+		if uint64(len(elems)) > p.most || slices.Contains(elems, "") {
+			return "a list of 1 to " + strconv.FormatUint(p.most, 10) + " texts with commas between them"
 		}
 	case latitude:
 		if n, ok := decimal(v); !ok || !(math.Abs(n) <= 90) {

@@ -73,6 +73,8 @@ func (s *Server) addDataTools() {
 			{"event", `{"type":"string"}`, "Only events of this type.", false},
 			{"actor", `{"type":"string"}`, "Only events that this actor has caused, as type:id.", false},
 			{"target", `{"type":"string"}`, "Only events about this target, as type:id.", false},
+			{"types", `{"type":"array","items":{"type":"string"}}`, "Only events of one of these types, as type.event or type.*.", false},
+			{"tags", `{"type":"array","items":{"type":"string"}}`, "Only events that have all of these tags, as name:value.", false},
 			{"after", `{"type":"string"}`, "A stream_id: only events after it.", false},
 			countParameter("events"),
 		},
@@ -258,12 +260,15 @@ func (s *Server) readEvents(ctx context.Context, in eventsIn) (any, error) {
 }
 
 type feedIn struct {
-	Type   string  `json:"type"`
-	Event  string  `json:"event"`
-	Actor  string  `json:"actor"`
-	Target string  `json:"target"`
-	After  string  `json:"after"`
-	Count  *uint64 `json:"count"`
+	Type   string `json:"type"`
+	Event  string `json:"event"`
+	Actor  string `json:"actor"`
+	Target string `json:"target"`
+	// Types and Tags are lists.
+	Types []string `json:"types"`
+	Tags  []string `json:"tags"`
+	After string   `json:"after"`
+	Count *uint64  `json:"count"`
 }
 
 func (s *Server) readFeed(ctx context.Context, in feedIn) (any, error) {
@@ -271,7 +276,7 @@ func (s *Server) readFeed(ctx context.Context, in feedIn) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := client.FeedFilter{Type: in.Type, Event: in.Event}
+	f := client.FeedFilter{Type: in.Type, Event: in.Event, Types: in.Types, Tags: in.Tags}
 	for name, given := range map[string]string{"actor": in.Actor, "target": in.Target} {
 		if given == "" {
 			continue

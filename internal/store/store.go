@@ -196,7 +196,9 @@ type RewrittenStream struct {
 type Entry struct {
 	// Event is valid until the next step of the iteration; nil for a note.
 	Event *j17.Event
-	Note  *Note
+	// Tags are those of the event that its metadata do not tell.
+	Tags []string
+	Note *Note
 }
 
 // Note tells in the feed that events were rewritten which stand before it.

@@ -36,8 +36,9 @@ type hub struct {
 	at     j17.StreamID
 	err    error
 	groups map[Filter]*group
-	// masks counts the groups by what their filters ask for.
+	// masks counts the groups by what their filters ask for, but for those of wide, whose filters have sets.
 	masks map[mask]int
+	wide  wideGroups
 	// entries are kept for readers; the first one has the number first.
 	entries []entry
 	first   uint64
@@ -61,6 +62,7 @@ type entry struct {
 
 // group is the readers that have one filter, and the line of entries that it lets through, by their numbers.
 type group struct {
+	test    test
 	readers []*Reader
 	line    []uint64
 	// begin is where the line begins, counted from the beginning of the group.
@@ -121,7 +123,7 @@ func (t *Tail) enter(ctx context.Context, tenant j17.Tenant) (*hub, error) {
 		following, stop := context.WithCancel(context.WithoutCancel(ctx))
 		h = &hub{
 			tail: t, tenant: tenant, following: following, stop: stop, started: make(chan struct{}), groups: map[Filter]*group{}, masks: map[mask]int{},
-			watches: map[*Watch]struct{}{}, byKey: map[j17.Key][]*Watch{}, byType: map[string][]*Watch{},
+			watches: map[*Watch]struct{}{}, byKey: map[j17.Key][]*Watch{}, byType: map[string][]*Watch{}, wide: newWideGroups(),
 		}
 		t.hubs[tenant] = h
 	}
@@ -244,11 +246,7 @@ func (h *hub) put(e store.Entry, at j17.StreamID, rewrites uint64, woken []*grou
 	// The groups, by what filters ask for and not one by one.
 	full := filterOf(e.Event, h.masks)
 	number, waiting := h.first+uint64(len(h.entries)), 0
-	for m := range h.masks {
-		g := h.groups[full.only(m)]
-		if g == nil {
-			continue
-		}
+	let := func(g *group) {
 		g.trim(h.first)
 		g.line = append(g.line, number)
 		waiting += len(g.readers)
@@ -257,6 +255,12 @@ func (h *hub) put(e store.Entry, at j17.StreamID, rewrites uint64, woken []*grou
 			woken = append(woken, g)
 		}
 	}
+	for m := range h.masks {
+		if g := h.groups[full.only(m)]; g != nil {
+			let(g)
+		}
+	}
+	h.wide.each(&e, let)
 	if waiting == 0 {
 		return woken
 	}

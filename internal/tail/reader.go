@@ -214,9 +214,13 @@ func (r *Reader) catchUp(ctx context.Context, p *Piece, most int) error {
 func (h *hub) join(r *Reader) {
 	g := h.groups[r.filter]
 	if g == nil {
-		g = &group{}
+		g = &group{test: newTest(r.filter)}
 		h.groups[r.filter] = g
-		h.masks[r.filter.mask()]++
+		if r.filter.wide() {
+			h.wide.add(g)
+		} else {
+			h.masks[r.filter.mask()]++
+		}
 	}
 	r.group, r.place, r.next, r.from = g, len(g.readers), g.end(), h.at
 	g.readers = append(g.readers, r)
@@ -238,9 +242,12 @@ func (h *hub) part(r *Reader) {
 		return
 	}
 	delete(h.groups, r.filter)
-	if m := r.filter.mask(); h.masks[m] > 1 {
+	switch m := r.filter.mask(); {
+	case r.filter.wide():
+		h.wide.remove(g)
+	case h.masks[m] > 1:
 		h.masks[m]--
-	} else {
+	default:
 		delete(h.masks, m)
 	}
 }

@@ -34,31 +34,6 @@ type Tail struct {
 // New returns a Tail of the events of a store.
 func New(s Storage) *Tail { return &Tail{store: s, hubs: map[j17.Tenant]*hub{}} }
 
-// Filter says which events of an environment are meant: those for which everything holds that is not zero.
-type Filter struct {
-	// Type is the aggregate type, Event the event type.
-	Type, Event string
-	// Actor and Target are tags, as j17.ActorTag and j17.TargetTag make them.
-	Actor, Target string
-	// Key is the aggregate. It excludes Actor and Target.
-	Key j17.Key
-}
-
-// tags are those by which events are found in the store's index.
-func (f *Filter) tags() (tags []string) {
-	for _, tag := range []string{f.Actor, f.Target} {
-		if tag != "" {
-			tags = append(tags, tag)
-		}
-	}
-	return tags
-}
-
-// matches reports whether the filter lets an event through that is of its aggregate and has its tags.
-func (f *Filter) matches(ev *j17.Event) bool {
-	return (f.Type == "" || f.Type == ev.Key.Type) && (f.Event == "" || f.Event == ev.Type)
-}
-
 // Head returns the position up to which the feed of an environment goes at this moment.
 func (t *Tail) Head(ctx context.Context, tenant j17.Tenant) (j17.StreamID, error) {
 	extent, err := t.store.Extent(ctx, tenant)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -84,7 +85,16 @@ func (f *fixture) write(tb testing.TB, key, typ string, actor, target int, data 
 	tb.Helper()
 	k, _ := j17.ParseKey(key)
 	metadata := fmt.Sprintf(`{"actor":{"type":"user","id":"u%d"},"target":{"type":"user","id":"u%d"}}`, actor, target)
-	f.append(tb, store.NewEvent{Key: k, Type: typ, Data: []byte(data), Metadata: []byte(metadata), Tags: j17.AgentTags([]byte(metadata))})
+	f.append(tb, store.NewEvent{Key: k, Type: typ, Data: []byte(data), Metadata: []byte(metadata), Tags: append(j17.AgentTags([]byte(metadata)), declared(data)...)})
+}
+
+// declared are the tags of an event with a number: which one it is of four, and of two, with characters that a list has to escape.
+func declared(data string) []string {
+	var n int
+	if _, err := fmt.Sscanf(data, `{"n":%d,`, &n); err != nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("of four:%d,\x00", n%4), fmt.Sprintf("of two:%d", n%2)}
 }
 
 func (f *fixture) append(tb testing.TB, events ...store.NewEvent) {
@@ -133,16 +143,63 @@ func (f *fixture) wanted(tb testing.TB, filter tail.Filter) (all []string) {
 		}
 		tags := j17.AgentTags(ev.Metadata)
 		if (filter.Type == "" || filter.Type == ev.Key.Type) && (filter.Event == "" || filter.Event == ev.Type) && (filter.Key == j17.Key{} || filter.Key == ev.Key) &&
-			(filter.Actor == "" || slices.Contains(tags, filter.Actor)) && (filter.Target == "" || slices.Contains(tags, filter.Target)) {
+			(filter.Actor == "" || slices.Contains(tags, filter.Actor)) && (filter.Target == "" || slices.Contains(tags, filter.Target)) &&
+			withSets()[filter].lets(ev, append(tags, declared(string(ev.Data))...)) {
 			all = append(all, string(ev.Raw))
 		}
 	}
 	return all
 }
 
+// sets is what the types and tags of a filter say. A nil one lets everything through.
+type sets struct {
+	types []store.TypePattern
+	tags  []string
+}
+
+func (s *sets) lets(ev *j17.Event, tags []string) bool {
+	return s == nil || !slices.ContainsFunc(s.tags, func(tag string) bool { return !slices.Contains(tags, tag) }) &&
+		(len(s.types) == 0 || slices.ContainsFunc(s.types, func(p store.TypePattern) bool {
+			return (p.Aggregate == "" || p.Aggregate == ev.Key.Type) && (p.Event == "" || p.Event == ev.Type)
+		}))
+}
+
+// withSets are filters that have sets of types and tags, and what these say.
+func withSets() map[tail.Filter]*sets {
+	all := map[tail.Filter]*sets{}
+	add := func(f tail.Filter, s sets) {
+		var patterns []string
+		for _, p := range s.types {
+			text := p.Aggregate + "." + p.Event
+			if p.Event == "" {
+				text += "*"
+			}
+			if p.Aggregate == "" {
+				text = "*"
+			}
+			patterns = append(patterns, text)
+		}
+		f.Types, f.Tags = tail.NewTypes(patterns), tail.NewTags(s.tags)
+		all[f] = &s
+	}
+	notes, made := store.TypePattern{Aggregate: "note"}, store.TypePattern{Aggregate: "doc", Event: "was_made"}
+	add(tail.Filter{}, sets{tags: []string{"of two:1"}})
+	add(tail.Filter{}, sets{tags: []string{"of four:3,\x00", "of two:1"}})
+	add(tail.Filter{}, sets{tags: []string{"of four:3,\x00", "of two:0"}})
+	add(tail.Filter{}, sets{tags: []string{"of two:0", j17.ActorTag(user(1))}, types: []store.TypePattern{notes}})
+	add(tail.Filter{Actor: j17.ActorTag(user(1))}, sets{tags: []string{"of four:1,\x00", "of four:1,\x00"}})
+	add(tail.Filter{Type: "note"}, sets{tags: []string{"of two:1"}})
+	add(tail.Filter{}, sets{types: []store.TypePattern{notes, made}})
+	add(tail.Filter{}, sets{types: []store.TypePattern{{Aggregate: "note", Event: "was_read"}, notes, made}})
+	add(tail.Filter{}, sets{types: []store.TypePattern{notes, {}}})
+	add(tail.Filter{Event: "was_made"}, sets{types: []store.TypePattern{notes, {Aggregate: "ghost"}}})
+	add(tail.Filter{Target: j17.TargetTag(user(2))}, sets{types: []store.TypePattern{notes, made}})
+	return all
+}
+
 func filters() []tail.Filter {
 	a, b := j17.ActorTag(user(1)), j17.TargetTag(user(2))
-	return []tail.Filter{
+	list := []tail.Filter{
 		{},
 		{Type: "note"},
 		{Event: "was_read"},
@@ -157,6 +214,8 @@ func filters() []tail.Filter {
 		{Type: "ghost"},
 		{Actor: j17.ActorTag(user(99))},
 	}
+	sets := slices.SortedFunc(maps.Keys(withSets()), func(a, b tail.Filter) int { return strings.Compare(fmt.Sprintf("%q", a), fmt.Sprintf("%q", b)) })
+	return append(list, sets...)
 }
 
 // scatter writes events of all sorts.

@@ -13,14 +13,14 @@ import (
 type Walk struct {
 	tail     *Tail
 	tenant   j17.Tenant
-	filter   Filter
+	test     test
 	position j17.StreamID
 	ended    bool
 }
 
 // Walk returns a walk that begins after a position.
 func (t *Tail) Walk(tenant j17.Tenant, f Filter, after j17.StreamID) *Walk {
-	return &Walk{tail: t, tenant: tenant, filter: f, position: after}
+	return &Walk{tail: t, tenant: tenant, test: newTest(f), position: after}
 }
 
 // Position is how far the walk has come: everything up to it was looked at, and what the filter lets through was taken.
@@ -70,7 +70,7 @@ func (w *Walk) Events(ctx context.Context, limit int, b *work.Budget) iter.Seq2[
 				}
 				return
 			}
-			if w.filter.matches(ev) && !yield(ev, nil) {
+			if w.test.fits(ev) && !yield(ev, nil) {
 				return
 			}
 			w.position = ev.StreamID
@@ -102,18 +102,18 @@ func usedUp(b *work.Budget) bool {
 // event it tells looked, which may end it.
 func (w *Walk) source(ctx context.Context, limit int, looked func(steps int, upTo j17.StreamID) bool) iter.Seq2[*j17.Event, error] {
 	s := w.tail.store
-	if w.filter.Key != (j17.Key{}) {
+	if key := w.test.filter.Key; key != (j17.Key{}) {
 		return func(yield func(*j17.Event, error) bool) {
-			from, err := s.VersionAfter(ctx, w.tenant, w.filter.Key, w.position)
+			from, err := s.VersionAfter(ctx, w.tenant, key, w.position)
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			s.ReadStream(ctx, w.tenant, w.filter.Key, from, from+uint64(limit)-1)(yield)
+			s.ReadStream(ctx, w.tenant, key, from, from+uint64(limit)-1)(yield)
 		}
 	}
-	if tags := w.filter.tags(); tags != nil {
-		return s.ReadTagged(ctx, w.tenant, tags, w.position, limit, looked)
+	if w.test.tags != nil {
+		return s.ReadTagged(ctx, w.tenant, w.test.tags, w.position, limit, looked)
 	}
 	return s.ReadFeed(ctx, w.tenant, w.position, limit)
 }

@@ -242,8 +242,12 @@ func (s *Store) eachPage(
 			if c.event.StreamID != entry.id {
 				return corruption(fmt.Errorf("the entry %s refers to an event of another position, %s", entry.id, c.event.StreamID), "the feed of tenant %s", of.tenant)
 			}
+			tags, err := c.record.ownTags()
+			if err != nil {
+				return corruption(err, "the tags of the event at %s of tenant %s", entry.id, of.tenant)
+			}
 			n, from = n+1, entry.id.Next()
-			if !yield(store.Entry{Event: &c.event}, &c.record) || n == limit {
+			if !yield(store.Entry{Event: &c.event, Tags: tags}, &c.record) || n == limit {
 				return nil
 			}
 		}
