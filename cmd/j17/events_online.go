@@ -22,7 +22,7 @@ import (
 // eventsOnline returns the commands of "j17 events" that talk to a server.
 func (e *env) eventsOnline() []*cobra.Command {
 	return []*cobra.Command{
-		e.eventsPost(), e.eventsList(), e.eventsTail(), e.eventsSend(),
+		e.eventsPost(), e.eventsTransaction(), e.eventsList(), e.eventsTail(), e.eventsSend(),
 		e.oldWord("import FILE", "'j17 events import' is an old word for 'j17 events send', which writes events that happen now. To store history, use 'j17 data import'.", e.eventsSend()),
 		e.oldWord("export", "'j17 events export' is an old word for 'j17 data export'.", e.dataExport()),
 	}

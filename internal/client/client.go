@@ -180,6 +180,36 @@ func (c *Client) PostBatch(ctx context.Context, key j17.Key, events []NewEvent, 
 	return c.write(ctx, request{path: []string{key.Type, key.ID}, body: body, idempotencyKey: o.IdempotencyKey, correlationID: o.CorrelationID})
 }
 
+// TransactionOptions is what goes with a transaction. Its fields are those of WriteOptions.
+type TransactionOptions struct {
+	IdempotencyKey string
+	CorrelationID  string
+}
+
+// TransactionReceipt is the reply to a transaction.
+type TransactionReceipt struct {
+	wire.TransactionWritten
+
+	// Replayed is true where an earlier request with the same idempotency key had written the events.
+	Replayed bool
+}
+
+// Transaction writes events of several aggregates, all or none. body is the JSON of a wire.WriteTransaction, and is sent as it is.
+func (c *Client) Transaction(ctx context.Context, body json.RawMessage, o TransactionOptions) (TransactionReceipt, error) {
+	reply, err := c.do(ctx, request{method: http.MethodPost, path: []string{"_transaction"}, body: body, idempotencyKey: o.IdempotencyKey, correlationID: o.CorrelationID})
+	if err != nil {
+		return TransactionReceipt{}, err
+	}
+	r := TransactionReceipt{Replayed: reply.header.Get(headerReplayed) == "true"}
+	if err = json.Unmarshal(reply.body, &r.TransactionWritten); err == nil {
+		err = needs(len(r.Writes) > 0, "writes")
+	}
+	if err != nil {
+		return TransactionReceipt{}, notOurs(reply, err)
+	}
+	return r, nil
+}
+
 func (c *Client) write(ctx context.Context, r request) (Receipt, error) {
 	r.method = http.MethodPost
 	reply, err := c.do(ctx, r)

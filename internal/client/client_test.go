@@ -84,6 +84,31 @@ func TestPostEvent(t *testing.T) {
 	}
 }
 
+func TestTransaction(t *testing.T) {
+	const sent = `{"writes": [{"key": "note:_new", "as": "n", "events": [{"type": "was_written", "data": {"n": 0.10}}]}]}`
+	answers := []string{
+		`{"ok":true,"writes":[{"key":"note:u","id":"u","as":"n","public_id":"N-1","stream_ids":["1700000000000-0"],"count":1,"length":1}],"count":1,"implied_count":2}`,
+		`{"ok":true,"writes":[]}`,
+	}
+	c, _ := served(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if string(body) != sent || r.Method+" "+r.URL.Path != "POST /_transaction" || r.Header.Get("Idempotency-Key") != "k" || r.Header.Get("X-Correlation-ID") != "c" {
+			t.Error(r.Method, r.URL, r.Header, string(body))
+		}
+		w.Header().Set("X-Idempotency-Replayed", "true")
+		answer(w, 201, answers[0])
+		answers = answers[1:]
+	}, nil)
+	o := client.TransactionOptions{IdempotencyKey: "k", CorrelationID: "c"}
+	got, err := c.Transaction(t.Context(), json.RawMessage(sent), o)
+	if err != nil || fmt.Sprint(got) != "{{[{note:u u n { N-1} [1700000000000-0] 1 1}] 1 2} true}" {
+		t.Error(got, err)
+	}
+	if got, err := c.Transaction(t.Context(), json.RawMessage(sent), o); err == nil {
+		t.Error("an answer without writes is taken for one of ours:", got)
+	}
+}
+
 // TestErrors checks that a refusal arrives whole.
 func TestErrors(t *testing.T) {
 	c, waits := served(t, func(w http.ResponseWriter, _ *http.Request) {

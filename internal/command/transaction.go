@@ -21,19 +21,20 @@ const (
 )
 
 // ReadTransaction makes a command of the body of a request for several aggregates: {"writes": [{"key", "as", "events":
-// [{"type", "data"}], "previous_length"}], "metadata": {"actor", "target"}}. What is wrong with the form of the body is kept with
+// [{"type", "data"}], "previous_length"}], "conditions", "metadata": {"actor", "target"}}. What is wrong with the form of the body is kept with
 // the command and comes up when it is checked.
 func ReadTransaction(body value.Value) Command {
 	c := Command{Several: true}
 	c.transaction(body)
 	if c.fault == nil {
 		c.readAgents(body.Get("metadata"), "actor", "target")
+		c.ReadConditions(body.Get("conditions"))
 	}
 	return c
 }
 
 func (c *Command) transaction(body value.Value) {
-	if err := OnlyMembers(body, "", "writes", "metadata"); err != nil {
+	if err := OnlyMembers(body, "", "writes", "conditions", "metadata"); err != nil {
 		c.wrong(AtEvents, err)
 		return
 	}

@@ -131,10 +131,12 @@ func TestFaultsOfTransactions(t *testing.T) {
 		`{"writes":{},` + meta + `}`: "invalid_field writes",
 		`{"writes":[` + ok + `],"x":1,` + meta + `}`: "unknown_field x",
 		`{"writes":[` + ok + `]}`:                    "missing_field metadata",
-		`{"writes":[` + ok + `],"metadata":{"actor":{"type":"u","id":"i"},"previous_length":1}}`: "unknown_field metadata.previous_length",
-		`{"writes":[` + ok + `],"metadata":{"actor":{"type":"u","id":"i"},"skip_occ":true}}`:     "unknown_field metadata.skip_occ",
-		`{"writes":[` + ok + `],"metadata":{"actor":{"type":"u"}}}`:                              "missing_field metadata.actor.id",
-		`{"writes":[` + ok + `],"metadata":{"actor":{"type":"u","id":"i"},"target":1}}`:          "invalid_field metadata.target",
+		`{"writes":[` + ok + `],"metadata":{"actor":{"type":"u","id":"i"},"previous_length":1}}`:                   "unknown_field metadata.previous_length",
+		`{"writes":[` + ok + `],"metadata":{"actor":{"type":"u","id":"i"},"skip_occ":true}}`:                       "unknown_field metadata.skip_occ",
+		`{"writes":[` + ok + `],"metadata":{"actor":{"type":"u"}}}`:                                                "missing_field metadata.actor.id",
+		`{"writes":[` + ok + `],"conditions":[],` + meta + `}`:                                                     "invalid_field conditions",
+		`{"writes":[` + ok + `],"conditions":[{"fail_if_events_match":{"tags":["a:b"]},"before":1}],` + meta + `}`: "unknown_field conditions[0].before",
+		`{"writes":[` + ok + `],"metadata":{"actor":{"type":"u","id":"i"},"target":1}}`:                            "invalid_field metadata.target",
 	} {
 		v, err := value.ParseString(body)
 		if err != nil {

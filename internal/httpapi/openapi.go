@@ -155,7 +155,10 @@ func (w *describer) add(r *route) {
 			one.OwnBody = true
 			one.Body = &openapi.Content{typeJSON: map[string]any{
 				"type": "object", "additionalProperties": false, "required": []string{"data", "metadata"},
-				"properties": map[string]any{"data": reference(name + "." + event), "metadata": reference("Metadata")},
+				"properties": map[string]any{
+					"data": reference(name + "." + event), "metadata": reference("Metadata"),
+					"conditions": reference("Conditions"),
+				},
 			}}
 			w.b.Add(one, op.id)
 		}
@@ -168,6 +171,7 @@ func (w *describer) schemas() {
 	if err != nil {
 		return // it has been compiled
 	}
+	w.b.Define("Conditions", map[string]any{"type": "array", "items": reference("Condition")})
 	for _, t := range root.Get("aggregate_types").Members() {
 		for _, event := range t.Value.Get("events").Members() {
 			if schema := event.Value.Get("schema"); !schema.IsMissing() {

@@ -67,20 +67,36 @@ type NewEvent struct {
 
 // WriteEvent writes one event, whose type the path names.
 type WriteEvent struct {
-	Data     json.RawMessage `json:"data,omitempty"`
-	Metadata Metadata        `json:"metadata"`
+	Data       json.RawMessage `json:"data,omitempty"`
+	Conditions []Condition     `json:"conditions,omitempty"`
+	Metadata   Metadata        `json:"metadata"`
+}
+
+// Condition says what must not have happened after a position, "" or "0" for the beginning: an event of one of the types, any without
+// them, that has all of the tags.
+type Condition struct {
+	FailIfEventsMatch Match  `json:"fail_if_events_match"`
+	After             string `json:"after,omitempty"`
+}
+
+// Match is which events a condition is about.
+type Match struct {
+	Types []string `json:"types,omitempty"`
+	Tags  []string `json:"tags"`
 }
 
 // WriteBatch writes several events to one aggregate, all or none.
 type WriteBatch struct {
-	Events   []NewEvent `json:"events"`
-	Metadata Metadata   `json:"metadata"`
+	Events     []NewEvent  `json:"events"`
+	Conditions []Condition `json:"conditions,omitempty"`
+	Metadata   Metadata    `json:"metadata"`
 }
 
 // WriteTransaction writes events to several aggregates, all or none.
 type WriteTransaction struct {
-	Writes   []NewWrite `json:"writes"`
-	Metadata Agents     `json:"metadata"`
+	Writes     []NewWrite  `json:"writes"`
+	Conditions []Condition `json:"conditions,omitempty"`
+	Metadata   Agents      `json:"metadata"`
 }
 
 // NewWrite is what a transaction writes to one aggregate. Its key is type:id, type:name or type:_new; As is what later writes call the
