@@ -262,7 +262,27 @@ func (r reader) text(text string, at diag.Pointer) {
 		r.c.pathWithoutDollar(at, text, meant)
 	} else if is, ok := r.calculated(text); ok {
 		r.c.calculationInText(at, text, is)
+	} else if path := pathInside(text); path != "" {
+		r.c.pathInText(at, text, path)
 	}
+}
+
+// pathInside returns a path into the event or the state that stands among other words of a text, "" where there is none.
+func pathInside(text string) string {
+	for _, root := range []string{"$.data.", "$.state.", "$.metadata.", "$.reads."} {
+		start := strings.Index(text, root)
+		if start <= 0 || !strings.ContainsRune(" \t\n([{'\"#:=/", rune(text[start-1])) {
+			continue
+		}
+		path := text[start:]
+		if end := strings.IndexFunc(path, func(c rune) bool { return !strings.ContainsRune(pathLetters, c) }); end > 0 {
+			path = path[:end]
+		}
+		if path = strings.TrimRight(path, ".?!-"); len(path) > len(root) {
+			return path
+		}
+	}
+	return ""
 }
 
 // pathMeant returns the path that a text becomes with a "$." in front, "" where it is not spelt like one.
@@ -273,18 +293,24 @@ func (r reader) pathMeant(text string) string {
 	}
 	root := text[:end]
 	known := root == "data" || root == "metadata" || root == "state" && r.state != nil || root == "reads" && r.reads != nil
+	meant := "$." + text
+	if _, bound := r.bound[root]; bound {
+		meant, known = "$"+text, true
+	}
 	if !known {
 		return ""
 	}
-	meant := "$." + text
 	if _, err := jsonpath.Parse(meant); err != nil {
 		return ""
 	}
 	return meant
 }
 
+// pathLetters is what nearly all paths are spelt with.
+const pathLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.[]-?$"
+
 // isPathTail reports whether all of a text could be the steps of a path, in the way in which nearly all paths are spelt.
 func isPathTail(text string) bool {
 	last := text[len(text)-1]
-	return last != '.' && strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.[]-?$") == ""
+	return last != '.' && strings.Trim(text, pathLetters) == ""
 }

@@ -470,6 +470,21 @@ func (m *messages) calculationInText(at diag.Pointer, text string, is jsonpath.C
 	instead(is, m.Warnf(at, "%s is a text here, in which nothing is calculated", quote(text)))
 }
 
+func (m *messages) pathInText(at diag.Pointer, text, path string) {
+	d := m.Warnf(at, "%s is a text with %s in it, which stays as it is: a path is followed where it stands alone", quote(text), quote(path))
+	before, after, _ := strings.Cut(text, path)
+	parts := []value.Value{value.StringValue(before), value.StringValue(path)}
+	if after != "" {
+		parts = append(parts, value.StringValue(after))
+	}
+	const most = 120
+	if made := value.ArrayValue(parts...).String(); len(made) <= most {
+		d.Hintf(`write {"$concat": %s}, or {"$literal": ...} for the text`, made)
+		return
+	}
+	d.Hintf(`write {"$concat": ["The balance is ", "$.state.balance"]}, or {"$literal": ...} for the text`)
+}
+
 // instead sets the hint of how to write a calculation.
 func instead(is jsonpath.Calculation, d *diag.Diagnostic) {
 	switch {

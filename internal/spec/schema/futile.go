@@ -37,6 +37,7 @@ func (c *compiler) futileKeywords(n *node, v value.Value, at diag.Pointer) {
 	}
 	c.emptyRanges(n, v, at)
 	c.unlistedRequired(n, v, at)
+	c.unlistedNeeds(n, v, at)
 	c.wrongEnum(n, v, at)
 }
 
@@ -121,6 +122,23 @@ func (c *compiler) unlistedRequired(n *node, v value.Value, at diag.Pointer) {
 				Hintf("leave it out here, or give it a schema under \"properties\"")
 		case f == nil && o.additional != nil && o.additional.never && !c.matchesPattern(o, name.Str()):
 			c.requiredOutside(at.Key("required").Index(i), name.Str(), o)
+		}
+	}
+}
+
+// unlistedNeeds warns of fields that are required beside others and cannot be there.
+func (c *compiler) unlistedNeeds(n *node, v value.Value, at diag.Pointer) {
+	if !n.isClosed() {
+		return
+	}
+	for _, m := range v.Get("dependentRequired").Members() {
+		for i, name := range m.Value.Elems() {
+			place := n.object.find(name.Str(), 0)
+			if !c.matching.Spend(1) || place >= 0 && n.object.fields[place].schema != nil || c.matchesPattern(n.object, name.Str()) {
+				continue
+			}
+			c.warnf(at.Key("dependentRequired").Key(m.Key).Index(i), "the field %s is required beside %s, but \"additionalProperties\" forbids it: no object has %[2]s",
+				diag.Quote(name.Str()), diag.Quote(m.Key)).Hintf(`name it under "properties"`)
 		}
 	}
 }
