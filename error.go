@@ -100,6 +100,8 @@ type FieldError struct {
 	// Path is the same place in the form "data.items[0].sku", where the document is a request or an event of a file.
 	Path    string `json:"path,omitempty"`
 	Message string `json:"message"`
+	// Code is the finding's own, where each may have another one: those of events of a file.
+	Code Code `json:"code,omitempty"`
 	// Plain is as in Error.
 	Plain bool   `json:"-"`
 	Hint  string `json:"hint,omitempty"`

@@ -116,6 +116,9 @@ type Event struct {
 	At diag.Pointer
 	// Place is where the event says that its aggregate is, nil where it says nothing about that.
 	Place *Location
+	// Exchanges are the unique values that an event takes and gives back which has happened before; what happens now takes them when it is
+	// decided.
+	Exchanges []Exchange
 	// reads are the states of other aggregates that the event's type reads, as of the event's place.
 	reads []value.Value
 }

@@ -11,6 +11,7 @@ import (
 	"j17/internal/spec"
 	"j17/internal/spec/tick"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // Holders says who holds values that one aggregate alone may have.
@@ -101,11 +102,29 @@ func (x *Decision) exchange(ctx context.Context, i int) error {
 	if taken == nil || err != nil {
 		return err
 	}
-	return x.forbid(i, NotUnique(taken), RefusalDetails{Pointer: taken.Of.Pointer, Unique: taken.Set.Name, Holder: holder.String()})
+	return x.forbid(i, notUnique(taken), RefusalDetails{Pointer: taken.Of.Pointer, Unique: taken.Set.Name, Holder: holder.String()})
 }
 
-// NotUnique is the error of an event that would take what another aggregate holds.
-func NotUnique(taken *Exchange) error {
+// Exchange keeps with an event that has happened at a Unix second what it takes and gives back. The errors are those of Exchanges, but for
+// the event's own type, which may be unknown.
+func (d *Decider) Exchange(ctx context.Context, o *Event, at int64) error {
+	if o.Spec == nil || !exchanges(o.Spec) {
+		return nil
+	}
+	e := tick.NewEnv(work.New(ctx, work.Command))
+	e.Renew(o.seen(at))
+	var err error
+	o.Exchanges, _, err = Exchanges(d.Types[o.Key.Type], o.Spec, e)
+	return err
+}
+
+// NotUnique is the error of an event that happened before and would take what another aggregate holds. The details get the set.
+func NotUnique(taken *Exchange, details RefusalDetails) error {
+	details.Pointer, details.Unique = taken.Of.Pointer, taken.Set.Name
+	return detailed(notUnique(taken), details)
+}
+
+func notUnique(taken *Exchange) error {
 	return uniqueAt(taken.Of, j17.Errorf(j17.CodeNotUnique, "Another aggregate holds the value of the unique set '%s' that the event would take. Take another value, or let that one give it back first.", taken.Set.Name))
 }
 

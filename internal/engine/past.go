@@ -74,6 +74,17 @@ func (r *Recorder) Derived(ctx context.Context, events []decider.Event) ([]store
 	return r.e.derived(ctx, r.d, events)
 }
 
+// Holding returns who holds unique values, nil where nobody does.
+func (r *Recorder) Holding() Holding { return r.e.holding(r.d, nil) }
+
+// Exchanged returns what is kept of a value that an aggregate takes or gives back, which has held another one, or nil, so far.
+func (r *Recorder) Exchanged(ctx context.Context, key j17.Key, x *decider.Exchange, own *[32]byte) ([]store.Side, error) {
+	if h := r.e.holding(r.d, nil); h != nil {
+		return h.Exchanged(ctx, key, x, own)
+	}
+	return nil, nil
+}
+
 // Named returns what is kept of the names that an aggregate is to have. A handle that is "" is made up where its type has them; a public id
 // is not.
 func (r *Recorder) Named(key j17.Key, names j17.Names) (sides []store.Side) {
@@ -150,7 +161,7 @@ func (r *Recorder) Store(ctx context.Context, u *Past) (known bool, err error) {
 	for deadline := r.e.clock.Now().Add(r.e.writeWait); ; {
 		// Decide from what the store has now.
 		p, err := r.plan(ctx, u)
-		if j17.CodeOf(err) == j17.CodeConflict {
+		if code := j17.CodeOf(err); code == j17.CodeConflict || code == j17.CodeNotUnique {
 			// Unless it was the same unit, which somebody else is storing.
 			if known, failure := r.known(ctx, u.ID); known || failure != nil {
 				return known, failure
@@ -229,6 +240,11 @@ func (r *Recorder) plan(ctx context.Context, u *Past) (*plan, error) {
 		p.unit.Assign = append(p.unit.Assign, r.names(key, first[key].Names)...)
 	}
 
+	// Values that are taken are free.
+	if err := r.exchange(ctx, u, p); err != nil {
+		return nil, err
+	}
+
 	// Time never runs backward in an aggregate.
 	for i := range u.Events {
 		key, at := u.Events[i].Key, cmp.Or(p.unit.Events[i].Timestamp, p.unit.Timestamp)
@@ -238,6 +254,30 @@ func (r *Recorder) plan(ctx context.Context, u *Past) (*plan, error) {
 		last[key] = at
 	}
 	return p, nil
+}
+
+// exchange lets the events of a unit take unique values and give them back, in their order.
+func (r *Recorder) exchange(ctx context.Context, u *Past, p *plan) error {
+	holding := r.Holding()
+	var after *decider.Values
+	for i := range u.Events {
+		o := &u.Events[i].Events[0]
+		if len(o.Exchanges) == 0 || holding == nil {
+			continue
+		}
+		if after == nil {
+			after = decider.NewValues(holding)
+		}
+		taken, holder, err := after.Apply(ctx, o.Key, o.Exchanges)
+		if err != nil {
+			return err
+		}
+		if taken != nil {
+			return j17.InEvent(decider.NotUnique(taken, decider.RefusalDetails{Key: o.Key.String(), EventType: o.Type, Holder: holder.String()}), i)
+		}
+	}
+	p.hold(holding, after)
+	return nil
 }
 
 // names are the assignments of the names that an aggregate is to have.

@@ -197,6 +197,7 @@ func (ev *pastEvent) places(e *j17.Error) []j17.FieldError {
 	}
 	for i := range all {
 		f := &all[i]
+		f.Code = e.Code
 		if f.Path == "" {
 			f.Path = eventfile.PathIn(ev.whole, diag.Pointer(f.Pointer))
 		}

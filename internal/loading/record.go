@@ -86,7 +86,7 @@ func (l *Loader) Import(ctx context.Context, r *History) (Imported, error) {
 
 // checkAll checks the whole file and stores nothing.
 func (c *recorder) checkAll(ctx context.Context) error {
-	c.streams, c.claimed, c.known, c.highest = map[uint64]pastStream{}, map[uint64]uint64{}, map[int]bool{}, 0
+	c.streams, c.claimed, c.values, c.known, c.highest = map[uint64]pastStream{}, map[uint64]uint64{}, newExchanged(), map[int]bool{}, 0
 	if err := c.lookUp(ctx); err != nil {
 		return err
 	}
@@ -140,6 +140,10 @@ type recorder struct {
 	streams map[uint64]pastStream
 	// claimed holds which aggregate of the file a name belongs to.
 	claimed map[uint64]uint64
+	// values has what the events have done to unique values. exchanged, if not nil, is told of each exchange, with what the aggregate has
+	// held.
+	values    exchanged
+	exchanged func(ctx context.Context, key j17.Key, x *decider.Exchange, own *[32]byte) error
 	// stored is how many units were stored when the file was last looked up.
 	stored int
 	// known tells which units the try before has stored.
@@ -246,6 +250,13 @@ func (c *recorder) examineAny(ctx context.Context, file *eventfile.Event) (*deci
 	if len(faults) > 0 {
 		return nil, faults[0]
 	}
+	at := c.now
+	if x.Timestamp != nil {
+		at = *x.Timestamp
+	}
+	if err := c.d.Exchange(ctx, &x.Events[0], at); err != nil {
+		return nil, err
+	}
 	switch meta := file.Metadata; {
 	case !meta.Get("previous_length").IsMissing(), !meta.Get("skip_occ").IsMissing():
 		return nil, j17.Errorf(j17.CodeInvalidField, "'previous_length' and 'skip_occ' are for events that happen now; leave them out").At("metadata")
@@ -307,9 +318,21 @@ func (c *recorder) check(ctx context.Context, u *pastUnit) error {
 
 // compare keeps what of a unit contradicts the events before it.
 func (c *recorder) compare(ctx context.Context, u *pastUnit) error {
+	holding := c.past.Holding()
 	for i := range u.events {
-		if _, err := c.follow(ctx, &u.events[i], !c.known[u.number]); err != nil {
+		ev := &u.events[i]
+		faults := len(c.faults)
+		if _, err := c.follow(ctx, ev, !c.known[u.number]); err != nil {
 			return err
+		}
+		if len(c.faults) == faults && !c.known[u.number] {
+			fault, err := c.exchange(ctx, ev, holding)
+			if err != nil {
+				return err
+			}
+			if fault != nil {
+				c.fault(ev, fault)
+			}
 		}
 		if len(c.faults) >= maxErrors {
 			return nil

@@ -40,10 +40,11 @@ func (l *Loader) ColdStart(ctx context.Context, t j17.Tenant, in *eventfile.Read
 	// Everything is checked and put beside the store.
 	c := &recorder{
 		Loader: l, past: past, d: past.Decider(), r: &History{Tenant: t}, now: past.Now(), seed: maphash.MakeSeed(),
-		streams: map[uint64]pastStream{}, claimed: map[uint64]uint64{},
+		streams: map[uint64]pastStream{}, claimed: map[uint64]uint64{}, values: newExchanged(),
 	}
 	c.examine, c.finish = c.examineAny, c.canonical
 	s := &start{recorder: c, load: load, at: past.Position()}
+	c.exchanged = s.exchange
 	c.latest = s.at.Ms + aheadDays*secondsADay*1000
 	if err = c.each(ctx, in, func(events []pastEvent) error { return s.add(ctx, events) }); errors.Is(err, errEnough) {
 		err = nil
@@ -190,6 +191,15 @@ func (s *start) add(ctx context.Context, events []pastEvent) error {
 		if err != nil {
 			return err
 		}
+		if len(s.faults) == 0 {
+			fault, err := s.recorder.exchange(ctx, ev, nil)
+			if err != nil {
+				return err
+			}
+			if fault != nil {
+				s.fault(ev, fault)
+			}
+		}
 		if len(s.faults) > 0 {
 			if len(s.faults) >= maxErrors {
 				return errEnough
@@ -269,6 +279,15 @@ func (s *start) event(ev *pastEvent, fresh bool) error {
 		s.unnumbered = append(s.unnumbered, o.Key)
 	}
 	return s.items(s.past.Named(o.Key, ev.file.Names))
+}
+
+// exchange adds what is kept of the values that an aggregate exchanges.
+func (s *start) exchange(ctx context.Context, key j17.Key, x *decider.Exchange, own *[32]byte) error {
+	sides, err := s.past.Exchanged(ctx, key, x, own)
+	if err != nil {
+		return err
+	}
+	return s.items(sides)
 }
 
 // items adds side items.

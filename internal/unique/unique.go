@@ -347,6 +347,23 @@ func (l *look) Effects(after *decider.Values) (e engine.Effects) {
 	return e
 }
 
+// Exchanged returns the writes after which an aggregate has exchanged a value, of an environment that is loaded.
+func (l *look) Exchanged(ctx context.Context, key j17.Key, x *decider.Exchange, own *[32]byte) (sides []store.Side, err error) {
+	g, err := l.generation(ctx, x.Set)
+	if g == nil {
+		return nil, engine.StorageError(err)
+	}
+	mine := store.Side{Op: store.Put, Space: held, Key: g.heldKey(key)}
+	if own != nil {
+		sides = append(sides, store.Side{Op: store.Put, Space: values, Key: g.valueKey(*own)})
+	}
+	if x.Of != nil {
+		mine.Value = x.Value[:]
+		sides = append(sides, store.Side{Op: store.Put, Space: values, Key: g.valueKey(x.Value), Value: []byte(key.String())})
+	}
+	return append(sides, mine), nil
+}
+
 // condition makes a write one on what was seen.
 func (s seen[T]) condition(side store.Side) store.Side {
 	if side.Cond = store.IfAbsent; s.rev != 0 {

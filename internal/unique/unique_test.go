@@ -1,9 +1,11 @@
 package unique_test
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -15,6 +17,8 @@ import (
 	"j17/internal/decider"
 	"j17/internal/engine"
 	"j17/internal/engine/enginetest"
+	"j17/internal/eventfile"
+	"j17/internal/loading"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
 	"j17/internal/store"
@@ -431,5 +435,90 @@ func TestRaces(t *testing.T) {
 	}
 	if mine != 1 {
 		t.Fatalf("an aggregate holds %d values of a set", mine)
+	}
+}
+
+// happened is a line of a file of events.
+func happened(n int, event, data string) string {
+	return fmt.Sprintf(`{"key":"user:%s","type":%q,"data":%s,"metadata":{"actor":{"type":"user","id":%q},"timestamp":1600000000}}`+"\n", id(n), event, data, enginetest.User)
+}
+
+// recorded imports a file, in units of up to that many events, or loads an empty environment with it.
+func (h *house) recorded(text string, cold bool) error {
+	open := func() (*eventfile.Reader, error) { return eventfile.NewReader(strings.NewReader(text)), nil }
+	l := &loading.Loader{Engine: h.Engine, Store: h.Store}
+	if cold {
+		in, err := open()
+		if err != nil {
+			return err
+		}
+		_, err = l.ColdStart(h.tb.Context(), enginetest.Tenant, in)
+		return err
+	}
+	_, err := l.Import(h.tb.Context(), &loading.History{Tenant: enginetest.Tenant, ID: sha256.Sum256([]byte(text)), Open: open})
+	return err
+}
+
+// TestRecordedHistory compares random files, imported and loaded, with a list of who holds what: the first event that takes what another one
+// holds is a fault of the file, of which nothing is stored then.
+func TestRecordedHistory(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		cold := seed%3 == 0
+		h := newHouse(t, unlike)
+		holders, has := map[string]int{}, map[int]string{}
+		for file := range 1 + r.IntN(3) {
+			var text strings.Builder
+			now, mine := maps.Clone(holders), maps.Clone(has)
+			give := func(n int) {
+				if had, ok := mine[n]; ok {
+					delete(mine, n)
+					delete(now, had)
+				}
+			}
+			fault := -1
+			for line := range 1 + r.IntN(12) {
+				n, email := r.IntN(5), fmt.Sprint("a", r.IntN(6))
+				if r.IntN(4) == 0 {
+					text.WriteString(happened(n, "was_deleted", fmt.Sprintf(`{"file":%d}`, file)))
+					give(n)
+					continue
+				}
+				text.WriteString(happened(n, "was_registered", fmt.Sprintf(`{"email":%q,"file":%d}`, email, file)))
+				if other, taken := now[email]; taken && other != n {
+					if fault < 0 {
+						fault = line
+					}
+					continue
+				}
+				give(n)
+				now[email], mine[n] = n, email
+			}
+			err := h.recorded(text.String(), cold && file == 0)
+			var e *j17.Error
+			switch {
+			case fault < 0 && err == nil:
+				holders, has = now, mine
+			case fault < 0, !errors.As(err, &e), e.Code != j17.CodeNotUnique, len(e.Errors) == 0, e.Errors[0].Pointer != fmt.Sprintf("/%d/data/email", fault):
+				t.Fatalf("seed %d, file %d: the fault is not in event %d: %v\n%s", seed, file, fault, err, text.String())
+			default:
+				cold = false
+			}
+			h.check(holders, fmt.Sprint("seed ", seed, ", file ", file))
+		}
+
+		// What comes later is decided on it.
+		for n := range 5 {
+			email := fmt.Sprint("a", n)
+			holder, no := refused(t, h.post(9, "was_registered", `{"email":"`+email+`"}`))
+			other, taken := holders[email]
+			if no != taken || no && holder != "user:"+id(other) {
+				t.Fatalf("seed %d: %s is refused for %q: %v", seed, email, holder, holders)
+			}
+			if !no {
+				h.must(9, "was_deleted", `{}`)
+			}
+		}
+		h.check(holders, fmt.Sprint("seed ", seed, ", in the end"))
 	}
 }
