@@ -254,12 +254,12 @@ func (c *call) fail(w http.ResponseWriter, err error) {
 	c.write(w, p.status, raw)
 }
 
-// redacted encodes what is said of an error. Details come from everywhere: where they cannot be encoded, bare returns the same without
+// redacted encodes what is said of an error. Details come from everywhere: where they cannot be encoded, less returns the same without
 // them. Errors quote what was sent, and that may be a token, pasted where it does not belong.
-func (c *call) redacted(body any, bare func() any) []byte {
+func (c *call) redacted(body any, less func() any) []byte {
 	raw, err := marshal(body)
 	if err != nil {
-		raw, _ = marshal(bare()) // strings and numbers only
+		raw, _ = marshal(less()) // strings and numbers only
 	}
 	return []byte(c.api.Registry.Faults.Redact(string(raw)))
 }

@@ -159,14 +159,14 @@ func quotient(a, b wide, scale int, r Rounding) (Value, error) {
 	return wide{q, scale}.value()
 }
 
-// away reports whether a number that lies between two neighbours becomes the one that is further from zero. half says whether the
-// rest is smaller than half of the distance, the half, or more; odd is about the neighbour that is closer to zero.
-func (r Rounding) away(negative bool, half int, odd bool) bool {
+// away reports whether a number that lies between two neighbours becomes the one that is further from zero. rest says whether the
+// rest is smaller than one half of the distance, that half, or more; odd is about the neighbour that is closer to zero.
+func (r Rounding) away(negative bool, rest int, odd bool) bool {
 	switch r {
 	case HalfUp:
-		return half >= 0
+		return rest >= 0
 	case HalfDown:
-		return half > 0
+		return rest > 0
 	case Up:
 		return true
 	case Down:
@@ -177,7 +177,7 @@ func (r Rounding) away(negative bool, half int, odd bool) bool {
 		return negative
 	case HalfEven:
 	}
-	return half > 0 || half == 0 && odd
+	return rest > 0 || rest == 0 && odd
 }
 
 // Quotient returns a/b with as many digits after the point as it needs, and ErrInexact where no number of them is enough.

@@ -296,11 +296,11 @@ func (c *compiler) operatorsHere() []string {
 // unknownForm reports a key that starts with "$" and is no operator.
 func (c *compiler) unknownForm(at diag.Pointer, key string) {
 	known := c.operatorsHere()
-	_, elsewhere := operatorNamed(key)
+	_, exists := operatorNamed(key)
 	d := c.errorf(at.Key(key), "unknown operator %s", diag.Quote(key)).AtKey()
 	near := c.l.Nearest(key, known)
 	switch {
-	case elsewhere:
+	case exists:
 		d.Hintf("%s is for the select of projections", key)
 	case near != "":
 		d.Hintf("did you mean %q?", near)
