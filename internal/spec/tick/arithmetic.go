@@ -351,7 +351,7 @@ func (c *compiler) numbersForm(v value.Value, at diag.Pointer, name string, _ bo
 	}
 	for i, elem := range operand.Elems() {
 		item := c.operand(elem, n.at.Index(i), "an operand of "+name, kinds...)
-		if lit, ok := item.(*literal); ok && len(kinds) == 2 && !lit.v.IsMissing() {
+		if lit, ok := item.(*literal); ok && len(kinds) == 2 && slices.Contains(kinds, lit.v.Kind()) {
 			kinds = []value.Kind{lit.v.Kind()} // all are like the first that is known
 		}
 		n.items = append(n.items, item)
@@ -401,7 +401,11 @@ func (c *compiler) operand(v value.Value, at diag.Pointer, what string, kinds ..
 	if lit, ok := n.(*literal); ok {
 		got = lit.v
 	}
-	d := c.errorf(at, "%s is %s, a path to one, or another operator, not %s", what, names, kindOf(got))
+	not := kindOf(got)
+	if o, _, ok := operatorOf(got, c.language); ok {
+		not = "what " + o.name + " yields"
+	}
+	d := c.errorf(at, "%s is %s, a path to one, or another operator, not %s", what, names, not)
 	if number, err := value.ParseString(got.Str()); err == nil && number.Kind() == value.Number && kinds[0] == value.Number {
 		d.Hintf("write the number without quotes: %s", shown(number))
 	} else {

@@ -2,7 +2,9 @@ package tick_test
 
 import (
 	"math/big"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -64,6 +66,10 @@ func (n *naive) operator(v value.Value) (value.Value, bool) {
 			return value.Int(seconds), true
 		}
 		return value.StringValue(time.Unix(seconds, 0).UTC().Format(layout)), true
+	case "$add_duration":
+		return later(n.value(o.Index(0)), n.value(o.Index(1))), true
+	case "$date_trunc":
+		return begin(n.value(o), v.Get("to").Str()), true
 	default:
 		return value.Value{}, false
 	}
@@ -300,6 +306,125 @@ func (n *naive) text(name string, v value.Value) value.Value {
 	return value.StringValue(string(runes))
 }
 
+// aTime is a time taken apart: what clocks and calendars show, and how to write another one like it.
+type aTime struct {
+	time.Time
+	write func(t time.Time, fraction bool) value.Value
+	date  bool
+}
+
+func timeOf(v value.Value) aTime {
+	if v.Kind() == value.Number {
+		f := fractionOf(v)
+		whole := new(big.Int).Div(f.Num(), f.Denom())
+		if !whole.IsInt64() || whole.BitLen() > 40 {
+			panic(misfit{})
+		}
+		rest := fraction{new(big.Rat).Sub(f.Rat, new(big.Rat).SetInt(whole)), f.scale}
+		return inYears(aTime{Time: time.Unix(whole.Int64(), 0).UTC(), write: func(t time.Time, with bool) value.Value {
+			if !with || rest.Sign() == 0 {
+				return value.Int(t.Unix())
+			}
+			return fraction{new(big.Rat).Add(rest.Rat, new(big.Rat).SetInt64(t.Unix())), f.scale}.value()
+		}})
+	}
+	parts := regexp.MustCompile(`^(\d{4}-\d{2}-\d{2})(?:T(\d{2}:\d{2}:\d{2})(\.\d{1,18})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d))?$`).FindStringSubmatch(v.Str())
+	if parts == nil {
+		panic(misfit{})
+	}
+	clock := parts[2]
+	if clock == "" {
+		clock = "00:00:00"
+	}
+	t, err := time.Parse("2006-01-02 15:04:05", parts[1]+" "+clock)
+	if err != nil {
+		panic(misfit{})
+	}
+	return inYears(aTime{Time: t, date: parts[2] == "", write: func(t time.Time, with bool) value.Value {
+		switch {
+		case parts[2] == "":
+			return value.StringValue(t.Format("2006-01-02"))
+		case with:
+			return value.StringValue(t.Format("2006-01-02T15:04:05") + parts[3] + parts[4])
+		default:
+			return value.StringValue(t.Format("2006-01-02T15:04:05") + parts[4])
+		}
+	}})
+}
+
+func inYears(t aTime) aTime {
+	if t.Year() < 1 || t.Year() > 9999 {
+		panic(misfit{})
+	}
+	return t
+}
+
+func later(from, by value.Value) value.Value {
+	t := timeOf(from)
+	parts := regexp.MustCompile(`^(-?)(\d{1,18})(s|m|h|d|w|mo|y)$`).FindStringSubmatch(by.Str())
+	if parts == nil {
+		panic(misfit{})
+	}
+	n, _ := strconv.Atoi(parts[2])
+	if n > 400_000_000_000 { // seconds of all years
+		panic(misfit{})
+	}
+	if parts[1] != "" {
+		n = -n
+	}
+	switch unit := parts[3]; unit {
+	case "mo", "y":
+		if unit == "y" {
+			n *= 12
+		}
+		if n > 200_000 || n < -200_000 {
+			panic(misfit{})
+		}
+		day := t.Day()
+		for time.Date(t.Year(), t.Month()+time.Month(n), day, 0, 0, 0, 0, time.UTC).Day() != day {
+			day-- // there is no such day in the month
+		}
+		t.Time = time.Date(t.Year(), t.Month()+time.Month(n), day, t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
+	default:
+		seconds := n * map[string]int{"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}[unit]
+		if t.date && seconds%86400 != 0 {
+			panic(misfit{})
+		}
+		if seconds/86400 > 4_000_000 || seconds/86400 < -4_000_000 {
+			panic(misfit{})
+		}
+		t.Time = t.AddDate(0, 0, seconds/86400).Add(time.Duration(seconds%86400) * time.Second)
+	}
+	return t.write(inYears(t).Time, true)
+}
+
+func begin(of value.Value, unit string) value.Value {
+	t := timeOf(of)
+	back := func(step time.Duration, until func() bool) {
+		for !until() {
+			t.Time = t.Add(-step)
+		}
+	}
+	if unit != "second" {
+		back(time.Second, func() bool { return t.Second() == 0 })
+	}
+	if unit != "second" && unit != "minute" {
+		back(time.Minute, func() bool { return t.Minute() == 0 })
+	}
+	if unit != "second" && unit != "minute" && unit != "hour" {
+		back(time.Hour, func() bool { return t.Hour() == 0 })
+	}
+	switch unit {
+	case "week":
+		back(24*time.Hour, func() bool { return t.Weekday() == time.Monday })
+	case "month":
+		back(24*time.Hour, func() bool { return t.Day() == 1 })
+	case "year":
+		back(24*time.Hour, func() bool { return t.YearDay() == 1 })
+	}
+	return t.write(t.Time, false)
+}
+
 // optional leaves the operation out where an optional path of a value leads nowhere. Those in operators are looked at when they are
 // computed.
 func (n *naive) optional(v value.Value) {
@@ -386,7 +511,12 @@ func (g *generator) operator(depth int) value.Value {
 // text draws an operator that computes a text, or a time.
 func (g *generator) text() value.Value {
 	from := str(g.pick("text path", "$.data.s", "@.s", "$.type", "$.key", "$.data.v"))
-	switch rapid.IntRange(0, 4).Draw(g.T, "text") {
+	at := str(g.pick("time path", "$.metadata.timestamp", "@.n", "$.data.n", "$.data.s"))
+	switch rapid.IntRange(0, 6).Draw(g.T, "text") {
+	case 5:
+		return obj("$add_duration", value.ArrayValue(at, str(g.pick("duration", "90s", "-30m", "25h", "40d", "-2w", "11mo", "-1y", "$.data.s"))))
+	case 6:
+		return obj("$date_trunc", at, "to", g.pick("unit", "second", "minute", "hour", "day", "week", "month", "year"))
 	case 0:
 		return obj(g.pick("case", "$lower", "$upper", "$trim"), from)
 	case 1:

@@ -293,12 +293,50 @@ func (c *compiler) operatorsHere() []string {
 	return names
 }
 
+// operatorMeant returns the operator that an unknown name stands for.
+func operatorMeant(l *diag.List, name string, known []string) string {
+	switch strings.ToLower(strings.ReplaceAll(name[1:], "_", "")) {
+	case "plus", "addition":
+		return "$add"
+	case "minus", "sub":
+		return "$subtract"
+	case "times", "mul", "product":
+		return "$multiply"
+	case "div", "quotient":
+		return "$divide"
+	case "ceil", "ceiling", "floor", "truncate":
+		return "$round"
+	case "neg":
+		return "$negate"
+	case "length", "size", "len":
+		return "$count"
+	case "total", "reduce":
+		return "$sum"
+	case "substring", "substr":
+		return "$slice"
+	case "join":
+		return "$concat"
+	case "tolower", "lowercase":
+		return "$lower"
+	case "toupper", "uppercase":
+		return "$upper"
+	case "ifnull", "default":
+		return "$coalesce"
+	case "dateadd", "addtime":
+		return "$add_duration"
+	case "datetrunc", "startof":
+		return "$date_trunc"
+	default:
+		return l.Nearest(name, known)
+	}
+}
+
 // unknownForm reports a key that starts with "$" and is no operator.
 func (c *compiler) unknownForm(at diag.Pointer, key string) {
 	known := c.operatorsHere()
 	_, exists := operatorNamed(key)
 	d := c.errorf(at.Key(key), "unknown operator %s", diag.Quote(key)).AtKey()
-	near := c.l.Nearest(key, known)
+	near := operatorMeant(c.l, key, known)
 	switch {
 	case exists:
 		d.Hintf("%s is for the select of projections", key)
