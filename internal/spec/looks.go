@@ -143,6 +143,9 @@ func (r reader) parts(parts []tick.Part) {
 // predicate looks at a predicate and what it is made of.
 func (r reader) predicate(v value.Value, at diag.Pointer) {
 	r.comparison(v, at)
+	if p, err := jsonpath.Parse(v.Get("exists").Str()); err == nil && r.reads != nil && len(p.Steps) == 2 && p.Steps[0].Key == "reads" {
+		r.c.readExists(at.Key("exists"), p.Text)
+	}
 	parts := tick.PredicateParts(v, at)
 	for _, name := range []string{"every", "some"} {
 		if of := v.Get(name); !of.IsMissing() {

@@ -522,6 +522,12 @@ func (m *messages) neverFits(at diag.Pointer, event, path string, has, needs out
 		Hintf("it is %s here", phrase(has))
 }
 
+// readExists: a read leads somewhere, whatever is there.
+func (m *messages) readExists(at diag.Pointer, path string) {
+	m.Warnf(at, "%s always exists: it is null where the aggregate has no events", quote(path)).
+		Hintf(`to ask for events write {"not_equals": [%s, null]}`, quote(path))
+}
+
 func (m *messages) neverChosen(at diag.Pointer, event, path string, v value.Value) {
 	m.Warnf(at, "this never fits the schema of %s, so that every write is refused: %s cannot be %s there", quote(event), path, shortened(v)).
 		Hintf("write one of the values that the schema allows")
