@@ -106,29 +106,13 @@ the SHA-256 of what 'j17 data export --of aggregates' says of them at that momen
 }
 
 func (e *env) checkpointList() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{Use: "list", Short: "List the checkpoints of an environment, the newest first", Example: "  j17 checkpoint list --env staging", Args: noArgs}
-	r := blobFlags(cmd)
-	jsonFlag(cmd, &asJSON)
-
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		o, err := e.operate(cmd, r)
-		if err != nil {
-			return err
-		}
-		path, err := o.opsPath(cmd.Context(), "checkpoints")
-		if err != nil {
-			return err
-		}
-		rows, err := o.rows(cmd.Context(), path, nil, "checkpoints", 0)
-		if err != nil {
-			return err
-		}
-		return printRows(e, rows, asJSON, []string{"id", "name", "of", "aggregates", "position", "created"}, func(c wire.Checkpoint) []string {
+	return listCommand(e, listing[wire.Checkpoint]{
+		short: "List the checkpoints of an environment, the newest first", example: "  j17 checkpoint list --env staging",
+		path: "checkpoints", header: []string{"id", "name", "of", "aggregates", "position", "created"},
+		describe: func(c wire.Checkpoint) []string {
 			return []string{c.ID, nameOf(&c), ofCheckpoint(&c), strconv.FormatUint(c.Aggregates, 10), c.Position, when(c.CreatedAt)}
-		})
-	}
-	return cmd
+		},
+	})
 }
 
 // checkpointCommand is a command about one checkpoint.
@@ -222,29 +206,13 @@ func (e *env) rootCreate() *cobra.Command {
 }
 
 func (e *env) rootList() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{Use: "list", Short: "List the roots that were noted, the newest first", Example: "  j17 checkpoint root list --env prod", Args: noArgs}
-	r := blobFlags(cmd)
-	jsonFlag(cmd, &asJSON)
-
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		o, err := e.operate(cmd, r)
-		if err != nil {
-			return err
-		}
-		path, err := o.opsPath(cmd.Context(), "root-checkpoints")
-		if err != nil {
-			return err
-		}
-		rows, err := o.rows(cmd.Context(), path, nil, "root_checkpoints", 0)
-		if err != nil {
-			return err
-		}
-		return printRows(e, rows, asJSON, []string{"id", "reason", "events", "position", "root", "created"}, func(c wire.RootCheckpoint) []string {
+	return listCommand(e, listing[wire.RootCheckpoint]{
+		short: "List the roots that were noted, the newest first", example: "  j17 checkpoint root list --env prod",
+		path: "root-checkpoints", header: []string{"id", "reason", "events", "position", "root", "created"},
+		describe: func(c wire.RootCheckpoint) []string {
 			return []string{c.ID, c.Reason, strconv.FormatUint(c.Size, 10), c.Position, c.Root, when(c.CreatedAt)}
-		})
-	}
-	return cmd
+		},
+	})
 }
 
 func (e *env) rootDelete() *cobra.Command {

@@ -18,31 +18,13 @@ func (e *env) listeners() *cobra.Command {
 }
 
 func (e *env) listenerList() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use: "list", Short: "List the listeners of an environment and how far they are", Example: "  j17 listener list --env staging", Args: noArgs,
-	}
-	r := blobFlags(cmd)
-	jsonFlag(cmd, &asJSON)
-
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		o, err := e.operate(cmd, r)
-		if err != nil {
-			return err
-		}
-		path, err := o.opsPath(cmd.Context(), "listeners")
-		if err != nil {
-			return err
-		}
-		rows, err := o.rows(cmd.Context(), path, nil, "listeners", 0)
-		if err != nil {
-			return err
-		}
-		return printRows(e, rows, asJSON, []string{"name", "status", "lag", "events", "url"}, func(l wire.Listener) []string {
+	return listCommand(e, listing[wire.Listener]{
+		short: "List the listeners of an environment and how far they are", example: "  j17 listener list --env staging",
+		path: "listeners", header: []string{"name", "status", "lag", "events", "url"},
+		describe: func(l wire.Listener) []string {
 			return []string{l.Name, l.Status, strconv.Itoa(l.Lag), strings.Join(l.Events, ", "), l.URL}
-		})
-	}
-	return cmd
+		},
+	})
 }
 
 func (e *env) listenerTrigger() *cobra.Command {

@@ -391,6 +391,46 @@ func printRows[T any](e *env, raw []json.RawMessage, asJSON bool, header []strin
 	return e.printTable(header, cells)
 }
 
+// listing is what a command lists of an environment.
+type listing[T any] struct {
+	short, example string
+	// path is where the rows are below the environment. The member of the answer that has them is called the same, with "_" for "-".
+	path string
+	// query, where it is not nil, says which rows are asked for.
+	query    func() url.Values
+	header   []string
+	describe func(T) []string
+}
+
+// listCommand is the command that lists something.
+func listCommand[T any](e *env, l listing[T]) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{Use: "list", Short: l.short, Example: l.example, Args: noArgs}
+	r := blobFlags(cmd)
+	jsonFlag(cmd, &asJSON)
+
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		var query url.Values
+		if l.query != nil {
+			query = l.query()
+		}
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		path, err := o.opsPath(cmd.Context(), l.path)
+		if err != nil {
+			return err
+		}
+		rows, err := o.rows(cmd.Context(), path, query, strings.ReplaceAll(l.path, "-", "_"), 0)
+		if err != nil {
+			return err
+		}
+		return printRows(e, rows, asJSON, l.header, l.describe)
+	}
+	return cmd
+}
+
 // printAnswer prints an answer of the server as JSON, without the member that says that it is one.
 func (e *env) printAnswer(raw json.RawMessage) error {
 	text := string(raw)

@@ -53,27 +53,10 @@ func decoded[T any](raw json.RawMessage) (T, error) {
 }
 
 func (e *env) projectionList() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use: "list", Short: "List the projections of an environment and how far their indexes are", Example: "  j17 projection list --env staging", Args: noArgs,
-	}
-	r := blobFlags(cmd)
-	jsonFlag(cmd, &asJSON)
-
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		o, err := e.operate(cmd, r)
-		if err != nil {
-			return err
-		}
-		path, err := o.opsPath(cmd.Context(), "projections")
-		if err != nil {
-			return err
-		}
-		rows, err := o.rows(cmd.Context(), path, nil, "projections", 0)
-		if err != nil {
-			return err
-		}
-		return printRows(e, rows, asJSON, []string{"name", "origin", "status", "rows", "lag"}, func(p wire.Projection) []string {
+	return listCommand(e, listing[wire.Projection]{
+		short: "List the projections of an environment and how far their indexes are", example: "  j17 projection list --env staging",
+		path: "projections", header: []string{"name", "origin", "status", "rows", "lag"},
+		describe: func(p wire.Projection) []string {
 			status, indexed := p.Status, ""
 			if p.Build != nil && p.Build.Status == "running" {
 				status += fmt.Sprintf(" %d/%d", p.Build.Done, p.Build.Total)
@@ -82,9 +65,8 @@ func (e *env) projectionList() *cobra.Command {
 				indexed = strconv.FormatUint(*p.Rows, 10)
 			}
 			return []string{p.Name, p.Origin, status, indexed, strconv.FormatUint(p.Lag, 10)}
-		})
-	}
-	return cmd
+		},
+	})
 }
 
 func (e *env) projectionShow() *cobra.Command {

@@ -125,33 +125,17 @@ func (e *env) printAffected(streams []wire.AffectedStream) error {
 
 func (e *env) tombstoneList() *cobra.Command {
 	var status string
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use: "list", Short: "List the tombstones of an environment, the newest first", Example: "  j17 tombstone list --status pending", Args: noArgs,
-	}
-	r := blobFlags(cmd)
+	cmd := listCommand(e, listing[wire.Tombstone]{
+		short: "List the tombstones of an environment, the newest first", example: "  j17 tombstone list --status pending",
+		path: "tombstones", header: tombstoneHeader(), describe: describeTombstone,
+		query: func() url.Values {
+			if status == "" {
+				return nil
+			}
+			return url.Values{"status": {status}}
+		},
+	})
 	cmd.Flags().StringVar(&status, "status", "", "only pending, executing, completed or cancelled ones")
-	jsonFlag(cmd, &asJSON)
-
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		query := url.Values{}
-		if status != "" {
-			query.Set("status", status)
-		}
-		o, err := e.operate(cmd, r)
-		if err != nil {
-			return err
-		}
-		path, err := o.opsPath(cmd.Context(), "tombstones")
-		if err != nil {
-			return err
-		}
-		rows, err := o.rows(cmd.Context(), path, query, "tombstones", 0)
-		if err != nil {
-			return err
-		}
-		return printRows(e, rows, asJSON, tombstoneHeader(), describeTombstone)
-	}
 	return cmd
 }
 
