@@ -161,9 +161,9 @@ func wanted(as tick.Reading) outline.Kinds {
 		return outline.String
 	case tick.AsArray:
 		return outline.Array
-	default:
-		return outline.Any
+	case tick.AsValue, tick.AsPath, tick.AsPredicate, tick.AsOperations:
 	}
+	return outline.Any
 }
 
 // operator looks at an operator and its operands.

@@ -443,14 +443,13 @@ func (m *messages) elementsOfKind(at diag.Pointer, text string, has, needs outli
 
 // known names types as phrase does, without null, which stands for what is missing.
 func known(k outline.Kinds) string {
-	switch k {
-	case outline.Any:
+	if k == outline.Any {
 		return "something"
-	case outline.Null:
-		return phrase(k)
-	default:
-		return phrase(k &^ outline.Null)
 	}
+	if k != outline.Null {
+		k &^= outline.Null
+	}
+	return phrase(k)
 }
 
 func (m *messages) neverComparable(at diag.Pointer, predicate string, left, right outline.Kinds) {
