@@ -236,17 +236,20 @@ func (s *Service) tag(ctx context.Context, at j17.StreamID, tag, where string) e
 			return nil
 		}
 	}
-	gone, err := s.erased(ctx, at)
+	gone, err := s.lost(ctx, at, tag)
 	if err == nil && !gone {
 		s.found(ctx, "index", where, errors.New("it is not found by one of its tags"))
 	}
 	return err
 }
 
-// erased reports whether an event has lost its tags since it was read.
-func (s *Service) erased(ctx context.Context, at j17.StreamID) (bool, error) {
-	for ev, err := range s.Store.ReadFeed(ctx, s.state.Tenant, before(at), 1) {
-		return err == nil && ev.StreamID == at && ev.Erased(), err
+// lost reports whether an event has lost a tag since it was read: it was erased, or the spec gives it others.
+func (s *Service) lost(ctx context.Context, at j17.StreamID, tag string) (bool, error) {
+	for e, err := range s.Store.ReadChanges(ctx, s.state.Tenant, before(at), 1) {
+		if err != nil || e.Event == nil || e.Event.StreamID != at {
+			return false, err
+		}
+		return e.Event.Erased() || !slices.Contains(append(j17.AgentTags(e.Event.Metadata), e.Tags...), tag), nil
 	}
 	return false, nil
 }

@@ -80,6 +80,29 @@ func (a *Absent) validate() error {
 	return nil
 }
 
+// ValidRetagged checks the form and the limits of events that get other tags. What it reports is ErrInvalid or ErrLimit.
+func ValidRetagged(events []Retagged) error {
+	if len(events) > MaxUnitEvents {
+		return fmt.Errorf("%w: %d events to tag, %d are allowed at a time", ErrLimit, len(events), MaxUnitEvents)
+	}
+	size := 0
+	for i := range events {
+		if err := ValidKey(events[i].Key); err != nil {
+			return err
+		}
+		if err := validTags(events[i].Tags); err != nil {
+			return err
+		}
+		for _, tag := range events[i].Tags {
+			size += len(tag) + tagEntryBytes
+		}
+	}
+	if size > MaxUnitBytes {
+		return fmt.Errorf("%w: %d bytes of tags, %d are allowed at a time", ErrLimit, size, MaxUnitBytes)
+	}
+	return nil
+}
+
 // validTag checks a tag, which may have any character: it is data.
 func validTag(tag string) error {
 	if len(tag) > MaxTagBytes {

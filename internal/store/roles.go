@@ -20,6 +20,7 @@ type Store interface {
 	Tenants
 	Archives
 	Erasure
+	Retagging
 	Scrubbing
 	Health
 
@@ -204,6 +205,22 @@ type Erasure interface {
 	// them, nor what some items by name have lost, can be found in the store's files any more. What that takes each engine says; it can
 	// be repeated. It ends archives.
 	Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []Declared, items []ItemName) error
+}
+
+// Retagging is the role of who gives stored events other tags than those that they were written with.
+type Retagging interface {
+	// Retag gives events the tags that are named, in place of all that their metadata do not tell: one whose tags are such already is left
+	// as it is, and so is an erased one, which has none. It is all or nothing, and a *SideConflict where a fence does not hold. What
+	// is told of an event by its bytes, hashes and positions stays.
+	Retag(ctx context.Context, t j17.Tenant, events []Retagged, fences ...Fence) error
+}
+
+// Retagged is an event that gets other tags.
+type Retagged struct {
+	Key     j17.Key
+	Version uint64
+	// Tags are those that the metadata do not tell. Others are passed over.
+	Tags []string
 }
 
 // Scrubbing is the role of who looks for damage in what is stored.

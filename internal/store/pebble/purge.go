@@ -22,8 +22,13 @@ func (b *batch) stagePurge(t *tenant, at j17.StreamID, changed map[string]uint64
 	if len(changed) == 0 {
 		return
 	}
+	must(b.writes.Set(appendPosition(appendPrefix(nil, t.nextNumber, kindPurge), at), purgeRecord(slices.Sorted(maps.Keys(changed))), nil))
+}
+
+// purgeRecord returns the record of keys, which are in their order.
+func purgeRecord(keys []string) []byte {
 	value, before := []byte{recordFormat}, ""
-	for _, key := range slices.Sorted(maps.Keys(changed)) {
+	for _, key := range keys {
 		key = key[tenantPrefix:]
 		shared := 0
 		for shared < len(before) && shared < len(key) && before[shared] == key[shared] {
@@ -33,7 +38,7 @@ func (b *batch) stagePurge(t *tenant, at j17.StreamID, changed map[string]uint64
 		value = append(value, key[shared:]...)
 		before = key
 	}
-	must(b.writes.Set(appendPosition(appendPrefix(nil, t.nextNumber, kindPurge), at), value, nil))
+	return value
 }
 
 // parsePurge appends the keys of a record to ranges.

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/google/go-cmp/cmp"
+
 	"j17"
 	"j17/internal/store"
 )
@@ -174,5 +176,87 @@ func testManyTags(s *suite) {
 		if got := readTagged(t, f, tenant, j17.StreamID{}, everything, fmt.Sprintf("n:%d\x00", i)); len(got) != want {
 			t.Errorf("%d events have the tag %d, not %d", len(got), i, want)
 		}
+	}
+}
+
+// testRetag gives events of long units, of short ones and erased ones other tags, and looks at all that tells of tags.
+func testRetag(s *suite) {
+	t := s.t
+	f := s.fixture(t)
+	var unit []store.NewEvent
+	for n := range 150 {
+		unit = append(unit, taggedEvent(fmt.Sprint(n%3), "was_placed", "old:"+fmt.Sprint(n%2), "kept:x"))
+	}
+	commit(t, f, tenant, store.Append{Events: unit})
+	commit(t, f, tenant, store.Append{Events: []store.NewEvent{taggedEvent("single", "was_placed", "old:0", "kept:x")}})
+	erased := store.Rewritten{Version: 2, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)}
+	if err := Erase(t.Context(), f, tenant, order("0"), []store.Rewritten{erased}); err != nil {
+		t.Fatal(err)
+	}
+	before, heads := readFeed(t, f, tenant, j17.StreamID{}, everything), head(t, f, tenant, order("0"))
+
+	// Half of them, in pieces; twice the same changes nothing.
+	var list []store.Retagged
+	for n := range 150 {
+		if n%2 == 0 {
+			list = append(list, store.Retagged{Key: order(fmt.Sprint(n % 3)), Version: uint64(n/3 + 1), Tags: []string{"actor:no:body", "kept:x", "new:" + fmt.Sprint(n%4)}})
+		}
+	}
+	list = append(list, store.Retagged{Key: order("single"), Version: 1, Tags: []string{"new:single"}})
+	for range 2 {
+		for some := range slices.Chunk(list, 40) {
+			if err := f.Retag(t.Context(), tenant, some); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	check := func(tn j17.Tenant) {
+		t.Helper()
+		for tag, want := range map[string]int{"old:0": 0, "old:1": 74, "kept:x": 149, "new:0": 38, "new:2": 37, "new:single": 1, "actor:no:body": 0} {
+			if got := readTagged(t, f, tn, j17.StreamID{}, everything, tag); len(got) != want {
+				t.Errorf("%s: %d events have the tag %s, not %d", tn, len(got), tag, want)
+			}
+		}
+	}
+	check(tenant)
+	f.reopen(t, t)
+	check(tenant)
+	if diff := cmp.Diff(before, readFeed(t, f, tenant, j17.StreamID{}, everything)); diff != "" || head(t, f, tenant, order("0")) != heads {
+		t.Errorf("events are others than they were: %s", diff)
+	}
+	if err := f.ImportTenant(t.Context(), "copy", strings.NewReader(export(t, f, tenant))); err != nil {
+		t.Fatal(err)
+	}
+	check("copy")
+
+	// Whoever follows the feed is told of the tags as they are.
+	for e, err := range f.ReadChanges(t.Context(), tenant, j17.StreamID{}, everything) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Event != nil && e.Event.Key == order("single") && !slices.Equal(e.Tags, []string{"new:single"}) {
+			t.Errorf("%s has the tags %q", e.Event.Key, e.Tags)
+		}
+	}
+
+	// An erasure that comes later leaves nothing of them.
+	again := store.Rewritten{Version: 1, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)}
+	if err := Erase(t.Context(), f, tenant, order("single"), []store.Rewritten{again}); err != nil {
+		t.Fatal(err)
+	}
+	if got := readTagged(t, f, tenant, j17.StreamID{}, everything, "new:single"); len(got) > 0 {
+		t.Errorf("an erased event is found by %d tags", len(got))
+	}
+
+	// What is refused.
+	if err := f.Retag(t.Context(), tenant, []store.Retagged{{Key: order("0"), Version: 51, Tags: []string{"x"}}}); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("an event that is not there: %v", err)
+	}
+	if err := f.Retag(t.Context(), tenant, []store.Retagged{{Key: order("0"), Version: 1, Tags: []string{""}}}); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("an empty tag: %v", err)
+	}
+	err := f.Retag(t.Context(), tenant, []store.Retagged{{Key: order("1"), Version: 1, Tags: []string{"x"}}}, store.Fence{Space: space, Key: "none", Rev: 7})
+	if _, conflict := errors.AsType[*store.SideConflict](err); !conflict {
+		t.Errorf("a fence that does not hold: %v", err)
 	}
 }

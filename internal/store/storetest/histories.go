@@ -31,6 +31,7 @@ func testHistories(s *suite) {
 			"write":     h.write,
 			"claim":     h.claim,
 			"rewrite":   h.rewrite,
+			"retag":     h.retag,
 			"copy":      h.copyTenant,
 			"drop":      h.drop,
 			"clock":     h.moveClock,
@@ -284,6 +285,42 @@ func (h *history) rewrite(rt *rapid.T) {
 		rt.Fatalf("rewrite: %v", err)
 	}
 	h.model.tenant(name).rewrite(key, r)
+}
+
+// retag gives some events of a stream other tags.
+func (h *history) retag(rt *rapid.T) {
+	name, key := tenants().Draw(rt, "tenant"), keys().Draw(rt, "key")
+	n := len(h.model.tenant(name).streams[key])
+	if n == 0 {
+		rt.Skip("no events")
+	}
+	var list []store.Retagged
+	for _, version := range rapid.SliceOfNDistinct(rapid.IntRange(1, n), 1, 3, rapid.ID).Draw(rt, "versions") {
+		tags := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"sku:A", "sku:B", "ü", "actor:user:nobody"}), 0, 3, rapid.ID).Draw(rt, "tags")
+		list = append(list, store.Retagged{Key: key, Version: uint64(version), Tags: tags})
+	}
+	fences := h.fences(rt, name)
+	held := true
+	for _, f := range fences {
+		item, _ := h.model.tenant(name).live(itemKey{f.Space, f.Key}, h.f.clock.Now())
+		held = held && item.Rev == f.Rev
+	}
+	err := h.f.Retag(rt.Context(), name, list, fences...)
+	if _, conflict := errors.AsType[*store.SideConflict](err); conflict && !held {
+		return
+	}
+	if err != nil {
+		rt.Fatalf("retag: %v", err)
+	}
+	if held {
+		h.model.tenant(name).retag(list)
+		return
+	}
+	for _, e := range list {
+		if h.model.tenant(name).otherwise(e) {
+			rt.Fatalf("events were tagged although a fence does not hold")
+		}
+	}
 }
 
 // copyTenant exports one tenant and imports it as another one.

@@ -246,6 +246,26 @@ func (t *modelTenant) rewrite(key j17.Key, n store.Rewritten) {
 	t.feed[at] = *r
 }
 
+// retag gives events other tags.
+func (t *modelTenant) retag(list []store.Retagged) {
+	for _, e := range list {
+		if r := t.streams[e.Key][e.Version-1]; r.Kept == "" {
+			t.tags[r.ID] = append(j17.AgentTags([]byte(r.Metadata)), own(e.Tags)...)
+		}
+	}
+}
+
+// otherwise reports whether an event has other tags than those.
+func (t *modelTenant) otherwise(e store.Retagged) bool {
+	r := t.streams[e.Key][e.Version-1]
+	return r.Kept == "" && !slices.Equal(own(t.tags[r.ID]), own(e.Tags))
+}
+
+// own leaves out the tags that metadata tell.
+func own(tags []string) []string {
+	return slices.DeleteFunc(slices.Clone(tags), func(tag string) bool { return strings.HasPrefix(tag, "actor:") || strings.HasPrefix(tag, "target:") })
+}
+
 // head is what the store should say about a stream.
 func (t *modelTenant) head(key j17.Key) store.Head {
 	list := t.streams[key]

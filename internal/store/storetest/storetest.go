@@ -55,6 +55,7 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"FeedFollowed", testFeedFollowed},
 		{"Tagged", testTagged},
 		{"ManyTags", testManyTags},
+		{"Retag", testRetag},
 		{"Unless", testUnless},
 		{"UnlessAtOnce", testUnlessAtOnce},
 		{"AwaitFeed", testAwaitFeed},
