@@ -19,7 +19,7 @@ import (
 
 // apps are the examples that are whole applications. examples/counter is the first spec of README.md and nothing else.
 func apps() []string {
-	return []string{"checkout", "gather", "invoicer", "orders", "reminders", "storefinder", "taskboard"}
+	return []string{"booking", "checkout", "gather", "invoicer", "ledger", "orders", "reminders", "storefinder", "taskboard"}
 }
 
 func examplePath(elem ...string) string {
