@@ -418,6 +418,7 @@ func (e *env) printTried(q deployRequest, t *wire.DryRun, d *deployFlags) error 
 	if more := max(0, len(r.Faults)-shownDifferences) + max(0, len(r.Beyond)-shownDifferences); more > 0 {
 		fmt.Fprintf(&b, "  and %d more; --json shows them\n", more)
 	}
+	describeRefusals(&b, r)
 
 	out := e.out
 	if !d.dryRun {
@@ -437,6 +438,23 @@ func (e *env) printTried(q deployRequest, t *wire.DryRun, d *deployFlags) error 
 		e.note("%s: %s\n", plain(f.Pointer), plain(f.Message))
 	}
 	return nil
+}
+
+// describeRefusals tells which stored events the guards of the new spec would have refused. They stay as they are.
+func describeRefusals(b *strings.Builder, r *wire.SpecReplay) {
+	if r.Refused > 0 {
+		fmt.Fprintf(b, "%s would be refused today by the guards of what changes; what is stored stays:\n", count(r.Refused, "stored event"))
+	}
+	shown := r.Refusals[:min(shownDifferences, len(r.Refusals))]
+	for _, v := range shown {
+		fmt.Fprintf(b, "  %s, %s of %s: %s\n", plain(v.StreamID), plain(v.Type), plain(v.Key), plain(v.Message))
+	}
+	if more := r.Refused - len(shown); more > 0 {
+		fmt.Fprintf(b, "  and %d more; --json shows the first %d\n", more, len(r.Refusals))
+	}
+	if r.Unchecked > 0 {
+		fmt.Fprintf(b, "%s of what changes look at other aggregates, and were not asked\n", count(r.Unchecked, "guard"))
+	}
 }
 
 // describeChange is a line about a change of a spec.

@@ -1,8 +1,10 @@
 package decider
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"j17"
@@ -236,7 +238,7 @@ func (g *guarding) holds(guard *spec.Guard) (bool, error) {
 // refused is the error of an event of which a guard does not hold. The work for its message is counted apart: there may be none left.
 func (g *guarding) refused(guard *spec.Guard) error {
 	o := &g.Events[g.i]
-	err := j17.Errorf(j17.CodeRequirementFailed, "%s of %s does not meet a requirement of the spec, at %s.", o.Type, o.Key, guard.Pointer)
+	err := j17.Errorf(j17.CodeRequirementFailed, "%s", unmet(guard, o.Type, o.Key.String()))
 	form, _ := tick.TemplateForm(guard.Message.Source())
 	err.Plain = form == tick.Literal || form == tick.Plain && !isPath(guard.Message.Source())
 	if text := g.message(guard.Message); text != "" {
@@ -256,6 +258,16 @@ func (g *guarding) message(t *tick.Template) string {
 	if g.state {
 		env.SetState(g.running[g.Events[g.i].Key].State.Data)
 	}
+	return text(t, env)
+}
+
+// unmet says that a guard does not hold, for one that says nothing itself.
+func unmet(guard *spec.Guard, eventType, key string) string {
+	return fmt.Sprintf("%s of %s does not meet a requirement of the spec, at %s.", eventType, key, guard.Pointer)
+}
+
+// text is what a message comes to, "" where that is no text.
+func text(t *tick.Template, env *tick.Env) string {
 	v, ok, err := t.Eval(env, messageBytes)
 	if err != nil || !ok || v.Kind() != value.String {
 		return ""
@@ -267,6 +279,31 @@ func (g *guarding) message(t *tick.Template) string {
 		}
 	}
 	return text
+}
+
+// Objection returns the first guard of an event's type that does not hold for an event on the state before it, and what it says; nil where all
+// hold that can be asked. Guards that look at other aggregates cannot. The error is that of a budget whose context has ended.
+func Objection(et *spec.EventType, ev *tick.Event, state value.Value, b *work.Budget) (*spec.Guard, string, error) {
+	env := tick.NewEnv(b)
+	env.Renew(ev)
+	env.SetState(state)
+	for _, guard := range et.Requires {
+		if guard.That.ReadsOf() != 0 {
+			continue
+		}
+		holds, ok, err := guard.That.Test(env)
+		if err != nil && j17.CodeOf(err) != j17.CodeWorkLimit {
+			return nil, "", err
+		}
+		if err == nil && holds && ok {
+			continue
+		}
+		said := tick.NewEnv(work.Counted(messageWork))
+		said.Renew(ev)
+		said.SetState(state)
+		return guard, cmp.Or(text(guard.Message, said), unmet(guard, ev.Type, ev.Key)), nil
+	}
+	return nil, "", nil
 }
 
 // RefusalDetails are the details of the error of an event that the spec forbids where it would stand.

@@ -91,8 +91,10 @@ type Service struct {
 	unready    func(ctx context.Context, t j17.Tenant)
 	unique     *unique.Service
 	waiting    *worker.Queue
-	adopted    func(ctx context.Context, t j17.Tenant)
-	settled    func(ctx context.Context, t j17.Tenant)
+	// asking is the work that a dry run may have with guards.
+	asking  int64
+	adopted func(ctx context.Context, t j17.Tenant)
+	settled func(ctx context.Context, t j17.Tenant)
 
 	mu           sync.Mutex
 	environments map[j17.Tenant]*environment
@@ -133,7 +135,7 @@ func New(o Options) *Service {
 	s := &Service{
 		registry: o.Registry, engine: o.Engine, blobs: o.Blobs, modules: newModuleCache(o.Modules), containers: o.Containers,
 		clock: o.Clock, logger: o.Logger, prepared: o.Prepare, beside: o.Beside, try: o.Try, adopted: o.Adopted, settled: o.Settled,
-		sides: o.Store, ready: o.Ready, unready: o.Unready, unique: o.Unique, environments: map[j17.Tenant]*environment{}, specs: map[string]weak.Pointer[spec.Compiled]{},
+		sides: o.Store, ready: o.Ready, unready: o.Unready, unique: o.Unique, asking: maxAsking, environments: map[j17.Tenant]*environment{}, specs: map[string]weak.Pointer[spec.Compiled]{},
 	}
 	if o.Ready != nil {
 		s.waiting = o.Worker.Queue(worker.Work{
@@ -205,7 +207,7 @@ type Result struct {
 	// Changes is what the spec says differently than the one before; of the first spec, all that it declares.
 	Changes []spec.Change
 	// Replay is set by a dry run.
-	Replay *wire.Replay
+	Replay *wire.SpecReplay
 	// Projections are those that would yield something else, set by a dry run.
 	Projections []wire.ProjectionTrial
 	// Prepared is set where the spec is not deployed yet, but prepared.
@@ -378,7 +380,7 @@ func (s *Service) dryRun(ctx context.Context, e *environment, r Request, compile
 	if err != nil {
 		return Result{}, err
 	}
-	if result.Replay, err = s.replay(ctx, e.tenant, before, deployed{compiled, loaded}, r.Aggregates); err != nil {
+	if result.Replay, err = s.replay(ctx, e.tenant, before, deployed{compiled, loaded}, result.Changes, r.Aggregates); err != nil {
 		return result, err
 	}
 	if s.unique != nil {

@@ -14,8 +14,10 @@ import (
 	"j17/internal/sandbox"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
+	"j17/internal/spec/tick"
 	"j17/internal/value"
 	"j17/internal/wire"
+	"j17/internal/work"
 )
 
 // Limits of a dry run and of its report.
@@ -31,19 +33,39 @@ const (
 	// work than they may; after that many it stops, since each of them costs so much.
 	maxFaults = 100
 	maxBeyond = 100
+	// maxRefusals is how many events it shows that guards would have refused, and maxAsking the work that asking all of them may take;
+	// each time takes askWork beside what the guards do.
+	maxRefusals = 100
+	askWork     = 50
+	maxAsking   = 32 * work.Command
 	// maxShown is how many bytes of JSON it shows of a value.
 	maxShown = 512
 )
 
-// replay compares the states of aggregates under the deployed spec and under another one.
-func (s *Service) replay(ctx context.Context, t j17.Tenant, before, after deployed, most int) (*wire.Replay, error) {
-	r := &wire.Replay{Types: []string{}, Complete: true, Differences: []wire.StateDifference{}}
+// trial is a dry run: the states of aggregates under the deployed spec and under another one, and what the guards of the other one say to
+// what has happened.
+type trial struct {
+	*Service
+	tenant        j17.Tenant
+	before, after deployed
+	report        *wire.SpecReplay
+	// guarded are the event types whose guards are asked, by the names of their aggregate types and their own. Each time is charged to
+	// budget, and all together have cost asked.
+	guarded map[string]map[string]*spec.EventType
+	budget  *work.Budget
+	asked   int64
+}
+
+// replay compares the states of aggregates under the deployed spec and under another one, which makes changes.
+func (s *Service) replay(ctx context.Context, t j17.Tenant, before, after deployed, changes []spec.Change, most int) (*wire.SpecReplay, error) {
+	r := &wire.SpecReplay{Replay: wire.Replay{Types: []string{}, Complete: true, Differences: []wire.StateDifference{}}, Refusals: []wire.ReplayRefusal{}}
 	if before.compiled == nil {
 		return r, nil
 	}
+	d := &trial{Service: s, tenant: t, before: before, after: after, report: r, budget: work.New(ctx, work.Command)}
+	d.guard(changes)
 	for _, typ := range slices.Sorted(maps.Keys(before.compiled.Types)) {
-		was, is := before.compiled.Types[typ], after.compiled.Types[typ]
-		if is != nil && (was.Fingerprint != is.Fingerprint || !sameCode(was, is, before.code.functions, after.code.functions)) {
+		if after.compiled.Types[typ] != nil && (d.folds(typ) || d.guarded[typ] != nil) {
 			r.Types = append(r.Types, typ)
 		}
 	}
@@ -57,7 +79,7 @@ func (s *Service) replay(ctx context.Context, t j17.Tenant, before, after deploy
 		}
 		r.Complete = r.Complete && !more && len(ids) <= share
 		for _, id := range ids[:min(share, len(ids))] {
-			if err := s.replayOne(ctx, t, before, after, j17.Key{Type: typ, ID: id}, r); err != nil {
+			if err := d.one(ctx, j17.Key{Type: typ, ID: id}); err != nil {
 				return nil, err
 			}
 			left--
@@ -66,44 +88,109 @@ func (s *Service) replay(ctx context.Context, t j17.Tenant, before, after deploy
 	return r, nil
 }
 
-// replayOne compares the states of one aggregate.
-func (s *Service) replayOne(ctx context.Context, t j17.Tenant, before, after deployed, key j17.Key, r *wire.Replay) error {
+// folds reports whether the states of an aggregate type may be others under the new spec.
+func (d *trial) folds(typ string) bool {
+	was, is := d.before.compiled.Types[typ], d.after.compiled.Types[typ]
+	return was.Fingerprint != is.Fingerprint || !sameCode(was, is, d.before.code.functions, d.after.code.functions)
+}
+
+// guard finds the event types that are defined otherwise and have guards.
+func (d *trial) guard(changes []spec.Change) {
+	d.guarded = map[string]map[string]*spec.EventType{}
+	for i := range changes {
+		typ, name, _ := strings.Cut(changes[i].Name, ".")
+		if changes[i].What != "event type" || changes[i].Kind == spec.Removed {
+			continue
+		}
+		et := d.after.compiled.EventType(typ, name)
+		if et == nil {
+			continue
+		}
+		asked := false
+		for _, guard := range et.Requires {
+			if guard.That.ReadsOf() != 0 {
+				d.report.Unchecked++
+			} else {
+				asked = true
+			}
+		}
+		if asked && d.guarded[typ] == nil {
+			d.guarded[typ] = map[string]*spec.EventType{}
+		}
+		if asked {
+			d.guarded[typ][name] = et
+		}
+	}
+}
+
+// one compares the states of one aggregate.
+func (d *trial) one(ctx context.Context, key j17.Key) error {
 	// What is replayed altogether is bounded, and the answer says that it is not complete.
-	length, err := s.engine.Length(ctx, t, key.Type, key.ID)
+	r := d.report
+	length, err := d.engine.Length(ctx, d.tenant, key.Type, key.ID)
 	if err != nil {
 		return err
 	}
-	if r.Events+length > maxReplayed {
+	if r.Events+length > maxReplayed || len(r.Beyond) >= maxBeyond {
 		r.Complete = false
 		return nil
 	}
-	if len(r.Beyond) >= maxBeyond {
-		r.Complete = false
-		return nil
-	}
-
 	r.Aggregates++
 	r.Events += length
 
 	// The state under the spec that is deployed, and under the new one.
-	d := wire.StateDifference{Key: key.String(), Length: length}
-	was, err := s.engine.Replay(ctx, t, before.compiled, before.code.functions, key, length, engine.Replayed{})
-	if _, ok := codeError(err); ok {
-		return nil // there is no state to compare with; that there may be one now is no harm
+	difference := wire.StateDifference{Key: key.String(), Length: length}
+	var was value.Value
+	folds := d.folds(key.Type)
+	if folds {
+		was, err = d.engine.Replay(ctx, d.tenant, d.before.compiled, d.before.code.functions, key, length, engine.Replayed{})
+		if _, ok := codeError(err); ok {
+			folds = false // there is no state to compare with; that there may be one now is no harm
+		} else if err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return err
-	}
-	is, err := s.engine.Replay(ctx, t, after.compiled, after.code.functions, key, length, told(r, key))
-	if why, ok := codeError(err); ok {
-		Fail(r, d, why)
+	if !folds && d.guarded[key.Type] == nil {
 		return nil
 	}
-	if err != nil {
+	told := told(&r.Replay, key)
+	told.Before = d.ask
+	is, err := d.engine.Replay(ctx, d.tenant, d.after.compiled, d.after.code.functions, key, length, told)
+	why, failed := codeError(err)
+	switch {
+	case err != nil && !failed:
+		return err
+	case failed && folds:
+		Fail(&r.Replay, difference, why)
+	case folds:
+		Compare(&r.Replay, difference, was, is)
+	}
+	return nil
+}
+
+// ask notes what the guards say to an event that has happened.
+func (d *trial) ask(id j17.StreamID, ev *tick.Event, state value.Value) error {
+	typ, _, _ := strings.Cut(ev.Key, ":")
+	et := d.guarded[typ][ev.Type]
+	if et == nil {
+		return nil
+	}
+	r := d.report
+	if d.asked >= d.asking {
+		r.Complete = false
+		return nil
+	}
+	d.budget.Renew(work.Command)
+	guard, message, err := decider.Objection(et, ev, state, d.budget)
+	d.asked += askWork + d.budget.Spent()
+	if err != nil || guard == nil {
 		return err
 	}
-
-	Compare(r, d, was, is)
+	if r.Refused++; len(r.Refusals) < maxRefusals {
+		r.Refusals = append(r.Refusals, wire.ReplayRefusal{
+			StreamID: id.String(), Key: ev.Key, Type: ev.Type, Pointer: string(guard.Pointer), Message: beginning(message),
+		})
+	}
 	return nil
 }
 

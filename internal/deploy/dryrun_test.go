@@ -105,7 +105,7 @@ func TestDryRunOfCode(t *testing.T) {
 	if got := state(); got != "1" {
 		t.Errorf("the state is %s", got)
 	}
-	dry := func(blob string) *wire.Replay {
+	dry := func(blob string) *wire.SpecReplay {
 		t.Helper()
 		r := f.request(simple(`{"wasm":"` + blob + `"}`))
 		r.Aggregates = 10
@@ -157,5 +157,86 @@ func TestDryRunIsBounded(t *testing.T) {
 	d := replay.Differences[0]
 	if len(d.Changes) != 20 || d.More != 40 || len(d.Changes[0].Before) > 520 || !strings.HasSuffix(d.Changes[0].Before, "...") {
 		t.Errorf("%d changes, %d more, %d bytes", len(d.Changes), d.More, len(d.Changes[0].Before))
+	}
+}
+
+// TestDryRunAsksGuards: what guards of event types that change would have said to what has happened is told, and stands in nobody's way.
+func TestDryRunAsksGuards(t *testing.T) {
+	f := start(t)
+	guarded := func(handler, guards string) string {
+		return simple(handler + `,"reads":{"it":{"aggregate_type":"note","id":"$.data.of"}},"requires":[` + guards + `]`)
+	}
+	dry := func(source string) *wire.SpecReplay {
+		t.Helper()
+		r := f.request(source)
+		r.Aggregates = 1000
+		result, err := f.Deploy(t.Context(), r)
+		if err != nil || len(result.Breaks()) > 0 {
+			t.Fatal(result.Breaks(), err, fieldErrors(err))
+		}
+		return result.Replay
+	}
+	const higher = `{"that":{"or":[{"equals":["$.state",{}]},{"gt":["$.data.n","$.state.n"]}]},"message":{"concat":["had ","$.state.n",", got ","$.data.n"]}}`
+	const kind = `{"that":{"not_equals":["$.data.n",5]},"message":{"coalesce":[null]},"code":"five"}`
+	const other = `{"that":{"equals":["$.reads.it",null]},"message":"It is there"}`
+	f.deploy(t, simple(keep))
+	id := func(i int) string { return fmt.Sprintf("7c0f6a38-91b2-4d6e-8f57-%012d", i) }
+	for _, n := range []string{"1", "3", "2", "5", "5"} {
+		f.write(t, id(1), `{"n":`+n+`}`)
+	}
+	f.write(t, id(2), `{"n":1}`)
+
+	r := dry(guarded(keep, higher+`,`+other+`,`+kind))
+	const at = "/aggregate_types/note/events/was_written/requires/"
+	var got []string
+	for _, x := range r.Refusals {
+		if x.StreamID == "" || x.Type != "was_written" || x.Key != "note:"+id(1) {
+			t.Errorf("%+v", x)
+		}
+		got = append(got, strings.TrimPrefix(x.Pointer, at)+" "+x.Message)
+	}
+	want := []string{"0 had 3, got 2", "2 was_written of note:" + id(1) + " does not meet a requirement of the spec, at " + at + "2.", "0 had 5, got 5"}
+	if diff := cmp.Diff(want, got); diff != "" || r.Refused != 3 || r.Unchecked != 1 || r.Changed != 0 || r.Aggregates != 2 || !r.Complete {
+		t.Errorf("%s%+v", diff, r)
+	}
+
+	// The states are those of the new handlers.
+	if r := dry(guarded(`[{"set":{"target":"n","value":7}}]`, higher)); r.Refused != 4 || r.Refusals[0].Message != "had 7, got 3" || r.Changed != 2 {
+		t.Errorf("%+v", r)
+	}
+
+	// It stands in nobody's way, and what is deployed is asked no more.
+	f.deploy(t, guarded(keep, higher))
+	if r := dry(guarded(keep, higher)); r.Refused != 0 || r.Aggregates != 0 || len(r.Types) != 0 {
+		t.Errorf("%+v", r)
+	}
+	if r := dry(guarded(keep, other)); r.Unchecked != 1 || r.Refused != 0 || r.Aggregates != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestDryRunAsksAsMuchAsItMay: a hundred refusals are shown, and guards that take much are not asked for ever.
+func TestDryRunAsksAsMuchAsItMay(t *testing.T) {
+	f := start(t)
+	f.deploy(t, simple(keep))
+	for i := range 300 {
+		f.write(t, fmt.Sprintf("7c0f6a38-91b2-4d6e-8f57-%012d", i), `{"n":1}`)
+	}
+	dry := func(guard string) *wire.SpecReplay {
+		t.Helper()
+		r := f.request(simple(keep + `,"requires":[{"message":"no","that":` + guard + `}]`))
+		r.Aggregates = 1000
+		result, err := f.Deploy(t.Context(), r)
+		if err != nil {
+			t.Fatal(err, fieldErrors(err))
+		}
+		return result.Replay
+	}
+	if r := dry(`{"equals":[1,2]}`); r.Refused != 300 || len(r.Refusals) != 100 || !r.Complete {
+		t.Errorf("%d refused, %d shown", r.Refused, len(r.Refusals))
+	}
+	f.SetAsking(500)
+	if r := dry(`{"equals":[1,2]}`); r.Complete || r.Refused == 0 || r.Refused > 250 {
+		t.Errorf("%d refused, complete: %t", r.Refused, r.Complete)
 	}
 }

@@ -21,6 +21,9 @@ func (s *Service) Restore(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// SetAsking sets the work that a dry run may have with guards.
+func (s *Service) SetAsking(units int64) { s.asking = units }
+
 // Bindings lists what the deployed spec of an environment uses, as "pointer name version".
 func (s *Service) Bindings(instance string, env j17.Environment) []string {
 	e, _ := s.environment(instance, env)

@@ -16,7 +16,7 @@ func TestDryRunTellsWhatDoesNotFit(t *testing.T) {
 	f.write(t, id(0), `{"list":[{"n":1}]}`)
 	f.write(t, id(1), `{"list":[{"n":1},2]}`)
 	f.write(t, id(1), `{"list":[3,{"n":1}]}`)
-	dry := func(handler string) *wire.Replay {
+	dry := func(handler string) *wire.SpecReplay {
 		t.Helper()
 		r := f.request(simple(handler))
 		r.Aggregates = 100

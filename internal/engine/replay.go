@@ -15,8 +15,10 @@ import (
 	"j17/internal/work"
 )
 
-// Replayed is what Replay tells of the events of one aggregate. Both functions may be nil.
+// Replayed is what Replay tells of the events of one aggregate. Each function may be nil.
 type Replayed struct {
+	// Before is called for each event with the state that it meets, before its handler is applied. An error of it ends the replay.
+	Before func(id j17.StreamID, ev *tick.Event, state value.Value) error
 	// Fault is called for each operation of a handler that did not fit an event; length is the event's number. The
 	// diagnostic's pointer and place are those of the operation in the spec.
 	Fault func(length uint64, eventType string, d diag.Diagnostic)
@@ -54,6 +56,11 @@ func (e *Engine) Replay(
 		var faults func(tick.Fault)
 		if told.Fault != nil {
 			faults = func(fault tick.Fault) { told.Fault(f.Length+1, te.Type, decider.Diagnose(c, fault)) }
+		}
+		if told.Before != nil {
+			if err := told.Before(ev.StreamID, &te, f.Data); err != nil {
+				return value.Value{}, err
+			}
 		}
 		b.Renew(work.Replay)
 		err = p.Apply(replaying, &f, ed, &te, b, faults)

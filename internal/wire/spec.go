@@ -107,7 +107,7 @@ type DryRun struct {
 	Changes      []Change         `json:"changes"`
 	Incompatible []j17.FieldError `json:"incompatible"`
 	Warnings     []j17.FieldError `json:"warnings"`
-	Replay       Replay           `json:"replay"`
+	Replay       SpecReplay       `json:"replay"`
 	// Projections are those that would yield something else.
 	Projections []ProjectionTrial `json:"projections,omitempty"`
 }
@@ -168,6 +168,26 @@ type Replay struct {
 	FaultsMore int           `json:"faults_more,omitempty"`
 	// Beyond lists the events that take more work under the new spec than one may.
 	Beyond []ReplayedEvent `json:"beyond,omitempty"`
+}
+
+// SpecReplay is Replay with what the guards of event types that the new spec defines otherwise would have said to the stored events.
+type SpecReplay struct {
+	Replay
+
+	// Refused is how many they would have refused, and Refusals are the first of them. Unchecked is how many of these guards look at other
+	// aggregates, so that they were not asked.
+	Refused   int             `json:"refused"`
+	Refusals  []ReplayRefusal `json:"refusals"`
+	Unchecked int             `json:"unchecked"`
+}
+
+// ReplayRefusal is a stored event that a guard would have refused: the guard's place in the spec, and what it says.
+type ReplayRefusal struct {
+	StreamID string `json:"stream_id"`
+	Key      string `json:"key"`
+	Type     string `json:"type"`
+	Pointer  string `json:"pointer"`
+	Message  string `json:"message"`
 }
 
 // ReplayedEvent is a stored event: the one after which the stream of an aggregate has a length.
