@@ -409,5 +409,5 @@ func QuotientWork(a, b Value) int {
 const (
 	unitsPerDigit    = 3
 	productsPerUnit  = 4096
-	quotientsPerUnit = 1024
+	quotientsPerUnit = 4096
 )

@@ -31,7 +31,7 @@ func (n *nowNode) eval(e *Env) (value.Value, bool) {
 }
 
 // timeWork is what it takes to read a time and to write it.
-const timeWork = 8
+const timeWork = 12
 
 func (c *compiler) nowForm(v value.Value, at diag.Pointer, name string, _ bool) node {
 	c.shape(v, at, name, []string{name}, nil)

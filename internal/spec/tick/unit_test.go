@@ -2,6 +2,7 @@ package tick_test
 
 import (
 	"fmt"
+	"math/big"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +39,8 @@ func costlyHandlers() []costly {
 	members := `{"m":{` + distinct(`"%x":0`, most/2) + `}}`
 	pairs := `{"xs":` + list("[0,0]", most/3) + `}`
 	long := strings.Repeat("7", 9990)
+	fives := new(big.Int).Exp(big.NewInt(5), big.NewInt(14_000), nil).String()
+	letters := `{"s":"` + strings.Repeat("ä€", 600_000) + `"}`
 	event := `{"xs":` + list("0", 8<<20-10) + `}`
 	objects := `{"xs":` + list("{}", 5<<20) + `}`
 	return []costly{
@@ -75,6 +78,20 @@ func costlyHandlers() []costly {
 		{"let of a container and a change", many(`{"let":{"name":"$f","find":{"in":"xs","where":{"id":3}}}},{"update_where":{"target":"xs","match":{"id":3},"merge":{"n":1}}}`, 20), ids, `{}`},
 		{"comparison of large arrays", many(`{"if":{"equals":["@.a","@.b"]},"then":[]}`, 20), `{"a":` + list("0", most/2) + `,"b":` + list("0", most/2) + `}`, `{}`},
 		{"long sums", `{"map":{"target":"xs","apply":{"increment":{"target":"","by":"$.data.by"}}}}`, `{"xs":` + list(long, 700) + `}`, `{"by":` + long + `}`},
+		{"long products", `{"map":{"target":"xs","apply":{"set":{"target":"","value":{"$multiply":["@","$.data.by"]}}}}}`, `{"xs":` + list(long, 700) + `}`, `{"by":` + long + `}`},
+		{"long products of small numbers", `{"map":{"target":"xs","apply":{"set":{"target":"","value":{"$multiply":["@",3]}}}}}`, `{"xs":` + list(long, 800) + `}`, `{}`},
+		{"long quotients", `{"map":{"target":"xs","apply":{"set":{"target":"","value":{"$divide":["$.data.by","@"],"scale":100}}}}}`, `{"xs":` + list(long[:5000], 1400) + `}`, `{"by":` + long + `}`},
+		{"exact quotients", `{"map":{"target":"xs","apply":{"set":{"target":"","value":{"$divide":["$.data.by","@"]}}}}}`, `{"xs":` + list(fives, 800) + `}`, `{"by":` + fives + `}`},
+		{"rounding of long numbers", `{"map":{"target":"xs","apply":{"set":{"target":"","value":{"$round":"@","scale":2}}}}}`, `{"xs":` + list("0."+long, 800) + `}`, `{}`},
+		{"small products", `{"map":{"target":"xs","apply":{"set":{"target":"","value":{"$multiply":["@",3]}}}}}`, zeros, `{}`},
+		{"small quotients", `{"map":{"target":"xs","apply":{"set":{"target":"","value":{"$divide":["@",7],"scale":9}}}}}`, numbers, `{}`},
+		{"what does not fit", `{"map":{"target":"xs","apply":{"set":{"target":"","value":{"$divide":["@",7]}}}}}`, numbers, `{}`},
+		{"sums", many(`{"set":{"target":"y","value":{"$sum":"@.xs","of":{"$multiply":["$item",2]}}}}`, 3), numbers, `{}`},
+		{"counts", many(`{"set":{"target":"y","value":{"$count":"@.xs","where":{"gt":["$item",5]}}}}`, 5), numbers, `{}`},
+		{"upper case", many(`{"set":{"target":"y","value":{"$upper":"@.s"}}}`, 3), letters, `{}`},
+		{"slices", many(`{"set":{"target":"y","value":{"$slice":"@.s","from":-5}}}`, 10), letters, `{}`},
+		{"texts that are put together", `{"map":{"target":"xs","apply":{"set":{"target":"","value":{"$concat":["@","@"]}}}}}`, numbers, `{}`},
+		{"times", `{"map":{"target":"xs","apply":{"set":{"target":"","value":{"$add_duration":[{"$date_trunc":"@","to":"month"},"1mo"]}}}}}`, `{"xs":` + list(`"2023-11-14T22:13:20.5+01:00"`, 200_000) + `}`, `{}`},
 		{"an event that is parsed", `{"set":{"target":"x","value":"$.data"}}`, `{}`, event},
 		{"objects in an event that is parsed", `{"set":{"target":"x","value":"$.data"}}`, `{}`, objects},
 		{"some in an event", `{"if":{"some":{"in":"$.data.xs","match":{"equals":["$item",1]}}},"then":[]}`, `{}`, event},

@@ -37,7 +37,7 @@ func (w *weigher) computed(n node) weight {
 		if n.by != nil {
 			y = w.digitsOf(n.by)
 		}
-		return sum(total, units(1.5*(x+2*y+2*value.MaxScale)+(x+y+value.MaxScale)*(y+value.MaxScale)/1024))
+		return sum(total, units(1.5*(x+2*y+2*value.MaxScale)+(x+y+value.MaxScale)*(y+value.MaxScale)/4096))
 	case *foldNode:
 		if n.name == "$count" && n.where == nil {
 			return w.eval(n.in)
