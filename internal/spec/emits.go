@@ -72,6 +72,7 @@ func (r reader) emit(v value.Value, at diag.Pointer) {
 	}
 	typ, event := v.Get("aggregate_type").Str(), v.Get("event_type").Str()
 	r.id(v.Get("id"), at.Key("id"))
+	r.alwaysThere(typ, event, v.Get("id").Str(), at)
 	data := v.Get("data")
 	r.value(data, at.Key("data"), tick.AsValue)
 	if data.IsMissing() {

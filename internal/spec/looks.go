@@ -51,7 +51,7 @@ func (c *compiler) slips() {
 			if handler := e.Value.Get("handler"); handler.Get("wasm").IsMissing() {
 				r.operations(handler, at.Key("handler"))
 			}
-			r.reads = l.reading(e.Value)
+			r.reads, r.of = l.reading(e.Value), c.out.EventType(t.Key, e.Key)
 			r.implications(e.Value.Get("implications"), at.Key("implications"))
 			r.decisions(e.Value, at)
 		}
@@ -76,6 +76,8 @@ type reader struct {
 	state *written
 	// reads is what "$.reads" leads to.
 	reads map[string]held
+	// of is the event type whose guards and implications are looked at, nil for handlers and sagas.
+	of *EventType
 	// bound is what elements of arrays look like, by the names that they are bound to.
 	bound map[string]outline.Schema
 	// element tells that "@" is the element of an array.
@@ -216,7 +218,8 @@ func (r reader) leadsNowhere(p jsonpath.Path, at diag.Pointer) bool {
 		return r.neverWrittenBy(of, p.Text, steps, at)
 	}
 	if inState, steps := stateSteps(p); inState {
-		return (p.Root == jsonpath.Document || !r.element) && r.neverWritten(r.state, at, p.Text, steps)
+		own := p.Root == jsonpath.Document || !r.element
+		return own && (r.beforeTheFirst(p, steps, at) || r.neverWritten(r.state, at, p.Text, steps))
 	}
 	if s := r.bound[p.Name]; p.Root == jsonpath.Binding && !s.IsMissing() {
 		if parent, name, declared := r.c.closedAt(s, p.Steps); name != "" {

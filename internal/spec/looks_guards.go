@@ -65,3 +65,21 @@ func (l *looks) neverWrittenBy(of held, text string, steps []value.Step, at diag
 	l.c.neverWrittenBy(at, text, of.aggregateType, name, members)
 	return true
 }
+
+// beforeTheFirst warns of a path into the state before an event that is always the first of its aggregate, and reports whether it is one.
+func (r reader) beforeTheFirst(p jsonpath.Path, steps []value.Step, at diag.Pointer) bool {
+	if r.of == nil || r.of.Creates != CreatesOnly || len(steps) == 0 || r.left <= 0 {
+		return false
+	}
+	r.c.noStateYet(at, p.Text, r.of.Name)
+	return true
+}
+
+// alwaysThere warns of an emit to the event's own aggregate, which has at least that event, of an event that has to be the first.
+func (r reader) alwaysThere(aggregateType, event, id string, at diag.Pointer) {
+	to := r.c.out.EventType(aggregateType, event)
+	if r.of == nil || r.of.AggregateType != aggregateType || id != "$.key" && id != "$.id" || to == nil || to.Creates != CreatesOnly || r.left <= 0 {
+		return
+	}
+	r.c.neverFirst(at, r.of.Name, event)
+}

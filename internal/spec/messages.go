@@ -348,6 +348,16 @@ func (m *messages) messageCut(at diag.Pointer, most int) {
 	m.Warnf(at, "only the first %d characters of the message are shown", most).Hintf("shorten it")
 }
 
+func (m *messages) noStateYet(at diag.Pointer, text, event string) {
+	m.Warnf(at, "%s leads to nothing: %s is the first event of its aggregate, which has no state before it", quote(text), quote(event)).
+		Hintf(`look at "$.data", or do without "creates": "only"`)
+}
+
+func (m *messages) neverFirst(at diag.Pointer, event, to string) {
+	m.Warnf(at, "this is always refused: %s has to be the first event of its aggregate, and %s is written to that aggregate before it", quote(to), quote(event)).
+		Hintf("emit it to another aggregate, or do without \"creates\": \"only\"")
+}
+
 func (m *messages) tagOfOurs(at diag.Pointer, name string) {
 	m.Errorf(at, "a tag cannot be named %s, since every event has one of that name", quote(name)).AtKey().
 		Hintf("find events by \"%s:<type>:<id>\" without declaring anything, or choose another name", name)
