@@ -20,6 +20,7 @@ import (
 	"j17/internal/clock"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
+	"j17/internal/store/storetest"
 	"j17/internal/worker"
 )
 
@@ -173,54 +174,6 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// mortal is a store that its process does not reach any more after some writes.
-type mortal struct {
-	store.Store
-	mu sync.Mutex
-	// left is how many writes still go well, -1 for all. The one after that is stored if late is set; its process does not hear of it.
-	left int
-	late bool
-	dead bool
-}
-
-func (m *mortal) write(do func() error) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.dead {
-		return store.ErrClosed
-	}
-	if m.left == 0 {
-		m.dead = true
-		if m.late {
-			_ = do()
-		}
-		return store.ErrClosed
-	}
-	if m.left > 0 {
-		m.left--
-	}
-	return do()
-}
-
-// Write is part of store.Store.
-func (m *mortal) Write(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
-	return m.write(func() error { return m.Store.Write(ctx, t, side, fences...) })
-}
-
-// WriteFreeing is part of store.Store.
-func (m *mortal) WriteFreeing(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
-	return m.write(func() error { return m.Store.WriteFreeing(ctx, t, side, fences...) })
-}
-
-// ClaimDue is part of store.Store.
-func (m *mortal) ClaimDue(ctx context.Context, t j17.Tenant, c store.Claim) (items []store.Item, err error) {
-	err = m.write(func() (err error) { items, err = m.Store.ClaimDue(ctx, t, c); return err })
-	if err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 // TestCrashes ends the process before and after each of its writes: what is built then is what is built without that, each stream once,
 // and what is removed is gone.
 func TestCrashes(t *testing.T) {
@@ -230,7 +183,7 @@ func TestCrashes(t *testing.T) {
 			h := newHouse(t)
 			h.streams(prod, "a", 23)
 			h.streams(prod, "b", 7)
-			m := &mortal{Store: h.store, left: left, late: late}
+			m := storetest.NewMortal(h.store, left, late)
 			s := h.service(m, adding(5))
 			alive := h.service(h.store, adding(5))
 			h.begin(alive, prod, "one", "a", "b")
@@ -262,7 +215,7 @@ func TestCrashes(t *testing.T) {
 					t.Fatalf("the process ends at write %d, stored: %v: %d items in %s, %v", left, late, n, space, err)
 				}
 			}
-			if !m.dead {
+			if !m.IsDead() {
 				break
 			}
 			crashes++

@@ -16,6 +16,7 @@ import (
 	"j17/internal/build"
 	"j17/internal/index"
 	"j17/internal/store"
+	"j17/internal/store/storetest"
 )
 
 // random writes some events at random.
@@ -135,55 +136,6 @@ func (h *house) accounted(p *process) {
 	}
 }
 
-// mortal is a store that its process does not reach any more after some writes.
-type mortal struct {
-	store.Store
-	mu sync.Mutex
-	// left is how many writes still go well. The one after that is stored if late is set; its process does not hear of it.
-	left int
-	late bool
-	dead bool
-	// died is closed then.
-	died chan struct{}
-}
-
-func (m *mortal) write(do func() error) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.dead {
-		return store.ErrClosed
-	}
-	if m.left == 0 {
-		m.dead = true
-		close(m.died)
-		if m.late {
-			_ = do()
-		}
-		return store.ErrClosed
-	}
-	m.left--
-	return do()
-}
-
-// Write is part of store.Store.
-func (m *mortal) Write(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
-	return m.write(func() error { return m.Store.Write(ctx, t, side, fences...) })
-}
-
-// WriteFreeing is part of store.Store.
-func (m *mortal) WriteFreeing(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
-	return m.write(func() error { return m.Store.WriteFreeing(ctx, t, side, fences...) })
-}
-
-// ClaimDue is part of store.Store.
-func (m *mortal) ClaimDue(ctx context.Context, t j17.Tenant, c store.Claim) (items []store.Item, err error) {
-	err = m.write(func() (err error) { items, err = m.Store.ClaimDue(ctx, t, c); return err })
-	if err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 // TestCrashes ends the process before and after each of its writes while an index is built, follows events and is built anew: what the
 // next one has is exact, and nothing is left over. Outside of soaks it is some of the writes.
 func TestCrashes(t *testing.T) {
@@ -199,7 +151,7 @@ func TestCrashes(t *testing.T) {
 				rng := rand.New(rand.NewPCG(7, 7))
 				h.random(rng, prod, 300)
 				d := source{h.disk}.definition(nil)
-				m := &mortal{Store: h.disk, left: left, late: late, died: make(chan struct{})}
+				m := storetest.NewMortal(h.disk, left, late)
 				first := h.start(m)
 				done := make(chan struct{})
 				go func() {
@@ -211,11 +163,10 @@ func TestCrashes(t *testing.T) {
 					h.random(rng, prod, 20)
 				}
 				h.pass(20 * time.Second)
-				over = !m.dead
+				over = !m.IsDead()
 				if !over {
 					crashes++
 				}
-				m.write(func() error { return nil }) //nolint:errcheck // whatever becomes of it
 				first.stop()
 				<-done
 
@@ -340,13 +291,13 @@ func TestFanout(t *testing.T) {
 			h.ready(p, prod, definition(h, "wide"))
 			if left >= 0 {
 				p.stop()
-				m := &mortal{Store: h.disk, left: left + 2, died: make(chan struct{})}
+				m := storetest.NewMortal(h.disk, left+2, false)
 				p = h.start(m)
 				if _, err := p.Ensure(t.Context(), prod, definition(h, "wide")); err != nil {
 					t.Fatal(err)
 				}
 				h.write(prod, event("shop", "s", `{"name":"second"}`))
-				<-m.died
+				<-m.Died()
 				p.stop()
 				p = h.start(h.disk)
 				h.ready(p, prod, definition(h, "wide"))

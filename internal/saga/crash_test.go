@@ -16,60 +16,8 @@ import (
 	"j17"
 	"j17/internal/saga"
 	"j17/internal/store"
+	"j17/internal/store/storetest"
 )
-
-// mortal is a store that its process does not reach any more after some writes.
-type mortal struct {
-	store.Store
-	mu sync.Mutex
-	// left is how many writes still go well, -1 for all. The one after that is stored if late is set; its process does not hear of it.
-	left int
-	late bool
-	dead bool
-}
-
-// write counts a write.
-func (m *mortal) write(do func() error) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.dead {
-		return store.ErrClosed
-	}
-	if m.left == 0 {
-		m.dead = true
-		if m.late {
-			_ = do()
-		}
-		return store.ErrClosed
-	}
-	if m.left > 0 {
-		m.left--
-	}
-	return do()
-}
-
-// Append is part of store.Store.
-func (m *mortal) Append(ctx context.Context, t j17.Tenant, units []store.Append) (results []store.Result, err error) {
-	err = m.write(func() (err error) { results, err = m.Store.Append(ctx, t, units); return err })
-	if err != nil {
-		return nil, err
-	}
-	return results, nil
-}
-
-// Write is part of store.Store.
-func (m *mortal) Write(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
-	return m.write(func() error { return m.Store.Write(ctx, t, side, fences...) })
-}
-
-// ClaimDue is part of store.Store.
-func (m *mortal) ClaimDue(ctx context.Context, t j17.Tenant, c store.Claim) (items []store.Item, err error) {
-	err = m.write(func() (err error) { items, err = m.Store.ClaimDue(ctx, t, c); return err })
-	if err != nil {
-		return nil, err
-	}
-	return items, nil
-}
 
 // fate carries out some sagas at once, in which everything happens that can, and returns all that was written and has become of them.
 // The process ends after some writes; the next one goes on.
@@ -77,12 +25,12 @@ func fate(t *testing.T, left int, late bool) (got []string, died bool) {
 	t.Helper()
 	h := newHouse(t, 3) // two of the five have to wait
 	h.deploy(strings.Replace(shop, "30000", "300000", 1))
-	m := &mortal{Store: h.disk, left: left, late: late}
+	m := storetest.NewMortal(h.disk, left, late)
 	alive := h.another(h.disk) // for those who write meanwhile
 	do := func(work func(h *house) error) {
 		for {
 			err := work(h)
-			if !m.dead {
+			if !m.IsDead() {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -91,7 +39,7 @@ func fate(t *testing.T, left int, late bool) (got []string, died bool) {
 			// What was leased is due again when the lease is over.
 			died = true
 			h = h.another(h.disk)
-			m = &mortal{Store: h.disk, left: -1}
+			m = storetest.NewMortal(h.disk, -1, false)
 		}
 	}
 	h.work(m)
