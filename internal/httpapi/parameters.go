@@ -291,7 +291,15 @@ func unknownParameter(name string, known []parameter) error {
 // fault says what a value must be, "" where it is that.
 func (p *parameter) fault(v string) string {
 	switch p.kind {
+	// Any text, and several of them.
 	case text, ignored, further:
+	case texts:
+		elems := wire.SplitList(v)
+		if uint64(len(elems)) > p.most || slices.Contains(elems, "") {
+			return "a list of 1 to " + strconv.FormatUint(p.most, 10) + " texts with commas between them"
+		}
+
+	// Numbers and times.
 	case whole:
 		// Bounds are said as they are: some have no end that anybody would type.
 		n, err := strconv.ParseUint(v, 10, 63)
@@ -306,6 +314,8 @@ func (p *parameter) fault(v string) string {
 		if _, err := strconv.ParseUint(v, 10, 63); err != nil {
 			return "a time in whole Unix seconds, such as 1705312800"
 		}
+
+	// One of some words.
 	case flag:
 		if !slices.Contains([]string{"true", "1", "false", "0"}, v) && !slices.Contains(p.choices, v) {
 			return "true or false"
@@ -314,6 +324,8 @@ func (p *parameter) fault(v string) string {
 		if !slices.Contains(p.choices, v) {
 			return orList(p.choices)
 		}
+
+	// What names a moment or somebody.
 	case day:
 		if _, err := dayOf(v); err != nil {
 			return "a date such as 2026-11-21 or a time such as 2026-11-21T08:00:00Z"
@@ -330,11 +342,8 @@ func (p *parameter) fault(v string) string {
 		if _, ok := j17.ParseKey(v); !ok {
 			return "a type and an id with a colon between them, such as user:global"
 		}
-	case texts:
-		elems := wire.SplitList(v)
-		if uint64(len(elems)) > p.most || slices.Contains(elems, "") {
-			return "a list of 1 to " + strconv.FormatUint(p.most, 10) + " texts with commas between them"
-		}
+
+	// Places, and how long something takes.
 	case latitude:
 		if n, ok := decimal(v); !ok || !(math.Abs(n) <= 90) {
 			return "a number of degrees from -90 to 90"

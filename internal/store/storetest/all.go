@@ -134,6 +134,7 @@ func testDueAwaited(s *suite) {
 
 // testTagged reads by tags what single events, long units and erased events have.
 func testTagged(s *suite) {
+	// A unit of many events, some with tags that few have, and later ones, one of another tenant.
 	t := s.t
 	f := s.fixture(t)
 	tagged := func(data int, tags ...string) store.NewEvent {
@@ -156,6 +157,8 @@ func testTagged(s *suite) {
 	commit(t, f, tenant, store.Append{Events: []store.NewEvent{tagged(200), tagged(201, "third")}})
 	commit(t, f, tenant, store.Append{Events: []store.NewEvent{tagged(202, "rare", "all")}})
 	commit(t, f, other, store.Append{Events: []store.NewEvent{tagged(0, "rare", "all")}})
+
+	// All tags count, from a position on, up to a limit; also after the store was opened anew.
 	check := func(want []int, after j17.StreamID, limit int, tags ...string) {
 		t.Helper()
 		var got []int
@@ -186,6 +189,7 @@ func testTagged(s *suite) {
 		check(nil, none, everything, "rar")
 		check(nil, none, 0, "rare")
 	}
+
 	// An erased event has no tags any more; its neighbours keep theirs.
 	erased := store.Rewritten{Version: 14, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)}
 	if err := Erase(t.Context(), f, tenant, order("4"), []store.Rewritten{erased}); err != nil {
@@ -193,6 +197,8 @@ func testTagged(s *suite) {
 	}
 	check([]int{139, 202}, j17.StreamID{}, everything, "rare")
 	check([]int{66, 72, 75}, r.IDs[65], 3, "third")
+
+	// An import has the tags of what was exported.
 	copied := export(t, f, tenant)
 	if err := f.ImportTenant(t.Context(), "copy", strings.NewReader(copied)); err != nil {
 		t.Fatal(err)
@@ -200,6 +206,8 @@ func testTagged(s *suite) {
 	if got := readTagged(t, f, "copy", j17.StreamID{}, everything, "rare"); len(got) != 2 {
 		t.Errorf("an import has %d of 2 tagged events", len(got))
 	}
+
+	// Tags that mean nothing are refused.
 	for what, tags := range map[string][]string{"no tag": nil} {
 		for _, err := range f.ReadTagged(t.Context(), tenant, tags, j17.StreamID{}, 1, nil) {
 			if !errors.Is(err, store.ErrInvalid) {

@@ -12,6 +12,7 @@ import (
 
 // testMoment writes while a moment is open: it shows what was there before, and the next one the rest.
 func testMoment(s *suite) {
+	// Before anything is written.
 	t := s.t
 	f := s.fixture(t)
 	empty := moment(t, f, other)
@@ -19,6 +20,7 @@ func testMoment(s *suite) {
 		t.Errorf("nothing was written, and a moment shows position %s, %d items, %v", empty.Position(), n, err)
 	}
 
+	// Two moments, with writes before and after each: what each shows stays as it was.
 	first := commit(t, f, tenant, store.Append{Events: events(order("a"), `1`, `2`), Side: []store.Side{put("k", "old"), put("k1", "")}})
 	before := moment(t, f, tenant)
 	second := commit(t, f, tenant, store.Append{Events: events(order("b"), `1`), Side: []store.Side{put("k", "new"), put("k2", ""), {Op: store.Delete, Space: space, Key: "k1"}}})
@@ -33,10 +35,13 @@ func testMoment(s *suite) {
 		{before, first.IDs[1], [2]uint64{2, 0}, "old", []string{"k", "k1"}},
 		{after, second.IDs[0], [2]uint64{2, 1}, "new", []string{"k", "k2"}},
 	} {
+		// Streams.
 		heads, err := c.m.Heads([]j17.Key{order("a"), order("b"), {Type: "no:type", ID: "x"}})
 		if err != nil || c.m.Position() != c.position || heads[0].Length != c.lengths[0] || heads[1].Length != c.lengths[1] || heads[2].Length != 0 {
 			t.Errorf("position %s and heads %v (%v), want %s and lengths %v", c.m.Position(), heads, err, c.position, c.lengths)
 		}
+
+		// Items, one by one, in a range, and counted.
 		if item, err := c.m.Get(space, "k"); err != nil || string(item.Value) != c.value {
 			t.Errorf("item %q (%v), want %q", item.Value, err, c.value)
 		}
@@ -49,6 +54,8 @@ func testMoment(s *suite) {
 				t.Errorf("%d items up to %d (%v), want %d", n, limit, err, want)
 			}
 		}
+
+		// Items as they pass, until who looks has seen enough.
 		var each []string
 		err = c.m.Each(space, store.Range{Backward: true}, func(key, value []byte) bool {
 			each = append(each, string(key)+"="+string(value))
@@ -65,6 +72,8 @@ func testMoment(s *suite) {
 		if err != nil || !slices.Equal(each, []string{"k"}) {
 			t.Errorf("passed %v (%v) to who wants one", each, err)
 		}
+
+		// Closing twice does no harm.
 		c.m.Close()
 		c.m.Close()
 	}

@@ -362,12 +362,15 @@ func testDue(s *suite) {
 
 // testDueAtOnce lets workers share work: each job is done once, although some workers fail.
 func testDueAtOnce(s *suite) {
+	// Jobs that are due.
 	t := s.t
 	f := s.fixture(t)
 	const workers, jobs = 5, 40
 	for i := range jobs {
 		write(t, f, tenant, store.Side{Op: store.Put, Space: "work", Key: fmt.Sprintf("%02d", i), Due: f.clock.Now()})
 	}
+
+	// Workers at the same time, each of which claims some, fails now and then so that the lease ends, and finishes in one unit with an event.
 	var mu sync.Mutex
 	done, attempts := map[string]int{}, map[string]int{}
 	var wg sync.WaitGroup
@@ -402,6 +405,8 @@ func testDueAtOnce(s *suite) {
 		})
 	}
 	wg.Wait()
+
+	// Each was done once.
 	for i := range jobs {
 		key := fmt.Sprintf("%02d", i)
 		if n := head(t, f, tenant, order(key)).Length; n != 1 || done[key] != 1 {
