@@ -229,11 +229,10 @@ func (c *compiler) singletonsApart(v value.Value, at diag.Pointer) {
 	for i, name := range v.Elems() {
 		prefix, err := ident.ParseHandle(name.Str())
 		owner := c.handles[prefix]
-		number, ok := strings.CutPrefix(name.Str(), c.out.ProjectKey+"-")
 		switch {
 		case err == nil && owner != "":
 			c.singletonNamed(at.Index(i), name.Str(), "a handle of the type "+quote(owner))
-		case ok && sequenced && c.out.ProjectKey != "" && number != "" && strings.Trim(number, "0123456789") == "":
+		case sequenced && err != nil && c.isGivenName(name.Str()):
 			c.singletonNamed(at.Index(i), name.Str(), "a public id of this project")
 		}
 	}
@@ -466,6 +465,15 @@ func (c *compiler) eventDeclared(at diag.Pointer, aggregateType, name string) {
 	}
 }
 
+// isGivenName reports whether a text is spelt like a name that the server gives: a handle, or a public id of the project.
+func (c *compiler) isGivenName(text string) bool {
+	if _, err := ident.ParseHandle(text); err == nil {
+		return true
+	}
+	number, ok := strings.CutPrefix(text, c.out.ProjectKey+"-")
+	return ok && c.out.ProjectKey != "" && number != "" && strings.Trim(number, "0123456789") == ""
+}
+
 // id reads the id of an aggregate: an identifier, or a path that leads to one.
 func (c *compiler) id(v value.Value, at diag.Pointer, aggregateType string, s tick.Scope) Ref {
 	text, ok := c.text(v, at, "an id")
@@ -479,7 +487,7 @@ func (c *compiler) id(v value.Value, at diag.Pointer, aggregateType string, s ti
 	canonical, kind, err := c.out.IDs.Check(literal)
 	switch {
 	case err != nil:
-		c.badLiteralID(at, text)
+		c.badLiteralID(at, text, c.isGivenName(literal))
 	case canonical != literal:
 		c.literalIDChanges(at, literal, canonical, kind, c.stored)
 	}

@@ -318,9 +318,13 @@ func (m *messages) literalIDChanges(at diag.Pointer, id, canonical string, kind 
 	d.Hintf("write %s", quote(canonical))
 }
 
-func (m *messages) badLiteralID(at diag.Pointer, id string) {
-	m.Errorf(at, "the id %s is no identifier and no declared singleton", quote(id)).
-		Hintf(`declare it under "singletons", or start it with "$" to take the id from the event`)
+func (m *messages) badLiteralID(at diag.Pointer, id string, given bool) {
+	d := m.Errorf(at, "the id %s is no identifier and no declared singleton", quote(id))
+	if given {
+		d.Hintf(`names that the server gives cannot stand in a spec, since each environment gives its own: take the name from the event, as in "$.data.account", or write the id`)
+		return
+	}
+	d.Hintf(`declare it under "singletons", or start it with "$" to take the id from the event`)
 }
 
 // What decides whether events are written.
