@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -23,6 +24,10 @@ func (s *Server) adopted(ctx context.Context, t j17.Tenant) {
 		s.options.Logger.ErrorContext(ctx, "who holds unique values in an environment is not known; deploy its spec again, or restart the server",
 			slog.String("tenant", string(t)), slog.Any("error", err))
 	}
+	if err := s.tagging.Adopt(ctx, t); err != nil {
+		// As with places.
+		s.options.Logger.WarnContext(ctx, "the tags of an environment are not prepared yet", slog.String("tenant", string(t)), slog.Any("error", err))
+	}
 	s.projections.Adopted(ctx, t)
 }
 
@@ -36,7 +41,7 @@ func (s *Server) built(ctx context.Context, t j17.Tenant) {
 	var indexes sync.WaitGroup
 	indexes.Go(func() { s.projections.Settled(ctx, t) })
 	defer indexes.Wait()
-	if err := s.places.Await(ctx, t); err != nil && ctx.Err() == nil {
+	if err := errors.Join(s.places.Await(ctx, t), s.tagging.Await(ctx, t)); err != nil && ctx.Err() == nil {
 		s.options.Logger.WarnContext(ctx, "the builds of an environment cannot be waited for", slog.String("tenant", string(t)), slog.Any("error", err))
 	}
 }

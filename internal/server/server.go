@@ -47,6 +47,7 @@ import (
 	"j17/internal/spec"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
+	"j17/internal/tagging"
 	"j17/internal/tail"
 	"j17/internal/unique"
 	"j17/internal/usage"
@@ -171,6 +172,8 @@ type Server struct {
 	places *place.Service
 	// unique knows who holds values that one aggregate alone may have.
 	unique *unique.Service
+	// tagging gives older events the tags of what is deployed.
+	tagging *tagging.Service
 	// projections answers reads of projections.
 	projections *projection.Service
 	checkpoints *checkpoint.Service
@@ -282,6 +285,10 @@ func open(ctx context.Context, o Options) (_ *Server, err error) {
 		},
 		Derived: []engine.DerivedOf{
 			func(ctx context.Context, e *engine.Entering) ([]store.Side, error) { return s.places.Derive(ctx, e) },
+			func(ctx context.Context, e *engine.Entering) ([]store.Side, error) { return s.tagging.Derive(ctx, e) },
+		},
+		Tagged: func(ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence, names []string) error {
+			return s.tagging.Tagged(ctx, t, d, fences, names)
 		},
 		Unique: func(t j17.Tenant, d *decider.Decider, fences []store.Fence) engine.Holding {
 			return s.unique.Look(t, d, fences)
@@ -294,7 +301,8 @@ func open(ctx context.Context, o Options) (_ *Server, err error) {
 	s.feed = feed.New(feed.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Sole: true})
 	s.builds = build.New(build.Options{Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
 	s.indexes = index.New(index.Options{Store: s.store, Feed: s.feed, Build: s.builds, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
-	s.timed = append(s.timed, s.feed, s.builds)
+	s.tagging = tagging.New(tagging.Options{Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger, Engine: s.engine})
+	s.timed = append(s.timed, s.feed, s.builds, s.tagging)
 	s.places = place.New(place.Options{Store: s.store, Builds: s.builds, Engine: s.engine})
 	s.unique = unique.New(unique.Options{Store: s.store, Builds: s.builds, Engine: s.engine, Logger: o.Logger})
 	s.projections = projection.New(projection.Options{
@@ -437,7 +445,7 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 	workers = append(workers, s.backups.Run)
 	s.building.Store(true)
 	watch := func(ctx context.Context) error { return s.watchFolder(ctx, api) }
-	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.builds.Run, s.indexes.Run, s.projections.Run, s.deploy.Run, s.listeners.Run, s.logs.Run, s.checkpoints.Run, s.scrub.Run, s.erasures.Run, s.upkeep, s.settle) {
+	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.builds.Run, s.tagging.Run, s.indexes.Run, s.projections.Run, s.deploy.Run, s.listeners.Run, s.logs.Run, s.checkpoints.Run, s.scrub.Run, s.erasures.Run, s.upkeep, s.settle) {
 		g.Go(func() error { return worker(work) })
 	}
 	<-failed.Done()
