@@ -247,6 +247,9 @@ func selected(v value.Value, steps []value.Step) part {
 		case !v.Get("$lookup").IsMissing():
 			return found(v, steps[:i], steps[i:])
 		}
+		if form, _ := tick.SelectionForm(v); form != tick.Plain {
+			return part{v: v, rest: steps[i:]}
+		}
 		next := v.Get(step.Key)
 		if next.IsMissing() {
 			return part{known: namesBelow(steps[:i], v)}

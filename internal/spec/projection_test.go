@@ -448,3 +448,19 @@ func FuzzCompileProjection(f *testing.F) {
 		}
 	})
 }
+
+// TestComputedFields indexes fields that operators compute, or that are parts of what they yield; one without a value is null.
+func TestComputedFields(t *testing.T) {
+	p := project(t, shop(t), `{"name": "computed", "for_each": "order", "sources": {"order": "$key"}, "select": {
+		"double": {"$multiply": ["$.order.n", 2]}, "both": {"$merge": [{"n": {"$": "$.order.n"}}, {"kind": {"$literal": "$k"}}]}, "none": {"$upper": "$.order.n"}},
+		"index": ["double", "both.kind", "both.n", "none"]}`)
+	e := env(t, `{"order": {"n": 1.5}}`)
+	var got []string
+	for _, x := range p.Indexes {
+		v, err := x.Fields[0].Value(e, 1000)
+		got = append(got, fmt.Sprintf("%s %s %v", x.Fields[0].Name, v, err))
+	}
+	if diff := cmp.Diff([]string{`double 3.0 <nil>`, `both.kind "$k" <nil>`, `both.n 1.5 <nil>`, `none null <nil>`}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -131,6 +131,9 @@ func HandlerForm(v value.Value) (Form, value.Value) { return formOf(v, handlers)
 // TemplateForm is HandlerForm for templates of events.
 func TemplateForm(v value.Value) (Form, value.Value) { return formOf(v, templates) }
 
+// SelectionForm is HandlerForm for the select of a projection.
+func SelectionForm(v value.Value) (Form, value.Value) { return formOf(v, selections) }
+
 func formOf(v value.Value, in language) (Form, value.Value) {
 	o, operand, ok := operatorOf(v, in)
 	if !ok {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"j17/internal/spec/jsonpath"
+	"j17/internal/spec/tick"
 	"j17/internal/value"
 )
 
@@ -163,6 +164,9 @@ func (s *selection) of(v value.Value) (t *typ, optional bool) {
 		case !v.Get("$lookup").IsMissing():
 			return s.found(v)
 		}
+		if t, optional, ok := s.computed(v); ok {
+			return t, optional
+		}
 		o := &typ{kind: object}
 		for _, m := range v.Members() {
 			t, optional := s.of(m.Value)
@@ -172,6 +176,44 @@ func (s *selection) of(v value.Value) (t *typ, optional bool) {
 	case value.Missing, value.Null, value.Bool, value.Number:
 	}
 	return constant(v), false
+}
+
+// computed is the type of what an operator yields, which is null where its operands do not fit. It reports false where v is none.
+func (s *selection) computed(v value.Value) (t *typ, optional, ok bool) {
+	form, operand := tick.SelectionForm(v)
+	switch form {
+	case tick.Literal:
+		return constant(operand), false, true
+	case tick.Followed:
+		t, optional = s.of(operand)
+		return t, optional, true
+	case tick.Text:
+		t = nullable(&typ{kind: text})
+	case tick.Numeric:
+		t = nullable(&typ{kind: number})
+	case tick.Whole:
+		t = nullable(&typ{kind: integer})
+	case tick.Scalar:
+		t = nullable(either(&typ{kind: number}, &typ{kind: text}))
+	case tick.Merged, tick.Computed:
+		t = &typ{}
+	case tick.Plain:
+		return nil, false, false
+	}
+	return t, leftOut(v), true
+}
+
+// leftOut reports whether a value has an optional path, which may leave out all that it is computed for.
+func leftOut(v value.Value) bool {
+	if text := v.Str(); jsonpath.IsPath(text) {
+		return strings.HasSuffix(text, "?")
+	}
+	for _, m := range v.Members() {
+		if leftOut(m.Value) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(v.Elems(), leftOut)
 }
 
 func (s *selection) mapped(v value.Value) *typ {

@@ -63,6 +63,14 @@ export type TreeNodeState = {
   }>;
   cut_by_branch?: { [key: string]: string };
   found?: unknown;
+  computed?: {
+    sum: number;
+    n: number;
+    text: string;
+    least: number | string;
+    first: unknown;
+  };
+  left?: { [key: string]: number };
   reasons?: { [key: string]: number };
   created_at: number;
   updated_at: number;
@@ -113,6 +121,14 @@ export type TreeNodeSource = {
   }>;
   cut_by_branch?: { [key: string]: string };
   found?: unknown;
+  computed?: {
+    sum: number;
+    n: number;
+    text: string;
+    least: number | string;
+    first: unknown;
+  };
+  left?: { [key: string]: number };
   reasons?: { [key: string]: number };
   created_at: number;
   updated_at: number;
@@ -156,6 +172,14 @@ export type TreeNodeSingleton = {
   }>;
   cut_by_branch?: { [key: string]: string };
   found?: unknown;
+  computed?: {
+    sum: number;
+    n: number;
+    text: string;
+    least: number | string;
+    first: unknown;
+  };
+  left?: { [key: string]: number };
   reasons?: { [key: string]: number };
   created_at?: number;
   updated_at?: number;
@@ -208,6 +232,15 @@ export type TreeResult = {
     value: number;
   }> | null;
   fixed: Array<number | null | "x">;
+  computed: {
+    sum: number | null;
+    n: number | null;
+    text: string | null;
+    day: number | string | null;
+    first: unknown;
+    kept: "$x";
+    path: null | "young" | "cut";
+  };
 };
 
 /** TreeStateResult: the result of the projection tree_state. */
