@@ -128,9 +128,9 @@ func hostileSpecs(oneIn int) map[string]string {
 			`},"requires":[{"message":"m","that":{"or":[` + filled(halfSize, func(i int) string { return fmt.Sprintf(`{"exists":"$.reads.n%d"}`, i) }) + `]}}]}`),
 		"too many reads": types(`"e":{"schema":{},"handler":[],"reads":{` + filled(halfSize, func(i int) string { return fmt.Sprintf(`"r%d":{"aggregate_type":"t","id":"global"}`, i) }) +
 			`},"requires":[{"message":"m","that":{"or":[` + filled(halfSize, func(i int) string { return fmt.Sprintf(`{"exists":"$.reads.r%d"}`, i) }) + `]}}]}`),
-		"guards of a large state": types(`"e":{"schema":{},"handler":{"set":{"target":"","value":{` + filled(halfSize/2, property) + `}}},"reads":{"r":{"aggregate_type":"t","id":"global"}},"requires":[` +
+		"guards of a large state": types(`"e":{"schema":{},"handler":{"set":{"target":"","value":{` + filled(halfSize/8, property) + `}}},"reads":{"r":{"aggregate_type":"t","id":"global"}},"requires":[` +
 			names(19, func(int) string {
-				return `{"message":{"concat":["$.reads.r.mumber1"]},"that":{"or":[` + filled(halfSize/40, func(i int) string { return fmt.Sprintf(`{"exists":"$.state.mumber%d"}`, i) }) + `]}}`
+				return `{"message":{"concat":["$.reads.r.mumber1"]},"that":{"or":[` + filled(halfSize/80, func(i int) string { return fmt.Sprintf(`{"exists":"$.state.mumber%d"}`, i) }) + `]}}`
 			}) + `]}`),
 		"comments": strings.Repeat("//\n", whole/3),
 	}
