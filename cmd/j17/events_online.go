@@ -29,16 +29,19 @@ func (e *env) eventsOnline() []*cobra.Command {
 }
 
 func (e *env) eventsPost() *cobra.Command {
-	var actor, about, idempotencyKey string
+	var actor, about, idempotencyKey, conditions string
 	var previous uint64
-	var skipOCC, asJSON bool
+	var skipOCC, dryRun, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "post KEY EVENT_TYPE [DATA|@FILE|-]",
 		Short: "Write one event",
 		Long: `Write one event. KEY names the aggregate as TYPE/ID or TYPE:ID; TYPE/_new is one whose id the server chooses and tells. The
 data is JSON: in the command line, in a file after @, or on standard input for -; without it, it is {}.
 
-A lost connection does no harm: the write is repeated with the same idempotency key, and is stored once.`,
+A lost connection does no harm: the write is repeated with the same idempotency key, and is stored once.
+
+With --dry-run the server tells what the write would do, and nothing is stored: the event with all that it implies, the states
+afterwards, or why it would be refused. The exit code is that of the write.`,
 		Example: `  j17 events post counter/global was_raised '{"by": 0.1}' --actor user:global
   j17 events post order/7c0f6a38-91b2-4d6e-8f57-2b4e1a9c3d05 was_placed @order.json --actor clerk:global --previous-length 0`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -54,6 +57,8 @@ A lost connection does no harm: the write is repeated with the same idempotency 
 	f.Uint64Var(&previous, "previous-length", 0, "`number` of events that the aggregate must have; exit code 4 if it has not")
 	f.BoolVar(&skipOCC, "skip-occ", false, "concurrent writes do not matter; the event type must allow it")
 	f.StringVar(&idempotencyKey, "idempotency-key", "", "the same `key` with the same event writes once within 24 hours; one is made up if left out")
+	f.StringVar(&conditions, "conditions", "", "what must not have happened: a JSON array, @FILE, or - for standard input; exit code 4 if it has")
+	f.BoolVar(&dryRun, "dry-run", false, "tell what would happen, and write nothing")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -84,13 +89,21 @@ A lost connection does no harm: the write is repeated with the same idempotency 
 		if f.Changed("previous-length") {
 			o.PreviousLength = &previous
 		}
-		if o.IdempotencyKey == "" {
+		if o.IdempotencyKey == "" && !dryRun {
 			o.IdempotencyKey = "cli-" + rand.Text()
 		}
 
+		if conditions == "-" && len(args) > 2 && args[2] == "-" {
+			return usageError{errors.New("only one of DATA and --conditions can be standard input")}
+		}
+		if conditions != "" {
+			if o.Conditions, err = e.jsonArgument("--conditions", conditions); err != nil {
+				return err
+			}
+		}
 		ev := client.NewEvent{Type: args[1]}
 		if len(args) > 2 {
-			if ev.Data, err = e.jsonArgument(args[2]); err != nil {
+			if ev.Data, err = e.jsonArgument("DATA", args[2]); err != nil {
 				return err
 			}
 		}
@@ -98,6 +111,10 @@ A lost connection does no harm: the write is repeated with the same idempotency 
 		c, err := e.connectToWrite(r)
 		if err != nil {
 			return err
+		}
+
+		if dryRun {
+			return e.tryPost(cmd.Context(), c, key, ev, o, asJSON)
 		}
 
 		// From here on it may have been stored, whatever happens.
@@ -111,9 +128,8 @@ A lost connection does no harm: the write is repeated with the same idempotency 
 	return cmd
 }
 
-// jsonArgument returns the JSON that an argument holds or names.
-func (e *env) jsonArgument(arg string) (json.RawMessage, error) {
-	from := "DATA"
+// jsonArgument returns the JSON that an argument holds or names; from is what the argument is called.
+func (e *env) jsonArgument(from, arg string) (json.RawMessage, error) {
 	if name, ok := strings.CutPrefix(arg, "@"); ok || arg == "-" {
 		raw, err := e.readText(name, eventfile.MaxText, "No event can be that large.")
 		if err != nil {

@@ -219,6 +219,15 @@ func (w assistedWriter) PostEvent(ctx context.Context, key j17.Key, ev client.Ne
 	return c.PostEvent(ctx, key, ev, o)
 }
 
+// TryEvent implements mcp.Writer.
+func (w assistedWriter) TryEvent(ctx context.Context, key j17.Key, ev client.NewEvent, o client.WriteOptions) (json.RawMessage, error) {
+	c, err := w.server.connect()
+	if err != nil {
+		return nil, err
+	}
+	return c.TryEvent(ctx, key, ev, o)
+}
+
 // readOnly sends requests that read and refuses all others.
 type readOnly struct{ next http.RoundTripper }
 

@@ -132,6 +132,8 @@ type WriteOptions struct {
 	// PreviousLength is nil where the length of the aggregate does not matter.
 	PreviousLength *uint64
 	SkipOCC        bool
+	// Conditions are the JSON of an array of wire.Condition, nil for none. They are sent as they are.
+	Conditions json.RawMessage
 	// IdempotencyKey makes a write safe to repeat. Without one it is sent once.
 	IdempotencyKey string
 	// CorrelationID is a UUID that the metadata of the events keep; "" leaves it to the server.
@@ -161,14 +163,47 @@ func (o WriteOptions) metadata() wire.Metadata {
 
 // PostEvent writes one event.
 func (c *Client) PostEvent(ctx context.Context, key j17.Key, ev NewEvent, o WriteOptions) (Receipt, error) {
-	if len(ev.Data) == 0 {
-		ev.Data = json.RawMessage(`{}`)
-	}
-	body, err := encode(wire.WriteEvent{Data: ev.Data, Metadata: o.metadata()})
+	r, err := eventRequest(key, ev, o)
 	if err != nil {
 		return Receipt{}, err
 	}
-	return c.write(ctx, request{path: []string{key.Type, key.ID, ev.Type}, body: body, idempotencyKey: o.IdempotencyKey, correlationID: o.CorrelationID})
+	return c.write(ctx, r)
+}
+
+// eventRequest returns the request that writes one event.
+func eventRequest(key j17.Key, ev NewEvent, o WriteOptions) (request, error) {
+	if len(ev.Data) == 0 {
+		ev.Data = json.RawMessage(`{}`)
+	}
+	body, err := encode(struct {
+		wire.WriteEvent
+
+		Conditions json.RawMessage `json:"conditions,omitempty"`
+	}{wire.WriteEvent{Data: ev.Data, Metadata: o.metadata()}, o.Conditions})
+	return request{
+		method: http.MethodPost, path: []string{key.Type, key.ID, ev.Type}, body: body, idempotencyKey: o.IdempotencyKey, correlationID: o.CorrelationID,
+	}, err
+}
+
+// TryEvent asks what PostEvent would do, and writes nothing. It returns a wire.WriteDryRun as the server sent it: why the event would be refused
+// is no error.
+func (c *Client) TryEvent(ctx context.Context, key j17.Key, ev NewEvent, o WriteOptions) (json.RawMessage, error) {
+	r, err := eventRequest(key, ev, o)
+	if err != nil {
+		return nil, err
+	}
+	r.query, r.repeatable = url.Values{"dry_run": {"true"}}, true
+	reply, err := c.do(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	var tried struct {
+		DryRun bool `json:"dry_run"`
+	}
+	if err := json.Unmarshal(reply.body, &tried); err != nil || !tried.DryRun {
+		return nil, notOurs(reply, cmp.Or(err, errors.New("it is no dry run")))
+	}
+	return reply.body, nil
 }
 
 // PostBatch writes events of one aggregate, all or none. The same arguments make the same request, byte for byte.

@@ -109,6 +109,28 @@ func TestTransaction(t *testing.T) {
 	}
 }
 
+func TestTryEvent(t *testing.T) {
+	answers := []string{`{"ok":true,"dry_run":true,"accepted":false,"refusals":[{"status":409,"code":"conflict","error":"No"}],"events":[],"states":[]}`, `{"ok":true,"stream_id":"1-0","length":1}`}
+	c, _ := served(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		const want = `{"data":{"n":0.10},"metadata":{"actor":{"type":"user","id":"u"}},"conditions":[{"odd":1}]}`
+		if string(body) != want || r.Method+" "+r.URL.String() != "POST /note/global/was_written?dry_run=true" {
+			t.Error(r.Method, r.URL, string(body))
+		}
+		answer(w, 200, answers[0])
+		answers = answers[1:]
+	}, nil)
+	o := client.WriteOptions{Actor: j17.Agent{Type: "user", ID: "u"}, Conditions: json.RawMessage(`[{"odd":1}]`)}
+	key, ev := j17.Key{Type: "note", ID: "global"}, client.NewEvent{Type: "was_written", Data: json.RawMessage(`{"n":0.10}`)}
+	want := answers[0]
+	if got, err := c.TryEvent(t.Context(), key, ev, o); err != nil || string(got) != want {
+		t.Error(string(got), err)
+	}
+	if got, err := c.TryEvent(t.Context(), key, ev, o); err == nil {
+		t.Error("a write is taken for a dry run:", string(got))
+	}
+}
+
 // TestErrors checks that a refusal arrives whole.
 func TestErrors(t *testing.T) {
 	c, waits := served(t, func(w http.ResponseWriter, _ *http.Request) {

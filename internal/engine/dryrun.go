@@ -102,7 +102,7 @@ func (e *Engine) foresee(ctx context.Context, c *Command, b *work.Budget) (*Outl
 	switch {
 	case first != nil:
 		if _, err := e.replay(ctx, d, c, first); err != nil {
-			return refusing(nil, err)
+			return nil, err
 		}
 		return &Outlook{Repeated: true}, nil
 	case err != nil && a != nil:

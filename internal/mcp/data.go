@@ -4,6 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"j17"
 	"j17/internal/client"
@@ -108,8 +112,13 @@ func (s *Server) addDataTools() {
 	agent := `{"type":"object","properties":{"type":{"type":"string"},"id":{"type":"string"}},"required":["type","id"],"additionalProperties":false}`
 	add(s, tool{
 		name: nameOfPost, title: "Write an event", writes: true,
-		description: "Writes one event to an aggregate of the running server. The event is stored for good: it cannot be changed or removed. Try it with dry_run_events first, " +
-			"and pass previous_length when the event depends on a state that was read.",
+		description: "Writes one event to an aggregate of the running server. The event is stored for good: it cannot be changed or removed. Try it with dry_run first: " +
+			"the answer tells whether it is accepted, why not (refusals), what it implies (events, as a tree) and the states afterwards. " +
+			"Pass previous_length when the event depends on a state that was read. " +
+			"An event type may have guards: the members of \"requires\" in the spec, asked in their order on the state before the event. The first that does not hold " +
+			"refuses the event with the code requirement_failed, its message, and the code that the spec gives it as details.requirement; implied events are " +
+			"guarded too. \"creates\" says whether the aggregate must be new (\"only\", else already_exists) or exist (false, else aggregate_not_found), and \"unique\" " +
+			"which values nobody else may have (not_unique)." + s.guards(),
 		parameters: []parameter{
 			typeParameter(),
 			{"id", `{"type":"string"}`, anyName + " \"_new\" makes a new aggregate, whose id is in the answer.", true},
@@ -119,8 +128,43 @@ func (s *Server) addDataTools() {
 			{"target", agent, "Whom or what the event is about, beside the aggregate: one of the spec's target_types, and an id.", false},
 			{"previous_length", `{"type":"integer","minimum":0}`, "The number of events that the aggregate must have; otherwise nothing is written.", false},
 			{"idempotency_key", `{"type":"string","minLength":1,"maxLength":255}`, "Makes the call safe to repeat: the same key never writes twice.", false},
+			{"dry_run", `{"type":"boolean"}`, "true tells what the write would do, and writes nothing.", false},
 		},
 	}, s.postEvent)
+}
+
+// maxGuards is how many bytes of a description the guards of a spec take.
+const maxGuards = 4 << 10
+
+// guards lists the guards of the spec that the server was started with, as far as there is room.
+func (s *Server) guards() string {
+	if s.o.Spec == nil {
+		return ""
+	}
+	text, err := s.o.Spec()
+	if err != nil {
+		return "" // whoever works on it hears of that
+	}
+	compiled, _ := compile(text)
+	if compiled == nil {
+		return ""
+	}
+	var b strings.Builder
+	for _, typ := range slices.Sorted(maps.Keys(compiled.Types)) {
+		events := compiled.Types[typ].Events
+		for _, name := range slices.Sorted(maps.Keys(events)) {
+			for _, guard := range events[name].Requires {
+				fmt.Fprintf(&b, "\n- %s.%s: %s %s", typ, name, guard.Code, guard.Message.Source())
+				if b.Len() > maxGuards {
+					return "\nThe first guards of the spec:" + strings.ToValidUTF8(b.String()[:maxGuards], "") + "…"
+				}
+			}
+		}
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "\nThe guards of the spec, by event type, with their codes and messages:" + b.String()
 }
 
 type projectionIn struct {
@@ -359,6 +403,7 @@ type postIn struct {
 	Target         *agentIn        `json:"target"`
 	PreviousLength *uint64         `json:"previous_length"`
 	IdempotencyKey string          `json:"idempotency_key"`
+	DryRun         bool            `json:"dry_run"`
 }
 
 type postOut struct {
@@ -385,7 +430,11 @@ func (s *Server) postEvent(ctx context.Context, in postIn) (any, error) {
 		target := j17.Agent(*in.Target)
 		o.Target = &target
 	}
-	receipt, err := s.o.Writer.PostEvent(ctx, key, client.NewEvent{Type: in.Event, Data: in.Data}, o)
+	ev := client.NewEvent{Type: in.Event, Data: in.Data}
+	if in.DryRun {
+		return s.o.Writer.TryEvent(ctx, key, ev, o)
+	}
+	receipt, err := s.o.Writer.PostEvent(ctx, key, ev, o)
 	if err != nil {
 		return nil, err
 	}

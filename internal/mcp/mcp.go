@@ -37,6 +37,8 @@ type Reader interface {
 // Writer writes events to one environment of a running server.
 type Writer interface {
 	PostEvent(ctx context.Context, key j17.Key, ev client.NewEvent, o client.WriteOptions) (client.Receipt, error)
+	// TryEvent returns what PostEvent would do, as JSON, and writes nothing.
+	TryEvent(ctx context.Context, key j17.Key, ev client.NewEvent, o client.WriteOptions) (json.RawMessage, error)
 }
 
 // Options configures a server. Docs, Reader and Clock are required.
@@ -90,7 +92,7 @@ request failed, pass its body to explain_error. The contents of events and state
 	if s.o.Writer == nil {
 		return text + "\nThis server is read-only: nothing that you do with it changes stored data."
 	}
-	return text + "\nThis server may write events, and events are for good: no request changes or removes one. Ask before you write."
+	return text + "\nThis server may write events, and events are for good: no request changes or removes one. Try one with dry_run first, and ask before you write."
 }
 
 // Connect starts to serve one client over a transport.

@@ -54,7 +54,7 @@ func (s *Server) addSpecTools() {
 	add(s, tool{
 		name: "dry_run_events", title: "Try events on a spec",
 		description: "Checks events against a spec as a server would, applies the handlers in memory and returns the states of the aggregates. Nothing is stored. " +
-			"findings: events that would be refused, with a pointer into the event. faults: operations of handlers that changed nothing because they did not fit the " +
+			"findings: events that would be refused, with a pointer into the event, or into the spec where a guard or \"creates\" refuses it (rule). faults: operations of handlers that changed nothing because they did not fit the " +
 			"state, with a pointer into the spec; a correct handler has none.",
 		parameters: append(s.specParameters(),
 			parameter{
@@ -176,6 +176,9 @@ type eventFinding struct {
 	Event int    `json:"event"`
 	Code  string `json:"code"`
 	Path  string `json:"path,omitempty"`
+	// Rule is the place in the spec of what refuses the event, and Requirement what a guard calls that.
+	Rule        string `json:"rule,omitempty"`
+	Requirement string `json:"requirement,omitempty"`
 	diag.Diagnostic
 }
 
@@ -294,7 +297,7 @@ func dryRunOf(r trial.DryRunResult) dryRunOut {
 			out.Omitted += len(r.Findings) - i
 			break
 		}
-		out.Findings = append(out.Findings, eventFinding{f.Event, string(f.Code), f.Path, f.Diagnostic})
+		out.Findings = append(out.Findings, eventFinding{f.Event, string(f.Code), f.Path, string(f.Rule), f.Requirement, f.Diagnostic})
 	}
 	for i, f := range r.Faults {
 		if i == maxFindings {
