@@ -117,8 +117,8 @@ func (f fitting) fits(v value.Value, at diag.Pointer, schemas []outline.Schema, 
 	if !f.spend(1) {
 		return nil
 	}
-	ways, complete := outline.Alternatives(schemas, f.c.pathLooks)
-	if !complete || f.c.pathLooks.Err() != nil {
+	ways, ok := f.c.alternatives(schemas)
+	if !ok {
 		return nil
 	}
 	var nearest *misfit

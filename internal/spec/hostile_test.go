@@ -53,6 +53,9 @@ func hostileSpecs(oneIn int) map[string]string {
 	}
 	quoted := func(i int) string { return fmt.Sprintf(`"member%07d"`, i) }
 	property := func(i int) string { return fmt.Sprintf(`"member%07d":{}`, i) }
+	either := `{"allOf":[` + names(8, func(i int) string {
+		return fmt.Sprintf(`{"anyOf":[{"properties":{"y%d":{}}},{"properties":{"z%d":{}}}]}`, i, i)
+	}) + `]}`
 	const emit = `"emit": {"aggregate_type": "t", "id": "$.key", "event_type": "f"`
 	return map[string]string{
 		"a long name around many": `{"agent_types": ["u"], "aggregate_types": {"` + long + `": {"events": {` +
@@ -85,6 +88,17 @@ func hostileSpecs(oneIn int) map[string]string {
 			names(many, func(i int) string {
 				return fmt.Sprintf(`"e%d":{"schema":{},"handler":[],"implications":[{"emit":{"aggregate_type":"a","id":"$.key","event_type":"f","data":"x"}}]}`, i)
 			}) + `}}}}`,
+		"emits against alternatives": types(`"f":{"schema":{"type":"object","properties":{` + names(50, func(i int) string { return fmt.Sprintf(`"p%d":%s`, i, either) }) + `}},"handler":[]},` +
+			names(40/oneIn, func(i int) string {
+				emits := names(99, func(int) string {
+					return `{"emit":{"aggregate_type":"t","id":"global","event_type":"f","data":{` + names(50, func(i int) string { return fmt.Sprintf(`"p%d":{"q":1}`, i) }) + `}}}`
+				})
+				return fmt.Sprintf(`"e%d":{"schema":{},"handler":[],"implications":[%s]}`, i, emits)
+			})),
+		"paths through alternatives": event(`{"type":"object","properties":{"a":`+either+`}}`, `{"set":{"target":"x","value":[`+filled(whole, func(int) string { return `"$.data.a.b"` })+`]}}`, ""),
+		"calculations":               event(`{}`, `{"set":{"target":"x","value":[`+filled(whole, func(int) string { return `"$.data.a` + strings.Repeat(" +", 100) + ` 1"` })+`]}}`, ""),
+		"schemas that hold together": event(`{"$defs":{"all":{"allOf":[`+names(2000, func(int) string { return `{"required":["a"],"additionalProperties":false}` })+`]},`+
+			names(2000, func(i int) string { return fmt.Sprintf(`"d%d":{"allOf":[{"$ref":"#/$defs/all"}]}`, i) })+`}}`, "", ""),
 		"targets": event(`{}`, names(99, func(i int) string {
 			return `{"increment":{"target":"` + strings.Repeat("a.", 300) + fmt.Sprint(i) + `","by":1}}`
 		}), ""),

@@ -60,8 +60,8 @@ func (c *compiler) closedAt(schema outline.Schema, steps []value.Step) (parent, 
 
 		// Every alternative that lets the step be there leads on; one that allows declared members only closes it.
 		for _, schemas := range ways {
-			all, complete := outline.Alternatives(schemas, c.pathLooks)
-			if !complete || c.pathLooks.Err() != nil {
+			all, ok := c.alternatives(schemas)
+			if !ok {
 				return "", "", nil
 			}
 			for _, a := range all {
@@ -85,6 +85,17 @@ func (c *compiler) closedAt(schema outline.Schema, steps []value.Step) (parent, 
 		ways = next
 	}
 	return "", "", nil
+}
+
+// alternatives is outline.Alternatives, paid for by all schemas of all alternatives. It reports false where there are too many.
+func (c *compiler) alternatives(schemas []outline.Schema) ([]outline.Alternative, bool) {
+	all, complete := outline.Alternatives(schemas, c.pathLooks)
+	const looks = 4 // that putting one schema into one alternative takes as long as
+	n := 0
+	for _, a := range all {
+		n += looks * len(a)
+	}
+	return all, c.pathLooks.Spend(n) && complete
 }
 
 // below returns the schemas that hold for what a step leads to, as far as they stand under "properties" or "items". closed is
