@@ -88,11 +88,11 @@ func (l *log) catchUp(ctx context.Context) error {
 
 // read takes up to limit events from the feed.
 func (l *log) read(ctx context.Context, limit int) error {
-	for e, err := range l.service.Store.ReadFeed(ctx, l.tenant, l.last, limit) {
+	for leaf, err := range l.service.Store.ReadLeaves(ctx, l.tenant, l.last, limit) {
 		if err != nil {
 			return err
 		}
-		l.add(e.StreamID, e.Leaf())
+		l.add(leaf.Position, leaf.Hash)
 
 		// Questions are answered from memory where nothing can be written for now.
 		if n := len(l.fresh); n >= mostFresh && len(l.at) == 0 {

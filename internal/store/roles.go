@@ -89,6 +89,9 @@ type Feed interface {
 	// reads these.
 	ReadChanges(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[Entry, error]
 
+	// ReadLeaves yields the leaf hashes of the events that ReadFeed yields. Those of events that were written lately are in memory.
+	ReadLeaves(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[Leaf, error]
+
 	// Changed returns up to limit tenants whose feeds have changed later than since, in the order of their last changes. What it
 	// costs does not depend on tenants that have not changed.
 	Changed(ctx context.Context, since uint64, limit int) ([]Change, error)

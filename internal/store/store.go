@@ -419,6 +419,12 @@ func (c *SideConflict) Error() string {
 	return "side item " + string(c.Space) + "/" + c.Key + " has changed"
 }
 
+// Leaf is the leaf hash of the event at a position: that of its first bytes, whatever was erased since.
+type Leaf struct {
+	Position j17.StreamID
+	Hash     [32]byte
+}
+
 // Extent is how far the events of a tenant reach.
 type Extent struct {
 	// Events is the number of events.

@@ -130,13 +130,14 @@ func (s *Store) publish(b *batch) {
 		if t.next.last != t.last {
 			s.changes.note(t, t.next.change, len(s.tenants))
 		}
+		s.leaves.add(t)
 		t.move(t.next.last)
 	}
 	for _, w := range b.due {
 		s.noteDue(w)
 	}
 	for _, t := range b.dropped {
-		t.nextNumber, t.next, t.listed, t.number, t.change = 0, tenantState{}, false, 0, 0
+		t.nextNumber, t.next, t.listed, t.number, t.change, t.leaves = 0, tenantState{}, false, 0, 0, tenantLeaves{}
 		t.move(t.next.last)
 	}
 	s.mu.Unlock()
@@ -270,7 +271,7 @@ func (b *batch) reset() {
 	b.run.n = 0
 	b.heads, b.items, b.commands = emptied(b.heads), emptied(b.items), emptied(b.commands)
 	for _, t := range b.tenants {
-		t.staged = false
+		t.staged, t.added = false, nil
 	}
 	b.changed, b.tenants, b.dropped, b.slab, b.due = b.changed[:0], b.tenants[:0], b.dropped[:0], b.slab[:0], b.due[:0]
 	if cap(b.due) > keptScratch {

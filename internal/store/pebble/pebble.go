@@ -112,6 +112,7 @@ type Store struct {
 	retired []*view
 	due     map[store.Space]*dueOrder
 	changes changes
+	leaves  recentLeaves
 	// archives are those that are open.
 	archives map[*archive]bool
 
@@ -131,6 +132,8 @@ type tenant struct {
 	next       tenantState
 	listed     bool
 	staged     bool
+	// added are the leaf hashes of the events that the present batch adds.
+	added []store.Leaf
 
 	// Guarded by Store.mu: the durable state. number is 0 while the tenant holds nothing. changed, if not nil, is
 	// closed when the feed grows.
@@ -139,6 +142,7 @@ type tenant struct {
 	changed chan struct{}
 	// change is the number of the last change of the feed, 0 when there was none.
 	change uint64
+	leaves tenantLeaves
 }
 
 // lifetime is a context that ends when the store closes.
@@ -188,6 +192,7 @@ func Open(o Options) (*Store, error) {
 		committed: make(chan struct{}),
 		tenants:   map[j17.Tenant]*tenant{},
 		heads:     newHeadCache(cachedHeads),
+		leaves:    recentLeaves{most: mostLeaves},
 		due:       map[store.Space]*dueOrder{},
 	}
 	s.disk = &disk{

@@ -325,6 +325,7 @@ func (b *batch) stageEvents(t *tenant, u *store.Append, r *store.Result) {
 
 	id := b.position(t)
 	first := len(b.ids)
+	t.added = slices.Grow(t.added, len(u.Events))
 
 	for i := range u.Events {
 		e := &u.Events[i]
@@ -338,6 +339,7 @@ func (b *batch) stageEvents(t *tenant, u *store.Append, r *store.Result) {
 		b.own = appendTags(b.own[:0], e.Tags)
 		b.value = appendEventRecord(b.value[:0], id, e.Key, e.Type, e.Data, e.Metadata, timestamp, nil, b.own)
 		leaf := sha256.Sum256(b.value[leafOffset(len(b.own)):])
+		t.added = append(t.added, store.Leaf{Position: id, Hash: leaf})
 		h.Chain = j17.Link(h.Chain, leaf)
 		if h.Generation > 0 {
 			h.Present = j17.Link(h.Present, leaf)

@@ -112,6 +112,7 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Closed", testClosed},
 		{"ClosedUnderReaders", testClosedUnderReaders},
 		{"Extent", testExtent},
+		{"Leaves", testLeaves},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.run(&suite{t: t, open: open})
