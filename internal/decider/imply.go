@@ -364,9 +364,16 @@ func (s *scene) template(e *spec.Emit) (*Event, value.Value, error) {
 	return s.brought(e.AggregateType, id, e.EventType, data, e.Pointer), id, nil
 }
 
+// operandDetails are the details of an operator without a value.
+type operandDetails struct {
+	// Pointer leads to the operator in the spec.
+	Pointer diag.Pointer `json:"pointer"`
+}
+
 // invalidOperand is the error of a template that has an operator without a value.
 func invalidOperand(misfit *tick.OperandError, of string) *j17.Error {
 	err := j17.Errorf(j17.CodeInvalidOperand, "An operator in %s has no value: %s.", of, misfit.Message)
+	err.Details = operandDetails{Pointer: misfit.Pointer}
 	err.Plain = true // names of the spec, and what is wrong
 	return err
 }

@@ -230,6 +230,9 @@ func (c *canonical) fault(err error) error {
 	if errors.Is(err, tick.ErrTooLarge) {
 		return j17.Errorf(j17.CodeSchemaViolation, "The value of the unique set '%s' is longer than %d bytes.", c.name, MaxUnique)
 	}
+	if misfit, ok := errors.AsType[*tick.OperandError](err); ok {
+		return invalidOperand(misfit, "the value of the unique set '"+c.name+"'")
+	}
 	return err
 }
 

@@ -41,6 +41,51 @@ func TestGrammarIsWhole(t *testing.T) {
 	}
 }
 
+// TestOperators goes through the parts of each operator, which have all of its paths.
+func TestOperators(t *testing.T) {
+	examples := map[string]string{
+		"$": `{"$": "$.data.a"}`, "$literal": `{"$literal": 1}`, "$now": `{"$now": "date"}`,
+		"$divide": `{"$divide": ["$.data.a", "$.data.b"], "scale": "$.data.c"}`, "$round": `{"$round": "$.data.a", "scale": "$.data.b"}`,
+		"$sum": `{"$sum": "$.data.a", "as": "$x", "of": "$x.b"}`, "$count": `{"$count": "$.data.a", "where": {"gt": ["$item.n", {"$abs": "$.data.b"}]}}`,
+		"$slice": `{"$slice": "$.data.a", "from": "$.data.b", "to": "$.data.c"}`, "$date_trunc": `{"$date_trunc": "$.data.a", "to": "day"}`,
+		"$add_duration": `{"$add_duration": ["$.data.a", "$.data.b"]}`, "$add": `{"$add": "$.data.a"}`,
+	}
+	for _, o := range operators() {
+		if o.in&handlers == 0 {
+			continue
+		}
+		src := examples[o.name]
+		switch {
+		case src != "":
+		case o.operands[0].reading == AsNumber || o.operands[0].reading == AsText:
+			src = `{"` + o.name + `": "$.data.a"}`
+		default:
+			src = `{"` + o.name + `": ["$.data.a", "@.b"]}`
+		}
+		v, err := value.ParseString(src)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var l diag.List
+		if CompileHandler(value.ObjectValue(value.Member{Key: "set", Value: value.ObjectValue(value.Member{Key: "target", Value: value.StringValue("x")}, value.Member{Key: "value", Value: v})}), "", &l) == nil {
+			t.Errorf("%s: %v", src, l.All())
+		}
+		if form, _ := HandlerForm(v); form != o.form || form == Plain {
+			t.Errorf("%s is of the form %d", src, form)
+		}
+		parts, ok := OperatorParts(v, "")
+		var all strings.Builder
+		for _, p := range parts {
+			all.WriteString(p.Value.String())
+		}
+		for _, path := range []string{"$.data.a", "$.data.b", "$.data.c", "@.b", "$x.b"} {
+			if !ok || strings.Contains(src, path) != strings.Contains(all.String(), path) {
+				t.Errorf("the parts of %s are %s", src, all.String())
+			}
+		}
+	}
+}
+
 // samePaths compares the paths in the text of an operation, but for names, with those that going through it meets.
 func samePaths(t *testing.T, name, src string) {
 	t.Helper()
@@ -80,7 +125,7 @@ func samePaths(t *testing.T, name, src string) {
 				parts(PredicateParts(p.Value, p.At))
 			case AsOperations:
 				operations(p.Value, p.At)
-			case AsValue, AsNumber, AsArray, AsPath, asMatch, asPredicates:
+			case AsValue, AsNumber, AsText, AsArray, AsPath, asNumbers, asValues, asMatch, asPredicates:
 				paths(p.Value, &got)
 			}
 		}

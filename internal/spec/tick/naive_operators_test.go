@@ -36,11 +36,10 @@ func (n *naive) operator(v value.Value) (value.Value, bool) {
 	case "$concat":
 		var b strings.Builder
 		for _, item := range o.Elems() {
-			switch got := n.value(item); got.Kind() {
-			case value.Null:
-			case value.String:
-				b.WriteString(got.Str())
-			default:
+			got := n.value(item)
+			if text := got.Str(); got.Kind() == value.String {
+				b.WriteString(text)
+			} else if got.Kind() != value.Null {
 				b.WriteString(got.String())
 			}
 		}
@@ -118,9 +117,8 @@ func (f fraction) value() value.Value {
 func (n *naive) number(v value.Value) fraction { return fractionOf(n.value(v)) }
 
 func (n *naive) combined(name string, o value.Value) value.Value {
-	operands := o.Elems()
+	var operands []value.Value
 	if o.Kind() == value.Array {
-		operands = nil
 		for i, elem := range o.Elems() {
 			operands = append(operands, n.value(elem))
 			n.fits(name, operands[i], operands[0])
@@ -448,7 +446,7 @@ func (n *naive) optional(v value.Value) {
 		for _, m := range v.Members() {
 			n.optional(m.Value)
 		}
-	default:
+	case value.Missing, value.Null, value.Bool, value.Number:
 	}
 }
 
