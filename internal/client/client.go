@@ -208,7 +208,11 @@ func (c *Client) TryEvent(ctx context.Context, key j17.Key, ev NewEvent, o Write
 
 // PostBatch writes events of one aggregate, all or none. The same arguments make the same request, byte for byte.
 func (c *Client) PostBatch(ctx context.Context, key j17.Key, events []NewEvent, o WriteOptions) (Receipt, error) {
-	body, err := encode(wire.WriteBatch{Events: events, Metadata: o.metadata()})
+	body, err := encode(struct {
+		wire.WriteBatch
+
+		Conditions json.RawMessage `json:"conditions,omitempty"`
+	}{wire.WriteBatch{Events: events, Metadata: o.metadata()}, o.Conditions})
 	if err != nil {
 		return Receipt{}, err
 	}

@@ -17,6 +17,7 @@ import (
 	"j17/internal/client"
 	"j17/internal/spec/diag"
 	"j17/internal/value"
+	"j17/internal/wire"
 )
 
 // Failure is one thing that is not as a scenario says.
@@ -116,18 +117,21 @@ func (r *run) act(ctx context.Context) (bool, error) {
 
 // write makes a write. A refusal by the application is no error here.
 func (r *run) write(ctx context.Context, w *write, correlation string) (client.Receipt, *client.Error, error) {
-	key, _ := j17.ParseKey(r.fill(w.key))
 	actor, _ := j17.ParseKey(r.fill(w.actor))
+	if w.several != nil {
+		return r.transaction(ctx, w, j17.Agent(actor), correlation)
+	}
 	o := client.WriteOptions{
 		Actor: j17.Agent(actor), PreviousLength: w.previous, SkipOCC: w.skipOCC, IdempotencyKey: "scenario-" + rand.Text(), CorrelationID: correlation,
 	}
 	if target, ok := j17.ParseKey(r.fill(w.target)); ok {
 		o.Target = (*j17.Agent)(&target)
 	}
-	events := make([]client.NewEvent, len(w.events))
-	for i, ev := range w.events {
-		events[i] = client.NewEvent{Type: ev.name, Data: r.expand(ev.data).AppendJSON(nil)}
+	if !w.conditions.IsMissing() {
+		o.Conditions = r.expand(w.conditions).AppendJSON(nil)
 	}
+	key, _ := j17.ParseKey(r.fill(w.key))
+	events := r.events(w)
 	var receipt client.Receipt
 	var err error
 	if len(events) == 1 {
@@ -139,6 +143,48 @@ func (r *run) write(ctx context.Context, w *write, correlation string) (client.R
 		return receipt, refused, nil
 	}
 	return receipt, nil, err
+}
+
+// transaction makes a write to several aggregates.
+func (r *run) transaction(ctx context.Context, w *write, actor j17.Agent, correlation string) (receipt client.Receipt, refused *client.Error, err error) {
+	body := wire.WriteTransaction{Metadata: wire.Agents{Actor: wire.Agent(actor)}}
+	if target, ok := j17.ParseKey(r.fill(w.target)); ok {
+		body.Metadata.Target = &wire.Agent{Type: target.Type, ID: target.ID}
+	}
+	for i := range w.several {
+		one := &w.several[i]
+		body.Writes = append(body.Writes, wire.NewWrite{Key: r.fill(one.key), As: one.as, Events: r.events(one), PreviousLength: one.previous})
+	}
+	conditions := json.RawMessage(nil)
+	if !w.conditions.IsMissing() {
+		conditions = r.expand(w.conditions).AppendJSON(nil)
+	}
+	raw, err := json.Marshal(struct {
+		wire.WriteTransaction
+
+		Conditions json.RawMessage `json:"conditions,omitempty"`
+	}{body, conditions})
+	if err != nil {
+		return receipt, nil, err
+	}
+	got, err := r.client.Transaction(ctx, raw, client.TransactionOptions{IdempotencyKey: "scenario-" + rand.Text(), CorrelationID: correlation})
+	if refused, ok := errors.AsType[*client.Error](err); ok && aboutApplication(refused) {
+		return receipt, refused, nil
+	}
+	if err != nil {
+		return receipt, nil, err
+	}
+	receipt.ImpliedCount, receipt.StreamIDs = got.ImpliedCount, got.Writes[0].StreamIDs
+	return receipt, nil, nil
+}
+
+// events returns the events of a write with their identifiers.
+func (r *run) events(w *write) []client.NewEvent {
+	events := make([]client.NewEvent, len(w.events))
+	for i, ev := range w.events {
+		events[i] = client.NewEvent{Type: ev.name, Data: r.expand(ev.data).AppendJSON(nil)}
+	}
+	return events
 }
 
 // aboutApplication tells refusals that a scenario may expect from those that make running it pointless.

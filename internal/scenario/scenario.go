@@ -30,14 +30,17 @@ type Scenario struct {
 	then  expectation
 }
 
-// write is a write as it stands in a scenario, with placeholders.
+// write is a write as it stands in a scenario, with placeholders: to one aggregate, or where it has several writes, of those to theirs.
 type write struct {
 	at            diag.Pointer
-	key           string
+	key, as       string
 	events        []event
+	several       []write
 	actor, target string
 	previous      *uint64
 	skipOCC       bool
+	// conditions are an array, missing where there are none.
+	conditions value.Value
 }
 
 type event struct {
@@ -175,15 +178,53 @@ func (r *reader) scenario(s *Scenario, v value.Value) {
 	r.then(s, s.at.Key("then"), then)
 }
 
-// write reads {"key", "type", "data", ...} or {"key", "events": [{"type", "data"}], ...}.
+// write reads {"key", "type", "data", ...}, {"key", "events": [{"type", "data"}], ...} or {"writes": [...], ...} of several aggregates.
 func (r *reader) write(p diag.Pointer, v value.Value, actor string) write {
 	w := write{at: p}
-	if !r.members(p, v, "key", "type", "data", "events", "actor", "target", "previous_length", "skip_occ") {
-		return w
+	if list := v.Get("writes"); !list.IsMissing() {
+		if !r.members(p, v, "writes", "actor", "target", "conditions") {
+			return w
+		}
+		if list.Kind() != value.Array || list.Len() == 0 {
+			r.list.Errorf(p.Key("writes"), "\"writes\" must be an array of writes, each with a \"key\" and \"events\"")
+		}
+		for i, part := range list.Elems() {
+			at := p.Key("writes").Index(i)
+			if !r.members(at, part, "key", "as", "type", "data", "events", "previous_length") {
+				continue
+			}
+			one := write{at: at, as: r.text(at, part, "as", false), previous: r.length(at, part)}
+			r.to(&one, part)
+			w.several = append(w.several, one)
+		}
+	} else {
+		if !r.members(p, v, "key", "type", "data", "events", "actor", "target", "previous_length", "skip_occ", "conditions") {
+			return w
+		}
+		r.to(&w, v)
 	}
-	w.key = r.key(p, v)
 
-	// One event, or several of one aggregate.
+	// Who does it.
+	if w.actor = r.agent(p, v, "actor"); w.actor == "" {
+		w.actor = actor
+	}
+	if w.actor == "" {
+		r.list.Errorf(p, "there is no \"actor\": say who does this, here or for the whole scenario, as in \"actor\": \"user:global\"")
+	}
+	w.target = r.agent(p, v, "target")
+
+	// What has to hold.
+	w.previous, w.skipOCC = r.length(p, v), r.flag(p, v, "skip_occ")
+	if w.conditions = v.Get("conditions"); !w.conditions.IsMissing() && w.conditions.Kind() != value.Array {
+		r.list.Errorf(p.Key("conditions"), "\"conditions\" must be an array, such as [{\"fail_if_events_match\": {\"tags\": [\"course:{{course}}\"]}}]")
+	}
+	return w
+}
+
+// to reads the aggregate of a write, and its events: one, or several.
+func (r *reader) to(w *write, v value.Value) {
+	p := w.at
+	w.key = r.key(p, v)
 	batch := v.Get("events")
 	switch {
 	case batch.IsMissing():
@@ -200,27 +241,20 @@ func (r *reader) write(p diag.Pointer, v value.Value, actor string) write {
 			}
 		}
 	}
+}
 
-	// Who does it.
-	if w.actor = r.agent(p, v, "actor"); w.actor == "" {
-		w.actor = actor
+// length reads the number of events that an aggregate has to have, nil for any.
+func (r *reader) length(p diag.Pointer, v value.Value) *uint64 {
+	m := v.Get("previous_length")
+	if m.IsMissing() {
+		return nil
 	}
-	if w.actor == "" {
-		r.list.Errorf(p, "there is no \"actor\": say who does this, here or for the whole scenario, as in \"actor\": \"user:global\"")
+	n, ok := m.Int64()
+	if !ok || n < 0 {
+		r.list.Errorf(p.Key("previous_length"), "\"previous_length\" must be a whole number of 0 or more")
 	}
-	w.target = r.agent(p, v, "target")
-
-	// What has to hold.
-	if m := v.Get("previous_length"); !m.IsMissing() {
-		n, ok := m.Int64()
-		if !ok || n < 0 {
-			r.list.Errorf(p.Key("previous_length"), "\"previous_length\" must be a whole number of 0 or more")
-		}
-		length := uint64(max(n, 0))
-		w.previous = &length
-	}
-	w.skipOCC = r.flag(p, v, "skip_occ")
-	return w
+	length := uint64(max(n, 0))
+	return &length
 }
 
 func (r *reader) flag(p diag.Pointer, v value.Value, name string) bool {

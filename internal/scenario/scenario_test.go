@@ -28,7 +28,12 @@ func TestParse(t *testing.T) {
 		`{"name":"n","then":{"refused":"x"}}`: {`1:31: only "when" can be refused`},
 		`{"name":"n","actor":"u:u","when":{"key":"a:b","type":"x"},"then":{"refused":7}}`:               {`1:77: "refused" must be a text`},
 		`{"name":"n","actor":"u:u","when":{"key":"a:b","type":"x"},"then":{"refused":"x","error":"y"}}`: {`1:77: "refused" and "error" exclude each other`},
-		`{"name":"n","then":{"implied":7}}`:                                                      {`1:31: "implied" must be an array`, `1:31: events can only be implied`},
+		`{"name":"n","then":{"implied":7}}`:                         {`1:31: "implied" must be an array`, `1:31: events can only be implied`},
+		`{"name":"n","actor":"u:u","when":{"writes":[]},"then":{}}`: {`1:44: "writes" must be an array of writes`},
+		`{"name":"n","actor":"u:u","when":{"writes":[{"key":"a","as":1},{"key":"a:b","typ":"x"},7],"key":"a:b","conditions":7},"then":{}}`: {
+			`1:91: unknown key "key"`, `1:61: "as" must be a text`, `1:52: "a" is no aggregate`, `1:45: "type" is missing`, `1:77: unknown key "typ"`, `1:64: "type" is missing`,
+			"1:88: this must be an object", `1:116: "conditions" must be an array`,
+		},
 		`{"name":"n","then":{"state":{"order":{}}}}`:                                             {`1:30: "order" is no aggregate`},
 		`{"name":"n","then":{"exact":1}}`:                                                        {`1:29: "exact" must be true or false`},
 		`{"name":"n","actor":"ada","given":{},"then":{}}`:                                        {`1:21: "ada" does not have the form type:id`, `1:35: "given" must be an array`},
@@ -112,6 +117,49 @@ func TestCompare(t *testing.T) {
 }
 
 // TestProjections expects what projections yield, by id and by parameters.
+// TestTransactions writes to several aggregates, with their identifiers and conditions, and compares what follows.
+func TestTransactions(t *testing.T) {
+	ids := map[string]string{}
+	bodies := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if r.Method+" "+r.URL.Path != "POST /_transaction" {
+			_, _ = io.WriteString(w, `{"ok":true,"data":{},"metadata":{"length":1}}`)
+			return
+		}
+		var sent struct {
+			Writes []struct {
+				Key, As        string
+				Events         []struct{ Data struct{ To string } }
+				PreviousLength *int `json:"previous_length"`
+			}
+			Conditions []struct{ Tag string }
+			Metadata   struct{ Actor, Target struct{ ID string } }
+		}
+		if err := json.Unmarshal(body, &sent); err != nil || len(sent.Writes) != 2 || sent.Writes[0].As != "n" || *sent.Writes[1].PreviousLength != 0 || len(sent.Writes[1].Events) != 2 {
+			t.Errorf("%s: %v", body, err)
+			return
+		}
+		ids["b"] = strings.TrimPrefix(sent.Writes[1].Key, "a:")
+		if to := sent.Writes[0].Events[0].Data.To; sent.Writes[0].Key != "a:_new" || to != ids["b"] || sent.Conditions[0].Tag != "t:"+to || sent.Metadata.Actor.ID != to || sent.Metadata.Target.ID != to {
+			t.Errorf("%s", body)
+		}
+		if bodies++; bodies == 1 {
+			w.WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(w, `{"ok":true,"writes":[{"key":"a:x","id":"x","stream_ids":["1-0"],"count":1,"length":1}],"count":1}`)
+			return
+		}
+		w.WriteHeader(http.StatusConflict)
+		_, _ = io.WriteString(w, `{"ok":false,"code":"condition_failed","error":"No"}`)
+	}))
+	defer server.Close()
+	const write = `{"writes":[{"key":"a:_new","as":"n","type":"x","data":{"to":"{{b}}"}},{"key":"a:{{b}}","events":[{"type":"x"},{"type":"y"}],"previous_length":0}],` +
+		`"conditions":[{"tag":"t:{{b}}"}],"actor":"u:{{b}}","target":"u:{{b}}"}`
+	if got := runOne(t, server.URL, `{"name":"n","given":[`+write+`],"when":`+write+`,"then":{"refused":"condition_failed","state":{"a:{{b}}":{}}}}`); got != nil || bodies != 2 {
+		t.Errorf("%+v, %d requests", got, bodies)
+	}
+}
+
 // TestRefused compares what refusals are called: as the guard declares it, or by the code of the error.
 func TestRefused(t *testing.T) {
 	guarded := `{"ok":false,"error":"No money","code":"requirement_failed","details":{"key":"a:b","requirement":"insufficient_funds"}}`
