@@ -294,7 +294,7 @@ func testLoadRefused(s *suite) {
 		"a bad key":       func(_, second *store.LoadedEvent) { *second = crafted(at(8), j17.Key{Type: "or:der", ID: "a"}, 5) },
 		"no type":         func(_, second *store.LoadedEvent) { second.Type = "" },
 		"a short leaf":    func(_, second *store.LoadedEvent) { second.Kept = []byte{1} },
-		"a bad tag":       func(_, second *store.LoadedEvent) { second.Tags = []string{"x\x00"} },
+		"a bad tag":       func(_, second *store.LoadedEvent) { second.Tags = []string{"x\xff"} },
 		"another chain": func(first, second *store.LoadedEvent) {
 			chain := j17.Link([32]byte{}, sum(first.Raw))
 			second.Chain = &chain
