@@ -20,15 +20,19 @@ import (
 
 	"j17"
 	"j17/internal/blob"
+	"j17/internal/build"
 	"j17/internal/clock"
 	"j17/internal/command"
 	"j17/internal/control"
+	"j17/internal/decider"
 	"j17/internal/deploy"
 	"j17/internal/engine"
 	"j17/internal/sandbox"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
+	"j17/internal/store"
 	"j17/internal/store/pebble"
+	"j17/internal/unique"
 	"j17/internal/value"
 	"j17/internal/worker"
 )
@@ -42,6 +46,7 @@ type fixture struct {
 	registry *control.Registry
 	engine   *engine.Engine
 	blobs    *blob.Store
+	unique   *unique.Service
 	modules  *modules
 	log      *bytes.Buffer
 	instance string
@@ -85,7 +90,13 @@ func (f *fixture) join(tb testing.TB, st *pebble.Store) {
 	f.engine = engine.New(engine.Options{
 		Store: f.store, Clock: f.clock, Logger: logger,
 		Renew: func(ctx context.Context, t j17.Tenant) error { return f.Renew(ctx, t) },
+		Unique: func(t j17.Tenant, d *decider.Decider, fences []store.Fence) engine.Holding {
+			return f.unique.Look(t, d, fences)
+		},
 	})
+	kit := worker.New(f.clock, slog.New(slog.DiscardHandler))
+	builds := build.New(build.Options{Store: f.store, Clock: f.clock, Worker: kit, Logger: logger})
+	f.unique = unique.New(unique.Options{Store: f.store, Builds: builds, Engine: f.engine, Logger: logger})
 	f.blobs = blob.New(blob.Options{Store: f.store, Clock: f.clock, Worker: worker.New(f.clock, slog.New(slog.DiscardHandler))})
 	f.Service = deploy.New(deploy.Options{
 		Registry: f.registry, Engine: f.engine, Blobs: f.blobs, Modules: f.modules, Clock: f.clock, Logger: logger,
@@ -96,6 +107,11 @@ func (f *fixture) join(tb testing.TB, st *pebble.Store) {
 			return f.beside(ctx, t, after)
 		},
 		Settled: func(context.Context, j17.Tenant) { f.settled.Add(1) },
+		Ready: func(context.Context, j17.Tenant, *decider.Decider) (deploy.Readiness, error) {
+			return deploy.Readiness{Done: true}, nil
+		},
+		Unready: func(context.Context, j17.Tenant) {},
+		Store:   f.store, Worker: kit, Unique: f.unique,
 	})
 	if err := f.Restore(tb.Context()); err != nil {
 		tb.Fatal(err)

@@ -215,14 +215,14 @@ func (f *filling) told(all []conflict) []diag.Diagnostic {
 	for _, c := range all {
 		d := diag.Diagnostic{
 			Severity: diag.Error, Pointer: c.place(),
-			Message: fmt.Sprintf("%s and %s have the same value of the unique set '%s'", c.holder, c.other, c.Name),
+			Message: fmt.Sprintf("two aggregates have the same value of the unique set '%s': %s and %s", c.Name, c.holder, c.other),
 			Hint:    fmt.Sprintf("give one of them another value first; with \"force\": true %s has it, which was the first", c.holder),
 		}
 		d.Line, d.Column = f.d.Position(d.Pointer)
 		found = append(found, d)
 	}
 	if len(all) == maxConflicts {
-		found[len(found)-1].Message += "; there may be more such pairs"
+		found[len(found)-1].Message += ", and there may be more such pairs"
 	}
 	return found
 }
