@@ -71,7 +71,7 @@ view=$(curl -sf "http://127.0.0.1:$ours/_projections/basket/ABC123XYZ" -H "Autho
 pids+=($!)
 
 load() { # script, port: prints requests a second and the 99th percentile in ms
-  wrk -t1 -c64 -d"${each}s" --latency -s "bench/$1" "http://127.0.0.1:$2" >"$tmp/wrk"
+  wrk -t1 -c"${WRITERS:-64}" -d"${each}s" --latency -s "bench/$1" "http://127.0.0.1:$2" >"$tmp/wrk"
   if grep -q 'Non-2xx' "$tmp/wrk"; then
     cat "$tmp/wrk" >&2
     exit 1
@@ -88,6 +88,11 @@ for ((round = 1; round <= rounds; round++)); do
   read -r hot _ < <(HOT=1 load write.lua "$ours")
   read -r spread _ < <(EVENT=was_spread load write.lua "$ours")
   read -r shared _ < <(EVENT=was_shared load write.lua "$ours")
+  read -r guarded _ < <(EVENT=was_changed POOL=1000 load write.lua "$ours")
+  read -r few _ < <(HOT=1 PLAIN=1 WRITERS=16 load write.lua "$ours")
+  read -r few_guarded _ < <(HOT=1 PLAIN=1 WRITERS=16 EVENT=was_changed load write.lua "$ours")
+  read -r together _ < <(TOGETHER=1 load write.lua "$ours")
+  read -r claimed _ < <(EVENT=was_claimed load write.lua "$ours")
   read -r er _ < <(load read.lua "$empty_read")
   read -r r _ < <(load read.lua "$ours")
   read -r ev _ < <(load view.lua "$empty_view")
@@ -95,7 +100,7 @@ for ((round = 1; round <= rounds; round++)); do
   read -r vw _ < <(WRITES=1 load view.lua "$ours")
   x=$(redis-benchmark -p "$redis" -c 64 -n $((each * 15000)) -r 1000000 -q --csv XADD order:__rand_int__ '*' \
     key order:550e8400-e29b-41d4-a716-446655440003 type was_placed data "$(head -c 300 /dev/zero | tr '\0' x)" | tail -1 | awk -F, '{gsub(/"/, ""); printf "%.0f", $2}')
-  echo "$w $ew $hot $er $r $x $p99 $spread $shared $f $ev $v $vw" >>"$tmp/rounds"
+  echo "$w $ew $hot $er $r $x $p99 $spread $shared $f $ev $v $vw $guarded $few $few_guarded $together $claimed" >>"$tmp/rounds"
 done
 
 profile() { # script, file: draws a flame graph of the server under load
@@ -132,6 +137,10 @@ cat <<TABLE
 | write, one aggregate with skip_occ, to distinct aggregates | $(ratio '$3 / $1') ($(value '$3') to $(value '$1') a second) | 0.60 |
 | write that implies three events in aggregates of their own, to plain write | $(ratio '$8 / $1') ($(value '$8') to $(value '$1') a second) | 0.50 |
 | write that implies three events in one shared aggregate, to plain write | $(ratio '$9 / $1') ($(value '$9') to $(value '$1') a second) | 0.40 |
+| guarded write, a thousand warm aggregates, to plain write over distinct ones | $(ratio '$14 / $1') ($(value '$14') to $(value '$1') a second) | 0.80 |
+| guarded write, 16 writers on one aggregate, to the same without a guard | $(ratio '$16 / $15') ($(value '$16') to $(value '$15') a second) | 0.50 |
+| transaction that writes to three aggregates, to plain write | $(ratio '$17 / $1') ($(value '$17') to $(value '$1') a second) | 0.50 |
+| write under a condition on a tag, to plain write | $(ratio '$18 / $1') ($(value '$18') to $(value '$1') a second) | 0.67 |
 | read, cached, to empty handler | $(ratio '$5 / $4') ($(value '$5') to $(value '$4') a second) | 0.60 |
 | projection of four sources, one an array of ten, kept, to empty handler | $(ratio '$12 / $11') ($(value '$12') to $(value '$11') a second) | 0.50 |
 | the same with a write to a source in a hundred requests | $(ratio '$13 / $11') ($(value '$13') to $(value '$11') a second) | 0.40 |

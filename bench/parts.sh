@@ -12,6 +12,7 @@ bench() { # package, pattern
 }
 bench ./internal/spec/tick '^BenchmarkOperation$'
 bench ./internal/engine '^Benchmark(Load|LoadObjects)$'
+time=20000x bench ./internal/engine '^BenchmarkDecisions$'
 bench ./internal/sandbox/wasm '^BenchmarkCall$'
 bench ./internal/spec/schema '^BenchmarkValidate$'
 time=500x bench ./internal/projection '^BenchmarkRead$'
@@ -36,12 +37,16 @@ column() { # benchmark's name, unit: the number that stands before the unit
 ms() { awk -v n="$(column "$1" ns/op)" 'BEGIN {printf "%.3g ms", n / 1e6}'; }
 us() { awk -v n="$(column "$1" ns/op)" 'BEGIN {printf "%.3g µs", n / 1e3}'; }
 millions() { awk -v n="$(column "$1" ns/op)" 'BEGIN {printf "%.1f million a second", 1e3 / n}'; }
+times() { awk -v a="$(column "$1" writes/s)" -v b="$(column "$2" writes/s)" 'BEGIN {printf "%.2f (%.0f to %.0f a second)", a / b, a, b}'; }
 share() { awk -v a="$(column "$1" events/s)" -v b="$(column "$2" events/s)" 'BEGIN {printf "%.0f %%", 100 * (1 - a / b)}'; }
 cat <<TABLE
 | measured | result | bar |
 |---|---|---|
 | cold read of 10,000 small events, half of which increment a number and half merge a text | $(ms BenchmarkLoad/replay=true) | 10 ms |
 | cold read of 10,000 events of 250 bytes, each of which sets the whole state to an object | $(ms BenchmarkLoadObjects) | |
+| guarded write, a thousand warm aggregates, to plain write over distinct ones | $(times BenchmarkDecisions/guarded BenchmarkDecisions/plain) | 0.80 |
+| guarded write, 16 writers on one aggregate, to the same without a guard | $(times BenchmarkDecisions/hot-guarded BenchmarkDecisions/hot) | 0.50 |
+| transaction that writes to three aggregates, to plain write | $(times BenchmarkDecisions/transaction BenchmarkDecisions/plain) | 0.50 |
 | Tick, set of a literal | $(millions BenchmarkOperation/set-literal), $(column BenchmarkOperation/set-literal allocs/op) allocations | 3 million, 0 |
 | Tick, increment | $(millions BenchmarkOperation/increment), $(column BenchmarkOperation/increment allocs/op) allocations | 3 million, 0 |
 | Tick, a hundred increments in one event | $(awk -v n="$(column BenchmarkOperation/hundred-in-one-event ops/s)" 'BEGIN {printf "%.1f million a second", n / 1e6}') | 3 million |

@@ -222,3 +222,68 @@ func BenchmarkTurns(b *testing.B) {
 		})
 	}
 }
+
+// decidingSpec has an event without a guard, and the same with one.
+const decidingSpec = `{"agent_types": ["user"], "aggregate_types": {"account": {"events": {
+	"was_noted": {"schema": {"type": "object"}, "handler": [{"increment": {"target": "balance", "by": "$.data.amount"}}]},
+	"was_paid": {"schema": {"type": "object"}, "handler": [{"increment": {"target": "balance", "by": "$.data.amount"}}],
+		"requires": [{"that": {"gte": ["@.balance", 0]}, "message": "There is nothing"}]}
+}}}}`
+
+// BenchmarkDecisions measures what guards and transactions cost. Plain writes go to aggregates of their own, guarded ones to a thousand whose
+// states are warm, and transactions to three aggregates of their own, by 64 writers; the others are by 16 writers to one aggregate.
+func BenchmarkDecisions(b *testing.B) {
+	const warm = 1000
+	account := func(n int) string { return fmt.Sprintf("account/00000000-0000-4000-8000-%012x", n) }
+	body := `{"data":{"amount":1},` + meta + `}`
+	for _, bench := range []struct {
+		name    string
+		writers int
+		command func(b *testing.B, n int) *engine.Command
+	}{
+		{"plain", 32, func(b *testing.B, _ int) *engine.Command {
+			return enginetest.Command(b, "account/"+uuid.NewString()+"/was_noted", body)
+		}},
+		{"guarded", 32, func(b *testing.B, n int) *engine.Command {
+			return enginetest.Command(b, account(n%warm)+"/was_paid", body)
+		}},
+		{"transaction", 32, func(b *testing.B, _ int) *engine.Command {
+			c := enginetest.Command(b, "account/"+uuid.NewString()+"/was_noted", body)
+			for range 2 {
+				another := c.Writes[0]
+				another.ID = uuid.NewString()
+				c.Writes = append(c.Writes, another)
+			}
+			c.Several = true
+			return c
+		}},
+		{"hot", 8, func(b *testing.B, _ int) *engine.Command { return enginetest.Command(b, account(0)+"/was_noted", body) }},
+		{"hot-guarded", 8, func(b *testing.B, _ int) *engine.Command { return enginetest.Command(b, account(0)+"/was_paid", body) }},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			e := newBench(b)
+			c, found := spec.Compile([]byte(decidingSpec))
+			if c == nil {
+				b.Fatal(found)
+			}
+			e.Deploy(tenant, c, nil)
+			for n := range warm {
+				if _, err := e.Execute(b.Context(), enginetest.Command(b, account(n)+"/was_noted", body)); err != nil {
+					b.Fatal(err)
+				}
+			}
+			var n atomic.Int64
+			b.SetParallelism(bench.writers)
+			b.ResetTimer()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if _, err := e.Execute(b.Context(), bench.command(b, int(n.Add(1)))); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "writes/s")
+		})
+	}
+}
