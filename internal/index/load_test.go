@@ -65,7 +65,7 @@ func TestAColdStartMeetsABuild(t *testing.T) {
 					h.load(prod, items)
 					filled = true
 				}
-				var st store.Store = h.disk
+				st := h.disk
 				switch moment {
 				case "before":
 					fill()

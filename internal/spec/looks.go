@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"slices"
 	"strings"
 
 	"j17/internal/spec/diag"
@@ -306,10 +307,17 @@ func (r reader) pathMeant(text string) string {
 	if !known {
 		return ""
 	}
-	if _, err := jsonpath.Parse(meant); err != nil {
+	p, err := jsonpath.Parse(meant)
+	if err != nil || isFileName(text) && !r.declares(p) {
 		return ""
 	}
 	return meant
+}
+
+// isFileName reports whether a text ends as names of common files do: data.csv is no member that is called csv.
+func isFileName(text string) bool {
+	endings := []string{"csv", "json", "jsonl", "ndjson", "xml", "yaml", "yml", "txt", "md", "pdf", "html", "zip", "gz", "sql", "xlsx", "png", "jpg", "svg"}
+	return strings.Count(text, ".") == 1 && slices.Contains(endings, text[strings.IndexByte(text, '.')+1:])
 }
 
 // pathLetters is what nearly all paths are spelt with.
