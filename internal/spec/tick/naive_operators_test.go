@@ -194,6 +194,15 @@ func (n *naive) quotient(name string, v value.Value) value.Value {
 	}
 	q := new(big.Rat).Quo(fractionOf(of).Rat, fractionOf(b).Rat)
 	if v.Get("scale").IsMissing() {
+		rest := new(big.Int).Set(q.Denom())
+		for _, prime := range []int64{2, 5} {
+			for new(big.Int).Rem(rest, big.NewInt(prime)).Sign() == 0 {
+				rest.Quo(rest, big.NewInt(prime))
+			}
+		}
+		if rest.Cmp(big.NewInt(1)) != 0 {
+			panic(misfit{}) // it has no last digit
+		}
 		for scale := range value.MaxDigits {
 			if power := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(scale)), nil); new(big.Int).Rem(power, q.Denom()).Sign() == 0 {
 				return fraction{q, scale}.value()
