@@ -80,8 +80,8 @@ func (k *tenantLeaves) behind(after j17.StreamID) (all [][]store.Leaf, ok bool) 
 	if k.events == 0 || after.Compare(k.from) < 0 {
 		return nil, false
 	}
-	for i := len(k.pieces) - 1; i >= 0; i-- {
-		leaves := k.pieces[i].leaves
+	for _, piece := range slices.Backward(k.pieces) {
+		leaves := piece.leaves
 		at, found := slices.BinarySearchFunc(leaves, after, func(l store.Leaf, id j17.StreamID) int { return l.Position.Compare(id) })
 		if found {
 			at++
@@ -104,6 +104,8 @@ func (s *Store) ReadLeaves(ctx context.Context, t j17.Tenant, after j17.StreamID
 			yield(store.Leaf{}, err)
 			return
 		}
+
+		// What is kept.
 		s.mu.Lock()
 		var all [][]store.Leaf
 		kept := false
@@ -111,6 +113,8 @@ func (s *Store) ReadLeaves(ctx context.Context, t j17.Tenant, after j17.StreamID
 			all, kept = of.leaves.behind(after)
 		}
 		s.mu.Unlock()
+
+		// Otherwise the events are read.
 		if !kept {
 			for e, err := range s.ReadFeed(ctx, t, after, limit) {
 				leaf := store.Leaf{}
@@ -123,6 +127,7 @@ func (s *Store) ReadLeaves(ctx context.Context, t j17.Tenant, after j17.StreamID
 			}
 			return
 		}
+
 		n := 0
 		for _, leaves := range all {
 			if err := s.interrupted(ctx, 0); err != nil {
