@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"iter"
+	"maps"
 
 	"j17"
 	"j17/internal/spec"
@@ -326,6 +327,32 @@ func (v *Values) holder(ctx context.Context, set *spec.UniqueSet, taken [32]byte
 		v.holders[at] = key
 	}
 	return key, err
+}
+
+// After returns holders as they are by now, for what comes next.
+func (v *Values) After() Holders { return holdersAfter{v} }
+
+// Keep takes over what others, which began with After, have come to.
+func (v *Values) Keep(next *Values) {
+	maps.Copy(v.holders, next.holders)
+	maps.Copy(v.held, next.held)
+}
+
+// holdersAfter are the holders after some exchanges.
+type holdersAfter struct{ v *Values }
+
+// Holder returns who holds a value.
+func (h holdersAfter) Holder(ctx context.Context, set *spec.UniqueSet, value [32]byte) (j17.Key, error) {
+	return h.v.holder(ctx, set, value)
+}
+
+// Held returns what an aggregate holds.
+func (h holdersAfter) Held(ctx context.Context, set *spec.UniqueSet, key j17.Key) (value [32]byte, ok bool, err error) {
+	own, err := h.v.heldBy(ctx, set, key)
+	if own == nil || err != nil {
+		return value, false, err
+	}
+	return *own, true, nil
 }
 
 // Values yields the values that were looked at or have changed hands.

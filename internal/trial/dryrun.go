@@ -103,7 +103,7 @@ type EventFault struct {
 //
 // The only error is that of a context that ends before the last event.
 func DryRun(ctx context.Context, c *spec.Compiled, functions decider.Functions, src string, now int64) (DryRunResult, error) {
-	r := dryRun{Decider: decider.New(c, functions), src: src, latest: now, states: map[j17.Key]*simulated{}}
+	r := dryRun{Decider: decider.New(c, functions), src: src, latest: now, states: map[j17.Key]*simulated{}, unique: decider.NewValues(nil)}
 	for _, typ := range c.Types {
 		for _, et := range typ.Events {
 			r.refusing = r.refusing || decider.MayRefuse(et, math.MaxInt)
@@ -139,6 +139,8 @@ type dryRun struct {
 	latest int64
 	last   j17.StreamID
 	states map[j17.Key]*simulated
+	// unique says who holds which values after the events so far.
+	unique *decider.Values
 	// refusing tells that there are handlers that may refuse an event.
 	refusing bool
 }
@@ -216,6 +218,15 @@ func (r *dryRun) happen(ctx context.Context, text eventfile.Text, c *eventfile.E
 		return err
 	}
 
+	// What it takes is taken for those behind it, and what has happened before has taken it then.
+	if x != nil && x.Unique != nil {
+		r.unique.Keep(x.Unique)
+	} else if c.Stored && r.Exchange(ctx, &e.Events[0], *e.Timestamp) == nil {
+		if _, _, err := r.unique.Apply(ctx, e.Key, e.Events[0].Exchanges); err != nil {
+			return err
+		}
+	}
+
 	// Tell what is to come later, and what was implied.
 	if x == nil {
 		r.later.happened([]decider.Event{{Key: e.Key, Type: c.Type}}, nil, *e.Timestamp, text.Number, text.Line)
@@ -278,6 +289,7 @@ func (r *dryRun) imply(ctx context.Context, text eventfile.Text, c *eventfile.Ev
 			before := s.State
 			return &before, nil
 		},
+		Holders: r.unique.After(),
 		Skipped: func(at diag.Pointer, code *spec.Code) {
 			r.fault(text, e.Key, c.Type, tick.Fault{Pointer: at, Message: notRun(code)})
 		},

@@ -325,3 +325,23 @@ func TestTryHandlerIsGuarded(t *testing.T) {
 		}
 	}
 }
+
+// TestDryRunKeepsValuesUnique: of the events of a file those are not valid that take what another aggregate holds by those before them.
+func TestDryRunKeepsValuesUnique(t *testing.T) {
+	const other, src = "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f11", `{"agent_types": ["user"], "aggregate_types": {"user": {"events": {
+		"was_named": {"schema": {}, "handler": [], "unique": {"name": {"value": "$.data.name"}}},
+		"has_left": {"schema": {}, "handler": [], "releases": ["name"]}}}}}`
+	line := func(more, id, typ, data string) string {
+		return `{` + more + `"key":"user:` + id + `","type":"` + typ + `","data":` + data + `,"metadata":{"actor":{"type":"user","id":"global"}}}` + "\n"
+	}
+	r := dryRun(t, enginetest.Compiled(t, src), line(`"stream_id":"1700000000000-0",`, id, "was_named", `{"name":"a"}`)+
+		line("", other, "was_named", `{"name":"a"}`)+line("", id, "was_named", `{"name":"b"}`)+line("", other, "was_named", `{"name":"a"}`)+
+		line("", id, "was_named", `{"name":"a"}`)+line("", other, "has_left", `{}`)+line("", id, "was_named", `{"name":"a"}`), 1_700_000_000)
+	var got []string
+	for _, f := range r.Findings {
+		got = append(got, fmt.Sprint(f.Line, " ", f.Code, " ", f.Path))
+	}
+	if diff := cmp.Diff([]string{"2 not_unique data.name", "5 not_unique data.name"}, got); diff != "" || r.Accepted != 5 {
+		t.Error(diff, r.Accepted)
+	}
+}
