@@ -13,6 +13,7 @@ bench() { # package, pattern
 bench ./internal/spec/tick '^BenchmarkOperation$'
 bench ./internal/engine '^Benchmark(Load|LoadObjects)$'
 time=20000x bench ./internal/engine '^BenchmarkDecisions$'
+time=20000x bench ./internal/engine '^BenchmarkConditions$'
 bench ./internal/sandbox/wasm '^BenchmarkCall$'
 bench ./internal/spec/schema '^BenchmarkValidate$'
 time=500x bench ./internal/projection '^BenchmarkRead$'
@@ -47,6 +48,7 @@ cat <<TABLE
 | guarded write, a thousand warm aggregates, to plain write over distinct ones | $(times BenchmarkDecisions/guarded BenchmarkDecisions/plain) | 0.80 |
 | guarded write, 16 writers on one aggregate, to the same without a guard | $(times BenchmarkDecisions/hot-guarded BenchmarkDecisions/hot) | 0.50 |
 | transaction that writes to three aggregates, to plain write | $(times BenchmarkDecisions/transaction BenchmarkDecisions/plain) | 0.50 |
+| a write with a condition on two tags, into a feed of 1,000,000 events of which all have one of them, 64 writers, beside a plain one | $(awk -v a="$(column BenchmarkConditions/of=conditions ns/op)" -v b="$(column BenchmarkConditions/of=plain ns/op)" 'BEGIN {printf "%.2f times", a / b}') | 1.5 |
 | Tick, set of a literal | $(millions BenchmarkOperation/set-literal), $(column BenchmarkOperation/set-literal allocs/op) allocations | 3 million, 0 |
 | Tick, increment | $(millions BenchmarkOperation/increment), $(column BenchmarkOperation/increment allocs/op) allocations | 3 million, 0 |
 | Tick, a hundred increments in one event | $(awk -v n="$(column BenchmarkOperation/hundred-in-one-event ops/s)" 'BEGIN {printf "%.1f million a second", n / 1e6}') | 3 million |

@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"slices"
+	"strings"
 
 	"j17"
 	"j17/internal/store"
@@ -21,7 +22,7 @@ type stagedEvents struct {
 
 // stagedUnit is the events of a unit, and where they are.
 type stagedUnit struct {
-	tenant uint32
+	tenant *tenant
 	events []store.NewEvent
 	ids    []j17.StreamID
 }
@@ -38,7 +39,7 @@ type stagedEvent struct {
 }
 
 // add adds the events of a unit.
-func (s *stagedEvents) add(tenant uint32, events []store.NewEvent, ids []j17.StreamID) {
+func (s *stagedEvents) add(tenant *tenant, events []store.NewEvent, ids []j17.StreamID) {
 	s.units = append(s.units, stagedUnit{tenant, events, ids})
 }
 
@@ -65,7 +66,7 @@ func (s *stagedEvents) match(tenant uint32, a *store.Absent) bool {
 		for i := range u.events {
 			e := stagedEvent{&u.events[i], u.ids[i]}
 			for _, tag := range e.Tags {
-				k := stagedTag{u.tenant, tag}
+				k := stagedTag{u.tenant.nextNumber, tag}
 				s.byTag[k] = append(s.byTag[k], e)
 			}
 		}
@@ -88,6 +89,81 @@ func (s *stagedEvents) match(tenant uint32, a *store.Absent) bool {
 	})
 }
 
+// recentTags are the tags of the latest events of a tenant, each with the position of the last event that has it. They are kept from the
+// first condition on. It is the committer's.
+type recentTags struct {
+	last map[string]j17.StreamID
+	// Events behind from are in it, up to to.
+	from, to j17.StreamID
+}
+
+// mostRecentTags bounds how many tags of a tenant are kept, and mostRecent of how many tenants.
+const (
+	mostRecentTags = 1 << 13
+	mostRecent     = 64
+)
+
+// recentOf returns the tags of the latest events of a tenant, which are kept from here on.
+func (b *batch) recentOf(t *tenant) *recentTags {
+	if t.recent != nil {
+		return t.recent
+	}
+	t.recent = &recentTags{last: map[string]j17.StreamID{}, from: t.last, to: t.last}
+	if b.recent = append(b.recent, t); len(b.recent) > mostRecent {
+		b.recent[0].recent = nil
+		b.recent = slices.Delete(b.recent, 0, 1)
+	}
+	return t.recent
+}
+
+// forgetRecent forgets the tags of the latest events of a tenant.
+func (b *batch) forgetRecent(t *tenant) {
+	t.recent, b.recent = nil, slices.DeleteFunc(b.recent, func(other *tenant) bool { return other == t })
+}
+
+// lacks reports whether it is certain that no committed event is what a unit says is absent.
+func (r *recentTags) lacks(t *tenant, a *store.Absent) bool {
+	if r.to != t.last || a.After.Compare(r.from) < 0 {
+		return false
+	}
+	return slices.ContainsFunc(a.Tags, func(tag string) bool {
+		last, ok := r.last[tag]
+		return !ok || last.Compare(a.After) <= 0
+	})
+}
+
+// add adds the events of a unit that is durable.
+func (r *recentTags) add(u *stagedUnit) {
+	for i := range u.events {
+		for _, tag := range u.events[i].Tags {
+			if _, ok := r.last[tag]; !ok {
+				tag = strings.Clone(tag) // which may be a part of something large
+			}
+			r.last[tag] = u.ids[i]
+		}
+	}
+	r.to = u.ids[len(u.ids)-1]
+	if len(r.last) > mostRecentTags {
+		r.last, r.from = map[string]j17.StreamID{}, r.to
+	}
+}
+
+// keepRecent adds the tags of a batch that is durable. What was stored in another way since cannot be told from them: they begin anew.
+func (b *batch) keepRecent() {
+	for i := range b.staged.units {
+		u := &b.staged.units[i]
+		r := u.tenant.recent
+		if r == nil {
+			continue
+		}
+		if r.to.Compare(u.tenant.last) < 0 {
+			clear(r.last)
+			r.from, r.to = u.tenant.last, u.tenant.last
+		}
+		r.add(u)
+	}
+}
+
 // matches reports whether there is an event that the unit says is absent.
 func (b *batch) matches(t *tenant, u *store.Append) (bool, error) {
 	for i := range u.Unless {
@@ -95,8 +171,8 @@ func (b *batch) matches(t *tenant, u *store.Append) (bool, error) {
 		if b.staged.match(t.nextNumber, a) {
 			return true, nil
 		}
-		if t.last.Compare(a.After) <= 0 || t.nextNumber == 0 {
-			continue // nothing was committed since
+		if t.last.Compare(a.After) <= 0 || t.nextNumber == 0 || b.recentOf(t).lacks(t, a) {
+			continue // nothing was committed since that has its tags
 		}
 		if found, err := b.committed(t.nextNumber, a); err != nil || found {
 			return found, err

@@ -55,7 +55,6 @@ func (s *Store) commitAll(b *batch, calls []*call) bool {
 		b.reset()
 		complete := b.fill(calls, refusal, unbelieved)
 		b.endLookup()
-		b.staged.clear()
 		if !b.empty() {
 			if err := s.queue.begin(calls); err != nil {
 				refuse(calls, err)
@@ -93,6 +92,8 @@ func (s *Store) write(b *batch) (ours bool, err error) {
 		s.disk.fail(fmt.Errorf("apply a batch: %w", err))
 		return ours, unknown(err)
 	}
+	b.keepRecent()
+	b.staged.clear()
 	s.publish(b)
 	return ours, nil
 }
@@ -138,6 +139,7 @@ func (s *Store) publish(b *batch) {
 	}
 	for _, t := range b.dropped {
 		t.nextNumber, t.next, t.listed, t.number, t.change, t.leaves = 0, tenantState{}, false, 0, 0, tenantLeaves{}
+		b.forgetRecent(t)
 		t.move(t.next.last)
 	}
 	s.mu.Unlock()
@@ -204,6 +206,8 @@ type batch struct {
 
 	// staged are the events of its units.
 	staged stagedEvents
+	// recent are the tenants of whose latest events tags are kept, the one with the first condition first.
+	recent []*tenant
 
 	// lookup, if not nil, finds heads on disk.
 	lookup *pebble.Iterator

@@ -126,14 +126,15 @@ var _ store.Store = (*Store)(nil)
 type tenant struct {
 	name j17.Tenant
 
-	// The committer's: the state with all that was staged, whether the tenant stands in the directory, and whether
-	// the present batch changes it.
+	// The committer's: the state with all that was staged, whether the tenant stands in the directory, whether
+	// the present batch changes it, and the tags of its latest events if there are conditions on them.
 	nextNumber uint32
 	next       tenantState
 	listed     bool
 	staged     bool
 	// added are the leaf hashes of the events that the present batch adds.
-	added []store.Leaf
+	added  []store.Leaf
+	recent *recentTags
 
 	// Guarded by Store.mu: the durable state. number is 0 while the tenant holds nothing. changed, if not nil, is
 	// closed when the feed grows.

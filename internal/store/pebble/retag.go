@@ -116,6 +116,7 @@ func (b *batch) retag(t *tenant, events []store.Retagged) (err error) {
 		}
 	}
 	b.stageRetagPurge(t, removed)
+	b.forgetRecent(t)
 	return nil
 }
 

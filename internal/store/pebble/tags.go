@@ -338,11 +338,14 @@ func (p *page) tagged(r reader, ids []tagID, at j17.StreamID, limit int, names *
 		return err
 	}
 	defer w.close(&err)
-	lookup, err := newLookup(r.snapshot, r.tenant, names)
-	if err != nil {
-		return err
-	}
-	defer lookup.close(&err)
+
+	// Mostly nothing is found, and nothing has to be looked up.
+	var found *lookup
+	defer func() {
+		if found != nil {
+			found.close(&err)
+		}
+	}()
 
 	// After so many steps a page ends, found or not.
 	steps := 0
@@ -363,7 +366,12 @@ func (p *page) tagged(r reader, ids []tagID, at j17.StreamID, limit int, names *
 		if err != nil || !ok {
 			return err
 		}
-		if more, err := lookup.copy(p, at); err != nil || !more || len(p.entries) == limit {
+		if found == nil {
+			if found, err = newLookup(r.snapshot, r.tenant, names); err != nil {
+				return err
+			}
+		}
+		if more, err := found.copy(p, at); err != nil || !more || len(p.entries) == limit {
 			return err
 		}
 		reached, at = at, at.Next()

@@ -375,7 +375,7 @@ func (b *batch) stageEvents(t *tenant, u *store.Append, r *store.Result) {
 		id = id.Next()
 	}
 	r.IDs, r.Lengths = b.ids[first:len(b.ids):len(b.ids)], b.lengths[first:len(b.lengths):len(b.lengths)]
-	b.staged.add(t.nextNumber, u.Events, r.IDs)
+	b.staged.add(t, u.Events, r.IDs)
 }
 
 func (b *batch) stageCommand(t *tenant, cmd *store.Command, c *stagedCommand, r *store.Result) {
