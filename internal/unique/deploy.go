@@ -292,8 +292,11 @@ func (s *Service) remove(ctx context.Context, t j17.Tenant, key string) error {
 	return engine.StorageError(err)
 }
 
-// maxTried is how much a trial remembers: the items that it would change.
-const maxTried = 500_000
+// maxTried is how much a trial remembers: the items that it would change. maxLooked is how many elements of the feed it looks at.
+const (
+	maxTried  = 500_000
+	maxLooked = 2_000_000
+)
 
 // Try tells what a deployment of a spec would find, and changes nothing. whole is false where history is too long for that.
 func (s *Service) Try(ctx context.Context, t j17.Tenant, after *decider.Decider) (found []diag.Diagnostic, whole bool, err error) {
@@ -303,7 +306,7 @@ func (s *Service) Try(ctx context.Context, t j17.Tenant, after *decider.Decider)
 	}
 	f := &filling{s: s, t: t, d: after, generations: w.missing}
 	f.know()
-	for !whole && f.items < maxTried {
+	for !whole && f.items < maxTried && f.done < maxLooked {
 		if whole, err = f.page(ctx); err != nil {
 			return nil, false, engine.StorageError(err)
 		}
