@@ -37,7 +37,8 @@ func (c *call) tryWrite(w http.ResponseWriter, cmd *engine.Command, err error) e
 	return c.answer(w, http.StatusOK, &t)
 }
 
-// outlook returns what a command would do, for which there is room among the replies.
+// outlook returns what a command would do, for which there is room among the replies. What is found while there is none is let go of, and found
+// anew.
 func (c *call) outlook(cmd *engine.Command) (*engine.Outlook, error) {
 	for waited := false; ; waited = true {
 		o, err := c.api.Engine.DryRun(c.request.Context(), cmd)
@@ -56,7 +57,6 @@ func (c *call) outlook(cmd *engine.Command) (*engine.Outlook, error) {
 		if waited || size <= unaccounted || c.tryTake(c.api.room.replies, size) {
 			return o, nil
 		}
-		o = nil // or it would be in memory while it waits
 		if err := c.take(c.api.room.replies, size, "such a reply"); err != nil {
 			return nil, err
 		}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"j17"
-	"j17/internal/decider"
 	"j17/internal/engine"
 	"j17/internal/ident"
 	"j17/internal/spec"
@@ -102,7 +101,7 @@ func (e *effects) answers(ctx context.Context) error {
 			}
 			w.answered = true
 			if e.Tried {
-				if err := e.resumes(ctx, w.id, ev); err != nil {
+				if err := e.resumes(ctx, w.id, i); err != nil {
 					return err
 				}
 			}
@@ -113,8 +112,9 @@ func (e *effects) answers(ctx context.Context) error {
 	return nil
 }
 
-// resumes tells of a saga that an event lets go on, where the command is only tried.
-func (e *effects) resumes(ctx context.Context, id string, by *decider.Event) error {
+// resumes tells of a saga that event number i lets go on, where the command is only tried.
+func (e *effects) resumes(ctx context.Context, id string, i int) error {
+	by := &e.Events[i]
 	g, err := e.load(ctx, e.Tenant, id)
 	if isAbsent(err) {
 		return nil
