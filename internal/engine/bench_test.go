@@ -236,29 +236,17 @@ func BenchmarkDecisions(b *testing.B) {
 	const warm = 1000
 	account := func(n int) string { return fmt.Sprintf("account/00000000-0000-4000-8000-%012x", n) }
 	body := `{"data":{"amount":1},` + meta + `}`
+	own := func(int) string { return "account/" + uuid.NewString() + "/was_noted" }
 	for _, bench := range []struct {
-		name    string
-		writers int
-		command func(b *testing.B, n int) *engine.Command
+		name            string
+		writers, writes int
+		path            func(n int) string
 	}{
-		{"plain", 32, func(b *testing.B, _ int) *engine.Command {
-			return enginetest.Command(b, "account/"+uuid.NewString()+"/was_noted", body)
-		}},
-		{"guarded", 32, func(b *testing.B, n int) *engine.Command {
-			return enginetest.Command(b, account(n%warm)+"/was_paid", body)
-		}},
-		{"transaction", 32, func(b *testing.B, _ int) *engine.Command {
-			c := enginetest.Command(b, "account/"+uuid.NewString()+"/was_noted", body)
-			for range 2 {
-				another := c.Writes[0]
-				another.ID = uuid.NewString()
-				c.Writes = append(c.Writes, another)
-			}
-			c.Several = true
-			return c
-		}},
-		{"hot", 8, func(b *testing.B, _ int) *engine.Command { return enginetest.Command(b, account(0)+"/was_noted", body) }},
-		{"hot-guarded", 8, func(b *testing.B, _ int) *engine.Command { return enginetest.Command(b, account(0)+"/was_paid", body) }},
+		{"plain", 32, 1, own},
+		{"guarded", 32, 1, func(n int) string { return account(n%warm) + "/was_paid" }},
+		{"transaction", 32, 3, own},
+		{"hot", 8, 1, func(int) string { return account(0) + "/was_noted" }},
+		{"hot-guarded", 8, 1, func(int) string { return account(0) + "/was_paid" }},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			e := newBench(b)
@@ -277,7 +265,13 @@ func BenchmarkDecisions(b *testing.B) {
 			b.ResetTimer()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					if _, err := e.Execute(b.Context(), bench.command(b, int(n.Add(1)))); err != nil {
+					cmd := enginetest.Command(b, bench.path(int(n.Add(1))), body)
+					for len(cmd.Writes) < bench.writes {
+						another := cmd.Writes[0]
+						another.ID = uuid.NewString()
+						cmd.Writes, cmd.Several = append(cmd.Writes, another), true
+					}
+					if _, err := e.Execute(b.Context(), cmd); err != nil {
 						b.Error(err)
 						return
 					}
