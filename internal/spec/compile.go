@@ -24,10 +24,8 @@ const tombstoned = ident.WasTombstoned
 // compiler works through one spec. What it finds goes into the list, what it understands into out.
 type compiler struct {
 	messages
-	// stored says that the spec was deployed before.
-	stored bool
-	root   value.Value
-	out    *Compiled
+	root value.Value
+	out  *Compiled
 	// declared holds every aggregate type and its event types, sound or not, so that one fault in a definition is not
 	// reported again wherever its name is used.
 	declared map[string]map[string]bool
@@ -52,13 +50,12 @@ func CompileStored(src []byte) (*Compiled, []diag.Diagnostic) { return compile(s
 
 func compile(src []byte, stored bool) (*Compiled, []diag.Diagnostic) {
 	c := &compiler{
-		stored:    stored,
 		out:       &Compiled{Source: bytes.Clone(bytes.TrimSpace(src)), text: string(src)},
 		declared:  map[string]map[string]bool{},
 		handles:   map[ident.Prefix]string{},
 		pathLooks: work.Counted(maxLooks),
 	}
-	c.out.declared = c.declared
+	c.out.declared, c.Stored = c.declared, stored
 	c.schemas = schema.NewGroup(&c.List)
 
 	// What is too large, or no JSON, is not looked into.
@@ -489,7 +486,7 @@ func (c *compiler) id(v value.Value, at diag.Pointer, aggregateType string, s ti
 	case err != nil:
 		c.badLiteralID(at, text, c.isGivenName(literal))
 	case canonical != literal:
-		c.literalIDChanges(at, literal, canonical, kind, c.stored)
+		c.literalIDChanges(at, literal, canonical, kind)
 	}
 	return Ref{Literal: canonical}
 }

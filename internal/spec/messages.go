@@ -305,9 +305,9 @@ func (m *messages) sequenceWithoutKey(at diag.Pointer) {
 	m.Errorf(at, "a sequence needs the top-level key \"project_key\", which its ids start with").Hintf(`add "project_key": "VNO" to get VNO-1, VNO-2 and so on`)
 }
 
-func (m *messages) literalIDChanges(at diag.Pointer, id, canonical string, kind ident.Kind, stored bool) {
+func (m *messages) literalIDChanges(at diag.Pointer, id, canonical string, kind ident.Kind) {
 	report := m.Errorf
-	if stored {
+	if m.Stored {
 		report = m.Warnf
 	}
 	d := report(at, "the id %s is spelt in another way than it is stored: it names %s", quote(id), quote(canonical))

@@ -105,7 +105,7 @@ func (c *compiler) declaredProjection(name string, v value.Value, at diag.Pointe
 // leniently runs f, which reads a part of a spec that others do not depend on. In a spec that was deployed before, what f finds is
 // only warned of, since an earlier version of the program did not look for it; the part that it is about is left out then.
 func (c *compiler) leniently(f func()) (sound bool) {
-	if !c.stored {
+	if !c.Stored {
 		f()
 		return true
 	}

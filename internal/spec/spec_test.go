@@ -121,14 +121,19 @@ func TestCompare(t *testing.T) {
 	})
 }
 
-// TestStoredSpecsGoOn: a spec that names an id in another spelling than it is stored was accepted once.
+// TestStoredSpecsGoOn: specs were accepted once that name an id in another spelling than it is stored, or have data with keys that are taken
+// for operators now.
 func TestStoredSpecsGoOn(t *testing.T) {
-	src := []byte(`{"agent_types":["user"],"aggregate_types":{"a":{"events":{"e":{"schema":{},"handler":[],"implications":[
-		{"emit":{"aggregate_type":"a","id":"warehouse","event_type":"f","data":{}}}]},"f":{"schema":{},"handler":[]}}}}}`)
-	if c, found := spec.Compile(src); c != nil {
-		t.Errorf("a new spec is accepted: %v", found)
-	}
-	if c, found := spec.CompileStored(src); c == nil || len(found) == 0 {
-		t.Errorf("a stored spec is refused, or without a warning: %v", found)
+	for _, emit := range []string{
+		`"id":"warehouse","event_type":"f","data":{}`, `"id":"global","event_type":"f","data":{"query":{"$in":["a"]}}`,
+	} {
+		src := []byte(`{"agent_types":["user"],"aggregate_types":{"a":{"events":{"e":{"schema":{},"handler":[],"implications":[
+			{"emit":{"aggregate_type":"a",` + emit + `}}]},"f":{"schema":{},"handler":[]}}}}}`)
+		if c, found := spec.Compile(src); c != nil {
+			t.Errorf("a new spec is accepted, %s: %v", emit, found)
+		}
+		if c, found := spec.CompileStored(src); c == nil || len(found) == 0 {
+			t.Errorf("a stored spec is refused, or without a warning, %s: %v", emit, found)
+		}
 	}
 }

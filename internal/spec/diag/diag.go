@@ -95,6 +95,10 @@ const MaxKept = 1000
 
 // List gathers findings. The zero List is ready for use.
 type List struct {
+	// Stored tells that the document was taken before: what a later version of the program came to refuse although it has a meaning is
+	// only warned of.
+	Stored bool
+
 	found            []Diagnostic
 	errors, warnings int
 	// searches counts those for what may have been meant, letters what they have cost.

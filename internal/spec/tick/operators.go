@@ -206,6 +206,10 @@ func (c *compiler) form(v value.Value, at diag.Pointer, key string, keeps bool) 
 	switch ok = ok && o.in&c.language != 0; {
 	case !ok && !strings.HasPrefix(key, "$"):
 		return nil, false
+	case (!ok || v.Len() > 1 && o.alone) && c.language == templates && c.l.Stored:
+		c.l.Warnf(at.Key(key), "%s is data here, as long as this spec is not deployed again: keys with \"$\" name operators", diag.Quote(key)).AtKey().
+			Hintf(`put it into {"$literal": ...}`)
+		return nil, false
 	case !ok:
 		c.unknownForm(at, key)
 		return &literal{}, true
