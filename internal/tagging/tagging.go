@@ -25,10 +25,9 @@ import (
 
 // space has one item, stateKey: which tags events have, and how far older ones are. It is due while there is something to do. It holds no
 // data of streams.
-const (
-	space    store.Space = "tagging"
-	stateKey             = "tags"
-)
+const space store.Space = "tagging"
+
+const stateKey = "tags"
 
 // Storage is what tagging needs of a store.
 type Storage interface {

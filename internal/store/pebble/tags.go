@@ -280,8 +280,8 @@ func (c *tagCursor) seek(from j17.StreamID) (j17.StreamID, bool, error) {
 type tagWalk struct {
 	tenant  uint32
 	cursors []tagCursor
-	// steps counts the places that were looked at, turn says which tag is asked next.
-	steps, turn int
+	// turn says which tag is asked next.
+	turn int
 }
 
 // newTagWalk opens a walk, which must be closed.
