@@ -209,7 +209,7 @@ func generalOperations() map[string]operation {
 		"GET scheduled/dead":                   {id: "listDead", about: "Scheduled events that were given up, as dead_letters", gives: wire.ScheduledEvents{}},
 		"DELETE scheduled/{scheduled_id}":      {id: "cancelScheduled", about: "Cancel a scheduled event", gives: wire.ScheduledEvent{}},
 		"POST scheduled/{scheduled_id}/cancel": {id: "postCancelScheduled", about: "Cancel a scheduled event, as DELETE does", takes: struct{}{}, optional: true, gives: wire.ScheduledEvent{}},
-		"POST scheduled/{scheduled_id}/retry":  {id: "retryScheduled", about: "Try a scheduled event again that was given up", takes: struct{}{}, optional: true, gives: wire.ScheduledEvent{}},
+		"POST scheduled/{scheduled_id}/retry":  {id: "retryScheduled", about: "Try a scheduled event again that was given up or refused", takes: struct{}{}, optional: true, gives: wire.ScheduledEvent{}},
 
 		// Backups.
 		"GET backups":                             {id: "listBackups", about: "The backups of the environment, the newest first", gives: rows{"backups", wire.Backup{}}},

@@ -219,7 +219,8 @@ func (s *Service) Cancel(ctx context.Context, t j17.Tenant, id string) (wire.Sch
 	return e, err
 }
 
-// Retry makes a dead letter pending again, to be tried at once. It counts as pending again, and is cancelled by what cancels it.
+// Retry makes a dead letter, or an event that was refused, pending again, to be tried at once. It counts as pending again, and is cancelled
+// by what cancels it.
 func (s *Service) Retry(ctx context.Context, t j17.Tenant, id string) (wire.Scheduled, error) {
 	most, err := s.room(ctx, t)
 	if err != nil {
@@ -229,7 +230,7 @@ func (s *Service) Retry(ctx context.Context, t j17.Tenant, id string) (wire.Sche
 		return wire.Scheduled{}, s.tooMany()
 	}
 	return s.change(ctx, t, id, "tried again", Pending, func(f *found) []store.Side {
-		if f.status != DeadLetter {
+		if f.status != DeadLetter && f.status != Refused {
 			return nil
 		}
 		f.Attempts, f.LastError = 0, ""

@@ -169,6 +169,56 @@ func TestARefusal(t *testing.T) {
 	}
 }
 
+// guarded is the spec of the tests with a guard that lets nothing through to meters.
+func guarded() string {
+	return strings.Replace(specText("integer"), `"integer"}}}, `, `"integer"}}}, "requires": [{"that": {"equals": ["$.data.n", 0]}, "message": "Paid"}], `, 1)
+}
+
+// TestARefusedEventIsRetried: what was refused is pending again when somebody retries it. It counts, an event cancels it, it is refused
+// anew while its cause is there, and comes when that is mended.
+func TestARefusedEventIsRetried(t *testing.T) {
+	h := newHouse(t, 0)
+	h.engine.Deploy(prod, h.compile(guarded()), nil)
+	h.post("job/"+id(1), "was_picky", `{"n":1}`)
+	h.post("job/"+id(2), "was_picky", `{"n":2}`)
+	h.advance(5 * time.Minute)
+	refused := h.rows(prod, schedule.Refused)
+	if len(refused) != 2 || lastError(refused[0]) != "requirement_failed: Paid" || h.items("scheduled.count") != 0 {
+		t.Fatalf("%+v", refused)
+	}
+	retry := func(id string) {
+		t.Helper()
+		e, err := h.service.Retry(t.Context(), prod, id)
+		if err != nil || e.Status != "pending" || e.Attempts != 0 || e.LastError != nil {
+			t.Fatalf("%+v %v", e, err)
+		}
+	}
+
+	// One is cancelled by its event, and the other one refused again.
+	retry(refused[1].ScheduledID)
+	retry(refused[0].ScheduledID)
+	if got := h.counts(); got != "2 pending" || h.items("scheduled.count") != 3 {
+		t.Errorf("retried: %s, %d numbers", got, h.items("scheduled.count"))
+	}
+	h.post("job/"+id(1), "was_closed", `{}`)
+	h.advance(0)
+	if got := h.counts(); got != "1 canceled, 1 refused" || h.only(schedule.Refused).Attempts != 1 {
+		t.Errorf("while it is guarded: %s", got)
+	}
+
+	// Mended, it comes once, and is not forgotten before its time.
+	h.engine.Deploy(prod, h.compile(specText("integer")), nil)
+	h.advance(20 * 24 * time.Hour)
+	retry(refused[0].ScheduledID)
+	h.advance(20 * 24 * time.Hour)
+	if got := h.counts(); got != "1 fired" || len(h.events("meter/"+id(2))) != 1 || h.items("scheduled.count") != 0 {
+		t.Errorf("mended: %s", got)
+	}
+	if _, err := h.service.Retry(t.Context(), prod, refused[0].ScheduledID); j17.CodeOf(err) != j17.CodeConflict {
+		t.Errorf("of one that has come: %v", err)
+	}
+}
+
 // TestTwoSetsOfWorkers: two servers over one store write each event once, also when one of them is frozen over the lease of what it
 // has claimed.
 func TestTwoSetsOfWorkers(t *testing.T) {
