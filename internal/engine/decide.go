@@ -138,12 +138,16 @@ func (e *Engine) refused(ctx context.Context, t j17.Tenant, p *plan, err error) 
 	return err
 }
 
-// claims returns the streams whose turn the plan needs: alone those that it writes after it has looked at them, and those
-// that it only writes where others take turns; shared those that it only looks at. crowded tells that others take turns at one
-// of them. The claims are never nil.
+// claims returns the streams whose turn the plan needs: alone those that it writes after it has looked at them, or at the unique values
+// that they hold, and those that it only writes where others take turns; shared those that it only looks at. crowded tells that others take
+// turns at one of them. The claims are never nil.
 func (p *plan) claims(t *turns) (want claims, crowded bool) {
 	want = claims{}
 	for key := range p.before {
+		want = want.with(key, false)
+		crowded = crowded || t.crowded(key)
+	}
+	for _, key := range p.keepers {
 		want = want.with(key, false)
 		crowded = crowded || t.crowded(key)
 	}
@@ -152,7 +156,7 @@ func (p *plan) claims(t *turns) (want claims, crowded bool) {
 		if i > 0 && key == p.unit.Events[i-1].Key {
 			continue
 		}
-		if p.before[key] != nil {
+		if _, looked := want.of(key); looked {
 			want = want.with(key, true)
 		} else if t.crowded(key) {
 			want, crowded = want.with(key, true), true
@@ -237,7 +241,7 @@ func (e *Engine) planInTurn(
 ) (p *plan, tk *ticket, more claims, err error) {
 	p, err = e.plan(ctx, d, c, a, b, v)
 	if err != nil {
-		if p != nil && (len(v.needs) > 0 || len(p.before) > 1) {
+		if p != nil && (len(v.needs) > 0 || len(p.before) > 1 || len(p.keepers) > 0) {
 			// It was refused on several states, or on some that are not stored: all have to be of one moment.
 			if want, _ := p.claims(v.turns); !v.held.cover(want) {
 				for _, c := range v.held {

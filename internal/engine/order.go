@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"j17"
 	"j17/internal/store"
@@ -80,7 +82,7 @@ func (r *row) add(ctx context.Context, c *Command) bool {
 	if _, crowded := p.claims(&r.d.env.turns); crowded {
 		return false
 	}
-	for key := range p.before {
+	for _, key := range slices.AppendSeq(slices.Clone(p.keepers), maps.Keys(p.before)) {
 		if r.touched[key] {
 			// What it was decided on is about to change.
 			r.stopped = false

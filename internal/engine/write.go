@@ -113,6 +113,8 @@ type plan struct {
 	// before has the states that were looked at, after those after the commit that planning had to compute.
 	before map[j17.Key]*decider.State
 	after  []*decider.Computed
+	// keepers are the aggregates of which it was looked at what unique values they hold. Some may be there more than once.
+	keepers []j17.Key
 	// failure describes why there is no plan, where that is worth knowing.
 	failure *decider.ImplicationFailure
 	// side is what the caller wants to be written beside the events. A conflict with it is the caller's to resolve: planning anew would
@@ -218,6 +220,11 @@ func (e *Engine) react(ctx context.Context, d *deployed, a *decider.Admitted, p 
 		p.after, err = x.After(ctx)
 	}
 	p.before, p.failure, p.refusals = x.Before, x.Failure, x.Refusals
+	if x.Unique != nil {
+		for _, key := range x.Unique.Keepers() {
+			p.keepers = append(p.keepers, key)
+		}
+	}
 	if err != nil {
 		p.events = x.Events
 		return err

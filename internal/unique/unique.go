@@ -283,6 +283,11 @@ func (l *look) Holder(ctx context.Context, set *spec.UniqueSet, digest [32]byte)
 		return j17.Key{}, engine.StorageError(err)
 	}
 	key, err := readHolder(&item)
+	if own, looked := l.held[heldOf{set, key}]; looked && (own.was == nil || own.was.digest != digest) {
+		// It has taken the value since it was looked at what it holds. It is not in its own way: what is decided on that is not stored, as what
+		// it holds is another item by now, and is decided anew.
+		key = j17.Key{}
+	}
 	l.values[valueOf{set, digest}] = seen[j17.Key]{key, item.Rev}
 	return key, engine.StorageError(err)
 }
