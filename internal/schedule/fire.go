@@ -9,6 +9,7 @@ import (
 
 	"j17"
 	"j17/internal/command"
+	"j17/internal/decider"
 	"j17/internal/engine"
 	"j17/internal/ident"
 	"j17/internal/store"
@@ -200,15 +201,15 @@ func (s *Service) failed(ctx context.Context, d *due, err error) error {
 	return nil
 }
 
-// isRefusal reports whether an event is one that its aggregate does not take, so that trying again is nobody's business but somebody's who knows
-// better.
+// isRefusal reports whether an event is one that its aggregate does not take, or that of an event which it implies, so that trying again is
+// nobody's business but somebody's who knows better: the spec forbids it where it would stand, or custom code does.
 func isRefusal(err error) bool {
-	switch j17.CodeOf(err) { //nolint:exhaustive // all others are faults, or pass
-	case j17.CodeHandlerRejected, j17.CodeRequirementFailed, j17.CodeAlreadyExists, j17.CodeAggregateNotFound, j17.CodeNotUnique:
-		return true
-	default:
+	e, ok := errors.AsType[*j17.Error](err)
+	if !ok {
 		return false
 	}
+	_, forbidden := e.Details.(decider.RefusalDetails)
+	return forbidden || e.Code == j17.CodeHandlerRejected
 }
 
 // maxReason bounds the text of an error that is kept.

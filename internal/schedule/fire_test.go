@@ -219,6 +219,35 @@ func TestARefusedEventIsRetried(t *testing.T) {
 	}
 }
 
+// TestWhatTheSpecRefuses: whatever the spec forbids where the event would stand is over at the first try, with whatever code, and also where
+// it forbids what the event implies. Faults are tried again.
+func TestWhatTheSpecRefuses(t *testing.T) {
+	const implies = `"implications": [{"emit": {"aggregate_type": "meter", "id": "$.key", "event_type": "was_taken", "data": {"n": "$.data.n"}}}], `
+	for name, tc := range map[string]struct {
+		source, note, n string
+		status          schedule.Status
+		code            string
+	}{
+		"a guard":               {specText("integer"), `"requires": [{"that": {"equals": ["$.data.n", 0]}, "message": "Paid"}], `, `1`, schedule.Refused, "requirement_failed: Paid"},
+		"what does not exist":   {specText("integer"), `"creates": false, `, `1`, schedule.Refused, "aggregate_not_found at key"},
+		"the id of a read":      {specText("integer"), `"reads": {"other": {"aggregate_type": "job", "id": "$.data.n"}}, `, `"no id!"`, schedule.Refused, "invalid_identifier at data.n"},
+		"no value to take":      {specText("integer"), `"unique": {"n": {"value": "$.data.n"}}, `, `{"a": 1}`, schedule.Refused, "invalid_operand"},
+		"too long to take":      {specText("integer"), `"unique": {"n": {"value": "$.data.n"}}, `, `"` + strings.Repeat("x", 2000) + `"`, schedule.Refused, "validation_failed"},
+		"a guard of an implied": {guarded(), implies, `1`, schedule.Refused, "requirement_failed: Paid"},
+		"a fault of an implied": {specText("integer"), implies, `"three"`, schedule.Pending, "implication_failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t, 0)
+			h.engine.Deploy(prod, h.compile(strings.Replace(tc.source, `"was_written": {`, `"was_written": {`+tc.note, 1)), nil)
+			h.post("job/"+id(1), "was_timed", `{"n":`+tc.n+`}`)
+			h.advance(5 * time.Minute)
+			if e := h.only(tc.status); e.Attempts != 1 || !strings.HasPrefix(lastError(e), tc.code) {
+				t.Errorf("%d attempts, %q", e.Attempts, lastError(e))
+			}
+		})
+	}
+}
+
 // TestTwoSetsOfWorkers: two servers over one store write each event once, also when one of them is frozen over the lease of what it
 // has claimed.
 func TestTwoSetsOfWorkers(t *testing.T) {
