@@ -215,3 +215,21 @@ func TestAServerThatCannotWriteGivesNothingUp(t *testing.T) {
 		t.Errorf("the saga is %s: %+v", g.Status, g.Error)
 	}
 }
+
+// TestWhatIsStillBuilt lets a step come while the server builds what writes need: the saga neither fails nor is given up, and goes on when
+// that is built.
+func TestWhatIsStillBuilt(t *testing.T) {
+	h := newHouse(t, 1)
+	h.asked(1, "")
+	h.answer(1)
+	h.fault = j17.Errorf(j17.CodeIndexNotReady, "Who holds values is not known yet.")
+	h.pass(time.Minute)
+	if g := h.one(); g.Status != saga.Running || g.Error != nil {
+		t.Fatalf("while it is built the saga is %s: %+v", g.Status, g.Error)
+	}
+	h.fault = nil
+	h.pass(time.Minute)
+	if diff := cmp.Diff(told(1), h.events("desk", id(1))); diff != "" || h.one().Status != saga.Completed {
+		t.Errorf("%s the saga is %s", diff, h.one().Status)
+	}
+}

@@ -253,7 +253,8 @@ func isPassing(err error) bool {
 		return true
 	}
 	switch j17.CodeOf(engine.StorageError(err)) { //nolint:exhaustive // all others are about the saga, or about something that has to be mended
-	case j17.CodeUnavailable, j17.CodeStorageFull, j17.CodeOutcomeUnknown, j17.CodeBusy, j17.CodeStateNotReady, j17.CodeNoSpec, j17.CodeConflict:
+	case j17.CodeUnavailable, j17.CodeStorageFull, j17.CodeOutcomeUnknown, j17.CodeBusy, j17.CodeStateNotReady, j17.CodeIndexNotReady,
+		j17.CodeNoSpec, j17.CodeConflict:
 		return true
 	default:
 		return false

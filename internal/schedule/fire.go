@@ -153,7 +153,7 @@ func (s *Service) passing(t j17.Tenant, err error) bool {
 		return true
 	}
 	switch j17.CodeOf(err) { //nolint:exhaustive // all others are about the event, or about something that has to be mended
-	case j17.CodeStorageFull, j17.CodeOutcomeUnknown, j17.CodeUnavailable, j17.CodeBusy, j17.CodeStateNotReady:
+	case j17.CodeStorageFull, j17.CodeOutcomeUnknown, j17.CodeUnavailable, j17.CodeBusy, j17.CodeStateNotReady, j17.CodeIndexNotReady:
 		return true
 	case j17.CodeNoSpec:
 		return s.Restoring != nil && s.Restoring(t)

@@ -379,6 +379,23 @@ func TestAFullDisk(t *testing.T) {
 	}
 }
 
+// TestWhatIsStillBuilt: while the server builds what a write needs, an event says nothing of itself: no attempt is counted, and it comes
+// when that is built.
+func TestWhatIsStillBuilt(t *testing.T) {
+	h := newHouse(t, 0)
+	h.post("job/"+id(1), "was_timed", `{"n":1}`)
+	h.fault = j17.Errorf(j17.CodeIndexNotReady, "Who holds values is not known yet.")
+	h.advance(time.Hour)
+	if e := h.only(schedule.Pending); e.Attempts != 0 || e.LastError != nil {
+		t.Errorf("%d attempts, %q", e.Attempts, lastError(e))
+	}
+	h.fault = nil
+	h.advance(10 * time.Minute)
+	if h.log(1) != "[1]" {
+		t.Errorf("when it is built: %s, %s", h.log(1), h.counts())
+	}
+}
+
 // TestAClockThatJumps: far ahead, everything comes at once and in its order; back, nothing comes twice.
 func TestAClockThatJumps(t *testing.T) {
 	h := newHouse(t, 0)

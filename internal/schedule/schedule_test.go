@@ -79,6 +79,8 @@ type house struct {
 	engine  *engine.Engine
 	service *schedule.Service
 	most    int
+	// fault, if not nil, is why nothing can be written.
+	fault error
 }
 
 func newHouse(tb testing.TB, most int) *house {
@@ -131,7 +133,9 @@ func (h *house) workersWith(before func()) (*worker.Kit, *engine.Engine, *schedu
 			return e.ExecuteInOrder(ctx, t, commands)
 		},
 	})
-	e = engine.New(engine.Options{Store: h.store, Clock: h.clock, Logger: log, Effects: []engine.EffectsOf{s.Effects}})
+	e = engine.New(engine.Options{Store: h.store, Clock: h.clock, Logger: log, Effects: []engine.EffectsOf{
+		s.Effects, func(context.Context, *engine.Decided) (engine.Effects, error) { return engine.Effects{}, h.fault },
+	}})
 	for _, t := range []j17.Tenant{prod, staging} {
 		e.Deploy(t, h.compile(specText("integer")), nil)
 	}
