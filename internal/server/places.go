@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/spec"
+	"j17/internal/store"
 )
 
 // buildWait is how long a deployment waits for what it has begun to build, before it answers.
@@ -21,7 +23,7 @@ func (s *Server) adopted(ctx context.Context, t j17.Tenant) {
 		s.options.Logger.WarnContext(ctx, "the places of an environment are not prepared yet", slog.String("tenant", string(t)), slog.Any("error", err))
 	}
 	if err := s.unique.Adopt(ctx, t); err != nil {
-		s.options.Logger.ErrorContext(ctx, "who holds unique values in an environment is not known; deploy its spec again, or restart the server",
+		s.options.Logger.ErrorContext(ctx, "who holds unique values in an environment is not known yet, and what takes one is refused until then; it is tried again",
 			slog.String("tenant", string(t)), slog.Any("error", err))
 	}
 	if err := s.tagging.Adopt(ctx, t); err != nil {
@@ -29,6 +31,13 @@ func (s *Server) adopted(ctx context.Context, t j17.Tenant) {
 		s.options.Logger.WarnContext(ctx, "the tags of an environment are not prepared yet", slog.String("tenant", string(t)), slog.Any("error", err))
 	}
 	s.projections.Adopted(ctx, t)
+}
+
+// adoptUnique tries again to find out who holds unique values, where that has failed.
+func (s *Server) adoptUnique(ctx context.Context) error {
+	return s.unique.AdoptLeft(ctx, func(ctx context.Context, t j17.Tenant, f func() error) error {
+		return s.deploy.Hold(ctx, t, func(*spec.Compiled, store.Fence) error { return f() })
+	})
 }
 
 // built waits a little for what is built after a deployment. Before the server runs nothing is built that could be waited for.

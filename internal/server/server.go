@@ -526,6 +526,7 @@ func (s *Server) settle(ctx context.Context) error {
 			failed = s.handover(nil, nil).round(ctx, moved)
 			return leftOver(failed)
 		}},
+		worker.Loop{Name: "unique_sets", Wake: s.unique.Failed(), Do: s.adoptUnique},
 	)
 	return nil
 }

@@ -1,6 +1,7 @@
 package unique_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -158,6 +159,30 @@ func TestSetsThatAreMissing(t *testing.T) {
 		t.Fatalf("before it is known who holds what: %v", err)
 	}
 	h.must(3, "had_note", `{}`)
+
+	// What fails is tried again, as long as something is deployed.
+	hold := func(_ context.Context, _ j17.Tenant, f func() error) error { return f() }
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := h.unique.Adopt(ended, enginetest.Tenant); !errors.Is(err, context.Canceled) {
+		t.Fatalf("without time: %v", err)
+	}
+	<-h.unique.Failed()
+	if err := h.unique.AdoptLeft(ended, hold); !errors.Is(err, context.Canceled) {
+		t.Fatalf("without time, again: %v", err)
+	}
+	if err := h.unique.AdoptLeft(t.Context(), hold); err != nil {
+		t.Fatal(err)
+	}
+	h.check(map[string]int{"a": 1, "b": 2}, "tried again")
+	none := func(context.Context, j17.Tenant, func() error) error {
+		t.Error("there is nothing left to be tried")
+		return nil
+	}
+	if err := h.unique.AdoptLeft(t.Context(), none); err != nil {
+		t.Fatal(err)
+	}
+
 	for range 2 {
 		if err := h.unique.Adopt(t.Context(), enginetest.Tenant); err != nil {
 			t.Fatal(err)

@@ -292,10 +292,11 @@ func (s *Service) remove(ctx context.Context, t j17.Tenant, key string) error {
 	return engine.StorageError(err)
 }
 
-// maxTried is how much a trial remembers: the items that it would change. maxLooked is how many elements of the feed it looks at.
+// maxTried is how much a trial remembers: the items that it would change. maxLooked is how many elements of the feed it looks at, which are
+// as many as a dry run replays.
 const (
 	maxTried  = 500_000
-	maxLooked = 2_000_000
+	maxLooked = 500_000
 )
 
 // Try tells what a deployment of a spec would find, and changes nothing. whole is false where history is too long for that.
@@ -306,33 +307,11 @@ func (s *Service) Try(ctx context.Context, t j17.Tenant, after *decider.Decider)
 	}
 	f := &filling{s: s, t: t, d: after, generations: w.missing}
 	f.know()
-	for !whole && f.items < maxTried && f.done < maxLooked {
+	for !whole && f.items < maxTried && f.done < s.maxLooked {
 		if whole, err = f.page(ctx); err != nil {
 			return nil, false, engine.StorageError(err)
 		}
 	}
 	all, err := f.conflicts(ctx)
 	return f.told(all), whole, engine.StorageError(err)
-}
-
-// Adopt puts the sets of what is deployed to a tenant into force, where they are not: after a restoration to an earlier moment, or with a
-// version of the program that makes other values. Of several aggregates with one value the first one has it. It removes what a deployment
-// has left behind whose process has ended.
-func (s *Service) Adopt(ctx context.Context, t j17.Tenant) error {
-	d, fences, err := s.Engine.Deployed(t)
-	if err != nil {
-		return err
-	}
-	if err := s.remove(ctx, t, deployment); err != nil {
-		return err
-	}
-	if w, err := s.wants(ctx, t, d); err != nil || len(w.missing)+len(w.left) == 0 {
-		return engine.StorageError(err)
-	}
-	return s.Deploy(ctx, t, d, func(sides []store.Side, found []diag.Diagnostic) error {
-		for _, f := range found {
-			s.Logger.LogAttrs(ctx, slog.LevelWarn, "two aggregates have one unique value, and the first one keeps it", slog.String("tenant", string(t)), slog.String("finding", f.Message))
-		}
-		return s.Store.Write(ctx, t, sides, fences...)
-	})
 }

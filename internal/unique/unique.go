@@ -59,13 +59,18 @@ type Service struct {
 	Options
 	// pageEvents is how many elements of the feed a page of a filling reads at most, pageItems from how many changed items on it is written.
 	pageEvents, pageItems int
+	// maxLooked bounds what a trial looks at.
+	maxLooked uint64
 
 	known sync.Map // of *known by j17.Tenant
+	// left has the tenants for which Adopt has failed, and failed is told of them.
+	left   sync.Map // of struct{} by j17.Tenant
+	failed chan struct{}
 }
 
 // New returns a service, and adds its kind of builds to Options.Builds.
 func New(o Options) *Service {
-	s := &Service{Options: o, pageEvents: 10_000, pageItems: 2_000}
+	s := &Service{Options: o, pageEvents: 10_000, pageItems: 2_000, maxLooked: maxLooked, failed: make(chan struct{}, 1)}
 	o.Builds.Handle(build.Kind{Name: emptying, Page: s.empty})
 	return s
 }

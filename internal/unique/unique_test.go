@@ -694,3 +694,29 @@ func (h *house) replay() (held map[string]int, behind int) {
 	enforce()
 	return l.held, behind
 }
+
+// TestATrialIsBounded tries a spec on history that is longer than a trial looks at: it tells what it has found until then, and that it is not all.
+func TestATrialIsBounded(t *testing.T) {
+	h := newHouse(t, plain)
+	for n, email := range []string{"a", "a", "", "", "", "", "b", "b"} {
+		if email == "" {
+			h.must(n, "had_note", `{}`) // of which a trial keeps nothing
+			continue
+		}
+		h.must(n, "was_registered", `{"email":"`+email+`"}`)
+	}
+	compiled, _ := spec.Compile([]byte(unlike))
+	after := decider.New(compiled, nil)
+	h.unique.Pages(2, 1000)
+	for _, test := range []struct {
+		most  uint64
+		found int
+		whole bool
+	}{{3, 1, false}, {6, 1, false}, {100, 2, true}} {
+		h.unique.LookAt(test.most)
+		found, whole, err := h.unique.Try(t.Context(), enginetest.Tenant, after)
+		if err != nil || len(found) != test.found || whole != test.whole {
+			t.Errorf("of %d elements of the feed: %v, whole: %v, %v", test.most, found, whole, err)
+		}
+	}
+}
