@@ -341,7 +341,10 @@ func (x *Decision) forbidImplied(cause int, refused Link, at diag.Pointer, err e
 	details.Chain = append(x.chain(cause), refused)
 	x.Failure = &ImplicationFailure{
 		At: x.Timestamp, Trigger: details.Chain[0], Chain: details.Chain, Pointer: details.Pointer, Implication: at,
-		Code: j17.CodeOf(err), Error: j17.Record(err),
+		Code: j17.CodeOf(err), Error: string(j17.CodeOf(err)),
+	}
+	if e, ok := errors.AsType[*j17.Error](err); ok && e.Path != "" {
+		x.Failure.Path, x.Failure.Error = e.Path, x.Failure.Error+" at "+e.Path
 	}
 	return x.inOwn(detailed(err, details), cause)
 }

@@ -27,7 +27,8 @@ type ImplicationFailure struct {
 	Pointer     diag.Pointer `json:"pointer,omitempty"`
 	Implication diag.Pointer `json:"implication,omitempty"`
 	Code        j17.Code     `json:"code"`
-	// Error is what may be kept of the refused event's own error: j17.Record.
+	// Error is what may be kept of the refused event's own error: j17.Record. Of an event that the spec forbids it is the code and the path
+	// alone: what a guard says is for who writes.
 	Error string `json:"error"`
 	Path  string `json:"path,omitempty"`
 }
