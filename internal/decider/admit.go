@@ -128,7 +128,7 @@ func (d *Decider) Admit(c *command.Command, b *work.Budget, resolve func(*comman
 	a.write()
 	for i := range a.Events {
 		if err := a.Events[i].tag(a.tags, b); err != nil {
-			return nil, a.InOwn(err, i)
+			return a, a.InOwn(err, i)
 		}
 	}
 	return a, nil

@@ -120,6 +120,9 @@ func (x *Decision) guard(ctx context.Context, i int) error {
 		if first == nil {
 			first = refused
 		}
+		if x.Work.Err() != nil {
+			break // of those behind it nothing can be said
+		}
 	}
 	return first
 }

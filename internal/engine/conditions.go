@@ -52,7 +52,7 @@ func (e *Engine) absent(ctx context.Context, d *deployed, a *decider.Admitted, p
 		}
 	}
 	for i := range a.Conditions {
-		if err := e.forbidden(ctx, d.env.tenant, &a.Conditions[i], i, extent.Last, b); err != nil {
+		if err := e.forbidden(ctx, d.env.tenant, p, &a.Conditions[i], i, extent.Last, b); err != nil {
 			return err
 		}
 		p.unit.Unless = append(p.unit.Unless, unless(&a.Conditions[i], extent.Last))
@@ -84,7 +84,7 @@ func unless(c *decider.Condition, at j17.StreamID) store.Absent {
 
 // forbidden refuses a command for the events that one of its conditions forbids. What it costs depends on the events with the rarest of
 // its tags.
-func (e *Engine) forbidden(ctx context.Context, t j17.Tenant, c *decider.Condition, number int, at j17.StreamID, b *work.Budget) error {
+func (e *Engine) forbidden(ctx context.Context, t j17.Tenant, p *plan, c *decider.Condition, number int, at j17.StreamID, b *work.Budget) error {
 	if !b.Spend(workOfCondition) {
 		return b.Err()
 	}
@@ -114,7 +114,9 @@ func (e *Engine) forbidden(ctx context.Context, t j17.Tenant, c *decider.Conditi
 	case matched == nil:
 		return nil
 	}
-	e.counts.conflicts.Add(1)
+	if !p.tried {
+		e.counts.conflicts.Add(1)
+	}
 	out := j17.Errorf(j17.CodeConditionFailed, "A condition does not hold: events have happened that it says must not be there, the first at %s. Nothing was written. Read them and decide anew.", matched[0]).
 		At(fmt.Sprintf("conditions[%d]", number))
 	out.Details = conditionDetails{Condition: number, Matched: matched, Position: at.String()}

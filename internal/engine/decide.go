@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -43,7 +42,7 @@ func (e *Engine) write(ctx context.Context, d *deployed, c *Command, a *decider.
 				return nil, store.Result{}, failure
 			}
 			if stands {
-				return nil, store.Result{}, e.refused(ctx, c.Tenant, p, err)
+				return p, store.Result{}, err
 			}
 			want, _ = p.claims(t)
 			break
@@ -114,20 +113,19 @@ func (e *Engine) writeAside(ctx context.Context, d *deployed, c *Command, a *dec
 // stands reports whether all that a refused plan has looked at is as it was, at one moment: what was looked at one after the other need not
 // have been there together.
 func (e *Engine) stands(ctx context.Context, d *deployed, p *plan) (bool, error) {
-	if p == nil || len(p.before) < 2 {
+	if p == nil || len(p.unit.Pre)+len(p.unit.Fences)+len(p.lengths) < 2 {
 		return true, nil
 	}
-	keys := slices.Collect(maps.Keys(p.before))
-	heads, err := e.store.Heads(ctx, d.env.tenant, keys)
-	if err != nil {
-		return false, StorageError(err)
+	all := *p
+	all.unit.Pre = slices.Concat(p.unit.Pre, p.lengths)
+	switch err := e.overtaken(ctx, d.env.tenant, &all); {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, errOvertaken), j17.CodeOf(err) == j17.CodeConflict:
+		return false, nil
+	default:
+		return false, err
 	}
-	for i, key := range keys {
-		if f := p.before[key]; heads[i].Length != f.Length || heads[i].Generation != f.Generation {
-			return false, nil
-		}
-	}
-	return true, nil
 }
 
 // refused keeps what is worth knowing of a plan that failed, and returns why it did.
@@ -202,7 +200,16 @@ func (e *Engine) writeInTurn(ctx context.Context, d *deployed, c *Command, a *de
 		case err != nil:
 			// It was decided on what others are about to store. Unless they do, it is to be decided anew.
 			if v.stored(ctx) {
-				return nil, store.Result{}, e.refused(ctx, c.Tenant, p, err)
+				stands, failure := len(v.needs) > 0, error(nil)
+				if !stands {
+					stands, failure = e.stands(ctx, d, p)
+				}
+				if failure != nil {
+					return nil, store.Result{}, failure
+				}
+				if stands {
+					return p, store.Result{}, err
+				}
 			}
 			if ctx.Err() != nil {
 				return nil, store.Result{}, ctx.Err()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -131,5 +132,106 @@ func TestGuardsInARace(t *testing.T) {
 	}
 	if events != written.Load() || written.Load()+refused.Load() != writers*rounds || written.Load() == 0 {
 		t.Errorf("%d events, %d written, %d refused", events, written.Load(), refused.Load())
+	}
+}
+
+// late is a store in which something happens before it is looked for the first time what a command has come to, or before a unit is stored.
+type late struct {
+	*pebble.Store
+
+	afterLookup, beforeAppend func()
+}
+
+func once(do *func()) {
+	if now := *do; now != nil {
+		*do = nil
+		now()
+	}
+}
+
+func (s *late) Command(ctx context.Context, t j17.Tenant, id store.CommandID) (*store.Result, error) {
+	r, err := s.Store.Command(ctx, t, id)
+	once(&s.afterLookup)
+	return r, err
+}
+
+func (s *late) Append(ctx context.Context, t j17.Tenant, units []store.Append) ([]store.Result, error) {
+	once(&s.beforeAppend)
+	return s.Store.Append(ctx, t, units)
+}
+
+// TestRefusedForItself: another try of a command is stored while this one is decided, so that what forbids it is what it has written
+// itself. It is a repetition.
+func TestRefusedForItself(t *testing.T) {
+	const src = `{"agent_types": ["user"], "aggregate_types": {"account": {"events": {
+		"was_noted": {"schema": {}, "tags": {"n": "$.data.n"}, "handler": []},
+		"was_opened": {"schema": {}, "creates": "only", "handler": []},
+		"was_paid": {"schema": {}, "requires": [{"that": {"not_equals": ["$.state.paid", true]}, "message": "Paid"}],
+			"handler": [{"set": {"target": "paid", "value": true}}]}}}}}`
+	for name, body := range map[string]string{
+		"was_noted":           enginetest.Body(`{"n":1}`),
+		"was_noted/condition": `{"data":{"n":3},"conditions":[{"fail_if_events_match":{"tags":["n:3"]}}],` + enginetest.Meta + `}`,
+		"was_noted/length":    strings.Replace(enginetest.Body(`{}`), `"metadata":{`, `"metadata":{"previous_length":0,`, 1),
+		"was_opened":          enginetest.Body(`{}`),
+		"was_paid":            enginetest.Body(`{}`),
+		"was_paid/length":     strings.Replace(enginetest.Body(`{}`), `"metadata":{`, `"metadata":{"previous_length":0,`, 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, engine.Options{})
+			f.DeploySource(t, src)
+			s := &late{Store: f.Store}
+			e := engine.New(engine.Options{Store: s, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
+			e.Deploy(tenant, enginetest.Compiled(t, src), nil)
+			event, _, _ := strings.Cut(name, "/")
+			command := func() *engine.Command {
+				c := enginetest.Command(t, "account/global/"+event, body)
+				c.IdempotencyKey = "once"
+				return c
+			}
+			var first engine.Receipt
+			s.afterLookup = func() {
+				var err error
+				if first, err = f.Execute(t.Context(), command()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			again, err := e.Execute(t.Context(), command())
+			if err != nil || !again.Replayed || again.Writes[0].IDs[0] != first.Writes[0].IDs[0] {
+				t.Errorf("%+v, %v; the first was %+v", again, err, first)
+			}
+		})
+	}
+}
+
+// TestNamesThatLeadNowhereAreLookedAt: an event is allowed because nobody is called so, and somebody is before it is stored.
+func TestNamesThatLeadNowhereAreLookedAt(t *testing.T) {
+	const src = `{"agent_types": ["user"], "project_key": "VNO", "aggregate_types": {
+		"claim": {"events": {"was_made": {"schema": {}, "reads": {"ticket": {"aggregate_type": "ticket", "id": "$.data.ticket"}},
+			"requires": [{"that": {"equals": ["$.reads.ticket", null]}, "message": "There is a ticket"}], "handler": []}}},
+		"ticket": {"identity": {"sequence": true}, "events": {"was_filed": {"schema": {}, "handler": []}}}}}`
+	claim := func(ticket string) *engine.Command {
+		return enginetest.Command(t, "claim/"+enginetest.ID+"/was_made", enginetest.Body(`{"ticket":"`+ticket+`"}`))
+	}
+	filed := func(id string) *engine.Command {
+		return enginetest.Command(t, "ticket/"+id+"/was_filed", enginetest.Body(`{}`))
+	}
+	f := newFixture(t, engine.Options{})
+	f.DeploySource(t, src)
+
+	// By another server, or in a row.
+	s := &late{Store: f.Store}
+	s.beforeAppend = func() {
+		if _, err := f.Execute(t.Context(), filed(enginetest.ID)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := engine.New(engine.Options{Store: s, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
+	e.Deploy(tenant, enginetest.Compiled(t, src), nil)
+	if _, err := e.Execute(t.Context(), claim("VNO-1")); j17.CodeOf(err) != j17.CodeRequirementFailed {
+		t.Errorf("a ticket that is filed meanwhile: %v", err)
+	}
+	row := f.ExecuteInOrder(t.Context(), tenant, []*engine.Command{filed(enginetest.User), claim("VNO-2"), claim("VNO-3")})
+	if row[0].Err != nil || j17.CodeOf(row[1].Err) != j17.CodeRequirementFailed || row[2].Err != nil {
+		t.Errorf("in a row: %v, %v, %v", row[0].Err, row[1].Err, row[2].Err)
 	}
 }

@@ -105,24 +105,34 @@ func (e *Engine) Resolve(ctx context.Context, t j17.Tenant, aggregateType, id st
 // resolve turns what a caller calls an aggregate into its key. A handle or a public id of an aggregate type that has them
 // leads to an existing aggregate and is CodeAggregateNotFound otherwise; anything else is an id.
 func (e *Engine) resolve(ctx context.Context, t j17.Tenant, d *deployed, aggregateType, id string) (j17.Key, error) {
+	key, _, err := e.lookUp(ctx, t, d, aggregateType, id)
+	return key, err
+}
+
+// lookUp is resolve. For a name that nobody has it returns what holds as long as nobody has it.
+func (e *Engine) lookUp(ctx context.Context, t j17.Tenant, d *deployed, aggregateType, id string) (j17.Key, []store.Fence, error) {
 	typ := d.Types[aggregateType]
-	if typ == nil || !decider.Named(typ) {
-		return d.Key(aggregateType, id)
-	}
 	index, name := handleIndex, id
-	if number, ok := d.Number(id); ok && typ.Sequence {
+	if typ == nil || !decider.Named(typ) {
+		key, err := d.Key(aggregateType, id)
+		return key, nil, err
+	} else if number, ok := d.Number(id); ok && typ.Sequence {
 		index, name = numberIndex, number
 	} else if typ.Handle == "" || !ident.IsHandle(id) {
-		return d.Key(aggregateType, id)
+		key, err := d.Key(aggregateType, id)
+		return key, nil, err
 	}
 	owner, err := e.name(ctx, t, index, name)
 	if err != nil {
-		return j17.Key{}, err
+		return j17.Key{}, nil, err
 	}
 	if ownerType, ownerID, ok := strings.Cut(owner, ":"); ok && ownerType == aggregateType {
-		return j17.Key{Type: ownerType, ID: ownerID}, nil
+		return j17.Key{Type: ownerType, ID: ownerID}, nil, nil
 	}
-	return j17.Key{}, notFound()
+	if owner != "" {
+		return j17.Key{}, nil, notFound() // names are for good: it is that of an aggregate of another type
+	}
+	return j17.Key{}, []store.Fence{{Space: index, Key: name}}, notFound()
 }
 
 // mintID returns an id for a new aggregate: a UUID of version 7 where the spec accepts those, else of version 4.

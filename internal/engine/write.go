@@ -54,21 +54,32 @@ func (e *Engine) execute(ctx context.Context, d *deployed, c *Command) (Receipt,
 
 	// Decide what it brings about, and store that.
 	p, r, err := e.write(ctx, d, c, a, b)
-	if err != nil {
-		return Receipt{}, err
+	if err == nil {
+		return e.done(ctx, d, c, p, &r)
 	}
-	return e.done(ctx, d, c, p, &r)
+
+	// Another try of the same command may have been stored meanwhile, and be what this one was refused for.
+	if first, failure := e.first(ctx, c); first != nil {
+		return e.replay(ctx, d, c, first)
+	} else if failure != nil {
+		err = failure
+	}
+	return Receipt{}, e.refused(ctx, c.Tenant, p, err)
+}
+
+// first returns what the command was stored as before, nil where it was not.
+func (e *Engine) first(ctx context.Context, c *Command) (*store.Result, error) {
+	if c.IdempotencyKey == "" {
+		return nil, nil
+	}
+	first, err := e.store.Command(ctx, c.Tenant, commandID(c.IdempotencyKey))
+	return first, StorageError(err)
 }
 
 // admit checks a command. first is not nil where it was carried out before.
 func (e *Engine) admit(ctx context.Context, d *deployed, c *Command, b *work.Budget) (a *decider.Admitted, first *store.Result, err error) {
-	if c.IdempotencyKey != "" {
-		if first, err = e.store.Command(ctx, c.Tenant, commandID(c.IdempotencyKey)); err != nil {
-			return nil, nil, StorageError(err)
-		}
-		if first != nil {
-			return nil, first, nil
-		}
+	if first, err = e.first(ctx, c); first != nil || err != nil {
+		return nil, first, err
 	}
 	named := c.Named(func() string { return e.mintID(d) })
 	a, err = d.Admit(&named, b, func(w *command.Write) (j17.Key, error) {
@@ -115,6 +126,8 @@ type plan struct {
 	after  []*decider.Computed
 	// keepers are the aggregates of which it was looked at what unique values they hold. Some may be there more than once.
 	keepers []j17.Key
+	// lengths are those that were looked at without a state. They are no preconditions of the commit.
+	lengths []store.Pre
 	// failure describes why there is no plan, where that is worth knowing.
 	failure *decider.ImplicationFailure
 	// side is what the caller wants to be written beside the events. A conflict with it is the caller's to resolve: planning anew would
@@ -209,9 +222,15 @@ func (e *Engine) react(ctx context.Context, d *deployed, a *decider.Admitted, p 
 	x, err := d.Expand(ctx, a, decider.Options{
 		Timestamp: p.unit.Timestamp, MaxDepth: e.maxDepth, MaxImplied: e.maxImplied, Work: b,
 		Lookup: func(ctx context.Context, key j17.Key) (*decider.State, error) { return e.look(ctx, d, key, b, v) },
-		Length: func(ctx context.Context, key j17.Key) (uint64, error) { return e.length(ctx, d, key, v) },
+		Length: func(ctx context.Context, key j17.Key) (uint64, error) {
+			n, err := e.length(ctx, d, key, v)
+			p.lengths = append(p.lengths, store.Pre{Key: key, Length: n})
+			return n, err
+		},
 		Resolve: func(ctx context.Context, aggregateType, name string) (j17.Key, error) {
-			return e.resolve(ctx, d.env.tenant, d, aggregateType, name)
+			key, absent, err := e.lookUp(ctx, d.env.tenant, d, aggregateType, name)
+			p.unit.Fences = append(p.unit.Fences, absent...)
+			return key, err
 		},
 		Holders: holders,
 		All:     p.tried,
@@ -219,18 +238,12 @@ func (e *Engine) react(ctx context.Context, d *deployed, a *decider.Admitted, p 
 	if err == nil {
 		p.after, err = x.After(ctx)
 	}
-	p.before, p.failure, p.refusals = x.Before, x.Failure, x.Refusals
+	p.before, p.failure, p.refusals, p.events = x.Before, x.Failure, x.Refusals, x.Events
 	if x.Unique != nil {
 		for _, key := range x.Unique.Keepers() {
 			p.keepers = append(p.keepers, key)
 		}
 	}
-	if err != nil {
-		p.events = x.Events
-		return err
-	}
-	p.events, p.scheduled = x.Events, x.Scheduled
-	p.write(x.Events[p.own:])
 	for _, key := range x.Looked {
 		before := x.Before[key]
 		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key, Length: before.Length, Looked: true, Generation: before.Generation})
@@ -238,6 +251,11 @@ func (e *Engine) react(ctx context.Context, d *deployed, a *decider.Admitted, p 
 	for _, key := range x.Absent {
 		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key})
 	}
+	if err != nil {
+		return err
+	}
+	p.scheduled = x.Scheduled
+	p.write(x.Events[p.own:])
 	p.hold(holders, x.Unique)
 	return nil
 }
