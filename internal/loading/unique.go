@@ -10,14 +10,16 @@ import (
 	"j17/internal/spec"
 )
 
-// exchanged is who holds which unique values after the events of a file that were gone through. Aggregates are known by their hashes, as in
-// a recorder: a file may have millions of them.
+// exchanged is who holds which unique values after the events of a file that were gone through, of what was looked at. Aggregates and values
+// are known by their hashes, as in a recorder: a file may have millions of them. A value that is held takes 56 bytes, and what the maps need
+// for room.
 type exchanged struct {
-	// holders has who holds a value, 0 for nobody, and held what an aggregate holds, nil for nothing: of what was looked at.
-	holders map[valueOf]uint64
-	held    map[heldOf]*[32]byte
+	// holders has who holds a value, 0 for nobody, and held what an aggregate holds in a set, the zero digest for nothing.
+	holders map[uint64]uint64
+	held    map[uint64][32]byte
 }
 
+// valueOf and heldOf are what is hashed for holders and held.
 type valueOf struct {
 	set    *spec.UniqueSet
 	digest [32]byte
@@ -25,11 +27,11 @@ type valueOf struct {
 
 type heldOf struct {
 	set *spec.UniqueSet
-	key uint64
+	key j17.Key
 }
 
 func newExchanged() exchanged {
-	return exchanged{holders: map[valueOf]uint64{}, held: map[heldOf]*[32]byte{}}
+	return exchanged{holders: map[uint64]uint64{}, held: map[uint64][32]byte{}}
 }
 
 // exchange lets an event of the file take values and give them back. A value that is another's is a fault of the event. h knows who holds what
@@ -38,12 +40,13 @@ func (c *recorder) exchange(ctx context.Context, ev *pastEvent, h engine.Holding
 	o := &ev.Events[0]
 	for i := range o.Exchanges {
 		x := &o.Exchanges[i]
-		keeper := heldOf{x.Set, maphash.Comparable(c.seed, o.Key)}
+		keeper := maphash.Comparable(c.seed, heldOf{x.Set, o.Key})
 		own, err := c.heldBy(ctx, x.Set, o.Key, keeper, h)
 		if err != nil {
 			return nil, err
 		}
-		if x.Of == nil && own == nil || x.Of != nil && own != nil && *own == x.Value {
+		none := own == [32]byte{}
+		if x.Of == nil && none || x.Of != nil && own == x.Value {
 			continue
 		}
 		if x.Of != nil {
@@ -57,43 +60,63 @@ func (c *recorder) exchange(ctx context.Context, ev *pastEvent, h engine.Holding
 		}
 
 		// What it has had is free, and what it takes is its own.
-		if own != nil {
-			c.values.holders[valueOf{x.Set, *own}] = 0
+		if !none {
+			c.values.free(maphash.Comparable(c.seed, valueOf{x.Set, own}), h != nil)
 		}
-		c.values.held[keeper] = nil
 		if x.Of != nil {
-			c.values.holders[valueOf{x.Set, x.Value}] = keeper.key
-			c.values.held[keeper] = &x.Value
+			c.values.holders[maphash.Comparable(c.seed, valueOf{x.Set, x.Value})] = keeper
+			c.values.held[keeper] = x.Value
+		} else {
+			c.values.release(keeper, h != nil)
 		}
-		if c.exchanged != nil {
-			if err := c.exchanged(ctx, o.Key, x, own); err != nil {
-				return nil, err
-			}
+		if c.exchanged == nil {
+			continue
+		}
+		var before *[32]byte
+		if !none {
+			before = &own
+		}
+		if err := c.exchanged(ctx, o.Key, x, before); err != nil {
+			return nil, err
 		}
 	}
 	return nil, nil
 }
 
-// heldBy returns what an aggregate holds, nil for nothing.
-func (c *recorder) heldBy(ctx context.Context, set *spec.UniqueSet, key j17.Key, at heldOf, h engine.Holding) (*[32]byte, error) {
-	if own, ok := c.values.held[at]; ok || h == nil {
+// free and release forget who holds a value and what an aggregate holds; where something else may be stored, that nobody and nothing does
+// is remembered.
+func (e *exchanged) free(value uint64, stored bool) {
+	if stored {
+		e.holders[value] = 0
+	} else {
+		delete(e.holders, value)
+	}
+}
+
+func (e *exchanged) release(keeper uint64, stored bool) {
+	if stored {
+		e.held[keeper] = [32]byte{}
+	} else {
+		delete(e.held, keeper)
+	}
+}
+
+// heldBy returns what an aggregate holds, the zero digest for nothing.
+func (c *recorder) heldBy(ctx context.Context, set *spec.UniqueSet, key j17.Key, keeper uint64, h engine.Holding) ([32]byte, error) {
+	if own, ok := c.values.held[keeper]; ok || h == nil {
 		return own, nil
 	}
-	digest, ok, err := h.Held(ctx, set, key)
+	own, _, err := h.Held(ctx, set, key)
 	if err != nil {
-		return nil, err
+		return own, err
 	}
-	var own *[32]byte
-	if ok {
-		own = &digest
-	}
-	c.values.held[at] = own
+	c.values.held[keeper] = own
 	return own, nil
 }
 
 // holder returns the hash of who holds a value, 0 for nobody.
 func (c *recorder) holder(ctx context.Context, x *decider.Exchange, h engine.Holding) (uint64, error) {
-	at := valueOf{x.Set, x.Value}
+	at := maphash.Comparable(c.seed, valueOf{x.Set, x.Value})
 	if holder, ok := c.values.holders[at]; ok || h == nil {
 		return holder, nil
 	}
@@ -101,7 +124,7 @@ func (c *recorder) holder(ctx context.Context, x *decider.Exchange, h engine.Hol
 	if err != nil || key == (j17.Key{}) {
 		return 0, err
 	}
-	holder := maphash.Comparable(c.seed, key)
+	holder := maphash.Comparable(c.seed, heldOf{x.Set, key})
 	c.values.holders[at] = holder
 	return holder, nil
 }

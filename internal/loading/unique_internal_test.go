@@ -1,0 +1,51 @@
+package loading
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"hash/maphash"
+	"runtime"
+	"testing"
+
+	"j17"
+	"j17/internal/decider"
+	"j17/internal/spec"
+)
+
+// TestMemoryOfUniqueValues goes through events that take values, each aggregate one after the other: what is remembered is bounded for each
+// aggregate, however many values it has had. The documentation names the figure.
+func TestMemoryOfUniqueValues(t *testing.T) {
+	const aggregates, each, most = 50_000, 3, 200
+	set, of := &spec.UniqueSet{}, &spec.UniqueValue{}
+	c := &recorder{seed: maphash.MakeSeed(), values: newExchanged()}
+	before := heap()
+	for n := range uint64(aggregates) {
+		key := j17.Key{Type: "user", ID: string(binary.BigEndian.AppendUint64([]byte("00000000-0000-4000-8000-0000"), n))}
+		for i := range uint64(each) {
+			ev := &pastEvent{}
+			value := sha256.Sum256(binary.BigEndian.AppendUint64(nil, n*each+i))
+			ev.Events = []decider.Event{{Key: key, Exchanges: []decider.Exchange{{Set: set, Of: of, Value: value}}}}
+			if fault, err := c.exchange(t.Context(), ev, nil); fault != nil || err != nil {
+				t.Fatal(fault, err)
+			}
+		}
+	}
+	if size := (heap() - before) / aggregates; size > most {
+		t.Errorf("%d bytes are kept for an aggregate", size)
+	} else {
+		t.Logf("%d bytes are kept for an aggregate", size)
+	}
+	if len(c.values.holders) != aggregates || len(c.values.held) != aggregates {
+		t.Errorf("%d values and %d holders are remembered", len(c.values.holders), len(c.values.held))
+	}
+	runtime.KeepAlive(c)
+}
+
+// heap returns how many bytes are in use.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
