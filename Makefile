@@ -26,7 +26,7 @@ TESTFLAGS ?=
 # How long all tests of one package may take. The longest takes a good third of it on two busy processors.
 TIMEOUT   ?= 20m
 # The acceptance suites that must pass whole.
-SUITES    ?= tick data_plane implications control identity repairs workflows projections custody
+SUITES    ?= tick data_plane implications control identity repairs workflows projections custody decisions
 
 # One way to build what runs, so that targets share what they have compiled. Tests under the race detector cannot share it.
 BUILD := CGO_ENABLED=0 go build -trimpath

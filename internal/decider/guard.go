@@ -247,7 +247,7 @@ func (g *guarding) refused(guard *spec.Guard) error {
 	if text := g.message(guard.Message); text != "" {
 		err.Message = text
 	}
-	return g.forbid(g.i, err, RefusalDetails{Pointer: guard.Pointer, Requirement: guard.Code})
+	return g.forbid(g.i, err, RefusalDetails{Pointer: guard.Pointer, Requirement: guard.Code, Cause: j17.CodeOf(g.Work.Err())})
 }
 
 // message is what a guard says, "" where that is no text.
@@ -315,8 +315,9 @@ type RefusalDetails struct {
 	EventType string `json:"event_type"`
 	// Pointer is the place in the spec of what forbids it.
 	Pointer diag.Pointer `json:"pointer"`
-	// Requirement is the code that the spec gives a guard.
-	Requirement string `json:"requirement,omitempty"`
+	// Requirement is the code that the spec gives a guard, and Cause CodeWorkLimit where it took more work than there was.
+	Requirement string   `json:"requirement,omitempty"`
+	Cause       j17.Code `json:"cause,omitempty"`
 	// Length is how many events the aggregate has.
 	Length uint64 `json:"length,omitempty"`
 	// Unique is the name of a set of unique values, and Holder the key of who has the value of it that the event would take.

@@ -317,7 +317,7 @@ func (h *history) retag(rt *rapid.T) {
 		return
 	}
 	for _, e := range list {
-		if h.model.tenant(name).otherwise(e) {
+		if h.model.tenant(name).changedBy(e) {
 			rt.Fatalf("events were tagged although a fence does not hold")
 		}
 	}

@@ -255,8 +255,8 @@ func (t *modelTenant) retag(list []store.Retagged) {
 	}
 }
 
-// otherwise reports whether an event has other tags than those.
-func (t *modelTenant) otherwise(e store.Retagged) bool {
+// changedBy reports whether an event has other tags than those.
+func (t *modelTenant) changedBy(e store.Retagged) bool {
 	r := t.streams[e.Key][e.Version-1]
 	return r.Kept == "" && !slices.Equal(own(t.tags[r.ID]), own(e.Tags))
 }
