@@ -2,6 +2,7 @@ package decider_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -86,6 +87,12 @@ func TestGuardsAreBounded(t *testing.T) {
 				first := strings.Contains(got, "/requires/0\n")
 				if !strings.HasPrefix(got, string(j17.CodeRequirementFailed)) || first != test.refused || len(got) > 1000 {
 					t.Errorf("%.1000s", got)
+				}
+				if e, _ := errors.AsType[*j17.Error](err); e != nil {
+					d, _ := e.Details.(decider.RefusalDetails)
+					if tooMuch := b.Err() != nil; tooMuch != (d.Cause == j17.CodeWorkLimit) {
+						t.Errorf("the budget ended: %t, the details are %+v", tooMuch, d)
+					}
 				}
 				t.Log(used, got)
 				if used > most {
