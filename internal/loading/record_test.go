@@ -504,9 +504,9 @@ func TestFaultsOfAnImportHaveTheirPlaces(t *testing.T) {
 	schema := `{"key":"ticket:` + id + `","type":"was_filed","data":{"n":"x"},` + meta + `}`
 	index := 2
 	for text, want := range map[string]j17.FieldError{
-		good + "\n\n" + unknown + "\n":                  {Line: 3, Path: "type", Pointer: "/1/type"},
-		good + "\n" + schema + "\n":                     {Line: 2, Path: "data.n", Pointer: "/1/data/n"},
-		"[" + good + "," + good + ",\n" + unknown + "]": {Index: &index, Path: "type", Pointer: "/2/type"},
+		good + "\n\n" + unknown + "\n":                  {Line: 3, Path: "type", Pointer: "/1/type", Code: j17.CodeUnknownEventType},
+		good + "\n" + schema + "\n":                     {Line: 2, Path: "data.n", Pointer: "/1/data/n", Code: j17.CodeSchemaViolation},
+		"[" + good + "," + good + ",\n" + unknown + "]": {Index: &index, Path: "type", Pointer: "/2/type", Code: j17.CodeUnknownEventType},
 	} {
 		_, err := f.Import(t.Context(), recording(text))
 		e, _ := errors.AsType[*j17.Error](err)
