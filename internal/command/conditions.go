@@ -58,10 +58,12 @@ func readCondition(v value.Value, path string) (c Condition, err error) {
 	if err := OnlyMembers(match, at, "types", "tags"); err != nil {
 		return c, err
 	}
-	if c.Types, err = readTexts(match.Get("types"), at+".types", 0, MaxConditionTypes); err != nil {
-		return c, err
+	if types := match.Get("types"); !types.IsMissing() { // which says: of all types
+		if c.Types, err = readTexts(types, at+".types", MaxConditionTypes); err != nil {
+			return c, err
+		}
 	}
-	if c.Tags, err = readTexts(match.Get("tags"), at+".tags", 1, MaxConditionTags); err != nil {
+	if c.Tags, err = readTexts(match.Get("tags"), at+".tags", MaxConditionTags); err != nil {
 		return c, err
 	}
 
@@ -83,14 +85,11 @@ func readPosition(v value.Value) (j17.StreamID, error) {
 	return j17.ParseStreamID(v.Str())
 }
 
-// readTexts reads a list of texts; one that is missing has none.
-func readTexts(v value.Value, path string, least, most int) ([]string, error) {
+// readTexts reads a list of texts.
+func readTexts(v value.Value, path string, most int) ([]string, error) {
 	name := path[strings.LastIndexByte(path, '.')+1:]
-	if v.IsMissing() && least == 0 {
-		return nil, nil
-	}
-	if v.Kind() != value.Array || v.Len() < least || v.Len() > most {
-		return nil, j17.Errorf(j17.CodeInvalidField, "'%s' must be an array of %d to %d texts", name, max(least, 1), most).At(path)
+	if v.Kind() != value.Array || v.Len() == 0 || v.Len() > most {
+		return nil, j17.Errorf(j17.CodeInvalidField, "'%s' must be an array of 1 to %d texts", name, most).At(path)
 	}
 	texts := make([]string, v.Len())
 	for i, e := range v.Elems() {

@@ -170,7 +170,9 @@ func (a *Admitted) write() {
 // types finds the types of the events of a write.
 func (a *Admitted) types(d *Decider, w *command.Write, number int) error {
 	typ, err := d.AggregateType(w.Type)
-	if err != nil {
+	if err != nil && a.several {
+		return a.inBody(j17.At(err, "key"), number)
+	} else if err != nil {
 		return err
 	}
 	from := len(a.Events)

@@ -41,6 +41,9 @@ func (d *Decider) conditions(given []command.Condition) ([]Condition, error) {
 		}
 		for n, text := range given[i].Tags {
 			tag, err := d.Tag(text)
+			if err == nil {
+				err = d.declared(text)
+			}
 			if err != nil {
 				return nil, j17.At(err, fmt.Sprintf("%stags[%d]", at, n))
 			}
@@ -100,6 +103,23 @@ func (d *Decider) agentTag(name, key string) (string, error) {
 		return j17.ActorTag(agent), err
 	}
 	return j17.TargetTag(agent), err
+}
+
+// declared checks that events which are written now can have the tag of an actor or a target: a condition on a misspelt type would never fail.
+func (d *Decider) declared(tag string) error {
+	name, key, _ := strings.Cut(tag, ":")
+	typ, _, _ := strings.Cut(key, ":")
+	types, list := d.TargetTypes, "target_types"
+	switch {
+	case name != "actor" && name != "target", name == "actor" && (ident.IsSystemActorType(typ) || typ == systemActor):
+		return nil
+	case name == "actor":
+		types, list = d.AgentTypes, "agent_types"
+	}
+	if types.Has(typ) {
+		return nil
+	}
+	return j17.Errorf(j17.CodeInvalidField, "Type '%s' is not declared in the spec's %s%s", j17.Printable(typ), list, diag.Meant(typ, slices.Values(types.Sorted())))
 }
 
 // systemActor is the type of the actor of what the system itself has done.

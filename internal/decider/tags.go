@@ -81,7 +81,7 @@ func (t *tagger) add(tag *spec.Tag) error {
 		return t.one(tag, v, at)
 	}
 	if v.Len() > maxTagValues && !t.lenient {
-		return tagFault(tag, at, "an array of %d elements gives no tags, %d are allowed", v.Len(), maxTagValues)
+		return tagFault(tag, at, v, "an array of %d elements gives no tags, %d are allowed", v.Len(), maxTagValues)
 	}
 	for i, e := range v.Elems() {
 		if i == maxTagValues {
@@ -103,9 +103,9 @@ func (t *tagger) one(tag *spec.Tag, v value.Value, at string) error {
 	case !ok && t.lenient, len(text) > maxTagValue && t.lenient:
 		return nil
 	case !ok:
-		return tagFault(tag, at, "%s gives no tag: a text, a number, a boolean or null is needed, or an array of them", v.Kind().String())
+		return tagFault(tag, at, v, "a value of the kind %s gives no tag: a text, a number, a boolean or null is needed, or an array of them", v.Kind())
 	case len(text) > maxTagValue:
-		return tagFault(tag, at, "a value of more than %d bytes gives no tag", maxTagValue)
+		return tagFault(tag, at, v, "a value of more than %d bytes gives no tag", maxTagValue)
 	}
 	text = tag.Name + ":" + text
 	if !t.work.Spend(workOfTag + len(text)/work.BytesPerUnit + len(t.tags)/4) {
@@ -117,9 +117,9 @@ func (t *tagger) one(tag *spec.Tag, v value.Value, at string) error {
 	return nil
 }
 
-func tagFault(tag *spec.Tag, at, format string, args ...any) error {
+func tagFault(tag *spec.Tag, at string, received value.Value, format string, args ...any) error {
 	e := j17.Errorf(j17.CodeSchemaViolation, "The event cannot have the tag '"+tag.Name+"': "+format, args...).At(at)
-	e.Details = schemaDetails{Field: strings.TrimPrefix(at, "data."), Constraint: "tags", Expected: value.StringValue(tag.Name)}
+	e.Details = schemaDetails{Field: strings.TrimPrefix(at, "data."), Constraint: "tags", Expected: value.StringValue(tag.Name), Received: received}
 	return e
 }
 

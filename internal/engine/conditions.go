@@ -28,6 +28,11 @@ type conditionDetails struct {
 	Position  string   `json:"position"`
 }
 
+// tooManyDetails are the details of a condition for which too many events would have to be looked at.
+type tooManyDetails struct {
+	Condition int `json:"condition"`
+}
+
 // absent looks whether anything has happened that a condition of the command forbids. The commit looks at what comes after that.
 func (e *Engine) absent(ctx context.Context, d *deployed, a *decider.Admitted, p *plan, b *work.Budget) error {
 	if len(a.Conditions) == 0 {
@@ -95,7 +100,7 @@ func (e *Engine) forbidden(ctx context.Context, t j17.Tenant, p *plan, c *decide
 		if err != nil {
 			return StorageError(err)
 		}
-		if !b.Spend(workOfMatch + len(ev.Raw)/work.BytesPerUnit) {
+		if !b.Spend(workOfMatch) {
 			break
 		}
 		if !c.Matches(ev.Key.Type, ev.Type) {
@@ -109,6 +114,11 @@ func (e *Engine) forbidden(ctx context.Context, t j17.Tenant, p *plan, c *decide
 		}
 	}
 	switch {
+	case j17.CodeOf(b.Err()) == j17.CodeWorkLimit:
+		out := j17.Errorf(j17.CodeWorkLimit, "Too many events have the tags of the condition to look at all of them. Nothing was written. Say what was looked at already with 'after', or name a tag that fewer events have.").
+			At(fmt.Sprintf("conditions[%d]", number))
+		out.Details = tooManyDetails{Condition: number}
+		return out.Because(b.Err())
 	case b.Err() != nil:
 		return b.Err()
 	case matched == nil:

@@ -102,6 +102,10 @@ func TestConditions(t *testing.T) {
 		{unless("", "", "course:a", "course"), "invalid_field", "conditions[0].fail_if_events_match.tags[1]"},
 		{unless("", "", "actor:user"), "invalid_field", "conditions[0].fail_if_events_match.tags[0]"},
 		{unless("", "", "actor:user:nobody knows"), "invalid_field", "conditions[0].fail_if_events_match.tags[0]"},
+		{unless("", "", "actor:usr:"+user), "invalid_field", "conditions[0].fail_if_events_match.tags[0]"},
+		{unless("", "", "actor:system_agent:event_scheduler"), "", ""},
+		{unless("", "", "course:a", "target:user:"+user), "invalid_field", "conditions[0].fail_if_events_match.tags[1]"},
+		{`"conditions":[{"fail_if_events_match":{"types":[],"tags":["course:a"]}}],`, "invalid_field", "conditions[0].fail_if_events_match.types"},
 		{unless("", "", "course:"+strings.Repeat("x", 257)), "invalid_field", "conditions[0].fail_if_events_match.tags[0]"},
 		{unless("", ""), "invalid_field", "conditions[0].fail_if_events_match.tags"},
 		{unless("", "booking.was_maed", "course:a"), "invalid_field", "conditions[0].fail_if_events_match.types[0]"},
@@ -226,8 +230,8 @@ func TestConditionsAreBounded(t *testing.T) {
 		events := strings.Repeat(`{"type":"was_undone","data":{"course":"x"}},`, 9_999)
 		b.Post(t, "booking/"+bookingID(n), `{"events":[`+events+`{"type":"was_undone","data":{"course":"x"}}],`+meta+`}`)
 	}
-	if _, code, _ := b.write(t, 1, "had_note", `{}`, unless("", "course.was_defined", "course:x")); code != "work_limit" {
-		t.Errorf("%q", code)
+	if _, code, path := b.write(t, 1, "had_note", `{}`, unless("", "course.was_defined", "course:x")); code != "work_limit" || path != "conditions[0]" {
+		t.Errorf("%q at %q", code, path)
 	}
 	if _, code, _ := b.write(t, 1, "had_note", `{}`, unless("", "course.was_defined", "course:x", "student:nobody")); code != "" {
 		t.Errorf("%q", code)

@@ -111,7 +111,8 @@ func (e *Engine) foresee(ctx context.Context, c *Command, b *work.Budget) (*Outl
 		return nil, err
 	}
 
-	// The plan is made as if there was nobody else, and never stored.
+	// The plan is made as if there was nobody else, and never stored. It has as much work as one that is.
+	b.Renew(work.Command)
 	tried := *c
 	tried.IdempotencyKey, tried.tried = "", true
 	p, err := e.plan(ctx, d, &tried, a, b, nil)
