@@ -113,19 +113,26 @@ func (e *Engine) writeAside(ctx context.Context, d *deployed, c *Command, a *dec
 // stands reports whether all that a refused plan has looked at is as it was, at one moment: what was looked at one after the other need not
 // have been there together.
 func (e *Engine) stands(ctx context.Context, d *deployed, p *plan) (bool, error) {
-	if p == nil || len(p.unit.Pre)+len(p.unit.Fences)+len(p.lengths) < 2 {
+	if p == nil {
 		return true, nil
 	}
-	all := *p
-	all.unit.Pre = slices.Concat(p.unit.Pre, p.lengths)
-	switch err := e.overtaken(ctx, d.env.tenant, &all); {
-	case err == nil:
+
+	// What the caller expects was not looked at: it need not be so, and mostly is what the command is refused for.
+	looked := *p
+	looked.writes, looked.unit.Pre = nil, slices.Clone(p.lengths)
+	for i := range p.unit.Pre {
+		if p.unit.Pre[i].Looked {
+			looked.unit.Pre = append(looked.unit.Pre, p.unit.Pre[i])
+		}
+	}
+	if len(looked.unit.Pre)+len(looked.unit.Fences) < 2 {
 		return true, nil
-	case errors.Is(err, errOvertaken), j17.CodeOf(err) == j17.CodeConflict:
+	}
+	err := e.overtaken(ctx, d.env.tenant, &looked)
+	if errors.Is(err, errOvertaken) {
 		return false, nil
-	default:
-		return false, err
 	}
+	return err == nil, err
 }
 
 // refused keeps what is worth knowing of a plan that failed, and returns why it did.

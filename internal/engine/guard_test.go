@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"j17"
 	"j17/internal/decider"
@@ -233,5 +234,24 @@ func TestNamesThatLeadNowhereAreLookedAt(t *testing.T) {
 	row := f.ExecuteInOrder(t.Context(), tenant, []*engine.Command{filed(enginetest.User), claim("VNO-2"), claim("VNO-3")})
 	if row[0].Err != nil || j17.CodeOf(row[1].Err) != j17.CodeRequirementFailed || row[2].Err != nil {
 		t.Errorf("in a row: %v, %v, %v", row[0].Err, row[1].Err, row[2].Err)
+	}
+}
+
+// TestLengthsOfSeveral: a command with several writes that expect lengths is refused at once where one of them is another one.
+func TestLengthsOfSeveral(t *testing.T) {
+	f := newFixture(t, engine.Options{})
+	f.DeploySource(t, purseSpec)
+	f.Post(t, "purse/a/was_filled", enginetest.Body(`{"n":1}`))
+	f.Post(t, "purse/b/was_filled", enginetest.Body(`{"n":1}`))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	c := enginetest.Command(t, "purse/a/was_moved", enginetest.Body(`{"n":1,"to":"c"}`))
+	second := enginetest.Command(t, "purse/b/was_moved", enginetest.Body(`{"n":1,"to":"c"}`)).Writes[0]
+	c.Writes, c.Several = append(c.Writes, second), true
+	c.Writes[0].Length, c.Writes[1].Length = new(uint64(1)), new(uint64(0))
+	_, err := f.Execute(ctx, c)
+	refused, _ := errors.AsType[*j17.Error](err)
+	if refused == nil || refused.Code != j17.CodeConflict || refused.WriteIndex == nil || *refused.WriteIndex != 1 {
+		t.Errorf("%v", err)
 	}
 }
