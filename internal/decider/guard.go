@@ -1,7 +1,6 @@
 package decider
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -231,50 +230,42 @@ func (g *guarding) holds(guard *spec.Guard) (bool, error) {
 	if err := g.needState(guard.That.ReadsState()); err != nil {
 		return false, err
 	}
-	holds, ok, err := guard.That.Test(g.env)
+	return holds(guard, g.env)
+}
+
+// holds tests a guard in an environment that has all that it looks at.
+func holds(guard *spec.Guard, e *tick.Env) (bool, error) {
+	holds, ok, err := guard.That.Test(e)
 	if err != nil && j17.CodeOf(err) != j17.CodeWorkLimit {
 		return false, err
 	}
 	return err == nil && holds && ok, nil
 }
 
-// refused is the error of an event of which a guard does not hold. The work for its message is counted apart: there may be none left.
+// refused is the error of an event of which a guard does not hold.
 func (g *guarding) refused(guard *spec.Guard) error {
 	o := &g.Events[g.i]
-	err := j17.Errorf(j17.CodeRequirementFailed, "%s", unmet(guard, o.Type, o.Key.String()))
-	form, _ := tick.TemplateForm(guard.Message.Source())
-	err.Plain = form == tick.Literal || form == tick.Plain && !isPath(guard.Message.Source())
-	if text := g.message(guard.Message); text != "" {
-		err.Message = text
+	state := value.Value{}
+	if g.needState(guard.Message.ReadsState()) == nil && g.state {
+		state = g.running[o.Key].State.Data
 	}
+	err := j17.Errorf(j17.CodeRequirementFailed, "%s", message(guard, g.event, state, o.reads))
+	err.Plain = guard.Fixed
 	return g.forbid(g.i, err, RefusalDetails{Pointer: guard.Pointer, Requirement: guard.Code, Cause: j17.CodeOf(g.Work.Err())})
 }
 
-// message is what a guard says, "" where that is no text.
-func (g *guarding) message(t *tick.Template) string {
-	if g.needState(t.ReadsState()) != nil {
-		return ""
-	}
+// message is what a guard says of an event, a sentence of ours where it yields no text. What it costs is counted apart from the guard.
+func message(guard *spec.Guard, ev *tick.Event, state value.Value, reads []value.Value) string {
 	env := tick.NewEnv(work.Counted(messageWork))
-	env.Renew(g.event)
-	env.SetReads(g.Events[g.i].reads)
-	if g.state {
-		env.SetState(g.running[g.Events[g.i].Key].State.Data)
+	env.Renew(ev)
+	env.SetState(state)
+	env.SetReads(reads)
+	v, ok, err := guard.Message.Eval(env, messageBytes)
+	if err != nil || !ok || v.Str() == "" {
+		return fmt.Sprintf("%s of %s does not meet a requirement of the spec, at %s.", ev.Type, ev.Key, guard.Pointer)
 	}
-	return text(t, env)
-}
 
-// unmet says that a guard does not hold, for one that says nothing itself.
-func unmet(guard *spec.Guard, eventType, key string) string {
-	return fmt.Sprintf("%s of %s does not meet a requirement of the spec, at %s.", eventType, key, guard.Pointer)
-}
-
-// text is what a message comes to, "" where that is no text.
-func text(t *tick.Template, env *tick.Env) string {
-	v, ok, err := t.Eval(env, messageBytes)
-	if err != nil || !ok || v.Kind() != value.String {
-		return ""
-	}
+	// It is cut to so many characters.
 	text, n := v.Str(), 0
 	for at := range text {
 		if n++; n > spec.MaxMessage {
@@ -294,17 +285,11 @@ func Objection(et *spec.EventType, ev *tick.Event, state value.Value, b *work.Bu
 		if guard.That.ReadsOf() != 0 {
 			continue
 		}
-		holds, ok, err := guard.That.Test(env)
-		if err != nil && j17.CodeOf(err) != j17.CodeWorkLimit {
+		if ok, err := holds(guard, env); err != nil {
 			return nil, "", err
+		} else if !ok {
+			return guard, message(guard, ev, state, nil), nil
 		}
-		if err == nil && holds && ok {
-			continue
-		}
-		said := tick.NewEnv(work.Counted(messageWork))
-		said.Renew(ev)
-		said.SetState(state)
-		return guard, cmp.Or(text(guard.Message, said), unmet(guard, ev.Type, ev.Key)), nil
 	}
 	return nil, "", nil
 }
@@ -380,5 +365,3 @@ func (x *Decision) identify(ctx context.Context, aggregateType, text string, id 
 	canonical, _, err := x.d.IDs.Check(text)
 	return j17.Key{Type: aggregateType, ID: canonical}, j17.At(err, "id")
 }
-
-func isPath(v value.Value) bool { return v.Kind() == value.String && strings.HasPrefix(v.Str(), "$") }

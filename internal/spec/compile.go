@@ -11,6 +11,7 @@ import (
 
 	"j17/internal/ident"
 	"j17/internal/spec/diag"
+	"j17/internal/spec/jsonpath"
 	"j17/internal/spec/outline"
 	"j17/internal/spec/schema"
 	"j17/internal/spec/tick"
@@ -477,7 +478,7 @@ func (c *compiler) id(v value.Value, at diag.Pointer, aggregateType string, s ti
 	if !ok {
 		return Ref{}
 	}
-	if text[0] == '$' {
+	if jsonpath.IsPath(text) {
 		return Ref{Path: tick.CompilePath(v, at, "an id", s, &c.List)}
 	}
 	literal, _ := strings.CutPrefix(text, aggregateType+":")

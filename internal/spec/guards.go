@@ -24,6 +24,8 @@ type Guard struct {
 	Pointer diag.Pointer
 	That    *tick.Predicate
 	Message *tick.Template
+	// Fixed tells that Message says the same of all events: nothing of them is in it.
+	Fixed bool
 	// Code tells this refusal from others, "" where the spec gives it no name.
 	Code string
 }
@@ -105,7 +107,7 @@ func (c *compiler) guard(v value.Value, at diag.Pointer, s tick.Scope) *Guard {
 		g.That = tick.CompilePredicate(that, at.Key("that"), s, &c.List)
 	}
 	if message := v.Get("message"); !message.IsMissing() {
-		g.Message = c.message(message, at.Key("message"), s)
+		g.Message, g.Fixed = c.message(message, at.Key("message"), s)
 	}
 	if code, ok := c.text(v.Get("code"), at.Key("code"), "a code"); ok {
 		if !isSnakeCase(code) {
@@ -116,15 +118,15 @@ func (c *compiler) guard(v value.Value, at diag.Pointer, s tick.Scope) *Guard {
 	return g
 }
 
-// message reads what a refusal says: a text, or a template of one.
-func (c *compiler) message(v value.Value, at diag.Pointer, s tick.Scope) *tick.Template {
-	kind, fixed := value.String, value.Value{}
+// message reads what a refusal says: a text, which is fixed, or a template of one.
+func (c *compiler) message(v value.Value, at diag.Pointer, s tick.Scope) (t *tick.Template, fixed bool) {
+	kind, text := value.String, value.Value{}
 	switch form, operand := tick.TemplateForm(v); form {
 	case tick.Literal:
-		kind, fixed = operand.Kind(), operand
+		kind, text = operand.Kind(), operand
 	case tick.Plain:
 		if kind = v.Kind(); !jsonpath.IsPath(v.Str()) {
-			fixed = v
+			text = v
 		}
 	case tick.Merged:
 		kind = value.Object
@@ -133,16 +135,29 @@ func (c *compiler) message(v value.Value, at diag.Pointer, s tick.Scope) *tick.T
 	case tick.Followed, tick.Text, tick.Scalar, tick.Computed:
 	}
 	switch {
+	case kind == value.Object && c.misspelt(v, at, s):
+		return nil, false
 	case kind != value.String:
 		c.noText(at, kind)
-		return nil
-	case !fixed.IsMissing() && fixed.Str() == "":
+		return nil, false
+	case !text.IsMissing() && text.Str() == "":
 		c.empty(at, "a message")
-		return nil
-	case utf8.RuneCountInString(fixed.Str()) > MaxMessage:
+		return nil, false
+	case utf8.RuneCountInString(text.Str()) > MaxMessage:
 		c.messageCut(at, MaxMessage)
 	}
-	return tick.CompileTemplate(v, at, s, &c.List)
+	return tick.CompileTemplate(v, at, s, &c.List), !text.IsMissing()
+}
+
+// misspelt reports an object that is a text by no operator there is, where a name in it says that one was meant.
+func (c *compiler) misspelt(v value.Value, at diag.Pointer, s tick.Scope) bool {
+	named := func(m value.Member) bool { return strings.HasPrefix(m.Key, "$") }
+	if form, _ := tick.TemplateForm(v); form != tick.Plain || !slices.ContainsFunc(v.Members(), named) {
+		return false
+	}
+	errors := c.Errors()
+	tick.CompileTemplate(v, at, s, &c.List)
+	return c.Errors() > errors
 }
 
 // isSnakeCase reports whether a text is made of lower-case words with "_" between them.

@@ -345,7 +345,7 @@ func (m *messages) badCode(at diag.Pointer, code string) {
 
 func (m *messages) noText(at diag.Pointer, got value.Kind) {
 	m.Errorf(at, "a message is a text or a template of one, not %s", aKind(got)).
-		Hintf(`write {"concat": ["The balance is ", "$.state.balance"]} to put values into it`)
+		Hintf(`write {"$concat": ["The balance is ", "$.state.balance"]} to put values into it`)
 }
 
 func (m *messages) messageCut(at diag.Pointer, most int) {

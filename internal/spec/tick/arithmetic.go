@@ -349,12 +349,17 @@ func (c *compiler) numbersForm(v value.Value, at diag.Pointer, name string, _ bo
 	if n.orders() {
 		kinds = append(kinds, value.String)
 	}
+	like := value.Missing // the kind of the first operand that is known
 	for i, elem := range operand.Elems() {
 		item := c.operand(elem, n.at.Index(i), "an operand of "+name, kinds...)
-		if lit, ok := item.(*literal); ok && len(kinds) == 2 && slices.Contains(kinds, lit.v.Kind()) {
-			kinds = []value.Kind{lit.v.Kind()} // all are like the first that is known
-		}
 		n.items = append(n.items, item)
+		if like != value.Missing && !can(item, like) && slices.ContainsFunc(kinds, func(k value.Kind) bool { return can(item, k) }) {
+			c.errorf(n.at.Index(i), "%s compares numbers with numbers and texts with texts: this is %s, and a %s stands before it", name, c.yielded(elem, item), kindText(like)).
+				Hintf("let all operands be numbers, or all texts")
+		}
+		if lit, ok := item.(*literal); ok && like == value.Missing && slices.Contains(kinds, lit.v.Kind()) {
+			like = lit.v.Kind()
+		}
 	}
 	return n
 }
@@ -397,21 +402,28 @@ func (c *compiler) operand(v value.Value, at diag.Pointer, what string, kinds ..
 	if len(kinds) == 2 {
 		names = "a number or a text"
 	}
+	d := c.errorf(at, "%s is %s, a path to one, or another operator, not %s", what, names, c.yielded(v, n))
 	got := v
 	if lit, ok := n.(*literal); ok {
 		got = lit.v
 	}
-	not := kindOf(got)
-	if o, _, ok := operatorOf(got, c.language); ok {
-		not = "what " + o.name + " yields"
-	}
-	d := c.errorf(at, "%s is %s, a path to one, or another operator, not %s", what, names, not)
 	if number, err := value.ParseString(got.Str()); err == nil && number.Kind() == value.Number && kinds[0] == value.Number {
 		d.Hintf("write the number without quotes: %s", shown(number))
 	} else {
 		d.Hintf(`paths into the event start with "$.", as in "$.data.amount"`)
 	}
 	return n
+}
+
+// yielded names what an operand v is, which is compiled to n.
+func (c *compiler) yielded(v value.Value, n node) string {
+	if lit, ok := n.(*literal); ok {
+		v = lit.v
+	}
+	if o, _, ok := operatorOf(v, c.language); ok {
+		return "what " + o.name + " yields"
+	}
+	return kindOf(v)
 }
 
 func kindText(k value.Kind) string {

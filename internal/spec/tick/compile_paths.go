@@ -45,10 +45,13 @@ func (c *compiler) path(p jsonpath.Path, at diag.Pointer, keeps bool) *pathNode 
 		n.keeps = keeps && c.language == handlers
 		if c.inTemplate() && !c.scope.Current {
 			d := c.errorf(at, "%s starts with \"@\", which stands for the state in handlers and conditions only", diag.Quote(p.Text))
-			if c.language == selections {
+			switch {
+			case c.language == selections:
 				d.Hintf("paths of projections start with \"$\"")
-			} else {
-				d.Hintf(`the state before the event is "$.state" in implications`)
+			case c.scope.allows("state"):
+				d.Hintf("the state before the event is %q here: write %q", "$.state", "$.state"+p.Text[1:])
+			default:
+				d.Hintf("no state can be read here: there are $.%s", strings.Join(c.scope.Members, ", $."))
 			}
 		}
 	case jsonpath.Binding:

@@ -256,7 +256,7 @@ func (c *compiler) outerPath(v value.Value, at diag.Pointer, what string) node {
 	switch {
 	case !ok:
 		return &literal{}
-	case text[0] != '$':
+	case text[0] != '$' && (c.scope.Current || !jsonpath.IsPath(text)):
 		c.errorf(at, "%s must be a path, which %s is not", what, diag.Quote(text)).Hintf(`paths start with "$", as in "$.data.items"`)
 		return &literal{}
 	}

@@ -214,7 +214,12 @@ func (c *compiler) form(v value.Value, at diag.Pointer, key string, keeps bool) 
 		c.unknownForm(at, key)
 		return &literal{}, true
 	case v.Len() > 1 && o.alone:
-		c.errorf(at, "%q must be the only key of its object", key).Hintf(`use {"$merge": [...]} to put several objects together`)
+		d := c.errorf(at, "%q must be the only key of its object", key)
+		if o.form == Text || o.form == Computed {
+			d.Hintf(`take out what stands beside it; where an object is meant, the value needs a name, as in {"name": {%q: [...]}}`, key)
+		} else {
+			d.Hintf(`use {"$merge": [...]} to put several objects together`)
+		}
 		return &literal{}, true
 	}
 	return c.computed(&o, v, at, keeps), true
