@@ -37,7 +37,7 @@ func (e *Engine) write(ctx context.Context, d *deployed, c *Command, a *decider.
 		b.Renew(work.Command)
 		p, err := e.plan(ctx, d, c, a, b, nil)
 		if err != nil {
-			stands, failure := e.stands(ctx, d, p)
+			stands, failure := e.stands(ctx, d, p, nil)
 			if failure != nil {
 				return nil, store.Result{}, failure
 			}
@@ -110,11 +110,14 @@ func (e *Engine) writeAside(ctx context.Context, d *deployed, c *Command, a *dec
 	}
 }
 
-// stands reports whether all that a refused plan has looked at is as it was, at one moment: what was looked at one after the other need not
-// have been there together.
-func (e *Engine) stands(ctx context.Context, d *deployed, p *plan) (bool, error) {
-	if p == nil {
-		return true, nil
+// stands reports whether a plan that was refused is so for what was there at one moment; v is what the writer has seen, nil for one who is
+// alone. What was looked at one after the other need not have been there together, and what others are about to store may never be.
+func (e *Engine) stands(ctx context.Context, d *deployed, p *plan, v *view) (bool, error) {
+	if v != nil && !v.stored(ctx) {
+		return false, nil
+	}
+	if p == nil || v != nil && len(v.needs) > 0 {
+		return true, nil // the turns have kept together what is stored by now
 	}
 
 	// What the caller expects was not looked at: it need not be so, and mostly is what the command is refused for.
@@ -205,21 +208,12 @@ func (e *Engine) writeInTurn(ctx context.Context, d *deployed, c *Command, a *de
 			want = more
 			continue
 		case err != nil:
-			// It was decided on what others are about to store. Unless they do, it is to be decided anew.
-			if v.stored(ctx) {
-				stands, failure := len(v.needs) > 0, error(nil)
-				if !stands {
-					stands, failure = e.stands(ctx, d, p)
-				}
-				if failure != nil {
-					return nil, store.Result{}, failure
-				}
-				if stands {
-					return p, store.Result{}, err
-				}
+			stands, failure := e.stands(ctx, d, p, v)
+			if stands {
+				return p, store.Result{}, err
 			}
-			if ctx.Err() != nil {
-				return nil, store.Result{}, ctx.Err()
+			if failure = cmp.Or(failure, ctx.Err()); failure != nil {
+				return nil, store.Result{}, failure
 			}
 			continue
 		case tk == nil:

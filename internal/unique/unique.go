@@ -234,7 +234,7 @@ func (s *Service) get(ctx context.Context, t j17.Tenant, space store.Space, key 
 
 // Look looks up who holds values while one command is decided, and notes what it has seen. It is one of an engine's options.
 func (s *Service) Look(t j17.Tenant, d *decider.Decider, fences []store.Fence) engine.Holding {
-	return &look{s: s, t: t, d: d, fences: fences, values: map[valueOf]seen[j17.Key]{}, held: map[heldOf]seen[*holding]{}}
+	return &look{s: s, t: t, d: d, fences: fences} // of most commands nothing is asked
 }
 
 // look is what was seen of holders while a command was decided.
@@ -272,7 +272,7 @@ func (l *look) generation(ctx context.Context, set *spec.UniqueSet) (*generation
 		if k == nil {
 			return nil, err
 		}
-		l.k = k
+		l.k, l.values, l.held = k, map[valueOf]seen[j17.Key]{}, map[heldOf]seen[*holding]{}
 	}
 	return l.k.generations[set], nil
 }
