@@ -234,6 +234,8 @@ func (e *env) rootSettings() *cobra.Command {
 new events; and how many of these roots are kept.`,
 		Example: "  j17 checkpoint root settings --enabled --every-events 10000 --every-hours 6 --keep 100",
 	}
+
+	// What can be said.
 	r := blobFlags(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&enabled, "enabled", false, "whether roots are noted by themselves; --enabled=false turns it off")
@@ -243,6 +245,7 @@ new events; and how many of these roots are kept.`,
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		// What was said is changed; nothing is asked for what there is.
 		method, body := http.MethodGet, any(nil)
 		var change wire.RootCheckpointSettingsChange
 		for name, take := range map[string]func(){
@@ -254,6 +257,8 @@ new events; and how many of these roots are kept.`,
 				method, body = http.MethodPut, &change
 			}
 		}
+
+		// What there is now.
 		o, err := e.operate(cmd, r)
 		if err != nil {
 			return err

@@ -170,6 +170,7 @@ func (f *filling) page(ctx context.Context) (ended bool, err error) {
 
 // flush writes what has changed, with how far it is.
 func (f *filling) flush(ctx context.Context) error {
+	// How far it is, unless another attempt has gone on with it.
 	item := fillingItem{Generations: f.generations, At: store.AppendStamp(nil, f.at), Done: f.done}
 	b, _ := json.Marshal(item) //nolint:errchkjson // texts and numbers: it cannot fail
 	record := store.Side{Op: store.Put, Space: fillings, Key: f.key, Value: b, Cond: store.IfAbsent}
@@ -177,6 +178,8 @@ func (f *filling) flush(ctx context.Context) error {
 		record.Cond, record.Rev = store.IfRev, f.rev
 	}
 	sides := []store.Side{record}
+
+	// Who holds values, what aggregates hold, and who waits for what.
 	put := func(space store.Space, key string, value []byte) {
 		side := store.Side{Op: store.Put, Space: space, Key: key, Value: value}
 		if len(value) == 0 {
@@ -205,6 +208,8 @@ func (f *filling) flush(ctx context.Context) error {
 			put(waiting, item, nil)
 		}
 	}
+
+	// The next page has the revision that this one has left behind.
 	if err := f.s.Store.Write(ctx, f.t, sides, f.fences...); err != nil {
 		return err
 	}

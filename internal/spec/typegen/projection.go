@@ -273,6 +273,8 @@ func (s *selection) path(of string) (t *typ, optional bool) {
 	if err != nil {
 		return &typ{}, false
 	}
+
+	// What the steps lead to, and what those behind each "[*]" do.
 	t = s.document
 	if p.Root == jsonpath.Binding {
 		t = s.bound[p.Name]
@@ -289,6 +291,8 @@ func (s *selection) path(of string) (t *typ, optional bool) {
 			t = &typ{kind: array, elem: t}
 		}
 	}
+
+	// The entries of an object are an array.
 	if p.Entries {
 		notObject, of := !s.always(t, object, mapping, both), &typ{}
 		if s.always(t, mapping, null) {
@@ -303,6 +307,8 @@ func (s *selection) path(of string) (t *typ, optional bool) {
 			t = nullable(t)
 		}
 	}
+
+	// It may lead nowhere.
 	switch {
 	case missing && p.Optional:
 		return t, true

@@ -115,6 +115,8 @@ func testUnless(s *suite) {
 func testUnlessAtOnce(s *suite) {
 	t := s.t
 	f := s.fixture(t)
+
+	// Each writer goes through the seats from another one on. Half of them look first.
 	const writers, seats = 8, 30
 	var taken, refused atomic.Int64
 	var wg sync.WaitGroup
@@ -149,6 +151,8 @@ func testUnlessAtOnce(s *suite) {
 		})
 	}
 	wg.Wait()
+
+	// Each seat has one.
 	for n := range seats {
 		if got := readTagged(t, f, tenant, j17.StreamID{}, everything, fmt.Sprintf("seat:%d", n)); len(got) != 1 {
 			t.Errorf("seat %d has %d takers", n, len(got))

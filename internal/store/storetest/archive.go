@@ -228,6 +228,8 @@ func testArchiveEnded(s *suite) {
 		}
 		return a
 	}
+
+	// Both are in the middle.
 	a, b := archive(tenant), archive(other)
 	change, stop := iter.Pull2(a.Changes(t.Context(), j17.StreamID{}))
 	defer stop()
@@ -239,6 +241,8 @@ func testArchiveEnded(s *suite) {
 	if _, err, ok := item(); err != nil || !ok {
 		t.Fatal(err)
 	}
+
+	// An erasure ends them, and none that begins later.
 	gone := []store.Rewritten{{Version: 1, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)}}
 	if err := Erase(t.Context(), f, tenant, order("2"), gone); err != nil {
 		t.Fatal(err)
@@ -255,6 +259,8 @@ func testArchiveEnded(s *suite) {
 	if _, err := later.Heads([]j17.Key{order("2")}); err != nil {
 		t.Error(err)
 	}
+
+	// So does the end of the store.
 	f.reopen(t, t)
 	for c, err := range later.Changes(t.Context(), j17.StreamID{}) {
 		if !errors.Is(err, store.ErrClosed) {

@@ -75,6 +75,8 @@ func testSideConditions(s *suite) {
 	f := s.fixture(t)
 	write(t, f, tenant, put("k", "v"))
 	rev := get(t, f, tenant, space, "k").Rev
+
+	// One condition that does not hold is in the way of all writes of a unit.
 	for _, op := range []store.SideOp{store.Put, store.Delete} {
 		for _, c := range []struct {
 			key  string
@@ -99,12 +101,15 @@ func testSideConditions(s *suite) {
 	if _, err := f.Get(t.Context(), tenant, space, "other"); !errors.Is(err, store.ErrNotFound) {
 		t.Fatalf("a conflict has written: %v", err)
 	}
+
 	// Each condition looks at what was there before the unit.
 	write(t, f, tenant,
 		store.Side{Op: store.Put, Space: space, Key: "k", Value: []byte("w"), Cond: store.IfRev, Rev: rev},
 		store.Side{Op: store.Put, Space: space, Key: "new", Cond: store.IfAbsent},
 		store.Side{Op: store.Delete, Space: space, Key: "new", Cond: store.IfAbsent},
 	)
+
+	// All that do not hold are told.
 	r := appendUnit(t, f, tenant, store.Append{Side: []store.Side{
 		{Op: store.Delete, Space: space, Key: "k", Cond: store.IfRev, Rev: rev},
 		{Op: store.Delete, Space: space, Key: "none", Cond: store.IfAbsent},
