@@ -203,6 +203,10 @@ func (s *Service) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider, f
 			change(name, tag)
 		}
 	}
+	if rev == 0 {
+		// Nobody knows which tags events have, as after a restoration: types may have lost theirs before.
+		types = slices.Collect(maps.Keys(d.Types))
+	}
 	slices.Sort(st.Pending)
 	slices.Sort(types)
 
