@@ -1,0 +1,94 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"j17"
+	"j17/internal/clock"
+	"j17/internal/store"
+)
+
+// sized is a folder of which nothing more can be stored when it has so many bytes, as on a full disk: an empty file needs none.
+type sized struct {
+	*folder
+	mu   sync.Mutex
+	left int
+}
+
+// Put stores a file where there is room.
+func (s *sized) Put(ctx context.Context, name string, content []byte) error {
+	s.mu.Lock()
+	s.left -= len(content)
+	full := s.left < 0 && len(content) > 0
+	s.mu.Unlock()
+	if full {
+		return syscall.ENOSPC
+	}
+	return s.folder.Put(ctx, name, content)
+}
+
+// A backup on a full disk fails, and what it has stored is removed although the disk is full, so that the next one has room.
+func TestFullDisk(t *testing.T) {
+	s := &sized{folder: newFolder(t.TempDir()), left: 1 << 40}
+	r := &Repository{storage: s, clock: clock.System{}}
+	write := func(id string, items int) error {
+		w, err := r.NewBackup(t.Context(), Head{ID: id, Scope: OfEnvironment, Kind: Full, CreatedAt: time.Unix(0, 0)})
+		if err != nil {
+			return err
+		}
+		defer w.Abort()
+		tw := w.Tenant(TenantHead{Tenant: j17.Tenant("ins_1/prod")})
+		for i := range items {
+			// Each ends a part, and none is like another one.
+			value := []byte(strings.Repeat(fmt.Sprint(i), itemPartBytes))
+			if err := tw.Item(store.ArchivedItem{Space: "s", Item: store.Item{Key: fmt.Sprintf("%09d", i), Value: value}}); err != nil {
+				return err
+			}
+		}
+		if err := tw.Close(); err != nil {
+			return err
+		}
+		_, err = w.Finish(time.Unix(1, 0))
+		return err
+	}
+	parts := func() (n int) {
+		for _, err := range s.List(t.Context(), parts) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+		return n
+	}
+	if err := write("bak_1", 2); err != nil {
+		t.Fatal(err)
+	}
+	before := parts()
+
+	s.left = 500
+	if err := write("bak_2", 30); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), s.path) {
+		t.Errorf("on a full disk: %v", err)
+	}
+	if parts() == before {
+		t.Error("it has stored nothing: the disk was full too soon")
+	}
+	removed, _, err := r.Collect(t.Context())
+	if err != nil || removed == 0 || parts() != before {
+		t.Errorf("%d parts were removed, %d are there, %v", removed, parts(), err)
+	}
+	all, damaged, err := r.Manifests(t.Context())
+	if err != nil || len(all) != 1 || len(damaged) != 0 {
+		t.Error(all, damaged, err)
+	}
+	s.left = 1 << 40
+	if err := write("bak_2", 30); err != nil {
+		t.Error(err)
+	}
+}
