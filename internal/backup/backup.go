@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"j17"
 	"j17/internal/clock"
@@ -75,6 +76,9 @@ type Service struct {
 	active  map[j17.Tenant]*job
 	// more is signalled when a job may begin.
 	more chan struct{}
+	// turns has, by instance, the number of the last job that has begun, begun how many there were.
+	turns map[string]uint64
+	begun uint64
 	// loose are the places that have parts which no backup needs, by their names; collect is signalled when there are some.
 	loose   map[string]loosePlace
 	collect chan struct{}
@@ -114,15 +118,20 @@ func (s *Service) Stats() Stats {
 func New(ctx context.Context, o Options) (*Service, error) {
 	s := &Service{
 		Options: o, mint: ident.NewMinter(o.Clock.Now), secrets: &secrets{file: o.KeyFile}, active: map[j17.Tenant]*job{},
-		more: make(chan struct{}, 1), loose: map[string]loosePlace{}, collect: make(chan struct{}, 1), gates: map[string]*sync.RWMutex{},
+		more: make(chan struct{}, 1), turns: map[string]uint64{}, loose: map[string]loosePlace{}, collect: make(chan struct{}, 1), gates: map[string]*sync.RWMutex{},
 	}
 	s.schedule = o.Worker.Queue(s.looks())
 	s.erasures = o.Worker.Queue(s.notes())
 	return s, s.endInterrupted(ctx)
 }
 
-// atOnce is how many backups are made at a time. Those of one instance never are.
-const atOnce = 2
+// How many backups are made at a time. Those of one instance never are. One that goes to an object store and has taken slowAfter already does
+// not count among the atOnce: whoever has chosen that store must hold up nobody else. There are never more than most.
+const (
+	atOnce    = 2
+	most      = 4
+	slowAfter = time.Minute
+)
 
 // Run makes backups until the context ends. What is not finished by then has failed.
 func (s *Service) Run(ctx context.Context) error {
@@ -131,7 +140,7 @@ func (s *Service) Run(ctx context.Context) error {
 		running.Go(func() { _ = q.Run(ctx) }) // It ends with the context.
 	}
 	loops := []worker.Loop{{Name: "backup_collect", Wake: s.collect, Do: s.collectAll, Retry: worker.Backoff{First: firstCollect, Longest: longestCollect}}}
-	for range atOnce {
+	for range most {
 		loops = append(loops, worker.Loop{Name: "backups", Do: s.next})
 	}
 	s.Worker.Every(ctx, loops...)

@@ -25,6 +25,9 @@ type job struct {
 	// done and total count events, bytes what was newly stored.
 	done, total atomic.Uint64
 	bytes       atomic.Int64
+	// began is when it has begun, remote tells that it goes to an object store. The service's mu guards them.
+	began  time.Time
+	remote bool
 	// cut ends the work, with the reason; nil while it has not begun. The service's mu guards it.
 	cut context.CancelCauseFunc
 	// to is where it goes, nil until that is known. From before the moment of the backup until its row says that it is completed, what is
@@ -121,7 +124,7 @@ func (s *Service) create(ctx context.Context, t j17.Tenant, kind repository.Kind
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	shown := *b
-	s.waiting = append(s.waiting, &job{row: b, kind: kind, ended: make(chan struct{})})
+	s.waiting = append(s.waiting, &job{row: b, kind: kind, remote: b.Place.S3 != nil, ended: make(chan struct{})})
 	s.signal()
 	return &shown, nil
 }
@@ -137,45 +140,84 @@ func (s *Service) signal() {
 // next waits for a job and does it.
 func (s *Service) next(ctx context.Context) error {
 	for {
-		if j, work := s.take(ctx); j != nil {
+		j, work, again := s.take(ctx)
+		if j != nil {
 			s.do(work, j)
 			return nil
 		}
-		select {
-		case <-s.more:
-		case <-ctx.Done():
+		if ctx.Err() != nil {
 			return s.leave(ctx)
 		}
+		s.awaitMore(ctx, again)
 	}
 }
 
-// take takes the first job whose instance has none under way, so that a place which is slow holds up nobody else's.
-func (s *Service) take(ctx context.Context) (*job, context.Context) {
+// awaitMore waits until a job may begin, and until a moment at most if that is not zero.
+func (s *Service) awaitMore(ctx context.Context, until time.Time) {
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	over := make(chan struct{})
+	if !until.IsZero() {
+		go func() {
+			defer close(over)
+			_ = s.Clock.Wait(waiting, until) // either way it is looked again
+		}()
+	}
+	select {
+	case <-s.more:
+	case <-over:
+	case <-ctx.Done():
+	}
+}
+
+// take takes a job whose instance has none under way, so that a place which is slow holds up nobody else's: of those whose instance has waited
+// longest for its turn the first. Where there is none it says when one may begin although none of those under way has ended, the zero time for never.
+func (s *Service) take(ctx context.Context) (_ *job, _ context.Context, again time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ctx.Err() != nil {
-		return nil, nil
+	if ctx.Err() != nil || len(s.waiting) == 0 || len(s.active) >= most {
+		return nil, nil, again
 	}
-	at := slices.IndexFunc(s.waiting, func(j *job) bool {
-		for t := range s.active {
-			if instanceOf(t) == instanceOf(j.row.Scope) {
-				return false
-			}
+
+	// Whether there is room for one.
+	now, counted, busy := s.Clock.Now(), 0, map[string]bool{}
+	for t, j := range s.active {
+		busy[instanceOf(t)] = true
+		slow := j.began.Add(slowAfter)
+		if j.remote && !now.Before(slow) {
+			continue
 		}
-		return true
-	})
+		if counted++; j.remote {
+			again = earlier(again, slow)
+		}
+	}
+	if counted >= atOnce {
+		return nil, nil, again
+	}
+
+	// Whose turn it is.
+	at := -1
+	for i, j := range s.waiting {
+		instance := instanceOf(j.row.Scope)
+		if !busy[instance] && (at < 0 || s.turns[instance] < s.turns[instanceOf(s.waiting[at].row.Scope)]) {
+			at = i
+		}
+	}
 	if at < 0 {
-		return nil, nil
+		return nil, nil, time.Time{}
 	}
 	j := s.waiting[at]
 	s.waiting = slices.Delete(s.waiting, at, at+1)
 	s.active[j.row.Scope] = j
+	s.begun++
+	s.turns[instanceOf(j.row.Scope)] = s.begun
 	if len(s.waiting) > 0 {
 		s.signal() // for another worker
 	}
 	var work context.Context
 	work, j.cut = context.WithCancelCause(ctx)
-	return j, work
+	j.began = now
+	return j, work, again
 }
 
 // leave ends the jobs that have not begun when the server stops.

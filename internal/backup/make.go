@@ -18,6 +18,9 @@ func (s *Service) make(ctx context.Context, j *job) error {
 		return err
 	}
 	j.row.Place = s.placeOf(&set)
+	s.mu.Lock()
+	j.remote = j.row.Place.S3 != nil
+	s.mu.Unlock()
 	repo, err := s.open(j.row.Place, &set)
 	if err != nil {
 		return err

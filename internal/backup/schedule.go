@@ -23,11 +23,14 @@ const dueKey = "look"
 
 // The limits of a look, and of what removes parts.
 const (
-	lookLease    = 10 * time.Minute
-	looksAtOnce  = 2
+	lookLease = 10 * time.Minute
+	// looksAtOnce is how many tenants are looked at at a time: most of that is waiting for object stores.
+	looksAtOnce  = 8
 	firstCollect = time.Minute
 	// longestCollect is how long parts that nobody needs may stay while something hinders their removal.
 	longestCollect = time.Hour
+	// collectTime is how long it may take at one place before those behind it have their turn. What was removed by then is.
+	collectTime = 30 * time.Minute
 	// retryFailed is how long after a scheduled backup that has failed it is tried again, where the next one is not due before.
 	retryFailed = time.Hour
 	// keepFailed is how many failed ones are listed.
@@ -247,6 +250,9 @@ func (s *Service) collectAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// errCollectTime is why the removal of parts at a place ends before it is done.
+var errCollectTime = errors.New("the removal of parts that no backup needs took too long at one place; it goes on later")
+
 func (s *Service) collectAt(ctx context.Context, p loosePlace) error {
 	set, _, err := s.settings(ctx, p.instance)
 	if err != nil {
@@ -256,7 +262,17 @@ func (s *Service) collectAt(ctx context.Context, p loosePlace) error {
 	if err != nil {
 		return err
 	}
-	_, _, err = repo.Collect(ctx)
+	limited, cut := context.WithCancelCause(ctx)
+	defer cut(nil)
+	go func() {
+		if s.Clock.Wait(limited, s.Clock.Now().Add(collectTime)) == nil {
+			cut(errCollectTime)
+		}
+	}()
+	_, _, err = repo.Collect(limited)
+	if err != nil && errors.Is(context.Cause(limited), errCollectTime) {
+		return errCollectTime
+	}
 	if errors.Is(err, repository.ErrBusy) {
 		return fmt.Errorf("parts that no backup needs stay in %s for now: another server makes a backup there", p.place)
 	}

@@ -2,6 +2,7 @@ package repository
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,32 +43,11 @@ type S3Error struct {
 // Error describes the mistake.
 func (e *S3Error) Error() string { return "the " + e.Member + " " + e.Reason }
 
-// How long a server may take to begin an answer, and to make a connection. What a request may take in all depends on how much is sent.
+// How long it may take to make a connection, and how long one stays open that nobody uses. How long requests may take says patience.
 const (
-	answerWait  = time.Minute
 	connectWait = 20 * time.Second
+	idleWait    = time.Minute
 )
-
-// steady is a connection that ends when nothing comes or goes for a while, as in the middle of an answer that is never finished.
-type steady struct{ net.Conn }
-
-// stillWait is how long nothing may come or go while something is waited for: longer than an answer may take to begin.
-const stillWait = 2 * answerWait
-
-func (c steady) Read(p []byte) (int, error) {
-	if err := c.SetReadDeadline(clock.System{}.Now().Add(stillWait)); err != nil {
-		return 0, err
-	}
-	return c.Conn.Read(p)
-}
-
-// Write gives the read that is under way a new deadline too: it has waited for the answer to what is sent now.
-func (c steady) Write(p []byte) (int, error) {
-	if err := c.SetDeadline(clock.System{}.Now().Add(stillWait)); err != nil {
-		return 0, err
-	}
-	return c.Conn.Write(p)
-}
 
 // bucket is a storage in a bucket of an S3 server.
 type bucket struct {
@@ -90,17 +70,10 @@ func OpenS3(o S3Options, c clock.Clock) (*Repository, error) {
 	}
 	client, err := minio.New(at.Host, &minio.Options{
 		Creds: credentials.NewStaticV4(o.AccessKey, o.SecretKey, ""), Secure: at.Scheme == "https", Region: o.Region, BucketLookup: minio.BucketLookupAuto,
-		Transport: &http.Transport{
-			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-				conn, err := dial(ctx, network, address)
-				if err != nil {
-					return nil, err
-				}
-				return steady{conn}, nil
-			},
-			TLSHandshakeTimeout: connectWait, ResponseHeaderTimeout: answerWait, ExpectContinueTimeout: time.Second,
-			IdleConnTimeout: answerWait, MaxIdleConnsPerHost: packers + waiting, DisableCompression: true, ForceAttemptHTTP2: true,
-		},
+		Transport: newPatience(&http.Transport{
+			DialContext: dial, TLSHandshakeTimeout: connectWait, ExpectContinueTimeout: time.Second,
+			IdleConnTimeout: idleWait, MaxIdleConnsPerHost: packers + waiting, DisableCompression: true, ForceAttemptHTTP2: true,
+		}),
 		MaxRetries: 4,
 	})
 	if err != nil {
@@ -172,13 +145,19 @@ func (b *bucket) Get(ctx context.Context, name string, limit int64) ([]byte, err
 	return content, b.readable(err)
 }
 
+// mostListed is how many objects a listing may have. Whoever answers decides what it says, and all of them are remembered.
+const mostListed = 2 << 20
+
+var errMany = errors.New("there are more than two million objects: give the backups a prefix, or a bucket, of their own")
+
 func (b *bucket) List(ctx context.Context, folder string) iter.Seq2[file, error] {
 	return func(yield func(file, error) bool) {
 		ctx, stop := context.WithCancel(ctx) // ends the listing in the background
 		defer stop()
+		n := 0
 		for object := range b.client.ListObjects(ctx, b.name, minio.ListObjectsOptions{Prefix: b.prefix + folder, Recursive: true}) {
-			if object.Err != nil {
-				yield(file{}, b.readable(object.Err))
+			if n++; object.Err != nil || n > mostListed {
+				yield(file{}, b.readable(cmp.Or(object.Err, errMany)))
 				return
 			}
 			name := strings.TrimPrefix(object.Key, b.prefix)
@@ -212,7 +191,12 @@ func (e *RefusedError) Error() string { return e.Reason }
 // readable turns an error into one that says what to do. It keeps addresses of networks out, which the error may come from a row that
 // others see.
 func (b *bucket) readable(err error) error {
-	if err == nil || errors.Is(err, errTooLarge) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	for _, plain := range []error{errSlow, errTooLarge, errMany} {
+		if errors.Is(err, plain) {
+			return plain
+		}
+	}
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	if refused, ok := errors.AsType[*RefusedError](err); ok {

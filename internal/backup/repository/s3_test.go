@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -148,45 +149,130 @@ func TestS3OptionsAreChecked(t *testing.T) {
 	}
 }
 
-// A server that begins an answer and never ends it, or reads nothing of what is sent, holds nobody up for ever.
-func TestS3Hangs(t *testing.T) {
-	hang := func(serve func(net.Conn), use func(context.Context, *repository.Repository) error) func(*testing.T) {
-		return func(t *testing.T) {
-			t.Helper()
-			synctest.Test(t, func(t *testing.T) {
-				o := repository.S3Options{Endpoint: "http://s3.test", Bucket: "backups", Region: "us-east-1", AccessKey: "the-key", SecretKey: "the-secret"}
-				o.Dial = func(context.Context, string, string) (net.Conn, error) {
-					ours, theirs := net.Pipe()
-					go serve(theirs)
-					return ours, nil
-				}
-				r, err := repository.OpenS3(o, clock.NewManual(start()))
-				if err != nil {
-					t.Fatal(err)
-				}
-				began := clock.System{}.Now()
-				if err := use(t.Context(), r); err == nil { // a read and a write may end at the same moment: either may be told
-					t.Error(err)
-				}
-				if took := (clock.System{}).Now().Sub(began); took > time.Hour {
-					t.Error(took)
-				}
-			})
+// served is a repository in a bucket of a server that does with each connection what serve says.
+func served(t *testing.T, serve func(net.Conn)) *repository.Repository {
+	t.Helper()
+	o := repository.S3Options{Endpoint: "http://s3.test", Bucket: "backups", Region: "us-east-1", AccessKey: "the-key", SecretKey: "the-secret"}
+	o.Dial = func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		go func() {
+			serve(theirs)
+			_ = theirs.Close()
+		}()
+		return ours, nil
+	}
+	return must[*repository.Repository](t)(repository.OpenS3(o, clock.System{}))
+}
+
+// idle waits until connections that nobody uses are closed.
+func idle(t *testing.T) {
+	t.Helper()
+	_ = clock.System{}.Wait(t.Context(), clock.System{}.Now().Add(2*time.Hour))
+}
+
+// answering reads requests and answers each with a head and, slowly, a body.
+func answering(t *testing.T, head, body string, at int, every time.Duration) func(net.Conn) {
+	t.Helper()
+	ctx := t.Context()
+	return func(c net.Conn) {
+		in := bufio.NewReader(c)
+		for {
+			req, err := http.ReadRequest(in)
+			if err != nil {
+				return
+			}
+			if _, err = io.Copy(io.Discard, req.Body); err == nil {
+				_, err = io.WriteString(c, head)
+			}
+			for rest := body; err == nil && rest != ""; rest = rest[min(at, len(rest)):] {
+				_ = clock.System{}.Wait(ctx, clock.System{}.Now().Add(every))
+				_, err = io.WriteString(c, rest[:min(at, len(rest))])
+			}
+			if err != nil {
+				return
+			}
 		}
 	}
-	t.Run("answer", hang(func(c net.Conn) {
-		if _, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
-			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: 1000\r\nLast-Modified: Sun, 22 Nov 2026 12:00:00 GMT\r\n\r\n<")
-		}
-		_, _ = io.Copy(io.Discard, c)
-	}, func(ctx context.Context, r *repository.Repository) error {
+}
+
+// A server that begins an answer and never ends it, reads nothing of what is sent, or sends a byte now and then holds nobody up for long.
+func TestS3Hangs(t *testing.T) {
+	const object = "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: 100000\r\nLast-Modified: Sun, 22 Nov 2026 12:00:00 GMT\r\n\r\n"
+	read := func(ctx context.Context, r *repository.Repository) error {
 		_, err := r.Manifest(ctx, "bak_1")
 		return err
-	}))
-	t.Run("request", hang(func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) }, func(ctx context.Context, r *repository.Repository) error {
+	}
+	write := func(ctx context.Context, r *repository.Repository) error {
 		_, err := r.NewBackup(ctx, repository.Head{ID: "bak_1", Kind: repository.Full})
 		return err
-	}))
+	}
+	for name, c := range map[string]struct {
+		serve func(*testing.T) func(net.Conn)
+		use   func(context.Context, *repository.Repository) error
+	}{
+		"the answer does not end": {func(t *testing.T) func(net.Conn) { return answering(t, object, "x", 1, 0) }, read},
+		"nothing is answered": {func(*testing.T) func(net.Conn) {
+			return func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
+		}, read},
+		"nothing is read": {func(t *testing.T) func(net.Conn) {
+			ctx := t.Context()
+			return func(net.Conn) { _ = clock.System{}.Wait(ctx, clock.System{}.Now().Add(time.Hour)) }
+		}, write},
+		"a byte a minute": {func(t *testing.T) func(net.Conn) {
+			return answering(t, object, strings.Repeat("x", 100_000), 1, time.Minute)
+		}, read},
+		"each answer is late": {func(t *testing.T) func(net.Conn) {
+			return answering(t, "HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n", strings.Repeat("x", 20), 1, 3*time.Second)
+		}, write},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := served(t, c.serve(t))
+				began := clock.System{}.Now()
+				slow := false
+				for range 100 {
+					err := c.use(t.Context(), r)
+					if slow = err != nil && strings.Contains(err.Error(), "too slow"); slow {
+						break
+					}
+				}
+				if !slow {
+					t.Error("it is never too slow")
+				}
+				if took := (clock.System{}).Now().Sub(began); took > 10*time.Minute {
+					t.Error(took)
+				}
+				idle(t)
+			})
+		})
+	}
+}
+
+// A slow server that gets on is waited for, however long that takes in all.
+func TestS3IsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size = 16 << 20
+		head := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\nLast-Modified: Sun, 22 Nov 2026 12:00:00 GMT\r\n\r\n", size)
+		r := served(t, answering(t, head, strings.Repeat("x", size), 20<<10, time.Second))
+		began := clock.System{}.Now()
+		_, err := r.Manifest(t.Context(), "bak_1")
+		if _, damaged := errors.AsType[*repository.DamagedError](err); !damaged {
+			t.Error(err)
+		}
+		if took := (clock.System{}).Now().Sub(began); took < 10*time.Minute {
+			t.Error(took)
+		}
+		idle(t)
+	})
+}
+
+// An answer that is no end of names is not kept in memory.
+func TestS3AnswersTooMuch(t *testing.T) {
+	page := "<ListBucketResult><Contents><Key>" + strings.Repeat("x", 64<<20) // which does not end
+	r := served(t, answering(t, fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/xml\r\nContent-Length: %d\r\n\r\n", len(page)), page, 1<<20, 0))
+	if _, _, err := r.Manifests(t.Context()); err == nil || !strings.Contains(err.Error(), "larger than") {
+		t.Error(err)
+	}
 }
 
 // breaking is a connection that breaks when so many bytes were written on all of its kind.

@@ -166,12 +166,15 @@ func (f *folder) Get(ctx context.Context, name string, limit int64) ([]byte, err
 	return readBounded(in, info.Size(), limit)
 }
 
+// maxFirst is how much memory a file gets before any of it has come: only what has come proves its size.
+const maxFirst = 16 << 20
+
 // readBounded reads what should have size bytes and may have limit.
 func readBounded(in io.Reader, size, limit int64) ([]byte, error) {
 	if size > limit {
 		return nil, errTooLarge
 	}
-	content := make([]byte, 0, size+1)
+	content := make([]byte, 0, min(size+1, maxFirst))
 	for {
 		if len(content) == cap(content) {
 			content = append(content, 0)[:len(content)]

@@ -3,6 +3,7 @@ package repository
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -94,7 +95,9 @@ func (r *Repository) NewBackup(ctx context.Context, h Head) (_ *Writer, err erro
 		if err != nil {
 			return nil, describe(r.storage, parts, "listed", err)
 		}
-		w.known[f.Name[strings.LastIndexByte(f.Name, '/')+1:]] = true
+		if name := f.Name[strings.LastIndexByte(f.Name, '/')+1:]; len(name) == 2*sha256.Size {
+			w.known[name] = true
+		}
 	}
 	if h.Seal.Encrypted() {
 		if w.manifest.SealedNames, err = h.Seal.encrypt(h.Seal.names); err != nil {
