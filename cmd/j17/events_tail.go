@@ -36,7 +36,7 @@ All filters that are given must hold.`,
 	f.StringVar(&actor, "actor", "", "only events that this actor has caused, `TYPE:ID`")
 	f.StringVar(&about, "target", "", "only events about this target, `TYPE:ID`")
 	f.StringVar(&types, "types", "", "only events of one of these types, `TYPE.EVENT,TYPE.*`")
-	f.StringVar(&tags, "tags", "", "only events that have all of these tags, `NAME:VALUE,…`; a comma in a tag is written \\,")
+	f.StringVar(&tags, "tags", "", "only events that have all of these tags, `NAME:VALUE,…`; in a tag \\, is a comma and \\\\ a backslash")
 	f.StringVar(&after, "after", "", "begin after the event with this `stream_id`; 0 for the first one")
 	f.BoolVar(&asJSON, "json", false, "print events as they are stored, one line of JSON each")
 

@@ -227,7 +227,7 @@ func filtered() []parameter {
 		{name: "actor", kind: agent, about: "Only events that this actor has caused, as type:id."},
 		{name: "target", kind: agent, about: "Only events about this target, as type:id."},
 		{name: "types", kind: texts, least: 1, most: command.MaxConditionTypes, about: "Only events of one of these types: type.event or type.*, with commas between them."},
-		{name: "tags", kind: texts, least: 1, most: command.MaxConditionTags, about: "Only events that have all of these tags: name:value, actor:type:id or target:type:id, with commas between them; a comma in a tag is \\,."},
+		{name: "tags", kind: texts, least: 1, most: command.MaxConditionTags, about: "Only events that have all of these tags: name:value, actor:type:id or target:type:id, with commas between them; in a tag \\, is a comma and \\\\ a backslash."},
 	}
 }
 

@@ -7,16 +7,24 @@ import (
 	"j17/internal/wire"
 )
 
-// TestLists takes lists apart, and those that it makes come out as they went in.
+// TestLists takes lists apart, and makes lists that come out as what went in.
 func TestLists(t *testing.T) {
 	for list, want := range map[string][]string{
-		"": {""}, "a": {"a"}, "a,b": {"a", "b"}, `a\,b,c`: {"a,b", "c"}, `a\b`: {`a\b`}, ",": {"", ""}, `student:Smith\, J.`: {"student:Smith, J."}, `a\`: {`a\`},
+		"": {""}, "a": {"a"}, "a,b": {"a", "b"}, `a\,b,c`: {"a,b", "c"}, ",": {"", ""}, `student:Smith\, J.`: {"student:Smith, J."},
+		`a\\,b`: {`a\`, "b"}, `a\\\,b`: {`a\,b`}, `a\\b`: {`a\b`}, `a\\`: {`a\`}, `\\\\,\,`: {`\\`, ","},
 	} {
 		if got := wire.SplitList(list); !slices.Equal(got, want) {
 			t.Errorf("%q: %q, want %q", list, got, want)
 		}
 		if got := wire.JoinList(want); got != list {
 			t.Errorf("%q makes %q, not %q", want, got, list)
+		}
+	}
+
+	// A backslash before anything else needs none before it.
+	for list, want := range map[string][]string{`a\b`: {`a\b`}, `a\`: {`a\`}, `C:\new,\x`: {`C:\new`, `\x`}} {
+		if got := wire.SplitList(list); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", list, got, want)
 		}
 	}
 }
