@@ -46,7 +46,7 @@ book() {
     "conditions": [
       {"fail_if_events_match": {"types": ["booking.*"], "tags": ["show:'"$show"'", "seat:'"$2"'"]}, "after": "'"$4"'"},
       {"fail_if_events_match": {"types": ["booking.*"], "tags": ["show:'"$show"'", "guest:'"$3"'"]}, "after": "'"$4"'"},
-      {"fail_if_events_match": {"types": ["show.was_called_off"], "tags": ["show:'"$show"'"]}}
+      {"fail_if_events_match": {"tags": ["called_off:'"$show"'"]}}
     ],
     "metadata": {"actor": {"type": "guest", "id": "'"$3"'"}}}'
 }
