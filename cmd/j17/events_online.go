@@ -108,13 +108,14 @@ afterwards, or why it would be refused. The exit code is that of the write.`,
 			}
 		}
 
+		if dryRun {
+			return e.tryWrite(cmd.Context(), r, asJSON, func(c *client.Client) (json.RawMessage, error) {
+				return c.TryEvent(cmd.Context(), key, ev, o)
+			})
+		}
 		c, err := e.connectToWrite(r)
 		if err != nil {
 			return err
-		}
-
-		if dryRun {
-			return e.tryPost(cmd.Context(), c, key, ev, o, asJSON)
 		}
 
 		// From here on it may have been stored, whatever happens.

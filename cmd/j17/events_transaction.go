@@ -16,7 +16,7 @@ import (
 
 func (e *env) eventsTransaction() *cobra.Command {
 	var idempotencyKey string
-	var asJSON bool
+	var dryRun, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "transaction FILE",
 		Short: "Write events of several aggregates, all or none",
@@ -30,14 +30,19 @@ func (e *env) eventsTransaction() *cobra.Command {
 
 A lost connection does no harm: the request is repeated with the same idempotency key, and is carried out once.
 
+With --dry-run the server tells what the transaction would do, and nothing is stored: its events with all that they imply, the
+states afterwards, or why it would be refused. The exit code is that of the write.
+
 Exit code 3: an event is refused, 4: an aggregate has changed, 6: there is no such type or aggregate.`,
-		Example: "  j17 events transaction transfer.json",
-		Args:    exactly("FILE"),
+		Example: `  j17 events transaction transfer.json
+  j17 events transaction transfer.json --dry-run`,
+		Args: exactly("FILE"),
 	}
 
 	r := remoteFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&idempotencyKey, "idempotency-key", "", "the same `key` with the same file writes once within 24 hours; one is made up if left out")
+	f.BoolVar(&dryRun, "dry-run", false, "tell what would happen, and write nothing")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -48,11 +53,16 @@ Exit code 3: an event is refused, 4: an aggregate has changed, 6: there is no su
 		if _, err := e.parsed(args[0], string(raw)); err != nil {
 			return err
 		}
+		o := client.TransactionOptions{IdempotencyKey: idempotencyKey}
+		if dryRun {
+			return e.tryWrite(cmd.Context(), r, asJSON, func(c *client.Client) (json.RawMessage, error) {
+				return c.TryTransaction(cmd.Context(), raw, o)
+			})
+		}
 		c, err := e.connectToWrite(r)
 		if err != nil {
 			return err
 		}
-		o := client.TransactionOptions{IdempotencyKey: idempotencyKey}
 		if o.IdempotencyKey == "" {
 			o.IdempotencyKey = "cli-" + rand.Text()
 		}

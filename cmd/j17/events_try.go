@@ -12,9 +12,13 @@ import (
 	"j17/internal/wire"
 )
 
-// tryPost tells what posting an event would do. Where it would be refused, the exit code is that of the refusal.
-func (e *env) tryPost(ctx context.Context, c *client.Client, key j17.Key, ev client.NewEvent, o client.WriteOptions, asJSON bool) error {
-	raw, err := c.TryEvent(ctx, key, ev, o)
+// tryWrite tells what a write would do, which try asks the server. Where it would be refused, the exit code is that of the refusal.
+func (e *env) tryWrite(ctx context.Context, r *remote, asJSON bool, try func(*client.Client) (json.RawMessage, error)) error {
+	c, err := e.connect(r)
+	if err != nil {
+		return err
+	}
+	raw, err := try(c)
 	if err != nil {
 		return interrupted(ctx, refusedEvent(e.explained(err)))
 	}
@@ -23,7 +27,7 @@ func (e *env) tryPost(ctx context.Context, c *client.Client, key j17.Key, ev cli
 		return err
 	}
 	if asJSON {
-		err = e.printAnswer(raw)
+		_, err = e.out.Write(append(raw, '\n')) // "ok" is a part of what is asked for here
 	} else {
 		err = e.printTriedWrite(&tried)
 	}
@@ -72,6 +76,9 @@ func describeRefusal(b *strings.Builder, r *wire.Refusal) {
 	fmt.Fprintf(b, "It would be refused: %s (%s", plain(r.Error), r.Code)
 	if r.Path != "" {
 		b.WriteString(" at " + plain(r.Path))
+	}
+	if r.WriteIndex != nil {
+		fmt.Fprintf(b, ", writes[%d]", *r.WriteIndex)
 	}
 	b.WriteString(")\n")
 	for _, f := range r.Errors {

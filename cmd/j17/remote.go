@@ -331,7 +331,8 @@ func (s *connection) target() (target, error) {
 	// The keys of a folder are for its server. Who names the folder beside an address on this machine says that it is this one.
 	ours := s.hasDev && local(u.Hostname()) && (s.named || s.isDev())
 	if t.key == "" && ours && (s.instance.value == "" || s.instance.value == devInstance) {
-		t.key = s.dev.Keys[environmentOf(t.host, want)].Write
+		s.key = sourced{s.dev.Keys[environmentOf(t.host, want)].Write, "the data folder " + fileName(s.folder)}
+		t.key = s.key.value
 	}
 	if t.key == "" {
 		err := usageError{fmt.Errorf("there is no API key for %s: pass --key, set J17_KEY or J17_KEY_FILE, make one with 'j17 keys create --save', or run this in the folder in which 'j17 dev' runs (or name its data folder with --data)", t.url)}
@@ -517,9 +518,15 @@ func (e *env) reach(r *remote) (*client.Client, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	c, err := e.clientOf(t)
-	if err != nil || s.ofFolder() {
-		return c, "", err
+	c, err := client.New(client.Options{
+		URL: t.url, Host: t.host, Key: t.key, RootCAs: t.roots, Clock: clock.System{},
+		Retrying: e.retrying(clock.System{}), Advice: s.aboutKey,
+	})
+	if err != nil {
+		return nil, "", usageError{err}
+	}
+	if s.ofFolder() {
+		return c, "", nil
 	}
 	want, err := s.environment()
 	u, urlErr := url.Parse(c.URL())
@@ -532,16 +539,23 @@ func (e *env) reach(r *remote) (*client.Client, string, error) {
 // ofFolder reports whether the connection leads to the development server of the data folder.
 func (s *connection) ofFolder() bool { return s.hasDev && s.isDev() }
 
-// clientOf returns the client for an environment.
-func (e *env) clientOf(t target) (*client.Client, error) {
-	c, err := client.New(client.Options{
-		URL: t.url, Host: t.host, Key: t.key, RootCAs: t.roots, Clock: clock.System{},
-		Retrying: e.retrying(clock.System{}),
-	})
-	if err != nil {
-		return nil, usageError{err}
+// aboutKey says where a key that is refused was found, and what to do, "" for a refusal of something else.
+func (s *connection) aboutKey(refusal j17.Code) string {
+	advice := ""
+	//nolint:exhaustive // all others are not about keys
+	switch refusal {
+	case j17.CodeUnauthorized:
+		advice = "Give another one with --key or J17_KEY; 'j17 keys create' makes one."
+	case j17.CodeWrongEnvironment:
+		advice = "Give one of this environment with --key or J17_KEY, or name the environment of this key with --env."
+	case j17.CodeWrongInstance:
+		advice = "Give one of this instance with --key or J17_KEY, or name the instance of this key with --instance."
+	case j17.CodeInsufficientScope:
+		advice = "Give one that may write with --key or J17_KEY; 'j17 keys create --scope write' makes one."
+	default:
+		return ""
 	}
-	return c, nil
+	return "The key is from " + s.key.from + ". " + advice
 }
 
 // retrying returns what tells of a request that is repeated. Of requests that fail side by side it tells once.

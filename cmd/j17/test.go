@@ -257,7 +257,10 @@ func (e *env) runScenarios(ctx context.Context, world scenarioWorld, all []*scen
 			}
 			start := now.Now()
 			failures, err := s.Run(ctx, c)
-			if err != nil {
+			switch {
+			case exitCode(err) == exitAuth: // which no scenario can help
+				return fmt.Errorf("%w To run scenarios without a server and a key, name a spec with --spec", err)
+			case err != nil:
 				return fmt.Errorf("%s:%d: %w", fileName(s.File), s.Line, err)
 			}
 			results[i] = scenarioResult{s.Name, s.File, s.Line, len(failures) == 0, now.Now().Sub(start).Seconds(), failures}

@@ -44,6 +44,9 @@ type Options struct {
 	Attempts int
 	// Retrying, if not nil, is called before each wait of some length.
 	Retrying func(err error, wait time.Duration)
+	// Advice, if not nil, returns sentences that a refusal with a code ends with, "" for none: what the server cannot know, such as where
+	// the key is from.
+	Advice func(code j17.Code) string
 }
 
 const (
@@ -192,6 +195,11 @@ func (c *Client) TryEvent(ctx context.Context, key j17.Key, ev NewEvent, o Write
 	if err != nil {
 		return nil, err
 	}
+	return c.try(ctx, r)
+}
+
+// try sends a write that is not to be carried out. It may be sent again without an idempotency key.
+func (c *Client) try(ctx context.Context, r request) (json.RawMessage, error) {
 	r.query, r.repeatable = url.Values{"dry_run": {"true"}}, true
 	reply, err := c.do(ctx, r)
 	if err != nil {
@@ -235,7 +243,7 @@ type TransactionReceipt struct {
 
 // Transaction writes events of several aggregates, all or none. body is the JSON of a wire.WriteTransaction, and is sent as it is.
 func (c *Client) Transaction(ctx context.Context, body json.RawMessage, o TransactionOptions) (TransactionReceipt, error) {
-	reply, err := c.do(ctx, request{method: http.MethodPost, path: []string{"_transaction"}, body: body, idempotencyKey: o.IdempotencyKey, correlationID: o.CorrelationID})
+	reply, err := c.do(ctx, transactionRequest(body, o))
 	if err != nil {
 		return TransactionReceipt{}, err
 	}
@@ -247,6 +255,18 @@ func (c *Client) Transaction(ctx context.Context, body json.RawMessage, o Transa
 		return TransactionReceipt{}, notOurs(reply, err)
 	}
 	return r, nil
+}
+
+// transactionRequest returns the request that writes a transaction.
+func transactionRequest(body json.RawMessage, o TransactionOptions) request {
+	return request{
+		method: http.MethodPost, path: []string{"_transaction"}, body: body, idempotencyKey: o.IdempotencyKey, correlationID: o.CorrelationID,
+	}
+}
+
+// TryTransaction asks what Transaction would do, as TryEvent does for an event.
+func (c *Client) TryTransaction(ctx context.Context, body json.RawMessage, o TransactionOptions) (json.RawMessage, error) {
+	return c.try(ctx, transactionRequest(body, o))
 }
 
 func (c *Client) write(ctx context.Context, r request) (Receipt, error) {
@@ -578,7 +598,7 @@ func (c *Client) once(ctx context.Context, r request) (reply, error) {
 	}
 	got, err := c.whole(ctx, resp)
 	if err == nil && (got.status < 200 || got.status > 299) {
-		err = failure(got)
+		err = c.failure(got)
 	}
 	return got, err
 }
@@ -625,7 +645,7 @@ func (c *Client) open(ctx context.Context, r request) (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		err = failure(got)
+		err = c.failure(got)
 		next := c.nodeOf(err)
 		if next == nil || to != c.first {
 			c.leave(to)

@@ -131,6 +131,29 @@ func TestTryEvent(t *testing.T) {
 	}
 }
 
+// TestTryTransaction checks that a dry run of a transaction has no idempotency key but the caller's, and may be repeated all the same.
+func TestTryTransaction(t *testing.T) {
+	const sent = `{"writes": []}`
+	const want = `{"ok":true,"dry_run":true,"accepted":true}`
+	var calls atomic.Int32
+	waiting := &stepped{}
+	c, _ := served(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if string(body) != sent || r.Method+" "+r.URL.String() != "POST /_transaction?dry_run=true" || r.Header.Get("Idempotency-Key") != "" {
+			t.Error(r.Method, r.URL, r.Header, string(body))
+		}
+		if calls.Add(1) == 1 {
+			answer(w, 503, `{"ok":false,"status":503,"error":"Busy","code":"busy"}`)
+			return
+		}
+		answer(w, 200, want)
+	}, func(o *client.Options) { o.Clock = waiting })
+	got, err := c.TryTransaction(t.Context(), json.RawMessage(sent), client.TransactionOptions{})
+	if err != nil || string(got) != want || calls.Load() != 2 {
+		t.Error(string(got), err, calls.Load())
+	}
+}
+
 // TestErrors checks that a refusal arrives whole.
 func TestErrors(t *testing.T) {
 	c, waits := served(t, func(w http.ResponseWriter, _ *http.Request) {

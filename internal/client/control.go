@@ -181,7 +181,7 @@ func (c *Client) Download(ctx context.Context, path []string, query url.Values) 
 	}
 	got, err := c.whole(ctx, resp)
 	if err == nil {
-		err = failure(got)
+		err = c.failure(got)
 	}
 	return nil, nil, err
 }
@@ -230,7 +230,7 @@ func (c *Client) Upload(ctx context.Context, path []string, name string, file io
 		return err
 	}
 	if got.status < 200 || got.status > 299 {
-		return failure(got)
+		return c.failure(got)
 	}
 	if err := json.Unmarshal(got.body, into); err != nil {
 		return notOurs(got, err)

@@ -29,6 +29,8 @@ type Error struct {
 	RetryAfter time.Duration
 	// Node is the address of the node that has the instance, "" where the request came to the right one.
 	Node string
+	// Advice is that of Options.
+	Advice string
 }
 
 // Error returns the message with what tells where the fault is.
@@ -39,6 +41,9 @@ func (e *Error) Error() string {
 	}
 	if e.Node != "" {
 		s += " It is at " + e.Node + "."
+	}
+	if e.Advice != "" {
+		s = strings.TrimSuffix(s, ".") + ". " + e.Advice
 	}
 	return s
 }
@@ -90,7 +95,7 @@ func (e *Unreachable) lasting() string {
 }
 
 // failure turns a reply that is no success into an error.
-func failure(r reply) error {
+func (c *Client) failure(r reply) error {
 	var b struct {
 		wire.Problem
 		Details json.RawMessage `json:"details"`
@@ -104,6 +109,9 @@ func failure(r reply) error {
 	}
 	if len(b.Details) > 0 {
 		e.Problem.Details = b.Details
+	}
+	if c.o.Advice != nil {
+		e.Advice = c.o.Advice(b.Code)
 	}
 	var node struct {
 		URL string `json:"url"`

@@ -152,7 +152,7 @@ func (s *follower) run(ctx context.Context, yield func(json.RawMessage, error) b
 	if resp.StatusCode != http.StatusOK {
 		got, err := s.client.whole(ctx, resp)
 		if err == nil {
-			err = failure(got)
+			err = s.client.failure(got)
 		}
 		return true, err
 	}
