@@ -5,9 +5,12 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
+	"time"
 
 	"j17"
 	"j17/internal/backup/repository"
+	"j17/internal/clock"
 )
 
 // make makes the backup of a job from what there is at this moment.
@@ -52,7 +55,9 @@ func (s *Service) make(ctx context.Context, j *job) error {
 		return err
 	}
 	gate := s.gate(j.row.Place)
-	gate.RLock()
+	if err := enter(ctx, gate); err != nil {
+		return err
+	}
 	defer gate.RUnlock()
 	s.mu.Lock()
 	j.to = &destination{j.row.Place, seal}
@@ -82,6 +87,19 @@ func (s *Service) make(ctx context.Context, j *job) error {
 	j.bytes.Store(m.Bytes)
 	finished = err == nil
 	return err
+}
+
+// gateLook is how often it is looked whether parts are still being removed at the place of a backup.
+const gateLook = 100 * time.Millisecond
+
+// enter waits until no parts are removed at a place, or the context ends: where an object store hangs that can take a while.
+func enter(ctx context.Context, gate *sync.RWMutex) error {
+	for real := (clock.System{}); !gate.TryRLock(); {
+		if err := real.Wait(ctx, real.Now().Add(gateLook)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // tenants lists what a backup of the server is of.

@@ -44,7 +44,7 @@ func (m *marker) refresh(ctx context.Context) error {
 }
 
 // removeWait is how long it may take to remove a marker.
-const removeWait = 10 * time.Second
+const removeWait = 3 * time.Second
 
 // remove removes the marker. One that stays ceases to count by itself: nobody waits long for a storage that does not answer.
 func (m *marker) remove(ctx context.Context) {
