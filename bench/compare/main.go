@@ -113,7 +113,8 @@ func comparePrograms(ctx context.Context, dir string, sources [2]string, rounds 
 		if err := command(ctx, stderr, source, "go", "build", "-trimpath", "-o", name, "./cmd/j17"); err != nil {
 			return 0, err
 		}
-		t, stop, err := start(ctx, name, filepath.Join(dir, "data-"+strconv.Itoa(i)), stderr)
+		// Both get the spec of the base: it may not know what this tree's spec declares.
+		t, stop, err := start(ctx, name, filepath.Join(sources[0], "bench", "spec.json"), filepath.Join(dir, "data-"+strconv.Itoa(i)), stderr)
 		if err != nil {
 			return 0, err
 		}
@@ -154,8 +155,8 @@ func verdict(r interval, bar float64, slow *int) string {
 	return fmt.Sprintf(", BELOW %.2f", bar)
 }
 
-// start runs a development server until stop is called.
-func start(ctx context.Context, program, folder string, stderr io.Writer) (t *target, stop func(), err error) {
+// start runs a development server with a spec until stop is called.
+func start(ctx context.Context, program, spec, folder string, stderr io.Writer) (t *target, stop func(), err error) {
 	var addresses [2]string
 	for i := range addresses {
 		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is closed at once
@@ -167,7 +168,7 @@ func start(ctx context.Context, program, folder string, stderr io.Writer) (t *ta
 			return nil, nil, err
 		}
 	}
-	c := exec.CommandContext(ctx, program, "dev", "bench/spec.json", "--data", folder, "--listen", addresses[0], "--internal-listen", addresses[1], "--json") //nolint:gosec // built above
+	c := exec.CommandContext(ctx, program, "dev", spec, "--data", folder, "--listen", addresses[0], "--internal-listen", addresses[1], "--json") //nolint:gosec // built above
 	c.Stderr = stderr
 	out, err := c.StdoutPipe()
 	if err != nil {

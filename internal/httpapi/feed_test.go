@@ -26,6 +26,7 @@ import (
 	"j17/internal/spec"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
+	"j17/internal/tail"
 	"j17/internal/work/worktest"
 )
 
@@ -690,7 +691,7 @@ func BenchmarkStreamLatency(b *testing.B) {
 	}
 	b.Cleanup(func() { _ = s.Close() })
 	o := f.Options
-	o.Store = s
+	o.Store, o.Tail = s, tail.New(s)
 	f.API = httpapi.New(o)
 	f.handler = f.Public()
 	tenant := j17.TenantOf(f.instance.ID, j17.Prod)
