@@ -216,12 +216,16 @@ type batch struct {
 	ids     []j17.StreamID
 	lengths []uint64
 
+	// run and tags are the events that have no entry in the feed and in the index of tags yet: those of a tenant, up to a position.
+	run    feedRun
+	tags   tagRun
+	runOf  *tenant
+	runEnd j17.StreamID
+
 	// Scratch space.
 	key    []byte
 	key2   []byte
 	value  []byte
-	run    feedRun
-	tags   tagRun
 	own    []byte
 	unit   []*stagedHead
 	sides  []*stagedItem
@@ -272,7 +276,7 @@ func (b *batch) reset() {
 	now := b.store.clock.Now()
 	b.now, b.ms, b.rewritten = now.UnixNano(), now.UnixMilli(), false
 	b.tags.clear() // of a run that a failure has cut short
-	b.run.n = 0
+	b.run.n, b.runOf = 0, nil
 	b.heads, b.items, b.commands = emptied(b.heads), emptied(b.items), emptied(b.commands)
 	for _, t := range b.tenants {
 		t.staged, t.added = false, nil
@@ -378,6 +382,7 @@ func (b *batch) putNextNumber() {
 
 // finish stages what is written once a batch.
 func (b *batch) finish() {
+	b.endRun()
 	for _, h := range b.changed {
 		b.put(appendHeadKey(b.key[:0], h.key.tenant, h.key.Key), appendHeadRecord(b.value[:0], &h.Head))
 	}

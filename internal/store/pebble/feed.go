@@ -15,7 +15,7 @@ import (
 // has to skip what is before it.
 const maxRun = 64
 
-// A feed entry has the position of the last event of a run: events of one unit, whose positions follow each other without
+// A feed entry has the position of the last event of a run: events of one batch, whose positions follow each other without
 // a gap. Its value is the reference to the event if there is only one, else a zero byte and, for each, its length as a
 // varint and the reference. A reference is the rest of the event's key after the kind, and never begins with a zero byte.
 

@@ -78,10 +78,11 @@ func (g *gathering) next(p *page) int {
 	return min(max(room+room/16, minGathered), maxGathered*(p.size()/pageBytes))
 }
 
-// gather takes the references of up to n events from a position on, and whole runs. It reports whether there may be more.
-func (g *gathering) gather(from j17.StreamID, n int) (more bool, err error) {
+// gather takes the references of n events from a position on, and of the rest of their run, but not of more than limit. It reports whether
+// there may be more behind that.
+func (g *gathering) gather(from j17.StreamID, n, limit int) (more bool, err error) {
 	g.refs, g.keys = g.refs[:0], g.keys[:0]
-	for more = true; more && len(g.refs) < n; more = g.feed.Next() {
+	for more = true; more && len(g.refs) < min(n, limit); more = g.feed.Next() {
 		last, err := g.open()
 		if err != nil {
 			return false, err
@@ -93,7 +94,7 @@ func (g *gathering) gather(from j17.StreamID, n int) (more bool, err error) {
 			continue
 		}
 		for i, reference := range g.run {
-			if id := ahead(last, len(g.run)-1-i); id.Compare(from) >= 0 {
+			if id := ahead(last, len(g.run)-1-i); id.Compare(from) >= 0 && len(g.refs) < limit {
 				begin := len(g.keys)
 				g.keys = append(append(g.keys, g.key[:tenantPrefix+1]...), reference...)
 				g.refs = append(g.refs, gathered{id: id, key: g.keys[begin:]})

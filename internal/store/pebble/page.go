@@ -192,7 +192,7 @@ func (p *page) feed(r reader, from j17.StreamID, limit int, names *typeNames, no
 	more := l.feed.SeekGE(appendFeedKey(nil, r.tenant, from))
 	for n := minGathered; more; n = g.next(p) {
 		// First the references of many, then what they refer to, and then all in their order.
-		if more, err = g.gather(from, min(n, limit-len(p.entries))); err == nil {
+		if more, err = g.gather(from, n, limit-len(p.entries)); err == nil {
 			err = g.fetch()
 		}
 		if err != nil {

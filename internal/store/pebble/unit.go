@@ -356,16 +356,10 @@ func (b *batch) stageEvents(t *tenant, u *store.Append, r *store.Result) {
 			b.changed = append(b.changed, h)
 		}
 
-		// The event under its key, and in the feed in runs that a commit ends.
+		// The event under its key, and in the feed in runs that the batch ends.
 		b.key = appendEventKey(b.key[:0], t.nextNumber, e.Key, h.Length)
 		must(b.writes.Set(b.key, b.value, nil))
-		b.run.add(b.key)
-		b.tags.add(e.Tags)
-		if i == len(u.Events)-1 || b.run.n == maxRun {
-			b.key2 = appendFeedKey(b.key2[:0], t.nextNumber, id)
-			must(b.writes.Set(b.key2, b.run.take(), nil))
-			b.tags.write(b.writes, t.nextNumber, id)
-		}
+		b.addToRun(t, id, e.Tags)
 
 		b.ids = append(b.ids, id)
 		b.lengths = append(b.lengths, h.Length)
@@ -376,6 +370,30 @@ func (b *batch) stageEvents(t *tenant, u *store.Append, r *store.Result) {
 	}
 	r.IDs, r.Lengths = b.ids[first:len(b.ids):len(b.ids)], b.lengths[first:len(b.lengths):len(b.lengths)]
 	b.staged.add(t, u.Events, r.IDs)
+}
+
+// addToRun adds the event with the key b.key to the run of its tenant. The positions that a tenant gets in a batch follow each other, so
+// that a run goes on over units: an entry of the feed, and of each tag, is much cheaper for many events than one for each.
+func (b *batch) addToRun(t *tenant, id j17.StreamID, tags []string) {
+	if b.runOf != t {
+		b.endRun()
+		b.runOf = t
+	}
+	b.run.add(b.key)
+	b.tags.add(tags)
+	if b.runEnd = id; b.run.n == maxRun {
+		b.endRun()
+	}
+}
+
+// endRun stages the entries of the run in the feed and in the index of tags, if there are events in it.
+func (b *batch) endRun() {
+	if b.run.n == 0 {
+		return
+	}
+	b.key2 = appendFeedKey(b.key2[:0], b.runOf.nextNumber, b.runEnd)
+	must(b.writes.Set(b.key2, b.run.take(), nil))
+	b.tags.write(b.writes, b.runOf.nextNumber, b.runEnd)
 }
 
 func (b *batch) stageCommand(t *tenant, cmd *store.Command, c *stagedCommand, r *store.Result) {
