@@ -59,7 +59,7 @@ func TestProjectionsAreListed(t *testing.T) {
 	a.control(t, "GET", "/projections?environment=staging", "").wants(t, 200, rows)
 	a.staging(t, "GET", "projections", "").wants(t, 200, rows)
 	a.control(t, "GET", "/ops/staging/projections", "").wants(t, 200, rows)
-	a.inside(t, "/internal/instances/"+a.instance.ID+"/staging/projections", "X-Node-Secret: "+a.registry.Secrets.NodeSecret()).wants(t, 200, rows)
+	a.inside(t, "GET", "/internal/instances/"+a.instance.ID+"/staging/projections", "X-Node-Secret: "+a.registry.Secrets.NodeSecret()).wants(t, 200, rows)
 	a.staging(t, "GET", "projections?limit=1", "").wants(t, 200, `"name":"second"`, `"next":1`)
 	a.staging(t, "GET", "projections?limit=1&offset=1", "").wants(t, 200, `"name":"first"`, `"next":null`)
 	a.staging(t, "GET", "projections/first", "").wants(t, 200, fmt.Sprintf(`{"ok":true,`+row[1:], "first"))

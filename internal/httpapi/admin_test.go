@@ -137,16 +137,18 @@ func (a *administration) ops(tb testing.TB, method, target, body string, headers
 }
 
 // inside asks the internal listener.
-func (a *administration) inside(tb testing.TB, target string, headers ...string) answer {
+func (f *fixture) inside(tb testing.TB, method, target string, headers ...string) answer {
 	tb.Helper()
-	r := httptest.NewRequestWithContext(tb.Context(), http.MethodGet, target, nil)
+	r := httptest.NewRequestWithContext(tb.Context(), method, target, nil)
 	for _, h := range headers {
 		name, v, _ := strings.Cut(h, ": ")
 		r.Header.Add(name, v)
 	}
 	w := httptest.NewRecorder()
-	a.Internal().ServeHTTP(w, r)
-	return answer{w.Code, w.Header(), w.Body.String()}
+	f.Internal().ServeHTTP(w, r)
+	a := answer{w.Code, w.Header(), w.Body.String()}
+	f.holdInside(tb, r, a)
+	return a
 }
 
 func TestAdminMounts(t *testing.T) {
@@ -212,7 +214,7 @@ func TestAdminMounts(t *testing.T) {
 		{"no such instance, without", 401, "/internal/instances/ins_111111111111111/prod/tombstones", nil},
 		{"the other paths", 404, "/_admin/tombstones", []string{secret}},
 	} {
-		got := a.inside(t, tc.target, tc.headers...)
+		got := a.inside(t, "GET", tc.target, tc.headers...)
 		if got.status != tc.want || tc.want == 200 && got.body != empty {
 			t.Errorf("inside, %s: %d %s, want %d", tc.what, got.status, got.body, tc.want)
 		}

@@ -7,12 +7,14 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/http/pprof"
 	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/rs/cors"
 
 	"j17"
@@ -157,10 +159,10 @@ type API struct {
 	streams  *streams
 	// pageWork is what a page of the feed may cost.
 	pageWork int64
-	data     http.Handler
-	control  http.Handler
-	admin    http.Handler
-	views    http.Handler
+	data     *router
+	control  *router
+	admin    *router
+	views    *router
 	// documents are those that describe the API.
 	documents documents
 	chunks    sync.Pool // of *[chunkSize]byte
@@ -240,7 +242,15 @@ func (a *API) Public() http.Handler {
 }
 
 // Internal returns the handler of the internal listener: health, metrics and what other nodes may do.
-func (a *API) Internal() http.Handler { return a.router(internalSite) }
+func (a *API) Internal() http.Handler {
+	rt := a.router(internalSite)
+	get := rt.methods[http.MethodGet]
+	get.Handle("/metrics", promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{}))
+	get.HandleFunc("/debug/pprof/", pprof.Index)
+	get.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	get.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return a.observed(rt)
+}
 
 // dispatch picks the site by the request's host.
 func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {

@@ -74,28 +74,35 @@ func (a *API) Describe(d Document) ([]byte, error) { return a.describe(d, nil) }
 // OperationOf returns the document that describes what a request on the public listener asks for, and the path that it has
 // there; "" where nothing is asked for that is described.
 func (a *API) OperationOf(r *http.Request) (Document, string) {
-	d, sites := InstanceDocument, a.data
 	switch name, _ := hostname(r.Host); {
 	case name == "control."+a.BaseDomain:
-		d, sites = ControlDocument, a.control
+		return ControlDocument, a.control.described(r)
 	case strings.HasPrefix(r.URL.Path, adminPrefix):
-		sites = a.admin
+		return InstanceDocument, a.admin.described(r)
 	case strings.HasPrefix(r.URL.Path, viewPrefix):
-		sites = a.views
+		return InstanceDocument, a.views.described(r)
+	default:
+		return InstanceDocument, a.data.described(r)
 	}
+}
+
+// InternalOperationOf returns the path that InternalDocument has for a request on the internal listener, "" for none.
+func (a *API) InternalOperationOf(r *http.Request) string { return a.router(internalSite).described(r) }
+
+// described returns the path of the route that a request comes to, as documents have it, "" for none.
+func (rt *router) described(r *http.Request) string {
 	method := r.Method
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
-	rt, _ := sites.(*router)
 	mux := rt.methods[method]
 	if mux == nil || !normal(r.URL.Path) {
-		return d, ""
+		return ""
 	}
 	if _, pattern := mux.Handler(r); pattern != "/" {
-		return d, pathOf(pattern)
+		return pathOf(pattern)
 	}
-	return d, ""
+	return ""
 }
 
 // SetTaken says how it is known what the clients of streams have taken.

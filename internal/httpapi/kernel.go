@@ -5,12 +5,9 @@ import (
 	"crypto/subtle"
 	"errors"
 	"net/http"
-	"net/http/pprof"
 	"path"
 	"slices"
 	"strings"
-
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"j17"
 	"j17/internal/auth"
@@ -26,7 +23,7 @@ type router struct {
 	other http.Handler
 }
 
-func (a *API) router(s site) http.Handler {
+func (a *API) router(s site) *router {
 	rt := &router{methods: map[string]*http.ServeMux{}, own: map[string][]string{}}
 	for _, r := range a.routes() {
 		if r.sites&s == 0 {
@@ -47,14 +44,6 @@ func (a *API) router(s site) http.Handler {
 	rt.other = a.serve(nothing)
 	for _, mux := range rt.methods {
 		mux.Handle("/", rt.other)
-	}
-	if s == internalSite {
-		get := rt.methods[http.MethodGet]
-		get.Handle("/metrics", promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{}))
-		get.HandleFunc("/debug/pprof/", pprof.Index)
-		get.HandleFunc("/debug/pprof/profile", pprof.Profile)
-		get.HandleFunc("/debug/pprof/trace", pprof.Trace)
-		return a.observed(rt)
 	}
 	return rt
 }

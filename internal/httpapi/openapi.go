@@ -257,6 +257,9 @@ func headersOf(r *route, op operation) map[string]openapi.Header {
 	if op.tagged || r.access == read && !op.streams() {
 		all["ETag"] = openapi.Header{About: "The entity tag of the answer."}
 	}
+	if op.streams() {
+		all["X-Accel-Buffering"] = openapi.Header{About: "no: it tells proxies to pass events on as they come."}
+	}
 	if r.access == write {
 		all[headerIdempotencyReplayed] = openapi.Header{About: "true for the answer to an earlier request with the same key."}
 	}

@@ -1,20 +1,25 @@
 package httpapi_test
 
 import (
+	"compress/gzip"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/pb33f/libopenapi"
 	"github.com/pb33f/libopenapi-validator/config"
+	"github.com/pb33f/libopenapi-validator/errors"
 	"github.com/pb33f/libopenapi-validator/responses"
 	v3 "github.com/pb33f/libopenapi/datamodel/high/v3"
+	"github.com/pb33f/libopenapi/orderedmap"
 
 	"j17/internal/httpapi"
 )
@@ -25,12 +30,32 @@ type promise struct {
 	answers  responses.ResponseBodyValidator
 }
 
-// promised reads the documents of both sides of the public listener once for all tests: that takes far longer than to hold an
-// answer against them.
-var promised = sync.OnceValues(func() (map[httpapi.Document]*promise, error) {
-	all := map[httpapi.Document]*promise{}
-	api := httpapi.API{Options: httpapi.Options{AdvanceClock: func(context.Context, time.Duration) (time.Time, error) { return time.Time{}, nil }}}
-	for _, d := range []httpapi.Document{httpapi.ControlDocument, httpapi.InstanceDocument} {
+// promises has the documents that answers are held against, that of the internal listener once for who has workers and once for a worker.
+// Each is read once for all tests, when the first asks for it, since that takes far longer than to hold an answer against it.
+type promises struct{ control, instance, headnode, worker func() (*promise, error) }
+
+var promised = promises{
+	control:  reader(httpapi.ControlDocument, nil),
+	instance: reader(httpapi.InstanceDocument, nil),
+	headnode: reader(httpapi.InternalDocument, &httpapi.Cluster{}),
+	worker:   reader(httpapi.InternalDocument, &httpapi.Cluster{Node: "n"}),
+}
+
+// strictly says how answers are held against a document: every header but those of the transport has to be described.
+func strictly() []config.Option {
+	return []config.Option{config.WithStrictMode(), config.WithFormatAssertions(), config.WithStrictIgnoredHeadersExtra(
+		"Access-Control-Allow-Origin", "Access-Control-Expose-Headers", "Content-Encoding", "Content-Security-Policy", "Referrer-Policy", "Trailer",
+		"X-Content-Type-Options",
+		"Access-Control-Allow-Headers", "Access-Control-Allow-Methods", "Access-Control-Max-Age",
+	)}
+}
+
+// reader returns what reads a document when it is asked first.
+func reader(d httpapi.Document, cluster *httpapi.Cluster) func() (*promise, error) {
+	return sync.OnceValues(func() (*promise, error) {
+		api := httpapi.API{Options: httpapi.Options{
+			Cluster: cluster, AdvanceClock: func(context.Context, time.Duration) (time.Time, error) { return time.Time{}, nil },
+		}}
 		raw, err := api.Describe(d)
 		if err != nil {
 			return nil, err
@@ -43,24 +68,38 @@ var promised = sync.OnceValues(func() (map[httpapi.Document]*promise, error) {
 		if err != nil {
 			return nil, err
 		}
-		all[d] = &promise{&model.Model, responses.NewResponseBodyValidator(
-			&model.Model, config.WithStrictMode(), config.WithFormatAssertions(), config.WithStrictIgnoredHeadersExtra(
-				"Access-Control-Allow-Origin", "Access-Control-Expose-Headers", "Content-Security-Policy", "Referrer-Policy", "Trailer", "X-Content-Type-Options",
-			),
-		)}
-	}
-	return all, nil
-})
+		return &promise{&model.Model, responses.NewResponseBodyValidator(&model.Model, strictly()...)}, nil
+	})
+}
 
-// hold holds an answer against what the document of its host says of the operation.
+// hold holds an answer of the public listener against what the document of its host says of the operation.
 func (f *fixture) hold(tb testing.TB, r *http.Request, a answer) {
 	tb.Helper()
-	all, err := promised()
+	d, path := f.OperationOf(r)
+	of := promised.instance
+	if d == httpapi.ControlDocument {
+		of = promised.control
+	}
+	holdTo(tb, of, r, path, a)
+}
+
+// holdInside is hold for the internal listener.
+func (f *fixture) holdInside(tb testing.TB, r *http.Request, a answer) {
+	tb.Helper()
+	of := promised.headnode
+	if f.Cluster != nil && f.Cluster.Node != "" {
+		of = promised.worker
+	}
+	holdTo(tb, of, r, f.InternalOperationOf(r), a)
+}
+
+func holdTo(tb testing.TB, of func() (*promise, error), r *http.Request, path string, a answer) {
+	tb.Helper()
+	p, err := of()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	d, path := f.OperationOf(r)
-	for _, difference := range all[d].broken(r, path, a) {
+	for _, difference := range p.broken(r, path, a) {
 		tb.Error(difference)
 	}
 }
@@ -68,22 +107,35 @@ func (f *fixture) hold(tb testing.TB, r *http.Request, a answer) {
 // broken tells where an answer is not what is said of the operation at a path: its status, its headers, its media type, and its
 // body, which has no member that is not described. At "" nothing is described, and the answer has to be an error like those of others.
 func (p *promise) broken(r *http.Request, path string, a answer) []string {
-	if r.Method == http.MethodOptions || r.Method == http.MethodHead || a.header.Get("Content-Encoding") != "" {
-		return nil // as the answer to another method, or to one who does not decompress
-	}
+	// What is not described is as it is everywhere.
 	if path == "" {
+		method := r.Method
 		r, path = r.Clone(r.Context()), "/livez"
-		r.Method = http.MethodGet
+		if r.Method = http.MethodGet; method == http.MethodHead {
+			r.Method = method
+		}
+		if method == http.MethodOptions && a.status < 300 {
+			return p.methods(r, a)
+		}
 	}
 	item := p.document.Paths.PathItems.GetOrZero(path)
 	if item == nil {
 		return []string{path + " is not described"}
 	}
 
+	// The head of an answer is that of the answer to GET, and there is nothing behind it.
+	if r.Method == http.MethodHead {
+		return p.head(r, item.Get, path, a)
+	}
+	body, err := unpacked(a)
+	if err != nil {
+		return []string{err.Error()}
+	}
+
 	// Lines are objects of one schema each.
-	bodies := []string{a.body}
-	if a.header.Get("Content-Type") == "application/x-ndjson" && a.body != "" {
-		bodies = strings.Split(strings.TrimSuffix(a.body, "\n"), "\n")
+	bodies := []string{body}
+	if a.header.Get("Content-Type") == "application/x-ndjson" && body != "" {
+		bodies = strings.Split(strings.TrimSuffix(body, "\n"), "\n")
 	}
 	var all []string
 	for _, body := range bodies {
@@ -93,24 +145,97 @@ func (p *promise) broken(r *http.Request, path string, a answer) []string {
 			if strings.Contains(e.Reason, "Declared properties: []") {
 				continue // a value of which nothing is said, such as a state
 			}
-			said := fmt.Sprintf("%s %s, %d: %s: %s", r.Method, path, a.status, e.Message, e.Reason)
-			for _, s := range e.SchemaValidationErrors {
-				said += "; " + s.FieldPath + " " + s.Reason
-			}
-			all = append(all, fmt.Sprintf("%s\n%.600s", said, body))
+			all = append(all, fmt.Sprintf("%s\n%.600s", told(r, path, a, e), body))
 		}
+	}
+	return all
+}
+
+// told is what the validator says of an answer.
+func told(r *http.Request, path string, a answer, e *errors.ValidationError) string {
+	said := fmt.Sprintf("%s %s, %d: %s: %s", r.Method, path, a.status, e.Message, e.Reason)
+	for _, s := range e.SchemaValidationErrors {
+		said += "; " + s.FieldPath + " " + s.Reason
+	}
+	return said
+}
+
+// unpacked returns the body of an answer as it was before it was compressed.
+func unpacked(a answer) (string, error) {
+	var r io.Reader = strings.NewReader(a.body)
+	var err error
+	switch coding := a.header.Get("Content-Encoding"); coding {
+	case "":
+		return a.body, nil
+	case "gzip":
+		r, err = gzip.NewReader(r)
+	case "zstd":
+		var z *zstd.Decoder
+		if z, err = zstd.NewReader(r, zstd.WithDecoderConcurrency(1)); err == nil {
+			defer z.Close()
+			r = z
+		}
+	default:
+		return "", fmt.Errorf("nobody has asked for the encoding %s", coding)
+	}
+	if err != nil {
+		return "", err
+	}
+	raw, err := io.ReadAll(r)
+	return string(raw), err
+}
+
+// head tells where the answer to HEAD is not what is said of GET.
+func (p *promise) head(r *http.Request, get *v3.Operation, path string, a answer) []string {
+	if get == nil {
+		return []string{"there is no GET " + path}
+	}
+	status := strconv.Itoa(a.status)
+	said := get.Responses.Codes.GetOrZero(status)
+	if said == nil {
+		said = get.Responses.Codes.GetOrZero(status[:1] + "XX")
+	}
+	if said == nil {
+		return []string{fmt.Sprintf("HEAD %s: the status %s is not described", path, status)}
+	}
+	var all []string
+	media, _, _ := strings.Cut(a.header.Get("Content-Type"), ";")
+	if known := orderedmap.Len(said.Content) > 0 && said.Content.GetOrZero(media) != nil; !known && (media != "" || orderedmap.Len(said.Content) > 0) {
+		all = append(all, fmt.Sprintf("HEAD %s, %s: the content type %q is not described", path, status, media))
+	}
+	if a.body != "" {
+		all = append(all, fmt.Sprintf("HEAD %s, %s: there is a body: %.200s", path, status, a.body))
+	}
+	return append(all, headers(r, said.Headers, path, a)...)
+}
+
+// methods tells where the answer to OPTIONS, which nothing describes by itself, is none that says which methods there are.
+func (p *promise) methods(r *http.Request, a answer) []string {
+	var all []string
+	if a.status != http.StatusNoContent || a.body != "" || a.header.Get("Content-Type") != "" {
+		all = append(all, fmt.Sprintf("OPTIONS %s: %d %q", r.URL.Path, a.status, a.body))
+	}
+	errorHeaders := p.document.Paths.PathItems.GetOrZero("/livez").Get.Responses.Codes.GetOrZero("4XX").Headers
+	return append(all, headers(r, errorHeaders, "/livez", a)...)
+}
+
+// headers tells which headers of an answer are not described.
+func headers(r *http.Request, described *orderedmap.Map[string, *v3.Header], path string, a answer) []string {
+	got := &http.Response{StatusCode: a.status, Header: a.header, Body: http.NoBody}
+	_, found := responses.ValidateResponseHeaders(r, got, described, path, strconv.Itoa(a.status), strictly()...)
+	var all []string
+	for _, e := range found {
+		all = append(all, told(r, path, a, e))
 	}
 	return all
 }
 
 // TestOtherAnswersBreakThePromise changes an answer that is as described.
 func TestOtherAnswersBreakThePromise(t *testing.T) {
-	all, err := promised()
+	instance, err := promised.instance()
 	if err != nil {
 		t.Fatal(err)
 	}
-	instance := all[httpapi.InstanceDocument]
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/note/x/length", nil)
 	const path, body, problem = "/{type}/{id}/length", `{"ok":true,"length":1}`, `{"type":"t","title":"t","status":404,"detail":"d","ok":false,"error":"e","code":"not_found"}`
 	head := func(media string, more ...string) http.Header {
 		h := http.Header{"Content-Type": {media}}
@@ -119,26 +244,52 @@ func TestOtherAnswersBreakThePromise(t *testing.T) {
 		}
 		return h
 	}
+	packed, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	zipped := func(body string) answer {
+		h := head("application/json")
+		h.Set("Content-Encoding", "zstd")
+		return answer{200, h, string(packed.EncodeAll([]byte(body), nil))}
+	}
 	for name, c := range map[string]struct {
-		path string
+		method, path string
 		answer
 		breaks bool
 	}{
-		"as described":           {path, answer{200, head("application/json", "Etag"), body}, false},
-		"an error":               {path, answer{404, head("application/problem+json"), problem}, false},
-		"current":                {path, answer{304, head("", "Etag"), ""}, false},
-		"an error of no route":   {"", answer{404, head("application/problem+json"), problem}, false},
-		"another status":         {path, answer{201, head("application/json"), body}, true},
-		"another media type":     {path, answer{200, head("text/plain"), body}, true},
-		"a member too few":       {path, answer{200, head("application/json"), `{"ok":true}`}, true},
-		"a member too many":      {path, answer{200, head("application/json"), `{"ok":true,"length":1,"size":1}`}, true},
-		"another kind":           {path, answer{200, head("application/json"), `{"ok":true,"length":"1"}`}, true},
-		"another header":         {path, answer{200, head("application/json", "X-J17-Next"), body}, true},
-		"another code":           {path, answer{404, head("application/problem+json"), strings.Replace(problem, "not_found", "gone", 1)}, true},
-		"no route, and no error": {"", answer{200, head("application/json"), `{"ok":true,"data":1}`}, true},
-		"no path":                {"/{type}/x", answer{200, head("application/json"), body}, true},
-		"a line that is none":    {"/{type}/{id}/events", answer{200, head("application/x-ndjson"), `{"stream_id":"1"}` + "\n"}, true},
+		"as described":               {"GET", path, answer{200, head("application/json", "Etag"), body}, false},
+		"an error":                   {"GET", path, answer{404, head("application/problem+json"), problem}, false},
+		"current":                    {"GET", path, answer{304, head("", "Etag"), ""}, false},
+		"an error of no route":       {"GET", "", answer{404, head("application/problem+json"), problem}, false},
+		"another status":             {"GET", path, answer{201, head("application/json"), body}, true},
+		"another media type":         {"GET", path, answer{200, head("text/plain"), body}, true},
+		"a member too few":           {"GET", path, answer{200, head("application/json"), `{"ok":true}`}, true},
+		"a member too many":          {"GET", path, answer{200, head("application/json"), `{"ok":true,"length":1,"size":1}`}, true},
+		"another kind":               {"GET", path, answer{200, head("application/json"), `{"ok":true,"length":"1"}`}, true},
+		"another header":             {"GET", path, answer{200, head("application/json", "X-J17-Next"), body}, true},
+		"another code":               {"GET", path, answer{404, head("application/problem+json"), strings.Replace(problem, "not_found", "gone", 1)}, true},
+		"no route, and no error":     {"GET", "", answer{200, head("application/json"), `{"ok":true,"data":1}`}, true},
+		"no path":                    {"GET", "/{type}/x", answer{200, head("application/json"), body}, true},
+		"a line that is none":        {"GET", "/{type}/{id}/events", answer{200, head("application/x-ndjson"), `{"stream_id":"1"}` + "\n"}, true},
+		"compressed":                 {"GET", path, zipped(body), false},
+		"compressed, and too many":   {"GET", path, zipped(`{"ok":true,"length":1,"size":1}`), true},
+		"not what it says":           {"GET", path, answer{200, http.Header{"Content-Type": {"application/json"}, "Content-Encoding": {"zstd"}}, body}, true},
+		"an unknown encoding":        {"GET", path, answer{200, http.Header{"Content-Type": {"application/json"}, "Content-Encoding": {"br"}}, body}, true},
+		"a head":                     {"HEAD", path, answer{200, head("application/json", "Etag"), ""}, false},
+		"a head of an error":         {"HEAD", path, answer{404, head("application/problem+json"), ""}, false},
+		"a head of what is current":  {"HEAD", path, answer{304, head("", "Etag"), ""}, false},
+		"a head of no route":         {"HEAD", "", answer{404, head("application/problem+json"), ""}, false},
+		"a head with a body":         {"HEAD", path, answer{200, head("application/json"), body}, true},
+		"a head, another header":     {"HEAD", path, answer{200, head("application/json", "X-J17-Next"), ""}, true},
+		"a head, another media type": {"HEAD", path, answer{200, head("text/plain"), ""}, true},
+		"a head without a type":      {"HEAD", path, answer{200, http.Header{}, ""}, true},
+		"the methods":                {"OPTIONS", "", answer{204, http.Header{"Allow": {"GET"}, "Access-Control-Max-Age": {"1"}}, ""}, false},
+		"the methods of nothing":     {"OPTIONS", "", answer{404, head("application/problem+json"), problem}, false},
+		"the methods, with a body":   {"OPTIONS", "", answer{204, http.Header{"Allow": {"GET"}}, "GET"}, true},
+		"the methods, a header":      {"OPTIONS", "", answer{204, http.Header{"X-Allow": {"GET"}}, ""}, true},
 	} {
+		r := httptest.NewRequestWithContext(t.Context(), c.method, "/note/x/length", nil)
 		if got := instance.broken(r, c.path, c.answer); (got != nil) != c.breaks {
 			t.Errorf("%s: %v", name, got)
 		}
