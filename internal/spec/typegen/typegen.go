@@ -97,6 +97,7 @@ func newModel(root value.Value) *model {
 		{key: "type", typ: &typ{kind: text}}, {key: "id", typ: &typ{kind: text}},
 	}})
 	taken := map[string]bool{}
+	declared := eventsOf(root)
 	for _, t := range root.Get("aggregate_types").Members() {
 		// "type" and "Type" are two types.
 		name := pascal(t.Key)
@@ -117,7 +118,7 @@ func newModel(root value.Value) *model {
 			d.typ = c.of(outline.Of(s))
 			data[e.Key] = d.typ
 			a.events = append(a.events, event{e.Key, d.name})
-			m.refusals(c.prefix, t.Key+"."+e.Key, e.Value.Get("requires"))
+			m.refusals(c.prefix, eventName{t.Key, e.Key}, declared)
 		}
 		state := m.declare(a.typeName+"State", "the state of "+t.Key+", as far as its handlers tell", m.state(t.Value.Get("events"), data))
 		m.states[t.Key] = state.name
@@ -143,26 +144,6 @@ func (m *model) take(name string, by *declaration) string {
 	}
 	m.byName[unique] = by
 	return unique
-}
-
-// refusals declares what the guards of an event type call their refusals, where they do.
-func (m *model) refusals(prefix, event string, guards value.Value) {
-	codes := &typ{kind: literal}
-	var texts []string
-	for _, g := range guards.Elems() {
-		code := g.Get("code")
-		if !code.IsMissing() && !slices.Contains(texts, code.Str()) {
-			texts = append(texts, code.Str())
-			codes.values = append(codes.values, code)
-		}
-	}
-	if len(texts) == 0 {
-		return
-	}
-	d := m.declare(prefix+"Refusal", "what details.requirement is where a guard of "+event+" refuses", codes)
-	for _, text := range texts {
-		d.constants = append(d.constants, namedText{m.take(d.name+pascal(text), d), text})
-	}
 }
 
 // resolve returns the type that t names, t itself where it names none.

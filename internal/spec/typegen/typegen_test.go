@@ -2,6 +2,7 @@ package typegen_test
 
 import (
 	"flag"
+	"fmt"
 	"go/ast"
 	"go/importer"
 	"go/parser"
@@ -56,6 +57,24 @@ func TestTypes(t *testing.T) {
 		}
 		if diff := cmp.Diff(string(want), string(got)); diff != "" {
 			t.Errorf("%s\n%s", file, diff)
+		}
+	}
+}
+
+// TestTooManyRefusals checks that a chain of implications without end in sight has refusals of any text.
+func TestTooManyRefusals(t *testing.T) {
+	var events []string
+	for i := range 300 {
+		events = append(events, fmt.Sprintf(`"e%d": {"schema": {}, "requires": [{"code": "c%d"}], "implications": [{"emit": {"aggregate_type": "a", "event_type": "e%d"}}]}`, i, i, i+1))
+	}
+	root, err := value.ParseString(`{"aggregate_types": {"a": {"events": {` + strings.Join(events, ",") + `}}}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := string(typegen.TypeScript(root))
+	for _, want := range []string{"export type AE0Refusal = string;", `export type AE298Refusal = "c298" | "c299";`} {
+		if !strings.Contains(got, want) {
+			t.Error("there is no", want)
 		}
 	}
 }

@@ -1,5 +1,5 @@
 // What a user of the types in want.ts writes. Lines after "@ts-expect-error" must not compile.
-import type { Agent, TreeNodeEvent, TreeResult, TreeNodeState, TreeNodeWasCutData, TreeNodeWasCutRefusal, TreeNodeWasGrownData } from "./want";
+import type { Agent, TreeNodeEvent, TreeResult, TreeNodeState, TreeNodeWasCutData, TreeNodeWasCutRefusal, TreeNodeWasGrownData, ForestWasPlannedRefusal } from "./want";
 
 export const grown: TreeNodeWasGrownData = { id: "a", weight: null, kind: "oak", pair: ["x", 1], by_name: { a: 1 } };
 export const cut: TreeNodeWasCutData = { branch: "a" };
@@ -45,3 +45,8 @@ export const told: Record<TreeNodeWasCutRefusal, string> = { cut: "It is cut.", 
 
 // @ts-expect-error: no guard refuses with that
 export const wrong: TreeNodeWasCutRefusal = "burnt";
+
+export const implied: ForestWasPlannedRefusal[] = ["no_trees", "no_why", "cut", "no__why"];
+
+// @ts-expect-error: what comes later refuses nothing now
+export const later: ForestWasPlannedRefusal = "later";

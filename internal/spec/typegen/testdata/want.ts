@@ -42,7 +42,7 @@ export type TreeNodeWasCutData = {
   why?: string;
 };
 
-/** TreeNodeWasCutRefusal: what details.requirement is where a guard of tree-node.was_cut refuses. */
+/** TreeNodeWasCutRefusal: what details.requirement is where a guard refuses tree-node.was_cut, or an event that it implies. */
 export type TreeNodeWasCutRefusal = "cut" | "no_why" | "no__why";
 
 /** TreeNodeState: the state of tree-node, as far as its handlers tell. */
@@ -94,6 +94,32 @@ export type TreeNodeState = {
     "-"?: boolean;
   };
   id_?: boolean;
+};
+
+/** ForestWasLoggedData: the data of forest.was_logged. */
+export type ForestWasLoggedData = {
+  trees?: Array<string>;
+};
+
+/** ForestWasLoggedRefusal: what details.requirement is where a guard refuses forest.was_logged, or an event that it implies. */
+export type ForestWasLoggedRefusal = "no_trees" | "no_why" | "cut" | "no__why";
+
+/** ForestWasPlannedData: the data of forest.was_planned. */
+export type ForestWasPlannedData = { [key: string]: unknown };
+
+/** ForestWasPlannedRefusal: what details.requirement is where a guard refuses forest.was_planned, or an event that it implies. */
+export type ForestWasPlannedRefusal = "no_trees" | "no_why" | "cut" | "no__why";
+
+/** ForestWasVisitedData: the data of forest.was_visited. */
+export type ForestWasVisitedData = { [key: string]: unknown };
+
+/** ForestWasVisitedRefusal: what details.requirement is where a guard refuses forest.was_visited, or an event that it implies. */
+export type ForestWasVisitedRefusal = "later";
+
+/** ForestState: the state of forest, as far as its handlers tell. */
+export type ForestState = {
+  created_at: number;
+  updated_at: number;
 };
 
 /** BlobWasPutData: the data of blob.was_put. */
@@ -254,6 +280,12 @@ export type TreeStateResult = {
 export type TreeNodeEvent =
   | { type: "was_grown"; data: TreeNodeWasGrownData }
   | { type: "was_cut"; data: TreeNodeWasCutData };
+
+/** ForestEvent: type and data of every event of forest. */
+export type ForestEvent =
+  | { type: "was_logged"; data: ForestWasLoggedData }
+  | { type: "was_planned"; data: ForestWasPlannedData }
+  | { type: "was_visited"; data: ForestWasVisitedData };
 
 /** BlobEvent: type and data of every event of blob. */
 export type BlobEvent =
