@@ -363,6 +363,13 @@ func TestValidateSpec(t *testing.T) {
 			t.Errorf("%.40s: %+v", arguments, got)
 		}
 	}
+	slip := `{"agent_types":["user"],"aggregate_types":{"a":{"events":{"e":{"schema":{"type":"object"},"handler":{"set":{"target":"x","value":"data.n"}}}}}}}`
+	for arguments, valid := range map[string]bool{`{"spec":` + slip + `}`: true, `{"spec":` + slip + `,"strict":false}`: true, `{"spec":` + slip + `,"strict":true}`: false, `{"spec":` + strings.Replace(slip, "data.n", "$.data.n", 1) + `,"strict":true}`: true} {
+		got := answer[validation](t, s, "validate_spec", arguments)
+		if got.Valid != valid || got.Errors != 0 {
+			t.Errorf("%.200s: %+v", arguments, got)
+		}
+	}
 	broken := strings.Replace(counter, `"agent_types"`, `"agnt_types"`, 1)
 	got := answer[validation](t, s, "validate_spec", `{"spec":`+quoted(t, broken)+`}`)
 	if got.Valid || got.Errors == 0 || got.Types != nil {

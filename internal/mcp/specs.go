@@ -48,8 +48,10 @@ func (s *Server) addSpecTools() {
 	add(s, tool{
 		name: "validate_spec", title: "Check a spec",
 		description: "Checks a j17 spec as a deploy would and lists all that is wrong with it at once. Each finding has a JSON pointer, line and column " +
-			"(from 1) and often a hint. Warnings do not make a spec invalid. A valid spec is answered with its aggregate and event types.",
-		parameters: s.specParameters(),
+			"(from 1) and often a hint. Warnings do not make a spec invalid, unless strict is true. A valid spec is answered with its aggregate and event types.",
+		parameters: append(s.specParameters(), parameter{
+			"strict", `{"type":"boolean"}`, "Take warnings for errors, as 'j17 spec validate --strict' does: they are about what has no effect or can never be right.", false,
+		}),
 	}, s.validateSpec)
 	add(s, tool{
 		name: "dry_run_events", title: "Try events on a spec",
@@ -158,12 +160,19 @@ func compile(text []byte) (*spec.Compiled, []diag.Diagnostic) {
 	return spec.Compile(envelope.Spec)
 }
 
-func (s *Server) validateSpec(_ context.Context, in specSource) (any, error) {
-	text, err := s.text(in)
+type validateIn struct {
+	specSource
+	Strict bool `json:"strict"`
+}
+
+func (s *Server) validateSpec(_ context.Context, in validateIn) (any, error) {
+	text, err := s.text(in.specSource)
 	if err != nil {
 		return nil, err
 	}
-	return validationOf(compile(text)), nil
+	v := validationOf(compile(text))
+	v.Valid = v.Valid && (v.Warnings == 0 || !in.Strict)
+	return v, nil
 }
 
 type dryRunIn struct {
