@@ -244,10 +244,10 @@ func (r reader) binding(in, as string) reader {
 	return r
 }
 
-// comparison looks at a predicate that compares two values: whether they can be of kinds that are comparable.
-func (r reader) comparison(v value.Value, at diag.Pointer) {
+// comparison looks at a predicate that compares two values, and reports whether they are of kinds that are never comparable.
+func (r reader) comparison(v value.Value, at diag.Pointer) bool {
 	if v.Len() != 1 {
-		return
+		return false
 	}
 	m := v.Members()[0]
 	ordered := false
@@ -256,7 +256,7 @@ func (r reader) comparison(v value.Value, at diag.Pointer) {
 		ordered = true
 	case "equals", "eq", "not_equals":
 	default:
-		return
+		return false
 	}
 	left, right := r.kinds(m.Value.Index(0), tick.HandlerForm), r.kinds(m.Value.Index(1), tick.HandlerForm)
 	both := left & right
@@ -267,7 +267,7 @@ func (r reader) comparison(v value.Value, at diag.Pointer) {
 		both &= outline.Number | outline.String
 	}
 	if both != 0 || r.left <= 0 {
-		return
+		return false
 	}
 
 	// The finding is at the path, of two at the second.
@@ -279,4 +279,5 @@ func (r reader) comparison(v value.Value, at diag.Pointer) {
 		i = 0
 	}
 	r.c.neverComparable(at.Index(i), m.Key, left, right)
+	return true
 }

@@ -145,7 +145,9 @@ func (r reader) parts(parts []tick.Part) {
 
 // predicate looks at a predicate and what it is made of.
 func (r reader) predicate(v value.Value, at diag.Pointer) {
-	r.comparison(v, at)
+	if r.comparison(v, at) || r.settled(v, at) {
+		return
+	}
 	if p, err := jsonpath.Parse(v.Get("exists").Str()); err == nil && r.reads != nil && len(p.Steps) == 2 && p.Steps[0].Key == "reads" {
 		r.c.readExists(at.Key("exists"), p.Text)
 	}

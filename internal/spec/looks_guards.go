@@ -1,10 +1,13 @@
 package spec
 
 import (
+	"slices"
+
 	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
 	"j17/internal/spec/tick"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // reading returns what the reads of an event type stand for, by their names.
@@ -40,12 +43,133 @@ func (r reader) decisions(event value.Value, at diag.Pointer) {
 		r.predicate(guard.Get("that"), at.Key("that"))
 		r.value(guard.Get("message"), at.Key("message"), tick.AsValue)
 	}
+	r.unused(at.Key("reads"))
 	r.state, r.reads = nil, nil
 	for _, m := range event.Get("unique").Members() {
+		at := at.Key("unique").Key(m.Key)
 		for _, key := range []string{"value", "scope"} {
-			r.value(m.Value.Get(key), at.Key("unique").Key(m.Key).Key(key), tick.AsValue)
+			r.value(m.Value.Get(key), at.Key(key), tick.AsValue)
+		}
+		taken := m.Value.Get("value")
+		if form, _ := tick.TemplateForm(taken); form != tick.Literal && r.constant(taken, tick.AsValue) && r.constant(m.Value.Get("scope"), tick.AsValue) {
+			r.c.sameForAll(at.Key("value"))
 		}
 	}
+}
+
+// unused warns of reads that nothing looks at.
+func (r reader) unused(at diag.Pointer) {
+	if r.of == nil || len(r.of.Reads) == 0 {
+		return
+	}
+	looked := impliedReads(r.of.Implications)
+	for _, g := range r.of.Requires {
+		looked |= g.That.ReadsOf() | g.Message.ReadsOf()
+	}
+	for i, read := range r.of.Reads {
+		if looked&(1<<i) == 0 && r.spend(1) {
+			r.c.unusedRead(at.Key(read.Name), read.Name)
+		}
+	}
+}
+
+// impliedReads returns a bit for each read that implications look at.
+func impliedReads(all []*Implication) (looked uint16) {
+	emit := func(e *Emit) {
+		if e != nil {
+			looked |= e.ID.Path.ReadsOf() | e.Data.ReadsOf()
+		}
+	}
+	for _, i := range all {
+		looked |= i.Condition.ReadsOf() | impliedReads(i.Pipeline)
+		emit(i.Emit)
+		if i.Map != nil {
+			looked |= i.Map.In.ReadsOf() | i.Map.Condition.ReadsOf()
+			emit(i.Map.Emit)
+		}
+		if i.Schedule != nil {
+			emit(i.Schedule.Emit)
+			for _, match := range i.Schedule.CancelOn {
+				looked |= match.ID.Path.ReadsOf()
+			}
+		}
+	}
+	return looked
+}
+
+// settled warns of a predicate that says the same of all events, since it looks at none, and reports whether it is one.
+func (r reader) settled(v value.Value, at diag.Pointer) bool {
+	if v.Kind() != value.Object || !r.decided(v) {
+		return false
+	}
+	var errors diag.List
+	p := tick.CompilePredicate(v, at, tick.Scope{}, &errors)
+	if p == nil || errors.Errors() > 0 {
+		return false
+	}
+	b := work.Counted(int64(r.left))
+	env := tick.NewEnv(b)
+	env.Renew(&tick.Event{})
+	holds, ok, err := p.Test(env)
+	if !r.spend(int(b.Spent())) || err != nil {
+		return false
+	}
+	r.c.settled(at, holds && ok)
+	return true
+}
+
+// decided reports whether nothing in a predicate depends on what it is asked of.
+func (r reader) decided(v value.Value) bool {
+	if !r.spend(1) || !v.Get("expired").IsMissing() && v.Get("expired").Get("now").IsMissing() {
+		return false
+	}
+	for _, part := range tick.PredicateParts(v, "") {
+		if part.Reading == tick.AsPredicate && !r.decided(part.Value) || part.Reading != tick.AsPredicate && !r.constant(part.Value, part.Reading) {
+			return false
+		}
+	}
+	return true
+}
+
+// constant reports whether nothing in a value is a path, spelt like one, or computed of anything but literals.
+func (r reader) constant(v value.Value, as tick.Reading) bool {
+	if !r.spend(1) {
+		return false
+	}
+	switch v.Kind() {
+	case value.String:
+		if as == tick.AsArray || as == tick.AsPath || jsonpath.IsPath(v.Str()) || r.pathMeant(v.Str()) != "" {
+			return false
+		}
+		_, is := r.calculated(v.Str())
+		return !is
+	case value.Array:
+		for _, e := range v.Elems() {
+			if !r.constant(e, tick.AsValue) {
+				return false
+			}
+		}
+	case value.Object:
+		form, operand := tick.HandlerForm(v)
+		parts, operator := tick.OperatorParts(v, "")
+		switch {
+		case form == tick.Literal:
+			return true
+		case form == tick.Followed:
+			return r.constant(operand, tick.AsPath)
+		case !v.Get("$now").IsMissing():
+			return false
+		case operator:
+			return !slices.ContainsFunc(parts, func(p tick.Part) bool { return p.Reading == tick.AsPredicate || !r.constant(p.Value, p.Reading) })
+		}
+		for _, m := range v.Members() {
+			if !r.constant(m.Value, tick.AsValue) {
+				return false
+			}
+		}
+	case value.Missing, value.Null, value.Bool, value.Number:
+	}
+	return true
 }
 
 // read returns what a path that starts with "$.reads" stands for, and the steps from there.

@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,7 +10,6 @@ import (
 
 	"j17/internal/ident"
 	"j17/internal/spec/diag"
-	"j17/internal/spec/jsonpath"
 	"j17/internal/spec/outline"
 	"j17/internal/value"
 )
@@ -393,185 +391,6 @@ func (c *compiler) undeclaredSet(at diag.Pointer, t *AggregateType, name string)
 		return
 	}
 	nearest(&c.List, d, name, t.Unique)
-}
-
-// Paths and templates.
-
-func (m *messages) badPath(at diag.Pointer, err error) {
-	d := m.Errorf(at, "%v", err)
-	if syntax, ok := errors.AsType[*jsonpath.SyntaxError](err); ok {
-		d.Hint = syntax.Hint
-	}
-}
-
-func (m *messages) nothingThere(at diag.Pointer, path, parent, name string, declared []string) {
-	d := m.Warnf(at, "%s leads nowhere in any event: the schema of %s does not allow %s", quote(path), parent, quote(name))
-	if is, ok := subtracted(path, name, declared); ok {
-		instead(is, d)
-		return
-	}
-	if near := m.Nearest(name, declared); near != "" {
-		d.Hintf("did you mean %q?", near)
-		return
-	}
-	d.Hintf("declare it in the schema, or correct the path")
-}
-
-func (m *messages) neverWritten(at diag.Pointer, text, name string, members []string) {
-	d := m.Warnf(at, "%s leads to nothing: no handler of this aggregate type writes %s", quote(text), quote(name))
-	if is, ok := subtracted(text, name, members); ok {
-		instead(is, d)
-		return
-	}
-	if near := m.Nearest(name, members); near != "" {
-		d.Hintf("did you mean %q?", near)
-		return
-	}
-	d.Hintf("write it in a handler, or correct the path")
-}
-
-func (m *messages) neverOfKind(at diag.Pointer, operation, target string, has, needs outline.Kinds) {
-	m.Warnf(at, "%s never changes anything here: handlers set %s to %s, and it works on %s",
-		operation, quote(target), phrase(has), phrase(needs)).
-		Hintf("set it to %s, or use a member of another name", phrase(needs))
-}
-
-func (m *messages) pathOfKind(at diag.Pointer, text string, has, needs outline.Kinds) {
-	m.Warnf(at, "%s is never %s: it is %s", quote(text), phrase(needs), known(has)).
-		Hintf("correct the path, or what it leads to")
-}
-
-func (m *messages) operandOfKind(at diag.Pointer, has, needs outline.Kinds) {
-	m.Warnf(at, "this is never %s: it is %s", phrase(needs), known(has)).Hintf("write %s, or a path or an operator that yields one", phrase(needs))
-}
-
-func (m *messages) operandsUnlike(at diag.Pointer, operator string, has, needs outline.Kinds) {
-	m.Warnf(at, "%s compares nothing here: this is %s, and what stands before it %s", operator, known(has), phrase(needs)).
-		Hintf("let all operands be numbers, or all texts")
-}
-
-func (m *messages) elementsOfKind(at diag.Pointer, text string, has, needs outline.Kinds) {
-	m.Warnf(at, "the elements of %s are never %s: each is %s", quote(text), phrase(needs), known(has)).
-		Hintf("correct the path, or what it leads to")
-}
-
-// known names types as phrase does, without null, which stands for what is missing.
-func known(k outline.Kinds) string {
-	if k == outline.Any {
-		return "something"
-	}
-	if k != outline.Null {
-		k &^= outline.Null
-	}
-	return phrase(k)
-}
-
-func (m *messages) neverComparable(at diag.Pointer, predicate string, left, right outline.Kinds) {
-	holds := "never"
-	if predicate == "not_equals" {
-		holds = "always"
-	}
-	m.Warnf(at, "%s %s holds here: it compares %s with %s", predicate, holds, known(left), known(right)).
-		Hintf("compare numbers with numbers and texts with texts, or correct the path or the schema")
-}
-
-func (m *messages) calculationInPath(at diag.Pointer, text string, is jsonpath.Calculation) {
-	instead(is, m.Warnf(at, "%s is read as a path to a member of that name; nothing is calculated, and %s is part of the name", quote(text), quote(is.Operator)))
-}
-
-func (m *messages) calculationInText(at diag.Pointer, text string, is jsonpath.Calculation) {
-	instead(is, m.Warnf(at, "%s is a text here, in which nothing is calculated", quote(text)))
-}
-
-func (m *messages) pathInText(at diag.Pointer, text, path string) {
-	d := m.Warnf(at, "%s is a text with %s in it, which stays as it is: a path is followed where it stands alone", quote(text), quote(path))
-	before, after, _ := strings.Cut(text, path)
-	parts := []value.Value{value.StringValue(before), value.StringValue(path)}
-	if after != "" {
-		parts = append(parts, value.StringValue(after))
-	}
-	const most = 120
-	if made := value.ArrayValue(parts...).String(); len(made) <= most {
-		d.Hintf(`write {"$concat": %s}, or {"$literal": ...} for the text`, made)
-		return
-	}
-	d.Hintf(`write {"$concat": ["The balance is ", "$.state.balance"]}, or {"$literal": ...} for the text`)
-}
-
-// instead sets the hint of how to write a calculation.
-func instead(is jsonpath.Calculation, d *diag.Diagnostic) {
-	switch {
-	case is.Instead == "":
-		d.Hintf(`calculate with operators such as {"$add": ["$.data.amount", 1]}, compare with predicates such as {"gt": ["$.data.amount", 0]}`)
-	case is.Compares:
-		d.Hintf("write the predicate %s", is.Instead)
-	default:
-		d.Hintf("write %s", is.Instead)
-	}
-}
-
-// subtracted is the calculation in a path whose last member is not there, but whose name begins with one that is: such a name may have a
-// "-" or a "/" in it.
-func subtracted(path, name string, declared []string) (is jsonpath.Calculation, ok bool) {
-	for _, operator := range []string{"-", "/", "+", "*"} {
-		left, right, found := strings.Cut(name, operator)
-		if found && slices.Contains(declared, left) && (slices.Contains(declared, right) || strings.Trim(right, "0123456789") == "") {
-			return jsonpath.Calculate(strings.Replace(path, name, left+" "+operator+" "+right, 1))
-		}
-	}
-	return is, false
-}
-
-func (m *messages) pathWithoutDollar(at diag.Pointer, text, meant string) {
-	m.Warnf(at, "%s is a text here, not a path", quote(text)).Hintf(`write %q for the path, or {"$literal": %q} for the text`, meant, text)
-}
-
-func (m *messages) neverFits(at diag.Pointer, event, path string, has, needs outline.Kinds) {
-	if needs == 0 {
-		m.neverAllowed(at, event, path)
-		return
-	}
-	m.Warnf(at, "this never fits the schema of %s, so that every write is refused: %s has to be %s there", quote(event), path, phrase(needs)).
-		Hintf("it is %s here", phrase(has))
-}
-
-// readExists: a read leads somewhere, whatever is there.
-func (m *messages) readExists(at diag.Pointer, path string) {
-	m.Warnf(at, "%s always exists: it is null where the aggregate has no events", quote(path)).
-		Hintf(`to ask for events write {"not_equals": [%s, null]}`, quote(path))
-}
-
-func (m *messages) neverChosen(at diag.Pointer, event, path string, v value.Value) {
-	m.Warnf(at, "this never fits the schema of %s, so that every write is refused: %s cannot be %s there", quote(event), path, shortened(v)).
-		Hintf("write one of the values that the schema allows")
-}
-
-// shortened returns a value as JSON, cut when it is long.
-func shortened(v value.Value) string {
-	if v.Kind() == value.String {
-		return quote(v.Str())
-	}
-	const most = 40
-	s := v.String()
-	if len(s) > most {
-		return s[:most] + "..."
-	}
-	return s
-}
-
-func (m *messages) neverComplete(at diag.Pointer, event, path string) {
-	m.Warnf(at, "this never fits the schema of %s, so that every write is refused: %s is required there", quote(event), path).
-		Hintf("add it, or make it optional in the schema")
-}
-
-func (m *messages) neverAllowed(at diag.Pointer, event, path string) {
-	m.Warnf(at, "this never fits the schema of %s, so that every write is refused: %s is not allowed there", quote(event), path).AtKey().
-		Hintf("leave it out, or declare it in the schema")
-}
-
-func (m *messages) neverValid(at diag.Pointer, event, why string) {
-	m.Warnf(at, "this never fits the schema of %s, so that every write is refused: %s", quote(event), strings.TrimSuffix(why, ".")).
-		Hintf("write what the schema lets through, or change the schema")
 }
 
 // Implications.
