@@ -77,12 +77,15 @@ type Pre struct {
 }
 
 // Fence is a precondition on a side item, which the unit need not write: that it has the revision it had when the unit was
-// decided. Like the conditions of side writes it is tested on what was there before the unit.
+// decided, or that it holds a value. Like the conditions of side writes it is tested on what was there before the unit.
 type Fence struct {
 	Space Space
 	Key   string
 	// Rev is the item's; 0 when it must be absent.
 	Rev uint64
+	// ByValue tells that Value counts and not Rev, as IfValue says.
+	ByValue bool
+	Value   string
 }
 
 // NewEvent is an event to be appended: the store adds position, version, timestamp and hashes.
@@ -370,6 +373,9 @@ const (
 	Always Cond = iota
 	IfAbsent
 	IfRev
+	// IfValue holds where the item's value is Was, whoever has written it and how often: so a unit can go on from what another one leaves
+	// behind that is not stored yet. An item that is absent has the empty value.
+	IfValue
 )
 
 // Side is one write of a side item.
@@ -383,6 +389,8 @@ type Side struct {
 	Cond    Cond
 	// Rev is compared when Cond is IfRev.
 	Rev uint64
+	// Was is compared when Cond is IfValue. It has at most MaxNameBytes.
+	Was string
 	// Stamps numbers events of the unit, from 0, whose positions the store puts in front of the Value of a Put: ReadStamp takes them
 	// off again.
 	Stamps []int

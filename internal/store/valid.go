@@ -237,8 +237,11 @@ func (s *Side) validate(events int) error {
 	}
 
 	// Its condition, place and times.
-	if s.Cond > IfRev {
+	if s.Cond > IfValue {
 		return fmt.Errorf("%w: unknown condition %d", ErrInvalid, s.Cond)
+	}
+	if err := validCompared(s.Cond == IfValue, s.Was); err != nil {
+		return err
 	}
 	if err := validItem(s.Space, s.Key); err != nil {
 		return err
@@ -269,7 +272,26 @@ func (s *Side) validateEntries() error {
 	return nil
 }
 
-func (f *Fence) validate() error { return validItem(f.Space, f.Key) }
+func (f *Fence) validate() error {
+	if f.ByValue && f.Rev != 0 {
+		return fmt.Errorf("%w: a fence on a value and on a revision", ErrInvalid)
+	}
+	if err := validCompared(f.ByValue, f.Value); err != nil {
+		return err
+	}
+	return validItem(f.Space, f.Key)
+}
+
+// validCompared checks a value that an item is compared with.
+func validCompared(compared bool, value string) error {
+	switch {
+	case !compared && value != "":
+		return fmt.Errorf("%w: a value to compare with, where the condition is another one", ErrInvalid)
+	case len(value) > MaxNameBytes:
+		return fmt.Errorf("%w: a value to compare with has %d bytes, %d are allowed", ErrLimit, len(value), MaxNameBytes)
+	}
+	return nil
+}
 
 func validItem(space Space, key string) error {
 	if err := validName("space", string(space)); err != nil {

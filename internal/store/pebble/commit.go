@@ -239,7 +239,8 @@ type stagedHead struct {
 	changed bool
 }
 
-// stagedItem is a side item after what was staged so far. value is its value where it was staged or asked for.
+// stagedItem is a side item after what was staged so far. value is its value where it was staged, asked for, or is not longer than
+// maxKeptValue; nil where it is not known.
 type stagedItem struct {
 	itemMeta
 	value []byte

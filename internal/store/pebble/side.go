@@ -371,11 +371,7 @@ func (b *batch) checkSums(t *tenant, u *store.Append, r *store.Result) error {
 			return err
 		}
 		if sum := sums[item]; sum > 0 && number(item, b.now)+sum > w.Most {
-			rev, err := b.rev(t, w.Space, w.Key)
-			if err != nil {
-				return err
-			}
-			r.Sides = append(r.Sides, store.SideConflict{Space: w.Space, Key: w.Key, Rev: rev, Full: true})
+			r.Sides = append(r.Sides, store.SideConflict{Space: w.Space, Key: w.Key, Rev: item.present(b.now), Full: true})
 			sums[item] = 0 // told once
 		}
 	}
@@ -406,7 +402,9 @@ func (b *batch) stageItem(
 	old := item.itemMeta
 	t.next.rev++
 	item.itemMeta = itemMeta{rev: t.next.rev, expires: expires, due: due}
-	item.value = value
+	if item.value = value; value == nil {
+		item.value = []byte{} // it is known
+	}
 	b.put(appendItemKey(b.key[:0], t.nextNumber, space, key), appendItemRecord(b.value[:0], item.itemMeta, value))
 	b.replaceExpiry(t.nextNumber, old.expires, expires)
 	if due != 0 {

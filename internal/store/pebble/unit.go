@@ -169,12 +169,12 @@ func (b *batch) checkUnit(t *tenant, u *store.Append, r *store.Result) error {
 	// Revisions of side items that are only looked at.
 	for i := range u.Fences {
 		f := &u.Fences[i]
-		rev, err := b.rev(t, f.Space, f.Key)
+		item, err := b.item(t, f.Space, f.Key)
 		if err != nil {
 			return err
 		}
-		if rev != f.Rev {
-			r.Sides = append(r.Sides, store.SideConflict{Space: f.Space, Key: f.Key, Rev: rev})
+		if f.ByValue && !item.holds(f.Value, b.now) || !f.ByValue && item.present(b.now) != f.Rev {
+			r.Sides = append(r.Sides, store.SideConflict{Space: f.Space, Key: f.Key, Rev: item.present(b.now)})
 		}
 	}
 
@@ -187,11 +187,12 @@ func (b *batch) checkUnit(t *tenant, u *store.Append, r *store.Result) error {
 		if w.Cond == store.Always {
 			continue
 		}
-		rev, err := b.rev(t, w.Space, w.Key)
+		item, err := b.item(t, w.Space, w.Key)
 		if err != nil {
 			return err
 		}
-		if (w.Cond == store.IfAbsent && rev != 0) || (w.Cond == store.IfRev && rev != w.Rev) {
+		rev := item.present(b.now)
+		if (w.Cond == store.IfAbsent && rev != 0) || (w.Cond == store.IfRev && rev != w.Rev) || (w.Cond == store.IfValue && !item.holds(w.Was, b.now)) {
 			r.Sides = append(r.Sides, store.SideConflict{Space: w.Space, Key: w.Key, Rev: rev})
 		}
 	}
@@ -206,13 +207,20 @@ func (b *batch) checkUnit(t *tenant, u *store.Append, r *store.Result) error {
 	return err
 }
 
-// rev returns the revision that a side item has before the unit, 0 when it is absent.
-func (b *batch) rev(t *tenant, space store.Space, key string) (uint64, error) {
-	item, err := b.item(t, space, key)
-	if err != nil || !item.live(b.now) {
-		return 0, err
+// present returns the revision that an item has at a time, 0 when it is absent.
+func (i *stagedItem) present(now int64) uint64 {
+	if !i.live(now) {
+		return 0
 	}
-	return item.rev, nil
+	return i.rev
+}
+
+// holds reports whether the value of an item, empty where it is absent, is another one, which has at most maxKeptValue bytes.
+func (i *stagedItem) holds(value string, now int64) bool {
+	if !i.live(now) {
+		return value == ""
+	}
+	return i.value != nil && string(i.value) == value
 }
 
 // loadUnit puts what the unit changes into b.unit and b.sides.

@@ -102,14 +102,18 @@ func (h *history) side(rt *rapid.T, name j17.Tenant) store.Side {
 	w := store.Side{
 		Op:    rapid.SampledFrom([]store.SideOp{store.Put, store.Put, store.Put, store.Delete}).Draw(rt, "op"),
 		Space: spaces().Draw(rt, "space"), Key: itemKeys().Draw(rt, "item"),
-		Cond: rapid.SampledFrom([]store.Cond{store.Always, store.Always, store.IfAbsent, store.IfRev}).Draw(rt, "cond"),
+		Cond: rapid.SampledFrom([]store.Cond{store.Always, store.Always, store.IfAbsent, store.IfRev, store.IfValue}).Draw(rt, "cond"),
 	}
 	if w.Op == store.Put {
 		w.Value, w.Expires, w.Due = []byte(contents().Draw(rt, "value")), h.soon(rt, "expires"), h.soon(rt, "due")
 	}
-	if w.Cond == store.IfRev {
-		item, _ := h.model.tenant(name).live(itemKey{w.Space, w.Key}, h.f.clock.Now())
+	item, _ := h.model.tenant(name).live(itemKey{w.Space, w.Key}, h.f.clock.Now())
+	switch w.Cond {
+	case store.IfRev:
 		w.Rev = item.Rev + rapid.SampledFrom([]uint64{0, 0, 0, 1e6}).Draw(rt, "wrong rev")
+	case store.IfValue:
+		w.Was = h.compared(rt, item.Value)
+	case store.Always, store.IfAbsent:
 	}
 	return w
 }
@@ -120,8 +124,20 @@ func (h *history) fences(rt *rapid.T, name j17.Tenant) []store.Fence {
 	}
 	f := store.Fence{Space: spaces().Draw(rt, "fence space"), Key: itemKeys().Draw(rt, "fence")}
 	item, _ := h.model.tenant(name).live(itemKey{f.Space, f.Key}, h.f.clock.Now())
-	f.Rev = item.Rev + rapid.SampledFrom([]uint64{0, 0, 1e6}).Draw(rt, "wrong fence")
+	if f.ByValue = rapid.Bool().Draw(rt, "by value"); f.ByValue {
+		f.Value = h.compared(rt, item.Value)
+	} else {
+		f.Rev = item.Rev + rapid.SampledFrom([]uint64{0, 0, 1e6}).Draw(rt, "wrong fence")
+	}
 	return []store.Fence{f}
+}
+
+// compared draws what the value of an item is compared with: mostly that.
+func (h *history) compared(rt *rapid.T, value []byte) string {
+	if rapid.IntRange(0, 3).Draw(rt, "wrong value") > 0 {
+		return string(value)
+	}
+	return contents().Draw(rt, "compared")
 }
 
 // unless draws what must not have happened, some of it since an event that is there.
@@ -302,8 +318,8 @@ func (h *history) retag(rt *rapid.T) {
 	fences := h.fences(rt, name)
 	held := true
 	for _, f := range fences {
-		item, _ := h.model.tenant(name).live(itemKey{f.Space, f.Key}, h.f.clock.Now())
-		held = held && item.Rev == f.Rev
+		item, ok := h.model.tenant(name).live(itemKey{f.Space, f.Key}, h.f.clock.Now())
+		held = held && stands(&f, &item, ok)
 	}
 	err := h.f.Retag(rt.Context(), name, list, fences...)
 	if _, conflict := errors.AsType[*store.SideConflict](err); conflict && !held {

@@ -87,6 +87,14 @@ func (t *modelTenant) command(id store.CommandID, now time.Time) *store.Result {
 	return &r
 }
 
+// stands reports whether a fence holds on an item, which is there or not.
+func stands(f *store.Fence, item *store.Item, ok bool) bool {
+	if f.ByValue {
+		return f.Value == string(item.Value)
+	}
+	return f.Rev == item.Rev && (!ok || item.Rev != 0)
+}
+
 // apply checks the result of a unit against the model and puts its effects into the model. What the store is free
 // to choose, positions, it takes from the result.
 func (t *modelTenant) apply(u *store.Append, got *store.Result, now time.Time) error {
@@ -106,14 +114,14 @@ func (t *modelTenant) apply(u *store.Append, got *store.Result, now time.Time) e
 		}
 	}
 	for _, f := range u.Fences {
-		item, ok := t.live(itemKey{f.Space, f.Key}, now)
-		if f.Rev != item.Rev || (ok && item.Rev == 0) {
+		if item, ok := t.live(itemKey{f.Space, f.Key}, now); !stands(&f, &item, ok) {
 			want.Sides = append(want.Sides, conflictOf(f.Space, f.Key, item, ok, want.Sides, got.Sides))
 		}
 	}
 	for _, w := range u.Side {
 		item, ok := t.live(itemKey{w.Space, w.Key}, now)
-		if (w.Cond == store.IfAbsent && ok) || (w.Cond == store.IfRev && w.Rev != item.Rev) || (w.Cond == store.IfRev && ok && item.Rev == 0) {
+		if (w.Cond == store.IfAbsent && ok) || (w.Cond == store.IfRev && w.Rev != item.Rev) || (w.Cond == store.IfRev && ok && item.Rev == 0) ||
+			(w.Cond == store.IfValue && w.Was != string(item.Value)) {
 			want.Sides = append(want.Sides, conflictOf(w.Space, w.Key, item, ok, want.Sides, got.Sides))
 		}
 	}

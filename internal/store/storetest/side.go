@@ -122,6 +122,60 @@ func testSideConditions(s *suite) {
 	}
 }
 
+// testValueConditions checks conditions on what items hold.
+func testValueConditions(s *suite) {
+	t := s.t
+	f := s.fixture(t)
+
+	// Nothing else is looked at, and what is absent has the empty value.
+	write(t, f, tenant, put("k", "v"))
+	write(t, f, tenant, put("k", "w"), put("empty", ""))
+	ifValue := func(key, was, value string) store.Side {
+		return store.Side{Op: store.Put, Space: space, Key: key, Value: []byte(value), Cond: store.IfValue, Was: was}
+	}
+	for _, wrong := range []store.Side{ifValue("k", "v", "x"), ifValue("k", "", "x"), ifValue("none", "w", "x"), ifValue("empty", "w", "x")} {
+		var conflict *store.SideConflict
+		if err := f.Write(t.Context(), tenant, []store.Side{wrong}); !errors.As(err, &conflict) || conflict.Key != wrong.Key {
+			t.Errorf("%s is %q: %v", wrong.Key, wrong.Was, err)
+		}
+	}
+	write(t, f, tenant, ifValue("k", "w", "w"), ifValue("none", "", "w"), ifValue("empty", "", "w"))
+	write(t, f, tenant, store.Side{Op: store.Delete, Space: space, Key: "none", Cond: store.IfValue, Was: "w"}, put("long", strings.Repeat("w", store.MaxNameBytes+1)))
+	for why, u := range map[string]store.Append{
+		"a long item":           {Side: []store.Side{ifValue("long", "", "x")}},
+		"another item":          {Fences: []store.Fence{{Space: space, Key: "k", ByValue: true, Value: "v"}}},
+		"what is gone":          {Fences: []store.Fence{{Space: space, Key: "none", ByValue: true, Value: "w"}}},
+		"what it writes itself": {Fences: []store.Fence{{Space: space, Key: "none", ByValue: true, Value: "w"}}, Side: []store.Side{put("none", "w")}},
+	} {
+		if r := appendUnit(t, f, tenant, u); r.Outcome != store.Conflict || len(r.Sides) != 1 {
+			t.Errorf("%s: %+v", why, r)
+		}
+	}
+
+	// Who was decided on what is not stored yet names what that leaves behind.
+	results, err := f.Append(t.Context(), tenant, []store.Append{
+		{Side: []store.Side{ifValue("k", "w", "1")}},
+		{Side: []store.Side{ifValue("k", "1", "2")}, Fences: []store.Fence{{Space: space, Key: "k", ByValue: true, Value: "1"}}},
+		{Side: []store.Side{ifValue("k", "1", "3")}},
+		{Side: []store.Side{ifValue("k", "2", "w")}, Fences: []store.Fence{{Space: space, Key: "none", ByValue: true}}},
+	})
+	if err != nil || results[0].Outcome+results[1].Outcome+results[3].Outcome != 3*store.Committed || results[2].Outcome != store.Conflict {
+		t.Fatalf("units of one call: %+v, %v", results, err)
+	}
+
+	// What makes no sense is refused.
+	for why, u := range map[string]store.Append{
+		"a long value":   {Side: []store.Side{ifValue("k", strings.Repeat("w", store.MaxNameBytes+1), "")}},
+		"a lost value":   {Side: []store.Side{{Op: store.Put, Space: space, Key: "k", Was: "w"}}},
+		"a lost fence":   {Fences: []store.Fence{{Space: space, Key: "k", Value: "w"}}},
+		"a double fence": {Fences: []store.Fence{{Space: space, Key: "k", ByValue: true, Rev: 1}}},
+	} {
+		if _, err := f.Append(t.Context(), tenant, []store.Append{u}); !errors.Is(err, store.ErrInvalid) && !errors.Is(err, store.ErrLimit) {
+			t.Errorf("%s: %v", why, err)
+		}
+	}
+}
+
 // testFences checks preconditions on side items that a unit does not write.
 func testFences(s *suite) {
 	t := s.t

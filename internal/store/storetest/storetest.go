@@ -66,6 +66,7 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"AssignmentsMixed", testAssignmentsMixed},
 		{"AssignmentsAtOnce", testAssignmentsAtOnce},
 		{"SideConditions", testSideConditions},
+		{"ValueConditions", testValueConditions},
 		{"Fences", testFences},
 		{"Raise", testRaise},
 		{"Add", testAdd},
