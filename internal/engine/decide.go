@@ -9,6 +9,7 @@ import (
 
 	"j17"
 	"j17/internal/decider"
+	"j17/internal/spec"
 	"j17/internal/store"
 	"j17/internal/value"
 	"j17/internal/work"
@@ -155,7 +156,7 @@ func (p *plan) claims(t *turns) (want claims, crowded bool) {
 		want = want.with(key, false)
 		crowded = crowded || t.crowded(key)
 	}
-	for _, key := range p.keepers {
+	for key := range p.keepers() {
 		want = want.with(key, false)
 		crowded = crowded || t.crowded(key)
 	}
@@ -249,7 +250,7 @@ func (e *Engine) planInTurn(
 ) (p *plan, tk *ticket, more claims, err error) {
 	p, err = e.plan(ctx, d, c, a, b, v)
 	if err != nil {
-		if p != nil && (len(v.needs) > 0 || len(p.before) > 1 || len(p.keepers) > 0) {
+		if p != nil && (len(v.needs) > 0 || len(p.before) > 1 || p.unique != nil) {
 			// It was refused on several states, or on some that are not stored: all have to be of one moment.
 			if want, _ := p.claims(v.turns); !v.held.cover(want) {
 				for _, c := range v.held {
@@ -334,6 +335,20 @@ func (v *view) settled(ctx context.Context, key j17.Key) error {
 	return nil
 }
 
+// heldBy returns what an aggregate holds in a set, nil for nothing, when those are stored who had their turn before; known is false where
+// what is stored says it.
+func (v *view) heldBy(set *spec.UniqueSet, key j17.Key) (own *[32]byte, known bool) {
+	if _, ok := v.held.of(key); !ok {
+		return nil, false
+	}
+	p := v.turns.heldIn(key, set)
+	if p.ticket == nil {
+		return nil, false
+	}
+	v.needs = append(v.needs, p.ticket)
+	return p.own, true
+}
+
 // stored waits until it is known whether what the view has shown was stored.
 func (v *view) stored(ctx context.Context) bool {
 	for _, tk := range v.needs {
@@ -405,14 +420,15 @@ func (e *Engine) storedState(ctx context.Context, d *deployed, key j17.Key) (*de
 	return f, StorageError(err)
 }
 
-// leaves computes the states that a plan leaves behind in the lanes that it holds alone.
+// leaves computes the states that a plan leaves behind in the lanes that it holds alone, and what is held there.
 func (e *Engine) leaves(ctx context.Context, d *deployed, p *plan, v *view) []pendingState {
 	var after []pendingState
+	held := p.holds()
 	for _, c := range v.held {
 		if !c.alone || !p.touches(c.key) {
 			continue
 		}
-		state := pendingState{key: c.key}
+		state := pendingState{key: c.key, held: held[c.key]}
 		for _, known := range p.after {
 			if known.Key == c.key {
 				state.state = &known.State

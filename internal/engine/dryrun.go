@@ -193,7 +193,7 @@ func (e *Engine) overtaken(ctx context.Context, t j17.Tenant, p *plan) error {
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return StorageError(err)
 		}
-		if item.Rev != fence.Rev {
+		if fence.ByValue && string(item.Value) != fence.Value || !fence.ByValue && item.Rev != fence.Rev {
 			for _, changed := range p.changed {
 				changed(&store.SideConflict{Space: fence.Space, Key: fence.Key, Rev: item.Rev})
 			}

@@ -2,8 +2,6 @@ package engine
 
 import (
 	"context"
-	"maps"
-	"slices"
 
 	"j17"
 	"j17/internal/store"
@@ -82,7 +80,7 @@ func (r *row) add(ctx context.Context, c *Command) bool {
 	if _, crowded := p.claims(&r.d.env.turns); crowded {
 		return false
 	}
-	for _, key := range slices.AppendSeq(slices.Clone(p.keepers), maps.Keys(p.before)) {
+	for key := range p.looked() {
 		if r.touched[key] {
 			// What it was decided on is about to change.
 			r.stopped = false

@@ -276,7 +276,8 @@ func (r *Recorder) exchange(ctx context.Context, u *Past, p *plan) error {
 			return j17.InEvent(decider.NotUnique(taken, decider.RefusalDetails{Key: o.Key.String(), EventType: o.Type, Holder: holder.String()}), i)
 		}
 	}
-	p.hold(holding, after)
+	p.unique = after
+	p.hold(holding)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"j17"
 	"j17/internal/decider"
+	"j17/internal/spec"
 	"j17/internal/store"
 )
 
@@ -41,10 +42,12 @@ func (tk *ticket) exact(a pendingState, r *store.Result) bool {
 	return false
 }
 
-// pendingState is the state of one stream after a ticket, nil where it is not known.
+// pendingState is the state of one stream after a ticket, nil where it is not known, and what it holds in the sets of unique values that the
+// ticket's plan has looked at.
 type pendingState struct {
 	key   j17.Key
 	state *decider.State
+	held  map[*spec.UniqueSet]*[32]byte
 }
 
 type ticketState uint8
@@ -56,6 +59,9 @@ const (
 	// ticketFailed: the plan was not stored and will not be.
 	ticketFailed
 )
+
+// open reports whether it is not known yet what becomes of the ticket. turns.mu is held.
+func (tk *ticket) open() bool { return tk.state == ticketOpen || tk.state == ticketFlying }
 
 // errOvertaken tells that a plan was not stored because something that it was decided on was not, or that it has changed since.
 var errOvertaken = errors.New("engine: what the write was decided on was not stored")
@@ -77,7 +83,8 @@ func (e *Engine) add(ctx context.Context, env *environment, tk *ticket) bool {
 	}
 	t.open = append(t.open, tk)
 	for _, a := range tk.after {
-		t.lane(a.key).pending = &pending{ticket: tk, state: a.state}
+		l := t.lane(a.key)
+		l.pending = &pending{ticket: tk, state: a.state, held: l.holds(tk, a.held)}
 	}
 	if !t.flying {
 		t.flying = true
@@ -104,7 +111,7 @@ func (t *turns) await(ctx context.Context, tk *ticket) error {
 
 // end tells what became of a ticket. The caller holds mu.
 func (t *turns) end(tk *ticket, state ticketState, err error) {
-	tk.state, tk.err = state, err
+	tk.state, tk.err, tk.needs = state, err, nil // what it needed is known, and kept by nobody else
 	for _, a := range tk.after {
 		if l := t.lanes[a.key]; l != nil && l.pending != nil && l.pending.ticket == tk {
 			l.pending = nil

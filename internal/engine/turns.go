@@ -7,9 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"j17/internal/decider"
-
 	"j17"
+	"j17/internal/decider"
+	"j17/internal/spec"
 )
 
 // turns lets the writers of one tenant that look at the same streams decide one after the other, each on the states that
@@ -59,6 +59,14 @@ type pending struct {
 	ticket *ticket
 	// state is nil where it is not known: who needs it waits until it is stored.
 	state *decider.State
+	// held is what the aggregate holds in sets of unique values by writes that are not stored yet. Of other sets, what is stored says it.
+	held map[*spec.UniqueSet]pendingValue
+}
+
+// pendingValue is what an aggregate holds in a set, nil for nothing, when a ticket is stored.
+type pendingValue struct {
+	ticket *ticket
+	own    *[32]byte
 }
 
 // waiter waits for one lane.
@@ -246,6 +254,39 @@ func (t *turns) forget(l *lane) {
 	}
 	delete(t.lanes, l.key)
 	t.count.Add(-1)
+}
+
+// holds returns what is held in the lane after a ticket that has changed some of it, or looked at it.
+func (l *lane) holds(tk *ticket, own map[*spec.UniqueSet]*[32]byte) (held map[*spec.UniqueSet]pendingValue) {
+	keep := func(set *spec.UniqueSet, v pendingValue) {
+		if held == nil {
+			held = map[*spec.UniqueSet]pendingValue{}
+		}
+		held[set] = v
+	}
+	if l.pending != nil {
+		for set, v := range l.pending.held {
+			if v.ticket.open() {
+				keep(set, v)
+			}
+		}
+	}
+	for set, v := range own {
+		keep(set, pendingValue{tk, v})
+	}
+	return held
+}
+
+// heldIn returns what an aggregate holds in a set by a write that is not stored yet; the ticket is nil where there is none.
+func (t *turns) heldIn(key j17.Key, set *spec.UniqueSet) pendingValue {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l := t.lanes[key]; l != nil && l.pending != nil {
+		if v, ok := l.pending.held[set]; ok && v.ticket.open() {
+			return v
+		}
+	}
+	return pendingValue{}
 }
 
 // peek returns what is pending in the lane of a stream, nil for nothing.

@@ -124,8 +124,8 @@ type plan struct {
 	// before has the states that were looked at, after those after the commit that planning had to compute.
 	before map[j17.Key]*decider.State
 	after  []*decider.Computed
-	// keepers are the aggregates of which it was looked at what unique values they hold. Some may be there more than once.
-	keepers []j17.Key
+	// unique is what was looked at of unique values, and changed, nil for nothing.
+	unique *decider.Values
 	// lengths are those that were looked at without a state. They are no preconditions of the commit.
 	lengths []store.Pre
 	// failure describes why there is no plan, where that is worth knowing.
@@ -238,12 +238,7 @@ func (e *Engine) react(ctx context.Context, d *deployed, a *decider.Admitted, p 
 	if err == nil {
 		p.after, err = x.After(ctx)
 	}
-	p.before, p.failure, p.refusals, p.events = x.Before, x.Failure, x.Refusals, x.Events
-	if x.Unique != nil {
-		for _, key := range x.Unique.Keepers() {
-			p.keepers = append(p.keepers, key)
-		}
-	}
+	p.before, p.failure, p.refusals, p.events, p.unique = x.Before, x.Failure, x.Refusals, x.Events, x.Unique
 	for _, key := range x.Looked {
 		before := x.Before[key]
 		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key, Length: before.Length, Looked: true, Generation: before.Generation})
@@ -256,7 +251,7 @@ func (e *Engine) react(ctx context.Context, d *deployed, a *decider.Admitted, p 
 	}
 	p.scheduled = x.Scheduled
 	p.write(x.Events[p.own:])
-	p.hold(holders, x.Unique)
+	p.hold(holders)
 	return nil
 }
 

@@ -246,7 +246,7 @@ type look struct {
 	k      *known
 
 	values map[valueOf]seen[j17.Key]
-	held   map[heldOf]seen[*holding]
+	held   map[heldOf]seen[*[32]byte]
 }
 
 type valueOf struct {
@@ -259,10 +259,11 @@ type heldOf struct {
 	key j17.Key
 }
 
-// seen is what an item said, and its revision.
+// seen is what an item has said, and what it has to hold when what was decided on that is stored: whoever has written it, and how often,
+// does not matter.
 type seen[T any] struct {
-	was T
-	rev uint64
+	was   T
+	value string
 }
 
 // generation returns where the values of a set are, nil where nothing is known any more.
@@ -272,7 +273,7 @@ func (l *look) generation(ctx context.Context, set *spec.UniqueSet) (*generation
 		if k == nil {
 			return nil, err
 		}
-		l.k, l.values, l.held = k, map[valueOf]seen[j17.Key]{}, map[heldOf]seen[*holding]{}
+		l.k, l.values, l.held = k, map[valueOf]seen[j17.Key]{}, map[heldOf]seen[*[32]byte]{}
 	}
 	return l.k.generations[set], nil
 }
@@ -288,12 +289,12 @@ func (l *look) Holder(ctx context.Context, set *spec.UniqueSet, digest [32]byte)
 		return j17.Key{}, engine.StorageError(err)
 	}
 	key, err := readHolder(&item)
-	if own, looked := l.held[heldOf{set, key}]; looked && (own.was == nil || own.was.digest != digest) {
-		// It has taken the value since it was looked at what it holds. It is not in its own way: what is decided on that is not stored, as what
-		// it holds is another item by now, and is decided anew.
-		key = j17.Key{}
+	if own, looked := l.held[heldOf{set, key}]; looked && (own.was == nil || *own.was != digest) {
+		// It gives the value back by a write that is not stored yet, and goes before this one, or has taken it since it was looked at what it
+		// holds. It is not in its own way: what is decided on that is only stored when nobody has the value.
+		key, item.Value = j17.Key{}, nil
 	}
-	l.values[valueOf{set, digest}] = seen[j17.Key]{key, item.Rev}
+	l.values[valueOf{set, digest}] = seen[j17.Key]{key, string(item.Value)}
 	return key, engine.StorageError(err)
 }
 
@@ -308,14 +309,29 @@ func (l *look) Held(ctx context.Context, set *spec.UniqueSet, key j17.Key) (dige
 		return digest, false, engine.StorageError(err)
 	}
 	h, err := readHolding(&item)
-	if h != nil && h.waits != (j17.StreamID{}) {
-		h = nil
-	}
-	l.held[heldOf{set, key}] = seen[*holding]{h, item.Rev}
-	if h == nil || err != nil {
+	if err != nil {
 		return digest, false, engine.StorageError(err)
 	}
+	if h == nil || h.waits != (j17.StreamID{}) {
+		l.held[heldOf{set, key}] = seen[*[32]byte]{nil, string(item.Value)}
+		return digest, false, nil
+	}
+	l.held[heldOf{set, key}] = seen[*[32]byte]{&h.digest, string(item.Value)}
 	return h.digest, true, nil
+}
+
+// Saw is told what an aggregate holds by writes that are not stored yet.
+func (l *look) Saw(ctx context.Context, set *spec.UniqueSet, key j17.Key, own *[32]byte) error {
+	g, err := l.generation(ctx, set)
+	if g == nil {
+		return engine.StorageError(err)
+	}
+	value := ""
+	if own != nil {
+		value = string(own[:])
+	}
+	l.held[heldOf{set, key}] = seen[*[32]byte]{own, value}
+	return nil
 }
 
 // Effects returns what is to be written so that those hold values who do after a decision, and fences on what was only looked at.
@@ -328,7 +344,7 @@ func (l *look) Effects(after *decider.Values) (e engine.Effects) {
 		before, asked := l.values[valueOf{set, digest}]
 		at := l.k.generations[set].valueKey(digest)
 		if asked && holder == before.was {
-			e.Fences = append(e.Fences, store.Fence{Space: values, Key: at, Rev: before.rev})
+			e.Fences = append(e.Fences, store.Fence{Space: values, Key: at, ByValue: true, Value: before.value})
 			continue
 		}
 		side := store.Side{Op: store.Delete, Space: values, Key: at}
@@ -344,8 +360,8 @@ func (l *look) Effects(after *decider.Values) (e engine.Effects) {
 		own, _ := after.Held(set, key)
 		before := l.held[heldOf{set, key}]
 		at := l.k.generations[set].heldKey(key)
-		if own == nil && before.was == nil || own != nil && before.was != nil && *own == before.was.digest {
-			e.Fences = append(e.Fences, store.Fence{Space: held, Key: at, Rev: before.rev})
+		if own == nil && before.was == nil || own != nil && before.was != nil && *own == *before.was {
+			e.Fences = append(e.Fences, store.Fence{Space: held, Key: at, ByValue: true, Value: before.value})
 			continue
 		}
 		side := store.Side{Op: store.Delete, Space: held, Key: at}
@@ -376,8 +392,6 @@ func (l *look) Exchanged(ctx context.Context, key j17.Key, x *decider.Exchange, 
 
 // condition makes a write one on what was seen.
 func (s seen[T]) condition(side store.Side) store.Side {
-	if side.Cond = store.IfAbsent; s.rev != 0 {
-		side.Cond, side.Rev = store.IfRev, s.rev
-	}
+	side.Cond, side.Was = store.IfValue, s.value
 	return side
 }
