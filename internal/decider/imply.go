@@ -107,7 +107,7 @@ type Event struct {
 	// JSON is Data as it is stored, and Metadata a compact object without the timestamp.
 	JSON     []byte
 	Metadata []byte
-	// Tags are those of the actor and the target, and those that its type declares.
+	// Tags are those of the actor and the target, and those that its type declares, but for those of when the event happens (TagsAt).
 	Tags []string
 	// Cause is the number of the event that implied it, -1 for one of the command's own; Own is the number of the command's
 	// event at the beginning of the chain, Write that of the write that has it, and Depth the number of links between them.

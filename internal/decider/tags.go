@@ -23,8 +23,8 @@ const (
 // workOfTag is what a tag costs with its entry in the index, in units of work.
 const workOfTag = 50
 
-// tag finds out which tags an event has beside those of its actor and its target. Its key, data and metadata are known. A value that can
-// be no tag is what wrong data are.
+// tag finds out which tags an event has beside those of its actor and its target, and those of when it happens. Its key, data and metadata
+// are known. A value that can be no tag is what wrong data are.
 func (o *Event) tag(agents []string, b *work.Budget) error {
 	o.Tags = agents
 	if o.Spec == nil || len(o.Spec.Tags) == 0 {
@@ -34,12 +34,34 @@ func (o *Event) tag(agents []string, b *work.Budget) error {
 	t := tagger{tags: slices.Clip(agents), env: tick.NewEnv(b), work: b}
 	t.env.Renew(&ev)
 	for _, tag := range o.Spec.Tags {
+		if tag.OfTime {
+			continue
+		}
 		if err := t.add(tag); err != nil {
 			return err
 		}
 	}
 	o.Tags = t.tags
 	return nil
+}
+
+// Timed reports whether the event has tags of when it happens.
+func (o *Event) Timed() bool {
+	return o.Spec != nil && slices.ContainsFunc(o.Spec.Tags, func(tag *spec.Tag) bool { return tag.OfTime })
+}
+
+// TagsAt returns all tags of the event, which happens at a Unix second.
+func (o *Event) TagsAt(timestamp int64) []string {
+	if !o.Timed() {
+		return o.Tags
+	}
+	tags := slices.Clone(o.Tags)
+	for _, tag := range o.Spec.Tags {
+		if tag.OfTime {
+			tags = append(tags, tag.Name+":"+strconv.FormatInt(timestamp, 10))
+		}
+	}
+	return tags
 }
 
 // DeclaredTags returns the tags that the spec gives an event which is stored, without those of its actor and its target. What can be no

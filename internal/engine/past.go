@@ -218,11 +218,12 @@ func (r *Recorder) plan(ctx context.Context, u *Past) (*plan, error) {
 			first[ev.Key] = ev
 			keys = append(keys, ev.Key)
 		}
-		p.write(ev.Events)
-		events = append(events, ev.Events...)
+		at := int64(0)
 		if ev.Timestamp != nil {
-			p.unit.Events[i].Timestamp = *ev.Timestamp
+			at = *ev.Timestamp
 		}
+		p.write(ev.Events, at)
+		events = append(events, ev.Events...)
 	}
 	if err := r.e.derive(ctx, r.d, p, events); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -182,7 +183,7 @@ func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *decider.A
 
 	// The events, what they imply, and what else comes with them.
 	p.events = a.Events
-	p.write(a.Events)
+	p.write(a.Events, 0)
 	if a.Reacts() || len(a.Conditions) > 0 {
 		if err := e.expect(ctx, d, p, v); err != nil {
 			return p, err
@@ -250,7 +251,7 @@ func (e *Engine) react(ctx context.Context, d *deployed, a *decider.Admitted, p 
 		return err
 	}
 	p.scheduled = x.Scheduled
-	p.write(x.Events[p.own:])
+	p.write(x.Events[p.own:], 0)
 	p.hold(holders)
 	return nil
 }
@@ -277,15 +278,18 @@ func (e *Engine) expect(ctx context.Context, d *deployed, p *plan, v *view) erro
 	return nil
 }
 
-// write adds events to the unit.
-func (p *plan) write(events []decider.Event) {
+// write adds events to the unit, which happened at a Unix second, or for 0 happen when the unit does. What is tagged with that is decided at it.
+func (p *plan) write(events []decider.Event, at int64) {
 	p.unit.Events = slices.Grow(p.unit.Events, len(events))
 	for i := range events {
 		o := &events[i]
 		if n, ok := p.writeOf(o.Key); ok {
 			p.writes[n].last = len(p.unit.Events)
 		}
-		p.unit.Events = append(p.unit.Events, store.NewEvent{Key: o.Key, Type: o.Type, Data: o.JSON, Metadata: o.Metadata, Tags: o.Tags})
+		p.unit.Decided = p.unit.Decided || at == 0 && o.Timed()
+		p.unit.Events = append(p.unit.Events, store.NewEvent{
+			Key: o.Key, Type: o.Type, Data: o.JSON, Metadata: o.Metadata, Timestamp: at, Tags: o.TagsAt(cmp.Or(at, p.unit.Timestamp)),
+		})
 	}
 }
 

@@ -258,7 +258,7 @@ func (s *start) event(ev *pastEvent, fresh bool) error {
 		s.at = s.at.Next()
 	}
 	e.Data, e.Metadata = ev.layout.DataOf(e.Raw), ev.layout.MetadataOf(e.Raw)
-	loaded := store.LoadedEvent{Event: &e, Tags: o.Tags, Line: ev.index<<lineBits | min(ev.line, 1<<lineBits-1)}
+	loaded := store.LoadedEvent{Event: &e, Tags: o.TagsAt(e.Timestamp), Line: ev.index<<lineBits | min(ev.line, 1<<lineBits-1)}
 	if e.Kept != nil {
 		loaded.Tags = nil
 	}

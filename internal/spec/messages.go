@@ -365,11 +365,6 @@ func (m *messages) tagOfOurs(at diag.Pointer, name string) {
 		Hintf("find events by \"%s:<type>:<id>\" without declaring anything, or choose another name", name)
 }
 
-func (m *messages) tagOfTime(at diag.Pointer) {
-	m.Errorf(at, "an event has no tag of its timestamp, which is known once it is committed").
-		Hintf("let the path lead to a date in the data; what has happened since some time is found by the positions of events")
-}
-
 func (m *messages) tagOfObject(at diag.Pointer, path string) {
 	m.Errorf(at, "a tag is a text, a number, a boolean or an array of them, which %s never is", quote(path)).
 		Hintf("let the path lead to a member of the object")

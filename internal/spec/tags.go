@@ -21,6 +21,8 @@ type Tag struct {
 	Pointer diag.Pointer
 	// Path leads into $.data, $.metadata, $.key or $.id.
 	Path *tick.Path
+	// OfTime tells that it leads to when the event happens, which is known later than the rest of it.
+	OfTime bool
 }
 
 // TagDeclaration is all that declares a tag of one name.
@@ -50,23 +52,19 @@ func (c *compiler) tags(e *EventType, v value.Value, at diag.Pointer) {
 		if path == nil {
 			return
 		}
-		if ofTime(path.Text()) {
-			c.tagOfTime(at)
-			return
-		}
 		if !scalar(path.Text(), schema) {
 			c.tagOfObject(at, path.Text())
 			return
 		}
-		e.Tags = append(e.Tags, &Tag{Name: name, Pointer: at, Path: path})
+		e.Tags = append(e.Tags, &Tag{Name: name, Pointer: at, Path: path, OfTime: ofTime(path.Text())})
 	})
 	slices.SortFunc(e.Tags, func(a, b *Tag) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// ofTime reports whether a path leads to when an event happens, which is known once it is committed.
+// ofTime reports whether a path leads to when an event happens.
 func ofTime(text string) bool {
 	p, err := jsonpath.Parse(text)
-	return err == nil && len(p.Steps) > 1 && p.Steps[0].Key == "metadata" && p.Steps[1].Key == "timestamp"
+	return err == nil && len(p.Steps) == 2 && p.Steps[0].Key == "metadata" && p.Steps[1].Key == "timestamp"
 }
 
 // scalar reports whether a path that compiles may lead to a text, a number, a boolean, or an array of them. schema is that of the

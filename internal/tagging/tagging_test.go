@@ -2,6 +2,7 @@ package tagging_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -12,6 +13,8 @@ import (
 	"j17/internal/decider"
 	"j17/internal/engine"
 	"j17/internal/engine/enginetest"
+	"j17/internal/eventfile"
+	"j17/internal/loading"
 	"j17/internal/store"
 	"j17/internal/store/storetest"
 	"j17/internal/tagging"
@@ -262,4 +265,53 @@ func TestTagsOfBefore(t *testing.T) {
 	h.deploy("", `"course": "$.data.course"`)
 	h.settle()
 	h.want("course:a 0")
+}
+
+// recorded imports a file of history, or loads an empty environment with it.
+func (h *house) recorded(cold bool, text string) {
+	h.tb.Helper()
+	open := func() (*eventfile.Reader, error) { return eventfile.NewReader(strings.NewReader(text)), nil }
+	l := &loading.Loader{Engine: h.Engine, Store: h.Store}
+	var err error
+	if cold {
+		in, _ := open()
+		_, err = l.ColdStart(h.tb.Context(), enginetest.Tenant, in)
+	} else {
+		_, err = l.Import(h.tb.Context(), &loading.History{Tenant: enginetest.Tenant, ID: sha256.Sum256([]byte(text)), Open: open})
+	}
+	if err != nil {
+		h.tb.Fatal(err)
+	}
+}
+
+// TestTagsOfTime finds events by the second in which they happened: written now, behind one whose clock is ahead, loaded, imported, and
+// tagged later.
+func TestTagsOfTime(t *testing.T) {
+	const at, by = `"at":"$.metadata.timestamp"`, `"by":"$.metadata.actor.id"`
+	happened := func(n, second int) string {
+		return fmt.Sprintf(`{"key":"booking:%s","type":"was_made","data":{},"metadata":{"actor":{"type":"user","id":%q},"timestamp":%d}}`+"\n", id(n), enginetest.User, second)
+	}
+	for _, cold := range []bool{true, false} {
+		h := newHouse(t)
+		h.deploy(at+","+by, at)
+		h.recorded(cold, happened(1, 1_600_000_000)+happened(1, 1_600_000_001))
+		h.book(2, `{}`)
+		h.want("at:1600000000 1", "at:1600000001 1", "at:1700000000 1", "by:"+enginetest.User+" 3")
+
+		// A write that was decided before the latest event is decided anew.
+		if _, err := h.Store.Append(t.Context(), enginetest.Tenant, []store.Append{{
+			Events: []store.NewEvent{{Key: j17.Key{Type: "course", ID: id(1)}, Type: "was_defined", Data: []byte(`{}`), Metadata: []byte(`{}`)}}, Timestamp: 1_700_000_100,
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		h.book(3, `{}`)
+		h.want("at:1700000000 1", "at:1700000100 1")
+
+		// So have those who get the tag later.
+		h.deploy("", "")
+		h.settle()
+		h.deploy(at+","+by, at)
+		h.settle()
+		h.want("at:1600000000 1", "at:1600000001 1", "at:1700000000 1", "at:1700000100 2", "by:"+enginetest.User+" 4")
+	}
 }
