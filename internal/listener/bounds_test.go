@@ -40,6 +40,29 @@ func TestWhatIsCountedCostsWhatItMay(t *testing.T) {
 	})
 }
 
+// TestAPageOfDeliveriesCostsWhatItMay lists what has been delivered while few rows may be looked at: a page that needs no more is answered.
+func TestAPageOfDeliveriesCostsWhatItMay(t *testing.T) {
+	inBubble(t, `{"hook": {"url": "https://example.com/hook", "events": ["order.*"]}}`, func(t *testing.T, h *house) {
+		t.Helper()
+		s := h.serve()
+		defer s.stop()
+		const events, listed = 60, 40
+		for n := range events {
+			h.write(fmt.Sprint("order:", n), "was_placed", n)
+		}
+		h.rest()
+		s.SetListed(listed)
+		for _, f := range []listener.Filter{{}, {Listener: "hook", Status: listener.Delivered}} {
+			if page, err := s.Deliveries(t.Context(), shop, f, 0, listed); len(page) != listed || err != nil {
+				t.Errorf("%+v: %d deliveries, %v", f, len(page), err)
+			}
+			if page, err := s.Deliveries(t.Context(), shop, f, 0, events); page != nil || j17.CodeOf(err) != j17.CodeWorkLimit {
+				t.Errorf("%+v: %d deliveries, %v", f, len(page), err)
+			}
+		}
+	})
+}
+
 // TestTheLagOfManyEventsIsAtLeastThat has a listener that is paused, and whose condition takes long: what is looked at to count what it was
 // not told is bounded, and so is what a list of listeners takes.
 func TestTheLagOfManyEventsIsAtLeastThat(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"j17"
 	"j17/internal/store"
+	"j17/internal/work"
 	"j17/internal/worker"
 )
 
@@ -50,8 +51,12 @@ type Filter struct {
 	Status   DeliveryStatus
 }
 
-// maxLooked bounds the deliveries that are looked at for one page of a list.
-const maxLooked = 200_000
+const (
+	// lookWork is the work of looking at a row for a list of deliveries, which is to find and to decode it.
+	lookWork = 64
+	// listWork bounds what one page of a list may cost.
+	listWork = 200_000 * lookWork
+)
 
 func (d *delivery) shown() Delivery {
 	out := Delivery{
@@ -70,11 +75,7 @@ func (d *delivery) shown() Delivery {
 // that the filter selects. It is a *j17.Error of CodeWorkLimit where too many would have to be looked at.
 func (s *Service) Deliveries(ctx context.Context, t j17.Tenant, f Filter, offset, limit int) ([]Delivery, error) {
 	var page []Delivery
-	looked := 0
-	err := s.each(ctx, t, f, func(d *delivery) bool {
-		if looked++; looked > maxLooked {
-			return false
-		}
+	err := s.each(ctx, t, f, work.New(ctx, s.listWork), func(d *delivery) bool {
 		if f.Listener != "" && d.Listener != f.Listener || f.Key != "" && d.Key != f.Key || f.Status != "" && d.Status != f.Status {
 			return true
 		}
@@ -83,14 +84,15 @@ func (s *Service) Deliveries(ctx context.Context, t j17.Tenant, f Filter, offset
 		}
 		return len(page) < limit
 	})
-	if looked > maxLooked {
-		return nil, j17.Errorf(j17.CodeWorkLimit, "More than %d deliveries would have to be looked at. Ask for those of one listener and one status, or of one key.", maxLooked)
+	if j17.CodeOf(err) == j17.CodeWorkLimit {
+		return nil, j17.Errorf(j17.CodeWorkLimit, "More than %d deliveries would have to be looked at. Ask for those of one listener and one status.", s.listWork/lookWork)
 	}
 	return page, failure(err)
 }
 
-// each hands over the deliveries that a filter may select, the newest first, until do reports false.
-func (s *Service) each(ctx context.Context, t j17.Tenant, f Filter, do func(*delivery) bool) error {
+// each hands over the deliveries that a filter may select, the newest first, until do reports false. Each row that it looks at is
+// charged to the budget, whose error it returns when that is used up.
+func (s *Service) each(ctx context.Context, t j17.Tenant, f Filter, b *work.Budget, do func(*delivery) bool) error {
 	var sources []*source
 	switch {
 	case f.Key != "":
@@ -113,13 +115,13 @@ func (s *Service) each(ctx context.Context, t j17.Tenant, f Filter, do func(*del
 		}
 	}
 	if f.Status == "" || f.Status == Pending {
-		lanes, err := s.underWay(ctx, t, f)
+		lanes, err := s.underWay(ctx, t, f, b)
 		if err != nil {
 			return err
 		}
 		sources = append(sources, &source{found: lanes, ended: true})
 	}
-	return s.merge(ctx, t, sources, do)
+	return s.merge(ctx, t, sources, b, do)
 }
 
 // names lists all listeners that the environment has had.
@@ -141,13 +143,13 @@ func (s *Service) names(ctx context.Context, t j17.Tenant) (names []string, err 
 }
 
 // underWay returns where the deliveries that are not over would stand in a list.
-func (s *Service) underWay(ctx context.Context, t j17.Tenant, f Filter) (orders []string, err error) {
+func (s *Service) underWay(ctx context.Context, t j17.Tenant, f Filter, b *work.Budget) (orders []string, err error) {
 	// The lanes, a page at a time.
 	keys := store.Range{}
 	if f.Listener != "" {
 		keys = store.Prefix(f.Listener + "/")
 	}
-	for looked := 0; ; {
+	for {
 		const page = 1000
 		items, err := s.o.Store.Scan(ctx, t, laneSpace, keys, page)
 		if err != nil {
@@ -156,6 +158,9 @@ func (s *Service) underWay(ctx context.Context, t j17.Tenant, f Filter) (orders 
 
 		// The deliveries in them.
 		for i := range items {
+			if !b.Spend(lookWork) {
+				return nil, b.Err()
+			}
 			keys = keys.After(items[i].Key)
 			if _, _, key := cutKey(items[i].Key); f.Key != "" && key != f.Key {
 				continue
@@ -173,7 +178,7 @@ func (s *Service) underWay(ctx context.Context, t j17.Tenant, f Filter) (orders 
 			}
 			orders = append(orders, d.order())
 		}
-		if looked += len(items); len(items) < page || looked > maxLooked {
+		if len(items) < page {
 			slices.Sort(orders)
 			return orders, nil
 		}
@@ -218,7 +223,7 @@ func (src *source) next(ctx context.Context, st store.Sides, t j17.Tenant) (stri
 }
 
 // merge hands over the deliveries of several lists in their common order, each once, until do reports false.
-func (s *Service) merge(ctx context.Context, t j17.Tenant, sources []*source, do func(*delivery) bool) error {
+func (s *Service) merge(ctx context.Context, t j17.Tenant, sources []*source, b *work.Budget, do func(*delivery) bool) error {
 	for last := ""; ; {
 		var first *source
 		var at string
@@ -233,6 +238,9 @@ func (s *Service) merge(ctx context.Context, t j17.Tenant, sources []*source, do
 		}
 		if first == nil {
 			return nil
+		}
+		if !b.Spend(lookWork) {
+			return b.Err()
 		}
 		if first.found = first.found[1:]; at == last {
 			continue

@@ -60,12 +60,13 @@ type Service struct {
 	pool *pool
 	// turns are for conditions that keep a processor busy.
 	turns *work.Pool
-	// lagWork and countWork bound what a request may spend on counting: what listeners were not told, and what a replay tells.
-	lagWork, countWork int64
-	retries            *worker.Queue
-	replays            *worker.Queue
-	notices            *worker.Queue
-	counts             counters
+	// lagWork and countWork bound what a request may spend on counting: what listeners were not told, and what a replay tells. listWork bounds
+	// what a page of deliveries costs.
+	lagWork, countWork, listWork int64
+	retries                      *worker.Queue
+	replays                      *worker.Queue
+	notices                      *worker.Queue
+	counts                       counters
 
 	// sending is the context of all tries, cut ends it.
 	sending context.Context //nolint:containedctx // it lives as long as the service
@@ -108,7 +109,7 @@ func schedule() []time.Duration {
 // New returns a service and registers its kind of subscriptions.
 func New(ctx context.Context, o Options) *Service {
 	turns := int64(max(runtime.NumCPU(), 2))
-	s := &Service{o: o, mint: ident.NewMinter(o.Clock.Now), pool: newPool(), turns: work.NewPool(turns, turns/2), lagWork: lagWork, countWork: countWork}
+	s := &Service{o: o, mint: ident.NewMinter(o.Clock.Now), pool: newPool(), turns: work.NewPool(turns, turns/2), lagWork: lagWork, countWork: countWork, listWork: listWork}
 	s.sending, s.cut = context.WithCancel(context.WithoutCancel(ctx))
 	s.retries = o.Worker.Queue(worker.Work{Name: "listener_retries", Store: o.Store, Space: laneSpace, Do: s.retry, Lease: lease, AtOnce: 256, Each: 64})
 	s.replays = o.Worker.Queue(worker.Work{Name: "listener_replays", Store: o.Store, Space: replaySpace, Do: s.replayPage, Lease: lease, AtOnce: 16, Each: 4})
