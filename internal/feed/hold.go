@@ -113,11 +113,12 @@ func (h *holding) reopen() {
 	h.sig.closed = false
 }
 
-// beyond replaces what is stored of a subscription by what is known of it.
+// beyond replaces what is stored of a subscription by what is known of it. Where somebody else has written it since, such as a set that
+// has taken the tenant over, what is stored is all that counts: the other one goes on from there.
 func (h *holding) beyond(it *item) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if r := h.readers[it.key]; r != nil && r.saved.ID == it.ID && r.now.Count > it.Count {
+	if r := h.readers[it.key]; r != nil && r.saved.ID == it.ID && r.rev == it.rev && r.now.Count > it.Count {
 		it.state = r.now
 	}
 }

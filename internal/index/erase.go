@@ -68,8 +68,8 @@ func (s *Service) awaitErased(ctx context.Context, t j17.Tenant, name string, no
 		if err != nil {
 			return err
 		}
-		reached, err := s.handled(ctx, t, name)
-		if err != nil || reached.Compare(note) >= 0 && sl.Fanout == nil {
+		known, err := s.handled(ctx, t, name)
+		if err != nil || known.of(sl).Compare(note) >= 0 && sl.Fanout == nil {
 			return err
 		}
 

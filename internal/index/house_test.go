@@ -71,11 +71,15 @@ type process struct {
 }
 
 // start begins a process over a store.
-func (h *house) start(st store.Store) *process {
+func (h *house) start(st store.Store, with ...func(*feed.Options)) *process {
 	h.tb.Helper()
 	kit := worker.New(clock.System{}, h.logger)
+	o := feed.Options{Store: st, Clock: clock.System{}, Logger: h.logger, Worker: kit}
+	for _, w := range with {
+		w(&o)
+	}
 	p := &process{
-		feed:  feed.New(feed.Options{Store: st, Clock: clock.System{}, Logger: h.logger, Worker: kit}),
+		feed:  feed.New(o),
 		build: build.New(build.Options{Store: st, Clock: clock.System{}, Worker: kit, Logger: h.logger, Parallel: 2}),
 	}
 	p.Service = index.New(index.Options{Store: st, Feed: p.feed, Build: p.build, Clock: clock.System{}, Worker: kit, Logger: h.logger, Scrub: h.scrub})

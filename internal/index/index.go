@@ -89,9 +89,9 @@ type Service struct {
 	slots map[place]string
 	// idle are the slots whose subscriptions rest because the definition was not known.
 	idle map[place]bool
-	// moved has what is closed when a slot got on, reached up to where slots show all events that were handled here.
+	// moved has what is closed when a slot got on, reached up to where slots show all events though nothing was written for the last ones.
 	moved   map[place]chan struct{}
-	reached map[place]j17.StreamID
+	reached map[place]reach
 	// waiting has since when events wait for slots that are behind.
 	waiting map[place]time.Time
 }
@@ -100,6 +100,13 @@ type Service struct {
 type place struct {
 	tenant j17.Tenant
 	name   string
+}
+
+// reach says that a slot, as it is in a revision, shows all events up to a position. It says nothing of any other revision: another
+// process that has taken the upkeep over may have gone on from an earlier position.
+type reach struct {
+	rev uint64
+	at  j17.StreamID
 }
 
 type counters struct {
@@ -132,7 +139,7 @@ func New(o Options) *Service {
 	}
 	s := &Service{
 		o: o, known: map[place]*Definition{}, slots: map[place]string{}, idle: map[place]bool{}, moved: map[place]chan struct{}{},
-		reached: map[place]j17.StreamID{}, waiting: map[place]time.Time{},
+		reached: map[place]reach{}, waiting: map[place]time.Time{},
 	}
 	o.Feed.Handle(feed.Kind{Name: kind, Filter: s.filter, Notes: true, Do: s.hand, Batch: maxBatch})
 	o.Build.Handle(build.Kind{Name: kind, Page: s.page, Done: s.built, PageSize: buildPage})
@@ -566,11 +573,11 @@ func (s *Service) awaited(t j17.Tenant, slot string) <-chan struct{} {
 	return s.moved[at]
 }
 
-// reach notes that a slot shows all events up to a position, though nothing was written.
-func (s *Service) reach(t j17.Tenant, slot string, at j17.StreamID) {
+// reach notes that a slot as it was read shows all events up to a position, though nothing was written.
+func (s *Service) reach(t j17.Tenant, sl *slot, at j17.StreamID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reached[place{t, slot}] = at
+	s.reached[place{t, sl.name}] = reach{sl.rev, at}
 }
 
 // tell lets those look who wait for a slot.

@@ -143,7 +143,7 @@ func (u *upkeep) batch(ctx context.Context, touched []j17.Key, to j17.StreamID, 
 	}
 	switch {
 	case len(c.sides) == 0:
-		u.s.reach(u.t, u.slot.name, to) // nothing that the index shows has changed; the feed keeps how far it is by itself
+		u.s.reach(u.t, u.slot, to) // nothing that the index shows has changed; the feed keeps how far it is by itself
 		return nil
 	case c.size > maxBytes:
 		return u.begin(ctx, sources, to)

@@ -112,7 +112,7 @@ func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.Strea
 		return nil, nil, s.unbuilt(ctx, t, &h)
 	}
 	moved = s.awaited(t, h.Serving)
-	reached, err := s.handled(ctx, t, h.Serving)
+	known, err := s.handled(ctx, t, h.Serving)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -132,9 +132,7 @@ func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.Strea
 	if err != nil || sl.Fanout != nil {
 		return nil, moved, err
 	}
-	if after := sl.after(); after.Compare(reached) > 0 {
-		reached = after
-	}
+	reached := known.of(sl)
 	if reached.Compare(p) < 0 {
 		quiet, err := s.quiet(ctx, t, sl, reached, p)
 		if err != nil || !quiet {
@@ -164,19 +162,41 @@ func (s *Service) unbuilt(ctx context.Context, t j17.Tenant, h *head) error {
 	return e
 }
 
-// handled returns up to where all events were handled for a slot.
-func (s *Service) handled(ctx context.Context, t j17.Tenant, name string) (j17.StreamID, error) {
+// handled returns up to where a slot as it is now shows all events, as far as that is known beside the slot.
+func (s *Service) handled(ctx context.Context, t j17.Tenant, name string) (known reach, err error) {
+	// What is not of this revision of the slot is not about what it shows.
+	sl, err := readSlot(s.get(ctx, t), name)
+	if errors.Is(err, store.ErrNotFound) {
+		return known, nil // it is about to be removed
+	}
+	if err != nil {
+		return known, err
+	}
 	s.mu.Lock()
-	reached := s.reached[place{t, name}]
+	known = s.reached[place{t, name}]
 	s.mu.Unlock()
+	if known.rev != sl.rev {
+		known = reach{rev: sl.rev}
+	}
+
+	// The subscription is asked after the slot was read: where the slot is still the same later, nobody has written it in between.
 	status, err := s.o.Feed.Status(ctx, t, kind, name)
 	if errors.Is(err, store.ErrNotFound) {
-		return reached, nil // the slot is about to be removed
+		return known, nil // it does not follow the feed yet, or not any more
 	}
-	if status.After.Compare(reached) > 0 {
-		reached = status.After
+	if status.After.Compare(known.at) > 0 {
+		known.at = status.After
 	}
-	return reached, err
+	return known, err
+}
+
+// of returns up to where a slot shows all events, by itself and by what is known of its revision.
+func (r reach) of(sl *slot) j17.StreamID {
+	at := sl.after()
+	if r.rev == sl.rev && r.at.Compare(at) > 0 {
+		at = r.at
+	}
+	return at
 }
 
 // quiet reports whether no event or note between two positions concerns a slot, as far as that is seen soon.
