@@ -5,21 +5,26 @@ import (
 	"unicode"
 
 	"github.com/rivo/uniseg"
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
 
 	"j17/internal/value"
 )
 
-// SplitWords returns the words of a text in their order, each once, as Unicode divides it (UAX 29), without differences of case. What
-// has neither a letter nor a digit is no word.
+// WordsVersion tells apart what texts are divided into words by: under another one the same text may have other words, so that entries
+// that were made under it are not found. The number counts the changes here, and those of what divides texts.
+func WordsVersion() string { return "2 " + norm.Version + " " + cases.UnicodeVersion }
+
+// SplitWords returns the words of a text in their order, each once, as Unicode divides it (UAX 29), in the one form that all ways to write
+// them have in common: letters are composed (NFC), and without differences of case, also where these are of length ("ß", "SS"). What has
+// neither a letter nor a digit is no word.
 func SplitWords(text string) (words []string) {
 	seen := map[string]bool{}
+	text = commonForm(text)
 	for state := -1; text != ""; {
 		var word string
 		word, text, state = uniseg.FirstWordInString(text, state)
-		if strings.IndexFunc(word, isWord) < 0 {
-			continue
-		}
-		if word = strings.Map(fold, word); !seen[word] {
+		if strings.IndexFunc(word, isWord) >= 0 && !seen[word] {
 			seen[word] = true
 			words = append(words, word)
 		}
@@ -29,13 +34,13 @@ func SplitWords(text string) (words []string) {
 
 func isWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }
 
-// fold returns the same letter for all that differ in case only.
-func fold(r rune) rune {
-	first := r
-	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
-		first = min(first, next)
+// commonForm returns a text as all have it that differ from it in case only, or in how letters with marks are written.
+func commonForm(text string) string {
+	if strings.IndexFunc(text, func(r rune) bool { return r > unicode.MaxASCII }) < 0 {
+		return strings.ToLower(text)
 	}
-	return first
+	folded := cases.Fold().String(norm.NFC.String(text))
+	return norm.NFC.String(folded) // folding takes some letters apart
 }
 
 // Words returns the entries of a text in index n, one for each of its words. It reports false, and no entries, for more than

@@ -17,14 +17,18 @@ import (
 	"j17/internal/work"
 )
 
-// rowIndexID names the index of a projection's rows by what decides their entries: what is indexed, and how the states come about that
-// this depends on. It is "" where there are no indexes.
+// rowIndexID names the index of a projection's rows by what decides their entries: what is indexed, how texts are divided into words where
+// some are, and how the states come about that this depends on. So a program that finds other words begins another index when it starts,
+// and removes the one before it. It is "" where there are no indexes.
 func rowIndexID(of *decider.Decider, d *definition) string {
 	if len(d.Indexes) == 0 {
 		return ""
 	}
 	h := sha256.New()
 	_, _ = h.Write(d.IndexFingerprint[:]) // never fails
+	if slices.ContainsFunc(d.Indexes, func(x spec.Index) bool { return x.Words }) {
+		_, _ = h.Write([]byte(index.WordsVersion()))
+	}
 	for _, name := range d.IndexTypes() {
 		if of.Types[name] == nil {
 			return "" // it was taken out of the spec
