@@ -7,10 +7,10 @@ import (
 	"sync"
 
 	"j17"
-	"j17/internal/spec"
+	"j17/internal/projection"
 )
 
-// documents keeps the documents that were made: that of an environment as long as its spec is the deployed one.
+// documents keeps the documents that were made: that of an environment as long as it has the same spec and the same projections.
 type documents struct {
 	mu   sync.Mutex
 	made map[string]tagged
@@ -82,23 +82,26 @@ func (d *documents) end(key string, ended chan struct{}) {
 	close(ended)
 }
 
-// openAPI is GET /_openapi.json: the document of this host. It is made once for each deployed spec, on a turn on a processor.
+// openAPI is GET /_openapi.json: the document of this host. It is made once for each deployed spec with the projections beside it, on a turn
+// on a processor.
 func openAPI(d Document) handler {
 	return func(c *call, w http.ResponseWriter) error {
-		key := strconv.Itoa(int(d))
-		var compiled *spec.Compiled
+		of := projection.Declared{Key: strconv.Itoa(int(d))}
 		if d == InstanceDocument {
-			if compiled = c.api.Engine.Spec(c.tenant); compiled == nil {
+			if c.api.Engine.Spec(c.tenant) == nil {
 				return j17.Errorf(j17.CodeNoSpec, "No spec has been deployed to %s.", c.env.LongName())
 			}
-			key = compiled.Hash
+			var err error
+			if of, err = c.api.Projections.Declared(c.request.Context(), c.tenant); err != nil {
+				return err
+			}
 		}
-		doc, err := c.api.documents.of(c.request.Context(), key, func() ([]byte, error) {
+		doc, err := c.api.documents.of(c.request.Context(), of.Key, func() ([]byte, error) {
 			if err := c.slot.Take(c.request.Context()); err != nil {
 				return nil, err
 			}
 			defer c.slot.Give()
-			return c.api.describe(d, compiled)
+			return c.api.describe(d, &of)
 		})
 		if err != nil {
 			return err

@@ -4,6 +4,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
+
+	"j17/internal/projection"
 )
 
 // ControlRoutes lists the routes of the control plane as "METHOD /pattern".
@@ -69,7 +71,7 @@ func (a *API) Described(d Document) (all, not []string) {
 }
 
 // Describe makes a document.
-func (a *API) Describe(d Document) ([]byte, error) { return a.describe(d, nil) }
+func (a *API) Describe(d Document) ([]byte, error) { return a.describe(d, &projection.Declared{}) }
 
 // OperationOf returns the document that describes what a request on the public listener asks for, and the path that it has
 // there; "" where nothing is asked for that is described.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"j17/internal/openapi"
+	"j17/internal/projection"
 	"j17/internal/spec"
 	"j17/internal/value"
 )
@@ -34,11 +35,15 @@ const (
 // OpenAPI returns the OpenAPI document of a host; that of an environment with the types of its spec, nil for none. Its size, and what
 // it costs, grows with the spec's text and with the number of paths, which has a bound.
 func OpenAPI(d Document, version string, c *spec.Compiled) ([]byte, error) {
-	return (&API{Options: Options{Version: version}}).describe(d, c)
+	of := &projection.Declared{Spec: c}
+	if c != nil {
+		of.Projections = c.Projections
+	}
+	return (&API{Options: Options{Version: version}}).describe(d, of)
 }
 
-// describe makes a document of the routes that this server has.
-func (a *API) describe(d Document, c *spec.Compiled) ([]byte, error) {
+// describe makes a document of the routes that this server has, and of what an environment has; of nothing but the routes without a spec.
+func (a *API) describe(d Document, of *projection.Declared) ([]byte, error) {
 	info := openapi.Info{Version: cmp.Or(a.Version, "dev"), Statuses: StatusOf, Title: "j17", About: "Errors are in the form of RFC 9457."}
 	info.Headers, info.Problems = headersOfAll(), headersOfProblems()
 	var sites site
@@ -54,7 +59,7 @@ func (a *API) describe(d Document, c *spec.Compiled) ([]byte, error) {
 		info.Server = "http://localhost:17001"
 	}
 	b := openapi.New(info)
-	w := &describer{b: b, table: operations(), spec: c}
+	w := &describer{b: b, table: operations(), spec: of.Spec, projections: of.Projections}
 
 	all := a.routes()
 	for i := range all {
@@ -62,7 +67,7 @@ func (a *API) describe(d Document, c *spec.Compiled) ([]byte, error) {
 			w.add(&all[i])
 		}
 	}
-	if c != nil {
+	if w.spec != nil {
 		w.schemas()
 	}
 	return b.JSON()
@@ -73,6 +78,8 @@ type describer struct {
 	b     *openapi.Builder
 	table map[string]operation
 	spec  *spec.Compiled
+	// projections are those of the spec, and those that were posted beside it.
+	projections map[string]*spec.Projection
 }
 
 // operation finds how a row is described.
@@ -120,7 +127,7 @@ func (w *describer) add(r *route) {
 	}
 
 	// A row of projections is there for each of them.
-	if w.spec != nil && r.sites&viewSite != 0 && len(w.spec.Projections) <= maxOwnViews {
+	if w.spec != nil && r.sites&viewSite != 0 && len(w.projections) <= maxOwnViews {
 		w.views(&described)
 		return
 	}

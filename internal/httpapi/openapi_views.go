@@ -9,13 +9,13 @@ import (
 	"j17/internal/spec"
 )
 
-// maxOwnViews is how many projections a spec may have for each to have paths of its own in the document.
+// maxOwnViews is how many projections an environment may have for each to have paths of its own in the document.
 const maxOwnViews = 200
 
 // views adds a row of projections for each projection that it is about, with the parameters that this one takes.
 func (w *describer) views(described *openapi.Operation) {
-	for _, name := range slices.Sorted(maps.Keys(w.spec.Projections)) {
-		p := w.spec.Projections[name]
+	for _, name := range slices.Sorted(maps.Keys(w.projections)) {
+		p := w.projections[name]
 		of := *described
 		of.ID, of.Path = described.ID+"."+name, strings.Replace(described.Path, "{name}", name, 1)
 		ofID, listed := strings.Contains(of.Path, "/{id}"), !strings.Contains(of.Path, "/{id}") && p.IsNamed()
@@ -30,7 +30,8 @@ func (w *describer) views(described *openapi.Operation) {
 		of.Parameters = slices.DeleteFunc(slices.Clone(described.Parameters), func(given openapi.Parameter) bool {
 			ours := given.In == "query" && !strings.HasSuffix(of.Path, "stream")
 			moment := given.Name == "at" || given.Name == "synchronous"
-			return ours && (listed && moment || !listed && !moment || given.Name == "at" && len(p.Queries()) > 0)
+			return ours && (listed && moment || !listed && !moment || given.Name == "at" && len(p.Queries()) > 0) ||
+				listed && given.In == "query" && !w.takes(p, given.Name)
 		})
 		if listed {
 			of.Parameters = append(of.Parameters, filtersOf(p)...)
@@ -44,6 +45,19 @@ func (w *describer) views(described *openapi.Operation) {
 		}
 		w.b.Add(of, described.ID)
 	}
+}
+
+// takes reports whether lists of a projection take a parameter of ours: there are orders where there are indexes of values, and rows are
+// somewhere where their aggregates have places.
+func (w *describer) takes(p *spec.Projection, name string) bool {
+	switch name {
+	case "order":
+		return slices.ContainsFunc(p.Indexes, func(x spec.Index) bool { return !x.Words })
+	case "near", "radius":
+		t := w.spec.Types[p.ForEach]
+		return t != nil && t.HasPlaces(spec.Point)
+	}
+	return true
 }
 
 // filtersOf are the filters that the indexes of a projection allow.

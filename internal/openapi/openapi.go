@@ -94,6 +94,11 @@ func New(info Info) *Builder {
 	}
 }
 
+// isComponentName reports whether a component may be called so.
+func isComponentName(name string) bool {
+	return strings.Trim(name, "-._0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") == ""
+}
+
 // Add adds an operation. The components that it is made of are named after like, the id of an operation that has the same
 // parameters and answers; "" for its own.
 func (b *Builder) Add(op Operation, like string) {
@@ -115,8 +120,13 @@ func (b *Builder) Add(op Operation, like string) {
 		if p.In == "header" {
 			key = "header." + p.Name
 		}
-		if b.params[key] == nil {
-			b.params[key] = object{"name": p.Name, "in": p.In, "description": p.About, "schema": p.Schema}
+		own := object{"name": p.Name, "in": p.In, "description": p.About, "schema": p.Schema}
+		if b.params[key] == nil && isComponentName(key) {
+			b.params[key] = own
+		}
+		if !reflect.DeepEqual(b.params[key], any(own)) {
+			params = append(params, own) // nothing can be called so, or another operation's parameter is
+			continue
 		}
 		params = append(params, ref("parameters", key))
 	}

@@ -2,8 +2,11 @@ package projection
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -26,6 +29,8 @@ type inForce struct {
 	invalid map[string]string
 	// deployed tells that it was read from the environment, and is not what is tried or prepared.
 	deployed bool
+	// key is that of Declared.
+	key func() string
 }
 
 // definition is a projection that is in force.
@@ -86,6 +91,7 @@ func (s *Service) inForce(t j17.Tenant, compiled *spec.Compiled, sm store.Moment
 // newInForce compiles what is posted. What an earlier set has compiled of the same text is taken from there.
 func newInForce(compiled *spec.Compiled, posted *postings, known *inForce) *inForce {
 	in := &inForce{compiled: compiled, posted: posted, all: make(map[string]*definition, len(compiled.Projections)+len(posted.all)), invalid: map[string]string{}}
+	in.key = sync.OnceValue(in.digest)
 	if known != nil && known.compiled != compiled {
 		known = nil
 	}
@@ -115,6 +121,40 @@ func newInForce(compiled *spec.Compiled, posted *postings, known *inForce) *inFo
 		in.all[p.Name] = &definition{Projection: made, posted: p}
 	}
 	return in
+}
+
+// digest is the key of Declared.
+func (in *inForce) digest() string {
+	if len(in.posted.all) == 0 {
+		return in.compiled.Hash
+	}
+	h := sha256.New()
+	for i := range in.posted.all {
+		p := &in.posted.all[i]
+		_, _ = fmt.Fprintf(h, "%q %d %s", p.Name, len(p.Definition), p.Definition) // never fails
+	}
+	return in.compiled.Hash + " " + hex.EncodeToString(h.Sum(nil))
+}
+
+// Declared is what an environment has: its spec, and the projections that are in force, those of the spec and those that were posted.
+type Declared struct {
+	Spec        *spec.Compiled
+	Projections map[string]*spec.Projection
+	// Key is the same for the same spec with the same definitions beside it, and for no others.
+	Key string
+}
+
+// Declared returns what an environment has now; CodeNoSpec where no spec is deployed to it.
+func (s *Service) Declared(ctx context.Context, t j17.Tenant) (Declared, error) {
+	r, err := s.now(ctx, t)
+	if err != nil {
+		return Declared{}, err
+	}
+	d := Declared{r.in.compiled, make(map[string]*spec.Projection, len(r.in.all)), r.in.key()}
+	for name, of := range r.in.all {
+		d.Projections[name] = of.Projection
+	}
+	return d, nil
 }
 
 // firstError says what is wrong first.
