@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -199,12 +200,40 @@ func (s *assistedServer) Feed(ctx context.Context, f client.FeedFilter, after st
 	return c.Feed(ctx, f, after, count)
 }
 
+// Projection implements mcp.Reader.
 func (s *assistedServer) Projection(ctx context.Context, name, id string, o client.ProjectionOptions) (client.Projected, error) {
 	c, err := s.connect()
 	if err != nil {
 		return client.Projected{}, err
 	}
 	return c.Projection(ctx, name, id, o)
+}
+
+// ProjectionRows implements mcp.Reader.
+func (s *assistedServer) ProjectionRows(ctx context.Context, name string, q url.Values) (client.RowPage, error) {
+	c, err := s.connect()
+	if err != nil {
+		return client.RowPage{}, err
+	}
+	return c.ProjectionRows(ctx, name, q)
+}
+
+// CountRows implements mcp.Reader.
+func (s *assistedServer) CountRows(ctx context.Context, name string, q url.Values) (uint64, error) {
+	c, err := s.connect()
+	if err != nil {
+		return 0, err
+	}
+	return c.CountRows(ctx, name, q)
+}
+
+// Places implements mcp.Reader.
+func (s *assistedServer) Places(ctx context.Context, aggregateType, question string, q url.Values) (client.RowPage, error) {
+	c, err := s.connect()
+	if err != nil {
+		return client.RowPage{}, err
+	}
+	return c.Places(ctx, aggregateType, question, q)
 }
 
 // assistedWriter writes to the server of an assistant that is allowed to.

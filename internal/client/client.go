@@ -385,17 +385,31 @@ func (c *Client) Projection(ctx context.Context, name, id string, o ProjectionOp
 	return Projected{b.Data, b.CachedAt, b.Metadata}, nil
 }
 
-// ProjectionRows is a page of the rows of a projection, each as the server has it. Next is the start of the next page, "" on the last one.
-type ProjectionRows struct {
-	Rows []json.RawMessage
-	Next string
+// RowPage is a page of rows, each as the server has it. Next is the start of the next page, "" on the last one; Position is the one of the
+// feed that all rows are as of.
+type RowPage struct {
+	Rows     []json.RawMessage
+	Next     string
+	Position string
 }
 
 // ProjectionRows reads a page of the rows of a projection; q has filters, order, count and start.
-func (c *Client) ProjectionRows(ctx context.Context, name string, q url.Values) (ProjectionRows, error) {
+func (c *Client) ProjectionRows(ctx context.Context, name string, q url.Values) (RowPage, error) {
+	return c.rowPage(ctx, []string{"_projections", name}, q)
+}
+
+// Places reads a page of what is where a question asks for, which is nearby, within or containing; q has where that is, count and start.
+func (c *Client) Places(ctx context.Context, aggregateType, question string, q url.Values) (RowPage, error) {
+	return c.rowPage(ctx, []string{aggregateType, question}, q)
+}
+
+func (c *Client) rowPage(ctx context.Context, path []string, q url.Values) (RowPage, error) {
 	var b struct {
-		Rows []json.RawMessage `json:"rows"`
-		Next *string           `json:"next"`
+		Rows     []json.RawMessage `json:"rows"`
+		Next     *string           `json:"next"`
+		Metadata struct {
+			Position string `json:"position"`
+		} `json:"metadata"`
 	}
 	complete := func() error {
 		if b.Rows == nil {
@@ -403,13 +417,31 @@ func (c *Client) ProjectionRows(ctx context.Context, name string, q url.Values) 
 		}
 		return nil
 	}
-	if err := c.get(ctx, []string{"_projections", name}, q, &b, complete); err != nil {
-		return ProjectionRows{}, err
+	if err := c.get(ctx, path, q, &b, complete); err != nil {
+		return RowPage{}, err
 	}
-	if b.Next == nil {
-		return ProjectionRows{Rows: b.Rows}, nil
+	p := RowPage{Rows: b.Rows, Position: b.Metadata.Position}
+	if b.Next != nil {
+		p.Next = *b.Next
 	}
-	return ProjectionRows{b.Rows, *b.Next}, nil
+	return p, nil
+}
+
+// CountRows returns how many rows of a projection pass filters.
+func (c *Client) CountRows(ctx context.Context, name string, q url.Values) (uint64, error) {
+	var b struct {
+		Count *uint64 `json:"count"`
+	}
+	complete := func() error {
+		if b.Count == nil {
+			return errors.New("the reply has no count")
+		}
+		return nil
+	}
+	if err := c.get(ctx, []string{"_projections", name, "_count"}, q, &b, complete); err != nil {
+		return 0, err
+	}
+	return *b.Count, nil
 }
 
 // Length returns the number of events of an aggregate, 0 where there are none.

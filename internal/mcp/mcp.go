@@ -13,6 +13,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -32,6 +33,9 @@ type Reader interface {
 	IDs(ctx context.Context, aggregateType, start string, count uint64) func(yield func(string, error) bool)
 	Feed(ctx context.Context, f client.FeedFilter, after string, count uint64) (client.FeedPage, error)
 	Projection(ctx context.Context, name, id string, o client.ProjectionOptions) (client.Projected, error)
+	ProjectionRows(ctx context.Context, name string, q url.Values) (client.RowPage, error)
+	CountRows(ctx context.Context, name string, q url.Values) (uint64, error)
+	Places(ctx context.Context, aggregateType, question string, q url.Values) (client.RowPage, error)
 }
 
 // Writer writes events to one environment of a running server.
@@ -79,6 +83,7 @@ func New(o Options) *Server {
 	s.sdk.AddReceivingMiddleware(s.refuseUnknownTools)
 	s.addSpecTools()
 	s.addDataTools()
+	s.addListTools()
 	s.addDocTools()
 	s.addResources()
 	return s

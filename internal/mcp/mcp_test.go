@@ -1,15 +1,18 @@
 package mcp_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -55,8 +58,37 @@ type running struct {
 	with     []client.WriteOptions
 	// filter is what the feed was asked for last.
 	filter client.FeedFilter
-	// projected is which value of a projection was asked for last.
+	// projected is which value of a projection was asked for last, rows what is there of a list, and listed what was asked of it.
 	projected string
+	rows      []json.RawMessage
+	listed    []string
+}
+
+// page returns the first rows as far as count says, the rest after them.
+func (r *running) page(what string, q url.Values) (client.RowPage, error) {
+	r.listed = append(r.listed, what+" "+q.Encode())
+	count, err := strconv.Atoi(q.Get("count"))
+	if err = cmp.Or(r.err, err); err != nil {
+		return client.RowPage{}, err
+	}
+	p := client.RowPage{Rows: r.rows[:min(count, len(r.rows))], Position: "1795300000000-0"}
+	if len(p.Rows) < len(r.rows) {
+		p.Next = strconv.Itoa(count)
+	}
+	return p, nil
+}
+
+func (r *running) ProjectionRows(_ context.Context, name string, q url.Values) (client.RowPage, error) {
+	return r.page(name, q)
+}
+
+func (r *running) CountRows(_ context.Context, name string, q url.Values) (uint64, error) {
+	r.listed = append(r.listed, name+" "+q.Encode())
+	return uint64(len(r.rows)), r.err
+}
+
+func (r *running) Places(_ context.Context, aggregateType, question string, q url.Values) (client.RowPage, error) {
+	return r.page(aggregateType+" "+question, q)
 }
 
 func (r *running) Projection(_ context.Context, name, id string, o client.ProjectionOptions) (client.Projected, error) {
@@ -240,10 +272,13 @@ func TestToolsAndResources(t *testing.T) {
 	r := &running{}
 	for _, writes := range []bool{false, true} {
 		o := options(t, r)
-		want := []string{"dry_run_events", "explain_error", "list_ids", "read_doc", "read_events", "read_feed", "read_projection", "read_state", "search_docs", "validate_spec"}
+		want := []string{
+			"count_rows", "dry_run_events", "explain_error", "find_containing", "find_nearby", "find_within", "list_ids", "list_rows",
+			"read_doc", "read_events", "read_feed", "read_projection", "read_state", "search_docs", "validate_spec",
+		}
 		if writes {
 			o.Writer = r
-			want = []string{"dry_run_events", "explain_error", "list_ids", "post_event", "read_doc", "read_events", "read_feed", "read_projection", "read_state", "search_docs", "validate_spec"}
+			want = slices.Insert(want, 8, "post_event")
 		}
 		s := connect(t, o)
 		list, err := s.ListTools(t.Context(), nil)
