@@ -184,7 +184,7 @@ func (w *waiting) flags(cmd *cobra.Command) {
 // pollTime is how long the command waits before it asks again how far a build is.
 const pollTime = 500 * time.Millisecond
 
-// buildWatch shows on a terminal how far a build is.
+// buildWatch shows on a terminal how far a build, or a comparison, is.
 type buildWatch struct {
 	bar *progressbar.ProgressBar // nil without a terminal
 }
@@ -196,11 +196,11 @@ func (e *env) watch() *buildWatch {
 	return &buildWatch{e.bar(-1, "building")}
 }
 
-// pause shows how far the build is and waits until it is time to ask again.
-func (w *buildWatch) pause(ctx context.Context, b *wire.Build) error {
-	if w.bar != nil && b.Total > 0 {
-		w.bar.ChangeMax64(int64(b.Total))
-		_ = w.bar.Set64(int64(b.Done)) // it is decoration
+// pause shows how far it is and waits until it is time to ask again.
+func (w *buildWatch) pause(ctx context.Context, done, total uint64) error {
+	if w.bar != nil && total > 0 {
+		w.bar.ChangeMax64(int64(total))
+		_ = w.bar.Set64(int64(done)) // it is decoration
 	}
 	system := clock.System{}
 	return system.Wait(ctx, system.Now().Add(pollTime))
@@ -221,7 +221,7 @@ func (o *operating) await(ctx context.Context, raw json.RawMessage, w *waiting) 
 	}
 	watch := e.watch()
 	for p.Build != nil && p.Build.Status == "running" {
-		if err := watch.pause(ctx, p.Build); err != nil {
+		if err := watch.pause(ctx, p.Build.Done, p.Build.Total); err != nil {
 			e.note("The build goes on in the background; 'j17 projection list' shows how far it is.\n")
 			return nil, interrupted(ctx, err)
 		}

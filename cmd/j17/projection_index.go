@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -90,7 +93,7 @@ func (e *env) projectionVerify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "verify NAME", Short: "Compare the indexes of a projection with the events", Args: exactly("NAME"),
 		Long: `Make all rows of a projection anew from the events, and compare them with its indexes, both ways. Servers do the same by themselves every
-few hours.
+few hours. A terminal shows how far it is; so does 'verification' in 'j17 projection show --json' until it is over.
 
 Exit code 7: they differ; the first difference is named. 'j17 projection rebuild' mends it.`,
 		Example: "  j17 projection verify open_tickets --env staging",
@@ -103,7 +106,14 @@ Exit code 7: they differ; the first difference is named. 'j17 projection rebuild
 		if err != nil {
 			return err
 		}
-		raw, err := o.projectionCall(cmd.Context(), http.MethodPost, []string{args[0], "verify"})
+		path, err := o.opsPath(cmd.Context(), "projections", args[0])
+		if err != nil {
+			return err
+		}
+		watched := o.watchVerification(cmd.Context(), path)
+		var raw json.RawMessage
+		err = o.call(cmd.Context(), http.MethodPost, append(path[:len(path):len(path)], "verify"), nil, nil, &raw)
+		watched()
 		if err != nil {
 			return err
 		}
@@ -127,4 +137,28 @@ Exit code 7: they differ; the first difference is named. 'j17 projection rebuild
 		return differs
 	}
 	return cmd
+}
+
+// watchVerification shows on a terminal how far the comparison of a projection's indexes is, until the returned function is called. The
+// path is that of the projection.
+func (o *operating) watchVerification(ctx context.Context, path []string) (end func()) {
+	if !terminal(o.env.err) {
+		return func() {}
+	}
+	watching, stop := context.WithCancel(ctx)
+	var over sync.WaitGroup
+	over.Go(func() {
+		watch := &buildWatch{o.env.bar(-1, "comparing")}
+		defer watch.end()
+		for at := (&wire.Verification{}); watch.pause(watching, at.Done, at.Total) == nil; {
+			var p wire.Projection
+			if err := o.call(watching, http.MethodGet, path, nil, nil, &p); err == nil && p.Verification != nil {
+				at = p.Verification // or the comparison goes on unseen, and says itself what is wrong
+			}
+		}
+	})
+	return func() {
+		stop()
+		over.Wait()
+	}
 }

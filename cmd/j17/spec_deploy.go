@@ -311,7 +311,7 @@ func (o *operating) awaitSpec(ctx context.Context, q deployRequest, p *wire.Prep
 	e.reportChange("the spec is prepared")
 	w := e.watch()
 	for p.Build.Status == "running" {
-		if err := w.pause(ctx, &p.Build); err != nil {
+		if err := w.pause(ctx, p.Build.Done, p.Build.Total); err != nil {
 			e.note("The spec is still being prepared; it is deployed when its indexes are built.\n")
 			return interrupted(ctx, err)
 		}

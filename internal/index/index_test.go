@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -478,6 +479,25 @@ func TestVerify(t *testing.T) {
 		d := source{h.disk}.definition(nil)
 		h.ready(p, prod, d)
 		h.verify(p, prod)
+
+		// It says how far it is.
+		status, err := p.Status(t.Context(), prod, "one")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var said []uint64
+		if _, err := p.Verify(t.Context(), prod, "one", func(done, total uint64) {
+			if said = append(said, done); total != status.Rows+status.Entries {
+				t.Errorf("%d of %d are compared, and there are %+v", done, total, status)
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if first, last := said[0], said[len(said)-1]; !slices.IsSorted(said) || first != 0 || last != status.Rows+status.Entries {
+			t.Errorf("it was at %v of %+v", said, status)
+		}
+
+		// And notices everything.
 		for _, space := range []store.Space{"index.entries", "index.rows", "index.sources"} {
 			items, err := h.disk.Scan(t.Context(), prod, space, store.Range{}, 1000)
 			if err != nil {

@@ -31,14 +31,15 @@ type verification struct {
 	t    j17.Tenant
 	d    *Definition
 	slot string
-	// pause is called before each page.
+	// pause is called before each page. done counts the rows and the entries that were compared.
 	pause func(done uint64) error
 	done  uint64
 }
 
 // Verify computes all rows anew and compares them with the index: each row that should be there with what is kept of it and all of its
 // entries, and all entries with the rows that they are of. Events that are written meanwhile do not matter: each page is compared as of
-// one position. It returns the first difference, nil if there is none. progress, if not nil, is told how many rows were compared.
+// one position. It returns the first difference, nil if there is none. progress, if not nil, is told how many rows and entries were compared,
+// and about how many there are.
 func (s *Service) Verify(ctx context.Context, t j17.Tenant, id string, progress func(done, total uint64)) (*Difference, error) {
 	status, err := s.Status(ctx, t, id)
 	if err != nil {
@@ -46,7 +47,7 @@ func (s *Service) Verify(ctx context.Context, t j17.Tenant, id string, progress 
 	}
 	return s.verify(ctx, t, id, func(done uint64) error {
 		if progress != nil {
-			progress(done, max(status.Rows, done))
+			progress(done, max(status.Rows+status.Entries, done))
 		}
 		return ctx.Err()
 	})
@@ -296,6 +297,9 @@ func (v *verification) ownersOf(ctx context.Context, space store.Space, keys sto
 		if !owned {
 			return "", &Difference{Row: id, What: fmt.Sprintf("the index has something in %s that is none of the row's", space)}, nil
 		}
+	}
+	if space == entrySpace {
+		v.done += uint64(len(items))
 	}
 	if len(items) < verifyPage {
 		last = ""

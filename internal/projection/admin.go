@@ -123,6 +123,7 @@ func (s *Service) describe(v *survey, name string) wire.Projection {
 	if next != nil {
 		p.Build = v.preparing(next, s)
 	}
+	p.Verification = s.verifying.of(verified{v.t, name})
 	return p
 }
 

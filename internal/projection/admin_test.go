@@ -518,3 +518,52 @@ func TestThePriceOfAProjection(t *testing.T) {
 		t.Fatalf("%+v, tried %+v: %v", p, tried.Price, err)
 	}
 }
+
+// peeking is a context whose owner looks at something whenever somebody asks whether it has ended.
+type peeking struct {
+	context.Context //nolint:containedctx // it is one
+
+	peek func()
+}
+
+func (p peeking) Err() error {
+	p.peek()
+	return p.Context.Err()
+}
+
+// TestAVerificationIsSeen: a projection shows how far the comparison of its indexes is, as long as it lasts.
+func TestAVerificationIsSeen(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.run(s.builds.Run)
+	s.deploy(t, notes(keep, ""))
+	s.write(t)
+	s.post(t, byColors, false)
+	s.built(t)
+	described := func() wire.Projection {
+		p, err := s.views.Describe(t.Context(), s.tenant, "posted")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	if p := described(); p.Verification != nil {
+		t.Errorf("before there is a comparison: %+v", p.Verification)
+	}
+	seen := map[wire.Verification]bool{}
+	v, err := s.views.Verify(peeking{t.Context(), func() {
+		if at := described().Verification; at != nil {
+			seen[*at] = true
+		}
+	}}, s.tenant, "posted")
+	if err != nil || !v.Verified {
+		t.Fatal(v, err)
+	}
+	all := v.Rows + v.Entries
+	if !seen[wire.Verification{Done: 0, Total: all}] || !seen[wire.Verification{Done: v.Rows, Total: all}] || !seen[wire.Verification{Done: all, Total: all}] {
+		t.Errorf("of %+v there was seen %v", v, seen)
+	}
+	if p := described(); p.Verification != nil {
+		t.Errorf("after it: %+v", p.Verification)
+	}
+}

@@ -81,6 +81,8 @@ type Service struct {
 	memory    *work.Pool
 	// sets are the projections in force of each environment.
 	sets sets
+	// verifying are the comparisons with events that are under way.
+	verifying verifications
 }
 
 // New returns a service.

@@ -32,6 +32,14 @@ type Projection struct {
 	// Lag is the number of events behind it that they have not taken up yet.
 	Lag   uint64 `json:"lag"`
 	Build *Build `json:"build,omitempty"`
+	// Verification is how far a comparison of its indexes with the events is that somebody has asked for and that is under way.
+	Verification *Verification `json:"verification,omitempty"`
+}
+
+// Verification is how far a comparison with the events is. Done and Total count rows and entries.
+type Verification struct {
+	Done  uint64 `json:"done"`
+	Total uint64 `json:"total"`
 }
 
 // Build is an index that is, or was, built in the background.
