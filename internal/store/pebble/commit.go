@@ -193,7 +193,7 @@ type batch struct {
 	now int64
 	ms  int64
 
-	heads    map[streamKey]*stagedHead
+	heads    map[string]*stagedHead
 	changed  []*stagedHead
 	slab     []stagedHead
 	tenants  []*tenant
@@ -234,7 +234,8 @@ type batch struct {
 
 // stagedHead is the head of a stream after what was staged so far.
 type stagedHead struct {
-	key streamKey
+	// key is the one under which it is stored.
+	key string
 	store.Head
 	changed bool
 }
@@ -260,7 +261,7 @@ type stagedCommand struct {
 }
 
 func (b *batch) init() {
-	b.heads = make(map[streamKey]*stagedHead)
+	b.heads = make(map[string]*stagedHead)
 	b.items = make(map[string]*stagedItem)
 	b.commands = make(map[commandKey]*stagedCommand)
 }
@@ -385,7 +386,7 @@ func (b *batch) putNextNumber() {
 func (b *batch) finish() {
 	b.endRun()
 	for _, h := range b.changed {
-		b.put(appendHeadKey(b.key[:0], h.key.tenant, h.key.Key), appendHeadRecord(b.value[:0], &h.Head))
+		b.put(append(b.key[:0], h.key...), appendHeadRecord(b.value[:0], &h.Head))
 	}
 	for _, t := range b.tenants {
 		// Only the committer moves t.last.

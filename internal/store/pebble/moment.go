@@ -44,12 +44,14 @@ func (m *moment) Heads(keys []j17.Key) ([]store.Head, error) {
 		return heads, nil
 	}
 	var missing []int
+	var headKey []byte
 	m.store.mu.Lock()
 	current := m.store.view == m.view
 	for i, key := range keys {
 		known := false
 		if current {
-			heads[i], known = m.store.heads.get(streamKey{m.tenant, key})
+			headKey = appendHeadKey(headKey[:0], m.tenant, key)
+			heads[i], known = m.store.heads.get(headKey)
 		}
 		if !known {
 			missing = append(missing, i)

@@ -18,6 +18,9 @@ const cancelEvery = 1024
 
 var errGap = errors.New("an event is missing")
 
+// usualHeadKey is as long as the keys of heads mostly are, so that memory for one need not be taken from the heap.
+const usualHeadKey = 128
+
 // Heads returns the durable heads of streams. See store.Store.
 func (s *Store) Heads(_ context.Context, t j17.Tenant, keys []j17.Key) ([]store.Head, error) {
 	if err := store.ValidTenant(t); err != nil {
@@ -29,9 +32,11 @@ func (s *Store) Heads(_ context.Context, t j17.Tenant, keys []j17.Key) ([]store.
 	s.mu.Lock()
 	number := s.numberLocked(t)
 	var missing []int
+	headKey := make([]byte, 0, usualHeadKey)
 	for i, key := range keys {
 		var ok bool
-		if heads[i], ok = s.heads.get(streamKey{number, key}); !ok && number != 0 {
+		headKey = appendHeadKey(headKey[:0], number, key)
+		if heads[i], ok = s.heads.get(headKey); !ok && number != 0 {
 			missing = append(missing, i)
 		}
 	}
@@ -66,14 +71,15 @@ func canExist(key j17.Key) bool { return store.ValidKey(key) == nil }
 // load reads a head from disk and puts it into the cache, unless it may be outdated. The cache also keeps that a
 // stream has no events: its first one probably comes next.
 func (r reader) load(key j17.Key) (store.Head, error) {
-	h, err := getHead(r.snapshot, appendHeadKey(nil, r.tenant, key), key)
+	headKey := appendHeadKey(make([]byte, 0, usualHeadKey), r.tenant, key)
+	h, err := getHead(r.snapshot, headKey, key)
 	if err != nil {
 		return store.Head{}, err
 	}
 	r.store.mu.Lock()
 	defer r.store.mu.Unlock()
 	if r.store.view == r.view {
-		r.store.heads.put(streamKey{r.tenant, key}, h)
+		r.store.heads.put(string(headKey), h)
 	}
 	return h, nil
 }
@@ -88,7 +94,7 @@ func (r reader) head(key j17.Key) (store.Head, error) {
 	var h store.Head
 	var ok bool
 	if current {
-		h, ok = r.store.heads.get(streamKey{r.tenant, key})
+		h, ok = r.store.heads.get(appendHeadKey(make([]byte, 0, usualHeadKey), r.tenant, key))
 	}
 	r.store.mu.Unlock()
 	if ok {

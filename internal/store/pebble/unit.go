@@ -254,14 +254,13 @@ func (b *batch) loadUnit(t *tenant, u *store.Append) error {
 
 // head returns the head of a stream after what was staged so far.
 func (b *batch) head(tenant uint32, key j17.Key) (*stagedHead, error) {
-	k := streamKey{tenant, key}
-	if h := b.heads[k]; h != nil {
+	b.key = appendHeadKey(b.key[:0], tenant, key)
+	if h := b.heads[string(b.key)]; h != nil {
 		return h, nil
 	}
-	head, ok := b.store.cachedHead(k)
+	head, ok := b.store.cachedHead(b.key)
 	if !ok {
 		var err error
-		b.key = appendHeadKey(b.key[:0], tenant, key)
 		if head, err = b.findHead(b.key, key); err != nil {
 			return nil, err
 		}
@@ -269,9 +268,9 @@ func (b *batch) head(tenant uint32, key j17.Key) (*stagedHead, error) {
 	if len(b.slab) == cap(b.slab) {
 		b.slab = make([]stagedHead, 0, 256)
 	}
-	b.slab = append(b.slab, stagedHead{key: k, Head: head})
+	b.slab = append(b.slab, stagedHead{key: string(b.key), Head: head})
 	h := &b.slab[len(b.slab)-1]
-	b.heads[k] = h
+	b.heads[h.key] = h
 	return h, nil
 }
 

@@ -2,7 +2,6 @@ package pebble
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -134,51 +133,42 @@ func (s *Store) getNumber(key []byte) (uint32, error) {
 	return n, nil
 }
 
-// streamKey names a stream in the whole store.
-type streamKey struct {
-	tenant uint32
-	j17.Key
-}
-
-// headCache holds the durable heads of streams that were used lately. It has two halves: entries enter the young
-// one, and when that is full, it becomes the old one, whose entries are forgotten unless they were used since.
+// headCache holds the durable heads of streams that were used lately, by the keys under which they are stored. It has two halves: entries
+// enter the young one, and when that is full, it becomes the old one, whose entries are forgotten unless they were used since.
 type headCache struct {
-	young, old map[streamKey]store.Head
+	young, old map[string]store.Head
 	// limit is how many entries either of them takes.
 	limit int
 }
 
 func newHeadCache(size int) headCache {
-	return headCache{young: map[streamKey]store.Head{}, old: map[streamKey]store.Head{}, limit: size / 2}
+	return headCache{young: map[string]store.Head{}, old: map[string]store.Head{}, limit: size / 2}
 }
 
-func (c *headCache) get(k streamKey) (store.Head, bool) {
-	if h, ok := c.young[k]; ok {
+func (c *headCache) get(headKey []byte) (store.Head, bool) {
+	if h, ok := c.young[string(headKey)]; ok {
 		return h, true
 	}
-	h, ok := c.old[k]
+	h, ok := c.old[string(headKey)]
 	if ok {
-		c.put(k, h)
+		c.put(string(headKey), h)
 	}
 	return h, ok
 }
 
-func (c *headCache) put(k streamKey, h store.Head) {
-	if _, ok := c.young[k]; !ok {
-		if len(c.young) >= c.limit {
-			c.young, c.old = c.old, c.young
-			clear(c.young)
-		}
-		// The key may be a part of something large, such as a request.
-		k.Key = j17.Key{Type: strings.Clone(k.Type), ID: strings.Clone(k.ID)}
+// put keeps the key as well.
+func (c *headCache) put(headKey string, h store.Head) {
+	c.young[headKey] = h
+	if len(c.young) >= c.limit {
+		c.young, c.old = c.old, c.young
+		clear(c.young)
 	}
-	c.young[k] = h
 }
 
-func (s *Store) cachedHead(k streamKey) (store.Head, bool) {
+func (s *Store) cachedHead(headKey []byte) (store.Head, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.heads.get(k)
+	return s.heads.get(headKey)
 }
 
 // getHead reads a head from disk; the zero Head when the stream has no events.
