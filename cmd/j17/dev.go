@@ -75,7 +75,7 @@ import, the first are shown and the others counted. Each one that fails is shown
 				requests = &requestLog{w: stderr, clock: o.Clock, colored: e.colored(e.err)}
 				o.Observe = requests.observe
 			}
-			tuneRuntime(e.getenv)
+			tuneRuntime(e.getenv, &o.Options)
 
 			// It is open before it says that it is ready, and what it prints then works.
 			d, err := server.OpenDev(cmd.Context(), o)

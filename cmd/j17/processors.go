@@ -12,9 +12,6 @@ const (
 	backgroundThreads = 2
 	// fewProcessors is up to where they are missed.
 	fewProcessors = 4
-	// gcPercent lets the heap grow to twice what is in use before the garbage collector runs. The caches of the store are part of
-	// the heap, so that more would make several times their documented size of them; see "Memory" in docs/operations.md.
-	gcPercent = 100
 	// memoryShare is the part of the machine's memory that the collector keeps the heap below, if it can: four fifths. The
 	// rest is for modules, threads and the system's own cache.
 	memoryShare, memoryOf = 4, 5
@@ -23,13 +20,11 @@ const (
 // tuneRuntime fits Go's runtime to a server and its machine, unless the environment says otherwise. Go lets a busy goroutine keep its
 // processor for 10 ms. On a small machine a flush and a compaction of the store hold all there are, and requests wait that
 // long; with more threads than processors the system's scheduler shares them out in finer slices.
-func tuneRuntime(getenv func(string) string) {
+func tuneRuntime(getenv func(string) string, o *server.Options) {
 	if n := runtime.NumCPU(); getenv("GOMAXPROCS") == "" && n <= fewProcessors && runtime.GOMAXPROCS(0) == n {
 		runtime.GOMAXPROCS(n + backgroundThreads)
 	}
-	if getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+	o.FitCollector = getenv("GOGC") == ""
 	if memory := server.Memory(); getenv("GOMEMLIMIT") == "" && memory > 0 {
 		debug.SetMemoryLimit(memory / memoryOf * memoryShare)
 	}

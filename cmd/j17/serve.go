@@ -67,7 +67,7 @@ At the first start, a URL for creating the first operator is printed on standard
 			reload, stop := hangups()
 			defer stop()
 			o.Reload = reload
-			tuneRuntime(e.getenv)
+			tuneRuntime(e.getenv, &o.Options)
 
 			// It is open before it says that it is ready.
 			s, err := server.OpenServe(cmd.Context(), o)

@@ -129,8 +129,10 @@ type Options struct {
 	// Plans stand beside the built-in ones, or in their place. Alerts are told when much of a plan is used up.
 	Plans  []control.Plan
 	Alerts []usage.Channel
-	Clock  clock.Clock
-	Logger *slog.Logger
+	// FitCollector lets the server say how far the heap grows before the garbage collector runs.
+	FitCollector bool
+	Clock        clock.Clock
+	Logger       *slog.Logger
 
 	// cluster is nil where this is the only server; nodeSecret is "" where the server makes its own.
 	cluster    *cluster
@@ -443,6 +445,9 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 		g.Go(func() error { return serve(h, l) })
 	}
 	workers = append(workers, s.backups.Run)
+	if s.options.FitCollector {
+		workers = append(workers, func(ctx context.Context) error { newCollector().run(ctx, s.worker); return nil })
+	}
 	s.building.Store(true)
 	watch := func(ctx context.Context) error { return s.watchFolder(ctx, api) }
 	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.builds.Run, s.tagging.Run, s.indexes.Run, s.projections.Run, s.deploy.Run, s.listeners.Run, s.logs.Run, s.checkpoints.Run, s.scrub.Run, s.erasures.Run, s.upkeep, s.settle) {
