@@ -14,8 +14,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -390,25 +388,13 @@ func TestTwoServersOneFolderOfBackups(t *testing.T) {
 // TestBackupsOnAFullFileSystem makes a backup to a file system on which nothing more can be stored in the middle of it.
 func TestBackupsOnAFullFileSystem(t *testing.T) {
 	t.Parallel()
-	if runtime.GOOS != "linux" {
-		t.Skip("a file system of its own needs Linux")
-	}
-	if err := command(t, "unshare", "-rm", "sh", "-c", "mount -t tmpfs none /mnt").Run(); err != nil {
-		t.Skip("the system lets this user mount nothing: ", err)
-	}
 	dir := t.TempDir()
 	specFile, folder := filepath.Join(dir, "spec.json"), filepath.Join(dir, "backups")
 	if err := errors.Join(os.WriteFile(specFile, []byte(plainSpec), 0o600), os.Mkdir(folder, 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	cmd := command(t, "unshare", append([]string{"-rm", "sh", "-c", `mount -t tmpfs -o size=1g,nr_inodes=300 none "$0" && exec "$@"`, folder, "j17"},
-		devArgs([]string{specFile, "--data", filepath.Join(dir, "data"), "--backups", folder})...)...)
-	p, err := startDevAs(cmd, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, inside := startOnVolume(t, dir, folder, "size=1g,nr_inodes=300", specFile, "--data", filepath.Join(dir, "data"), "--backups", folder)
 	token := operatorToken(t, p)
-	inside := filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "root", folder)
 	files := func() (n int) {
 		err := filepath.WalkDir(filepath.Join(inside, "parts"), func(_ string, e fs.DirEntry, err error) error {
 			if err == nil && !e.IsDir() {
@@ -421,19 +407,6 @@ func TestBackupsOnAFullFileSystem(t *testing.T) {
 		}
 		return n
 	}
-	system := clock.System{}
-	await := func(what string, is func() bool) {
-		t.Helper()
-		for deadline := system.Now().Add(patience); !is(); {
-			if system.Now().After(deadline) {
-				t.Fatalf("%s: it does not come about", what)
-			}
-			if err := system.Wait(t.Context(), system.Now().Add(20*time.Millisecond)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-
 	// One backup, and one that was removed.
 	var ids []string
 	for range 2 {
@@ -446,7 +419,7 @@ func TestBackupsOnAFullFileSystem(t *testing.T) {
 	if s := requested(t, p, "DELETE", "prod", "/_admin/backups/"+ids[0], token, "", nil); s != http.StatusOK {
 		t.Fatalf("a deletion: %d", s)
 	}
-	await("the removal of parts", func() bool {
+	await(t, "the removal of parts", func() bool {
 		entries, err := os.ReadDir(filepath.Join(inside, "collecting"))
 		return err == nil && len(entries) == 0
 	})
@@ -454,6 +427,7 @@ func TestBackupsOnAFullFileSystem(t *testing.T) {
 
 	// There is room for some more files, and no more.
 	var filling []string
+	var err error
 	for err == nil {
 		name := filepath.Join(inside, fmt.Sprintf("filling-%d", len(filling)))
 		if err = os.WriteFile(name, nil, 0o600); err == nil {
@@ -480,7 +454,7 @@ func TestBackupsOnAFullFileSystem(t *testing.T) {
 	}
 
 	// What it has left goes, and the next one finds room as soon as there is some.
-	await("the removal of what it has left", func() bool { return files() == before })
+	await(t, "the removal of what it has left", func() bool { return files() == before })
 	remove(filling[6:])
 	if b := endOfBackup(t, p, token, askBackup(t, p, token)); b.Status != "completed" {
 		t.Errorf("%+v", b)

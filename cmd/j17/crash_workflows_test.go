@@ -94,18 +94,7 @@ type storedEvent struct {
 // replay of what has failed tells it; each schedule has fired once; and no saga has repeated a step or left one out.
 func TestKillKeepsPromises(t *testing.T) {
 	dir := t.TempDir()
-	hook := &receiver{heard: map[string]int{}}
-	hook.refuses = func(key string) bool { return strings.HasSuffix(key, "7") && strings.HasPrefix(key, "order:") }
-	endpoint := httptest.NewServer(hook)
-	t.Cleanup(endpoint.Close)
-	var events []string
-	for _, name := range []string{"was_reserved", "was_charged", "was_packed", "was_done"} {
-		events = append(events, fmt.Sprintf(`%q: {"schema": {"type": "object"}, "handler": [{"append": {"target": "log", "value": %q}}]}`, name, name))
-	}
-	specFile := filepath.Join(dir, "spec.json")
-	if err := os.WriteFile(specFile, fmt.Appendf(nil, workflowSpec, strings.Join(events, ", "), endpoint.URL), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	hook, specFile := tellingOrders(t, dir)
 	start := func() *process {
 		t.Helper()
 		p, err := startDev(t, dir, specFile, "--data", filepath.Join(dir, "data"), "--allow-private-listeners")
@@ -123,8 +112,31 @@ func TestKillKeepsPromises(t *testing.T) {
 		placeUntilKilled(t, p, rng.IntN(60)+20, &acked)
 	}
 
-	// In the end all is done: in 72 hours even what was refused again and again.
-	p := start()
+	settleWorkflows(t, start(), hook, acked.Load())
+}
+
+// tellingOrders starts a receiver and writes a spec whose events it is told of.
+func tellingOrders(t *testing.T, dir string) (hook *receiver, specFile string) {
+	t.Helper()
+	hook = &receiver{heard: map[string]int{}}
+	hook.refuses = func(key string) bool { return strings.HasSuffix(key, "7") && strings.HasPrefix(key, "order:") }
+	endpoint := httptest.NewServer(hook)
+	t.Cleanup(endpoint.Close)
+	var events []string
+	for _, name := range []string{"was_reserved", "was_charged", "was_packed", "was_done"} {
+		events = append(events, fmt.Sprintf(`%q: {"schema": {"type": "object"}, "handler": [{"append": {"target": "log", "value": %q}}]}`, name, name))
+	}
+	specFile = filepath.Join(dir, "spec.json")
+	if err := os.WriteFile(specFile, fmt.Appendf(nil, workflowSpec, strings.Join(events, ", "), endpoint.URL), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return hook, specFile
+}
+
+// settleWorkflows moves the clock of a server until all is done, in 72 hours even what was refused again and again, and checks what
+// became of the orders, of which as many as acked were acknowledged. It ends the server.
+func settleWorkflows(t *testing.T, p *process, hook *receiver, acked int64) {
+	t.Helper()
 	token := operatorToken(t, p)
 	for _, by := range []string{"10m", "72h"} {
 		if s := requested(t, p, "POST", "prod", "/_dev/clock/advance", token, `{"by":"`+by+`"}`, nil); s != http.StatusOK {
@@ -132,9 +144,8 @@ func TestKillKeepsPromises(t *testing.T) {
 		}
 	}
 	all := allEvents(t, p)
-	orders := checkWorkflows(t, all)
-	if int64(orders) < acked.Load() {
-		t.Errorf("%d orders were acknowledged, %d are there", acked.Load(), orders)
+	if orders := checkWorkflows(t, all); int64(orders) < acked {
+		t.Errorf("%d orders were acknowledged, %d are there", acked, orders)
 	}
 	checkTold(t, p, hook, all)
 	checkProof(t, p)
