@@ -87,13 +87,13 @@ func (l *Loader) Export(ctx context.Context, t j17.Tenant, aggregateType string,
 	}
 	return &Export{
 		Events: extent.Events, UpTo: extent.Last,
-		l: l, t: t, d: d, typ: aggregateType, from: after, write: write, sent: after, noted: extent.Last, chains: newChains(),
+		l: l, t: t, d: d, typ: aggregateType, from: after, write: write, sent: after, noted: extent.Last,
 	}, nil
 }
 
 // Memory is what the export takes at most, in bytes: the pieces that are made ahead, and what it remembers of aggregates.
 func (x *Export) Memory() int64 {
-	return (piecesAhead+1)*pieceBytes + int64(min(x.Events, 2*mostChains))*chainBytes
+	return (piecesAhead+1)*pieceBytes + int64(chainRows(x.Events))*rowBytes
 }
 
 // Whole reports whether the export has all events of the tenant.
@@ -136,6 +136,7 @@ type Piece struct {
 // moment), and where an export of the whole tenant has not found as many events as the store says there were.
 func (x *Export) Pieces(ctx context.Context) iter.Seq2[*Piece, error] {
 	return func(yield func(*Piece, error) bool) {
+		x.chains = newChains(chainRows(x.Events))
 		for again := true; again; {
 			var err error
 			if again, err = x.run(ctx, func(p *Piece) bool { return yield(p, nil) }); err != nil {
@@ -269,8 +270,9 @@ func (x *Export) add(ctx context.Context, p *Piece, e *Exported) (err error) {
 
 // chain returns the hash of an aggregate's chain up to an event.
 func (x *Export) chain(ctx context.Context, e *j17.Event) (sum [32]byte, err error) {
+	at := x.chains.place(e.Key)
 	if e.Version > 1 {
-		known, ok := x.chains.at(e.Key, e.Version-1)
+		known, ok := at.upTo(e.Version - 1)
 		if !ok {
 			if known, err = x.before(ctx, e); err != nil {
 				return sum, err
@@ -279,7 +281,7 @@ func (x *Export) chain(ctx context.Context, e *j17.Event) (sum [32]byte, err err
 		sum = known
 	}
 	sum = j17.Link(sum, j17.Leaf(e.Raw))
-	x.chains.put(e.Key, e.Version, sum)
+	at.put(e.Version, sum)
 	return sum, nil
 }
 
@@ -350,52 +352,76 @@ func (x *Export) complete(ctx context.Context) error {
 	})
 }
 
-// mostChains is how many chains are remembered that were looked at lately, and as many of before.
-const mostChains = 1 << 16
+// Chains are remembered in rows of chainWays; there are mostRows at most, which is room for those of 262,144 aggregates.
+const (
+	chainWays = 8
+	mostRows  = 1 << 15
+	rowBytes  = chainWays * (8 + 8 + 32)
+)
 
-// chainBytes is what one of them takes at most, measured: maps are half empty when they have grown.
-const chainBytes = 128
-
-// chains remembers the chains of aggregates of which there may be more events. What is forgotten is read again.
+// chains remembers the chains of aggregates of which there may be more events. What is forgotten is read again. The hash of an aggregate names
+// the row that its chain stands in. Where that is full, it takes the place of another one, which the hash names too: so where events of more
+// aggregates come in turns than there is room for, some stay known.
 type chains struct {
 	seed maphash.Seed
-	// most is how many recent has at most.
-	most          int
-	recent, older map[uint64]link
+	rows []chainRow
 }
 
-// link is a chain up to a version. Aggregates are told apart by a hash: two with the same one that come to the same version are as
-// unlikely as a fault of the machine, and whoever verifies the export sees it.
-type link struct {
-	version uint64
-	sum     [32]byte
+// chainRow has chains up to a version, 0 where a place is free. Aggregates are told apart by a hash: two with the same one that come to the same
+// version are as unlikely as a fault of the machine, and whoever verifies the export sees it.
+type chainRow struct {
+	hashes, versions [chainWays]uint64
+	sums             [chainWays][32]byte
 }
 
-func newChains() chains {
-	return chains{seed: maphash.MakeSeed(), most: mostChains, recent: map[uint64]link{}}
+// chainRows is how many rows an export of so many events has: a power of two, and places for twice as many aggregates.
+func chainRows(events uint64) int {
+	rows := 1
+	for rows < mostRows && uint64(rows)*chainWays/2 < events {
+		rows *= 2
+	}
+	return rows
 }
 
-// at returns the chain of an aggregate up to a version, if it is known.
-func (c *chains) at(key j17.Key, version uint64) ([32]byte, bool) {
+func newChains(rows int) chains {
+	return chains{seed: maphash.MakeSeed(), rows: make([]chainRow, rows)}
+}
+
+// place returns where the chain of an aggregate stands, or is to stand.
+func (c *chains) place(key j17.Key) chainPlace {
 	hash := maphash.Comparable(c.seed, key)
-	found, ok := c.recent[hash]
-	if !ok {
-		found, ok = c.older[hash]
+	p := chainPlace{&c.rows[hash&uint64(len(c.rows)-1)], hash, int(hash >> 32 % chainWays)}
+	for i, version := range p.row.versions {
+		if version == 0 {
+			p.at = i
+		} else if p.row.hashes[i] == hash {
+			p.at = i
+			break
+		}
 	}
-	return found.sum, ok && found.version == version
+	return p
 }
 
-// put remembers the chain of an aggregate.
-func (c *chains) put(key j17.Key, version uint64, sum [32]byte) {
-	if len(c.recent) >= c.most {
-		c.recent, c.older = map[uint64]link{}, c.recent
-	}
-	c.recent[maphash.Comparable(c.seed, key)] = link{version, sum}
+// chainPlace is where the chain of an aggregate with some hash stands. The chain of another one may be there still.
+type chainPlace struct {
+	row  *chainRow
+	hash uint64
+	at   int
+}
+
+// upTo returns the chain up to a version, if it is known.
+func (p chainPlace) upTo(version uint64) ([32]byte, bool) {
+	return p.row.sums[p.at], p.row.hashes[p.at] == p.hash && p.row.versions[p.at] == version
+}
+
+// put remembers the chain up to a version.
+func (p chainPlace) put(version uint64, sum [32]byte) {
+	p.row.hashes[p.at], p.row.versions[p.at], p.row.sums[p.at] = p.hash, version, sum
 }
 
 // forget forgets an aggregate.
 func (c *chains) forget(key j17.Key) {
-	hash := maphash.Comparable(c.seed, key)
-	delete(c.recent, hash)
-	delete(c.older, hash)
+	if p := c.place(key); p.row.hashes[p.at] == p.hash {
+		p.row.versions[p.at] = 0
+	}
 }
