@@ -20,6 +20,7 @@ type verification struct {
 	env        *env
 	keys       []string
 	checkpoint string
+	streams    string
 	asJSON     bool
 }
 
@@ -34,14 +35,18 @@ the signature over the log. --key says by whose key it has to be signed; without
 along, which shows that it is whole but not whom it is from. With --checkpoint it also has to extend an older checkpoint of the same log
 that you have kept: then nothing of what was signed before has been changed or left out.
 
+A certificate of an erasure that has reached more than 1000 aggregates lists the first of them, and has the root of a tree over all. --streams
+holds the list of all of them ('j17 tombstone streams ID --json') against it.
+
 It exits with 7 where something is wrong, and names the first event that is.`,
 		Example: "  j17 audit verify events.jsonl --key 'acme.example/prod+8d5c1f2a+AZ...'\n  j17 audit verify events.jsonl --checkpoint january.txt\n  j17 audit verify certificate.txt --key 'acme.example/prod+8d5c1f2a+AZ...' --json",
 	}
 	cmd.Flags().StringArrayVar(&v.keys, "key", nil, "verifier `key` of the log, which has to have signed the file; several where the key was rotated")
 	cmd.Flags().StringVar(&v.checkpoint, "checkpoint", "", "`file` with an older checkpoint that the export has to extend")
+	cmd.Flags().StringVar(&v.streams, "streams", "", "`file` with all streams that an erasure has reached, which a certificate has to be about")
 	jsonFlag(cmd, &v.asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := stdinOnce(map[string]string{"FILE": args[0], "--checkpoint": v.checkpoint}); err != nil {
+		if err := stdinOnce(map[string]string{"FILE": args[0], "--checkpoint": v.checkpoint, "--streams": v.streams}); err != nil {
 			return err
 		}
 		return v.run(cmd.Context(), args[0])
@@ -67,6 +72,14 @@ func (v *verification) run(ctx context.Context, name string) error {
 		return err
 	}
 	defer done()
+	if v.streams != "" {
+		list, done, err := v.open(v.streams)
+		if err != nil {
+			return err
+		}
+		defer done()
+		o.Streams = &endingReader{ctx, list}
+	}
 
 	// A bar shows how far it is.
 	if terminal(v.env.err) {
@@ -128,13 +141,16 @@ func told(r *proof.Report) string {
 	case r.Kind == proof.CertificateFile:
 		c := r.Certificate
 		fmt.Fprintf(&b, "The certificate holds: %d events of %d aggregates were erased on %s, asked for as %s (tombstone %s, %s), %s\n",
-			c.Events, len(c.Streams), when(c.ExecutedAt), c.Key, c.TombstoneID, cmp.Or(c.LegalBasis, "no legal basis given"), signed)
+			c.Events, r.Streams, when(c.ExecutedAt), c.Key, c.TombstoneID, cmp.Or(c.LegalBasis, "no legal basis given"), signed)
 	case r.Kind == proof.CheckpointFile:
 		fmt.Fprintf(&b, "The checkpoint holds: %s has %d events with the root %s, %s\n", r.Origin, r.Size, r.Root, signed)
 	case r.Whole:
 		fmt.Fprintf(&b, "The export holds: all %d events of %s, in %d aggregates, %d of them erased, with the root %s, %s\n", r.Events, r.Origin, r.Streams, r.Erased, r.Root, signed)
 	default:
 		fmt.Fprintf(&b, "The chains of %d events in %d aggregates hold. Nothing in this file is signed: it is a part of an export, or one that was cut off.\n", r.Events, r.Streams)
+	}
+	if r.Kind == proof.CertificateFile && !r.AllStreams {
+		fmt.Fprintf(&b, "It lists %d of these aggregates. Hold the list of all against it with --streams.\n", len(r.Certificate.Streams))
 	}
 	if r.Partly > 0 {
 		fmt.Fprintf(&b, "Of %d aggregates it does not have the beginning: what was before that was not verified.\n", r.Partly)

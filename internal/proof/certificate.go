@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -108,4 +109,115 @@ func ParseCertificate(text string) (*Certificate, error) {
 		}
 	}
 	return &c, nil
+}
+
+// checkStreams holds the list of all streams that were erased against the certificate. What does not hold is a *Failure.
+func (c *Certificate) checkStreams(list io.Reader) error {
+	listed := map[string]ErasedStream{}
+	for _, s := range c.Streams {
+		listed[s.Key] = s
+	}
+	var tree Tree
+	events := uint64(0)
+	err := eachStream(list, func(s ErasedStream) error {
+		if own, ok := listed[s.Key]; ok && own != s {
+			return &Failure{Reason: fmt.Sprintf("the list of streams says something else of %s than the certificate", s.Key)}
+		}
+		delete(listed, s.Key)
+		line, err := json.Marshal(s)
+		if err != nil {
+			return err
+		}
+		tree.Add(j17.Leaf(line))
+		events += s.Events
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+
+	// What is not listed by itself the root tells.
+	root := tree.Root()
+	all := max(c.AffectedCount, uint64(len(c.Streams)))
+	switch {
+	case tree.Size() != all || events != c.Events:
+		return &Failure{Reason: fmt.Sprintf("the list has %d streams with %d events, the certificate is about %d with %d", tree.Size(), events, all, c.Events)}
+	case len(listed) > 0:
+		return &Failure{Reason: fmt.Sprintf("the list lacks %d of the streams that the certificate lists", len(listed))}
+	case c.AffectedCount > 0 && hex.EncodeToString(root[:]) != c.AffectedRoot:
+		return &Failure{Reason: fmt.Sprintf("the streams of the list are not those of the certificate: their tree has the root %x, the signed one is %s", root, c.AffectedRoot)}
+	}
+	return nil
+}
+
+// eachStream passes the streams of a list: JSON arrays of them, or objects that have one as their member "streams", one behind the other.
+func eachStream(list io.Reader, do func(ErasedStream) error) error {
+	d := json.NewDecoder(list)
+	rows := func() error {
+		for d.More() {
+			var s ErasedStream
+			if err := d.Decode(&s); err != nil {
+				return err
+			}
+			if err := do(s); err != nil {
+				return err
+			}
+		}
+		_, err := d.Token() // its end
+		return err
+	}
+	for {
+		token, err := d.Token()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+		case token == json.Delim('['):
+			err = rows()
+		case token == json.Delim('{'):
+			err = inObject(d, rows)
+		default:
+			err = errStreams
+		}
+		if err != nil {
+			return streamsFailure(err)
+		}
+	}
+}
+
+// inObject reads the rest of an object and passes its member "streams" on.
+func inObject(d *json.Decoder, rows func() error) error {
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return err
+		}
+		if name != "streams" {
+			var other json.RawMessage
+			if err := d.Decode(&other); err != nil {
+				return err
+			}
+			continue
+		}
+		if begin, err := d.Token(); err != nil || begin != json.Delim('[') {
+			return errors.Join(err, errStreams)
+		}
+		if err := rows(); err != nil {
+			return err
+		}
+	}
+	_, err := d.Token() // its end
+	return err
+}
+
+var errStreams = errors.New("it is no list of streams")
+
+// streamsFailure returns the failure of a list that cannot be read; other errors are those of its reader.
+func streamsFailure(err error) error {
+	_, syntax := errors.AsType[*json.SyntaxError](err)
+	_, typed := errors.AsType[*json.UnmarshalTypeError](err)
+	if syntax || typed || errors.Is(err, errStreams) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		return &Failure{Reason: "the list of streams cannot be read: " + err.Error() + ". It is to be what 'j17 tombstone streams ID --json' prints"}
+	}
+	return err
 }

@@ -21,6 +21,8 @@ type VerifyOptions struct {
 	Keys []string
 	// Checkpoint, if not "", is an older checkpoint of the log, as a signed note: the export has to extend it.
 	Checkpoint string
+	// Streams, if not nil, is the list of all streams that an erasure has reached, as it is served: a certificate has to be about these.
+	Streams io.Reader
 	// Progress, if not nil, is told after each event.
 	Progress func()
 }
@@ -54,7 +56,9 @@ type Report struct {
 	SignedBy []string `json:"signed_by,omitempty"`
 	OwnKey   bool     `json:"own_key,omitempty"`
 	// Extends is the size of the older checkpoint that the export extends.
-	Extends     *uint64      `json:"extends,omitempty"`
+	Extends *uint64 `json:"extends,omitempty"`
+	// AllStreams tells that all streams that a certificate is about were held against it, and not only those that it lists itself.
+	AllStreams  bool         `json:"all_streams,omitempty"`
 	Certificate *Certificate `json:"certificate,omitempty"`
 }
 
@@ -96,6 +100,9 @@ func Verify(r io.Reader, o VerifyOptions) (Report, error) {
 		return Report{}, err
 	}
 	if first[0] == '{' {
+		if o.Streams != nil {
+			return Report{}, &Failure{Reason: "a list of streams belongs to a certificate, and the file is an export"}
+		}
 		return verifyExport(in, &o)
 	}
 	return verifyNote(in, &o)
@@ -122,7 +129,17 @@ func verifyNote(in io.Reader, o *VerifyOptions) (Report, error) {
 		if err != nil {
 			return Report{}, &Failure{Reason: err.Error()}
 		}
-		return Report{Kind: CertificateFile, Whole: true, Events: c.Events, Streams: uint64(len(c.Streams)), SignedBy: by, Certificate: c}, nil
+		report := Report{Kind: CertificateFile, Whole: true, Events: c.Events, Streams: max(c.AffectedCount, uint64(len(c.Streams))), SignedBy: by, Certificate: c}
+		if o.Streams != nil {
+			if err := c.checkStreams(o.Streams); err != nil {
+				return report, err
+			}
+		}
+		report.AllStreams = o.Streams != nil || c.AffectedCount == 0
+		return report, nil
+	}
+	if o.Streams != nil {
+		return Report{}, &Failure{Reason: "a list of streams belongs to a certificate, and the file is a checkpoint"}
 	}
 	head, err := ParseTreeHead(text)
 	if err != nil {
@@ -244,7 +261,7 @@ func (v *verifier) event(line []byte) error {
 		}
 	}
 	if !known {
-		v.Streams++
+		v.Report.Streams++
 	}
 	v.chains[key] = *l.Chain
 
