@@ -65,6 +65,8 @@ type faultAge struct {
 // Faults is the log of faults: it takes them without waiting and writes them in the background.
 type Faults struct {
 	*items
+	// Names, if not nil, tells what an aggregate is called beside its key. It is set before anything is erased.
+	Names   func(ctx context.Context, t j17.Tenant, key j17.Key) (j17.Names, error)
 	secrets *regexp.Regexp
 	wake    chan struct{}
 	// saving is held while faults are written.
@@ -239,28 +241,30 @@ func thinned(stored []faultAge, n int) (kept, excess []faultAge) {
 // Spaces lists where data of streams may stand in an environment: nowhere, faults are kept in the System tenant, and have none.
 func (r *Faults) Spaces() []store.Declared { return nil }
 
-// Erase removes the faults that name one of some streams.
+// Erase removes the faults that name one of some streams, by its key or by what it is called besides.
 func (r *Faults) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) error {
+	gone, err := r.search(ctx, t, e.Keys)
+	if err != nil {
+		return err
+	}
 	r.saving.Lock()
 	defer r.saving.Unlock()
 	instance, env, _ := strings.Cut(string(t), "/")
 	about := func(f *Fault) bool {
-		return f.Instance == instance && string(f.Environment) == env && slices.ContainsFunc(e.Keys, func(key j17.Key) bool {
-			return strings.Contains(f.Path, "/"+key.Type+"/"+key.ID) || strings.Contains(f.Message+f.Cause, key.String())
-		})
+		return f.Instance == instance && string(f.Environment) == env && gone.in(f)
 	}
 
 	// Those that wait to be written, and those that are.
 	r.mu.Lock()
 	r.pending = slices.DeleteFunc(r.pending, about)
 	r.mu.Unlock()
-	gone := map[string]bool{}
-	err := scan(ctx, r.store, faultSpace, func(f *Fault) {
+	ids := map[string]bool{}
+	err = scan(ctx, r.store, faultSpace, func(f *Fault) {
 		if about(f) {
-			gone[f.ID] = true
+			ids[f.ID] = true
 		}
 	})
-	if err != nil || len(gone) == 0 {
+	if err != nil || len(ids) == 0 {
 		return err
 	}
 	r.mu.Lock()
@@ -268,7 +272,7 @@ func (r *Faults) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) erro
 	r.mu.Unlock()
 	var sides []store.Side
 	for _, age := range stored {
-		if gone[age.ID] {
+		if ids[age.ID] {
 			sides = append(sides,
 				store.Side{Op: store.Delete, Space: faultSpace, Key: age.ID}, store.Side{Op: store.Delete, Space: faultAgeSpace, Key: age.UUID})
 		}
@@ -280,6 +284,81 @@ func (r *Faults) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) erro
 	// Memory follows what is stored.
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stored = slices.DeleteFunc(stored, func(age faultAge) bool { return gone[age.ID] })
+	r.stored = slices.DeleteFunc(stored, func(age faultAge) bool { return ids[age.ID] })
 	return nil
+}
+
+// named is what tells that a fault is about one of some streams: their keys, and their handles and public ids.
+type named struct {
+	keys           map[j17.Key]bool
+	handles        map[string]bool
+	publicIDs      map[j17.Key]bool
+	keyText, plain []string
+}
+
+// search returns what faults about some streams have in them.
+func (r *Faults) search(ctx context.Context, t j17.Tenant, keys []j17.Key) (named, error) {
+	n := named{keys: map[j17.Key]bool{}, handles: map[string]bool{}, publicIDs: map[j17.Key]bool{}}
+	for _, key := range keys {
+		n.keys[key] = true
+		n.keyText = append(n.keyText, key.String())
+		if r.Names == nil {
+			continue
+		}
+		names, err := r.Names(ctx, t, key)
+		if err != nil {
+			return n, err
+		}
+		if names.Handle != "" {
+			n.handles[names.Handle] = true
+			n.plain = append(n.plain, names.Handle)
+		}
+		if names.PublicID != "" {
+			n.publicIDs[j17.Key{Type: key.Type, ID: names.PublicID}] = true
+		}
+	}
+	return n, nil
+}
+
+// in reports whether a fault is about one of the streams.
+func (n *named) in(f *Fault) bool {
+	steps := strings.Split(f.Path, "/")
+	for i, step := range steps {
+		if n.handles[step] {
+			return true
+		}
+		if i == 0 {
+			continue
+		}
+		// Identifiers are in lower case, and requests may have them in capitals.
+		for _, id := range []string{step, strings.ToLower(step)} {
+			if key := (j17.Key{Type: steps[i-1], ID: id}); n.keys[key] || n.publicIDs[key] {
+				return true
+			}
+		}
+	}
+	for _, text := range []string{f.Message, f.Cause} {
+		if slices.ContainsFunc(n.keyText, func(key string) bool { return hasWord(text, key) }) || slices.ContainsFunc(n.plain, func(name string) bool { return hasWord(text, name) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasWord reports whether a text has a name that is not a part of a longer one.
+func hasWord(text, name string) bool {
+	part := func(c byte) bool {
+		return c == '_' || c == '-' || c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' || c >= 0x80
+	}
+	for at := 0; ; at++ {
+		i := strings.Index(text[at:], name)
+		if i < 0 {
+			return false
+		}
+		at += i
+		end := at + len(name)
+		if (at == 0 || !part(text[at-1])) && (end == len(text) || !part(text[end])) {
+			return true
+		}
+	}
 }

@@ -484,6 +484,15 @@ func TestErasedFaults(t *testing.T) {
 	report("1", "ins_a", "/user/alice/was_created")
 	report("2", "ins_b", "/user/alice/was_created")
 	report("3", "ins_a", "/user/bob/was_created")
+	report("5", "ins_a", "/user/usr_7kq2")                     // by its handle
+	report("6", "ins_a", "/_admin/audit/merkle-root/user/A-7") // by its public id
+	report("7", "ins_a", "/user/alice2")
+	report("8", "ins_a", "/superuser/alice")
+	report("9", "ins_a", "/order/A-7")
+	report("10", "ins_a", "/user/ALICE/was_created")
+	for n, cause := range map[string]string{"11": "the head of user:alice: damaged", "12": "the head of user:alice2: damaged", "13": "the head of user:bob, usr_7kq2", "14": "usr_7kq2x"} {
+		s.Faults.Report(control.Fault{ID: "err_" + n, Code: j17.CodeInternal, Message: "m", Cause: cause, Path: "/batch", Instance: "ins_a", Environment: j17.Prod})
+	}
 	save := func() {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -496,10 +505,16 @@ func TestErasedFaults(t *testing.T) {
 	report("4", "ins_a", "/user/alice")
 	e := erasure.Erased{Keys: []j17.Key{{Type: "user", ID: "alice"}}}
 	for range 2 {
+		s.Faults.Names = func(_ context.Context, _ j17.Tenant, key j17.Key) (j17.Names, error) {
+			return j17.Names{Handle: "usr_7kq2", PublicID: "A-7"}, nil
+		}
 		if err := s.Faults.Erase(t.Context(), "ins_a/prod", e); err != nil {
 			t.Fatal(err)
 		}
-		for id, kept := range map[string]bool{"err_1": false, "err_2": true, "err_3": true, "err_4": false} {
+		for id, kept := range map[string]bool{
+			"err_1": false, "err_2": true, "err_3": true, "err_4": false, "err_5": false, "err_6": false, "err_7": true, "err_8": true, "err_9": true,
+			"err_10": false, "err_11": false, "err_12": true, "err_13": false, "err_14": true,
+		} {
 			if _, err := s.Faults.ByID(t.Context(), id); (err == nil) != kept {
 				t.Errorf("%s: %v", id, err)
 			}

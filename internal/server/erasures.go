@@ -24,6 +24,16 @@ func (s *Server) openErasures() {
 		Holders: s.holders(),
 	})
 	s.timed = append(s.timed, s.erasures.Queue())
+	s.registry.Faults.Names = s.namesOf
+}
+
+// namesOf returns what an aggregate is called beside its key. One of a type that the spec does not have any more has no names.
+func (s *Server) namesOf(ctx context.Context, t j17.Tenant, key j17.Key) (names j17.Names, err error) {
+	d, err := s.engine.Decider(t)
+	if err != nil || d.Types[key.Type] == nil {
+		return names, err
+	}
+	return s.engine.Names(ctx, t, d, key)
 }
 
 // holders are all who keep data of streams beside their events. Checkpoints come before the engine, which they hand states to.
