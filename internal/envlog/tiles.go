@@ -87,18 +87,14 @@ func (l *log) store(ctx context.Context) error {
 		return nil
 	}
 
-	// Tiles of the lowest level bring their positions with them.
 	stored, storedTo := l.stored, l.storedTo
 	sides := make([]store.Side, 0, 2*len(l.fresh)+1)
 	for i := range l.fresh {
 		f := &l.fresh[i]
-		sides = append(sides, store.Side{Op: store.Put, Space: tileSpace, Key: tileKey(f.level, f.n), Value: f.nodes, Plain: true})
-		if f.level > 0 {
-			continue
+		sides = append(sides, f.sides()...)
+		if f.level == 0 {
+			stored, storedTo = f.n+1, f.at[len(f.at)-1]
 		}
-		stored, storedTo = f.n+1, f.at[len(f.at)-1]
-		key := positionKey(storedTo)
-		sides = append(sides, store.Side{Op: store.Put, Space: positionSpace, Key: key, Value: sealed(key, appendPositions(f.n, f.at)), Plain: true})
 	}
 
 	// The head says that they count, on the condition that it is the one that they go on from.
@@ -126,6 +122,16 @@ func (l *log) store(ctx context.Context) error {
 		l.fresh, l.stored, l.storedTo = nil, stored, storedTo
 	}
 	return err
+}
+
+// sides are the items of a tile. Those of the lowest level bring their positions with them.
+func (f *freshTile) sides() []store.Side {
+	sides := []store.Side{{Op: store.Put, Space: tileSpace, Key: tileKey(f.level, f.n), Value: f.nodes, Plain: true}}
+	if f.level == 0 {
+		key := positionKey(f.at[len(f.at)-1])
+		sides = append(sides, store.Side{Op: store.Put, Space: positionSpace, Key: key, Value: sealed(key, appendPositions(f.n, f.at)), Plain: true})
+	}
+	return sides
 }
 
 // appendHead returns the value of the head for a number of stored tiles that reach up to a position.

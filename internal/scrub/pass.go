@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"slices"
 
 	"j17"
+	"j17/internal/envlog"
 	"j17/internal/store"
 )
 
@@ -57,13 +59,13 @@ func (s *Service) nextTenant(ctx context.Context, after j17.Tenant) error {
 	if err != nil {
 		return err
 	}
-	s.stream, s.tile = nil, tile{}
+	s.tile = tile{}
 	i, found := slices.BinarySearch(all, after)
 	if found {
 		i++
 	}
 	s.change(func(st *state) {
-		st.Position, st.Index, st.Item = "", 0, store.ItemName{}
+		st.Position, st.Index, st.Item, st.Stream = "", 0, store.ItemName{}, nil
 		if i < len(all) {
 			st.Phase, st.Tenant = events, all[i]
 			return
@@ -96,7 +98,7 @@ func (s *Service) stepItems(ctx context.Context) error {
 		last = store.ItemName{Space: it.Space, Key: it.Key}
 		n++
 		if check := s.Checks[it.Space]; check != nil {
-			if err := check(it.Key, it.Value); err != nil {
+			if err := check(it.Key, it.Value); err != nil && !(ofLog(it.Space) && s.repaired(ctx, t)) {
 				s.found(ctx, "item", fmt.Sprintf("the side item %s/%s", it.Space, it.Key), err)
 			}
 		}
@@ -119,8 +121,8 @@ func (s *Service) stepItems(ctx context.Context) error {
 func (s *Service) stepEvents(ctx context.Context) error {
 	t := s.state.Tenant
 	left := int64(roundBytes)
-	if s.stream != nil {
-		if err := s.stepStream(ctx, &left); err != nil || s.stream != nil {
+	if s.state.Stream != nil {
+		if err := s.stepStream(ctx, &left); err != nil || s.state.Stream != nil {
 			return err
 		}
 	}
@@ -157,12 +159,12 @@ func (s *Service) stepEvents(ctx context.Context) error {
 
 		// The stream that begins here comes first.
 		if e.Event.Version == 1 {
-			s.stream = &stream{key: e.Event.Key}
+			s.change(func(st *state) { st.Stream = &stream{Key: e.Event.Key} })
 			if err := s.stepStream(ctx, &left); err != nil {
 				return err
 			}
 		}
-		if left <= 0 || s.stream != nil {
+		if left <= 0 || s.state.Stream != nil {
 			ended = false
 			break
 		}
@@ -187,8 +189,8 @@ func (s *Service) endEvents(ctx context.Context, extent store.Extent) error {
 
 // itemsNext goes on with the side items of the same environment.
 func (s *Service) itemsNext() error {
-	s.stream, s.tile = nil, tile{}
-	s.change(func(st *state) { st.Phase, st.Position, st.Index = items, "", 0 })
+	s.tile = tile{}
+	s.change(func(st *state) { st.Phase, st.Position, st.Index, st.Stream = items, "", 0, nil })
 	return nil
 }
 
@@ -262,6 +264,19 @@ func before(at j17.StreamID) j17.StreamID {
 	return j17.StreamID{Ms: at.Ms - 1, Seq: math.MaxUint32}
 }
 
+// ofLog reports whether the items of a space follow from events, as tiles of a log.
+func ofLog(space store.Space) bool { return slices.Contains(envlog.Derived(), space) }
+
+// repaired has the log of an environment made anew where it is damaged, and reports whether there was something that could be.
+func (s *Service) repaired(ctx context.Context, t j17.Tenant) bool {
+	n, err := s.Log.Repair(ctx, t)
+	if err != nil || n == 0 {
+		return false // what is damaged is told by who has met it
+	}
+	s.Logger.LogAttrs(ctx, slog.LevelWarn, "damaged parts of the log of an environment were made anew from its events", slog.String("tenant", string(t)), slog.Int("items", n))
+	return true
+}
+
 // tile is the tile of the log that the event which is looked at is in.
 type tile struct {
 	loaded bool
@@ -280,11 +295,9 @@ func (s *Service) leaf(ctx context.Context, ev *j17.Event, where string) error {
 	}
 	n, i := s.state.Index/width, s.state.Index%width
 	if !s.tile.loaded || s.tile.n != n {
-		s.tile = tile{loaded: true, n: n}
-		var err error
-		s.tile.leaves, s.tile.stored, err = s.Log.Tile(ctx, s.state.Tenant, n)
-		if err == nil && s.tile.stored {
-			_, err = s.Log.Include(ctx, s.state.Tenant, n*width, nil)
+		err := s.load(ctx, n)
+		if isDamage(err) && s.repaired(ctx, s.state.Tenant) {
+			err = s.load(ctx, n)
 		}
 		if err != nil {
 			s.tile.stored = false
@@ -299,4 +312,14 @@ func (s *Service) leaf(ctx context.Context, ev *j17.Event, where string) error {
 		s.tile.off = true
 	}
 	return nil
+}
+
+// load reads tile number n of the log, and proves that it is one of the tree.
+func (s *Service) load(ctx context.Context, n uint64) (err error) {
+	s.tile = tile{loaded: true, n: n}
+	s.tile.leaves, s.tile.stored, err = s.Log.Tile(ctx, s.state.Tenant, n)
+	if err == nil && s.tile.stored {
+		_, err = s.Log.Include(ctx, s.state.Tenant, n*width, nil)
+	}
+	return err
 }

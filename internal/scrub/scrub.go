@@ -111,6 +111,8 @@ type state struct {
 	Position string         `json:"position,omitempty"`
 	Index    uint64         `json:"index,omitempty"`
 	Item     store.ItemName `json:"item,omitzero"`
+	// Stream is the stream that is being looked at, nil for none.
+	Stream *stream `json:"stream,omitempty"`
 	// Found is what this pass has found, Before what the one before had, which counts until this one has come to its end.
 	Found  []Finding `json:"found,omitempty"`
 	Before []Finding `json:"before,omitempty"`
@@ -126,7 +128,6 @@ type Service struct {
 
 	// The rest is the loop's, but for state, which is under mu.
 	rounds int
-	stream *stream
 	tile   tile
 
 	mu    sync.Mutex
@@ -266,7 +267,7 @@ func (s *Service) rest(ctx context.Context) error {
 	if err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
-	s.stream, s.tile = nil, tile{}
+	s.tile = tile{}
 	s.change(func(st *state) {
 		before := st.Found
 		*st = state{Phase: tables, Last: st.Last, Before: before, Pass: Pass{Number: st.Pass.Number + 1, BeganAt: s.Clock.Now().UTC()}}

@@ -3,6 +3,7 @@ package scrub_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -231,9 +232,7 @@ func TestDamageIsFound(t *testing.T) {
 		{"no entry of the feed", 'f', "", 2, nil, "1196 events"},
 		{"an entry of tags", 'g', "", 2, []int{7}, "tags"},
 		{"no entry of tags", 'g', "", 2, nil, "tags"},
-		{"a tile of the log", 'i', "envlog.tiles\x0000/", 2, []int{30}, "log"},
-		{"no tile of the log", 'i', "envlog.tiles\x0000/", 2, nil, "log"},
-		{"positions of the log", 'i', "envlog.positions", 2, []int{40}, "envlog.positions"},
+		{"the head of the log", 'i', "envlog.head", 0, []int{-1}, "envlog.head"},
 		{"the format of an item", 'i', "work", 2, []int{0}, "work"},
 	} {
 		at := tc.at
@@ -277,4 +276,121 @@ func TestDamageIsFound(t *testing.T) {
 	if st := f.pass(t); len(st.Damaged) > 0 {
 		t.Errorf("what is whole again: %+v", st.Damaged)
 	}
+}
+
+// TestTheLogIsMadeAnew damages what follows from events: it is made anew, and nothing is damaged then. Where an event is damaged too it is not.
+func TestTheLogIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.write(t, 1200)
+	if _, err := f.logs.Upkeep(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	harm := func(kind byte, in string, nth int, do func(value []byte) []byte) {
+		t.Helper()
+		f.raw(t, func(db *engine.DB) {
+			key, value := record(t, db, kind, in, nth)
+			var err error
+			if value = do(value); value == nil {
+				err = db.Delete(key, engine.Sync)
+			} else {
+				err = db.Set(key, value, engine.Sync)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	flip := func(at int) func([]byte) []byte {
+		return func(value []byte) []byte {
+			value[(at+len(value))%len(value)] ^= 1
+			return value
+		}
+	}
+	gone := func([]byte) []byte { return nil }
+	for name, do := range map[string]func(){
+		"a tile":       func() { harm('i', "envlog.tiles\x0000/", 2, flip(30)) },
+		"no tile":      func() { harm('i', "envlog.tiles\x0000/", 1, gone) },
+		"positions":    func() { harm('i', "envlog.positions", 2, flip(40)) },
+		"no positions": func() { harm('i', "envlog.positions", 3, gone) },
+		"several":      func() { harm('i', "envlog.tiles\x0000/", 0, flip(-1)); harm('i', "envlog.tiles\x0000/", 3, gone) },
+	} {
+		do()
+		st := f.pass(t)
+		if name == "no positions" { // nobody misses them before somebody asks
+			if _, err := f.logs.Repair(t.Context(), tenant); err != nil {
+				t.Error(err)
+			}
+		}
+		if len(st.Damaged) > 0 {
+			t.Errorf("%s: %+v", name, st.Damaged)
+		}
+		for index := uint64(0); index < 1200; index += 50 {
+			if _, err := f.logs.Include(t.Context(), tenant, index, nil); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if n, err := f.logs.Repair(t.Context(), tenant); n != 0 || err != nil {
+			t.Errorf("%s: %d items are still damaged, %v", name, n, err)
+		}
+	}
+	if said := f.log.String(); !strings.Contains(said, "made anew from its events") {
+		t.Errorf("the log says %s", said)
+	}
+
+	// Of other events there would be another log.
+	harm('i', "envlog.tiles\x0000/", 2, flip(30))
+	harm('e', "order\x0011", 2, flip(-30))
+	if st := f.pass(t); !strings.Contains(fmt.Sprintf("%+v", st.Damaged), "order:11") {
+		t.Errorf("%+v", st.Damaged)
+	}
+	n, err := f.logs.Repair(t.Context(), tenant)
+	if _, damaged := errors.AsType[*store.CorruptionError](err); !damaged || n != 0 {
+		t.Errorf("%d items, %v", n, err)
+	}
+	if _, err := f.logs.Include(t.Context(), tenant, 600, nil); err == nil {
+		t.Error("a damaged tile is served")
+	}
+}
+
+// TestALongStreamIsGoneOnWith has each round be another process's: the end of a long stream is looked at nevertheless.
+func TestALongStreamIsGoneOnWith(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var unit store.Append
+	for range 400 {
+		unit.Events = append(unit.Events, store.NewEvent{
+			Key: j17.Key{Type: "order", ID: "long"}, Type: "was_made", Data: []byte(`"` + strings.Repeat("x", 10_000) + `"`), Metadata: []byte(`{}`),
+		})
+	}
+	if _, err := f.store.Append(t.Context(), tenant, []store.Append{unit}); err != nil {
+		t.Fatal(err)
+	}
+	f.raw(t, func(db *engine.DB) {
+		key, value := record(t, db, 'h', "order\x00long", 0)
+		value[12] ^= 1 // of its chain
+		if err := db.Set(key, value, engine.Sync); err != nil {
+			t.Fatal(err)
+		}
+	})
+	f.Begin()
+	over, end := context.WithCancel(t.Context())
+	end()
+	for range 100 {
+		if err := f.Round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if st := f.Status(); st.Last != nil {
+			if said := fmt.Sprintf("%+v", st.Damaged); !strings.Contains(said, "order:long") || st.Last.Streams != 1 {
+				t.Errorf("%d streams, found was %s", st.Last.Streams, said)
+			}
+			return
+		}
+		if err := f.Run(over); err != nil {
+			t.Fatal(err)
+		}
+		f.close(t)
+		f.open(t)
+	}
+	t.Error("the pass has no end")
 }
