@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"iter"
 	"maps"
@@ -279,6 +280,21 @@ func (e *Engine) Pattern(ctx context.Context, t j17.Tenant, text string) (p spec
 	default:
 		return p, known, refused
 	}
+}
+
+// TagsDeclared is another one whenever a deployment changes which events have the tags that somebody asks for.
+func (e *Engine) TagsDeclared(t j17.Tenant, given []string) (declared [32]byte) {
+	d, err := e.deployed(t)
+	if err != nil {
+		return declared
+	}
+	h := sha256.New()
+	for _, name := range decider.TagNames(given) {
+		if tag := d.TagNames[name]; tag != nil {
+			h.Write(tag.Fingerprint[:])
+		}
+	}
+	return [32]byte(h.Sum(nil))
 }
 
 // Tags returns tags that somebody asks for in the form in which events have them. One that no event can have is CodeInvalidField; where

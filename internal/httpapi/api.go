@@ -40,6 +40,7 @@ import (
 	"j17/internal/schedule"
 	"j17/internal/scrub"
 	"j17/internal/store"
+	"j17/internal/tagging"
 	"j17/internal/tail"
 	"j17/internal/usage"
 	"j17/internal/work"
@@ -74,6 +75,8 @@ type Options struct {
 	Listeners *listener.Service
 	// Logs has the logs of environments, and proofs.
 	Logs *envlog.Service
+	// Tagging tells how far older events are with their tags.
+	Tagging *tagging.Service
 	// Builds and Indexes tell what they have done.
 	Builds  *build.Service
 	Indexes *index.Service

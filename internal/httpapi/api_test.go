@@ -34,6 +34,7 @@ import (
 	"j17/internal/spec"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
+	"j17/internal/tagging"
 	"j17/internal/tail"
 	"j17/internal/worker"
 )
@@ -97,6 +98,7 @@ func newFixture(tb testing.TB, change func(*httpapi.Options)) *fixture {
 	o := httpapi.Options{
 		Tail: follow, Engine: e, Loader: &loading.Loader{Engine: e, Store: s}, Store: s, Registry: f.registry, Auth: auth.New(f.registry, f.clock), Clock: f.clock, Logger: logger,
 		Places:      places,
+		Tagging:     tagging.New(tagging.Options{Store: s, Engine: e, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger)}),
 		Checkpoints: checkpoint.New(checkpoint.Options{Store: s, Engine: e, Log: logs, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger)}),
 		Projections: projection.New(projection.Options{Store: s, Engine: e, Places: places, Clock: f.clock, Logger: logger, Changed: follow.Stir}),
 		Logs:        logs,

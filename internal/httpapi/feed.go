@@ -320,6 +320,10 @@ func (c *call) stream(w http.ResponseWriter, f tail.Filter) error {
 	}
 	defer s.close()
 	ctx := c.request.Context()
+	retagged, err := c.retagged()
+	if err != nil {
+		return err
+	}
 	reader, err := c.api.Tail.Open(ctx, c.tenant, f, after)
 	if err != nil {
 		return engine.StorageError(err)
@@ -337,6 +341,9 @@ func (c *call) stream(w http.ResponseWriter, f tail.Filter) error {
 		s.position(after) // also before the first event: who comes again goes on from here
 	}
 	for {
+		if retagged() {
+			return nil // before anything is sent that has the tags of another spec
+		}
 		s.events(p.Events)
 		if len(p.Events) == 0 && s.due(s.now()) {
 			s.put([]byte(":\n")) // it looks at much that the client does not want
@@ -352,7 +359,7 @@ func (c *call) stream(w http.ResponseWriter, f tail.Filter) error {
 			s.hold(err == nil)
 		} else if !p.More {
 			p, s.frame = tail.Piece{}, nil // or their memory would be kept for nothing
-			if !s.await(ctx, reader) {
+			if !s.await(ctx, reader, retagged) {
 				return nil
 			}
 		}
@@ -366,6 +373,19 @@ func (c *call) stream(w http.ResponseWriter, f tail.Filter) error {
 			p, err = tail.Piece{More: true, Needs: p.Needs}, nil // it was not its turn
 		}
 	}
+}
+
+// retagged returns what tells whether other events have the tags that the caller asks for than when it was called. Whoever asks anew is told
+// when older events have them too.
+func (c *call) retagged() (func() bool, error) {
+	text, ok := c.query["tags"]
+	if !ok {
+		return func() bool { return false }, nil
+	}
+	given := wire.SplitList(text)
+	before := c.api.Engine.TagsDeclared(c.tenant, given)
+	_, err := c.tags() // they may have changed since the parameters were read
+	return func() bool { return c.api.Engine.TagsDeclared(c.tenant, given) != before }, err
 }
 
 // startStream sends the headers of a stream.
@@ -382,8 +402,8 @@ func (c *call) startStream(w http.ResponseWriter) {
 }
 
 // await waits until the reader may have something, and keeps the client posted that the stream lives. It reports false when the
-// stream is at its end.
-func (s *stream) await(ctx context.Context, reader *tail.Reader) bool {
+// stream is at its end, which it is where others are tagged with what the client asks for.
+func (s *stream) await(ctx context.Context, reader *tail.Reader, retagged func() bool) bool {
 	for {
 		select {
 		case <-reader.Ready():
@@ -397,6 +417,9 @@ func (s *stream) await(ctx context.Context, reader *tail.Reader) bool {
 		}
 		if !s.due(s.now()) {
 			continue
+		}
+		if retagged() {
+			return false
 		}
 		s.put([]byte(":\n"))
 		s.position(reader.Position())

@@ -142,7 +142,7 @@ func subscriptionMetrics(a *API, counter func(name, help string, read func() uin
 
 // indexMetrics shows what keeps indexes up to date, and what builds them.
 func indexMetrics(a *API, counter func(name, help string, read func() uint64), gauge func(name, help string, read func() float64)) {
-	if a.Indexes == nil || a.Builds == nil {
+	if a.Indexes == nil || a.Builds == nil || a.Tagging == nil {
 		return
 	}
 	counter("j17_index_rows_total", "Rows that were computed because of events.", func() uint64 { return a.Indexes.Stats().Rows })
@@ -159,6 +159,8 @@ func indexMetrics(a *API, counter func(name, help string, read func() uint64), g
 	counter("j17_builds_failed_total", "Builds that have failed.", func() uint64 { return a.Builds.Stats().Failed })
 	counter("j17_build_removed_total", "Items that were removed because nothing used them any more.", func() uint64 { return a.Builds.Stats().Removed })
 	gauge("j17_builds_running", "Builds that are at work.", func() float64 { return float64(a.Builds.Stats().Running) })
+	counter("j17_tagging_events_total", "Older events that were gone through because a deployment had changed tags.", func() uint64 { return a.Tagging.Stats().Events })
+	counter("j17_tagging_ended_total", "Times that all older events had the tags of a deployment.", func() uint64 { return a.Tagging.Stats().Ended })
 }
 
 // backupMetrics shows how backups are doing.

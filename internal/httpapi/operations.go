@@ -175,6 +175,7 @@ func generalOperations() map[string]operation {
 		"GET spec/diff":                          {id: "diffSpecs", about: "What two versions of the spec say differently", gives: wire.Differences{}},
 		"GET spec/prepared":                      {id: "getPreparedSpec", about: "The spec that is deployed once its indexes are built", gives: wire.PreparedShown{}},
 		"DELETE spec/prepared":                   {id: "cancelPreparedSpec", about: "Give up the spec that is being prepared"},
+		"GET tags":                               {id: "listTags", about: "The tags that the spec declares, and how far older events are with them", gives: wire.Tags{}},
 		"GET projections":                        {id: "listProjections", about: "The projections, those of the spec and those that were posted", gives: wire.Projections{}},
 		"POST projections":                       {id: "postProjection", about: "Deploy the definition of a projection beside the spec", takes: file{typeJSON}, gives: either{wire.PostedProjection{}, wire.ProjectionDryRun{}}, anew: wire.PostedProjection{}, accepted: wire.PostedProjection{}},
 		"GET projections/{name}":                 {id: "describeProjection", about: "A projection, where it is declared and how far its index is", gives: wire.Projection{}},

@@ -260,6 +260,9 @@ func adminRoutes() []route {
 		{0, post, "projections/{name}/verify", operator, operate, "projection.verify", nil, (*call).verifyProjection},
 		{0, http.MethodDelete, "projections/{name}/build", operator, operate, "projection.cancel_build", nil, (*call).cancelBuild},
 
+		// Tags.
+		{0, get, "tags", operator, view, "", nil, (*call).listTags},
+
 		// Files of custom code.
 		{0, get, "blobs", operator, inspect, "", paged(), (*call).listBlobs},
 		{0, post, "blobs", operator, operate, "blob.upload", nil, (*call).putBlob},

@@ -398,7 +398,7 @@ func (s *Server) Close() error {
 func (s *Server) api(o httpapi.Options) *httpapi.API {
 	o.Loader = &loading.Loader{Engine: s.engine, Store: s.store, Log: s.logs, Loaded: s.usage.Loaded}
 	o.Engine, o.Store, o.Registry, o.Auth, o.Blobs, o.Deploy = s.engine, s.store, s.registry, s.auth, s.blobs, s.deploy
-	o.Tail, o.Feed, o.Builds, o.Indexes, o.Projections, o.Places = s.tail, s.feed, s.builds, s.indexes, s.projections, s.places
+	o.Tail, o.Feed, o.Builds, o.Indexes, o.Projections, o.Places, o.Tagging = s.tail, s.feed, s.builds, s.indexes, s.projections, s.places, s.tagging
 	o.Checkpoints, o.Erasures, o.Scrub = s.checkpoints, s.erasures, s.scrub
 	o.Logs = s.logs
 	o.Usage, o.Worker, o.Sagas, o.Listeners, o.Schedule = s.usage, s.worker, s.sagas, s.listeners, s.schedule

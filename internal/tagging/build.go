@@ -60,6 +60,7 @@ func (s *Service) turn(ctx context.Context, c *worker.Claim) error {
 		return nil
 	}
 	if err == nil && ended {
+		s.ended.Add(1)
 		s.Logger.InfoContext(ctx, "all older events have the tags that the spec declares", slog.String("tenant", string(c.Tenant)), slog.Uint64("events", b.done))
 	}
 	return err

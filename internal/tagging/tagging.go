@@ -52,6 +52,7 @@ type Service struct {
 	builds *worker.Queue
 	known  sync.Map // of *known by j17.Tenant
 	events atomic.Uint64
+	ended  atomic.Uint64
 }
 
 // New returns a service that does nothing before Run.
@@ -70,8 +71,48 @@ func (s *Service) Settle(ctx context.Context) error { return s.builds.Settle(ctx
 // NextDue returns when something is to be done next, the zero time for nothing.
 func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.builds.NextDue(ctx) }
 
-// Events returns how many older events builds have looked at.
-func (s *Service) Events() uint64 { return s.events.Load() }
+// Stats counts what a service has done since it was made: older events that builds have looked at, and builds that have come to their end.
+type Stats struct{ Events, Ended uint64 }
+
+// Stats returns what the service has done.
+func (s *Service) Stats() Stats { return Stats{s.events.Load(), s.ended.Load()} }
+
+// Tag is a tag that what is deployed declares.
+type Tag struct {
+	Name string
+	// Types are the aggregate types with events that have it.
+	Types []string
+	// Ready tells that all events have it that should. Until then Done of Total events were looked at.
+	Ready       bool
+	Done, Total uint64
+}
+
+// Tags returns the tags that what is deployed to a tenant declares, by their names; none where nothing is deployed.
+func (s *Service) Tags(ctx context.Context, t j17.Tenant) ([]Tag, error) {
+	d, fences, err := s.Engine.Deployed(t)
+	if j17.CodeOf(err) == j17.CodeNoSpec {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.of(ctx, t, d, fences); err != nil {
+		return nil, engine.StorageError(err)
+	}
+	st, _, err := s.load(ctx, t)
+	if err != nil {
+		return nil, engine.StorageError(err)
+	}
+	all := make([]Tag, 0, len(d.TagNames))
+	for _, name := range slices.Sorted(maps.Keys(d.TagNames)) {
+		tag := Tag{Name: name, Types: d.TagNames[name].Types, Ready: !slices.Contains(st.Pending, name)}
+		if !tag.Ready {
+			tag.Done, tag.Total = st.Done, st.Total
+		}
+		all = append(all, tag)
+	}
+	return all, nil
+}
 
 // known is what is known of the tags of what is deployed to a tenant.
 type known struct {

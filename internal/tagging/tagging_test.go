@@ -166,11 +166,37 @@ func TestOlderEventsAreTagged(t *testing.T) {
 	h.want("course:a 301")
 
 	// The same spec again is nothing to do.
-	before := h.tagging.Events()
+	before := h.tagging.Stats()
 	h.deploy(course, course)
 	h.settle()
-	if h.tagging.Events() != before {
-		t.Error("events were looked at although no tag has changed")
+	if h.tagging.Stats() != before || before.Ended != 5 || before.Events < 5*600 {
+		t.Errorf("%+v, and %+v although no tag has changed", before, h.tagging.Stats())
+	}
+}
+
+// TestTagsAreListed shows whoever asks how far the tags of older events are.
+func TestTagsAreListed(t *testing.T) {
+	h := newHouse(t)
+	list := func() string {
+		all, err := h.tagging.Tags(t.Context(), enginetest.Tenant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(all)
+	}
+	if got := list(); got != "[]" {
+		t.Errorf("nothing is deployed: %s", got)
+	}
+	h.deploy(course, "")
+	h.book(1, `{"course":"a"}`)
+	h.book(2, `{"course":"a"}`)
+	h.deploy(course+","+student, student)
+	if got, want := list(), "[{course [booking] true 0 0} {student [booking course] false 0 2}]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	h.settle()
+	if got, want := list(), "[{course [booking] true 0 0} {student [booking course] true 0 0}]"; got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
 

@@ -42,12 +42,12 @@ type Verification struct {
 	Total uint64 `json:"total"`
 }
 
-// Build is an index that is, or was, built in the background.
+// Build is an index that is, or was, built in the background, or tags that older events are given.
 type Build struct {
 	// Status is running, done or failed; Error says why.
 	Status string `json:"status"`
 	Error  string `json:"error,omitempty"`
-	// Done and Total count streams; Total is 0 until they are counted.
+	// Done and Total count streams, of tags events; Total is 0 until they are counted.
 	Done  uint64 `json:"done"`
 	Total uint64 `json:"total"`
 	// Prepared is the definition that takes the place of the present one when the build is done.

@@ -1,0 +1,19 @@
+package wire
+
+import "j17"
+
+// Tags are those that the spec of an environment declares.
+type Tags struct {
+	Tags        []Tag           `json:"tags"`
+	Environment j17.Environment `json:"environment"`
+}
+
+// Tag is a tag that events have.
+type Tag struct {
+	Name string `json:"name"`
+	// AggregateTypes are those with events that have it.
+	AggregateTypes []string `json:"aggregate_types"`
+	// Status is ready, or building while older events do not all have it; then Build tells how many were looked at.
+	Status string `json:"status"`
+	Build  *Build `json:"build,omitempty"`
+}
