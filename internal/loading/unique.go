@@ -17,6 +17,20 @@ type exchanged struct {
 	// holders has who holds a value, 0 for nobody, and held what an aggregate holds in a set, the zero digest for nothing.
 	holders map[uint64]uint64
 	held    map[uint64][32]byte
+	// most is how many values there are at most, holders and keepers counted by themselves.
+	most int
+}
+
+// mostValues is how many unique values of one file are remembered: of each who holds it, and that he does, 100 bytes together.
+const mostValues = 5_000_000
+
+// full is the error of a file with more values than are remembered.
+func (e *exchanged) full() error {
+	if len(e.holders)+len(e.held) <= 2*e.most {
+		return nil
+	}
+	return j17.Errorf(j17.CodePayloadTooLarge, "The events of the file take more than %d unique values, which is as many as are remembered at a time. Nothing was stored. "+
+		"Divide the file and import its parts one after the other: what is taken by one part counts for those behind it.", e.most)
 }
 
 // valueOf and heldOf are what is hashed for holders and held.
@@ -31,7 +45,7 @@ type heldOf struct {
 }
 
 func newExchanged() exchanged {
-	return exchanged{holders: map[uint64]uint64{}, held: map[uint64][32]byte{}}
+	return exchanged{holders: map[uint64]uint64{}, held: map[uint64][32]byte{}, most: mostValues}
 }
 
 // exchange lets an event of the file take values and give them back. A value that is another's is a fault of the event. h knows who holds what
@@ -39,6 +53,9 @@ func newExchanged() exchanged {
 func (c *recorder) exchange(ctx context.Context, ev *pastEvent, h engine.Holding) (fault, err error) {
 	o := &ev.Events[0]
 	for i := range o.Exchanges {
+		if err := c.values.full(); err != nil {
+			return nil, err
+		}
 		x := &o.Exchanges[i]
 		keeper := maphash.Comparable(c.seed, heldOf{x.Set, o.Key})
 		own, err := c.heldBy(ctx, x.Set, o.Key, keeper, h)

@@ -41,6 +41,28 @@ func TestMemoryOfUniqueValues(t *testing.T) {
 	runtime.KeepAlive(c)
 }
 
+// TestUniqueValuesAreBounded goes through more values than are remembered: those of aggregates that hold them, and in an import those that
+// were given back as well.
+func TestUniqueValuesAreBounded(t *testing.T) {
+	const most = 100
+	set, of := &spec.UniqueSet{}, &spec.UniqueValue{}
+	c := &recorder{seed: maphash.MakeSeed(), values: newExchanged()}
+	c.values.most = most
+	for n := range uint64(2 * most) {
+		ev := &pastEvent{}
+		ev.Events = []decider.Event{{
+			Key: j17.Key{Type: "user", ID: string(binary.BigEndian.AppendUint64(nil, n))}, Exchanges: []decider.Exchange{{Set: set, Of: of, Value: sha256.Sum256(binary.BigEndian.AppendUint64(nil, n))}},
+		}}
+		fault, err := c.exchange(t.Context(), ev, nil)
+		switch refused := n > most; {
+		case fault != nil, (err != nil) != refused, refused && j17.CodeOf(err) != j17.CodePayloadTooLarge:
+			t.Fatalf("value %d: %v, %v", n, fault, err)
+		case refused && len(c.values.holders) > most+1:
+			t.Fatalf("%d values are remembered", len(c.values.holders))
+		}
+	}
+}
+
 // heap returns how many bytes are in use.
 func heap() int64 {
 	runtime.GC()
