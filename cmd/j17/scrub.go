@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -73,11 +74,34 @@ func (e *env) showScrub(raw json.RawMessage, asJSON bool) error {
 		err = e.printAnswer(raw)
 	default:
 		err = e.printScrub(s)
+		for _, n := range answer.Nodes {
+			err = errors.Join(err, e.printNodeScrub(&n))
+		}
 	}
-	if err == nil && len(s.Damaged) > 0 {
-		err = j17.Errorf(j17.CodeCorruption, "%d places in what the server stores are damaged", len(s.Damaged))
+
+	// Of the server and of all of its workers.
+	damaged := len(s.Damaged)
+	for _, n := range answer.Nodes {
+		if n.Scrub != nil {
+			damaged += len(n.Scrub.Damaged)
+		}
+	}
+	if err == nil && damaged > 0 {
+		err = j17.Errorf(j17.CodeCorruption, "%d places in what the server stores are damaged", damaged)
 	}
 	return err
+}
+
+// printNodeScrub prints how far a worker is.
+func (e *env) printNodeScrub(n *wire.NodeScrub) error {
+	said := ""
+	if n.Error != nil {
+		said = " " + *n.Error
+	}
+	if _, err := fmt.Fprintf(e.out, "\n%s\n", printable("Worker "+n.Node+":"+said)); err != nil || n.Scrub == nil {
+		return err
+	}
+	return e.printScrub(n.Scrub)
 }
 
 func (e *env) printScrub(s *wire.Scrub) error {

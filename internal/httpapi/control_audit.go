@@ -111,7 +111,7 @@ func (c *call) faultElsewhere() *wire.Fault {
 			var body struct {
 				Failure *wire.Fault `json:"failure"`
 			}
-			resp, err := c.askNode(ctx, n, "/internal/control/errors/"+url.PathEscape(c.request.PathValue("error_id")))
+			resp, err := c.askNode(ctx, http.MethodGet, n, "/internal/control/errors/"+url.PathEscape(c.request.PathValue("error_id")))
 			if err == nil {
 				if resp.StatusCode != http.StatusOK || json.NewDecoder(http.MaxBytesReader(nil, resp.Body, maxSmallBody)).Decode(&body) != nil {
 					body.Failure = nil

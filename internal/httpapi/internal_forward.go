@@ -100,7 +100,7 @@ func (c *call) forwarded(w http.ResponseWriter, path string, handle func(*call, 
 func (c *call) reach(n control.Node) error {
 	ctx, cancel := context.WithTimeout(c.request.Context(), replicaTime)
 	defer cancel()
-	resp, err := c.askNode(ctx, n, "/livez")
+	resp, err := c.askNode(ctx, http.MethodGet, n, "/livez")
 	if err != nil {
 		return err
 	}
@@ -108,8 +108,8 @@ func (c *call) reach(n control.Node) error {
 }
 
 // askNode sends a request of this server's own to an escaped path on the internal listener of another.
-func (c *call) askNode(ctx context.Context, n control.Node, path string) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(n.InternalURL, "/")+path, nil) //nolint:gosec // where a worker that knows the node secret has said it is
+func (c *call) askNode(ctx context.Context, method string, n control.Node, path string) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(n.InternalURL, "/")+path, nil) //nolint:gosec // where a worker that knows the node secret has said it is
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (c *call) usageElsewhere(n control.Node, instance string) *wire.Month {
 	}
 	ctx, cancel := context.WithTimeout(c.request.Context(), replicaTime)
 	defer cancel()
-	resp, err := c.askNode(ctx, n, "/internal/control/instances/"+url.PathEscape(instance)+"/month")
+	resp, err := c.askNode(ctx, http.MethodGet, n, "/internal/control/instances/"+url.PathEscape(instance)+"/month")
 	if err != nil {
 		c.api.Logger.LogAttrs(ctx, slog.LevelDebug, "the usage of an instance cannot be had from its worker", slog.String("node", n.Name), slog.Any("error", err))
 		return nil

@@ -246,6 +246,8 @@ func generalOperations() map[string]operation {
 		"PUT /internal/control/instances/{instance_}/backup_settings": {id: "changeBackupSettingsOfWorker", about: "Change how backups of an instance are made and kept", takes: wire.BackupSettingsChange{}, gives: wire.BackupSettingsShown{}},
 		"GET /internal/control/instances/{instance_}/usage":           {id: "getUsageOfWorker", about: "What an instance has used, by day", gives: wire.Days{}},
 		"GET /internal/control/instances/{instance_}/month":           {id: "getMonthOfWorker", about: "What an instance has used of its plan", gives: wire.Used{}},
+		"GET /internal/control/scrub":                                 {id: "getScrubOfWorker", about: "How far a worker is with looking for damage, and what it has found", gives: wire.ScrubShown{}},
+		"POST /internal/control/scrub":                                {id: "beginScrubOfWorker", about: "Have a worker look for damage now", takes: struct{}{}, optional: true, gives: wire.ScrubShown{}},
 		http.MethodGet + " /internal/control/" + faultPattern:         {id: "getErrorOfWorker", about: "Why a request failed", gives: wire.Failed{}},
 	}
 	maps.Copy(all, proofOperations())

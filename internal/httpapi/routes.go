@@ -368,6 +368,8 @@ func (a *API) nodeRoutes() []route {
 			{internalSite, get, path + "usage", node, need{in: instance}, "", span(), (*call).usageDays},
 			{internalSite, get, path + "month", node, need{in: instance}, "", nil, (*call).usageMonth},
 			{internalSite, get, control + faultPattern, node, need{}, "", nil, (*call).faultOfWorker},
+			{internalSite, get, control + "scrub", node, need{}, "", nil, (*call).getScrub},
+			{internalSite, post, control + "scrub", node, need{}, "", nil, (*call).beginScrubOfWorker},
 		}
 	}
 }

@@ -2,7 +2,11 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"j17"
@@ -28,9 +32,10 @@ func scrubOperations() map[string]operation {
 	}
 }
 
-// getScrub is GET /api/scrub.
+// getScrub is GET /api/scrub, and GET /internal/control/scrub of a worker.
 func (c *call) getScrub(w http.ResponseWriter) error {
-	return c.answer(w, http.StatusOK, wire.ScrubShown{Scrub: scrubShape(c.api.Scrub.Status())})
+	nodes := c.scrubOfWorkers(http.MethodGet)
+	return c.answer(w, http.StatusOK, wire.ScrubShown{Scrub: scrubShape(c.api.Scrub.Status()), Nodes: nodes})
 }
 
 // beginScrub is POST /api/scrub.
@@ -43,7 +48,60 @@ func (c *call) beginScrub(w http.ResponseWriter) error {
 	if err := c.api.Registry.Audit.Add(context.WithoutCancel(c.actorContext()), rec); err != nil {
 		c.notAudited(rec.Action, err)
 	}
+	nodes := c.scrubOfWorkers(http.MethodPost)
+	return c.answer(w, http.StatusOK, wire.ScrubShown{Scrub: scrubShape(c.api.Scrub.Status()), Nodes: nodes})
+}
+
+// beginScrubOfWorker is POST /internal/control/scrub. The headnode has it in the audit log.
+func (c *call) beginScrubOfWorker(w http.ResponseWriter) error {
+	if err := c.decodeOptional(w, &struct{}{}); err != nil {
+		return err
+	}
+	c.api.Scrub.Begin()
 	return c.answer(w, http.StatusOK, wire.ScrubShown{Scrub: scrubShape(c.api.Scrub.Status())})
+}
+
+// scrubOfWorkers asks all workers, where this is their headnode. One that does not answer holds up nobody for long.
+func (c *call) scrubOfWorkers(method string) []wire.NodeScrub {
+	if c.api.Cluster == nil || c.api.Cluster.Node != "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(c.request.Context(), replicaTime)
+	defer cancel()
+	nodes := c.api.Registry.Nodes.All()
+	all := make([]wire.NodeScrub, len(nodes))
+	var asked sync.WaitGroup
+	for i, n := range nodes {
+		asked.Go(func() {
+			all[i].Node = n.Name
+			shown, err := c.scrubOfWorker(ctx, method, n)
+			if err != nil {
+				all[i].Error = new(err.Error())
+				return
+			}
+			all[i].Scrub = &shown.Scrub
+		})
+	}
+	asked.Wait()
+	return all
+}
+
+// maxScrub bounds what a worker says of its scrubbing, in bytes: a hundred findings are a fraction of it.
+const maxScrub = 1 << 20
+
+func (c *call) scrubOfWorker(ctx context.Context, method string, n control.Node) (shown wire.ScrubShown, err error) {
+	resp, err := c.askNode(ctx, method, n, "/internal/control/scrub")
+	if err != nil {
+		return shown, errors.New("the worker does not answer")
+	}
+	defer func() { _ = resp.Body.Close() }() // read as far as it matters
+	if resp.StatusCode != http.StatusOK {
+		return shown, fmt.Errorf("the worker answers with status %d: it may be of an older version", resp.StatusCode)
+	}
+	if json.NewDecoder(http.MaxBytesReader(nil, resp.Body, maxScrub)).Decode(&shown) != nil {
+		return shown, errors.New("what the worker answers cannot be read")
+	}
+	return shown, nil
 }
 
 // scrubShape is how far it is, as clients see it.

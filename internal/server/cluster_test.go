@@ -215,6 +215,16 @@ func TestNodes(t *testing.T) {
 		}
 	})
 
+	t.Run("the headnode gathers what workers have found", func(t *testing.T) {
+		for _, method := range []string{"POST", "GET"} {
+			got := head.send(t, method, ctl, "/api/scrub", token, "").want(t, "scrub", 200)
+			nodes, _ := got.body["nodes"].([]any)
+			if len(nodes) != 2 || strings.Count(got.text, `"damaged":[]`) != 3 || strings.Contains(got.text, `"error"`) {
+				t.Errorf("%s: %s", method, got.text)
+			}
+		}
+	})
+
 	t.Run("the headnode passes on", func(t *testing.T) {
 		ops := "/api/instances/" + alpha.id + "/ops/prod/"
 		got := head.send(t, "GET", ctl, ops+"tombstones", token, "").want(t, "ops", 200)
@@ -369,6 +379,9 @@ func TestAWorkerThatHangs(t *testing.T) {
 	}
 	id := made.text1(t, "id")
 	head.send(t, "GET", ctl, "/api/instances/"+id+"/ops/prod/tombstones", token, "").want(t, "ops", 503)
+	if got := head.send(t, "GET", ctl, "/api/scrub", token, "").want(t, "the scrub", 200); !strings.Contains(got.text, `"nodes":[{"node":"mute","scrub":null,"error":"the worker does not answer"}]`) {
+		t.Errorf("its scrub: %s", got.text)
+	}
 	if got := head.send(t, "GET", ctl, "/api/instances/"+id, token, "").want(t, "the instance", 200); !strings.Contains(got.text, `"usage":null`) {
 		t.Errorf("its usage: %s", got.text)
 	}

@@ -40,4 +40,14 @@ type Damage struct {
 // ScrubShown has it.
 type ScrubShown struct {
 	Scrub Scrub `json:"scrub"`
+	// Nodes has, on a headnode, the same of each worker.
+	Nodes []NodeScrub `json:"nodes,omitempty"`
+}
+
+// NodeScrub is how far a worker is.
+type NodeScrub struct {
+	Node string `json:"node"`
+	// Scrub is null where the worker has not told; Error says why then.
+	Scrub *Scrub  `json:"scrub"`
+	Error *string `json:"error,omitempty"`
 }
