@@ -16,6 +16,7 @@ type Store interface {
 	Aggregates
 	Feed
 	Sides
+	Piles
 	Moments
 	Tenants
 	Archives
@@ -60,6 +61,10 @@ type Aggregates interface {
 	// KiB: between two steps it holds nothing of the store but a copy, so that a slow reader is in nobody's way. A tenant
 	// that is removed meanwhile is ErrNotFound.
 	ReadStream(ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64) iter.Seq2[*j17.Event, error]
+
+	// ReadStreams is ReadStream for a part of each of several streams, one after the other. It costs less than to read each by itself,
+	// above all where streams follow each other in the order of their types and ids.
+	ReadStreams(ctx context.Context, t j17.Tenant, parts []Part) iter.Seq2[*j17.Event, error]
 
 	// VersionAfter returns the version of the first event of the stream whose StreamID is greater than after;
 	// length+1 when there is none.
@@ -150,6 +155,27 @@ type Sides interface {
 	AwaitDue(ctx context.Context, space Space, before time.Time) error
 }
 
+// Piles is the role of who writes so many items at a time that it is cheaper to put them in order first than to let the store do so.
+type Piles interface {
+	// Pile begins to gather plain items of a tenant; ErrNotFound for one that holds nothing.
+	Pile(ctx context.Context, t j17.Tenant) (Pile, error)
+}
+
+// Pile is many plain items (Side.Plain) that are taken in together. It takes a bounded amount of memory, and room on disk beside the store.
+// Purge ends it: from then on its methods return ErrEnded.
+type Pile interface {
+	// Put adds an item. Of several with one name the last one counts.
+	Put(space Space, key string, value []byte) error
+
+	// Write makes the items durable, and then commits side writes that say so. Where a fence or a condition does not hold it returns a
+	// *SideConflict, and nothing was written. After other errors, and after a crash, the items may be there without the side writes.
+	// All items have the same Rev. It ends the pile.
+	Write(ctx context.Context, side []Side, fences ...Fence) error
+
+	// Discard ends the pile, and nothing is left of it. After Write it does nothing.
+	Discard()
+}
+
 // Moments is the role of who reads several things that have to fit together.
 type Moments interface {
 	// Moment shows a tenant as it is now, however much is written meanwhile. It is to be closed, and soon: as long as it is open the
@@ -206,7 +232,7 @@ type Erasure interface {
 
 	// Purge returns when nothing that streams have lost by Rewrite, nor what the given spaces have lost that held data of
 	// them, nor what some items by name have lost, can be found in the store's files any more. What that takes each engine says; it can
-	// be repeated. It ends archives.
+	// be repeated. It ends archives and piles.
 	Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []Declared, items []ItemName) error
 }
 

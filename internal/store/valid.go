@@ -243,7 +243,7 @@ func (s *Side) validate(events int) error {
 	if err := validCompared(s.Cond == IfValue, s.Was); err != nil {
 		return err
 	}
-	if err := validItem(s.Space, s.Key); err != nil {
+	if err := ValidItem(s.Space, s.Key); err != nil {
 		return err
 	}
 	if err := validTime("expiry of the item", s.Expires); err != nil {
@@ -265,7 +265,7 @@ func (s *Side) validateEntries() error {
 		return fmt.Errorf("%w: the value of an item with entries does not begin with them", ErrInvalid)
 	}
 	for _, key := range keys {
-		if err := validItem(s.Entries, key); err != nil {
+		if err := ValidItem(s.Entries, key); err != nil {
 			return err
 		}
 	}
@@ -279,7 +279,7 @@ func (f *Fence) validate() error {
 	if err := validCompared(f.ByValue, f.Value); err != nil {
 		return err
 	}
-	return validItem(f.Space, f.Key)
+	return ValidItem(f.Space, f.Key)
 }
 
 // validCompared checks a value that an item is compared with.
@@ -293,7 +293,8 @@ func validCompared(compared bool, value string) error {
 	return nil
 }
 
-func validItem(space Space, key string) error {
+// ValidItem checks what names a side item.
+func ValidItem(space Space, key string) error {
 	if err := validName("space", string(space)); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -161,6 +162,45 @@ func (p *page) stream(r reader, key j17.Key, from, to uint64) (err error) {
 			return nil
 		}
 		version++
+	}
+	return nil
+}
+
+// streams copies events of several streams, from one version of the first on.
+func (p *page) streams(r reader, parts []store.Part, from uint64) (err error) {
+	prefix := appendPrefix(nil, r.tenant, kindEvent)
+	it, err := r.iterate(prefix, after(prefix))
+	if err != nil {
+		return err
+	}
+	defer closeIter(it, &err, "streams")
+	var want []byte
+	for i := range parts {
+		part := &parts[i]
+		want = appendEventKey(want[:0], r.tenant, part.Key, from)
+		for ok := it.SeekGE(want); from <= part.To; ok = it.Next() {
+			// What does not stand where it should is missing.
+			binary.BigEndian.PutUint64(want[len(want)-versionSuffix:], from)
+			var v []byte
+			failed := it.Error()
+			if failed == nil && ok {
+				v, failed = it.ValueAndErr()
+			}
+			if failed != nil || !ok || !bytes.Equal(it.Key(), want) {
+				return corruption(cmp.Or(failed, errGap), "%s version %d of tenant number %d", part.Key, from, r.tenant)
+			}
+			entry := p.add(v)
+			entry.key, entry.version = part.Key, from
+			if p.full {
+				return nil
+			}
+			if from++; from > part.To {
+				break
+			}
+		}
+		if i+1 < len(parts) {
+			from = parts[i+1].From
+		}
 	}
 	return nil
 }

@@ -113,8 +113,10 @@ type Store struct {
 	due     map[store.Space]*dueOrder
 	changes changes
 	leaves  recentLeaves
-	// archives are those that are open.
-	archives map[*archive]bool
+	// archives and piles are those that are open. pilesMade counts all piles.
+	archives  map[*archive]bool
+	piles     map[*pile]bool
+	pilesMade atomic.Uint64
 
 	// damages is what was logged of due work.
 	damages damages
@@ -419,6 +421,7 @@ func (s *Store) shutdown(end <-chan struct{}) error {
 	close(s.life.done)
 	s.background.Wait()
 	s.endArchives(nil, store.ErrClosed)
+	s.endPiles(store.ErrClosed)
 	select {
 	case <-s.committed:
 	case <-s.queue.faulted:

@@ -128,7 +128,7 @@ func (s *Store) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces 
 
 // removeOld removes from disk what stood in ranges before.
 //
-//  1. It ends archives, and waits until nobody can read the old values any more: the calls that read are short.
+//  1. It ends archives and piles, and waits until nobody can read the old values any more: the calls that read are short.
 //  2. It touches the ranges: it writes that they have no range keys. Whatever file holds an old value now overlaps a younger one, so that
 //     a compaction has to merge the two and cannot move the file as it is.
 //  3. It flushes, so that no log is needed any more that exists now, and compacts these ranges.
@@ -141,6 +141,7 @@ func (s *Store) removeOld(ctx context.Context, ranges []keyRange) error {
 	}
 	defer s.release(present)
 	s.endArchives(present, store.ErrEnded)
+	s.endPiles(store.ErrEnded)
 	if !s.awaitRelease(ctx.Done(), nil, func() bool { return s.idleBefore(present) }) {
 		return ctx.Err()
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"sort"
@@ -54,6 +55,9 @@ func (s *Store) Heads(_ context.Context, t j17.Tenant, keys []j17.Key) ([]store.
 	// The others come from the view, without the lock.
 	r := reader{v, s, number}
 	defer r.close()
+	if len(missing) >= manyHeads {
+		return heads, r.loadMany(keys, missing, heads)
+	}
 	for _, i := range missing {
 		if !canExist(keys[i]) {
 			continue
@@ -63,6 +67,49 @@ func (s *Store) Heads(_ context.Context, t j17.Tenant, keys []j17.Key) ([]store.
 		}
 	}
 	return heads, nil
+}
+
+// manyHeads is from how many heads on one iterator finds them.
+const manyHeads = 4
+
+// loadMany is load for the keys at some places.
+func (r reader) loadMany(keys []j17.Key, places []int, heads []store.Head) (err error) {
+	prefix := appendPrefix(nil, r.tenant, kindHead)
+	it, err := r.iterate(prefix, after(prefix))
+	if err != nil {
+		return err
+	}
+	defer closeIter(it, &err, "the heads of streams")
+	want := prefix
+	for _, i := range places {
+		if !canExist(keys[i]) {
+			continue
+		}
+		want = appendStream(want[:len(prefix)], keys[i])
+		if it.SeekGE(want) && bytes.Equal(it.Key(), want) {
+			v, err := it.ValueAndErr()
+			if err != nil {
+				return fault("the head of "+keys[i].String(), err)
+			}
+			if heads[i], err = parseHeadRecord(v); err != nil {
+				return corruption(err, "the head of %s", keys[i])
+			}
+		}
+		if err := it.Error(); err != nil {
+			return fault("the head of "+keys[i].String(), err)
+		}
+	}
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	if r.store.view == r.view {
+		for _, i := range places {
+			if canExist(keys[i]) {
+				want = appendStream(want[:len(prefix)], keys[i])
+				r.store.heads.put(string(want), heads[i])
+			}
+		}
+	}
+	return nil
 }
 
 // canExist reports whether a stream can have the key. What cannot is no fault of the caller's: it has no events.
@@ -178,6 +225,60 @@ func (s *Store) readStream(
 				return corruption(errors.New("the last event is not the one that the head names"), "%s of tenant %s", key, t)
 			}
 			version++
+			if !yield(&c.event) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// ReadStreams yields durable events of several streams. See store.Store.
+func (s *Store) ReadStreams(ctx context.Context, t j17.Tenant, parts []store.Part) iter.Seq2[*j17.Event, error] {
+	return sequence(func(yield func(*j17.Event) bool) error { return s.readStreams(ctx, t, parts, yield) })
+}
+
+// readStreams is readStream for several of them.
+func (s *Store) readStreams(ctx context.Context, t j17.Tenant, parts []store.Part, yield func(*j17.Event) bool) error {
+	r, err := s.read(t)
+	if err != nil {
+		return err
+	}
+	number := r.tenant
+	r.close()
+	for i := range parts {
+		if err := store.ValidKey(parts[i].Key); err != nil || parts[i].From == 0 || parts[i].From > parts[i].To {
+			return fmt.Errorf("%w: events %d to %d of %s", store.ErrInvalid, parts[i].From, parts[i].To, parts[i].Key)
+		}
+	}
+	p := s.pages.get()
+	defer s.pages.put(p)
+	var c eventCursor
+	for n, version := uint64(0), uint64(0); len(parts) > 0; {
+		version = max(version, parts[0].From)
+		if err := s.fillPage(p, t, number, func(r reader) error { return p.streams(r, parts, version) }); err != nil {
+			return err
+		}
+		for i := range p.entries {
+			entry := &p.entries[i]
+			if s.rewrites.Load() != p.rewrites {
+				break // what stands in the page may have been erased
+			}
+			if err := s.interrupted(ctx, n); err != nil {
+				return err
+			}
+			if c.event.Key != entry.key {
+				c.event.Key, c.keyLen = entry.key, len(entry.key.Type)+len(":")+len(entry.key.ID)
+			}
+			if err := c.load(entry); err != nil {
+				return corruption(err, "%s version %d of tenant %s", entry.key, entry.version, t)
+			}
+			if n, version = n+1, version+1; version > parts[0].To {
+				parts, version = parts[1:], 0
+				if len(parts) > 0 {
+					version = parts[0].From
+				}
+			}
 			if !yield(&c.event) {
 				return nil
 			}

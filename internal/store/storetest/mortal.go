@@ -83,3 +83,23 @@ func (m *Mortal) ClaimDue(ctx context.Context, t j17.Tenant, c store.Claim) (ite
 	}
 	return items, nil
 }
+
+// Pile is part of store.Store.
+func (m *Mortal) Pile(ctx context.Context, t j17.Tenant) (p store.Pile, err error) {
+	err = m.write(func() (err error) { p, err = m.Store.Pile(ctx, t); return err })
+	if err != nil {
+		return nil, err
+	}
+	return mortalPile{p, m}, nil
+}
+
+// mortalPile is a pile of a store that a process may not reach any more.
+type mortalPile struct {
+	store.Pile
+	m *Mortal
+}
+
+// Write is part of store.Pile.
+func (p mortalPile) Write(ctx context.Context, side []store.Side, fences ...store.Fence) error {
+	return p.m.write(func() error { return p.Pile.Write(ctx, side, fences...) })
+}

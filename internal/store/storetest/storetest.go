@@ -49,6 +49,7 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		// Reading, also while others write.
 		{"ReadStream", testReadStream},
 		{"Streams", testStreams},
+		{"ReadStreams", testReadStreams},
 		{"Contention", testContention},
 		{"Linearizable", testLinearizable},
 		{"Feed", testFeed},
@@ -72,6 +73,7 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Add", testAdd},
 		{"Stamps", testStamps},
 		{"Plain", testPlain},
+		{"Pile", testPile},
 		{"Entries", testEntries},
 		{"Scan", testScan},
 		{"Moment", testMoment},
