@@ -67,41 +67,26 @@ func (e *Engine) advance(
 	}
 
 	// The state is a copy: whoever has the one before goes on with it.
-	f := *base
-	f.JSON = nil
-	ed := value.NewEditor()
-	name := key.String()
-	b := work.New(ctx, work.Replay)
-	replaying := sandbox.ForReplay(ctx)
-	cost, done := int64(0), false
-	var te tick.Event // of its own memory in every turn, it would be a quarter of all that a replay allocates
+	x := e.folding(ctx, typ)
+	x.begin(key, base)
+	done := false
 	for ev, err := range e.store.ReadStream(ctx, t, key, base.Length+1, length) {
 		if err != nil {
-			return nil, cost, err
+			return nil, x.cost, err
 		}
-		if f.Length%lookEvery == 0 && ctx.Err() != nil {
-			return nil, cost, ctx.Err()
+		if x.f.Length%lookEvery == 0 && ctx.Err() != nil {
+			return nil, x.cost, ctx.Err()
 		}
 
 		// A portion is full when it has cost, or holds, so much.
-		if done = cost > most.work || f.Data.Size()+len(ev.Data) > most.bytes; done {
+		if done = x.cost > most.work || x.f.Data.Size()+len(ev.Data) > most.bytes; done {
 			break
 		}
-
-		te = tick.Event{Key: name, Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data), Metadata: tick.Raw(ev.Metadata)}
-		b.Renew(work.Replay)
-		if err := typ.Apply(replaying, &f, ed, &te, b, nil); err != nil {
-			return nil, cost, decider.ReplayFailed(err, &te, f.Length+1)
-		}
-
-		// What it has cost, for the cache and for snapshots.
-		f.Loose += len(ev.Data)
-		f.Since += len(ev.Data) + len(ev.Metadata)
-		cost += b.Spent() + eventWork + int64(len(ev.Data))/work.BytesPerUnit
-		if et := typ.Events[te.Type]; et != nil && et.Code != nil {
-			cost += codeWork
+		if err := x.apply(ev); err != nil {
+			return nil, x.cost, err
 		}
 	}
+	f, cost, name := x.f, x.cost, x.te.Key
 
 	if f.Length == base.Length && done {
 		return base, cost, nil
@@ -112,4 +97,45 @@ func (e *Engine) advance(
 		return nil, cost, &store.CorruptionError{Where: name, Err: fmt.Errorf("%d events were found where %d should be", f.Length, length)}
 	}
 	return &f, cost, nil
+}
+
+// folding applies events to a state.
+type folding struct {
+	ctx    context.Context //nolint:containedctx // that of one call of the engine
+	typ    *decider.Program
+	ed     *value.Editor
+	budget *work.Budget
+	f      decider.State
+	cost   int64
+	te     tick.Event // of its own memory in every turn, it would be a quarter of all that a replay allocates
+}
+
+// folding returns one for the aggregates of a type.
+func (e *Engine) folding(ctx context.Context, typ *decider.Program) *folding {
+	return &folding{ctx: sandbox.ForReplay(ctx), typ: typ, budget: work.New(ctx, work.Replay)}
+}
+
+// begin begins with a state of an aggregate. It has no JSON until it is finished.
+func (x *folding) begin(key j17.Key, base *decider.State) {
+	x.f, x.ed, x.cost = *base, value.NewEditor(), 0
+	x.f.JSON = nil
+	x.te.Key = key.String()
+}
+
+// apply applies the next event.
+func (x *folding) apply(ev *j17.Event) error {
+	x.te = tick.Event{Key: x.te.Key, Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data), Metadata: tick.Raw(ev.Metadata)}
+	x.budget.Renew(work.Replay)
+	if err := x.typ.Apply(x.ctx, &x.f, x.ed, &x.te, x.budget, nil); err != nil {
+		return decider.ReplayFailed(err, &x.te, x.f.Length+1)
+	}
+
+	// What it has cost, for the cache and for snapshots.
+	x.f.Loose += len(ev.Data)
+	x.f.Since += len(ev.Data) + len(ev.Metadata)
+	x.cost += x.budget.Spent() + eventWork + int64(len(ev.Data))/work.BytesPerUnit
+	if et := x.typ.Events[x.te.Type]; et != nil && et.Code != nil {
+		x.cost += codeWork
+	}
+	return nil
 }

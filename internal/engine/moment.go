@@ -131,6 +131,7 @@ type Loaded struct {
 // folded is folded side by side. replay folds from the first event on, whatever is cached. The error is that of the first aggregate, in
 // the order of keys, that cannot be folded, as a *LoadError.
 func (m *Moment) Load(ctx context.Context, keys []j17.Key, replay bool) ([]Loaded, error) {
+	rewrites := m.e.store.Rewrites()
 	parts, err := m.parts(ctx, keys)
 	if err != nil {
 		return nil, err
@@ -157,7 +158,10 @@ func (m *Moment) Load(ctx context.Context, keys []j17.Key, replay bool) ([]Loade
 		loaded[i].take(known, parts[i])
 	}
 
-	// The rest is folded, by as many as there are processors.
+	// The rest is folded, by as many as there are processors: those together that have few events.
+	if !replay {
+		rest = m.foldShort(ctx, keys, parts, rest, rewrites, loaded)
+	}
 	errs := make([]error, len(keys))
 	work := make(chan int, len(rest))
 	for _, i := range rest {

@@ -1,0 +1,136 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+
+	"j17"
+	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
+	"j17/internal/store"
+)
+
+// reading is a store that counts the calls that read streams. once, if not nil, is called in the middle of the first that reads several.
+type reading struct {
+	store.Store
+	single, several atomic.Int64
+	once            func()
+}
+
+// ReadStream is part of store.Store.
+func (r *reading) ReadStream(ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64) iter.Seq2[*j17.Event, error] {
+	r.single.Add(1)
+	return r.Store.ReadStream(ctx, t, key, from, to)
+}
+
+// ReadStreams is part of store.Store.
+func (r *reading) ReadStreams(ctx context.Context, t j17.Tenant, parts []store.Part) iter.Seq2[*j17.Event, error] {
+	first := r.several.Add(1) == 1
+	events := r.Store.ReadStreams(ctx, t, parts)
+	return func(yield func(*j17.Event, error) bool) {
+		n := 0
+		for ev, err := range events {
+			if n++; n == 3 && first && r.once != nil {
+				r.once()
+			}
+			if !yield(ev, err) {
+				return
+			}
+		}
+	}
+}
+
+// TestShortStreamsAreReadTogether loads aggregates of which some have no events, some a few and one more than are read together: what they
+// come to is what each comes to by itself, and those with few take one read.
+func TestShortStreamsAreReadTogether(t *testing.T) {
+	f := enginetest.New(t, engine.Options{})
+	f.DeploySource(t, enginetest.CounterSpec)
+	keys := counters(12)
+	lengths := []uint64{3, 0, 1, 2, 70, 5, 1, 1, 0, 4, 2, 6}
+	for i, n := range lengths {
+		for range n {
+			f.Post(t, "counter/"+keys[i].ID+"/was_counted", enginetest.Body(`{"by":1}`))
+		}
+	}
+	now, err := f.Store.Moment(t.Context(), enginetest.Tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now.Close()
+
+	// Somebody writes to one of them while they are read, and behind the moment.
+	r := &reading{Store: f.Store, once: func() { f.Post(t, "counter/"+keys[9].ID+"/was_counted", enginetest.Body(`{"by":1}`)) }}
+	e := engine.New(engine.Options{Store: r, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
+	e.Deploy(enginetest.Tenant, enginetest.Compiled(t, enginetest.CounterSpec), nil)
+	m, err := e.Moment(enginetest.Tenant, now.Position())
+	if err != nil {
+		t.Fatal(err)
+	}
+	matches(t, m, keys, lengths)
+	if r.several.Load() != 1 {
+		t.Errorf("the streams with few events were read in %d calls", r.several.Load())
+	}
+
+	// All that was known is served from memory, but for the one that has gone on.
+	before := r.single.Load()
+	loaded, err := m.Load(t.Context(), keys, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := r.single.Load() - before; n > 1 || r.several.Load() != 1 {
+		t.Errorf("again: %d streams were read, in %d calls together", n, r.several.Load())
+	}
+	for i := range loaded {
+		if want := fmt.Sprint(lengths[i]); lengths[i] > 0 && string(loaded[i].Data.Get("n").AppendJSON(nil)) != want {
+			t.Errorf("%s has counted %s, want %s", loaded[i].Key, loaded[i].JSON, want)
+		}
+	}
+}
+
+// TestARewriteMeetsAReadOfMany rewrites an event while the stream is read together with others: nothing is made of what was before.
+func TestARewriteMeetsAReadOfMany(t *testing.T) {
+	f := enginetest.New(t, engine.Options{})
+	f.DeploySource(t, enginetest.CounterSpec)
+	keys := counters(6)
+	for _, key := range keys {
+		for range 2 {
+			f.Post(t, "counter/"+key.ID+"/was_counted", enginetest.Body(`{"by":1}`))
+		}
+	}
+	erase := func() {
+		rewritten := store.Rewritten{Version: 1, Type: "was_counted", Data: []byte(`{"by":40}`), Metadata: []byte(`{}`)}
+		w := store.Rewrite{Streams: []store.RewrittenStream{{Key: keys[4], Events: []store.Rewritten{rewritten}}}}
+		if _, err := f.Store.Rewrite(t.Context(), enginetest.Tenant, w); err != nil {
+			t.Error(err)
+		}
+	}
+	r := &reading{Store: f.Store, once: erase}
+	e := engine.New(engine.Options{Store: r, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
+	e.Deploy(enginetest.Tenant, enginetest.Compiled(t, enginetest.CounterSpec), nil)
+	now, err := f.Store.Moment(t.Context(), enginetest.Tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now.Close()
+	m, err := e.Moment(enginetest.Tenant, now.Position())
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := m.Load(t.Context(), keys, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range loaded {
+		want := "2"
+		if i == 4 {
+			want = "41"
+		}
+		if got := string(loaded[i].Data.Get("n").AppendJSON(nil)); got != want {
+			t.Errorf("counter %d has counted %s, want %s", i, got, want)
+		}
+	}
+}
