@@ -23,6 +23,7 @@ import (
 // Storage is what builds need of a store.
 type Storage interface {
 	store.Sides
+	store.Piles
 	store.Aggregates
 	store.Feed
 }
@@ -50,6 +51,10 @@ type Kind struct {
 	Done func(ctx context.Context, j *Job) (Writes, error)
 	// PageSize is how many streams a page has at most; 0 means 256.
 	PageSize int
+	// Sorted tells that the writes of all pages are plain puts (store.Side.Plain), which come to the same however often they are made, and
+	// additions without a bound. Then what many pages come to is put in order and commits together. A crash, or a cancellation, may leave
+	// items of pages that do not count as gone through.
+	Sorted bool
 }
 
 // Job is a build.
@@ -154,6 +159,8 @@ type Service struct {
 	removals *worker.Queue
 	// slots has a token for each page that is being made.
 	slots chan struct{}
+	// heldSides and partBytes are constants but in tests.
+	heldSides, partBytes int
 	// since is the number of the last change of a feed that was seen.
 	since  atomic.Uint64
 	counts struct {
@@ -161,9 +168,17 @@ type Service struct {
 		running                         atomic.Int64
 	}
 
-	// moved is closed, and replaced, when a build got on.
+	// moved is closed, and replaced, when a build got on. made is how many streams were gone through of builds that are at work here, where
+	// that is not committed yet.
 	mu    sync.Mutex
 	moved chan struct{}
+	made  map[buildKey]uint64
+}
+
+// buildKey names a build of any kind and tenant.
+type buildKey struct {
+	tenant j17.Tenant
+	at     string
 }
 
 // New returns a service that does nothing before Run.
@@ -171,7 +186,10 @@ func New(o Options) *Service {
 	if o.Parallel <= 0 {
 		o.Parallel = runtime.GOMAXPROCS(0)
 	}
-	s := &Service{o: o, kinds: map[string]*Kind{}, slots: make(chan struct{}, o.Parallel), moved: make(chan struct{})}
+	s := &Service{
+		o: o, kinds: map[string]*Kind{}, slots: make(chan struct{}, o.Parallel), heldSides: heldSides, partBytes: partBytes,
+		moved: make(chan struct{}), made: map[buildKey]uint64{},
+	}
 	s.jobs = o.Worker.Queue(worker.Work{
 		Name: "builds", Store: o.Store, Space: jobSpace, Do: s.turn, Lease: lease, AtOnce: atOnce, Each: each,
 	})
@@ -284,6 +302,9 @@ func (s *Service) Status(ctx context.Context, t j17.Tenant, kind, name string) (
 	if p.State != Running {
 		return status, nil
 	}
+	s.mu.Lock()
+	status.Done = max(status.Done, s.made[buildKey{t, at}])
+	s.mu.Unlock()
 
 	// What the last tries ended with stands with the item that is due.
 	it, err := s.o.Store.Get(ctx, t, jobSpace, at)
@@ -333,6 +354,17 @@ func (s *Service) tell() {
 	defer s.mu.Unlock()
 	close(s.moved)
 	s.moved = make(chan struct{})
+}
+
+// show lets Status tell how many streams a build has gone through that are not committed yet; 0 for no more than what is committed.
+func (s *Service) show(t j17.Tenant, at string, done uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if done == 0 {
+		delete(s.made, buildKey{t, at})
+	} else {
+		s.made[buildKey{t, at}] = done
+	}
 }
 
 // jobItem is a build as its item keeps it.

@@ -45,6 +45,9 @@ type turn struct {
 	ended  bool
 	// took is how long the page that was committed last took to be made.
 	took time.Duration
+	// part is what was made of a build whose writes are sorted, until is when the turn ends.
+	part  part
+	until time.Time
 }
 
 // flight is a page that is being made. done is closed when it is.
@@ -73,8 +76,11 @@ func (s *Service) turn(ctx context.Context, c *worker.Claim) error {
 		s.o.Logger.LogAttrs(ctx, slog.LevelWarn, "a build has failed", slog.String("tenant", string(c.Tenant)), slog.String("build", c.Key), slog.Any("error", err))
 		err = s.o.Store.Write(ctx, c.Tenant, []store.Side{c.Remove(), t.p.put(t.at)})
 	}
-	if lost(err) {
+	switch {
+	case lost(err):
 		return nil // somebody has cancelled it, has begun it anew, or has taken it over
+	case errors.Is(err, store.ErrEnded):
+		return t.giveWay(ctx) // an erasure has ended the pile: it goes on from what is committed
 	}
 	return err
 }
@@ -126,22 +132,34 @@ func (t *turn) run(ctx context.Context) error {
 		for _, f := range t.flight {
 			<-f.done
 		}
+		t.dropPart()
 	}()
-	until := t.s.o.Clock.Now().Add(turnTime)
+	t.until = t.s.o.Clock.Now().Add(turnTime)
 	for range turnPages {
 		if err := t.fill(ctx, making); err != nil {
 			return err
 		}
 		if len(t.flight) == 0 {
+			if err := t.commitPart(ctx); err != nil {
+				return err
+			}
 			return t.end(ctx)
 		}
 		if err := t.commit(ctx, making); err != nil {
 			return err
 		}
-		if !t.s.o.Clock.Now().Before(until) {
+		if !t.s.o.Clock.Now().Before(t.until) {
 			break
 		}
 	}
+	if err := t.commitPart(ctx); err != nil {
+		return err
+	}
+	return t.giveWay(ctx)
+}
+
+// giveWay ends the turn, and asks for another one.
+func (t *turn) giveWay(ctx context.Context) error {
 	return t.s.o.Store.Write(ctx, t.job.Tenant, []store.Side{t.claim.Replace(t.claim.Value, t.s.o.Clock.Now())})
 }
 
@@ -245,12 +263,17 @@ func (t *turn) make(ctx context.Context, f *flight) {
 	f.took = clock.System{}.Now().Sub(begin)
 }
 
-// commit commits the first page under way, with those after it that are ready.
+// commit commits the first page under way, with those after it that are ready, or takes it into what is committed later.
 func (t *turn) commit(ctx, making context.Context) error {
-	<-t.flight[0].done
+	if err := t.await(ctx); err != nil {
+		return err
+	}
 	if f := t.flight[0]; errors.Is(f.err, ErrTooMuch) && len(f.page.IDs) > 1 {
 		t.halve(making)
 		return nil
+	}
+	if t.kind.Sorted {
+		return t.gather(ctx)
 	}
 	var sides []store.Side
 	fences := []store.Fence{t.claim.Fence()}

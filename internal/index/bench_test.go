@@ -22,6 +22,7 @@ import (
 	"j17/internal/store"
 	"j17/internal/store/pebble"
 	"j17/internal/value"
+	"j17/internal/work/worktest"
 	"j17/internal/worker"
 )
 
@@ -161,7 +162,7 @@ func BenchmarkBuild(b *testing.B) {
 	y.built()
 	before := memory()
 	b.ResetTimer()
-	most := uint64(0)
+	most, began := uint64(0), worktest.ProcessorTime(b)
 	for range b.N {
 		if err := y.index.Rebuild(b.Context(), prod, y.d.ID); err != nil {
 			b.Fatal(err)
@@ -172,6 +173,7 @@ func BenchmarkBuild(b *testing.B) {
 		most = max(most, memory())
 	}
 	b.ReportMetric(float64(5*rows*b.N)/b.Elapsed().Seconds(), "events/s")
+	b.ReportMetric(float64(worktest.ProcessorTime(b)-began)/1e3/float64(5*rows*b.N), "cpu-µs/event")
 	b.ReportMetric(float64(most-min(before, most))/(1<<20), "MB-more")
 }
 

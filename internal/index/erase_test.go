@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"j17"
 	"j17/internal/erasure"
@@ -59,7 +60,7 @@ func TestErasure(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-first
-		h.pass(1)
+		h.pass(6 * time.Second) // what is made commits when the turn is over, at the latest
 		if !h.holds(p) {
 			t.Fatal("nothing is there to be erased: the test shows nothing")
 		}

@@ -142,7 +142,7 @@ func New(o Options) *Service {
 		reached: map[place]reach{}, waiting: map[place]time.Time{},
 	}
 	o.Feed.Handle(feed.Kind{Name: kind, Filter: s.filter, Notes: true, Do: s.hand, Batch: maxBatch})
-	o.Build.Handle(build.Kind{Name: kind, Page: s.page, Done: s.built, PageSize: buildPage})
+	o.Build.Handle(build.Kind{Name: kind, Page: s.page, Done: s.built, PageSize: buildPage, Sorted: true})
 	return s
 }
 
