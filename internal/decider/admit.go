@@ -33,6 +33,11 @@ type Admitted struct {
 	// tags are those that all events have: of the actor and of the target.
 	tags   []string
 	shared int
+
+	// oneWrite, oneEvent and twoTags are the room for these where there are no more.
+	oneWrite [1]AdmittedWrite
+	oneEvent [1]Event
+	twoTags  [2]string
 }
 
 // AdmittedWrite is the part of a command that concerns one aggregate.
@@ -82,7 +87,12 @@ const maxErrors = 20
 // data are wrong, and nothing else.
 func (d *Decider) Admit(c *command.Command, b *work.Budget, resolve func(*command.Write) (j17.Key, error)) (*Admitted, error) {
 	// The types of aggregates and events, and the form of the body.
-	a := &Admitted{Writes: make([]AdmittedWrite, len(c.Writes)), several: c.Several}
+	a := &Admitted{several: c.Several}
+	if a.Writes = a.oneWrite[:]; len(c.Writes) != 1 {
+		a.Writes = make([]AdmittedWrite, len(c.Writes))
+	} else if len(c.Writes[0].Events) == 1 {
+		a.Events = a.oneEvent[:0]
+	}
 	for i := range c.Writes {
 		if err := a.types(d, &c.Writes[i], i); err != nil {
 			return nil, a.InWrite(err, i)
@@ -159,7 +169,11 @@ func (a *Admitted) inBody(err error, write int) error {
 
 // write encodes the events that were checked.
 func (a *Admitted) write() {
-	data := make([]byte, 0, 512)
+	size := 0
+	for i := range a.Events {
+		size += a.Events[i].Data.OrNull().Size()
+	}
+	data := make([]byte, 0, size)
 	for i := range a.Events {
 		from, o := len(data), &a.Events[i]
 		data = o.Data.OrNull().AppendJSON(data)
@@ -212,7 +226,7 @@ func (a *Admitted) readMetadata(s *spec.Compiled, c *command.Command) error {
 	if err != nil {
 		return err
 	}
-	a.tags = append(make([]string, 0, 2), j17.ActorTag(actor))
+	a.tags = append(a.twoTags[:0], j17.ActorTag(actor))
 	a.metadata = append(make([]byte, 0, 256), `{"actor":`...)
 	a.metadata = appendAgent(a.metadata, actor)
 

@@ -178,7 +178,7 @@ func (e *Engine) overtaken(ctx context.Context, t j17.Tenant, p *plan) error {
 		case i < expected && pre.Length != now.Length:
 			err := conflict(store.StreamConflict{Key: pre.Key, Expected: pre.Length, Actual: now.Length})
 			if n, ok := p.writeOf(pre.Key); ok {
-				err = p.inWrite(err, n)
+				err = p.of.InWrite(err, n)
 			}
 			return err
 		case i >= expected && (pre.Length != now.Length || pre.Looked && pre.Generation != now.Generation):

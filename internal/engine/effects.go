@@ -72,8 +72,12 @@ func (e *Engine) derive(ctx context.Context, d *deployed, p *plan, events []deci
 
 // derived returns what is kept of events.
 func (e *Engine) derived(ctx context.Context, d *deployed, events []decider.Event) (sides []store.Side, err error) {
+	if len(e.derivedOf) == 0 {
+		return nil, nil
+	}
+	entering := &Entering{Tenant: d.env.tenant, Decider: d.Decider, Fences: d.fences, Events: events}
 	for _, of := range e.derivedOf {
-		more, err := of(ctx, &Entering{Tenant: d.env.tenant, Decider: d.Decider, Fences: d.fences, Events: events})
+		more, err := of(ctx, entering)
 		if err != nil {
 			return nil, StorageError(err)
 		}
@@ -94,19 +98,30 @@ func (e *Engine) Deployed(t j17.Tenant) (*decider.Decider, []store.Fence, error)
 // effects adds to a plan what its command and its events bring about beside events.
 func (e *Engine) effects(ctx context.Context, d *deployed, c *Command, p *plan) error {
 	p.side = c.Side
-	p.unit.Side = slices.Concat(p.unit.Side, c.Side)
+	if len(c.Side) > 0 {
+		p.unit.Side = slices.Concat(p.unit.Side, c.Side)
+	}
 	all := e.effectsOf
 	if c.Effects != nil {
 		all = append(slices.Clip(all), c.Effects)
 	}
+	if len(all) == 0 {
+		return nil
+	}
+	decided := &Decided{
+		Tenant: c.Tenant, Decider: d.Decider, Events: p.events, Timestamp: p.unit.Timestamp, Scheduled: p.scheduled, Command: c, Tried: p.tried,
+	}
 	for _, of := range all {
-		more, err := of(ctx, &Decided{
-			Tenant: c.Tenant, Decider: d.Decider, Events: p.events, Timestamp: p.unit.Timestamp, Scheduled: p.scheduled, Command: c, Tried: p.tried,
-		})
+		more, err := of(ctx, decided)
 		if err != nil {
 			return err
 		}
-		p.unit.Side, p.unit.Fences = append(p.unit.Side, more.Side...), append(p.unit.Fences, more.Fences...)
+		p.unit.Side = append(p.unit.Side, more.Side...)
+		if p.unit.Fences == nil {
+			p.unit.Fences = slices.Clip(more.Fences)
+		} else {
+			p.unit.Fences = append(p.unit.Fences, more.Fences...)
+		}
 		p.unit.Decided = p.unit.Decided || len(more.Side) > 0
 		if p.tried {
 			p.consequences.add(&more.Consequences)

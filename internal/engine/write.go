@@ -120,8 +120,11 @@ type plan struct {
 	own    int
 	// byKey has the numbers of several writes, once somebody has asked for one.
 	byKey map[j17.Key]int
-	// inWrite adds to an error which of the writes it is about.
-	inWrite func(err error, write int) error
+	// of is the command.
+	of *decider.Admitted
+	// oneWrite and oneEvent are the room for writes and for events of the unit where there is one.
+	oneWrite [1]planned
+	oneEvent [1]store.NewEvent
 	// before has the states that were looked at, after those after the commit that planning had to compute.
 	before map[j17.Key]*decider.State
 	after  []*decider.Computed
@@ -158,7 +161,10 @@ type planned struct {
 // cannot conflict. All work is charged to b. v, if not nil, is what a writer sees whose turn it is.
 func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *decider.Admitted, b *work.Budget, v *view) (*plan, error) {
 	b.Release() // the states that an earlier plan has looked at
-	p := &plan{own: len(a.Events), writes: make([]planned, len(a.Writes)), inWrite: a.InWrite, tried: c.tried}
+	p := &plan{own: len(a.Events), of: a, tried: c.tried}
+	if p.writes = p.oneWrite[:]; len(a.Writes) != 1 {
+		p.writes = make([]planned, len(a.Writes))
+	}
 	p.unit.Timestamp, p.unit.Decided = e.now(d.env), v != nil || a.Reacts()
 
 	// What the caller expects.
@@ -272,7 +278,7 @@ func (e *Engine) expect(ctx context.Context, d *deployed, p *plan, v *view) erro
 			if !p.tried {
 				e.counts.conflicts.Add(1)
 			}
-			return p.inWrite(conflict(store.StreamConflict{Key: w.Key, Expected: *w.Expected, Actual: length}), i)
+			return p.of.InWrite(conflict(store.StreamConflict{Key: w.Key, Expected: *w.Expected, Actual: length}), i)
 		}
 	}
 	return nil
@@ -280,6 +286,9 @@ func (e *Engine) expect(ctx context.Context, d *deployed, p *plan, v *view) erro
 
 // write adds events to the unit, which happened at a Unix second, or for 0 happen when the unit does. What is tagged with that is decided at it.
 func (p *plan) write(events []decider.Event, at int64) {
+	if len(events) == 1 && p.unit.Events == nil {
+		p.unit.Events = p.oneEvent[:0]
+	}
 	p.unit.Events = slices.Grow(p.unit.Events, len(events))
 	for i := range events {
 		o := &events[i]
@@ -344,7 +353,7 @@ func (p *plan) refusal(r *store.Result) error {
 		w := &p.writes[i]
 		for _, c := range r.Streams {
 			if w.Expected != nil && c.Key == w.Key && c.Expected == *w.Expected && c.Actual != c.Expected {
-				return p.inWrite(conflict(c), i)
+				return p.of.InWrite(conflict(c), i)
 			}
 		}
 	}

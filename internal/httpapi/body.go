@@ -57,10 +57,17 @@ func (c *call) text(w http.ResponseWriter, limit int64) (string, error) {
 	if size < 0 {
 		from, size = http.MaxBytesReader(w, from, limit), limit
 	}
-	body := new(strings.Builder)
-	body.Grow(int(min(max(r.ContentLength, 0), unaccounted)))
 	chunk, _ := c.api.chunks.Get().(*[chunkSize]byte)
 	defer c.api.chunks.Put(chunk)
+
+	// Most are small, and say so.
+	if announced := r.ContentLength; 0 <= announced && announced <= chunkSize {
+		_, err := io.ReadFull(from, chunk[:announced])
+		return string(chunk[:announced]), err
+	}
+
+	body := new(strings.Builder)
+	body.Grow(int(min(max(r.ContentLength, 0), unaccounted)))
 	for {
 		n, err := from.Read(chunk[:])
 		if body.Len() <= unaccounted && body.Len()+n > unaccounted {

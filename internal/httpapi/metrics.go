@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,12 +16,28 @@ type metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
+
+	// known has what was counted before, since finding a metric by its labels takes much longer than to count.
+	mu    sync.RWMutex
+	known map[answered]counters
+}
+
+// answered is what the metrics tell requests apart by: few combinations, since routes are patterns.
+type answered struct {
+	method, route string
+	status        int
+}
+
+// counters is what a request counts in.
+type counters struct {
+	requests prometheus.Counter
+	seconds  prometheus.Observer
 }
 
 func newMetrics(a *API) *metrics {
 	// What requests count.
 	m := &metrics{
-		registry: prometheus.NewRegistry(),
+		registry: prometheus.NewRegistry(), known: map[answered]counters{},
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "j17_http_requests_total", Help: "Answered HTTP requests.",
 		}, []string{"method", "route", "status"}),
@@ -185,8 +202,24 @@ func (m *metrics) observe(c *call, took time.Duration) {
 	default:
 		method = "other"
 	}
-	m.requests.WithLabelValues(method, c.route, strconv.Itoa(c.status)).Inc()
-	m.seconds.WithLabelValues(method, c.route).Observe(took.Seconds())
+	in := m.of(answered{method, c.route, c.status})
+	in.requests.Inc()
+	in.seconds.Observe(took.Seconds())
+}
+
+// of returns what such requests count in.
+func (m *metrics) of(a answered) counters {
+	m.mu.RLock()
+	in, ok := m.known[a]
+	m.mu.RUnlock()
+	if ok {
+		return in
+	}
+	in = counters{m.requests.WithLabelValues(a.method, a.route, strconv.Itoa(a.status)), m.seconds.WithLabelValues(a.method, a.route)}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.known[a] = in
+	return in
 }
 
 // backgroundWork shows what loops and queues have done, by their names.

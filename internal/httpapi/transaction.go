@@ -38,7 +38,7 @@ func (c *call) transaction(w http.ResponseWriter) (*engine.Command, error) {
 	if c.request.Header["If-Match"] != nil {
 		return nil, j17.Errorf(j17.CodeInvalidHeader, "A transaction is about several aggregates, so there is nothing that If-Match could mean. Give writes a 'previous_length' instead.").At("if-match")
 	}
-	cmd, body, err := c.asked(w, c.api.MaxBatchBytes, transactionPath+"\x00")
+	cmd, body, err := c.asked(w, c.api.MaxBatchBytes, transactionPath)
 	if err != nil {
 		return nil, err
 	}

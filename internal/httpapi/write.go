@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"j17"
 	"j17/internal/command"
@@ -119,7 +120,7 @@ func (c *call) execute(w http.ResponseWriter, eventType string, limit int64) (en
 // command reads the request.
 func (c *call) command(w http.ResponseWriter, eventType string, limit int64) (*engine.Command, error) {
 	r := c.request
-	cmd, body, err := c.asked(w, limit, r.PathValue("type")+"\x00"+strconv.FormatBool(c.fresh)+"\x00"+eventType+"\x00")
+	cmd, body, err := c.asked(w, limit, r.PathValue("type"), strconv.FormatBool(c.fresh), eventType)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +133,7 @@ func (c *call) command(w http.ResponseWriter, eventType string, limit int64) (*e
 
 // asked reads the body of a request for events, and the headers that change what it means. about is what else tells two requests with
 // the same idempotency key apart.
-func (c *call) asked(w http.ResponseWriter, limit int64, about string) (cmd *engine.Command, body value.Value, err error) {
+func (c *call) asked(w http.ResponseWriter, limit int64, about ...string) (cmd *engine.Command, body value.Value, err error) {
 	h := c.request.Header
 	cmd = &engine.Command{Tenant: c.tenant}
 	if c.api.lost.Load() {
@@ -147,7 +148,7 @@ func (c *call) asked(w http.ResponseWriter, limit int64, about string) (cmd *eng
 		return nil, body, err
 	}
 	if cmd.IdempotencyKey != "" {
-		cmd.Fingerprint = sha256.Sum256([]byte(about + raw))
+		cmd.Fingerprint = sha256.Sum256([]byte(strings.Join(append(about, raw), "\x00")))
 	}
 	if cmd.IfMatch, err = entityTags(h, "If-Match"); err != nil {
 		return nil, body, err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/decider"
 	"j17/internal/engine"
 	"j17/internal/ident"
 	"j17/internal/spec"
@@ -29,13 +30,19 @@ const (
 // Effects says what events bring about: sagas that they start, and answers that sagas wait for. It is one of the engine's effects, so
 // that all of it is in the commit of the events.
 func (s *Service) Effects(ctx context.Context, d *engine.Decided) (engine.Effects, error) {
-	e := &effects{Service: s, Decided: d}
-	e.Changed = func(c *store.SideConflict) {
-		if c.Space == knownSpace {
-			s.awaited.forget(d.Tenant)
-		}
+	// Few events have to do with sagas: of the others it only has to stay so that none waits for them.
+	known, err := s.knownTypes(ctx, d.Tenant)
+	if err != nil {
+		return engine.Effects{}, engine.StorageError(err)
 	}
-	if err := e.answers(ctx); err != nil {
+	bare := engine.Effects{Fences: known.fences, Changed: known.changed}
+	starting := func(ev decider.Event) bool { return ev.Spec != nil && len(ev.Spec.Sagas) > 0 }
+	if len(known.types) == 0 && !slices.ContainsFunc(d.Events, starting) {
+		return bare, nil
+	}
+
+	e := &effects{Service: s, Decided: d, Effects: bare}
+	if err := e.answers(ctx, known.types); err != nil {
 		return engine.Effects{}, engine.StorageError(err)
 	}
 	if err := e.triggers(ctx); err != nil {
@@ -54,7 +61,7 @@ type effects struct {
 func (e *effects) put(side ...store.Side) { e.Side = append(e.Side, side...) }
 
 func (e *effects) fence(space store.Space, key string, rev uint64) {
-	e.Fences = append(e.Fences, store.Fence{Space: space, Key: key, Rev: rev})
+	e.Fences = append(slices.Clip(e.Fences), store.Fence{Space: space, Key: key, Rev: rev}) // the first ones are those of all
 }
 
 // get returns an item, the zero one where there is none.
@@ -66,23 +73,13 @@ func (s *Service) get(ctx context.Context, t j17.Tenant, space store.Space, key 
 	return it, err
 }
 
-// answers finds the sagas that wait for one of the events, and lets them go on. Whoever begins to wait at the same moment breaks one
-// of the fences, and then the events are looked at anew.
-func (e *effects) answers(ctx context.Context) error {
-	// Few types of events are ever awaited: nothing more is looked at for the others.
-	known, err := e.knownTypes(ctx, e.Tenant)
-	if err != nil {
-		return err
-	}
-	e.fence(knownSpace, knownKey, known.rev)
-	if len(known.types) == 0 {
-		return nil
-	}
-
+// answers finds the sagas that wait for one of the events, which can only be of the known types, and lets them go on. Whoever begins to
+// wait at the same moment breaks one of the fences, and then the events are looked at anew.
+func (e *effects) answers(ctx context.Context, known map[string]bool) (err error) {
 	var waits map[j17.Key][]*waiter
 	for i := range e.Events {
 		ev := &e.Events[i]
-		if !known.types[awaited(ev.Key.Type, ev.Type)] {
+		if !known[awaited(ev.Key.Type, ev.Type)] {
 			continue
 		}
 		all, looked := waits[ev.Key]
@@ -182,6 +179,9 @@ func awaited(aggregateType, eventType string) string { return aggregateType + ".
 type knownTypes struct {
 	types map[string]bool
 	rev   uint64
+	// fences hold as long as these are all, and changed is told what does not hold any more.
+	fences  []store.Fence
+	changed func(*store.SideConflict)
 }
 
 // awaitedTypes keeps what was read last of some environments. What is kept may be old: whoever goes by it fences on its revision.
@@ -223,6 +223,12 @@ func (s *Service) knownTypes(ctx context.Context, t j17.Tenant) (knownTypes, err
 	}
 	for _, name := range names {
 		k.types[name] = true
+	}
+	k.fences = []store.Fence{{Space: knownSpace, Key: knownKey, Rev: it.Rev}}
+	k.changed = func(c *store.SideConflict) {
+		if c.Space == knownSpace {
+			s.awaited.forget(t)
+		}
 	}
 
 	// Keep it.

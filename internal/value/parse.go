@@ -70,7 +70,7 @@ const maxKeptStack = 1024
 func (p *parser) release() {
 	clear(p.members)
 	clear(p.elems)
-	p.src, p.members, p.elems, p.objects, p.arrays = "", p.members[:0], p.elems[:0], nil, nil
+	p.src, p.members, p.elems, p.objects, p.arrays, p.spare = "", p.members[:0], p.elems[:0], nil, nil, nil
 	if cap(p.members) <= maxKeptStack && cap(p.elems) <= maxKeptStack {
 		parsers.Put(p)
 	}
@@ -85,9 +85,10 @@ type parser struct {
 	// members and elems are stacks: a container's parts stand on top until it is closed.
 	members []Member
 	elems   []Value
-	// objects and arrays are slabs that containers are cut from.
+	// objects and arrays are slabs that containers are cut from, spare one for the members of small objects.
 	objects []object
 	arrays  []array
+	spare   []Member
 	// extra is by how many bytes the text so far is longer than AppendJSON writes it: white space, and escapes that need not
 	// be. What is left of a container's text is its size.
 	extra int
@@ -253,7 +254,7 @@ func (p *parser) object() (Value, error) {
 func (p *parser) closeObject(base int, opened opening) (Value, error) {
 	o := p.newObject()
 	o.weight = p.since(opened)
-	o.members = append(make([]Member, 0, len(p.members)-base), p.members[base:]...)
+	o.members = p.cut(p.members[base:])
 	clear(p.members[base:])
 	p.members = p.members[:base]
 	if len(o.members) > IndexFrom {
@@ -384,6 +385,28 @@ func (p *parser) newObject() *object {
 	o := &p.objects[0]
 	p.objects = p.objects[1:]
 	return o
+}
+
+// memberShare is how many bytes of text there are for each member of a slab, spareMembers how many a slab has at most.
+const (
+	memberShare  = 24
+	spareMembers = 16
+)
+
+// cut copies the members of an object from the stack: those of a small one to a slab, which it shares with its neighbours.
+func (p *parser) cut(stacked []Member) []Member {
+	n := len(stacked)
+	if n > len(p.spare) {
+		slab := min(spareMembers, 1+len(p.src)/memberShare)
+		if n > slab/2 {
+			return append(make([]Member, 0, n), stacked...)
+		}
+		p.spare = make([]Member, slab)
+	}
+	members := p.spare[:n:n]
+	p.spare = p.spare[n:]
+	copy(members, stacked)
+	return members
 }
 
 func (p *parser) newArray() *array {
