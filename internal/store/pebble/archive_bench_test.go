@@ -63,6 +63,7 @@ func BenchmarkReadAll(b *testing.B) {
 	loadBench(b, s, benchTenant, benchEvents)
 	for _, how := range []string{"feed", "archive"} {
 		b.Run("of="+how, func(b *testing.B) {
+			before := cpuTime(b)
 			for b.Loop() {
 				n := 0
 				if how == "feed" {
@@ -88,6 +89,7 @@ func BenchmarkReadAll(b *testing.B) {
 				}
 			}
 			b.ReportMetric(float64(b.N)*benchEvents/b.Elapsed().Seconds(), "events/s")
+			b.ReportMetric((cpuTime(b)-before).Seconds()*1e6/float64(b.N)/benchEvents, "cpu-µs/event")
 		})
 	}
 }

@@ -214,8 +214,10 @@ func (s *Store) eachPage(
 		for i := range p.entries {
 			entry := &p.entries[i]
 			if of.stale(p) {
-				more, p.reached = true, j17.StreamID{}
-				break // what stands in the page may have been erased
+				// What stands in the page may have been erased. Smaller ones are made sooner than the next erasure.
+				s.pages.shrink(p)
+				more, p.reached, pages = true, j17.StreamID{}, 0
+				break
 			}
 			if err := s.interrupted(ctx, uint64(n)+1); err != nil {
 				return err

@@ -3,6 +3,7 @@ package pebble
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"runtime"
 	"slices"
@@ -15,8 +16,9 @@ const (
 	// minGathered and maxGathered bound how many events of a feed are looked up at a time for a page of pageBytes. Few are enough for who
 	// follows the feed; many, in the order in which they are stored, are found with less work.
 	minGathered, maxGathered = maxRun, 1024
-	// dividedFrom is the number of events from which two look for them.
+	// dividedFrom is the number of events from which several look for them, each for half as many or more; mostLooking is how many.
 	dividedFrom = 4 * maxRun
+	mostLooking = 4
 )
 
 // gathering looks up the events that many entries of a feed refer to.
@@ -27,12 +29,12 @@ type gathering struct {
 	// size is that of the page.
 	size  int
 	refs  []gathered
-	order []int
+	order []sought
 	// bytes is how many the largest of the events has that were looked up by themselves, or all of the others on average.
 	bytes int
 	// keys and values are what the references point to.
 	keys   []byte
-	values [2][]byte
+	values [mostLooking][]byte
 }
 
 // gathered is an event that is looked up, or a note.
@@ -43,6 +45,12 @@ type gathered struct {
 	// value is what stands under it, nil where it was not looked up yet, or the note.
 	value []byte
 	note  bool
+}
+
+// sought is an event that is to be looked up: the first bytes of its key in which the keys differ, as a number, and its place in the feed.
+type sought struct {
+	prefix uint64
+	at     int
 }
 
 // begin begins to gather for a page.
@@ -110,28 +118,22 @@ func (g *gathering) fetch() error {
 	g.order, g.bytes = g.order[:0], 0
 	for i := range g.refs {
 		if !g.refs[i].note {
-			g.order = append(g.order, i)
+			g.order = append(g.order, sought{at: i})
 		}
 	}
 	if len(g.order) == 0 {
 		return nil
 	}
-	first, err := g.value(&g.refs[g.order[0]])
+	first, err := g.value(&g.refs[g.order[0].at])
 	if err != nil {
 		return err
 	}
 	begin := len(g.values[0])
 	g.values[0] = append(g.values[0], first...)
-	g.refs[g.order[0]].value = g.values[0][begin:]
+	g.refs[g.order[0].at].value = g.values[0][begin:]
 	if g.bytes = len(first); g.bytes*len(g.order) > 2*g.size {
 		return nil
 	}
-
-	// The others, in the order in which they are stored.
-	g.order = g.order[1:]
-	slices.SortFunc(g.order, func(a, b int) int {
-		return cmp.Or(bytes.Compare(g.refs[a].key, g.refs[b].key), cmp.Compare(a, b))
-	})
 	defer func() {
 		n, all := 0, 0
 		for i := range g.refs {
@@ -141,25 +143,56 @@ func (g *gathering) fetch() error {
 		}
 		g.bytes = all / n
 	}()
-	if len(g.order) < dividedFrom || runtime.GOMAXPROCS(0) == 1 {
+
+	// The others, in the order in which they are stored. Several look, each in a part of what is stored.
+	g.order = g.order[1:]
+	g.sort()
+	parts := min(mostLooking, runtime.GOMAXPROCS(0), 2*len(g.order)/dividedFrom)
+	if parts < 2 {
 		return g.collect(0, g.lookup, g.order)
 	}
+	errs := make([]error, parts)
+	var looking sync.WaitGroup
+	for part := 1; part < parts; part++ {
+		looking.Go(func() {
+			l, err := newLookup(g.reader.snapshot, g.reader.tenant, g.names)
+			if err == nil {
+				err = g.collect(part, l, g.order[len(g.order)*part/parts:len(g.order)*(part+1)/parts])
+				l.close(&err)
+			}
+			errs[part] = err
+		})
+	}
+	errs[0] = g.collect(0, g.lookup, g.order[:len(g.order)/parts])
+	looking.Wait()
+	return errors.Join(errs...)
+}
 
-	// Two look, each in one half of what is stored.
-	middle := len(g.order) / 2
-	var other error
-	var done sync.WaitGroup
-	done.Go(func() {
-		second, err := newLookup(g.reader.snapshot, g.reader.tenant, g.names)
-		if err == nil {
-			err = g.collect(1, second, g.order[middle:])
-			second.close(&err)
+// sort puts what is to be looked up in the order of the keys, and of the feed where that is the same.
+func (g *gathering) sort() {
+	if len(g.order) == 0 {
+		return
+	}
+	first := g.refs[g.order[0].at].key
+	same := len(first)
+	for _, s := range g.order[1:] {
+		key := g.refs[s.at].key
+		same = min(same, len(key))
+		for !bytes.Equal(key[:same], first[:same]) {
+			same--
 		}
-		other = err
+	}
+	for i := range g.order {
+		var b [8]byte
+		copy(b[:], g.refs[g.order[i].at].key[same:])
+		g.order[i].prefix = binary.BigEndian.Uint64(b[:])
+	}
+	slices.SortFunc(g.order, func(a, b sought) int {
+		if a.prefix != b.prefix {
+			return cmp.Compare(a.prefix, b.prefix)
+		}
+		return cmp.Or(bytes.Compare(g.refs[a.at].key[same:], g.refs[b.at].key[same:]), cmp.Compare(a.at, b.at))
 	})
-	err = g.collect(0, g.lookup, g.order[:middle])
-	done.Wait()
-	return errors.Join(err, other)
 }
 
 // value returns what stands under a reference. It is valid until the next look-up.
@@ -174,14 +207,14 @@ func (g *gathering) value(ref *gathered) ([]byte, error) {
 }
 
 // collect looks up some of what was gathered, until it is as much as a page takes.
-func (g *gathering) collect(part int, with *lookup, order []int) error {
+func (g *gathering) collect(part int, with *lookup, order []sought) error {
 	values := slices.Grow(g.values[part], min(len(order)*(g.bytes+g.bytes/16), g.size))
 	from := len(values)
-	for _, i := range order {
+	for _, s := range order {
 		if len(values)-from >= g.size {
 			break
 		}
-		ref := &g.refs[i]
+		ref := &g.refs[s.at]
 		if !with.events.SeekGE(ref.key) || !bytes.Equal(with.events.Key(), ref.key) {
 			return errors.Join(errGap, with.events.Error())
 		}

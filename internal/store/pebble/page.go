@@ -20,12 +20,13 @@ const (
 	// pageBytes is how much of an iteration is copied at a time. The last event may exceed it.
 	pageBytes = 256 << 10
 	// maxPageBytes is how much it is at most where a feed is read on and on: events of one time stand far from each other, and the more
-	// of them are looked up at a time the more stand in the same block of a table.
-	maxPageBytes = 32 << 20
+	// of them are looked up at a time the more stand in the same block of a table. allPageBytes is how much all such pages have together.
+	maxPageBytes = 48 << 20
+	allPageBytes = 96 << 20
+	// growBy is how many times as large as the page before the next one is.
+	growBy = 4
 	// growAfter is the number of pages after which an iteration is one that reads on.
 	growAfter = 4
-	// widePages is the number of iterations that may have larger pages at a time.
-	widePages = 2
 )
 
 // page is a copy of some values that stood next to each other in a stream or in a feed. Who reads them may take as long as he
@@ -60,19 +61,25 @@ func (p *page) size() int { return max(p.room, pageBytes) }
 // pages keeps the memory of pages for others.
 type pages struct {
 	pool sync.Pool
-	// wide counts those that are larger.
-	wide atomic.Int32
+	// wide is how many bytes those have that are larger.
+	wide atomic.Int64
 }
 
-// grow makes the pages of an iteration larger, where there are not too many of them.
+// grow makes the pages of an iteration larger, where there is room for it.
 func (p *pages) grow(one *page) {
-	if one.room == 0 {
-		if p.wide.Add(1) > widePages {
-			p.wide.Add(-1)
-			return
-		}
+	room := min(growBy*one.size(), maxPageBytes)
+	more := int64(room - one.room)
+	if p.wide.Add(more) > allPageBytes {
+		p.wide.Add(-more)
+		return
 	}
-	one.room = min(2*one.size(), maxPageBytes)
+	one.room = room
+}
+
+// shrink makes the pages of an iteration as small as they were at first.
+func (p *pages) shrink(one *page) {
+	p.wide.Add(-int64(one.room))
+	one.room = 0
 }
 
 func (p *pages) get() *page {
@@ -83,10 +90,7 @@ func (p *pages) get() *page {
 }
 
 func (p *pages) put(free *page) {
-	if free.room > 0 {
-		free.room = 0
-		p.wide.Add(-1)
-	}
+	p.shrink(free)
 	if cap(free.values) <= 2*pageBytes {
 		free.gathering.trim()
 		if cap(free.entries) > 2*maxGathered {
