@@ -45,7 +45,7 @@ func (r reader) schemaOf(p jsonpath.Path) outline.Schema {
 	switch {
 	case p.Entries:
 	case p.Root == jsonpath.Binding:
-		return r.schemaAt(r.bound[p.Name], p.Steps)
+		return r.schemaAt(r.bound[p.Name].schema, p.Steps)
 	case p.Root == jsonpath.Document && len(p.Steps) > 0 && p.Steps[0].Key == "data":
 		return r.schemaAt(r.schema, p.Steps[1:])
 	}
@@ -313,24 +313,6 @@ func (f fitting) fixed(v value.Value) bool {
 	case value.Missing, value.Null, value.Bool, value.Number:
 	}
 	return true
-}
-
-// saga looks at the events that a saga writes. Its paths lead into the event that triggers it.
-func (l *looks) saga(v value.Value, at diag.Pointer) {
-	trigger := v.Get("trigger")
-	event := l.c.root.Get("aggregate_types").Get(trigger.Get("aggregate_type").Str()).Get("events").Get(trigger.Get("event_type").Str())
-	r := reader{looks: l, schema: outline.Of(event.Get("schema"))}
-	for i, step := range v.Get("steps").Elems() {
-		at := at.Key("steps").Index(i)
-		r.conditions(step, at)
-		r.emit(step.Get("emit"), at.Key("emit"))
-		r.emit(step.Get("compensate"), at.Key("compensate"))
-		r.id(step.Get("await").Get("id"), at.Key("await").Key("id"))
-	}
-	for _, key := range []string{"on_complete", "on_failed"} {
-		r.emit(v.Get(key), at.Key(key))
-	}
-	l.c.dataPaths(v, r.schema, at)
 }
 
 // listener looks at the condition of a listener. What data may be is known where it is about events of one type.

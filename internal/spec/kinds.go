@@ -3,6 +3,7 @@ package spec
 import (
 	"cmp"
 	"maps"
+	"slices"
 	"strings"
 
 	"j17/internal/spec/diag"
@@ -29,8 +30,10 @@ func (r reader) kindsAt(p jsonpath.Path) outline.Kinds {
 	if of, steps := r.read(p); of.state != nil {
 		return of.state.kindsAt(steps)
 	}
-	if p.Root == jsonpath.Binding {
-		return r.schemaAt(r.bound[p.Name], p.Steps).Kinds() | outline.Null
+	if b := r.bound[p.Name]; p.Root == jsonpath.Binding && b.held.state != nil {
+		return b.held.state.kindsAt(p.Steps)
+	} else if p.Root == jsonpath.Binding {
+		return r.schemaAt(b.schema, p.Steps).Kinds() | outline.Null
 	}
 	if len(p.Steps) == 0 {
 		return outline.Any
@@ -233,15 +236,30 @@ func (r reader) each(parts []tick.Part, in, as value.Value) {
 // binding returns the reader of what is done with each element of the array that a path leads to. Elements are called "$item" where
 // they have no other name.
 func (r reader) binding(in, as string) reader {
-	var element outline.Schema
-	if p, err := jsonpath.Parse(in); err == nil {
-		element = r.schemaOf(p).Follow([]value.Step{{IsIndex: true}})
+	var element bound
+	if p, err := jsonpath.ParseAny(in); err == nil && !p.Entries {
+		element = bound{r.schemaOf(p).Follow([]value.Step{{IsIndex: true}}), r.elementsOf(p)}
 	}
 	if r.bound = maps.Clone(r.bound); r.bound == nil {
-		r.bound = map[string]outline.Schema{}
+		r.bound = map[string]bound{}
 	}
 	r.bound[strings.TrimPrefix(cmp.Or(as, "$item"), "$")] = element
 	return r
+}
+
+// elementsOf returns what handlers write to the elements of an array that a path into a state, or into an element of one, leads to.
+func (r reader) elementsOf(p jsonpath.Path) held {
+	of, steps := r.read(p)
+	if p.Root == jsonpath.Binding {
+		of, steps = r.bound[p.Name].held, p.Steps
+	} else if inState, within := stateSteps(p); inState && (p.Root == jsonpath.Document || !r.element) {
+		of, steps = held{state: r.state}, within
+	}
+	if of.state == nil || !r.spend(1+len(steps)) {
+		return held{}
+	}
+	of.state, _, _ = of.state.at(append(slices.Clip(steps), value.Step{IsIndex: true}))
+	return of
 }
 
 // comparison looks at a predicate that compares two values, and reports whether they are of kinds that are never comparable.

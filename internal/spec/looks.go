@@ -79,10 +79,16 @@ type reader struct {
 	reads map[string]held
 	// of is the event type whose guards and implications are looked at, nil for handlers and sagas.
 	of *EventType
-	// bound is what elements of arrays look like, by the names that they are bound to.
-	bound map[string]outline.Schema
+	// bound is what names stand for: elements of arrays, and in sagas what finished steps.
+	bound map[string]bound
 	// element tells that "@" is the element of an array.
 	element bool
+}
+
+// bound is what is known of what a name stands for: what a schema says, or what handlers write there.
+type bound struct {
+	schema outline.Schema
+	held   held
 }
 
 func (r reader) operations(v value.Value, at diag.Pointer) {
@@ -224,8 +230,15 @@ func (r reader) leadsNowhere(p jsonpath.Path, at diag.Pointer) bool {
 		own := p.Root == jsonpath.Document || !r.element
 		return own && (r.beforeTheFirst(p, steps, at) || r.neverWritten(r.state, at, p.Text, steps))
 	}
-	if s := r.bound[p.Name]; p.Root == jsonpath.Binding && !s.IsMissing() {
-		if parent, name, declared := r.c.closedAt(s, p.Steps); name != "" {
+	b := r.bound[p.Name]
+	switch {
+	case p.Root != jsonpath.Binding:
+	case b.held.aggregateType != "":
+		return r.neverWrittenBy(b.held, p.Text, p.Steps, at)
+	case b.held.state != nil:
+		return r.neverWritten(b.held.state, at, p.Text, p.Steps)
+	case !b.schema.IsMissing():
+		if parent, name, declared := r.c.closedAt(b.schema, p.Steps); name != "" {
 			r.c.nothingThere(at, p.Text, "$"+p.Name+parent, name, declared)
 			return true
 		}

@@ -87,9 +87,13 @@ func (c *compiler) closedAt(schema outline.Schema, steps []value.Step) (parent, 
 	return "", "", nil
 }
 
-// alternatives is outline.Alternatives, paid for by all schemas of all alternatives. It reports false where there are too many.
+// alternatives takes schemas that hold together apart, by their conditions as well unless that makes too many. They are paid for by all
+// schemas of all of them. It reports false where there are too many.
 func (c *compiler) alternatives(schemas []outline.Schema) ([]outline.Alternative, bool) {
-	all, complete := outline.Alternatives(schemas, c.pathLooks)
+	all, complete := outline.Cases(schemas, c.pathLooks)
+	if !complete {
+		all, complete = outline.Alternatives(schemas, c.pathLooks)
+	}
 	const looks = 4 // that putting one schema into one alternative takes as long as
 	n := 0
 	for _, a := range all {

@@ -43,6 +43,9 @@ func drawValue(t *rapid.T, depth int, state string) any {
 				object{"$sum": "$.data.c"},
 				object{"$add": "$.data.c"},
 				object{"$sum": "$.data.c", "of": "$item.a"},
+				object{"$sum": state + ".x", "of": "$item.q"},
+				object{"$sum": state + ".y", "of": rapid.SampledFrom([]any{"$item.a", "$item.q", "$item.q[0]"}).Draw(t, "element")},
+				object{"$count": state + ".y", "where": object{"equals": []any{"$item.a", of}}},
 				object{"$count": "$.data.b"},
 				object{"$now": "seconds"},
 				object{"$now": "date"},
@@ -57,7 +60,7 @@ func drawValue(t *rapid.T, depth int, state string) any {
 	return rapid.SampledFrom([]any{
 		"s", "note", 7, 1.5, true, nil, "$.data.a", "$.data.b", "$.data.c", "$.data.b.a", "$.data.c[0]", "$.data.a.b.c", "$.data.z", "$.key", "$.type",
 		"$.metadata.timestamp", "$.metadata.actor.id", "$.metadata.actor", "$.data", "$.data.b.$entries",
-		state + ".x", state + ".y", state + ".w", state + ".x.q", state + ".y[0]", state + ".w.k", state + ".updated_at", state + ".nobody",
+		state + ".x", state + ".y", state + ".w", state + ".x.q", state + ".y[0]", state + ".y[0].a", state + ".y[0].q", state + ".x[0].q", state + ".w.k", state + ".updated_at", state + ".nobody",
 	}).Draw(t, "value")
 }
 
@@ -68,7 +71,7 @@ func drawHandler(t *rapid.T, depth int) []any {
 		target := rapid.SampledFrom([]string{"x", "x", "x", "y", "w", "x.q", "y[0]"}).Draw(t, "target")
 		of := drawValue(t, 2, "@")
 		var op object
-		switch rapid.IntRange(0, 9).Draw(t, "operation") {
+		switch rapid.IntRange(0, 11).Draw(t, "operation") {
 		case 0, 1:
 			op = object{"set": object{"target": target, "value": of}}
 		case 2, 3:
@@ -81,7 +84,13 @@ func drawHandler(t *rapid.T, depth int) []any {
 		case 6:
 			op = object{"set_at": object{"target": target, "key": "k", "value": of}}
 		case 7:
-			op = object{"map": object{"target": target, "apply": []any{object{"set": object{"target": "q", "value": "@.q"}}}}}
+			op = object{"map": object{"target": target, "apply": []any{
+				object{"set": object{"target": "q", "value": "@.q"}}, object{"set": object{"target": "q", "value": of}}, object{"append": object{"target": "r", "value": of}},
+			}[rapid.IntRange(0, 2).Draw(t, "applied"):]}}
+		case 8:
+			op = object{"update_where": object{"target": target, "match": object{"exists": "$item"}, "merge": object{"q": of}}}
+		case 9:
+			op = object{"upsert": object{"target": target, "match": object{"a": of}, "value": object{"a": of}}}
 		default:
 			if depth == 0 {
 				continue
@@ -138,11 +147,11 @@ func (h *history) disproves(d diag.Diagnostic) bool {
 		fits, err := h.compiled.EventType("a", "f").Schema.Valid(made, work.Counted(work.Command))
 		return err == nil && fits
 	case strings.Contains(d.Message, "is never a number"):
-		return h.find(d).Kind() == value.Number
+		return slices.ContainsFunc(h.find(d), func(v value.Value) bool { return v.Kind() == value.Number })
 	case strings.Contains(d.Message, "is never a text"):
-		return h.find(d).Kind() == value.String
+		return slices.ContainsFunc(h.find(d), func(v value.Value) bool { return v.Kind() == value.String })
 	default:
-		return !h.find(d).IsMissing()
+		return slices.ContainsFunc(h.find(d), func(v value.Value) bool { return !v.IsMissing() })
 	}
 }
 
@@ -154,9 +163,10 @@ func isLookedAt(d diag.Diagnostic) bool {
 		})
 }
 
-// find follows the path that a warning is about.
-func (h *history) find(d diag.Diagnostic) value.Value {
+// find follows the path that a warning is about, through all elements where it starts at one.
+func (h *history) find(d diag.Diagnostic) []value.Value {
 	text := h.root
+	var array value.Value // what the elements are of
 	for _, step := range d.Pointer.Steps() {
 		if text.Kind() == value.Array {
 			var i int
@@ -166,6 +176,11 @@ func (h *history) find(d diag.Diagnostic) value.Value {
 			text = text.Index(i)
 			continue
 		}
+		for _, name := range []string{"$sum", "$count"} {
+			if path := text.Get(name); path.Kind() == value.String {
+				array = path
+			}
+		}
 		text = text.Get(step)
 	}
 	p, err := jsonpath.ParseAny(text.Str())
@@ -173,8 +188,19 @@ func (h *history) find(d diag.Diagnostic) value.Value {
 		h.t.Fatal(err)
 	}
 	if p.Root == jsonpath.Binding {
-		return value.Value{} // an element, which is not looked for here
+		var found []value.Value
+		if of, err := jsonpath.ParseAny(array.Str()); err == nil {
+			for _, element := range h.at(of).Elems() {
+				found = append(found, follow(element, p.Steps))
+			}
+		}
+		return found
 	}
+	return []value.Value{h.at(p)}
+}
+
+// at follows a path into the state or the event.
+func (h *history) at(p jsonpath.Path) value.Value {
 	in, steps := h.state, p.Steps
 	if p.Root == jsonpath.Document {
 		switch steps[0].Key {
@@ -186,17 +212,22 @@ func (h *history) find(d diag.Diagnostic) value.Value {
 		}
 		steps = steps[1:]
 	}
-	for _, step := range steps {
-		if step.IsIndex {
-			in = in.Index(step.Index)
-		} else {
-			in = in.Get(step.Key)
-		}
-	}
+	in = follow(in, steps)
 	if p.Entries {
 		return jsonpath.Entries(in)
 	}
 	return in
+}
+
+func follow(v value.Value, steps []value.Step) value.Value {
+	for _, step := range steps {
+		if step.IsIndex {
+			v = v.Index(step.Index)
+		} else {
+			v = v.Get(step.Key)
+		}
+	}
+	return v
 }
 
 // Nobody is warned of what is right: whatever a warning says can never be is looked for in what happens.

@@ -18,6 +18,24 @@ type written struct {
 	// put is the kinds of the values that are put there as a whole, made of those that operations make where there is nothing.
 	put, made outline.Kinds
 	members   map[string]*written
+	// elements is what is written to the elements of an array there, nil for nothing.
+	elements *written
+}
+
+// element returns the place of the elements of an array.
+func (w *written) element() *written {
+	if w.elements == nil {
+		w.elements = &written{}
+	}
+	return w.elements
+}
+
+// next returns the place that a step leads to, nil where nothing is written there.
+func (w *written) next(step value.Step) *written {
+	if step.IsIndex {
+		return w.elements
+	}
+	return w.members[step.Key]
 }
 
 func (w *written) member(key string) *written {
@@ -37,10 +55,10 @@ func (w *written) anything() { w.open, w.put = true, outline.Any }
 // lead to, is never written.
 func (w *written) at(steps []value.Step) (place *written, i int, name string) {
 	for i, step := range steps {
-		if w.open || step.IsIndex {
+		next := w.next(step)
+		if w.open || step.IsIndex && next == nil {
 			return nil, 0, ""
 		}
-		next := w.members[step.Key]
 		if next == nil {
 			return nil, i, step.Key
 		}
@@ -54,6 +72,15 @@ type states struct {
 	*looks
 	// schema is that of the event's data.
 	schema outline.Schema
+	// changes are the operations on elements so far, of all handlers of the aggregate type.
+	changes *[]change
+}
+
+// change is an operation that changes elements, if there are any: it makes none.
+type change struct {
+	states
+	root *written
+	op   *tick.Operation
 }
 
 // state returns what the handlers of an aggregate type write.
@@ -63,14 +90,32 @@ func (l *looks) state(events value.Value) *written {
 	for _, stamp := range []string{"created_at", "updated_at"} {
 		root.member(stamp).put = outline.Integer
 	}
+	var changes []change
 	for _, e := range events.Members() {
 		handler := e.Value.Get("handler")
 		if !handler.Get("wasm").IsMissing() {
 			root.anything()
 			continue
 		}
-		s := states{l, outline.Of(e.Value.Get("schema"))}
+		s := states{l, outline.Of(e.Value.Get("schema")), &changes}
 		s.operations(root, handler)
+	}
+
+	// Elements are changed where something is written to an array, which may happen while others are changed.
+	for done := false; !done; {
+		waiting := changes
+		changes, done = nil, true
+		for _, c := range waiting {
+			place, _, name := c.root.at(c.op.Target.Steps)
+			switch {
+			case !l.spend(1):
+			case place != nil:
+				c.change(place)
+				done = false
+			case name != "" || place == nil && len(c.op.Target.Steps) > 0:
+				changes = append(changes, c)
+			}
+		}
 	}
 	if l.left <= 0 {
 		root.anything()
@@ -83,13 +128,13 @@ func (s *states) operations(root *written, v value.Value) {
 		if !s.spend(1) {
 			return
 		}
+		if op.Effect == tick.MergesElements || op.Effect == tick.ChangesElements {
+			*s.changes = append(*s.changes, change{*s, root, op})
+		}
 		if !op.Makes {
 			continue
 		}
 		w := target(root, op.Target.Steps)
-		if w == nil {
-			continue
-		}
 		switch op.Effect {
 		case tick.Puts:
 			s.put(w, op.Written)
@@ -99,19 +144,30 @@ func (s *states) operations(root *written, v value.Value) {
 			w.open = true
 		case tick.Counts:
 			w.made |= outline.Number
-		case tick.PutsElement, tick.MergesElements, tick.ChangesElements:
+		case tick.PutsElement:
 			w.made |= outline.Array
-		case tick.Nothing:
+			s.put(w.element(), op.Written)
+		case tick.Nothing, tick.MergesElements, tick.ChangesElements:
 		}
 	}
 }
 
-// target returns the place that steps lead to, nil for elements of arrays, of which nothing is kept.
+// change notes what an operation changes in the elements of the array at a place.
+func (c *change) change(array *written) {
+	if c.op.Effect == tick.MergesElements {
+		c.merge(array.element(), c.op.Written)
+	} else {
+		c.operations(array.element(), c.op.Written)
+	}
+}
+
+// target returns the place that steps lead to.
 func target(w *written, steps []value.Step) *written {
 	for _, step := range steps {
 		if step.IsIndex {
 			w.made |= outline.Array
-			return nil
+			w = w.element()
+			continue
 		}
 		w = w.member(step.Key)
 	}
@@ -133,7 +189,12 @@ func (s *states) put(w *written, v value.Value) {
 		s.putPath(w, v.Str())
 	case value.Object:
 		s.putObject(w, v)
-	case value.Missing, value.Null, value.Bool, value.Number, value.Array:
+	case value.Array:
+		w.put |= outline.Array
+		for _, e := range v.Elems() {
+			s.put(w.element(), e)
+		}
+	case value.Missing, value.Null, value.Bool, value.Number:
 		w.put |= outline.KindOf(v)
 	}
 }
@@ -177,6 +238,13 @@ func (s *states) literal(w *written, v value.Value) {
 		}
 		s.literal(w.member(m.Key), m.Value)
 	}
+	for _, e := range v.Elems() {
+		if !s.spend(1) {
+			w.anything()
+			return
+		}
+		s.literal(w.element(), e)
+	}
 }
 
 // merge notes that the members of a value are written one by one.
@@ -213,6 +281,13 @@ func (s *states) putPath(w *written, text string) {
 func (s *states) fromSchema(w *written, schema outline.Schema) {
 	k := schema.Kinds()
 	w.put |= k
+	if k&outline.Array != 0 {
+		if items := schema.Member("items"); items.IsMissing() || schema.Get("prefixItems").Len() > 0 || !s.spend(1) {
+			w.element().anything()
+		} else {
+			s.fromSchema(w.element(), items)
+		}
+	}
 	if k&outline.Object == 0 {
 		return
 	}
@@ -258,7 +333,7 @@ func (l *looks) lacks(w *written, steps []value.Step) (name string, members []st
 		return "", nil
 	}
 	for _, step := range steps[:i] {
-		w = w.members[step.Key]
+		w = w.next(step)
 	}
 	if !l.spend(1 + len(w.members)) {
 		return "", nil

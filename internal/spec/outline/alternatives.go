@@ -19,9 +19,16 @@ func Alternatives(schemas []Schema, b *work.Budget) ([]Alternative, bool) {
 	return w.expand(schemas, map[diag.Pointer]bool{}), w.complete
 }
 
+// Cases is Alternatives that takes conditions apart too: of "if" there is one alternative with "if" and "then", and one with "else".
+func Cases(schemas []Schema, b *work.Budget) ([]Alternative, bool) {
+	w := walk{budget: b, complete: true, cases: true}
+	return w.expand(schemas, map[diag.Pointer]bool{}), w.complete
+}
+
 type walk struct {
 	budget   *work.Budget
 	complete bool
+	cases    bool
 }
 
 // expand is Alternatives for schemas inside of others, which seen has.
@@ -43,18 +50,25 @@ func (w *walk) expand(schemas []Schema, seen map[diag.Pointer]bool) []Alternativ
 		schemas = append(slices.Clip(schemas), s.Member("allOf").Elements()...)
 		for _, key := range []string{"anyOf", "oneOf"} {
 			if some := s.Member(key); some.Len() > 0 {
-				open = w.branch(open, some.Elements(), seen)
+				branches := make([][]Schema, some.Len())
+				for i := range branches {
+					branches[i] = []Schema{some.Element(i)}
+				}
+				open = w.branch(open, branches, seen)
 			}
+		}
+		if test := s.Member("if"); w.cases && !test.IsMissing() {
+			open = w.branch(open, [][]Schema{{test, s.Member("then")}, {s.Member("else")}}, seen)
 		}
 	}
 	return open
 }
 
 // branch continues each alternative with every branch.
-func (w *walk) branch(open []Alternative, branches []Schema, seen map[diag.Pointer]bool) []Alternative {
+func (w *walk) branch(open []Alternative, branches [][]Schema, seen map[diag.Pointer]bool) []Alternative {
 	var wider []Alternative
-	for i := range branches {
-		for _, b := range w.expand(branches[i:i+1], maps.Clone(seen)) {
+	for _, branch := range branches {
+		for _, b := range w.expand(branch, maps.Clone(seen)) {
 			for _, a := range open {
 				if len(wider) == maxAlternatives {
 					w.complete = false

@@ -1,0 +1,106 @@
+package spec
+
+import (
+	"maps"
+	"strconv"
+	"strings"
+
+	"j17/internal/spec/diag"
+	"j17/internal/spec/outline"
+	"j17/internal/value"
+)
+
+// saga looks at the events that a saga writes. Its paths lead into the event that triggers it, and into those that finished its steps.
+func (l *looks) saga(v value.Value, at diag.Pointer) {
+	trigger := v.Get("trigger")
+	r := reader{looks: l, schema: outline.Of(l.event(trigger, trigger.Get("event_type").Str()).Get("schema"))}
+	steps := v.Get("steps").Elems()
+	context := l.finished(steps)
+	r.bound = map[string]bound{"prev": {}, "context": {schema: context}}
+	failed := r
+	failed.bound = maps.Clone(r.bound)
+	failed.bound["error"] = bound{schema: outline.Of(closedObject(text("step"), text("message")))}
+
+	// What finished a step is what the next one finds in "$prev", unless the step may have been skipped.
+	for i, step := range steps {
+		at := at.Key("steps").Index(i)
+		r.conditions(step, at)
+		r.emit(step.Get("emit"), at.Key("emit"))
+		failed.emit(step.Get("compensate"), at.Key("compensate"))
+		r.id(step.Get("await").Get("id"), at.Key("await").Key("id"))
+
+		r.bound = maps.Clone(r.bound)
+		r.bound["prev"] = bound{}
+		if !maySkip(step) {
+			r.bound["prev"] = bound{schema: context.Property(step.Get("name").Str())}
+		}
+	}
+	r.emit(v.Get("on_complete"), at.Key("on_complete"))
+	failed.emit(v.Get("on_failed"), at.Key("on_failed"))
+	l.c.dataPaths(v, r.schema, at)
+}
+
+// maySkip reports whether a step may be skipped: by its condition, or by an optional path.
+func maySkip(step value.Value) bool {
+	return !step.Get("condition").IsMissing() || !step.Get("when").IsMissing() || strings.Contains(step.Get("emit").String(), `?"`)
+}
+
+// event returns the definition of an event type of the aggregate type that v names.
+func (l *looks) event(v value.Value, name string) value.Value {
+	return l.c.root.Get("aggregate_types").Get(v.Get("aggregate_type").Str()).Get("events").Get(name)
+}
+
+// finished returns the schema of "$context": a member for each step, which is its answer or the event that it wrote.
+func (l *looks) finished(steps []value.Value) outline.Schema {
+	if !l.spend(outline.MaxSchemas) { // that may be gone through to follow a reference in it
+		return outline.Schema{}
+	}
+	var members []value.Member
+	for i, step := range steps {
+		of, names := step.Get("emit"), []value.Value{step.Get("emit").Get("event_type")}
+		if await := step.Get("await"); !await.IsMissing() {
+			of, names = await, await.Get("event_types").Elems()
+		}
+		if !l.spend(1 + len(names)) {
+			return outline.Schema{}
+		}
+		data := make([]value.Value, len(names))
+		for j, name := range names {
+			data[j] = resource(l.event(of, name.Str()).Get("schema"), strconv.Itoa(i)+"/"+strconv.Itoa(j))
+		}
+		one := data[0]
+		if len(data) > 1 {
+			one = value.ObjectValue(value.Member{Key: "anyOf", Value: value.ArrayValue(data...)})
+		}
+		members = append(members, value.Member{Key: step.Get("name").Str(), Value: closedObject(
+			text("key"), text("id"), text("type"), value.Member{Key: "data", Value: one}, value.Member{Key: "metadata", Value: value.BoolValue(true)},
+		)})
+	}
+	return outline.Of(closedObject(members...))
+}
+
+// resource returns a schema that stands in another document by itself: its references lead into it.
+func resource(schema value.Value, name string) value.Value {
+	if schema.Kind() != value.Object {
+		return value.BoolValue(true)
+	}
+	if !schema.Get("$id").IsMissing() {
+		return schema
+	}
+	id := value.Member{Key: "$id", Value: value.StringValue("urn:j17:" + name)}
+	return value.ObjectValue(append([]value.Member{id}, schema.Members()...)...)
+}
+
+// closedObject is the schema of an object with these members and no others.
+func closedObject(members ...value.Member) value.Value {
+	return value.ObjectValue(
+		value.Member{Key: "type", Value: value.StringValue("object")},
+		value.Member{Key: "properties", Value: value.ObjectValue(members...)},
+		value.Member{Key: "additionalProperties", Value: value.BoolValue(false)},
+	)
+}
+
+// text is a member that is a text.
+func text(name string) value.Member {
+	return value.Member{Key: name, Value: value.ObjectValue(value.Member{Key: "type", Value: value.StringValue("string")})}
+}
