@@ -44,7 +44,10 @@ func (e *env) printTriedWrite(t *wire.WriteDryRun) error {
 	for i := range t.Refusals {
 		describeRefusal(&b, &t.Refusals[i])
 	}
-	if t.Accepted {
+	switch {
+	case t.Accepted && len(t.Events) == 0:
+		b.WriteString("Nothing would be written: it was before, with the same idempotency key\n")
+	case t.Accepted:
 		b.WriteString("It would be written:\n")
 		if err := describeTriedEvents(&b, t.Events, "  "); err != nil {
 			return err
