@@ -144,6 +144,7 @@ func TestWrongShapesAreRefused(t *testing.T) {
 		{ring(0, 180, 1, 170, 0, -180, 5, 5), "[2]", "once more"},
 		{ring(90, 0, 80, 0, 90, 5, 80, 90), "[2]", "once more"},
 		{bow, "[3]", "cross"},
+		{ring(0, 0, 1, 1, 0, 1, 1, 0), "[2]", "cross"}, // as large on one side as on the other
 		{polygon("[[0,0],[1,1],[0,1],[1,0],[0,0]]"), "coordinates[0][3]", "cross"},
 		{ring(0, 0, 0, 1, 91, 1), "[2].lat", "between"},
 		{ring(0, 0, 0, 181, 1, 1), "[1].lng", "between"},

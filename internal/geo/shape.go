@@ -16,6 +16,8 @@ type Shape struct{ polygons [][]ring }
 type ring struct {
 	points   []Point
 	vertices []s2.Point
+	// area is in square metres; 0 for one that was kept.
+	area float64
 	// origin tells that the ring encloses the fixed point from which crossings are counted.
 	origin bool
 	// given is what the ring was read from, nil for one that was kept.
@@ -56,11 +58,16 @@ func newShape(polygons [][]placed) (*Shape, error) {
 		s.polygons = append(s.polygons, made)
 	}
 
-	// How they lie to each other.
+	// How they lie to each other. Rings that cross themselves may enclose as much on one side as on the other: that comes first.
 	if path, at, ok := crossing(s.polygons); ok {
 		return nil, faultf(path, "edges of the polygon cross or touch each other near latitude %.6f, longitude %.6f", at.Lat, at.Lng)
 	}
 	for _, rings := range s.polygons {
+		for i := range rings {
+			if rings[i].area < MinArea {
+				return nil, faultf(rings[i].given.path, "the ring encloses less than %g square metre", MinArea)
+			}
+		}
 		if len(rings) == 1 {
 			continue
 		}
@@ -111,9 +118,7 @@ func newRing(p placed) (ring, error) {
 		loop = s2.LoopFromPoints(r.vertices)
 		area = loop.Area()
 	}
-	if area*EarthRadius*EarthRadius < MinArea {
-		return ring{}, faultf(p.path, "the ring encloses less than %g square metre", MinArea)
-	}
+	r.area = area * EarthRadius * EarthRadius
 	r.origin = loop.ContainsOrigin()
 	return r, nil
 }
