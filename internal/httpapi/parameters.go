@@ -139,7 +139,7 @@ func moments() []parameter {
 func viewed() []parameter {
 	return append(
 		slices.DeleteFunc(moments(), func(p parameter) bool { return p.name == "length" }),
-		parameter{kind: further},
+		parameter{kind: further, about: "the parameters of the projection"},
 	)
 }
 
@@ -277,11 +277,16 @@ func (c *call) readParameters(known []parameter) error {
 
 // unknownParameter is the error of a parameter that a route does not know.
 func unknownParameter(name string, known []parameter) error {
-	names := make([]string, 0, len(known))
+	names, others := make([]string, 0, len(known)), []string(nil)
 	for _, p := range known {
-		names = append(names, p.name)
+		switch {
+		case p.kind != further:
+			names = append(names, p.name)
+		case p.about != "":
+			others = append(others, p.about)
+		}
 	}
-	e := j17.Errorf(j17.CodeInvalidParameter, "Unknown query parameter; known here: %s", orNone(names))
+	e := j17.Errorf(j17.CodeInvalidParameter, "Unknown query parameter; known here: %s", orNone(append(names[:len(names):len(names)], others...)))
 	if near := diag.Nearest(name, names); near != "" {
 		e.Message = "Unknown query parameter; did you mean '" + near + "'?"
 	}

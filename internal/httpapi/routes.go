@@ -129,7 +129,7 @@ func viewRoutes() []route {
 	return []route{
 		{viewSite, get, viewPrefix + "{name}", read, need{}, "", viewedOrListed(), (*call).projectionOrRows},
 		{viewSite, get, viewPrefix + "{name}/_stream", read, need{}, "", streamedRows(), (*call).rowsStream},
-		{viewSite, get, viewPrefix + "{name}/_count", read, need{}, "", []parameter{{kind: further}}, (*call).countRows},
+		{viewSite, get, viewPrefix + "{name}/_count", read, need{}, "", []parameter{filtering()}, (*call).countRows},
 		{viewSite, get, viewPrefix + "{name}/{id}/stream", read, need{}, "", streamedView(), (*call).projectionStream},
 		{viewSite, get, viewPrefix + "{name}/{id}", read, need{}, "", viewed(), (*call).projection},
 	}

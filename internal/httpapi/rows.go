@@ -22,9 +22,13 @@ func listed() []parameter {
 		{name: "order", about: "The indexed field by which rows come, with '-' before it for the reverse; without it that of the index, or by id."},
 		{name: "near", about: "lat,lng in degrees: only rows whose aggregate is around that point, by their distance; 'radius' stands beside it."},
 		{name: "radius", kind: metres, about: "How far away a row may be, in metres."},
-		countParameter(), cursor(),
-		{kind: further},
+		countParameter(), cursor(), filtering(),
 	}
+}
+
+// filtering stands for the filters of a list.
+func filtering() parameter {
+	return parameter{kind: further, about: "filters of indexed fields"}
 }
 
 // viewedOrListed are the parameters of a projection without an id, whichever form it has.
@@ -39,13 +43,13 @@ func (c *call) projectionOrRows(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	refused, handle := listed(), (*call).projection
+	refused, takes, handle := listed(), viewed(), (*call).projection
 	if named {
-		refused, handle = viewed(), (*call).rows
+		refused, takes, handle = viewed(), listed(), (*call).rows
 	}
 	for _, p := range refused {
 		if _, given := c.query[p.name]; given {
-			return unknownParameter(p.name, nil)
+			return unknownParameter(p.name, takes)
 		}
 	}
 	return handle(c, w)
@@ -195,7 +199,7 @@ func streamedRows() []parameter {
 func (c *call) countRows(w http.ResponseWriter) error {
 	for _, p := range viewedOrListed() {
 		if _, given := c.further[p.name]; given {
-			return unknownParameter(p.name, nil)
+			return unknownParameter(p.name, []parameter{filtering()})
 		}
 	}
 	n, err := c.api.Projections.Count(c.request.Context(), c.tenant, c.request.PathValue("name"), c.further)

@@ -89,6 +89,14 @@ func TestRefusedRows(t *testing.T) {
 			t.Errorf("%s: %d %s", path, got.status, got.body)
 		}
 	}
+	for path, says := range map[string]string{
+		"notes?at=1": "known here: order, near, radius, count, start, filters of indexed fields", "notes/_count?order=text": "known here: filters of indexed fields",
+		"by_id?note=global&count=1": "known here: at, synchronous, the parameters of the projection",
+	} {
+		if got := f.do(t, "GET", "/_projections/"+path, ""); !strings.Contains(got.body, says) {
+			t.Errorf("%s: %s", path, got.body)
+		}
+	}
 	for _, path := range []string{"notes", "notes/_count"} {
 		if got := f.do(t, "POST", "/_projections/"+path, `{}`); got.status != http.StatusMethodNotAllowed {
 			t.Errorf("POST %s: %d %s", path, got.status, got.body)
