@@ -23,7 +23,7 @@ func (v *View) Words(b *work.Budget, n int, words []string, after string, limit 
 		}
 		return len(hits) < limit
 	})
-	return hits, err
+	return hits, v.told(err)
 }
 
 // CountWords returns how many rows Words finds.
@@ -35,7 +35,7 @@ func (v *View) CountWords(b *work.Budget, n int, words []string) (count uint64, 
 		count++
 		return true
 	})
-	return count, err
+	return count, v.told(err)
 }
 
 // wordQuery finds what begins with a word.

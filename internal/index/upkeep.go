@@ -63,7 +63,7 @@ func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 	// What was begun comes first.
 	if sl.Fanout != nil {
 		if err := u.fanout(ctx); err != nil {
-			return err
+			return u.mend(ctx, err)
 		}
 		sl = u.slot // it is further now
 	}
@@ -80,7 +80,26 @@ func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 	if err == nil {
 		s.behind(b.Tenant, sl.name, time.Time{})
 	}
-	return err
+	return u.mend(ctx, err)
+}
+
+// damage is an error of what is stored of an index, and not of what its rows are made from.
+type damage struct{ error }
+
+// Unwrap returns what could not be read.
+func (d damage) Unwrap() error { return d.error }
+
+// mend lets the index be built anew where something of it cannot be read any more. With the slot goes its subscription: nothing is left
+// to be handled.
+func (u *upkeep) mend(ctx context.Context, err error) error {
+	if _, is := errors.AsType[damage](err); !is {
+		return err
+	}
+	told := u.s.noticed(ctx, u.t, u.d.ID, err)
+	if _, begun := errors.AsType[*NotReadyError](told); begun {
+		return nil
+	}
+	return told
 }
 
 // behind notes since when events wait for a slot, the zero time for none.
@@ -197,7 +216,7 @@ func (u *upkeep) rows(ctx context.Context, sources []string, limit int) (ids []s
 		prefix := sourceKey(u.slot.name, name, "")
 		items, err := u.s.o.Store.Scan(ctx, u.t, sourceSpace, store.Prefix(prefix), limit+1)
 		if err != nil {
-			return nil, false, err
+			return nil, false, damage{err}
 		}
 		for i := range items {
 			seen[items[i].Key[len(prefix):]] = true
@@ -229,7 +248,7 @@ func (u *upkeep) change(ctx context.Context, ids []string, to j17.StreamID) (*ch
 		for i := range rows {
 			old, err := readRecord(u.s.get(ctx, u.t), u.slot.name, rows[i].ID)
 			if err != nil {
-				return nil, err
+				return nil, damage{err}
 			}
 			c.replace(rows[i].ID, old, recordOf(&rows[i]))
 			if c.size > maxBytes && len(ids) > 1 {
@@ -249,7 +268,11 @@ func readRecord(get getter, slot, id string) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseRecord(it.Value)
+	rec, err := parseRecord(it.Value)
+	if err != nil {
+		return nil, &store.CorruptionError{Where: string(rowSpace) + "/" + slot + "/" + id, Err: err}
+	}
+	return rec, nil
 }
 
 // begin takes down a change of many rows, so that it is worked off whatever happens.
@@ -328,7 +351,7 @@ func (u *upkeep) next(ctx context.Context, f *fanout) (ids []string, at int, row
 		prefix, limit := sourceKey(u.slot.name, name, ""), u.size-len(ids)
 		items, err := u.s.o.Store.Scan(ctx, u.t, sourceSpace, store.Prefix(prefix).After(afterKey(prefix, row)), limit)
 		if err != nil {
-			return nil, 0, "", err
+			return nil, 0, "", damage{err}
 		}
 		for i := range items {
 			row = items[i].Key[len(prefix):]

@@ -90,14 +90,19 @@ func (s *Service) scrub(ctx context.Context) error {
 			continue
 		}
 		if difference != nil {
-			s.counts.differences.Add(1)
-			s.o.Logger.LogAttrs(ctx, slog.LevelError, "an index is not what follows from events: it is read no more, and built anew",
-				slog.String("tenant", string(at.tenant)), slog.String("index", at.name), slog.String("row", difference.Row), slog.String("what", difference.What))
+			s.differs(ctx, at, difference)
 			err = s.rebuild(ctx, at.tenant, at.name, false)
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// differs says that an index is about to be built anew because of what was found in it.
+func (s *Service) differs(ctx context.Context, of place, what *Difference) {
+	s.counts.differences.Add(1)
+	s.o.Logger.LogAttrs(ctx, slog.LevelError, "an index is not what follows from events: it is read no more, and built anew",
+		slog.String("tenant", string(of.tenant)), slog.String("index", of.name), slog.String("row", what.Row), slog.String("what", what.What))
 }
 
 // errMoved is why a verification begins anew.

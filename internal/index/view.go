@@ -46,6 +46,8 @@ type View struct {
 	moment store.Moment
 	slot   *slot
 	at     j17.StreamID
+	// told is given what could not be read, and returns what the reader is told.
+	told func(err error) error
 }
 
 // At returns an index as it is at a position or a later one, and waits up to five seconds until it is; for the zero position as it is.
@@ -140,7 +142,21 @@ func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.Strea
 		}
 		reached = p
 	}
-	return &View{moment: m, slot: sl, at: reached}, nil, nil
+	told := func(err error) error { return s.noticed(context.WithoutCancel(ctx), t, id, err) }
+	return &View{moment: m, slot: sl, at: reached, told: told}, nil, nil
+}
+
+// noticed lets an index be built anew of which something that is stored is damaged: until then it is not ready. Any other error stays.
+func (s *Service) noticed(ctx context.Context, t j17.Tenant, id string, err error) error {
+	damage, is := errors.AsType[*store.CorruptionError](err)
+	if !is {
+		return err
+	}
+	s.differs(ctx, place{t, id}, &Difference{What: damage.Error()})
+	if failed := s.rebuild(ctx, t, id, false); failed != nil {
+		return errors.Join(err, failed)
+	}
+	return &NotReadyError{}
 }
 
 // unbuilt says how far an index is that was never there.
@@ -251,7 +267,7 @@ func (v *View) Close() { v.moment.Close() }
 func (v *View) Row(id string) (entries []Entry, ok bool, err error) {
 	rec, err := readRecord(v.moment.Get, v.slot.name, id)
 	if err != nil || rec == nil {
-		return nil, false, err
+		return nil, false, v.told(err)
 	}
 	return rec.entries, len(rec.entries) > 0, nil
 }
@@ -273,8 +289,10 @@ type Hit struct {
 	Cursor string
 }
 
-// Scan returns up to limit rows behind a cursor, from the first one on for "". Each entry that is looked at is work of the budget.
+// Scan returns up to limit rows behind a cursor, from the first one on for "". Each entry that is looked at is work of the budget. The error
+// is a *NotReadyError where what is stored is damaged: the index is built anew then, and is not read before that is done.
 func (v *View) Scan(b *work.Budget, q Query, after string, limit int) (hits []Hit, err error) {
+	defer func() { err = v.told(err) }()
 	lanes, seen := v.lanes(&q), firsts{}
 	for i := range lanes {
 		lanes[i].seek(after, q.Backward)
@@ -512,8 +530,9 @@ func (r *record) firstOf(q *Query, id string) (at foundAt, ok bool) {
 	return at, ok
 }
 
-// Count returns how many rows a query finds.
+// Count returns how many rows a query finds. Its errors are those of Scan.
 func (v *View) Count(b *work.Budget, q Query) (n uint64, err error) {
+	defer func() { err = v.told(err) }()
 	seen := firsts{}
 	for _, l := range v.lanes(&q) {
 		tested := slices.ContainsFunc(l.ranges, func(r Range) bool { return len(r.tests) > 0 })

@@ -213,7 +213,7 @@ func (e *evaluation) candidates(ctx context.Context, q *spec.Query, wanted []val
 	hits, err := view.Scan(e.b, index.Query{Lanes: lanes}, "", most)
 	switch {
 	case err != nil:
-		return nil, engine.StorageError(err)
+		return nil, indexNotReady(err)
 	case len(hits) == most:
 		return nil, tooMany(q.AggregateType)
 	case !e.b.Spend(len(touched)):
