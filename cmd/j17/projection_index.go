@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -112,7 +113,7 @@ Exit code 7: they differ; the first difference is named. 'j17 projection rebuild
 		}
 		watched := o.watchVerification(cmd.Context(), path)
 		var raw json.RawMessage
-		err = o.call(cmd.Context(), http.MethodPost, append(path[:len(path):len(path)], "verify"), nil, nil, &raw)
+		err = o.call(cmd.Context(), http.MethodPost, append(slices.Clip(path), "verify"), nil, nil, &raw)
 		watched()
 		if err != nil {
 			return err

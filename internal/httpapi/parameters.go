@@ -286,7 +286,7 @@ func unknownParameter(name string, known []parameter) error {
 			others = append(others, p.about)
 		}
 	}
-	e := j17.Errorf(j17.CodeInvalidParameter, "Unknown query parameter; known here: %s", orNone(append(names[:len(names):len(names)], others...)))
+	e := j17.Errorf(j17.CodeInvalidParameter, "Unknown query parameter; known here: %s", orNone(slices.Concat(names, others)))
 	if near := diag.Nearest(name, names); near != "" {
 		e.Message = "Unknown query parameter; did you mean '" + near + "'?"
 	}

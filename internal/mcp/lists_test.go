@@ -1,14 +1,45 @@
 package mcp_test
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"j17"
 	"j17/internal/client"
 )
+
+// page returns the first rows as far as count says, the rest after them.
+func (r *running) page(what string, q url.Values) (client.RowPage, error) {
+	r.listed = append(r.listed, what+" "+q.Encode())
+	count, err := strconv.Atoi(q.Get("count"))
+	if err = cmp.Or(r.err, err); err != nil {
+		return client.RowPage{}, err
+	}
+	p := client.RowPage{Rows: r.rows[:min(count, len(r.rows))], Position: "1795300000000-0"}
+	if len(p.Rows) < len(r.rows) {
+		p.Next = strconv.Itoa(count)
+	}
+	return p, nil
+}
+
+func (r *running) ProjectionRows(_ context.Context, name string, q url.Values) (client.RowPage, error) {
+	return r.page(name, q)
+}
+
+func (r *running) CountRows(_ context.Context, name string, q url.Values) (uint64, error) {
+	r.listed = append(r.listed, name+" "+q.Encode())
+	return uint64(len(r.rows)), r.err
+}
+
+func (r *running) Places(_ context.Context, aggregateType, question string, q url.Values) (client.RowPage, error) {
+	return r.page(aggregateType+" "+question, q)
+}
 
 // TestLists reads rows of projections, and what is somewhere.
 func TestLists(t *testing.T) {

@@ -1,18 +1,15 @@
 package mcp_test
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -62,42 +59,6 @@ type running struct {
 	projected string
 	rows      []json.RawMessage
 	listed    []string
-}
-
-// page returns the first rows as far as count says, the rest after them.
-func (r *running) page(what string, q url.Values) (client.RowPage, error) {
-	r.listed = append(r.listed, what+" "+q.Encode())
-	count, err := strconv.Atoi(q.Get("count"))
-	if err = cmp.Or(r.err, err); err != nil {
-		return client.RowPage{}, err
-	}
-	p := client.RowPage{Rows: r.rows[:min(count, len(r.rows))], Position: "1795300000000-0"}
-	if len(p.Rows) < len(r.rows) {
-		p.Next = strconv.Itoa(count)
-	}
-	return p, nil
-}
-
-func (r *running) ProjectionRows(_ context.Context, name string, q url.Values) (client.RowPage, error) {
-	return r.page(name, q)
-}
-
-func (r *running) CountRows(_ context.Context, name string, q url.Values) (uint64, error) {
-	r.listed = append(r.listed, name+" "+q.Encode())
-	return uint64(len(r.rows)), r.err
-}
-
-func (r *running) Places(_ context.Context, aggregateType, question string, q url.Values) (client.RowPage, error) {
-	return r.page(aggregateType+" "+question, q)
-}
-
-func (r *running) Projection(_ context.Context, name, id string, o client.ProjectionOptions) (client.Projected, error) {
-	at := ""
-	if o.At != nil {
-		at = fmt.Sprint(*o.At)
-	}
-	r.projected = fmt.Sprintf("%s %s %v %s", name, id, o.Params, at)
-	return client.Projected{Data: r.state, Metadata: r.metadata}, r.err
 }
 
 func (r *running) State(_ context.Context, _ j17.Key, o client.StateOptions) (client.State, error) {

@@ -1,13 +1,24 @@
 package mcp_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
 	"j17"
 	"j17/internal/client"
 )
+
+func (r *running) Projection(_ context.Context, name, id string, o client.ProjectionOptions) (client.Projected, error) {
+	at := ""
+	if o.At != nil {
+		at = fmt.Sprint(*o.At)
+	}
+	r.projected = fmt.Sprintf("%s %s %v %s", name, id, o.Params, at)
+	return client.Projected{Data: r.state, Metadata: r.metadata}, r.err
+}
 
 // TestReadProjection reads values by id and by parameters.
 func TestReadProjection(t *testing.T) {
