@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"j17"
-	"j17/internal/decider"
 	"j17/internal/engine"
 	"j17/internal/ident"
 	"j17/internal/spec"
@@ -35,9 +34,12 @@ func (s *Service) Effects(ctx context.Context, d *engine.Decided) (engine.Effect
 	if err != nil {
 		return engine.Effects{}, engine.StorageError(err)
 	}
-	bare := engine.Effects{Fences: known.fences, Changed: known.changed}
-	starting := func(ev decider.Event) bool { return ev.Spec != nil && len(ev.Spec.Sagas) > 0 }
-	if len(known.types) == 0 && !slices.ContainsFunc(d.Events, starting) {
+	bare, concerned := engine.Effects{Fences: known.fences, Changed: known.changed}, len(known.types) > 0
+	for i := range d.Events {
+		ev := &d.Events[i]
+		concerned = concerned || ev.Spec != nil && len(ev.Spec.Sagas) > 0
+	}
+	if !concerned {
 		return bare, nil
 	}
 
