@@ -1,10 +1,12 @@
 package place
 
 import (
+	"bytes"
 	"cmp"
 	"container/heap"
 	"iter"
 	"math"
+	"slices"
 	"strings"
 
 	"j17/internal/decider"
@@ -17,6 +19,8 @@ const (
 	page = 64
 	// ofScan is what a scan costs, in entries.
 	ofScan = 8
+	// crowd is how many of the points in one of the smallest cells are kept at a time: the nearest ones that are wanted.
+	crowd = 1024
 )
 
 // The rings in which a search goes outward: the first one, in metres, and how many times larger each is than the one before it.
@@ -39,7 +43,7 @@ type Near struct {
 func (k *Kinds) Nearby(m store.Moment, n Near) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
 		k.s.counts.queries.Add(1)
-		q := &search{kinds: k, m: m, center: n.Center, after: n.After, last: n.After}
+		q := &search{kinds: k, m: m, center: n.Center, after: n.After, last: n.After, begin: n.After}
 		defer func() { k.s.counts.scanned.Add(uint64(q.scanned)) }()
 		for ring := float64(firstRing); ; ring *= widening {
 			last := ring >= n.Radius || ring > math.Pi*geo.EarthRadius
@@ -68,8 +72,8 @@ type search struct {
 	beyond bool
 
 	open steps
-	// last is where the search is.
-	last Mark
+	// last is where the search is, begin where it was when it began, or at the last mark that it passed on.
+	last, begin Mark
 	// scanned counts what was looked at, told how much that was at the last mark.
 	scanned, told int
 }
@@ -127,18 +131,19 @@ func (q *search) run(yield func(Found, error) bool) bool {
 	}
 	for len(q.open) > 0 {
 		next, _ := heap.Pop(&q.open).(step)
-		if q.scanned-q.told >= q.kinds.s.enough {
-			q.told = q.scanned
+		if next.group == nil {
+			// What was found is passed on before more is looked at, and a page that ends here has got on.
 			mark := q.last
 			if next.near > mark.Distance {
 				mark = Mark{Distance: next.near}
 			}
-			if !yield(Found{Mark: mark}, nil) {
-				return false
+			if q.scanned-q.told >= q.kinds.s.enough && mark != q.begin {
+				q.told, q.begin = q.scanned, mark
+				if !yield(Found{Mark: mark}, nil) {
+					return false
+				}
 			}
-		}
-		if next.group == nil {
-			if err := q.expand(next.slot, next.cell); err != nil {
+			if err := q.expand(next.slot, next.cell, next.near); err != nil {
 				yield(Found{}, err)
 				return false
 			}
@@ -199,8 +204,9 @@ func (q *search) add(sl *slot, c geo.Cell) {
 	heap.Push(&q.open, step{near: max(near, q.after.Distance), slot: sl, cell: c})
 }
 
-// expand looks at a cell: at the points in it, or at its quarters where there are many.
-func (q *search) expand(sl *slot, c geo.Cell) error {
+// expand looks at a cell: at the points in it, of which those that are wanted are not nearer than near, or at its quarters where there are
+// many.
+func (q *search) expand(sl *slot, c geo.Cell, near float64) error {
 	first, last := c.Range()
 	keys := store.Range{From: sl.ID + "/" + first, To: sl.ID + "/" + last + "\xff"}
 	items, err := q.scan(keys, page)
@@ -217,29 +223,90 @@ func (q *search) expand(sl *slot, c geo.Cell) error {
 		return nil
 	}
 
-	// Many in a square of a centimetre: each point of it by itself.
-	for len(items) > 0 {
-		e, err := readEntry(items[0].Key)
+	// Many in a square of a centimetre: the nearest of them, and the others when these are done.
+	for most := crowd; ; most *= 2 {
+		groups, beyond, err := q.nearest(sl, keys, near, most)
 		if err != nil {
 			return err
 		}
-		g := &group{point: e.point, prefix: e.group, more: true}
-		if d, ok := q.wanted(e.point); ok {
-			from := ""
-			if d == q.after.Distance {
-				from = q.after.ID
-			}
-			if err := q.load(g, from); err != nil {
-				return err
-			}
-			q.put(sl, g, d)
+		if len(groups) == 0 && !math.IsInf(beyond, 1) {
+			continue // so many are equally far away
 		}
-		keys.From = e.group + "\xff"
-		if items, err = q.scan(keys, 1); err != nil {
-			return err
+		for _, g := range groups {
+			q.put(sl, g.group, g.distance)
+		}
+		if !math.IsInf(beyond, 1) {
+			heap.Push(&q.open, step{near: beyond, slot: sl, cell: c})
+		}
+		return nil
+	}
+}
+
+// distant is a group and how far away it is.
+type distant struct {
+	*group
+	distance float64
+}
+
+// nearest goes through the entries of one of the smallest cells once and returns the nearest points that are wanted and are not nearer than
+// near, up to so many of them: all that are nearer than beyond, which is +Inf where these are all.
+func (q *search) nearest(sl *slot, keys store.Range, near float64, most int) (groups []distant, beyond float64, err error) {
+	beyond = math.Inf(1)
+	fewer := func() {
+		slices.SortFunc(groups, func(a, b distant) int { return cmp.Compare(a.distance, b.distance) })
+		if len(groups) > most {
+			beyond = groups[most].distance
+			groups = slices.DeleteFunc(groups, func(g distant) bool { return g.distance >= beyond })
 		}
 	}
-	return nil
+
+	// The entries of one point follow each other. Those behind the first few are passed over.
+	g, n, kept := (*group)(nil), 0, false
+	for again := true; again; {
+		again = false
+		q.scanned += ofScan
+		failed := q.m.Each(cells, keys, func(key, _ []byte) bool {
+			q.scanned++
+			if g == nil || !bytes.HasPrefix(key, []byte(g.prefix)) {
+				var e entry
+				if e, err = readEntry(string(key)); err != nil {
+					return false
+				}
+				d, ok := q.wanted(e.point)
+				g, n, kept = &group{point: e.point, prefix: e.group}, 0, ok && d >= near && d < beyond
+				if kept {
+					groups = append(groups, distant{g, d})
+				}
+				if len(groups) == 2*most {
+					fewer()
+				}
+			}
+			if kept {
+				g.ids = append(g.ids, string(key[len(g.prefix):]))
+			}
+			if n++; n < page {
+				return true
+			}
+			g.more, again = true, true
+			keys.From = g.prefix + "\xff"
+			return false
+		})
+		if err = cmp.Or(err, failed); err != nil {
+			return nil, 0, err
+		}
+	}
+	fewer()
+
+	// At the mark itself only what is behind it is wanted.
+	for _, g := range groups {
+		if g.distance == q.after.Distance && g.more {
+			g.ids = nil
+			if err := q.load(g.group, q.after.ID); err != nil {
+				return nil, 0, err
+			}
+		}
+	}
+	return groups, beyond, nil
 }
 
 func (q *search) scan(keys store.Range, limit int) ([]store.Item, error) {

@@ -223,6 +223,52 @@ func TestManyAtOneSpot(t *testing.T) {
 	}
 }
 
+// TestManyPointsInOneSquare pages through more points than are kept of a square of a centimetre, some of which have many aggregates, from
+// near, from afar and from where all are equally far away. What a page looks at does not grow with the pages before it.
+func TestManyPointsInOneSquare(t *testing.T) {
+	h := newHouse(t, shops)
+	const side, n = 40, 40*40 + 300
+	points := map[int]geo.Point{}
+	for i := range n {
+		p := geo.Point{Lat: 48.137, Lng: 11.575}
+		switch {
+		case i < side*side:
+			p.Lat += 1e-9 * float64(i%side)
+			p.Lng += 1e-9 * float64(i*7919%(side*side)/side)
+		default:
+			p.Lng += 5e-9 * float64(i%2)
+		}
+		points[i] = p
+	}
+	h.fill("shop", "was_opened", n, func(i int) string { return at(points[i]) })
+	for _, center := range []geo.Point{{Lat: 48.137, Lng: 11.575}, {Lat: 48.14, Lng: 11.6}, {Lat: 90}} {
+		want, pages := naive(points, center, math.Inf(1)), 0
+		var got []int
+		ask := &place.Ask{Type: "shop", Near: &place.Near{Center: center, Radius: math.Inf(1)}, Count: 400, Bare: true}
+		for more := true; more; pages++ {
+			before := h.places.Stats().Scanned
+			page, err := h.places.Page(t.Context(), enginetest.Tenant, ask)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if looked := h.places.Stats().Scanned - before; looked > 6*n {
+				t.Fatalf("a page has looked at %d entries of %d", looked, n)
+			}
+			for i := range page.Rows {
+				var number int
+				if _, err := fmt.Sscanf(page.Rows[i].ID[24:], "%d", &number); err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, number)
+			}
+			more, ask.Start = page.Next != "", page.Next
+		}
+		if !slices.Equal(got, want) || pages != 5 {
+			t.Errorf("around %v: %d aggregates in %d pages, or they are not in order", center, len(got), pages)
+		}
+	}
+}
+
 // TestPlacesFollowTheEvents goes through what an event can say of a place: of one unit the last counts, also of what is implied.
 func TestPlacesFollowTheEvents(t *testing.T) {
 	h := newHouse(t, shops)
