@@ -222,18 +222,3 @@ func TestConditionsAndKeys(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// TestConditionsAreBounded: a condition that would have to look at too much is refused for its work.
-func TestConditionsAreBounded(t *testing.T) {
-	b := newBookings(t)
-	for n := range 12 {
-		events := strings.Repeat(`{"type":"was_undone","data":{"course":"x"}},`, 9_999)
-		b.Post(t, "booking/"+bookingID(n), `{"events":[`+events+`{"type":"was_undone","data":{"course":"x"}}],`+meta+`}`)
-	}
-	if _, code, path := b.write(t, 1, "had_note", `{}`, unless("", "course.was_defined", "course:x")); code != "work_limit" || path != "conditions[0]" {
-		t.Errorf("%q at %q", code, path)
-	}
-	if _, code, _ := b.write(t, 1, "had_note", `{}`, unless("", "course.was_defined", "course:x", "student:nobody")); code != "" {
-		t.Errorf("%q", code)
-	}
-}

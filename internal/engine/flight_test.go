@@ -254,39 +254,6 @@ func TestManyReadersShareOneFold(t *testing.T) {
 	}
 }
 
-// TestPastStatesDoNotStartAtTheFirstEvent: states are kept along the way of a long fold, few enough, and a read of the past
-// starts from the nearest.
-func TestPastStatesDoNotStartAtTheFirstEvent(t *testing.T) {
-	const events = 95_000
-	f := newFixture(t, engine.Options{ReadWait: time.Hour})
-	f.deploySlow(t, tenant, newGate(0))
-	f.put(t, tenant, id, "fast", events)
-	read := func(length uint64) uint64 {
-		t.Helper()
-		before := f.Stats().Folded
-		s, err := f.Load(t.Context(), tenant, "order", id, engine.LoadOptions{Length: &length})
-		if err != nil || s.Length != length || !strings.Contains(string(s.JSON), fmt.Sprintf(`"n":%d,`, length)) {
-			t.Fatalf("after %d events: %s, %v", length, s.JSON, err)
-		}
-		return f.Stats().Folded - before
-	}
-	if n := read(events - 1); n != events-1 {
-		t.Errorf("the first read folded %d events", n)
-	}
-	for _, length := range []uint64{events - 1, events - 2, 80_001, 50_000, 30_500} {
-		if n := read(length); n > 20_000 {
-			t.Errorf("the state after %d events was folded from %d", length, n)
-		}
-	}
-	if n := read(events - 1); n > 10_000 {
-		t.Errorf("the state before the last event was folded from %d", n)
-	}
-	items, err := f.Store.Scan(t.Context(), tenant, "snapshot.past", store.Prefix("order:"+id+"/"), 1000)
-	if err != nil || len(items) < 5 || len(items) > 64 {
-		t.Errorf("%d states are kept, %v", len(items), err)
-	}
-}
-
 // TestTheBackgroundIsShared: one tenant's long fold does not keep the others from getting their snapshots.
 func TestTheBackgroundIsShared(t *testing.T) {
 	f := newFixture(t, engine.Options{})

@@ -1,3 +1,5 @@
+//go:build !race
+
 package engine_test
 
 import (
@@ -142,7 +144,7 @@ func hostileData(t *rapid.T) string {
 // are, each takes about a second of the processor at most, and what was admitted can be folded.
 func TestRandomHostileSpecs(t *testing.T) {
 	f := newFixture(t, engine.Options{})
-	most, serial := worktest.Watched(mostTime), 0
+	serial := 0
 	check := func(rt *rapid.T) {
 		src := `{"agent_types":["user"],"aggregate_types":{"a":{"events":{
 			"was_set":{"schema":{},"handler":[{"merge":{"target":"","value":"$.data"}}]},
@@ -154,7 +156,7 @@ func TestRandomHostileSpecs(t *testing.T) {
 		timed := func(what string, work func() error) error {
 			start := worktest.ProcessorTime(rt)
 			err := work()
-			if took := worktest.ProcessorTime(rt) - start; took > most {
+			if took := worktest.ProcessorTime(rt) - start; took > mostTime {
 				rt.Errorf("%s took %v of the processor (%v) under %.3000s", what, took, err, src)
 			}
 			e, ok := errors.AsType[*j17.Error](err)
@@ -181,5 +183,5 @@ func TestRandomHostileSpecs(t *testing.T) {
 			rt.Errorf("what was admitted cannot be folded: %v under %.3000s", err, src)
 		}
 	}
-	worktest.FewerChecks(t, 6, func() { rapid.Check(t, check) })
+	rapid.Check(t, check)
 }

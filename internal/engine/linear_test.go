@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/anishathalye/porcupine"
-	"pgregory.net/rapid"
 
 	"j17"
 	"j17/internal/engine"
@@ -20,7 +18,6 @@ import (
 	"j17/internal/eventfile"
 	"j17/internal/loading"
 	"j17/internal/store"
-	"j17/internal/work/worktest"
 )
 
 // The operations of TestTurnsAreLinearizable on one account. A payment stores two events, all others one.
@@ -192,54 +189,4 @@ func TestManyRefusalsAreFewCommits(t *testing.T) {
 	if n := slow.commits.Load(); n > 4 {
 		t.Errorf("%d commits for %d refusals", n, refused)
 	}
-}
-
-// TestWhatWasAdmittedCanBeRead: whatever loops and searches a handler is made of, what it was tried with and stored can be folded by
-// an engine that knows nothing yet.
-func TestWhatWasAdmittedCanBeRead(t *testing.T) {
-	f := newFixture(t, engine.Options{})
-	number := 0
-	check := func(r *rapid.T) {
-		lists := []string{"@.list", "$.data.list"}
-		of := func(from ...string) string { return rapid.SampledFrom(from).Draw(r, "part") }
-		search := func(depth int) string {
-			out := `{"eq":["$x","$y"]}`
-			for i := range depth {
-				out = fmt.Sprintf(`{"some":{"in":"%s","as":"$y%d","match":%s}}`, of(lists...), i, strings.ReplaceAll(out, `"$y"`, fmt.Sprintf(`"$y%d"`, i)))
-			}
-			return out
-		}
-		var ops []string
-		for range rapid.IntRange(1, 4).Draw(r, "operations") {
-			depth := rapid.IntRange(1, 2).Draw(r, "depth")
-			ops = append(ops, of(
-				`{"filter":{"target":"list","as":"$x","keep":`+search(depth)+`}}`,
-				`{"map":{"target":"list","as":"$x","apply":[`+repeated(`{"increment":{"target":"n","by":1}}`, 1+10*depth)+`]}}`,
-				`{"append_unique":{"target":"list","value":"$.data.one"}}`,
-				`{"append":{"target":"copies","value":"@.list"}}`))
-		}
-		spec := `{"agent_types":["user"],"aggregate_types":{"a":{"events":{
-			"was_set":{"schema":{},"handler":[{"merge":{"target":"","value":"$.data"}}]},
-			"was_worked":{"schema":{},"handler":[` + strings.Join(ops, ",") + `]}}}}}`
-		f.DeploySource(t, spec)
-		number++
-		path := fmt.Sprintf("a/0b6e9d4e-6f0a-4f3c-8c53-%012d", number)
-		list := func() string {
-			return `"list":[` + repeated(of("1", `{"n":1}`, `"a"`), rapid.IntRange(1, 3000).Draw(r, "elements")) + `]`
-		}
-		f.Post(t, path+"/was_set", `{"data":{`+list()+`},`+meta+`}`)
-		event := `{"type":"was_worked","data":{"one":2,` + list() + `}}`
-		_, err := f.Execute(t.Context(), enginetest.Command(t, path, `{"events":[`+repeated(event, rapid.IntRange(1, 3).Draw(r, "events"))+`],`+meta+`}`))
-		if err != nil {
-			if e, ok := errors.AsType[*j17.Error](err); !ok || e.Code != j17.CodeWorkLimit || e.EventIndex == nil && strings.Count(event, "was_worked") > 1 {
-				r.Fatalf("%s: %v", spec, err)
-			}
-		}
-		anew := on(engine.New(engine.Options{Store: f.Store, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)}))
-		anew.DeploySource(t, spec)
-		if got := anew.State(t, path, engine.LoadOptions{}); got == string(j17.CodeWorkLimit) {
-			r.Fatalf("%s was admitted and cannot be read", spec)
-		}
-	}
-	worktest.FewerChecks(t, 6, func() { rapid.Check(t, check) })
 }

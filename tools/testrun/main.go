@@ -2,6 +2,9 @@
 // count; `go test` itself keeps results back until all packages before them have ended. Packages with more test code are
 // begun earlier, so that in the end no long one runs alone. What failed is shown in full, and the slowest packages at the
 // end. It exits as `go test` does.
+//
+// With -race, the tests of files with the line "//go:build !race" run first and in a pass of their own, without the race
+// detector: they compute for long in one goroutine, where it makes them many times slower and has nothing to find.
 package main
 
 import (
@@ -16,6 +19,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -26,48 +30,90 @@ func main() {
 
 // run returns the exit code of `go test`, or 1 where it did not run at all.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	const format = `{{.ImportPath}}{{"\t"}}{{.Dir}}{{range .TestGoFiles}}{{"\t"}}{{.}}{{end}}{{range .XTestGoFiles}}{{"\t"}}{{.}}{{end}}`
-	list := exec.CommandContext(ctx, "go", append([]string{"list", "-f", format}, slices.DeleteFunc(slices.Clone(args), isFlag)...)...) //nolint:gosec // the packages that make names
+	flags := slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return !isFlag(arg) })
+	list := exec.CommandContext(ctx, "go", slices.Concat([]string{"list", "-f", listFormat}, //nolint:gosec // the packages that make names
+		slices.DeleteFunc(slices.Clone(flags), func(flag string) bool { return flag != raceFlag }), slices.DeleteFunc(slices.Clone(args), isFlag))...)
 	list.Stderr = stderr
 	found, err := list.Output()
 	if err != nil {
 		return exitCode(err, stderr)
 	}
-	packages := inOrder(string(found), sizeOf)
+	all := inOrder(string(found), sizeOf)
 
-	flags := slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return !isFlag(arg) })
-	test := exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-json"}, flags, packages)...) //nolint:gosec // the arguments that make gives
-	test.Stderr = stderr
-	events, err := test.StdoutPipe()
-	if err != nil {
-		return exitCode(err, stderr)
+	passes := []*exec.Cmd{goTest(ctx, flags, all)}
+	names, alone := withoutRaceDetector(string(found), os.ReadFile)
+	if len(names) > 0 {
+		// Later flags count, so a -run of the caller is stronger.
+		plain := slices.Concat([]string{"-run=^(" + strings.Join(names, "|") + ")$"}, slices.DeleteFunc(slices.Clone(flags), func(flag string) bool { return flag == raceFlag }))
+		passes = slices.Insert(passes, 0, goTest(ctx, plain, alone))
 	}
-	if err := test.Start(); err != nil {
-		return exitCode(err, stderr)
+
+	r, code := newReport(stdout, len(alone)+len(all)), 0
+	for _, pass := range passes {
+		pass.Stderr = stderr
+		code = cmp.Or(exitCode(r.follow(pass), stderr), code)
 	}
-	r := newReport(stdout, len(packages))
-	r.read(events)
-	err = test.Wait()
 	r.end()
-	return exitCode(err, stderr)
+	return code
+}
+
+// raceFlag turns the race detector on.
+const raceFlag = "-race"
+
+// listFormat makes lines with the name of a package, its folder, the names of its test files, and after an empty field those
+// of files that are not built, with tabs between them.
+const listFormat = `{{.ImportPath}}{{"\t"}}{{.Dir}}{{range .TestGoFiles}}{{"\t"}}{{.}}{{end}}{{range .XTestGoFiles}}{{"\t"}}{{.}}{{end}}{{"\t"}}{{range .IgnoredGoFiles}}{{"\t"}}{{.}}{{end}}`
+
+func goTest(ctx context.Context, flags, packages []string) *exec.Cmd {
+	return exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-json"}, flags, packages)...) //nolint:gosec // the arguments that make gives
 }
 
 // isFlag tells flags and their values from names of packages.
 func isFlag(arg string) bool { return !strings.HasPrefix(arg, ".") && !strings.HasPrefix(arg, "j17") }
 
-// inOrder returns the packages of a list, those with more test code first. A line of the list has the name of a package, its
-// folder and the names of its test files, with tabs between them.
+// listed returns the name of a package, its test files and the files that are not built, of a line of the list.
+func listed(line string) (name string, tests, not []string) {
+	fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+	name, folder, files := fields[0], fields[1], fields[2:]
+	for i, file := range files {
+		files[i] = filepath.Join(folder, file)
+	}
+	end := slices.Index(files, folder)
+	return name, files[:end], files[end+1:]
+}
+
+// inOrder returns the packages of a list, those with more test code first.
 func inOrder(list string, size func(path string) int64) []string {
 	sizes := map[string]int64{}
 	for line := range strings.Lines(list) {
-		fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
-		name, folder, files := fields[0], fields[1], fields[2:]
+		name, tests, _ := listed(line)
 		sizes[name] = 0
-		for _, file := range files {
-			sizes[name] += size(filepath.Join(folder, file))
+		for _, file := range tests {
+			sizes[name] += size(file)
 		}
 	}
 	return slices.SortedFunc(maps.Keys(sizes), func(a, b string) int { return cmp.Or(cmp.Compare(sizes[b], sizes[a]), cmp.Compare(a, b)) })
+}
+
+// withoutRaceDetector returns the tests of files that are built without the race detector only, and their packages. A file
+// that cannot be read is for `go test` to tell of.
+func withoutRaceDetector(list string, read func(path string) ([]byte, error)) (tests, packages []string) {
+	test := regexp.MustCompile(`(?m)^func ((?:Test|Example|Fuzz)\w*)\(`)
+	for line := range strings.Lines(list) {
+		name, _, not := listed(line)
+		for _, file := range not {
+			text, err := read(file)
+			if err != nil || !strings.HasSuffix(file, "_test.go") || !strings.HasPrefix(string(text), "//go:build !race\n") {
+				continue
+			}
+			for _, m := range test.FindAllStringSubmatch(string(text), -1) {
+				tests = append(tests, m[1])
+			}
+			packages = append(packages, name)
+		}
+	}
+	slices.Sort(tests)
+	return slices.Compact(tests), slices.Compact(packages)
 }
 
 // sizeOf returns how many bytes a file has; one that cannot be read is for `go test` to tell of.
@@ -119,6 +165,19 @@ type output struct {
 
 func newReport(out io.Writer, all int) *report {
 	return &report{out: out, all: all, outputs: map[string]*output{}}
+}
+
+// follow runs `go test` and reports its packages.
+func (r *report) follow(test *exec.Cmd) error {
+	events, err := test.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := test.Start(); err != nil {
+		return err
+	}
+	r.read(events)
+	return test.Wait()
 }
 
 // read takes events until there are no more. Lines that are none are shown as they are.

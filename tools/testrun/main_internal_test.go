@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io/fs"
 	"strings"
 	"testing"
 
@@ -63,8 +64,29 @@ func TestReport(t *testing.T) {
 
 func TestInOrder(t *testing.T) {
 	sizes := map[string]int64{"/a/x_test.go": 10, "/b/x_test.go": 20, "/b/y_test.go": 1, "/d/x_test.go": 10}
-	got := inOrder("j17/a\t/a\tx_test.go\nj17/b\t/b\tx_test.go\ty_test.go\nj17/c\t/c\nj17/d\t/d\tx_test.go\n", func(path string) int64 { return sizes[path] })
+	got := inOrder("j17/a\t/a\tx_test.go\t\nj17/b\t/b\tx_test.go\ty_test.go\t\tw_test.go\nj17/c\t/c\t\nj17/d\t/d\tx_test.go\t\n", func(path string) int64 { return sizes[path] })
 	if diff := cmp.Diff([]string{"j17/b", "j17/a", "j17/d", "j17/c"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestWithoutRaceDetector(t *testing.T) {
+	files := map[string]string{
+		"/a/x_test.go": "//go:build !race\n\npackage a\n\nfunc TestX(t *testing.T) {\n}\n\nfunc helper() {\n}\n\nfunc FuzzX(f *testing.F) {\n}\n",
+		"/a/y_test.go": "//go:build !race\n\npackage a\n\nfunc TestY(t *testing.T) {\n}\n",
+		"/b/x_test.go": "//go:build windows\n\npackage b\n\nfunc TestWindows(t *testing.T) {\n}\n",
+		"/c/off.go":    "//go:build !race\n\npackage c\n",
+		"/d/x_test.go": "//go:build !race\n\npackage d\n\nfunc TestX(t *testing.T) {\n}\n",
+	}
+	list := "j17/a\t/a\tz_test.go\t\tx_test.go\ty_test.go\nj17/b\t/b\t\tx_test.go\nj17/c\t/c\t\toff.go\nj17/d\t/d\t\tx_test.go\tgone_test.go\n"
+	tests, packages := withoutRaceDetector(list, func(path string) ([]byte, error) {
+		text, found := files[path]
+		if !found {
+			return nil, fs.ErrNotExist
+		}
+		return []byte(text), nil
+	})
+	if diff := cmp.Diff([][]string{{"FuzzX", "TestX", "TestY"}, {"j17/a", "j17/d"}}, [][]string{tests, packages}); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

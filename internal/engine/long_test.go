@@ -1,0 +1,119 @@
+//go:build !race
+
+package engine_test
+
+// The tests of this file do many things one after the other, and none at the same time.
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"j17"
+	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
+	"j17/internal/store"
+)
+
+// TestConditionsAreBounded: a condition that would have to look at too much is refused for its work.
+func TestConditionsAreBounded(t *testing.T) {
+	b := newBookings(t)
+	for n := range 12 {
+		events := strings.Repeat(`{"type":"was_undone","data":{"course":"x"}},`, 9_999)
+		b.Post(t, "booking/"+bookingID(n), `{"events":[`+events+`{"type":"was_undone","data":{"course":"x"}}],`+meta+`}`)
+	}
+	if _, code, path := b.write(t, 1, "had_note", `{}`, unless("", "course.was_defined", "course:x")); code != "work_limit" || path != "conditions[0]" {
+		t.Errorf("%q at %q", code, path)
+	}
+	if _, code, _ := b.write(t, 1, "had_note", `{}`, unless("", "course.was_defined", "course:x", "student:nobody")); code != "" {
+		t.Errorf("%q", code)
+	}
+}
+
+// TestPastStatesDoNotStartAtTheFirstEvent: states are kept along the way of a long fold, few enough, and a read of the past
+// starts from the nearest.
+func TestPastStatesDoNotStartAtTheFirstEvent(t *testing.T) {
+	const events = 95_000
+	f := newFixture(t, engine.Options{ReadWait: time.Hour})
+	f.deploySlow(t, tenant, newGate(0))
+	f.put(t, tenant, id, "fast", events)
+	read := func(length uint64) uint64 {
+		t.Helper()
+		before := f.Stats().Folded
+		s, err := f.Load(t.Context(), tenant, "order", id, engine.LoadOptions{Length: &length})
+		if err != nil || s.Length != length || !strings.Contains(string(s.JSON), fmt.Sprintf(`"n":%d,`, length)) {
+			t.Fatalf("after %d events: %s, %v", length, s.JSON, err)
+		}
+		return f.Stats().Folded - before
+	}
+	if n := read(events - 1); n != events-1 {
+		t.Errorf("the first read folded %d events", n)
+	}
+	for _, length := range []uint64{events - 1, events - 2, 80_001, 50_000, 30_500} {
+		if n := read(length); n > 20_000 {
+			t.Errorf("the state after %d events was folded from %d", length, n)
+		}
+	}
+	if n := read(events - 1); n > 10_000 {
+		t.Errorf("the state before the last event was folded from %d", n)
+	}
+	items, err := f.Store.Scan(t.Context(), tenant, "snapshot.past", store.Prefix("order:"+id+"/"), 1000)
+	if err != nil || len(items) < 5 || len(items) > 64 {
+		t.Errorf("%d states are kept, %v", len(items), err)
+	}
+}
+
+// TestWhatWasAdmittedCanBeRead: whatever loops and searches a handler is made of, what it was tried with and stored can be folded by
+// an engine that knows nothing yet.
+func TestWhatWasAdmittedCanBeRead(t *testing.T) {
+	f := newFixture(t, engine.Options{})
+	number := 0
+	check := func(r *rapid.T) {
+		lists := []string{"@.list", "$.data.list"}
+		of := func(from ...string) string { return rapid.SampledFrom(from).Draw(r, "part") }
+		search := func(depth int) string {
+			out := `{"eq":["$x","$y"]}`
+			for i := range depth {
+				out = fmt.Sprintf(`{"some":{"in":"%s","as":"$y%d","match":%s}}`, of(lists...), i, strings.ReplaceAll(out, `"$y"`, fmt.Sprintf(`"$y%d"`, i)))
+			}
+			return out
+		}
+		var ops []string
+		for range rapid.IntRange(1, 4).Draw(r, "operations") {
+			depth := rapid.IntRange(1, 2).Draw(r, "depth")
+			ops = append(ops, of(
+				`{"filter":{"target":"list","as":"$x","keep":`+search(depth)+`}}`,
+				`{"map":{"target":"list","as":"$x","apply":[`+repeated(`{"increment":{"target":"n","by":1}}`, 1+10*depth)+`]}}`,
+				`{"append_unique":{"target":"list","value":"$.data.one"}}`,
+				`{"append":{"target":"copies","value":"@.list"}}`))
+		}
+		spec := `{"agent_types":["user"],"aggregate_types":{"a":{"events":{
+			"was_set":{"schema":{},"handler":[{"merge":{"target":"","value":"$.data"}}]},
+			"was_worked":{"schema":{},"handler":[` + strings.Join(ops, ",") + `]}}}}}`
+		f.DeploySource(t, spec)
+		number++
+		path := fmt.Sprintf("a/0b6e9d4e-6f0a-4f3c-8c53-%012d", number)
+		list := func() string {
+			return `"list":[` + repeated(of("1", `{"n":1}`, `"a"`), rapid.IntRange(1, 3000).Draw(r, "elements")) + `]`
+		}
+		f.Post(t, path+"/was_set", `{"data":{`+list()+`},`+meta+`}`)
+		event := `{"type":"was_worked","data":{"one":2,` + list() + `}}`
+		_, err := f.Execute(t.Context(), enginetest.Command(t, path, `{"events":[`+repeated(event, rapid.IntRange(1, 3).Draw(r, "events"))+`],`+meta+`}`))
+		if err != nil {
+			if e, ok := errors.AsType[*j17.Error](err); !ok || e.Code != j17.CodeWorkLimit || e.EventIndex == nil && strings.Count(event, "was_worked") > 1 {
+				r.Fatalf("%s: %v", spec, err)
+			}
+		}
+		anew := on(engine.New(engine.Options{Store: f.Store, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)}))
+		anew.DeploySource(t, spec)
+		if got := anew.State(t, path, engine.LoadOptions{}); got == string(j17.CodeWorkLimit) {
+			r.Fatalf("%s was admitted and cannot be read", spec)
+		}
+	}
+	rapid.Check(t, check)
+}
