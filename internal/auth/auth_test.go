@@ -39,7 +39,7 @@ func start(tb testing.TB) *server {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = st.Close() })
-	if s.registry, err = control.Open(tb.Context(), control.Options{Store: st, Clock: s.clock}); err != nil {
+	if s.registry, err = control.Open(tb.Context(), control.Options{Store: st, Clock: s.clock, PasswordMemory: 64}); err != nil {
 		tb.Fatal(err)
 	}
 	if s.app, err = s.registry.Instances.Create(tb.Context(), "app"); err != nil {

@@ -74,7 +74,7 @@ func newHouse(tb testing.TB, change func(*backup.Options)) *house {
 	}
 	tb.Cleanup(func() { h.stop(); _ = h.store.Close() })
 	logger := slog.New(slog.NewTextHandler(h.log, nil))
-	if h.registry, err = control.Open(tb.Context(), control.Options{Store: h.store, Clock: h.clock, Logger: logger}); err != nil {
+	if h.registry, err = control.Open(tb.Context(), control.Options{Store: h.store, Clock: h.clock, Logger: logger, PasswordMemory: 64}); err != nil {
 		tb.Fatal(err)
 	}
 	if h.app, err = h.registry.Instances.Create(tb.Context(), "app"); err != nil {

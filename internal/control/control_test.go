@@ -27,11 +27,19 @@ type server struct {
 	disk  vfs.FS
 	clock *clock.Manual
 	store store.Store
+	// passwordMemory is little, unless a test is about hashing.
+	passwordMemory uint32
 }
 
 func start(tb testing.TB) *server {
 	tb.Helper()
-	s := &server{disk: vfs.NewMem(), clock: clock.NewManual(time.Date(2026, 11, 21, 12, 0, 0, 500, time.UTC))}
+	return startHashing(tb, 64)
+}
+
+// startHashing is start with so many KiB of memory for the hash of a password; 0 as for users.
+func startHashing(tb testing.TB, passwordMemory uint32) *server {
+	tb.Helper()
+	s := &server{disk: vfs.NewMem(), clock: clock.NewManual(time.Date(2026, 11, 21, 12, 0, 0, 500, time.UTC)), passwordMemory: passwordMemory}
 	s.open(tb)
 	tb.Cleanup(func() { _ = s.store.Close() })
 	return s
@@ -49,7 +57,7 @@ func (s *server) open(tb testing.TB) {
 // node returns one more registry on the same store, as another server would open it.
 func (s *server) node(tb testing.TB) *control.Registry {
 	tb.Helper()
-	r, err := control.Open(tb.Context(), control.Options{Store: s.store, Clock: s.clock})
+	r, err := control.Open(tb.Context(), control.Options{Store: s.store, Clock: s.clock, PasswordMemory: s.passwordMemory})
 	if err != nil {
 		tb.Fatal(err)
 	}

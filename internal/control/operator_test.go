@@ -26,7 +26,7 @@ func operator(tb testing.TB, s *server, email string) control.Operator {
 }
 
 func TestOperators(t *testing.T) {
-	s := start(t)
+	s := startHashing(t, 0)
 	a := operator(t, s, "  Admin@Example.COM ")
 	b := operator(t, s, "b@example.com")
 	if diff := cmp.Diff(control.Operator{ID: a.ID, Email: "admin@example.com", Role: control.RolePlatformAdmin, CreatedAt: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}, a); diff != "" {
@@ -61,7 +61,7 @@ func TestOperators(t *testing.T) {
 }
 
 func TestWrongPasswordAndUnknownAddressLookTheSame(t *testing.T) {
-	s := start(t)
+	s := startHashing(t, 0)
 	operator(t, s, "a@example.com")
 	var messages []string
 	for _, c := range [][2]string{

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
@@ -32,16 +33,20 @@ const maxWaiting = 64
 type hasher struct {
 	slots   chan struct{}
 	waiting atomic.Int32
+	// memory is how many KiB a hash takes.
+	memory uint32
 	// nobody is a hash that no password has.
 	nobody string
 }
 
-func newHasher() *hasher {
+func newHasher(memory uint32) *hasher {
+	memory = cmp.Or(memory, argonMemory)
 	random := make([]byte, argonSalt+argonKey)
 	_, _ = rand.Read(random) // Never fails: the program ends when the machine has no randomness.
 	return &hasher{
 		slots:  make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
-		nobody: formatHash(random[:argonSalt], random[argonSalt:]),
+		memory: memory,
+		nobody: formatHash(memory, random[:argonSalt], random[argonSalt:]),
 	}
 }
 
@@ -53,7 +58,7 @@ func (h *hasher) hash(ctx context.Context, password string) (string, error) {
 		return "", err
 	}
 	defer h.release()
-	return formatHash(salt, argon2.IDKey([]byte(password), salt, argonTime, argonMemory, argonThreads, argonKey)), nil
+	return formatHash(h.memory, salt, argon2.IDKey([]byte(password), salt, argonTime, h.memory, argonThreads, argonKey)), nil
 }
 
 // verify reports whether hash is that of the password.
@@ -93,10 +98,10 @@ type argonCost struct {
 }
 
 // formatHash writes a hash in the PHC string format.
-func formatHash(salt, key []byte) string {
+func formatHash(memory uint32, salt, key []byte) string {
 	enc := base64.RawStdEncoding
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s",
-		argon2.Version, argonMemory, argonTime, argonThreads, enc.EncodeToString(salt), enc.EncodeToString(key))
+		argon2.Version, memory, argonTime, argonThreads, enc.EncodeToString(salt), enc.EncodeToString(key))
 }
 
 // parseHash reads what formatHash wrote, also when the cost was another one then. Its error does not repeat the hash.

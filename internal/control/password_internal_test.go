@@ -16,7 +16,7 @@ import (
 
 func TestHasherBoundsWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHasher()
+		h := newHasher(0)
 		ctx, cancel := context.WithCancel(t.Context())
 		for range cap(h.slots) {
 			if err := h.acquire(ctx); err != nil {
@@ -49,7 +49,7 @@ func TestHasherBoundsWhoWaits(t *testing.T) {
 }
 
 func TestHashesOfAnotherCostAndDamagedOnes(t *testing.T) {
-	h := newHasher()
+	h := newHasher(0)
 	// A test vector of the reference implementation, which spends more memory than we do.
 	const foreign = "$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc"
 	ok, err := h.verify(t.Context(), foreign, "password")

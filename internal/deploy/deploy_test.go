@@ -82,7 +82,7 @@ func (f *fixture) join(tb testing.TB, st *pebble.Store) {
 	tb.Helper()
 	var err error
 	f.store = st
-	if f.registry, err = control.Open(tb.Context(), control.Options{Store: f.store, Clock: f.clock}); err != nil {
+	if f.registry, err = control.Open(tb.Context(), control.Options{Store: f.store, Clock: f.clock, PasswordMemory: 64}); err != nil {
 		tb.Fatal(err)
 	}
 	f.log = &bytes.Buffer{}

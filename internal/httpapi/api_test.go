@@ -67,7 +67,7 @@ func newFixture(tb testing.TB, change func(*httpapi.Options)) *fixture {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = s.Close() })
-	if f.registry, err = control.Open(tb.Context(), control.Options{Store: s, Clock: f.clock}); err != nil {
+	if f.registry, err = control.Open(tb.Context(), control.Options{Store: s, Clock: f.clock, PasswordMemory: 64}); err != nil {
 		tb.Fatal(err)
 	}
 	if f.instance, err = f.registry.Instances.Create(tb.Context(), "app"); err != nil {
