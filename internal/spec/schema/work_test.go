@@ -5,16 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"j17"
 	"j17/internal/spec/schema"
 	"j17/internal/value"
 	"j17/internal/work"
-	"j17/internal/work/worktest"
 )
 
 // tooMuch checks that a value takes more than the work of a command, and is given up soon.
@@ -91,34 +88,6 @@ func dear() map[string][2]string {
 		"contains":          {refs(4900, `"contains": {"const": 0}, "minContains": 0, "maxContains": 1`), list(100_000, "1")},
 		"oneOf":             {`{"items": {"oneOf": ` + each(4900, `{"const": %d}`) + `}}`, list(100_000, "9999")},
 		"items":             {refs(4900, `"items": {}`), list(100_000, "1")},
-	}
-}
-
-// TestWorkIsCounted checks that no keyword can take more time than the budget stands for. What is dear is given up, whether the
-// value fits or not; a second pass over it takes no budget of its own.
-func TestWorkIsCounted(t *testing.T) {
-	cases := dear()
-	for _, name := range slices.Sorted(func(yield func(string) bool) {
-		for name := range cases {
-			if !yield(name) {
-				return
-			}
-		}
-	}) {
-		t.Run(name, func(t *testing.T) {
-			s, v := compile(t, cases[name][0]), parse(t, cases[name][1])
-			budget := work.New(t.Context(), int64(worktest.Share(work.Command, 8)))
-			start := time.Now()
-			failures, err := s.Validate(v, budget)
-			took := time.Since(start)
-			t.Logf("%v, %.1f ns a unit, %d failures, %v", took, float64(took.Nanoseconds())/float64(budget.Spent()), len(failures), err)
-			if err == nil && failures == nil {
-				t.Errorf("the value fits after %d units", budget.Spent())
-			}
-			if took > slow {
-				t.Errorf("it took %v", took)
-			}
-		})
 	}
 }
 

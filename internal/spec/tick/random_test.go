@@ -11,7 +11,6 @@ import (
 	"j17/internal/spec/diag"
 	"j17/internal/spec/tick"
 	"j17/internal/value"
-	"j17/internal/work/worktest"
 )
 
 // generator draws handlers that compile, and states and events that they have something to do with: the members "l" and
@@ -505,13 +504,6 @@ func (g *generator) let() value.Value {
 	}
 	g.bindings = append(slices.Clip(g.bindings), name)
 	return obj("let", o)
-}
-
-// TestRandomHandlers holds compiled handlers against the reference, on states and events at random.
-func TestRandomHandlers(t *testing.T) {
-	for range worktest.Share(10, 2) {
-		rapid.Check(t, checkRandomHandlers)
-	}
 }
 
 func checkRandomHandlers(t *rapid.T) {

@@ -30,11 +30,3 @@ func FewerChecks(t *testing.T, oneIn int, run func()) {
 	}()
 	run()
 }
-
-// Share returns n, or a share of it, one in so many, where the race detector watches: for what one goroutine does for long.
-func Share(n, oneIn int) int {
-	if RaceDetector {
-		return n / oneIn
-	}
-	return n
-}
