@@ -15,10 +15,11 @@ import (
 	"j17/internal/store"
 )
 
-// How much of a feed is read at a time.
+// How much of a feed is read at a time. It is less than what a store looks up at a time for who begins to read, 256 KiB with what stands before
+// the bytes of events: beyond that, it would look up as much again for a few events.
 const (
 	pageEvents = 1024
-	pageBytes  = 256 << 10
+	pageBytes  = 224 << 10
 )
 
 // page is a copy of some entries that follow each other in a feed.
