@@ -70,11 +70,11 @@ func (r *Repository) PutErasure(ctx context.Context, e Erasure, seal Seal) error
 		}
 	}
 
-	encoder, err := newEncoder()
+	with, err := seal.packer()
 	if err != nil {
 		return err
 	}
-	file, err := seal.pack(encoder, content)
+	file, err := with.pack(content)
 	if err != nil {
 		return err
 	}

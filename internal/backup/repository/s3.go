@@ -72,7 +72,7 @@ func OpenS3(o S3Options, c clock.Clock) (*Repository, error) {
 		Creds: credentials.NewStaticV4(o.AccessKey, o.SecretKey, ""), Secure: at.Scheme == "https", Region: o.Region, BucketLookup: minio.BucketLookupAuto,
 		Transport: newPatience(&http.Transport{
 			DialContext: dial, TLSHandshakeTimeout: connectWait, ExpectContinueTimeout: time.Second,
-			IdleConnTimeout: idleWait, MaxIdleConnsPerHost: packers + waiting, DisableCompression: true, ForceAttemptHTTP2: true,
+			IdleConnTimeout: idleWait, MaxIdleConnsPerHost: mostPackers + waiting, DisableCompression: true, ForceAttemptHTTP2: true,
 		}),
 		MaxRetries: 4,
 	})

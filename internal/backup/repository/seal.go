@@ -94,14 +94,27 @@ func nameOf(names, content []byte) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// pack compresses a content and encrypts it, if it is to be.
-func (s Seal) pack(encoder *zstd.Encoder, content []byte) ([]byte, error) {
-	packed := encoder.EncodeAll(content, make([]byte, 0, len(content)/2))
-	packed = appendSum(packed, packed)
-	if !s.Encrypted() {
-		return packed, nil
+// packer makes files of contents. It is for one goroutine.
+type packer struct {
+	seal    Seal
+	encoder *zstd.Encoder
+	packed  []byte
+}
+
+// packer returns what compresses: fast, since the disk should be what a backup waits for.
+func (s Seal) packer() (*packer, error) {
+	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(true))
+	return &packer{seal: s, encoder: encoder}, err
+}
+
+// pack compresses a content and encrypts it, if it is to be. The file is valid until the next one.
+func (p *packer) pack(content []byte) ([]byte, error) {
+	p.packed = p.encoder.EncodeAll(content, p.packed[:0])
+	p.packed = appendSum(p.packed, p.packed)
+	if !p.seal.Encrypted() {
+		return p.packed, nil
 	}
-	return s.encrypt(packed)
+	return p.seal.encrypt(p.packed)
 }
 
 func (s Seal) encrypt(content []byte) ([]byte, error) {
@@ -118,11 +131,6 @@ func (s Seal) encrypt(content []byte) ([]byte, error) {
 		return nil, err
 	}
 	return out.Bytes(), nil
-}
-
-// newEncoder returns what compresses: fast, since the disk should be what a backup waits for.
-func newEncoder() (*zstd.Encoder, error) {
-	return zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(true))
 }
 
 // Identities are the private keys that open encrypted backups.

@@ -8,13 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/klauspost/compress/zstd"
 
 	"j17"
 	"j17/internal/store"
@@ -32,11 +31,15 @@ type Head struct {
 	Seal    Seal
 }
 
-// packers is how many parts are compressed and stored at a time, waiting how many wait for it.
+// leastPackers and mostPackers bound how many parts are compressed and stored at a time, waiting is how many wait for it.
 const (
-	packers = 2
-	waiting = 2
+	leastPackers = 2
+	mostPackers  = 4
+	waiting      = 2
 )
+
+// packers is how many parts are compressed and stored at a time: one for each processor.
+func packers() int { return min(max(runtime.GOMAXPROCS(0), leastPackers), mostPackers) }
 
 // Writer makes a backup. What it stores is of no use to anybody until Finish has written the manifest; what it leaves behind where that
 // does not happen the next backup finds, or Collect removes.
@@ -75,7 +78,7 @@ func (r *Repository) NewBackup(ctx context.Context, h Head) (_ *Writer, err erro
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	w := &Writer{
-		repository: r, ctx: ctx, cancel: cancel, seal: h.Seal, jobs: make(chan job, waiting), free: make(chan []byte, packers+waiting+1),
+		repository: r, ctx: ctx, cancel: cancel, seal: h.Seal, jobs: make(chan job, waiting), free: make(chan []byte, mostPackers+waiting+1),
 		known: map[string]bool{}, checked: map[string]bool{},
 		manifest: Manifest{
 			Format: Format, ID: h.ID, Scope: h.Scope, Kind: h.Kind, Parent: h.Parent, Program: h.Program, CreatedAt: h.CreatedAt.UTC(), Recipients: h.Seal.Recipients(),
@@ -104,21 +107,21 @@ func (r *Repository) NewBackup(ctx context.Context, h Head) (_ *Writer, err erro
 			return nil, err
 		}
 	}
-	for range packers {
-		encoder, err := newEncoder()
+	for range packers() {
+		with, err := h.Seal.packer()
 		if err != nil {
 			return nil, err
 		}
-		w.workers.Go(func() { w.work(encoder) })
+		w.workers.Go(func() { w.work(with) })
 	}
 	return w, nil
 }
 
 // work stores what is handed over, until there is no more.
-func (w *Writer) work(encoder *zstd.Encoder) {
+func (w *Writer) work(with *packer) {
 	for j := range w.jobs {
 		if w.ctx.Err() == nil {
-			if err := w.store(encoder, j); err != nil {
+			if err := w.store(with, j); err != nil {
 				w.cancel(err)
 			}
 		}
@@ -134,7 +137,7 @@ func (w *Writer) work(encoder *zstd.Encoder) {
 }
 
 // store stores a part, unless it is there.
-func (w *Writer) store(encoder *zstd.Encoder, j job) error {
+func (w *Writer) store(with *packer, j job) error {
 	if err := w.marker.refresh(w.ctx); err != nil {
 		return err
 	}
@@ -150,7 +153,7 @@ func (w *Writer) store(encoder *zstd.Encoder, j job) error {
 		return nil
 	}
 
-	file, err := w.seal.pack(encoder, j.content)
+	file, err := with.pack(j.content)
 	if err != nil {
 		return err
 	}
