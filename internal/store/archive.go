@@ -11,7 +11,8 @@ import (
 // Archives is the role of who copies tenants as a whole.
 type Archives interface {
 	// Archive shows everything of a tenant as of one moment, for as long as it takes to copy it. It is to be closed. It holds up no
-	// erasure: Purge, of whatever tenant, and Close of the store end it. A tenant without events has one as well.
+	// erasure: Purge, of whatever tenant, ends it if anything of its tenant has changed since, and Close of the store does. A tenant without
+	// events has one as well.
 	Archive(ctx context.Context, t j17.Tenant) (Archive, error)
 
 	// Load begins to fill a tenant that has no events: else it is ErrNotEmpty. It may have side items. Nothing of a load is seen before

@@ -232,7 +232,7 @@ type Erasure interface {
 
 	// Purge returns when nothing that streams have lost by Rewrite, nor what the given spaces have lost that held data of
 	// them, nor what some items by name have lost, can be found in the store's files any more. What that takes each engine says; it can
-	// be repeated. It ends archives and piles.
+	// be repeated. It ends piles, and archives of tenants that have changed since these began.
 	Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []Declared, items []ItemName) error
 }
 

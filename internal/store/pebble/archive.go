@@ -12,16 +12,23 @@ import (
 	"j17/internal/store"
 )
 
-// archive is a store.Archive. Whoever reads it gets copies, page by page: between two pages it can be ended, however slow he is.
+// archive is a store.Archive. Whoever reads it gets copies, page by page: between two pages it can be ended, however slow he is, or moved to a
+// younger view in which its tenant is the same.
 type archive struct {
-	store  *Store
-	moment *moment
-	extent store.Extent
+	store    *Store
+	tenant   uint32
+	name     j17.Tenant
+	position j17.StreamID
+	extent   store.Extent
+	// shown is the number of the view that it shows. Store.mu guards it.
+	shown uint64
 
 	// over tells that the archive has ended.
 	over atomic.Bool
 
 	mu sync.Mutex
+	// moment is what is read; next, if not nil, is to be from the next page on.
+	moment, next *moment
 	// users is how many are copying a page. The last one lets go of an archive that has ended.
 	users int
 	// reason is why it has ended, if it has.
@@ -43,7 +50,7 @@ func (s *Store) Archive(_ context.Context, t j17.Tenant) (store.Archive, error) 
 	if m.tenant != 0 {
 		m.position = s.tenants[t].last
 	}
-	a := &archive{store: s, moment: m}
+	a := &archive{store: s, tenant: m.tenant, name: t, position: m.position, shown: v.number, moment: m}
 	if s.archives == nil {
 		s.archives = map[*archive]bool{}
 	}
@@ -57,18 +64,61 @@ func (s *Store) Archive(_ context.Context, t j17.Tenant) (store.Archive, error) 
 	return a, nil
 }
 
-// endArchives ends those that show what was before a view; all for nil.
+// endArchives has no archive show what was before a view, or for nil anything: those whose tenants are the same in the present view are moved there, the
+// others end.
 func (s *Store) endArchives(before *view, reason error) {
+	type moved struct {
+		*archive
+		to *moment
+	}
+	var ended []*archive
+	var others []moved
 	s.mu.Lock()
-	var old []*archive
 	for a := range s.archives {
-		if before == nil || a.moment.number < before.number {
-			old = append(old, a)
+		if before != nil && a.shown >= before.number {
+			continue
 		}
+		if t := s.tenants[a.name]; before != nil && (t == nil || t.touched <= a.shown) {
+			if v, err := s.acquireLocked(); err == nil {
+				a.shown = v.number
+				others = append(others, moved{a, &moment{reader: reader{v, s, a.tenant}, name: a.name, position: a.position}})
+				continue
+			}
+		}
+		ended = append(ended, a)
 	}
 	s.mu.Unlock()
-	for _, a := range old {
+	for _, a := range ended {
 		a.end(reason)
+	}
+	for _, m := range others {
+		m.move(m.to)
+	}
+}
+
+// move has the archive show a younger view from the next page on.
+func (a *archive) move(to *moment) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.next != nil {
+		a.next.Close()
+	}
+	a.next = to
+	a.settle()
+}
+
+// settle lets go of what is not read any more, if no page is being copied. a.mu is held.
+func (a *archive) settle() {
+	switch {
+	case a.users > 0:
+	case a.reason != nil:
+		a.moment.Close()
+		if a.next != nil {
+			a.next.Close()
+		}
+	case a.next != nil:
+		a.moment.Close()
+		a.moment, a.next = a.next, nil
 	}
 }
 
@@ -83,9 +133,7 @@ func (a *archive) end(reason error) {
 	if a.reason == nil {
 		a.reason = reason
 	}
-	if a.users == 0 {
-		a.moment.Close()
-	}
+	a.settle()
 }
 
 // Close lets go of it. Further calls do nothing.
@@ -99,19 +147,19 @@ func (a *archive) use(do func(m *moment) error) error {
 		return a.reason
 	}
 	a.users++
+	m := a.moment
 	a.mu.Unlock()
 	defer func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if a.users--; a.users == 0 && a.reason != nil {
-			a.moment.Close()
-		}
+		a.users--
+		a.settle()
 	}()
-	return do(a.moment)
+	return do(m)
 }
 
 // Position is that of the last entry of the feed.
-func (a *archive) Position() j17.StreamID { return a.moment.position }
+func (a *archive) Position() j17.StreamID { return a.position }
 
 // Extent tells how many events there are.
 func (a *archive) Extent() store.Extent { return a.extent }
@@ -154,13 +202,13 @@ func (a *archive) Count(space store.Space, keys store.Range, limit int) (n int, 
 
 // Each passes side items in order of their keys.
 func (a *archive) Each(space store.Space, keys store.Range, do func(key, value []byte) bool) error {
-	lower, upper := itemBounds(a.moment.tenant, space, keys)
-	all := len(appendSpace(nil, a.moment.tenant, kindItem, space))
+	lower, upper := itemBounds(a.tenant, space, keys)
+	all := len(appendSpace(nil, a.tenant, kindItem, space))
 	now := a.store.clock.Now().UnixNano()
 	return a.pages(lower, upper, keys.Backward, func(key, value []byte) (bool, error) {
 		meta, content, err := parseItemRecord(value)
 		if err != nil {
-			return false, corruption(err, "side item %s/%s of tenant %s", space, key[all:], a.moment.name)
+			return false, corruption(err, "side item %s/%s of tenant %s", space, key[all:], a.name)
 		}
 		return !meta.live(now) || do(key[all:], content), nil
 	})
@@ -168,7 +216,7 @@ func (a *archive) Each(space store.Space, keys store.Range, do func(key, value [
 
 // pages passes copies of what stands under the keys in [lower, upper), until do reports false.
 func (a *archive) pages(lower, upper []byte, backward bool, do func(key, value []byte) (bool, error)) error {
-	if a.moment.tenant == 0 || bytes.Compare(lower, upper) >= 0 {
+	if a.tenant == 0 || bytes.Compare(lower, upper) >= 0 {
 		return a.use(func(*moment) error { return nil })
 	}
 	var copied sortBuffer
@@ -231,7 +279,7 @@ func (b *sortBuffer) fill(r reader, lower, upper []byte, backward bool) (more bo
 // Changes yields the events and notes of the feed. See store.Archive.
 func (a *archive) Changes(ctx context.Context, after j17.StreamID) iter.Seq2[store.Archived, error] {
 	return func(yield func(store.Archived, error) bool) {
-		if err := a.use(func(*moment) error { return nil }); err != nil || a.moment.tenant == 0 {
+		if err := a.use(func(*moment) error { return nil }); err != nil || a.tenant == 0 {
 			if err != nil {
 				yield(store.Archived{}, err)
 			}
@@ -240,7 +288,7 @@ func (a *archive) Changes(ctx context.Context, after j17.StreamID) iter.Seq2[sto
 		stopped := false
 		var failed error
 		p := pager{
-			tenant: a.moment.name,
+			tenant: a.name,
 			fill: func(p *page, from j17.StreamID, limit int, names *typeNames) error {
 				p.clear()
 				return a.use(func(m *moment) error { return p.feed(m.reader, from, limit, names, true) })
@@ -251,7 +299,7 @@ func (a *archive) Changes(ctx context.Context, after j17.StreamID) iter.Seq2[sto
 			archived := store.Archived{Event: e.Event, Note: e.Note}
 			if e.Event != nil {
 				if archived.Tags, failed = record.ownTags(); failed != nil {
-					failed = corruption(failed, "the tags of %s version %d of tenant %s", e.Event.Key, e.Event.Version, a.moment.name)
+					failed = corruption(failed, "the tags of %s version %d of tenant %s", e.Event.Key, e.Event.Version, a.name)
 					return false
 				}
 			}
@@ -269,10 +317,10 @@ func (a *archive) Changes(ctx context.Context, after j17.StreamID) iter.Seq2[sto
 
 // Items yields all live side items. See store.Archive.
 func (a *archive) Items(ctx context.Context, from store.ItemName) iter.Seq2[store.ArchivedItem, error] {
-	prefix := appendPrefix(nil, a.moment.tenant, kindItem)
+	prefix := appendPrefix(nil, a.tenant, kindItem)
 	lower := prefix
 	if from != (store.ItemName{}) {
-		lower = next(appendItemKey(nil, a.moment.tenant, from.Space, from.Key))
+		lower = next(appendItemKey(nil, a.tenant, from.Space, from.Key))
 	}
 	now := a.store.clock.Now().UnixNano()
 	return sequence(func(yield func(store.ArchivedItem) bool) error {
@@ -288,7 +336,7 @@ func (a *archive) Items(ctx context.Context, from store.ItemName) iter.Seq2[stor
 				err = errFormat
 			}
 			if err != nil {
-				return false, corruption(err, "side item %s/%s of tenant %s", space, name, a.moment.name)
+				return false, corruption(err, "side item %s/%s of tenant %s", space, name, a.name)
 			}
 			item := store.Item{Key: name, Value: content, Rev: meta.rev, Expires: fromNanos(meta.expires), Due: fromNanos(meta.due)}
 			return !meta.live(now) || yield(store.ArchivedItem{Space: space, Item: item}), nil
@@ -298,7 +346,7 @@ func (a *archive) Items(ctx context.Context, from store.ItemName) iter.Seq2[stor
 
 // Commands yields the results of all commands. See store.Archive.
 func (a *archive) Commands(ctx context.Context) iter.Seq2[store.ArchivedCommand, error] {
-	prefix := appendPrefix(nil, a.moment.tenant, kindCommand)
+	prefix := appendPrefix(nil, a.tenant, kindCommand)
 	now := a.store.clock.Now().UnixNano()
 	return sequence(func(yield func(store.ArchivedCommand) bool) error {
 		n := uint64(0)
@@ -313,7 +361,7 @@ func (a *archive) Commands(ctx context.Context) iter.Seq2[store.ArchivedCommand,
 				err = errFormat
 			}
 			if err != nil {
-				return false, corruption(err, "command %x of tenant %s", key[len(prefix):], a.moment.name)
+				return false, corruption(err, "command %x of tenant %s", key[len(prefix):], a.name)
 			}
 			if expired(expires, now) {
 				return true, nil

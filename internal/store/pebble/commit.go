@@ -127,7 +127,7 @@ func (s *Store) publish(b *batch) {
 		s.heads.put(h.key, h.Head)
 	}
 	for _, t := range b.tenants {
-		t.number = t.nextNumber
+		t.number, t.touched = t.nextNumber, fresh.number
 		if t.next.last != t.last {
 			s.changes.note(t, t.next.change, len(s.tenants))
 		}
@@ -138,7 +138,7 @@ func (s *Store) publish(b *batch) {
 		s.noteDue(w)
 	}
 	for _, t := range b.dropped {
-		t.nextNumber, t.next, t.listed, t.number, t.change, t.leaves = 0, tenantState{}, false, 0, 0, tenantLeaves{}
+		t.nextNumber, t.next, t.listed, t.number, t.change, t.leaves, t.touched = 0, tenantState{}, false, 0, 0, tenantLeaves{}, fresh.number
 		b.forgetRecent(t)
 		t.move(t.next.last)
 	}

@@ -146,6 +146,8 @@ type tenant struct {
 	// change is the number of the last change of the feed, 0 when there was none.
 	change uint64
 	leaves tenantLeaves
+	// touched is the number of the view since which the tenant holds what it does, at the least.
+	touched uint64
 }
 
 // lifetime is a context that ends when the store closes.

@@ -229,8 +229,9 @@ func testArchiveEnded(s *suite) {
 		return a
 	}
 
-	// Both are in the middle.
-	a, b := archive(tenant), archive(other)
+	// All are in the middle.
+	fill(t, f, "quiet/prod")
+	a, b, quiet := archive(tenant), archive(other), archive("quiet/prod")
 	change, stop := iter.Pull2(a.Changes(t.Context(), j17.StreamID{}))
 	defer stop()
 	item, stopItems := iter.Pull2(b.Items(t.Context(), store.ItemName{}))
@@ -241,8 +242,14 @@ func testArchiveEnded(s *suite) {
 	if _, err, ok := item(); err != nil || !ok {
 		t.Fatal(err)
 	}
+	unchanged, stopUnchanged := iter.Pull2(quiet.Items(t.Context(), store.ItemName{}))
+	defer stopUnchanged()
+	if _, err, ok := unchanged(); err != nil || !ok {
+		t.Fatal(err)
+	}
+	write(t, f, other, put("meanwhile", ""))
 
-	// An erasure ends them, and none that begins later.
+	// An erasure ends them, and none that begins later, nor that of a tenant of which nothing has changed.
 	gone := []store.Rewritten{{Version: 1, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)}}
 	if err := Erase(t.Context(), f, tenant, order("2"), gone); err != nil {
 		t.Fatal(err)
@@ -259,6 +266,35 @@ func testArchiveEnded(s *suite) {
 	if _, err := later.Heads([]j17.Key{order("2")}); err != nil {
 		t.Error(err)
 	}
+	l := loadOf(s, f, "quiet/copy")
+	if err := errors.Join(copyAll(t.Context(), quiet, l), l.Commit(t.Context())); err != nil {
+		t.Errorf("an archive of which nothing has changed: %v", err)
+	}
+	if diff := cmp.Diff(readFeed(t, f, "quiet/prod", j17.StreamID{}, everything), readFeed(t, f, "quiet/copy", j17.StreamID{}, everything)); diff != "" {
+		t.Error(diff)
+	}
+	for {
+		_, err, ok := unchanged()
+		if err != nil {
+			t.Errorf("items of a tenant of which nothing has changed: %v", err)
+		}
+		if !ok {
+			break
+		}
+	}
+
+	// What is written to it later is not in it, and the next erasure ends it.
+	write(t, f, "quiet/prod", put("later", ""))
+	if _, err := quiet.Get(space, "later"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("what was written later is in an archive: %v", err)
+	}
+	if err := Erase(t.Context(), f, tenant, order("3"), gone); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := quiet.Heads([]j17.Key{order("2")}); !errors.Is(err, store.ErrEnded) {
+		t.Errorf("after another erasure: %v", err)
+	}
+	later = archive(tenant)
 
 	// So does the end of the store.
 	f.reopen(t, t)
