@@ -73,7 +73,7 @@ func TestFullDisk(t *testing.T) {
 	before := parts()
 
 	s.left = 500
-	if err := write("bak_2", 30); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), s.path) {
+	if err := write("bak_2", 8); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), s.path) {
 		t.Errorf("on a full disk: %v", err)
 	}
 	if parts() == before {
@@ -88,7 +88,7 @@ func TestFullDisk(t *testing.T) {
 		t.Error(all, damaged, err)
 	}
 	s.left = 1 << 40
-	if err := write("bak_2", 30); err != nil {
+	if err := write("bak_2", 8); err != nil {
 		t.Error(err)
 	}
 }
