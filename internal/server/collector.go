@@ -35,7 +35,9 @@ type collector struct {
 }
 
 func newCollector() *collector {
-	return &collector{usage: heapUsage, set: func(percent int) { debug.SetGCPercent(percent) }, percent: gcPercent}
+	c := &collector{usage: heapUsage, set: func(percent int) { debug.SetGCPercent(percent) }, percent: gcPercent}
+	_, c.allocated = c.usage() // what the start took says nothing
+	return c
 }
 
 // look fits the percentage to what has happened since the last look.
