@@ -200,7 +200,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Record returns what may be kept or logged of an error, by whomever. A message may repeat what was sent or stored: where that was refused
 // no erasure could find it, and where it is erased nobody would look for it there. So of an *Error it is the code, where the fault is, and
-// the message if it is plain; then the same of what was found and of its cause. Of an error that has a method Record it is what that returns, of any other one
+// the message if it is plain, else what its details have a method Record for; then the same of what was found and of its cause. Of an error that has a method Record it is what that returns, of any other one
 // its text.
 func Record(err error) string {
 	e, ok := errors.AsType[*Error](err)
@@ -216,8 +216,12 @@ func Record(err error) string {
 	if e.Path != "" {
 		text += " at " + e.Path
 	}
-	if e.IsPlain() {
+	details, told := e.Details.(interface{ Record() string })
+	switch {
+	case e.IsPlain():
 		text += ": " + e.Message
+	case told:
+		text += ": " + details.Record()
 	}
 
 	// The findings, and the cause.

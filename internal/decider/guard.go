@@ -313,6 +313,15 @@ type RefusalDetails struct {
 	Chain       []Link       `json:"chain,omitempty"`
 }
 
+// Record names what of the spec forbids the event, which is nobody's data: see j17.Record.
+func (d RefusalDetails) Record() string {
+	text := "the spec forbids it at " + string(d.Pointer)
+	if d.Requirement != "" {
+		text += " (" + d.Requirement + ")"
+	}
+	return text
+}
+
 // forbid refuses the write because of event number i. The error keeps its code, whatever has implied the event.
 func (x *Decision) forbid(i int, err error, details RefusalDetails) error {
 	o := &x.Events[i]

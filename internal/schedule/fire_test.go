@@ -228,13 +228,14 @@ func TestWhatTheSpecRefuses(t *testing.T) {
 		status          schedule.Status
 		code            string
 	}{
-		"a guard":               {specText("integer"), `"requires": [{"that": {"equals": ["$.data.n", 0]}, "message": "Paid"}], `, `1`, schedule.Refused, "requirement_failed: Paid"},
-		"what does not exist":   {specText("integer"), `"creates": false, `, `1`, schedule.Refused, "aggregate_not_found at key"},
-		"the id of a read":      {specText("integer"), `"reads": {"other": {"aggregate_type": "job", "id": "$.data.n"}}, `, `"no id!"`, schedule.Refused, "invalid_identifier at data.n"},
-		"no value to take":      {specText("integer"), `"unique": {"n": {"value": "$.data.n"}}, `, `{"a": 1}`, schedule.Refused, "invalid_operand"},
-		"too long to take":      {specText("integer"), `"unique": {"n": {"value": "$.data.n"}}, `, `"` + strings.Repeat("x", 2000) + `"`, schedule.Refused, "validation_failed"},
-		"a guard of an implied": {guarded(), implies, `1`, schedule.Refused, "requirement_failed: Paid"},
-		"a fault of an implied": {specText("integer"), implies, `"three"`, schedule.Pending, "implication_failed"},
+		"a guard":                     {specText("integer"), `"requires": [{"that": {"equals": ["$.data.n", 0]}, "message": "Paid"}], `, `1`, schedule.Refused, "requirement_failed: Paid"},
+		"a guard that tells the data": {specText("integer"), `"requires": [{"that": {"equals": ["$.data.n", 0]}, "message": {"$concat": ["It is ", "$.data.n"]}, "code": "paid"}], `, `17`, schedule.Refused, "requirement_failed: the spec forbids it at /aggregate_types/note/events/was_written/requires/0 (paid)"},
+		"what does not exist":         {specText("integer"), `"creates": false, `, `1`, schedule.Refused, "aggregate_not_found at key"},
+		"the id of a read":            {specText("integer"), `"reads": {"other": {"aggregate_type": "job", "id": "$.data.n"}}, `, `"no id!"`, schedule.Refused, "invalid_identifier at data.n"},
+		"no value to take":            {specText("integer"), `"unique": {"n": {"value": "$.data.n"}}, `, `{"a": 1}`, schedule.Refused, "invalid_operand"},
+		"too long to take":            {specText("integer"), `"unique": {"n": {"value": "$.data.n"}}, `, `"` + strings.Repeat("x", 2000) + `"`, schedule.Refused, "validation_failed"},
+		"a guard of an implied":       {guarded(), implies, `1`, schedule.Refused, "requirement_failed: Paid"},
+		"a fault of an implied":       {specText("integer"), implies, `"three"`, schedule.Pending, "implication_failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, 0)
