@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,11 +19,44 @@ import (
 	"github.com/pb33f/libopenapi-validator/config"
 	"github.com/pb33f/libopenapi-validator/errors"
 	"github.com/pb33f/libopenapi-validator/responses"
+	"github.com/pb33f/libopenapi-validator/schema_validation"
 	v3 "github.com/pb33f/libopenapi/datamodel/high/v3"
 	"github.com/pb33f/libopenapi/orderedmap"
 
 	"j17/internal/httpapi"
 )
+
+// valid checks a document with somebody else's validator: against the schema of OpenAPI 3.1, and that all references lead somewhere.
+func valid(tb testing.TB, raw []byte) {
+	tb.Helper()
+	doc, err := libopenapi.NewDocument(raw)
+	if err != nil {
+		tb.Fatalf("%v\n%.500s", err, raw)
+	}
+	if _, err := doc.BuildV3Model(); err != nil {
+		tb.Errorf("the model: %v", err)
+	}
+	if ok, found := schema_validation.ValidateOpenAPIDocument(doc); !ok {
+		for _, f := range found {
+			tb.Errorf("%s: %s %v", f.Message, f.Reason, f.SchemaValidationErrors)
+		}
+	}
+}
+
+type document struct {
+	OpenAPI    string                               `json:"openapi"`
+	Paths      map[string]map[string]map[string]any `json:"paths"`
+	Components map[string]map[string]any            `json:"components"`
+}
+
+func parsed(tb testing.TB, raw []byte) document {
+	tb.Helper()
+	var d document
+	if err := json.Unmarshal(raw, &d); err != nil {
+		tb.Fatal(err)
+	}
+	return d
+}
 
 // promise is a document as somebody else's library reads it, so that answers can be held against it.
 type promise struct {

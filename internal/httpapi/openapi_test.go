@@ -4,7 +4,6 @@ package httpapi_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,44 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pb33f/libopenapi"
-	"github.com/pb33f/libopenapi-validator/schema_validation"
-
 	"j17/internal/httpapi"
 	"j17/internal/spec"
 )
-
-// valid checks a document with somebody else's validator: against the schema of OpenAPI 3.1, and that all references lead somewhere.
-func valid(tb testing.TB, raw []byte) {
-	tb.Helper()
-	doc, err := libopenapi.NewDocument(raw)
-	if err != nil {
-		tb.Fatalf("%v\n%.500s", err, raw)
-	}
-	if _, err := doc.BuildV3Model(); err != nil {
-		tb.Errorf("the model: %v", err)
-	}
-	if ok, found := schema_validation.ValidateOpenAPIDocument(doc); !ok {
-		for _, f := range found {
-			tb.Errorf("%s: %s %v", f.Message, f.Reason, f.SchemaValidationErrors)
-		}
-	}
-}
-
-type document struct {
-	OpenAPI    string                               `json:"openapi"`
-	Paths      map[string]map[string]map[string]any `json:"paths"`
-	Components map[string]map[string]any            `json:"components"`
-}
-
-func parsed(tb testing.TB, raw []byte) document {
-	tb.Helper()
-	var d document
-	if err := json.Unmarshal(raw, &d); err != nil {
-		tb.Fatal(err)
-	}
-	return d
-}
 
 // TestOpenAPIOfAllRoutes checks that each of the documents is valid and has every row of the table once.
 func TestOpenAPIOfAllRoutes(t *testing.T) {
