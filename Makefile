@@ -112,6 +112,10 @@ bench: ## measure single parts against their bars (BENCHTIME=1s), or run the ben
 bench-hostile: build ## what a light client notices while eight connections send the worst there is (ATTACK=20s)
 	@go run ./bench/hostile -bin bin/j17 -time '$(or $(ATTACK),20s)'
 
+.PHONY: bench-views
+bench-views: build ## lists, upkeep of their indexes and live views beside their bars (ROWS=1000000 EACH=10s)
+	@go run ./bench/views -bin bin/j17 -rows $(or $(ROWS),1000000) -time $(or $(EACH),10s)
+
 .PHONY: bench-http
 bench-http: ## compare the server with an empty HTTP handler and with Redis (SECONDS_EACH=5 ROUNDS=3)
 	@bench/http.sh

@@ -1,0 +1,470 @@
+// Command views measures lists, the upkeep of their indexes and live views of a server, and prints them beside their bars. It starts a
+// development server of its own on loopback, which ends with it.
+//
+//	go run ./bench/views -bin bin/j17 -rows 1000000 -time 10s
+//
+// Aggregates are loaded by a cold start, one event each; then a projection with three indexes is posted. Writers are paced by the rates of
+// the bars, or as fast as 64 connections get.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// The types: orders have the projection, notes have none, spots have places.
+const viewsSpec = `{"agent_types": ["user"], "aggregate_types": {
+	"order": {"events": {"was_placed": {"allow_skip_occ": true, "schema": {"type": "object"}, "handler": [{"merge": {"target": "", "value": "$.data"}}]}}},
+	"note": {"events": {"was_placed": {"allow_skip_occ": true, "schema": {"type": "object"}, "handler": [{"merge": {"target": "", "value": "$.data"}}]}}},
+	"spot": {"events": {"was_placed": {"allow_skip_occ": true, "schema": {"type": "object"}, "handler": [{"merge": {"target": "", "value": "$.data"}}], "geo": {"type": "point", "path": "$.data.place"}}}}}}`
+
+const viewsProjection = `{"name": "orders", "for_each": "order", "sources": {"order": "$key"}, "select": {"status": "$.order.status", "placed": "$.order.at", "customer": "$.order.customer", "sent": "$.order.sent?"},
+	"index": [["status", "placed"], "customer", "placed"]}`
+
+const (
+	actor       = `"metadata":{"actor":{"type":"user","id":"global"}}`
+	connections = 64
+	statuses    = 10
+	watchers    = 1000
+	// settle is how long the server has before its memory is read.
+	settle = 10 * time.Second
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "views:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// target is the server under test.
+type target struct {
+	url, internal, instance, secret, key string
+	pid, rows                            int
+	client                               *http.Client
+	out                                  io.Writer
+	// told is done when a failure was printed.
+	told sync.Once
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("views", flag.ContinueOnError)
+	bin := flags.String("bin", "j17", "the program to start")
+	rows := flags.Int("rows", 1_000_000, "how many rows there are")
+	each := flags.Duration("time", 10*time.Second, "how long each measurement takes")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 20*(*each)+10*time.Minute)
+	defer cancel()
+	t, end, err := start(ctx, *bin)
+	if err != nil {
+		return err
+	}
+	defer end()
+	t.rows, t.out = *rows, out
+
+	// Without a projection, and then with it.
+	if err := t.load(ctx); err != nil {
+		return err
+	}
+	t.row("measured", "result", "bar")
+	t.row("---", "---", "---")
+	before := t.writes(ctx, *each, "note", 0)
+	began := now()
+	if err := t.post(ctx); err != nil {
+		return err
+	}
+	t.row(fmt.Sprintf("index of %d rows of one event built", t.rows), fmt.Sprintf("%.1f s", now().Sub(began).Seconds()), "")
+	t.lists(ctx, *each)
+	t.upkeep(ctx, *each, before)
+	t.live(ctx, *each)
+	return idle(ctx, *bin, out)
+}
+
+func now() time.Time { return time.Now() } //nolint:forbidigo // this program measures the real time
+
+func (t *target) row(cells ...string) {
+	_, _ = fmt.Fprintln(t.out, "| "+strings.Join(cells, " | ")+" |")
+}
+
+// start starts a development server in a folder that is removed by end.
+func start(ctx context.Context, bin string) (_ *target, end func(), err error) {
+	dir, err := os.MkdirTemp("", "j17-views-*")
+	if err != nil {
+		return nil, nil, err
+	}
+	spec := filepath.Join(dir, "spec.json")
+	if err := os.WriteFile(spec, []byte(viewsSpec), 0o600); err != nil {
+		return nil, nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	server := exec.CommandContext(ctx, bin, "dev", spec, "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0", "--json", "--streams", "2000", "--streams-per-key", "2000") //nolint:gosec // the program that the caller names
+	server.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir)
+	server.Cancel = func() error { return server.Process.Signal(os.Interrupt) }
+	server.WaitDelay = 30 * time.Second
+	lines, err := server.StdoutPipe()
+	if err == nil {
+		err = server.Start()
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	end = func() {
+		_ = server.Process.Signal(os.Interrupt)
+		_ = server.Wait() // it was told to end
+		_ = os.RemoveAll(dir)
+	}
+	var ready struct {
+		URLs       map[string]string
+		Keys       map[string]struct{ Write string }
+		Instance   struct{ ID string }
+		NodeSecret string `json:"node_secret"`
+	}
+	if err := json.NewDecoder(lines).Decode(&ready); err != nil {
+		end()
+		return nil, nil, fmt.Errorf("the server does not start: %w", err)
+	}
+	_, port, _ := strings.Cut(strings.TrimPrefix(ready.URLs["prod"], "http://"), ":")
+	return &target{
+		url: "http://127.0.0.1:" + port, internal: ready.URLs["internal"], instance: ready.Instance.ID, secret: ready.NodeSecret,
+		key: ready.Keys["prod"].Write, pid: server.Process.Pid, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2 * connections}},
+	}, end, nil
+}
+
+// admin sends a request to the internal listener.
+func (t *target) admin(ctx context.Context, path string, body io.Reader) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, t.internal+"/internal/instances/"+t.instance+"/prod/"+path, body)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("X-Node-Secret", t.secret)
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := t.client.Do(r)
+	if err != nil {
+		return err
+	}
+	text, _ := io.ReadAll(resp.Body) // what is cut off is told by the status
+	if resp.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("%s: %d %s", path, resp.StatusCode, text)
+	}
+	return resp.Body.Close()
+}
+
+// call sends a request to the environment and returns the open answer.
+func (t *target) call(ctx context.Context, method, path, body string) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, t.url+path, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Host = "app.localhost"
+	r.Header.Set("Authorization", "Bearer "+t.key)
+	r.Header.Set("Content-Type", "application/json")
+	return t.client.Do(r)
+}
+
+// ask sends a request and returns how long the whole answer took, and its status.
+func (t *target) ask(ctx context.Context, method, path, body string) (time.Duration, int, error) {
+	began := now()
+	resp, err := t.call(ctx, method, path, body)
+	if err != nil {
+		return 0, 0, err
+	}
+	text, err := io.ReadAll(resp.Body)
+	if resp.StatusCode >= http.StatusBadRequest {
+		t.told.Do(func() { t.row("the first request that failed", method+" "+path, resp.Status+" "+string(text)) })
+	}
+	return now().Sub(began), resp.StatusCode, errors.Join(err, resp.Body.Close())
+}
+
+func id(n int) string { return fmt.Sprintf("%08x-0000-4000-8000-%012x", uint32(n)*2654435761, n) }
+
+func data(n int, more string) string {
+	return fmt.Sprintf(`{"status":"s%d","at":%d,"customer":"c%d","place":{"lat":%d.5,"lng":%d.25}%s}`, n%statuses, n, n%997, n%80, n%170, more)
+}
+
+// load fills the environment with orders.
+func (t *target) load(ctx context.Context) error {
+	from, to := io.Pipe()
+	go func() {
+		w := bufio.NewWriter(to)
+		for n := range t.rows {
+			_, _ = fmt.Fprintf(w, `{"key":"order:%s","type":"was_placed","data":%s,"metadata":{"actor":{"type":"user","id":"global"},"timestamp":%d}}`+"\n", id(n), data(n, ""), 1_600_000_000+n/100)
+		}
+		_ = to.CloseWithError(w.Flush())
+	}()
+	return t.admin(ctx, "cold_start", from)
+}
+
+// post posts the projection and waits until its lists are there.
+func (t *target) post(ctx context.Context) error {
+	if err := t.admin(ctx, "projections", strings.NewReader(viewsProjection)); err != nil {
+		return err
+	}
+	for {
+		_, status, err := t.ask(ctx, http.MethodGet, "/_projections/orders?count=1", "")
+		if err != nil || status == http.StatusOK {
+			return err
+		}
+		pause(ctx, 10*time.Millisecond)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	waiting, stop := context.WithTimeout(ctx, d)
+	defer stop()
+	<-waiting.Done()
+}
+
+// took is how long some requests took, in their order.
+type took struct {
+	mu   sync.Mutex
+	all  []time.Duration
+	fail atomic.Int64
+}
+
+func (k *took) add(d time.Duration, ok bool) {
+	if !ok {
+		k.fail.Add(1)
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.all = append(k.all, d)
+}
+
+// p99 is the 99th percentile, with how many there were, and how many have failed.
+func (k *took) p99() (time.Duration, string) {
+	slices.Sort(k.all)
+	if len(k.all) == 0 {
+		return 0, fmt.Sprintf("none of %d", k.fail.Load())
+	}
+	p := k.all[len(k.all)*99/100]
+	text := fmt.Sprintf("%.1f ms (%d)", float64(p.Microseconds())/1000, len(k.all))
+	if n := k.fail.Load(); n > 0 {
+		text += fmt.Sprintf(", %d failed", n)
+	}
+	return p, text
+}
+
+// repeat lets so many ask again and again for a while.
+func repeat(ctx context.Context, each time.Duration, clients int, one func(ctx context.Context, n int) (time.Duration, bool)) *took {
+	limited, stop := context.WithTimeout(ctx, each)
+	defer stop()
+	k := &took{}
+	var asking sync.WaitGroup
+	var calls atomic.Int64
+	for range clients {
+		asking.Go(func() {
+			for limited.Err() == nil {
+				if d, ok := one(limited, int(calls.Add(1))); limited.Err() == nil {
+					k.add(d, ok)
+				}
+			}
+		})
+	}
+	asking.Wait()
+	return k
+}
+
+// lists measures pages and counts.
+func (t *target) lists(ctx context.Context, each time.Duration) {
+	pages := repeat(ctx, each, 4, func(ctx context.Context, n int) (time.Duration, bool) { //nolint:mnd // the bar's
+		d, status, err := t.ask(ctx, http.MethodGet, fmt.Sprintf("/_projections/orders?status=s%d&placed.gte=%d&order=placed&count=50", n%statuses, rand.IntN(t.rows)*9/10), "") //nolint:gosec // any will do
+		return d, err == nil && status == http.StatusOK
+	})
+	_, text := pages.p99()
+	t.row("page of 50 rows with their data, by equality and order, 4 clients, 99th percentile", text, "15 ms")
+	counts := repeat(ctx, each/2, 1, func(ctx context.Context, n int) (time.Duration, bool) {
+		d, status, err := t.ask(ctx, http.MethodGet, fmt.Sprintf("/_projections/orders/_count?status=s%d", n%statuses), "")
+		return d, err == nil && status == http.StatusOK
+	})
+	_, text = counts.p99()
+	t.row(fmt.Sprintf("count of %d rows, 99th percentile", t.rows/statuses), text, "50 ms")
+	fresh := t.fresh(ctx, each, 5000) //nolint:mnd // the bar's
+	t.row("first list after a write, beside 5,000 writes a second of the type, 99th percentile", fresh, "30 ms")
+}
+
+// fresh measures lists that follow a write at once, while others write so many orders a second.
+func (t *target) fresh(ctx context.Context, each time.Duration, rate int) string {
+	var text string
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		lists := repeat(ctx, each, 1, func(ctx context.Context, n int) (time.Duration, bool) {
+			if _, status, err := t.write(ctx, "order", n); err != nil || status != http.StatusCreated {
+				return 0, false
+			}
+			d, status, err := t.ask(ctx, http.MethodGet, fmt.Sprintf("/_projections/orders?status=s%d&order=placed&count=10", n%statuses), "")
+			return d, err == nil && status == http.StatusOK
+		})
+		_, text = lists.p99()
+	})
+	written := t.writes(ctx, each, "order", rate)
+	reading.Wait()
+	return fmt.Sprintf("%s at %.0f writes a second", text, float64(len(written.all))/each.Seconds())
+}
+
+func (t *target) write(ctx context.Context, typ string, n int) (time.Duration, int, error) {
+	return t.ask(ctx, http.MethodPost, "/"+typ+"/"+id(n%t.rows)+"/was_placed", `{"data":`+data(n, `,"sent":`+strconv.FormatInt(now().UnixNano(), 10))+`,"metadata":{"actor":{"type":"user","id":"global"},"skip_occ":true}}`)
+}
+
+// writes lets 64 connections write, so many a second or as many as they can for 0.
+func (t *target) writes(ctx context.Context, each time.Duration, typ string, rate int) *took {
+	began := now()
+	return repeat(ctx, each, connections, func(ctx context.Context, n int) (time.Duration, bool) {
+		if rate > 0 {
+			pause(ctx, began.Add(time.Duration(n)*time.Second/time.Duration(rate)).Sub(now()))
+		}
+		d, status, err := t.write(ctx, typ, n*7919)
+		return d, err == nil && status == http.StatusCreated
+	})
+}
+
+// upkeep compares writes of types with and without an index.
+func (t *target) upkeep(ctx context.Context, each time.Duration, before *took) {
+	rate := func(k *took) float64 { return float64(len(k.all)) / each.Seconds() }
+	loss := func(than, k *took) string {
+		return fmt.Sprintf("%.0f %% (%.0f to %.0f a second)", 100*(1-rate(k)/rate(than)), rate(than), rate(k))
+	}
+	plain := t.writes(ctx, each, "note", 0)
+	t.row("writes of a type that no index concerns are slower beside a projection by", loss(before, plain), "nothing")
+	indexed := t.writes(ctx, each, "order", 0)
+	began := now()
+	for {
+		_, status, err := t.ask(ctx, http.MethodGet, "/_projections/orders?count=1", "")
+		if ctx.Err() != nil || err == nil && status == http.StatusOK {
+			break
+		}
+	}
+	t.row("writes that three indexes follow are slower by", loss(plain, indexed), "15 %")
+	t.row("after them, until a list shows all", fmt.Sprintf("%.2f s", now().Sub(began).Seconds()), "2 s")
+	t.row("writes with a place are slower by", loss(plain, t.writes(ctx, each, "spot", 0)), "10 %")
+
+	// At half the rate.
+	half := int(rate(plain)) / 2
+	a, plainText := t.writes(ctx, each, "note", half).p99()
+	b, indexedText := t.writes(ctx, each, "order", half).p99()
+	t.row(fmt.Sprintf("at %d writes a second, 99th percentile of plain writes", half), plainText, "")
+	t.row("the same of writes that three indexes follow", fmt.Sprintf("%s, %.2f times", indexedText, float64(b)/float64(max(a, 1))), "1.2 times")
+	t.row("first list after a write at that rate, 99th percentile", t.fresh(ctx, each, half), "20 ms")
+}
+
+// watchAll opens live views, and returns when each has its first value. end closes them.
+func (t *target) watchAll(ctx context.Context, late *took, measuring *atomic.Bool) (end func()) {
+	watching, stop := context.WithCancel(ctx)
+	var opened, ends sync.WaitGroup
+	for n := range watchers {
+		opened.Add(1)
+		ends.Go(func() { t.watch(watching, n, opened.Done, late, measuring) })
+	}
+	opened.Wait()
+	return func() {
+		stop()
+		ends.Wait()
+	}
+}
+
+// live measures how late live views are.
+func (t *target) live(ctx context.Context, each time.Duration) {
+	late, measuring := &took{}, &atomic.Bool{}
+	end := t.watchAll(ctx, late, measuring)
+	defer end()
+	measuring.Store(true)
+	const rate = 2000
+	began := now()
+	written := repeat(ctx, each, connections, func(ctx context.Context, n int) (time.Duration, bool) {
+		pause(ctx, began.Add(time.Duration(n)*time.Second/rate).Sub(now()))
+		d, status, err := t.write(ctx, "order", n*7919%watchers)
+		return d, err == nil && status == http.StatusCreated
+	})
+	_, text := late.p99()
+	t.row(fmt.Sprintf("from the client's write to one of %d live views, at %.0f writes a second, 99th percentile", watchers, float64(len(written.all))/each.Seconds()), text, "50 ms")
+}
+
+// idle measures what live views take that nothing happens to, of a server that has done nothing else.
+func idle(ctx context.Context, bin string, out io.Writer) error {
+	t, end, err := start(ctx, bin)
+	if err != nil {
+		return err
+	}
+	defer end()
+	t.rows, t.out = watchers, out
+	if err := errors.Join(t.load(ctx), t.post(ctx)); err != nil {
+		return err
+	}
+	pause(ctx, settle)
+	before, err := t.memory()
+	if err != nil {
+		return err
+	}
+	late := &took{}
+	unwatch := t.watchAll(ctx, late, &atomic.Bool{})
+	defer unwatch()
+	pause(ctx, settle)
+	after, err := t.memory()
+	if n := late.fail.Load(); n > 0 {
+		return errors.Join(err, fmt.Errorf("%d of %d live views could not be opened", n, watchers))
+	}
+	t.row(fmt.Sprintf("%d idle live views", watchers), fmt.Sprintf("%d MB", after-before), "50 MB")
+	return err
+}
+
+// watch follows one live view until ctx ends. opened is called at its first value.
+func (t *target) watch(ctx context.Context, n int, opened func(), late *took, measuring *atomic.Bool) {
+	once := sync.OnceFunc(opened)
+	defer once()
+	resp, err := t.call(ctx, http.MethodGet, "/_projections/orders/"+id(n)+"/stream", "")
+	if err != nil {
+		late.fail.Add(1)
+		return
+	}
+	defer func() { _ = resp.Body.Close() }()
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		text, is := bytes.CutPrefix(lines.Bytes(), []byte("data:"))
+		if !is {
+			continue
+		}
+		var value struct{ Data struct{ Sent int64 } }
+		if json.Unmarshal(text, &value) == nil && measuring.Load() && value.Data.Sent > 0 {
+			late.add(now().Sub(time.Unix(0, value.Data.Sent)), true)
+		}
+		once()
+	}
+}
+
+// memory is what the server has, in MB.
+func (t *target) memory() (int, error) {
+	raw, err := os.ReadFile("/proc/" + strconv.Itoa(t.pid) + "/status")
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(raw), "VmRSS:")
+	fields := strings.Fields(rest)
+	if len(fields) == 0 {
+		return 0, errors.New("the status of the server has no VmRSS")
+	}
+	kilobytes, err := strconv.Atoi(cmp.Or(fields[0], "0"))
+	return kilobytes / 1024, err //nolint:mnd // kilobytes
+}
