@@ -17,8 +17,8 @@ import (
 const things store.Space = "things"
 
 // sorting is a kind that puts three items for each stream, and counts the streams.
-func sorting(size int) build.Kind {
-	return build.Kind{PageSize: size, Sorted: true, Page: func(_ context.Context, p *build.Page) (w build.Writes, err error) {
+func sorting() build.Kind {
+	return build.Kind{PageSize: 5, Sorted: true, Page: func(_ context.Context, p *build.Page) (w build.Writes, err error) {
 		for _, id := range p.IDs {
 			for _, part := range []string{"c", "a", "b"} {
 				w.Sides = append(w.Sides, store.Side{Op: store.Put, Space: things, Key: part + "/" + p.Type + id, Value: []byte(p.Name), Plain: true})
@@ -56,8 +56,8 @@ func TestSortedCrashes(t *testing.T) {
 				h := newHouse(t)
 				h.streams(prod, "a", 23)
 				m := storetest.NewMortal(h.store, left, late)
-				s := h.service(m, sorting(5))
-				alive := h.service(h.store, sorting(5))
+				s := h.service(m, sorting())
+				alive := h.service(h.store, sorting())
 				s.Bound(bound[0], bound[1])
 				alive.Bound(bound[0], bound[1])
 				h.begin(alive, prod, "one", "a")
@@ -117,7 +117,7 @@ func (p endedPile) Write(context.Context, []store.Side, ...store.Fence) error {
 func TestAnErasureEndsAPile(t *testing.T) {
 	h := newHouse(t)
 	h.streams(prod, "a", 40)
-	s := h.service(&ending{h.store, 3}, sorting(5))
+	s := h.service(&ending{h.store, 3}, sorting())
 	s.Bound(4, 500)
 	h.begin(s, prod, "one", "a")
 	if err := s.Settle(t.Context()); err != nil {
@@ -135,7 +135,7 @@ func TestAnErasureEndsAPile(t *testing.T) {
 func TestACancelledPartIsDropped(t *testing.T) {
 	h := newHouse(t)
 	h.streams(prod, "a", 400)
-	k := sorting(5)
+	k := sorting()
 	page := k.Page
 	var s *build.Service
 	pages := make(chan string, 400)

@@ -225,7 +225,7 @@ func (q *search) expand(sl *slot, c geo.Cell, near float64) error {
 
 	// Many in a square of a centimetre: the nearest of them, and the others when these are done.
 	for most := crowd; ; most *= 2 {
-		groups, beyond, err := q.nearest(sl, keys, near, most)
+		groups, beyond, err := q.nearest(keys, near, most)
 		if err != nil {
 			return err
 		}
@@ -250,7 +250,7 @@ type distant struct {
 
 // nearest goes through the entries of one of the smallest cells once and returns the nearest points that are wanted and are not nearer than
 // near, up to so many of them: all that are nearer than beyond, which is +Inf where these are all.
-func (q *search) nearest(sl *slot, keys store.Range, near float64, most int) (groups []distant, beyond float64, err error) {
+func (q *search) nearest(keys store.Range, near float64, most int) (groups []distant, beyond float64, err error) {
 	beyond = math.Inf(1)
 	fewer := func() {
 		slices.SortFunc(groups, func(a, b distant) int { return cmp.Compare(a.distance, b.distance) })

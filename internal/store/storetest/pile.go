@@ -175,7 +175,10 @@ func testReadStreams(s *suite) {
 	if got, err := read(parts); err != nil || !slices.Equal(got, want) {
 		t.Fatalf("%v: %q, want %q", err, got, want)
 	}
-	for ev := range f.ReadStreams(t.Context(), tenant, parts) {
+	for ev, err := range f.ReadStreams(t.Context(), tenant, parts) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		if ev.Version == 2 {
 			break // whoever has seen enough stops
 		}
