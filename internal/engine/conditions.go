@@ -57,7 +57,7 @@ func (e *Engine) absent(ctx context.Context, d *deployed, a *decider.Admitted, p
 		}
 	}
 	for i := range a.Conditions {
-		if err := e.forbidden(ctx, d.env.tenant, p, &a.Conditions[i], i, extent.Last, b); err != nil {
+		if err := e.forbidden(ctx, d, p, &a.Conditions[i], i, extent.Last, b); err != nil {
 			return err
 		}
 		p.unit.Unless = append(p.unit.Unless, unless(&a.Conditions[i], extent.Last))
@@ -88,22 +88,30 @@ func unless(c *decider.Condition, at j17.StreamID) store.Absent {
 }
 
 // forbidden refuses a command for the events that one of its conditions forbids. What it costs depends on the events with the rarest of
-// its tags.
-func (e *Engine) forbidden(ctx context.Context, t j17.Tenant, p *plan, c *decider.Condition, number int, at j17.StreamID, b *work.Budget) error {
+// its tags; what others have looked at in vain is not looked at again.
+func (e *Engine) forbidden(ctx context.Context, d *deployed, p *plan, c *decider.Condition, number int, at j17.StreamID, b *work.Budget) error {
 	if !b.Spend(workOfCondition) {
 		return b.Err()
 	}
+
+	// The first that match. One is enough to refuse the command: what is left of the work goes into telling of more.
 	const all = 1 << 30
 	var matched []string
-	looked := func(steps int, _ j17.StreamID) bool { return b.Spend(steps * workOfStep) }
-	for ev, err := range e.store.ReadTagged(ctx, t, c.Tags, c.After, all, looked) {
+	reached, spent := d.absent.since(c), b.Spent()
+	looked := func(steps int, upTo j17.StreamID) bool {
+		if upTo.Compare(reached) > 0 {
+			reached = upTo
+		}
+		return b.Spend(steps * workOfStep)
+	}
+	for ev, err := range e.store.ReadTagged(ctx, d.env.tenant, c.Tags, reached, all, looked) {
 		if err != nil {
 			return StorageError(err)
 		}
 		if !b.Spend(workOfMatch) {
 			break
 		}
-		if !c.Matches(ev.Key.Type, ev.Type) {
+		if reached = ev.StreamID; !c.Matches(ev.Key.Type, ev.Type) {
 			continue
 		}
 		if matched = append(matched, ev.StreamID.String()); ev.StreamID.Compare(at) > 0 {
@@ -114,14 +122,18 @@ func (e *Engine) forbidden(ctx context.Context, t j17.Tenant, p *plan, c *decide
 		}
 	}
 	switch {
-	case j17.CodeOf(b.Err()) == j17.CodeWorkLimit:
-		out := j17.Errorf(j17.CodeWorkLimit, "Too many events have the tags of the condition to look at all of them. Nothing was written. Say what was looked at already with 'after', or name a tag that fewer events have.").
+	case j17.CodeOf(b.Err()) == j17.CodeWorkLimit && matched == nil:
+		d.absent.keep(c, c.After, reached)
+		out := j17.Errorf(j17.CodeWorkLimit, "Too many events have the tags of the condition to look at all of them at once. Nothing was written. Try again, which goes on at %s; or say what was looked at already with 'after', or name a tag that fewer events have.", reached).
 			At(fmt.Sprintf("conditions[%d]", number))
 		out.Details = tooManyDetails{Condition: number}
 		return out.Because(b.Err())
-	case b.Err() != nil:
+	case b.Err() != nil && matched == nil:
 		return b.Err()
 	case matched == nil:
+		if b.Spent()-spent >= muchToLook {
+			d.absent.keep(c, c.After, at)
+		}
 		return nil
 	}
 	if !p.tried {

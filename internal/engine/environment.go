@@ -37,6 +37,8 @@ type deployed struct {
 	// fences hold as long as it is deployed, for all who write to the store; replaced is closed when this engine has another one.
 	fences   []store.Fence
 	replaced chan struct{}
+	// absent is what conditions have not found.
+	absent absences
 }
 
 // renewal is one call of Options.Renew, for what was deployed then. err counts once done is closed.

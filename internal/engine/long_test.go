@@ -20,9 +20,11 @@ import (
 	"j17/internal/store"
 )
 
-// TestConditionsAreBounded: a condition that would have to look at too much is refused for its work.
+// TestConditionsAreBounded: a condition that would have to look at too much at once is refused for its work. The next one goes on from there,
+// whoever asks; what was looked at in vain is not looked at again, and what was not is.
 func TestConditionsAreBounded(t *testing.T) {
 	b := newBookings(t)
+	first, _, _ := b.write(t, 99, "had_note", `{}`, "")
 	for n := range 12 {
 		events := strings.Repeat(`{"type":"was_undone","data":{"course":"x"}},`, 9_999)
 		b.Post(t, "booking/"+bookingID(n), `{"events":[`+events+`{"type":"was_undone","data":{"course":"x"}}],`+meta+`}`)
@@ -32,6 +34,32 @@ func TestConditionsAreBounded(t *testing.T) {
 	}
 	if _, code, _ := b.write(t, 1, "had_note", `{}`, unless("", "course.was_defined", "course:x", "student:nobody")); code != "" {
 		t.Errorf("%q", code)
+	}
+	for range 2 {
+		if _, code, _ := b.write(t, 1, "had_note", `{}`, unless("", "course.was_defined", "course:x")); code != "" {
+			t.Errorf("tried again: %q", code)
+		}
+	}
+	for _, types := range []string{"", "booking.was_undone course.was_defined"} {
+		if _, code, _ := b.write(t, 1, "had_note", `{}`, unless("", types, "course:x")); code != "condition_failed" {
+			t.Errorf("%q: %q", types, code)
+		}
+	}
+	b.Post(t, "course/"+bookingID(1)+"/was_defined", `{"data":{"course":"x"},`+meta+`}`)
+	for _, after := range []string{"", first} {
+		if _, code, _ := b.write(t, 1, "had_note", `{}`, unless(after, "course.was_defined", "course:x")); code != "condition_failed" {
+			t.Errorf("behind %q: %q", after, code)
+		}
+	}
+	last, _, _ := b.write(t, 1, "had_note", `{}`, "")
+	if _, code, _ := b.write(t, 1, "had_note", `{}`, unless(last, "course.was_defined", "course:x")); code != "" {
+		t.Errorf("behind all: %q", code)
+	}
+
+	// Another spec begins anew.
+	b.DeploySource(t, bookingSpec)
+	if _, code, _ := b.write(t, 1, "had_note", `{}`, unless("", "course.*", "course:x")); code != "work_limit" {
+		t.Errorf("under another spec: %q", code)
 	}
 }
 
