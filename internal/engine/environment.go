@@ -168,8 +168,8 @@ func (e *Engine) commit(ctx context.Context, env *environment, units []store.App
 	return e.store.Append(ctx, env.tenant, units)
 }
 
-// Hold calls do while this engine stores no events of a tenant. Who is about to store some waits until do has returned; what was decided
-// before stays decided, so that do may change what it is fenced on.
+// Hold calls do while this engine stores no events of a tenant, which nobody else can: the one process that has a store open locks it. Who is
+// about to store some waits until do has returned; what was decided before stays decided, so that do may change what it is fenced on.
 func (e *Engine) Hold(t j17.Tenant, do func() error) error {
 	found, ok := e.environments.Load(t)
 	if !ok {

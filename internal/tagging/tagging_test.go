@@ -289,8 +289,32 @@ func TestTagsOfBefore(t *testing.T) {
 	h.Open(t, h.options())
 	h.begin()
 	h.deploy("", `"course": "$.data.course"`)
+	condition := func(want string) {
+		t.Helper()
+		_, err := h.Execute(t.Context(), enginetest.Command(t, "course/"+id(9)+"/was_defined",
+			`{"data":{},"conditions":[{"fail_if_events_match":{"tags":["course:a"]}}],`+enginetest.Meta+`}`))
+		if got := string(j17.CodeOf(err)); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	condition("index_not_ready")
 	h.settle()
 	h.want("course:a 0")
+	condition("")
+	h.deploy(`"course": "$.data.course"`, `"course": "$.data.course"`)
+	condition("index_not_ready")
+	h.settle()
+	condition("condition_failed")
+
+	// What is erased has no tags any more, and gets none.
+	erased := []store.Rewritten{{Version: 1, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)}}
+	if err := storetest.Erase(t.Context(), h.Store, enginetest.Tenant, j17.Key{Type: "booking", ID: id(1)}, erased); err != nil {
+		t.Fatal(err)
+	}
+	condition("")
+	h.deploy(`"course": "$.data.student", "student": "$.data.course"`, "")
+	h.settle()
+	h.want("student:a 0")
 }
 
 // recorded imports a file of history, or loads an empty environment with it.

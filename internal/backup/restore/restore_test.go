@@ -255,6 +255,48 @@ func TestEverythingIsThereAgain(t *testing.T) {
 	}
 }
 
+// TestTagsAreGivenAnew: where events got other tags between two backups, the second one may have parts of the first. So nothing is restored that
+// says which tags events have, and whoever opens the store gives them theirs anew; what they have until then is found by nobody.
+func TestTagsAreGivenAnew(t *testing.T) {
+	w := newWorld(t)
+	w.write("a", 3, put("tagging", "tags", `{"names":"red"}`), put("saga.rows", "x", "row"))
+	w.backup("bak_1")
+	retagged := []store.Retagged{{Key: j17.Key{Type: "note", ID: "a"}, Version: 2, Tags: []string{"color:blue"}}}
+	if err := w.st.Retag(t.Context(), tenant, retagged); err != nil {
+		t.Fatal(err)
+	}
+	w.write("b", 1, put("tagging", "tags", `{"names":"blue"}`))
+	for _, cut := range []*restore.Cut{nil, {Position: w.write("c", 1)}} {
+		st, _, err := w.restore(w.backup(fmt.Sprintf("bak_%t", cut == nil)), cut)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if it, err := st.Get(t.Context(), tenant, "tagging", "tags"); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s is restored, %v", it.Value, err)
+		}
+
+		// Giving them their tags is what a build does then, whatever they had.
+		if err := st.Retag(t.Context(), tenant, retagged); err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for ev, err := range st.ReadTagged(t.Context(), tenant, []string{"color:blue"}, j17.StreamID{}, 10, nil) {
+			if err != nil || ev.Version != 2 {
+				t.Fatal(ev, err)
+			}
+			found++
+		}
+		for ev, err := range st.ReadTagged(t.Context(), tenant, []string{"color:red"}, j17.StreamID{}, 10, nil) {
+			if err != nil || ev.Key.ID == "a" && ev.Version == 2 {
+				t.Fatal(ev, err)
+			}
+		}
+		if found != 1 {
+			t.Errorf("%d events have the tag", found)
+		}
+	}
+}
+
 func must[T any](t *testing.T) func(T, error) T {
 	t.Helper()
 	return func(v T, err error) T {

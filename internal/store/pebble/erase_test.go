@@ -116,6 +116,44 @@ func TestErasedBytes(t *testing.T) {
 	}
 }
 
+// TestErasedTags looks through all files for tags of an event that was erased: those that it was written with and has lost to others before, and
+// those that it got later.
+func TestErasedTags(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, pebble.Options{Dir: dir})
+	retag := func(tags ...string) {
+		t.Helper()
+		if err := s.Retag(t.Context(), tenant, []store.Retagged{{Key: key("a"), Version: 1, Tags: tags}}); err != nil {
+			t.Fatal(err)
+		}
+		closeStore(t, s)
+		s = open(t, pebble.Options{Dir: dir})
+	}
+	list := append(events(key("a"), `"before"`), events(key("other"), `1`)...)
+	list[0].Tags = []string{"was:" + secret}
+	if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: list}}); err != nil {
+		t.Fatal(err)
+	}
+	retag("is:none")
+	retag("is:"+secret, "again:"+secret)
+	if len(holding(t, dir)) == 0 {
+		t.Fatal("the secret was nowhere before it was erased")
+	}
+	if err := storetest.Erase(t.Context(), s, tenant, key("a"), erase(1)); err != nil {
+		t.Fatal(err)
+	}
+	if found := holding(t, dir); len(found) > 0 {
+		t.Errorf("the secret is in %v", found)
+	}
+	for _, tag := range []string{"was:" + secret, "is:" + secret, "is:none"} {
+		for ev, err := range s.ReadTagged(t.Context(), tenant, []string{tag}, j17.StreamID{}, 10, nil) {
+			t.Errorf("%s has the tag %s, %v", ev.Raw, tag, err)
+		}
+	}
+	closeStore(t, s)
+}
+
 // eraseAndLook erases the secret while others read and write.
 func eraseAndLook(t *testing.T, dir string, s *pebble.Store) {
 	t.Helper()
