@@ -17,17 +17,20 @@ import (
 )
 
 // transferSpec is of accounts between which money is sent: by an event that the other side follows from, and by two events of a
-// transaction. %s are more guards.
+// transaction; and of holders of names that one alone may have. %[1]s are more guards, %[2]s is the value of a name.
 const transferSpec = `{
 	"agent_types": ["user"],
 	"aggregate_types": {"account": {"events": {
 		"was_opened": {"creates": "only", "schema": {"type": "object"}, "handler": [{"set": {"target": "balance", "value": "$.data.amount"}}]},
 		"was_sent": {"creates": false, "schema": {"type": "object"}, "handler": [{"decrement": {"target": "balance", "by": "$.data.amount"}}],
 			"reads": {"to": {"aggregate_type": "account", "id": "$.data.to"}},
-			"requires": [%s{"that": {"exists": "$.reads.to.balance"}, "message": "Nobody is there"}, {"that": {"gte": ["@.balance", "$.data.amount"]}, "message": "Not enough"}],
+			"requires": [%[1]s{"that": {"exists": "$.reads.to.balance"}, "message": "Nobody is there"}, {"that": {"gte": ["@.balance", "$.data.amount"]}, "message": "Not enough"}],
 			"implications": [{"emit": {"aggregate_type": "account", "id": "$.data.to", "event_type": "was_moved", "data": {"amount": "$.data.amount", "n": "$.data.n"}}}]},
 		"was_moved": {"creates": false, "schema": {"type": "object"}, "handler": [{"increment": {"target": "balance", "by": "$.data.amount"}}],
 			"requires": [{"that": {"or": [{"gte": ["$.data.amount", 0]}, {"gte": ["@.balance", {"$negate": "$.data.amount"}]}]}, "message": "Not enough"}]}
+	}}, "holder": {"events": {
+		"was_named": {"schema": {"type": "object"}, "handler": [], "unique": {"name": {"value": %[2]s}}},
+		"was_unnamed": {"schema": {"type": "object"}, "handler": [], "releases": ["name"]}
 	}}}
 }`
 
@@ -217,14 +220,18 @@ func (k *bank) settle(t *testing.T, p *process, before books) books {
 	return after
 }
 
-// TestKillKeepsTheSum kills the server with SIGKILL while writers transfer money between few accounts, none of which may be overdrawn, and
-// specs are deployed, again and again on the same data folder. Then the sum is what it was, no account was ever below zero, each transfer
-// that was acknowledged is there, and there is an order that explains every answer.
+// TestKillKeepsTheSum kills the server with SIGKILL while writers transfer money between few accounts, none of which may be overdrawn, others
+// exchange unique names, and specs with other guards and another set of names are deployed, again and again on the same data folder. Then the
+// sum is what it was, no account was ever below zero, each transfer that was acknowledged is there, and there is an order that explains every
+// answer; no name has ever had two holders, and the server knows who holds it.
 func TestKillKeepsTheSum(t *testing.T) {
-	const writers = 8
+	const writers, exchangers = 8, 4
 	dir := t.TempDir()
 	specFile := filepath.Join(dir, "spec.json")
-	specs := []string{fmt.Sprintf(transferSpec, ""), fmt.Sprintf(transferSpec, `{"that": {"gt": ["$.data.amount", 0]}, "message": "Nothing"}, `)}
+	specs := []string{
+		fmt.Sprintf(transferSpec, "", `"$.data.name"`),
+		fmt.Sprintf(transferSpec, `{"that": {"gt": ["$.data.amount", 0]}, "message": "Nothing"}, `, `{"$lower": "$.data.name"}`), // filled anew
+	}
 	if err := os.WriteFile(specFile, []byte(specs[0]), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +247,7 @@ func TestKillKeepsTheSum(t *testing.T) {
 	t.Logf("seed %d", seed)
 
 	// The accounts are opened at once.
-	k := &bank{}
+	k, g := &bank{}, &register{}
 	p := start()
 	var opened []string
 	for range tills {
@@ -263,6 +270,10 @@ func TestKillKeepsTheSum(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, uint64(round*writers+w)))
 			write = append(write, func() bool { return k.transfer(client, p, w, rng) })
 		}
+		for w := range exchangers {
+			rng := rand.New(rand.NewPCG(seed^1, uint64(round*exchangers+w)))
+			write = append(write, func() bool { return g.exchange(client, p, rng) })
+		}
 		token, deployed := operatorToken(t, p), 0
 		deploy := func() bool {
 			deployed++
@@ -271,9 +282,10 @@ func TestKillKeepsTheSum(t *testing.T) {
 		}
 		untilKilled(t, p, 30+int(seed>>8+uint64(round)*17)%60, write, []func() bool{deploy})
 		client.CloseIdleConnections()
-		t.Logf("round %d: %d transfers, %d deployments", round, len(k.tried), deployed-1)
+		t.Logf("round %d: %d transfers, %d exchanges in all, %d deployments", round, len(k.tried), len(g.tried), deployed-1)
 		p = start()
 		state = k.settle(t, p, state)
+		g.settle(t, p)
 	}
 	if err := p.end(syscall.SIGTERM); err != nil {
 		t.Error(err)
