@@ -42,6 +42,8 @@ type filling struct {
 	holdings map[string]*holding
 	lines    map[string]*line
 	items    int
+	// written, if not nil, has the keys of all holders and holdings that were ever written: where all of it was by this filling.
+	written *filter
 }
 
 // line is what has changed of those who wait for a value.
@@ -209,6 +211,19 @@ func (f *filling) flush(ctx context.Context) error {
 		}
 	}
 
+	// Most of what comes next nobody has had before, which is not to be looked up.
+	if f.rev == 0 {
+		f.written = newFilter()
+	}
+	if f.written != nil {
+		for key := range f.holders {
+			f.written.add(key)
+		}
+		for key := range f.holdings {
+			f.written.add(key)
+		}
+	}
+
 	// The next page has the revision that this one has left behind.
 	if err := f.s.Store.Write(ctx, f.t, sides, f.fences...); err != nil {
 		return err
@@ -318,7 +333,7 @@ func (f *filling) setHolding(at string, h *holding) {
 
 // holder returns who holds a value, "" for nobody.
 func (f *filling) holder(ctx context.Context, at string) (string, error) {
-	if who, ok := f.holders[at]; ok || f.rev == 0 {
+	if who, ok := f.holders[at]; ok || f.rev == 0 || f.written.lacks(at) {
 		return who, nil
 	}
 	item, err := f.s.get(ctx, f.t, values, at)
@@ -327,7 +342,7 @@ func (f *filling) holder(ctx context.Context, at string) (string, error) {
 
 // holding returns what an aggregate holds or waits for, nil for nothing.
 func (f *filling) holding(ctx context.Context, at string) (*holding, error) {
-	if h, ok := f.holdings[at]; ok || f.rev == 0 {
+	if h, ok := f.holdings[at]; ok || f.rev == 0 || f.written.lacks(at) {
 		return h, nil
 	}
 	item, err := f.s.get(ctx, f.t, held, at)
