@@ -14,6 +14,8 @@ bench ./internal/spec/tick '^BenchmarkOperation$'
 bench ./internal/engine '^Benchmark(Load|LoadObjects)$'
 time=20000x bench ./internal/engine '^BenchmarkDecisions$'
 time=20000x bench ./internal/engine '^BenchmarkConditions$'
+time=20000x bench ./internal/unique '^BenchmarkUnique$'
+time=1x bench ./internal/unique '^BenchmarkFilling$'
 bench ./internal/sandbox/wasm '^BenchmarkCall$'
 bench ./internal/spec/schema '^BenchmarkValidate$'
 time=500x bench ./internal/projection '^BenchmarkRead$'
@@ -39,6 +41,7 @@ ms() { awk -v n="$(column "$1" ns/op)" 'BEGIN {printf "%.3g ms", n / 1e6}'; }
 us() { awk -v n="$(column "$1" ns/op)" 'BEGIN {printf "%.3g µs", n / 1e3}'; }
 millions() { awk -v n="$(column "$1" ns/op)" 'BEGIN {printf "%.1f million a second", 1e3 / n}'; }
 times() { awk -v a="$(column "$1" writes/s)" -v b="$(column "$2" writes/s)" 'BEGIN {printf "%.2f (%.0f to %.0f a second)", a / b, a, b}'; }
+faster() { awk -v a="$(column "$1" ns/op)" -v b="$(column "$2" ns/op)" 'BEGIN {printf "%.2f", b / a}'; }
 share() { awk -v a="$(column "$1" events/s)" -v b="$(column "$2" events/s)" 'BEGIN {printf "%.0f %%", 100 * (1 - a / b)}'; }
 cat <<TABLE
 | measured | result | bar |
@@ -49,6 +52,8 @@ cat <<TABLE
 | guarded write, 16 writers on one aggregate, to the same without a guard | $(times BenchmarkDecisions/hot-guarded BenchmarkDecisions/hot) | 0.50 |
 | transaction that writes to three aggregates, to plain write | $(times BenchmarkDecisions/transaction BenchmarkDecisions/plain) | 0.50 |
 | a write with a condition on two tags, into a feed of 1,000,000 events of which all have one of them, 64 writers, beside a plain one | $(awk -v a="$(column BenchmarkConditions/of=conditions ns/op)" -v b="$(column BenchmarkConditions/of=plain ns/op)" 'BEGIN {printf "%.2f times", a / b}') | 1.5 |
+| write that takes a unique value, to the same where nothing is unique: aggregates of their own, 64 writers on one | $(faster BenchmarkUnique/to=distinct/of=unique BenchmarkUnique/to=distinct/of=plain), $(faster BenchmarkUnique/to=one/of=unique BenchmarkUnique/to=one/of=plain) | |
+| a set of unique values filled from 1,000,000 events | $(awk -v n="$(column BenchmarkFilling events/s)" 'BEGIN {printf "%.0f", n}') events a second | |
 | Tick, set of a literal | $(millions BenchmarkOperation/set-literal), $(column BenchmarkOperation/set-literal allocs/op) allocations | 3 million, 0 |
 | Tick, increment | $(millions BenchmarkOperation/increment), $(column BenchmarkOperation/increment allocs/op) allocations | 3 million, 0 |
 | Tick, a hundred increments in one event | $(awk -v n="$(column BenchmarkOperation/hundred-in-one-event ops/s)" 'BEGIN {printf "%.1f million a second", n / 1e6}') | 3 million |

@@ -29,9 +29,9 @@ func newDisk(b *testing.B, src string) *house {
 	return h
 }
 
-// BenchmarkWrites measures synced writes by 64 writers, each to an aggregate of its own or all to one: events that take a unique value, and the
+// BenchmarkUnique measures synced writes by 64 writers, each to an aggregate of its own or all to one: events that take a unique value, and the
 // same events where nothing is unique.
-func BenchmarkWrites(b *testing.B) {
+func BenchmarkUnique(b *testing.B) {
 	for _, to := range []string{"distinct", "one"} {
 		for _, of := range []string{"plain", "unique"} {
 			b.Run("to="+to+"/of="+of, func(b *testing.B) {
