@@ -102,7 +102,7 @@ func newShaky(t *testing.T, socket string) *shaky {
 			if err != nil {
 				return
 			}
-			to, err := net.Dial("unix", socket) //nolint:noctx // it is there
+			to, err := net.Dial("unix", socket)
 			if err != nil {
 				_ = from.Close()
 				continue

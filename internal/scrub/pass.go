@@ -98,7 +98,7 @@ func (s *Service) stepItems(ctx context.Context) error {
 		last = store.ItemName{Space: it.Space, Key: it.Key}
 		n++
 		if check := s.Checks[it.Space]; check != nil {
-			if err := check(it.Key, it.Value); err != nil && !(ofLog(it.Space) && s.repaired(ctx, t)) {
+			if err := check(it.Key, it.Value); err != nil && (!ofLog(it.Space) || !s.repaired(ctx, t)) {
 				s.found(ctx, "item", fmt.Sprintf("the side item %s/%s", it.Space, it.Key), err)
 			}
 		}

@@ -171,9 +171,7 @@ func idle(t *testing.T) {
 }
 
 // answering reads requests and answers each with a head and, slowly, a body.
-func answering(t *testing.T, head, body string, at int, every time.Duration) func(net.Conn) {
-	t.Helper()
-	ctx := t.Context()
+func answering(ctx context.Context, head, body string, at int, every time.Duration) func(net.Conn) {
 	return func(c net.Conn) {
 		in := bufio.NewReader(c)
 		for {
@@ -207,27 +205,26 @@ func TestS3Hangs(t *testing.T) {
 		return err
 	}
 	for name, c := range map[string]struct {
-		serve func(*testing.T) func(net.Conn)
+		serve func(context.Context) func(net.Conn)
 		use   func(context.Context, *repository.Repository) error
 	}{
-		"the answer does not end": {func(t *testing.T) func(net.Conn) { return answering(t, object, "x", 1, 0) }, read},
-		"nothing is answered": {func(*testing.T) func(net.Conn) {
+		"the answer does not end": {func(ctx context.Context) func(net.Conn) { return answering(ctx, object, "x", 1, 0) }, read},
+		"nothing is answered": {func(context.Context) func(net.Conn) {
 			return func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 		}, read},
-		"nothing is read": {func(t *testing.T) func(net.Conn) {
-			ctx := t.Context()
+		"nothing is read": {func(ctx context.Context) func(net.Conn) {
 			return func(net.Conn) { _ = clock.System{}.Wait(ctx, clock.System{}.Now().Add(time.Hour)) }
 		}, write},
-		"a byte a minute": {func(t *testing.T) func(net.Conn) {
-			return answering(t, object, strings.Repeat("x", 100_000), 1, time.Minute)
+		"a byte a minute": {func(ctx context.Context) func(net.Conn) {
+			return answering(ctx, object, strings.Repeat("x", 100_000), 1, time.Minute)
 		}, read},
-		"each answer is late": {func(t *testing.T) func(net.Conn) {
-			return answering(t, "HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n", strings.Repeat("x", 20), 1, 3*time.Second)
+		"each answer is late": {func(ctx context.Context) func(net.Conn) {
+			return answering(ctx, "HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n", strings.Repeat("x", 20), 1, 3*time.Second)
 		}, write},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := served(t, c.serve(t))
+				r := served(t, c.serve(t.Context()))
 				began := clock.System{}.Now()
 				slow := false
 				for range 100 {
@@ -253,7 +250,7 @@ func TestS3IsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 4 << 20
 		head := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\nLast-Modified: Sun, 22 Nov 2026 12:00:00 GMT\r\n\r\n", size)
-		r := served(t, answering(t, head, strings.Repeat("x", size), 20<<10, time.Second))
+		r := served(t, answering(t.Context(), head, strings.Repeat("x", size), 20<<10, time.Second))
 		began := clock.System{}.Now()
 		_, err := r.Manifest(t.Context(), "bak_1")
 		if _, damaged := errors.AsType[*repository.DamagedError](err); !damaged {
@@ -269,7 +266,7 @@ func TestS3IsSlow(t *testing.T) {
 // An answer that is no end of names is not kept in memory.
 func TestS3AnswersTooMuch(t *testing.T) {
 	page := "<ListBucketResult><Contents><Key>" + strings.Repeat("x", 9<<20) // which does not end
-	r := served(t, answering(t, fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/xml\r\nContent-Length: %d\r\n\r\n", len(page)), page, 1<<20, 0))
+	r := served(t, answering(t.Context(), fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/xml\r\nContent-Length: %d\r\n\r\n", len(page)), page, 1<<20, 0))
 	if _, _, err := r.Manifests(t.Context()); err == nil || !strings.Contains(err.Error(), "larger than") {
 		t.Error(err)
 	}

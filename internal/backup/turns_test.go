@@ -1,0 +1,158 @@
+package backup_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"j17"
+	"j17/internal/backup"
+)
+
+// TestOneOfAnInstance checks that an instance whose backup does not come to an end keeps no other from theirs.
+func TestOneOfAnInstance(t *testing.T) {
+	reached, goOn := make(chan struct{}), make(chan struct{})
+	h := newHouse(t, nil)
+	head := h.options.Head
+	h.options.Head = func(ctx context.Context, of j17.Tenant, at j17.StreamID) (uint64, [32]byte, error) {
+		if of == h.prod {
+			close(reached)
+			<-goOn
+		}
+		return head(ctx, of, at)
+	}
+	h.open(t)
+	h.run(t)
+	other, err := h.registry.Instances.Create(t.Context(), "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	staging := j17.TenantOf(h.app.ID, j17.Staging)
+	first, err := h.Create(t.Context(), h.prod, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-reached
+	second, err := h.Create(t.Context(), staging, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := h.make(t, j17.TenantOf(other.ID, j17.Prod), ""); b.Status != backup.Completed {
+		t.Errorf("%+v", b)
+	}
+	if b, err := h.Get(t.Context(), staging, second.ID); err != nil || b.Status != backup.Running {
+		t.Errorf("%+v %v", b, err)
+	}
+	close(goOn)
+	for of, id := range map[j17.Tenant]string{h.prod: first.ID, staging: second.ID} {
+		if b := h.ended(t, of, id); b.Status != backup.Completed {
+			t.Errorf("%+v", b)
+		}
+	}
+}
+
+// away gives an instance an object store that takes connections and never answers.
+func (h *house) away(t *testing.T, instance string) {
+	t.Helper()
+	store, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	if _, err := h.Change(t.Context(), instance, func(s *backup.Settings) {
+		s.S3 = &backup.S3{Endpoint: "http://" + store.Addr().String(), Bucket: "bucket", Region: "us-east-1", AccessKey: "key", SecretKey: "secret"}
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSlowStoresHoldUpNobodyElse has two instances whose object stores do not answer take both turns: after a minute a third one has its own.
+func TestSlowStoresHoldUpNobodyElse(t *testing.T) {
+	h := newHouse(t, nil)
+	h.run(t)
+	var others []j17.Tenant
+	for _, name := range []string{"b", "c", "d"} {
+		i, err := h.registry.Instances.Create(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		others = append(others, j17.TenantOf(i.ID, j17.Prod))
+		if name != "d" {
+			h.away(t, i.ID)
+		}
+	}
+	var slow []backup.Backup
+	for range 2 { // the second of each waits, and has no turn before somebody who had none
+		for _, of := range others[:2] {
+			b, err := h.Create(t.Context(), of, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			slow = append(slow, b)
+		}
+	}
+	h.await(t, func() bool { return h.Stats().Running == 2 })
+	h.write(t, others[2], "one", "first")
+	quick, err := h.Create(t.Context(), others[2], "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := h.Get(t.Context(), others[2], quick.ID); err != nil || b.Status != backup.Running || h.Stats().Running != 2 {
+		t.Errorf("%+v, %v", b, err)
+	}
+
+	h.clock.Advance(time.Minute)
+	if b := h.ended(t, others[2], quick.ID); b.Status != backup.Completed {
+		t.Errorf("%+v", b)
+	}
+	for i, b := range slow {
+		if err := h.Delete(t.Context(), others[i%2], b.ID); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestTurns has an instance with several backups to be made wait behind another one that came later.
+func TestTurns(t *testing.T) {
+	reached, goOn := make(chan j17.Tenant, 8), make(chan struct{})
+	h := newHouse(t, nil)
+	head := h.options.Head
+	h.options.Head = func(ctx context.Context, of j17.Tenant, at j17.StreamID) (uint64, [32]byte, error) {
+		reached <- of
+		<-goOn
+		return head(ctx, of, at)
+	}
+	h.open(t)
+	of := []j17.Tenant{h.prod}
+	for _, name := range []string{"b", "c"} {
+		i, err := h.registry.Instances.Create(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of = append(of, j17.TenantOf(i.ID, j17.Prod))
+	}
+	last := map[j17.Tenant]string{}
+	for _, t2 := range []j17.Tenant{of[0], of[0], of[1], of[1], of[2]} {
+		b, err := h.Create(t.Context(), t2, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		last[t2] = b.ID
+	}
+	h.run(t)
+	first, second := <-reached, <-reached
+	if min(first, second) != min(of[0], of[1]) || max(first, second) != max(of[0], of[1]) {
+		t.Errorf("%s and %s have begun", first, second)
+	}
+	goOn <- struct{}{}
+	if third := <-reached; third != of[2] {
+		t.Errorf("%s has the next turn, want %s", third, of[2])
+	}
+	close(goOn)
+	for t2, id := range last {
+		if b := h.ended(t, t2, id); b.Status != backup.Completed {
+			t.Errorf("%+v", b)
+		}
+	}
+}
