@@ -237,9 +237,16 @@ func TestTheDataFolderKeepsItsKeys(t *testing.T) {
 	}
 }
 
-// TestExitCodes calls the program as a shell does.
+// TestExitCodes calls the program without a process of its own; that one ends with the same code is in many of the scripts.
 func TestExitCodes(t *testing.T) {
-	dir := t.TempDir()
+	dir, home := t.TempDir(), t.TempDir()
+	t.Chdir(dir)
+	getenv := func(name string) string {
+		if name == "HOME" {
+			return home
+		}
+		return ""
+	}
 	for name, text := range map[string]string{
 		"good.json": plainSpec, "bad.json": "{}", "warned.json": strings.Replace(plainSpec, `"type":"object"`, `"type":"object","properties":{"n":{"type":"string","format":"nonsense"}}`, 1), "wrapped.json": `{"spec":` + plainSpec + `,"environment":"test"}`, "wrapped-badly.json": `{"spec":` + plainSpec + `,"environmnt":"test"}`,
 	} {
@@ -304,11 +311,9 @@ func TestExitCodes(t *testing.T) {
 		{"version --nonsense", exitUsage},
 		{"dev a b", exitUsage},
 	} {
-		cmd := command(t, "j17", strings.Fields(tc.args)...)
-		cmd.Dir = dir
-		out, _ := cmd.CombinedOutput()
-		if got := cmd.ProcessState.ExitCode(); got != tc.want {
-			t.Errorf("j17 %s: exit code %d, want %d\n%s", tc.args, got, tc.want, out)
+		var out strings.Builder
+		if got := run(t.Context(), strings.Fields(tc.args), getenv, strings.NewReader(""), &out, &out); got != tc.want {
+			t.Errorf("j17 %s: exit code %d, want %d\n%s", tc.args, got, tc.want, out.String())
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "d")); err == nil {
