@@ -118,7 +118,13 @@ func TestEachKindOfAbuseIsLogged(t *testing.T) {
 }
 
 func TestClientAddresses(t *testing.T) {
-	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
+	planes := map[httpapi.ForwardedHeader]*plane{}
+	for _, header := range []httpapi.ForwardedHeader{"", httpapi.Forwarded} {
+		planes[header] = newPlane(t, func(o *httpapi.Options) {
+			o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
+			o.ForwardedHeader = header
+		})
+	}
 	for what, c := range map[string]struct {
 		peer   string
 		header httpapi.ForwardedHeader
@@ -144,7 +150,8 @@ func TestClientAddresses(t *testing.T) {
 		"a very long header":    {"10.0.0.1:1", "", http.Header{"X-Forwarded-For": {strings.Repeat("10.0.0.2,", 100_000) + "10.0.0.2"}}, "10.0.0.2"},
 		"an IPv4 mapped client": {"[::ffff:10.0.0.1]:1", "", http.Header{"X-Forwarded-For": {"::ffff:203.0.113.9"}}, "203.0.113.9"},
 	} {
-		p := newPlane(t, func(o *httpapi.Options) { o.TrustedProxies, o.ForwardedHeader = proxies, c.header })
+		p := planes[c.header]
+		p.admin = p.login(t, "admin@example.com")
 		r := httptest.NewRequestWithContext(t.Context(), "POST", "http://control.j17.example/api/logout", nil)
 		r.RemoteAddr = c.peer
 		r.Header.Set("Authorization", "Bearer "+p.admin)
