@@ -169,7 +169,8 @@ func builtGuest() func(testing.TB) string {
 		tb.Helper()
 		once.Do(func() {
 			out := filepath.Join(tb.TempDir(), "guest")
-			build := exec.Command("go", "build", "-o", out, "./testdata/guest")
+			// The flags are those of make build, so that what it has compiled of the standard library is used.
+			build := exec.Command("go", "build", "-trimpath", "-o", out, "./testdata/guest")
 			build.Env = append(os.Environ(), "CGO_ENABLED=0")
 			if _, err = build.Output(); err != nil {
 				return
