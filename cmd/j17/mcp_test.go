@@ -90,6 +90,47 @@ func TestAssistant(t *testing.T) {
 	}
 }
 
+// TestAssistantFindsRows lets an assistant list the rows of a projection, and what is somewhere, on a development server.
+func TestAssistantFindsRows(t *testing.T) {
+	_, specFile := started(t, `{"agent_types":["user"],"aggregate_types":{
+		"shop":{"events":{"was_opened":{"schema":{"type":"object"},"geo":{"type":"point","path":"$.data.at"},"handler":[{"set":{"target":"","value":"$.data"}}]}}},
+		"zone":{"events":{"was_drawn":{"schema":{"type":"object"},"geo":{"type":"polygon","path":"$.data.area"},"handler":[{"set":{"target":"","value":"$.data"}}]}}}},
+		"projections":{"shops":{"for_each":"shop","sources":{"s":"$key"},"select":{"name":"$.s.name"},"index":["name"]}}}`)
+	call := assistant(t, filepath.Dir(specFile), "--data", "data", "--allow-writes")
+	type arguments = map[string]any
+	const id = "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10"
+	actor := arguments{"type": "user", "id": "global"}
+	at := func(lat, lng float64) arguments { return arguments{"lat": lat, "lng": lng} }
+	for _, event := range []arguments{
+		{"type": "shop", "id": id, "event": "was_opened", "data": arguments{"name": "Tea", "at": at(40.7, -74)}, "actor": actor},
+		{"type": "zone", "id": id, "event": "was_drawn", "data": arguments{"area": []arguments{at(40, -75), at(40, -73), at(41, -74)}}, "actor": actor},
+	} {
+		if text, failed := call("post_event", event); failed {
+			t.Fatal(text)
+		}
+	}
+	for _, c := range []struct {
+		tool  string
+		with  arguments
+		wants string
+	}{
+		{"list_rows", arguments{"name": "shops", "filters": arguments{"name.prefix": "T"}, "order": "-name"}, `"rows":[{"id":"` + id + `","data":{"name":"Tea"}}],"next":null`},
+		{"list_rows", arguments{"name": "shops", "lat": 40.7, "lng": -74, "radius": 10}, `"distance":`},
+		{"count_rows", arguments{"name": "shops", "filters": arguments{"name": "Tea"}}, `{"projection":"shops","count":1}`},
+		{"find_nearby", arguments{"type": "shop", "lat": 40.7, "lng": -74.01, "data": false}, `"rows":[{"id":"` + id + `","distance":`},
+		{"find_within", arguments{"type": "shop", "box": []float64{40, -75, 41, -73}}, `"rows":[{"id":"` + id + `","location":`},
+		{"find_within", arguments{"type": "shop", "polygon": []float64{0, 0, 0, 1, 1, 1}}, `"rows":[],"next":null`},
+		{"find_containing", arguments{"type": "zone", "lat": 40.5, "lng": -74}, `"rows":[{"id":"` + id + `","geo":"polygon"`},
+	} {
+		if text, failed := call(c.tool, c.with); failed || !strings.Contains(text, c.wants) {
+			t.Errorf("%s: %s, want %s", c.tool, text, c.wants)
+		}
+	}
+	if text, failed := call("list_rows", arguments{"name": "shops", "filters": arguments{"size": "1"}}); !failed || !strings.Contains(text, "not_indexed") {
+		t.Errorf("a filter that no index serves: %s", text)
+	}
+}
+
 // TestAssistantWithoutServer starts where there is no server: what needs none works, and the rest says what is missing.
 func TestAssistantWithoutServer(t *testing.T) {
 	call := assistant(t, t.TempDir())
