@@ -541,7 +541,7 @@ func (s *connection) ofFolder() bool { return s.hasDev && s.isDev() }
 
 // aboutKey says where a key that is refused was found, and what to do, "" for a refusal of something else.
 func (s *connection) aboutKey(refusal j17.Code) string {
-	advice := ""
+	var advice string
 	//nolint:exhaustive // all others are not about keys
 	switch refusal {
 	case j17.CodeUnauthorized:
