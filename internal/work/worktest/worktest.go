@@ -28,7 +28,7 @@ func ProcessorTime(f Failer) time.Duration {
 // take that spends next to nothing. Both leave room for what else the process does meanwhile.
 const (
 	dearest = 200 * time.Nanosecond
-	few     = 150 * time.Millisecond
+	few     = 500 * time.Millisecond
 )
 
 // Allowed returns how much of the processor's time so many units may take.
