@@ -12,9 +12,9 @@ func (c *call) listTags(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	out := wire.Tags{Tags: make([]wire.Tag, len(all)), Environment: c.env}
+	out := wire.Tags{Tags: make([]wire.DeclaredTag, len(all)), Environment: c.env}
 	for i, tag := range all {
-		out.Tags[i] = wire.Tag{Name: tag.Name, AggregateTypes: tag.Types, Status: "ready"}
+		out.Tags[i] = wire.DeclaredTag{Name: tag.Name, AggregateTypes: tag.Types, Status: "ready"}
 		if !tag.Ready {
 			out.Tags[i].Status, out.Tags[i].Build = "building", &wire.Build{Status: "running", Done: tag.Done, Total: tag.Total}
 		}

@@ -34,16 +34,16 @@ func (s *Service) Effects(ctx context.Context, d *engine.Decided) (engine.Effect
 	if err != nil {
 		return engine.Effects{}, engine.StorageError(err)
 	}
-	bare, concerned := engine.Effects{Fences: known.fences, Changed: known.changed}, len(known.types) > 0
+	stays, concerned := engine.Effects{Fences: known.fences, Changed: known.changed}, len(known.types) > 0
 	for i := range d.Events {
 		ev := &d.Events[i]
 		concerned = concerned || ev.Spec != nil && len(ev.Spec.Sagas) > 0
 	}
 	if !concerned {
-		return bare, nil
+		return stays, nil
 	}
 
-	e := &effects{Service: s, Decided: d, Effects: bare}
+	e := &effects{Service: s, Decided: d, Effects: stays}
 	if err := e.answers(ctx, known.types); err != nil {
 		return engine.Effects{}, engine.StorageError(err)
 	}

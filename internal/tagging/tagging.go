@@ -77,8 +77,8 @@ type Stats struct{ Events, Ended uint64 }
 // Stats returns what the service has done.
 func (s *Service) Stats() Stats { return Stats{s.events.Load(), s.ended.Load()} }
 
-// Tag is a tag that what is deployed declares.
-type Tag struct {
+// Declared is a tag that what is deployed declares.
+type Declared struct {
 	Name string
 	// Types are the aggregate types with events that have it.
 	Types []string
@@ -88,7 +88,7 @@ type Tag struct {
 }
 
 // Tags returns the tags that what is deployed to a tenant declares, by their names; none where nothing is deployed.
-func (s *Service) Tags(ctx context.Context, t j17.Tenant) ([]Tag, error) {
+func (s *Service) Tags(ctx context.Context, t j17.Tenant) ([]Declared, error) {
 	d, fences, err := s.Engine.Deployed(t)
 	if j17.CodeOf(err) == j17.CodeNoSpec {
 		return nil, nil
@@ -103,9 +103,9 @@ func (s *Service) Tags(ctx context.Context, t j17.Tenant) ([]Tag, error) {
 	if err != nil {
 		return nil, engine.StorageError(err)
 	}
-	all := make([]Tag, 0, len(d.TagNames))
+	all := make([]Declared, 0, len(d.TagNames))
 	for _, name := range slices.Sorted(maps.Keys(d.TagNames)) {
-		tag := Tag{Name: name, Types: d.TagNames[name].Types, Ready: !slices.Contains(st.Pending, name)}
+		tag := Declared{Name: name, Types: d.TagNames[name].Types, Ready: !slices.Contains(st.Pending, name)}
 		if !tag.Ready {
 			tag.Done, tag.Total = st.Done, st.Total
 		}

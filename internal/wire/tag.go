@@ -4,12 +4,12 @@ import "j17"
 
 // Tags are those that the spec of an environment declares.
 type Tags struct {
-	Tags        []Tag           `json:"tags"`
+	Tags        []DeclaredTag   `json:"tags"`
 	Environment j17.Environment `json:"environment"`
 }
 
-// Tag is a tag that events have.
-type Tag struct {
+// DeclaredTag is a tag that events have.
+type DeclaredTag struct {
 	Name string `json:"name"`
 	// AggregateTypes are those with events that have it.
 	AggregateTypes []string `json:"aggregate_types"`
