@@ -222,3 +222,23 @@ func TestConditionsAndKeys(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestTagsDeclaredKnowsWhatWasInBetween: a tag that goes and comes back is another one, since what was written between has it by another
+// rule; and what happens to other tags does not matter.
+func TestTagsDeclaredKnowsWhatWasInBetween(t *testing.T) {
+	b := newBookings(t)
+	declared := func(tag string) [32]byte { return b.TagsDeclared(enginetest.Tenant, []string{tag}) }
+	seat, of := declared("seat:1"), declared("of:1")
+	b.DeploySource(t, bookingSpec)
+	if declared("seat:1") != seat {
+		t.Error("the same spec again changes a tag")
+	}
+	b.DeploySource(t, strings.Replace(bookingSpec, `, "seat": "$.data.seats"`, "", 1))
+	if declared("seat:1") == seat || declared("of:1") != of {
+		t.Error("a tag that is gone is the same, or one that stays is another one")
+	}
+	b.DeploySource(t, bookingSpec)
+	if declared("seat:1") == seat || declared("of:1") != of {
+		t.Error("a tag that was gone meanwhile is the same, or one that stays is another one")
+	}
+}

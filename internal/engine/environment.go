@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -39,6 +40,8 @@ type deployed struct {
 	replaced chan struct{}
 	// absent is what conditions have not found.
 	absent absences
+	// retagged counts, by name, how often deployments have changed which events have a tag, since the environment was first deployed to.
+	retagged map[string]uint64
 }
 
 // renewal is one call of Options.Renew, for what was deployed then. err counts once done is closed.
@@ -88,9 +91,36 @@ func (env *environment) deploy(d *deployed) bool {
 
 // replace makes d, which may be nil, the present one. The caller holds mu.
 func (env *environment) replace(d *deployed) {
-	if old := env.current.Swap(d); old != nil {
+	old := env.current.Load()
+	if old != nil && d != nil {
+		d.retagged = old.retaggedBy(d)
+	}
+	env.current.Store(d)
+	if old != nil {
 		close(old.replaced)
 	}
+}
+
+// retaggedBy returns the counts of changed tags when next takes the place of d.
+func (d *deployed) retaggedBy(next *deployed) map[string]uint64 {
+	counts := maps.Clone(d.retagged)
+	count := func(name string) {
+		if counts == nil {
+			counts = map[string]uint64{}
+		}
+		counts[name]++
+	}
+	for name, tag := range d.TagNames {
+		if now := next.TagNames[name]; now == nil || now.Fingerprint != tag.Fingerprint {
+			count(name)
+		}
+	}
+	for name := range next.TagNames {
+		if d.TagNames[name] == nil {
+			count(name)
+		}
+	}
+	return counts
 }
 
 // Undeploy takes a tenant's spec away: nothing can be written or read until there is another one.

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"iter"
 	"maps"
@@ -282,7 +283,8 @@ func (e *Engine) Pattern(ctx context.Context, t j17.Tenant, text string) (p spec
 	}
 }
 
-// TagsDeclared is another one whenever a deployment changes which events have the tags that somebody asks for.
+// TagsDeclared is another one whenever a deployment changes which events have the tags that somebody asks for, also where a later one
+// changes it back: what was written between them has its tags by another rule.
 func (e *Engine) TagsDeclared(t j17.Tenant, given []string) (declared [32]byte) {
 	d, err := e.deployed(t)
 	if err != nil {
@@ -293,6 +295,7 @@ func (e *Engine) TagsDeclared(t j17.Tenant, given []string) (declared [32]byte) 
 		if tag := d.TagNames[name]; tag != nil {
 			h.Write(tag.Fingerprint[:])
 		}
+		_ = binary.Write(h, binary.BigEndian, d.retagged[name]) // a hash takes everything
 	}
 	return [32]byte(h.Sum(nil))
 }

@@ -16,6 +16,9 @@ const (
 	// busyRoom is how much the heap of a busy server may grow before the collector runs, however little is in use. Full caches are larger,
 	// so that it does not add to what is documented.
 	busyRoom = 128 << 20
+	// leastLive is taken for what is in use where that is less: a few large requests would otherwise make it many times more before the next
+	// look, and the collector would wait for many times that.
+	leastLive = 24 << 20
 	// busyBytes is how much a busy server allocates from one look to the next.
 	busyBytes = 24 << 20
 	// lookEvery is the time between two looks.
@@ -48,9 +51,10 @@ func (c *collector) look() {
 
 	percent := gcPercent
 	if busy && live < busyRoom {
-		percent = int(busyRoom * 100 / max(live, 1<<20))
+		percent = int(busyRoom * 100 / max(live, leastLive))
 	}
-	if percent != c.percent {
+	// All threads stop for a moment when it is set: what hardly differs stays.
+	if differs := max(percent, c.percent) - min(percent, c.percent); differs > c.percent/4 || percent == gcPercent && differs > 0 {
 		c.percent = percent
 		c.set(percent)
 	}
