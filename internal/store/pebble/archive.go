@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"iter"
 	"math"
@@ -96,10 +97,15 @@ func (s *Store) endArchives(before *view, reason error) {
 	}
 }
 
-// move has the archive show a younger view from the next page on.
+// move has the archive show a view from the next page on, unless it shows one that is as young already: two that move it at a time may come
+// in another order than that of their views.
 func (a *archive) move(to *moment) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if cmp.Or(a.next, a.moment).number >= to.number {
+		to.Close()
+		return
+	}
 	if a.next != nil {
 		a.next.Close()
 	}
