@@ -290,18 +290,21 @@ func (r *Faults) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) erro
 
 // named is what tells that a fault is about one of some streams: their keys, and their handles and public ids.
 type named struct {
-	keys           map[j17.Key]bool
-	handles        map[string]bool
-	publicIDs      map[j17.Key]bool
-	keyText, plain []string
+	keys      map[j17.Key]bool
+	handles   map[string]bool
+	publicIDs map[j17.Key]bool
+	// ids are those of the keys and the public ids, without their types: a projection's path has none.
+	ids map[string]bool
+	// words are what is looked for in texts.
+	words []string
 }
 
 // search returns what faults about some streams have in them.
 func (r *Faults) search(ctx context.Context, t j17.Tenant, keys []j17.Key) (named, error) {
-	n := named{keys: map[j17.Key]bool{}, handles: map[string]bool{}, publicIDs: map[j17.Key]bool{}}
+	n := named{keys: map[j17.Key]bool{}, handles: map[string]bool{}, publicIDs: map[j17.Key]bool{}, ids: map[string]bool{}}
 	for _, key := range keys {
-		n.keys[key] = true
-		n.keyText = append(n.keyText, key.String())
+		n.keys[key], n.ids[key.ID] = true, true
+		n.words = append(n.words, key.String())
 		if r.Names == nil {
 			continue
 		}
@@ -311,10 +314,11 @@ func (r *Faults) search(ctx context.Context, t j17.Tenant, keys []j17.Key) (name
 		}
 		if names.Handle != "" {
 			n.handles[names.Handle] = true
-			n.plain = append(n.plain, names.Handle)
+			n.words = append(n.words, names.Handle)
 		}
 		if names.PublicID != "" {
-			n.publicIDs[j17.Key{Type: key.Type, ID: names.PublicID}] = true
+			n.publicIDs[j17.Key{Type: key.Type, ID: names.PublicID}], n.ids[names.PublicID] = true, true
+			n.words = append(n.words, names.PublicID)
 		}
 	}
 	return n, nil
@@ -323,6 +327,7 @@ func (r *Faults) search(ctx context.Context, t j17.Tenant, keys []j17.Key) (name
 // in reports whether a fault is about one of the streams.
 func (n *named) in(f *Fault) bool {
 	steps := strings.Split(f.Path, "/")
+	projection := slices.Contains(steps, "_projections")
 	for i, step := range steps {
 		if n.handles[step] {
 			return true
@@ -330,15 +335,21 @@ func (n *named) in(f *Fault) bool {
 		if i == 0 {
 			continue
 		}
-		// Identifiers are in lower case, and requests may have them in capitals.
+		// Identifiers are in lower case, and requests may have them in capitals. Before that of a projection stands its name.
 		for _, id := range []string{step, strings.ToLower(step)} {
-			if key := (j17.Key{Type: steps[i-1], ID: id}); n.keys[key] || n.publicIDs[key] {
+			if key := (j17.Key{Type: steps[i-1], ID: id}); n.keys[key] || n.publicIDs[key] || projection && n.ids[id] {
 				return true
 			}
 		}
 	}
-	for _, text := range []string{f.Message, f.Cause} {
-		if slices.ContainsFunc(n.keyText, func(key string) bool { return hasWord(text, key) }) || slices.ContainsFunc(n.plain, func(name string) bool { return hasWord(text, name) }) {
+
+	// Texts have whatever was at hand, those about projections the id alone.
+	has := func(name string) bool { return hasWord(f.Message, name) || hasWord(f.Cause, name) }
+	if slices.ContainsFunc(n.words, has) {
+		return true
+	}
+	for id := range n.ids {
+		if projection && has(id) {
 			return true
 		}
 	}

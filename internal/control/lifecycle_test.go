@@ -490,7 +490,15 @@ func TestErasedFaults(t *testing.T) {
 	report("8", "ins_a", "/superuser/alice")
 	report("9", "ins_a", "/order/A-7")
 	report("10", "ins_a", "/user/ALICE/was_created")
-	for n, cause := range map[string]string{"11": "the head of user:alice: damaged", "12": "the head of user:alice2: damaged", "13": "the head of user:bob, usr_7kq2", "14": "usr_7kq2x"} {
+	report("15", "ins_a", "/_projections/balance/alice")
+	report("16", "ins_a", "/_projections/balance/ALICE/stream")
+	report("17", "ins_a", "/_projections/balance/A-7")
+	report("18", "ins_a", "/_projections/balance/alice2/stream")
+	s.Faults.Report(control.Fault{ID: "err_19", Code: j17.CodeInternal, Message: "There is no A-7 here.", Path: "/batch", Instance: "ins_a", Environment: j17.Prod})
+	s.Faults.Report(control.Fault{ID: "err_20", Code: j17.CodeInternal, Message: "There is no A-71 here.", Path: "/batch", Instance: "ins_a", Environment: j17.Prod})
+	s.Faults.Report(control.Fault{ID: "err_21", Code: j17.CodeInternal, Cause: "folding alice: damaged", Path: "/_projections/balance", Instance: "ins_a", Environment: j17.Prod})
+	s.Faults.Report(control.Fault{ID: "err_22", Code: j17.CodeInternal, Cause: "folding alice2: damaged", Path: "/_projections/balance", Instance: "ins_a", Environment: j17.Prod})
+	for n, cause := range map[string]string{"11": "the head of user:alice: damaged", "12": "the head of user:alice2: damaged", "13": "the head of user:bob, usr_7kq2", "14": "usr_7kq2x", "23": "no number after A-7"} {
 		s.Faults.Report(control.Fault{ID: "err_" + n, Code: j17.CodeInternal, Message: "m", Cause: cause, Path: "/batch", Instance: "ins_a", Environment: j17.Prod})
 	}
 	save := func() {
@@ -514,6 +522,7 @@ func TestErasedFaults(t *testing.T) {
 		for id, kept := range map[string]bool{
 			"err_1": false, "err_2": true, "err_3": true, "err_4": false, "err_5": false, "err_6": false, "err_7": true, "err_8": true, "err_9": true,
 			"err_10": false, "err_11": false, "err_12": true, "err_13": false, "err_14": true,
+			"err_15": false, "err_16": false, "err_17": false, "err_18": true, "err_19": false, "err_20": true, "err_21": false, "err_22": true, "err_23": false,
 		} {
 			if _, err := s.Faults.ByID(t.Context(), id); (err == nil) != kept {
 				t.Errorf("%s: %v", id, err)
