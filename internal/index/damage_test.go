@@ -3,12 +3,14 @@ package index_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"j17"
+	"j17/internal/clock"
 	"j17/internal/index"
 	"j17/internal/store"
 )
@@ -17,30 +19,34 @@ import (
 type rotten struct {
 	store.Store
 
-	slot   atomic.Pointer[string]
+	harm atomic.Pointer[harm]
+}
+
+// harm is what cannot be read.
+type harm struct {
+	slot   string
 	spaces []store.Space
 }
 
 // damaged returns the error of what begins with a key.
 func (r *rotten) damaged(space store.Space, key string) error {
-	slot := r.slot.Load()
-	for _, s := range r.spaces {
-		if slot != nil && s == space && strings.HasPrefix(key, *slot+"/") {
-			return &store.CorruptionError{Where: string(space), Err: errors.New("its checksum is wrong")}
-		}
+	h := r.harm.Load()
+	if h == nil || !slices.Contains(h.spaces, space) || !strings.HasPrefix(key, h.slot+"/") {
+		return nil
 	}
-	return nil
+	return &store.CorruptionError{Where: string(space), Err: errors.New("its checksum is wrong")}
 }
 
-// rot damages what serves an index.
-func (r *rotten) rot(tb testing.TB, spaces ...store.Space) {
+// rot damages the only slot that there is but for some, and returns its name.
+func (r *rotten) rot(tb testing.TB, but []string, spaces ...store.Space) string {
 	tb.Helper()
 	items, err := r.Scan(tb.Context(), prod, "index.slots", store.Range{}, 10)
+	items = slices.DeleteFunc(items, func(it store.Item) bool { return slices.Contains(but, it.Key) })
 	if err != nil || len(items) != 1 {
 		tb.Fatal(items, err)
 	}
-	r.spaces = spaces
-	r.slot.Store(&items[0].Key)
+	r.harm.Store(&harm{items[0].Key, spaces})
+	return items[0].Key
 }
 
 func (r *rotten) Get(ctx context.Context, t j17.Tenant, space store.Space, key string) (store.Item, error) {
@@ -122,7 +128,7 @@ func TestDamageIsMended(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				st.rot(t, "index.entries", "index.rows", "index.sources")
+				st.rot(t, nil, "index.entries", "index.rows", "index.sources")
 				err = find(h, p, v)
 				v.Close()
 				if _, is := errors.AsType[*index.NotReadyError](err); !is || p.Stats().Differences == 0 {
@@ -136,4 +142,141 @@ func TestDamageIsMended(t *testing.T) {
 			})
 		})
 	}
+}
+
+// heldBuilds is a definition whose builds wait as long as they are held: a build makes several rows at a time, the upkeep one of a test's.
+func heldBuilds(h *house, held *atomic.Bool) *index.Definition {
+	return source{h.disk}.definition(func(ctx context.Context, ids []string) error {
+		for len(ids) > 1 && held.Load() && ctx.Err() == nil {
+			_ = clock.System{}.Wait(ctx, time.Now().Add(10*time.Millisecond)) // either way it is looked at again
+		}
+		return ctx.Err()
+	})
+}
+
+// TestDamageOfWhatServesDuringABuild: the upkeep of what serves meets damage while another build runs. What serves is dropped, and not
+// read as if it had what it could not handle; the build that runs is the one that mends it.
+func TestDamageOfWhatServesDuringABuild(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		st := &rotten{Store: h.disk}
+		p := h.start(st)
+		h.write(prod, event("item", "i00", some("item", 0)), event("item", "i01", some("item", 1)))
+		var held atomic.Bool
+		h.ready(p, prod, heldBuilds(h, &held))
+		held.Store(true)
+		st.rot(t, nil, "index.rows")
+		if err := p.Rebuild(t.Context(), prod, "one"); err != nil {
+			t.Fatal(err)
+		}
+		h.pass(time.Second)
+		h.write(prod, event("item", "i00", some("item", 5)))
+		h.pass(time.Second)
+
+		// Nobody reads it, and it is said once.
+		for range 3 {
+			v, err := p.At(t.Context(), prod, "one", h.end(prod))
+			if err == nil {
+				h.check(prod, v)
+				v.Close()
+			}
+			if _, is := errors.AsType[*index.NotReadyError](err); !is {
+				t.Errorf("it is read: %v", err)
+			}
+		}
+		if stats := p.Stats(); stats.Differences != 1 || stats.Lag != 0 {
+			t.Errorf("%+v", stats)
+		}
+		held.Store(false)
+		h.pass(time.Minute)
+		h.at(p, prod)
+		h.verify(p, prod)
+		h.accounted(p)
+		if ended := p.build.Stats().Ended; ended != 2 || p.Stats().Differences != 1 {
+			t.Errorf("%d builds, %+v", ended, p.Stats())
+		}
+		p.stop()
+	})
+}
+
+// TestDamageOfWhatIsBuilt: what is being built meets damage when it catches up. It begins anew, and what serves goes on to.
+func TestDamageOfWhatIsBuilt(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		st := &rotten{Store: h.disk}
+		p := h.start(st)
+		h.write(prod, event("item", "i00", some("item", 0)), event("item", "i01", some("item", 1)))
+		var held atomic.Bool
+		h.ready(p, prod, heldBuilds(h, &held))
+		serving := st.rot(t, nil)
+		held.Store(true)
+		if err := p.Rebuild(t.Context(), prod, "one"); err != nil {
+			t.Fatal(err)
+		}
+		h.pass(time.Second)
+		building := st.rot(t, []string{serving}, "index.rows")
+
+		// So much is written that it does not serve at once.
+		for range 11 {
+			var events []store.NewEvent
+			for n := range 100 {
+				events = append(events, event("item", "i00", some("item", n)))
+			}
+			h.write(prod, events...)
+		}
+		h.at(p, prod)
+		held.Store(false)
+		for range 1000 {
+			if p.Stats().Differences > 0 {
+				break
+			}
+			h.pass(5 * time.Millisecond)
+			h.at(p, prod)
+		}
+		h.pass(time.Minute)
+		h.at(p, prod)
+		h.verify(p, prod)
+		h.accounted(p)
+		items, err := h.disk.Scan(t.Context(), prod, "index.slots", store.Range{}, 10)
+		if err != nil || len(items) != 1 || items[0].Key == building || items[0].Key == serving || p.Stats().Differences != 1 {
+			t.Errorf("%v, %v, %+v", items, err, p.Stats())
+		}
+		p.stop()
+	})
+}
+
+// TestDamageOfWhatDoesNotServeAnyMore: a reader who has an old view meets damage when another build serves already, which is left alone.
+func TestDamageOfWhatDoesNotServeAnyMore(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		st := &rotten{Store: h.disk}
+		p := h.start(st)
+		h.write(prod, event("item", "i00", some("item", 0)), event("item", "i01", some("item", 1)))
+		h.ready(p, prod, source{h.disk}.definition(nil))
+		v, err := p.At(t.Context(), prod, "one", h.end(prod))
+		if err != nil {
+			t.Fatal(err)
+		}
+		st.rot(t, nil, "index.entries")
+		if err := p.Rebuild(t.Context(), prod, "one"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Await(t.Context(), prod, "one"); err != nil {
+			t.Fatal(err)
+		}
+		_, err = v.Scan(plenty(), index.Query{Lanes: [][]index.Range{{index.All(all, 0)}}}, "", 10)
+		v.Close()
+		if _, is := errors.AsType[*index.NotReadyError](err); !is {
+			t.Error(err)
+		}
+		if status, err := p.Status(t.Context(), prod, "one"); err != nil || !status.Ready || p.Stats().Differences != 0 {
+			t.Errorf("%+v, %v, %+v", status, err, p.Stats())
+		}
+		h.at(p, prod)
+		h.pass(time.Minute)
+		if ended := p.build.Stats().Ended; ended != 2 {
+			t.Errorf("%d builds", ended)
+		}
+		p.stop()
+	})
 }

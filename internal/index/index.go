@@ -12,6 +12,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -294,63 +295,87 @@ const removalPrefix = "index/"
 // Rebuild builds an index anew. What is there serves until the new one has caught up. It does nothing while a build runs;
 // store.ErrNotFound means that there is no such index, or that its definition is not known here.
 func (s *Service) Rebuild(ctx context.Context, t j17.Tenant, id string) error {
-	return s.rebuild(ctx, t, id, true)
+	_, err := s.rebuild(ctx, t, id, "")
+	return err
 }
 
-// rebuild is Rebuild; unless serving is set what is there is not read any more.
-func (s *Service) rebuild(ctx context.Context, t j17.Tenant, id string, serving bool) error {
+// rebuild is Rebuild. A slot that is unfit to be read, "" for none, is dropped at once, whatever is under way; it reports whether that was
+// done. Where the slot is not of the index, or not any more, it does nothing.
+func (s *Service) rebuild(ctx context.Context, t j17.Tenant, id, unfit string) (dropped bool, err error) {
 	s.mu.Lock()
 	d := s.known[place{t, id}]
 	s.mu.Unlock()
 	if d == nil {
-		return store.ErrNotFound
+		return false, store.ErrNotFound
 	}
 	for {
 		// What there is, and whether it is being built already.
 		h, err := readHead(s.get(ctx, t), id)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if h.rev == 0 {
-			return store.ErrNotFound
+			return false, store.ErrNotFound
 		}
 		status, err := s.buildOf(ctx, t, &h)
-		if err != nil || status != nil && status.State == build.Running {
-			return err
+		if err != nil {
+			return false, err
+		}
+		running := status != nil && status.State == build.Running
+		if unfit == "" && running || unfit != "" && unfit != h.Serving && unfit != h.Building {
+			return false, nil
 		}
 
-		// What is in the way goes first: a build that has ended badly, and what is not to be read any more.
-		var gone []store.Side
-		if h.Building != h.Serving || !serving {
-			if gone, err = s.drop(ctx, t, h.Building); err != nil {
-				return err
-			}
+		// What is in the way goes, and the build begins unless one runs that is fit. Whoever was faster has changed the head, which is
+		// looked at again.
+		sides, err := s.clear(ctx, t, &h, unfit, running)
+		if err != nil {
+			return false, err
 		}
-		if !serving && h.Serving != "" {
-			if h.Serving != h.Building {
-				old, err := s.drop(ctx, t, h.Serving)
-				if err != nil {
-					return err
-				}
-				gone = append(gone, old...)
-			}
-			h.Serving = ""
-		}
-
-		// Then the build begins. Whoever was faster has changed the head, which is looked at again.
-		if len(gone) > 0 {
-			h.Building = ""
-			err = s.o.Store.Write(ctx, t, append(gone, h.put(id)))
+		if h.Building != "" && running {
+			sides = append(sides, h.put(id))
 		} else {
-			err = s.begin(ctx, t, d, &h)
-			if err == nil {
-				return nil
+			begun, err := s.starting(ctx, t, d, &h)
+			if err != nil {
+				return false, err
 			}
+			sides = append(sides, begun...)
 		}
-		if err != nil && !conflict(err) {
-			return err
+		if err = s.o.Store.Write(ctx, t, sides); !conflict(err) {
+			return err == nil && unfit != "", err
 		}
 	}
+}
+
+// clear returns the writes that remove what is in the way of a build, and takes it out of a head: a build that has ended badly, and what
+// is unfit to be read.
+func (s *Service) clear(ctx context.Context, t j17.Tenant, h *head, unfit string, running bool) (sides []store.Side, err error) {
+	var names []string
+	if unfit != "" && unfit == h.Serving && unfit == h.Building && running {
+		// It has just taken over. What it was to remove at its end goes with it.
+		sl, err := readSlot(s.get(ctx, t), unfit)
+		if err == nil {
+			names = append(names, sl.Old)
+		} else if !errors.Is(err, store.ErrNotFound) {
+			return nil, err
+		}
+	}
+	if h.Building == unfit || h.Building != h.Serving && !running {
+		names = append(names, h.Building)
+		h.Building = ""
+	}
+	if h.Serving == unfit {
+		names = append(names, h.Serving)
+		h.Serving = ""
+	}
+	for _, name := range slices.Compact(names) {
+		gone, err := s.drop(ctx, t, name)
+		if err != nil {
+			return nil, err
+		}
+		sides = append(sides, gone...)
+	}
+	return sides, nil
 }
 
 // Cancel ends a build; store.ErrNotFound if none runs.

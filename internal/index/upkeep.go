@@ -89,15 +89,16 @@ type damage struct{ error }
 // Unwrap returns what could not be read.
 func (d damage) Unwrap() error { return d.error }
 
-// mend lets the index be built anew where something of it cannot be read any more. With the slot goes its subscription: nothing is left
-// to be handled.
+// mend lets the index be built anew where something of it cannot be read any more. With the slot goes its subscription. Nothing of the
+// batch counts as handled: where the slot is still there, somebody is about to remove it, and until then it shows what it has shown.
 func (u *upkeep) mend(ctx context.Context, err error) error {
 	if _, is := errors.AsType[damage](err); !is {
 		return err
 	}
-	told := u.s.noticed(ctx, u.t, u.d.ID, err)
+	told := u.s.noticed(ctx, u.t, u.d.ID, u.slot.name, err)
 	if _, begun := errors.AsType[*NotReadyError](told); begun {
-		return nil
+		u.s.behind(u.t, u.slot.name, time.Time{})
+		return feed.Later{For: catchUp}
 	}
 	return told
 }

@@ -45,12 +45,13 @@ func (s *Service) Verify(ctx context.Context, t j17.Tenant, id string, progress 
 	if err != nil {
 		return nil, err
 	}
-	return s.verify(ctx, t, id, func(done uint64) error {
+	_, difference, err := s.verify(ctx, t, id, func(done uint64) error {
 		if progress != nil {
 			progress(done, max(status.Rows+status.Entries, done))
 		}
 		return ctx.Err()
 	})
+	return difference, err
 }
 
 const (
@@ -78,7 +79,7 @@ func (s *Service) scrub(ctx context.Context) error {
 	s.mu.Unlock()
 	var errs []error
 	for _, at := range all {
-		difference, err := s.verify(ctx, at.tenant, at.name, func(uint64) error {
+		slot, difference, err := s.verify(ctx, at.tenant, at.name, func(uint64) error {
 			return s.o.Clock.Wait(ctx, s.o.Clock.Now().Add(scrubPause))
 		})
 		damage, damaged := errors.AsType[*store.CorruptionError](err)
@@ -90,33 +91,43 @@ func (s *Service) scrub(ctx context.Context) error {
 			continue
 		}
 		if difference != nil {
-			s.differs(ctx, at, difference)
-			err = s.rebuild(ctx, at.tenant, at.name, false)
+			err = s.replace(ctx, at, slot, difference)
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// differs says that an index is about to be built anew because of what was found in it.
-func (s *Service) differs(ctx context.Context, of place, what *Difference) {
-	s.counts.differences.Add(1)
-	s.o.Logger.LogAttrs(ctx, slog.LevelError, "an index is not what follows from events: it is read no more, and built anew",
-		slog.String("tenant", string(of.tenant)), slog.String("index", of.name), slog.String("row", what.Row), slog.String("what", what.What))
+// replace drops a slot of an index because of what was found in it, and lets the index be built anew. Nothing is done, and said, where
+// somebody has done that already.
+func (s *Service) replace(ctx context.Context, of place, slot string, what *Difference) error {
+	dropped, err := s.rebuild(ctx, of.tenant, of.name, slot)
+	if dropped || err != nil {
+		s.counts.differences.Add(1)
+		s.o.Logger.LogAttrs(ctx, slog.LevelError, "an index is not what follows from events: it is read no more, and built anew",
+			slog.String("tenant", string(of.tenant)), slog.String("index", of.name), slog.String("row", what.Row), slog.String("what", what.What))
+	}
+	s.tell(of.tenant, slot)
+	return err
 }
 
 // errMoved is why a verification begins anew.
 var errMoved = errors.New("another build of the index serves by now")
 
-func (s *Service) verify(ctx context.Context, t j17.Tenant, id string, pause func(done uint64) error) (*Difference, error) {
+// verify is Verify, and returns what served when it began.
+func (s *Service) verify(ctx context.Context, t j17.Tenant, id string, pause func(done uint64) error) (slot string, _ *Difference, _ error) {
 	for {
 		s.mu.Lock()
 		d := s.known[place{t, id}]
 		s.mu.Unlock()
 		if d == nil {
-			return nil, store.ErrNotFound
+			return "", nil, store.ErrNotFound
 		}
-		v := &verification{s: s, t: t, d: d, pause: pause}
+		h, err := readHead(s.get(ctx, t), id)
+		if err != nil {
+			return "", nil, err
+		}
+		v := &verification{s: s, t: t, d: d, slot: h.Serving, pause: pause}
 		difference, err := v.rows(ctx)
 		if err == nil && difference == nil {
 			difference, err = v.owners(ctx, entrySpace)
@@ -125,7 +136,7 @@ func (s *Service) verify(ctx context.Context, t j17.Tenant, id string, pause fun
 			difference, err = v.owners(ctx, sourceSpace)
 		}
 		if !errors.Is(err, errMoved) {
-			return difference, err
+			return v.slot, difference, err
 		}
 	}
 }
@@ -138,9 +149,6 @@ func (v *verification) view(ctx context.Context) (*View, error) {
 	view, err := v.s.At(ctx, v.t, v.d.ID, j17.StreamID{})
 	if err != nil {
 		return nil, err
-	}
-	if v.slot == "" {
-		v.slot = view.slot.name
 	}
 	if view.slot.name != v.slot {
 		view.Close()

@@ -142,18 +142,17 @@ func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.Strea
 		}
 		reached = p
 	}
-	told := func(err error) error { return s.noticed(context.WithoutCancel(ctx), t, id, err) }
+	told := func(err error) error { return s.noticed(context.WithoutCancel(ctx), t, id, sl.name, err) }
 	return &View{moment: m, slot: sl, at: reached, told: told}, nil, nil
 }
 
-// noticed lets an index be built anew of which something that is stored is damaged: until then it is not ready. Any other error stays.
-func (s *Service) noticed(ctx context.Context, t j17.Tenant, id string, err error) error {
+// noticed lets an index be built anew where something that is stored of a slot is damaged: until then it is not ready. Any other error stays.
+func (s *Service) noticed(ctx context.Context, t j17.Tenant, id, slot string, err error) error {
 	damage, is := errors.AsType[*store.CorruptionError](err)
 	if !is {
 		return err
 	}
-	s.differs(ctx, place{t, id}, &Difference{What: damage.Error()})
-	if failed := s.rebuild(ctx, t, id, false); failed != nil {
+	if failed := s.replace(ctx, place{t, id}, slot, &Difference{What: damage.Error()}); failed != nil {
 		return errors.Join(err, failed)
 	}
 	return &NotReadyError{}
