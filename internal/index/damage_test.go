@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -61,6 +62,13 @@ func (r *rotten) Scan(ctx context.Context, t j17.Tenant, space store.Space, keys
 		return nil, err
 	}
 	return r.Store.Scan(ctx, t, space, keys, limit)
+}
+
+func (r *rotten) Count(ctx context.Context, t j17.Tenant, space store.Space, keys store.Range, limit int) (int, error) {
+	if err := r.damaged("count of "+space, keys.From); err != nil {
+		return 0, err
+	}
+	return r.Store.Count(ctx, t, space, keys, limit)
 }
 
 func (r *rotten) Moment(ctx context.Context, t j17.Tenant) (store.Moment, error) {
@@ -277,6 +285,42 @@ func TestDamageOfWhatDoesNotServeAnyMore(t *testing.T) {
 		if ended := p.build.Stats().Ended; ended != 2 {
 			t.Errorf("%d builds", ended)
 		}
+		p.stop()
+	})
+}
+
+// TestDamageBehindTheFirstRows: a change concerns more rows than are computed for one commit, and only what names the ones behind them
+// is damaged.
+func TestDamageBehindTheFirstRows(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		st := &rotten{Store: h.disk}
+		p := h.start(st)
+		h.write(prod, event("shop", "s0", some("shop", 0)))
+		for n := range 3 {
+			h.write(prod, event("item", "i0"+strconv.Itoa(n), some("item", n)))
+		}
+		var fails atomic.Bool
+		h.ready(p, prod, source{h.disk}.definition(func(context.Context, []string) error {
+			if fails.Load() {
+				return errors.New("broken")
+			}
+			return nil
+		}))
+
+		// After tries that fail a commit has fewer rows than the shop concerns.
+		st.rot(t, nil, "count of index.sources")
+		fails.Store(true)
+		h.write(prod, event("shop", "s0", some("shop", 1)))
+		h.pass(time.Hour)
+		fails.Store(false)
+		h.pass(time.Hour)
+		if n := p.Stats().Differences; n != 1 {
+			t.Errorf("%d differences", n)
+		}
+		h.at(p, prod)
+		h.verify(p, prod)
+		h.accounted(p)
 		p.stop()
 	})
 }

@@ -286,7 +286,7 @@ func (u *upkeep) begin(ctx context.Context, sources []string, to j17.StreamID) e
 		}
 		n, err := u.s.o.Store.Count(ctx, u.t, sourceSpace, store.Prefix(sourceKey(u.slot.name, name, "")), maxCounted)
 		if err != nil {
-			return err
+			return damage{err}
 		}
 		f.Total += uint64(n)
 	}
