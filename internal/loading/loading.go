@@ -3,6 +3,7 @@ package loading
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"j17"
 	"j17/internal/engine"
@@ -21,6 +22,9 @@ type Loader struct {
 	mu sync.Mutex
 	// starts are the instances that have a cold start under way.
 	starts map[string]bool
+	// remembered is how much there is room for that is remembered of the unique values of all files, holders and keepers counted by
+	// themselves.
+	remembered atomic.Int64
 	// most, if not 0, is for tests: in the place of wholeEvents.
 	most int
 }

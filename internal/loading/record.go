@@ -63,6 +63,7 @@ func (l *Loader) Import(ctx context.Context, r *History) (Imported, error) {
 	// Nothing is stored of a file with faults.
 	c := &recorder{Loader: l, past: past, d: past.Decider(), r: r, now: past.Now(), seed: maphash.MakeSeed()}
 	c.examine = c.examinePast
+	defer c.forget()
 	if err := c.checkAll(ctx); err != nil {
 		return Imported{}, err
 	}
@@ -76,7 +77,8 @@ func (l *Loader) Import(ctx context.Context, r *History) (Imported, error) {
 		}
 	}
 
-	// Now it is stored: as a whole, or a unit at a time.
+	// Now it is stored: as a whole, or a unit at a time. The store itself says then which values are whose.
+	c.forget()
 	c.whole = c.done.Events <= cmp.Or(l.most, wholeEvents) && c.bytes <= wholeBytes && len(c.known) == 0
 	c.checked, c.done = c.done.Events, Imported{Streams: len(c.streams)}
 	err = c.units(ctx, c.store)
@@ -86,6 +88,7 @@ func (l *Loader) Import(ctx context.Context, r *History) (Imported, error) {
 
 // checkAll checks the whole file and stores nothing.
 func (c *recorder) checkAll(ctx context.Context) error {
+	c.forget()
 	c.streams, c.claimed, c.values, c.known, c.highest = map[uint64]pastStream{}, map[uint64]uint64{}, newExchanged(), map[int]bool{}, 0
 	if err := c.lookUp(ctx); err != nil {
 		return err

@@ -15,7 +15,8 @@ import (
 	"j17/internal/value"
 )
 
-// mostStarts is how many cold starts there may be at a time, each of another instance: one takes some 100 MiB of memory.
+// mostStarts is how many cold starts there may be at a time, each of another instance: one takes some 100 MiB of memory, beside what is
+// remembered of aggregates and unique values.
 const mostStarts = 2
 
 // ColdStart fills a tenant that has no events with those of a file, which is read once: all of them, or none. Where they have positions,
@@ -42,6 +43,7 @@ func (l *Loader) ColdStart(ctx context.Context, t j17.Tenant, in *eventfile.Read
 		Loader: l, past: past, d: past.Decider(), r: &History{Tenant: t}, now: past.Now(), seed: maphash.MakeSeed(),
 		streams: map[uint64]pastStream{}, claimed: map[uint64]uint64{}, values: newExchanged(),
 	}
+	defer c.forget()
 	c.examine, c.finish = c.examineAny, c.canonical
 	s := &start{recorder: c, load: load, at: past.Position()}
 	c.exchanged = s.exchange
@@ -59,6 +61,7 @@ func (l *Loader) ColdStart(ctx context.Context, t j17.Tenant, in *eventfile.Read
 	}
 
 	// Then the store takes it in.
+	c.forget()
 	if err := s.number(); err != nil {
 		return Imported{}, s.named(err)
 	}

@@ -210,6 +210,37 @@ func TestWhatIsDerivedIsLoaded(t *testing.T) {
 	}
 }
 
+// TestRoomForUniqueValues loads and imports files that take unique values: there is no room for them while other files have it all, nothing is
+// stored then, and what a file has is there again when it ends, however it ends.
+func TestRoomForUniqueValues(t *testing.T) {
+	const source = `{"agent_types": ["user"], "aggregate_types": {"note": {"events": {"was_written": {"schema": {}, "handler": [], "unique": {"n": {"value": "$.data.n"}}}}}}}`
+	line := func(n int) string {
+		return fmt.Sprintf(`{"key":"note:%s","type":"was_written","data":{"n":"%d"},"metadata":{"actor":{"type":"user","id":"%s"},"timestamp":1600000000}}`+"\n", fresh(), n, user)
+	}
+	good, bad := line(1)+line(2), line(1)+line(1)
+	for name, load := range map[string]func(*fixture, string) (loading.Imported, error){
+		"cold start": func(f *fixture, text string) (loading.Imported, error) { return f.start(t, text) },
+		"import":     func(f *fixture, text string) (loading.Imported, error) { return f.Import(t.Context(), recording(text)) },
+	} {
+		f := newFixture(t)
+		f.Deploy(elsewhere, enginetest.Compiled(t, source), nil)
+		f.Remember(loading.Room)
+		if done, err := load(f, good); j17.CodeOf(err) != j17.CodeBusy || done.Stored != 0 {
+			t.Errorf("%s without room: %+v, %v", name, done, err)
+		}
+		f.Remember(-loading.Room)
+		if done, err := load(f, bad); err == nil || done.Stored != 0 {
+			t.Errorf("%s of a value twice: %+v, %v", name, done, err)
+		}
+		if done, err := load(f, good); err != nil || done.Stored != 2 {
+			t.Errorf("%s: %+v, %v", name, done, err)
+		}
+		if n := f.Remembered(); n != 0 {
+			t.Errorf("%s: %d are counted at the end", name, n)
+		}
+	}
+}
+
 // TestAColdStartTakesNoFarFuture: later events could not come before it.
 func TestAColdStartTakesNoFarFuture(t *testing.T) {
 	f := historians(t)

@@ -19,18 +19,44 @@ type exchanged struct {
 	held    map[uint64][32]byte
 	// most is how many values there are at most, holders and keepers counted by themselves.
 	most int
+	// taken is how many of both there is room for, out of that of all files.
+	taken int64
 }
 
-// mostValues is how many unique values of one file are remembered: of each who holds it, and that he does, 100 bytes together.
-const mostValues = 5_000_000
+const (
+	// mostValues is how many unique values of one file are remembered: of each who holds it, and that he does, 100 bytes together.
+	mostValues = 5_000_000
+	// allValues is how many those of all files of a server are together, which is 600 MB.
+	allValues = 6_000_000
+	// takenAtOnce is how much of that a file takes at a time, holders and keepers counted by themselves.
+	takenAtOnce = 4096
+	// ofOneExchange is how much one exchange adds at most: what is held, who holds the value before and who the one after.
+	ofOneExchange = 3
+)
 
-// full is the error of a file with more values than are remembered.
-func (e *exchanged) full() error {
-	if len(e.holders)+len(e.held) <= 2*e.most {
+// remember makes sure that there is room for what one exchange adds.
+func (c *recorder) remember() error {
+	e := &c.values
+	n := len(e.holders) + len(e.held)
+	switch {
+	case n > 2*e.most:
+		return j17.Errorf(j17.CodePayloadTooLarge, "The events of the file take more than %d unique values, which is as many as are remembered at a time. Nothing was stored. "+
+			"Divide the file and import its parts one after the other: what is taken by one part counts for those behind it.", e.most)
+	case int64(n+ofOneExchange) <= e.taken:
 		return nil
 	}
-	return j17.Errorf(j17.CodePayloadTooLarge, "The events of the file take more than %d unique values, which is as many as are remembered at a time. Nothing was stored. "+
-		"Divide the file and import its parts one after the other: what is taken by one part counts for those behind it.", e.most)
+	if c.remembered.Add(takenAtOnce) > 2*allValues {
+		c.remembered.Add(-takenAtOnce)
+		return j17.Errorf(j17.CodeBusy, "Other files are loaded at this moment that take so many unique values that those of this file have no room beside them. Nothing was stored. Try again when they are through.")
+	}
+	e.taken += takenAtOnce
+	return nil
+}
+
+// forget gives the room back that the values of the file had.
+func (c *recorder) forget() {
+	c.remembered.Add(-c.values.taken)
+	c.values = exchanged{}
 }
 
 // valueOf and heldOf are what is hashed for holders and held.
@@ -53,7 +79,7 @@ func newExchanged() exchanged {
 func (c *recorder) exchange(ctx context.Context, ev *pastEvent, h engine.Holding) (fault, err error) {
 	o := &ev.Events[0]
 	for i := range o.Exchanges {
-		if err := c.values.full(); err != nil {
+		if err := c.remember(); err != nil {
 			return nil, err
 		}
 		x := &o.Exchanges[i]

@@ -17,7 +17,7 @@ import (
 func TestMemoryOfUniqueValues(t *testing.T) {
 	const aggregates, each, most = 50_000, 3, 200
 	set, of := &spec.UniqueSet{}, &spec.UniqueValue{}
-	c := &recorder{seed: maphash.MakeSeed(), values: newExchanged()}
+	c := &recorder{Loader: &Loader{}, seed: maphash.MakeSeed(), values: newExchanged()}
 	before := heap()
 	for n := range uint64(aggregates) {
 		key := j17.Key{Type: "user", ID: string(binary.BigEndian.AppendUint64([]byte("00000000-0000-4000-8000-0000"), n))}
@@ -46,7 +46,7 @@ func TestMemoryOfUniqueValues(t *testing.T) {
 func TestUniqueValuesAreBounded(t *testing.T) {
 	const most = 100
 	set, of := &spec.UniqueSet{}, &spec.UniqueValue{}
-	c := &recorder{seed: maphash.MakeSeed(), values: newExchanged()}
+	c := &recorder{Loader: &Loader{}, seed: maphash.MakeSeed(), values: newExchanged()}
 	c.values.most = most
 	for n := range uint64(2 * most) {
 		ev := &pastEvent{}
@@ -60,6 +60,55 @@ func TestUniqueValuesAreBounded(t *testing.T) {
 		case refused && len(c.values.holders) > most+1:
 			t.Fatalf("%d values are remembered", len(c.values.holders))
 		}
+	}
+}
+
+// TestUniqueValuesOfAllFilesAreBounded goes through two files at a time that have room for a few values more together: one of them is told to
+// wait, and goes on when the other one is through.
+func TestUniqueValuesOfAllFilesAreBounded(t *testing.T) {
+	set, of := &spec.UniqueSet{}, &spec.UniqueValue{}
+	l := &Loader{}
+	l.remembered.Store(2*allValues - 3*takenAtOnce)
+	take := func(c *recorder, n uint64) error {
+		ev := &pastEvent{}
+		ev.Events = []decider.Event{{
+			Key: j17.Key{Type: "user", ID: string(binary.BigEndian.AppendUint64(nil, n))}, Exchanges: []decider.Exchange{{Set: set, Of: of, Value: sha256.Sum256(binary.BigEndian.AppendUint64(nil, n))}},
+		}}
+		fault, err := c.exchange(t.Context(), ev, nil)
+		if fault != nil {
+			t.Fatal(fault)
+		}
+		return err
+	}
+	file := func() *recorder { return &recorder{Loader: l, seed: maphash.MakeSeed(), values: newExchanged()} }
+	one, other := file(), file()
+	if err := take(other, 0); err != nil {
+		t.Fatal(err)
+	}
+
+	// The first file takes what is left, and no more.
+	n := uint64(0)
+	var err error
+	for err == nil && n < 2*takenAtOnce {
+		n++
+		err = take(one, n)
+	}
+	if j17.CodeOf(err) != j17.CodeBusy || n < takenAtOnce-2 || n > takenAtOnce {
+		t.Errorf("after %d values: %v", n, err)
+	}
+	if got := l.remembered.Load(); got != 2*allValues {
+		t.Errorf("%d are counted of %d", got, 2*allValues)
+	}
+
+	// What one has is there again when it ends, once.
+	other.forget()
+	other.forget()
+	if err := take(one, n); err != nil {
+		t.Error(err)
+	}
+	one.forget()
+	if got := l.remembered.Load(); got != 2*allValues-3*takenAtOnce {
+		t.Errorf("%d are counted at the end", got)
 	}
 }
 
