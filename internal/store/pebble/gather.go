@@ -26,15 +26,36 @@ type gathering struct {
 	*lookup
 	reader reader
 	notes  bool
-	// size is that of the page.
-	size  int
-	refs  []gathered
-	order []sought
+	refs   []gathered
+	order  []sought
 	// bytes is how many the largest of the events has that were looked up by themselves, or all of the others on average.
 	bytes int
 	// keys and values are what the references point to.
 	keys   []byte
-	values [mostLooking][]byte
+	values [mostLooking]copies
+}
+
+// copies is what values are copied to. They stay where they are: where no more go in there is other memory for those that follow, so that no
+// memory is kept for values that were copied once more.
+type copies struct {
+	// to is what is copied to, and largest is the largest that was, which is used again.
+	to, largest []byte
+}
+
+// begin gives the values back.
+func (c *copies) begin() { c.to = c.largest[:0] }
+
+// add copies a value. About as many bytes are expected with those that follow.
+func (c *copies) add(value []byte, expected int) []byte {
+	if cap(c.to)-len(c.to) < len(value) {
+		c.to = make([]byte, 0, max(len(value), expected))
+		if cap(c.to) > cap(c.largest) {
+			c.largest = c.to
+		}
+	}
+	begin := len(c.to)
+	c.to = append(c.to, value...)
+	return c.to[begin:]
 }
 
 // gathered is an event that is looked up, or a note.
@@ -54,10 +75,10 @@ type sought struct {
 }
 
 // begin begins to gather for a page.
-func (g *gathering) begin(l *lookup, r reader, notes bool, size int) {
-	g.lookup, g.reader, g.notes, g.size = l, r, notes, size
+func (g *gathering) begin(l *lookup, r reader, notes bool) {
+	g.lookup, g.reader, g.notes = l, r, notes
 	for i := range g.values {
-		g.values[i] = g.values[i][:0]
+		g.values[i].begin()
 	}
 }
 
@@ -68,8 +89,8 @@ func (g *gathering) end() { g.lookup, g.reader = nil, reader{} }
 func (g *gathering) trim() {
 	clear(g.refs)
 	for i := range g.values {
-		if cap(g.values[i]) > 2*pageBytes {
-			g.values[i] = nil
+		if g.values[i].begin(); cap(g.values[i].largest) > 2*pageBytes {
+			g.values[i] = copies{}
 		}
 	}
 	if cap(g.refs) > 2*maxGathered {
@@ -112,9 +133,10 @@ func (g *gathering) gather(from j17.StreamID, n, limit int) (more bool, err erro
 	return more, g.feed.Error()
 }
 
-// fetch looks up what was gathered, in the order of the keys. Where the first event says that they do not all go into a page, they are
-// left to value, in the order of the feed: what is read and not handed out is little, however large the events are.
-func (g *gathering) fetch() error {
+// fetch looks up what was gathered, in the order of the keys, for a page that has room for so many bytes more. Where the first event says
+// that they do not all go in there, or that many bytes were looked up, the others are left to value, in the order of the feed: what is read
+// and not handed out is little, however large the events are.
+func (g *gathering) fetch(room int) error {
 	g.order, g.bytes = g.order[:0], 0
 	for i := range g.refs {
 		if !g.refs[i].note {
@@ -128,10 +150,8 @@ func (g *gathering) fetch() error {
 	if err != nil {
 		return err
 	}
-	begin := len(g.values[0])
-	g.values[0] = append(g.values[0], first...)
-	g.refs[g.order[0].at].value = g.values[0][begin:]
-	if g.bytes = len(first); g.bytes*len(g.order) > 2*g.size {
+	g.refs[g.order[0].at].value = g.values[0].add(first, 0)
+	if g.bytes = len(first); g.bytes*len(g.order) > 2*room {
 		return nil
 	}
 	defer func() {
@@ -141,15 +161,17 @@ func (g *gathering) fetch() error {
 				n, all = n+1, all+size
 			}
 		}
-		g.bytes = all / n
+		g.bytes = all / max(n, 1)
 	}()
 
-	// The others, in the order in which they are stored. Several look, each in a part of what is stored.
+	// The others, in the order in which they are stored, as far as they are not many more bytes than there is room for. Several look, each in
+	// a part of what is stored, and for its share of the bytes.
+	most := room + room/8
 	g.order = g.order[1:]
 	g.sort()
 	parts := min(mostLooking, runtime.GOMAXPROCS(0), 2*len(g.order)/dividedFrom)
 	if parts < 2 {
-		return g.collect(0, g.lookup, g.order)
+		return g.collect(0, g.lookup, g.order, most)
 	}
 	errs := make([]error, parts)
 	var looking sync.WaitGroup
@@ -157,13 +179,13 @@ func (g *gathering) fetch() error {
 		looking.Go(func() {
 			l, err := newLookup(g.reader.snapshot, g.reader.tenant, g.names)
 			if err == nil {
-				err = g.collect(part, l, g.order[len(g.order)*part/parts:len(g.order)*(part+1)/parts])
+				err = g.collect(part, l, g.order[len(g.order)*part/parts:len(g.order)*(part+1)/parts], most/parts)
 				l.close(&err)
 			}
 			errs[part] = err
 		})
 	}
-	errs[0] = g.collect(0, g.lookup, g.order[:len(g.order)/parts])
+	errs[0] = g.collect(0, g.lookup, g.order[:len(g.order)/parts], most/parts)
 	looking.Wait()
 	return errors.Join(errs...)
 }
@@ -206,15 +228,14 @@ func (g *gathering) value(ref *gathered) ([]byte, error) {
 	return g.events.ValueAndErr()
 }
 
-// collect looks up some of what was gathered, until it is as much as a page takes.
-func (g *gathering) collect(part int, with *lookup, order []sought) error {
-	values := slices.Grow(g.values[part], min(len(order)*(g.bytes+g.bytes/16), g.size))
-	from := len(values)
-	for _, s := range order {
-		if len(values)-from >= g.size {
+// collect looks up some of what was gathered, until it is as many bytes as its share. The last event may exceed that.
+func (g *gathering) collect(part int, with *lookup, order []sought, share int) error {
+	taken, average := 0, g.bytes
+	for i := range order {
+		if taken >= share {
 			break
 		}
-		ref := &g.refs[s.at]
+		ref := &g.refs[order[i].at]
 		if !with.events.SeekGE(ref.key) || !bytes.Equal(with.events.Key(), ref.key) {
 			return errors.Join(errGap, with.events.Error())
 		}
@@ -222,10 +243,9 @@ func (g *gathering) collect(part int, with *lookup, order []sought) error {
 		if err != nil {
 			return err
 		}
-		begin := len(values)
-		values = append(values, v...)
-		ref.value = values[begin:]
+		ref.value = g.values[part].add(v, min((len(order)-i)*(average+average/16), share-taken))
+		taken += len(v)
+		average = taken / (i + 1)
 	}
-	g.values[part] = values
 	return nil
 }

@@ -231,13 +231,13 @@ func (p *page) feed(r reader, from j17.StreamID, limit int, names *typeNames, no
 	}
 	defer l.close(&err)
 	g := &p.gathering
-	g.begin(l, r, notes, p.size())
+	g.begin(l, r, notes)
 	defer g.end()
 	more := l.feed.SeekGE(appendFeedKey(nil, r.tenant, from))
 	for n := minGathered; more; n = g.next(p) {
 		// First the references of many, then what they refer to, and then all in their order.
 		if more, err = g.gather(from, n, limit-len(p.entries)); err == nil {
-			err = g.fetch()
+			err = g.fetch(p.size() - p.bytes)
 		}
 		if err != nil {
 			return l.fault(err, from)

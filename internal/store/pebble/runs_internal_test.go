@@ -126,7 +126,7 @@ func TestOneEventOfARunIsLookedUpAlone(t *testing.T) {
 	}
 	defer l.close(&err)
 	var g gathering
-	g.begin(l, r, false, pageBytes)
+	g.begin(l, r, false)
 	if !l.feed.First() {
 		t.Fatal("there is no entry")
 	}

@@ -1,0 +1,71 @@
+package pebble
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"j17"
+	"j17/internal/clock"
+	"j17/internal/store"
+)
+
+// TestGatheredIsNotMuchMoreThanAPageTakes fills a page where a feed of small events goes on with large ones: several look up many of them, as the
+// small ones let expect that they all go in, and all of them together take no more than a page has room for.
+func TestGatheredIsNotMuchMoreThanAPageTakes(t *testing.T) {
+	t.Parallel()
+	const small, large = minGathered + 1, 300
+	text := func(n int) []byte { return append(append([]byte{'"'}, bytes.Repeat([]byte{'x'}, n)...), '"') }
+	s, _ := opened(t, clock.System{})
+	var u store.Append
+	for i := range small + large {
+		data := text(100)
+		if i >= small {
+			data = text(4000)
+		}
+		id := fmt.Sprint(i * 7919 % (small + large)) // ids are in another order than positions
+		u.Events = append(u.Events, store.NewEvent{Key: j17.Key{Type: "order", ID: id}, Type: "was_made", Data: data, Metadata: []byte(`{}`)})
+	}
+	if _, err := s.Append(t.Context(), "a/prod", []store.Append{u}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.read("a/prod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+
+	// The second time is in the memory of the first.
+	var p page
+	for range 2 {
+		p.clear()
+		if err := p.feed(r, j17.StreamID{}, small+large, &typeNames{}, false); err != nil {
+			t.Fatal(err)
+		}
+		if !p.full || p.bytes > pageBytes+5000 {
+			t.Errorf("%d bytes make a page, full: %v", p.bytes, p.full)
+		}
+		for i := range p.entries {
+			e := &p.entries[i]
+			if want := fmt.Sprint(i * 7919 % (small + large)); e.key.ID != want || len(e.value) < 100 || i >= small && len(e.value) < 4000 {
+				t.Fatalf("entry %d is %s with %d bytes instead of %s", i, e.key.ID, len(e.value), want)
+			}
+		}
+
+		// Values in the same memory end where it ends.
+		memory := map[*byte]int{}
+		for i := range p.gathering.refs {
+			if v := p.gathering.refs[i].value; v != nil {
+				end := &v[:cap(v)][cap(v)-1]
+				memory[end] = max(memory[end], cap(v))
+			}
+		}
+		sum := 0
+		for _, n := range memory {
+			sum += n
+		}
+		if sum > pageBytes*3/2 || sum < pageBytes/2 || len(p.gathering.refs) != small+large-minGathered {
+			t.Errorf("%d events that are looked up for a page keep %d bytes", len(p.gathering.refs), sum)
+		}
+	}
+}
