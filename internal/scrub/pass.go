@@ -59,7 +59,7 @@ func (s *Service) nextTenant(ctx context.Context, after j17.Tenant) error {
 	if err != nil {
 		return err
 	}
-	s.tile = tile{}
+	s.tile, s.hopeless = tile{}, false
 	i, found := slices.BinarySearch(all, after)
 	if found {
 		i++
@@ -98,8 +98,14 @@ func (s *Service) stepItems(ctx context.Context) error {
 		last = store.ItemName{Space: it.Space, Key: it.Key}
 		n++
 		if check := s.Checks[it.Space]; check != nil {
-			if err := check(it.Key, it.Value); err != nil && (!ofLog(it.Space) || !s.repaired(ctx, t)) {
-				s.found(ctx, "item", fmt.Sprintf("the side item %s/%s", it.Space, it.Key), err)
+			bad := check(it.Key, it.Value)
+			if bad != nil && ofLog(it.Space) {
+				if bad, err = s.mend(ctx, t, last, check); err != nil {
+					return err
+				}
+			}
+			if bad != nil {
+				s.found(ctx, "item", fmt.Sprintf("the side item %s/%s", it.Space, it.Key), bad)
 			}
 		}
 		if left -= int64(len(it.Value) + len(it.Key) + len(it.Space)); left <= 0 {
@@ -267,14 +273,42 @@ func before(at j17.StreamID) j17.StreamID {
 // ofLog reports whether the items of a space follow from events, as tiles of a log.
 func ofLog(space store.Space) bool { return slices.Contains(envlog.Derived(), space) }
 
-// repaired has the log of an environment made anew where it is damaged, and reports whether there was something that could be.
-func (s *Service) repaired(ctx context.Context, t j17.Tenant) bool {
-	n, err := s.Log.Repair(ctx, t)
-	if err != nil || n == 0 {
-		return false // what is damaged is told by who has met it
+// mend has the log of an environment made anew if one of its items is bad, and returns what is wrong with the item then. What counts is what is
+// stored now: an item of before may have been mended together with another one.
+func (s *Service) mend(ctx context.Context, t j17.Tenant, name store.ItemName, check func(key string, value []byte) error) (bad, err error) {
+	now := func() (bad, err error) {
+		item, err := s.Store.Get(ctx, t, name.Space, name.Key)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return nil, nil
+		case err != nil && isDamage(err):
+			return err, nil
+		case err != nil:
+			return nil, err
+		}
+		return check(name.Key, item.Value), nil
 	}
-	s.Logger.LogAttrs(ctx, slog.LevelWarn, "damaged parts of the log of an environment were made anew from its events", slog.String("tenant", string(t)), slog.Int("items", n))
-	return true
+	if bad, err = now(); bad == nil || err != nil {
+		return nil, err
+	}
+	if !s.repaired(ctx, t) {
+		return bad, ctx.Err()
+	}
+	return now()
+}
+
+// repaired has the log of an environment made anew where it is damaged, and reports whether that could be done: whoever has met damage looks
+// again then. That reads all of the log, so there is no other attempt in the same pass once one has failed or has mended nothing.
+func (s *Service) repaired(ctx context.Context, t j17.Tenant) bool {
+	if s.hopeless {
+		return false
+	}
+	n, err := s.Log.Repair(ctx, t)
+	s.hopeless = ctx.Err() == nil && (err != nil || n == 0)
+	if n > 0 {
+		s.Logger.LogAttrs(ctx, slog.LevelWarn, "damaged parts of the log of an environment were made anew from its events", slog.String("tenant", string(t)), slog.Int("items", n))
+	}
+	return err == nil // what is damaged is told by who has met it
 }
 
 // tile is the tile of the log that the event which is looked at is in.

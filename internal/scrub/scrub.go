@@ -129,6 +129,8 @@ type Service struct {
 	// The rest is the loop's, but for state, which is under mu.
 	rounds int
 	tile   tile
+	// hopeless tells that the log of the environment that is looked at cannot be repaired in this pass.
+	hopeless bool
 
 	mu    sync.Mutex
 	state state
@@ -267,7 +269,7 @@ func (s *Service) rest(ctx context.Context) error {
 	if err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
-	s.tile = tile{}
+	s.tile, s.hopeless = tile{}, false
 	s.change(func(st *state) {
 		before := st.Found
 		*st = state{Phase: tables, Last: st.Last, Before: before, Pass: Pass{Number: st.Pass.Number + 1, BeganAt: s.Clock.Now().UTC()}}

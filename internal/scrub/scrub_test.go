@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"strings"
@@ -47,7 +48,23 @@ type fixture struct {
 	store *pebble.Store
 	logs  *envlog.Service
 	log   bytes.Buffer
+	// whole counts how often the leaves of an environment were read from its beginning on.
+	whole int
 	*scrub.Service
+}
+
+// counting is a store that counts who begins to read all leaves of an environment.
+type counting struct {
+	*pebble.Store
+	whole *int
+}
+
+// ReadLeaves reads leaves.
+func (c counting) ReadLeaves(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Leaf, error] {
+	if after == (j17.StreamID{}) {
+		*c.whole++
+	}
+	return c.Store.ReadLeaves(ctx, t, after, limit)
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -67,7 +84,7 @@ func (f *fixture) open(t *testing.T) {
 	}
 	logger := slog.New(slog.NewTextHandler(&f.log, nil))
 	kit := worker.New(f.clock, logger)
-	f.logs = envlog.New(envlog.Options{Store: f.store, Clock: f.clock, Worker: kit, Origin: func(t j17.Tenant) (string, error) { return string(t), nil }})
+	f.logs = envlog.New(envlog.Options{Store: counting{f.store, &f.whole}, Clock: f.clock, Worker: kit, Origin: func(t j17.Tenant) (string, error) { return string(t), nil }})
 	checks := envlog.Checks()
 	maps.Copy(checks, checkpoint.Checks())
 	f.Service = scrub.New(scrub.Options{Store: f.store, Log: f.logs, Clock: hurried{f.clock}, Logger: logger, Worker: kit, Checks: checks})
@@ -351,6 +368,52 @@ func TestTheLogIsMadeAnew(t *testing.T) {
 	}
 	if _, err := f.logs.Include(t.Context(), tenant, 600, nil); err == nil {
 		t.Error("a damaged tile is served")
+	}
+}
+
+// TestItemsOfTheLogAreMendedTogether damages several items of a log that one repair mends, with one in front of them that is none of the log: that one
+// alone is damaged then. Where the log cannot be repaired, that is found out once in a pass.
+func TestItemsOfTheLogAreMendedTogether(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.write(t, 1200)
+	if _, err := f.logs.Upkeep(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	flip := func(db *engine.DB, kind byte, in string, nth, at int) {
+		key, value := record(t, db, kind, in, nth)
+		value[(at+len(value))%len(value)] ^= 1
+		if err := db.Set(key, value, engine.Sync); err != nil {
+			t.Fatal(err)
+		}
+	}
+	several := func(db *engine.DB) {
+		for nth := range 3 {
+			flip(db, 'i', "envlog.positions", nth, 40)
+		}
+	}
+	f.raw(t, several)
+	f.whole = 0
+	if st := f.pass(t); len(st.Damaged) > 0 || f.whole != 1 {
+		t.Errorf("after %d repairs: %+v", f.whole, st.Damaged)
+	}
+
+	// One that is none of the log, in front of one that is.
+	stray := store.Side{Op: store.Put, Space: "envlog.positions", Key: "0", Value: []byte("not sealed")}
+	if err := f.store.Write(t.Context(), tenant, []store.Side{stray}); err != nil {
+		t.Fatal(err)
+	}
+	f.raw(t, func(db *engine.DB) { flip(db, 'i', "envlog.positions", 3, 40) })
+	if st := f.pass(t); len(st.Damaged) != 1 || !strings.Contains(st.Damaged[0].Where, "envlog.positions/0") {
+		t.Errorf("%+v", st.Damaged)
+	}
+
+	// Of an event that is another one there is no log to be made.
+	f.raw(t, several)
+	f.raw(t, func(db *engine.DB) { flip(db, 'e', "order\x0011", 2, -30) })
+	f.whole = 0
+	if st := f.pass(t); len(st.Damaged) < 4 || f.whole != 1 {
+		t.Errorf("after %d repairs: %+v", f.whole, st.Damaged)
 	}
 }
 
