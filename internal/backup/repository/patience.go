@@ -70,7 +70,8 @@ func (p *patience) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	body := &watched{ReadCloser: answer.Body, ctx: ctx, wait: w}
-	if answer.StatusCode != http.StatusOK || req.URL.Query().Has("list-type") {
+	object := req.Method == http.MethodGet && req.URL.RawQuery == "" // which its reader bounds
+	if !object || answer.StatusCode != http.StatusOK {
 		body.limit = maxAnswer
 	}
 	answer.Body = body

@@ -150,9 +150,12 @@ func TestS3OptionsAreChecked(t *testing.T) {
 }
 
 // served is a repository in a bucket of a server that does with each connection what serve says.
-func served(t *testing.T, serve func(net.Conn)) *repository.Repository {
+func served(t *testing.T, serve func(net.Conn), changes ...func(*repository.S3Options)) *repository.Repository {
 	t.Helper()
 	o := repository.S3Options{Endpoint: "http://s3.test", Bucket: "backups", Region: "us-east-1", AccessKey: "the-key", SecretKey: "the-secret"}
+	for _, change := range changes {
+		change(&o)
+	}
 	o.Dial = func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
 		go func() {
@@ -268,6 +271,16 @@ func TestS3AnswersTooMuch(t *testing.T) {
 	page := "<ListBucketResult><Contents><Key>" + strings.Repeat("x", 9<<20) // which does not end
 	r := served(t, answering(t.Context(), fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/xml\r\nContent-Length: %d\r\n\r\n", len(page)), page, 1<<20, 0))
 	if _, _, err := r.Manifests(t.Context()); err == nil || !strings.Contains(err.Error(), "larger than") {
+		t.Error(err)
+	}
+}
+
+// Nor is one that does not say where the bucket is.
+func TestS3AnswersTooMuchOfALocation(t *testing.T) {
+	text := "<LocationConstraint>" + strings.Repeat("x", 9<<20) // which does not end
+	serve := answering(t.Context(), fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/xml\r\nContent-Length: %d\r\n\r\n", len(text)), text, 1<<20, 0)
+	r := served(t, serve, func(o *repository.S3Options) { o.Region = "" })
+	if _, err := r.Manifest(t.Context(), "bak_1"); err == nil || !strings.Contains(err.Error(), "larger than") {
 		t.Error(err)
 	}
 }
