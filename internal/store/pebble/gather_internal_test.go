@@ -69,3 +69,62 @@ func TestGatheredIsNotMuchMoreThanAPageTakes(t *testing.T) {
 		}
 	}
 }
+
+// TestErasureTakesTheMemoryOfWidePages reads a feed until its pages are larger, and has what stands in one of them be erased: the iteration goes on
+// with the event that was not handed out, in pages that are as small as at first.
+func TestErasureTakesTheMemoryOfWidePages(t *testing.T) {
+	t.Parallel()
+	const all = 600
+	s, _ := opened(t, clock.System{})
+	var u store.Append
+	data := append(append([]byte{'"'}, bytes.Repeat([]byte{'x'}, 4000)...), '"')
+	for i := range all {
+		u.Events = append(u.Events, store.NewEvent{Key: j17.Key{Type: "order", ID: fmt.Sprint(i)}, Type: "was_made", Data: data, Metadata: []byte(`{}`)})
+	}
+	if _, err := s.Append(t.Context(), "a/prod", []store.Append{u}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.read("a/prod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+
+	const erasedAt = 10 // the entry of the first larger page
+	looked, stale := 0, false
+	of := pager{
+		tenant: "a/prod",
+		fill: func(p *page, from j17.StreamID, limit int, names *typeNames) error {
+			if g := &p.gathering; stale && looked == erasedAt {
+				kept := cap(p.values) + cap(p.entries) + cap(g.refs) + cap(g.order) + cap(g.keys)
+				for i := range g.values {
+					kept += cap(g.values[i].to) + cap(g.values[i].largest)
+				}
+				if kept > 0 || p.size() != pageBytes || s.pages.wide.Load() != 0 {
+					t.Errorf("after the erasure the page keeps %d and takes %d bytes", kept, p.size())
+				}
+			}
+			looked = 0
+			return s.fillPage(p, "a/prod", r.tenant, func(r reader) error { return p.feed(r, from, limit, names, false) })
+		},
+		stale: func(p *page) bool {
+			if stale || p.room == 0 {
+				return false
+			}
+			looked++
+			stale = looked == erasedAt
+			return stale
+		},
+	}
+	n := 0
+	err = s.eachPage(t.Context(), of, j17.StreamID{}, all, func(e store.Entry, _ *eventRecord) bool {
+		if e.Event == nil || e.Event.Key.ID != fmt.Sprint(n) {
+			t.Fatalf("entry %d is %+v", n, e.Event)
+		}
+		n++
+		return true
+	})
+	if err != nil || n != all || !stale {
+		t.Errorf("%d entries, erased: %v, %v", n, stale, err)
+	}
+}

@@ -76,10 +76,12 @@ func (p *pages) grow(one *page) {
 	one.room = room
 }
 
-// shrink makes the pages of an iteration as small as they were at first.
+// shrink makes the pages of an iteration as small as they were at first. The memory of a larger one goes with what it holds.
 func (p *pages) shrink(one *page) {
-	p.wide.Add(-int64(one.room))
-	one.room = 0
+	if one.room > 0 {
+		p.wide.Add(-int64(one.room))
+		*one = page{}
+	}
 }
 
 func (p *pages) get() *page {
