@@ -45,8 +45,8 @@ func (m *model) refusals(prefix string, name eventName, declared map[eventName]v
 	}
 }
 
-// refusing gathers the codes of an event type's guards, and then those of what it implies. It reports false where it is too much. What
-// comes later, by schedules and sagas, refuses no write of this event.
+// refusing gathers the codes of an event type's guards, and then those of what it implies. It reports false where it is too much, and where
+// custom code says what is implied. What comes later, by schedules and sagas, refuses no write of this event.
 func refusing(name eventName, declared map[eventName]value.Value) (codes []string, whole bool) {
 	next := []eventName{name}
 	seen := map[eventName]bool{name: true}
@@ -72,10 +72,31 @@ func refusing(name eventName, declared map[eventName]value.Value) (codes []strin
 		implied := slices.Clone(event.Get("implications").Elems())
 		for len(implied) > 0 {
 			v := implied[0]
+			if emitsByCode(v) {
+				return nil, !anyRefusal(declared)
+			}
 			implied = append(implied[1:], v.Get("pipeline").Elems()...)
 			emits(v.Get("emit"))
 			emits(v.Get("map").Get("emit"))
 		}
 	}
 	return codes, true
+}
+
+// emitsByCode reports whether an implication, or a step of a pipeline, is custom code that emits events: of which types it alone knows.
+func emitsByCode(v value.Value) bool {
+	return slices.ContainsFunc([]string{"wasm", "binary_container", "runtime_container"}, func(kind string) bool {
+		code := v.Get(kind)
+		return !code.IsMissing() && code.Get("mode").Str() != "transform"
+	})
+}
+
+// anyRefusal reports whether a guard of any event type has a code.
+func anyRefusal(declared map[eventName]value.Value) bool {
+	for _, event := range declared {
+		if slices.ContainsFunc(event.Get("requires").Elems(), func(guard value.Value) bool { return !guard.Get("code").IsMissing() }) {
+			return true
+		}
+	}
+	return false
 }

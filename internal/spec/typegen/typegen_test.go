@@ -79,6 +79,50 @@ func TestTooManyRefusals(t *testing.T) {
 	}
 }
 
+// TestRefusalsOfCustomCode checks that an event has refusals of any text where custom code says what is implied, and no others do.
+func TestRefusalsOfCustomCode(t *testing.T) {
+	const emit = `{"emit": {"aggregate_type": "a", "event_type": "last"}}`
+	for implication, any := range map[string]bool{
+		`{"wasm": "x.wasm"}`: true,
+		`{"wasm": {"blob_name": "x.wasm", "mode": "emit"}}`:                                true,
+		`{"binary_container": {"image": "x"}}`:                                             true,
+		`{"runtime_container": {"runtime": "node_container", "entrypoint": "x"}}`:          true,
+		`{"pipeline": [{"wasm": {"blob_name": "x", "mode": "transform"}}, {"wasm": "y"}]}`: true,
+		`{"pipeline": [{"wasm": {"blob_name": "x", "mode": "transform"}}, ` + emit + `]}`:  false,
+		emit: false,
+	} {
+		root, err := value.ParseString(`{"aggregate_types": {"a": {"events": {
+			"first": {"schema": {}, "requires": [{"code": "c1"}], "implications": [` + emit + `]},
+			"second": {"schema": {}, "requires": [{"code": "c2"}], "implications": [{"emit": {"aggregate_type": "a", "event_type": "third"}}]},
+			"third": {"schema": {}, "requires": [{"code": "c3"}], "implications": [` + implication + `]},
+			"last": {"schema": {}, "requires": [{"code": "c4"}]}}}}}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, third := `"c2" | "c3" | "c4"`, `"c3" | "c4"`
+		if any {
+			second, third = "string", "string"
+		}
+		got := string(typegen.TypeScript(root))
+		for _, want := range []string{`AFirstRefusal = "c1" | "c4";`, "ASecondRefusal = " + second + ";", "AThirdRefusal = " + third + ";", `ALastRefusal = "c4";`} {
+			if !strings.Contains(got, "export type "+want) {
+				t.Errorf("%s: there is no %s", implication, want)
+			}
+		}
+	}
+}
+
+// TestNoRefusalsOfCustomCode checks that nothing is declared where custom code says what is implied and no guard of the spec has a code.
+func TestNoRefusalsOfCustomCode(t *testing.T) {
+	root, err := value.ParseString(`{"aggregate_types": {"a": {"events": {"e": {"schema": {}, "requires": [{}], "implications": [{"wasm": "x.wasm"}]}}}}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(typegen.TypeScript(root)); strings.Contains(got, "Refusal") {
+		t.Error(got)
+	}
+}
+
 // specs returns the files of all valid specs of the repository.
 func specs(t *testing.T) []string {
 	t.Helper()
