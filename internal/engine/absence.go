@@ -3,6 +3,7 @@ package engine
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"math"
 	"sync"
 
 	"j17"
@@ -14,13 +15,18 @@ import (
 type absences struct {
 	mu    sync.Mutex
 	known map[[32]byte]absence
+	// uses counts how often one was kept or helped.
+	uses uint64
 }
 
-// absence says that there is no event behind a position, up to another one.
-type absence struct{ from, to j17.StreamID }
+// absence says that there is no event behind a position, up to another one. used is the number of its last use.
+type absence struct {
+	from, to j17.StreamID
+	used     uint64
+}
 
 const (
-	// mostAbsences bounds how many are kept.
+	// mostAbsences bounds how many are kept: those used last.
 	mostAbsences = 1024
 	// muchToLook is how much work a condition is whose absence is kept.
 	muchToLook = 1000 * workOfMatch
@@ -48,10 +54,20 @@ func (a *absences) since(c *decider.Condition) j17.StreamID {
 	if len(a.known) == 0 {
 		return c.After
 	}
-	if found, ok := a.known[absenceOf(c)]; ok && found.from.Compare(c.After) <= 0 && found.to.Compare(c.After) > 0 {
-		return found.to
+	k := absenceOf(c)
+	found, ok := a.known[k]
+	if !ok || found.from.Compare(c.After) > 0 || found.to.Compare(c.After) <= 0 {
+		return c.After
 	}
-	return c.After
+	a.use(k, found)
+	return found.to
+}
+
+// use notes one as the last that was used.
+func (a *absences) use(k [32]byte, found absence) {
+	a.uses++
+	found.used = a.uses
+	a.known[k] = found
 }
 
 // keep notes that there was nothing behind a position, up to another one.
@@ -66,8 +82,21 @@ func (a *absences) keep(c *decider.Condition, from, to j17.StreamID) {
 		if found.to.Compare(to) > 0 {
 			to = found.to
 		}
-	case !ok && (a.known == nil || len(a.known) >= mostAbsences):
+	case a.known == nil:
 		a.known = map[[32]byte]absence{}
+	case !ok && len(a.known) >= mostAbsences:
+		delete(a.known, a.leastUsed())
 	}
-	a.known[k] = absence{from, to}
+	a.use(k, absence{from: from, to: to})
+}
+
+// leastUsed returns the one whose last use is the longest ago. To look at all of them is little beside what each was to look for.
+func (a *absences) leastUsed() (least [32]byte) {
+	first := uint64(math.MaxUint64)
+	for k, found := range a.known {
+		if found.used < first {
+			least, first = k, found.used
+		}
+	}
+	return least
 }
