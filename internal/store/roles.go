@@ -162,7 +162,7 @@ type Piles interface {
 }
 
 // Pile is many plain items (Side.Plain) that are taken in together. It takes a bounded amount of memory, and room on disk beside the store.
-// Purge ends it: from then on its methods return ErrEnded.
+// A Purge of the tenant ends it: from then on its methods return ErrEnded.
 type Pile interface {
 	// Put adds an item. Of several with one name the last one counts.
 	Put(space Space, key string, value []byte) error
@@ -232,7 +232,7 @@ type Erasure interface {
 
 	// Purge returns when nothing that streams have lost by Rewrite, nor what the given spaces have lost that held data of
 	// them, nor what some items by name have lost, can be found in the store's files any more. What that takes each engine says; it can
-	// be repeated. It ends piles, and archives of tenants that have changed since these began.
+	// be repeated. It ends the tenant's piles, and archives of tenants that have changed since these began.
 	Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []Declared, items []ItemName) error
 }
 

@@ -89,6 +89,7 @@ func (e *events) listener(logger *slog.Logger, stalled *atomic.Bool) *pebble.Eve
 		FlushEnd:      func(pebble.FlushInfo) { e.broadcast() },
 		CompactionEnd: func(pebble.CompactionInfo) { e.broadcast() },
 		TableDeleted:  func(pebble.TableDeleteInfo) { e.broadcast() },
+		TableIngested: func(pebble.TableIngestInfo) { e.broadcast() },
 	}
 }
 

@@ -423,7 +423,7 @@ func (s *Store) shutdown(end <-chan struct{}) error {
 	close(s.life.done)
 	s.background.Wait()
 	s.endArchives(nil, store.ErrClosed)
-	s.endPiles(store.ErrClosed)
+	s.endPiles("", store.ErrClosed)
 	select {
 	case <-s.committed:
 	case <-s.queue.faulted:

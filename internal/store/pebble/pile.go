@@ -189,12 +189,14 @@ func (p *pile) end(reason error) {
 	}
 }
 
-// endPiles ends all piles: what they hold may be what nobody may know any more.
-func (s *Store) endPiles(reason error) {
+// endPiles ends the piles of a tenant, "" for those of all: what they hold may be what nobody may know any more.
+func (s *Store) endPiles(of j17.Tenant, reason error) {
 	s.mu.Lock()
 	open := make([]*pile, 0, len(s.piles))
 	for p := range s.piles {
-		open = append(open, p)
+		if of == "" || p.name == of {
+			open = append(open, p)
+		}
 	}
 	s.mu.Unlock()
 	for _, p := range open {

@@ -115,6 +115,33 @@ func TestPurgeEndsPiles(t *testing.T) {
 	}
 }
 
+// TestPurgeLeavesPilesOfOthers erases in one tenant while somebody gathers in another: what was gathered is written.
+func TestPurgeLeavesPilesOfOthers(t *testing.T) {
+	t.Parallel()
+	s, _ := opened(t, clock.System{})
+	if err := s.Write(t.Context(), "a/prod", []store.Side{{Op: store.Put, Space: "own", Key: "k"}}); err != nil {
+		t.Fatal(err)
+	}
+	key := j17.Key{Type: "order", ID: "1"}
+	event := store.NewEvent{Key: key, Type: "was_made", Data: []byte("{}"), Metadata: []byte("{}")}
+	if _, err := s.Append(t.Context(), "b/prod", []store.Append{{Events: []store.NewEvent{event}}}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := beginPile(t, s, 500, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Purge(t.Context(), "b/prod", []j17.Key{key}, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Write(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if items, left := piled(t, s); items != 500 || len(left) > 0 {
+		t.Errorf("%d items are there, and %v is left", items, left)
+	}
+}
+
 // TestPileCutShort takes the power away at all times: what was acknowledged is there, and what was not leaves no files.
 func TestPileCutShort(t *testing.T) {
 	t.Parallel()

@@ -111,7 +111,7 @@ func (s *Store) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces 
 	// Records that an earlier call has removed before it was cut short are old bytes as well.
 	prefix := appendPrefix(nil, r.tenant, kindPurge)
 	all := keyRange{prefix, after(prefix)}
-	if err := s.removeOld(ctx, append(append(ranges, entries...), all)); err != nil || len(records) == 0 {
+	if err := s.removeOld(ctx, t, append(append(ranges, entries...), all)); err != nil || len(records) == 0 {
 		return err
 	}
 	err = s.run(ctx, always, func(b *batch) error {
@@ -123,17 +123,18 @@ func (s *Store) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces 
 	if err != nil {
 		return err
 	}
-	return s.removeOld(ctx, []keyRange{all})
+	return s.removeOld(ctx, t, []keyRange{all})
 }
 
-// removeOld removes from disk what stood in ranges before.
+// removeOld removes from disk what stood in ranges of a tenant's before.
 //
-//  1. It ends archives and piles, and waits until nobody can read the old values any more: the calls that read are short.
+//  1. It ends archives, and the piles of the tenant: those of others hold nothing of it. It waits until nobody can read the old values any
+//     more: the calls that read are short.
 //  2. It touches the ranges: it writes that they have no range keys. Whatever file holds an old value now overlaps a younger one, so that
 //     a compaction has to merge the two and cannot move the file as it is.
 //  3. It flushes, so that no log is needed any more that exists now, and compacts these ranges.
 //  4. It waits until the old tables are deleted, and removes the logs.
-func (s *Store) removeOld(ctx context.Context, ranges []keyRange) error {
+func (s *Store) removeOld(ctx context.Context, t j17.Tenant, ranges []keyRange) error {
 	// From here on nobody reads the old values.
 	present, err := s.acquire()
 	if err != nil {
@@ -141,7 +142,7 @@ func (s *Store) removeOld(ctx context.Context, ranges []keyRange) error {
 	}
 	defer s.release(present)
 	s.endArchives(present, store.ErrEnded)
-	s.endPiles(store.ErrEnded)
+	s.endPiles(t, store.ErrEnded)
 	if !s.awaitRelease(ctx.Done(), nil, func() bool { return s.idleBefore(present) }) {
 		return ctx.Err()
 	}
