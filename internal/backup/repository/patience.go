@@ -27,7 +27,8 @@ const maxAnswer = 8 << 20
 var errSlow = errors.New("the server is too slow: it takes more than 5 seconds a request, or sends and takes less than 16 KiB a second, for too long")
 
 // patience is a transport that waits for a server as long as it gets on: what that costs is counted in bytes and requests, so that a server
-// which hangs, or sends a byte now and then, is given up soon. It has no patience any more then.
+// which hangs, or sends a byte now and then, is given up soon. It has no patience any more then. A server that is just fast enough is waited
+// for as long as there are requests; those of a listing are counted.
 type patience struct {
 	next  http.RoundTripper
 	clock clock.Clock
@@ -45,13 +46,19 @@ func newPatience(next http.RoundTripper) *patience {
 func (p *patience) RoundTrip(req *http.Request) (*http.Response, error) {
 	p.mu.Lock()
 	w := &wait{of: p, began: p.clock.Now(), allowed: p.left + requestTime}
-	over := p.over
+	var refused error
+	if p.over {
+		refused = errSlow
+	}
 	p.mu.Unlock()
-	if over {
+	if l, ok := req.Context().Value(listingKey{}).(*listing); ok && refused == nil {
+		refused = l.page()
+	}
+	if refused != nil {
 		if req.Body != nil {
 			_ = req.Body.Close() // it is only read
 		}
-		return nil, errSlow
+		return nil, refused
 	}
 	ctx, cut := context.WithCancelCause(req.Context())
 	w.moved.Store(max(req.ContentLength, 0))

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -145,19 +146,51 @@ func (b *bucket) Get(ctx context.Context, name string, limit int64) ([]byte, err
 	return content, b.readable(err)
 }
 
-// mostListed is how many objects a listing may have. Whoever answers decides what it says, and all of them are remembered.
-const mostListed = 2 << 20
+// mostListed is how many objects a listing may have. Its requests may be emptyPages, and one more for each fewestAPage objects that have come:
+// usually a thousand come with each. Whoever answers decides what it says, and all objects are remembered.
+const (
+	mostListed  = 2 << 20
+	emptyPages  = 1 << 10
+	fewestAPage = 1 << 6
+)
 
-var errMany = errors.New("there are more than two million objects: give the backups a prefix, or a bucket, of their own")
+var (
+	errMany  = errors.New("there are more than two million objects: give the backups a prefix, or a bucket, of their own")
+	errPages = errors.New("the list of objects does not end: the server has sent more than a thousand pages with hardly any, and says that there are more")
+)
+
+// listing counts the requests of a listing, and what has come.
+type listing struct {
+	pages, objects atomic.Int64
+	// stop ends it.
+	stop context.CancelCauseFunc
+}
+
+// listingKey is where the context of requests has the listing that they are of.
+type listingKey struct{}
+
+// page counts a request, and ends the listing when there were too many.
+func (l *listing) page() error {
+	if l.pages.Add(1) <= emptyPages+l.objects.Load()/fewestAPage {
+		return nil
+	}
+	l.stop(errPages)
+	return errPages
+}
 
 func (b *bucket) List(ctx context.Context, folder string) iter.Seq2[file, error] {
 	return func(yield func(file, error) bool) {
-		ctx, stop := context.WithCancel(ctx) // ends the listing in the background
-		defer stop()
-		n := 0
+		ctx, stop := context.WithCancelCause(ctx) // ends the listing in the background
+		defer stop(nil)
+		l := &listing{stop: stop}
+		ctx = context.WithValue(ctx, listingKey{}, l)
 		for object := range b.client.ListObjects(ctx, b.name, minio.ListObjectsOptions{Prefix: b.prefix + folder, Recursive: true}) {
-			if n++; object.Err != nil || n > mostListed {
-				yield(file{}, b.readable(cmp.Or(object.Err, errMany)))
+			if n := l.objects.Add(1); object.Err != nil || n > mostListed {
+				err := cmp.Or(object.Err, errMany)
+				if context.Cause(ctx) == errPages { //nolint:errorlint // it is that very error
+					err = errPages
+				}
+				yield(file{}, b.readable(err))
 				return
 			}
 			name := strings.TrimPrefix(object.Key, b.prefix)
@@ -169,6 +202,9 @@ func (b *bucket) List(ctx context.Context, folder string) iter.Seq2[file, error]
 			}
 		}
 		if err := ctx.Err(); err != nil {
+			if context.Cause(ctx) == errPages { //nolint:errorlint // it is that very error
+				err = errPages
+			}
 			yield(file{}, err)
 		}
 	}
@@ -191,7 +227,7 @@ func (e *RefusedError) Error() string { return e.Reason }
 // readable turns an error into one that says what to do. It keeps addresses of networks out, which the error may come from a row that
 // others see.
 func (b *bucket) readable(err error) error {
-	for _, plain := range []error{errSlow, errTooLarge, errMany} {
+	for _, plain := range []error{errSlow, errTooLarge, errMany, errPages} {
 		if errors.Is(err, plain) {
 			return plain
 		}

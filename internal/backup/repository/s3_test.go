@@ -285,6 +285,36 @@ func TestS3AnswersTooMuchOfALocation(t *testing.T) {
 	}
 }
 
+// A list without objects whose pages always name another one is given up.
+func TestS3ListsWithoutEnd(t *testing.T) {
+	var pages atomic.Int64
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	r := served(t, func(c net.Conn) {
+		in := bufio.NewReader(c)
+		for {
+			if _, err := http.ReadRequest(in); err != nil {
+				return
+			}
+			n := pages.Add(1)
+			if n > 3000 {
+				stop()
+				return
+			}
+			page := fmt.Sprintf("<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>%d</NextContinuationToken></ListBucketResult>", n)
+			if _, err := fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: application/xml\r\nContent-Length: %d\r\n\r\n%s", len(page), page); err != nil {
+				return
+			}
+		}
+	})
+	if _, _, err := r.Manifests(ctx); err == nil || !strings.Contains(err.Error(), "does not end") {
+		t.Error(err)
+	}
+	if n := pages.Load(); n > 1100 {
+		t.Errorf("%d pages were asked for", n)
+	}
+}
+
 // breaking is a connection that breaks when so many bytes were written on all of its kind.
 type breaking struct {
 	net.Conn
