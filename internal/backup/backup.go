@@ -126,11 +126,13 @@ func New(ctx context.Context, o Options) (*Service, error) {
 }
 
 // How many backups are made at a time. Those of one instance never are. One that goes to an object store and has taken slowAfter already does
-// not count among the atOnce: whoever has chosen that store must hold up nobody else. There are never more than most.
+// not count among the atOnce, so that others need not wait for a store that somebody has chosen. There are never more than most, of which those
+// that go to object stores have at most mostRemote: however slow their stores are, those that go to a folder have atOnce left.
 const (
-	atOnce    = 2
-	most      = 4
-	slowAfter = time.Minute
+	atOnce     = 2
+	mostRemote = 3
+	most       = mostRemote + atOnce
+	slowAfter  = time.Minute
 )
 
 // Run makes backups until the context ends. What is not finished by then has failed.

@@ -170,8 +170,9 @@ func (s *Service) awaitMore(ctx context.Context, until time.Time) {
 	}
 }
 
-// take takes a job whose instance has none under way, so that a place which is slow holds up nobody else's: of those whose instance has waited
-// longest for its turn the first. Where there is none it says when one may begin although none of those under way has ended, the zero time for never.
+// take takes a job whose instance has none under way: of those whose instance has waited longest for its turn the first. One that goes to an
+// object store waits while mostRemote of them are under way. Where there is none it says when one may begin although none of those under way
+// has ended, the zero time for never.
 func (s *Service) take(ctx context.Context) (_ *job, _ context.Context, again time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,9 +181,12 @@ func (s *Service) take(ctx context.Context) (_ *job, _ context.Context, again ti
 	}
 
 	// Whether there is room for one.
-	now, counted, busy := s.Clock.Now(), 0, map[string]bool{}
+	now, counted, remote, busy := s.Clock.Now(), 0, 0, map[string]bool{}
 	for t, j := range s.active {
 		busy[instanceOf(t)] = true
+		if j.remote {
+			remote++
+		}
 		slow := j.began.Add(slowAfter)
 		if j.remote && !now.Before(slow) {
 			continue
@@ -199,6 +203,9 @@ func (s *Service) take(ctx context.Context) (_ *job, _ context.Context, again ti
 	at := -1
 	for i, j := range s.waiting {
 		instance := instanceOf(j.row.Scope)
+		if j.remote && remote >= mostRemote {
+			continue
+		}
 		if !busy[instance] && (at < 0 || s.turns[instance] < s.turns[instanceOf(s.waiting[at].row.Scope)]) {
 			at = i
 		}

@@ -113,6 +113,73 @@ func TestSlowStoresHoldUpNobodyElse(t *testing.T) {
 	}
 }
 
+// TestSlowStoresLeaveTheFolder has the object stores of more instances than may use one at a time not answer: two instances whose backups go to the
+// folder have theirs at the same time nevertheless, and the store that waited has its turn when another one has ended.
+func TestSlowStoresLeaveTheFolder(t *testing.T) {
+	reached, goOn := make(chan j17.Tenant, 8), make(chan struct{})
+	h := newHouse(t, nil)
+	head := h.options.Head
+	h.options.Head = func(ctx context.Context, of j17.Tenant, at j17.StreamID) (uint64, [32]byte, error) {
+		reached <- of
+		<-goOn
+		return head(ctx, of, at)
+	}
+	h.open(t)
+	h.run(t)
+	var slow, quick []j17.Tenant
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		i, err := h.registry.Instances.Create(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if of := j17.TenantOf(i.ID, j17.Prod); len(slow) < 4 {
+			h.away(t, i.ID)
+			slow = append(slow, of)
+		} else {
+			quick = append(quick, of)
+		}
+	}
+	ids := map[j17.Tenant]string{}
+	create := func(all []j17.Tenant) {
+		t.Helper()
+		for _, of := range all {
+			b, err := h.Create(t.Context(), of, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids[of] = b.ID
+		}
+	}
+
+	// As many as may, and one that waits.
+	create(slow)
+	h.await(t, func() bool { return h.Stats().Running == 2 })
+	h.clock.Advance(time.Minute)
+	h.await(t, func() bool { return h.Stats().Running >= 3 })
+	h.clock.Advance(time.Minute)
+	create(quick)
+	h.await(t, func() bool { st := h.Stats(); return st.Running == 5 && st.Waiting == 1 })
+	if first, second := <-reached, <-reached; min(first, second) != min(quick[0], quick[1]) || max(first, second) != max(quick[0], quick[1]) {
+		t.Errorf("%s and %s have begun", first, second)
+	}
+	close(goOn)
+	for _, of := range quick {
+		if b := h.ended(t, of, ids[of]); b.Status != backup.Completed {
+			t.Errorf("%+v", b)
+		}
+	}
+
+	// What waits has the place of one that ends.
+	for i, of := range slow {
+		if err := h.Delete(t.Context(), of, ids[of]); err != nil {
+			t.Error(err)
+		}
+		if i == 0 {
+			h.await(t, func() bool { st := h.Stats(); return st.Running == 3 && st.Waiting == 0 })
+		}
+	}
+}
+
 // TestTurns has an instance with several backups to be made wait behind another one that came later.
 func TestTurns(t *testing.T) {
 	reached, goOn := make(chan j17.Tenant, 8), make(chan struct{})
