@@ -209,6 +209,9 @@ func (s *Service) PostDefinition(ctx context.Context, t j17.Tenant, p Posting) (
 	if err == nil {
 		answer.Projection, err = s.Describe(ctx, t, answer.Name)
 	}
+	if j17.CodeOf(err) == j17.CodeUnknownProjection {
+		err = j17.Errorf(j17.CodeConflict, "The projection '%s' was taken, and taken away again meanwhile, by a deployed spec under which it is not valid or by somebody else", answer.Name)
+	}
 	return answer, err
 }
 

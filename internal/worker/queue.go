@@ -103,11 +103,14 @@ const drainTime = 5 * time.Second
 func (q *Queue) Run(ctx context.Context) error {
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
+	again := false
 	q.kit.Every(ctx, Loop{Name: q.Name + "_claims", Do: func(ctx context.Context) error {
 		if _, err := q.claim(ctx, work); err != nil {
 			return err
 		}
-		return q.await(ctx)
+		var err error
+		again, err = q.await(ctx, again)
+		return err
 	}})
 
 	// Drain.
@@ -122,16 +125,19 @@ func (q *Queue) Run(ctx context.Context) error {
 	return nil
 }
 
-// await waits until something is due. Where something is already, there was no room for it, or its tenant is left alone for now:
-// then it waits until an item has ended, and a moment at most.
-func (q *Queue) await(ctx context.Context) error {
+// await waits until something is due. What is due already may have come since the last look: it returns at once for another one, and
+// true. Where that has left something too, there was no room for it, or its tenant is left alone for now: then it waits until an item
+// has ended, and a moment at most. looked tells that await has returned at once before.
+func (q *Queue) await(ctx context.Context, looked bool) (again bool, err error) {
 	next, err := q.Store.NextDue(ctx, q.Space)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if !next.IsZero() && !next.After(q.kit.clock.Now()) {
-		q.kit.rest(ctx, crowdedPause, q.more)
-		return nil
+		if looked {
+			q.kit.rest(ctx, crowdedPause, q.more)
+		}
+		return !looked, nil
 	}
 	// Whatever comes first ends the others.
 	waiting, stop := context.WithCancel(ctx)
@@ -149,7 +155,7 @@ func (q *Queue) await(ctx context.Context) error {
 	}
 	stop()
 	sooner.Wait()
-	return err
+	return false, err
 }
 
 // ErrUnsettled is the error of Settle where what is handled makes more due at the same moment, again and again.

@@ -292,6 +292,38 @@ func (f *faulty) ClaimDue(ctx context.Context, t j17.Tenant, c store.Claim) ([]s
 	return f.Store.ClaimDue(ctx, t, c)
 }
 
+// sudden is a store to which something is written that is due at once, just before it says what is due next.
+type sudden struct {
+	store.Sides
+	put func()
+}
+
+func (s *sudden) NextDue(ctx context.Context, space store.Space) (time.Time, error) {
+	if put := s.put; put != nil {
+		s.put = nil
+		put()
+	}
+	return s.Sides.NextDue(ctx, space)
+}
+
+// TestNothingThatComesBetweenTwoLooksWaits writes an item that is due at once between a look at what is due and the question when to look
+// next: it is handled at once, though there was nothing to be done before.
+func TestNothingThatComesBetweenTwoLooksWaits(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		begin, handled := time.Now(), make(chan time.Duration, 1)
+		q := h.queue(worker.Work{Store: &sudden{h.Store, func() { h.put("a/prod", "k", 0) }}, Do: func(ctx context.Context, c *worker.Claim) error {
+			handled <- time.Since(begin)
+			return h.finish(ctx, c)
+		}})
+		stop := h.run(q)
+		if took := <-handled; took != 0 {
+			t.Errorf("it has waited for %s", took)
+		}
+		stop()
+	})
+}
+
 // TestTenantsTakeTurns checks that a place that is free goes from tenant to tenant.
 func TestTenantsTakeTurns(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
