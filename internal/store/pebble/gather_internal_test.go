@@ -128,3 +128,29 @@ func TestErasureTakesTheMemoryOfWidePages(t *testing.T) {
 		t.Errorf("%d entries, erased: %v, %v", n, stale, err)
 	}
 }
+
+// TestLargePagesKeepNoMemoryTwice fills a large page with values that are looked up one by one, and adds up the memory that its entries keep.
+func TestLargePagesKeepNoMemoryTwice(t *testing.T) {
+	t.Parallel()
+	p := page{room: 16 * pageBytes}
+	value := make([]byte, 10_000)
+	var kept int
+	var last *byte
+	for i := range value {
+		value[i] = byte(i)
+	}
+	for !p.full {
+		p.add(value)
+		if first := &p.values[:1][0]; first != last {
+			kept, last = kept+cap(p.values), first
+		}
+	}
+	if most := p.room * 3 / 2; kept > most || kept < p.room {
+		t.Errorf("%d bytes are kept for a page of %d", kept, p.room)
+	}
+	for i := range p.entries {
+		if !bytes.Equal(p.entries[i].value, value) {
+			t.Fatalf("entry %d is another one", i)
+		}
+	}
+}

@@ -125,8 +125,12 @@ func (s *Store) fillPage(p *page, t j17.Tenant, number uint32, fill func(reader)
 	return fill(r)
 }
 
-// add copies a value to the end of the page and returns its entry. The page is full when there is no room for more.
+// add copies a value to the end of the page and returns its entry. The page is full when there is no room for more. What is in a large page
+// stays where it is, since its entries keep what it was in before: where memory is full there is other memory for what follows.
 func (p *page) add(value []byte) *pageEntry {
+	if len(p.values) >= pageBytes && cap(p.values)-len(p.values) < len(value) {
+		p.values = make([]byte, 0, max(len(value), min(p.bytes, p.size()-p.bytes)))
+	}
 	start := len(p.values)
 	p.values = append(p.values, value...)
 	return p.hold(p.values[start:])
