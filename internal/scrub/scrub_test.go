@@ -376,7 +376,7 @@ func TestTheLogIsMadeAnew(t *testing.T) {
 func TestItemsOfTheLogAreMendedTogether(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.write(t, 1200)
+	f.write(t, 1280)
 	if _, err := f.logs.Upkeep(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
