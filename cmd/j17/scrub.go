@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +22,7 @@ func (e *env) scrubStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show how far the search for damage is, and what it has found", Args: noArgs,
 		Long: `Show how far the server is with looking for damage in what it stores, and what it has found. The exit code is 7 where something is
-damaged.`,
+damaged, and otherwise 1 where a worker of a headnode has not told.`,
 		Example: "  j17 scrub status --json",
 	}
 	r := serverFlags(cmd)
@@ -62,7 +63,7 @@ func (e *env) scrubStart() *cobra.Command {
 	return cmd
 }
 
-// showScrub prints how far the search is, and is an error where something is damaged.
+// showScrub prints how far the search is, and is an error where something is damaged, or where a worker has not told.
 func (e *env) showScrub(raw json.RawMessage, asJSON bool) error {
 	answer, err := decoded[wire.ScrubShown](raw)
 	if err != nil {
@@ -79,17 +80,27 @@ func (e *env) showScrub(raw json.RawMessage, asJSON bool) error {
 		}
 	}
 
+	if err != nil {
+		return err
+	}
+
 	// Of the server and of all of its workers.
-	damaged := len(s.Damaged)
+	damaged, untold := len(s.Damaged), []string{}
 	for _, n := range answer.Nodes {
 		if n.Scrub != nil {
 			damaged += len(n.Scrub.Damaged)
+		} else {
+			untold = append(untold, n.Node)
 		}
 	}
-	if err == nil && damaged > 0 {
-		err = j17.Errorf(j17.CodeCorruption, "%d places in what the server stores are damaged", damaged)
+	switch {
+	case damaged > 0:
+		return j17.Errorf(j17.CodeCorruption, "%d places in what the server stores are damaged", damaged)
+	case len(untold) > 0:
+		return j17.Errorf(j17.CodeUnavailable, "It is not known whether anything is damaged on %d of %d workers, which have not told: %s", len(untold), len(answer.Nodes), strings.Join(untold, ", "))
+	default:
+		return nil
 	}
-	return err
 }
 
 // printNodeScrub prints how far a worker is.
