@@ -324,3 +324,35 @@ func TestDamageBehindTheFirstRows(t *testing.T) {
 		p.stop()
 	})
 }
+
+// TestDamagedEventsAreNoDamageOfTheIndex: the look through all indexes comes upon an event that cannot be read. The index is as it should
+// be, could not be built anew either, and serves on.
+func TestDamagedEventsAreNoDamageOfTheIndex(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		h.scrub = time.Minute
+		var asked, damaged atomic.Int64
+		d := source{h.disk}.definition(func(context.Context, []string) error {
+			if damaged.Load() == 0 {
+				return nil
+			}
+			asked.Add(1)
+			return &store.CorruptionError{Where: "an event", Err: errors.New("its checksum is wrong")}
+		})
+		p := h.start(h.disk)
+		h.write(prod, event("item", "i00", some("item", 1)), event("shop", "s0", some("shop", 1)))
+		h.ready(p, prod, d)
+		damaged.Store(1)
+		for asked.Load() == 0 {
+			h.pass(time.Minute)
+		}
+		h.at(p, prod)
+		if n := p.Stats().Differences; n != 0 {
+			t.Errorf("%d differences", n)
+		}
+		damaged.Store(0)
+		h.pass(2 * time.Minute)
+		h.verify(p, prod)
+		p.stop()
+	})
+}

@@ -83,6 +83,7 @@ func (s *Service) scrub(ctx context.Context) error {
 			return s.o.Clock.Wait(ctx, s.o.Clock.Now().Add(scrubPause))
 		})
 		damage, damaged := errors.AsType[*store.CorruptionError](err)
+		damaged = damaged && !errors.Is(err, errEvents)
 		_, notReady := errors.AsType[*NotReadyError](err)
 		switch {
 		case damaged:
@@ -110,6 +111,9 @@ func (s *Service) replace(ctx context.Context, of place, slot string, what *Diff
 	s.tell(of.tenant, slot)
 	return err
 }
+
+// errEvents is that rows cannot be computed. It says nothing against the index, which could not be built anew either.
+var errEvents = errors.New("rows cannot be computed from events")
 
 // errMoved is why a verification begins anew.
 var errMoved = errors.New("another build of the index serves by now")
@@ -212,7 +216,7 @@ func (v *verification) page(ctx context.Context, after string) (last string, dif
 	for some := range slices.Chunk(ids, slice) {
 		rows, err := v.s.compute(ctx, v.t, v.d, view.at, some)
 		if err != nil {
-			return "", nil, err
+			return "", nil, fmt.Errorf("%w: %w", errEvents, err)
 		}
 		for i := range rows {
 			what, err := view.compare(&rows[i], records[rows[i].ID])
