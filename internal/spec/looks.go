@@ -151,7 +151,7 @@ func (r reader) parts(parts []tick.Part) {
 
 // predicate looks at a predicate and what it is made of.
 func (r reader) predicate(v value.Value, at diag.Pointer) {
-	if r.comparison(v, at) || r.settled(v, at) {
+	if r.comparison(v, at) {
 		return
 	}
 	if p, err := jsonpath.Parse(v.Get("exists").Str()); err == nil && r.reads != nil && len(p.Steps) == 2 && p.Steps[0].Key == "reads" {

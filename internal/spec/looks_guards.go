@@ -40,7 +40,9 @@ func (r reader) decisions(event value.Value, at diag.Pointer) {
 	}
 	for i, guard := range event.Get("requires").Elems() {
 		at := at.Key("requires").Index(i)
-		r.predicate(guard.Get("that"), at.Key("that"))
+		if that := guard.Get("that"); !r.comparison(that, at.Key("that")) && !r.settled(that, at.Key("that")) {
+			r.predicate(that, at.Key("that"))
+		}
 		r.value(guard.Get("message"), at.Key("message"), tick.AsValue)
 	}
 	r.unused(at.Key("reads"))
@@ -97,7 +99,8 @@ func impliedReads(all []*Implication) (looked uint16) {
 	return looked
 }
 
-// settled warns of a predicate that says the same of all events, since it looks at none, and reports whether it is one.
+// settled warns of the predicate of a guard that says the same of all events, since it looks at none, and reports whether it is one. In
+// handlers and conditions a comparison of literals may be meant: it switches something on or off.
 func (r reader) settled(v value.Value, at diag.Pointer) bool {
 	if v.Kind() != value.Object || !r.decided(v) {
 		return false
