@@ -18,14 +18,14 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"j17/bench/devserver"
 )
 
 // The bounds that docs/operations.md promises.
@@ -57,11 +57,9 @@ func main() {
 
 // target is the server under test.
 type target struct {
-	url      string
-	pid      int
-	heavyKey string // of prod
-	lightKey string // of staging
-	client   *http.Client
+	*devserver.Server
+
+	client *http.Client
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
@@ -74,15 +72,16 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, *long+2*time.Minute)
 	defer cancel()
-	t, end, err := start(ctx, *bin)
+	server, err := devserver.Start(ctx, *bin, hostileSpec)
 	if err != nil {
 		return err
 	}
-	defer end()
+	defer server.End()
+	t := &target{server, &http.Client{Transport: &http.Transport{MaxConnsPerHost: 0}}}
 	if err := t.prepare(ctx); err != nil {
 		return err
 	}
-	idle, err := t.memory("VmRSS")
+	idle, err := t.Memory("VmRSS")
 	if err != nil {
 		return err
 	}
@@ -97,7 +96,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	latencies := t.light(attack)
 	wg.Wait()
-	peak, err := t.memory("VmHWM")
+	peak, err := t.Memory("VmHWM")
 	if err != nil {
 		return err
 	}
@@ -121,75 +120,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// start starts a development server in a folder that is removed by end.
-func start(ctx context.Context, bin string) (_ *target, end func(), err error) {
-	dir, err := os.MkdirTemp("", "j17-hostile-*")
-	if err != nil {
-		return nil, nil, err
-	}
-	spec := filepath.Join(dir, "spec.json")
-	if err := os.WriteFile(spec, []byte(hostileSpec), 0o600); err != nil {
-		return nil, nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	server := exec.CommandContext(ctx, bin, "dev", spec, "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0", "--json") //nolint:gosec // the program that the caller names
-	server.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir)
-	server.Cancel = func() error { return server.Process.Signal(os.Interrupt) }
-	server.WaitDelay = 30 * time.Second
-	lines, err := server.StdoutPipe()
-	if err == nil {
-		err = server.Start()
-	}
-	if err != nil {
-		return nil, nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	end = func() {
-		_ = server.Process.Signal(os.Interrupt)
-		_ = server.Wait() // it was told to end
-		_ = os.RemoveAll(dir)
-	}
-	var ready struct {
-		URLs map[string]string
-		Keys map[string]struct{ Write string }
-	}
-	if err := json.NewDecoder(lines).Decode(&ready); err != nil {
-		end()
-		return nil, nil, fmt.Errorf("the server does not start: %w", err)
-	}
-	_, port, ok := strings.Cut(strings.TrimPrefix(ready.URLs["prod"], "http://"), ":")
-	if !ok {
-		end()
-		return nil, nil, errors.New("the server does not say where it listens")
-	}
-	return &target{
-		url: "http://127.0.0.1:" + port, pid: server.Process.Pid, heavyKey: ready.Keys["prod"].Write, lightKey: ready.Keys["staging"].Write,
-		client: &http.Client{Transport: &http.Transport{MaxConnsPerHost: 0}},
-	}, end, nil
-}
-
-// memory reads a line of the server's status, in MiB.
-func (t *target) memory(line string) (int, error) {
-	raw, err := os.ReadFile("/proc/" + strconv.Itoa(t.pid) + "/status")
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := strings.Cut(string(raw), line+":")
-	fields := strings.Fields(rest)
-	if len(fields) == 0 {
-		return 0, fmt.Errorf("the status of the server has no %s", line)
-	}
-	kilobytes, err := strconv.Atoi(fields[0])
-	return kilobytes >> 10, err
-}
-
 // send sends a request to an environment and returns the status of the answer, whose body is read and forgotten.
-func (t *target) send(ctx context.Context, host, key, method, path string, body io.Reader) (int, error) {
-	r, err := http.NewRequestWithContext(ctx, method, t.url+path, body)
+func (t *target) send(ctx context.Context, env, method, path string, body io.Reader) (int, error) {
+	r, err := t.Request(ctx, env, method, path, body)
 	if err != nil {
 		return 0, err
 	}
-	r.Host = host
-	r.Header.Set("Authorization", "Bearer "+key)
-	r.Header.Set("Content-Type", "application/json")
 	resp, err := t.client.Do(r)
 	if err != nil {
 		return 0, err
@@ -207,7 +143,7 @@ func (t *target) prepare(ctx context.Context) error {
 		writes = append(writes, struct{ path, body string }{"/pile/global/was_piled", large}, struct{ path, body string }{"/sum/global", many})
 	}
 	for _, w := range writes {
-		if status, err := t.send(ctx, "app.localhost", t.heavyKey, http.MethodPost, w.path, strings.NewReader(w.body)); err != nil || status != http.StatusCreated {
+		if status, err := t.send(ctx, "prod", http.MethodPost, w.path, strings.NewReader(w.body)); err != nil || status != http.StatusCreated {
 			return fmt.Errorf("preparing %s: %d %w", w.path, status, err)
 		}
 	}
@@ -256,7 +192,7 @@ func (t *target) attack(ctx context.Context, n int, answers *tally) {
 			one, cancel = context.WithTimeout(ctx, 200*time.Millisecond)
 			body = io.MultiReader(bytes.NewReader(bytes.Repeat([]byte(" "), 20_000)), silent{one})
 		}
-		status, err := t.send(one, "app.localhost", t.heavyKey, k.method, k.path, body)
+		status, err := t.send(one, "prod", k.method, k.path, body)
 		cancel()
 		switch {
 		case err != nil && ctx.Err() == nil:
@@ -272,7 +208,7 @@ func (t *target) light(ctx context.Context) []time.Duration {
 	var took []time.Duration
 	for ctx.Err() == nil {
 		began := time.Now() //nolint:forbidigo // this program measures the real time
-		status, err := t.send(ctx, "app-staging.localhost", t.lightKey, http.MethodPost, "/sum/_new/was_added", strings.NewReader(`{"data":{"by":1},`+actor+`}`))
+		status, err := t.send(ctx, "staging", http.MethodPost, "/sum/_new/was_added", strings.NewReader(`{"data":{"by":1},`+actor+`}`))
 		if err == nil && status == http.StatusCreated {
 			took = append(took, time.Since(began)) //nolint:forbidigo // as above
 		}

@@ -10,7 +10,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,15 +19,15 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"j17/bench/devserver"
 )
 
 // The types: orders have the projection, notes have none, spots have places.
@@ -61,10 +60,11 @@ func main() {
 
 // target is the server under test.
 type target struct {
-	url, internal, instance, secret, key string
-	pid, rows                            int
-	client                               *http.Client
-	out                                  io.Writer
+	*devserver.Server
+
+	rows   int
+	client *http.Client
+	out    io.Writer
 	// told is done when a failure was printed.
 	told sync.Once
 }
@@ -79,11 +79,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 20*(*each)+10*time.Minute)
 	defer cancel()
-	t, end, err := start(ctx, *bin)
+	t, err := start(ctx, *bin)
 	if err != nil {
 		return err
 	}
-	defer end()
+	defer t.End()
 	t.rows, t.out = *rows, out
 
 	// Without a projection, and then with it.
@@ -110,56 +110,22 @@ func (t *target) row(cells ...string) {
 	_, _ = fmt.Fprintln(t.out, "| "+strings.Join(cells, " | ")+" |")
 }
 
-// start starts a development server in a folder that is removed by end.
-func start(ctx context.Context, bin string) (_ *target, end func(), err error) {
-	dir, err := os.MkdirTemp("", "j17-views-*")
+// start starts a server that takes as many live views as are measured.
+func start(ctx context.Context, bin string) (*target, error) {
+	server, err := devserver.Start(ctx, bin, viewsSpec, "--streams", "2000", "--streams-per-key", "2000")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	spec := filepath.Join(dir, "spec.json")
-	if err := os.WriteFile(spec, []byte(viewsSpec), 0o600); err != nil {
-		return nil, nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	server := exec.CommandContext(ctx, bin, "dev", spec, "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0", "--json", "--streams", "2000", "--streams-per-key", "2000") //nolint:gosec // the program that the caller names
-	server.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir)
-	server.Cancel = func() error { return server.Process.Signal(os.Interrupt) }
-	server.WaitDelay = 30 * time.Second
-	lines, err := server.StdoutPipe()
-	if err == nil {
-		err = server.Start()
-	}
-	if err != nil {
-		return nil, nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	end = func() {
-		_ = server.Process.Signal(os.Interrupt)
-		_ = server.Wait() // it was told to end
-		_ = os.RemoveAll(dir)
-	}
-	var ready struct {
-		URLs       map[string]string
-		Keys       map[string]struct{ Write string }
-		Instance   struct{ ID string }
-		NodeSecret string `json:"node_secret"`
-	}
-	if err := json.NewDecoder(lines).Decode(&ready); err != nil {
-		end()
-		return nil, nil, fmt.Errorf("the server does not start: %w", err)
-	}
-	_, port, _ := strings.Cut(strings.TrimPrefix(ready.URLs["prod"], "http://"), ":")
-	return &target{
-		url: "http://127.0.0.1:" + port, internal: ready.URLs["internal"], instance: ready.Instance.ID, secret: ready.NodeSecret,
-		key: ready.Keys["prod"].Write, pid: server.Process.Pid, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2 * connections}},
-	}, end, nil
+	return &target{Server: server, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2 * connections}}}, nil
 }
 
 // admin sends a request to the internal listener.
 func (t *target) admin(ctx context.Context, path string, body io.Reader) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, t.internal+"/internal/instances/"+t.instance+"/prod/"+path, body)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, t.Internal+"/internal/instances/"+t.Instance+"/prod/"+path, body)
 	if err != nil {
 		return err
 	}
-	r.Header.Set("X-Node-Secret", t.secret)
+	r.Header.Set("X-Node-Secret", t.NodeSecret)
 	r.Header.Set("Content-Type", "application/json")
 	resp, err := t.client.Do(r)
 	if err != nil {
@@ -174,13 +140,10 @@ func (t *target) admin(ctx context.Context, path string, body io.Reader) error {
 
 // call sends a request to the environment and returns the open answer.
 func (t *target) call(ctx context.Context, method, path, body string) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, method, t.url+path, strings.NewReader(body))
+	r, err := t.Request(ctx, "prod", method, path, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	r.Host = "app.localhost"
-	r.Header.Set("Authorization", "Bearer "+t.key)
-	r.Header.Set("Content-Type", "application/json")
 	return t.client.Do(r)
 }
 
@@ -404,17 +367,17 @@ func (t *target) live(ctx context.Context, each time.Duration) {
 
 // idle measures what live views take that nothing happens to, of a server that has done nothing else.
 func idle(ctx context.Context, bin string, out io.Writer) error {
-	t, end, err := start(ctx, bin)
+	t, err := start(ctx, bin)
 	if err != nil {
 		return err
 	}
-	defer end()
+	defer t.End()
 	t.rows, t.out = watchers, out
 	if err := errors.Join(t.load(ctx), t.post(ctx)); err != nil {
 		return err
 	}
 	pause(ctx, settle)
-	before, err := t.memory()
+	before, err := t.Memory("VmRSS")
 	if err != nil {
 		return err
 	}
@@ -422,7 +385,7 @@ func idle(ctx context.Context, bin string, out io.Writer) error {
 	unwatch := t.watchAll(ctx, late, &atomic.Bool{})
 	defer unwatch()
 	pause(ctx, settle)
-	after, err := t.memory()
+	after, err := t.Memory("VmRSS")
 	if n := late.fail.Load(); n > 0 {
 		return errors.Join(err, fmt.Errorf("%d of %d live views could not be opened", n, watchers))
 	}
@@ -452,19 +415,4 @@ func (t *target) watch(ctx context.Context, n int, opened func(), late *took, me
 		}
 		once()
 	}
-}
-
-// memory is what the server has, in MB.
-func (t *target) memory() (int, error) {
-	raw, err := os.ReadFile("/proc/" + strconv.Itoa(t.pid) + "/status")
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := strings.Cut(string(raw), "VmRSS:")
-	fields := strings.Fields(rest)
-	if len(fields) == 0 {
-		return 0, errors.New("the status of the server has no VmRSS")
-	}
-	kilobytes, err := strconv.Atoi(cmp.Or(fields[0], "0"))
-	return kilobytes / 1024, err //nolint:mnd // kilobytes
 }

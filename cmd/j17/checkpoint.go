@@ -78,6 +78,7 @@ the SHA-256 of what 'j17 data export --of aggregates' says of them at that momen
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		// What is to be kept.
 		if key != "" && typ != "" {
 			return usageError{errors.New("--key and --type exclude each other: a checkpoint is of one aggregate, of one type or of all")}
 		}
@@ -90,6 +91,8 @@ the SHA-256 of what 'j17 data export --of aggregates' says of them at that momen
 				*given.into = &given.text
 			}
 		}
+
+		// Have it made, and show it.
 		o, err := e.operate(cmd, r)
 		if err != nil {
 			return err

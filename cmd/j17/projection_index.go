@@ -28,6 +28,7 @@ func (e *env) projectionRebuild() *cobra.Command {
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		// Have it begun, and wait for its end.
 		o, err := e.operate(cmd, r)
 		if err != nil {
 			return err
@@ -39,6 +40,8 @@ func (e *env) projectionRebuild() *cobra.Command {
 		if raw, err = o.await(cmd.Context(), raw, &w); err != nil {
 			return err
 		}
+
+		// What came of it.
 		if asJSON {
 			return e.printAnswer(raw)
 		}

@@ -113,11 +113,11 @@ func TestSlowStoresHoldUpNobodyElse(t *testing.T) {
 	}
 }
 
-// TestSlowStoresLeaveTheFolder has the object stores of more instances than may use one at a time not answer: two instances whose backups go to the
-// folder have theirs at the same time nevertheless, and the store that waited has its turn when another one has ended.
-func TestSlowStoresLeaveTheFolder(t *testing.T) {
-	reached, goOn := make(chan j17.Tenant, 8), make(chan struct{})
-	h := newHouse(t, nil)
+// stalling is a house whose backups say that they have begun, and wait until goOn is closed.
+func stalling(t *testing.T) (h *house, reached chan j17.Tenant, goOn chan struct{}) {
+	t.Helper()
+	reached, goOn = make(chan j17.Tenant, 8), make(chan struct{})
+	h = newHouse(t, nil)
 	head := h.options.Head
 	h.options.Head = func(ctx context.Context, of j17.Tenant, at j17.StreamID) (uint64, [32]byte, error) {
 		reached <- of
@@ -125,6 +125,13 @@ func TestSlowStoresLeaveTheFolder(t *testing.T) {
 		return head(ctx, of, at)
 	}
 	h.open(t)
+	return h, reached, goOn
+}
+
+// TestSlowStoresLeaveTheFolder has the object stores of more instances than may use one at a time not answer: two instances whose backups go to the
+// folder have theirs at the same time nevertheless, and the store that waited has its turn when another one has ended.
+func TestSlowStoresLeaveTheFolder(t *testing.T) {
+	h, reached, goOn := stalling(t)
 	h.run(t)
 	var slow, quick []j17.Tenant
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
@@ -182,15 +189,7 @@ func TestSlowStoresLeaveTheFolder(t *testing.T) {
 
 // TestTurns has an instance with several backups to be made wait behind another one that came later.
 func TestTurns(t *testing.T) {
-	reached, goOn := make(chan j17.Tenant, 8), make(chan struct{})
-	h := newHouse(t, nil)
-	head := h.options.Head
-	h.options.Head = func(ctx context.Context, of j17.Tenant, at j17.StreamID) (uint64, [32]byte, error) {
-		reached <- of
-		<-goOn
-		return head(ctx, of, at)
-	}
-	h.open(t)
+	h, reached, goOn := stalling(t)
 	of := []j17.Tenant{h.prod}
 	for _, name := range []string{"b", "c"} {
 		i, err := h.registry.Instances.Create(t.Context(), name)

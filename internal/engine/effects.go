@@ -97,6 +97,7 @@ func (e *Engine) Deployed(t j17.Tenant) (*decider.Decider, []store.Fence, error)
 
 // effects adds to a plan what its command and its events bring about beside events.
 func (e *Engine) effects(ctx context.Context, d *deployed, c *Command, p *plan) error {
+	// What the command writes itself, and who is asked for more.
 	p.side = c.Side
 	if len(c.Side) > 0 {
 		p.unit.Side = slices.Concat(p.unit.Side, c.Side)
@@ -108,6 +109,8 @@ func (e *Engine) effects(ctx context.Context, d *deployed, c *Command, p *plan) 
 	if len(all) == 0 {
 		return nil
 	}
+
+	// Each sees what was decided.
 	decided := &Decided{
 		Tenant: c.Tenant, Decider: d.Decider, Events: p.events, Timestamp: p.unit.Timestamp, Scheduled: p.scheduled, Command: c, Tried: p.tried,
 	}

@@ -96,6 +96,23 @@ func (m rottenMoment) Each(space store.Space, keys store.Range, do func(key, val
 	return m.Moment.Each(space, keys, do)
 }
 
+// rotten starts a process on a store of its own kind, with two rows.
+func (h *house) rotten() (*rotten, *process) {
+	h.tb.Helper()
+	st := &rotten{Store: h.disk}
+	p := h.start(st)
+	h.write(prod, event("item", "i00", some("item", 0)), event("item", "i01", some("item", 1)))
+	return st, p
+}
+
+// mended checks that the index is as it should be again.
+func (h *house) mended(p *process) {
+	h.tb.Helper()
+	h.at(p, prod)
+	h.verify(p, prod)
+	h.accounted(p)
+}
+
 // TestDamageIsMended: whoever finds that something of an index cannot be read, a reader or the upkeep, has it built anew. Nobody is told
 // that there are no rows, and nobody waits for the next look through all indexes.
 func TestDamageIsMended(t *testing.T) {
@@ -143,9 +160,7 @@ func TestDamageIsMended(t *testing.T) {
 					t.Errorf("%v, %+v", err, p.Stats())
 				}
 				h.pass(time.Minute)
-				h.at(p, prod)
-				h.verify(p, prod)
-				h.accounted(p)
+				h.mended(p)
 				p.stop()
 			})
 		})
@@ -167,9 +182,7 @@ func heldBuilds(h *house, held *atomic.Bool) *index.Definition {
 func TestDamageOfWhatServesDuringABuild(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
-		st := &rotten{Store: h.disk}
-		p := h.start(st)
-		h.write(prod, event("item", "i00", some("item", 0)), event("item", "i01", some("item", 1)))
+		st, p := h.rotten()
 		var held atomic.Bool
 		h.ready(p, prod, heldBuilds(h, &held))
 		held.Store(true)
@@ -197,9 +210,7 @@ func TestDamageOfWhatServesDuringABuild(t *testing.T) {
 		}
 		held.Store(false)
 		h.pass(time.Minute)
-		h.at(p, prod)
-		h.verify(p, prod)
-		h.accounted(p)
+		h.mended(p)
 		if ended := p.build.Stats().Ended; ended != 2 || p.Stats().Differences != 1 {
 			t.Errorf("%d builds, %+v", ended, p.Stats())
 		}
@@ -211,9 +222,7 @@ func TestDamageOfWhatServesDuringABuild(t *testing.T) {
 func TestDamageOfWhatIsBuilt(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
-		st := &rotten{Store: h.disk}
-		p := h.start(st)
-		h.write(prod, event("item", "i00", some("item", 0)), event("item", "i01", some("item", 1)))
+		st, p := h.rotten()
 		var held atomic.Bool
 		h.ready(p, prod, heldBuilds(h, &held))
 		serving := st.rot(t, nil)
@@ -242,9 +251,7 @@ func TestDamageOfWhatIsBuilt(t *testing.T) {
 			h.at(p, prod)
 		}
 		h.pass(time.Minute)
-		h.at(p, prod)
-		h.verify(p, prod)
-		h.accounted(p)
+		h.mended(p)
 		items, err := h.disk.Scan(t.Context(), prod, "index.slots", store.Range{}, 10)
 		if err != nil || len(items) != 1 || items[0].Key == building || items[0].Key == serving || p.Stats().Differences != 1 {
 			t.Errorf("%v, %v, %+v", items, err, p.Stats())
@@ -257,9 +264,7 @@ func TestDamageOfWhatIsBuilt(t *testing.T) {
 func TestDamageOfWhatDoesNotServeAnyMore(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
-		st := &rotten{Store: h.disk}
-		p := h.start(st)
-		h.write(prod, event("item", "i00", some("item", 0)), event("item", "i01", some("item", 1)))
+		st, p := h.rotten()
 		h.ready(p, prod, source{h.disk}.definition(nil))
 		v, err := p.At(t.Context(), prod, "one", h.end(prod))
 		if err != nil {
@@ -318,9 +323,7 @@ func TestDamageBehindTheFirstRows(t *testing.T) {
 		if n := p.Stats().Differences; n != 1 {
 			t.Errorf("%d differences", n)
 		}
-		h.at(p, prod)
-		h.verify(p, prod)
-		h.accounted(p)
+		h.mended(p)
 		p.stop()
 	})
 }

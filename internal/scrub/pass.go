@@ -86,6 +86,8 @@ func (s *Service) stepItems(ctx context.Context) error {
 		return err
 	}
 	defer a.Close()
+
+	// Items until a round is full.
 	left, last, n := int64(roundBytes), s.state.Item, uint64(0)
 	for it, err := range a.Items(ctx, last) {
 		if err != nil {
@@ -112,6 +114,8 @@ func (s *Service) stepItems(ctx context.Context) error {
 			break
 		}
 	}
+
+	// How far that was.
 	s.change(func(st *state) {
 		st.Item = last
 		st.Pass.Items += n

@@ -70,7 +70,7 @@ func (p *patience) RoundTrip(req *http.Request) (*http.Response, error) {
 
 	answer, err := p.next.RoundTrip(req.WithContext(ctx))
 	if err != nil {
-		if context.Cause(ctx) == errSlow { //nolint:errorlint // it is that very error
+		if errors.Is(context.Cause(ctx), errSlow) {
 			err = errSlow
 		}
 		w.end()
@@ -144,7 +144,7 @@ func (w *watched) Read(p []byte) (int, error) {
 	if w.read += int64(n); w.limit > 0 && w.read > w.limit {
 		return n, errTooLarge
 	}
-	if err != nil && context.Cause(w.ctx) == errSlow { //nolint:errorlint // it is that very error
+	if err != nil && errors.Is(context.Cause(w.ctx), errSlow) {
 		err = errSlow
 	}
 	return n, err

@@ -187,7 +187,7 @@ func (b *bucket) List(ctx context.Context, folder string) iter.Seq2[file, error]
 		for object := range b.client.ListObjects(ctx, b.name, minio.ListObjectsOptions{Prefix: b.prefix + folder, Recursive: true}) {
 			if n := l.objects.Add(1); object.Err != nil || n > mostListed {
 				err := cmp.Or(object.Err, errMany)
-				if context.Cause(ctx) == errPages { //nolint:errorlint // it is that very error
+				if errors.Is(context.Cause(ctx), errPages) {
 					err = errPages
 				}
 				yield(file{}, b.readable(err))
@@ -202,7 +202,7 @@ func (b *bucket) List(ctx context.Context, folder string) iter.Seq2[file, error]
 			}
 		}
 		if err := ctx.Err(); err != nil {
-			if context.Cause(ctx) == errPages { //nolint:errorlint // it is that very error
+			if errors.Is(context.Cause(ctx), errPages) {
 				err = errPages
 			}
 			yield(file{}, err)

@@ -239,15 +239,18 @@ func (p *page) feed(r reader, from j17.StreamID, limit int, names *typeNames, no
 	g := &p.gathering
 	g.begin(l, r, notes)
 	defer g.end()
+
 	more := l.feed.SeekGE(appendFeedKey(nil, r.tenant, from))
 	for n := minGathered; more; n = g.next(p) {
-		// First the references of many, then what they refer to, and then all in their order.
+		// First the references of many, and what they refer to.
 		if more, err = g.gather(from, n, limit-len(p.entries)); err == nil {
 			err = g.fetch(p.size() - p.bytes)
 		}
 		if err != nil {
 			return l.fault(err, from)
 		}
+
+		// Then all in their order. What found no room is looked up by itself.
 		for i := range g.refs {
 			ref := &g.refs[i]
 			var entry *pageEntry

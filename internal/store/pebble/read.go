@@ -246,11 +246,15 @@ func (s *Store) readStreams(ctx context.Context, t j17.Tenant, parts []store.Par
 	}
 	number := r.tenant
 	r.close()
+
+	// What is asked for makes sense.
 	for i := range parts {
 		if err := store.ValidKey(parts[i].Key); err != nil || parts[i].From == 0 || parts[i].From > parts[i].To {
 			return fmt.Errorf("%w: events %d to %d of %s", store.ErrInvalid, parts[i].From, parts[i].To, parts[i].Key)
 		}
 	}
+
+	// A page at a time of what is left. The snapshot of a page is closed before its events are handed out.
 	p := s.pages.get()
 	defer s.pages.put(p)
 	var c eventCursor
@@ -276,7 +280,7 @@ func (s *Store) readStreams(ctx context.Context, t j17.Tenant, parts []store.Par
 			if n, version = n+1, version+1; version > parts[0].To {
 				parts, version = parts[1:], 0
 				if len(parts) > 0 {
-					version = parts[0].From
+					version = parts[0].From // its events may follow in the page
 				}
 			}
 			if !yield(&c.event) {
