@@ -56,8 +56,13 @@ func inBubble(t *testing.T, test func(t *testing.T, h *house)) {
 		}
 		h.disk = st
 		test(t, h)
-		if err := st.Close(); err != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := st.Shutdown(ctx); err != nil {
 			t.Error(err)
+		}
+		if ctx.Err() != nil {
+			panic("a view of the store was not closed") // the store is left open then, and the bubble would never end
 		}
 	})
 }
@@ -506,7 +511,10 @@ func (h *house) notReady(p *process, what string, wanted func(*index.NotReadyErr
 	h.tb.Helper()
 	var err error
 	for range 100 {
-		_, err = p.At(h.tb.Context(), prod, "one", j17.StreamID{})
+		var v *index.View
+		if v, err = p.At(h.tb.Context(), prod, "one", j17.StreamID{}); err == nil {
+			v.Close()
+		}
 		if e, is := errors.AsType[*index.NotReadyError](err); is && wanted(e) {
 			return
 		}
@@ -542,4 +550,14 @@ func some(typ string, n int) string {
 	default:
 		return fmt.Sprintf(`{"about":"i%02d"}`, n%6)
 	}
+}
+
+// unreadable reports whether an index cannot be read.
+func (h *house) unreadable(p *process, t j17.Tenant, id string) bool {
+	v, err := p.At(h.tb.Context(), t, id, j17.StreamID{})
+	if err == nil {
+		v.Close()
+	}
+	_, is := errors.AsType[*index.NotReadyError](err)
+	return is
 }

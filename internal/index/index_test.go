@@ -543,7 +543,7 @@ func TestScrub(t *testing.T) {
 		var wait atomic.Bool
 		let := make(chan struct{})
 		d := source{h.disk}.definition(func(ctx context.Context, _ []string) error {
-			if wait.Load() && p.Stats().Differences > 0 {
+			if wait.Load() && h.unreadable(p, prod, "one") {
 				<-let
 			}
 			return ctx.Err()
@@ -562,9 +562,8 @@ func TestScrub(t *testing.T) {
 		}
 		wait.Store(true)
 		h.pass(11 * time.Second)
-		_, err = p.At(t.Context(), prod, "one", j17.StreamID{})
-		if _, is := errors.AsType[*index.NotReadyError](err); !is || p.Stats().Differences != 1 {
-			t.Errorf("%v, %+v", err, p.Stats())
+		if gone := h.unreadable(p, prod, "one"); !gone || p.Stats().Differences != 1 {
+			t.Errorf("it cannot be read: %t, %+v", gone, p.Stats())
 		}
 		close(let)
 		h.pass(time.Minute)
