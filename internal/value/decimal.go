@@ -70,36 +70,42 @@ func (v Value) AppendDigits(dst []byte) (digits []byte, sign, magnitude int) {
 }
 
 // significant finds the significant digits in a number's text: what stands before the first, how many there are, and their
-// magnitude.
+// magnitude. It looks at the zeros around them alone.
 func significant(s string) (before, digits int, mag int32) {
-	seen, first, last, point, exponent := 0, -1, 0, -1, 0
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c >= '0' && c <= '9':
-			if c != '0' {
-				if first < 0 {
-					first, before = seen, i
-				}
-				last = seen
-			}
-			seen++
-			continue
-		case c == '.':
-			point = seen
-			continue
-		case c == '-':
-			continue
-		}
-		exponent, _ = strconv.Atoi(strings.TrimPrefix(s[i+1:], "+"))
-		break
+	mantissa, exponent := splitExponent(s)
+	point := strings.IndexByte(mantissa, '.')
+	if point < 0 {
+		point = len(mantissa)
 	}
-	switch {
-	case first < 0:
+	before = len(mantissa) - len(strings.TrimLeft(mantissa, "-0."))
+	if before == len(mantissa) {
 		return 0, 0, 0
-	case point < 0:
-		point = seen
 	}
-	return before, last - first + 1, int32(max(min(point-first+exponent, maxMag), -maxMag))
+	last := len(strings.TrimRight(mantissa, "0.")) - 1
+
+	// The point is among the digits, before or after them; magnitude is counted from the first of them.
+	digits = last - before + 1
+	if before < point && point < last {
+		digits--
+	}
+	magnitude := point - before
+	if magnitude < 0 {
+		magnitude++
+	}
+	return before, digits, int32(max(min(magnitude+exponent, maxMag), -maxMag))
+}
+
+// splitExponent returns the text of a number without its exponent, and that.
+func splitExponent(s string) (mantissa string, exponent int) {
+	i := strings.IndexByte(s, 'e')
+	if i < 0 {
+		i = strings.IndexByte(s, 'E')
+	}
+	if i < 0 {
+		return s, 0
+	}
+	exponent, _ = strconv.Atoi(strings.TrimPrefix(s[i+1:], "+"))
+	return s[:i], exponent
 }
 
 const maxMag = 1<<31 - 1
@@ -128,7 +134,7 @@ func compareDigits(x, y parts) int {
 // negative.
 type decimalText struct {
 	negative bool
-	digits   []byte
+	digits   string
 	scale    int
 }
 
@@ -136,30 +142,36 @@ func (v Value) decimal() decimalText {
 	var s string
 	exponent := 0
 	if v.text() {
-		s = v.num()
-		if i := strings.IndexAny(s, "eE"); i >= 0 {
-			exponent, _ = strconv.Atoi(strings.TrimPrefix(s[i+1:], "+"))
-			s = s[:i]
-		}
+		s, exponent = splitExponent(v.num())
 	} else {
-		s = strconv.FormatInt(v.coef(), 10)
-		exponent = -int(v.scale())
+		s, exponent = strconv.FormatInt(v.coef(), 10), -int(v.scale())
 	}
-	d := decimalText{negative: s[0] == '-'}
-	whole, fraction, _ := strings.Cut(strings.TrimPrefix(s, "-"), ".")
-	d.digits = append(append(make([]byte, 0, len(s)), whole...), fraction...)
-	d.scale = len(fraction) - exponent
+	unsigned := strings.TrimPrefix(s, "-")
+	whole, fraction, _ := strings.Cut(unsigned, ".")
+	d := decimalText{negative: len(unsigned) < len(s), digits: whole, scale: len(fraction) - exponent}
+	if fraction != "" {
+		d.digits = whole + fraction
+	}
 	return d
 }
 
-// aligned returns the digits of d, as numbers, over a scale that is not smaller than its own, in n digits.
-func (d *decimalText) aligned(n, scale int) []byte {
-	out := make([]byte, n)
-	from := n - (scale - d.scale) - len(d.digits)
-	for i, c := range d.digits {
-		out[from+i] = c - '0'
+// aligned returns d over a scale that is not smaller than its own, in n digits, and the place of the first that is its own.
+func (d *decimalText) aligned(n, scale int) (digits []byte, from int) {
+	digits = make([]byte, n)
+	from = n - (scale - d.scale) - len(d.digits)
+	fillZeros(digits[:from])
+	fillZeros(digits[from+copy(digits[from:], d.digits):])
+	return digits, from
+}
+
+func fillZeros(digits []byte) {
+	if len(digits) == 0 {
+		return
 	}
-	return out
+	digits[0] = '0'
+	for n := 1; n < len(digits); n *= 2 {
+		copy(digits[n:], digits[:n])
+	}
 }
 
 // addDecimals returns the sum under the rules of Add. It reports false when the sum may have more than maxLoose digits.
@@ -170,39 +182,43 @@ func addDecimals(a, b decimalText, negate bool) (Value, bool) {
 		return Value{}, false
 	}
 	b.negative = b.negative != negate
-	x, y := a.aligned(n, scale), b.aligned(n, scale)
+	x, xFrom := a.aligned(n, scale)
+	y, yFrom := b.aligned(n, scale)
 	negative := a.negative
 	if a.negative == b.negative {
-		addDigits(x, y)
+		if xFrom > yFrom {
+			x, y, yFrom = y, x, xFrom
+		}
+		addDigits(x, y, yFrom)
 	} else {
 		if bytes.Compare(x, y) < 0 {
-			x, y, negative = y, x, b.negative
+			x, y, yFrom, negative = y, x, xFrom, b.negative
 		}
-		subtractDigits(x, y)
+		subtractDigits(x, y, yFrom)
 	}
 	return numberOf(x, scale, negative), true
 }
 
-// addDigits adds y to x, which has room for the sum.
-func addDigits(x, y []byte) {
+// addDigits adds y, which has none but zeros before from, to x, which has room for the sum.
+func addDigits(x, y []byte, from int) {
 	carry := byte(0)
-	for i := len(x) - 1; i >= 0; i-- {
-		d := x[i] + y[i] + carry
+	for i := len(x) - 1; i >= from || carry != 0; i-- {
+		d := x[i] + (y[i] - '0') + carry
 		carry = 0
-		if d > 9 {
+		if d > '9' {
 			d, carry = d-10, 1
 		}
 		x[i] = d
 	}
 }
 
-// subtractDigits takes y, which is not larger, from x.
-func subtractDigits(x, y []byte) {
+// subtractDigits takes y, which is not larger and has none but zeros before from, from x.
+func subtractDigits(x, y []byte, from int) {
 	borrow := byte(0)
-	for i := len(x) - 1; i >= 0; i-- {
-		d := x[i] - y[i] - borrow
+	for i := len(x) - 1; i >= from || borrow != 0; i-- {
+		d := x[i] - (y[i] - '0') - borrow
 		borrow = 0
-		if d > 9 {
+		if d < '0' {
 			d, borrow = d+10, 1
 		}
 		x[i] = d
@@ -211,19 +227,13 @@ func subtractDigits(x, y []byte) {
 
 // numberOf returns the number of digits over a scale, which there are more than scale of.
 func numberOf(digits []byte, scale int, negative bool) Value {
-	from, zero := 0, true
-	for i, d := range digits {
-		zero = zero && d == 0
-		if d == 0 && from == i && i < len(digits)-scale-1 {
-			from++
-		}
-		digits[i] += '0'
-	}
-	text := make([]byte, 0, len(digits)+2)
-	if negative && !zero {
+	point := len(digits) - scale
+	whole := bytes.TrimLeft(digits[:point-1], "0")
+	from := point - 1 - len(whole)
+	text := make([]byte, 0, len(digits)-from+2)
+	if negative && len(bytes.TrimLeft(digits, "0")) > 0 {
 		text = append(text, '-')
 	}
-	point := len(digits) - scale
 	text = append(text, digits[from:point]...)
 	if scale > 0 {
 		text = append(append(text, '.'), digits[point:]...)

@@ -52,7 +52,7 @@ func appendDecimal(dst []byte, coef int64, scale uint8) []byte {
 func number(s string) Value {
 	// Only plain decimals fit into a value; any other number stays as it was written.
 	digits, scale, point := 0, 0, false
-	for i := range len(s) {
+	for i := 0; i < len(s) && digits <= maxInlineScale; i++ {
 		switch c := s[i]; {
 		case c >= '0' && c <= '9':
 			digits++
@@ -99,18 +99,13 @@ func (v Value) wide() wide {
 	if !v.text() {
 		return wide{big.NewInt(v.coef()), int(v.scale())}
 	}
-	s := v.num()
-	exp := 0
-	if i := strings.IndexAny(s, "eE"); i >= 0 {
-		exp, _ = strconv.Atoi(strings.TrimPrefix(s[i+1:], "+"))
-		s = s[:i]
-	}
+	s, exponent := splitExponent(v.num())
 	whole, frac, _ := strings.Cut(s, ".")
 	coef, ok := new(big.Int).SetString(whole+frac, 10)
 	if !ok {
 		coef = new(big.Int)
 	}
-	return wide{coef, len(frac) - exp}
+	return wide{coef, len(frac) - exponent}
 }
 
 func pow10(n int) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil) }

@@ -115,7 +115,7 @@ func TestUnitsAreWorthTheirTime(t *testing.T) {
 		h, data := compile(t, c.handler), []byte(c.data)
 		var took time.Duration
 		var perUnit float64
-		for range 3 { // other processes take their share of the caches
+		for range 6 { // other processes take their share of the caches
 			b := work.New(t.Context(), work.Replay)
 			start := worktest.ProcessorTime(t)
 			_, err := h.Apply(value.NewEditor(), states[c.state], &tick.Event{Data: tick.Raw(data)}, b, nil)
