@@ -180,13 +180,16 @@ func (t *target) load(ctx context.Context) error {
 	return t.admin(ctx, "cold_start", from)
 }
 
+// indexed is a list that needs the index, however many rows there are.
+const indexed = "/_projections/orders?status=s0&order=placed&count=1"
+
 // post posts the projection and waits until its lists are there.
 func (t *target) post(ctx context.Context) error {
 	if err := t.admin(ctx, "projections", strings.NewReader(viewsProjection)); err != nil {
 		return err
 	}
 	for {
-		_, status, err := t.ask(ctx, http.MethodGet, "/_projections/orders?count=1", "")
+		_, status, err := t.ask(ctx, http.MethodGet, indexed, "")
 		if err != nil || status == http.StatusOK {
 			return err
 		}
@@ -312,15 +315,15 @@ func (t *target) upkeep(ctx context.Context, each time.Duration, before *took) {
 	}
 	plain := t.writes(ctx, each, "note", 0)
 	t.row("writes of a type that no index concerns are slower beside a projection by", loss(before, plain), "nothing")
-	indexed := t.writes(ctx, each, "order", 0)
+	orders := t.writes(ctx, each, "order", 0)
 	began := now()
 	for {
-		_, status, err := t.ask(ctx, http.MethodGet, "/_projections/orders?count=1", "")
+		_, status, err := t.ask(ctx, http.MethodGet, indexed, "")
 		if ctx.Err() != nil || err == nil && status == http.StatusOK {
 			break
 		}
 	}
-	t.row("writes that three indexes follow are slower by", loss(plain, indexed), "15 %")
+	t.row("writes that three indexes follow are slower by", loss(plain, orders), "15 %")
 	t.row("after them, until a list shows all", fmt.Sprintf("%.2f s", now().Sub(began).Seconds()), "2 s")
 	t.row("writes with a place are slower by", loss(plain, t.writes(ctx, each, "spot", 0)), "10 %")
 
