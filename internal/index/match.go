@@ -1,6 +1,7 @@
 package index
 
 import (
+	"cmp"
 	"slices"
 
 	"j17/internal/store"
@@ -8,8 +9,13 @@ import (
 	"j17/internal/work"
 )
 
-// leading bounds the rows of a word that are sorted in memory.
-const leading = 4096
+const (
+	// fewEntries bounds the entries of a beginning of words whose rows are put in order in memory.
+	fewEntries = 4096
+	// mostWords bounds the words with one beginning whose rows are read side by side, leastPage the rows that are read of each at a time.
+	mostWords = 1024
+	leastPage = 16
+)
 
 // Words returns up to limit rows, behind a cursor, that have all of some words in index n, the last one as the beginning of a word. They
 // come in the order of ids; where there is one word only, in that of the words found and then of ids. words are those of SplitWords.
@@ -17,24 +23,30 @@ func (v *View) Words(b *work.Budget, n int, words []string, after string, limit 
 	if len(words) == 1 {
 		return v.Scan(b, wordQuery(n, words[0]), after, limit)
 	}
-	err = v.eachMatch(b, n, words, after, func(id string) bool {
-		if limit > 0 {
-			hits = append(hits, Hit{ID: id, Cursor: id})
-		}
-		return len(hits) < limit
-	})
+	lists, rest, err := v.lists(b, n, words)
+	if err == nil {
+		err = v.eachMatch(b, lists, rest, after, func(id string) bool {
+			if limit > 0 {
+				hits = append(hits, Hit{ID: id, Cursor: id})
+			}
+			return len(hits) < limit
+		})
+	}
 	return hits, v.told(err)
 }
 
 // CountWords returns how many rows Words finds.
 func (v *View) CountWords(b *work.Budget, n int, words []string) (count uint64, err error) {
-	if len(words) == 1 {
+	lists, rest, err := v.lists(b, n, words)
+	if err == nil && rest != nil && len(words) == 1 {
 		return v.Count(b, wordQuery(n, words[0]))
 	}
-	err = v.eachMatch(b, n, words, "", func(string) bool {
-		count++
-		return true
-	})
+	if err == nil {
+		err = v.eachMatch(b, lists, rest, "", func(string) bool {
+			count++
+			return true
+		})
+	}
 	return count, v.told(err)
 }
 
@@ -43,104 +55,274 @@ func wordQuery(n int, word string) Query {
 	return Query{Lanes: [][]Range{{All(n, 1).Prefix(word)}}}
 }
 
-// eachMatch passes the ids of rows that have several words, in order, until do reports false.
-func (v *View) eachMatch(b *work.Budget, n int, words []string, after string, do func(id string) bool) error {
+// lists returns the rows of each of some words, the last one as the beginning of a word: where too many words begin so, its rows are in no
+// list, and rest is where their entries are.
+func (v *View) lists(b *work.Budget, n int, words []string) (lists []rows, rest *Range, err error) {
 	if len(words) == 0 {
-		return nil
+		return nil, nil, nil
 	}
-	ranges := make([]Range, len(words))
-	for i, word := range words {
-		ranges[i] = All(n, 1).Equal(value.StringValue(word))
+	last := len(words) - 1
+	for _, word := range words[:last] {
+		of := All(n, 1).Equal(value.StringValue(word))
+		lists = append(lists, v.rowsOf(b, of.head, lastPage))
 	}
-	ranges[len(words)-1] = All(n, 1).Prefix(words[len(words)-1])
-	lead, few, err := v.rarest(b, ranges)
-	if err != nil {
-		return err
+	begin := All(n, 1).Prefix(words[last])
+	list, err := v.beginning(b, &begin)
+	if err != nil || list == nil {
+		return lists, &begin, err
 	}
+	return append(lists, list), nil, nil
+}
 
-	// The rows of the rarest word are looked at one by one.
-	look := func(id string) (more bool, err error) {
-		rec, err := readRecord(v.moment.Get, v.slot.name, id)
-		switch {
-		case err != nil || rec == nil:
-			return true, err
-		case !b.Spend(rec.cost(len(ranges))):
-			return false, b.Err()
-		case !rec.matches(ranges):
-			return true, nil
-		}
-		return do(id), nil
-	}
-	if lead == len(ranges)-1 {
-		ids, err := v.sorted(b, few, after)
-		for _, id := range ids {
-			if err != nil {
-				return err
-			}
-			var more bool
-			if more, err = look(id); !more {
-				return err
-			}
-		}
-		return err
-	}
-	keys := ranges[lead].in(v.slot.name)
-	if after != "" {
-		keys = keys.After(v.slot.name + "/" + ranges[lead].head + end + after)
+// eachMatch passes the ids of rows that are in all of some lists, and have an entry in the rest if there is one, in order until do reports
+// false. Only for the rest a record is read.
+func (v *View) eachMatch(b *work.Budget, lists []rows, rest *Range, after string, do func(id string) bool) error {
+	if rest == nil {
+		return eachCommon(b, lists, after, do)
 	}
 	var failed error
-	err = v.each(b, keys, func(key, _ []byte) bool {
-		id := string(key[len(v.slot.name)+1+len(ranges[lead].head)+len(end):])
-		var more bool
-		if more, failed = look(id); failed != nil {
+	err := eachCommon(b, lists, after, func(id string) bool {
+		var has bool
+		if has, failed = v.has(b, id, rest); failed != nil {
 			return false
 		}
-		return more
+		return !has || do(id)
 	})
-	if failed != nil {
-		return failed
+	return cmp.Or(failed, err)
+}
+
+// has reports whether a row has an entry in a range.
+func (v *View) has(b *work.Budget, id string, of *Range) (bool, error) {
+	rec, err := readRecord(v.moment.Get, v.slot.name, id)
+	if err != nil || rec == nil {
+		return false, err
+	}
+	if !b.Spend(rec.cost(1)) {
+		return false, b.Err()
+	}
+	return slices.ContainsFunc(rec.entries, func(e Entry) bool { return of.has(e.text, e.whole) }), nil
+}
+
+// rows passes the ids of rows in order.
+type rows interface {
+	// seek returns the first id that is not before another one, "" for none. It does not go back.
+	seek(id string) (string, error)
+}
+
+// eachCommon passes the ids that stand in all of some lists, behind one of them, until do reports false.
+func eachCommon(b *work.Budget, lists []rows, after string, do func(id string) bool) error {
+	if after != "" {
+		after += "\x00"
+	}
+	for at, agreed := after, 0; len(lists) > 0; {
+		for i := 0; agreed < len(lists); i = (i + 1) % len(lists) {
+			id, err := lists[i].seek(at)
+			switch {
+			case err != nil || id == "":
+				return err
+			case !b.Spend(1):
+				return b.Err()
+			case id != at:
+				at, agreed = id, 0
+			}
+			agreed++
+		}
+		if !do(at) {
+			return nil
+		}
+		at, agreed = at+"\x00", 0
+	}
+	return nil
+}
+
+// few are rows that are in memory.
+type few []string
+
+func (f *few) seek(id string) (string, error) {
+	at, _ := slices.BinarySearch(*f, id)
+	if *f = (*f)[at:]; len(*f) == 0 {
+		return "", nil
+	}
+	return (*f)[0], nil
+}
+
+// posting are the rows of one word, which are read a page at a time.
+type posting struct {
+	v *View
+	b *work.Budget
+	// left is what was not read yet, head what stands before the ids.
+	left store.Range
+	head string
+	page []string
+	// size is how many are read next, most at most; taken is how many were found on the present page.
+	size, most, taken int
+	ended             bool
+}
+
+// rowsOf returns the rows of one word, whose entries are under a text.
+func (v *View) rowsOf(b *work.Budget, text string, most int) *posting {
+	head := v.slot.name + "/" + text + end
+	return &posting{v: v, b: b, left: store.Prefix(head), head: head, size: firstPage, most: most, taken: firstPage}
+}
+
+func (p *posting) seek(id string) (string, error) {
+	for {
+		// On the page: most often it is the next one.
+		near, far := 0, 0
+		for far < len(p.page) && p.page[far] < id {
+			near, far = far+1, 2*far+1
+		}
+		at, _ := slices.BinarySearch(p.page[near:min(far, len(p.page))], id)
+		if p.page = p.page[near+at:]; len(p.page) > 0 {
+			p.taken++
+			return p.page[0], nil
+		}
+		if p.ended {
+			return "", nil
+		}
+		if err := p.fill(id); err != nil {
+			return "", err
+		}
+	}
+}
+
+// fill reads on from an id: more than before where most was needed, less where it was not.
+func (p *posting) fill(id string) error {
+	const factor = 4
+	if p.taken*2 < p.size {
+		p.size = max(p.size/factor, min(leastPage, p.most))
+	} else {
+		p.size = min(p.size*factor, p.most)
+	}
+	p.left.From, p.taken = max(p.left.From, p.head+id), 0
+	if !p.b.Spend(recordCost) {
+		return p.b.Err()
+	}
+	err := p.v.each(p.b, p.left, func(key, _ []byte) bool {
+		p.page = append(p.page, string(key[len(p.head):]))
+		return len(p.page) < p.size
+	})
+	if p.ended = len(p.page) < p.size; !p.ended {
+		p.left = p.left.After(p.head + p.page[len(p.page)-1])
 	}
 	return err
 }
 
-// matches reports whether the row has an entry in each of some ranges.
-func (r *record) matches(ranges []Range) bool {
-	for i := range ranges {
-		if !slices.ContainsFunc(r.entries, func(e Entry) bool { return ranges[i].has(e.text, e.whole) }) {
+// beginning returns the rows of all words with one beginning, nil where these are too many to be read side by side.
+func (v *View) beginning(b *work.Budget, of *Range) (rows, error) {
+	keys := of.in(v.slot.name)
+	if len(of.tests) > 0 {
+		return nil, nil // what was cut is compared one by one
+	}
+	n, err := v.moment.Count(entrySpace, keys, fewEntries)
+	if err != nil {
+		return nil, err
+	}
+	if !b.Spend(n) {
+		return nil, b.Err()
+	}
+	if n < fewEntries {
+		ids, err := v.sorted(b, keys)
+		return (*few)(&ids), err
+	}
+
+	// Each word is found behind the last row of the one before.
+	var texts []string
+	for {
+		text := ""
+		err := v.each(b, keys, func(key, _ []byte) bool {
+			text = string(key[len(v.slot.name)+1 : len(key)-len(idOf(key))-len(end)])
 			return false
+		})
+		switch {
+		case err != nil:
+			return nil, err
+		case !b.Spend(recordCost):
+			return nil, b.Err()
+		case text == "":
+			return v.either(b, texts), nil
+		case len(texts) == mostWords:
+			return nil, nil
 		}
-	}
-	return true
-}
-
-// rarest returns the number of the range with the fewest entries, roughly, and the range itself. The last one, whose entries are not in the
-// order of ids, is it only if they are few.
-func (v *View) rarest(b *work.Budget, ranges []Range) (lead int, keys store.Range, err error) {
-	const first, factor, most = 64, 8, 1 << 24
-	for limit := first; ; limit *= factor {
-		for i := range ranges {
-			if i == len(ranges)-1 && limit > leading {
-				continue
-			}
-			n, err := v.moment.Count(entrySpace, ranges[i].in(v.slot.name), limit)
-			if err != nil || n < limit || limit > most {
-				return i, ranges[i].in(v.slot.name), err
-			}
-			if !b.Spend(n) {
-				return 0, keys, b.Err()
-			}
-		}
+		texts = append(texts, text)
+		keys.From = v.slot.name + "/" + text + end + beyond
 	}
 }
 
-// sorted returns the ids of the rows of a few entries, in order, behind one of them.
-func (v *View) sorted(b *work.Budget, keys store.Range, after string) (ids []string, err error) {
+// sorted returns the ids of the rows of a few entries, in order.
+func (v *View) sorted(b *work.Budget, keys store.Range) (ids []string, err error) {
 	err = v.each(b, keys, func(key, _ []byte) bool {
-		if id := idOf(key); id > after {
-			ids = append(ids, id)
-		}
+		ids = append(ids, idOf(key))
 		return true
 	})
 	slices.Sort(ids)
 	return slices.Compact(ids), err
+}
+
+// either are the rows of several words, each once. The first one is the one whose next row comes first: they are a heap.
+type either struct {
+	words []*word
+	begun bool
+}
+
+// word are the rows of a word, and which of them comes next.
+type word struct {
+	*posting
+
+	next string
+}
+
+// either returns the rows that have an entry under one of some texts. The more there are the less is read of each at a time.
+func (v *View) either(b *work.Budget, texts []string) *either {
+	e := &either{}
+	most := min(max(mostWords*leastPage/max(len(texts), 1), leastPage), lastPage)
+	for _, text := range texts {
+		e.words = append(e.words, &word{posting: v.rowsOf(b, text, most)})
+	}
+	return e
+}
+
+func (e *either) seek(id string) (string, error) {
+	if !e.begun {
+		e.begun = true
+		for i := len(e.words) - 1; i >= 0; i-- {
+			if err := e.advance(i, id); err != nil {
+				return "", err
+			}
+		}
+	}
+	for len(e.words) > 0 && e.words[0].next < id {
+		if err := e.advance(0, id); err != nil {
+			return "", err
+		}
+	}
+	if len(e.words) == 0 {
+		return "", nil
+	}
+	return e.words[0].next, nil
+}
+
+// advance takes one of the words to an id, or away where it has no more rows. All behind it are in their places, and it is afterwards.
+func (e *either) advance(i int, id string) (err error) {
+	w := e.words[i]
+	if w.next, err = w.seek(id); err != nil {
+		return err
+	}
+	if last := len(e.words) - 1; w.next == "" {
+		e.words[i] = e.words[last]
+		e.words = e.words[:last]
+	}
+	for {
+		least := i
+		for _, below := range []int{2*i + 1, 2*i + 2} {
+			if below < len(e.words) && e.words[below].next < e.words[least].next {
+				least = below
+			}
+		}
+		if least == i {
+			return nil
+		}
+		e.words[i], e.words[least] = e.words[least], e.words[i]
+		i = least
+	}
 }

@@ -1,0 +1,137 @@
+package index_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"j17"
+	"j17/internal/index"
+	"j17/internal/store"
+	"j17/internal/work"
+)
+
+// titled is an index of the words of items, and of nothing else.
+func (s source) titled() *index.Definition {
+	return &index.Definition{ID: "one", Type: "item", Rows: func(ctx context.Context, t j17.Tenant, at j17.StreamID, ids []string) (rows []index.Row, err error) {
+		for _, id := range ids {
+			state, err := s.state(ctx, t, at, j17.Key{Type: "item", ID: id})
+			if err != nil {
+				return nil, err
+			}
+			words, _ := index.Words(titles, state.Get("title").Str())
+			rows = append(rows, index.Row{ID: id, Entries: words})
+		}
+		return rows, nil
+	}}
+}
+
+// TestManyRowsAreFoundByWords compares questions about so many rows that they are not put in order in memory with a look at each, while no
+// record of a row can be read: only where thousands of words have the beginning that is asked for they are.
+func TestManyRowsAreFoundByWords(t *testing.T) {
+	const rows = 1800
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		var events []store.NewEvent
+		said := map[string][]string{}
+		for i := range rows {
+			id, title := fmt.Sprintf("i%05d", i*7919%rows), []string{"the", fmt.Sprintf("red%d", i%40), fmt.Sprintf("red%d", 40+i%7)}
+			if i%2 == 0 {
+				title = append(title, "red")
+			}
+			if i%400 == 0 {
+				title = append(title, "rare")
+			}
+			for n := range 3 {
+				title = append(title, fmt.Sprintf("n%d", n*rows+i))
+			}
+			said[id] = title
+			events = append(events, event("item", id, `{"title":"`+strings.Join(title, " ")+`"}`))
+		}
+		h.write(prod, events...)
+		st := &rotten{Store: h.disk}
+		p := h.start(st)
+		defer p.stop()
+		h.ready(p, prod, source{h.disk}.titled())
+		v, err := p.At(t.Context(), prod, "one", h.end(prod))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer v.Close()
+
+		for _, c := range []struct {
+			words   string
+			records bool
+		}{
+			{"n", true},
+			{"the n", true},
+			{"rare n1", true},
+			{"the", false},
+			{"th", false},
+			{"red", false},
+			{"re", false},
+			{"red3", false},
+			{"rare re", false},
+			{"the red", false},
+			{"red the", false},
+			{"red the r", false},
+			{"red7 the red44", false},
+			{"red rare", false},
+			{"none the", false},
+			{"the none", false},
+			{"rare n17", false},
+		} {
+			if !c.records && st.harm.Load() == nil {
+				st.rot(t, nil, "index.rows")
+			}
+			words := strings.Fields(c.words)
+			want := found(said, words)
+			if n, err := v.CountWords(plenty(), titles, words); err != nil || n != uint64(len(want)) {
+				t.Errorf("%q: %d rows, %v, want %d", c.words, n, err, len(want))
+			}
+			if got := h.pages(v, words); len(words) > 1 && !slices.Equal(got, want) {
+				t.Errorf("%q: %d rows in pages, want %d", c.words, len(got), len(want))
+			}
+		}
+		if _, err := v.CountWords(work.Counted(rows), titles, []string{"red", "the"}); j17.CodeOf(err) != j17.CodeWorkLimit {
+			t.Errorf("with a unit for each row: %v", err)
+		}
+	})
+}
+
+// found returns the ids of the titles that have some words, the last one as a beginning.
+func found(said map[string][]string, words []string) (ids []string) {
+	for id, title := range said {
+		has := true
+		for i, word := range words {
+			has = has && slices.ContainsFunc(title, func(w string) bool { return w == word || i == len(words)-1 && strings.HasPrefix(w, word) })
+		}
+		if has {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// pages reads all rows that have several words, and none for one word.
+func (h *house) pages(v *index.View, words []string) (ids []string) {
+	h.tb.Helper()
+	const page = 70
+	for after := ""; len(words) > 1; {
+		hits, err := v.Words(plenty(), titles, words, after, page)
+		if err != nil {
+			h.tb.Fatal(err)
+		}
+		for _, hit := range hits {
+			ids = append(ids, hit.ID)
+			after = hit.Cursor
+		}
+		if len(hits) < page {
+			break
+		}
+	}
+	return ids
+}
