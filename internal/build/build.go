@@ -168,11 +168,10 @@ type Service struct {
 		running                         atomic.Int64
 	}
 
-	// moved is closed, and replaced, when a build got on. made is how many streams were gone through of builds that are at work here, where
-	// that is not committed yet.
+	// moved is closed, and replaced, when a build got on. made is how far builds are that are at work here, where that is not committed yet.
 	mu    sync.Mutex
 	moved chan struct{}
-	made  map[buildKey]uint64
+	made  map[buildKey]progress
 }
 
 // buildKey names a build of any kind and tenant.
@@ -188,7 +187,7 @@ func New(o Options) *Service {
 	}
 	s := &Service{
 		o: o, kinds: map[string]*Kind{}, slots: make(chan struct{}, o.Parallel), heldSides: heldSides, partBytes: partBytes,
-		moved: make(chan struct{}), made: map[buildKey]uint64{},
+		moved: make(chan struct{}), made: map[buildKey]progress{},
 	}
 	s.jobs = o.Worker.Queue(worker.Work{
 		Name: "builds", Store: o.Store, Space: jobSpace, Do: s.turn, Lease: lease, AtOnce: atOnce, Each: each,
@@ -303,7 +302,8 @@ func (s *Service) Status(ctx context.Context, t j17.Tenant, kind, name string) (
 		return status, nil
 	}
 	s.mu.Lock()
-	status.Done = max(status.Done, s.made[buildKey{t, at}])
+	made := s.made[buildKey{t, at}]
+	status.Done, status.Total = max(status.Done, made.Done), max(status.Total, made.Total)
 	s.mu.Unlock()
 
 	// What the last tries ended with stands with the item that is due.
@@ -356,14 +356,14 @@ func (s *Service) tell() {
 	s.moved = make(chan struct{})
 }
 
-// show lets Status tell how many streams a build has gone through that are not committed yet; 0 for no more than what is committed.
-func (s *Service) show(t j17.Tenant, at string, done uint64) {
+// show lets Status tell how far a build is, though that is not committed yet; the zero progress is no further than what is committed.
+func (s *Service) show(t j17.Tenant, at string, made progress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if done == 0 {
+	if made == (progress{}) {
 		delete(s.made, buildKey{t, at})
 	} else {
-		s.made[buildKey{t, at}] = done
+		s.made[buildKey{t, at}] = made
 	}
 }
 

@@ -81,7 +81,7 @@ func (t *turn) gather(ctx context.Context) error {
 		}
 	}
 	p.after, p.pages = f.after, p.pages+1
-	t.s.show(t.job.Tenant, t.at, p.after.Done)
+	t.s.show(t.job.Tenant, t.at, p.after)
 	if err := t.holds(ctx); err != nil {
 		return err
 	}
@@ -170,5 +170,5 @@ func (t *turn) dropPart() {
 		t.part.pile.Discard()
 	}
 	t.part = part{}
-	t.s.show(t.job.Tenant, t.at, 0)
+	t.s.show(t.job.Tenant, t.at, progress{})
 }

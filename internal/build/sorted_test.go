@@ -161,3 +161,27 @@ func TestACancelledPartIsDropped(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestWhatIsToldOfABuildBeforeItsFirstCommit: from the first page on it is known how many streams there are, so that nobody is told of a
+// part of nothing.
+func TestWhatIsToldOfABuildBeforeItsFirstCommit(t *testing.T) {
+	h := newHouse(t)
+	h.streams(prod, "a", 23)
+	var s *build.Service
+	k := sorting()
+	page := k.Page
+	k.Page = func(ctx context.Context, p *build.Page) (build.Writes, error) {
+		if status, err := s.Status(ctx, prod, kind, "one"); err != nil || status.Total != 23 {
+			t.Errorf("a page is told %+v, %v", status, err)
+		}
+		return page(ctx, p)
+	}
+	s = h.service(h.store, k)
+	h.begin(s, prod, "one", "a")
+	if err := s.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.status(s, "one"); got != (build.Status{State: build.Done, Done: 23, Total: 23}) {
+		t.Errorf("%+v", got)
+	}
+}

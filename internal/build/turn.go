@@ -189,6 +189,7 @@ func (t *turn) count(ctx context.Context) error {
 	}
 	t.p.Counted = true
 	t.next = t.p
+	t.s.show(t.job.Tenant, t.at, t.p)
 	return nil
 }
 

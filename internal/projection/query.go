@@ -327,8 +327,11 @@ func indexNotReady(err error) error {
 		return engine.StorageError(err)
 	}
 	e := j17.Errorf(j17.CodeIndexNotReady, "The index that this read needs is being built, or is behind: %d of %d are done. Try again in a moment.", late.Done, late.Total)
-	if late.Failed != "" {
+	switch {
+	case late.Failed != "":
 		e = j17.Errorf(j17.CodeIndexNotReady, "The index that this read needs could not be built: %s", late.Failed)
+	case late.Total == 0:
+		e = j17.Errorf(j17.CodeIndexNotReady, "The index that this read needs is being built, or is behind. Try again in a moment.")
 	}
 	e.Details = indexProgress{late.Done, late.Total}
 	return e.Because(err)
