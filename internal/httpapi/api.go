@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/rs/cors"
 
 	"j17"
@@ -248,7 +247,7 @@ func (a *API) Public() http.Handler {
 func (a *API) Internal() http.Handler {
 	rt := a.router(internalSite)
 	get := rt.methods[http.MethodGet]
-	get.Handle("/metrics", promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{}))
+	get.Handle("/metrics", a.metricsHandler())
 	get.HandleFunc("/debug/pprof/", pprof.Index)
 	get.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	get.HandleFunc("/debug/pprof/trace", pprof.Trace)

@@ -1,13 +1,17 @@
 package httpapi
 
 import (
+	"log/slog"
+	"net/http"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"j17/internal/index"
 	"j17/internal/worker"
 )
 
@@ -16,6 +20,8 @@ type metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
+	// indexes shows what indexes have, each by what it is of the totals.
+	indexes []indexGauge
 
 	// known has what was counted before, since finding a metric by its labels takes much longer than to count.
 	mu    sync.RWMutex
@@ -26,6 +32,13 @@ type metrics struct {
 type answered struct {
 	method, route string
 	status        int
+}
+
+// indexGauge shows one of the totals of all indexes, which are read when somebody asks for metrics.
+type indexGauge struct {
+	prometheus.Gauge
+
+	of func(t *index.Totals) uint64
 }
 
 // counters is what a request counts in.
@@ -84,6 +97,7 @@ func newMetrics(a *API) *metrics {
 	projectionMetrics(a, counter, gauge)
 	subscriptionMetrics(a, counter, gauge)
 	indexMetrics(a, counter, gauge)
+	m.showIndexes(a)
 	backupMetrics(a, counter, gauge)
 	if a.Schedule != nil {
 		counter("j17_scheduled_created_total", "Events that were scheduled for later.", func() uint64 { return a.Schedule.Stats().Created })
@@ -178,6 +192,41 @@ func indexMetrics(a *API, counter func(name, help string, read func() uint64), g
 	gauge("j17_builds_running", "Builds that are at work.", func() float64 { return float64(a.Builds.Stats().Running) })
 	counter("j17_tagging_events_total", "Older events that were gone through because a deployment had changed tags.", func() uint64 { return a.Tagging.Stats().Events })
 	counter("j17_tagging_ended_total", "Times that all older events had the tags of a deployment.", func() uint64 { return a.Tagging.Stats().Ended })
+}
+
+// showIndexes adds what indexes have: read once for all of them, since that takes some reads for each index.
+func (m *metrics) showIndexes(a *API) {
+	if a.Indexes == nil {
+		return
+	}
+	show := func(name, help string, of func(t *index.Totals) uint64) {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+		m.registry.MustRegister(g)
+		m.indexes = append(m.indexes, indexGauge{g, of})
+	}
+	show("j17_index_lag_events", "Events that the index has not passed that is furthest behind.", func(t *index.Totals) uint64 { return t.Behind })
+	show("j17_index_stored_rows", "Rows of all indexes.", func(t *index.Totals) uint64 { return t.Rows })
+	show("j17_index_stored_entries", "Entries of all indexes.", func(t *index.Totals) uint64 { return t.Entries })
+	show("j17_index_stored_bytes", "Bytes of all indexes, as they are before they are compressed.", func(t *index.Totals) uint64 { return t.Bytes })
+}
+
+// metricsHandler answers with all metrics. Where it is not known what indexes have they are as they were.
+func (a *API) metricsHandler() http.Handler {
+	all := promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(a.metrics.indexes) > 0 {
+			totals, err := a.Indexes.Totals(r.Context())
+			if err != nil {
+				a.Logger.LogAttrs(r.Context(), slog.LevelWarn, "what indexes have is not known", slog.Any("error", err))
+			}
+			for _, g := range a.metrics.indexes {
+				if err == nil {
+					g.Set(float64(g.of(&totals)))
+				}
+			}
+		}
+		all.ServeHTTP(w, r)
+	})
 }
 
 // backupMetrics shows how backups are doing.

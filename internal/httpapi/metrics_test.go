@@ -8,8 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"j17"
+	"j17/internal/build"
 	"j17/internal/clock"
+	"j17/internal/feed"
 	"j17/internal/httpapi"
+	"j17/internal/index"
+	"j17/internal/store"
 	"j17/internal/worker"
 )
 
@@ -29,5 +34,49 @@ func TestBackgroundWorkIsShown(t *testing.T) {
 		if !strings.Contains(w.Body.String(), want+"\n") {
 			t.Errorf("no %s", want)
 		}
+	}
+}
+
+// TestWhatIndexesHaveIsShown builds an index of two rows, which nobody keeps up to date afterwards.
+func TestWhatIndexesHaveIsShown(t *testing.T) {
+	var builds *build.Service
+	f := newFixture(t, func(o *httpapi.Options) {
+		st, is := o.Store.(store.Store)
+		if !is {
+			t.Fatalf("%T is no store", o.Store)
+		}
+		kit := worker.New(o.Clock, o.Logger)
+		builds = build.New(build.Options{Store: st, Clock: o.Clock, Logger: o.Logger, Worker: kit})
+		o.Indexes = index.New(index.Options{
+			Store: st, Clock: o.Clock, Logger: o.Logger, Worker: kit, Build: builds,
+			Feed: feed.New(feed.Options{Store: st, Clock: o.Clock, Logger: o.Logger, Worker: kit}),
+		})
+	})
+	const a, b = "0b6e9d4e-6f0a-4f3c-8c53-000000000001", "0b6e9d4e-6f0a-4f3c-8c53-000000000002"
+	f.write(t, a+"/was_written", `{}`)
+	f.write(t, b+"/was_written", `{}`)
+	if _, err := f.Indexes.Ensure(t.Context(), j17.TenantOf(f.instance.ID, j17.Prod), &index.Definition{
+		ID: "notes", Type: "note", Rows: func(_ context.Context, _ j17.Tenant, _ j17.StreamID, ids []string) (rows []index.Row, err error) {
+			for _, id := range ids {
+				rows = append(rows, index.Row{ID: id, Entries: []index.Entry{index.NewEntry(0)}})
+			}
+			return rows, nil
+		},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := builds.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		f.write(t, a+"/was_written", `{}`)
+	}
+	for name, want := range map[string]float64{"j17_index_stored_rows": 2, "j17_index_stored_entries": 2, "j17_index_lag_events": 3} {
+		if got := f.metric(t, name); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+	if got := f.metric(t, "j17_index_stored_bytes"); got < 100 {
+		t.Errorf("two rows have %v bytes", got)
 	}
 }

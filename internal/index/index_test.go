@@ -599,3 +599,39 @@ func TestKnow(t *testing.T) {
 		p.stop()
 	})
 }
+
+// TestTotals: what all indexes have together is what each says, and how far the last one is behind while nobody keeps it up to date.
+func TestTotals(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		for n := range 20 {
+			h.write(prod, event("item", fmt.Sprint("i", n), some("item", n)))
+		}
+		p := h.start(h.disk)
+		d, other := source{h.disk}.definition(nil), source{h.disk}.titled()
+		other.ID = "two"
+		h.ready(p, prod, d)
+		h.ready(p, prod, other)
+		h.at(p, prod)
+		var want index.Totals
+		for _, id := range []string{"one", "two"} {
+			status, err := p.Status(t.Context(), prod, id)
+			if err != nil || status.Rows == 0 || status.Entries == 0 || status.Bytes == 0 {
+				t.Fatalf("%+v, %v", status, err)
+			}
+			want.Rows, want.Entries, want.Bytes = want.Rows+status.Rows, want.Entries+status.Entries, want.Bytes+status.Bytes
+		}
+		if got, err := p.Totals(t.Context()); err != nil || got != want {
+			t.Errorf("%+v, %v, want %+v", got, err, want)
+		}
+
+		p.stop()
+		for n := range 5 {
+			h.write(prod, event("item", fmt.Sprint("j", n), some("item", n)))
+		}
+		want.Behind = 5
+		if got, err := p.Totals(t.Context()); err != nil || got != want {
+			t.Errorf("behind: %+v, %v, want %+v", got, err, want)
+		}
+	})
+}
