@@ -41,6 +41,7 @@ const (
 	CodePreconditionFailed Code = "precondition_failed"
 	CodeMisdirected        Code = "misdirected"
 	CodePayloadTooLarge    Code = "payload_too_large"
+	CodeHeaderTooLarge     Code = "header_too_large"
 	CodeInvalidIdentifier  Code = "invalid_identifier"
 	CodeIdempotencyReuse   Code = "idempotency_key_reused"
 	CodeInvalidSpec        Code = "invalid_spec"
@@ -83,7 +84,7 @@ func Codes() []Code {
 		CodeMissingField, CodeUnknownField, CodeInvalidField, CodeUndeclaredType, CodeReservedEventType,
 		CodeSkipOCCNotAllowed, CodeSchemaViolation, CodeUnauthorized, CodeWrongEnvironment, CodeWrongInstance,
 		CodeInsufficientScope, CodeForbidden, CodeNotFound, CodeAggregateNotFound, CodeUnknownType,
-		CodeUnknownEventType, CodeMethodNotAllowed, CodeConflict, CodeGracePeriod, CodePreconditionFailed, CodeMisdirected, CodePayloadTooLarge,
+		CodeUnknownEventType, CodeMethodNotAllowed, CodeConflict, CodeGracePeriod, CodePreconditionFailed, CodeMisdirected, CodePayloadTooLarge, CodeHeaderTooLarge,
 		CodeInvalidIdentifier, CodeIdempotencyReuse, CodeInvalidSpec, CodeIncompatibleSpec, CodeRequirementFailed, CodeAlreadyExists,
 		CodeConditionFailed, CodeNotUnique, CodeInvalidOperand, CodeHandlerRejected, CodeImplicationFailed,
 		CodeImplicationLimit, CodeScheduleLimit, CodeCustomCodeFailed, CodeInvalidBlob, CodeBlobInUse, CodeRateLimited,

@@ -119,6 +119,10 @@ func (a *API) observed(next http.Handler) http.Handler {
 			a.finish(c, stopwatch.Now().Sub(start))
 		}()
 
+		if err := checkHeader(c.request); err != nil {
+			c.fail(w, err)
+			return
+		}
 		next.ServeHTTP(w, c.request)
 	})
 }

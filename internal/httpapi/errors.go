@@ -96,6 +96,8 @@ func problemOf(code j17.Code) problem {
 	// What can be read and is refused.
 	case j17.CodePayloadTooLarge:
 		return problem{http.StatusRequestEntityTooLarge, "Payload too large"}
+	case j17.CodeHeaderTooLarge:
+		return problem{http.StatusRequestHeaderFieldsTooLarge, "Request header too large"}
 	case j17.CodeInvalidIdentifier:
 		return problem{http.StatusUnprocessableEntity, "Invalid identifier"}
 	case j17.CodeIdempotencyReuse:

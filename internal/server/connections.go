@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"j17/internal/auth"
+	"j17/internal/httpapi"
 )
 
 // connections bounds the open connections of a server, so that clients can never take the descriptors that the store needs.
@@ -28,6 +29,8 @@ type connections struct {
 	shared func(netip.Addr) bool
 	// uses counts how often a connection was left idle, for their order.
 	uses atomic.Int64
+	// long is how many bytes of long headers are held, up to mostLong.
+	long, mostLong atomic.Int64
 
 	mu        sync.Mutex
 	open      map[*connection]struct{}
@@ -45,9 +48,18 @@ type connection struct {
 	// idle orders connections that nobody uses: those that never had a request have negative numbers, those that were left
 	// idle since positive ones. 0 is a connection that is in use.
 	idle atomic.Int64
+	// header is how many bytes were read since it was left idle, before the next request was there: of its header. long is how many of
+	// them count among those of all. Both are 0 where the connection is encrypted.
+	header, long atomic.Int64
+	encrypted    bool
 }
 
 const (
+	// shortHeader is how many bytes of a header are read without being counted, allLong how many all headers may have beyond that
+	// together: clients that send long ones slowly cannot take more memory.
+	shortHeader = httpapi.MaxHeader + 16<<10
+	allLong     = 32 << 20
+
 	// mostReserved is how many descriptors are kept for others than connections, which is mostly the store. Where only few may
 	// be open at all, it is half of them.
 	mostReserved = 1536
@@ -59,12 +71,14 @@ const (
 
 // newConnections returns connections of which those from trusted proxies and from this machine are not counted by address.
 func newConnections(logger *slog.Logger, trusted []netip.Prefix) *connections {
-	return &connections{
+	c := &connections{
 		logger: logger, limit: descriptorLimit, open: map[*connection]struct{}{}, byAddress: map[netip.Addr]int{},
 		shared: func(addr netip.Addr) bool {
 			return addr.IsLoopback() || slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(addr) })
 		},
 	}
+	c.mostLong.Store(allLong)
+	return c
 }
 
 // descriptorLimit returns how many descriptors this process may have open.
@@ -209,28 +223,59 @@ func (c *connections) forget(n *connection) {
 	c.crowded = c.crowded && len(c.open) > c.most()/2
 }
 
+// Read reads what the client sends. Where it is a header for which there is no room, the connection ends.
+func (n *connection) Read(b []byte) (int, error) {
+	read, err := n.TCPConn.Read(b)
+	if n.encrypted || read == 0 || n.idle.Load() == 0 {
+		return read, err
+	}
+	if over := n.header.Add(int64(read)) - shortHeader; over > 0 {
+		more := over - n.long.Load()
+		if n.all.long.Add(more) > n.all.mostLong.Load() {
+			n.all.long.Add(-more)
+			return 0, &net.OpError{Op: "read", Net: "tcp", Err: errLongHeaders} // what net/http answers nothing to
+		}
+		n.long.Add(more)
+	}
+	return read, err
+}
+
+// errLongHeaders is why a connection ends whose header is long.
+var errLongHeaders = errors.New("too many long headers are held")
+
+// release gives back what the header of the last request has taken.
+func (n *connection) release() {
+	n.header.Store(0)
+	n.all.long.Add(-n.long.Swap(0))
+}
+
 // Close closes the connection and no longer counts it.
 func (n *connection) Close() error {
 	n.all.mu.Lock()
 	n.all.forget(n)
 	n.all.mu.Unlock()
+	n.release()
 	return n.TCPConn.Close()
 }
 
 // observe follows what connections are used for. It is an http.Server's ConnState.
 func (c *connections) observe(conn net.Conn, state http.ConnState) {
-	if encrypted, ok := conn.(*tls.Conn); ok {
-		conn = encrypted.NetConn()
+	inner, encrypted := conn.(*tls.Conn)
+	if encrypted {
+		conn = inner.NetConn()
 	}
 	n, ok := conn.(*connection)
 	if !ok {
 		return
 	}
 	switch state {
+	case http.StateNew:
+		n.encrypted = encrypted // nothing is read before
 	case http.StateActive:
 		n.idle.Store(0)
 	case http.StateIdle:
+		n.release()
 		n.idle.Store(c.uses.Add(1))
-	case http.StateNew, http.StateHijacked, http.StateClosed:
+	case http.StateHijacked, http.StateClosed:
 	}
 }

@@ -8,8 +8,11 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync/atomic"
 	"testing"
+
+	"j17/internal/httpapi"
 )
 
 // counted is a server on a loopback address whose connections are bounded.
@@ -33,7 +36,7 @@ func newCounted(t *testing.T, limit int, handle http.HandlerFunc) *counted {
 		t.Fatal(err)
 	}
 	c.address = l.Addr().String()
-	h := &http.Server{Handler: handle, ConnState: c.observe, ReadHeaderTimeout: headerTime}
+	h := &http.Server{Handler: handle, ConnState: c.observe, ReadHeaderTimeout: headerTime, MaxHeaderBytes: httpapi.LongestHeader}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = h.Serve(c.wrap(l)) }()
 	t.Cleanup(func() { _ = h.Close(); <-done })
@@ -168,4 +171,36 @@ func TestOneAddressHasAShare(t *testing.T) {
 	c.alone.Store(false)
 	_, _ = fmt.Fprint(c.dial(t), "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	<-arrived // there is room for others
+}
+
+// TestLongHeadersAreCountedTogether holds one long header: another one for which there is no room ends its connection, short ones are
+// answered, and what was held is given back with the answer.
+func TestLongHeadersAreCountedTogether(t *testing.T) {
+	held, release := make(chan struct{}), make(chan struct{})
+	c := newCounted(t, 200, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.RawQuery != "" {
+			held <- struct{}{}
+			<-release
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	c.mostLong.Store(100 << 10)
+	long := "GET /?" + strings.Repeat("1", 130<<10) + " HTTP/1.1\r\nHost: x\r\n\r\n"
+	first := c.dial(t)
+	for range 3 {
+		go func() { _, _ = io.WriteString(first, long) }()
+		<-held
+		other := c.dial(t)
+		go func() { _, _ = io.WriteString(other, long) }() // it is not read to its end
+		if got := other.status(); got != 0 {
+			t.Errorf("a second long header is answered %d", got)
+		}
+		if got := c.dial(t).get(); got != http.StatusNoContent {
+			t.Errorf("a short one is answered %d", got)
+		}
+		release <- struct{}{}
+		if got := first.status(); got != http.StatusNoContent {
+			t.Errorf("the first one is answered %d", got)
+		}
+	}
 }

@@ -430,11 +430,11 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 		handler = s.face(handler)
 	}
 	servers := map[net.Listener]*http.Server{
-		s.public:   s.httpServer(requests, handler),
-		s.internal: s.httpServer(requests, api.Internal()),
+		s.public:   s.httpServer(requests, s.public, handler),
+		s.internal: s.httpServer(requests, s.internal, api.Internal()),
 	}
 	if s.plain != nil {
-		servers[s.plain] = s.httpServer(requests, s.plainHandler)
+		servers[s.plain] = s.httpServer(requests, s.plain, s.plainHandler)
 	}
 
 	// Serve until the end, or until something fails.
@@ -552,17 +552,22 @@ const (
 	readTime   = 60 * time.Second
 	writeTime  = 120 * time.Second
 	idleTime   = 120 * time.Second
-	maxHeader  = 32 << 10
 )
 
-func (s *Server) httpServer(requests context.Context, h http.Handler) *http.Server {
+// httpServer returns what serves the connections of a listener. Long headers are let in only where what they take is counted: HTTP/2, which
+// comes encrypted, reads those of many requests side by side.
+func (s *Server) httpServer(requests context.Context, l net.Listener, h http.Handler) *http.Server {
+	longest := httpapi.MaxHeader
+	if _, plain := l.(*watched); plain {
+		longest = httpapi.LongestHeader
+	}
 	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: headerTime,
 		ReadTimeout:       readTime,
 		WriteTimeout:      writeTime,
 		IdleTimeout:       idleTime,
-		MaxHeaderBytes:    maxHeader,
+		MaxHeaderBytes:    longest,
 		ErrorLog:          slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelDebug),
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ConnContext:       httpapi.ConnContext,
