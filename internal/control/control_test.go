@@ -19,6 +19,7 @@ import (
 	"j17/internal/control"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
+	"j17/internal/store/storetest"
 )
 
 // server is a registry on a store of its own, whose disk is in memory and outlives both.
@@ -72,25 +73,26 @@ func (s *server) restart(tb testing.TB) {
 	s.open(tb)
 }
 
-// everything returns all that the registry has stored: the lines of an export, each followed by the value that it holds
+// everything returns all that the registry has stored: the lines of a dump, each followed by the value that it holds
 // in base64.
 func (s *server) everything(tb testing.TB) string {
 	tb.Helper()
-	var export, all bytes.Buffer
-	if err := s.store.ExportTenant(tb.Context(), j17.System, &export); err != nil {
+	text, err := storetest.Dump(tb.Context(), s.store, j17.System)
+	if err != nil {
 		tb.Fatal(err)
 	}
-	for line := range bytes.Lines(export.Bytes()) {
-		var exported struct {
+	var all strings.Builder
+	for line := range strings.Lines(text) {
+		var dumped struct {
 			Item struct {
 				Value []byte `json:"value"`
 			} `json:"item"`
 		}
-		if err := json.Unmarshal(line, &exported); err != nil {
+		if err := json.Unmarshal([]byte(line), &dumped); err != nil {
 			tb.Fatal(err)
 		}
-		all.Write(line)
-		all.Write(exported.Item.Value)
+		all.WriteString(line)
+		all.Write(dumped.Item.Value)
 		all.WriteByte('\n')
 	}
 	return all.String()

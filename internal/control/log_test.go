@@ -1,7 +1,6 @@
 package control_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"j17"
 	"j17/internal/control"
 	"j17/internal/store"
+	"j17/internal/store/storetest"
 )
 
 // TestServersOfOneStoreKnowEachOthersChanges changes something by one server and asks another one, which follows the log.
@@ -212,8 +212,7 @@ func TestAuditRecordsMoveIntoTheLog(t *testing.T) {
 		if err != nil || len(got) != 2 || !got[0].At.Equal(begin.Add(11*time.Second)) {
 			t.Errorf("two seconds of it: %+v, %v", got, err)
 		}
-		var export bytes.Buffer
-		if err := s.store.ExportTenant(t.Context(), j17.System, &export); err != nil || bytes.Contains(export.Bytes(), []byte("control.audit")) {
+		if text, err := storetest.Dump(t.Context(), s.store, j17.System); err != nil || strings.Contains(text, "control.audit") {
 			t.Errorf("something is left where records used to be: %v", err)
 		}
 		if !ended {

@@ -16,6 +16,7 @@ import (
 	"j17"
 	"j17/internal/control"
 	"j17/internal/store"
+	"j17/internal/store/storetest"
 )
 
 // ending is a store whose program ends when it has written a number of times.
@@ -168,8 +169,8 @@ func TestWhatWasDeployedSinceStays(t *testing.T) {
 	}
 }
 
-// TestSpecsAreExportedWithTheirEnvironment takes an environment out of its store and puts it back.
-func TestSpecsAreExportedWithTheirEnvironment(t *testing.T) {
+// TestSpecsAreCopiedWithTheirEnvironment takes an environment out of its store and puts it back.
+func TestSpecsAreCopiedWithTheirEnvironment(t *testing.T) {
 	s := start(t)
 	app := s.instance(t, "app")
 	tenant := j17.TenantOf(app.ID, j17.Prod)
@@ -177,8 +178,8 @@ func TestSpecsAreExportedWithTheirEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var export bytes.Buffer
-	if err := s.store.ExportTenant(t.Context(), tenant, &export); err != nil {
+	const spare = "ins_spare/prod"
+	if err := storetest.Copy(t.Context(), s.store, tenant, s.store, spare); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.store.DropTenant(t.Context(), tenant); err != nil {
@@ -186,7 +187,7 @@ func TestSpecsAreExportedWithTheirEnvironment(t *testing.T) {
 	}
 	_, err = s.Specs.Current(t.Context(), app.ID, j17.Prod)
 	want(t, "without its data", err, j17.CodeNoSpec, "")
-	if err := s.store.ImportTenant(t.Context(), tenant, &export); err != nil {
+	if err := storetest.Copy(t.Context(), s.store, spare, s.store, tenant); err != nil {
 		t.Fatal(err)
 	}
 	got, err := s.Specs.Current(t.Context(), app.ID, j17.Prod)

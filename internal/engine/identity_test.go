@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"bytes"
 	"fmt"
 	"regexp"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	"j17/internal/engine/enginetest"
 	"j17/internal/spec"
 	"j17/internal/store"
+	"j17/internal/store/storetest"
 )
 
 func naming(tb testing.TB) *fixture {
@@ -323,17 +323,13 @@ func TestThePastIsReadByName(t *testing.T) {
 	}
 }
 
-func TestNamesGoAlongWithAnExport(t *testing.T) {
+func TestNamesGoAlongWithACopy(t *testing.T) {
 	f := naming(t)
 	f.file(t)
 	r := f.Post(t, "refund/"+id+"/was_made", enginetest.Body(`{"v":1}`))
-	var export bytes.Buffer
-	if err := f.Store.ExportTenant(t.Context(), tenant, &export); err != nil {
-		t.Fatal(err)
-	}
 	c, _ := spec.Compile([]byte(enginetest.NamesSpec))
 	other := j17.Tenant("ins_other/prod")
-	if err := f.Store.ImportTenant(t.Context(), other, &export); err != nil {
+	if err := storetest.Copy(t.Context(), f.Store, tenant, f.Store, other); err != nil {
 		t.Fatal(err)
 	}
 	f.Deploy(other, c, nil)

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"io"
 	"iter"
 	"time"
 
@@ -208,14 +207,6 @@ type Moment interface {
 type Tenants interface {
 	// Tenants lists the tenants that were written to and not dropped since, in byte order.
 	Tenants(ctx context.Context) ([]j17.Tenant, error)
-
-	// ExportTenant writes everything of one tenant as of one moment; docs/storage-format.md describes the lines. It
-	// verifies what it writes. ErrNotFound when Tenants does not list the tenant.
-	ExportTenant(ctx context.Context, t j17.Tenant, w io.Writer) error
-
-	// ImportTenant reads what ExportTenant wrote into a tenant that Tenants does not list (else ErrNotEmpty) and verifies
-	// counts, order, hashes and chains. It is all or nothing: what does not verify is an *ImportError and leaves no trace.
-	ImportTenant(ctx context.Context, t j17.Tenant, r io.Reader) error
 
 	// DropTenant removes everything of one tenant.
 	DropTenant(ctx context.Context, t j17.Tenant) error

@@ -481,7 +481,7 @@ var (
 	ErrInvalid = errors.New("store: invalid argument")
 	// ErrIndexing: the index of tags is not complete yet. See IndexingError.
 	ErrIndexing = errors.New("store: the index of tags is being built, try again")
-	// ErrNotEmpty: an import, or a load, found data.
+	// ErrNotEmpty: a load found events.
 	ErrNotEmpty = errors.New("store: tenant is not empty")
 	// ErrOvertaken: a load found that too much of what the tenant had was changed while it was committed.
 	ErrOvertaken = errors.New("store: tenant has changed too much meanwhile")
@@ -516,18 +516,3 @@ func (e *CorruptionError) Error() string {
 
 // Unwrap returns the cause.
 func (e *CorruptionError) Unwrap() error { return e.Err }
-
-// ImportError tells why a file is no export of a tenant, or is a damaged one.
-type ImportError struct {
-	// Line counts from 1.
-	Line int
-	Err  error
-}
-
-// Error describes the fault.
-func (e *ImportError) Error() string {
-	return "line " + strconv.Itoa(e.Line) + " of the export: " + e.Err.Error()
-}
-
-// Unwrap returns the cause.
-func (e *ImportError) Unwrap() error { return e.Err }

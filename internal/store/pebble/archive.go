@@ -6,6 +6,7 @@ import (
 	"context"
 	"iter"
 	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -380,4 +381,9 @@ func (a *archive) Commands(ctx context.Context) iter.Seq2[store.ArchivedCommand,
 			return yield(c), nil
 		})
 	})
+}
+
+func cutSpace(key []byte) (store.Space, string, bool) {
+	space, name, ok := strings.Cut(string(key), "\x00")
+	return store.Space(space), name, ok && space != "" && name != ""
 }

@@ -2,7 +2,6 @@ package pebble_test
 
 import (
 	"errors"
-	"io"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -167,7 +166,7 @@ func TestReadsWithoutDescriptors(t *testing.T) {
 		feedErr = err
 	}
 	for name, err := range map[string]error{
-		"scan": scanErr, "get": getErr, "stream": streamErr, "feed": feedErr, "export": s.ExportTenant(t.Context(), tenant, io.Discard),
+		"scan": scanErr, "get": getErr, "stream": streamErr, "feed": feedErr, "dump": dump(t, s),
 	} {
 		var corruption *store.CorruptionError
 		if !errors.Is(err, store.ErrBusy) || errors.As(err, &corruption) {

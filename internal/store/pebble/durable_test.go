@@ -18,6 +18,7 @@ import (
 	"j17/internal/clock"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
+	"j17/internal/store/storetest"
 )
 
 // slowSync lets the syncing of logs wait while it is held.
@@ -148,9 +149,8 @@ func look(t *testing.T, s *pebble.Store) string {
 	}
 	names, err := s.Tenants(ctx)
 	note("tenants", names, err)
-	if err := s.ExportTenant(ctx, tenant, &b); err != nil {
-		t.Errorf("export: %v", err)
-	}
+	text, err := storetest.Dump(ctx, s, tenant)
+	note("all of it", text, err)
 	return b.String()
 }
 

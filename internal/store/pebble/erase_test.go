@@ -338,22 +338,9 @@ func TestErasedNamelessItems(t *testing.T) {
 	}
 }
 
-// slowWriter takes nothing until it may proceed.
-type slowWriter struct{ began, proceed chan struct{} }
-
-// Write waits.
-func (w *slowWriter) Write(p []byte) (int, error) {
-	select {
-	case w.began <- struct{}{}:
-	default:
-	}
-	<-w.proceed
-	return len(p), nil
-}
-
-// TestPurgeWaitsForExports erases what an export holds as of one moment. The new content can be read at once; old and new come into
+// TestPurgeWaitsForMoments erases what an open moment shows. The new content can be read at once; old and new come into
 // the same table, which no compaction would have a reason to write anew, and are gone from there when Purge returns.
-func TestPurgeWaitsForExports(t *testing.T) {
+func TestPurgeWaitsForMoments(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, pebble.Options{Dir: dir})
@@ -365,10 +352,11 @@ func TestPurgeWaitsForExports(t *testing.T) {
 	if _, err := s.Append(t.Context(), tenant, []store.Append{unit}); err != nil {
 		t.Fatal(err)
 	}
-	w := &slowWriter{began: make(chan struct{}, 1), proceed: make(chan struct{})}
-	exported, done := make(chan error, 1), make(chan error, 1)
-	go func() { exported <- s.ExportTenant(t.Context(), tenant, w) }()
-	<-w.began
+	m, err := s.Moment(t.Context(), tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
 	r := store.Rewrite{
 		Streams: []store.RewrittenStream{{Key: key("a"), Events: erase(1)}},
 		Side:    []store.Side{{Op: store.Delete, Space: "states", Key: "order:a"}},
@@ -385,14 +373,14 @@ func TestPurgeWaitsForExports(t *testing.T) {
 	go func() { done <- s.Purge(t.Context(), tenant, []j17.Key{key("a")}, spaces, nil) }()
 	select {
 	case err := <-done:
-		t.Errorf("the old bytes are said to be gone while they are exported: %v", err)
+		t.Errorf("the old bytes are said to be gone while they are shown: %v", err)
 		done <- err
 	default:
 	}
-	close(w.proceed)
-	if err := <-exported; err != nil {
-		t.Error(err)
+	if shown, err := m.Get("states", "order:a"); err != nil || string(shown.Value) != hidden {
+		t.Errorf("the moment shows %+v, %v", shown, err)
 	}
+	m.Close()
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}

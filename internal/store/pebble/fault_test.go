@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
@@ -219,7 +218,7 @@ func TestReadErrors(t *testing.T) {
 	}
 	for name, err := range map[string]error{
 		"heads": headsErr, "get": getErr, "scan": scanErr, "streams": streamsErr, "stream": streamErr,
-		"export": s.ExportTenant(ctx, tenant, io.Discard), "append": w.write(t, s),
+		"dump": dump(t, s), "append": w.write(t, s),
 		"rewrite": storetest.Erase(ctx, s, tenant, unitKeys(1)[0], []store.Rewritten{{Version: 1, Type: "t", Data: []byte(`1`), Metadata: []byte(`{}`)}}),
 	} {
 		if !errors.Is(err, syscall.EIO) {
@@ -263,8 +262,8 @@ func TestLowSpace(t *testing.T) {
 		if err := s.Barrier(t.Context()); err != nil {
 			t.Fatalf("barrier: %v", err)
 		}
-		if err := s.ImportTenant(t.Context(), "new", strings.NewReader("x\n")); !errors.Is(err, store.ErrFull) {
-			t.Fatalf("import: %v, want ErrFull", err)
+		if _, err := s.Load(t.Context(), "new"); !errors.Is(err, store.ErrFull) {
+			t.Fatalf("load: %v, want ErrFull", err)
 		}
 		if st := s.Status(); st.Writable || !st.Readable || st.Reason == "" || st.FreeBytes != floor-1 || s.DiskBytes() == 0 {
 			t.Fatalf("status %+v", st)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -29,10 +28,11 @@ const formatVersion = 3
 
 var update = flag.Bool("update", false, "write the frozen store of this format version anew")
 
-// frozenStore is the folder of the present format version. Those of the earlier versions stay beside it, as they are.
+// frozenStore is the folder of the present format version, and beside it is what it holds. Those of the earlier versions stay there, as they
+// are.
 const (
-	frozenStore  = "testdata/format3"
-	frozenExport = "testdata/format3.export"
+	frozenStore = "testdata/format3"
+	frozenDump  = frozenStore + ".dump"
 )
 
 // frozenTime is before all expiry times of the frozen store.
@@ -61,33 +61,29 @@ func testFrozen(t *testing.T, folder string) {
 		t.Fatalf("copy the frozen store: %v, %v", ok, err)
 	}
 	s := open(t, pebble.Options{Dir: "data", FS: fs, Clock: clock.NewManual(frozenTime())})
-	stored, err := os.ReadFile(folder + ".export")
+	stored, err := os.ReadFile(folder + ".dump")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The same, as a program of today writes it.
-	want := bytes.Replace(stored, []byte(`{"tenant":{"format":1,`), []byte(`{"tenant":{"format":2,`), 1)
-	if i := bytes.LastIndex(want, []byte(`{"end":`)); !bytes.Equal(want, stored) {
-		sum, old := sha256.Sum256(want[:i]), sha256.Sum256(stored[:i])
-		want = bytes.Replace(want, fmt.Appendf(nil, "%x", old), fmt.Appendf(nil, "%x", sum), 1)
+	got, err := storetest.Dump(t.Context(), s, tenant)
+	if err != nil || got != string(stored) {
+		t.Errorf("what the frozen store holds has changed: %v\n%s\nwant\n%s", err, got, stored)
 	}
-	var got bytes.Buffer
-	if err := s.ExportTenant(t.Context(), tenant, &got); err != nil {
-		t.Fatal(err)
+
+	// A copy is the same, but for what was erased before there were generations, which gets one.
+	if err := storetest.Copy(t.Context(), s, tenant, s, "copy"); err != nil {
+		t.Error(err)
 	}
-	if got.String() != string(want) {
-		t.Errorf("the export of the frozen store has changed:\n%s\nwant\n%s", got.String(), want)
-	}
-	if err := s.ImportTenant(t.Context(), "copy", bytes.NewReader(stored)); err != nil {
-		t.Errorf("the frozen export cannot be read: %v", err)
+	if copied, err := storetest.Dump(t.Context(), s, "copy"); err != nil || folder == frozenStore && copied != got {
+		t.Errorf("the copy holds: %v\n%s\nwant\n%s", err, copied, got)
 	}
 	feed := 0
 	for e, err := range s.ReadFeed(t.Context(), tenant, j17.StreamID{}, 100) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Contains(want, append(e.Raw, '\n')) {
-			t.Errorf("the export does not hold %s", e.Raw)
+		if !bytes.Contains(stored, append(e.Raw, '\n')) {
+			t.Errorf("the file does not hold %s", e.Raw)
 		}
 		feed++
 	}
@@ -108,8 +104,8 @@ func testFrozen(t *testing.T, folder string) {
 	if n := len(feedOf(t, s)); n != 27 {
 		t.Errorf("%d events in the feed after an append, want 27", n)
 	}
-	if err := s.ExportTenant(t.Context(), tenant, io.Discard); err != nil {
-		t.Errorf("export after an append: %v", err)
+	if err := dump(t, s); err != nil {
+		t.Errorf("after an append: %v", err)
 	}
 	closeStore(t, s)
 	raw(t, fs, func(db *engine.DB) {
@@ -121,7 +117,7 @@ func testFrozen(t *testing.T, folder string) {
 	})
 }
 
-// freeze writes the frozen store and its export.
+// freeze writes the frozen store and what it holds.
 func freeze(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -154,8 +150,8 @@ func freeze(t *testing.T) {
 	if _, err := s.Append(t.Context(), tenant, []store.Append{last}); err != nil {
 		t.Fatal(err)
 	}
-	var text bytes.Buffer
-	if err := s.ExportTenant(t.Context(), tenant, &text); err != nil {
+	text, err := storetest.Dump(t.Context(), s, tenant)
+	if err != nil {
 		t.Fatal(err)
 	}
 	closeStore(t, s)
@@ -164,7 +160,7 @@ func freeze(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err := errors.Join(os.RemoveAll(frozenStore), os.CopyFS(frozenStore, os.DirFS(dir)), os.WriteFile(frozenExport, text.Bytes(), 0o600))
+	err = errors.Join(os.RemoveAll(frozenStore), os.CopyFS(frozenStore, os.DirFS(dir)), os.WriteFile(frozenDump, []byte(text), 0o600))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,9 +282,6 @@ func TestDocumentedFormat(t *testing.T) {
 // TestContradictions spoils single records. Whoever reads them must hear of it.
 func TestContradictions(t *testing.T) {
 	t.Parallel()
-	set := func(key, value []byte) func(*engine.DB) error {
-		return func(db *engine.DB) error { return db.Set(key, value, engine.Sync) }
-	}
 	change := func(key []byte, change func([]byte) []byte) func(*engine.DB) error {
 		return func(db *engine.DB) error {
 			v, closer, err := db.Get(key)
@@ -313,43 +306,41 @@ func TestContradictions(t *testing.T) {
 	itemKey := []byte("\x00\x00\x00\x01inotes\x00k")
 	runKey, feedKey := feedEntryKey(4), feedEntryKey(5)
 
-	const stream, feed, export, append_, item, due, after = "stream", "feed", "export", "append", "item", "due", "after"
+	const stream, feed, all, append_, item, due, after = "stream", "feed", "all", "append", "item", "due", "after"
 	for name, c := range map[string]struct {
 		spoil  func(*engine.DB) error
 		detect []string
 	}{
-		"first event missing":  {remove(eventKey("a", 1)), []string{stream, feed, export}},
-		"middle event missing": {remove(eventKey("a", 3)), []string{stream, feed, export, after}},
-		"last event missing":   {remove(eventKey("a", 5)), []string{stream, feed, export}},
-		"event too many":       {set(eventKey("a", 6), []byte("x")), []string{export}},
-		"event of no stream":   {set(eventKey("zz", 1), []byte("x")), []string{export}},
-		"event cut":            {change(eventKey("a", 3), cut(20)), []string{stream, feed, export, after}},
-		"event empty":          {change(eventKey("a", 3), cut(0)), []string{stream, feed, export, after}},
-		"event without end":    {change(eventKey("a", 3), cut(60)), []string{stream, feed, export, after}},
-		"unknown format":       {change(eventKey("a", 3), flip(0)), []string{stream, feed, export, after}},
-		"unknown flag":         {change(eventKey("a", 3), func(v []byte) []byte { v[1] = 8; return v }), []string{stream, feed, export, after}},
-		"rewritten by mistake": {change(eventKey("a", 3), flip(1)), []string{stream, feed, export, after}},
-		"no zero byte":         {change(eventKey("a", 3), flip(30)), []string{stream, feed, export, after}},
-		"place of data":        {change(eventKey("a", 3), flip(25)), []string{stream, feed, export, after}},
-		"place of metadata":    {change(eventKey("a", 3), func(v []byte) []byte { v[26] = 0xff; return v }), []string{stream, feed, export, after}},
+		"first event missing":  {remove(eventKey("a", 1)), []string{stream, feed, all}},
+		"middle event missing": {remove(eventKey("a", 3)), []string{stream, feed, all, after}},
+		"last event missing":   {remove(eventKey("a", 5)), []string{stream, feed, all}},
+		"event cut":            {change(eventKey("a", 3), cut(20)), []string{stream, feed, all, after}},
+		"event empty":          {change(eventKey("a", 3), cut(0)), []string{stream, feed, all, after}},
+		"event without end":    {change(eventKey("a", 3), cut(60)), []string{stream, feed, all, after}},
+		"unknown format":       {change(eventKey("a", 3), flip(0)), []string{stream, feed, all, after}},
+		"unknown flag":         {change(eventKey("a", 3), func(v []byte) []byte { v[1] = 8; return v }), []string{stream, feed, all, after}},
+		"rewritten by mistake": {change(eventKey("a", 3), flip(1)), []string{stream, feed, all, after}},
+		"no zero byte":         {change(eventKey("a", 3), flip(30)), []string{stream, feed, all, after}},
+		"place of data":        {change(eventKey("a", 3), flip(25)), []string{stream, feed, all, after}},
+		"place of metadata":    {change(eventKey("a", 3), func(v []byte) []byte { v[26] = 0xff; return v }), []string{stream, feed, all, after}},
 		"position":             {change(eventKey("a", 3), flip(13)), []string{feed}},
 		"last position":        {change(eventKey("a", 5), flip(13)), []string{stream, feed}},
-		"data":                 {change(eventKey("a", 3), flip(31+75)), []string{export}},
-		"head longer":          {change(headKey, flip(7)), []string{stream, export, after}},
-		"head cut":             {change(headKey, cut(30)), []string{stream, export, append_, after}},
-		"chain":                {change(headKey, flip(20)), []string{export}},
-		"feed entry missing":   {remove(feedKey), []string{export}},
+		"data":                 {change(eventKey("a", 3), flip(31+75)), []string{all}},
+		"head longer":          {change(headKey, flip(7)), []string{stream, all, after}},
+		"head cut":             {change(headKey, cut(30)), []string{stream, all, append_, after}},
+		"chain":                {change(headKey, flip(20)), []string{all}},
+		"feed entry missing":   {remove(feedKey), []string{all}},
 		"feed entry cut":       {change(feedKey, cut(4)), []string{feed}},
-		"feed entry empty":     {change(feedKey, cut(0)), []string{feed, export}},
+		"feed entry empty":     {change(feedKey, cut(0)), []string{feed, all}},
 		"feed entry astray":    {change(feedKey, flip(15)), []string{feed}},
-		"run missing":          {remove(runKey), []string{export}},
-		"run cut":              {change(runKey, cut(40)), []string{feed, export}},
-		"run shorter":          {change(runKey, func(v []byte) []byte { return v[:1+(len(v)-1)/5*4] }), []string{feed, export}},
-		"run of one":           {change(runKey, func(v []byte) []byte { return v[:1+(len(v)-1)/5] }), []string{feed, export}},
-		"run of none":          {change(runKey, cut(1)), []string{feed, export}},
+		"run missing":          {remove(runKey), []string{all}},
+		"run cut":              {change(runKey, cut(40)), []string{feed, all}},
+		"run shorter":          {change(runKey, func(v []byte) []byte { return v[:1+(len(v)-1)/5*4] }), []string{feed, all}},
+		"run of one":           {change(runKey, func(v []byte) []byte { return v[:1+(len(v)-1)/5] }), []string{feed, all}},
+		"run of none":          {change(runKey, cut(1)), []string{feed, all}},
 		"run astray":           {change(runKey, flip(17)), []string{feed}},
-		"run length":           {change(runKey, func(v []byte) []byte { v[1] = 0xff; return v }), []string{feed, export}},
-		"item":                 {change(itemKey, cut(7)), []string{item, export, due}},
+		"run length":           {change(runKey, func(v []byte) []byte { v[1] = 0xff; return v }), []string{feed, all}},
+		"item":                 {change(itemKey, cut(7)), []string{item, all, due}},
 		"due item missing":     {remove(itemKey), []string{due}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -369,7 +360,7 @@ func TestContradictions(t *testing.T) {
 			for _, err := range s.ReadFeed(t.Context(), tenant, j17.StreamID{}, 100) {
 				got[feed] = err
 			}
-			got[export] = s.ExportTenant(t.Context(), tenant, io.Discard)
+			got[all] = dump(t, s)
 			_, got[after] = s.VersionAfter(t.Context(), tenant, key("a"), j17.StreamID{Ms: frozenTime().UnixMilli(), Seq: 1})
 			_, got[append_] = s.Append(t.Context(), tenant, []store.Append{{Pre: []store.Pre{{Key: key("a"), Length: 1}}}})
 			if _, err := s.Get(t.Context(), tenant, space, "k"); !errors.Is(err, store.ErrNotFound) {
@@ -384,7 +375,7 @@ func TestContradictions(t *testing.T) {
 				delete(got, what)
 			}
 			for what, err := range got {
-				if err != nil && what != export {
+				if err != nil && what != all {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
@@ -465,6 +456,13 @@ func TestDamagedFiles(t *testing.T) {
 	if detected == 0 {
 		t.Error("no damage was noticed")
 	}
+}
+
+// dump reads all that the tenant holds, and tells whether it fits.
+func dump(t *testing.T, s store.Store) error {
+	t.Helper()
+	_, err := storetest.Dump(t.Context(), s, tenant)
+	return err
 }
 
 func feedOf(t *testing.T, s store.Store) []string {

@@ -14,7 +14,7 @@ import (
 )
 
 // A load is written under a tenant number of its own, into tables beside the store, which takes them in all at once. The number is listed
-// as pending, like that of an import, until the tenant has it: what does not get there is removed, if need be when the store is opened the
+// as pending until the tenant has it: what does not get there is removed, if need be when the store is opened the
 // next time.
 
 const (
@@ -26,6 +26,10 @@ const (
 	tagBudget   = 4 << 20
 	itemBudget  = 4 << 20
 )
+
+// lastLoadable is the greatest time of a position, in Unix milliseconds, that a load takes: it is of the year 2286, and
+// positions have one more year before they need another digit.
+const lastLoadable = 9_999_999_999_999 - 365*24*60*60*1000
 
 // loading is a store.Load.
 type loading struct {
@@ -196,7 +200,7 @@ func (l *loading) place(at j17.StreamID) error {
 	if at.Compare(l.last) <= 0 {
 		return fmt.Errorf("it does not come after the position before it, %s", l.last)
 	}
-	if at.Ms > lastImportable {
+	if at.Ms > lastLoadable {
 		return fmt.Errorf("the position %s leaves no room for events to come", at)
 	}
 	return nil

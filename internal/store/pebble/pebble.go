@@ -330,9 +330,9 @@ func (s *Store) load() error {
 		return err
 	}
 
-	// What the last run has begun: an import or a load that did not end, an older format.
+	// What the last run has begun: a load that did not end, an older format.
 	if err := s.dropPending(); err != nil {
-		return fmt.Errorf("remove an unfinished import: %w", err)
+		return fmt.Errorf("remove an unfinished load: %w", err)
 	}
 	if err := s.disk.RemoveAll(s.disk.PathJoin(s.disk.dir, loadingName)); err != nil {
 		return fmt.Errorf("remove the files of an unfinished load: %w", err)

@@ -197,20 +197,20 @@ func getState(from pebble.Reader, number uint32) (tenantState, error) {
 	return state, nil
 }
 
-// dropPending removes what imports have left that did not end.
+// dropPending removes what loads have left that did not end.
 func (s *Store) dropPending() (err error) {
 	lower := appendPrefix(nil, storeNumber, kindPending)
 	it, err := newIter(s.db, lower, after(lower))
 	if err != nil {
 		return err
 	}
-	defer closeIter(it, &err, "the list of imports")
+	defer closeIter(it, &err, "the list of loads")
 	b := s.db.NewBatch()
 	defer func() { err = errors.Join(err, b.Close()) }()
 	for it.First(); it.Valid(); it.Next() {
 		number, err := parseNumber(it.Key()[len(lower):])
 		if err != nil {
-			return corruption(err, "the list of imports")
+			return corruption(err, "the list of loads")
 		}
 		from, to := allOf(number)
 		must(b.DeleteRange(from, to, nil))

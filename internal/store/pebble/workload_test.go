@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"strconv"
 	"strings"
@@ -93,7 +92,7 @@ func (w *workload) acknowledged() map[int]bool {
 // and that nothing else is there.
 func (w *workload) stored(t *testing.T, s store.Store) map[int]bool {
 	t.Helper()
-	if err := s.ExportTenant(t.Context(), tenant, io.Discard); err != nil && !errors.Is(err, store.ErrNotFound) {
+	if err := dump(t, s); err != nil {
 		t.Fatalf("the data do not verify: %v", err)
 	}
 	found := map[int][]j17.Key{}

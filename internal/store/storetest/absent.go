@@ -228,7 +228,7 @@ func testRetag(s *suite) {
 	if diff := cmp.Diff(before, readFeed(t, f, tenant, j17.StreamID{}, everything)); diff != "" || head(t, f, tenant, order("0")) != heads {
 		t.Errorf("events are others than they were: %s", diff)
 	}
-	if err := f.ImportTenant(t.Context(), "copy", strings.NewReader(export(t, f, tenant))); err != nil {
+	if err := Copy(t.Context(), f, tenant, f, "copy"); err != nil {
 		t.Fatal(err)
 	}
 	check("copy")

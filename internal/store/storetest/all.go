@@ -83,12 +83,12 @@ func testDueOverAll(s *suite) {
 		t.Fatal(err)
 	}
 	check("a tenant was dropped", 7*time.Minute)
-	if err := f.ImportTenant(t.Context(), "d/prod", strings.NewReader(export(t, f, "a/prod"))); err != nil {
+	if err := Copy(t.Context(), f, "a/prod", f, "d/prod"); err != nil {
 		t.Fatal(err)
 	}
 	f.clock.Advance(time.Minute)
 	if got := dueTenants(t, f, 9); len(got) != 2 || !slices.Contains(got, "d/prod") {
-		t.Fatalf("after an import: %v", got)
+		t.Fatalf("after a copy: %v", got)
 	}
 	// What has expired is not due.
 	for _, name := range []j17.Tenant{"a/prod", "d/prod"} {
@@ -198,13 +198,12 @@ func testTagged(s *suite) {
 	check([]int{139, 202}, j17.StreamID{}, everything, "rare")
 	check([]int{66, 72, 75}, r.IDs[65], 3, "third")
 
-	// An import has the tags of what was exported.
-	copied := export(t, f, tenant)
-	if err := f.ImportTenant(t.Context(), "copy", strings.NewReader(copied)); err != nil {
+	// A copy has the tags.
+	if err := Copy(t.Context(), f, tenant, f, "copy"); err != nil {
 		t.Fatal(err)
 	}
 	if got := readTagged(t, f, "copy", j17.StreamID{}, everything, "rare"); len(got) != 2 {
-		t.Errorf("an import has %d of 2 tagged events", len(got))
+		t.Errorf("a copy has %d of 2 tagged events", len(got))
 	}
 
 	// Tags that mean nothing are refused.

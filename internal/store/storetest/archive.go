@@ -98,7 +98,7 @@ func testArchive(s *suite) {
 		if reopen {
 			target.reopen(t, t)
 		}
-		if diff := cmp.Diff(text, export(t, target, tenant)); diff != "" {
+		if diff := cmp.Diff(text, dumpOf(t, target, tenant)); diff != "" {
 			t.Fatalf("the copy (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff(readFeed(t, f, tenant, j17.StreamID{}, everything), readFeed(t, target, tenant, j17.StreamID{}, everything)); diff != "" {
@@ -131,7 +131,7 @@ func testArchive(s *suite) {
 			t.Fatalf("items that should have expired: %v, %v", items, err)
 		}
 	}
-	if diff := cmp.Diff(export(t, f, tenant), export(t, target, tenant)); diff != "" {
+	if diff := cmp.Diff(dumpOf(t, f, tenant), dumpOf(t, target, tenant)); diff != "" {
 		t.Fatalf("both went on differently:\n%s", diff)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -88,7 +87,7 @@ func testNotes(s *suite) {
 	}
 	for _, name := range []j17.Tenant{tenant, "copy"} {
 		if name == "copy" {
-			if err := f.ImportTenant(t.Context(), name, strings.NewReader(export(t, f, tenant))); err != nil {
+			if err := Copy(t.Context(), f, tenant, f, name); err != nil {
 				t.Fatal(err)
 			}
 			f.reopen(t, t)

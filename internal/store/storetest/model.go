@@ -53,11 +53,17 @@ func (m model) tenant(name j17.Tenant) *modelTenant {
 	return m[name]
 }
 
-// clone returns a deep copy: nothing in it is changed in place but the maps.
-func (t *modelTenant) clone() *modelTenant {
+// copied returns what a copy of the tenant holds: a deep one, in which nothing is changed in place but the maps. What has expired is not in
+// it, nor what the revisions of anything else were.
+func (t *modelTenant) copied(now time.Time) *modelTenant {
 	c := *t
 	c.streams, c.chains, c.items = maps.Clone(t.streams), maps.Clone(t.chains), maps.Clone(t.items)
-	c.commands, c.revs, c.tags = maps.Clone(t.commands), maps.Clone(t.revs), maps.Clone(t.tags)
+	c.commands, c.revs, c.tags = maps.Clone(t.commands), map[uint64]bool{}, maps.Clone(t.tags)
+	maps.DeleteFunc(c.items, func(_ itemKey, item store.Item) bool { return gone(item.Expires, now) })
+	maps.DeleteFunc(c.commands, func(_ store.CommandID, kept modelCommand) bool { return gone(kept.expires, now) })
+	for _, item := range c.items {
+		c.revs[item.Rev] = true
+	}
 	c.generations = maps.Clone(t.generations)
 	for key, list := range c.streams {
 		c.streams[key] = slices.Clone(list)

@@ -94,13 +94,9 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Isolation", testIsolation},
 		{"Drop", testDrop},
 
-		// Exports, imports and rewrites.
-		{"Export", testExport},
-		{"ExportUnderWrites", testExportUnderWrites},
-		{"ImportDamaged", testImportDamaged},
-		{"ImportCrafted", testImportCrafted},
-		{"ImportCancelled", testImportCancelled},
+		// Archives, loads and rewrites.
 		{"Archive", testArchive},
+		{"ArchiveUnderWrites", testArchiveUnderWrites},
 		{"ArchiveMoment", testArchiveMoment},
 		{"ArchiveEnded", testArchiveEnded},
 		{"LoadRefused", testLoadRefused},

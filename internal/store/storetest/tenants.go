@@ -1,8 +1,6 @@
 package storetest
 
 import (
-	"bytes"
-	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -51,7 +49,7 @@ func testIsolation(s *suite) {
 	}
 }
 
-// fill writes some of everything and returns the export.
+// fill writes some of everything and returns all of it.
 func fill(t *testing.T, f *fixture, tn j17.Tenant) string {
 	t.Helper()
 	for i := range 30 {
@@ -73,16 +71,16 @@ func fill(t *testing.T, f *fixture, tn j17.Tenant) string {
 	if err := Erase(t.Context(), f, tn, order("1"), []store.Rewritten{{Version: 2, Type: "was_erased", Data: []byte(`{}`), Metadata: []byte(`{}`)}}); err != nil {
 		t.Fatal(err)
 	}
-	return export(t, f, tn)
+	return dumpOf(t, f, tn)
 }
 
-func export(t failer, s store.Store, tn j17.Tenant) string {
+func dumpOf(t failer, s store.Store, tn j17.Tenant) string {
 	t.Helper()
-	var b bytes.Buffer
-	if err := s.ExportTenant(t.Context(), tn, &b); err != nil {
-		t.Fatalf("export: %v", err)
+	text, err := Dump(t.Context(), s, tn)
+	if err != nil {
+		t.Fatalf("dump: %v", err)
 	}
-	return b.String()
+	return text
 }
 
 func testDrop(s *suite) {
@@ -124,10 +122,10 @@ func testDrop(s *suite) {
 		if items, err := f.Scan(t.Context(), tenant, space, store.Range{}, 9); err != nil || len(items) != 0 {
 			t.Fatalf("items %v, %v", items, err)
 		}
-		if err := f.ExportTenant(t.Context(), tenant, &bytes.Buffer{}); !errors.Is(err, store.ErrNotFound) {
-			t.Fatalf("export: %v, want ErrNotFound", err)
+		if left := dumpOf(t, f, tenant); left != "" {
+			t.Fatalf("left is %s", left)
 		}
-		if diff := cmp.Diff(kept, export(t, f, other)); diff != "" {
+		if diff := cmp.Diff(kept, dumpOf(t, f, other)); diff != "" {
 			t.Fatalf("another tenant has changed:\n%s", diff)
 		}
 	}
@@ -142,62 +140,8 @@ func testDrop(s *suite) {
 	}
 }
 
-func testExport(s *suite) {
-	t := s.t
-	f := s.fixture(t)
-	text := fill(t, f, tenant)
-	target := s.fixture(t)
-	commit(t, target, other, store.Append{Events: events(order("1"), `1`)})
-	if err := target.ImportTenant(t.Context(), tenant, strings.NewReader(text)); err != nil {
-		t.Fatal(err)
-	}
-	for _, reopen := range []bool{false, true} {
-		if reopen {
-			target.reopen(t, t)
-		}
-		if diff := cmp.Diff(text, export(t, target, tenant)); diff != "" {
-			t.Fatalf("export of the import (-want +got):\n%s", diff)
-		}
-		want, got := readFeed(t, f, tenant, j17.StreamID{}, everything), readFeed(t, target, tenant, j17.StreamID{}, everything)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("feed (-want +got):\n%s", diff)
-		}
-	}
-	for _, e := range readFeed(t, f, tenant, j17.StreamID{}, everything) {
-		if !strings.Contains(text, "\n"+e.Raw+"\n") {
-			t.Fatalf("the export does not hold the bytes of %s", e.ID)
-		}
-	}
-	if err := target.ImportTenant(t.Context(), tenant, strings.NewReader(text)); !errors.Is(err, store.ErrNotEmpty) {
-		t.Fatalf("second import: %v, want ErrNotEmpty", err)
-	}
-	// The import is as good as what was written here: commands, conditions, due work and time go on.
-	target.clock.Set(f.clock.Now())
-	for _, fix := range []*fixture{f, target} {
-		if r := appendUnit(t, fix, tenant, store.Append{Command: &store.Command{ID: store.CommandID{3}}}); r.Outcome != store.Duplicate || string(r.Memo) != "\x00\x01\x03" {
-			t.Fatalf("command: %+v", r)
-		}
-		commit(t, fix, tenant, store.Append{Pre: []store.Pre{pre(order("1"), 8)}, Events: events(order("1"), `9`), Side: []store.Side{put("new", "")}})
-		fix.clock.Advance(time.Minute)
-		if got := claim(t, fix, 2, time.Minute); !cmp.Equal(keysOf(got), []string{"25", "26"}) {
-			t.Fatalf("claimed %v", keysOf(got))
-		}
-		fix.clock.Advance(3 * time.Hour)
-		if items, err := fix.Scan(t.Context(), tenant, space, store.Prefix("k"), 9); err != nil || len(items) != 0 {
-			t.Fatalf("items that should have expired: %v, %v", items, err)
-		}
-	}
-	if diff := cmp.Diff(export(t, f, tenant), export(t, target, tenant)); diff != "" {
-		t.Fatalf("both went on differently:\n%s", diff)
-	}
-	// A tenant under another name.
-	if err := target.ImportTenant(t.Context(), "copy", strings.NewReader(text)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// testExportUnderWrites takes exports while units are written: each must hold whole units only.
-func testExportUnderWrites(s *suite) {
+// testArchiveUnderWrites copies a tenant while units are written: each copy must hold whole units only.
+func testArchiveUnderWrites(s *suite) {
 	t := s.t
 	f := s.fixture(t)
 	commit(t, f, tenant, store.Append{Events: append(events(order("a"), `1`), events(order("b"), `1`)...), Side: []store.Side{put("n", "1")}})
@@ -216,129 +160,18 @@ func testExportUnderWrites(s *suite) {
 		}
 	})
 	for i := range 5 {
-		text := export(t, f, tenant)
 		name := j17.Tenant(fmt.Sprint("copy", i))
-		if err := f.ImportTenant(t.Context(), name, strings.NewReader(text)); err != nil {
+		if err := Copy(t.Context(), f, tenant, f, name); err != nil {
 			t.Error(err)
 			break
 		}
 		a, b := head(t, f, name, order("a")), head(t, f, name, order("b"))
 		if n := fmt.Sprint(a.Length); a.Length != b.Length || string(get(t, f, name, space, "n").Value) != n {
-			t.Errorf("export %d holds %d, %d events and the side item %s", i, a.Length, b.Length, get(t, f, name, space, "n").Value)
+			t.Errorf("copy %d holds %d, %d events and the side item %s", i, a.Length, b.Length, get(t, f, name, space, "n").Value)
 		}
 	}
 	close(stop)
 	wg.Wait()
-}
-
-func testImportDamaged(s *suite) {
-	t := s.t
-	f := s.fixture(t)
-	lines := strings.SplitAfter(strings.TrimSuffix(fill(t, f, tenant), "\n"), "\n")
-	last := len(lines) - 1
-	lines[last] += "\n"
-	refused := func(what, text string) {
-		t.Helper()
-		err := f.ImportTenant(t.Context(), other, strings.NewReader(text))
-		var damaged *store.ImportError
-		if !errors.As(err, &damaged) || damaged.Line < 1 {
-			t.Fatalf("%s: %v, want an ImportError", what, err)
-		}
-		if names, err := f.Tenants(t.Context()); err != nil || len(names) != 1 {
-			t.Fatalf("%s: tenants %v, %v", what, names, err)
-		}
-	}
-	text := func(lines ...[]string) string {
-		var b strings.Builder
-		for _, part := range lines {
-			b.WriteString(strings.Join(part, ""))
-		}
-		return b.String()
-	}
-	refused("nothing", "")
-	refused("no export", "hello\n")
-	for i, line := range lines {
-		refused(fmt.Sprintf("without line %d", i+1), text(lines[:i], lines[i+1:]))
-		refused(fmt.Sprintf("line %d twice", i+1), text(lines[:i+1], lines[i:]))
-		refused(fmt.Sprintf("up to line %d", i+1), text(lines[:i], []string{line[:len(line)-1]}))
-		if i > 0 {
-			refused(fmt.Sprintf("line %d before its neighbour", i+1), text(lines[:i-1], []string{lines[i], lines[i-1]}, lines[i+1:]))
-		}
-		for _, at := range []int{0, len(line) / 3, len(line) / 2, len(line) - 3} {
-			damaged := []byte(line)
-			damaged[at] ^= 1
-			refused(fmt.Sprintf("line %d with byte %d changed", i+1, at), text(lines[:i], []string{string(damaged)}, lines[i+1:]))
-		}
-	}
-	refused("more", text(lines, []string{"\n"}))
-	refused("a newer format", strings.Replace(text(lines), `{"tenant":{"format":2`, `{"tenant":{"format":3`, 1))
-	// After all that the export is still good.
-	if err := f.ImportTenant(t.Context(), other, strings.NewReader(text(lines))); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// cancelReader cancels a context when it has been read up to some byte.
-type cancelReader struct {
-	*strings.Reader
-	left   int
-	cancel context.CancelFunc
-}
-
-func (r *cancelReader) Read(p []byte) (int, error) {
-	n, err := r.Reader.Read(p[:min(len(p), 512)])
-	if r.left -= n; r.left <= 0 {
-		r.cancel()
-	}
-	return n, err
-}
-
-type brokenReader struct{}
-
-var errBroken = errors.New("broken pipe")
-
-func (brokenReader) Read([]byte) (int, error) { return 0, errBroken }
-
-func testImportCancelled(s *suite) {
-	t := s.t
-	f := s.fixture(t)
-	text := fill(t, f, tenant)
-	ctx, cancel := context.WithCancel(t.Context())
-	if err := f.ImportTenant(ctx, other, &cancelReader{strings.NewReader(text), len(text) / 2, cancel}); !errors.Is(err, context.Canceled) {
-		t.Fatalf("a cancelled import: %v", err)
-	}
-	if err := f.ImportTenant(t.Context(), other, brokenReader{}); !errors.Is(err, errBroken) {
-		t.Fatalf("an import from a broken pipe: %v", err)
-	}
-	if names, err := f.Tenants(t.Context()); err != nil || len(names) != 1 {
-		t.Fatalf("tenants %v, %v", names, err)
-	}
-	// Somebody writes to the tenant while it is imported.
-	started := &hookReader{Reader: strings.NewReader(text), hook: func() {
-		commit(t, f, other, store.Append{Events: events(order("a"), `1`)})
-	}}
-	if err := f.ImportTenant(t.Context(), other, started); !errors.Is(err, store.ErrNotEmpty) {
-		t.Fatalf("an import into a tenant that came to life: %v, want ErrNotEmpty", err)
-	}
-	if h := head(t, f, other, order("a")); h.Length != 1 {
-		t.Fatalf("head %+v", h)
-	}
-	f.reopen(t, t)
-	if feed := readFeed(t, f, other, j17.StreamID{}, 9); len(feed) != 1 {
-		t.Fatalf("feed %v", feed)
-	}
-}
-
-// hookReader calls hook once, at the first read.
-type hookReader struct {
-	*strings.Reader
-	hook func()
-	once sync.Once
-}
-
-func (r *hookReader) Read(p []byte) (int, error) {
-	r.once.Do(r.hook)
-	return r.Reader.Read(p)
 }
 
 func testRewrite(s *suite) {
@@ -380,12 +213,12 @@ func testRewrite(s *suite) {
 		if feed := readFeed(t, f, tenant, j17.StreamID{}, everything); len(feed) != 5 || feed[1].Raw != want[1].Raw {
 			t.Fatalf("round %d: feed %v", round, feed)
 		}
-		text := export(t, f, tenant)
-		if strings.Contains(text, "Lovelace") {
-			t.Fatal("the export holds what was erased")
+		name := j17.Tenant(fmt.Sprint("copy", round))
+		if err := Copy(t.Context(), f, tenant, f, name); err != nil {
+			t.Fatal(err)
 		}
-		if err := f.ImportTenant(t.Context(), j17.Tenant(fmt.Sprint("copy", round)), strings.NewReader(text)); err != nil {
-			t.Fatalf("an export with rewritten events does not verify: %v", err)
+		if text := dumpOf(t, f, name); strings.Contains(text, "Lovelace") || text != dumpOf(t, f, tenant) {
+			t.Fatal("the copy holds what was erased, or other things")
 		}
 	}
 	commit(t, f, tenant, store.Append{Pre: []store.Pre{pre(key, 4)}, Events: events(key, `5`)})
@@ -410,54 +243,5 @@ func testRewrite(s *suite) {
 	}
 	if got := readStream(t, f, tenant, key, 1, 1); got[0] != before[0] {
 		t.Errorf("a rewrite that failed has changed %+v", got[0])
-	}
-}
-
-// testImportCrafted imports files whose hashes and counts are right and which no export has written.
-func testImportCrafted(s *suite) {
-	t := s.t
-	f := s.fixture(t)
-	first := func(last string, time int64) string {
-		return fmt.Sprintf(`{"tenant":{"format":1,"name":"a/prod","last":"%s","time":%d,"rev":2}}`, last, time)
-	}
-	none := first("0000000000000-0", 0)
-	event := func(position, typ string) []string {
-		line := fmt.Sprintf(`{"stream_id":"%s","key":"order:a","type":"%s","data":1,"metadata":{"timestamp":1}}`, position, typ)
-		leaf := sha256.Sum256(append([]byte{0}, line...))
-		chain := sha256.Sum256(append(make([]byte, sha256.Size), leaf[:]...))
-		return []string{fmt.Sprintf(`{"stream":{"key":"order:a","length":1,"chain":"%x"}}`, chain), line}
-	}
-	const item = `{"item":{"space":"work","key":"%s","rev":%d,"value":"dg=="}}`
-	const command = `{"command":{"id":"%032x","time":0}}`
-	for name, c := range map[string]struct {
-		lines []string
-		good  bool
-	}{
-		"an event":                          {append([]string{first("0000000000001-0", 1)}, event("0000000000001-0", "was_made")...), true},
-		"things in their order":             {[]string{none, fmt.Sprintf(item, "a", 2), fmt.Sprintf(item, "z", 1), fmt.Sprintf(command, 1), fmt.Sprintf(command, 2)}, true},
-		"an item twice":                     {[]string{none, fmt.Sprintf(item, "k", 1), fmt.Sprintf(item, "k", 2)}, false},
-		"items out of order":                {[]string{none, fmt.Sprintf(item, "z", 1), fmt.Sprintf(item, "a", 2)}, false},
-		"a command twice":                   {[]string{none, fmt.Sprintf(command, 1), fmt.Sprintf(command, 1)}, false},
-		"commands out of order":             {[]string{none, fmt.Sprintf(command, 2), fmt.Sprintf(command, 1)}, false},
-		"an event without type":             {append([]string{first("0000000000001-0", 1)}, event("0000000000001-0", "")...), false},
-		"a last position that no event has": {[]string{first("1700000000000-0", 0)}, false},
-		"a time that no event has":          {append([]string{first("0000000000001-0", 9223372036854775807)}, event("0000000000001-0", "was_made")...), false},
-		"the end of all positions":          {append([]string{first("9999999999999-4294967295", 1)}, event("9999999999999-4294967295", "was_made")...), false},
-	} {
-		body := strings.Join(c.lines, "\n") + "\n"
-		count := func(of string) int { return strings.Count(body, `{"`+of+`":`) }
-		body += fmt.Sprintf(`{"end":{"streams":%d,"events":%d,"items":%d,"commands":%d,"sha256":"%x"}}`+"\n",
-			count("stream"), count("stream_id"), count("item"), count("command"), sha256.Sum256([]byte(body)))
-		err := f.ImportTenant(t.Context(), other, strings.NewReader(body))
-		var refused *store.ImportError
-		switch {
-		case c.good && err != nil:
-			t.Errorf("%s: %v", name, err)
-		case !c.good && !errors.As(err, &refused):
-			t.Errorf("%s: %v, want an ImportError", name, err)
-		}
-		if err := f.DropTenant(t.Context(), other); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
