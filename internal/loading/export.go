@@ -114,8 +114,6 @@ const (
 	pieceBytes = 256 << 10
 	// piecesAhead is how many pieces are made before they are asked for.
 	piecesAhead = 2
-	// readEvents is how many events are read of the feed before it is asked anew.
-	readEvents = 1 << 16
 )
 
 // Piece is some events of an export that follow each other.
@@ -205,36 +203,33 @@ func (x *Export) make(ctx context.Context, ready chan<- *Piece, free <-chan *Pie
 		}
 	}
 
-	e, after := Exported{}, x.sent
-	for more := true; more; {
-		more = false
-		for ev, err := range x.l.Store.ReadFeed(ctx, x.t, after, readEvents) {
-			if err == nil && ev.StreamID.Compare(x.UpTo) > 0 {
-				more = false
-				break
+	// One page of the feed after the other: those of who reads on are large. What comes behind the end is not read, but for one event, so that
+	// one too many is seen.
+	e := Exported{}
+	for ev, err := range x.l.Store.ReadFeed(ctx, x.t, x.sent, int(x.Events-x.found)+1) {
+		if err == nil && ev.StreamID.Compare(x.UpTo) > 0 {
+			break
+		}
+		if err == nil {
+			p.Last, p.found = ev.StreamID, p.found+1
+			if x.typ == "" || ev.Key.Type == x.typ {
+				e.Event = ev
+				err = x.add(ctx, p, &e)
 			}
-			if err == nil {
-				after, more = ev.StreamID, true
-				p.Last, p.found = after, p.found+1
-				if x.typ == "" || ev.Key.Type == x.typ {
-					e.Event = ev
-					err = x.add(ctx, p, &e)
-				}
-			}
-			if err != nil {
-				p.err = err
-				_ = pass() // either way that is the end
+		}
+		if err != nil {
+			p.err = err
+			_ = pass() // either way that is the end
+			return
+		}
+
+		// The next piece.
+		if len(p.Bytes) >= pieceBytes {
+			if !pass() {
 				return
 			}
-
-			// The next piece.
-			if len(p.Bytes) >= pieceBytes {
-				if !pass() {
-					return
-				}
-				if p = x.piece(ctx, free); p == nil {
-					return
-				}
+			if p = x.piece(ctx, free); p == nil {
+				return
 			}
 		}
 	}

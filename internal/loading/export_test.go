@@ -5,13 +5,16 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
 	"j17"
 	"j17/internal/engine"
 	"j17/internal/engine/enginetest"
+	"j17/internal/loading"
 	"j17/internal/store"
 )
 
@@ -134,6 +137,32 @@ func TestAnExportEndsWhereItBegan(t *testing.T) {
 		if err != nil || p.Last != last || len(linesOf(t, string(p.Bytes))) != 1 {
 			t.Errorf("%s, %v", p.Bytes, err)
 		}
+	}
+}
+
+// feedReads is the real store, which notes up to how many events are read of a feed at a time.
+type feedReads struct {
+	loading.Storage
+	limits []int
+}
+
+// ReadFeed implements store.Feed.
+func (r *feedReads) ReadFeed(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[*j17.Event, error] {
+	r.limits = append(r.limits, limit)
+	return r.Storage.ReadFeed(ctx, t, after, limit)
+}
+
+// TestAnExportReadsOn: an export reads the feed in one go, for which the store has large pages, and little beyond the end.
+func TestAnExportReadsOn(t *testing.T) {
+	f := naming(t)
+	for range 3 {
+		f.write(t, fresh(), 10)
+	}
+	reads := &feedReads{Storage: f.Fixture.Store}
+	f.Loader.Store = reads
+	whole := f.export(t, tenant, "", j17.StreamID{})
+	if n := strings.Count(whole, "\n"); n != 3 || !slices.Equal(reads.limits, []int{4}) {
+		t.Errorf("%d events of 3 were read by up to %v", n, reads.limits)
 	}
 }
 
