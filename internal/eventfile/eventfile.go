@@ -135,12 +135,9 @@ func (r *Reader) atWrapper() bool {
 // nextLine returns the next line that is not empty.
 func (r *Reader) nextLine() (Text, error) {
 	for {
-		var raw []byte
-		var err error
-		for more := true; more; more = errors.Is(err, bufio.ErrBufferFull) && len(raw) <= MaxText {
-			var part []byte
-			part, err = r.in.ReadSlice('\n')
-			raw = append(raw, part...)
+		raw, err := r.in.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			raw, err = r.longLine(raw)
 		}
 		if len(raw) > MaxText {
 			return Text{}, &TextError{r.line, fmt.Sprintf("the line is longer than %d bytes; no event may be", MaxText)}
@@ -158,6 +155,17 @@ func (r *Reader) nextLine() (Text, error) {
 			return Text{}, err
 		}
 	}
+}
+
+// longLine returns a line that begins with what the buffer is full of.
+func (r *Reader) longLine(begin []byte) (raw []byte, err error) {
+	raw = bytes.Clone(begin)
+	for more := true; more; more = errors.Is(err, bufio.ErrBufferFull) && len(raw) <= MaxText {
+		var part []byte
+		part, err = r.in.ReadSlice('\n')
+		raw = append(raw, part...)
+	}
+	return raw, err
 }
 
 // The members of what an export ends with.
