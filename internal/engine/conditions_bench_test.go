@@ -20,7 +20,8 @@ import (
 )
 
 // BenchmarkConditions measures synced writes into a feed of a million events, by 64 writers, each to an aggregate of its own: plain ones,
-// and ones that forbid what has happened, with a tag of their own beside one that all of the million have. A turn is a thousand of each.
+// ones that forbid what has happened, with a tag of their own beside one that all of the million have, and ones that forbid what has
+// happened since the end of the feed was read. A turn is a thousand of each.
 func BenchmarkConditions(b *testing.B) {
 	const long, batch = 1_000_000, 10_000
 	s, err := pebble.Open(pebble.Options{Dir: b.TempDir()})
@@ -45,7 +46,8 @@ func BenchmarkConditions(b *testing.B) {
 	const writers, each = 64, 1000
 	c := enginetest.Command(b, "booking/global/was_made", `{"data":{"course":"other","student":"x"},`+meta+`}`)
 	var seq atomic.Int64
-	write := func(conditions bool) time.Duration {
+	const plain, ever, since = 0, 1, 2
+	write := func(kind int) time.Duration {
 		begin := time.Now()
 		var left atomic.Int64
 		left.Store(each)
@@ -56,8 +58,16 @@ func BenchmarkConditions(b *testing.B) {
 					own := *c
 					own.Writes = slices.Clone(c.Writes)
 					own.Writes[0].ID = uuid.NewString()
-					if conditions {
+					if kind != plain {
 						own.Conditions = []command.Condition{{Tags: []string{"course:other", fmt.Sprintf("student:new%d", seq.Add(1))}}}
+					}
+					if kind == since {
+						extent, err := s.Extent(b.Context(), tenant)
+						if err != nil {
+							b.Error(err)
+							return
+						}
+						own.Conditions[0].After = extent.Last
 					}
 					if _, err := e.Execute(b.Context(), &own); err != nil {
 						b.Error(err)
@@ -69,12 +79,15 @@ func BenchmarkConditions(b *testing.B) {
 		all.Wait()
 		return time.Since(begin)
 	}
-	var plain, conditions time.Duration
+	var took [3]time.Duration
 	for b.Loop() {
-		plain += write(false)
-		conditions += write(true)
+		for kind := range took {
+			took[kind] += write(kind)
+		}
 	}
-	b.ReportMetric(float64(plain.Nanoseconds())/float64(b.N*each), "plain-ns")
-	b.ReportMetric(float64(conditions.Nanoseconds())/float64(b.N*each), "conditions-ns")
-	b.ReportMetric(float64(conditions)/float64(plain), "times")
+	for kind, name := range []string{"plain", "ever", "since"} {
+		b.ReportMetric(float64(took[kind].Nanoseconds())/float64(b.N*each), name+"-ns")
+	}
+	b.ReportMetric(float64(took[ever])/float64(took[plain]), "ever-times")
+	b.ReportMetric(float64(took[since])/float64(took[plain]), "since-times")
 }

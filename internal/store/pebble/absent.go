@@ -3,6 +3,7 @@ package pebble
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	"j17"
 	"j17/internal/store"
@@ -90,8 +91,9 @@ func (s *stagedEvents) match(tenant uint32, a *store.Absent) bool {
 }
 
 // recentTags are the tags of the latest events of a tenant, each with the position of the last event that has it. They are kept from the
-// first condition on. It is the committer's.
+// first condition on. Only the committer changes them, before what it has stored can be seen.
 type recentTags struct {
+	mu   sync.RWMutex
 	last map[string]j17.StreamID
 	// Events behind from are in it, up to to.
 	from, to j17.StreamID
@@ -105,35 +107,46 @@ const (
 
 // recentOf returns the tags of the latest events of a tenant, which are kept from here on.
 func (b *batch) recentOf(t *tenant) *recentTags {
-	if t.recent != nil {
-		return t.recent
+	if r := t.recent.Load(); r != nil {
+		return r
 	}
-	t.recent = &recentTags{last: map[string]j17.StreamID{}, from: t.last, to: t.last}
+	r := &recentTags{last: map[string]j17.StreamID{}, from: t.last, to: t.last}
+	t.recent.Store(r)
 	if b.recent = append(b.recent, t); len(b.recent) > mostRecent {
-		b.recent[0].recent = nil
+		b.recent[0].recent.Store(nil)
 		b.recent = slices.Delete(b.recent, 0, 1)
 	}
-	return t.recent
+	return r
 }
 
 // forgetRecent forgets the tags of the latest events of a tenant.
 func (b *batch) forgetRecent(t *tenant) {
-	t.recent, b.recent = nil, slices.DeleteFunc(b.recent, func(other *tenant) bool { return other == t })
+	t.recent.Store(nil)
+	b.recent = slices.DeleteFunc(b.recent, func(other *tenant) bool { return other == t })
 }
 
-// lacks reports whether it is certain that no committed event is what a unit says is absent.
-func (r *recentTags) lacks(t *tenant, a *store.Absent) bool {
-	if r.to != t.last || a.After.Compare(r.from) < 0 {
+// lacks reports whether it is certain that no event behind a position, up to that of the last event, has all of some tags.
+func (r *recentTags) lacks(tags []string, after, last j17.StreamID) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if r.to.Compare(last) < 0 || after.Compare(r.from) < 0 {
 		return false
 	}
-	return slices.ContainsFunc(a.Tags, func(tag string) bool {
-		last, ok := r.last[tag]
-		return !ok || last.Compare(a.After) <= 0
+	return slices.ContainsFunc(tags, func(tag string) bool {
+		at, ok := r.last[tag]
+		return !ok || at.Compare(after) <= 0
 	})
 }
 
-// add adds the events of a unit that is durable.
-func (r *recentTags) add(u *stagedUnit) {
+// add adds the events of a unit that is durable. before is where the tenant's last event was: what has come up to there in another way
+// cannot be told from the units, so that the tags begin anew.
+func (r *recentTags) add(u *stagedUnit, before j17.StreamID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.to.Compare(before) < 0 {
+		clear(r.last)
+		r.from, r.to = before, before
+	}
 	for i := range u.events {
 		for _, tag := range u.events[i].Tags {
 			if _, ok := r.last[tag]; !ok {
@@ -148,20 +161,33 @@ func (r *recentTags) add(u *stagedUnit) {
 	}
 }
 
-// keepRecent adds the tags of a batch that is durable. What was stored in another way since cannot be told from them: they begin anew.
+// keepRecent adds the tags of a batch that is durable.
 func (b *batch) keepRecent() {
 	for i := range b.staged.units {
 		u := &b.staged.units[i]
-		r := u.tenant.recent
-		if r == nil {
-			continue
+		if r := u.tenant.recent.Load(); r != nil {
+			r.add(u, u.tenant.last)
 		}
-		if r.to.Compare(u.tenant.last) < 0 {
-			clear(r.last)
-			r.from, r.to = u.tenant.last, u.tenant.last
-		}
-		r.add(u)
 	}
+}
+
+// tagging is what memory tells of a tenant's index of tags, as of a view.
+type tagging struct {
+	// building tells that older events are still being indexed.
+	building bool
+	// recent, if not nil, are the tags of the latest events, the last one of which is at last.
+	recent *recentTags
+	last   j17.StreamID
+}
+
+// taggingLocked returns what memory tells of the index of tags as of the present view.
+func (t *tenant) taggingLocked() tagging {
+	return tagging{building: t.building != 0 && t.building == t.number, recent: t.recent.Load(), last: t.last}
+}
+
+// lacks reports whether it is certain that no event behind a position has all of some tags.
+func (t *tagging) lacks(tags []string, after j17.StreamID) bool {
+	return t.recent != nil && t.recent.lacks(tags, after, t.last)
 }
 
 // matches reports whether there is an event that the unit says is absent.
@@ -171,10 +197,10 @@ func (b *batch) matches(t *tenant, u *store.Append) (bool, error) {
 		if b.staged.match(t.nextNumber, a) {
 			return true, nil
 		}
-		if t.last.Compare(a.After) <= 0 || t.nextNumber == 0 || b.recentOf(t).lacks(t, a) {
+		if t.last.Compare(a.After) <= 0 || t.nextNumber == 0 || b.recentOf(t).lacks(a.Tags, a.After, t.last) {
 			continue // nothing was committed since that has its tags
 		}
-		if found, err := b.committed(t.nextNumber, a); err != nil || found {
+		if found, err := b.committed(t, a); err != nil || found {
 			return found, err
 		}
 	}
@@ -182,13 +208,16 @@ func (b *batch) matches(t *tenant, u *store.Append) (bool, error) {
 }
 
 // committed reports whether there is an event in earlier batches that a unit says is absent.
-func (b *batch) committed(tenant uint32, a *store.Absent) (found bool, err error) {
-	state, err := getBuild(b.store.db, tenant)
-	if err != nil {
-		return false, err
-	}
-	if state != nil && a.After.Compare(state.end) < 0 {
-		return false, &store.IndexingError{Done: state.done, Total: state.total}
+func (b *batch) committed(t *tenant, a *store.Absent) (found bool, err error) {
+	tenant := t.nextNumber
+	if t.building == tenant { // which only the committer changes
+		state, err := getBuild(b.store.db, tenant)
+		if err != nil {
+			return false, err
+		}
+		if state != nil && a.After.Compare(state.end) < 0 {
+			return false, &store.IndexingError{Done: state.done, Total: state.total}
+		}
 	}
 
 	// Where the tags meet.
@@ -196,7 +225,7 @@ func (b *batch) committed(tenant uint32, a *store.Absent) (found bool, err error
 	for i, tag := range a.Tags {
 		ids[i] = idOfTag([]byte(tag))
 	}
-	w, err := newTagWalk(b.store.db, tenant, ids)
+	w, err := b.store.newTagWalk(b.store.db, tenant, ids)
 	if err != nil {
 		return false, err
 	}

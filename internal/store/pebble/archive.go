@@ -48,7 +48,7 @@ func (s *Store) Archive(_ context.Context, t j17.Tenant) (store.Archive, error) 
 		s.mu.Unlock()
 		return nil, err
 	}
-	m := &moment{reader: reader{v, s, s.numberLocked(t)}, name: t}
+	m := &moment{reader: reader{view: v, store: s, tenant: s.numberLocked(t)}, name: t}
 	if m.tenant != 0 {
 		m.position = s.tenants[t].last
 	}
@@ -83,7 +83,7 @@ func (s *Store) endArchives(before *view, reason error) {
 		if t := s.tenants[a.name]; before != nil && (t == nil || t.touched <= a.shown) {
 			if v, err := s.acquireLocked(); err == nil {
 				a.shown = v.number
-				others = append(others, moved{a, &moment{reader: reader{v, s, a.tenant}, name: a.name, position: a.position}})
+				others = append(others, moved{a, &moment{reader: reader{view: v, store: s, tenant: a.tenant}, name: a.name, position: a.position}})
 				continue
 			}
 		}

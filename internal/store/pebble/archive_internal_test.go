@@ -37,7 +37,7 @@ func TestArchivesMoveToYoungerViewsOnly(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				to[i] = &moment{reader: reader{v, s, a.tenant}, name: a.name, position: a.position}
+				to[i] = &moment{reader: reader{view: v, store: s, tenant: a.tenant}, name: a.name, position: a.position}
 			}
 			move := func(*moment) error {
 				a.move(to[1])

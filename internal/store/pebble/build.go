@@ -72,6 +72,9 @@ func getBuild(from pebble.Reader, number uint32) (*build, error) {
 
 // indexed tells whether all events of the tenant are indexed.
 func (r reader) indexed() error {
+	if !r.tagging.building {
+		return nil
+	}
 	state, err := getBuild(r.snapshot, r.tenant)
 	if err != nil || state == nil {
 		return err
@@ -118,7 +121,7 @@ func (s *Store) findBuilds() ([]j17.Tenant, error) {
 			return nil, err
 		}
 		if state != nil || err != nil {
-			names = append(names, t.name) // what is damaged is told when it is built
+			names, t.building = append(names, t.name), t.number // what is damaged is told when it is built
 		}
 	}
 	return names, nil
@@ -192,7 +195,7 @@ func (s *Store) buildSome(ctx context.Context, name j17.Tenant) (state *build, e
 			return nil
 		}
 		b.remove(key)
-		state = nil
+		state, b.built = nil, t
 		return nil
 	})
 	return state, err

@@ -127,18 +127,21 @@ func (s *Store) publish(b *batch) {
 		s.heads.put(h.key, h.Head)
 	}
 	for _, t := range b.tenants {
-		t.number, t.touched = t.nextNumber, fresh.number
+		t.number, t.events, t.touched = t.nextNumber, t.next.events, fresh.number
 		if t.next.last != t.last {
 			s.changes.note(t, t.next.change, len(s.tenants))
 		}
 		s.leaves.add(t)
 		t.move(t.next.last)
 	}
+	if b.built != nil {
+		b.built.building = 0
+	}
 	for _, w := range b.due {
 		s.noteDue(w)
 	}
 	for _, t := range b.dropped {
-		t.nextNumber, t.next, t.listed, t.number, t.change, t.leaves, t.touched = 0, tenantState{}, false, 0, 0, tenantLeaves{}, fresh.number
+		t.nextNumber, t.next, t.listed, t.number, t.events, t.change, t.leaves, t.touched = 0, tenantState{}, false, 0, 0, 0, tenantLeaves{}, fresh.number
 		b.forgetRecent(t)
 		t.move(t.next.last)
 	}
@@ -203,6 +206,8 @@ type batch struct {
 	due      []dueWork
 	// rewritten tells that events were rewritten.
 	rewritten bool
+	// built, if not nil, is a tenant of which all older events are indexed from then on.
+	built *tenant
 
 	// staged are the events of its units.
 	staged stagedEvents
@@ -276,7 +281,7 @@ func (b *batch) reset() {
 	}
 	b.writes = b.store.db.NewBatch()
 	now := b.store.clock.Now()
-	b.now, b.ms, b.rewritten = now.UnixNano(), now.UnixMilli(), false
+	b.now, b.ms, b.rewritten, b.built = now.UnixNano(), now.UnixMilli(), false, nil
 	b.tags.clear() // of a run that a failure has cut short
 	b.run.n, b.runOf = 0, nil
 	b.heads, b.items, b.commands = emptied(b.heads), emptied(b.items), emptied(b.commands)

@@ -174,7 +174,7 @@ func (s *Store) lookDue(space store.Space, o *dueOrder, e *dueEntry) (int64, err
 	if err != nil {
 		return 0, err
 	}
-	r := reader{v, s, number}
+	r := reader{view: v, store: s, tenant: number}
 	defer r.close()
 	at, err := r.firstDue(space, from, s.clock.Now().UnixNano())
 	if err != nil {

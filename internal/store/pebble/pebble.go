@@ -113,6 +113,8 @@ type Store struct {
 	due     map[store.Space]*dueOrder
 	changes changes
 	leaves  recentLeaves
+	// tagHints are for whoever reads by tags.
+	tagHints tagHints
 	// archives and piles are those that are open. pilesMade counts all piles.
 	archives  map[*archive]bool
 	piles     map[*pile]bool
@@ -135,14 +137,19 @@ type tenant struct {
 	listed     bool
 	staged     bool
 	// added are the leaf hashes of the events that the present batch adds.
-	added  []store.Leaf
-	recent *recentTags
+	added []store.Leaf
+
+	// recent is the committer's to change, and others read in it.
+	recent atomic.Pointer[recentTags]
 
 	// Guarded by Store.mu: the durable state. number is 0 while the tenant holds nothing. changed, if not nil, is
 	// closed when the feed grows.
 	number  uint32
 	last    j17.StreamID
+	events  uint64
 	changed chan struct{}
+	// building is the number under which the tenant's older events are being indexed, 0 when they are not.
+	building uint32
 	// change is the number of the last change of the feed, 0 when there was none.
 	change uint64
 	leaves tenantLeaves

@@ -53,7 +53,7 @@ func (s *Store) Heads(_ context.Context, t j17.Tenant, keys []j17.Key) ([]store.
 	}
 
 	// The others come from the view, without the lock.
-	r := reader{v, s, number}
+	r := reader{view: v, store: s, tenant: number}
 	defer r.close()
 	if len(missing) >= manyHeads {
 		return heads, r.loadMany(keys, missing, heads)

@@ -11,6 +11,7 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -240,6 +241,9 @@ func (s *Store) ReadTagged(
 			if err := r.indexed(); err != nil {
 				return err
 			}
+			if r.tagging.lacks(tags, after) {
+				return nil // memory tells that there is nothing
+			}
 			return p.tagged(r, ids, from, limit, names)
 		}, func(upTo j17.StreamID) bool { return looked == nil || looked(maxTagSteps, upTo) })
 	})
@@ -247,19 +251,28 @@ func (s *Store) ReadTagged(
 
 // tagCursor walks over the events that have a tag.
 type tagCursor struct {
-	it     *pebble.Iterator
-	prefix []byte
+	id tagID
+	// it, if not nil, is an iterator over the tag's entries alone.
+	it *pebble.Iterator
+	// prefix is what their keys begin with, end the first key behind them all.
+	prefix, end []byte
 }
 
-// seek returns the position of the first event from a position on that has the tag.
-func (c *tagCursor) seek(from j17.StreamID) (j17.StreamID, bool, error) {
-	for ok := c.it.SeekGE(appendPosition(slices.Clip(c.prefix), from)); ok; ok = c.it.Next() {
-		value, err := c.it.ValueAndErr()
+// seek returns the position of the first event from a position on that has the tag. The iterator may be one over all tags.
+func (c *tagCursor) seek(it *pebble.Iterator, from j17.StreamID) (j17.StreamID, bool, error) {
+	// An iterator over all tags is told where this one ends; one over the tag alone goes on faster without a limit.
+	limit := c.end
+	if it == c.it {
+		limit = nil
+	}
+	state := it.SeekGEWithLimit(appendPosition(c.prefix, from), limit)
+	for ; state == pebble.IterValid && bytes.HasPrefix(it.Key(), c.prefix); state = it.NextWithLimit(limit) {
+		value, err := it.ValueAndErr()
 		if err != nil {
 			return j17.StreamID{}, false, err
 		}
 		set, err := tagBits(value)
-		key := c.it.Key()
+		key := it.Key()
 		if err != nil || len(key) != len(c.prefix)+positionBytes {
 			return j17.StreamID{}, false, errFormat
 		}
@@ -273,36 +286,105 @@ func (c *tagCursor) seek(from j17.StreamID) (j17.StreamID, bool, error) {
 			}
 		}
 	}
-	return j17.StreamID{}, false, c.it.Error()
+	return j17.StreamID{}, false, it.Error()
 }
+
+// tagHints remembers of some tags that events were found by them when they were asked last: tags of which nothing is known are asked before
+// those, since the first one without events ends a walk. It is a guess, and nothing but time depends on it.
+type tagHints [1 << 10]atomic.Uint64
+
+// of returns the place of a tag, and what stands there when events were found by it.
+func (h *tagHints) of(tenant uint32, id tagID) (*atomic.Uint64, uint64) {
+	return &h[int(binary.BigEndian.Uint16(id[:]))%len(h)], binary.BigEndian.Uint64(id[8:]) ^ uint64(tenant)
+}
+
+func (h *tagHints) found(tenant uint32, id tagID) bool {
+	place, mark := h.of(tenant, id)
+	return place.Load() == mark
+}
+
+// note notes whether events were found by a tag.
+func (h *tagHints) note(tenant uint32, id tagID, found bool) {
+	place, mark := h.of(tenant, id)
+	if was := place.Load() == mark; found && !was {
+		place.Store(mark)
+	} else if was && !found {
+		place.Store(0)
+	}
+}
+
+// sharedRounds is how often the tags of a walk are asked by one iterator for all. To open one costs as much as to ask one, and most walks
+// end soon; those that do not get one for each tag, which goes on from where it stands.
+const sharedRounds = 2
 
 // tagWalk goes over the events that have all of some tags.
 type tagWalk struct {
+	from    pebble.Reader
+	hints   *tagHints
 	tenant  uint32
 	cursors []tagCursor
-	// turn says which tag is asked next.
-	turn int
+	// all is over the entries of all tags.
+	all *pebble.Iterator
+	// turn says which tag is asked next, and rounds how often all of them were.
+	turn, rounds int
 }
 
 // newTagWalk opens a walk, which must be closed.
-func newTagWalk(from pebble.Reader, tenant uint32, ids []tagID) (*tagWalk, error) {
-	w := &tagWalk{tenant: tenant, cursors: make([]tagCursor, 0, len(ids))}
+func (s *Store) newTagWalk(from pebble.Reader, tenant uint32, ids []tagID) (*tagWalk, error) {
+	// The tags of which least is known come first.
+	w := &tagWalk{from: from, hints: &s.tagHints, tenant: tenant, cursors: make([]tagCursor, 0, len(ids))}
+	var known []tagCursor
 	for _, id := range ids {
-		prefix := appendTagPrefix(nil, tenant, id)
-		it, err := newIter(from, prefix, after(prefix))
-		if err != nil {
-			w.close(&err)
-			return nil, err
+		prefix := appendTagPrefix(make([]byte, 0, tenantPrefix+1+len(id)+positionBytes), tenant, id)
+		c := tagCursor{id: id, prefix: prefix, end: after(prefix)}
+		if s.tagHints.found(tenant, id) {
+			known = append(known, c)
+		} else {
+			w.cursors = append(w.cursors, c)
 		}
-		w.cursors = append(w.cursors, tagCursor{it, prefix})
 	}
-	return w, nil
+	if w.cursors = append(w.cursors, known...); len(ids) == 1 {
+		return w, nil
+	}
+
+	kind := appendPrefix(nil, tenant, kindTag)
+	var err error
+	w.all, err = newIter(from, kind, after(kind))
+	return w, err
 }
 
 func (w *tagWalk) close(err *error) {
-	for _, c := range w.cursors {
-		closeIter(c.it, err, "the index of tags")
+	if w.all != nil {
+		closeIter(w.all, err, "the index of tags")
 	}
+	for _, c := range w.cursors {
+		if c.it != nil {
+			closeIter(c.it, err, "the index of tags")
+		}
+	}
+}
+
+// ask returns the position of the first event from a position on that has the tag whose turn it is.
+func (w *tagWalk) ask(from j17.StreamID) (at j17.StreamID, ok bool, err error) {
+	c, it := &w.cursors[w.turn], w.all
+	if it == nil || w.rounds >= sharedRounds {
+		if c.it == nil {
+			if c.it, err = newIter(w.from, c.prefix, c.end); err != nil {
+				return at, false, err
+			}
+		}
+		it = c.it
+	}
+	if at, ok, err = c.seek(it, from); err != nil {
+		return at, false, corruption(err, "the index of tags of tenant number %d", w.tenant)
+	}
+	if w.rounds == 0 {
+		w.hints.note(w.tenant, c.id, ok)
+	}
+	if w.turn++; w.turn == len(w.cursors) {
+		w.turn, w.rounds = 0, w.rounds+1
+	}
+	return at, ok, nil
 }
 
 // next moves at to the first event from there on that has all tags; it reports false when there is none, and when step, if not nil, says
@@ -314,14 +396,10 @@ func (w *tagWalk) next(at *j17.StreamID, step func(passed j17.StreamID) bool) (b
 		if step != nil && !step(passed) {
 			return false, nil
 		}
-		found, ok, err := w.cursors[w.turn].seek(*at)
-		if err != nil {
-			return false, corruption(err, "the index of tags of tenant number %d", w.tenant)
+		found, ok, err := w.ask(*at)
+		if err != nil || !ok {
+			return false, err
 		}
-		if !ok {
-			return false, nil
-		}
-		w.turn = (w.turn + 1) % len(w.cursors)
 		if found != *at {
 			passed, *at, agreed = *at, found, 0
 		}
@@ -333,7 +411,7 @@ func (w *tagWalk) next(at *j17.StreamID, step func(passed j17.StreamID) bool) (b
 
 // tagged copies up to limit events from a position on that have all tags.
 func (p *page) tagged(r reader, ids []tagID, at j17.StreamID, limit int, names *typeNames) (err error) {
-	w, err := newTagWalk(r.snapshot, r.tenant, ids)
+	w, err := r.store.newTagWalk(r.snapshot, r.tenant, ids)
 	if err != nil {
 		return err
 	}

@@ -105,7 +105,7 @@ func (r *storedRange) next() (key, value []byte, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		of := reader{v, r.store, r.number}
+		of := reader{view: v, store: r.store, tenant: r.number}
 		r.more, err = r.page.fill(of, r.lower, r.upper, false)
 		of.close()
 		if err != nil {

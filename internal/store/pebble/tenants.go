@@ -33,16 +33,19 @@ func (s *Store) Tenants(context.Context) ([]j17.Tenant, error) {
 
 // Extent tells how far a tenant's events reach. See store.Store.
 func (s *Store) Extent(_ context.Context, t j17.Tenant) (store.Extent, error) {
-	r, err := s.read(t)
-	if err != nil {
+	if err := store.ValidTenant(t); err != nil {
 		return store.Extent{}, err
 	}
-	defer r.close()
-	if r.tenant == 0 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return store.Extent{}, store.ErrClosed
+	}
+	known := s.tenants[t]
+	if known == nil {
 		return store.Extent{}, nil
 	}
-	state, err := getState(r.snapshot, r.tenant)
-	return store.Extent{Events: state.events, Last: state.last}, err
+	return store.Extent{Events: known.events, Last: known.last}, nil
 }
 
 // extent tells how far the tenant's events reach as of the reader's view, whatever notes stand behind them.
@@ -150,7 +153,8 @@ func (s *Store) loadTenants() (err error) {
 			return err
 		}
 		t := &tenant{
-			name: name, nextNumber: number, next: state, listed: true, number: number, last: state.last, change: state.change,
+			name: name, nextNumber: number, next: state, listed: true,
+			number: number, last: state.last, events: state.events, change: state.change,
 		}
 		s.tenants[name] = t
 		works, err := loadDue(s.db, t, number)

@@ -72,6 +72,8 @@ type reader struct {
 	*view
 	store  *Store
 	tenant uint32
+	// tagging is what memory tells of the tenant's index of tags, for whoever reads by tags.
+	tagging tagging
 }
 
 // read opens a reader, which must be closed.
@@ -85,7 +87,11 @@ func (s *Store) read(t j17.Tenant) (reader, error) {
 	if err != nil {
 		return reader{}, err
 	}
-	return reader{v, s, s.numberLocked(t)}, nil
+	r := reader{view: v, store: s}
+	if known := s.tenants[t]; known != nil {
+		r.tenant, r.tagging = known.number, known.taggingLocked()
+	}
+	return r, nil
 }
 
 func (r reader) close() { r.store.release(r.view) }
