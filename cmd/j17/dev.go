@@ -104,7 +104,7 @@ import, the first are shown and the others counted. Each one that fails is shown
 	f.StringVar(&o.InternalListen, "internal-listen", "127.0.0.1:17001", "internal `address`: metrics and health")
 	f.IntVar(&o.KeyRate, "rate-limit-per-key", 0, "requests a minute of each API key; 0 for no limit")
 	f.IntVar(&o.AddressRate, "rate-limit-per-ip", 0, "requests a minute of each client address; 0 for no limit")
-	implicationFlags(f, &o.Options)
+	limitFlags(f, &o.Options)
 	containerFlags(f, &o.Options)
 	proofFlags(f, &o.Options)
 	f.BoolVar(&o.PrivateListeners, "allow-private-listeners", false, "let listeners of the spec be at addresses of this machine and of private networks")
@@ -220,9 +220,8 @@ func backupFlags(f *pflag.FlagSet, o *server.Options) {
 	f.StringVar(&o.Backups, "backups", "", "`folder` for backups; the data folder's name with -backups behind it if not given")
 }
 
-// implicationFlags declares the flags that bound what one event may imply, how many sagas run at once, how many events are scheduled,
-// how long a write waits for others that look at the same states, how long a read waits for a state, and how many streams there are.
-func implicationFlags(f *pflag.FlagSet, o *server.Options) {
+// limitFlags declares the flags that bound what events may set off, how long requests wait, and how much memory caches take.
+func limitFlags(f *pflag.FlagSet, o *server.Options) {
 	f.IntVar(&o.ImplicationsMaxDepth, "implications-max-depth", decider.DefaultMaxDepth, "how many events long the chains may be that one event sets off")
 	f.IntVar(&o.ImplicationsMaxTotal, "implications-max-total", decider.DefaultMaxImplied, "how many events one event may imply in all")
 	f.IntVar(&o.SagasMax, "sagas-max-per-instance", server.DefaultSagasMax, "how many sagas of an instance run at once; the others queue")
@@ -231,6 +230,7 @@ func implicationFlags(f *pflag.FlagSet, o *server.Options) {
 	f.IntVar(&o.StreamsPerKey, "streams-per-key", server.DefaultStreamsPerKey, "how many event streams an API key may have open")
 	f.IntVar(&o.Streams, "streams", server.DefaultStreams, "how many event streams may be open in all")
 	f.IntVar(&o.ProjectionCacheMiB, "projection-cache", server.DefaultProjectionCacheMiB, "how many `MiB` of memory the values of projections that are kept may take")
+	f.IntVar(&o.StoreCacheMiB, "store-cache", server.DefaultStoreCacheMiB, "how many `MiB` of memory blocks of stored data may take, with what was written lately")
 	f.DurationVar(&o.ReadWait, "read-wait", server.DefaultReadWait, "how long a read may wait for a state that takes long to compute")
 }
 

@@ -87,7 +87,7 @@ At the first start, a URL for creating the first operator is printed on standard
 	f.BoolVar(&asJSON, "json", false, "log in JSON, and print one line of JSON when the server is ready")
 	f.BoolVar(&verbose, "verbose", false, "log every request")
 	serveFlags(f, &o)
-	implicationFlags(f, &o.Options)
+	limitFlags(f, &o.Options)
 	backupFlags(f, &o.Options)
 	containerFlags(f, &o.Options)
 	proofFlags(f, &o.Options)

@@ -56,7 +56,7 @@ func inBubble(t *testing.T, test func(t *testing.T, h *house)) {
 		}
 		h.disk = st
 		test(t, h)
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := st.Shutdown(ctx); err != nil {
 			t.Error(err)

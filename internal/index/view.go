@@ -23,6 +23,8 @@ const (
 	lookEvery = 20 * time.Millisecond
 	// quietEvents is how many events of other types are looked through before a reader waits for the feed.
 	quietEvents = 256
+	// quietFirst is how many of them are looked at first.
+	quietFirst = 4
 )
 
 // NotReadyError tells that an index cannot be read: it is being built, or is too far behind.
@@ -214,22 +216,29 @@ func (r reach) of(sl *slot) j17.StreamID {
 	return at
 }
 
-// quiet reports whether no event or note between two positions concerns a slot, as far as that is seen soon.
+// quiet reports whether no event or note between two positions concerns a slot, as far as that is seen soon. It looks at a few first: where
+// much is written, one of them does.
 func (s *Service) quiet(ctx context.Context, t j17.Tenant, sl *slot, after, upTo j17.StreamID) (bool, error) {
-	n := 0
-	for e, err := range s.o.Store.ReadChanges(ctx, t, after, quietEvents) {
-		if err != nil {
-			return false, err
+	for left, some := quietEvents, quietFirst; left > 0; left, some = left-some, left-some {
+		n := 0
+		for e, err := range s.o.Store.ReadChanges(ctx, t, after, some) {
+			if err != nil {
+				return false, err
+			}
+			at := positionOf(&e)
+			if at.Compare(upTo) > 0 {
+				return true, nil
+			}
+			if e.Event == nil || slices.Contains(sl.Types, e.Event.Key.Type) {
+				return false, nil
+			}
+			n, after = n+1, at
 		}
-		if positionOf(&e).Compare(upTo) > 0 {
+		if n < some {
 			return true, nil
 		}
-		if e.Event == nil || slices.Contains(sl.Types, e.Event.Key.Type) {
-			return false, nil
-		}
-		n++
 	}
-	return n < quietEvents, nil
+	return false, nil
 }
 
 // Touched returns the aggregates of some types that have events after one position and up to another. It looks at so many events of

@@ -99,7 +99,7 @@ func (o *ServeOptions) Check() []error {
 	if o.KeyRate < 0 || o.AddressRate < 0 {
 		c.add("a rate limit cannot be negative; 0 means none")
 	}
-	c.implications(&o.Options)
+	c.limits(&o.Options)
 	c.containers(&o.Options)
 	c.anchor(&o.Options)
 	c.plans(o)
@@ -110,7 +110,7 @@ func (o *ServeOptions) Check() []error {
 // Check returns everything that is wrong with the options of a development server.
 func (o *DevOptions) Check() []error {
 	var c checks
-	c.implications(&o.Options)
+	c.limits(&o.Options)
 	c.containers(&o.Options)
 	c.anchor(&o.Options)
 	return c.found
@@ -123,6 +123,10 @@ const (
 	// mostSagas is how many sagas of an instance may be told to run at once.
 	mostSagas = 1_000_000
 )
+
+// leastCacheMiB is what the store's cache has room for at the least, beside what was written lately, and mostCacheMiB what caches may be
+// told to take.
+const leastCacheMiB, mostCacheMiB = 80, 1 << 20
 
 // mostScheduled is how many scheduled events of an instance a server may be told to let wait.
 const mostScheduled = 10_000_000
@@ -145,7 +149,7 @@ func (c *checks) containers(o *Options) {
 	}
 }
 
-func (c *checks) implications(o *Options) {
+func (c *checks) limits(o *Options) {
 	if n := o.ImplicationsMaxDepth; n < 0 || n > mostDepth {
 		c.add("implications-max-depth: %d is not between 1 and %d", n, mostDepth)
 	}
@@ -160,6 +164,12 @@ func (c *checks) implications(o *Options) {
 	}
 	if w := o.WriteWait; w < 0 || w > mostWait {
 		c.add("write-wait: %s is not between 1ns and %s", w, mostWait)
+	}
+	if n := o.StoreCacheMiB; n != 0 && (n < leastCacheMiB || n > mostCacheMiB) {
+		c.add("store-cache: %d is not between %d and %d MiB", n, leastCacheMiB, mostCacheMiB)
+	}
+	if n := o.ProjectionCacheMiB; n < 0 || n > mostCacheMiB {
+		c.add("projection-cache: %d is not between 1 and %d MiB", n, mostCacheMiB)
 	}
 	if o.StreamsPerKey < 0 || o.Streams < 0 {
 		c.add("streams: numbers of streams cannot be negative")

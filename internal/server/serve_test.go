@@ -251,6 +251,7 @@ func TestCheck(t *testing.T) {
 		{"waiting", func(o *server.ServeOptions) { o.WriteWait, o.ReadWait = time.Minute, time.Millisecond }, nil},
 		{"waiting for less than nothing", func(o *server.ServeOptions) { o.WriteWait, o.ReadWait = -1, -1 }, []string{"write-wait: ", "read-wait: "}},
 		{"waiting for too long", func(o *server.ServeOptions) { o.WriteWait, o.ReadWait = time.Hour, time.Hour }, []string{"write-wait: 1h", "read-wait: 1h"}},
+		{"caches without room", func(o *server.ServeOptions) { o.StoreCacheMiB, o.ProjectionCacheMiB = 79, -1 }, []string{"store-cache: 79", "projection-cache: -1"}},
 		{"everything at once", func(o *server.ServeOptions) {
 			o.Dir, o.BaseDomain, o.Listen, o.InternalListen, o.TLSMin, o.Role = "", "", "x", "y", "z", server.RoleWorker
 		}, []string{"data", "base-domain", "listen", "internal-listen", "tls-min", "node-secret-file", "node", "headnode"}},

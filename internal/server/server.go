@@ -64,6 +64,8 @@ const (
 	DefaultScheduledMax = schedule.DefaultMaxPerInstance
 	// DefaultProjectionCacheMiB is how many MiB are for values of projections that are kept.
 	DefaultProjectionCacheMiB = projection.DefaultCacheBytes >> 20
+	// DefaultStoreCacheMiB is how many MiB are for blocks of stored data and what was written lately.
+	DefaultStoreCacheMiB = pebble.DefaultCacheBytes >> 20
 
 	DefaultStreamsPerKey = httpapi.DefaultStreamsPerKey
 	DefaultStreams       = httpapi.DefaultStreams
@@ -104,6 +106,8 @@ type Options struct {
 	SagasMax int
 	// ProjectionCacheMiB is the memory for values of projections that are kept; 0 means DefaultProjectionCacheMiB.
 	ProjectionCacheMiB int
+	// StoreCacheMiB is the memory for blocks of stored data and what was written lately; 0 means DefaultStoreCacheMiB.
+	StoreCacheMiB int
 	// WriteWait is how long a write waits for others that look at the same states; 0 means DefaultWriteWait.
 	WriteWait time.Duration
 	// ScheduledMaxPerInstance is how many scheduled events of an instance may be pending; 0 means 100,000.
@@ -231,7 +235,7 @@ func open(ctx context.Context, o Options) (_ *Server, err error) {
 		return nil, fmt.Errorf("the data folder cannot be made: %w", err)
 	}
 	s.store, err = pebble.Open(pebble.Options{
-		Dir: filepath.Join(o.Dir, "store"), Clock: o.Clock, Logger: o.Logger, MaxClockJump: o.maxClockJump,
+		Dir: filepath.Join(o.Dir, "store"), Clock: o.Clock, Logger: o.Logger, MaxClockJump: o.maxClockJump, CacheBytes: int64(o.StoreCacheMiB) << 20,
 	})
 	if err != nil {
 		return nil, err

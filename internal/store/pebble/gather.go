@@ -222,10 +222,7 @@ func (g *gathering) value(ref *gathered) ([]byte, error) {
 	if ref.value != nil {
 		return ref.value, nil
 	}
-	if !g.events.SeekGE(ref.key) || !bytes.Equal(g.events.Key(), ref.key) {
-		return nil, errors.Join(errGap, g.events.Error())
-	}
-	return g.events.ValueAndErr()
+	return g.lookup.value(ref.key)
 }
 
 // collect looks up some of what was gathered, until it is as many bytes as its share. The last event may exceed that.
@@ -236,10 +233,7 @@ func (g *gathering) collect(part int, with *lookup, order []sought, share int) e
 			break
 		}
 		ref := &g.refs[order[i].at]
-		if !with.events.SeekGE(ref.key) || !bytes.Equal(with.events.Key(), ref.key) {
-			return errors.Join(errGap, with.events.Error())
-		}
-		v, err := with.events.ValueAndErr()
+		v, err := with.value(ref.key)
 		if err != nil {
 			return err
 		}

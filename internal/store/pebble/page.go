@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -244,6 +245,7 @@ func (p *page) feed(r reader, from j17.StreamID, limit int, names *typeNames, no
 	for n := minGathered; more; n = g.next(p) {
 		// First the references of many, and what they refer to.
 		if more, err = g.gather(from, n, limit-len(p.entries)); err == nil {
+			l.latest = !more && len(g.refs) <= dividedFrom
 			err = g.fetch(p.size() - p.bytes)
 		}
 		if err != nil {
@@ -282,9 +284,15 @@ func (p *page) feed(r reader, from j17.StreamID, limit int, names *typeNames, no
 
 // lookup finds the events that entries of the feed refer to.
 type lookup struct {
-	tenant       uint32
-	feed, events *pebble.Iterator
-	key          []byte
+	tenant uint32
+	from   pebble.Reader
+	feed   *pebble.Iterator
+	// events is where events are looked up that follow each other, nil until one is.
+	events *pebble.Iterator
+	// latest says that the events were written lately, and held belongs to the value of the last one then.
+	latest bool
+	held   io.Closer
+	key    []byte
 	// run holds the references of the entry that feed stands at.
 	run [][]byte
 	// note is the entry itself if it is a note.
@@ -299,17 +307,50 @@ func newLookup(from pebble.Reader, tenant uint32, names *typeNames) (*lookup, er
 	if err != nil {
 		return nil, err
 	}
-	prefix = appendPrefix(nil, tenant, kindEvent)
-	events, err := newIter(from, prefix, after(prefix))
-	if err != nil {
-		return nil, errors.Join(err, feed.Close())
-	}
-	return &lookup{tenant: tenant, feed: feed, events: events, key: prefix, names: names}, nil
+	return &lookup{tenant: tenant, from: from, feed: feed, key: appendPrefix(nil, tenant, kindEvent), names: names}, nil
 }
 
 func (l *lookup) close(err *error) {
+	l.release(err)
 	closeIter(l.feed, err, "the feed")
-	closeIter(l.events, err, "events")
+	if l.events != nil {
+		closeIter(l.events, err, "events")
+	}
+}
+
+// release lets go of the value that was found last by itself.
+func (l *lookup) release(err *error) {
+	if l.held != nil {
+		*err = errors.Join(*err, l.held.Close())
+		l.held = nil
+	}
+}
+
+// value returns what stands under the key of an event, valid until the next look-up. The latest events are looked for by themselves: they
+// are found in memory, or in the highest levels of the store. Others are looked for in all levels at once, which is cheap where one follows
+// the other.
+func (l *lookup) value(key []byte) (value []byte, err error) {
+	if l.latest {
+		l.release(&err)
+		if err != nil {
+			return nil, err
+		}
+		value, l.held, err = l.from.Get(key)
+		if errors.Is(err, pebble.ErrNotFound) {
+			err = errGap
+		}
+		return value, err
+	}
+	if l.events == nil {
+		prefix := key[:tenantPrefix+1]
+		if l.events, err = newIter(l.from, prefix, after(prefix)); err != nil {
+			return nil, err
+		}
+	}
+	if !l.events.SeekGE(key) || !bytes.Equal(l.events.Key(), key) {
+		return nil, errors.Join(errGap, l.events.Error())
+	}
+	return l.events.ValueAndErr()
 }
 
 func (l *lookup) fault(err error, at j17.StreamID) error {
@@ -351,10 +392,7 @@ func (l *lookup) event(p *page, n int, id j17.StreamID) (bool, error) {
 // find returns the value of the nth event of the run.
 func (l *lookup) find(n int) ([]byte, error) {
 	l.key = append(l.key[:tenantPrefix+1], l.run[n]...)
-	if !l.events.SeekGE(l.key) || !bytes.Equal(l.events.Key(), l.key) {
-		return nil, errors.Join(errGap, l.events.Error())
-	}
-	return l.events.ValueAndErr()
+	return l.value(l.key)
 }
 
 // copy copies the event at a position, which must be there. It reports whether there is room for more.

@@ -41,12 +41,15 @@ type Options struct {
 	// at least 64 and at most 256 MiB.
 	MinFreeBytes uint64
 	// CacheBytes bounds the memory for stored data: blocks that were read lately, and what was written lately, which
-	// alone can take 64 MiB under load. 0 means 96 MiB. A store without load uses next to nothing of it.
+	// alone can take 64 MiB under load. 0 means DefaultCacheBytes. A store without load uses next to nothing of it.
 	CacheBytes int64
 	// MaxClockJump is the longest step ahead of the clock that is believed while the store is open; 0 believes any. A longer
 	// one makes writes fail with ErrClock, as docs/operations.md describes.
 	MaxClockJump time.Duration
 }
+
+// DefaultCacheBytes is the memory for stored data where the options do not say.
+const DefaultCacheBytes = 96 << 20
 
 const (
 	// formatVersion is the version of keys and values. Version 1 has an entry in the feed for each event, versions 1 and 2 have no
@@ -56,11 +59,10 @@ const (
 	// that an older program must still be able to open.
 	engineFormat = pebble.FormatTableFormatV6
 
-	defaultCacheBytes = 96 << 20
-	memTableBytes     = 16 << 20
-	memTables         = 4
-	blockBytes        = 16 << 10
-	bloomBits         = 10
+	memTableBytes = 16 << 20
+	memTables     = 4
+	blockBytes    = 16 << 10
+	bloomBits     = 10
 	// dropDelay is the time after which the disk space of a dropped tenant is reclaimed at the latest.
 	dropDelay = 10 * time.Second
 	// cachedHeads is the number of stream heads in memory, about 200 bytes each.
@@ -191,7 +193,7 @@ func Open(o Options) (*Store, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.CacheBytes == 0 {
-		o.CacheBytes = defaultCacheBytes
+		o.CacheBytes = DefaultCacheBytes
 	}
 
 	// The parts, each with what it tells the others.

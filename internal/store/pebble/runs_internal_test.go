@@ -134,3 +134,44 @@ func TestOneEventOfARunIsLookedUpAlone(t *testing.T) {
 		t.Errorf("%d events are looked up for one: %v", len(g.refs), err)
 	}
 }
+
+// TestLatestEventsAreFoundInMemory: whoever follows the feed does not read blocks of older events of the same aggregates.
+func TestLatestEventsAreFoundInMemory(t *testing.T) {
+	t.Parallel()
+	s, _ := opened(t, clock.System{})
+	const older, latest = 4000, 32
+	units := smallUnits(0, older)
+	for some := range slices.Chunk(units, 500) {
+		if _, err := s.Append(t.Context(), "a/prod", some); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.db.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	written := make([]store.Append, latest)
+	for i := range written {
+		written[i] = units[i*older/latest]
+		written[i].Events = slices.Clone(written[i].Events)
+		written[i].Events[0].Data = []byte(`"again"`)
+	}
+	results, err := s.Append(t.Context(), "a/prod", written)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	blocks := func() int64 {
+		m := s.db.Metrics()
+		return m.BlockCache.Hits + m.BlockCache.Misses
+	}
+	before, seen := blocks(), 0
+	for e, err := range s.ReadChanges(t.Context(), "a/prod", results[0].IDs[0], 10*latest) {
+		if err != nil || string(e.Event.Data) != `"again"` {
+			t.Fatal(e, err)
+		}
+		seen++
+	}
+	if read := blocks() - before; seen != latest-1 || read > latest/2 {
+		t.Errorf("%d blocks were read for %d events", read, seen)
+	}
+}
