@@ -1,8 +1,11 @@
 package index
 
 import (
+	"bytes"
 	"cmp"
+	"math"
 	"slices"
+	"sort"
 
 	"j17/internal/store"
 	"j17/internal/value"
@@ -15,6 +18,12 @@ const (
 	// mostWords bounds the words with one beginning whose rows are read side by side, leastPage the rows that are read of each at a time.
 	mostWords = 1024
 	leastPage = 16
+	// manyEntries is the same as fewEntries where there are more words: one request after the other does so much, see work.Slot.
+	manyEntries = 1 << 20
+	// fewLooks is how many records are read before it is done.
+	fewLooks = 512
+	// idBytes is the length of the ids of almost all aggregates.
+	idBytes = 36
 )
 
 // Words returns up to limit rows, behind a cursor, that have all of some words in index n, the last one as the beginning of a word. They
@@ -39,7 +48,11 @@ func (v *View) Words(b *work.Budget, n int, words []string, after string, limit 
 func (v *View) CountWords(b *work.Budget, n int, words []string) (count uint64, err error) {
 	lists, rest, err := v.lists(b, n, words)
 	if err == nil && rest != nil && len(words) == 1 {
-		return v.Count(b, wordQuery(n, words[0]))
+		var list rows
+		if list, err = v.gathered(b, rest); err == nil && list == nil {
+			return v.Count(b, wordQuery(n, words[0]))
+		}
+		lists, rest = []rows{list}, nil
 	}
 	if err == nil {
 		err = v.eachMatch(b, lists, rest, "", func(string) bool {
@@ -75,20 +88,37 @@ func (v *View) lists(b *work.Budget, n int, words []string) (lists []rows, rest 
 }
 
 // eachMatch passes the ids of rows that are in all of some lists, and have an entry in the rest if there is one, in order until do reports
-// false. Only for the rest a record is read.
+// false. For the rest a few records are read, which often is enough for a page; then its rows become a list too.
 func (v *View) eachMatch(b *work.Budget, lists []rows, rest *Range, after string, do func(id string) bool) error {
 	if rest == nil {
 		return eachCommon(b, lists, after, do)
 	}
 	var failed error
-	err := eachCommon(b, lists, after, func(id string) bool {
+	looked, most := 0, fewLooks
+	look := func(id string) bool {
+		if looked++; looked > most {
+			return false
+		}
+		after = id
 		var has bool
 		if has, failed = v.has(b, id, rest); failed != nil {
 			return false
 		}
 		return !has || do(id)
-	})
-	return cmp.Or(failed, err)
+	}
+	err := cmp.Or(eachCommon(b, lists, after, look), failed)
+	if err != nil || looked <= most {
+		return err
+	}
+	list, err := v.gathered(b, rest)
+	switch {
+	case err != nil:
+		return err
+	case list != nil:
+		return eachCommon(b, append(lists, list), after, do)
+	}
+	most = math.MaxInt
+	return cmp.Or(eachCommon(b, lists, after, look), failed)
 }
 
 // has reports whether a row has an entry in a range.
@@ -139,11 +169,29 @@ func eachCommon(b *work.Budget, lists []rows, after string, do func(id string) b
 type few []string
 
 func (f *few) seek(id string) (string, error) {
-	at, _ := slices.BinarySearch(*f, id)
-	if *f = (*f)[at:]; len(*f) == 0 {
+	if *f = (*f)[skip(len(*f), func(i int) bool { return (*f)[i] < id }):]; len(*f) == 0 {
 		return "", nil
 	}
 	return (*f)[0], nil
+}
+
+// many are rows that are in memory, which are many: their ids have one length.
+type many [][idBytes]byte
+
+func (m *many) seek(id string) (string, error) {
+	if *m = (*m)[skip(len(*m), func(i int) bool { return string((*m)[i][:]) < id }):]; len(*m) == 0 {
+		return "", nil
+	}
+	return string((*m)[0][:]), nil
+}
+
+// skip returns the first of n places that is not before what is sought: most often it is among the first.
+func skip(n int, before func(i int) bool) int {
+	near, far := 0, 0
+	for far < n && before(far) {
+		near, far = far+1, 2*far+1
+	}
+	return near + sort.Search(min(far, n)-near, func(i int) bool { return !before(near + i) })
 }
 
 // posting are the rows of one word, which are read a page at a time.
@@ -167,13 +215,7 @@ func (v *View) rowsOf(b *work.Budget, text string, most int) *posting {
 
 func (p *posting) seek(id string) (string, error) {
 	for {
-		// On the page: most often it is the next one.
-		near, far := 0, 0
-		for far < len(p.page) && p.page[far] < id {
-			near, far = far+1, 2*far+1
-		}
-		at, _ := slices.BinarySearch(p.page[near:min(far, len(p.page))], id)
-		if p.page = p.page[near+at:]; len(p.page) > 0 {
+		if p.page = p.page[skip(len(p.page), func(i int) bool { return p.page[i] < id }):]; len(p.page) > 0 {
 			p.taken++
 			return p.page[0], nil
 		}
@@ -259,6 +301,33 @@ func (v *View) sorted(b *work.Budget, keys store.Range) (ids []string, err error
 	return slices.Compact(ids), err
 }
 
+// gathered returns the rows of very many words, nil where they have too many entries.
+func (v *View) gathered(b *work.Budget, of *Range) (rows, error) {
+	if len(of.tests) > 0 {
+		return nil, nil // what was cut is compared one by one
+	}
+	var ids many
+	var odd few // those of another length, such as singletons
+	err := v.each(b, of.in(v.slot.name), func(key, _ []byte) bool {
+		if id := key[bytes.LastIndexByte(key, end[0])+len(end):]; len(id) == idBytes {
+			ids = append(ids, [idBytes]byte(id))
+		} else {
+			odd = append(odd, string(id))
+		}
+		return len(ids) <= manyEntries && len(odd) <= fewEntries
+	})
+	if err != nil || len(ids) > manyEntries || len(odd) > fewEntries {
+		return nil, err
+	}
+	if !b.Spend(len(ids)) {
+		return nil, b.Err()
+	}
+	slices.SortFunc(ids, func(a, b [idBytes]byte) int { return bytes.Compare(a[:], b[:]) })
+	ids = slices.Compact(ids)
+	slices.Sort(odd)
+	return &either{words: []*word{{rows: &ids}, {rows: &odd}}}, nil
+}
+
 // either are the rows of several words, each once. The first one is the one whose next row comes first: they are a heap.
 type either struct {
 	words []*word
@@ -267,7 +336,7 @@ type either struct {
 
 // word are the rows of a word, and which of them comes next.
 type word struct {
-	*posting
+	rows
 
 	next string
 }
@@ -277,7 +346,7 @@ func (v *View) either(b *work.Budget, texts []string) *either {
 	e := &either{}
 	most := min(max(mostWords*leastPage/max(len(texts), 1), leastPage), lastPage)
 	for _, text := range texts {
-		e.words = append(e.words, &word{posting: v.rowsOf(b, text, most)})
+		e.words = append(e.words, &word{rows: v.rowsOf(b, text, most)})
 	}
 	return e
 }

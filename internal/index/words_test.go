@@ -29,7 +29,7 @@ func (s source) titled() *index.Definition {
 }
 
 // TestManyRowsAreFoundByWords compares questions about so many rows that they are not put in order in memory with a look at each, while no
-// record of a row can be read: only where thousands of words have the beginning that is asked for they are.
+// record of a row can be read: only where thousands of words of rows with ids of all lengths have the beginning that is asked for they are.
 func TestManyRowsAreFoundByWords(t *testing.T) {
 	const rows = 1800
 	inBubble(t, func(t *testing.T, h *house) {
@@ -37,7 +37,7 @@ func TestManyRowsAreFoundByWords(t *testing.T) {
 		var events []store.NewEvent
 		said := map[string][]string{}
 		for i := range rows {
-			id, title := fmt.Sprintf("i%05d", i*7919%rows), []string{"the", fmt.Sprintf("red%d", i%40), fmt.Sprintf("red%d", 40+i%7)}
+			id, title := fmt.Sprintf("%08x-0000-4000-8000-%012x", i*7919%rows, i), []string{"the", fmt.Sprintf("red%d", i%40), fmt.Sprintf("red%d", 40+i%7)}
 			if i%2 == 0 {
 				title = append(title, "red")
 			}
@@ -46,6 +46,12 @@ func TestManyRowsAreFoundByWords(t *testing.T) {
 			}
 			for n := range 3 {
 				title = append(title, fmt.Sprintf("n%d", n*rows+i))
+			}
+			if i%4 == 0 { // the entries of ids of other lengths are held up to a bound
+				id = fmt.Sprintf("i%05d", i*7919%rows)
+				for n := range 10 {
+					title = append(title, fmt.Sprintf("x%d", n*rows+i))
+				}
 			}
 			said[id] = title
 			events = append(events, event("item", id, `{"title":"`+strings.Join(title, " ")+`"}`))
@@ -65,9 +71,12 @@ func TestManyRowsAreFoundByWords(t *testing.T) {
 			words   string
 			records bool
 		}{
-			{"n", true},
+			{"x", true},
+			{"the x", true},
+			{"rare x1", true},
 			{"the n", true},
 			{"rare n1", true},
+			{"n", false},
 			{"the", false},
 			{"th", false},
 			{"red", false},
