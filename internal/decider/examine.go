@@ -40,7 +40,8 @@ func (d *Decider) Examine(ctx context.Context, c *eventfile.Event) (*Examined, [
 		faults = append(faults, err)
 	}
 	a.Expected, a.Timestamp = written.Writes[0].Length, timestamp
-	a.Writes = []AdmittedWrite{{Key: a.Key, To: 1, Expected: a.Expected}}
+	a.oneWrite[0] = AdmittedWrite{Key: a.Key, To: 1, Expected: a.Expected}
+	a.Writes = a.oneWrite[:]
 
 	// The platform's own events have no schema, and nobody can post them.
 	if c.Stored && ident.IsReservedEventType(c.Type) {
@@ -49,7 +50,8 @@ func (d *Decider) Examine(ctx context.Context, c *eventfile.Event) (*Examined, [
 		}
 		a.metadata = withoutTimestamp(c.Metadata)
 		a.tags = j17.AgentTags(a.metadata)
-		a.Events = []Event{{Type: c.Type, Data: c.Data, Cause: -1}}
+		a.oneEvent[0] = Event{Type: c.Type, Data: c.Data, Cause: -1}
+		a.Events = a.oneEvent[:]
 		a.write()
 		return a, faults
 	}
@@ -59,7 +61,8 @@ func (d *Decider) Examine(ctx context.Context, c *eventfile.Event) (*Examined, [
 	if err != nil {
 		return nil, append(faults, j17.At(err, "type"))
 	}
-	a.Events = []Event{{Type: et.Name, Spec: et, Data: c.Data, Cause: -1}}
+	a.oneEvent[0] = Event{Type: et.Name, Spec: et, Data: c.Data, Cause: -1}
+	a.Events = a.oneEvent[:]
 	if err := a.readMetadata(d.Compiled, &written); err != nil {
 		faults = append(faults, err)
 	}

@@ -113,8 +113,9 @@ type start struct {
 	unnumbered []j17.Key
 	// bytes is what the events take, without their positions and times.
 	bytes int64
-	// events are those of a batch.
+	// events are those of a batch, raw the bytes of one that has no position in the file.
 	events []decider.Event
+	raw    []byte
 }
 
 // How far what a file brings along may lie ahead: positions of this server's clock, since that of another server, above all one for
@@ -257,7 +258,8 @@ func (s *start) event(ev *pastEvent, fresh bool) error {
 		if ev.Timestamp != nil {
 			e.Timestamp = *ev.Timestamp
 		}
-		e.Raw, ev.layout = j17.AppendEvent(ev.raw, e.StreamID, o.Key, o.Type, o.JSON, o.Metadata, e.Timestamp)
+		s.raw, ev.layout = j17.AppendEvent(s.raw[:0], e.StreamID, o.Key, o.Type, o.JSON, o.Metadata, e.Timestamp)
+		e.Raw = s.raw // the store copies it
 		s.at = s.at.Next()
 	}
 	e.Data, e.Metadata = ev.layout.DataOf(e.Raw), ev.layout.MetadataOf(e.Raw)

@@ -95,10 +95,17 @@ func (b *sortBuffer) bytes() int { return len(b.data) + placedBytes*len(b.placed
 func (s *sorter) add(key []byte, value ...[]byte) error {
 	b := s.filling
 	r := placedRecord{start: uint32(len(b.data)), key: uint32(len(key))}
+	for _, part := range value {
+		r.value += uint32(len(part))
+	}
+
+	// A buffer grows to twice its size, by which it is copied least.
+	if need := int(r.key + r.value); cap(b.data)-len(b.data) < need {
+		b.data = append(make([]byte, 0, len(b.data)+max(need, min(len(b.data), s.budget-len(b.data)))), b.data...)
+	}
 	b.data = append(b.data, key...)
 	for _, part := range value {
 		b.data = append(b.data, part...)
-		r.value += uint32(len(part))
 	}
 	b.placed = append(b.placed, r)
 	if b.bytes() < s.budget {
