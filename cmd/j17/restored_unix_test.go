@@ -1,0 +1,112 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"j17"
+	"j17/internal/clock"
+)
+
+// bookingSpec has events with tags, and names that one guest alone may have.
+const bookingSpec = `{
+	"agent_types": ["user"],
+	"aggregate_types": {"guest": {"events": {
+		"was_seated": {"schema": {"type": "object"}, "handler": [], "tags": {"seat": "$.data.seat"}, "unique": {"name": {"value": "$.data.name"}}}
+	}}}
+}`
+
+// TestDecisionsAfterARestore makes a backup and restores it. The first requests to the new server are judged by what is in it: a value that somebody has is taken, and
+// an event that must not have happened is seen, as soon as the tags of the restored events are there again. Until then such a write is asked to come again.
+func TestDecisionsAfterARestore(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	data, restored, specFile := filepath.Join(dir, "data"), filepath.Join(dir, "restored"), filepath.Join(dir, "spec.json")
+	if err := os.WriteFile(specFile, []byte(bookingSpec), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start := func(args ...string) *process {
+		t.Helper()
+		p, err := startDev(t, dir, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	type answer struct {
+		StreamID string   `json:"stream_id"`
+		Code     j17.Code `json:"code"`
+		Details  struct {
+			Matched  []string `json:"matched"`
+			Position string   `json:"position"`
+		} `json:"details"`
+	}
+	guests := 0
+	seat := func(p *process, name, seat, conditions string) (status int, a answer) {
+		t.Helper()
+		guests++
+		path := fmt.Sprintf("/guest/550e8400-e29b-41d4-a716-4466554400%02d/was_seated", guests)
+		body := fmt.Sprintf(`{"data":{"name":%q,"seat":%q},%s"metadata":{"actor":{"type":"user","id":"550e8400-e29b-41d4-a716-446655440000"}}}`, name, seat, conditions)
+		return requested(t, p, "POST", "prod", path, p.ready.Keys["prod"].Write, body, &a), a
+	}
+	free := func(seat, after string) string {
+		return fmt.Sprintf(`"conditions":[{"fail_if_events_match":{"tags":["seat:%s"]}%s}],`, seat, after)
+	}
+
+	// One guest sits somewhere, and that is backed up.
+	p := start(specFile, "--data", data)
+	status, first := seat(p, "Ada", "1", free("1", ""))
+	if status != http.StatusCreated {
+		t.Fatalf("a seat that is free: %d, %+v", status, first)
+	}
+	token := operatorToken(t, p)
+	if b := endOfBackup(t, p, token, askBackup(t, p, token)); b.Status != "completed" {
+		t.Fatalf("%+v", b)
+	}
+	if err := p.end(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code, out := backupCommand(t, "restore", data+"-backups", "--data", restored); code != exitOK {
+		t.Fatal(code, out)
+	}
+
+	// The name is taken there from the first moment on.
+	p = start("--data", restored)
+	if status, a := seat(p, "Ada", "2", ""); status != http.StatusConflict || a.Code != j17.CodeNotUnique {
+		t.Errorf("a name that another guest has: %d, %+v", status, a)
+	}
+
+	// So is the seat.
+	system := clock.System{}
+	var a answer
+	for deadline := system.Now().Add(patience); ; {
+		if status, a = seat(p, "Ben", "1", free("1", "")); a.Code != j17.CodeIndexNotReady || system.Now().After(deadline) {
+			break
+		}
+		if err := system.Wait(t.Context(), system.Now().Add(20*time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if status != http.StatusConflict || a.Code != j17.CodeConditionFailed || !slices.Equal(a.Details.Matched, []string{first.StreamID}) {
+		t.Fatalf("a seat that is taken: %d, %+v; the first guest is at %s", status, a, first.StreamID)
+	}
+
+	// What nothing speaks against is stored, behind what was restored.
+	if status, a = seat(p, "Ben", "1", free("1", `,"after":"`+a.Details.Position+`"`)); status != http.StatusCreated {
+		t.Errorf("under a condition that holds: %d, %+v", status, a)
+	}
+	if status, a = seat(p, "Cid", "3", free("3", "")); status != http.StatusCreated {
+		t.Errorf("another seat: %d, %+v", status, a)
+	}
+	if err := p.end(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+}
