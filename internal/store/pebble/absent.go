@@ -178,16 +178,19 @@ type tagging struct {
 	// recent, if not nil, are the tags of the latest events, the last one of which is at last.
 	recent *recentTags
 	last   j17.StreamID
+	// filter, if not nil, are the tags of all events.
+	filter *tagFilter
 }
 
 // taggingLocked returns what memory tells of the index of tags as of the present view.
 func (t *tenant) taggingLocked() tagging {
-	return tagging{building: t.building != 0 && t.building == t.number, recent: t.recent.Load(), last: t.last}
+	return tagging{building: t.building != 0 && t.building == t.number, recent: t.recent.Load(), last: t.last, filter: t.filter.Load()}
 }
 
-// lacks reports whether it is certain that no event behind a position has all of some tags.
-func (t *tagging) lacks(tags []string, after j17.StreamID) bool {
-	return t.recent != nil && t.recent.lacks(tags, after, t.last)
+// lacks reports whether it is certain that no event behind a position has all of some tags, which have those ids.
+func (r *reader) lacks(tags []string, ids []tagID, after j17.StreamID) bool {
+	t := &r.tagging
+	return t.recent != nil && t.recent.lacks(tags, after, t.last) || t.filter.lacks(r.tenant, ids)
 }
 
 // matches reports whether there is an event that the unit says is absent.
@@ -224,6 +227,9 @@ func (b *batch) committed(t *tenant, a *store.Absent) (found bool, err error) {
 	ids := make([]tagID, len(a.Tags))
 	for i, tag := range a.Tags {
 		ids[i] = idOfTag([]byte(tag))
+	}
+	if t.filter.Load().lacks(tenant, ids) {
+		return false, nil
 	}
 	w, err := b.store.newTagWalk(b.store.db, tenant, ids)
 	if err != nil {

@@ -143,6 +143,7 @@ func (s *Store) publish(b *batch) {
 	for _, t := range b.dropped {
 		t.nextNumber, t.next, t.listed, t.number, t.events, t.change, t.leaves, t.touched = 0, tenantState{}, false, 0, 0, 0, tenantLeaves{}, fresh.number
 		b.forgetRecent(t)
+		s.filterBytes -= t.filter.Swap(nil).size()
 		t.move(t.next.last)
 	}
 	s.mu.Unlock()

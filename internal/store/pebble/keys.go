@@ -100,6 +100,9 @@ func feedPosition(key []byte) (j17.StreamID, bool) {
 // tagID stands for a tag in keys: the first bytes of its SHA-256, so that long tags cost no more than short ones.
 type tagID [16]byte
 
+// tagPrefixBytes is the length of what the keys of a tag's entries begin with.
+const tagPrefixBytes = tenantPrefix + 1 + len(tagID{})
+
 func appendTagPrefix(dst []byte, tenant uint32, id tagID) []byte {
 	return append(appendPrefix(dst, tenant, kindTag), id[:]...)
 }

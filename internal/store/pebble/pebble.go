@@ -117,6 +117,9 @@ type Store struct {
 	leaves  recentLeaves
 	// tagHints are for whoever reads by tags.
 	tagHints tagHints
+	// filtering tells that a filter is being made, and filterBytes is the size of all.
+	filtering   bool
+	filterBytes int
 	// archives and piles are those that are open. pilesMade counts all piles.
 	archives  map[*archive]bool
 	piles     map[*pile]bool
@@ -141,8 +144,9 @@ type tenant struct {
 	// added are the leaf hashes of the events that the present batch adds.
 	added []store.Leaf
 
-	// recent is the committer's to change, and others read in it.
+	// recent and filter are the committer's to change, and others read in them.
 	recent atomic.Pointer[recentTags]
+	filter atomic.Pointer[tagFilter]
 
 	// Guarded by Store.mu: the durable state. number is 0 while the tenant holds nothing. changed, if not nil, is
 	// closed when the feed grows.

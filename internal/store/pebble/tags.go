@@ -241,10 +241,14 @@ func (s *Store) ReadTagged(
 			if err := r.indexed(); err != nil {
 				return err
 			}
-			if r.tagging.lacks(tags, after) {
+			if r.lacks(tags, ids, after) {
 				return nil // memory tells that there is nothing
 			}
-			return p.tagged(r, ids, from, limit, names)
+			if err := p.tagged(r, ids, from, limit, names); err != nil || len(p.entries) > 0 {
+				return err
+			}
+			s.filterTags(t)
+			return nil
 		}, func(upTo j17.StreamID) bool { return looked == nil || looked(maxTagSteps, upTo) })
 	})
 }
@@ -335,7 +339,7 @@ func (s *Store) newTagWalk(from pebble.Reader, tenant uint32, ids []tagID) (*tag
 	w := &tagWalk{from: from, hints: &s.tagHints, tenant: tenant, cursors: make([]tagCursor, 0, len(ids))}
 	var known []tagCursor
 	for _, id := range ids {
-		prefix := appendTagPrefix(make([]byte, 0, tenantPrefix+1+len(id)+positionBytes), tenant, id)
+		prefix := appendTagPrefix(make([]byte, 0, tagPrefixBytes+positionBytes), tenant, id)
 		c := tagCursor{id: id, prefix: prefix, end: after(prefix)}
 		if s.tagHints.found(tenant, id) {
 			known = append(known, c)

@@ -400,6 +400,7 @@ func (b *batch) endRun() {
 	}
 	b.key2 = appendFeedKey(b.key2[:0], b.runOf.nextNumber, b.runEnd)
 	must(b.writes.Set(b.key2, b.run.take(), nil))
+	b.runOf.filter.Load().add(b.runOf.nextNumber, b.tags.ids...)
 	b.tags.write(b.writes, b.runOf.nextNumber, b.runEnd)
 }
 
