@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -240,5 +241,33 @@ func TestTagsDeclaredKnowsWhatWasInBetween(t *testing.T) {
 	b.DeploySource(t, bookingSpec)
 	if declared("seat:1") == seat || declared("of:1") != of {
 		t.Error("a tag that was gone meanwhile is the same, or one that stays is another one")
+	}
+}
+
+// TestPositionOfACondition: the position of a refusal is that of the last event looked at, so that nobody who goes on from there misses any.
+func TestPositionOfACondition(t *testing.T) {
+	t.Parallel()
+	b := newBookings(t)
+	for n := range 15 {
+		b.write(t, n, "was_made", `{"course":"x"}`, "")
+	}
+	_, err := b.Execute(t.Context(), enginetest.Command(t, "booking/"+bookingID(99)+"/was_made", `{"data":{},`+unless("", "", "course:x")+meta+`}`))
+	refused, is := errors.AsType[*j17.Error](err)
+	if !is {
+		t.Fatal(err)
+	}
+	details, err := json.Marshal(refused.Details)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told struct {
+		Matched  []string
+		Position string
+	}
+	if err := json.Unmarshal(details, &told); err != nil || len(told.Matched) != 10 || told.Position != told.Matched[9] {
+		t.Fatalf("%s, %v", details, err)
+	}
+	if _, code, _ := b.write(t, 99, "was_made", `{}`, unless(told.Position, "", "course:x")); code != string(j17.CodeConditionFailed) {
+		t.Errorf("five events that nobody was told of are passed over: %q", code)
 	}
 }

@@ -201,9 +201,11 @@ func (e *Engine) writeInTurn(ctx context.Context, d *deployed, c *Command, a *de
 		}
 		v := &view{turns: &d.env.turns, held: want}
 		b.Renew(work.Command)
-		p, tk, more, err := e.planInTurn(ctx, d, c, a, b, v)
+		p, tk, more, err := func() (*plan, *ticket, claims, error) {
+			defer d.env.turns.release(want) // whatever happens: nobody else gets the turn before
+			return e.planInTurn(ctx, d, c, a, b, v)
+		}()
 		spent += b.Spent()
-		d.env.turns.release(want)
 		switch {
 		case more != nil:
 			want = more

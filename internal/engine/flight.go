@@ -3,7 +3,9 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -173,6 +175,12 @@ func (s *flights) forget(fl *flight) {
 
 // begin folds for a moment, and hands on what is not done then.
 func (e *Engine) begin(ctx context.Context, fl *flight, keep bool) {
+	over := false
+	defer func() {
+		if !over {
+			e.land(ctx, fl, nil, errLeft) // a panic, which ends the caller alone: whoever waits begins anew
+		}
+	}()
 	base, err := e.base(ctx, fl, inlineBytes)
 	var cost int64
 	if err == nil && base != nil {
@@ -190,11 +198,13 @@ func (e *Engine) begin(ctx context.Context, fl *flight, keep bool) {
 		}
 		fl.ctx, fl.cancel = context.WithCancel(work.WithoutSlot(context.WithoutCancel(ctx)))
 		if e.enqueueFlight(fl, keep) {
+			over = true
 			e.counts.flights.Add(1)
 			return
 		}
 		err = e.notReady(fl)
 	}
+	over = true
 	e.land(ctx, fl, base, err)
 }
 
@@ -335,7 +345,13 @@ func (e *Engine) workOn() {
 }
 
 // slice folds some more events of a flight. It reports whether there are more to fold.
-func (e *Engine) slice(fl *flight) bool {
+func (e *Engine) slice(fl *flight) (more bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			more = false
+			e.land(fl.ctx, fl, nil, fmt.Errorf("the fold of %s has ended with a panic: %v\n%s", fl.key, p, debug.Stack()))
+		}
+	}()
 	if fl.state == nil {
 		base, err := e.base(fl.ctx, fl, math.MaxInt)
 		if err != nil {

@@ -1,0 +1,95 @@
+package engine_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"j17/internal/decider"
+	"j17/internal/engine"
+	"j17/internal/engine/enginetest"
+	"j17/internal/spec"
+	"j17/internal/store"
+)
+
+// patience is how long a test waits for what should not take any time at all.
+const patience = 30 * time.Second
+
+// survive calls a function that panics.
+func survive(t *testing.T, do func()) {
+	t.Helper()
+	defer func() {
+		if recover() == nil {
+			t.Error("there was no panic")
+		}
+	}()
+	do()
+}
+
+// TestPanicInTurn: a panic while a writer has the turn of an aggregate, which whoever called survives, does not keep others from theirs.
+func TestPanicInTurn(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, engine.Options{})
+	h := &hooked{Store: f.Store}
+	panics := false
+	f.Engine = engine.New(engine.Options{Store: h, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler), Effects: []engine.EffectsOf{func(context.Context, *engine.Decided) (engine.Effects, error) {
+		if panics {
+			panics = false
+			panic("a fault")
+		}
+		return engine.Effects{}, nil
+	}}})
+	f.DeploySource(t, accountSpec)
+	f.Post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
+	h.hook = func(do func() ([]store.Result, error)) ([]store.Result, error) {
+		f.Post(t, "account/"+id+"/was_deposited", `{"data":{"amount":1},`+meta+`}`)
+		return do()
+	}
+	f.Post(t, "account/"+id+"/was_paid", paid()) // it was overtaken once: writers take turns from here on
+
+	panics = true
+	survive(t, func() { _, _ = f.Execute(t.Context(), enginetest.Command(t, "account/"+id+"/was_paid", paid())) })
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	if _, err := f.Execute(ctx, enginetest.Command(t, "account/"+id+"/was_paid", paid())); err != nil {
+		t.Errorf("the next write to the aggregate: %v", err)
+	}
+}
+
+// faulty is code that panics in one of its calls.
+type faulty struct{ calls int }
+
+// Call returns a state, or panics in the third call.
+func (c *faulty) Call(context.Context, []byte) ([]byte, error) {
+	if c.calls++; c.calls == 3 { //nolint:mnd // any but the first
+		panic("a fault")
+	}
+	return []byte(`{"state":{}}`), nil
+}
+
+// Digest tells codes apart.
+func (*faulty) Digest() [32]byte { return [32]byte{1} }
+
+// TestPanicInAFold: a panic in a fold, which whoever called survives, does not keep others from the state.
+func TestPanicInAFold(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, engine.Options{ReadWait: patience})
+	c, faults := spec.Compile([]byte(slowSpec))
+	if c == nil {
+		t.Fatal(faults)
+	}
+	functions, code := decider.Functions{}, &faulty{}
+	for _, u := range c.CodeUses() {
+		functions[u.Code] = code
+	}
+	f.Deploy(tenant, c, functions)
+	f.put(t, tenant, id, "slow", 5)
+
+	survive(t, func() { _, _ = f.Load(t.Context(), tenant, "order", id, engine.LoadOptions{}) })
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	if _, err := f.Load(ctx, tenant, "order", id, engine.LoadOptions{}); err != nil {
+		t.Errorf("the next reader: %v", err)
+	}
+}
