@@ -32,7 +32,8 @@ type pastEvent struct {
 	size int
 	// file is the event as it stands there, without data and metadata once they were examined.
 	file eventfile.Event
-	decider.Examined
+	// What was found of it, nil where something is wrong with it by itself.
+	*decider.Examined
 	// raw is the canonical bytes of an event that keeps its position, layout where their parts are, and positioned that it has one.
 	raw        []byte
 	layout     j17.Layout
@@ -163,7 +164,7 @@ func (c *recorder) read(ctx context.Context, text *eventfile.Text, ev *pastEvent
 		ev.fault, ev.whole = err, v
 		return
 	}
-	ev.file, ev.Examined = file, *x
+	ev.file, ev.Examined = file, x
 	if c.finish != nil {
 		if ev.fault = c.finish(text.Text, ev); ev.fault != nil {
 			ev.whole = v

@@ -465,7 +465,7 @@ func (c *recorder) store(ctx context.Context, u *pastUnit) error {
 	}
 	past.Side = []store.Side{{Op: store.Raise, Space: recordedFiles, Key: c.file(), Value: strconv.AppendInt(nil, int64(units), 10)}}
 	for i := range u.events {
-		past.Events[i] = engine.PastEvent{Examined: &u.events[i].Examined, Names: u.events[i].file.Names}
+		past.Events[i] = engine.PastEvent{Examined: u.events[i].Examined, Names: u.events[i].file.Names}
 	}
 
 	// Others may store the same file, or write to its aggregates.

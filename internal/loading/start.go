@@ -113,9 +113,10 @@ type start struct {
 	unnumbered []j17.Key
 	// bytes is what the events take, without their positions and times.
 	bytes int64
-	// events are those of a batch, raw the bytes of one that has no position in the file.
-	events []decider.Event
-	raw    []byte
+	// events are those of a batch, current the one that is being added, and raw its bytes where it has no position in the file.
+	events  []decider.Event
+	current j17.Event
+	raw     []byte
 }
 
 // How far what a file brings along may lie ahead: positions of this server's clock, since that of another server, above all one for
@@ -250,7 +251,8 @@ func (s *start) position(ev *pastEvent) error {
 // event adds one event, and the names of its aggregate with its first one.
 func (s *start) event(ev *pastEvent, fresh bool) error {
 	o := &ev.Events[0]
-	e := j17.Event{StreamID: ev.file.StreamID, Key: o.Key, Type: o.Type, Raw: ev.raw, Kept: ev.file.Leaf}
+	e := &s.current // the store copies it
+	*e = j17.Event{StreamID: ev.file.StreamID, Key: o.Key, Type: o.Type, Raw: ev.raw, Kept: ev.file.Leaf}
 	if s.kept {
 		e.Timestamp = *ev.Timestamp
 	} else {
@@ -259,11 +261,11 @@ func (s *start) event(ev *pastEvent, fresh bool) error {
 			e.Timestamp = *ev.Timestamp
 		}
 		s.raw, ev.layout = j17.AppendEvent(s.raw[:0], e.StreamID, o.Key, o.Type, o.JSON, o.Metadata, e.Timestamp)
-		e.Raw = s.raw // the store copies it
+		e.Raw = s.raw
 		s.at = s.at.Next()
 	}
 	e.Data, e.Metadata = ev.layout.DataOf(e.Raw), ev.layout.MetadataOf(e.Raw)
-	loaded := store.LoadedEvent{Event: &e, Tags: o.TagsAt(e.Timestamp), Line: ev.index<<lineBits | min(ev.line, 1<<lineBits-1)}
+	loaded := store.LoadedEvent{Event: e, Tags: o.TagsAt(e.Timestamp), Line: ev.index<<lineBits | min(ev.line, 1<<lineBits-1)}
 	if e.Kept != nil {
 		loaded.Tags = nil
 	}

@@ -22,7 +22,7 @@ func TestMemoryOfUniqueValues(t *testing.T) {
 	for n := range uint64(aggregates) {
 		key := j17.Key{Type: "user", ID: string(binary.BigEndian.AppendUint64([]byte("00000000-0000-4000-8000-0000"), n))}
 		for i := range uint64(each) {
-			ev := &pastEvent{}
+			ev := &pastEvent{Examined: &decider.Examined{}}
 			value := sha256.Sum256(binary.BigEndian.AppendUint64(nil, n*each+i))
 			ev.Events = []decider.Event{{Key: key, Exchanges: []decider.Exchange{{Set: set, Of: of, Value: value}}}}
 			if fault, err := c.exchange(t.Context(), ev, nil); fault != nil || err != nil {
@@ -49,7 +49,7 @@ func TestUniqueValuesAreBounded(t *testing.T) {
 	c := &recorder{Loader: &Loader{}, seed: maphash.MakeSeed(), values: newExchanged()}
 	c.values.most = most
 	for n := range uint64(2 * most) {
-		ev := &pastEvent{}
+		ev := &pastEvent{Examined: &decider.Examined{}}
 		ev.Events = []decider.Event{{
 			Key: j17.Key{Type: "user", ID: string(binary.BigEndian.AppendUint64(nil, n))}, Exchanges: []decider.Exchange{{Set: set, Of: of, Value: sha256.Sum256(binary.BigEndian.AppendUint64(nil, n))}},
 		}}
@@ -70,7 +70,7 @@ func TestUniqueValuesOfAllFilesAreBounded(t *testing.T) {
 	l := &Loader{}
 	l.remembered.Store(2*allValues - 3*takenAtOnce)
 	take := func(c *recorder, n uint64) error {
-		ev := &pastEvent{}
+		ev := &pastEvent{Examined: &decider.Examined{}}
 		ev.Events = []decider.Event{{
 			Key: j17.Key{Type: "user", ID: string(binary.BigEndian.AppendUint64(nil, n))}, Exchanges: []decider.Exchange{{Set: set, Of: of, Value: sha256.Sum256(binary.BigEndian.AppendUint64(nil, n))}},
 		}}

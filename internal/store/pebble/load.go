@@ -165,8 +165,8 @@ func (l *loading) event(e *store.LoadedEvent) error {
 	}
 
 	// Its parts, as a write would check them.
-	timestamp := `"timestamp":` + strconv.FormatInt(e.Timestamp, 10) + "}"
-	metadata, found := bytes.CutSuffix(e.Metadata, []byte(timestamp))
+	l.canonical = append(strconv.AppendInt(append(l.canonical[:0], `"timestamp":`...), e.Timestamp, 10), '}')
+	metadata, found := bytes.CutSuffix(e.Metadata, l.canonical)
 	if !found {
 		return errors.New("its metadata do not end with its timestamp")
 	}
