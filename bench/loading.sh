@@ -32,6 +32,7 @@ done
 read -r instance secret internal < <(sed -n 's/.*"instance":{"id":"\([^"]*\)".*"internal":"\([^"]*\)".*"node_secret":"\([^"]*\)".*/\1 \3 \2/p' "$tmp/ready")
 took() { # file that curl reads or "", path: prints seconds
   local data=()
+  sync # what was written before is not written while this is measured
   [[ -z $1 ]] || data=(-X POST -H 'Content-Type: application/x-ndjson' -T "$1")
   curl -sS --max-time 600 --fail-with-body "$internal/internal/instances/$instance/$2" -H "X-Node-Secret: $secret" "${data[@]}" -o "$tmp/answer" -w '%{time_total}' ||
     { cat "$tmp/answer" >&2; exit 1; }
