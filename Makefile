@@ -28,8 +28,9 @@ TIMEOUT   ?= 20m
 # The acceptance suites that must pass whole.
 SUITES    ?= tick data_plane implications control identity repairs workflows projections custody decisions
 
-# One way to build what runs, so that targets share what they have compiled. Tests under the race detector cannot share it.
-BUILD := CGO_ENABLED=0 go build -trimpath
+# One way to compile what runs, is checked, or is tested without the race detector, so that targets share what they have compiled. Tests
+# under the race detector cannot share it. Flags of one's own are kept.
+COMPILED := CGO_ENABLED=0 GOFLAGS="$$(go env GOFLAGS) -trimpath"
 
 # A folder with data too large for the repository: data/ (official test suites) and acceptance/ (black-box suites).
 # Tests that want it say so where it is absent.
@@ -66,7 +67,7 @@ dev: build ## run a development server on an example spec (SPEC=file, DATA=folde
 
 .PHONY: build
 build: ## build bin/j17, a static program
-	$(BUILD) -o bin/j17 ./cmd/j17
+	$(COMPILED) go build -o bin/j17 ./cmd/j17
 
 .PHONY: dist
 dist: ## build archives of the program for Linux and macOS, with checksums, into dist/ (PLATFORMS='linux/amd64')
@@ -74,8 +75,8 @@ dist: ## build archives of the program for Linux and macOS, with checksums, into
 
 .PHONY: docs
 docs: ## write llms.txt and llms-full.txt from the pages in docs/
-	go run ./cmd/j17 docs --llms > llms.txt.new && mv llms.txt.new llms.txt
-	go run ./cmd/j17 docs --llms-full > llms-full.txt.new && mv llms-full.txt.new llms-full.txt
+	$(COMPILED) go run ./cmd/j17 docs --llms > llms.txt.new && mv llms.txt.new llms.txt
+	$(COMPILED) go run ./cmd/j17 docs --llms-full > llms-full.txt.new && mv llms-full.txt.new llms-full.txt
 
 .PHONY: container-tools
 container-tools: ## install what the tests of custom code in containers run (Debian, as root)
@@ -182,12 +183,12 @@ fmt-check: $(GOLANGCI_LINT) ## show what `make fmt` would change, and fail if it
 
 .PHONY: vet
 vet: ## run go vet, and see that go.mod lists what is imported
-	go vet ./...
+	$(COMPILED) go vet ./...
 	go mod tidy -diff
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## run the linters (.golangci.yml): import rules, bans, style, security
-	$(GOLANGCI_LINT) run ./...
+	$(COMPILED) $(GOLANGCI_LINT) run ./...
 
 .PHONY: tools
 tools: $(GOLANGCI_LINT) $(TYPESCRIPT) $(VERSITYGW) ## put the pinned linter, TypeScript and an S3 server into .tools (some minutes, once)

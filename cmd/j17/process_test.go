@@ -2,20 +2,27 @@ package main
 
 import (
 	"context"
+	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"j17/internal/clock"
+	"j17/internal/work/worktest"
 )
 
 // What tests start has a home of its own, so that nobody's logins count; ends after a time, as does each read of what it
@@ -33,6 +40,8 @@ const (
 	raceVariable, noSleep = "GORACE", "atexit_sleep_ms=0"
 	// lifeline names the variable with the address that the program of the tests is connected to for as long as the tests run.
 	lifeline = "J17_TEST_LIFELINE"
+	// watchedFolder is a folder beside the program of the tests. It holds the program under the race detector, where there are two.
+	watchedFolder = "watched"
 )
 
 func TestMain(m *testing.M) {
@@ -47,6 +56,9 @@ func (l leading) Run() int {
 	ends, err := net.Listen("tcp", "127.0.0.1:0")
 	if err == nil {
 		err = errors.Join(os.Setenv(lifeline, ends.Addr().String()), os.Setenv(raceVariable, strings.TrimSpace(os.Getenv(raceVariable)+" "+noSleep)))
+	}
+	if err == nil && worktest.RaceDetector && runtime.GOOS != "windows" { // where no process becomes another program
+		err = buildUnwatched()
 	}
 	if err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, err)
@@ -65,8 +77,56 @@ func (l leading) Run() int {
 	return l.m.Run()
 }
 
-// following runs the program, and ends it when the tests that have started it are gone.
+// buildUnwatched puts the program without the race detector before the one with it, which starts four times as slowly. It is compiled
+// as 'make build' does, so that most of it is there already.
+func buildUnwatched() error {
+	program, err := exec.LookPath("j17") // where testscript.Main has put it
+	if err != nil {
+		return err
+	}
+	folder := filepath.Join(filepath.Dir(program), watchedFolder)
+	if err := errors.Join(os.Mkdir(folder, 0o700), os.Rename(program, filepath.Join(folder, filepath.Base(program)))); err != nil {
+		return err
+	}
+	build := exec.Command("go", "test", "-c", "-race=false", "-trimpath", "-ldflags=-w", "-vet=off", "-o", program, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build j17 without the race detector: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// watched reports whether a command runs under the race detector, where the tests do: all but those that do one thing after the
+// other and end.
+func watched(args []string) bool {
+	command, verb := "", ""
+	if len(args) > 0 {
+		command = args[0]
+	}
+	if len(args) > 1 {
+		verb = args[1]
+	}
+	switch command {
+	case "__complete", "audit", "checkpoint", "completion", "context", "docs", "handler", "help", "instances", "keys", "login", "logout",
+		"openapi", "operators", "projection", "scrub", "spec", "state", "tombstone", "version", "wasm", "whoami":
+		return false
+	case "events":
+		return !slices.Contains([]string{"dry-run", "list", "post", "transaction", "validate"}, verb)
+	default:
+		return true
+	}
+}
+
+// following runs the program, under the race detector where the command wants it and there is such a program. It ends when the
+// tests that have started it are gone.
 func following() {
+	if program, err := os.Executable(); err == nil && watched(os.Args[1:]) {
+		program = filepath.Join(filepath.Dir(program), watchedFolder, filepath.Base(program))
+		if err := syscall.Exec(program, os.Args, os.Environ()); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errors.ErrUnsupported) {
+			_, _ = fmt.Fprintln(os.Stderr, "the program under the race detector:", err)
+			os.Exit(exitFailure)
+		}
+	}
 	var d net.Dialer
 	conn, err := d.DialContext(context.Background(), "tcp", os.Getenv(lifeline)) //nolint:forbidigo // there is no test here
 	if err != nil {
@@ -177,6 +237,36 @@ func TestProcessesHaveTheirOwnHome(t *testing.T) {
 	for _, v := range p.cmd.Env {
 		if strings.Contains(v, "elsewhere") || strings.Contains(v, home) || strings.Contains(v, config) {
 			t.Error(v)
+		}
+	}
+}
+
+// TestServersRunUnderTheRaceDetector looks at the programs that run where the tests are watched for races: that of a server is watched
+// as well, and that of a command which ends is not.
+func TestServersRunUnderTheRaceDetector(t *testing.T) {
+	if !worktest.RaceDetector || runtime.GOOS != "linux" {
+		t.Skip("the tests run without the race detector, or the system does not show what a process runs")
+	}
+	program, err := exec.LookPath("j17")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, _ := started(t, plainSpec)
+	for file, want := range map[string]bool{program: false, fmt.Sprintf("/proc/%d/exe", p.cmd.Process.Pid): true} {
+		info, err := buildinfo.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}); got != want {
+			t.Errorf("%s has the race detector: %t, want %t\n%v", file, got, want, info)
+		}
+	}
+	for args, want := range map[string]bool{
+		"dev": true, "serve --check": true, "test": true, "mcp": true, "events send -": true, "events tail": true, "backup restore": true, "new-command": true, "": true,
+		"events post": false, "events list": false, "spec validate": false, "keys create": false, "docs": false,
+	} {
+		if got := watched(strings.Fields(args)); got != want {
+			t.Errorf("%q runs under the race detector: %t, want %t", args, got, want)
 		}
 	}
 }

@@ -4,7 +4,8 @@
 // end. It exits as `go test` does.
 //
 // With -race, the tests of files with the line "//go:build !race" run first and in a pass of their own, without the race
-// detector: they compute for long in one goroutine, where it makes them many times slower and has nothing to find.
+// detector: they compute for long in one goroutine, where it makes them many times slower and has nothing to find. That pass is
+// compiled as the program is, so that both share what they have compiled.
 package main
 
 import (
@@ -44,8 +45,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	names, alone := withoutRaceDetector(string(found), os.ReadFile)
 	if len(names) > 0 {
 		// Later flags count, so a -run of the caller is stronger.
-		plain := slices.Concat([]string{"-run=^(" + strings.Join(names, "|") + ")$"}, slices.DeleteFunc(slices.Clone(flags), func(flag string) bool { return flag == raceFlag }))
-		passes = slices.Insert(passes, 0, goTest(ctx, plain, alone))
+		plain := slices.Concat([]string{"-trimpath", "-run=^(" + strings.Join(names, "|") + ")$"}, slices.DeleteFunc(slices.Clone(flags), func(flag string) bool { return flag == raceFlag }))
+		first := goTest(ctx, plain, alone)
+		first.Env = append(os.Environ(), "CGO_ENABLED=0")
+		passes = slices.Insert(passes, 0, first)
 	}
 
 	r, code := newReport(stdout, len(alone)+len(all)), 0
