@@ -39,8 +39,14 @@ func (h *house) random(rng *rand.Rand, t j17.Tenant, n int) {
 	h.write(t, events...)
 }
 
-// erase rewrites the events of an item.
+// erase takes what the events of an item say.
 func (h *house) erase(t j17.Tenant, id string) {
+	h.tb.Helper()
+	h.rewrite(t, id, `{}`)
+}
+
+// rewrite gives all events of an item other data.
+func (h *house) rewrite(t j17.Tenant, id, data string) {
 	h.tb.Helper()
 	key := j17.Key{Type: "item", ID: id}
 	heads, err := h.disk.Heads(h.tb.Context(), t, []j17.Key{key})
@@ -49,7 +55,7 @@ func (h *house) erase(t j17.Tenant, id string) {
 	}
 	r := store.Rewrite{Streams: []store.RewrittenStream{{Key: key}}}
 	for n := range heads[0].Length {
-		r.Streams[0].Events = append(r.Streams[0].Events, store.Rewritten{Version: n + 1, Type: "was_erased", Data: []byte(`{}`), Metadata: []byte(`{}`)})
+		r.Streams[0].Events = append(r.Streams[0].Events, store.Rewritten{Version: n + 1, Type: "was_erased", Data: []byte(data), Metadata: []byte(`{}`)})
 	}
 	if len(r.Streams[0].Events) == 0 {
 		return

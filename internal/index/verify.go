@@ -38,8 +38,9 @@ type verification struct {
 
 // Verify computes all rows anew and compares them with the index: each row that should be there with what is kept of it and all of its
 // entries, and all entries with the rows that they are of. Events that are written meanwhile do not matter: each page is compared as of
-// one position. It returns the first difference, nil if there is none. progress, if not nil, is told how many rows and entries were compared,
-// and about how many there are.
+// one position. Nor do events that are rewritten: a row that differs is looked at again when the index has handled them. It returns the
+// first difference, nil if there is none. progress, if not nil, is told how many rows and entries were compared, and about how many there
+// are. The error is a *NotReadyError where the index is too far behind for that.
 func (s *Service) Verify(ctx context.Context, t j17.Tenant, id string, progress func(done, total uint64)) (*Difference, error) {
 	status, err := s.Status(ctx, t, id)
 	if err != nil {
@@ -145,12 +146,12 @@ func (s *Service) verify(ctx context.Context, t j17.Tenant, id string, pause fun
 	}
 }
 
-// view opens a view of the slot that is compared.
-func (v *verification) view(ctx context.Context) (*View, error) {
+// view opens a view of the slot that is compared, as it is at a position or a later one.
+func (v *verification) view(ctx context.Context, p j17.StreamID) (*View, error) {
 	if err := v.pause(v.done); err != nil {
 		return nil, err
 	}
-	view, err := v.s.At(ctx, v.t, v.d.ID, j17.StreamID{})
+	view, err := v.s.At(ctx, v.t, v.d.ID, p)
 	if err != nil {
 		return nil, err
 	}
@@ -172,9 +173,10 @@ func (v *verification) rows(ctx context.Context) (*Difference, error) {
 	}
 }
 
-// page compares the rows behind an id, and returns the last of them, "" at the end.
+// page compares the rows behind an id, and returns the last that was compared, "" at the end. It ends early behind a row that it had to look
+// at again.
 func (v *verification) page(ctx context.Context, after string) (last string, difference *Difference, err error) {
-	view, err := v.view(ctx)
+	view, err := v.view(ctx, j17.StreamID{})
 	if err != nil {
 		return "", nil, err
 	}
@@ -219,17 +221,61 @@ func (v *verification) page(ctx context.Context, after string) (last string, dif
 			return "", nil, fmt.Errorf("%w: %w", errEvents, err)
 		}
 		for i := range rows {
-			what, err := view.compare(&rows[i], records[rows[i].ID])
-			if err != nil || what != "" {
-				return "", &Difference{Row: rows[i].ID, What: what}, err
+			id := rows[i].ID
+			what, err := view.compare(&rows[i], records[id])
+			if err != nil {
+				return "", nil, err
+			}
+			v.done++
+			if what != "" {
+				view.Close()
+				difference, err := v.again(ctx, id)
+				return id, difference, err
 			}
 		}
 	}
-	v.done += uint64(len(ids))
 	if upTo == beyond {
 		return "", nil, nil
 	}
 	return upTo, nil, nil
+}
+
+// again compares a row that differs once more. The row of before was made from events as they are now: where some were rewritten and the
+// index has not handled that yet, it shows what they were. So now the index is waited for, and what counts is a comparison during which
+// nothing was rewritten.
+func (v *verification) again(ctx context.Context, id string) (*Difference, error) {
+	for {
+		rewrites := v.s.o.Store.Rewrites()
+		what, err := v.once(ctx, id)
+		if err != nil || what == "" {
+			return nil, err
+		}
+		if v.s.o.Store.Rewrites() == rewrites {
+			return &Difference{Row: id, What: what}, nil
+		}
+	}
+}
+
+// once compares a row as of where the feed ends now, or later.
+func (v *verification) once(ctx context.Context, id string) (what string, err error) {
+	end, err := v.s.present(ctx, v.t)
+	if err != nil {
+		return "", err
+	}
+	view, err := v.view(ctx, end)
+	if err != nil {
+		return "", err
+	}
+	defer view.Close()
+	rows, err := v.s.compute(ctx, v.t, v.d, view.at, []string{id})
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", errEvents, err)
+	}
+	have, err := readRecord(view.moment.Get, v.slot, id)
+	if err != nil {
+		return "", err
+	}
+	return view.compare(&rows[0], have)
 }
 
 // compare says in what a row and what is stored of it differ, "" if in nothing.
@@ -286,7 +332,7 @@ func (v *verification) owners(ctx context.Context, space store.Space) (*Differen
 
 // ownersOf looks at a page of entries, and returns the last key of it, "" at the end.
 func (v *verification) ownersOf(ctx context.Context, space store.Space, keys store.Range) (last string, difference *Difference, err error) {
-	view, err := v.view(ctx)
+	view, err := v.view(ctx, j17.StreamID{})
 	if err != nil {
 		return "", nil, err
 	}
