@@ -103,6 +103,7 @@ func (g *generation) removal(item *store.Item) ([]store.Side, error) {
 
 // discard returns the writes that give up a filling.
 func (s *Service) discard(t j17.Tenant, key string, rev uint64, generations []*generation) []store.Side {
+	s.deciders.Delete(generations[0].ID)
 	sides := []store.Side{{Op: store.Delete, Space: fillings, Key: key, Cond: store.IfRev, Rev: rev}}
 	for _, g := range generations {
 		sides = append(sides, s.empties(t, g)...)
@@ -139,7 +140,10 @@ func (s *Service) Deploy(ctx context.Context, t j17.Tenant, after *decider.Decid
 			return commit(append(w.sides(s, t), sides...), found)
 		})
 	}
-	if err != nil && f != nil && !overtaken(err) {
+	switch {
+	case err == nil:
+		s.deciders.Delete(f.generations[0].ID)
+	case f != nil && !overtaken(err):
 		s.giveUp(ctx, f)
 	}
 	return engine.StorageError(err)

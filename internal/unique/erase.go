@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"j17"
+	"j17/internal/decider"
 	"j17/internal/engine"
 	"j17/internal/erasure"
 	"j17/internal/store"
@@ -127,8 +128,8 @@ func (s *Service) stands(ctx context.Context, t j17.Tenant, g *generation, key j
 	return last != nil && last.Value == h.digest, err
 }
 
-// eraseFilled takes from streams what they have in the sets of a filling: what they have by the events that are left comes with the note
-// about them in the feed.
+// eraseFilled brings what streams hold in the sets of a filling in line with the events that they have now, as far as it has come. Where the
+// spec that it is for is not known, since nobody has gone on with it after a start of the program, it begins anew.
 func (s *Service) eraseFilled(ctx context.Context, t j17.Tenant, key string, keys []j17.Key) error {
 	item, err := s.get(ctx, t, fillings, key)
 	if err != nil || item.Rev == 0 {
@@ -138,23 +139,19 @@ func (s *Service) eraseFilled(ctx context.Context, t j17.Tenant, key string, key
 	if err != nil {
 		return err
 	}
-	f := &filling{s: s, t: t, key: key, rev: item.Rev, generations: began.Generations, done: began.Done}
-	if f.at, _, err = store.ReadStamp(began.At); err != nil {
+	after, ok := s.deciders.Load(began.Generations[0].ID)
+	if !ok {
+		return s.Store.Write(ctx, t, s.discard(t, key, item.Rev, began.Generations))
+	}
+
+	f := &filling{s: s, t: t, key: key}
+	f.d, _ = after.(*decider.Decider)
+	if err := f.resume(&item, began); err != nil {
 		return err
 	}
-	f.know()
 	for _, k := range keys {
-		for _, g := range f.generations {
-			if g.Type != k.Type {
-				continue
-			}
-			own, err := f.holding(ctx, g.heldKey(k))
-			if err == nil {
-				err = f.give(ctx, g, k, own)
-			}
-			if err != nil {
-				return err
-			}
+		if err := f.rewritten(ctx, k, f.at); err != nil {
+			return err
 		}
 	}
 	return f.flush(ctx)

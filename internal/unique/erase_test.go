@@ -1,7 +1,10 @@
 package unique_test
 
 import (
+	"context"
 	"fmt"
+	"iter"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -13,20 +16,28 @@ import (
 	"j17/internal/spec"
 	"j17/internal/store"
 	"j17/internal/store/storetest"
+	"j17/internal/unique"
 )
 
 // erase replaces the events that a user has by markers, and lets the service let go of what it has of them.
 func (h *house) erase(n int) {
 	h.tb.Helper()
-	key := j17.Key{Type: "user", ID: id(n)}
-	h.rewrite(key)
-	if err := h.unique.Erase(h.tb.Context(), enginetest.Tenant, erasure.Erased{Keys: []j17.Key{key}}); err != nil {
+	h.rewrite(n)
+	h.told(n)
+}
+
+// told tells the service that the events of a user were replaced.
+func (h *house) told(n int) {
+	h.tb.Helper()
+	if err := h.unique.Erase(h.tb.Context(), enginetest.Tenant, erasure.Erased{Keys: []j17.Key{{Type: "user", ID: id(n)}}}); err != nil {
 		h.tb.Fatal(err)
 	}
 }
 
-func (h *house) rewrite(key j17.Key) {
+// rewrite replaces the events that a user has by markers.
+func (h *house) rewrite(n int) {
 	h.tb.Helper()
+	key := j17.Key{Type: "user", ID: id(n)}
 	heads, err := h.Store.Heads(h.tb.Context(), enginetest.Tenant, []j17.Key{key})
 	if err != nil {
 		h.tb.Fatal(err)
@@ -68,13 +79,10 @@ func TestErasuresGiveBack(t *testing.T) {
 	h.check(map[string]int{"a": 3, "b": 2}, "after the erasure")
 
 	// What is taken behind the markers stays, whenever somebody is told of them.
-	key := j17.Key{Type: "user", ID: id(2)}
-	h.rewrite(key)
+	h.rewrite(2)
 	h.must(2, "was_registered", `{"email":"c"}`)
 	for range 2 {
-		if err := h.unique.Erase(t.Context(), enginetest.Tenant, erasure.Erased{Keys: []j17.Key{key}}); err != nil {
-			t.Fatal(err)
-		}
+		h.told(2)
 		h.check(map[string]int{"a": 3, "c": 2}, "after a late erasure")
 	}
 
@@ -92,28 +100,42 @@ func TestErasuresGiveBack(t *testing.T) {
 func TestErasuresWhileSetsAreFilled(t *testing.T) {
 	compiled, _ := spec.Compile([]byte(unlike))
 	after := decider.New(compiled, nil)
-	for seed := range uint64(40) {
+	for seed := range uint64(12) {
 		r := rand.New(rand.NewPCG(seed, 6))
 		h := newHouse(t, plain)
 		h.unique.Pages(1, 1)
 		l := &line{held: map[string]int{}, waiting: map[string][]int{}, has: map[int]string{}}
+		take := func(n int, email string) {
+			h.must(n, "was_registered", `{"email":"`+email+`"}`)
+			l.take(n, email)
+		}
 		write := func(events int) {
 			for range events {
-				n, email := r.IntN(8), fmt.Sprint("a", r.IntN(4))
-				h.must(n, "was_registered", `{"email":"`+email+`"}`)
-				l.take(n, email)
+				take(r.IntN(8), fmt.Sprint("a", r.IntN(4)))
 			}
 		}
 		write(60 + r.IntN(30)) // a turn of a filling is shorter
-		for range 1 + r.IntN(3) {
-			if _, err := h.unique.Ready(t.Context(), enginetest.Tenant, after); err != nil {
-				t.Fatal(err)
+		var late []int
+		for range 1 + r.IntN(4) {
+			for range 1 + r.IntN(2) {
+				if _, err := h.unique.Ready(t.Context(), enginetest.Tenant, after); err != nil {
+					t.Fatal(err)
+				}
 			}
+			for _, n := range late {
+				h.told(n)
+			}
+			late = nil
 			n := r.IntN(8)
 			l.give(n)
-			if r.IntN(2) == 0 { // who is told of it only after the deployment, if at all
-				h.rewrite(j17.Key{Type: "user", ID: id(n)})
-			} else {
+			switch r.IntN(3) {
+			case 0: // who is told of it only after the deployment, if at all
+				h.rewrite(n)
+			case 1: // who is told of it when more was written, and perhaps gone through
+				h.rewrite(n)
+				late = append(late, n)
+				take(n, fmt.Sprint("a", r.IntN(6)))
+			default:
 				h.erase(n)
 				if left := h.traces(n); len(left) > 0 {
 					t.Fatalf("seed %d: of somebody who was erased there is %v", seed, left)
@@ -132,4 +154,84 @@ func TestErasuresWhileSetsAreFilled(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestLateErasuresOfFillings tells of an erasure when the filling has come past its note already: what is taken behind the markers stays with
+// who has taken it, also before somebody who waits for it.
+func TestLateErasuresOfFillings(t *testing.T) {
+	compiled, _ := spec.Compile([]byte(unlike))
+	after := decider.New(compiled, nil)
+	for _, restarted := range []bool{false, true} {
+		h := newHouse(t, plain)
+		h.must(2, "was_registered", `{"email":"b"}`)
+		h.rewrite(2)
+		h.must(2, "was_registered", `{"email":"c"}`)
+		h.must(3, "was_registered", `{"email":"c"}`)
+		if p, err := h.unique.Ready(t.Context(), enginetest.Tenant, after); err != nil || !p.Done {
+			t.Fatal(p, err)
+		}
+		if restarted { // nobody has said yet what it is filled for
+			h.open()
+		}
+		h.told(2)
+		if again := len(h.items("unique.fillings")) == 0; again != restarted {
+			t.Errorf("restarted: %v, and the filling begins anew: %v", restarted, again)
+		}
+		if err := h.deploy(unlike, true); err != nil {
+			t.Fatal(err)
+		}
+		h.settle()
+		h.check(map[string]int{"c": 2}, fmt.Sprint("restarted: ", restarted))
+		for _, n := range []int{3, 9} {
+			if holder, no := refused(t, h.post(n, "was_registered", `{"email":"c"}`)); !no || holder != "user:"+id(2) {
+				t.Errorf("restarted: %v: %d takes what another one has: refused for %q", restarted, n, holder)
+			}
+		}
+	}
+}
+
+// meddled is a store where something happens between what a filling reads first and its end, and before its first page is written.
+type meddled struct {
+	unique.Storage
+
+	read, write func()
+}
+
+func (m *meddled) ReadChanges(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		for e, err := range m.Storage.ReadChanges(ctx, t, after, limit) {
+			if !yield(e, err) {
+				return
+			}
+		}
+		if do := m.read; do != nil {
+			m.read = nil
+			do()
+		}
+	}
+}
+
+func (m *meddled) Write(ctx context.Context, t j17.Tenant, sides []store.Side, fences ...store.Fence) error {
+	if do := m.write; do != nil && sides[0].Space == "unique.fillings" {
+		m.write = nil
+		do()
+	}
+	return m.Storage.Write(ctx, t, sides, fences...)
+}
+
+// TestErasureBeforeTheFirstPage erases a user when a filling has read what he has taken, and has written nothing yet.
+func TestErasureBeforeTheFirstPage(t *testing.T) {
+	h := newHouse(t, plain)
+	m := &meddled{Storage: h.Store}
+	m.read = func() { h.must(1, "was_registered", `{"email":"a"}`) }
+	m.write = func() { h.erase(1) }
+	h.unique = unique.New(unique.Options{Store: m, Builds: h.builds, Engine: h.Engine, Logger: slog.New(slog.DiscardHandler)})
+	if err := h.deploy(unlike, false); err != nil {
+		t.Fatal(err)
+	}
+	h.settle()
+	if left := h.traces(1); len(left) > 0 {
+		t.Errorf("of somebody who was erased there is %v", left)
+	}
+	h.must(2, "was_registered", `{"email":"a"}`)
 }

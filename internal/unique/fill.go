@@ -86,13 +86,8 @@ func (s *Service) begin(ctx context.Context, t j17.Tenant, d *decider.Decider, k
 		case err != nil:
 			return nil, err
 		case began.same(missing):
-			f.key, f.rev, f.generations, f.done = at, item.Rev, began.Generations, began.Done
-			f.at, _, err = store.ReadStamp(began.At)
-			if err != nil {
-				return nil, err
-			}
-			f.know()
-			return f, nil
+			f.key = at
+			return f, f.resume(&item, began)
 		case at == key:
 			if err := s.Store.Write(ctx, t, s.discard(t, at, item.Rev, began.Generations)); err != nil {
 				return nil, err
@@ -103,14 +98,23 @@ func (s *Service) begin(ctx context.Context, t j17.Tenant, d *decider.Decider, k
 	return f, nil
 }
 
-// know finds the sets of the generations and forgets what is not written.
+// resume makes the filling go on where its item says that it is.
+func (f *filling) resume(item *store.Item, began *fillingItem) (err error) {
+	f.rev, f.generations, f.done = item.Rev, began.Generations, began.Done
+	f.at, _, err = store.ReadStamp(began.At)
+	f.know()
+	return err
+}
+
+// know finds the sets of the generations, makes it known for what spec something of them is stored, and forgets what is not written.
 func (f *filling) know() {
 	f.sets = map[*spec.UniqueSet]*generation{}
 	for _, g := range f.generations {
-		if f.d != nil {
-			g.set = f.d.Types[g.Type].Unique[g.Name]
-			f.sets[g.set] = g
-		}
+		g.set = f.d.Types[g.Type].Unique[g.Name]
+		f.sets[g.set] = g
+	}
+	if f.rev != 0 {
+		f.s.deciders.Store(f.generations[0].ID, f.d)
 	}
 	f.holders, f.holdings, f.lines, f.items = map[string]string{}, map[string]*holding{}, map[string]*line{}, 0
 }
@@ -141,7 +145,8 @@ func newGeneration(aggregateType string, set *spec.UniqueSet) *generation {
 	return &generation{ID: strings.ToLower(rand.Text()[:16]), Type: aggregateType, Name: set.Name, Fingerprint: set.Fingerprint[:], set: set}
 }
 
-// page goes on with the filling for a page, and reports whether it has come to the end of the feed.
+// page goes on with the filling for a page, and reports whether it was at the end of the feed: there is nothing more to be written then. What
+// it writes may be of events that were rewritten meanwhile: the note of that is on the next page.
 func (f *filling) page(ctx context.Context) (ended bool, err error) {
 	n := 0
 	for e, err := range f.s.Store.ReadChanges(ctx, f.t, f.at, f.s.pageEvents) {
@@ -151,7 +156,9 @@ func (f *filling) page(ctx context.Context) (ended bool, err error) {
 		n++
 		if e.Note != nil {
 			f.at = e.Note.Position
-			err = f.rewritten(ctx, e.Note)
+			for i := 0; i < len(e.Note.Streams) && err == nil; i++ {
+				err = f.rewritten(ctx, e.Note.Streams[i].Key, f.at)
+			}
 		} else {
 			f.at = e.Event.StreamID
 			err = f.event(ctx, e.Event)
@@ -167,7 +174,7 @@ func (f *filling) page(ctx context.Context) (ended bool, err error) {
 	if f.key == "" || ended && f.items == 0 {
 		return ended, nil
 	}
-	return ended, f.flush(ctx)
+	return false, f.flush(ctx)
 }
 
 // flush writes what has changed, with how far it is.
@@ -396,31 +403,29 @@ func (f *filling) first(ctx context.Context, prefix string) (waiter, error) {
 	return waiter{}, nil
 }
 
-// rewritten brings what streams hold in line with the events that they have now, up to the note.
-func (f *filling) rewritten(ctx context.Context, note *store.Note) error {
-	for _, stream := range note.Streams {
-		for _, g := range f.generations {
-			if g.Type != stream.Key.Type {
-				continue
-			}
-			last, at, err := f.s.last(ctx, f.t, f.d, g.set, stream.Key, note.Position)
-			if err != nil {
+// rewritten brings what a stream holds in line with the events that it has now, up to a position.
+func (f *filling) rewritten(ctx context.Context, key j17.Key, upTo j17.StreamID) error {
+	for _, g := range f.generations {
+		if g.Type != key.Type {
+			continue
+		}
+		last, at, err := f.s.last(ctx, f.t, f.d, g.set, key, upTo)
+		if err != nil {
+			return err
+		}
+		own, err := f.holding(ctx, g.heldKey(key))
+		if err != nil {
+			return err
+		}
+		if last != nil && own != nil && last.Value == own.digest {
+			continue
+		}
+		if err := f.give(ctx, g, key, own); err != nil {
+			return err
+		}
+		if last != nil {
+			if err := f.exchange(ctx, *last, key, at); err != nil {
 				return err
-			}
-			own, err := f.holding(ctx, g.heldKey(stream.Key))
-			if err != nil {
-				return err
-			}
-			if last != nil && own != nil && last.Value == own.digest {
-				continue
-			}
-			if err := f.give(ctx, g, stream.Key, own); err != nil {
-				return err
-			}
-			if last != nil {
-				if err := f.exchange(ctx, *last, stream.Key, at); err != nil {
-					return err
-				}
 			}
 		}
 	}

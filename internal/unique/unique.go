@@ -63,6 +63,8 @@ type Service struct {
 	maxLooked uint64
 
 	known sync.Map // of *known by j17.Tenant
+	// deciders are those of the specs that sets are filled for, by the id of a filling's first generation.
+	deciders sync.Map // of *decider.Decider by string
 	// left has the tenants for which Adopt has failed, and failed is told of them.
 	left   sync.Map // of struct{} by j17.Tenant
 	failed chan struct{}
