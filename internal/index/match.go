@@ -16,8 +16,10 @@ const (
 	// fewEntries bounds the entries of a beginning of words whose rows are put in order in memory.
 	fewEntries = 4096
 	// mostWords bounds the words with one beginning whose rows are read side by side, leastPage the rows that are read of each at a time.
-	mostWords = 1024
+	mostWords = 256
 	leastPage = 16
+	// heldIDs is about how many ids of them are read ahead together.
+	heldIDs = 16 << 10
 	// manyEntries is the same as fewEntries where there are more words: one request after the other does so much, see work.Slot.
 	manyEntries = 1 << 20
 	// fewLooks is how many records are read before it is done.
@@ -344,7 +346,7 @@ type word struct {
 // either returns the rows that have an entry under one of some texts. The more there are the less is read of each at a time.
 func (v *View) either(b *work.Budget, texts []string) *either {
 	e := &either{}
-	most := min(max(mostWords*leastPage/max(len(texts), 1), leastPage), lastPage)
+	most := min(max(heldIDs/max(len(texts), 1), leastPage), lastPage)
 	for _, text := range texts {
 		e.words = append(e.words, &word{rows: v.rowsOf(b, text, most)})
 	}
@@ -354,7 +356,7 @@ func (v *View) either(b *work.Budget, texts []string) *either {
 func (e *either) seek(id string) (string, error) {
 	if !e.begun {
 		e.begun = true
-		for i := len(e.words) - 1; i >= 0; i-- {
+		for i := range slices.Backward(e.words) {
 			if err := e.advance(i, id); err != nil {
 				return "", err
 			}

@@ -73,19 +73,15 @@ func TestManyRowsAreFoundByWords(t *testing.T) {
 		}{
 			{"x", true},
 			{"the x", true},
-			{"rare x1", true},
 			{"the n", true},
-			{"rare n1", true},
 			{"n", false},
 			{"the", false},
-			{"th", false},
 			{"red", false},
 			{"re", false},
 			{"red3", false},
 			{"rare re", false},
 			{"the red", false},
 			{"red the", false},
-			{"red the r", false},
 			{"red7 the red44", false},
 			{"red rare", false},
 			{"none the", false},
@@ -128,7 +124,7 @@ func found(said map[string][]string, words []string) (ids []string) {
 // pages reads all rows that have several words, and none for one word.
 func (h *house) pages(v *index.View, words []string) (ids []string) {
 	h.tb.Helper()
-	const page = 70
+	const page = 700
 	for after := ""; len(words) > 1; {
 		hits, err := v.Words(plenty(), titles, words, after, page)
 		if err != nil {
