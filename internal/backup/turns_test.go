@@ -3,6 +3,7 @@ package backup_test
 import (
 	"context"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,12 +14,16 @@ import (
 // TestOneOfAnInstance checks that an instance whose backup does not come to an end keeps no other from theirs.
 func TestOneOfAnInstance(t *testing.T) {
 	reached, goOn := make(chan struct{}), make(chan struct{})
+	reach := sync.OnceFunc(func() { close(reached) })
 	h := newHouse(t, nil)
 	head := h.options.Head
 	h.options.Head = func(ctx context.Context, of j17.Tenant, at j17.StreamID) (uint64, [32]byte, error) {
 		if of == h.prod {
-			close(reached)
-			<-goOn
+			reach()
+			select {
+			case <-goOn:
+			case <-ctx.Done():
+			}
 		}
 		return head(ctx, of, at)
 	}

@@ -354,10 +354,11 @@ func TestCancel(t *testing.T) {
 	k := adding(1)
 	page := k.Page
 	reached := make(chan struct{})
+	reach := sync.OnceFunc(func() { close(reached) })
 	release := make(chan struct{})
 	k.Page = func(ctx context.Context, p *build.Page) (build.Writes, error) {
 		if p.IDs[0] == "000050" {
-			close(reached)
+			reach()
 			<-release
 		}
 		return page(ctx, p)

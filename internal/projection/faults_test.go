@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/build"
 	"j17/internal/decider"
 	"j17/internal/engine"
 	"j17/internal/engine/enginetest"
@@ -192,6 +193,9 @@ func (s *server) caughtUp(tb testing.TB) {
 			stop()
 			if ready = got.Ready; err != nil && !errors.Is(err, context.DeadlineExceeded) {
 				tb.Fatal(err)
+			}
+			if got.Build != nil && got.Build.State == build.Failed {
+				tb.Fatalf("the index %s could not be built: %s", x.ID, got.Build.Error)
 			}
 		}
 	}
