@@ -140,7 +140,7 @@ type decimalText struct {
 
 func (v Value) decimal() decimalText {
 	var s string
-	exponent := 0
+	var exponent int
 	if v.text() {
 		s, exponent = splitExponent(v.num())
 	} else {
