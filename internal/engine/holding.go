@@ -18,7 +18,7 @@ type Holding interface {
 	// Effects returns the writes after which those hold values who do in the end, and fences on what was only looked at.
 	Effects(after *decider.Values) Effects
 	// Exchanged returns the writes after which an aggregate has exchanged a value for what it has held so far, nil for nothing. They have no
-	// conditions, and remove nothing: who loads a whole environment past the engine makes sure of the rest.
+	// conditions: who loads a whole environment past the engine makes sure of the rest.
 	Exchanged(ctx context.Context, key j17.Key, x *decider.Exchange, own *[32]byte) ([]store.Side, error)
 }
 

@@ -297,10 +297,16 @@ func (s *start) exchange(ctx context.Context, key j17.Key, x *decider.Exchange, 
 	return s.items(sides)
 }
 
-// items adds side items.
+// items adds side items, and withdraws those that are deleted.
 func (s *start) items(sides []store.Side) error {
 	for i := range sides {
 		w := &sides[i]
+		if w.Op == store.Delete {
+			if err := s.load.Withdraw(store.ItemName{Space: w.Space, Key: w.Key}); err != nil {
+				return err
+			}
+			continue
+		}
 		item := store.ArchivedItem{Space: w.Space, Item: store.Item{Key: w.Key, Value: w.Value, Expires: w.Expires, Due: w.Due}, Entries: w.Entries}
 		if err := s.load.Item(item); err != nil {
 			return err

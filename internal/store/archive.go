@@ -79,6 +79,9 @@ type Load interface {
 	// and it takes the place of one that is there.
 	Item(i ArchivedItem) error
 
+	// Withdraw takes back the item of that name that was added before, if there is one. What the tenant has under it stays.
+	Withdraw(n ItemName) error
+
 	// Command adds the result of a command.
 	Command(c ArchivedCommand) error
 

@@ -381,12 +381,12 @@ func (l *look) Exchanged(ctx context.Context, key j17.Key, x *decider.Exchange, 
 	if g == nil {
 		return nil, engine.StorageError(err)
 	}
-	mine := store.Side{Op: store.Put, Space: held, Key: g.heldKey(key)}
+	mine := store.Side{Op: store.Delete, Space: held, Key: g.heldKey(key)}
 	if own != nil {
-		sides = append(sides, store.Side{Op: store.Put, Space: values, Key: g.valueKey(*own)})
+		sides = append(sides, store.Side{Op: store.Delete, Space: values, Key: g.valueKey(*own)})
 	}
 	if x.Of != nil {
-		mine.Value = x.Value[:]
+		mine.Op, mine.Value = store.Put, x.Value[:]
 		sides = append(sides, store.Side{Op: store.Put, Space: values, Key: g.valueKey(x.Value), Value: []byte(key.String())})
 	}
 	return append(sides, mine), nil

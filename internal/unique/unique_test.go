@@ -568,6 +568,32 @@ func TestRecordedHistory(t *testing.T) {
 	}
 }
 
+// TestLoadedHistoryLeavesNothing loads values that were given back and taken by others: nothing is kept of what nobody holds any more.
+func TestLoadedHistoryLeavesNothing(t *testing.T) {
+	h := newHouse(t, unlike)
+	text := happened(1, "was_registered", `{"email":"a"}`) + happened(1, "was_registered", `{"email":"b"}`) + happened(2, "was_registered", `{"email":"a"}`) +
+		happened(3, "was_registered", `{"email":"c"}`) + happened(3, "was_deleted", `{}`)
+	if err := h.recorded(text, true); err != nil {
+		t.Fatal(err)
+	}
+	h.check(map[string]int{"b": 1, "a": 2}, "loaded")
+	for _, space := range []store.Space{"unique.value", "unique.held"} {
+		if kept := h.items(space); len(kept) != 2 {
+			t.Errorf("two hold something, and %s has %v", space, kept)
+		}
+	}
+	h.erase(1)
+	if err := h.deploy(plain, false); err != nil {
+		t.Fatal(err)
+	}
+	h.settle()
+	for _, space := range []store.Space{"unique.value", "unique.held", "unique.sets"} {
+		if left := h.items(space); len(left) > 0 {
+			t.Errorf("nothing is unique any more, and %s has %v", space, left)
+		}
+	}
+}
+
 // TestDeploymentsAmongWriters deploys sets while writers go on: from the commit on nothing is stored that takes what another one holds, and
 // before it nothing that was written is forgotten.
 func TestDeploymentsAmongWriters(t *testing.T) {

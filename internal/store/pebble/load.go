@@ -41,7 +41,8 @@ type loading struct {
 	err error
 
 	// events are in the order of their streams, and feed is notes and references to events in the order of their positions. tags and items
-	// are in the order in which they are stored, and so is what goes with items: due and expiry entries, entries, and the commands.
+	// are in the order in which they are stored, and so is what goes with items: due and expiry entries, entries, and the commands. A record of
+	// items without a value is of one that was withdrawn.
 	events, feed, tags, items, others *sorter
 	// derives tells that there are items with which something goes, revised that some have revisions of their own, commands that there are
 	// commands.
@@ -309,6 +310,19 @@ func (l *loading) Item(i store.ArchivedItem) error {
 	l.own = append(append(l.own[:0], i.Entries...), 0)
 	l.value = appendItemRecord(l.value[:0], itemMeta{rev: i.Rev, expires: nanos(i.Expires), due: nanos(i.Due)}, i.Value)
 	return l.fail(l.items.add(l.key, l.own, l.value))
+}
+
+// Withdraw takes an item back. See store.Load.
+func (l *loading) Withdraw(n store.ItemName) error {
+	if l.err != nil {
+		return l.err
+	}
+	side := store.Side{Op: store.Delete, Space: n.Space, Key: n.Key}
+	if err := (&store.Append{Side: []store.Side{side}}).Validate(); err != nil {
+		return l.fail(fmt.Errorf("the side item %s/%s cannot be withdrawn: %w", n.Space, n.Key, err))
+	}
+	l.key = appendItemKey(l.key[:0], l.number, n.Space, n.Key)
+	return l.fail(l.items.add(l.key))
 }
 
 // Command adds the result of a command. See store.Load.

@@ -383,6 +383,9 @@ func (l *loading) itemTables(ctx context.Context, items *tableWriter) error {
 	}
 	return eachOf(ctx, func(key, value []byte) error {
 		if key[tenantPrefix] == kindItem {
+			if len(value) == 0 { // withdrawn
+				return nil
+			}
 			_, value, _ = bytes.Cut(value, []byte{0}) // the space of its entries
 		}
 		return items.set(key, value)
@@ -391,6 +394,9 @@ func (l *loading) itemTables(ctx context.Context, items *tableWriter) error {
 
 // deriveFrom adds what goes with an item: its due and expiry entries, and its entries.
 func (l *loading) deriveFrom(key, value []byte) error {
+	if len(value) == 0 { // withdrawn
+		return nil
+	}
 	entries, value, _ := bytes.Cut(value, []byte{0})
 	meta, content, err := parseItemRecord(value)
 	if err != nil {

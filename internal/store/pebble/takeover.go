@@ -140,7 +140,7 @@ func (l *loading) takeOver(ctx context.Context) error {
 			return err
 		}
 		merged := eachOf(ctx, func(loaded, content []byte) error {
-			if loaded[tenantPrefix] != kind {
+			if loaded[tenantPrefix] != kind || len(content) == 0 { // of another kind, or withdrawn
 				return nil
 			}
 			if err := upTo(loaded); err != nil || key == nil || !bytes.Equal(key[tenantPrefix:], loaded[tenantPrefix:]) {

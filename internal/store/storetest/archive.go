@@ -517,6 +517,16 @@ func testLoadItems(s *suite) {
 	for _, i := range []store.ArchivedItem{later, place, expiring, twice, moved, item(space, "new", []byte("n"))} {
 		err = errors.Join(err, l.Item(i))
 	}
+	for _, n := range []store.ItemName{{Space: space, Key: "own"}, {Space: space, Key: "withdrawn"}, {Space: space, Key: "again"}, {Space: space, Key: "never"}} {
+		given := item(n.Space, n.Key, entries("z", "withdrawn"))
+		given.Entries = "cells"
+		if n.Key != "never" {
+			err = errors.Join(err, l.Item(given))
+		}
+		if err = errors.Join(err, l.Withdraw(n)); n.Key == "again" {
+			err = errors.Join(err, l.Item(item(space, "again", []byte("a"))))
+		}
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -540,9 +550,14 @@ func testLoadItems(s *suite) {
 		if h := head(t, f, tenant, order("a")); h.Length != 1 {
 			t.Errorf("head %+v", h)
 		}
-		for key, want := range map[string]string{"own": "1", "short": "", "twice": "1", "new": "n", "meanwhile": "m"} {
+		for key, want := range map[string]string{"own": "1", "short": "", "twice": "1", "new": "n", "meanwhile": "m", "again": "a"} {
 			if got := get(t, f, tenant, space, key); string(got.Value) != want || got.Rev == 0 || !got.Expires.IsZero() != (key == "short") {
 				t.Errorf("%s is %+v", key, got)
+			}
+		}
+		for _, key := range []string{"withdrawn", "never"} {
+			if got, err := f.Get(t.Context(), tenant, space, key); !errors.Is(err, store.ErrNotFound) {
+				t.Errorf("the item %s, which was withdrawn, is %+v, %v", key, got, err)
 			}
 		}
 		cells, err := f.Scan(t.Context(), tenant, "cells", store.Range{}, 9)
