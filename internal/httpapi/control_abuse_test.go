@@ -147,7 +147,7 @@ func TestClientAddresses(t *testing.T) {
 		"forwarded, hidden":     {"10.0.0.1:1", httpapi.Forwarded, http.Header{"Forwarded": {`for=1.1.1.1, for=_hidden`}}, "10.0.0.1"},
 		"forwarded, not X":      {"10.0.0.1:1", httpapi.Forwarded, http.Header{"X-Forwarded-For": {"203.0.113.9"}}, "10.0.0.1"},
 		"IPv6":                  {"[fd00::1]:1", "", http.Header{"X-Forwarded-For": {"2001:db8::1"}}, "2001:db8::1"},
-		"a very long header":    {"10.0.0.1:1", "", http.Header{"X-Forwarded-For": {strings.Repeat("10.0.0.2,", 100_000) + "10.0.0.2"}}, "10.0.0.2"},
+		"a very long header":    {"10.0.0.1:1", "", http.Header{"X-Forwarded-For": {strings.Repeat("10.0.0.2,", 3000) + "10.0.0.2"}}, "10.0.0.2"},
 		"an IPv4 mapped client": {"[::ffff:10.0.0.1]:1", "", http.Header{"X-Forwarded-For": {"::ffff:203.0.113.9"}}, "203.0.113.9"},
 	} {
 		p := planes[c.header]

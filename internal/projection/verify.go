@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"j17"
-	"j17/internal/engine"
 	"j17/internal/store"
 	"j17/internal/wire"
 )
@@ -94,7 +93,7 @@ func (s *Service) Verify(ctx context.Context, t j17.Tenant, name string) (wire.V
 			return answer, j17.Errorf(j17.CodeConflict, "The indexes of the projection '%s' were replaced meanwhile. Try again.", j17.Printable(name))
 		}
 		if err != nil {
-			return answer, engine.StorageError(err)
+			return answer, indexNotReady(err)
 		}
 		if found != nil {
 			answer.Verified, answer.Difference = false, &wire.RowDifference{Row: found.Row, What: found.What}
