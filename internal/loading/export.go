@@ -67,6 +67,8 @@ type Export struct {
 	// sent is the position of the last event that was handed out, noted how far the feed was looked at for notes of erasures.
 	sent, noted j17.StreamID
 	found       uint64
+	// rewrites is how many erasures there had been when it was asked last whether they concern the export.
+	rewrites uint64
 }
 
 // Export begins an export of the events that stand after a position, of one aggregate type or, for "", of all. write appends what stands
@@ -81,13 +83,14 @@ func (l *Loader) Export(ctx context.Context, t j17.Tenant, aggregateType string,
 			return nil, err
 		}
 	}
+	rewrites := l.Store.Rewrites()
 	extent, err := l.Store.Extent(ctx, t)
 	if err != nil {
 		return nil, engine.StorageError(err)
 	}
 	return &Export{
 		Events: extent.Events, UpTo: extent.Last,
-		l: l, t: t, d: d, typ: aggregateType, from: after, write: write, sent: after, noted: extent.Last,
+		l: l, t: t, d: d, typ: aggregateType, from: after, write: write, sent: after, noted: extent.Last, rewrites: rewrites,
 	}, nil
 }
 
@@ -164,8 +167,9 @@ func (x *Export) run(ctx context.Context, yield func(*Piece) bool) (again bool, 
 		if p.err != nil {
 			return false, engine.StorageError(p.err)
 		}
-		// What was made before an erasure may have what is erased.
-		if x.l.Store.Rewrites() != p.rewrites {
+		// What was made before an erasure may have what is erased, and what is made after it has to go with what was handed out.
+		if now := x.l.Store.Rewrites(); now != p.rewrites || now != x.rewrites {
+			x.rewrites = now
 			keys, err := x.erased(ctx)
 			if err != nil {
 				return false, err
