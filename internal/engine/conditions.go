@@ -97,7 +97,6 @@ func (e *Engine) forbidden(ctx context.Context, d *deployed, p *plan, c *decider
 	// The first that match. One is enough to refuse the command: what is left of the work goes into telling of more.
 	const all = 1 << 30
 	var matched []string
-	enough := false
 	reached, spent := d.absent.since(c), b.Spent()
 	looked := func(steps int, upTo j17.StreamID) bool {
 		if upTo.Compare(reached) > 0 {
@@ -110,7 +109,6 @@ func (e *Engine) forbidden(ctx context.Context, d *deployed, p *plan, c *decider
 			return StorageError(err)
 		}
 		if !b.Spend(workOfMatch) {
-			enough = true
 			break
 		}
 		if reached = ev.StreamID; !c.Matches(ev.Key.Type, ev.Type) {
@@ -119,7 +117,7 @@ func (e *Engine) forbidden(ctx context.Context, d *deployed, p *plan, c *decider
 		if matched = append(matched, ev.StreamID.String()); ev.StreamID.Compare(at) > 0 {
 			at = ev.StreamID
 		}
-		if enough = len(matched) == maxMatched; enough {
+		if len(matched) == maxMatched {
 			break
 		}
 	}
@@ -141,7 +139,7 @@ func (e *Engine) forbidden(ctx context.Context, d *deployed, p *plan, c *decider
 	if !p.tried {
 		e.counts.conflicts.Add(1)
 	}
-	if enough || b.Err() != nil {
+	if len(matched) == maxMatched || b.Err() != nil {
 		at = reached // there may be more behind it
 	}
 	out := j17.Errorf(j17.CodeConditionFailed, "A condition does not hold: events have happened that it says must not be there, the first at %s. Nothing was written. Read them and decide anew.", matched[0]).

@@ -57,12 +57,12 @@ func TestPanicInTurn(t *testing.T) {
 	}
 }
 
-// faulty is code that panics in one of its calls.
-type faulty struct{ calls int }
+// faulty is code that panics in the last of some calls.
+type faulty struct{ left int }
 
-// Call returns a state, or panics in the third call.
+// Call returns a state, or panics.
 func (c *faulty) Call(context.Context, []byte) ([]byte, error) {
-	if c.calls++; c.calls == 3 { //nolint:mnd // any but the first
+	if c.left--; c.left == 0 {
 		panic("a fault")
 	}
 	return []byte(`{"state":{}}`), nil
@@ -79,7 +79,7 @@ func TestPanicInAFold(t *testing.T) {
 	if c == nil {
 		t.Fatal(faults)
 	}
-	functions, code := decider.Functions{}, &faulty{}
+	functions, code := decider.Functions{}, &faulty{left: 3}
 	for _, u := range c.CodeUses() {
 		functions[u.Code] = code
 	}

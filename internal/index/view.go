@@ -219,7 +219,7 @@ func (r reach) of(sl *slot) j17.StreamID {
 // quiet reports whether no event or note between two positions concerns a slot, as far as that is seen soon. It looks at a few first: where
 // much is written, one of them does.
 func (s *Service) quiet(ctx context.Context, t j17.Tenant, sl *slot, after, upTo j17.StreamID) (bool, error) {
-	for left, some := quietEvents, quietFirst; left > 0; left, some = left-some, left-some {
+	for _, some := range []int{quietFirst, quietEvents - quietFirst} {
 		n := 0
 		for e, err := range s.o.Store.ReadChanges(ctx, t, after, some) {
 			if err != nil {

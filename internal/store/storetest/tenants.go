@@ -177,11 +177,15 @@ func testArchiveUnderWrites(s *suite) {
 func testRewrite(s *suite) {
 	t := s.t
 	f := s.fixture(t)
+
+	// Two events that hold what is to be erased.
 	key := order("a")
 	secret := event(key, `{"name":"Ada Lovelace"}`)
 	commit(t, f, tenant, store.Append{Timestamp: 9, Events: []store.NewEvent{event(key, `1`), secret, event(key, `3`), secret}})
 	commit(t, f, tenant, store.Append{Events: events(order("b"), `1`)})
 	before, beforeHead := readStream(t, f, tenant, key, 1, 0), head(t, f, tenant, key)
+
+	// What they are to be afterwards.
 	rewritten := []store.Rewritten{
 		{Version: 4, Type: "was_erased", Data: []byte(`{"gone":true,"why":"a longer text than there was before, much longer"}`), Metadata: []byte(`{"actor":{"type":"system","id":"system"}}`)},
 		{Version: 2, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)},
@@ -194,6 +198,8 @@ func testRewrite(s *suite) {
 		raw, layout := j17.AppendEvent(nil, e.ID, key, r.Type, r.Data, r.Metadata, e.Timestamp)
 		e.Type, e.Raw, e.Data, e.Metadata = r.Type, string(raw), string(r.Data), string(layout.MetadataOf(raw))
 	}
+
+	// Once, again, and after a start: events, head and feed are rewritten, and so is every copy.
 	for round := range 3 {
 		if round == 2 {
 			f.reopen(t, t)
@@ -222,6 +228,7 @@ func testRewrite(s *suite) {
 		}
 	}
 	commit(t, f, tenant, store.Append{Pre: []store.Pre{pre(key, 4)}, Events: events(key, `5`)})
+
 	// All or nothing.
 	for name, list := range map[string][]store.Rewritten{
 		"missing": {{Version: 1, Type: "t", Data: []byte(`0`), Metadata: []byte(`{}`)}, {Version: 9, Type: "t", Data: []byte(`0`), Metadata: []byte(`{}`)}},
