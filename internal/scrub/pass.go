@@ -37,6 +37,7 @@ func (s *Service) stepTables(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.looked = done.Bytes
 	for _, damaged := range done.Damaged {
 		s.found(ctx, "table", damaged.Where, damaged)
 	}

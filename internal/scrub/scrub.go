@@ -128,6 +128,8 @@ type Service struct {
 
 	// The rest is the loop's, but for state, which is under mu.
 	rounds int
+	// looked is how many bytes of files the round has looked at.
+	looked int64
 	tile   tile
 	// hopeless tells that the log of the environment that is looked at cannot be repaired in this pass.
 	hopeless bool
@@ -201,6 +203,7 @@ func (s *Service) Round(ctx context.Context) error {
 	if s.state.Phase == idle {
 		return s.rest(ctx)
 	}
+	s.looked = 0
 	if err := s.step(ctx); err != nil {
 		return err
 	}
@@ -209,7 +212,9 @@ func (s *Service) Round(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.Clock.Wait(ctx, s.Clock.Now().Add(roundPause))
+	// A file is looked at in one go, however large it is: what follows waits the longer.
+	pause := roundPause * time.Duration(max(s.looked/roundBytes, 1))
+	return s.Clock.Wait(ctx, s.Clock.Now().Add(pause))
 }
 
 // recall reads how far the process before this one was.

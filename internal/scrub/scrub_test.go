@@ -458,3 +458,26 @@ func TestALongStreamIsGoneOnWith(t *testing.T) {
 	}
 	t.Error("the pass has no end")
 }
+
+// large is a store that has one file of 64 MiB.
+type large struct{ *pebble.Store }
+
+// CheckTables finds nothing in it.
+func (large) CheckTables(context.Context, string, int64) (store.TablesChecked, error) {
+	return store.TablesChecked{Tables: 1, Bytes: 64 << 20}, nil
+}
+
+// TestALargeFileIsPaidFor looks at a file of 64 MiB in one go: what comes after it waits as long as for 64 files of 1 MiB.
+func TestALargeFileIsPaidFor(t *testing.T) {
+	f := newFixture(t)
+	f.Service = scrub.New(scrub.Options{Store: large{f.store}, Log: f.logs, Clock: hurried{f.clock}, Logger: slog.New(slog.DiscardHandler), Worker: worker.New(f.clock, slog.New(slog.DiscardHandler))})
+	for f.Status().Pass.Tables == 0 {
+		began := f.clock.Now()
+		if err := f.Round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := f.clock.Now().Sub(began); f.Status().Pass.Tables == 1 && took != 16*time.Second {
+			t.Errorf("the next round begins after %v, want 16 s", took)
+		}
+	}
+}
