@@ -61,7 +61,7 @@ const (
 
 	memTableBytes = 16 << 20
 	memTables     = 4
-	blockBytes    = 16 << 10
+	blockBytes    = 8 << 10
 	bloomBits     = 10
 	// dropDelay is the time after which the disk space of a dropped tenant is reclaimed at the latest.
 	dropDelay = 10 * time.Second
