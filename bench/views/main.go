@@ -98,6 +98,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	t.row(fmt.Sprintf("index of %d rows of one event built", t.rows), fmt.Sprintf("%.1f s", now().Sub(began).Seconds()), "")
+	if err := t.rest(ctx); err != nil {
+		return err
+	}
 	t.lists(ctx, *each)
 	t.upkeep(ctx, *each, before)
 	t.live(ctx, *each)
@@ -195,6 +198,29 @@ func (t *target) post(ctx context.Context) error {
 		}
 		pause(ctx, 10*time.Millisecond)
 	}
+}
+
+// rest waits until the server has digested what was loaded and built: until it has been idle for a while, at most two minutes.
+func (t *target) rest(ctx context.Context) error {
+	const (
+		look  = time.Second
+		looks = 120
+		calm  = 3
+		// busy is how much processor time a second is more than that of an idle server.
+		busy = 50 * time.Millisecond
+	)
+	before, err := t.Processor()
+	for n, idle := 0, 0; n < looks && idle < calm && err == nil; n++ {
+		pause(ctx, look)
+		var used time.Duration
+		if used, err = t.Processor(); used-before < busy {
+			idle++
+		} else {
+			idle = 0
+		}
+		before = used
+	}
+	return err
 }
 
 func pause(ctx context.Context, d time.Duration) {
