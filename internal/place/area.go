@@ -2,6 +2,7 @@ package place
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"iter"
 	"slices"
@@ -13,11 +14,10 @@ import (
 )
 
 // Within yields the aggregates whose points are in an area as of a moment, by id, behind a mark. Now and then it yields a mark.
-func (k *Kinds) Within(m store.Moment, area geo.Area, after Mark) iter.Seq2[Found, error] {
+func (k *Kinds) Within(ctx context.Context, m store.Moment, area geo.Area, after Mark) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
-		k.s.counts.queries.Add(1)
-		q := &sieve{kinds: k, m: m, after: after}
-		defer func() { k.s.counts.scanned.Add(uint64(q.scanned)) }()
+		q := &sieve{looking: k.look(ctx, m), after: after}
+		defer q.end()
 
 		// Where the area has few points they are put in order, else the ids are gone through in theirs: of so many, enough are in it.
 		rows, whole, err := q.inside(area)
@@ -38,22 +38,9 @@ func (k *Kinds) Within(m store.Moment, area geo.Area, after Mark) iter.Seq2[Foun
 
 // sieve looks for places in areas, or areas around a place.
 type sieve struct {
-	kinds *Kinds
-	m     store.Moment
+	looking
+
 	after Mark
-
-	scanned int
-}
-
-func (q *sieve) scan(space store.Space, keys store.Range, limit int) ([]store.Item, error) {
-	items, err := q.m.Scan(space, keys, limit)
-	q.scanned += ofScan + len(items)
-	return items, err
-}
-
-// compare orders marks by id.
-func compare(a, b Mark) int {
-	return cmp.Or(strings.Compare(a.ID, b.ID), strings.Compare(a.Slot, b.Slot))
 }
 
 // inside returns what is in an area, in order, unless its cells have too many points.
@@ -75,7 +62,7 @@ func (q *sieve) inside(area geo.Area) (rows []Found, whole bool, err error) {
 					if err != nil {
 						return nil, false, err
 					}
-					if row := sl.found(e.id, &decider.Location{Point: &e.point}, 0); compare(row.Mark, q.after) > 0 && area.Contains(e.point) {
+					if row := sl.found(e.id, &decider.Location{Point: &e.point}, 0); row.Mark.compare(q.after) > 0 && area.Contains(e.point) {
 						rows = append(rows, row)
 					}
 				}
@@ -88,7 +75,7 @@ func (q *sieve) inside(area geo.Area) (rows []Found, whole bool, err error) {
 			}
 		}
 	}
-	slices.SortFunc(rows, func(a, b Found) int { return compare(a.Mark, b.Mark) })
+	slices.SortFunc(rows, func(a, b Found) int { return a.Mark.compare(b.Mark) })
 	for i := range rows {
 		if sl := q.slot(rows[i].Mark.Slot); !sl.plain() {
 			l, err := q.location(sl, rows[i].ID)
@@ -111,8 +98,7 @@ func (q *sieve) slot(id string) *slot {
 
 // location returns where an aggregate is that has entries.
 func (q *sieve) location(sl *slot, id string) (*decider.Location, error) {
-	q.scanned++
-	item, err := q.m.Get(places, sl.key(id))
+	item, err := q.get(sl.key(id))
 	if err == nil {
 		var l *decider.Location
 		if l, err = readRecord(&item); l != nil || err != nil {
@@ -149,7 +135,7 @@ func (q *sieve) byID(area geo.Area, yield func(Found, error) bool) {
 				continue
 			}
 			mark := Mark{ID: items[i].Key[len(typ):cut], Slot: sl.ID}
-			if compare(mark, q.after) <= 0 {
+			if mark.compare(q.after) <= 0 {
 				continue
 			}
 			l, err := readRecord(&items[i])
@@ -174,11 +160,10 @@ func (q *sieve) byID(area geo.Area, yield func(Found, error) bool) {
 }
 
 // Containing yields the aggregates whose areas have a point as of a moment, by id, behind a mark. Now and then it yields a mark.
-func (k *Kinds) Containing(m store.Moment, p geo.Point, after Mark) iter.Seq2[Found, error] {
+func (k *Kinds) Containing(ctx context.Context, m store.Moment, p geo.Point, after Mark) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
-		k.s.counts.queries.Add(1)
-		q := &sieve{kinds: k, m: m, after: after}
-		defer func() { k.s.counts.scanned.Add(uint64(q.scanned)) }()
+		q := &sieve{looking: k.look(ctx, m), after: after}
+		defer q.end()
 		lanes, err := q.around(p)
 		if err != nil {
 			yield(Found{}, err)
@@ -190,7 +175,7 @@ func (k *Kinds) Containing(m store.Moment, p geo.Point, after Mark) iter.Seq2[Fo
 		for {
 			var next *lane
 			for _, l := range lanes {
-				if len(l.ids) > 0 && (next == nil || compare(l.mark(), next.mark()) < 0) {
+				if len(l.ids) > 0 && (next == nil || l.mark().compare(next.mark()) < 0) {
 					next = l
 				}
 			}
@@ -206,7 +191,10 @@ func (k *Kinds) Containing(m store.Moment, p geo.Point, after Mark) iter.Seq2[Fo
 				yield(Found{}, cmp.Or(err, error(&store.CorruptionError{Where: "the place of " + next.slot.key(mark.ID), Err: errRecord})))
 				return
 			}
-			q.scanned += l.Shape.Vertices() / 20
+			if err := q.count(l.Shape.Vertices() / 20); err != nil {
+				yield(Found{}, err)
+				return
+			}
 			if l.Shape.Contains(p) && !yield(next.slot.found(mark.ID, l, 0), nil) {
 				return
 			}

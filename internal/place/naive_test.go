@@ -63,7 +63,9 @@ func TestPlacesAgreeWithANaiveEvaluator(t *testing.T) {
 		slices.Sort(want)
 		k, m := h.kinds("shop", spec.Point), h.moment()
 		defer m.Close()
-		got := h.pages(size, func(after place.Mark) func(func(place.Found, error) bool) { return k.Within(m, box, after) })
+		got := h.pages(size, func(after place.Mark) func(func(place.Found, error) bool) {
+			return k.Within(t.Context(), m, box, after)
+		})
 		if !slices.Equal(got, want) {
 			t.Fatalf("in %v: %v, want %v", box, got, want)
 		}

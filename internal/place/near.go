@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"container/heap"
+	"context"
 	"iter"
 	"math"
 	"slices"
@@ -19,8 +20,12 @@ const (
 	page = 64
 	// ofScan is what a scan costs, in entries.
 	ofScan = 8
-	// crowd is how many of the points in one of the smallest cells are kept at a time: the nearest ones that are wanted.
-	crowd = 1024
+	// ofEntry is what an entry costs, in units of work: it is found, read and compared.
+	ofEntry = 8
+	// mostEntries is how many entries, and what costs as much, a search looks at before it is given up.
+	mostEntries = 1 << 20
+	// crowd is how many groups of points are held at a time: the nearest ones.
+	crowd = 16 << 10
 )
 
 // The rings in which a search goes outward: the first one, in metres, and how many times larger each is than the one before it.
@@ -28,6 +33,9 @@ const (
 	firstRing = 1000
 	widening  = 8
 )
+
+// everyID is behind the ids of all aggregates.
+const everyID = "\xff"
 
 // Near is what lies around a point.
 type Near struct {
@@ -39,43 +47,50 @@ type Near struct {
 }
 
 // Nearby yields the aggregates around a point as of a moment, by their distance and then by id. Now and then it yields a mark. What it
-// looks at lies in rings that widen: where the rows that are wanted are found, everything farther is left alone.
-func (k *Kinds) Nearby(m store.Moment, n Near) iter.Seq2[Found, error] {
+// looks at lies in rings that widen: where the rows that are wanted are found, everything farther is left alone. The error is one of
+// CodeWorkLimit where too many points have to be compared to tell which come next.
+func (k *Kinds) Nearby(ctx context.Context, m store.Moment, n Near) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
-		k.s.counts.queries.Add(1)
-		q := &search{kinds: k, m: m, center: n.Center, after: n.After, last: n.After, begin: n.After}
-		defer func() { k.s.counts.scanned.Add(uint64(q.scanned)) }()
-		for ring := float64(firstRing); ; ring *= widening {
+		q := &search{looking: k.look(ctx, m), center: n.Center, after: n.After, last: n.After, begin: n.After}
+		defer q.end()
+		for ring := float64(firstRing); ; {
 			last := ring >= n.Radius || ring > math.Pi*geo.EarthRadius
 			if last {
 				ring = n.Radius
 			}
 			if ring < q.after.Distance && !last {
+				ring *= widening
 				continue
 			}
-			if q.limit = ring; !q.run(yield) || last {
+			q.limit, q.crowded = Mark{Distance: ring, ID: everyID}, false
+			if !q.run(yield) || last && !q.crowded {
 				return
 			}
-			q.after, q.beyond = Mark{Distance: ring}, true
+			q.after = q.limit
+			if !q.crowded { // else the rest of the ring follows
+				ring *= widening
+			}
 		}
 	}
 }
 
 // search looks for the nearest points. It holds cells and groups of points that are still to be looked at, by how near they can be.
 type search struct {
-	kinds  *Kinds
-	m      store.Moment
-	center geo.Point
-	// limit is how far away a place may be; after is where the search goes on, behind that distance altogether if beyond is set.
-	limit  float64
-	after  Mark
-	beyond bool
+	looking
 
-	open steps
+	center geo.Point
+	// after is where the search goes on, limit the last place that may be found for now: the end of the ring, or a place before it where the
+	// ring is crowded, which is where it has more groups than are held.
+	after, limit Mark
+	crowded      bool
+
+	// open is what is to be looked at, groups of which are groups.
+	open   steps
+	groups int
 	// last is where the search is, begin where it was when it began, or at the last mark that it passed on.
 	last, begin Mark
-	// scanned counts what was looked at, told how much that was at the last mark.
-	scanned, told int
+	// told is how much was scanned at the last mark.
+	told int
 }
 
 // step is something to look at: a cell, or a group of points at one place, from its next id on.
@@ -98,17 +113,16 @@ type group struct {
 // steps is a heap: what is nearest first, cells before points, points by id.
 type steps []step
 
-func (s steps) Len() int      { return len(s) }
-func (s steps) Swap(i, j int) { s[i], s[j] = s[j], s[i] }
-func (s steps) Less(i, j int) bool {
-	a, b := &s[i], &s[j]
-	if a.near != b.near {
-		return a.near < b.near
+func (s steps) Len() int           { return len(s) }
+func (s steps) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
+func (s steps) Less(i, j int) bool { return s[i].mark().compare(s[j].mark()) < 0 }
+
+// mark is that of the next aggregate of a group; a cell has one that is before those of all that can be in it.
+func (s *step) mark() Mark {
+	if s.group == nil {
+		return Mark{Distance: s.near}
 	}
-	if a.group == nil || b.group == nil {
-		return a.group == nil && b.group != nil
-	}
-	return cmp.Or(strings.Compare(a.ids[0], b.ids[0]), strings.Compare(a.slot.ID, b.slot.ID)) < 0
+	return Mark{Distance: s.near, ID: s.ids[0], Slot: s.slot.ID}
 }
 
 // Push adds a step, for package heap.
@@ -123,7 +137,7 @@ func (s *steps) Pop() any {
 
 // run yields what is in the ring between after and limit. It reports false when that was all that was wanted.
 func (q *search) run(yield func(Found, error) bool) bool {
-	start := geo.Disc{Center: q.center, Radius: min(q.limit, math.Pi*geo.EarthRadius)}.Cells()
+	start := geo.Disc{Center: q.center, Radius: min(q.limit.Distance, math.Pi*geo.EarthRadius)}.Cells()
 	for _, sl := range q.kinds.slots {
 		for _, c := range start {
 			q.add(sl, c)
@@ -143,12 +157,13 @@ func (q *search) run(yield func(Found, error) bool) bool {
 					return false
 				}
 			}
-			if err := q.expand(next.slot, next.cell, next.near); err != nil {
+			if err := q.expand(next.slot, next.cell); err != nil {
 				yield(Found{}, err)
 				return false
 			}
 			continue
 		}
+		q.groups--
 		row, err := q.found(next)
 		if err == nil {
 			err = q.advance(next)
@@ -166,11 +181,10 @@ func (q *search) found(next step) (Found, error) {
 	l := &decider.Location{Point: &next.point}
 	id := next.ids[0]
 	if !next.slot.plain() {
-		item, err := q.m.Get(places, next.slot.key(id))
+		item, err := q.get(next.slot.key(id))
 		if err != nil {
 			return Found{}, err
 		}
-		q.scanned++
 		if l, err = readRecord(&item); err != nil {
 			return Found{}, err
 		}
@@ -189,136 +203,44 @@ func (q *search) advance(next step) error {
 			return err
 		}
 	}
-	if len(next.ids) > 0 {
-		heap.Push(&q.open, next)
-	}
+	q.push(next)
 	return nil
 }
 
 // add puts a cell among what is to be looked at, if there can be something in it that is wanted.
 func (q *search) add(sl *slot, c geo.Cell) {
 	near, far := c.Reach(q.center)
-	if near > q.limit || far < q.after.Distance {
+	if near > q.limit.Distance || far < q.after.Distance {
 		return
 	}
 	heap.Push(&q.open, step{near: max(near, q.after.Distance), slot: sl, cell: c})
 }
 
-// expand looks at a cell: at the points in it, of which those that are wanted are not nearer than near, or at its quarters where there are
-// many.
-func (q *search) expand(sl *slot, c geo.Cell, near float64) error {
+// expand looks at a cell: at the points in it, or at its quarters where there are many.
+func (q *search) expand(sl *slot, c geo.Cell) error {
 	first, last := c.Range()
 	keys := store.Range{From: sl.ID + "/" + first, To: sl.ID + "/" + last + "\xff"}
-	items, err := q.scan(keys, page)
+	items, err := q.scan(cells, keys, page)
 	if err != nil {
 		return err
 	}
 	if len(items) < page {
 		return q.take(sl, items)
 	}
-	if quarters := c.Quarters(); quarters != nil {
-		for _, quarter := range quarters {
-			q.add(sl, quarter)
-		}
-		return nil
+	quarters := c.Quarters()
+	if quarters == nil {
+		return q.takeAll(sl, keys)
 	}
-
-	// Many in a square of a centimetre: the nearest of them, and the others when these are done.
-	for most := crowd; ; most *= 2 {
-		groups, beyond, err := q.nearest(keys, near, most)
-		if err != nil {
-			return err
-		}
-		if len(groups) == 0 && !math.IsInf(beyond, 1) {
-			continue // so many are equally far away
-		}
-		for _, g := range groups {
-			q.put(sl, g.group, g.distance)
-		}
-		if !math.IsInf(beyond, 1) {
-			heap.Push(&q.open, step{near: beyond, slot: sl, cell: c})
-		}
-		return nil
+	for _, quarter := range quarters {
+		q.add(sl, quarter)
 	}
+	return nil
 }
 
-// distant is a group and how far away it is.
-type distant struct {
-	*group
-	distance float64
-}
-
-// nearest goes through the entries of one of the smallest cells once and returns the nearest points that are wanted and are not nearer than
-// near, up to so many of them: all that are nearer than beyond, which is +Inf where these are all.
-func (q *search) nearest(keys store.Range, near float64, most int) (groups []distant, beyond float64, err error) {
-	beyond = math.Inf(1)
-	fewer := func() {
-		slices.SortFunc(groups, func(a, b distant) int { return cmp.Compare(a.distance, b.distance) })
-		if len(groups) > most {
-			beyond = groups[most].distance
-			groups = slices.DeleteFunc(groups, func(g distant) bool { return g.distance >= beyond })
-		}
-	}
-
-	// The entries of one point follow each other. Those behind the first few are passed over.
-	g, n, kept := (*group)(nil), 0, false
-	for again := true; again; {
-		again = false
-		q.scanned += ofScan
-		failed := q.m.Each(cells, keys, func(key, _ []byte) bool {
-			q.scanned++
-			if g == nil || !bytes.HasPrefix(key, []byte(g.prefix)) {
-				var e entry
-				if e, err = readEntry(string(key)); err != nil {
-					return false
-				}
-				d, ok := q.wanted(e.point)
-				g, n, kept = &group{point: e.point, prefix: e.group}, 0, ok && d >= near && d < beyond
-				if kept {
-					groups = append(groups, distant{g, d})
-				}
-				if len(groups) == 2*most {
-					fewer()
-				}
-			}
-			if kept {
-				g.ids = append(g.ids, string(key[len(g.prefix):]))
-			}
-			if n++; n < page {
-				return true
-			}
-			g.more, again = true, true
-			keys.From = g.prefix + "\xff"
-			return false
-		})
-		if err = cmp.Or(err, failed); err != nil {
-			return nil, 0, err
-		}
-	}
-	fewer()
-
-	// At the mark itself only what is behind it is wanted.
-	for _, g := range groups {
-		if g.distance == q.after.Distance && g.more {
-			g.ids = nil
-			if err := q.load(g.group, q.after.ID); err != nil {
-				return nil, 0, err
-			}
-		}
-	}
-	return groups, beyond, nil
-}
-
-func (q *search) scan(keys store.Range, limit int) ([]store.Item, error) {
-	items, err := q.m.Scan(cells, keys, limit)
-	q.scanned += ofScan + len(items)
-	return items, err
-}
-
-// wanted returns how far away a point is, and whether it is in the ring.
+// wanted returns how far away a point is, and whether it can be between after and limit.
 func (q *search) wanted(p geo.Point) (float64, bool) {
 	d := q.center.Distance(p)
-	return d, d <= q.limit && (d > q.after.Distance || d == q.after.Distance && !q.beyond)
+	return d, d >= q.after.Distance && d <= q.limit.Distance
 }
 
 // take adds the points of a cell, of which these are all entries.
@@ -344,21 +266,89 @@ func (q *search) take(sl *slot, items []store.Item) error {
 	return nil
 }
 
-// put adds a group, from the mark on.
-func (q *search) put(sl *slot, g *group, d float64) {
-	if d == q.after.Distance {
-		for len(g.ids) > 0 && cmp.Or(strings.Compare(g.ids[0], q.after.ID), strings.Compare(sl.ID, q.after.Slot)) <= 0 {
-			g.ids = g.ids[1:]
+// takeAll adds the points of one of the smallest cells, a square of a centimetre, which are many. The entries of one point follow each
+// other; those behind the first few are passed over.
+func (q *search) takeAll(sl *slot, keys store.Range) error {
+	for again := true; again; {
+		var g *group
+		var d float64
+		var wanted bool
+		var err error
+		n := 0
+		again = false
+		failed := q.each(keys, func(key []byte) bool {
+			if g == nil || !bytes.HasPrefix(key, []byte(g.prefix)) {
+				if wanted {
+					q.put(sl, g, d)
+				}
+				var e entry
+				if e, err = readEntry(string(key)); err != nil {
+					return false
+				}
+				g, n = &group{point: e.point, prefix: e.group}, 0
+				d, wanted = q.wanted(e.point)
+			}
+			if wanted {
+				g.ids = append(g.ids, string(key[len(g.prefix):]))
+			}
+			n++
+			again = n == page
+			return !again
+		})
+		if err = cmp.Or(err, failed); err != nil {
+			return err
+		}
+		if again {
+			g.more, keys.From = true, g.prefix+"\xff"
+			if wanted && d == q.after.Distance { // where only what is behind the mark is wanted
+				g.ids = nil
+				if err := q.load(g, q.after.ID); err != nil {
+					return err
+				}
+			}
+		}
+		if wanted {
+			q.put(sl, g, d)
 		}
 	}
-	if len(g.ids) > 0 {
-		heap.Push(&q.open, step{near: d, slot: sl, group: g})
+	return nil
+}
+
+// put adds a group, from the mark on.
+func (q *search) put(sl *slot, g *group, d float64) {
+	s := step{near: d, slot: sl, group: g}
+	for len(g.ids) > 0 && s.mark().compare(q.after) <= 0 {
+		g.ids = g.ids[1:]
 	}
+	q.push(s)
+}
+
+// push adds a group unless nothing more is wanted of it. Where there are too many then, the farther half of them goes, and what is as far:
+// it is looked for again when the nearer half is done.
+func (q *search) push(s step) {
+	if len(s.ids) == 0 || s.mark().compare(q.limit) > 0 {
+		return
+	}
+	heap.Push(&q.open, s)
+	if q.groups++; q.groups <= q.kinds.s.crowd {
+		return
+	}
+	slices.SortFunc(q.open, func(a, b step) int { return a.mark().compare(b.mark()) })
+	q.groups /= 2
+	kept := 0
+	for at := 0; at < q.groups; kept++ {
+		if q.open[kept].group != nil {
+			at++
+		}
+	}
+	q.limit, q.crowded = q.open[kept-1].mark(), true
+	clear(q.open[kept:])
+	q.open = q.open[:kept]
 }
 
 // load gets the next ids of a group, from one of them on.
 func (q *search) load(g *group, from string) error {
-	items, err := q.scan(store.Range{From: g.prefix + from, To: g.prefix + "\xff"}, page)
+	items, err := q.scan(cells, store.Range{From: g.prefix + from, To: g.prefix + "\xff"}, page)
 	if err != nil {
 		return err
 	}

@@ -88,7 +88,7 @@ func (s *Service) find(ctx context.Context, t j17.Tenant, kinds *Kinds, a *Ask, 
 	}
 	defer m.Close()
 	p.Position = m.Position()
-	for found, err := range a.query(kinds, m, after) {
+	for found, err := range a.query(ctx, kinds, m, after) {
 		switch {
 		case err != nil:
 			return err
@@ -107,16 +107,16 @@ func (s *Service) find(ctx context.Context, t j17.Tenant, kinds *Kinds, a *Ask, 
 }
 
 // query is what the question asks of a moment.
-func (a *Ask) query(kinds *Kinds, m store.Moment, after Mark) iter.Seq2[Found, error] {
+func (a *Ask) query(ctx context.Context, kinds *Kinds, m store.Moment, after Mark) iter.Seq2[Found, error] {
 	switch {
 	case a.Near != nil:
 		near := *a.Near
 		near.After = after
-		return kinds.Nearby(m, near)
+		return kinds.Nearby(ctx, m, near)
 	case a.Having != nil:
-		return kinds.Containing(m, *a.Having, after)
+		return kinds.Containing(ctx, m, *a.Having, after)
 	default:
-		return kinds.Within(m, a.In, after)
+		return kinds.Within(ctx, m, a.In, after)
 	}
 }
 

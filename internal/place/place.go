@@ -7,6 +7,7 @@
 package place
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -57,8 +58,9 @@ type Options struct {
 type Service struct {
 	Options
 	// few is how many points are put in order. Of a million aggregates, a page of those that are among more is found by going through
-	// about as many records. enough is how many entries and records are looked at before a mark is passed on.
-	few, enough int
+	// about as many records. enough is how many entries and records are looked at before a mark is passed on, most how many without one.
+	// crowd is how many groups of points are held at a time.
+	few, enough, most, crowd int
 
 	known  sync.Map // of *known by j17.Tenant
 	counts struct {
@@ -75,7 +77,7 @@ type Stats struct {
 
 // New returns a service, and adds its kinds of builds to Options.Builds.
 func New(o Options) *Service {
-	s := &Service{Options: o, few: 8000, enough: 20_000}
+	s := &Service{Options: o, few: 8000, enough: 20_000, most: mostEntries, crowd: crowd}
 	o.Builds.Handle(build.Kind{Name: filling, Page: s.fill})
 	o.Builds.Handle(build.Kind{Name: emptying, Page: s.empty})
 	return s
@@ -374,4 +376,9 @@ type Mark struct {
 	ID       string
 	// Slot tells apart the places of one aggregate.
 	Slot string
+}
+
+// compare orders marks by distance, then by id. Those of what has no distance are in the order of ids.
+func (m Mark) compare(o Mark) int {
+	return cmp.Or(cmp.Compare(m.Distance, o.Distance), strings.Compare(m.ID, o.ID), strings.Compare(m.Slot, o.Slot))
 }

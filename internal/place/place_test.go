@@ -95,7 +95,7 @@ func (h *house) near(center geo.Point, radius float64, size int) []int {
 	k, m := h.kinds("shop", spec.Point), h.moment()
 	defer m.Close()
 	return h.pages(size, func(after place.Mark) func(func(place.Found, error) bool) {
-		return k.Nearby(m, place.Near{Center: center, Radius: radius, After: after})
+		return k.Nearby(h.tb.Context(), m, place.Near{Center: center, Radius: radius, After: after})
 	})
 }
 
@@ -163,8 +163,28 @@ func TestManyAtOneSpot(t *testing.T) {
 	}
 }
 
-// TestManyPointsInOneSquare pages through more points than are kept of a square of a centimetre, some of which have many aggregates, from
-// near, from afar and from where all are equally far away. What a page looks at does not grow with the pages before it.
+// page returns the numbers of the shops on a page, and goes on to the next one. It reports how much was looked at.
+func (h *house) page(ask *place.Ask) (numbers []int, looked uint64) {
+	h.tb.Helper()
+	before := h.places.Stats().Scanned
+	page, err := h.places.Page(h.tb.Context(), enginetest.Tenant, ask)
+	if err != nil {
+		h.tb.Fatal(err)
+	}
+	for i := range page.Rows {
+		var number int
+		if _, err := fmt.Sscanf(page.Rows[i].ID[24:], "%d", &number); err != nil {
+			h.tb.Fatal(err)
+		}
+		numbers = append(numbers, number)
+	}
+	ask.Start = page.Next
+	return numbers, h.places.Stats().Scanned - before
+}
+
+// TestManyPointsInOneSquare pages through many points in a square of a centimetre, some of which have many aggregates, from near, from afar
+// and from where all are equally far away; also where few of them are held at a time. What a page looks at does not grow with the pages
+// before it.
 func TestManyPointsInOneSquare(t *testing.T) {
 	h := newHouse(t, shops)
 	const side, n = 40, 40*40 + 300
@@ -182,30 +202,68 @@ func TestManyPointsInOneSquare(t *testing.T) {
 	}
 	h.fill("shop", "was_opened", n, func(i int) string { return at(points[i]) })
 	for _, center := range []geo.Point{{Lat: 48.137, Lng: 11.575}, {Lat: 48.14, Lng: 11.6}, {Lat: 90}} {
-		want, pages := naive(points, center, math.Inf(1)), 0
-		var got []int
-		ask := &place.Ask{Type: "shop", Near: &place.Near{Center: center, Radius: math.Inf(1)}, Count: 400, Bare: true}
-		for more := true; more; pages++ {
-			before := h.places.Stats().Scanned
-			page, err := h.places.Page(t.Context(), enginetest.Tenant, ask)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if looked := h.places.Stats().Scanned - before; looked > 6*n {
-				t.Fatalf("a page has looked at %d entries of %d", looked, n)
-			}
-			for i := range page.Rows {
-				var number int
-				if _, err := fmt.Sscanf(page.Rows[i].ID[24:], "%d", &number); err != nil {
-					t.Fatal(err)
+		for crowd, most := range map[int]uint64{16 << 10: 3 * n, 500: 6 * n, 150: 20 * n} {
+			h.places.Crowded(crowd, 1<<20)
+			want, pages := naive(points, center, math.Inf(1)), 0
+			var got []int
+			for ask := (&place.Ask{Type: "shop", Near: &place.Near{Center: center, Radius: math.Inf(1)}, Count: 400, Bare: true}); pages == 0 || ask.Start != ""; pages++ {
+				some, looked := h.page(ask)
+				if looked > most {
+					t.Fatalf("a page has looked at %d entries of %d", looked, n)
 				}
-				got = append(got, number)
+				got = append(got, some...)
 			}
-			more, ask.Start = page.Next != "", page.Next
+			if !slices.Equal(got, want) || pages != 5 && crowd > 150 { // a page that has looked at much ends early
+				t.Errorf("around %v, %d at a time: %d aggregates in %d pages, or they are not in order", center, crowd, len(got), pages)
+			}
 		}
-		if !slices.Equal(got, want) || pages != 5 {
-			t.Errorf("around %v: %d aggregates in %d pages, or they are not in order", center, len(got), pages)
+	}
+}
+
+// TestManyAtOneAddress has very many aggregates at one point, and asks for the nearest ten and the first hundred: what is looked at does not
+// depend on how many there are.
+func TestManyAtOneAddress(t *testing.T) {
+	h := newHouse(t, shops)
+	const n = 20_000
+	spot := geo.Point{Lat: 48.137, Lng: 11.575}
+	h.fill("shop", "was_opened", n, func(int) string { return at(spot) })
+	for _, center := range []geo.Point{spot, {Lat: 48.137, Lng: 11.6}} {
+		for _, count := range []int{10, 100} {
+			ask := &place.Ask{Type: "shop", Near: &place.Near{Center: center, Radius: math.Inf(1)}, Count: count, Bare: true}
+			for page := range 3 {
+				got, looked := h.page(ask)
+				if len(got) != count || got[0] != page*count || !slices.IsSorted(got) {
+					t.Errorf("page %d: %v", page, got)
+				}
+				if looked > 3000 {
+					t.Errorf("page %d of %d has looked at %d entries of %d", page, count, looked, n)
+				}
+			}
 		}
+	}
+}
+
+// TestSearchesAreGivenUp puts more points where they are equally far away than may be compared: a search that needs all of them is refused,
+// and tells what to do. Those that do not are answered.
+func TestSearchesAreGivenUp(t *testing.T) {
+	h := newHouse(t, shops)
+	const n = 3000
+	h.fill("shop", "was_opened", n, func(i int) string { return at(geo.Point{Lat: 60, Lng: 0.01 * float64(i)}) })
+	h.places.Crowded(100, 5*n)
+	ask := func(center geo.Point) error {
+		_, err := h.places.Page(t.Context(), enginetest.Tenant, &place.Ask{Type: "shop", Near: &place.Near{Center: center, Radius: math.Inf(1)}, Count: 10, Bare: true})
+		return err
+	}
+	pole := geo.Point{Lat: 90}
+	if err := ask(pole); err != nil {
+		t.Errorf("as many as may be compared: %v", err)
+	}
+	h.places.Crowded(100, n/2)
+	if err := ask(pole); j17.CodeOf(err) != j17.CodeWorkLimit || !strings.Contains(err.Error(), "smaller radius") {
+		t.Errorf("more than may be compared: %v", err)
+	}
+	if err := ask(geo.Point{Lat: 60.1, Lng: 5}); err != nil {
+		t.Errorf("around a point with few that are nearest: %v", err)
 	}
 }
 
@@ -230,7 +288,7 @@ func TestPlacesFollowTheEvents(t *testing.T) {
 	m := h.moment()
 	defer m.Close()
 	var got []string
-	for found, err := range h.kinds("person", spec.Point).Nearby(m, place.Near{Center: geo.Point{Lat: 10, Lng: 10}, Radius: math.Inf(1)}) {
+	for found, err := range h.kinds("person", spec.Point).Nearby(t.Context(), m, place.Near{Center: geo.Point{Lat: 10, Lng: 10}, Radius: math.Inf(1)}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,7 +322,9 @@ func TestContaining(t *testing.T) {
 	ask := func(p geo.Point, size int) []int {
 		m := h.moment()
 		defer m.Close()
-		return h.pages(size, func(after place.Mark) func(func(place.Found, error) bool) { return k.Containing(m, p, after) })
+		return h.pages(size, func(after place.Mark) func(func(place.Found, error) bool) {
+			return k.Containing(h.tb.Context(), m, p, after)
+		})
 	}
 	point := geo.Point{Lat: 50.009, Lng: -179.9995}
 	for _, size := range []int{1, 13, 1000} {
@@ -458,11 +518,13 @@ func TestQueriesAreBounded(t *testing.T) {
 	}
 	for _, radius := range []float64{1e5, 1e7, math.Inf(1)} {
 		q := place.Near{Center: geo.Point{Lat: 40.5, Lng: 0.5}, Radius: radius}
-		if got := scanned(func() { first(10, k.Nearby(m, q)) }); got > 1000 {
+		if got := scanned(func() { first(10, k.Nearby(h.tb.Context(), m, q)) }); got > 1000 {
 			t.Errorf("%d entries for the nearest ten of %d within %g m", got, n, radius)
 		}
 	}
-	if got := scanned(func() { first(n, k.Within(m, geo.Box{South: -1, North: 1, West: -1, East: 1}, place.Mark{})) }); got > 1000 {
+	if got := scanned(func() {
+		first(n, k.Within(h.tb.Context(), m, geo.Box{South: -1, North: 1, West: -1, East: 1}, place.Mark{}))
+	}); got > 1000 {
 		t.Errorf("%d entries for an empty box", got)
 	}
 }

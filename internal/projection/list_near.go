@@ -63,7 +63,7 @@ func (s *Service) listNear(ctx context.Context, t j17.Tenant, ask *ListAsk) (*Li
 	// A few at a time are computed and looked at.
 	l := &List{Position: r.m.At(), Types: d.Types()}
 	looked, batch := 0, make([]place.Found, 0, nearStep)
-	for found, err := range kinds.Nearby(sm, query) {
+	for found, err := range kinds.Nearby(ctx, sm, query) {
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,72 @@
+package place
+
+import (
+	"context"
+
+	"j17"
+	"j17/internal/store"
+	"j17/internal/work"
+)
+
+// looking reads what is stored for one question, and counts it.
+type looking struct {
+	kinds *Kinds
+	m     store.Moment
+	// budget is for mostEntries. scanned counts what was looked at, in entries.
+	budget  *work.Budget
+	scanned int
+}
+
+// look begins to look for an answer to a question in what a moment shows.
+func (k *Kinds) look(ctx context.Context, m store.Moment) looking {
+	k.s.counts.queries.Add(1)
+	return looking{kinds: k, m: m, budget: work.New(ctx, int64(k.s.most)*ofEntry)}
+}
+
+// end counts what was looked at.
+func (l *looking) end() { l.kinds.s.counts.scanned.Add(uint64(l.scanned)) }
+
+// count counts what costs as much as some entries.
+func (l *looking) count(entries int) error {
+	l.scanned += entries
+	if l.budget.Spend(entries * ofEntry) {
+		return nil
+	}
+	err := l.budget.Err()
+	if j17.CodeOf(err) != j17.CodeWorkLimit {
+		return err
+	}
+	return j17.Errorf(j17.CodeWorkLimit, "More than %d places would have to be compared to tell which come next: too many of them are equally far away, or within a square centimetre. Ask for those around another point or within a smaller radius, or for what is 'within' a box.", l.kinds.s.most)
+}
+
+func (l *looking) scan(space store.Space, keys store.Range, limit int) ([]store.Item, error) {
+	items, err := l.m.Scan(space, keys, limit)
+	if err != nil {
+		return nil, err
+	}
+	return items, l.count(ofScan + len(items))
+}
+
+// each passes the keys of entries until do reports false.
+func (l *looking) each(keys store.Range, do func(key []byte) bool) error {
+	if err := l.count(ofScan); err != nil {
+		return err
+	}
+	var ended error
+	err := l.m.Each(cells, keys, func(key, _ []byte) bool {
+		ended = l.count(1)
+		return ended == nil && do(key)
+	})
+	if err != nil {
+		return err
+	}
+	return ended
+}
+
+// get returns the record of a place.
+func (l *looking) get(key string) (store.Item, error) {
+	if err := l.count(1); err != nil {
+		return store.Item{}, err
+	}
+	return l.m.Get(places, key)
+}
