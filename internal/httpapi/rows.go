@@ -168,6 +168,9 @@ func (c *call) rowError(err error) ([]byte, error) {
 
 // rowsStream is GET /_projections/{name}/_stream: the rows of a list as they come, change and go.
 func (c *call) rowsStream(w http.ResponseWriter) error {
+	if err := c.onlyFilters(streamedRows()); err != nil {
+		return err
+	}
 	ask, err := c.listAsk()
 	if err != nil {
 		return err
@@ -197,10 +200,8 @@ func streamedRows() []parameter {
 
 // countRows is GET /_projections/{name}/_count: how many rows there are, or pass the filters.
 func (c *call) countRows(w http.ResponseWriter) error {
-	for _, p := range viewedOrListed() {
-		if _, given := c.further[p.name]; given {
-			return unknownParameter(p.name, []parameter{filtering()})
-		}
+	if err := c.onlyFilters([]parameter{filtering()}); err != nil {
+		return err
 	}
 	n, err := c.api.Projections.Count(c.request.Context(), c.tenant, c.request.PathValue("name"), c.further)
 	if err != nil {
@@ -208,4 +209,14 @@ func (c *call) countRows(w http.ResponseWriter) error {
 	}
 	b := strconv.AppendUint([]byte(`{"ok":true,"count":`), n, 10)
 	return c.page(w, append(b, '}'))
+}
+
+// onlyFilters refuses what other reads of projections take as parameters, and this one, which takes some, would take for filters.
+func (c *call) onlyFilters(takes []parameter) error {
+	for _, p := range viewedOrListed() {
+		if _, given := c.further[p.name]; given {
+			return unknownParameter(p.name, takes)
+		}
+	}
+	return nil
 }

@@ -82,6 +82,7 @@ func TestRefusedRows(t *testing.T) {
 		"notes?at=1": "invalid_parameter at", "notes?synchronous": "invalid_parameter synchronous", "by_id?note=global&count=1": "invalid_parameter count",
 		"by_id?note=global&order=a": "invalid_parameter order", "ghost": "unknown_projection", "ghost/_count": "unknown_projection", "by_id/_count": "not_found",
 		"notes/_count?text=x": "not_indexed text", "notes/_count?order=text": "invalid_parameter order", "notes/_count?count=1": "invalid_parameter count", "notes/_count?at=1": "invalid_parameter at",
+		"notes/_stream?order=text": "invalid_parameter order", "notes/_stream?count=1": "invalid_parameter count", "notes/_stream?at=1": "invalid_parameter at", "notes/_stream?text=x": "not_indexed text",
 	} {
 		code, at, _ := strings.Cut(want, " ")
 		got := f.do(t, "GET", "/_projections/"+path, "")
@@ -91,6 +92,7 @@ func TestRefusedRows(t *testing.T) {
 	}
 	for path, says := range map[string]string{
 		"notes?at=1": "known here: order, near, radius, count, start, filters of indexed fields", "notes/_count?order=text": "known here: filters of indexed fields",
+		"notes/_stream?order=text": "known here: near, radius, heartbeat, filters of indexed fields", "notes?txet=1": `there is no field \"txet\" in select (did you mean \"text\"?)`,
 		"by_id?note=global&count=1": "known here: at, synchronous, the parameters of the projection",
 	} {
 		if got := f.do(t, "GET", "/_projections/"+path, ""); !strings.Contains(got.body, says) {

@@ -157,7 +157,7 @@ func planFor(d *definition, filters map[string]string, order *string) (plan, err
 	if err != nil {
 		return plan{}, err
 	}
-	return planQuery(d.Name, d.Indexes, q)
+	return planQuery(d.Projection, q)
 }
 
 // identity says what list a plan makes: pages of another one have other cursors.

@@ -26,19 +26,19 @@ const byID = -1
 
 // planQuery finds the index that serves a query: equality on its first fields, one other condition or the order on the next one. Of
 // several it is the shortest, of those the first. What no index serves is refused with the index that would.
-func planQuery(name string, indexes []spec.Index, q listQuery) (plan, error) {
+func planQuery(of *spec.Projection, q listQuery) (plan, error) {
 	if len(q.conditions) == 0 && q.order == "" {
 		return plan{query: q, index: byID}, nil
 	}
 	best := plan{index: byID}
-	for i := range indexes {
-		if p, ok := serves(&indexes[i], q); ok && (best.index == byID || len(p.fields) < len(best.fields)) {
+	for i := range of.Indexes {
+		if p, ok := serves(&of.Indexes[i], q); ok && (best.index == byID || len(p.fields) < len(best.fields)) {
 			p.index = i
 			best = p
 		}
 	}
 	if best.index == byID {
-		return best, notIndexed(name, indexes, q)
+		return best, notIndexed(of, q)
 	}
 	return best, nil
 }
@@ -89,19 +89,27 @@ type indexDetails struct {
 }
 
 // notIndexed is the error of a query that no index serves.
-func notIndexed(name string, indexes []spec.Index, q listQuery) error {
+func notIndexed(of *spec.Projection, q listQuery) error {
 	details := indexDetails{Indexes: []json.RawMessage{}}
 	var there []string
-	for i := range indexes {
-		raw := declaredIndex(fieldNames(&indexes[i]), indexes[i].Words)
+	for i := range of.Indexes {
+		raw := declaredIndex(fieldNames(&of.Indexes[i]), of.Indexes[i].Words)
 		details.Indexes = append(details.Indexes, raw)
 		there = append(there, string(raw))
 	}
-	says := "No index of the projection '" + name + "' serves this list"
-	if details.Declare = wantedIndex(q); details.Declare != nil {
-		says += ": add " + string(details.Declare) + ` to its "index"`
-	} else {
+	says := "No index of the projection '" + of.Name + "' serves this list"
+	fields, isWords := wantedIndex(q)
+	why := of.Unindexed(fields)
+	switch {
+	case len(fields) == 0 && q.order == "":
+		says += ": it can ask for equal values of up to 5 fields and, of one more field, for a range, a prefix or a list of values; words stand alone"
+	case len(fields) == 0:
 		says += ": it can ask for equal values of up to 5 fields and, of one more field, for a range, a prefix, a list of values or the order; words stand alone"
+	case why != "":
+		says += ", and none can be declared that would: " + why
+	default:
+		details.Declare = declaredIndex(fields, isWords)
+		says += ": add " + string(details.Declare) + ` to its "index"`
 	}
 	if says += ". "; len(there) == 0 {
 		says += "It has no index, so that its rows come by id only."
@@ -119,9 +127,8 @@ func notIndexed(name string, indexes []spec.Index, q listQuery) error {
 // maxIndexFields is how many fields an index has at most.
 const maxIndexFields = 5
 
-// wantedIndex is the index that would serve a query, nil where none can.
-func wantedIndex(q listQuery) json.RawMessage {
-	var fields []string
+// wantedIndex returns the fields of the index that would serve a query, whether the result has them or not; none where no index can.
+func wantedIndex(q listQuery) (fields []string, isWords bool) {
 	next := q.order
 	for i := range q.conditions {
 		c := &q.conditions[i]
@@ -129,33 +136,33 @@ func wantedIndex(q listQuery) json.RawMessage {
 		case c.op == equal:
 			fields = append(fields, c.field)
 		case c.op == words && len(q.conditions) == 1 && q.order == "":
-			return declaredIndex([]string{c.field}, true)
+			return []string{j17.Printable(c.field)}, true
 		case c.op == words, next != "" && next != c.field:
-			return nil
+			return nil, false
 		default:
 			next = c.field
 		}
 	}
 	if next != "" {
 		if slices.Contains(fields, next) {
-			return nil
+			return nil, false
 		}
 		fields = append(fields, next)
 	}
 	if len(fields) > maxIndexFields {
-		return nil
+		return nil, false
 	}
 	for i := range fields {
 		fields[i] = j17.Printable(fields[i])
 	}
-	return declaredIndex(fields, false)
+	return fields, false
 }
 
 // declaredIndex is an index as a definition has it.
-func declaredIndex(fields []string, words bool) json.RawMessage {
+func declaredIndex(fields []string, isWords bool) json.RawMessage {
 	var shape any = fields
 	switch {
-	case words:
+	case isWords:
 		shape = struct {
 			Words string `json:"words"`
 		}{fields[0]}

@@ -15,10 +15,7 @@ import (
 func (c *compiler) indexes(p *Projection, v value.Value, at diag.Pointer, of value.Value) {
 	before := c.Errors()
 	seen := map[string]bool{}
-	r := results{c: c, p: p, of: of, scope: tick.Scope{Plain: true, Wildcards: true}, made: map[string]*tick.Template{}}
-	for i := range p.Sources {
-		r.scope.Members = append(r.scope.Members, p.Sources[i].Name)
-	}
+	r := c.resultsOf(p, of)
 	c.elems(v, at, "index", maxIndexes, func(_ int, v value.Value, at diag.Pointer) {
 		x := r.index(v, at)
 		if len(x.Fields) == 0 {
@@ -64,6 +61,36 @@ func (c *compiler) indexes(p *Projection, v value.Value, at diag.Pointer, of val
 	}
 	p.IndexStages, _ = staged(p.Sources, needs)
 	p.IndexFingerprint = c.fingerprint(parts...)
+}
+
+// Unindexed says why no index over some fields of the result can be declared, in the words of a deployment that would refuse it; "" where one
+// can. It is for projections of the named form.
+func (p *Projection) Unindexed(fields []string) string {
+	c := &compiler{}
+	r := c.resultsOf(p, p.Definition.Get("select"))
+	for _, name := range fields {
+		r.field(value.StringValue(name), "")
+	}
+	if r.values > maxIndexed {
+		c.indexedTooLarge("", maxIndexed)
+	}
+	var why []string
+	for _, d := range c.All() {
+		if d.Hint != "" {
+			d.Message += " (" + d.Hint + ")"
+		}
+		why = append(why, d.Message)
+	}
+	return strings.Join(why, "; ")
+}
+
+// resultsOf returns what finds the parts of a projection's result, which of makes.
+func (c *compiler) resultsOf(p *Projection, of value.Value) *results {
+	r := &results{c: c, p: p, of: of, scope: tick.Scope{Plain: true, Wildcards: true}, made: map[string]*tick.Template{}}
+	for i := range p.Sources {
+		r.scope.Members = append(r.scope.Members, p.Sources[i].Name)
+	}
+	return r
 }
 
 // FilterWords returns what may follow the name of a field in a filter, as in "points.gte".
