@@ -51,6 +51,8 @@ type server struct {
 	tenant   j17.Tenant
 	// ready, if not nil, is called once, after it was looked whether a spec is ready, right before that is told.
 	ready func() error
+	// looked, if not nil, is called once, before the streams of a type are looked through for an index.
+	looked func()
 
 	ctx     context.Context //nolint:containedctx // it ends with the server
 	stop    context.CancelFunc
@@ -86,7 +88,7 @@ func (s *server) open(tb testing.TB) {
 	})
 	feeds := feed.New(feed.Options{Store: s.store, Clock: s.clock, Logger: logger, Worker: kit})
 	s.builds = build.New(build.Options{Store: s.store, Clock: s.clock, Worker: kit, Logger: logger, Parallel: 2})
-	s.indexes = index.New(index.Options{Store: s.store, Feed: feeds, Build: s.builds, Clock: s.clock, Worker: kit, Logger: logger})
+	s.indexes = index.New(index.Options{Store: looked{s.store, s}, Feed: feeds, Build: s.builds, Clock: s.clock, Worker: kit, Logger: logger})
 	s.views = projection.New(projection.Options{
 		Store: s.store, Engine: s.engine, Indexes: s.indexes, Clock: s.clock, Logger: logger, Worker: kit,
 		Hold: func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error {

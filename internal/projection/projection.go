@@ -89,7 +89,7 @@ type Service struct {
 func New(o Options) *Service {
 	s := &Service{
 		store: o.Store, engine: o.Engine, indexes: o.Indexes, places: o.Places, clock: o.Clock, logger: o.Logger, hold: o.Hold, changed: o.Changed, settle: settleTime,
-		kept: newKeptValues(cmp.Or(o.CacheBytes, DefaultCacheBytes)),
+		kept: newKeptValues(cmp.Or(o.CacheBytes, DefaultCacheBytes)), verifying: newVerifications(),
 	}
 	s.bound(maxStates)
 	if o.Worker != nil {

@@ -8,12 +8,25 @@ import (
 	"j17"
 	"j17/internal/store"
 	"j17/internal/wire"
+	"j17/internal/work"
 )
 
-// verifications are the comparisons that are under way, the latest one of each projection.
+// verifications are the comparisons that are under way, one of each projection at most.
 type verifications struct {
 	mu  sync.Mutex
 	all map[verified]*wire.Verification
+	// turns are for all of them, each of which keeps a processor busy.
+	turns *work.Pool
+}
+
+// mostVerified is how many projections are compared at a time, sharedVerified how many of one environment.
+const (
+	mostVerified   = 4
+	sharedVerified = 2
+)
+
+func newVerifications() verifications {
+	return verifications{all: map[verified]*wire.Verification{}, turns: work.NewPool(mostVerified, sharedVerified)}
 }
 
 // verified names a projection of an environment.
@@ -22,22 +35,26 @@ type verified struct {
 	name   string
 }
 
-// begin shows a comparison until it is over.
-func (v *verifications) begin(of verified) (progress *wire.Verification, over func()) {
+// begin shows a comparison until it is over. The error is one of CodeConflict where the projection is compared already, and of CodeBusy where
+// as many are as may be.
+func (v *verifications) begin(of verified) (progress *wire.Verification, over func(), err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.all == nil {
-		v.all = map[verified]*wire.Verification{}
+	if v.all[of] != nil {
+		return nil, nil, j17.Errorf(j17.CodeConflict, "The projection '%s' is being compared already: its 'verification' says how far that is. Wait until it is over.", j17.Printable(of.name))
+	}
+	taken, ok := v.turns.TryTake(string(of.tenant), 1)
+	if !ok {
+		return nil, nil, j17.Errorf(j17.CodeBusy, "As many projections are being compared as may be at a time, %d of an environment and %d in all. Compare one after the other: try again when one of them is done.", sharedVerified, mostVerified)
 	}
 	progress = &wire.Verification{}
 	v.all[of] = progress
 	return progress, func() {
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		if v.all[of] == progress {
-			delete(v.all, of)
-		}
-	}
+		delete(v.all, of)
+		v.turns.Give(string(of.tenant), taken)
+	}, nil
 }
 
 // move says how far a comparison is.
@@ -58,7 +75,8 @@ func (v *verifications) of(of verified) *wire.Verification {
 }
 
 // Verify makes the rows of a projection anew and compares them with its indexes, and all entries of these with the rows. What has not been
-// built yet is CodeIndexNotReady. Describe shows how far it is.
+// built yet, or is lost meanwhile, is CodeIndexNotReady. It is CodeConflict while the projection is compared already, and CodeBusy while too
+// many others are. Describe shows how far it is.
 func (s *Service) Verify(ctx context.Context, t j17.Tenant, name string) (wire.VerifiedProjection, error) {
 	v, err := s.survey(ctx, t)
 	if err != nil {
@@ -79,7 +97,10 @@ func (s *Service) Verify(ctx context.Context, t j17.Tenant, name string) (wire.V
 	}
 
 	// One index after the other.
-	progress, over := s.verifying.begin(verified{t, name})
+	progress, over, err := s.verifying.begin(verified{t, name})
+	if err != nil {
+		return answer, err
+	}
 	defer over()
 	before, all := uint64(0), answer.Rows+answer.Entries
 	for _, x := range needs {
