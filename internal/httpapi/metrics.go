@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -20,8 +21,6 @@ type metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
-	// indexes shows what indexes have, each by what it is of the totals.
-	indexes []indexGauge
 
 	// known has what was counted before, since finding a metric by its labels takes much longer than to count.
 	mu    sync.RWMutex
@@ -32,13 +31,6 @@ type metrics struct {
 type answered struct {
 	method, route string
 	status        int
-}
-
-// indexGauge shows one of the totals of all indexes, which are read when somebody asks for metrics.
-type indexGauge struct {
-	prometheus.Gauge
-
-	of func(t *index.Totals) uint64
 }
 
 // counters is what a request counts in.
@@ -97,7 +89,6 @@ func newMetrics(a *API) *metrics {
 	projectionMetrics(a, counter, gauge)
 	subscriptionMetrics(a, counter, gauge)
 	indexMetrics(a, counter, gauge)
-	m.showIndexes(a)
 	backupMetrics(a, counter, gauge)
 	if a.Schedule != nil {
 		counter("j17_scheduled_created_total", "Events that were scheduled for later.", func() uint64 { return a.Schedule.Stats().Created })
@@ -194,38 +185,15 @@ func indexMetrics(a *API, counter func(name, help string, read func() uint64), g
 	counter("j17_tagging_ended_total", "Times that all older events had the tags of a deployment.", func() uint64 { return a.Tagging.Stats().Ended })
 }
 
-// showIndexes adds what indexes have: read once for all of them, since that takes some reads for each index.
-func (m *metrics) showIndexes(a *API) {
-	if a.Indexes == nil {
-		return
-	}
-	show := func(name, help string, of func(t *index.Totals) uint64) {
-		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-		m.registry.MustRegister(g)
-		m.indexes = append(m.indexes, indexGauge{g, of})
-	}
-	show("j17_index_lag_events", "Events that the index has not passed that is furthest behind.", func(t *index.Totals) uint64 { return t.Behind })
-	show("j17_index_stored_rows", "Rows of all indexes.", func(t *index.Totals) uint64 { return t.Rows })
-	show("j17_index_stored_entries", "Entries of all indexes.", func(t *index.Totals) uint64 { return t.Entries })
-	show("j17_index_stored_bytes", "Bytes of all indexes, as they are before they are compressed.", func(t *index.Totals) uint64 { return t.Bytes })
-}
-
-// metricsHandler answers with all metrics. Where it is not known what indexes have they are as they were.
+// metricsHandler answers with all metrics: those that are registered, and what indexes have, which is read for each request.
 func (a *API) metricsHandler() http.Handler {
-	all := promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{})
+	if a.Indexes == nil {
+		return promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{})
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if len(a.metrics.indexes) > 0 {
-			totals, err := a.Indexes.Totals(r.Context())
-			if err != nil {
-				a.Logger.LogAttrs(r.Context(), slog.LevelWarn, "what indexes have is not known", slog.Any("error", err))
-			}
-			for _, g := range a.metrics.indexes {
-				if err == nil {
-					g.Set(float64(g.of(&totals)))
-				}
-			}
-		}
-		all.ServeHTTP(w, r)
+		read := prometheus.NewRegistry()
+		read.MustRegister(indexTotals{a, r.Context()})
+		promhttp.HandlerFor(prometheus.Gatherers{a.metrics.registry, read}, promhttp.HandlerOpts{}).ServeHTTP(w, r)
 	})
 }
 
@@ -308,5 +276,48 @@ func (b backgroundWork) Collect(ch chan<- prometheus.Metric) {
 		for _, m := range backgroundMetrics() {
 			ch <- prometheus.MustNewConstMetric(m.desc(), m.kind, m.read(c), c.Name)
 		}
+	}
+}
+
+// indexTotals shows what all indexes have, read once for one request, as long as that waits for it. Where it cannot be read the metrics are
+// left out.
+type indexTotals struct {
+	api *API
+	ctx context.Context //nolint:containedctx // that of the request, which a Collector is not given
+}
+
+// totalMetric is one of its metrics.
+type totalMetric struct {
+	name, help string
+	read       func(*index.Totals) uint64
+}
+
+func totalMetrics() []totalMetric {
+	return []totalMetric{
+		{"j17_index_lag_events", "Events that the index has not passed that is furthest behind.", func(t *index.Totals) uint64 { return t.Behind }},
+		{"j17_index_stored_rows", "Rows of all indexes.", func(t *index.Totals) uint64 { return t.Rows }},
+		{"j17_index_stored_entries", "Entries of all indexes.", func(t *index.Totals) uint64 { return t.Entries }},
+		{"j17_index_stored_bytes", "Bytes of all indexes, as they are before they are compressed.", func(t *index.Totals) uint64 { return t.Bytes }},
+	}
+}
+
+func (m totalMetric) desc() *prometheus.Desc { return prometheus.NewDesc(m.name, m.help, nil, nil) }
+
+// Describe tells which metrics there are.
+func (indexTotals) Describe(ch chan<- *prometheus.Desc) {
+	for _, m := range totalMetrics() {
+		ch <- m.desc()
+	}
+}
+
+// Collect reads the metrics.
+func (i indexTotals) Collect(ch chan<- prometheus.Metric) {
+	totals, err := i.api.Indexes.Totals(i.ctx)
+	if err != nil {
+		i.api.Logger.LogAttrs(i.ctx, slog.LevelWarn, "what indexes have is not known", slog.Any("error", err))
+		return
+	}
+	for _, m := range totalMetrics() {
+		ch <- prometheus.MustNewConstMetric(m.desc(), prometheus.GaugeValue, float64(m.read(&totals)))
 	}
 }

@@ -79,4 +79,13 @@ func TestWhatIndexesHaveIsShown(t *testing.T) {
 	if got := f.metric(t, "j17_index_stored_bytes"); got < 100 {
 		t.Errorf("two rows have %v bytes", got)
 	}
+
+	// What cannot be read is left out, and all else is there.
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	w := httptest.NewRecorder()
+	f.Internal().ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/metrics", nil))
+	if w.Code != 200 || strings.Contains(w.Body.String(), "j17_index_stored_rows") || !strings.Contains(w.Body.String(), "\nj17_store_writable 1\n") {
+		t.Errorf("%d %.2000s", w.Code, w.Body)
+	}
 }
