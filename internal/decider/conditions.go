@@ -22,11 +22,6 @@ type Condition struct {
 	After j17.StreamID
 }
 
-// Matches reports whether events of a type count.
-func (c *Condition) Matches(aggregateType, eventType string) bool {
-	return len(c.Types) == 0 || slices.ContainsFunc(c.Types, func(p spec.Pattern) bool { return p.Matches(aggregateType, eventType) })
-}
-
 // conditions compares the conditions of a command with the spec.
 func (d *Decider) conditions(given []command.Condition) ([]Condition, error) {
 	var list []Condition

@@ -13,11 +13,14 @@ import (
 const (
 	// maxMatched is how many of the events are named that a condition forbids.
 	maxMatched = 10
-	// workOfMatch and workOfStep are what it costs to look at an event that has the tags, and at a place of their index.
+	// workOfMatch and workOfStep are what it costs to look at an event that matches, and at a place of the index or the type of an event.
 	workOfMatch = 40
 	workOfStep  = 20
 	// workOfCondition is what a condition costs that nothing matches.
 	workOfCondition = 200
+	// workOfConditions is what all conditions of a command may take, which is enough for a million events with their tags. What they look at
+	// in vain is remembered, so that mostly it is done once.
+	workOfConditions = 12 * work.Command
 )
 
 // conditionDetails are the details of a condition that does not hold.
@@ -56,12 +59,17 @@ func (e *Engine) absent(ctx context.Context, d *deployed, a *decider.Admitted, p
 				At(fmt.Sprintf("conditions[%d].after", i))
 		}
 	}
+
+	// They have a budget of their own.
+	left := b.Left()
+	b.Renew(e.workOfConditions)
 	for i := range a.Conditions {
 		if err := e.forbidden(ctx, d, p, &a.Conditions[i], i, extent.Last, b); err != nil {
 			return err
 		}
 		p.unit.Unless = append(p.unit.Unless, unless(&a.Conditions[i], extent.Last))
 	}
+	b.Renew(left)
 	return nil
 }
 
@@ -76,15 +84,19 @@ func (e *Engine) indexedTags(ctx context.Context, d *deployed, tags []string) er
 
 // unless is a condition as a commit compares it that was decided at a position.
 func unless(c *decider.Condition, at j17.StreamID) store.Absent {
-	out := store.Absent{Tags: c.Tags, After: at}
+	return store.Absent{Tags: c.Tags, Types: typesOf(c), After: at}
+}
+
+// typesOf returns the types of a condition as the store compares them, none for all.
+func typesOf(c *decider.Condition) []store.TypePattern {
+	types := make([]store.TypePattern, 0, len(c.Types))
 	for _, p := range c.Types {
 		if p.AggregateType == "" {
-			out.Types = nil
-			break // all of them
+			return nil
 		}
-		out.Types = append(out.Types, store.TypePattern{Aggregate: p.AggregateType, Event: p.EventType})
+		types = append(types, store.TypePattern{Aggregate: p.AggregateType, Event: p.EventType})
 	}
-	return out
+	return types
 }
 
 // forbidden refuses a command for the events that one of its conditions forbids. What it costs depends on the events with the rarest of
@@ -98,22 +110,25 @@ func (e *Engine) forbidden(ctx context.Context, d *deployed, p *plan, c *decider
 	const all = 1 << 30
 	var matched []string
 	reached, spent := d.absent.since(c), b.Spent()
+	rested := spent
 	looked := func(steps int, upTo j17.StreamID) bool {
 		if upTo.Compare(reached) > 0 {
 			reached = upTo
 		}
+		if b.Spent()-rested > work.Command {
+			rested = b.Spent()
+			b.Rest() // others come in between
+		}
 		return b.Spend(steps * workOfStep)
 	}
-	for ev, err := range e.store.ReadTagged(ctx, d.env.tenant, c.Tags, reached, all, looked) {
+	for ev, err := range e.store.ReadTagged(ctx, d.env.tenant, store.Tagged{Tags: c.Tags, Types: typesOf(c)}, reached, all, looked) {
 		if err != nil {
 			return StorageError(err)
 		}
 		if !b.Spend(workOfMatch) {
 			break
 		}
-		if reached = ev.StreamID; !c.Matches(ev.Key.Type, ev.Type) {
-			continue
-		}
+		reached = ev.StreamID
 		if matched = append(matched, ev.StreamID.String()); ev.StreamID.Compare(at) > 0 {
 			at = ev.StreamID
 		}

@@ -12,6 +12,7 @@ import (
 	"j17"
 	"j17/internal/engine"
 	"j17/internal/engine/enginetest"
+	"j17/internal/store"
 )
 
 const bookingSpec = `{"agent_types": ["user"], "target_types": ["room"], "aggregate_types": {
@@ -183,7 +184,7 @@ func TestWrongTags(t *testing.T) {
 	}
 	for tag, want := range map[string]int{"seat:1": 2, "seat:0.5": 1, "seat:0": 1, "seat:-1234": 1, "seat:100000000000000000000": 1, "course:\x00, <>": 1, "course:": 1, "student:false": 1} {
 		n := 0
-		for _, err := range b.Store.ReadTagged(t.Context(), tenant, []string{tag}, j17.StreamID{}, 99, nil) {
+		for _, err := range b.Store.ReadTagged(t.Context(), tenant, store.Tagged{Tags: []string{tag}}, j17.StreamID{}, 99, nil) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -241,6 +242,24 @@ func TestTagsDeclaredKnowsWhatWasInBetween(t *testing.T) {
 	b.DeploySource(t, bookingSpec)
 	if declared("seat:1") == seat || declared("of:1") != of {
 		t.Error("a tag that was gone meanwhile is the same, or one that stays is another one")
+	}
+}
+
+// TestStepsOfAConditionAreCounted: tags that many events have and none both cost what it takes to see that, however few of them there are.
+func TestStepsOfAConditionAreCounted(t *testing.T) {
+	t.Parallel()
+	b := newBookings(t)
+	const each = 500
+	for n := range each {
+		b.write(t, 1, "was_made", fmt.Sprintf(`{"student":"s%d"}`, n%2), "")
+	}
+	b.BoundConditions(each * 10)
+	if _, code, path := b.write(t, 2, "had_note", `{}`, unless("", "", "student:s0", "student:s1")); code != string(j17.CodeWorkLimit) || path != "conditions[0]" {
+		t.Errorf("%q at %q", code, path)
+	}
+	b.BoundConditions(each * 100)
+	if _, code, _ := b.write(t, 2, "had_note", `{}`, unless("", "", "student:s0", "student:s1")); code != "" {
+		t.Errorf("%q", code)
 	}
 }
 

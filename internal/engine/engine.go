@@ -80,6 +80,9 @@ type Engine struct {
 	// failures numbers the rejections that are kept.
 	failures atomic.Uint32
 
+	// workOfConditions is what the conditions of a command may take.
+	workOfConditions int64
+
 	writeWait, readWait time.Duration
 	renewal             func(ctx context.Context, t j17.Tenant) error
 	effectsOf           []EffectsOf
@@ -164,6 +167,8 @@ func New(o Options) *Engine {
 		every:  o.SnapshotEvery,
 
 		maxDepth: o.MaxDepth, maxImplied: o.MaxImplied, writeWait: o.WriteWait, readWait: o.ReadWait, renewal: o.Renew, effectsOf: o.Effects, derivedOf: o.Derived, tagged: o.Tagged, uniqueOf: o.Unique,
+
+		workOfConditions: workOfConditions,
 
 		cache:   newCache(o.CacheBytes),
 		looked:  work.NewPool(o.LookedBytes, o.LookedBytes*3/4),

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"j17/internal/engine"
 	"j17/internal/engine/enginetest"
 	"j17/internal/store"
+	"j17/internal/work"
 )
 
 // TestConditionsAreBounded: a condition that would have to look at too much at once is refused for its work. The next one goes on from there,
@@ -26,9 +28,9 @@ func TestConditionsAreBounded(t *testing.T) {
 	b := newBookings(t)
 	first, _, _ := b.write(t, 99, "had_note", `{}`, "")
 	for n := range 12 {
-		events := strings.Repeat(`{"type":"was_undone","data":{"course":"x"}},`, 9_999)
-		b.Post(t, "booking/"+bookingID(n), `{"events":[`+events+`{"type":"was_undone","data":{"course":"x"}}],`+meta+`}`)
+		b.undo(t, n)
 	}
+	b.BoundConditions(work.Command)
 	if _, code, path := b.write(t, 1, "had_note", `{}`, unless("", "course.was_defined", "course:x")); code != "work_limit" || path != "conditions[0]" {
 		t.Errorf("%q at %q", code, path)
 	}
@@ -60,6 +62,53 @@ func TestConditionsAreBounded(t *testing.T) {
 	b.DeploySource(t, bookingSpec)
 	if _, code, _ := b.write(t, 1, "had_note", `{}`, unless("", "course.*", "course:x")); code != "work_limit" {
 		t.Errorf("under another spec: %q", code)
+	}
+}
+
+// undo writes ten thousand events with the tag "course:x".
+func (b bookings) undo(t *testing.T, n int) {
+	t.Helper()
+	const event = `{"type":"was_undone","data":{"course":"x"}}`
+	b.Post(t, "booking/"+bookingID(n), `{"events":[`+repeated(event, 10_000)+`],`+meta+`}`)
+}
+
+// TestAnHonestConditionIsAnsweredAtOnce: a condition of one type under a tag that two hundred thousand events of other types have is answered
+// by the first request, and so is one that a single event matches at their end.
+func TestAnHonestConditionIsAnsweredAtOnce(t *testing.T) {
+	b := newBookings(t)
+	for n := range 20 {
+		b.undo(t, n)
+	}
+	for _, types := range []string{"course.was_defined", "booking.was_made course.*"} {
+		if _, code, _ := b.write(t, 1, "had_note", `{}`, unless("", types, "course:x")); code != "" {
+			t.Errorf("%q: %q", types, code)
+		}
+	}
+	b.write(t, 99, "was_made", `{"course":"x"}`, "")
+	for _, types := range []string{"booking.was_made", "booking.was_made course.*"} {
+		if _, code, _ := b.write(t, 1, "had_note", `{}`, unless("", types, "course:x")); code != "condition_failed" {
+			t.Errorf("%q: %q", types, code)
+		}
+	}
+
+	// All conditions of a write have one budget. What they have looked at in vain is done, so that the next try comes further.
+	b.BoundConditions(20_000_000)
+	all := strings.TrimSuffix(unless("", "course.*", "course:x"), "],")
+	for _, types := range []string{"course.* booking.was_chained", "course.* booking.was_refused", "course.* booking.had_note"} {
+		all += strings.TrimSuffix(strings.Replace(unless("", types, "course:x"), `"conditions":[`, ",", 1), "],")
+	}
+	all += "],"
+	var paths []string
+	for code, path := "work_limit", ""; code == "work_limit"; {
+		if _, code, path = b.write(t, 1, "had_note", `{}`, all); code != "" {
+			paths = append(paths, path)
+		}
+		if code != "" && code != "work_limit" || len(paths) > 4 {
+			t.Fatalf("%q at %q", code, paths)
+		}
+	}
+	if len(paths) == 0 || paths[0] == "conditions[0]" || !slices.IsSorted(paths) {
+		t.Errorf("refused at %q", paths)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"j17"
 	"j17/internal/engine"
+	"j17/internal/store"
 )
 
 // TestEventsAreTagged: events of a request and those that they imply are found by their actor and their target.
@@ -22,7 +23,7 @@ func TestEventsAreTagged(t *testing.T) {
 		want int
 	}{{[]string{actor}, 2}, {[]string{target}, 2}, {[]string{j17.ActorTag(j17.Agent{Type: "user", ID: other})}, 2}, {[]string{"actor:user:" + other, target}, 0}} {
 		n := 0
-		for ev, err := range f.Store.ReadTagged(t.Context(), tenant, c.tags, j17.StreamID{}, 9, nil) {
+		for ev, err := range f.Store.ReadTagged(t.Context(), tenant, store.Tagged{Tags: c.tags}, j17.StreamID{}, 9, nil) {
 			if err != nil {
 				t.Fatal(err)
 			}

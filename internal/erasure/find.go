@@ -45,7 +45,7 @@ func (r *role) types(c *spec.Compiled) map[string]bool {
 func (s *Service) name(ctx context.Context, t j17.Tenant, who j17.Key, in role, types map[string]bool, after j17.StreamID) (found []j17.Key, upTo j17.StreamID, more bool, err error) {
 	seen, n := map[j17.Key]bool{}, 0
 	upTo = after
-	for e, err := range s.o.Store.ReadTagged(ctx, t, []string{in.tag(j17.Agent(who))}, after, foundAtOnce, nil) {
+	for e, err := range s.o.Store.ReadTagged(ctx, t, store.Tagged{Tags: []string{in.tag(j17.Agent(who))}}, after, foundAtOnce, nil) {
 		if err != nil {
 			return nil, upTo, false, err
 		}

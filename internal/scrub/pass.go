@@ -236,7 +236,7 @@ func (s *Service) event(ctx context.Context, e *store.Archived) error {
 
 // tag looks for an event under one of its tags.
 func (s *Service) tag(ctx context.Context, at j17.StreamID, tag, where string) error {
-	for ev, err := range s.Store.ReadTagged(ctx, s.state.Tenant, []string{tag}, before(at), 1, nil) {
+	for ev, err := range s.Store.ReadTagged(ctx, s.state.Tenant, store.Tagged{Tags: []string{tag}}, before(at), 1, nil) {
 		switch {
 		case errors.Is(err, store.ErrIndexing):
 			return nil

@@ -45,13 +45,32 @@ func (p TypePattern) Fits(aggregate, event string) bool {
 }
 
 // Fits reports whether events of a type count.
-func (a *Absent) Fits(aggregate, event string) bool {
-	for _, p := range a.Types {
+func (a *Absent) Fits(aggregate, event string) bool { return fit(a.Types, aggregate, event) }
+
+// fit reports whether one of some patterns stands for an event type of an aggregate type, or there are none.
+func fit(types []TypePattern, aggregate, event string) bool {
+	for _, p := range types {
 		if p.Fits(aggregate, event) {
 			return true
 		}
 	}
-	return len(a.Types) == 0
+	return len(types) == 0
+}
+
+// Tagged says which events are read by their tags: those that have all of some tags, and one of some types.
+type Tagged struct {
+	// Tags are at least one.
+	Tags []string
+	// Types are those that are meant; none: all.
+	Types []TypePattern
+}
+
+// Fits reports whether events of a type are meant.
+func (t *Tagged) Fits(aggregate, event string) bool { return fit(t.Types, aggregate, event) }
+
+// Names reports whether any event of an aggregate type may be meant.
+func (t *Tagged) Names(aggregate string) bool {
+	return len(t.Types) == 0 || slices.ContainsFunc(t.Types, func(p TypePattern) bool { return p.Aggregate == aggregate })
 }
 
 func (a *Absent) validate() error {

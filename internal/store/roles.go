@@ -80,13 +80,15 @@ type Feed interface {
 	// says of slow readers holds here too.
 	ReadFeed(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[*j17.Event, error]
 
-	// ReadTagged is ReadFeed for the events that have all of some tags. What it costs depends on the events that have the rarest
-	// of them, not on the feed. It is an *IndexingError while older events are not indexed yet.
+	// ReadTagged is ReadFeed for the events that have all of some tags, and one of some types. What it costs depends on the events that
+	// have the rarest of the tags, not on the feed. It is an *IndexingError while older events are not indexed yet.
 	//
-	// Tags that seldom meet may cost much without an event. looked, if not nil, is told of it after some steps, and of the position up
-	// to which everything was looked at: where it reports false the reading ends.
+	// Tags that seldom meet, or seldom with a type, may cost much without an event. looked, if not nil, is told how many steps were
+	// taken, some thousand at a time and what is left at the end, and up to which position everything was looked at and handed out, which
+	// is zero where that is not known. A step is to find a place of the index, or to look at the type of an event. Where looked reports
+	// false the reading ends.
 	ReadTagged(
-		ctx context.Context, t j17.Tenant, tags []string, after j17.StreamID, limit int, looked func(steps int, upTo j17.StreamID) (more bool),
+		ctx context.Context, t j17.Tenant, of Tagged, after j17.StreamID, limit int, looked func(steps int, upTo j17.StreamID) (more bool),
 	) iter.Seq2[*j17.Event, error]
 
 	// ReadChanges is ReadFeed with the notes about rewritten events between the events. Who keeps anything that follows from events

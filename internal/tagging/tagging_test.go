@@ -98,7 +98,7 @@ func (h *house) found(tag string) string {
 		return string(j17.CodeOf(err))
 	}
 	n := 0
-	for _, err := range h.Store.ReadTagged(h.tb.Context(), enginetest.Tenant, tags, j17.StreamID{}, 1<<20, nil) {
+	for _, err := range h.Store.ReadTagged(h.tb.Context(), enginetest.Tenant, store.Tagged{Tags: tags}, j17.StreamID{}, 1<<20, nil) {
 		if err != nil {
 			h.tb.Fatal(err)
 		}

@@ -92,6 +92,19 @@ type test struct {
 
 func newTest(f Filter) test { return test{filter: f, types: f.Types.list(), tags: f.tags()} }
 
+// stored are patterns that all events fit that the filter lets through, none where it lets events of all types through.
+func (t *test) stored() []store.TypePattern {
+	f := &t.filter
+	switch {
+	case len(t.types) > 0 && !slices.ContainsFunc(t.types, func(p store.TypePattern) bool { return p.Aggregate == "" }):
+		return t.types
+	case f.Type != "":
+		return []store.TypePattern{{Aggregate: f.Type, Event: f.Event}}
+	default:
+		return nil
+	}
+}
+
 // fits reports whether the filter lets an event through that is of its aggregate and has its tags.
 func (t *test) fits(ev *j17.Event) bool {
 	f := &t.filter

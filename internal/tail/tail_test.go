@@ -36,8 +36,8 @@ func (c *counted) ReadFeed(ctx context.Context, t j17.Tenant, after j17.StreamID
 	return counting(c, c.Store.ReadFeed(ctx, t, after, limit))
 }
 
-func (c *counted) ReadTagged(ctx context.Context, t j17.Tenant, tags []string, after j17.StreamID, limit int, looked func(int, j17.StreamID) bool) iter.Seq2[*j17.Event, error] {
-	return counting(c, c.Store.ReadTagged(ctx, t, tags, after, limit, looked))
+func (c *counted) ReadTagged(ctx context.Context, t j17.Tenant, of store.Tagged, after j17.StreamID, limit int, looked func(int, j17.StreamID) bool) iter.Seq2[*j17.Event, error] {
+	return counting(c, c.Store.ReadTagged(ctx, t, of, after, limit, looked))
 }
 
 func (c *counted) ReadChanges(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Entry, error] {

@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"j17"
+	"j17/internal/store"
 	"j17/internal/work"
 )
 
@@ -55,7 +56,9 @@ func (w *Walk) Events(ctx context.Context, limit int, b *work.Budget) iter.Seq2[
 		// The events.
 		seen, stopped := 0, false
 		looked := func(steps int, upTo j17.StreamID) bool {
-			w.position = upTo
+			if !upTo.IsZero() {
+				w.position = upTo
+			}
 			stopped = !b.Spend(steps * unitsPerStep)
 			return !stopped
 		}
@@ -113,7 +116,7 @@ func (w *Walk) source(ctx context.Context, limit int, looked func(steps int, upT
 		}
 	}
 	if w.test.tags != nil {
-		return s.ReadTagged(ctx, w.tenant, w.test.tags, w.position, limit, looked)
+		return s.ReadTagged(ctx, w.tenant, store.Tagged{Tags: w.test.tags, Types: w.test.stored()}, w.position, limit, looked)
 	}
 	return s.ReadFeed(ctx, w.tenant, w.position, limit)
 }

@@ -280,13 +280,13 @@ func TestTagsAreGivenAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 		found := 0
-		for ev, err := range st.ReadTagged(t.Context(), tenant, []string{"color:blue"}, j17.StreamID{}, 10, nil) {
+		for ev, err := range st.ReadTagged(t.Context(), tenant, store.Tagged{Tags: []string{"color:blue"}}, j17.StreamID{}, 10, nil) {
 			if err != nil || ev.Version != 2 {
 				t.Fatal(ev, err)
 			}
 			found++
 		}
-		for ev, err := range st.ReadTagged(t.Context(), tenant, []string{"color:red"}, j17.StreamID{}, 10, nil) {
+		for ev, err := range st.ReadTagged(t.Context(), tenant, store.Tagged{Tags: []string{"color:red"}}, j17.StreamID{}, 10, nil) {
 			if err != nil || ev.Key.ID == "a" && ev.Version == 2 {
 				t.Fatal(ev, err)
 			}

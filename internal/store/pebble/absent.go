@@ -258,18 +258,17 @@ func (b *batch) fits(tenant uint32, at j17.StreamID, a *store.Absent) (fits bool
 		return false, err
 	}
 	defer l.close(&err)
-	var p page
-	if _, err := l.copy(&p, at); err != nil {
+	n, err := l.seek(at)
+	if err != nil {
 		return false, err
 	}
-	e := &p.entries[0]
-	var record eventRecord
-	if err := record.parse(e.value); err != nil {
-		return false, l.fault(err, at)
-	}
-	typ, err := record.eventType(len(e.key.Type) + len(":") + len(e.key.ID))
+	value, err := l.find(n)
 	if err != nil {
 		return false, l.fault(err, at)
 	}
-	return a.Fits(e.key.Type, string(typ)), nil
+	typ, err := typeOf(l.run[n], value)
+	if err != nil {
+		return false, l.fault(err, at)
+	}
+	return a.Fits(string(aggregateOf(l.run[n])), string(typ)), nil
 }

@@ -32,7 +32,7 @@ func tagged(t *testing.T, s *pebble.Store, name j17.Tenant, tag string, progress
 	for {
 		list = nil
 		var failed error
-		for e, err := range s.ReadTagged(t.Context(), name, []string{tag}, j17.StreamID{}, 1<<20, nil) {
+		for e, err := range s.ReadTagged(t.Context(), name, store.Tagged{Tags: []string{tag}}, j17.StreamID{}, 1<<20, nil) {
 			if err != nil {
 				failed = err
 				break

@@ -147,7 +147,7 @@ func TestErasedTags(t *testing.T) {
 		t.Errorf("the secret is in %v", found)
 	}
 	for _, tag := range []string{"was:" + secret, "is:" + secret, "is:none"} {
-		for ev, err := range s.ReadTagged(t.Context(), tenant, []string{tag}, j17.StreamID{}, 10, nil) {
+		for ev, err := range s.ReadTagged(t.Context(), tenant, store.Tagged{Tags: []string{tag}}, j17.StreamID{}, 10, nil) {
 			t.Errorf("%s has the tag %s, %v", ev.Raw, tag, err)
 		}
 	}

@@ -150,11 +150,10 @@ func (s *Store) ReadChanges(
 	})
 }
 
-// readPages hands out what fill copies of a feed, page by page, like readStream. Where a page tells how far was looked, looked says whether
-// to go on.
+// readPages hands out what fill copies of a feed, page by page, like readStream. Where a page has taken steps, looked says whether to go on.
 func (s *Store) readPages(
 	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int, yield func(store.Entry) bool,
-	fill func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error, looked func(upTo j17.StreamID) bool,
+	fill func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error, looked func(steps int, upTo j17.StreamID) bool,
 ) error {
 	// A tenant that has no number has nothing.
 	r, err := s.read(t)
@@ -185,8 +184,13 @@ type pager struct {
 	fill func(p *page, from j17.StreamID, limit int, names *typeNames) error
 	// stale tells that what stands in a page may not be handed out any more.
 	stale func(p *page) bool
-	// looked, if not nil, is told how far was looked, and says whether to go on.
-	looked func(upTo j17.StreamID) bool
+	// looked, if not nil, is told what steps a page took and how far was looked, zero where that is not known, and says whether to go on.
+	looked func(steps int, upTo j17.StreamID) bool
+}
+
+// tell tells looked of a page.
+func (of *pager) tell(p *page, upTo j17.StreamID) bool {
+	return of.looked == nil || p.steps == 0 || of.looked(p.steps+p.passed, upTo)
 }
 
 // eachPage hands out the entries of pages.
@@ -211,12 +215,12 @@ func (s *Store) eachPage(
 		}
 
 		more = p.full
+		outdated := false
 		for i := range p.entries {
 			entry := &p.entries[i]
 			if of.stale(p) {
 				// What stands in the page may have been erased. Smaller ones are made sooner than the next erasure.
-				s.pages.shrink(p)
-				more, p.reached, pages = true, j17.StreamID{}, 0
+				more, p.reached, pages, outdated = true, j17.StreamID{}, 0, true
 				break
 			}
 			if err := s.interrupted(ctx, uint64(n)+1); err != nil {
@@ -231,6 +235,7 @@ func (s *Store) eachPage(
 				}
 				n, from = n+1, entry.id.Next()
 				if !yield(store.Entry{Note: note}, nil) || n == limit {
+					of.tell(p, j17.StreamID{})
 					return nil
 				}
 				continue
@@ -250,16 +255,20 @@ func (s *Store) eachPage(
 			}
 			n, from = n+1, entry.id.Next()
 			if !yield(store.Entry{Event: &c.event, Tags: tags}, &c.record) || n == limit {
+				of.tell(p, j17.StreamID{})
 				return nil
 			}
 		}
 
-		// A full page says where the next one begins.
+		// A page says what it took, and where the next one begins.
 		if !p.reached.IsZero() {
 			from = p.reached.Next()
-			if of.looked != nil && !of.looked(p.reached) {
-				return nil
-			}
+		}
+		if !of.tell(p, p.reached) {
+			return nil
+		}
+		if outdated {
+			s.pages.shrink(p)
 		}
 	}
 	return nil

@@ -37,7 +37,7 @@ func readings(ctx context.Context, s *pebble.Store) (texts map[string]string, er
 		}
 	}
 	note("the feed", events(s.ReadFeed(ctx, tenant, j17.StreamID{}, 1000)))
-	note("a tag", events(s.ReadTagged(ctx, tenant, []string{"even"}, j17.StreamID{}, 1000, nil)))
+	note("a tag", events(s.ReadTagged(ctx, tenant, store.Tagged{Tags: []string{"even"}}, j17.StreamID{}, 1000, nil)))
 	for i := range 4 {
 		k := key(fmt.Sprint(i))
 		note("stream "+k.String(), events(s.ReadStream(ctx, tenant, k, 1, 0)))

@@ -39,8 +39,10 @@ type page struct {
 	bytes int
 	// full tells that there may be more after the last entry.
 	full bool
-	// reached, if not zero, is how far was looked beyond the last entry: everything up to there.
-	reached j17.StreamID
+	// reached, if not zero, is how far was looked beyond the last entry: everything up to there. steps is how many places of an index that
+	// took, and passed how many events it was that are of other types than those that are wanted.
+	reached       j17.StreamID
+	steps, passed int
 	// room is how many bytes make the page full, but for pageBytes where it is 0.
 	room int
 	// rewrites is how often events had been rewritten before the page was filled.
@@ -106,7 +108,8 @@ func (p *pages) put(free *page) {
 
 // clear makes a page an empty one.
 func (p *page) clear() {
-	p.values, p.entries, p.bytes, p.full, p.reached = p.values[:0], p.entries[:0], 0, false, j17.StreamID{}
+	p.values, p.entries, p.bytes, p.full = p.values[:0], p.entries[:0], 0, false
+	p.reached, p.steps, p.passed = j17.StreamID{}, 0, 0
 }
 
 // fillPage fills a page from the present view. A tenant that was removed since its iteration began, or has given its name to
@@ -292,9 +295,11 @@ type lookup struct {
 	// latest says that the events were written lately, and held belongs to the value of the last one then.
 	latest bool
 	held   io.Closer
-	key    []byte
-	// run holds the references of the entry that feed stands at.
-	run [][]byte
+	// key is what events are looked up under, place what the feed is.
+	key, place []byte
+	// run holds the references of the entry that feed stands at, the last of which is at last.
+	run  [][]byte
+	last j17.StreamID
 	// note is the entry itself if it is a note.
 	note  []byte
 	names *typeNames
@@ -371,22 +376,26 @@ func (l *lookup) open() (j17.StreamID, error) {
 	if err == nil && !ok {
 		err = errFormat
 	}
+	l.last = last
 	return last, err
 }
 
-// event copies the nth event of the run. It reports whether there is room for more.
-func (l *lookup) event(p *page, n int, id j17.StreamID) (bool, error) {
-	key, version, err := parseReference(l.run[n], l.names)
-	if err != nil {
-		return false, err
+// seek opens the entry of the event at a position, which must be there, and returns its place in the run.
+func (l *lookup) seek(at j17.StreamID) (int, error) {
+	if len(l.run) == 0 || at.Compare(l.last) > 0 || at.Compare(ahead(l.last, len(l.run)-1)) < 0 {
+		if l.place = appendFeedKey(l.place[:0], l.tenant, at); !l.feed.SeekGE(l.place) {
+			return 0, l.fault(errors.Join(errGap, l.feed.Error()), at)
+		}
+		if _, err := l.open(); err != nil {
+			return 0, l.fault(err, at)
+		}
 	}
-	v, err := l.find(n)
-	if err != nil {
-		return false, err
+	for i := range l.run {
+		if ahead(l.last, len(l.run)-1-i) == at {
+			return i, nil
+		}
 	}
-	entry := p.add(v)
-	entry.id, entry.key, entry.version = id, key, version
-	return !p.full, nil
+	return 0, l.fault(errGap, at)
 }
 
 // find returns the value of the nth event of the run.
@@ -395,26 +404,17 @@ func (l *lookup) find(n int) ([]byte, error) {
 	return l.value(l.key)
 }
 
-// copy copies the event at a position, which must be there. It reports whether there is room for more.
-func (l *lookup) copy(p *page, at j17.StreamID) (bool, error) {
-	if !l.feed.SeekGE(appendFeedKey(nil, l.tenant, at)) {
-		return false, l.fault(errors.Join(errGap, l.feed.Error()), at)
+// typeOf returns the event type of an event, which a reference refers to, from its record. It is a view into that.
+func typeOf(reference, value []byte) ([]byte, error) {
+	var record eventRecord
+	if err := record.parse(value); err != nil {
+		return nil, err
 	}
-	last, err := l.open()
-	if err != nil {
-		return false, l.fault(err, at)
-	}
-	for i := range l.run {
-		if ahead(last, len(l.run)-1-i) == at {
-			more, err := l.event(p, i, at)
-			if err != nil {
-				err = l.fault(err, at)
-			}
-			return more, err
-		}
-	}
-	return false, l.fault(errGap, at)
+	return record.eventType(len(reference) - versionSuffix - 1)
 }
+
+// aggregateOf returns the aggregate type of an event, which a reference refers to. It is a view into that.
+func aggregateOf(reference []byte) []byte { return reference[:max(bytes.IndexByte(reference, 0), 0)] }
 
 // parseReference returns what a reference of the feed names.
 func parseReference(reference []byte, names *typeNames) (j17.Key, uint64, error) {

@@ -96,7 +96,7 @@ func TestUnitsOfABatchShareEntries(t *testing.T) {
 			}
 		}
 		even := 0
-		for e, err := range s.ReadTagged(t.Context(), of, []string{"even:yes", "actor:user:1"}, j17.StreamID{}, n+1, nil) {
+		for e, err := range s.ReadTagged(t.Context(), of, store.Tagged{Tags: []string{"even:yes", "actor:user:1"}}, j17.StreamID{}, n+1, nil) {
 			if err != nil || 2*even >= n || e.StreamID != all[2*even] {
 				t.Fatal(even, err)
 			}

@@ -104,7 +104,7 @@ func TestFiltersAreMadeWhereTheyHelp(t *testing.T) {
 		}
 		made := func() *tagFilter {
 			t.Helper()
-			for e, err := range s.ReadTagged(t.Context(), taggedTenant, []string{"n:0", "n:1"}, j17.StreamID{}, 1, nil) {
+			for e, err := range s.ReadTagged(t.Context(), taggedTenant, store.Tagged{Tags: []string{"n:0", "n:1"}}, j17.StreamID{}, 1, nil) {
 				t.Fatal(e, err)
 			}
 			synctest.Wait()

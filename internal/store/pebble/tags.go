@@ -227,29 +227,29 @@ func tagEntry(it *pebble.Iterator, from []byte) ([]byte, uint64, error) {
 
 // ReadTagged yields the events that have all of some tags. See store.Store.
 func (s *Store) ReadTagged(
-	ctx context.Context, t j17.Tenant, tags []string, after j17.StreamID, limit int, looked func(steps int, upTo j17.StreamID) bool,
+	ctx context.Context, t j17.Tenant, of store.Tagged, after j17.StreamID, limit int, looked func(steps int, upTo j17.StreamID) bool,
 ) iter.Seq2[*j17.Event, error] {
 	return sequence(func(yield func(*j17.Event) bool) error {
-		if len(tags) == 0 {
+		if len(of.Tags) == 0 {
 			return fmt.Errorf("%w: no tags to read events by", store.ErrInvalid)
 		}
-		ids := make([]tagID, len(tags))
-		for i, tag := range tags {
+		ids := make([]tagID, len(of.Tags))
+		for i, tag := range of.Tags {
 			ids[i] = idOfTag([]byte(tag))
 		}
 		return s.readPages(ctx, t, after, limit, eventsOnly(yield), func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error {
 			if err := r.indexed(); err != nil {
 				return err
 			}
-			if r.lacks(tags, ids, after) {
+			if r.lacks(of.Tags, ids, after) {
 				return nil // memory tells that there is nothing
 			}
-			if err := p.tagged(r, ids, from, limit, names); err != nil || len(p.entries) > 0 {
+			if err := p.tagged(r, ids, &of, from, limit, names); err != nil || len(p.entries)+p.passed > 0 {
 				return err
 			}
 			s.filterTags(t)
 			return nil
-		}, func(upTo j17.StreamID) bool { return looked == nil || looked(maxTagSteps, upTo) })
+		}, looked)
 	})
 }
 
@@ -260,10 +260,29 @@ type tagCursor struct {
 	it *pebble.Iterator
 	// prefix is what their keys begin with, end the first key behind them all.
 	prefix, end []byte
+	// set has a bit for each event of the entry that was found last, up to the one at last, that has the tag and was not passed yet.
+	set  uint64
+	last j17.StreamID
 }
 
-// seek returns the position of the first event from a position on that has the tag. The iterator may be one over all tags.
-func (c *tagCursor) seek(it *pebble.Iterator, from j17.StreamID) (j17.StreamID, bool, error) {
+// ofRun returns the position of the first event from a position on that has the tag, if it is one of the entry that was found last.
+func (c *tagCursor) ofRun(from j17.StreamID) (at j17.StreamID, ok bool) {
+	for c.set != 0 {
+		n := bits.Len64(c.set) - 1
+		if at = ahead(c.last, n); at.Compare(from) >= 0 {
+			return at, true
+		}
+		c.set &^= 1 << n
+	}
+	return at, false
+}
+
+// seek returns the position of the first event from a position on that has the tag; the position never goes back. The iterator may be one over
+// all tags.
+func (c *tagCursor) seek(it *pebble.Iterator, from j17.StreamID) (at j17.StreamID, ok bool, err error) {
+	if at, ok = c.ofRun(from); ok {
+		return at, true, nil
+	}
 	// An iterator over all tags is told where this one ends; one over the tag alone goes on faster without a limit.
 	limit := c.end
 	if it == c.it {
@@ -273,24 +292,21 @@ func (c *tagCursor) seek(it *pebble.Iterator, from j17.StreamID) (j17.StreamID, 
 	for ; state == pebble.IterValid && bytes.HasPrefix(it.Key(), c.prefix); state = it.NextWithLimit(limit) {
 		value, err := it.ValueAndErr()
 		if err != nil {
-			return j17.StreamID{}, false, err
+			return at, false, err
 		}
-		set, err := tagBits(value)
 		key := it.Key()
+		c.set, err = tagBits(value)
 		if err != nil || len(key) != len(c.prefix)+positionBytes {
-			return j17.StreamID{}, false, errFormat
+			return at, false, errFormat
 		}
-		last, ok := parsePosition(key[len(c.prefix):])
-		if !ok {
-			return j17.StreamID{}, false, errFormat
+		if c.last, ok = parsePosition(key[len(c.prefix):]); !ok {
+			return at, false, errFormat
 		}
-		for n := bits.Len64(set) - 1; n >= 0; n-- {
-			if at := ahead(last, n); set>>n&1 != 0 && at.Compare(from) >= 0 {
-				return at, true, nil
-			}
+		if at, ok = c.ofRun(from); ok {
+			return at, true, nil
 		}
 	}
-	return j17.StreamID{}, false, it.Error()
+	return at, false, it.Error()
 }
 
 // tagHints remembers of some tags that events were found by them when they were asked last: tags of which nothing is known are asked before
@@ -413,49 +429,131 @@ func (w *tagWalk) next(at *j17.StreamID, step func(passed j17.StreamID) bool) (b
 	}
 }
 
-// tagged copies up to limit events from a position on that have all tags.
-func (p *page) tagged(r reader, ids []tagID, at j17.StreamID, limit int, names *typeNames) (err error) {
+// tagged copies up to limit events from a position on that have all tags, and one of the types.
+func (p *page) tagged(r reader, ids []tagID, of *store.Tagged, at j17.StreamID, limit int, names *typeNames) (err error) {
 	w, err := r.store.newTagWalk(r.snapshot, r.tenant, ids)
 	if err != nil {
 		return err
 	}
 	defer w.close(&err)
 
-	// Mostly nothing is found, and nothing has to be looked up.
-	var found *lookup
-	defer func() {
-		if found != nil {
-			found.close(&err)
-		}
-	}()
-
 	// After so many steps a page ends, found or not.
-	steps := 0
 	var reached j17.StreamID
+	enough := false
 	step := func(passed j17.StreamID) bool {
 		if passed != (j17.StreamID{}) {
 			reached = passed
 		}
-		steps++
-		if steps <= maxTagSteps {
-			return true
+		if enough = p.steps == maxTagSteps; !enough {
+			p.steps++
 		}
-		p.full, p.reached = true, reached
-		return false
+		return !enough
 	}
-	for {
-		ok, err := w.next(&at, step)
-		if err != nil || !ok {
-			return err
+
+	// Mostly nothing is found, and nothing has to be looked up.
+	g := &p.gathering
+	defer func() {
+		if g.lookup != nil {
+			g.lookup.close(&err)
+			g.end()
 		}
-		if found == nil {
-			if found, err = newLookup(r.snapshot, r.tenant, names); err != nil {
+	}()
+	for n, more := minGathered, true; more; n = g.next(p) {
+		// First the references of some. Where there are types nobody knows how many of them it takes.
+		if len(of.Types) == 0 {
+			n = min(n, limit-len(p.entries))
+		}
+		g.refs, g.keys = g.refs[:0], g.keys[:0]
+		for more && len(g.refs) < n {
+			if more, err = w.next(&at, step); err != nil {
 				return err
 			}
+			if !more {
+				break
+			}
+			if g.lookup == nil {
+				l, err := newLookup(r.snapshot, r.tenant, names)
+				if err != nil {
+					return err
+				}
+				g.begin(l, r, false)
+			}
+			if err := g.take(at, of, p); err != nil {
+				return err
+			}
+			reached, at = at, at.Next()
 		}
-		if more, err := found.copy(p, at); err != nil || !more || len(p.entries) == limit {
+		if len(g.refs) == 0 {
+			break
+		}
+
+		// Then what they refer to.
+		g.latest = !more && len(g.refs) <= dividedFrom
+		if err := g.fetch(p.size() - p.bytes); err != nil {
+			return g.fault(err, at)
+		}
+		if all, err := p.takeFitting(g, of, limit); err != nil || !all {
 			return err
 		}
-		reached, at = at, at.Next()
 	}
+
+	// There is nothing more in this view, or it was enough for a page.
+	if p.reached, p.full = r.tagging.last, enough; enough {
+		p.reached = reached
+	}
+	return nil
+}
+
+// take takes the reference of the event at a position, behind those that were taken before, unless its aggregate type tells that it is passed.
+func (g *gathering) take(at j17.StreamID, of *store.Tagged, p *page) error {
+	n, err := g.seek(at)
+	if err != nil {
+		return err
+	}
+	reference := g.run[n]
+	if len(of.Types) > 0 && !of.Names(string(aggregateOf(reference))) {
+		p.passed++
+		return nil
+	}
+	begin := len(g.keys)
+	g.keys = append(append(g.keys, g.key[:tenantPrefix+1]...), reference...)
+	g.refs = append(g.refs, gathered{id: at, key: g.keys[begin:]})
+	return nil
+}
+
+// takeFitting copies those of the events that were gathered that are of a type that is wanted. It reports false where the page has all that
+// goes in there.
+func (p *page) takeFitting(g *gathering, of *store.Tagged, limit int) (bool, error) {
+	for i := range g.refs {
+		ref := &g.refs[i]
+		value, err := g.value(ref)
+		if err != nil {
+			return false, g.fault(err, ref.id)
+		}
+		reference := ref.key[tenantPrefix+1:]
+		if len(of.Types) > 0 {
+			typ, err := typeOf(reference, value)
+			if err != nil {
+				return false, g.fault(err, ref.id)
+			}
+			if !of.Fits(string(aggregateOf(reference)), string(typ)) {
+				p.passed++
+				continue
+			}
+		}
+		var entry *pageEntry
+		if ref.value != nil {
+			entry = p.hold(value)
+		} else {
+			entry = p.add(value)
+		}
+		p.reached, entry.id = ref.id, ref.id
+		if entry.key, entry.version, err = parseReference(reference, g.names); err != nil {
+			return false, g.fault(err, ref.id)
+		}
+		if p.full || len(p.entries) == limit {
+			return false, nil
+		}
+	}
+	return true, nil
 }

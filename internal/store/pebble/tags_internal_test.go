@@ -179,7 +179,7 @@ func TestMemoryTellsOfTheLatestTags(t *testing.T) {
 		t.Error("memory does not know of a tag that an event got later, and tells that there is none")
 	}
 	found := 0
-	for e, err := range s.ReadTagged(t.Context(), taggedTenant, []string{"seat:1"}, begun, 9, nil) {
+	for e, err := range s.ReadTagged(t.Context(), taggedTenant, store.Tagged{Tags: []string{"seat:1"}}, begun, 9, nil) {
 		if found++; err != nil || e.StreamID != latest {
 			t.Error(e, err)
 		}

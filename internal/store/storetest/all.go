@@ -208,7 +208,7 @@ func testTagged(s *suite) {
 
 	// Tags that mean nothing are refused.
 	for what, tags := range map[string][]string{"no tag": nil} {
-		for _, err := range f.ReadTagged(t.Context(), tenant, tags, j17.StreamID{}, 1, nil) {
+		for _, err := range f.ReadTagged(t.Context(), tenant, store.Tagged{Tags: tags}, j17.StreamID{}, 1, nil) {
 			if !errors.Is(err, store.ErrInvalid) {
 				t.Errorf("%s: %v", what, err)
 			}

@@ -55,6 +55,7 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Feed", testFeed},
 		{"FeedFollowed", testFeedFollowed},
 		{"Tagged", testTagged},
+		{"TaggedTypes", testTaggedTypes},
 		{"ManyTags", testManyTags},
 		{"Retag", testRetag},
 		{"Unless", testUnless},
@@ -274,7 +275,7 @@ func readFeed(t failer, s store.Store, tn j17.Tenant, after j17.StreamID, limit 
 func readTagged(t failer, s store.Store, tn j17.Tenant, after j17.StreamID, limit int, tags ...string) []record {
 	t.Helper()
 	var list []record
-	for e, err := range s.ReadTagged(t.Context(), tn, tags, after, limit, nil) {
+	for e, err := range s.ReadTagged(t.Context(), tn, store.Tagged{Tags: tags}, after, limit, nil) {
 		if err != nil {
 			t.Fatalf("read %q after %s: %v", tags, after, err)
 		}
