@@ -243,9 +243,12 @@ func (r reader) binding(in, as string) reader {
 	if r.bound = maps.Clone(r.bound); r.bound == nil {
 		r.bound = map[string]bound{}
 	}
-	r.bound[strings.TrimPrefix(cmp.Or(as, "$item"), "$")] = element
+	r.bound[elementName(as)] = element
 	return r
 }
+
+// elementName returns what an element is called without its "$", where it may have no name of its own.
+func elementName(as string) string { return strings.TrimPrefix(cmp.Or(as, "$item"), "$") }
 
 // elementsOf returns what handlers write to the elements of an array that a path into a state, or into an element of one, leads to.
 func (r reader) elementsOf(p jsonpath.Path) held {

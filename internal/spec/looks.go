@@ -97,8 +97,37 @@ func (r reader) operations(v value.Value, at diag.Pointer) {
 			return
 		}
 		r.target(op)
-		r.parts(op.Parts())
+		parts := op.Parts()
+		if op.Over == "" {
+			r.parts(parts)
+			continue
+		}
+		inner := r.binding(op.Over, op.As)
+		elements := inner.bound[elementName(op.As)].held.state
+		for _, part := range parts {
+			switch {
+			case part.Bound:
+				inner.parts([]tick.Part{part})
+			case part.Field != "" && r.unmatched(elements, op.Over, part):
+			default:
+				r.parts([]tick.Part{part})
+			}
+		}
 	}
+}
+
+// unmatched warns of a field of a match that no handler writes to the elements of an array, and reports whether it is one.
+func (r reader) unmatched(elements *written, array string, part tick.Part) bool {
+	p, err := jsonpath.ParseState(part.Field)
+	if err != nil {
+		return false
+	}
+	name, members := r.lacks(elements, p.Steps)
+	if name == "" {
+		return false
+	}
+	r.c.neverMatched(part.At, array, name, members)
+	return true
 }
 
 // target looks at what an operation works on: somebody has to write it, and with the right kind of value.

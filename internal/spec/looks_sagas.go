@@ -15,13 +15,18 @@ func (l *looks) saga(v value.Value, at diag.Pointer) {
 	trigger := v.Get("trigger")
 	r := reader{looks: l, schema: outline.Of(l.event(trigger, trigger.Get("event_type").Str()).Get("schema"))}
 	steps := v.Get("steps").Elems()
-	context := l.finished(steps)
-	r.bound = map[string]bound{"prev": {}, "context": {schema: context}}
+	each := l.finished(steps)
+	r.bound = map[string]bound{"prev": {}, "context": {}}
+	if each != nil {
+		r.bound["context"] = bound{schema: outline.Of(closedObject(each...))}
+	}
 	failed := r
 	failed.bound = maps.Clone(r.bound)
 	failed.bound["error"] = bound{schema: outline.Of(closedObject(text("step"), text("message")))}
 
-	// What finished a step is what the next one finds in "$prev", unless the step may have been skipped.
+	// What finished a step is what the next one finds in "$prev". One that was skipped leaves there what finished the one before, and before
+	// the first one nothing is there.
+	before := []value.Value{value.ObjectValue(value.Member{Key: "type", Value: value.StringValue("null")})}
 	for i, step := range steps {
 		at := at.Key("steps").Index(i)
 		r.conditions(step, at)
@@ -29,10 +34,17 @@ func (l *looks) saga(v value.Value, at diag.Pointer) {
 		failed.emit(step.Get("compensate"), at.Key("compensate"))
 		r.id(step.Get("await").Get("id"), at.Key("await").Key("id"))
 
+		if each == nil {
+			continue
+		}
+		if !maySkip(step) {
+			before = nil
+		}
+		before = append(before, each[i].Value)
 		r.bound = maps.Clone(r.bound)
 		r.bound["prev"] = bound{}
-		if !maySkip(step) {
-			r.bound["prev"] = bound{schema: context.Property(step.Get("name").Str())}
+		if l.spend(len(before)) {
+			r.bound["prev"] = bound{schema: outline.Of(oneOf(before))}
 		}
 	}
 	r.emit(v.Get("on_complete"), at.Key("on_complete"))
@@ -50,10 +62,11 @@ func (l *looks) event(v value.Value, name string) value.Value {
 	return l.c.root.Get("aggregate_types").Get(v.Get("aggregate_type").Str()).Get("events").Get(name)
 }
 
-// finished returns the schema of "$context": a member for each step, which is its answer or the event that it wrote.
-func (l *looks) finished(steps []value.Value) outline.Schema {
+// finished returns the members of "$context" with their schemas: one for each step, which is its answer or the event that it wrote; nil where
+// there is not enough left to look.
+func (l *looks) finished(steps []value.Value) []value.Member {
 	if !l.spend(outline.MaxSchemas) { // that may be gone through to follow a reference in it
-		return outline.Schema{}
+		return nil
 	}
 	var members []value.Member
 	for i, step := range steps {
@@ -62,21 +75,25 @@ func (l *looks) finished(steps []value.Value) outline.Schema {
 			of, names = await, await.Get("event_types").Elems()
 		}
 		if !l.spend(1 + len(names)) {
-			return outline.Schema{}
+			return nil
 		}
 		data := make([]value.Value, len(names))
 		for j, name := range names {
 			data[j] = resource(l.event(of, name.Str()).Get("schema"), strconv.Itoa(i)+"/"+strconv.Itoa(j))
 		}
-		one := data[0]
-		if len(data) > 1 {
-			one = value.ObjectValue(value.Member{Key: "anyOf", Value: value.ArrayValue(data...)})
-		}
 		members = append(members, value.Member{Key: step.Get("name").Str(), Value: closedObject(
-			text("key"), text("id"), text("type"), value.Member{Key: "data", Value: one}, value.Member{Key: "metadata", Value: value.BoolValue(true)},
+			text("key"), text("id"), text("type"), value.Member{Key: "data", Value: oneOf(data)}, value.Member{Key: "metadata", Value: value.BoolValue(true)},
 		)})
 	}
-	return outline.Of(closedObject(members...))
+	return members
+}
+
+// oneOf is the schema of what fits one of some schemas.
+func oneOf(schemas []value.Value) value.Value {
+	if len(schemas) == 1 {
+		return schemas[0]
+	}
+	return value.ObjectValue(value.Member{Key: "anyOf", Value: value.ArrayValue(schemas...)})
 }
 
 // resource returns a schema that stands in another document by itself: its references lead into it.

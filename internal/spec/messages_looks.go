@@ -46,6 +46,16 @@ func (m *messages) neverWritten(at diag.Pointer, text, name string, members []st
 	d.Hintf("write it in a handler, or correct the path")
 }
 
+// neverMatched: a field that is not there matches nothing.
+func (m *messages) neverMatched(at diag.Pointer, array, name string, members []string) {
+	d := m.Warnf(at, "this matches nothing: no handler of this aggregate type writes %s to an element of %s", quote(name), quote(array)).AtKey()
+	if near := m.Nearest(name, members); near != "" {
+		d.Hintf("did you mean %q?", near)
+		return
+	}
+	d.Hintf("write it in a handler, or correct the name")
+}
+
 func (m *messages) neverOfKind(at diag.Pointer, operation, target string, has, needs outline.Kinds) {
 	m.Warnf(at, "%s never changes anything here: handlers set %s to %s, and it works on %s",
 		operation, quote(target), phrase(has), phrase(needs)).

@@ -88,7 +88,10 @@ func drawHandler(t *rapid.T, depth int) []any {
 				object{"set": object{"target": "q", "value": "@.q"}}, object{"set": object{"target": "q", "value": of}}, object{"append": object{"target": "r", "value": of}},
 			}[rapid.IntRange(0, 2).Draw(t, "applied"):]}}
 		case 8:
-			op = object{"update_where": object{"target": target, "match": object{"exists": "$item"}, "merge": object{"q": of}}}
+			match := rapid.SampledFrom([]any{
+				object{"exists": "$item"}, object{"exists": "$item.z"}, object{"equals": []any{"$item.a", of}}, object{"not": object{"gt": []any{"$item.q", 1}}}, object{"a": of}, object{"z": of},
+			}).Draw(t, "match")
+			op = object{"update_where": object{"target": target, "match": match, "merge": object{"q": of}}}
 		case 9:
 			op = object{"upsert": object{"target": target, "match": object{"a": of}, "value": object{"a": of}}}
 		default:
@@ -158,7 +161,7 @@ func (h *history) disproves(d diag.Diagnostic) bool {
 // isLookedAt reports whether a warning is one that disproves knows.
 func isLookedAt(d diag.Diagnostic) bool {
 	return strings.Contains(d.Message, " holds here") && strings.Contains(string(d.Pointer), "/condition/") ||
-		slices.ContainsFunc([]string{"this never fits the schema", "is never a number", "is never a text", "leads to nothing", "leads nowhere"}, func(part string) bool {
+		slices.ContainsFunc([]string{"this never fits the schema", "is never a number", "is never a text", "leads to nothing", "leads nowhere", "matches nothing"}, func(part string) bool {
 			return strings.Contains(d.Message, part)
 		})
 }
@@ -176,10 +179,13 @@ func (h *history) find(d diag.Diagnostic) []value.Value {
 			text = text.Index(i)
 			continue
 		}
-		for _, name := range []string{"$sum", "$count"} {
+		for _, name := range []string{"$sum", "$count", "target"} {
 			if path := text.Get(name); path.Kind() == value.String {
 				array = path
 			}
+		}
+		if step == "match" && strings.Contains(d.Message, "matches nothing") {
+			return h.fields(array, d.Pointer.Steps())
 		}
 		text = text.Get(step)
 	}
@@ -197,6 +203,18 @@ func (h *history) find(d diag.Diagnostic) []value.Value {
 		return found
 	}
 	return []value.Value{h.at(p)}
+}
+
+// fields are what elements of an array have under the field of a match that a warning is about.
+func (h *history) fields(array value.Value, steps []string) (found []value.Value) {
+	of, err := jsonpath.ParseAny(array.Str())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, element := range h.at(of).Elems() {
+		found = append(found, element.Get(steps[len(steps)-1]))
+	}
+	return found
 }
 
 // at follows a path into the state or the event.

@@ -42,6 +42,8 @@ type operandForm struct {
 	reading Reading
 	within  string
 	place   int
+	// bound tells that it is about an element, which has a name there.
+	bound bool
 }
 
 // whole is the place of an operand that is all there is.
@@ -52,6 +54,10 @@ type Part struct {
 	Reading Reading
 	Value   value.Value
 	At      diag.Pointer
+	// Bound tells that it is about each element of Operation.Over, and Field is the field of the element that it is compared with, ""
+	// where it is a part of something else.
+	Bound bool
+	Field string
 }
 
 // parts appends what there is of an operand in the body at a place.
@@ -70,26 +76,26 @@ func (o operandForm) parts(body value.Value, at diag.Pointer, out []Part) []Part
 	case v.IsMissing():
 	case o.reading == asPredicates:
 		for i, e := range v.Elems() {
-			out = append(out, Part{AsPredicate, e, at.Index(i)})
+			out = append(out, Part{Reading: AsPredicate, Value: e, At: at.Index(i), Bound: o.bound})
 		}
 	case (o.reading == asNumbers || o.reading == asValues) && v.Kind() != value.Array:
-		out = append(out, Part{AsArray, v, at})
+		out = append(out, Part{Reading: AsArray, Value: v, At: at, Bound: o.bound})
 	case o.reading == asNumbers || o.reading == asValues:
 		as := AsValue
 		if o.reading == asNumbers {
 			as = AsNumber
 		}
 		for i, e := range v.Elems() {
-			out = append(out, Part{as, e, at.Index(i)})
+			out = append(out, Part{Reading: as, Value: e, At: at.Index(i), Bound: o.bound})
 		}
 	case o.reading == asMatch && IsPredicate(v):
-		out = append(out, Part{AsPredicate, v, at})
+		out = append(out, Part{Reading: AsPredicate, Value: v, At: at, Bound: o.bound})
 	case o.reading == asMatch:
 		for _, m := range v.Members() {
-			out = append(out, Part{AsValue, m.Value, at.Key(m.Key)})
+			out = append(out, Part{Reading: AsValue, Value: m.Value, At: at.Key(m.Key), Field: m.Key})
 		}
 	default:
-		out = append(out, Part{o.reading, v, at})
+		out = append(out, Part{Reading: o.reading, Value: v, At: at, Bound: o.bound})
 	}
 	return out
 }
@@ -145,7 +151,7 @@ func operationNames() []string {
 // operationNamed returns the row of an operation. It reports false for a name that is none.
 func operationNamed(name string) (operationForm, bool) {
 	val, key := operandForm{key: "value"}, operandForm{key: "key"}
-	match, by, alias := operandForm{key: "match", reading: asMatch}, operandForm{key: "by", reading: AsNumber}, operandForm{key: "value", reading: AsNumber}
+	match, by, alias := operandForm{key: "match", reading: asMatch, bound: true}, operandForm{key: "by", reading: AsNumber}, operandForm{key: "value", reading: AsNumber}
 	var f operationForm
 	switch name {
 	// What adds to its target, and makes it where there is none.
@@ -163,13 +169,13 @@ func operationNamed(name string) (operationForm, bool) {
 		f = operationForm{on: value.Number, makes: true, effect: Counts, operands: []operandForm{by, alias}, compile: (*compiler).increment}
 	// What goes through the elements of an array.
 	case "remove":
-		f = operationForm{on: value.Array, operands: []operandForm{val, {key: "where", reading: asMatch}, match}, compile: (*compiler).remove}
+		f = operationForm{on: value.Array, operands: []operandForm{val, {key: "where", reading: asMatch, bound: true}, match}, compile: (*compiler).remove}
 	case "filter":
-		f = operationForm{on: value.Array, operands: []operandForm{{key: "keep", reading: AsPredicate}}, compile: (*compiler).filter}
+		f = operationForm{on: value.Array, operands: []operandForm{{key: "keep", reading: AsPredicate, bound: true}}, compile: (*compiler).filter}
 	case "map":
-		f = operationForm{on: value.Array, effect: ChangesElements, from: "apply", operands: []operandForm{{key: "apply", reading: AsOperations}}, compile: (*compiler).mapping}
+		f = operationForm{on: value.Array, effect: ChangesElements, from: "apply", operands: []operandForm{{key: "apply", reading: AsOperations, bound: true}}, compile: (*compiler).mapping}
 	case "update_where":
-		f = operationForm{on: value.Array, effect: MergesElements, from: "merge", operands: []operandForm{match, {key: "merge"}}, compile: (*compiler).updateWhere}
+		f = operationForm{on: value.Array, effect: MergesElements, from: "merge", operands: []operandForm{match, {key: "merge", bound: true}}, compile: (*compiler).updateWhere}
 	// What reaches a member by a name that is computed.
 	case "set_at":
 		f = operationForm{on: value.Object, makes: true, effect: PutsMember, from: "value", operands: []operandForm{key, val}, compile: (*compiler).dynamic}
@@ -186,7 +192,7 @@ func operationNamed(name string) (operationForm, bool) {
 		f = operationForm{
 			operands: []operandForm{
 				{key: "in", reading: AsArray, within: "find"},
-				{key: "where", reading: asMatch, within: "find"},
+				{key: "where", reading: asMatch, within: "find", bound: true},
 				{key: "find_target", reading: AsArray},
 				{key: "find_value"},
 			},
@@ -291,6 +297,8 @@ type Operation struct {
 	TargetAt diag.Pointer
 	On       value.Kind
 	Makes    bool
+	// Over is the path to the array of whose elements parts speak, "" where none do, and As what an element is called there, "" for "$item".
+	Over, As string
 
 	body     value.Value
 	operands []operandForm
@@ -338,6 +346,12 @@ func visit(v value.Value, at diag.Pointer, yield func(*Operation) bool) bool {
 	if target := o.body.Get("target"); !decides && !target.IsMissing() {
 		o.Target, _ = jsonpath.ParseState(target.Str())
 		o.TargetAt = o.At.Key("target")
+	}
+	switch find := o.body.Get("find"); {
+	case o.On == value.Array:
+		o.Over, o.As = o.body.Get("target").Str(), o.body.Get("as").Str()
+	case o.Name == "let":
+		o.Over, o.As = find.Get("in").Str(), find.Get("as").Str()
 	}
 	if !yield(o) {
 		return false
