@@ -23,25 +23,42 @@ const allEvents = 1 << 30
 
 // feed is GET /_events: a page of the events of the environment.
 func (c *call) feed(w http.ResponseWriter) error {
-	f, err := c.filter()
-	if err != nil {
-		return err
-	}
-	page := c.feedPage(f, c.streamID("after"))
-	if err := page.measure(); err != nil {
-		return err
-	}
-	if wait := c.duration("wait", 0); wait > 0 && page.events == 0 && !page.more && c.request.Method != http.MethodHead {
-		at, err := c.awaitEvent(w, f, page.last, wait)
+	for wait := c.duration("wait", 0); ; wait = 0 {
+		f, err := c.filter()
 		if err != nil {
 			return err
 		}
-		page = c.feedPage(f, at)
-		if err := page.measure(); err != nil {
+		retagged, err := c.retagged()
+		if err != nil {
 			return err
 		}
+		page, err := c.awaitPage(w, f, wait, retagged)
+		if err != nil {
+			return err
+		}
+		if !retagged() {
+			return page.write(w)
+		}
+		// Part of it was looked for by the tags of one spec, and part by those of another: it is looked for anew, as if asked now.
 	}
-	return page.write(w)
+}
+
+// awaitPage returns a page of the events that a filter lets through. Where there is none it waits for one, but not beyond a deployment that
+// changes which events have the tags.
+func (c *call) awaitPage(w http.ResponseWriter, f tail.Filter, wait time.Duration, retagged func() bool) (*eventPage, error) {
+	page := c.feedPage(f, c.streamID("after"), retagged)
+	if err := page.measure(); err != nil {
+		return nil, err
+	}
+	if wait == 0 || page.events > 0 || page.more || c.request.Method == http.MethodHead {
+		return page, nil
+	}
+	at, err := c.awaitEvent(w, f, page.last, wait, retagged)
+	if err != nil {
+		return nil, err
+	}
+	page = c.feedPage(f, at, retagged)
+	return page, page.measure()
 }
 
 // filter reads the parameters of a filter.
@@ -173,8 +190,8 @@ func (c *call) hadEvent(name string, earlier bool) (bool, error) {
 }
 
 // feedPage returns a page of the events that a filter lets through.
-func (c *call) feedPage(f tail.Filter, after j17.StreamID) *eventPage {
-	p := &eventPage{c: c, after: after, count: c.number("count", defaultCount), lines: acceptsLines(c.request.Header), ofFeed: true}
+func (c *call) feedPage(f tail.Filter, after j17.StreamID, retagged func() bool) *eventPage {
+	p := &eventPage{c: c, after: after, count: c.number("count", defaultCount), lines: acceptsLines(c.request.Header), ofFeed: true, outdated: retagged}
 	p.read = func(after j17.StreamID, count int) (iter.Seq2[*j17.Event, error], error) {
 		p.walk = c.api.Tail.Walk(c.tenant, f, after)
 		limit := count
@@ -199,8 +216,8 @@ func failing(events iter.Seq2[*j17.Event, error]) iter.Seq2[*j17.Event, error] {
 }
 
 // awaitEvent waits until there is an event that a filter lets through, and returns how far it has looked: up to the event, or up
-// to where there was none when the time was over.
-func (c *call) awaitEvent(w http.ResponseWriter, f tail.Filter, after j17.StreamID, wait time.Duration) (j17.StreamID, error) {
+// to where there was none when the time was over, or when other events have the tags.
+func (c *call) awaitEvent(w http.ResponseWriter, f tail.Filter, after j17.StreamID, wait time.Duration, retagged func() bool) (j17.StreamID, error) {
 	c.slot.Give()
 	c.allowTime(w, wait+readGrace)
 	s, err := c.api.streams.open(c, w, 0)
@@ -221,7 +238,7 @@ func (c *call) awaitEvent(w http.ResponseWriter, f tail.Filter, after j17.Stream
 	for {
 		err := c.takePiece(ctx, reader, &p, 0)
 		switch {
-		case p.Needs > 0 || s.ended():
+		case p.Needs > 0 || s.ended() || retagged():
 			return reader.Position(), nil
 		case err != nil && ctx.Err() == nil:
 			return after, err

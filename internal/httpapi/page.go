@@ -40,6 +40,8 @@ type eventPage struct {
 	// ofFeed makes it one of an environment, which says how far was looked: as far as the last walk has come.
 	ofFeed bool
 	walk   *tail.Walk
+	// outdated, if not nil, tells that the page would be another one by now.
+	outdated func() bool
 
 	events int          // on the page
 	size   int          // bytes of the events with what stands between them
@@ -167,7 +169,7 @@ func (p *eventPage) write(w http.ResponseWriter) error {
 // next reads the next piece. It reports false where there is none, or not the one that was measured.
 func (p *eventPage) next() bool {
 	events, err := p.read(p.at, p.events-p.done)
-	if err != nil {
+	if err != nil || p.outdated != nil && p.outdated() {
 		return false
 	}
 	p.piece = p.piece[:0]

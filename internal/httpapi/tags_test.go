@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -11,6 +12,7 @@ import (
 	"j17/internal/engine"
 	"j17/internal/engine/enginetest"
 	"j17/internal/httpapi"
+	"j17/internal/store"
 )
 
 // TestStreamsEndWithTheirTags: a stream that asks for a tag ends when a deployment gives it to other events, before any of those is sent, or with
@@ -61,6 +63,49 @@ func TestStreamsEndWithTheirTags(t *testing.T) {
 			}
 			if again := f.do(t, "GET", "/_events?tags=word:x&after="+second, ""); again.status != http.StatusOK {
 				t.Errorf("%d %s", again.status, again.body)
+			}
+		})
+	}
+}
+
+// TestPagesThatWaitEndWithTheirTags: a page that waits for a tag while a deployment gives it to other events is looked for anew: it has those that
+// were passed meanwhile.
+func TestPagesThatWaitEndWithTheirTags(t *testing.T) {
+	spec := func(from string) string {
+		return `{"agent_types": ["user"], "singletons": ["global"], "aggregate_types": {"note": {"events": {
+			"was_written": {"schema": {}, "handler": [], "tags": {"word": "` + from + `"}}, "was_coded": {"schema": {}, "handler": []}}}}}`
+	}
+	for _, ends := range []string{"an event", "the time"} {
+		synctest.Test(t, func(t *testing.T) {
+			var e *engine.Engine
+			var st store.Store
+			f := newFixture(t, func(o *httpapi.Options) {
+				e = o.Engine
+				st, _ = o.Store.(store.Store)
+			})
+			tenant := j17.TenantOf(f.instance.ID, j17.Prod)
+			e.Deploy(tenant, enginetest.Compiled(t, spec("$.data.s")), nil)
+			answered := make(chan feedPage)
+			go func() { answered <- f.feed(t, "?tags=word:x&wait=50s") }()
+			synctest.Wait()
+			first := f.write(t, "global/was_written", `{"t":"x"}`) // which has another tag
+			synctest.Wait()
+			e.Deploy(tenant, enginetest.Compiled(t, spec("$.data.t")), nil)
+			retagged := store.Retagged{Key: j17.Key{Type: "note", ID: "global"}, Version: 1, Tags: []string{"word:x"}}
+			if err := st.Retag(t.Context(), tenant, []store.Retagged{retagged}); err != nil {
+				t.Fatal(err)
+			}
+			want := []string{first}
+			if ends == "an event" {
+				want = append(want, f.write(t, "global/was_written", `{"t":"x"}`))
+			}
+			var got []string
+			p := <-answered
+			for _, ev := range p.Events {
+				got = append(got, ev.StreamID)
+			}
+			if !slices.Equal(got, want) || p.Position != want[len(want)-1] {
+				t.Errorf("%s: %q, want %q, up to %s", ends, got, want, p.Position)
 			}
 		})
 	}
