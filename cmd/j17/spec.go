@@ -20,7 +20,7 @@ func (e *env) spec() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(e.specValidate(), e.specFmt(), e.specDiff(), e.specNew(), e.specTypes())
-	cmd.AddCommand(e.specDeploy(), e.specPromote(), e.specRollback(), e.specHistory(), e.specShow())
+	cmd.AddCommand(e.specDeploy(), e.specPromote(), e.specRollback(), e.specHistory(), e.specShow(), e.specTags())
 	return cmd
 }
 

@@ -399,6 +399,13 @@ func (s *Store) Status() store.Status {
 // DiskBytes returns the size of all files of the store.
 func (s *Store) DiskBytes() uint64 { return s.disk.used() }
 
+// TagBytes returns the size of the filters over tags.
+func (s *Store) TagBytes() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return uint64(s.filterBytes)
+}
+
 // fail stops all writes after a fault that leaves it open what has become durable.
 func (s *Store) fail(cause error) {
 	s.logger.Error("a write to disk failed, no more writes are accepted", slog.Any("error", cause))

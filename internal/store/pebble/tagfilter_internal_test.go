@@ -53,7 +53,7 @@ func TestFiltersHaveAllTags(t *testing.T) {
 			t.Fatal(err)
 		}
 		all.Wait()
-		if s.filterBytes != f.size() || !f.whole.Load() {
+		if s.TagBytes() != uint64(f.size()) || !f.whole.Load() {
 			t.Errorf("filters have %d bytes, this one has %d, whole is %t", s.filterBytes, f.size(), f.whole.Load())
 		}
 	}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"j17/internal/wire"
+)
+
+func (e *env) specTags() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "tags", Short: "List the tags that the deployed spec declares, and how far older events have them", Args: noArgs,
+		Long: `List the tags that event types of the deployed spec declare, with the aggregate types whose events have them. One that a deployment has
+added or changed is "building" until all older events have it, with how many events of how many were looked at; whoever asks for it meanwhile
+is told index_not_ready. The tags actor and target, which are always there, are not listed.`,
+		Example: "  j17 spec tags --env staging",
+	}
+	r := blobFlags(cmd)
+	jsonFlag(cmd, &asJSON)
+
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		path, err := o.opsPath(cmd.Context(), "tags")
+		if err != nil {
+			return err
+		}
+		var all wire.Tags
+		if err := o.call(cmd.Context(), http.MethodGet, path, nil, nil, &all); err != nil {
+			return err
+		}
+		if asJSON {
+			return e.printJSON(all.Tags)
+		}
+		cells := make([][]string, len(all.Tags))
+		for i, t := range all.Tags {
+			status := t.Status
+			if t.Build != nil {
+				status += fmt.Sprintf(" %d/%d", t.Build.Done, t.Build.Total)
+			}
+			cells[i] = []string{t.Name, strings.Join(t.AggregateTypes, ", "), status}
+		}
+		return e.printTable([]string{"name", "events of", "status"}, cells)
+	}
+	return cmd
+}
