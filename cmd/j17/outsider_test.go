@@ -12,7 +12,7 @@ import (
 )
 
 // TestAnOutsiderVerifies has the program of examples/verify, which uses nothing of ours, look at the files of the script of "audit verify":
-// it comes to the same.
+// it comes to the same. It has no more than fifty lines, so that everybody can read it.
 func TestAnOutsiderVerifies(t *testing.T) {
 	t.Parallel()
 	python, err := exec.LookPath("python3")
@@ -22,6 +22,14 @@ func TestAnOutsiderVerifies(t *testing.T) {
 	files, err := txtar.ParseFile(filepath.Join("testdata", "script", "audit_verify.txtar"))
 	if err != nil {
 		t.Fatal(err)
+	}
+	program, err := os.ReadFile(examplePath("verify", "verify.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.FieldsFunc(string(program), func(r rune) bool { return r == '\n' }) // blank ones do not count
+	if len(lines) > 50 {
+		t.Errorf("the program has %d lines", len(lines))
 	}
 	vkey := regexp.MustCompile(`export\.ndjson --key '(\S+)'`).FindSubmatch(files.Comment)[1]
 	dir := t.TempDir()
