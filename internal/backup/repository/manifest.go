@@ -238,6 +238,9 @@ func decodeManifest(id string, text []byte) (Manifest, error) {
 	if string(rest) != hex.EncodeToString(sum[:])+"\n" {
 		return Manifest{}, errors.New("its content does not have the SHA-256 that stands in its last line: it was changed or cut short")
 	}
+	if bytes.Count(line, []byte(","))+bytes.Count(line, []byte("["))+bytes.Count(line, []byte("{")) > mostElements {
+		return Manifest{}, errTooLarge
+	}
 	var m Manifest
 	if err := json.Unmarshal(line, &m); err != nil {
 		return Manifest{}, fmt.Errorf("it is not what j17 writes: %w", err)
@@ -311,8 +314,16 @@ const (
 	collecting = "collecting"
 )
 
-// maxManifest bounds a manifest, in bytes: one of ten million parts.
-const maxManifest = 2 << 30
+const (
+	// mostParts is how many parts a backup has at most: of events, two TiB. What lists them is read as a whole.
+	mostParts = 1 << 18
+	// maxManifest bounds a manifest, in bytes, and mostElements what it may consist of, since each may take more memory than it has bytes.
+	maxManifest  = mostParts * 256
+	mostElements = mostParts * 8
+)
+
+// errParts is the error of a backup that is too large.
+var errParts = fmt.Errorf("there is more to it than a backup holds, %d parts of up to 8 MiB: back environments up by themselves, or move data to other instances", mostParts)
 
 func manifestFile(id string) string { return manifests + "/" + id }
 

@@ -62,6 +62,8 @@ type Writer struct {
 	mu             sync.Mutex
 	known, checked map[string]bool
 	parts, bytes   atomic.Int64
+	// listed is how many parts the manifest will have. It belongs to who writes tenants.
+	listed int
 }
 
 // job is a content that becomes a part. of is told when that is done, or nothing is stored any more.
@@ -195,6 +197,14 @@ func (w *Writer) failed() error {
 	return nil
 }
 
+// list counts a part of the manifest.
+func (w *Writer) list() error {
+	if w.listed++; w.listed > mostParts {
+		return errParts
+	}
+	return nil
+}
+
 // Tenant begins what the backup holds of one more tenant. The one before has to be closed.
 func (w *Writer) Tenant(h TenantHead) *TenantWriter {
 	t := &TenantWriter{w: w, head: h}
@@ -235,6 +245,9 @@ func (w *Writer) Finish(completedAt time.Time) (Manifest, error) {
 
 	// The parts survive a loss of power before the manifest can.
 	text, err := m.encode()
+	if err == nil && len(text) > maxManifest {
+		err = errParts
+	}
 	if err != nil {
 		return Manifest{}, err
 	}
@@ -316,6 +329,9 @@ func (t *TenantWriter) Keep(s Segment) error {
 	if !there {
 		return ErrMissing
 	}
+	if err := t.w.list(); err != nil {
+		return err
+	}
 	if s.First.Compare(t.last) <= 0 {
 		return fmt.Errorf("the segment from %s on does not follow %s", s.First, t.last)
 	}
@@ -395,6 +411,9 @@ func (t *TenantWriter) Cut() error {
 	}
 	if len(t.content) == 0 {
 		return nil
+	}
+	if err := t.w.list(); err != nil {
+		return err
 	}
 	part := new(Part)
 	switch t.filling {
@@ -480,6 +499,7 @@ func (t *TenantWriter) Drop() ([]Segment, error) {
 	if err := t.w.failed(); err != nil {
 		return nil, err
 	}
+	t.w.listed -= len(t.feed) + len(t.items) + len(t.commands)
 	t.w.tenants = slices.DeleteFunc(t.w.tenants, func(other *TenantWriter) bool { return other == t })
 	return t.manifest().Feed, nil
 }
