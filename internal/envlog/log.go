@@ -8,6 +8,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"j17"
+	"j17/internal/store"
 )
 
 // tileHeight is how many levels of a tree a tile has, tileWidth how many nodes its lowest one has.
@@ -65,6 +66,9 @@ func (l *log) catchUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := l.begin(ctx, extent); err != nil {
+		return err
+	}
 	if extent.Events < l.size {
 		// It is another environment than the one that was known: the old one was removed.
 		if err := l.load(ctx); err != nil {
@@ -84,6 +88,14 @@ func (l *log) catchUp(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// begin looks whether an environment that had no events has got its log together with them.
+func (l *log) begin(ctx context.Context, extent store.Extent) error {
+	if l.size > 0 || extent.Events == 0 {
+		return nil
+	}
+	return l.load(ctx)
 }
 
 // read takes up to limit events from the feed.

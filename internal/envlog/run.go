@@ -80,6 +80,9 @@ func (s *Service) step(ctx context.Context, t j17.Tenant) (again bool, err error
 	}
 	defer leave()
 	extent, err := s.Store.Extent(ctx, t)
+	if err == nil && extent.Events >= upkeepEvents {
+		err = l.begin(ctx, extent)
+	}
 	if err != nil || extent.Events < l.stored*tileWidth+upkeepEvents {
 		return false, err
 	}

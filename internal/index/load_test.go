@@ -38,7 +38,7 @@ func (h *house) load(t j17.Tenant, items int) {
 		key := j17.Key{Type: typ, ID: id}
 		raw, layout := j17.AppendEvent(nil, at, key, "was_set", []byte(data), []byte(`{}`), 900_000_000)
 		e := j17.Event{StreamID: at, Key: key, Type: "was_set", Timestamp: 900_000_000, Raw: raw, Data: layout.DataOf(raw), Metadata: layout.MetadataOf(raw)}
-		if err := l.Event(store.LoadedEvent{Event: &e}); err != nil {
+		if _, err := l.Event(store.LoadedEvent{Event: &e}); err != nil {
 			h.tb.Fatal(err)
 		}
 	}

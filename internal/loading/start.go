@@ -9,6 +9,7 @@ import (
 	"j17"
 	"j17/internal/decider"
 	"j17/internal/engine"
+	"j17/internal/envlog"
 	"j17/internal/eventfile"
 	"j17/internal/ident"
 	"j17/internal/store"
@@ -45,7 +46,7 @@ func (l *Loader) ColdStart(ctx context.Context, t j17.Tenant, in *eventfile.Read
 	}
 	defer c.forget()
 	c.examine, c.finish = c.examineAny, c.canonical
-	s := &start{recorder: c, load: load, at: past.Position()}
+	s := &start{recorder: c, load: load, log: envlog.NewFilling(load.Item), at: past.Position()}
 	c.exchanged = s.exchange
 	c.latest = s.at.Ms + aheadDays*secondsADay*1000
 	if err = c.each(ctx, in, func(events []pastEvent) error { return s.add(ctx, events) }); errors.Is(err, errEnough) {
@@ -62,7 +63,7 @@ func (l *Loader) ColdStart(ctx context.Context, t j17.Tenant, in *eventfile.Read
 
 	// Then the store takes it in.
 	c.forget()
-	if err := s.number(); err != nil {
+	if err := errors.Join(s.number(), s.log.End()); err != nil {
 		return Imported{}, s.named(err)
 	}
 	if !past.Current() {
@@ -103,6 +104,8 @@ func (l *Loader) begin(t j17.Tenant) (end func(), err error) {
 type start struct {
 	*recorder
 	load store.Load
+	// log is the log of the tenant.
+	log *envlog.Filling
 	// kept tells, once the first event was seen (begun), that events keep their positions, the last of which is at last; array that the
 	// file is one.
 	begun, kept, array bool
@@ -273,7 +276,11 @@ func (s *start) event(ev *pastEvent, fresh bool) error {
 		loaded.Chain = (*[32]byte)(ev.file.Chain)
 	}
 	s.bytes += int64(len(o.Key.Type) + len(o.Key.ID) + len(o.Type) + len(e.Data) + len(e.Metadata))
-	if err := s.load.Event(loaded); err != nil {
+	leaf, err := s.load.Event(loaded)
+	if err == nil {
+		err = s.log.Add(e.StreamID, leaf)
+	}
+	if err != nil {
 		return err
 	}
 

@@ -69,8 +69,8 @@ type ArchivedCommand struct {
 // Load fills a tenant. It is for one goroutine. Memory is bounded, however much is loaded. After an error nothing but Discard is of use.
 type Load interface {
 	// Event adds an event, whose position is greater than those of all events and notes before it. It is copied. What is wrong with it
-	// is a *LoadError, now or at Commit.
-	Event(e LoadedEvent) error
+	// is a *LoadError, now or at Commit. It returns the leaf hash that a tree over the feed has of it.
+	Event(e LoadedEvent) (leaf [32]byte, err error)
 
 	// Note adds a note: the streams that it names have the generations that it gives them.
 	Note(n Note) error

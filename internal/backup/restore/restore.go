@@ -11,6 +11,7 @@ import (
 
 	"j17"
 	"j17/internal/backup/repository"
+	"j17/internal/envlog"
 	"j17/internal/proof"
 	"j17/internal/store"
 )
@@ -88,6 +89,7 @@ type tenant struct {
 	cut  *Cut
 	load store.Load
 	tree proof.Tree
+	log  *envlog.Filling
 	out  Report
 	// erased is what was erased after the backup.
 	erased *erased
@@ -116,12 +118,13 @@ func Tenant(ctx context.Context, o Options, t *repository.TenantManifest, cut *C
 		return Report{}, fmt.Errorf("the restoration of %s could not begin: %w", t.Tenant, err)
 	}
 	defer r.load.Discard()
+	r.log = envlog.NewFilling(r.load.Item)
 
 	// Events first: which streams there are decides about names.
 	if err := r.feed(); err != nil {
 		return Report{}, err
 	}
-	if err := r.items(); err != nil {
+	if err := errors.Join(r.items(), r.log.End()); err != nil {
 		return Report{}, err
 	}
 	if !r.out.Past {
@@ -212,7 +215,6 @@ func (r *tenant) entry(entry *store.Archived) error {
 		return nil
 	}
 
-	r.tree.Add(e.Leaf())
 	r.out.Position = e.StreamID
 	tags := entry.Tags
 	marker, err := r.erased.of(e)
@@ -222,7 +224,15 @@ func (r *tenant) entry(entry *store.Archived) error {
 	if marker != nil {
 		e, tags = marker, nil
 	}
-	return r.load.Event(store.LoadedEvent{Event: e, Tags: tags})
+	leaf, err := r.load.Event(store.LoadedEvent{Event: e, Tags: tags})
+	if err != nil {
+		return err
+	}
+	r.tree.Add(leaf)
+	if r.from.Tenant == j17.System {
+		return nil // whose log is in the backup
+	}
+	return r.log.Add(e.StreamID, leaf)
 }
 
 // behind reports whether a position is left out.

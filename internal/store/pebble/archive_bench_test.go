@@ -37,7 +37,7 @@ func loadBench(b *testing.B, s *pebble.Store, tn j17.Tenant, n int) {
 		var layout j17.Layout
 		raw, layout = j17.AppendEvent(raw[:0], at, key, "was_placed", data, metadata, 1_700_000_000)
 		e := j17.Event{StreamID: at, Key: key, Type: "was_placed", Timestamp: 1_700_000_000, Raw: raw, Data: layout.DataOf(raw), Metadata: layout.MetadataOf(raw)}
-		if err := l.Event(store.LoadedEvent{Event: &e}); err != nil {
+		if _, err := l.Event(store.LoadedEvent{Event: &e}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -3,6 +3,7 @@ package pebble
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -148,14 +149,18 @@ func (l *loading) fail(err error) error {
 }
 
 // Event adds an event. See store.Load.
-func (l *loading) Event(e store.LoadedEvent) error {
+func (l *loading) Event(e store.LoadedEvent) (leaf [hashBytes]byte, err error) {
 	if l.err != nil {
-		return l.err
+		return leaf, l.err
 	}
 	if err := l.event(&e); err != nil {
-		return l.fail(&store.LoadError{Line: e.Line, Position: e.StreamID, Key: e.Key, Err: err})
+		return leaf, l.fail(&store.LoadError{Line: e.Line, Position: e.StreamID, Key: e.Key, Err: err})
 	}
-	return l.fail(l.addEvent(&e))
+	leaf = sha256.Sum256(l.value[leafAt(e.Kept, l.own):])
+	if err := l.fail(l.addEvent(&e, &leaf)); err != nil || e.Kept == nil {
+		return leaf, err
+	}
+	return [hashBytes]byte(e.Kept), nil
 }
 
 // event checks an event for itself and makes its record.
@@ -207,15 +212,15 @@ func (l *loading) place(at j17.StreamID) error {
 	return nil
 }
 
-// The first byte of what is sorted by stream tells what it is.
+// The first byte of what is sorted by stream tells what it is. The leaf hash of an event's bytes follows.
 const (
 	sortedEvent   = 'e'
 	sortedChained = 'c' // an event of which the chain is known
 	sortedNote    = 'n'
 )
 
-// addEvent adds an event whose record is l.value.
-func (l *loading) addEvent(e *store.LoadedEvent) error {
+// addEvent adds an event whose record is l.value. leaf is the leaf hash of its bytes.
+func (l *loading) addEvent(e *store.LoadedEvent, leaf *[hashBytes]byte) error {
 	// The tags, in runs as the feed will have them.
 	if l.run.n > 0 && (l.run.n == maxRun || l.last.Next() != e.StreamID) {
 		if err := l.endRun(); err != nil {
@@ -242,10 +247,10 @@ func (l *loading) addEvent(e *store.LoadedEvent) error {
 
 	// The record goes to its stream.
 	l.key = appendPosition(append(appendStream(l.key[:0], e.Key), 0), e.StreamID)
-	var header [1 + 2*binary.MaxVarintLen64 + hashBytes]byte
-	about := append(header[:0], sortedEvent)
+	var header [1 + 2*binary.MaxVarintLen64 + 2*hashBytes]byte
+	about := append(append(header[:0], sortedEvent), leaf[:]...)
 	if e.Chain != nil {
-		about = append(about[:0], sortedChained)
+		about[0] = sortedChained
 		about = append(about, e.Chain[:]...)
 	}
 	about = binary.AppendUvarint(binary.AppendVarint(about, int64(e.Line)), e.Version)

@@ -19,7 +19,7 @@ func fillLoad(l store.Load, events int) error {
 		data := fmt.Appendf(nil, `{"n":%d}`, i*7919)
 		raw, layout := j17.AppendEvent(nil, at, key, "was_made", data, []byte(`{}`), 1)
 		e := j17.Event{StreamID: at, Key: key, Type: "was_made", Timestamp: 1, Raw: raw, Data: layout.DataOf(raw), Metadata: layout.MetadataOf(raw)}
-		err := l.Event(store.LoadedEvent{Event: &e, Tags: []string{fmt.Sprint("tag", i%5)}})
+		_, err := l.Event(store.LoadedEvent{Event: &e, Tags: []string{fmt.Sprint("tag", i%5)}})
 		item := store.ArchivedItem{Space: "notes", Item: store.Item{Key: fmt.Sprint(i), Value: store.AppendEntries(nil, fmt.Sprint(i))}, Entries: "entries"}
 		if err = errors.Join(err, l.Item(item)); err != nil {
 			return err

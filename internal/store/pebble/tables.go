@@ -3,7 +3,6 @@ package pebble
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -272,6 +271,7 @@ func (s *streamOf) next(key, value []byte, record *eventRecord) ([]byte, error) 
 	}
 
 	// What was said of the event.
+	bytesLeaf, rest := [hashBytes]byte(rest), rest[hashBytes:]
 	var want []byte
 	if kind == sortedChained {
 		want, rest = rest[:hashBytes], rest[hashBytes:]
@@ -290,7 +290,6 @@ func (s *streamOf) next(key, value []byte, record *eventRecord) ([]byte, error) 
 	}
 
 	// The stream grows by it.
-	bytesLeaf := sha256.Sum256(record.leafInput)
 	leaf := bytesLeaf
 	if record.kept != nil {
 		leaf, s.erased = [hashBytes]byte(record.kept), true

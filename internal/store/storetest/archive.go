@@ -35,6 +35,12 @@ func Copy(ctx context.Context, from store.Archives, tn j17.Tenant, to store.Arch
 	return l.Commit(ctx)
 }
 
+// added adds an event to a load.
+func added(l store.Load, e store.LoadedEvent) error {
+	_, err := l.Event(e)
+	return err
+}
+
 // copyAll adds what an archive holds to a load.
 func copyAll(ctx context.Context, a store.Archive, l store.Load) error {
 	for c, err := range a.Changes(ctx, j17.StreamID{}) {
@@ -44,7 +50,7 @@ func copyAll(ctx context.Context, a store.Archive, l store.Load) error {
 		case c.Note != nil:
 			err = l.Note(*c.Note)
 		default:
-			err = l.Event(store.LoadedEvent{Event: c.Event, Tags: c.Tags})
+			_, err = l.Event(store.LoadedEvent{Event: c.Event, Tags: c.Tags})
 		}
 		if err != nil {
 			return err
@@ -345,7 +351,7 @@ func testLoadRefused(s *suite) {
 		l := loadOf(s, f, other)
 		first, second := crafted(at(7), a, 5), crafted(at(8), a, 5)
 		change(&first, &second)
-		err := errors.Join(l.Event(first), l.Event(second))
+		err := errors.Join(added(l, first), added(l, second))
 		if err == nil {
 			err = l.Commit(t.Context())
 		}
@@ -382,7 +388,7 @@ func testLoadRefused(s *suite) {
 		"a command that contradicts itself": func(l store.Load) error { return l.Command(store.ArchivedCommand{Lengths: []uint64{1}}) },
 	} {
 		l := loadOf(s, f, other)
-		err := l.Event(crafted(at(7), a, 5))
+		err := added(l, crafted(at(7), a, 5))
 		if err == nil {
 			err = errors.Join(do(l), l.Commit(t.Context()))
 		}
@@ -426,8 +432,8 @@ func testLoadChains(s *suite) {
 		if i%5 == 0 {
 			e.Tags = []string{"fifth", "actor:user:somebody else"}
 		}
-		if err := l.Event(e); err != nil {
-			t.Fatal(err)
+		if leaf, err := l.Event(e); err != nil || leaf != e.Leaf() {
+			t.Fatalf("the leaf %x of an event with %x: %v", leaf, e.Leaf(), err)
 		}
 		e.Version = uint64(i/7) + 1
 		want = append(want, recordOf(e.Event))
@@ -513,7 +519,7 @@ func testLoadItems(s *suite) {
 	later.Due, later.Rev, place.Entries = soon.Add(time.Hour), both.Rev, "cells"
 	moved, expiring := place, item(space, "twice", []byte("2"))
 	moved.Value, expiring.Expires = entries("y", "z"), soon
-	err := l.Event(crafted(j17.StreamID{Ms: 7}, order("a"), 5))
+	err := added(l, crafted(j17.StreamID{Ms: 7}, order("a"), 5))
 	for _, i := range []store.ArchivedItem{later, place, expiring, twice, moved, item(space, "new", []byte("n"))} {
 		err = errors.Join(err, l.Item(i))
 	}
@@ -595,7 +601,7 @@ func testLoadGivenUp(s *suite) {
 	write(t, f, other, put("own", "1"))
 	load := func(tn j17.Tenant) store.Load {
 		l := loadOf(s, f, tn)
-		if err := errors.Join(l.Event(crafted(j17.StreamID{Ms: 7}, order("a"), 5)), l.Item(store.ArchivedItem{Space: space, Item: store.Item{Key: "k"}})); err != nil {
+		if err := errors.Join(added(l, crafted(j17.StreamID{Ms: 7}, order("a"), 5)), l.Item(store.ArchivedItem{Space: space, Item: store.Item{Key: "k"}})); err != nil {
 			t.Fatal(err)
 		}
 		return l
@@ -604,7 +610,7 @@ func testLoadGivenUp(s *suite) {
 	l := load(tenant)
 	l.Discard()
 	l.Discard()
-	if err := errors.Join(l.Event(crafted(j17.StreamID{Ms: 9}, order("a"), 5)), l.Commit(t.Context())); err == nil {
+	if err := errors.Join(added(l, crafted(j17.StreamID{Ms: 9}, order("a"), 5)), l.Commit(t.Context())); err == nil {
 		t.Error("a load goes on after its end")
 	}
 	l = load(tenant)
