@@ -15,6 +15,11 @@ import (
 
 // step looks at the next part of a pass. An error is none of what is looked at: the same part is looked at again.
 func (s *Service) step(ctx context.Context) (err error) {
+	if s.state.Phase == events || s.state.Phase == items {
+		if err := s.enter(ctx); err != nil {
+			return err
+		}
+	}
 	switch s.state.Phase {
 	case tables:
 		err = s.stepTables(ctx)
@@ -29,6 +34,28 @@ func (s *Service) step(ctx context.Context) (err error) {
 		return nil // by an erasure: it goes on with what is there now
 	}
 	return err
+}
+
+// enter sees to it that what was looked at of an environment belongs to the one that there is now.
+func (s *Service) enter(ctx context.Context) error {
+	extent, err := s.Store.Extent(ctx, s.state.Tenant)
+	if err != nil || extent.Life == s.state.Life {
+		return err
+	}
+	s.tile, s.hopeless = tile{}, false
+	s.change(func(st *state) { st.anew(st.Tenant, extent.Life) })
+	return nil
+}
+
+// anew begins with an environment.
+func (st *state) anew(t j17.Tenant, life uint64) {
+	st.Phase, st.Tenant, st.Life, st.Position, st.Index, st.Item, st.Stream = events, t, life, "", 0, store.ItemName{}, nil
+}
+
+// replaced reports whether the environment that is looked at is not there any more, or another one has its name.
+func (s *Service) replaced(ctx context.Context) bool {
+	extent, err := s.Store.Extent(ctx, s.state.Tenant)
+	return err == nil && extent.Life != s.state.Life
 }
 
 // stepTables compares some files with their checksums.
@@ -65,13 +92,19 @@ func (s *Service) nextTenant(ctx context.Context, after j17.Tenant) error {
 	if found {
 		i++
 	}
+	var extent store.Extent
+	if i < len(all) {
+		if extent, err = s.Store.Extent(ctx, all[i]); err != nil {
+			return err
+		}
+	}
 	s.change(func(st *state) {
-		st.Position, st.Index, st.Item, st.Stream = "", 0, store.ItemName{}, nil
 		if i < len(all) {
-			st.Phase, st.Tenant = events, all[i]
+			st.anew(all[i], extent.Life)
 			return
 		}
-		st.Phase, st.Tenant = idle, ""
+		st.anew("", 0)
+		st.Phase = idle
 		st.Pass.EndedAt = s.Clock.Now().UTC()
 		ended := st.Pass
 		st.Last, st.Before, st.Next = &ended, nil, s.Clock.Now().Add(passPause)
@@ -90,6 +123,7 @@ func (s *Service) stepItems(ctx context.Context) error {
 
 	// Items until a round is full.
 	left, last, n := int64(roundBytes), s.state.Item, uint64(0)
+	var void []store.Side
 	for it, err := range a.Items(ctx, last) {
 		if err != nil {
 			if !isDamage(err) {
@@ -100,6 +134,9 @@ func (s *Service) stepItems(ctx context.Context) error {
 		}
 		last = store.ItemName{Space: it.Space, Key: it.Key}
 		n++
+		if len(it.Value) == 0 && slices.Contains(s.Void, it.Space) {
+			void = append(void, store.Side{Op: store.Delete, Space: it.Space, Key: it.Key, Cond: store.IfRev, Rev: it.Rev})
+		}
 		if check := s.Checks[it.Space]; check != nil {
 			bad := check(it.Key, it.Value)
 			if bad != nil && ofLog(it.Space) {
@@ -117,6 +154,9 @@ func (s *Service) stepItems(ctx context.Context) error {
 	}
 
 	// How far that was.
+	if err := s.removeVoid(ctx, t, void); err != nil {
+		return err
+	}
 	s.change(func(st *state) {
 		st.Item = last
 		st.Pass.Items += n
@@ -124,6 +164,20 @@ func (s *Service) stepItems(ctx context.Context) error {
 	})
 	if left > 0 {
 		return s.nextTenant(ctx, t)
+	}
+	return nil
+}
+
+// voidAtOnce is how many items are removed in one write.
+const voidAtOnce = 500
+
+// removeVoid removes items that say what no item says. Where somebody has written to one meanwhile, those beside it are left to the next pass.
+func (s *Service) removeVoid(ctx context.Context, t j17.Tenant, void []store.Side) error {
+	for some := range slices.Chunk(void, voidAtOnce) {
+		err := s.Store.WriteFreeing(ctx, t, some)
+		if _, overtaken := errors.AsType[*store.SideConflict](err); err != nil && !overtaken {
+			return err
+		}
 	}
 	return nil
 }

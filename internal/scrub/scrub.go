@@ -39,6 +39,9 @@ type Options struct {
 	Worker *worker.Kit
 	// Checks tell what is wrong with the items of spaces, nil for nothing. Of other spaces it is only looked whether items can be read.
 	Checks map[store.Space]func(key string, value []byte) error
+	// Void are the spaces of which an item without a value says what no item says. A pass removes such items: an older version of the program
+	// may have left some, and their keys may tell what nobody may know any more.
+	Void []store.Space
 }
 
 // How much of the machine a pass may have, and how often there is one. An event costs as much as eventCost bytes beside its own: it
@@ -104,10 +107,11 @@ type state struct {
 	// Last is the last pass that has come to its end.
 	Last  *Pass  `json:"last,omitempty"`
 	Phase string `json:"phase"`
-	// Table is the last table that was looked at; Tenant the environment that is, with the position and number of its last event, or its
-	// last item.
+	// Table is the last table that was looked at; Tenant the environment that is, with its life (store.Extent) and the position and number of
+	// its last event, or its last item.
 	Table    string         `json:"table,omitempty"`
 	Tenant   j17.Tenant     `json:"tenant,omitempty"`
+	Life     uint64         `json:"life,omitempty"`
 	Position string         `json:"position,omitempty"`
 	Index    uint64         `json:"index,omitempty"`
 	Item     store.ItemName `json:"item,omitzero"`
@@ -289,8 +293,12 @@ func (s *Service) change(do func(*state)) {
 	do(&s.state)
 }
 
-// found notes that something is damaged, and says so once.
+// found notes that something is damaged, and says so once; but not where it does not fit what was seen of an environment that is not there any
+// more.
 func (s *Service) found(ctx context.Context, what, where string, err error) {
+	if s.state.Phase != tables && s.replaced(ctx) {
+		return
+	}
 	f := Finding{What: what, Where: short(where), Error: short(err.Error()), Tenant: s.state.Tenant, At: s.Clock.Now().UTC()}
 	if cause, ok := errors.AsType[*store.CorruptionError](err); ok {
 		f.Where, f.Error = short(cause.Where), short(cause.Err.Error())

@@ -87,7 +87,7 @@ func (f *fixture) open(t *testing.T) {
 	f.logs = envlog.New(envlog.Options{Store: counting{f.store, &f.whole}, Clock: f.clock, Worker: kit, Origin: func(t j17.Tenant) (string, error) { return string(t), nil }})
 	checks := envlog.Checks()
 	maps.Copy(checks, checkpoint.Checks())
-	f.Service = scrub.New(scrub.Options{Store: f.store, Log: f.logs, Clock: hurried{f.clock}, Logger: logger, Worker: kit, Checks: checks})
+	f.Service = scrub.New(scrub.Options{Store: f.store, Log: f.logs, Clock: hurried{f.clock}, Logger: logger, Worker: kit, Checks: checks, Void: []store.Space{"void"}})
 }
 
 func (f *fixture) close(t *testing.T) {
@@ -478,6 +478,72 @@ func TestALargeFileIsPaidFor(t *testing.T) {
 		}
 		if took := f.clock.Now().Sub(began); f.Status().Pass.Tables == 1 && took != 16*time.Second {
 			t.Errorf("the next round begins after %v, want 16 s", took)
+		}
+	}
+}
+
+// TestAnEnvironmentMadeAnewIsNoDamage removes an environment while a stream of it is looked at, and makes it anew with other events under the
+// same keys: what was seen of the first one does not count.
+func TestAnEnvironmentMadeAnewIsNoDamage(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	fill := func(n int, text string) {
+		t.Helper()
+		for i := range n {
+			unit := store.Append{Events: []store.NewEvent{{
+				Key: j17.Key{Type: "order", ID: "long"}, Type: "was_made", Data: fmt.Appendf(nil, `{"n":%d,"text":%q}`, i, strings.Repeat(text, 30_000)), Metadata: []byte("{}"),
+			}}}
+			if _, err := f.store.Append(t.Context(), tenant, []store.Append{unit}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	fill(80, "a")
+	before := f.Status().Pass.Number
+	f.Begin()
+	for f.Status().Pass.Number == before || f.Status().Pass.Events == 0 {
+		if err := f.Round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if st := f.Status(); st.Pass.Streams > 0 {
+		t.Fatalf("the stream was looked at as a whole: %+v", st)
+	}
+	if err := f.store.DropTenant(t.Context(), tenant); err != nil {
+		t.Fatal(err)
+	}
+	fill(90, "b")
+	if _, err := f.logs.Upkeep(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	for f.Status().Phase != "idle" {
+		if err := f.Round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if st := f.Status(); len(st.Damaged) > 0 || st.Pass.Streams != 1 || st.Pass.Events < 91 {
+		t.Errorf("after the pass: %+v", st)
+	}
+}
+
+// TestVoidItemsAreRemoved looks at items without a value of a space in which these say nothing: they go, and others stay.
+func TestVoidItemsAreRemoved(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var sides []store.Side
+	for i := range 1200 {
+		sides = append(sides, store.Side{Op: store.Put, Space: "void", Key: fmt.Sprint(i)})
+	}
+	sides = append(sides, store.Side{Op: store.Put, Space: "void", Key: "held", Value: []byte("by somebody")}, store.Side{Op: store.Put, Space: "marks", Key: "done"})
+	if err := f.store.Write(t.Context(), tenant, sides); err != nil {
+		t.Fatal(err)
+	}
+	if st := f.pass(t); len(st.Damaged) > 0 {
+		t.Errorf("after the pass: %+v", st)
+	}
+	for space, want := range map[store.Space]int{"void": 1, "marks": 1} {
+		if n, err := f.store.Count(t.Context(), tenant, space, store.Range{}, 2000); err != nil || n != want {
+			t.Errorf("%s: %d, %v", space, n, err)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"j17/internal/checkpoint"
 	"j17/internal/envlog"
 	"j17/internal/scrub"
+	"j17/internal/unique"
 )
 
 // openScrub makes what looks for damage.
@@ -13,5 +14,5 @@ func (s *Server) openScrub() {
 	o := &s.options
 	checks := envlog.Checks()
 	maps.Copy(checks, checkpoint.Checks())
-	s.scrub = scrub.New(scrub.Options{Store: s.store, Log: s.logs, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Checks: checks})
+	s.scrub = scrub.New(scrub.Options{Store: s.store, Log: s.logs, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Checks: checks, Void: unique.Void()})
 }

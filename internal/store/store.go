@@ -445,6 +445,9 @@ type Extent struct {
 	Events uint64
 	// Last is the position of the last one, or of what the method says.
 	Last j17.StreamID
+	// Life tells what has stood under the tenant's name at different times: it is another one after the tenant was removed and made anew, or
+	// was loaded, and 0 while it holds nothing.
+	Life uint64
 }
 
 // Status is the state of a store.

@@ -35,6 +35,9 @@ const (
 	fillings store.Space = "unique.fillings"
 )
 
+// Void lists the spaces of which an item without a value stands for none: nobody writes such items any more.
+func Void() []store.Space { return []store.Space{values, held} }
+
 // maxGenerations is more than a spec can have sets.
 const maxGenerations = 100_000
 

@@ -45,7 +45,7 @@ func (s *Store) Extent(_ context.Context, t j17.Tenant) (store.Extent, error) {
 	if known == nil {
 		return store.Extent{}, nil
 	}
-	return store.Extent{Events: known.events, Last: known.last}, nil
+	return store.Extent{Events: known.events, Last: known.last, Life: uint64(known.number)}, nil
 }
 
 // extent tells how far the tenant's events reach as of the reader's view, whatever notes stand behind them.
@@ -65,7 +65,7 @@ func (r reader) extent() (extent store.Extent, err error) {
 		return store.Extent{}, err
 	}
 	defer closeIter(it, &err, "the feed")
-	extent.Events = state.events
+	extent.Events, extent.Life = state.events, uint64(r.tenant)
 	for ok := it.Last(); ok; ok = it.Prev() {
 		value, err := it.ValueAndErr()
 		if err != nil {

@@ -366,33 +366,51 @@ func testClosedUnderReaders(s *suite) {
 	<-closed
 }
 
-// testExtent compares how far a tenant reaches with its feed.
+// testExtent compares how far a tenant reaches with its feed, and tells its lives apart.
 func testExtent(s *suite) {
 	t := s.t
 	f := s.start(t)
-	check := func(tn j17.Tenant) {
+	check := func(tn j17.Tenant) (life uint64) {
 		t.Helper()
 		var want store.Extent
 		for _, r := range readFeed(t, f, tn, j17.StreamID{}, everything) {
 			want.Events, want.Last = want.Events+1, r.ID
 		}
-		if got, err := f.Extent(t.Context(), tn); err != nil || got != want {
+		got, err := f.Extent(t.Context(), tn)
+		if err != nil || got.Events != want.Events || got.Last != want.Last {
 			t.Errorf("extent of %s: %+v, %v, want %+v", tn, got, err, want)
 		}
+		a, err := f.Archive(t.Context(), tn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		if a.Extent() != got {
+			t.Errorf("extent of an archive of %s: %+v, want %+v", tn, a.Extent(), got)
+		}
+		return got.Life
 	}
-	check(tenant)
+	lives := []uint64{check(tenant)}
 	write(t, f, tenant, put("k", "v"))
-	check(tenant)
+	first := check(tenant)
 	commit(t, f, tenant, store.Append{Events: events(order("a"), `1`, `2`, `3`)})
 	commit(t, f, other, store.Append{Events: events(order("a"), `1`)})
-	check(tenant)
+	lives = append(lives, check(tenant))
 	f.reopen(t, t)
-	check(tenant)
+	if now := check(tenant); now != first || now != lives[1] {
+		t.Errorf("it has had the lives %d and %v, and has %d", first, lives, now)
+	}
 	if err := f.DropTenant(t.Context(), tenant); err != nil {
 		t.Fatal(err)
 	}
-	check(tenant)
+	if now := check(tenant); now != 0 || lives[0] != 0 {
+		t.Errorf("with nothing it has the lives %d and %d", lives[0], now)
+	}
 	check(other)
+	write(t, f, tenant, put("k", "v"))
+	if now := check(tenant); now == first || now == 0 {
+		t.Errorf("made anew it has the life %d, and had %d", now, first)
+	}
 	if err := f.Barrier(t.Context()); err != nil {
 		t.Errorf("barrier: %v", err)
 	}
