@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,6 +55,14 @@ func ofCheckpoint(c *wire.Checkpoint) string {
 	}
 }
 
+// statusOf says how far a checkpoint is.
+func statusOf(c *wire.Checkpoint) string {
+	if c.Progress != nil && c.Error == "" && c.Progress.Total > 0 {
+		return fmt.Sprintf("%s, %d of %d", c.Status, c.Progress.Done, c.Progress.Total)
+	}
+	return c.Status
+}
+
 func nameOf(c *wire.Checkpoint) string {
 	if c.Name == nil {
 		return ""
@@ -67,14 +76,19 @@ func (e *env) checkpointCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "create", Short: "Keep the states that aggregates have now", Args: noArgs,
 		Long: `Keep the states that the aggregates of an environment have at one moment, or those of one type, or that of one aggregate. Its hash is
-the SHA-256 of what 'j17 data export --of aggregates' says of them at that moment.`,
+the SHA-256 of what 'j17 data export --of aggregates' says of them at that moment.
+
+The command waits until the checkpoint is made, and interrupting it cancels that; with --detach the server goes on by itself, and
+'j17 checkpoint show' says how far it is.`,
 		Example: "  j17 checkpoint create --name before-migration --env prod\n  j17 checkpoint create --type order",
 	}
+	var detach bool
 	r := blobFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&name, "name", "", "what to call it, a `text`")
 	f.StringVar(&key, "key", "", "one aggregate only, by its `key`: type:id")
 	f.StringVar(&typ, "type", "", "one aggregate `type` only")
+	f.BoolVar(&detach, "detach", false, "do not wait until it is made")
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -82,7 +96,7 @@ the SHA-256 of what 'j17 data export --of aggregates' says of them at that momen
 		if key != "" && typ != "" {
 			return usageError{errors.New("--key and --type exclude each other: a checkpoint is of one aggregate, of one type or of all")}
 		}
-		var ask wire.NewCheckpoint
+		ask := wire.NewCheckpoint{Wait: new(bool)}
 		for _, given := range []struct {
 			text string
 			into **string
@@ -98,22 +112,61 @@ the SHA-256 of what 'j17 data export --of aggregates' says of them at that momen
 			return err
 		}
 		raw, err := o.checkpointCall(cmd.Context(), http.MethodPost, ask, "checkpoints")
+		if err == nil && !detach {
+			raw, err = o.awaitCheckpoint(cmd.Context(), raw)
+		}
 		if err != nil {
 			return err
 		}
 		return showAnswer(e, raw, asJSON, func(m wire.CheckpointMade) string {
-			return fmt.Sprintf("%s  %d aggregates at %s, %s", m.Checkpoint.ID, m.Checkpoint.Aggregates, m.Checkpoint.Position, m.Checkpoint.StateHash)
+			c := &m.Checkpoint
+			if c.Progress != nil {
+				return fmt.Sprintf("%s  is being made at %s", c.ID, c.Position)
+			}
+			return fmt.Sprintf("%s  %d aggregates at %s, %s", c.ID, c.Aggregates, c.Position, c.StateHash)
 		})
 	}
 	return cmd
 }
 
+// awaitCheckpoint shows how far a checkpoint is until it is made, and cancels it where the command is interrupted.
+func (o *operating) awaitCheckpoint(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
+	watch := o.env.watch("keeping states")
+	for {
+		m, err := decoded[wire.CheckpointMade](raw)
+		if err != nil {
+			return nil, err
+		}
+		c := &m.Checkpoint
+		if c.Error != "" {
+			return nil, fmt.Errorf("the checkpoint %s could not be made: %s", c.ID, plain(c.Error))
+		}
+		if c.Progress == nil {
+			watch.end()
+			return raw, nil
+		}
+		err = watch.pause(ctx, c.Progress.Done, c.Progress.Total)
+		if err == nil {
+			raw, err = o.checkpointCall(ctx, http.MethodGet, nil, "checkpoints", c.ID)
+		}
+		if ctx.Err() != nil {
+			if _, failed := o.checkpointCall(context.WithoutCancel(ctx), http.MethodDelete, nil, "checkpoints", c.ID); failed == nil {
+				o.env.note("The checkpoint was cancelled.\n")
+			}
+			return nil, interrupted(ctx, ctx.Err())
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
 func (e *env) checkpointList() *cobra.Command {
 	return listCommand(e, listing[wire.Checkpoint]{
 		short: "List the checkpoints of an environment, the newest first", example: "  j17 checkpoint list --env staging",
-		path: "checkpoints", header: []string{"id", "name", "of", "aggregates", "position", "created"},
+		path: "checkpoints", header: []string{"id", "name", "of", "status", "aggregates", "position", "created"},
 		describe: func(c wire.Checkpoint) []string {
-			return []string{c.ID, nameOf(&c), ofCheckpoint(&c), strconv.FormatUint(c.Aggregates, 10), c.Position, when(c.CreatedAt)}
+			return []string{c.ID, nameOf(&c), ofCheckpoint(&c), statusOf(&c), strconv.FormatUint(c.Aggregates, 10), c.Position, when(c.CreatedAt)}
 		},
 	})
 }
@@ -145,6 +198,9 @@ func (e *env) checkpointShow() *cobra.Command {
 		func(raw json.RawMessage, asJSON bool) error {
 			return showAnswer(e, raw, asJSON, func(m wire.CheckpointMade) string {
 				c := &m.Checkpoint
+				if c.Progress != nil {
+					return fmt.Sprintf("%s  %s, %s at %s, %s", c.ID, ofCheckpoint(c), cmp.Or(c.Error, statusOf(c)), c.Position, when(c.CreatedAt))
+				}
 				return fmt.Sprintf("%s  %s, %d aggregates at %s, %s, %s", c.ID, ofCheckpoint(c), c.Aggregates, c.Position, c.StateHash, when(c.CreatedAt))
 			})
 		},
@@ -170,7 +226,7 @@ only takes less to find out. It is refused (exit code 4) where handlers have cha
 
 func (e *env) checkpointDelete() *cobra.Command {
 	return e.checkpointCommand(
-		&cobra.Command{Use: "delete ID", Short: "Delete a checkpoint", Example: "  j17 checkpoint delete chk_4k7vx9tz2nqr8w3"},
+		&cobra.Command{Use: "delete ID", Short: "Delete a checkpoint, or cancel one that is being made", Example: "  j17 checkpoint delete chk_4k7vx9tz2nqr8w3"},
 		http.MethodDelete, func(id string) []string { return []string{"checkpoints", id} },
 		func(raw json.RawMessage, asJSON bool) error {
 			return showAnswer(e, raw, asJSON, func(m wire.CheckpointMade) string { return m.Checkpoint.ID + "  deleted" })

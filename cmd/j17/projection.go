@@ -184,16 +184,17 @@ func (w *waiting) flags(cmd *cobra.Command) {
 // pollTime is how long the command waits before it asks again how far a build is.
 const pollTime = 500 * time.Millisecond
 
-// buildWatch shows on a terminal how far a build, or a comparison, is.
+// buildWatch shows on a terminal how far a build, a comparison or a checkpoint is.
 type buildWatch struct {
 	bar *progressbar.ProgressBar // nil without a terminal
 }
 
-func (e *env) watch() *buildWatch {
+// watch shows what is done on a terminal.
+func (e *env) watch(what string) *buildWatch {
 	if !terminal(e.err) {
 		return &buildWatch{}
 	}
-	return &buildWatch{e.bar(-1, "building")}
+	return &buildWatch{e.bar(-1, what)}
 }
 
 // pause shows how far it is and waits until it is time to ask again.
@@ -219,7 +220,7 @@ func (o *operating) await(ctx context.Context, raw json.RawMessage, w *waiting) 
 	if err != nil || w.detach || p.Build == nil || p.Build.Status != "running" {
 		return raw, err
 	}
-	watch := e.watch()
+	watch := e.watch("building")
 	for p.Build != nil && p.Build.Status == "running" {
 		if err := watch.pause(ctx, p.Build.Done, p.Build.Total); err != nil {
 			e.note("The build goes on in the background; 'j17 projection list' shows how far it is.\n")

@@ -309,7 +309,7 @@ func judged(raw json.RawMessage, strict, valid bool) json.RawMessage {
 func (o *operating) awaitSpec(ctx context.Context, q deployRequest, p *wire.PreparedSpec, raw json.RawMessage, asJSON bool) error {
 	e := o.env
 	e.reportChange("the spec is prepared")
-	w := e.watch()
+	w := e.watch("building")
 	for p.Build.Status == "running" {
 		if err := w.pause(ctx, p.Build.Done, p.Build.Total); err != nil {
 			e.note("The spec is still being prepared; it is deployed when its indexes are built.\n")

@@ -88,8 +88,12 @@ type Service struct {
 	turn sync.Mutex
 
 	mu sync.Mutex
-	// making has the ids of the checkpoints that this process is about to make.
-	making map[string]bool
+	// making are the checkpoints that this process makes, or is about to, by their ids; waiting those of them that wait for their turn in the
+	// background, in their order; failed those that have failed there, the latest at the end.
+	making          map[string]*making
+	waiting, failed []*making
+	// more is told when some wait.
+	more chan struct{}
 	// auto has the environments for which root checkpoints are made by themselves, and with how many events the next one is; look those
 	// that are to be looked at for it, and changed is told of these.
 	auto    map[j17.Tenant]uint64
@@ -99,7 +103,7 @@ type Service struct {
 
 // New returns a service. Run must be called for what it does by itself.
 func New(o Options) *Service {
-	s := &Service{Options: o, mint: ident.NewMinter(o.Clock.Now), making: map[string]bool{}, auto: map[j17.Tenant]uint64{}, look: map[j17.Tenant]bool{}, changed: make(chan struct{}, 1)}
+	s := &Service{Options: o, mint: ident.NewMinter(o.Clock.Now), making: map[string]*making{}, more: make(chan struct{}, atOnce), auto: map[j17.Tenant]uint64{}, look: map[j17.Tenant]bool{}, changed: make(chan struct{}, 1)}
 	s.removals = o.Worker.Queue(worker.Work{Name: "checkpoint_removal", Store: o.Store, Space: jobs, Do: s.remove, Lease: removalLease, AtOnce: 2, Freeing: true})
 	s.periods = o.Worker.Queue(worker.Work{Name: "root_checkpoints", Store: o.Store, Space: hours, Do: s.hourly, Lease: rootLease, AtOnce: 2})
 	return s
@@ -114,8 +118,12 @@ func (s *Service) Run(ctx context.Context) error {
 	for _, q := range s.Queues() {
 		g.Go(func() error { return q.Run(ctx) })
 	}
+	loops := []worker.Loop{{Name: "root_checkpoint_events", Every: followPause, Do: s.follow()}}
+	for range atOnce {
+		loops = append(loops, worker.Loop{Name: "checkpoints", Wake: s.more, Do: s.next})
+	}
 	g.Go(func() error {
-		s.Worker.Every(ctx, worker.Loop{Name: "root_checkpoint_events", Every: followPause, Do: s.follow()})
+		s.Worker.Every(ctx, loops...)
 		return nil
 	})
 	return g.Wait()

@@ -1,18 +1,19 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"hash"
+	"slices"
 	"time"
 	"unicode/utf8"
 
 	"j17"
 	"j17/internal/engine"
-	"j17/internal/ident"
 	"j17/internal/store"
 	"j17/internal/wire"
 	"j17/internal/worker"
@@ -47,48 +48,6 @@ func (s *Service) named() *list[row] { return &list[row]{store: s.Store, rows: n
 
 // errErased tells that a state is not that of its stream any more, since events were erased meanwhile.
 var errErased = errors.New("checkpoint: events were erased meanwhile")
-
-// Create keeps the states that aggregates have now. It takes as long as it takes to fold them; when ctx ends nothing is kept.
-func (s *Service) Create(ctx context.Context, t j17.Tenant, ask wire.NewCheckpoint) (wire.Checkpoint, error) {
-	if err := s.admit(ctx, t, ask.Name); err != nil {
-		return wire.Checkpoint{}, err
-	}
-
-	// Whatever becomes of this process: what is not finished is removed.
-	id := s.mint.Handle(ident.CheckpointPrefix)
-	s.begin(id)
-	defer s.end(id)
-	first, err := s.wanted(ctx, t, &ask)
-	if err != nil {
-		return wire.Checkpoint{}, err
-	}
-	made := &row{Checkpoint: wire.Checkpoint{ID: id, Name: ask.Name}}
-	if err := s.plan(ctx, t, made, first); err != nil {
-		return wire.Checkpoint{}, err
-	}
-
-	// Gather the states, from the beginning again where some were erased on the way.
-	err = s.gather(ctx, t, made, first)
-	for range keepAttempts - 1 {
-		if !errors.Is(err, errErased) {
-			break
-		}
-		var again *States
-		if again, err = s.wanted(ctx, t, &ask); err == nil {
-			err = s.gather(ctx, t, made, again)
-		}
-	}
-	if errors.Is(err, errErased) {
-		err = j17.Errorf(j17.CodeBusy, "Events were erased again and again while their states were gathered. Try again in a moment.")
-	}
-	if err == nil {
-		err = s.addNamed(ctx, t, made)
-	}
-	if err != nil {
-		return wire.Checkpoint{}, errors.Join(err, s.giveUp(ctx, t, id))
-	}
-	return made.Checkpoint, nil
-}
 
 // admit checks what a checkpoint is to be called, and that there may be another one.
 func (s *Service) admit(ctx context.Context, t j17.Tenant, name *string) error {
@@ -137,8 +96,8 @@ func (s *Service) wanted(ctx context.Context, t j17.Tenant, ask *wire.NewCheckpo
 	return x, x.one(ctx, key)
 }
 
-// plan notes what a checkpoint is of, and that it is to be removed unless it comes to its end.
-func (s *Service) plan(ctx context.Context, t j17.Tenant, made *row, x *States) error {
+// rowOf says what a checkpoint of states is of.
+func rowOf(x *States) (made row) {
 	made.Scope, made.Types = ofEnvironment, x.types
 	switch {
 	case x.only != (j17.Key{}):
@@ -146,6 +105,11 @@ func (s *Service) plan(ctx context.Context, t j17.Tenant, made *row, x *States) 
 	case x.typed:
 		made.Scope, made.AggregateType = ofType, x.types[0]
 	}
+	return made
+}
+
+// plan notes that a checkpoint is to be removed unless it comes to its end.
+func (s *Service) plan(ctx context.Context, t j17.Tenant, made *row) error {
 	side, err := s.removal(made, s.Clock.Now().Add(unfinishedPause))
 	if err != nil {
 		return err
@@ -154,7 +118,9 @@ func (s *Service) plan(ctx context.Context, t j17.Tenant, made *row, x *States) 
 }
 
 // gather keeps states, and notes how many there are and what their hash is.
-func (s *Service) gather(ctx context.Context, t j17.Tenant, made *row, x *States) error {
+func (s *Service) gather(ctx context.Context, m *making, x *States) error {
+	t, made := m.tenant, &m.made
+	m.done.Store(0)
 	made.Position, made.Aggregates, made.CreatedAt = x.Position().String(), 0, s.now()
 	sum := sha256.New()
 	var batch keeping
@@ -164,6 +130,7 @@ func (s *Service) gather(ctx context.Context, t j17.Tenant, made *row, x *States
 		}
 		hashLine(sum, st.Line)
 		made.Aggregates++
+		m.done.Store(made.Aggregates)
 		batch.add(&st, made.ID, x.m.Decider().Program(st.Key.Type).Fingerprint)
 		if len(batch.sides) == flushItems || batch.bytes >= flushBytes {
 			if err := s.flush(ctx, t, &batch); err != nil {
@@ -239,6 +206,9 @@ func (s *Service) addNamed(ctx context.Context, t j17.Tenant, made *row) error {
 
 // Get returns a checkpoint by its id.
 func (s *Service) Get(ctx context.Context, t j17.Tenant, id string) (wire.Checkpoint, error) {
+	if c, ok := s.unfinishedOne(t, id); ok {
+		return c, nil
+	}
 	found, err := s.find(ctx, t, id)
 	if err != nil {
 		return wire.Checkpoint{}, err
@@ -251,21 +221,35 @@ func (s *Service) find(ctx context.Context, t j17.Tenant, id string) (*numbered[
 	if err == nil && found == nil {
 		err = j17.Errorf(j17.CodeNotFound, "There is no checkpoint with this id in this environment")
 	}
+	if err == nil {
+		found.row.Status = completed
+	}
 	return found, err
 }
 
-// List returns up to limit checkpoints behind the first offset ones, the newest first.
+// List returns up to limit checkpoints behind the first offset ones: first those that are not completed, then the others, the newest first.
 func (s *Service) List(ctx context.Context, t j17.Tenant, offset, limit int) ([]wire.Checkpoint, error) {
-	page, err := s.named().page(ctx, t, offset, limit)
-	all := make([]wire.Checkpoint, len(page))
+	unfinished := s.unfinished(t)
+	all := append([]wire.Checkpoint{}, unfinished[min(offset, len(unfinished)):min(offset+limit, len(unfinished))]...)
+	if len(all) == limit {
+		return all, nil
+	}
+	offset = max(offset-len(unfinished), 0)
+	page, err := s.named().page(ctx, t, offset, limit-len(all))
 	for i := range page {
-		all[i] = page[i].Checkpoint
+		c := page[i].Checkpoint
+		if c.Status = completed; !slices.ContainsFunc(unfinished, func(u wire.Checkpoint) bool { return u.ID == c.ID }) { // it may be by now
+			all = append(all, c)
+		}
 	}
 	return all, err
 }
 
-// Delete removes a checkpoint, and in the background what it keeps.
+// Delete removes a checkpoint, and in the background what it keeps. One that is being made is cancelled.
 func (s *Service) Delete(ctx context.Context, t j17.Tenant, id string) (wire.Checkpoint, error) {
+	if c, err := s.cancel(ctx, t, id); c != nil || err != nil {
+		return *cmp.Or(c, &wire.Checkpoint{}), err
+	}
 	s.turn.Lock()
 	defer s.turn.Unlock()
 	found, err := s.find(ctx, t, id)
@@ -305,7 +289,6 @@ func (s *Service) removal(of *row, due time.Time) (store.Side, error) {
 // giveUp has what an unfinished checkpoint keeps removed now.
 func (s *Service) giveUp(ctx context.Context, t j17.Tenant, id string) error {
 	ctx = context.WithoutCancel(ctx)
-	s.end(id)
 	item, err := s.Store.Get(ctx, t, jobs, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -363,21 +346,10 @@ func (s *Service) remove(ctx context.Context, c *worker.Claim) error {
 	return s.Store.WriteFreeing(ctx, c.Tenant, []store.Side{next})
 }
 
-// begin and end say that this process makes a checkpoint.
-func (s *Service) begin(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.making[id] = true
-}
-
-func (s *Service) end(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.making, id)
-}
-
+// isMaking reports whether this process is making a checkpoint.
 func (s *Service) isMaking(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.making[id]
+	m := s.making[id]
+	return m != nil && !m.given
 }

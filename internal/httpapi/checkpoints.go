@@ -35,10 +35,10 @@ func checkpointRows() []route {
 func checkpointOperations() map[string]operation {
 	return map[string]operation{
 		"GET checkpoints":                       {id: "listCheckpoints", about: "The checkpoints of states, the newest first", gives: rows{"checkpoints", wire.Checkpoint{}}},
-		"POST checkpoints":                      {id: "createCheckpoint", about: "Keep the states of an aggregate, of a type or of the environment", takes: wire.NewCheckpoint{}, optional: true, gives: wire.CheckpointMade{}, made: true},
+		"POST checkpoints":                      {id: "createCheckpoint", about: "Keep the states of an aggregate, of a type or of the environment", takes: wire.NewCheckpoint{}, optional: true, gives: wire.CheckpointMade{}, made: true, accepted: wire.CheckpointMade{}},
 		"GET checkpoints/{checkpoint}":          {id: "getCheckpoint", about: "A checkpoint of states", gives: wire.CheckpointMade{}},
 		"POST checkpoints/{checkpoint}/restore": {id: "restoreCheckpoint", about: "Make the states of a checkpoint a base for replays", takes: struct{}{}, optional: true, gives: wire.CheckpointRestored{}},
-		"DELETE checkpoints/{checkpoint}":       {id: "deleteCheckpoint", about: "Delete a checkpoint of states", gives: wire.CheckpointMade{}},
+		"DELETE checkpoints/{checkpoint}":       {id: "deleteCheckpoint", about: "Delete a checkpoint of states, or cancel one that is being made", gives: wire.CheckpointMade{}},
 		"GET root-checkpoints":                  {id: "listRootCheckpoints", about: "The roots of the log that were noted, the newest first", gives: rows{"root_checkpoints", wire.RootCheckpoint{}}},
 		"POST root-checkpoints":                 {id: "createRootCheckpoint", about: "Note the root of the log", takes: wire.NewRootCheckpoint{}, optional: true, gives: wire.RootCheckpointMade{}, made: true},
 		"GET root-checkpoints/latest":           {id: "getLatestRootCheckpoint", about: "The root that was noted last", gives: wire.RootCheckpointMade{}},
@@ -64,6 +64,14 @@ func (c *call) createCheckpoint(w http.ResponseWriter) error {
 	var ask wire.NewCheckpoint
 	if err := c.decodeOptional(w, &ask); err != nil {
 		return err
+	}
+	if ask.Wait != nil && !*ask.Wait {
+		begun, err := c.api.Checkpoints.Start(context.WithoutCancel(c.request.Context()), c.tenant, ask)
+		if err != nil {
+			return err
+		}
+		c.checkpointed("checkpoint.create", begun.ID, map[string]string{"scope": begun.Scope, "position": begun.Position})
+		return c.answer(w, http.StatusAccepted, wire.CheckpointMade{Checkpoint: begun})
 	}
 	c.allowTime(w, transferTime)
 	made, err := c.api.Checkpoints.Create(c.request.Context(), c.tenant, ask)

@@ -7,6 +7,8 @@ type NewCheckpoint struct {
 	Name          *string `json:"name,omitempty"`
 	Key           *string `json:"key,omitempty"`
 	AggregateType *string `json:"aggregate_type,omitempty"`
+	// Wait is false to be answered at once; the checkpoint is made in the background then.
+	Wait *bool `json:"wait,omitempty"`
 }
 
 // Checkpoint is states of aggregates that are kept.
@@ -17,12 +19,23 @@ type Checkpoint struct {
 	Scope         string `json:"scope"`
 	Key           string `json:"key,omitempty"`
 	AggregateType string `json:"aggregate_type,omitempty"`
+	// Status is one of running, completed and failed.
+	Status string `json:"status"`
 	// Position is that of the last event that the states have.
 	Position   string `json:"position"`
 	Aggregates uint64 `json:"aggregates"`
 	// StateHash is the SHA-256 of the export of these aggregates at the position.
 	StateHash string    `json:"state_hash"`
 	CreatedAt time.Time `json:"created_at"`
+	// Progress is how far it is while it is being made, Error why it has failed.
+	Progress *CheckpointProgress `json:"progress,omitempty"`
+	Error    string              `json:"error,omitempty"`
+}
+
+// CheckpointProgress is how many of the aggregates have been gone through.
+type CheckpointProgress struct {
+	Done  uint64 `json:"done"`
+	Total uint64 `json:"total"`
 }
 
 // CheckpointMade has one.
