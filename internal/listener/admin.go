@@ -86,21 +86,18 @@ func (s *Service) adopt(ctx context.Context, t j17.Tenant) error {
 			}
 			continue
 		}
-		// It is gone: what waits for it ends now.
-		if err := s.o.Feed.Unsubscribe(ctx, t, kind, name); err != nil {
-			return err
-		}
-		sides, err := s.unpark(ctx, t, name)
+		// It is gone: what waits for it ends now. The subscription goes last, since by it the listener is found.
+		sides, _, err := s.unpark(ctx, t, name)
 		if err != nil {
 			return err
 		}
-		if len(sides) == 0 {
-			continue
-		}
-		if err := s.o.Store.Write(ctx, t, sides); err != nil {
-			if !overtaken(err) {
+		if len(sides) > 0 {
+			if err := s.o.Store.Write(ctx, t, sides); err != nil && !overtaken(err) {
 				return err
 			}
+		}
+		if err := s.o.Feed.Unsubscribe(ctx, t, kind, name); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -135,25 +132,28 @@ func (s *Service) ensure(ctx context.Context, t j17.Tenant, name string) error {
 }
 
 // change changes the state of a listener until it is what change wants, which reports whether there is something to do. More are
-// writes of the same commit.
-func (s *Service) change(ctx context.Context, t j17.Tenant, name string, change func(*state) bool, more ...func() ([]store.Side, error)) error {
+// writes of the same commit, and what they rest on, by the status before.
+func (s *Service) change(
+	ctx context.Context, t j17.Tenant, name string, change func(*state) bool, more ...func(before Status) ([]store.Side, []store.Fence, error),
+) error {
 	for range maxTries {
 		st, rev, err := read[state](ctx, s.o.Store, t, stateSpace, name)
 		if err != nil {
 			return err
 		}
+		before := st.Status
 		if !change(&st) {
 			return nil
 		}
-		sides := []store.Side{on(rev, put(stateSpace, name, st, time.Time{}))}
+		sides, fences := []store.Side{on(rev, put(stateSpace, name, st, time.Time{}))}, []store.Fence(nil)
 		for _, of := range more {
-			extra, err := of()
+			extra, rests, err := of(before)
 			if err != nil {
 				return err
 			}
-			sides = append(sides, extra...)
+			sides, fences = append(sides, extra...), append(fences, rests...)
 		}
-		err = s.o.Store.Write(ctx, t, sides)
+		err = s.o.Store.Write(ctx, t, sides, fences...)
 		if overtaken(err) {
 			continue
 		}
@@ -162,20 +162,23 @@ func (s *Service) change(ctx context.Context, t j17.Tenant, name string, change 
 	return errContended
 }
 
-// unpark returns the writes that make due again what has waited for a listener to go on.
-func (s *Service) unpark(ctx context.Context, t j17.Tenant, name string) (sides []store.Side, err error) {
+// unpark returns the writes that make due again what has waited for a listener to go on. The fences hold as long as nothing else has
+// begun to wait: what was under way when the listener was stopped does so when it ends.
+func (s *Service) unpark(ctx context.Context, t j17.Tenant, name string) (sides []store.Side, fences []store.Fence, err error) {
 	now := s.o.Clock.Now()
 	for _, space := range []store.Space{laneSpace, replaySpace} {
 		for keys := store.Prefix(name + "/"); ; {
 			const page = 1000
 			items, err := s.o.Store.Scan(ctx, t, space, keys, page)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			for _, it := range items {
 				keys = keys.After(it.Key)
 				if it.Due.IsZero() {
 					sides = append(sides, store.Side{Op: store.Put, Space: space, Key: it.Key, Value: it.Value, Due: now, Cond: store.IfRev, Rev: it.Rev})
+				} else {
+					fences = append(fences, store.Fence{Space: space, Key: it.Key, Rev: it.Rev})
 				}
 			}
 			if len(items) < page {
@@ -183,7 +186,7 @@ func (s *Service) unpark(ctx context.Context, t j17.Tenant, name string) (sides 
 			}
 		}
 	}
-	return sides, nil
+	return sides, fences, nil
 }
 
 // List returns up to limit listeners of an environment by name, behind the first offset ones.
@@ -295,7 +298,13 @@ func (s *Service) Resume(ctx context.Context, t j17.Tenant, name string) error {
 	err := s.change(ctx, t, name, func(st *state) bool {
 		st.Status = Active
 		return true
-	}, func() ([]store.Side, error) { return s.unpark(ctx, t, name) })
+	}, func(before Status) ([]store.Side, []store.Fence, error) {
+		sides, fences, err := s.unpark(ctx, t, name)
+		if before == Active {
+			fences = nil // Nothing begins to wait, and much may be under way.
+		}
+		return sides, fences, err
+	})
 	if err == nil {
 		err = s.align(ctx, t, name)
 	}

@@ -345,14 +345,19 @@ func (s *Service) again(ctx context.Context, t j17.Tenant, d *delivery) ([]store
 		return nil, err
 	}
 	now := s.o.Clock.Now()
+	known, err := decode[*delivery](deliverySpace, &row)
+	if err != nil {
+		return nil, err
+	}
+	*d = *known // What was erased since it was looked up does not come back.
 
 	// One that waits has its lane, and one that is under way is tried already.
 	if d.Status == Pending {
-		it, err := s.o.Store.Get(ctx, t, laneSpace, d.lane())
-		if errors.Is(err, store.ErrNotFound) || err == nil && !d.Next.After(now) {
-			return nil, nil
+		it, err := s.held(d, t)
+		if err != nil || it.Rev == 0 || !d.Next.After(now) {
+			return nil, err
 		}
-		return []store.Side{on(it.Rev, laneSide(d, now))}, err
+		return []store.Side{on(it.Rev, laneSide(d, now))}, nil
 	}
 
 	// One that is over gets a lane of its own: what has followed it in its aggregate has been told.
