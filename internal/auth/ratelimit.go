@@ -102,7 +102,7 @@ func (l *RateLimit) room(at int64) bool {
 	if len(l.callers) < l.prune {
 		return true
 	}
-	if len(l.callers) >= maxTracked && time.Duration(at-l.pruned) < pruneInterval {
+	if ago := time.Duration(at - l.pruned); len(l.callers) >= maxTracked && ago >= 0 && ago < pruneInterval {
 		return false
 	}
 	l.pruned = at

@@ -117,4 +117,15 @@ func TestRateLimitUnderAFlood(t *testing.T) {
 	if b := l.Take("new", 0, now); b.Wait != 0 || b.Left != 1 {
 		t.Errorf("after the flood: %+v", b)
 	}
+
+	// It ends so too where the clock is set back meanwhile.
+	for i := range 100_000 {
+		l.Take(fmt.Sprint("another", i), 0, now)
+	}
+	now = now.Add(-time.Hour)
+	l.Take("one more", 0, now)
+	now = now.Add(2 * time.Minute)
+	if b := l.Take("newer", 0, now); b.Wait != 0 || b.Left != 1 {
+		t.Errorf("after another flood: %+v", b)
+	}
 }

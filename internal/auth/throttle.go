@@ -51,7 +51,9 @@ func (t *throttle) take(key []byte, now time.Time) (wait time.Duration) {
 	i := t.cell(key)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	full := max(t.full[i], now.UnixNano())
+	// Those that seem to be used up later, after a clock was set back, count as if they were used up now.
+	full := min(max(t.full[i], now.UnixNano()), now.Add(t.slack+t.interval).UnixNano())
+	t.full[i] = full
 	if wait := time.Duration(full-now.UnixNano()) - t.slack; wait > 0 {
 		return wait
 	}
