@@ -339,8 +339,8 @@ func (x *Export) erased(ctx context.Context) (keys []j17.Key, err error) {
 // complete checks that an export of the whole tenant has found all of it. An environment that was removed meanwhile has no events any
 // more.
 func (x *Export) complete(ctx context.Context) error {
-	if !x.from.IsZero() || x.found == x.Events {
-		return ctx.Err()
+	if err := ctx.Err(); err != nil || !x.from.IsZero() || x.found == x.Events {
+		return err
 	}
 	now, err := x.l.Store.Extent(ctx, x.t)
 	if err == nil && now.Events < x.Events {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -243,6 +244,15 @@ func TestAnExportThatIsLeft(t *testing.T) {
 	}
 	if failed == nil {
 		t.Error("an export that was cancelled is whole")
+	}
+
+	// Nothing is wrong with what is stored, whenever that is.
+	for range 20 {
+		for _, failed = range x.Pieces(ctx) {
+		}
+		if !errors.Is(failed, context.Canceled) {
+			t.Fatalf("an export that was cancelled says %v", failed)
+		}
 	}
 }
 
