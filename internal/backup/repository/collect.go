@@ -67,6 +67,9 @@ func (r *Repository) mark(ctx context.Context, id string) (*marker, error) {
 		if err == nil && busy {
 			err = r.clock.Wait(ctx, r.clock.Now().Add(markerLook))
 		}
+		if err == nil {
+			err = m.refresh(ctx) // what a crash has left ceases to count by the time of our own
+		}
 		if err != nil {
 			m.remove(context.WithoutCancel(ctx))
 			return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"sync"
 	"syscall"
@@ -91,4 +92,68 @@ func TestFullDisk(t *testing.T) {
 	if err := write("bak_2", 8); err != nil {
 		t.Error(err)
 	}
+}
+
+// passing is a clock whose time passes while somebody waits; often, if not nil, is called each time.
+type passing struct {
+	*clock.Manual
+	often func()
+}
+
+// Wait lets the time pass.
+func (p *passing) Wait(ctx context.Context, t time.Time) error {
+	p.Set(t)
+	p.often()
+	return ctx.Err()
+}
+
+// dated is a folder whose files are dated by a clock.
+type dated struct {
+	*folder
+	clock clock.Clock
+	times map[string]time.Time
+}
+
+// Put stores a file.
+func (d *dated) Put(ctx context.Context, name string, content []byte) error {
+	d.times[name] = d.clock.Now()
+	return d.folder.Put(ctx, name, content)
+}
+
+// List yields files with their times.
+func (d *dated) List(ctx context.Context, dir string) iter.Seq2[file, error] {
+	return func(yield func(file, error) bool) {
+		for f, err := range d.folder.List(ctx, dir) {
+			if f.Modified = d.times[f.Name]; !yield(f, err) {
+				return
+			}
+		}
+	}
+}
+
+// TestWhatACrashOfACollectorLeavesEnds: the marker of one that has ended without removing it holds up a backup no longer than it counts.
+func TestWhatACrashOfACollectorLeavesEnds(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	began := time.Unix(1_700_000_000, 0)
+	now := &passing{Manual: clock.NewManual(began)}
+	now.often = func() {
+		if now.Now().Sub(began) > 3*markerLife {
+			stop()
+		}
+	}
+	s := &dated{folder: newFolder(t.TempDir()), clock: now, times: map[string]time.Time{}}
+	r := &Repository{storage: s, clock: now}
+	if err := s.Put(ctx, collecting+"/ended", nil); err != nil {
+		t.Fatal(err)
+	}
+	now.Advance(markerLife / 2)
+	m, err := r.mark(ctx, "bak_1")
+	if err != nil {
+		t.Fatalf("after %s: %v", now.Now().Sub(began), err)
+	}
+	if waited := now.Now().Sub(began); waited < markerLife {
+		t.Errorf("it has waited for %s only", waited)
+	}
+	m.remove(ctx)
 }
