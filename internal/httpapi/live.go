@@ -352,22 +352,27 @@ func (l *liveRows) look(ctx context.Context, _ tail.Changes) (events []liveEvent
 	}
 	l.at, l.types = list.at, list.types
 
-	// What has gone, and what has come or changed.
-	there, had := make([]liveRow, len(list.ids)), make(map[string][12]byte, len(l.sent))
+	// What has gone, and what has come or changed. Whoever has several places has a row of each: when one of these goes, all go, and those
+	// that stay come again.
+	there, had, now := make([]liveRow, len(list.ids)), make(map[string][][12]byte, len(l.sent)), make(map[string]int, len(list.ids))
 	for i := range l.sent {
-		had[l.sent[i].id] = l.sent[i].digest
+		had[l.sent[i].id] = append(had[l.sent[i].id], l.sent[i].digest)
+	}
+	for _, id := range list.ids {
+		now[id]++
 	}
 	var rows []liveEvent
 	for i, id := range list.ids {
 		sum := sha256.Sum256(list.rows[i])
 		there[i] = liveRow{strings.Clone(id), [12]byte(sum[:12])}
-		if before, ok := had[id]; !ok || before != there[i].digest {
+		if len(had[id]) > now[id] || !slices.Contains(had[id], there[i].digest) {
 			rows = append(rows, liveEvent{"row", [][]byte{list.rows[i]}})
 		}
-		delete(had, id)
 	}
 	for _, id := range slices.Sorted(maps.Keys(had)) {
-		events = append(events, liveEvent{"gone", [][]byte{append(value.AppendString([]byte(`{"id":`), id), '}')}})
+		if len(had[id]) > now[id] {
+			events = append(events, liveEvent{"gone", [][]byte{append(value.AppendString([]byte(`{"id":`), id), '}')}})
+		}
 	}
 	events = append(events, rows...)
 	l.sent = there

@@ -338,3 +338,48 @@ func TestGeofences(t *testing.T) {
 		}
 	})
 }
+
+// peopleSpec has people, who have two places each.
+const peopleSpec = `{
+	"agent_types": ["user"],
+	"geo_types": {"home": {"type": "point"}, "work": {"type": "point"}},
+	"aggregate_types": {"note": {"events": {
+		"was_written": {"schema": {}, "handler": []},
+		"has_moved": {"schema": {}, "handler": [], "geo": {"type": "home", "path": "$.data.place"}},
+		"was_hired": {"schema": {}, "handler": [], "geo": {"type": "work", "path": "$.data.place"}}}}},
+	"projections": {"people": {"for_each": "note", "sources": {"note": "$key"}, "select": {"id": "$.note.id"}}}
+}`
+
+// TestGeofencesOfSeveralPlaces follows aggregates that are in an area twice: what has not changed is not sent again, and that one of the two
+// places is left is told.
+func TestGeofencesOfSeveralPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newRows(t, peopleSpec)
+		p := f.serve(t)
+		move := func(id, event, lat string) { f.write(t, id+"/"+event, `{"place":{"lat":`+lat+`,"lng":10}}`) }
+		move(noteA, "has_moved", "50.001")
+		move(noteA, "was_hired", "50.002")
+		for _, path := range []string{
+			"/note/nearby/stream?lat=50&lng=10&radius=5000&data=false", "/note/within/stream?box=49.9,9,50.1,11&data=false", "/_projections/people/_stream?near=50,10&radius=5000",
+		} {
+			c := f.stream(t, p, path)
+			expect := func(want ...string) {
+				t.Helper()
+				for _, each := range want {
+					if got := c.nextRow(t); got != each {
+						t.Fatalf("%s: %s, and not %s", path, got, each)
+					}
+				}
+			}
+			expect("row "+noteA, "row "+noteA, "ready")
+			move(noteB, "has_moved", "50.003")
+			expect("row " + noteB)
+			move(noteA, "was_hired", "51")
+			expect("gone "+noteA, "row "+noteA)
+			move(noteA, "was_hired", "50.002")
+			expect("row " + noteA)
+			move(noteB, "has_moved", "51")
+			expect("gone " + noteB)
+		}
+	})
+}
