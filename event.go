@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -36,12 +37,22 @@ func (e *Event) Erased() bool { return e.Kept != nil }
 
 // Clone returns a copy that shares no bytes with the event, which may be valid for a moment only.
 func (e *Event) Clone() *Event {
-	c := *e
-	c.Raw, c.Kept = bytes.Clone(e.Raw), bytes.Clone(e.Kept)
+	c := new(Event)
+	e.CopyTo(c, make([]byte, 0, len(e.Raw)))
+	return c
+}
+
+// CopyTo makes c a copy of the event that shares no bytes with it. Its Raw is appended to what it is given and returns: who copies many events
+// keeps them together.
+func (e *Event) CopyTo(c *Event, to []byte) []byte {
+	*c = *e
+	start := len(to)
+	to = append(to, e.Raw...)
+	c.Raw, c.Kept = slices.Clip(to[start:]), bytes.Clone(e.Kept)
 	at := Layout{Metadata: len(e.Raw) - len("}") - len(e.Metadata)}
 	at.Data = at.Metadata - len(metadataMember) - len(e.Data)
 	c.Data, c.Metadata = at.DataOf(c.Raw), at.MetadataOf(c.Raw)
-	return &c
+	return to
 }
 
 // Leaf returns the hash that stands for the event in chains, trees and proofs: that of its bytes, or of those that it had at

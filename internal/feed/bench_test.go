@@ -7,7 +7,9 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"j17"
 	"j17/internal/clock"
@@ -90,7 +92,7 @@ func BenchmarkCatchUp(b *testing.B) {
 		}
 	})
 	b.ReportAllocs()
-	n := 0
+	n, before := 0, processor()
 	for b.Loop() {
 		left.Store(events)
 		if err := s.Subscribe(b.Context(), shop, "test", fmt.Sprint(n), feed.Beginning()); err != nil {
@@ -100,6 +102,14 @@ func BenchmarkCatchUp(b *testing.B) {
 		n++
 	}
 	b.ReportMetric(float64(events)*float64(b.N)/b.Elapsed().Seconds(), "events/s")
+	b.ReportMetric(float64((processor()-before).Nanoseconds())/1e3/float64(events*b.N), "cpu-µs/event")
+}
+
+// processor returns how much processor time the process has taken.
+func processor() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // it cannot fail
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // BenchmarkAppendFollowed measures appends by 16 writers of one event each, alone, and with a subscription that follows.

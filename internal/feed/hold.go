@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,8 +38,9 @@ type holding struct {
 		left   uint64
 	}
 
-	// page is what run has read last.
-	page *page
+	// page is what run has read last, ahead is what it reads ahead, nil for nothing.
+	page  *page
+	ahead *ahead
 
 	mu      sync.Mutex
 	lease   lease
@@ -133,6 +135,7 @@ func (h *holding) missed() bool {
 // run sees to the tenant until the set gives it back or has lost it.
 func (h *holding) run() {
 	defer h.s.drop(h)
+	defer h.endAhead()
 	for h.work.Err() == nil {
 		kept, err := h.keep()
 		if err != nil {
@@ -284,6 +287,9 @@ func (h *holding) step() (left bool, err error) {
 	if !ending {
 		err = errors.Join(h.start(now, changes), h.measure(now))
 	}
+	if h.ahead != nil && now.Sub(h.ahead.used) >= aheadTime {
+		h.endAhead()
+	}
 
 	// Checkpoints that are behind for a while are stored.
 	h.mu.Lock()
@@ -406,7 +412,7 @@ func (h *holding) start(now time.Time, seen uint64) error {
 		if room <= 0 || !h.s.acquire(h) {
 			return nil
 		}
-		p, err := h.pageAt(at, seen)
+		p, err := h.pageAt(at, seen, !at.IsZero() && slices.ContainsFunc(readers, func(r *reader) bool { return r.quick == at }))
 		h.mu.Lock()
 		if err != nil || len(p.entries) == 0 {
 			h.s.release()
@@ -437,21 +443,6 @@ func (h *holding) start(now time.Time, seen uint64) error {
 		h.mu.Unlock()
 	}
 	return nil
-}
-
-// pageAt returns what follows a position. A page that others are at work on is shared, unless the feed has changed since it was
-// read: it may have been erased.
-func (h *holding) pageAt(at j17.StreamID, seen uint64) (*page, error) {
-	if p := h.page; p != nil && p.after == at && p.seen == seen && p.users.Load() > 0 {
-		return p, nil
-	}
-	h.page = nil
-	p, err := h.s.readPage(h.work, h.tenant, at)
-	if err == nil {
-		p.seen = seen
-		h.page = p
-	}
-	return p, err
 }
 
 // begin starts work of a reader, for which a slot was acquired. The caller holds mu.

@@ -2,64 +2,16 @@ package feed
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"j17"
 	"j17/internal/store"
 )
-
-// How much of a feed is read at a time. It is less than what a store looks up at a time for who begins to read, 256 KiB with what stands before
-// the bytes of events: beyond that, it would look up as much again for a few events.
-const (
-	pageEvents = 1024
-	pageBytes  = 224 << 10
-)
-
-// page is a copy of some entries that follow each other in a feed.
-type page struct {
-	entries []store.Entry
-	leaves  [][sha256.Size]byte
-	// events are those among the entries.
-	events []*j17.Event
-	// after is the position that the entries follow, last tells that nothing followed them, seen is the number of changes before it was
-	// read, users the number of readers that are at work on it.
-	after j17.StreamID
-	last  bool
-	seen  uint64
-	users atomic.Int32
-}
-
-// readPage reads what follows a position.
-func (s *Subscriptions) readPage(ctx context.Context, t j17.Tenant, after j17.StreamID) (*page, error) {
-	p, size := &page{after: after, last: true}, 0
-	for e, err := range s.o.Store.ReadChanges(ctx, t, after, pageEvents) {
-		if err != nil {
-			return nil, err
-		}
-		if e.Event == nil {
-			p.entries = append(p.entries, e)
-			p.leaves = append(p.leaves, [sha256.Size]byte{})
-			continue
-		}
-		own := e.Event.Clone()
-		p.entries = append(p.entries, store.Entry{Event: own})
-		p.leaves = append(p.leaves, own.Leaf())
-		p.events = append(p.events, own)
-		if size += len(own.Raw); size >= pageBytes {
-			p.last = false
-			break
-		}
-	}
-	p.last = p.last && len(p.entries) < pageEvents
-	return p, nil
-}
 
 // reader is a subscription of a tenant that is held. Its fields are guarded by the holding's mu; those that only work of the reader
 // changes can be read by it without.
@@ -88,6 +40,8 @@ type reader struct {
 	// until is the end of a pause; woken is set when somebody ended it.
 	until time.Time
 	woken bool
+	// quick is the end of a page that was handled at once and was not the last one.
+	quick j17.StreamID
 }
 
 // adopt takes what is stored. What was handled since stays so if nobody else has moved the checkpoint. The caller holds the holding's mu.
@@ -145,7 +99,7 @@ func (r *reader) mover(to []state) func(i int) []store.Side {
 
 // take hands out a page.
 func (r *reader) take(p *page) {
-	ctx := r.h.work
+	ctx, began := r.h.work, r.h.s.o.Clock.Now()
 	wanted, err := r.wanted(ctx, p)
 	if err != nil {
 		r.interrupt(ctx, err)
@@ -155,6 +109,9 @@ func (r *reader) take(p *page) {
 	// All events are passed, the wanted ones are handed out.
 	var entries []store.Entry
 	var ends []state
+	if r.kind.Filter == nil {
+		entries, ends = make([]store.Entry, 0, len(p.entries)), make([]state, 0, len(p.entries))
+	}
 	end := r.now
 	marks := slices.DeleteFunc(r.marks, func(m state) bool { return m.Count > end.Count })
 	passed, events := 0, 0
@@ -192,14 +149,19 @@ func (r *reader) take(p *page) {
 		entries, ends = entries[n:], ends[n:]
 	}
 
-	// What comes after the last entry of the feed is a change.
-	if p.last && passed == len(p.entries) {
-		r.lock(func() {
-			if r.now == end {
-				r.idle = p.seen + 1
-			}
-		})
+	// What comes after the last entry of the feed is a change; after any other one, the next page.
+	if passed < len(p.entries) {
+		return
 	}
+	quick := r.h.s.o.Clock.Now().Sub(began) < aheadTime/2
+	r.lock(func() {
+		if p.last && r.now == end {
+			r.idle = p.seen + 1
+		}
+		if !p.last && quick {
+			r.quick = p.end
+		}
+	})
 }
 
 func (r *reader) lock(change func()) {

@@ -110,7 +110,7 @@ func (g *gathering) next(p *page) int {
 // gather takes the references of n events from a position on, and of the rest of their run, but not of more than limit. It reports whether
 // there may be more behind that.
 func (g *gathering) gather(from j17.StreamID, n, limit int) (more bool, err error) {
-	g.refs, g.keys = g.refs[:0], g.keys[:0]
+	g.refs, g.keys = slices.Grow(g.refs[:0], min(n, limit)), g.keys[:0]
 	for more = true; more && len(g.refs) < min(n, limit); more = g.feed.Next() {
 		last, err := g.open()
 		if err != nil {
@@ -137,7 +137,7 @@ func (g *gathering) gather(from j17.StreamID, n, limit int) (more bool, err erro
 // that they do not all go in there, or that many bytes were looked up, the others are left to value, in the order of the feed: what is read
 // and not handed out is little, however large the events are.
 func (g *gathering) fetch(room int) error {
-	g.order, g.bytes = g.order[:0], 0
+	g.order, g.bytes = slices.Grow(g.order[:0], len(g.refs)), 0
 	for i := range g.refs {
 		if !g.refs[i].note {
 			g.order = append(g.order, sought{at: i})

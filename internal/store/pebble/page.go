@@ -256,6 +256,7 @@ func (p *page) feed(r reader, from j17.StreamID, limit int, names *typeNames, no
 		}
 
 		// Then all in their order. What found no room is looked up by itself.
+		p.entries = slices.Grow(p.entries, len(g.refs))
 		for i := range g.refs {
 			ref := &g.refs[i]
 			var entry *pageEntry
