@@ -360,9 +360,13 @@ func (s *Service) lag(ctx context.Context, l *listener, b *work.Budget) (n int, 
 	if err != nil {
 		return 0, err
 	}
-	n = len(lanes)
-	if !b.Spend(n) {
-		return n, b.Err()
+	if !b.Spend(len(lanes)) {
+		return len(lanes), b.Err()
+	}
+	for i := range lanes {
+		if !searched(&lanes[i]) {
+			n++
+		}
 	}
 
 	// What waits for it.
@@ -406,7 +410,7 @@ func (s *Service) countWaiting(
 		return len(waits.Listed), err
 	}
 
-	// The delivery that they wait for. It may be over by now.
+	// The delivery that they wait for, which may be over by now.
 	lane, err := s.o.Store.Get(ctx, l.tenant, laneSpace, note.Key)
 	if errors.Is(err, store.ErrNotFound) {
 		return 0, nil
@@ -418,16 +422,24 @@ func (s *Service) countWaiting(
 	if err != nil {
 		return 0, err
 	}
-	d, _, err := read[*delivery](ctx, s.o.Store, l.tenant, deliverySpace, string(id))
-	if errors.Is(err, store.ErrNotFound) {
-		return 0, nil
+	_, _, of := cutKey(note.Key)
+	d := &delivery{Key: of}
+	if len(id) > 0 {
+		d, _, err = read[*delivery](ctx, s.o.Store, l.tenant, deliverySpace, string(id))
+		if errors.Is(err, store.ErrNotFound) {
+			return 0, nil
+		}
+		if err != nil {
+			return 0, err
+		}
 	}
-	if err != nil || d.Version >= waits.Last {
-		return 0, err
+	from := max(d.Version+1, waits.From)
+	if from > waits.Last {
+		return 0, nil
 	}
 
 	// The events of its aggregate after its own.
-	for ev, err := range s.o.Store.ReadStream(ctx, l.tenant, d.parsedKey(), d.Version+1, waits.Last) {
+	for ev, err := range s.o.Store.ReadStream(ctx, l.tenant, d.parsedKey(), from, waits.Last) {
 		if err != nil {
 			return n, err
 		}

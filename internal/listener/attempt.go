@@ -79,8 +79,12 @@ func (s *Service) held(d *delivery, t j17.Tenant) (store.Item, error) {
 	return it, nil
 }
 
-// retry tries a delivery that is due: its pause is over, or whoever had it has ended.
+// retry tries a delivery that is due: its pause is over, or whoever had it has ended. Where there is none, it goes on with the search for
+// the next one.
 func (s *Service) retry(ctx context.Context, c *worker.Claim) error {
+	if len(c.Value) == 0 {
+		return s.search(ctx, c)
+	}
 	d, _, err := read[*delivery](ctx, s.o.Store, c.Tenant, deliverySpace, string(c.Value))
 	if errors.Is(err, store.ErrNotFound) {
 		return s.o.Store.Write(ctx, c.Tenant, []store.Side{c.Remove()})
@@ -214,10 +218,7 @@ func (s *Service) settle(ctx context.Context, j job, rev uint64, o outcome) erro
 		if next != nil {
 			s.pool.submit(line, func() { s.begin(*next) })
 		}
-		if s.pool.sated(line) {
-			return s.o.Feed.Wake(ctx, j.at.tenant, kind, j.at.name)
-		}
-		return nil
+		return s.wake(ctx, line)
 	}
 	return errContended
 }
@@ -238,18 +239,10 @@ func (s *Service) settleOnce(ctx context.Context, j job, rev uint64, o outcome, 
 	if err := e.decide(ctx); err != nil {
 		return nil, false, err
 	}
-	err = s.o.Store.Write(ctx, j.at.tenant, e.sides, e.fences...)
-	if overtaken(err) {
-		return nil, true, nil
+	if next, again, err = s.commit(ctx, &e, line); err == nil && !again {
+		s.count(e)
 	}
-	if err != nil {
-		return nil, false, err
-	}
-	if e.freed {
-		s.pool.count(line, -1)
-	}
-	s.count(e)
-	return e.next, false, nil
+	return next, again, err
 }
 
 // count counts what came of a try.
@@ -388,93 +381,5 @@ func (e *ending) end(ctx context.Context, active bool) error {
 		e.sides = append(e.sides, remove(failedSpace, d.failedKey()))
 	}
 
-	// What waits for it.
-	ev, note, err := e.waiting(ctx)
-	if err != nil {
-		return err
-	}
-	lane := d.lane()
-	if ev == nil {
-		e.freed = true
-		e.sides = append(e.sides, on(e.rev, remove(laneSpace, lane)))
-		if note.rev != 0 {
-			e.sides = append(e.sides, on(note.rev, remove(behindSpace, lane)))
-		} else {
-			e.fences = append(e.fences, store.Fence{Space: behindSpace, Key: lane})
-		}
-		return nil
-	}
-	follows := e.s.newDelivery(e.l, d.Track, ev, e.o.at)
-	due := time.Time{}
-	if active {
-		due = e.o.at.Add(lease)
-		e.next = &job{at: e.j.at, delivery: follows, due: due, event: kept(ev)}
-	}
-	e.sides = append(e.sides, put(deliverySpace, follows.ID, follows, time.Time{}), on(e.rev, laneSide(follows, due)))
-	if note.changed {
-		e.sides = append(e.sides, on(note.rev, put(behindSpace, lane, note.behind, time.Time{})))
-	}
-	return nil
-}
-
-// waiters are what waits behind a lane, with the revision of the note about it, 0 where there is none.
-type waiters struct {
-	behind
-	rev     uint64
-	changed bool
-}
-
-// waiting returns the next event that waits for the delivery, nil for none.
-func (e *ending) waiting(ctx context.Context) (*j17.Event, waiters, error) {
-	// What is known to wait, if anything.
-	var w waiters
-	if e.alone {
-		return nil, w, nil
-	}
-	known, rev, err := read[behind](ctx, e.s.o.Store, e.j.at.tenant, behindSpace, e.d.lane())
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, w, nil
-	}
-	if err != nil {
-		return nil, w, err
-	}
-	if w.behind, w.rev = known, rev; e.l == nil {
-		return nil, w, nil // A listener that is gone is told nothing more.
-	}
-
-	// Single events that were asked for come first, then all up to the last one that was seen.
-	from, to := e.d.Version+1, known.Last
-	listed := len(known.Listed) > 0
-	if listed {
-		from, to = known.Listed[0], known.Listed[0]
-		w.Listed, w.changed = known.Listed[1:], true
-	}
-	if from > to {
-		return nil, w, nil
-	}
-
-	// The next of them that the listener wants.
-	b, done := e.s.budget(ctx, e.j.at.tenant)
-	defer done()
-	matches := matcher(e.l.definition, b)
-	for ev, err := range e.s.o.Store.ReadStream(ctx, e.j.at.tenant, e.d.parsedKey(), from, to) {
-		if err != nil {
-			return nil, w, err
-		}
-		is := listed
-		if !listed {
-			is, err = matches(ev)
-		}
-		for spent(err) { // The try is made and has to be settled, however many turns that takes.
-			b.Renew(pageWork)
-			is, err = matches(ev)
-		}
-		if err != nil {
-			return nil, w, err
-		}
-		if is {
-			return ev.Clone(), w, nil
-		}
-	}
-	return nil, w, nil
+	return e.follow(ctx, active)
 }

@@ -169,6 +169,9 @@ func (s *Service) underWay(ctx context.Context, t j17.Tenant, f Filter, b *work.
 			if err != nil {
 				return nil, err
 			}
+			if len(id) == 0 {
+				continue // The next one is looked for.
+			}
 			d, _, err := read[*delivery](ctx, s.o.Store, t, deliverySpace, string(id))
 			if errors.Is(err, store.ErrNotFound) || err == nil && f.Key != "" && (d.Attempts > 0 || d.Track == d.ID) {
 				continue // With a key, what has a log is found by that.
@@ -183,6 +186,12 @@ func (s *Service) underWay(ctx context.Context, t j17.Tenant, f Filter, b *work.
 			return orders, nil
 		}
 	}
+}
+
+// searched tells of a lane that the next delivery is looked for.
+func searched(lane *store.Item) bool {
+	_, id, err := worker.ReadAttempts(lane.Value)
+	return err == nil && len(id) == 0
 }
 
 // cutKey takes the key of a lane or of a replay apart.

@@ -22,7 +22,7 @@ const (
 	stateSpace store.Space = "listener.states"
 	// laneSpace has the delivery under way of each aggregate that has one, under "<track>/<key>": the id of the delivery. It is due
 	// for its next try; while a try is under way it is due when whoever makes it must have failed. It is not due while its listener
-	// is paused.
+	// is paused. One without an id is where the next of many events that wait is looked for: it is due when that goes on.
 	laneSpace store.Space = "listener.lanes"
 	// behindSpace tells what waits behind a lane, under the same key.
 	behindSpace store.Space = "listener.behind"
@@ -157,6 +157,8 @@ func (d *delivery) parsedKey() j17.Key {
 type behind struct {
 	// Last is the version of the last event that waits; those that the listener selects after the delivery's own wait too.
 	Last uint64 `json:"last,omitempty"`
+	// From is the first version that was not looked at yet, 0 where that is the one after the delivery's own.
+	From uint64 `json:"from,omitempty"`
 	// Listed are the versions that wait, in place of Last.
 	Listed []uint64 `json:"listed,omitempty"`
 }
