@@ -64,6 +64,7 @@ func (l *Loader) Import(ctx context.Context, r *History) (Imported, error) {
 	c := &recorder{Loader: l, past: past, d: past.Decider(), r: r, now: past.Now(), seed: maphash.MakeSeed()}
 	c.examine = c.examinePast
 	defer c.forget()
+	defer c.unfollow()
 	if err := c.checkAll(ctx); err != nil {
 		return Imported{}, err
 	}
@@ -81,6 +82,7 @@ func (l *Loader) Import(ctx context.Context, r *History) (Imported, error) {
 	c.forget()
 	c.whole = c.done.Events <= cmp.Or(l.most, wholeEvents) && c.bytes <= wholeBytes && len(c.known) == 0
 	c.checked, c.done = c.done.Events, Imported{Streams: len(c.streams)}
+	c.unfollow()
 	err = c.units(ctx, c.store)
 	c.done.Imported = c.done.Stored
 	return c.done, err
@@ -89,6 +91,7 @@ func (l *Loader) Import(ctx context.Context, r *History) (Imported, error) {
 // checkAll checks the whole file and stores nothing.
 func (c *recorder) checkAll(ctx context.Context) error {
 	c.forget()
+	c.unfollow()
 	c.streams, c.claimed, c.values, c.known, c.highest = map[uint64]pastStream{}, map[uint64]uint64{}, newExchanged(), map[int]bool{}, 0
 	if err := c.lookUp(ctx); err != nil {
 		return err
@@ -143,6 +146,8 @@ type recorder struct {
 	streams map[uint64]pastStream
 	// claimed holds which aggregate of the file a name belongs to.
 	claimed map[uint64]uint64
+	// following is how many of both there is room for, out of that of all files; beside is what else is kept of aggregates, counted like them.
+	following, beside int64
 	// values has what the events have done to unique values. exchanged, if not nil, is told of each exchange, with what the aggregate has
 	// held.
 	values    exchanged
@@ -351,6 +356,9 @@ func (c *recorder) follow(ctx context.Context, ev *pastEvent, look bool) (fresh 
 	hash := maphash.Comparable(c.seed, ev.Key)
 	s, ok := c.streams[hash]
 	if fresh = !ok; fresh {
+		if err := c.makeRoom(); err != nil {
+			return fresh, err
+		}
 		s.names = maphash.Comparable(c.seed, ev.file.Names)
 		if look {
 			heads, err := c.Store.Heads(ctx, c.r.Tenant, []j17.Key{ev.Key})
@@ -389,6 +397,48 @@ func (c *recorder) follow(ctx context.Context, ev *pastEvent, look bool) (fresh 
 		c.highest = max(c.highest, n)
 	}
 	return fresh, nil
+}
+
+const (
+	// followedBytes is how many bytes are kept of an aggregate, or of one of its names, with what the maps need for room; the names of
+	// an aggregate count before it is known that it has some.
+	followedBytes = 48
+	ofOneStream   = 3
+	// fewFollowed is how many there may be in all files however little memory there is, usuallyFollowed how many where it is not known.
+	fewFollowed, usuallyFollowed = 1_000_000, 30_000_000
+)
+
+// mostFollowed returns how many aggregates and names may be remembered of all files.
+func (l *Loader) mostFollowed() int64 {
+	if l.Memory == 0 {
+		return usuallyFollowed
+	}
+	return max(l.Memory/4/followedBytes, fewFollowed)
+}
+
+// makeRoom makes sure that there is room for another aggregate.
+func (c *recorder) makeRoom() error {
+	if int64(len(c.streams)+len(c.claimed))+c.beside+ofOneStream <= c.following {
+		return nil
+	}
+	most := c.mostFollowed()
+	switch {
+	case c.followed.Add(takenAtOnce) <= most:
+		c.following += takenAtOnce
+		return nil
+	case c.following+takenAtOnce > most:
+		c.followed.Add(-takenAtOnce)
+		return j17.Errorf(j17.CodePayloadTooLarge, "The file has more aggregates than fit into the memory of this server: about %d, fewer where they have names. Nothing was stored. "+
+			"Divide the file and import its parts one after the other, or give the server more memory.", most)
+	}
+	c.followed.Add(-takenAtOnce)
+	return j17.Errorf(j17.CodeBusy, "Other files are loaded at this moment that have so many aggregates that those of this file have no room beside them. Nothing was stored. Try again when they are through.")
+}
+
+// unfollow forgets the aggregates of the file.
+func (c *recorder) unfollow() {
+	c.followed.Add(-c.following)
+	c.streams, c.claimed, c.following, c.beside = nil, nil, 0, 0
 }
 
 // claim makes sure that names are free or the aggregate's own. Whether they are in the store is asked where look is set.

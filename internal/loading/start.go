@@ -17,7 +17,7 @@ import (
 )
 
 // mostStarts is how many cold starts there may be at a time, each of another instance: one takes some 100 MiB of memory, beside what is
-// remembered of aggregates and unique values.
+// remembered of aggregates and unique values, which is bounded for all files together.
 const mostStarts = 2
 
 // ColdStart fills a tenant that has no events with those of a file, which is read once: all of them, or none. Where they have positions,
@@ -45,6 +45,7 @@ func (l *Loader) ColdStart(ctx context.Context, t j17.Tenant, in *eventfile.Read
 		streams: map[uint64]pastStream{}, claimed: map[uint64]uint64{}, values: newExchanged(),
 	}
 	defer c.forget()
+	defer c.unfollow()
 	c.examine, c.finish = c.examineAny, c.canonical
 	s := &start{recorder: c, load: load, log: envlog.NewFilling(load.Item), at: past.Position()}
 	c.exchanged = s.exchange
@@ -251,6 +252,9 @@ func (s *start) position(ev *pastEvent) error {
 	return nil
 }
 
+// unnumberedWeight is how many times as much as of another aggregate is kept of one that gets a public id in the end.
+const unnumberedWeight = 3
+
 // event adds one event, and the names of its aggregate with its first one.
 func (s *start) event(ev *pastEvent, fresh bool) error {
 	o := &ev.Events[0]
@@ -291,6 +295,7 @@ func (s *start) event(ev *pastEvent, fresh bool) error {
 	}
 	if typ.Sequence && ev.file.PublicID == "" {
 		s.unnumbered = append(s.unnumbered, o.Key)
+		s.beside += unnumberedWeight
 	}
 	return s.items(s.past.Named(o.Key, ev.file.Names))
 }

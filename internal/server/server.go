@@ -400,7 +400,7 @@ func (s *Server) Close() error {
 
 // api completes the options of the HTTP interface with what every server has.
 func (s *Server) api(o httpapi.Options) *httpapi.API {
-	o.Loader = &loading.Loader{Engine: s.engine, Store: s.store, Log: s.logs, Loaded: s.usage.Loaded}
+	o.Loader = &loading.Loader{Engine: s.engine, Store: s.store, Log: s.logs, Loaded: s.usage.Loaded, Memory: Memory()}
 	o.Engine, o.Store, o.Registry, o.Auth, o.Blobs, o.Deploy = s.engine, s.store, s.registry, s.auth, s.blobs, s.deploy
 	o.Tail, o.Feed, o.Builds, o.Indexes, o.Projections, o.Places, o.Tagging = s.tail, s.feed, s.builds, s.indexes, s.projections, s.places, s.tagging
 	o.Checkpoints, o.Erasures, o.Scrub = s.checkpoints, s.erasures, s.scrub
