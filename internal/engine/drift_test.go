@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"testing"
 
 	"j17"
@@ -11,16 +12,27 @@ import (
 	"j17/internal/store"
 )
 
-// hooked is a store whose next append is done by a hook.
+// hooked is a store whose next append is done by a hook, once.
 type hooked struct {
 	store.Store
+	mu   sync.Mutex
 	hook func(do func() ([]store.Result, error)) ([]store.Result, error)
+}
+
+// next lets the next append be done by a hook.
+func (h *hooked) next(hook func(do func() ([]store.Result, error)) ([]store.Result, error)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.hook = hook
 }
 
 func (h *hooked) Append(ctx context.Context, t j17.Tenant, u []store.Append) ([]store.Result, error) {
 	do := func() ([]store.Result, error) { return h.Store.Append(ctx, t, u) }
-	if hook := h.hook; hook != nil {
-		h.hook = nil
+	h.mu.Lock()
+	hook := h.hook
+	h.hook = nil
+	h.mu.Unlock()
+	if hook != nil {
 		return hook(do)
 	}
 	return do()
@@ -43,7 +55,7 @@ func TestAStateThatNeverWasIsNotKept(t *testing.T) {
 	f.Post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
 	// W1 is outside the lane: held back between its look at the lanes and the committer.
 	reached, goOn, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	h.hook = func(do func() ([]store.Result, error)) ([]store.Result, error) { close(reached); <-goOn; return do() }
+	h.next(func(do func() ([]store.Result, error)) ([]store.Result, error) { close(reached); <-goOn; return do() })
 	go func() {
 		defer close(done)
 		if _, err := f.Execute(t.Context(), enginetest.Command(t, "account/"+id+"/was_deposited", dep("100"))); err != nil {
@@ -52,10 +64,10 @@ func TestAStateThatNeverWasIsNotKept(t *testing.T) {
 	}()
 	<-reached
 	// A payment is overtaken: the lane comes into being.
-	h.hook = func(do func() ([]store.Result, error)) ([]store.Result, error) { raw("10"); return do() }
+	h.next(func(do func() ([]store.Result, error)) ([]store.Result, error) { raw("10"); return do() })
 	f.Post(t, "account/"+id+"/was_paid", paid())
 	// W2 deposits in turn, W1 gets to the committer just before it.
-	h.hook = func(do func() ([]store.Result, error)) ([]store.Result, error) { close(goOn); <-done; return do() }
+	h.next(func(do func() ([]store.Result, error)) ([]store.Result, error) { close(goOn); <-done; return do() })
 	f.Post(t, "account/"+id+"/was_deposited", dep("1000"))
 	served, truth := f.State(t, "account/"+id, engine.LoadOptions{}), f.State(t, "account/"+id, engine.LoadOptions{Replay: true})
 	if served != truth {

@@ -54,10 +54,10 @@ func TestSideWritesCommitWithTheirEvents(t *testing.T) {
 			f.DeploySource(t, accountSpec)
 			f.Post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
 			if tc.crowded { // a payment is overtaken, and the lane comes into being
-				h.hook = func(do func() ([]store.Result, error)) ([]store.Result, error) {
+				h.next(func(do func() ([]store.Result, error)) ([]store.Result, error) {
 					f.Post(t, "account/"+id+"/was_deposited", `{"data":{"amount":1},`+meta+`}`)
 					return do()
-				}
+				})
 				f.Post(t, "account/"+id+"/was_paid", paid())
 			}
 			length := f.Written(t, "account", id)
@@ -131,10 +131,10 @@ func TestEffectsCommitWithTheirEvents(t *testing.T) {
 	}}})
 	f.DeploySource(t, accountSpec)
 	f.Post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
-	h.hook = func(do func() ([]store.Result, error)) ([]store.Result, error) {
+	h.next(func(do func() ([]store.Result, error)) ([]store.Result, error) {
 		f.putItem(t, cursors, "count", "xi")
 		return do()
-	}
+	})
 	f.Post(t, "account/"+id+"/was_deposited", `{"data":{"amount":5},`+meta+`}`)
 	if n, _ := f.item(t, cursors, "count"); n != "xii" {
 		t.Errorf("the count is %q", n)
@@ -177,10 +177,10 @@ func TestEffectsOfACommand(t *testing.T) {
 			Fences: []store.Fence{{Space: cursors, Key: "seen", Rev: rev}},
 		}, nil
 	}
-	h.hook = func(do func() ([]store.Result, error)) ([]store.Result, error) {
+	h.next(func(do func() ([]store.Result, error)) ([]store.Result, error) {
 		f.putItem(t, cursors, "seen", "x")
 		return do()
-	}
+	})
 	r, err := f.Execute(t.Context(), c)
 	if err != nil || asked != 2 {
 		t.Fatalf("asked %d times: %v", asked, err)

@@ -42,10 +42,10 @@ func TestPanicInTurn(t *testing.T) {
 	}}})
 	f.DeploySource(t, accountSpec)
 	f.Post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
-	h.hook = func(do func() ([]store.Result, error)) ([]store.Result, error) {
+	h.next(func(do func() ([]store.Result, error)) ([]store.Result, error) {
 		f.Post(t, "account/"+id+"/was_deposited", `{"data":{"amount":1},`+meta+`}`)
 		return do()
-	}
+	})
 	f.Post(t, "account/"+id+"/was_paid", paid()) // it was overtaken once: writers take turns from here on
 
 	panics = true
