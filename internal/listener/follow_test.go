@@ -63,7 +63,7 @@ func TestASearchForWhatWaitsCostsWhatItMay(t *testing.T) {
 				}
 				add(wanted, 1)
 				h.rest()
-				add(unwanted+strings.Repeat(",1", 99)+"]", 600)
+				add(unwanted+strings.Repeat(",1", 99)+"]", 300)
 				add(wanted, 1)
 				switch with {
 				case "a restart":
