@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -289,4 +290,50 @@ func BenchmarkFresh(b *testing.B) {
 		v.Close()
 	}
 	b.ReportMetric(float64(took.Microseconds())/float64(b.N), "us-wait")
+}
+
+// BenchmarkWords counts rows by a word that all of them have and the beginning of a word of their own, 20,000 or J17_BENCH_ROWS of them, and by
+// such beginnings alone.
+func BenchmarkWords(b *testing.B) {
+	y := newYard(b)
+	rows := benchRows(b)
+	y.d = &index.Definition{ID: "titles", Type: "order", Rows: func(_ context.Context, _ j17.Tenant, _ j17.StreamID, ids []string) ([]index.Row, error) {
+		made := make([]index.Row, len(ids))
+		for i, id := range ids {
+			words, _ := index.Words(1, "common p"+id[24:]+" q"+id[24:])
+			made[i] = index.Row{ID: id, Entries: words}
+		}
+		return made, nil
+	}}
+	for first := 0; first < rows; first += 1000 {
+		var u store.Append
+		for n := first; n < min(first+1000, rows); n++ {
+			u.Events = append(u.Events, order(n, 0))
+		}
+		if _, err := y.store.Append(b.Context(), prod, []store.Append{u}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	y.built()
+	v, err := y.index.At(b.Context(), prod, y.d.ID, j17.StreamID{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer v.Close()
+	for _, text := range []string{"common p", "p", "common"} {
+		b.Run("of="+strings.ReplaceAll(text, " ", "+"), func(b *testing.B) {
+			b.ReportAllocs()
+			before, spent := worktest.ProcessorTime(b), int64(0)
+			for range b.N {
+				budget := plenty()
+				if n, err := v.CountWords(budget, 1, strings.Fields(text)); err != nil || n != uint64(rows) {
+					b.Fatal(n, err)
+				}
+				spent += budget.Spent()
+			}
+			took := float64(worktest.ProcessorTime(b) - before)
+			b.ReportMetric(took/1e6/float64(b.N), "cpu-ms/op")
+			b.ReportMetric(took/float64(spent), "cpu-ns/unit")
+		})
+	}
 }

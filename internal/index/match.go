@@ -20,12 +20,10 @@ const (
 	leastPage = 16
 	// heldIDs is about how many ids of them are read ahead together.
 	heldIDs = 16 << 10
-	// manyEntries is the same as fewEntries where there are more words: one request after the other does so much, see work.Slot.
-	manyEntries = 1 << 20
+	// seekCost is what it takes to find an id in a list, in units of work.
+	seekCost = 3
 	// fewLooks is how many records are read before it is done.
 	fewLooks = 512
-	// idBytes is the length of the ids of almost all aggregates.
-	idBytes = 36
 )
 
 // Words returns up to limit rows, behind a cursor, that have all of some words in index n, the last one as the beginning of a word. They
@@ -49,14 +47,11 @@ func (v *View) Words(b *work.Budget, n int, words []string, after string, limit 
 // CountWords returns how many rows Words finds.
 func (v *View) CountWords(b *work.Budget, n int, words []string) (count uint64, err error) {
 	lists, rest, err := v.lists(b, n, words)
-	if err == nil && rest != nil && len(words) == 1 {
-		var list rows
-		if list, err = v.gathered(b, rest); err == nil && list == nil {
-			return v.Count(b, wordQuery(n, words[0]))
-		}
-		lists, rest = []rows{list}, nil
-	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case rest != nil && len(words) == 1:
+		return v.Count(b, wordQuery(n, words[0]))
+	default:
 		err = v.eachMatch(b, lists, rest, "", func(string) bool {
 			count++
 			return true
@@ -90,13 +85,14 @@ func (v *View) lists(b *work.Budget, n int, words []string) (lists []rows, rest 
 }
 
 // eachMatch passes the ids of rows that are in all of some lists, and have an entry in the rest if there is one, in order until do reports
-// false. For the rest a few records are read, which often is enough for a page; then its rows become a list too.
+// false. For the rest a few records are read, which often is enough for a page. Then its rows become a list too, and where they are too many
+// for that its entries are gone through, as often as there are more rows in the lists than are held in memory.
 func (v *View) eachMatch(b *work.Budget, lists []rows, rest *Range, after string, do func(id string) bool) error {
 	if rest == nil {
 		return eachCommon(b, lists, after, do)
 	}
 	var failed error
-	looked, most := 0, fewLooks
+	looked, most, more := 0, fewLooks, true
 	look := func(id string) bool {
 		if looked++; looked > most {
 			return false
@@ -106,21 +102,46 @@ func (v *View) eachMatch(b *work.Budget, lists []rows, rest *Range, after string
 		if has, failed = v.has(b, id, rest); failed != nil {
 			return false
 		}
-		return !has || do(id)
+		more = !has || do(id)
+		return more
+	}
+	if len(rest.tests) > 0 { // what was cut is compared one by one
+		most = math.MaxInt
 	}
 	err := cmp.Or(eachCommon(b, lists, after, look), failed)
 	if err != nil || looked <= most {
 		return err
 	}
 	list, err := v.gathered(b, rest)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case list != nil:
+	}
+	if list != nil {
 		return eachCommon(b, append(lists, list), after, do)
 	}
-	most = math.MaxInt
-	return cmp.Or(eachCommon(b, lists, after, look), failed)
+	for more {
+		some := newIDs(v.held)
+		err := eachCommon(b, lists, after, func(id string) bool {
+			some.add(id)
+			return !some.full()
+		})
+		if err == nil && !some.empty() {
+			err = v.each(b, rest.in(v.slot.name), func(key, _ []byte) bool {
+				some.mark(idOf(key))
+				return b.Spend(idCost)
+			})
+		}
+		if err != nil {
+			return err
+		}
+		some.each(func(id string, marked bool) bool {
+			after = id
+			more = !marked || do(id)
+			return more
+		})
+		more = more && some.full()
+	}
+	return nil
 }
 
 // has reports whether a row has an entry in a range.
@@ -152,7 +173,7 @@ func eachCommon(b *work.Budget, lists []rows, after string, do func(id string) b
 			switch {
 			case err != nil || id == "":
 				return err
-			case !b.Spend(1):
+			case !b.Spend(seekCost):
 				return b.Err()
 			case id != at:
 				at, agreed = id, 0
@@ -177,14 +198,24 @@ func (f *few) seek(id string) (string, error) {
 	return (*f)[0], nil
 }
 
-// many are rows that are in memory, which are many: their ids have one length.
-type many [][idBytes]byte
+// many are rows that are in memory, which are many: their ids are UUIDs.
+type many []uuid
 
 func (m *many) seek(id string) (string, error) {
-	if *m = (*m)[skip(len(*m), func(i int) bool { return string((*m)[i][:]) < id }):]; len(*m) == 0 {
-		return "", nil
+	sought, ok := uuidOf(id)
+	before := func(i int) bool { return (*m)[i].compare(sought) < 0 }
+	if !ok {
+		before = func(i int) bool { return (*m)[i].String() < id }
 	}
-	return string((*m)[0][:]), nil
+	*m = (*m)[skip(len(*m), before):]
+	switch {
+	case len(*m) == 0:
+		return "", nil
+	case ok && (*m)[0] == sought:
+		return id, nil
+	default:
+		return (*m)[0].String(), nil
+	}
 }
 
 // skip returns the first of n places that is not before what is sought: most often it is among the first.
@@ -303,31 +334,28 @@ func (v *View) sorted(b *work.Budget, keys store.Range) (ids []string, err error
 	return slices.Compact(ids), err
 }
 
-// gathered returns the rows of very many words, nil where they have too many entries.
+// gathered returns the rows of very many words, nil where they have more entries than are held.
 func (v *View) gathered(b *work.Budget, of *Range) (rows, error) {
-	if len(of.tests) > 0 {
-		return nil, nil // what was cut is compared one by one
-	}
-	var ids many
-	var odd few // those of another length, such as singletons
+	var list many
+	var odd few // those whose ids are no UUIDs, such as singletons
 	err := v.each(b, of.in(v.slot.name), func(key, _ []byte) bool {
-		if id := key[bytes.LastIndexByte(key, end[0])+len(end):]; len(id) == idBytes {
-			ids = append(ids, [idBytes]byte(id))
+		if id, ok := uuidOf(key[bytes.LastIndexByte(key, end[0])+len(end):]); ok {
+			list = append(list, id)
 		} else {
-			odd = append(odd, string(id))
+			odd = append(odd, idOf(key))
 		}
-		return len(ids) <= manyEntries && len(odd) <= fewEntries
+		return len(list) <= v.held && len(odd) <= fewEntries
 	})
-	if err != nil || len(ids) > manyEntries || len(odd) > fewEntries {
+	if err != nil || len(list) > v.held || len(odd) > fewEntries {
 		return nil, err
 	}
-	if !b.Spend(len(ids)) {
+	if !b.Spend(sortCost * len(list)) {
 		return nil, b.Err()
 	}
-	slices.SortFunc(ids, func(a, b [idBytes]byte) int { return bytes.Compare(a[:], b[:]) })
-	ids = slices.Compact(ids)
+	slices.SortFunc(list, uuid.compare)
+	list = slices.Compact(list)
 	slices.Sort(odd)
-	return &either{words: []*word{{rows: &ids}, {rows: &odd}}}, nil
+	return &either{words: []*word{{rows: &list}, {rows: &odd}}}, nil
 }
 
 // either are the rows of several words, each once. The first one is the one whose next row comes first: they are a heap.

@@ -48,6 +48,8 @@ type View struct {
 	moment store.Moment
 	slot   *slot
 	at     j17.StreamID
+	// held is how many ids a question holds in memory: mostIDs.
+	held int
 	// told is given what could not be read, and returns what the reader is told.
 	told func(err error) error
 }
@@ -145,7 +147,7 @@ func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.Strea
 		reached = p
 	}
 	told := func(err error) error { return s.noticed(context.WithoutCancel(ctx), t, id, sl.name, err) }
-	return &View{moment: m, slot: sl, at: reached, told: told}, nil, nil
+	return &View{moment: m, slot: sl, at: reached, held: mostIDs, told: told}, nil, nil
 }
 
 // noticed lets an index be built anew where something that is stored of a slot is damaged: until then it is not ready. Any other error stays.
@@ -517,7 +519,7 @@ func (r *record) cost(ranges int) int {
 }
 
 // recordCost is what it takes to find a record, whatever it holds.
-const recordCost = 50
+const recordCost = 150
 
 // firstOf returns the first entry of the record that a query finds.
 func (r *record) firstOf(q *Query, id string) (at foundAt, ok bool) {
@@ -538,10 +540,11 @@ func (r *record) firstOf(q *Query, id string) (at foundAt, ok bool) {
 	return at, ok
 }
 
-// Count returns how many rows a query finds. Its errors are those of Scan.
+// Count returns how many rows a query finds. Its errors are those of Scan. Rows that have several entries are held in memory, so that each is
+// counted once, and looked up where these are too many.
 func (v *View) Count(b *work.Budget, q Query) (n uint64, err error) {
 	defer func() { err = v.told(err) }()
-	seen := firsts{}
+	seen, some := firsts{}, newIDs(v.held)
 	for _, l := range v.lanes(&q) {
 		tested := slices.ContainsFunc(l.ranges, func(r Range) bool { return len(r.tests) > 0 })
 		for _, keys := range l.left {
@@ -555,11 +558,17 @@ func (v *View) Count(b *work.Budget, q Query) (n uint64, err error) {
 				if !ok {
 					return true
 				}
-				ok, failed = v.isFirst(b, seen, &q, &f)
+				if some.full() {
+					if ok = !some.has(f.id); ok {
+						ok, failed = v.isFirst(b, seen, &q, &f)
+					}
+				} else {
+					ok = some.add(f.id)
+				}
 				n += uint64(one(ok))
-				return failed == nil
+				return failed == nil && b.Spend(idCost)
 			})
-			if err = cmp.Or(err, failed); err != nil {
+			if err = cmp.Or(err, failed, b.Err()); err != nil {
 				return 0, err
 			}
 		}

@@ -67,6 +67,26 @@ func TestManyRowsAreFoundByWords(t *testing.T) {
 		}
 		defer v.Close()
 
+		check := func(text string) {
+			words := strings.Fields(text)
+			want := found(said, words)
+			if n, err := v.CountWords(plenty(), titles, words); err != nil || n != uint64(len(want)) {
+				t.Errorf("%q: %d rows, %v, want %d", text, n, err, len(want))
+			}
+			if got := h.pages(v, words); len(words) > 1 && !slices.Equal(got, want) {
+				t.Errorf("%q: %d rows in pages, want %d", text, len(got), len(want))
+			}
+		}
+
+		// Where fewer ids are held than there are rows.
+		for _, most := range []int{100, 700, 2000} {
+			v.Hold(most)
+			for _, text := range []string{"x", "the x", "n", "the n", "red the n1", "rare n"} {
+				check(text)
+			}
+		}
+		v.Hold(1 << 20)
+
 		for _, c := range []struct {
 			words   string
 			records bool
@@ -91,14 +111,7 @@ func TestManyRowsAreFoundByWords(t *testing.T) {
 			if !c.records && st.harm.Load() == nil {
 				st.rot(t, nil, "index.rows")
 			}
-			words := strings.Fields(c.words)
-			want := found(said, words)
-			if n, err := v.CountWords(plenty(), titles, words); err != nil || n != uint64(len(want)) {
-				t.Errorf("%q: %d rows, %v, want %d", c.words, n, err, len(want))
-			}
-			if got := h.pages(v, words); len(words) > 1 && !slices.Equal(got, want) {
-				t.Errorf("%q: %d rows in pages, want %d", c.words, len(got), len(want))
-			}
+			check(c.words)
 		}
 		if _, err := v.CountWords(work.Counted(rows), titles, []string{"red", "the"}); j17.CodeOf(err) != j17.CodeWorkLimit {
 			t.Errorf("with a unit for each row: %v", err)
