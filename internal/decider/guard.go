@@ -104,14 +104,14 @@ func (x *Decision) guard(ctx context.Context, i int) error {
 	// Who tries an event hears of all that do not hold.
 	var first error
 	for _, guard := range o.Spec.Requires {
-		holds, err := g.holds(guard)
+		holds, cause, err := g.holds(guard)
 		if err != nil {
 			return err
 		}
 		if holds {
 			continue
 		}
-		refused := g.refused(guard)
+		refused := g.refused(guard, cause)
 		if !x.All {
 			return refused
 		}
@@ -225,25 +225,30 @@ func placeOf(p *tick.Path) string {
 	return "data" + strings.TrimSuffix(rest, "?")
 }
 
-// holds asks one guard. One that cannot be evaluated, or that takes more work than there is, does not hold.
-func (g *guarding) holds(guard *spec.Guard) (bool, error) {
+// holds asks one guard. One that cannot be evaluated, or that takes more work than there is, does not hold, for a cause.
+func (g *guarding) holds(guard *spec.Guard) (holds bool, cause j17.Code, err error) {
 	if err := g.needState(guard.That.ReadsState()); err != nil {
-		return false, err
+		return false, "", err
 	}
-	return holds(guard, g.env)
+	return test(guard, g.env)
 }
 
-// holds tests a guard in an environment that has all that it looks at.
-func holds(guard *spec.Guard, e *tick.Env) (bool, error) {
+// test asks a guard in an environment that has all that it looks at.
+func test(guard *spec.Guard, e *tick.Env) (holds bool, cause j17.Code, err error) {
 	holds, ok, err := guard.That.Test(e)
-	if err != nil && j17.CodeOf(err) != j17.CodeWorkLimit {
-		return false, err
+	switch {
+	case j17.CodeOf(err) == j17.CodeWorkLimit:
+		return false, j17.CodeWorkLimit, nil
+	case err != nil:
+		return false, "", err
+	case !ok:
+		return false, j17.CodeInvalidOperand, nil
 	}
-	return err == nil && holds && ok, nil
+	return holds, "", nil
 }
 
 // refused is the error of an event of which a guard does not hold.
-func (g *guarding) refused(guard *spec.Guard) error {
+func (g *guarding) refused(guard *spec.Guard, cause j17.Code) error {
 	o := &g.Events[g.i]
 	state := value.Value{}
 	if g.needState(guard.Message.ReadsState()) == nil && g.state {
@@ -251,7 +256,7 @@ func (g *guarding) refused(guard *spec.Guard) error {
 	}
 	err := j17.Errorf(j17.CodeRequirementFailed, "%s", message(guard, g.event, state, o.reads))
 	err.Plain = guard.Fixed
-	return g.forbid(g.i, err, RefusalDetails{Pointer: guard.Pointer, Requirement: guard.Code, Cause: j17.CodeOf(g.Work.Err())})
+	return g.forbid(g.i, err, RefusalDetails{Pointer: guard.Pointer, Requirement: guard.Code, Cause: cause})
 }
 
 // message is what a guard says of an event, a sentence of ours where it yields no text. What it costs is counted apart from the guard.
@@ -285,9 +290,9 @@ func Objection(et *spec.EventType, ev *tick.Event, state value.Value, b *work.Bu
 		if guard.That.ReadsOf() != 0 {
 			continue
 		}
-		if ok, err := holds(guard, env); err != nil {
+		if holds, _, err := test(guard, env); err != nil {
 			return nil, "", err
-		} else if !ok {
+		} else if !holds {
 			return guard, message(guard, ev, state, nil), nil
 		}
 	}
@@ -300,7 +305,8 @@ type RefusalDetails struct {
 	EventType string `json:"event_type"`
 	// Pointer is the place in the spec of what forbids it.
 	Pointer diag.Pointer `json:"pointer"`
-	// Requirement is the code that the spec gives a guard, and Cause CodeWorkLimit where it took more work than there was.
+	// Requirement is the code that the spec gives a guard. Cause is CodeInvalidOperand where it could not be evaluated, and CodeWorkLimit
+	// where it took more work than there was.
 	Requirement string   `json:"requirement,omitempty"`
 	Cause       j17.Code `json:"cause,omitempty"`
 	// Length is how many events the aggregate has.

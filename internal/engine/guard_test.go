@@ -255,3 +255,42 @@ func TestLengthsOfSeveral(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestAGuardThatCannotBeAskedSaysSo: what is missing to calculate with is no overdraft, and is told apart from one.
+func TestAGuardThatCannotBeAskedSaysSo(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, engine.Options{})
+	sum := func(of string) string {
+		return `{"lte": [{"$add": [{"$sum": ` + of + `, "of": "$item.n"}, "$.data.n"]}, 10]}`
+	}
+	f.DeploySource(t, `{"agent_types": ["user"], "aggregate_types": {"order": {"events": {
+		"had_line": {"schema": {}, "handler": [{"append": {"target": "lines", "value": "$.data"}}], "requires": [{"that": `+sum(`"@.lines"`)+`, "message": "Too much", "code": "too_much"}]},
+		"had_first": {"schema": {}, "handler": [{"append": {"target": "lines", "value": "$.data"}}], "requires": [{"that": `+sum(`{"$coalesce": ["@.lines", []]}`)+`, "message": "Too much", "code": "too_much"}]}
+	}}}}`)
+	for _, tc := range []struct {
+		event, n string
+		cause    j17.Code
+		refused  bool
+	}{
+		{"had_line", "1", j17.CodeInvalidOperand, true}, // there are no lines yet
+		{"had_first", "11", "", true},
+		{"had_first", "9", "", false},
+		{"had_line", "2", "", true},
+		{"had_line", `"2"`, j17.CodeInvalidOperand, true},
+		{"had_line", "1", "", false},
+	} {
+		_, err := f.Execute(t.Context(), enginetest.Command(t, "order/"+id+"/"+tc.event, `{"data":{"n":`+tc.n+`},`+meta+`}`))
+		e, _ := errors.AsType[*j17.Error](err)
+		if (e != nil) != tc.refused {
+			t.Errorf("%s of %s: %v", tc.event, tc.n, err)
+			continue
+		}
+		if e == nil {
+			continue
+		}
+		details, is := e.Details.(decider.RefusalDetails)
+		if !is || details.Cause != tc.cause || details.Requirement != "too_much" || e.Message != "Too much" {
+			t.Errorf("%s of %s: %v, %+v", tc.event, tc.n, err, e.Details)
+		}
+	}
+}
