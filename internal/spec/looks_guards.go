@@ -40,9 +40,7 @@ func (r reader) decisions(event value.Value, at diag.Pointer) {
 	}
 	for i, guard := range event.Get("requires").Elems() {
 		at := at.Key("requires").Index(i)
-		if that := guard.Get("that"); !r.comparison(that, at.Key("that")) && !r.settled(that, at.Key("that")) {
-			r.predicate(that, at.Key("that"))
-		}
+		r.guard(guard.Get("that"), at.Key("that"))
 		r.value(guard.Get("message"), at.Key("message"), tick.AsValue)
 	}
 	r.unused(at.Key("reads"))
@@ -57,6 +55,22 @@ func (r reader) decisions(event value.Value, at diag.Pointer) {
 			r.c.sameForAll(at.Key("value"))
 		}
 	}
+}
+
+// guard looks at the predicate of a guard: at all of it, and at those that it is put together of.
+func (r reader) guard(v value.Value, at diag.Pointer) {
+	if r.comparison(v, at) || r.settled(v, at) {
+		return
+	}
+	for _, name := range []string{"and", "or", "not"} {
+		if of := v.Get(name); !of.IsMissing() {
+			for _, part := range tick.PredicateParts(v, at) {
+				r.guard(part.Value, part.At)
+			}
+			return
+		}
+	}
+	r.predicate(v, at)
 }
 
 // unused warns of reads that nothing looks at.
