@@ -402,7 +402,7 @@ func (c *recorder) follow(ctx context.Context, ev *pastEvent, look bool) (fresh 
 const (
 	// followedBytes is how many bytes are kept of an aggregate, or of one of its names, with what the maps need for room; the names of
 	// an aggregate count before it is known that it has some.
-	followedBytes = 48
+	followedBytes = 60
 	ofOneStream   = 3
 	// fewFollowed is how many there may be in all files however little memory there is, usuallyFollowed how many where it is not known.
 	fewFollowed, usuallyFollowed = 1_000_000, 30_000_000
