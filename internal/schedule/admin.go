@@ -178,7 +178,7 @@ func (s *Service) change(ctx context.Context, t j17.Tenant, id, verb string, to 
 		}
 		more := sides(f)
 		if more == nil {
-			return wire.Scheduled{}, j17.Errorf(j17.CodeConflict, "The scheduled event %s is %s; it cannot be %s any more.", id, f.status, verb)
+			return wire.Scheduled{}, j17.Errorf(j17.CodeConflict, "The scheduled event %s is %s; one with that status cannot be %s.", id, f.status, verb)
 		}
 		err = s.Store.Write(ctx, t, append(more, store.Side{Op: store.Delete, Space: f.status.space(), Key: f.item.Key, Cond: store.IfRev, Rev: f.item.Rev}))
 		if err == nil {
