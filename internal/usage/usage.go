@@ -252,23 +252,29 @@ func (m *Meter) collect(ctx context.Context, t j17.Tenant) (*counter, error) {
 		if err := m.load(ctx, &c.total, totalSpace, string(t)); err != nil {
 			return nil, err
 		}
-		if err := m.load(ctx, &c.day, daySpace, string(t)+"/"+today); err != nil {
-			return nil, err
-		}
 		c.loaded = true
 	}
 
-	// A new day, a new month.
+	// Another day, another month. The clock may have been set back to one that has counts.
 	if c.day.Date != today {
 		if c.dirty { // a day that has not been stored yet
 			if err := m.save(ctx, []j17.Tenant{t}); err != nil {
 				return nil, err
 			}
 		}
-		c.day = Day{Date: today, Environment: j17.Environment(env)}
+		day := Day{Date: today, Environment: j17.Environment(env)}
+		if err := m.load(ctx, &day, daySpace, string(t)+"/"+today); err != nil {
+			return nil, err
+		}
+		c.day = day
 	}
 	if c.total.Month != month {
-		c.total = total{Month: month, StorageBytes: c.total.StorageBytes}
+		sum, err := m.sum(ctx, t, month)
+		if err != nil {
+			return nil, err
+		}
+		sum.StorageBytes = c.total.StorageBytes
+		c.total = sum
 	}
 
 	// What the requests have counted.
@@ -282,6 +288,24 @@ func (m *Meter) collect(ctx context.Context, t j17.Tenant) (*counter, error) {
 	c.total.StorageBytes += bytes
 	c.day.StorageBytes = c.total.StorageBytes
 	return c, nil
+}
+
+// sum adds up what the stored days of a month have counted.
+func (m *Meter) sum(ctx context.Context, t j17.Tenant, month string) (total, error) {
+	const longest = 31
+	sum := total{Month: month}
+	items, err := m.store.Scan(ctx, j17.System, daySpace, store.Prefix(string(t)+"/"+month+"-"), longest)
+	if err != nil {
+		return sum, err
+	}
+	for _, it := range items {
+		var d Day
+		if err := json.Unmarshal(it.Value, &d); err != nil {
+			return sum, &store.CorruptionError{Where: string(daySpace) + "/" + it.Key, Err: err}
+		}
+		sum.Events, sum.Reads, sum.Requests = sum.Events+d.Events, sum.Reads+d.Reads, sum.Requests+d.Requests
+	}
+	return sum, nil
 }
 
 func (m *Meter) load(ctx context.Context, into any, space store.Space, key string) error {

@@ -453,3 +453,37 @@ func TestAnotherPlanIsAnotherLimit(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestTheClockGoesBack sets the clock back into the day and the month before: what these have counted stays, and is counted on with.
+func TestTheClockGoesBack(t *testing.T) {
+	f := start(t)
+	before, after := time.Date(2026, 11, 30, 23, 59, 59, 0, time.UTC), time.Date(2026, 12, 1, 0, 0, 1, 0, time.UTC)
+	for n, at := range []time.Time{before, after, before, after} {
+		f.clock.Set(at)
+		f.write(t, j17.Prod, 1<<n)
+		f.Request(f.tenant(j17.Prod), true)
+		f.flush(t)
+	}
+	if m := f.month(t); m.Period != "2026-12" || m.Events.Used != 2+8 || m.Reads != 2 || m.Requests != 2 || m.Storage.Used != 15*17 {
+		t.Errorf("December: %+v", m)
+	}
+	f.clock.Set(before)
+	f.restart(t)
+	if m := f.month(t); m.Period != "2026-11" || m.Events.Used != 1+4 || m.Storage.Used != 15*17 {
+		t.Errorf("November: %+v", m)
+	}
+	got, err := f.Days(t.Context(), f.app.ID, before, after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []usage.Day{
+		{Date: "2026-11-30", Environment: j17.Prod, Events: 1 + 4, Reads: 2, Requests: 2},
+		{Date: "2026-12-01", Environment: j17.Prod, Events: 2 + 8, Reads: 2, Requests: 2},
+	}
+	for i := range got {
+		got[i].StorageBytes = 0 // that of a day is what it was when somebody counted last
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
