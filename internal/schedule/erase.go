@@ -109,8 +109,8 @@ func (s *Service) clear(ctx context.Context, t j17.Tenant, key string) error {
 // cleared returns the writes that take the data out of a row and end the waiting of its event, none where that is done. canceled tells
 // that it waits.
 func (s *Service) cleared(ctx context.Context, t j17.Tenant, r *row) (sides []store.Side, canceled bool, err error) {
-	// Whether it waits: for its time, or for somebody who looks into it.
-	for _, status := range []Status{Pending, DeadLetter} {
+	// Whether it waits: for its time, or for somebody who looks into it and may try it again.
+	for _, status := range []Status{Pending, DeadLetter, Refused} {
 		item, err := s.Store.Get(ctx, t, status.space(), r.order())
 		if errors.Is(err, store.ErrNotFound) {
 			continue

@@ -108,3 +108,26 @@ func TestErasureUnderTries(t *testing.T) {
 		}
 	}
 }
+
+// TestARefusedEventIsErased: of an event that was refused, and whose data was erased, nothing is tried again.
+func TestARefusedEventIsErased(t *testing.T) {
+	h := newHouse(t, 0)
+	const written = `"was_written": {"schema": {}, `
+	h.engine.Deploy(prod, h.compile(strings.Replace(specText("integer"), written, written+`"requires": [{"that": {"equals": ["$.data.n", 0]}, "message": "Paid"}], `, 1)), nil)
+	h.post("job/"+id(1), "was_timed", `{"n":1}`)
+	h.advance(5 * time.Minute)
+	refused := h.only(schedule.Refused)
+	if err := h.service.Erase(t.Context(), prod, h.erased("job:"+id(1))); err != nil {
+		t.Fatal(err)
+	}
+
+	// The cause is mended.
+	h.engine.Deploy(prod, h.compile(specText("integer")), nil)
+	if _, err := h.service.Retry(t.Context(), prod, refused.ScheduledID); j17.CodeOf(err) != j17.CodeConflict {
+		t.Errorf("tried again: %v", err)
+	}
+	h.advance(time.Hour)
+	if h.counts() != "1 canceled" || h.log(1) != "" || h.service.Stats().Canceled != 0 {
+		t.Errorf("%s, %s, %+v", h.counts(), h.log(1), h.service.Stats())
+	}
+}
