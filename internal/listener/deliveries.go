@@ -360,10 +360,10 @@ func (s *Service) again(ctx context.Context, t j17.Tenant, d *delivery) ([]store
 	}
 	*d = *known // What was erased since it was looked up does not come back.
 
-	// One that waits has its lane, and one that is under way is tried already.
+	// One that waits for its next try has its lane until then; one that is due at another time is tried already, or about to be.
 	if d.Status == Pending {
 		it, err := s.held(d, t)
-		if err != nil || it.Rev == 0 || !d.Next.After(now) {
+		if err != nil || it.Rev == 0 || !d.Next.After(now) || !it.Due.Equal(d.Next) {
 			return nil, err
 		}
 		return []store.Side{on(it.Rev, laneSide(d, now))}, nil

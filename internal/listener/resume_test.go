@@ -201,3 +201,26 @@ func TestRetryMeetsAnErasure(t *testing.T) {
 		same(t, again.LastError, "")
 	})
 }
+
+// TestRetryUnderARetry asks for another try of a delivery whose try was asked for before and is under way: it is made once.
+func TestRetryUnderARetry(t *testing.T) {
+	inBubble(t, hook, func(t *testing.T, h *house) {
+		t.Helper()
+		s := h.serve()
+		defer s.stop()
+		h.answer("hook", always(500))
+		h.write("order:a", "was_placed", 1)
+		h.rest()
+		d := h.one(s, listener.Filter{Status: listener.Pending})
+		h.answer("hook", func(message) (int, time.Duration) { return 200, 2 * time.Second })
+		for range 3 {
+			if _, err := s.Retry(t.Context(), shop, d.ID); err != nil {
+				t.Fatal(err)
+			}
+			h.pass(500 * time.Millisecond)
+		}
+		h.pass(10 * time.Minute)
+		same(t, h.numbers("hook", ""), []int{1, 1})
+		same(t, h.one(s, listener.Filter{}).Status, listener.Delivered)
+	})
+}
