@@ -270,11 +270,13 @@ func (r *Faults) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) erro
 	r.mu.Lock()
 	stored := slices.Clone(r.stored)
 	r.mu.Unlock()
-	var sides []store.Side
+	sides := make([]store.Side, 0, 2*len(ids))
+	for id := range ids { // also of a write whose outcome was unknown
+		sides = append(sides, store.Side{Op: store.Delete, Space: faultSpace, Key: id})
+	}
 	for _, age := range stored {
 		if ids[age.ID] {
-			sides = append(sides,
-				store.Side{Op: store.Delete, Space: faultSpace, Key: age.ID}, store.Side{Op: store.Delete, Space: faultAgeSpace, Key: age.UUID})
+			sides = append(sides, store.Side{Op: store.Delete, Space: faultAgeSpace, Key: age.UUID})
 		}
 	}
 	if err := r.store.Write(ctx, j17.System, sides); err != nil {

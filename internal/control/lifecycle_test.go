@@ -531,3 +531,74 @@ func TestErasedFaults(t *testing.T) {
 		save()
 	}
 }
+
+// unheard is a store whose writes, while it is on, are stored without that anybody hears of it.
+type unheard struct {
+	store.Store
+	on bool
+}
+
+// Write stores side items.
+func (u *unheard) Write(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
+	err := u.Store.Write(ctx, t, side, fences...)
+	if err == nil && u.on {
+		err = store.ErrUnknown
+	}
+	return err
+}
+
+// TestErasedFaultsThatNobodyHeardOf: a fault goes that was stored although its write seemed to have failed.
+func TestErasedFaultsThatNobodyHeardOf(t *testing.T) {
+	s := start(t)
+	u := &unheard{Store: s.store, on: true}
+	r, err := control.Open(t.Context(), control.Options{Store: u, Clock: s.clock, PasswordMemory: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Faults.Report(control.Fault{ID: "err_1", Code: j17.CodeInternal, Message: "m", Path: "/user/alice", Instance: "ins_a", Environment: j17.Prod})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Faults.ByID(t.Context(), "err_1"); err != nil {
+		t.Fatal("it was not stored:", err)
+	}
+	u.on = false
+	if err := r.Faults.Erase(t.Context(), "ins_a/prod", erasure.Erased{Keys: []j17.Key{{Type: "user", ID: "alice"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := s.Faults.ByID(t.Context(), "err_1"); j17.CodeOf(err) != j17.CodeNotFound {
+		t.Errorf("%+v is left, %v", f, err)
+	}
+}
+
+// TestADeploymentThatNobodyHeardOf: one that was stored although its write seemed to have failed is told to the audit log by the upkeep.
+func TestADeploymentThatNobodyHeardOf(t *testing.T) {
+	s := start(t)
+	app := s.instance(t, "app")
+	u := &unheard{Store: s.store, on: true}
+	w := &waiter{Manual: s.clock, waiting: make(chan struct{})}
+	r, err := control.Open(t.Context(), control.Options{Store: u, Clock: w, PasswordMemory: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte("{}")})
+	want(t, "Put", err, j17.CodeOutcomeUnknown, "")
+	u.on = false
+	if _, err := r.Instances.Create(t.Context(), "another"); err != nil { // which ends the doubt
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	<-w.waiting
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	records, _, err := r.Audit.List(t.Context(), control.AuditQuery{Action: "spec"}, 10)
+	if err != nil || len(records) != 1 {
+		t.Errorf("the audit log has %+v, %v", records, err)
+	}
+}

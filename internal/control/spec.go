@@ -258,6 +258,7 @@ func (r *Specs) Put(ctx context.Context, d Deployment) (Spec, error) {
 		}
 		if !unwritten(err) {
 			r.doubt(nil) // so that someone looks what is current once the store tells
+			r.late[t] = true
 		}
 		return Spec{}, failure(err)
 	}
