@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -62,11 +63,14 @@ func (s *Service) commit(ctx context.Context, e *environment, upload *blob.Uploa
 	// Once the version is there it counts, even for a client that has gone.
 	ctx = context.WithoutCancel(ctx)
 	b, created, err := upload.Commit(ctx)
-	if err != nil || !created {
+	if err != nil {
 		return b, created, err
 	}
-	if used {
+	if used && (created || e.code.lacks(b)) {
 		s.reload(ctx, e)
+	}
+	if !created {
+		return b, false, nil
 	}
 	s.audit(ctx, control.Record{
 		Action: "blob.upload", Instance: e.instance, Environment: e.env, Target: b.Name,
@@ -153,6 +157,14 @@ func (c *code) uses(name string) (somewhere, latest bool) {
 		latest = latest || b.name == name && b.pinned == 0
 	}
 	return somewhere, latest
+}
+
+// lacks reports whether the code needs the latest version of a blob somewhere and does not have it: it is not known of each commit at once
+// what has come of it.
+func (c *code) lacks(latest blob.Blob) bool {
+	return slices.ContainsFunc(c.bindings, func(b binding) bool {
+		return b.name == latest.Name && b.pinned == 0 && b.version != latest.Version
+	})
 }
 
 // audit records what was done. It is done whatever comes of this.

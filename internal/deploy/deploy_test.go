@@ -591,6 +591,30 @@ func TestUpload(t *testing.T) {
 	}
 }
 
+// TestABlobThatNobodyHeardOf uploads again what was stored although nobody was told: the deployed spec uses it then.
+func TestABlobThatNobodyHeardOf(t *testing.T) {
+	f := start(t)
+	f.upload(t, "a.wasm", "apply_handler one")
+	f.deploy(t, simple(`{"wasm":"a.wasm"}`))
+	digest := func() [32]byte {
+		return f.Functions(f.instance, j17.Prod)["/aggregate_types/note/events/was_written/handler/wasm"].Digest()
+	}
+	before := digest()
+	upload, err := f.blobs.Upload(t.Context(), deploy.Tenant(f.instance, j17.Prod), "a.wasm", "opr_x", strings.NewReader("\x00asm apply_handler two"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := upload.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if b, created, err := f.put(t.Context(), "a.wasm", "\x00asm apply_handler two"); err != nil || created || b.Version != 2 {
+		t.Fatal(b, created, err)
+	}
+	if digest() == before {
+		t.Error("the deployed spec uses the former version")
+	}
+}
+
 func TestDeleteBlob(t *testing.T) {
 	f := start(t)
 	for i := range 3 {
