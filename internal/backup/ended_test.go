@@ -2,10 +2,13 @@ package backup_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
+	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"j17"
@@ -154,4 +157,61 @@ func TestErasedInTheMiddle(t *testing.T) {
 		}
 		return len(files) == len(needed)
 	})
+}
+
+// dying is a store whose process ends when it notes what has become of a backup.
+type dying struct {
+	backup.Storage
+	dead atomic.Bool
+}
+
+// WriteFreeing writes side items.
+func (d *dying) WriteFreeing(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
+	if d.dead.Load() {
+		return store.ErrClosed
+	}
+	return d.Storage.WriteFreeing(ctx, t, side, fences...)
+}
+
+// TestABackupThatIsThereIsListed: a process has ended between the end of a backup and the note of it.
+func TestABackupThatIsThereIsListed(t *testing.T) {
+	d := &dying{}
+	h := newHouse(t, func(o *backup.Options) {
+		d.Storage = o.Store
+		o.Store = d
+	})
+	h.write(t, h.prod, "one", "first")
+	d.dead.Store(true)
+	h.run(t)
+	b, err := h.Create(t.Context(), h.prod, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.await(t, func() bool { return h.Stats().Completed == 1 && h.Stats().Running == 0 })
+	h.stop()
+	if b, err := h.Get(t.Context(), h.prod, b.ID); err != nil || b.Status != backup.Running {
+		t.Fatal(b, err)
+	}
+
+	d.dead.Store(false)
+	h.open(t)
+	now, err := h.Get(t.Context(), h.prod, b.ID)
+	if err != nil || now.Status != backup.Completed || now.Error != "" || now.Bytes == 0 || now.Done != 1 || now.Total != 1 || now.CompletedAt.IsZero() {
+		t.Fatalf("%+v, %v", now, err)
+	}
+	if len(now.Moments) != 1 || now.Moments[0].Tenant != h.prod || now.Moments[0].Size != 1 || now.Moments[0].Root[0] != 1 {
+		t.Errorf("%+v", now.Moments)
+	}
+
+	// The next one goes on from it, and it can be removed.
+	h.run(t)
+	if next := h.make(t, h.prod, ""); next.Status != backup.Completed || next.Parent != b.ID {
+		t.Errorf("%+v", next)
+	}
+	if err := h.Delete(t.Context(), h.prod, b.ID); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(h.folder, "manifests", b.ID)); !errors.Is(err, os.ErrNotExist) {
+		t.Error("its manifest is left:", err)
+	}
 }

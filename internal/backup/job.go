@@ -410,13 +410,10 @@ func (s *Service) endInterruptedOf(ctx context.Context, t j17.Tenant) error {
 		return err
 	}
 	for _, b := range interrupted {
-		// The mark that it is being written holds up who collects; it ends by itself where it cannot be removed now.
-		if b.Place.S3 == nil {
-			if err := repository.OpenFolder(b.Place.Folder, s.Clock).Abandon(ctx, b.ID); err != nil {
-				s.Logger.LogAttrs(ctx, slog.LevelWarn, "what a crash has left of a backup could not be removed", slog.String("backup", b.ID), slog.Any("error", err))
-			}
-		}
 		b.Status, b.Error, b.CompletedAt = Failed, errStopped.Error(), s.Clock.Now().UTC().Truncate(time.Millisecond)
+		if b.Place.S3 == nil {
+			s.endInFolder(ctx, b)
+		}
 		row, err := b.put()
 		if err != nil {
 			return err
@@ -426,4 +423,26 @@ func (s *Service) endInterruptedOf(ctx context.Context, t j17.Tenant) error {
 		}
 	}
 	return nil
+}
+
+// endInFolder sees to what there is of a backup that was cut short. One that has its manifest is whole: its process has ended before it could
+// note that. The mark that it is being written holds up who collects; it ends by itself where it cannot be removed now.
+func (s *Service) endInFolder(ctx context.Context, b *Backup) {
+	repo := repository.OpenFolder(b.Place.Folder, s.Clock)
+	if err := repo.Abandon(ctx, b.ID); err != nil {
+		s.Logger.LogAttrs(ctx, slog.LevelWarn, "what a crash has left of a backup could not be removed", slog.String("backup", b.ID), slog.Any("error", err))
+	}
+	m, err := repo.Manifest(ctx, b.ID)
+	if err != nil {
+		return // it has failed, whatever there is
+	}
+	b.Status, b.Error, b.CompletedAt = Completed, "", m.CompletedAt
+	b.Kind, b.Parent, b.Encrypted, b.Bytes, b.Moments = m.Kind, m.Parent, m.Encrypted(), m.Bytes, nil
+	for i := range m.Tenants {
+		of := &m.Tenants[i].TenantHead
+		b.Done, b.Total = b.Done+of.Size, b.Total+of.Size
+		if of.Tenant != j17.System {
+			b.Moments = append(b.Moments, Moment{Tenant: of.Tenant, Position: of.Position, Size: of.Size, Root: of.Root[:]})
+		}
+	}
 }

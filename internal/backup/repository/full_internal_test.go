@@ -157,3 +157,33 @@ func TestWhatACrashOfACollectorLeavesEnds(t *testing.T) {
 	}
 	m.remove(ctx)
 }
+
+// unheard is a folder in which a manifest is stored, and whoever has stored it does not hear of that.
+type unheard struct{ *folder }
+
+// Put stores a file.
+func (u unheard) Put(ctx context.Context, name string, content []byte) error {
+	err := u.folder.Put(ctx, name, content)
+	if err == nil && strings.HasPrefix(name, manifests+"/") {
+		err = syscall.EIO
+	}
+	return err
+}
+
+// TestABackupThatHasFailedIsNotThere: where nobody knows whether the manifest is stored the backup has failed, and so there is none.
+func TestABackupThatHasFailedIsNotThere(t *testing.T) {
+	r := &Repository{storage: unheard{newFolder(t.TempDir())}, clock: clock.System{}}
+	w, err := r.NewBackup(t.Context(), Head{ID: "bak_1", Scope: OfEnvironment, Kind: Full, CreatedAt: time.Unix(0, 0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Tenant(TenantHead{Tenant: j17.Tenant("ins_1/prod")}).Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Finish(time.Unix(1, 0)); !errors.Is(err, syscall.EIO) {
+		t.Fatal(err)
+	}
+	if all, damaged, err := r.Manifests(t.Context()); len(all)+len(damaged) > 0 || err != nil {
+		t.Errorf("there is %+v, %v, %v", all, damaged, err)
+	}
+}

@@ -255,13 +255,23 @@ func (w *Writer) Finish(completedAt time.Time) (Manifest, error) {
 	if err := s.Sync(w.ctx); err != nil {
 		return Manifest{}, describe(s, parts, "stored", err)
 	}
-	if err := s.Put(w.ctx, name, text); err != nil {
-		return Manifest{}, describe(s, name, "stored", err)
+	if err = s.Put(w.ctx, name, text); err == nil {
+		err = s.Sync(w.ctx)
 	}
-	if err := s.Sync(w.ctx); err != nil {
+	if err != nil {
+		w.withdraw(name)
 		return Manifest{}, describe(s, name, "stored", err)
 	}
 	return *m, nil
+}
+
+// withdraw removes a manifest that may be there although its backup has failed: nobody would know of it, so that it would stay for good.
+func (w *Writer) withdraw(name string) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(w.ctx), removeWait)
+	defer stop()
+	if w.repository.storage.Delete(ctx, name) == nil {
+		_ = w.repository.storage.Sync(ctx) // the backup has failed either way
+	}
 }
 
 // drain ends the work in the background.
