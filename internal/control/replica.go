@@ -417,6 +417,13 @@ func (r *Replication) Apply(ctx context.Context, rep Update) error {
 		if !replicated(c) {
 			return j17.Errorf(j17.CodeInvalidField, "The headnode has sent something that this version of the program does not know. Bring both to the same version.")
 		}
+		if c.Space == droppedSpace && c.Value == nil && !rep.Whole {
+			// The headnode is through with a deleted instance that this server may have data of.
+			var err error
+			if c.Value, err = json.Marshal(droppedRecord{DeletedAt: r.second()}); err != nil {
+				return internal(err)
+			}
+		}
 		side := store.Side{Op: store.Put, Space: c.Space, Key: c.Key, Value: c.Value, Expires: c.Expires}
 		if c.Value == nil {
 			side = store.Side{Op: store.Delete, Space: c.Space, Key: c.Key}

@@ -12,6 +12,7 @@ import (
 
 	"j17"
 	"j17/internal/control"
+	"j17/internal/store"
 )
 
 // headnode is the upstream of a replica in a test: the registry itself.
@@ -424,5 +425,32 @@ func TestKeyUses(t *testing.T) {
 	}
 	if got := s.Keys.Uses(s.clock.Now().Add(time.Minute)); len(got) != 0 {
 		t.Errorf("uses later: %v", got)
+	}
+}
+
+// TestAReplicaThatWasAwayRemovesData: a worker that was away for longer than the headnode looks after a deleted instance has data of it, and
+// removes these when it is back.
+func TestAReplicaThatWasAwayRemovesData(t *testing.T) {
+	for _, away := range []time.Duration{0, 2 * time.Hour} {
+		s := start(t)
+		r, _ := replica(t, s)
+		app := s.instance(t, "app")
+		catchUp(t, s.Registry, r)
+		write(t, r, app.ID)
+		if err := s.Instances.Delete(t.Context(), app.ID, "app"); err != nil {
+			t.Fatal(err)
+		}
+		s.clock.Advance(away)
+		runUpkeep(t, s)
+		catchUp(t, s.Registry, r)
+		runUpkeep(t, r)
+		if got := r.tenants(t); len(got) != 1 {
+			t.Errorf("away for %s: the replica still has data of %v", away, got)
+		}
+		r.clock.Advance(2 * time.Hour)
+		runUpkeep(t, r)
+		if items, err := r.store.Scan(t.Context(), j17.System, "control.dropped_instances", store.Range{}, 10); err != nil || len(items) != 0 {
+			t.Error(items, err)
+		}
 	}
 }
