@@ -521,6 +521,45 @@ func TestThePriceOfAProjection(t *testing.T) {
 	}
 }
 
+// TestWhatIsTriedLeavesNoIndex: a dry run that has to build an index for its queries lets go of it, unless others need it.
+func TestWhatIsTriedLeavesNoIndex(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.run(s.builds.Run)
+	s.deploy(t, notes(keep, ""))
+	s.write(t)
+	const same = `{"name":"same","for_each":"note","sources":{"n":"$key","same":{"type":"note","query":"color = $.n.color"}},"select":{"ids":"$.same[*].id"}}`
+	try := func() {
+		t.Helper()
+		tried, err := s.views.Try(t.Context(), s.tenant, projection.Posting{Definition: []byte(same)}, 10)
+		if err != nil || tried.Replay.Aggregates != 10 || tried.Replay.Failed != 0 {
+			t.Fatalf("%+v: %v", tried.Replay, err)
+		}
+	}
+	try()
+	if n := s.known(t); n != 0 {
+		t.Errorf("a definition that was tried has left %d indexes", n)
+	}
+	after, found := spec.Compile([]byte(notes(keep, `"same":`+strings.Replace(same, `"name":"same",`, "", 1))))
+	if after == nil {
+		t.Fatal(found)
+	}
+	if _, err := s.views.TrySpec(t.Context(), s.tenant, decider.New(after, nil), 10); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.known(t); n != 0 {
+		t.Errorf("a spec that was tried has left %d indexes", n)
+	}
+
+	// What is there for others stays.
+	s.post(t, byColors, false)
+	s.built(t)
+	try()
+	if n := s.known(t); n != 1 {
+		t.Errorf("there are %d indexes of one that is posted", n)
+	}
+}
+
 // peeking is a context whose owner looks at something whenever somebody asks whether it has ended.
 type peeking struct {
 	context.Context //nolint:containedctx // it is one

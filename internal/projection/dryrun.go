@@ -3,6 +3,7 @@ package projection
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -38,9 +39,36 @@ func (s *Service) Try(ctx context.Context, t j17.Tenant, p Posting, most int) (w
 	before := r.in.all[next.Name]
 	answer := wire.ProjectionDryRun{DryRun: true, Name: next.Name, Created: before == nil, Warnings: deploy.FieldErrors(found)}
 	trial := trial{s: s, before: r, was: before, after: r, is: &definition{Projection: made, posted: next}}
+	defer s.letGo(ctx, r, trial.is)
 	err = trial.run(ctx, most)
 	answer.Replay, answer.Price = trial.replay, trial.price
 	return answer, err
+}
+
+// letGo removes the indexes that reads of what was tried have begun, unless others need them. Those that are still being built stay: who tries
+// again finds them further on, and whatever changes the projections of the environment removes them.
+func (s *Service) letGo(ctx context.Context, r *reading, tried ...*definition) {
+	if s.indexes == nil {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	begun := false
+	for _, d := range tried {
+		for _, q := range d.Queries() {
+			status, err := s.indexes.Status(ctx, r.t, s.queryIndex(r.m, q).ID)
+			if err == nil && !status.Ready {
+				return
+			}
+			begun = begun || err == nil
+		}
+	}
+	if !begun {
+		return
+	}
+	if err := s.adopt(ctx, r.t); err != nil {
+		s.logger.LogAttrs(ctx, slog.LevelWarn, "an index that was built for a dry run could not be removed; the next deployment removes it",
+			slog.String("tenant", string(r.t)), slog.Any("error", err))
+	}
 }
 
 // TrySpec tells what a spec would make of the projections of an environment, with up to so many rows of all of them together: of those
@@ -70,12 +98,15 @@ func (s *Service) TrySpec(ctx context.Context, t j17.Tenant, after *decider.Deci
 
 	// What becomes of their rows. What one does not use of its share goes to those after it.
 	left := min(most, deploy.MaxAggregates)
+	var tried []*definition
+	defer func() { s.letGo(ctx, next, tried...) }()
 	for i := range trials {
 		p := &trials[i]
 		if p.Change == string(spec.Removed) {
 			continue
 		}
 		one := trial{s: s, before: r, was: r.in.all[p.Name], after: next, is: next.in.all[p.Name]}
+		tried = append(tried, one.is)
 		if err := one.run(ctx, max(left/(len(trials)-i), 1)); err != nil {
 			return nil, err
 		}
