@@ -398,6 +398,20 @@ func (r *dryRun) add(f EventFinding) {
 	r.Findings = append(r.Findings, f)
 }
 
+// forbidden says where the spec forbids an event, and what is known of why.
+func forbidden(d *decider.RefusalDetails) string {
+	text := "the spec forbids it here, at " + string(d.Pointer)
+	switch {
+	case d.Holder != "":
+		text += "; " + d.Holder + " holds the value"
+	case d.Cause == j17.CodeInvalidOperand:
+		text += ", which cannot be evaluated: something that it calculates with is missing, or is of another kind"
+	case d.Cause == j17.CodeWorkLimit:
+		text += ", which took more work than there was"
+	}
+	return text
+}
+
 // findings turns an error of the checks into findings about an event, which have no place yet.
 func findings(event value.Value, err error) []EventFinding {
 	e, ok := errors.AsType[*j17.Error](err)
@@ -419,7 +433,7 @@ func findings(event value.Value, err error) []EventFinding {
 		f := EventFinding{Diagnostic: d, Code: e.Code, Path: path}
 		if details, ok := e.Details.(decider.RefusalDetails); ok {
 			f.Rule, f.Requirement = details.Pointer, details.Requirement
-			f.Hint = "the spec forbids it here, at " + string(details.Pointer)
+			f.Hint = forbidden(&details)
 		}
 		return []EventFinding{f}
 	}

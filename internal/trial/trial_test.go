@@ -326,6 +326,19 @@ func TestTryHandlerIsGuarded(t *testing.T) {
 	}
 }
 
+// TestTryHandlerTellsWhatCannotBeAsked: a guard that calculates with what is not there is told apart from one that does not hold.
+func TestTryHandlerTellsWhatCannotBeAsked(t *testing.T) {
+	c := enginetest.Compiled(t, `{"agent_types": ["user"], "aggregate_types": {"a": {"events": {"e": {"schema": {}, "handler": [],
+		"requires": [{"that": {"gte": [{"$subtract": ["@.n", 1]}, 0]}, "message": "No"}]}}}}}`)
+	const at = "the spec forbids it here, at /aggregate_types/a/events/e/requires/0"
+	for state, want := range map[string]string{`{"n":0}`: at, `{}`: at + ", which cannot be evaluated: something that it calculates with is missing, or is of another kind"} {
+		_, found, err := trial.TryHandler(t.Context(), c, trial.HandlerTrial{AggregateType: "a", EventType: "e", Data: body(t, `{}`), State: body(t, state), Now: 1})
+		if err != nil || len(found) != 1 || found[0].Message != "No" || found[0].Hint != want {
+			t.Errorf("on %s: %+v, %v", state, found, err)
+		}
+	}
+}
+
 // TestDryRunKeepsValuesUnique: of the events of a file those are not valid that take what another aggregate holds by those before them.
 func TestDryRunKeepsValuesUnique(t *testing.T) {
 	const other, src = "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f11", `{"agent_types": ["user"], "aggregate_types": {"user": {"events": {
@@ -339,9 +352,10 @@ func TestDryRunKeepsValuesUnique(t *testing.T) {
 		line("", id, "was_named", `{"name":"a"}`)+line("", other, "has_left", `{}`)+line("", id, "was_named", `{"name":"a"}`), 1_700_000_000)
 	var got []string
 	for _, f := range r.Findings {
-		got = append(got, fmt.Sprint(f.Line, " ", f.Code, " ", f.Path))
+		got = append(got, fmt.Sprint(f.Line, " ", f.Code, " ", f.Path, ": ", f.Hint))
 	}
-	if diff := cmp.Diff([]string{"2 not_unique data.name", "5 not_unique data.name"}, got); diff != "" || r.Accepted != 5 {
+	const held = " not_unique data.name: the spec forbids it here, at /aggregate_types/user/events/was_named/unique/name; user:"
+	if diff := cmp.Diff([]string{"2" + held + id + " holds the value", "5" + held + other + " holds the value"}, got); diff != "" || r.Accepted != 5 {
 		t.Error(diff, r.Accepted)
 	}
 }
