@@ -154,14 +154,37 @@ func refusedEvent(err error) error {
 	return eventError{err}
 }
 
-// explained lists the findings of a refusal on the error stream, where there are more than the error itself says.
+// explained lists the findings of a refusal on the error stream, and what its details tell, where there is more than the error itself says.
 func (e *env) explained(err error) error {
 	if refused, ok := errors.AsType[*client.Error](err); ok && !e.machine {
 		for _, f := range refused.Problem.Errors {
 			e.note("%s: %s\n", f.Pointer, f.Message)
 		}
+		if more := detailed(refused.Problem.Code, refused.Problem.Details); more != "" {
+			e.note("%s\n", more)
+		}
 	}
 	return err
+}
+
+// detailed says what the details of a refusal by the spec tell beside its message, "" for nothing.
+func detailed(code j17.Code, details any) string {
+	var d struct {
+		Holder  string
+		Pointer string
+		Cause   j17.Code
+	}
+	raw, err := json.Marshal(details)
+	if err != nil || json.Unmarshal(raw, &d) != nil {
+		return ""
+	}
+	switch {
+	case code == j17.CodeNotUnique && d.Holder != "":
+		return plain(d.Holder) + " holds the value"
+	case code == j17.CodeRequirementFailed && d.Cause == j17.CodeInvalidOperand:
+		return "the guard at " + plain(d.Pointer) + " cannot be evaluated: something that it calculates with is missing, or is of another kind"
+	}
+	return ""
 }
 
 func (e *env) printReceipt(key j17.Key, r client.Receipt, asJSON bool) error {

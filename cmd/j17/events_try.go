@@ -87,6 +87,9 @@ func describeRefusal(b *strings.Builder, r *wire.Refusal) {
 	for _, f := range r.Errors {
 		fmt.Fprintf(b, "  %s: %s\n", plain(f.Pointer), plain(f.Message))
 	}
+	if more := detailed(r.Code, r.Details); more != "" {
+		b.WriteString("  " + more + "\n")
+	}
 }
 
 // describeTriedEvents adds events, each with those that it implies below it.
