@@ -1,3 +1,5 @@
+//go:build !race
+
 package wasm_test
 
 import (
@@ -122,8 +124,7 @@ func tree(t *testing.T, text string) any {
 	return v
 }
 
-// saysWhatFails checks that the trap of a guest in Go tells where it happened. Compiling such a guest takes long under the race
-// detector, so it is part of another test.
+// saysWhatFails checks that the trap of a guest in Go tells where it happened.
 func saysWhatFails(t *testing.T, m *wasm.Module) {
 	t.Helper()
 	_, err := m.Run(t.Context(), "apply_handler", 0, []byte("no JSON"))

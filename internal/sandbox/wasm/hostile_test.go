@@ -192,6 +192,33 @@ func TestOthersStayFast(t *testing.T) {
 	}
 }
 
+// TestSmallModulesDoNotWait compiles a small module while a place for large ones is taken.
+func TestSmallModulesDoNotWait(t *testing.T) {
+	rt := runtime(t, wasm.Options{})
+	large := guest{entry: echo(), more: strings.Split(strings.Repeat(strings.Repeat("\x03\x40"+end, 1000)+",", 60)+"\x01", ",")}.binary()
+	ctx, leave := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	for range 2 {
+		go func() {
+			_, err := rt.Compile(ctx, large)
+			ended <- err
+		}()
+	}
+	compile(t, rt, guest{entry: echo()}.binary())
+	select {
+	case err := <-ended:
+		t.Fatalf("the large modules were done before the small one: %v", err)
+	default:
+	}
+	// Whoever leaves does not have to wait for the rest of the module.
+	leave()
+	for range 2 {
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+}
+
 // TestCancelledCalls ends calls by their context, while they run and while they wait.
 func TestCancelledCalls(t *testing.T) {
 	m := compile(t, runtime(t, wasm.Options{}), guest{entry: endless + echo()}.binary())
