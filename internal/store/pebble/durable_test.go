@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -404,44 +403,4 @@ func TestSweepGoesOn(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestBurstIsForgotten writes large units and compares what a small one costs before and after them.
-func TestBurstIsForgotten(t *testing.T) {
-	s := open(t, pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: clock.NewManual(frozenTime())})
-	defer closeStore(t, s)
-	n := 0
-	cost := func() uint64 {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		const rounds = 200
-		for range rounds {
-			n++
-			if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: events(key(fmt.Sprint(n)), `1`)}}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		runtime.ReadMemStats(&after)
-		return (after.TotalAlloc - before.TotalAlloc) / rounds
-	}
-	cost()
-	before := cost()
-	for _, same := range []bool{true, false} {
-		var list []store.NewEvent
-		for i := range store.MaxUnitEvents {
-			id := "burst"
-			if !same {
-				id = fmt.Sprint("burst", i)
-			}
-			list = append(list, events(key(id), `1`)...)
-		}
-		if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: list}}); err != nil {
-			t.Fatal(err)
-		}
-		cost()
-		// What the engine makes in the background, such as another table in memory, counts in one of them only.
-		if after := min(cost(), cost(), cost()); after > 4*before+64<<10 {
-			t.Errorf("a write allocates %d bytes before, and %d after %d events of one stream %v", before, after, len(list), same)
-		}
-	}
 }

@@ -106,34 +106,6 @@ func checkNothingMissing(t *testing.T, fs *vfs.MemFS, w *workload) (refused bool
 	return false
 }
 
-// TestHarmAfterCleanStop harms the logs of a store that was closed: nothing of it matters, since everything is in tables.
-func TestHarmAfterCleanStop(t *testing.T) {
-	t.Parallel()
-	fs := vfs.NewMem()
-	w := newWorkload(500)
-	for range 3 {
-		s := open(t, pebble.Options{Dir: "data", FS: fs})
-		for range 30 {
-			if err := w.write(t, s); err != nil {
-				t.Fatal(err)
-			}
-		}
-		closeStore(t, s)
-	}
-	for name, harm := range harms() {
-		for _, path := range filesOf(t, fs, ".log", ".sst", "mark") {
-			clone := cloneFolder(t, fs)
-			if !harm(t, clone, path) {
-				continue
-			}
-			refused := checkNothingMissing(t, clone, w)
-			if refused && strings.HasSuffix(path, ".log") {
-				t.Errorf("%s was %s, and the store does not open although nothing is missing", path, name)
-			}
-		}
-	}
-}
-
 // eachWrite is a disk that tells before each of its writes and syncs.
 type eachWrite func()
 
@@ -228,54 +200,4 @@ func TestHarmAfterCrash(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestOlderTables puts the files of an earlier clean stop in the place of those of a later one, but for the mark.
-func TestOlderTables(t *testing.T) {
-	t.Parallel()
-	fs := vfs.NewMem()
-	w := newWorkload(100)
-	write := func() {
-		s := open(t, pebble.Options{Dir: "data", FS: fs})
-		if err := w.write(t, s); err != nil {
-			t.Fatal(err)
-		}
-		closeStore(t, s)
-	}
-	write()
-	older := cloneFolder(t, fs)
-	write()
-	if _, err := vfs.Clone(fs, older, "data/mark", "data/mark"); err != nil {
-		t.Fatal(err)
-	}
-	if !checkNothingMissing(t, older, w) {
-		t.Error("the folder of an earlier stop was opened")
-	}
-}
-
-// TestDamagedMark damages the mark itself: where one of its two places is whole that is enough.
-func TestDamagedMark(t *testing.T) {
-	t.Parallel()
-	fs := vfs.NewMem()
-	w := newWorkload(100)
-	s := open(t, pebble.Options{Dir: "data", FS: fs})
-	for range 3 {
-		if err := w.write(t, s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	closeStore(t, s)
-	for slots, want := range map[int]bool{1: false, 2: true} {
-		clone := cloneFolder(t, fs)
-		content, err := clone.UnsafeGetFileDataBuffer("data/mark")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range slots {
-			content[i*4096+20] ^= 1
-		}
-		if refused := checkNothingMissing(t, clone, w); refused != want {
-			t.Errorf("%d places of the mark are damaged: refused %v", slots, refused)
-		}
-	}
 }
