@@ -14,9 +14,14 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
+	storetest.Run(t, inMemory())
+}
+
+// inMemory returns what opens stores for the suite.
+func inMemory() func(t *testing.T, env storetest.Env) store.Store {
 	var mu sync.Mutex
 	disks := map[string]*vfs.MemFS{}
-	storetest.Run(t, func(t *testing.T, env storetest.Env) store.Store {
+	return func(t *testing.T, env storetest.Env) store.Store {
 		t.Helper()
 		mu.Lock()
 		defer mu.Unlock()
@@ -24,7 +29,7 @@ func TestConformance(t *testing.T) {
 			disks[env.Data] = vfs.NewMem()
 		}
 		return open(t, pebble.Options{Dir: "data", FS: disks[env.Data], Clock: env.Clock})
-	})
+	}
 }
 
 // open opens a store that the caller closes.

@@ -15,13 +15,12 @@ import (
 
 	"j17"
 	"j17/internal/store"
-	"j17/internal/work/worktest"
 )
 
 // testHistories does random things to a store and to the model of one, and compares.
 func testHistories(s *suite) {
 	t := s.t
-	check := func(rt *rapid.T) {
+	rapid.Check(t, func(rt *rapid.T) {
 		h := &history{t: t, f: s.start(t), model: model{}}
 		defer func() { h.f.stop(rt) }()
 		rt.Repeat(map[string]func(*rapid.T){
@@ -40,8 +39,7 @@ func testHistories(s *suite) {
 			"read feed": h.readFeed,
 			"":          h.check,
 		})
-	}
-	worktest.FewerChecks(t, 3, func() { rapid.Check(t, check) })
+	})
 }
 
 type history struct {

@@ -23,24 +23,17 @@ type Env struct {
 	Data string
 }
 
-// Run tests the stores that open returns. The suite closes them.
+// Run tests the stores that open returns, and RunLong the rest. The suite closes them.
 func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 	t.Helper()
-	for _, test := range []struct {
-		name string
-		run  func(*suite)
-	}{
-		{"Histories", testHistories},
-
+	run(t, open, []test{
 		// Units: what commits, and what is refused.
 		{"Append", testAppend},
 		{"Canonical", testCanonical},
 		{"Conflicts", testConflicts},
-		{"ManyUnits", testManyUnits},
 		{"Duplicates", testDuplicates},
 		{"DuplicatesAtOnce", testDuplicatesAtOnce},
 		{"CommandExpiry", testCommandExpiry},
-		{"Limits", testLimits},
 		{"Invalid", testInvalid},
 		{"Cancelled", testCancelled},
 		{"Timestamps", testTimestamps},
@@ -57,7 +50,6 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Tagged", testTagged},
 		{"TaggedTypes", testTaggedTypes},
 		{"ManyTags", testManyTags},
-		{"Retag", testRetag},
 		{"Unless", testUnless},
 		{"UnlessAtOnce", testUnlessAtOnce},
 		{"AwaitFeed", testAwaitFeed},
@@ -112,8 +104,30 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Closed", testClosed},
 		{"ClosedUnderReaders", testClosedUnderReaders},
 		{"Extent", testExtent},
+	})
+}
+
+// RunLong is the part of the suite that takes long where the race detector watches, and does one thing after the other.
+func RunLong(t *testing.T, open func(t *testing.T, env Env) store.Store) {
+	t.Helper()
+	run(t, open, []test{
+		{"Histories", testHistories},
 		{"Leaves", testLeaves},
-	} {
+		{"Limits", testLimits},
+		{"ManyUnits", testManyUnits},
+		{"Retag", testRetag},
+	})
+}
+
+// test is one test of the suite.
+type test struct {
+	name string
+	run  func(*suite)
+}
+
+func run(t *testing.T, open func(t *testing.T, env Env) store.Store, tests []test) {
+	t.Helper()
+	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			test.run(&suite{t: t, open: open})
 		})
