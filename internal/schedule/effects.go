@@ -75,8 +75,8 @@ type effects struct {
 	// seen are the events whose waiting items were looked at, marked the names of those that leave a mark.
 	seen   map[decider.Awaited]bool
 	marked []string
-	// most is the bound of all pending events.
-	most int64
+	// most is the bound of all pending events, and fired is how many the command itself takes from among them.
+	most, fired int64
 
 	fences []store.Fence
 	// created are the ids of events, types those that are waited for for the first time.
@@ -95,6 +95,7 @@ func (e *effects) known() {
 	for i := range e.d.Command.Side {
 		if side := &e.d.Command.Side[i]; side.Space == Pending.space() && side.Op == store.Delete {
 			e.over[side.Key] = true
+			e.fired++
 		}
 	}
 }
@@ -203,11 +204,15 @@ func (e *effects) sums(ctx context.Context) error {
 	if all <= 0 {
 		return nil
 	}
+	if all <= e.fired {
+		e.sides = append(e.sides, add(total, all, 0)) // there are no more than before
+		return nil
+	}
 	var err error
 	if e.most, err = e.room(ctx, e.d.Tenant); err != nil {
 		return engine.StorageError(err)
 	}
-	if e.most < all {
+	if e.most < all-e.fired {
 		return e.tooMany()
 	}
 	e.sides = append(e.sides, add(total, all, e.most))

@@ -521,3 +521,45 @@ func TestWritersAtOnce(t *testing.T) {
 		t.Errorf("the number is %s: %v", item.Value, err)
 	}
 }
+
+// TestALowerLimit: where more is pending than may be, such as under a limit that is lower than it was, nothing is added, and what comes
+// and is scheduled again by that goes on.
+func TestALowerLimit(t *testing.T) {
+	h := newHouse(t, 3)
+	for n := range 3 {
+		h.post("job/"+id(n), "was_repeated", `{}`)
+	}
+	if err := h.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h.most = 2
+	h.open()
+	h.advance(15 * 24 * time.Hour)
+	if got := h.counts(); got != "3 pending, 6 fired" {
+		t.Errorf("under a lower limit: %s", got)
+	}
+	if err := h.do(prod, "job/"+id(4), "was_timed", `{"n":1}`); j17.CodeOf(err) != j17.CodeScheduleLimit {
+		t.Errorf("another one: %v", err)
+	}
+
+	// The same where another environment has all of it.
+	if err := h.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h.most = 10
+	h.open()
+	for n := range 7 {
+		if err := h.do(staging, "job/"+id(n), "was_repeated", `{}`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := h.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h.most = 5
+	h.open()
+	h.advance(7 * 24 * time.Hour)
+	if got := h.counts(); got != "3 pending, 9 fired" {
+		t.Errorf("beside another environment: %s", got)
+	}
+}
