@@ -80,7 +80,7 @@ type Day struct {
 func amount(used, limit int64) wire.Amount {
 	a := wire.Amount{Used: used, Limit: limit}
 	if limit > 0 {
-		a.Percent = int64(float64(used) / float64(limit) * 100)
+		a.Percent = used/limit*100 + used%limit*100/limit
 	}
 	return a
 }

@@ -487,3 +487,14 @@ func TestTheClockGoesBack(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// TestPercent: a part of a plan in percent is the whole number that has been reached.
+func TestPercent(t *testing.T) {
+	f := start(t)
+	for used := range int64(101) {
+		if got := f.month(t).Events; got.Used != used || got.Percent != used {
+			t.Errorf("%d of 100 are %+v", used, got)
+		}
+		f.write(t, j17.Prod, 1)
+	}
+}
