@@ -94,9 +94,9 @@ func (l *Loader) Export(ctx context.Context, t j17.Tenant, aggregateType string,
 	}, nil
 }
 
-// Memory is what the export takes at most, in bytes: the pieces that are made ahead, and what it remembers of aggregates.
+// Memory is what the export takes at most, in bytes: what is read and made ahead, and what it remembers of aggregates.
 func (x *Export) Memory() int64 {
-	return (piecesAhead+1)*pieceBytes + int64(chainRows(x.Events))*rowBytes
+	return (readAhead+piecesAhead+2)*pieceBytes + int64(chainRows(x.Events))*rowBytes
 }
 
 // Whole reports whether the export has all events of the tenant.
@@ -115,8 +115,10 @@ func (x *Export) Checkpoint(ctx context.Context) (note, vkey string, err error) 
 const (
 	// pieceBytes is how much of an export is handed out at a time; the last event of a piece may exceed it.
 	pieceBytes = 256 << 10
-	// piecesAhead is how many pieces are made before they are asked for.
+	// piecesAhead is how many pieces are made before they are asked for, and of how many more the events are read: who reads, who hashes and who
+	// sends work beside each other.
 	piecesAhead = 2
+	readAhead   = 2
 )
 
 // Piece is some events of an export that follow each other.
@@ -125,10 +127,27 @@ type Piece struct {
 	// Last is the position up to which the export has everything with this piece.
 	Last j17.StreamID
 
-	found uint64
+	*read
+}
+
+// read is events that a piece is made of. They are copies.
+type read struct {
+	events []j17.Event
+	raw    []byte
+	last   j17.StreamID
+	found  uint64
 	// rewrites is how often events had been rewritten before the first of these was read.
 	rewrites uint64
 	err      error
+}
+
+// add copies an event. What was copied before stays where it is.
+func (r *read) add(e *j17.Event) {
+	if cap(r.raw)-len(r.raw) < len(e.Raw) {
+		r.raw = make([]byte, 0, max(len(e.Raw), pieceBytes))
+	}
+	r.events = append(r.events, j17.Event{})
+	r.raw = e.CopyTo(&r.events[len(r.events)-1], r.raw)
 }
 
 // Pieces yields the export piece by piece, in the order in which events were stored; a piece is valid until the next step. While whoever
@@ -151,14 +170,22 @@ func (x *Export) Pieces(ctx context.Context) iter.Seq2[*Piece, error] {
 // run makes pieces from where the export is, and hands them out. It reports whether it has to be called again, because of an erasure.
 func (x *Export) run(ctx context.Context, yield func(*Piece) bool) (again bool, err error) {
 	ctx, stop := context.WithCancel(ctx)
-	ready, free := make(chan *Piece), make(chan *Piece, piecesAhead+1)
+	copied, ready := make(chan *read, readAhead), make(chan *Piece, piecesAhead)
+	freeReads, free := make(chan *read, readAhead+piecesAhead+2), make(chan *Piece, piecesAhead+2)
+	for range cap(freeReads) {
+		freeReads <- &read{}
+	}
 	for range cap(free) {
 		free <- &Piece{}
 	}
 	var making sync.WaitGroup
 	making.Go(func() {
+		defer close(copied)
+		x.read(ctx, copied, freeReads)
+	})
+	making.Go(func() {
 		defer close(ready)
-		x.make(ctx, ready, free)
+		x.make(ctx, copied, ready, free)
 	})
 	defer making.Wait()
 	defer stop()
@@ -187,69 +214,97 @@ func (x *Export) run(ctx context.Context, yield func(*Piece) bool) (again bool, 
 		if !yield(p) {
 			return false, nil
 		}
+		freeReads <- p.read
 		free <- p
 	}
 	return false, x.complete(ctx)
 }
 
-// make makes pieces from where the export is, as long as some are free.
-func (x *Export) make(ctx context.Context, ready chan<- *Piece, free <-chan *Piece) {
-	p := x.piece(ctx, free)
-	if p == nil {
-		return
+// next takes something that is free; false where the context ends before.
+func next[T any](ctx context.Context, free <-chan T) (one T, ok bool) {
+	select {
+	case one = <-free:
+		return one, true
+	case <-ctx.Done():
+		return one, false
 	}
-	pass := func() bool {
-		select {
-		case ready <- p:
-			return true
-		case <-ctx.Done():
-			return false
+}
+
+// pass hands something on, unless the context ends before.
+func pass[T any](ctx context.Context, to chan<- T, one T) bool {
+	select {
+	case to <- one:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// read reads events from where the export is, as far as there is room for them.
+func (x *Export) read(ctx context.Context, copied chan<- *read, free <-chan *read) {
+	begin := func() *read {
+		r, ok := next(ctx, free)
+		if !ok {
+			return nil
 		}
+		*r = read{events: r.events[:0], raw: r.raw[:0], rewrites: x.l.Store.Rewrites()}
+		return r
+	}
+	r := begin()
+	if r == nil {
+		return
 	}
 
 	// One page of the feed after the other: those of who reads on are large. What comes behind the end is not read, but for one event, so that
 	// one too many is seen.
-	e := Exported{}
+	size := 0
 	for ev, err := range x.l.Store.ReadFeed(ctx, x.t, x.sent, int(x.Events-x.found)+1) {
-		if err == nil && ev.StreamID.Compare(x.UpTo) > 0 {
+		if err != nil {
+			r.err = err
 			break
 		}
-		if err == nil {
-			p.Last, p.found = ev.StreamID, p.found+1
-			if x.typ == "" || ev.Key.Type == x.typ {
-				e.Event = ev
-				err = x.add(ctx, p, &e)
-			}
+		if ev.StreamID.Compare(x.UpTo) > 0 {
+			break
 		}
-		if err != nil {
-			p.err = err
-			_ = pass() // either way that is the end
+		r.last, r.found = ev.StreamID, r.found+1
+		if x.typ == "" || ev.Key.Type == x.typ {
+			r.add(ev)
+			size += len(ev.Raw)
+		}
+		if size < pieceBytes {
+			continue
+		}
+		if !pass(ctx, copied, r) {
 			return
 		}
-
-		// The next piece.
-		if len(p.Bytes) >= pieceBytes {
-			if !pass() {
-				return
-			}
-			if p = x.piece(ctx, free); p == nil {
-				return
-			}
+		if r, size = begin(), 0; r == nil {
+			return
 		}
 	}
-	if p.found > 0 {
-		_ = pass() // either way that is the end
+	if r.found > 0 || r.err != nil {
+		_ = pass(ctx, copied, r) // either way that is the end
 	}
 }
 
-// piece waits for a piece that is free and begins it; nil where the context ends before.
-func (x *Export) piece(ctx context.Context, free <-chan *Piece) *Piece {
-	select {
-	case p := <-free:
-		*p = Piece{Bytes: p.Bytes[:0], rewrites: x.l.Store.Rewrites()}
-		return p
-	case <-ctx.Done():
-		return nil
+// make makes pieces of what was read.
+func (x *Export) make(ctx context.Context, copied <-chan *read, ready chan<- *Piece, free <-chan *Piece) {
+	for r := range copied {
+		p, ok := next(ctx, free)
+		if !ok {
+			return
+		}
+		*p = Piece{Bytes: p.Bytes[:0], Last: r.last, read: r}
+		e := Exported{}
+		for i := range r.events {
+			e.Event = &r.events[i]
+			if err := x.add(ctx, p, &e); err != nil {
+				r.err = err
+				break
+			}
+		}
+		if !pass(ctx, ready, p) {
+			return
+		}
 	}
 }
 
