@@ -364,7 +364,7 @@ func startError(err error) error {
 		return j17.Errorf(j17.CodeConflict, "The environment has events already. Only an empty one can be loaded for the first time; others take an import.")
 	}
 	if errors.Is(err, store.ErrOvertaken) {
-		return j17.Errorf(j17.CodeConflict, "Too much of the environment, its files for example, was changed while it was filled. Nothing was stored. Load it again when nobody else changes it.")
+		return j17.Errorf(j17.CodeConflict, "More of the environment (its files, or rows of projections) was changed again and again while it was filled than goes along. Nothing was stored. Load it again when no large files are uploaded and no builds are under way.")
 	}
 	if _, ok := errors.AsType[*store.SideConflict](err); ok {
 		return errRedeployed() // all fences are those of what is deployed

@@ -46,8 +46,8 @@ type loading struct {
 	// items without a value is of one that was withdrawn.
 	events, feed, tags, items, others *sorter
 	// derives tells that there are items with which something goes, revised that some have revisions of their own, commands that there are
-	// commands.
-	derives, revised, commands bool
+	// commands; derived that the former were made.
+	derives, revised, commands, derived bool
 
 	// there is what the tenant has, if takes is set, and what of the items has another revision because of it. changed is what changes of
 	// it since it is copied.
@@ -422,10 +422,18 @@ func (l *loading) commit(ctx context.Context, fences []store.Fence) error {
 	if err := l.follow(ctx); err != nil {
 		return err
 	}
-	tables, err := l.tables(ctx)
+	tables, ofItems, err := l.tables(ctx)
+	for copies := 1; err == nil; copies++ {
+		var again bool
+		if again, err = l.followAgain(ctx, copies == mostCopies); err != nil || !again {
+			break
+		}
+		ofItems, err = l.itemsAnew(ctx)
+	}
 	if err != nil {
 		return err
 	}
+	tables = append(tables, ofItems...)
 	if err := l.roomFor(ctx); err != nil {
 		return err
 	}

@@ -137,8 +137,9 @@ func (l *loading) newTables() *tableWriter {
 	return &tableWriter{folder: l.folder, form: l.store.tableForm}
 }
 
-// tables writes all tables of a load and returns where they stand. No two of them overlap, since none has keys of the kinds of another.
-func (l *loading) tables(ctx context.Context) ([]string, error) {
+// tables writes all tables of a load and returns where they stand, those with items and commands by themselves. No two of them overlap, since none
+// has keys of the kinds of another.
+func (l *loading) tables(ctx context.Context) (paths, ofItems []string, err error) {
 	events, heads, feed, tags, items := l.newTables(), l.newTables(), l.newTables(), l.newTables(), l.newTables()
 	all := []*tableWriter{events, heads, feed, tags, items}
 
@@ -156,7 +157,7 @@ func (l *loading) tables(ctx context.Context) ([]string, error) {
 			cancel(other)
 		}
 	})
-	err := l.eventTables(ctx, events, heads)
+	err = l.eventTables(ctx, events, heads)
 	if err == nil {
 		err = l.feedTables(ctx, feed)
 	}
@@ -169,14 +170,26 @@ func (l *loading) tables(ctx context.Context) ([]string, error) {
 	}
 
 	// What a writer says is the cause of what those say that wrote to it.
-	var paths []string
 	for _, w := range all {
 		if failed := w.close(); failed != nil && (err == nil || errors.Is(err, errTables)) {
 			err = failed
 		}
-		paths = append(paths, w.paths...)
+		if w != items {
+			paths = append(paths, w.paths...)
+		}
 	}
-	return paths, err
+	return paths, items.paths, err
+}
+
+// itemsAnew writes the tables with items and commands once more, with what the tenant has by now.
+func (l *loading) itemsAnew(ctx context.Context) ([]string, error) {
+	l.there = newSorter(l.folder, itemBudget)
+	items := l.newTables()
+	err := l.itemTables(ctx, items)
+	if failed := items.close(); failed != nil && (err == nil || errors.Is(err, errTables)) {
+		err = failed
+	}
+	return items.paths, err
 }
 
 // streamOf is the stream whose events a load writes.
@@ -367,7 +380,8 @@ func (l *loading) feedTables(ctx context.Context, feed *tableWriter) error {
 // itemTables writes the side items and commands, and what goes with them.
 func (l *loading) itemTables(ctx context.Context, items *tableWriter) error {
 	// Only the last one of items with the same name is left: what goes with it is made now.
-	if l.derives {
+	if l.derives && !l.derived {
+		l.derived = true
 		if err := l.items.each(ctx, l.deriveFrom); err != nil {
 			return err
 		}

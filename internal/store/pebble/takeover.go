@@ -29,6 +29,8 @@ const (
 	// mostChanged and mostChangedBytes bound what changes of a tenant while a load copies it: all of it is made up for in one batch.
 	mostChanged      = 20_000
 	mostChangedBytes = 32 << 20
+	// mostCopies is how often what a tenant has is copied, where more is changed meanwhile.
+	mostCopies = 4
 )
 
 // note takes down what a batch changes.
@@ -74,6 +76,27 @@ func (l *loading) follow(ctx context.Context) error {
 		b.store.followed = append(b.store.followed, l.changed)
 		return nil
 	})
+}
+
+// followAgain follows the load's tenant anew, and reports that, if more of it has changed since it is followed than is made up for: what it has is to
+// be copied once more. The last time that is an error.
+func (l *loading) followAgain(ctx context.Context, last bool) (again bool, err error) {
+	err = l.store.run(ctx, ordinary, func(b *batch) error {
+		t := b.tenant(l.name)
+		switch {
+		case l.changed.number != t.nextNumber || l.changed.lost && last:
+			return l.overtaken()
+		case !l.changed.lost:
+			return nil
+		}
+		again = true
+		l.unfollow()
+		l.changed = &changedKeys{number: t.nextNumber, keys: map[string]bool{}}
+		l.rev = max(l.rev, t.next.rev)
+		b.store.followed = append(b.store.followed, l.changed)
+		return nil
+	})
+	return again, err
 }
 
 // unfollow ends that. Only the committer calls it.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -113,29 +114,54 @@ func TestLoadMakesUpForChanges(t *testing.T) {
 	}
 }
 
-// TestLoadIsOvertaken: a load into a tenant that changes too much, or is removed, is refused and can be made again.
+// TestLoadIsOvertaken: a load into a tenant that changes too much copies what it has once more; where it goes on changing, or is removed, the load is
+// refused and can be made again.
 func TestLoadIsOvertaken(t *testing.T) {
 	t.Parallel()
 	s, _ := opened(t, clock.System{})
-	for name, change := range map[string]func(*loading) error{
-		"removed": func(*loading) error { return s.DropTenant(t.Context(), "a/prod") },
-		"cleared": func(*loading) error { return s.Clear(t.Context(), "a/prod", "own", store.Range{}) },
-		"much": func(l *loading) error {
-			l.changed.bytes = mostChangedBytes // as if others had been written before
-			return s.Write(t.Context(), "a/prod", []store.Side{putItem("own", "more", "1")})
-		},
-	} {
+	clearOwn := func(*loading) error { return s.Clear(t.Context(), "a/prod", "own", store.Range{}) }
+	much := func(l *loading) error {
+		l.changed.bytes = mostChangedBytes // as if others had been written before
+		return s.Write(t.Context(), "a/prod", []store.Side{putItem("own", "more", "1")})
+	}
+	// begun has a change happen at the first file that is made while the tenant is followed, or at each.
+	begun := func(times int, change func(*loading) error) *loading {
 		if err := s.Write(t.Context(), "a/prod", []store.Side{putItem("own", "k", "1")}); err != nil {
 			t.Fatal(err)
 		}
 		l := beginLoad(t, s)
-		changed := false
 		l.folder.check = func() (err error) {
-			if l.changed != nil && !changed {
-				changed, err = true, change(l)
+			if l.changed != nil && times > 0 {
+				times, err = times-1, change(l)
 			}
 			return err
 		}
+		return l
+	}
+	for name, tc := range map[string]struct {
+		change func(*loading) error
+		left   []string
+	}{"cleared": {clearOwn, nil}, "much": {much, []string{"k", "more"}}} {
+		l := begun(1, tc.change)
+		if err := errors.Join(fillLoad(l, 40), l.Commit(t.Context())); err != nil {
+			t.Errorf("%s once: %v", name, err)
+		}
+		var left []string
+		items, err := s.Scan(t.Context(), "a/prod", "own", store.Range{}, 10)
+		for i := range items {
+			left = append(left, items[i].Key)
+		}
+		if err != nil || !slices.Equal(left, tc.left) || len(s.followed) > 0 {
+			t.Errorf("%s once: it has %q, %v", name, left, err)
+		}
+		if err := s.DropTenant(t.Context(), "a/prod"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, change := range map[string]func(*loading) error{
+		"removed": func(*loading) error { return s.DropTenant(t.Context(), "a/prod") }, "cleared": clearOwn, "much": much,
+	} {
+		l := begun(1000, change)
 		if err := errors.Join(fillLoad(l, 40), l.Commit(t.Context())); !errors.Is(err, store.ErrOvertaken) {
 			t.Errorf("%s: %v", name, err)
 		}
