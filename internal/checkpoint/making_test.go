@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"j17"
 	"j17/internal/engine"
@@ -198,5 +199,31 @@ func TestAFailedCheckpointTellsWhy(t *testing.T) {
 	}
 	if _, err := f.Delete(t.Context(), enginetest.Tenant, begun.ID); j17.CodeOf(err) != j17.CodeNotFound {
 		t.Errorf("twice: %v", err)
+	}
+}
+
+// TestAPanicEndsACheckpoint: one whose making panics has failed, and whoever cancels it does not wait for good.
+func TestAPanicEndsACheckpoint(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, enginetest.CounterSpec, engine.Options{})
+	f.counted(t, 600)
+	reached := make(chan struct{})
+	f.Service = f.checkpointsOn(&endingStore{Storage: f.Store, atHeads: func() {
+		close(reached)
+		panic("a fault of the program")
+	}})
+	f.running(t)
+	begun, err := f.Start(t.Context(), enginetest.Tenant, background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-reached
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	if gone, err := f.Delete(ctx, enginetest.Tenant, begun.ID); err != nil || gone.Status != "failed" {
+		t.Errorf("%+v, %v", gone, err)
+	}
+	if all, err := f.List(ctx, enginetest.Tenant, 0, 10); err != nil || len(all) != 0 {
+		t.Errorf("listed are %+v, %v", all, err)
 	}
 }
