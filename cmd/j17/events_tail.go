@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 
@@ -13,7 +14,7 @@ import (
 func (e *env) eventsTail() *cobra.Command {
 	var filter client.FeedFilter
 	var actor, about, after, types, tags string
-	var asJSON bool
+	var there, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "tail",
 		Short: "Follow the events of an environment",
@@ -21,10 +22,13 @@ func (e *env) eventsTail() *cobra.Command {
 past; --after 0 begins with the first one. When the connection breaks off, or the server restarts, it connects again and goes on
 after the last event: nothing is left out and nothing comes twice.
 
+With --no-follow it prints what is there, from the first event or from --after on, and ends. On standard error it says up to which
+position was looked, which is the "after" of a condition ('j17 events post --conditions') that nothing of the kind has happened since.
+
 All filters that are given must hold.`,
 		Example: `  j17 events tail
   j17 events tail --type order --event was_placed --json
-  j17 events tail --types 'booking.*,course.was_defined' --tags course:maths
+  j17 events tail --types 'booking.*,course.was_defined' --tags course:maths --no-follow
   j17 events tail --target customer:0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10 --after 0`,
 		Args: noArgs,
 	}
@@ -38,6 +42,7 @@ All filters that are given must hold.`,
 	f.StringVar(&types, "types", "", "only events of one of these types, `TYPE.EVENT,TYPE.*`")
 	f.StringVar(&tags, "tags", "", "only events that have all of these tags, `NAME:VALUE,…`; in a tag \\, is a comma and \\\\ a backslash")
 	f.StringVar(&after, "after", "", "begin after the event with this `stream_id`; 0 for the first one")
+	f.BoolVar(&there, "no-follow", false, "print what is there, and up to where that was looked for, and end")
 	f.BoolVar(&asJSON, "json", false, "print events as they are stored, one line of JSON each")
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -68,16 +73,15 @@ All filters that are given must hold.`,
 		}
 
 		// Each event is a line.
+		if there {
+			return interrupted(cmd.Context(), e.printThere(cmd.Context(), c, filter, after, asJSON))
+		}
 		for ev, err := range c.Follow(cmd.Context(), filter, after) {
 			if cmd.Context().Err() != nil {
 				return nil // which is how it ends
 			}
-			line := string(ev)
-			if err == nil && !asJSON {
-				line, err = eventLine(ev)
-			}
 			if err == nil {
-				_, err = fmt.Fprintln(e.out, line)
+				err = e.printEvent(ev, asJSON)
 			}
 			if err != nil {
 				return err
@@ -86,6 +90,40 @@ All filters that are given must hold.`,
 		return nil
 	}
 	return cmd
+}
+
+// printThere prints the events that are there after a position, and up to where that was looked for.
+func (e *env) printThere(ctx context.Context, c *client.Client, filter client.FeedFilter, after string, asJSON bool) error {
+	const atOnce = 1000
+	for {
+		page, err := c.Feed(ctx, filter, after, atOnce)
+		if err != nil {
+			return err
+		}
+		for _, ev := range page.Events {
+			if err := e.printEvent(ev, asJSON); err != nil {
+				return err
+			}
+		}
+		if page.Next == nil {
+			e.note("up to %s\n", plain(page.Position))
+			return nil
+		}
+		after = *page.Next
+	}
+}
+
+// printEvent prints a line.
+func (e *env) printEvent(ev json.RawMessage, asJSON bool) error {
+	line := string(ev)
+	if !asJSON {
+		var err error
+		if line, err = eventLine(ev); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintln(e.out, line)
+	return err
 }
 
 // eventLine shows an event to a person.

@@ -99,7 +99,8 @@ func TestAnHonestConditionIsAnsweredAtOnce(t *testing.T) {
 	}
 	all += "],"
 	var paths []string
-	for code, path := "work_limit", ""; code == "work_limit"; {
+	for code := "work_limit"; code == "work_limit"; {
+		var path string
 		if _, code, path = b.write(t, 1, "had_note", `{}`, all); code != "" {
 			paths = append(paths, path)
 		}

@@ -454,7 +454,7 @@ func (p *page) tagged(r reader, ids []tagID, of *store.Tagged, at j17.StreamID, 
 	g := &p.gathering
 	defer func() {
 		if g.lookup != nil {
-			g.lookup.close(&err)
+			g.close(&err)
 			g.end()
 		}
 	}()
