@@ -42,6 +42,9 @@ type Options struct {
 	Head func(ctx context.Context, t j17.Tenant, upTo j17.StreamID) (size uint64, root [32]byte, err error)
 	// Secrets is where the private keys of logs stand, which no backup in clear has.
 	Secrets []store.Space
+	// Open tells what a backup in clear has of the items of some spaces in which secrets stand beside other things; nil for nothing. Of other
+	// spaces it has all.
+	Open map[store.Space]func(value []byte) []byte
 	// Derived are the spaces whose items are made anew from events.
 	Derived []store.Space
 	// Folder is where backups go unless the settings say otherwise.

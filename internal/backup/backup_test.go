@@ -88,6 +88,12 @@ func newHouse(tb testing.TB, change func(*backup.Options)) *house {
 			return e.Events, [32]byte{1, 2, 3}, err
 		},
 		Secrets: []store.Space{control.SecretSpace}, Derived: []store.Space{"made.anew"},
+		Open: map[store.Space]func([]byte) []byte{"half": func(value []byte) []byte {
+			if before, _, found := bytes.Cut(value, []byte("secret")); found {
+				return before
+			}
+			return nil
+		}},
 		Folder: h.folder, KeyFile: filepath.Join(tb.TempDir(), "backup.key"), Private: true, Program: "test",
 		Free:      func(string) (uint64, uint64, error) { return 1 << 40, 1 << 41, nil },
 		Committed: func() uint64 { return 0 },
@@ -187,12 +193,18 @@ func (h *house) await(tb testing.TB, is func() bool) {
 // read returns the events and the names of the items that a backup holds of a tenant, as one text.
 func (h *house) read(tb testing.TB, id string, t j17.Tenant) string {
 	tb.Helper()
+	return h.readWith(tb, id, t, repository.Identities{})
+}
+
+// readWith is read of what may be encrypted.
+func (h *house) readWith(tb testing.TB, id string, t j17.Tenant, identities repository.Identities) string {
+	tb.Helper()
 	repo := repository.OpenFolder(h.folder, clock.System{})
 	m, err := repo.Manifest(tb.Context(), id)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	r, err := repo.Read(m, repository.Identities{})
+	r, err := repo.Read(m, identities)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -317,6 +329,36 @@ func TestServer(t *testing.T) {
 	text := h.read(t, b.ID, j17.System)
 	if !strings.Contains(text, "control.instances/") || strings.Contains(text, string(control.SecretSpace)) {
 		t.Error(text)
+	}
+}
+
+// TestOpen has secrets beside other things: an encrypted backup has all of it, one in clear what may be seen.
+func TestOpen(t *testing.T) {
+	key, recipient, err := repository.NewIdentity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	identities, err := repository.ReadIdentities(strings.NewReader(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, recipients := range [][]string{nil, {recipient}} {
+		h := newHouse(t, nil)
+		h.run(t)
+		if _, err := h.Change(t.Context(), h.app.ID, func(s *backup.Settings) { s.Recipients = recipients }); err != nil {
+			t.Fatal(err)
+		}
+		h.write(t, h.prod, "one", "first")
+		if err := h.store.Write(t.Context(), h.prod, []store.Side{
+			{Op: store.Put, Space: "half", Key: "shown", Value: []byte("name secret 4711")}, {Op: store.Put, Space: "half", Key: "hidden", Value: []byte("4712")},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		b := h.make(t, h.prod, "")
+		text := h.readWith(t, b.ID, h.prod, identities)
+		if clear := recipients == nil; strings.Contains(text, "4711") == clear || strings.Contains(text, "4712") == clear || !strings.Contains(text, "name") {
+			t.Errorf("to %v: %s", recipients, text)
+		}
 	}
 }
 

@@ -136,6 +136,11 @@ func (p *pass) others(ctx context.Context, t j17.Tenant, a store.Archive, w *rep
 		if err == nil && p.passedOver(t, item.Space) {
 			continue
 		}
+		if open := p.Open[item.Space]; err == nil && open != nil && !p.job.row.Encrypted {
+			if item.Value = open(item.Value); item.Value == nil {
+				continue
+			}
+		}
 		if err == nil {
 			err = w.Item(item)
 		}

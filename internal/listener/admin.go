@@ -323,6 +323,21 @@ func (s *Service) Rotate(ctx context.Context, t j17.Tenant, name string) error {
 	}))
 }
 
+// resecret gives a listener a secret that has none: it was restored from a backup that was not encrypted.
+func (s *Service) resecret(ctx context.Context, t j17.Tenant, name string) error {
+	fresh := false
+	err := s.change(ctx, t, name, func(st *state) bool {
+		if fresh = st.Secret == ""; fresh {
+			st.Secret = NewSecret()
+		}
+		return fresh
+	})
+	if err == nil && fresh {
+		s.o.Logger.LogAttrs(ctx, slog.LevelWarn, "a listener was restored without its secret and has a new one: its endpoint has to be told", slog.String("tenant", string(t)), slog.String("listener", name))
+	}
+	return err
+}
+
 // tell tells operators of a listener whose endpoint is gone, and stops its subscription.
 func (s *Service) tell(ctx context.Context, c *worker.Claim) error {
 	n, err := decode[notice](noticeSpace, &store.Item{Key: c.Key, Value: c.Value})

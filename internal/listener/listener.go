@@ -229,6 +229,11 @@ func (s *Service) find(ctx context.Context, t j17.Tenant, name string) (*listene
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}
+	if err == nil && st.Secret == "" {
+		if err = s.resecret(ctx, t, name); err == nil {
+			st, rev, err = read[state](ctx, s.o.Store, t, stateSpace, name)
+		}
+	}
 	st.rev = rev
 	instance, env := s.o.Name(t)
 	return &listener{at: at{t, name}, definition: l, state: st, env: env, source: Source(instance, env)}, err

@@ -569,6 +569,47 @@ func TestSecretsAreRotated(t *testing.T) {
 	})
 }
 
+// TestSecretsAreNotInTheOpen looks at what a backup in clear has of a listener, and restores that: the listener has another secret then, for good, and is
+// what it was otherwise.
+func TestSecretsAreNotInTheOpen(t *testing.T) {
+	inBubble(t, hook, func(t *testing.T, h *house) {
+		t.Helper()
+		s := h.serve()
+		defer s.stop()
+		if err := errors.Join(s.Rotate(t.Context(), shop, "hook"), s.Pause(t.Context(), shop, "hook")); err != nil {
+			t.Fatal(err)
+		}
+		before, err := s.Get(t.Context(), shop, "hook")
+		if err != nil {
+			t.Fatal(err)
+		}
+		item, err := h.Store.Get(t.Context(), shop, "listener.states", "hook")
+		if err != nil {
+			t.Fatal(err)
+		}
+		open := listener.Open()["listener.states"]
+		seen := open(item.Value)
+		if strings.Contains(string(seen), "whsec_") || !strings.Contains(string(item.Value), "whsec_") {
+			t.Errorf("seen is %s", seen)
+		}
+		if open([]byte("{")) != nil {
+			t.Error("what cannot be read is shown")
+		}
+
+		// What was restored.
+		if err := h.Store.Write(t.Context(), shop, []store.Side{{Op: store.Put, Space: "listener.states", Key: "hook", Value: seen}}); err != nil {
+			t.Fatal(err)
+		}
+		after, err := s.Get(t.Context(), shop, "hook")
+		if err != nil || after.Secret == before.Secret || !strings.HasPrefix(after.Secret, "whsec_") || after.Previous != "" || after.Status != before.Status {
+			t.Errorf("it is %+v, %v, and was %+v", after, err, before)
+		}
+		if again, err := s.Get(t.Context(), shop, "hook"); err != nil || again.Secret != after.Secret {
+			t.Errorf("and then %+v, %v", again, err)
+		}
+	})
+}
+
 func TestListenersComeAndGo(t *testing.T) {
 	inBubble(t, `{}`, func(t *testing.T, h *house) {
 		t.Helper()

@@ -11,6 +11,7 @@ import (
 	"j17/internal/backup"
 	"j17/internal/control"
 	"j17/internal/envlog"
+	"j17/internal/listener"
 	"j17/internal/store"
 )
 
@@ -34,7 +35,7 @@ func (s *Server) openBackups(ctx context.Context) (err error) {
 	}
 	s.backups, err = backup.New(ctx, backup.Options{
 		Store: s.store, Registry: s.registry, Clock: o.Clock, Worker: s.worker, Logger: o.Logger,
-		Head: s.headOf, Secrets: secretSpaces(), Derived: derivedSpaces(),
+		Head: s.headOf, Secrets: secretSpaces(), Open: listener.Open(), Derived: derivedSpaces(),
 		Folder: folder, KeyFile: filepath.Join(o.Dir, backupKeyFile), Private: o.PrivateBackups, Program: o.Version,
 		Free:      freeSpace,
 		Committed: func() uint64 { return s.engine.Stats().Events },
