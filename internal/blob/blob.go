@@ -226,17 +226,10 @@ func (s *Store) find(ctx context.Context, t j17.Tenant, name string, version int
 	if CheckName(name) != nil || version < 0 {
 		return versionRecord{}, noBlob(name, version)
 	}
-	wanted := version
-	if wanted == 0 {
-		head, _, err := s.head(ctx, t, name)
-		if err != nil {
-			return versionRecord{}, err
-		}
-		if wanted = head.Latest; wanted == 0 {
-			return versionRecord{}, noBlob(name, version)
-		}
+	if version == 0 {
+		return s.latest(ctx, t, name)
 	}
-	v, err := s.version(ctx, t, name, wanted)
+	v, err := s.version(ctx, t, name, version)
 	if errors.Is(err, store.ErrNotFound) {
 		return versionRecord{}, noBlob(name, version)
 	}
@@ -244,6 +237,29 @@ func (s *Store) find(ctx context.Context, t j17.Tenant, name string, version int
 		return versionRecord{}, err
 	}
 	return *v, nil
+}
+
+// latest returns the latest version of a file. Where that is deleted between two looks, the head has changed as well.
+func (s *Store) latest(ctx context.Context, t j17.Tenant, name string) (versionRecord, error) {
+	for before := uint64(0); ; {
+		head, rev, err := s.head(ctx, t, name)
+		if err != nil {
+			return versionRecord{}, err
+		}
+		if head.Latest == 0 {
+			return versionRecord{}, noBlob(name, 0)
+		}
+		v, err := s.version(ctx, t, name, head.Latest)
+		switch {
+		case err == nil:
+			return *v, nil
+		case !errors.Is(err, store.ErrNotFound):
+			return versionRecord{}, err
+		case rev == before:
+			return versionRecord{}, failure(&store.CorruptionError{Where: string(versionSpace) + "/" + versionKey(name, head.Latest), Err: errors.New("it is missing")})
+		}
+		before = rev
+	}
 }
 
 // head returns the head of a name and its revision, the zero head where there is none.

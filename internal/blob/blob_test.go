@@ -454,3 +454,42 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("%d chunks and %d uploads are left: %v", f.left(t, "blob.chunks"), f.left(t, "blob.uploads"), err)
 	}
 }
+
+// hasty is a store in which something happens before the first look at a version.
+type hasty struct {
+	store.Store
+	first func()
+}
+
+// Get returns an item.
+func (h *hasty) Get(ctx context.Context, t j17.Tenant, space store.Space, key string) (store.Item, error) {
+	if first := h.first; first != nil && space == "blob.versions" {
+		h.first = nil
+		first()
+	}
+	return h.Store.Get(ctx, t, space, key)
+}
+
+// TestTheLatestIsDeletedMeanwhile: whoever asks for the latest version while that is deleted gets the one before.
+func TestTheLatestIsDeletedMeanwhile(t *testing.T) {
+	f := open(t, vfs.NewMem())
+	f.put(t, prod, "a.wasm", "one")
+	f.put(t, prod, "a.wasm", "two")
+	h := &hasty{Store: f.store}
+	other := blob.New(blob.Options{Store: h, Clock: f.clock, Worker: worker.New(f.clock, slog.New(slog.DiscardHandler))})
+	h.first = func() {
+		if err := f.Delete(t.Context(), prod, "a.wasm", 2); err != nil {
+			t.Error(err)
+		}
+	}
+	if b, err := other.Find(t.Context(), prod, "a.wasm", 0); err != nil || b.Version != 1 {
+		t.Errorf("%+v, %v", b, err)
+	}
+	h.first = func() {
+		if err := f.Delete(t.Context(), prod, "a.wasm", 0); err != nil {
+			t.Error(err)
+		}
+	}
+	_, err := other.Find(t.Context(), prod, "a.wasm", 0)
+	wantCode(t, "all are gone", err, j17.CodeNotFound)
+}
