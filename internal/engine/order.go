@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"j17"
 	"j17/internal/store"
@@ -27,7 +28,7 @@ func (e *Engine) ExecuteInOrder(ctx context.Context, t j17.Tenant, commands []*C
 			}
 			return outcomes
 		}
-		r := row{Engine: e, d: d, touched: map[j17.Key]bool{}, last: work.Counted(0)}
+		r := row{Engine: e, d: d, began: e.clock.Now(), touched: map[j17.Key]bool{}, last: work.Counted(0)}
 		n := 0
 		for from+n < len(commands) && r.add(ctx, commands[from+n]) {
 			n++
@@ -48,6 +49,7 @@ func (e *Engine) ExecuteInOrder(ctx context.Context, t j17.Tenant, commands []*C
 type row struct {
 	*Engine
 	d        *deployed
+	began    time.Time
 	commands []*Command
 	plans    []*plan
 	units    []store.Append
@@ -61,9 +63,16 @@ type row struct {
 	stopped bool
 }
 
+// rowTime is how long commands are planned before those that are planned are stored. Where code makes each take long, a caller whose time
+// is over before all are planned gets somewhere.
+const rowTime = time.Second
+
 // add plans a command and reports whether it goes with those before it.
 func (r *row) add(ctx context.Context, c *Command) bool {
 	if len(r.units) == flightTickets || r.size >= flightBytes || r.last.Holds() {
+		return false
+	}
+	if len(r.units) > 0 && r.clock.Now().Sub(r.began) >= rowTime {
 		return false
 	}
 	r.stopped = true

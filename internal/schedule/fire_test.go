@@ -8,12 +8,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 
 	"j17"
+	"j17/internal/clock"
 	"j17/internal/decider"
 	"j17/internal/schedule"
 	"j17/internal/store"
@@ -519,4 +521,42 @@ func TestAnErasedRowStaysErased(t *testing.T) {
 	if h.counts() != "" || h.items("scheduled.count") != 0 || h.items("scheduled.pending") != 0 {
 		t.Error(h.counts())
 	}
+}
+
+// slow is custom code that takes its time, and takes every event.
+type slow struct {
+	clock *clock.Manual
+	takes time.Duration
+}
+
+func (s slow) Call(ctx context.Context, _ []byte) ([]byte, error) {
+	s.clock.Advance(s.takes)
+	synctest.Wait() // whose time is over by that is told
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return []byte(`{"state":{}}`), nil
+}
+
+func (slow) Digest() [32]byte { return sha256.Sum256([]byte("slow")) }
+
+// TestSlowCode: many events are due at once whose custom code takes longer for all of them than one try may: they come nevertheless.
+func TestSlowCode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, 0)
+		c := h.compile(strings.Replace(specText("integer"), `[{"append": {"target": "log", "value": "$.data.n"}}]`, `{"wasm": "slow.wasm"}`, 1))
+		functions := decider.Functions{}
+		for _, u := range c.CodeUses() {
+			functions[u.Code] = slow{clock: h.clock, takes: 200 * time.Millisecond}
+		}
+		h.engine.Deploy(prod, c, functions)
+		const many = 300
+		for n := range many {
+			h.post("job/"+id(n), "was_timed", `{"n":1}`)
+		}
+		h.advance(time.Hour)
+		if got := h.counts(); got != fmt.Sprint(many, " fired") {
+			t.Error(got)
+		}
+	})
 }
