@@ -98,6 +98,11 @@ func (c *call) deleteInstance(w http.ResponseWriter) error {
 	if c.api.Deploy != nil {
 		c.api.Deploy.Forget(id)
 	}
+	if c.api.Indexes != nil {
+		for _, env := range j17.Environments() {
+			c.api.Indexes.Forget(j17.TenantOf(id, env))
+		}
+	}
 	if c.api.Usage != nil {
 		if err := c.api.Usage.Forget(c.request.Context(), id); err != nil {
 			return err

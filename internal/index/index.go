@@ -12,6 +12,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -402,6 +403,7 @@ func (s *Service) drop(ctx context.Context, t j17.Tenant, name string) ([]store.
 	if err := s.o.Feed.Unsubscribe(ctx, t, kind, name); err != nil {
 		return nil, err
 	}
+	s.behind(t, name, time.Time{}) // nothing waits for it any more
 	sides := append(s.o.Build.Forget(kind, name), store.Side{Op: store.Delete, Space: slotSpace, Key: name})
 	keys := store.Prefix(name + "/")
 	return append(sides, s.o.Build.Remove(
@@ -455,6 +457,18 @@ func (s *Service) forget(t j17.Tenant, id string) {
 			delete(s.waiting, at)
 		}
 	}
+}
+
+// Forget lets go of what is known of the indexes of a tenant that is gone.
+func (s *Service) Forget(t j17.Tenant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := func(at place) bool { return at.tenant == t }
+	maps.DeleteFunc(s.known, func(at place, _ *Definition) bool { return of(at) })
+	maps.DeleteFunc(s.slots, func(at place, _ string) bool { return of(at) })
+	maps.DeleteFunc(s.idle, func(at place, _ bool) bool { return of(at) })
+	maps.DeleteFunc(s.reached, func(at place, _ reach) bool { return of(at) })
+	maps.DeleteFunc(s.waiting, func(at place, _ time.Time) bool { return of(at) })
 }
 
 // Status is how an index is.

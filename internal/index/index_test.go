@@ -641,3 +641,44 @@ func TestTotals(t *testing.T) {
 		}
 	})
 }
+
+// TestNobodyWaitsForWhatIsGone: events that wait for a slot do so no longer when another one has taken its place, or when the index or the
+// environment is removed.
+func TestNobodyWaitsForWhatIsGone(t *testing.T) {
+	for name, goes := range map[string]func(ctx context.Context, h *house, p *process) error{
+		"replaced": func(ctx context.Context, _ *house, p *process) error { return p.Rebuild(ctx, prod, "one") },
+		"removed":  func(ctx context.Context, _ *house, p *process) error { return p.Remove(ctx, prod, "one") },
+		"dropped": func(ctx context.Context, h *house, p *process) error {
+			defer p.Forget(prod)
+			return h.disk.DropTenant(ctx, prod)
+		},
+	} {
+		inBubble(t, func(t *testing.T, h *house) {
+			t.Helper()
+			var failing atomic.Bool
+			p := h.start(h.disk)
+			h.write(prod, event("item", "i1", `{}`))
+			h.ready(p, prod, source{h.disk}.definition(func(context.Context, []string) error {
+				if failing.Load() {
+					return errors.New("it cannot be computed")
+				}
+				return nil
+			}))
+			failing.Store(true)
+			h.write(prod, event("item", "i2", `{}`))
+			h.pass(10 * time.Minute)
+			if lag := p.Stats().Lag; lag < 9*time.Minute {
+				t.Fatalf("an event waits for %s", lag)
+			}
+			failing.Store(false)
+			if err := goes(t.Context(), h, p); err != nil {
+				t.Fatal(err)
+			}
+			h.pass(10 * time.Second)
+			if lag := p.Stats().Lag; lag != 0 {
+				t.Errorf("%s: an event waits for %s", name, lag)
+			}
+			p.stop()
+		})
+	}
+}
