@@ -24,6 +24,8 @@ const (
 	ofEntry = 8
 	// mostEntries is how many entries, and what costs as much, a search looks at before it is given up.
 	mostEntries = 1 << 20
+	// manyLooks is how many times more is looked at before a mark is passed on where points were found: most often they are what comes next.
+	manyLooks = 16
 	// crowd is how many groups of points are held at a time: the nearest ones.
 	crowd = 16 << 10
 )
@@ -151,7 +153,7 @@ func (q *search) run(yield func(Found, error) bool) bool {
 			if next.near > mark.Distance {
 				mark = Mark{Distance: next.near}
 			}
-			if q.scanned-q.told >= q.kinds.s.enough && mark != q.begin {
+			if looked := q.scanned - q.told; looked >= q.kinds.s.enough && (q.groups == 0 || looked >= manyLooks*q.kinds.s.enough) && mark != q.begin {
 				q.told, q.begin = q.scanned, mark
 				if !yield(Found{Mark: mark}, nil) {
 					return false
@@ -229,7 +231,7 @@ func (q *search) expand(sl *slot, c geo.Cell) error {
 	}
 	quarters := c.Quarters()
 	if quarters == nil {
-		return q.takeAll(sl, keys)
+		return q.takeAll(sl, c, keys)
 	}
 	for _, quarter := range quarters {
 		q.add(sl, quarter)
@@ -268,54 +270,59 @@ func (q *search) take(sl *slot, items []store.Item) error {
 
 // takeAll adds the points of one of the smallest cells, a square of a centimetre, which are many. The entries of one point follow each
 // other; those behind the first few are passed over.
-func (q *search) takeAll(sl *slot, keys store.Range) error {
+func (q *search) takeAll(sl *slot, c geo.Cell, keys store.Range) error {
+	head := len(sl.ID) + len("/") + len(c.Name()) + len("/") // of what stands before the point
 	for again := true; again; {
-		var g *group
+		var prefix []byte // of the entries of the point
+		var g *group      // nil where it is not wanted
 		var d float64
-		var wanted bool
-		var err error
+		var damaged error
 		n := 0
 		again = false
-		failed := q.each(keys, func(key []byte) bool {
-			if g == nil || !bytes.HasPrefix(key, []byte(g.prefix)) {
-				if wanted {
-					q.put(sl, g, d)
-				}
-				var e entry
-				if e, err = readEntry(string(key)); err != nil {
+		err := q.each(keys, func(key []byte) bool {
+			if prefix == nil || !bytes.HasPrefix(key, prefix) {
+				q.put(sl, g, d)
+				var p geo.Point
+				if p, damaged = pointIn(key[min(head, len(key)):]); damaged != nil {
 					return false
 				}
-				g, n = &group{point: e.point, prefix: e.group}, 0
-				d, wanted = q.wanted(e.point)
+				prefix, g, n = append(prefix[:0], key[:head+pointDigits+len("/")]...), nil, 0
+				var wanted bool
+				if d, wanted = q.wanted(p); wanted {
+					g = &group{point: p, prefix: string(prefix)}
+				}
 			}
-			if wanted {
-				g.ids = append(g.ids, string(key[len(g.prefix):]))
+			if g != nil {
+				g.ids = append(g.ids, string(key[len(prefix):]))
 			}
 			n++
 			again = n == page
 			return !again
 		})
-		if err = cmp.Or(err, failed); err != nil {
+		if err = cmp.Or(err, damaged); err != nil {
 			return err
 		}
 		if again {
-			g.more, keys.From = true, g.prefix+"\xff"
-			if wanted && d == q.after.Distance { // where only what is behind the mark is wanted
+			keys.From = string(prefix) + "\xff"
+		}
+		if again && g != nil {
+			if g.more = true; d == q.after.Distance { // where only what is behind the mark is wanted
 				g.ids = nil
 				if err := q.load(g, q.after.ID); err != nil {
 					return err
 				}
 			}
 		}
-		if wanted {
-			q.put(sl, g, d)
-		}
+		q.put(sl, g, d)
 	}
 	return nil
 }
 
-// put adds a group, from the mark on.
+// put adds a group, from the mark on; nil is none.
 func (q *search) put(sl *slot, g *group, d float64) {
+	if g == nil {
+		return
+	}
 	s := step{near: d, slot: sl, group: g}
 	for len(g.ids) > 0 && s.mark().compare(q.after) <= 0 {
 		g.ids = g.ids[1:]

@@ -202,6 +202,17 @@ func TestManyPointsInOneSquare(t *testing.T) {
 	}
 	h.fill("shop", "was_opened", n, func(i int) string { return at(points[i]) })
 	for _, center := range []geo.Point{{Lat: 48.137, Lng: 11.575}, {Lat: 48.14, Lng: 11.6}, {Lat: 90}} {
+		// A page does not end behind the look at the square: what was found there comes first.
+		near := func() (rows int, looked uint64) {
+			some, looked := h.page(&place.Ask{Type: "shop", Near: &place.Near{Center: center, Radius: math.Inf(1)}, Count: 10, Bare: true})
+			return len(some), looked
+		}
+		_, looked := near()
+		h.places.Bound(8000, int(looked)-n/2)
+		if rows, _ := near(); rows != 10 {
+			t.Errorf("around %v: %d rows on the first page", center, rows)
+		}
+		h.places.Bound(8000, 20_000)
 		for crowd, most := range map[int]uint64{16 << 10: 3 * n, 500: 6 * n, 150: 20 * n} {
 			h.places.Crowded(crowd, 1<<20)
 			want, pages := naive(points, center, math.Inf(1)), 0

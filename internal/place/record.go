@@ -101,6 +101,22 @@ func pointText(p geo.Point) string {
 	return base64.RawURLEncoding.EncodeToString(geo.AppendPoint(nil, p))
 }
 
+// pointDigits is how long a point is in keys.
+const pointDigits = 22
+
+// pointIn reads the point at the beginning of a text, which goes on with a slash.
+func pointIn(text []byte) (p geo.Point, err error) {
+	var b [16]byte
+	if len(text) <= pointDigits || text[pointDigits] != '/' {
+		return p, &store.CorruptionError{Where: "an entry of places", Err: errRecord}
+	}
+	if n, err := base64.RawURLEncoding.Decode(b[:], text[:pointDigits]); err != nil || n != len(b) {
+		return p, &store.CorruptionError{Where: "an entry of places", Err: errRecord}
+	}
+	p, _ = geo.ReadBinary(b[:])
+	return p, nil
+}
+
 // entry is the key of an entry, taken apart.
 type entry struct {
 	cell  geo.Cell
