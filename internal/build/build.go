@@ -26,9 +26,10 @@ type Storage interface {
 	store.Piles
 	store.Aggregates
 	store.Feed
+	store.Tenants
 }
 
-// Options configures a Service. All fields but Parallel are required.
+// Options configures a Service. All fields but Parallel and Sole are required.
 type Options struct {
 	Store  Storage
 	Clock  clock.Clock
@@ -36,6 +37,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Parallel is how many pages are made at a time, of all builds; 0 means one for each processor. While events are written it is one.
 	Parallel int
+	// Sole tells that no other process works on the store: a build that is under way when Run begins is what one has left behind that has
+	// ended, and goes on at once.
+	Sole bool
 }
 
 // Kind is a kind of builds: what the pages of all of them come to.
@@ -216,9 +220,42 @@ func (s *Service) Stats() Stats {
 
 // Run carries out builds until the context ends.
 func (s *Service) Run(ctx context.Context) error {
+	if s.o.Sole {
+		if err := s.takeUp(ctx); err != nil {
+			s.o.Logger.LogAttrs(ctx, slog.LevelWarn, "builds that were cut short go on when their leases are over", slog.Any("error", err))
+		}
+	}
 	done := make(chan error, 1)
 	go func() { done <- s.removals.Run(ctx) }()
 	return errors.Join(s.jobs.Run(ctx), <-done)
+}
+
+// mostTakenUp is how many builds of an environment are made due at once; there are far fewer.
+const mostTakenUp = 1000
+
+// takeUp makes due what a process was about that has ended.
+func (s *Service) takeUp(ctx context.Context) error {
+	tenants, err := s.o.Store.Tenants(ctx)
+	if err != nil {
+		return err
+	}
+	now := s.o.Clock.Now()
+	for _, t := range tenants {
+		for _, space := range []store.Space{jobSpace, removalSpace} {
+			items, err := s.o.Store.Scan(ctx, t, space, store.Range{}, mostTakenUp)
+			if err != nil {
+				return err
+			}
+			for _, item := range items {
+				due := store.Side{Op: store.Put, Space: space, Key: item.Key, Value: item.Value, Due: now, Cond: store.IfRev, Rev: item.Rev}
+				err := s.o.Store.Write(ctx, t, []store.Side{due})
+				if _, lost := errors.AsType[*store.SideConflict](err); err != nil && !lost {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // Settle carries out all that can be done now. What waits for something else is left.

@@ -305,7 +305,7 @@ func open(ctx context.Context, o Options) (_ *Server, err error) {
 	s.tail = tail.New(s.store)
 	// The folder is locked: nobody else works on the store.
 	s.feed = feed.New(feed.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Sole: true})
-	s.builds = build.New(build.Options{Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
+	s.builds = build.New(build.Options{Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger, Sole: true})
 	s.indexes = index.New(index.Options{Store: s.store, Feed: s.feed, Build: s.builds, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
 	s.tagging = tagging.New(tagging.Options{Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger, Engine: s.engine})
 	s.timed = append(s.timed, s.feed, s.builds, s.tagging)

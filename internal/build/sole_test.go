@@ -1,0 +1,50 @@
+package build_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"j17/internal/build"
+	"j17/internal/store"
+	"j17/internal/store/storetest"
+	"j17/internal/worker"
+)
+
+// TestASoleProcessGoesOnAtOnce ends a process in the middle of a build. One that may have company leaves that alone until the lease is over;
+// one that is alone goes on with it when it starts.
+func TestASoleProcessGoesOnAtOnce(t *testing.T) {
+	h := newHouse(t)
+	h.streams(prod, "a", 23)
+	other := h.service(h.store, adding(5))
+	h.begin(other, prod, "one", "a")
+	_ = h.service(storetest.NewMortal(h.store, 2, false), adding(5)).Settle(t.Context()) // the last that the process does
+	if err := other.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.status(other, "one"); got.State != build.Running {
+		t.Fatalf("the process has not ended in the middle: %+v", got)
+	}
+
+	log := slog.New(slog.DiscardHandler)
+	sole := build.New(build.Options{Store: h.store, Clock: h.clock, Worker: worker.New(h.clock, log), Logger: log, Sole: true})
+	k := adding(5)
+	k.Name = kind
+	sole.Handle(k)
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	ended := make(chan error, 1)
+	go func() { ended <- sole.Run(ctx) }()
+	if got, err := sole.Await(ctx, prod, kind, "one"); err != nil || got.State != build.Done {
+		t.Errorf("%+v, %v", got, err)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	for space, want := range map[store.Space]int{"build.jobs": 0, "made": 23} {
+		if n, err := h.store.Count(t.Context(), prod, space, store.Range{}, 100); err != nil || n != want {
+			t.Errorf("%d items in %s, %v", n, space, err)
+		}
+	}
+}
