@@ -445,6 +445,28 @@ func erasures(tb testing.TB, folder string) []string {
 	return all
 }
 
+// TestErasedBesideWhatCannotBeRead: a backup of a newer version may have what was erased, and whoever restores it with that version erases it again.
+func TestErasedBesideWhatCannotBeRead(t *testing.T) {
+	h := newHouse(t, nil)
+	h.run(t)
+	h.write(t, h.prod, "ann", "ann is 31")
+	key := j17.Key{Type: "note", ID: "ann"}
+	newer := filepath.Join(h.folder, "manifests", "bkp_newer")
+	if err := os.MkdirAll(filepath.Dir(newer), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(newer, []byte(`{"format":99}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Erase(t.Context(), h.prod, erasure.Erased{Keys: []j17.Key{key}, Note: h.replace(t, h.prod, key), At: h.clock.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	h.await(t, func() bool { return h.Stats().Noted == 1 })
+	if all := erasures(t, h.folder); len(all) != 1 {
+		t.Errorf("the notes are %q", all)
+	}
+}
+
 // TestErasedWhereOnePlaceIsAway notes an erasure while one of two places does not answer, and once it does.
 func TestErasedWhereOnePlaceIsAway(t *testing.T) {
 	h := newHouse(t, nil)
