@@ -89,3 +89,34 @@ func TestErasure(t *testing.T) {
 		}
 	})
 }
+
+// TestAReplayOfWhatWasErased replays what has failed, of which one event was erased since: the listener is not told of the marker in its
+// place, which it does not select.
+func TestAReplayOfWhatWasErased(t *testing.T) {
+	inBubble(t, `{"hook": {"url": "https://example.com/hook", "events": ["order.was_placed"]}}`, func(t *testing.T, h *house) {
+		t.Helper()
+		s := h.serve()
+		defer s.stop()
+		h.answer("hook", always(500))
+		h.write("order:a", "was_placed", 1)
+		h.write("order:b", "was_placed", 2)
+		h.pass(10 * time.Minute)
+		same(t, len(h.deliveries(s, listener.Filter{Status: listener.Failed})), 2)
+		gone := []store.Rewritten{{Version: 1, Type: "_was_tombstoned", Data: []byte(`{}`), Metadata: []byte(`{}`)}}
+		key := j17.Key{Type: "order", ID: "a"}
+		if err := storetest.Erase(t.Context(), h.Store, shop, key, gone); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Erase(t.Context(), shop, erasure.Erased{Keys: []j17.Key{key}}); err != nil {
+			t.Fatal(err)
+		}
+		h.answer("hook", nil)
+		told := len(h.messages("hook"))
+		if _, err := s.Replay(t.Context(), shop, "hook", listener.Replay{OnlyFailed: true}); err != nil {
+			t.Fatal(err)
+		}
+		h.pass(10 * time.Minute)
+		same(t, h.numbers("hook", "")[told:], []int{2})
+		same(t, len(h.deliveries(s, listener.Filter{Status: listener.Pending})), 0)
+	})
+}

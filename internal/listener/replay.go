@@ -205,6 +205,8 @@ func (s *Service) nextPage(ctx context.Context, l *listener, r replay) (events [
 			ev = ev.Clone()
 		} else if ev, err = s.event(ctx, job{at: l.at, delivery: failed}); err != nil {
 			return false, err
+		} else if ev.Type != failed.Type {
+			return true, nil // It was erased, and the marker in its place is nothing that has failed.
 		}
 		events = append(events, ev)
 		size += len(ev.Raw)
