@@ -4,8 +4,9 @@
 // end. It exits as `go test` does.
 //
 // With -race, the tests of files with the line "//go:build !race" run first and in a pass of their own, without the race
-// detector: they compute for long in one goroutine, where it makes them many times slower and has nothing to find. That pass is
-// compiled as the program is, so that both share what they have compiled.
+// detector: they compute for long in one goroutine, where it makes them many times slower and has nothing to find. A file with that
+// line and without tests changes what the other tests of its package do, which all run in such a pass as well. What has no race
+// detector is compiled as the program is, so that both share what they have compiled.
 package main
 
 import (
@@ -42,16 +43,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	all := inOrder(string(found), sizeOf)
 
 	passes := []*exec.Cmd{goTest(ctx, flags, all)}
-	names, alone := withoutRaceDetector(string(found), os.ReadFile)
-	if len(names) > 0 {
-		// Later flags count, so a -run of the caller is stronger.
-		plain := slices.Concat([]string{"-trimpath", "-run=^(" + strings.Join(names, "|") + ")$"}, slices.DeleteFunc(slices.Clone(flags), func(flag string) bool { return flag == raceFlag }))
-		first := goTest(ctx, plain, alone)
-		first.Env = append(os.Environ(), "CGO_ENABLED=0")
-		passes = slices.Insert(passes, 0, first)
+	names, alone, whole := withoutRaceDetector(string(found), os.ReadFile)
+	plain := slices.Concat([]string{"-trimpath"}, slices.DeleteFunc(slices.Clone(flags), func(flag string) bool { return flag == raceFlag }))
+	some := slices.Insert(slices.Clone(plain), 0, "-run=^("+strings.Join(names, "|")+")$") // later flags count, so a -run of the caller is stronger
+	for _, pass := range []struct{ flags, packages []string }{{plain, whole}, {some, alone}} {
+		if len(pass.packages) > 0 {
+			without := goTest(ctx, pass.flags, pass.packages)
+			without.Env = append(os.Environ(), "CGO_ENABLED=0")
+			passes = slices.Insert(passes, 0, without)
+		}
 	}
 
-	r, code := newReport(stdout, len(alone)+len(all)), 0
+	r, code := newReport(stdout, len(alone)+len(whole)+len(all)), 0
 	for _, pass := range passes {
 		pass.Stderr = stderr
 		code = cmp.Or(exitCode(r.follow(pass), stderr), code)
@@ -98,9 +101,9 @@ func inOrder(list string, size func(path string) int64) []string {
 	return slices.SortedFunc(maps.Keys(sizes), func(a, b string) int { return cmp.Or(cmp.Compare(sizes[b], sizes[a]), cmp.Compare(a, b)) })
 }
 
-// withoutRaceDetector returns the tests of files that are built without the race detector only, and their packages. A file
-// that cannot be read is for `go test` to tell of.
-func withoutRaceDetector(list string, read func(path string) ([]byte, error)) (tests, packages []string) {
+// withoutRaceDetector returns the tests of files that are built without the race detector only, and their packages; but for packages of
+// which all tests run without it, because such a file has none. A file that cannot be read is for `go test` to tell of.
+func withoutRaceDetector(list string, read func(path string) ([]byte, error)) (tests, packages, whole []string) {
 	test := regexp.MustCompile(`(?m)^func ((?:Test|Example|Fuzz)\w*)\(`)
 	for line := range strings.Lines(list) {
 		name, _, not := listed(line)
@@ -109,14 +112,19 @@ func withoutRaceDetector(list string, read func(path string) ([]byte, error)) (t
 			if err != nil || !strings.HasSuffix(file, "_test.go") || !strings.HasPrefix(string(text), "//go:build !race\n") {
 				continue
 			}
-			for _, m := range test.FindAllStringSubmatch(string(text), -1) {
+			found := test.FindAllStringSubmatch(string(text), -1)
+			if found == nil {
+				whole = append(whole, name)
+			}
+			for _, m := range found {
 				tests = append(tests, m[1])
 			}
 			packages = append(packages, name)
 		}
 	}
 	slices.Sort(tests)
-	return slices.Compact(tests), slices.Compact(packages)
+	packages = slices.DeleteFunc(packages, func(name string) bool { return slices.Contains(whole, name) })
+	return slices.Compact(tests), slices.Compact(packages), slices.Compact(whole)
 }
 
 // sizeOf returns how many bytes a file has; one that cannot be read is for `go test` to tell of.

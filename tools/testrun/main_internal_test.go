@@ -77,16 +77,18 @@ func TestWithoutRaceDetector(t *testing.T) {
 		"/b/x_test.go": "//go:build windows\n\npackage b\n\nfunc TestWindows(t *testing.T) {\n}\n",
 		"/c/off.go":    "//go:build !race\n\npackage c\n",
 		"/d/x_test.go": "//go:build !race\n\npackage d\n\nfunc TestX(t *testing.T) {\n}\n",
+		"/e/x_test.go": "//go:build !race\n\npackage e\n\nfunc TestX(t *testing.T) {\n}\n",
+		"/e/y_test.go": "//go:build !race\n\npackage e\n\nconst all = true\n",
 	}
-	list := "j17/a\t/a\tz_test.go\t\tx_test.go\ty_test.go\nj17/b\t/b\t\tx_test.go\nj17/c\t/c\t\toff.go\nj17/d\t/d\t\tx_test.go\tgone_test.go\n"
-	tests, packages := withoutRaceDetector(list, func(path string) ([]byte, error) {
+	list := "j17/a\t/a\tz_test.go\t\tx_test.go\ty_test.go\nj17/b\t/b\t\tx_test.go\nj17/c\t/c\t\toff.go\nj17/d\t/d\t\tx_test.go\tgone_test.go\nj17/e\t/e\tz_test.go\t\tx_test.go\ty_test.go\n"
+	tests, packages, whole := withoutRaceDetector(list, func(path string) ([]byte, error) {
 		text, found := files[path]
 		if !found {
 			return nil, fs.ErrNotExist
 		}
 		return []byte(text), nil
 	})
-	if diff := cmp.Diff([][]string{{"FuzzX", "TestX", "TestY"}, {"j17/a", "j17/d"}}, [][]string{tests, packages}); diff != "" {
+	if diff := cmp.Diff([][]string{{"FuzzX", "TestX", "TestY"}, {"j17/a", "j17/d"}, {"j17/e"}}, [][]string{tests, packages, whole}); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
