@@ -20,7 +20,7 @@ func (l *looks) saga(v value.Value, at diag.Pointer) {
 	if each != nil {
 		r.bound["context"] = bound{schema: outline.Of(closedObject(each...))}
 	}
-	failed := r
+	ended, failed := r, r
 	failed.bound = maps.Clone(r.bound)
 	failed.bound["error"] = bound{schema: outline.Of(closedObject(text("step"), text("message")))}
 
@@ -29,6 +29,14 @@ func (l *looks) saga(v value.Value, at diag.Pointer) {
 	before := []value.Value{value.ObjectValue(value.Member{Key: "type", Value: value.StringValue("null")})}
 	for i, step := range steps {
 		at := at.Key("steps").Index(i)
+		if each != nil {
+			// It has the results of the steps before it, and of no others.
+			r.bound = map[string]bound{"prev": {}, "context": {}}
+			if l.spend(len(before) + i) {
+				r.bound["prev"] = bound{schema: outline.Of(oneOf(before))}
+				r.bound["context"] = bound{schema: outline.Of(closedObject(each[:i]...))}
+			}
+		}
 		r.conditions(step, at)
 		r.emit(step.Get("emit"), at.Key("emit"))
 		failed.emit(step.Get("compensate"), at.Key("compensate"))
@@ -41,13 +49,12 @@ func (l *looks) saga(v value.Value, at diag.Pointer) {
 			before = nil
 		}
 		before = append(before, each[i].Value)
-		r.bound = maps.Clone(r.bound)
-		r.bound["prev"] = bound{}
-		if l.spend(len(before)) {
-			r.bound["prev"] = bound{schema: outline.Of(oneOf(before))}
-		}
 	}
-	r.emit(v.Get("on_complete"), at.Key("on_complete"))
+	if each != nil && l.spend(len(before)) {
+		ended.bound = maps.Clone(ended.bound)
+		ended.bound["prev"] = bound{schema: outline.Of(oneOf(before))}
+	}
+	ended.emit(v.Get("on_complete"), at.Key("on_complete"))
 	failed.emit(v.Get("on_failed"), at.Key("on_failed"))
 	l.c.dataPaths(v, r.schema, at)
 }

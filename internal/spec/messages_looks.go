@@ -30,6 +30,10 @@ func (m *messages) nothingThere(at diag.Pointer, path, parent, name string, decl
 		d.Hintf("did you mean %q?", near)
 		return
 	}
+	if parent == "$context" {
+		d.Hintf("the steps before it are there, under their names")
+		return
+	}
 	d.Hintf("declare it in the schema, or correct the path")
 }
 
