@@ -130,12 +130,16 @@ func New(ctx context.Context, o Options) (*Service, error) {
 
 // How many backups are made at a time. Those of one instance never are. One that goes to an object store and has taken slowAfter already does
 // not count among the atOnce, so that others need not wait for a store that somebody has chosen. There are never more than most, of which those
-// that go to object stores have at most mostRemote: however slow their stores are, those that go to a folder have atOnce left.
+// that go to object stores have at most mostRemote: however slow their stores are, those that go to a folder have atOnce left. Where others
+// wait for an object store, one that has gone to its own for turnTime waits again behind them: what it has stored it finds there. Each time it has twice as
+// long, so that it comes to its end however slow that is.
 const (
 	atOnce     = 2
 	mostRemote = 3
 	most       = mostRemote + atOnce
 	slowAfter  = time.Minute
+	turnTime   = 10 * time.Minute
+	mostTurns  = 10
 )
 
 // Run makes backups until the context ends. What is not finished by then has failed.

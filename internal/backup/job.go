@@ -28,8 +28,11 @@ type job struct {
 	// began is when it has begun, remote tells that it goes to an object store. The service's mu guards them.
 	began  time.Time
 	remote bool
-	// cut ends the work, with the reason; nil while it has not begun. The service's mu guards it.
-	cut context.CancelCauseFunc
+	// cut ends the work, with the reason; nil while it has not begun. cancelled tells that somebody has cancelled it, turns how often it has waited
+	// again. The service's mu guards them.
+	cut       context.CancelCauseFunc
+	cancelled bool
+	turns     int
 	// to is where it goes, nil until that is known. From before the moment of the backup until its row says that it is completed, what is
 	// erased of its scope is noted there for it. The service's mu guards it.
 	to *destination
@@ -50,6 +53,7 @@ const mostUnfinished = 4
 var (
 	errStopped   = errors.New("the server was stopped before the backup was finished")
 	errCancelled = errors.New("the backup was cancelled")
+	errTurn      = errors.New("others wait for their object stores")
 )
 
 // Create begins a backup of a tenant, and returns when it is certain to be made or to fail. With kind "" it is incremental if there is one to go on from.
@@ -142,7 +146,7 @@ func (s *Service) next(ctx context.Context) error {
 	for {
 		j, work, again := s.take(ctx)
 		if j != nil {
-			s.do(work, j)
+			s.do(ctx, work, j)
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -200,10 +204,11 @@ func (s *Service) take(ctx context.Context) (_ *job, _ context.Context, again ti
 	}
 
 	// Whose turn it is.
-	at := -1
+	at, crowded := -1, false
 	for i, j := range s.waiting {
 		instance := instanceOf(j.row.Scope)
 		if j.remote && remote >= mostRemote {
+			crowded = crowded || !busy[instance]
 			continue
 		}
 		if !busy[instance] && (at < 0 || s.turns[instance] < s.turns[instanceOf(s.waiting[at].row.Scope)]) {
@@ -211,6 +216,9 @@ func (s *Service) take(ctx context.Context) (_ *job, _ context.Context, again ti
 		}
 	}
 	if at < 0 {
+		if crowded {
+			return nil, nil, s.endTurn(now)
+		}
 		return nil, nil, time.Time{}
 	}
 	j := s.waiting[at]
@@ -227,6 +235,31 @@ func (s *Service) take(ctx context.Context) (_ *job, _ context.Context, again ti
 	return j, work, again
 }
 
+// endTurn has a backup wait again that has gone to its object store for as long as it may, where others wait for theirs, and says when the next one
+// has to. The caller holds mu.
+func (s *Service) endTurn(now time.Time) (next time.Time) {
+	var over *job
+	for _, j := range s.active {
+		if !j.remote {
+			continue
+		}
+		ends := j.turnEnds()
+		if now.Before(ends) {
+			next = earlier(next, ends)
+		} else if over == nil || ends.Before(over.turnEnds()) {
+			over = j
+		}
+	}
+	if over == nil {
+		return next
+	}
+	over.cut(errTurn)
+	return time.Time{} // it tells when it has ended
+}
+
+// turnEnds is until when a backup may go to its object store where others wait.
+func (j *job) turnEnds() time.Time { return j.began.Add(turnTime << min(j.turns, mostTurns)) }
+
 // leave ends the jobs that have not begun when the server stops.
 func (s *Service) leave(ctx context.Context) error {
 	s.mu.Lock()
@@ -240,11 +273,17 @@ func (s *Service) leave(ctx context.Context) error {
 	return nil
 }
 
-// do makes the backup of a job and notes what has become of it.
-func (s *Service) do(ctx context.Context, j *job) {
+// do makes the backup of a job and notes what has become of it, or has it wait again.
+func (s *Service) do(loop, ctx context.Context, j *job) {
 	err := s.guarded(ctx, j)
+	if err != nil && errors.Is(context.Cause(ctx), errTurn) && s.waitAgain(loop, j) {
+		return
+	}
 	if cause := context.Cause(ctx); err != nil && cause != nil {
-		if err = errStopped; errors.Is(cause, errCancelled) {
+		s.mu.Lock()
+		cancelled := j.cancelled
+		s.mu.Unlock()
+		if err = errStopped; cancelled || errors.Is(cause, errCancelled) {
 			err = errCancelled
 		}
 	}
@@ -257,6 +296,23 @@ func (s *Service) do(ctx context.Context, j *job) {
 	s.signal()
 	s.wakeCollect()
 	s.mu.Unlock()
+}
+
+// waitAgain puts a job behind those that wait, unless it is not to go on.
+func (s *Service) waitAgain(loop context.Context, j *job) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if j.cancelled || loop.Err() != nil {
+		return false
+	}
+	delete(s.active, j.row.Scope)
+	j.cut, j.to, j.turns = nil, nil, j.turns+1
+	j.done.Store(0)
+	j.total.Store(0)
+	j.row.Moments = nil
+	s.waiting = append(s.waiting, j)
+	s.signal()
+	return true
 }
 
 // guarded is make, with a panic as an error.
@@ -349,6 +405,7 @@ func (s *Service) cancel(ctx context.Context, b *Backup) {
 		s.mu.Unlock()
 		return
 	}
+	j.cancelled = true
 	j.cut(errCancelled)
 	s.mu.Unlock()
 	<-j.ended

@@ -58,7 +58,7 @@ func TestOneOfAnInstance(t *testing.T) {
 }
 
 // away gives an instance an object store that takes connections and never answers.
-func (h *house) away(t *testing.T, instance string) {
+func (h *house) away(t *testing.T, instance string) net.Listener {
 	t.Helper()
 	store, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -70,6 +70,7 @@ func (h *house) away(t *testing.T, instance string) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	return store
 }
 
 // TestSlowStoresHoldUpNobodyElse has two instances whose object stores do not answer take both turns: after a minute a third one has its own.
@@ -225,5 +226,75 @@ func TestTurns(t *testing.T) {
 		if b := h.ended(t, t2, id); b.Status != backup.Completed {
 			t.Errorf("%+v", b)
 		}
+	}
+}
+
+// TestSlowStoresTakeTurns has the object stores of more instances than may use one at a time take long: after a while one of them waits again, and the one
+// that has waited goes to its own. All of them can be cancelled, whether they wait or not.
+func TestSlowStoresTakeTurns(t *testing.T) {
+	h := newHouse(t, nil)
+	h.run(t)
+	var scopes []j17.Tenant
+	ids := map[j17.Tenant]string{}
+	came := make(chan j17.Tenant, 64)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		i, err := h.registry.Instances.Create(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := j17.TenantOf(i.ID, j17.Prod)
+		scopes = append(scopes, of)
+		place := h.away(t, i.ID)
+		go func() {
+			for {
+				conn, err := place.Accept()
+				if err != nil {
+					return
+				}
+				came <- of
+				defer func() { _ = conn.Close() }()
+			}
+		}()
+	}
+	for _, of := range scopes {
+		b, err := h.Create(t.Context(), of, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[of] = b.ID
+	}
+
+	// As many as may, and one that waits until the turn of another one is over.
+	h.await(t, func() bool { return h.Stats().Running == 2 })
+	h.clock.Advance(time.Minute)
+	h.await(t, func() bool { st := h.Stats(); return st.Running == 3 && st.Waiting == 1 })
+	begun := map[j17.Tenant]bool{}
+	reached := func(n int) {
+		t.Helper()
+		h.await(t, func() bool {
+			select {
+			case of := <-came:
+				begun[of] = true
+			default:
+			}
+			return len(begun) == n
+		})
+	}
+	reached(3)
+	h.clock.Advance(10 * time.Minute)
+	reached(4)
+	h.await(t, func() bool { st := h.Stats(); return st.Running == 3 && st.Waiting == 1 })
+	for _, of := range scopes {
+		if b, err := h.Get(t.Context(), of, ids[of]); err != nil || b.Status != backup.Running {
+			t.Errorf("%+v, %v", b, err)
+		}
+	}
+	for _, of := range scopes {
+		if err := h.Delete(t.Context(), of, ids[of]); err != nil {
+			t.Error(err)
+		}
+	}
+	if st := h.Stats(); st.Running+st.Waiting > 0 {
+		t.Errorf("%+v", st)
 	}
 }
