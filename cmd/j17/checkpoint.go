@@ -132,7 +132,7 @@ The command waits until the checkpoint is made, and interrupting it cancels that
 // awaitCheckpoint shows how far a checkpoint is until it is made, and cancels it where the command is interrupted.
 func (o *operating) awaitCheckpoint(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
 	watch := o.env.watch("keeping states")
-	for {
+	for first := true; ; first = false {
 		m, err := decoded[wire.CheckpointMade](raw)
 		if err != nil {
 			return nil, err
@@ -145,7 +145,9 @@ func (o *operating) awaitCheckpoint(ctx context.Context, raw json.RawMessage) (j
 			watch.end()
 			return raw, nil
 		}
-		err = watch.pause(ctx, c.Progress.Done, c.Progress.Total)
+		if !first { // most are made at once
+			err = watch.pause(ctx, c.Progress.Done, c.Progress.Total)
+		}
 		if err == nil {
 			raw, err = o.checkpointCall(ctx, http.MethodGet, nil, "checkpoints", c.ID)
 		}
