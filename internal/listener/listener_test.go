@@ -638,38 +638,6 @@ func TestListenersComeAndGo(t *testing.T) {
 	})
 }
 
-func TestReplay(t *testing.T) {
-	inBubble(t, hook, func(t *testing.T, h *house) {
-		t.Helper()
-		s := h.serve()
-		defer s.stop()
-		var at []j17.StreamID
-		for n := range 5 {
-			at = append(at, h.write("order:a", "was_placed", n))
-			h.write("note:a", "was_written", n)
-		}
-		h.rest()
-		r := listener.Replay{After: at[0], Until: at[3]}
-		if n, err := s.CountReplay(t.Context(), shop, "hook", r); n != 3 || err != nil {
-			t.Fatal(n, err)
-		}
-		if n, err := s.Replay(t.Context(), shop, "hook", r); n != 3 || err != nil {
-			t.Fatal(n, err)
-		}
-		h.rest()
-		same(t, h.numbers("hook", "order:a"), []int{0, 1, 2, 3, 4, 1, 2, 3})
-		ids := map[string]bool{}
-		for _, m := range h.messages("hook") {
-			ids[m.ID] = true
-		}
-		same(t, len(ids), 8)
-		_, err := s.Replay(t.Context(), shop, "hook", listener.Replay{After: at[3], Until: at[0]})
-		same(t, j17.CodeOf(err), j17.CodeInvalidField)
-		_, err = s.Replay(t.Context(), shop, "ghost", r)
-		same(t, j17.CodeOf(err), j17.CodeNotFound)
-	})
-}
-
 func TestCleanUp(t *testing.T) {
 	inBubble(t, hook, func(t *testing.T, h *house) {
 		t.Helper()
