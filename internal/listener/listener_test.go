@@ -583,7 +583,7 @@ func TestSecretsAreNotInTheOpen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		item, err := h.Store.Get(t.Context(), shop, "listener.states", "hook")
+		item, err := h.Get(t.Context(), shop, "listener.states", "hook")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -597,7 +597,7 @@ func TestSecretsAreNotInTheOpen(t *testing.T) {
 		}
 
 		// What was restored.
-		if err := h.Store.Write(t.Context(), shop, []store.Side{{Op: store.Put, Space: "listener.states", Key: "hook", Value: seen}}); err != nil {
+		if err := h.Write(t.Context(), shop, []store.Side{{Op: store.Put, Space: "listener.states", Key: "hook", Value: seen}}); err != nil {
 			t.Fatal(err)
 		}
 		after, err := s.Get(t.Context(), shop, "hook")
