@@ -167,7 +167,7 @@ func (h *holding) pageAt(at j17.StreamID, seen uint64, far bool) (*page, error) 
 		if p == nil || p.last || !h.current(p) {
 			h.endAhead()
 		}
-		if p != nil && h.current(p) {
+		if p != nil && len(p.entries) > 0 && h.current(p) { // an empty one tells where the feed ended when it was made
 			h.page = p
 			return p, nil
 		}

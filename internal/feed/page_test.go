@@ -106,3 +106,37 @@ func TestReadingAhead(t *testing.T) {
 		same(t, "what is handed out", h.all(shop), g.of(shop, "x"))
 	})
 }
+
+// TestTheEndOfWhatIsReadAhead appends an event while the last page is at work, of which it is known by then that nothing follows it: the event is
+// handed out.
+func TestTheEndOfWhatIsReadAhead(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		const page, pages = 1024, 3
+		h.append(shop, pages*page)
+		var g heard
+		reached, goOn := make(chan struct{}), make(chan struct{})
+		calls := 0
+		way := &readings{Store: h.Store}
+		s := h.set(feed.Kind{Batch: page, Do: func(ctx context.Context, b *feed.Batch) error {
+			if calls++; calls == pages {
+				close(reached)
+				<-goOn
+			}
+			return g.take(ctx, b)
+		}}, func(o *feed.Options) { o.Store = way })
+		stop := h.run(s)
+		defer stop()
+		h.subscribe(s, shop, "x", feed.Beginning())
+		<-reached
+		pass(t, 100*time.Millisecond)
+		if way.begun.Load() < 2 || way.open.Load() != 0 {
+			t.Errorf("%d readings were begun, %d are under way: the end was not read ahead", way.begun.Load(), way.open.Load())
+		}
+		h.append(shop, 1)
+		pass(t, 100*time.Millisecond)
+		close(goOn)
+		pass(t, time.Minute)
+		same(t, "what is handed out", h.all(shop), g.of(shop, "x"))
+	})
+}
