@@ -310,7 +310,9 @@ const maxLiveRows = 1000
 
 // liveList is all rows of a live list as of a position.
 type liveList struct {
-	ids   []string
+	ids []string
+	// geos are the places that rows of one aggregate are told apart by, "" where nothing tells.
+	geos  []string
 	rows  [][]byte
 	types []string
 	at    j17.StreamID
@@ -318,8 +320,8 @@ type liveList struct {
 	whole bool
 }
 
-func (l *liveList) add(id string, row []byte) {
-	l.ids, l.rows = append(l.ids, id), append(l.rows, row)
+func (l *liveList) add(id, geo string, row []byte) {
+	l.ids, l.geos, l.rows = append(l.ids, id), append(l.geos, geo), append(l.rows, row)
 }
 
 // liveRows are rows that come, change and go. Of those that the client has, it keeps ids and digests.
@@ -333,8 +335,8 @@ type liveRows struct {
 
 // liveRow is what is kept of a row: enough to see that it has changed.
 type liveRow struct {
-	id     string
-	digest [12]byte
+	id, geo string
+	digest  [12]byte
 }
 
 func (l *liveRows) madeOf() ([]j17.Key, []string) { return nil, l.types }
@@ -352,26 +354,34 @@ func (l *liveRows) look(ctx context.Context, _ tail.Changes) (events []liveEvent
 	}
 	l.at, l.types = list.at, list.types
 
-	// What has gone, and what has come or changed. Whoever has several places has a row of each: when one of these goes, all go, and those
-	// that stay come again.
-	there, had, now := make([]liveRow, len(list.ids)), make(map[string][][12]byte, len(l.sent)), make(map[string]int, len(list.ids))
-	for i := range l.sent {
-		had[l.sent[i].id] = append(had[l.sent[i].id], l.sent[i].digest)
+	// What has gone, and what has come or changed. Whoever has several places has a row of each: when one of these is not there any more, all go,
+	// and those that are there come again.
+	there, had, now := make([]liveRow, len(list.ids)), map[string][]liveRow{}, map[string][]liveRow{}
+	for _, row := range l.sent {
+		had[row.id] = append(had[row.id], row)
 	}
-	for _, id := range list.ids {
-		now[id]++
+	for i, id := range list.ids {
+		sum := sha256.Sum256(list.rows[i])
+		there[i] = liveRow{strings.Clone(id), list.geos[i], [12]byte(sum[:12])}
+		now[id] = append(now[id], there[i])
+	}
+	gone := map[string]bool{}
+	for id, before := range had {
+		after := now[id]
+		changes := len(before) == 1 && len(after) == 1 // where nothing tells rows apart, this is the same one
+		gone[id] = len(before) > len(after) || slices.ContainsFunc(before, func(was liveRow) bool {
+			return !slices.ContainsFunc(after, func(is liveRow) bool { return was == is || was.geo == is.geo && (is.geo != "" || changes) })
+		})
+	}
+	for _, id := range slices.Sorted(maps.Keys(had)) {
+		if gone[id] {
+			events = append(events, liveEvent{"gone", [][]byte{append(value.AppendString([]byte(`{"id":`), id), '}')}})
+		}
 	}
 	var rows []liveEvent
 	for i, id := range list.ids {
-		sum := sha256.Sum256(list.rows[i])
-		there[i] = liveRow{strings.Clone(id), [12]byte(sum[:12])}
-		if len(had[id]) > now[id] || !slices.Contains(had[id], there[i].digest) {
+		if gone[id] || !slices.Contains(had[id], there[i]) {
 			rows = append(rows, liveEvent{"row", [][]byte{list.rows[i]}})
-		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(had)) {
-		if len(had[id]) > now[id] {
-			events = append(events, liveEvent{"gone", [][]byte{append(value.AppendString([]byte(`{"id":`), id), '}')}})
 		}
 	}
 	events = append(events, rows...)
@@ -403,7 +413,7 @@ func placesStream(read func(*call, *place.Ask) error) handler {
 				if err != nil {
 					return nil, err
 				}
-				l.add(page.Rows[i].ID, raw)
+				l.add(page.Rows[i].ID, page.Rows[i].Geo, raw)
 			}
 			return l, nil
 		}})

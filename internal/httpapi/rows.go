@@ -187,7 +187,7 @@ func (c *call) rowsStream(w http.ResponseWriter) error {
 			if err != nil {
 				return nil, err
 			}
-			l.add(list.Rows[i].ID, raw)
+			l.add(list.Rows[i].ID, "", raw)
 		}
 		return l, nil
 	}})
