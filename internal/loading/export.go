@@ -94,9 +94,9 @@ func (l *Loader) Export(ctx context.Context, t j17.Tenant, aggregateType string,
 	}, nil
 }
 
-// Memory is what the export takes at most, in bytes: what is read and made ahead, and what it remembers of aggregates.
+// Memory is about what the export takes, in bytes: what is read and made ahead, and what it remembers of aggregates.
 func (x *Export) Memory() int64 {
-	return (readAhead+piecesAhead+2)*pieceBytes + int64(chainRows(x.Events))*rowBytes
+	return mostReads*readBytes + mostPieces*lineBytes + int64(chainRows(x.Events))*rowBytes
 }
 
 // Whole reports whether the export has all events of the tenant.
@@ -119,6 +119,13 @@ const (
 	// sends work beside each other.
 	piecesAhead = 2
 	readAhead   = 2
+	// mostReads and mostPieces are how many there are of both at a time: beside those that wait, whoever makes and whoever takes them has one.
+	mostReads  = readAhead + 2
+	mostPieces = piecesAhead + 2
+	// readBytes and lineBytes are what they take, where events have some hundred bytes: a read has a second buffer for the event that does not
+	// go into the first one, and what leads to each; a line is longer than its event.
+	readBytes = 2*pieceBytes + pieceBytes/2
+	lineBytes = 2 * pieceBytes
 )
 
 // Piece is some events of an export that follow each other.
@@ -127,7 +134,7 @@ type Piece struct {
 	// Last is the position up to which the export has everything with this piece.
 	Last j17.StreamID
 
-	*read
+	origin
 }
 
 // read is events that a piece is made of. They are copies.
@@ -135,7 +142,13 @@ type read struct {
 	events []j17.Event
 	raw    []byte
 	last   j17.StreamID
-	found  uint64
+
+	origin
+}
+
+// origin is what is known of the events of a piece.
+type origin struct {
+	found uint64
 	// rewrites is how often events had been rewritten before the first of these was read.
 	rewrites uint64
 	err      error
@@ -171,7 +184,7 @@ func (x *Export) Pieces(ctx context.Context) iter.Seq2[*Piece, error] {
 func (x *Export) run(ctx context.Context, yield func(*Piece) bool) (again bool, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	copied, ready := make(chan *read, readAhead), make(chan *Piece, piecesAhead)
-	freeReads, free := make(chan *read, readAhead+piecesAhead+2), make(chan *Piece, piecesAhead+2)
+	freeReads, free := make(chan *read, mostReads), make(chan *Piece, mostPieces)
 	for range cap(freeReads) {
 		freeReads <- &read{}
 	}
@@ -185,7 +198,7 @@ func (x *Export) run(ctx context.Context, yield func(*Piece) bool) (again bool, 
 	})
 	making.Go(func() {
 		defer close(ready)
-		x.make(ctx, copied, ready, free)
+		x.make(ctx, copied, freeReads, ready, free)
 	})
 	defer making.Wait()
 	defer stop()
@@ -214,7 +227,6 @@ func (x *Export) run(ctx context.Context, yield func(*Piece) bool) (again bool, 
 		if !yield(p) {
 			return false, nil
 		}
-		freeReads <- p.read
 		free <- p
 	}
 	return false, x.complete(ctx)
@@ -247,7 +259,7 @@ func (x *Export) read(ctx context.Context, copied chan<- *read, free <-chan *rea
 		if !ok {
 			return nil
 		}
-		*r = read{events: r.events[:0], raw: r.raw[:0], rewrites: x.l.Store.Rewrites()}
+		*r = read{events: r.events[:0], raw: r.raw[:0], origin: origin{rewrites: x.l.Store.Rewrites()}}
 		return r
 	}
 	r := begin()
@@ -286,22 +298,23 @@ func (x *Export) read(ctx context.Context, copied chan<- *read, free <-chan *rea
 	}
 }
 
-// make makes pieces of what was read.
-func (x *Export) make(ctx context.Context, copied <-chan *read, ready chan<- *Piece, free <-chan *Piece) {
+// make makes pieces of what was read, which is free then.
+func (x *Export) make(ctx context.Context, copied <-chan *read, freeReads chan<- *read, ready chan<- *Piece, free <-chan *Piece) {
 	for r := range copied {
 		p, ok := next(ctx, free)
 		if !ok {
 			return
 		}
-		*p = Piece{Bytes: p.Bytes[:0], Last: r.last, read: r}
+		*p = Piece{Bytes: p.Bytes[:0], Last: r.last, origin: r.origin}
 		e := Exported{}
 		for i := range r.events {
 			e.Event = &r.events[i]
 			if err := x.add(ctx, p, &e); err != nil {
-				r.err = err
+				p.err = err
 				break
 			}
 		}
+		freeReads <- r
 		if !pass(ctx, ready, p) {
 			return
 		}
