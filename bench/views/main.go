@@ -374,7 +374,7 @@ func (t *target) upkeep(ctx context.Context, each time.Duration) error {
 	t.row(fmt.Sprintf("at %d writes a second, 99th percentile of plain writes", half), plainText, "")
 	t.row("the same of writes that three indexes follow", fmt.Sprintf("%s, %.2f times", indexedText, float64(b)/float64(max(a, 1))), "1.2 times")
 	t.row("first list after a write at that rate, 99th percentile", t.fresh(ctx, each, half), "20 ms")
-	return nil
+	return ctx.Err()
 }
 
 // watchAll opens live views, and returns when each has its first value. end closes them.
