@@ -171,6 +171,8 @@ type Subscriptions struct {
 	lost map[reference]int
 	// nextCheck is when a stretch may be checked again.
 	nextCheck time.Time
+	// ahead is for how many holdings pages are read ahead.
+	ahead atomic.Int32
 
 	// following is held while changes are looked at. since is the number of the last one that was seen.
 	following sync.Mutex

@@ -116,8 +116,15 @@ type ahead struct {
 // aheadTime is how long a page that was read ahead waits for somebody who takes it. Who takes half as long for a page reads nothing ahead.
 const aheadTime = time.Second
 
-// readAhead begins to read what follows a position.
+// mostAhead is how many tenants a set reads ahead for at a time. Each takes up to a MiB: what the store has looked up, and a page.
+const mostAhead = 16
+
+// readAhead begins to read what follows a position. It returns nil where that is done for enough others.
 func (s *Subscriptions) readAhead(ctx context.Context, t j17.Tenant, after j17.StreamID, seen uint64) *ahead {
+	if s.ahead.Add(1) > mostAhead {
+		s.ahead.Add(-1)
+		return nil
+	}
 	a := &ahead{after: after, seen: seen, used: s.o.Clock.Now(), pages: make(chan *page)}
 	ctx, a.cut = context.WithCancel(ctx)
 	go func() {
@@ -189,5 +196,6 @@ func (h *holding) endAhead() {
 	if h.ahead != nil {
 		h.ahead.end()
 		h.ahead = nil
+		h.s.ahead.Add(-1)
 	}
 }

@@ -2,7 +2,9 @@ package feed_test
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -138,5 +140,49 @@ func TestTheEndOfWhatIsReadAhead(t *testing.T) {
 		close(goOn)
 		pass(t, time.Minute)
 		same(t, "what is handed out", h.all(shop), g.of(shop, "x"))
+	})
+}
+
+// TestReadingAheadIsBounded lets the subscriptions of many environments catch up, each of which rests after some pages: pages are kept ready for
+// a few of them only.
+func TestReadingAheadIsBounded(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		const tenants, most, page = 20, 16, 64
+		var g heard
+		way := &readings{Store: h.Store}
+		var mu sync.Mutex
+		calls := map[j17.Tenant]int{}
+		s := h.set(feed.Kind{Batch: page, Do: func(ctx context.Context, b *feed.Batch) error {
+			mu.Lock()
+			calls[b.Tenant]++
+			n := calls[b.Tenant]
+			mu.Unlock()
+			if n == 1100/page+2 {
+				return feed.Later{For: time.Minute} // in the second page of the feed
+			}
+			return g.take(ctx, b)
+		}}, func(o *feed.Options) { o.Store = way })
+		var all []j17.Tenant
+		for n := range tenants {
+			all = append(all, j17.Tenant(fmt.Sprintf("ins_a%02d/prod", n)))
+			h.append(all[n], 3200)
+		}
+		stop := h.run(s)
+		defer stop()
+		for _, tenant := range all {
+			h.subscribe(s, tenant, "x", feed.Beginning())
+		}
+		pass(t, 500*time.Millisecond)
+		if n := way.open.Load(); n != most {
+			t.Errorf("pages are read ahead for %d environments, want %d", n, most)
+		}
+		pass(t, 3*time.Minute)
+		for _, tenant := range all {
+			same(t, "what is handed out", h.all(tenant), g.of(tenant, "x"))
+		}
+		if n := way.open.Load(); n != 0 {
+			t.Errorf("%d readings are under way at the end", n)
+		}
 	})
 }
