@@ -215,12 +215,17 @@ func (s *Service) settle(ctx context.Context, j job, rev uint64, o outcome) erro
 		if err != nil {
 			return err
 		}
-		if next != nil {
-			s.pool.submit(line, func() { s.begin(*next) })
-		}
-		return s.wake(ctx, line)
+		return s.goOn(ctx, line, next)
 	}
 	return errContended
+}
+
+// goOn begins the delivery that comes next in a lane, nil for none, and tells the feed where the line has room again.
+func (s *Service) goOn(ctx context.Context, line *line, next *job) error {
+	if next != nil {
+		s.pool.submit(line, func() { s.begin(*next) })
+	}
+	return s.wake(ctx, line)
 }
 
 // settleOnce is one try of settle. It asks for another one where what it was decided with has changed. The first one expects that

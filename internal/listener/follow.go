@@ -139,10 +139,7 @@ func (s *Service) search(ctx context.Context, c *worker.Claim) error {
 		if err != nil {
 			return err
 		}
-		if next != nil {
-			s.pool.submit(line, func() { s.begin(*next) })
-		}
-		return s.wake(ctx, line)
+		return s.goOn(ctx, line, next)
 	}
 	return errContended
 }
