@@ -221,41 +221,12 @@ func (s *Service) Stats() Stats {
 // Run carries out builds until the context ends.
 func (s *Service) Run(ctx context.Context) error {
 	if s.o.Sole {
-		if err := s.takeUp(ctx); err != nil {
-			s.o.Logger.LogAttrs(ctx, slog.LevelWarn, "builds that were cut short go on when their leases are over", slog.Any("error", err))
-		}
+		s.jobs.TakeUp(ctx, s.o.Store.Tenants)
+		s.removals.TakeUp(ctx, s.o.Store.Tenants)
 	}
 	done := make(chan error, 1)
 	go func() { done <- s.removals.Run(ctx) }()
 	return errors.Join(s.jobs.Run(ctx), <-done)
-}
-
-// mostTakenUp is how many builds of an environment are made due at once; there are far fewer.
-const mostTakenUp = 1000
-
-// takeUp makes due what a process was about that has ended.
-func (s *Service) takeUp(ctx context.Context) error {
-	tenants, err := s.o.Store.Tenants(ctx)
-	if err != nil {
-		return err
-	}
-	now := s.o.Clock.Now()
-	for _, t := range tenants {
-		for _, space := range []store.Space{jobSpace, removalSpace} {
-			items, err := s.o.Store.Scan(ctx, t, space, store.Range{}, mostTakenUp)
-			if err != nil {
-				return err
-			}
-			for _, item := range items {
-				due := store.Side{Op: store.Put, Space: space, Key: item.Key, Value: item.Value, Due: now, Cond: store.IfRev, Rev: item.Rev}
-				err := s.o.Store.Write(ctx, t, []store.Side{due})
-				if _, lost := errors.AsType[*store.SideConflict](err); err != nil && !lost {
-					return err
-				}
-			}
-		}
-	}
-	return nil
 }
 
 // Settle carries out all that can be done now. What waits for something else is left.

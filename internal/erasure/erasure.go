@@ -6,7 +6,6 @@ package erasure
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -113,34 +112,9 @@ func (s *Service) Queue() *worker.Queue { return s.queue }
 // Run executes tombstones until the context ends.
 func (s *Service) Run(ctx context.Context) error {
 	if s.o.Sole {
-		if err := s.takeUp(ctx); err != nil {
-			s.o.Logger.LogAttrs(ctx, slog.LevelWarn, "tombstones whose execution was cut short go on when their leases are over", slog.Any("error", err))
-		}
+		s.queue.TakeUp(ctx, s.o.Store.Tenants)
 	}
 	return s.queue.Run(ctx)
-}
-
-// takeUp makes due what a process was about that has ended.
-func (s *Service) takeUp(ctx context.Context) error {
-	tenants, err := s.o.Store.Tenants(ctx)
-	if err != nil {
-		return err
-	}
-	now := s.o.Clock.Now()
-	for _, t := range tenants {
-		items, err := s.o.Store.Scan(ctx, t, executions, store.Range{}, skippedAtOnce)
-		if err != nil {
-			return err
-		}
-		for _, item := range items {
-			due := store.Side{Op: store.Put, Space: executions, Key: item.Key, Value: item.Value, Due: now, Cond: store.IfRev, Rev: item.Rev}
-			err := s.o.Store.Write(ctx, t, []store.Side{due})
-			if _, lost := errors.AsType[*store.SideConflict](err); err != nil && !lost {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // record adds to the audit log what was done, which stays done if that fails.
