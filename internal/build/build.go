@@ -70,7 +70,12 @@ type Job struct {
 	Types []string
 	// At is a position that whoever begins the build has chosen, for its kind.
 	At j17.StreamID
+
+	turn store.Fence
 }
+
+// Fence is the condition that the build still runs and that it is this process that is at work on it, for what its kind writes by itself.
+func (j *Job) Fence() store.Fence { return j.turn }
 
 // Page is some streams of a type that follow each other in the order of their ids: all that there are, those that began during the build too.
 type Page struct {
@@ -265,8 +270,9 @@ func (s *Service) Begin(ctx context.Context, kind string, j *Job) error {
 	return s.o.Store.Write(ctx, j.Tenant, s.Start(kind, j))
 }
 
-// Cancel ends a build that runs; store.ErrNotFound if there is none. What it has written stays.
-func (s *Service) Cancel(ctx context.Context, t j17.Tenant, kind, name string) error {
+// Cancel ends a build that runs; store.ErrNotFound if there is none. What it has written stays. Where a fence does not hold the build goes
+// on, and the error is a *store.SideConflict.
+func (s *Service) Cancel(ctx context.Context, t j17.Tenant, kind, name string, fences ...store.Fence) error {
 	at := key(kind, name)
 	for {
 		p, rev, err := s.progress(ctx, t, at)
@@ -280,8 +286,8 @@ func (s *Service) Cancel(ctx context.Context, t j17.Tenant, kind, name string) e
 		err = s.o.Store.Write(ctx, t, []store.Side{
 			{Op: store.Delete, Space: jobSpace, Key: at},
 			{Op: store.Put, Space: progressSpace, Key: at, Value: encode(p), Cond: store.IfRev, Rev: rev},
-		})
-		if _, conflict := errors.AsType[*store.SideConflict](err); conflict {
+		}, fences...)
+		if conflict, is := errors.AsType[*store.SideConflict](err); is && conflict.Space == progressSpace {
 			continue // it got on meanwhile
 		}
 		s.tell()

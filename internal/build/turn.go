@@ -102,7 +102,7 @@ func (s *Service) open(ctx context.Context, c *worker.Claim) (*turn, error) {
 		return nil, err
 	}
 	var kind *Kind
-	job := &Job{Tenant: c.Tenant, Types: item.Types, At: at}
+	job := &Job{Tenant: c.Tenant, Types: item.Types, At: at, turn: c.Fence()}
 	for _, k := range s.kinds {
 		if prefix := key(k.Name, ""); len(c.Key) > len(prefix) && c.Key[:len(prefix)] == prefix {
 			kind, job.Name = k, c.Key[len(prefix):]

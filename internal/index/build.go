@@ -114,7 +114,7 @@ func (s *Service) built(ctx context.Context, j *build.Job) (w build.Writes, err 
 		return w, &build.Failure{Err: errors.New("another build of the index was begun")}
 	case h.Serving != sl.name:
 		h.Serving = sl.name
-		if err := s.o.Store.Write(ctx, j.Tenant, []store.Side{h.put(sl.ID)}); err != nil {
+		if err := s.o.Store.Write(ctx, j.Tenant, []store.Side{h.put(sl.ID)}, j.Fence()); err != nil {
 			return w, ignoreConflict(err)
 		}
 		s.tell(j.Tenant, sl.Old)

@@ -381,18 +381,23 @@ func (s *Service) clear(ctx context.Context, t j17.Tenant, h *head, unfit string
 
 // Cancel ends a build; store.ErrNotFound if none runs.
 func (s *Service) Cancel(ctx context.Context, t j17.Tenant, id string) error {
-	h, err := readHead(s.get(ctx, t), id)
-	if err != nil {
+	for {
+		h, err := readHead(s.get(ctx, t), id)
+		if err != nil {
+			return err
+		}
+		if h.Building == "" || h.Building == h.Serving {
+			return store.ErrNotFound
+		}
+		err = s.o.Build.Cancel(ctx, t, kind, h.Building, store.Fence{Space: headSpace, Key: id, Rev: h.rev})
+		if conflict(err) {
+			continue // it may have taken over meanwhile
+		}
+		if err == nil {
+			s.tell(t, h.Building)
+		}
 		return err
 	}
-	if h.Building == "" || h.Building == h.Serving {
-		return store.ErrNotFound
-	}
-	if err := s.o.Build.Cancel(ctx, t, kind, h.Building); err != nil {
-		return err
-	}
-	s.tell(t, h.Building)
-	return nil
 }
 
 // drop returns the writes that remove a slot. Its subscription ends first.
@@ -419,11 +424,19 @@ func (s *Service) Remove(ctx context.Context, t j17.Tenant, id string) error {
 		if err != nil || h.rev == 0 {
 			return err
 		}
-		var sides []store.Side
-		for _, name := range []string{h.Serving, h.Building} {
-			if name == h.Building && name == h.Serving && sides != nil {
-				break
+		names := []string{h.Serving, h.Building}
+		if h.Building != "" && h.Building == h.Serving {
+			// Where it has just taken over, what it was to remove at its end goes with it.
+			sl, err := readSlot(s.get(ctx, t), h.Building)
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
+				return err
 			}
+			if err == nil {
+				names[1] = sl.Old
+			}
+		}
+		var sides []store.Side
+		for _, name := range names {
 			gone, err := s.drop(ctx, t, name)
 			if err != nil {
 				return err

@@ -2,7 +2,9 @@ package index_test
 
 import (
 	"context"
+	"errors"
 	"iter"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"j17/internal/feed"
 	"j17/internal/index"
 	"j17/internal/store"
+	"j17/internal/store/storetest"
 	"j17/internal/value"
 )
 
@@ -101,4 +104,130 @@ func TestWhoHasLostTheUpkeepKnowsNothing(t *testing.T) {
 		second.stop()
 		first.stop()
 	})
+}
+
+// TestRemovedWhileABuildTakesOver ends a process before and after each write with which an index is built anew, and removes the index, or
+// cancels the build and removes it then: nothing is left of either slot.
+func TestRemovedWhileABuildTakesOver(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		for left, over := 0, false; !over; left++ {
+			inBubble(t, func(t *testing.T, h *house) {
+				t.Helper()
+				d := source{h.disk}.definition(nil)
+				h.write(prod, event("item", "i1", `{"label":"a","title":"red"}`), event("item", "i2", `{"label":"b"}`))
+				first := h.start(h.disk)
+				h.ready(first, prod, d)
+				first.stop()
+
+				m := storetest.NewMortal(h.disk, left, late)
+				second := h.start(m)
+				second.Know(t.Context(), prod, d)
+				_ = second.Rebuild(t.Context(), prod, d.ID) // it ends with the store
+				h.pass(10 * time.Second)
+				over = !m.IsDead()
+				second.stop()
+
+				// What the process was about is leased for a while.
+				next := h.start(h.disk)
+				if err := next.Remove(t.Context(), prod, d.ID); err != nil {
+					t.Fatal(err)
+				}
+				h.pass(time.Minute)
+				for _, space := range []store.Space{
+					"index.slots", "index.heads", "index.counts", "index.entries", "index.rows", "index.sources", "build.jobs", "build.progress",
+					"build.removals", "feed.subscriptions",
+				} {
+					if n, err := h.disk.Count(t.Context(), prod, space, store.Range{}, 100); err != nil || n != 0 {
+						t.Errorf("a process that ends after %d writes (late %v): %d items in %s, %v", left, late, n, space, err)
+					}
+				}
+				next.stop()
+			})
+		}
+	}
+}
+
+// told is a store that tells of writes of a head, or of builds that are ended, before they are made and when they are.
+type told struct {
+	store.Store
+
+	before, after func(space store.Space)
+}
+
+// Write is part of store.Store.
+func (s *told) Write(ctx context.Context, t j17.Tenant, sides []store.Side, fences ...store.Fence) error {
+	of := sides[0].Space
+	if s.before != nil {
+		s.before(of)
+	}
+	err := s.Store.Write(ctx, t, sides, fences...)
+	if s.after != nil && err == nil {
+		s.after(of)
+	}
+	return err
+}
+
+// TestCancelledWhileABuildTakesOver cancels a build before it takes over, and while it does: either it is cancelled or it serves, and nothing
+// is left that nobody knows of.
+func TestCancelledWhileABuildTakesOver(t *testing.T) {
+	for _, meanwhile := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, h *house) {
+			t.Helper()
+			d := source{h.disk}.definition(nil)
+			h.write(prod, event("item", "i1", `{"label":"a","title":"red"}`), event("item", "i2", `{"label":"b"}`))
+			other := &told{Store: h.disk}
+			canceller, builder := h.start(other), &told{Store: h.disk}
+			h.ready(canceller, prod, d)
+			canceller.stop()
+
+			// The build's process waits before it takes over until the build is cancelled; or, until somebody is about to do that, who
+			// waits until it has.
+			once, about, over, done := sync.Once{}, make(chan struct{}), make(chan struct{}), make(chan error, 1)
+			other.before = func(of store.Space) {
+				if of == "build.jobs" && meanwhile {
+					close(about)
+					<-over
+					other.before = nil
+				}
+			}
+			builder.before = func(of store.Space) {
+				if of != "index.heads" {
+					return
+				}
+				once.Do(func() {
+					go func() { done <- canceller.Cancel(t.Context(), prod, d.ID) }()
+					if meanwhile {
+						<-about
+					} else {
+						done <- <-done
+					}
+				})
+			}
+			builder.after = func(of store.Space) {
+				if of == "index.heads" && meanwhile {
+					close(over)
+					done <- <-done
+				}
+			}
+			p := h.start(builder)
+			p.Know(t.Context(), prod, d)
+			if err := p.Rebuild(t.Context(), prod, d.ID); err != nil {
+				t.Fatal(err)
+			}
+			h.pass(time.Minute)
+			if err := <-done; meanwhile != errors.Is(err, store.ErrNotFound) || !meanwhile && err != nil {
+				t.Errorf("meanwhile %v: cancelled with %v", meanwhile, err)
+			}
+			h.at(p, prod)
+			if !meanwhile {
+				if err := p.Rebuild(t.Context(), prod, d.ID); err != nil {
+					t.Fatal(err)
+				}
+				h.pass(time.Minute)
+			}
+			h.at(p, prod)
+			h.accounted(p)
+			p.stop()
+		})
+	}
 }
