@@ -1,7 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -57,6 +60,62 @@ func TestReport(t *testing.T) {
 			r.end()
 			if diff := cmp.Diff(tc.want, out.String()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestACrashOfTheRaceDetector runs a package again in which the race detector has crashed, once, and nothing else.
+func TestACrashOfTheRaceDetector(t *testing.T) {
+	const (
+		fault = `=== RUN   TestX\nSIGSEGV: segmentation violation\nPC=0x1826299 m=3 sigcode=1 addr=0x0\n\ngoroutine 0 gp=0xc0000090e0 m=3 mp=0xc000065008 [idle]:\nruntime: g 0 gp=0xc0000090e0: unknown pc 0x1826299\n`
+		check = `ThreadSanitizer: CHECK failed: tsan_rtl.cpp:346 \"((thr->fast_state.epoch())) == ((kEpochLast))\" (tid=7)\n`
+		ours  = `SIGSEGV: segmentation violation\nPC=0x47bf39 m=3 sigcode=1 addr=0x0\n\ngoroutine 7 gp=0xc0000090e0 m=3 mp=0xc000065008 [running]:\nj17/a.f()\n`
+		wrong = `--- FAIL: TestY (0.00s)\n`
+	)
+	for name, tc := range map[string]struct {
+		first, then string
+		runs, code  int
+	}{
+		"a nil pointer":                       {fault, "", 2, 0},
+		"a check":                             {check, "", 2, 0},
+		"twice":                               {fault, check, 2, 1},
+		"then a test fails":                   {fault, wrong, 2, 1},
+		"a test has failed before":            {wrong + fault, "", 1, 1},
+		"a nil pointer in what is tested":     {ours, "", 1, 1},
+		"a data race":                         {`WARNING: DATA RACE\n` + check, "", 1, 1},
+		"it is a failure that is not a crash": {wrong, "", 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// A `go` that lists one package and has these outputs.
+			dir := t.TempDir()
+			outcome := func(output string) string {
+				if output == "" {
+					return `{"Action":"pass","Package":"j17/a"}` + "\n"
+				}
+				return fmt.Sprintf(`{"Action":"output","Package":"j17/a","Test":"TestX","Output":"%s"}`+"\n"+`{"Action":"fail","Package":"j17/a"}`+"\n", output)
+			}
+			for file, text := range map[string]string{
+				"list": "j17/a\t/a\tx_test.go\t\n", "1": outcome(tc.first), "2": outcome(tc.then),
+				"go": "#!/bin/sh\ncd '" + dir + "'\nif [ \"$1\" = list ]; then exec cat list; fi\necho run >> runs\nn=$(grep -c . runs)\ncat $n\n! grep -q fail $n\n",
+			} {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o700); err != nil { //nolint:gosec // one of them is run
+					t.Fatal(err)
+				}
+			}
+			t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+
+			var out, errs strings.Builder
+			code := run(t.Context(), []string{"-race", "j17/a"}, &out, &errs)
+			runs, err := os.ReadFile(filepath.Join(dir, "runs"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(string(runs), "run"); n != tc.runs || code != tc.code {
+				t.Errorf("%d runs, exit code %d, want %d and %d\n%s%s", n, code, tc.runs, tc.code, out.String(), errs.String())
+			}
+			if failed := strings.Contains(out.String(), "1 of 1 packages failed"); failed != (tc.code != 0) || !strings.Contains(out.String(), "[1/1]") {
+				t.Errorf("%s", out.String())
 			}
 		})
 	}
