@@ -136,7 +136,7 @@ func (s *Service) Behind(ctx context.Context, t j17.Tenant) (events uint64, err 
 		return 0, err
 	}
 	defer leave()
-	extent, err := s.Store.Extent(ctx, t)
+	extent, err := l.extent(ctx)
 	return extent.Events - min(extent.Events, l.size), err
 }
 
@@ -188,12 +188,6 @@ func (s *Service) enter(ctx context.Context, t j17.Tenant) (l *log, leave func()
 	leave = func() {
 		<-l.turn
 		left()
-	}
-	if !l.loaded {
-		if err := l.load(ctx); err != nil {
-			leave()
-			return nil, nil, err
-		}
 	}
 	return l, leave, nil
 }

@@ -128,6 +128,34 @@ func TestHead(t *testing.T) {
 	f.head(t)
 }
 
+// TestAnotherEnvironmentOfTheSameName removes an environment whose log is known and fills it anew, with fewer, as many and more events than it had.
+func TestAnotherEnvironmentOfTheSameName(t *testing.T) {
+	t.Parallel()
+	for _, had := range []int{10, 300, 1500} {
+		for _, has := range []int{5, 300, 2000} {
+			f := newFixture(t)
+			f.write(t, had, 100)
+			f.head(t)
+			if _, err := f.Upkeep(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.store.DropTenant(t.Context(), tenant); err != nil {
+				t.Fatal(err)
+			}
+			f.leaves, f.ids = nil, nil
+			f.write(t, 1, 1)
+			f.write(t, has-1, 100)
+			f.head(t)
+			f.includes(t, has-1, has)
+			if _, err := f.Upkeep(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+			f.forget()
+			f.head(t)
+		}
+	}
+}
+
 // TestThreeLevels has a log with tiles of three levels.
 func TestThreeLevels(t *testing.T) {
 	t.Parallel()

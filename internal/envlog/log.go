@@ -36,7 +36,9 @@ type log struct {
 	users int
 	used  uint64
 
+	// loaded tells that what follows is known, life of which environment (store.Extent).
 	loaded bool
+	life   uint64
 	// size is how many events it has, last the position of the last one.
 	size uint64
 	last j17.StreamID
@@ -60,23 +62,25 @@ type freshTile struct {
 	at []j17.StreamID
 }
 
+// extent returns how far the events of the environment reach. What is known of another one does not count: the environment was removed and made anew,
+// or had no events and has got its log together with them.
+func (l *log) extent(ctx context.Context) (store.Extent, error) {
+	extent, err := l.service.Store.Extent(ctx, l.tenant)
+	if err != nil || l.loaded && l.life == extent.Life {
+		return extent, err
+	}
+	l.life = extent.Life
+	return extent, l.load(ctx)
+}
+
 // catchUp reads what the feed has had when it was called.
 func (l *log) catchUp(ctx context.Context) error {
-	extent, err := l.service.Store.Extent(ctx, l.tenant)
+	extent, err := l.extent(ctx)
 	if err != nil {
 		return err
 	}
-	if err := l.begin(ctx, extent); err != nil {
-		return err
-	}
 	if extent.Events < l.size {
-		// It is another environment than the one that was known: the old one was removed.
-		if err := l.load(ctx); err != nil {
-			return err
-		}
-		if extent.Events < l.size {
-			return damage(l.tenant, "it has %d events, the feed has %d", l.size, extent.Events)
-		}
+		return damage(l.tenant, "it has %d events, the feed has %d", l.size, extent.Events)
 	}
 	for l.size < extent.Events {
 		before := l.size
@@ -88,14 +92,6 @@ func (l *log) catchUp(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// begin looks whether an environment that had no events has got its log together with them.
-func (l *log) begin(ctx context.Context, extent store.Extent) error {
-	if l.size > 0 || extent.Events == 0 {
-		return nil
-	}
-	return l.load(ctx)
 }
 
 // read takes up to limit events from the feed.

@@ -79,10 +79,7 @@ func (s *Service) step(ctx context.Context, t j17.Tenant) (again bool, err error
 		return false, err
 	}
 	defer leave()
-	extent, err := s.Store.Extent(ctx, t)
-	if err == nil && extent.Events >= upkeepEvents {
-		err = l.begin(ctx, extent)
-	}
+	extent, err := l.extent(ctx)
 	if err != nil || extent.Events < l.stored*tileWidth+upkeepEvents {
 		return false, err
 	}

@@ -97,7 +97,15 @@ func (l *log) store(ctx context.Context) error {
 		}
 	}
 
-	// The head says that they count, on the condition that it is the one that they go on from.
+	// The head says that they count, on the condition that it is the one that they go on from, of the same environment.
+	extent, err := l.service.Store.Extent(ctx, l.tenant)
+	if err != nil {
+		return err
+	}
+	if extent.Life != l.life {
+		l.loaded = false
+		return errReplaced
+	}
 	head := store.Side{Op: store.Put, Space: headSpace, Key: headItem, Cond: store.IfAbsent, Value: sealed(headItem, l.appendHead(stored, storedTo))}
 	item, err := l.service.Store.Get(ctx, l.tenant, headSpace, headItem)
 	switch {
