@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -180,17 +181,27 @@ func (s *Service) tell() {
 
 // follow returns what makes root checkpoints when there are enough events, a round at a time.
 func (s *Service) follow() func(context.Context) error {
-	known, seen := false, uint64(0)
-	return func(ctx context.Context) error {
-		// Whose are to be made is known after the first round.
-		if !known {
-			if err := s.recall(ctx); err != nil {
+	var unknown []j17.Tenant
+	listed, seen := false, uint64(0)
+	return func(ctx context.Context) (err error) {
+		// Whose are to be made is known after the first round, but of those whose settings cannot be read.
+		if !listed {
+			if unknown, err = s.Store.Tenants(ctx); err != nil {
 				return err
 			}
-			known = true
+			listed = true
 		}
-		if err := s.awaitChange(ctx, seen); err != nil {
-			return err
+		var failed []error
+		if unknown, err = s.recall(ctx, unknown); err != nil {
+			if worker.ConcernsAll(err) {
+				return err
+			}
+			failed = append(failed, err)
+		}
+		if len(failed) == 0 {
+			if err := s.awaitChange(ctx, seen); err != nil {
+				return err
+			}
 		}
 
 		// Look at those that have changed. What is wrong with one holds up no other.
@@ -201,11 +212,12 @@ func (s *Service) follow() func(context.Context) error {
 		for _, c := range changed {
 			seen = max(seen, c.Number)
 		}
-		var failed []error
 		for t, due := range s.toLook(changed) {
 			if err := s.enough(ctx, t, due); err != nil {
-				failed = append(failed, err)
-				s.again(t)
+				failed = append(failed, fmt.Errorf("%s: %w", t, err))
+				if _, damaged := errors.AsType[*store.CorruptionError](err); !damaged { // else a change of it is looked at again
+					s.again(t)
+				}
 			}
 		}
 		return errors.Join(failed...)
@@ -215,23 +227,28 @@ func (s *Service) follow() func(context.Context) error {
 // changedAtOnce is how many environments that have changed are looked at in one round.
 const changedAtOnce = 256
 
-// recall finds the environments whose root checkpoints are made by themselves.
-func (s *Service) recall(ctx context.Context) error {
-	tenants, err := s.Store.Tenants(ctx)
-	if err != nil {
-		return err
-	}
-	for _, t := range tenants {
+// recall finds out for which of some environments root checkpoints are made by themselves, and returns those of which it cannot be known yet. One whose
+// settings are damaged is told of once.
+func (s *Service) recall(ctx context.Context, of []j17.Tenant) (left []j17.Tenant, err error) {
+	var failed []error
+	for i, t := range of {
 		if t == j17.System {
 			continue
 		}
 		set, err := s.Settings(ctx, t)
-		if err != nil {
-			return err
+		if err == nil {
+			s.await(t, &set, 0, true)
+			continue
 		}
-		s.await(t, &set, 0, true)
+		if worker.ConcernsAll(err) {
+			return append(left, of[i:]...), err
+		}
+		failed = append(failed, fmt.Errorf("%s: %w", t, err))
+		if _, damaged := errors.AsType[*store.CorruptionError](err); !damaged {
+			left = append(left, t)
+		}
 	}
-	return nil
+	return left, errors.Join(failed...)
 }
 
 // awaitChange waits until an environment is to be looked at; as long as there is none that ever is, it waits for that.

@@ -70,6 +70,8 @@ type endingStore struct {
 	end     func()
 	broken  error
 	atHeads func()
+	// refused is a space to which nothing can be written, with broken.
+	refused store.Space
 	// atRemoval is called before the first write that removes states.
 	atRemoval func()
 	// atExtent is called before each of the extents that are asked for, which are counted.
@@ -88,6 +90,9 @@ func (s *endingStore) Extent(ctx context.Context, t j17.Tenant) (store.Extent, e
 
 // Write writes, or fails.
 func (s *endingStore) Write(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
+	if side[0].Space == s.refused {
+		return s.broken
+	}
 	if s.end != nil && side[0].Space == "checkpoint.states" {
 		if s.after--; s.after < 0 {
 			s.end()

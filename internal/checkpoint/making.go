@@ -132,6 +132,7 @@ func (s *Service) begin(ctx context.Context, t j17.Tenant, ask wire.NewCheckpoin
 		return nil, err
 	}
 	if err := s.plan(ctx, t, &m.made); err != nil {
+		m.background = false // whoever asks hears of it at once
 		s.leave(m, err)
 		return nil, err
 	}
@@ -160,6 +161,7 @@ func (s *Service) leave(m *making, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.making, m.made.ID)
+	m.first = nil // states hang on what folds them
 	if m.err = err; err != nil && m.background {
 		s.failed = append(s.failed, m)
 		s.failed = s.failed[max(0, len(s.failed)-mostFailed):]
@@ -241,9 +243,14 @@ func (s *Service) keep(ctx context.Context, m *making) error {
 			break
 		}
 		var again *States
-		if again, err = s.wanted(ctx, m.tenant, &m.ask); err == nil {
-			err = s.gather(ctx, m, again)
+		if again, err = s.wanted(ctx, m.tenant, &m.ask); err != nil {
+			break
 		}
+		if !slices.Equal(rowOf(again).Types, m.made.Types) { // what is to be removed of it is planned already
+			err = j17.Errorf(j17.CodeBusy, "Events were erased while their states were gathered, and a spec with other types was deployed. Try again.")
+			break
+		}
+		err = s.gather(ctx, m, again)
 	}
 	if errors.Is(err, errErased) {
 		err = j17.Errorf(j17.CodeBusy, "Events were erased again and again while their states were gathered. Try again in a moment.")

@@ -202,6 +202,20 @@ func TestAFailedCheckpointTellsWhy(t *testing.T) {
 	}
 }
 
+// TestACheckpointThatDoesNotBegin: whoever asks for one that cannot begin hears of it at once, and it is not listed.
+func TestACheckpointThatDoesNotBegin(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, enginetest.CounterSpec, engine.Options{})
+	f.counted(t, 3)
+	f.Service = f.checkpointsOn(&endingStore{Storage: f.Store, refused: "checkpoint.jobs", broken: errors.New("the disk is gone")})
+	if _, err := f.Start(t.Context(), enginetest.Tenant, background()); err == nil {
+		t.Error("it has begun")
+	}
+	if all, err := f.List(t.Context(), enginetest.Tenant, 0, 10); err != nil || len(all) != 0 {
+		t.Errorf("listed are %+v, %v", all, err)
+	}
+}
+
 // TestAPanicEndsACheckpoint: one whose making panics has failed, and whoever cancels it does not wait for good.
 func TestAPanicEndsACheckpoint(t *testing.T) {
 	t.Parallel()

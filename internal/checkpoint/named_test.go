@@ -334,6 +334,39 @@ func TestAnErasureWhileACheckpointIsMade(t *testing.T) {
 	}
 }
 
+// TestAnErasureAndADeploymentWhileACheckpointIsMade erases a stream after its state was loaded, and deploys a spec with a type more, or one less: there is no
+// checkpoint of one spec whose states are those of the other, and nothing is left of it.
+func TestAnErasureAndADeploymentWhileACheckpointIsMade(t *testing.T) {
+	t.Parallel()
+	one := enginetest.CounterSpec
+	two := strings.Replace(one, `"aggregate_types": {`, `"aggregate_types": {"abacus": {"events": {"was_made": {"schema": {"type":"object"}, "handler": []}}}, `, 1)
+	for _, specs := range [][2]string{{one, two}, {two, one}} {
+		f := newFixture(t, specs[0], engine.Options{})
+		f.counted(t, 3)
+		if strings.Contains(specs[0], "abacus") {
+			f.Post(t, "abacus/00000000-0000-4000-a000-000000000009/was_made", enginetest.Body(`{}`))
+		}
+		key := j17.Key{Type: "counter", ID: "00000000-0000-4000-a000-000000000001"}
+		erasing := &endingStore{Storage: f.Store, atHeads: func() {
+			f.DeploySource(t, specs[1])
+			if _, err := f.Store.Rewrite(t.Context(), enginetest.Tenant, store.Rewrite{Streams: []store.RewrittenStream{{
+				Key: key, Events: []store.Rewritten{{Version: 1, Type: "_was_tombstoned", Data: []byte("null"), Metadata: []byte("{}")}},
+			}}}); err != nil {
+				t.Error(err)
+			}
+		}}
+		f.Service = f.checkpointsOn(erasing)
+		f.running(t)
+		if _, err := f.Service.Create(t.Context(), enginetest.Tenant, wire.NewCheckpoint{}); j17.CodeOf(err) != j17.CodeBusy {
+			t.Errorf("it is made: %v", err)
+		}
+		c := f.made(t, wire.NewCheckpoint{})
+		if _, _, err := f.Restore(t.Context(), enginetest.Tenant, c.ID); err != nil {
+			t.Errorf("the next one: %v", err)
+		}
+	}
+}
+
 // TestACheckpointThatIsCompletedWhileItIsRemoved lets a removal begin that was planned for the case that a checkpoint does not come to its
 // end, and the checkpoint come to its end then: it keeps its states.
 func TestACheckpointThatIsCompletedWhileItIsRemoved(t *testing.T) {

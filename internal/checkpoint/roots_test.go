@@ -11,6 +11,7 @@ import (
 	"j17"
 	"j17/internal/engine"
 	"j17/internal/engine/enginetest"
+	"j17/internal/store"
 	"j17/internal/wire"
 )
 
@@ -104,6 +105,47 @@ func TestRootsByThemselves(t *testing.T) {
 		f.seen(t, 10)
 		f.Clock.Advance(2 * time.Hour)
 		expect("auto 42, auto 32, tombstone 22, auto 22")
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestRootsBesideDamagedSettings has an environment whose settings cannot be read, as at a start: those of others are made by themselves.
+func TestRootsBesideDamagedSettings(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, enginetest.CounterSpec, engine.Options{})
+		f.seen(t, 11)
+		if _, err := f.Set(t.Context(), enginetest.Tenant, wire.RootCheckpointSettingsChange{Enabled: new(true), EveryEvents: new(uint64(10))}); err != nil {
+			t.Fatal(err)
+		}
+		damaged := store.Side{Op: store.Put, Space: "checkpoint.settings", Key: "root", Value: []byte("{")}
+		if err := f.Store.Write(t.Context(), "aaa/prod", []store.Side{damaged}); err != nil { // it is the first one
+			t.Fatal(err)
+		}
+		f.Service = f.checkpoints()
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- f.Run(ctx) }()
+		for range 10 {
+			synctest.Wait()
+			f.Clock.Advance(time.Second)
+		}
+		synctest.Wait()
+		if got := f.rootsOf(t); got != "auto 11" {
+			t.Errorf("there are %q", got)
+		}
+		f.seen(t, 10)
+		for range 10 {
+			synctest.Wait()
+			f.Clock.Advance(time.Second)
+		}
+		synctest.Wait()
+		if got := f.rootsOf(t); got != "auto 21, auto 11" {
+			t.Errorf("there are %q", got)
+		}
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
