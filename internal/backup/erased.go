@@ -25,11 +25,23 @@ type erased struct {
 	At   time.Time `json:"at"`
 	// Done are the places that have it, by their names, while another one does not answer.
 	Done []string `json:"done,omitempty"`
+	// Begun is how far it is at other places, by their names.
+	Begun map[string]begun `json:"begun,omitempty"`
+}
+
+// begun is how far an erasure is noted at a place.
+type begun struct {
+	// Files is how many files are there.
+	Files int `json:"files"`
+	// Seal tells who can read them: where others are to, all are stored anew.
+	Seal string `json:"seal"`
 }
 
 // The limits of noting.
 const (
-	noteLease   = 10 * time.Minute
+	noteLease = 10 * time.Minute
+	// noteTurn is how long one turn may take. What it has not come to is for the next one.
+	noteTurn    = noteLease / 2
 	longestNote = 10 * time.Minute
 	// noteEvents is how many events are noted in one file, noteBytes how many bytes of them.
 	noteEvents = 1000
@@ -78,27 +90,53 @@ func (s *Service) note(ctx context.Context, c *worker.Claim) error {
 		return err
 	}
 
-	// A place that does not answer holds up no other one. One that takes up the whole lease is the last at the next attempt.
+	// A place that does not answer holds up no other one. One that takes up the whole turn is the last at the next attempt.
+	turn, cut := context.WithCancelCause(ctx)
+	defer cut(nil)
+	until := s.Clock.Now().Add(noteTurn)
+	go func() {
+		if s.Clock.Wait(turn, until) == nil {
+			cut(errNoteTurn)
+		}
+	}()
 	var errs []error
+	before := item.stored()
 	for i := range places {
 		p := places[(i+c.Attempt-1)%len(places)]
 		if slices.Contains(item.Done, p.name()) {
 			continue
 		}
-		if err := s.noteAt(ctx, p, c.Tenant, at, &item); err != nil {
+		if err := s.noteAt(turn, p, c.Tenant, at, &item); err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		item.Done = append(item.Done, p.name())
-		if c.Value, err = json.Marshal(item); err != nil {
-			return err
-		}
+		delete(item.Begun, p.name())
 	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
+	if len(errs) == 0 {
+		s.counts.noted.Add(1)
+		return s.Store.WriteFreeing(ctx, c.Tenant, []store.Side{c.Remove()})
 	}
-	s.counts.noted.Add(1)
-	return s.Store.WriteFreeing(ctx, c.Tenant, []store.Side{c.Remove()})
+
+	// It goes on from where it is: at once where there is more of it than a turn has time for.
+	if c.Value, err = json.Marshal(item); err != nil {
+		return err
+	}
+	if errors.Is(context.Cause(turn), errNoteTurn) && item.stored() > before && ctx.Err() == nil {
+		return s.Store.WriteFreeing(ctx, c.Tenant, []store.Side{c.Replace(c.Value, s.Clock.Now())})
+	}
+	return errors.Join(errs...)
+}
+
+// errNoteTurn is why a turn of noting ends.
+var errNoteTurn = errors.New("there is more to note than one turn has time for; it goes on later")
+
+// stored counts what has been stored of an erasure, wherever that is.
+func (e *erased) stored() (files int) {
+	for _, b := range e.Begun {
+		files += b.Files
+	}
+	return files
 }
 
 // places lists where backups with a tenant may be: where its own and those of the server are, or are on their way to, and where they go
@@ -120,7 +158,7 @@ func (s *Service) places(ctx context.Context, t j17.Tenant) ([]loosePlace, error
 		}
 		add(loosePlace{place: s.placeOf(&set), instance: instanceOf(scope)})
 		err = s.each(ctx, scope, func(b *Backup) bool {
-			if b.Status == Completed {
+			if b.Status == Completed || b.Left {
 				add(loosePlace{place: b.Place, instance: instanceOf(scope)})
 			}
 			return true
@@ -201,19 +239,38 @@ func (s *Service) noteAt(ctx context.Context, p loosePlace, t j17.Tenant, at j17
 			return err
 		}
 	}
-	return s.putErasure(ctx, repo, t, at, item, seal)
+
+	// Whoever could read the files that are there can read all.
+	of := item.Begun[p.name()]
+	if by := strings.Join(seal.Recipients(), " "); of.Seal != by {
+		of = begun{Seal: by}
+	}
+	if item.Begun == nil {
+		item.Begun = map[string]begun{}
+	}
+	return s.putErasure(ctx, repo, t, at, item, seal, of.Files, func(files int) {
+		of.Files = files
+		item.Begun[p.name()] = of
+	})
 }
 
-// putErasure writes down what stands in place of what was erased.
-func (s *Service) putErasure(ctx context.Context, repo *repository.Repository, t j17.Tenant, at j17.StreamID, item *erased, seal repository.Seal) error {
+// putErasure writes down what stands in place of what was erased, in files of which the first are there already, and tells how many are.
+func (s *Service) putErasure(
+	ctx context.Context, repo *repository.Repository, t j17.Tenant, at j17.StreamID, item *erased, seal repository.Seal, there int, tell func(files int),
+) error {
 	e := repository.Erasure{Tenant: t, Note: store.Note{Position: at}, At: item.At}
 	size := 0
 	put := func() error {
 		if len(e.Events) == 0 && len(e.Note.Streams) == 0 {
 			return nil
 		}
-		err := repo.PutErasure(ctx, e, seal)
-		e.Number++
+		var err error
+		if e.Number >= there {
+			err = repo.PutErasure(ctx, e, seal)
+		}
+		if e.Number++; err == nil && e.Number > there {
+			tell(e.Number)
+		}
 		e.Events, e.Note.Streams, size = nil, nil, 0
 		return err
 	}

@@ -33,6 +33,8 @@ type job struct {
 	cut       context.CancelCauseFunc
 	cancelled bool
 	turns     int
+	// patient is until when it leaves others their turns although it waits; the service's mu guards it.
+	patient time.Time
 	// to is where it goes, nil until that is known. From before the moment of the backup until its row says that it is completed, what is
 	// erased of its scope is noted there for it. The service's mu guards it.
 	to *destination
@@ -205,10 +207,13 @@ func (s *Service) take(ctx context.Context) (_ *job, _ context.Context, again ti
 
 	// Whose turn it is.
 	at, crowded := -1, false
+	var patient time.Time // until when all of them are
 	for i, j := range s.waiting {
 		instance := instanceOf(j.row.Scope)
 		if j.remote && remote >= mostRemote {
-			crowded = crowded || !busy[instance]
+			if !busy[instance] && (!crowded || j.patient.Before(patient)) {
+				crowded, patient = true, j.patient
+			}
 			continue
 		}
 		if !busy[instance] && (at < 0 || s.turns[instance] < s.turns[instanceOf(s.waiting[at].row.Scope)]) {
@@ -216,10 +221,13 @@ func (s *Service) take(ctx context.Context) (_ *job, _ context.Context, again ti
 		}
 	}
 	if at < 0 {
-		if crowded {
-			return nil, nil, s.endTurn(now)
+		switch {
+		case !crowded:
+			return nil, nil, time.Time{}
+		case now.Before(patient):
+			return nil, nil, patient
 		}
-		return nil, nil, time.Time{}
+		return nil, nil, s.endTurn(now)
 	}
 	j := s.waiting[at]
 	s.waiting = slices.Delete(s.waiting, at, at+1)
@@ -307,6 +315,7 @@ func (s *Service) waitAgain(loop context.Context, j *job) bool {
 	}
 	delete(s.active, j.row.Scope)
 	j.cut, j.to, j.turns = nil, nil, j.turns+1
+	j.patient = s.Clock.Now().Add(turnTime) // else those that took their turns beside it would end each other's in a row
 	j.done.Store(0)
 	j.total.Store(0)
 	j.row.Moments = nil
@@ -413,16 +422,8 @@ func (s *Service) cancel(ctx context.Context, b *Backup) {
 
 // remove removes a backup that is not being made: first where it is, then from the list.
 func (s *Service) remove(ctx context.Context, b *Backup) error {
-	if b.Status != Failed {
-		set, _, err := s.settings(ctx, instanceOf(b.Scope))
-		if err != nil {
-			return err
-		}
-		repo, err := s.open(b.Place, &set)
-		if err == nil {
-			err = repo.Delete(ctx, b.ID)
-		}
-		if err != nil && !errors.Is(err, repository.ErrNotFound) {
+	if b.Status != Failed || b.Left {
+		if err := s.removeThere(ctx, b); err != nil {
 			return j17.Errorf(j17.CodeUnavailable, "The backup cannot be removed from %s: %s", b.Storage(), err.Error()).Because(err)
 		}
 	}
@@ -431,6 +432,44 @@ func (s *Service) remove(ctx context.Context, b *Backup) error {
 	}
 	s.loosen(b)
 	return nil
+}
+
+// removeThere removes a backup from where it is. Nothing may be there already.
+func (s *Service) removeThere(ctx context.Context, b *Backup) error {
+	set, _, err := s.settings(ctx, instanceOf(b.Scope))
+	if err != nil {
+		return err
+	}
+	repo, err := s.open(b.Place, &set)
+	if err == nil && b.Left { // so may be the mark that it is being written, which holds up who collects
+		err = repo.Abandon(ctx, b.ID)
+	}
+	if err == nil {
+		err = repo.Delete(ctx, b.ID)
+	}
+	if errors.Is(err, repository.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// clear removes what there may be of a backup that has failed.
+func (s *Service) clear(ctx context.Context, b *Backup) error {
+	if err := s.removeThere(ctx, b); err != nil {
+		return err
+	}
+	s.loosen(b)
+	b.Left = false
+	row, err := b.put()
+	if err != nil {
+		return err
+	}
+	row.Cond, row.Rev = store.IfRev, b.rev
+	err = s.Store.WriteFreeing(ctx, b.Scope, []store.Side{row})
+	if _, removed := errors.AsType[*store.SideConflict](err); removed {
+		return nil
+	}
+	return err
 }
 
 // endInterrupted makes failed ones of the backups that were not finished when the process before this one ended.
@@ -470,6 +509,8 @@ func (s *Service) endInterruptedOf(ctx context.Context, t j17.Tenant) error {
 		b.Status, b.Error, b.CompletedAt = Failed, errStopped.Error(), s.Clock.Now().UTC().Truncate(time.Millisecond)
 		if b.Place.S3 == nil {
 			s.endInFolder(ctx, b)
+		} else {
+			b.Left = true // nobody waits for an object store at the start
 		}
 		row, err := b.put()
 		if err != nil {
@@ -477,6 +518,11 @@ func (s *Service) endInterruptedOf(ctx context.Context, t j17.Tenant) error {
 		}
 		if err := s.Store.WriteFreeing(ctx, t, []store.Side{row}); err != nil {
 			return err
+		}
+		if b.Left {
+			if err := s.touch(ctx, t); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"j17"
 	"j17/internal/backup/repository"
 	"j17/internal/clock"
+	"j17/internal/store"
 )
 
 // make makes the backup of a job from what there is at this moment.
@@ -20,7 +21,18 @@ func (s *Service) make(ctx context.Context, j *job) error {
 	if err != nil {
 		return err
 	}
-	j.row.Place = s.placeOf(&set)
+	if to := s.placeOf(&set); !to.same(j.row.Place) { // whoever finds the row after a crash looks there
+		j.row.Place = to
+		row, err := j.row.put()
+		if err == nil {
+			err = s.Store.WriteFreeing(ctx, j.row.Scope, []store.Side{row})
+		}
+		if err != nil {
+			return err
+		}
+	} else {
+		j.row.Place = to
+	}
 	s.mu.Lock()
 	j.remote = j.row.Place.S3 != nil
 	s.mu.Unlock()
@@ -85,7 +97,7 @@ func (s *Service) make(ctx context.Context, j *job) error {
 
 	m, err := w.Finish(s.Clock.Now().UTC())
 	j.bytes.Store(m.Bytes)
-	finished = err == nil
+	finished, j.row.Left = err == nil, errors.Is(err, repository.ErrDoubt)
 	return err
 }
 

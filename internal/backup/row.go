@@ -54,9 +54,12 @@ type Backup struct {
 	Moments []Moment `json:"moments,omitempty"`
 	// Place is where it is.
 	Place place `json:"place"`
+	// Left tells of one that has failed that there may be something of it at its place, which is to be removed.
+	Left bool `json:"left,omitempty"`
 
-	// key is that of its item.
+	// key is that of its item, rev its revision where it was read.
 	key string
+	rev uint64
 }
 
 // Moment is how far the events of a tenant reach in a backup.
@@ -85,7 +88,7 @@ func (b *Backup) put() (store.Side, error) {
 
 // rowOf reads the item of a backup.
 func rowOf(it *store.Item) (*Backup, error) {
-	b := &Backup{key: it.Key}
+	b := &Backup{key: it.Key, rev: it.Rev}
 	if err := json.Unmarshal(it.Value, b); err != nil {
 		return nil, &store.CorruptionError{Where: string(rowSpace) + "/" + it.Key, Err: err}
 	}

@@ -78,7 +78,7 @@ func (s *Service) look(ctx context.Context, c *worker.Claim) error {
 	}
 
 	// Those that cannot be removed are tried again soon, and hold up neither the new one nor those at other places.
-	if err := s.removeAll(ctx, gone); err != nil {
+	if err := s.removeAll(ctx, gone, all); err != nil {
 		return err
 	}
 
@@ -94,18 +94,28 @@ func (s *Service) look(ctx context.Context, c *worker.Claim) error {
 	return err
 }
 
-// removeAll removes backups that are kept no longer. A place that has failed once is left alone until the next time.
-func (s *Service) removeAll(ctx context.Context, gone []*Backup) error {
+// removeAll removes backups that are kept no longer, and what is left of those of all that have failed. A place that has failed once is left alone until
+// the next time.
+func (s *Service) removeAll(ctx context.Context, gone, all []*Backup) error {
 	failed := map[string]error{}
 	for _, b := range gone {
-		if b.Status != Failed && failed[b.Place.name()] != nil {
+		if (b.Status != Failed || b.Left) && failed[b.Place.name()] != nil {
 			continue
 		}
 		if err := s.remove(ctx, b); err != nil {
 			failed[b.Place.name()] = err
 			continue
 		}
+		b.Left = false
 		s.Logger.LogAttrs(ctx, slog.LevelInfo, "a backup was removed by rule", slog.String("backup", b.ID), slog.String("of", string(b.Scope)))
+	}
+	for _, b := range all {
+		if !b.Left || failed[b.Place.name()] != nil {
+			continue
+		}
+		if err := s.clear(ctx, b); err != nil {
+			failed[b.Place.name()] = err
+		}
 	}
 	return errors.Join(slices.Collect(maps.Values(failed))...)
 }
@@ -204,6 +214,9 @@ func (s *Service) loosen(b *Backup) {
 	if !ok {
 		p = loosePlace{b.Place, instanceOf(b.Scope), map[j17.Tenant]bool{}}
 		s.loose[b.Place.name()] = p
+	}
+	if b.Left {
+		p.tenants[b.Scope] = true // it may have been noted there what was erased meanwhile
 	}
 	for _, m := range b.Moments {
 		p.tenants[m.Tenant] = true

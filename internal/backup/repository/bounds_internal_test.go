@@ -38,6 +38,19 @@ func TestManifestsAreBounded(t *testing.T) {
 		t.Errorf("one more part: %v", err)
 	}
 
+	// What could not be read is not written.
+	w.tenants = nil
+	for range 2 * mostElements / 1024 / 3 {
+		full := &TenantWriter{w: w, head: TenantHead{Tenant: j17.Tenant("ins_1/prod")}, closed: true}
+		for range 1024 {
+			full.items = append(full.items, &Part{})
+		}
+		w.tenants = append(w.tenants, full)
+	}
+	if _, err := w.Finish(time.Unix(1, 0)); !errors.Is(err, errParts) {
+		t.Errorf("a manifest of too many elements: %v", err)
+	}
+
 	// What has the right sum, and would come to gigabytes.
 	for _, feed := range []string{strings.Repeat("0,", mostElements) + "0", strings.Repeat("[],", mostElements/2) + "[]", strings.Repeat("{},", mostElements/2) + "{}"} {
 		line := `{"format":1,"id":"bak_1","tenants":[{"feed":[` + feed + `]}]}`

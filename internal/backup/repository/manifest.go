@@ -238,7 +238,7 @@ func decodeManifest(id string, text []byte) (Manifest, error) {
 	if string(rest) != hex.EncodeToString(sum[:])+"\n" {
 		return Manifest{}, errors.New("its content does not have the SHA-256 that stands in its last line: it was changed or cut short")
 	}
-	if bytes.Count(line, []byte(","))+bytes.Count(line, []byte("["))+bytes.Count(line, []byte("{")) > mostElements {
+	if elements(line) > mostElements {
 		return Manifest{}, errTooLarge
 	}
 	var m Manifest
@@ -249,6 +249,14 @@ func decodeManifest(id string, text []byte) (Manifest, error) {
 		return Manifest{}, err
 	}
 	return m, nil
+}
+
+// elements is at least how many elements the JSON of a manifest consists of.
+func elements(line []byte) (n int) {
+	for _, sign := range []string{",", "[", "{"} {
+		n += bytes.Count(line, []byte(sign))
+	}
+	return n
 }
 
 // check tells whether the manifest can be one of ours.

@@ -26,6 +26,8 @@ var (
 	ErrMissing = errors.New("the part is not there any more")
 	// ErrBusy: a backup is being written, so that nothing can be collected.
 	ErrBusy = errors.New("a backup is being written")
+	// ErrDoubt is what the error of Finish wraps where the backup may be there nevertheless: it was stored without an answer, and could not be removed.
+	ErrDoubt = errors.New("whether the backup is there is not known")
 )
 
 // DamagedError tells that a file is not what was written, or cannot be understood by this program.

@@ -245,7 +245,7 @@ func (w *Writer) Finish(completedAt time.Time) (Manifest, error) {
 
 	// The parts survive a loss of power before the manifest can.
 	text, err := m.encode()
-	if err == nil && len(text) > maxManifest {
+	if err == nil && (len(text) > maxManifest || elements(text) > mostElements) {
 		err = errParts
 	}
 	if err != nil {
@@ -259,19 +259,22 @@ func (w *Writer) Finish(completedAt time.Time) (Manifest, error) {
 		err = s.Sync(w.ctx)
 	}
 	if err != nil {
-		w.withdraw(name)
-		return Manifest{}, describe(s, name, "stored", err)
+		err = describe(s, name, "stored", err)
+		if !w.withdraw(name) {
+			err = fmt.Errorf("%w; %w", err, ErrDoubt)
+		}
+		return Manifest{}, err
 	}
 	return *m, nil
 }
 
-// withdraw removes a manifest that may be there although its backup has failed: nobody would know of it, so that it would stay for good.
-func (w *Writer) withdraw(name string) {
+// withdraw removes a manifest that may be there although its backup has failed, and reports whether it is certain to be gone: nobody would know of
+// it, so that it would stay for good.
+func (w *Writer) withdraw(name string) bool {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(w.ctx), removeWait)
 	defer stop()
-	if w.repository.storage.Delete(ctx, name) == nil {
-		_ = w.repository.storage.Sync(ctx) // the backup has failed either way
-	}
+	s := w.repository.storage
+	return s.Delete(ctx, name) == nil && s.Sync(ctx) == nil
 }
 
 // drain ends the work in the background.
