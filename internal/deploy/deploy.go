@@ -448,7 +448,8 @@ func (s *Service) adopt(ctx context.Context, e *environment, stored *control.Spe
 	if compiled == nil {
 		s.logger.LogAttrs(ctx, slog.LevelError, "a deployed spec is not valid for this version of the program; deploy a corrected one",
 			append(where, slog.String("first_error", first(found)))...)
-		e.version, e.fence = stored.Version, stored.Fence
+		s.engine.Undeploy(e.tenant) // what was there before does not stand for what is deployed
+		e.version, e.fence, e.compiled, e.code = stored.Version, stored.Fence, nil, &code{}
 		return nil
 	}
 	loaded, missing := s.load(ctx, e, compiled, nil)

@@ -6,8 +6,11 @@ import (
 	"testing"
 
 	"j17"
+	"j17/internal/control"
 	"j17/internal/deploy"
 	"j17/internal/sandbox"
+	"j17/internal/spec"
+	"j17/internal/store"
 )
 
 // TestEnvironmentsShareWhatIsCompiled restores three environments with the same text.
@@ -28,6 +31,29 @@ func TestEnvironmentsShareWhatIsCompiled(t *testing.T) {
 		if f.Spec(f.instance, env) != first {
 			t.Errorf("%s has compiled the same text again", env)
 		}
+	}
+}
+
+// TestASpecOfANewerProgramIsNotServedAsTheOldOne has another server of the same store deploy what this one does not understand: it serves none until one is
+// deployed that it does.
+func TestASpecOfANewerProgramIsNotServedAsTheOldOne(t *testing.T) {
+	f := start(t)
+	f.deploy(t, simple(keep))
+	if _, err := f.registry.Specs.Put(t.Context(), control.Deployment{Instance: f.instance, Environment: j17.Prod, Source: []byte("{}"), Base: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Adopt(t.Context(), f.instance, j17.Prod); err != nil {
+		t.Fatal(err)
+	}
+	if old := f.Spec(f.instance, j17.Prod); old != nil {
+		t.Error("the old spec is served")
+	}
+	err := f.Hold(t.Context(), j17.TenantOf(f.instance, j17.Prod), func(*spec.Compiled, store.Fence) error { return nil })
+	if j17.CodeOf(err) != j17.CodeNoSpec {
+		t.Errorf("held: %v", err)
+	}
+	if f.deploy(t, simple(`[]`)); f.Spec(f.instance, j17.Prod) == nil {
+		t.Error("a corrected one is not served")
 	}
 }
 
