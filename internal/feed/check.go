@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -31,8 +32,12 @@ func (r *reader) check() {
 	r.lock(func() { r.checked = true })
 }
 
-// goBack lets everything after a state come again.
+// goBack lets everything after a state come again; of a subscription that was removed meanwhile, and its marks with it, nothing.
 func (r *reader) goBack(ctx context.Context, to state) {
+	it, err := r.h.s.get(ctx, r.h.tenant, r.key)
+	if errors.Is(err, store.ErrNotFound) || err == nil && it.ID != r.saved.ID {
+		return
+	}
 	r.h.s.count.gaps.Add(1)
 	r.h.s.o.Logger.LogAttrs(ctx, slog.LevelError, "a subscription has passed other events than the feed holds; those after the last place that is right come again",
 		slog.String("tenant", string(r.h.tenant)), slog.String("subscription", r.key), slog.String("after", to.After.String()))

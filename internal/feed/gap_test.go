@@ -1,10 +1,12 @@
 package feed_test
 
 import (
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -99,6 +101,52 @@ func TestAGapIsNoticed(t *testing.T) {
 					t.Errorf("%+v", status)
 				}
 			})
+		})
+	}
+}
+
+// unmarked calls gone before marks are read.
+type unmarked struct {
+	store.Store
+	gone func()
+}
+
+func (u unmarked) Scan(ctx context.Context, t j17.Tenant, s store.Space, keys store.Range, limit int) ([]store.Item, error) {
+	if s == "feed.marks" {
+		u.gone()
+	}
+	return u.Store.Scan(ctx, t, s, keys, limit)
+}
+
+// TestRemovedWhileCompared removes a subscription, and makes it anew, just before its marks are read to compare it with the feed: that is no gap.
+func TestRemovedWhileCompared(t *testing.T) {
+	for _, anew := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, h *house) {
+			t.Helper()
+			var g heard
+			first := h.set(feed.Kind{Do: g.take})
+			h.append(shop, 3)
+			h.subscribe(first, shop, "x", feed.End())
+			h.append(shop, 1) // else nobody looks at it
+
+			gone := sync.OnceFunc(func() {
+				if err := first.Unsubscribe(t.Context(), shop, "test", "x"); err != nil {
+					t.Error(err)
+				}
+				if anew {
+					h.subscribe(first, shop, "x", feed.Beginning())
+				}
+			})
+			s := h.set(feed.Kind{Do: g.take}, func(o *feed.Options) { o.Store = unmarked{h.Store, gone} })
+			stop := h.run(s)
+			pass(t, time.Minute)
+			if s.Counts().Gaps != 0 || h.log.Len() > 0 {
+				t.Errorf("anew: %v, %+v\n%s", anew, s.Counts(), h.log)
+			}
+			if anew {
+				same(t, "what is handed out", h.all(shop), g.of(shop, "x"))
+			}
+			stop()
 		})
 	}
 }
