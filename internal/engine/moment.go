@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 
 	"j17"
@@ -79,6 +80,26 @@ type part struct {
 	past bool
 }
 
+// partsAt is parts for the keys at some places.
+func (m *Moment) partsAt(ctx context.Context, keys []j17.Key, places []int) ([]part, error) {
+	if len(places) == 0 {
+		return nil, nil
+	}
+	some := make([]j17.Key, len(places))
+	for n, i := range places {
+		some[n] = keys[i]
+	}
+	found, err := m.parts(ctx, some)
+	if err != nil {
+		return nil, err
+	}
+	parts := make([]part, len(keys))
+	for n, i := range places {
+		parts[i] = found[n]
+	}
+	return parts, nil
+}
+
 func (m *Moment) parts(ctx context.Context, keys []j17.Key) ([]part, error) {
 	heads, err := m.e.store.Heads(ctx, m.d.env.tenant, keys)
 	if err != nil {
@@ -132,36 +153,41 @@ type Loaded struct {
 // the order of keys, that cannot be folded, as a *LoadError.
 func (m *Moment) Load(ctx context.Context, keys []j17.Key, replay bool) ([]Loaded, error) {
 	rewrites := m.e.store.Rewrites()
-	parts, err := m.parts(ctx, keys)
+	loaded := make([]Loaded, len(keys))
+	m.e.counts.reads.Add(uint64(len(keys)))
+
+	// What nothing is known of is read together if it is short.
+	rest, unknown := make([]int, 0, len(keys)), []int(nil)
+	for i, key := range keys {
+		loaded[i].Key = key
+		switch {
+		case m.d.Types[key.Type] == nil:
+		case replay || m.e.cache.get(stateKey{m.d.env.tenant, key}) != nil:
+			rest = append(rest, i)
+		default:
+			unknown = append(unknown, i)
+		}
+	}
+	rest = append(rest, m.foldShort(ctx, keys, unknown, rewrites, loaded)...)
+
+	// Of the others, which have heads, what is known is taken at once.
+	parts, err := m.partsAt(ctx, keys, rest)
 	if err != nil {
 		return nil, err
 	}
+	rest = slices.DeleteFunc(rest, func(i int) bool {
+		if parts[i].Length == 0 || replay {
+			return parts[i].Length == 0
+		}
+		known := m.e.cached(stateKey{m.d.env.tenant, keys[i]}, m.d.Program(keys[i].Type), parts[i].Version, true)
+		if known != nil {
+			m.e.counts.hits.Add(1)
+			loaded[i].take(known, parts[i])
+		}
+		return known != nil
+	})
 
-	// What is known is taken at once.
-	loaded := make([]Loaded, len(keys))
-	m.e.counts.reads.Add(uint64(len(keys)))
-	var rest []int
-	for i, key := range keys {
-		loaded[i].Key = key
-		if parts[i].Length == 0 {
-			continue
-		}
-		known := (*decider.State)(nil)
-		if !replay {
-			known = m.e.cached(stateKey{m.d.env.tenant, key}, m.d.Program(key.Type), parts[i].Version, true)
-		}
-		if known == nil {
-			rest = append(rest, i)
-			continue
-		}
-		m.e.counts.hits.Add(1)
-		loaded[i].take(known, parts[i])
-	}
-
-	// The rest is folded, by as many as there are processors: those together that have few events.
-	if !replay {
-		rest = m.foldShort(ctx, keys, parts, rest, rewrites, loaded)
-	}
+	// The rest is folded, by as many as there are processors.
 	errs := make([]error, len(keys))
 	work := make(chan int, len(rest))
 	for _, i := range rest {

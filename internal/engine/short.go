@@ -8,7 +8,6 @@ import (
 
 	"j17"
 	"j17/internal/decider"
-	"j17/internal/store"
 )
 
 const (
@@ -17,34 +16,29 @@ const (
 	// fewShort is how many such aggregates are folded one by one, manyShort from how many on they are divided among processors.
 	fewShort  = 4
 	manyShort = 32
+	// mostLong is how many longer streams are come upon before the rest is not read like that.
+	mostLong = 4
 )
 
-// foldShort folds aggregates of which nothing is known and that have few events: these are read together, which is most of the work where
-// each has a handful. rest are the places of those to be folded; it returns the places of those that are left, for
-// whatever reason. rewrites is how often events had been rewritten before it was asked for their parts.
-func (m *Moment) foldShort(ctx context.Context, keys []j17.Key, parts []part, rest []int, rewrites uint64, loaded []Loaded) (left []int) {
-	short := make([]int, 0, len(rest))
-	for _, i := range rest {
-		if p := &parts[i]; p.Length <= shortStream && p.Length < m.e.every && m.e.cache.get(stateKey{m.d.env.tenant, keys[i]}) == nil {
-			short = append(short, i)
-		} else {
-			left = append(left, i)
-		}
+// foldShort loads aggregates of which nothing is known, at some places, as long as they have few events: these are read together and
+// without their heads, which is most of the work where each has a handful. It returns the places of those that are left, for
+// whatever reason. rewrites is how often events had been rewritten before.
+func (m *Moment) foldShort(ctx context.Context, keys []j17.Key, some []int, rewrites uint64, loaded []Loaded) (left []int) {
+	if len(some) < fewShort || m.until != nil {
+		return some
 	}
-	if len(short) < fewShort {
-		return rest
-	}
-	if len(short) < manyShort {
-		return append(left, m.foldTogether(ctx, keys, parts, short, rewrites, loaded)...)
+	slices.SortFunc(some, func(a, b int) int { return keys[a].Compare(keys[b]) })
+	if len(some) < manyShort {
+		return m.foldTogether(ctx, keys, some, rewrites, loaded)
 	}
 
 	// Each processor gets some that stand next to each other.
 	var mu sync.Mutex
 	var folding sync.WaitGroup
 	n := runtime.GOMAXPROCS(0)
-	for some := range slices.Chunk(short, (len(short)+n-1)/n) {
+	for part := range slices.Chunk(some, (len(some)+n-1)/n) {
 		folding.Go(func() {
-			others := m.foldTogether(ctx, keys, parts, some, rewrites, loaded)
+			others := m.foldTogether(ctx, keys, part, rewrites, loaded)
 			mu.Lock()
 			defer mu.Unlock()
 			left = append(left, others...)
@@ -54,44 +48,75 @@ func (m *Moment) foldShort(ctx context.Context, keys []j17.Key, parts []part, re
 	return left
 }
 
-// foldTogether folds the aggregates at some places, and returns the places of those that it could not fold: whoever folds them by
-// themselves finds out why.
-func (m *Moment) foldTogether(ctx context.Context, keys []j17.Key, parts []part, some []int, rewrites uint64, loaded []Loaded) (left []int) {
-	wanted := make([]store.Part, len(some))
-	for n, i := range some {
-		wanted[n] = store.Part{Key: keys[i], From: 1, To: parts[i].Length}
+// together folds several aggregates, one after the other.
+type together struct {
+	m *Moment
+	x *folding
+	// name is the aggregate, seen how many of its events were read, and left tells that whoever folds it by itself gets further.
+	name j17.Key
+	seen uint64
+	left bool
+}
+
+// begin begins with an aggregate.
+func (f *together) begin(ctx context.Context, key j17.Key) {
+	typ := f.m.d.Program(key.Type)
+	if f.x == nil || f.x.typ != typ {
+		f.x = f.m.e.folding(ctx, typ)
 	}
-	at, skipped := 0, false
-	folded := make([]*decider.State, len(some))
-	var x *folding
-	for ev, err := range m.e.store.ReadStreams(ctx, m.d.env.tenant, wanted) {
+	f.x.begin(key, typ.First())
+	f.name, f.seen, f.left = key, 0, false
+}
+
+// next takes the next event. What is no light work is left to those who do such in slices, and what was rewritten to those who ask its head
+// for its generation. What is behind the moment tells only that the aggregate has gone on.
+func (f *together) next(ev *j17.Event, most uint64) {
+	f.seen++
+	et := f.x.typ.Events[ev.Type]
+	heavy := et != nil && et.Code != nil || f.x.cost > inlineWork || f.x.f.Data.Size()+len(ev.Data) > inlineBytes
+	f.left = f.left || f.seen > most || heavy || ev.Erased() || ev.StreamID.Compare(f.m.at) <= 0 && f.x.apply(ev) != nil
+}
+
+// state returns what has become of the aggregate, nil if it is left.
+func (f *together) state() *decider.State {
+	if f.left || f.x.f.Finish(f.x.te.Key) != nil {
+		return nil
+	}
+	state := f.x.f
+	return &state
+}
+
+// foldTogether folds the aggregates at some places, in the order of their keys, and returns the places of those that it has not folded. An
+// aggregate without events is among these: only its head tells that it has none.
+func (m *Moment) foldTogether(ctx context.Context, keys []j17.Key, some []int, rewrites uint64, loaded []Loaded) (left []int) {
+	most := min(shortStream, m.e.every-1) // what may have a snapshot is folded from there
+	wanted := make([]j17.Key, len(some))
+	for n, i := range some {
+		wanted[n] = keys[i]
+	}
+	folded, seen := make([]*decider.State, len(some)), make([]uint64, len(some))
+	f, at, long := together{m: m}, -1, 0
+	for ev, err := range m.e.store.ReadStreams(ctx, m.d.env.tenant, wanted, most+1) {
 		if err != nil {
+			f.left = true
 			break
 		}
-		i := some[at]
-		if ev.Version == 1 {
-			typ := m.d.Program(keys[i].Type)
-			if x == nil || x.typ != typ {
-				x = m.e.folding(ctx, typ)
+		if at < 0 || ev.Key != f.name {
+			if at >= 0 {
+				folded[at], seen[at] = f.state(), f.seen
 			}
-			first := *typ.First()
-			first.Generation = parts[i].Generation
-			x.begin(keys[i], &first)
-			skipped = false
+			for at = max(at, 0); wanted[at] != ev.Key; at++ {
+			}
+			f.begin(ctx, ev.Key)
 		}
-
-		// What is no light work is left to those who do such in slices.
-		et := x.typ.Events[ev.Type]
-		heavy := et != nil && et.Code != nil || x.cost > inlineWork || x.f.Data.Size()+len(ev.Data) > inlineBytes
-		skipped = skipped || heavy || x.apply(ev) != nil
-		if ev.Version < parts[i].Length {
-			continue
+		if f.next(ev, most); f.seen > most {
+			if long++; long == mostLong {
+				break
+			}
 		}
-		if !skipped && x.f.Finish(x.te.Key) == nil {
-			f := x.f
-			folded[at] = &f
-		}
-		at++
+	}
+	if at >= 0 {
+		folded[at], seen[at] = f.state(), f.seen
 	}
 
 	// Where something was rewritten meanwhile, some may be folded from what was before and what is now.
@@ -99,15 +124,19 @@ func (m *Moment) foldTogether(ctx context.Context, keys []j17.Key, parts []part,
 		return some
 	}
 	for n, i := range some {
-		f := folded[n]
-		if f == nil {
+		state := folded[n]
+		if state == nil {
 			left = append(left, i)
 			continue
 		}
-		m.e.counts.folded.Add(f.Length)
-		loaded[i].take(f, parts[i])
-		if !parts[i].past && m.d.replaced != nil { // what is of the past, or not deployed, is not for the cache
-			m.e.cache.put(stateKey{m.d.env.tenant, keys[i]}, f)
+		p := part{Version: Version{Length: state.Length}, past: seen[n] > state.Length}
+		if p.Length == 0 {
+			continue // it has begun behind the moment
+		}
+		m.e.counts.folded.Add(state.Length)
+		loaded[i].take(state, p)
+		if !p.past && m.d.replaced != nil { // what is of the past, or not deployed, is not for the cache
+			m.e.cache.put(stateKey{m.d.env.tenant, keys[i]}, state)
 		}
 	}
 	return left

@@ -28,9 +28,9 @@ func (r *reading) ReadStream(ctx context.Context, t j17.Tenant, key j17.Key, fro
 }
 
 // ReadStreams is part of store.Store.
-func (r *reading) ReadStreams(ctx context.Context, t j17.Tenant, parts []store.Part) iter.Seq2[*j17.Event, error] {
+func (r *reading) ReadStreams(ctx context.Context, t j17.Tenant, keys []j17.Key, most uint64) iter.Seq2[*j17.Event, error] {
 	first := r.several.Add(1) == 1
-	events := r.Store.ReadStreams(ctx, t, parts)
+	events := r.Store.ReadStreams(ctx, t, keys, most)
 	return func(yield func(*j17.Event, error) bool) {
 		n := 0
 		for ev, err := range events {
@@ -131,6 +131,29 @@ func TestARewriteMeetsAReadOfMany(t *testing.T) {
 		}
 		if got := string(loaded[i].Data.Get("n").AppendJSON(nil)); got != want {
 			t.Errorf("counter %d has counted %s, want %s", i, got, want)
+		}
+	}
+
+	// Who asks later sees by its head that it is of another generation.
+	e = engine.New(engine.Options{Store: f.Store, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
+	e.Deploy(enginetest.Tenant, enginetest.Compiled(t, enginetest.CounterSpec), nil)
+	if m, err = e.Moment(enginetest.Tenant, now.Position()); err != nil {
+		t.Fatal(err)
+	}
+	versions, err := m.Versions(t.Context(), keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if loaded, err = m.Load(t.Context(), keys, false); err != nil {
+		t.Fatal(err)
+	}
+	for i := range loaded {
+		want := engine.Version{Length: 2}
+		if i == 4 {
+			want.Generation = 1
+		}
+		if loaded[i].Version != versions[i] || versions[i] != want {
+			t.Errorf("counter %d is of %v, its head says %v, want %v", i, loaded[i].Version, versions[i], want)
 		}
 	}
 }

@@ -61,9 +61,11 @@ type Aggregates interface {
 	// that is removed meanwhile is ErrNotFound.
 	ReadStream(ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64) iter.Seq2[*j17.Event, error]
 
-	// ReadStreams is ReadStream for a part of each of several streams, one after the other. It costs less than to read each by itself,
-	// above all where streams follow each other in the order of their types and ids.
-	ReadStreams(ctx context.Context, t j17.Tenant, parts []Part) iter.Seq2[*j17.Event, error]
+	// ReadStreams yields the first durable events of each of several streams, at most so many of each, one stream after the other. It is
+	// ReadStream for those who do not know how long streams are, which costs them as much as to read what is in short ones: whoever asks
+	// for one more than he takes sees which are longer. Nothing compares what it yields with the heads, so that a stream without its
+	// last events would pass for a shorter one. Each key stands there once; those in the order of types and ids cost least.
+	ReadStreams(ctx context.Context, t j17.Tenant, keys []j17.Key, most uint64) iter.Seq2[*j17.Event, error]
 
 	// VersionAfter returns the version of the first event of the stream whose StreamID is greater than after;
 	// length+1 when there is none.

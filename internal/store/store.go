@@ -173,12 +173,6 @@ type Head struct {
 	Present [32]byte
 }
 
-// Part is a part of a stream: the events with From <= Version <= To, which has to be there.
-type Part struct {
-	Key      j17.Key
-	From, To uint64
-}
-
 // Now returns the chain over the bytes that the events have now.
 func (h Head) Now() [32]byte {
 	if h.Generation > 0 {

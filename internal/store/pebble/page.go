@@ -180,8 +180,8 @@ func (p *page) stream(r reader, key j17.Key, from, to uint64) (err error) {
 	return nil
 }
 
-// streams copies events of several streams, from one version of the first on.
-func (p *page) streams(r reader, parts []store.Part, from uint64) (err error) {
+// streams copies the first events of several streams, at most so many of each, from one version of the first stream on.
+func (p *page) streams(r reader, keys []j17.Key, from, most uint64) (err error) {
 	prefix := appendPrefix(nil, r.tenant, kindEvent)
 	it, err := r.iterate(prefix, after(prefix))
 	if err != nil {
@@ -189,32 +189,26 @@ func (p *page) streams(r reader, parts []store.Part, from uint64) (err error) {
 	}
 	defer closeIter(it, &err, "streams")
 	var want []byte
-	for i := range parts {
-		part := &parts[i]
-		want = appendEventKey(want[:0], r.tenant, part.Key, from)
-		for ok := it.SeekGE(want); from <= part.To; ok = it.Next() {
+	for _, key := range keys {
+		want = appendEventKey(want[:0], r.tenant, key, from)
+		stream := len(want) - versionSuffix
+		for ok := it.SeekGE(want); ok && from <= most && bytes.HasPrefix(it.Key(), want[:stream]); ok = it.Next() {
 			// What does not stand where it should is missing.
-			binary.BigEndian.PutUint64(want[len(want)-versionSuffix:], from)
-			var v []byte
-			failed := it.Error()
-			if failed == nil && ok {
-				v, failed = it.ValueAndErr()
-			}
-			if failed != nil || !ok || !bytes.Equal(it.Key(), want) {
-				return corruption(cmp.Or(failed, errGap), "%s version %d of tenant number %d", part.Key, from, r.tenant)
+			binary.BigEndian.PutUint64(want[stream:], from)
+			v, failed := it.ValueAndErr()
+			if failed != nil || !bytes.Equal(it.Key(), want) {
+				return corruption(cmp.Or(failed, errGap), "%s version %d of tenant number %d", key, from, r.tenant)
 			}
 			entry := p.add(v)
-			entry.key, entry.version = part.Key, from
-			if p.full {
+			if entry.key, entry.version = key, from; p.full {
 				return nil
 			}
-			if from++; from > part.To {
-				break
-			}
+			from++
 		}
-		if i+1 < len(parts) {
-			from = parts[i+1].From
+		if err := it.Error(); err != nil {
+			return fault(key.String(), err)
 		}
+		from = 1
 	}
 	return nil
 }

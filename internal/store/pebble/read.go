@@ -233,24 +233,25 @@ func (s *Store) readStream(
 	return nil
 }
 
-// ReadStreams yields durable events of several streams. See store.Store.
-func (s *Store) ReadStreams(ctx context.Context, t j17.Tenant, parts []store.Part) iter.Seq2[*j17.Event, error] {
-	return sequence(func(yield func(*j17.Event) bool) error { return s.readStreams(ctx, t, parts, yield) })
+// ReadStreams yields the first durable events of several streams. See store.Store.
+func (s *Store) ReadStreams(ctx context.Context, t j17.Tenant, keys []j17.Key, most uint64) iter.Seq2[*j17.Event, error] {
+	return sequence(func(yield func(*j17.Event) bool) error { return s.readStreams(ctx, t, keys, most, yield) })
 }
 
-// readStreams is readStream for several of them.
-func (s *Store) readStreams(ctx context.Context, t j17.Tenant, parts []store.Part, yield func(*j17.Event) bool) error {
+// readStreams is readStream for the first events of several streams.
+func (s *Store) readStreams(ctx context.Context, t j17.Tenant, keys []j17.Key, most uint64, yield func(*j17.Event) bool) error {
 	r, err := s.read(t)
 	if err != nil {
 		return err
 	}
 	number := r.tenant
 	r.close()
-
-	// What is asked for makes sense.
-	for i := range parts {
-		if err := store.ValidKey(parts[i].Key); err != nil || parts[i].From == 0 || parts[i].From > parts[i].To {
-			return fmt.Errorf("%w: events %d to %d of %s", store.ErrInvalid, parts[i].From, parts[i].To, parts[i].Key)
+	if number == 0 {
+		return nil
+	}
+	for _, key := range keys {
+		if err := store.ValidKey(key); err != nil {
+			return fmt.Errorf("%w: the events of %s", store.ErrInvalid, key)
 		}
 	}
 
@@ -258,18 +259,22 @@ func (s *Store) readStreams(ctx context.Context, t j17.Tenant, parts []store.Par
 	p := s.pages.get()
 	defer s.pages.put(p)
 	var c eventCursor
-	for n, version := uint64(0), uint64(0); len(parts) > 0; {
-		version = max(version, parts[0].From)
-		if err := s.fillPage(p, t, number, func(r reader) error { return p.streams(r, parts, version) }); err != nil {
+	for n, version, more := uint64(0), uint64(1), len(keys) > 0; more; {
+		if err := s.fillPage(p, t, number, func(r reader) error { return p.streams(r, keys, version, most) }); err != nil {
 			return err
 		}
+		more = p.full
 		for i := range p.entries {
 			entry := &p.entries[i]
 			if s.rewrites.Load() != p.rewrites {
+				more = true
 				break // what stands in the page may have been erased
 			}
 			if err := s.interrupted(ctx, n); err != nil {
 				return err
+			}
+			for keys[0] != entry.key {
+				keys, version = keys[1:], 1
 			}
 			if c.event.Key != entry.key {
 				c.event.Key, c.keyLen = entry.key, len(entry.key.Type)+len(":")+len(entry.key.ID)
@@ -277,12 +282,7 @@ func (s *Store) readStreams(ctx context.Context, t j17.Tenant, parts []store.Par
 			if err := c.load(entry); err != nil {
 				return corruption(err, "%s version %d of tenant %s", entry.key, entry.version, t)
 			}
-			if n, version = n+1, version+1; version > parts[0].To {
-				parts, version = parts[1:], 0
-				if len(parts) > 0 {
-					version = parts[0].From // its events may follow in the page
-				}
-			}
+			n, version = n+1, entry.version+1
 			if !yield(&c.event) {
 				return nil
 			}
