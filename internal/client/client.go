@@ -369,15 +369,19 @@ func (c *Client) Projection(ctx context.Context, name, id string, o ProjectionOp
 		path = append(path, id)
 	}
 	var b struct {
-		Data     json.RawMessage `json:"data"`
-		CachedAt int64           `json:"cached_at"`
-		Metadata json.RawMessage `json:"metadata"`
+		Data     json.RawMessage   `json:"data"`
+		Rows     []json.RawMessage `json:"rows"`
+		CachedAt int64             `json:"cached_at"`
+		Metadata json.RawMessage   `json:"metadata"`
 	}
 	complete := func() error {
-		if b.Data == nil {
-			return errors.New("the reply has no data")
+		switch {
+		case b.Data != nil:
+			return nil
+		case b.Rows != nil:
+			return &Error{Problem: j17.Errorf(j17.CodeInvalidParameter, "The projection '%s' has a value for each of many aggregates. Say of which one by its id, or ask for its rows.", j17.Printable(name)), Status: http.StatusOK}
 		}
-		return nil
+		return errors.New("the reply has no data")
 	}
 	if err := c.get(ctx, path, q, &b, complete); err != nil {
 		return Projected{}, err
@@ -541,7 +545,8 @@ func pageQuery(start string, size uint64) url.Values {
 	return q
 }
 
-// get reads the reply to a GET into a value, which complete looks at then: not all that is JSON is a reply of ours.
+// get reads the reply to a GET into a value, which complete looks at then: not all that is JSON is a reply of ours. An *Error of complete is
+// about one that is.
 func (c *Client) get(ctx context.Context, path []string, query url.Values, into any, complete func() error) error {
 	reply, err := c.do(ctx, request{method: http.MethodGet, path: path, query: query})
 	if err != nil {
@@ -550,10 +555,10 @@ func (c *Client) get(ctx context.Context, path []string, query url.Values, into 
 	if err = json.Unmarshal(reply.body, into); err == nil {
 		err = complete()
 	}
-	if err != nil {
+	if _, ours := errors.AsType[*Error](err); err != nil && !ours {
 		return notOurs(reply, err)
 	}
-	return nil
+	return err
 }
 
 // needs is the error of a reply that lacks a member.
