@@ -124,9 +124,13 @@ func (c *compiler) spec() {
 		optional: []string{
 			"target_types", "modules", "geo_types", "projections", "singletons", "listeners", "identity", "project_key",
 		},
+		refused: []string{"sagas"},
 	}
 	if !c.object(c.root, "", top) {
 		return
+	}
+	if !c.root.Get("sagas").IsMissing() {
+		c.sagasOutside("/sagas")
 	}
 	c.declare()
 	c.identity(c.root.Get("identity"), "/identity")

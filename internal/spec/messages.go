@@ -360,6 +360,11 @@ func (m *messages) neverFirst(at diag.Pointer, event, to string) {
 		Hintf("emit it to another aggregate, or do without \"creates\": \"only\"")
 }
 
+// sagasOutside: the only part of a spec that one looks for at its top in vain.
+func (m *messages) sagasOutside(at diag.Pointer) {
+	m.Errorf(at, `unknown key "sagas"`).AtKey().Hintf(`sagas stand in modules, as in "modules": {"sagas": {"name": {...}}}`)
+}
+
 func (m *messages) tagOfOurs(at diag.Pointer, name string) {
 	m.Errorf(at, "a tag cannot be named %s, since every event has one of that name", quote(name)).AtKey().
 		Hintf("find events by \"%s:<type>:<id>\" without declaring anything, or choose another name", name)
