@@ -100,22 +100,22 @@ func (b *backups) identities() (repository.Identities, error) {
 
 // shownBackup is a backup as it is printed, with the names that the API has.
 type shownBackup struct {
-	ID          string                                `json:"id"`
-	Status      string                                `json:"status"`
-	Scope       repository.Scope                      `json:"scope"`
-	Instance    string                                `json:"instance,omitempty"`
-	Environment j17.Environment                       `json:"environment,omitempty"`
-	Kind        repository.Kind                       `json:"kind"`
-	Parent      *string                               `json:"parent"`
-	Encrypted   bool                                  `json:"encrypted"`
-	Recipients  []string                              `json:"recipients,omitempty"`
-	Bytes       int64                                 `json:"bytes"`
-	Position    string                                `json:"position,omitempty"`
-	Size        *uint64                               `json:"size,omitempty"`
-	Root        string                                `json:"root,omitempty"`
-	Positions   map[string]map[j17.Environment]string `json:"positions,omitempty"`
-	CreatedAt   time.Time                             `json:"created_at"`
-	CompletedAt time.Time                             `json:"completed_at"`
+	ID          string                                 `json:"id"`
+	Status      string                                 `json:"status"`
+	Scope       repository.Scope                       `json:"scope"`
+	Instance    string                                 `json:"instance,omitempty"`
+	Environment j17.Environment                        `json:"environment,omitempty"`
+	Kind        repository.Kind                        `json:"kind"`
+	Parent      *string                                `json:"parent"`
+	Encrypted   bool                                   `json:"encrypted"`
+	Recipients  []string                               `json:"recipients,omitempty"`
+	Bytes       int64                                  `json:"bytes"`
+	Position    *string                                `json:"position,omitempty"`
+	Size        *uint64                                `json:"size,omitempty"`
+	Root        string                                 `json:"root,omitempty"`
+	Positions   map[string]map[j17.Environment]*string `json:"positions,omitempty"`
+	CreatedAt   time.Time                              `json:"created_at"`
+	CompletedAt time.Time                              `json:"completed_at"`
 }
 
 func showBackup(m *repository.Manifest) shownBackup {
@@ -129,18 +129,26 @@ func showBackup(m *repository.Manifest) shownBackup {
 		t := &m.Tenants[i]
 		switch {
 		case m.Scope == repository.OfEnvironment:
-			s.Instance, s.Environment, s.Position, s.Size, s.Root = t.Instance, t.Environment, t.Position.String(), &t.Size, fmt.Sprintf("%x", t.Root)
+			s.Instance, s.Environment, s.Position, s.Size, s.Root = t.Instance, t.Environment, positionOf(t), &t.Size, fmt.Sprintf("%x", t.Root)
 		case t.Tenant != j17.System:
 			if s.Positions == nil {
-				s.Positions = map[string]map[j17.Environment]string{}
+				s.Positions = map[string]map[j17.Environment]*string{}
 			}
 			if s.Positions[t.Instance] == nil {
-				s.Positions[t.Instance] = map[j17.Environment]string{}
+				s.Positions[t.Instance] = map[j17.Environment]*string{}
 			}
-			s.Positions[t.Instance][t.Environment] = t.Position.String()
+			s.Positions[t.Instance][t.Environment] = positionOf(t)
 		}
 	}
 	return s
+}
+
+// positionOf is the position of the last event that a backup has of an environment, nil where that has none.
+func positionOf(t *repository.TenantManifest) *string {
+	if t.Size == 0 {
+		return nil
+	}
+	return new(t.Position.String())
 }
 
 func (e *env) backupList() *cobra.Command {
@@ -162,7 +170,7 @@ func (e *env) backupList() *cobra.Command {
 			return interrupted(cmd.Context(), err)
 		}
 		if len(all) == 0 && len(damaged) == 0 {
-			return j17.Errorf(j17.CodeNotFound, "There is no backup in %s.", r)
+			return noBackup(r)
 		}
 		shown := make([]shownBackup, len(all))
 		for i := range all {
@@ -180,6 +188,11 @@ func (e *env) backupList() *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+// noBackup is the error of a place without backups.
+func noBackup(r *repository.Repository) error {
+	return j17.Errorf(j17.CodeNotFound, "There is no backup in %s.", r)
 }
 
 // print shows backups as JSON or as a table.
@@ -237,6 +250,9 @@ Exit code 5: they are encrypted to somebody else. 6: there is none. 7: a file is
 		bar.done()
 		if err != nil {
 			return interrupted(cmd.Context(), err)
+		}
+		if len(all) == 0 {
+			return noBackup(r)
 		}
 		shown := make([]shownBackup, len(all))
 		for i := range all {

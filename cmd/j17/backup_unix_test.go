@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -152,6 +153,9 @@ func TestBackupExitCodes(t *testing.T) {
 	check(exitAuth, "--identity", "restore", sealed, "--data", data)
 	check(exitNotFound, "no folder", "list", filepath.Join(root, "nothing"))
 	check(exitNotFound, "no backup", "restore", root, "--data", data)
+	check(exitNotFound, "no backup", "list", root)
+	check(exitNotFound, "no backup", "verify", root)
+	check(exitNotFound, "no backup", "verify", root, "--json")
 	check(exitNotFound, "bak_2", "restore", plain, "--data", data, "--backup", "bak_2")
 	check(exitNotFound, "reaches up to", "restore", plain, "--data", data, "--position", "9999999999999-0")
 	check(exitUsage, "--position", "restore", plain, "--data", data, "--position", "x")
@@ -179,5 +183,16 @@ func TestBackupExitCodes(t *testing.T) {
 	check(exitVerifyFails, manifest, "restore", plain, "--data", data)
 	if _, err := os.Stat(data); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("there is a data folder: %v", err)
+	}
+}
+
+// TestBackupsOfNothingHaveNoPosition: an environment without events has the position that the API says, which is none.
+func TestBackupsOfNothingHaveNoPosition(t *testing.T) {
+	empty := repository.TenantManifest{TenantHead: repository.TenantHead{Tenant: "ins_1/test", Instance: "ins_1", Environment: j17.Test}}
+	for _, scope := range []repository.Scope{repository.OfEnvironment, repository.OfServer} {
+		b := showBackup(&repository.Manifest{ID: "bak_1", Scope: scope, Tenants: []repository.TenantManifest{empty}})
+		if text, err := json.Marshal(b); err != nil || b.Position != nil || b.Positions["ins_1"][j17.Test] != nil {
+			t.Errorf("%s, %v", text, err)
+		}
 	}
 }
