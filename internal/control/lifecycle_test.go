@@ -3,7 +3,6 @@ package control_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -348,55 +347,6 @@ func TestFaults(t *testing.T) {
 	s.clock.Advance(7 * 24 * time.Hour)
 	_, err := s.Faults.ByID(t.Context(), "err_1")
 	want(t, "a week later", err, j17.CodeNotFound, "")
-}
-
-func TestFaultsAreBounded(t *testing.T) {
-	s := start(t)
-	for i := range 5000 {
-		s.Faults.Report(control.Fault{ID: fmt.Sprint("flood_", i)})
-	}
-	kept := 0
-	for i := range 5000 {
-		if _, err := s.Faults.ByID(t.Context(), fmt.Sprint("flood_", i)); err == nil {
-			kept++
-		}
-	}
-	if kept != 600 {
-		t.Errorf("%d faults of a flood are kept", kept)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for minute := range 18 {
-		s.clock.Advance(time.Minute)
-		for i := range 600 {
-			s.Faults.Report(control.Fault{ID: fmt.Sprintf("err_%d_%d", minute, i)})
-		}
-		if err := s.Run(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if minute == 9 {
-			s.restart(t)
-		}
-	}
-	count := func(prefix string) (n int) {
-		for after := ""; ; {
-			items, err := s.store.Scan(t.Context(), j17.System, "control.faults", store.Prefix(prefix).After(after), 1000)
-			if err != nil {
-				t.Fatal(err)
-			}
-			n += len(items)
-			if len(items) < 1000 {
-				return n
-			}
-			after = items[len(items)-1].Key
-		}
-	}
-	if all, oldest := count(""), count("flood_"); all != 10_000 || oldest != 0 {
-		t.Errorf("%d faults are kept, %d of them the oldest", all, oldest)
-	}
-	if _, err := s.Faults.ByID(t.Context(), "err_17_599"); err != nil {
-		t.Error(err)
-	}
 }
 
 func TestRunReportsWhatFails(t *testing.T) {

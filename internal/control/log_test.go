@@ -3,19 +3,14 @@ package control_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"j17"
 	"j17/internal/control"
-	"j17/internal/store"
-	"j17/internal/store/storetest"
 )
 
 // TestServersOfOneStoreKnowEachOthersChanges changes something by one server and asks another one, which follows the log.
@@ -158,65 +153,5 @@ func TestAChangeItsRecordAndItsEventAreOneCommit(t *testing.T) {
 	s.restart(t)
 	if _, ok := s.Keys.ByToken(token); !ok {
 		t.Error("the key was revoked all the same")
-	}
-}
-
-// TestAuditRecordsMoveIntoTheLog opens a registry whose audit records are where they used to be. However often the program ends
-// while it moves them, each is there once and in order.
-func TestAuditRecordsMoveIntoTheLog(t *testing.T) {
-	const records = 1100
-	for writes := 0; ; writes++ {
-		s := start(t)
-		app := s.instance(t, "app")
-		begin := s.clock.Now().Add(-records * time.Second).Truncate(time.Second).UTC()
-		for part := range slices.Chunk(slices.Collect(func(yield func(int) bool) {
-			for i := range records {
-				if !yield(i) {
-					return
-				}
-			}
-		}), 300) {
-			var sides []store.Side
-			for _, i := range part {
-				at := begin.Add(time.Duration(i) * time.Second)
-				rec := `{"uuid":"u","id":"aud_` + at.Format("150405") + `","at":"` + at.Format(time.RFC3339) + `","action":"key.create","actor":{"kind":"server"},"instance":"` + app.ID + `","outcome":"done"}`
-				key := fmt.Sprintf("%05d", records-i) // the newest first
-				sides = append(sides, store.Side{Op: store.Put, Space: "control.audit", Key: key, Value: []byte(rec)},
-					store.Side{Op: store.Put, Space: "control.audit_by_instance", Key: app.ID + "/" + key, Value: []byte(rec)})
-			}
-			if err := s.store.Write(t.Context(), j17.System, sides); err != nil {
-				t.Fatal(err)
-			}
-		}
-		_, err := control.Open(t.Context(), control.Options{Store: &ending{s.store, writes}, Clock: s.clock})
-		ended := err != nil
-		s.restart(t)
-
-		for _, q := range []control.AuditQuery{{Action: "key"}, {Instance: app.ID, Action: "key"}} {
-			var got []string
-			for rec, err := range s.Audit.Export(t.Context(), q) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				got = append(got, rec.ID)
-			}
-			var all []string
-			for i := range records {
-				all = append(all, "aud_"+begin.Add(time.Duration(records-1-i)*time.Second).Format("150405"))
-			}
-			if diff := cmp.Diff(all, got); diff != "" {
-				t.Fatalf("after %d writes (-want +got):\n%s", writes, diff)
-			}
-		}
-		got, _, err := s.Audit.List(t.Context(), control.AuditQuery{Instance: app.ID, From: begin.Add(10 * time.Second), To: begin.Add(12 * time.Second)}, 10)
-		if err != nil || len(got) != 2 || !got[0].At.Equal(begin.Add(11*time.Second)) {
-			t.Errorf("two seconds of it: %+v, %v", got, err)
-		}
-		if text, err := storetest.Dump(t.Context(), s.store, j17.System); err != nil || strings.Contains(text, "control.audit") {
-			t.Errorf("something is left where records used to be: %v", err)
-		}
-		if !ended {
-			return
-		}
 	}
 }

@@ -1,11 +1,9 @@
 package control_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -91,62 +89,6 @@ func former(tb testing.TB, s *server) int {
 		n += len(items)
 	}
 	return n
-}
-
-// TestSpecsMoveToTheirEnvironments opens a registry whose specs are where they used to be. However often the program ends while
-// it moves them, in whatever moment, each environment has all of its versions or none, and in the end all have all.
-func TestSpecsMoveToTheirEnvironments(t *testing.T) {
-	large := strings.Repeat(" ", 3<<20)
-	for writes := 0; ; writes++ {
-		s := start(t)
-		app, other := s.instance(t, "app"), s.instance(t, "other")
-		putFormer(t, s, uuidOf(t, s, "app"), j17.Prod, "one", "two"+large, "three"+large)
-		putFormer(t, s, uuidOf(t, s, "app"), j17.Test, "elsewhere")
-		putFormer(t, s, uuidOf(t, s, "other"), j17.Prod, "other")
-		var log bytes.Buffer
-		options := control.Options{Store: &ending{s.store, writes}, Clock: s.clock, Logger: slog.New(slog.NewTextHandler(&log, nil))}
-		_, err := control.Open(t.Context(), options)
-		ended := err != nil
-		if ended {
-			head, err := s.store.Get(t.Context(), j17.TenantOf(app.ID, j17.Prod), "spec.head", "current")
-			if !errors.Is(err, store.ErrNotFound) && (err != nil || string(head.Value) != `{"version":3}`) {
-				t.Fatalf("after %d writes the environment has the version %s: %v", writes, head.Value, err)
-			}
-			options.Store = s.store
-		}
-		r, err := control.Open(t.Context(), options)
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		all, err := r.Specs.History(t.Context(), app.ID, j17.Prod, 0, 10)
-		if err != nil || len(all) != 3 || all[0].Version != 3 || all[2].ID != "dep_1" {
-			t.Fatalf("after %d writes: %+v, %v", writes, all, err)
-		}
-		if current, err := r.Specs.Current(t.Context(), app.ID, j17.Prod); err != nil || string(current.Source) != "three"+large || current.Fence.Rev == 0 {
-			t.Fatalf("after %d writes: %v", writes, err)
-		}
-		if got, err := r.Specs.Version(t.Context(), app.ID, j17.Prod, 1); err != nil || string(got.Source) != "one" {
-			t.Fatalf("after %d writes: %+v, %v", writes, got, err)
-		}
-		for _, at := range []struct {
-			id  string
-			env j17.Environment
-		}{{app.ID, j17.Test}, {other.ID, j17.Prod}} {
-			if got, err := r.Specs.Current(t.Context(), at.id, at.env); err != nil || got.Version != 1 {
-				t.Fatalf("after %d writes: %+v, %v", writes, got, err)
-			}
-		}
-		if n := former(t, s); n != 0 {
-			t.Fatalf("after %d writes %d items are left where specs used to be", writes, n)
-		}
-		if !ended {
-			if !strings.Contains(log.String(), "done=3 environments=3") {
-				t.Errorf("nothing is said of it: %s", log.String())
-			}
-			return
-		}
-	}
 }
 
 // TestWhatWasDeployedSinceStays finds specs where they used to be, of an environment that has newer ones: the program has ended

@@ -230,56 +230,6 @@ func TestReplicaIsReadOnly(t *testing.T) {
 	}
 }
 
-// TestReplicasThatAreBehind catch up in parts, and start over only where their position is none of this headnode's.
-func TestReplicasThatAreBehind(t *testing.T) {
-	s := start(t)
-	r, _ := replica(t, s)
-	catchUp(t, s.Registry, r)
-	app, err := s.Instances.Create(t.Context(), "app")
-	if err != nil {
-		t.Fatal(err)
-	}
-	source := strings.Repeat(" ", 1<<20)
-	for i := range 20 {
-		if _, err := s.Specs.Put(t.Context(), control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte(fmt.Sprint(i, source)), Base: i}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.restart(t)
-	rounds := 0
-	for rep := catchUp(t, s.Registry, r); len(rep.Changes) > 0; rep = catchUp(t, s.Registry, r) {
-		if rounds++; rep.Whole {
-			t.Fatal("it was sent everything")
-		}
-	}
-	if rounds < 2 {
-		t.Error("20 MiB were sent at once")
-	}
-	if got, err := r.Specs.Current(t.Context(), app.ID, j17.Prod); err != nil || got.Version != 20 || string(got.Source) != "19"+source {
-		t.Errorf("version %d: %v", got.Version, err)
-	}
-	position, err := r.Replication.Position(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := start(t)
-	for range 100 { // its log is longer
-		if err := other.Audit.Add(t.Context(), control.Record{Action: "some.thing"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, position := range []string{"", "x", "x-1", position + "0", "-1", strings.TrimRight(position, "0123456789"), "1-0000000000000-0", "99999999999999999999-1"} {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if got, err := s.Replication.Next(ctx, "one", position); err != nil || !got.Whole {
-			t.Errorf("position %q: %v %v", position, got.Whole, err)
-		}
-	}
-	if got, err := other.Replication.Next(t.Context(), "one", position); err != nil || !got.Whole {
-		t.Errorf("a position of another headnode: %v %v", got.Whole, err)
-	}
-}
-
 func TestAwaitReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t)
