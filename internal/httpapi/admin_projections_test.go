@@ -114,55 +114,6 @@ func TestPostedProjections(t *testing.T) {
 	}
 }
 
-// TestPostedProjectionsAreDescribed: the OpenAPI document of an environment has the projections that were posted to it, with the filters that
-// their indexes allow, from the next request on and as long as they are there.
-func TestPostedProjectionsAreDescribed(t *testing.T) {
-	a := administer(t)
-	a.deploySpec(t, ordersSpec(`"chain":`+chain)).wants(t, 201)
-	document := func(without answer) (answer, document) {
-		got := a.ask(t, a.admin, "GET", "app-staging.j17.example", "/_openapi.json", "")
-		got.wants(t, 200)
-		if got.header.Get("ETag") == without.header.Get("ETag") {
-			t.Error("the entity tag is that of the document before it")
-		}
-		valid(t, []byte(got.body))
-		return got, parsed(t, []byte(got.body))
-	}
-	was, before := document(answer{})
-	if before.Paths["/_projections/chain"] == nil || before.Paths["/_projections/listed"] != nil {
-		t.Errorf("%.2000s", was.body)
-	}
-
-	// One with indexes, of fields that are hard to name.
-	a.staging(t, "POST", "projections", `{"name":"listed","for_each":"order","sources":{"order":"$key"},"select":{"total":"$.order.total","größe":"$.order.size","title":"$.order.title"},`+
-		`"index":["total","größe",{"words":"title"}]}`).wants(t, 201)
-	is, after := document(was)
-	op, _ := json.Marshal(after.Paths["/_projections/listed"]["get"]["parameters"])
-	counted, _ := json.Marshal(after.Paths["/_projections/listed/_count"]["get"]["parameters"])
-	for _, name := range []string{"total.gte", "title.words"} {
-		if !strings.Contains(string(op), name) || !strings.Contains(string(counted), name) {
-			t.Errorf("%s takes no %s", op, name)
-		}
-	}
-	for _, name := range []string{"near", "radius", "title.gte"} {
-		if strings.Contains(string(op), name) {
-			t.Errorf("%s takes %s", op, name)
-		}
-	}
-
-	// Another definition, and none.
-	a.staging(t, "POST", "projections", `{"name":"listed","for_each":"order","sources":{"order":"$key"},"select":{"total":"$.order.total"}}`).wants(t, 200)
-	again, plain := document(is)
-	op, _ = json.Marshal(plain.Paths["/_projections/listed"]["get"]["parameters"])
-	if strings.Contains(string(op), "total") || strings.Contains(string(op), "order") {
-		t.Errorf("without an index the list takes %s", op)
-	}
-	a.staging(t, "DELETE", "projections/listed", "").wants(t, 200)
-	if got, _ := document(again); got.body != was.body {
-		t.Error("what is not there any more is described")
-	}
-}
-
 func TestWrongDefinitionsAreRefused(t *testing.T) {
 	a := administer(t)
 	a.deploySpec(t, ordersSpec("")).wants(t, 201)
