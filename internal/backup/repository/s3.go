@@ -17,6 +17,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/minio/minio-go/v7/pkg/s3utils"
 
 	"j17/internal/clock"
 )
@@ -100,8 +101,8 @@ func (o *S3Options) check() (*url.URL, error) {
 	if err != nil || at.Scheme != "https" && at.Scheme != "http" || at.Host == "" || strings.Trim(at.Path, "/") != "" || at.RawQuery != "" || at.Fragment != "" || at.User != nil {
 		return nil, &S3Error{Member: "endpoint", Reason: "has to be the URL of a server without a path, such as https://s3.example.com"}
 	}
-	if !plainName(o.Bucket) {
-		return nil, &S3Error{Member: "bucket", Reason: "has to be the name of a bucket"}
+	if !plainName(o.Bucket) || s3utils.CheckValidBucketName(o.Bucket) != nil {
+		return nil, &S3Error{Member: "bucket", Reason: "has to be the name of a bucket: 3 to 63 letters, digits, dots and hyphens"}
 	}
 	for part := range strings.SplitSeq(strings.Trim(o.Prefix, "/"), "/") {
 		if o.Prefix != "" && !plainName(part) {

@@ -149,6 +149,18 @@ func TestS3OptionsAreChecked(t *testing.T) {
 	}
 }
 
+// TestS3BucketsHaveNames: what no server takes as the name of a bucket is told at once, not by requests that fail.
+func TestS3BucketsHaveNames(t *testing.T) {
+	for _, name := range []string{"", "bk", "..", "a..b", "10.0.0.1", "with space", strings.Repeat("b", 64)} {
+		o := (&gateway{}).options()
+		o.Bucket = name
+		_, err := repository.OpenS3(o, clock.NewManual(start()))
+		if of, ok := errors.AsType[*repository.S3Error](err); !ok || of.Member != "bucket" {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
 // served is a repository in a bucket of a server that does with each connection what serve says.
 func served(t *testing.T, serve func(net.Conn), changes ...func(*repository.S3Options)) *repository.Repository {
 	t.Helper()
