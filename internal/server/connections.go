@@ -52,6 +52,8 @@ type connection struct {
 	// them count among those of all. Both are 0 where the connection is encrypted.
 	header, long atomic.Int64
 	encrypted    bool
+	// unread is what was read and put back.
+	unread []byte
 }
 
 const (
@@ -225,6 +227,11 @@ func (c *connections) forget(n *connection) {
 
 // Read reads what the client sends. Where it is a header for which there is no room, the connection ends.
 func (n *connection) Read(b []byte) (int, error) {
+	if len(n.unread) > 0 {
+		again := copy(b, n.unread)
+		n.unread = n.unread[again:]
+		return again, nil
+	}
 	read, err := n.TCPConn.Read(b)
 	if n.encrypted || read == 0 || n.idle.Load() == 0 {
 		return read, err
@@ -239,6 +246,9 @@ func (n *connection) Read(b []byte) (int, error) {
 	}
 	return read, err
 }
+
+// Unread makes Read return b before anything else, without counting it again. It is not to be called while somebody reads.
+func (n *connection) Unread(b []byte) { n.unread = b }
 
 // errLongHeaders is why a connection ends whose header is long.
 var errLongHeaders = errors.New("too many long headers are held")

@@ -204,3 +204,44 @@ func TestLongHeadersAreCountedTogether(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatIsPutBackIsReadAgain checks that bytes that were put back come first, and count once among those of long headers.
+func TestWhatIsPutBackIsReadAgain(t *testing.T) {
+	c := newConnections(slog.New(slog.DiscardHandler), nil)
+	var config net.ListenConfig
+	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // it was only accepted from
+	var d net.Dialer
+	out, err := d.DialContext(t.Context(), "tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close() //nolint:errcheck // it was only written to
+	if _, err := io.WriteString(out, "some text"); err != nil {
+		t.Fatal(err)
+	}
+	in, err := c.wrap(l).Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close() //nolint:errcheck // it was only read
+	n, ok := in.(*connection)
+	if !ok {
+		t.Fatalf("a connection is %T", in)
+	}
+	read := make([]byte, 4)
+	if _, err := io.ReadFull(n, read); err != nil {
+		t.Fatal(err)
+	}
+	n.Unread(append([]byte(nil), read...))
+	all := make([]byte, len("some text"))
+	if _, err := io.ReadFull(n, all); err != nil || string(all) != "some text" {
+		t.Errorf("read was %q: %v", all, err)
+	}
+	if got := n.header.Load(); got != int64(len(all)) {
+		t.Errorf("%d bytes are counted", got)
+	}
+}

@@ -30,6 +30,7 @@ import (
 	"j17/internal/control"
 	"j17/internal/decider"
 	"j17/internal/deploy"
+	"j17/internal/direct"
 	"j17/internal/engine"
 	"j17/internal/envlog"
 	"j17/internal/erasure"
@@ -445,7 +446,12 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	g, failed := errgroup.WithContext(ctx)
+	var answered *direct.Front
 	for l, h := range servers {
+		if _, plain := l.(*watched); plain && l == s.public {
+			answered = direct.Before(l, h, httpapi.Direct)
+			l = answered
+		}
 		g.Go(func() error { return serve(h, l) })
 	}
 	workers = append(workers, s.backups.Run)
@@ -464,8 +470,14 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drainTime())
 	defer cancel()
 	var drained errgroup.Group
-	for _, h := range servers {
-		drained.Go(func() error { return h.Shutdown(drain) })
+	for l, h := range servers {
+		drained.Go(func() error {
+			err := h.Shutdown(drain) // which closes the listener
+			if answered != nil && l == s.public {
+				err = errors.Join(err, answered.Shutdown(drain))
+			}
+			return err
+		})
 	}
 	err := drained.Wait()
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -474,6 +486,9 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 		stopRequests()
 		for _, h := range servers {
 			err = errors.Join(err, h.Close())
+		}
+		if answered != nil {
+			answered.Abort()
 		}
 	}
 	stopWork()

@@ -1,0 +1,172 @@
+package direct
+
+import (
+	"bytes"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strings"
+)
+
+// request is one that came whole, with nothing unusual about it.
+type request struct {
+	method, path, host string
+	header             http.Header
+	url                url.URL
+	body               body
+}
+
+// body is what a request brings, in memory.
+type body struct{ strings.Reader }
+
+// Close does nothing.
+func (*body) Close() error { return nil }
+
+// http returns the request as handlers want it: r with what is its own.
+func (p *request) http(r *http.Request) *http.Request {
+	p.url.Path = p.path
+	r.Method, r.URL, r.RequestURI, r.Host, r.Header = p.method, &p.url, p.path, p.host, p.header
+	r.Body = http.NoBody
+	if n := p.body.Len(); n > 0 {
+		r.Body, r.ContentLength = &p.body, int64(n)
+	}
+	return r
+}
+
+// parse reads a request, nil where it is not one to be answered directly. more tells that the rest of it may still come.
+//
+// What it takes is a small part of what HTTP allows, and of that all servers agree what it means: GET without a body, or POST with a length; a
+// path of plain letters; one field a line, each only once, with plain text behind one space; a host. FuzzParse holds it against net/http.
+func parse(b []byte) (p *request, more bool) {
+	// The whole of the head is there.
+	end := bytes.Index(b, []byte("\r\n\r\n"))
+	if end < 0 {
+		return nil, true
+	}
+	bodyAt := end + len("\r\n\r\n")
+	text := string(b)
+	line, fields, _ := strings.Cut(text[:end+len("\r\n")], "\r\n")
+
+	// The first line.
+	p = &request{}
+	var version string
+	p.method, line, _ = strings.Cut(line, " ")
+	p.path, version, _ = strings.Cut(line, " ")
+	if p.method != http.MethodPost && p.method != http.MethodGet || version != "HTTP/1.1" || !plainPath(p.path) {
+		return nil, false
+	}
+
+	// The fields.
+	values := make([]string, strings.Count(fields, "\n"))
+	p.header = make(http.Header, len(values))
+	length := -1
+	for i := range values {
+		var name, value string
+		line, fields, _ = strings.Cut(fields, "\r\n")
+		name, value, ok := strings.Cut(line, ":")
+		if !ok || !plainName(name) {
+			return nil, false
+		}
+		if value, ok = plainValue(value); !ok {
+			return nil, false
+		}
+		name = textproto.CanonicalMIMEHeaderKey(name)
+		switch name {
+		case "Host":
+			if p.host != "" || !plainHost(value) {
+				return nil, false
+			}
+			p.host = value
+			continue
+		case "Content-Length":
+			if length, ok = plainLength(value); !ok {
+				return nil, false
+			}
+		case "Connection":
+			if value != "keep-alive" {
+				return nil, false
+			}
+		case "Transfer-Encoding", "Te", "Trailer", "Expect", "Upgrade", "Http2-Settings", "Keep-Alive", "Proxy-Connection", "Pragma":
+			return nil, false // they change how a request or its connection is to be treated, or did once
+		}
+		if p.header[name] != nil {
+			return nil, false
+		}
+		values[i] = value
+		p.header[name] = values[i : i+1 : i+1]
+	}
+	if p.host == "" || (length >= 0) != (p.method == http.MethodPost) {
+		return nil, false
+	}
+
+	// The body, and nothing behind it.
+	switch has := len(b) - bodyAt; {
+	case has < max(length, 0):
+		return nil, true
+	case has > max(length, 0):
+		return nil, false
+	}
+	p.body.Reset(text[bodyAt:])
+	return p, false
+}
+
+// plainPath reports whether a path means itself: no query, nothing that is escaped.
+func plainPath(s string) bool {
+	if s == "" || s[0] != '/' || strings.HasPrefix(s, "//") {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; !alphanumeric(c) && c != '/' && c != '-' && c != '_' && c != '.' && c != '~' {
+			return false
+		}
+	}
+	return true
+}
+
+func plainName(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; !alphanumeric(c) && c != '-' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// plainValue returns a value without the one space that may stand before it.
+func plainValue(s string) (string, bool) {
+	s = strings.TrimPrefix(s, " ")
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return "", false
+		}
+	}
+	return s, s == "" || s[0] != ' ' && s[len(s)-1] != ' '
+}
+
+// plainHost reports whether a host is a name or an IPv4 address, with or without a port.
+func plainHost(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; !alphanumeric(c) && c != '-' && c != '.' && c != ':' && c != '_' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// plainLength reads the length of a body that fits into what is read at once.
+func plainLength(s string) (int, bool) {
+	n := 0
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' || i > 0 && n == 0 {
+			return 0, false
+		}
+		if n = n*10 + int(s[i]-'0'); n > longest {
+			return 0, false
+		}
+	}
+	return n, s != ""
+}
+
+func alphanumeric(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+}
