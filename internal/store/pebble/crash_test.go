@@ -11,21 +11,22 @@ import (
 	"j17/internal/store"
 	"j17/internal/store/pebble"
 	"j17/internal/store/storetest"
-	"j17/internal/work/worktest"
 )
 
 // TestCrash takes the disk away at random moments while many write, with none, some or all of what was not synced,
 // and looks what is left.
 func TestCrash(t *testing.T) {
 	t.Parallel()
+	crashes(t, 1)
+}
+
+// crashes does so many rounds of TestCrash.
+func crashes(t *testing.T, rounds int) {
+	t.Helper()
 	type crash struct {
 		fs    *vfs.MemFS
 		acked map[int]bool
 		what  string
-	}
-	rounds := 4
-	if worktest.RaceDetector {
-		rounds = 2
 	}
 	for round := range rounds {
 		seed := rand.Uint64()

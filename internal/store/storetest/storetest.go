@@ -48,7 +48,6 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Feed", testFeed},
 		{"FeedFollowed", testFeedFollowed},
 		{"Tagged", testTagged},
-		{"TaggedTypes", testTaggedTypes},
 		{"ManyTags", testManyTags},
 		{"Unless", testUnless},
 		{"UnlessAtOnce", testUnlessAtOnce},
@@ -116,6 +115,7 @@ func RunLong(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Limits", testLimits},
 		{"ManyUnits", testManyUnits},
 		{"Retag", testRetag},
+		{"TaggedTypes", testTaggedTypes},
 	})
 }
 
