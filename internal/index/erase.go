@@ -113,9 +113,7 @@ func (s *Service) beginAnew(ctx context.Context, t j17.Tenant, sl *slot) error {
 	}
 
 	// What was being built is built again.
-	s.mu.Lock()
-	d := s.known[place{t, sl.ID}]
-	s.mu.Unlock()
+	d := s.knows(t, sl.ID)
 	switch {
 	case d != nil && status.State == build.Running:
 		sides, err := s.starting(ctx, t, d, &h)

@@ -181,6 +181,8 @@ func (s *Service) Ensure(ctx context.Context, t j17.Tenant, d *Definition) (Stat
 			if err = s.begin(ctx, t, d, &h); conflict(err) {
 				continue
 			}
+			// Whoever has removed the one before may be about to forget what is known of it.
+			s.learn(t, d)
 		}
 		if err != nil {
 			return Status{}, err
@@ -188,8 +190,26 @@ func (s *Service) Ensure(ctx context.Context, t j17.Tenant, d *Definition) (Stat
 		if err := s.follow(ctx, t, h.Serving); err != nil {
 			return Status{}, err
 		}
-		return s.Status(ctx, t, d.ID)
+		status, err := s.Status(ctx, t, d.ID)
+		if errors.Is(err, store.ErrNotFound) {
+			continue // it was removed meanwhile
+		}
+		return status, err
 	}
+}
+
+// learn makes a definition known to this process as another one than it was, so that who is about to forget that one does not forget this.
+func (s *Service) learn(t j17.Tenant, d *Definition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known[place{t, d.ID}] = new(*d)
+}
+
+// knows returns what is known of an index, nil for nothing.
+func (s *Service) knows(t j17.Tenant, id string) *Definition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known[place{t, id}]
 }
 
 // follow lets a slot that is read follow the feed, where a crash has ended its subscription and nothing else.
@@ -303,9 +323,7 @@ func (s *Service) Rebuild(ctx context.Context, t j17.Tenant, id string) error {
 // rebuild is Rebuild. A slot that is unfit to be read, "" for none, is dropped at once, whatever is under way; it reports whether that was
 // done. Where the slot is not of the index, or not any more, it does nothing.
 func (s *Service) rebuild(ctx context.Context, t j17.Tenant, id, unfit string) (dropped bool, err error) {
-	s.mu.Lock()
-	d := s.known[place{t, id}]
-	s.mu.Unlock()
+	d := s.knows(t, id)
 	if d == nil {
 		return false, store.ErrNotFound
 	}
@@ -420,6 +438,7 @@ func (s *Service) drop(ctx context.Context, t j17.Tenant, name string) ([]store.
 // Remove removes an index, with what is being built of it; removing what is not there is no fault. Its entries go in the background.
 func (s *Service) Remove(ctx context.Context, t j17.Tenant, id string) error {
 	for {
+		d := s.knows(t, id)
 		h, err := readHead(s.get(ctx, t), id)
 		if err != nil || h.rev == 0 {
 			return err
@@ -449,7 +468,7 @@ func (s *Service) Remove(ctx context.Context, t j17.Tenant, id string) error {
 			continue
 		}
 		if err == nil {
-			s.forget(t, id)
+			s.forget(t, id, d)
 			s.tell(t, h.Serving)
 			s.tell(t, h.Building)
 		}
@@ -457,10 +476,14 @@ func (s *Service) Remove(ctx context.Context, t j17.Tenant, id string) error {
 	}
 }
 
-// forget lets go of what is known of an index.
-func (s *Service) forget(t j17.Tenant, id string) {
+// forget lets go of what is known of an index that was removed, unless somebody has begun it again meanwhile and knows another definition
+// than was known before.
+func (s *Service) forget(t j17.Tenant, id string, d *Definition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.known[place{t, id}] != d {
+		return
+	}
 	delete(s.known, place{t, id})
 	for at, of := range s.slots {
 		if at.tenant == t && of == id {

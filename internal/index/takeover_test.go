@@ -231,3 +231,62 @@ func TestCancelledWhileABuildTakesOver(t *testing.T) {
 		})
 	}
 }
+
+// TestRemovedWhileItIsWanted removes an index right after somebody has begun it who wants it: it is begun again.
+func TestRemovedWhileItIsWanted(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		d := source{h.disk}.definition(nil)
+		h.write(prod, event("item", "i1", `{"label":"a"}`))
+		other := h.start(h.disk)
+		defer other.stop()
+		st, begun := &told{Store: h.disk}, atomic.Bool{}
+		p := h.start(st)
+		p.stop()
+		st.after = func(of store.Space) {
+			if of == "build.jobs" && begun.CompareAndSwap(false, true) {
+				if err := other.Remove(t.Context(), prod, d.ID); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		if status, err := p.Ensure(t.Context(), prod, d); err != nil || status.Build == nil {
+			t.Errorf("%+v, %v", status, err)
+		}
+		h.ready(other, prod, d)
+		h.at(other, prod)
+		h.pass(time.Minute)
+		h.accounted(other)
+	})
+}
+
+// TestWantedWhileItIsRemoved begins an index again right after it was removed, before the process that has removed it has let go of what it
+// knows: the index is built.
+func TestWantedWhileItIsRemoved(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		d := source{h.disk}.definition(nil)
+		h.write(prod, event("item", "i1", `{"label":"a"}`))
+		st, armed := &told{Store: h.disk}, atomic.Bool{}
+		var p *process
+		st.after = func(of store.Space) {
+			if of == "build.jobs" && armed.CompareAndSwap(true, false) {
+				if _, err := p.Ensure(t.Context(), prod, d); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		p = h.start(st)
+		defer p.stop()
+		h.ready(p, prod, d)
+		h.pass(time.Second)
+		armed.Store(true)
+		if err := p.Remove(t.Context(), prod, d.ID); err != nil {
+			t.Fatal(err)
+		}
+		h.pass(time.Minute)
+		if status, err := p.Status(t.Context(), prod, d.ID); err != nil || !status.Ready {
+			t.Errorf("%+v, %v\n%s", status, err, h.log)
+		}
+	})
+}

@@ -122,9 +122,7 @@ var errMoved = errors.New("another build of the index serves by now")
 // verify is Verify, and returns what served when it began.
 func (s *Service) verify(ctx context.Context, t j17.Tenant, id string, pause func(done uint64) error) (slot string, _ *Difference, _ error) {
 	for {
-		s.mu.Lock()
-		d := s.known[place{t, id}]
-		s.mu.Unlock()
+		d := s.knows(t, id)
 		if d == nil {
 			return "", nil, store.ErrNotFound
 		}
