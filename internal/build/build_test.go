@@ -309,6 +309,31 @@ func TestTries(t *testing.T) {
 	}
 }
 
+// TestWhatIsForgottenDoesNotFail: a build that finds out that it cannot go on since nobody wants it any more has not failed.
+func TestWhatIsForgottenDoesNotFail(t *testing.T) {
+	h := newHouse(t)
+	h.streams(prod, "a", 1)
+	var s *build.Service
+	k := adding(1)
+	k.Page = func(ctx context.Context, p *build.Page) (build.Writes, error) {
+		if err := h.store.Write(ctx, prod, s.Forget(kind, p.Name)); err != nil {
+			return build.Writes{}, err
+		}
+		return build.Writes{}, &build.Failure{Err: errors.New("what it is for is gone")}
+	}
+	s = h.service(h.store, k)
+	h.begin(s, prod, "one", "a")
+	if err := s.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Stats(); got.Failed != 0 {
+		t.Errorf("%+v", got)
+	}
+	if _, err := s.Status(t.Context(), prod, kind, "one"); !errors.Is(err, store.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
 // full is a store whose disk is full for a while.
 type full struct {
 	store.Store

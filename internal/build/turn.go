@@ -72,9 +72,10 @@ func (s *Service) turn(ctx context.Context, c *worker.Claim) error {
 	err = t.run(ctx)
 	if failure, is := errors.AsType[*Failure](err); is {
 		t.p.State, t.p.Error = Failed, j17.Record(failure)
-		s.counts.failed.Add(1)
-		s.o.Logger.LogAttrs(ctx, slog.LevelWarn, "a build has failed", slog.String("tenant", string(c.Tenant)), slog.String("build", c.Key), slog.Any("error", err))
-		err = s.o.Store.Write(ctx, c.Tenant, []store.Side{c.Remove(), t.p.put(t.at)})
+		if err = s.o.Store.Write(ctx, c.Tenant, []store.Side{c.Remove(), t.p.put(t.at)}); err == nil {
+			s.counts.failed.Add(1)
+			s.o.Logger.LogAttrs(ctx, slog.LevelWarn, "a build has failed", slog.String("tenant", string(c.Tenant)), slog.String("build", c.Key), slog.Any("error", failure))
+		}
 	}
 	switch {
 	case lost(err):
