@@ -23,8 +23,13 @@ const chunkSize = 8 << 10
 // readBody returns a JSON request's body, as the string that parsed values will share. The content type is checked before a
 // byte is read.
 func (c *call) readBody(w http.ResponseWriter, limit int64) (string, error) {
+	return c.readBodyOf(w, limit, typeJSON)
+}
+
+// readBodyOf is readBody for a body that may be of several types of content, all of which are JSON.
+func (c *call) readBodyOf(w http.ResponseWriter, limit int64, types ...string) (string, error) {
 	r := c.request
-	if err := jsonContent(r.Header); err != nil {
+	if err := jsonContent(r.Header, types); err != nil {
 		return "", err
 	}
 	if r.ContentLength > limit {
@@ -95,17 +100,17 @@ func tooLarge(limit int64) error {
 	return j17.Errorf(j17.CodePayloadTooLarge, "The request body is larger than %d bytes", limit)
 }
 
-func jsonContent(h http.Header) error {
+func jsonContent(h http.Header, types []string) error {
 	if enc := h.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
 		return j17.Errorf(j17.CodeInvalidContentType, "Request bodies must not be compressed; send them without Content-Encoding")
 	}
 	ct := h.Get("Content-Type")
-	if ct == "application/json" {
+	if ct == typeJSON {
 		return nil
 	}
 	media, params, err := mime.ParseMediaType(ct)
-	if err != nil || media != "application/json" {
-		return j17.Errorf(j17.CodeInvalidContentType, "The Content-Type must be application/json")
+	if err != nil || !slices.Contains(types, media) {
+		return j17.Errorf(j17.CodeInvalidContentType, "The Content-Type must be %s", strings.Join(types, " or "))
 	}
 	if cs := params["charset"]; cs != "" && !strings.EqualFold(cs, "utf-8") {
 		return j17.Errorf(j17.CodeInvalidContentType, "JSON must be sent as UTF-8")

@@ -29,10 +29,10 @@ func checkHeader(r *http.Request) error {
 		return j17.Errorf(j17.CodeHeaderTooLarge, "The fields of the request's header have %d bytes; %d are possible. Send fewer, or shorter ones.", fields, MaxHeader)
 	}
 
-	// A polygon has no other place.
+	// A polygon may be in the URL of a read.
 	path := len(r.RequestURI) - len(r.URL.RawQuery)
 	if r.Method == http.MethodGet && path+fields <= MaxHeader && strings.HasSuffix(r.URL.Path, "/within") {
 		return nil
 	}
-	return j17.Errorf(j17.CodeHeaderTooLarge, "The URL has %d bytes; with the other fields of the request's header %d are possible, but for a polygon of 'within'. Ask for less at a time.", len(r.RequestURI), MaxHeader)
+	return j17.Errorf(j17.CodeHeaderTooLarge, "The URL has %d bytes; with the other fields of the request's header %d are possible, but for a polygon of 'within', which may as well come as GeoJSON in the body of a POST. Ask for less at a time.", len(r.RequestURI), MaxHeader)
 }

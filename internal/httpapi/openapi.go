@@ -122,7 +122,7 @@ func (w *describer) add(r *route) {
 	if op.accepted != nil {
 		described.Answers = append(described.Answers, openapi.Answer{Status: http.StatusAccepted, About: "Accepted: it is done in the background.", Content: w.content(op.accepted, true), Headers: headersOf(r, op)})
 	}
-	if op.tagged || r.access == read && !op.streams() {
+	if hasTag(r, op) {
 		described.Answers = append(described.Answers, openapi.Answer{Status: http.StatusNotModified, About: "What the client has is current.", Headers: headersOf(r, op)})
 	}
 
@@ -206,6 +206,8 @@ func (w *describer) content(shape any, answer bool) openapi.Content {
 	switch s := shape.(type) {
 	case file:
 		return openapi.Content{s.media: map[string]any{}}
+	case area:
+		return openapi.Content{typeJSON: areaSchema(), typeGeo: areaSchema()}
 	case form:
 		return openapi.Content{"multipart/form-data": map[string]any{
 			"type": "object", "required": []string{"name", "file"},
@@ -255,13 +257,36 @@ func security(a access) []string {
 // streams reports whether the answer has no end.
 func (op operation) streams() bool { return op.gives == any(file{typeStream}) }
 
+// hasTag reports whether the answer to a route has an entity tag, so that whoever has it already is told so.
+func hasTag(r *route, op operation) bool {
+	return op.tagged || r.access == read && r.method == get && !op.streams()
+}
+
+// areaSchema is the schema of an area in the form of GeoJSON.
+func areaSchema() map[string]any {
+	list := func(of any, least int) map[string]any {
+		return map[string]any{"type": "array", "items": of, "minItems": least}
+	}
+	object := func(typ string, members map[string]any) map[string]any {
+		members["type"] = map[string]any{"const": typ}
+		return map[string]any{"type": "object", "required": slices.Sorted(maps.Keys(members)), "properties": members}
+	}
+	const vertices, numbers = 4, 2
+	position := list(map[string]any{"type": "number"}, numbers)
+	position["maxItems"], position["description"] = numbers+1, "Longitude and latitude in degrees; an altitude does not count."
+	rings := list(list(position, vertices), 1)
+	polygon := object("Polygon", map[string]any{"coordinates": rings})
+	several := object("MultiPolygon", map[string]any{"coordinates": list(rings, 1)})
+	return map[string]any{"oneOf": []any{polygon, several, object("Feature", map[string]any{"geometry": map[string]any{"oneOf": []any{polygon, several}}})}}
+}
+
 // headersOf are the headers that the answer to a route may have beside those of all answers.
 func headersOf(r *route, op operation) map[string]openapi.Header {
 	all := maps.Clone(op.headers)
 	if all == nil {
 		all = map[string]openapi.Header{}
 	}
-	if op.tagged || r.access == read && !op.streams() {
+	if hasTag(r, op) {
 		all["ETag"] = openapi.Header{About: "The entity tag of the answer."}
 	}
 	if op.streams() {
@@ -322,7 +347,9 @@ func parametersOf(r *route, op operation) []openapi.Parameter {
 			header("Last-Event-ID", "The id of the last event that the client has: the stream goes on after it.")
 			break
 		}
-		header("If-None-Match", "Entity tags that the client has.")
+		if hasTag(r, op) {
+			header("If-None-Match", "Entity tags that the client has.")
+		}
 	case write:
 		if r.pattern != transactionPath {
 			header("If-Match", "Entity tags, of which the state of the aggregate must have one.")

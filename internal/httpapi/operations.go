@@ -47,6 +47,8 @@ type (
 	file struct{ media string }
 	// either is one of two shapes.
 	either struct{ one, other any }
+	// area is an area in the form of GeoJSON.
+	area struct{}
 	// form is what an HTML form sends: a name and a file.
 	form struct{}
 )
@@ -84,6 +86,7 @@ func generalOperations() map[string]operation {
 		"GET /{type}/nearby":             {id: "listNearby", about: "Aggregates around a point, nearest first", gives: either{wire.Nearby{}, file{typeGeo}}, places: spec.Point},
 		"GET /{type}/containing":         {id: "listContaining", about: "Aggregates whose areas have a point", gives: either{wire.Containing{}, file{typeGeo}}, places: spec.Polygon},
 		"GET /{type}/within":             {id: "listWithin", about: "Aggregates whose points are in an area", gives: either{wire.Within{}, file{typeGeo}}, places: spec.Point},
+		"POST /{type}/within":            {id: "searchWithin", about: "Aggregates whose points are in an area that the body has", takes: area{}, gives: either{wire.Within{}, file{typeGeo}}, places: spec.Point},
 		"GET /{type}/{id}/length":        {id: "getLength", about: "The number of events of an aggregate", gives: wire.Length{}},
 		"GET /{type}/{id}/events":        {id: "listEvents", about: "The events of an aggregate", gives: either{wire.Events{}, linesOf{wire.Event{}}}, headers: next},
 		"GET /{type}/{id}/events/stream": {id: "streamEvents", about: "The events of an aggregate as they come", gives: file{typeStream}},

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"math"
 	"net/http"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"j17"
+	"j17/internal/auth"
 	"j17/internal/geo"
 	"j17/internal/place"
 	"j17/internal/value"
@@ -75,6 +77,52 @@ func (c *call) askHaving(a *place.Ask) error {
 // within is GET /{type}/within: the points in an area.
 func (c *call) within(w http.ResponseWriter) error {
 	return c.places(w, inside(), c.askInside)
+}
+
+// withinArea is POST /{type}/within: the same of an area that the body has, which may be too long for a URL.
+func (c *call) withinArea(w http.ResponseWriter) error {
+	return c.places(w, rowsOfPlaces(), func(a *place.Ask) error { return c.readArea(w, a) })
+}
+
+// maxAreaBody bounds the body that has an area. One of as many vertices as there may be has some 400 KiB where each stands in a line of its own
+// with nine digits behind the point.
+const maxAreaBody = 2 << 20
+
+// readArea reads the area of the body: GeoJSON, which may be a feature.
+func (c *call) readArea(w http.ResponseWriter, a *place.Ask) error {
+	raw, err := c.readBodyOf(w, maxAreaBody, typeJSON, typeGeo)
+	if err != nil {
+		return err
+	}
+	if err := c.parsing(raw); err != nil {
+		return err
+	}
+	body, err := value.ParseString(raw)
+	if err != nil {
+		return invalidJSON(err)
+	}
+
+	// The geometry, which is all that counts.
+	const forms = "an area is a Polygon or a MultiPolygon of GeoJSON, or a Feature with one of these as its geometry"
+	geometry, at := body, ""
+	if body.Kind() == value.Object && body.Get("type").Str() == "Feature" {
+		if geometry, at = body.Get("geometry"), "geometry"; geometry.IsMissing() {
+			return j17.Errorf(j17.CodeMissingField, "The geometry is missing: %s", forms).At(at)
+		}
+	}
+	if geometry.Kind() != value.Object {
+		e := j17.Errorf(j17.CodeInvalidField, "The request body must be a JSON object: %s", forms)
+		if at != "" {
+			e = j17.Errorf(j17.CodeInvalidField, "'geometry' must be an object: %s", forms).At(at)
+		}
+		return e
+	}
+	shape, err := geo.ReadShape(geometry)
+	if fault, ok := errors.AsType[*geo.Fault](err); ok {
+		return j17.Errorf(j17.CodeInvalidField, "The request body must have an area: %s", fault.Message).At(j17.JoinPath(at, fault.Path))
+	}
+	a.In, a.AreaText = shape, "geojson "+geometry.String()
+	return err
 }
 
 func (c *call) askInside(a *place.Ask) error {
@@ -172,12 +220,8 @@ func (c *call) places(w http.ResponseWriter, takes []parameter, read func(*place
 	a := &place.Ask{Type: r.PathValue("type"), Count: c.number("count", defaultCount), Start: c.query["start"]}
 	word := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
 	if sp := c.api.Engine.Spec(c.tenant); sp != nil && sp.IDs.IsSingleton(word) {
-		c.query, c.further = nil, nil
-		if err := c.readParameters(moments()); err != nil {
-			return err
-		}
 		r.SetPathValue("id", word)
-		return c.aggregate(w)
+		return c.unplaced(w)
 	}
 	for name := range c.further {
 		return unknownParameter(name, takes)
@@ -207,6 +251,22 @@ func (c *call) places(w http.ResponseWriter, takes []parameter, read func(*place
 		}
 	}
 	return c.pageOfPlaces(w, append(b, ']'), page, typeJSON)
+}
+
+// unplaced answers as if the path had no word for places: with the state, or where events are written, which takes a key that may.
+func (c *call) unplaced(w http.ResponseWriter) error {
+	c.query, c.further = nil, nil
+	takes, do := moments(), (*call).aggregate
+	if c.request.Method == post {
+		takes, do = tryable(), (*call).postBatch
+		if err := auth.Authorize(c.principal, c.instance, c.env, j17.ScopeWrite); err != nil {
+			return err
+		}
+	}
+	if err := c.readParameters(takes); err != nil {
+		return err
+	}
+	return do(c, w)
 }
 
 // found reads a page for which there is room among the replies.
@@ -251,11 +311,13 @@ func (c *call) pageOfPlaces(w http.ResponseWriter, b []byte, page *place.Page, m
 		b = value.AppendString(b, page.Next)
 	}
 
-	// The entity tag is that of the rows: a position that has moved on does not change them.
+	// The entity tag is that of the rows: a position that has moved on does not change them. What was asked for in a body has none.
 	sum := sha256.Sum256(b)
 	b = append(b, `,"metadata":{"position":"`...)
 	b = append(appendPosition(b, page.Position), `"}}`...)
-	if known, err := c.known(w, `"`+hex.EncodeToString(sum[:8])+`"`); known || err != nil {
+	if c.request.Method == post {
+		c.show(w.Header(), "Cache-Control", "no-store")
+	} else if known, err := c.known(w, `"`+hex.EncodeToString(sum[:8])+`"`); known || err != nil {
 		return err
 	}
 	c.show(w.Header(), "Content-Type", media)

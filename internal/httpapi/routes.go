@@ -108,6 +108,7 @@ func dataRoutes() []route {
 		{dataSite, get, "/{type}/nearby", read, need{}, "", append(around(), parameter{kind: further}), (*call).nearby},
 		{dataSite, get, "/{type}/containing", read, need{}, "", append(having(), parameter{kind: further}), (*call).containing},
 		{dataSite, get, "/{type}/within", read, need{}, "", append(inside(), parameter{kind: further}), (*call).within},
+		{dataSite, post, "/{type}/within", read, need{}, "", append(rowsOfPlaces(), parameter{kind: further}), (*call).withinArea},
 		{dataSite, get, "/{type}/{id}/length", read, need{}, "", nil, (*call).length},
 		{dataSite, get, "/{type}/{id}/events", read, need{}, "", countedEvents(), (*call).events},
 		{dataSite, get, "/{type}/{id}/events/stream", read, need{}, "", streamed(filtered()[0]), (*call).aggregateStream},
