@@ -84,6 +84,33 @@ func TestADefinitionThatIsNotValidAnyMore(t *testing.T) {
 	}
 }
 
+// TestAStepThatTakesLongerThanATry: a saga whose event takes longer than a try may is given up after so many of them, with the reason, and an operator makes it go on.
+func TestAStepThatTakesLongerThanATry(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, h *house) {
+		t.Helper()
+		h.ask(prod, 1, 2)
+		h.hangs = true
+		for range 30 {
+			h.settle()
+			if err := h.time.Wait(t.Context(), h.time.Now().Add(time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		g := h.sagas()[0]
+		if g.Status != saga.DeadLettered || g.Error == nil || !strings.Contains(g.Error.Message, "within 20 seconds") {
+			t.Fatalf("the saga is %s: %+v", g.Status, g.Error)
+		}
+		h.hangs = false
+		if _, err := h.Retry(t.Context(), prod, g.ID); err != nil {
+			t.Fatal(err)
+		}
+		h.settle()
+		if got := h.events("leg", id(900)); len(got) != 1 {
+			t.Errorf("after a retry: %v", got)
+		}
+	})
+}
+
 // TestARetryThatQueuesKeepsTheAnswer gives a saga up that was woken by an answer, and retries it while there is no room.
 func TestARetryThatQueuesKeepsTheAnswer(t *testing.T) {
 	h := newHouse(t, 1)

@@ -124,6 +124,8 @@ type house struct {
 	most   int
 	// fault, if not nil, is why nothing can be written.
 	fault error
+	// hangs tells that what is to be written takes longer than anybody waits.
+	hangs bool
 }
 
 func newHouse(tb testing.TB, most int) *house {
@@ -168,7 +170,13 @@ func (h *house) work(st store.Store) {
 	var s *saga.Service
 	h.engine = engine.New(engine.Options{Store: st, Clock: h.time, Logger: log, Effects: []engine.EffectsOf{
 		func(ctx context.Context, d *engine.Decided) (engine.Effects, error) { return s.Effects(ctx, d) },
-		func(context.Context, *engine.Decided) (engine.Effects, error) { return engine.Effects{}, h.fault },
+		func(ctx context.Context, _ *engine.Decided) (engine.Effects, error) {
+			if h.hangs {
+				<-ctx.Done()
+				return engine.Effects{}, ctx.Err()
+			}
+			return engine.Effects{}, h.fault
+		},
 	}})
 	s = saga.New(saga.Options{Store: st, Engine: h.engine, Specs: h.specs, Clock: h.time, Worker: h.kit, Logger: log, Most: h.most})
 	h.Service = s

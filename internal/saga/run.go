@@ -57,6 +57,9 @@ func (s *Service) do(ctx context.Context, c *worker.Claim) (err error) {
 	switch {
 	case err == nil:
 		return nil
+	case isPassing(err) && c.Attempt >= maxTries && worker.Overdue(ctx): // it takes longer than a try may, and the next one would be no better
+		return s.giveUp(context.WithoutCancel(ctx), c, fmt.Errorf("a step, with all that its event implies, could not be carried out within %d seconds: custom code takes too long, or the server was too busy",
+			int(lease.Seconds())))
 	case isPassing(err):
 		return s.later(ctx, c, err)
 	case c.Attempt < maxTries:

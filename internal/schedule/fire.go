@@ -33,7 +33,7 @@ type due struct {
 func (s *Service) fire(ctx context.Context, claims []*worker.Claim) []error {
 	errs := make([]error, len(claims))
 	var together []due
-	size := 0
+	size, alone := 0, true
 	for i, c := range claims {
 		r, err := s.dueRow(ctx, c)
 		if err != nil || r == nil {
@@ -41,12 +41,12 @@ func (s *Service) fire(ctx context.Context, claims []*worker.Claim) []error {
 			continue
 		}
 		if size += len(r.data); size > maxTogether && len(together) > 0 {
-			s.fireAll(ctx, together, errs)
-			together, size = nil, len(r.data)
+			s.fireAll(ctx, together, errs, alone)
+			together, size, alone = nil, len(r.data), false
 		}
 		together = append(together, due{row: r, claim: c, number: i})
 	}
-	s.fireAll(ctx, together, errs)
+	s.fireAll(ctx, together, errs, alone)
 	return errs
 }
 
@@ -81,8 +81,9 @@ func lost(err error) error {
 	return err
 }
 
-// fireAll writes events together and sees to what becomes of each.
-func (s *Service) fireAll(ctx context.Context, all []due, errs []error) {
+// fireAll writes events together and sees to what becomes of each. alone tells that the first of them has all the time of the try: where that is not
+// enough, it counts as an attempt, since another try would be no better.
+func (s *Service) fireAll(ctx context.Context, all []due, errs []error, alone bool) {
 	if len(all) == 0 {
 		return
 	}
@@ -99,6 +100,8 @@ func (s *Service) fireAll(ctx context.Context, all []due, errs []error) {
 			s.counts.fired.Add(1)
 			fired = append(fired, d.id)
 		case err == nil:
+		case alone && i == 0 && worker.Overdue(ctx):
+			errs[d.number] = s.failed(context.WithoutCancel(ctx), d, errSlow())
 		case s.passing(t, err):
 			errs[d.number] = err
 		default:
@@ -144,6 +147,13 @@ func (s *Service) unlessCanceled(d *due) engine.EffectsOf {
 		}
 		return engine.Effects{Fences: fences}, engine.StorageError(err)
 	}
+}
+
+// errSlow is the error of an event that takes longer than a try may.
+func errSlow() error {
+	err := j17.Errorf(j17.CodeWorkLimit, "The event, with all that it implies, could not be written within %d seconds: its custom code takes too long, or the server was too busy.", int(lease.Seconds()))
+	err.Plain = true
+	return err
 }
 
 // passing reports whether an error is one of the server's state and says nothing about the event: it is tried again soon, and that

@@ -560,3 +560,41 @@ func TestSlowCode(t *testing.T) {
 		}
 	})
 }
+
+// TestCodeThatTakesLongerThanATry: an event whose custom code takes longer than a try may is tried so many times and given up with the reason. Those behind it come
+// nevertheless.
+func TestCodeThatTakesLongerThanATry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, 0)
+		c := h.compile(strings.Replace(specText("integer"), `[{"append": {"target": "log", "value": "$.data.n"}}]`, `{"wasm": "slow.wasm"}`, 1))
+		functions := decider.Functions{}
+		for _, u := range c.CodeUses() {
+			functions[u.Code] = &slowFirst{slow: slow{clock: h.clock, takes: 40 * time.Second}, of: id(1)}
+		}
+		h.engine.Deploy(prod, c, functions)
+		for n := range 3 {
+			h.post("job/"+id(n+1), "was_timed", `{"n":1}`)
+		}
+		h.advance(2 * time.Hour)
+		if got := h.counts(); got != "2 fired, 1 dead_letter" {
+			t.Fatal(got)
+		}
+		if e := h.only(schedule.DeadLetter); e.Attempts != 10 || !strings.Contains(lastError(e), "within 30 seconds") {
+			t.Errorf("%d attempts, %q", e.Attempts, lastError(e))
+		}
+	})
+}
+
+// slowFirst is slow where an event is about one aggregate, and takes no time for others.
+type slowFirst struct {
+	slow
+	of string
+}
+
+// Call implements custom code.
+func (s *slowFirst) Call(ctx context.Context, in []byte) ([]byte, error) {
+	if strings.Contains(string(in), s.of) {
+		return s.slow.Call(ctx, in)
+	}
+	return []byte(`{"state":{}}`), nil
+}

@@ -109,6 +109,9 @@ func (q *Queue) handle(ctx context.Context, t j17.Tenant, items []store.Item) {
 // errLease is why the context of a try ends with its lease.
 var errLease = errors.New("the lease of the item is over")
 
+// Overdue reports whether the context of a try has ended because its lease is over: whatever was under way then has taken too long.
+func Overdue(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errLease) }
+
 // try calls DoAll with a context that ends with the lease, and turns a panic, which is not ok, into an error of each claim.
 func (q *Queue) try(ctx context.Context, claims []*Claim, until time.Time) (errs []error, ok bool) {
 	limited, cut := context.WithCancelCause(ctx)
