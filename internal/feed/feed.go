@@ -54,6 +54,10 @@ type Kind struct {
 	// that a change counts from the next page on. What it says nothing about, because to look at all would take too much at once, comes
 	// with the next page; about the first event it says something. It is called as Do is, and its errors count like those.
 	Filter func(ctx context.Context, t j17.Tenant, name string, events []*j17.Event) (wanted []bool, err error)
+	// Types, if not nil, tells of which types the aggregates are whose events a subscription can want, nil for all types. It is called as
+	// Filter is, and takes its place. Until another event of these comes, what it has said is held to: as far as they are in memory, events of
+	// other types are passed without being read.
+	Types func(ctx context.Context, t j17.Tenant, name string) (types []string, err error)
 	// Notes tells that notes about rewritten events are handed on too.
 	Notes bool
 	// Batch bounds the entries of one call; 0 means 256.

@@ -403,7 +403,9 @@ func (h *holding) start(now time.Time, seen uint64) error {
 			}
 			continue
 		}
-		places[r.now.After] = append(places[r.now.After], r)
+		if !r.skip(now, seen) {
+			places[r.now.After] = append(places[r.now.After], r)
+		}
 	}
 	h.mu.Unlock()
 

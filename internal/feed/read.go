@@ -42,12 +42,17 @@ type reader struct {
 	woken bool
 	// quick is the end of a page that was handled at once and was not the last one.
 	quick j17.StreamID
+	// types are what the kind's Types has said last, nil before.
+	types []string
 }
 
 // adopt takes what is stored. What was handled since stays so if nobody else has moved the checkpoint. The caller holds the holding's mu.
 func (r *reader) adopt(it *item) {
 	if it.ID != r.saved.ID || it.state != r.saved.state && it.state != r.now {
 		r.now, r.marks, r.checked, r.shown, r.idle = it.state, nil, false, it.Checked, 0
+	}
+	if it.ID != r.saved.ID {
+		r.types = nil
 	}
 	if it.Failures == 0 && r.saved.Failures > 0 || it.Paused != r.saved.Paused {
 		r.until, r.idle = time.Time{}, 0
@@ -109,7 +114,7 @@ func (r *reader) take(p *page) {
 	// All events are passed, the wanted ones are handed out.
 	var entries []store.Entry
 	var ends []state
-	if r.kind.Filter == nil {
+	if wanted == nil {
 		entries, ends = make([]store.Entry, 0, len(p.entries)), make([]state, 0, len(p.entries))
 	}
 	end := r.now
@@ -118,14 +123,14 @@ func (r *reader) take(p *page) {
 	for i, e := range p.entries {
 		want := r.kind.Notes
 		if e.Event != nil {
-			if r.kind.Filter != nil && events == len(wanted) {
+			if wanted != nil && events == len(wanted) {
 				break // The rest is for the next page.
 			}
 			end.pass(e.Event.StreamID, p.leaves[i])
 			if end.Count%markEvery == 0 {
 				marks = append(marks, end)
 			}
-			want = r.kind.Filter == nil || wanted[events]
+			want = wanted == nil || wanted[events]
 			events++
 		} else {
 			end.After = e.Note.Position
@@ -181,9 +186,44 @@ func (r *reader) handled(to *state) {
 	})
 }
 
-// wanted asks which events of a page are wanted, which may say nothing about the last ones.
+// skip passes the events that follow and are of types that the subscription does not want, as far as they are in memory. It reports whether
+// nothing else follows. seen is the number of changes before. The caller holds the holding's mu.
+func (r *reader) skip(now time.Time, seen uint64) (all bool) {
+	if r.types == nil {
+		return false
+	}
+	r.marks = slices.DeleteFunc(r.marks, func(m state) bool { return m.Count > r.now.Count })
+	for some := pageEvents; some == pageEvents; {
+		leaves, more := r.h.s.o.Store.ReadOthers(r.h.tenant, r.now.After, r.types, pageEvents)
+		some = len(leaves)
+		if some > 0 && r.now == r.saved.state {
+			r.since = now
+		}
+		for i := range leaves {
+			r.now.pass(leaves[i].Position, leaves[i].Hash)
+			if r.now.Count%markEvery == 0 {
+				r.marks = append(r.marks, r.now)
+			}
+			r.h.busy = now
+		}
+		r.h.s.count.read.Add(uint64(some))
+		all = !more
+	}
+	if all {
+		r.idle = seen + 1
+	}
+	return all
+}
+
+// wanted asks which events of a page are wanted, which may say nothing about the last ones; nil for all.
 func (r *reader) wanted(ctx context.Context, p *page) ([]bool, error) {
-	if r.kind.Filter == nil || len(p.events) == 0 {
+	if len(p.events) == 0 {
+		return nil, nil
+	}
+	if r.kind.Types != nil {
+		return r.ofTypes(ctx, p)
+	}
+	if r.kind.Filter == nil {
 		return nil, nil
 	}
 	answer := make(chan []bool, 1)
@@ -198,6 +238,29 @@ func (r *reader) wanted(ctx context.Context, p *page) ([]bool, error) {
 	wanted := <-answer
 	if len(wanted) == 0 || len(wanted) > len(p.events) {
 		return nil, fmt.Errorf("the filter of the subscription answers for %d events of %d", len(wanted), len(p.events))
+	}
+	return wanted, nil
+}
+
+// ofTypes asks which types are wanted, and tells which events of a page are of these; nil for all.
+func (r *reader) ofTypes(ctx context.Context, p *page) (wanted []bool, err error) {
+	answer := make(chan []string, 1)
+	err = r.guard(ctx, func(ctx context.Context) error {
+		types, err := r.kind.Types(ctx, r.h.tenant, r.name)
+		answer <- types
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	types := <-answer
+	r.lock(func() { r.types = types })
+	if types == nil {
+		return nil, nil
+	}
+	wanted = make([]bool, len(p.events))
+	for i, e := range p.events {
+		wanted[i] = slices.Contains(types, e.Key.Type)
 	}
 	return wanted, nil
 }

@@ -143,7 +143,7 @@ func New(o Options) *Service {
 		o: o, known: map[place]*Definition{}, slots: map[place]string{}, idle: map[place]bool{}, moved: map[place]chan struct{}{},
 		reached: map[place]reach{}, waiting: map[place]time.Time{},
 	}
-	o.Feed.Handle(feed.Kind{Name: kind, Filter: s.filter, Notes: true, Do: s.hand, Batch: maxBatch})
+	o.Feed.Handle(feed.Kind{Name: kind, Types: s.types, Notes: true, Do: s.hand, Batch: maxBatch})
 	o.Build.Handle(build.Kind{Name: kind, Page: s.page, Done: s.built, PageSize: buildPage, Sorted: true})
 	return s
 }

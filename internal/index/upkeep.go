@@ -26,18 +26,16 @@ const (
 	unknownFor = 5 * time.Second
 )
 
-// filter tells which events can change rows.
-func (s *Service) filter(ctx context.Context, t j17.Tenant, name string, events []*j17.Event) ([]bool, error) {
+// types tells events of which types can change rows.
+func (s *Service) types(ctx context.Context, t j17.Tenant, name string) ([]string, error) {
 	sl, err := readSlot(s.get(ctx, t), name)
-	gone := errors.Is(err, store.ErrNotFound) // hand ends the subscription
-	if err != nil && !gone {
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil // hand ends the subscription
+	}
+	if err != nil {
 		return nil, err
 	}
-	wanted := make([]bool, len(events))
-	for i, e := range events {
-		wanted[i] = gone || slices.Contains(sl.Types, e.Key.Type)
-	}
-	return wanted, nil
+	return sl.Types, nil
 }
 
 // hand brings a slot up to the end of a batch. The position in the slot says what was done: what comes again after a crash is passed over.

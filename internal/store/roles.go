@@ -100,6 +100,11 @@ type Feed interface {
 	// ReadLeaves yields the leaf hashes of the events that ReadFeed yields. Those of events that were written lately are in memory.
 	ReadLeaves(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[Leaf, error]
 
+	// ReadOthers returns the leaf hashes of up to limit events that follow a position one after the other, as far as none of them is of an
+	// aggregate of one of some types. more tells that something else follows, or may. It looks at what is in memory only, and returns nothing
+	// where that does not begin at the position or where a note stands behind it.
+	ReadOthers(t j17.Tenant, after j17.StreamID, types []string, limit int) (leaves []Leaf, more bool)
+
 	// Changed returns up to limit tenants whose feeds have changed later than since, in the order of their last changes. What it
 	// costs does not depend on tenants that have not changed.
 	Changed(ctx context.Context, since uint64, limit int) ([]Change, error)

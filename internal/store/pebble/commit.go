@@ -287,7 +287,7 @@ func (b *batch) reset() {
 	b.run.n, b.runOf = 0, nil
 	b.heads, b.items, b.commands = emptied(b.heads), emptied(b.items), emptied(b.commands)
 	for _, t := range b.tenants {
-		t.staged, t.added = false, nil
+		t.staged, t.added, t.noted = false, nil, j17.StreamID{}
 	}
 	b.changed, b.tenants, b.dropped, b.slab, b.due = b.changed[:0], b.tenants[:0], b.dropped[:0], b.slab[:0], b.due[:0]
 	if cap(b.due) > keptScratch {

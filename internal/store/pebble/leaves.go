@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"context"
+	"hash/maphash"
 	"iter"
 	"slices"
 
@@ -19,6 +20,8 @@ const (
 // recentLeaves has the leaf hashes of the latest events, so that whoever keeps a tree over a feed close to it need not read what was just
 // written. It is guarded by Store.mu.
 type recentLeaves struct {
+	// seed is that of the hashes of types.
+	seed maphash.Seed
 	// most is how many are kept, held how many pieces in the queue have.
 	most, held int
 	// queue has the pieces of all tenants, the oldest first.
@@ -28,15 +31,22 @@ type recentLeaves struct {
 // leafPiece is some leaf hashes of a tenant, in the order of the feed. It only grows.
 type leafPiece struct {
 	of     *tenant
-	leaves []store.Leaf
+	leaves []keptLeaf
+}
+
+// keptLeaf is a leaf hash, with a hash of the type of the event's aggregate: without a pointer, so that the collector does not look at it.
+type keptLeaf struct {
+	store.Leaf
+
+	typ uint64
 }
 
 // tenantLeaves is what is kept of a tenant: the leaf hashes of all events greater than from, of which there are events in all with those
-// before. Nothing is known where events is 0.
+// before. Nothing is known where events is 0. noted is where the last note behind from is, the zero position where there is none.
 type tenantLeaves struct {
-	from   j17.StreamID
-	events uint64
-	pieces []*leafPiece
+	from, noted j17.StreamID
+	events      uint64
+	pieces      []*leafPiece
 }
 
 // add keeps the leaf hashes of the events that a commit has added to a tenant.
@@ -46,6 +56,9 @@ func (r *recentLeaves) add(t *tenant) {
 		// What there is now has not all come this way: from here on it does.
 		*kept = tenantLeaves{from: t.next.last, events: t.next.events}
 		return
+	}
+	if t.noted != (j17.StreamID{}) {
+		kept.noted = t.noted
 	}
 	if len(t.added) == 0 {
 		return
@@ -76,13 +89,13 @@ func (r *recentLeaves) add(t *tenant) {
 }
 
 // behind returns the leaf hashes of all events of a tenant greater than a position; not ok where they are not all kept.
-func (k *tenantLeaves) behind(after j17.StreamID) (all [][]store.Leaf, ok bool) {
+func (k *tenantLeaves) behind(after j17.StreamID) (all [][]keptLeaf, ok bool) {
 	if k.events == 0 || after.Compare(k.from) < 0 {
 		return nil, false
 	}
 	for _, piece := range slices.Backward(k.pieces) {
 		leaves := piece.leaves
-		at, found := slices.BinarySearchFunc(leaves, after, func(l store.Leaf, id j17.StreamID) int { return l.Position.Compare(id) })
+		at, found := slices.BinarySearchFunc(leaves, after, func(l keptLeaf, id j17.StreamID) int { return l.Position.Compare(id) })
 		if found {
 			at++
 		}
@@ -107,7 +120,7 @@ func (s *Store) ReadLeaves(ctx context.Context, t j17.Tenant, after j17.StreamID
 
 		// What is kept.
 		s.mu.Lock()
-		var all [][]store.Leaf
+		var all [][]keptLeaf
 		kept := false
 		if of := s.tenants[t]; of != nil && !s.closed {
 			all, kept = of.leaves.behind(after)
@@ -135,7 +148,7 @@ func (s *Store) ReadLeaves(ctx context.Context, t j17.Tenant, after j17.StreamID
 				return
 			}
 			for _, leaf := range leaves {
-				if n == limit || !yield(leaf, nil) {
+				if n == limit || !yield(leaf.Leaf, nil) {
 					return
 				}
 				n++
@@ -143,3 +156,39 @@ func (s *Store) ReadLeaves(ctx context.Context, t j17.Tenant, after j17.StreamID
 		}
 	}
 }
+
+// ReadOthers returns the leaf hashes of events of other types. See store.Feed.
+func (s *Store) ReadOthers(t j17.Tenant, after j17.StreamID, types []string, limit int) (leaves []store.Leaf, more bool) {
+	// What is kept.
+	s.mu.Lock()
+	var all [][]keptLeaf
+	var noted j17.StreamID
+	kept := false
+	if of := s.tenants[t]; of != nil && !s.closed {
+		all, kept = of.leaves.behind(after)
+		noted = of.leaves.noted
+	}
+	s.mu.Unlock()
+	if !kept || noted.Compare(after) > 0 {
+		return nil, true
+	}
+
+	// Two types may have one hash. Then an event counts as one of those that end the reading, which is safe.
+	end := make([]uint64, len(types))
+	for i, name := range types {
+		end[i] = s.leaves.hash(name)
+	}
+	for _, piece := range all {
+		for i := range piece {
+			leaf := &piece[i]
+			if len(leaves) == limit || slices.Contains(end, leaf.typ) {
+				return leaves, true
+			}
+			leaves = append(leaves, leaf.Leaf)
+		}
+	}
+	return leaves, false
+}
+
+// hash returns what stands for the name of a type.
+func (r *recentLeaves) hash(name string) uint64 { return maphash.String(r.seed, name) }

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"path/filepath"
 	"runtime"
@@ -141,8 +142,9 @@ type tenant struct {
 	next       tenantState
 	listed     bool
 	staged     bool
-	// added are the leaf hashes of the events that the present batch adds.
-	added []store.Leaf
+	// added are the leaf hashes of the events that the present batch adds, noted is where the last note is that it adds.
+	added []keptLeaf
+	noted j17.StreamID
 
 	// recent and filter are the committer's to change, and others read in them.
 	recent atomic.Pointer[recentTags]
@@ -210,7 +212,7 @@ func Open(o Options) (*Store, error) {
 		committed: make(chan struct{}),
 		tenants:   map[j17.Tenant]*tenant{},
 		heads:     newHeadCache(cachedHeads),
-		leaves:    recentLeaves{most: mostLeaves},
+		leaves:    recentLeaves{seed: maphash.MakeSeed(), most: mostLeaves},
 		due:       map[store.Space]*dueOrder{},
 	}
 	s.disk = &disk{

@@ -205,7 +205,7 @@ func (c *presentChain) extend(ctx context.Context, from pebble.Reader, name j17.
 func (b *batch) stageNote(t *tenant, note *store.Note) {
 	b.stage(t)
 	must(b.writes.Set(appendFeedKey(nil, t.nextNumber, note.Position), appendNote(nil, note), nil))
-	t.next.last = note.Position
+	t.next.last, t.noted = note.Position, note.Position
 }
 
 // event returns a copy of an event's value.

@@ -346,7 +346,7 @@ func (b *batch) stageEvents(t *tenant, u *store.Append, r *store.Result) {
 		b.own = appendTags(b.own[:0], e.Tags)
 		b.value = appendEventRecord(b.value[:0], id, e.Key, e.Type, e.Data, e.Metadata, timestamp, nil, b.own)
 		leaf := sha256.Sum256(b.value[leafOffset(len(b.own)):])
-		t.added = append(t.added, store.Leaf{Position: id, Hash: leaf})
+		t.added = append(t.added, keptLeaf{store.Leaf{Position: id, Hash: leaf}, b.store.leaves.hash(e.Key.Type)})
 		h.Chain = j17.Link(h.Chain, leaf)
 		if h.Generation > 0 {
 			h.Present = j17.Link(h.Present, leaf)

@@ -3,6 +3,8 @@ package storetest
 import (
 	"fmt"
 	"slices"
+	"strings"
+	"testing"
 
 	"j17"
 	"j17/internal/store"
@@ -41,10 +43,16 @@ func testLeaves(s *suite) {
 			}
 		}
 	}
+	others := func(tn j17.Tenant, when string) (found int) {
+		t.Helper()
+		return compareOthers(t, f, tn, when)
+	}
 	compare(tenant, "a tenant without events")
+	others(tenant, "a tenant without events")
 	for i := range 12 {
 		commit(t, f, tenant, store.Append{Events: events(order(fmt.Sprint(i%3)), `1`)})
-		units := []store.Append{{Events: events(order("a"), `1`, `2`, `3`)}, {Events: events(order("b"), `4`)}}
+		cart := j17.Key{Type: "cart", ID: "c"}
+		units := []store.Append{{Events: events(order("a"), `1`, `2`, `3`)}, {Events: events(cart, `4`, `5`)}, {Events: events(order("b"), `6`)}}
 		if _, err := f.Append(t.Context(), other, units); err != nil {
 			t.Fatal(err)
 		}
@@ -52,6 +60,10 @@ func testLeaves(s *suite) {
 	}
 	compare(tenant, "written")
 	compare(other, "written beside it")
+	others(tenant, "written")
+	if found := others(other, "written beside it"); found == 0 {
+		t.Fatal("no event of another type was found in memory: the comparison shows nothing")
+	}
 
 	// What was erased has the leaf hash that it had.
 	if err := Erase(t.Context(), f, tenant, order("1"), []store.Rewritten{{Version: 2, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)}}); err != nil {
@@ -59,6 +71,7 @@ func testLeaves(s *suite) {
 	}
 	commit(t, f, tenant, store.Append{Events: events(order("1"), `5`)})
 	compare(tenant, "rewritten")
+	others(tenant, "rewritten")
 
 	// What was loaded was not written by anybody.
 	const loaded j17.Tenant = "shop/loaded"
@@ -69,6 +82,7 @@ func testLeaves(s *suite) {
 	compare(loaded, "loaded")
 	commit(t, f, loaded, store.Append{Events: events(order("a"), `6`)})
 	compare(loaded, "written behind a load")
+	others(loaded, "written behind a load")
 
 	// Another tenant may have the name of one that was removed.
 	if err := f.DropTenant(t.Context(), other); err != nil {
@@ -77,4 +91,53 @@ func testLeaves(s *suite) {
 	compare(other, "removed")
 	commit(t, f, other, store.Append{Events: events(order("c"), `7`)})
 	compare(other, "of a removed name")
+	others(other, "of a removed name")
+}
+
+// compareOthers compares what is said of events of other types, from each position on, with the feed: it may say less, but not pass over
+// anything. It returns how many events it was told of.
+func compareOthers(t *testing.T, f store.Store, tn j17.Tenant, when string) (found int) {
+	t.Helper()
+	var all []store.Entry
+	places := []j17.StreamID{{}}
+	for e, err := range f.ReadChanges(t.Context(), tn, j17.StreamID{}, 10_000) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Event == nil {
+			all, places = append(all, e), append(places, e.Note.Position)
+			continue
+		}
+		own := *e.Event
+		own.Key.Type = strings.Clone(own.Key.Type)
+		all, places = append(all, store.Entry{Event: &own}), append(places, own.StreamID)
+	}
+	leaves := map[j17.StreamID]store.Leaf{}
+	for leaf, err := range f.ReadLeaves(t.Context(), tn, j17.StreamID{}, 10_000) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaves[leaf.Position] = leaf
+	}
+	for i, after := range places {
+		for _, types := range [][]string{nil, {"order"}, {"cart", "none"}, {"order", "cart"}} {
+			for _, limit := range []int{2, 10_000} {
+				got, more := f.ReadOthers(tn, after, types, limit)
+				found += len(got)
+				if len(got) > limit || len(got) > len(all)-i {
+					t.Fatalf("%s: %d events after %s, of %d", when, len(got), after, len(all)-i)
+				}
+				for n, leaf := range got {
+					e := all[i+n].Event
+					if e == nil || slices.Contains(types, e.Key.Type) || leaf != leaves[e.StreamID] {
+						t.Fatalf("%s: %s is among the events after %s that are not of %v", when, leaf.Position, after, types)
+					}
+				}
+				if !more && len(got) < len(all)-i {
+					t.Fatalf("%s: nothing but %d events after %s, where %d entries are", when, len(got), after, len(all)-i)
+				}
+			}
+		}
+	}
+	return found
 }
