@@ -5,23 +5,27 @@ import (
 	"strings"
 )
 
-// Direct reports whether a request, by its method and path, writes an event or reads the state of an aggregate. Their answers are put together
-// at once, and they are carried out to their end whether their client waits or not.
+// Direct reports whether a request, by its method and path, writes events, or reads the state of an aggregate or a projection by its id. Such
+// an answer is given in one go, and the request is carried out to its end whether its client waits or not.
 func Direct(method, path string) bool {
-	segments := 0
-	for s := range strings.SplitSeq(path, "/") {
-		if segments > 0 && s == "" {
-			return false
-		}
-		segments++
-	}
-	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	switch first {
-	case "", "api", "internal":
-		return false // the control plane, which has other routes
-	}
-	if first[0] == '_' {
+	first, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	second, third, deep := strings.Cut(rest, "/")
+	get, post := method == http.MethodGet, method == http.MethodPost
+	switch {
+	case path == transactionPath:
+		return post
+	case strings.HasPrefix(path, viewPrefix):
+		return get && second != "" && entry(third)
+	case !entry(first) || first == "api" || first == "internal" || second == "": // the control plane has other routes
 		return false
+	case deep:
+		return post && entry(third)
+	default:
+		return get || post
 	}
-	return segments == 3 && method == http.MethodGet || segments == 4 && method == http.MethodPost
+}
+
+// entry reports whether a part of a path, which is one segment, may be the name or the id of something.
+func entry(segment string) bool {
+	return segment != "" && segment[0] != '_' && !strings.Contains(segment, "/")
 }
