@@ -116,6 +116,14 @@ func (s *Service) begin(ctx context.Context, e *environment, r Request, compiled
 		return Result{}, errors.Join(err, gone)
 	}
 	if !p.Readiness.Done {
+		// What was begun to be built after it was given up, nobody would let go of.
+		if stored, _, err = s.preparedNow(ctx, e.tenant); err != nil {
+			return Result{}, err
+		}
+		if !stored.same(p) {
+			s.letGo(ctx, e.tenant)
+			return s.lost(ctx, e, p, result)
+		}
 		result.Prepared = p.shown()
 		return result, nil
 	}

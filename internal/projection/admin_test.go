@@ -51,6 +51,8 @@ type server struct {
 	tenant   j17.Tenant
 	// ready, if not nil, is called once, after it was looked whether a spec is ready, right before that is told.
 	ready func() error
+	// preparing, if not nil, is called once, before it is looked whether a spec is ready, and asked whenever an index is looked up.
+	preparing, asked func()
 	// looked, if not nil, is called once, before the streams of a type are looked through for an index.
 	looked func()
 
@@ -101,6 +103,10 @@ func (s *server) open(tb testing.TB) {
 		Beside: s.views.Beside, Try: s.views.TrySpec, Adopted: s.views.Adopted, Settled: s.views.Settled, Unready: s.views.Unready,
 		Store: s.store, Worker: kit,
 		Ready: func(ctx context.Context, t j17.Tenant, after *decider.Decider) (deploy.Readiness, error) {
+			if hook := s.preparing; hook != nil {
+				s.preparing = nil
+				hook()
+			}
 			ready, err := s.views.Ready(ctx, t, after)
 			if hook := s.ready; hook != nil && err == nil {
 				s.ready = nil
@@ -378,6 +384,58 @@ func TestPreparationsAreGivenUp(t *testing.T) {
 	if err := s.views.Remove(t.Context(), s.tenant, "posted"); err != nil || s.shows(t, "posted") != "" {
 		t.Fatal(err)
 	}
+}
+
+// TestNothingIsBuiltForWhatHasGone gives up what is prepared, and deploys a spec without a projection that is to be built anew, right before the
+// indexes are begun that they need: nobody would ever remove these.
+func TestNothingIsBuiltForWhatHasGone(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.deploy(t, notes(keep, ""))
+	s.write(t)
+	nothing := func(what string) {
+		t.Helper()
+		if n := s.known(t); n != 0 {
+			t.Errorf("%d indexes are there after %s", n, what)
+		}
+	}
+
+	// A spec.
+	s.preparing = func() {
+		if err := s.specs.CancelPrepared(t.Context(), s.tenant); err != nil {
+			t.Error(err)
+		}
+	}
+	r := deploy.Request{Instance: s.instance, Environment: j17.Prod, Source: []byte(notes(keep, `"mine":`+byColor)), Prepare: true}
+	if _, err := s.specs.Deploy(t.Context(), r); j17.CodeOf(err) != j17.CodeConflict {
+		t.Error(err)
+	}
+	nothing("a spec")
+
+	// A definition.
+	s.post(t, byColors, true)
+	s.asked = func() {
+		s.asked = nil
+		if err := s.views.CancelBuild(t.Context(), s.tenant, "posted"); err != nil {
+			t.Error(err)
+		}
+	}
+	s.settle(t)
+	nothing("a definition")
+
+	// A projection that is to be built anew.
+	s.deploy(t, notes(keep, `"mine":`+byColor))
+	n := 0
+	s.asked = func() {
+		if n++; n == 2 { // what there is was looked up before
+			s.asked = nil
+			s.deploy(t, notes(keep, ""))
+		}
+	}
+	if err := s.views.Rebuild(t.Context(), s.tenant, "mine"); err == nil || n != 2 {
+		t.Error(n, err)
+	}
+	nothing("a projection")
 }
 
 // TestPreparedSpecs deploys specs once their indexes are built: under other handlers, whose states the index is of.

@@ -154,7 +154,14 @@ func (s *Service) rebuild(ctx context.Context, t j17.Tenant, name string) error 
 			return err
 		}
 	}
-	return nil
+
+	// What was begun after the projections have changed, nobody would remove.
+	over, err := s.isOver(ctx, v.reading)
+	if err != nil || !over {
+		return err
+	}
+	s.Adopted(ctx, t)
+	return store.ErrNotFound
 }
 
 // CancelBuild gives up what is being built for a projection: a definition that is prepared, or a rebuild of its indexes. Errors are

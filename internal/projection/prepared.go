@@ -128,7 +128,16 @@ func (s *Service) built(ctx context.Context, t j17.Tenant, p *prepared) (done bo
 	case r.in.compiled.Projections[p.Name] != nil:
 		return false, "A spec that declares a projection of that name has been deployed meanwhile.", nil
 	}
-	return s.allBuilt(ctx, t, s.needs(r, &definition{Projection: made, posted: &p.posting}))
+	if done, failed, err = s.allBuilt(ctx, t, s.needs(r, &definition{Projection: made, posted: &p.posting})); err != nil {
+		return false, "", err
+	}
+
+	// What was begun after it was given up, nobody would remove.
+	if _, err = s.store.Get(ctx, t, preparedSpace, p.Name); errors.Is(err, store.ErrNotFound) {
+		s.Adopted(ctx, t)
+		return false, "", nil
+	}
+	return done, failed, engine.StorageError(err)
 }
 
 // allBuilt reports whether indexes are built, or why they cannot be. Those that nobody has begun are begun.

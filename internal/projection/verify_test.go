@@ -28,6 +28,14 @@ func (l looked) Streams(ctx context.Context, t j17.Tenant, aggregateType, after 
 	return l.Store.Streams(ctx, t, aggregateType, after, limit)
 }
 
+// Get looks an item up.
+func (l looked) Get(ctx context.Context, t j17.Tenant, space store.Space, key string) (store.Item, error) {
+	if space == "index.heads" && l.s.asked != nil {
+		l.s.asked()
+	}
+	return l.Store.Get(ctx, t, space, key)
+}
+
 // TestAnIndexThatIsLostMeanwhile is dropped because of damage, while it is compared with events: that is no fault of the server, and there is
 // nothing to compare before it is built again.
 func TestAnIndexThatIsLostMeanwhile(t *testing.T) {
