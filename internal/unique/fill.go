@@ -289,8 +289,12 @@ func (f *filling) exchange(ctx context.Context, c decider.Exchange, key j17.Key,
 	} else {
 		h.waits = at
 		prefix := g.linePrefix(c.Value)
-		l := f.line(prefix)
-		l.added = append(l.added, waiter{prefix + store.StampedKey(at, ""), key.String()})
+		l, item := f.line(prefix), prefix+store.StampedKey(at, "")
+		if l.gone[item] {
+			delete(l.gone, item) // it has left on this page, from where it comes back to
+		} else {
+			l.added = append(l.added, waiter{item, key.String()})
+		}
 		f.items++
 	}
 	f.setHolding(g.heldKey(key), h)
