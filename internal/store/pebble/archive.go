@@ -294,14 +294,10 @@ func (a *archive) Changes(ctx context.Context, after j17.StreamID) iter.Seq2[sto
 		}
 		stopped := false
 		var failed error
-		p := pager{
-			tenant: a.name,
-			fill: func(p *page, from j17.StreamID, limit int, names *typeNames) error {
-				p.clear()
-				return a.use(func(m *moment) error { return p.feed(m.reader, from, limit, names, true) })
-			},
-			stale: func(*page) bool { return a.over.Load() },
-		}
+		p := feedPager(true)
+		p.tenant = a.name
+		p.use = func(do func(reader) error) error { return a.use(func(m *moment) error { return do(m.reader) }) }
+		p.stale = func(*page) bool { return a.over.Load() }
 		err := a.store.eachPage(ctx, p, after, math.MaxInt, func(e store.Entry, record *eventRecord) bool {
 			archived := store.Archived{Event: e.Event, Note: e.Note}
 			if e.Event != nil {

@@ -3,6 +3,7 @@ package pebble
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -128,9 +129,7 @@ func (s *Store) ReadFeed(
 	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
 ) iter.Seq2[*j17.Event, error] {
 	return sequence(func(yield func(*j17.Event) bool) error {
-		return s.readPages(ctx, t, after, limit, eventsOnly(yield), func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error {
-			return p.feed(r, from, limit, names, false)
-		}, nil)
+		return s.readPages(ctx, t, after, limit, eventsOnly(yield), feedPager(false))
 	})
 }
 
@@ -144,17 +143,12 @@ func (s *Store) ReadChanges(
 	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
 ) iter.Seq2[store.Entry, error] {
 	return sequence(func(yield func(store.Entry) bool) error {
-		return s.readPages(ctx, t, after, limit, yield, func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error {
-			return p.feed(r, from, limit, names, true)
-		}, nil)
+		return s.readPages(ctx, t, after, limit, yield, feedPager(true))
 	})
 }
 
-// readPages hands out what fill copies of a feed, page by page, like readStream. Where a page has taken steps, looked says whether to go on.
-func (s *Store) readPages(
-	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int, yield func(store.Entry) bool,
-	fill func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error, looked func(steps int, upTo j17.StreamID) bool,
-) error {
+// readPages hands out what a pager copies of a feed, page by page, like readStream.
+func (s *Store) readPages(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int, yield func(store.Entry) bool, of pager) error {
 	// A tenant that has no number has nothing.
 	r, err := s.read(t)
 	if err != nil {
@@ -166,26 +160,33 @@ func (s *Store) readPages(
 		return nil
 	}
 
-	p := pager{
-		tenant: t,
-		fill: func(p *page, from j17.StreamID, limit int, names *typeNames) error {
-			return s.fillPage(p, t, number, func(r reader) error { return fill(r, p, from, limit, names) })
-		},
-		stale:  func(p *page) bool { return s.rewrites.Load() != p.rewrites },
-		looked: looked,
-	}
-	return s.eachPage(ctx, p, after, limit, func(e store.Entry, _ *eventRecord) bool { return yield(e) })
+	of.tenant = t
+	of.use = func(do func(reader) error) error { return s.use(t, number, do) }
+	of.stale = func(p *page) bool { return s.rewrites.Load() != p.rewrites }
+	return s.eachPage(ctx, of, after, limit, func(e store.Entry, _ *eventRecord) bool { return yield(e) })
 }
 
 // pager says how pages of a feed are made.
 type pager struct {
 	tenant j17.Tenant
-	// fill empties a page and fills it with up to limit entries from a position on.
-	fill func(p *page, from j17.StreamID, limit int, names *typeNames) error
+	// use has something be read for a moment.
+	use func(do func(reader) error) error
+	// copy fills an empty page with up to limit entries from a position on.
+	copy func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error
+	// windows tells that the pages are all there is in the feed, so that they can be those of a window, with notes or without.
+	windows, notes bool
 	// stale tells that what stands in a page may not be handed out any more.
 	stale func(p *page) bool
-	// looked, if not nil, is told what steps a page took and how far was looked, zero where that is not known, and says whether to go on.
+	// looked, if not nil, is told where a page has taken steps what these are and how far was looked, zero where that is not known, and says
+	// whether to go on.
 	looked func(steps int, upTo j17.StreamID) bool
+}
+
+// feedPager is a pager of all there is, with notes or without.
+func feedPager(notes bool) pager {
+	return pager{windows: true, notes: notes, copy: func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error {
+		return p.feed(r, from, limit, names, notes)
+	}}
 }
 
 // tell tells looked of a page.
@@ -204,10 +205,11 @@ func (s *Store) eachPage(
 	var aggregates typeNames
 	n, from := 0, after.Next()
 	for more, pages := true, 0; more; pages++ {
-		if pages >= growAfter {
-			s.pages.grow(p)
-		}
-		if err := of.fill(p, from, limit-n, &aggregates); err != nil {
+		if err := s.nextPage(ctx, &of, p, pages >= growAfter, from, limit-n, &aggregates); errors.Is(err, errOutdated) {
+			s.pages.shrink(p)
+			pages = 0
+			continue
+		} else if err != nil {
 			return err
 		}
 		if err := s.interrupted(ctx, 0); err != nil {
@@ -272,6 +274,26 @@ func (s *Store) eachPage(
 		}
 	}
 	return nil
+}
+
+// nextPage makes a page, or opens the next one of a window. Where somebody reads on they are larger ones, and those of windows.
+func (s *Store) nextPage(ctx context.Context, of *pager, p *page, on bool, from j17.StreamID, limit int, names *typeNames) error {
+	if !p.window.left() && on {
+		s.pages.grow(p, of.windows)
+		if of.windows && p.room > 0 {
+			if err := p.window.fill(ctx, s, of, p, from, limit); err != nil {
+				return err
+			}
+		}
+	}
+	if p.window.left() {
+		if err := p.window.open(p, names); err != nil {
+			return corruption(err, "the feed of tenant %s behind %s", of.tenant, from)
+		}
+		return nil
+	}
+	s.beginPage(p)
+	return of.use(func(r reader) error { return of.copy(r, p, from, limit, names) })
 }
 
 // AwaitFeed blocks until the feed has grown. See store.Store.

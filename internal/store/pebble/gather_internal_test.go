@@ -94,7 +94,8 @@ func TestErasureTakesTheMemoryOfWidePages(t *testing.T) {
 	looked, stale := 0, false
 	of := pager{
 		tenant: "a/prod",
-		fill: func(p *page, from j17.StreamID, limit int, names *typeNames) error {
+		use:    func(do func(reader) error) error { return s.use("a/prod", r.tenant, do) },
+		copy: func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error {
 			if g := &p.gathering; stale && looked == erasedAt {
 				kept := cap(p.values) + cap(p.entries) + cap(g.refs) + cap(g.order) + cap(g.keys)
 				for i := range g.values {
@@ -105,7 +106,7 @@ func TestErasureTakesTheMemoryOfWidePages(t *testing.T) {
 				}
 			}
 			looked = 0
-			return s.fillPage(p, "a/prod", r.tenant, func(r reader) error { return p.feed(r, from, limit, names, false) })
+			return p.feed(r, from, limit, names, false)
 		},
 		stale: func(p *page) bool {
 			if stale || p.room == 0 {

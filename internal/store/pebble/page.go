@@ -20,12 +20,15 @@ import (
 const (
 	// pageBytes is how much of an iteration is copied at a time. The last event may exceed it.
 	pageBytes = 256 << 10
-	// maxPageBytes is how much it is at most where a feed is read on and on: events of one time stand far from each other, and the more
-	// of them are looked up at a time the more stand in the same block of a table. allPageBytes is how much all such pages have together.
-	maxPageBytes = 48 << 20
-	allPageBytes = 96 << 20
-	// growBy is how many times as large as the page before the next one is.
-	growBy = 4
+	// maxPageBytes is how much it is at most where tagged events are read on and on: events of one time stand far from each other, and the more
+	// of them are looked up at a time the more stand in the same block of a table. maxWindowBytes is how much a window has of the memory that
+	// it takes where a feed is. allPageBytes is how much all such pages and windows have together.
+	maxPageBytes   = 48 << 20
+	maxWindowBytes = 64 << 20
+	allPageBytes   = 128 << 20
+	// growBy is how many times as large as the page before the next one is, and growWindowBy what that is for windows: small ones are dear.
+	growBy       = 4
+	growWindowBy = 16
 	// growAfter is the number of pages after which an iteration is one that reads on.
 	growAfter = 4
 )
@@ -43,11 +46,13 @@ type page struct {
 	// took, and passed how many events it was that are of other types than those that are wanted.
 	reached       j17.StreamID
 	steps, passed int
-	// room is how many bytes make the page full, but for pageBytes where it is 0.
+	// room is how many bytes make the page full, or the window that it is of, but for pageBytes where it is 0.
 	room int
 	// rewrites is how often events had been rewritten before the page was filled.
 	rewrites  uint64
 	gathering gathering
+	// window is where the next pages come from, if there is something left in it.
+	window window
 }
 
 // pageEntry is an event of a page, or a note, which has no version. id and key are there in pages of a feed only. value is a copy.
@@ -68,9 +73,12 @@ type pages struct {
 	wide atomic.Int64
 }
 
-// grow makes the pages of an iteration larger, where there is room for it.
-func (p *pages) grow(one *page) {
+// grow makes the pages of an iteration larger, or its windows, where there is room for it.
+func (p *pages) grow(one *page, windows bool) {
 	room := min(growBy*one.size(), maxPageBytes)
+	if windows {
+		room = min(growWindowBy*one.size(), maxWindowBytes)
+	}
 	more := int64(room - one.room)
 	if p.wide.Add(more) > allPageBytes {
 		p.wide.Add(-more)
@@ -112,12 +120,21 @@ func (p *page) clear() {
 	p.reached, p.steps, p.passed = j17.StreamID{}, 0, 0
 }
 
-// fillPage fills a page from the present view. A tenant that was removed since its iteration began, or has given its name to
-// another one, is ErrNotFound.
+// fillPage fills a page from the present view.
 func (s *Store) fillPage(p *page, t j17.Tenant, number uint32, fill func(reader) error) error {
+	s.beginPage(p)
+	return s.use(t, number, fill)
+}
+
+// beginPage makes a page an empty one, before there is the view that it is filled from: a rewrite that the view does not have is one that the count
+// does not have either.
+func (s *Store) beginPage(p *page) {
 	p.clear()
-	// First the count, then the view: a rewrite that the view does not have is one that the count does not have either.
 	p.rewrites = s.rewrites.Load()
+}
+
+// use reads from the present view. A tenant that was removed since it had a number, or has given its name to another one, is ErrNotFound.
+func (s *Store) use(t j17.Tenant, number uint32, do func(reader) error) error {
 	r, err := s.read(t)
 	if err != nil {
 		return err
@@ -126,7 +143,7 @@ func (s *Store) fillPage(p *page, t j17.Tenant, number uint32, fill func(reader)
 	if r.tenant != number {
 		return fmt.Errorf("tenant %s was removed while it was read: %w", t, store.ErrNotFound)
 	}
-	return fill(r)
+	return do(r)
 }
 
 // add copies a value to the end of the page and returns its entry. The page is full when there is no room for more. What is in a large page

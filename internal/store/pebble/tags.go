@@ -237,7 +237,7 @@ func (s *Store) ReadTagged(
 		for i, tag := range of.Tags {
 			ids[i] = idOfTag([]byte(tag))
 		}
-		return s.readPages(ctx, t, after, limit, eventsOnly(yield), func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error {
+		copied := func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error {
 			if err := r.indexed(); err != nil {
 				return err
 			}
@@ -249,7 +249,8 @@ func (s *Store) ReadTagged(
 			}
 			s.filterTags(t)
 			return nil
-		}, looked)
+		}
+		return s.readPages(ctx, t, after, limit, eventsOnly(yield), pager{copy: copied, looked: looked})
 	})
 }
 
