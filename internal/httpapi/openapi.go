@@ -114,7 +114,9 @@ func (w *describer) add(r *route) {
 	if op.made {
 		status, about = http.StatusCreated, "Created"
 	}
-	described.Answers = []openapi.Answer{{Status: status, About: about, Content: w.content(op.gives, true), Headers: headersOf(r, op)}}
+	if op.gives != nil || op.accepted == nil {
+		described.Answers = []openapi.Answer{{Status: status, About: about, Content: w.content(op.gives, true), Headers: headersOf(r, op)}}
+	}
 	if op.anew != nil {
 		described.Answers[0].About = "OK; nothing is new."
 		described.Answers = append(described.Answers, openapi.Answer{Status: http.StatusCreated, About: "Created", Content: w.content(op.anew, true), Headers: headersOf(r, op)})

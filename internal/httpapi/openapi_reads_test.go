@@ -3,6 +3,7 @@
 package httpapi_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -12,6 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"j17/internal/httpapi"
+	shapes "j17/internal/wire"
 )
 
 // TestAnswersOfAllReads asks for everything that can be read on each of the listeners: as it is, compressed, only for its head, and for the
@@ -52,6 +54,43 @@ func TestAnswersOfAllReads(t *testing.T) {
 	if given < 150 || compressed < 5 {
 		t.Errorf("%d requests got what they asked for, %d of them compressed", given, compressed)
 	}
+}
+
+// TestMoreThatSucceeds asks for what other tests have no reason to ask for. Each answer is held against what its document says of it.
+func TestMoreThatSucceeds(t *testing.T) {
+	a := administer(t)
+	event := `"data":{"text":"x"},` + actor
+	id := a.do(t, "POST", "/note/_new/was_written", "{"+event+"}")
+	id.wants(t, 201)
+	a.do(t, "POST", "/note/_new", `{"events":[{"type":"was_written","data":{"text":"x"}}],`+actor+`}`).wants(t, 201)
+	a.do(t, "POST", "/note/_new/was_written?dry_run=true", "{"+event+"}").wants(t, 200)
+	a.do(t, "POST", "/note/_new?dry_run=true", `{"events":[{"type":"was_written","data":{"text":"x"}}],`+actor+`}`).wants(t, 200)
+
+	// Proofs, by those who administer.
+	a.do(t, "POST", proven+"/was_written", "{"+event+"}").wants(t, 201)
+	of := strings.TrimPrefix(proven, "/")
+	given := a.ops(t, "GET", "audit/merkle-proof/"+of+"/0", "")
+	given.wants(t, 200)
+	p := decoded[shapes.InclusionProof](t, given, 200)
+	check, err := json.Marshal(map[string]any{"leaf_hash": p.LeafHash, "index": p.Index, "size": p.Size, "proof": p.Proof, "root": p.Root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.ops(t, "POST", "audit/merkle-verify", string(check)).wants(t, 200, `"valid":true`)
+
+	// The specs of an environment, and a tombstone that is cancelled.
+	a.control(t, "POST", "/spec?environment=staging", ordersSpec("")).wants(t, 201)
+	a.staging(t, "GET", "spec/versions/1", "").wants(t, 200)
+	a.staging(t, "GET", "spec/diff?from=1&to=1", "").wants(t, 200)
+	made := decoded[shapes.TombstoneShown](t, a.ops(t, "POST", "tombstone/"+of, "{}"), 201)
+	a.ops(t, "DELETE", "tombstones/"+made.Tombstone.ID, "").wants(t, 200, `"cancelled"`)
+
+	// Who operates the server.
+	var who string
+	for _, op := range a.registry.Operators.All() {
+		who = op.ID
+	}
+	a.ask(t, a.admin, "GET", "control.j17.example", "/api/operators/"+who, "").wants(t, 200)
 }
 
 // TestAnswersToNodes asks for what nodes ask of each other.

@@ -22,7 +22,7 @@ type operation struct {
 	gives any
 	made  bool
 	anew  any
-	// accepted is what comes with 202 beside what comes with 200, where both are possible.
+	// accepted is what comes with 202: beside what gives says, or alone where gives is nil.
 	accepted any
 	// tagged tells that the answer has an entity tag and that whoever has it already is told so, as with all reads with a key.
 	tagged bool
@@ -183,7 +183,7 @@ func generalOperations() map[string]operation {
 		"POST projections":                       {id: "postProjection", about: "Deploy the definition of a projection beside the spec", takes: file{typeJSON}, gives: either{wire.PostedProjection{}, wire.ProjectionDryRun{}}, anew: wire.PostedProjection{}, accepted: wire.PostedProjection{}},
 		"GET projections/{name}":                 {id: "describeProjection", about: "A projection, where it is declared and how far its index is", gives: wire.Projection{}},
 		"DELETE projections/{name}":              {id: "removeProjection", about: "Remove a projection that was posted"},
-		"POST projections/{name}/rebuild":        {id: "rebuildProjection", about: "Build the indexes of a projection anew", takes: struct{}{}, optional: true, gives: wire.Projection{}, accepted: wire.Projection{}},
+		"POST projections/{name}/rebuild":        {id: "rebuildProjection", about: "Build the indexes of a projection anew", takes: struct{}{}, optional: true, accepted: wire.Projection{}},
 		"POST projections/{name}/verify":         {id: "verifyProjection", about: "Compare the indexes of a projection with the events", takes: struct{}{}, optional: true, gives: wire.VerifiedProjection{}},
 		"DELETE projections/{name}/build":        {id: "cancelProjectionBuild", about: "Give up what is being built for a projection"},
 		"GET blobs":                              {id: "listBlobs", about: "The files", gives: rows{"blobs", wire.Blob{}}},
@@ -217,11 +217,11 @@ func generalOperations() map[string]operation {
 
 		// Backups.
 		"GET backups":                             {id: "listBackups", about: "The backups of the environment, the newest first", gives: rows{"backups", wire.Backup{}}},
-		"POST backups":                            {id: "createBackup", about: "Make a backup of the environment", takes: wire.NewBackup{}, optional: true, gives: wire.BackupShown{}, accepted: wire.BackupShown{}},
+		"POST backups":                            {id: "createBackup", about: "Make a backup of the environment", takes: wire.NewBackup{}, optional: true, accepted: wire.BackupShown{}},
 		"GET backups/{backup}":                    {id: "getBackup", about: "A backup, and how far it is", gives: wire.BackupShown{}},
 		"DELETE backups/{backup}":                 {id: "deleteBackup", about: "Remove a backup, or cancel it"},
 		"GET /api/backups":                        {id: "listServerBackups", about: "The backups of the whole server, the newest first", gives: rows{"backups", wire.Backup{}}},
-		"POST /api/backups":                       {id: "createServerBackup", about: "Make a backup of the whole server", takes: wire.NewBackup{}, optional: true, gives: wire.BackupShown{}, accepted: wire.BackupShown{}},
+		"POST /api/backups":                       {id: "createServerBackup", about: "Make a backup of the whole server", takes: wire.NewBackup{}, optional: true, accepted: wire.BackupShown{}},
 		"GET /api/backups/{backup}":               {id: "getServerBackup", about: "A backup of the whole server, and how far it is", gives: wire.BackupShown{}},
 		"DELETE /api/backups/{backup}":            {id: "deleteServerBackup", about: "Remove a backup of the whole server, or cancel it"},
 		"GET /api/backup_settings":                {id: "getServerBackupSettings", about: "How backups of the whole server are made and kept", gives: wire.BackupSettingsShown{}},
