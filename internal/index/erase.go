@@ -108,6 +108,10 @@ func (s *Service) beginAnew(ctx context.Context, t j17.Tenant, sl *slot) error {
 		return err
 	}
 	defer s.tell(t, sl.name)
+	if h.Building != sl.name && h.Serving == sl.name { // what is being built in its place may never be there
+		h.Serving = ""
+		return s.o.Store.Write(ctx, t, append(gone, h.put(sl.ID)))
+	}
 	if h.Building != sl.name {
 		return s.o.Store.Write(ctx, t, gone, store.Fence{Space: headSpace, Key: sl.ID, Rev: h.rev})
 	}

@@ -3,7 +3,9 @@ package index_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -92,6 +94,55 @@ func TestErasure(t *testing.T) {
 		if h.holds(p) {
 			t.Error("the index has left something")
 		}
+		h.at(p, prod)
+		h.verify(p, prod)
+		p.stop()
+	})
+}
+
+// TestErasureOfWhatIsReadAndFollowsNothing erases what an index shows that does not follow the feed, as after a crash in the middle of its removal, while another
+// one is built in its place: nobody is told that it can be read.
+func TestErasureOfWhatIsReadAndFollowsNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		h.write(prod, event("item", "i001", `{"label":"axolotl"}`))
+		var slow atomic.Bool
+		wait, reached := make(chan struct{}), make(chan struct{}, 64)
+		d := source{h.disk}.definition(func(ctx context.Context, _ []string) error {
+			if !slow.Load() {
+				return ctx.Err()
+			}
+			reached <- struct{}{}
+			select {
+			case <-wait:
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		})
+		p := h.start(h.disk)
+		h.ready(p, prod, d)
+		slow.Store(true)
+		if err := p.Rebuild(t.Context(), prod, d.ID); err != nil {
+			t.Fatal(err)
+		}
+		<-reached
+		item, err := h.disk.Get(t.Context(), prod, "index.heads", d.ID)
+		var head struct{ Serving, Building string }
+		if err != nil || json.Unmarshal(item.Value, &head) != nil || head.Serving == "" || head.Serving == head.Building {
+			t.Fatalf("%+v, %v", head, err)
+		}
+		if err := p.feed.Unsubscribe(t.Context(), prod, "index", head.Serving); err != nil {
+			t.Fatal(err)
+		}
+		h.erase(prod, "i001")
+		if err := p.Erase(t.Context(), prod, erasure.Erased{Keys: []j17.Key{{Type: "item", ID: "i001"}}, Note: h.end(prod)}); err != nil {
+			t.Fatal(err)
+		}
+		if status, err := p.Status(t.Context(), prod, d.ID); err != nil || status.Ready || h.holds(p) {
+			t.Errorf("%+v, %v", status, err)
+		}
+		close(wait)
+		h.ready(p, prod, d)
 		h.at(p, prod)
 		h.verify(p, prod)
 		p.stop()
