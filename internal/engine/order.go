@@ -69,12 +69,16 @@ const rowTime = time.Second
 
 // add plans a command and reports whether it goes with those before it.
 func (r *row) add(ctx context.Context, c *Command) bool {
+	// A row is stored before it takes too much room or time.
 	if len(r.units) == flightTickets || r.size >= flightBytes || r.last.Holds() {
 		return false
 	}
 	if len(r.units) > 0 && r.clock.Now().Sub(r.began) >= rowTime {
 		return false
 	}
+
+	// The command is decided. What is refused, was done before, has a condition on entity tags, or may have to wait for others' turns is
+	// executed by itself when the row is stored.
 	r.stopped = true
 	b := work.New(ctx, work.Command)
 	r.last = b
@@ -89,9 +93,10 @@ func (r *row) add(ctx context.Context, c *Command) bool {
 	if _, crowded := p.claims(&r.d.env.turns); crowded {
 		return false
 	}
+
+	// Where the row is about to change what it was decided on, the next row begins with it.
 	for key := range p.looked() {
 		if r.touched[key] {
-			// What it was decided on is about to change.
 			r.stopped = false
 			return false
 		}
@@ -99,6 +104,8 @@ func (r *row) add(ctx context.Context, c *Command) bool {
 	if p.unit.Validate() != nil {
 		return false
 	}
+
+	// It goes with those before it.
 	r.stopped = false
 	for i := range p.unit.Events {
 		r.touched[p.unit.Events[i].Key] = true

@@ -91,6 +91,8 @@ func (v *View) eachMatch(b *work.Budget, lists []rows, rest *Range, after string
 	if rest == nil {
 		return eachCommon(b, lists, after, do)
 	}
+
+	// The first rows that the lists have in common are looked at one by one, which is all there is to do where there are few.
 	var failed error
 	looked, most, more := 0, fewLooks, true
 	look := func(id string) bool {
@@ -112,6 +114,8 @@ func (v *View) eachMatch(b *work.Budget, lists []rows, rest *Range, after string
 	if err != nil || looked <= most {
 		return err
 	}
+
+	// There are more: the ids of the rest become one more list, where they fit in memory.
 	list, err := v.gathered(b, rest)
 	if err != nil {
 		return err
@@ -119,6 +123,8 @@ func (v *View) eachMatch(b *work.Budget, lists []rows, rest *Range, after string
 	if list != nil {
 		return eachCommon(b, append(lists, list), after, do)
 	}
+
+	// They do not: as many rows of the lists as fit are held, and all entries of the rest passed for them, part by part.
 	for more {
 		some := newIDs(v.held)
 		err := eachCommon(b, lists, after, func(id string) bool {

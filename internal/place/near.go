@@ -273,6 +273,7 @@ func (q *search) take(sl *slot, items []store.Item) error {
 func (q *search) takeAll(sl *slot, c geo.Cell, keys store.Range) error {
 	head := len(sl.ID) + len("/") + len(c.Name()) + len("/") // of what stands before the point
 	for again := true; again; {
+		// A page of entries, in groups of one point each.
 		var prefix []byte // of the entries of the point
 		var g *group      // nil where it is not wanted
 		var d float64
@@ -280,7 +281,7 @@ func (q *search) takeAll(sl *slot, c geo.Cell, keys store.Range) error {
 		n := 0
 		again = false
 		err := q.each(keys, func(key []byte) bool {
-			if prefix == nil || !bytes.HasPrefix(key, prefix) {
+			if prefix == nil || !bytes.HasPrefix(key, prefix) { // another point: the group before is whole
 				q.put(sl, g, d)
 				var p geo.Point
 				if p, damaged = pointIn(key[min(head, len(key)):]); damaged != nil {
@@ -302,6 +303,8 @@ func (q *search) takeAll(sl *slot, c geo.Cell, keys store.Range) error {
 		if err = cmp.Or(err, damaged); err != nil {
 			return err
 		}
+
+		// The page ends within a point: its group has more than these, and the next page begins behind the point.
 		if again {
 			keys.From = string(prefix) + "\xff"
 		}
